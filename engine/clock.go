@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// Time in an engine is coarse: one sweeper advances one clock, connections
+// stamp moments with it (an atomic load and, at most, a store), and the sweeper
+// judges the stamps. Nothing here reads a clock or touches a socket: stamps and
+// a tick go in, a verdict and the next moment of interest come out.
+
+// tick is a moment in milliseconds of the server's clock; 0 is "not running".
+// It wraps after 49 days, so moments are compared by difference alone.
+type tick = uint32
+
+// phase is what a connection is doing as far as its timers are concerned.
+type phase uint32
+
+const (
+	serving   phase = iota
+	finishing       // the peer has sent all it will; what it asked is answered
+	closing         // refused, or closed from here; the last output is flushed
+	lingering       // everything is said; the peer's rest is dropped
+	takenOver       // the socket belongs to user code
+)
+
+// stamps are written by a connection and judged by the sweeper.
+type stamps struct {
+	seen  atomic.Uint32 // bytes last arrived, or a visit last ended
+	frame atomic.Uint32 // the unfinished message began
+	size  atomic.Uint32 // its size, as far as it is known
+	stall atomic.Uint32 // the peer last took some of the output that waits
+	phase atomic.Uint32
+	since atomic.Uint32 // the phase began
+}
+
+// moments is a snapshot of stamps.
+type moments struct {
+	seen, frame, size, stall, since tick
+	phase                           phase
+	owed                            bool // late replies are outstanding
+}
+
+func (s *stamps) snapshot(owed bool) moments {
+	return moments{
+		phase: phase(s.phase.Load()), since: s.since.Load(),
+		seen: s.seen.Load(), frame: s.frame.Load(), size: s.size.Load(), stall: s.stall.Load(),
+		owed: owed,
+	}
+}
+
+// rules are the limits in ticks.
+type rules struct {
+	idle, frame, stall, linger uint64
+	rate                       uint64 // bytes per second
+	period                     tick   // how far the clock may lag behind
+}
+
+func rulesOf(l Limits) rules {
+	ms := func(d time.Duration) uint64 { return max(1, uint64(d.Milliseconds())) }
+	r := rules{idle: ms(l.IdleTime), frame: ms(l.FrameTime), stall: ms(l.StallTime), linger: ms(l.LingerTime), rate: uint64(l.FrameRate)}
+	r.period = tick(min(1000, max(4, min(r.idle, r.frame, r.stall, r.linger)/8)))
+	return r
+}
+
+// verdict is what the sweeper must do to a connection now.
+type verdict uint8
+
+const (
+	live   verdict = iota
+	refuse         // tell the peer why, then close
+	abort          // close at once: the peer does not read, or has had its time
+)
+
+// never is a due time that does not come.
+const never = math.MaxUint64
+
+// judge says what is to be done at now and, for a live connection, in how many
+// ticks it must be looked at again. A moment may have been stamped by a clock
+// that lagged by a period, so no limit strikes before it is really reached.
+func (r *rules) judge(m moments, now tick) (v verdict, why Reason, next uint64) {
+	next = never
+	due := func(since tick, limit uint64) bool {
+		age := uint64(now - since)
+		if int32(now-since) < 0 { // stamped just now by a clock ahead of the sweep
+			age = 0
+		}
+		if limit > math.MaxInt32 { // switched off, or beyond what a tick can tell
+			return false
+		}
+		limit += uint64(r.period)
+		if age >= limit {
+			return true
+		}
+		next = min(next, limit-age)
+		return false
+	}
+	if m.stall != 0 && due(m.stall, r.stall) {
+		return abort, WriteStall, 0
+	}
+	switch m.phase {
+	case finishing: // handlers get as long to answer as an idle peer gets to ask
+		if m.owed && due(m.since, r.idle) {
+			return abort, IdleTimeout, 0
+		}
+	case closing:
+		if due(m.since, r.stall) {
+			return abort, WriteStall, 0
+		}
+	case lingering:
+		if due(m.since, r.linger) {
+			return abort, 0, 0
+		}
+	case serving:
+		if m.frame != 0 && due(m.frame, r.frame+uint64(m.size)*1000/r.rate) {
+			return refuse, FrameTimeout, 0
+		}
+		if m.stall == 0 && !m.owed && due(m.seen, r.idle) {
+			return refuse, IdleTimeout, 0
+		}
+	}
+	return live, 0, next
+}

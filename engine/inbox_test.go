@@ -1,0 +1,213 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// inboxModel drives an inbox and a plain slice side by side.
+type inboxModel struct {
+	in     inbox
+	blocks blocks
+	base   []byte
+	sent   byte   // the next byte to arrive: every one differs from its neighbours
+	held   []byte // what the inbox must hold
+	want   int    // what it must wait for
+	size   int    // of its buffer, when last seen
+}
+
+// room asks for space and checks how the buffer grew.
+func (m *inboxModel) room(t *rapid.T) []byte {
+	p := m.in.space(&m.blocks)
+	if len(p) == 0 {
+		t.Fatalf("space is empty with %d bytes held, %d wanted", len(m.held), m.want)
+	}
+	size := len(m.in.buffer())
+	if most := max(2*len(m.held), len(m.in.base)) + minBlock; size > m.size && size > most {
+		t.Fatalf("the buffer grew to %d with %d bytes held, base %d; want at most %d", size, len(m.held), len(m.in.base), most)
+	}
+	m.size = size
+	return p
+}
+
+// arrive brings between 1 and most bytes, and serves when it is time.
+func (m *inboxModel) arrive(t *rapid.T, p []byte, most int) {
+	n := rapid.IntRange(1, min(most, len(p))).Draw(t, "bytes")
+	for i := range p[:n] {
+		p[i] = m.sent
+		m.sent = m.sent*5 + 1
+	}
+	m.held = append(m.held, p[:n]...)
+	m.want -= n
+	if ready := m.in.arrived(n); ready != (m.want <= 0) {
+		t.Fatalf("arrived(%d) says %v, still wanting %d", n, ready, m.want)
+	} else if !ready {
+		return
+	}
+	used := len(m.held)
+	if rapid.Bool().Draw(t, "leaves a rest") {
+		used = rapid.IntRange(0, len(m.held)).Draw(t, "used")
+	}
+	m.want = rapid.OneOf(rapid.IntRange(1, 20), rapid.IntRange(1, 200_000), rapid.Just(1<<30)).Draw(t, "want")
+	m.in.served(used, m.want)
+	m.held = m.held[used:]
+}
+
+func (m *inboxModel) check(t *rapid.T) {
+	if got := m.in.bytes(); !bytes.Equal(got, m.held) || m.in.len() != len(m.held) {
+		at := 0
+		for at < min(len(got), len(m.held)) && got[at] == m.held[at] {
+			at++
+		}
+		t.Fatalf("holds %d bytes (len %d), want %d; they differ at %d", len(got), m.in.len(), len(m.held), at)
+	}
+	m.size = len(m.in.buffer())
+}
+
+func TestInbox(t *testing.T) {
+	for _, size := range []int{512, 4096, 65536} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) { checkInbox(t, size) })
+		})
+	}
+}
+
+func checkInbox(t *rapid.T, size int) {
+	m := &inboxModel{base: make([]byte, size)}
+	m.in.lend(m.base, &m.blocks)
+	t.Repeat(map[string]func(*rapid.T){
+		"read what is there": func(t *rapid.T) { m.arrive(t, m.room(t), 1<<20) },
+		"read a little":      func(t *rapid.T) { m.arrive(t, m.room(t), 5) },
+		"read exactly": func(t *rapid.T) {
+			p := m.room(t)
+			m.arrive(t, p, max(1, m.want))
+		},
+		"fill": func(t *rapid.T) { // a large message, with want out of reach
+			m.want += 1 << 30
+			m.in.want += 1 << 30
+			for range 4 {
+				p := m.room(t)
+				n := len(p)
+				for i := range p {
+					p[i] = m.sent
+					m.sent = m.sent*5 + 1
+				}
+				m.held = append(m.held, p...)
+				m.in.arrived(n)
+				m.want -= n
+			}
+			m.want, m.in.want = 1, 1
+		},
+		"lend": func(t *rapid.T) { // again while lent, too: a drain does
+			if m.in.base == nil {
+				for i := range m.base {
+					m.base[i] = 0xee // somebody else has used it
+				}
+			}
+			m.in.lend(m.base, &m.blocks)
+		},
+		"give back": func(t *rapid.T) {
+			m.in.giveBack(&m.blocks)
+			if m.in.base != nil {
+				t.Fatal("gave the base back and still knows it")
+			}
+		},
+		"": m.check,
+	})
+}
+
+// A connection that waits keeps its rest, not the buffer that the rest was in.
+func TestInboxGivesBack(t *testing.T) {
+	const size = 65536
+	for _, x := range []struct{ before, message, rest int }{
+		{0, 100, 0}, {0, 100, 1}, {0, 60_000, 1}, {0, 60_000, 5_000},
+		// A first part too long to move into the base goes on in a buffer of its own.
+		{5_000, 60_000, 0}, {5_000, 60_000, 1}, {5_000, 60_000, 300}, {5_000, 60_000, 20_000},
+	} {
+		var in inbox
+		var blocks blocks
+		base := make([]byte, size)
+		fill := func(n int) {
+			for n > 0 {
+				p := in.space(&blocks)
+				p = p[:min(n, len(p))]
+				in.arrived(len(p))
+				n -= len(p)
+			}
+		}
+		in.want = x.message
+		in.lend(base, &blocks)
+		if x.before > 0 {
+			fill(x.before)
+			in.giveBack(&blocks)
+			in.lend(base, &blocks)
+		}
+		fill(x.message + x.rest - x.before)
+		in.served(x.message, 4)
+		in.giveBack(&blocks)
+		kept := 0
+		if in.kept != nil {
+			kept = len(in.kept.b)
+		}
+		most := 0
+		if x.rest > 0 {
+			most = max(2*x.rest, minBlock)
+		}
+		if in.len() != x.rest || kept > most {
+			t.Errorf("%+v: waits with %d bytes in a buffer of %d, want at most %d", x, in.len(), kept, most)
+		}
+	}
+}
+
+// What a peer claims costs nothing; only what it sends does.
+func TestInboxBelievesNoLength(t *testing.T) {
+	for _, size := range []int{512, 4096, 65536} {
+		var in inbox
+		var blocks blocks
+		in.lend(make([]byte, size), &blocks)
+		in.space(&blocks)
+		in.arrived(4)
+		n := testing.AllocsPerRun(100, func() {
+			in.served(0, 1<<30)
+			in.space(&blocks)
+		})
+		if n != 0 || len(in.buffer()) != size || in.kept != nil {
+			t.Errorf("base %d: a claim of 1 GiB allocates %v times and has a buffer of %d", size, n, len(in.buffer()))
+		}
+		in.giveBack(&blocks)
+		if len(in.buffer()) > minBlock {
+			t.Errorf("base %d: a claim of 1 GiB keeps a buffer of %d while it waits", size, len(in.buffer()))
+		}
+	}
+}
+
+func TestInboxAllocates0(t *testing.T) {
+	var in inbox
+	var blocks blocks
+	base := make([]byte, 4096)
+	for name, f := range map[string]func(){
+		"messages, whole": func() {
+			in.space(&blocks)
+			in.arrived(100)
+			in.served(100, 4)
+		},
+		"messages, cut anywhere": func() {
+			in.space(&blocks)
+			in.arrived(130)
+			in.served(in.len()-30, 70)
+		},
+		"lend and give back, with a rest": func() {
+			in.giveBack(&blocks)
+			in.lend(base, &blocks)
+		},
+	} {
+		in = inbox{}
+		in.lend(base, &blocks)
+		if n := testing.AllocsPerRun(100, f); n != 0 {
+			t.Errorf("%s: %v allocations, want 0", name, n)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"time"
+)
+
+// finish takes leave of the peer after the last read, for the reason that
+// c.why holds by now. own is the connection's desk, or nil where it borrows.
+func (c *session) finish(own *desk) {
+	switch {
+	case c.isOver() || c.reason() == PeerReset:
+		return
+	case c.give != nil:
+		c.giveAway()
+		return
+	case c.reason() == PeerClosed:
+		c.enter(finishing)
+		c.await(settled)
+		return
+	case c.reason() == ShuttingDown:
+		d := c.srv.desk(own)
+		c.drain(d)
+		c.in.giveBack(&c.srv.blocks)
+		c.srv.release(own, d, c.reason())
+	}
+	c.enter(closing)
+	c.nc.SetReadDeadline(time.Time{})
+	if !c.await(settled) {
+		return
+	}
+	if why := c.reason(); !spoken(why) {
+		d := c.srv.desk(own)
+		d.turn.Out = c.refuse(d.turn.Out[:0], c.in.bytes(), why)
+		ok := c.flush(&d.turn)
+		c.srv.release(own, d, why)
+		if !ok {
+			return
+		}
+	}
+	c.linger()
+}
+
+// spoken reports whether the peer has been told why already, or need not be.
+func spoken(why Reason) bool {
+	switch why {
+	case TooLarge, Malformed, UnknownCommand, Panicked, ClosedHere:
+		return true
+	}
+	return false
+}
+
+// drain answers what the kernel still holds: it was sent before we said that
+// we are leaving.
+func (c *session) drain(d *desk) {
+	c.in.lend(d.in, &c.srv.blocks)
+	c.nc.SetReadDeadline(time.Now().Add(drainRead))
+	for {
+		n, err := c.nc.Read(c.in.space(&c.srv.blocks))
+		if n > 0 {
+			c.tally.bytesIn.Add(uint64(n))
+			if c.in.arrived(n) && !c.serve(d) {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// drainRead is how long a drain looks for bytes that are already there.
+const drainRead = 5 * time.Millisecond
+
+// linger reads and drops what the peer still sends: closing a socket with
+// unread bytes resets it and can destroy the last replies on their way.
+func (c *session) linger() {
+	c.mu.Lock()
+	c.over = true
+	c.mu.Unlock()
+	half, ok := c.nc.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	c.enter(lingering)
+	waste := c.srv.blocks.get(minBlock)
+	defer c.srv.blocks.put(waste)
+	for left := lingerBytes; left > 0; {
+		n, err := c.nc.Read(waste.b)
+		if err != nil {
+			return
+		}
+		left -= n
+	}
+}
+
+// lingerBytes bounds what a refused peer may still pour in.
+const lingerBytes = 1 << 20
+
+// giveAway hands the socket to user code until it returns.
+func (c *session) giveAway() {
+	if !c.await(settled) {
+		return
+	}
+	c.enter(takenOver)
+	c.mu.Lock()
+	c.over = true // the socket is theirs: no push of ours may fall into it
+	c.mu.Unlock()
+	unread := append([]byte(nil), c.in.bytes()...)
+	c.guard(func() { c.give(c.nc, unread) })
+}
+
+// end closes the socket, whatever happened, and tells who needs to know.
+func (c *session) end() {
+	c.fail(Panicked) // only runtime.Goexit comes here without a reason
+	c.mu.Lock()
+	c.over = true
+	if c.queue != nil {
+		c.unqueue(c.queue)
+		c.queue = nil
+	}
+	c.mu.Unlock()
+	c.nc.Close()
+	c.srv.leave(c)
+}

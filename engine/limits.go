@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"math"
+	"time"
+
+	"github.com/hone-go/hone/internal/sys"
+)
+
+// Limits are the defences of a server. The zero value is safe: every field
+// left at zero takes its default, and a negative one is switched off.
+type Limits struct {
+	// FrameTime is how long one message may take from its first byte to its
+	// last, plus its size at FrameRate. Zero: 5 s. It is absolute: a byte now
+	// and then does not extend it.
+	FrameTime time.Duration
+	// FrameRate is the slowest honest sender in bytes per second. Zero: 1024.
+	FrameRate int
+	// FrameSize is the largest message. Zero: 64 KiB. The protocol enforces it,
+	// since it can say so to the peer.
+	FrameSize int
+	// IdleTime closes a connection on which nothing has arrived for that long
+	// while nothing was owed to it. Zero: 3 min.
+	IdleTime time.Duration
+	// HighWater is how much output may wait for one peer before its requests
+	// are no longer read; reading resumes at half of it. Zero: 64 KiB.
+	HighWater int
+	// HardCap is how much output may wait for one peer, beyond the reply being
+	// written, before the connection is closed. Zero: 256 KiB.
+	HardCap int
+	// StallTime is how long a peer may take nothing of what waits for it.
+	// Zero: 10 s.
+	StallTime time.Duration
+	// LingerTime is how long, after the last reply, the rest of what a refused
+	// peer sends is read and dropped, so that a reset does not destroy the
+	// refusal. Zero: 2 s.
+	LingerTime time.Duration
+	// InFlight is how many late replies one connection may be owed before its
+	// requests are no longer read. Zero: 1024. A protocol without ids sets 1,
+	// and its replies keep their order.
+	InFlight int
+	// TotalOutput bounds the output waiting for all peers together; the
+	// slowest readers are closed first. Zero: 128 MiB.
+	TotalOutput int
+	// Conns is how many connections are open at once. Zero: 50 000, or half of
+	// the descriptor limit if that is less.
+	Conns int
+	// ConnsPerAddress is the same for one remote address. Zero: no limit,
+	// because a load balancer is one address.
+	ConnsPerAddress int
+}
+
+// OrDefaults returns l with every zero field replaced by its default.
+func (l Limits) OrDefaults() Limits {
+	const never = time.Duration(math.MaxInt64)
+	orTime := func(v *time.Duration, d time.Duration) {
+		switch {
+		case *v == 0:
+			*v = d
+		case *v < 0:
+			*v = never
+		}
+	}
+	orInt := func(v *int, d int) {
+		switch {
+		case *v == 0:
+			*v = d
+		case *v < 0:
+			*v = math.MaxInt32
+		}
+	}
+	orTime(&l.FrameTime, 5*time.Second)
+	orTime(&l.IdleTime, 3*time.Minute)
+	orTime(&l.StallTime, 10*time.Second)
+	orTime(&l.LingerTime, 2*time.Second)
+	orInt(&l.FrameRate, 1<<10)
+	orInt(&l.FrameSize, 64<<10)
+	orInt(&l.HighWater, 64<<10)
+	orInt(&l.HardCap, 256<<10)
+	orInt(&l.InFlight, 1024)
+	orInt(&l.TotalOutput, 128<<20)
+	orInt(&l.Conns, defaultConns())
+	orInt(&l.ConnsPerAddress, math.MaxInt32)
+	return l
+}
+
+func defaultConns() int {
+	files, ok := sys.DescriptorLimit()
+	if !ok {
+		return 50_000
+	}
+	return max(1, min(50_000, int(min(files, math.MaxInt32))/2))
+}

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"math"
+	"reflect"
+	"testing"
+	"time"
+)
+
+func TestLimitsOrDefaults(t *testing.T) {
+	const never = time.Duration(math.MaxInt64)
+	conns := defaultConns()
+	if conns < 1 || conns > 50_000 {
+		t.Errorf("%d connections by default, want 1 to 50000", conns)
+	}
+	for _, x := range []struct {
+		name      string
+		got, want Limits
+	}{
+		{"zero", Limits{}, Limits{
+			FrameTime: 5 * time.Second, FrameRate: 1024, FrameSize: 64 << 10,
+			IdleTime: 3 * time.Minute, HighWater: 64 << 10, HardCap: 256 << 10,
+			StallTime: 10 * time.Second, LingerTime: 2 * time.Second,
+			InFlight: 1024, TotalOutput: 128 << 20,
+			Conns: conns, ConnsPerAddress: math.MaxInt32,
+		}},
+		{"off", Limits{
+			FrameTime: -1, FrameRate: -1, FrameSize: -1, IdleTime: -time.Hour, HighWater: -2, HardCap: -3,
+			StallTime: math.MinInt64, LingerTime: -1, InFlight: -1, TotalOutput: math.MinInt32, Conns: -1, ConnsPerAddress: -1,
+		}, Limits{
+			FrameTime: never, FrameRate: math.MaxInt32, FrameSize: math.MaxInt32, IdleTime: never,
+			HighWater: math.MaxInt32, HardCap: math.MaxInt32, StallTime: never, LingerTime: never,
+			InFlight: math.MaxInt32, TotalOutput: math.MaxInt32, Conns: math.MaxInt32, ConnsPerAddress: math.MaxInt32,
+		}},
+		{"set", Limits{
+			FrameTime: 1, FrameRate: 2, FrameSize: 3, IdleTime: 4, HighWater: 5, HardCap: 6,
+			StallTime: 7, LingerTime: 8, InFlight: 9, TotalOutput: 10, Conns: 11, ConnsPerAddress: 12,
+		}, Limits{
+			FrameTime: 1, FrameRate: 2, FrameSize: 3, IdleTime: 4, HighWater: 5, HardCap: 6,
+			StallTime: 7, LingerTime: 8, InFlight: 9, TotalOutput: 10, Conns: 11, ConnsPerAddress: 12,
+		}},
+	} {
+		got := x.got.OrDefaults()
+		if got != x.want {
+			t.Errorf("%s:\n got %+v\nwant %+v", x.name, got, x.want)
+		}
+		if again := got.OrDefaults(); again != got {
+			t.Errorf("%s, resolved twice:\n got %+v\nwant %+v", x.name, again, got)
+		}
+	}
+}
+
+// A field that somebody adds and forgets here would be a limit of nothing.
+func TestEveryLimitHasADefault(t *testing.T) {
+	v := reflect.ValueOf(Limits{}.OrDefaults())
+	for i := range v.NumField() {
+		if v.Field(i).Int() <= 0 {
+			t.Errorf("%s is %v by default", v.Type().Field(i).Name, v.Field(i))
+		}
+		var off Limits
+		reflect.ValueOf(&off).Elem().Field(i).SetInt(-1)
+		if got := reflect.ValueOf(off.OrDefaults()).Field(i).Int(); got < math.MaxInt32 {
+			t.Errorf("%s is %d when switched off", v.Type().Field(i).Name, got)
+		}
+	}
+}

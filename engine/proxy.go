@@ -1,0 +1,315 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+)
+
+// errProxyHeader says that the first bytes of a connection are no PROXY
+// protocol header. There is no second guess: a listener that expects the header
+// and takes anything else lets every stranger choose its own address.
+var errProxyHeader = errors.New("engine: malformed PROXY header")
+
+const (
+	// proxyLineMax is the longest line of version 1, CRLF included; the
+	// specification has the receiver refuse what has not ended by then.
+	proxyLineMax = 107
+	// proxyUnknownMin is "PROXY UNKNOWN\r\n", the shortest header of all.
+	proxyUnknownMin = 15
+	// proxyFixed is what every header of version 2 begins with.
+	proxyFixed = 16
+	// proxyBodyMax bounds the addresses and TLVs of version 2. The length field
+	// could claim 64 KiB, and a peer that has proven nothing yet would have us
+	// hold them. Senders are told to stay within one segment (536 bytes); eight
+	// times that leaves room for the names out of a TLS certificate.
+	proxyBodyMax = 4096
+
+	proxySignature = "\r\n\r\n\x00\r\nQUIT\n"
+)
+
+// proxyHeader reads a PROXY protocol header, version 1 or 2, from the front of
+// in. It never looks behind the header and keeps nothing: call it again with
+// more bytes and it starts anew.
+//
+//   - need > 0: the header is good so far and has at least that many bytes left;
+//     a reader that takes exactly need never takes a byte of what follows.
+//   - err == nil, need == 0: the header was in[:used] and addr is the client. An
+//     invalid addr (LOCAL, UNKNOWN, unix and datagram families) means that the
+//     socket's own address stays.
+//   - err != nil: in holds a byte that no header has in that place. More bytes
+//     cannot repair it.
+//
+// IPv4 addresses that came mapped into IPv6 are returned as IPv4, so that they
+// compare with prefixes the way those of plain sockets do. TLVs are skipped.
+func proxyHeader(in []byte) (used, need int, addr netip.AddrPort, err error) {
+	if len(in) > 0 && in[0] == proxySignature[0] {
+		return proxyBinary(in)
+	}
+	return proxyLine(in)
+}
+
+// proxyBinary reads version 2, whose first byte has been seen.
+func proxyBinary(in []byte) (used, need int, addr netip.AddrPort, err error) {
+	const versionAt, familyAt, lengthAt = 12, 13, 14
+	const local, proxied = 0x20, 0x21 // version 2 in the high bits
+
+	for i := range min(len(in), len(proxySignature)) {
+		if in[i] != proxySignature[i] {
+			return 0, 0, addr, errProxyHeader
+		}
+	}
+	if len(in) > versionAt && in[versionAt] != local && in[versionAt] != proxied {
+		return 0, 0, addr, errProxyHeader
+	}
+	least := 0
+	if len(in) > familyAt && in[versionAt] == proxied { // LOCAL: to be ignored
+		if least = proxyBodyMin(in[familyAt]); least < 0 {
+			return 0, 0, addr, errProxyHeader
+		}
+	}
+	if len(in) > lengthAt && int(in[lengthAt]) > proxyBodyMax>>8 {
+		return 0, 0, addr, errProxyHeader
+	}
+	if len(in) < proxyFixed {
+		return 0, proxyFixed - len(in), addr, nil
+	}
+	length := int(binary.BigEndian.Uint16(in[lengthAt:]))
+	if length < least || length > proxyBodyMax {
+		return 0, 0, addr, errProxyHeader
+	}
+	if used = proxyFixed + length; used > len(in) {
+		return 0, used - len(in), addr, nil
+	}
+	body := in[proxyFixed:used]
+	if in[versionAt] == proxied {
+		switch in[familyAt] {
+		case 0x11: // TCP over IPv4
+			ip := netip.AddrFrom4([4]byte(body))
+			addr = netip.AddrPortFrom(ip, binary.BigEndian.Uint16(body[8:]))
+		case 0x21: // TCP over IPv6
+			ip := netip.AddrFrom16([16]byte(body)).Unmap()
+			addr = netip.AddrPortFrom(ip, binary.BigEndian.Uint16(body[32:]))
+		}
+	}
+	return used, 0, addr, nil
+}
+
+// proxyBodyMin returns how long the addresses of a family are, or -1 for a
+// family or transport that version 2 does not have.
+func proxyBodyMin(family byte) int {
+	if family&0x0f > 2 { // unspecified, stream, datagram
+		return -1
+	}
+	switch family >> 4 {
+	case 0: // unspecified: nothing is promised
+		return 0
+	case 1: // IPv4
+		return 2*4 + 2*2
+	case 2: // IPv6
+		return 2*16 + 2*2
+	case 3: // unix
+		return 2 * 108
+	}
+	return -1
+}
+
+// proxyLine reads version 1, from its very first byte.
+func proxyLine(in []byte) (used, need int, addr netip.AddrPort, err error) {
+	r := proxyText{rest: in}
+	r.word("PROXY ")
+	switch {
+	case !r.bad && len(r.rest) == 0: // which kind it is remains to be seen
+		return 0, proxyUnknownMin - len(in), addr, nil
+	case r.next('U'):
+		r.unknown()
+	default:
+		addr = r.tcp()
+	}
+	if used = len(in) - len(r.rest); r.bad || used+r.short > proxyLineMax {
+		return 0, 0, netip.AddrPort{}, errProxyHeader
+	}
+	if r.short > 0 {
+		return 0, r.short, netip.AddrPort{}, nil
+	}
+	return used, 0, addr, nil
+}
+
+// proxyText reads the fields of a version 1 line one after the other, each with
+// the byte that ends it. When the bytes run out within a field, that field and
+// all after it add to short the least that they still want: the sum is what the
+// line certainly still has. After a bad byte every read is a no-op.
+type proxyText struct {
+	rest  []byte
+	short int
+	bad   bool
+}
+
+// took settles a field that ends n bytes into rest.
+func (r *proxyText) took(n int) { r.rest = r.rest[n:] }
+
+// lacks settles a field that wants n bytes or more beyond rest.
+func (r *proxyText) lacks(n int) { r.rest, r.short = nil, r.short+n }
+
+func (r *proxyText) next(c byte) bool { return len(r.rest) > 0 && r.rest[0] == c }
+
+func (r *proxyText) word(w string) {
+	n := min(len(w), len(r.rest))
+	for i := 0; i < n && !r.bad; i++ {
+		r.bad = r.rest[i] != w[i]
+	}
+	if n == len(w) {
+		r.took(n)
+	} else {
+		r.lacks(len(w) - n)
+	}
+}
+
+// unknown reads "UNKNOWN", anything at all, which is to be ignored, and CRLF.
+// Neither CR nor LF may stand alone.
+func (r *proxyText) unknown() {
+	r.word("UNKNOWN")
+	if r.next(' ') {
+		n := bytes.IndexAny(r.rest[:min(len(r.rest), proxyLineMax)], "\r\n")
+		if n < 0 {
+			n = len(r.rest)
+		}
+		r.took(n)
+	}
+	r.word("\r\n")
+}
+
+// tcp reads "TCP4" or "TCP6", the addresses and ports, and CRLF; it returns the
+// source.
+func (r *proxyText) tcp() netip.AddrPort {
+	r.word("TCP")
+	address := r.address6 // the shorter kind, as long as the digit is missing
+	if r.next('4') {
+		address = r.address4
+		r.word("4 ")
+	} else {
+		r.word("6 ")
+	}
+	src := address()
+	address()
+	port := r.port(' ')
+	r.port('\r')
+	r.word("\n")
+	return netip.AddrPortFrom(src, port)
+}
+
+// port reads a number up to 65535 without leading zeros, and the byte after it.
+func (r *proxyText) port(end byte) uint16 {
+	digits, value := 0, 0
+	for i, c := range r.rest {
+		switch {
+		case c >= '0' && c <= '9' && (digits == 0 || value > 0) && value*10+int(c-'0') <= 65535:
+			digits, value = digits+1, value*10+int(c-'0')
+		case c == end && digits > 0:
+			r.took(i + 1)
+			return uint16(value)
+		default:
+			r.bad = true
+			return 0
+		}
+	}
+	r.lacks(1 + max(0, 1-digits))
+	return 0
+}
+
+// address4 reads four numbers without leading zeros, and a space.
+func (r *proxyText) address4() netip.Addr {
+	var ip [4]byte
+	at, digits, value := 0, 0, 0
+	for i, c := range r.rest {
+		switch {
+		case c >= '0' && c <= '9' && (digits == 0 || value > 0) && value*10+int(c-'0') <= 255:
+			digits, value = digits+1, value*10+int(c-'0')
+			ip[at] = byte(value)
+		case c == '.' && digits > 0 && at < 3:
+			at, digits, value = at+1, 0, 0
+		case c == ' ' && digits > 0 && at == 3:
+			r.took(i + 1)
+			return netip.AddrFrom4(ip)
+		default:
+			r.bad = true
+			return netip.Addr{}
+		}
+	}
+	r.lacks(1 + max(0, 1-digits) + 2*(3-at)) // the space, a digit, the ".0" to come
+	return netip.Addr{}
+}
+
+// address6 reads an IPv6 address and a space. It takes what netip.ParseAddr
+// takes, the dotted tail included because inet_ntop writes it, but no zone. The
+// specification asks for "::" in place of the longest run of zeros only; that
+// is for senders.
+func (r *proxyText) address6() netip.Addr {
+	var ip [16]byte
+	groups, gap, most := 0, -1, 8 // complete ones, how many before "::", how many there may be
+	digits, value := 0, 0         // of the group being read
+	for i, c := range r.rest {
+		digit := hexDigit(c)
+		switch {
+		case digit >= 0 && digits < 4 && groups < most && (i != 1 || digits > 0):
+			digits, value = digits+1, value<<4|digit
+			binary.BigEndian.PutUint16(ip[2*groups:], uint16(value))
+		case c == ':' && digits > 0 && groups+1 < most:
+			groups, digits, value = groups+1, 0, 0
+		case c == ':' && i == 0:
+		case c == ':' && digits == 0 && gap < 0 && i > 0:
+			gap, most = groups, 7 // it stands for one group at least
+		case c == '.' && digits > 0 && (gap < 0 && groups == 6 || gap >= 0 && groups < 6):
+			r.took(i - digits)
+			tail := r.address4()
+			if !tail.IsValid() {
+				return netip.Addr{}
+			}
+			four := tail.As4()
+			copy(ip[2*groups:], four[:])
+			return proxyExpand(ip, groups+2, gap)
+		case c == ' ' && digits > 0 && (groups == 7 || gap >= 0):
+			r.took(i + 1)
+			return proxyExpand(ip, groups+1, gap)
+		case c == ' ' && digits == 0 && gap == groups:
+			r.took(i + 1)
+			return proxyExpand(ip, groups, gap)
+		default:
+			r.bad = true
+			return netip.Addr{}
+		}
+	}
+	switch {
+	case len(r.rest) == 0 || digits > 0 && gap < 0 && groups < 7:
+		r.lacks(len(":: "))
+	case digits == 0 && gap != groups: // one colon stands last
+		r.lacks(len(": "))
+	default:
+		r.lacks(len(" "))
+	}
+	return netip.Addr{}
+}
+
+// proxyExpand moves the groups behind the gap, if there is one, to the end.
+func proxyExpand(ip [16]byte, groups, gap int) netip.Addr {
+	if gap >= 0 {
+		behind := ip
+		clear(ip[2*gap:])
+		copy(ip[16-2*(groups-gap):], behind[2*gap:2*groups])
+	}
+	return netip.AddrFrom16(ip).Unmap()
+}
+
+// hexDigit returns the value of a hexadecimal digit, -1 for any other byte.
+func hexDigit(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c >= 'a' && c <= 'f':
+		return int(c-'a') + 10
+	case c >= 'A' && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}

@@ -1,0 +1,289 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// session is one connection on a goroutine engine.
+//
+// One goroutine owns it: it reads, calls the protocol, writes the replies of
+// each visit, and is the only one to close the socket. Others reach it in three
+// ways: post and closeFor (Conn and Reply, any goroutine), a flusher that
+// writes what was posted while the owner reads, and the sweeper that judges its
+// stamps. They take mu; the right to write to the socket is mu's writing flag.
+type session struct {
+	srv     *Server
+	nc      net.Conn
+	raw     syscall.RawConn // nil unless nc is a plain socket
+	slot    int             // in srv.sessions; guarded by srv.mu
+	in      inbox
+	state   uint64 // Turn.State between visits
+	fd      int    // while readReady runs: the descriptor, known to be open
+	tally   *tally
+	flusher *flusher
+	value   atomic.Pointer[any]
+
+	proxy   bool                             // a PROXY header comes first
+	known   bool                             // to OnOpen, so that OnClose must be told
+	give    func(nc net.Conn, unread []byte) // user code that takes the socket over
+	proxied *netip.AddrPort                  // as a trusted proxy told it
+	opensAs netip.Addr                       // counted in srv.addresses under this; guarded by srv.mu
+	stamps
+
+	why     atomic.Uint32 // the first fatal Reason wins
+	awake   atomic.Uint32 // reasons to stop waiting for bytes: see nudge
+	owed    atomic.Int32  // mirrors promises.open for Room and the sweeper
+	waiting atomic.Int64  // bytes queued or half written: what HighWater compares
+
+	mu       sync.Mutex
+	promises tickets
+	queue    *block // output posted and not yet handed to a writer
+	queueTop int    // queue.b[:queueTop] was posted before the current visit
+	visiting bool   // in a visit of an ordered protocol: its output goes first
+	writing  bool   // somebody holds the right to write
+	dirty    bool   // in a flusher's list
+	over     bool   // nothing may be posted or written any more
+	goal     goal   // what the owner waits for
+	resume   chan struct{}
+	late     *lateWrite // made when the first late write needs it
+}
+
+const noDescriptor = -1
+
+// goal is what an owner that is not reading waits for.
+type goal uint8
+
+const (
+	nothing goal = iota
+	room         // few enough bytes and replies are outstanding to read on
+	settled      // none are
+)
+
+// desk is what a connection needs only while bytes are in flight: Direct and
+// Buffered connections own one, Parked ones borrow it.
+type desk struct {
+	turn Turn
+	in   []byte
+}
+
+// live is the connection's whole life.
+func (c *session) live() {
+	defer c.end()
+	if !c.handshake() {
+		return
+	}
+	if !c.proxy {
+		c.opened()
+	}
+	if c.parks() {
+		c.readParked()
+		c.finish(nil)
+		return
+	}
+	d := &desk{in: make([]byte, c.srv.bufferSize(c.raw != nil))}
+	c.in.lend(d.in, &c.srv.blocks)
+	c.readBlocking(d)
+	c.finish(d)
+}
+
+func (c *session) opened() {
+	c.known = true
+	if c.srv.OnOpen != nil {
+		c.guard(func() { c.srv.OnOpen(Conn{c}) })
+	}
+}
+
+// parks reports whether this connection waits without a buffer.
+func (c *session) parks() bool { return c.srv.how.style == parked && c.raw != nil }
+
+// handshake completes a TLS handshake, if there is one, within a message's time.
+func (c *session) handshake() bool {
+	h, ok := c.nc.(interface{ HandshakeContext(context.Context) error })
+	if !ok {
+		return true
+	}
+	c.stamp(&c.frame)
+	c.size.Store(0)
+	if err := h.HandshakeContext(c.srv.ctx); err != nil {
+		if why := c.readFault(err); why != PeerReset || errors.As(err, new(net.Error)) {
+			c.fail(why)
+		}
+		c.fail(Malformed) // it spoke, but no TLS that we do
+		return false
+	}
+	c.frame.Store(0)
+	c.touch()
+	return true
+}
+
+// serve gives the protocol what has arrived until it wants more bytes, and
+// writes its replies. It reports false when the connection is to end.
+func (c *session) serve(d *desk) bool {
+	t := &d.turn
+	for {
+		if c.frame.Load() != 0 {
+			c.frame.Store(0)
+		}
+		used, need, why := c.visit(t)
+		c.in.served(used, need)
+		if !c.flush(t) {
+			return false
+		}
+		switch {
+		case why != 0:
+			c.fail(why)
+			return false
+		case t.takeOver != nil:
+			c.give, t.takeOver = t.takeOver, nil
+			c.fail(ClosedHere)
+			return false
+		case c.ending(): // closed from a handler, or cut off
+			return false
+		case need > 0 || used == 0 && c.in.len() == 0:
+			if c.in.len() > 0 {
+				c.size.Store(uint32(c.in.len() + need))
+				c.stamp(&c.frame)
+			}
+			c.touch()
+			return true
+		case !c.hasRoom() && !c.await(room):
+			return false
+		}
+	}
+}
+
+// visit is one call of the protocol, whatever happens in it.
+func (c *session) visit(t *Turn) (used, need int, why Reason) {
+	if c.srv.ordered {
+		c.startVisit()
+	}
+	t.begin(c)
+	in := c.in.bytes()
+	finished := false
+	defer func() {
+		if !finished {
+			v := recover() // nil for runtime.Goexit, which ends this goroutine after us
+			used, need, why = t.mark.used, 0, Panicked
+			t.Rollback()
+			t.takeOver = nil
+			c.srv.reportPanic(c, v, debug.Stack())
+			t.Out = c.refuse(t.Out, in[used:], Panicked)
+			c.fail(Panicked)
+		}
+		t.end()
+	}()
+	if c.proxy {
+		used, need, why = c.readProxyHeader(in)
+		finished = true
+		return used, need, why
+	}
+	used, need, err := c.srv.Protocol.Advance(t, in)
+	if err != nil {
+		why = asReason(err)
+	} else if used == 0 && need == 0 && !t.refused && t.takeOver == nil && len(in) > 0 {
+		panic("engine: Protocol.Advance used nothing, wants nothing and was not refused room")
+	}
+	finished = true
+	return used, need, why
+}
+
+func asReason(err error) Reason {
+	var why Reason
+	if errors.As(err, &why) && why != 0 {
+		return why
+	}
+	return Malformed
+}
+
+// refuse is Protocol.Refuse, kept from taking the process along.
+func (c *session) refuse(dst, unserved []byte, why Reason) []byte {
+	out := dst
+	c.guard(func() { out = c.srv.Protocol.Refuse(dst, unserved, why) })
+	return out
+}
+
+// guard keeps a panic of user code from taking the process along.
+func (c *session) guard(call func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.srv.reportPanic(c, v, debug.Stack())
+		}
+	}()
+	call()
+}
+
+// hasRoom reports whether flow control lets one more message be served.
+func (c *session) hasRoom() bool {
+	return c.owed.Load() < int32(c.srv.limits.InFlight) && c.waiting.Load() < int64(c.srv.limits.HighWater)
+}
+
+// ending reports whether nothing more is to be served. A drain still serves
+// what was sent before it.
+func (c *session) ending() bool {
+	why := c.reason()
+	return why != 0 && why != ShuttingDown
+}
+
+// reason is why the connection is ending, 0 while it is not.
+func (c *session) reason() Reason { return Reason(c.why.Load()) }
+
+// fail records why the connection ends; the first reason wins.
+func (c *session) fail(why Reason) bool { return c.why.CompareAndSwap(0, uint32(why)) }
+
+// touch says that the connection is not idle.
+func (c *session) touch() { c.stamp(&c.seen) }
+
+// nudge makes a reader that waits for bytes look at why.
+func (c *session) nudge(why Reason) {
+	c.awake.CompareAndSwap(0, uint32(why))
+	c.nc.SetReadDeadline(past())
+}
+
+// closeFor ends the connection from outside, politely.
+func (c *session) closeFor(why Reason) {
+	if c.fail(why) {
+		c.nc.SetReadDeadline(past())
+		c.mu.Lock()
+		c.wake()
+		c.mu.Unlock()
+	}
+}
+
+// abort ends the connection at once: what waits for the peer is dropped.
+func (c *session) abort(why Reason) {
+	if !c.fail(why) && why == Forced {
+		c.why.CompareAndSwap(uint32(ShuttingDown), uint32(Forced))
+	}
+	c.mu.Lock()
+	c.over = true
+	c.wake()
+	c.mu.Unlock()
+	if s, ok := c.nc.(interface{ SetLinger(int) error }); ok {
+		s.SetLinger(0) // a peer that does not read must not keep our bytes in the kernel
+	}
+	c.nc.SetDeadline(past())
+}
+
+func (c *session) isOver() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
+}
+
+func (c *session) remoteAddr() netip.AddrPort {
+	if c.proxied != nil {
+		return *c.proxied
+	}
+	if a, ok := c.nc.RemoteAddr().(interface{ AddrPort() netip.AddrPort }); ok {
+		p := a.AddrPort()
+		return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
+	}
+	return netip.AddrPort{}
+}

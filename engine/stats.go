@@ -1,0 +1,51 @@
+package engine
+
+import "sync/atomic"
+
+// Stats is what a server has counted since it began, and what it holds now.
+// Reading it sums a few counters; nothing is kept for it.
+type Stats struct {
+	Engine   string          // its name
+	Open     int             // connections now
+	Accepted uint64          // connections that were served
+	Requests uint64          // messages given to user code
+	Late     uint64          // late replies sent
+	Pushes   uint64          // pushes queued
+	BytesIn  uint64          // read from sockets
+	BytesOut uint64          // written to sockets
+	Panics   uint64          // in user code
+	Owed     int             // late replies outstanding now
+	Waiting  int64           // bytes of output waiting for peers now
+	Ended    [reasons]uint64 // connections ended or refused, by Reason
+}
+
+// tally is one shard of a server's counters. Connections are spread over the
+// shards; a cache line each, so that two processors seldom meet on one.
+type tally struct {
+	requests, late, pushes, bytesIn, bytesOut atomic.Uint64
+	_                                         [24]byte
+}
+
+// Stats reports the counters. It may be called at any time.
+func (s *Server) Stats() Stats {
+	st := Stats{Engine: s.Engine.Name(), Accepted: s.accepted.Load(), Panics: s.panics.Load()}
+	for i := range s.tallies {
+		t := &s.tallies[i]
+		st.Requests += t.requests.Load()
+		st.Late += t.late.Load()
+		st.Pushes += t.pushes.Load()
+		st.BytesIn += t.bytesIn.Load()
+		st.BytesOut += t.bytesOut.Load()
+	}
+	for i := range st.Ended {
+		st.Ended[i] = s.ended[i].Load()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.Open = len(s.sessions)
+	for _, c := range s.sessions {
+		st.Owed += int(c.owed.Load())
+		st.Waiting += c.waiting.Load()
+	}
+	return st
+}

@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// clock is a server's coarse time. While anything happens the sweeper advances
+// it every period; when nothing has happened for a period it is parked, the
+// sweeper sleeps until the next limit is due, and the first connection with
+// something to stamp wakes it: an idle server does not tick.
+type clock struct {
+	start  time.Time
+	now    atomic.Uint32
+	parked atomic.Bool
+	kick   chan struct{}
+}
+
+func (k *clock) init() {
+	k.start = time.Now()
+	k.kick = make(chan struct{}, 1)
+	k.read()
+}
+
+// read brings now up to date.
+func (k *clock) read() tick {
+	fresh := max(1, tick(time.Since(k.start).Milliseconds()+1))
+	for {
+		old := k.now.Load()
+		if int32(fresh-old) <= 0 {
+			return old
+		}
+		if k.now.CompareAndSwap(old, fresh) {
+			return fresh
+		}
+	}
+}
+
+// wakeUp makes now trustworthy and the sweeper tick again.
+func (k *clock) wakeUp() {
+	k.read()
+	if k.parked.CompareAndSwap(true, false) {
+		k.sweepNow()
+	}
+}
+
+// sweepNow asks for a sweep without waiting for it.
+func (k *clock) sweepNow() {
+	select {
+	case k.kick <- struct{}{}:
+	default:
+	}
+}
+
+// stamp sets f to now: about 2 ns while the clock ticks. Parked is looked at on
+// both sides of the store: before, because a stale now would make an innocent
+// connection look old; after, because a sweeper that parked meanwhile may have
+// missed the store (it sets parked first and then looks once more).
+func (c *session) stamp(f *atomic.Uint32) {
+	k := &c.srv.clock
+	for {
+		if k.parked.Load() {
+			k.wakeUp()
+		}
+		if now := k.now.Load(); f.Load() != now {
+			f.Store(now)
+		}
+		if !k.parked.Load() {
+			return
+		}
+	}
+}
+
+// enter begins a phase of the connection's life.
+func (c *session) enter(p phase) {
+	c.phase.Store(uint32(p))
+	c.stamp(&c.since)
+}
+
+// sweep is the sweeper: one goroutine a server.
+func (s *Server) sweep() {
+	defer s.goroutines.Done()
+	timer := time.NewTimer(time.Duration(s.rules.period) * time.Millisecond)
+	defer timer.Stop()
+	var last tick
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-timer.C:
+		case <-s.clock.kick:
+		}
+		now := s.clock.read()
+		next, busy := s.judgeAll(last, now)
+		if !busy {
+			s.clock.parked.Store(true)
+			next, busy = s.judgeAll(last, now)
+			if busy {
+				s.clock.parked.Store(false)
+			}
+		}
+		last = now
+		switch {
+		case busy:
+			timer.Reset(time.Duration(s.rules.period) * time.Millisecond)
+		case next != never:
+			timer.Reset(time.Duration(next) * time.Millisecond)
+		default:
+			timer.Stop()
+		}
+	}
+}
+
+// sentence is a verdict to be carried out.
+type sentence struct {
+	c   *session
+	v   verdict
+	why Reason
+}
+
+// judgeAll looks at every connection once. It reports in how many ticks the
+// next limit can be due, and whether anything has happened since last.
+func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
+	const slice = 4096 // connections judged under one hold of the lock
+	next = never
+	total, most := int64(0), int64(0)
+	s.condemned = s.condemned[:0]
+	for from := 0; ; from += slice {
+		s.mu.Lock()
+		to := min(from+slice, len(s.sessions))
+		for i := from; i < to; i++ {
+			c := s.sessions[i]
+			m := c.snapshot(c.owed.Load() > 0)
+			v, why, due := s.rules.judge(m, now)
+			if v != live {
+				s.condemned = append(s.condemned, sentence{c, v, why})
+			}
+			next = min(next, due)
+			busy = busy || int32(m.seen-last) >= 0 || m.stall != 0 && int32(m.stall-last) >= 0
+			waiting := c.waiting.Load()
+			total, most = total+waiting, max(most, waiting)
+		}
+		moved := s.moved
+		s.moved = false
+		done := to == len(s.sessions)
+		s.mu.Unlock()
+		busy = busy || moved // a connection that took another's place was not judged
+		if done || from > to {
+			break
+		}
+	}
+	if total > int64(s.limits.TotalOutput) {
+		s.condemnSlowest(most)
+		busy = true
+	}
+	for i, x := range s.condemned {
+		if x.v == refuse {
+			x.c.nudge(x.why)
+		} else {
+			x.c.abort(x.why)
+		}
+		s.condemned[i] = sentence{}
+		busy = true
+	}
+	return next, busy
+}
+
+// condemnSlowest picks those who hold the most of the output that waits.
+func (s *Server) condemnSlowest(most int64) {
+	s.mu.Lock()
+	for _, c := range s.sessions {
+		if c.waiting.Load() > most/2 {
+			s.condemned = append(s.condemned, sentence{c, abort, OutputBudget})
+		}
+	}
+	s.mu.Unlock()
+}

@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestTickets takes and settles at random and compares with a plain set: a
+// ticket settles once, whatever happens to its slot before and after.
+func TestTickets(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var tickets tickets
+		var open, used []uint64
+		most := 0
+		t.Repeat(map[string]func(*rapid.T){
+			"take": func(t *rapid.T) {
+				n := tickets.take()
+				if n == noTicket || slices.Contains(open, n) || slices.Contains(used, n) {
+					t.Fatalf("took %#x, which has been somebody's", n)
+				}
+				open = append(open, n)
+				most = max(most, len(open))
+			},
+			"settle": func(t *rapid.T) {
+				if len(open) == 0 {
+					t.Skip("nothing is open")
+				}
+				i := rapid.IntRange(0, len(open)-1).Draw(t, "which")
+				n := open[i]
+				open = slices.Delete(open, i, i+1)
+				used = append(used, n)
+				if !tickets.settle(n) {
+					t.Fatalf("%#x is open and does not settle", n)
+				}
+				if tickets.settle(n) {
+					t.Fatalf("%#x settles twice", n)
+				}
+			},
+			"settle again": func(t *rapid.T) {
+				if len(used) == 0 {
+					t.Skip("nothing is settled")
+				}
+				if n := rapid.SampledFrom(used).Draw(t, "which"); tickets.settle(n) {
+					t.Fatalf("%#x settles again after its slot was used anew", n)
+				}
+			},
+			"settle what nobody took": func(t *rapid.T) {
+				n := rapid.OneOf(rapid.Uint64(), rapid.Uint64Range(0, 10), rapid.Just(noTicket)).Draw(t, "n")
+				if !slices.Contains(open, n) && tickets.settle(n) {
+					t.Fatalf("%#x settles and was never taken", n)
+				}
+			},
+			"": func(t *rapid.T) {
+				if tickets.open != len(open) {
+					t.Fatalf("%d open, want %d", tickets.open, len(open))
+				}
+				if len(tickets.slots) != most || len(tickets.free) != most-len(open) {
+					t.Fatalf("%d slots, %d free; want %d, the most that were open at once, and %d", len(tickets.slots), len(tickets.free), most, most-len(open))
+				}
+			},
+		})
+	})
+}
+
+func TestTicketsAllocate0(t *testing.T) {
+	var tickets tickets
+	var all [64]uint64
+	n := testing.AllocsPerRun(100, func() {
+		for i := range all {
+			all[i] = tickets.take()
+		}
+		for _, n := range all {
+			tickets.settle(n)
+		}
+	})
+	if n != 0 {
+		t.Errorf("%v allocations for 64 tickets, want 0", n)
+	}
+}

@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+)
+
+// The zero Turn is for testing a protocol with plain values.
+func TestZeroTurn(t *testing.T) {
+	var turn Turn
+	for range 10_000 {
+		if !turn.Room() {
+			t.Fatal("no room")
+		}
+	}
+	turn.Out = append(turn.Out, "first"...)
+	turn.Mark(5)
+	turn.Out = append(turn.Out, "half a reply"...)
+	r := turn.Later()
+	if turn.Promised() != 1 {
+		t.Errorf("promised %d after one Later", turn.Promised())
+	}
+	turn.Rollback()
+	if string(turn.Out) != "first" {
+		t.Errorf("rolled back to %q", turn.Out)
+	}
+	if turn.Promised() != 0 {
+		t.Errorf("%d still promised after Rollback, as if a reply were owed", turn.Promised())
+	}
+	turn.Mark(7)
+	if turn.Promised() != 0 {
+		t.Errorf("%d promised after Mark, by the message before", turn.Promised())
+	}
+	if err := r.Send([]byte("x")); err != ErrClosed {
+		t.Errorf("its Reply says %v, want ErrClosed", err)
+	}
+	if err := turn.TakeOver(func(net.Conn, []byte) {}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("TakeOver says %v, want ErrUnsupported", err)
+	}
+	if turn.Conn() != (Conn{}) || r.Conn() != (Conn{}) {
+		t.Error("its Conn is somebody's")
+	}
+}
+
+func TestZeroConn(t *testing.T) {
+	var c Conn
+	if err := c.Push([]byte("x")); err != ErrClosed {
+		t.Errorf("Push says %v, want ErrClosed", err)
+	}
+	c.Close(ClosedHere)
+	c.SetValue(1)
+	if c.Value() != nil || c.RemoteAddr() != (netip.AddrPort{}) {
+		t.Errorf("value %v, address %v; want none", c.Value(), c.RemoteAddr())
+	}
+	if err := (Reply{}).Send(); err != ErrClosed {
+		t.Errorf("Send says %v, want ErrClosed", err)
+	}
+}
+
+func TestSerialChanges(t *testing.T) {
+	var turn Turn
+	c := bare(Limits{}).session(nil)
+	seen := map[uint32]string{}
+	see := func(what string) {
+		if before, ok := seen[turn.Serial()]; ok {
+			t.Errorf("%s has the serial of %s", what, before)
+		}
+		seen[turn.Serial()] = what
+	}
+	see("the zero turn")
+	for range 3 {
+		turn.begin(c)
+		see("a visit")
+		turn.Mark(0)
+		see("its first message")
+		turn.Mark(1)
+		see("its second message")
+		turn.end()
+		see("its end")
+	}
+}
+
+func TestTurnKeepsState(t *testing.T) {
+	s := bare(Limits{})
+	a, b := s.session(nil), s.session(nil)
+	var turn Turn
+	for i := range uint64(3) {
+		for j, c := range []*session{a, b} {
+			turn.begin(c)
+			if want := i * uint64(10+j); turn.State != want {
+				t.Errorf("state %d on connection %d, want %d", turn.State, j, want)
+			}
+			turn.State += uint64(10 + j)
+			turn.end()
+		}
+	}
+}
+
+func TestTurnRoom(t *testing.T) {
+	s := bare(Limits{HighWater: 100, InFlight: 2})
+	c := s.session(nil)
+	var turn Turn
+	begin := func() { turn.Out = turn.Out[:0]; turn.begin(c) }
+
+	begin()
+	if !turn.Room() {
+		t.Error("no room at the beginning")
+	}
+	turn.Out = append(turn.Out, make([]byte, 100)...)
+	if turn.Room() || !turn.refused {
+		t.Error("room above HighWater")
+	}
+	turn.end()
+
+	begin()
+	turn.Mark(0)
+	first := turn.Later()
+	if !turn.Room() {
+		t.Error("no room for a second late reply of two")
+	}
+	turn.Mark(1)
+	turn.Later()
+	if turn.Room() {
+		t.Error("room for a third late reply of two")
+	}
+	turn.end()
+	if err := first.Send(); err != nil {
+		t.Error(err)
+	}
+	begin()
+	if !turn.Room() {
+		t.Error("no room although a reply was sent")
+	}
+	turn.end()
+
+	s.perVisit = 1
+	begin()
+	if !turn.Room() || turn.Room() {
+		t.Error("want room for exactly one message a visit")
+	}
+	turn.end()
+}
+
+func TestRollbackTakesPromisesBack(t *testing.T) {
+	s := bare(Limits{})
+	c := s.session(nil)
+	var turn Turn
+	turn.begin(c)
+	turn.Mark(0)
+	kept := turn.Later()
+	turn.Out = append(turn.Out, "kept"...)
+	turn.Mark(10)
+	lost, lost2 := turn.Later(), turn.Later()
+	turn.Out = append(turn.Out, "lost"...)
+	if turn.Promised() != 2 || c.owed.Load() != 3 {
+		t.Errorf("promised %d, owed %d; want 2 and 3", turn.Promised(), c.owed.Load())
+	}
+	turn.Rollback()
+	if string(turn.Out) != "kept" || turn.Promised() != 0 || c.owed.Load() != 1 {
+		t.Errorf("after Rollback: %q, promised %d, owed %d", turn.Out, turn.Promised(), c.owed.Load())
+	}
+	turn.Rollback() // twice is once
+	turn.end()
+	for _, r := range []Reply{lost, lost2} {
+		if err := r.Send([]byte("x")); err != ErrSettled {
+			t.Errorf("a revoked reply says %v, want ErrSettled", err)
+		}
+	}
+	if err := kept.Send([]byte("x")); err != nil || c.owed.Load() != 0 {
+		t.Errorf("the other: %v, owed %d", err, c.owed.Load())
+	}
+	if err := kept.Send([]byte("x")); err != ErrSettled {
+		t.Errorf("sent twice: %v, want ErrSettled", err)
+	}
+	if got := s.tallies[0].requests.Load(); got != 2 {
+		t.Errorf("counted %d requests, want 2", got)
+	}
+}
+
+func TestTurnAllocates0(t *testing.T) {
+	c := bare(Limits{}).session(nil)
+	var turn Turn
+	var replies [8]Reply
+	for name, f := range map[string]func(){
+		"visit": func() {
+			turn.begin(c)
+			for turn.Room() && turn.requests < 16 {
+				turn.Mark(0)
+			}
+			turn.end()
+		},
+		"visit with promises": func() {
+			turn.begin(c)
+			for i := range replies {
+				turn.Mark(i)
+				replies[i] = turn.Later()
+			}
+			turn.end()
+			for _, r := range replies {
+				r.Send()
+			}
+		},
+		"rollback": func() {
+			turn.begin(c)
+			turn.Mark(0)
+			turn.Later()
+			turn.Rollback()
+			turn.end()
+		},
+	} {
+		if n := testing.AllocsPerRun(100, f); n != 0 {
+			t.Errorf("%s: %v allocations, want 0", name, n)
+		}
+	}
+}

@@ -1,0 +1,477 @@
+package engine
+
+import (
+	"errors"
+	"math"
+	"os"
+	"runtime"
+	"sync"
+
+	"github.com/hone-go/hone/internal/sys"
+)
+
+// Output takes one of two ways. The replies of a visit are written by the
+// owner, straight from Turn.Out, in one call: the common case, nothing is
+// copied. What is posted meanwhile or from elsewhere (late replies, pushes)
+// gathers in queue, and whoever holds the right to write takes it along; if
+// nobody does, a flusher makes one non-blocking write of it.
+
+// flush writes what a visit has produced, and what was posted during it. It
+// reports false when the connection is over.
+func (c *session) flush(t *Turn) bool {
+	c.mu.Lock()
+	c.visiting = false
+	switch {
+	case c.over:
+		c.mu.Unlock()
+		return false
+	case c.queue == nil && len(t.Out) == 0:
+		c.mu.Unlock()
+		return true
+	case c.queue == nil && !c.writing:
+		c.writing = true
+		c.mu.Unlock()
+		err := c.write(t.Out)
+		c.tally.bytesOut.Add(uint64(len(t.Out)))
+		t.Out = t.Out[:0]
+		if err != nil {
+			c.writeFailed(err)
+			return false
+		}
+		return c.writeQueue(c.writeCounted) == nil
+	}
+	c.enqueue(c.queueTop, t.Out)
+	t.Out = t.Out[:0]
+	if c.writing {
+		c.mu.Unlock() // the writer takes it along
+		return true
+	}
+	c.writing = true
+	c.mu.Unlock()
+	return c.writeQueue(c.writeCounted) == nil
+}
+
+// write is the owner's: it sends p, waiting as long as the sweeper lets it.
+func (c *session) write(p []byte) error {
+	p, err := c.writeNow(p)
+	if err != nil || len(p) == 0 {
+		return err
+	}
+	n := int64(len(p))
+	c.waiting.Add(n)
+	err = c.writeWaited(p)
+	c.waiting.Add(-n)
+	return err
+}
+
+// writeCounted is write for bytes that are on the accounts already.
+func (c *session) writeCounted(p []byte) error {
+	p, err := c.writeNow(p)
+	if err != nil || len(p) == 0 {
+		return err
+	}
+	return c.writeWaited(p)
+}
+
+// writeNow is the owner's write inside a visit of a Parked connection, where
+// the descriptor is at hand: what goes without waiting, and the rest.
+func (c *session) writeNow(p []byte) (rest []byte, err error) {
+	if c.fd == noDescriptor {
+		return p, nil
+	}
+	n, err := sys.Write(uintptr(c.fd), p)
+	if err == sys.ErrAgain {
+		err = nil
+	}
+	return p[n:], err
+}
+
+// writeWaited writes p through the poller. The stall clock starts anew with
+// every chunk that the peer takes.
+func (c *session) writeWaited(p []byte) (err error) {
+	for len(p) > 0 && err == nil {
+		c.stamp(&c.stall)
+		var n int
+		n, err = c.nc.Write(p[:min(len(p), writeChunk)])
+		p = p[n:]
+	}
+	c.stall.Store(0)
+	return err
+}
+
+// writeChunk is what a peer must take within Limits.StallTime.
+const writeChunk = 32 << 10
+
+// writeFailed ends the connection after a failed write.
+func (c *session) writeFailed(err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) && c.reason() == 0 {
+		c.fail(WriteStall) // not ours: the sweeper says why before it cuts a write off
+	}
+	c.fail(PeerReset)
+	c.mu.Lock()
+	c.writing = false
+	c.over = true
+	c.wake()
+	c.mu.Unlock()
+	c.nc.SetReadDeadline(past())
+}
+
+// writeQueue writes the queue until it is empty, with the right to write in
+// hand, and lets go of it. An error of send ends the loop with the right still
+// held, except where the connection was cut off.
+func (c *session) writeQueue(send func([]byte) error) error {
+	for {
+		c.mu.Lock()
+		if c.queue == nil || c.visiting || c.over {
+			c.writing = false
+			over := c.over
+			c.wake()
+			c.mu.Unlock()
+			if over {
+				return ErrClosed
+			}
+			return nil
+		}
+		b := c.queue
+		c.queue, c.queueTop = nil, 0
+		c.mu.Unlock()
+		err := send(b.b)
+		c.tally.bytesOut.Add(uint64(len(b.b)))
+		c.unqueue(b)
+		if err != nil {
+			c.writeFailed(err)
+			return err
+		}
+	}
+}
+
+// unqueue takes b out of the accounts and back to the pool.
+func (c *session) unqueue(b *block) {
+	n := int64(len(b.b))
+	c.waiting.Add(-n)
+	c.srv.queued.Add(-n)
+	c.srv.blocks.put(b)
+}
+
+// enqueue inserts p into the queue at at; mu is held.
+func (c *session) enqueue(at int, p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	q := c.reserve(len(p))
+	end := len(q.b)
+	if at = min(at, end); !c.srv.ordered {
+		at = end
+	}
+	q.b = q.b[:end+len(p)]
+	copy(q.b[at+len(p):], q.b[at:end])
+	copy(q.b[at:], p)
+}
+
+// reserve makes room for n more bytes in the queue and puts them on the
+// accounts; mu is held.
+func (c *session) reserve(n int) *block {
+	if c.queue == nil {
+		c.queue = c.srv.blocks.get(n)
+		c.queue.b = c.queue.b[:0]
+	} else if have := len(c.queue.b); have+n > cap(c.queue.b) {
+		larger := c.srv.blocks.get(max(have+n, 2*have))
+		larger.b = larger.b[:copy(larger.b, c.queue.b)]
+		c.srv.blocks.put(c.queue)
+		c.queue = larger
+	}
+	c.waiting.Add(int64(n))
+	if c.srv.queued.Add(int64(n)) > int64(c.srv.limits.TotalOutput) {
+		c.srv.clock.sweepNow()
+	}
+	return c.queue
+}
+
+// startVisit remembers what was posted before this visit, so that an ordered
+// protocol's replies keep their place.
+func (c *session) startVisit() {
+	c.mu.Lock()
+	c.visiting = true
+	c.queueTop = 0
+	if c.queue != nil {
+		c.queueTop = len(c.queue.b)
+	}
+	c.mu.Unlock()
+}
+
+// post queues a late reply or a push.
+func (c *session) post(ticket uint64, parts [][]byte) error {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	c.mu.Lock()
+	if c.over {
+		c.mu.Unlock()
+		return ErrClosed
+	}
+	if c.queue != nil && len(c.queue.b)+n > c.srv.limits.HardCap && !c.relieve(n) {
+		c.mu.Unlock()
+		c.abort(SlowReader)
+		return SlowReader
+	}
+	if ticket != noTicket {
+		if !c.promises.settle(ticket) {
+			c.mu.Unlock()
+			return ErrSettled
+		}
+		c.owed.Store(int32(c.promises.open))
+		c.tally.late.Add(1)
+	} else {
+		c.tally.pushes.Add(1)
+	}
+	if n > 0 {
+		q := c.reserve(n)
+		for _, p := range parts {
+			q.b = append(q.b, p...)
+		}
+	}
+	kick := c.queue != nil && !c.writing && !c.dirty && !c.visiting
+	if kick {
+		c.dirty = true
+	}
+	c.wake()
+	c.mu.Unlock()
+	if kick {
+		c.flusher.add(c)
+	}
+	return nil
+}
+
+// relieve is asked when n more bytes would pass the hard cap; mu is held. A
+// queue that only waits for its flusher is not the peer's fault: it is written
+// here and now. It reports whether n bytes may be queued.
+func (c *session) relieve(n int) bool {
+	if c.writing {
+		// Blocked, or just now in a system call: then a little more may gather.
+		return c.stall.Load() == 0 && len(c.queue.b)+n <= c.hardest()
+	}
+	if c.visiting || c.raw == nil || !sys.Readiness {
+		return len(c.queue.b)+n <= c.hardest()
+	}
+	c.writing = true
+	c.mu.Unlock()
+	c.flushLate()
+	c.mu.Lock()
+	return !c.over && (c.queue == nil || len(c.queue.b)+n <= c.srv.limits.HardCap)
+}
+
+// hardest is what may gather while a write is under way that the peer has not
+// refused yet.
+func (c *session) hardest() int {
+	if most := 2 * int64(c.srv.limits.HardCap); most < math.MaxInt32 {
+		return int(most)
+	}
+	return math.MaxInt32
+}
+
+// promise owes one more reply.
+func (c *session) promise() uint64 {
+	c.mu.Lock()
+	n := c.promises.take()
+	c.owed.Store(int32(c.promises.open))
+	c.mu.Unlock()
+	return n
+}
+
+// revoke takes promises back.
+func (c *session) revoke(tickets []uint64) {
+	c.mu.Lock()
+	for _, n := range tickets {
+		c.promises.settle(n)
+	}
+	c.owed.Store(int32(c.promises.open))
+	c.wake()
+	c.mu.Unlock()
+}
+
+// await waits until g holds and reports whether the connection goes on.
+func (c *session) await(g goal) bool {
+	c.mu.Lock()
+	for !c.over && !c.met(g) {
+		c.goal = g
+		if c.resume == nil {
+			c.resume = make(chan struct{}, 1)
+		}
+		c.mu.Unlock()
+		<-c.resume
+		c.mu.Lock()
+	}
+	c.goal = nothing
+	on := !c.over
+	c.mu.Unlock()
+	return on && (g == settled || !c.ending())
+}
+
+// met reports whether g holds; mu is held. A pause ends at half of what began
+// it, so that reading does not flutter.
+func (c *session) met(g goal) bool {
+	switch g {
+	case room:
+		return c.ending() || c.promises.open <= c.srv.limits.InFlight/2 && c.waiting.Load() <= int64(c.srv.limits.HighWater/2)
+	case settled:
+		return c.promises.open == 0 && c.queue == nil && !c.writing
+	}
+	return true
+}
+
+// wake resumes an owner whose goal holds; mu is held.
+func (c *session) wake() {
+	if c.goal != nothing && (c.over || c.met(c.goal)) {
+		c.goal = nothing
+		select {
+		case c.resume <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// lateWrite is what a non-blocking write through RawConn needs besides its
+// bytes; made once for a connection, so that a late reply allocates nothing.
+type lateWrite struct {
+	p   []byte
+	err error
+	try func(fd uintptr) bool
+}
+
+// flushLate writes the queue without waiting, with the right to write in hand;
+// what the peer does not take at once is left to a goroutine that lives until
+// it has.
+func (c *session) flushLate() {
+	if c.raw == nil || !sys.Readiness {
+		c.srv.goroutines.Add(1)
+		go c.writeWaiting(nil)
+		return
+	}
+	if c.late == nil {
+		w := &lateWrite{}
+		w.try = func(fd uintptr) bool {
+			var n int
+			n, w.err = sys.Write(fd, w.p)
+			w.p = w.p[n:]
+			return true
+		}
+		c.late = w
+	}
+	var rest *block
+	err := c.writeQueueLate(&rest)
+	if err == nil && rest != nil {
+		c.srv.goroutines.Add(1)
+		go c.writeWaiting(rest)
+	}
+}
+
+// writeQueueLate is writeQueue with writes that do not wait. It leaves what a
+// block still holds in rest, with the right to write.
+func (c *session) writeQueueLate(rest **block) error {
+	for {
+		c.mu.Lock()
+		if c.queue == nil || c.visiting || c.over {
+			c.writing = false
+			c.wake()
+			c.mu.Unlock()
+			return nil
+		}
+		b := c.queue
+		c.queue, c.queueTop = nil, 0
+		c.mu.Unlock()
+		w := c.late
+		w.p, w.err = b.b, nil
+		err := c.raw.Write(w.try)
+		if err == nil {
+			err = w.err
+		}
+		if err == sys.ErrAgain {
+			done := len(b.b) - len(w.p)
+			c.tally.bytesOut.Add(uint64(done))
+			c.waiting.Add(-int64(done))
+			c.srv.queued.Add(-int64(done))
+			b.b = b.b[:copy(b.b, w.p)]
+			w.p = nil
+			*rest = b
+			return nil
+		}
+		w.p = nil
+		c.tally.bytesOut.Add(uint64(len(b.b)))
+		c.unqueue(b)
+		if err != nil {
+			c.writeFailed(err)
+			return err
+		}
+	}
+}
+
+// writeWaiting writes what did not go at once, and what is queued meanwhile.
+func (c *session) writeWaiting(b *block) {
+	defer c.srv.goroutines.Done()
+	if b != nil {
+		err := c.writeWaited(b.b)
+		c.tally.bytesOut.Add(uint64(len(b.b)))
+		c.unqueue(b)
+		if err != nil {
+			c.writeFailed(err)
+			return
+		}
+	}
+	c.writeQueue(c.writeWaited)
+}
+
+// flusher writes what was posted to connections whose owners are reading. It
+// sleeps while there is nothing to do.
+type flusher struct {
+	mu     sync.Mutex
+	dirty  []*session
+	asleep bool
+	wake   chan struct{}
+}
+
+func (f *flusher) add(c *session) {
+	f.mu.Lock()
+	f.dirty = append(f.dirty, c)
+	asleep := f.asleep
+	f.asleep = false
+	f.mu.Unlock()
+	if asleep {
+		select {
+		case f.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (f *flusher) run(stop <-chan struct{}) {
+	var batch []*session
+	for {
+		f.mu.Lock()
+		batch, f.dirty = f.dirty, batch[:0]
+		f.asleep = len(batch) == 0
+		f.mu.Unlock()
+		if len(batch) == 0 {
+			select {
+			case <-f.wake:
+				runtime.Gosched() // whoever posted has more to post: one write for all of it
+			case <-stop:
+				return
+			}
+			continue
+		}
+		for i, c := range batch {
+			batch[i] = nil
+			c.mu.Lock()
+			c.dirty = false
+			mine := c.queue != nil && !c.writing && !c.visiting && !c.over
+			if mine {
+				c.writing = true
+			}
+			c.mu.Unlock()
+			if mine {
+				c.flushLate()
+			}
+		}
+	}
+}

@@ -1,0 +1,31 @@
+package framed_test
+
+import (
+	"testing"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/wire"
+)
+
+func TestRequestIsAnswered(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
+		p := dial(t, serve(t, s))
+		p.send(submit(7, "hello"))
+		p.want(ack(7, "hello"))
+		p.closeWrite()
+		p.wantEnd()
+		ended(t, s, engine.PeerClosed, 1)
+	})
+}
+
+func TestConnIsAcknowledgedAndIsTheHeartbeat(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		p := dial(t, serve(t, &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}))
+		for id := uint64(1); id <= 3; id++ {
+			p.send(wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: id}))
+			p.want(wire.Standard.Append(nil, wire.Packet{Command: wire.ConnAck, ID: id}))
+		}
+	})
+}

@@ -1,0 +1,696 @@
+package framed_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/wire"
+)
+
+// serveReady is the serve role's first line.
+type serveReady struct {
+	Addr string `json:"addr"`
+	PID  int    `json:"pid"`
+}
+
+// serveMemory is its answer to the line "rss".
+type serveMemory struct {
+	Anonymous int64 `json:"rss_anon"` // bytes that no file backs
+}
+
+// serve is the serve role: a framed server that acknowledges every Submit with
+// OK and nothing more, until standard input ends.
+//
+//	HONE_TEST_ENGINE  the engine's name
+//	HONE_TEST_CPU     the CPU to run on; set GOMAXPROCS=1 with it
+//	HONE_TEST_LIMITS  how many connections to allow
+//	HONE_TEST_LATE=1  acknowledge from another goroutine: see committer
+func (roles) serve() error {
+	e, err := engineNamed(os.Getenv("HONE_TEST_ENGINE"))
+	if err != nil {
+		return err
+	}
+	if cpu := os.Getenv("HONE_TEST_CPU"); cpu != "" {
+		n, err := strconv.Atoi(cpu)
+		if err == nil {
+			err = pinProcess(n)
+		}
+		if err != nil {
+			return fmt.Errorf("HONE_TEST_CPU: %w", err)
+		}
+	}
+	if err := raiseDescriptorLimit(); err != nil {
+		return err
+	}
+	s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(_ framed.Call, dst, _ []byte) ([]byte, error) { return dst, nil })}
+	if n := os.Getenv("HONE_TEST_LIMITS"); n != "" {
+		if s.Limits.Conns, err = strconv.Atoi(n); err != nil {
+			return fmt.Errorf("HONE_TEST_LIMITS: %w", err)
+		}
+	}
+	if os.Getenv("HONE_TEST_LATE") == "1" {
+		c, err := newCommitter()
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		s.Handler = c
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln) }()
+	err = errors.Join(
+		json.NewEncoder(os.Stdout).Encode(serveReady{ln.Addr().String(), os.Getpid()}),
+		answerLines(os.Stdin),
+		s.Close())
+	if end := <-served; !errors.Is(end, framed.ErrServerClosed) {
+		err = errors.Join(err, end)
+	}
+	return err
+}
+
+// answerLines obeys the lines of in until it ends.
+func answerLines(in io.Reader) error {
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		if lines.Text() != "rss" {
+			return fmt.Errorf("there is no command %q", lines.Text())
+		}
+		debug.FreeOSMemory()
+		debug.FreeOSMemory() // what finalizers released in the first
+		n, err := anonymousMemory()
+		if err == nil {
+			err = json.NewEncoder(os.Stdout).Encode(serveMemory{n})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+// anonymousMemory is how much of this process's resident memory no file backs.
+func anonymousMemory() (int64, error) {
+	if all, err := os.ReadFile("/proc/self/smaps_rollup"); err == nil {
+		if _, rest, ok := bytes.Cut(all, []byte("\nAnonymous:")); ok {
+			var kb int64
+			_, err := fmt.Fscan(bytes.NewReader(rest), &kb)
+			return kb << 10, err
+		}
+	}
+	var size, resident, shared int64 // in pages
+	all, err := os.ReadFile("/proc/self/statm")
+	if err == nil {
+		_, err = fmt.Fscan(bytes.NewReader(all), &size, &resident, &shared)
+	}
+	return (resident - shared) * int64(os.Getpagesize()), err
+}
+
+func engineNamed(name string) (engine.Engine, error) {
+	for _, e := range engine.All() {
+		if e.Name() == name {
+			return e, nil
+		}
+	}
+	return engine.All()[0], fmt.Errorf("this machine has no engine %q", name)
+}
+
+// committer is a handler that promises every reply and settles the promises in
+// batches, as one that has to bring them to a disk would.
+type committer struct {
+	alarm   *os.File // rings when the batch is to be settled
+	raw     syscall.RawConn
+	stopped chan struct{}
+
+	mu      sync.Mutex
+	waiting []framed.Reply
+	spare   []framed.Reply
+}
+
+const (
+	commitAfter = 300 * time.Microsecond // from the first of a batch
+	commitCount = 256                    // or as soon as so many wait
+)
+
+func newCommitter() (*committer, error) {
+	const monotonic = 1
+	fd, _, errno := syscall.RawSyscall(syscall.SYS_TIMERFD_CREATE, monotonic, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if errno != 0 {
+		return nil, os.NewSyscallError("timerfd_create", errno)
+	}
+	// A timer of the kernel, since the runtime rounds waits up to milliseconds
+	// when it has nothing else to do.
+	c := &committer{alarm: os.NewFile(fd, "commit alarm"), stopped: make(chan struct{})}
+	var err error
+	if c.raw, err = c.alarm.SyscallConn(); err != nil {
+		c.alarm.Close()
+		return nil, err
+	}
+	go c.commit()
+	return c, nil
+}
+
+// close waits for the last batch.
+func (c *committer) close() {
+	c.alarm.Close()
+	<-c.stopped
+}
+
+func (c *committer) Handle(call framed.Call, dst, _ []byte) ([]byte, error) {
+	r := call.Later()
+	c.mu.Lock()
+	c.waiting = append(c.waiting, r)
+	n := len(c.waiting)
+	c.mu.Unlock()
+	switch n {
+	case 1:
+		return dst, c.ring(commitAfter)
+	case commitCount:
+		return dst, c.ring(1)
+	}
+	return dst, nil
+}
+
+// ring sets the alarm, in the place of whatever it was set to.
+func (c *committer) ring(after time.Duration) error {
+	var errno syscall.Errno
+	err := c.raw.Control(func(fd uintptr) {
+		when := [2]syscall.Timespec{1: syscall.NsecToTimespec(int64(after))} // no interval, the value
+		_, _, errno = syscall.RawSyscall6(syscall.SYS_TIMERFD_SETTIME, fd, 0, uintptr(unsafe.Pointer(&when)), 0, 0, 0)
+	})
+	if err == nil && errno != 0 {
+		err = os.NewSyscallError("timerfd_settime", errno)
+	}
+	return err
+}
+
+func (c *committer) commit() {
+	defer close(c.stopped)
+	var rings [8]byte
+	for {
+		_, err := c.alarm.Read(rings[:])
+		c.mu.Lock()
+		batch := c.waiting
+		c.waiting = c.spare[:0]
+		c.mu.Unlock()
+		for _, r := range batch {
+			r.Send(nil) // the connection may have gone, which is its own affair
+		}
+		clear(batch)
+		c.spare = batch
+		if err != nil {
+			return
+		}
+	}
+}
+
+// scenario is one way of loading a server.
+type scenario struct {
+	name   string
+	plan   loadPlan
+	pinned bool // the server on one CPU, the client on another
+}
+
+// scenarios are told apart by what they make dear: A waking up, A2 the same
+// without pinning, O sleeping and waking at a rate, B the code itself.
+func scenarios() []scenario {
+	return []scenario{
+		{"A", loadPlan{Conns: 100, Depth: 1}, true},
+		{"A2", loadPlan{Conns: 100, Depth: 1}, false},
+		{"O", loadPlan{Conns: 100, Depth: 64, Rate: 50_000}, true},
+		{"B", loadPlan{Conns: 100, Depth: 64}, true},
+	}
+}
+
+// sample is one window of one engine.
+type sample struct {
+	cpu, client float64 // microseconds a request
+	rate        float64 // requests a second
+	busy        float64 // the client's share of one CPU
+	others      float64 // of one CPU, what neither side used
+	p50, p99    float64 // microseconds
+}
+
+// benchSettings come from the environment, for a closer or a quicker look.
+type benchSettings struct {
+	rounds int           // HONE_BENCH_ROUNDS, 5
+	window time.Duration // HONE_BENCH_WINDOW, 1.5s
+	seed   uint64        // HONE_BENCH_SEED, the time; it orders the runs
+	names  []string      // HONE_BENCH_ENGINES, with commas between; all
+	cpus   []int
+}
+
+func settings(b *testing.B) benchSettings {
+	s := benchSettings{rounds: 5, window: 1500 * time.Millisecond, seed: uint64(time.Now().UnixNano())}
+	var err error
+	from := func(key string, parse func(string) error) {
+		if v := os.Getenv(key); v != "" && err == nil {
+			if err = parse(v); err != nil {
+				err = fmt.Errorf("%s: %w", key, err)
+			}
+		}
+	}
+	from("HONE_BENCH_ROUNDS", func(v string) (err error) { s.rounds, err = strconv.Atoi(v); return err })
+	from("HONE_BENCH_WINDOW", func(v string) (err error) { s.window, err = time.ParseDuration(v); return err })
+	from("HONE_BENCH_SEED", func(v string) (err error) { s.seed, err = strconv.ParseUint(v, 10, 64); return err })
+	from("HONE_BENCH_ENGINES", func(v string) error {
+		s.names = strings.Split(v, ",")
+		for _, name := range s.names {
+			if _, err := engineNamed(name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil && (s.rounds < 1 || s.rounds > 1000 || s.window < 10*time.Millisecond || s.window > 5*time.Minute) {
+		err = errors.New("HONE_BENCH_ROUNDS is 1 to 1000, HONE_BENCH_WINDOW 10ms to 5m")
+	}
+	if err == nil {
+		s.cpus, err = allowedCPUs()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	if s.names == nil {
+		for _, e := range engine.All() {
+			s.names = append(s.names, e.Name())
+		}
+	}
+	return s
+}
+
+// BenchmarkEngines compares the engines by what a request costs the server's
+// process. Every sample is a fresh server and a fresh client, each a process of
+// its own; the rounds interleave the engines in a random order, so that what
+// disturbs the machine for a while disturbs all of them.
+//
+//	go test -run '^$' -bench Engines -benchtime 1x ./framed
+//	go test -run '^$' -bench 'Engines/^A$' -benchtime 1x ./framed
+//
+// With HONE_TEST_LATE=1 the servers acknowledge late and in batches. One figure
+// by itself means little: compare the ratios, and mind their spread. "busy" is
+// the client's share of a CPU (in the open loop it spins); "others" is what the
+// rest of the machine used, which should be next to nothing.
+func BenchmarkEngines(b *testing.B) {
+	set := settings(b)
+	order := rand.New(rand.NewPCG(set.seed, 0))
+	for _, sc := range scenarios() {
+		b.Run(sc.name, func(b *testing.B) {
+			samples, retaken := map[string][]sample{}, 0
+			for range set.rounds {
+				for _, i := range order.Perm(len(set.names)) {
+					name := set.names[i]
+					s, again := measure(b, set, sc, name)
+					samples[name], retaken = append(samples[name], s), retaken+again
+				}
+			}
+			ratios := map[string]spread{}
+			for _, name := range set.names {
+				ratios[name] = ratioTo(samples["buffered"], samples[name])
+			}
+			for _, name := range set.names {
+				b.Run(name, func(b *testing.B) {
+					cpu := spreadOf(samples[name], func(s sample) float64 { return s.cpu })
+					rate := spreadOf(samples[name], func(s sample) float64 { return s.rate })
+					b.ReportMetric(0, "ns/op") // of no meaning here; 0 leaves it out
+					b.ReportMetric(cpu.median, "cpu-µs/req")
+					b.ReportMetric(rate.median, "req/s")
+					if r := ratios[name]; r.n > 0 {
+						b.ReportMetric(r.median, "×buffered")
+					}
+				})
+			}
+			fmt.Print(table(set, sc, samples, ratios)) // b.Log of a benchmark with parts goes nowhere
+			if retaken > 0 {
+				fmt.Printf("%d samples taken again because the rest of the machine was busy; what cannot be helped is under \"others\"\n", retaken)
+			}
+		})
+	}
+}
+
+// A sample is taken again, twice at most, when the rest of the machine used more
+// than disturbedAt of one CPU meanwhile. The threshold stands well above what
+// the kernel's ticks get wrong, and knows nothing of the result.
+const disturbedAt = 0.4
+
+// measure takes one sample, and says how many it has thrown away for it.
+func measure(b *testing.B, set benchSettings, sc scenario, name string) (sample, int) {
+	b.Helper()
+	for retaken := 0; ; retaken++ {
+		s, fault := measureOnce(b, set, sc, name)
+		if s.others > disturbedAt && retaken < 2 {
+			continue
+		}
+		if fault != "" {
+			b.Fatalf("%s/%s: %s", sc.name, name, fault)
+		}
+		return s, retaken
+	}
+}
+
+// measureOnce is a new server, a new client, one window.
+func measureOnce(b *testing.B, set benchSettings, sc scenario, name string) (s sample, fault string) {
+	b.Helper()
+	plan := sc.plan
+	plan.CPU, plan.Size, plan.WarmMS, plan.WindowMS = -1, 16, 500, int(set.window/time.Millisecond)
+	env := []string{"HONE_TEST_ENGINE=" + name}
+	if sc.pinned && len(set.cpus) > 1 {
+		env = append(env, "GOMAXPROCS=1", "HONE_TEST_CPU="+strconv.Itoa(set.cpus[0]))
+		plan.CPU = set.cpus[1]
+	}
+	server, ready := startServer(b, env...)
+	defer server.end(b)
+	plan.Network, plan.Addr, plan.ServerPID = "tcp", ready.Addr, ready.PID
+	r := runLoad(b, plan)
+	n, elapsed := float64(r.Requests), float64(r.ElapsedNS)
+	s = sample{
+		cpu:    float64(*r.ServerCPU) / 1e3 / n,
+		client: float64(r.ClientCPU) / 1e3 / n,
+		rate:   n / elapsed * 1e9,
+		busy:   float64(r.ClientCPU) / elapsed,
+		others: float64(r.Others) / elapsed,
+		p50:    r.P50,
+		p99:    r.P99,
+	}
+	if r.Wrong > 0 || r.Unanswered > 0 || r.Requests == 0 {
+		fault = fmt.Sprintf("%d acks, %d wrong, %d requests unanswered; the rest of the machine used %.0f%% of a CPU",
+			r.Requests, r.Wrong, r.Unanswered, 100*s.others)
+	}
+	return s, fault
+}
+
+func startServer(tb testing.TB, env ...string) (*child, serveReady) {
+	tb.Helper()
+	server := startChild(tb, "serve", env...)
+	var ready serveReady
+	server.answer(tb, childStart, &ready)
+	return server, ready
+}
+
+// runLoad runs one plan in a process that does nothing else: no collections, no
+// signals to preempt it, one processor.
+func runLoad(tb testing.TB, plan loadPlan) (r loadReport) {
+	tb.Helper()
+	text, err := json.Marshal(plan)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	client := startChild(tb, "load", "HONE_TEST_PLAN="+string(text), "GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1")
+	defer client.end(tb)
+	took := time.Duration(plan.WarmMS+plan.WindowMS)*time.Millisecond + loadDrain
+	client.answer(tb, childStart+took, &r)
+	return r
+}
+
+// spread is what several rounds showed of one figure.
+type spread struct {
+	n                int
+	median, min, max float64
+}
+
+func spreadOf[T any](rounds []T, figure func(T) float64) spread {
+	var all []float64
+	for _, r := range rounds {
+		all = append(all, figure(r))
+	}
+	if len(all) == 0 {
+		return spread{}
+	}
+	slices.Sort(all)
+	middle := len(all) / 2
+	median := all[middle]
+	if len(all)%2 == 0 {
+		median = (all[middle-1] + all[middle]) / 2
+	}
+	return spread{len(all), median, all[0], all[len(all)-1]}
+}
+
+// ratioTo compares CPU round by round, so that a slow spell of the machine that
+// met both cancels out.
+func ratioTo(base, samples []sample) spread {
+	var ratios []float64
+	for i := range min(len(base), len(samples)) {
+		if base[i].cpu > 0 {
+			ratios = append(ratios, samples[i].cpu/base[i].cpu)
+		}
+	}
+	return spreadOf(ratios, func(r float64) float64 { return r })
+}
+
+func table(set benchSettings, sc scenario, samples map[string][]sample, ratios map[string]spread) string {
+	var t strings.Builder
+	fmt.Fprintf(&t, "%s: %d connections × depth %d", sc.name, sc.plan.Conns, sc.plan.Depth)
+	if sc.plan.Rate > 0 {
+		fmt.Fprintf(&t, ", %d requests/s", sc.plan.Rate)
+	}
+	switch {
+	case !sc.pinned:
+		t.WriteString(", not pinned")
+	case len(set.cpus) > 1:
+		fmt.Fprintf(&t, ", server on CPU %d, client on CPU %d", set.cpus[0], set.cpus[1])
+	default:
+		t.WriteString(", NOT PINNED: this machine has one CPU, and both sides share it")
+	}
+	fmt.Fprintf(&t, "; %d rounds of %v, seed %d; median (min–max)\n", set.rounds, set.window, set.seed)
+	const row = "%-9s  %-22s %-22s %8s %9s %9s %11s %6s %7s\n"
+	fmt.Fprintf(&t, row, "engine", "server CPU µs/req", "× buffered", "kreq/s", "p50 µs", "p99 µs", "client µs", "busy", "others")
+	for _, name := range set.names {
+		of := func(figure func(sample) float64) spread { return spreadOf(samples[name], figure) }
+		cpu, ratio := of(func(s sample) float64 { return s.cpu }), "-"
+		if r := ratios[name]; r.n > 0 {
+			ratio = fmt.Sprintf("%.2f (%.2f–%.2f)", r.median, r.min, r.max)
+		}
+		median := func(format string, figure func(sample) float64) string { return fmt.Sprintf(format, of(figure).median) }
+		fmt.Fprintf(&t, row, name,
+			fmt.Sprintf("%.3f (%.3f–%.3f)", cpu.median, cpu.min, cpu.max), ratio,
+			median("%.1f", func(s sample) float64 { return s.rate / 1e3 }),
+			median("%.1f", func(s sample) float64 { return s.p50 }),
+			median("%.1f", func(s sample) float64 { return s.p99 }),
+			median("%.3f", func(s sample) float64 { return s.client }),
+			median("%.0f%%", func(s sample) float64 { return 100 * s.busy }),
+			median("%.0f%%", func(s sample) float64 { return 100 * s.others }))
+	}
+	return t.String()
+}
+
+// BenchmarkIdleMemory reports what an idle connection that has been served once
+// costs the server's process. The kernel's own share is not in it.
+//
+//	go test -run '^$' -bench IdleMemory -benchtime 1x ./framed
+func BenchmarkIdleMemory(b *testing.B) {
+	const first = 100 // before the first reading, so that what is there once is not counted
+	idle := idleConns(b, 10_000, first)
+	for _, e := range engine.All() {
+		b.Run(e.Name(), func(b *testing.B) {
+			server, ready := startServer(b, "HONE_TEST_ENGINE="+e.Name(), "HONE_TEST_LIMITS="+strconv.Itoa(first+idle+16))
+			defer server.end(b)
+			var before, after serveMemory
+			closeFirst := openServed(b, ready.Addr, first)
+			defer closeFirst()
+			server.ask(b, "rss", childStart, &before)
+			closeIdle := openServed(b, ready.Addr, idle)
+			defer closeIdle()
+			server.ask(b, "rss", childStart, &after)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(float64(after.Anonymous-before.Anonymous)/float64(idle), "B/conn")
+			b.ReportMetric(float64(before.Anonymous), "B-before")
+			b.ReportMetric(float64(idle), "conns")
+		})
+	}
+}
+
+// idleConns returns want, or as many connections as our descriptors allow. The
+// server's process has the same limit.
+func idleConns(b *testing.B, want, others int) int {
+	b.Helper()
+	const slack = 128
+	if err := raiseDescriptorLimit(); err != nil {
+		b.Fatal(err)
+	}
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		b.Fatal(err)
+	}
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		b.Fatal(err)
+	}
+	if limit.Cur > 1<<30 { // also what stands for no limit
+		return want
+	}
+	can := int(limit.Cur) - len(open) - others - slack
+	if can >= want {
+		return want
+	}
+	if can < 1 {
+		b.Skipf("RLIMIT_NOFILE is %d: too few descriptors for any connection", limit.Cur)
+	}
+	b.Logf("RLIMIT_NOFILE is %d: %d connections instead of %d", limit.Cur, can, want)
+	return can
+}
+
+// openServed opens n connections, has one request served on each, and returns
+// what closes them.
+func openServed(b *testing.B, addr string, n int) (closeAll func()) {
+	b.Helper()
+	conns := make([]int, 0, n)
+	closeAll = func() {
+		for _, fd := range conns {
+			syscall.Close(fd)
+		}
+	}
+	request := wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("sixteen bytes...")})
+	var ack [64]byte
+	for range n {
+		fd, err := loadDial("tcp", addr)
+		if err == nil {
+			conns = append(conns, fd)
+			_, err = uninterrupted(func() (int, error) { return syscall.Write(fd, request) })
+		}
+		for got, need := 0, 1; err == nil && need > 0; {
+			var k int
+			k, err = uninterrupted(func() (int, error) { return syscall.Read(fd, ack[got:]) })
+			if err == nil && k == 0 {
+				err = io.ErrUnexpectedEOF
+			}
+			if err == nil {
+				got += k
+				_, need, err = wire.Frame(ack[:got], len(ack))
+			}
+		}
+		if err != nil {
+			closeAll()
+			b.Fatalf("connection %d of %d: %v", len(conns), n, err)
+		}
+	}
+	return closeAll
+}
+
+// The client that the benchmarks trust: it must count what is right, and see
+// what is wrong.
+
+func TestLoadClient(t *testing.T) {
+	for _, e := range engine.All() {
+		for _, late := range []string{"0", "1"} {
+			for _, rate := range []int{0, 5000} {
+				t.Run(fmt.Sprintf("%s/late=%s/rate=%d", e.Name(), late, rate), func(t *testing.T) {
+					server, ready := startServer(t, "HONE_TEST_ENGINE="+e.Name(), "HONE_TEST_LATE="+late)
+					defer server.end(t)
+					r := runLoad(t, loadPlan{Network: "tcp", Addr: ready.Addr, ServerPID: ready.PID,
+						Conns: 7, Depth: 3, Rate: rate, WarmMS: 10, WindowMS: 100, Size: 16, CPU: -1, Check: true})
+					if r.Requests == 0 || r.Wrong != 0 || r.Unanswered != 0 || r.ServerCPU == nil || *r.ServerCPU <= 0 || r.ClientCPU <= 0 || r.P50 <= 0 || r.P99 < r.P50 {
+						t.Errorf("%+v", r)
+					}
+					if r.Allocs > 50 {
+						t.Errorf("the client allocated %d times for %d requests", r.Allocs, r.Requests)
+					}
+					if rate > 0 && float64(r.Requests) > 1.5*float64(rate)*float64(r.ElapsedNS)/1e9 {
+						t.Errorf("%d requests in %v, far more than %d/s", r.Requests, time.Duration(r.ElapsedNS), rate)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestLoadClientSeesWrongAcks(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		liar(ln)
+	}()
+	r := runLoad(t, loadPlan{Network: "tcp", Addr: ln.Addr().String(), Conns: 1, Depth: 8, WindowMS: 50, Size: 16, CPU: -1})
+	ln.Close()
+	<-served
+	// Three requests are settled: one as it should be, one with a failure, one
+	// twice. An ack under a wrong id settles nothing, and what was sent in place of
+	// the three stays unanswered like the rest.
+	if r.Requests != 3 || r.Wrong != 3 || r.Unanswered != 8 || r.ServerCPU != nil {
+		t.Errorf("%+v, want 3 requests, 3 wrong, 8 unanswered, no server CPU", r)
+	}
+}
+
+// liar serves one connection, in the way that TestLoadClientSeesWrongAcks says.
+func liar(ln net.Listener) {
+	conn, err := ln.Accept()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	frame := make([]byte, wire.HeaderSize+9+16)
+	for i := 0; ; i++ {
+		if _, err := io.ReadFull(in, frame); err != nil {
+			return
+		}
+		p, err := wire.Standard.Parse(frame[wire.HeaderSize:])
+		if err != nil {
+			return
+		}
+		p.Command, p.Content = wire.SubmitAck, nil
+		var out []byte
+		switch i {
+		case 1:
+			p.Result = wire.Failed
+			out = wire.Standard.Append(out, p)
+		case 3:
+			p.ID ^= 1 << 40
+			out = wire.Standard.Append(out, p)
+		case 2:
+			out = wire.Standard.Append(wire.Standard.Append(out, p), p)
+		case 0:
+			out = wire.Standard.Append(out, p)
+		}
+		if _, err := conn.Write(out); err != nil {
+			return
+		}
+	}
+}
+
+func TestLoadHistogram(t *testing.T) {
+	var h loadHistogram
+	if got := h.quantile(0.5); got != 0 {
+		t.Errorf("median of nothing is %v", got)
+	}
+	for v := int64(1); v < 1<<40; v *= 3 {
+		h = loadHistogram{}
+		h.add(v)
+		if got := h.quantile(0.5); got < float64(v)*0.99 || got > float64(v)*1.01 {
+			t.Errorf("%d came back as %v", v, got)
+		}
+	}
+	h = loadHistogram{}
+	for v := range int64(10_000) {
+		h.add(v * 1000)
+	}
+	for _, q := range []float64{0.5, 0.99, 1} {
+		if got, want := h.quantile(q), q*1e7; got < want*0.98 || got > want*1.02 {
+			t.Errorf("quantile %v is %v, want about %v", q, got, want)
+		}
+	}
+}

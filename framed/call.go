@@ -1,0 +1,135 @@
+package framed
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/wire"
+)
+
+// Call is what a handler knows of a request beside its bytes. It is valid until
+// the handler returns, and panics when it is used later: what may be kept is
+// what it hands out, a Conn, a Reply or a Context.
+type Call struct {
+	turn     *engine.Turn
+	protocol *protocol
+	id       uint64
+	serial   uint32
+	command  wire.Command
+}
+
+// ID is the request's id, chosen by the client.
+func (c Call) ID() uint64 { return c.id }
+
+// Conn is the connection the request came on.
+func (c Call) Conn() Conn {
+	c.check()
+	return Conn{c.turn.Conn()}
+}
+
+// Context is what ConnContext made for the connection, or else the server's.
+// It does not end with the request, so it may be kept; it ends when the server
+// is closed or cut off, not when it begins to drain.
+func (c Call) Context() context.Context {
+	if a := c.Conn().attachment(); a != nil && a.ctx != nil {
+		return a.ctx
+	}
+	return c.protocol.ctx
+}
+
+// Later promises the reply for later: what the handler returns then is ignored
+// (an error still answers at once, and takes the promise back), and the Reply
+// may be sent from any goroutine at any time. Replies may finish out of order.
+func (c Call) Later() Reply {
+	c.check()
+	if c.turn.Promised() > 0 {
+		panic("framed: Call.Later called twice for one request")
+	}
+	return Reply{reply: c.turn.Later(), dialect: c.protocol.dialect, command: c.command, id: c.id}
+}
+
+func (c Call) check() {
+	if c.turn == nil || c.turn.Serial() != c.serial {
+		panic("framed: Call used after its handler returned; keep the Conn, Reply or Context that it gives instead")
+	}
+}
+
+// Reply is the reply to one request, to be sent once: a small value that may be
+// kept and sent from any goroutine.
+type Reply struct {
+	reply   engine.Reply
+	id      uint64
+	dialect wire.Dialect
+	command wire.Command
+}
+
+// Send answers the request. The content is copied. It returns ErrClosed when
+// the connection has ended and engine.ErrSettled for a second answer.
+func (r Reply) Send(content []byte) error { return r.send(wire.OK, content) }
+
+// Fail answers the request with the code that err is or wraps, or wire.Failed.
+func (r Reply) Fail(err error) error { return r.send(resultOf(err), nil) }
+
+// Conn is the connection the reply belongs to.
+func (r Reply) Conn() Conn { return Conn{r.reply.Conn()} }
+
+func (r Reply) send(result wire.Result, content []byte) error {
+	p := wire.Packet{Command: wire.SubmitAck, Result: result, ID: r.id, Content: content}
+	if r.command == wire.Conn {
+		p.Command = wire.ConnAck
+	}
+	var room [32]byte
+	head, content := r.dialect.Split(room[:0], p)
+	return r.reply.Send(head, content)
+}
+
+// Conn is a client's connection as a small comparable value: safe to keep, to
+// use as a map key and to call from any goroutine, after its end too.
+type Conn struct{ c engine.Conn }
+
+// Send pushes a Deliver packet to the client: it is queued behind what already
+// waits for it, and copied. A client that does not read is disconnected.
+func (c Conn) Send(id uint64, content []byte) error {
+	var room [32]byte
+	head, content := wire.Standard.Split(room[:0], wire.Packet{Command: wire.Deliver, ID: id, Content: content})
+	return c.c.Push(head, content)
+}
+
+// Close ends the connection: nothing more is read, what is queued is flushed.
+// It does not wait.
+func (c Conn) Close() { c.c.Close(engine.ClosedHere) }
+
+// RemoteAddr is the client's address, as a trusted proxy told it where there
+// is one; the zero AddrPort for unix sockets.
+func (c Conn) RemoteAddr() netip.AddrPort { return c.c.RemoteAddr() }
+
+// Value is what SetValue stored last, or nil.
+func (c Conn) Value() any {
+	if a := c.attachment(); a != nil {
+		return a.value
+	}
+	return nil
+}
+
+// SetValue keeps v with the connection until it ends. A connection without a
+// value or a context of its own pays nothing for either.
+func (c Conn) SetValue(v any) {
+	next := &attachment{value: v}
+	if a := c.attachment(); a != nil {
+		next.ctx = a.ctx
+	}
+	c.c.SetValue(next)
+}
+
+// attachment is what belongs to one connection besides its bytes; never
+// changed once it is stored.
+type attachment struct {
+	ctx   context.Context
+	value any
+}
+
+func (c Conn) attachment() *attachment {
+	a, _ := c.c.Value().(*attachment)
+	return a
+}

@@ -1,0 +1,212 @@
+package framed_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/wire"
+)
+
+// run runs one behaviour on every engine: a new engine joins engine.All and
+// inherits every test. Goroutines and descriptors are counted after each.
+func run(t *testing.T, test func(t *testing.T, e engine.Engine)) {
+	t.Helper()
+	for _, e := range engine.All() {
+		t.Run(e.Name(), func(t *testing.T) {
+			t.Cleanup(countLeaks(t))
+			test(t, e)
+		})
+	}
+}
+
+// countLeaks counts goroutines and descriptors now and compares at the end.
+// Register it first, so that it runs after every other clean-up.
+func countLeaks(t *testing.T) func() {
+	before, files := goleak.IgnoreCurrent(), openFiles()
+	return func() {
+		if t.Failed() {
+			return // what the failure left behind is not news
+		}
+		if err := goleak.Find(before); err != nil {
+			t.Errorf("goroutines outlive the test: %v", err)
+		}
+		if runtime.GOOS == "linux" {
+			eventually(t, "descriptors are closed", func() bool { return openFiles() <= files })
+		}
+	}
+}
+
+func openFiles() int {
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	return len(names)
+}
+
+// patience bounds everything that a test waits for.
+const patience = 10 * time.Second
+
+// eventually waits until something that no event announces (a counter, the
+// kernel's books) is true.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("not after %v: %s", patience, what)
+		}
+	}
+}
+
+// echo answers every request with its own content.
+func echo(_ framed.Call, dst, req []byte) ([]byte, error) { return append(dst, req...), nil }
+
+// serve serves s on a loopback port until the test ends, and returns the
+// address. s.Engine and s.Handler must be set.
+func serve(t *testing.T, s *framed.Server) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveOn(t, s, ln)
+}
+
+func serveOn(t *testing.T, s *framed.Server, ln net.Listener) string {
+	t.Helper()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln) }()
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-served; err != framed.ErrServerClosed {
+			t.Errorf("Serve returned %v, want ErrServerClosed", err)
+		}
+	})
+	return ln.Addr().String()
+}
+
+// peer is the client's side of a connection, by hand.
+type peer struct {
+	net.Conn
+	t *testing.T
+	r *bufio.Reader
+}
+
+func dial(t *testing.T, addr string) *peer {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	nc.SetDeadline(time.Now().Add(patience))
+	return &peer{nc, t, bufio.NewReader(nc)}
+}
+
+// submit is a Submit packet as a frame.
+func submit(id uint64, content string) []byte {
+	return wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: id, Content: []byte(content)})
+}
+
+// ack is the SubmitAck that answers it.
+func ack(id uint64, content string) []byte {
+	return wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: id, Content: []byte(content)})
+}
+
+// send writes raw bytes.
+func (p *peer) send(b []byte) {
+	p.t.Helper()
+	if _, err := p.Write(b); err != nil {
+		p.t.Fatalf("write: %v", err)
+	}
+}
+
+// packet reads one packet.
+func (p *peer) packet() wire.Packet {
+	p.t.Helper()
+	packet, err := p.tryPacket()
+	if err != nil {
+		p.t.Fatalf("reading a packet: %v", err)
+	}
+	return packet
+}
+
+func (p *peer) tryPacket() (wire.Packet, error) {
+	var head [wire.HeaderSize]byte
+	if _, err := io.ReadFull(p.r, head[:]); err != nil {
+		return wire.Packet{}, err
+	}
+	payload := make([]byte, binary.BigEndian.Uint32(head[:])-wire.HeaderSize)
+	if _, err := io.ReadFull(p.r, payload); err != nil {
+		return wire.Packet{}, err
+	}
+	return wire.Standard.Parse(payload)
+}
+
+// want reads exactly these bytes.
+func (p *peer) want(want []byte) {
+	p.t.Helper()
+	got := make([]byte, len(want))
+	n, err := io.ReadFull(p.r, got)
+	if err != nil || !bytes.Equal(got, want) {
+		p.t.Fatalf("read %q (%v), want %q", got[:n], err, want)
+	}
+}
+
+// wantEnd reads the end of the stream: a FIN, not a reset.
+func (p *peer) wantEnd() {
+	p.t.Helper()
+	if rest, err := io.ReadAll(p.r); err != nil || len(rest) > 0 {
+		p.t.Fatalf("at the end: %q and %v, want nothing and a clean close", rest, err)
+	}
+}
+
+// wantRefusal reads a refusal of the whole connection, and its end.
+func (p *peer) wantRefusal(code wire.Result) {
+	p.t.Helper()
+	got := p.packet()
+	if got.Command != wire.ConnAck || got.ID != 0 || got.Result != code {
+		p.t.Fatalf("got %+v, want ConnAck 0 with result %v", got, code)
+	}
+	p.wantEnd()
+}
+
+// closeWrite says that nothing more will be sent.
+func (p *peer) closeWrite() {
+	p.t.Helper()
+	if err := p.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// reset closes with RST.
+func (p *peer) reset() {
+	p.Conn.(*net.TCPConn).SetLinger(0)
+	p.Close()
+}
+
+// ended waits until the server has counted n connections ended for why.
+func ended(t *testing.T, s *framed.Server, why engine.Reason, n uint64) {
+	t.Helper()
+	eventually(t, why.String()+" is counted", func() bool { return s.Stats().Ended[why] >= n })
+	if got := s.Stats().Ended[why]; got != n {
+		t.Errorf("counted %d connections ended for %v, want %d (all: %v)", got, why, n, s.Stats().Ended)
+	}
+}

@@ -1,0 +1,137 @@
+package framed_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain runs the tests, or plays the part that HONE_TEST_ROLE names: some
+// tests start this binary again, to have a process of their own on each side.
+func TestMain(m *testing.M) {
+	switch os.Getenv("HONE_TEST_ROLE") {
+	case "":
+		goleak.VerifyTestMain(m)
+	case "serve":
+		if r, ok := any(roles{}).(interface{ serve() error }); ok {
+			play(r.serve)
+		}
+	case "load":
+		if r, ok := any(roles{}).(interface{ load() error }); ok {
+			play(r.load)
+		}
+	}
+	play(func() error { return errors.ErrUnsupported })
+}
+
+// roles has a method for every role that this operating system can play; those
+// that need Linux are in files that only Linux builds.
+type roles struct{}
+
+// play ends the process with the role's outcome.
+func play(role func() error) {
+	if err := role(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// child is this binary, started again in a role. Its answers are lines of JSON
+// on standard output; it ends when its standard input does.
+type child struct {
+	role   string
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *os.File
+	lines  *bufio.Reader
+	stderr bytes.Buffer // not to be read before the process is waited for
+	ended  bool
+}
+
+const (
+	childStart = 20 * time.Second // for the first line
+	childEnd   = 15 * time.Second // from the end of its input to its own
+)
+
+// startChild starts a child with env added to our environment. It ends with the
+// test at the latest.
+func startChild(tb testing.TB, role string, env ...string) *child {
+	tb.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out, childOut, err := os.Pipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c := &child{role: role, cmd: exec.Command(self), stdout: out, lines: bufio.NewReader(out)}
+	c.cmd.Env = append(append(os.Environ(), "HONE_TEST_ROLE="+role), env...)
+	c.cmd.Stdout = childOut
+	c.cmd.Stderr = &c.stderr
+	if c.stdin, err = c.cmd.StdinPipe(); err == nil {
+		err = c.cmd.Start()
+	}
+	childOut.Close()
+	if err != nil {
+		out.Close()
+		tb.Fatalf("starting role %s: %v", role, err)
+	}
+	tb.Cleanup(func() { c.end(tb) })
+	return c
+}
+
+// answer reads the child's next line into v.
+func (c *child) answer(tb testing.TB, within time.Duration, v any) {
+	tb.Helper()
+	err := c.stdout.SetReadDeadline(time.Now().Add(within))
+	var line []byte
+	if err == nil {
+		line, err = c.lines.ReadBytes('\n')
+	}
+	if err == nil {
+		err = json.Unmarshal(line, v)
+	}
+	if err != nil {
+		c.end(tb)
+		tb.Fatalf("role %s answered %q: %v\n%s", c.role, line, err, &c.stderr)
+	}
+}
+
+// ask sends the child a line and reads its answer into v.
+func (c *child) ask(tb testing.TB, line string, within time.Duration, v any) {
+	tb.Helper()
+	if _, err := io.WriteString(c.stdin, line+"\n"); err != nil {
+		c.end(tb)
+		tb.Fatalf("role %s does not listen to %q: %v\n%s", c.role, line, err, &c.stderr)
+	}
+	c.answer(tb, within, v)
+}
+
+// end closes the child's input, waits for it, and kills it when it does not
+// take the hint.
+func (c *child) end(tb testing.TB) {
+	tb.Helper()
+	if c.ended {
+		return
+	}
+	c.ended = true
+	c.stdin.Close()
+	late := time.AfterFunc(childEnd, func() { c.cmd.Process.Kill() })
+	err := c.cmd.Wait()
+	late.Stop()
+	c.stdout.Close()
+	if err != nil {
+		tb.Errorf("role %s ended with %v\n%s", c.role, err, &c.stderr)
+	}
+}

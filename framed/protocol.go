@@ -1,0 +1,136 @@
+package framed
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/wire"
+)
+
+// protocol is the framed protocol as engines see it: one value a server.
+type protocol struct {
+	handler Handler
+	connect Handler // nil: every Conn is acknowledged
+	dialect wire.Dialect
+	limit   int // of one frame
+	ctx     context.Context
+}
+
+// Advance serves the whole frames at the front of in.
+func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
+	for {
+		payload, need, err := wire.Frame(in[used:], p.limit)
+		if err != nil {
+			return used, 0, p.fault(t, err)
+		}
+		if need > 0 {
+			return used, need, nil
+		}
+		if !t.Room() {
+			return used, 0, nil
+		}
+		packet, err := p.dialect.Parse(payload)
+		if err != nil {
+			return used, 0, p.fault(t, err)
+		}
+		switch packet.Command {
+		case wire.Submit:
+			p.answer(t, used, p.handler, packet)
+		case wire.Conn:
+			if p.connect != nil {
+				p.answer(t, used, p.connect, packet)
+				break
+			}
+			t.Out = p.dialect.Append(t.Out, wire.Packet{Command: wire.ConnAck, ID: packet.ID})
+		default: // a server's own packets are not for it to receive
+			return used, 0, p.fault(t, wire.UnknownCommand)
+		}
+		used += wire.HeaderSize + len(payload)
+	}
+}
+
+// answer runs one handler and appends its reply.
+func (p *protocol) answer(t *engine.Turn, used int, h Handler, request wire.Packet) {
+	t.Mark(used)
+	// The head goes first, so that the content grows in its final place; t.Out
+	// does not know of it before the handler has returned, or a panic would
+	// leave behind a reply that says success.
+	start := len(t.Out)
+	head := p.dialect.BeginAck(t.Out, request.Command, request.ID)
+	dst := head[len(head):]
+	content, err := h.Handle(Call{turn: t, protocol: p, id: request.ID, command: request.Command, serial: t.Serial()}, dst, request.Content)
+	result := wire.OK
+	switch {
+	case err != nil:
+		t.Rollback()
+		result = resultOf(err)
+	case t.Promised() > 0:
+		return
+	case len(content) == 0:
+	case cap(dst) > 0 && &content[0] == &dst[:1][0]:
+		head = head[:len(head)+len(content)]
+	default:
+		head = append(head, content...)
+	}
+	t.Out = p.dialect.EndAck(head, start, result)
+}
+
+// resultOf is the code that an error puts on the wire.
+func resultOf(err error) wire.Result {
+	var r wire.Result
+	if errors.As(err, &r) && r != wire.OK {
+		return r
+	}
+	return wire.Failed
+}
+
+// fault refuses bytes that are no request, and names the engine's reason.
+func (p *protocol) fault(t *engine.Turn, err error) error {
+	why := engine.Malformed
+	switch err {
+	case wire.TooLarge:
+		why = engine.TooLarge
+	case wire.UnknownCommand:
+		why = engine.UnknownCommand
+	}
+	t.Out = p.Refuse(t.Out, nil, why)
+	return why
+}
+
+// refusals are the codes for what engines and this protocol refuse; reasons
+// without one are not said to the peer.
+var refusals = map[engine.Reason]wire.Result{
+	engine.IdleTimeout:       wire.Idle,
+	engine.FrameTimeout:      wire.TooSlow,
+	engine.TooLarge:          wire.TooLarge,
+	engine.Malformed:         wire.Malformed,
+	engine.BadProxyHeader:    wire.Malformed,
+	engine.UnknownCommand:    wire.UnknownCommand,
+	engine.Panicked:          wire.Internal,
+	engine.OutputBudget:      wire.Overloaded,
+	engine.TooManyConns:      wire.Overloaded,
+	engine.TooManyPerAddress: wire.Overloaded,
+	engine.ShuttingDown:      wire.ShuttingDown,
+}
+
+// Refuse says why in the protocol's words: to the request that panicked under
+// its own id, to the connection as a whole under id 0.
+func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte {
+	code, ok := refusals[why]
+	if !ok {
+		return dst
+	}
+	refusal := wire.Packet{Command: wire.ConnAck, Result: code}
+	if why == engine.Panicked {
+		if payload, need, err := wire.Frame(unserved, p.limit); err == nil && need == 0 {
+			if request, err := p.dialect.Parse(payload); err == nil {
+				refusal.ID = request.ID
+				if request.Command == wire.Submit {
+					refusal.Command = wire.SubmitAck
+				}
+			}
+		}
+	}
+	return p.dialect.Append(dst, refusal)
+}

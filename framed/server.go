@@ -1,0 +1,144 @@
+// Package framed is a request/response server, its connections and a
+// multiplexing client over the frames of package wire, on any engine.
+//
+//	srv := &framed.Server{
+//		Addr: "127.0.0.1:7000",
+//		Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
+//			return append(dst, req...), nil
+//		}),
+//	}
+//	log.Fatal(srv.ListenAndServe())
+//
+// Server mirrors net/http where the two meet. There is no middleware type: a
+// handler that does something before or after another is a function from
+// Handler to Handler (see the examples).
+package framed
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/wire"
+)
+
+// ErrServerClosed is what Serve and ListenAndServe return after Shutdown or Close.
+var ErrServerClosed = engine.ErrServerClosed
+
+// ErrClosed is the answer of a Conn or Reply whose connection has ended.
+var ErrClosed = engine.ErrClosed
+
+// Handler answers requests. It is called from many goroutines at once, but for
+// one connection from one at a time and in the order of its requests.
+type Handler interface {
+	// Handle appends the reply's content to dst and returns it; returning any
+	// other slice sends that one, at the price of a copy. req is valid until
+	// Handle returns: keep nothing of it.
+	//
+	// An error becomes the reply's result instead: the code if it is or wraps a
+	// wire.Result, else wire.Failed. The connection lives on. A panic answers
+	// wire.Internal and closes this one connection.
+	Handle(c Call, dst, req []byte) ([]byte, error)
+}
+
+// HandlerFunc is a function as a Handler.
+type HandlerFunc func(c Call, dst, req []byte) ([]byte, error)
+
+// Handle calls f.
+func (f HandlerFunc) Handle(c Call, dst, req []byte) ([]byte, error) { return f(c, dst, req) }
+
+// Server serves framed requests. Fill the fields, call ListenAndServe or Serve;
+// do not change them afterwards. The zero value of every field but Handler is
+// a working default.
+type Server struct {
+	// Addr is where ListenAndServe listens: host:port, or unix:PATH.
+	Addr string
+	// Handler answers Submit packets. Required.
+	Handler Handler
+	// Connect answers Conn packets: credentials and options; the same packet
+	// is the heartbeat. Zero: every Conn is acknowledged.
+	Connect Handler
+	// Dialect is what is spoken on the wire. Zero: wire.Standard.
+	Dialect wire.Dialect
+	// Engine moves the bytes. Zero: the default of this operating system.
+	Engine engine.Engine
+	// Limits protect the server. Zero fields take their defaults.
+	Limits engine.Limits
+	// TrustedProxies are the addresses whose connections begin with a PROXY
+	// protocol header. Zero: nobody.
+	TrustedProxies []netip.Prefix
+	// Logger hears of panics and refused connections. Zero: silence.
+	Logger *slog.Logger
+	// ConnContext makes the context of a connection's calls from the server's.
+	// Zero: the server's own, which ends with Close or an impatient Shutdown.
+	ConnContext func(ctx context.Context, c Conn) context.Context
+	// OnClose is called once for every connection, after its last handler.
+	OnClose func(c Conn, why engine.Reason)
+
+	once   sync.Once
+	engine engine.Server
+}
+
+// init builds the engine's server around the protocol.
+func (s *Server) init() *engine.Server {
+	s.once.Do(func() {
+		if s.Handler == nil {
+			panic("framed: Server.Handler is nil")
+		}
+		p := &protocol{
+			handler: s.Handler,
+			connect: s.Connect,
+			dialect: s.Dialect,
+			limit:   s.Limits.OrDefaults().FrameSize,
+		}
+		s.engine.Protocol = p
+		s.engine.Engine = s.Engine
+		s.engine.Limits = s.Limits
+		s.engine.TrustedProxies = s.TrustedProxies
+		s.engine.Logger = s.Logger
+		p.ctx = s.engine.Context()
+		if s.ConnContext != nil {
+			s.engine.OnOpen = func(c engine.Conn) {
+				c.SetValue(&attachment{ctx: s.ConnContext(p.ctx, Conn{c})})
+			}
+		}
+		if s.OnClose != nil {
+			s.engine.OnClose = func(c engine.Conn, why engine.Reason) { s.OnClose(Conn{c}, why) }
+		}
+	})
+	return &s.engine
+}
+
+// ListenAndServe listens on Addr and serves until Shutdown or Close.
+func (s *Server) ListenAndServe() error {
+	network, addr := "tcp", s.Addr
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		network, addr = "unix", path
+	}
+	ln, err := net.Listen(network, addr)
+	if err != nil {
+		return err
+	}
+	return s.Serve(ln)
+}
+
+// Serve accepts connections from ln until Shutdown or Close, and then returns
+// ErrServerClosed. It may be called for several listeners at once.
+func (s *Server) Serve(ln net.Listener) error { return s.init().Serve(ln) }
+
+// Shutdown stops accepting, answers what was sent, flushes and closes. When ctx
+// ends first, the connections that are left are cut off; handlers that do not
+// return are left behind and counted.
+func (s *Server) Shutdown(ctx context.Context) (engine.Drained, error) {
+	return s.init().Shutdown(ctx)
+}
+
+// Close cuts off every connection at once.
+func (s *Server) Close() error { return s.init().Close() }
+
+// Stats reports what the server has counted and what it holds.
+func (s *Server) Stats() engine.Stats { return s.init().Stats() }

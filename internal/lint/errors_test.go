@@ -1,0 +1,175 @@
+package lint
+
+import (
+	"go/ast"
+	"go/token"
+)
+
+var errorRules = []rule{
+	{"error-text", eachFile(checkErrorText), []example{
+		{
+			name: "decisions by wording",
+			files: `
+-- framed/server.go --
+package framed
+
+import "strings"
+
+func closed(err error) bool {
+	if err.Error() == "closed" || "EOF" != (err.Error()) {
+		return true
+	}
+	switch err.Error() {
+	}
+	return strings.Contains(strings.ToLower(err.Error()), "closed")
+}`,
+			want: []string{
+				"framed/server.go:6: compares an error's text; ",
+				"framed/server.go:6: compares an error's text; ",
+				"framed/server.go:9: compares an error's text; ",
+				"framed/server.go:11: searches an error's text; ",
+			},
+		},
+		{
+			name:  "a test that means the error, not its wording",
+			files: "-- framed/server_test.go --\npackage framed\n\nvar _ = err.Error() == \"closed\"",
+			want:  []string{"framed/server_test.go:3: compares an error's text; use errors.Is or errors.As, or put"},
+		},
+		{
+			name: "decisions by identity, text for people",
+			files: `
+-- framed/server.go --
+package framed
+
+import (
+	"errors"
+	"strings"
+)
+
+func closed(err error) bool {
+	println(err.Error(), strings.ToUpper("x"))
+	println(strings.Repeat(err.Error(), 1))
+	return err == errClosed || errors.Is(err, errDone)
+}`,
+		},
+	}},
+	{"default-mux", eachFile(checkDefaultMux), []example{
+		{
+			name: "one mux for the whole process",
+			files: `
+-- tool/avatar/avatar.go --
+package avatar
+
+import web "net/http"
+
+func serve() {
+	web.HandleFunc("/", nil)
+	_ = web.DefaultServeMux
+}`,
+			want: []string{
+				"tool/avatar/avatar.go:6: http.HandleFunc uses the process's one mux; ",
+				"tool/avatar/avatar.go:7: http.DefaultServeMux uses the process's one mux; ",
+			},
+		},
+		{
+			name: "a mux of one's own",
+			files: `
+-- tool/avatar/avatar.go --
+package avatar
+
+import "net/http"
+
+func serve() {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", nil)
+}`,
+		},
+	}},
+}
+
+// checkErrorText finds decisions that hang on an error's wording.
+func checkErrorText(f *file) []finding {
+	var found []finding
+	compared := func(exprs ...ast.Expr) {
+		for _, e := range exprs {
+			if isErrorText(e) {
+				found = append(found, f.finding(e.Pos(), "compares an error's text; %s", f.insteadOfText()))
+			}
+		}
+	}
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BinaryExpr:
+			if n.Op == token.EQL || n.Op == token.NEQ {
+				compared(n.X, n.Y)
+			}
+		case *ast.SwitchStmt:
+			compared(n.Tag)
+		case *ast.CallExpr:
+			if from, name := f.qualified(n.Fun); (from == "strings" || from == "regexp") && searches(name) && hasErrorText(n.Args) {
+				found = append(found, f.finding(n.Pos(), "searches an error's text; %s", f.insteadOfText()))
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// insteadOfText says what to do. A test may look at the wording that it tests,
+// under a name that says so.
+func (f *file) insteadOfText() string {
+	if f.isTest() {
+		return "use errors.Is or errors.As, or put the text in a variable when the wording itself is tested"
+	}
+	return "use errors.Is or errors.As"
+}
+
+// searches reports whether a function of package strings or regexp finds text.
+func searches(name string) bool {
+	switch name {
+	case "Contains", "ContainsAny", "ContainsFunc", "ContainsRune", "Count", "Cut", "CutPrefix", "CutSuffix",
+		"EqualFold", "HasPrefix", "HasSuffix", "Index", "LastIndex", "MatchString", "Compare":
+		return true
+	}
+	return false
+}
+
+// isErrorText reports whether an expression is x.Error().
+func isErrorText(e ast.Expr) bool {
+	call, ok := ast.Unparen(e).(*ast.CallExpr)
+	if !ok || len(call.Args) != 0 {
+		return false
+	}
+	sel, ok := call.Fun.(*ast.SelectorExpr)
+	return ok && sel.Sel.Name == "Error"
+}
+
+// hasErrorText reports whether x.Error() is anywhere in the arguments.
+func hasErrorText(args []ast.Expr) bool {
+	has := false
+	for _, arg := range args {
+		ast.Inspect(arg, func(n ast.Node) bool {
+			e, ok := n.(ast.Expr)
+			has = has || ok && isErrorText(e)
+			return true
+		})
+	}
+	return has
+}
+
+// checkDefaultMux finds handlers that every package of the process shares.
+func checkDefaultMux(f *file) []finding {
+	var found []finding
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		e, ok := n.(ast.Expr)
+		if !ok {
+			return true
+		}
+		from, name := f.qualified(e)
+		if from == "net/http" && (name == "DefaultServeMux" || name == "Handle" || name == "HandleFunc") {
+			found = append(found, f.finding(e.Pos(), "http.%s uses the process's one mux; make one with http.NewServeMux", name))
+		}
+		return true
+	})
+	return found
+}

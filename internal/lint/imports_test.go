@@ -1,0 +1,375 @@
+package lint
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What a room may import when it may import more than can be listed.
+const (
+	anyLibrary = "the library" // every public package of the root module
+	anyRoom    = "every room"  // every package of both wings
+)
+
+// libraryWing is the root module: each package and what it may import of ours.
+// A new package gets its line here and in the table of docs/design.md.
+var libraryWing = map[string][]string{
+	"wire":          {},
+	"engine":        {"pool", "workers", "internal/sys"},
+	"framed":        {"wire", "engine", "pool", "conns"},
+	"pool":          {},
+	"workers":       {},
+	"conns":         {},
+	"route":         {},
+	"internal/sys":  {},
+	"internal/lint": {},
+}
+
+// toolWing is the module in tool/, read like libraryWing.
+var toolWing = map[string][]string{
+	"tool/load":     {"wire", "tool/record", "internal/sys"},
+	"tool/probe":    {"tool/record"},
+	"tool/record":   {},
+	"tool/compare":  {"tool/record"},
+	"tool/observe":  {"framed", "engine", "pool", "workers", "conns", "tool/record", "tool/compare", "tool/probe"},
+	"tool/avatar":   {"route", "pool"},
+	"tool/lab":      {anyLibrary},
+	"tool/cmd/hone": {anyRoom},
+}
+
+// onlyHome names what one package alone may import, tests included. A path ends
+// in a slash where everything below it is meant as well.
+var onlyHome = []struct{ path, home, instead string }{
+	{"golang.org/x/sys/", "internal/sys", "ask internal/sys for it, or syscall"},
+	{"net/http/pprof", "tool/observe", "mount what tool/observe offers; importing this registers handlers for the whole process"},
+	{"github.com/prometheus/", "tool/observe", "offer Stats() and let tool/observe read it when it is scraped"},
+	{"charm.land/", "tool/cmd/hone", "return values and let the command draw them"},
+}
+
+// outsideCode and outsideTests are the modules beyond the standard library that
+// the root module may import.
+var (
+	outsideCode  = []string{"golang.org/x/sys"}
+	outsideTests = []string{"golang.org/x/sys", "go.uber.org/goleak", "pgregory.net/rapid"}
+)
+
+var importRules = []rule{
+	{"rooms", checkRooms, []example{
+		{
+			name:  "a package without a line",
+			files: "-- cache/cache.go --\npackage cache",
+			want:  []string{"cache/cache.go:1: package cache is not in the import table; add it to libraryWing in internal/lint/imports_test.go"},
+		},
+		{
+			name:  "a tool without a line",
+			files: "-- tool/guess/guess.go --\npackage guess",
+			want:  []string{"tool/guess/guess.go:1: package tool/guess is not in the import table; add it to toolWing in internal/lint/imports_test.go"},
+		},
+		{
+			name:  "code at the root",
+			files: "-- hone.go --\npackage hone",
+			want:  []string{"hone.go:1: there is no root package; "},
+		},
+		{
+			name: "rooms of the table, and the folders beside them",
+			files: `
+-- wire/wire.go --
+package wire
+-- wire/wire_test.go --
+package wire_test
+-- tool/cmd/hone/main.go --
+package main
+-- examples/upper/upper.go --
+package upper
+-- bench/peers.go --
+package bench`,
+		},
+	}},
+	{"direction", checkDirection, []example{
+		{
+			name:  "engine knows a protocol",
+			files: "-- engine/direct.go --\npackage engine\n\nimport \"github.com/hone-go/hone/wire\"",
+			want:  []string{"engine/direct.go:3: engine must not import wire; it may import pool, workers, internal/sys"},
+		},
+		{
+			name:  "the generator shares the server's code",
+			files: "-- tool/load/load.go --\npackage load\n\nimport \"github.com/hone-go/hone/framed\"",
+			want:  []string{"tool/load/load.go:3: tool/load must not import framed; it may import wire, tool/record, internal/sys"},
+		},
+		{
+			name:  "a test that looks upwards",
+			files: "-- wire/wire_test.go --\npackage wire_test\n\nimport \"github.com/hone-go/hone/tool/load\"",
+			want:  []string{"wire/wire_test.go:3: wire must not import tool/load, not even in a test; "},
+		},
+		{
+			name:  "an example that uses what users cannot",
+			files: "-- examples/upper/upper.go --\npackage upper\n\nimport \"github.com/hone-go/hone/internal/sys\"",
+			want:  []string{"examples/upper/upper.go:3: examples/upper must not import internal/sys; it may import the library"},
+		},
+		{
+			name:  "a library that stands on an example",
+			files: "-- framed/framed.go --\npackage framed\n\nimport \"github.com/hone-go/hone/examples/upper\"",
+			want:  []string{"framed/framed.go:3: framed must not import examples/upper; "},
+		},
+		{
+			name: "as the table says",
+			files: `
+-- framed/framed.go --
+package framed
+
+import (
+	"net"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/wire"
+)
+-- framed/framed_test.go --
+package framed_test
+
+import "github.com/hone-go/hone/examples/upper"
+-- examples/gateway/main.go --
+package main
+
+import (
+	"github.com/hone-go/hone/examples/gateway/room"
+	"github.com/hone-go/hone/framed"
+)
+-- tool/lab/lab.go --
+package lab
+
+import "github.com/hone-go/hone/route"
+-- tool/cmd/hone/main.go --
+package main
+
+import (
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/tool/load"
+)`,
+		},
+	}},
+	{"outside", checkOutside, []example{
+		{
+			name:  "a dependency in the library",
+			files: "-- pool/pool.go --\npackage pool\n\nimport \"example.com/fast\"",
+			want:  []string{"pool/pool.go:3: the library must not import example.com/fast; "},
+		},
+		{
+			name:  "a test library in shipped code",
+			files: "-- pool/pool.go --\npackage pool\n\nimport \"pgregory.net/rapid\"",
+			want:  []string{"pool/pool.go:3: the library must not import pgregory.net/rapid; "},
+		},
+		{
+			name:  "an assertion library in a test",
+			files: "-- pool/pool_test.go --\npackage pool\n\nimport \"example.com/assert\"",
+			want:  []string{"pool/pool_test.go:3: the library's tests must not import example.com/assert; "},
+		},
+		{
+			name: "std, ourselves, x/sys, the test libraries, and another module",
+			files: `
+-- internal/sys/epoll_linux.go --
+package sys
+
+import "golang.org/x/sys/unix"
+-- wire/wire.go --
+package wire
+
+import "encoding/binary"
+-- wire/wire_test.go --
+package wire_test
+
+import (
+	"github.com/hone-go/hone/wire"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+)
+-- tool/load/load.go --
+package load
+
+import "github.com/HdrHistogram/hdrhistogram-go"`,
+		},
+	}},
+	{"one-home", checkOneHome, []example{
+		{
+			name:  "system calls in an engine",
+			files: "-- engine/events_linux.go --\npackage engine\n\nimport \"golang.org/x/sys/unix\"",
+			want:  []string{"engine/events_linux.go:3: only internal/sys imports golang.org/x/sys/unix; ask internal/sys"},
+		},
+		{
+			name:  "profiles on the default mux",
+			files: "-- examples/gateway/main.go --\npackage main\n\nimport _ \"net/http/pprof\"",
+			want:  []string{"examples/gateway/main.go:3: only tool/observe imports net/http/pprof; mount"},
+		},
+		{
+			name:  "metrics pushed by an engine's test",
+			files: "-- engine/stats_test.go --\npackage engine\n\nimport \"github.com/prometheus/client_golang/prometheus\"",
+			want:  []string{"engine/stats_test.go:3: only tool/observe imports github.com/prometheus/client_golang/prometheus; offer Stats()"},
+		},
+		{
+			name: "at home",
+			files: `
+-- internal/sys/epoll_linux.go --
+package sys
+
+import "golang.org/x/sys/unix"
+-- tool/observe/observe.go --
+package observe
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"net/http/pprof"
+	"runtime/pprof"
+)`,
+		},
+	}},
+}
+
+// checkRooms finds packages that the table does not know.
+func checkRooms(t *tree) []finding {
+	var found []finding
+	seen := make(map[string]bool)
+	for _, f := range t.files {
+		dir := f.dir()
+		if seen[dir] || within(dir, "examples") || within(dir, "bench") || within(dir, "tools") {
+			continue
+		}
+		seen[dir] = true
+		wing, name := libraryWing, "libraryWing"
+		if within(dir, "tool") {
+			wing, name = toolWing, "toolWing"
+		}
+		if dir == "." {
+			found = append(found, f.finding(f.ast.Package, "there is no root package; give the code a folder whose name says what it does"))
+		} else if _, known := wing[dir]; !known {
+			found = append(found, f.finding(f.ast.Package,
+				"package %s is not in the import table; add it to %s in internal/lint/imports_test.go and to docs/design.md", dir, name))
+		}
+	}
+	return found
+}
+
+// checkDirection finds imports among our own packages that the table does not allow.
+func checkDirection(t *tree) []finding {
+	var found []finding
+	for _, f := range t.files {
+		from := f.dir()
+		for _, spec := range f.ast.Imports {
+			to, ours := strings.CutPrefix(importPath(spec), module+"/")
+			switch {
+			case !ours || to == from || within(from, "bench"):
+			case f.isTest() && isLibrary(from) && !isLibrary(to):
+				found = append(found, f.finding(spec.Pos(),
+					"%s must not import %s, not even in a test; move the test to where both are in reach", from, to))
+			case f.isTest():
+			case !allowed(from, to):
+				may := mayImport(from)
+				if len(may) == 0 {
+					may = []string{"nothing of hone"}
+				}
+				found = append(found, f.finding(spec.Pos(), "%s must not import %s; it may import %s", from, to, strings.Join(may, ", ")))
+			}
+		}
+	}
+	return found
+}
+
+// mayImport is a folder's line in the table.
+func mayImport(dir string) []string {
+	switch {
+	case within(dir, "examples"):
+		return []string{anyLibrary}
+	case within(dir, "tool"):
+		return toolWing[dir]
+	}
+	return libraryWing[dir]
+}
+
+// allowed reports whether the code in from may import the package to.
+func allowed(from, to string) bool {
+	_, library := libraryWing[to]
+	_, tool := toolWing[to]
+	may := mayImport(from)
+	switch {
+	case slices.Contains(may, to):
+		return true
+	case slices.Contains(may, anyRoom):
+		return library || tool
+	case slices.Contains(may, anyLibrary) && library && !within(to, "internal"):
+		return true
+	}
+	return within(from, "examples") && within(to, from) // an example's own parts
+}
+
+// checkOutside finds the root module's imports from other modules.
+func checkOutside(t *tree) []finding {
+	var found []finding
+	for _, f := range t.files {
+		if !isLibrary(f.dir()) {
+			continue
+		}
+		who, may := "the library", outsideCode
+		if f.isTest() {
+			who, may = "the library's tests", outsideTests
+		}
+		for _, spec := range f.ast.Imports {
+			p := importPath(spec)
+			first, _, _ := strings.Cut(p, "/")
+			in := func(module string) bool { return within(p, module) }
+			if strings.Contains(first, ".") && !in(module) && !slices.ContainsFunc(may, in) {
+				found = append(found, f.finding(spec.Pos(),
+					"%s must not import %s; write the part that is needed, or move the code into tool/", who, p))
+			}
+		}
+	}
+	return found
+}
+
+// checkOneHome finds imports that belong to one package alone.
+func checkOneHome(t *tree) []finding {
+	var found []finding
+	for _, f := range t.files {
+		for _, spec := range f.ast.Imports {
+			p := importPath(spec)
+			for _, only := range onlyHome {
+				covered := p == only.path || strings.HasSuffix(only.path, "/") && strings.HasPrefix(p, only.path)
+				if covered && f.dir() != only.home {
+					found = append(found, f.finding(spec.Pos(), "only %s imports %s; %s", only.home, p, only.instead))
+				}
+			}
+		}
+	}
+	return found
+}
+
+// within reports whether p is dir or lies below it.
+func within(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, dir+"/")
+}
+
+// isLibrary reports whether a folder belongs to the root module.
+func isLibrary(dir string) bool {
+	return !within(dir, "tool") && !within(dir, "tools") && !within(dir, "bench")
+}
+
+// TestImportTable holds the table itself to what it is meant to say.
+func TestImportTable(t *testing.T) {
+	known := []string{anyLibrary, anyRoom}
+	known = slices.AppendSeq(known, maps.Keys(libraryWing))
+	known = slices.AppendSeq(known, maps.Keys(toolWing))
+	for _, wing := range []map[string][]string{libraryWing, toolWing} {
+		for from, may := range wing {
+			for _, to := range may {
+				if !slices.Contains(known, to) {
+					t.Errorf("%s may import %s, which has no line of its own", from, to)
+				}
+				if isLibrary(from) && within(to, "tool") {
+					t.Errorf("%s may import %s: the library must not know the tool", from, to)
+				}
+			}
+		}
+	}
+	if allowed("tool/load", "framed") {
+		t.Error("tool/load may import framed: generator and server share bytes, not code")
+	}
+}

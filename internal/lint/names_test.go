@@ -1,0 +1,233 @@
+package lint
+
+import (
+	"go/ast"
+	"go/token"
+	"path"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// mostExported is how many package-level names a package may export.
+const mostExported = 40
+
+// emptyNames say nothing of what is inside.
+var emptyNames = []string{"util", "utils", "common", "helpers", "types", "misc", "base", "lib"}
+
+// stdNames are the standard library's top-level packages.
+var stdNames = []string{
+	"archive", "arena", "bufio", "builtin", "bytes", "cmp", "compress", "container", "context", "crypto",
+	"database", "debug", "embed", "encoding", "errors", "expvar", "flag", "fmt", "go", "hash", "html",
+	"image", "index", "io", "iter", "log", "maps", "math", "mime", "net", "os", "path", "plugin", "reflect",
+	"regexp", "runtime", "simd", "slices", "sort", "strconv", "strings", "structs", "sync", "syscall",
+	"testing", "text", "time", "unicode", "unique", "unsafe", "weak",
+}
+
+var nameRules = []rule{
+	{"package-names", eachPackage(checkPackageName), []example{
+		{
+			name:  "says nothing",
+			files: "-- internal/util/util.go --\npackage util",
+			want:  []string{"internal/util/util.go:1: package name util says nothing; "},
+		},
+		{
+			name:  "says nothing, as a folder",
+			files: "-- examples/common/main.go --\npackage main",
+			want:  []string{"examples/common/main.go:1: package name common says nothing; "},
+		},
+		{
+			name:  "shadows the standard library",
+			files: "-- errors/errors.go --\npackage errors",
+			want:  []string{"errors/errors.go:1: package name errors is the standard library's; "},
+		},
+		{
+			name:  "explains itself",
+			files: "-- pool/pool.go --\npackage pool\n-- tool/cmd/hone/main.go --\npackage main",
+		},
+	}},
+	{"stutter", eachPackage(checkStutter), []example{
+		{
+			name: "the package said it already",
+			files: `
+-- pool/pool.go --
+package pool
+
+type PoolStats struct{}
+
+func PoolOf() {}
+
+const POOL_MAX = 1`,
+			want: []string{
+				"pool/pool.go:3: pool.PoolStats says pool twice; ",
+				"pool/pool.go:5: pool.PoolOf says pool twice; ",
+				"pool/pool.go:7: pool.POOL_MAX says pool twice; ",
+			},
+		},
+		{
+			name: "the thing itself, another word, a method, an unexported name",
+			files: `
+-- engine/engine.go --
+package engine
+
+type Engine struct{}
+
+type Engines []Engine
+
+func (Engine) EngineName() string { return "" }
+
+type engineState int`,
+		},
+	}},
+	{"exported-count", eachPackage(checkExportedCount), []example{
+		{
+			name:  "one name too many",
+			files: "-- pool/pool.go --\npackage pool\n\nconst (\n" + manyNames(mostExported+1) + ")",
+			want:  []string{"pool/pool.go:1: package pool exports 41 names (at most 40); "},
+		},
+		{
+			name:  "just enough, not counting what users do not see",
+			files: "-- pool/pool.go --\npackage pool\n\nfunc small() {}\n\nconst (\n" + manyNames(mostExported) + ")",
+		},
+	}},
+}
+
+// manyNames declares n exported constants, one a line.
+func manyNames(n int) string {
+	var lines strings.Builder
+	for i := range n {
+		lines.WriteString("\tN" + strings.Repeat("x", i) + " = 1\n")
+	}
+	return lines.String()
+}
+
+// checkPackageName finds names that say nothing or that the standard library has.
+func checkPackageName(p *pkg) []finding {
+	if len(p.files) == 0 {
+		return nil
+	}
+	name := p.name
+	if name == "main" {
+		name = path.Base(p.dir)
+	}
+	f := p.files[0]
+	switch {
+	case slices.Contains(emptyNames, name):
+		return []finding{f.finding(f.ast.Package, "package name %s says nothing; name it after what it gives its user", name)}
+	case slices.Contains(stdNames, name):
+		return []finding{f.finding(f.ast.Package, "package name %s is the standard library's; take one that nobody has to rename", name)}
+	}
+	return nil
+}
+
+// checkStutter finds exported names that begin with their package's name.
+func checkStutter(p *pkg) []finding {
+	var found []finding
+	for _, x := range p.exported() {
+		name := x.id.Name
+		if x.receiver != "" || len(name) <= len(p.name) || !strings.EqualFold(name[:len(p.name)], p.name) {
+			continue
+		}
+		if next, _ := utf8.DecodeRuneInString(name[len(p.name):]); !unicode.IsLower(next) {
+			found = append(found, x.file.finding(x.id.Pos(), "%s.%s says %s twice; leave the first word out", p.name, name, p.name))
+		}
+	}
+	return found
+}
+
+// checkExportedCount finds packages with too many doors.
+func checkExportedCount(p *pkg) []finding {
+	names := make(map[string]bool)
+	for _, x := range p.exported() {
+		if x.receiver == "" {
+			names[x.id.Name] = true
+		}
+	}
+	if len(names) <= mostExported {
+		return nil
+	}
+	f := p.files[0]
+	return []finding{f.finding(f.ast.Package,
+		"package %s exports %d names (at most %d); hide some, or split it in two that each make sense", p.name, len(names), mostExported)}
+}
+
+// exported is one name that a package's user sees.
+type exported struct {
+	file       *file
+	id         *ast.Ident
+	receiver   string // the type's name, for a method
+	documented bool
+}
+
+// exported lists the package's exported names, methods of exported types included.
+func (p *pkg) exported() []exported {
+	var all []exported
+	for _, f := range p.files {
+		for _, d := range f.ast.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				receiver := ""
+				if d.Recv != nil {
+					receiver = receiverName(d)
+				}
+				if d.Name.IsExported() && (receiver == "" || token.IsExported(receiver)) {
+					all = append(all, exported{f, d.Name, receiver, isText(d.Doc)})
+				}
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					all = append(all, specExported(f, d, s)...)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// specExported lists what one line of a declaration exports. A comment on the
+// whole group counts for each of its constants and variables.
+func specExported(f *file, d *ast.GenDecl, s ast.Spec) []exported {
+	var all []exported
+	switch s := s.(type) {
+	case *ast.TypeSpec:
+		if s.Name.IsExported() {
+			all = append(all, exported{f, s.Name, "", isText(s.Doc) || !d.Lparen.IsValid() && isText(d.Doc)})
+		}
+	case *ast.ValueSpec:
+		for _, id := range s.Names {
+			if id.IsExported() {
+				all = append(all, exported{f, id, "", isText(d.Doc) || isText(s.Doc) || isText(s.Comment)})
+			}
+		}
+	}
+	return all
+}
+
+// receiverName is T for the receivers (t T), (t *T) and (t *T[K]).
+func receiverName(d *ast.FuncDecl) string {
+	if len(d.Recv.List) == 0 {
+		return ""
+	}
+	e := d.Recv.List[0].Type
+	for {
+		switch x := e.(type) {
+		case *ast.StarExpr:
+			e = x.X
+		case *ast.ParenExpr:
+			e = x.X
+		case *ast.IndexExpr:
+			e = x.X
+		case *ast.IndexListExpr:
+			e = x.X
+		case *ast.Ident:
+			return x.Name
+		default:
+			return ""
+		}
+	}
+}
+
+// isText reports whether a comment says something to a reader, not only to a tool.
+func isText(doc *ast.CommentGroup) bool {
+	return doc != nil && strings.TrimSpace(doc.Text()) != ""
+}

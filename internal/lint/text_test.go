@@ -1,0 +1,164 @@
+package lint
+
+import (
+	"maps"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// notInText is what no file may say. The parts are joined here so that this file
+// does not say it either.
+var notInText = []struct{ what, instead, pattern string }{
+	{
+		what:    "a package registry's host",
+		instead: "leave the choice of registry to the reader's own settings",
+		pattern: `\b(?:proxy\.` + `golang\.org|sum\.` + `golang\.org|goproxy\.` + `(?:io|cn)|registry\.` + `npmjs\.org|pypi\.` + `org|deb\.` + `debian\.org)\b`,
+	},
+	{
+		what:    "one machine's own path",
+		instead: "write it relative to the repository",
+		pattern: `(?:^|[^\w./~-])/` + `(?:work|root|home/\w+|Users/\w+)/`,
+	},
+}
+
+var textRules = []rule{
+	{"doc-links", checkDocLinks, []example{
+		{
+			name: "links to nowhere",
+			files: `
+-- README.md --
+See [the design](docs/plan.md#rooms) and ![a picture](docs/race.svg "the race").
+
+[above]: ../elsewhere.md
+
+    $ go run -race ./examples/nothing -demo
+-- docs/protocol.md --
+Back to [start](README.md).`,
+			want: []string{
+				"README.md:1: docs/plan.md does not exist; ",
+				"README.md:1: docs/race.svg does not exist; ",
+				"README.md:3: ../elsewhere.md does not exist; ",
+				"README.md:5: go run ./examples/nothing: no such folder; ",
+				"docs/protocol.md:1: docs/README.md does not exist; ",
+			},
+		},
+		{
+			name: "links that lead somewhere",
+			files: strings.ReplaceAll(`
+-- README.md --
+See [the codes](docs/protocol.md#codes), [below](#test), [Go](https://go.dev/doc), [me](/README.md)
+and the 'map[string](int)' of the type.
+
+[wire]: wire/
+
+'''go
+f := table[key](argument)
+'''
+
+    $ go run ./examples/upper -addr :0 and 'go run ./examples/upper', go run ./...
+-- docs/protocol.md --
+Back to [start](../README.md) and [to a name](with%20blank.md).
+-- docs/with blank.md --
+-- wire/wire.go --
+package wire
+-- examples/upper/main.go --
+package main
+`, "'", "`"),
+		},
+	}},
+	{"hygiene", checkHygiene, []example{
+		{
+			name: "what only one machine has",
+			files: "-- Makefile --\ndeps:\n\tGOPROXY=https://proxy." + "golang.org go mod download\n\tcp /" + "root/x .\n" +
+				"-- pool/pool.go --\npackage pool // see /" + "work/notes",
+			want: []string{
+				"Makefile:2: names a package registry's host; ",
+				"Makefile:3: names one machine's own path; ",
+				"pool/pool.go:1: names one machine's own path; ",
+			},
+		},
+		{
+			name:  "what every machine has",
+			files: "-- Makefile --\ndeps:\n\tgo mod download # frame/" + "work/root, https://go.dev/" + "root/\n-- logo.png --\n\x00/" + "root/",
+		},
+	}},
+}
+
+// What is looked for in a line of Markdown.
+const (
+	codeSpan    = "`[^`]*`"
+	inlineLink  = `\]\(\s*<?([^)\s>]+)`
+	definedLink = `^\s*\[[^\]]+\]:\s+<?([^\s>]+)`
+	goRun       = "\\bgo run (?:-\\S+ )*(\\./[^\\s`'\"),;]+)"
+)
+
+// checkDocLinks finds links and commands in the manual that lead nowhere.
+func checkDocLinks(t *tree) []finding {
+	spans, inline := regexp.MustCompile(codeSpan), regexp.MustCompile(inlineLink)
+	defined, run := regexp.MustCompile(definedLink), regexp.MustCompile(goRun)
+	var found []finding
+	for _, p := range slices.Sorted(maps.Keys(t.texts)) {
+		if path.Ext(p) != ".md" {
+			continue
+		}
+		fenced, number := false, 0
+		for line := range strings.Lines(string(t.texts[p])) {
+			number++
+			for _, m := range run.FindAllStringSubmatch(line, -1) {
+				if dir := path.Clean(m[1]); !strings.Contains(dir, "...") && !t.paths[dir] {
+					found = append(found, finding{p, number, "go run " + m[1] + ": no such folder; correct the command"})
+				}
+			}
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				fenced = !fenced
+			}
+			if fenced {
+				continue
+			}
+			line = spans.ReplaceAllString(line, "")
+			for _, m := range slices.Concat(inline.FindAllStringSubmatch(line, -1), defined.FindAllStringSubmatch(line, -1)) {
+				if target := linkTarget(p, m[1]); target != "" && !t.paths[target] {
+					found = append(found, finding{p, number, target + " does not exist; correct the link"})
+				}
+			}
+		}
+	}
+	return found
+}
+
+// linkTarget is the path in the tree that a link on a page means, or "" when it
+// leads out of it or to the page itself.
+func linkTarget(page, link string) string {
+	u, err := url.Parse(link)
+	if err != nil {
+		return link
+	}
+	if u.Scheme != "" || u.Host != "" || u.Path == "" {
+		return ""
+	}
+	if inner, fromRoot := strings.CutPrefix(u.Path, "/"); fromRoot {
+		return path.Clean(inner)
+	}
+	return path.Join(path.Dir(page), u.Path)
+}
+
+// checkHygiene finds what makes sense on one machine only.
+func checkHygiene(t *tree) []finding {
+	var found []finding
+	for _, no := range notInText {
+		pattern := regexp.MustCompile(no.pattern)
+		for _, p := range slices.Sorted(maps.Keys(t.texts)) {
+			number := 0
+			for line := range strings.Lines(string(t.texts[p])) {
+				number++
+				if pattern.MatchString(line) {
+					found = append(found, finding{p, number, "names " + no.what + "; " + no.instead})
+				}
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,111 @@
+package sys
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Readiness says that Read and Write work here.
+const Readiness = true
+
+// Read reads once from a non-blocking descriptor without telling the
+// scheduler: the call cannot block, and entering and leaving a system call
+// costs more than it would gain (and wakes the monitor that takes processors
+// away). A TCP read of a short request is about 0.3 µs this way.
+func Read(fd uintptr, p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for {
+		n, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))
+		switch {
+		case errno == unix.EINTR:
+		case errno == unix.EAGAIN:
+			return 0, ErrAgain
+		case errno != 0:
+			return 0, errno
+		case n == 0:
+			return 0, ErrClosed
+		default:
+			return int(n), nil
+		}
+	}
+}
+
+// maxWrite bounds one write, and so the time a processor is held by a call
+// that the scheduler does not see.
+const maxWrite = 64 << 10
+
+// Write writes what the descriptor takes without blocking. A short count comes
+// with ErrAgain.
+func Write(fd uintptr, p []byte) (int, error) {
+	done := 0
+	for done < len(p) {
+		rest := p[done:]
+		n, _, errno := unix.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&rest[0])), uintptr(min(len(rest), maxWrite)))
+		switch {
+		case errno == unix.EINTR:
+		case errno == unix.EAGAIN:
+			return done, ErrAgain
+		case errno != 0:
+			return done, errno
+		default:
+			done += int(n)
+		}
+	}
+	return done, nil
+}
+
+// DescriptorLimit is the process's limit of open descriptors.
+func DescriptorLimit() (uint64, bool) {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
+		return 0, false
+	}
+	return l.Cur, true
+}
+
+// Exhausted reports whether err says that descriptors or buffers ran out,
+// which passes, unlike a listener's own faults.
+func Exhausted(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) ||
+		errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM)
+}
+
+// Spare is a descriptor kept for the moment when there are none left: released,
+// it leaves exactly one for the connection that must be told so.
+type Spare struct {
+	mu sync.Mutex
+	f  *os.File
+}
+
+// Hold takes the spare descriptor if it is not held, and reports whether it is
+// held now.
+func (s *Spare) Hold() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.f == nil {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			return false
+		}
+		s.f = f
+	}
+	return true
+}
+
+// Release gives the spare descriptor up and reports whether it was held.
+func (s *Spare) Release() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.f == nil {
+		return false
+	}
+	s.f.Close()
+	s.f = nil
+	return true
+}

@@ -1,0 +1,64 @@
+package wire_test
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/hone-go/hone/wire"
+)
+
+// A server's inner loop: cut the whole frames of what has arrived, answer each
+// behind the last answer, and keep the rest for when more bytes are here.
+func Example() {
+	const limit = 64 << 10
+	d := wire.Standard
+
+	in := d.Append(nil, wire.Packet{Command: wire.Submit, ID: 7, Content: []byte("hello")})
+	in = d.Append(in, wire.Packet{Command: wire.Submit, ID: 8, Content: []byte("world")})
+	in = in[:len(in)-3] // the network has brought no more yet
+
+	var out []byte
+	for {
+		payload, need, err := wire.Frame(in, limit)
+		if err != nil {
+			fmt.Println("refuse and close:", err)
+			break
+		}
+		if need > 0 {
+			fmt.Println("wait for", need, "bytes")
+			break
+		}
+		in = in[wire.HeaderSize+len(payload):]
+
+		request, err := d.Parse(payload)
+		if err != nil {
+			fmt.Println("refuse and close:", err)
+			break
+		}
+		start := len(out)
+		out = d.BeginAck(out, request.Command, request.ID)
+		out = append(out, bytes.ToUpper(request.Content)...)
+		out = d.EndAck(out, start, wire.OK)
+	}
+	fmt.Printf("% x\n", out)
+	// Output:
+	// wait for 3 bytes
+	// 00 00 00 13 82 00 00 00 00 00 00 00 07 00 48 45 4c 4c 4f
+}
+
+// A client's side of the same: an ack's result is an error when it is not OK.
+func ExampleDialect_Parse() {
+	frame := wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: 7, Result: wire.TooLarge})
+
+	payload, _, err := wire.Frame(frame, 64<<10)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ack, err := wire.Standard.Parse(payload)
+	if err == nil && ack.Result != wire.OK {
+		err = ack.Result
+	}
+	fmt.Println(ack.Command, ack.ID, err)
+	// Output: SubmitAck 7 wire: too large
+}
