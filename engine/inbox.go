@@ -82,20 +82,23 @@ func (b *inbox) lend(base []byte, blocks *blocks) {
 	}
 }
 
-// giveBack lets go of base, keeping a copy of the rest no larger than needed.
+// giveBack lets go of base, keeping a copy of the rest in a buffer that fits it.
 func (b *inbox) giveBack(blocks *blocks) {
-	if b.kept == nil {
-		if rest := b.bytes(); len(rest) > 0 {
-			kept := blocks.get(len(rest))
-			copy(kept.b, rest)
-			b.kept = kept
-			b.start, b.end = 0, len(rest)
-		} else {
-			b.start, b.end = 0, 0
+	rest := b.bytes()
+	switch {
+	case len(rest) == 0:
+		if b.kept != nil {
+			b.drop(blocks)
 		}
-	} else if b.start == b.end {
-		b.drop(blocks)
 		b.start, b.end = 0, 0
+	case b.kept == nil || cap(b.kept.b) > 4*max(len(rest), minBlock):
+		fits := blocks.get(len(rest))
+		copy(fits.b, rest)
+		if b.kept != nil {
+			blocks.put(b.kept)
+		}
+		b.kept = fits
+		b.start, b.end = 0, len(rest)
 	}
 	b.base = nil
 }

@@ -22,12 +22,15 @@ func (c *session) finish(own *desk) {
 		c.drain(d)
 		c.in.giveBack(&c.srv.blocks)
 		c.srv.release(own, d, c.reason())
+		c.enter(finishing) // what is owed has the drain's time, not a stalled peer's
+	default:
+		c.enter(closing)
 	}
-	c.enter(closing)
 	c.nc.SetReadDeadline(time.Time{})
 	if !c.await(settled) {
 		return
 	}
+	c.enter(closing)
 	if why := c.reason(); !spoken(why) {
 		d := c.srv.desk(own)
 		d.turn.Out = c.refuse(d.turn.Out[:0], c.in.bytes(), why)
@@ -105,6 +108,7 @@ func (c *session) giveAway() {
 	c.mu.Lock()
 	c.over = true // the socket is theirs: no push of ours may fall into it
 	c.mu.Unlock()
+	c.nc.SetReadDeadline(time.Time{}) // a nudge that came before
 	unread := append([]byte(nil), c.in.bytes()...)
 	c.guard(func() { c.give(c.nc, unread) })
 }

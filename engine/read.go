@@ -38,10 +38,14 @@ func (c *session) readBlocking(d *desk) {
 // nothing arrives. The whole of it is one call of RawConn.Read: entering that
 // call forgets an edge that Go's poller has already seen, so a second one could
 // wait for bytes that are there.
-func (c *session) readParked() {
+//
+// It reports true when the owner is to rest: the connection has been quiet, and
+// the stack that its last visit has grown never shrinks below 4 KiB, while a
+// fresh goroutine waits on 2 KiB.
+func (c *session) readParked() (rest bool) {
 	for {
 		if c.reason() != 0 {
-			return
+			return false
 		}
 		var end error
 		err := c.raw.Read(func(fd uintptr) (done bool) {
@@ -52,7 +56,11 @@ func (c *session) readParked() {
 			err = end
 		}
 		if err == nil || !c.readOn(err) {
-			return
+			return false
+		}
+		if c.tired.Load() {
+			c.tired.Store(false)
+			return true
 		}
 	}
 }
@@ -110,18 +118,19 @@ func (c *session) readOn(err error) bool {
 		return false
 	}
 	// Somebody nudged the reader. Only the owner may put the deadline back, and
-	// only the owner knows whether the sweeper's suspicion still holds: a long
-	// handler may have been at work, which is not idleness.
-	nudged := Reason(c.awake.Swap(0))
-	switch {
-	case c.srv.draining.Load():
+	// only the owner knows whether the sweeper's suspicion still holds: a handler
+	// may have been at work for long, which is not idleness, or the message may
+	// have been completed just now.
+	suspected := c.awake.Swap(0) != 0
+	if c.srv.draining.Load() {
 		c.fail(ShuttingDown)
 		return false
-	case nudged == IdleTimeout && uint64(c.srv.clock.now.Load()-c.seen.Load()) < c.srv.rules.idle:
-	case nudged == FrameTimeout && c.frame.Load() == 0:
-	case nudged != 0:
-		c.fail(nudged)
-		return false
+	}
+	if suspected {
+		if v, why, _ := c.srv.rules.judge(c.snapshot(c.owed.Load() > 0), c.srv.clock.read()); v > rest {
+			c.fail(why)
+			return false
+		}
 	}
 	c.nc.SetReadDeadline(time.Time{})
 	if c.awake.Load() != 0 || c.srv.draining.Load() || c.reason() != 0 {

@@ -203,7 +203,7 @@ func (s *Server) count(c *session, addr netip.Addr) bool {
 		return false
 	}
 	s.addresses[addr]++
-	c.opensAs = addr
+	c.counted = &addr
 	return true
 }
 
@@ -224,9 +224,9 @@ func (s *Server) leave(c *session) {
 	}
 	s.sessions[last] = nil
 	s.sessions = s.sessions[:last]
-	if c.opensAs.IsValid() {
-		if s.addresses[c.opensAs]--; s.addresses[c.opensAs] == 0 {
-			delete(s.addresses, c.opensAs)
+	if addr := c.counted; addr != nil {
+		if s.addresses[*addr]--; s.addresses[*addr] == 0 {
+			delete(s.addresses, *addr)
 		}
 	}
 	if s.draining.Load() {
@@ -265,7 +265,9 @@ func (s *Server) shutdown(ctx context.Context) error {
 		close(s.empty)
 	}
 	for _, c := range s.sessions {
-		c.nudge(0)
+		if phase(c.phase.Load()) != takenOver {
+			c.nudge(0)
+		}
 	}
 	s.mu.Unlock()
 

@@ -34,16 +34,16 @@ type session struct {
 	known   bool                             // to OnOpen, so that OnClose must be told
 	give    func(nc net.Conn, unread []byte) // user code that takes the socket over
 	proxied *netip.AddrPort                  // as a trusted proxy told it
-	opensAs netip.Addr                       // counted in srv.addresses under this; guarded by srv.mu
+	counted *netip.Addr                      // in srv.addresses, nil if not; guarded by srv.mu
 	stamps
 
 	why     atomic.Uint32 // the first fatal Reason wins
 	awake   atomic.Uint32 // reasons to stop waiting for bytes: see nudge
-	owed    atomic.Int32  // mirrors promises.open for Room and the sweeper
+	owed    atomic.Int32  // late replies outstanding; written under mu
+	tired   atomic.Bool   // the owner's stack has grown since it last rested
 	waiting atomic.Int64  // bytes queued or half written: what HighWater compares
 
 	mu       sync.Mutex
-	promises tickets
 	queue    *block // output posted and not yet handed to a writer
 	queueTop int    // queue.b[:queueTop] was posted before the current visit
 	visiting bool   // in a visit of an ordered protocol: its output goes first
@@ -52,7 +52,7 @@ type session struct {
 	over     bool   // nothing may be posted or written any more
 	goal     goal   // what the owner waits for
 	resume   chan struct{}
-	late     *lateWrite // made when the first late write needs it
+	late     *lateness // made when the first late reply or push needs it
 }
 
 const noDescriptor = -1
@@ -75,15 +75,20 @@ type desk struct {
 
 // live is the connection's whole life.
 func (c *session) live() {
-	defer c.end()
-	if !c.handshake() {
+	resting := false
+	defer func() {
+		if !resting {
+			c.end()
+		}
+	}()
+	if !c.known && !c.begin() {
 		return
 	}
-	if !c.proxy {
-		c.opened()
-	}
 	if c.parks() {
-		c.readParked()
+		if resting = c.readParked(); resting {
+			go c.live()
+			return
+		}
 		c.finish(nil)
 		return
 	}
@@ -91,6 +96,18 @@ func (c *session) live() {
 	c.in.lend(d.in, &c.srv.blocks)
 	c.readBlocking(d)
 	c.finish(d)
+}
+
+// begin does what comes before the first read.
+func (c *session) begin() bool {
+	if c.proxy {
+		return true
+	}
+	if !c.handshake() {
+		return false
+	}
+	c.opened()
+	return true
 }
 
 func (c *session) opened() {
@@ -127,12 +144,15 @@ func (c *session) handshake() bool {
 // writes its replies. It reports false when the connection is to end.
 func (c *session) serve(d *desk) bool {
 	t := &d.turn
+	if !c.tired.Load() {
+		c.tired.Store(true)
+	}
 	for {
-		if c.frame.Load() != 0 {
-			c.frame.Store(0)
-		}
 		used, need, why := c.visit(t)
 		c.in.served(used, need)
+		if used > 0 {
+			c.stopFrame()
+		}
 		if !c.flush(t) {
 			return false
 		}
@@ -147,15 +167,33 @@ func (c *session) serve(d *desk) bool {
 		case c.ending(): // closed from a handler, or cut off
 			return false
 		case need > 0 || used == 0 && c.in.len() == 0:
-			if c.in.len() > 0 {
-				c.size.Store(uint32(c.in.len() + need))
-				c.stamp(&c.frame)
-			}
+			c.startFrame(need)
 			c.touch()
 			return true
-		case !c.hasRoom() && !c.await(room):
-			return false
+		case !c.hasRoom():
+			c.stopFrame() // a message that we do not read is not the peer's to hurry
+			if !c.await(room) {
+				return false
+			}
 		}
+	}
+}
+
+// startFrame starts the clock of the message that has begun to arrive and lacks
+// need bytes; a message that goes on keeps its clock.
+func (c *session) startFrame(need int) {
+	if c.in.len() == 0 {
+		return
+	}
+	c.size.Store(uint32(c.in.len() + need))
+	if c.frame.Load() == 0 {
+		c.stamp(&c.frame)
+	}
+}
+
+func (c *session) stopFrame() {
+	if c.frame.Load() != 0 {
+		c.frame.Store(0)
 	}
 }
 
@@ -258,8 +296,10 @@ func (c *session) closeFor(why Reason) {
 
 // abort ends the connection at once: what waits for the peer is dropped.
 func (c *session) abort(why Reason) {
-	if !c.fail(why) && why == Forced {
-		c.why.CompareAndSwap(uint32(ShuttingDown), uint32(Forced))
+	if why == Forced || why == IdleTimeout {
+		c.why.Store(uint32(Forced)) // whatever it was about to end for, it was not let
+	} else {
+		c.fail(why)
 	}
 	c.mu.Lock()
 	c.over = true

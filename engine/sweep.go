@@ -22,13 +22,17 @@ func (k *clock) init() {
 	k.read()
 }
 
+// ahead is how far now can be ahead of what read has just measured; beyond it
+// the difference is the wrap of a server that slept for weeks.
+const ahead = 20 * 60 * 1000
+
 // read brings now up to date.
 func (k *clock) read() tick {
 	fresh := max(1, tick(time.Since(k.start).Milliseconds()+1))
 	for {
 		old := k.now.Load()
-		if int32(fresh-old) <= 0 {
-			return old
+		if old-fresh < ahead {
+			return old // somebody else was faster
 		}
 		if k.now.CompareAndSwap(old, fresh) {
 			return fresh
@@ -71,8 +75,11 @@ func (c *session) stamp(f *atomic.Uint32) {
 	}
 }
 
-// enter begins a phase of the connection's life.
+// enter begins a phase of the connection's life. The moment is stamped before
+// the phase, which would otherwise look as old as the server, and again behind
+// it, for a sweeper that parked in between.
 func (c *session) enter(p phase) {
+	c.stamp(&c.since)
 	c.phase.Store(uint32(p))
 	c.stamp(&c.since)
 }
@@ -131,12 +138,13 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 		for i := from; i < to; i++ {
 			c := s.sessions[i]
 			m := c.snapshot(c.owed.Load() > 0)
+			m.tired = c.tired.Load() && c.parks()
 			v, why, due := s.rules.judge(m, now)
 			if v != live {
 				s.condemned = append(s.condemned, sentence{c, v, why})
 			}
 			next = min(next, due)
-			busy = busy || int32(m.seen-last) >= 0 || m.stall != 0 && int32(m.stall-last) >= 0
+			busy = busy || since(m.seen, last, now) || m.stall != 0 && since(m.stall, last, now)
 			waiting := c.waiting.Load()
 			total, most = total+waiting, max(most, waiting)
 		}
@@ -154,9 +162,12 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 		busy = true
 	}
 	for i, x := range s.condemned {
-		if x.v == refuse {
+		switch x.v {
+		case rest:
+			x.c.nc.SetReadDeadline(past())
+		case refuse:
 			x.c.nudge(x.why)
-		} else {
+		case abort:
 			x.c.abort(x.why)
 		}
 		s.condemned[i] = sentence{}
@@ -164,6 +175,10 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 	}
 	return next, busy
 }
+
+// since reports whether t lies between last and now, or was stamped while now
+// was being read.
+func since(t, last, now tick) bool { return now-t <= now-last || t-now < ahead }
 
 // condemnSlowest picks those who hold the most of the output that waits.
 func (s *Server) condemnSlowest(most int64) {

@@ -56,8 +56,8 @@ func (t *Turn) Rollback() {
 	t.Out = t.Out[:t.mark.out]
 	if len(t.promised) > 0 && t.conn != nil {
 		t.conn.revoke(t.promised)
-		t.promised = t.promised[:0]
 	}
+	t.promised = t.promised[:0]
 }
 
 // Serial changes with every Mark and at the end of the visit: user code that

@@ -216,11 +216,11 @@ func (c *session) post(ticket uint64, parts [][]byte) error {
 		return SlowReader
 	}
 	if ticket != noTicket {
-		if !c.promises.settle(ticket) {
+		if c.late == nil || !c.late.promises.settle(ticket) {
 			c.mu.Unlock()
 			return ErrSettled
 		}
-		c.owed.Store(int32(c.promises.open))
+		c.owed.Store(int32(c.late.promises.open))
 		c.tally.late.Add(1)
 	} else {
 		c.tally.pushes.Add(1)
@@ -239,6 +239,9 @@ func (c *session) post(ticket uint64, parts [][]byte) error {
 	c.mu.Unlock()
 	if kick {
 		c.flusher.add(c)
+	}
+	if ticket != noTicket {
+		c.touch() // the peer's time to ask again begins with the answer
 	}
 	return nil
 }
@@ -273,8 +276,9 @@ func (c *session) hardest() int {
 // promise owes one more reply.
 func (c *session) promise() uint64 {
 	c.mu.Lock()
-	n := c.promises.take()
-	c.owed.Store(int32(c.promises.open))
+	l := c.lateness()
+	n := l.promises.take()
+	c.owed.Store(int32(l.promises.open))
 	c.mu.Unlock()
 	return n
 }
@@ -282,10 +286,11 @@ func (c *session) promise() uint64 {
 // revoke takes promises back.
 func (c *session) revoke(tickets []uint64) {
 	c.mu.Lock()
+	l := c.lateness()
 	for _, n := range tickets {
-		c.promises.settle(n)
+		l.promises.settle(n)
 	}
-	c.owed.Store(int32(c.promises.open))
+	c.owed.Store(int32(l.promises.open))
 	c.wake()
 	c.mu.Unlock()
 }
@@ -313,9 +318,9 @@ func (c *session) await(g goal) bool {
 func (c *session) met(g goal) bool {
 	switch g {
 	case room:
-		return c.ending() || c.promises.open <= c.srv.limits.InFlight/2 && c.waiting.Load() <= int64(c.srv.limits.HighWater/2)
+		return c.ending() || int(c.owed.Load()) <= c.srv.limits.InFlight/2 && c.waiting.Load() <= int64(c.srv.limits.HighWater/2)
 	case settled:
-		return c.promises.open == 0 && c.queue == nil && !c.writing
+		return c.owed.Load() == 0 && c.queue == nil && !c.writing
 	}
 	return true
 }
@@ -331,12 +336,29 @@ func (c *session) wake() {
 	}
 }
 
-// lateWrite is what a non-blocking write through RawConn needs besides its
-// bytes; made once for a connection, so that a late reply allocates nothing.
-type lateWrite struct {
-	p   []byte
-	err error
-	try func(fd uintptr) bool
+// lateness is what late replies and pushes need, and no other connection pays
+// for: the promises, and a non-blocking write through RawConn whose closure is
+// made once, so that a late reply allocates nothing.
+type lateness struct {
+	promises tickets
+	p        []byte // what try is to write, then what it has not written
+	err      error
+	try      func(fd uintptr) bool
+}
+
+// lateness makes the connection's on first use; mu is held.
+func (c *session) lateness() *lateness {
+	if c.late == nil {
+		l := &lateness{}
+		l.try = func(fd uintptr) bool {
+			var n int
+			n, l.err = sys.Write(fd, l.p)
+			l.p = l.p[n:]
+			return true
+		}
+		c.late = l
+	}
+	return c.late
 }
 
 // flushLate writes the queue without waiting, with the right to write in hand;
@@ -347,16 +369,6 @@ func (c *session) flushLate() {
 		c.srv.goroutines.Add(1)
 		go c.writeWaiting(nil)
 		return
-	}
-	if c.late == nil {
-		w := &lateWrite{}
-		w.try = func(fd uintptr) bool {
-			var n int
-			n, w.err = sys.Write(fd, w.p)
-			w.p = w.p[n:]
-			return true
-		}
-		c.late = w
 	}
 	var rest *block
 	err := c.writeQueueLate(&rest)
@@ -377,10 +389,9 @@ func (c *session) writeQueueLate(rest **block) error {
 			c.mu.Unlock()
 			return nil
 		}
-		b := c.queue
+		b, w := c.queue, c.lateness()
 		c.queue, c.queueTop = nil, 0
 		c.mu.Unlock()
-		w := c.late
 		w.p, w.err = b.b, nil
 		err := c.raw.Write(w.try)
 		if err == nil {

@@ -1,6 +1,7 @@
 package framed_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ type loadReport struct {
 	ClientCPU  int64  `json:"client_cpu_ns"`
 	Wrong      int64  `json:"wrong"`      // acks for nothing that was asked, or with a result
 	Unanswered int64  `json:"unanswered"` // requests without an ack loadDrain after the window
-	Others     int64  `json:"others_ns"`  // CPU time that went to neither server nor client, as the kernel's ticks tell it
+	Others     int64  `json:"others_ns"`  // CPU time of the machine that went to neither server nor client, to a tick or two
 	Allocs     uint64 `json:"allocs"`     // the client's own, within the window
 
 	// Open loop: from the intended moment to the ack, for requests intended
@@ -286,7 +287,7 @@ func (l *loadClient) run() (loadReport, error) {
 		ClientCPU:  end.client - begin.client,
 		Wrong:      l.wrong,
 		Unanswered: l.inFlight,
-		Others:     end.machine - begin.machine - (end.client - begin.client) - (end.server - begin.server),
+		Others:     end.cpus*(end.at-begin.at) - (end.idle - begin.idle) - (end.client - begin.client) - (end.server - begin.server),
 		Allocs:     after.Mallocs - before.Mallocs,
 		P50:        l.latency.quantile(0.50) / 1e3,
 		P99:        l.latency.quantile(0.99) / 1e3,
@@ -299,7 +300,7 @@ func (l *loadClient) run() (loadReport, error) {
 }
 
 // loadMoment is what the two edges of the window are compared by.
-type loadMoment struct{ at, answered, client, server, machine int64 }
+type loadMoment struct{ at, answered, client, server, idle, cpus int64 }
 
 func (l *loadClient) moment() (m loadMoment, err error) {
 	m.answered = l.answered
@@ -311,7 +312,7 @@ func (l *loadClient) moment() (m loadMoment, err error) {
 	}
 	m.at = l.now()
 	if err == nil {
-		m.machine, err = machineCPU()
+		m.idle, m.cpus, err = idleCPU()
 	}
 	return m, err
 }
@@ -600,17 +601,20 @@ func processCPU(pid int) (int64, error) {
 	return ts.Nano(), nil
 }
 
-// machineCPU is the time that all CPUs together have been busy or taken away by
-// the hypervisor, in nanoseconds but to a tick only.
-func machineCPU() (int64, error) {
+// idleCPU is the time that all CPUs together have been idle, in nanoseconds but
+// to a tick only, and how many CPUs there are. It is kept with a clock, whereas
+// the time in use is sampled by ticks, which short sleeps escape.
+func idleCPU() (ns, cpus int64, err error) {
 	const tick = 1e9 / 100 // USER_HZ, on every platform that Go runs on
 	all, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	var user, nice, system, idle, iowait, irq, softirq, steal int64
-	_, err = fmt.Sscanf(string(all), "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal)
-	return (user + nice + system + irq + softirq + steal) * tick, err
+	var user, nice, system, idle, iowait int64
+	if _, err = fmt.Sscanf(string(all), "cpu %d %d %d %d %d", &user, &nice, &system, &idle, &iowait); err != nil {
+		return 0, 0, fmt.Errorf("/proc/stat: %w", err)
+	}
+	return (idle + iowait) * tick, int64(bytes.Count(all, []byte("\ncpu"))), nil
 }
 
 type cpuMask [1024 / 64]uint64

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -295,8 +296,8 @@ func (c *Client) end(why error) {
 	c.nc.Close()
 }
 
-// endedBy is the error of a connection that ended by itself.
-func endedBy(cause error) error { return fmt.Errorf("framed: %w: %w", ErrClosed, cause) }
+// broken ends the connection for a reason that was not ours.
+func (c *Client) broken(why error) { c.end(fmt.Errorf("framed: %w: %w", ErrClosed, why)) }
 
 // write is the writer: all that has gathered goes out in one call.
 func (c *Client) write() {
@@ -327,6 +328,9 @@ func (c *Client) nextFrames(written []byte) []byte {
 	}
 	for len(c.out) == 0 && c.err == nil {
 		c.gathered.Wait()
+		c.mu.Unlock()
+		runtime.Gosched() // more callers are about to call: one write for all of them
+		c.mu.Lock()
 	}
 	frames := c.out
 	c.out, c.writing = written[:0], len(frames)
@@ -339,25 +343,145 @@ func (c *Client) writeFailed(err error) {
 	c.writeErr = err
 	c.mu.Unlock()
 	if c.nc.SetReadDeadline(time.Now().Add(lastWords)) != nil {
-		c.end(endedBy(err))
+		c.broken(err)
 	}
 }
 
-// read is the reader: it cuts the frames and gives them to whom they are for.
+// read is the reader: it cuts frames and gives them to whom they are for.
 func (c *Client) read() {
-	var in inbox
+	defer c.end(ErrClosed) // for an OnDeliver that calls runtime.Goexit
+	var in received
 	for {
 		n, readErr := c.nc.Read(in.space())
 		in.end += n
-		used, need, err := c.receive(in.bytes())
-		in.consume(used, need)
-		switch {
-		case err != nil:
-			c.end(endedBy(err))
-			return
-		case readErr != nil:
-			c.end(endedBy(c.lastError(readErr, used == 0 && len(in.bytes()) > 0)))
+		used, need, err := c.receive(in.unserved())
+		in.start += used
+		in.need = need
+		if err == nil && readErr != nil {
+			err = c.lastError(readErr, in.start < in.end)
+		}
+		if err != nil {
+			c.broken(err)
 			return
 		}
 	}
+}
+
+// receive serves the whole frames at the front of in and says how many bytes
+// the next one still lacks.
+func (c *Client) receive(in []byte) (used, need int, err error) {
+	for {
+		payload, need, err := wire.Frame(in[used:], c.frameSize)
+		if err != nil || need > 0 {
+			return used, need, unreadable(err)
+		}
+		packet, err := c.dialect.Parse(payload)
+		if err != nil {
+			return used, 0, unreadable(err)
+		}
+		if err := c.dispatch(packet); err != nil {
+			return used, 0, err
+		}
+		used += wire.HeaderSize + len(payload)
+	}
+}
+
+// unreadable is why the connection ends when wire cannot read a frame: not a
+// wire.Result, which would read as if the server had refused us.
+func unreadable(err error) error {
+	switch err {
+	case nil:
+		return nil
+	case wire.TooLarge:
+		return engine.TooLarge
+	case wire.UnknownCommand:
+		return engine.UnknownCommand
+	}
+	return engine.Malformed
+}
+
+// dispatch gives one packet to whom it is for; an error ends the connection.
+func (c *Client) dispatch(p wire.Packet) error {
+	switch p.Command {
+	case wire.Deliver:
+		if c.onDeliver != nil {
+			c.onDeliver(p.ID, p.Content)
+		}
+		return nil
+	case wire.ConnAck, wire.SubmitAck:
+		if p.Command == wire.ConnAck && p.ID == 0 && p.Result != wire.OK {
+			return p.Result
+		}
+		call, err := c.claim(p)
+		if call != nil {
+			call.reply, call.result = append(call.reply, p.Content...), p.Result
+			call.settled <- struct{}{}
+		}
+		return err
+	}
+	return fmt.Errorf("%w: the server sent a %v", engine.UnknownCommand, p.Command)
+}
+
+// claim takes the call that p answers from those that wait. There is none, and
+// no error, when the caller has given up. (A second answer looks the same:
+// telling them apart would mean to remember every id that was given up.)
+func (c *Client) claim(p wire.Packet) (*pendingCall, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	call := c.pending[p.ID]
+	switch {
+	case p.ID == 0 || p.ID > c.issued:
+		return nil, fmt.Errorf("%w: %v %d, which nobody asked for", engine.Malformed, p.Command, p.ID)
+	case call == nil:
+		return nil, nil
+	case call.answer != p.Command:
+		return nil, fmt.Errorf("%w: %v %d, which was to be a %v", engine.Malformed, p.Command, p.ID, call.answer)
+	}
+	delete(c.pending, p.ID)
+	return call, nil
+}
+
+// lastError is why nothing more can be read.
+func (c *Client) lastError(err error, unfinished bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.writeErr != nil:
+		return c.writeErr
+	case err == io.EOF && unfinished:
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// received is what has been read: buffer[start:end] is not served yet. It grows
+// by doubling what has come, never to what a length claims.
+type received struct {
+	buffer     []byte
+	start, end int
+	need       int // bytes that the frame at start still lacks
+}
+
+const firstBuffer = 16 << 10
+
+func (r *received) unserved() []byte { return r.buffer[r.start:r.end] }
+
+// space is where to read to; never empty.
+func (r *received) space() []byte {
+	if r.start == r.end {
+		r.start, r.end = 0, 0
+		if len(r.buffer) == 0 || len(r.buffer) > keptBuffer {
+			r.buffer = make([]byte, firstBuffer)
+		}
+	}
+	if r.start > 0 && len(r.buffer)-r.end < r.need {
+		r.end = copy(r.buffer, r.unserved())
+		r.start = 0
+	}
+	if r.end == len(r.buffer) {
+		larger := make([]byte, min(2*len(r.buffer), r.end+r.need))
+		copy(larger, r.buffer)
+		r.buffer = larger
+	}
+	return r.buffer[r.end:]
 }

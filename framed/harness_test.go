@@ -210,3 +210,20 @@ func ended(t *testing.T, s *framed.Server, why engine.Reason, n uint64) {
 		t.Errorf("counted %d connections ended for %v, want %d (all: %v)", got, why, n, s.Stats().Ended)
 	}
 }
+
+// dialOn is dial for any network.
+func dialOn(t *testing.T, network, addr string) *peer {
+	t.Helper()
+	nc, err := net.Dial(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return peerOf(t, nc)
+}
+
+// peerOf is a peer on a connection that is there already.
+func peerOf(t *testing.T, nc net.Conn) *peer {
+	t.Cleanup(func() { nc.Close() })
+	nc.SetDeadline(time.Now().Add(patience))
+	return &peer{nc, t, bufio.NewReader(nc)}
+}

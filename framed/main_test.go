@@ -76,7 +76,9 @@ func startChild(tb testing.TB, role string, env ...string) *child {
 		tb.Fatal(err)
 	}
 	c := &child{role: role, cmd: exec.Command(self), stdout: out, lines: bufio.NewReader(out)}
-	c.cmd.Env = append(append(os.Environ(), "HONE_TEST_ROLE="+role), env...)
+	c.cmd.Env = append(os.Environ(), "HONE_TEST_ROLE="+role,
+		"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0") // else the race detector ends a second late
+	c.cmd.Env = append(c.cmd.Env, env...)
 	c.cmd.Stdout = childOut
 	c.cmd.Stderr = &c.stderr
 	if c.stdin, err = c.cmd.StdinPipe(); err == nil {

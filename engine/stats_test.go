@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The reasons are a closed set: every one has a label of its own, fit for a
+// counter, and everything beyond them has the same.
+func TestReasons(t *testing.T) {
+	seen := map[string]Reason{}
+	for r := Reason(1); r < reasons; r++ {
+		name := r.String()
+		if before, ok := seen[name]; ok || name == "" || name == "unknown" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
+			t.Errorf("reason %d is called %q (as %d: %v); want a label of lower case and underscores", r, name, before, ok)
+		}
+		seen[name] = r
+		if text := r.Error(); text != "engine: connection ended: "+name {
+			t.Errorf("%v as an error is %q", name, text)
+		}
+	}
+	for _, r := range []Reason{0, reasons, 255} {
+		if r.String() != "unknown" {
+			t.Errorf("reason %d is called %q", uint8(r), r)
+		}
+	}
+	if n := len((Stats{}).Ended); n != int(reasons) {
+		t.Errorf("Stats counts %d reasons of %d", n, reasons)
+	}
+}
+
+func TestStatsOfAServerThatNeverServed(t *testing.T) {
+	s := &Server{Protocol: lines{}, Engine: Buffered(0)}
+	if st := s.Stats(); st != (Stats{Engine: "buffered"}) {
+		t.Errorf("counted %+v", st)
+	}
+}
+
+func TestStats(t *testing.T) {
+	for _, e := range All() {
+		t.Run(e.Name(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				replies := make(chan Reply, 10)
+				r := start(t, e, scripted(func(t *Turn, text string) error {
+					switch text {
+					case "later":
+						replies <- t.Later()
+						return nil
+					case "panic":
+						panic(text)
+					case "bad":
+						return Malformed
+					}
+					return echo(t, text)
+				}), Limits{})
+				a, b, c := r.dial(t), r.dial(t), r.dial(t)
+				a.ask("hello")
+				a.send(message("later"))
+				a.send(message("later"))
+				first, second := <-replies, <-replies
+				synctest.Wait()
+				want := Stats{Engine: e.Name(), Open: 3, Accepted: 3, Requests: 3, BytesIn: 21, BytesOut: 6, Owed: 2}
+				if got := r.Stats(); got != want {
+					t.Errorf("while replies are owed:\n got %+v\nwant %+v", got, want)
+				}
+
+				first.Send([]byte("first\n"))
+				second.Conn().Push([]byte("push"), []byte("ed\n"))
+				second.Send([]byte("sec"), []byte("ond\n"))
+				first.Send([]byte("never counted"))
+				a.want("first")
+				a.want("pushed")
+				a.want("second")
+				b.send(message("panic"))
+				b.want("panicked")
+				b.Close()
+				c.send(message("bad"))
+				c.want("malformed")
+				c.Close()
+				a.CloseWrite()
+				a.wantEnd()
+				synctest.Wait()
+				want = Stats{
+					Engine: e.Name(), Accepted: 3, Requests: 5, Late: 2, Pushes: 1, Panics: 1,
+					BytesIn: 21 + 7 + 5, BytesOut: 6 + 20 + 19,
+				}
+				want.Ended[PeerClosed], want.Ended[Panicked], want.Ended[Malformed] = 1, 1, 1
+				if got := r.Stats(); got != want {
+					t.Errorf("at the end:\n got %+v\nwant %+v", got, want)
+				}
+				if err := second.Conn().Push([]byte("x")); err != ErrClosed {
+					t.Errorf("Push says %v, want ErrClosed", err)
+				}
+				if got := r.Stats(); got != want {
+					t.Errorf("what reached nobody was counted: %+v", got)
+				}
+			})
+		})
+	}
+}
+
+// What waits for a peer that does not read is on the books until it is gone.
+func TestStatsOfWhatWaits(t *testing.T) {
+	virtually(t, scripted(big), Limits{}, func(r *running) {
+		c := r.dial(r.t)
+		c.send(message("more"))
+		synctest.Wait()
+		if got := r.Stats().Waiting; got != 1<<20 {
+			r.t.Errorf("%d bytes wait, want the whole reply until it is written", got)
+		}
+		pause(time.Minute)
+		if st := r.Stats(); st.Waiting != 0 || st.Open != 0 || st.Ended[WriteStall] != 1 || r.queued.Load() != 0 {
+			r.t.Errorf("after the stall: %+v, queued %d", st, r.queued.Load())
+		}
+	})
+}
+
+func TestStatsAllocate0(t *testing.T) {
+	s := bare(Limits{})
+	s.Engine = Buffered(0)
+	for range 10 {
+		s.sessions = append(s.sessions, s.session(nil))
+	}
+	if n := testing.AllocsPerRun(100, func() { s.Stats() }); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}

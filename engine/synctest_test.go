@@ -1,0 +1,697 @@
+package engine
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// The tests of this file run whole servers, with the limits that users get, in
+// virtual time and over connections that are memory: a minute costs nothing.
+
+// scripted is a protocol of messages with a two-byte length, which one function
+// serves. It answers refusals with the reason's name and a new line.
+type scripted func(t *Turn, message string) error
+
+func (p scripted) Advance(t *Turn, in []byte) (used, need int, err error) {
+	for {
+		rest := in[used:]
+		if len(rest) < 2 {
+			return used, 2 - len(rest), nil
+		}
+		n := 2 + int(binary.BigEndian.Uint16(rest))
+		if len(rest) < n {
+			return used, n - len(rest), nil
+		}
+		if !t.Room() {
+			return used, 0, nil
+		}
+		t.Mark(used)
+		if err := p(t, string(rest[2:n])); err != nil {
+			t.Out = p.Refuse(t.Out, nil, err.(Reason))
+			return used, 0, err
+		}
+		used += n
+	}
+}
+
+func (scripted) Refuse(dst, _ []byte, why Reason) []byte { return append(dst, why.String()+"\n"...) }
+
+// message is a message of the scripted protocol.
+func message(text string) []byte {
+	return append(binary.BigEndian.AppendUint16(nil, uint16(len(text))), text...)
+}
+
+// echo answers with the message and a new line.
+func echo(t *Turn, message string) error {
+	t.Out = append(append(t.Out, message...), '\n')
+	return nil
+}
+
+// lines is a protocol that never knows how long its messages are.
+type lines struct{}
+
+func (lines) Advance(t *Turn, in []byte) (used, need int, err error) {
+	for {
+		n := bytes.IndexByte(in[used:], '\n') + 1
+		if n == 0 {
+			return used, 1, nil
+		}
+		if !t.Room() {
+			return used, 0, nil
+		}
+		t.Mark(used)
+		t.Out = append(t.Out, in[used:used+n]...)
+		used += n
+	}
+}
+
+func (lines) Refuse(dst, _ []byte, why Reason) []byte { return append(dst, why.String()+"\n"...) }
+
+// running is a server in virtual time.
+type running struct {
+	*Server
+	*memoryListener
+	t      *testing.T
+	ended  chan ended
+	period time.Duration
+}
+
+// ended is what OnClose was told, and when.
+type ended struct {
+	why Reason
+	at  time.Time
+}
+
+// virtually runs a test in virtual time on every engine.
+func virtually(t *testing.T, p Protocol, l Limits, test func(r *running)) {
+	for _, e := range All() {
+		t.Run(e.Name(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(start(t, e, p, l)) })
+		})
+	}
+}
+
+func start(t *testing.T, e Engine, p Protocol, l Limits) *running {
+	r := &running{
+		Server:         &Server{Protocol: p, Engine: e, Limits: l},
+		memoryListener: listenMemory(),
+		t:              t,
+		ended:          make(chan ended, 1000),
+	}
+	r.OnClose = func(_ Conn, why Reason) { r.ended <- ended{why, time.Now()} }
+	r.Server.init()
+	r.period = time.Duration(r.rules.period) * time.Millisecond
+	served := make(chan error, 1)
+	go func() { served <- r.Serve(r.memoryListener) }()
+	t.Cleanup(func() {
+		r.Server.Close()
+		if err := <-served; err != ErrServerClosed {
+			t.Errorf("Serve returned %v", err)
+		}
+	})
+	return r
+}
+
+// end waits for a connection's end, for this reason and within a window from
+// begun that is two periods wide.
+func (r *running) end(why Reason, begun time.Time, limit time.Duration) {
+	r.t.Helper()
+	r.endOf(<-r.ended, why, begun, limit)
+}
+
+func (r *running) endOf(got ended, why Reason, begun time.Time, limit time.Duration) {
+	r.t.Helper()
+	after := got.at.Sub(begun)
+	if got.why != why || after < limit || after > limit+2*r.period {
+		r.t.Errorf("ended for %v after %v; want %v after %v and at most %v more", got.why, after, why, limit, 2*r.period)
+	}
+}
+
+// alive checks that no connection has ended.
+func (r *running) alive() {
+	r.t.Helper()
+	select {
+	case e := <-r.ended:
+		r.t.Fatalf("a connection ended for %v", e.why)
+	default:
+	}
+}
+
+// client is the other side of a connection.
+type client struct {
+	*memoryConn
+	t *testing.T
+	r *bufio.Reader
+}
+
+func (l *memoryListener) dial(t *testing.T) *client {
+	near, far := memoryPair(socketBuffer)
+	t.Cleanup(func() { near.Close() })
+	l.dialled <- far
+	return &client{memoryConn: near, t: t, r: bufio.NewReaderSize(near, 16)}
+}
+
+// ask sends a message and wants its echo.
+func (c *client) ask(text string) {
+	c.t.Helper()
+	c.send(message(text))
+	c.want(text)
+}
+
+func (c *client) send(p []byte) {
+	c.t.Helper()
+	if _, err := c.Write(p); err != nil {
+		c.t.Fatalf("write: %v", err)
+	}
+}
+
+// want reads one line.
+func (c *client) want(text string) {
+	c.t.Helper()
+	if line, err := c.r.ReadString('\n'); err != nil || line != text+"\n" {
+		c.t.Fatalf("read %q and %v, want the line %q", line, err, text)
+	}
+}
+
+// wantEnd reads the end of the stream.
+func (c *client) wantEnd() {
+	c.t.Helper()
+	if rest, err := io.ReadAll(c.r); err != nil || len(rest) > 0 {
+		c.t.Errorf("at the end: %q and %v, want nothing and a clean close", rest, err)
+	}
+}
+
+// pause lets virtual time pass.
+func pause(d time.Duration) { <-time.After(d) }
+
+func TestIdleConnectionIsClosed(t *testing.T) {
+	virtually(t, scripted(echo), Limits{}, func(r *running) {
+		c := r.dial(r.t)
+		begun := time.Now() // that nothing is ever sent on one is idleness too
+		c.want("idle_timeout")
+		c.wantEnd()
+		c.Close()
+		r.end(IdleTimeout, begun, 3*time.Minute)
+
+		c = r.dial(r.t)
+		for range 10 {
+			pause(2 * time.Minute)
+			c.ask("hello") // and that keeps it open
+		}
+		begun = time.Now()
+		c.want("idle_timeout")
+		c.wantEnd()
+		if took := time.Since(begun); took < 3*time.Minute || took > 3*time.Minute+2*r.period {
+			r.t.Errorf("refused after %v of idleness", took)
+		}
+		r.end(IdleTimeout, time.Now(), 2*time.Second) // it does not close, so it is lingered for
+	})
+}
+
+// trickle sends a byte of p each second until the server has had enough.
+func (r *running) trickle(c *client, p []byte) (begun time.Time) {
+	refused := make(chan struct{})
+	go func() {
+		defer close(refused)
+		c.want(FrameTimeout.String())
+		c.wantEnd()
+		c.Close()
+	}()
+	begun = time.Now()
+	for _, b := range p {
+		select {
+		case <-refused:
+			return begun
+		case <-time.After(time.Second):
+			c.Write([]byte{b})
+		}
+	}
+	<-refused
+	return begun
+}
+
+func TestTrickledFrameIsRefused(t *testing.T) {
+	for name, x := range map[string]struct {
+		p     Protocol
+		bytes []byte
+		size  time.Duration
+	}{
+		"length known": {scripted(echo), message(strings.Repeat("x", 10<<10-2)), 10 * time.Second},
+		"line":         {lines{}, bytes.Repeat([]byte("x"), 100), 5 * time.Second / 1024},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, x.p, Limits{}, func(r *running) {
+				c := r.dial(r.t)
+				begun := r.trickle(c, x.bytes).Add(time.Second) // its first byte
+				r.end(FrameTimeout, begun, 5*time.Second+x.size.Truncate(time.Millisecond))
+			})
+		})
+	}
+}
+
+// A frame's time is its own: many honest frames, each cut in two, take longer
+// together than one may.
+func TestSlowFramesAreServed(t *testing.T) {
+	for name, x := range map[string]struct {
+		p     Protocol
+		bytes []byte
+	}{
+		"length known": {scripted(echo), message("xxxxxxxx")},
+		"line":         {lines{}, []byte("xxxxxxxx\n")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, x.p, Limits{}, func(r *running) {
+				c := r.dial(r.t)
+				c.send(x.bytes[:3])
+				for range 20 {
+					pause(4 * time.Second)
+					c.send(slices.Concat(x.bytes[3:], x.bytes[:3]))
+					c.want("xxxxxxxx")
+				}
+				r.alive()
+			})
+		})
+	}
+}
+
+// big answers each message with a mebibyte.
+func big(t *Turn, _ string) error {
+	t.Out = append(t.Out, make([]byte, 1<<20)...)
+	return nil
+}
+
+func TestPeerThatReadsNothingIsCutOff(t *testing.T) {
+	virtually(t, scripted(big), Limits{}, func(r *running) {
+		c := r.dial(r.t)
+		begun := time.Now()
+		c.send(message("more"))
+		r.end(WriteStall, begun, 10*time.Second)
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			r.t.Errorf("read %v, want a reset: nothing must keep our bytes waiting", err)
+		}
+	})
+}
+
+func TestPeerThatReadsSlowlyIsServed(t *testing.T) {
+	virtually(t, scripted(big), Limits{}, func(r *running) {
+		c := r.dial(r.t)
+		c.send(message("more"))
+		for got := 0; got < 1<<20; got += writeChunk {
+			pause(9 * time.Second)
+			if _, err := io.ReadFull(c, make([]byte, writeChunk)); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+		r.alive()
+	})
+}
+
+func TestRefusedPeerIsLingeredFor(t *testing.T) {
+	bad := scripted(func(*Turn, string) error { return Malformed })
+	virtually(t, bad, Limits{}, func(r *running) {
+		c := r.dial(r.t)
+		begun := time.Now()
+		c.send(message("bad"))
+		c.want("malformed")
+		c.wantEnd()
+		for {
+			if _, err := c.Write([]byte("and on, and on")); err != nil {
+				break
+			}
+			pause(100 * time.Millisecond)
+		}
+		r.end(Malformed, begun, 2*time.Second)
+
+		c = r.dial(r.t)
+		begun = time.Now()
+		c.send(message("bad"))
+		c.want("malformed")
+		c.wantEnd()
+		c.Close() // it has heard: no reason to wait
+		if e := <-r.ended; !e.at.Equal(begun) {
+			r.t.Errorf("lingered for %v after the peer had closed", e.at.Sub(begun))
+		}
+	})
+}
+
+// later promises a reply for every message, and hands it out.
+func later(replies chan Reply) scripted {
+	return func(t *Turn, _ string) error {
+		replies <- t.Later()
+		return nil
+	}
+}
+
+func TestReplyThatNeverComes(t *testing.T) {
+	for _, e := range All() {
+		t.Run(e.Name(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				replies := make(chan Reply, 10)
+				r := start(t, e, later(replies), Limits{})
+				c := r.dial(t)
+				c.send(message("please"))
+				reply := <-replies
+				pause(time.Hour) // owed is not idle
+				r.alive()
+				begun := time.Now()
+				c.CloseWrite()
+				got := <-r.ended
+				r.endOf(got, got.why, begun, 3*time.Minute)
+				if got.why == PeerClosed {
+					t.Errorf("counted as %v, which says that everything was answered", got.why)
+				}
+				if err := reply.Send([]byte("too late\n")); err != ErrClosed {
+					t.Errorf("Send says %v, want ErrClosed", err)
+				}
+			})
+		})
+	}
+}
+
+// The idle time begins when nothing is owed any more: who waited five minutes
+// for a reply is not sent away at the moment when it comes.
+func TestIdleTimeBeginsAfterTheLastReply(t *testing.T) {
+	for _, e := range All() {
+		t.Run(e.Name(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				replies := make(chan Reply, 10)
+				r := start(t, e, later(replies), Limits{})
+				c := r.dial(t)
+				c.send(message("please"))
+				reply := <-replies
+				pause(5 * time.Minute)
+				reply.Send([]byte("here\n"))
+				begun := time.Now()
+				c.want("here")
+				c.want("idle_timeout")
+				c.Close()
+				r.end(IdleTimeout, begun, 3*time.Minute)
+			})
+		})
+	}
+}
+
+// A handler that works for longer than its client may be idle.
+func TestSlowHandlerIsNotIdleness(t *testing.T) {
+	slow := scripted(func(t *Turn, message string) error {
+		pause(10 * time.Minute)
+		return echo(t, message)
+	})
+	virtually(t, slow, Limits{}, func(r *running) {
+		c := r.dial(r.t)
+		c.ask("one")
+		c.ask("two")
+		begun := time.Now()
+		c.want("idle_timeout")
+		c.Close()
+		r.end(IdleTimeout, begun, 3*time.Minute)
+	})
+}
+
+func TestTakenOverSocketHasNoTimers(t *testing.T) {
+	var took struct {
+		unread string
+		err    error
+	}
+	take := scripted(func(t *Turn, text string) error {
+		if text == "slowly" {
+			pause(10 * time.Minute)
+		}
+		t.Out = append(t.Out, "yours\n"...)
+		return t.TakeOver(func(nc net.Conn, unread []byte) {
+			var more [4]byte
+			_, took.err = io.ReadFull(nc, more[:])
+			took.unread = string(unread) + string(more[:])
+			nc.Write([]byte("bye\n"))
+		})
+	})
+	for _, text := range []string{"at once", "slowly"} {
+		t.Run(text, func(t *testing.T) {
+			virtually(t, take, Limits{}, func(r *running) {
+				c := r.dial(r.t)
+				c.send(message(text))
+				c.want("yours")
+				pause(time.Hour)
+				c.Write([]byte("more"))
+				if e := <-r.ended; e.why != ClosedHere || took.err != nil || took.unread != "more" {
+					r.t.Fatalf("ended for %v; user code read %q and %v", e.why, took.unread, took.err)
+				}
+				c.want("bye")
+				c.wantEnd()
+			})
+		})
+	}
+}
+
+// The sweeper is the only part of a server with a timer, and every sweep brings
+// the clock up to date: a clock that stands still has nobody to move it.
+func TestIdleServerDoesNotWakeUp(t *testing.T) {
+	standsStill := func(r *running, d time.Duration) {
+		r.t.Helper()
+		before := r.clock.now.Load()
+		for range 100 {
+			pause(d / 100)
+			if now := r.clock.now.Load(); now != before {
+				r.t.Fatalf("swept at %d ms, after %d", now, before)
+			}
+		}
+		if !r.clock.parked.Load() {
+			r.t.Error("the clock claims to tick")
+		}
+	}
+	virtually(t, scripted(echo), Limits{IdleTime: -1}, func(r *running) {
+		for range 100 {
+			r.dial(r.t).ask("hello")
+		}
+		pause(3 * r.period)
+		standsStill(r, 100*time.Hour)
+		for range 3 {
+			c := r.dial(r.t)
+			c.ask("hello")
+			pause(3 * r.period)
+			standsStill(r, time.Hour)
+		}
+		r.alive()
+	})
+	virtually(t, scripted(echo), Limits{}, func(r *running) {
+		for range 10 { // with a limit to come, it sleeps until that is due
+			r.dial(r.t).ask("hello")
+			pause(time.Second)
+		}
+		standsStill(r, 150*time.Second)
+	})
+}
+
+// With dues at ten different moments, the sweeper wakes up for those.
+func TestSweepsAreFew(t *testing.T) {
+	virtually(t, scripted(echo), Limits{}, func(r *running) {
+		const n = 10
+		for range n {
+			c := r.dial(r.t)
+			c.ask("hello")
+			go func() {
+				io.Copy(io.Discard, c.r)
+				c.Close()
+			}()
+			pause(10 * time.Second)
+		}
+		sweeps, last := 0, r.clock.now.Load()
+		for len(r.ended) < n {
+			pause(time.Millisecond)
+			if now := r.clock.now.Load(); now != last {
+				sweeps, last = sweeps+1, now
+			}
+		}
+		// Each end is a due sweep, what it stamps, and one that finds nothing.
+		if most := 4 * n; sweeps > most {
+			r.t.Errorf("%d sweeps to end %d connections, want at most %d", sweeps, n, most)
+		}
+	})
+}
+
+func TestLimitsHoldAfterMonthsOfSilence(t *testing.T) {
+	virtually(t, scripted(echo), Limits{}, func(r *running) {
+		for _, days := range []int{1, 20, 5, 30, 50} {
+			pause(time.Duration(days) * 24 * time.Hour)
+			c := r.dial(r.t)
+			c.ask("hello")
+			begun := time.Now()
+			patience := time.AfterFunc(time.Hour, func() { c.Close() }) // whatever the server does
+			c.r.ReadString('\n')
+			patience.Stop()
+			c.Close()
+			r.end(IdleTimeout, begun, 3*time.Minute)
+		}
+	})
+}
+
+// drained is a Shutdown's outcome.
+type drained struct {
+	Drained
+	err  error
+	took time.Duration
+}
+
+// shutdown begins a Shutdown with the patience that a service manager has.
+func (r *running) shutdown() chan drained {
+	done := make(chan drained, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
+		defer cancel()
+		begun := time.Now()
+		counts, err := r.Server.Shutdown(ctx)
+		done <- drained{counts, err, time.Since(begun)}
+	}()
+	return done
+}
+
+func TestDrain(t *testing.T) {
+	slow := scripted(func(t *Turn, message string) error {
+		if message == "slow" {
+			pause(20 * time.Second)
+		}
+		return echo(t, message)
+	})
+	virtually(t, slow, Limits{}, func(r *running) {
+		idle, half, busy := r.dial(r.t), r.dial(r.t), r.dial(r.t)
+		idle.ask("hello")
+		half.send(message("never whole")[:5])
+		busy.send(message("slow"))
+		busy.send(message("and what was sent before"))
+		synctest.Wait()
+		begun := time.Now()
+		done := r.shutdown()
+		for _, c := range []*client{idle, half} {
+			c.want("shutting_down")
+			c.wantEnd()
+			c.Close()
+		}
+		if took := time.Since(begun); took > time.Second {
+			r.t.Errorf("who had nothing to wait for was told after %v", took)
+		}
+		busy.want("slow")
+		busy.want("and what was sent before")
+		busy.want("shutting_down")
+		busy.wantEnd()
+		busy.Close()
+		got := <-done
+		if got.err != nil || got.Drained != (Drained{Clean: 3}) || got.took < 20*time.Second || got.took > 21*time.Second {
+			r.t.Errorf("%+v, want 3 clean after 20 s", got)
+		}
+	})
+}
+
+// A late reply is given the whole of the shutdown's patience to arrive.
+func TestDrainWaitsForLateReplies(t *testing.T) {
+	for _, e := range All() {
+		t.Run(e.Name(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				replies := make(chan Reply, 10)
+				r := start(t, e, later(replies), Limits{})
+				c := r.dial(t)
+				c.send(message("please"))
+				reply := <-replies
+				done := r.shutdown()
+				pause(20 * time.Second)
+				if err := reply.Send([]byte("here\n")); err != nil {
+					t.Errorf("Send 20 s into a shutdown of 25: %v", err)
+				} else {
+					c.want("here")
+					c.want("shutting_down")
+					c.wantEnd()
+				}
+				c.Close()
+				if got := <-done; got.err != nil || got.Drained != (Drained{Clean: 1}) || got.took < 20*time.Second {
+					t.Errorf("%+v, want 1 clean after 20 s", got)
+				}
+			})
+		})
+	}
+}
+
+func TestShutdownForces(t *testing.T) {
+	for _, e := range All() {
+		t.Run(e.Name(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				release := make(chan struct{})
+				replies := make(chan Reply, 10)
+				r := start(t, e, scripted(func(t *Turn, message string) error {
+					switch message {
+					case "stick":
+						<-release
+					case "later":
+						replies <- t.Later()
+						return nil
+					}
+					return echo(t, message)
+				}), Limits{})
+				idle, stuck, owed, left := r.dial(t), r.dial(t), r.dial(t), r.dial(t)
+				idle.ask("hello")
+				stuck.send(message("stick"))
+				owed.send(message("later"))
+				left.send(message("later"))
+				left.CloseWrite()
+				<-replies
+				<-replies
+				synctest.Wait()
+				done := r.shutdown()
+				idle.want("shutting_down")
+				idle.Close()
+				got := <-done
+				if want := (Drained{Clean: 1, Forced: 3, Owed: 2, Stuck: 1}); got.Drained != want || !errors.Is(got.err, context.DeadlineExceeded) {
+					t.Errorf("%+v, %v; want %+v and DeadlineExceeded", got.Drained, got.err, want)
+				}
+				if got.took < 25*time.Second || got.took > 26*time.Second {
+					t.Errorf("forced after %v, want 25 s and a moment", got.took)
+				}
+				if n := len(r.ended); n != 3 {
+					t.Errorf("%d connections ended, want all but the stuck one", n)
+				}
+				close(release)
+				synctest.Wait()
+				if n := len(r.ended); n != 4 {
+					t.Errorf("%d connections ended after the stuck handler returned, want 4", n)
+				}
+				if again, _ := r.Server.Shutdown(context.Background()); again != got.Drained {
+					t.Errorf("the counts changed to %+v", again)
+				}
+			})
+		})
+	}
+}
+
+// Close has no patience, and a Shutdown under way loses its own.
+func TestCloseHurriesShutdown(t *testing.T) {
+	for _, e := range All() {
+		t.Run(e.Name(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				replies := make(chan Reply, 10)
+				r := start(t, e, later(replies), Limits{})
+				c := r.dial(t)
+				c.send(message("please"))
+				<-replies
+				done := r.shutdown()
+				pause(5 * time.Second)
+				r.Server.Close()
+				got := <-done
+				if want := (Drained{Forced: 1, Owed: 1}); got.Drained != want || !errors.Is(got.err, ErrServerClosed) || got.took > 6*time.Second {
+					t.Errorf("%+v, want %+v and ErrServerClosed after 5 s", got, want)
+				}
+				if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+					t.Errorf("the client reads %v, want a reset", err)
+				}
+			})
+		})
+	}
+}

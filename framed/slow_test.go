@@ -1,0 +1,474 @@
+package framed_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"runtime/metrics"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/wire"
+)
+
+// narrow is a listener whose connections hold little in the kernel, so that a
+// peer that does not read is felt after some hundred KiB instead of some MiB.
+type narrow struct{ net.Listener }
+
+func (l narrow) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if tcp, ok := nc.(*net.TCPConn); ok {
+		tcp.SetWriteBuffer(64 << 10)
+	}
+	return nc, err
+}
+
+func serveNarrow(t *testing.T, s *framed.Server) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveOn(t, s, narrow{ln})
+}
+
+// filler is a reply's content whose bytes tell where they belong.
+func filler(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i ^ i>>8)
+	}
+	return b
+}
+
+// replies answers every request with content.
+func replies(content []byte) framed.HandlerFunc {
+	return func(_ framed.Call, dst, _ []byte) ([]byte, error) { return append(dst, content...), nil }
+}
+
+// repliesLate does so from one goroutine of its own, which outlives the server
+// served after it.
+func repliesLate(t *testing.T, content []byte) framed.HandlerFunc {
+	promised := make(chan framed.Reply, 1<<16)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for r := range promised {
+			r.Send(content) // its connection may have ended, which is what these tests are about
+		}
+	}()
+	t.Cleanup(func() {
+		close(promised)
+		<-done
+	})
+	return func(c framed.Call, dst, _ []byte) ([]byte, error) {
+		promised <- c.Later()
+		return dst, nil
+	}
+}
+
+// eachWay runs test on every engine with inline and with late replies.
+func eachWay(t *testing.T, content []byte, test func(t *testing.T, e engine.Engine, h framed.Handler)) {
+	t.Helper()
+	run(t, func(t *testing.T, e engine.Engine) {
+		t.Run("inline", func(t *testing.T) { test(t, e, replies(content)) })
+		t.Run("late", func(t *testing.T) { test(t, e, repliesLate(t, content)) })
+	})
+}
+
+// requests is n of them, numbered from 0.
+func requests(n int) (b []byte) {
+	for id := range uint64(n) {
+		b = append(b, submit(id, "")...)
+	}
+	return b
+}
+
+// liveMemory is what a collection finds in use, in heap and stacks.
+func liveMemory() int64 {
+	runtime.GC()
+	runtime.GC() // what the first left in pools' second chance
+	m := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+	metrics.Read(m)
+	return int64(m[0].Value.Uint64() + m[1].Value.Uint64())
+}
+
+func TestPeersThatNeverReadAreClosedAndCostLittle(t *testing.T) {
+	const peers, most = 20, 1 << 20
+	eachWay(t, filler(8<<10), func(t *testing.T, e engine.Engine, h framed.Handler) {
+		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{StallTime: 300 * time.Millisecond}}
+		addr := serve(t, s)
+		healthy := dial(t, addr)
+		before := liveMemory()
+		for range peers {
+			dial(t, addr).pour(requests(2000))
+		}
+		var peak int64
+		eventually(t, "all of them are closed", func() bool {
+			peak = max(peak, liveMemory()-before)
+			begun := time.Now()
+			healthy.send(submit(1, ""))
+			if got := healthy.packet(); got.ID != 1 || len(got.Content) != 8<<10 {
+				t.Fatalf("the healthy one got %+v", got)
+			}
+			if took := time.Since(begun); took > 2*time.Second {
+				t.Fatalf("the healthy one waited %v", took)
+			}
+			ended := s.Stats().Ended
+			return ended[engine.WriteStall]+ended[engine.SlowReader] == peers
+		})
+		t.Logf("at most %d KiB a peer", peak/peers>>10)
+		if peak/peers > most {
+			t.Errorf("a peer that does not read costs %d bytes, want %d at most", peak/peers, most)
+		}
+		if n := s.Stats().Ended[engine.SlowReader]; n > 0 && t.Name()[len(t.Name())-6:] == "inline" {
+			t.Errorf("%d of them counted as slow readers, but nothing was posted to them", n)
+		}
+		eventually(t, "only the healthy one is left, and nothing waits", func() bool {
+			now := s.Stats()
+			return now.Open == 1 && now.Waiting == 0
+		})
+	})
+}
+
+// A reader that takes its time gets everything, as long as it takes something.
+func TestSlowButSteadyReaderGetsEverything(t *testing.T) {
+	content := filler(8 << 10)
+	eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
+		const n = 48
+		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{StallTime: 300 * time.Millisecond, HardCap: 1 << 20}}
+		p := dial(t, serveNarrow(t, s))
+		p.pour(requests(n))
+		readSteadily(t, p, n, content, 8<<10, 10*time.Millisecond)
+		p.exchangeFiller(n, content)
+	})
+}
+
+// The kernel may hold MiB of replies and ask for more only when a third of that
+// is gone. A peer that reads all the time must not pay for it.
+func TestSteadyReaderBehindLargeKernelBuffersIsNoStall(t *testing.T) {
+	content := filler(63 << 10)
+	eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
+		const n = 100
+		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{StallTime: 300 * time.Millisecond, HardCap: 16 << 20}}
+		p := dial(t, serve(t, s))
+		p.pour(requests(n))
+		// Some 60 KiB in every 100 ms, which is twice what must be taken in 300.
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		got := 0
+		for until := time.Now().Add(900 * time.Millisecond); time.Now().Before(until); {
+			<-tick.C
+			k, err := io.ReadFull(p.r, make([]byte, 12<<10))
+			if got += k; err != nil {
+				t.Fatalf("cut off after %d bytes: %v", got, err)
+			}
+			for why, n := range s.Stats().Ended {
+				if n > 0 {
+					t.Fatalf("ended for %v while it read 600 KiB/s, after %d bytes", engine.Reason(why), got)
+				}
+			}
+		}
+	})
+}
+
+// readSteadily reads the replies 0 to n-1 in whatever order, a piece now and
+// then.
+func readSteadily(t *testing.T, p *peer, n int, content []byte, piece int, every time.Duration) {
+	t.Helper()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var in []byte
+	seen := map[uint64]bool{}
+	for len(seen) < n {
+		<-tick.C
+		b := make([]byte, piece)
+		k, err := p.Read(b)
+		if err != nil {
+			t.Fatalf("cut off after %d replies: %v", len(seen), err)
+		}
+		in = append(in, b[:k]...)
+		for {
+			payload, need, err := wire.Frame(in, 1<<30)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if need > 0 {
+				break
+			}
+			got, err := wire.Standard.Parse(payload)
+			if err != nil || seen[got.ID] || got.ID >= uint64(n) || !bytes.Equal(got.Content, content) {
+				t.Fatalf("reply %d is wrong (%v), or there a second time", got.ID, err)
+			}
+			seen[got.ID] = true
+			in = in[wire.HeaderSize+len(payload):]
+		}
+	}
+}
+
+// exchangeFiller is exchange for a handler that answers with content.
+func (p *peer) exchangeFiller(id uint64, content []byte) {
+	p.t.Helper()
+	p.send(submit(id, ""))
+	if got := p.packet(); got.ID != id || !bytes.Equal(got.Content, content) {
+		p.t.Fatalf("got reply %d with %d bytes, want %d with %d", got.ID, len(got.Content), id, len(content))
+	}
+}
+
+// conns hands out the connections of requests as they come.
+func conns() (framed.HandlerFunc, <-chan framed.Conn) {
+	known := make(chan framed.Conn, 1000)
+	return func(c framed.Call, dst, req []byte) ([]byte, error) {
+		known <- c.Conn()
+		return append(dst, req...), nil
+	}, known
+}
+
+func TestPushToPeerThatNeverReadsSaysSlowReader(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		h, known := conns()
+		s := &framed.Server{Engine: e, Handler: h}
+		addr := serveNarrow(t, s)
+		healthy := dial(t, addr)
+		healthy.exchange(1, "")
+		friend := <-known
+		dial(t, addr).send(submit(1, ""))
+		deaf := <-known
+		news := filler(8 << 10)
+		var err error
+		for i := uint64(0); err == nil && i < 10_000; i++ {
+			err = deaf.Send(i, news)
+			if i%16 == 0 {
+				if err := friend.Send(i, news); err != nil {
+					t.Fatalf("push to the healthy one: %v", err)
+				}
+				if got := healthy.packet(); got.Command != wire.Deliver || got.ID != i || !bytes.Equal(got.Content, news) {
+					t.Fatalf("the healthy one got %v %d", got.Command, got.ID)
+				}
+			}
+		}
+		if err != engine.SlowReader {
+			t.Fatalf("Send to a peer that never reads returned %v, want SlowReader", err)
+		}
+		if err := deaf.Send(0, news); err != framed.ErrClosed {
+			t.Errorf("the Send after that returned %v, want ErrClosed", err)
+		}
+		ended(t, s, engine.SlowReader, 1)
+		healthy.exchange(2, "still here")
+		eventually(t, "nothing waits any more", func() bool { return s.Stats().Waiting == 0 })
+	})
+}
+
+// HardCap is about what waits behind a reply, not about the size of one.
+func TestOneReplyLargerThanHardCapPasses(t *testing.T) {
+	content := filler(2 << 20)
+	eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
+		p := dial(t, serve(t, &framed.Server{Engine: e, Handler: h}))
+		p.exchangeFiller(1, content)
+		p.exchangeFiller(2, content)
+	})
+	run(t, func(t *testing.T, e engine.Engine) {
+		h, known := conns()
+		p := dial(t, serve(t, &framed.Server{Engine: e, Handler: h}))
+		p.exchange(1, "")
+		c := <-known
+		for id := range uint64(3) {
+			if err := c.Send(id, content); err != nil {
+				t.Fatalf("push of 2 MiB: %v", err)
+			}
+			if got := p.packet(); got.ID != id || !bytes.Equal(got.Content, content) {
+				t.Fatalf("got %v %d with %d bytes", got.Command, got.ID, len(got.Content))
+			}
+		}
+	})
+}
+
+// The same where something small has just been queued in front of it: a peer
+// that has read everything so far has done nothing wrong.
+func TestLargeReplyBehindASmallOnePassesWhenThePeerReads(t *testing.T) {
+	large := filler(1 << 20)
+	run(t, func(t *testing.T, e engine.Engine) {
+		h, known := conns()
+		s := &framed.Server{Engine: e, Handler: h}
+		p := dial(t, serve(t, s))
+		p.exchange(1, "")
+		c := <-known
+		for range 200 {
+			for _, content := range [][]byte{large[:10], large[:10], large} {
+				if err := c.Send(1, content); err != nil {
+					t.Fatalf("push of %d bytes to a peer that has read everything: %v", len(content), err)
+				}
+			}
+			for _, content := range [][]byte{large[:10], large[:10], large} {
+				if got := p.packet(); !bytes.Equal(got.Content, content) {
+					t.Fatalf("got %d bytes, want %d", len(got.Content), len(content))
+				}
+			}
+		}
+	})
+}
+
+func TestAllOutputTogetherIsBoundedAndTheSlowestGo(t *testing.T) {
+	const peers, budget = 50, 1 << 20
+	content := filler(160 << 10) // more than the kernel takes at once
+	eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
+		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{TotalOutput: budget, HardCap: 64 << 20}}
+		addr := serveNarrow(t, s)
+		healthy := dial(t, addr)
+		var peak int64
+		for range peers {
+			dial(t, addr).pour(requests(20))
+			healthy.beat(1)
+			peak = max(peak, s.Stats().Waiting)
+		}
+		over := time.Now()
+		eventually(t, "the budget is kept, and somebody paid for it", func() bool {
+			healthy.beat(2)
+			now := s.Stats()
+			peak = max(peak, now.Waiting)
+			return now.Ended[engine.OutputBudget] > 0 && now.Waiting <= budget
+		})
+		t.Logf("%d closed; at most %d KiB waited; within the budget after %v", s.Stats().Ended[engine.OutputBudget], peak>>10, time.Since(over))
+		for why, n := range s.Stats().Ended {
+			if n > 0 && engine.Reason(why) != engine.OutputBudget {
+				t.Errorf("%d ended for %v", n, engine.Reason(why))
+			}
+		}
+	})
+}
+
+// The budget is the business of those who do not read. A reply that is on its
+// way to somebody who does is not to be mistaken for a debt.
+func TestPeersThatReadDoNotPayForTheBudget(t *testing.T) {
+	content := filler(160 << 10)
+	run(t, func(t *testing.T, e engine.Engine) {
+		s := &framed.Server{Engine: e, Handler: replies(content), Limits: engine.Limits{TotalOutput: 1 << 20}}
+		addr := serveNarrow(t, s)
+		over := make(chan struct{})
+		cutOff := make(chan error, 4)
+		for range cap(cutOff) {
+			p := dial(t, addr)
+			go func() { cutOff <- p.readUntil(over, content) }()
+		}
+		for range 3 {
+			for range 20 {
+				dial(t, addr).pour(requests(20))
+			}
+			before := s.Stats().Ended[engine.OutputBudget]
+			eventually(t, "the budget is enforced", func() bool {
+				now := s.Stats()
+				return now.Ended[engine.OutputBudget] > before && now.Waiting <= 1<<20
+			})
+		}
+		close(over)
+		for range cap(cutOff) {
+			if err := <-cutOff; err != nil {
+				t.Errorf("a peer that read all the time: %v", err)
+			}
+		}
+	})
+}
+
+// readUntil asks and reads, one request after the other.
+func (p *peer) readUntil(over <-chan struct{}, content []byte) error {
+	for id := uint64(0); ; id++ {
+		select {
+		case <-over:
+			return nil
+		default:
+		}
+		if _, err := p.Write(submit(id, "")); err != nil {
+			return err
+		}
+		if got, err := p.tryPacket(); err != nil {
+			return err
+		} else if got.ID != id || !bytes.Equal(got.Content, content) {
+			return errors.New("a wrong reply")
+		}
+	}
+}
+
+// beat has one heartbeat answered.
+func (p *peer) beat(id uint64) {
+	p.t.Helper()
+	p.send(wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: id}))
+	p.want(wire.Standard.Append(nil, wire.Packet{Command: wire.ConnAck, ID: id}))
+}
+
+// A client that asks and does not read is not asked for more by us: its
+// requests wait in its own kernel until it has read.
+func TestHighWaterStopsServingUntilThePeerReads(t *testing.T) {
+	const n = 1000
+	content := filler(8 << 10)
+	eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
+		var calls atomic.Int64
+		counting := framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
+			calls.Add(1)
+			return h.Handle(c, dst, req)
+		})
+		s := &framed.Server{Engine: e, Handler: counting, Limits: engine.Limits{InFlight: 8, HardCap: 1 << 20}}
+		p := dial(t, serveNarrow(t, s))
+		p.pour(requests(n))
+		served := settled(t, &calls)
+		t.Logf("%d of %d requests served to a peer that does not read", served, n)
+		if served > 100 {
+			t.Errorf("%d requests of %d served to a peer that does not read", served, n)
+		}
+		seen := map[uint64]bool{}
+		for range n {
+			got := p.packet()
+			if seen[got.ID] || !bytes.Equal(got.Content, content) {
+				t.Fatalf("reply %d is wrong or there a second time", got.ID)
+			}
+			seen[got.ID] = true
+		}
+		p.closeWrite()
+		p.wantEnd()
+		if calls.Load() != n {
+			t.Errorf("%d handler calls for %d requests", calls.Load(), n)
+		}
+	})
+}
+
+// settled is a counter's value once it has not moved for a while.
+func settled(t *testing.T, counter *atomic.Int64) int64 {
+	t.Helper()
+	last, since := int64(-1), time.Now()
+	eventually(t, "a counter comes to rest", func() bool {
+		if now := counter.Load(); now != last {
+			last, since = now, time.Now()
+		}
+		return last > 0 && time.Since(since) > 100*time.Millisecond
+	})
+	return last
+}
+
+// A server that is closed does not wait for peers that do not read.
+func TestCloseDoesNotWaitForPeersThatDoNotRead(t *testing.T) {
+	eachWay(t, filler(8<<10), func(t *testing.T, e engine.Engine, h framed.Handler) {
+		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{HardCap: 1 << 20, InFlight: 8}}
+		addr := serveNarrow(t, s)
+		for range 10 {
+			dial(t, addr).pour(requests(100))
+		}
+		eventually(t, "all are served, and output waits", func() bool {
+			now := s.Stats()
+			return now.Open == 10 && now.Waiting > 10*1000
+		})
+		begun := time.Now()
+		if err := s.Close(); err != nil && !errors.Is(err, framed.ErrServerClosed) {
+			t.Error(err)
+		}
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("Close took %v", took)
+		}
+		if now := s.Stats(); now.Open != 0 || now.Ended[engine.Forced] != 10 {
+			t.Errorf("after Close: %d open, %d forced, want 0 and 10", now.Open, now.Ended[engine.Forced])
+		}
+	})
+}

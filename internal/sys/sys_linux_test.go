@@ -1,0 +1,267 @@
+package sys
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+)
+
+// sockets is a connected pair of non-blocking sockets.
+func sockets(t *testing.T) (a, b uintptr) {
+	t.Helper()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, fd := range fds {
+			if fd >= 0 {
+				syscall.Close(fd)
+			}
+		}
+	})
+	return uintptr(fds[0]), uintptr(fds[1])
+}
+
+func TestReadAndWrite(t *testing.T) {
+	a, b := sockets(t)
+	p := make([]byte, 100)
+	if n, err := Read(b, p); n != 0 || err != ErrAgain {
+		t.Errorf("with nothing to read: %d and %v, want ErrAgain", n, err)
+	}
+	if n, err := Read(b, nil); n != 0 || err != nil {
+		t.Errorf("with no room to read into: %d and %v, want nothing: it is not the end", n, err)
+	}
+	if n, err := Write(a, []byte("hello")); n != 5 || err != nil {
+		t.Errorf("wrote %d and %v", n, err)
+	}
+	if n, err := Read(b, p[:2]); n != 2 || err != nil || string(p[:2]) != "he" {
+		t.Errorf("read %q and %v", p[:n], err)
+	}
+	if n, err := Read(b, p); n != 3 || err != nil || string(p[:3]) != "llo" {
+		t.Errorf("read %q and %v", p[:n], err)
+	}
+	if n, err := Write(a, nil); n != 0 || err != nil {
+		t.Errorf("wrote nothing: %d and %v", n, err)
+	}
+	syscall.Shutdown(int(a), syscall.SHUT_WR)
+	for range 2 {
+		if n, err := Read(b, p); n != 0 || err != ErrClosed {
+			t.Errorf("at the end: %d and %v, want ErrClosed", n, err)
+		}
+	}
+}
+
+// A large write goes in pieces, so that no call holds a processor for long, and
+// stops where the peer does.
+func TestWriteTakesWhatFits(t *testing.T) {
+	a, b := sockets(t)
+	want := make([]byte, 4<<20)
+	for i := range want {
+		want[i] = byte(i * 7)
+	}
+	var got []byte
+	p := make([]byte, 100_000)
+	for rest, full := want, false; len(got) < len(want); {
+		n, err := Write(a, rest)
+		if short := n < len(rest); short != (err == ErrAgain) || !short && err != nil {
+			t.Fatalf("wrote %d of %d with %v; a short count comes with ErrAgain", n, len(rest), err)
+		}
+		if rest = rest[n:]; len(rest) > 0 {
+			full = true
+			if n, err := Write(a, rest); n != 0 || err != ErrAgain {
+				t.Fatalf("wrote %d more with %v into a socket that is full", n, err)
+			}
+		}
+		for {
+			n, err := Read(b, p)
+			if err == ErrAgain {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, p[:n]...)
+		}
+		if len(rest) == 0 && !full {
+			t.Fatal("a socket took 4 MiB at once; the test shows nothing")
+		}
+	}
+	if !bytes.Equal(got, want) {
+		t.Error("what was read is not what was written")
+	}
+}
+
+// Writing to a peer that is gone is an error, not a signal that ends the process.
+func TestWriteToNobody(t *testing.T) {
+	a, b := sockets(t)
+	syscall.Shutdown(int(b), syscall.SHUT_RD)
+	if n, err := Write(a, []byte("x")); n != 0 || !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("wrote %d and %v, want EPIPE", n, err)
+	}
+	const nobody = 1 << 30
+	if _, err := Read(nobody, make([]byte, 1)); !errors.Is(err, syscall.EBADF) {
+		t.Errorf("read %v from no descriptor, want EBADF", err)
+	}
+	if _, err := Write(nobody, make([]byte, 1)); !errors.Is(err, syscall.EBADF) {
+		t.Errorf("wrote %v to no descriptor, want EBADF", err)
+	}
+}
+
+func TestReset(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	near, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	near.(*net.TCPConn).SetLinger(0)
+	near.Close()
+	raw, err := far.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got error
+	raw.Read(func(fd uintptr) bool {
+		_, got = Read(fd, make([]byte, 1))
+		return got != ErrAgain
+	})
+	if !errors.Is(got, syscall.ECONNRESET) {
+		t.Errorf("read %v, want ECONNRESET", got)
+	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	a, b := sockets(t)
+	p := make([]byte, 100)
+	n := testing.AllocsPerRun(100, func() {
+		Write(a, p)
+		Read(b, p)
+		Read(b, p) // ErrAgain
+	})
+	if n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
+func TestDescriptorLimit(t *testing.T) {
+	var want syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &want); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := DescriptorLimit(); !ok || got != want.Cur {
+		t.Errorf("%d, %v; want %d", got, ok, want.Cur)
+	}
+}
+
+func TestExhausted(t *testing.T) {
+	for err, want := range map[error]bool{
+		nil:                  false,
+		syscall.EMFILE:       true,
+		syscall.ENFILE:       true,
+		syscall.ENOBUFS:      true,
+		syscall.ENOMEM:       true,
+		syscall.ECONNABORTED: false,
+		syscall.EINVAL:       false,
+		net.ErrClosed:        false,
+	} {
+		if got := Exhausted(err); got != want {
+			t.Errorf("%v: %v, want %v", err, got, want)
+		}
+		if err == nil {
+			continue
+		}
+		wrapped := &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", err)}
+		if got := Exhausted(fmt.Errorf("serving: %w", wrapped)); got != want {
+			t.Errorf("%v, as Accept wraps it: %v, want %v", err, got, want)
+		}
+	}
+}
+
+func TestSpare(t *testing.T) {
+	var s Spare
+	if s.Release() {
+		t.Error("released what nobody held")
+	}
+	for range 2 {
+		if !s.Hold() {
+			t.Fatal("there is a descriptor, and it is not held")
+		}
+	}
+	if !s.Release() || s.Release() {
+		t.Error("want to release exactly once")
+	}
+}
+
+// TestSpareLeavesRoomForOne takes every descriptor that there is.
+func TestSpareLeavesRoomForOne(t *testing.T) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skipf("needs /proc: %v", err)
+	}
+	low := limit
+	low.Cur = uint64(len(open)) + 10
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
+	var s Spare
+	if !s.Hold() {
+		t.Fatal("not held")
+	}
+	defer s.Release()
+	var taken []*os.File
+	defer func() {
+		for _, f := range taken {
+			f.Close()
+		}
+	}()
+	take := func() error {
+		f, err := os.Open(os.DevNull)
+		if err == nil {
+			taken = append(taken, f)
+		}
+		return err
+	}
+	for err = take(); err == nil; err = take() {
+		if len(taken) > 100 {
+			t.Fatal("the limit does not limit")
+		}
+	}
+	if !Exhausted(err) {
+		t.Fatalf("ran into %v, which does not count as exhausted", err)
+	}
+	if !s.Release() {
+		t.Fatal("not released")
+	}
+	if err := take(); err != nil {
+		t.Errorf("the spare's place is no room for one: %v", err)
+	}
+	if err := take(); err == nil {
+		t.Error("room for two")
+	}
+	if s.Hold() {
+		t.Error("holds a descriptor that does not exist")
+	}
+	taken[0].Close()
+	taken = taken[1:]
+	if !s.Hold() {
+		t.Error("not held although there is room again")
+	}
+}
