@@ -90,6 +90,10 @@ func (roles) serve() error {
 	return err
 }
 
+// quiet is how long connections have been silent when their memory is read: past
+// the moment at which Parked ones rest.
+const quiet = 8 * time.Second
+
 // answerLines obeys the lines of in until it ends.
 func answerLines(in io.Reader) error {
 	lines := bufio.NewScanner(in)
@@ -97,6 +101,7 @@ func answerLines(in io.Reader) error {
 		if lines.Text() != "rss" {
 			return fmt.Errorf("there is no command %q", lines.Text())
 		}
+		<-time.After(quiet)
 		debug.FreeOSMemory()
 		debug.FreeOSMemory() // what finalizers released in the first
 		n, err := anonymousMemory()
