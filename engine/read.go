@@ -24,7 +24,7 @@ func (c *session) readBlocking(d *desk) {
 		if n > 0 {
 			c.touch()
 			c.tally.bytesIn.Add(uint64(n))
-			if c.in.arrived(n) && !c.serve(d) {
+			if !c.arrive(d, n) {
 				return
 			}
 		}
@@ -32,6 +32,16 @@ func (c *session) readBlocking(d *desk) {
 			return
 		}
 	}
+}
+
+// arrive takes n bytes into account and serves what they complete. It reports
+// false when the connection is to end.
+func (c *session) arrive(d *desk, n int) bool {
+	if c.in.arrived(n) {
+		return c.serve(d)
+	}
+	c.startFrame(c.in.want)
+	return true
 }
 
 // readParked reads until the connection is to end, holding no buffer while
@@ -83,7 +93,7 @@ func (c *session) readReady(fd uintptr) error {
 		if n > 0 {
 			c.touch()
 			c.tally.bytesIn.Add(uint64(n))
-			if !c.in.arrived(n) || c.serve(d) {
+			if c.arrive(d, n) {
 				continue
 			}
 		}

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"cmp"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -130,7 +132,7 @@ type sentence struct {
 func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 	const slice = 4096 // connections judged under one hold of the lock
 	next = never
-	total, most := int64(0), int64(0)
+	total := int64(0)
 	s.condemned = s.condemned[:0]
 	for from := 0; ; from += slice {
 		s.mu.Lock()
@@ -145,8 +147,7 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 			}
 			next = min(next, due)
 			busy = busy || since(m.seen, last, now) || m.stall != 0 && since(m.stall, last, now)
-			waiting := c.waiting.Load()
-			total, most = total+waiting, max(most, waiting)
+			total += c.waiting.Load()
 		}
 		moved := s.moved
 		s.moved = false
@@ -158,7 +159,7 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 		}
 	}
 	if total > int64(s.limits.TotalOutput) {
-		s.condemnSlowest(most)
+		s.condemnSlowest(total, now)
 		busy = true
 	}
 	for i, x := range s.condemned {
@@ -180,13 +181,36 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 // was being read.
 func since(t, last, now tick) bool { return now-t <= now-last || t-now < ahead }
 
-// condemnSlowest picks those who hold the most of the output that waits.
-func (s *Server) condemnSlowest(most int64) {
+// condemnSlowest picks those who have taken nothing for longest, until the rest
+// is within seven eighths of the budget. Whoever has taken something within the
+// last period is reading and does not pay, unless the output is four times too much.
+func (s *Server) condemnSlowest(total int64, now tick) {
+	type debtor struct {
+		c       *session
+		age     tick
+		waiting int64
+	}
+	var debtors []debtor
+	budget := int64(s.limits.TotalOutput)
 	s.mu.Lock()
 	for _, c := range s.sessions {
-		if c.waiting.Load() > most/2 {
-			s.condemned = append(s.condemned, sentence{c, abort, OutputBudget})
+		d := debtor{c: c, waiting: c.waiting.Load()}
+		if stall := c.stall.Load(); stall != 0 && stall-now > ahead {
+			d.age = now - stall
+		}
+		if d.waiting > 0 && (d.age >= s.rules.period || total > 4*budget) {
+			debtors = append(debtors, d)
 		}
 	}
 	s.mu.Unlock()
+	slices.SortFunc(debtors, func(a, b debtor) int {
+		return cmp.Or(cmp.Compare(b.age, a.age), cmp.Compare(b.waiting, a.waiting))
+	})
+	for _, d := range debtors {
+		if total <= budget-budget/8 {
+			return
+		}
+		s.condemned = append(s.condemned, sentence{d.c, abort, OutputBudget})
+		total -= d.waiting
+	}
 }

@@ -96,6 +96,7 @@ func (c *session) writeWaited(p []byte) (err error) {
 		p = p[n:]
 	}
 	c.stall.Store(0)
+	c.touch() // whoever takes its time to read is not idle meanwhile
 	return err
 }
 
@@ -181,7 +182,8 @@ func (c *session) reserve(n int) *block {
 		c.queue = larger
 	}
 	c.waiting.Add(int64(n))
-	if c.srv.queued.Add(int64(n)) > int64(c.srv.limits.TotalOutput) {
+	now, budget := c.srv.queued.Add(int64(n)), int64(c.srv.limits.TotalOutput)
+	if before := now - int64(n); before <= budget && now > budget || before <= 4*budget && now > 4*budget {
 		c.srv.clock.sweepNow()
 	}
 	return c.queue

@@ -26,8 +26,8 @@ type ClientOptions struct {
 	// OnDeliver is called with every push, in the order of their arrival. It
 	// runs on the goroutine that reads: replies wait until it returns, and
 	// content is valid until then. It must not wait for the client: a Call in
-	// it waits for a reply that nobody reads, and Close never returns. Zero:
-	// pushes are dropped.
+	// it waits for a reply that nobody reads, and Close never returns. A panic
+	// in it is not recovered. Zero: pushes are dropped.
 	OnDeliver func(id uint64, content []byte)
 }
 
@@ -51,11 +51,11 @@ type Client struct {
 	used       sync.Pool      // of *pendingCall that nobody refers to any more
 
 	mu       sync.Mutex
-	gathered sync.Cond // out is no longer empty, or the connection has ended
-	out      []byte    // frames that wait for the writer
-	writing  int       // bytes in the writer's hands
-	room     chan struct{}
-	issued   uint64 // ids 1 to issued have been used
+	gathered sync.Cond     // out is no longer empty, or the connection has ended
+	out      []byte        // frames that wait for the writer
+	writing  int           // bytes in the writer's hands
+	room     chan struct{} // closed when those who wait for room look again; nil: nobody waits
+	issued   uint64        // ids 1 to issued have been used
 	pending  map[uint64]*pendingCall
 	writeErr error // why the writer gave up
 	err      error // why the connection ended; nil while it lives
@@ -271,7 +271,7 @@ func (c *Client) abandon(id uint64) bool {
 
 // reuse keeps a call that nobody else refers to.
 func (c *Client) reuse(call *pendingCall) {
-	call.reply, call.result, call.err = nil, wire.OK, nil
+	*call = pendingCall{settled: call.settled}
 	c.used.Put(call)
 }
 

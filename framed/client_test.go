@@ -63,8 +63,11 @@ func wantEnded(t *testing.T, c *framed.Client, why error) {
 		t.Fatal("the connection did not end")
 	}
 	wantClosed(t, "Err", c.Err(), why)
-	_, err := c.Call(patient(t), nil, nil)
+	got, err := c.Call(patient(t), []byte("dst"), nil)
 	wantClosed(t, "a later call", err, why)
+	if string(got) != "dst" {
+		t.Errorf("a later call returned %q, want its dst", got)
+	}
 }
 
 func wantClosed(t *testing.T, what string, err, why error) {
@@ -296,6 +299,8 @@ func TestClientRefused(t *testing.T) {
 		wantClosed(t, "the call", err, wire.Overloaded)
 		wantEnded(t, second, wire.Overloaded)
 		wantCall(t, first, "still there")
+		_, err = first.Call(patient(t), nil, make([]byte, 64<<10))
+		wantClosed(t, "a request over the limit", err, wire.TooLarge)
 	})
 }
 
@@ -377,15 +382,6 @@ func TestClientConnect(t *testing.T) {
 		if got, err := c.Call(patient(t), nil, nil); err != nil || string(got) != "ann" {
 			t.Errorf("Call returned %q and %v", got, err)
 		}
-	})
-}
-
-func TestClientRequestTooLarge(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
-		c := newClient(t, serve(t, &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}), framed.ClientOptions{})
-		_, err := c.Call(patient(t), nil, make([]byte, 64<<10))
-		wantClosed(t, "the call", err, wire.TooLarge)
-		wantEnded(t, c, wire.TooLarge)
 	})
 }
 
@@ -631,21 +627,13 @@ func TestClientFrameSize(t *testing.T) {
 	t.Cleanup(countLeaks(t))
 	const limit = 100
 	fits := strings.Repeat("x", limit-len(ack(1, "")))
-	c := newClient(t, rogue(t, ack(1, fits)), framed.ClientOptions{FrameSize: limit})
-	if got, err := c.Call(patient(t), nil, nil); err != nil || string(got) != fits {
-		t.Errorf("a reply of the largest size was answered with %q and %v", got, err)
+	c := newClient(t, rogue(t, packet(wire.SubmitAck, 1, wire.Failed, fits)), framed.ClientOptions{FrameSize: limit})
+	if got, err := c.Call(patient(t), nil, nil); err != wire.Failed || string(got) != fits {
+		t.Errorf("the longest explanation of a failure arrived as %q and %v", got, err)
 	}
 	c = newClient(t, rogue(t, ack(1, fits+"x")), framed.ClientOptions{FrameSize: limit})
 	_, err := c.Call(patient(t), nil, nil)
 	wantClosed(t, "a larger reply", err, engine.TooLarge)
-}
-
-func TestClientKeepsWhatARefusalSays(t *testing.T) {
-	t.Cleanup(countLeaks(t))
-	c := newClient(t, rogue(t, packet(wire.SubmitAck, 1, wire.Failed, "no such user")), framed.ClientOptions{})
-	if got, err := c.Call(patient(t), nil, nil); err != wire.Failed || string(got) != "no such user" {
-		t.Errorf("Call returned %q and %v", got, err)
-	}
 }
 
 // script is the server's side of an in-memory connection, inside a bubble.
@@ -741,8 +729,12 @@ func TestClientCloseWhileCallersWaitForRoom(t *testing.T) {
 	bubble(t, framed.ClientOptions{}, func(t *testing.T, s script) {
 		errs := pend(t, s.c, 100, strings.Repeat("x", 10<<10))
 		synctest.Wait()
+		start := time.Now()
 		s.c.Close()
 		wantAllClosed(t, errs, framed.ErrClosed)
+		if waited := time.Since(start); waited > 0 {
+			t.Errorf("they waited on for %v", waited)
+		}
 	})
 }
 

@@ -29,6 +29,10 @@ func TestMain(m *testing.M) {
 		if r, ok := any(roles{}).(interface{ load() error }); ok {
 			play(r.load)
 		}
+	case "listen":
+		if r, ok := any(roles{}).(interface{ listen() error }); ok {
+			play(r.listen)
+		}
 	}
 	play(func() error { return errors.ErrUnsupported })
 }

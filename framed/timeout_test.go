@@ -54,6 +54,10 @@ type memoryListener struct {
 	once     sync.Once
 }
 
+func newMemoryListener() *memoryListener {
+	return &memoryListener{arriving: make(chan net.Conn), closed: make(chan struct{})}
+}
+
 func (l *memoryListener) Accept() (net.Conn, error) {
 	select {
 	case nc := <-l.arriving:
@@ -82,7 +86,7 @@ func (l *memoryListener) dial(t *testing.T) *peer {
 // serveInMemory is serve on a memoryListener.
 func serveInMemory(t *testing.T, s *framed.Server) *memoryListener {
 	t.Helper()
-	ln := &memoryListener{arriving: make(chan net.Conn), closed: make(chan struct{})}
+	ln := newMemoryListener()
 	serveOn(t, s, ln)
 	return ln
 }
@@ -175,7 +179,7 @@ func TestFrameAsSlowAsAllowedIsServed(t *testing.T) {
 func TestFrameTimeIsAbsoluteForLinesToo(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, e engine.Engine) {
 		s := &engine.Server{Engine: e, Protocol: lines{}}
-		ln := &memoryListener{arriving: make(chan net.Conn), closed: make(chan struct{})}
+		ln := newMemoryListener()
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(ln) }()
 		defer func() {
@@ -282,7 +286,9 @@ func TestStallTimeByDefault(t *testing.T) {
 			t.Fatal(err)
 		}
 		stalled := time.Now()
-		gone(t, s, 1)
+		for i := 0; s.Stats().Open > 0 && i < 1000; i++ {
+			passes(100 * time.Millisecond)
+		}
 		within(t, stalled, 10*time.Second)
 		wantCounted(t, s, map[engine.Reason]uint64{engine.WriteStall: 1})
 	})
@@ -348,7 +354,7 @@ func TestTLSHandshakeHasAFramesTimeByDefault(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onFakeTime(t, func(t *testing.T, e engine.Engine) {
 				s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
-				ln := &memoryListener{arriving: make(chan net.Conn), closed: make(chan struct{})}
+				ln := newMemoryListener()
 				serveOn(t, s, tls.NewListener(ln, config))
 				p := ln.dial(t)
 				begun := time.Now()
@@ -518,22 +524,11 @@ func TestFrameClockStandsStillWhileTheServerDoesNotRead(t *testing.T) {
 			s := &framed.Server{Engine: e, Handler: h, Limits: limits}
 			p := dial(t, serve(t, s))
 			p.send(append(requests(3), submit(3, "the fourth")[:9]...))
-			for range 2 {
-				defer take(t, "a request reaches its handler", made).Send(nil)
-			}
-			first := s.Stats()
-			passes(3 * frameTime)
-			if now := s.Stats(); now.Owed != 2 || now.Open != 1 || now.Requests != first.Requests {
-				t.Fatalf("%d replies owed on %d connections after a while, want 2 on 1", now.Owed, now.Open)
-			}
-		})
-		t.Run("replies outstanding, then sent", func(t *testing.T) {
-			h, made := promises()
-			s := &framed.Server{Engine: e, Handler: h, Limits: limits}
-			p := dial(t, serve(t, s))
-			p.send(append(requests(3), submit(3, "the fourth")[:9]...))
 			first, second := take(t, "the first request", made), take(t, "the second", made)
 			passes(3 * frameTime)
+			if now := s.Stats(); now.Owed != 2 || now.Open != 1 || now.Requests != 2 {
+				t.Fatalf("%d replies owed for %d requests on %d connections after a while, want 2 for 2 on 1", now.Owed, now.Requests, now.Open)
+			}
 			first.Send(nil)
 			second.Send(nil)
 			take(t, "the third", made).Send(nil)

@@ -1,0 +1,372 @@
+package framed_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/wire"
+)
+
+// listening is the listen role's first line.
+type listening struct {
+	Addr string `json:"addr"`
+	PID  int    `json:"pid"`
+}
+
+// listenReport is its answer to the line "report".
+type listenReport struct {
+	CPU   time.Duration `json:"cpu_ns"` // of the process, so far
+	Files int           `json:"files"`  // open descriptors, as far as there is one left to count them
+	Stats engine.Stats  `json:"stats"`
+}
+
+// listen is the listen role: an echoing server without a cap on connections,
+// until standard input ends.
+//
+//	HONE_TEST_ENGINE  the engine's name; none: do not serve, only wait
+//	HONE_TEST_FILES   the limit of descriptors
+func (roles) listen() error {
+	report := func() listenReport { return listenReport{CPU: ownCPU()} }
+	ready := listening{PID: os.Getpid()}
+	if name := os.Getenv("HONE_TEST_ENGINE"); name != "none" {
+		e, err := engineNamed(name)
+		if err != nil {
+			return err
+		}
+		if n, err := strconv.ParseUint(os.Getenv("HONE_TEST_FILES"), 10, 64); err == nil {
+			if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n}); err != nil {
+				return os.NewSyscallError("setrlimit", err)
+			}
+		}
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{Conns: -1}}
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(ln) }()
+		defer func() {
+			s.Close()
+			<-served
+		}()
+		ready.Addr = ln.Addr().String()
+		report = func() listenReport { return listenReport{CPU: ownCPU(), Files: openFiles(), Stats: s.Stats()} }
+	}
+	out := json.NewEncoder(os.Stdout)
+	if err := out.Encode(ready); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		if err := out.Encode(report()); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+// ownCPU is the processor time that this process has used.
+func ownCPU() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// startListening starts the role on an engine.
+func startListening(t *testing.T, name string, env ...string) (*child, listening) {
+	t.Helper()
+	c := startChild(t, "listen", append(env, "HONE_TEST_ENGINE="+name, "GORACE=atexit_sleep_ms=0")...)
+	var ready listening
+	c.answer(t, childStart, &ready)
+	return c, ready
+}
+
+func (c *child) report(t *testing.T) (r listenReport) {
+	t.Helper()
+	c.ask(t, "report", childStart, &r)
+	return r
+}
+
+// Five hundred strangers come to a server that has 64 descriptors. It goes on
+// serving those it has, sends the others away, burns nothing while it is full,
+// and takes new ones as soon as there is room.
+func TestServerAtItsDescriptorLimitLivesAndRecovers(t *testing.T) {
+	t.Cleanup(countLeaks(t))
+	t.Run("engines", func(t *testing.T) {
+		for _, e := range engine.All() {
+			t.Run(e.Name(), func(t *testing.T) {
+				t.Parallel()
+				besiege(t, e.Name())
+			})
+		}
+	})
+}
+
+func besiege(t *testing.T, name string) {
+	server, ready := startListening(t, name, "HONE_TEST_FILES=64")
+	var id uint64
+	friends := []*peer{dial(t, ready.Addr), dial(t, ready.Addr), dial(t, ready.Addr)}
+	greet := func() {
+		for _, p := range friends {
+			id++
+			p.exchange(id, "still here")
+		}
+	}
+	greet()
+	var strangers []net.Conn
+	defer func() {
+		for _, nc := range strangers {
+			nc.Close()
+		}
+	}()
+	for range 500 {
+		nc, err := net.DialTimeout("tcp", ready.Addr, patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		strangers = append(strangers, nc)
+		if len(strangers)%50 == 0 {
+			greet()
+		}
+	}
+	eventually(t, "everybody is served or sent away", func() bool {
+		now := server.report(t).Stats
+		return now.Accepted+now.Ended[engine.NoDescriptors] == 503
+	})
+
+	full, since := server.report(t), time.Now()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for time.Since(since) < 1200*time.Millisecond {
+		<-tick.C
+		greet()
+		late, err := net.DialTimeout("tcp", ready.Addr, patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		strangers = append(strangers, late)
+	}
+	now := server.report(t)
+	share := float64(now.CPU-full.CPU) / float64(time.Since(since))
+	t.Logf("full with %d connections, %d sent away; %.1f%% of a processor over %v", now.Stats.Open, now.Stats.Ended[engine.NoDescriptors], 100*share, time.Since(since))
+	if share > 0.20 {
+		t.Errorf("a server without descriptors uses %.0f%% of a processor, want 20%% at most", 100*share)
+	}
+	if now.Stats.Open < 40 || now.Stats.Open > 60 {
+		t.Errorf("%d connections are open with 64 descriptors", now.Stats.Open)
+	}
+
+	for _, nc := range strangers {
+		nc.Close()
+	}
+	strangers = nil
+	free := time.Now()
+	newcomer := dialUntilServed(t, ready.Addr)
+	took := time.Since(free)
+	t.Logf("a newcomer is served after %v", took)
+	if took > time.Second {
+		t.Errorf("a newcomer waited %v for its turn, want a second at most", took)
+	}
+	greet()
+	newcomer.exchange(2, "and once more")
+	for range 20 {
+		dialUntilServed(t, ready.Addr)
+	}
+}
+
+// dialUntilServed dials again when it is sent away.
+func dialUntilServed(t *testing.T, addr string) *peer {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		nc, err := net.DialTimeout("tcp", addr, patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := peerOf(t, nc)
+		p.Write(submit(1, "anybody in?"))
+		if got, err := p.tryPacket(); err == nil && got.ID == 1 {
+			return p
+		}
+		p.Close()
+	}
+	t.Fatalf("nobody served us for %v", patience)
+	return nil
+}
+
+func TestConnectionsOverTheCapAreRefusedAndToldWhy(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{Conns: 10}}
+		addr := serve(t, s)
+		var in []*peer
+		for id := range uint64(10) {
+			p := dial(t, addr)
+			p.exchange(id, "in")
+			in = append(in, p)
+		}
+		for n := range uint64(5) {
+			p := dial(t, addr)
+			p.pour(bytesInFlight()) // and is told all the same
+			p.wantRefusal(wire.Overloaded)
+			p.Close()
+			ended(t, s, engine.TooManyConns, n+1)
+		}
+		for i, p := range in {
+			p.exchange(uint64(i), "still in")
+		}
+		in[0].Close()
+		in[1].Close()
+		eventually(t, "two have left", func() bool { return s.Stats().Open == 8 })
+		dial(t, addr).exchange(1, "in again")
+		dial(t, addr).exchange(1, "in again")
+		dial(t, addr).wantRefusal(wire.Overloaded)
+		if now := s.Stats(); now.Accepted != 12 || now.Ended[engine.TooManyConns] != 6 {
+			t.Errorf("accepted %d and refused %d, want 12 and 6", now.Accepted, now.Ended[engine.TooManyConns])
+		}
+	})
+}
+
+// bytesInFlight are requests of somebody who did not wait to be let in.
+func bytesInFlight() []byte { return requests(2000) }
+
+// Refused connections are not free either: a crowd of them that stays is told
+// why up to a bound, and the rest are closed.
+func TestCrowdOfRefusedConnectionsIsBounded(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{Conns: 1}}
+		addr := serve(t, s)
+		in := dial(t, addr)
+		in.exchange(1, "in")
+		files := openFiles()
+		const crowd = 300
+		for range crowd {
+			dial(t, addr)
+		}
+		ended(t, s, engine.TooManyConns, crowd)
+		if more := openFiles() - files - crowd; more > 80 {
+			t.Errorf("%d descriptors are held for %d refused connections", more, crowd)
+		}
+		in.exchange(2, "still in")
+	})
+}
+
+// faulty is a listener whose Accept fails as often as told, and is counted.
+type faulty struct {
+	net.Listener
+	fault error
+	times int32
+	calls atomic.Int32
+}
+
+func (l *faulty) Accept() (net.Conn, error) {
+	if l.calls.Add(1) <= l.times {
+		return nil, l.fault
+	}
+	return l.Listener.Accept()
+}
+
+// passing is an error that says of itself that it passes.
+type passing struct{}
+
+func (passing) Error() string   { return "not now" }
+func (passing) Timeout() bool   { return false }
+func (passing) Temporary() bool { return true }
+
+func TestAcceptErrorsThatPassAreWaitedOut(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		fault  error
+		pauses time.Duration // 5 ms, doubling
+	}{
+		{"temporary", passing{}, (5 + 10 + 20 + 40 + 80 + 160) * time.Millisecond},
+		{"temporary, wrapped", fmt.Errorf("accepting: %w", passing{}), (5 + 10 + 20 + 40 + 80 + 160) * time.Millisecond},
+		{"no descriptors", &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}, (5 + 10 + 20 + 40 + 80) * time.Millisecond},
+		{"no memory", &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.ENOBUFS)}, (5 + 10 + 20 + 40 + 80) * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onFakeTime(t, func(t *testing.T, e engine.Engine) {
+				ln := newMemoryListener()
+				bad := &faulty{Listener: ln, fault: c.fault, times: 6}
+				begun := time.Now()
+				serveOn(t, &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}, bad)
+				ln.dial(t).exchange(1, "in the end")
+				if took := time.Since(begun); took != c.pauses {
+					t.Errorf("six faults took %v, want %v", took, c.pauses)
+				}
+				if n := bad.calls.Load(); n > 8 {
+					t.Errorf("Accept was called %d times for six faults and one connection", n)
+				}
+			})
+		})
+	}
+}
+
+// A pause must not keep a server from ending.
+func TestCloseEndsThePauseAfterAnAcceptError(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, e engine.Engine) {
+		bad := &faulty{Listener: newMemoryListener(), fault: passing{}, times: 1 << 30}
+		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(bad) }()
+		passes(10*time.Minute + 100*time.Millisecond)
+		if n := bad.calls.Load(); n < 600 || n > 620 {
+			t.Errorf("Accept was called %d times in ten minutes, want once a second", n)
+		}
+		begun := time.Now()
+		s.Close()
+		if err := take(t, "Serve returns", served); err != framed.ErrServerClosed {
+			t.Errorf("Serve returned %v, want ErrServerClosed", err)
+		}
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("Serve returned %v after Close", took)
+		}
+	})
+}
+
+func TestListenerClosedFromOutsideEndsServeAndNothingElse(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
+		t.Cleanup(func() { s.Close() })
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(ln) }()
+		p := dial(t, ln.Addr().String())
+		p.exchange(1, "in")
+		ln.Close()
+		if err := take(t, "Serve returns", served); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Serve returned %v, want the listener's own error", err)
+		}
+		p.exchange(2, "still in")
+		dial(t, serve(t, s)).exchange(1, "on another listener")
+		p.exchange(3, "still in")
+	})
+}
+
+func TestServerServesTwoListeners(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{Conns: 2}}
+		one, two := dial(t, serve(t, s)), dial(t, serve(t, s))
+		one.exchange(1, "through the first")
+		two.exchange(1, "through the second")
+		if n := s.Stats().Open; n != 2 {
+			t.Errorf("%d connections open, want 2", n)
+		}
+		dial(t, one.RemoteAddr().String()).wantRefusal(wire.Overloaded) // the cap is the server's
+		dial(t, two.RemoteAddr().String()).wantRefusal(wire.Overloaded)
+	})
+}

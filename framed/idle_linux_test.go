@@ -1,0 +1,115 @@
+package framed_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// A server whose clients are silent does nothing at all: what is counted are
+// the kernel's own books of how often its threads ran. The Go runtime may turn
+// over in its sleep (its monitor looks around once a minute); a process that
+// does not serve anybody shows how often.
+func TestServerWithIdleConnectionsDoesNotWake(t *testing.T) {
+	const conns, watched, most = 1000, 10 * time.Second, 2
+	if testing.Short() && os.Getenv("HONE_TEST_ALL") == "" {
+		t.Skipf("watches idle servers for %v; run without -short", watched)
+	}
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if need := uint64(len(engine.All())*conns + 200); limit.Cur < need {
+		t.Skipf("needs %d descriptors and may have %d: raise RLIMIT_NOFILE", need, limit.Cur)
+	}
+	t.Cleanup(countLeaks(t))
+	names := []string{"none"}
+	for _, e := range engine.All() {
+		names = append(names, e.Name())
+	}
+	pids := map[string]int{}
+	for _, name := range names {
+		_, ready := startListening(t, name)
+		pids[name] = ready.PID
+		if name == "none" {
+			continue
+		}
+		for id := range uint64(conns) {
+			nc, err := net.DialTimeout("tcp", ready.Addr, patience)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { nc.Close() })
+			nc.SetDeadline(time.Now().Add(patience))
+			want := ack(id, "once")
+			got := make([]byte, len(want))
+			if _, err = nc.Write(submit(id, "once")); err == nil {
+				_, err = io.ReadFull(nc, got)
+			}
+			if err != nil || string(got) != string(want) {
+				t.Fatalf("%s answered %q (%v)", name, got, err)
+			}
+		}
+	}
+	var wait sync.WaitGroup
+	switches := make([]int, len(names))
+	for i, name := range names {
+		wait.Go(func() {
+			awaitRest(pids[name])
+			before := contextSwitches(pids[name])
+			<-time.After(watched)
+			switches[i] = contextSwitches(pids[name]) - before
+		})
+	}
+	wait.Wait()
+	for i, name := range names {
+		t.Logf("%-8s %d context switches in %v", name, switches[i], watched)
+		if switches[i] > most && name != "none" {
+			t.Errorf("%s with %d idle connections ran %d times in %v, want %d at most", name, conns, switches[i], watched, most)
+		}
+	}
+}
+
+// awaitRest waits until a process has not run for three seconds, or for ten that
+// it does.
+func awaitRest(pid int) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	last, quiet := -1, 0
+	for range 200 {
+		<-tick.C
+		if now := contextSwitches(pid); now != last {
+			last, quiet = now, 0
+		} else if quiet++; quiet == 60 {
+			return
+		}
+	}
+}
+
+// contextSwitches is how often the threads of a process have stopped running.
+func contextSwitches(pid int) (sum int) {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	for _, file := range threads {
+		status, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has just ended
+		}
+		for line := range strings.Lines(string(status)) {
+			var n int
+			if _, rest, ok := strings.Cut(line, "voluntary_ctxt_switches:"); ok {
+				fmt.Sscan(rest, &n)
+				sum += n
+			}
+		}
+	}
+	return sum
+}
