@@ -66,6 +66,10 @@ func rulesOf(l Limits) rules {
 	return r
 }
 
+// hurried is the period while the output budget is exceeded: time enough to see
+// who reads and who does not.
+func (r *rules) hurried() tick { return max(1, r.period/8) }
+
 // verdict is what the sweeper must do to a connection now.
 type verdict uint8
 

@@ -38,7 +38,11 @@ func (b *inbox) space(blocks *blocks) []byte {
 		b.start = 0
 	}
 	if b.end == len(buf) {
-		b.grow(blocks, min(2*max(len(buf), minBlock/2), b.end+wanted))
+		size := 2 * max(len(buf), minBlock/2)
+		if wanted > size/8 { // else a protocol that asks byte by byte would copy at every one
+			size = min(size, b.end+wanted)
+		}
+		b.grow(blocks, size)
 		buf = b.kept.b
 	}
 	return buf[b.end:]

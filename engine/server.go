@@ -80,6 +80,7 @@ type Server struct {
 	drained   Drained
 	counted   bool       // drained is final
 	condemned []sentence // the sweeper's own
+	over      int        // the sweeper's own: sweeps since the output budget was kept
 }
 
 // Drained says how a Shutdown went, in connections but for Owed.

@@ -109,13 +109,10 @@ func (s *Server) sweep() {
 			}
 		}
 		last = now
-		switch {
-		case busy:
-			timer.Reset(time.Duration(s.rules.period) * time.Millisecond)
-		case next != never:
-			timer.Reset(time.Duration(next) * time.Millisecond)
-		default:
+		if next == never {
 			timer.Stop()
+		} else {
+			timer.Reset(time.Duration(next) * time.Millisecond)
 		}
 	}
 }
@@ -127,8 +124,9 @@ type sentence struct {
 	why Reason
 }
 
-// judgeAll looks at every connection once. It reports in how many ticks the
-// next limit can be due, and whether anything has happened since last.
+// judgeAll looks at every connection once. It reports in how many ticks to look
+// again, and whether anything has happened since last: if so, that is a period,
+// else when the next limit can be due.
 func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 	const slice = 4096 // connections judged under one hold of the lock
 	next = never
@@ -158,9 +156,14 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 			break
 		}
 	}
+	pace := uint64(s.rules.period)
 	if total > int64(s.limits.TotalOutput) {
-		s.condemnSlowest(total, now)
-		busy = true
+		if s.over++; s.over > 3 { // by now the stamps of those who read are fresh
+			s.condemnSlowest(total, now)
+		}
+		pace, busy = uint64(s.rules.hurried()), true
+	} else {
+		s.over = 0
 	}
 	for i, x := range s.condemned {
 		switch x.v {
@@ -174,6 +177,9 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 		s.condemned[i] = sentence{}
 		busy = true
 	}
+	if busy {
+		next = pace
+	}
 	return next, busy
 }
 
@@ -182,8 +188,8 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 func since(t, last, now tick) bool { return now-t <= now-last || t-now < ahead }
 
 // condemnSlowest picks those who have taken nothing for longest, until the rest
-// is within seven eighths of the budget. Whoever has taken something within the
-// last period is reading and does not pay, unless the output is four times too much.
+// is within seven eighths of the budget. Who has taken something since the sweep
+// before the last is reading, and does not pay.
 func (s *Server) condemnSlowest(total int64, now tick) {
 	type debtor struct {
 		c       *session
@@ -198,7 +204,7 @@ func (s *Server) condemnSlowest(total int64, now tick) {
 		if stall := c.stall.Load(); stall != 0 && stall-now > ahead {
 			d.age = now - stall
 		}
-		if d.waiting > 0 && (d.age >= s.rules.period || total > 4*budget) {
+		if d.waiting > 0 && d.age > 2*s.rules.hurried() {
 			debtors = append(debtors, d)
 		}
 	}

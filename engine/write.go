@@ -183,7 +183,7 @@ func (c *session) reserve(n int) *block {
 	}
 	c.waiting.Add(int64(n))
 	now, budget := c.srv.queued.Add(int64(n)), int64(c.srv.limits.TotalOutput)
-	if before := now - int64(n); before <= budget && now > budget || before <= 4*budget && now > 4*budget {
+	if before := now - int64(n); before <= budget && now > budget {
 		c.srv.clock.sweepNow()
 	}
 	return c.queue

@@ -29,3 +29,24 @@ func TestConnIsAcknowledgedAndIsTheHeartbeat(t *testing.T) {
 		}
 	})
 }
+
+// What a handler wrote before its reply was sent is visible to who has read the
+// reply, and the race detector knows it, on engines with system calls of their
+// own too.
+func TestReplyIsARaceEdge(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		handled := 0
+		addr := serve(t, &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(_ framed.Call, dst, _ []byte) ([]byte, error) {
+			handled++
+			return dst, nil
+		})})
+		p := dial(t, addr)
+		for id := range uint64(3) {
+			p.send(submit(id, ""))
+			p.want(ack(id, ""))
+			if handled != int(id)+1 {
+				t.Errorf("handled %d, want %d", handled, id+1)
+			}
+		}
+	})
+}

@@ -305,16 +305,18 @@ func TestReaderAsSlowAsAllowedGetsEverything(t *testing.T) {
 	})
 }
 
-// wantSlowly is want with a pause after every piece, and without the bytes in
+// wantSlowly is want with a pause between the pieces, and without the bytes in
 // its message.
 func (p *peer) wantSlowly(want []byte, piece int, pause time.Duration) {
 	p.t.Helper()
 	for at := 0; at < len(want); at += piece {
+		if at > 0 {
+			passes(pause)
+		}
 		got := make([]byte, min(piece, len(want)-at))
 		if n, err := io.ReadFull(p.Conn, got); err != nil || !bytes.Equal(got, want[at:at+len(got)]) {
 			p.t.Fatalf("after %d of %d bytes: %d more, %v, and right: %v", at, len(want), n, err, bytes.HasPrefix(want[at:], got[:n]))
 		}
-		passes(pause)
 	}
 }
 
@@ -483,14 +485,17 @@ func TestIdleConnectionIsClosedAndSaidWhy(t *testing.T) {
 // Waiting for the server is not idleness.
 func TestPeerThatWaitsForAnAnswerIsNotIdle(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
-		made := make(chan framed.Reply, 1)
+		made, release := make(chan framed.Reply, 1), make(chan struct{})
 		s := &framed.Server{Engine: e, Limits: engine.Limits{IdleTime: idleTime}, Handler: framed.HandlerFunc(
 			func(c framed.Call, dst, req []byte) ([]byte, error) {
 				switch string(req) {
 				case "late":
 					made <- c.Later()
 				case "slow":
-					passes(3 * idleTime)
+					select {
+					case <-release:
+					case <-c.Context().Done():
+					}
 				}
 				return append(dst, req...), nil
 			})}
@@ -503,6 +508,7 @@ func TestPeerThatWaitsForAnAnswerIsNotIdle(t *testing.T) {
 			passes(idleTime / 3)
 			beating.beat(id)
 		}
+		close(release)
 		slow.want(ack(1, "slow"))
 		slow.exchange(2, "and goes on")
 		if err := r.Send([]byte("late")); err != nil {

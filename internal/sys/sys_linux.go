@@ -31,6 +31,7 @@ func Read(fd uintptr, p []byte) (int, error) {
 		case n == 0:
 			return 0, ErrClosed
 		default:
+			acquire(fd)
 			return int(n), nil
 		}
 	}
@@ -43,6 +44,7 @@ const maxWrite = 64 << 10
 // Write writes what the descriptor takes without blocking. A short count comes
 // with ErrAgain.
 func Write(fd uintptr, p []byte) (int, error) {
+	release()
 	done := 0
 	for done < len(p) {
 		rest := p[done:]

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"time"
+)
+
+// loadOrMake reads a certificate and its key, or makes both where none are given.
+func loadOrMake(cert, key string) (tls.Certificate, error) {
+	if cert == "" {
+		return selfSigned()
+	}
+	certificate, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("%w; give two matching PEM files with -cert and -key, or neither", err)
+	}
+	return certificate, nil
+}
+
+// selfSigned makes a certificate for this machine, valid for a day. It lives in
+// memory only: enough to try things out, and for tests.
+func selfSigned() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: "examples/tls"},
+		NotBefore:   time.Now().Add(-time.Hour), // clocks differ
+		NotAfter:    time.Now().Add(24 * time.Hour),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames:    []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}
+
+// fingerprint is the SHA-256 of a certificate, in hexadecimal.
+func fingerprint(der []byte) string {
+	sum := sha256.Sum256(der)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/wire"
+)
+
+// TestMain runs the tests, or the example itself for those tests that want it in
+// a process of its own.
+func TestMain(m *testing.M) {
+	if os.Getenv("HONE_TEST_ROLE") == "example" {
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// patience bounds everything that a test waits for.
+const patience = 20 * time.Second
+
+// onEveryEngine is the conformance suite's habit: a new engine inherits the tests.
+func onEveryEngine(t *testing.T, test func(t *testing.T, e engine.Engine)) {
+	for _, e := range engine.All() {
+		t.Run(e.Name(), func(t *testing.T) { test(t, e) })
+	}
+}
+
+// running is the program, and what it says.
+type running struct {
+	addr, fingerprint string
+	stop              context.CancelFunc
+	ended             chan error
+	stderr            bytes.Buffer // not to be read before it has ended
+}
+
+// start runs the program until stop is called or the test ends.
+func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &running{stop: cancel, ended: make(chan error, 1)}
+	stdout, w := io.Pipe()
+	var program sync.WaitGroup
+	program.Go(func() {
+		err := run(ctx, append([]string{"-addr", "127.0.0.1:0"}, args...), w, &r.stderr)
+		w.Close()
+		r.ended <- err
+	})
+	t.Cleanup(func() { cancel(); stdout.Close(); program.Wait() })
+	lines := bufio.NewReader(stdout)
+	for _, line := range []struct {
+		format string
+		value  *string
+	}{{"listening on %s", &r.addr}, {"certificate SHA-256 %s", &r.fingerprint}} {
+		text, err := lines.ReadString('\n')
+		if _, bad := fmt.Sscanf(text, line.format, line.value); bad != nil {
+			t.Fatalf("said %q, %v; want %q", text, err, line.format)
+		}
+	}
+	return r
+}
+
+// dial makes a Client of a TLS connection.
+func dial(t *testing.T, addr string, config *tls.Config) (*framed.Client, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	nc, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	client := framed.NewClient(nc, framed.ClientOptions{})
+	t.Cleanup(func() { client.Close() })
+	return client, nil
+}
+
+// pinned trusts the one certificate that has this fingerprint.
+func pinned(want string) *tls.Config {
+	return &tls.Config{
+		InsecureSkipVerify: true, // VerifyConnection is stricter
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if got := fingerprint(s.PeerCertificates[0].Raw); got != want {
+				return fmt.Errorf("the certificate's fingerprint is %s, want %s", got, want)
+			}
+			return nil
+		},
+	}
+}
+
+// call wants each request answered in upper case, many of them at the same time.
+func call(t *testing.T, client *framed.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var callers sync.WaitGroup
+	for i := range 8 {
+		callers.Go(func() {
+			for n := range 20 {
+				ask := fmt.Sprintf("caller %d, request %d %s", i, n, strings.Repeat("x", n*i*100))
+				got, err := client.Call(ctx, nil, []byte(ask))
+				if string(got) != strings.ToUpper(ask) || err != nil {
+					t.Errorf("%.40q answered with %.40q, %v", ask, got, err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+}
+
+func TestSelfSigned(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
+		r := start(t, "-engine", e.Name())
+		client, err := dial(t, r.addr, pinned(r.fingerprint))
+		if err != nil {
+			t.Fatal(err)
+		}
+		call(t, client)
+		r.stop()
+		<-client.Done()
+		if err := client.Err(); !errors.Is(err, wire.ShuttingDown) {
+			t.Errorf("the client was left with %v, want wire.ShuttingDown", err)
+		}
+		client.Close()
+		if err := <-r.ended; err != nil {
+			t.Errorf("run: %v", err)
+		}
+		if said := r.stderr.String(); !strings.HasPrefix(said, "1 connections, 160 requests, ") || !strings.HasSuffix(said, "drained: 1 clean, 0 forced\n") {
+			t.Errorf("the counts are %q", said)
+		}
+	})
+}
+
+// With -cert and -key, a client verifies as it does everywhere else.
+func TestGivenCertificate(t *testing.T) {
+	cert, key, roots := certificateFiles(t)
+	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
+		r := start(t, "-engine", e.Name(), "-cert", cert, "-key", key)
+		client, err := dial(t, r.addr, &tls.Config{RootCAs: roots})
+		if err != nil {
+			t.Fatal(err)
+		}
+		call(t, client)
+		var unknown *tls.CertificateVerificationError
+		if _, err := dial(t, r.addr, &tls.Config{RootCAs: x509.NewCertPool()}); !errors.As(err, &unknown) {
+			t.Errorf("a client that does not know the certificate: %v, want a CertificateVerificationError", err)
+		}
+	})
+}
+
+// certificateFiles writes a certificate and its key, and who trusts them.
+func certificateFiles(t *testing.T) (cert, key string, roots *x509.CertPool) {
+	t.Helper()
+	made, err := selfSigned()
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
+	for path, block := range map[string]*pem.Block{
+		cert: {Type: "CERTIFICATE", Bytes: made.Certificate[0]},
+		key:  {Type: "PRIVATE KEY", Bytes: der},
+	} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leaf, err := x509.ParseCertificate(made.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots = x509.NewCertPool()
+	roots.AddCert(leaf)
+	return cert, key, roots
+}
+
+// Who speaks no TLS is turned away, and nobody else notices.
+func TestNoTLS(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
+		r := start(t, "-engine", e.Name())
+		plain, err := net.Dial("tcp", r.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer plain.Close()
+		plain.SetDeadline(time.Now().Add(patience))
+		plain.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("hello")}))
+		if got, _ := io.ReadAll(plain); bytes.Contains(got, []byte("HELLO")) {
+			t.Errorf("answered %q to a client without TLS", got)
+		}
+		client, err := dial(t, r.addr, pinned(r.fingerprint))
+		if err != nil {
+			t.Fatal(err)
+		}
+		call(t, client)
+	})
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{{"-engine", "steam"}, {"-cert", "cert.pem"}, {"-key", "key.pem"}, {"please"}} {
+		if err := run(t.Context(), args, io.Discard, io.Discard); !errors.Is(err, errUsage) {
+			t.Errorf("%q: %v, want a usage error", args, err)
+		}
+	}
+	missing := filepath.Join(t.TempDir(), "missing.pem")
+	if err := run(t.Context(), []string{"-cert", missing, "-key", missing}, io.Discard, io.Discard); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing certificate: %v, want os.ErrNotExist", err)
+	}
+	var help bytes.Buffer
+	if err := run(t.Context(), []string{"-h"}, &help, io.Discard); !errors.Is(err, flag.ErrHelp) || !strings.Contains(help.String(), "-cert") {
+		t.Errorf("-h: %v and %q, want the flags", err, help.String())
+	}
+}
+
+func TestAddressInUse(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	err = run(t.Context(), []string{"-addr", ln.Addr().String()}, io.Discard, io.Discard)
+	if said := fmt.Sprint(err); err == nil || !strings.Contains(said, "-addr") {
+		t.Errorf("on an address in use: %s, want an error that names -addr", said)
+	}
+}
+
+func TestExitStatus(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "-engine", "steam")
+	cmd.Env = append(os.Environ(), "HONE_TEST_ROLE=example", "GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0")
+	said, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 {
+		t.Errorf("an unknown engine ends with %v, want exit status 2", err)
+	}
+	for _, e := range engine.All() {
+		if !bytes.Contains(said, []byte(e.Name())) {
+			t.Errorf("%q does not name the engine %s", said, e.Name())
+		}
+	}
+}

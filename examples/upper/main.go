@@ -1,0 +1,98 @@
+// Upper answers lines of text in upper case. It shows a protocol of your own:
+// upper.go is all that it takes to put one on every engine, with their limits,
+// counters and shutdown.
+//
+// Start it, and type into nc what is to be answered:
+//
+//	go run ./examples/upper
+//	nc 127.0.0.1 7001
+//
+// Ctrl-C answers what was sent, closes, and prints the counts.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// drainTime is how long a shutdown waits for answers to be read.
+const drainTime = 5 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	switch {
+	case err == nil || errors.Is(err, flag.ErrHelp):
+		return
+	case errors.Is(err, errUsage):
+		fmt.Fprintln(os.Stderr, "upper:", err)
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, "upper:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the whole program: it serves until ctx ends.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	flags := flag.NewFlagSet("upper", flag.ContinueOnError)
+	addr := flags.String("addr", "127.0.0.1:7001", "listen on `host:port`; port 0 picks a free one")
+	how := engineFlag(flags)
+	if err := parse(flags, args, stdout); err != nil {
+		return err
+	}
+	srv := newServer(*how)
+	srv.Logger = slog.New(slog.NewTextHandler(stderr, nil))
+	ln, err := net.Listen("tcp", *addr)
+	if err != nil {
+		return fmt.Errorf("%w; choose another address with -addr (-addr 127.0.0.1:0 picks a free port)", err)
+	}
+	fmt.Fprintf(stdout, "listening on %v (engine %s)\n", ln.Addr(), how.Name())
+	drained, err := serve(ctx, srv, ln)
+	st := srv.Stats()
+	fmt.Fprintf(stderr, "%d connections, %d lines, %d bytes in, %d bytes out; drained: %d clean, %d forced\n",
+		st.Accepted, st.Requests, st.BytesIn, st.BytesOut, drained.Clean, drained.Forced)
+	return err
+}
+
+// newServer puts the protocol on an engine.
+func newServer(how engine.Engine) *engine.Server {
+	limits := engine.Limits{
+		InFlight: 1, // lines have no ids: an answer is known by its place
+	}
+	return &engine.Server{
+		Protocol: Protocol{MaxLine: limits.OrDefaults().FrameSize},
+		Engine:   how,
+		Limits:   limits,
+	}
+}
+
+// serve serves until ctx ends. Then it answers what was sent and closes; who has
+// not read the answers after drainTime is cut off.
+func serve(ctx context.Context, srv *engine.Server, ln net.Listener) (engine.Drained, error) {
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	select {
+	case err := <-served:
+		srv.Close()
+		return engine.Drained{}, err
+	case <-ctx.Done():
+	}
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	drained, err := srv.Shutdown(patience)
+	<-served
+	return drained, err
+}

@@ -1,0 +1,58 @@
+package sys
+
+import (
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Timer is an alarm of the kernel for one goroutine. Package time rounds waits
+// up to a millisecond when the process has nothing else to do; a Timer rings
+// some 40 µs after its moment, and its goroutine waits in the runtime's poller,
+// without a thread. NewTimer makes one. Set and Wait belong to one goroutine;
+// Close may be called from any.
+type Timer struct {
+	file  *os.File
+	raw   syscall.RawConn
+	spec  unix.ItimerSpec
+	err   error
+	arm   func(fd uintptr) // made once, so that Set allocates nothing
+	rings [8]byte
+}
+
+// NewTimer opens a timer that is not set. It costs a descriptor until Close.
+func NewTimer() (*Timer, error) {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("timerfd_create", err)
+	}
+	t := &Timer{file: os.NewFile(uintptr(fd), "timer")}
+	if t.raw, err = t.file.SyscallConn(); err != nil {
+		t.file.Close()
+		return nil, err
+	}
+	t.arm = func(fd uintptr) { t.err = unix.TimerfdSettime(int(fd), 0, &t.spec, nil) }
+	return t, nil
+}
+
+// Set makes the timer ring once, after d, in the place of whatever it was set
+// to. A d that is not positive rings at once.
+func (t *Timer) Set(d time.Duration) error {
+	t.spec.Value = unix.NsecToTimespec(int64(max(d, 1)))
+	if err := t.raw.Control(t.arm); err != nil {
+		return err
+	}
+	return os.NewSyscallError("timerfd_settime", t.err)
+}
+
+// Wait returns when the timer has rung since it was last set, and with an error
+// that is os.ErrClosed when Close ends the wait.
+func (t *Timer) Wait() error {
+	_, err := t.file.Read(t.rings[:])
+	return err
+}
+
+// Close gives the descriptor back and ends a Wait.
+func (t *Timer) Close() error { return t.file.Close() }

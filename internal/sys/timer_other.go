@@ -1,0 +1,46 @@
+//go:build !linux
+
+package sys
+
+import (
+	"os"
+	"sync"
+	"time"
+)
+
+// Timer is package time's, with its rounding; see the one for Linux.
+type Timer struct {
+	timer  *time.Timer
+	once   sync.Once
+	closed chan struct{}
+}
+
+// NewTimer makes a timer that is not set.
+func NewTimer() (*Timer, error) {
+	t := &Timer{timer: time.NewTimer(time.Hour), closed: make(chan struct{})}
+	t.timer.Stop()
+	return t, nil
+}
+
+// Set makes the timer ring once, after d.
+func (t *Timer) Set(d time.Duration) error {
+	t.timer.Reset(d)
+	return nil
+}
+
+// Wait returns when the timer has rung, or with os.ErrClosed after Close.
+func (t *Timer) Wait() error {
+	select {
+	case <-t.timer.C:
+		return nil
+	case <-t.closed:
+		return os.ErrClosed
+	}
+}
+
+// Close ends a Wait.
+func (t *Timer) Close() error {
+	t.once.Do(func() { close(t.closed) })
+	t.timer.Stop()
+	return nil
+}

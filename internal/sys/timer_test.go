@@ -1,0 +1,83 @@
+package sys
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+)
+
+func newTimer(t testing.TB) *Timer {
+	t.Helper()
+	timer, err := NewTimer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { timer.Close() })
+	return timer
+}
+
+// Package time overshoots a wait of 200 µs by most of a millisecond.
+func TestTimerRingsSoonAfterItsMoment(t *testing.T) {
+	timer := newTimer(t)
+	late := make([]time.Duration, 200)
+	for i := range late {
+		const want = 200 * time.Microsecond
+		begun := time.Now()
+		if err := errors.Join(timer.Set(want), timer.Wait()); err != nil {
+			t.Fatal(err)
+		}
+		if late[i] = time.Since(begun) - want; late[i] < 0 {
+			t.Fatalf("rang %v before its moment", -late[i])
+		}
+	}
+	slices.Sort(late)
+	t.Logf("late by %v at the median, %v at the 99th percentile", late[100], late[198])
+	if runtime.GOOS == "linux" && late[100] > 500*time.Microsecond {
+		t.Errorf("late by %v at the median, as package time is", late[100])
+	}
+}
+
+func TestTimerSetAgain(t *testing.T) {
+	timer := newTimer(t)
+	begun := time.Now()
+	if err := errors.Join(timer.Set(time.Hour), timer.Set(-time.Second), timer.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took > time.Minute {
+		t.Errorf("rang after %v, want at once", took)
+	}
+}
+
+func TestTimerCloseEndsAWait(t *testing.T) {
+	timer := newTimer(t)
+	if err := timer.Set(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- timer.Wait() }()
+	if err := timer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if !errors.Is(err, os.ErrClosed) {
+			t.Errorf("Wait returned %v, want os.ErrClosed", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("Wait goes on after Close")
+	}
+}
+
+func TestTimerAllocatesNothing(t *testing.T) {
+	timer := newTimer(t)
+	if n := testing.AllocsPerRun(20, func() {
+		if err := errors.Join(timer.Set(0), timer.Wait()); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a wait, want none", n)
+	}
+}
