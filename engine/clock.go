@@ -34,6 +34,8 @@ type stamps struct {
 	stall atomic.Uint32 // the peer last took some of the output that waits
 	phase atomic.Uint32
 	since atomic.Uint32 // the phase began
+
+	unsent atomic.Uint32 // 1 + what the kernel still held for the peer at half of the stall
 }
 
 // moments is a snapshot of stamps.
@@ -41,6 +43,7 @@ type moments struct {
 	seen, frame, size, stall, since tick
 	phase                           phase
 	owed                            bool // late replies are outstanding
+	measured                        bool // unsent is known
 	tired                           bool // a rest would give memory back
 }
 
@@ -48,7 +51,7 @@ func (s *stamps) snapshot(owed bool) moments {
 	return moments{
 		phase: phase(s.phase.Load()), since: s.since.Load(),
 		seen: s.seen.Load(), frame: s.frame.Load(), size: s.size.Load(), stall: s.stall.Load(),
-		owed: owed,
+		owed: owed, measured: s.unsent.Load() != 0,
 	}
 }
 
@@ -74,10 +77,11 @@ func (r *rules) hurried() tick { return max(1, r.period/8) }
 type verdict uint8
 
 const (
-	live   verdict = iota
-	rest           // quiet for long enough to wait on less memory
-	refuse         // tell the peer why, then close
-	abort          // close at once: the peer does not read, or has had its time
+	live    verdict = iota
+	measure         // half stalled: note what the kernel still holds for the peer
+	rest            // quiet for long enough to wait on less memory
+	refuse          // tell the peer why, then close
+	abort           // close at once: the peer does not read, or has had its time
 )
 
 // restAfter is how many periods of silence make a connection rest: about 5 s by
@@ -107,16 +111,21 @@ func (r *rules) judge(m moments, now tick) (v verdict, why Reason, next uint64) 
 		next = min(next, limit-age)
 		return false
 	}
-	if m.stall != 0 && due(m.stall, r.stall) {
-		return abort, WriteStall, 0
+	if m.stall != 0 {
+		if due(m.stall, r.stall) {
+			return abort, WriteStall, 0
+		}
+		if !m.measured && due(m.stall, r.stall/2) {
+			return measure, 0, next
+		}
 	}
 	switch m.phase {
 	case finishing: // handlers get as long to answer as an idle peer gets to ask
 		if m.owed && due(m.since, r.idle) {
 			return abort, IdleTimeout, 0
 		}
-	case closing:
-		if due(m.since, r.stall) {
+	case closing: // a peer that reads is the stall clock's business
+		if m.stall == 0 && due(m.since, r.stall) {
 			return abort, WriteStall, 0
 		}
 	case lingering:

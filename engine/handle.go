@@ -90,9 +90,10 @@ const noTicket = ^uint64(0)
 // one request can neither reach the peer nor settle somebody else's. A ticket
 // is its slot with the slot's generation above it.
 type tickets struct {
-	slots []ticket
-	free  []uint32
-	open  int
+	slots      []ticket
+	free       []uint32
+	open       int
+	generation uint32 // of the ticket taken last, so that slots can be forgotten
 }
 
 type ticket struct {
@@ -108,10 +109,20 @@ func (t *tickets) take() uint64 {
 	slot := t.free[len(t.free)-1]
 	t.free = t.free[:len(t.free)-1]
 	s := &t.slots[slot]
-	s.generation++
-	s.open = true
+	t.generation++
+	s.generation, s.open = t.generation, true
 	t.open++
 	return uint64(slot) | uint64(s.generation)<<32
+}
+
+// keepTickets is how many slots a quiet connection may keep.
+const keepTickets = 64
+
+// forget gives the slots of a large burst back when nothing is open.
+func (t *tickets) forget() {
+	if t.open == 0 && len(t.slots) > keepTickets {
+		t.slots, t.free = nil, nil
+	}
 }
 
 func (t *tickets) settle(n uint64) bool {

@@ -107,6 +107,12 @@ func (b *inbox) giveBack(blocks *blocks) {
 	b.base = nil
 }
 
+// forget drops what is unserved.
+func (b *inbox) forget(blocks *blocks) {
+	b.start, b.end = 0, 0
+	b.giveBack(blocks)
+}
+
 func (b *inbox) drop(blocks *blocks) {
 	blocks.put(b.kept)
 	b.kept = nil

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+	"os"
 	"time"
 )
 
@@ -33,8 +35,10 @@ func (c *session) finish(own *desk) {
 	c.enter(closing)
 	if why := c.reason(); !spoken(why) {
 		d := c.srv.desk(own)
+		d.spread(&c.srv.blocks)
 		d.turn.Out = c.refuse(d.turn.Out[:0], c.in.bytes(), why)
 		ok := c.flush(&d.turn)
+		d.tidy(&c.srv.blocks)
 		c.srv.release(own, d, why)
 		if !ok {
 			return
@@ -85,11 +89,19 @@ func (c *session) linger() {
 		return
 	}
 	c.enter(lingering)
+	c.in.forget(&c.srv.blocks)
 	waste := c.srv.blocks.get(minBlock)
 	defer c.srv.blocks.put(waste)
 	for left := lingerBytes; left > 0; {
 		n, err := c.nc.Read(waste.b)
-		if err != nil {
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded) && !c.cut.Load():
+			c.nc.SetReadDeadline(time.Time{}) // a nudge that came too late
+			if c.cut.Load() {
+				return
+			}
+			left-- // nor is that for ever
+		case err != nil:
 			return
 		}
 		left -= n
@@ -115,7 +127,9 @@ func (c *session) giveAway() {
 
 // end closes the socket, whatever happened, and tells who needs to know.
 func (c *session) end() {
-	c.fail(Panicked) // only runtime.Goexit comes here without a reason
+	if c.reason() == 0 {
+		c.fail(Panicked) // only runtime.Goexit comes here without a reason
+	}
 	c.mu.Lock()
 	c.over = true
 	if c.queue != nil {

@@ -135,7 +135,7 @@ func (s *Server) Context() context.Context {
 }
 
 // bufferSize is the read buffer of a connection that owns one.
-func (s *Server) bufferSize(plain bool) int {
+func (s *Server) bufferSize() int {
 	if s.how.style == parked {
 		return Buffered(0).size
 	}

@@ -42,7 +42,8 @@ type session struct {
 	why     atomic.Uint32 // the first fatal Reason wins
 	awake   atomic.Uint32 // reasons to stop waiting for bytes: see nudge
 	owed    atomic.Int32  // late replies outstanding; written under mu
-	tired   atomic.Bool   // the owner's stack has grown since it last rested
+	cut     atomic.Bool   // abort has been here
+	tired   atomic.Bool   // there is something to give back once it is quiet: see rest
 	waiting atomic.Int64  // bytes queued or half written: what HighWater compares
 
 	mu       sync.Mutex
@@ -71,9 +72,32 @@ const (
 // desk is what a connection needs only while bytes are in flight: Direct and
 // Buffered connections own one, Parked ones borrow it.
 type desk struct {
-	turn Turn
-	in   []byte
+	turn  Turn
+	in    []byte
+	owned bool
+	out   *block // owned desks: whose buffer turn.Out is
+	size  int    // owned desks: of the last output
 }
+
+// spread gives an owned desk something to write on.
+func (d *desk) spread(blocks *blocks) {
+	if d.owned && d.out == nil {
+		d.out = blocks.get(d.size)
+		d.turn.Out = d.out.b[:0]
+	}
+}
+
+// tidy takes it back when it has become too large to keep while nothing happens.
+func (d *desk) tidy(blocks *blocks) {
+	if d.owned && cap(d.turn.Out) > keepOut {
+		d.out.b = d.turn.Out
+		blocks.put(d.out)
+		d.out, d.turn.Out = nil, nil
+	}
+}
+
+// keepOut is the output buffer that an idle connection may keep.
+const keepOut = 4 << 10
 
 // live is the connection's whole life.
 func (c *session) live() {
@@ -94,7 +118,7 @@ func (c *session) live() {
 		c.finish(nil)
 		return
 	}
-	d := &desk{in: make([]byte, c.srv.bufferSize(c.raw != nil))}
+	d := &desk{in: make([]byte, c.srv.bufferSize()), owned: true}
 	c.in.lend(d.in, &c.srv.blocks)
 	c.readBlocking(d)
 	c.finish(d)
@@ -146,15 +170,18 @@ func (c *session) handshake() bool {
 // writes its replies. It reports false when the connection is to end.
 func (c *session) serve(d *desk) bool {
 	t := &d.turn
-	if !c.tired.Load() {
+	if c.parks() && !c.tired.Load() {
 		c.tired.Store(true)
 	}
+	d.spread(&c.srv.blocks)
+	defer d.tidy(&c.srv.blocks)
 	for {
 		used, need, why := c.visit(t)
 		c.in.served(used, need)
 		if used > 0 {
 			c.stopFrame()
 		}
+		d.size = len(t.Out)
 		if !c.flush(t) {
 			return false
 		}
@@ -285,8 +312,13 @@ func (c *session) ending() bool {
 // reason is why the connection is ending, 0 while it is not.
 func (c *session) reason() Reason { return Reason(c.why.Load()) }
 
-// fail records why the connection ends; the first reason wins.
-func (c *session) fail(why Reason) bool { return c.why.CompareAndSwap(0, uint32(why)) }
+// fail records why the connection ends. The first reason wins, except that a
+// peer which has only said that it will send no more can still fail otherwise.
+func (c *session) fail(why Reason) {
+	if !c.why.CompareAndSwap(0, uint32(why)) {
+		c.why.CompareAndSwap(uint32(PeerClosed), uint32(why))
+	}
+}
 
 // touch says that the connection is not idle.
 func (c *session) touch() { c.stamp(&c.seen) }
@@ -299,26 +331,28 @@ func (c *session) nudge(why Reason) {
 
 // closeFor ends the connection from outside, politely.
 func (c *session) closeFor(why Reason) {
-	if c.fail(why) {
-		c.nc.SetReadDeadline(past())
-		c.mu.Lock()
-		c.wake()
-		c.mu.Unlock()
-	}
+	c.fail(why)
+	c.nc.SetReadDeadline(past())
+	c.mu.Lock()
+	c.wake()
+	c.mu.Unlock()
 }
 
 // abort ends the connection at once: what waits for the peer is dropped.
 func (c *session) abort(why Reason) {
-	if why == Forced || why == IdleTimeout {
+	switch why {
+	case 0: // its time to linger is over; why it lingers has been said
+	case Forced:
 		c.why.Store(uint32(Forced)) // whatever it was about to end for, it was not let
-	} else {
+	default:
 		c.fail(why)
 	}
+	c.cut.Store(true)
 	c.mu.Lock()
 	c.over = true
 	c.wake()
 	c.mu.Unlock()
-	if s, ok := c.nc.(interface{ SetLinger(int) error }); ok {
+	if s, ok := c.nc.(interface{ SetLinger(int) error }); ok && why != 0 {
 		s.SetLinger(0) // a peer that does not read must not keep our bytes in the kernel
 	}
 	c.nc.SetDeadline(past())

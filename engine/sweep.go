@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/hone-go/hone/internal/sys"
 )
 
 // clock is a server's coarse time. While anything happens the sweeper advances
@@ -117,6 +119,45 @@ func (s *Server) sweep() {
 	}
 }
 
+// rest gives back what a quiet connection does not need.
+func (c *session) rest() {
+	c.mu.Lock()
+	if c.late != nil {
+		c.late.promises.forget()
+	}
+	c.mu.Unlock()
+	if c.parks() {
+		c.nc.SetReadDeadline(past()) // the owner sees that it is tired
+	} else {
+		c.tired.Store(false)
+	}
+}
+
+// held is how many bytes the kernel still holds for the peer.
+func (c *session) held() (n uint32) {
+	if c.raw != nil {
+		c.raw.Control(func(fd uintptr) { n = uint32(sys.Unsent(fd)) })
+	}
+	return n
+}
+
+// stillReads reports whether a peer that seems to have stalled has taken
+// something since half of its time. A blocked write does not tell: the kernel
+// wakes it only when a third of a buffer of megabytes is free again.
+func (c *session) stillReads(now tick) bool {
+	before := c.unsent.Load()
+	if before == 0 || c.raw == nil {
+		return false
+	}
+	after := 1 + c.held()
+	if after >= before {
+		return false
+	}
+	c.unsent.Store(after)
+	c.stall.CompareAndSwap(c.stall.Load(), max(1, now-tick(c.srv.rules.stall/2)))
+	return true
+}
+
 // sentence is a verdict to be carried out.
 type sentence struct {
 	c   *session
@@ -138,7 +179,7 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 		for i := from; i < to; i++ {
 			c := s.sessions[i]
 			m := c.snapshot(c.owed.Load() > 0)
-			m.tired = c.tired.Load() && c.parks()
+			m.tired = c.tired.Load()
 			v, why, due := s.rules.judge(m, now)
 			if v != live {
 				s.condemned = append(s.condemned, sentence{c, v, why})
@@ -167,12 +208,16 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 	}
 	for i, x := range s.condemned {
 		switch x.v {
+		case measure:
+			x.c.unsent.Store(1 + x.c.held())
 		case rest:
-			x.c.nc.SetReadDeadline(past())
+			x.c.rest()
 		case refuse:
 			x.c.nudge(x.why)
 		case abort:
-			x.c.abort(x.why)
+			if x.why != WriteStall || !x.c.stillReads(now) {
+				x.c.abort(x.why)
+			}
 		}
 		s.condemned[i] = sentence{}
 		busy = true

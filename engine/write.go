@@ -90,6 +90,7 @@ func (c *session) writeNow(p []byte) (rest []byte, err error) {
 // every chunk that the peer takes.
 func (c *session) writeWaited(p []byte) (err error) {
 	for len(p) > 0 && err == nil {
+		c.unsent.Store(0)
 		c.stamp(&c.stall)
 		var n int
 		n, err = c.nc.Write(p[:min(len(p), writeChunk)])
@@ -212,7 +213,7 @@ func (c *session) post(ticket uint64, parts [][]byte) error {
 		c.mu.Unlock()
 		return ErrClosed
 	}
-	if c.queue != nil && len(c.queue.b)+n > c.srv.limits.HardCap && !c.relieve(n) {
+	if c.queue != nil && len(c.queue.b) > c.srv.limits.HardCap && !c.relieve() {
 		c.mu.Unlock()
 		c.abort(SlowReader)
 		return SlowReader
@@ -248,22 +249,22 @@ func (c *session) post(ticket uint64, parts [][]byte) error {
 	return nil
 }
 
-// relieve is asked when n more bytes would pass the hard cap; mu is held. A
-// queue that only waits for its flusher is not the peer's fault: it is written
-// here and now. It reports whether n bytes may be queued.
-func (c *session) relieve(n int) bool {
+// relieve is asked when more is posted than the hard cap; mu is held. A queue that
+// only waits for its flusher is not the peer's fault: it is written here and
+// now. It reports whether the queue may grow by one more.
+func (c *session) relieve() bool {
 	if c.writing {
 		// Blocked, or just now in a system call: then a little more may gather.
-		return c.stall.Load() == 0 && len(c.queue.b)+n <= c.hardest()
+		return c.stall.Load() == 0 && len(c.queue.b) <= c.hardest()
 	}
-	if c.visiting || c.raw == nil || !sys.Readiness {
-		return len(c.queue.b)+n <= c.hardest()
+	if c.visiting || c.raw == nil {
+		return len(c.queue.b) <= c.hardest()
 	}
 	c.writing = true
 	c.mu.Unlock()
 	c.flushLate()
 	c.mu.Lock()
-	return !c.over && (c.queue == nil || len(c.queue.b)+n <= c.srv.limits.HardCap)
+	return !c.over && (c.queue == nil || len(c.queue.b) <= c.srv.limits.HardCap)
 }
 
 // hardest is what may gather while a write is under way that the peer has not
@@ -281,6 +282,9 @@ func (c *session) promise() uint64 {
 	l := c.lateness()
 	n := l.promises.take()
 	c.owed.Store(int32(l.promises.open))
+	if l.promises.open == keepTickets+1 {
+		c.tired.Store(true)
+	}
 	c.mu.Unlock()
 	return n
 }
@@ -367,7 +371,7 @@ func (c *session) lateness() *lateness {
 // what the peer does not take at once is left to a goroutine that lives until
 // it has.
 func (c *session) flushLate() {
-	if c.raw == nil || !sys.Readiness {
+	if c.raw == nil {
 		c.srv.goroutines.Add(1)
 		go c.writeWaiting(nil)
 		return

@@ -62,6 +62,16 @@ func Write(fd uintptr, p []byte) (int, error) {
 	return done, nil
 }
 
+// Unsent is how many bytes the kernel holds for the peer of a socket: not sent,
+// or not acknowledged. 0 if it does not say.
+func Unsent(fd uintptr) int {
+	n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
+}
+
 // DescriptorLimit is the process's limit of open descriptors.
 func DescriptorLimit() (uint64, bool) {
 	var l unix.Rlimit

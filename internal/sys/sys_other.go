@@ -13,6 +13,9 @@ func Read(uintptr, []byte) (int, error) { return 0, errors.ErrUnsupported }
 // Write is not offered here.
 func Write(uintptr, []byte) (int, error) { return 0, errors.ErrUnsupported }
 
+// Unsent is not known here.
+func Unsent(uintptr) int { return 0 }
+
 // DescriptorLimit is not known here.
 func DescriptorLimit() (uint64, bool) { return 0, false }
 
