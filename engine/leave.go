@@ -60,9 +60,10 @@ func spoken(why Reason) bool {
 // we are leaving.
 func (c *session) drain(d *desk) {
 	c.in.lend(d.in, &c.srv.blocks)
-	c.nc.SetReadDeadline(time.Now().Add(drainRead))
-	for {
+	for left := drainBytes; left > 0; {
+		c.nc.SetReadDeadline(time.Now().Add(drainRead))
 		n, err := c.nc.Read(c.in.space(&c.srv.blocks))
+		left -= n
 		if n > 0 {
 			c.tally.bytesIn.Add(uint64(n))
 			if c.in.arrived(n) && !c.serve(d) {
@@ -75,8 +76,12 @@ func (c *session) drain(d *desk) {
 	}
 }
 
-// drainRead is how long a drain looks for bytes that are already there.
-const drainRead = 5 * time.Millisecond
+// A drain looks for bytes that are already there: it waits hardly at all, and
+// does not follow a peer that goes on sending.
+const (
+	drainRead  = 5 * time.Millisecond
+	drainBytes = 8 << 20 // more than a socket buffer holds
+)
 
 // linger reads and drops what the peer still sends: closing a socket with
 // unread bytes resets it and can destroy the last replies on their way.

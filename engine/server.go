@@ -55,7 +55,8 @@ type Server struct {
 	stop     chan struct{} // closed when the background may end
 	hurry    chan struct{} // closed by Close: no more patience
 	draining atomic.Bool
-	finished sync.Once
+	leaving  atomic.Bool   // somebody shuts down
+	gone     chan struct{} // closed when that is done
 	hurried  sync.Once
 
 	blocks     blocks
@@ -108,6 +109,7 @@ func (s *Server) init() {
 		}
 		s.ctx, s.cancel = context.WithCancel(context.Background())
 		s.stop = make(chan struct{})
+		s.gone = make(chan struct{})
 		s.hurry = make(chan struct{})
 		s.empty = make(chan struct{})
 		s.listeners = map[net.Listener]struct{}{}
@@ -163,6 +165,7 @@ func (s *Server) returnDesk(d *desk, why Reason) {
 	if why == Panicked {
 		return
 	}
+	d.turn.Out = d.turn.Out[:0]
 	if cap(d.turn.Out) > maxBlock {
 		d.turn.Out = nil
 	}
@@ -172,8 +175,12 @@ func (s *Server) returnDesk(d *desk, why Reason) {
 // open makes nc a session, or says why it may not be one.
 func (s *Server) open(nc net.Conn) (*session, Reason) {
 	c := &session{srv: s, nc: nc, fd: noDescriptor}
-	if sc, ok := nc.(syscall.Conn); ok && sys.Readiness {
-		c.raw, _ = sc.SyscallConn()
+	// By exact type: what embeds a socket may read and write in its own way.
+	switch socket := nc.(type) {
+	case *net.TCPConn:
+		c.raw = rawConn(socket)
+	case *net.UnixConn:
+		c.raw = rawConn(socket)
 	}
 	addr := c.remoteAddr().Addr()
 	c.proxy = s.trusts(addr)
@@ -195,6 +202,18 @@ func (s *Server) open(nc net.Conn) (*session, Reason) {
 	return c, 0
 }
 
+// rawConn is a plain socket's descriptor, where the system lets us use it.
+func rawConn(socket syscall.Conn) syscall.RawConn {
+	if !sys.Readiness {
+		return nil
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
 // count holds one of addr's places for c; mu is held.
 func (s *Server) count(c *session, addr netip.Addr) bool {
 	if !addr.IsValid() || s.Limits.ConnsPerAddress <= 0 {
@@ -208,12 +227,17 @@ func (s *Server) count(c *session, addr netip.Addr) bool {
 	return true
 }
 
-// leave takes an ended session off the books.
+// leave tells OnClose of an ended session.
 func (s *Server) leave(c *session) {
 	why := c.reason()
+	defer s.strike(c, why) // whatever OnClose does
 	if s.OnClose != nil && c.known {
 		c.guard(func() { s.OnClose(Conn{c}, why) })
 	}
+}
+
+// strike takes c off the books.
+func (s *Server) strike(c *session, why Reason) {
 	s.ended[why].Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +274,16 @@ func (s *Server) leave(c *session) {
 func (s *Server) Shutdown(ctx context.Context) (Drained, error) {
 	s.init()
 	var err error
-	s.finished.Do(func() { err = s.shutdown(ctx) })
+	if s.leaving.CompareAndSwap(false, true) {
+		err = s.shutdown(ctx)
+		close(s.gone)
+	} else {
+		select {
+		case <-s.gone:
+		case <-ctx.Done():
+			err = fmt.Errorf("engine: shutdown: %w", ctx.Err())
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.drained, err
@@ -320,7 +353,7 @@ func (s *Server) force(cause error) error {
 func (s *Server) Close() error {
 	s.init()
 	s.hurried.Do(func() { close(s.hurry) })
-	s.Shutdown(s.ctx)
+	s.Shutdown(context.Background())
 	return nil
 }
 

@@ -249,10 +249,12 @@ func (c *session) visit(t *Turn) (used, need int, why Reason) {
 		if !finished {
 			v := recover() // nil for runtime.Goexit, which ends this goroutine after us
 			used, need, why = t.mark.used, 0, Panicked
-			t.Rollback()
+			unanswered := t.Rollback()
 			t.takeOver = nil
 			c.srv.reportPanic(c, v, debug.Stack())
-			t.Out = c.refuse(t.Out, in[used:], Panicked)
+			if unanswered {
+				t.Out = c.refuse(t.Out, in[used:], Panicked)
+			}
 			c.fail(Panicked)
 		}
 		t.end()
@@ -299,7 +301,7 @@ func (c *session) guard(call func()) {
 
 // hasRoom reports whether flow control lets one more message be served.
 func (c *session) hasRoom() bool {
-	return c.owed.Load() < int32(c.srv.limits.InFlight) && c.waiting.Load() < int64(c.srv.limits.HighWater)
+	return !c.ending() && c.owed.Load() < int32(c.srv.limits.InFlight) && c.waiting.Load() < int64(c.srv.limits.HighWater)
 }
 
 // ending reports whether nothing more is to be served. A drain still serves

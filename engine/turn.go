@@ -51,13 +51,16 @@ func (t *Turn) Mark(used int) {
 }
 
 // Rollback undoes what happened since Mark: the output is cut, and replies
-// promised with Later are no longer owed.
-func (t *Turn) Rollback() {
+// promised with Later are no longer owed. It reports false when such a reply has
+// been sent already: the peer has its answer, and must not get a second one.
+func (t *Turn) Rollback() (unanswered bool) {
 	t.Out = t.Out[:t.mark.out]
+	unanswered = true
 	if len(t.promised) > 0 && t.conn != nil {
-		t.conn.revoke(t.promised)
+		unanswered = t.conn.revoke(t.promised)
 	}
 	t.promised = t.promised[:0]
+	return unanswered
 }
 
 // Serial changes with every Mark and at the end of the visit: user code that
@@ -71,6 +74,9 @@ func (t *Turn) Later() Reply {
 	if t.conn == nil {
 		t.promised = append(t.promised, noTicket)
 		return Reply{}
+	}
+	if t.conn.srv.ordered {
+		t.left = 0 // its reply comes before all that follow, even if it is sent at once
 	}
 	ticket := t.conn.promise()
 	t.promised = append(t.promised, ticket)
@@ -100,7 +106,7 @@ func (t *Turn) TakeOver(serve func(nc net.Conn, unread []byte)) error {
 func (t *Turn) begin(c *session) {
 	t.conn, t.State = c, c.state
 	t.left, t.full = c.srv.perVisit, c.srv.limits.HighWater
-	t.refused, t.requests, t.promised = false, 0, t.promised[:0]
+	t.refused, t.requests, t.promised, t.takeOver = false, 0, t.promised[:0], nil
 	t.mark.out, t.mark.used = len(t.Out), 0
 	t.serial++
 }

@@ -24,6 +24,7 @@ func (c *session) flush(t *Turn) bool {
 	switch {
 	case c.over:
 		c.mu.Unlock()
+		t.Out = t.Out[:0] // a borrowed desk must not carry it to somebody else
 		return false
 	case c.queue == nil && len(t.Out) == 0:
 		c.mu.Unlock()
@@ -289,16 +290,18 @@ func (c *session) promise() uint64 {
 	return n
 }
 
-// revoke takes promises back.
-func (c *session) revoke(tickets []uint64) {
+// revoke takes promises back and reports whether all of them were still open.
+func (c *session) revoke(tickets []uint64) bool {
+	all := true
 	c.mu.Lock()
 	l := c.lateness()
 	for _, n := range tickets {
-		l.promises.settle(n)
+		all = l.promises.settle(n) && all
 	}
 	c.owed.Store(int32(l.promises.open))
 	c.wake()
 	c.mu.Unlock()
+	return all
 }
 
 // await waits until g holds and reports whether the connection goes on.

@@ -63,9 +63,12 @@ func (p *protocol) answer(t *engine.Turn, used int, h Handler, request wire.Pack
 	result := wire.OK
 	switch {
 	case err != nil:
-		t.Rollback()
+		if !t.Rollback() {
+			return // it has had its answer
+		}
 		result = resultOf(err)
 	case t.Promised() > 0:
+		t.Out = head[:start] // keeping what it has grown
 		return
 	case len(content) == 0:
 	case cap(dst) > 0 && &content[0] == &dst[:1][0]:

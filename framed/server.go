@@ -103,7 +103,8 @@ func (s *Server) init() *engine.Server {
 		p.ctx = s.engine.Context()
 		if s.ConnContext != nil {
 			s.engine.OnOpen = func(c engine.Conn) {
-				c.SetValue(&attachment{ctx: s.ConnContext(p.ctx, Conn{c})})
+				ctx := s.ConnContext(p.ctx, Conn{c})
+				c.SetValue(&attachment{ctx: ctx, value: Conn{c}.Value()})
 			}
 		}
 		if s.OnClose != nil {
