@@ -35,7 +35,7 @@ type stamps struct {
 	phase atomic.Uint32
 	since atomic.Uint32 // the phase began
 
-	unsent atomic.Uint32 // 1 + what the kernel still held for the peer at half of the stall
+	unsent atomic.Uint32 // 1 + what the kernel still held for the peer when stall was a period old
 }
 
 // moments is a snapshot of stamps.
@@ -78,7 +78,7 @@ type verdict uint8
 
 const (
 	live    verdict = iota
-	measure         // half stalled: note what the kernel still holds for the peer
+	measure         // stalled for a period: note what the kernel still holds for the peer
 	rest            // quiet for long enough to wait on less memory
 	refuse          // tell the peer why, then close
 	abort           // close at once: the peer does not read, or has had its time
@@ -115,7 +115,7 @@ func (r *rules) judge(m moments, now tick) (v verdict, why Reason, next uint64) 
 		if due(m.stall, r.stall) {
 			return abort, WriteStall, 0
 		}
-		if !m.measured && due(m.stall, r.stall/2) {
+		if !m.measured && r.stall <= math.MaxInt32 && due(m.stall, 0) {
 			return measure, 0, next
 		}
 	}

@@ -49,7 +49,7 @@ func judgeTable() []judged {
 		{"closing", moments{phase: closing, since: 1, seen: 50_000}, abort, WriteStall, 10_249},
 		{"closing has no frame", moments{phase: closing, since: 1, frame: 5_000}, abort, WriteStall, 10_249},
 		{"lingering", moments{phase: lingering, since: 1, seen: 50_000, frame: 1}, abort, 0, 2_249},
-		{"stalled, not yet measured", moments{seen: 1, stall: 1}, measure, 0, 5_249},
+		{"stalled, not yet measured", moments{seen: 1, stall: 1}, measure, 0, 249},
 		{"closing while the peer reads", moments{phase: closing, since: 50_000, stall: 1, measured: true}, abort, WriteStall, 10_249},
 		{"tired", moments{seen: 1, tired: true}, rest, 0, 2_249},
 		{"tired and owed", moments{seen: 1, owed: true, tired: true}, rest, 0, 2_249},
@@ -196,7 +196,7 @@ func TestLimitsStrikeInTime(t *testing.T) {
 			sweep += uint64(r.period)
 			v, why, next := r.judge(m, tick(sweep))
 			age := sweep - begun
-			if v == measure && kind.why == WriteStall && age >= kind.limit/2 && !m.measured {
+			if v == measure && kind.why == WriteStall && !m.measured {
 				m.measured = true // the sweeper has asked the kernel
 				continue
 			}

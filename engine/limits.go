@@ -28,7 +28,8 @@ type Limits struct {
 	// HardCap is how much output may wait for one peer, beyond the reply being
 	// written, before the connection is closed. Zero: 256 KiB.
 	HardCap int
-	// StallTime is how long a peer may take nothing of what waits for it.
+	// StallTime is how long a peer may take nothing of what waits for it, in
+	// steps of 32 KiB where the kernel does not tell what it still holds.
 	// Zero: 10 s.
 	StallTime time.Duration
 	// LingerTime is how long, after the last reply, the rest of what a refused

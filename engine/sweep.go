@@ -142,8 +142,10 @@ func (c *session) held() (n uint32) {
 }
 
 // stillReads reports whether a peer that seems to have stalled has taken
-// something since half of its time. A blocked write does not tell: the kernel
-// wakes it only when a third of a buffer of megabytes is free again.
+// something after all. A blocked write does not tell: the kernel wakes it only
+// when a third of a buffer of megabytes is free again. (Nor does the peer's
+// kernel tell at once: it reopens its window by sixteenths of its own buffer, so
+// a reader behind 6 MB must take 400 KB in StallTime.)
 func (c *session) stillReads(now tick) bool {
 	before := c.unsent.Load()
 	if before == 0 || c.raw == nil {
@@ -154,7 +156,7 @@ func (c *session) stillReads(now tick) bool {
 		return false
 	}
 	c.unsent.Store(after)
-	c.stall.CompareAndSwap(c.stall.Load(), max(1, now-tick(c.srv.rules.stall/2)))
+	c.stall.CompareAndSwap(c.stall.Load(), now)
 	return true
 }
 

@@ -4,10 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -226,4 +230,109 @@ func peerOf(t *testing.T, nc net.Conn) *peer {
 	t.Cleanup(func() { nc.Close() })
 	nc.SetDeadline(time.Now().Add(patience))
 	return &peer{nc, t, bufio.NewReader(nc)}
+}
+
+// heard is the next value of ch.
+func heard[T any](t *testing.T, ch <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("not within %v: %s", patience, what)
+		panic("unreachable")
+	}
+}
+
+// none fails the test if ch has a value within the time in which it would
+// almost certainly have come.
+func none[T any](t *testing.T, ch <-chan T, what string) {
+	t.Helper()
+	select {
+	case v := <-ch:
+		t.Fatalf("%s: %v", what, v)
+	case <-time.After(20 * time.Millisecond):
+	}
+}
+
+// inParallel calls f(0) to f(n-1) at once and reports their errors.
+func inParallel(t *testing.T, n int, f func(i int) error) {
+	t.Helper()
+	errs := make(chan error, n)
+	for i := range n {
+		go func() {
+			if err := f(i); err != nil {
+				errs <- fmt.Errorf("%d: %w", i, err)
+				return
+			}
+			errs <- nil
+		}()
+	}
+	for range n {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// converse lets write send while it reads what comes back and compares it with
+// want. It may be called from any goroutine.
+func (p *peer) converse(want []byte, write func(w io.Writer) error) error {
+	written := make(chan error, 1)
+	go func() { written <- write(p.Conn) }()
+	got := make([]byte, len(want))
+	n, err := io.ReadFull(p.r, got)
+	for i := range n {
+		if got[i] != want[i] {
+			err = fmt.Errorf("byte %d differs: %q, want %q", i, got[i:min(n, i+32)], want[i:min(n, i+32)])
+			break
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("%d of %d bytes read: %w", n, len(want), err)
+		p.SetDeadline(time.Unix(1, 0)) // nobody reads what would still come
+	}
+	return errors.Join(err, <-written)
+}
+
+// whole sends b in one write.
+func whole(b []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(b)
+		return err
+	}
+}
+
+// frame is a packet as a frame.
+func frame(c wire.Command, id uint64, result wire.Result, content string) []byte {
+	return wire.Standard.Append(nil, wire.Packet{Command: c, ID: id, Result: result, Content: []byte(content)})
+}
+
+// seed is the seed of a random test: HONE_SEED, or another one each time. The
+// output of a test that fails has it.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	n := rand.Uint64()
+	if given := os.Getenv("HONE_SEED"); given != "" {
+		var err error
+		if n, err = strconv.ParseUint(given, 10, 64); err != nil {
+			t.Fatalf("HONE_SEED: %v", err)
+		}
+	}
+	t.Logf("HONE_SEED=%d", n)
+	return n
+}
+
+// drainBegins waits until s no longer accepts.
+func drainBegins(t *testing.T, s interface{ Serve(net.Listener) error }) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close() // a server that does not drain says so
+	eventually(t, "the drain has begun", func() bool { return s.Serve(ln) == framed.ErrServerClosed })
 }

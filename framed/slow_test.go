@@ -99,7 +99,7 @@ func liveMemory() int64 {
 }
 
 func TestPeersThatNeverReadAreClosedAndCostLittle(t *testing.T) {
-	const peers, most = 20, 1 << 20
+	const peers, most = 60, 1 << 20
 	eachWay(t, filler(8<<10), func(t *testing.T, e engine.Engine, h framed.Handler) {
 		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{StallTime: 300 * time.Millisecond}}
 		addr := serve(t, s)
@@ -154,23 +154,24 @@ func TestSlowButSteadyReaderGetsEverything(t *testing.T) {
 func TestSteadyReaderBehindLargeKernelBuffersIsNoStall(t *testing.T) {
 	content := filler(63 << 10)
 	eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
-		const n = 100
+		const n = 120
 		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{StallTime: 300 * time.Millisecond, HardCap: 16 << 20}}
 		p := dial(t, serve(t, s))
 		p.pour(requests(n))
-		// Some 60 KiB in every 100 ms, which is twice what must be taken in 300.
+		// 2 MiB/s: less than a third of the server's kernel buffer in 300 ms, more
+		// than the sixteenth by which the peer's kernel reopens its window.
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		got := 0
 		for until := time.Now().Add(900 * time.Millisecond); time.Now().Before(until); {
 			<-tick.C
-			k, err := io.ReadFull(p.r, make([]byte, 12<<10))
+			k, err := io.ReadFull(p.r, make([]byte, 40<<10))
 			if got += k; err != nil {
 				t.Fatalf("cut off after %d bytes: %v", got, err)
 			}
 			for why, n := range s.Stats().Ended {
 				if n > 0 {
-					t.Fatalf("ended for %v while it read 600 KiB/s, after %d bytes", engine.Reason(why), got)
+					t.Fatalf("ended for %v while it read 2 MiB/s, after %d bytes", engine.Reason(why), got)
 				}
 			}
 		}

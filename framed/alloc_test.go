@@ -1,0 +1,117 @@
+package framed_test
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/framed"
+)
+
+// TestNoAllocationsPerRequest counts what a whole process allocates over 20 000
+// requests of a client that allocates nothing itself.
+func TestNoAllocationsPerRequest(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector makes sync.Pool drop what it is given, to find misuse; go test without -race runs this")
+	}
+	const (
+		depth  = 20
+		rounds = 1000
+		most   = 200 // of the runtime itself, over all of the rounds
+	)
+	replies := make(chan framed.Reply, depth)
+	content := []byte("thirty-two bytes of some content")
+	handlers := []struct {
+		name    string
+		answers int // packets per request
+		handle  framed.HandlerFunc
+	}{
+		{"inline", 1, echo},
+		{"inline, returned", 1, func(_ framed.Call, dst, req []byte) ([]byte, error) { return req, nil }},
+		{"late", 1, func(c framed.Call, dst, req []byte) ([]byte, error) {
+			replies <- c.Later()
+			return nil, nil
+		}},
+		{"late, within the handler", 1, func(c framed.Call, dst, req []byte) ([]byte, error) {
+			return nil, c.Later().Send(req)
+		}},
+		{"with a push", 2, func(c framed.Call, dst, req []byte) ([]byte, error) {
+			return append(dst, req...), c.Conn().Send(c.ID(), req)
+		}},
+		{"with value and context", 1, func(c framed.Call, dst, req []byte) ([]byte, error) {
+			if c.Context().Err() != nil {
+				return dst, nil
+			}
+			if v, ok := c.Conn().Value().([]byte); ok {
+				return append(dst, v...), nil
+			}
+			c.Conn().SetValue(content)
+			return append(dst, req...), nil
+		}},
+	}
+	run(t, func(t *testing.T, e engine.Engine) {
+		var sender sync.WaitGroup
+		stop := make(chan struct{})
+		sender.Go(func() {
+			for {
+				select {
+				case r := <-replies:
+					if err := r.Send(content); err != nil {
+						t.Error(err)
+					}
+				case <-stop:
+					return
+				}
+			}
+		})
+		defer sender.Wait()
+		defer close(stop)
+		for _, h := range handlers {
+			addr := serve(t, &framed.Server{Engine: e, Handler: h.handle})
+			nc, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			nc.SetDeadline(time.Now().Add(patience))
+			out := bytes.Repeat(submit(1, string(content)), depth)
+			in := make([]byte, depth*h.answers*len(ack(1, string(content)))-depth*(h.answers-1))
+			for _, n := range []int{1, depth} { // ping-pong and pipelined
+				out, in := out[:len(out)/depth*n], in[:len(in)/depth*n]
+				if allocated := allocations(t, nc, out, in, rounds*depth/n); allocated > most {
+					t.Errorf("%s, %d at once: %d allocations over %d requests, want at most %d", h.name, n, allocated, rounds*depth, most)
+				}
+			}
+			nc.Close()
+		}
+	})
+}
+
+// allocations lets out be answered by in so many times and counts what the
+// process allocates after a warm-up. The collector is off meanwhile: it empties
+// pools, and is not what is counted here.
+func allocations(t *testing.T, nc net.Conn, out, in []byte, times int) uint64 {
+	t.Helper()
+	exchange := func(times int) {
+		for range times {
+			if _, err := nc.Write(out); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(nc, in); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	exchange(times / 10)
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	exchange(times)
+	runtime.ReadMemStats(&after)
+	return after.Mallocs - before.Mallocs
+}

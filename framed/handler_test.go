@@ -1,0 +1,685 @@
+package framed_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/wire"
+)
+
+// TestErrorBecomesTheResult, what was appended before it is cut, and the
+// connection lives on.
+func TestErrorBecomesTheResult(t *testing.T) {
+	answers := []struct {
+		err  error
+		want wire.Result
+	}{
+		{errors.New("no reason that the wire knows"), wire.Failed},
+		{wire.Unauthorised, wire.Unauthorised},
+		{fmt.Errorf("token: %w", fmt.Errorf("expired: %w", wire.Unauthorised)), wire.Unauthorised},
+		{errors.Join(io.EOF, wire.Overloaded), wire.Overloaded},
+		{wire.Result(77), 77},
+		{wire.OK, wire.Failed},
+		{nil, wire.OK},
+	}
+	run(t, func(t *testing.T, e engine.Engine) {
+		h := framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
+			return append(dst, req...), answers[c.ID()].err
+		})
+		p := dial(t, serve(t, &framed.Server{Engine: e, Handler: h, Connect: h}))
+		var out, want []byte
+		for _, content := range []string{"", "partial", strings.Repeat("partial ", 5000)} {
+			for id, a := range answers {
+				for request, reply := range map[wire.Command]wire.Command{wire.Submit: wire.SubmitAck, wire.Conn: wire.ConnAck} {
+					text := content
+					if a.want != wire.OK {
+						text = ""
+					}
+					out = append(out, frame(request, uint64(id), 0, content)...)
+					want = append(want, frame(reply, uint64(id), a.want, text)...)
+				}
+			}
+		}
+		if err := p.converse(want, whole(out)); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestAnySliceMayBeReturned: appended to dst or not, the reply is the content
+// of the slice, and the replies before it in the same batch are untouched.
+func TestAnySliceMayBeReturned(t *testing.T) {
+	constant := []byte("a constant")
+	big := textOf(rand.New(rand.NewPCG(1, 1)), 70_000)
+	ways := []struct {
+		name string
+		give func(dst, req []byte) []byte
+		want func(req string) string
+	}{
+		{"appended", func(dst, req []byte) []byte { return append(dst, req...) }, func(req string) string { return req }},
+		{"a constant", func(dst, req []byte) []byte { return constant }, func(string) string { return "a constant" }},
+		{"the request", func(dst, req []byte) []byte { return req }, func(req string) string { return req }},
+		{"a part of the request", func(dst, req []byte) []byte { return req[len(req)/2:] }, func(req string) string { return req[len(req)/2:] }},
+		{"dst from its second byte", func(dst, req []byte) []byte { return append(append(dst, 'x'), req...)[1:] }, func(req string) string { return req }},
+		{"dst from its end", func(dst, req []byte) []byte { dst = append(dst, req...); return dst[len(dst):] }, func(string) string { return "" }},
+		{"the front of what was appended", func(dst, req []byte) []byte { return append(dst, req...)[:len(req)/2] }, func(req string) string { return req[:len(req)/2] }},
+		{"nil", func(dst, req []byte) []byte { return nil }, func(string) string { return "" }},
+		{"dst", func(dst, req []byte) []byte { return dst }, func(string) string { return "" }},
+		{"dst scribbled on and given up", func(dst, req []byte) []byte { _ = append(dst, "scribbled over all the room there is"...); return req }, func(req string) string { return req }},
+		{"all of dst's room", func(dst, req []byte) []byte {
+			dst = append(dst, req...)
+			return append(dst, make([]byte, cap(dst)-len(dst))...)[:len(req)]
+		}, func(req string) string { return req }},
+		{"large", func(dst, req []byte) []byte { return append(dst, big...) }, func(string) string { return string(big) }},
+		{"large constant", func(dst, req []byte) []byte { return big }, func(string) string { return string(big) }},
+	}
+	run(t, func(t *testing.T, e engine.Engine) {
+		addr := serve(t, &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
+			if len(dst) != 0 {
+				t.Errorf("dst has %d bytes, want an empty one", len(dst))
+			}
+			return ways[c.ID()].give(dst, req), nil
+		})})
+		for id, way := range ways {
+			var out, want []byte
+			for i := range 20 {
+				for _, id := range []int{0, id, i % len(ways)} {
+					req := fmt.Sprintf("request %d by way %d", i, id)
+					out = append(out, submit(uint64(id), req)...)
+					want = append(want, ack(uint64(id), ways[id].want(req))...)
+				}
+			}
+			p := dial(t, addr)
+			if err := p.converse(want, whole(out)); err != nil {
+				t.Errorf("%s: %v", way.name, err)
+			}
+			p.Close()
+		}
+	})
+}
+
+// TestPanicEndsItsConnectionOnly: the request that did it is answered Internal,
+// those before it in the same batch as if nothing had happened.
+func TestPanicEndsItsConnectionOnly(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		h := framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
+			dst = append(dst, req...)
+			switch string(req) {
+			case "panic":
+				panic("a handler's")
+			case "index":
+				_ = dst[len(dst)+len(req)]
+			case "nil":
+				panic(nil)
+			}
+			return dst, nil
+		})
+		s := &framed.Server{Engine: e, Handler: h, Connect: h}
+		addr := serve(t, s)
+		other := dial(t, addr)
+		other.send(submit(1, "before"))
+		other.want(ack(1, "before"))
+		for i, how := range []string{"panic", "index", "nil", "panic"} {
+			p := dial(t, addr)
+			var out []byte
+			for id := range uint64(10) {
+				out = append(out, submit(id, "earlier")...)
+			}
+			if i < 3 {
+				out = append(out, submit(10, how)...)
+			} else {
+				out = append(out, frame(wire.Conn, 10, 0, how)...)
+			}
+			p.send(append(out, submit(11, "never served")...))
+			for id := range uint64(10) {
+				p.want(ack(id, "earlier"))
+			}
+			if i < 3 {
+				p.want(frame(wire.SubmitAck, 10, wire.Internal, ""))
+			} else {
+				p.want(frame(wire.ConnAck, 10, wire.Internal, ""))
+			}
+			p.wantEnd()
+			p.Close()
+			other.send(submit(uint64(i), "alive"))
+			other.want(ack(uint64(i), "alive"))
+		}
+		ended(t, s, engine.Panicked, 4)
+		if st := s.Stats(); st.Panics != 4 || st.Open != 1 {
+			t.Errorf("counted %d panics and %d open connections, want 4 and 1", st.Panics, st.Open)
+		}
+	})
+}
+
+// TestPanicWaitsForEarlierLateReplies: they were asked before it.
+func TestPanicWaitsForEarlierLateReplies(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		h, owed := postponing(1)
+		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
+			if string(req) == "panic" {
+				panic("a handler's")
+			}
+			return h(c, dst, req)
+		})}
+		p := dial(t, serve(t, s))
+		p.send(append(submit(1, "late"), submit(2, "panic")...))
+		p.want(frame(wire.SubmitAck, 2, wire.Internal, ""))
+		if err := heard(t, owed, "a handler").Send([]byte("done")); err != nil {
+			t.Fatal(err)
+		}
+		p.want(ack(1, "done"))
+		p.wantEnd()
+		p.Close()
+		ended(t, s, engine.Panicked, 1)
+	})
+}
+
+func TestGoexitEndsItsConnectionOnly(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		closed := make(chan engine.Reason, 1)
+		s := &framed.Server{
+			Engine: e,
+			Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
+				if string(req) == "exit" {
+					runtime.Goexit()
+				}
+				return append(dst, req...), nil
+			}),
+			OnClose: func(_ framed.Conn, why engine.Reason) { closed <- why },
+		}
+		addr := serve(t, s)
+		other := dial(t, addr)
+		for id := range uint64(5) {
+			p := dial(t, addr)
+			p.send(submit(1, "hello"))
+			p.want(ack(1, "hello"))
+			p.send(submit(2, "exit"))
+			for {
+				if r, err := p.tryPacket(); err == io.EOF {
+					break
+				} else if err != nil || r.Result != wire.Internal {
+					t.Fatalf("got %+v, %v, want the end, or Internal and the end", r, err)
+				}
+			}
+			p.Close()
+			if why := heard(t, closed, "OnClose"); why != engine.Panicked {
+				t.Errorf("closed for %v, want %v", why, engine.Panicked)
+			}
+			other.send(submit(id, "alive"))
+			other.want(ack(id, "alive"))
+		}
+		eventually(t, "one connection is open", func() bool { return s.Stats().Open == 1 })
+	})
+}
+
+// TestHooksMayPanicOrExit: what ConnContext or OnClose do to their goroutine
+// leaves no connection on the books.
+func TestHooksMayPanicOrExit(t *testing.T) {
+	ways := map[string]func(){"panic": func() { panic("a hook's") }, "exit": runtime.Goexit}
+	run(t, func(t *testing.T, e engine.Engine) {
+		for name, fail := range ways {
+			s := &framed.Server{
+				Engine:      e,
+				Handler:     framed.HandlerFunc(echo),
+				ConnContext: func(context.Context, framed.Conn) context.Context { fail(); return nil },
+			}
+			talkBriefly(t, serve(t, s))
+			eventually(t, name+" in ConnContext: the books are empty", func() bool { return s.Stats().Open == 0 })
+			s = &framed.Server{
+				Engine:  e,
+				Handler: framed.HandlerFunc(echo),
+				OnClose: func(framed.Conn, engine.Reason) { fail() },
+			}
+			talkBriefly(t, serve(t, s))
+			eventually(t, name+" in OnClose: the books are empty", func() bool { return s.Stats().Open == 0 })
+		}
+	})
+}
+
+// talkBriefly opens three connections, each until the server has answered or
+// closed it.
+func talkBriefly(t *testing.T, addr string) {
+	t.Helper()
+	for range 3 {
+		p := dial(t, addr)
+		p.Write(submit(1, "hello"))
+		p.tryPacket()
+		p.Close()
+	}
+}
+
+// TestCallKeptBeyondItsHandlerPanics with the package's name, instead of
+// reaching another request: in the same batch and in a later one.
+func TestCallKeptBeyondItsHandlerPanics(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		var kept framed.Call
+		said := make(chan any, 8)
+		misuse := func(f func(framed.Call)) {
+			defer func() { said <- recover() }()
+			f(kept)
+		}
+		p := dial(t, serve(t, &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
+			if string(req) == "keep" {
+				kept = c
+				return dst, nil
+			}
+			misuse(func(c framed.Call) { c.Conn() })
+			misuse(func(c framed.Call) { c.Context() })
+			misuse(func(c framed.Call) { c.Later() })
+			return append(dst, req...), nil
+		})}))
+		for range 2 {
+			p.send(append(submit(1, "keep"), submit(2, "use")...))
+			p.want(ack(1, ""))
+			p.want(ack(2, "use"))
+			p.send(submit(3, "use"))
+			p.want(ack(3, "use"))
+			for range 6 {
+				if v, ok := heard(t, said, "a misuse").(string); !ok || !strings.HasPrefix(v, "framed: ") {
+					t.Errorf("a kept Call says %q, want a panic that names the package", v)
+				}
+			}
+		}
+		p.closeWrite() // nobody's reply was promised
+		p.wantEnd()
+	})
+}
+
+func TestBlockedHandlerDoesNotDelayOtherConnections(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		h, entered, release := gate()
+		addr := serve(t, &framed.Server{Engine: e, Handler: h})
+		const blocked = 20
+		var stuck []*peer
+		for range blocked {
+			p := dial(t, addr)
+			p.send(append(submit(1, "block"), submit(2, "behind it")...))
+			stuck = append(stuck, p)
+			heard(t, entered, "a handler")
+		}
+		p := dial(t, addr)
+		for id := range uint64(200) {
+			p.send(submit(id, "hello"))
+			p.want(ack(id, "hello"))
+		}
+		close(release)
+		for _, p := range stuck {
+			p.want(ack(1, "block"))
+			p.want(ack(2, "behind it"))
+		}
+	})
+}
+
+func TestHandlersOfOneConnectionRunOneAtATimeAndInOrder(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		var next uint64 // guarded by nothing but the contract
+		p := dial(t, serve(t, &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
+			if next != c.ID() {
+				t.Errorf("request %d is served when it is the turn of %d", c.ID(), next)
+			}
+			next++
+			if c.ID()%2 == 0 {
+				return nil, c.Later().Send(req)
+			}
+			return append(dst, req...), nil
+		})}))
+		var out []byte
+		for id := range uint64(1000) {
+			out = append(out, submit(id, "x")...)
+		}
+		go p.Write(out)
+		for range 1000 {
+			p.packet()
+		}
+	})
+}
+
+// upgrading is a protocol of lines in which "upgrade" hands the socket over to
+// an echo of raw bytes.
+func upgrading(taken chan<- string) lineProtocol {
+	return func(turn *engine.Turn, line string) bool {
+		if line != "upgrade" {
+			turn.Out = append(turn.Out, line+"\n"...)
+			return true
+		}
+		turn.Out = append(turn.Out, "switching\n"...)
+		if err := turn.TakeOver(func(nc net.Conn, unread []byte) {
+			taken <- string(unread)
+			nc.Write(unread)
+			io.Copy(struct{ io.Writer }{nc}, struct{ io.Reader }{nc})
+		}); err != nil {
+			turn.Out = append(turn.Out, err.Error()+"\n"...)
+		}
+		return false
+	}
+}
+
+// TestTakeOverHandsTheSocketAndTheUnreadBytesOver after the replies before it,
+// late ones too.
+func TestTakeOverHandsTheSocketAndTheUnreadBytesOver(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		for _, hidden := range []bool{false, true} {
+			taken := make(chan string, 1)
+			upgrade := upgrading(taken)
+			owed := make(chan engine.Reply, 1)
+			ends := make(chan engine.Reason, 1)
+			s := &engine.Server{
+				Engine: e,
+				Protocol: lineProtocol(func(turn *engine.Turn, line string) bool {
+					if line == "late" {
+						owed <- turn.Later()
+						return true
+					}
+					return upgrade(turn, line)
+				}),
+				OnClose: func(_ engine.Conn, why engine.Reason) { ends <- why },
+			}
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if hidden {
+				ln = adapter{ln}
+			}
+			addr := serveLinesOn(t, s, ln)
+			for _, unread := range []string{"", "raw bytes at once\nand more", strings.Repeat("raw ", 20_000)} {
+				p := dial(t, addr)
+				go p.Write([]byte("late\nhello\nupgrade\n" + unread))
+				p.want([]byte("hello\nswitching\n"))
+				if err := heard(t, owed, "the protocol").Send([]byte("late reply\n")); err != nil {
+					t.Fatal(err)
+				}
+				p.want([]byte("late reply\n"))
+				if got := heard(t, taken, "the new protocol"); !strings.HasPrefix(unread, got) {
+					t.Errorf("handed over %.40q, want the front of %.40q", got, unread)
+				}
+				p.want([]byte(unread))
+				for range 3 {
+					p.send([]byte("upgrade\nping"))
+					p.want([]byte("upgrade\nping"))
+				}
+				p.closeWrite()
+				p.wantEnd()
+				if why := heard(t, ends, "OnClose"); why != engine.ClosedHere {
+					t.Errorf("closed for %v, want %v", why, engine.ClosedHere)
+				}
+			}
+		}
+	})
+}
+
+// TestTakenOverSocketHasNoDeadlines, however long the message took that led to
+// it: the engine's suspicions end with the engine's part.
+func TestTakenOverSocketHasNoDeadlines(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		const clients = 40
+		upgrade := upgrading(make(chan string, clients))
+		addr := serveLines(t, &engine.Server{
+			Engine: e,
+			Limits: engine.Limits{IdleTime: 100 * time.Millisecond},
+			Protocol: lineProtocol(func(turn *engine.Turn, line string) bool {
+				<-time.After(250 * time.Millisecond)
+				return upgrade(turn, line)
+			}),
+		})
+		inParallel(t, clients, func(i int) error {
+			p, err := dialed(t, addr)
+			if err != nil {
+				return err
+			}
+			p.Write([]byte("upgrade\n"))
+			for _, text := range []string{"switching\n", "ping", "ping"} {
+				if err := p.converse([]byte(text), func(w io.Writer) error {
+					if text == "ping" {
+						w.Write([]byte(text))
+					}
+					return nil
+				}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// TestTakeOverOfABrokenConnectionIsForgotten: no other connection may inherit
+// it, nor the words that were to go before it.
+func TestTakeOverOfABrokenConnectionIsForgotten(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		taken := make(chan string, 100)
+		upgrade := upgrading(taken)
+		met, release := make(chan engine.Conn, 1), make(chan struct{})
+		ends := make(chan engine.Reason, 1)
+		s := &engine.Server{
+			Engine: e,
+			Protocol: lineProtocol(func(turn *engine.Turn, line string) bool {
+				if line == "upgrade" {
+					met <- turn.Conn()
+					<-release
+				}
+				return upgrade(turn, line)
+			}),
+			OnClose: func(_ engine.Conn, why engine.Reason) { ends <- why },
+		}
+		addr := serveLines(t, s)
+		for range 5 {
+			p := dial(t, addr)
+			p.send([]byte("upgrade\n"))
+			c := heard(t, met, "the protocol")
+			p.reset()
+			eventually(t, "a push finds the connection broken", func() bool { return c.Push([]byte("x")) == engine.ErrClosed })
+			release <- struct{}{}
+			heard(t, ends, "OnClose")
+			q := dial(t, addr)
+			for range 3 {
+				q.send([]byte("hello\n"))
+				q.want([]byte("hello\n"))
+			}
+			q.closeWrite()
+			q.wantEnd()
+			if why := heard(t, ends, "OnClose"); why != engine.PeerClosed {
+				t.Errorf("the next connection closed for %v, want %v", why, engine.PeerClosed)
+			}
+			if len(taken) > 0 {
+				t.Fatal("another connection's socket was handed over")
+			}
+		}
+	})
+}
+
+// adapter hides the sockets of a listener: what it accepts is a net.Conn and
+// nothing more.
+type adapter struct{ net.Listener }
+
+func (a adapter) Accept() (net.Conn, error) {
+	nc, err := a.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return struct{ net.Conn }{nc}, nil
+}
+
+// flipping flips every bit on the wire, in connections that embed the socket:
+// whoever goes behind their back to the socket notices.
+type flipping struct{ net.Listener }
+
+func (f flipping) Accept() (net.Conn, error) {
+	nc, err := f.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return flipped{nc.(*net.TCPConn)}, nil
+}
+
+type flipped struct{ *net.TCPConn }
+
+func (f flipped) Read(p []byte) (int, error) {
+	n, err := f.TCPConn.Read(p)
+	for i := range p[:n] {
+		p[i] = ^p[i]
+	}
+	return n, err
+}
+
+func (f flipped) Write(p []byte) (int, error) {
+	q := make([]byte, len(p))
+	for i := range p {
+		q[i] = ^p[i]
+	}
+	return f.TCPConn.Write(q)
+}
+
+// TestEveryListenerIsServedAlike: TCP, unix sockets, TLS, and adapters of which
+// the engine sees no more than a net.Conn.
+func TestEveryListenerIsServedAlike(t *testing.T) {
+	listeners := map[string]func(t *testing.T) (net.Listener, func() (net.Conn, error)){
+		"tcp": func(t *testing.T) (net.Listener, func() (net.Conn, error)) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ln, func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
+		},
+		"unix": func(t *testing.T) (net.Listener, func() (net.Conn, error)) {
+			path := filepath.Join(t.TempDir(), "s")
+			ln, err := net.Listen("unix", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ln, func() (net.Conn, error) { return net.Dial("unix", path) }
+		},
+		"tls": func(t *testing.T) (net.Listener, func() (net.Conn, error)) {
+			ln, err := tls.Listen("tcp", "127.0.0.1:0", tlsConfig(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ln, func() (net.Conn, error) {
+				return tls.Dial("tcp", ln.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+			}
+		},
+		"hidden": func(t *testing.T) (net.Listener, func() (net.Conn, error)) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return adapter{ln}, func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
+		},
+		"embedded": func(t *testing.T) (net.Listener, func() (net.Conn, error)) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return flipping{ln}, func() (net.Conn, error) {
+				nc, err := net.Dial("tcp", ln.Addr().String())
+				if err != nil {
+					return nil, err
+				}
+				return flipped{nc.(*net.TCPConn)}, nil
+			}
+		},
+	}
+	run(t, func(t *testing.T, e engine.Engine) {
+		for name, listen := range listeners {
+			t.Run(name, func(t *testing.T) {
+				ln, dial := listen(t)
+				talk(t, e, ln, func() *peer {
+					nc, err := dial()
+					if err != nil {
+						t.Fatal(err)
+					}
+					return peerOf(t, nc)
+				})
+			})
+		}
+	})
+}
+
+// talk has a conversation of everything that there is with a server on ln.
+func talk(t *testing.T, e engine.Engine, ln net.Listener, dial func() *peer) {
+	h, owed := postponing(10)
+	h2, met := introducing()
+	ends := make(chan engine.Reason, 4)
+	s := &framed.Server{
+		Engine: e,
+		Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
+			switch {
+			case strings.HasPrefix(string(req), "late"):
+				return h(c, dst, req)
+			case string(req) == "panic":
+				panic("a handler's")
+			}
+			return h2(c, dst, req)
+		}),
+		OnClose: func(_ framed.Conn, why engine.Reason) { ends <- why },
+	}
+	serveOn(t, s, ln)
+
+	p := dial()
+	p.send(submit(1, "hello"))
+	c := heard(t, met, "a handler")
+	p.want(ack(1, "hello"))
+	if a, ok := p.LocalAddr().(*net.TCPAddr); ok && c.RemoteAddr() != a.AddrPort() {
+		t.Errorf("RemoteAddr is %v, want %v", c.RemoteAddr(), a)
+	} else if !ok && c.RemoteAddr().IsValid() {
+		t.Errorf("RemoteAddr is %v, want the zero one", c.RemoteAddr())
+	}
+	var out, want []byte
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for id := range uint64(300) {
+		content := string(textOf(rnd, rnd.IntN(2000)))
+		out = append(out, submit(id, "x"+content)...)
+		want = append(want, ack(id, "x"+content)...)
+	}
+	if err := p.converse(want, func(w io.Writer) error { return inPieces(w, out, rnd) }); err != nil {
+		t.Fatal(err)
+	}
+	p.send(append(submit(1, "late 1"), submit(2, "late 2")...))
+	one, two := heard(t, owed, "a handler"), heard(t, owed, "a handler")
+	two.Send([]byte("done"))
+	p.want(ack(2, "done"))
+	c.Send(9, []byte("news"))
+	p.want(deliver(9, "news"))
+	one.Send([]byte("done"))
+	p.want(ack(1, "done"))
+
+	p.send(submit(3, "late 3"))
+	p.closeWrite()
+	heard(t, owed, "a handler").Send([]byte("after the half-close"))
+	p.want(ack(3, "after the half-close"))
+	p.wantEnd()
+	if why := heard(t, ends, "OnClose"); why != engine.PeerClosed {
+		t.Errorf("closed for %v, want %v", why, engine.PeerClosed)
+	}
+
+	p = dial()
+	p.send(submit(1, "panic"))
+	p.want(frame(wire.SubmitAck, 1, wire.Internal, ""))
+	p.wantEnd()
+	p.Close()
+	heard(t, ends, "OnClose")
+	eventually(t, "the books are empty", func() bool { return s.Stats().Open == 0 })
+
+	p = dial()
+	p.send(submit(1, "late"))
+	r := heard(t, owed, "a handler")
+	done := shutdown(t.Context(), s)
+	none(t, done, "Shutdown returned although a reply is owed")
+	r.Send([]byte("done"))
+	p.want(ack(1, "done"))
+	p.wantRefusal(wire.ShuttingDown)
+	p.Close()
+	drained(t, done, 1)
+}
