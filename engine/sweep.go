@@ -201,7 +201,7 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 	}
 	pace := uint64(s.rules.period)
 	if total > int64(s.limits.TotalOutput) {
-		if s.over++; s.over > 3 { // by now the stamps of those who read are fresh
+		if s.over++; s.over > 6 { // by now the stamps of those who read are fresh
 			s.condemnSlowest(total, now)
 		}
 		pace, busy = uint64(s.rules.hurried()), true
@@ -235,8 +235,8 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 func since(t, last, now tick) bool { return now-t <= now-last || t-now < ahead }
 
 // condemnSlowest picks those who have taken nothing for longest, until the rest
-// is within seven eighths of the budget. Who has taken something since the sweep
-// before the last is reading, and does not pay.
+// is within seven eighths of the budget. Who has taken something within the last
+// four sweeps is reading, and does not pay.
 func (s *Server) condemnSlowest(total int64, now tick) {
 	type debtor struct {
 		c       *session
@@ -251,7 +251,7 @@ func (s *Server) condemnSlowest(total int64, now tick) {
 		if stall := c.stall.Load(); stall != 0 && stall-now > ahead {
 			d.age = now - stall
 		}
-		if d.waiting > 0 && d.age > 2*s.rules.hurried() {
+		if d.waiting > 0 && d.age > 4*s.rules.hurried() {
 			debtors = append(debtors, d)
 		}
 	}

@@ -16,7 +16,7 @@ type hostility struct {
 	name    string
 	proxies bool // the server expects PROXY headers
 	info    bool // a figure to know, not one that is promised
-	crowd   int  // zero: 500
+	crowd   int  // zero: 250
 	do      func(p *memoryPeer)
 }
 
@@ -111,7 +111,7 @@ func costPerConn(t *testing.T, e engine.Engine, h hostility) int64 {
 	t.Helper()
 	crowd := h.crowd
 	if crowd == 0 {
-		crowd = 500
+		crowd = 250
 	}
 	large := strings.Repeat("y", 60<<10)
 	late := make(chan framed.Reply, 1000)

@@ -99,7 +99,7 @@ func liveMemory() int64 {
 }
 
 func TestPeersThatNeverReadAreClosedAndCostLittle(t *testing.T) {
-	const peers, most = 60, 1 << 20
+	const peers, most = 30, 1 << 20
 	eachWay(t, filler(8<<10), func(t *testing.T, e engine.Engine, h framed.Handler) {
 		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{StallTime: 300 * time.Millisecond}}
 		addr := serve(t, s)
