@@ -9,6 +9,7 @@ type Stats struct {
 	Open     int             // connections now
 	Accepted uint64          // connections that were served
 	Requests uint64          // messages given to user code
+	Promised uint64          // of those, answers put off with Later
 	Late     uint64          // late replies sent
 	Pushes   uint64          // pushes queued
 	BytesIn  uint64          // read from sockets
@@ -22,8 +23,8 @@ type Stats struct {
 // tally is one shard of a server's counters. Connections are spread over the
 // shards; a cache line each, so that two processors seldom meet on one.
 type tally struct {
-	requests, late, pushes, bytesIn, bytesOut atomic.Uint64
-	_                                         [24]byte
+	requests, promised, late, pushes, bytesIn, bytesOut atomic.Uint64
+	_                                                   [16]byte
 }
 
 // Stats reports the counters. It may be called at any time.
@@ -32,6 +33,7 @@ func (s *Server) Stats() Stats {
 	for i := range s.tallies {
 		t := &s.tallies[i]
 		st.Requests += t.requests.Load()
+		st.Promised += t.promised.Load()
 		st.Late += t.late.Load()
 		st.Pushes += t.pushes.Load()
 		st.BytesIn += t.bytesIn.Load()

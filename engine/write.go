@@ -282,6 +282,7 @@ func (c *session) promise() uint64 {
 	c.mu.Lock()
 	l := c.lateness()
 	n := l.promises.take()
+	c.tally.promised.Add(1)
 	c.owed.Store(int32(l.promises.open))
 	if l.promises.open == keepTickets+1 {
 		c.tired.Store(true)
@@ -296,7 +297,11 @@ func (c *session) revoke(tickets []uint64) bool {
 	c.mu.Lock()
 	l := c.lateness()
 	for _, n := range tickets {
-		all = l.promises.settle(n) && all
+		if l.promises.settle(n) {
+			c.tally.promised.Add(^uint64(0))
+		} else {
+			all = false
+		}
 	}
 	c.owed.Store(int32(l.promises.open))
 	c.wake()
