@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/wire"
+)
+
+const (
+	warmConns  = 100 // opened before memory is measured, so that code and tables are there
+	settleTime = 10 * time.Second
+	sleeperLag = 5 * time.Millisecond // of the generator: a tenth of what is looked for
+	besideRate = 2000                 // requests a second beside the sleeper
+)
+
+// contest is what one engine goes through.
+type contest struct {
+	engine string
+	lap    time.Duration
+	say    func(what string)
+	doubts []string // why figures are not to be believed
+
+	// retries is how many more laps the race may run again because the first
+	// was not valid. One in which requests failed is never run again.
+	retries *int
+}
+
+// run measures everything.
+func (c *contest) run(ctx context.Context) (*raceEntry, error) {
+	entry := &raceEntry{Engine: c.engine}
+	server, err := startChild(ctx, c.engine, "submit")
+	if err != nil {
+		return nil, err
+	}
+	defer server.stop()
+	c.say(fmt.Sprintf("memory of %s idle connections", grouped(idleConns)))
+	if entry.IdleBytes, err = idleMemory(ctx, server); err != nil {
+		c.say(fmt.Sprintf("no figure for memory: %v", err))
+	}
+	for _, l := range []struct {
+		depth int
+		lap   *lapReport
+	}{{1, &entry.PingPong}, {64, &entry.Pipelined}} {
+		plan := load.Plan{Conns: 100, Depth: l.depth, Expect: []byte{}}
+		if *l.lap, err = c.drive(ctx, server, fmt.Sprintf("100 × %d", l.depth), plan); err != nil {
+			return nil, err
+		}
+	}
+	server.stop()
+	entry.BesideP99, err = c.besideSleeper(ctx)
+	return entry, err
+}
+
+// drive loads the server for one lap, and for a second when the first was not
+// valid.
+func (c *contest) drive(ctx context.Context, server *child, what string, plan load.Plan) (lapReport, error) {
+	target, err := load.ParseTarget("tcp://"+server.addr, wire.Standard)
+	if err != nil {
+		return lapReport{}, err
+	}
+	plan.Target, plan.For = target, c.lap
+	plan.WindowOpens, plan.WindowCloses = server.stats.opens, server.stats.closes
+	c.say(what)
+	r, err := load.Run(ctx, plan)
+	if err == nil && !r.Valid && r.Errors["total"] == 0 && ctx.Err() == nil && *c.retries > 0 {
+		*c.retries--
+		c.say(what + ", once more: " + r.InvalidReasons[0])
+		r, err = load.Run(ctx, plan)
+	}
+	if err != nil {
+		return lapReport{}, err
+	}
+	for _, reason := range r.InvalidReasons {
+		c.doubts = append(c.doubts, fmt.Sprintf("%s, %s: %s", c.engine, what, reason))
+	}
+	lap := lapReport{Rate: r.Rate, P50: r.Latency.P50, P99: r.Latency.P99}
+	if used := server.stats.used(); used != nil {
+		lap.ServerCPU = used.CPUPerRequest
+	}
+	return lap, nil
+}
+
+// besideSleeper is the others' 99th percentile while one connection keeps a
+// handler asleep.
+func (c *contest) besideSleeper(ctx context.Context) (*float64, error) {
+	server, err := startChild(ctx, c.engine, "faults")
+	if err != nil {
+		return nil, err
+	}
+	defer server.stop()
+	target, err := load.ParseTarget("tcp://"+server.addr, wire.Standard)
+	if err != nil {
+		return nil, err
+	}
+	asleep, wake := context.WithCancel(ctx)
+	defer wake()
+	slept := make(chan error, 1)
+	go func() {
+		_, err := load.Run(asleep, load.Plan{
+			Target: target, Content: []byte(sleeperSleep), Expect: []byte{}, For: 4*c.lap + settleTime, Warmup: -1,
+		})
+		slept <- err
+	}()
+	lap, err := c.drive(ctx, server, "beside a handler that sleeps 50 ms", load.Plan{
+		Conns: 50, Rate: besideRate, Arrivals: load.Poisson, Content: []byte{}, Expect: []byte{}, MaxLag: sleeperLag,
+	})
+	wake()
+	return lap.P99, errors.Join(err, <-slept)
+}
+
+// idleMemory is what each of idleConns connections costs the server once it has
+// been used and waits for more; nil where the system does not tell.
+func idleMemory(ctx context.Context, server *child) (*float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	var conns []net.Conn
+	defer func() {
+		for _, c := range conns {
+			c.Close()
+		}
+	}()
+	var resident [2]*int64
+	for i, n := range []int{warmConns, warmConns + idleConns} {
+		for len(conns) < n {
+			conn, err := usedConn(ctx, server.addr)
+			if err != nil {
+				return nil, err
+			}
+			conns = append(conns, conn)
+		}
+		now, err := server.stats.read(ctx)
+		if err != nil {
+			return nil, err
+		}
+		resident[i] = now.RSSBytes
+	}
+	if resident[0] == nil || resident[1] == nil {
+		return nil, errors.New("this system does not tell how much memory a process has")
+	}
+	each := float64(*resident[1]-*resident[0]) / idleConns
+	return &each, nil
+}
+
+// usedConn is a connection that has had one answer.
+func usedConn(ctx context.Context, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		conn.SetDeadline(deadline) // an error is a connection that fails in a moment
+	}
+	want := wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: 1})
+	got := make([]byte, len(want))
+	if _, err = conn.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1})); err == nil {
+		_, err = io.ReadFull(conn, got)
+	}
+	if err == nil && !bytes.Equal(got, want) {
+		err = fmt.Errorf("the server answered %x instead of %x", got, want)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}

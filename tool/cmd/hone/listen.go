@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// firstInherited is the descriptor at which a supervisor's sockets begin.
+const firstInherited = 3
+
+// listen opens what --addr says: HOST:PORT, unix:PATH or fd:N.
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		return listenUnix(ctx, path)
+	}
+	if number, ok := strings.CutPrefix(addr, "fd:"); ok {
+		return inherit(number)
+	}
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return nil, wrongUse("serve: --addr %q is neither HOST:PORT nor unix:PATH nor fd:N; write it as in 127.0.0.1:7000", addr)
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	return ln, cannotListen("--addr", addr, err)
+}
+
+// cannotListen says in one line why a flag's address cannot be listened on.
+func cannotListen(flag, addr string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return failed("serve: %s %s: the port is in use; stop what listens there, or pick another (port 0 picks a free one)", flag, addr)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return failed("serve: %s %s: this machine has no such address; use one of its own, or 127.0.0.1", flag, addr)
+	case errors.Is(err, fs.ErrPermission):
+		return failed("serve: %s %s: not permitted; use a port from 1024 up, or have the socket passed in (fd:3)", flag, addr)
+	}
+	return failed("serve: %s %s: %w; check the address", flag, addr, err)
+}
+
+// listenUnix takes the place of a socket file that a dead server has left, and
+// of nothing else.
+func listenUnix(ctx context.Context, path string) (net.Listener, error) {
+	if path == "" {
+		return nil, wrongUse("serve: --addr unix: lacks its path; write it as in unix:/run/hone.sock")
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "unix", path)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		if err := removeStale(ctx, path); err != nil {
+			return nil, err
+		}
+		ln, err = new(net.ListenConfig).Listen(ctx, "unix", path)
+	}
+	switch {
+	case err == nil:
+		return ln, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, failed("serve: --addr unix:%s: there is no such folder; make it first", path)
+	}
+	return nil, failed("serve: --addr unix:%s: %w; check the path and who may write there", path, err)
+}
+
+// removeStale removes a socket file that nobody listens on.
+func removeStale(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode().Type() != fs.ModeSocket {
+		return failed("serve: --addr unix:%s: that file is no socket; remove it yourself, or use another path", path)
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err == nil {
+		conn.Close()
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) { // also when it is too busy to answer
+		return failed("serve: --addr unix:%s: another server listens there; stop it, or use another path", path)
+	}
+	if err := os.Remove(path); err != nil {
+		return failed("serve: --addr unix:%s: the socket is stale and cannot be removed: %w; remove it yourself", path, err)
+	}
+	return nil
+}
+
+// inherit listens on a socket that whoever started us has opened.
+func inherit(number string) (net.Listener, error) {
+	fd, err := strconv.Atoi(number)
+	if err != nil || fd < firstInherited {
+		return nil, wrongUse("serve: --addr fd:%s: no such descriptor; passed sockets begin at fd:%d", number, firstInherited)
+	}
+	if passed, ours := passedSockets(); passed > 0 && (!ours || fd >= firstInherited+passed) {
+		return nil, failed("serve: --addr fd:%d: LISTEN_FDS=%d and LISTEN_PID=%s do not give it to this process (%d); start hone without a wrapper, or exec it",
+			fd, passed, os.Getenv("LISTEN_PID"), os.Getpid())
+	}
+	file := os.NewFile(uintptr(fd), "fd:"+number)
+	if file == nil {
+		return nil, failed("serve: --addr fd:%d: no such descriptor; have a listening socket passed in", fd)
+	}
+	defer file.Close()
+	ln, err := net.FileListener(file)
+	if err != nil {
+		return nil, failed("serve: --addr fd:%d: no listening socket: %w; have one passed in", fd, err)
+	}
+	return ln, nil
+}
+
+// passedSockets reads systemd's socket activation: how many sockets there are,
+// and whether they are meant for this process.
+func passedSockets() (n int, ours bool) {
+	n, err := strconv.Atoi(os.Getenv("LISTEN_FDS"))
+	if err != nil || n < 1 {
+		return 0, false
+	}
+	return n, os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid())
+}
+
+// withTLS wraps ln when there is a certificate.
+func withTLS(ln net.Listener, cert, key string) (net.Listener, error) {
+	if cert == "" {
+		return ln, nil
+	}
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, failed("serve: --cert %s --key %s: %w; give a certificate and its key, both PEM", cert, key, err)
+	}
+	return tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}), nil
+}
+
+// addressOf is ln's address as --addr takes it.
+func addressOf(ln net.Listener) string {
+	if ln.Addr().Network() == "unix" {
+		return "unix:" + ln.Addr().String()
+	}
+	return fmt.Sprint(ln.Addr())
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/hone-go/hone/tool/load"
+)
+
+// resultFile is where a result goes.
+type resultFile struct {
+	io.Writer
+	file *os.File // nil: standard output
+}
+
+// openResult finds out now whether the result can be written later. What is in
+// the file stays until there is something to take its place.
+func openResult(name string, stdout io.Writer) (*resultFile, error) {
+	if name == "" {
+		return &resultFile{Writer: stdout}, nil
+	}
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, failed("-o: %w; name a file that can be written", err)
+	}
+	return &resultFile{Writer: file, file: file}, nil
+}
+
+// begin empties the file.
+func (f *resultFile) begin() error {
+	if f.file == nil {
+		return nil
+	}
+	if info, err := f.file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return err // a device has nothing to empty
+	}
+	return f.file.Truncate(0)
+}
+
+// Close closes the file.
+func (f *resultFile) Close() error {
+	if f.file == nil {
+		return nil
+	}
+	return f.file.Close()
+}
+
+// goalReport is a goal in JSON.
+type goalReport struct {
+	Goal string   `json:"goal"`
+	Met  bool     `json:"met"`
+	Got  *float64 `json:"got"`
+}
+
+// write writes the result, as JSON or as text.
+func (f *loadFlags) write(out *resultFile, target string, r *load.Result, outcomes []load.Outcome) error {
+	if err := out.begin(); err != nil {
+		return err
+	}
+	if !f.json {
+		_, err := io.WriteString(out, f.text(target, r, outcomes))
+		return err
+	}
+	report := struct {
+		*load.Result
+		Goals []goalReport `json:"goals,omitempty"`
+	}{Result: r}
+	for _, o := range outcomes {
+		report.Goals = append(report.Goals, goalReport{o.Goal.String(), o.Met, o.Got})
+	}
+	return writeJSON(out, report)
+}
+
+// text is the result for people.
+func (f *loadFlags) text(target string, r *load.Result, outcomes []load.Outcome) string {
+	var b strings.Builder
+	writeValidity(&b, r.Valid, r.InvalidReasons)
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "target\t%s, %s\n", target, f.shape())
+	fmt.Fprintf(table, "requests\t%s in %v, %s errors\n", grouped(float64(r.Requests)), r.Window.Round(time.Millisecond), grouped(float64(r.Errors["total"])))
+	rate := orNone(r.Rate, grouped) + "/s"
+	if r.Offered != nil {
+		rate += ", offered " + grouped(*r.Offered) + "/s"
+	}
+	fmt.Fprintf(table, "answers\t%s\n", rate)
+	fmt.Fprintf(table, "latency\t%s\n", quantilesText(r.Latency))
+	if r.Offered != nil {
+		fmt.Fprintf(table, "service\t%s\n", quantilesText(r.Service))
+		fmt.Fprintf(table, "lag\t%s\n", quantilesText(r.Lag))
+	}
+	percent := func(share float64) string { return strconv.FormatFloat(100*share, 'f', 0, 64) + " %" }
+	fmt.Fprintf(table, "client\t%s CPU a request, %s of its CPUs\n", orNone(r.Client.CPUPerRequest, micros), orNone(r.Client.CPUShare, percent))
+	if s := r.Server; s != nil {
+		engine, resident := "unknown engine", "unknown memory"
+		if s.Engine != nil {
+			engine = *s.Engine
+		}
+		if s.RSS != nil {
+			resident = strconv.FormatFloat(float64(*s.RSS)/(1<<20), 'f', 1, 64) + " MiB"
+		}
+		fmt.Fprintf(table, "server\t%s CPU a request, %s, %s\n", orNone(s.CPUPerRequest, micros), engine, resident)
+	}
+	for _, o := range outcomes {
+		fmt.Fprintf(table, "goal\t%v\n", o)
+	}
+	table.Flush()
+	return b.String()
+}
+
+// shape is the plan in a few words.
+func (f *loadFlags) shape() string {
+	shape := fmt.Sprintf("connections × depth %d × %d, closed loop", f.plan.Conns, max(f.plan.Depth, 1))
+	if f.plan.Rate > 0 {
+		shape = fmt.Sprintf("%d connections, open loop, %v arrivals", f.plan.Conns, f.plan.Arrivals)
+	}
+	return shape
+}
+
+// writeValidity says first what the figures are worth.
+func writeValidity(w io.Writer, valid bool, reasons []string) {
+	if valid {
+		fmt.Fprintln(w, "VALID: the figures are the server's, not the generator's")
+		return
+	}
+	for i, reason := range reasons {
+		if i == 0 {
+			fmt.Fprintln(w, "INVALID:", reason)
+			continue
+		}
+		fmt.Fprintln(w, "         "+reason)
+	}
+}
+
+func quantilesText(q load.Quantiles) string {
+	return fmt.Sprintf("p50 %s  p90 %s  p99 %s  p99.9 %s  max %s",
+		orNone(q.P50, micros), orNone(q.P90, micros), orNone(q.P99, micros), orNone(q.P999, micros), orNone(q.Max, micros))
+}
+
+// orNone writes a figure, or that there is none.
+func orNone(v *float64, format func(float64) string) string {
+	if v == nil {
+		return "–"
+	}
+	return format(*v)
+}
+
+// micros writes microseconds with three digits that matter.
+func micros(us float64) string {
+	unit := "µs"
+	switch {
+	case us >= 1e6:
+		us, unit = us/1e6, "s"
+	case us >= 1e3:
+		us, unit = us/1e3, "ms"
+	}
+	digits := 0
+	switch {
+	case us < 10:
+		digits = 2
+	case us < 100:
+		digits = 1
+	}
+	return strconv.FormatFloat(us, 'f', digits, 64) + " " + unit
+}
+
+// grouped writes a whole number with commas between the thousands.
+func grouped(v float64) string {
+	digits := strconv.FormatFloat(v, 'f', 0, 64)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// progress shows how a run goes.
+type progress struct {
+	w        io.Writer
+	terminal bool
+	asked    bool
+	shown    bool
+}
+
+// newProgress shows to a terminal, or to anything when asked to.
+func newProgress(w io.Writer, asked bool) *progress {
+	p := &progress{w: w, asked: asked}
+	if file, ok := w.(*os.File); ok {
+		info, err := file.Stat()
+		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0 && file.Name() != os.DevNull
+	}
+	return p
+}
+
+// show is a load.Plan's Progress.
+func (p *progress) show(now load.Progress) {
+	if !p.terminal && !p.asked {
+		return
+	}
+	line := fmt.Sprintf("%-10s %3.0fs  %d conns  %s/s  p50 %s  p99 %s  %d errors", now.Phase, now.Elapsed.Seconds(),
+		now.Conns, grouped(now.Rate), orNone(now.P50, micros), orNone(now.P99, micros), now.Errors)
+	p.shown = true
+	if p.terminal {
+		fmt.Fprintf(p.w, "\r%s\x1b[K", line)
+		return
+	}
+	fmt.Fprintln(p.w, line)
+}
+
+// end leaves the line.
+func (p *progress) end() {
+	if p.terminal && p.shown {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}

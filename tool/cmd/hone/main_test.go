@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// patience bounds every wait of a test.
+const patience = 20 * time.Second
+
+// quickExit spares the second for which a program with the race detector waits
+// at its end.
+const quickExit = "atexit_sleep_ms=0"
+
+// TestMain makes the test binary hone, too, wherever it is run as hone.
+func TestMain(m *testing.M) {
+	flag.Bool("update", false, "rewrite what transcripts expect with what was seen")
+	testscript.Main(m, map[string]func(){"hone": main})
+}
+
+// TestScripts runs the transcripts. Beside testscript's own commands there are
+//
+//	code N COMMAND…         run it and expect the exit code N, or one of N,M
+//	interrupted N COMMAND…  the same, with Ctrl-C once the server has had requests
+//	fields FILE KEY=VALUE…  look into one JSON object; VALUE may begin with < or >
+//	serve FLAG…             start hone serve on free ports: $ADDR, $ADMIN, $LOG
+//	activated FLAG…         the same, with a socket passed in as systemd does
+//	signal TERM             send it a signal
+//	ended N                 wait for its exit code; its log is in server.log
+//	ask WHERE CONTENT…      ask with the library's client, one request after the other
+//	leave N CONTENT         send a request on each of N connections, wait for no answer
+//	get URL                 print the status and the body
+//	await KEY=VALUE         ask /stats until it is so
+//	unready                 wait until /healthz says that the server drains
+//	occupy                  listen on a port: $TAKEN
+//	stale, alive PATH       make a unix socket that nobody, or somebody, listens on
+//	cert                    make cert.pem and key.pem
+func TestScripts(t *testing.T) { transcripts(t, "testdata/script") }
+
+// TestRace runs those that take the whole machine, when the others have ended.
+func TestRace(t *testing.T) { transcripts(t, "testdata/race") }
+
+func transcripts(t *testing.T, dir string) {
+	servers := &servers{}
+	testscript.Run(t, testscript.Params{
+		Dir: dir,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("GORACE", quickExit)
+			return nil
+		},
+		UpdateScripts: flag.Lookup("update").Value.String() == "true",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"code":        code,
+			"fields":      fields,
+			"interrupted": interrupted,
+			"unready":     unready,
+			"serve":       servers.serve,
+			"activated":   servers.activated,
+			"signal":      servers.signal,
+			"ended":       servers.ended,
+			"ask":         ask,
+			"leave":       leave,
+			"get":         get,
+			"await":       await,
+			"occupy":      occupy,
+			"stale":       stale,
+			"alive":       alive,
+			"cert":        cert,
+		},
+	})
+}
+
+// code runs a command and expects an exit code.
+func code(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N COMMAND…")
+	}
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		end := new(exec.ExitError)
+		if !errors.As(err, &end) {
+			ts.Fatalf("%v", err)
+		}
+		got = end.ExitCode()
+	}
+	if !slices.Contains(strings.Split(args[0], ","), strconv.Itoa(got)) {
+		ts.Fatalf("exit code %d, want %s", got, args[0])
+	}
+}
+
+// interrupted is code for a command that gets Ctrl-C.
+func interrupted(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: interrupted N COMMAND…")
+	}
+	cmd := exec.Command(args[1], args[2:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), ts.Stdout(), ts.Stderr()
+	ts.Check(cmd.Start())
+	impatience := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	defer impatience.Stop()
+	awaitRequests(ts)
+	ts.Check(cmd.Process.Signal(os.Interrupt))
+	cmd.Wait() // its exit code is looked at next
+	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != args[0] {
+		ts.Fatalf("exit code %s, want %s", got, args[0])
+	}
+}

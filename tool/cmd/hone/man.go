@@ -1,0 +1,35 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+func newMan() *cobra.Command {
+	return &cobra.Command{
+		Use:     "man DIR",
+		Short:   "Write man pages into a folder",
+		Long:    "Write a man page for every command into a folder, which is made when it is not there.\nSOURCE_DATE_EPOCH sets their date.",
+		Example: "  hone man ~/.local/share/man/man1",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return wrongUse("man: name one folder, as in: hone man ./man1")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o777); err != nil {
+				return failed("man: %w; name a folder that can be made", err)
+			}
+			root := cmd.Root()
+			root.DisableAutoGenTag = true
+			header := &doc.GenManHeader{Section: "1", Source: "hone " + buildVersion().Version, Manual: "hone"}
+			if err := doc.GenManTree(root, header, args[0]); err != nil {
+				return failed("man: %w; name a folder that can be written", err)
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestReadmeCommands runs what the READMEs tell a reader to type: every line that
+// begins with "$ go run ./tool/cmd/hone", in their order, the server first. The
+// demo runs shorter laps, and loads may find a busy machine: what is wrong is a
+// usage error, a failure, or a goal missed by a valid run.
+func TestReadmeCommands(t *testing.T) {
+	if ln, err := net.Listen("tcp", "127.0.0.1:7000"); err != nil {
+		t.Skipf("port 7000, which the README's commands use, is taken (%v); free it, make deps does not", err)
+	} else {
+		ln.Close()
+	}
+	for _, name := range []string{"README.md", "README.zh.md"} {
+		t.Run(name, func(t *testing.T) {
+			var server *exec.Cmd
+			for _, args := range readmeCommands(t, name) {
+				if args[0] == "serve" {
+					server = startHone(t, args)
+					awaitPort(t, "127.0.0.1:7000")
+					continue
+				}
+				if args[0] == "demo" {
+					args = append(args, "--for", "200ms")
+				}
+				out, err := exec.Command("hone", args...).CombinedOutput()
+				if end := new(exec.ExitError); err != nil && !(errors.As(err, &end) && end.ExitCode() == exitInvalid) {
+					t.Errorf("hone %s: %v\n%s", strings.Join(args, " "), err, out)
+				}
+			}
+			if server == nil {
+				t.Fatal("no command of the README starts a server")
+			}
+			server.Process.Signal(os.Interrupt)
+			if err := server.Wait(); err != nil {
+				t.Errorf("serve: %v\n%s", err, server.Stderr)
+			}
+		})
+	}
+}
+
+// startHone starts hone in a process of its own, which ends with the test at
+// the latest.
+func startHone(t *testing.T, args []string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("hone", args...)
+	cmd.Stderr = &bytes.Buffer{}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	return cmd
+}
+
+// readmeCommands are the arguments of each command, quotes taken away.
+func readmeCommands(t *testing.T, name string) (commands [][]string) {
+	text, err := os.ReadFile("../../../" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^\$ go run \./tool/cmd/hone (.+)$`)
+	for _, m := range line.FindAllStringSubmatch(string(text), -1) {
+		commands = append(commands, strings.Fields(strings.ReplaceAll(m[1], "'", "")))
+	}
+	if len(commands) < 4 {
+		t.Fatalf("%s: only %d commands found", name, len(commands))
+	}
+	return commands
+}
+
+func awaitPort(t *testing.T, addr string) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for until := time.Now().Add(patience); time.Now().Before(until); <-tick.C {
+		if nc, err := net.Dial("tcp", addr); err == nil {
+			nc.Close()
+			return
+		}
+	}
+	t.Fatalf("nobody listens on %s after %v", addr, patience)
+}

@@ -1,0 +1,314 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/wire"
+)
+
+const (
+	usualAddr  = "127.0.0.1:7000"
+	usualAdmin = "127.0.0.1:7070"
+
+	drainTime = 25 * time.Second // for a drain
+	adminTime = 2 * time.Second  // for the admin side's last answers
+)
+
+// serveFlags are serve's, as they were given.
+type serveFlags struct {
+	addr, admin, tokenFile, cert, key string
+	engine, service, dialect, logs    *choice
+	limits                            limitFlag
+	proxies                           []string
+	json, untilEOF                    bool
+}
+
+func newServe() *cobra.Command {
+	f := new(serveFlags)
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve framed requests until a signal",
+		Long: `Serve framed requests until SIGTERM or SIGINT, which drain: what was sent is
+answered within 25 s, then the rest is cut off. A second signal does not wait.
+
+Services: submit answers nothing, upper the content in upper case, faults what
+the content says: sleep 50ms, burn 50ms, late 5ms, reply 60000, push 3, panic.
+
+Limits (` + strings.Join(limitNames(), ", ") + `)
+are all on; the log begins with those in effect. Sizes take KiB and MiB, times
+ms, s and m, and off switches a limit off.
+
+A socket of systemd's (LISTEN_FDS) is used when --addr is absent or fd:3.`,
+		Example: `  hone serve
+  hone serve --engine direct --addr :7000 --limit conns-per-address=100
+  hone serve --service upper --addr unix:/run/hone.sock --admin off
+  hone serve --cert server.pem --key server-key.pem
+  hone serve --json --addr 127.0.0.1:0 --admin 127.0.0.1:0`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if passed, ours := passedSockets(); passed > 0 && ours && !cmd.Flags().Changed("addr") {
+				f.addr = "fd:3"
+			}
+			return f.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.addr, "addr", usualAddr, "serve on `HOST:PORT`, unix:PATH or fd:N; port 0 picks a free one")
+	flags.StringVar(&f.admin, "admin", usualAdmin, "metrics, profiles and health on `HOST:PORT`, unix:PATH, or off")
+	flags.StringVar(&f.tokenFile, "admin-token-file", "", "`FILE` with the token that opens the admin side to other machines")
+	f.engine = addChoice(cmd, "engine", engine.Engine{}.Name(), "how bytes move", engineNames()...)
+	f.service = addChoice(cmd, "service", "submit", "what requests do", serviceNames()...)
+	f.dialect = addChoice(cmd, "dialect", "standard", "what is spoken on the wire", "standard", "demo")
+	flags.Var(&f.limits, "limit", "set a limit; repeat for more")
+	flags.StringSliceVar(&f.proxies, "trust-proxy", nil, "expect PROXY headers from these addresses, a `CIDR`; repeat for more")
+	flags.StringVar(&f.cert, "cert", "", "speak TLS with the certificate in this PEM `FILE`")
+	flags.StringVar(&f.key, "key", "", "the certificate's key, a PEM `FILE`")
+	f.logs = addChoice(cmd, "log-format", "text", "how the log on standard error is written", "text", "json")
+	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: addr, admin, engine, pid")
+	flags.BoolVar(&f.untilEOF, "until-eof", false, "drain also when standard input ends, for a server that must not outlive its parent")
+	return cmd
+}
+
+func engineNames() []string {
+	var names []string
+	for _, e := range engine.All() {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// engineByName is one of engineNames.
+func engineByName(name string) engine.Engine {
+	for _, e := range engine.All() {
+		if e.Name() == name {
+			return e
+		}
+	}
+	return engine.Engine{}
+}
+
+// serving is a server with its admin side.
+type serving struct {
+	server  *framed.Server
+	admin   *observe.Admin
+	ready   atomic.Bool
+	log     *slog.Logger
+	public  net.Listener
+	private net.Listener // nil: off
+	ended   chan error   // from both sides, when one of them ends
+	sides   sync.WaitGroup
+}
+
+// run serves until ctx ends, then drains.
+func (f *serveFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+	s, err := f.prepare(stderr)
+	if err != nil {
+		return err
+	}
+	if err := f.open(ctx, s); err != nil {
+		return err
+	}
+	if f.untilEOF {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		go func() {
+			io.Copy(io.Discard, stdin) // an end is an end, whatever its cause
+			cancel()
+		}()
+	}
+	s.start()
+	if err := f.announce(s, stdout); err != nil {
+		s.stop(false)
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return s.stop(true)
+	case err := <-s.ended:
+		s.stop(false)
+		return failed("serve: %w; see the log above", err)
+	}
+}
+
+// prepare makes the two servers of the flags.
+func (f *serveFlags) prepare(stderr io.Writer) (*serving, error) {
+	if (f.cert == "") != (f.key == "") {
+		return nil, wrongUse("serve: --cert and --key belong together; give both, or neither for plain TCP")
+	}
+	proxies, err := f.trusted()
+	if err != nil {
+		return nil, err
+	}
+	token, err := f.token()
+	if err != nil {
+		return nil, err
+	}
+	var dialect wire.Dialect
+	if err := dialect.UnmarshalText([]byte(f.dialect.value)); err != nil {
+		return nil, wrongUse("serve: --dialect: %w", err)
+	}
+	s := &serving{log: slog.New(slog.NewTextHandler(stderr, nil)), ended: make(chan error, 2)}
+	if f.logs.value == "json" {
+		s.log = slog.New(slog.NewJSONHandler(stderr, nil))
+	}
+	s.server = &framed.Server{
+		Handler: service(f.service.value), Dialect: dialect, Engine: engineByName(f.engine.value),
+		Limits: f.limits.limits, TrustedProxies: proxies, Logger: s.log,
+	}
+	s.admin = &observe.Admin{
+		Stats: s.server.Stats, Ready: s.ready.Load, Token: token, Logger: s.log,
+		Info: observe.Info{Service: f.service.value, Dialect: f.dialect.value, Version: buildVersion().Version},
+	}
+	return s, nil
+}
+
+// trusted reads --trust-proxy.
+func (f *serveFlags) trusted() ([]netip.Prefix, error) {
+	var prefixes []netip.Prefix
+	for _, text := range f.proxies {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, wrongUse("serve: --trust-proxy %q is no address range; write it as in 10.0.0.0/8 or 192.0.2.1/32", text)
+		}
+		prefixes = append(prefixes, prefix)
+	}
+	return prefixes, nil
+}
+
+// token reads --admin-token-file.
+func (f *serveFlags) token() (string, error) {
+	if f.tokenFile == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(f.tokenFile)
+	if err != nil {
+		return "", failed("serve: --admin-token-file: %w; make one with: openssl rand -hex 16 > %s", err, f.tokenFile)
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", failed("serve: --admin-token-file %s is empty; fill it with: openssl rand -hex 16 > %[1]s", f.tokenFile)
+	}
+	return token, nil
+}
+
+// open opens both listeners, or none.
+func (f *serveFlags) open(ctx context.Context, s *serving) error {
+	ln, err := listen(ctx, f.addr)
+	if err != nil {
+		return err
+	}
+	if s.public, err = withTLS(ln, f.cert, f.key); err != nil {
+		ln.Close()
+		return err
+	}
+	if f.admin == "off" {
+		return nil
+	}
+	s.private, err = s.admin.Listen(f.admin)
+	_, _, unreadable := net.SplitHostPort(f.admin)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, observe.ErrNoToken):
+		err = failed("serve: --admin %s: %w (--admin-token-file)", f.admin, observe.ErrNoToken)
+	case strings.HasPrefix(f.admin, "unix:"):
+		err = failed("serve: --admin %s: %w", f.admin, err)
+	case unreadable != nil:
+		err = wrongUse("serve: --admin %q is neither HOST:PORT nor unix:PATH nor off; write it as in 127.0.0.1:7070", f.admin)
+	default:
+		err = cannotListen("--admin", f.admin, err)
+	}
+	ln.Close()
+	return err
+}
+
+// start serves on both listeners.
+func (s *serving) start() {
+	s.ready.Store(true)
+	s.sides.Go(func() {
+		if err := s.server.Serve(s.public); !errors.Is(err, framed.ErrServerClosed) {
+			s.ended <- err
+		}
+	})
+	if s.private == nil {
+		return
+	}
+	s.sides.Go(func() {
+		if err := s.admin.Serve(s.private); !errors.Is(err, http.ErrServerClosed) {
+			s.ended <- err
+		}
+	})
+}
+
+// readiness is the one line of --json.
+type readiness struct {
+	Addr   string  `json:"addr"`
+	Admin  *string `json:"admin"` // null: off
+	Engine string  `json:"engine"`
+	PID    int     `json:"pid"`
+}
+
+// announce says that the server is there, and what protects it.
+func (f *serveFlags) announce(s *serving, stdout io.Writer) error {
+	line := readiness{Addr: addressOf(s.public), Engine: f.engine.value, PID: os.Getpid()}
+	admin := "off"
+	if s.private != nil {
+		admin = addressOf(s.private)
+		line.Admin = &admin
+	}
+	s.log.Info("limits", effective(f.limits.limits)...)
+	s.log.Info("serving", "addr", line.Addr, "tls", f.cert != "", "engine", line.Engine, "service", f.service.value,
+		"dialect", f.dialect.value, "admin", admin, "pid", line.PID)
+	if !f.json {
+		return nil
+	}
+	return failedIf(json.NewEncoder(stdout).Encode(line))
+}
+
+// stop drains and says how that went, or just ends everything.
+func (s *serving) stop(drain bool) error {
+	s.ready.Store(false)
+	// The first signal is being delivered or has been; what comes now is another.
+	patience, done := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer done()
+	patience, cancel := context.WithTimeout(patience, drainTime)
+	defer cancel()
+	if drain {
+		s.log.Info("draining", "patience", drainTime.String(), "open", s.server.Stats().Open)
+	} else {
+		cancel()
+	}
+	drained, err := s.server.Shutdown(patience)
+	s.log.Info("drained", "clean", drained.Clean, "forced", drained.Forced, "owed", drained.Owed, "stuck", drained.Stuck)
+	last, cancel := context.WithTimeout(context.Background(), adminTime)
+	defer cancel()
+	if s.private != nil {
+		s.admin.Shutdown(last) // it cuts off what is left: nothing to be done about it
+	}
+	s.sides.Wait()
+	if err != nil {
+		return failed("serve: %d connections were cut off (%w); give them longer than %v before a second signal, or see why they are slow",
+			drained.Forced, err, drainTime)
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// versionReport is what a build knows of itself.
+type versionReport struct {
+	Version  string  `json:"version"`
+	Commit   *string `json:"commit"`   // null where the build does not know it
+	Modified *bool   `json:"modified"` // since that commit
+	Go       string  `json:"go"`
+	Platform string  `json:"platform"`
+}
+
+func newVersion() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print what this is a build of",
+		Example: "  hone version\n  hone version --json",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := buildVersion()
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), v)
+			}
+			commit := ""
+			if v.Commit != nil {
+				commit = ", commit " + *v.Commit
+			}
+			if v.Modified != nil && *v.Modified {
+				commit += " with changes"
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "hone %s%s, %s, %s\n", v.Version, commit, v.Go, v.Platform)
+			return failedIf(err)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// buildVersion reads what the linker has left.
+func buildVersion() versionReport {
+	v := versionReport{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	build, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	if build.Main.Version != "" {
+		v.Version = build.Main.Version
+	}
+	for _, s := range build.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Commit = &s.Value
+		case "vcs.modified":
+			modified := s.Value == "true"
+			v.Modified = &modified
+		}
+	}
+	return v
+}
+
+// writeJSON writes one object for people and programs.
+func writeJSON(w io.Writer, v any) error {
+	lines := json.NewEncoder(w)
+	lines.SetEscapeHTML(false)
+	lines.SetIndent("", "  ")
+	return failedIf(lines.Encode(v))
+}
+
+// failedIf is err, when there is one, with the exit code of failures.
+func failedIf(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &failure{exitFailed, err}
+}

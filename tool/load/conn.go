@@ -1,0 +1,356 @@
+package load
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// conn is one connection: its reader, its window of outstanding requests, and
+// what waits to be written. Who puts bytes into out while nobody writes becomes
+// the one who writes, and writes until out is empty; so the reader of a closed
+// loop writes the replacements of what it has read, in one write.
+type conn struct {
+	run    *run
+	shard  *shard
+	caller Caller
+	socket *socket
+	number uint64 // in every id, so that an answer on the wrong connection shows
+
+	mu         sync.Mutex
+	slots      []slot   // outstanding requests, at the place in the low bits of their id; grows up to the plan's depth
+	free       []uint16 // places without a request
+	generation uint32   // in every id, so that a second answer shows
+	waiting    moments  // intended moments of requests that are due and have no place
+	out        []byte   // encoded, not taken by the writer
+	spare      []byte   // the writer's second buffer
+	writing    bool     // somebody writes; stays true when writing has failed
+	writeErr   error
+
+	batch batch // the reader's
+}
+
+// slot is an outstanding request; id 0: none.
+type slot struct {
+	id                uint64
+	intended, written int64
+}
+
+func newConn(r *run, number int, nc net.Conn) *conn {
+	return &conn{
+		run: r, shard: r.shards[number%len(r.shards)],
+		caller: r.plan.Target.Caller(), socket: newSocket(nc), number: uint64(number),
+	}
+}
+
+// The sizes of a read buffer: it grows when a read fills it, and beyond the last
+// of them only for a longer answer.
+const (
+	leastRead = 512
+	firstRead = 4 << 10
+	usualRead = 64 << 10
+)
+
+// read is the connection's reader. It ends when the connection does.
+func (c *conn) read() {
+	defer c.run.goroutines.Done()
+	in, held := make([]byte, min(max(leastRead, headroom*c.run.plan.Depth), firstRead)), 0
+	for {
+		n, err := c.socket.read(in[held:])
+		if err != nil {
+			c.lost(err)
+			return
+		}
+		held += n
+		used, err := c.arrived(in[:held], c.run.now())
+		if err != nil {
+			c.run.fail(decodeError(err))
+			return
+		}
+		full := held == len(in)
+		held = copy(in, in[used:held])
+		if full && (len(in) < usualRead || held == len(in)) {
+			in = append(in, make([]byte, len(in))...)
+		}
+	}
+}
+
+// arrived settles the answers in what was read at now, and sends what may be
+// sent in their place.
+func (c *conn) arrived(in []byte, now int64) (used int, err error) {
+	c.mu.Lock()
+	used, err = c.settle(in)
+	if c.batch.count > 0 {
+		c.refill(now)
+	}
+	out := c.claim()
+	c.mu.Unlock()
+	if out != nil {
+		c.write(out)
+	}
+	if c.batch.count > 0 {
+		c.shard.record(&c.batch, now)
+	}
+	return used, err
+}
+
+// settle verifies the complete answers of in and frees their places.
+func (c *conn) settle(in []byte) (used int, err error) {
+	expect := c.run.plan.Expect
+	for used < len(in) {
+		a, n, err := c.caller.Decode(in[used:])
+		if err != nil || n == 0 {
+			return used, err
+		}
+		used += n
+		if a.ID == 0 {
+			continue
+		}
+		place := int(a.ID & mostDepth)
+		if place >= len(c.slots) || c.slots[place].id != a.ID {
+			return used, wrongID(a.ID)
+		}
+		s := &c.slots[place]
+		c.batch.add(s.intended, s.written)
+		switch {
+		case a.Err != nil:
+			c.batch.complain(Failed, c.shard.window.has(s.intended), a.Err)
+		case expect != nil && !bytes.Equal(a.Content, expect):
+			c.batch.complain(WrongContent, c.shard.window.has(s.intended), nil)
+		}
+		s.id = 0
+		c.free = append(c.free, uint16(place))
+	}
+	return used, nil
+}
+
+func wrongID(id uint64) *Error {
+	return &Error{
+		Kind: WrongID,
+		What: fmt.Sprintf("the server answers id %#x, which is not outstanding on that connection", id),
+		Try:  "check that it answers every request once, with the request's own id",
+	}
+}
+
+// refill sends in the places that answers have freed: in a closed loop whatever
+// fits, in an open one what is due and waits.
+func (c *conn) refill(now int64) {
+	if c.run.plan.Rate == 0 {
+		if now < c.shard.window.till {
+			c.fill(now)
+		}
+		return
+	}
+	for c.waiting.count > 0 && c.room() {
+		if intended := c.waiting.pop(); now-intended > c.shard.timeout {
+			c.shard.lose(Timeout, intended, 0, now)
+		} else {
+			c.send(intended, now)
+		}
+	}
+}
+
+// fill sends as many requests as there are free places.
+func (c *conn) fill(now int64) {
+	for c.room() {
+		c.send(now, now)
+	}
+}
+
+// room reports whether there is a free place, and makes some while there are
+// fewer than the plan's depth: memory grows with what is ever outstanding.
+func (c *conn) room() bool {
+	if len(c.free) > 0 {
+		return true
+	}
+	before := len(c.slots)
+	after := min(c.run.plan.Depth, max(8, 2*before))
+	c.slots = append(c.slots, make([]slot, after-before)...)
+	for place := after - 1; place >= before; place-- {
+		c.free = append(c.free, uint16(place))
+	}
+	return after > before
+}
+
+// send encodes a request into a free place.
+func (c *conn) send(intended, now int64) {
+	last := len(c.free) - 1
+	place := c.free[last]
+	c.free = c.free[:last]
+	if c.generation++; c.generation == 0 {
+		c.generation = 1
+	}
+	id := uint64(c.generation)<<32 | c.number&0xffff<<16 | uint64(place)
+	c.slots[place] = slot{id, intended, now}
+	c.out = c.caller.AppendRequest(c.out, id, c.run.plan.Content)
+}
+
+// begin starts a closed loop on this connection.
+func (c *conn) begin(now int64) {
+	c.mu.Lock()
+	c.fill(now)
+	out := c.claim()
+	c.mu.Unlock()
+	if out != nil {
+		c.write(out)
+	}
+}
+
+// due takes the requests of an open loop that are due: every stride-th of them.
+// Those without a place wait, but no longer than the time-out, which also bounds
+// how many wait.
+func (c *conn) due(intended []int64, stride int, now int64) {
+	c.mu.Lock()
+	for i := 0; i < len(intended); i += stride {
+		if c.waiting.count == 0 && c.room() {
+			c.send(intended[i], now)
+		} else {
+			c.waiting.push(intended[i])
+		}
+	}
+	for c.waiting.count > 0 && now-c.waiting.first() > c.shard.timeout {
+		c.shard.lose(Timeout, c.waiting.pop(), 0, now)
+	}
+	out := c.claim()
+	c.mu.Unlock()
+	if out != nil {
+		c.write(out)
+	}
+}
+
+// claim makes the caller the one who writes, if there is something to write and
+// nobody does, and returns what to write. c.mu is held.
+func (c *conn) claim() []byte {
+	if c.writing || len(c.out) == 0 {
+		return nil
+	}
+	c.writing = true
+	return c.exchange()
+}
+
+func (c *conn) exchange() []byte {
+	out := c.out
+	c.out, c.spare = c.spare[:0], nil
+	return out
+}
+
+// next gives the written buffer back and returns what has come meanwhile; nil
+// when there is nothing and the caller does not write any more.
+func (c *conn) next(written []byte) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spare = written
+	if len(c.out) == 0 {
+		c.writing = false
+		return nil
+	}
+	return c.exchange()
+}
+
+// write writes out and what comes meanwhile, and never waits for the server:
+// what the kernel does not take goes to a goroutine that waits, so that answers
+// are read and other connections served all the same.
+func (c *conn) write(out []byte) {
+	for out != nil {
+		if !c.socket.writesWithoutWaiting() && !c.run.smallWindow {
+			c.hand(out, 0)
+			return
+		}
+		n, err := c.attempt(out)
+		if err != nil {
+			c.cannotWrite(err)
+			return
+		}
+		if n < len(out) {
+			c.hand(out, n)
+			return
+		}
+		out = c.next(out)
+	}
+}
+
+// attempt writes without waiting. Without the means for that, it is only called
+// when all that can be outstanding fits into the smallest of socket buffers.
+func (c *conn) attempt(out []byte) (int, error) {
+	if c.socket.writesWithoutWaiting() {
+		return c.socket.tryWrite(out)
+	}
+	return c.socket.nc.Write(out)
+}
+
+// hand lets a goroutine of its own do the rest.
+func (c *conn) hand(out []byte, done int) {
+	c.run.goroutines.Add(1)
+	go c.writeWaiting(out, done)
+}
+
+func (c *conn) writeWaiting(out []byte, done int) {
+	defer c.run.goroutines.Done()
+	for out != nil {
+		if _, err := c.socket.nc.Write(out[done:]); err != nil {
+			c.cannotWrite(err)
+			return
+		}
+		out, done = c.next(out), 0
+	}
+}
+
+// lastWords is how long a connection that cannot be written to may still bring
+// answers, or the server's reason.
+const lastWords = 250 * time.Millisecond
+
+func (c *conn) cannotWrite(err error) {
+	c.mu.Lock()
+	c.writeErr = err
+	c.mu.Unlock()
+	// When even this fails the connection is closed, and the reader knows.
+	_ = c.socket.nc.SetReadDeadline(time.Now().Add(lastWords))
+}
+
+// lost ends the run because the connection has ended.
+func (c *conn) lost(err error) {
+	c.mu.Lock()
+	if c.writeErr != nil {
+		err = c.writeErr
+	}
+	outstanding := len(c.slots) - len(c.free)
+	c.mu.Unlock()
+	c.run.fail(&Error{
+		Kind: Closed, Err: err,
+		What: fmt.Sprintf("the server closed connection %d with %d requests unanswered (%v)", c.number+1, outstanding, err),
+		Try:  "look into the server's log: it may have died, or limits its clients",
+	})
+}
+
+// idle reports whether nothing is outstanding and nothing waits.
+func (c *conn) idle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.free) == len(c.slots) && c.waiting.count == 0
+}
+
+// oldest is when the request was written that has been outstanding for longest.
+func (c *conn) oldest() (moment int64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.slots {
+		if s := &c.slots[i]; s.id != 0 && (!ok || s.written < moment) {
+			moment, ok = s.written, true
+		}
+	}
+	return moment, ok
+}
+
+// abandon counts what has no answer at the end. The goroutines have ended.
+func (c *conn) abandon(now int64) {
+	for i := range c.slots {
+		if s := &c.slots[i]; s.id != 0 {
+			c.shard.lose(Unanswered, s.intended, s.written, now)
+		}
+	}
+	for c.waiting.count > 0 {
+		c.shard.lose(Unanswered, c.waiting.pop(), 0, now)
+	}
+}

@@ -1,0 +1,74 @@
+package load
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/wire"
+)
+
+// serveFramed serves with hone's own server, which echoes, and ends with the
+// test.
+func serveFramed(t *testing.T, s *framed.Server) Frames {
+	t.Helper()
+	s.Handler = framed.HandlerFunc(func(_ framed.Call, dst, req []byte) ([]byte, error) { return append(dst, req...), nil })
+	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln) }()
+	t.Cleanup(func() {
+		s.Close()
+		<-served
+	})
+	// The first connection makes the server start what it keeps for all of them.
+	nc := must[net.Conn](t)(net.Dial("tcp", ln.Addr().String()))
+	defer nc.Close()
+	must[int](t)(nc.Write(s.Dialect.Append(nil, wire.Packet{Command: wire.Submit, ID: 1})))
+	must[int](t)(nc.Read(make([]byte, 64)))
+	return Frames{Address: ln.Addr().String(), Dialect: s.Dialect}
+}
+
+func TestRunAgainstEveryEngine(t *testing.T) {
+	for _, e := range engine.All() {
+		for name, p := range map[string]Plan{
+			"closed": {Conns: 8, Depth: 16},
+			"open":   {Conns: 8, Rate: 5000, MaxLag: time.Second},
+		} {
+			t.Run(e.Name()+"/"+name, func(t *testing.T) {
+				p.Target = serveFramed(t, &framed.Server{Engine: e})
+				p.Echo, p.For = true, 200*time.Millisecond
+				if r := measured(t, p); r.Errors["total"] != 0 || r.Requests < 100 {
+					t.Errorf("%d requests, errors %v", r.Requests, r.Errors)
+				}
+			})
+		}
+	}
+}
+
+func TestRunAgainstTheDemoDialect(t *testing.T) {
+	target := serveFramed(t, &framed.Server{Dialect: wire.Demo})
+	p := Plan{Target: target, Conns: 2, Depth: 4, For: 100 * time.Millisecond}
+	if r := measured(t, p); r.Errors["total"] != 0 || r.Requests < 100 {
+		t.Errorf("%d requests, errors %v", r.Requests, r.Errors)
+	}
+	target.Dialect = wire.Standard
+	p.Target = target
+	o := runPlan(t, context.Background(), p)
+	e := faultOf(t, o.err)
+	if e.Kind != Garbage {
+		t.Errorf("the other dialect: %v", e)
+	}
+	checkLine(t, e, "dialect demo")
+}
+
+func TestRunOverTheServersLimit(t *testing.T) {
+	target := serveFramed(t, &framed.Server{Limits: engine.Limits{Conns: 3}})
+	e := faultOf(t, runPlan(t, context.Background(), Plan{Target: target, Conns: 5, Timeout: time.Second}).err)
+	if e.Kind != Refused || e.Err != wire.Overloaded {
+		t.Errorf("kind %v: %v", e.Kind, e)
+	}
+	checkLine(t, e, "fewer connections")
+}

@@ -1,0 +1,120 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/hone-go/hone/internal/sys"
+)
+
+// Kind is what can go wrong with a run or a request: a closed set, and the keys
+// of Result.Errors.
+type Kind uint8
+
+// The kinds up to Silent end the run; Run returns them in an Error.
+const (
+	BadPlan     Kind = iota // a field of the plan cannot be
+	Unreachable             // a connection could not be opened
+	Refused                 // the server refused a connection in its own words
+	Closed                  // a connection ended in mid-run
+	Garbage                 // the server's bytes are not the protocol
+	WrongID                 // an answer to what was not asked, or was answered before
+	Silent                  // no connection has had an answer for Plan.Timeout
+
+	Timeout      // answered later than Plan.Timeout, or not sent within it for want of answers
+	Unanswered   // without an answer when the run ended
+	WrongContent // answered with other content than expected
+	Failed       // answered with a failure
+
+	kinds = int(iota)
+)
+
+// String returns the kind as it is written in JSON, as in "wrong_id".
+func (k Kind) String() string {
+	names := [kinds]string{
+		"bad_plan", "unreachable", "refused", "closed", "garbage", "wrong_id", "silent",
+		"timeout", "unanswered", "wrong_content", "failed",
+	}
+	if int(k) >= len(names) {
+		return fmt.Sprintf("kind_%d", uint8(k))
+	}
+	return names[k]
+}
+
+// Error is why a run ended early. Its text is one line that ends with the next
+// thing to try.
+type Error struct {
+	Kind   Kind
+	Target string // Target.String; empty for a BadPlan
+	What   string // what happened; empty: Err's text
+	Try    string // the next thing to try
+	Err    error  // the cause; may be nil
+}
+
+// Error returns the line.
+func (e *Error) Error() string {
+	line := "load: "
+	if e.Target != "" {
+		line += e.Target + ": "
+	}
+	switch {
+	case e.What != "":
+		line += e.What
+	case e.Err != nil:
+		line += e.Err.Error()
+	default:
+		line += e.Kind.String()
+	}
+	if e.Try != "" {
+		line += "; " + e.Try
+	}
+	return line
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// dialError explains why a connection could not be opened.
+func dialError(err error, open int, limit time.Duration) *Error {
+	if kind := new(Error); errors.As(err, &kind) {
+		return kind // the target has words of its own
+	}
+	e := &Error{Kind: Unreachable, Err: err}
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		e.What = "nothing listens there (connection refused)"
+		e.Try = "start the server, or correct the address"
+	case errors.Is(err, os.ErrNotExist):
+		e.What = "there is no such socket"
+		e.Try = "start the server, or correct the path"
+	case sys.Exhausted(err):
+		e.What = fmt.Sprintf("out of descriptors after %d connections", open)
+		e.Try = "raise the limit (ulimit -n) or use fewer connections"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		e.What = fmt.Sprintf("out of local ports after %d connections", open)
+		e.Try = "use fewer connections, or widen net.ipv4.ip_local_port_range"
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
+		e.What = fmt.Sprintf("no connection within %v", limit)
+		e.Try = "check the address and the firewall, or open connections more slowly"
+	default:
+		e.What = fmt.Sprintf("cannot connect: %v", err)
+		e.Try = "check the address, and that the server runs"
+	}
+	return e
+}
+
+// decodeError is err, as a Caller returned it, with what it lacks.
+func decodeError(err error) *Error {
+	if e := new(Error); errors.As(err, &e) {
+		return e
+	}
+	return &Error{
+		Kind: Garbage, Err: err,
+		What: fmt.Sprintf("the server sends what is no answer of this protocol: %v", err),
+		Try:  "check that the address, the protocol and the dialect are the server's",
+	}
+}

@@ -1,0 +1,152 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/hone-go/hone/wire"
+)
+
+// Frames is a target that speaks hone's frames (package wire): every request is
+// a Submit, and its answer the SubmitAck with its id, in whatever order they
+// come. Pushes are passed over. A ConnAck with id 0 is the server's refusal.
+type Frames struct {
+	Network string // "tcp" or "unix"; zero: tcp
+	Address string // host:port, or the socket's path
+	// Dialect must be the server's. In wire.Demo an answer has no content. Zero:
+	// wire.Standard.
+	Dialect wire.Dialect
+	// FrameSize is the largest answer accepted. Zero: 16 MiB. Memory grows with
+	// the bytes received, never with the length claimed.
+	FrameSize int
+}
+
+const mostFrame = 16 << 20
+
+// ParseTarget reads tcp://HOST:PORT, unix:///PATH, unix://PATH or unix:PATH.
+func ParseTarget(text string, d wire.Dialect) (Frames, error) {
+	f := Frames{Dialect: d}
+	if address, ok := strings.CutPrefix(text, "tcp://"); ok {
+		f.Network, f.Address = "tcp", address
+		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
+			return Frames{}, fmt.Errorf("load: target %q lacks its host or port; write it as tcp://127.0.0.1:7000", text)
+		}
+		return f, nil
+	}
+	if path, ok := strings.CutPrefix(text, "unix:"); ok {
+		f.Network, f.Address = "unix", strings.TrimPrefix(path, "//")
+		if f.Address == "" {
+			return Frames{}, fmt.Errorf("load: target %q lacks its path; write it as unix:///run/hone.sock", text)
+		}
+		return f, nil
+	}
+	if scheme, _, ok := strings.Cut(text, "://"); ok {
+		return Frames{}, fmt.Errorf("load: target %q: there is no scheme %q; use tcp://HOST:PORT or unix://PATH", text, scheme)
+	}
+	return Frames{}, fmt.Errorf("load: target %q lacks its scheme; write it as tcp://%s or unix://%[1]s", text, text)
+}
+
+// Dial opens one connection. There is no greeting: the protocol needs none.
+func (f Frames) Dial(ctx context.Context) (net.Conn, error) {
+	network := f.Network
+	if network == "" {
+		network = "tcp"
+	}
+	return new(net.Dialer).DialContext(ctx, network, f.Address)
+}
+
+// Caller makes one connection's codec, which keeps nothing.
+func (f Frames) Caller() Caller {
+	if f.FrameSize <= 0 {
+		f.FrameSize = mostFrame
+	}
+	return &frameCaller{f.Dialect, f.FrameSize}
+}
+
+// String returns the target as ParseTarget reads it.
+func (f Frames) String() string {
+	if f.Network == "" {
+		return "tcp://" + f.Address
+	}
+	return f.Network + "://" + f.Address
+}
+
+type frameCaller struct {
+	dialect wire.Dialect
+	limit   int
+}
+
+func (c *frameCaller) AppendRequest(dst []byte, id uint64, content []byte) []byte {
+	return c.dialect.Append(dst, wire.Packet{Command: wire.Submit, ID: id, Content: content})
+}
+
+func (c *frameCaller) Decode(in []byte) (a Answer, used int, err error) {
+	payload, need, err := wire.Frame(in, c.limit)
+	if err != nil || need > 0 {
+		return a, 0, err
+	}
+	p, err := c.dialect.Parse(payload)
+	if err != nil {
+		return a, 0, err
+	}
+	used = wire.HeaderSize + len(payload)
+	switch {
+	case p.Command == wire.SubmitAck && p.ID != 0:
+		a.ID, a.Content = p.ID, p.Content
+		if p.Result != wire.OK {
+			a.Err = p.Result
+		}
+		return a, used, nil
+	case p.Command == wire.Deliver:
+		return a, used, nil
+	}
+	return a, 0, c.unexpected(p)
+}
+
+// unexpected explains a packet that is neither an answer nor a push.
+func (c *frameCaller) unexpected(p wire.Packet) error {
+	if p.Command == wire.ConnAck && p.ID == 0 && p.Result != wire.OK {
+		return refusal(p.Result, c.dialect)
+	}
+	what := fmt.Sprintf("the server answers with a %v, id %d", p.Command, p.ID)
+	if p.Command == wire.ConnAck {
+		return &Error{Kind: Garbage, What: what, Try: "it may speak another dialect: try the dialect " + c.other().String()}
+	}
+	return &Error{Kind: Garbage, What: what, Try: "check that this is a server"}
+}
+
+func (c *frameCaller) other() wire.Dialect {
+	if c.dialect == wire.Demo {
+		return wire.Standard
+	}
+	return wire.Demo
+}
+
+// refusal is the error for a server that refuses the whole connection.
+func refusal(r wire.Result, d wire.Dialect) *Error {
+	e := &Error{
+		Kind: Refused, Err: r,
+		What: fmt.Sprintf("the server refuses the connection (%v)", r),
+		Try:  "look into the server's log",
+	}
+	hints := []struct {
+		result wire.Result
+		try    string
+	}{
+		{wire.Overloaded, "use fewer connections or less depth, or raise the server's limits"},
+		{wire.ShuttingDown, "start the server again"},
+		{wire.TooLarge, "send less content, or raise the server's limit of a frame"},
+		{wire.Malformed, "check that the server speaks the dialect " + d.String()},
+		{wire.UnknownCommand, "check that the server speaks the dialect " + d.String()},
+		{wire.Idle, "connect faster, or offer a higher rate on fewer connections"},
+	}
+	for _, h := range hints {
+		if errors.Is(r, h.result) {
+			e.Try = h.try
+		}
+	}
+	return e
+}

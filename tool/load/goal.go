@@ -1,0 +1,179 @@
+package load
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Goal is what a result should be, as ParseGoal reads it.
+type Goal struct {
+	Metric string  // p50, p90, p99, p999, max, service.p50 and so on, rate, errors, requests
+	Than   string  // <, <=, >, >= or ==
+	Value  float64 // microseconds for times, requests a second for rate, else a count
+	Part   bool    // Value is a part of the requests, 0.001 for 0.1%; errors only
+	text   string
+}
+
+// ParseGoal reads one goal, such as
+//
+//	p99<5ms    service.p999<=250us    rate>=10000    errors==0    errors<0.1%
+//
+// Times are response times, from the intended moment in an open loop, and take a
+// unit: ns, us, µs, ms, s or m. Blanks are allowed; p99.9 is p999.
+func ParseGoal(text string) (Goal, error) {
+	bare := strings.Join(strings.Fields(text), "")
+	at := strings.IndexAny(bare, "<>=!")
+	if at <= 0 {
+		return Goal{}, badGoal(text, "write a figure, a comparison and a value, as in p99<5ms")
+	}
+	g := Goal{Metric: strings.Replace(bare[:at], "p99.9", "p999", 1), text: text}
+	if !slices.Contains(metrics(), g.Metric) {
+		return Goal{}, badGoal(text, fmt.Sprintf("there is no figure %q; use one of %s", g.Metric, strings.Join(metrics(), ", ")))
+	}
+	rest := bare[at:]
+	for _, than := range []string{"<=", ">=", "==", "<", ">"} { // the longer ones first
+		if value, ok := strings.CutPrefix(rest, than); ok {
+			g.Than = than
+			return g.value(value)
+		}
+	}
+	return Goal{}, badGoal(text, "compare with <, <=, >, >= or ==")
+}
+
+func badGoal(text, why string) error {
+	return fmt.Errorf("load: goal %q: %s", text, why)
+}
+
+func metrics() []string {
+	names := []string{"rate", "errors", "requests"}
+	for _, prefix := range []string{"", "service."} {
+		names = append(names, prefix+"p50", prefix+"p90", prefix+"p99", prefix+"p999", prefix+"max")
+	}
+	return names
+}
+
+func (g Goal) isTime() bool {
+	return !slices.Contains([]string{"rate", "errors", "requests"}, g.Metric)
+}
+
+// value fills in what stands behind the comparison.
+func (g Goal) value(text string) (Goal, error) {
+	if g.isTime() {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < 0 {
+			return Goal{}, badGoal(g.text, fmt.Sprintf("%q is no time; write it with its unit, as in 5ms or 250us", text))
+		}
+		g.Value = float64(d) / 1e3
+		return g, nil
+	}
+	number, percent := strings.CutSuffix(text, "%")
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil || v < 0 || math.IsNaN(v) || math.IsInf(v, 0) || percent && g.Metric != "errors" {
+		return Goal{}, badGoal(g.text, fmt.Sprintf("%q is no number for %s; write it without a unit, as in rate>=10000 or errors==0", text, g.Metric))
+	}
+	if g.Value, g.Part = v, percent; percent {
+		g.Value = v / 100
+	}
+	return g, nil
+}
+
+// String returns the goal as it was written.
+func (g Goal) String() string {
+	if g.text != "" {
+		return g.text
+	}
+	return g.Metric + g.Than + g.format(g.Value)
+}
+
+// Outcome is what became of a goal.
+type Outcome struct {
+	Goal Goal
+	Met  bool
+	// Got is the figure, in the goal's unit; nil when there is none, and then the
+	// goal is missed.
+	Got *float64
+	// Judged is false when the result is not valid: no goal is met then.
+	Judged bool
+}
+
+// String returns one line with both figures.
+func (o Outcome) String() string {
+	got := "without a figure"
+	if o.Got != nil {
+		got = o.Goal.Metric + " is " + o.Goal.format(*o.Got)
+	}
+	switch {
+	case !o.Judged:
+		return fmt.Sprintf("%v not judged: the result is not valid (%s)", o.Goal, got)
+	case o.Met:
+		return fmt.Sprintf("%v met: %s", o.Goal, got)
+	}
+	return fmt.Sprintf("%v missed: %s", o.Goal, got)
+}
+
+// Check holds a result against goals, in their order. A result that is not valid
+// meets none.
+func Check(r *Result, goals []Goal) []Outcome {
+	outcomes := make([]Outcome, len(goals))
+	for i, g := range goals {
+		got := g.figure(r)
+		outcomes[i] = Outcome{Goal: g, Got: got, Judged: r.Valid, Met: r.Valid && got != nil && g.holds(*got)}
+	}
+	return outcomes
+}
+
+// figure is what the result has under the goal's name.
+func (g Goal) figure(r *Result) *float64 {
+	switch g.Metric {
+	case "rate":
+		return r.Rate
+	case "requests":
+		return known(float64(r.Requests))
+	case "errors":
+		total := float64(r.Errors["total"])
+		switch {
+		case !g.Part:
+			return known(total)
+		case r.Requests == 0:
+			return nil
+		}
+		return known(total / float64(r.Requests))
+	}
+	name, isService := strings.CutPrefix(g.Metric, "service.")
+	q := r.Latency
+	if isService {
+		q = r.Service
+	}
+	return map[string]*float64{"p50": q.P50, "p90": q.P90, "p99": q.P99, "p999": q.P999, "max": q.Max}[name]
+}
+
+func (g Goal) holds(got float64) bool {
+	switch g.Than {
+	case "<":
+		return got < g.Value
+	case "<=":
+		return got <= g.Value
+	case ">":
+		return got > g.Value
+	case ">=":
+		return got >= g.Value
+	}
+	return got == g.Value
+}
+
+// format writes a figure in the goal's unit.
+func (g Goal) format(v float64) string {
+	switch {
+	case g.isTime():
+		return time.Duration(v * 1e3).String()
+	case g.Part:
+		return strconv.FormatFloat(100*v, 'g', 4, 64) + "%"
+	case g.Metric == "rate":
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}

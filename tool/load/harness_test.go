@@ -1,0 +1,187 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/wire"
+)
+
+// patience bounds every wait of these tests.
+const patience = 30 * time.Second
+
+// must ends the test when the call has failed.
+func must[T any](tb testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return v
+	}
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
+
+// outcome is what Run returned, and when.
+type outcome struct {
+	result *Result
+	err    error
+	took   time.Duration
+}
+
+// runPlan runs the plan, and ends the test when Run hangs or leaves something
+// behind.
+func runPlan(tb testing.TB, ctx context.Context, p Plan) outcome {
+	tb.Helper()
+	goroutines, descriptors := runtime.NumGoroutine(), openDescriptors()
+	ended := make(chan outcome, 1)
+	go func() {
+		begun := time.Now()
+		r, err := Run(ctx, p)
+		ended <- outcome{r, err, time.Since(begun)}
+	}()
+	select {
+	case o := <-ended:
+		// What a hand-made server still has open ends with its clients.
+		eventually(tb, "goroutines are left", func() bool { return runtime.NumGoroutine() <= goroutines })
+		eventually(tb, "descriptors are left", func() bool { return openDescriptors() <= descriptors })
+		return o
+	case <-time.After(patience):
+		stacks := make([]byte, 1<<20)
+		tb.Fatalf("Run hangs:\n%s", stacks[:runtime.Stack(stacks, true)])
+		return outcome{}
+	}
+}
+
+// measured runs a plan that has nothing to fail of.
+func measured(tb testing.TB, p Plan) *Result {
+	tb.Helper()
+	o := runPlan(tb, context.Background(), p)
+	if o.err != nil {
+		tb.Fatal(o.err)
+	}
+	return o.result
+}
+
+// openDescriptors is how many there are; 0 where nobody can tell.
+func openDescriptors() int {
+	all, _ := os.ReadDir("/proc/self/fd")
+	return len(all)
+}
+
+// eventually waits for something that happens soon.
+func eventually(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for deadline := time.Now().Add(patience); !holds(); <-again.C {
+		if time.Now().After(deadline) {
+			stacks := make([]byte, 1<<20)
+			tb.Fatalf("%s:\n%s", what, stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+}
+
+// serveWith listens on the network and gives every connection to serve, which
+// owns it. Everything ends with the test.
+func serveWith(tb testing.TB, network string, serve func(net.Conn)) Frames {
+	tb.Helper()
+	address := "127.0.0.1:0"
+	if network == "unix" {
+		dir := must[string](tb)(os.MkdirTemp("", "load")) // shorter than TempDir: such paths have a limit
+		tb.Cleanup(func() { os.RemoveAll(dir) })
+		address = dir + "/s"
+	}
+	ln := must[net.Listener](tb)(net.Listen(network, address))
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer nc.Close()
+				serve(nc)
+			})
+		}
+	})
+	tb.Cleanup(func() {
+		ln.Close()
+		serving.Wait()
+	})
+	return Frames{Network: network, Address: ln.Addr().String()}
+}
+
+// answering makes a server of what is said to a request: answer appends it.
+// before, if there is one, is called with the requests read and unanswered.
+func answering(d wire.Dialect, before func(), answer func(dst []byte, p wire.Packet) []byte) func(net.Conn) {
+	return func(nc net.Conn) {
+		in, out, held := make([]byte, 256<<10), []byte(nil), 0
+		for {
+			n, err := nc.Read(in[held:])
+			if err != nil {
+				return
+			}
+			held += n
+			if before != nil {
+				before()
+			}
+			out = out[:0]
+			rest := in[:held]
+			for len(rest) > 0 {
+				payload, need, err := wire.Frame(rest, len(in))
+				if err != nil {
+					return
+				}
+				if need > 0 {
+					break
+				}
+				p, err := d.Parse(payload)
+				if err != nil {
+					return
+				}
+				out = answer(out, p)
+				rest = rest[wire.HeaderSize+len(payload):]
+			}
+			held = copy(in, rest)
+			if _, err := nc.Write(out); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// ack is the answer that everything is well with.
+func ack(p wire.Packet) wire.Packet {
+	return wire.Packet{Command: wire.SubmitAck, ID: p.ID, Content: p.Content}
+}
+
+// echo answers with the request's content.
+func echo(dst []byte, p wire.Packet) []byte { return wire.Standard.Append(dst, ack(p)) }
+
+// echoServer is a server that does what it should.
+func echoServer(tb testing.TB, network string) Frames {
+	return serveWith(tb, network, answering(wire.Standard, nil, echo))
+}
+
+// faultOf is err as Run promises it.
+func faultOf(tb testing.TB, err error) *Error {
+	tb.Helper()
+	var e *Error
+	if !errors.As(err, &e) {
+		tb.Fatalf("error %v, want an *Error", err)
+	}
+	return e
+}

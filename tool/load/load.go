@@ -1,0 +1,61 @@
+// Package load drives a target on a schedule and measures it honestly.
+//
+//	target, err := load.ParseTarget("tcp://127.0.0.1:7000", wire.Standard)
+//	...
+//	result, err := load.Run(ctx, load.Plan{Target: target, Conns: 100, Depth: 64, Rate: 50_000})
+//
+// A plan without a rate is a closed loop: every connection keeps Depth requests
+// outstanding and sends the next when an answer comes, so a server that stops
+// for a while is hardly asked meanwhile, and the figures hardly show that it
+// stopped. A plan with a rate is an open loop: every request has its moment, and
+// its response time counts from that moment, whatever kept it from being sent.
+//
+// Every request has three moments: intended, written and answered. The response
+// time is answered − intended, the service time answered − written. Requests
+// without an answer are recorded with the time that they waited, and counted as
+// errors. Every answer is verified. A Result says first whether it is valid, and
+// what to try when it is not: an invalid result is not a failed one.
+//
+// The package shares the bytes of package wire with hone's server, and none of
+// the server's code: neither can flatter the other.
+package load
+
+import (
+	"context"
+	"net"
+)
+
+// Target is what a plan drives: where it is and what is spoken there. Its
+// methods may be called at the same time.
+type Target interface {
+	// Dial opens one connection, ready for requests. It must give up when ctx
+	// ends.
+	Dial(ctx context.Context) (net.Conn, error)
+	// Caller makes the protocol's state for one connection.
+	Caller() Caller
+	// String is the target as its user wrote it, for messages.
+	String() string
+}
+
+// Caller speaks the protocol on one connection. Its methods are never called at
+// the same time, and must not wait for anything.
+//
+// Which request an answer belongs to is the Caller's to know: one whose protocol
+// carries ids repeats the answer's, one whose protocol answers in order keeps the
+// ids that it was given in a queue.
+type Caller interface {
+	// AppendRequest appends one whole request to dst and returns it. The id is
+	// never 0 and unique among the connection's unanswered requests.
+	AppendRequest(dst []byte, id uint64, content []byte) []byte
+	// Decode decodes the first answer of in and says how many bytes it took; 0
+	// means that it is not all there yet. The answer's content may alias in. An
+	// error ends the run: an *Error says which kind it is, any other is Garbage.
+	Decode(in []byte) (a Answer, used int, err error)
+}
+
+// Answer is what a server sent.
+type Answer struct {
+	ID      uint64 // the id of its request; 0 for what nobody asked for, which is passed over
+	Content []byte // valid until the next call of Decode
+	Err     error  // not nil when the server says that the request failed
+}

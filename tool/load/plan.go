@@ -1,0 +1,213 @@
+package load
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hone-go/hone/wire"
+)
+
+// Plan is what to do. Every field but Target has a working zero. Processes are
+// not pinned to CPUs: give the generator its own by the means of the system.
+type Plan struct {
+	// Target is what to drive. Required.
+	Target Target
+	// Conns is how many connections to open before anything is sent. Zero: 1.
+	Conns int
+	// Depth is how many requests may be outstanding on one connection, at most
+	// 65,535. A closed loop keeps so many; in an open loop a request that is due
+	// while they all are waits for an answer, and its response time grows. Zero: 1
+	// in a closed loop, 256 in an open one.
+	Depth int
+	// Rate is the requests a second to offer, over all connections, request n on
+	// connection n modulo Conns. Zero: a closed loop, as fast as answers come.
+	Rate float64
+	// Arrivals is how requests are spread over time when there is a rate. Zero:
+	// Constant.
+	Arrivals Arrivals
+	// For is how long to measure. Zero: 10 s.
+	For time.Duration
+	// Warmup is how long to load before measuring. Zero: a tenth of For, at most
+	// 5 s. Negative: not at all.
+	Warmup time.Duration
+	// Ramp is how connections are opened.
+	Ramp Ramp
+	// Timeout is how long a connection may take to open, and an answer to come. A
+	// later answer is recorded as late as it is and counted as an error. A run
+	// ends when no answer has come on any connection for so long. Zero: 5 s.
+	Timeout time.Duration
+	// Content is what every request carries. Zero: Size bytes of letters, chosen
+	// by Seed; an empty slice that is not nil: nothing.
+	Content []byte
+	// Size is the length of the content when Content is nil. Zero: 32.
+	Size int
+	// Expect is the content that every answer must have. Zero: any will do; an
+	// empty slice that is not nil: none.
+	Expect []byte
+	// Echo wants every answer to carry its request's content. It takes the place
+	// of Expect.
+	Echo bool
+	// Seed chooses the content and the Poisson arrivals: the same seed, the same
+	// schedule, on any machine. Zero is a seed like any other.
+	Seed uint64
+	// MaxLag is how late the generator may be with one request in a hundred
+	// before the result is invalid. Zero: 1 ms.
+	MaxLag time.Duration
+	// AllowErrors keeps a result valid that has errors in it.
+	AllowErrors bool
+	// Progress is called once a second while Run lasts, and must return soon: it
+	// holds up the run's supervision, though not its requests. Zero: nobody.
+	Progress func(Progress)
+	// WindowOpens and WindowCloses are called at the edges of the measured time,
+	// to read a server's clocks there. They must return as soon as Progress.
+	// WindowCloses is not called without WindowOpens. Zero: nobody.
+	WindowOpens, WindowCloses func()
+}
+
+// Ramp bounds how connections are opened.
+type Ramp struct {
+	PerSecond float64 // connections begun in a second; zero: no limit
+	Dials     int     // connections being opened at the same time; zero: 64
+}
+
+// Arrivals is how the requests of an open loop are spread over time.
+type Arrivals uint8
+
+const (
+	// Constant sends request n at n/Rate, exactly.
+	Constant Arrivals = iota
+	// Poisson spreads them as if many clients decided independently: the gaps are
+	// exponentially distributed, with the same mean.
+	Poisson
+)
+
+// String returns "constant" or "poisson".
+func (a Arrivals) String() string {
+	switch a {
+	case Constant:
+		return "constant"
+	case Poisson:
+		return "poisson"
+	}
+	return fmt.Sprintf("arrivals_%d", uint8(a))
+}
+
+// UnmarshalText takes "constant" or "poisson", exactly; with MarshalText it
+// makes an Arrivals a flag, by flag.TextVar.
+func (a *Arrivals) UnmarshalText(text []byte) error {
+	for _, known := range []Arrivals{Constant, Poisson} {
+		if string(text) == known.String() {
+			*a = known
+			return nil
+		}
+	}
+	return fmt.Errorf("load: there are no arrivals %q; use constant or poisson", text)
+}
+
+// MarshalText returns what UnmarshalText takes.
+func (a Arrivals) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// Progress is how a run goes, as plain values.
+type Progress struct {
+	Phase    string        // "connecting", "warming up", "measuring" or "draining"
+	Elapsed  time.Duration // since Run began
+	Conns    int           // connections open
+	Answered int64         // answers since Run began
+	Rate     float64       // answers a second since the last Progress
+	Errors   int64         // requests of the measured time that failed so far
+	// P50 and P99 are response times in microseconds of the measured requests
+	// that were answered since the last Progress; nil when there were too few.
+	P50, P99 *float64
+}
+
+const (
+	mostDepth     = 1<<16 - 1
+	openDepth     = 256
+	usualSize     = 32
+	usualFor      = 10 * time.Second
+	longestWarmup = 5 * time.Second
+	usualTimeout  = 5 * time.Second
+	usualMaxLag   = time.Millisecond
+	usualDials    = 64
+)
+
+// complete checks the plan and fills in what zero stands for.
+func (p Plan) complete() (Plan, error) {
+	if err := p.check(); err != nil {
+		return p, err
+	}
+	if p.Depth == 0 && p.Rate > 0 {
+		p.Depth = openDepth
+	}
+	p.Conns = max(p.Conns, 1)
+	p.Depth = max(p.Depth, 1)
+	orElse(&p.For, usualFor)
+	orElse(&p.Warmup, min(p.For/10, longestWarmup))
+	p.Warmup = max(p.Warmup, 0)
+	orElse(&p.Timeout, usualTimeout)
+	orElse(&p.MaxLag, usualMaxLag)
+	orElse(&p.Ramp.Dials, usualDials)
+	if p.Content == nil {
+		orElse(&p.Size, usualSize)
+		p.Content = letters(p.Size, p.Seed)
+	}
+	if p.Echo {
+		p.Expect = p.Content
+	}
+	return p, nil
+}
+
+func orElse[T comparable](field *T, usual T) {
+	var zero T
+	if *field == zero {
+		*field = usual
+	}
+}
+
+// check finds the first field that cannot be.
+func (p Plan) check() error {
+	wrong := func(field string, value any, try string) error {
+		return &Error{Kind: BadPlan, What: fmt.Sprintf("the plan's %s cannot be %v", field, value), Try: try}
+	}
+	finite := func(f float64) bool { return f >= 0 && !math.IsInf(f, 0) }
+	switch {
+	case p.Target == nil:
+		return wrong("Target", "nil", "name what to drive")
+	case p.Conns < 0:
+		return wrong("Conns", p.Conns, "use 1 or more")
+	case p.Depth < 0 || p.Depth > mostDepth:
+		return wrong("Depth", p.Depth, fmt.Sprintf("use 1 to %d", mostDepth))
+	case !finite(p.Rate):
+		return wrong("Rate", p.Rate, "use a positive number, or 0 for a closed loop")
+	case p.Arrivals > Poisson:
+		return wrong("Arrivals", uint8(p.Arrivals), "use Constant or Poisson")
+	case p.For < 0:
+		return wrong("For", p.For, "use a positive duration")
+	case p.Timeout < 0:
+		return wrong("Timeout", p.Timeout, "use a positive duration")
+	case p.MaxLag < 0:
+		return wrong("MaxLag", p.MaxLag, "use a positive duration")
+	case p.Size < 0:
+		return wrong("Size", p.Size, "use a positive number of bytes")
+	case !finite(p.Ramp.PerSecond):
+		return wrong("Ramp.PerSecond", p.Ramp.PerSecond, "use a positive number, or 0 for no limit")
+	case p.Ramp.Dials < 0:
+		return wrong("Ramp.Dials", p.Ramp.Dials, "use 1 or more")
+	}
+	if f, ok := p.Target.(Frames); ok && f.Dialect == wire.Demo && (p.Echo || len(p.Expect) > 0) {
+		return wrong("Expect", "any content", "expect nothing: answers of the dialect demo have no content")
+	}
+	return nil
+}
+
+// letters is content that is the same for the same seed.
+func letters(n int, seed uint64) []byte {
+	random := rand.New(rand.NewPCG(seed, 0))
+	content := make([]byte, n)
+	for i := range content {
+		content[i] = byte('a' + random.IntN(26))
+	}
+	return content
+}

@@ -1,0 +1,163 @@
+package load
+
+import (
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Result is what was measured. As JSON it is one object with the keys of the
+// tags below. A figure that cannot be had is nil, and null in JSON, never 0.
+type Result struct {
+	Schema string `json:"schema"` // "hone.load/1": the meaning of the fields; new ones may join
+	// Valid says that the figures are the target's and not the generator's. Look
+	// here before any number. Invalid is not failed: it says nothing of the target.
+	Valid bool `json:"valid"`
+	// InvalidReasons are sentences that end with the next thing to try. Empty, not
+	// nil, when the result is valid.
+	InvalidReasons []string `json:"invalid_reasons"`
+	// Requests is how many belong to the measured time, and are in Latency: by
+	// their intended moment, in a closed loop by when they were written.
+	Requests int64 `json:"requests"`
+	// Errors are those of Requests that failed, by Kind.String, with their sum
+	// under "total", which is always there. What ended the run is counted too.
+	Errors map[string]int64 `json:"errors"`
+	// Rate is the answers a second within the measured time that were as expected.
+	Rate *float64 `json:"rate"`
+	// Latency is from the intended moment to the answer.
+	Latency Quantiles `json:"latency_us"`
+	// Service is from the moment before the write to the answer. In a closed loop
+	// it is Latency.
+	Service Quantiles `json:"service_us"`
+	Client  Client    `json:"client"`
+	// Server is for the caller to fill: Run knows nothing of the server's process.
+	Server *Server `json:"server"`
+
+	// Lag is how late the generator itself was with its requests, which is part of
+	// Latency. An open loop's; without figures in a closed one.
+	Lag         Quantiles     `json:"-"`
+	Offered     *float64      `json:"-"` // requests a second that the schedule held; nil in a closed loop
+	Window      time.Duration `json:"-"` // the measured time
+	Interrupted bool          `json:"-"` // the context ended before the run did
+	Histograms  Histograms    `json:"-"`
+}
+
+// Quantiles are of response times, in microseconds. A quantile needs enough
+// requests to have one above it: 2 for the median, 1,000 for the 99.9th; it is
+// nil with fewer.
+type Quantiles struct {
+	P50  *float64 `json:"p50"`
+	P90  *float64 `json:"p90"`
+	P99  *float64 `json:"p99"`
+	P999 *float64 `json:"p999"`
+	Max  *float64 `json:"max"`
+}
+
+// Client is what the generator's process used, all of it, in the measured time.
+type Client struct {
+	CPUPerRequest *float64 `json:"cpu_us_per_request"` // microseconds for one answer
+	CPUShare      *float64 `json:"cpu_share"`          // of what GOMAXPROCS allows; 1 is all
+}
+
+// Server is what the server's process used in the measured time.
+type Server struct {
+	CPUPerRequest *float64 `json:"cpu_us_per_request"`
+	RSS           *int64   `json:"rss_bytes"`
+	Engine        *string  `json:"engine"`
+}
+
+// Histograms are the whole distributions, in nanoseconds, of one nanosecond to
+// one hour with three digits. They are the caller's to keep.
+type Histograms struct {
+	Latency *hdrhistogram.Histogram
+	Service *hdrhistogram.Histogram // the same one as Latency in a closed loop
+	Lag     *hdrhistogram.Histogram // nil in a closed loop
+}
+
+const resultSchema = "hone.load/1"
+
+// measurement is what the verdict and the figures are made from.
+type measurement struct {
+	*tally
+	plan        Plan
+	failure     *Error
+	interrupted bool
+	span        time.Duration           // of the window that has passed
+	lag         *hdrhistogram.Histogram // nil in a closed loop
+	offered     int64                   // requests of the schedule within the window
+	cpu         time.Duration
+	cpuSpan     time.Duration
+	cpuKnown    bool
+	procs       int
+}
+
+// result makes the figures of m, and the verdict.
+func (m *measurement) result() *Result {
+	r := &Result{
+		Schema:     resultSchema,
+		Requests:   m.latency.TotalCount(),
+		Errors:     m.kindsOfErrors(),
+		Latency:    quantiles(m.latency),
+		Histograms: Histograms{Latency: m.latency, Service: m.service, Lag: m.lag},
+		Window:     m.span, Interrupted: m.interrupted,
+	}
+	if m.service == nil {
+		r.Histograms.Service = m.latency
+	}
+	r.Service = quantiles(r.Histograms.Service)
+	if m.lag != nil {
+		r.Lag = quantiles(m.lag)
+	}
+	if m.span > 0 {
+		r.Rate = known(float64(m.good) / m.span.Seconds())
+		if m.lag != nil {
+			r.Offered = known(float64(m.offered) / m.span.Seconds())
+		}
+	}
+	if m.cpuKnown {
+		r.Client.CPUShare = known(m.cpuShare())
+		if m.during > 0 && m.span > 0 {
+			perSecond := float64(m.during) / m.span.Seconds()
+			r.Client.CPUPerRequest = known(m.cpu.Seconds() / m.cpuSpan.Seconds() / perSecond * 1e6)
+		}
+	}
+	r.InvalidReasons = m.reasons()
+	r.Valid = len(r.InvalidReasons) == 0
+	return r
+}
+
+func known(f float64) *float64 { return &f }
+
+// cpuShare is the part of what it may have that the process has used.
+func (m *measurement) cpuShare() float64 {
+	return m.cpu.Seconds() / m.cpuSpan.Seconds() / float64(m.procs)
+}
+
+func (m *measurement) kindsOfErrors() map[string]int64 {
+	named := map[string]int64{"total": m.failures()}
+	for k, n := range m.errors {
+		if n > 0 {
+			named[Kind(k).String()] = n
+		}
+	}
+	return named
+}
+
+func quantiles(h *hdrhistogram.Histogram) Quantiles {
+	q := Quantiles{
+		P50: quantile(h, 1, 2), P90: quantile(h, 9, 10), P99: quantile(h, 99, 100), P999: quantile(h, 999, 1000),
+	}
+	if h.TotalCount() > 0 {
+		q.Max = known(float64(h.Max()) / 1e3)
+	}
+	return q
+}
+
+// quantile is the value, in microseconds, that parts in whole of h do not
+// exceed; nil when h is too small to have one.
+func quantile(h *hdrhistogram.Histogram, parts, whole int64) *float64 {
+	if h.TotalCount()*(whole-parts) < whole {
+		return nil
+	}
+	return known(float64(h.ValueAtQuantile(float64(parts)/float64(whole)*100)) / 1e3)
+}

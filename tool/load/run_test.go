@@ -1,0 +1,299 @@
+package load
+
+import (
+	"context"
+	"net"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/wire"
+)
+
+// eachLoop calls the test for a closed and an open loop, over TCP and unix.
+func eachLoop(t *testing.T, test func(t *testing.T, network string, p Plan)) {
+	for name, p := range map[string]Plan{
+		"closed":  {Conns: 3, Depth: 4, For: 200 * time.Millisecond, MaxLag: time.Second},
+		"open":    {Conns: 3, Rate: 2000, For: 200 * time.Millisecond, MaxLag: time.Second},
+		"poisson": {Conns: 3, Rate: 2000, Arrivals: Poisson, For: 200 * time.Millisecond, MaxLag: time.Second},
+	} {
+		for _, network := range []string{"tcp", "unix"} {
+			t.Run(name+"/"+network, func(t *testing.T) { test(t, network, p) })
+		}
+	}
+}
+
+func TestRunMeasures(t *testing.T) {
+	eachLoop(t, func(t *testing.T, network string, p Plan) {
+		p.Target, p.Echo = echoServer(t, network), true
+		opened, closed := 0, 0
+		p.WindowOpens, p.WindowCloses = func() { opened++ }, func() { closed++ }
+		r := measured(t, p)
+		if r.Errors["total"] != 0 {
+			t.Fatalf("errors: %v", r.Errors)
+		}
+		if opened != 1 || closed != 1 {
+			t.Errorf("the window opened %d times and closed %d times", opened, closed)
+		}
+		if r.Rate == nil || r.Latency.P50 == nil || r.Latency.Max == nil || r.Service.P50 == nil {
+			t.Fatalf("figures are missing: %+v", r)
+		}
+		if r.Window != p.For || r.Interrupted || r.Server != nil {
+			t.Errorf("window %v, interrupted %v, server %v", r.Window, r.Interrupted, r.Server)
+		}
+		if n := r.Histograms.Latency.TotalCount(); n != r.Requests {
+			t.Errorf("%d requests, %d in the histogram", r.Requests, n)
+		}
+		checkLoop(t, p, r)
+		if runtime.GOOS != "windows" && (r.Client.CPUPerRequest == nil || *r.Client.CPUPerRequest <= 0 || *r.Client.CPUShare <= 0) {
+			t.Errorf("client %+v", r.Client)
+		}
+	})
+}
+
+// checkLoop checks what differs between the loops.
+func checkLoop(t *testing.T, p Plan, r *Result) {
+	t.Helper()
+	if p.Rate == 0 {
+		if r.Lag.P50 != nil || r.Offered != nil || r.Histograms.Service != r.Histograms.Latency {
+			t.Errorf("a closed loop has lag %v, offered %v", r.Lag.P50, r.Offered)
+		}
+		return
+	}
+	want := int64(p.Rate * p.For.Seconds())
+	if p.Arrivals == Constant && r.Requests != want {
+		t.Errorf("%d requests, want %d", r.Requests, want)
+	}
+	if r.Requests < want*8/10 || r.Requests > want*12/10 {
+		t.Errorf("%d requests, want about %d", r.Requests, want)
+	}
+	if *r.Latency.P50 < *r.Service.P50 {
+		t.Errorf("response time %v below service time %v", *r.Latency.P50, *r.Service.P50)
+	}
+	if r.Lag.P50 == nil || r.Lag.P90 == nil || r.Offered == nil {
+		t.Errorf("an open loop without lag: %+v", r.Lag)
+	}
+}
+
+func TestRunOfAPlanOfZeros(t *testing.T) {
+	p := must[Plan](t)(Plan{Target: Frames{Address: "127.0.0.1:1"}}.complete())
+	if p.Conns != 1 || p.Depth != 1 || p.For != 10*time.Second || p.Warmup != time.Second ||
+		p.Timeout != 5*time.Second || len(p.Content) != 32 || p.Expect != nil || p.Ramp.Dials != 64 || p.MaxLag != time.Millisecond {
+		t.Errorf("zeros became %+v", p)
+	}
+	p = must[Plan](t)(Plan{Target: Frames{}, Rate: 1, Warmup: -1, Content: []byte{}, Echo: true}.complete())
+	if p.Depth != 256 || p.Warmup != 0 || len(p.Content) != 0 || p.Expect == nil {
+		t.Errorf("the plan became %+v", p)
+	}
+}
+
+func TestRunRefusesBadPlans(t *testing.T) {
+	target := Frames{Address: "127.0.0.1:1"}
+	nan := 0.0
+	for name, p := range map[string]Plan{
+		"no target":       {},
+		"conns":           {Target: target, Conns: -1},
+		"depth":           {Target: target, Depth: -1},
+		"too deep":        {Target: target, Depth: 1 << 16},
+		"rate":            {Target: target, Rate: -1},
+		"no rate":         {Target: target, Rate: nan / nan},
+		"arrivals":        {Target: target, Arrivals: 7},
+		"for":             {Target: target, For: -1},
+		"timeout":         {Target: target, Timeout: -1},
+		"lag":             {Target: target, MaxLag: -1},
+		"size":            {Target: target, Size: -1},
+		"ramp":            {Target: target, Ramp: Ramp{PerSecond: -1}},
+		"dials":           {Target: target, Ramp: Ramp{Dials: -1}},
+		"content in demo": {Target: Frames{Address: "127.0.0.1:1", Dialect: wire.Demo}, Echo: true},
+	} {
+		r, err := Run(context.Background(), p)
+		if r != nil || faultOf(t, err).Kind != BadPlan {
+			t.Errorf("%s: %v, %v", name, r, err)
+		}
+	}
+}
+
+func TestRunSpeaksTheDemoDialect(t *testing.T) {
+	target := serveWith(t, "tcp", answering(wire.Demo, nil, func(dst []byte, p wire.Packet) []byte {
+		return wire.Demo.Append(dst, ack(p))
+	}))
+	target.Dialect = wire.Demo
+	r := measured(t, Plan{Target: target, Conns: 2, Depth: 8, For: 100 * time.Millisecond})
+	if r.Errors["total"] != 0 || r.Requests == 0 {
+		t.Errorf("%d requests, errors %v", r.Requests, r.Errors)
+	}
+}
+
+// A server that reads slowly and answers much leaves both directions full.
+func TestRunWithFullBuffers(t *testing.T) {
+	target := echoServer(t, "tcp")
+	for name, p := range map[string]Plan{
+		"closed": {Target: target, Conns: 2, Depth: 64},
+		"open":   {Target: target, Conns: 2, Depth: 64, Rate: 2000, MaxLag: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p.Size, p.Echo, p.For = 60<<10, true, 300*time.Millisecond
+			r := measured(t, p)
+			if r.Errors["total"] != 0 || r.Requests == 0 {
+				t.Errorf("%d requests, errors %v", r.Requests, r.Errors)
+			}
+		})
+	}
+}
+
+// throughNothing is a target whose connections offer nothing but net.Conn, as
+// those of another layer do.
+type throughNothing struct{ Frames }
+
+type plainConn struct{ net.Conn }
+
+func (p throughNothing) Dial(ctx context.Context) (net.Conn, error) {
+	nc, err := p.Frames.Dial(ctx)
+	return plainConn{nc}, err
+}
+
+func TestRunOnAnyConnection(t *testing.T) {
+	for name, p := range map[string]Plan{
+		"small":      {Conns: 2, Depth: 4, Size: 16},
+		"large":      {Conns: 2, Depth: 16, Size: 30 << 10},
+		"small open": {Conns: 2, Depth: 4, Size: 16, Rate: 1000},
+		"large open": {Conns: 2, Depth: 16, Size: 30 << 10, Rate: 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p.Target, p.Echo = throughNothing{echoServer(t, "tcp")}, true
+			p.For, p.MaxLag = 150*time.Millisecond, time.Second
+			r := measured(t, p)
+			if r.Errors["total"] != 0 || r.Requests == 0 {
+				t.Errorf("%d requests, errors %v", r.Requests, r.Errors)
+			}
+		})
+	}
+}
+
+func TestRunPassesPushesOver(t *testing.T) {
+	target := serveWith(t, "tcp", answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
+		dst = wire.Standard.Append(dst, wire.Packet{Command: wire.Deliver, ID: p.ID, Content: []byte("news")})
+		return echo(dst, p)
+	}))
+	r := measured(t, Plan{Target: target, Depth: 4, Echo: true, For: 100 * time.Millisecond})
+	if r.Errors["total"] != 0 || r.Requests == 0 {
+		t.Errorf("%d requests, errors %v", r.Requests, r.Errors)
+	}
+}
+
+func TestRunRamp(t *testing.T) {
+	o := runPlan(t, context.Background(), Plan{
+		Target: echoServer(t, "tcp"), Conns: 11, Ramp: Ramp{PerSecond: 50, Dials: 2}, For: 100 * time.Millisecond,
+	})
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	if least := 300 * time.Millisecond; o.took < least { // the last begins 200 ms after the first
+		t.Errorf("took %v, want %v or more", o.took, least)
+	}
+}
+
+func TestRunTellsItsProgress(t *testing.T) {
+	var told []Progress
+	measured(t, Plan{
+		Target: echoServer(t, "tcp"), Conns: 2, Rate: 1000, Warmup: 100 * time.Millisecond, For: 2200 * time.Millisecond,
+		MaxLag: time.Second, Progress: func(p Progress) { told = append(told, p) },
+	})
+	if len(told) < 1 || len(told) > 2 {
+		t.Fatalf("told %d times, want 2, or 1 on a busy machine: %+v", len(told), told)
+	}
+	last := told[len(told)-1]
+	if last.Phase != "measuring" || last.Conns != 2 || last.Answered < 500 || last.Rate < 300 || last.P50 == nil || last.P99 == nil {
+		t.Errorf("told %+v", last)
+	}
+	if !slices.IsSortedFunc(told, func(a, b Progress) int { return int(a.Elapsed - b.Elapsed) }) {
+		t.Errorf("told out of order: %+v", told)
+	}
+}
+
+func TestInterruptedRunNeverPasses(t *testing.T) {
+	goals := []Goal{must[Goal](t)(ParseGoal("p50<1m")), must[Goal](t)(ParseGoal("errors==0"))}
+	for name, p := range map[string]Plan{
+		"connecting": {Conns: 100, Ramp: Ramp{PerSecond: 1}, For: time.Minute},
+		"warming up": {Depth: 4, Warmup: time.Minute, For: time.Minute},
+		"measuring":  {Depth: 4, Warmup: -1, For: time.Minute},
+		"open":       {Rate: 2000, Warmup: -1, For: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p.Target = echoServer(t, "tcp")
+			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+			defer cancel()
+			o := runPlan(t, ctx, p)
+			if o.err != nil || o.result == nil {
+				t.Fatalf("%v, %v", o.result, o.err)
+			}
+			r := o.result
+			if r.Valid || !r.Interrupted || len(r.InvalidReasons) == 0 || r.Errors["total"] != 0 {
+				t.Errorf("valid %v, interrupted %v, reasons %q, errors %v", r.Valid, r.Interrupted, r.InvalidReasons, r.Errors)
+			}
+			if begun := p.Warmup < 0; begun != (r.Rate != nil) || begun != (r.Requests > 0) {
+				t.Errorf("rate %v, %d requests", r.Rate, r.Requests)
+			}
+			for _, o := range Check(r, goals) {
+				if o.Met || o.Judged {
+					t.Errorf("%v", o)
+				}
+			}
+			if o.took > 10*time.Second {
+				t.Errorf("took %v", o.took)
+			}
+		})
+	}
+}
+
+// What a run costs beside its requests is a few allocations a second.
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	for name, p := range map[string]Plan{
+		"closed": {Conns: 4, Depth: 32},
+		"open":   {Conns: 4, Rate: 20_000, Depth: 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			p.Target, p.Echo, p.For, p.MaxLag = echoServer(t, "tcp"), true, 500*time.Millisecond, time.Second
+			p.WindowOpens = func() { runtime.ReadMemStats(&before) }
+			p.WindowCloses = func() { runtime.ReadMemStats(&after) }
+			r := measured(t, p)
+			n := after.Mallocs - before.Mallocs
+			t.Logf("%d allocations for %d requests", n, r.Requests)
+			if n > 200 || r.Requests < 5000 {
+				t.Errorf("%d allocations for %d requests", n, r.Requests)
+			}
+		})
+	}
+}
+
+// What a read brings is settled, replaced and counted without an allocation.
+func TestAnswersAllocateNothing(t *testing.T) {
+	const depth = 64
+	p := must[Plan](t)(Plan{Target: Frames{}, Depth: depth, Echo: true, For: time.Hour}.complete())
+	r := newRun(p)
+	r.shards[0].window = window{0, int64(time.Hour)}
+	c := newConn(r, 0, swallow{})
+	c.begin(r.now())
+	if len(c.slots) != depth {
+		t.Fatalf("%d places, want %d", len(c.slots), depth)
+	}
+	answers := make([]byte, 0, 64*depth)
+	if n := testing.AllocsPerRun(200, func() {
+		answers = answers[:0]
+		for _, s := range c.slots {
+			answers = echo(answers, wire.Packet{ID: s.id, Content: p.Content})
+		}
+		if used, err := c.arrived(answers, r.now()); err != nil || used != len(answers) {
+			t.Fatal(used, err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations for %d answers, want none", n, depth)
+	}
+}
+
+// swallow is a connection that takes everything.
+type swallow struct{ net.Conn }
+
+func (swallow) Write(p []byte) (int, error) { return len(p), nil }

@@ -1,0 +1,191 @@
+package load
+
+import (
+	"sync"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Histograms cover a nanosecond to an hour with three digits, and cost 270 KB.
+const longest = int64(3600e9)
+
+func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, longest, 3) }
+
+// record counts n requests that took ns.
+func record(h *hdrhistogram.Histogram, ns, n int64) {
+	// The error is for values that the histogram does not cover; these are.
+	_ = h.RecordValues(min(max(ns, 1), longest), n)
+}
+
+// window is the measured time, in nanoseconds since Run began. A request belongs
+// to it by its intended moment, which in a closed loop is when it was written.
+type window struct{ from, till int64 }
+
+func (w window) has(moment int64) bool { return moment >= w.from && moment < w.till }
+
+// tally is what was counted, of a part of the time or of the connections.
+type tally struct {
+	latency *hdrhistogram.Histogram // answered − intended, of the window's requests
+	service *hdrhistogram.Histogram // answered − written, of those of them that were; nil in a closed loop
+	errors  [kinds]int64            // of the window's requests
+	example error                   // what the server said in the first failure
+
+	answered int64 // answers, at any time
+	during   int64 // answers that came within the window, whatever they answer
+	good     int64 // those of them that were as expected
+}
+
+func newTally(open bool) *tally {
+	t := &tally{latency: newHistogram()}
+	if open {
+		t.service = newHistogram()
+	}
+	return t
+}
+
+// take moves what other has counted into t.
+func (t *tally) take(other *tally) {
+	if other.answered != 0 || other.latency.TotalCount() != 0 {
+		t.latency.Merge(other.latency)
+		other.latency.Reset()
+		if t.service != nil {
+			t.service.Merge(other.service)
+			other.service.Reset()
+		}
+	}
+	for k, n := range other.errors {
+		t.errors[k] += n
+	}
+	if t.example == nil {
+		t.example = other.example
+	}
+	t.answered += other.answered
+	t.during += other.during
+	t.good += other.good
+	*other = tally{latency: other.latency, service: other.service}
+}
+
+func (t *tally) failures() (n int64) {
+	for _, k := range t.errors {
+		n += k
+	}
+	return n
+}
+
+// shard counts for some of the connections, so that readers on different
+// processors seldom meet. Its lock is held for a few records at a time and taken
+// last of all locks.
+type shard struct {
+	window  window
+	timeout int64
+
+	mu    sync.Mutex
+	now   *tally // counts
+	spare *tally // is counted together; the collector's while it is away
+	last  int64  // the moment of the last answer
+
+	_ [64]byte // the next shard's lock is on another line of the cache
+}
+
+// batch is what one read brought: a few runs of answers to requests of the same
+// moments, since what was written together is usually answered together.
+type batch struct {
+	runs    []answers
+	count   int64 // answers
+	bad     int64 // those that were not as expected
+	errors  [kinds]int64
+	example error
+}
+
+type answers struct{ intended, written, count, bad int64 }
+
+func (b *batch) add(intended, written int64) {
+	b.count++
+	if n := len(b.runs); n > 0 && b.runs[n-1].intended == intended && b.runs[n-1].written == written {
+		b.runs[n-1].count++
+		return
+	}
+	b.runs = append(b.runs, answers{intended, written, 1, 0})
+}
+
+// complain says that the answer added last was not as expected.
+func (b *batch) complain(k Kind, measured bool, err error) {
+	b.bad++
+	b.runs[len(b.runs)-1].bad++
+	if measured {
+		b.errors[k]++
+		if b.example == nil {
+			b.example = err
+		}
+	}
+}
+
+// record counts a batch that was read at now, and empties it.
+func (s *shard) record(b *batch, now int64) {
+	s.mu.Lock()
+	t := s.now
+	s.last = max(s.last, now)
+	for _, a := range b.runs {
+		if !s.window.has(a.intended) {
+			continue
+		}
+		record(t.latency, now-a.intended, a.count)
+		if t.service != nil {
+			record(t.service, now-a.written, a.count)
+		}
+		if now-a.intended > s.timeout {
+			t.errors[Timeout] += a.count - a.bad
+		}
+	}
+	t.answered += b.count
+	if s.window.has(now) {
+		t.during += b.count
+		t.good += b.count - b.bad
+	}
+	if b.bad > 0 {
+		s.complaints(b)
+	}
+	s.mu.Unlock()
+	b.runs, b.count, b.bad = b.runs[:0], 0, 0
+}
+
+func (s *shard) complaints(b *batch) {
+	for k, n := range b.errors {
+		s.now.errors[k] += n
+	}
+	if s.now.example == nil {
+		s.now.example = b.example
+	}
+	b.errors, b.example = [kinds]int64{}, nil
+}
+
+// lose counts a request that will have no answer, with the time it has waited.
+// written 0: it was not even sent.
+func (s *shard) lose(k Kind, intended, written, now int64) {
+	if !s.window.has(intended) {
+		return
+	}
+	s.mu.Lock()
+	record(s.now.latency, now-intended, 1)
+	if s.now.service != nil && written > 0 {
+		record(s.now.service, now-written, 1)
+	}
+	s.now.errors[k]++
+	s.mu.Unlock()
+}
+
+// collect moves the shard's counts into t, holding its readers up for no longer
+// than an exchange of two pointers.
+func (s *shard) collect(t *tally) {
+	s.mu.Lock()
+	s.now, s.spare = s.spare, s.now
+	s.mu.Unlock()
+	t.take(s.spare)
+}
+
+// lastAnswer is the moment of the last answer; 0 before the first.
+func (s *shard) lastAnswer() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}

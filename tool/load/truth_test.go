@@ -1,0 +1,122 @@
+package load
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/wire"
+)
+
+// stalls is a server's known schedule: it answers at once, but for the first
+// Stall of every Period it does nothing at all.
+type stalls struct{ Period, Stall time.Duration }
+
+// serve waits for the end of the stall before every answer that falls into one.
+func (s stalls) serve(epoch time.Time) func(net.Conn) {
+	return answering(wire.Standard, func() {
+		phase := time.Since(epoch) % s.Period
+		if phase >= s.Stall {
+			return
+		}
+		end := time.Now().Add(s.Stall - phase)
+		// A timer of the runtime may be late by a millisecond, hence the rest.
+		if early := time.Until(end) - 2*time.Millisecond; early > 0 {
+			<-time.After(early)
+		}
+		for time.Now().Before(end) {
+			runtime.Gosched()
+		}
+	}, echo)
+}
+
+// quantile is what the response time's quantile must be when requests arrive at
+// a constant rate and are answered at once or at the end of the stall: those of
+// a stall wait between nothing and all of it, evenly spread, the others not.
+func (s stalls) quantile(q float64) time.Duration {
+	part := float64(s.Stall) / float64(s.Period)
+	return time.Duration(float64(s.Stall) * max(0, (q-(1-part))/part))
+}
+
+// The truth: against a server with a known schedule of stalls the open loop's
+// quantiles are those that can be computed, and the closed loop's are not.
+func TestOpenLoopTellsTheTruth(t *testing.T) {
+	for _, s := range []stalls{
+		{time.Second, 600 * time.Millisecond},
+		{500 * time.Millisecond, 100 * time.Millisecond},
+		{time.Second, 50 * time.Millisecond},
+	} {
+		t.Run(fmt.Sprintf("%v in %v", s.Stall, s.Period), func(t *testing.T) {
+			open := undisturbed(t, s, Plan{Conns: 4, Rate: 2000, MaxLag: s.Stall / 50})
+			closed := measured(t, s.plan(t, Plan{Conns: 4}))
+			var table strings.Builder
+			fmt.Fprintf(&table, "\n%6s %12s %12s %12s\n", "", "computed", "open loop", "closed loop")
+			for _, row := range []struct {
+				name         string
+				q            float64
+				open, closed *float64
+			}{
+				{"p50", 0.5, open.Latency.P50, closed.Latency.P50},
+				{"p99", 0.99, open.Latency.P99, closed.Latency.P99},
+				{"p99.9", 0.999, open.Latency.P999, closed.Latency.P999},
+			} {
+				want := s.quantile(row.q)
+				fmt.Fprintf(&table, "%6s %12v %12v %12v\n", row.name, want.Round(time.Microsecond), microseconds(row.open), microseconds(row.closed))
+				checkQuantile(t, s, row.name, want, row.open, row.closed)
+			}
+			t.Log(table.String())
+		})
+	}
+}
+
+// tolerated is how far a figure may be from what was computed.
+const tolerated = 0.05
+
+func checkQuantile(t *testing.T, s stalls, name string, want time.Duration, open, closed *float64) {
+	t.Helper()
+	// Where nothing is computed there is nothing to take a part of but the stall.
+	scale := want
+	if want == 0 {
+		scale = s.Stall
+	}
+	off := func(got *float64) float64 {
+		return math.Abs(float64(microseconds(got)-want)) / float64(scale)
+	}
+	if off(open) > tolerated {
+		t.Errorf("the open loop's %s is %v, computed %v", name, microseconds(open), want)
+	}
+	if want > 0 && off(closed) <= tolerated {
+		t.Errorf("the closed loop's %s is %v and so is the truth: the stalls do not show the difference", name, microseconds(closed))
+	}
+}
+
+func microseconds(figure *float64) time.Duration {
+	if figure == nil {
+		return -1
+	}
+	return time.Duration(*figure * 1e3)
+}
+
+// plan measures whole periods, so that where they begin does not matter.
+func (s stalls) plan(t *testing.T, p Plan) Plan {
+	p.Target = serveWith(t, "tcp", s.serve(time.Now()))
+	p.Echo, p.Warmup, p.For = true, s.Period/2, max(2*time.Second, 2*s.Period)
+	return p
+}
+
+// undisturbed measures until the generator says that nothing has disturbed it,
+// three times at most. The condition knows nothing of the figures.
+func undisturbed(t *testing.T, s stalls, p Plan) *Result {
+	t.Helper()
+	for again := 0; ; again++ {
+		r := measured(t, s.plan(t, p))
+		if r.Valid || again == 3 {
+			return r
+		}
+		t.Logf("measured again: %q", r.InvalidReasons)
+	}
+}

@@ -1,0 +1,265 @@
+package load
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/hone-go/hone/wire"
+)
+
+// sound is a measurement that nothing is to be said against: 1,000 requests in a
+// second, answered within a millisecond.
+func sound() *measurement {
+	m := &measurement{
+		tally: newTally(true), plan: must1(Plan{Target: Frames{}, Rate: 1000, For: time.Second}.complete()),
+		span: time.Second, lag: newHistogram(), offered: 1000,
+		cpu: 500 * time.Millisecond, cpuSpan: time.Second, cpuKnown: true, procs: 2,
+	}
+	for i := range int64(1000) {
+		record(m.latency, (i+1)*1000, 1)
+		record(m.service, (i+1)*500, 1)
+		record(m.lag, 10_000, 1)
+	}
+	m.answered, m.during, m.good = 1100, 1000, 1000
+	return m
+}
+
+func must1[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func TestGate(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spoil func(*measurement)
+		says  string // in the only reason; empty: there is none
+	}{
+		{"sound", func(*measurement) {}, ""},
+		{"closed loop", func(m *measurement) { m.lag, m.offered, m.during = nil, 0, 10 }, ""},
+		{"a little behind", func(m *measurement) { m.during = 990 }, ""},
+		{"behind", func(m *measurement) { m.during = 900 }, "only 900 of the 1000 requests offered were answered in time (90.0 %"},
+		{"lag at its limit", func(m *measurement) { m.plan.MaxLag, m.lag = 11*time.Microsecond, spiked(3_000_000, 9) }, ""},
+		{"lag", func(m *measurement) { m.lag = spiked(3_000_000, 20) }, "the generator itself sent one request in a hundred 3"},
+		{"CPU", func(m *measurement) { m.cpu = 1700 * time.Millisecond }, "the generator used 85 % of the CPU it has"},
+		{"CPU at its limit", func(m *measurement) { m.cpu = 1599 * time.Millisecond }, ""},
+		{"CPU unknown", func(m *measurement) { m.cpu, m.cpuKnown = time.Hour, false }, ""},
+		{"errors", func(m *measurement) { m.errors[Failed], m.errors[Timeout], m.example = 3, 2, wire.Overloaded },
+			`5 of 1000 requests went wrong (2 timeout, 3 failed; the first failure was "wire: overloaded")`},
+		{"allowed errors", func(m *measurement) { m.errors[Failed], m.plan.AllowErrors = 3, true }, ""},
+		{"few requests", func(m *measurement) { m.latency = spiked(1000, 99); m.offered, m.during = 99, 99 }, "only 99 requests were measured"},
+		{"interrupted", func(m *measurement) { m.interrupted, m.span, m.during = true, 300*time.Millisecond, 100 }, "interrupted after 300ms of 1s"},
+		{"failed", func(m *measurement) {
+			m.failure, m.errors[Silent], m.during = &Error{Kind: Silent, What: "no answer", Try: "look"}, 1, 0
+		}, "load: no answer; look"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := sound()
+			c.spoil(m)
+			r := m.result()
+			t.Log(r.InvalidReasons)
+			if c.says == "" {
+				if !r.Valid || r.InvalidReasons == nil || len(r.InvalidReasons) > 0 {
+					t.Errorf("valid %v, reasons %#v", r.Valid, r.InvalidReasons)
+				}
+				return
+			}
+			if r.Valid || len(r.InvalidReasons) != 1 || !strings.Contains(r.InvalidReasons[0], c.says) {
+				t.Fatalf("valid %v, reasons %q, want %q", r.Valid, r.InvalidReasons, c.says)
+			}
+			if !strings.Contains(r.InvalidReasons[0], "; ") {
+				t.Errorf("%q does not say what to try", r.InvalidReasons[0])
+			}
+		})
+	}
+}
+
+// spiked is a thousand values of 10 µs and n of ns; just n when there are few.
+func spiked(ns int64, n int64) *hdrhistogram.Histogram {
+	h := newHistogram()
+	record(h, ns, n)
+	if n < 99 {
+		record(h, 10_000, 1000-n)
+	}
+	return h
+}
+
+func TestQuantilesNeedEnoughRequests(t *testing.T) {
+	for _, c := range []struct {
+		n    int64
+		want string // the quantiles that there are
+	}{
+		{0, ""}, {1, "max"}, {2, "p50 max"}, {10, "p50 p90 max"}, {99, "p50 p90 max"}, {100, "p50 p90 p99 max"}, {1000, "p50 p90 p99 p999 max"},
+	} {
+		h := newHistogram()
+		record(h, 5_000, c.n)
+		if c.n == 0 {
+			h = newHistogram()
+		}
+		q := quantiles(h)
+		var have []string
+		for _, f := range []struct {
+			name   string
+			figure *float64
+		}{{"p50", q.P50}, {"p90", q.P90}, {"p99", q.P99}, {"p999", q.P999}, {"max", q.Max}} {
+			if f.figure != nil {
+				have = append(have, f.name)
+				if math.Abs(*f.figure-5) > 0.01 {
+					t.Errorf("%s of %d times 5 µs is %v", f.name, c.n, *f.figure)
+				}
+			}
+		}
+		if got := strings.Join(have, " "); got != c.want {
+			t.Errorf("%d requests have %q, want %q", c.n, got, c.want)
+		}
+	}
+}
+
+func TestResultAsJSON(t *testing.T) {
+	full := sound()
+	full.errors[Failed], full.errors[WrongContent] = 2, 1
+	full.good = 997
+	withServer := full.result()
+	withServer.Server = &Server{CPUPerRequest: known(1.5), RSS: new(int64), Engine: new(string)}
+	*withServer.Server.RSS, *withServer.Server.Engine = 4096, "buffered"
+	nothing := &measurement{tally: newTally(false), plan: full.plan, interrupted: true, procs: 2}
+	got, err := json.MarshalIndent([]*Result{withServer, nothing.result()}, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const golden = "testdata/result.json"
+	if os.Getenv("HONE_TEST_UPDATE") == "1" {
+		if err := os.WriteFile(golden, append(got, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := must[[]byte](t)(os.ReadFile(golden))
+	if strings.TrimSpace(string(got)) != strings.TrimSpace(string(want)) {
+		t.Errorf("the JSON differs from %s (HONE_TEST_UPDATE=1 rewrites it):\n%s", golden, got)
+	}
+	var back []*Result
+	if err := json.Unmarshal(got, &back); err != nil || *back[0].Latency.P99 != *withServer.Latency.P99 || back[1].Rate != nil {
+		t.Errorf("read back: %v, %+v", err, back)
+	}
+}
+
+func TestParseGoal(t *testing.T) {
+	for _, c := range []struct {
+		text, metric, than string
+		value              float64
+		part               bool
+	}{
+		{"p99<5ms", "p99", "<", 5000, false},
+		{"p50<=250us", "p50", "<=", 250, false},
+		{"p50<=250µs", "p50", "<=", 250, false},
+		{" p99.9 < 1.5 s ", "p999", "<", 1.5e6, false},
+		{"max<1m", "max", "<", 6e7, false},
+		{"service.p99>=10ns", "service.p99", ">=", 0.01, false},
+		{"rate>=10000", "rate", ">=", 10000, false},
+		{"rate>1e6", "rate", ">", 1e6, false},
+		{"errors==0", "errors", "==", 0, false},
+		{"errors<0.1%", "errors", "<", 0.001, true},
+		{"requests>=5", "requests", ">=", 5, false},
+	} {
+		g, err := ParseGoal(c.text)
+		if err != nil || g.Metric != c.metric || g.Than != c.than || math.Abs(g.Value-c.value) > 1e-12*c.value || g.Part != c.part {
+			t.Errorf("%q: %+v, %v", c.text, g, err)
+		}
+		if g.String() != c.text {
+			t.Errorf("%q prints as %q", c.text, g)
+		}
+	}
+	for _, text := range []string{
+		"", "p99", "<5ms", "p98<5ms", "p99<5", "p99<ms", "p99<-5ms", "p99=5ms", "p99!=5ms", "p99<<5ms", "rate>=fast",
+		"rate>=5ms", "rate>=10%", "errors==-1", "errors==NaN", "errors<Inf", "latency<5ms", "p99<", "service.rate>1",
+	} {
+		if g, err := ParseGoal(text); err == nil {
+			t.Errorf("%q was taken as %+v", text, g)
+		} else if line := err.Error(); strings.Contains(line, "\n") || !strings.HasPrefix(line, "load: goal ") {
+			t.Errorf("%q: %q", text, line)
+		}
+	}
+}
+
+func TestCheckGoals(t *testing.T) {
+	m := sound()
+	m.errors[Failed], m.plan.AllowErrors = 5, true
+	r := m.result()
+	for _, c := range []struct {
+		goal string
+		met  bool
+		line string
+	}{
+		{"p99<5ms", true, "p99<5ms met: p99 is 990.207µs"},
+		{"p99<500us", false, "p99<500us missed: p99 is 990.207µs"},
+		{"service.p99<500us", true, ""},
+		{"max<=2ms", true, ""},
+		{"rate>=1000", true, "rate>=1000 met: rate is 1000.0"},
+		{"rate>1000", false, ""},
+		{"rate<=1000", true, ""},
+		{"requests==1000", true, ""},
+		{"errors==0", false, "errors==0 missed: errors is 5"},
+		{"errors<1%", true, "errors<1% met: errors is 0.5%"},
+	} {
+		o := Check(r, []Goal{must[Goal](t)(ParseGoal(c.goal))})[0]
+		if o.Met != c.met || !o.Judged || o.Got == nil {
+			t.Errorf("%v: %+v", c.goal, o)
+		}
+		if c.line != "" && o.String() != c.line {
+			t.Errorf("%q, want %q", o, c.line)
+		}
+	}
+}
+
+func TestCheckWithoutFigures(t *testing.T) {
+	m := sound()
+	m.latency = spiked(1000, 99)
+	m.offered, m.during = 99, 99
+	r := m.result()
+	r.Valid = true
+	p999 := must[Goal](t)(ParseGoal("p999<1m"))
+	if o := Check(r, []Goal{p999})[0]; o.Met || o.Got != nil || o.String() != "p999<1m missed: without a figure" {
+		t.Errorf("a goal without a figure: %v", o)
+	}
+	r.Valid = false
+	if o := Check(r, []Goal{must[Goal](t)(ParseGoal("p50<1m"))})[0]; o.Met || o.Judged || !strings.Contains(o.String(), "not judged") {
+		t.Errorf("a goal of an invalid result: %v", o)
+	}
+}
+
+func TestParseTarget(t *testing.T) {
+	for text, want := range map[string]Frames{
+		"tcp://127.0.0.1:7000": {Network: "tcp", Address: "127.0.0.1:7000"},
+		"tcp://[::1]:7000":     {Network: "tcp", Address: "[::1]:7000"},
+		"unix:///run/h.sock":   {Network: "unix", Address: "/run/h.sock"},
+		"unix://h.sock":        {Network: "unix", Address: "h.sock"},
+		"unix:h.sock":          {Network: "unix", Address: "h.sock"},
+	} {
+		if got, err := ParseTarget(text, wire.Standard); err != nil || got != want {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+	for text, says := range map[string]string{
+		"127.0.0.1:7000":     "tcp://127.0.0.1:7000",
+		"http://127.0.0.1/":  `no scheme "http"`,
+		"tcp://127.0.0.1":    "lacks its host or port",
+		"tcp://:7000":        "lacks its host or port",
+		"unix://":            "lacks its path",
+		"":                   "lacks its scheme",
+		"tcp:127.0.0.1:7000": "lacks its scheme",
+	} {
+		_, err := ParseTarget(text, wire.Standard)
+		if err == nil {
+			t.Errorf("%q was taken", text)
+		} else if line := err.Error(); !strings.Contains(line, says) || strings.Contains(line, "%!") {
+			t.Errorf("%q: %q", text, line)
+		}
+	}
+}

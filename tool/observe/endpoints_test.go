@@ -1,0 +1,192 @@
+package observe_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hone-go/hone/tool/observe"
+)
+
+// everything is one path for each endpoint.
+var everything = []string{"/", "/healthz", "/metrics", "/stats", "/debug/pprof/", "/debug/pprof/heap"}
+
+func TestIndex(t *testing.T) {
+	s := start(t, &observe.Admin{Stats: nothing})
+	a := s.want(200, "/")
+	for _, path := range []string{"/healthz", "/metrics", "/stats", "/debug/pprof/", "engine direct"} {
+		if !strings.Contains(a.body, path) {
+			t.Errorf("the index does not mention %s:\n%s", path, a.body)
+		}
+	}
+	if got := a.header.Get("Content-Type"); got != "text/plain; charset=utf-8" {
+		t.Errorf("Content-Type %q", got)
+	}
+}
+
+func TestHealthFollowsDrain(t *testing.T) {
+	var ready atomic.Bool
+	ready.Store(true)
+	s := start(t, &observe.Admin{Stats: nothing, Ready: ready.Load})
+	if a := s.want(200, "/healthz"); a.body != "ok\n" {
+		t.Errorf("body %q", a.body)
+	}
+	ready.Store(false)
+	if a := s.want(503, "/healthz"); a.body != "draining\n" {
+		t.Errorf("body %q", a.body)
+	}
+	s.want(200, "/metrics") // the last scrape of a draining server is worth having
+}
+
+func TestHealthWithoutReady(t *testing.T) {
+	start(t, &observe.Admin{Stats: nothing}).want(200, "/healthz")
+}
+
+// stableNames are the keys of /stats: renaming one breaks who reads them.
+const stableNames = "schema engine service dialect version pid uptime_seconds cpu_seconds rss_bytes goroutines " +
+	"connections connections_accepted requests_received responses_sent late_responses_sent pushes_sent " +
+	"received_bytes sent_bytes panics output_waiting_bytes replies_owed rejected connections_ended"
+
+func TestStatsNames(t *testing.T) {
+	s := start(t, &observe.Admin{Stats: nothing, Info: observe.Info{Service: "upper", Dialect: "demo", Version: "v1"}})
+	a := s.want(200, "/stats")
+	if got := a.header.Get("Content-Type"); got != "application/json" {
+		t.Errorf("Content-Type %q", got)
+	}
+	var got map[string]any
+	if err := json.Unmarshal([]byte(a.body), &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range strings.Fields(stableNames) {
+		if _, ok := got[name]; !ok {
+			t.Errorf("%s is missing", name)
+		}
+		delete(got, name)
+	}
+	for name := range got {
+		t.Errorf("%s is new: add it to stableNames, and keep it", name)
+	}
+	for _, part := range []string{`"engine": "direct"`, `"service": "upper"`, `"dialect": "demo"`, `"version": "v1"`, fmt.Sprintf(`"pid": %d`, os.Getpid())} {
+		if !strings.Contains(a.body, part) {
+			t.Errorf("%s is missing in\n%s", part, a.body)
+		}
+	}
+}
+
+func TestStatsOfTheProcess(t *testing.T) {
+	a := &observe.Admin{Stats: nothing}
+	before := a.Snapshot()
+	if runtime.GOOS != "linux" {
+		t.Skip("CPU and memory of a process are promised on Linux only")
+	}
+	if before.CPUSeconds == nil || before.RSSBytes == nil || *before.RSSBytes < 1<<20 {
+		t.Fatalf("%+v", before)
+	}
+	eventually(t, "the processor time that this takes is counted", func() bool {
+		now := a.Snapshot()
+		return *now.CPUSeconds > *before.CPUSeconds && now.UptimeSeconds > before.UptimeSeconds
+	})
+}
+
+func TestUnknownPaths(t *testing.T) {
+	s := start(t, &observe.Admin{Stats: nothing})
+	for _, path := range []string{
+		"/nope", "/debug", "/debug/vars", "/metrics/", "/stats/all", "/healthz/live", "/favicon.ico",
+		"/debug/pprof/nope", "/debug/pprof/heap/more", "/debug/pprof/cmdline", "/debug/pprof/symbol",
+		"/%2e%2e%2fetc%2fpasswd", "/metrics%00", "/METRICS", `/debug\pprof`,
+	} {
+		s.want(404, path)
+	}
+	for _, path := range []string{"//metrics", "/x/../stats", "/debug/pprof"} {
+		if a := s.get(path); a.status/100 != 3 || !strings.HasPrefix(a.header.Get("Location"), "/") || strings.HasPrefix(a.header.Get("Location"), "//") {
+			t.Errorf("GET %s: %d to %q, want a redirect on this host", path, a.status, a.header.Get("Location"))
+		}
+	}
+}
+
+func TestHead(t *testing.T) {
+	s := start(t, &observe.Admin{Stats: nothing})
+	for _, path := range slices.Concat(everything, []string{"/debug/pprof/profile", "/debug/pprof/trace?seconds=60"}) {
+		r := s.request(path)
+		r.Method = "HEAD"
+		if a := s.do(r); a.status != 200 || a.body != "" || a.header.Get("Content-Type") == "" {
+			t.Errorf("HEAD %s: %d %q %v", path, a.status, a.body, a.header)
+		}
+	}
+}
+
+func TestMethods(t *testing.T) {
+	s := start(t, &observe.Admin{Stats: nothing})
+	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"} {
+		for _, path := range everything {
+			r := s.request(path)
+			r.Method = method
+			if a := s.do(r); a.status != 405 || a.header.Get("Allow") != "GET, HEAD" {
+				t.Errorf("%s %s: %d, Allow %q", method, path, a.status, a.header.Get("Allow"))
+			}
+		}
+	}
+	r := s.request("/stats")
+	r.Method = "POST"
+	r.Header.Set("Sec-Fetch-Site", "cross-site")
+	if a := s.do(r); a.status != 403 {
+		t.Errorf("POST from another origin: %d, want 403", a.status)
+	}
+	if got := s.send("OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); !strings.Contains(got, " 405 ") {
+		t.Errorf("OPTIONS *: %s", got)
+	}
+}
+
+func TestSecurityHeaders(t *testing.T) {
+	s := start(t, &observe.Admin{Stats: nothing})
+	for _, path := range append(slices.Clone(everything), "/nope", "/?token=x", "//metrics") {
+		a := s.get(path)
+		for name, want := range map[string]string{
+			"X-Content-Type-Options":       "nosniff",
+			"Content-Security-Policy":      "default-src 'none'; frame-ancestors 'none'",
+			"Cross-Origin-Resource-Policy": "same-origin",
+			"Referrer-Policy":              "no-referrer",
+			"Cache-Control":                "no-store",
+		} {
+			if got := a.header.Values(name); len(got) != 1 || got[0] != want {
+				t.Errorf("GET %s (%d): %s %q, want %q", path, a.status, name, got, want)
+			}
+		}
+	}
+}
+
+// TestDefaultMux looks at what the whole process would serve on a server
+// without a handler: nothing of ours, and no profiles of net/http/pprof's.
+func TestDefaultMux(t *testing.T) {
+	start(t, &observe.Admin{Stats: nothing}).want(200, "/debug/pprof/")
+	process := httptest.NewServer(nil)
+	defer process.Close()
+	client := http.Client{Timeout: patience}
+	defer client.CloseIdleConnections()
+	for _, path := range append(slices.Clone(everything), "/debug/pprof/profile") {
+		response, err := client.Get(process.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != 404 {
+			t.Errorf("http.DefaultServeMux answers %s with %d, want 404", path, response.StatusCode)
+		}
+	}
+}
+
+func TestStatsIsRequired(t *testing.T) {
+	defer func() {
+		if v := recover(); v != "observe: Admin.Stats is nil" {
+			t.Errorf("panicked with %v", v)
+		}
+	}()
+	(&observe.Admin{}).Handler()
+}

@@ -1,0 +1,248 @@
+package observe_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/observe"
+)
+
+// sets says where each reason belongs: a new one must be thought about here.
+var sets = map[string]string{
+	"peer_closed":          "hone_connections_ended_total",
+	"peer_reset":           "hone_connections_ended_total",
+	"closed_here":          "hone_connections_ended_total",
+	"panicked":             "hone_connections_ended_total",
+	"shutting_down":        "hone_connections_ended_total",
+	"forced":               "hone_connections_ended_total",
+	"idle_timeout":         "hone_rejected_total",
+	"frame_timeout":        "hone_rejected_total",
+	"write_stall":          "hone_rejected_total",
+	"slow_reader":          "hone_rejected_total",
+	"output_budget":        "hone_rejected_total",
+	"too_large":            "hone_rejected_total",
+	"malformed":            "hone_rejected_total",
+	"unknown_command":      "hone_rejected_total",
+	"bad_proxy_header":     "hone_rejected_total",
+	"too_many_conns":       "hone_rejected_total",
+	"too_many_per_address": "hone_rejected_total",
+	"no_descriptors":       "hone_rejected_total",
+}
+
+func sample(name, reason string) string { return fmt.Sprintf("%s{reason=%q}", name, reason) }
+
+func TestReasons(t *testing.T) {
+	if got := len(engine.Stats{}.Ended) - 1; got != len(sets) {
+		t.Errorf("engine has %d reasons and sets %d", got, len(sets))
+	}
+	st := engine.Stats{}
+	s := start(t, &observe.Admin{Stats: func() engine.Stats { return st }})
+	fresh := s.scrape()
+	for reason, set := range sets {
+		if v, ok := fresh[sample(set, reason)]; !ok || v != 0 {
+			t.Errorf("%s is %v (%v) at the start, want 0", sample(set, reason), v, ok)
+		}
+	}
+	for name := range fresh {
+		if strings.Contains(name, "{reason=") {
+			reason := strings.Split(name, `"`)[1]
+			if sample(sets[reason], reason) != name {
+				t.Errorf("%s is not in the closed set", name)
+			}
+		}
+	}
+	for i := range st.Ended {
+		st.Ended[i] = uint64(100 + i)
+	}
+	later, snapshot := s.scrape(), s.admin.Snapshot()
+	for i := 1; i < len(st.Ended); i++ {
+		reason := engine.Reason(i).String()
+		if got := later[sample(sets[reason], reason)]; got != float64(100+i) {
+			t.Errorf("%s is %v, want %d", sample(sets[reason], reason), got, 100+i)
+		}
+		set := snapshot.Rejected
+		if sets[reason] == "hone_connections_ended_total" {
+			set = snapshot.ConnectionsEnded
+		}
+		if set[reason] != uint64(100+i) {
+			t.Errorf("/stats has %s %d, want %d", reason, set[reason], 100+i)
+		}
+	}
+	if got := len(snapshot.Rejected) + len(snapshot.ConnectionsEnded); got != len(sets) {
+		t.Errorf("/stats has %d reasons, want %d", got, len(sets))
+	}
+}
+
+// plain maps the counters of /stats to their metrics.
+var plain = map[string]string{
+	"connections":          "hone_connections",
+	"connections_accepted": "hone_connections_accepted_total",
+	"requests_received":    "hone_requests_received_total",
+	"responses_sent":       "hone_responses_sent_total",
+	"late_responses_sent":  "hone_late_responses_sent_total",
+	"pushes_sent":          "hone_pushes_sent_total",
+	"received_bytes":       "hone_received_bytes_total",
+	"sent_bytes":           "hone_sent_bytes_total",
+	"panics":               "hone_panics_total",
+	"output_waiting_bytes": "hone_output_waiting_bytes",
+	"replies_owed":         "hone_replies_owed",
+}
+
+func TestEveryCounter(t *testing.T) {
+	s := start(t, &observe.Admin{
+		Stats: func() engine.Stats {
+			return engine.Stats{
+				Engine: "events", Open: 1, Accepted: 2, Requests: 30, Late: 4, Pushes: 5,
+				BytesIn: 6, BytesOut: 7, Panics: 8, Owed: 9, Waiting: 10,
+			}
+		},
+		Info: observe.Info{Service: "sub\"mit\n", Dialect: "\xff", Version: "v1.2.3"},
+	})
+	want := map[string]float64{
+		"connections": 1, "connections_accepted": 2, "requests_received": 30, "responses_sent": 21, "late_responses_sent": 4, "pushes_sent": 5,
+		"received_bytes": 6, "sent_bytes": 7, "panics": 8, "output_waiting_bytes": 10, "replies_owed": 9,
+	}
+	got := s.scrape()
+	var stats map[string]any
+	if err := json.Unmarshal([]byte(s.want(200, "/stats").body), &stats); err != nil {
+		t.Fatal(err)
+	}
+	for name, metric := range plain {
+		if got[metric] != want[name] || stats[name] != want[name] {
+			t.Errorf("%s is %v, %s is %v, want %v", metric, got[metric], name, stats[name], want[name])
+		}
+	}
+	if info := `hone_info{dialect="` + "\uFFFD" + `",engine="events",service="sub\"mit\n",version="v1.2.3"}`; got[info] != 1 {
+		t.Errorf("no %s in %v", info, slices.Sorted(maps.Keys(got)))
+	}
+	for _, name := range []string{"go_goroutines", "process_cpu_seconds_total"} {
+		if _, ok := got[name]; !ok && (name == "go_goroutines" || openFiles() > 0) {
+			t.Errorf("no %s", name)
+		}
+	}
+}
+
+func TestStatsAreReadOnceAScrape(t *testing.T) {
+	reads := 0
+	s := start(t, &observe.Admin{Stats: func() engine.Stats { reads++; return engine.Stats{} }})
+	if reads != 0 {
+		t.Errorf("read %d times before anybody asked", reads)
+	}
+	for i, path := range []string{"/metrics", "/metrics", "/stats"} {
+		s.want(200, path)
+		if reads != i+1 {
+			t.Errorf("read %d times by %d scrapes", reads, i+1)
+		}
+	}
+	s.want(200, "/healthz")
+	s.want(200, "/debug/pprof/")
+	if reads != 3 {
+		t.Error("read by who does not need it")
+	}
+}
+
+// TestResponsesNeverFall reads counters in the moment when a promise is counted
+// and its request is not yet.
+func TestResponsesNeverFall(t *testing.T) {
+	var now engine.Stats
+	a := &observe.Admin{Stats: func() engine.Stats { return now }}
+	for _, step := range []struct {
+		requests uint64
+		owed     int
+		want     uint64
+	}{{0, 3, 0}, {10, 0, 10}, {10, 4, 10}, {14, 4, 10}, {14, 1, 13}, {20, 0, 20}} {
+		now.Requests, now.Owed = step.requests, step.owed
+		if got := a.Snapshot().ResponsesSent; got != step.want {
+			t.Errorf("%d requests, %d owed: %d responses, want %d", step.requests, step.owed, got, step.want)
+		}
+	}
+}
+
+func TestLint(t *testing.T) {
+	s := start(t, &observe.Admin{Stats: nothing})
+	problems, err := promlint.New(strings.NewReader(s.want(200, "/metrics").body)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestPromtool(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil && os.Getenv("HONE_TEST_ALL") == "1" {
+		t.Fatal("promtool is not here: make deps installs what it can of the tools that tests need")
+	} else if err != nil {
+		t.Skip("promtool is not here: make deps installs what it can of the tools that tests need")
+	}
+	s := start(t, &observe.Admin{Stats: nothing, Info: observe.Info{Service: "upper", Version: "v1"}})
+	check := exec.CommandContext(t.Context(), promtool, "check", "metrics")
+	check.Stdin = strings.NewReader(s.want(200, "/metrics").body)
+	if out, err := check.CombinedOutput(); err != nil || len(bytes.TrimSpace(out)) > 0 {
+		t.Errorf("promtool check metrics: %v\n%s", err, out)
+	}
+}
+
+// TestOddPaths asks for a hundred thousand paths that nobody offers, and counts
+// the series before and after.
+func TestOddPaths(t *testing.T) {
+	countLeaks(t)
+	h := (&observe.Admin{Stats: nothing}).Handler()
+	scrape := func() series {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, at(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, "/metrics"))
+		return parse(t, w.Body.String())
+	}
+	before := scrape()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	template := at(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, "/")
+	for range 100_000 {
+		r := template.WithContext(template.Context())
+		r.URL = &url.URL{Path: oddPath(random), RawQuery: oddPath(random)}
+		r.Header = http.Header{"User-Agent": {oddPath(random)}, "X-Forwarded-For": {oddPath(random)}}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code < 300 || w.Code >= 500 {
+			t.Fatalf("GET %q: %d", r.URL.Path, w.Code)
+		}
+	}
+	after := scrape()
+	if len(before) != len(after) {
+		t.Errorf("%d series before, %d after", len(before), len(after))
+	}
+	for name := range after {
+		if _, ok := before[name]; !ok {
+			t.Errorf("%s is new", name)
+		}
+	}
+}
+
+// oddPath is a path with nothing behind it, made of what paths are made of and
+// of what they are not.
+func oddPath(random *rand.Rand) string {
+	parts := []string{"metrics", "stats", "debug", "pprof", "..", ".", "/", "%2e", "%00", "\x00", "\\", "\xff", "é", "\u202e", "\r\n", "=", "&", "{", `"`, "0", "x"}
+	var b strings.Builder
+	b.WriteString("/odd")
+	for range 1 + random.IntN(8) {
+		b.WriteString(parts[random.IntN(len(parts))])
+	}
+	return b.String() + "/end"
+}

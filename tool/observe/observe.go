@@ -1,0 +1,270 @@
+// Package observe is the admin side of a running server: metrics, profiles,
+// counters and health, on a listener of its own.
+//
+//	admin := &observe.Admin{Stats: srv.Stats}
+//	ln, err := admin.Listen("127.0.0.1:8081")
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//	go admin.Serve(ln)
+//
+// Everything is read when it is asked for, so a server that nobody looks at
+// pays nothing. There is one mux, which is not http.DefaultServeMux.
+//
+//	/              what there is, as text
+//	/healthz       200 ok, or 503 draining
+//	/metrics       for Prometheus
+//	/stats         a Snapshot, as JSON
+//	/debug/pprof/  profiles: cpu (profile), trace, and all of runtime/pprof
+//
+// # Who may ask
+//
+// Only GET and HEAD do anything, and nobody is served under a host name that
+// is not on the list (Admin.Hosts), which stops DNS rebinding.
+//
+//   - /healthz, /metrics and /stats are open to everybody who can connect:
+//     balancers and scrapers have no secrets to keep.
+//   - All else is open too while Token is empty, but then Listen and Serve
+//     accept nothing but loopback addresses and unix sockets, and a Handler
+//     mounted elsewhere serves it to no other connections.
+//   - With a Token, all else needs it, on every listener: a proxy on this
+//     machine makes the whole world come from loopback.
+//
+// The token travels as "Authorization: Bearer TOKEN". In the URL it is refused:
+// URLs end up in logs, histories and Referer headers. Off this machine it
+// travels in clear, unless Serve is given a TLS listener.
+//
+// # The counters
+//
+// The JSON of /stats and the metrics are the same counters: JSON leaves out the
+// prefix hone_ and the suffix _total. The reasons are engine's, a closed set,
+// all there from the start, and each belongs to one of two:
+//
+//   - rejected: the server said no, to a connection or to what came on it,
+//     because of one of engine.Limits or because it broke the protocol;
+//   - connections_ended: nobody broke a rule: peer_closed, peer_reset,
+//     closed_here, panicked, shutting_down, forced.
+//
+// The two together are all connections that ended or were never let in.
+// responses_sent counts the requests that are owed no reply any more. Where a
+// handler promised its reply for later and the connection ended first, that is
+// one too many: an engine does not count the promises that it could not keep.
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// ErrNoToken is the error, wrapped, of Listen and Serve for an address that
+// other machines can reach when Admin.Token does not protect it.
+var ErrNoToken = errors.New("other machines can reach this address and no token of 16 characters or more protects it; " +
+	"listen on 127.0.0.1:PORT or unix:PATH, or set a token")
+
+// Admin is what an operator sees of a running server. Fill the fields, call
+// Handler, or Listen and Serve; do not change them afterwards. The zero value
+// of every field but Stats is a working default.
+type Admin struct {
+	// Stats is the server's. Required. It is called once for every scrape.
+	Stats func() engine.Stats
+	// Ready says whether /healthz answers 200; give it false when a drain
+	// begins. Zero: always ready.
+	Ready func() bool
+	// Token opens what is not open to everybody: see the package. Zero: nothing
+	// needs a token, and only this machine is served.
+	Token string
+	// Hosts are names, without ports, under which requests may come beside
+	// localhost, loopback addresses and the address bound. Zero: none.
+	Hosts []string
+	// Info is what the server does not know of itself. Zero: empty labels.
+	Info Info
+	// Logger hears of what goes wrong with connections. Zero: silence.
+	Logger *slog.Logger
+
+	once     sync.Once
+	began    time.Time
+	handler  http.Handler
+	server   http.Server
+	closing  chan struct{} // closed by Shutdown: captures end early
+	closed   sync.Once
+	captures captures
+	answered answered
+
+	mu    sync.Mutex
+	bound []string // names given to Listen
+}
+
+// Info describes a server with constants: they are labels of a metric.
+type Info struct {
+	Service string `json:"service"`
+	Dialect string `json:"dialect"`
+	Version string `json:"version"`
+}
+
+const (
+	readTime  = 10 * time.Second // for a request
+	writeTime = 15 * time.Second // for a response, beyond what it takes to record
+	idleTime  = time.Minute
+	headBytes = 16 << 10
+)
+
+// init prepares an Admin for its first use.
+func (a *Admin) init() {
+	a.once.Do(func() {
+		if a.Stats == nil {
+			panic("observe: Admin.Stats is nil")
+		}
+		a.began = time.Now()
+		a.closing = make(chan struct{})
+		mux := http.NewServeMux()
+		mux.HandleFunc("/{$}", a.serveIndex)
+		mux.HandleFunc("/healthz", a.serveHealth)
+		mux.HandleFunc("/stats", a.serveStats)
+		mux.Handle("/metrics", a.metrics())
+		mux.HandleFunc("/debug/pprof/{name...}", a.serveProfile)
+		a.handler = a.guard(mux)
+		a.initServer()
+	})
+}
+
+// initServer prepares the server of Serve: every wait in it has an end.
+func (a *Admin) initServer() {
+	complaints := log.New(io.Discard, "", 0)
+	if a.Logger != nil {
+		complaints = slog.NewLogLogger(a.Logger.Handler(), slog.LevelWarn)
+	}
+	a.server = http.Server{
+		Handler:                      a.handler,
+		DisableGeneralOptionsHandler: true, // guard answers OPTIONS * as well
+		ReadHeaderTimeout:            readTime,
+		ReadTimeout:                  readTime,
+		WriteTimeout:                 writeTime,
+		IdleTimeout:                  idleTime,
+		MaxHeaderBytes:               headBytes,
+		ErrorLog:                     complaints,
+	}
+	a.server.RegisterOnShutdown(func() { a.closed.Do(func() { close(a.closing) }) })
+}
+
+// Handler serves everything, for a server that is there already. What it
+// allows depends on the connection: see the package.
+func (a *Admin) Handler() http.Handler {
+	a.init()
+	return a.handler
+}
+
+// Listen listens on addr, HOST:PORT or unix:PATH. An address that other
+// machines can reach is refused with ErrNoToken unless there is a Token. A
+// socket file belongs to this user alone (mode 0600).
+func (a *Admin) Listen(addr string) (net.Listener, error) {
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		return listenUnix(path)
+	}
+	host, _, err := net.SplitHostPort(addr)
+	var tcp *net.TCPAddr
+	if err == nil {
+		tcp, err = net.ResolveTCPAddr("tcp", addr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("observe: admin address %q is not HOST:PORT or unix:PATH: %w", addr, err)
+	}
+	if err := a.mayServe(tcp); err != nil {
+		return nil, err
+	}
+	ln, err := net.ListenTCP("tcp", tcp)
+	if err != nil {
+		return nil, fmt.Errorf("observe: %w", err)
+	}
+	if _, err := netip.ParseAddr(host); err != nil { // a name; addresses are known by their connections
+		a.mu.Lock()
+		a.bound = append(a.bound, host)
+		a.mu.Unlock()
+	}
+	return ln, nil
+}
+
+// listenUnix makes a socket file that nobody else may use, not even for the
+// moment between its birth and a chmod where the system allows that.
+func listenUnix(path string) (net.Listener, error) {
+	if path == "" || path[0] == '@' {
+		return nil, fmt.Errorf("observe: unix:%s is not a file, so no permissions would protect it; use unix:PATH", path)
+	}
+	private := net.ListenConfig{Control: bornPrivate}
+	ln, err := private.Listen(context.Background(), "unix", path)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("observe: %s is there already; remove it if no process serves it any more: %w", path, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("observe: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		ln.Close()
+		return nil, fmt.Errorf("observe: %w", err)
+	}
+	return ln, nil
+}
+
+// Serve serves ln until Shutdown, and then returns http.ErrServerClosed; ln is
+// closed in every case. It refuses what Listen refuses. It may be called for
+// several listeners at once.
+func (a *Admin) Serve(ln net.Listener) error {
+	a.init()
+	if err := a.mayServe(ln.Addr()); err != nil {
+		ln.Close()
+		return err
+	}
+	return a.server.Serve(ln)
+}
+
+// Shutdown stops listening, ends captures early and waits for the answers
+// under way. When ctx ends first, the connections that are left are cut off.
+func (a *Admin) Shutdown(ctx context.Context) error {
+	a.init()
+	err := a.server.Shutdown(ctx)
+	if err != nil {
+		a.server.Close()
+		return fmt.Errorf("observe: shutdown: %w", err)
+	}
+	return nil
+}
+
+// serveIndex lists what there is.
+func (a *Admin) serveIndex(w http.ResponseWriter, _ *http.Request) {
+	text(w)
+	fmt.Fprintf(w, `hone admin, engine %s
+
+/healthz       200 ok, or 503 draining
+/metrics       for Prometheus
+/stats         counters, CPU and memory of the process, as JSON
+/debug/pprof/  profiles
+`, a.Stats().Engine)
+}
+
+// serveHealth answers whether the server wants more connections.
+func (a *Admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
+	text(w)
+	if a.Ready != nil && !a.Ready() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintln(w, "draining")
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}
+
+func text(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+}

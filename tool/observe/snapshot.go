@@ -1,0 +1,151 @@
+package observe
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// Snapshot is what /stats answers: the counters of a server since it began and
+// what its process has cost. The names are stable; hone load reads two of them,
+// before and after a run, and takes the difference. A figure that this
+// operating system does not give is null.
+type Snapshot struct {
+	Schema string `json:"schema"` // of this object
+	Engine string `json:"engine"`
+	Info
+	PID           int      `json:"pid"`
+	UptimeSeconds float64  `json:"uptime_seconds"` // since the Admin was first used
+	CPUSeconds    *float64 `json:"cpu_seconds"`    // of the process, user and system
+	RSSBytes      *int64   `json:"rss_bytes"`      // resident memory of the process
+	Goroutines    int      `json:"goroutines"`
+
+	Connections         int    `json:"connections"` // open now
+	ConnectionsAccepted uint64 `json:"connections_accepted"`
+	RequestsReceived    uint64 `json:"requests_received"` // given to handlers
+	ResponsesSent       uint64 `json:"responses_sent"`    // see the package
+	LateResponsesSent   uint64 `json:"late_responses_sent"`
+	PushesSent          uint64 `json:"pushes_sent"`
+	ReceivedBytes       uint64 `json:"received_bytes"`
+	SentBytes           uint64 `json:"sent_bytes"`
+	Panics              uint64 `json:"panics"`
+	OutputWaitingBytes  int64  `json:"output_waiting_bytes"` // for peers, now
+	RepliesOwed         int    `json:"replies_owed"`         // promised for later, now
+
+	Rejected         map[string]uint64 `json:"rejected"`          // by reason
+	ConnectionsEnded map[string]uint64 `json:"connections_ended"` // by reason
+}
+
+// snapshotSchema names the meaning of a Snapshot's fields; new ones may join.
+const snapshotSchema = "hone.stats/1"
+
+// Snapshot reads everything now.
+func (a *Admin) Snapshot() Snapshot {
+	a.init()
+	st, sent := a.read()
+	s := Snapshot{
+		Schema:        snapshotSchema,
+		Engine:        st.Engine,
+		Info:          a.Info,
+		PID:           os.Getpid(),
+		UptimeSeconds: time.Since(a.began).Seconds(),
+		RSSBytes:      residentBytes(),
+		Goroutines:    runtime.NumGoroutine(),
+
+		Connections:         st.Open,
+		ConnectionsAccepted: st.Accepted,
+		RequestsReceived:    st.Requests,
+		ResponsesSent:       sent,
+		LateResponsesSent:   st.Late,
+		PushesSent:          st.Pushes,
+		ReceivedBytes:       st.BytesIn,
+		SentBytes:           st.BytesOut,
+		Panics:              st.Panics,
+		OutputWaitingBytes:  st.Waiting,
+		RepliesOwed:         st.Owed,
+
+		Rejected:         map[string]uint64{},
+		ConnectionsEnded: map[string]uint64{},
+	}
+	if cpu, ok := processCPU(); ok {
+		seconds := cpu.Seconds()
+		s.CPUSeconds = &seconds
+	}
+	for why, n := range reasons(st) {
+		if rejection(why) {
+			s.Rejected[why.String()] = n
+		} else {
+			s.ConnectionsEnded[why.String()] = n
+		}
+	}
+	return s
+}
+
+func (a *Admin) serveStats(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	lines := json.NewEncoder(w)
+	lines.SetIndent("", "  ")
+	lines.Encode(a.Snapshot()) // an error is a client that has left
+}
+
+// answered keeps the responses sent from falling: see Admin.read.
+type answered struct {
+	mu   sync.Mutex
+	most uint64
+}
+
+// read reads the server's counters once, and derives the responses from them:
+// what was asked and is owed no more. The two are not read in one instant; a
+// request that comes between them makes the difference too small for a moment,
+// and a counter must not go back.
+func (a *Admin) read() (st engine.Stats, sent uint64) {
+	a.answered.mu.Lock()
+	defer a.answered.mu.Unlock()
+	st = a.Stats()
+	if owed := uint64(max(0, st.Owed)); st.Requests > owed {
+		a.answered.most = max(a.answered.most, st.Requests-owed)
+	}
+	return st, a.answered.most
+}
+
+// reasons goes through the closed set: every reason, counted yet or not.
+func reasons(st engine.Stats) func(yield func(engine.Reason, uint64) bool) {
+	return func(yield func(engine.Reason, uint64) bool) {
+		for i, n := range st.Ended {
+			if i > 0 && !yield(engine.Reason(i), n) {
+				return
+			}
+		}
+	}
+}
+
+// rejection reports to which of the two sets a reason belongs.
+func rejection(why engine.Reason) bool {
+	switch why {
+	case engine.PeerClosed, engine.PeerReset, engine.ClosedHere, engine.Panicked, engine.ShuttingDown, engine.Forced:
+		return false
+	}
+	return true
+}
+
+// residentBytes is the second figure of Linux's statm, in pages; nil elsewhere.
+func residentBytes() *int64 {
+	statm, err := os.ReadFile("/proc/self/statm")
+	fields := strings.Fields(string(statm))
+	if err != nil || len(fields) < 2 {
+		return nil
+	}
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil {
+		return nil
+	}
+	bytes := pages * int64(os.Getpagesize())
+	return &bytes
+}
