@@ -37,6 +37,9 @@ func (t *Turn) Room() bool {
 		t.refused = true
 		return false
 	}
+	if t.conn.srv.ordered && t.requests == 0 {
+		t.conn.startVisit() // a reply that came since the visit began is still an earlier one
+	}
 	t.left--
 	return true
 }

@@ -43,7 +43,8 @@ func drained(t *testing.T, done <-chan outcome, clean int) {
 
 // TestShutdownUnderLoadAnswersEveryRequestThatWasRead: 20 clients keep 16
 // requests in flight, inline and late, until they are told that the server
-// shuts down. What a handler saw was answered, and every stream has an end.
+// shuts down. What a handler saw was answered, every stream has an end, and
+// clients that go on asking do not hold the shutdown up.
 func TestShutdownUnderLoadAnswersEveryRequestThatWasRead(t *testing.T) {
 	const clients, depth = 20, 16
 	run(t, func(t *testing.T, e engine.Engine) {
@@ -69,12 +70,14 @@ func TestShutdownUnderLoadAnswersEveryRequestThatWasRead(t *testing.T) {
 		addr := serve(t, s)
 		answered := map[uint64]bool{}
 		busy := make(chan struct{}, clients)
+		var begun time.Time
 		var done <-chan outcome
 		inParallel(t, clients+1, func(i int) error {
 			if i == clients {
 				for range clients {
 					<-busy
 				}
+				begun = time.Now()
 				done = shutdown(context.Background(), s)
 				return nil
 			}
@@ -117,6 +120,9 @@ func TestShutdownUnderLoadAnswersEveryRequestThatWasRead(t *testing.T) {
 			}
 		})
 		drained(t, done, clients)
+		if took := time.Since(begun); took > patience/4 {
+			t.Errorf("the shutdown took %v", took)
+		}
 		close(owed)
 		finisher.Wait()
 		for id := range handled {

@@ -640,3 +640,49 @@ func TestWithoutIDsRepliesKeepTheirOrder(t *testing.T) {
 		}
 	})
 }
+
+// TestReplyThatComesDuringAVisitStaysBeforeIt: the reply to an earlier message
+// comes when the next one has been seen but not yet served.
+func TestReplyThatComesDuringAVisitStaysBeforeIt(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		owed := make(chan engine.Reply, 1)
+		var once sync.Once // an engine may look at the second message again
+		seen, release := make(chan struct{}), make(chan struct{})
+		s := &engine.Server{Engine: e, Limits: engine.Limits{InFlight: 1}, Protocol: hesitant{
+			lineProtocol(func(turn *engine.Turn, line string) bool {
+				if line == "late" {
+					owed <- turn.Later()
+				} else {
+					turn.Out = append(turn.Out, line+"\n"...)
+				}
+				return true
+			}),
+			func(in []byte) {
+				if string(in) == "second\n" {
+					once.Do(func() { close(seen); <-release })
+				}
+			},
+		}}
+		p := dial(t, serveLines(t, s))
+		p.send([]byte("late\n"))
+		r := heard(t, owed, "the protocol")
+		p.send([]byte("second\n"))
+		heard(t, seen, "the next visit")
+		if err := r.Send([]byte("first\n")); err != nil {
+			t.Error(err)
+		}
+		close(release)
+		p.want([]byte("first\nsecond\n"))
+	})
+}
+
+// hesitant is a protocol that is about to ask for room.
+type hesitant struct {
+	engine.Protocol
+	before func(in []byte)
+}
+
+func (h hesitant) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
+	h.before(in)
+	return h.Protocol.Advance(t, in)
+}
