@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"time"
+
+	"github.com/hone-go/hone/internal/sys"
 )
 
 // finish takes leave of the peer after the last read, for the reason that
@@ -57,12 +59,14 @@ func spoken(why Reason) bool {
 }
 
 // drain answers what the kernel still holds: it was sent before we said that
-// we are leaving.
+// we are leaving. What is sent from now on is not read: a peer that goes on
+// asking does not hold us up.
 func (c *session) drain(d *desk) {
 	c.in.lend(d.in, &c.srv.blocks)
-	for left := drainBytes; left > 0; {
+	for left := c.unread(); left > 0; {
 		c.nc.SetReadDeadline(time.Now().Add(drainRead))
-		n, err := c.nc.Read(c.in.space(&c.srv.blocks))
+		p := c.in.space(&c.srv.blocks)
+		n, err := c.nc.Read(p[:min(len(p), left)])
 		left -= n
 		if n > 0 {
 			c.tally.bytesIn.Add(uint64(n))
@@ -76,11 +80,19 @@ func (c *session) drain(d *desk) {
 	}
 }
 
-// A drain looks for bytes that are already there: it waits hardly at all, and
-// does not follow a peer that goes on sending.
+// unread is how many bytes have arrived and are not read yet: what the kernel
+// says, or a guess for what hides its socket.
+func (c *session) unread() (n int) {
+	if c.raw == nil {
+		return drainGuess
+	}
+	c.raw.Control(func(fd uintptr) { n = sys.Unread(fd) })
+	return n
+}
+
 const (
-	drainRead  = 5 * time.Millisecond
-	drainBytes = 8 << 20 // more than a socket buffer holds
+	drainRead  = 5 * time.Millisecond // bytes that are there need no waiting
+	drainGuess = 64 << 10
 )
 
 // linger reads and drops what the peer still sends: closing a socket with

@@ -12,6 +12,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,12 +27,37 @@ import (
 // inherits every test. Goroutines and descriptors are counted after each.
 func run(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	t.Helper()
+	if mostlyWaits(t.Name()) {
+		t.Parallel()
+	}
 	for _, e := range engine.All() {
 		t.Run(e.Name(), func(t *testing.T) {
-			t.Cleanup(countLeaks(t))
+			if !mostlyWaits(t.Name()) {
+				t.Cleanup(countLeaks(t))
+			}
 			test(t, e)
 		})
 	}
+}
+
+// mostlyWaits reports whether a test spends seconds waiting for limits to
+// strike, or not to. Those run side by side when all others have ended, and what
+// they leave behind is counted once, by TestMain.
+func mostlyWaits(test string) bool {
+	test, _, _ = strings.Cut(test, "/")
+	switch test {
+	case "TestSteadyReaderBehindLargeKernelBuffersIsNoStall",
+		"TestSlowButSteadyReaderGetsEverything",
+		"TestLargeReplyBehindASmallOnePassesWhenThePeerReads",
+		"TestFrameClockStandsStillWhileTheServerDoesNotRead",
+		"TestPeerThatWaitsForAnAnswerIsNotIdle",
+		"TestLargeFrameHasTheTimeOfItsSize",
+		"TestQuietConnectionServesOn",
+		"TestIdleConnectionIsClosedAndSaidWhy",
+		"TestHalfClosedPeerIsClosedAfterIdleTimeOnSockets":
+		return true
+	}
+	return false
 }
 
 // countLeaks counts goroutines and descriptors now and compares at the end.

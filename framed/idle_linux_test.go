@@ -20,6 +20,7 @@ import (
 // over in its sleep (its monitor looks around once a minute); a process that
 // does not serve anybody shows how often.
 func TestServerWithIdleConnectionsDoesNotWake(t *testing.T) {
+	t.Parallel() // it watches other processes
 	const conns, watched, most = 1000, 10 * time.Second, 2
 	if testing.Short() && os.Getenv("HONE_TEST_ALL") == "" {
 		t.Skipf("watches idle servers for %v; run without -short", watched)
@@ -31,7 +32,6 @@ func TestServerWithIdleConnectionsDoesNotWake(t *testing.T) {
 	if need := uint64(len(engine.All())*conns + 200); limit.Cur < need {
 		t.Skipf("needs %d descriptors and may have %d: raise RLIMIT_NOFILE", need, limit.Cur)
 	}
-	t.Cleanup(countLeaks(t))
 	names := []string{"none"}
 	for _, e := range engine.All() {
 		names = append(names, e.Name())

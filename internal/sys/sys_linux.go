@@ -72,6 +72,16 @@ func Unsent(fd uintptr) int {
 	return max(n, 0)
 }
 
+// Unread is how many bytes a socket has received that nobody has read. 0 if it
+// does not say.
+func Unread(fd uintptr) int {
+	n, err := unix.IoctlGetInt(int(fd), unix.SIOCINQ)
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
+}
+
 // DescriptorLimit is the process's limit of open descriptors.
 func DescriptorLimit() (uint64, bool) {
 	var l unix.Rlimit

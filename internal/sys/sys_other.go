@@ -16,6 +16,9 @@ func Write(uintptr, []byte) (int, error) { return 0, errors.ErrUnsupported }
 // Unsent is not known here.
 func Unsent(uintptr) int { return 0 }
 
+// Unread is not known here.
+func Unread(uintptr) int { return 0 }
+
 // DescriptorLimit is not known here.
 func DescriptorLimit() (uint64, bool) { return 0, false }
 
