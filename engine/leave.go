@@ -137,7 +137,7 @@ func (c *session) giveAway() {
 	c.mu.Lock()
 	c.over = true // the socket is theirs: no push of ours may fall into it
 	c.mu.Unlock()
-	c.nc.SetReadDeadline(time.Time{}) // a nudge that came before
+	c.nc.SetReadDeadline(time.Time{}) // whoever hurried us has done so by now
 	unread := append([]byte(nil), c.in.bytes()...)
 	c.guard(func() { c.give(c.nc, unread) })
 }

@@ -299,9 +299,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 		close(s.empty)
 	}
 	for _, c := range s.sessions {
-		if phase(c.phase.Load()) != takenOver {
-			c.nudge(0)
-		}
+		c.hurry()
 	}
 	s.mu.Unlock()
 

@@ -328,13 +328,23 @@ func (c *session) touch() { c.stamp(&c.seen) }
 // nudge makes a reader that waits for bytes look at why.
 func (c *session) nudge(why Reason) {
 	c.awake.CompareAndSwap(0, uint32(why))
-	c.nc.SetReadDeadline(past())
+	c.hurry()
+}
+
+// hurry ends a read of ours that waits. A socket that has been given away has
+// its new owner's deadlines.
+func (c *session) hurry() {
+	c.mu.Lock()
+	if phase(c.phase.Load()) != takenOver {
+		c.nc.SetReadDeadline(past())
+	}
+	c.mu.Unlock()
 }
 
 // closeFor ends the connection from outside, politely.
 func (c *session) closeFor(why Reason) {
 	c.fail(why)
-	c.nc.SetReadDeadline(past())
+	c.hurry()
 	c.mu.Lock()
 	c.wake()
 	c.mu.Unlock()

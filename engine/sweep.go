@@ -127,7 +127,7 @@ func (c *session) rest() {
 	}
 	c.mu.Unlock()
 	if c.parks() {
-		c.nc.SetReadDeadline(past()) // the owner sees that it is tired
+		c.hurry() // the owner sees that it is tired
 	} else {
 		c.tired.Store(false)
 	}

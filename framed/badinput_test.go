@@ -76,17 +76,17 @@ func frameOf(command byte, n int) []byte {
 }
 
 // replayable is a source of chance whose seed is printed, and taken from
-// HONE_TEST_SEED where that is set.
+// HONE_SEED where that is set.
 func replayable(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
-	if v := os.Getenv("HONE_TEST_SEED"); v != "" {
+	if v := os.Getenv("HONE_SEED"); v != "" {
 		var err error
 		if seed, err = strconv.ParseUint(v, 10, 64); err != nil {
-			t.Fatalf("HONE_TEST_SEED: %v", err)
+			t.Fatalf("HONE_SEED: %v", err)
 		}
 	}
-	t.Logf("HONE_TEST_SEED=%d", seed)
+	t.Logf("HONE_SEED=%d", seed)
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
