@@ -50,7 +50,7 @@ vuln: ## look the dependencies up in Go's vulnerability database
 	fi; exit $$rc
 
 bench: ## run the engine benchmarks once each
-	go test -run '^$$' -bench Engines -benchtime 1x ./framed
+	go test -run '^$$' -bench 'Engines|IdleMemory' -benchtime 1x ./framed
 
 cross: ## type-check every package and test for the other platforms
 	@for p in $(PLATFORMS); do \
