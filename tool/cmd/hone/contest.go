@@ -40,7 +40,7 @@ func (c *contest) run(ctx context.Context) (*raceEntry, error) {
 		return nil, err
 	}
 	defer server.stop()
-	c.say(fmt.Sprintf("memory of %s idle connections", grouped(idleConns)))
+	c.say(fmt.Sprintf("memory of %s connections just used", grouped(idleConns)))
 	if entry.IdleBytes, err = idleMemory(ctx, server); err != nil {
 		c.say(fmt.Sprintf("no figure for memory: %v", err))
 	}

@@ -30,9 +30,9 @@ func newDemo() *cobra.Command {
 		Use:   "demo",
 		Short: "Race every engine and print a table",
 		Long: `Race every engine, each in a process of its own on 127.0.0.1, one after the
-other: memory of an idle connection, 100 connections with one request each
-outstanding, 100 with 64 each, and how the others fare beside one handler that
-sleeps 50 ms. It takes under a minute, and leaves nothing running.`,
+other: memory of a connection just used (a parked one gives more back after 5 s
+of silence), 100 connections with one request each outstanding, 100 with 64
+each, and how the others fare beside one handler that sleeps 50 ms. It takes under a minute, and leaves nothing running.`,
 		Example: "  hone demo\n  hone demo --for 1s --json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

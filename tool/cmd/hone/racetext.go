@@ -73,7 +73,7 @@ func (r *raceReport) text() string {
 	table.Flush()
 	b.WriteString("\n")
 	bytes := func(n float64) string { return grouped(n) + " bytes" }
-	fmt.Fprintln(table, "engine\tan idle connection\tp99 beside a handler that sleeps 50 ms")
+	fmt.Fprintln(table, "engine\ta connection just used\tp99 beside a handler that sleeps 50 ms")
 	for _, e := range r.Engines {
 		fmt.Fprintf(table, "%s\t%s\t%s\n", e.Engine, orNone(e.IdleBytes, bytes), orNone(e.BesideP99, micros))
 	}
