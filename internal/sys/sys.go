@@ -1,5 +1,6 @@
 // Package sys is the operating system as the engines need it: non-blocking
-// reads and writes on descriptors known to be ready, descriptor limits, and
+// reads and writes on descriptors known to be ready, bare sockets and the poll
+// that waits for them, descriptor limits, and
 // the spare descriptor for the moment when there are none left. Nothing else
 // in the library imports golang.org/x/sys.
 package sys

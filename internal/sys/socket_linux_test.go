@@ -1,0 +1,132 @@
+package sys
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+)
+
+// tcpPair is a connection on 127.0.0.1, closed when the test ends.
+func tcpPair(t *testing.T) (near *net.TCPConn, far Socket) {
+	t.Helper()
+	near, far = ownTCPPair(t)
+	t.Cleanup(func() { far.Close() })
+	return near, far
+}
+
+// ownTCPPair is a connection on 127.0.0.1 whose far side the test closes.
+func ownTCPPair(t *testing.T) (near *net.TCPConn, far Socket) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	nc, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	accepted, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	far, err = Take(accepted.(*net.TCPConn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nc.(*net.TCPConn), far
+}
+
+// What package net has set on a connection, a socket that was taken from it keeps,
+// and closing the connection leaves the socket alone.
+func TestTakenSocketIsTheConnections(t *testing.T) {
+	counted(t)
+	near, far := tcpPair(t)
+	for option, name := range map[int]string{syscall.TCP_NODELAY: "no delay", syscall.TCP_KEEPINTVL: "keep-alive"} {
+		if v, err := syscall.GetsockoptInt(int(far), syscall.IPPROTO_TCP, option); err != nil || v == 0 {
+			t.Errorf("%s: %d and %v", name, v, err)
+		}
+	}
+	p := newPoll(t, nil)
+	b := make([]byte, 10)
+	if _, err := p.Read(far, b); err != ErrAgain {
+		t.Errorf("with nothing to read: %v; it must not block", err)
+	}
+	if _, err := p.Write(far, []byte("hello")); err != nil {
+		t.Error(err)
+	}
+	if n, err := near.Read(b); err != nil || string(b[:n]) != "hello" {
+		t.Errorf("read %q and %v", b[:n], err)
+	}
+	near.Close()
+	if _, err := Take(near); err == nil {
+		t.Error("took the socket of a connection that is closed")
+	}
+}
+
+func TestSocketCloseWrite(t *testing.T) {
+	counted(t)
+	p := newPoll(t, nil)
+	near, far := tcpPair(t)
+	do(t, far.CloseWrite())
+	if n, err := near.Read(make([]byte, 1)); n != 0 || err == nil {
+		t.Errorf("read %d and %v, want the end", n, err)
+	}
+	if _, err := near.Write([]byte("still there?")); err != nil {
+		t.Error(err)
+	}
+	do(t, p.Add(far, In, 1))
+	if got := (waiting{on: (*Poll).Block}).untilTold(p); got != "1 in;" {
+		t.Errorf("reported %q", got)
+	}
+	if n := far.Unread(); n != 12 {
+		t.Errorf("%d bytes unread, want 12", n)
+	}
+}
+
+func TestSocketResetOnClose(t *testing.T) {
+	counted(t)
+	p := newPoll(t, nil)
+	near, far := ownTCPPair(t)
+	do(t, p.Add(far, In, 1))
+	wrote := 0
+	for piece := make([]byte, 1<<20); ; {
+		n, err := p.Write(far, piece)
+		if wrote += n; err == ErrAgain {
+			break
+		}
+		if err != nil || wrote > 1<<30 {
+			t.Fatalf("wrote %d bytes to a peer that does not read, then %v", wrote, err)
+		}
+	}
+	if n := far.Unsent(); n == 0 {
+		t.Error("nothing unsent although nobody reads")
+	}
+	far.ResetOnClose()
+	do(t, far.Close())
+	var err error
+	for buf := make([]byte, 1<<16); err == nil; {
+		_, err = near.Read(buf)
+	}
+	if !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the peer read %v, want ECONNRESET", err)
+	}
+}
+
+func TestNoSocket(t *testing.T) {
+	p := newPoll(t, nil)
+	NoSocket.ResetOnClose()
+	_, read := p.Read(NoSocket, make([]byte, 1))
+	_, write := p.Write(NoSocket, make([]byte, 1))
+	for _, err := range []error{read, write, NoSocket.Close(), NoSocket.CloseWrite()} {
+		if !errors.Is(err, syscall.EBADF) {
+			t.Errorf("%v, want EBADF", err)
+		}
+	}
+	if NoSocket.Unsent() != 0 || NoSocket.Unread() != 0 {
+		t.Error("no socket holds bytes")
+	}
+}
