@@ -21,13 +21,17 @@ func (s *Server) Serve(ln net.Listener) error {
 		s.mu.Unlock()
 		return ErrServerClosed
 	}
-	s.listeners[ln] = struct{}{}
+	mine := &ln // a listener need not be comparable
+	s.listeners[mine] = struct{}{}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		delete(s.listeners, ln)
+		delete(s.listeners, mine)
 		s.mu.Unlock()
 	}()
+	if err := s.prepare(ln); err != nil {
+		return err
+	}
 
 	var spare sys.Spare
 	spare.Hold()
@@ -62,12 +66,33 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 }
 
+// prepare makes the engine ready for ln's connections. A listener that has
+// SystemCalls is a test's, which has the calls on its connections fail as it
+// likes.
+func (s *Server) prepare(ln net.Listener) error {
+	if s.how.style != events {
+		return nil
+	}
+	var fault sys.Fault
+	if test, ok := ln.(interface{ SystemCalls() sys.Fault }); ok {
+		fault = test.SystemCalls()
+	}
+	return s.start(fault)
+}
+
 // take serves nc, or refuses it.
 func (s *Server) take(nc net.Conn) {
-	c, why := s.open(nc)
+	var why Reason
+	if s.how.style == events && isSocket(nc) {
+		why = s.board(nc)
+	} else {
+		var c *session
+		if c, why = s.enlist(nc); why == 0 {
+			c.touch()
+			go c.live()
+		}
+	}
 	if why == 0 {
-		c.touch()
-		go c.live()
 		return
 	}
 	s.refused(why)
@@ -89,6 +114,16 @@ func (s *Server) take(nc net.Conn) {
 		s.refusing--
 		s.mu.Unlock()
 	}()
+}
+
+// isSocket goes by exact type: what embeds a socket may read and write in its own
+// way.
+func isSocket(nc net.Conn) bool {
+	switch nc.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		return true
+	}
+	return false
 }
 
 // maxRefusing bounds the refused connections that are told why; the others are
@@ -166,7 +201,7 @@ func (c *session) readProxyHeader(in []byte) (used, need int, why Reason) {
 		c.proxied = &addr
 	}
 	c.srv.mu.Lock()
-	ok := c.srv.count(c, c.remoteAddr().Addr())
+	ok := c.srv.count(c.remoteAddr().Addr(), &c.counted)
 	c.srv.mu.Unlock()
 	if !ok {
 		return used, 0, TooManyPerAddress

@@ -9,13 +9,19 @@
 //	Buffered  a goroutine per connection      up to n bytes           when no complete request is left
 //	Parked    a goroutine per connection,     up to n bytes           same
 //	          holding no buffer while it waits
+//	Events    a loop per processor            up to 64 KiB            same
 //
 // A request's path is two hops: the engine reads and calls Protocol.Advance,
 // Advance cuts messages and calls user code, and the engine writes all the
 // replies of that visit at once.
 package engine
 
-import "github.com/hone-go/hone/internal/sys"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hone-go/hone/internal/sys"
+)
 
 // Protocol gives bytes their meaning. One value serves every connection of a
 // Server, from many goroutines at once; what it must remember about one
@@ -41,9 +47,11 @@ type Protocol interface {
 }
 
 // Engine is one way of moving bytes. The zero value is the default of this
-// operating system.
+// operating system: the last of All. An Engine is text as Name has it, so that it can be a flag
+// (flag.TextVar) or a field of a configuration.
 type Engine struct {
 	style style
+	hand  HandOff
 	size  int
 }
 
@@ -54,6 +62,25 @@ const (
 	direct
 	buffered
 	parked
+	events
+)
+
+// HandOff says what the Events engine does about handlers that take their time.
+// In every mode the requests of one connection are served one after the other.
+type HandOff uint8
+
+const (
+	// Auto calls handlers on the loop. When one has not returned after a
+	// millisecond or two, the loop goes on without it on another goroutine, and
+	// the connection's next requests are served beside the loop until they are
+	// fast again.
+	Auto HandOff = iota
+	// Inline calls handlers on the loop and waits for them: for handlers that
+	// are known never to block. One that does stops all connections of its loop.
+	Inline
+	// Offload calls every handler on a goroutine beside the loop: for handlers
+	// that are known to block.
+	Offload
 )
 
 // Direct reads exactly the bytes that the next message needs and writes every
@@ -72,24 +99,63 @@ func Buffered(n int) Engine { return Engine{style: buffered, size: positive(n, 4
 // operating system offers no readiness, are served as by Buffered.
 func Parked(n int) Engine { return Engine{style: parked, size: positive(n, 64<<10)} }
 
+// Events serves connections from one loop a processor: the least time per
+// request and the least memory per idle connection. Connections that are not
+// plain sockets (TLS, adapters) are served as by Buffered. It needs Linux:
+// elsewhere Serve answers errors.ErrUnsupported.
+func Events(mode HandOff) Engine { return Engine{style: events, hand: mode, size: 64 << 10} }
+
 // All lists the engines of this operating system, simplest first.
 func All() []Engine {
+	all := []Engine{Direct(), Buffered(0)}
 	if sys.Readiness {
-		return []Engine{Direct(), Buffered(0), Parked(0)}
+		all = append(all, Parked(0))
 	}
-	return []Engine{Direct(), Buffered(0)}
+	if sys.Polls {
+		all = append(all, Events(Auto))
+	}
+	return all
 }
 
-// Name is the engine's name as commands and counters spell it.
+// Name is the engine's name as commands and counters spell it: direct,
+// buffered, parked, events, events-inline, events-offload.
 func (e Engine) Name() string {
-	switch e.orDefault().style {
+	e = e.orDefault()
+	switch e.style {
 	case direct:
 		return "direct"
 	case buffered:
 		return "buffered"
-	default:
+	case parked:
 		return "parked"
 	}
+	return "events" + [...]string{Auto: "", Inline: "-inline", Offload: "-offload"}[e.hand]
+}
+
+// MarshalText is Name, and nothing for the zero Engine.
+func (e Engine) MarshalText() ([]byte, error) {
+	if e.style == byDefault {
+		return nil, nil
+	}
+	return []byte(e.Name()), nil
+}
+
+// UnmarshalText sets e to the engine of that name. No text is the default.
+func (e *Engine) UnmarshalText(text []byte) error {
+	known := []Engine{Direct(), Buffered(0), Parked(0), Events(Auto), Events(Inline), Events(Offload)}
+	var names []string
+	for _, k := range known {
+		if k.Name() == string(text) {
+			*e = k
+			return nil
+		}
+		names = append(names, k.Name())
+	}
+	if len(text) == 0 {
+		*e = Engine{}
+		return nil
+	}
+	return fmt.Errorf("engine: no engine is called %q; there are %s", text, strings.Join(names, ", "))
 }
 
 // orDefault resolves the zero value.
@@ -97,6 +163,8 @@ func (e Engine) orDefault() Engine {
 	switch {
 	case e.style != byDefault:
 		return e
+	case sys.Polls:
+		return Events(Auto)
 	case sys.Readiness:
 		return Parked(0)
 	default:

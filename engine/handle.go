@@ -15,58 +15,80 @@ var ErrSettled = errors.New("engine: reply already settled")
 // Conn is a connection as a small comparable value: safe to keep, to use as a
 // map key and to call from any goroutine. When its connection has ended it
 // answers ErrClosed.
-type Conn struct{ s *session }
+type Conn struct {
+	s   *session // on a goroutine engine
+	l   *loop    // on Events
+	key uint64   // there
+}
 
 // Push queues parts, one after the other and nothing between them, behind what
 // already waits for the peer. The bytes are copied. A peer that does not read
 // fast enough (Limits.HardCap) is disconnected and SlowReader returned.
 func (c Conn) Push(parts ...[]byte) error {
-	if c.s == nil {
-		return ErrClosed
-	}
-	return c.s.post(noTicket, parts)
+	return c.post(noTicket, parts)
 }
 
 // Close ends the connection for the reason given: nothing more is read, what
 // is queued is flushed, then it closes. It does not wait.
 func (c Conn) Close(why Reason) {
-	if c.s != nil {
+	switch {
+	case c.s != nil:
 		c.s.closeFor(why)
+	case c.l != nil:
+		c.l.closeFor(c.key, why)
 	}
 }
 
 // RemoteAddr is the peer's address, as a trusted proxy told it where there is
 // one; the zero AddrPort for unix sockets.
 func (c Conn) RemoteAddr() netip.AddrPort {
-	if c.s == nil {
-		return netip.AddrPort{}
+	switch {
+	case c.s != nil && !c.s.ended.Load():
+		return c.s.remoteAddr()
+	case c.l != nil:
+		return c.l.remoteAddr(c.key)
 	}
-	return c.s.remoteAddr()
+	return netip.AddrPort{}
 }
 
 // Value is what SetValue stored last, or nil. A connection that never stores
 // anything pays nothing for it.
 func (c Conn) Value() any {
-	if c.s == nil {
-		return nil
-	}
-	if p := c.s.value.Load(); p != nil {
-		return *p
+	switch {
+	case c.s != nil:
+		if p := c.s.value.Load(); p != nil {
+			return *p
+		}
+	case c.l != nil:
+		return c.l.value(c.key)
 	}
 	return nil
 }
 
 // SetValue keeps v with the connection until it ends.
 func (c Conn) SetValue(v any) {
-	if c.s != nil {
+	switch {
+	case c.s != nil && !c.s.ended.Load():
 		c.s.value.Store(&v)
+	case c.l != nil:
+		c.l.setValue(c.key, v)
 	}
+}
+
+func (c Conn) post(ticket uint64, parts [][]byte) error {
+	switch {
+	case c.s != nil:
+		return c.s.post(ticket, parts)
+	case c.l != nil:
+		return c.l.post(c.key, ticket, parts)
+	}
+	return ErrClosed
 }
 
 // Reply is one promised reply: a small value, safe to keep, to be sent once
 // and from any goroutine.
 type Reply struct {
-	conn   *session
+	conn   Conn
 	ticket uint64
 }
 
@@ -74,14 +96,11 @@ type Reply struct {
 // settles without a word. It answers ErrClosed when the connection has ended
 // and ErrSettled when the promise is no longer open.
 func (r Reply) Send(parts ...[]byte) error {
-	if r.conn == nil {
-		return ErrClosed
-	}
 	return r.conn.post(r.ticket, parts)
 }
 
 // Conn is the connection the reply belongs to.
-func (r Reply) Conn() Conn { return Conn{r.conn} }
+func (r Reply) Conn() Conn { return r.conn }
 
 // noTicket marks a push: output that settles nothing.
 const noTicket = ^uint64(0)
@@ -139,3 +158,16 @@ func (t *tickets) settle(n uint64) bool {
 	t.open--
 	return true
 }
+
+// revoke settles those of them that are open, and returns how many were.
+func (t *tickets) revoke(all []uint64) (open int) {
+	for _, n := range all {
+		if t.settle(n) {
+			open++
+		}
+	}
+	return open
+}
+
+// abandon closes every promise and keeps the slots' room for another connection.
+func (t *tickets) abandon() { t.slots, t.free, t.open = t.slots[:0], t.free[:0], 0 }

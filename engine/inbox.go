@@ -1,19 +1,31 @@
 package engine
 
+import "github.com/hone-go/hone/pool"
+
 // inbox holds the bytes of one connection that have arrived and are not yet
 // served. It grows with bytes received, never with a length that was claimed:
 // doubling, up to what the current message still wants.
 type inbox struct {
-	base  []byte // the buffer in use while nothing larger is needed
-	kept  *block // the buffer of a message that base cannot hold, or of a rest
-	start int    // buffer[start:end] is unserved
+	base  []byte      // the buffer in use while nothing larger is needed
+	kept  pool.Buffer // the buffer of a message that base cannot hold, or of a rest
+	start int         // buffer[start:end] is unserved
 	end   int
 	want  int // bytes that must arrive before the protocol is asked again
 }
 
+// leastKept is how small a buffer may be that is not worth a smaller one.
+const leastKept = 256
+
+// borrow lends n bytes or more, all that there are.
+func borrow(buffers *pool.Buffers, n int) pool.Buffer {
+	b := buffers.Get(n)
+	b.SetLen(cap(b.Bytes()))
+	return b
+}
+
 func (b *inbox) buffer() []byte {
-	if b.kept != nil {
-		return b.kept.b
+	if b.kept.Lent() {
+		return b.kept.Bytes()
 	}
 	return b.base
 }
@@ -23,40 +35,42 @@ func (b *inbox) bytes() []byte { return b.buffer()[b.start:b.end] }
 
 // space is where the next bytes go; never empty. Engines that read exactly
 // what is wanted cut it to want themselves.
-func (b *inbox) space(blocks *blocks) []byte {
-	buf := b.buffer()
+func (b *inbox) space(buffers *pool.Buffers) []byte {
 	if b.start == b.end {
 		b.start, b.end = 0, 0
-		if b.kept != nil {
-			b.drop(blocks)
-			buf = b.base
+		if b.kept.Lent() {
+			b.keep(pool.Buffer{})
 		}
 	}
+	buf := b.buffer()
 	wanted := max(1, b.want)
 	if free := len(buf) - b.end; b.start > 0 && free < max(wanted, len(buf)/2) {
 		b.end = copy(buf, buf[b.start:b.end])
 		b.start = 0
 	}
 	if b.end == len(buf) {
-		size := 2 * max(len(buf), minBlock/2)
+		size := 2 * max(len(buf), leastKept/2)
 		if wanted > size/8 { // else a protocol that asks byte by byte would copy at every one
 			size = min(size, b.end+wanted)
 		}
-		b.grow(blocks, size)
-		buf = b.kept.b
+		b.move(borrow(buffers, size))
+		buf = b.buffer()
 	}
 	return buf[b.end:]
 }
 
-func (b *inbox) grow(blocks *blocks, size int) {
-	larger := blocks.get(size)
-	copy(larger.b, b.bytes())
-	b.end -= b.start
-	b.start = 0
-	if b.kept != nil {
-		blocks.put(b.kept)
+// move keeps what is unserved in another buffer.
+func (b *inbox) move(to pool.Buffer) {
+	b.start, b.end = 0, copy(to.Bytes(), b.bytes())
+	b.keep(to)
+}
+
+// keep gives kept back for another one, or none.
+func (b *inbox) keep(other pool.Buffer) {
+	if b.kept.Lent() {
+		b.kept.Release()
 	}
-	b.kept = larger
+	b.kept = other
 }
 
 // arrived accounts for n bytes read into space and reports whether the
@@ -77,43 +91,27 @@ func (b *inbox) len() int { return b.end - b.start }
 
 // lend makes base the buffer to read into. A short rest moves there, so that
 // the next read is a large one; a long one stays where it is and grows.
-func (b *inbox) lend(base []byte, blocks *blocks) {
+func (b *inbox) lend(base []byte) {
 	b.base = base
-	if b.kept != nil && b.len() <= len(base)/16 {
-		rest := copy(base, b.bytes())
-		b.drop(blocks)
-		b.start, b.end = 0, rest
+	if b.kept.Lent() && b.len() <= len(base)/16 {
+		b.start, b.end = 0, copy(base, b.bytes())
+		b.keep(pool.Buffer{})
 	}
 }
 
 // giveBack lets go of base, keeping a copy of the rest in a buffer that fits it.
-func (b *inbox) giveBack(blocks *blocks) {
-	rest := b.bytes()
-	switch {
-	case len(rest) == 0:
-		if b.kept != nil {
-			b.drop(blocks)
-		}
-		b.start, b.end = 0, 0
-	case b.kept == nil || cap(b.kept.b) > 4*max(len(rest), minBlock):
-		fits := blocks.get(len(rest))
-		copy(fits.b, rest)
-		if b.kept != nil {
-			blocks.put(b.kept)
-		}
-		b.kept = fits
-		b.start, b.end = 0, len(rest)
+func (b *inbox) giveBack(buffers *pool.Buffers) {
+	rest := b.len()
+	if rest == 0 {
+		b.forget()
+	} else if !b.kept.Lent() || len(b.kept.Bytes()) > 4*max(rest, leastKept) {
+		b.move(borrow(buffers, rest))
 	}
 	b.base = nil
 }
 
 // forget drops what is unserved.
-func (b *inbox) forget(blocks *blocks) {
-	b.start, b.end = 0, 0
-	b.giveBack(blocks)
-}
-
-func (b *inbox) drop(blocks *blocks) {
-	blocks.put(b.kept)
-	b.kept = nil
+func (b *inbox) forget() {
+	b.start, b.end, b.base = 0, 0, nil
+	b.keep(pool.Buffer{})
 }

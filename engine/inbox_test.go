@@ -5,29 +5,30 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/hone-go/hone/pool"
 	"pgregory.net/rapid"
 )
 
 // inboxModel drives an inbox and a plain slice side by side.
 type inboxModel struct {
-	in     inbox
-	blocks blocks
-	base   []byte
-	next   byte   // to arrive: every one differs from its neighbours
-	sent   int    // bytes that have arrived
-	held   []byte // what the inbox must hold
-	want   int    // what it must wait for
-	size   int    // of its buffer, when last seen
+	in      inbox
+	buffers pool.Buffers
+	base    []byte
+	next    byte   // to arrive: every one differs from its neighbours
+	sent    int    // bytes that have arrived
+	held    []byte // what the inbox must hold
+	want    int    // what it must wait for
+	size    int    // of its buffer, when last seen
 }
 
 // room asks for space and checks how the buffer grew.
 func (m *inboxModel) room(t *rapid.T) []byte {
-	p := m.in.space(&m.blocks)
+	p := m.in.space(&m.buffers)
 	if len(p) == 0 {
 		t.Fatalf("space is empty with %d bytes held, %d wanted", len(m.held), m.want)
 	}
 	size := len(m.in.buffer())
-	if most := max(2*len(m.held), len(m.in.base)) + minBlock; size > m.size && size > most {
+	if most := max(2*len(m.held), len(m.in.base)) + leastKept; size > m.size && size > most {
 		t.Fatalf("the buffer grew to %d with %d bytes held, base %d; want at most %d", size, len(m.held), len(m.in.base), most)
 	}
 	m.size = size
@@ -82,7 +83,7 @@ func TestInbox(t *testing.T) {
 
 func checkInbox(t *rapid.T, size int) {
 	m := &inboxModel{base: make([]byte, size)}
-	m.in.lend(m.base, &m.blocks)
+	m.in.lend(m.base)
 	t.Repeat(map[string]func(*rapid.T){
 		"read what is there": func(t *rapid.T) { m.arrive(t, m.room(t), 100_000) },
 		"read a little":      func(t *rapid.T) { m.arrive(t, m.room(t), 5) },
@@ -105,10 +106,10 @@ func checkInbox(t *rapid.T, size int) {
 					m.base[i] = 0xee // somebody else has used it
 				}
 			}
-			m.in.lend(m.base, &m.blocks)
+			m.in.lend(m.base)
 		},
 		"give back": func(t *rapid.T) {
-			m.in.giveBack(&m.blocks)
+			m.in.giveBack(&m.buffers)
 			if m.in.base != nil {
 				t.Fatal("gave the base back and still knows it")
 			}
@@ -126,33 +127,33 @@ func TestInboxGivesBack(t *testing.T) {
 		{5_000, 60_000, 0}, {5_000, 60_000, 1}, {5_000, 60_000, 300}, {5_000, 60_000, 20_000},
 	} {
 		var in inbox
-		var blocks blocks
+		var buffers pool.Buffers
 		base := make([]byte, size)
 		fill := func(n int) {
 			for n > 0 {
-				p := in.space(&blocks)
+				p := in.space(&buffers)
 				p = p[:min(n, len(p))]
 				in.arrived(len(p))
 				n -= len(p)
 			}
 		}
 		in.want = x.message
-		in.lend(base, &blocks)
+		in.lend(base)
 		if x.before > 0 {
 			fill(x.before)
-			in.giveBack(&blocks)
-			in.lend(base, &blocks)
+			in.giveBack(&buffers)
+			in.lend(base)
 		}
 		fill(x.message + x.rest - x.before)
 		in.served(x.message, 4)
-		in.giveBack(&blocks)
+		in.giveBack(&buffers)
 		kept := 0
-		if in.kept != nil {
-			kept = len(in.kept.b)
+		if in.kept.Lent() {
+			kept = len(in.kept.Bytes())
 		}
 		most := 0
 		if x.rest > 0 {
-			most = max(2*x.rest, minBlock)
+			most = max(2*x.rest, leastKept)
 		}
 		if in.len() != x.rest || kept > most {
 			t.Errorf("%+v: waits with %d bytes in a buffer of %d, want at most %d", x, in.len(), kept, most)
@@ -164,19 +165,19 @@ func TestInboxGivesBack(t *testing.T) {
 func TestInboxBelievesNoLength(t *testing.T) {
 	for _, size := range []int{512, 4096, 65536} {
 		var in inbox
-		var blocks blocks
-		in.lend(make([]byte, size), &blocks)
-		in.space(&blocks)
+		var buffers pool.Buffers
+		in.lend(make([]byte, size))
+		in.space(&buffers)
 		in.arrived(4)
 		n := testing.AllocsPerRun(100, func() {
 			in.served(0, 1<<30)
-			in.space(&blocks)
+			in.space(&buffers)
 		})
-		if n != 0 || len(in.buffer()) != size || in.kept != nil {
+		if n != 0 || len(in.buffer()) != size || in.kept.Lent() {
 			t.Errorf("base %d: a claim of 1 GiB allocates %v times and has a buffer of %d", size, n, len(in.buffer()))
 		}
-		in.giveBack(&blocks)
-		if len(in.buffer()) > minBlock {
+		in.giveBack(&buffers)
+		if len(in.buffer()) > leastKept {
 			t.Errorf("base %d: a claim of 1 GiB keeps a buffer of %d while it waits", size, len(in.buffer()))
 		}
 	}
@@ -184,26 +185,26 @@ func TestInboxBelievesNoLength(t *testing.T) {
 
 func TestInboxAllocates0(t *testing.T) {
 	var in inbox
-	var blocks blocks
+	var buffers pool.Buffers
 	base := make([]byte, 4096)
 	for name, f := range map[string]func(){
 		"messages, whole": func() {
-			in.space(&blocks)
+			in.space(&buffers)
 			in.arrived(100)
 			in.served(100, 4)
 		},
 		"messages, cut anywhere": func() {
-			in.space(&blocks)
+			in.space(&buffers)
 			in.arrived(130)
 			in.served(in.len()-30, 70)
 		},
 		"lend and give back, with a rest": func() {
-			in.giveBack(&blocks)
-			in.lend(base, &blocks)
+			in.giveBack(&buffers)
+			in.lend(base)
 		},
 	} {
 		in = inbox{}
-		in.lend(base, &blocks)
+		in.lend(base)
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s: %v allocations, want 0", name, n)
 		}

@@ -24,7 +24,7 @@ func (c *session) finish(own *desk) {
 	case c.reason() == ShuttingDown:
 		d := c.srv.desk(own)
 		c.drain(d)
-		c.in.giveBack(&c.srv.blocks)
+		c.in.giveBack(&c.srv.buffers)
 		c.srv.release(own, d, c.reason())
 		c.enter(finishing) // what is owed has the drain's time, not a stalled peer's
 	default:
@@ -37,10 +37,10 @@ func (c *session) finish(own *desk) {
 	c.enter(closing)
 	if why := c.reason(); !spoken(why) {
 		d := c.srv.desk(own)
-		d.spread(&c.srv.blocks)
-		d.turn.Out = c.refuse(d.turn.Out[:0], c.in.bytes(), why)
+		d.spread(&c.srv.buffers)
+		d.turn.Out = c.srv.refuse(c.conn(), d.turn.Out[:0], c.in.bytes(), why)
 		ok := c.flush(&d.turn)
-		d.tidy(&c.srv.blocks)
+		d.tidy()
 		c.srv.release(own, d, why)
 		if !ok {
 			return
@@ -62,10 +62,10 @@ func spoken(why Reason) bool {
 // we are leaving. What is sent from now on is not read: a peer that goes on
 // asking does not hold us up.
 func (c *session) drain(d *desk) {
-	c.in.lend(d.in, &c.srv.blocks)
+	c.in.lend(d.in)
 	for left := c.unread(); left > 0; {
 		c.nc.SetReadDeadline(time.Now().Add(drainRead))
-		p := c.in.space(&c.srv.blocks)
+		p := c.in.space(&c.srv.buffers)
 		n, err := c.nc.Read(p[:min(len(p), left)])
 		left -= n
 		if n > 0 {
@@ -106,11 +106,11 @@ func (c *session) linger() {
 		return
 	}
 	c.enter(lingering)
-	c.in.forget(&c.srv.blocks)
-	waste := c.srv.blocks.get(minBlock)
-	defer c.srv.blocks.put(waste)
+	c.in.forget()
+	waste := c.srv.buffers.Get(lingerRead)
+	defer waste.Release()
 	for left := lingerBytes; left > 0; {
-		n, err := c.nc.Read(waste.b)
+		n, err := c.nc.Read(waste.Bytes())
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded) && !c.cut.Load():
 			c.nc.SetReadDeadline(time.Time{}) // a nudge that came too late
@@ -125,8 +125,10 @@ func (c *session) linger() {
 	}
 }
 
-// lingerBytes bounds what a refused peer may still pour in.
-const lingerBytes = 1 << 20
+const (
+	lingerBytes = 1 << 20 // bounds what a refused peer may still pour in
+	lingerRead  = 256     // a crowd of them is to cost little
+)
 
 // giveAway hands the socket to user code until it returns.
 func (c *session) giveAway() {
@@ -139,7 +141,7 @@ func (c *session) giveAway() {
 	c.mu.Unlock()
 	c.nc.SetReadDeadline(time.Time{}) // whoever hurried us has done so by now
 	unread := append([]byte(nil), c.in.bytes()...)
-	c.guard(func() { c.give(c.nc, unread) })
+	c.srv.guard(c.conn(), func() { c.give(c.nc, unread) })
 }
 
 // end closes the socket, whatever happened, and tells who needs to know.
@@ -149,11 +151,13 @@ func (c *session) end() {
 	}
 	c.mu.Lock()
 	c.over = true
-	if c.queue != nil {
-		c.unqueue(c.queue)
-		c.queue = nil
+	if b := c.queue.take(); b.Lent() {
+		c.unqueue(b)
 	}
 	c.mu.Unlock()
+	if c.reason() != Panicked {
+		c.in.forget()
+	}
 	c.nc.Close()
 	c.srv.leave(c)
 }

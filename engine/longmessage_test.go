@@ -22,9 +22,9 @@ func (p *oneLine) Advance(t *Turn, in []byte) (used, need int, err error) {
 func (p *oneLine) Refuse(dst, _ []byte, _ Reason) []byte { return dst }
 
 // A message whose protocol can only say need 1 must not be read byte by byte,
-// into a new buffer for each, once it is larger than the largest pooled block.
+// into a new buffer for each, once it is larger than the largest pooled buffer.
 func TestLongMessageOfNeedOne(t *testing.T) {
-	for _, e := range All()[1:] {
+	for _, e := range onGoroutines()[1:] {
 		t.Run(e.Name(), func(t *testing.T) {
 			p := &oneLine{}
 			srv := &Server{Protocol: p, Engine: e, Limits: Limits{FrameSize: 1 << 20}}

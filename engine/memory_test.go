@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -309,4 +310,9 @@ func writeAll(c net.Conn) error {
 			return err
 		}
 	}
+}
+
+// onGoroutines are the engines that serve connections in memory.
+func onGoroutines() []Engine {
+	return slices.DeleteFunc(All(), func(e Engine) bool { return e.style == events })
 }

@@ -16,7 +16,7 @@ func (c *session) readBlocking(d *desk) {
 		if c.reason() != 0 {
 			return
 		}
-		p := c.in.space(&c.srv.blocks)
+		p := c.in.space(&c.srv.buffers)
 		if exact {
 			p = p[:min(len(p), max(1, c.in.want))]
 		}
@@ -81,14 +81,13 @@ var errParked = errors.New("engine: parked")
 // readReady serves what has arrived on fd. It answers errParked to wait for
 // more, nil when the connection is to end, and a read's error otherwise.
 func (c *session) readReady(fd uintptr) error {
-	blocks := &c.srv.blocks
 	d := c.srv.desks.Get().(*desk)
-	c.in.lend(d.in, blocks)
+	c.in.lend(d.in)
 	c.fd = int(fd)
 	for {
 		n, err := 0, os.ErrDeadlineExceeded // a flood must not hide that we are leaving
 		if !c.srv.draining.Load() {
-			n, err = readSocket(fd, c.in.space(blocks))
+			n, err = readSocket(fd, c.in.space(&c.srv.buffers))
 		}
 		if n > 0 {
 			c.touch()
@@ -98,7 +97,7 @@ func (c *session) readReady(fd uintptr) error {
 			}
 		}
 		c.fd = noDescriptor
-		c.in.giveBack(blocks)
+		c.in.giveBack(&c.srv.buffers)
 		c.srv.returnDesk(d, c.reason())
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/pool"
 )
 
 // ErrServerClosed is what Serve returns after Shutdown or Close.
@@ -59,10 +60,19 @@ type Server struct {
 	gone     chan struct{} // closed when that is done
 	hurried  sync.Once
 
-	blocks     blocks
+	buffers    pool.Buffers
 	desks      sync.Pool // of *desk, for connections that borrow
 	flushers   []*flusher
-	goroutines sync.WaitGroup // sweeper, flushers, late writers, refusals
+	goroutines sync.WaitGroup // sweeper, flushers, late writers, refusals, loops
+
+	loops     []*loop       // of Events; see started
+	running   chan struct{} // closed when there are loops
+	crew      crew
+	watch     watch
+	seats     sync.Pool // of *seat, for goroutines that run a loop
+	flights   sync.Pool // of *flight
+	handOffs  atomic.Uint64
+	abandoned atomic.Bool // the loops end with connections still open
 
 	tallies  [8]tally
 	accepted atomic.Uint64
@@ -72,10 +82,11 @@ type Server struct {
 	noise    noise
 
 	mu        sync.Mutex
+	open      int // connections
 	sessions  []*session
 	moved     bool // a session has changed its slot since the last sweep
 	addresses map[netip.Addr]int
-	listeners map[net.Listener]struct{}
+	listeners map[*net.Listener]struct{}
 	refusing  int           // refused connections that are still being told so
 	empty     chan struct{} // closed when a drain has no connection left
 	drained   Drained
@@ -103,6 +114,12 @@ func (s *Server) init() {
 		s.rules = rulesOf(s.limits)
 		s.clock.init()
 		s.ordered = s.limits.InFlight == 1
+		s.buffers.Max = maxPooled
+		s.running = make(chan struct{})
+		s.crew.srv = s
+		s.watch.kick = make(chan struct{}, 1)
+		s.seats.New = func() any { return &seat{in: make([]byte, loopRead)} }
+		s.flights.New = func() any { return new(flight) }
 		s.perVisit = -1 // no end
 		if s.how.style == direct {
 			s.perVisit = 1
@@ -112,7 +129,7 @@ func (s *Server) init() {
 		s.gone = make(chan struct{})
 		s.hurry = make(chan struct{})
 		s.empty = make(chan struct{})
-		s.listeners = map[net.Listener]struct{}{}
+		s.listeners = map[*net.Listener]struct{}{}
 		s.addresses = map[netip.Addr]int{}
 		s.desks.New = func() any { return &desk{in: make([]byte, s.how.size)} }
 		s.goroutines.Add(1)
@@ -138,7 +155,7 @@ func (s *Server) Context() context.Context {
 
 // bufferSize is the read buffer of a connection that owns one.
 func (s *Server) bufferSize() int {
-	if s.how.style == parked {
+	if s.how.style == parked || s.how.style == events {
 		return Buffered(0).size
 	}
 	return s.how.size
@@ -166,37 +183,28 @@ func (s *Server) returnDesk(d *desk, why Reason) {
 		return
 	}
 	d.turn.Out = d.turn.Out[:0]
-	if cap(d.turn.Out) > maxBlock {
+	if cap(d.turn.Out) > maxPooled {
 		d.turn.Out = nil
 	}
 	s.desks.Put(d)
 }
 
-// open makes nc a session, or says why it may not be one.
-func (s *Server) open(nc net.Conn) (*session, Reason) {
+// enlist makes nc a session, or says why it may not be one.
+func (s *Server) enlist(nc net.Conn) (*session, Reason) {
 	c := &session{srv: s, nc: nc, fd: noDescriptor}
-	// By exact type: what embeds a socket may read and write in its own way.
-	switch socket := nc.(type) {
-	case *net.TCPConn:
-		c.raw = rawConn(socket)
-	case *net.UnixConn:
-		c.raw = rawConn(socket)
+	if isSocket(nc) {
+		c.raw = rawConn(nc.(syscall.Conn))
 	}
 	addr := c.remoteAddr().Addr()
 	c.proxy = s.trusts(addr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.draining.Load():
-		return nil, ShuttingDown
-	case len(s.sessions) >= s.limits.Conns:
-		return nil, TooManyConns
-	case !c.proxy && !s.count(c, addr):
-		return nil, TooManyPerAddress
+	if why := s.admit(addr, c.proxy, &c.counted); why != 0 {
+		return nil, why
 	}
 	c.slot = len(s.sessions)
 	s.sessions = append(s.sessions, c)
-	n := s.accepted.Add(1)
+	n := s.accepted.Load()
 	c.tally = &s.tallies[n%uint64(len(s.tallies))]
 	c.flusher = s.flushers[n%uint64(len(s.flushers))]
 	return c, 0
@@ -214,8 +222,25 @@ func rawConn(socket syscall.Conn) syscall.RawConn {
 	return raw
 }
 
-// count holds one of addr's places for c; mu is held.
-func (s *Server) count(c *session, addr netip.Addr) bool {
+// admit enters one more connection from addr in the books, or says why it may
+// not be served; mu is held. One that speaks for another address is not counted
+// for its own.
+func (s *Server) admit(addr netip.Addr, proxy bool, counted *bool) Reason {
+	switch {
+	case s.draining.Load():
+		return ShuttingDown
+	case s.open >= s.limits.Conns:
+		return TooManyConns
+	case !proxy && !s.count(addr, counted):
+		return TooManyPerAddress
+	}
+	s.open++
+	s.accepted.Add(1)
+	return 0
+}
+
+// count takes one of addr's places, if there is one; mu is held.
+func (s *Server) count(addr netip.Addr, counted *bool) bool {
 	if !addr.IsValid() || s.Limits.ConnsPerAddress <= 0 {
 		return true
 	}
@@ -223,35 +248,46 @@ func (s *Server) count(c *session, addr netip.Addr) bool {
 		return false
 	}
 	s.addresses[addr]++
-	c.counted = &addr
+	*counted = true
 	return true
 }
 
 // leave tells OnClose of an ended session.
 func (s *Server) leave(c *session) {
 	why := c.reason()
-	defer s.strike(c, why) // whatever OnClose does
+	defer func() { // whatever OnClose does
+		s.mu.Lock()
+		last := len(s.sessions) - 1
+		if c.slot != last {
+			s.sessions[c.slot] = s.sessions[last]
+			s.sessions[c.slot].slot = c.slot
+			s.moved = true
+		}
+		s.sessions[last] = nil
+		s.sessions = s.sessions[:last]
+		var holds netip.Addr
+		if c.counted {
+			holds = c.remoteAddr().Addr()
+		}
+		s.mu.Unlock()
+		c.ended.Store(true)
+		c.value.Store(nil)
+		s.strike(why, holds)
+	}()
 	if s.OnClose != nil && c.known {
-		c.guard(func() { s.OnClose(Conn{c}, why) })
+		s.guard(c.conn(), func() { s.OnClose(c.conn(), why) })
 	}
 }
 
-// strike takes c off the books.
-func (s *Server) strike(c *session, why Reason) {
+// strike takes a connection off the books, and the place of its address.
+func (s *Server) strike(why Reason, holds netip.Addr) {
 	s.ended[why].Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := len(s.sessions) - 1
-	if c.slot != last {
-		s.sessions[c.slot] = s.sessions[last]
-		s.sessions[c.slot].slot = c.slot
-		s.moved = true
-	}
-	s.sessions[last] = nil
-	s.sessions = s.sessions[:last]
-	if addr := c.counted; addr != nil {
-		if s.addresses[*addr]--; s.addresses[*addr] == 0 {
-			delete(s.addresses, *addr)
+	s.open--
+	if holds.IsValid() {
+		if s.addresses[holds]--; s.addresses[holds] == 0 {
+			delete(s.addresses, holds)
 		}
 	}
 	if s.draining.Load() {
@@ -262,7 +298,7 @@ func (s *Server) strike(c *session, why Reason) {
 		default:
 			s.drained.Clean++
 		}
-		if last == 0 {
+		if s.open == 0 {
 			close(s.empty)
 		}
 	}
@@ -293,15 +329,18 @@ func (s *Server) shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining.Store(true)
 	for ln := range s.listeners {
-		ln.Close()
+		(*ln).Close()
 	}
-	if len(s.sessions) == 0 {
+	if s.open == 0 {
 		close(s.empty)
 	}
 	for _, c := range s.sessions {
 		c.hurry()
 	}
 	s.mu.Unlock()
+	for _, l := range s.started() {
+		l.links(func(k link) { k.notify() })
+	}
 
 	var err error
 	select {
@@ -312,10 +351,15 @@ func (s *Server) shutdown(ctx context.Context) error {
 		err = s.force(ErrServerClosed)
 	}
 	s.cancel()
-	close(s.stop)
 	s.mu.Lock()
 	stuck := s.drained.Stuck
 	s.mu.Unlock()
+	s.abandoned.Store(stuck > 0)
+	close(s.stop)
+	for _, l := range s.started() {
+		l.leave()
+	}
+	s.crew.end()
 	if stuck == 0 {
 		s.goroutines.Wait()
 	}
@@ -326,24 +370,46 @@ func (s *Server) shutdown(ctx context.Context) error {
 // inside user code the moment that they need to end.
 func (s *Server) force(cause error) error {
 	s.cancel()
+	owed := 0
 	s.mu.Lock()
 	for _, c := range s.sessions {
-		s.drained.Owed += int(c.owed.Load())
+		owed += int(c.owed.Load())
 		c.abort(Forced)
 	}
 	s.mu.Unlock()
-	patience := time.NewTimer(250 * time.Millisecond)
-	defer patience.Stop()
-	select {
-	case <-s.empty:
-	case <-patience.C:
+	for _, l := range s.started() {
+		l.links(func(k link) {
+			if x := k.x.Load(); x != nil {
+				owed += x.promises.open
+			}
+			k.abort(Forced)
+		})
+	}
+	s.mu.Lock()
+	s.drained.Owed += owed
+	s.mu.Unlock()
+	if done := s.emptyWithin(forceTime) || s.rescue() && s.emptyWithin(forceTime); !done {
 		s.mu.Lock()
-		s.drained.Stuck = len(s.sessions)
+		s.drained.Stuck = s.open
 		s.drained.Forced += s.drained.Stuck
 		s.counted = true
 		s.mu.Unlock()
 	}
 	return fmt.Errorf("engine: shutdown: %w", cause)
+}
+
+// forceTime is what connections need to end that are not inside user code.
+const forceTime = 250 * time.Millisecond
+
+func (s *Server) emptyWithin(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-s.empty:
+		return true
+	case <-t.C:
+		return false
+	}
 }
 
 // Close cuts off every connection at once; a Shutdown under way loses its
@@ -356,9 +422,9 @@ func (s *Server) Close() error {
 }
 
 // reportPanic counts a panic of user code and tells the logger.
-func (s *Server) reportPanic(c *session, v any, stack []byte) {
+func (s *Server) reportPanic(c Conn, v any, stack []byte) {
 	s.panics.Add(1)
-	s.noise.say(s.Logger, slog.LevelError, Panicked, "panic in a handler", "remote", c.remoteAddr(), "panic", fmt.Sprint(v), "stack", string(stack))
+	s.noise.say(s.Logger, slog.LevelError, Panicked, "panic in a handler", "remote", c.RemoteAddr(), "panic", fmt.Sprint(v), "stack", string(stack))
 }
 
 // noise keeps repeated faults from flooding the log: one line a second for each

@@ -6,10 +6,11 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/hone-go/hone/pool"
 )
 
 // session is one connection on a goroutine engine.
@@ -36,26 +37,25 @@ type session struct {
 	known   bool                             // to OnOpen, so that OnClose must be told
 	give    func(nc net.Conn, unread []byte) // user code that takes the socket over
 	proxied *netip.AddrPort                  // as a trusted proxy told it
-	counted *netip.Addr                      // in srv.addresses, nil if not; guarded by srv.mu
+	counted bool                             // its address holds a place; guarded by srv.mu
 	stamps
 
 	why     atomic.Uint32 // the first fatal Reason wins
 	awake   atomic.Uint32 // reasons to stop waiting for bytes: see nudge
 	owed    atomic.Int32  // late replies outstanding; written under mu
 	cut     atomic.Bool   // abort has been here
+	ended   atomic.Bool   // nobody's any more: a Conn that was kept knows nothing of it
 	tired   atomic.Bool   // there is something to give back once it is quiet: see rest
 	waiting atomic.Int64  // bytes queued or half written: what HighWater compares
 
-	mu       sync.Mutex
-	queue    *block // output posted and not yet handed to a writer
-	queueTop int    // queue.b[:queueTop] was posted before the current visit
-	visiting bool   // in a visit of an ordered protocol: its output goes first
-	writing  bool   // somebody holds the right to write
-	dirty    bool   // in a flusher's list
-	over     bool   // nothing may be posted or written any more
-	goal     goal   // what the owner waits for
-	resume   chan struct{}
-	late     *lateness // made when the first late reply or push needs it
+	mu      sync.Mutex
+	queue   backlog
+	writing bool // somebody holds the right to write
+	dirty   bool // in a flusher's list
+	over    bool // nothing may be posted or written any more
+	goal    goal // what the owner waits for
+	resume  chan struct{}
+	late    *lateness // made when the first late reply or push needs it
 }
 
 const noDescriptor = -1
@@ -75,26 +75,28 @@ type desk struct {
 	turn  Turn
 	in    []byte
 	owned bool
-	out   *block // owned desks: whose buffer turn.Out is
-	size  int    // owned desks: of the last output
+	out   pool.Buffer // owned desks: whose buffer turn.Out is
+	size  int         // owned desks: of the last output
 }
 
 // spread gives an owned desk something to write on.
-func (d *desk) spread(blocks *blocks) {
-	if d.owned && d.out == nil {
-		d.out = blocks.get(d.size)
-		d.turn.Out = d.out.b[:0]
+func (d *desk) spread(buffers *pool.Buffers) {
+	if d.owned && !d.out.Lent() {
+		d.out = buffers.Get(max(d.size, 1))
+		d.turn.Out = d.out.Bytes()[:0]
 	}
 }
 
 // tidy takes it back when it has become too large to keep while nothing happens.
-func (d *desk) tidy(blocks *blocks) {
+func (d *desk) tidy() {
 	if d.owned && cap(d.turn.Out) > keepOut {
-		d.out.b = d.turn.Out
-		blocks.put(d.out)
-		d.out, d.turn.Out = nil, nil
+		d.out.Release() // and not what append made of it, which a protocol may have sliced
+		d.out, d.turn.Out = pool.Buffer{}, nil
 	}
 }
+
+// maxPooled is the largest buffer that is used again.
+const maxPooled = 128 << 10
 
 // keepOut is the output buffer that an idle connection may keep.
 const keepOut = 4 << 10
@@ -119,9 +121,12 @@ func (c *session) live() {
 		return
 	}
 	d := &desk{in: make([]byte, c.srv.bufferSize()), owned: true}
-	c.in.lend(d.in, &c.srv.blocks)
+	c.in.lend(d.in)
 	c.readBlocking(d)
 	c.finish(d)
+	if d.out.Lent() && c.reason() != Panicked {
+		d.out.Release()
+	}
 }
 
 // begin does what comes before the first read.
@@ -139,7 +144,7 @@ func (c *session) begin() bool {
 func (c *session) opened() {
 	c.known = true
 	if c.srv.OnOpen != nil {
-		c.guard(func() { c.srv.OnOpen(Conn{c}) })
+		c.srv.guard(c.conn(), func() { c.srv.OnOpen(c.conn()) })
 	}
 }
 
@@ -173,8 +178,8 @@ func (c *session) serve(d *desk) bool {
 	if c.parks() && !c.tired.Load() {
 		c.tired.Store(true)
 	}
-	d.spread(&c.srv.blocks)
-	defer d.tidy(&c.srv.blocks)
+	d.spread(&c.srv.buffers)
+	defer d.tidy()
 	for {
 		used, need, why := c.visit(t)
 		c.in.served(used, need)
@@ -237,66 +242,43 @@ func (c *session) stopFrame() {
 	}
 }
 
-// visit is one call of the protocol, whatever happens in it.
+// visit gives the protocol, or a PROXY header's reader, what has arrived.
 func (c *session) visit(t *Turn) (used, need int, why Reason) {
 	if c.srv.ordered {
 		c.startVisit()
 	}
-	t.begin(c)
-	in := c.in.bytes()
-	finished := false
-	defer func() {
-		if !finished {
-			v := recover() // nil for runtime.Goexit, which ends this goroutine after us
-			used, need, why = t.mark.used, 0, Panicked
-			unanswered := t.Rollback()
-			t.takeOver = nil
-			c.srv.reportPanic(c, v, debug.Stack())
-			if unanswered {
-				t.Out = c.refuse(t.Out, in[used:], Panicked)
-			}
-			c.fail(Panicked)
-		}
-		t.end()
-	}()
+	c.beginTurn(t)
 	if c.proxy {
-		used, need, why = c.readProxyHeader(in)
-		finished = true
-		return used, need, why
+		defer t.end(0)
+		return c.readProxyHeader(c.in.bytes())
 	}
-	used, need, err := c.srv.Protocol.Advance(t, in)
-	if err != nil {
-		why = asReason(err)
-	} else if used == 0 && need == 0 && !t.refused && t.takeOver == nil && len(in) > 0 {
-		panic("engine: Protocol.Advance used nothing, wants nothing and was not refused room")
-	}
-	finished = true
-	return used, need, why
+	return c.srv.visit(t, c.in.bytes())
 }
 
-func asReason(err error) Reason {
-	var why Reason
-	if errors.As(err, &why) && why != 0 {
-		return why
+func (c *session) beginTurn(t *Turn) { t.begin(c.srv, c, &c.why, c.conn(), c.tally, c.state) }
+
+func (c *session) visited(state uint64, why Reason) {
+	c.state = state
+	if why != 0 {
+		c.fail(why)
 	}
-	return Malformed
 }
 
-// refuse is Protocol.Refuse, kept from taking the process along.
-func (c *session) refuse(dst, unserved []byte, why Reason) []byte {
-	out := dst
-	c.guard(func() { out = c.srv.Protocol.Refuse(dst, unserved, why) })
-	return out
-}
+// conn is c as a value that may be kept.
+func (c *session) conn() Conn { return Conn{s: c} }
 
-// guard keeps a panic of user code from taking the process along.
-func (c *session) guard(call func()) {
-	defer func() {
-		if v := recover(); v != nil {
-			c.srv.reportPanic(c, v, debug.Stack())
-		}
-	}()
-	call()
+// admit is how many messages flow control lets be served before it is asked again.
+func (c *session) admit(first bool) int {
+	if !c.hasRoom() {
+		return 0
+	}
+	if first && c.srv.ordered {
+		c.startVisit() // a reply that came since the visit began is still an earlier one
+	}
+	if c.owed.Load() > 0 || c.waiting.Load() > 0 {
+		return 1
+	}
+	return mostGranted
 }
 
 // hasRoom reports whether flow control lets one more message be served.
@@ -314,11 +296,13 @@ func (c *session) ending() bool {
 // reason is why the connection is ending, 0 while it is not.
 func (c *session) reason() Reason { return Reason(c.why.Load()) }
 
-// fail records why the connection ends. The first reason wins, except that a
-// peer which has only said that it will send no more can still fail otherwise.
-func (c *session) fail(why Reason) {
-	if !c.why.CompareAndSwap(0, uint32(why)) {
-		c.why.CompareAndSwap(uint32(PeerClosed), uint32(why))
+func (c *session) fail(why Reason) { fail(&c.why, why) }
+
+// fail records why a connection ends. The first reason wins, except that a peer
+// which has only said that it will send no more can still fail otherwise.
+func fail(reason *atomic.Uint32, why Reason) {
+	if !reason.CompareAndSwap(0, uint32(why)) {
+		reason.CompareAndSwap(uint32(PeerClosed), uint32(why))
 	}
 }
 
@@ -380,7 +364,11 @@ func (c *session) remoteAddr() netip.AddrPort {
 	if c.proxied != nil {
 		return *c.proxied
 	}
-	if a, ok := c.nc.RemoteAddr().(interface{ AddrPort() netip.AddrPort }); ok {
+	return remoteAddr(c.nc)
+}
+
+func remoteAddr(nc net.Conn) netip.AddrPort {
+	if a, ok := nc.RemoteAddr().(interface{ AddrPort() netip.AddrPort }); ok {
 		p := a.AddrPort()
 		return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
 	}

@@ -15,8 +15,14 @@ type Stats struct {
 	BytesIn  uint64          // read from sockets
 	BytesOut uint64          // written to sockets
 	Panics   uint64          // in user code
+	HandOffs uint64          // times that a loop went on without a handler that took long
 	Owed     int             // late replies outstanding now
 	Waiting  int64           // bytes of output waiting for peers now
+	Buffers  int64           // buffers that connections and desks have on loan now
+	Lent     int64           // their bytes
+	Sleeps   uint64          // times that event loops waited for something to do
+	Turns    uint64          // times that they found it, up to 16 late
+	Events   uint64          // how much that was: reports of sockets, and what goroutines beside them have done
 	Ended    [reasons]uint64 // connections ended or refused, by Reason
 }
 
@@ -29,7 +35,7 @@ type tally struct {
 
 // Stats reports the counters. It may be called at any time.
 func (s *Server) Stats() Stats {
-	st := Stats{Engine: s.Engine.Name(), Accepted: s.accepted.Load(), Panics: s.panics.Load()}
+	st := Stats{Engine: s.Engine.Name(), Accepted: s.accepted.Load(), Panics: s.panics.Load(), HandOffs: s.handOffs.Load()}
 	for i := range s.tallies {
 		t := &s.tallies[i]
 		st.Requests += t.requests.Load()
@@ -42,9 +48,23 @@ func (s *Server) Stats() Stats {
 	for i := range st.Ended {
 		st.Ended[i] = s.ended[i].Load()
 	}
+	lent := s.buffers.Stats()
+	st.Buffers, st.Lent = lent.Lent, lent.LentBytes
+	for _, l := range s.started() {
+		st.Sleeps += l.counted.sleeps.Load()
+		st.Turns += l.counted.turns.Load()
+		st.Events += l.counted.events.Load()
+		l.links(func(k link) {
+			if x := k.x.Load(); x != nil {
+				st.Late += x.late
+				st.Owed += x.promises.open
+				st.Waiting += x.waiting
+			}
+		})
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.Open = len(s.sessions)
+	st.Open = s.open
 	for _, c := range s.sessions {
 		st.Owed += int(c.owed.Load())
 		st.Waiting += c.waiting.Load()

@@ -39,7 +39,7 @@ func TestStatsOfAServerThatNeverServed(t *testing.T) {
 }
 
 func TestStats(t *testing.T) {
-	for _, e := range All() {
+	for _, e := range onGoroutines() {
 		t.Run(e.Name(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				replies := make(chan Reply, 10)
@@ -62,7 +62,7 @@ func TestStats(t *testing.T) {
 				first, second := <-replies, <-replies
 				synctest.Wait()
 				want := Stats{Engine: e.Name(), Open: 3, Accepted: 3, Requests: 3, Promised: 2, BytesIn: 21, BytesOut: 6, Owed: 2}
-				if got := r.Stats(); got != want {
+				if got := exact(r.Stats()); got != want {
 					t.Errorf("while replies are owed:\n got %+v\nwant %+v", got, want)
 				}
 
@@ -87,18 +87,24 @@ func TestStats(t *testing.T) {
 					BytesIn: 21 + 7 + 5, BytesOut: 6 + 20 + 19,
 				}
 				want.Ended[PeerClosed], want.Ended[Panicked], want.Ended[Malformed] = 1, 1, 1
-				if got := r.Stats(); got != want {
+				if got := exact(r.Stats()); got != want {
 					t.Errorf("at the end:\n got %+v\nwant %+v", got, want)
 				}
 				if err := second.Conn().Push([]byte("x")); err != ErrClosed {
 					t.Errorf("Push says %v, want ErrClosed", err)
 				}
-				if got := r.Stats(); got != want {
+				if got := exact(r.Stats()); got != want {
 					t.Errorf("what reached nobody was counted: %+v", got)
 				}
 			})
 		})
 	}
+}
+
+// exact is st without what depends on which memory is lent at the moment.
+func exact(st Stats) Stats {
+	st.Buffers, st.Lent = 0, 0
+	return st
 }
 
 // What waits for a peer that does not read is on the books until it is gone.

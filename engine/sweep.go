@@ -64,8 +64,7 @@ func (k *clock) sweepNow() {
 // both sides of the store: before, because a stale now would make an innocent
 // connection look old; after, because a sweeper that parked meanwhile may have
 // missed the store (it sets parked first and then looks once more).
-func (c *session) stamp(f *atomic.Uint32) {
-	k := &c.srv.clock
+func (k *clock) stamp(f *atomic.Uint32) {
 	for {
 		if k.parked.Load() {
 			k.wakeUp()
@@ -82,11 +81,15 @@ func (c *session) stamp(f *atomic.Uint32) {
 // enter begins a phase of the connection's life. The moment is stamped before
 // the phase, which would otherwise look as old as the server, and again behind
 // it, for a sweeper that parked in between.
-func (c *session) enter(p phase) {
-	c.stamp(&c.since)
-	c.phase.Store(uint32(p))
-	c.stamp(&c.since)
+func (k *clock) enter(since, phase *atomic.Uint32, p phase) {
+	k.stamp(since)
+	phase.Store(uint32(p))
+	k.stamp(since)
 }
+
+func (c *session) stamp(f *atomic.Uint32) { c.srv.clock.stamp(f) }
+
+func (c *session) enter(p phase) { c.srv.clock.enter(&c.since, &c.phase, p) }
 
 // sweep is the sweeper: one goroutine a server.
 func (s *Server) sweep() {
@@ -104,6 +107,7 @@ func (s *Server) sweep() {
 		now := s.clock.read()
 		next, busy := s.judgeAll(last, now)
 		if !busy {
+			s.crew.dismiss()
 			s.clock.parked.Store(true)
 			next, busy = s.judgeAll(last, now)
 			if busy {
@@ -162,9 +166,29 @@ func (c *session) stillReads(now tick) bool {
 
 // sentence is a verdict to be carried out.
 type sentence struct {
-	c   *session
+	c   subject
 	v   verdict
 	why Reason
+}
+
+// subject is a connection as the sweeper sees it.
+type subject interface {
+	carryOut(v verdict, why Reason, now tick)
+}
+
+func (c *session) carryOut(v verdict, why Reason, now tick) {
+	switch v {
+	case measure:
+		c.unsent.Store(1 + c.held())
+	case rest:
+		c.rest()
+	case refuse:
+		c.nudge(why)
+	case abort:
+		if why != WriteStall || !c.stillReads(now) {
+			c.abort(why)
+		}
+	}
 }
 
 // judgeAll looks at every connection once. It reports in how many ticks to look
@@ -175,6 +199,18 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 	next = never
 	total := int64(0)
 	s.condemned = s.condemned[:0]
+	judge := func(c subject, m moments, waiting int64) {
+		v, why, due := s.rules.judge(m, now)
+		if v != live {
+			s.condemned = append(s.condemned, sentence{c, v, why})
+		}
+		next = min(next, due)
+		busy = busy || since(m.seen, last, now) || m.stall != 0 && since(m.stall, last, now)
+		total += waiting
+	}
+	for _, l := range s.started() {
+		l.links(func(k link) { judge(k, k.moments(), k.waiting()) })
+	}
 	for from := 0; ; from += slice {
 		s.mu.Lock()
 		to := min(from+slice, len(s.sessions))
@@ -182,13 +218,7 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 			c := s.sessions[i]
 			m := c.snapshot(c.owed.Load() > 0)
 			m.tired = c.tired.Load()
-			v, why, due := s.rules.judge(m, now)
-			if v != live {
-				s.condemned = append(s.condemned, sentence{c, v, why})
-			}
-			next = min(next, due)
-			busy = busy || since(m.seen, last, now) || m.stall != 0 && since(m.stall, last, now)
-			total += c.waiting.Load()
+			judge(c, m, c.waiting.Load())
 		}
 		moved := s.moved
 		s.moved = false
@@ -209,18 +239,7 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 		s.over = 0
 	}
 	for i, x := range s.condemned {
-		switch x.v {
-		case measure:
-			x.c.unsent.Store(1 + x.c.held())
-		case rest:
-			x.c.rest()
-		case refuse:
-			x.c.nudge(x.why)
-		case abort:
-			if x.why != WriteStall || !x.c.stillReads(now) {
-				x.c.abort(x.why)
-			}
-		}
+		x.c.carryOut(x.v, x.why, now)
 		s.condemned[i] = sentence{}
 		busy = true
 	}
@@ -239,21 +258,26 @@ func since(t, last, now tick) bool { return now-t <= now-last || t-now < ahead }
 // four sweeps is reading, and does not pay.
 func (s *Server) condemnSlowest(total int64, now tick) {
 	type debtor struct {
-		c       *session
+		c       subject
 		age     tick
 		waiting int64
 	}
 	var debtors []debtor
+	consider := func(c subject, stall tick, waiting int64) {
+		if stall == 0 || stall-now <= ahead || waiting == 0 {
+			return
+		}
+		if age := now - stall; age > 4*s.rules.hurried() {
+			debtors = append(debtors, debtor{c, age, waiting})
+		}
+	}
+	for _, l := range s.started() {
+		l.links(func(k link) { consider(k, k.moments().stall, k.waiting()) })
+	}
 	budget := int64(s.limits.TotalOutput)
 	s.mu.Lock()
 	for _, c := range s.sessions {
-		d := debtor{c: c, waiting: c.waiting.Load()}
-		if stall := c.stall.Load(); stall != 0 && stall-now > ahead {
-			d.age = now - stall
-		}
-		if d.waiting > 0 && d.age > 4*s.rules.hurried() {
-			debtors = append(debtors, d)
-		}
+		consider(c, c.stall.Load(), c.waiting.Load())
 	}
 	s.mu.Unlock()
 	slices.SortFunc(debtors, func(a, b debtor) int {

@@ -95,7 +95,7 @@ type ended struct {
 
 // virtually runs a test in virtual time on every engine.
 func virtually(t *testing.T, p Protocol, l Limits, test func(r *running)) {
-	for _, e := range All() {
+	for _, e := range onGoroutines() {
 		t.Run(e.Name(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { test(start(t, e, p, l)) })
 		})
@@ -354,7 +354,7 @@ func later(replies chan Reply) scripted {
 }
 
 func TestReplyThatNeverComes(t *testing.T) {
-	for _, e := range All() {
+	for _, e := range onGoroutines() {
 		t.Run(e.Name(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				replies := make(chan Reply, 10)
@@ -382,7 +382,7 @@ func TestReplyThatNeverComes(t *testing.T) {
 // The idle time begins when nothing is owed any more: who waited five minutes
 // for a reply is not sent away at the moment when it comes.
 func TestIdleTimeBeginsAfterTheLastReply(t *testing.T) {
-	for _, e := range All() {
+	for _, e := range onGoroutines() {
 		t.Run(e.Name(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				replies := make(chan Reply, 10)
@@ -594,7 +594,7 @@ func TestDrain(t *testing.T) {
 
 // A late reply is given the whole of the shutdown's patience to arrive.
 func TestDrainWaitsForLateReplies(t *testing.T) {
-	for _, e := range All() {
+	for _, e := range onGoroutines() {
 		t.Run(e.Name(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				replies := make(chan Reply, 10)
@@ -621,7 +621,7 @@ func TestDrainWaitsForLateReplies(t *testing.T) {
 }
 
 func TestShutdownForces(t *testing.T) {
-	for _, e := range All() {
+	for _, e := range onGoroutines() {
 		t.Run(e.Name(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				release := make(chan struct{})
@@ -673,7 +673,7 @@ func TestShutdownForces(t *testing.T) {
 
 // Close has no patience, and a Shutdown under way loses its own.
 func TestCloseHurriesShutdown(t *testing.T) {
-	for _, e := range All() {
+	for _, e := range onGoroutines() {
 		t.Run(e.Name(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				replies := make(chan Reply, 10)

@@ -3,6 +3,8 @@ package engine
 import (
 	"errors"
 	"net"
+	"runtime/debug"
+	"sync/atomic"
 )
 
 // Turn is one visit of a connection's bytes to the protocol. It is valid until
@@ -15,12 +17,18 @@ type Turn struct {
 	// to visit, zero at first.
 	State uint64
 
-	conn     *session
-	left     int  // messages this visit may still serve
-	full     int  // Room says no at this many bytes of Out
-	refused  bool // Room said no
+	srv      *Server
+	party    party
+	self     Conn
+	tally    *tally
+	why      *atomic.Uint32 // the party's reason to end, 0 while it has none
+	granted  int            // messages until the party is asked again
+	left     int            // messages this visit may still serve
+	full     int            // Room says no at this many bytes of Out
+	refused  bool           // Room said no
 	requests int
 	promised []uint64 // tickets of the message since Mark
+	later    int      // promises of this visit that were not taken back
 	serial   uint32
 	mark     struct{ out, used int }
 	takeOver func(nc net.Conn, unread []byte)
@@ -30,17 +38,19 @@ type Turn struct {
 // message: flow control lives here, and a protocol that does not ask lets one
 // client's amplified replies or late replies grow without bound.
 func (t *Turn) Room() bool {
-	if t.conn == nil {
+	if t.party == nil {
 		return true
 	}
-	if t.left == 0 || len(t.Out) >= t.full || !t.conn.hasRoom() {
+	full := t.left == 0 || len(t.Out) >= t.full
+	if !full && (t.granted == 0 || t.why.Load() != 0) {
+		t.granted = t.party.admit(t.requests == 0)
+	}
+	if full || t.granted == 0 {
 		t.refused = true
 		return false
 	}
-	if t.conn.srv.ordered && t.requests == 0 {
-		t.conn.startVisit() // a reply that came since the visit began is still an earlier one
-	}
 	t.left--
+	t.granted--
 	return true
 }
 
@@ -59,8 +69,11 @@ func (t *Turn) Mark(used int) {
 func (t *Turn) Rollback() (unanswered bool) {
 	t.Out = t.Out[:t.mark.out]
 	unanswered = true
-	if len(t.promised) > 0 && t.conn != nil {
-		unanswered = t.conn.revoke(t.promised)
+	if len(t.promised) > 0 && t.party != nil {
+		open := t.party.revoke(t.promised)
+		unanswered = open == len(t.promised)
+		t.later -= open
+		t.granted = 0
 	}
 	t.promised = t.promised[:0]
 	return unanswered
@@ -74,30 +87,34 @@ func (t *Turn) Serial() uint32 { return t.serial }
 // Later promises one more reply, to be sent from any goroutine at any time.
 // The connection stays open for it, a half-closed one too.
 func (t *Turn) Later() Reply {
-	if t.conn == nil {
+	if t.party == nil {
 		t.promised = append(t.promised, noTicket)
 		return Reply{}
 	}
-	if t.conn.srv.ordered {
+	if t.srv.ordered {
 		t.left = 0 // its reply comes before all that follow, even if it is sent at once
 	}
-	ticket := t.conn.promise()
-	t.promised = append(t.promised, ticket)
-	return Reply{conn: t.conn, ticket: ticket}
+	ticket, more := t.party.promise()
+	t.promised, t.later = append(t.promised, ticket), t.later+1
+	t.granted = 0
+	if more {
+		t.granted = 1
+	}
+	return Reply{conn: t.self, ticket: ticket}
 }
 
 // Promised is how many replies have been promised since Mark.
 func (t *Turn) Promised() int { return len(t.promised) }
 
 // Conn is the connection as a value that may be kept.
-func (t *Turn) Conn() Conn { return Conn{t.conn} }
+func (t *Turn) Conn() Conn { return t.self }
 
 // TakeOver gives the socket to serve once this visit's output is flushed, with
 // the bytes that were read and not used; the connection ends when serve
-// returns. Advance returns right after it. Engines that own their sockets
-// refuse with errors.ErrUnsupported; the goroutine engines never do.
+// returns. Advance returns right after it. Outside an engine it answers
+// errors.ErrUnsupported.
 func (t *Turn) TakeOver(serve func(nc net.Conn, unread []byte)) error {
-	if t.conn == nil {
+	if t.party == nil {
 		return errors.ErrUnsupported
 	}
 	t.takeOver = serve
@@ -105,22 +122,97 @@ func (t *Turn) TakeOver(serve func(nc net.Conn, unread []byte)) error {
 	return nil
 }
 
-// begin prepares t for a visit of c.
-func (t *Turn) begin(c *session) {
-	t.conn, t.State = c, c.state
-	t.left, t.full = c.srv.perVisit, c.srv.limits.HighWater
-	t.refused, t.requests, t.promised, t.takeOver = false, 0, t.promised[:0], nil
+// party is the connection that a Turn visits, on whatever engine it lives. Its
+// methods are the owner's.
+type party interface {
+	// admit is how many messages flow control lets be served before it is asked
+	// again, which it is too when there is a reason to end. The first of a visit
+	// tells apart what was posted before it.
+	admit(first bool) int
+	// promise owes one more reply, and says whether flow control lets one more
+	// message be served after that.
+	promise() (ticket uint64, more bool)
+	// revoke takes promises back and returns how many of them were still open.
+	revoke(tickets []uint64) (open int)
+	// visited takes what a visit leaves: the state, and Panicked or 0.
+	visited(state uint64, why Reason)
+}
+
+// mostGranted is what a party grants to which nothing is owed and for which nothing
+// waits: it bounds by how much what others do meanwhile can pass a limit.
+const mostGranted = 16
+
+// begin prepares t for a visit of p.
+func (t *Turn) begin(s *Server, p party, why *atomic.Uint32, self Conn, counts *tally, state uint64) {
+	t.srv, t.party, t.why, t.self, t.tally, t.State = s, p, why, self, counts, state
+	t.granted, t.left, t.full = 0, s.perVisit, s.limits.HighWater
+	t.refused, t.requests, t.later, t.promised, t.takeOver = false, 0, 0, t.promised[:0], nil
 	t.mark.out, t.mark.used = len(t.Out), 0
 	t.serial++
 }
 
 // end settles the visit's account with its connection.
-func (t *Turn) end() {
-	c := t.conn
-	c.state = t.State
+func (t *Turn) end(why Reason) {
+	p := t.party
 	t.serial++
-	t.conn = nil
 	if t.requests > 0 {
-		c.tally.requests.Add(uint64(t.requests))
+		t.tally.requests.Add(uint64(t.requests))
 	}
+	if t.later > 0 {
+		t.tally.promised.Add(uint64(t.later))
+	}
+	t.party, t.why, t.self = nil, nil, Conn{}
+	p.visited(t.State, why)
+}
+
+// visit is one call of the protocol, whatever happens in it.
+func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
+	finished := false
+	defer func() {
+		fault := Reason(0)
+		if !finished {
+			v := recover() // nil for runtime.Goexit, which ends this goroutine after us
+			used, need, why, fault = t.mark.used, 0, Panicked, Panicked
+			unanswered := t.Rollback()
+			t.takeOver = nil
+			s.reportPanic(t.self, v, debug.Stack())
+			if unanswered {
+				t.Out = s.refuse(t.self, t.Out, in[used:], Panicked)
+			}
+		}
+		t.end(fault)
+	}()
+	used, need, err := s.Protocol.Advance(t, in)
+	if err != nil {
+		why = asReason(err)
+	} else if used == 0 && need == 0 && !t.refused && t.takeOver == nil && len(in) > 0 {
+		panic("engine: Protocol.Advance used nothing, wants nothing and was not refused room")
+	}
+	finished = true
+	return used, need, why
+}
+
+func asReason(err error) Reason {
+	var why Reason
+	if errors.As(err, &why) && why != 0 {
+		return why
+	}
+	return Malformed
+}
+
+// refuse is Protocol.Refuse, kept from taking the process along.
+func (s *Server) refuse(c Conn, dst, unserved []byte, why Reason) []byte {
+	out := dst
+	s.guard(c, func() { out = s.Protocol.Refuse(dst, unserved, why) })
+	return out
+}
+
+// guard keeps a panic of user code from taking the process along.
+func (s *Server) guard(c Conn, call func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			s.reportPanic(c, v, debug.Stack())
+		}
+	}()
+	call()
 }

@@ -71,13 +71,13 @@ func TestSerialChanges(t *testing.T) {
 	}
 	see("the zero turn")
 	for range 3 {
-		turn.begin(c)
+		c.beginTurn(&turn)
 		see("a visit")
 		turn.Mark(0)
 		see("its first message")
 		turn.Mark(1)
 		see("its second message")
-		turn.end()
+		turn.end(0)
 		see("its end")
 	}
 }
@@ -88,12 +88,12 @@ func TestTurnKeepsState(t *testing.T) {
 	var turn Turn
 	for i := range uint64(3) {
 		for j, c := range []*session{a, b} {
-			turn.begin(c)
+			c.beginTurn(&turn)
 			if want := i * uint64(10+j); turn.State != want {
 				t.Errorf("state %d on connection %d, want %d", turn.State, j, want)
 			}
 			turn.State += uint64(10 + j)
-			turn.end()
+			turn.end(0)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func TestTurnRoom(t *testing.T) {
 	s := bare(Limits{HighWater: 100, InFlight: 2})
 	c := s.session(nil)
 	var turn Turn
-	begin := func() { turn.Out = turn.Out[:0]; turn.begin(c) }
+	begin := func() { turn.Out = turn.Out[:0]; c.beginTurn(&turn) }
 
 	begin()
 	if !turn.Room() {
@@ -112,7 +112,7 @@ func TestTurnRoom(t *testing.T) {
 	if turn.Room() || !turn.refused {
 		t.Error("room above HighWater")
 	}
-	turn.end()
+	turn.end(0)
 
 	begin()
 	turn.Mark(0)
@@ -125,7 +125,7 @@ func TestTurnRoom(t *testing.T) {
 	if turn.Room() {
 		t.Error("room for a third late reply of two")
 	}
-	turn.end()
+	turn.end(0)
 	if err := first.Send(); err != nil {
 		t.Error(err)
 	}
@@ -133,21 +133,21 @@ func TestTurnRoom(t *testing.T) {
 	if !turn.Room() {
 		t.Error("no room although a reply was sent")
 	}
-	turn.end()
+	turn.end(0)
 
 	s.perVisit = 1
 	begin()
 	if !turn.Room() || turn.Room() {
 		t.Error("want room for exactly one message a visit")
 	}
-	turn.end()
+	turn.end(0)
 }
 
 func TestRollbackTakesPromisesBack(t *testing.T) {
 	s := bare(Limits{})
 	c := s.session(nil)
 	var turn Turn
-	turn.begin(c)
+	c.beginTurn(&turn)
 	turn.Mark(0)
 	kept := turn.Later()
 	turn.Out = append(turn.Out, "kept"...)
@@ -162,7 +162,7 @@ func TestRollbackTakesPromisesBack(t *testing.T) {
 		t.Errorf("after Rollback: %q, promised %d, owed %d", turn.Out, turn.Promised(), c.owed.Load())
 	}
 	turn.Rollback() // twice is once
-	turn.end()
+	turn.end(0)
 	for _, r := range []Reply{lost, lost2} {
 		if err := r.Send([]byte("x")); err != ErrSettled {
 			t.Errorf("a revoked reply says %v, want ErrSettled", err)
@@ -185,29 +185,29 @@ func TestTurnAllocates0(t *testing.T) {
 	var replies [8]Reply
 	for name, f := range map[string]func(){
 		"visit": func() {
-			turn.begin(c)
+			c.beginTurn(&turn)
 			for turn.Room() && turn.requests < 16 {
 				turn.Mark(0)
 			}
-			turn.end()
+			turn.end(0)
 		},
 		"visit with promises": func() {
-			turn.begin(c)
+			c.beginTurn(&turn)
 			for i := range replies {
 				turn.Mark(i)
 				replies[i] = turn.Later()
 			}
-			turn.end()
+			turn.end(0)
 			for _, r := range replies {
 				r.Send()
 			}
 		},
 		"rollback": func() {
-			turn.begin(c)
+			c.beginTurn(&turn)
 			turn.Mark(0)
 			turn.Later()
 			turn.Rollback()
-			turn.end()
+			turn.end(0)
 		},
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {

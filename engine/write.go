@@ -2,12 +2,12 @@ package engine
 
 import (
 	"errors"
-	"math"
 	"os"
 	"runtime"
 	"sync"
 
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/pool"
 )
 
 // Output takes one of two ways. The replies of a visit are written by the
@@ -20,16 +20,16 @@ import (
 // reports false when the connection is over.
 func (c *session) flush(t *Turn) bool {
 	c.mu.Lock()
-	c.visiting = false
+	c.queue.visiting = false
 	switch {
 	case c.over:
 		c.mu.Unlock()
 		t.Out = t.Out[:0] // a borrowed desk must not carry it to somebody else
 		return false
-	case c.queue == nil && len(t.Out) == 0:
+	case c.queue.len() == 0 && len(t.Out) == 0:
 		c.mu.Unlock()
 		return true
-	case c.queue == nil && !c.writing:
+	case c.queue.len() == 0 && !c.writing:
 		c.writing = true
 		c.mu.Unlock()
 		err := c.write(t.Out)
@@ -41,7 +41,8 @@ func (c *session) flush(t *Turn) bool {
 		}
 		return c.writeQueue(c.writeCounted) == nil
 	}
-	c.enqueue(c.queueTop, t.Out)
+	c.queue.insert(c.srv, t.Out)
+	c.charge(len(t.Out))
 	t.Out = t.Out[:0]
 	if c.writing {
 		c.mu.Unlock() // the writer takes it along
@@ -125,7 +126,7 @@ func (c *session) writeFailed(err error) {
 func (c *session) writeQueue(send func([]byte) error) error {
 	for {
 		c.mu.Lock()
-		if c.queue == nil || c.visiting || c.over {
+		if c.queue.held() || c.over {
 			c.writing = false
 			over := c.over
 			c.wake()
@@ -135,11 +136,10 @@ func (c *session) writeQueue(send func([]byte) error) error {
 			}
 			return nil
 		}
-		b := c.queue
-		c.queue, c.queueTop = nil, 0
+		b := c.queue.take()
 		c.mu.Unlock()
-		err := send(b.b)
-		c.tally.bytesOut.Add(uint64(len(b.b)))
+		err := send(b.Bytes())
+		c.tally.bytesOut.Add(uint64(len(b.Bytes())))
 		c.unqueue(b)
 		if err != nil {
 			c.writeFailed(err)
@@ -149,57 +149,24 @@ func (c *session) writeQueue(send func([]byte) error) error {
 }
 
 // unqueue takes b out of the accounts and back to the pool.
-func (c *session) unqueue(b *block) {
-	n := int64(len(b.b))
+func (c *session) unqueue(b pool.Buffer) {
+	n := int64(len(b.Bytes()))
 	c.waiting.Add(-n)
 	c.srv.queued.Add(-n)
-	c.srv.blocks.put(b)
+	b.Release()
 }
 
-// enqueue inserts p into the queue at at; mu is held.
-func (c *session) enqueue(at int, p []byte) {
-	if len(p) == 0 {
-		return
-	}
-	q := c.reserve(len(p))
-	end := len(q.b)
-	if at = min(at, end); !c.srv.ordered {
-		at = end
-	}
-	q.b = q.b[:end+len(p)]
-	copy(q.b[at+len(p):], q.b[at:end])
-	copy(q.b[at:], p)
-}
-
-// reserve makes room for n more bytes in the queue and puts them on the
-// accounts; mu is held.
-func (c *session) reserve(n int) *block {
-	if c.queue == nil {
-		c.queue = c.srv.blocks.get(n)
-		c.queue.b = c.queue.b[:0]
-	} else if have := len(c.queue.b); have+n > cap(c.queue.b) {
-		larger := c.srv.blocks.get(max(have+n, 2*have))
-		larger.b = larger.b[:copy(larger.b, c.queue.b)]
-		c.srv.blocks.put(c.queue)
-		c.queue = larger
-	}
+// charge puts n bytes that wait for the peer on the accounts.
+func (c *session) charge(n int) {
 	c.waiting.Add(int64(n))
-	now, budget := c.srv.queued.Add(int64(n)), int64(c.srv.limits.TotalOutput)
-	if before := now - int64(n); before <= budget && now > budget {
-		c.srv.clock.sweepNow()
-	}
-	return c.queue
+	c.srv.charge(n)
 }
 
 // startVisit remembers what was posted before this visit, so that an ordered
 // protocol's replies keep their place.
 func (c *session) startVisit() {
 	c.mu.Lock()
-	c.visiting = true
-	c.queueTop = 0
-	if c.queue != nil {
-		c.queueTop = len(c.queue.b)
-	}
+	c.queue.startVisit()
 	c.mu.Unlock()
 }
 
@@ -214,7 +181,7 @@ func (c *session) post(ticket uint64, parts [][]byte) error {
 		c.mu.Unlock()
 		return ErrClosed
 	}
-	if c.queue != nil && len(c.queue.b) > c.srv.limits.HardCap && !c.relieve() {
+	if c.queue.len() > c.srv.limits.HardCap && !c.relieve() {
 		c.mu.Unlock()
 		c.abort(SlowReader)
 		return SlowReader
@@ -230,12 +197,10 @@ func (c *session) post(ticket uint64, parts [][]byte) error {
 		c.tally.pushes.Add(1)
 	}
 	if n > 0 {
-		q := c.reserve(n)
-		for _, p := range parts {
-			q.b = append(q.b, p...)
-		}
+		c.queue.add(c.srv, parts, n)
+		c.charge(n)
 	}
-	kick := c.queue != nil && !c.writing && !c.dirty && !c.visiting
+	kick := !c.queue.held() && !c.writing && !c.dirty
 	if kick {
 		c.dirty = true
 	}
@@ -256,57 +221,40 @@ func (c *session) post(ticket uint64, parts [][]byte) error {
 func (c *session) relieve() bool {
 	if c.writing {
 		// Blocked, or just now in a system call: then a little more may gather.
-		return c.stall.Load() == 0 && len(c.queue.b) <= c.hardest()
+		return c.stall.Load() == 0 && c.queue.len() <= c.srv.limits.hardest()
 	}
-	if c.visiting || c.raw == nil {
-		return len(c.queue.b) <= c.hardest()
+	if c.queue.visiting || c.raw == nil {
+		return c.queue.len() <= c.srv.limits.hardest()
 	}
 	c.writing = true
 	c.mu.Unlock()
 	c.flushLate()
 	c.mu.Lock()
-	return !c.over && (c.queue == nil || len(c.queue.b) <= c.srv.limits.HardCap)
-}
-
-// hardest is what may gather while a write is under way that the peer has not
-// refused yet.
-func (c *session) hardest() int {
-	if most := 2 * int64(c.srv.limits.HardCap); most < math.MaxInt32 {
-		return int(most)
-	}
-	return math.MaxInt32
+	return !c.over && c.queue.len() <= c.srv.limits.HardCap
 }
 
 // promise owes one more reply.
-func (c *session) promise() uint64 {
+func (c *session) promise() (ticket uint64, more bool) {
 	c.mu.Lock()
 	l := c.lateness()
-	n := l.promises.take()
-	c.tally.promised.Add(1)
+	ticket = l.promises.take()
 	c.owed.Store(int32(l.promises.open))
 	if l.promises.open == keepTickets+1 {
 		c.tired.Store(true)
 	}
 	c.mu.Unlock()
-	return n
+	return ticket, c.hasRoom()
 }
 
-// revoke takes promises back and reports whether all of them were still open.
-func (c *session) revoke(tickets []uint64) bool {
-	all := true
+// revoke takes promises back and returns how many of them were still open.
+func (c *session) revoke(tickets []uint64) (open int) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	l := c.lateness()
-	for _, n := range tickets {
-		if l.promises.settle(n) {
-			c.tally.promised.Add(^uint64(0))
-		} else {
-			all = false
-		}
-	}
+	open = l.promises.revoke(tickets)
 	c.owed.Store(int32(l.promises.open))
 	c.wake()
-	c.mu.Unlock()
-	return all
+	return open
 }
 
 // await waits until g holds and reports whether the connection goes on.
@@ -334,7 +282,7 @@ func (c *session) met(g goal) bool {
 	case room:
 		return c.ending() || int(c.owed.Load()) <= c.srv.limits.InFlight/2 && c.waiting.Load() <= int64(c.srv.limits.HighWater/2)
 	case settled:
-		return c.owed.Load() == 0 && c.queue == nil && !c.writing
+		return c.owed.Load() == 0 && c.queue.len() == 0 && !c.writing
 	}
 	return true
 }
@@ -381,62 +329,59 @@ func (c *session) lateness() *lateness {
 func (c *session) flushLate() {
 	if c.raw == nil {
 		c.srv.goroutines.Add(1)
-		go c.writeWaiting(nil)
+		go c.writeWaiting(pool.Buffer{})
 		return
 	}
-	var rest *block
-	err := c.writeQueueLate(&rest)
-	if err == nil && rest != nil {
+	rest, err := c.writeQueueLate()
+	if err == nil && rest.Lent() {
 		c.srv.goroutines.Add(1)
 		go c.writeWaiting(rest)
 	}
 }
 
-// writeQueueLate is writeQueue with writes that do not wait. It leaves what a
-// block still holds in rest, with the right to write.
-func (c *session) writeQueueLate(rest **block) error {
+// writeQueueLate is writeQueue with writes that do not wait. What a buffer still
+// holds is returned in rest, with the right to write.
+func (c *session) writeQueueLate() (rest pool.Buffer, err error) {
 	for {
 		c.mu.Lock()
-		if c.queue == nil || c.visiting || c.over {
+		if c.queue.held() || c.over {
 			c.writing = false
 			c.wake()
 			c.mu.Unlock()
-			return nil
+			return rest, nil
 		}
-		b, w := c.queue, c.lateness()
-		c.queue, c.queueTop = nil, 0
+		b, w := c.queue.take(), c.lateness()
 		c.mu.Unlock()
-		w.p, w.err = b.b, nil
-		err := c.raw.Write(w.try)
+		w.p, w.err = b.Bytes(), nil
+		err = c.raw.Write(w.try)
 		if err == nil {
 			err = w.err
 		}
 		if err == sys.ErrAgain {
-			done := len(b.b) - len(w.p)
+			done := len(b.Bytes()) - len(w.p)
 			c.tally.bytesOut.Add(uint64(done))
 			c.waiting.Add(-int64(done))
 			c.srv.queued.Add(-int64(done))
-			b.b = b.b[:copy(b.b, w.p)]
+			b.SetLen(copy(b.Bytes(), w.p))
 			w.p = nil
-			*rest = b
-			return nil
+			return b, nil
 		}
 		w.p = nil
-		c.tally.bytesOut.Add(uint64(len(b.b)))
+		c.tally.bytesOut.Add(uint64(len(b.Bytes())))
 		c.unqueue(b)
 		if err != nil {
 			c.writeFailed(err)
-			return err
+			return rest, err
 		}
 	}
 }
 
 // writeWaiting writes what did not go at once, and what is queued meanwhile.
-func (c *session) writeWaiting(b *block) {
+func (c *session) writeWaiting(b pool.Buffer) {
 	defer c.srv.goroutines.Done()
-	if b != nil {
-		err := c.writeWaited(b.b)
-		c.tally.bytesOut.Add(uint64(len(b.b)))
+	if b.Lent() {
+		err := c.writeWaited(b.Bytes())
+		c.tally.bytesOut.Add(uint64(len(b.Bytes())))
 		c.unqueue(b)
 		if err != nil {
 			c.writeFailed(err)
@@ -489,7 +434,7 @@ func (f *flusher) run(stop <-chan struct{}) {
 			batch[i] = nil
 			c.mu.Lock()
 			c.dirty = false
-			mine := c.queue != nil && !c.writing && !c.visiting && !c.over
+			mine := !c.queue.held() && !c.writing && !c.over
 			if mine {
 				c.writing = true
 			}

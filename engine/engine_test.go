@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hone-go/hone/internal/sys"
+)
+
+func TestEngineIsText(t *testing.T) {
+	engines := append(All(), Events(Inline), Events(Offload))
+	for _, e := range engines {
+		text, err := e.MarshalText()
+		if err != nil || string(text) != e.Name() {
+			t.Errorf("%v: text %q, %v", e.Name(), text, err)
+		}
+		var back Engine
+		if err := back.UnmarshalText(text); err != nil || back != e {
+			t.Errorf("%s comes back as %s, %v", e.Name(), back.Name(), err)
+		}
+	}
+	var e Engine
+	if text, err := e.MarshalText(); err != nil || len(text) != 0 {
+		t.Errorf("the default is %q, %v; it has no name of its own", text, err)
+	}
+	e = Direct()
+	if err := e.UnmarshalText(nil); err != nil || e != (Engine{}) {
+		t.Errorf("no text is %s, %v; want the default", e.Name(), err)
+	}
+	err := e.UnmarshalText([]byte("turbo"))
+	text := fmt.Sprint(err) // its wording is the help that a flag gives
+	if err == nil || !strings.Contains(text, `"turbo"`) || !strings.Contains(text, "parked") {
+		t.Errorf("an unknown name answers %v; want it, and those there are", err)
+	}
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	fs.TextVar(&e, "engine", Engine{}, "")
+	if err := fs.Parse([]string{"-engine", "buffered"}); err != nil || e != Buffered(0) {
+		t.Errorf("as a flag: %s, %v", e.Name(), err)
+	}
+}
+
+func TestDefaultEngine(t *testing.T) {
+	all := All()
+	if last := all[len(all)-1]; (Engine{}).orDefault() != last {
+		t.Errorf("the default is %s, the last of all is %s", Engine{}.Name(), last.Name())
+	}
+	if sys.Polls && (Engine{}).Name() != "events" {
+		t.Errorf("the default is %s", Engine{}.Name())
+	}
+}

@@ -1,0 +1,681 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/internal/sys"
+)
+
+// FuzzLoop plays a script against one event loop: clients that send, read, leave
+// and vanish, system calls that fail, limits that strike, handlers that are late,
+// panic or get stuck until the watchdog takes their loop. Sockets and epoll are
+// the kernel's; the loop, its watchdog and its hands are turned by the script, on
+// one goroutine, so that a script that fails fails again.
+//
+// What must hold: no client ever sees a byte that is not its own, an answer
+// twice or a reply out of its place; everything is answered that was asked by a
+// client that reads and says goodbye; every connection ends by itself then, for
+// one counted reason, and nothing is left on the books.
+func FuzzLoop(f *testing.F) {
+	for _, script := range []string{
+		"", "\x00\x01\x05\x05\x02", "\x00\x01\x40\x05\x05\x01\x20\x05",
+		"\x00\x01\x07\x01\x07\x05\x05\x05\x06\x06\x02\x05\x03\x05",
+		"\x00\x00\x01\x03\x05\x0b\x0c\x0b\x09\x09\x05\x02\x02",
+	} {
+		f.Add([]byte(script))
+	}
+	f.Fuzz(func(t *testing.T, script []byte) {
+		if len(script) > 400 {
+			return
+		}
+		play(t, script)
+	})
+}
+
+func play(t *testing.T, script []byte) {
+	st := newStage(t, script)
+	defer st.close()
+	for st.more() {
+		st.step()
+	}
+	st.finish()
+}
+
+// stage is one loop and everybody around it.
+type stage struct {
+	t      *testing.T
+	script []byte
+	s      *Server
+	l      *loop
+	runner *seat
+	hands  []*hand
+	tasks  []task // given to hands, not yet begun
+	actors []*actor
+	late   []lateAnswer
+	faults map[sys.Call][]misfortune
+	depth  int  // of handlers that are stuck
+	letGo  bool // the innermost is to return
+	calm   bool // nothing fails any more, and nobody gets stuck
+	ended  map[Conn]Reason
+	opened int // connections that OnOpen has seen
+	last   tick
+}
+
+// actor is a client, and what the server must say to it.
+type actor struct {
+	fd     int
+	conn   Conn // as the server knows it
+	id     byte
+	unsent []byte // what it has still to send
+	heard  []byte // not yet understood
+	asked  uint16
+	seen   map[uint16]int // answers by request
+	last   int            // the last request that was answered at once
+	closed bool           // here
+	half   bool           // it sends no more
+	over   bool           // it has read the end
+	broken bool           // something failed, or a limit struck: not all is answered
+}
+
+type misfortune struct {
+	allow int
+	err   error
+}
+
+type lateAnswer struct {
+	reply Reply
+	id    byte
+	seq   uint16
+}
+
+// A message is 4 bytes: what to do, a size, and the request's number. An answer is
+// a kind, the client, the number, the size of what follows, and that.
+const (
+	messageSize = 4
+	answerHead  = 8
+)
+
+const (
+	doEcho = iota
+	doBig
+	doLate
+	doLateAtOnce
+	doPush
+	doClose
+	doPanic
+	doStuck
+	doRefuse
+	doEnd
+)
+
+const (
+	saidAnswer = iota + 1
+	saidLate
+	saidPush
+	saidRefusal
+)
+
+func newStage(t *testing.T, script []byte) *stage {
+	st := &stage{t: t, script: script, faults: map[sys.Call][]misfortune{}, ended: map[Conn]Reason{}}
+	mode := HandOff(st.next() % 3)
+	limits := Limits{HighWater: 2 << 10, HardCap: 8 << 10, InFlight: 4, TotalOutput: 64 << 10, FrameTime: time.Second, IdleTime: 10 * time.Second, StallTime: 2 * time.Second}
+	if st.next()%4 == 0 {
+		limits.InFlight = 1
+	}
+	s := bare(limits)
+	s.Protocol, s.Engine = fuzzProtocol{st}, Events(mode)
+	s.how = s.Engine
+	s.OnClose = func(c Conn, why Reason) {
+		if _, twice := st.ended[c]; twice {
+			t.Errorf("OnClose twice for one connection")
+		}
+		st.ended[c] = why
+	}
+	if st.next()%2 == 0 {
+		s.OnOpen = func(c Conn) {
+			st.opened++
+			c.Push(answerOf(saidPush, 0, 0, 0))
+		}
+	}
+	s.stop, s.empty, s.running = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	s.addresses = map[netip.Addr]int{}
+	s.crew.srv = s
+	s.watch.kick = make(chan struct{}, 1)
+	s.seats.New = func() any { return &seat{in: make([]byte, 256)} }
+	s.flights.New = func() any { return new(flight) }
+	l, err := newLoop(s, 0, st.fault)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.loops = []*loop{l}
+	close(s.running)
+	st.s, st.l = s, l
+	st.runner = s.seats.New().(*seat)
+	for range 64 {
+		h := &hand{tasks: make(chan task, 1)}
+		st.hands = append(st.hands, h)
+		s.crew.idle = append(s.crew.idle, h)
+	}
+	return st
+}
+
+func (st *stage) close() {
+	for _, a := range st.actors {
+		a.close()
+	}
+	for _, c := range *st.l.chunks.Load() { // not links: a panic may have left a mutex locked
+		for i := range c.slots {
+			if s := &c.slots[i]; s.generation.Load() != 0 {
+				s.socket.Close()
+			}
+		}
+	}
+	st.l.poll.Close()
+}
+
+// next is the script's next byte; 0 at its end.
+func (st *stage) next() int {
+	if len(st.script) == 0 {
+		return 0
+	}
+	b := st.script[0]
+	st.script = st.script[1:]
+	return int(b)
+}
+
+func (st *stage) more() bool { return len(st.script) > 0 }
+
+func (st *stage) fault(c sys.Call, n int) (int, error) {
+	queue := st.faults[c]
+	if len(queue) == 0 || st.calm {
+		return n, nil
+	}
+	st.faults[c] = queue[1:]
+	if m := queue[0]; m.err != nil {
+		if m.err != syscall.EINTR && m.err != syscall.EAGAIN {
+			for _, a := range st.actors { // whose call it is, is not said
+				a.broken = true
+			}
+		}
+		return 0, m.err
+	} else if m.allow >= 0 {
+		return min(m.allow, n), nil
+	}
+	return n, nil
+}
+
+// step is one deed of the script.
+func (st *stage) step() {
+	switch what := st.next(); what % 16 {
+	case 0:
+		st.connect()
+	case 1, 2:
+		if a := st.someone(); a != nil {
+			a.ask(byte(st.next()), byte(st.next()))
+		}
+	case 3:
+		if a := st.someone(); a != nil {
+			a.send(st, 1+st.next())
+		}
+	case 4:
+		if a := st.someone(); a != nil {
+			a.read(st, 1+16*st.next())
+		}
+	case 5, 6:
+		st.turn()
+	case 7:
+		st.answer(st.next())
+	case 8:
+		if a := st.someone(); a != nil {
+			a.broken = true // a peer that does not read
+			a.conn.Push(answerOf(saidPush, a.id, 0, 32*st.next()))
+		}
+	case 9:
+		st.pass(time.Duration(st.next()) * 40 * time.Millisecond)
+	case 10:
+		st.harm(st.next())
+	case 11:
+		st.work(st.next())
+	case 12:
+		if a := st.someone(); a != nil {
+			a.halfClose(st)
+		}
+	case 13:
+		if a := st.someone(); a != nil {
+			a.close()
+		}
+	case 14:
+		st.letGo = st.depth > 0
+	case 15:
+		switch a := st.someone(); {
+		case a != nil && what < 64:
+			a.conn.SetValue(a)
+		case a != nil && what < 128:
+			if v := a.conn.Value(); v != nil && v != a {
+				st.t.Fatalf("client %d has the value of another", a.id)
+			}
+			a.conn.Close(ClosedHere)
+			a.broken = true
+		case what > 240:
+			st.drain()
+		}
+	}
+}
+
+func (st *stage) someone() *actor {
+	if len(st.actors) == 0 {
+		return nil
+	}
+	return st.actors[st.next()%len(st.actors)]
+}
+
+func (st *stage) connect() {
+	if len(st.actors) == 8 {
+		return
+	}
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	syscall.SetsockoptInt(fds[0], syscall.SOL_SOCKET, syscall.SO_SNDBUF, 1) // the kernel's least: some 4 KiB
+	a := &actor{fd: fds[1], id: byte(len(st.actors) + 1), seen: map[uint16]int{}}
+	counted := false
+	st.s.mu.Lock()
+	why := st.s.admit(netip.Addr{}, false, &counted)
+	st.s.mu.Unlock()
+	if why != 0 {
+		syscall.Close(fds[0])
+		syscall.Close(fds[1])
+		return
+	}
+	k, err := st.l.take()
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	st.actors = append(st.actors, a)
+	a.conn = k.conn()
+	k.begin(sys.Socket(fds[0]), netip.AddrPort{}, false, false)
+}
+
+// turn lets the loop have a round.
+func (st *stage) turn() {
+	l := st.l
+	if st.depth > 0 && l.turn.Load()&turnSlots != 0 {
+		return // inline, and stuck
+	}
+	l.collect()
+	l.turned, l.next = 0, 0
+	l.found = l.poll.Now(l.ready[:])
+	st.round()
+}
+
+// round goes on with a round that was begun, if there is one.
+func (st *stage) round() {
+	d := st.runner
+	if !st.l.round(d) && st.runner == d {
+		st.t.Fatal("a loop was taken away, and nobody has it")
+	}
+	st.gather()
+}
+
+// gather takes the tasks that hands have been given.
+func (st *stage) gather() {
+	for _, h := range st.hands {
+		select {
+		case t := <-h.tasks:
+			st.tasks = append(st.tasks, t)
+			st.s.crew.idle = append(st.s.crew.idle, h)
+		default:
+		}
+	}
+}
+
+// work has a hand do one of its tasks.
+func (st *stage) work(i int) {
+	st.gather()
+	if len(st.tasks) == 0 {
+		return
+	}
+	i %= len(st.tasks)
+	t := st.tasks[i]
+	st.tasks = append(st.tasks[:i], st.tasks[i+1:]...)
+	if k, ok := t.l.find(t.key); ok {
+		d := &seat{in: make([]byte, 64), off: true}
+		d.link = k
+		d.link.assist(d)
+	}
+	st.gather()
+}
+
+// stuck is a handler that does not return for a while.
+func (st *stage) stuck() {
+	if st.calm || st.depth == 3 {
+		return
+	}
+	if turn := st.l.turn.Load(); turn&turnSlots != 0 && st.s.how.hand == Auto {
+		st.l.takeAway(turn)
+		st.gather()
+		for i, t := range st.tasks {
+			if t.key == 0 {
+				st.tasks = append(st.tasks[:i], st.tasks[i+1:]...)
+				st.runner = st.s.seats.New().(*seat)
+				break
+			}
+		}
+		st.round() // where the other was
+	}
+	st.depth++
+	for st.more() && !st.letGo {
+		st.step()
+	}
+	st.letGo = false
+	st.depth--
+}
+
+// answer sends one of the late replies.
+func (st *stage) answer(i int) {
+	if len(st.late) == 0 {
+		return
+	}
+	i %= len(st.late)
+	a := st.late[i]
+	st.late = append(st.late[:i], st.late[i+1:]...)
+	b := answerOf(saidLate, a.id, a.seq, i)
+	say := [][]byte{b[:3], b[3:]}
+	if a.seq%5 == 4 { // without a word
+		say = nil
+		st.actors[a.id-1].seen[a.seq]++
+	}
+	switch err := a.reply.Send(say...); err {
+	case nil, ErrClosed, SlowReader:
+		if err == nil {
+			if again := a.reply.Send(b); again != ErrSettled && again != ErrClosed && again != SlowReader {
+				st.t.Errorf("a second Send answers %v", again)
+			}
+		}
+	default:
+		st.t.Errorf("a late reply answers %v", err)
+	}
+}
+
+// pass lets time pass, and the sweeper look.
+func (st *stage) pass(d time.Duration) {
+	st.s.clock.start = st.s.clock.start.Add(-d)
+	now := st.s.clock.read()
+	st.s.judgeAll(st.last, now)
+	st.last = now
+	for _, a := range st.actors {
+		a.broken = true // a limit may strike
+	}
+}
+
+// harm has the next system calls fail.
+func (st *stage) harm(what int) {
+	call := []sys.Call{sys.CallRead, sys.CallWrite, sys.CallWait, sys.CallRegister}[what%4]
+	var m misfortune
+	switch fatal := what >> 2 % 8; fatal {
+	case 0:
+		m.err = syscall.EINTR
+	case 1, 2:
+		m.err = syscall.EAGAIN
+	case 3, 4, 5:
+		m.allow = 1 + what>>5
+	case 6:
+		m.err = syscall.ECONNRESET
+	case 7:
+		m.err = syscall.EPIPE
+	}
+	if call == sys.CallRegister {
+		m = misfortune{err: syscall.ENOMEM}
+	}
+	st.faults[call] = append(st.faults[call], m)
+}
+
+// drain is a Shutdown's beginning.
+func (st *stage) drain() {
+	st.s.draining.Store(true)
+	st.l.links(func(k link) { k.notify() })
+	for _, a := range st.actors {
+		a.broken = true
+	}
+}
+
+// finish has everybody behave, and sees that all is well then.
+func (st *stage) finish() {
+	st.calm = true
+	for round := range 2000 {
+		busy := false
+		for _, a := range st.actors {
+			for a.send(st, 1<<10) {
+				busy = true
+			}
+			busy = a.read(st, 1<<16) || busy
+			if len(a.unsent) == 0 {
+				a.halfClose(st)
+			}
+		}
+		for len(st.tasks) > 0 {
+			st.work(0)
+			busy = true
+		}
+		for len(st.late) > 0 {
+			st.answer(0)
+			busy = true
+		}
+		st.turn()
+		busy = busy || st.l.found > 0 || len(st.l.batch) > 0 || len(st.tasks) > 0
+		if !busy && round > 2 {
+			break
+		}
+	}
+	st.check()
+}
+
+func (st *stage) check() {
+	t, s := st.t, st.s
+	st.l.links(func(k link) {
+		x := k.x.Load()
+		state := fmt.Sprintf("why %v, phase %d, away %v, want %d, listed %v, over %v, draining %v, waits %v, dirty %v",
+			k.reason(), k.phase(), k.s.away.Load(), k.s.want, k.s.listed, k.s.over, k.s.draining, k.s.waits, k.s.dirty)
+		if x != nil {
+			state += fmt.Sprintf(", rest %v, ready %v, lacks %d, left %d, waiting %d, owed %d, stuck %v, front %v, queue %d",
+				x.rest.Lent(), x.ready, x.lacks, x.left, x.waiting, x.promises.open, x.stuck.Load(), x.front.Lent(), x.queue.len())
+		}
+		t.Errorf("connection %d does not end: %s", uint32(k.key), state)
+	})
+	if t.Failed() {
+		return
+	}
+	var ended uint64
+	for why := range s.ended {
+		ended += s.ended[why].Load()
+	}
+	told := int(ended)
+	if s.OnOpen != nil {
+		told = st.opened
+	}
+	if s.open != 0 || st.l.open != 0 || s.queued.Load() != 0 || ended != s.accepted.Load() || len(st.ended) != told {
+		t.Errorf("books: %d open, %d in the loop, %d bytes queued, %d ended of %d accepted, OnClose for %d",
+			s.open, st.l.open, s.queued.Load(), ended, s.accepted.Load(), len(st.ended))
+	}
+	for _, a := range st.actors {
+		why := st.ended[a.conn]
+		if !a.closed && !a.broken && why != PeerClosed {
+			t.Errorf("client %d did nothing wrong, and was left for %v", a.id, why)
+		}
+		if a.closed || why != PeerClosed {
+			continue
+		}
+		if !a.over {
+			t.Errorf("client %d: the server has ended, and it has not heard so", a.id)
+		}
+		for seq := range a.asked {
+			if a.seen[seq] != 1 {
+				t.Errorf("client %d: %d answers to request %d of %d; ended for %v", a.id, a.seen[seq], seq, a.asked, st.ended[a.conn])
+			}
+		}
+	}
+}
+
+func (a *actor) close() {
+	if !a.closed {
+		a.closed = true
+		syscall.Close(a.fd)
+	}
+}
+
+// ask puts a message in line.
+func (a *actor) ask(what, size byte) {
+	if a.half || a.closed || a.asked >= 500 {
+		return
+	}
+	switch what %= 32; {
+	case what >= doEnd:
+		what = doEcho
+	case what == doClose, what == doPanic, what == doRefuse, what == doPush:
+		a.broken = true
+	}
+	a.unsent = append(a.unsent, what|a.id<<4, size, byte(a.asked>>8), byte(a.asked))
+	a.asked++
+}
+
+// send sends up to n bytes of what is in line and reports whether it could.
+func (a *actor) send(st *stage, n int) bool {
+	if a.closed || len(a.unsent) == 0 {
+		return false
+	}
+	n, err := syscall.Write(a.fd, a.unsent[:min(n, len(a.unsent))])
+	switch {
+	case err == syscall.EAGAIN:
+		return false
+	case err != nil:
+		a.unsent = nil // the server has left
+		return false
+	}
+	a.unsent = a.unsent[n:]
+	return true
+}
+
+func (a *actor) halfClose(st *stage) {
+	if !a.half && !a.closed {
+		if len(a.unsent) > 0 {
+			a.asked -= uint16((len(a.unsent) + messageSize - 1) / messageSize)
+			a.unsent = nil
+		}
+		a.half = true
+		syscall.Shutdown(a.fd, syscall.SHUT_WR)
+	}
+}
+
+// read reads up to n bytes, checks them, and reports whether there were any.
+func (a *actor) read(st *stage, n int) bool {
+	if a.closed || a.over {
+		return false
+	}
+	b := make([]byte, n)
+	n, err := syscall.Read(a.fd, b)
+	switch {
+	case err == syscall.EAGAIN:
+		return false
+	case err != nil || n == 0:
+		a.over = true
+		return true
+	}
+	a.heard = append(a.heard, b[:n]...)
+	for a.understand(st) {
+	}
+	return true
+}
+
+func (a *actor) understand(st *stage) bool {
+	if len(a.heard) < answerHead {
+		return false
+	}
+	kind, id, seq, size := a.heard[0], a.heard[1], binary.BigEndian.Uint16(a.heard[2:]), int(binary.BigEndian.Uint32(a.heard[4:]))
+	if len(a.heard) < answerHead+size {
+		return false
+	}
+	body := a.heard[answerHead : answerHead+size]
+	a.heard = a.heard[answerHead+size:]
+	if id == 0 && kind == saidPush && size == 0 {
+		return true // a greeting
+	}
+	if id != a.id || !bytes.Equal(body, bytes.Repeat([]byte{id}, size)) {
+		st.t.Fatalf("client %d reads what belongs to client %d", a.id, id)
+	}
+	switch kind {
+	case saidAnswer, saidLate:
+		if a.seen[seq]++; a.seen[seq] > 1 || seq >= a.asked && !a.half {
+			st.t.Fatalf("client %d: answer %d to request %d of %d", a.id, a.seen[seq], seq, a.asked)
+		}
+		if kind == saidAnswer || st.s.ordered {
+			if a.last > int(seq)+1 {
+				st.t.Fatalf("client %d: request %d is answered after request %d", a.id, seq, a.last-1)
+			}
+			a.last = int(seq) + 1
+		}
+	case saidRefusal:
+		a.broken = true
+	}
+	return true
+}
+
+func answerOf(kind, id byte, seq uint16, size int) []byte {
+	b := []byte{kind, id, byte(seq >> 8), byte(seq), 0, 0, 0, 0}
+	binary.BigEndian.PutUint32(b[4:], uint32(size))
+	return append(b, bytes.Repeat([]byte{id}, size)...)
+}
+
+// fuzzProtocol does what its messages say.
+type fuzzProtocol struct{ *stage }
+
+func (p fuzzProtocol) Advance(t *Turn, in []byte) (used, need int, err error) {
+	for {
+		if len(in)-used < messageSize {
+			return used, messageSize - (len(in) - used), nil
+		}
+		if !t.Room() {
+			return used, 0, nil
+		}
+		m := in[used : used+messageSize : used+messageSize]
+		what, id, size, seq := m[0]&15, m[0]>>4, int(m[1]), binary.BigEndian.Uint16(m[2:])
+		t.Mark(used)
+		switch what {
+		case doBig:
+			size *= 64
+		case doLate, doLateAtOnce:
+			r := t.Later()
+			if p.late = append(p.late, lateAnswer{r, id, seq}); what == doLateAtOnce {
+				p.answer(len(p.late) - 1)
+			}
+		case doPush:
+			t.Conn().Push(answerOf(saidPush, id, 0, 32*size))
+		case doClose:
+			t.Conn().Close(ClosedHere)
+		case doPanic:
+			panic(errors.New("as the script says"))
+		case doStuck:
+			p.stuck()
+		case doRefuse:
+			return used, 0, Malformed
+		}
+		if t.Promised() == 0 {
+			t.Out = append(t.Out, answerOf(saidAnswer, id, seq, size)...)
+		}
+		used += messageSize
+	}
+}
+
+func (p fuzzProtocol) Refuse(dst, unserved []byte, why Reason) []byte {
+	for _, a := range p.actors { // whose connection this is, the words do not say
+		a.broken = true
+	}
+	return dst
+}

@@ -1,0 +1,194 @@
+package engine
+
+import (
+	"net/netip"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/hone-go/hone/internal/sys"
+)
+
+// slabs is a loop that is not run, for its slab.
+func slabs() *loop {
+	s := bare(Limits{})
+	s.flights.New = func() any { return new(flight) }
+	l := &loop{srv: s}
+	l.chunks.Store(&[]chunk{})
+	return l
+}
+
+func taken(t *testing.T, l *loop) link {
+	t.Helper()
+	k, err := l.take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.s.generation.Store(uint32(k.key >> 32))
+	return k
+}
+
+// What an idle connection costs is a promise; this is where it is kept or broken.
+func TestSlotSize(t *testing.T) {
+	const most = 80
+	size := unsafe.Sizeof(slot{}) + unsafe.Sizeof(chunk{}.flights[0])
+	if t.Logf("%d bytes", size); size > most {
+		t.Errorf("a connection costs %d bytes in its slab, want %d at most", size, most)
+	}
+}
+
+// The generation names a connection, not its slot: no key comes twice, whatever is
+// given back in between, the slab's memory included.
+func TestKeysAreNotUsedAgain(t *testing.T) {
+	l := slabs()
+	seen := map[uint64]bool{}
+	for round := range 4 {
+		var all []link
+		for range 3 * chunkSlots {
+			k := taken(t, l)
+			if seen[k.key] {
+				t.Fatalf("round %d: key %x for a second connection", round, k.key)
+			}
+			seen[k.key] = true
+			all = append(all, k)
+		}
+		for i := range all {
+			k := all[len(all)-1-i]
+			k.free()
+			if _, ok := l.lock(k.key); ok {
+				t.Fatal("a key outlives its connection")
+			}
+		}
+	}
+	for key := range seen {
+		if _, ok := l.lock(key); ok {
+			t.Fatal("an old key finds somebody")
+		}
+	}
+	if l.open != 0 {
+		t.Errorf("%d open", l.open)
+	}
+}
+
+func TestSlabShrinks(t *testing.T) {
+	l := slabs()
+	var all []link
+	for range 20 * chunkSlots {
+		all = append(all, taken(t, l))
+	}
+	first := all[0]
+	for i := len(all) - 1; i > 0; i-- {
+		all[i].free()
+	}
+	if n := len(*l.chunks.Load()); n > 2 {
+		t.Errorf("%d chunks are kept for one connection", n)
+	}
+	if k, ok := l.lock(first.key); !ok || k.s != first.s {
+		t.Error("the connection that stayed has moved, or is gone")
+	} else {
+		k.s.mu.Unlock()
+	}
+	if _, ok := l.find(all[len(all)-1].key); ok {
+		t.Error("a slot beyond the slab is found")
+	}
+}
+
+// A slab does not flutter at a chunk's edge.
+func TestSlabDoesNotFlutter(t *testing.T) {
+	l := slabs()
+	for range chunkSlots {
+		taken(t, l)
+	}
+	k := taken(t, l)
+	chunks := l.chunks.Load()
+	for range 100 {
+		k.free()
+		k = taken(t, l)
+	}
+	if l.chunks.Load() != chunks {
+		t.Error("a chunk comes and goes with one connection")
+	}
+}
+
+func TestSlotAddresses(t *testing.T) {
+	l := slabs()
+	for _, text := range []string{"203.0.113.7:4711", "[2001:db8::7]:4711", "[fe80::1%lo]:1"} {
+		k := taken(t, l)
+		want := netip.MustParseAddrPort(text)
+		k.setAddr(want)
+		if zone := want.Addr().Zone(); zone != "" {
+			k.fly().zone = zone
+		}
+		if got := (Conn{l: l, key: k.key}).RemoteAddr(); got != want {
+			t.Errorf("%v comes back as %v", want, got)
+		}
+		k.s.mu.Lock()
+		k.land()
+		k.s.mu.Unlock()
+		if got := (Conn{l: l, key: k.key}).RemoteAddr(); got != want {
+			t.Errorf("%v is %v when it is quiet", want, got)
+		}
+		k.free()
+		if got := (Conn{l: l, key: k.key}).RemoteAddr(); got != (netip.AddrPort{}) {
+			t.Errorf("%v is still %v when it has ended", want, got)
+		}
+	}
+}
+
+// A flight that was given back and one that comes after it are one row of tickets.
+func TestTicketsOutliveTheFlight(t *testing.T) {
+	l := slabs()
+	k := taken(t, l)
+	k.l.tally = &l.srv.tallies[0]
+	k.s.over = false
+	old, _ := k.promise()
+	k.s.mu.Lock()
+	k.x.Load().promises.settle(old)
+	k.land()
+	landed := k.x.Load() == nil
+	k.s.mu.Unlock()
+	if !landed {
+		t.Fatal("a flight with nothing in it is kept")
+	}
+	if again, _ := k.promise(); again == old {
+		t.Error("a ticket is given out twice")
+	}
+	if err := l.post(k.key, old, nil); err != ErrSettled {
+		t.Errorf("an old ticket answers %v, want ErrSettled", err)
+	}
+}
+
+// Others look for connections while some come and go.
+func TestSlabFromManyGoroutines(t *testing.T) {
+	l := slabs()
+	l.poll = new(sys.Poll)
+	keys := make(chan uint64, 100)
+	var looking sync.WaitGroup
+	for range 2 {
+		looking.Go(func() {
+			for key := range keys {
+				if k, ok := l.lock(key); ok {
+					k.fly().value = key
+					k.s.mu.Unlock()
+				}
+				l.links(func(k link) {
+					if x := k.x.Load(); x != nil && x.value != k.key {
+						t.Errorf("connection %x has the value of %x", k.key, x.value)
+					}
+				})
+			}
+		})
+	}
+	var open []link
+	for i := range 300 {
+		k := taken(t, l)
+		open = append(open, k)
+		keys <- k.key
+		if i%3 == 0 {
+			open[0].free()
+			open = open[1:]
+		}
+	}
+	close(keys)
+	looking.Wait()
+}
