@@ -24,7 +24,7 @@ func TestNoAllocations(t *testing.T) {
 			"Parse unknown":        func() { _, errorSink = d.Parse(content) },
 			"Append Submit":        func() { dst = d.Append(dst[:0], wire.Packet{Command: wire.Submit, Content: content}) },
 			"Append SubmitAck":     func() { dst = d.Append(dst[:0], wire.Packet{Command: wire.SubmitAck, Content: content}) },
-			"Split":                func() { dst, _ = d.Split(dst[:0], wire.Packet{Command: wire.SubmitAck, Content: content}) },
+			"Split":                func() { dst, _ = d.Split(dst[:0], &wire.Packet{Command: wire.SubmitAck, Content: content}) },
 			"BeginAck, EndAck":     func() { dst = d.EndAck(append(d.BeginAck(dst[:0], wire.Submit, 1), content...), 0, wire.OK) },
 			"Result.Error":         func() { _ = wire.TooLarge.Error() },
 			"Command.String":       func() { _ = wire.SubmitAck.String() },

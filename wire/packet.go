@@ -59,35 +59,41 @@ const (
 // whatever follows it, and [Malformed] when the payload is too short for its
 // command (or, in [Demo], an ack is too long). Result codes that this package
 // has no name for are no error: they are newer than it is.
+func (d Dialect) Parse(payload []byte) (p Packet, err error) {
+	err = d.ParseInto(&p, payload)
+	return p, err
+}
+
+// ParseInto is [Dialect.Parse] into a packet that the caller keeps for one
+// payload after the other. After an error p is as it was.
 //
-// Cost: 3 to 4 ns, no allocations (BenchmarkParse).
-func (d Dialect) Parse(payload []byte) (Packet, error) {
+// Cost: 2 to 3 ns, no allocations (BenchmarkParse). Parse costs twice as much
+// where its result is copied: the copy reads 16 bytes at a time what was just
+// written in smaller pieces, and waits for it.
+func (d Dialect) ParseInto(p *Packet, payload []byte) error {
 	if len(payload) == 0 {
-		return Packet{}, Malformed
+		return Malformed
 	}
 	c := d.command(payload[0])
 	switch c {
 	case Conn, Submit, Deliver:
 		if len(payload) < plainHead {
-			return Packet{}, Malformed
+			return Malformed
 		}
-		return Packet{
-			Command: c,
-			ID:      binary.BigEndian.Uint64(payload[1:]),
-			Content: payload[plainHead:],
-		}, nil
+		p.Command, p.Result = c, OK
+		p.ID = binary.BigEndian.Uint64(payload[1:])
+		p.Content = payload[plainHead:]
+		return nil
 	case ConnAck, SubmitAck:
 		if len(payload) < ackHead || d == Demo && len(payload) > ackHead {
-			return Packet{}, Malformed
+			return Malformed
 		}
-		return Packet{
-			Command: c,
-			Result:  d.result(Result(payload[plainHead])),
-			ID:      binary.BigEndian.Uint64(payload[1:]),
-			Content: payload[ackHead:],
-		}, nil
+		p.Command, p.Result = c, d.result(Result(payload[plainHead]))
+		p.ID = binary.BigEndian.Uint64(payload[1:])
+		p.Content = payload[ackHead:]
+		return nil
 	}
-	return Packet{}, UnknownCommand
+	return UnknownCommand
 }
 
 // Append appends p to dst as one whole frame and returns the longer slice. It
@@ -114,7 +120,7 @@ func (d Dialect) Append(dst []byte, p Packet) []byte {
 // Split is [Dialect.Append] in two pieces, for a caller that copies the content
 // elsewhere or not at all: it appends the frame's head to dst and returns it
 // with the content that must follow on the wire (none for an ack in [Demo]).
-func (d Dialect) Split(dst []byte, p Packet) (head, content []byte) {
+func (d Dialect) Split(dst []byte, p *Packet) (head, content []byte) {
 	n, content := d.parts(p.Command, p.Content)
 	dst = appendHead(dst, frameLength(HeaderSize+n+len(content)), d.code(p.Command), p.ID)
 	if n == ackHead {

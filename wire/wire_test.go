@@ -303,7 +303,7 @@ func TestMisusePanics(t *testing.T) {
 	for _, d := range dialects {
 		for _, c := range []wire.Command{0, 0x04, 0x7f, 0x80, 0x83, 0xff} {
 			mustPanic(t, fmt.Sprintf("%v: Append of command %v", d, c), func() { d.Append(nil, wire.Packet{Command: c}) })
-			mustPanic(t, fmt.Sprintf("%v: Split of command %v", d, c), func() { d.Split(nil, wire.Packet{Command: c}) })
+			mustPanic(t, fmt.Sprintf("%v: Split of command %v", d, c), func() { d.Split(nil, &wire.Packet{Command: c}) })
 		}
 		for _, c := range []wire.Command{0, wire.Deliver, wire.ConnAck, wire.SubmitAck, 0xff} {
 			mustPanic(t, fmt.Sprintf("%v: BeginAck for %v", d, c), func() { d.BeginAck(nil, c, 1) })
@@ -329,7 +329,7 @@ func TestPacketRoundTrip(t *testing.T) {
 		p := anyPacket(t)
 		stream := d.Append(nil, p)
 		before := []byte("before")
-		head, content := d.Split(before, p)
+		head, content := d.Split(before, &p)
 		if whole := slices.Concat(head, content); !bytes.Equal(whole, slices.Concat(before, stream)) {
 			t.Fatalf("split % x | % x, whole % x", head, content, stream)
 		}
