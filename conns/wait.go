@@ -1,0 +1,180 @@
+package conns
+
+import (
+	"context"
+	"time"
+)
+
+// waiter is one caller of Get that waits. It has one owner: while it is queued
+// that is the pool; whoever takes it out of the queue, under the lock, settles
+// it. Settling fills in slot or err and puts one token into ready, which holds
+// one, so nobody waits for a waiter. One whose context has ended is taken out
+// without a token: it wakes by itself.
+type waiter[C any] struct {
+	next, prev *waiter[C]
+	queued     bool
+	done       <-chan struct{} // of its context
+	ready      chan struct{}
+	slot       *slot[C]
+	err        error
+}
+
+// gone reports whether the waiter has given up. It asks the channel and not the
+// context, which is somebody else's code.
+func (w *waiter[C]) gone() bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// queue holds waiters in the order of their arrival.
+type queue[C any] struct {
+	first, last *waiter[C]
+	len         int
+}
+
+func (q *queue[C]) push(w *waiter[C]) {
+	w.queued, w.prev, w.next = true, q.last, nil
+	if q.last != nil {
+		q.last.next = w
+	} else {
+		q.first = w
+	}
+	q.last = w
+	q.len++
+}
+
+func (q *queue[C]) remove(w *waiter[C]) {
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		q.first = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		q.last = w.prev
+	}
+	w.queued, w.prev, w.next = false, nil, nil
+	q.len--
+}
+
+// nextWaiter takes the first waiter that has not given up out of the queue, or
+// returns nil; mu is held. The others are dropped on the way: a pool that serves
+// callers who left does nothing else under load (vitess #20310).
+func (p *Pool[C]) nextWaiter() *waiter[C] {
+	for w := p.waiting.first; w != nil; w = p.waiting.first {
+		p.waiting.remove(w)
+		if !w.gone() {
+			return w
+		}
+		p.count.passedOver++
+	}
+	return nil
+}
+
+// handOver lends s to the first waiter, if there is one; mu is held.
+func (p *Pool[C]) handOver(s *slot[C]) bool {
+	w := p.nextWaiter()
+	if w == nil {
+		return false
+	}
+	w.slot = s
+	w.ready <- struct{}{}
+	return true
+}
+
+// refuse tells the first n waiters why they get nothing; mu is held.
+func (p *Pool[C]) refuse(n int, err error) {
+	for range n {
+		w := p.nextWaiter()
+		if w == nil {
+			return
+		}
+		w.err = err
+		w.ready <- struct{}{}
+	}
+}
+
+// enqueue makes the caller a waiter and dials if that helps; mu is held.
+func (p *Pool[C]) enqueue(ctx context.Context) (*waiter[C], error) {
+	switch {
+	case p.ended:
+		return nil, ErrClosed
+	case p.pausing() && p.live() == 0:
+		p.count.refused++
+		return nil, &pausedError{p.lastErr}
+	case p.waiting.len-p.dialing-max(0, p.config.Max-len(p.all)) >= p.config.MaxWaiters:
+		p.count.rejected++
+		return nil, ErrBusy
+	}
+	w, _ := p.spare.Get().(*waiter[C])
+	if w == nil {
+		w = &waiter[C]{ready: make(chan struct{}, 1)}
+	}
+	w.done = ctx.Done()
+	p.waiting.push(w)
+	p.count.waits++
+	p.balance()
+	return w, nil
+}
+
+// await waits until w is settled or ctx ends.
+func (p *Pool[C]) await(ctx context.Context, w *waiter[C]) (Lease[C], error) {
+	began := p.now()
+	select {
+	case <-w.ready:
+	case <-w.done:
+	}
+	if w.gone() {
+		p.giveUp(w)
+		w.err = context.Cause(ctx)
+	}
+	s, err := w.slot, w.err
+	w.done, w.slot, w.err = nil, nil, nil
+	p.spare.Put(w)
+	waited := p.now() - began
+	p.waited.Add(int64(waited))
+	if p.config.Hooks.Waited != nil {
+		p.reportWait(s, waited, err)
+	}
+	if err != nil {
+		return Lease[C]{}, err
+	}
+	return Lease[C]{s.conn, s, s.loan.Load()}, nil
+}
+
+// giveUp takes back a waiter whose context has ended, and passes on what it was
+// given in the same moment.
+func (p *Pool[C]) giveUp(w *waiter[C]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.count.waitTimeouts++
+	select {
+	case <-w.ready:
+	default:
+	}
+	if w.queued {
+		p.waiting.remove(w)
+	}
+	if w.slot != nil {
+		p.comeBack(w.slot)
+		p.balance()
+		w.slot = nil
+	}
+}
+
+// reportWait calls the hook; if it panics, the connection is not lost.
+func (p *Pool[C]) reportWait(s *slot[C], waited time.Duration, err error) {
+	returned := false
+	defer func() {
+		if !returned && s != nil {
+			Lease[C]{s.conn, s, s.loan.Load()}.Discard(errPanicked)
+		}
+	}()
+	p.config.Hooks.Waited(waited, err)
+	returned = true
+}
