@@ -1,0 +1,378 @@
+package pool
+
+import (
+	"bytes"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"pgregory.net/rapid"
+)
+
+func TestGet(t *testing.T) {
+	var p Buffers
+	for _, x := range []struct{ n, capacity int }{
+		{0, 256}, {1, 256}, {256, 256}, {257, 384}, {385, 512}, {4 << 10, 4 << 10}, {4<<10 + 1, 6 << 10},
+		{33 << 10, 48 << 10}, {1 << 20, 1 << 20}, {1<<20 + 1, 1<<20 + 1},
+	} {
+		b := p.Get(x.n)
+		if got := b.Bytes(); len(got) != x.n || cap(got) != x.capacity {
+			t.Errorf("Get(%d) lends %d bytes of %d, want capacity %d", x.n, len(got), cap(got), x.capacity)
+		}
+		b.Release()
+	}
+	wantPanic(t, "pool: Get of a negative length", func() { p.Get(-1) })
+}
+
+// Whatever is done with buffers, each has its own memory and its own content.
+func TestBuffersKeepContentsApart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := Buffers{Max: 64 << 10, Warm: rapid.SampledFrom([]int{0, 64 << 10}).Draw(t, "warm")}
+		type loan struct {
+			b    Buffer
+			want []byte
+		}
+		var loans []loan
+		size := rapid.OneOf(rapid.IntRange(0, 1000), rapid.IntRange(0, 100<<10))
+		mark := byte(0)
+		for range rapid.IntRange(1, 80).Draw(t, "steps") {
+			mark++
+			if len(loans) == 0 || rapid.IntRange(0, 2).Draw(t, "step") == 0 {
+				b := p.Get(size.Draw(t, "n"))
+				for i := range b.Bytes() {
+					b.Bytes()[i] = mark
+				}
+				loans = append(loans, loan{b, slices.Clone(b.Bytes())})
+				continue
+			}
+			i := rapid.IntRange(0, len(loans)-1).Draw(t, "which")
+			l := &loans[i]
+			more := bytes.Repeat([]byte{mark}, size.Draw(t, "more"))
+			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			case 0:
+				l.b.Write(more)
+				l.want = append(l.want, more...)
+			case 1:
+				l.b.SetBytes(append(l.b.Bytes(), more...))
+				l.want = append(l.want, more...)
+			case 2:
+				l.b.Grow(len(more))
+				if free := cap(l.b.Bytes()) - len(l.b.Bytes()); free < len(more) {
+					t.Fatalf("Grow(%d) leaves room for %d", len(more), free)
+				}
+			case 3:
+				n := rapid.IntRange(0, len(l.want)).Draw(t, "cut")
+				l.b.SetLen(n)
+				l.want = l.want[:n]
+			default:
+				l.b.Release()
+				loans = slices.Delete(loans, i, i+1)
+			}
+			for _, l := range loans {
+				if !bytes.Equal(l.b.Bytes(), l.want) {
+					t.Fatal("a buffer has not the content that was written to it")
+				}
+			}
+		}
+		if s := p.Stats(); s.Lent != int64(len(loans)) {
+			t.Fatalf("%d buffers are lent, want %d", s.Lent, len(loans))
+		}
+		for _, l := range loans {
+			l.b.Release()
+		}
+		if s := p.Stats(); s.Lent != 0 || s.LentBytes != 0 || s.WarmBytes > int64(p.Warm) {
+			t.Fatalf("after all were released: %+v", s)
+		}
+	})
+}
+
+// Every use of a Buffer panics after its Release, also when the same memory is
+// lent to somebody else by then (grpc #8023, aibrix #2440).
+func TestStaleHandlePanics(t *testing.T) {
+	var p Buffers
+	stale := p.Get(10)
+	loan := stale.Loan()
+	stale.Release()
+	for _, again := range []string{"free", "lent"} {
+		if again == "lent" {
+			for range 100 {
+				defer p.Get(10).Release()
+			}
+		}
+		for name, use := range map[string]func(){
+			"Bytes":        func() { stale.Bytes() },
+			"Write":        func() { stale.Write([]byte("x")) },
+			"Grow":         func() { stale.Grow(1) },
+			"SetLen":       func() { stale.SetLen(0) },
+			"SetBytes":     func() { stale.SetBytes(nil) },
+			"Loan":         func() { stale.Loan() },
+			"Loan.Len":     func() { loan.Len() },
+			"Loan.WriteTo": func() { loan.WriteTo(&bytes.Buffer{}) },
+			"Loan.Clone":   func() { loan.Clone() },
+		} {
+			t.Run(name+" while "+again, func(t *testing.T) {
+				wantPanic(t, "pool: use of a Buffer that is not lent", use)
+			})
+		}
+		wantPanic(t, "pool: Release of a Buffer that is not lent", stale.Release)
+	}
+	wantPanic(t, "pool: Release of a Buffer that is not lent", Buffer{}.Release)
+}
+
+// All copies of a Buffer see what one of them does, also where it moves, and end
+// together; the same memory under another lending is not theirs.
+func TestCopiesAreOneBuffer(t *testing.T) {
+	needReuse(t)
+	var p Buffers
+	a := p.Get(10)
+	b := a
+	b.SetLen(0)
+	b.Write(bytes.Repeat([]byte("x"), 5000))
+	a.Write([]byte("y"))
+	a.SetBytes(append(a.Bytes(), make([]byte, 100<<10)...))
+	if got := b.Bytes(); len(got) != 5001+100<<10 || got[4999] != 'x' || got[5000] != 'y' || &got[0] != &a.Bytes()[0] {
+		t.Errorf("a copy sees %d bytes", len(got))
+	}
+	b.Release()
+	wantPanic(t, "pool: use of a Buffer that is not lent", func() { a.Bytes() })
+	for range 10 {
+		if c := p.Get(101 << 10); c.m == a.m && (c == a || a.Lent() || !c.Lent()) {
+			t.Error("a Buffer is taken for another lending of its memory")
+		} else {
+			c.Release()
+		}
+	}
+	wantPanic(t, "pool: Release of a Buffer that is not lent", a.Release)
+}
+
+func TestLent(t *testing.T) {
+	var p Buffers
+	var b Buffer
+	if b.Lent() {
+		t.Error("the zero Buffer is lent")
+	}
+	if b = p.Get(1); !b.Lent() {
+		t.Error("a Buffer is not lent")
+	}
+	if b.Release(); b.Lent() {
+		t.Error("a Buffer is lent after its Release")
+	}
+}
+
+func TestReleaseByTwoAtOnce(t *testing.T) {
+	var p Buffers
+	var succeeded atomic.Int32
+	release := func(b Buffer) {
+		defer func() {
+			if recover() == nil {
+				succeeded.Add(1)
+			}
+		}()
+		b.Release()
+	}
+	lent := make([]Buffer, 5000)
+	for i := range lent {
+		lent[i] = p.Get(10)
+	}
+	var all sync.WaitGroup
+	var arrived atomic.Int32
+	for range 2 {
+		all.Go(func() {
+			for i, b := range lent {
+				arrived.Add(1)
+				for spins := 0; arrived.Load() < int32(2*i+2); spins++ { // side by side
+					if spins > 100 {
+						runtime.Gosched()
+					}
+				}
+				release(b)
+			}
+		})
+	}
+	all.Wait()
+	if n := succeeded.Load(); int(n) != len(lent) {
+		t.Errorf("%d Releases of %d buffers succeed", n, len(lent))
+	}
+	if s := p.Stats(); s.Lent != 0 {
+		t.Errorf("%d are lent", s.Lent)
+	}
+}
+
+func TestSetLen(t *testing.T) {
+	var p Buffers
+	b := p.Get(10)
+	b.SetLen(cap(b.Bytes()))
+	if len(b.Bytes()) != 256 {
+		t.Errorf("%d bytes, want all 256", len(b.Bytes()))
+	}
+	wantPanic(t, "pool: SetLen beyond", func() { b.SetLen(257) })
+	wantPanic(t, "pool: SetLen beyond", func() { b.SetLen(-1) })
+	wantPanic(t, "pool: Grow by a negative", func() { b.Grow(-1) })
+	b.Release()
+}
+
+// What append has made is lent again as the class that it fills.
+func TestSetBytesAfterAppend(t *testing.T) {
+	needReuse(t)
+	var p Buffers
+	b := p.Get(256)
+	grown := append(b.Bytes(), make([]byte, 4750)...) // 5376 bytes
+	b.SetBytes(grown)
+	at := &grown[0]
+	b.Release()
+	found := false
+	for range 10 { // other memory of that class there is none
+		again := p.Get(4 << 10)
+		found = found || &again.Bytes()[0] == at
+		defer again.Release()
+	}
+	if !found {
+		t.Errorf("%d bytes that append made were not lent again", cap(grown))
+	}
+	if s := p.Stats(); s.TooLarge+s.TooSmall != 0 {
+		t.Errorf("%+v", s)
+	}
+	small := p.Get(1)
+	small.SetBytes(make([]byte, 100))
+	small.Release()
+	if s := p.Stats(); s.TooSmall != 1 {
+		t.Errorf("100 bytes of somebody's were kept: %+v", s)
+	}
+}
+
+// mcache files any slice whose capacity is a size of its own, and so lends the
+// inside of memory that somebody has.
+func TestMcacheInteriorPointerIsRefused(t *testing.T) {
+	var p Buffers
+	b := p.Get(4 << 10)
+	for _, inside := range [][]byte{b.Bytes()[2048:], b.Bytes()[1:], b.Bytes()[2048:2050:3000]} {
+		wantPanic(t, "pool: SetBytes with a slice from inside", func() { b.SetBytes(inside) })
+	}
+	b.SetBytes(b.Bytes()[:100:100]) // whole memory again, whatever the capacity says
+	if got := b.Bytes(); len(got) != 100 || cap(got) != 4<<10 {
+		t.Errorf("%d bytes of %d", len(got), cap(got))
+	}
+	b.Release()
+}
+
+func TestLoan(t *testing.T) {
+	var p Buffers
+	b := p.Get(0)
+	b.Write([]byte("hello"))
+	loan := b.Loan()
+	b.Write([]byte(", world"))
+	var to bytes.Buffer
+	if n, err := loan.WriteTo(&to); n != 12 || err != nil || to.String() != "hello, world" || loan.Len() != 12 {
+		t.Errorf("WriteTo: %d, %v, %q", n, err, to.String())
+	}
+	clone := loan.Clone()
+	wantPanic(t, "pool: use of a Buffer that is not lent", func() { loan.WriteTo(writer(func() { b.Release() })) })
+	if string(clone) != "hello, world" {
+		t.Errorf("the clone has become %q", clone)
+	}
+}
+
+// writer is an io.Writer that does something else.
+type writer func()
+
+func (w writer) Write(p []byte) (int, error) { w(); return len(p), nil }
+
+func TestGoroutinesShareBuffers(t *testing.T) {
+	p := Buffers{Warm: 64 << 10}
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			part := bytes.Repeat([]byte{byte(g)}, 300)
+			for i := range 300 {
+				b := p.Get(i % 2 * 700)
+				b.SetLen(0)
+				for range i % 40 {
+					b.Write(part)
+				}
+				if got := b.Bytes(); bytes.Count(got, part[:1]) != len(got) {
+					t.Error("somebody else wrote into a buffer that is lent")
+				}
+				b.Release()
+				if i%100 == 0 {
+					runtime.GC()
+				}
+			}
+		})
+	}
+	for range 100 {
+		if s := p.Stats(); s.Lent < 0 || s.WarmBytes > 64<<10 {
+			t.Errorf("%+v", s)
+		}
+	}
+	all.Wait()
+	if s := p.Stats(); s.Lent != 0 || s.LentBytes != 0 || s.Hits+s.Misses < 8*300 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestStats(t *testing.T) {
+	needReuse(t)
+	var p Buffers
+	a, b := p.Get(1000), p.Get(2<<20)
+	if s := p.Stats(); s.Misses != 2 || s.Hits != 0 || s.Lent != 2 || s.LentBytes != 1<<10+2<<20 {
+		t.Errorf("two are lent: %+v", s)
+	}
+	a.Grow(2000)
+	if s := p.Stats(); s.Misses != 3 || s.Lent != 2 || s.LentBytes != 3<<10+2<<20 {
+		t.Errorf("one has grown: %+v", s)
+	}
+	a.Release()
+	b.Release()
+	for range 100 {
+		p.Get(1000).Release()
+	}
+	s := p.Stats()
+	if s.Hits+s.Misses != 103 || s.Hits < 90 || s.TooLarge != 1 || s.Lent != 0 || s.LentBytes != 0 {
+		t.Errorf("at the end: %+v", s)
+	}
+}
+
+func TestBuffersAllocateNothing(t *testing.T) {
+	needReuse(t)
+	part := make([]byte, 100)
+	for _, n := range []int{0, 100, 4 << 10, 33 << 10, 1<<20 - 100} {
+		var p Buffers
+		if allocs := testing.AllocsPerRun(1000, func() {
+			b := p.Get(n)
+			b.Write(part)
+			b.Loan().Len()
+			b.Release()
+		}); allocs != 0 {
+			t.Errorf("Get(%d), Write and Release: %v allocations", n, allocs)
+		}
+		if allocs := testing.AllocsPerRun(100, func() { p.Stats() }); allocs != 0 {
+			t.Errorf("Stats: %v allocations", allocs)
+		}
+	}
+}
+
+// A pool may serve several bubbles: it has nothing that belongs to one.
+func TestBuffersInBubbles(t *testing.T) {
+	p := Buffers{Warm: 4 << 10}
+	for i := range 3 {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				done := make(chan Buffer)
+				go func() {
+					b := p.Get(0)
+					b.Write([]byte("from a bubble"))
+					done <- b
+				}()
+				b := <-done
+				if string(b.Bytes()) != "from a bubble" {
+					t.Errorf("%q", b.Bytes())
+				}
+				b.Release()
+			})
+		})
+	}
+}

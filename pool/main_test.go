@@ -1,0 +1,68 @@
+package pool
+
+import (
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"weak"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// needReuse skips where what was given back is not lent again at once.
+func needReuse(t *testing.T) {
+	t.Helper()
+	if raceDetector {
+		t.Skip("with the race detector a sync.Pool drops one Put in four on purpose")
+	}
+	if checking {
+		t.Skip("the check build keeps released buffers back on purpose")
+	}
+	before := debug.SetGCPercent(-1) // a collection would empty the pools
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+}
+
+// needDrop skips where released memory is kept for longer than the pool does.
+func needDrop(t *testing.T) {
+	t.Helper()
+	if checking {
+		t.Skip("the check build keeps released buffers back on purpose")
+	}
+}
+
+// wantPanic runs f, which must panic with a text that begins so.
+func wantPanic(t *testing.T, begins string, f func()) (text string) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		text, _ = recover().(string)
+		if !strings.HasPrefix(text, begins) {
+			t.Errorf("panic %q, want one that begins with %q", text, begins)
+		}
+	}()
+	f()
+	return ""
+}
+
+// watch tells later whether a buffer's memory is still there.
+func watch(b Buffer) weak.Pointer[byte] { return weak.Make(&b.Bytes()[:1][0]) }
+
+// gone reports whether all of the memory is, after a few collections with f
+// between them.
+func gone(all []weak.Pointer[byte], f func()) bool {
+	left := len(all)
+	for range 6 {
+		runtime.GC()
+		f()
+		left = 0
+		for _, w := range all {
+			if w.Value() != nil {
+				left++
+			}
+		}
+	}
+	return left == 0
+}

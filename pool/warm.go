@@ -1,0 +1,98 @@
+package pool
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// warm holds memory that collections must not free. What it holds is lent
+// through the classes' sync.Pools like all other, as long as they have it; only
+// who finds nothing there comes here. So memory can be found in two places, and
+// whoever sets claimed has it.
+type warm struct {
+	bytes   atomic.Int64 // held, lent or not; changed under mu
+	mu      sync.Mutex
+	now     uint64 // counts what did not find memory in its sync.Pool
+	shelves [classes]shelf
+}
+
+// shelf is the warm memory of one class.
+type shelf struct {
+	held  []*memory
+	asked uint64 // when it was needed last
+}
+
+// set has the shelf hold m, whose owner the caller is or which is pinned.
+func (s *shelf) set(place int, m *memory) {
+	if !m.pinned {
+		m.pinned = true
+		m.claimed.Store(true)
+	}
+	s.held[place], m.place = m, place
+}
+
+// look is how much memory of a shelf is looked at: most of it may be lent.
+const look = 64
+
+// take claims memory of class c, or returns nil.
+func (w *warm) take(c int) *memory {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now++
+	s := &w.shelves[c]
+	s.asked = w.now
+	for n := range min(look, len(s.held)) {
+		last := len(s.held) - 1
+		m := s.held[last-n]
+		if m.claimed.CompareAndSwap(false, true) {
+			s.set(last-n, s.held[0]) // what is lent is looked at last
+			s.set(0, m)
+			return m
+		}
+	}
+	return nil
+}
+
+// pin holds memory that nobody else knows, where budget bytes allow: at the cost
+// of sizes that nobody missed for longer.
+func (w *warm) pin(m *memory, budget int) {
+	c, size := int(m.class), int64(m.size)
+	if size > int64(budget) {
+		return
+	}
+	if over := w.bytes.Load()+size > int64(budget); over && !m.fresh {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.bytes.Load()+size > int64(budget) {
+		if !w.evict(w.shelves[c].asked) {
+			return
+		}
+	}
+	s := &w.shelves[c]
+	s.held = append(s.held, nil)
+	s.set(len(s.held)-1, m)
+	w.bytes.Add(size)
+}
+
+// evict lets go of memory of the size that was needed least lately, if that is
+// before the given moment. mu held.
+func (w *warm) evict(before uint64) bool {
+	var stalest *shelf
+	for i := range w.shelves {
+		if s := &w.shelves[i]; len(s.held) > 0 && s.asked < before {
+			before, stalest = s.asked, s
+		}
+	}
+	if stalest == nil {
+		return false
+	}
+	last := len(stalest.held) - 1
+	m := stalest.held[last]
+	w.bytes.Add(-int64(m.size))
+	m.place = -1
+	stalest.held[last] = nil
+	stalest.held = stalest.held[:last]
+	return true
+}
