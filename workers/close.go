@@ -1,0 +1,81 @@
+package workers
+
+import (
+	"context"
+	"fmt"
+)
+
+// close takes no more tasks, has those queued done, and joins every goroutine.
+func (c *crew[T]) close(ctx context.Context) error {
+	c.mu.Lock()
+	if !c.ended {
+		c.ended = true
+		for c.waiting.len > 0 {
+			w := c.waiting.pop()
+			if w.entry.watch != nil {
+				w.entry.watch.tasks--
+			}
+			w.told <- ErrClosed
+		}
+		c.dismiss(len(c.idle))
+		if c.ticking && c.timer.Stop() {
+			c.ticking = false
+			c.running--
+		}
+		if c.observed && c.pilot.end() {
+			c.observed = false
+			c.running--
+		}
+		c.staff() // the idle are gone, and somebody may have been about to be woken
+		c.settleEnd()
+	}
+	c.mu.Unlock()
+	select {
+	case <-c.gone:
+		return nil
+	default:
+	}
+	select {
+	case <-c.gone:
+		return nil
+	case <-ctx.Done():
+	}
+	return c.abandon(ctx)
+}
+
+// abandon fails what is queued: Close has waited long enough.
+func (c *crew[T]) abandon(ctx context.Context) error {
+	c.mu.Lock()
+	left := c.extract(c.queued, func(entry[T]) bool { return true })
+	c.count.cancelled += int64(len(left))
+	c.settleEnd()
+	working := c.workers
+	c.mu.Unlock()
+	for _, e := range left {
+		c.fail(e.job, ErrClosed)
+	}
+	select {
+	case <-c.gone:
+		return nil
+	default:
+		return fmt.Errorf("workers: %d goroutines still work: %w", working, context.Cause(ctx))
+	}
+}
+
+// settleEnd ends what only waits for tasks once there will be none, and says
+// that the pool is gone once it is; mu is held.
+func (c *crew[T]) settleEnd() {
+	if !c.ended || c.workers > 0 {
+		return
+	}
+	if len(c.watches) > 0 && c.queued == 0 {
+		c.sweepWatches()
+	}
+	if c.running == 0 {
+		select {
+		case <-c.gone:
+		default:
+			close(c.gone)
+		}
+	}
+}

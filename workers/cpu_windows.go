@@ -1,0 +1,24 @@
+package workers
+
+import (
+	"syscall"
+	"time"
+)
+
+// processTime is the processor time that this process has used.
+func processTime() (used time.Duration, known bool) {
+	self, err := syscall.GetCurrentProcess()
+	if err != nil {
+		return 0, false
+	}
+	var born, ended, kernel, user syscall.Filetime
+	if syscall.GetProcessTimes(self, &born, &ended, &kernel, &user) != nil {
+		return 0, false
+	}
+	return span(kernel) + span(user), true
+}
+
+// span is a Filetime that means a length of time: hundreds of nanoseconds.
+func span(t syscall.Filetime) time.Duration {
+	return time.Duration(int64(t.HighDateTime)<<32|int64(t.LowDateTime)) * 100
+}

@@ -1,0 +1,47 @@
+package workers
+
+// counters only grow; crew.mu is held.
+type counters struct {
+	removed int64 // from the queue, without having been started
+
+	waits, rejected, cancelled, dropped, panicked int64
+}
+
+// Stats are a pool's numbers of one moment.
+type Stats struct {
+	Limit   int
+	Workers int // goroutines; over Limit only for a while after it shrank
+	Idle    int // of them, those without a task
+	Queued  int // tasks that wait for a goroutine
+	Waiting int // callers that wait for room in the queue
+
+	Submitted int64 // tasks queued
+	Started   int64
+	Done      int64 // returned, panicked or exited
+	Inlined   int64 // run by their caller, and counted nowhere else
+	Waits     int64 // callers that had to wait
+	Rejected  int64 // ErrFull
+	Cancelled int64 // ended by their context, or by an impatient Close, before they began
+	Dropped   int64 // ErrDropped
+	Panicked  int64
+}
+
+func (c *crew[T]) stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := &c.count
+	return Stats{
+		Limit: c.limit, Workers: c.workers, Idle: len(c.idle) + c.coming,
+		Queued: c.queued, Waiting: c.waiting.len,
+		Submitted: c.started + n.removed + int64(c.queued), Started: c.started, Done: c.started - int64(c.busy()), Inlined: c.inlined.Load(),
+		Waits: n.waits, Rejected: n.rejected, Cancelled: n.cancelled, Dropped: n.dropped, Panicked: n.panicked,
+	}
+}
+
+// Decisions are nil for a fixed limit.
+func (c *crew[T]) decisions() []Decision {
+	if c.pilot == nil {
+		return nil
+	}
+	return c.pilot.decisions()
+}

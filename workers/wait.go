@@ -1,0 +1,198 @@
+package workers
+
+import "context"
+
+// waiter is a caller that waits for room.
+type waiter[T any] struct {
+	entry      entry[T]
+	level      int
+	told       chan error // one place: nil when the job has been queued
+	prev, next *waiter[T]
+	inLine     bool
+}
+
+// line is the callers that wait for room, a list for each level.
+type line[T any] struct {
+	len   int
+	turns turns
+	lists [mostLevels]struct {
+		first, last *waiter[T]
+		len         int
+	}
+}
+
+func (l *line[T]) push(w *waiter[T]) {
+	list := &l.lists[w.level]
+	w.prev, w.next, w.inLine = list.last, nil, true
+	if list.last != nil {
+		list.last.next = w
+	} else {
+		list.first = w
+	}
+	list.last = w
+	list.len++
+	l.len++
+}
+
+func (l *line[T]) remove(w *waiter[T]) {
+	list := &l.lists[w.level]
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		list.first = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		list.last = w.prev
+	}
+	w.prev, w.next, w.inLine = nil, nil, false
+	list.len--
+	l.len--
+}
+
+// pop takes out whose turn it is.
+func (l *line[T]) pop() *waiter[T] {
+	w := l.lists[l.turns.next(mostLevels, func(i int) int { return l.lists[i].len })].first
+	l.remove(w)
+	return w
+}
+
+// admit queues the jobs of callers that wait, while there is room; mu is held.
+func (c *crew[T]) admit() {
+	for c.waiting.len > 0 && c.room() {
+		w := c.waiting.pop()
+		c.push(w.level, w.entry)
+		w.told <- nil
+	}
+	c.staff()
+}
+
+// crowded is submit where there is no room, or no worker for a task of a task.
+// mu is held, and released.
+func (c *crew[T]) crowded(ctx context.Context, done <-chan struct{}, level int, inside bool, job T) error {
+	if c.ended {
+		c.mu.Unlock()
+		return ErrClosed
+	}
+	switch c.overflow {
+	case Reject, DropOldest:
+		if c.room() {
+			return c.enqueue(ctx, done, level, job)
+		}
+		if c.overflow == DropOldest {
+			return c.replace(ctx, done, level, job)
+		}
+		c.count.rejected++
+		c.mu.Unlock()
+		return ErrFull
+	case CallerRuns:
+		inside = true
+	}
+	c.mu.Unlock()
+	if inside { // a task that waited here could be waiting for itself
+		c.inline(job)
+		return nil
+	}
+	return c.wait(ctx, done, level, job)
+}
+
+// replace drops the oldest job that is not more important than this one; mu is
+// held, and released.
+func (c *crew[T]) replace(ctx context.Context, done <-chan struct{}, level int, job T) error {
+	victim := c.levels - 1
+	for victim >= level && c.queues[victim].len == 0 {
+		victim--
+	}
+	if victim < level {
+		c.count.rejected++
+		c.mu.Unlock()
+		return ErrFull
+	}
+	old := c.queues[victim].pop()
+	c.queued--
+	c.count.dropped++
+	c.count.removed++
+	if old.watch != nil {
+		old.watch.tasks--
+	}
+	err := c.enqueue(ctx, done, level, job)
+	c.fail(old.job, ErrDropped)
+	return err
+}
+
+// wait waits for room, or for ctx.
+func (c *crew[T]) wait(ctx context.Context, done <-chan struct{}, level int, job T) error {
+	w, _ := c.spare.Get().(*waiter[T])
+	if w == nil {
+		w = &waiter[T]{told: make(chan error, 1)}
+	}
+	c.mu.Lock()
+	if c.ended {
+		c.mu.Unlock()
+		return ErrClosed
+	}
+	watch := c.watch(ctx, done)
+	w.entry, w.level = entry[T]{job, watch}, level
+	c.waiting.push(w)
+	c.count.waits++
+	c.admit() // there may be room by now
+	c.mu.Unlock()
+	watch.begin(ctx)
+	var err error
+	select {
+	case err = <-w.told:
+	case <-done:
+		if err = context.Cause(ctx); !c.withdraw(w) {
+			err = <-w.told // queued, or refused, at the same moment
+		}
+	}
+	w.entry = entry[T]{}
+	c.spare.Put(w)
+	return err
+}
+
+// withdraw takes a caller out of the line if it is still there.
+func (c *crew[T]) withdraw(w *waiter[T]) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !w.inLine {
+		return false
+	}
+	c.waiting.remove(w)
+	c.count.cancelled++
+	if w.entry.watch != nil {
+		w.entry.watch.tasks--
+	}
+	return true
+}
+
+// reclaim takes a queued job back for its owner, who has to do it or fail it.
+func (c *crew[T]) reclaim(match func(T) bool) (job T, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found := c.extract(1, func(e entry[T]) bool { return match(e.job) })
+	if len(found) == 0 {
+		return job, false
+	}
+	return found[0].job, true
+}
+
+// extract takes entries out of the queues; mu is held.
+func (c *crew[T]) extract(limit int, match func(entry[T]) bool) []entry[T] {
+	var found []entry[T]
+	for l := range c.levels {
+		found = c.queues[l].remove(found, limit-len(found), match)
+	}
+	c.queued -= len(found)
+	c.count.removed += int64(len(found))
+	for _, e := range found {
+		if e.watch != nil {
+			e.watch.tasks--
+		}
+	}
+	if c.waiting.len > 0 {
+		c.admit()
+	}
+	return found
+}

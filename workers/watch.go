@@ -1,0 +1,126 @@
+package workers
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// watch takes the tasks of one context out of the queue when it ends. Contexts
+// with the same Done channel share one, so that tasks cost no registration each.
+type watch[T any] struct {
+	crew  *crew[T]
+	ctx   context.Context
+	done  <-chan struct{}
+	begun atomic.Bool
+	// Under the lock:
+	tasks   int // queued, and of callers in line
+	stop    func() bool
+	dropped bool // no longer in crew.watches
+}
+
+// fewWatches are kept though they watch nothing just now.
+const fewWatches = 32
+
+// watch counts one more task of a context; mu is held. After the lock, begin has
+// to be called. It is nil for a context that cannot end.
+func (c *crew[T]) watch(ctx context.Context, done <-chan struct{}) *watch[T] {
+	if done == nil {
+		return nil
+	}
+	w := c.lastWatch
+	if w == nil || w.done != done {
+		if w = c.watches[done]; w == nil {
+			if len(c.watches) >= c.sweepWatch {
+				c.sweepWatches()
+			}
+			w = &watch[T]{crew: c, ctx: ctx, done: done}
+			c.watches[done] = w
+		}
+		c.lastWatch = w
+	}
+	w.tasks++
+	return w
+}
+
+// begin asks the context to call, once. Contexts are their users' code.
+func (w *watch[T]) begin(ctx context.Context) {
+	if w == nil || w.begun.Load() || !w.begun.CompareAndSwap(false, true) {
+		return
+	}
+	c := w.crew
+	c.mu.Lock()
+	if w.dropped {
+		c.mu.Unlock()
+		return
+	}
+	c.running++
+	c.mu.Unlock()
+	stop := context.AfterFunc(ctx, w.fire)
+	c.mu.Lock()
+	w.stop = stop
+	dropped := w.dropped
+	c.mu.Unlock()
+	if dropped {
+		w.cancel()
+	}
+}
+
+// cancel takes the request back.
+func (w *watch[T]) cancel() {
+	if w.stop() {
+		w.crew.mu.Lock()
+		w.crew.exit()
+	}
+}
+
+// fire removes the tasks: the context has ended.
+func (w *watch[T]) fire() {
+	c := w.crew
+	c.mu.Lock()
+	c.drop(w)
+	ended := c.extract(c.queued, func(e entry[T]) bool { return e.watch == w })
+	c.count.cancelled += int64(len(ended))
+	c.mu.Unlock()
+	for _, e := range ended {
+		c.fail(e.job, context.Cause(w.ctx))
+	}
+	c.mu.Lock()
+	c.exit()
+}
+
+// drop forgets a watch; mu is held.
+func (c *crew[T]) drop(w *watch[T]) {
+	w.dropped = true
+	if c.watches[w.done] == w {
+		delete(c.watches, w.done)
+	}
+	if c.lastWatch == w {
+		c.lastWatch = nil
+	}
+}
+
+// sweepWatches drops those without tasks; mu is held. Their contexts are told on
+// another goroutine: they are their users' code.
+func (c *crew[T]) sweepWatches() {
+	var stop []*watch[T]
+	for _, w := range c.watches {
+		if w.tasks == 0 {
+			c.drop(w)
+			if w.stop != nil { // else begin sees that it was dropped
+				stop = append(stop, w)
+			}
+		}
+	}
+	c.sweepWatch = max(fewWatches, 2*len(c.watches))
+	if len(stop) == 0 {
+		return
+	}
+	c.running++
+	go func() {
+		for _, w := range stop {
+			w.cancel()
+		}
+		c.mu.Lock()
+		c.exit()
+	}()
+}
