@@ -313,6 +313,37 @@ func TestAcceptErrorsThatPassAreWaitedOut(t *testing.T) {
 	}
 }
 
+// The same on sockets, where another listener goes on meanwhile.
+func TestAcceptErrorsOfOneListenerAreNotTheOthers(t *testing.T) {
+	const pauses = (5 + 10 + 20 + 40 + 80) * time.Millisecond
+	runPlain(t, func(t *testing.T, e engine.Engine) {
+		for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
+			t.Run(errno.Error(), func(t *testing.T) {
+				fault := &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", errno)}
+				s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
+				friend := dial(t, serve(t, s))
+				friend.exchange(1, "hello")
+				begun := time.Now()
+				bad := &faulty{Listener: listenTCP(t), fault: fault, times: 6}
+				p := dial(t, serveOn(t, s, bad))
+				p.send(submit(1, "in the end"))
+				for bad.calls.Load() < bad.times {
+					friend.exchange(2, "not concerned")
+				}
+				p.want(ack(1, "in the end"))
+				between(t, begun, pauses, pauses)
+				if n := bad.calls.Load(); n > 8 {
+					t.Errorf("Accept was called %d times for six faults and one connection", n)
+				}
+				dial(t, bad.Addr().String()).exchange(1, "and at once")
+				if st := s.Stats(); st.Accepted != 3 || st.Open != 3 {
+					t.Errorf("accepted %d, of which %d are open, want 3 and 3; ended: %v", st.Accepted, st.Open, st.Ended)
+				}
+			})
+		}
+	})
+}
+
 // A pause must not keep a server from ending.
 func TestCloseEndsThePauseAfterAnAcceptError(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, e engine.Engine) {

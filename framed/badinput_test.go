@@ -13,10 +13,8 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"net"
-	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"testing"
 	"time"
 
@@ -79,15 +77,7 @@ func frameOf(command byte, n int) []byte {
 // HONE_SEED where that is set.
 func replayable(t *testing.T) *rand.Rand {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	if v := os.Getenv("HONE_SEED"); v != "" {
-		var err error
-		if seed, err = strconv.ParseUint(v, 10, 64); err != nil {
-			t.Fatalf("HONE_SEED: %v", err)
-		}
-	}
-	t.Logf("HONE_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
+	return rand.New(rand.NewPCG(seed(t), 0))
 }
 
 func randomBytes(random *rand.Rand, n int) []byte {
@@ -284,7 +274,7 @@ func TestBadInputIsRefusedOverTLSAndUnixSocketsToo(t *testing.T) {
 }
 
 func TestBytesThatAreNoTLSEndThatConnectionOnly(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
+	runPlain(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
 		addr := serveTLS(t, s)
 		for _, in := range [][]byte{submit(1, "in the clear"), []byte("GET / HTTP/1.1\r\n\r\n"), make([]byte, 1000)} {

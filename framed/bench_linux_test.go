@@ -31,7 +31,8 @@ type serveReady struct {
 	PID  int    `json:"pid"`
 }
 
-// serveMemory is its answer to the line "rss".
+// serveMemory is its answer to the lines "rss", when it has been quiet for a while,
+// and "rss at once".
 type serveMemory struct {
 	Anonymous int64 `json:"rss_anon"` // bytes that no file backs
 }
@@ -43,6 +44,7 @@ type serveMemory struct {
 //	HONE_TEST_CPU     the CPU to run on; set GOMAXPROCS=1 with it
 //	HONE_TEST_LIMITS  how many connections to allow
 //	HONE_TEST_LATE=1  acknowledge from another goroutine: see committer
+//	HONE_TEST_TRIED=1 do as requests say that try its patience: see tried
 func (roles) serve() error {
 	e, err := engineNamed(os.Getenv("HONE_TEST_ENGINE"))
 	if err != nil {
@@ -74,6 +76,9 @@ func (roles) serve() error {
 		defer c.close()
 		s.Handler = c
 	}
+	if os.Getenv("HONE_TEST_TRIED") == "1" {
+		s.Handler = framed.HandlerFunc(tried)
+	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -90,6 +95,31 @@ func (roles) serve() error {
 	return err
 }
 
+// What requests may want of a server that is tried, by the first byte of their
+// content.
+const (
+	toBlock = 'B' // until the server is closed
+	toSleep = 'S' // for sleepTime
+	toFill  = 'F' // 8 KiB of reply
+)
+
+const sleepTime = 50 * time.Millisecond
+
+func tried(c framed.Call, dst, req []byte) ([]byte, error) {
+	if len(req) == 0 {
+		return dst, nil
+	}
+	switch req[0] {
+	case toBlock:
+		<-c.Context().Done()
+	case toSleep:
+		<-time.After(sleepTime)
+	case toFill:
+		return append(dst, make([]byte, 8<<10)...), nil
+	}
+	return dst, nil
+}
+
 // quiet is how long connections have been silent when their memory is read: past
 // the moment at which Parked ones rest.
 const quiet = 8 * time.Second
@@ -98,10 +128,13 @@ const quiet = 8 * time.Second
 func answerLines(in io.Reader) error {
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
-		if lines.Text() != "rss" {
+		switch lines.Text() {
+		case "rss":
+			<-time.After(quiet)
+		case "rss at once":
+		default:
 			return fmt.Errorf("there is no command %q", lines.Text())
 		}
-		<-time.After(quiet)
 		debug.FreeOSMemory()
 		debug.FreeOSMemory() // what finalizers released in the first
 		n, err := anonymousMemory()
@@ -132,13 +165,8 @@ func anonymousMemory() (int64, error) {
 	return (resident - shared) * int64(os.Getpagesize()), err
 }
 
-func engineNamed(name string) (engine.Engine, error) {
-	for _, e := range engine.All() {
-		if e.Name() == name {
-			return e, nil
-		}
-	}
-	return engine.All()[0], fmt.Errorf("this machine has no engine %q", name)
+func engineNamed(name string) (e engine.Engine, err error) {
+	return e, e.UnmarshalText([]byte(name))
 }
 
 // committer is a handler that promises every reply and settles the promises in
@@ -234,17 +262,23 @@ func (c *committer) commit() {
 type scenario struct {
 	name   string
 	plan   loadPlan
-	pinned bool // the server on one CPU, the client on another
+	pinned bool     // the server on one CPU, the client on another
+	late   bool     // the server acknowledges from another goroutine, in batches
+	also   []string // engines beside those of engine.All
 }
 
 // scenarios are told apart by what they make dear: A waking up, A2 the same
-// without pinning, O sleeping and waking at a rate, B the code itself.
+// without pinning, O sleeping and waking at a rate, B the code itself, C the
+// memory that a crowd is spread over; and A and B with late replies.
 func scenarios() []scenario {
 	return []scenario{
-		{"A", loadPlan{Conns: 100, Depth: 1}, true},
-		{"A2", loadPlan{Conns: 100, Depth: 1}, false},
-		{"O", loadPlan{Conns: 100, Depth: 64, Rate: 50_000}, true},
-		{"B", loadPlan{Conns: 100, Depth: 64}, true},
+		{name: "A", plan: loadPlan{Conns: 100, Depth: 1}, pinned: true, also: []string{offload}},
+		{name: "A2", plan: loadPlan{Conns: 100, Depth: 1}},
+		{name: "O", plan: loadPlan{Conns: 100, Depth: 64, Rate: 50_000}, pinned: true},
+		{name: "B", plan: loadPlan{Conns: 100, Depth: 64}, pinned: true},
+		{name: "C", plan: loadPlan{Conns: 2000, Depth: 1}, pinned: true},
+		{name: "late-A", plan: loadPlan{Conns: 100, Depth: 1}, pinned: true, late: true},
+		{name: "late-B", plan: loadPlan{Conns: 100, Depth: 64}, pinned: true, late: true},
 	}
 }
 
@@ -263,7 +297,16 @@ type benchSettings struct {
 	window time.Duration // HONE_BENCH_WINDOW, 1.5s
 	seed   uint64        // HONE_BENCH_SEED, the time; it orders the runs
 	names  []string      // HONE_BENCH_ENGINES, with commas between; all
+	chosen bool          // names are no more and no less than what was asked for
 	cpus   []int
+}
+
+// with are the engines to compare: some more, unless they were chosen.
+func (s benchSettings) with(more ...string) benchSettings {
+	if !s.chosen {
+		s.names = append(slices.Clip(s.names), more...)
+	}
+	return s
 }
 
 func settings(b *testing.B) benchSettings {
@@ -280,7 +323,7 @@ func settings(b *testing.B) benchSettings {
 	from("HONE_BENCH_WINDOW", func(v string) (err error) { s.window, err = time.ParseDuration(v); return err })
 	from("HONE_BENCH_SEED", func(v string) (err error) { s.seed, err = strconv.ParseUint(v, 10, 64); return err })
 	from("HONE_BENCH_ENGINES", func(v string) error {
-		s.names = strings.Split(v, ",")
+		s.names, s.chosen = strings.Split(v, ","), true
 		for _, name := range s.names {
 			if _, err := engineNamed(name); err != nil {
 				return err
@@ -313,15 +356,15 @@ func settings(b *testing.B) benchSettings {
 //	go test -run '^$' -bench Engines -benchtime 1x ./framed
 //	go test -run '^$' -bench 'Engines/^A$' -benchtime 1x ./framed
 //
-// With HONE_TEST_LATE=1 the servers acknowledge late and in batches. One figure
-// by itself means little: compare the ratios, and mind their spread. "busy" is
-// the client's share of a CPU (in the open loop it spins); "others" is what the
-// rest of the machine used, which should be next to nothing.
+// One figure by itself means little: compare the ratios, and mind their spread.
+// "busy" is the client's share of a CPU (in the open loop it spins); "others" is
+// what the rest of the machine used, which should be next to nothing.
 func BenchmarkEngines(b *testing.B) {
 	set := settings(b)
 	order := rand.New(rand.NewPCG(set.seed, 0))
 	for _, sc := range scenarios() {
 		b.Run(sc.name, func(b *testing.B) {
+			set := set.with(sc.also...)
 			samples, retaken := map[string][]sample{}, 0
 			for range set.rounds {
 				for _, i := range order.Perm(len(set.names)) {
@@ -379,7 +422,10 @@ func measureOnce(b *testing.B, set benchSettings, sc scenario, name string) (s s
 	b.Helper()
 	plan := sc.plan
 	plan.CPU, plan.Size, plan.WarmMS, plan.WindowMS = -1, 16, 500, int(set.window/time.Millisecond)
-	env := []string{"HONE_TEST_ENGINE=" + name}
+	env := []string{"HONE_TEST_ENGINE=" + name, "HONE_TEST_LATE=0"}
+	if sc.late {
+		env = append(env, "HONE_TEST_LATE=1")
+	}
 	if sc.pinned && len(set.cpus) > 1 {
 		env = append(env, "GOMAXPROCS=1", "HONE_TEST_CPU="+strconv.Itoa(set.cpus[0]))
 		plan.CPU = set.cpus[1]
@@ -387,7 +433,7 @@ func measureOnce(b *testing.B, set benchSettings, sc scenario, name string) (s s
 	server, ready := startServer(b, env...)
 	defer server.end(b)
 	plan.Network, plan.Addr, plan.ServerPID = "tcp", ready.Addr, ready.PID
-	r := runLoad(b, plan)
+	r := startLoad(b, plan).report(b)
 	n, elapsed := float64(r.Requests), float64(r.ElapsedNS)
 	s = sample{
 		cpu:    float64(*r.ServerCPU) / 1e3 / n,
@@ -413,18 +459,29 @@ func startServer(tb testing.TB, env ...string) (*child, serveReady) {
 	return server, ready
 }
 
-// runLoad runs one plan in a process that does nothing else: no collections, no
+// loading is a plan under way.
+type loading struct {
+	client *child
+	plan   loadPlan
+}
+
+// startLoad runs one plan in a process that does nothing else: no collections, no
 // signals to preempt it, one processor.
-func runLoad(tb testing.TB, plan loadPlan) (r loadReport) {
+func startLoad(tb testing.TB, plan loadPlan) loading {
 	tb.Helper()
 	text, err := json.Marshal(plan)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	client := startChild(tb, "load", "HONE_TEST_PLAN="+string(text), "GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1")
-	defer client.end(tb)
-	took := time.Duration(plan.WarmMS+plan.WindowMS)*time.Millisecond + loadDrain
-	client.answer(tb, childStart+took, &r)
+	return loading{startChild(tb, "load", "HONE_TEST_PLAN="+string(text), "GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1"), plan}
+}
+
+// report waits for the plan's end.
+func (l loading) report(tb testing.TB) (r loadReport) {
+	tb.Helper()
+	defer l.client.end(tb)
+	took := time.Duration(l.plan.WarmMS+l.plan.WindowMS)*time.Millisecond + loadDrain
+	l.client.answer(tb, childStart+took, &r)
 	return r
 }
 
@@ -469,6 +526,9 @@ func table(set benchSettings, sc scenario, samples map[string][]sample, ratios m
 	if sc.plan.Rate > 0 {
 		fmt.Fprintf(&t, ", %d requests/s", sc.plan.Rate)
 	}
+	if sc.late {
+		t.WriteString(", late replies")
+	}
 	switch {
 	case !sc.pinned:
 		t.WriteString(", not pinned")
@@ -478,7 +538,7 @@ func table(set benchSettings, sc scenario, samples map[string][]sample, ratios m
 		t.WriteString(", NOT PINNED: this machine has one CPU, and both sides share it")
 	}
 	fmt.Fprintf(&t, "; %d rounds of %v, seed %d; median (min–max)\n", set.rounds, set.window, set.seed)
-	const row = "%-9s  %-22s %-22s %8s %9s %9s %11s %6s %7s\n"
+	const row = "%-14s  %-22s %-22s %8s %9s %9s %11s %6s %7s\n"
 	fmt.Fprintf(&t, row, "engine", "server CPU µs/req", "× buffered", "kreq/s", "p50 µs", "p99 µs", "client µs", "busy", "others")
 	for _, name := range set.names {
 		of := func(figure func(sample) float64) spread { return spreadOf(samples[name], figure) }
@@ -505,7 +565,7 @@ func table(set benchSettings, sc scenario, samples map[string][]sample, ratios m
 //	go test -run '^$' -bench IdleMemory -benchtime 1x ./framed
 func BenchmarkIdleMemory(b *testing.B) {
 	const first = 100 // before the first reading, so that what is there once is not counted
-	idle := idleConns(b, 10_000, first)
+	idle := idleConns(b, first, 15_000, 10_000)
 	for _, e := range engine.All() {
 		b.Run(e.Name(), func(b *testing.B) {
 			server, ready := startServer(b, "HONE_TEST_ENGINE="+e.Name(), "HONE_TEST_LIMITS="+strconv.Itoa(first+idle+16))
@@ -525,9 +585,9 @@ func BenchmarkIdleMemory(b *testing.B) {
 	}
 }
 
-// idleConns returns want, or as many connections as our descriptors allow. The
-// server's process has the same limit.
-func idleConns(b *testing.B, want, others int) int {
+// idleConns returns the first number of connections that our descriptors allow
+// beside others, or as many as they do. The server's process has the same limit.
+func idleConns(b *testing.B, others int, wanted ...int) int {
 	b.Helper()
 	const slack = 128
 	if err := raiseDescriptorLimit(); err != nil {
@@ -541,17 +601,16 @@ func idleConns(b *testing.B, want, others int) int {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if limit.Cur > 1<<30 { // also what stands for no limit
-		return want
-	}
-	can := int(limit.Cur) - len(open) - others - slack
-	if can >= want {
-		return want
+	can := int(min(limit.Cur, 1<<30)) - len(open) - others - slack // a large one also stands for no limit
+	for _, want := range wanted {
+		if can >= want {
+			return want
+		}
 	}
 	if can < 1 {
 		b.Skipf("RLIMIT_NOFILE is %d: too few descriptors for any connection", limit.Cur)
 	}
-	fmt.Printf("RLIMIT_NOFILE is %d: %d connections instead of %d\n", limit.Cur, can, want)
+	fmt.Printf("RLIMIT_NOFILE is %d: %d connections instead of %d\n", limit.Cur, can, wanted[0])
 	return can
 }
 
@@ -602,8 +661,8 @@ func TestLoadClient(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/late=%s/rate=%d", e.Name(), late, rate), func(t *testing.T) {
 					server, ready := startServer(t, "HONE_TEST_ENGINE="+e.Name(), "HONE_TEST_LATE="+late)
 					defer server.end(t)
-					r := runLoad(t, loadPlan{Network: "tcp", Addr: ready.Addr, ServerPID: ready.PID,
-						Conns: 7, Depth: 3, Rate: rate, WarmMS: 10, WindowMS: 100, Size: 16, CPU: -1, Check: true})
+					r := startLoad(t, loadPlan{Network: "tcp", Addr: ready.Addr, ServerPID: ready.PID,
+						Conns: 7, Depth: 3, Rate: rate, WarmMS: 10, WindowMS: 100, Size: 16, CPU: -1, Check: true}).report(t)
 					if r.Requests == 0 || r.Wrong != 0 || r.Unanswered != 0 || r.ServerCPU == nil || *r.ServerCPU <= 0 || r.ClientCPU <= 0 || r.P50 <= 0 || r.P99 < r.P50 {
 						t.Errorf("%+v", r)
 					}
@@ -629,7 +688,7 @@ func TestLoadClientSeesWrongAcks(t *testing.T) {
 		defer close(served)
 		liar(ln)
 	}()
-	r := runLoad(t, loadPlan{Network: "tcp", Addr: ln.Addr().String(), Conns: 1, Depth: 8, WindowMS: 50, Size: 16, CPU: -1})
+	r := startLoad(t, loadPlan{Network: "tcp", Addr: ln.Addr().String(), Conns: 1, Depth: 8, WindowMS: 50, Size: 16, CPU: -1}).report(t)
 	ln.Close()
 	<-served
 	// Three requests are settled: one as it should be, one with a failure, one

@@ -28,6 +28,7 @@ type loadPlan struct {
 	WarmMS    int    `json:"warm_ms"`
 	WindowMS  int    `json:"window_ms"`
 	Size      int    `json:"size"`       // bytes of content in a request
+	First     string `json:"first"`      // the first of them, see tried; empty: one of no meaning
 	ServerPID int    `json:"server_pid"` // whose CPU clock to read; 0: nobody's
 	CPU       int    `json:"cpu"`        // pin to this one; -1: do not
 	Check     bool   `json:"check"`      // end at the first wrong ack instead of counting it
@@ -150,6 +151,7 @@ func newLoad(plan loadPlan) (*loadClient, error) {
 	for i := range l.content {
 		l.content[i] = 'a' + byte(i%26)
 	}
+	copy(l.content, plan.First)
 	var err error
 	if l.epoll, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)

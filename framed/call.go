@@ -11,12 +11,19 @@ import (
 // Call is what a handler knows of a request beside its bytes. It is valid until
 // the handler returns, and panics when it is used later: what may be kept is
 // what it hands out, a Conn, a Reply or a Context.
+//
+// Four fields and 32 bytes at most: Go keeps that in registers.
 type Call struct {
 	turn     *engine.Turn
 	protocol *protocol
 	id       uint64
-	serial   uint32
-	command  wire.Command
+	message  message
+}
+
+// message is which of a turn's it is, and what.
+type message struct {
+	serial  uint32
+	command wire.Command
 }
 
 // ID is the request's id, chosen by the client.
@@ -41,16 +48,18 @@ func (c Call) Context() context.Context {
 // Later promises the reply for later: what the handler returns then is ignored
 // (an error still answers at once, and takes the promise back), and the Reply
 // may be sent from any goroutine at any time. Replies may finish out of order.
-func (c Call) Later() Reply {
+func (c Call) Later() (r Reply) {
 	c.check()
 	if c.turn.Promised() > 0 {
 		panic("framed: Call.Later called twice for one request")
 	}
-	return Reply{reply: c.turn.Later(), dialect: c.protocol.dialect, command: c.command, id: c.id}
+	r.reply = c.turn.Later()
+	r.id, r.dialect, r.command = c.id, c.protocol.dialect, c.message.command
+	return r
 }
 
 func (c Call) check() {
-	if c.turn == nil || c.turn.Serial() != c.serial {
+	if c.turn == nil || c.turn.Serial() != c.message.serial {
 		panic("framed: Call used after its handler returned; keep the Conn, Reply or Context that it gives instead")
 	}
 }
@@ -75,12 +84,13 @@ func (r Reply) Fail(err error) error { return r.send(resultOf(err), nil) }
 func (r Reply) Conn() Conn { return Conn{r.reply.Conn()} }
 
 func (r Reply) send(result wire.Result, content []byte) error {
-	p := wire.Packet{Command: wire.SubmitAck, Result: result, ID: r.id, Content: content}
+	var p wire.Packet // field by field: a literal would be copied before it is in memory
+	p.Command, p.Result, p.ID, p.Content = wire.SubmitAck, result, r.id, content
 	if r.command == wire.Conn {
 		p.Command = wire.ConnAck
 	}
 	var room [32]byte
-	head, content := r.dialect.Split(room[:0], p)
+	head, content := r.dialect.Split(room[:0], &p)
 	return r.reply.Send(head, content)
 }
 
@@ -92,7 +102,7 @@ type Conn struct{ c engine.Conn }
 // waits for it, and copied. A client that does not read is disconnected.
 func (c Conn) Send(id uint64, content []byte) error {
 	var room [32]byte
-	head, content := wire.Standard.Split(room[:0], wire.Packet{Command: wire.Deliver, ID: id, Content: content})
+	head, content := wire.Standard.Split(room[:0], &wire.Packet{Command: wire.Deliver, ID: id, Content: content})
 	return c.c.Push(head, content)
 }
 
@@ -101,7 +111,7 @@ func (c Conn) Send(id uint64, content []byte) error {
 func (c Conn) Close() { c.c.Close(engine.ClosedHere) }
 
 // RemoteAddr is the client's address, as a trusted proxy told it where there
-// is one; the zero AddrPort for unix sockets.
+// is one; the zero AddrPort for unix sockets and when the connection has ended.
 func (c Conn) RemoteAddr() netip.AddrPort { return c.c.RemoteAddr() }
 
 // Value is what SetValue stored last, or nil.

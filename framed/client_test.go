@@ -199,7 +199,7 @@ func TestClientCancelledCall(t *testing.T) {
 		if err := receive(t, first); err != enough {
 			t.Errorf("the cancelled call returned %v, want the context's cause", err)
 		}
-		if _, err := c.Call(ctx, nil, []byte("never sent")); err != enough {
+		if _, err := c.Call(ctx, nil, []byte("never sent")); !errors.Is(err, enough) || !errors.Is(err, framed.ErrNotSent) {
 			t.Errorf("a call that was cancelled before returned %v", err)
 		}
 
@@ -507,7 +507,7 @@ func TestClientUnix(t *testing.T) {
 }
 
 func TestClientTLS(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
+	runPlain(t, func(t *testing.T, e engine.Engine) {
 		certified := httptest.NewTLSServer(nil) // for its certificate
 		defer certified.Close()
 		ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: certified.TLS.Certificates})
@@ -704,10 +704,18 @@ func TestClientServerDoesNotRead(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
+		unsent := 0
 		for range 3 {
-			if err := <-ends; err != context.DeadlineExceeded {
+			err := <-ends
+			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("Call returned %v", err)
 			}
+			if errors.Is(err, framed.ErrNotSent) {
+				unsent++
+			}
+		}
+		if unsent != 1 {
+			t.Errorf("%d calls say that they were not sent, want the one that waited for room", unsent)
 		}
 		errs := pend(t, s.c, 5, "")
 		synctest.Wait()

@@ -503,6 +503,31 @@ func TestCloseCutsOff(t *testing.T) {
 	})
 }
 
+// TestCloseAmidLeaveTakingLeavesNobodyBehind: connections take leave and are cut off
+// at the same moment, and whichever comes first, none outlives Close.
+func TestCloseAmidLeaveTakingLeavesNobodyBehind(t *testing.T) {
+	const rounds, conns = 40, 20
+	run(t, func(t *testing.T, e engine.Engine) {
+		for round := range rounds {
+			s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
+			addr := serve(t, s)
+			var peers []*peer
+			for range conns {
+				p := dial(t, addr)
+				p.exchange(1, "hello")
+				peers = append(peers, p)
+			}
+			s.Close() // begins a drain, and cuts it off
+			if st := s.Stats(); st.Open > 0 {
+				t.Fatalf("round %d: %d connections are open after Close", round, st.Open)
+			}
+			for _, p := range peers {
+				p.Close()
+			}
+		}
+	})
+}
+
 // TestSecondShutdownHasTheSameOutcome, and both wait.
 func TestSecondShutdownHasTheSameOutcome(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,19 +24,25 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// run runs one behaviour on every engine: a new engine joins engine.All and
-// inherits every test. Goroutines and descriptors are counted after each.
+// run runs one behaviour on every engine, and on the variants that can make a
+// difference to it: a new engine joins engine.All and inherits every test.
+// Goroutines and descriptors are counted after each.
 func run(t *testing.T, test func(t *testing.T, e engine.Engine)) {
+	t.Helper()
+	runOn(t, variantsOf(t.Name()), test)
+}
+
+func runOn(t *testing.T, all []variant, test func(t *testing.T, e engine.Engine)) {
 	t.Helper()
 	if mostlyWaits(t.Name()) {
 		t.Parallel()
 	}
-	for _, e := range engine.All() {
-		t.Run(e.Name(), func(t *testing.T) {
+	for _, v := range all {
+		t.Run(v.name, func(t *testing.T) {
 			if !mostlyWaits(t.Name()) {
 				t.Cleanup(countLeaks(t))
 			}
-			test(t, e)
+			test(t, v.engine)
 		})
 	}
 }
@@ -48,13 +55,22 @@ func mostlyWaits(test string) bool {
 	switch test {
 	case "TestSteadyReaderBehindLargeKernelBuffersIsNoStall",
 		"TestSlowButSteadyReaderGetsEverything",
-		"TestLargeReplyBehindASmallOnePassesWhenThePeerReads",
 		"TestFrameClockStandsStillWhileTheServerDoesNotRead",
 		"TestPeerThatWaitsForAnAnswerIsNotIdle",
 		"TestLargeFrameHasTheTimeOfItsSize",
 		"TestQuietConnectionServesOn",
 		"TestIdleConnectionIsClosedAndSaidWhy",
-		"TestHalfClosedPeerIsClosedAfterIdleTimeOnSockets":
+		"TestHalfClosedPeerIsClosedAfterIdleTimeOnSockets",
+		"TestWhatHappensAfterAHalfCloseIsCountedAsItIs",
+		"TestShutdownIsForcedWhenItsContextEnds",
+		"TestShutdownAwaitsLateRepliesForAsLongAsItsContext",
+		"TestTakenOverSocketHasNoDeadlines",
+		"TestTrickledFrameIsTooSlow",
+		"TestTrickledProxyHeaderIsTooSlow",
+		"TestRefusedPeerThatStaysIsClosedAfterLingerTime",
+		"TestHalfATLSHandshakeIsClosedInAFramesTime",
+		"TestAcceptErrorsOfOneListenerAreNotTheOthers",
+		"TestBlockedAndUnreadConnectionsCostAMegabyteAtMost":
 		return true
 	}
 	return false
@@ -72,9 +88,26 @@ func countLeaks(t *testing.T) func() {
 			t.Errorf("goroutines outlive the test: %v", err)
 		}
 		if runtime.GOOS == "linux" {
+			defer func() {
+				if t.Failed() {
+					t.Logf("%d were open before; now: %q", files, descriptors())
+				}
+			}()
 			eventually(t, "descriptors are closed", func() bool { return openFiles() <= files })
 		}
 	}
+}
+
+// descriptors says what each open one is.
+func descriptors() (all []string) {
+	const dir = "/proc/self/fd/"
+	names, _ := os.ReadDir(dir)
+	for _, name := range names {
+		if what, err := os.Readlink(dir + name.Name()); err == nil {
+			all = append(all, name.Name()+" "+what)
+		}
+	}
+	return all
 }
 
 func openFiles() int {
@@ -122,6 +155,7 @@ func serve(t *testing.T, s *framed.Server) string {
 func serveOn(t *testing.T, s *framed.Server, ln net.Listener) string {
 	t.Helper()
 	served := make(chan error, 1)
+	ln = grounds(t, ln)
 	go func() { served <- s.Serve(ln) }()
 	t.Cleanup(func() {
 		s.Close()
@@ -337,20 +371,24 @@ func frame(c wire.Command, id uint64, result wire.Result, content string) []byte
 	return wire.Standard.Append(nil, wire.Packet{Command: c, ID: id, Result: result, Content: []byte(content)})
 }
 
-// seed is the seed of a random test: HONE_SEED, or another one each time. The
-// output of a test that fails has it.
+// seed is the seed of all that is random: HONE_SEED, or another one each time,
+// the same for all tests of a process. The output of a test that fails has it.
 func seed(t *testing.T) uint64 {
 	t.Helper()
-	n := rand.Uint64()
-	if given := os.Getenv("HONE_SEED"); given != "" {
-		var err error
-		if n, err = strconv.ParseUint(given, 10, 64); err != nil {
-			t.Fatalf("HONE_SEED: %v", err)
-		}
+	n, err := givenSeed()
+	if err != nil {
+		t.Fatalf("HONE_SEED: %v", err)
 	}
 	t.Logf("HONE_SEED=%d", n)
 	return n
 }
+
+var givenSeed = sync.OnceValues(func() (uint64, error) {
+	if given := os.Getenv("HONE_SEED"); given != "" {
+		return strconv.ParseUint(given, 10, 64)
+	}
+	return rand.Uint64(), nil
+})
 
 // drainBegins waits until s no longer accepts.
 func drainBegins(t *testing.T, s interface{ Serve(net.Listener) error }) {

@@ -136,6 +136,41 @@ func TestLateReplyAfterTheEndAnswersErrClosed(t *testing.T) {
 	})
 }
 
+// TestStaleReplySettlesNobodyElses: not even when another connection has taken the
+// place of its own, and owes a reply of the same number.
+func TestStaleReplySettlesNobodyElses(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		h, owed := postponing(1)
+		closed := make(chan engine.Reason, 1)
+		s := &framed.Server{Engine: e, Handler: h, OnClose: func(framed.Conn, engine.Reason) { closed <- 0 }}
+		addr := serve(t, s)
+		var stale []postponed
+		for id := range uint64(60) {
+			p := dial(t, addr)
+			p.send(submit(id, "late"))
+			r := heard(t, owed, "a handler")
+			for _, old := range stale {
+				if err := old.Send([]byte("from the grave")); err != framed.ErrClosed {
+					t.Fatalf("Send after the end answers %v, want ErrClosed", err)
+				}
+			}
+			if now := s.Stats().Owed; now != 1 {
+				t.Fatalf("%d replies owed, want 1", now)
+			}
+			if id%2 == 0 {
+				if err := r.Send([]byte("alive")); err != nil {
+					t.Fatal(err)
+				}
+				p.want(ack(id, "alive"))
+			}
+			p.reset()
+			heard(t, closed, "OnClose")
+			eventually(t, "the books are empty", func() bool { return s.Stats().Open == 0 })
+			stale = append(stale, r)
+		}
+	})
+}
+
 // TestSecondSendIsSettledAndDisturbsNobody: not even when another request has
 // taken the settled one's place in the books.
 func TestSecondSendIsSettledAndDisturbsNobody(t *testing.T) {
@@ -555,6 +590,7 @@ func serveLines(t *testing.T, s *engine.Server) string {
 
 func serveLinesOn(t *testing.T, s *engine.Server, ln net.Listener) string {
 	served := make(chan error, 1)
+	ln = grounds(t, ln)
 	go func() { served <- s.Serve(ln) }()
 	t.Cleanup(func() {
 		s.Close()
@@ -567,7 +603,8 @@ func serveLinesOn(t *testing.T, s *engine.Server, ln net.Listener) string {
 
 // TestWithoutIDsRepliesKeepTheirOrder mixes answers that are given at once, by
 // a goroutine, and late but before the handler returns, with pushes among them:
-// a push follows the reply of the message that made it.
+// a push follows the reply of the message that made it. Now and then a handler
+// takes its time, before or after it has answered.
 func TestWithoutIDsRepliesKeepTheirOrder(t *testing.T) {
 	const n = 3000
 	start := seed(t)
@@ -593,6 +630,11 @@ func TestWithoutIDsRepliesKeepTheirOrder(t *testing.T) {
 		s := &engine.Server{Engine: e, Limits: engine.Limits{InFlight: 1}, Protocol: lineProtocol(func(turn *engine.Turn, line string) bool {
 			how, id, _ := strings.Cut(line, " ")
 			reply, push := []byte("re "+id+"\n"), []byte("push "+id+"\n")
+			if strings.HasSuffix(how, "+slow") {
+				defer passes(aWhile)
+			} else if strings.HasSuffix(how, "-slow") {
+				passes(aWhile)
+			}
 			if strings.Contains(how, "push") {
 				turn.Conn().Push(push)
 			}
@@ -615,6 +657,9 @@ func TestWithoutIDsRepliesKeepTheirOrder(t *testing.T) {
 			kind := kinds[rnd.IntN(len(kinds))]
 			if strings.HasSuffix(kind, "push") {
 				pushes = append(pushes, i)
+			}
+			if rnd.IntN(200) == 0 {
+				kind += []string{"+slow", "-slow"}[rnd.IntN(2)]
 			}
 			fmt.Fprintf(&out, "%s %d\n", kind, i)
 		}

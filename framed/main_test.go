@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -22,6 +23,7 @@ func TestMain(m *testing.M) {
 	switch os.Getenv("HONE_TEST_ROLE") {
 	case "":
 		openPoller()
+		waitSideBySide()
 		goleak.VerifyTestMain(m)
 	case "serve":
 		if r, ok := any(roles{}).(interface{ serve() error }); ok {
@@ -44,6 +46,17 @@ func TestMain(m *testing.M) {
 func openPoller() {
 	if ln, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
 		ln.Close()
+	}
+}
+
+// waitSideBySide lets more tests wait at once (see mostlyWaits) than there are
+// processors, unless the command line says how many.
+func waitSideBySide() {
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if !said {
+		flag.Set("test.parallel", "6")
 	}
 }
 

@@ -1,8 +1,12 @@
 package framed_test
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,7 +94,7 @@ func hostilities() []hostility {
 // idle one does. Both sides are in this process, and cost the same in both.
 func TestHostileConnectionCostsLittleMoreThanAnIdleOne(t *testing.T) {
 	const most = 8 << 10
-	run(t, func(t *testing.T, e engine.Engine) {
+	runPlain(t, func(t *testing.T, e engine.Engine) {
 		idle := costPerConn(t, e, hostility{do: func(p *memoryPeer) {
 			p.send(submit(1, ""))
 			p.discard(len(ack(1, "")))
@@ -175,4 +179,69 @@ func costPerConn(t *testing.T, e engine.Engine, h hostility) int64 {
 		t.Fatalf("%s: %d connections open, want %d; ended: %v", h.name, now.Open, crowd+1, now.Ended)
 	}
 	return (after - before) / int64(crowd)
+}
+
+// TestBlockedAndUnreadConnectionsCostAMegabyteAtMost: a client that floods while its
+// handler is blocked, and one that asks and never reads, are held by their own
+// kernels, not by our memory: the whole process is looked at. Others are served.
+func TestBlockedAndUnreadConnectionsCostAMegabyteAtMost(t *testing.T) {
+	const crowd, most = 8, 1 << 20
+	if raceDetector {
+		t.Skip("the race detector's own memory would be counted; go test without -race runs this")
+	}
+	run(t, func(t *testing.T, e engine.Engine) {
+		server, ready := startServer(t, "HONE_TEST_ENGINE="+e.Name(), "HONE_TEST_TRIED=1")
+		defer server.end(t)
+		neighbour := dial(t, ready.Addr)
+		neighbour.exchange(1, "")
+		for _, hostile := range []struct {
+			name  string
+			first []byte
+			flood []byte
+		}{
+			{"blocked, and flooding", submit(1, string(toBlock)), []byte(strings.Repeat(string(submit(2, "more")), 4000))},
+			{"never reading", nil, []byte(strings.Repeat(string(submit(2, string(toFill))), 4000))},
+		} {
+			var before, after serveMemory
+			server.ask(t, "rss at once", childStart, &before)
+			poured := make([]int64, crowd)
+			inParallel(t, crowd, func(i int) (err error) {
+				p, err := dialed(t, ready.Addr)
+				if err != nil {
+					return err
+				}
+				if _, err = p.Write(hostile.first); err != nil {
+					return err
+				}
+				poured[i], err = pourUntilStuck(p, hostile.flood)
+				return err
+			})
+			server.ask(t, "rss at once", childStart, &after)
+			neighbour.exchange(2, "")
+			cost := (after.Anonymous - before.Anonymous) / crowd
+			t.Logf("%-14s %5d KiB  %s; its kernel and ours took %d KiB", e.Name(), cost>>10, hostile.name, slices.Max(poured)>>10)
+			if cost > most {
+				t.Errorf("%s costs %d bytes, want %d at most", hostile.name, cost, most)
+			}
+		}
+	})
+}
+
+// pourUntilStuck writes b again and again until nobody takes any more of it, and
+// says how much it was.
+func pourUntilStuck(p *peer, b []byte) (n int64, err error) {
+	const stuck, tooMuch = 250 * time.Millisecond, 64 << 20
+	for n < tooMuch {
+		p.SetWriteDeadline(time.Now().Add(stuck))
+		k, err := p.Write(b)
+		n += int64(k)
+		if errors.Is(err, os.ErrDeadlineExceeded) && k == 0 {
+			return n, nil
+		}
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		b = append(b[k:len(b):len(b)], b[:k]...) // on from where it stopped
+	}
+	return n, fmt.Errorf("the server has taken %d MiB, and takes on", n>>20)
 }

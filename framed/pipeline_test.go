@@ -284,6 +284,41 @@ func TestManyConnectionsAtOnceEachGetTheirOwnReplies(t *testing.T) {
 	})
 }
 
+// TestCrowdComesAndGoes three times, leaving in no order: what the server keeps of
+// it grows, shrinks and is used again, and nobody gets what is another's.
+func TestCrowdComesAndGoes(t *testing.T) {
+	const crowd = 1200
+	start := seed(t)
+	runPlain(t, func(t *testing.T, e engine.Engine) {
+		rnd := rand.New(rand.NewPCG(start, 0))
+		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
+			if c.Conn().Value() == nil {
+				c.Conn().SetValue(string(req))
+			}
+			return append(dst, c.Conn().Value().(string)...), nil
+		})}
+		addr := serve(t, s)
+		var crowded []*peer
+		for round, stay := range []int{crowd / 3, 10, 0} {
+			for len(crowded) < crowd {
+				crowded = append(crowded, dial(t, addr))
+			}
+			for i, p := range crowded {
+				p.send(submit(1, p.LocalAddr().String()))
+				p.want(ack(1, p.LocalAddr().String()))
+				p.send(submit(2, fmt.Sprint("again ", round, i)))
+				p.want(ack(2, p.LocalAddr().String()))
+			}
+			rnd.Shuffle(crowd, func(i, j int) { crowded[i], crowded[j] = crowded[j], crowded[i] })
+			for _, p := range crowded[stay:] {
+				p.Close()
+			}
+			crowded = crowded[:stay]
+			eventually(t, "those who left are off the books", func() bool { return s.Stats().Open == stay })
+		}
+	})
+}
+
 // TestPingPongIsFlushedBeforeABufferIsFull: a client that waits for each reply
 // never hangs, however small the replies are.
 func TestPingPongIsFlushedBeforeABufferIsFull(t *testing.T) {

@@ -10,15 +10,24 @@ import (
 
 // protocol is the framed protocol as engines see it: one value a server.
 type protocol struct {
-	handler Handler
-	connect Handler // nil: every Conn is acknowledged
+	handle  HandlerFunc
+	connect HandlerFunc // nil: every Conn is acknowledged
 	dialect wire.Dialect
 	limit   int // of one frame
 	ctx     context.Context
 }
 
+// funcOf is h without the way through an interface, where it is a HandlerFunc.
+func funcOf(h Handler) HandlerFunc {
+	if f, ok := h.(HandlerFunc); ok || h == nil {
+		return f
+	}
+	return h.Handle
+}
+
 // Advance serves the whole frames at the front of in.
 func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
+	var packet wire.Packet
 	for {
 		payload, need, err := wire.Frame(in[used:], p.limit)
 		if err != nil {
@@ -30,16 +39,15 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 		if !t.Room() {
 			return used, 0, nil
 		}
-		packet, err := p.dialect.Parse(payload)
-		if err != nil {
+		if err := p.dialect.ParseInto(&packet, payload); err != nil {
 			return used, 0, p.fault(t, err)
 		}
 		switch packet.Command {
 		case wire.Submit:
-			p.answer(t, used, p.handler, packet)
+			p.answer(t, used, packet.Command, packet.ID, packet.Content)
 		case wire.Conn:
 			if p.connect != nil {
-				p.answer(t, used, p.connect, packet)
+				p.answer(t, used, packet.Command, packet.ID, packet.Content)
 				break
 			}
 			t.Out = p.dialect.Append(t.Out, wire.Packet{Command: wire.ConnAck, ID: packet.ID})
@@ -50,16 +58,21 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 	}
 }
 
-// answer runs one handler and appends its reply.
-func (p *protocol) answer(t *engine.Turn, used int, h Handler, request wire.Packet) {
+// answer runs one handler and appends its reply. Its arguments fit into
+// registers; a Packet would not, and costs a tenth of a pipelined request.
+func (p *protocol) answer(t *engine.Turn, used int, command wire.Command, id uint64, request []byte) {
 	t.Mark(used)
+	handle := p.handle
+	if command == wire.Conn {
+		handle = p.connect
+	}
 	// The head goes first, so that the content grows in its final place; t.Out
 	// does not know of it before the handler has returned, or a panic would
 	// leave behind a reply that says success.
 	start := len(t.Out)
-	head := p.dialect.BeginAck(t.Out, request.Command, request.ID)
+	head := p.dialect.BeginAck(t.Out, command, id)
 	dst := head[len(head):]
-	content, err := h.Handle(Call{turn: t, protocol: p, id: request.ID, command: request.Command, serial: t.Serial()}, dst, request.Content)
+	content, err := handle(Call{t, p, id, message{t.Serial(), command}}, dst, request)
 	result := wire.OK
 	switch {
 	case err != nil:

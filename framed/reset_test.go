@@ -244,23 +244,6 @@ func TestWhatHappensAfterAHalfCloseIsCountedAsItIs(t *testing.T) {
 			wantCounted(t, s, map[engine.Reason]uint64{engine.PeerReset: 1})
 		})
 	})
-	run(t, func(t *testing.T, e engine.Engine) {
-		h, made := promises()
-		s := &framed.Server{Engine: e, Handler: h, Limits: limits}
-		p := dial(t, serve(t, s))
-		p.send(submit(1, ""))
-		p.closeWrite()
-		take(t, "the request reaches its handler, which never answers", made)
-		begun := time.Now()
-		if _, err := p.tryPacket(); err == nil {
-			t.Error("an answer from nowhere")
-		}
-		if took := time.Since(begun); took > 5*time.Second {
-			t.Errorf("closed after %v, want IdleTime (200 ms)", took)
-		}
-		gone(t, s, 1)
-		wantCounted(t, s, map[engine.Reason]uint64{engine.IdleTimeout: 1})
-	})
 }
 
 // A server that refuses somebody who resets instead of reading the refusal has

@@ -90,8 +90,8 @@ func (s *Server) init() *engine.Server {
 			panic("framed: Server.Handler is nil")
 		}
 		p := &protocol{
-			handler: s.Handler,
-			connect: s.Connect,
+			handle:  funcOf(s.Handler),
+			connect: funcOf(s.Connect),
 			dialect: s.Dialect,
 			limit:   s.Limits.OrDefaults().FrameSize,
 		}

@@ -1,0 +1,149 @@
+package framed_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/wire"
+)
+
+// uncomparable is a listener that cannot be a map's key.
+type uncomparable struct {
+	net.Listener
+	_ []func()
+}
+
+func listenTCP(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
+}
+
+// TestOneServerServesEveryListenerAtOnce: sockets and others have one server's
+// limits, pushes and shutdown, even where an engine serves them in different ways.
+func TestOneServerServesEveryListenerAtOnce(t *testing.T) {
+	run(t, servesEveryListenerAtOnce)
+}
+
+// TestZeroEngineIsTheDefault and does the same.
+func TestZeroEngineIsTheDefault(t *testing.T) {
+	runOn(t, []variant{{"zero", engine.Engine{}}}, servesEveryListenerAtOnce)
+	s := &framed.Server{Handler: framed.HandlerFunc(echo)}
+	defer s.Close()
+	all := engine.All()
+	if want, got := all[len(all)-1].Name(), s.Stats().Engine; got != want {
+		t.Errorf("the zero Engine is called %q, want %q", got, want)
+	}
+}
+
+func servesEveryListenerAtOnce(t *testing.T, e engine.Engine) {
+	var met []framed.Conn
+	introduced := make(chan framed.Conn, 1)
+	s := &framed.Server{
+		Engine: e,
+		Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
+			switch string(req) {
+			case "hello":
+				introduced <- c.Conn()
+			case "everybody":
+				for i, to := range met {
+					if err := to.Send(uint64(i), req); err != nil {
+						t.Errorf("push to connection %d: %v", i, err)
+					}
+				}
+			}
+			return append(dst, req...), nil
+		}),
+		Limits: engine.Limits{Conns: 5},
+	}
+	tcp, hidden, private := serve(t, s), serveOn(t, s, adapter{listenTCP(t)}), serveTLS(t, s)
+	memory := serveInMemory(t, s)
+	doors := []func() *peer{
+		func() *peer { return dial(t, tcp) },
+		func() *peer { return dial(t, hidden) },
+		func() *peer { return dialTLS(t, private) },
+		func() *peer { return memory.dial(t) },
+	}
+	var peers []*peer
+	for _, enter := range append(doors, doors[0]) {
+		p := enter()
+		p.send(submit(1, "hello"))
+		met = append(met, heard(t, introduced, "a handler"))
+		p.want(ack(1, "hello"))
+		peers = append(peers, p)
+	}
+	for i, p := range peers {
+		p.send(submit(9, "everybody"))
+		for j, q := range peers {
+			if i != j {
+				q.want(deliver(uint64(j), "everybody"))
+			}
+		}
+		push, answer := deliver(uint64(i), "everybody"), ack(9, "everybody")
+		got := make([]byte, 0, len(push)+len(answer))
+		for range 2 { // in either order
+			packet := p.packet()
+			got = wire.Standard.Append(got, packet)
+		}
+		if text := string(got); text != string(push)+string(answer) && text != string(answer)+string(push) {
+			t.Errorf("connection %d got %q, want its push and its answer", i, got)
+		}
+	}
+	for i, enter := range doors {
+		if i != 2 { // TLS is closed without a word, in the middle of its handshake
+			p := enter()
+			p.wantRefusal(wire.Overloaded)
+			p.Close()
+		}
+	}
+	ended(t, s, engine.TooManyConns, 3)
+	done := shutdown(context.Background(), s)
+	for _, p := range peers {
+		p.wantRefusal(wire.ShuttingDown)
+		p.Close()
+	}
+	drained(t, done, 5)
+}
+
+// TestListenerThatCannotBeComparedIsServed: nothing says that a listener must be
+// a map's key.
+func TestListenerThatCannotBeComparedIsServed(t *testing.T) {
+	runPlain(t, func(t *testing.T, e engine.Engine) {
+		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
+		ln := uncomparable{Listener: listenTCP(t)}
+		served, panicked := make(chan error, 1), make(chan any, 1)
+		go func() {
+			defer func() {
+				if v := recover(); v != nil {
+					ln.Close()
+					panicked <- v
+				}
+			}()
+			served <- s.Serve(ln)
+		}()
+		if nc, err := net.Dial("tcp", ln.Addr().String()); err == nil {
+			p := peerOf(t, nc)
+			p.Write(submit(1, "hello"))
+			if _, err := p.tryPacket(); err == nil {
+				s.Close()
+			}
+		}
+		select {
+		case v := <-panicked:
+			t.Fatalf("Serve panics: %v", v) // and holds its locks, so the server cannot be closed
+		case err := <-served:
+			if err != framed.ErrServerClosed {
+				t.Errorf("Serve returned %v, want ErrServerClosed", err)
+			}
+		case <-time.After(patience):
+			t.Fatal("Serve does not return")
+		}
+	})
+}
