@@ -1,0 +1,46 @@
+package route_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/hone-go/hone/route"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds everything that a test waits for.
+const patience = 20 * time.Second
+
+// get asks h for a target, which is read as a server would read it.
+func get(h http.Handler, method, target string) (*httptest.ResponseRecorder, *http.Request) {
+	r := httptest.NewRequest(method, target, nil)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w, r
+}
+
+// echoing has each pattern answer with itself and its values.
+func echoing(mux *route.Mux, patterns ...string) *route.Mux {
+	for _, pattern := range patterns {
+		mux.HandleParams(pattern, func(w http.ResponseWriter, _ *http.Request, p route.Params) {
+			text := p.Pattern()
+			for i := range p.Len() {
+				text += " " + p.Name(i) + "=" + p.At(i)
+			}
+			w.Write([]byte(text))
+		})
+	}
+	return mux
+}
+
+// httpAnswer asks h with a request that a client would send.
+func httpAnswer(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
