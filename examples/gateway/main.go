@@ -20,7 +20,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -38,42 +37,44 @@ import (
 // drainTime is how long a shutdown waits for answers to be read.
 const drainTime = 5 * time.Second
 
+// options are the command's flags.
+type options struct {
+	addr, secret string
+	demo         bool
+	engine       engine.Engine
+}
+
 func main() {
+	var o options
+	flag.StringVar(&o.addr, "addr", "127.0.0.1:7000", "listen on `host:port`; port 0 picks a free one")
+	flag.StringVar(&o.secret, "secret", "sesame", "the `word` that devices log in with")
+	flag.BoolVar(&o.demo, "demo", false, "let three devices talk to each other on a free port, and end")
+	flag.TextVar(&o.engine, "engine", o.engine, "move bytes with the engine `name` (default "+o.engine.Name()+")")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	switch {
-	case err == nil || errors.Is(err, flag.ErrHelp):
-		return
-	case errors.Is(err, errUsage):
-		fmt.Fprintln(os.Stderr, "gateway:", err)
-		os.Exit(2)
-	default:
+	if err := run(ctx, o, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "gateway:", err)
 		os.Exit(1)
 	}
 }
 
-// run is the whole program: it serves until ctx ends, or shows the demo.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("gateway", flag.ContinueOnError)
-	addr := flags.String("addr", "127.0.0.1:7000", "listen on `host:port`; port 0 picks a free one")
-	secret := flags.String("secret", "sesame", "the `word` that devices log in with")
-	showDemo := flags.Bool("demo", false, "let three devices talk to each other on a free port, and end")
-	how := engineFlag(flags)
-	if err := parse(flags, args, stdout); err != nil {
-		return err
-	}
-	g := newGateway(*secret, slog.New(slog.NewTextHandler(stderr, nil)))
-	srv := g.server(*how)
-	if *showDemo {
+// run serves until ctx ends, or shows the demo.
+func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
+	g := newGateway(o.secret, slog.New(slog.NewTextHandler(stderr, nil)))
+	srv := g.server(o.engine)
+	if o.demo {
 		return demo(ctx, g, srv, stdout)
 	}
-	ln, err := net.Listen("tcp", *addr)
+	ln, err := net.Listen("tcp", o.addr)
 	if err != nil {
 		return fmt.Errorf("%w; choose another address with -addr (-addr 127.0.0.1:0 picks a free port)", err)
 	}
-	fmt.Fprintf(stdout, "listening on %v (engine %s)\n", ln.Addr(), how.Name())
+	fmt.Fprintf(stdout, "listening on %v (engine %s)\n", ln.Addr(), o.engine.Name())
 	drained, err := serve(ctx, srv, ln)
 	report(stderr, g, srv)
 	fmt.Fprintf(stderr, "drained: %d clean, %d forced\n", drained.Clean, drained.Forced)

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -96,7 +95,7 @@ func TestDemoInterrupted(t *testing.T) {
 	stdout, w := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := run(ctx, []string{"-demo"}, w, io.Discard)
+		err := run(ctx, options{secret: "sesame", demo: true}, w, io.Discard)
 		w.Close()
 		ended <- err
 	}()
@@ -110,39 +109,35 @@ func TestDemoInterrupted(t *testing.T) {
 	}
 }
 
-func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"-engine", "steam"}, {"-engine"}, {"-port", "1"}, {"demo"}} {
-		if err := run(t.Context(), args, io.Discard, io.Discard); !errors.Is(err, errUsage) {
-			t.Errorf("%q: %v, want a usage error", args, err)
-		}
-	}
-	var help bytes.Buffer
-	if err := run(t.Context(), []string{"-h"}, &help, io.Discard); !errors.Is(err, flag.ErrHelp) || !strings.Contains(help.String(), "-demo") {
-		t.Errorf("-h: %v and %q, want the flags", err, help.String())
-	}
-}
-
 func TestAddressInUse(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	err = run(t.Context(), []string{"-addr", ln.Addr().String()}, io.Discard, io.Discard)
+	err = run(t.Context(), options{addr: ln.Addr().String()}, io.Discard, io.Discard)
 	if said := fmt.Sprint(err); err == nil || !strings.Contains(said, "-addr") {
 		t.Errorf("on an address in use: %s, want an error that names -addr", said)
 	}
 }
 
 func TestExitStatus(t *testing.T) {
-	said, err := program(t, "-engine", "steam").CombinedOutput()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 2 {
-		t.Errorf("an unknown engine ends with %v, want exit status 2", err)
-	}
-	for _, e := range engine.All() {
-		if !bytes.Contains(said, []byte(e.Name())) {
-			t.Errorf("%q does not name the engine %s", said, e.Name())
+	for _, test := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"-h", 0, "-demo"},
+		{"-engine steam", 2, "direct, buffered, parked, events"},
+		{"-engine", 2, "-engine"},
+		{"-port 1", 2, "-port"},
+		{"demo", 2, "-demo"},
+		{"-addr nowhere", 1, "choose another address with -addr"},
+	} {
+		cmd := program(t, strings.Fields(test.args)...)
+		said, err := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != test.code || !bytes.Contains(said, []byte(test.says)) {
+			t.Errorf("%s ends with %v, want exit status %d and %q:\n%s", test.args, err, test.code, test.says, said)
 		}
 	}
 }

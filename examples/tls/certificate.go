@@ -16,7 +16,7 @@ import (
 
 // loadOrMake reads a certificate and its key, or makes both where none are given.
 func loadOrMake(cert, key string) (tls.Certificate, error) {
-	if cert == "" {
+	if cert == "" && key == "" {
 		return selfSigned()
 	}
 	certificate, err := tls.LoadX509KeyPair(cert, key)

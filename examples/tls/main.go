@@ -11,16 +11,16 @@
 // prints its fingerprint for clients that want to compare it.
 //
 // Every engine serves it. Direct and Buffered read from the TLS connection as
-// from any other. Parked waits on the socket itself, where it would see records
-// and not what is in them, so it serves TLS as Buffered does: a connection keeps
-// its read buffer while it is quiet, beside those that crypto/tls keeps anyway.
+// from any other. Parked and Events wait on the socket itself, where they would
+// see records and not what is in them, so they serve TLS as Buffered does: a
+// connection has a goroutine, and keeps its read buffer while it is quiet, beside
+// those that crypto/tls keeps anyway.
 package main
 
 import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -38,49 +38,47 @@ import (
 // drainTime is how long a shutdown waits for answers to be read.
 const drainTime = 5 * time.Second
 
+// options are the command's flags.
+type options struct {
+	addr, cert, key string
+	engine          engine.Engine
+}
+
 func main() {
+	var o options
+	flag.StringVar(&o.addr, "addr", "127.0.0.1:7002", "listen on `host:port`; port 0 picks a free one")
+	flag.StringVar(&o.cert, "cert", "", "the certificate, a PEM `file` (default: one made at start)")
+	flag.StringVar(&o.key, "key", "", "its private key, a PEM `file`")
+	flag.TextVar(&o.engine, "engine", o.engine, "move bytes with the engine `name` (default "+o.engine.Name()+")")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	switch {
-	case err == nil || errors.Is(err, flag.ErrHelp):
-		return
-	case errors.Is(err, errUsage):
-		fmt.Fprintln(os.Stderr, "tls:", err)
-		os.Exit(2)
-	default:
+	if err := run(ctx, o, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "tls:", err)
 		os.Exit(1)
 	}
 }
 
-// run is the whole program: it serves until ctx ends.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("tls", flag.ContinueOnError)
-	addr := flags.String("addr", "127.0.0.1:7002", "listen on `host:port`; port 0 picks a free one")
-	cert := flags.String("cert", "", "the certificate, a PEM `file` (default: one made at start)")
-	key := flags.String("key", "", "its private key, a PEM `file`")
-	how := engineFlag(flags)
-	if err := parse(flags, args, stdout); err != nil {
-		return err
-	}
-	if (*cert == "") != (*key == "") {
-		return fmt.Errorf("%w: -cert and -key go together; give both or neither", errUsage)
-	}
-	certificate, err := loadOrMake(*cert, *key)
+// run serves until ctx ends.
+func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
+	certificate, err := loadOrMake(o.cert, o.key)
 	if err != nil {
 		return err
 	}
 	srv := &framed.Server{
 		Handler: framed.HandlerFunc(upper),
-		Engine:  *how,
+		Engine:  o.engine,
 		Logger:  slog.New(slog.NewTextHandler(stderr, nil)),
 	}
-	ln, err := net.Listen("tcp", *addr)
+	ln, err := net.Listen("tcp", o.addr)
 	if err != nil {
 		return fmt.Errorf("%w; choose another address with -addr (-addr 127.0.0.1:0 picks a free port)", err)
 	}
-	fmt.Fprintf(stdout, "listening on %v (engine %s)\n", ln.Addr(), how.Name())
+	fmt.Fprintf(stdout, "listening on %v (engine %s)\n", ln.Addr(), o.engine.Name())
 	fmt.Fprintf(stdout, "certificate SHA-256 %s\n", fingerprint(certificate.Certificate[0]))
 	drained, err := serve(ctx, srv, tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{certificate}}))
 	st := srv.Stats()

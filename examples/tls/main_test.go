@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -56,14 +55,15 @@ type running struct {
 }
 
 // start runs the program until stop is called or the test ends.
-func start(t *testing.T, args ...string) *running {
+func start(t *testing.T, o options) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &running{stop: cancel, ended: make(chan error, 1)}
 	stdout, w := io.Pipe()
 	var program sync.WaitGroup
 	program.Go(func() {
-		err := run(ctx, append([]string{"-addr", "127.0.0.1:0"}, args...), w, &r.stderr)
+		o.addr = "127.0.0.1:0"
+		err := run(ctx, o, w, &r.stderr)
 		w.Close()
 		r.ended <- err
 	})
@@ -130,7 +130,7 @@ func call(t *testing.T, client *framed.Client) {
 
 func TestSelfSigned(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
-		r := start(t, "-engine", e.Name())
+		r := start(t, options{engine: e})
 		client, err := dial(t, r.addr, pinned(r.fingerprint))
 		if err != nil {
 			t.Fatal(err)
@@ -155,7 +155,7 @@ func TestSelfSigned(t *testing.T) {
 func TestGivenCertificate(t *testing.T) {
 	cert, key, roots := certificateFiles(t)
 	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
-		r := start(t, "-engine", e.Name(), "-cert", cert, "-key", key)
+		r := start(t, options{engine: e, cert: cert, key: key})
 		client, err := dial(t, r.addr, &tls.Config{RootCAs: roots})
 		if err != nil {
 			t.Fatal(err)
@@ -200,7 +200,7 @@ func certificateFiles(t *testing.T) (cert, key string, roots *x509.CertPool) {
 // Who speaks no TLS is turned away, and nobody else notices.
 func TestNoTLS(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
-		r := start(t, "-engine", e.Name())
+		r := start(t, options{engine: e})
 		plain, err := net.Dial("tcp", r.addr)
 		if err != nil {
 			t.Fatal(err)
@@ -219,19 +219,14 @@ func TestNoTLS(t *testing.T) {
 	})
 }
 
-func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"-engine", "steam"}, {"-cert", "cert.pem"}, {"-key", "key.pem"}, {"please"}} {
-		if err := run(t.Context(), args, io.Discard, io.Discard); !errors.Is(err, errUsage) {
-			t.Errorf("%q: %v, want a usage error", args, err)
-		}
-	}
+func TestMissingCertificate(t *testing.T) {
+	cert, key, _ := certificateFiles(t)
 	missing := filepath.Join(t.TempDir(), "missing.pem")
-	if err := run(t.Context(), []string{"-cert", missing, "-key", missing}, io.Discard, io.Discard); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a missing certificate: %v, want os.ErrNotExist", err)
-	}
-	var help bytes.Buffer
-	if err := run(t.Context(), []string{"-h"}, &help, io.Discard); !errors.Is(err, flag.ErrHelp) || !strings.Contains(help.String(), "-cert") {
-		t.Errorf("-h: %v and %q, want the flags", err, help.String())
+	for _, o := range []options{{cert: missing, key: missing}, {cert: cert}, {key: key}} {
+		err := run(t.Context(), o, io.Discard, io.Discard)
+		if said := fmt.Sprint(err); !errors.Is(err, os.ErrNotExist) || !strings.Contains(said, "-cert and -key") {
+			t.Errorf("%+v: %s, want os.ErrNotExist and what to give", o, said)
+		}
 	}
 }
 
@@ -241,7 +236,7 @@ func TestAddressInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	err = run(t.Context(), []string{"-addr", ln.Addr().String()}, io.Discard, io.Discard)
+	err = run(t.Context(), options{addr: ln.Addr().String()}, io.Discard, io.Discard)
 	if said := fmt.Sprint(err); err == nil || !strings.Contains(said, "-addr") {
 		t.Errorf("on an address in use: %s, want an error that names -addr", said)
 	}
@@ -252,16 +247,23 @@ func TestExitStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), self, "-engine", "steam")
-	cmd.Env = append(os.Environ(), "HONE_TEST_ROLE=example", "GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0")
-	said, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 2 {
-		t.Errorf("an unknown engine ends with %v, want exit status 2", err)
-	}
-	for _, e := range engine.All() {
-		if !bytes.Contains(said, []byte(e.Name())) {
-			t.Errorf("%q does not name the engine %s", said, e.Name())
+	for _, test := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"-h", 0, "-cert file"},
+		{"-engine steam", 2, "direct, buffered, parked, events"},
+		{"-engine", 2, "-engine"},
+		{"-port 1", 2, "-port"},
+		{"please", 2, "Usage"},
+		{"-addr nowhere", 1, "choose another address with -addr"},
+	} {
+		cmd := exec.CommandContext(t.Context(), self, strings.Fields(test.args)...)
+		cmd.Env = append(os.Environ(), "HONE_TEST_ROLE=example", "GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0")
+		said, err := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != test.code || !bytes.Contains(said, []byte(test.says)) {
+			t.Errorf("%s ends with %v, want exit status %d and %q:\n%s", test.args, err, test.code, test.says, said)
 		}
 	}
 }

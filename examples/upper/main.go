@@ -12,7 +12,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -30,32 +29,27 @@ import (
 const drainTime = 5 * time.Second
 
 func main() {
+	var how engine.Engine
+	addr := flag.String("addr", "127.0.0.1:7001", "listen on `host:port`; port 0 picks a free one")
+	flag.TextVar(&how, "engine", how, "move bytes with the engine `name` (default "+how.Name()+")")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	switch {
-	case err == nil || errors.Is(err, flag.ErrHelp):
-		return
-	case errors.Is(err, errUsage):
-		fmt.Fprintln(os.Stderr, "upper:", err)
-		os.Exit(2)
-	default:
+	if err := run(ctx, *addr, how, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "upper:", err)
 		os.Exit(1)
 	}
 }
 
-// run is the whole program: it serves until ctx ends.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	flags := flag.NewFlagSet("upper", flag.ContinueOnError)
-	addr := flags.String("addr", "127.0.0.1:7001", "listen on `host:port`; port 0 picks a free one")
-	how := engineFlag(flags)
-	if err := parse(flags, args, stdout); err != nil {
-		return err
-	}
-	srv := newServer(*how)
+// run serves until ctx ends.
+func run(ctx context.Context, addr string, how engine.Engine, stdout, stderr io.Writer) error {
+	srv := newServer(how)
 	srv.Logger = slog.New(slog.NewTextHandler(stderr, nil))
-	ln, err := net.Listen("tcp", *addr)
+	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		return fmt.Errorf("%w; choose another address with -addr (-addr 127.0.0.1:0 picks a free port)", err)
 	}

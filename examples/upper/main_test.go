@@ -4,8 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -168,7 +166,7 @@ func TestRun(t *testing.T) {
 		var stderr bytes.Buffer
 		ended := make(chan error, 1)
 		go func() {
-			err := run(ctx, []string{"-addr", "127.0.0.1:0", "-engine", e.Name()}, w, &stderr)
+			err := run(ctx, "127.0.0.1:0", e, w, &stderr)
 			w.Close()
 			ended <- err
 		}()
@@ -195,25 +193,13 @@ func TestRun(t *testing.T) {
 	})
 }
 
-func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"-engine", "steam"}, {"-engine"}, {"-port", "1"}, {"please"}} {
-		if err := run(t.Context(), args, io.Discard, io.Discard); !errors.Is(err, errUsage) {
-			t.Errorf("%q: %v, want a usage error", args, err)
-		}
-	}
-	var help bytes.Buffer
-	if err := run(t.Context(), []string{"-h"}, &help, io.Discard); !errors.Is(err, flag.ErrHelp) || !strings.Contains(help.String(), "-addr") {
-		t.Errorf("-h: %v and %q, want the flags", err, help.String())
-	}
-}
-
 func TestAddressInUse(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	err = run(t.Context(), []string{"-addr", ln.Addr().String()}, io.Discard, io.Discard)
+	err = run(t.Context(), ln.Addr().String(), engine.Engine{}, io.Discard, io.Discard)
 	if said := fmt.Sprint(err); err == nil || !strings.Contains(said, "-addr") {
 		t.Errorf("on an address in use: %s, want an error that names -addr", said)
 	}
@@ -232,18 +218,23 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 }
 
 func TestExitStatus(t *testing.T) {
-	said, err := program(t, "-engine", "steam").CombinedOutput()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 2 {
-		t.Errorf("an unknown engine ends with %v, want exit status 2", err)
-	}
-	for _, e := range engine.All() {
-		if !bytes.Contains(said, []byte(e.Name())) {
-			t.Errorf("%q does not name the engine %s", said, e.Name())
+	for _, test := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"-h", 0, "-engine name"},
+		{"-engine steam", 2, "direct, buffered, parked, events"},
+		{"-engine", 2, "-engine"},
+		{"-port 1", 2, "-port"},
+		{"please", 2, "Usage"},
+		{"-addr nowhere", 1, "choose another address with -addr"},
+	} {
+		cmd := program(t, strings.Fields(test.args)...)
+		said, err := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != test.code || !bytes.Contains(said, []byte(test.says)) {
+			t.Errorf("%s ends with %v, want exit status %d and %q:\n%s", test.args, err, test.code, test.says, said)
 		}
-	}
-	if said, err := program(t, "-addr", "nowhere").CombinedOutput(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
-		t.Errorf("an impossible address ends with %v, want exit status 1: %s", err, said)
 	}
 }
 
