@@ -1,0 +1,147 @@
+//go:build unix
+
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func start(t *testing.T, script string, o Options) *Child {
+	t.Helper()
+	c, err := Start(exec.CommandContext(t.Context(), "sh", "-c", script), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	return c
+}
+
+func answer[T any](t *testing.T, c *Child) (got T) {
+	t.Helper()
+	if err := c.Answer(t.Context(), patience, &got); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// gone waits until there is no such process any more, or only its name.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for begun := time.Now(); syscall.Kill(pid, 0) == nil; {
+		if stat, err := os.ReadFile("/proc/self/stat"); err == nil && len(stat) > 0 {
+			if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); errors.Is(err, fs.ErrNotExist) || strings.Contains(string(stat), ") Z ") {
+				return // ended; whoever started it has not asked how
+			}
+		}
+		if time.Since(begun) > patience {
+			t.Fatalf("process %d lives", pid)
+		}
+	}
+}
+
+// What a child starts ends with it, whether it is stopped, its context ends, or
+// it ends by itself.
+func TestNobodyIsLeft(t *testing.T) {
+	const leave = `sleep 1000 & echo $!; `
+	t.Run("stopped", func(t *testing.T) {
+		c := start(t, leave+"wait", Options{Signal: true})
+		left := answer[int](t, c)
+		c.Stop()
+		gone(t, left)
+		gone(t, c.PID)
+	})
+	t.Run("context", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c, err := Start(exec.CommandContext(ctx, "sh", "-c", leave+"wait"), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := answer[int](t, c)
+		cancel()
+		<-c.Ended()
+		gone(t, left)
+	})
+	t.Run("by itself", func(t *testing.T) {
+		c := start(t, leave+"exit 7", Options{Grace: 10 * time.Millisecond})
+		left := answer[int](t, c)
+		if end := new(exec.ExitError); !errors.As(c.How(), &end) || end.ExitCode() != 7 {
+			t.Errorf("ended with %v", c.How())
+		}
+		gone(t, left)
+	})
+}
+
+func TestEndsWithItsInput(t *testing.T) {
+	c := start(t, `read line; echo "\"$line\""; read line; echo bye >&2`, Options{})
+	var got string
+	if err := c.Ask(t.Context(), "hello", patience, &got); err != nil || got != "hello" {
+		t.Errorf("answered %q, %v", got, err)
+	}
+	c.Stop()
+	c.Stop()
+	if err := c.How(); err != nil || !strings.HasSuffix(c.Said(), "bye") {
+		t.Errorf("ended with %v and said %q", err, c.Said())
+	}
+	if err := c.Ask(t.Context(), "hello", patience, &got); err == nil {
+		t.Error("answers after its end")
+	}
+}
+
+func TestStubbornIsKilled(t *testing.T) {
+	c := start(t, `trap '' TERM; echo 1; while :; do sleep 1000; done`, Options{Signal: true, Grace: time.Millisecond})
+	answer[int](t, c)
+	c.Stop()
+	if end := new(exec.ExitError); !errors.As(c.How(), &end) || end.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("ended with %v", c.How())
+	}
+}
+
+// A child never waits for somebody to read what it writes, and what is kept of it
+// is the end, and little.
+func TestChattersAreBounded(t *testing.T) {
+	var lines atomic.Int64
+	c := start(t, `head -c 3000000 /dev/zero | tr '\0' x; yes | head -n 100000; yes | head -n 100 >&2`,
+		Options{Said: func(line []byte) {
+			if string(line) == "y" {
+				lines.Add(1)
+			}
+		}})
+	if err := c.How(); err != nil {
+		t.Fatal(err)
+	}
+	// The first y ends the line of x.
+	if said := c.Said(); lines.Load() != 100_099 || len(said) > 3*mostWords {
+		t.Errorf("%d lines; %d bytes are kept of what it said", lines.Load(), len(said))
+	}
+}
+
+func TestSilenceAndNoProgram(t *testing.T) {
+	c := start(t, `echo why >&2; read line`, Options{})
+	for begun := time.Now(); c.Said() == "" && time.Since(begun) < patience; {
+	}
+	var none int
+	err := c.Answer(t.Context(), time.Millisecond, &none)
+	if said := fmt.Sprint(err); !strings.HasSuffix(said, "it said: why") {
+		t.Error(said)
+	}
+	if _, err := Start(exec.CommandContext(t.Context(), "/nowhere/at/all"), Options{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}

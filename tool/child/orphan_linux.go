@@ -1,0 +1,7 @@
+package child
+
+import "syscall"
+
+// endWithUs has the kernel kill the child when this process is killed, too. What
+// the child has started is not reached by that.
+func endWithUs(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

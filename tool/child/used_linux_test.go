@@ -1,0 +1,42 @@
+package child
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What a shell starts is counted with it, and known as the one who works.
+func TestUsedCountsTheGroup(t *testing.T) {
+	c := start(t, `sh -c 'while :; do :; done' & echo $!; wait`, Options{Signal: true})
+	worker := answer[int](t, c)
+	for begun := time.Now(); ; {
+		u, err := c.Used()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.CPU > 20*time.Millisecond && u.Busiest == worker && len(u.PIDs) == 2 && u.Resident > 100<<10 {
+			if exe, err := os.Readlink(u.Program()); err != nil || !strings.HasPrefix(exe, "/") {
+				t.Errorf("its program is %q, %v", exe, err)
+			}
+			break
+		}
+		if time.Since(begun) > patience {
+			t.Fatalf("uses %+v, the worker is %d", u, worker)
+		}
+	}
+	c.Stop()
+	if _, err := c.Used(); err == nil || errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("after its end: %v", err)
+	}
+}
+
+func TestGroupIn(t *testing.T) {
+	for stat, want := range map[string]int{"12 (a) S 1 12 12 0": 12, "13 (a ) (b) R 1 7 12 0": 7, "12 (a) Z 1 12 12 0": 0, "": 0, "13 (a": 0, "13 (a) S 1": 0} {
+		if got := groupIn([]byte(stat)); got != want {
+			t.Errorf("%q: %d, want %d", stat, got, want)
+		}
+	}
+}

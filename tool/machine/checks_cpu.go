@@ -1,0 +1,298 @@
+package machine
+
+import (
+	"fmt"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+)
+
+func (h *host) checkCPUs() Check {
+	usable := h.usable()
+	c := Check{
+		Name: "cpus", State: OK, Found: usable.String(), Want: "at least 2",
+		Why: "generator and server share the only processor, so figures are of both; allow hone more of them, or load from another machine",
+	}
+	switch usable.count {
+	case 0:
+		c.State = Unknown
+	case 1:
+		c.State = Bad
+	}
+	return c
+}
+
+// checkLimit compares the quota with what it has to feed: threads that have used
+// it up stop until the period, mostly 100 ms, is over.
+func (h *host) checkLimit() Check {
+	limit, usable := h.cpuLimit(), h.usable()
+	c := Check{
+		Name: "cpu-limit", State: Unknown, Found: limit.String(), Want: "none",
+		Why: "a control group that has used up its quota stops for the rest of each 100 ms",
+	}
+	if limit.cpus == 0 {
+		return c
+	}
+	if c.State = OK; usable.count > 0 && limit.cpus < float64(usable.count) {
+		c.State = Warn
+		if float64(h.procs) > math.Ceil(limit.cpus) {
+			c.State = Bad
+			c.Why += fmt.Sprintf(", and GOMAXPROCS=%d runs into that", h.procs)
+		}
+		if h.inContainer() {
+			c.Why += "; start the container without a limit, or with whole processors of its own"
+		} else {
+			c.Want = "none, " + path.Base(limit.path) + "=" + limit.none
+			c.Fix = setFile(limit.none, limit.path)
+		}
+	}
+	return c
+}
+
+func (h *host) checkGovernor() Check {
+	const files = "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"
+	c := Check{
+		Name: "governor", State: OK, Found: h.each(files), Want: "performance",
+		Why: "the clock follows the load with a delay: a server that is not busy looks slower than it is",
+		Fix: setFiles("performance", files),
+	}
+	switch c.Found {
+	case "":
+		c.State = Unknown
+	case "performance":
+	default:
+		c.State = Warn
+	}
+	return c
+}
+
+func (h *host) checkTurbo() Check {
+	turbo := h.turbo()
+	c := Check{
+		Name: "turbo", Found: turbo.state, State: OK, Want: "off",
+		Why: "the processor runs faster until it is warm, and when fewer cores are busy: the first of two runs wins",
+	}
+	switch turbo.state {
+	case "":
+		c.State = Unknown
+	case "on":
+		c.State = Warn
+		c.Want = "off, " + path.Base(turbo.path) + "=" + turbo.off
+		c.Fix = setFiles(turbo.off, turbo.path)
+	}
+	return c
+}
+
+func (h *host) checkSMT() Check {
+	const file = "sys/devices/system/cpu/smt/control"
+	c := Check{
+		Name: "smt", Found: h.smt(), State: OK, Want: "off",
+		Why: "two threads share a core, and one makes the other slower; or keep generator and server on cores of their own",
+	}
+	switch c.Found {
+	case "":
+		c.State = Unknown
+	case "on":
+		c.State = Warn
+		if cores := h.siblings(); len(cores) > 0 {
+			const shown = 4
+			c.Found += ": " + strings.Join(cores[:min(shown, len(cores))], " ")
+			if len(cores) > shown {
+				c.Found += " …"
+			}
+		}
+		if h.text(file) == "on" {
+			c.Fix = setFiles("off", file)
+		}
+	}
+	return c
+}
+
+// checkClock looks at what time is made of. The good ones are read without a
+// system call.
+func (h *host) checkClock() Check {
+	const choices = "sys/devices/system/clocksource/clocksource0/available_clocksource"
+	c := Check{
+		Name: "clocksource", Found: h.text(clocksourcePath), Want: "tsc, kvm-clock or arch_sys_counter",
+		Why: "reading this clock is a slow call into the kernel or the hypervisor, and servers read it all the time",
+	}
+	switch c.Found {
+	case "":
+		c.State = Unknown
+		return c
+	case "tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "riscv_clocksource", "timebase", "tod":
+		c.State = OK
+		return c
+	case "xen":
+		c.State = Warn
+	default:
+		c.State = Bad
+	}
+	for _, choice := range strings.Fields(h.text(choices)) {
+		if choice == "tsc" || choice == "kvm-clock" || choice == "arch_sys_counter" {
+			c.Want, c.Fix = choice, setFiles(choice, clocksourcePath)
+			return c
+		}
+	}
+	c.Why += "; the kernel has no better one here, see what it says of clocksource in its log"
+	return c
+}
+
+func (h *host) checkVirtual() Check {
+	c := Check{
+		Name: "virtual", State: OK, Found: h.virtual(), Want: "none",
+		Why: "other machines of the same host come and go, so runs an hour apart may differ; run A and B in turn, and compare them with --pairs",
+	}
+	switch c.Found {
+	case "":
+		c.State = Unknown
+	case "none", "container": // what a container limits has checks of its own
+	default:
+		c.State = Warn
+	}
+	return c
+}
+
+// checkPower finds a machine that saves its battery.
+func (h *host) checkPower() Check {
+	c := Check{
+		Name: "power", State: Unknown, Want: "mains",
+		Why: "on its battery a machine runs slower, and slower still when that gets low; plug it in",
+	}
+	const folder = "sys/class/power_supply"
+	mains, battery := "", ""
+	for _, dir := range h.glob(folder + "/*") {
+		if h.text(dir+"/scope") == "Device" {
+			continue // a mouse's
+		}
+		switch h.text(dir + "/type") {
+		case "Mains", "USB":
+			mains += h.text(dir + "/online")
+		case "Battery":
+			battery += h.text(dir + "/status")
+		}
+	}
+	switch {
+	case strings.Contains(battery, "Discharging") && !strings.Contains(mains, "1"):
+		c.State, c.Found = Bad, "battery"
+	case battery != "" || mains != "":
+		c.State, c.Found = OK, "mains"
+	case h.exists(folder):
+		c.State, c.Found = OK, "no battery"
+	}
+	return c
+}
+
+// What others may use of all processors.
+const (
+	quietOthers = 0.05
+	loudOthers  = 0.20
+	quietSteal  = 0.005
+	loudSteal   = 0.05
+)
+
+// judge gives a part its state.
+func judge(part *float64, quiet, loud float64) (found string, s State) {
+	switch {
+	case part == nil:
+		return "", Unknown
+	case *part <= quiet:
+		s = OK
+	case *part <= loud:
+		s = Warn
+	default:
+		s = Bad
+	}
+	return percent(*part), s
+}
+
+func (h *host) checkOthers(m Meanwhile, names []string) Check {
+	c := Check{
+		Name: "others", Want: "at most " + percent(quietOthers),
+		Why: "other programs take processor time while you measure; end them, or wait",
+	}
+	c.Found, c.State = judge(m.Others, quietOthers, loudOthers)
+	if c.State != OK && c.State != Unknown && len(names) > 0 {
+		c.Found += ": " + strings.Join(names, ", ")
+		c.Why += " (a name's part is of one processor)"
+	}
+	return c
+}
+
+func (h *host) checkSteal(m Meanwhile) Check {
+	c := Check{
+		Name: "steal", Want: "at most " + percent(quietSteal),
+		Why: "the host runs other machines on this one's processors; measure at another time, or on a machine of your own",
+	}
+	c.Found, c.State = judge(m.Steal, quietSteal, loudSteal)
+	return c
+}
+
+// Memory that should be free: the part, and whatever the part is.
+const (
+	wantFree  = 0.1
+	leastFree = 256 << 20
+)
+
+func (h *host) checkMemory() Check {
+	c := Check{
+		Name: "memory", State: Unknown, Want: "at least " + percent(wantFree) + " available",
+		Why: "without room the kernel drops its cache, swaps or ends programs; end what holds memory (ps -e -o rss,comm --sort=-rss)",
+	}
+	total, known := h.memory("MemTotal")
+	free, also := h.memory("MemAvailable")
+	if !known || !also || total == 0 {
+		return c
+	}
+	part := float64(free) / float64(total)
+	c.Found = strconv.FormatUint(free>>20, 10) + " MiB, " + percent(part)
+	switch {
+	case free < leastFree/4:
+		c.State = Bad
+	case part < wantFree || free < leastFree:
+		c.State = Warn
+	default:
+		c.State = OK
+	}
+	return c
+}
+
+func (h *host) checkSwap() Check {
+	c := Check{
+		Name: "swap", State: Unknown, Want: "none used, or swap off",
+		Why: "what was swapped out comes back from the disk in the middle of a run",
+		Fix: "sudo swapoff -a",
+	}
+	total, known := h.memory("SwapTotal")
+	free, also := h.memory("SwapFree")
+	if !known || !also {
+		return c
+	}
+	const unimportant = 1 << 20
+	used := total - min(free, total)
+	switch {
+	case total == 0:
+		c.State, c.Found = OK, "off"
+	case used < unimportant:
+		c.State, c.Found = OK, "none used"
+	default:
+		c.State, c.Found = Warn, strconv.FormatUint(used>>20, 10)+" MiB used"
+	}
+	return c
+}
+
+func (h *host) checkHugePages() Check {
+	c := Check{
+		Name: "thp", State: OK, Found: h.hugePages(), Want: "never or madvise",
+		Why: "the kernel joins pages in its own time: memory figures jump by 2 MiB, and a run is slower while it does",
+		Fix: setFiles("madvise", "sys/kernel/mm/transparent_hugepage/enabled"),
+	}
+	switch c.Found {
+	case "":
+		c.State = Unknown
+	case "always":
+		c.State = Warn
+	}
+	return c
+}

@@ -1,0 +1,78 @@
+package machine
+
+import (
+	"io/fs"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// host is a machine as one process sees it: its files, and what needs none. The
+// zero values of all fields but root say that nothing is known.
+type host struct {
+	root         fs.FS // the whole file system; where there is no Linux, nothing
+	goos, goarch string
+	release      string // of Go
+	procs        int    // GOMAXPROCS
+	superuser    bool   // needs no sudo
+	pid          int    // of this process
+	today        time.Time
+	told         told
+	wait         func(time.Duration)
+}
+
+// told is what the system says where it has no files for it.
+type told struct {
+	cpu, kernel, smt, virtual string
+	cpus                      int
+	memory                    uint64 // bytes
+	descriptors               descriptorLimit
+}
+
+// thisHost is where the program runs.
+func thisHost() *host {
+	h := &host{
+		root: nothing{}, goos: runtime.GOOS, goarch: runtime.GOARCH, release: runtime.Version(),
+		procs: runtime.GOMAXPROCS(0), superuser: os.Geteuid() == 0, pid: os.Getpid(),
+		today: time.Now(), told: ask(), wait: time.Sleep,
+	}
+	if h.goos == "linux" {
+		h.root = os.DirFS("/")
+	}
+	h.told.cpus = runtime.NumCPU()
+	h.told.descriptors = askDescriptors()
+	return h
+}
+
+// nothing is a file system without files.
+type nothing struct{}
+
+// Open finds nothing.
+func (nothing) Open(name string) (fs.File, error) {
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
+
+// text is a file's content without the white space around it. Empty: there is
+// none, or it cannot be read.
+func (h *host) text(path string) string {
+	content, err := fs.ReadFile(h.root, path)
+	if err != nil {
+		return ""
+	}
+	return strings.Trim(string(content), " \t\n\x00")
+}
+
+func (h *host) exists(path string) bool {
+	_, err := fs.Stat(h.root, path)
+	return err == nil
+}
+
+// glob lists the files of a pattern, in their order.
+func (h *host) glob(pattern string) []string {
+	paths, err := fs.Glob(h.root, pattern)
+	if err != nil {
+		panic("machine: " + err.Error()) // patterns are this package's own
+	}
+	return paths
+}

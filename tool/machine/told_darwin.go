@@ -1,0 +1,32 @@
+package machine
+
+import (
+	"encoding/binary"
+	"syscall"
+)
+
+// ask asks with sysctl(3). What has no answer stays unknown.
+func ask() (t told) {
+	t.cpu, _ = syscall.Sysctl("machdep.cpu.brand_string")
+	t.kernel, _ = syscall.Sysctl("kern.osrelease")
+	if size, err := syscall.Sysctl("hw.memsize"); err == nil && len(size) <= 8 {
+		var number [8]byte // a number, of which syscall takes the last byte for a string's end
+		copy(number[:], size)
+		t.memory = binary.LittleEndian.Uint64(number[:])
+	}
+	cores, err := syscall.SysctlUint32("hw.physicalcpu")
+	threads, also := syscall.SysctlUint32("hw.logicalcpu")
+	if err == nil && also == nil {
+		t.smt = "off"
+		if threads > cores {
+			t.smt = "on"
+		}
+	}
+	if guest, err := syscall.SysctlUint32("kern.hv_vmm_present"); err == nil {
+		t.virtual = "none"
+		if guest != 0 {
+			t.virtual = "hypervisor"
+		}
+	}
+	return t
+}

@@ -1,0 +1,111 @@
+package machine
+
+import (
+	"slices"
+	"strings"
+)
+
+// virtual says what is between the system and the hardware: none, or a
+// hypervisor's name, container, or both with a comma between.
+func (h *host) virtual() string {
+	var layers []string
+	switch below := h.hypervisor(); below {
+	case "":
+		return h.told.virtual
+	case "none":
+	default:
+		layers = append(layers, below)
+	}
+	if h.inContainer() {
+		layers = append(layers, "container")
+	}
+	if len(layers) == 0 {
+		return "none"
+	}
+	return strings.Join(layers, ", ")
+}
+
+// makers are how hypervisors, and clouds that use them, call the machines that
+// they make.
+var makers = []struct{ name, hypervisor string }{
+	{"vmware", "vmware"},
+	{"innotek", "virtualbox"},
+	{"virtualbox", "virtualbox"},
+	{"microsoft corporation virtual machine", "hyper-v"},
+	{"parallels", "parallels"},
+	{"xen", "xen"},
+	{"bhyve", "bhyve"},
+	{"qemu", "kvm"},
+	{"kvm", "kvm"},
+	{"openstack", "kvm"},
+	{"amazon ec2", "kvm"},
+	{"google", "kvm"},
+	{"digitalocean", "kvm"},
+	{"hetzner", "kvm"},
+	{"alibaba", "kvm"},
+}
+
+// hypervisor is its name, hypervisor when it has none, none, or empty: not known.
+func (h *host) hypervisor() string {
+	if h.text("proc/cpuinfo") == "" {
+		return ""
+	}
+	flags := h.cpuinfo("flags")
+	guest := slices.Contains(strings.Fields(flags), "hypervisor")
+	if flags != "" && !guest { // x86 always tells
+		return "none"
+	}
+	if strings.Contains(strings.ToLower(h.kernel()), "microsoft") {
+		return "hyper-v"
+	}
+	if name := h.makersHypervisor(); name != "" {
+		return name
+	}
+	switch {
+	case h.text("sys/hypervisor/type") == "xen":
+		return "xen"
+	case strings.Contains(h.text("sys/devices/system/clocksource/clocksource0/available_clocksource"), "kvm-clock"),
+		strings.Contains(h.text("proc/device-tree/hypervisor/compatible"), "kvm"),
+		strings.Contains(h.text("proc/device-tree/compatible"), "dummy-virt"):
+		return "kvm"
+	case guest, h.exists("proc/device-tree/hypervisor"):
+		return "hypervisor"
+	case h.exists("proc/device-tree/compatible"), h.text(makerPath) != "":
+		return "none"
+	}
+	return ""
+}
+
+const makerPath = "sys/class/dmi/id/sys_vendor"
+
+// makersHypervisor goes by what the machine's maker and product are called.
+func (h *host) makersHypervisor() string {
+	machine := strings.ToLower(h.text(makerPath) + " " + h.text("sys/class/dmi/id/product_name"))
+	if strings.Contains(machine, "metal") {
+		return ""
+	}
+	for _, m := range makers {
+		if strings.Contains(machine, m.name) {
+			return m.hypervisor
+		}
+	}
+	return ""
+}
+
+// inContainer looks for what the usual ones leave behind. A disk made from a
+// container's files has that, too, but there the kernel's own processes are seen.
+func (h *host) inContainer() bool {
+	traces := h.exists(".dockerenv") || h.exists("run/.containerenv") || h.text("run/systemd/container") != ""
+	if traces && h.text("proc/2/comm") != "kthreadd" {
+		return true
+	}
+	for _, file := range []string{"proc/1/cgroup", "proc/self/cgroup"} {
+		groups := h.text(file)
+		for _, mark := range []string{"/docker/", "/docker-", "/kubepods", "/lxc", "/libpod", "/containerd", "cri-containerd"} {
+			if strings.Contains(groups, mark) {
+				return true
+			}
+		}
+	}
+	return false
+}
