@@ -1,0 +1,156 @@
+package record
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Add stores a run, whole or not at all, and fills in its ID. A run that is there
+// already stays as it is.
+func (s *Store) Add(ctx context.Context, r *Run) error {
+	c, err := seal(r)
+	if err != nil {
+		return s.explain(ctx, err)
+	}
+	if err := s.change(ctx, func(t *transaction) error { return t.add(c) }); err != nil {
+		return err
+	}
+	r.ID = c.ID
+	return nil
+}
+
+// AddPair stores both runs or neither, each as PairedWith the other. What is there
+// already learns its partner, but never gets another one.
+func (s *Store) AddPair(ctx context.Context, a, b *Run) error {
+	first, err := seal(a)
+	if err != nil {
+		return s.explain(ctx, err)
+	}
+	second, err := seal(b)
+	if err != nil {
+		return s.explain(ctx, err)
+	}
+	if first.ID == second.ID {
+		return fmt.Errorf("record: run %s is no pair with itself; a pair has samples in turn, with an Order each", first.ID)
+	}
+	first.PairedWith, second.PairedWith = second.ID, first.ID
+	if err := s.change(ctx, func(t *transaction) error {
+		for _, c := range []*sealed{first, second} {
+			if err := t.add(c); err != nil {
+				return err
+			}
+			if err := t.join(c.ID, c.PairedWith); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	a.ID, a.PairedWith = first.ID, first.PairedWith
+	b.ID, b.PairedWith = second.ID, second.PairedWith
+	return nil
+}
+
+// join makes partner the one of id, if that has no other.
+func (t *transaction) join(id, partner string) error {
+	var has string
+	if err := t.row(&has, "SELECT paired_with FROM run WHERE id = ?", id); err != nil || has == partner {
+		return err
+	}
+	if has != "" {
+		return fmt.Errorf("run %s was taken in turn with %s, not with %s", id, has, partner)
+	}
+	return t.exec("UPDATE run SET paired_with = ? WHERE id = ?", partner, id)
+}
+
+// add stores a run that is not there yet.
+func (t *transaction) add(c *sealed) error {
+	var seq int64
+	err := t.row(&seq, "SELECT seq FROM run WHERE id = ?", c.ID)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return err // nil: it is there
+	}
+	blobs, err := t.addBlobs(c.blobs)
+	if err != nil {
+		return err
+	}
+	strict, soft := jsonText(c.Environment.Strict), jsonText(c.Environment.Soft)
+	if err := t.row(&seq, `INSERT INTO run
+		(id, name, made, at, scenario, scenario_hash, fingerprint, paired_with, scenario_text, strict, soft)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq`,
+		c.ID, c.Name, c.Made, c.At.Format(timeText), c.Scenario.Name, c.Scenario.Hash(), c.Environment.Fingerprint(),
+		c.PairedWith, c.Scenario.Text, strict, soft); err != nil {
+		return err
+	}
+	for i := range c.Samples {
+		if err := t.addSample(seq, i, &c.Samples[i], &c.doc.Samples[i], blobs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addBlobs stores what is not there yet, and returns where each is.
+func (t *transaction) addBlobs(blobs map[string][]byte) (ids map[string]int64, err error) {
+	ids = make(map[string]int64, len(blobs))
+	for hash, data := range blobs {
+		var id int64
+		err := t.row(&id, "SELECT id FROM blob WHERE sha256 = ?", hash)
+		if errors.Is(err, sql.ErrNoRows) {
+			err = t.row(&id, "INSERT INTO blob (sha256, size, data) VALUES (?, ?, ?) RETURNING id", hash, len(data), data)
+		}
+		if err != nil {
+			return nil, err
+		}
+		ids[hash] = id
+	}
+	return ids, nil
+}
+
+func (t *transaction) addSample(seq int64, i int, s *Sample, d *sampleDocument, blobs map[string]int64) error {
+	if err := t.insert("INSERT INTO sample VALUES (?, ?, ?, ?, ?, ?, ?)",
+		seq, i, s.Pair, s.Order, s.At.Format(timeText), s.Valid, jsonText(s.Reasons)); err != nil {
+		return err
+	}
+	for j, m := range s.Metrics {
+		value := sql.NullFloat64{Float64: m.Value, Valid: !math.IsNaN(m.Value)}
+		if err := t.insert("INSERT INTO metric VALUES (?, ?, ?, ?, ?, ?, ?)", seq, i, j, m.Name, m.Unit, m.Better, value); err != nil {
+			return err
+		}
+	}
+	for j, e := range s.Series {
+		if err := t.insert("INSERT INTO series VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+			seq, i, j, e.Name, e.Unit, int64(e.Start), int64(e.Step), jsonText(figures(e.Values))); err != nil {
+			return err
+		}
+	}
+	for j, h := range d.Histograms {
+		if err := t.insert("INSERT INTO histogram VALUES (?, ?, ?, ?, ?, ?, ?)",
+			seq, i, j, h.Name, int64(h.Start), int64(h.End), blobs[h.SHA256]); err != nil {
+			return err
+		}
+	}
+	for j, a := range d.Artefacts {
+		if err := t.insert("INSERT INTO artefact VALUES (?, ?, ?, ?, ?, ?)", seq, i, j, a.Kind, a.Name, blobs[a.SHA256]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// jsonText is for lists and maps of texts and figures, which have no errors.
+func jsonText(v any) string {
+	text, _ := json.Marshal(v)
+	return string(text)
+}
+
+func parseTime(text string) (time.Time, error) {
+	at, err := time.Parse(timeText, text)
+	return at.UTC(), err
+}

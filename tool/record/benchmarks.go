@@ -1,0 +1,272 @@
+package record
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"golang.org/x/perf/benchfmt"
+	"golang.org/x/perf/benchunit"
+)
+
+// The settings of a benchmark file that are not only the environment's.
+const (
+	validSetting = "valid"
+	runSetting   = "run"
+	mostSetting  = 4 << 10 // bytes: readers of the format have limits for a line
+)
+
+// strictSettings make figures of go test those of different things.
+var strictSettings = []string{"goos", "goarch", "cpu", "pkg"}
+
+// WriteBenchmarks writes runs in Go's benchmark format, a line for each sample with
+// a figure, named after the scenario. A metric is a unit there, and so has its name in
+// it: "p99-µs". Settings are the environment, then the scenario's name, hash and
+// text; of several runs also run and name, to choose columns by. What is not valid
+// has the setting valid: false.
+//
+// benchstat puts what differs in a setting into different tables; -ignore names
+// those that do not matter.
+func WriteBenchmarks(w io.Writer, runs ...*Run) error {
+	b := &benchmarkWriter{out: w, results: benchfmt.NewWriter(w), several: len(runs) > 1}
+	b.units(runs)
+	for _, r := range runs {
+		b.run(r)
+	}
+	if b.err != nil {
+		return fmt.Errorf("record: writing benchmarks: %w", b.err)
+	}
+	return nil
+}
+
+type benchmarkWriter struct {
+	out     io.Writer
+	results *benchfmt.Writer
+	several bool
+	err     error // the first one
+}
+
+func (b *benchmarkWriter) write(record benchfmt.Record) {
+	if b.err == nil {
+		b.err = b.results.Write(record)
+	}
+}
+
+// note is a line that readers of the format skip.
+func (b *benchmarkWriter) note(format string, args ...any) {
+	if b.err == nil {
+		_, b.err = fmt.Fprintf(b.out, "# "+format+"\n", args...)
+	}
+}
+
+// units says once of each unit what is better. A reader minds a second word.
+func (b *benchmarkWriter) units(runs []*Run) {
+	said := map[string]bool{}
+	for _, r := range runs {
+		for _, s := range r.Samples {
+			for _, m := range s.Metrics {
+				unit := benchmarkUnit(m)
+				_, tidy := benchunit.Tidy(1, unit)
+				if said[tidy] || m.Better != Lower && m.Better != Higher {
+					continue
+				}
+				said[tidy] = true
+				b.write(&benchfmt.UnitMetadata{UnitMetadataKey: benchfmt.UnitMetadataKey{Unit: tidy, Key: "better"}, OrigUnit: unit, Value: m.Better})
+			}
+		}
+	}
+}
+
+func (b *benchmarkWriter) run(r *Run) {
+	b.note("run %s, made by %s at %s", oneLine(r.ID), oneLine(r.Made), r.At.UTC().Format("2006-01-02T15:04:05Z"))
+	settings := b.settings(r)
+	name := word(r.Scenario.Name, '_')
+	if name == "" {
+		name = "Unnamed"
+	}
+	for i, s := range r.Samples {
+		result := &benchfmt.Result{Name: benchfmt.Name(name), Iters: 1, Config: settings, Values: benchmarkValues(s.Metrics)}
+		if !s.Valid {
+			result.Config = append(slices.Clip(settings), benchfmt.Config{Key: validSetting, Value: []byte("false"), File: true})
+			b.note("sample %d is not valid: %s", i+1, oneLine(strings.Join(s.Reasons, "; ")))
+		}
+		if len(result.Values) == 0 {
+			b.note("sample %d has no figures", i+1)
+			continue
+		}
+		b.write(result)
+	}
+}
+
+// settings lists what figures of a run depend on, each key once.
+func (b *benchmarkWriter) settings(r *Run) (all []benchfmt.Config) {
+	add := func(key, value string) {
+		key, value = settingKey(key), oneLine(value)
+		if value != "" && !slices.ContainsFunc(all, func(c benchfmt.Config) bool { return c.Key == key }) {
+			all = append(all, benchfmt.Config{Key: key, Value: []byte(value), File: true})
+		}
+	}
+	if b.several {
+		add(runSetting, r.ID)
+		add("name", r.Name)
+	}
+	for _, part := range []map[string]string{r.Environment.Strict, r.Environment.Soft} {
+		for _, key := range slices.Sorted(maps.Keys(part)) {
+			add(key, part[key])
+		}
+	}
+	add("scenario", r.Scenario.Name)
+	add("scenario-hash", r.Scenario.Hash())
+	add("scenario-text", r.Scenario.Text)
+	return all
+}
+
+// benchmarkValues are the figures that there are, each under a unit of its own.
+func benchmarkValues(metrics []Metric) (values []benchfmt.Value) {
+	for _, m := range metrics {
+		if math.IsNaN(m.Value) || math.IsInf(m.Value, 0) {
+			continue
+		}
+		unit := benchmarkUnit(m)
+		taken := func(v benchfmt.Value) bool { return v.Unit == unit }
+		for n := 2; slices.ContainsFunc(values, taken); n++ {
+			unit = benchmarkUnit(m) + "-" + strconv.Itoa(n)
+		}
+		values = append(values, benchfmt.Value{Value: m.Value, Unit: unit})
+	}
+	return values
+}
+
+// benchmarkUnit is the metric in one word.
+func benchmarkUnit(m Metric) string {
+	name, unit := word(m.Name, '-'), word(m.Unit, '-')
+	switch {
+	case name == "" && unit == "":
+		return "value"
+	case name == "" || name == unit:
+		return unit
+	case unit == "":
+		return name
+	}
+	return name + "-" + unit
+}
+
+// word is a text without blanks and what does not print.
+func word(text string, instead rune) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsSpace(c) || !unicode.IsPrint(c) {
+			return instead
+		}
+		return c
+	}, oneLine(text))
+}
+
+// oneLine has single blanks only, and no more than a reader's line takes.
+func oneLine(text string) string {
+	text = strings.Join(strings.Fields(cleanText(text)), " ")
+	if len(text) > mostSetting {
+		text = strings.ToValidUTF8(text[:mostSetting], "") + "…"
+	}
+	return text
+}
+
+// settingKey is a key as the format wants it, lower case, no blank, no colon, and not
+// the one that says whether a sample is valid.
+func settingKey(key string) string {
+	key = strings.Map(func(c rune) rune {
+		if c = unicode.ToLower(c); c == ':' || unicode.IsUpper(c) {
+			return '-'
+		}
+		return c
+	}, word(key, '-'))
+	if first := strings.IndexFunc(key, unicode.IsLower); first != 0 || key == validSetting {
+		key = "key-" + key
+	}
+	return key
+}
+
+// ReadBenchmarks reads what go test -bench prints: a run of each benchmark, a sample
+// of each line, in the units of the format: sec, B. The settings goos, goarch, cpu
+// and pkg are strict, others soft; lines of the same name with other settings are
+// another run. Nothing says when it was made: At is zero, for the caller to set.
+func ReadBenchmarks(name string, in io.Reader) ([]*Run, error) {
+	reader := benchfmt.NewReader(in, name)
+	b := &benchmarkReader{byKey: map[string]*Run{}}
+	for reader.Scan() {
+		switch found := reader.Result().(type) {
+		case *benchfmt.Result:
+			b.add(found)
+		case *benchfmt.SyntaxError:
+			return nil, fmt.Errorf("record: %w; give what go test -bench prints", found)
+		}
+	}
+	if err := reader.Err(); err != nil {
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	if len(b.runs) == 0 {
+		return nil, fmt.Errorf("record: there is no benchmark in %s; give what go test -bench prints", name)
+	}
+	for _, r := range b.runs {
+		for _, s := range r.Samples {
+			for i := range s.Metrics {
+				s.Metrics[i].Better = better(reader.Units(), s.Metrics[i].Unit)
+			}
+		}
+	}
+	return b.runs, nil
+}
+
+type benchmarkReader struct {
+	runs  []*Run
+	byKey map[string]*Run
+	lines int
+}
+
+func (b *benchmarkReader) add(line *benchfmt.Result) {
+	name := line.Name.String()
+	strict, soft, valid := map[string]string{}, map[string]string{}, true
+	for _, c := range line.Config {
+		switch {
+		case c.Key == validSetting:
+			valid = string(c.Value) != "false"
+		case slices.Contains(strictSettings, c.Key):
+			strict[c.Key] = string(c.Value)
+		default:
+			soft[c.Key] = string(c.Value)
+		}
+	}
+	key := jsonText([]any{name, strict, soft})
+	r := b.byKey[key]
+	if r == nil {
+		r = &Run{
+			Made:        "go test -bench",
+			Scenario:    Scenario{Name: name, Text: "go test -bench " + name + "\npkg: " + strict["pkg"] + "\n"},
+			Environment: Environment{Strict: strict, Soft: soft},
+		}
+		b.byKey[key] = r
+		b.runs = append(b.runs, r)
+	}
+	b.lines++
+	s := Sample{Order: b.lines, Valid: valid, Reasons: []string{}, Metrics: []Metric{}}
+	if !valid {
+		s.Reasons = append(s.Reasons, "the benchmark file says so")
+	}
+	for _, v := range line.Values {
+		s.Metrics = append(s.Metrics, Metric{Name: v.Unit, Unit: v.Unit, Value: v.Value})
+	}
+	r.Samples = append(r.Samples, s)
+}
+
+// better follows the file, then Go's own units, then what a rate looks like.
+func better(units benchfmt.UnitMetadataMap, unit string) string {
+	switch says := units.GetBetter(unit); {
+	case says > 0, says == 0 && (strings.HasSuffix(unit, "/s") || strings.HasSuffix(unit, "/sec")):
+		return Higher
+	}
+	return Lower
+}

@@ -1,0 +1,57 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+)
+
+const fileName = "runs.db"
+
+// Find returns where the store is of who works in dir: in the nearest folder .hone
+// upwards, else in the user's data folder ($XDG_DATA_HOME or ~/.local/share,
+// ~/Library/Application Support, %LocalAppData%). Nothing is made.
+func Find(dir string) (path string, err error) {
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("record: %w", err)
+	}
+	for {
+		near := filepath.Join(dir, ".hone")
+		if info, err := os.Stat(near); err == nil && info.IsDir() {
+			return filepath.Join(near, fileName), nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			break
+		}
+		dir = up
+	}
+	data, err := dataFolder(runtime.GOOS, os.Getenv)
+	if err != nil {
+		return "", fmt.Errorf("record: there is no place for runs: %w; make a folder .hone where you work", err)
+	}
+	return filepath.Join(data, "hone", fileName), nil
+}
+
+// dataFolder is where programs keep what their user made.
+func dataFolder(goos string, getenv func(string) string) (string, error) {
+	variable, below := "HOME", []string{".local", "share"}
+	switch goos {
+	case "windows":
+		variable, below = "LocalAppData", nil
+	case "darwin", "ios":
+		below = []string{"Library", "Application Support"}
+	default:
+		if data := getenv("XDG_DATA_HOME"); filepath.IsAbs(data) { // as XDG wants, others do not count
+			return data, nil
+		}
+	}
+	base := getenv(variable)
+	if base == "" {
+		return "", errors.New(variable + " is not set")
+	}
+	return filepath.Join(append([]string{base}, below...)...), nil
+}

@@ -1,0 +1,197 @@
+package record
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Get returns the run that ref means, with its blobs, and makes sure that it is as
+// it was given. See the package's documentation for what ref may be.
+func (s *Store) Get(ctx context.Context, ref string) (*Run, error) {
+	var r *Run
+	err := s.look(ctx, func(t *transaction) error {
+		seq, err := t.find(ref)
+		if err == nil {
+			r, err = t.get(seq)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if again, err := seal(r); err != nil || again.ID != r.ID {
+		return nil, fmt.Errorf("%w: run %s in %s; somebody has changed the file", ErrDamaged, r.ID, s.path)
+	}
+	return r, nil
+}
+
+// find returns the place of the run that ref means.
+func (t *transaction) find(ref string) (seq int64, err error) {
+	if back, ok := fromLatest(ref); ok {
+		err = t.row(&seq, "SELECT seq FROM run ORDER BY at DESC, seq DESC LIMIT 1 OFFSET ?", back)
+		return seq, found(err, ref)
+	}
+	if name, ok := strings.CutPrefix(ref, "baseline:"); ok {
+		err = t.row(&seq, "SELECT run FROM baseline WHERE name = ?", name)
+		return seq, found(err, ref)
+	}
+	err = t.row(&seq, "SELECT seq FROM run WHERE id = ?", strings.ToLower(ref))
+	if !errors.Is(err, sql.ErrNoRows) {
+		return seq, err
+	}
+	return t.findNamed(ref)
+}
+
+// fromLatest reads latest and latest~N.
+func fromLatest(ref string) (back int, ok bool) {
+	number, ok := strings.CutPrefix(ref, "latest")
+	if !ok || number == "" {
+		return 0, ok
+	}
+	number, ok = strings.CutPrefix(number, "~")
+	back, err := strconv.Atoi(number)
+	return back, ok && err == nil && back >= 0
+}
+
+// findNamed looks for a run of this name, or with an ID that begins so.
+func (t *transaction) findNamed(ref string) (seq int64, err error) {
+	named, err := t.texts("SELECT id FROM run WHERE name = ? AND name <> '' ORDER BY at DESC, seq DESC LIMIT 1", ref)
+	if err != nil {
+		return 0, err
+	}
+	ids := named
+	if prefix := strings.ToLower(ref); len(ref) >= refDigits && isHex(prefix) {
+		begin, err := t.texts("SELECT id FROM run WHERE id >= ? AND id < ? ORDER BY id LIMIT 8", prefix, prefix+"g")
+		if err != nil {
+			return 0, err
+		}
+		for _, id := range begin {
+			if len(named) == 0 || id != named[0] {
+				ids = append(ids, id)
+			}
+		}
+	}
+	if len(ids) > 1 {
+		return 0, fmt.Errorf("%w: %q is %s; give more digits of one of them", ErrAmbiguous, ref, strings.Join(ids, " or "))
+	}
+	if len(ids) == 0 {
+		return 0, found(sql.ErrNoRows, ref)
+	}
+	return seq, t.row(&seq, "SELECT seq FROM run WHERE id = ?", ids[0])
+}
+
+func isHex(text string) bool {
+	return text != "" && strings.Trim(text, "0123456789abcdef") == ""
+}
+
+func found(err error, ref string) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("%w: %q; hone run list shows what there is", ErrNotFound, ref)
+	}
+	return err
+}
+
+// get reads a run.
+func (t *transaction) get(seq int64) (*Run, error) {
+	r := &Run{}
+	var at, strict, soft string
+	err := t.tx.QueryRowContext(t.ctx, "SELECT id, name, made, at, scenario, scenario_text, strict, soft, paired_with FROM run WHERE seq = ?", seq).
+		Scan(&r.ID, &r.Name, &r.Made, &at, &r.Scenario.Name, &r.Scenario.Text, &strict, &soft, &r.PairedWith)
+	if err != nil {
+		return nil, err
+	}
+	r.At, err = parseTime(at)
+	err = errors.Join(err, json.Unmarshal([]byte(strict), &r.Environment.Strict), json.Unmarshal([]byte(soft), &r.Environment.Soft))
+	if err == nil {
+		r.Samples, err = t.samples(seq)
+	}
+	for _, read := range []func(int64, []Sample) error{t.metrics, t.series, t.histograms, t.artefacts} {
+		if err == nil {
+			err = read(seq, r.Samples)
+		}
+	}
+	return r, err
+}
+
+func (t *transaction) samples(seq int64) ([]Sample, error) {
+	all := []Sample{}
+	err := t.rows(func(rows *sql.Rows) error {
+		s := Sample{Metrics: []Metric{}, Histograms: []Histogram{}, Series: []Series{}, Artefacts: []Artefact{}}
+		var at, reasons string
+		if err := rows.Scan(&s.Pair, &s.Order, &at, &s.Valid, &reasons); err != nil {
+			return err
+		}
+		var err error
+		s.At, err = parseTime(at)
+		all = append(all, s)
+		return errors.Join(err, json.Unmarshal([]byte(reasons), &all[len(all)-1].Reasons))
+	}, "SELECT pair, position, at, valid, reasons FROM sample WHERE run = ? ORDER BY number", seq)
+	return all, err
+}
+
+// each calls scan for the rows of a table of parts; what that returns puts a part
+// into its sample.
+func (t *transaction) each(samples []Sample, scan func(rows *sql.Rows, sample *int) (put func(*Sample), err error), query string, seq int64) error {
+	return t.rows(func(rows *sql.Rows) error {
+		sample := 0
+		put, err := scan(rows, &sample)
+		if err != nil {
+			return err
+		}
+		if sample < 0 || sample >= len(samples) {
+			return fmt.Errorf("%w: there are figures of no sample; somebody has changed the file", ErrDamaged)
+		}
+		put(&samples[sample])
+		return nil
+	}, query, seq)
+}
+
+func (t *transaction) metrics(seq int64, samples []Sample) error {
+	return t.each(samples, func(rows *sql.Rows, sample *int) (func(*Sample), error) {
+		var m Metric
+		var value sql.NullFloat64
+		err := rows.Scan(sample, &m.Name, &m.Unit, &m.Better, &value)
+		if m.Value = value.Float64; !value.Valid {
+			m.Value = math.NaN()
+		}
+		return func(s *Sample) { s.Metrics = append(s.Metrics, m) }, err
+	}, "SELECT sample, name, unit, better, value FROM metric WHERE run = ? ORDER BY sample, number", seq)
+}
+
+func (t *transaction) series(seq int64, samples []Sample) error {
+	return t.each(samples, func(rows *sql.Rows, sample *int) (func(*Sample), error) {
+		var e Series
+		var text []byte
+		if err := rows.Scan(sample, &e.Name, &e.Unit, (*int64)(&e.Start), (*int64)(&e.Step), &text); err != nil {
+			return nil, err
+		}
+		var read []figure
+		err := json.Unmarshal(text, &read)
+		e.Values = values(read)
+		return func(s *Sample) { s.Series = append(s.Series, e) }, err
+	}, "SELECT sample, name, unit, start, step, figures FROM series WHERE run = ? ORDER BY sample, number", seq)
+}
+
+func (t *transaction) histograms(seq int64, samples []Sample) error {
+	return t.each(samples, func(rows *sql.Rows, sample *int) (func(*Sample), error) {
+		var h Histogram
+		err := rows.Scan(sample, &h.Name, (*int64)(&h.Start), (*int64)(&h.End), &h.Data)
+		h.Data = notNil(h.Data)
+		return func(s *Sample) { s.Histograms = append(s.Histograms, h) }, err
+	}, "SELECT sample, name, start, stop, data FROM histogram JOIN blob ON blob.id = blob WHERE run = ? ORDER BY sample, number", seq)
+}
+
+func (t *transaction) artefacts(seq int64, samples []Sample) error {
+	return t.each(samples, func(rows *sql.Rows, sample *int) (func(*Sample), error) {
+		var a Artefact
+		err := rows.Scan(sample, &a.Kind, &a.Name, &a.Data)
+		a.Data = notNil(a.Data)
+		return func(s *Sample) { s.Artefacts = append(s.Artefacts, a) }, err
+	}, "SELECT sample, kind, name, data FROM artefact JOIN blob ON blob.id = blob WHERE run = ? ORDER BY sample, number", seq)
+}

@@ -1,0 +1,67 @@
+package record
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+// Summary is a run without what it measured.
+type Summary struct {
+	ID           string    `json:"id"`
+	Name         string    `json:"name"`
+	Made         string    `json:"made"`
+	At           time.Time `json:"at"`
+	Scenario     string    `json:"scenario"`
+	ScenarioHash string    `json:"scenario_hash"`
+	Fingerprint  string    `json:"fingerprint"`
+	PairedWith   string    `json:"paired_with,omitempty"`
+	Samples      int       `json:"samples"`
+	Valid        int       `json:"valid_samples"`
+	Baselines    []string  `json:"baselines"` // of which it is the run
+}
+
+// Filter says which runs are asked for. Zero: all.
+type Filter struct {
+	Scenario string // the name or the hash
+	Name     string
+	Limit    int // how many at most; 0: all
+}
+
+// List returns the runs that pass the filter, newest first.
+func (s *Store) List(ctx context.Context, f Filter) ([]Summary, error) {
+	all := []Summary{}
+	limit := f.Limit
+	if limit <= 0 {
+		limit = -1
+	}
+	err := s.look(ctx, func(t *transaction) error {
+		baselines, err := t.baselines()
+		if err != nil {
+			return err
+		}
+		return t.rows(func(rows *sql.Rows) error {
+			m := Summary{Baselines: []string{}}
+			var at string
+			if err := rows.Scan(&m.ID, &m.Name, &m.Made, &at, &m.Scenario, &m.ScenarioHash, &m.Fingerprint, &m.PairedWith, &m.Samples, &m.Valid); err != nil {
+				return err
+			}
+			for _, b := range baselines {
+				if b.ID == m.ID {
+					m.Baselines = append(m.Baselines, b.Name)
+				}
+			}
+			var err error
+			m.At, err = parseTime(at)
+			all = append(all, m)
+			return err
+		}, `SELECT id, name, made, at, scenario, scenario_hash, fingerprint, paired_with,
+				(SELECT count(*) FROM sample WHERE run = seq), (SELECT count(*) FROM sample WHERE run = seq AND valid)
+			FROM run WHERE (?1 = '' OR scenario = ?1 OR scenario_hash = ?1) AND (?2 = '' OR name = ?2)
+			ORDER BY at DESC, seq DESC LIMIT ?3`, f.Scenario, f.Name, limit)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}

@@ -1,0 +1,346 @@
+package record
+
+import (
+	"context"
+	"database/sql"
+	_ "embed" // schema1.sql
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// applicationID is in the head of every store: "hone".
+const applicationID = 0x686f6e65
+
+const (
+	idDigits  = 12
+	refDigits = 4       // of an ID, at least
+	mostBlobs = 1 << 29 // bytes, of one run: SQLite holds one of up to a billion
+	timeText  = "2006-01-02T15:04:05.000000000Z"
+)
+
+//go:embed schema1.sql
+var schema1 string
+
+// migrations lead from no version to 1, from 1 to 2 and so on. One that was
+// published is never changed.
+var migrations = []string{schema1}
+
+// Store keeps runs in one file. Its methods may be called from many goroutines, and
+// from many programs; one writes at a time. Cancelling stops what is under way but
+// not the waiting for another program, of five seconds at most.
+type Store struct {
+	db   *sql.DB
+	path string
+}
+
+// opening is how to open a store.
+type opening struct {
+	path       string
+	patience   time.Duration // with other programs that write
+	migrations []string
+	pragmas    []string // more of them
+}
+
+func openingOf(path string) opening {
+	return opening{path: path, patience: 5 * time.Second, migrations: migrations}
+}
+
+// Open opens the store at path for reading and writing. It makes the file, and its
+// folder, if they are not there, and brings an older store up to date. Of a newer
+// one it returns a *NewerError.
+func Open(ctx context.Context, path string) (*Store, error) {
+	return openingOf(path).open(ctx)
+}
+
+func (o opening) open(ctx context.Context) (*Store, error) {
+	s := &Store{path: o.path}
+	if err := os.MkdirAll(filepath.Dir(o.path), 0o755); err != nil {
+		return nil, fmt.Errorf("record: %w; name a folder that you may write to", err)
+	}
+	if _, err := os.Stat(o.path); err == nil && !o.mayWrite() { // SQLite would open it, to read
+		return nil, fmt.Errorf("%w: %s; make the file and its folder writable", ErrReadOnly, o.path)
+	}
+	err := o.connect(ctx, s, "mode=rwc")
+	if err == nil {
+		err = o.upgrade(ctx, s)
+	}
+	if err != nil {
+		return nil, s.giveUp(ctx, err)
+	}
+	return s, nil
+}
+
+// OpenRead opens the store at path for reading. It makes nothing and changes
+// nothing, and works where nothing may be written. No store there: an error that
+// is fs.ErrNotExist.
+func OpenRead(ctx context.Context, path string) (*Store, error) {
+	return openingOf(path).openRead(ctx)
+}
+
+func (o opening) openRead(ctx context.Context) (*Store, error) {
+	s := &Store{path: o.path}
+	if _, err := os.Stat(o.path); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("record: no run was saved yet: %w; save one first", err)
+		}
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	err := o.connect(ctx, s, o.readMode())
+	if err == nil {
+		err = o.current(ctx, s)
+	}
+	if err != nil {
+		return nil, s.giveUp(ctx, err)
+	}
+	return s, nil
+}
+
+// readMode is how to read without leaving anything behind. Even a reader of a log
+// needs shared memory beside the file; who may write makes it and takes it away
+// again. Who may not uses what there is, and if there is no log, needs none: nobody
+// is writing.
+func (o opening) readMode() string {
+	if o.mayWrite() {
+		return "mode=rw&_query_only=1"
+	}
+	if log, err := os.Stat(o.path + "-wal"); err == nil && log.Size() > 0 {
+		return "mode=ro&readonly_shm=1"
+	}
+	return "mode=ro&immutable=1"
+}
+
+// mayWrite is about the file, and about the log beside it.
+func (o opening) mayWrite() bool {
+	return mayWrite(o.path) && mayWrite(filepath.Dir(o.path))
+}
+
+// connect opens the one connection, and looks whether it leads to a database.
+func (o opening) connect(ctx context.Context, s *Store, mode string) error {
+	full, err := filepath.Abs(o.path)
+	if err != nil {
+		return err
+	}
+	address := url.URL{Scheme: "file", Path: filepath.ToSlash(full)}
+	if address.Path[0] != '/' { // a drive
+		address.Path = "/" + address.Path
+	}
+	settings := url.Values{
+		"_busy_timeout": {strconv.FormatInt(o.patience.Milliseconds(), 10)},
+		"_foreign_keys": {"1"},
+		"_synchronous":  {"FULL"},
+		"_txlock":       {"immediate"},
+		"_error_rc":     {"1"},
+		"_dqs":          {"0"},
+		"_pragma":       o.pragmas,
+	}
+	connector, err := sqlite.NewConnector(address.String() + "?" + mode + "&" + settings.Encode())
+	if err != nil {
+		return err
+	}
+	s.db = sql.OpenDB(connector)
+	s.db.SetMaxOpenConns(1)
+	return s.db.PingContext(ctx)
+}
+
+func (s *Store) giveUp(ctx context.Context, err error) error {
+	if s.db != nil {
+		_ = s.db.Close() // err says more
+	}
+	return s.explain(ctx, err)
+}
+
+// Close closes the store.
+func (s *Store) Close() error {
+	return s.explain(context.Background(), s.db.Close())
+}
+
+// contents is what a file says of itself.
+type contents struct {
+	application, version, tables int
+}
+
+func readContents(t *transaction) (c contents, err error) {
+	err = t.row(&c.version, "PRAGMA user_version")
+	if err == nil {
+		err = t.row(&c.application, "PRAGMA application_id")
+	}
+	if err == nil {
+		err = t.row(&c.tables, "SELECT count(*) FROM sqlite_schema")
+	}
+	return c, err
+}
+
+// judge returns what is wrong with a file.
+func (o opening) judge(c contents) error {
+	switch {
+	case c == contents{}: // empty
+		return nil
+	case c.application != applicationID:
+		return fmt.Errorf("%w: %s; it belongs to another program: name another file", ErrForeign, o.path)
+	case c.version > len(o.migrations):
+		return &NewerError{o.path, c.version, len(o.migrations)}
+	}
+	return nil
+}
+
+// current returns an error unless the store has the latest version.
+func (o opening) current(ctx context.Context, s *Store) error {
+	var c contents
+	err := s.look(ctx, func(t *transaction) (err error) {
+		c, err = readContents(t)
+		return err
+	})
+	if err == nil {
+		err = o.judge(c)
+	}
+	switch {
+	case err != nil:
+		return err
+	case c.version == 0:
+		return fmt.Errorf("%w: %s; it is empty: name another file, or save a run to it", ErrForeign, o.path)
+	case c.version < len(o.migrations):
+		return fmt.Errorf("it has version %d and is read as %d: write to it once, so that it is brought up to date", c.version, len(o.migrations))
+	}
+	return nil
+}
+
+// upgrade brings the store to the latest version, each step whole or not at all.
+func (o opening) upgrade(ctx context.Context, s *Store) error {
+	var c contents
+	if err := s.look(ctx, func(t *transaction) (err error) {
+		c, err = readContents(t)
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := o.judge(c); err != nil {
+		return err
+	}
+	if c == (contents{}) {
+		if err := o.begin(ctx, s); err != nil {
+			return err
+		}
+	}
+	for c.version < len(o.migrations) {
+		if err := s.change(ctx, func(t *transaction) (err error) {
+			if c, err = readContents(t); err != nil || c.version >= len(o.migrations) {
+				return err // another program was faster
+			}
+			if err := t.exec(o.migrations[c.version]); err != nil {
+				return fmt.Errorf("bringing it to version %d: %w", c.version+1, err)
+			}
+			c.version++
+			return t.exec(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, c.version))
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin prepares an empty file: what is removed can be given back to the disk, and
+// readers never wait. SQLite does not wait by itself for others that do the same.
+func (o opening) begin(ctx context.Context, s *Store) error {
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for deadline := time.Now().Add(o.patience); ; {
+		_, err := s.db.ExecContext(ctx, "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL")
+		var coded *sqlite.Error
+		if !errors.As(err, &coded) || coded.Code()&0xff != sqlite3.SQLITE_BUSY || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// transaction sees one state of the store, and changes it whole or not at all.
+type transaction struct {
+	ctx      context.Context
+	tx       *sql.Tx
+	prepared map[string]*sql.Stmt
+}
+
+// change runs do as the only writer.
+func (s *Store) change(ctx context.Context, do func(*transaction) error) error {
+	return s.explain(ctx, s.transact(ctx, &sql.TxOptions{}, do))
+}
+
+// look runs do on a state that does not change.
+func (s *Store) look(ctx context.Context, do func(*transaction) error) error {
+	return s.explain(ctx, s.transact(ctx, &sql.TxOptions{ReadOnly: true}, do))
+}
+
+func (s *Store) transact(ctx context.Context, options *sql.TxOptions, do func(*transaction) error) error {
+	tx, err := s.db.BeginTx(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // after Commit, nothing
+	if err := do(&transaction{ctx: ctx, tx: tx, prepared: map[string]*sql.Stmt{}}); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func (t *transaction) exec(query string, args ...any) error {
+	_, err := t.tx.ExecContext(t.ctx, query, args...)
+	return err
+}
+
+// insert is exec for what is said many times.
+func (t *transaction) insert(query string, args ...any) error {
+	stmt := t.prepared[query]
+	if stmt == nil {
+		var err error
+		if stmt, err = t.tx.PrepareContext(t.ctx, query); err != nil {
+			return err
+		}
+		t.prepared[query] = stmt
+	}
+	_, err := stmt.ExecContext(t.ctx, args...)
+	return err
+}
+
+// row scans the first column of the first row; none is sql.ErrNoRows.
+func (t *transaction) row(into any, query string, args ...any) error {
+	return t.tx.QueryRowContext(t.ctx, query, args...).Scan(into)
+}
+
+// rows calls scan for each row.
+func (t *transaction) rows(scan func(*sql.Rows) error, query string, args ...any) error {
+	rows, err := t.tx.QueryContext(t.ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// texts is the first column of every row.
+func (t *transaction) texts(query string, args ...any) (all []string, err error) {
+	err = t.rows(func(r *sql.Rows) error {
+		var text string
+		err := r.Scan(&text)
+		all = append(all, text)
+		return err
+	}, query, args...)
+	return all, err
+}

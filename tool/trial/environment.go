@@ -1,0 +1,58 @@
+package trial
+
+import (
+	"net"
+	"os"
+	"strings"
+
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/machine"
+	"github.com/hone-go/hone/tool/record"
+)
+
+// environment is what the server's figures depend on, but for its program.
+func (s *subject) environment(target load.Target) record.Environment {
+	e := Environment(target)
+	variables := append(os.Environ(), s.Env...)
+	for name, to := range map[string]map[string]string{"GOMAXPROCS": e.Strict, "GOGC": e.Soft, "GOMEMLIMIT": e.Soft, "GODEBUG": e.Soft} {
+		for _, v := range variables { // the last one counts
+			if value, ok := strings.CutPrefix(v, name+"="); ok && value != "" {
+				to[name] = value
+			}
+		}
+	}
+	e.Soft["command"] = s.Command
+	if s.Build != "" {
+		e.Soft["build"] = s.Build
+	}
+	return e
+}
+
+// Environment is what is known where nothing is of the server: the machine of the
+// load, and how the load reaches the target.
+func Environment(target load.Target) record.Environment {
+	facts := machine.Read()
+	facts.Strict["topology"] = Topology(target)
+	return record.Environment{Strict: facts.Strict, Soft: facts.Soft}
+}
+
+// Topology is how the load reaches the server: "loopback", "unix" or "network".
+func Topology(target load.Target) string {
+	text := target.String()
+	if strings.HasPrefix(text, "unix") {
+		return "unix"
+	}
+	_, rest, found := strings.Cut(text, "://")
+	if !found {
+		rest = text
+	}
+	rest, _, _ = strings.Cut(rest, "/")
+	host, _, err := net.SplitHostPort(rest)
+	if err != nil {
+		host = rest
+	}
+	if ip := net.ParseIP(strings.Trim(host, "[]")); host == "localhost" || ip != nil && ip.IsLoopback() {
+		return "loopback"
+	}
+	return "network"
+}

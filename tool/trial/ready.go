@@ -1,0 +1,102 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/hone-go/hone/tool/load"
+)
+
+// Ready is the sign by which a server is known to serve, as ParseReady reads it.
+type Ready struct {
+	text string
+	url  string         // must answer with a 2xx
+	addr string         // must take connections
+	line *regexp.Regexp // must be said
+}
+
+// ParseReady reads
+//
+//	tcp                the target takes connections
+//	tcp:HOST:PORT      that address does
+//	http://HOST:PORT/PATH, or https    a GET is answered with 200 to 299
+//	line:EXPRESSION    a line of its output matches the regular expression
+func ParseReady(text string) (Ready, error) {
+	r := Ready{text: text}
+	kind, rest, _ := strings.Cut(text, ":")
+	switch kind {
+	case "tcp":
+		if r.addr = strings.TrimPrefix(rest, "//"); r.addr != "" {
+			if _, _, err := net.SplitHostPort(r.addr); err != nil {
+				return Ready{}, fmt.Errorf("%w; write tcp, or tcp:HOST:PORT", err)
+			}
+		}
+		return r, nil
+	case "http", "https":
+		if _, err := http.NewRequest(http.MethodGet, text, nil); err != nil {
+			return Ready{}, err
+		}
+		r.url = text
+		return r, nil
+	case "line":
+		var err error
+		if r.line, err = regexp.Compile(rest); err != nil {
+			return Ready{}, fmt.Errorf("%w; see https://go.dev/s/re2syntax", err)
+		}
+		return r, nil
+	}
+	return Ready{}, fmt.Errorf("%q is no sign; write tcp, tcp:HOST:PORT, http://…, or line:EXPRESSION", text)
+}
+
+// String returns it as ParseReady reads it.
+func (r Ready) String() string { return r.text }
+
+func (r Ready) listen() *hearing { return &hearing{ready: r, yes: make(chan struct{})} }
+
+// look looks once.
+func (r Ready) look(ctx context.Context, target load.Target) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	switch {
+	case r.line != nil:
+		return errNotSaid
+	case r.url != "":
+		return answers(ctx, r.url)
+	case r.addr != "":
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", r.addr)
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	}
+	return dials(ctx, target)
+}
+
+// answers asks once, on a connection of its own.
+func answers(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode/100 != 2 {
+		return fmt.Errorf("it answers %s", response.Status)
+	}
+	_, err = io.CopyN(io.Discard, response.Body, 1<<20)
+	if err == io.EOF {
+		err = nil
+	}
+	return err
+}

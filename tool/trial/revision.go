@@ -1,0 +1,78 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Revision is a git revision beside the one in the working folder.
+type Revision struct {
+	Name   string // as it was asked for, with the first digits of its commit
+	Commit string
+	Dir    string // what the working folder is in the other one
+
+	clone string
+}
+
+// Checkout makes rev, as git names it, of the repository that dir is in. It is a
+// clone of its own that shares the repository's objects: the repository is only
+// read. Remove it when it is not needed any more.
+func Checkout(ctx context.Context, dir, rev string) (*Revision, error) {
+	git := func(in string, args ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, "git", args...)
+		cmd.Dir = in
+		var said strings.Builder
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		if err != nil && ctx.Err() == nil {
+			return "", fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(said.String()))
+		}
+		return strings.TrimSpace(string(out)), ctx.Err()
+	}
+	wrong := func(err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return &Error{NoRevision, "revision " + rev, "name a commit, a branch or a tag of the repository in this folder", err}
+	}
+	top, err := git(dir, "rev-parse", "--show-toplevel")
+	if err != nil {
+		return nil, wrong(err)
+	}
+	within, err := git(dir, "rev-parse", "--show-prefix")
+	if err != nil {
+		return nil, wrong(err)
+	}
+	commit, err := git(dir, "rev-parse", "--verify", "--quiet", "--end-of-options", rev+"^{commit}")
+	if err != nil {
+		return nil, wrong(fmt.Errorf("there is no such commit"))
+	}
+	clone, err := os.MkdirTemp("", "hone-revision-")
+	if err != nil {
+		return nil, wrong(err)
+	}
+	r := &Revision{Name: rev, Commit: commit, clone: clone, Dir: filepath.Join(clone, filepath.FromSlash(within))}
+	if short := commit[:min(10, len(commit))]; !strings.HasPrefix(commit, rev) {
+		r.Name += " " + short
+	} else {
+		r.Name = short
+	}
+	if _, err = git(top, "clone", "--quiet", "--shared", "--no-checkout", "--", top, clone); err == nil {
+		_, err = git(clone, "checkout", "--quiet", "--detach", commit)
+	}
+	if err == nil {
+		_, err = os.Stat(r.Dir)
+	}
+	if err != nil {
+		r.Remove()
+		return nil, wrong(err)
+	}
+	return r, nil
+}
+
+// Remove removes the files.
+func (r *Revision) Remove() error { return os.RemoveAll(r.clone) }

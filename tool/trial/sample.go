@@ -1,0 +1,225 @@
+package trial
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hone-go/hone/tool/child"
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/machine"
+	"github.com/hone-go/hone/tool/record"
+)
+
+// sample measures a fresh process of s.
+func (t *course) sample(ctx context.Context, s *subject) (*record.Sample, error) {
+	doing := fmt.Sprintf("sample %d of %d: %s", t.taken+1, t.planned, s.label)
+	t.say(Progress{Doing: doing + ", starting"})
+	at := time.Now().UTC()
+	process, err := s.start(ctx, t.plan.Load.Target)
+	if err != nil {
+		return nil, err
+	}
+	defer process.Stop()
+	w := &window{process: process}
+	plan := t.plan.Load
+	plan.WindowOpens, plan.WindowCloses = w.opens, w.closes
+	plan.Progress = func(p load.Progress) { t.say(Progress{Doing: doing + ", " + p.Phase, Load: &p}) }
+	result, err := load.Run(ctx, plan)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, s.failed(process, err)
+	}
+	if err := s.identify(w.program, t.plan.Load.Target); err != nil {
+		return nil, err
+	}
+	w.fill(result)
+	sample := SampleOf(result, at)
+	for _, reason := range w.reasons(t.plan.MostOthers) {
+		sample.Valid, sample.Reasons = false, append(sample.Reasons, reason)
+	}
+	if words := process.Said(); words != "" {
+		sample.Artefacts = append(sample.Artefacts, record.Artefact{Kind: "log", Name: "server.log", Data: []byte(strings.ReplaceAll(words, " | ", "\n") + "\n")})
+	}
+	return sample, nil
+}
+
+// deathTime is how long a process may take to be seen to have ended after its
+// connections have.
+const deathTime = 500 * time.Millisecond
+
+// failed is the error about a load that could not go on.
+func (s *subject) failed(process *child.Child, err error) error {
+	if end := new(load.Error); errors.As(err, &end) && end.Kind != load.BadPlan {
+		timer := time.NewTimer(deathTime)
+		defer timer.Stop()
+		select {
+		case <-process.Ended():
+			return s.died(process, "in the middle of a run")
+		case <-timer.C:
+		}
+	}
+	return &Error{Unloadable, s.label + ", under load", "", err}
+}
+
+// identify reads, once for all samples, what the server's program says of itself,
+// and finds out whether it is another one since.
+func (s *subject) identify(program string, target load.Target) error {
+	if s.run.Environment.Strict == nil {
+		s.run.Environment = s.environment(target)
+	}
+	if program == "" {
+		return nil
+	}
+	facts, err := machine.Program(program)
+	if err != nil {
+		return nil // it cannot be read: another user's, or no such system
+	}
+	hash := facts.Soft["sha256"]
+	if s.binary != "" && hash != s.binary {
+		return &Error{Changed, fmt.Sprintf("the program of %s is not the one that it was for the first sample", s.label),
+			"build it once, with --build, and start what was built", nil}
+	}
+	s.binary = hash
+	for key, value := range facts.Strict {
+		s.run.Environment.Strict[key] = value
+	}
+	for key, value := range facts.Soft {
+		s.run.Environment.Soft[key] = value
+	}
+	return nil
+}
+
+// window is what the machine and the server's processes did in the measured time.
+// Its methods are the load's to call.
+type window struct {
+	process       *child.Child
+	first, last   child.Use
+	known         atomic.Bool // of the processes
+	before, after machine.Usage
+	program       string
+}
+
+func (w *window) opens() {
+	w.before = machine.Measure()
+	use, err := w.process.Used()
+	w.first = use
+	w.known.Store(err == nil)
+}
+
+func (w *window) closes() {
+	use, err := w.process.Used()
+	w.last = use
+	w.known.Store(w.known.Load() && err == nil)
+	w.after = machine.Measure()
+	if err == nil {
+		w.program = use.Program()
+	}
+}
+
+const (
+	mostSteal     = 0.05 // of all CPUs
+	mostThrottled = 0.01
+)
+
+// reasons are why the machine makes the sample's figures unbelievable. Who lets
+// others have all of it does not ask.
+func (w *window) reasons(mostOthers float64) (reasons []string) {
+	if mostOthers >= 1 {
+		return nil
+	}
+	m := w.before.Between(w.after, w.last.PIDs...)
+	for _, c := range []struct {
+		part *float64
+		most float64
+		text string
+	}{
+		{m.Others, mostOthers, "other programs used %s of the processors (the limit is %s); end them, or wait"},
+		{m.Steal, mostSteal, "the host ran other machines on %s of the processors' time (the limit is %s); wait, or take a machine of its own"},
+		{m.Throttled, mostThrottled, "the control group's quota stopped it for %s of the time (the limit is %s); raise the quota"},
+	} {
+		if c.part != nil && *c.part > c.most {
+			reasons = append(reasons, fmt.Sprintf(c.text, percent(*c.part), percent(c.most)))
+		}
+	}
+	return reasons
+}
+
+func percent(part float64) string { return fmt.Sprintf("%.0f %%", 100*part) }
+
+// fill says in the result what the server's processes used.
+func (w *window) fill(r *load.Result) {
+	if w.known.Load() && r.Requests > 0 {
+		used := float64(w.last.CPU-w.first.CPU) / 1e3 / float64(r.Requests)
+		memory := w.last.Resident
+		r.Server = &load.Server{CPUPerRequest: &used, RSS: &memory}
+	}
+}
+
+// SampleOf is a sample with the figures of a load, and what they were made of.
+// Their names are those under which hone load's results are compared, too.
+func SampleOf(r *load.Result, at time.Time) *record.Sample {
+	sample := &record.Sample{At: at, Valid: r.Valid, Reasons: r.InvalidReasons}
+	add := func(name, unit, better string, value *float64) {
+		if value != nil {
+			sample.Metrics = append(sample.Metrics, record.Metric{Name: name, Unit: unit, Better: better, Value: *value})
+		}
+	}
+	if r.Offered == nil { // else it is the plan's
+		add("rate", "req/s", record.Higher, r.Rate)
+	}
+	if r.Server != nil {
+		add("server CPU", "µs/req", record.Lower, r.Server.CPUPerRequest)
+	}
+	add("p50", "µs", record.Lower, r.Latency.P50)
+	add("p99", "µs", record.Lower, r.Latency.P99)
+	add("p999", "µs", record.Lower, r.Latency.P999)
+	if r.Server != nil && r.Server.RSS != nil {
+		resident := float64(*r.Server.RSS)
+		add("server memory", "B", record.Lower, &resident)
+	}
+	keep(sample, r)
+	return sample
+}
+
+// keep keeps what the figures were made of.
+func keep(sample *record.Sample, r *load.Result) {
+	distributions := []struct {
+		name string
+		h    *hdrhistogram.Histogram
+	}{{"latency", r.Histograms.Latency}, {"service", r.Histograms.Service}, {"lag", r.Histograms.Lag}}
+	if r.Offered == nil {
+		distributions = distributions[:1] // the service time is the same
+	}
+	for _, d := range distributions {
+		if d.h == nil {
+			continue
+		}
+		if data, err := d.h.Encode(hdrhistogram.V2CompressedEncodingCookieBase); err == nil {
+			sample.Histograms = append(sample.Histograms, record.Histogram{Name: d.name, Data: data})
+		}
+	}
+	rate := record.Series{Name: "rate", Unit: "req/s", Step: time.Second}
+	for _, i := range r.Intervals {
+		sample.Histograms = append(sample.Histograms, record.Histogram{Name: "latency", Start: i.Start, End: i.End, Data: i.Latency})
+		if r.Offered != nil {
+			sample.Histograms = append(sample.Histograms, record.Histogram{Name: "service", Start: i.Start, End: i.End, Data: i.Service})
+		}
+		rate.Step = max(rate.Step, i.End-i.Start)
+		rate.Values = append(rate.Values, float64(i.Answered)/(i.End-i.Start).Seconds())
+	}
+	sample.Series = append(sample.Series, rate)
+	var text bytes.Buffer
+	if json.NewEncoder(&text).Encode(r) == nil {
+		sample.Artefacts = append(sample.Artefacts, record.Artefact{Kind: "load", Name: "result.json", Data: text.Bytes()})
+	}
+}

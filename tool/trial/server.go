@@ -1,0 +1,160 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/tool/child"
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/record"
+)
+
+// subject is a server on its way through a trial.
+type subject struct {
+	Server
+	label  string // what messages call it
+	out    string // its {out}
+	run    *record.Run
+	binary string // the SHA-256 of its program, once known
+}
+
+// shell makes a command of a line.
+func (s *subject) shell(ctx context.Context, line string) *exec.Cmd {
+	line = strings.ReplaceAll(line, "{out}", s.out)
+	cmd := exec.CommandContext(ctx, "sh", "-c", line)
+	if runtime.GOOS == "windows" {
+		cmd = exec.CommandContext(ctx, "cmd", "/C", line)
+	}
+	cmd.Dir = s.Dir
+	cmd.Env = cmd.Environ()
+	for _, e := range s.Env {
+		cmd.Env = append(cmd.Env, strings.ReplaceAll(e, "{out}", s.out))
+	}
+	return cmd
+}
+
+func (s *subject) build(ctx context.Context) error {
+	if s.Build == "" {
+		return nil
+	}
+	process, err := child.Start(s.shell(ctx, s.Build), child.Options{Signal: true})
+	if err != nil {
+		return &Error{NotStarted, fmt.Sprintf("%s: %q could not be run", s.label, s.Build), "", err}
+	}
+	defer process.Stop()
+	if err := process.How(); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return &Error{BuildFailed, fmt.Sprintf("building %s: %q ended with %v; it said: %s", s.label, s.Build, err, said(process)), "run it by hand", nil}
+	}
+	return nil
+}
+
+const (
+	usualReady = 30 * time.Second
+	usualStop  = 10 * time.Second
+	firstLook  = 2 * time.Millisecond // at whether it is ready, and then less and less often
+	lastLook   = 100 * time.Millisecond
+)
+
+// start runs the server and waits until it is ready.
+func (s *subject) start(ctx context.Context, target load.Target) (*child.Child, error) {
+	if err := dials(ctx, target); err == nil {
+		return nil, &Error{Occupied, fmt.Sprintf("something answers at %v before %s was started", target, s.label), "end it, or use another port", nil}
+	}
+	heard := s.Ready.listen()
+	within, grace := s.ReadyWithin, s.StopWithin
+	if within == 0 {
+		within = usualReady
+	}
+	if grace == 0 {
+		grace = usualStop
+	}
+	process, err := child.Start(s.shell(ctx, s.Command), child.Options{Signal: true, Grace: grace, Said: heard.line})
+	if err != nil {
+		return nil, &Error{NotStarted, fmt.Sprintf("%s: %q could not be run", s.label, s.Command), "", err}
+	}
+	if err := s.await(ctx, process, heard, target, within); err != nil {
+		process.Stop()
+		return nil, err
+	}
+	return process, nil
+}
+
+func (s *subject) await(ctx context.Context, process *child.Child, heard *hearing, target load.Target, within time.Duration) error {
+	limit := time.NewTimer(within)
+	defer limit.Stop()
+	pause := firstLook
+	look := time.NewTimer(0)
+	defer look.Stop()
+	var last error
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-process.Ended():
+			return s.died(process, "before it was ready")
+		case <-limit.C:
+			return &Error{NotReady, fmt.Sprintf("%s was not ready within %v: %v; it said: %s", s.label, within, last, said(process)),
+				"give it more time, or another sign of being ready", nil}
+		case <-heard.yes:
+			return nil
+		case <-look.C:
+			if last = s.Ready.look(ctx, target); last == nil {
+				return nil
+			}
+			look.Reset(pause)
+			pause = min(2*pause, lastLook)
+		}
+	}
+}
+
+// died is the error about a server that has ended by itself.
+func (s *subject) died(process *child.Child, when string) error {
+	how := "with exit code 0"
+	if err := process.How(); err != nil {
+		how = "with " + err.Error()
+	}
+	return &Error{Died, fmt.Sprintf("%s ended %s, %s; it said: %s", s.label, when, how, said(process)), "run it by hand: " + s.Command, nil}
+}
+
+// dials reports whether the target takes a connection.
+func dials(ctx context.Context, target load.Target) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	c, err := target.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// hearing waits for a line.
+type hearing struct {
+	ready Ready
+	yes   chan struct{} // closed when it has been said
+	once  sync.Once
+}
+
+func (h *hearing) line(text []byte) {
+	if h.ready.line != nil && h.ready.line.Match(text) {
+		h.once.Do(func() { close(h.yes) })
+	}
+}
+
+var errNotSaid = errors.New("it has not said so")
+
+// said is the end of what a process has said.
+func said(process *child.Child) string {
+	if words := process.Said(); words != "" {
+		return words
+	}
+	return "nothing"
+}

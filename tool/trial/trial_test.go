@@ -1,0 +1,320 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/record"
+)
+
+// service is the program in testdata, built once for all tests.
+var service string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "trial-test-")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		service = filepath.Join(dir, "service")
+		if out, err := exec.Command("go", "build", "-o", service, "./testdata/service").CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "%v: %s\n", err, out)
+			return 1
+		}
+		code := m.Run()
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
+	}())
+}
+
+// freeAddr is a port that nobody listens on, nor will as a client in the meantime.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))
+		if l, err := net.Listen("tcp", addr); err == nil {
+			l.Close()
+			return addr
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
+// planFor is a short load of the service, on a machine that may be busy.
+func planFor(t *testing.T, flags string) Plan {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("the commands are for sh")
+	}
+	addr := freeAddr(t)
+	return Plan{
+		Servers: []Server{{Command: "exec " + service + " -addr " + addr + " " + flags}},
+		Load:    load.Plan{Target: load.HTTP{URL: "http://" + addr + "/"}, Conns: 2, For: 200 * time.Millisecond, Warmup: -1},
+		Samples: 2, MostOthers: 1, Scenario: record.Scenario{Name: "test", Text: "test"},
+	}
+}
+
+func TestRunTakesSamplesOfFreshProcesses(t *testing.T) {
+	p := planFor(t, "")
+	p.Servers[0].Build = "true"
+	var steps []string
+	p.Progress = func(now Progress) {
+		if now.Load == nil {
+			steps = append(steps, now.Doing)
+		}
+	}
+	runs, err := Run(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(runs) != 1 || len(runs[0].Samples) < 2 {
+		t.Fatalf("%d runs: %+v", len(runs), runs)
+	}
+	r := runs[0]
+	if r.Environment.Strict["topology"] != "loopback" || r.Environment.Strict["goos"] != runtime.GOOS || r.Environment.Soft["command"] == "" {
+		t.Errorf("environment %v", r.Environment)
+	}
+	if runtime.GOOS == "linux" && (r.Environment.Strict["go"] == "" || r.Environment.Soft["sha256"] == "") {
+		t.Errorf("nothing is known of the program: %v", r.Environment)
+	}
+	for i, s := range r.Samples {
+		if s.Order != i+1 || s.Pair != 0 || len(s.Histograms) < 1 || len(s.Artefacts) != 2 {
+			t.Errorf("sample %d: %+v", i, s)
+		}
+		names := map[string]float64{}
+		for _, m := range s.Metrics {
+			names[m.Name] = m.Value
+		}
+		for _, want := range []string{"rate", "p50", "p99"} {
+			if !(names[want] > 0) {
+				t.Errorf("sample %d has no %s: %v, valid %v %v", i, want, names, s.Valid, s.Reasons)
+			}
+		}
+		if runtime.GOOS == "linux" && !(names["server CPU"] > 0 && names["server memory"] > 1e6) {
+			t.Errorf("sample %d: %v", i, names)
+		}
+	}
+	if first := steps[0] + "; " + steps[1]; first != "building the server; sample 1 of 2: the server, starting" {
+		t.Errorf("steps: %s", first)
+	}
+}
+
+// A and B are taken in turn, each first about as often, and know their partners.
+func TestRunTakesPairsInRandomOrder(t *testing.T) {
+	p := planFor(t, "-work 1")
+	slow := p.Servers[0]
+	slow.Command = strings.Replace(slow.Command, "-work 1", "-work 400", 1)
+	p.Servers = append(p.Servers, slow)
+	p.Servers[0].Name, p.Servers[1].Name = "fast", "slow"
+	p.Samples, p.Seed = 4, 3
+	runs, err := Run(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(runs) != 2 || runs[0].Name != "fast" || runs[1].Name != "slow" || len(runs[0].Samples) != len(runs[1].Samples) {
+		t.Fatalf("runs %+v", runs)
+	}
+	firstA := 0
+	for i, a := range runs[0].Samples {
+		b := runs[1].Samples[i]
+		if a.Pair != i+1 || b.Pair != i+1 || a.Order+b.Order != 4*i+3 {
+			t.Errorf("pair %d: %d and %d, order %d and %d", i, a.Pair, b.Pair, a.Order, b.Order)
+		}
+		if a.Order < b.Order {
+			firstA++
+		}
+		if a.Valid && b.Valid && a.Metrics[0].Value <= b.Metrics[0].Value {
+			t.Errorf("pair %d: A makes %v, B %v", i, a.Metrics[0], b.Metrics[0])
+		}
+	}
+	if n := len(runs[0].Samples); firstA == 0 || firstA == n {
+		t.Errorf("A was first %d times of %d", firstA, n)
+	}
+}
+
+func TestRunSaysWhyItCannotGoOn(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, test := range []struct {
+		name   string
+		change func(*Plan)
+		reason Reason
+		say    string
+	}{
+		{"build", func(p *Plan) { p.Servers[0].Build = "echo no such luck >&2; exit 4" }, BuildFailed, "no such luck; run it by hand"},
+		{"start", func(p *Plan) { p.Servers[0].Command = "exec /nowhere/at/all" }, Died, "before it was ready, with exit status 127; it said: "},
+		{"occupied", func(p *Plan) { p.Load.Target = load.HTTP{URL: "http://" + taken.Addr().String() + "/"} }, Occupied, "end it, or use another port"},
+		{"never ready", func(p *Plan) { p.Servers[0].Command += "-mute"; p.Servers[0].ReadyWithin = 300 * time.Millisecond }, NotReady, "it said: thinking; give it more time"},
+		{"never says so", func(p *Plan) {
+			p.Servers[0].Ready, _ = ParseReady("line:^listening$")
+			p.Servers[0].ReadyWithin = 300 * time.Millisecond
+		}, NotReady, "it has not said so"},
+		{"wrong page", func(p *Plan) {
+			p.Servers[0].Ready, _ = ParseReady("http://" + taken.Addr().String() + "/healthz")
+			p.Servers[0].ReadyWithin = 300 * time.Millisecond
+		}, NotReady, "was not ready within 300ms"},
+		{"dies", func(p *Plan) { p.Servers[0].Command += "-dies 5" }, Died, "in the middle of a run, with exit status 3; it said: "},
+		{"revision", nil, NoRevision, "name a commit"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := planFor(t, "")
+			var err error
+			if test.change == nil {
+				_, err = Checkout(t.Context(), ".", "no-such-revision")
+			} else {
+				test.change(&p)
+				_, err = Run(t.Context(), p)
+			}
+			e := new(Error)
+			if said := fmt.Sprint(err); !errors.As(err, &e) || e.Reason != test.reason || !strings.Contains(said, test.say) {
+				t.Error(said)
+			}
+		})
+	}
+}
+
+func TestRunRefusesPlans(t *testing.T) {
+	for _, p := range []Plan{{}, {Servers: make([]Server, 3)}, {Servers: make([]Server, 1)}} {
+		_, err := Run(t.Context(), p)
+		if said := fmt.Sprint(err); !strings.HasPrefix(said, "trial: ") {
+			t.Errorf("%+v: %s", p, said)
+		}
+	}
+}
+
+// A program that is another one for each sample has no figures.
+func TestRunNoticesAnotherProgram(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("nothing tells which program it is")
+	}
+	p := planFor(t, "")
+	p.Servers[0].Command = "cat " + service + " > {out}/s; date +%N >> {out}/s; chmod +x {out}/s; exec {out}/s " + strings.SplitN(p.Servers[0].Command, " ", 3)[2]
+	_, err := Run(t.Context(), p)
+	if e := new(Error); !errors.As(err, &e) || e.Reason != Changed {
+		t.Errorf("%v", err)
+	}
+}
+
+// Samples that are not valid are taken again, so often and no more, and kept.
+func TestRunTakesAgain(t *testing.T) {
+	p := planFor(t, "")
+	p.Samples, p.Retakes = 1, 2
+	p.Load.Target = load.HTTP{URL: p.Load.Target.String(), Statuses: []int{404}} // all fail
+	runs, err := Run(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(runs[0].Samples); n != 3 {
+		t.Errorf("%d samples", n)
+	}
+	for _, s := range runs[0].Samples {
+		if s.Valid || len(s.Reasons) == 0 {
+			t.Errorf("valid %v: %q", s.Valid, s.Reasons)
+		}
+	}
+}
+
+// What was measured before an interruption is whole pairs, and returned.
+func TestRunInterrupted(t *testing.T) {
+	p := planFor(t, "")
+	p.Servers = append(p.Servers, p.Servers[0])
+	p.Samples = 100
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	p.Progress = func(now Progress) {
+		if now.Taken == 3 && now.Load == nil {
+			cancel()
+		}
+	}
+	runs, err := Run(ctx, p)
+	if !errors.Is(err, context.Canceled) || len(runs) != 2 || len(runs[0].Samples) != 1 || len(runs[1].Samples) != 1 {
+		t.Errorf("%v; %d runs", err, len(runs))
+	}
+}
+
+func TestRunKillsTheDeaf(t *testing.T) {
+	p := planFor(t, "-deaf")
+	p.Samples, p.Servers[0].StopWithin = 1, 10*time.Millisecond
+	if _, err := Run(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := p.Load.Target.Dial(t.Context()); err == nil {
+		c.Close()
+		t.Error("it still serves")
+	}
+}
+
+func TestParseReady(t *testing.T) {
+	for _, good := range []string{"tcp", "tcp:127.0.0.1:80", "http://localhost/healthz", "https://x/", "line:ready|go"} {
+		if r, err := ParseReady(good); err != nil || r.String() != good {
+			t.Errorf("%q: %v, %v", good, r, err)
+		}
+	}
+	for _, bad := range []string{"", "soon", "tcp:nowhere", "line:(", "http://[", "ftp://x"} {
+		if _, err := ParseReady(bad); err == nil {
+			t.Errorf("%q is a sign", bad)
+		}
+	}
+}
+
+func TestTopology(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://127.0.0.1:80/x": "loopback", "https://[::1]:443/": "loopback", "tcp://localhost:7": "loopback",
+		"http://10.0.0.1/": "network", "http://example.com": "network",
+	} {
+		if got := Topology(load.HTTP{URL: text}); got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+	if got := Topology(load.Frames{Network: "unix", Address: "/run/x"}); got != "unix" {
+		t.Errorf("a socket: %s", got)
+	}
+}
+
+// Floors are near what they estimate: for the median of 8 pairs whose ratio has a
+// deviation of 1.41 %, 95 of 100 are within 2 × 1.25 × 1.41 % / √8.
+func TestFloors(t *testing.T) {
+	for _, spread := range []float64{0, 0.01, 0.05} {
+		var pairs, apart []float64
+		for seed := range uint64(50) {
+			a, b := noisy(seed, 8, spread), noisy(seed+1000, 8, spread)
+			f := FloorsOf(a, b, seed)
+			pairs, apart = append(pairs, f.Pairs), append(apart, f.Apart)
+		}
+		want := 1.96 * 1.25 * spread * math.Sqrt2 / math.Sqrt(8)
+		if p, q := median(pairs), median(apart); p < want*0.6 || p > want*1.4 || q < want*0.6 || q > want*1.4 {
+			t.Errorf("spread %v: pairs %.4f, apart %.4f, want about %.4f", spread, p, q, want)
+		}
+	}
+}
+
+func noisy(seed uint64, n int, spread float64) []float64 {
+	random := rand.New(rand.NewPCG(seed, 9))
+	values := make([]float64, n)
+	for i := range values {
+		values[i] = 100 * math.Exp(spread*random.NormFloat64())
+	}
+	return values
+}
