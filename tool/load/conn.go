@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 )
@@ -28,8 +29,14 @@ type conn struct {
 	spare      []byte   // the writer's second buffer
 	writing    bool     // somebody writes; stays true when writing has failed
 	writeErr   error
+	parting    bool          // the server has announced that it closes socket; nothing is written until another has taken its place
+	writerGone chan struct{} // closed when nobody writes any more; not nil while somebody waits for that
+	parted     int           // how often socket was replaced
 
-	batch batch // the reader's
+	batch  batch   // the reader's
+	answer Answer  // the reader's: what is being decoded
+	reader *reader // that reads socket; nil: a goroutine of its own does
+	held   []byte  // reader's: the front of an answer whose rest has not come
 }
 
 // slot is an outstanding request; id 0: none.
@@ -60,14 +67,24 @@ func (c *conn) read() {
 	for {
 		n, err := c.socket.read(in[held:])
 		if err != nil {
-			c.lost(err)
-			return
+			if !c.finished(err) || !c.renew() {
+				return
+			}
+			held = 0
+			continue
 		}
 		held += n
 		used, err := c.arrived(in[:held], c.run.now())
 		if err != nil {
 			c.run.fail(decodeError(err))
 			return
+		}
+		if c.parting {
+			if !c.renew() {
+				return
+			}
+			held = 0
+			continue
 		}
 		full := held == len(in)
 		held = copy(in, in[used:held])
@@ -82,7 +99,7 @@ func (c *conn) read() {
 func (c *conn) arrived(in []byte, now int64) (used int, err error) {
 	c.mu.Lock()
 	used, err = c.settle(in)
-	if c.batch.count > 0 {
+	if c.batch.count > 0 && !c.parting {
 		c.refill(now)
 	}
 	out := c.claim()
@@ -98,32 +115,48 @@ func (c *conn) arrived(in []byte, now int64) (used int, err error) {
 
 // settle verifies the complete answers of in and frees their places.
 func (c *conn) settle(in []byte) (used int, err error) {
-	expect := c.run.plan.Expect
-	for used < len(in) {
-		a, n, err := c.caller.Decode(in[used:])
+	for used < len(in) && !c.parting {
+		c.answer = Answer{}
+		n, err := c.caller.Decode(&c.answer, in[used:])
 		if err != nil || n == 0 {
 			return used, err
 		}
 		used += n
-		if a.ID == 0 {
+		if c.answer.ID == 0 {
 			continue
 		}
-		place := int(a.ID & mostDepth)
-		if place >= len(c.slots) || c.slots[place].id != a.ID {
-			return used, wrongID(a.ID)
+		if err := c.accept(); err != nil {
+			return used, err
 		}
-		s := &c.slots[place]
-		c.batch.add(s.intended, s.written)
-		switch {
-		case a.Err != nil:
-			c.batch.complain(Failed, c.shard.window.has(s.intended), a.Err)
-		case expect != nil && !bytes.Equal(a.Content, expect):
-			c.batch.complain(WrongContent, c.shard.window.has(s.intended), nil)
-		}
-		s.id = 0
-		c.free = append(c.free, uint16(place))
 	}
 	return used, nil
+}
+
+// accept settles the answer that was decoded.
+func (c *conn) accept() error {
+	a := &c.answer
+	place := int(a.ID & mostDepth)
+	if place >= len(c.slots) || c.slots[place].id != a.ID {
+		return wrongID(a.ID)
+	}
+	s := &c.slots[place]
+	c.batch.add(s.intended, s.written)
+	expect := c.run.plan.Expect
+	switch {
+	case a.Err != nil:
+		c.batch.complain(Failed, c.shard.window.has(s.intended), a.Err)
+	case expect != nil && !bytes.Equal(a.Content, expect):
+		c.batch.complain(WrongContent, c.shard.window.has(s.intended), nil)
+	}
+	if a.Code != 0 && a.Code < mostCodes && c.shard.window.has(s.intended) {
+		c.batch.code(a.Code)
+	}
+	s.id = 0
+	c.free = append(c.free, uint16(place))
+	if a.Last {
+		c.part()
+	}
+	return nil
 }
 
 func wrongID(id uint64) *Error {
@@ -162,6 +195,9 @@ func (c *conn) fill(now int64) {
 // room reports whether there is a free place, and makes some while there are
 // fewer than the plan's depth: memory grows with what is ever outstanding.
 func (c *conn) room() bool {
+	if c.parting {
+		return false
+	}
 	if len(c.free) > 0 {
 		return true
 	}
@@ -223,7 +259,7 @@ func (c *conn) due(intended []int64, stride int, now int64) {
 // claim makes the caller the one who writes, if there is something to write and
 // nobody does, and returns what to write. c.mu is held.
 func (c *conn) claim() []byte {
-	if c.writing || len(c.out) == 0 {
+	if c.writing || c.parting || len(c.out) == 0 {
 		return nil
 	}
 	c.writing = true
@@ -242,8 +278,8 @@ func (c *conn) next(written []byte) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.spare = written
-	if len(c.out) == 0 {
-		c.writing = false
+	if len(c.out) == 0 || c.parting {
+		c.stopWriting()
 		return nil
 	}
 	return c.exchange()
@@ -303,10 +339,36 @@ const lastWords = 250 * time.Millisecond
 
 func (c *conn) cannotWrite(err error) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.parting {
+		c.stopWriting()
+		return
+	}
 	c.writeErr = err
-	c.mu.Unlock()
+	if parted := c.parted; c.reader != nil {
+		c.run.goroutines.Go(func() { c.loseAfter(lastWords, parted) })
+		return
+	}
 	// When even this fails the connection is closed, and the reader knows.
 	_ = c.socket.nc.SetReadDeadline(time.Now().Add(lastWords))
+}
+
+// loseAfter ends the run unless the connection's end, or something else, has
+// done so by then.
+func (c *conn) loseAfter(d time.Duration, parted int) {
+	late := time.NewTimer(d)
+	defer late.Stop()
+	select {
+	case <-late.C:
+	case <-c.run.dialing.Done():
+		return // the run is over
+	}
+	c.mu.Lock()
+	announced := c.parting || c.parted != parted
+	c.mu.Unlock()
+	if !announced {
+		c.lost(os.ErrDeadlineExceeded)
+	}
 }
 
 // lost ends the run because the connection has ended.

@@ -66,6 +66,14 @@ func (f Frames) Caller() Caller {
 	return &frameCaller{f.Dialect, f.FrameSize}
 }
 
+// fits refuses a plan that the dialect cannot answer.
+func (f Frames) fits(p Plan) error {
+	if f.Dialect == wire.Demo && (p.Echo || len(p.Expect) > 0) {
+		return badTarget("content to expect", "expect nothing: answers of the dialect demo have no content")
+	}
+	return nil
+}
+
 // String returns the target as ParseTarget reads it.
 func (f Frames) String() string {
 	if f.Network == "" {
@@ -83,14 +91,14 @@ func (c *frameCaller) AppendRequest(dst []byte, id uint64, content []byte) []byt
 	return c.dialect.Append(dst, wire.Packet{Command: wire.Submit, ID: id, Content: content})
 }
 
-func (c *frameCaller) Decode(in []byte) (a Answer, used int, err error) {
+func (c *frameCaller) Decode(a *Answer, in []byte) (used int, err error) {
 	payload, need, err := wire.Frame(in, c.limit)
 	if err != nil || need > 0 {
-		return a, 0, err
+		return 0, err
 	}
-	p, err := c.dialect.Parse(payload)
-	if err != nil {
-		return a, 0, err
+	var p wire.Packet
+	if err := c.dialect.ParseInto(&p, payload); err != nil {
+		return 0, err
 	}
 	used = wire.HeaderSize + len(payload)
 	switch {
@@ -99,11 +107,11 @@ func (c *frameCaller) Decode(in []byte) (a Answer, used int, err error) {
 		if p.Result != wire.OK {
 			a.Err = p.Result
 		}
-		return a, used, nil
+		return used, nil
 	case p.Command == wire.Deliver:
-		return a, used, nil
+		return used, nil
 	}
-	return a, 0, c.unexpected(p)
+	return 0, c.unexpected(p)
 }
 
 // unexpected explains a packet that is neither an answer nor a push.

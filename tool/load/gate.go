@@ -40,13 +40,14 @@ func (m *measurement) ended() string {
 
 // behind: fewer answers came within the window than the schedule holds. How many
 // are under way at an edge of the window is chance, hence the allowance of three
-// of its standard deviations, which is nothing in all but the shortest runs.
+// of its standard deviations, which is nothing in all but the shortest runs, and
+// of the stall that the plan allows for.
 func (m *measurement) behind() string {
 	if m.lag == nil || m.unfinished() || m.offered == 0 {
 		return ""
 	}
 	median := float64(m.latency.ValueAtQuantile(50)) / 1e9
-	allowance := 3 * math.Sqrt(m.plan.Rate*median)
+	allowance := 3*math.Sqrt(m.plan.Rate*median) + m.plan.Rate*m.plan.MaxStall.Seconds()
 	if float64(m.during) >= leastAchieved*float64(m.offered)-allowance {
 		return ""
 	}

@@ -4,6 +4,9 @@
 //	...
 //	result, err := load.Run(ctx, load.Plan{Target: target, Conns: 100, Depth: 64, Rate: 50_000})
 //
+// A target of hone's frames is a Frames, as here; an HTTP is a web service, and a
+// Messages whatever else exchanges messages over a stream.
+//
 // A plan without a rate is a closed loop: every connection keeps Depth requests
 // outstanding and sends the next when an answer comes, so a server that stops
 // for a while is hardly asked meanwhile, and the figures hardly show that it
@@ -26,7 +29,7 @@ import (
 )
 
 // Target is what a plan drives: where it is and what is spoken there. Its
-// methods may be called at the same time.
+// methods may be called at the same time. Frames, HTTP and Messages are targets.
 type Target interface {
 	// Dial opens one connection, ready for requests. It must give up when ctx
 	// ends.
@@ -47,15 +50,27 @@ type Caller interface {
 	// AppendRequest appends one whole request to dst and returns it. The id is
 	// never 0 and unique among the connection's unanswered requests.
 	AppendRequest(dst []byte, id uint64, content []byte) []byte
-	// Decode decodes the first answer of in and says how many bytes it took; 0
-	// means that it is not all there yet. The answer's content may alias in. An
-	// error ends the run: an *Error says which kind it is, any other is Garbage.
-	Decode(in []byte) (a Answer, used int, err error)
+	// Decode decodes the first answer of in into a, which is zero, and says how
+	// many bytes it took; 0 means that more must come first. A Caller that keeps
+	// the state of a half read answer may take its bytes as they come, with ID 0:
+	// then a long answer needs no long buffer. An error ends the run: an *Error
+	// says which kind it is, any other is Garbage.
+	//
+	// in is empty once, when the server has ended the stream: an answer that this
+	// completes, if there is one, is put into a and is its Last.
+	Decode(a *Answer, in []byte) (used int, err error)
 }
 
 // Answer is what a server sent.
 type Answer struct {
-	ID      uint64 // the id of its request; 0 for what nobody asked for, which is passed over
-	Content []byte // valid until the next call of Decode
+	ID      uint64 // the id of its request; 0 for what nobody asked for and for a part, which are passed over
+	Content []byte // may alias what was decoded; valid until the next call of Decode
 	Err     error  // not nil when the server says that the request failed
+	// Code is the protocol's number for the outcome, below 1,000, to be counted in
+	// Result.Statuses. 0: it has none.
+	Code uint16
+	// Last says that the server has announced that it closes the connection after
+	// this answer. Run opens another in its place, and sends there again what is
+	// still unanswered. Only an end that is announced does not end the run.
+	Last bool
 }

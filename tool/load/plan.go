@@ -5,8 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
-
-	"github.com/hone-go/hone/wire"
 )
 
 // Plan is what to do. Every field but Target has a working zero. Processes are
@@ -19,7 +17,7 @@ type Plan struct {
 	// Depth is how many requests may be outstanding on one connection, at most
 	// 65,535. A closed loop keeps so many; in an open loop a request that is due
 	// while they all are waits for an answer, and its response time grows. Zero: 1
-	// in a closed loop, 256 in an open one.
+	// in a closed loop, 256 in an open one; for HTTP 1 in both.
 	Depth int
 	// Rate is the requests a second to offer, over all connections, request n on
 	// connection n modulo Conns. Zero: a closed loop, as fast as answers come.
@@ -39,7 +37,7 @@ type Plan struct {
 	// ends when no answer has come on any connection for so long. Zero: 5 s.
 	Timeout time.Duration
 	// Content is what every request carries. Zero: Size bytes of letters, chosen
-	// by Seed; an empty slice that is not nil: nothing.
+	// by Seed; an empty slice that is not nil: nothing. A target of HTTP has its own.
 	Content []byte
 	// Size is the length of the content when Content is nil. Zero: 32.
 	Size int
@@ -55,6 +53,12 @@ type Plan struct {
 	// MaxLag is how late the generator may be with one request in a hundred
 	// before the result is invalid. Zero: 1 ms.
 	MaxLag time.Duration
+	// MaxStall is how long the target may stop for everybody at a time before the
+	// result of an open loop is invalid for it: what comes due meanwhile has no
+	// answer yet when the measured time ends. Sixteen runs of 2.5 s beside four
+	// handlers that stop an event loop for 50 ms each were from 2.8 % behind to
+	// 4.1 % ahead of the same schedule. Zero: it does not stop.
+	MaxStall time.Duration
 	// AllowErrors keeps a result valid that has errors in it.
 	AllowErrors bool
 	// Progress is called once a second while Run lasts, and must return soon: it
@@ -138,25 +142,54 @@ func (p Plan) complete() (Plan, error) {
 	if err := p.check(); err != nil {
 		return p, err
 	}
-	if p.Depth == 0 && p.Rate > 0 {
-		p.Depth = openDepth
+	var err error
+	switch t := p.Target.(type) { // those that are embedded in others are the others' own affair
+	case Frames:
+		err = t.fits(p)
+	case Messages:
+		err = t.fits(p)
+	case HTTP:
+		p.Target, err = t.prepared(p)
+	}
+	if err != nil {
+		return p, err
 	}
 	p.Conns = max(p.Conns, 1)
-	p.Depth = max(p.Depth, 1)
+	p.Depth, p.Content = p.depth(), p.content()
 	orElse(&p.For, usualFor)
 	orElse(&p.Warmup, min(p.For/10, longestWarmup))
 	p.Warmup = max(p.Warmup, 0)
 	orElse(&p.Timeout, usualTimeout)
 	orElse(&p.MaxLag, usualMaxLag)
 	orElse(&p.Ramp.Dials, usualDials)
-	if p.Content == nil {
-		orElse(&p.Size, usualSize)
-		p.Content = letters(p.Size, p.Seed)
-	}
 	if p.Echo {
 		p.Expect = p.Content
 	}
 	return p, nil
+}
+
+// depth is Depth, or what its zero stands for.
+func (p Plan) depth() int {
+	switch {
+	case p.Depth > 0:
+		return p.Depth
+	case p.Rate == 0:
+		return 1
+	}
+	switch p.Target.(type) {
+	case HTTP, *httpTarget:
+		return 1
+	}
+	return openDepth
+}
+
+// content is Content, or what its zero stands for.
+func (p Plan) content() []byte {
+	if p.Content != nil {
+		return p.Content
+	}
+	orElse(&p.Size, usualSize)
+	return letters(p.Size, p.Seed)
 }
 
 func orElse[T comparable](field *T, usual T) {
@@ -189,15 +222,14 @@ func (p Plan) check() error {
 		return wrong("Timeout", p.Timeout, "use a positive duration")
 	case p.MaxLag < 0:
 		return wrong("MaxLag", p.MaxLag, "use a positive duration")
+	case p.MaxStall < 0:
+		return wrong("MaxStall", p.MaxStall, "use a positive duration")
 	case p.Size < 0:
 		return wrong("Size", p.Size, "use a positive number of bytes")
 	case !finite(p.Ramp.PerSecond):
 		return wrong("Ramp.PerSecond", p.Ramp.PerSecond, "use a positive number, or 0 for no limit")
 	case p.Ramp.Dials < 0:
 		return wrong("Ramp.Dials", p.Ramp.Dials, "use 1 or more")
-	}
-	if f, ok := p.Target.(Frames); ok && f.Dialect == wire.Demo && (p.Echo || len(p.Expect) > 0) {
-		return wrong("Expect", "any content", "expect nothing: answers of the dialect demo have no content")
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -22,6 +23,12 @@ type Result struct {
 	// Errors are those of Requests that failed, by Kind.String, with their sum
 	// under "total", which is always there. What ended the run is counted too.
 	Errors map[string]int64 `json:"errors"`
+	// Statuses are the answers to Requests by their Answer.Code, for protocols that
+	// have such codes: {"200": 1234}.
+	Statuses map[string]int64 `json:"statuses,omitempty"`
+	// Reconnects is how often, in the measured time, a connection was opened again
+	// because the server had closed it after an answer and had said so.
+	Reconnects int64 `json:"reconnects"`
 	// Rate is the answers a second within the measured time that were as expected.
 	Rate *float64 `json:"rate"`
 	// Latency is from the intended moment to the answer.
@@ -40,6 +47,11 @@ type Result struct {
 	Window      time.Duration `json:"-"` // the measured time
 	Interrupted bool          `json:"-"` // the context ended before the run did
 	Histograms  Histograms    `json:"-"`
+	// Intervals are the measured time in pieces, in their order: of a second each;
+	// in runs of more than an hour of as many seconds as make 3,600 of them; and of
+	// twice the length from every 16 MiB on. So the worst hour stays below 64 MiB;
+	// the usual one takes 20 MB, 40 in an open loop (BenchmarkInterval).
+	Intervals []Interval `json:"-"`
 }
 
 // Quantiles are of response times, in microseconds. A quantile needs enough
@@ -89,6 +101,8 @@ type measurement struct {
 	cpuSpan     time.Duration
 	cpuKnown    bool
 	procs       int
+	reconnects  int64
+	intervals   []Interval
 }
 
 // result makes the figures of m, and the verdict.
@@ -97,6 +111,9 @@ func (m *measurement) result() *Result {
 		Schema:     resultSchema,
 		Requests:   m.latency.TotalCount(),
 		Errors:     m.kindsOfErrors(),
+		Statuses:   m.statuses(),
+		Reconnects: m.reconnects,
+		Intervals:  m.intervals,
 		Latency:    quantiles(m.latency),
 		Histograms: Histograms{Latency: m.latency, Service: m.service, Lag: m.lag},
 		Window:     m.span, Interrupted: m.interrupted,
@@ -141,6 +158,19 @@ func (m *measurement) kindsOfErrors() map[string]int64 {
 		}
 	}
 	return named
+}
+
+func (m *measurement) statuses() map[string]int64 {
+	var counts map[string]int64
+	for code, n := range m.codes {
+		if n > 0 {
+			if counts == nil {
+				counts = make(map[string]int64)
+			}
+			counts[strconv.Itoa(code)] = n
+		}
+	}
+	return counts
 }
 
 func quantiles(h *hdrhistogram.Histogram) Quantiles {

@@ -19,7 +19,7 @@ import (
 // nil. Nothing is left running when Run returns; it takes at most Plan.Timeout
 // longer than the plan's own times, and ends that soon after its context.
 //
-// Run's own cost: a goroutine and a few kilobytes a connection, 26 bytes for
+// Run's own cost: a few kilobytes a connection, 26 bytes for
 // every request that was ever outstanding at the same time, no allocations for a request
 // (TestSteadyStateAllocatesNothing), and the CPU time that BenchmarkGenerator
 // shows. It counts the CPU time of the whole process as the generator's.
@@ -29,6 +29,7 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 		return nil, err
 	}
 	r := newRun(p)
+	r.startReaders()
 	go r.connect()
 	r.watch(ctx)
 	r.stop()
@@ -48,17 +49,20 @@ type run struct {
 	conns     []*conn // by number; complete when connected is closed
 	shards    []*shard
 	pacers    []*pacer
+	readers   []*reader // of closed loops, where there can be any
 	connected chan struct{}
 	dialled   chan struct{} // closed when no dial is under way any more
 	dialing   context.Context
 	endDials  context.CancelFunc
-	open      atomic.Int64 // connections so far
+	open      atomic.Int64 // connections so far, each counted once
+	reopened  atomic.Int64 // those that were opened again within the window
 
 	origin int64 // request 0's moment in an open loop
 	window window
 
 	goroutines sync.WaitGroup // readers, writers, pacers
 	pacing     atomic.Int64   // pacers that have not finished
+	begun      atomic.Bool
 	stopping   atomic.Bool
 	failed     chan struct{} // closed with the first failure
 	failOnce   sync.Once
@@ -69,13 +73,13 @@ type run struct {
 
 const (
 	smallestBuffer = 16 << 10
-	headroom       = 64 // of a request, beside its content
+	headroom       = 64 // of a request, for what a layer below adds
 )
 
 func newRun(p Plan) *run {
 	r := &run{
 		plan: p, start: time.Now(),
-		smallWindow: p.Depth*(len(p.Content)+headroom) <= smallestBuffer,
+		smallWindow: p.Depth*(len(p.Target.Caller().AppendRequest(nil, 1, p.Content))+headroom) <= smallestBuffer,
 		conns:       make([]*conn, p.Conns),
 		connected:   make(chan struct{}), dialled: make(chan struct{}), failed: make(chan struct{}),
 	}
@@ -86,7 +90,9 @@ func newRun(p Plan) *run {
 			now:     newTally(p.Rate > 0), spare: newTally(p.Rate > 0),
 		})
 	}
-	r.total, r.interval = newTally(p.Rate > 0), newTally(p.Rate > 0)
+	for _, t := range []**tally{&r.total, &r.recent, &r.interval, &r.fresh} {
+		*t = newTally(p.Rate > 0)
+	}
 	return r
 }
 
@@ -138,18 +144,25 @@ func (r *run) dial(number int) bool {
 	defer cancel()
 	nc, err := r.plan.Target.Dial(ctx)
 	if err != nil {
-		if r.dialing.Err() == nil {
-			r.fail(dialError(err, int(r.open.Load()), r.plan.Timeout))
-			r.endDials()
-		}
+		r.cannotDial(err)
 		return false
 	}
 	c := newConn(r, number, nc)
 	r.conns[number] = c
 	r.open.Add(1)
+	if n := len(r.readers); n > 0 && r.readers[number%n].take(c) {
+		return true
+	}
 	r.goroutines.Add(1)
 	go c.read()
 	return true
+}
+
+func (r *run) cannotDial(err error) {
+	if r.dialing.Err() == nil {
+		r.fail(dialError(err, int(r.open.Load()), r.plan.Timeout))
+		r.endDials()
+	}
 }
 
 // inTurn waits for the moment in the ramp.
@@ -177,6 +190,7 @@ func (r *run) begin() error {
 		for _, c := range r.conns {
 			c.begin(r.now())
 		}
+		r.begun.Store(true)
 		return nil
 	}
 	pacers := pacersFor(r.plan, runtime.GOMAXPROCS(0))
@@ -248,8 +262,14 @@ func (r *run) stop() {
 	}
 	for _, c := range r.conns {
 		if c != nil {
-			c.socket.nc.Close()
+			c.currentSocket().nc.Close()
 		}
 	}
+	for _, rd := range r.readers {
+		_ = rd.poll.Wake() // nothing else can fail in an eventfd's write
+	}
 	r.goroutines.Wait()
+	for _, rd := range r.readers {
+		_ = rd.poll.Close()
+	}
 }

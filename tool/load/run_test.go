@@ -102,6 +102,7 @@ func TestRunRefusesBadPlans(t *testing.T) {
 		"for":             {Target: target, For: -1},
 		"timeout":         {Target: target, Timeout: -1},
 		"lag":             {Target: target, MaxLag: -1},
+		"stall":           {Target: target, MaxStall: -1},
 		"size":            {Target: target, Size: -1},
 		"ramp":            {Target: target, Ramp: Ramp{PerSecond: -1}},
 		"dials":           {Target: target, Ramp: Ramp{Dials: -1}},
@@ -290,6 +291,24 @@ func TestAnswersAllocateNothing(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations for %d answers, want none", n, depth)
+	}
+}
+
+// BenchmarkAnswer is what an answer and the next request cost beside the kernel:
+// the clock, decoding, verifying, counting, and encoding.
+func BenchmarkAnswer(b *testing.B) {
+	p := must[Plan](b)(Plan{Target: Frames{}, Echo: true, For: time.Hour}.complete())
+	r := newRun(p)
+	r.shards[0].window = window{0, int64(time.Hour)}
+	c := newConn(r, 0, swallow{})
+	c.begin(r.now())
+	answer := make([]byte, 0, 128)
+	b.ReportAllocs()
+	for b.Loop() {
+		answer = echo(answer[:0], wire.Packet{ID: c.slots[0].id, Content: p.Content})
+		if used, err := c.arrived(answer, r.now()); err != nil || used != len(answer) {
+			b.Fatal(used, err)
+		}
 	}
 }
 

@@ -29,6 +29,7 @@ type tally struct {
 	service *hdrhistogram.Histogram // answered − written, of those of them that were; nil in a closed loop
 	errors  [kinds]int64            // of the window's requests
 	example error                   // what the server said in the first failure
+	codes   []int64                 // answers to the window's requests by Answer.Code; nil: none had one
 
 	answered int64 // answers, at any time
 	during   int64 // answers that came within the window, whatever they answer
@@ -43,14 +44,15 @@ func newTally(open bool) *tally {
 	return t
 }
 
-// take moves what other has counted into t.
-func (t *tally) take(other *tally) {
-	if other.answered != 0 || other.latency.TotalCount() != 0 {
+// mostCodes is above every Answer.Code that is counted.
+const mostCodes = 1000
+
+// add adds what other has counted to t.
+func (t *tally) add(other *tally) {
+	if other.latency.TotalCount() != 0 {
 		t.latency.Merge(other.latency)
-		other.latency.Reset()
 		if t.service != nil {
 			t.service.Merge(other.service)
-			other.service.Reset()
 		}
 	}
 	for k, n := range other.errors {
@@ -59,10 +61,39 @@ func (t *tally) take(other *tally) {
 	if t.example == nil {
 		t.example = other.example
 	}
+	for code, n := range other.codes {
+		t.count(code, n)
+	}
 	t.answered += other.answered
 	t.during += other.during
 	t.good += other.good
-	*other = tally{latency: other.latency, service: other.service}
+}
+
+// take moves what other has counted into t.
+func (t *tally) take(other *tally) {
+	t.add(other)
+	other.reset()
+}
+
+func (t *tally) reset() {
+	if t.latency.TotalCount() != 0 {
+		t.latency.Reset()
+		if t.service != nil {
+			t.service.Reset()
+		}
+	}
+	clear(t.codes)
+	*t = tally{latency: t.latency, service: t.service, codes: t.codes}
+}
+
+func (t *tally) count(code int, n int64) {
+	if n == 0 {
+		return
+	}
+	if t.codes == nil {
+		t.codes = make([]int64, mostCodes)
+	}
+	t.codes[code] += n
 }
 
 func (t *tally) failures() (n int64) {
@@ -95,6 +126,13 @@ type batch struct {
 	bad     int64 // those that were not as expected
 	errors  [kinds]int64
 	example error
+	codes   []codes
+}
+
+// codes is how many answers had a code.
+type codes struct {
+	code  uint16
+	count int64
 }
 
 type answers struct{ intended, written, count, bad int64 }
@@ -120,6 +158,17 @@ func (b *batch) complain(k Kind, measured bool, err error) {
 	}
 }
 
+// code says that an answer to one of the window's requests had that code.
+func (b *batch) code(code uint16) {
+	for i := range b.codes {
+		if b.codes[i].code == code {
+			b.codes[i].count++
+			return
+		}
+	}
+	b.codes = append(b.codes, codes{code, 1})
+}
+
 // record counts a batch that was read at now, and empties it.
 func (s *shard) record(b *batch, now int64) {
 	s.mu.Lock()
@@ -142,11 +191,14 @@ func (s *shard) record(b *batch, now int64) {
 		t.during += b.count
 		t.good += b.count - b.bad
 	}
+	for _, c := range b.codes {
+		t.count(int(c.code), c.count)
+	}
 	if b.bad > 0 {
 		s.complaints(b)
 	}
 	s.mu.Unlock()
-	b.runs, b.count, b.bad = b.runs[:0], 0, 0
+	b.runs, b.codes, b.count, b.bad = b.runs[:0], b.codes[:0], 0, 0
 }
 
 func (s *shard) complaints(b *batch) {

@@ -20,6 +20,7 @@ type socket struct {
 	got     int
 	readErr error
 	readRaw func(fd uintptr) bool // made once, so that no call allocates
+	readNow func(fd uintptr)      // the same, for a reader
 
 	out      []byte // what writeRaw takes from
 	sent     int
@@ -46,8 +47,9 @@ func newSocket(nc net.Conn) *socket {
 		return s // closed already; the first read says so
 	}
 	s.raw = raw
+	s.readNow = func(fd uintptr) { s.got, s.readErr = sys.Read(fd, s.in) }
 	s.readRaw = func(fd uintptr) bool {
-		s.got, s.readErr = sys.Read(fd, s.in)
+		s.readNow(fd)
 		return !errors.Is(s.readErr, sys.ErrAgain)
 	}
 	s.writeRaw = func(fd uintptr) bool {

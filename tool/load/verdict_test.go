@@ -46,6 +46,8 @@ func TestGate(t *testing.T) {
 		{"closed loop", func(m *measurement) { m.lag, m.offered, m.during = nil, 0, 10 }, ""},
 		{"a little behind", func(m *measurement) { m.during = 990 }, ""},
 		{"behind", func(m *measurement) { m.during = 900 }, "only 900 of the 1000 requests offered were answered in time (90.0 %"},
+		{"behind by a stall", func(m *measurement) { m.plan.MaxStall, m.during = 100*time.Millisecond, 900 }, ""},
+		{"behind by more", func(m *measurement) { m.plan.MaxStall, m.during = 50*time.Millisecond, 900 }, "only 900 of the 1000"},
 		{"lag at its limit", func(m *measurement) { m.plan.MaxLag, m.lag = 11*time.Microsecond, spiked(3_000_000, 9) }, ""},
 		{"lag", func(m *measurement) { m.lag = spiked(3_000_000, 20) }, "the generator itself sent one request in a hundred 3"},
 		{"CPU", func(m *measurement) { m.cpu = 1700 * time.Millisecond }, "the generator used 85 % of the CPU it has"},

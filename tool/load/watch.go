@@ -9,9 +9,14 @@ import (
 // supervision is what the goroutine that called Run keeps to itself.
 type supervision struct {
 	phase    string
-	total    *tally // of the whole run
+	total    *tally // of the whole run, but for what recent has
+	recent   *tally // since the last interval was closed
 	interval *tally // since the last progress
-	reported int64  // when that was
+	fresh    *tally // a shard's, on its way to both
+	reported int64  // when the last progress was
+	cut      int64  // when the last interval was closed
+	stored   []Interval
+	storing  int // bytes in stored
 
 	interrupted bool
 	cause       *Error // the failure that ended the load; what fails later is of no interest
@@ -90,6 +95,7 @@ func (r *run) over(ctx context.Context, now int64) bool {
 func (r *run) advance(now int64) {
 	if r.phase == warmingUp && now >= r.window.from {
 		r.phase = measuring
+		r.cut = r.window.from
 		r.opened = r.readCPU(now)
 		if r.plan.WindowOpens != nil {
 			r.plan.WindowOpens()
@@ -99,9 +105,37 @@ func (r *run) advance(now int64) {
 		r.closeWindow(now)
 		r.phase = draining
 	}
+	if r.phase == measuring && now >= r.nextCut() {
+		r.gather()
+		r.closeInterval(now)
+	}
 	if now-r.reported >= int64(time.Second) {
 		r.report(now)
 	}
+}
+
+// nextCut is when the interval ends that is open.
+func (r *run) nextCut() int64 {
+	length := int64(r.plan.intervalLength()) << (r.storing / doublingStore)
+	return r.window.from + ((r.cut-r.window.from)/length+1)*length
+}
+
+// closeInterval ends an interval with what was gathered, and begins the next.
+func (r *run) closeInterval(now int64) {
+	closed := newInterval(r.recent, r.cut-r.window.from, now-r.window.from)
+	r.stored = append(r.stored, closed)
+	r.storing += closed.size()
+	r.cut = now
+	r.total.take(r.recent)
+}
+
+// gather collects what was counted since it was gathered last.
+func (r *run) gather() {
+	for _, s := range r.shards {
+		s.collect(r.fresh)
+	}
+	r.interval.add(r.fresh)
+	r.recent.take(r.fresh)
 }
 
 // closeWindow reads the clocks at the window's end, once, if it was opened.
@@ -132,28 +166,25 @@ func (r *run) wait(now int64) time.Duration {
 	case warmingUp:
 		wait = min(wait, time.Duration(r.window.from-now))
 	case measuring:
-		wait = min(wait, time.Duration(r.window.till-now))
+		wait = min(wait, time.Duration(r.window.till-now), time.Duration(r.nextCut()-now))
 	case draining:
 		wait = min(wait, time.Millisecond)
 	}
 	return max(wait, time.Microsecond)
 }
 
-// report collects what was counted since the last report, and tells it.
+// report tells what was counted since the last report.
 func (r *run) report(now int64) {
-	for _, s := range r.shards {
-		s.collect(r.interval)
-	}
-	errors := r.total.failures() + r.interval.failures()
+	r.gather()
 	p := Progress{
 		Phase: r.phase, Elapsed: time.Duration(now), Conns: int(r.open.Load()),
-		Answered: r.total.answered + r.interval.answered,
+		Answered: r.total.answered + r.recent.answered,
 		Rate:     float64(r.interval.answered) / time.Duration(now-r.reported).Seconds(),
-		Errors:   errors,
+		Errors:   r.total.failures() + r.recent.failures(),
 		P50:      quantile(r.interval.latency, 50, 100),
 		P99:      quantile(r.interval.latency, 99, 100),
 	}
-	r.total.take(r.interval)
+	r.interval.reset()
 	r.reported = now
 	if r.plan.Progress != nil {
 		r.plan.Progress(p)
@@ -167,12 +198,14 @@ func (r *run) result() (*Result, error) {
 			c.abandon(r.end)
 		}
 	}
-	for _, s := range r.shards {
-		s.collect(r.total)
-	}
+	r.gather()
 	if r.cause != nil {
-		r.total.errors[r.cause.Kind]++
+		r.recent.errors[r.cause.Kind]++
 	}
+	if r.opened.taken {
+		r.closeInterval(min(r.end, r.window.till))
+	}
+	r.total.take(r.recent)
 	m := r.measurement()
 	result := m.result()
 	switch {
@@ -188,6 +221,7 @@ func (r *run) result() (*Result, error) {
 func (r *run) measurement() measurement {
 	m := measurement{
 		tally: r.total, plan: r.plan, failure: r.cause, interrupted: r.interrupted,
+		reconnects: r.reopened.Load(), intervals: r.stored,
 		span:  time.Duration(max(0, min(r.end, r.window.till)-r.window.from)),
 		procs: runtime.GOMAXPROCS(0),
 	}

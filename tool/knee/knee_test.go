@@ -1,0 +1,420 @@
+package knee
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// server is a simulated one: what comes of a load for so many seconds, which began
+// at a moment of virtual time.
+type server func(at, load, seconds float64) Trial
+
+// The trials' lengths, as hone knee makes them, in seconds.
+const (
+	short  = 1
+	full   = 3
+	warmup = 0.1 // of the trial
+	rest   = 1
+)
+
+// drive searches in virtual time, and returns how much of it that took.
+func drive(t interface{ Fatalf(string, ...any) }, p Plan, s server) (Result, []Trial, time.Duration) {
+	var made []Trial
+	now := 0.0
+	for {
+		step, more := p.Next(made)
+		if !more {
+			break
+		}
+		if len(made) > 150 {
+			t.Fatalf("the search does not end: %v", made[len(made)-5:])
+		}
+		length := float64(short)
+		if step.Full {
+			length = full
+		}
+		if step.Rest {
+			now += rest
+		}
+		length *= 1 + warmup
+		trial := s(now, step.Load, length)
+		now += length
+		trial.Step = step
+		made = append(made, trial)
+	}
+	return p.Find(made), made, time.Duration(now * 1e9)
+}
+
+// wantKnee checks a knee that is known, and how long the search took.
+func wantKnee(t *testing.T, k Knee, state State, want, part float64, took time.Duration) {
+	t.Helper()
+	if k.State != state || math.Abs(k.Met/want-1) > part {
+		t.Errorf("%v: met %g, missed %g, invalid %g; want %v, %g within %g %%", k.State, k.Met, k.Missed, k.Invalid, state, want, 100*part)
+	}
+	if took > 2*time.Minute {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// cliff answers capacity requests a second, and the rest waits: the last of a
+// trial waits longest. Goals are times in seconds that the 99th percentile keeps.
+func cliff(capacity float64, goals ...float64) server {
+	return func(_, load, seconds float64) Trial {
+		p99 := 0.0002
+		if load > capacity {
+			p99 += 0.99 * seconds * (1 - capacity/load)
+		}
+		var t Trial
+		for _, goal := range goals {
+			t.Met = append(t.Met, p99 < goal)
+		}
+		return t
+	}
+}
+
+func TestCliff(t *testing.T) {
+	for _, capacity := range []float64{123, 999.5, 8_000, 65_537, 1.23e6} {
+		r, made, took := drive(t, Plan{From: 100}, cliff(capacity, 0.005))
+		wantKnee(t, r.All, Found, capacity, 0.03, took)
+		if r.All != r.Goals[0] {
+			t.Errorf("the only goal has %+v, all have %+v", r.Goals[0], r.All)
+		}
+		if r.All.Missed <= r.All.Met || r.All.Missed > r.All.Met*1.0201 || r.All.Again != 0 {
+			t.Errorf("the range is %+v", r.All)
+		}
+		confirmed := 0
+		for i, trial := range made {
+			if trial.Full && trial.Load == r.All.Met {
+				confirmed++
+			}
+			if wantRest := i > 0 && !made[i-1].Met[0]; trial.Rest != wantRest {
+				t.Errorf("trial %d rests %v, want %v", i, trial.Rest, wantRest)
+			}
+		}
+		if confirmed != 3 {
+			t.Errorf("%g was confirmed %d times", r.All.Met, confirmed)
+		}
+	}
+}
+
+// queue is c servers, each with exponential service times, in front of which
+// Poisson arrivals wait in one line. The 99th percentile is of what one trial sees.
+func queue(random *rand.Rand, servers int, mean float64, goal float64) server {
+	return func(_, load, seconds float64) Trial {
+		free := make([]float64, servers)
+		var times []float64
+		for at := 0.0; at < seconds; at += random.ExpFloat64() / load {
+			first := 0
+			for i, f := range free {
+				if f < free[first] {
+					first = i
+				}
+			}
+			free[first] = max(at, free[first]) + random.ExpFloat64()*mean
+			if at > seconds*warmup/(1+warmup) {
+				times = append(times, free[first]-at)
+			}
+		}
+		slices.Sort(times)
+		return Trial{Met: []bool{times[len(times)*99/100] < goal}}
+	}
+}
+
+// sojourn99 is the load at which a queue of M/M/1 keeps a 99th percentile: the time
+// in it is exponential with the rate that is left.
+func sojourn99(mean, goal float64) float64 { return 1/mean - math.Log(100)/goal }
+
+func TestQueueOfOneServer(t *testing.T) {
+	const mean, goal = 0.0001, 0.005
+	want := sojourn99(mean, goal)
+	for seed := range uint64(4) {
+		r, made, took := drive(t, Plan{From: 100}, queue(rand.New(rand.NewPCG(seed, 1)), 1, mean, goal))
+		wantKnee(t, r.All, Found, want, 0.03, took)
+		if t.Failed() {
+			t.Fatalf("seed %d: %v", seed, made)
+		}
+	}
+}
+
+// slow is the part of the requests that an M/M/c of so many servers keeps for longer
+// than limit: Erlang's probability of waiting at all, and the sum of two exponential
+// times.
+func slow(servers int, mean, load, limit float64) float64 {
+	a, c := load*mean, float64(servers)
+	term, sum := 1.0, 0.0
+	for k := range servers {
+		sum += term
+		term *= a / float64(k+1)
+	}
+	waits := term * c / (c - a) / (sum + term*c/(c-a))
+	t, rest := limit/mean, c-1-a
+	return math.Exp(-t) * (1 + waits*(1-math.Exp(-t*rest))/rest)
+}
+
+func TestQueueOfFour(t *testing.T) {
+	const mean, goal = 0.0001, 0.002
+	low, high := 1.0, 4/mean
+	for range 60 {
+		if mid := (low + high) / 2; slow(4, mean, mid, goal) < 0.01 {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	for seed := range uint64(4) {
+		r, made, took := drive(t, Plan{From: 100}, queue(rand.New(rand.NewPCG(seed, 2)), 4, mean, goal))
+		wantKnee(t, r.All, Found, low, 0.03, took)
+		if t.Failed() {
+			t.Fatalf("seed %d: %v", seed, made)
+		}
+	}
+}
+
+// TestNoise has a capacity that is another in every trial, and trials that are
+// missed for no reason. What is confirmed is never too much.
+func TestNoise(t *testing.T) {
+	const capacity = 10_000
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		r, made, took := drive(t, Plan{From: 100}, func(at, load, seconds float64) Trial {
+			trial := cliff(capacity*(1+0.01*random.NormFloat64()), 0.005)(at, load, seconds)
+			if random.IntN(25) == 0 {
+				trial.Met[0] = false
+			}
+			return trial
+		})
+		if k := r.All; k.State != Found || k.Met < 0.9*capacity || k.Met > 1.02*capacity || took > 3*time.Minute {
+			t.Errorf("seed %d: %+v in %v: %v", seed, k, took, made)
+		}
+	}
+}
+
+// collapsing does half its work once it has been overloaded, until it has had a
+// rest of so many seconds.
+func collapsing(capacity, recovers float64) server {
+	ill, ended := false, 0.0
+	return func(at, load, seconds float64) Trial {
+		if at-ended >= recovers {
+			ill = false
+		}
+		now := capacity
+		if ill {
+			now /= 2
+		}
+		trial := cliff(now, 0.005)(at, load, seconds)
+		if !trial.Met[0] {
+			ill = true
+		}
+		ended = at + seconds
+		return trial
+	}
+}
+
+func TestCollapse(t *testing.T) {
+	r, _, took := drive(t, Plan{From: 100}, collapsing(8_000, 0.9))
+	wantKnee(t, r.All, Found, 8_000, 0.03, took)
+
+	// One that takes longer than the rest has the knee that it has left, and what it
+	// could do before is not forgotten.
+	r, _, took = drive(t, Plan{From: 100}, collapsing(8_000, 2))
+	wantKnee(t, r.All, Found, 4_000, 0.03, took)
+	if r.All.Again < r.All.Missed {
+		t.Errorf("nothing says that it met more before: %+v", r.All)
+	}
+}
+
+func TestGoalThatIsNeverMet(t *testing.T) {
+	r, made, _ := drive(t, Plan{From: 100}, func(_, _, _ float64) Trial { return Trial{Met: []bool{false}} })
+	if r.All != (Knee{State: Below, Missed: 100}) || len(made) != 2 || !made[1].Full {
+		t.Errorf("%+v after %v", r.All, made)
+	}
+}
+
+func TestGoalThatIsAlwaysMet(t *testing.T) {
+	r, made, _ := drive(t, Plan{From: 100, To: 5_000}, cliff(math.Inf(1), 1))
+	if r.All != (Knee{State: Above, Met: 5_000}) {
+		t.Errorf("%+v", r.All)
+	}
+	for _, trial := range made {
+		if trial.Load > 5_000 {
+			t.Errorf("it tried %g", trial.Load)
+		}
+	}
+	if r, made, _ := drive(t, Plan{From: 100}, cliff(math.Inf(1), 1)); r.All.State != Unfinished || len(made) != 100 || math.IsInf(made[99].Load, 0) {
+		t.Errorf("without an end: %+v after %d trials", r.All, len(made))
+	}
+}
+
+// limited is a generator that offers so much at most.
+func limited(most float64, s server) server {
+	return func(at, load, seconds float64) Trial {
+		if load > most {
+			return Trial{Invalid: true}
+		}
+		return s(at, load, seconds)
+	}
+}
+
+func TestGeneratorAtItsEnd(t *testing.T) {
+	// Before the target is: the knee stays unknown.
+	r, _, took := drive(t, Plan{From: 100}, limited(3_000, cliff(8_000, 0.005)))
+	wantKnee(t, r.All, Hidden, 3_000, 0.03, took)
+	if r.All.Missed != 0 || r.All.Invalid <= 3_000 {
+		t.Errorf("%+v", r.All)
+	}
+	// Soon after: it is found all the same.
+	r, _, took = drive(t, Plan{From: 100}, limited(8_500, cliff(8_000, 0.005)))
+	wantKnee(t, r.All, Found, 8_000, 0.03, took)
+	// At once: nothing is known.
+	r, made, _ := drive(t, Plan{From: 100}, limited(10, cliff(8_000, 0.005)))
+	if r.All != (Knee{State: Hidden, Invalid: 100}) || len(made) != mostInvalid || !made[1].Rest || !made[2].Rest {
+		t.Errorf("%+v after %v", r.All, made)
+	}
+}
+
+// TestGeneratorThatTires: full trials are not valid above a load that short ones
+// still take.
+func TestGeneratorThatTires(t *testing.T) {
+	r, made, _ := drive(t, Plan{From: 100}, func(at, load, seconds float64) Trial {
+		if isFull := seconds > 2; load > 3_000 && isFull || load > 9_000 {
+			return Trial{Invalid: true}
+		}
+		return cliff(20_000, 0.005)(at, load, seconds)
+	})
+	wantKnee(t, r.All, Hidden, 3_000, 0.03, 0)
+	if len(made) > 60 {
+		t.Errorf("it took %d trials: %v", len(made), made)
+	}
+}
+
+// TestBadLuck has single trials that are wrong: not valid, or missed.
+func TestBadLuck(t *testing.T) {
+	_, usual, _ := drive(t, Plan{From: 100}, cliff(8_000, 0.005))
+	for number := range 25 {
+		for _, unlucky := range []Trial{{Invalid: true}, {Met: []bool{false}}, {Met: []bool{true}}} {
+			n := -1
+			r, made, took := drive(t, Plan{From: 100}, func(at, load, seconds float64) Trial {
+				if n++; n == number {
+					return unlucky
+				}
+				return cliff(8_000, 0.005)(at, load, seconds)
+			})
+			if number < len(made) && made[number].Full && !unlucky.Invalid {
+				continue // one full trial is believed if it misses, and three are if they meet
+			}
+			wantKnee(t, r.All, Found, 8_000, 0.03, took)
+			if unlucky.Invalid && len(made) > len(usual)+1 {
+				t.Errorf("it took %d trials, and %d without bad luck", len(made), len(usual))
+			}
+			if t.Failed() {
+				t.Fatalf("trial %d came out as %+v: %v", number, unlucky, made)
+			}
+		}
+	}
+}
+
+func TestSeveralGoals(t *testing.T) {
+	s := cliff(8_000, 0.005, 1, 0.0001)
+	r, made, _ := drive(t, Plan{Goals: 3, From: 100}, s)
+	if r.All.State != Below || r.Goals[2].State != Below {
+		t.Errorf("a goal that is never met: %+v", r)
+	}
+	wantKnee(t, r.Goals[0], Found, 8_000, 0.03, 0)
+	// A full trial lasts 3.3 s, and makes its requests wait for 1 s under this load.
+	// No short trial ever does, so that they are all too good.
+	wantKnee(t, r.Goals[1], Found, 8_000/(1-1/(0.99*3.3)), 0.03, 0)
+	if len(made) > 50 {
+		t.Errorf("it took %d trials: %v", len(made), made)
+	}
+
+	r, both, _ := drive(t, Plan{Goals: 2, From: 100}, cliff(8_000, 0.005, 1))
+	if r.All != r.Goals[0] {
+		t.Errorf("all have %+v, the stricter one has %+v", r.All, r.Goals[0])
+	}
+	_, first, _ := drive(t, Plan{From: 100}, cliff(8_000, 0.005))
+	_, second, _ := drive(t, Plan{From: 100}, cliff(8_000, 1))
+	if len(both) > len(first)+len(second)-6 {
+		t.Errorf("%d trials for both, %d and %d for each: they share too little", len(both), len(first), len(second))
+	}
+}
+
+// TestWholeLoads finds the very connection, and knees that do not lie in the same
+// order as the goals.
+func TestWholeLoads(t *testing.T) {
+	for most := 1; most < 70; most++ {
+		r, made, _ := drive(t, Plan{From: 1, Whole: true}, func(_, load, _ float64) Trial {
+			return Trial{Met: []bool{load <= float64(most)}}
+		})
+		if k := r.All; k.State != Found || k.Missed > k.Met*1.02 && k.Missed != k.Met+1 || int(k.Met) > most || int(k.Missed) <= most {
+			t.Errorf("%d: %+v", most, k)
+		}
+		for _, trial := range made {
+			if trial.Load != math.Trunc(trial.Load) {
+				t.Errorf("%d: it tried %g", most, trial.Load)
+			}
+		}
+	}
+}
+
+// TestCutShort has what is known after every trial.
+func TestCutShort(t *testing.T) {
+	p := Plan{From: 100}
+	_, made, _ := drive(t, p, cliff(8_000, 0.005))
+	if k := p.Find(nil).All; k != (Knee{}) {
+		t.Errorf("before anything: %+v", k)
+	}
+	for n := range made {
+		if k := p.Find(made[:n]).All; k.State != Unfinished || k.Met > 1.01*8_000 || k.Missed != 0 && k.Missed < 8_000 {
+			t.Errorf("after %d of %d: %+v", n, len(made), k)
+		}
+	}
+}
+
+// TestAnyThreshold: whatever the threshold, the range holds it, and is narrow.
+func TestAnyThreshold(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := Plan{
+			From: rapid.Float64Range(0.001, 1e4).Draw(t, "from"), Width: rapid.Float64Range(0.001, 0.5).Draw(t, "width"),
+			Whole: rapid.Bool().Draw(t, "whole"), Confirm: rapid.IntRange(1, 5).Draw(t, "confirm"),
+		}
+		if p.Whole {
+			p.From = math.Ceil(p.From)
+		}
+		threshold := p.From * rapid.Float64Range(1, 1e6).Draw(t, "threshold")
+		if rapid.Bool().Draw(t, "bounded") {
+			p.To = p.From * rapid.Float64Range(1, 1e6).Draw(t, "to")
+		}
+		r, made, _ := drive(t, p, func(_, load, _ float64) Trial {
+			if p.To > 0 && load > p.To || load < p.From {
+				t.Fatalf("it tried %g", load)
+			}
+			return Trial{Met: []bool{load <= threshold}}
+		})
+		k := r.All
+		if k.State == Above && threshold >= p.complete().To {
+			return
+		}
+		narrow := k.Missed <= k.Met*(1+p.Width) || p.Whole && k.Missed-k.Met <= 1
+		if k.State != Found || k.Met > threshold || k.Missed <= threshold || !narrow || len(made) > 60 {
+			t.Fatalf("%+v after %d trials: %v", k, len(made), made)
+		}
+	})
+}
+
+func TestPlansThatCannotBe(t *testing.T) {
+	for _, p := range []Plan{{}, {From: -1}, {From: math.NaN()}, {From: 0.5, Whole: true}, {From: 2, To: 1}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%+v is taken", p)
+				}
+			}()
+			p.Next(nil)
+		}()
+	}
+}

@@ -1,0 +1,37 @@
+package load
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+)
+
+// handshakeError explains why TLS could not begin. What is none of its own
+// failures, such as a time-out, stays as it is.
+func handshakeError(err error) error {
+	var (
+		unknown x509.UnknownAuthorityError
+		name    x509.HostnameError
+		invalid x509.CertificateInvalidError
+		record  tls.RecordHeaderError
+		refused *net.OpError
+	)
+	e := &Error{Kind: Unreachable, Err: err, What: fmt.Sprintf("no TLS with the server (%v)", err)}
+	switch {
+	case errors.As(err, &unknown):
+		e.Try = "give the authority of its certificate, or do without its verification"
+	case errors.As(err, &name):
+		e.Try = "use the name or address that its certificate is for"
+	case errors.As(err, &invalid):
+		e.Try = "renew its certificate, or do without its verification"
+	case errors.As(err, &record):
+		e.Try = "use http:// if it speaks plain HTTP"
+	case errors.As(err, &refused) && refused.Op == "remote error":
+		e.Try = "check that it speaks HTTP/1.1 and not HTTP/2 alone, and whether it wants a client's certificate"
+	default:
+		return err
+	}
+	return e
+}

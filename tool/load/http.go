@@ -1,0 +1,289 @@
+package load
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// HTTP is a target that speaks HTTP/1.1 on connections that stay open. HTTP/2 is
+// not spoken: over TLS, http/1.1 is all that is offered.
+//
+// An answer is good when its status is 2xx or 3xx, or one of Statuses; any other
+// is counted as Failed. Redirects are answers, and not followed. Bodies are
+// counted and not kept, so a plan can expect no content: an answer is verified as
+// the right one by its order, and as whole by HTTP's own rules, which are taken
+// strictly. A Depth above 1 pipelines, which HTTP allows and many servers and most
+// proxies do not like: they answer one at a time, or not at all.
+//
+// A server may close a connection after an answer that says so (Connection:
+// close, HTTP/1.0, a body that ends with the connection). It is opened again,
+// counted in Result.Reconnects, and its handshake is part of no service time; in
+// an open loop it is part of the response times of what came due meanwhile. TLS
+// sessions are not resumed.
+//
+// The request is the same every time, and made once. BenchmarkHTTPDecode: about
+// 250 ns for an answer of 6 headers, no allocations.
+type HTTP struct {
+	// URL is http://HOST[:PORT][/PATH][?QUERY], the same with https, or over a unix
+	// socket http://unix:/SOCKET[:/PATH][?QUERY]. Required.
+	URL string
+	// Method: zero is GET, or POST when there is a Body.
+	Method string
+	// Header is sent as it is, beside Host (localhost for a unix socket),
+	// User-Agent: hone, and the length of the Body; the first two can be replaced.
+	Header http.Header
+	// Body is sent with every request.
+	Body []byte
+	// Statuses are those of good answers. Zero: 200 to 399.
+	Statuses []int
+	// AnswerLimit is the longest body accepted, the framing of its chunks included.
+	// Zero: 16 MiB. It takes no memory.
+	AnswerLimit int64
+	// TLS is for https. Its ServerName is the URL's host when it has none, and its
+	// NextProtos are not used. Zero: the system's authorities.
+	TLS *tls.Config
+}
+
+const (
+	mostHead    = 64 << 10 // of an answer, with what precedes it
+	mostBody    = 16 << 20
+	leastStatus = 100
+)
+
+// httpTarget is an HTTP that has been found to make sense.
+type httpTarget struct {
+	text, network, address string
+	tls                    *tls.Config // nil: plain
+	request                []byte
+	bodiless               bool // answers to this method never have a body
+	closes                 bool // every request asks for the connection's end
+	good                   [mostCodes]bool
+	limit                  int64
+}
+
+// Dial opens one connection, with its TLS handshake.
+func (h HTTP) Dial(ctx context.Context) (net.Conn, error) {
+	t, err := h.target()
+	if err != nil {
+		return nil, err
+	}
+	return t.Dial(ctx)
+}
+
+// Caller makes one connection's codec. It panics when the fields cannot be; Run
+// finds that first, and says so in its error.
+func (h HTTP) Caller() Caller {
+	t, err := h.target()
+	if err != nil {
+		panic(err.Error())
+	}
+	return t.Caller()
+}
+
+// String returns the URL.
+func (h HTTP) String() string { return h.URL }
+
+// prepared makes the target that a plan drives.
+func (h HTTP) prepared(p Plan) (Target, error) {
+	if p.Content != nil || p.Size != 0 {
+		return nil, badTarget("content of its own in a request of HTTP", "give it as the Body of the target")
+	}
+	if p.Expect != nil || p.Echo {
+		return nil, badTarget("content to expect of HTTP", "expect statuses, in the target's Statuses")
+	}
+	return h.target()
+}
+
+// badTarget is the error for a target that cannot be, or not with the plan.
+func badTarget(what, try string) *Error {
+	return &Error{Kind: BadPlan, What: "the plan cannot have " + what, Try: try}
+}
+
+func (h HTTP) target() (*httpTarget, error) {
+	t := &httpTarget{text: h.URL, limit: mostBody}
+	if h.AnswerLimit > 0 {
+		t.limit = h.AnswerLimit
+	}
+	host, uri, err := t.locate(h.URL)
+	if err != nil {
+		return nil, err
+	}
+	if t.tls != nil {
+		name := t.tls.ServerName
+		if h.TLS != nil {
+			t.tls = h.TLS.Clone()
+		}
+		if t.tls.ServerName == "" {
+			t.tls.ServerName = name
+		}
+		t.tls.NextProtos = []string{"http/1.1"}
+	}
+	if err := t.accept(h.Statuses); err != nil {
+		return nil, err
+	}
+	return t, t.compose(h, host, uri)
+}
+
+// locate finds where the URL leads, and returns its host and what stands in a
+// request's first line.
+func (t *httpTarget) locate(text string) (host, uri string, err error) {
+	scheme, rest, _ := strings.Cut(text, "://")
+	if scheme != "http" && scheme != "https" {
+		return "", "", badURL(text, "begin it with http:// or https://")
+	}
+	if scheme == "https" {
+		t.tls = &tls.Config{}
+	}
+	if socket, ok := strings.CutPrefix(rest, "unix:"); ok {
+		socket, uri, _ = strings.Cut(socket, ":")
+		if socket == "" {
+			return "", "", badURL(text, "name the socket, as in http://unix:/run/server.sock:/path")
+		}
+		t.network, t.address = "unix", socket
+		text = scheme + "://localhost" + uri
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Hostname() == "":
+		return "", "", badURL(text, "write it as http://127.0.0.1:8080/path")
+	case u.User != nil:
+		return "", "", badURL(text, "give user and password as an Authorization header")
+	case u.Fragment != "":
+		return "", "", badURL(text, "leave out what begins with #: it is never sent")
+	}
+	host, uri = u.Host, u.RequestURI()
+	if strings.ContainsFunc(host+uri, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return "", "", badURL(text, "write blanks and other letters than ASCII as %20 and the like")
+	}
+	if t.tls != nil {
+		t.tls.ServerName = u.Hostname()
+	}
+	if t.network == "" {
+		port := u.Port()
+		if port == "" {
+			port = map[string]string{"http": "80", "https": "443"}[scheme]
+		}
+		t.network, t.address = "tcp", net.JoinHostPort(u.Hostname(), port)
+	}
+	return host, uri, nil
+}
+
+func badURL(text, try string) *Error {
+	return &Error{Kind: BadPlan, What: fmt.Sprintf("the target %q cannot be reached by HTTP", text), Try: try}
+}
+
+// accept says which statuses are good.
+func (t *httpTarget) accept(statuses []int) error {
+	for _, status := range statuses {
+		if status < leastStatus || status >= mostCodes {
+			return badTarget(fmt.Sprintf("the status %d", status), "use 100 to 999")
+		}
+		t.good[status] = true
+	}
+	for status := 200; status < 400 && len(statuses) == 0; status++ {
+		t.good[status] = true
+	}
+	return nil
+}
+
+// compose makes the request.
+func (t *httpTarget) compose(h HTTP, host, uri string) error {
+	method := h.Method
+	switch {
+	case method == "" && len(h.Body) > 0:
+		method = http.MethodPost
+	case method == "":
+		method = http.MethodGet
+	case !isToken(method) || method == http.MethodConnect:
+		return badTarget(fmt.Sprintf("the method %q", method), "use GET, POST or the like")
+	}
+	t.bodiless = method == http.MethodHead
+	header := http.Header{}
+	for name, values := range h.Header {
+		if err := checkHeader(name, values); err != nil {
+			return err
+		}
+		for _, value := range values {
+			header.Add(name, value)
+		}
+	}
+	if header.Get("Host") != "" {
+		host = header.Get("Host")
+	}
+	header.Del("Host") // it is the first
+	if header.Values("User-Agent") == nil {
+		header.Set("User-Agent", "hone")
+	}
+	if len(h.Body) > 0 || slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, method) {
+		header.Set("Content-Length", strconv.Itoa(len(h.Body)))
+	}
+	var asked httpHead
+	asked.connection([]byte(strings.Join(header.Values("Connection"), ",")))
+	t.closes = asked.closes
+	b := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\n", method, uri, host)
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		for _, value := range header[name] {
+			b = fmt.Appendf(b, "%s: %s\r\n", name, value)
+		}
+	}
+	t.request = append(append(b, "\r\n"...), h.Body...)
+	return nil
+}
+
+// checkHeader refuses what would make another request of it.
+func checkHeader(name string, values []string) error {
+	switch http.CanonicalHeaderKey(name) {
+	case "Content-Length", "Transfer-Encoding":
+		return badTarget("the header "+name, "leave it out: it is made from the Body")
+	case "Upgrade":
+		return badTarget("the header "+name, "leave it out: nothing but HTTP/1.1 is spoken")
+	}
+	if !isToken(name) {
+		return badTarget(fmt.Sprintf("the header %q", name), "name it as in Accept: text/html")
+	}
+	for _, value := range values {
+		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+			return badTarget(fmt.Sprintf("the value %q of the header %s", value, name), "keep it on one line")
+		}
+	}
+	return nil
+}
+
+// isToken reports whether text can be a method or the name of a header.
+func isToken(text string) bool {
+	odd := func(r rune) bool {
+		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+		return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	}
+	return text != "" && !strings.ContainsFunc(text, odd)
+}
+
+// Dial opens one connection.
+func (t *httpTarget) Dial(ctx context.Context) (net.Conn, error) {
+	nc, err := new(net.Dialer).DialContext(ctx, t.network, t.address)
+	if err != nil || t.tls == nil {
+		return nc, err
+	}
+	secured := tls.Client(nc, t.tls)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		nc.Close()
+		return nil, handshakeError(err)
+	}
+	return secured, nil
+}
+
+// Caller makes one connection's codec.
+func (t *httpTarget) Caller() Caller {
+	return &httpCaller{target: t, headLeft: mostHead, bodyLeft: t.limit}
+}
+
+// String returns the URL.
+func (t *httpTarget) String() string { return t.text }

@@ -1,0 +1,442 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// webServer is net/http's server, over TCP, TLS or a unix socket.
+func webServer(t *testing.T, over string, handler http.HandlerFunc) HTTP {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handler)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	t.Cleanup(s.Close)
+	switch over {
+	case "tls":
+		s.StartTLS()
+		roots := x509.NewCertPool()
+		roots.AddCert(s.Certificate())
+		return HTTP{URL: s.URL, TLS: &tls.Config{RootCAs: roots}}
+	case "unix":
+		dir := must[string](t)(os.MkdirTemp("", "load")) // shorter than TempDir: such paths have a limit
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		s.Listener.Close()
+		s.Listener = must[net.Listener](t)(net.Listen("unix", dir+"/s"))
+		s.Start()
+		return HTTP{URL: "http://unix:" + dir + "/s:/path?q=1"}
+	}
+	s.Start()
+	return HTTP{URL: s.URL + "/path?q=1"}
+}
+
+// handlers are some, each with another way to say where a body ends.
+func handlers() map[string]http.HandlerFunc {
+	long := bytes.Repeat([]byte("long "), 100<<10)
+	return map[string]http.HandlerFunc{
+		"length": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") },
+		"empty":  func(http.ResponseWriter, *http.Request) {},
+		"chunks": func(w http.ResponseWriter, _ *http.Request) {
+			for range 3 {
+				io.WriteString(w, "piece")
+				w.(http.Flusher).Flush()
+			}
+		},
+		"trailer": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Trailer", "Sum")
+			io.WriteString(w, "body")
+			w.(http.Flusher).Flush()
+			w.Header().Set("Sum", "1")
+		},
+		"long":        func(w http.ResponseWriter, _ *http.Request) { w.Write(long) },
+		"no content":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) },
+		"not changed": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) },
+		"hints": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Link", "</style.css>; rel=preload")
+			w.WriteHeader(http.StatusEarlyHints)
+			io.WriteString(w, "hello")
+		},
+	}
+}
+
+func TestHTTPAgainstNetHTTP(t *testing.T) {
+	plans := map[string]Plan{
+		"closed":    {Conns: 3},
+		"pipelined": {Conns: 2, Depth: 4},
+		"open":      {Conns: 3, Rate: 200, MaxLag: time.Second},
+	}
+	for name, handler := range handlers() {
+		for _, over := range []string{"tcp", "tls", "unix"} {
+			if over != "tcp" && name != "long" && name != "chunks" {
+				continue // these have all that the others have
+			}
+			target := webServer(t, over, handler)
+			for loop, p := range plans {
+				t.Run(name+"/"+over+"/"+loop, func(t *testing.T) {
+					p.Target, p.Warmup, p.For = target, -1, 30*time.Millisecond
+					checkAnswered(t, measured(t, p), 2)
+				})
+			}
+		}
+	}
+}
+
+// checkAnswered wants every request answered and counted by one status. A run
+// without warm-up has as many as are sent at its beginning, however busy the
+// machine is.
+func checkAnswered(t *testing.T, r *Result, least int64) {
+	t.Helper()
+	if r.Errors["total"] != 0 || r.Requests < least {
+		t.Errorf("%d requests, errors %v, reasons %q", r.Requests, r.Errors, r.InvalidReasons)
+	}
+	if statuses := slices.Collect(maps.Values(r.Statuses)); len(statuses) != 1 || statuses[0] != r.Requests {
+		t.Errorf("%d requests, statuses %v", r.Requests, r.Statuses)
+	}
+}
+
+func TestHTTPHead(t *testing.T) {
+	target := webServer(t, "tcp", handlers()["long"])
+	target.Method = http.MethodHead
+	checkAnswered(t, measured(t, Plan{Target: target, Conns: 2, Warmup: -1, For: 50 * time.Millisecond}), 2)
+}
+
+// What a handler sees is what was asked for.
+func TestHTTPRequest(t *testing.T) {
+	seen := make(chan string, 1)
+	target := webServer(t, "tcp", func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		select {
+		case seen <- fmt.Sprintf("%s %s %s %q %q %q %q", r.Method, r.URL, r.Host, r.UserAgent(), r.Header.Values("X-Two"), r.Header.Get("Content-Length"), body):
+		default:
+		}
+	})
+	host := strings.TrimSuffix(strings.TrimPrefix(target.URL, "http://"), "/path?q=1")
+	for _, c := range []struct {
+		change func(*HTTP)
+		want   string
+	}{
+		{func(*HTTP) {}, "GET /path?q=1 " + host + ` "hone" [] "" ""`},
+		{func(h *HTTP) { h.Body = []byte("content") }, "POST /path?q=1 " + host + ` "hone" [] "7" "content"`},
+		{func(h *HTTP) { h.Method = "PUT" }, "PUT /path?q=1 " + host + ` "hone" [] "0" ""`},
+		{func(h *HTTP) { h.Method, h.URL = "DELETE", "http://"+host }, "DELETE / " + host + ` "hone" [] "" ""`},
+		{func(h *HTTP) {
+			h.Header = http.Header{"X-Two": {"1", "2"}, "host": {"example.com"}, "User-Agent": {"me"}}
+		}, `GET /path?q=1 example.com "me" ["1" "2"] "" ""`},
+	} {
+		h := target
+		c.change(&h)
+		select { // the last plan's last requests
+		case <-seen:
+		default:
+		}
+		checkAnswered(t, measured(t, Plan{Target: h, Warmup: -1, For: 30 * time.Millisecond}), 1)
+		if got := <-seen; got != c.want {
+			t.Errorf("the handler saw %s, want %s", got, c.want)
+		}
+	}
+}
+
+func TestHTTPCountsStatuses(t *testing.T) {
+	var n atomic.Int64
+	target := webServer(t, "tcp", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader([]int{200, 301, 404, 500}[n.Add(1)%4])
+	})
+	for _, c := range []struct {
+		good   []int
+		failed int64
+	}{{nil, 200}, {[]int{404}, 300}, {[]int{200, 301, 404, 500}, 0}} {
+		target.Statuses = c.good
+		r := measured(t, Plan{Target: target, Conns: 4, Rate: 800, Warmup: -1, For: 500 * time.Millisecond, MaxLag: time.Second})
+		for _, status := range []string{"200", "301", "404", "500"} {
+			if r.Statuses[status] != 100 {
+				t.Errorf("%v: statuses %v, want 100 of each", c.good, r.Statuses)
+			}
+		}
+		if r.Errors["failed"] != c.failed || r.Errors["total"] != c.failed {
+			t.Errorf("%v: errors %v, want %d failed", c.good, r.Errors, c.failed)
+		}
+		if reasons := strings.Join(r.InvalidReasons, " "); c.failed > 0 && !strings.Contains(reasons, "the first failure was \"HTTP ") {
+			t.Errorf("%v: reasons %q", c.good, r.InvalidReasons)
+		}
+	}
+}
+
+func TestHTTPRefusesBadTargets(t *testing.T) {
+	good := HTTP{URL: "http://127.0.0.1:1/"}
+	bad := map[string]HTTP{
+		"method":    {URL: good.URL, Method: "GET /"},
+		"connect":   {URL: good.URL, Method: "CONNECT"},
+		"status":    {URL: good.URL, Statuses: []int{99}},
+		"length":    {URL: good.URL, Header: http.Header{"content-length": {"3"}}},
+		"coding":    {URL: good.URL, Header: http.Header{"Transfer-Encoding": {"chunked"}}},
+		"upgrade":   {URL: good.URL, Header: http.Header{"Upgrade": {"h2c"}}},
+		"name":      {URL: good.URL, Header: http.Header{"a b": {"3"}}},
+		"two lines": {URL: good.URL, Header: http.Header{"A": {"3\r\nB: 4"}}},
+	}
+	for _, url := range []string{
+		"", "127.0.0.1", "ftp://127.0.0.1", "http://", "http://:80", "http://unix:", "http://unix::/", "http://a b/", "http://127.0.0.1/?a b",
+		"http://me:secret@127.0.0.1/", "http://127.0.0.1/#part", "http://127.0.0.1/\r\nX: y", "http://127.0.0.1:http/", "http://héllo/",
+	} {
+		bad["url "+url] = HTTP{URL: url}
+	}
+	for name, h := range bad {
+		r, err := Run(context.Background(), Plan{Target: h})
+		if e := faultOf(t, err); r != nil || e.Kind != BadPlan || e.Try == "" {
+			t.Errorf("%s: %v, %v", name, r, err)
+		}
+	}
+	for name, p := range map[string]Plan{
+		"content": {Content: []byte("x")}, "size": {Size: 3}, "expect": {Expect: []byte{}}, "echo": {Echo: true},
+	} {
+		p.Target = good
+		if _, err := Run(context.Background(), p); faultOf(t, err).Kind != BadPlan {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestHTTPFindsItsServer(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://127.0.0.1":                   "tcp 127.0.0.1:80 127.0.0.1 /",
+		"https://example.com":                "tcp example.com:443 example.com /",
+		"http://[::1]:8080/a%20b?c=d":        "tcp [::1]:8080 [::1]:8080 /a%20b?c=d",
+		"http://unix:/run/s.sock":            "unix /run/s.sock localhost /",
+		"http://unix:s.sock:/a:b?c=http://d": "unix s.sock localhost /a:b?c=http://d",
+		"https://unix:/run/s.sock:/a":        "unix /run/s.sock localhost /a",
+	} {
+		h := &httpTarget{}
+		host, uri, err := h.locate(text)
+		if got := strings.Join([]string{h.network, h.address, host, uri}, " "); err != nil || got != want {
+			t.Errorf("%s: %s, %v, want %s", text, got, err, want)
+		}
+	}
+}
+
+func TestHTTPSRefusals(t *testing.T) {
+	target := webServer(t, "tls", handlers()["length"])
+	plain := webServer(t, "tcp", handlers()["length"])
+	trusted := target.TLS
+	s := httptest.NewUnstartedServer(nil)
+	s.StartTLS()
+	modern := tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"h3"}}
+	s.Close()
+	alone := "https://" + serveWith(t, "tcp", func(nc net.Conn) { _ = tls.Server(nc, &modern).Handshake() }).Address
+	for _, c := range []struct {
+		name string
+		HTTP
+		kind Kind
+		try  string
+	}{
+		{"unknown authority", HTTP{URL: target.URL}, Unreachable, "verification"},
+		{"another name", HTTP{URL: strings.Replace(target.URL, "127.0.0.1", "localhost", 1), TLS: trusted}, Unreachable, "name"},
+		{"plain", HTTP{URL: "https" + strings.TrimPrefix(plain.URL, "http"), TLS: trusted}, Unreachable, "http://"},
+		{"other protocols alone", HTTP{URL: alone, TLS: &tls.Config{InsecureSkipVerify: true}}, Unreachable, "HTTP/2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := runPlan(t, context.Background(), Plan{Target: c.HTTP, Conns: 2, For: time.Second})
+			e := faultOf(t, o.err)
+			t.Log(e)
+			if e.Kind != c.kind {
+				t.Errorf("kind %v, want %v", e.Kind, c.kind)
+			}
+			checkLine(t, e, c.try)
+		})
+	}
+	// The other way round it is an answer, which is none.
+	plain.URL = "http" + strings.TrimPrefix(target.URL, "https")
+	r := measured(t, Plan{Target: plain, Warmup: -1, For: 50 * time.Millisecond})
+	if r.Valid || r.Statuses["400"] == 0 || r.Errors["failed"] == 0 {
+		t.Errorf("HTTP to a server of HTTPS: %v, %v", r.Statuses, r.Errors)
+	}
+}
+
+func TestHTTPSWithoutVerification(t *testing.T) {
+	target := webServer(t, "tls", handlers()["length"])
+	target.TLS = &tls.Config{InsecureSkipVerify: true}
+	checkAnswered(t, measured(t, Plan{Target: target, Conns: 2, Warmup: -1, For: 50 * time.Millisecond}), 2)
+}
+
+// A server that wants a client's certificate gets it.
+func TestHTTPSWithACertificate(t *testing.T) {
+	s := httptest.NewUnstartedServer(handlers()["length"])
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	s.StartTLS()
+	defer s.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	target := HTTP{URL: s.URL, TLS: &tls.Config{RootCAs: roots, Certificates: s.TLS.Certificates}}
+	checkAnswered(t, measured(t, Plan{Target: target, Conns: 2, Warmup: -1, For: 50 * time.Millisecond}), 2)
+	target.TLS = &tls.Config{RootCAs: roots}
+	o := runPlan(t, context.Background(), Plan{Target: target, Conns: 2, For: time.Second})
+	if e := faultOf(t, o.err); e.Kind != Closed && e.Kind != Unreachable {
+		t.Errorf("without a certificate: %v", e)
+	}
+}
+
+// A handler's known delays are the figures that come out. They are never shorter;
+// that they are not longer can be seen when the generator says that nobody has
+// disturbed it.
+func TestHTTPTellsTheTruth(t *testing.T) {
+	const least, most = 100 * time.Millisecond, 500 * time.Millisecond
+	const golden = 0.6180339887498949 // its multiples, without their whole parts, are evenly spread
+	var n atomic.Int64
+	target := webServer(t, "tcp", func(http.ResponseWriter, *http.Request) {
+		part := golden * float64(n.Add(1))
+		<-time.After(least + time.Duration((part-float64(int64(part)))*float64(most-least)))
+	})
+	p := Plan{Target: target, Conns: 128, Rate: 200, Warmup: 600 * time.Millisecond, For: 1500 * time.Millisecond, MaxLag: 10 * time.Millisecond}
+	var r *Result
+	for again := 0; ; again++ {
+		if r = measured(t, p); r.Valid || again == 3 {
+			break
+		}
+		t.Logf("measured again: %q", r.InvalidReasons)
+	}
+	for _, row := range []struct {
+		name string
+		q    float64
+		got  *float64
+	}{{"p50", 0.5, r.Latency.P50}, {"p90", 0.9, r.Latency.P90}, {"p99", 0.99, r.Latency.P99}} {
+		want := least + time.Duration(row.q*float64(most-least))
+		off := microseconds(row.got) - want
+		t.Logf("%s %v, computed %v", row.name, microseconds(row.got), want)
+		if off < -want/10 || off > want/10 && r.Valid {
+			t.Errorf("%s is %v, computed %v", row.name, microseconds(row.got), want)
+		}
+	}
+}
+
+// speaks makes a server that reads a request's head and then has its say.
+func speaks(say func(nc net.Conn)) func(net.Conn) {
+	return func(nc net.Conn) {
+		if awaitHead(nc) == nil {
+			say(nc)
+		}
+	}
+}
+
+// awaitHead reads to an empty line.
+func awaitHead(nc net.Conn) error {
+	one, last := make([]byte, 1), ""
+	for !strings.HasSuffix(last, "\r\n\r\n") {
+		if _, err := nc.Read(one); err != nil {
+			return err
+		}
+		last += string(one)
+	}
+	return nil
+}
+
+// text says it and stays, until the client leaves.
+func text(s string) func(net.Conn) {
+	return func(nc net.Conn) {
+		io.WriteString(nc, s)
+		io.Copy(io.Discard, nc)
+	}
+}
+
+// forever says the same again and again.
+func forever(first, again string, pause time.Duration) func(net.Conn) {
+	return func(nc net.Conn) {
+		if _, err := io.WriteString(nc, first); err != nil {
+			return
+		}
+		for {
+			if _, err := io.WriteString(nc, again); err != nil {
+				return
+			}
+			if pause > 0 {
+				<-time.After(pause)
+			}
+		}
+	}
+}
+
+// timeoutFor is short where it is what ends the run.
+func timeoutFor(k Kind) time.Duration {
+	if k == Silent {
+		return 400 * time.Millisecond
+	}
+	return 10 * time.Second
+}
+
+func TestHTTPEndsWithHostileServers(t *testing.T) {
+	const ok = "HTTP/1.1 200 OK\r\n"
+	for _, h := range []struct {
+		name  string
+		serve func(net.Conn)
+		kind  Kind
+		try   string
+	}{
+		{"slow loris", speaks(forever(ok, "X", 10*time.Millisecond)), Silent, "time-out"},
+		{"header bomb", speaks(forever(ok, "X: "+strings.Repeat("y", 1000)+"\r\n", 0)), Garbage, "protocol"},
+		{"one long header", speaks(forever(ok+"X: ", strings.Repeat("y", 1000), 0)), Garbage, "protocol"},
+		{"endless hints", speaks(forever("", "HTTP/1.1 103 Early Hints\r\n\r\n", 0)), Garbage, "protocol"},
+		{"endless chunks", speaks(forever(ok+"Transfer-Encoding: chunked\r\n\r\n", "1000\r\n"+strings.Repeat("y", 0x1000)+"\r\n", 0)), Garbage, "limit"},
+		{"endless trailer", speaks(forever(ok+"Transfer-Encoding: chunked\r\n\r\n0\r\n", "X: y\r\n", 0)), Garbage, "protocol"},
+		{"endless body", speaks(forever(ok+"\r\n", strings.Repeat("y", 1000), 0)), Garbage, "limit"},
+		{"claims too much", speaks(text(ok + "Content-Length: 999999999999\r\n\r\n")), Garbage, "limit"},
+		{"claims too much in a chunk", speaks(text(ok + "Transfer-Encoding: chunked\r\n\r\n7fffffff\r\n")), Garbage, "limit"},
+		{"chunk size overflow", speaks(text(ok + "Transfer-Encoding: chunked\r\n\r\n10000000000000001\r\n")), Garbage, "protocol"},
+		{"length and chunks", speaks(text(ok + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")), Garbage, "protocol"},
+		{"negative length", speaks(text(ok + "Content-Length: -5\r\n\r\n")), Garbage, "protocol"},
+		{"two lengths", speaks(text(ok + "Content-Length: 5\r\nContent-Length: 6\r\n\r\n")), Garbage, "protocol"},
+		{"one length twice", speaks(text(ok + "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello")), Garbage, "protocol"},
+		{"garbage", speaks(text("SSH-2.0-OpenSSH_9.2\r\n")), Garbage, "HTTP server"},
+		{"TLS", speaks(text("\x15\x03\x01\x00\x02\x02\x46")), Garbage, "https://"},
+		{"HTTP/2", speaks(text("\x00\x00\x12\x04\x00\x00\x00\x00\x00")), Garbage, "HTTP/2"},
+		{"switches", speaks(text("HTTP/1.1 101 Switching Protocols\r\n\r\n")), Garbage, "protocol"},
+		{"answers first", text(strings.Repeat(ok+"Content-Length: 0\r\n\r\n", 2)), WrongID, "once"},
+		{"answers twice", speaks(text(strings.Repeat(ok+"Content-Length: 0\r\n\r\n", 2))), WrongID, "once"},
+		{"closes in a body", speaks(func(nc net.Conn) { io.WriteString(nc, ok+"Content-Length: 50\r\n\r\nhello") }), Closed, "log"},
+		{"closes in a chunk", speaks(func(nc net.Conn) { io.WriteString(nc, ok+"Transfer-Encoding: chunked\r\n\r\n50\r\nhello") }), Closed, "log"},
+		{"closes in a head", speaks(func(nc net.Conn) { io.WriteString(nc, ok+"Content-") }), Closed, "log"},
+		{"closes instead of an answer", speaks(func(net.Conn) {}), Closed, "log"},
+	} {
+		for _, rate := range []float64{0, 100} {
+			t.Run(fmt.Sprintf("%s/%v", h.name, rate), func(t *testing.T) {
+				address := serveWith(t, "tcp", h.serve).Address
+				o := runPlan(t, context.Background(), Plan{
+					Target: HTTP{URL: "http://" + address, AnswerLimit: 1 << 20}, Conns: 2, Ramp: Ramp{PerSecond: 50},
+					Rate: rate, Timeout: timeoutFor(h.kind), Warmup: -1, For: time.Minute,
+				})
+				e := faultOf(t, o.err)
+				t.Logf("after %v: %v", o.took.Round(time.Millisecond), e)
+				if e.Kind != h.kind {
+					t.Errorf("kind %v, want %v", e.Kind, h.kind)
+				}
+				checkLine(t, e, h.try)
+				if o.took > 20*time.Second {
+					t.Errorf("took %v", o.took)
+				}
+			})
+		}
+	}
+}
+
+// The end that a server has not announced is an error also between answers.
+func TestHTTPEndsWithoutAnAnnouncement(t *testing.T) {
+	address := serveWith(t, "tcp", speaks(func(nc net.Conn) {
+		io.WriteString(nc, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		awaitHead(nc)
+	})).Address
+	o := runPlan(t, context.Background(), Plan{Target: HTTP{URL: "http://" + address}, For: time.Minute})
+	if e := faultOf(t, o.err); e.Kind != Closed {
+		t.Errorf("it ended with %v", e)
+	}
+}

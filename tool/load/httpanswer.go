@@ -1,0 +1,449 @@
+package load
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// httpCaller sends the target's request, and takes answers as their bytes come:
+// nothing has to be held but the beginning of a line. Where HTTP leaves it open
+// to be lenient it is not, for a doubt about where an answer ends is a doubt about
+// every answer behind it: no folded headers, no second length, no length beside
+// chunks, no transfer coding but chunked, none of it in HTTP/1.0, no bare line
+// feeds within chunks.
+type httpCaller struct {
+	target *httpTarget
+	asked  queue[uint64] // unanswered ids, in their order
+	failed httpStatus    // the last failure, so that the next alike allocates nothing
+	err    error         // failed
+
+	state    httpState
+	headLeft int   // bytes that heads and trailers may still take
+	bodyLeft int64 // the same of the body
+	part     int64 // bytes still to come of the body, or of its chunk
+	size     int64 // bytes of the body that have come
+	head     httpHead
+}
+
+// httpHead is what an answer's head says that matters here.
+type httpHead struct {
+	status    int
+	old       bool  // HTTP/1.0
+	length    int64 // of the body; with hasLength
+	hasLength bool
+	chunked   bool
+	closes    bool // Connection: close
+	stays     bool // Connection: keep-alive
+	last      bool
+}
+
+type httpState uint8
+
+// What comes next.
+const (
+	statusLine httpState = iota
+	headerLine
+	fixedBody
+	chunkSize
+	chunkBytes
+	chunkEnd
+	trailerLine
+	bodyTillEnd
+	allThere
+)
+
+// httpStatus is the failure that a status is.
+type httpStatus int
+
+func (s httpStatus) Error() string { return fmt.Sprintf("HTTP %d %s", int(s), http.StatusText(int(s))) }
+
+func (c *httpCaller) AppendRequest(dst []byte, id uint64, _ []byte) []byte {
+	c.asked.push(id)
+	return append(dst, c.target.request...)
+}
+
+func (c *httpCaller) Decode(a *Answer, in []byte) (used int, err error) {
+	if len(in) == 0 {
+		return 0, c.end(a)
+	}
+	for used < len(in) {
+		n, err := c.step(in[used:])
+		if err != nil {
+			return used, err
+		}
+		used += n
+		if c.state == allThere {
+			c.answer(a)
+			break
+		}
+		if n == 0 {
+			break
+		}
+	}
+	return used, nil
+}
+
+// step takes one line, or what there is of a body; 0 when there is too little.
+func (c *httpCaller) step(in []byte) (int, error) {
+	switch c.state {
+	case statusLine:
+		if c.asked.count == 0 {
+			return 0, unasked("HTTP")
+		}
+		return c.readStatus(in)
+	case headerLine:
+		return c.readHeader(in)
+	case chunkSize:
+		return c.readChunkSize(in)
+	case chunkEnd:
+		return c.readChunkEnd(in)
+	case trailerLine:
+		return c.readTrailer(in)
+	case bodyTillEnd:
+		c.size += int64(len(in))
+		return len(in), c.takeBody(int64(len(in)))
+	}
+	n := min(int64(len(in)), c.part) // fixedBody or chunkBytes
+	c.part -= n
+	c.size += n
+	switch {
+	case c.part > 0:
+	case c.state == fixedBody:
+		c.state = allThere
+	default:
+		c.state = chunkEnd
+	}
+	return int(n), nil
+}
+
+// takeBody counts bytes of the body.
+func (c *httpCaller) takeBody(n int64) error {
+	if c.bodyLeft -= n; c.bodyLeft < 0 {
+		return c.tooLong()
+	}
+	return nil
+}
+
+func (c *httpCaller) tooLong() error {
+	return &Error{
+		Kind: Garbage, What: fmt.Sprintf("the body of an answer is longer than the limit of %d bytes", c.target.limit),
+		Try: "raise the limit of an answer, or ask for less",
+	}
+}
+
+// malformed is the error for an answer that HTTP/1.1 does not allow, or allows
+// and nobody should send.
+func malformed(format string, args ...any) error {
+	return &Error{
+		Kind: Garbage, What: "the server's answer is not sound HTTP/1.1: " + fmt.Sprintf(format, args...),
+		Try: "check that the address and the protocol are the server's",
+	}
+}
+
+// unasked is the error for an answer to nothing, of a protocol that answers in
+// order.
+func unasked(protocol string) error {
+	return &Error{
+		Kind: WrongID, What: "the server sends what nobody has asked for, where every request has been answered",
+		Try: "check that it answers every request of " + protocol + " once, and sends nothing else",
+	}
+}
+
+// headLine cuts a line off, without its end; n is 0 when its end has not come.
+func (c *httpCaller) headLine(in []byte) (line []byte, n int, err error) {
+	n = bytes.IndexByte(in, '\n') + 1
+	if c.headLeft < max(n, 1) || n == 0 && len(in) > c.headLeft {
+		return nil, 0, malformed("the head is longer than %d bytes", mostHead)
+	}
+	if n == 0 {
+		return nil, 0, nil
+	}
+	c.headLeft -= n
+	line = in[:n-1]
+	if last := len(line) - 1; last >= 0 && line[last] == '\r' {
+		line = line[:last]
+	}
+	return line, n, nil
+}
+
+// readStatus reads a line such as HTTP/1.1 200 OK.
+func (c *httpCaller) readStatus(in []byte) (int, error) {
+	const version = "HTTP/1."
+	if begin := in[:min(len(in), len(version))]; string(begin) != version[:len(begin)] {
+		return 0, notHTTP(in)
+	}
+	line, n, err := c.headLine(in)
+	if n == 0 || err != nil {
+		return 0, err
+	}
+	const least = len(version + "1 200")
+	if len(line) < least || line[7] != '0' && line[7] != '1' || line[8] != ' ' || len(line) > least && line[least] != ' ' {
+		return 0, malformed("it begins with %.60q", line)
+	}
+	status := 0
+	for _, digit := range line[9:least] {
+		if digit < '0' || digit > '9' {
+			return 0, malformed("it begins with %.60q", line)
+		}
+		status = 10*status + int(digit-'0')
+	}
+	if status < leastStatus {
+		return 0, malformed("it begins with %.60q", line)
+	}
+	c.head, c.size = httpHead{status: status, old: line[7] == '0'}, 0
+	c.state = headerLine
+	return n, nil
+}
+
+// notHTTP says what else it may be.
+func notHTTP(in []byte) error {
+	const alert, http2 = "\x15\x03", "\x00\x00"
+	e := &Error{
+		Kind: Garbage, What: fmt.Sprintf("the server does not speak HTTP/1.1: it sends %.40q", in),
+		Try: "check the address, and that an HTTP server listens there",
+	}
+	switch {
+	case bytes.HasPrefix(in, []byte(alert)):
+		e.Try = "use https:// if it speaks TLS"
+	case bytes.HasPrefix(in, []byte(http2)):
+		e.Try = "have it speak HTTP/1.1 as well, if this is HTTP/2"
+	}
+	return e
+}
+
+// readHeader reads one header, or the empty line behind the last one.
+func (c *httpCaller) readHeader(in []byte) (int, error) {
+	line, n, err := c.headLine(in)
+	if n == 0 || err != nil {
+		return 0, err
+	}
+	if len(line) == 0 {
+		return n, c.beginBody()
+	}
+	name, value, err := field(line)
+	if err != nil {
+		return 0, err
+	}
+	switch len(name) {
+	case len("connection"):
+		if isNamed(name, "connection") {
+			c.head.connection(value)
+		}
+	case len("content-length"):
+		if isNamed(name, "content-length") {
+			err = c.head.contentLength(value)
+		}
+	case len("transfer-encoding"):
+		if isNamed(name, "transfer-encoding") {
+			err = c.head.transferEncoding(value)
+		}
+	}
+	return n, err
+}
+
+// field splits a header. What matters is that nobody can read a name in it that
+// is not there.
+func field(line []byte) (name, value []byte, err error) {
+	colon := bytes.IndexByte(line, ':')
+	if colon <= 0 || isBlank(line[0]) || isBlank(line[colon-1]) {
+		return nil, nil, malformed("%.60q is no header", line)
+	}
+	return line[:colon], trimmed(line[colon+1:]), nil
+}
+
+func isBlank(b byte) bool { return b == ' ' || b == '\t' }
+
+func trimmed(b []byte) []byte {
+	for len(b) > 0 && isBlank(b[0]) {
+		b = b[1:]
+	}
+	for len(b) > 0 && isBlank(b[len(b)-1]) {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+// isNamed compares with a name in small letters, whatever the letters of b.
+func isNamed(b []byte, name string) bool {
+	if len(b) != len(name) {
+		return false
+	}
+	for i := range b {
+		small := b[i]
+		if 'A' <= small && small <= 'Z' {
+			small += 'a' - 'A'
+		}
+		if small != name[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (h *httpHead) connection(value []byte) {
+	for more := true; more; {
+		var option []byte
+		option, value, more = bytes.Cut(value, []byte(","))
+		option = trimmed(option)
+		h.closes = h.closes || isNamed(option, "close")
+		h.stays = h.stays || isNamed(option, "keep-alive")
+	}
+}
+
+func (h *httpHead) contentLength(value []byte) error {
+	if h.hasLength {
+		return malformed("it has two headers Content-Length")
+	}
+	const mostDigits = 18 // of what an int64 holds for certain
+	h.hasLength = true
+	for _, digit := range value {
+		if digit < '0' || digit > '9' {
+			return malformed("its Content-Length is %.60q", value)
+		}
+		h.length = 10*h.length + int64(digit-'0')
+	}
+	if len(value) == 0 || len(value) > mostDigits {
+		return malformed("its Content-Length is %.60q", value)
+	}
+	return nil
+}
+
+func (h *httpHead) transferEncoding(value []byte) error {
+	if h.chunked || !isNamed(value, "chunked") {
+		return malformed("its Transfer-Encoding is %.60q, where only one chunked was allowed", value)
+	}
+	h.chunked = true
+	return nil
+}
+
+// beginBody follows the empty line behind the head.
+func (c *httpCaller) beginBody() error {
+	h := &c.head
+	switch {
+	case h.status == http.StatusSwitchingProtocols:
+		return malformed("it switches protocols, and nobody has asked for that")
+	case h.chunked && h.hasLength:
+		return malformed("it has a Content-Length and is chunked")
+	case h.chunked && h.old:
+		return malformed("it is chunked, in HTTP/1.0")
+	case h.status < 200:
+		c.state = statusLine // the answer is still to come
+		return nil
+	}
+	h.last = h.closes || h.old && !h.stays || c.target.closes
+	switch {
+	case c.target.bodiless, h.status == http.StatusNoContent, h.status == http.StatusNotModified:
+		c.state = allThere
+	case h.chunked:
+		c.state = chunkSize
+	case !h.hasLength:
+		c.state, h.last = bodyTillEnd, true
+	case h.length == 0:
+		c.state = allThere
+	default:
+		c.state, c.part = fixedBody, h.length
+		return c.takeBody(h.length)
+	}
+	return nil
+}
+
+// mostChunkLine is the longest first line of a chunk.
+const mostChunkLine = 4 << 10
+
+// readChunkSize reads a chunk's first line. What is claimed counts at once.
+func (c *httpCaller) readChunkSize(in []byte) (int, error) {
+	n := bytes.IndexByte(in[:min(len(in), mostChunkLine)], '\n') + 1
+	if n == 0 && len(in) < mostChunkLine {
+		return 0, nil
+	}
+	if n < 2 || bytes.IndexByte(in[:n], '\r') != n-2 {
+		return 0, malformed("a chunk begins with %.60q", in[:max(n, min(len(in), 60))])
+	}
+	digits, _, _ := bytes.Cut(in[:n-2], []byte(";"))
+	size, ok := hexadecimal(bytes.TrimRight(digits, " \t"))
+	if !ok {
+		return 0, malformed("a chunk's size is %.60q", digits)
+	}
+	if size == 0 {
+		c.state = trailerLine
+		return n, c.takeBody(int64(n))
+	}
+	c.state, c.part = chunkBytes, size
+	return n, c.takeBody(int64(n) + size + int64(len("\r\n")))
+}
+
+func hexadecimal(digits []byte) (v int64, ok bool) {
+	const most = 15 // of what an int64 holds for certain
+	for _, d := range digits {
+		switch {
+		case '0' <= d && d <= '9':
+			d -= '0'
+		case 'a' <= d && d <= 'f':
+			d -= 'a' - 10
+		case 'A' <= d && d <= 'F':
+			d -= 'A' - 10
+		default:
+			return 0, false
+		}
+		v = v<<4 | int64(d)
+	}
+	return v, len(digits) > 0 && len(digits) <= most
+}
+
+func (c *httpCaller) readChunkEnd(in []byte) (int, error) {
+	const end = "\r\n"
+	if begin := in[:min(len(in), len(end))]; string(begin) != end[:len(begin)] {
+		return 0, malformed("a chunk is longer than its size")
+	}
+	if len(in) < len(end) {
+		return 0, nil
+	}
+	c.state = chunkSize
+	return len(end), nil
+}
+
+// readTrailer passes what may follow the last chunk over.
+func (c *httpCaller) readTrailer(in []byte) (int, error) {
+	line, n, err := c.headLine(in)
+	if n == 0 || err != nil {
+		return 0, err
+	}
+	if len(line)+len("\r\n") != n {
+		return 0, malformed("%.60q behind its chunks", in[:n])
+	}
+	if len(line) == 0 {
+		c.state = allThere
+		return n, nil
+	}
+	_, _, err = field(line)
+	return n, err
+}
+
+// answer fills a with the answer that is all there.
+func (c *httpCaller) answer(a *Answer) {
+	a.ID, a.Code, a.Last = c.asked.pop(), uint16(c.head.status), c.head.last
+	if !c.target.good[c.head.status] {
+		if status := httpStatus(c.head.status); c.failed != status {
+			c.failed, c.err = status, status
+		}
+		a.Err = c.err
+	}
+	c.state, c.headLeft, c.bodyLeft = statusLine, mostHead, c.target.limit
+}
+
+// end is called when the server has ended the stream.
+func (c *httpCaller) end(a *Answer) error {
+	switch {
+	case c.state == bodyTillEnd:
+		c.answer(a)
+	case c.state != statusLine:
+		return &Error{
+			Kind: Closed, Err: io.ErrUnexpectedEOF,
+			What: fmt.Sprintf("the server closed a connection in the middle of an answer, %d bytes into its body", c.size),
+			Try:  "look into the server's log: it may have died, or its handler has failed",
+		}
+	}
+	return nil
+}

@@ -1,0 +1,380 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// Messages is a target of any protocol that exchanges messages over a stream:
+// the plan's content is sent as one message again and again, and each must be
+// answered with one. What the messages say is the protocol's own affair.
+type Messages struct {
+	Network string  // "tcp" or "unix"; zero: tcp
+	Address string  // host:port, or the socket's path
+	Framing Framing // where a message ends; zero: a line
+	Match   Match   // which answer belongs to which request; zero: answers come in order
+	// AnswerLimit is the largest answer accepted. Zero: 16 MiB. Memory grows with
+	// the bytes received, never with the length claimed.
+	AnswerLimit int
+}
+
+// Framing is how a stream is cut into messages, requests and answers alike:
+//
+//	line                 a message ends with a line feed; a carriage return before it is no part of an answer
+//	len16be  len32be     its length comes first, in 2 or 4 bytes, the highest first
+//	len16le  len32le     the lowest first
+//	len32be+incl         the length counts itself; so for the others
+//	fixed:N              every message has N bytes
+//
+// The zero Framing is line.
+type Framing struct {
+	width  int  // of the length, in bytes; 0: there is none
+	little bool // its lowest byte comes first
+	whole  bool // it counts itself
+	fixed  int  // bytes of every message; 0: they differ
+}
+
+// lengths are the framings with a length, but for +incl.
+func lengths() map[string]Framing {
+	return map[string]Framing{
+		"len16be": {width: 2}, "len16le": {width: 2, little: true},
+		"len32be": {width: 4}, "len32le": {width: 4, little: true},
+	}
+}
+
+const countsItself = "+incl"
+
+// UnmarshalText takes one of the words above, exactly; with MarshalText it makes a
+// Framing a flag, by flag.TextVar.
+func (f *Framing) UnmarshalText(text []byte) error {
+	name, whole := strings.CutSuffix(string(text), countsItself)
+	if known, ok := lengths()[name]; ok {
+		*f = known
+		f.whole = whole
+		return nil
+	}
+	if string(text) == "line" {
+		*f = Framing{}
+		return nil
+	}
+	if digits, ok := strings.CutPrefix(string(text), "fixed:"); ok {
+		if n, err := strconv.Atoi(digits); err == nil && n > 0 && n <= mostFrame {
+			*f = Framing{fixed: n}
+			return nil
+		}
+		return fmt.Errorf("load: %q is no number of bytes; write it as in fixed:64", digits)
+	}
+	return fmt.Errorf("load: there is no framing %q; use line, len16be, len32be, len16le or len32le, one of these with +incl, or fixed:N", text)
+}
+
+// MarshalText returns what UnmarshalText takes.
+func (f Framing) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// String returns the word for it.
+func (f Framing) String() string {
+	if f.fixed > 0 {
+		return fmt.Sprintf("fixed:%d", f.fixed)
+	}
+	for name, known := range lengths() {
+		if known.width == f.width && known.little == f.little {
+			if f.whole {
+				name += countsItself
+			}
+			return name
+		}
+	}
+	return "line"
+}
+
+// most is the longest content that a request can have.
+func (f Framing) most() int {
+	most := mostFrame
+	if f.width == 2 {
+		most = 1<<16 - 1
+		if f.whole {
+			most -= f.width
+		}
+	}
+	return most
+}
+
+// append appends a message.
+func (f Framing) append(dst, content []byte) []byte {
+	n := uint32(len(content))
+	if f.whole {
+		n += uint32(f.width)
+	}
+	var order interface {
+		AppendUint16([]byte, uint16) []byte
+		AppendUint32([]byte, uint32) []byte
+	} = binary.BigEndian
+	if f.little {
+		order = binary.LittleEndian
+	}
+	switch f.width {
+	case 2:
+		dst = order.AppendUint16(dst, uint16(n))
+	case 4:
+		dst = order.AppendUint32(dst, n)
+	}
+	dst = append(dst, content...)
+	if f.isLine() {
+		dst = append(dst, '\n')
+	}
+	return dst
+}
+
+func (f Framing) isLine() bool { return f.width == 0 && f.fixed == 0 }
+
+// cut returns the first message of in and how many bytes it took with its frame;
+// 0 when it is not all there.
+func (f Framing) cut(in []byte, limit int) (content []byte, used int, err error) {
+	from, till := 0, f.fixed
+	switch {
+	case f.isLine():
+		end := bytes.IndexByte(in, '\n')
+		switch {
+		case end > limit || end < 0 && len(in) > limit:
+			return nil, 0, tooLarge(limit)
+		case end < 0:
+			return nil, 0, nil
+		}
+		return bytes.TrimSuffix(in[:end], []byte("\r")), end + 1, nil
+	case f.width > 0:
+		if len(in) < f.width {
+			return nil, 0, nil
+		}
+		from, till = f.width, f.length(in)
+		if f.whole {
+			till -= f.width
+		}
+		if till < 0 {
+			return nil, 0, &Error{
+				Kind: Garbage, What: fmt.Sprintf("the server sends a message whose length of %d does not count itself", f.length(in)),
+				Try: "check whether the framing is the server's; without +incl it need not",
+			}
+		}
+		till += from
+	}
+	if till-from > limit {
+		return nil, 0, tooLarge(limit)
+	}
+	if len(in) < till {
+		return nil, 0, nil
+	}
+	return in[from:till], till, nil
+}
+
+func tooLarge(limit int) error {
+	return &Error{
+		Kind: Garbage, What: fmt.Sprintf("the server sends a message longer than the limit of %d bytes", limit),
+		Try: "check that the framing is the server's, or raise the limit of an answer",
+	}
+}
+
+// length is what the first bytes of in say.
+func (f Framing) length(in []byte) int { return int(Match{Len: f.width, Little: f.little}.get(in)) }
+
+// Match is how an answer is recognised as that of a request. The zero Match goes
+// by their order. Otherwise both carry a number at the same place of their
+// content, which the generator writes into the request; the answer's is replaced
+// with the bytes that the plan's content has there before it is compared with
+// what is expected.
+type Match struct {
+	Offset, Len int  // where the number is in the content, and its length, 1 to 8 bytes; Len 0: there is none
+	Little      bool // its lowest byte comes first
+}
+
+// UnmarshalText takes order, or id@OFFSET:LEN, at whose end :be or :le may stand.
+func (m *Match) UnmarshalText(text []byte) error {
+	wrong := fmt.Errorf("load: there is no match %q; use order, or id@OFFSET:LEN as in id@4:8 or id@4:8:le", text)
+	place, ok := strings.CutPrefix(string(text), "id@")
+	if !ok {
+		if *m = (Match{}); string(text) != "order" {
+			return wrong
+		}
+		return nil
+	}
+	parts := strings.Split(place, ":")
+	if len(parts) != 2 && len(parts) != 3 {
+		return wrong
+	}
+	offset, err := strconv.Atoi(parts[0])
+	length, err2 := strconv.Atoi(parts[1])
+	if errors.Join(err, err2) != nil || offset < 0 || offset > mostFrame || length < 1 || length > 8 {
+		return wrong
+	}
+	*m = Match{Offset: offset, Len: length}
+	if len(parts) == 3 {
+		m.Little = parts[2] == "le"
+		if !m.Little && parts[2] != "be" {
+			return wrong
+		}
+	}
+	return nil
+}
+
+// MarshalText returns what UnmarshalText takes.
+func (m Match) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// String returns order, or as in id@4:8:le.
+func (m Match) String() string {
+	switch {
+	case m.Len == 0:
+		return "order"
+	case m.Little:
+		return fmt.Sprintf("id@%d:%d:le", m.Offset, m.Len)
+	}
+	return fmt.Sprintf("id@%d:%d", m.Offset, m.Len)
+}
+
+func (m Match) end() int { return m.Offset + m.Len }
+
+func (m Match) put(content []byte, v uint64) {
+	for i := range m.Len {
+		at := m.end() - 1 - i
+		if m.Little {
+			at = m.Offset + i
+		}
+		content[at] = byte(v >> (8 * i))
+	}
+}
+
+func (m Match) get(content []byte) (v uint64) {
+	for i := range m.Len {
+		at := m.Offset + i
+		if m.Little {
+			at = m.end() - 1 - i
+		}
+		v = v<<8 | uint64(content[at])
+	}
+	return v
+}
+
+// Dial opens one connection. There is no greeting: a server that sends one sends
+// what nobody has asked for.
+func (m Messages) Dial(ctx context.Context) (net.Conn, error) {
+	return Frames{Network: m.Network, Address: m.Address}.Dial(ctx)
+}
+
+// Caller makes one connection's codec.
+func (m Messages) Caller() Caller {
+	if m.AnswerLimit <= 0 {
+		m.AnswerLimit = mostFrame
+	}
+	if m.Match.Len == 0 {
+		return &orderedCaller{Messages: m}
+	}
+	return &numberedCaller{Messages: m}
+}
+
+// String returns the target as its user would write it.
+func (m Messages) String() string { return Frames{Network: m.Network, Address: m.Address}.String() }
+
+// fits refuses a plan whose requests cannot be sent.
+func (m Messages) fits(p Plan) error {
+	content, number := p.content(), m.Match
+	if len(content) > m.Framing.most() {
+		return badTarget(fmt.Sprintf("content of %d bytes in a message of %v", len(content), m.Framing), fmt.Sprintf("send %d bytes at most", m.Framing.most()))
+	}
+	if m.Framing.fixed > 0 && len(content) != m.Framing.fixed {
+		return badTarget(fmt.Sprintf("content of %d bytes in a message of %v", len(content), m.Framing), fmt.Sprintf("send %d bytes", m.Framing.fixed))
+	}
+	if number.Len == 0 {
+		return nil
+	}
+	if number.Offset < 0 || number.Len < 0 || number.Len > 8 {
+		return badTarget(fmt.Sprintf("the match %v", number), "have 1 to 8 bytes for the number")
+	}
+	switch {
+	case m.Framing.isLine():
+		return badTarget(fmt.Sprintf("the match %v on lines", number), "match by order: the bytes of a number may be a line's end")
+	case number.end() > len(content):
+		return badTarget(fmt.Sprintf("the match %v in content of %d bytes", number, len(content)), "send content with room for the number")
+	case number.Len == 1 && p.depth() > 1<<8:
+		return badTarget(fmt.Sprintf("the match %v with a depth of %d", number, p.depth()), "use a depth of 256 at most")
+	}
+	return nil
+}
+
+// orderedCaller knows the requests by their order.
+type orderedCaller struct {
+	Messages
+	asked queue[uint64]
+}
+
+func (c *orderedCaller) AppendRequest(dst []byte, id uint64, content []byte) []byte {
+	c.asked.push(id)
+	return c.Framing.append(dst, content)
+}
+
+func (c *orderedCaller) Decode(a *Answer, in []byte) (used int, err error) {
+	if c.asked.count == 0 && len(in) > 0 {
+		return 0, unasked("framing " + c.Framing.String())
+	}
+	content, used, err := c.Framing.cut(in, c.AnswerLimit)
+	if used > 0 {
+		a.ID, a.Content = c.asked.pop(), content
+	}
+	return used, err
+}
+
+// numberedCaller knows them by their number, which is short where the plan's ids
+// are long. Numbers go round, so that one is not given out again at once and a
+// second answer shows.
+type numberedCaller struct {
+	Messages
+	ids  []uint64      // by number; 0: none
+	free queue[uint64] // numbers without an id
+	own  []byte        // what the content has in the number's place
+}
+
+func (c *numberedCaller) AppendRequest(dst []byte, id uint64, content []byte) []byte {
+	if c.own == nil {
+		c.own = append(c.own, content[c.Match.Offset:c.Match.end()]...)
+	}
+	const least = 16
+	if c.free.count < least/2 && len(c.ids) < 1<<min(8*c.Match.Len, 17) {
+		for range max(least, len(c.ids)) {
+			c.free.push(uint64(len(c.ids)))
+			c.ids = append(c.ids, 0)
+		}
+	}
+	number := c.free.pop()
+	c.ids[number] = id
+	from := len(dst) + c.Framing.width
+	dst = c.Framing.append(dst, content)
+	c.Match.put(dst[from:], number)
+	return dst
+}
+
+func (c *numberedCaller) Decode(a *Answer, in []byte) (used int, err error) {
+	content, used, err := c.Framing.cut(in, c.AnswerLimit)
+	if used == 0 || err != nil {
+		return 0, err
+	}
+	if len(content) < c.Match.end() {
+		return 0, &Error{
+			Kind: Garbage, What: fmt.Sprintf("the server's answer of %d bytes is too short for the match %v", len(content), c.Match),
+			Try: "check that the match and the framing are the server's",
+		}
+	}
+	number := c.Match.get(content)
+	if number >= uint64(len(c.ids)) || c.ids[number] == 0 {
+		return 0, &Error{
+			Kind: WrongID, What: fmt.Sprintf("the server answers number %#x, which is not outstanding on that connection", number),
+			Try: "check that the match is the server's, and that it answers every request once",
+		}
+	}
+	a.ID, a.Content = c.ids[number], content
+	copy(content[c.Match.Offset:], c.own)
+	c.ids[number] = 0
+	c.free.push(number)
+	return used, nil
+}

@@ -1,0 +1,364 @@
+package load
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/wire"
+)
+
+// framing and match read what they are written as.
+func framing(tb testing.TB, text string) (f Framing) {
+	tb.Helper()
+	if err := f.UnmarshalText([]byte(text)); err != nil {
+		tb.Fatal(err)
+	}
+	return f
+}
+
+func match(tb testing.TB, text string) (m Match) {
+	tb.Helper()
+	if err := m.UnmarshalText([]byte(text)); err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+// echoes is a server that sends every message back, changed by change unless it is
+// nil.
+func echoes(f Framing, change func([]byte)) func(net.Conn) {
+	return func(nc net.Conn) {
+		var in, out []byte
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := nc.Read(buf)
+			if err != nil {
+				return
+			}
+			in, out = append(in, buf[:n]...), out[:0]
+			for {
+				content, used, err := f.cut(in, mostFrame)
+				if err != nil || used == 0 {
+					break
+				}
+				if change != nil {
+					change(content)
+				}
+				out = f.append(out, content)
+				in = in[used:]
+			}
+			if _, err := nc.Write(out); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func TestFraming(t *testing.T) {
+	for text, want := range map[string]string{ // of the content "hello"
+		"line":         "68656c6c6f0a",
+		"len16be":      "000568656c6c6f",
+		"len16le":      "050068656c6c6f",
+		"len32be":      "0000000568656c6c6f",
+		"len32le":      "0500000068656c6c6f",
+		"len16be+incl": "000768656c6c6f",
+		"len16le+incl": "070068656c6c6f",
+		"len32be+incl": "0000000968656c6c6f",
+		"len32le+incl": "0900000068656c6c6f",
+		"fixed:5":      "68656c6c6f",
+	} {
+		f := framing(t, text)
+		message := f.append(nil, []byte("hello"))
+		if got := hex.EncodeToString(message); got != want || f.String() != text {
+			t.Errorf("%s: %s, want %s; it prints as %v", text, got, want, f)
+		}
+		for n := range message {
+			if content, used, err := f.cut(message[:n], 5); used != 0 || err != nil {
+				t.Errorf("%s: %d bytes of %d are %q, %d, %v", text, n, len(message), content, used, err)
+			}
+		}
+		if content, used, err := f.cut(append(message, message...), 5); string(content) != "hello" || used != len(message) || err != nil {
+			t.Errorf("%s: %q, %d, %v", text, content, used, err)
+		}
+		if _, _, err := f.cut(message, 4); err == nil || faultOf(t, err).Kind != Garbage {
+			t.Errorf("%s: a limit of 4 bytes lets 5 through: %v", text, err)
+		}
+	}
+	if content, used, err := framing(t, "line").cut([]byte("+PONG\r\n"), 9); string(content) != "+PONG" || used != 7 || err != nil {
+		t.Errorf("%q, %d, %v", content, used, err)
+	}
+	if _, _, err := framing(t, "len32be+incl").cut([]byte{0, 0, 0, 3, 1}, 9); err == nil {
+		t.Error("a length of 3 that counts its own 4 bytes was taken")
+	}
+	for _, text := range []string{"", "len8", "len32", "line+incl", "fixed:5+incl", "fixed:", "fixed:0", "fixed:-1", "fixed:x", "len32be+", "LINE"} {
+		if err := new(Framing).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q was taken", text)
+		} else if line := err.Error(); !strings.HasPrefix(line, "load: ") {
+			t.Errorf("%q: %s", text, line)
+		}
+	}
+}
+
+func TestMatch(t *testing.T) {
+	for text, want := range map[string]string{ // of the number 0x0102 in eight bytes 0xee
+		"id@0:1":    "02eeeeeeeeeeeeee",
+		"id@2:2":    "eeee0102eeeeeeee",
+		"id@2:2:le": "eeee0201eeeeeeee",
+		"id@0:8":    "0000000000000102",
+		"id@0:8:le": "0201000000000000",
+		"id@5:3":    "eeeeeeeeee000102",
+	} {
+		m, content := match(t, text), bytes.Repeat([]byte{0xee}, 8)
+		m.put(content, 0x0102)
+		if got := hex.EncodeToString(content); got != want || m.String() != text {
+			t.Errorf("%s: %s, want %s; it prints as %v", text, got, want, m)
+		}
+		if v := m.get(content); v != 0x0102&(1<<(8*m.Len)-1) && m.Len < 8 || m.Len == 8 && v != 0x0102 {
+			t.Errorf("%s: %#x", text, v)
+		}
+	}
+	if m := match(t, "id@2:2:be"); m.Little || m.String() != "id@2:2" {
+		t.Errorf("id@2:2:be is %v", m)
+	}
+	for _, text := range []string{"", "id", "id@", "id@4", "id@4:0", "id@4:9", "id@-1:4", "id@4:4:xe", "id@4:4:le:x", "4:4", "orders"} {
+		if err := new(Match).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q was taken", text)
+		} else if line := err.Error(); !strings.HasPrefix(line, "load: ") {
+			t.Errorf("%q: %s", text, line)
+		}
+	}
+}
+
+func TestMessages(t *testing.T) {
+	for _, f := range []string{"line", "len16be", "len32be", "len32be+incl", "len32le", "len16le", "fixed:32"} {
+		for _, m := range []string{"order", "id@3:1", "id@0:2", "id@4:4:le", "id@8:8"} {
+			if f == "line" && m != "order" {
+				continue
+			}
+			for name, p := range map[string]Plan{
+				"closed": {Conns: 2, Depth: 40},
+				"open":   {Conns: 2, Rate: 2000, Depth: 100, MaxLag: time.Second},
+			} {
+				t.Run(f+"/"+m+"/"+name, func(t *testing.T) {
+					address := serveWith(t, "tcp", echoes(framing(t, f), nil)).Address
+					p.Target = Messages{Address: address, Framing: framing(t, f), Match: match(t, m)}
+					p.Echo, p.Warmup, p.For = true, -1, 20*time.Millisecond
+					if r := measured(t, p); r.Errors["total"] != 0 || r.Requests < 20 || r.Statuses != nil || r.Reconnects != 0 {
+						t.Errorf("%d requests, errors %v, statuses %v", r.Requests, r.Errors, r.Statuses)
+					}
+				})
+			}
+		}
+	}
+}
+
+// What hone's own frames say can be said in these words too.
+func TestMessagesToHone(t *testing.T) {
+	frames := serveFramed(t, &framed.Server{})
+	request := wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("hello")})[wire.HeaderSize:]
+	target := Messages{Address: frames.Address, Framing: framing(t, "len32be+incl"), Match: match(t, "id@1:8")}
+	r := measured(t, Plan{Target: target, Content: request, Conns: 2, Depth: 16, Warmup: -1, For: 50 * time.Millisecond})
+	if r.Errors["total"] != 0 || r.Requests < 32 {
+		t.Errorf("%d requests, errors %v", r.Requests, r.Errors)
+	}
+}
+
+// redis is enough of a server of lines: PING of either form has one answer.
+func redis(nc net.Conn) {
+	for lines := bufio.NewScanner(nc); lines.Scan(); {
+		if strings.TrimSpace(lines.Text()) == "PING" {
+			if _, err := io.WriteString(nc, "+PONG\r\n"); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func TestMessagesInLines(t *testing.T) {
+	target := Messages{Address: serveWith(t, "unix", redis).Address, Network: "unix"}
+	for _, request := range []string{"PING", "PING\r", "*1\r\n$4\r\nPING"} {
+		r := measured(t, Plan{Target: target, Content: []byte(request), Expect: []byte("+PONG"), Depth: 4, Conns: 2, Warmup: -1, For: 50 * time.Millisecond})
+		if r.Errors["total"] != 0 || r.Requests < 8 {
+			t.Errorf("%q: %d requests, errors %v", request, r.Requests, r.Errors)
+		}
+	}
+	r := measured(t, Plan{Target: target, Content: []byte("PING"), Expect: []byte("PONG"), Warmup: -1, For: 50 * time.Millisecond})
+	if r.Errors["wrong_content"] != r.Requests || r.Requests == 0 {
+		t.Errorf("%d requests, errors %v, want all of them wrong", r.Requests, r.Errors)
+	}
+}
+
+// asked waits for all of the first four requests.
+func asked(then func(net.Conn)) func(net.Conn) {
+	return func(nc net.Conn) {
+		if _, err := io.ReadFull(nc, make([]byte, 4*usualSize)); err == nil {
+			then(nc)
+		}
+	}
+}
+
+func TestMessagesEndWithHostileServers(t *testing.T) {
+	numbered := func(change func([]byte)) func(net.Conn) {
+		var n atomic.Int64
+		return echoes(framing(t, "len32be"), func(content []byte) {
+			if n.Add(1) > 20 {
+				change(content)
+			}
+		})
+	}
+	for _, h := range []struct {
+		name, frame, match string
+		serve              func(net.Conn)
+		kind               Kind
+		try                string
+	}{
+		{"claims too much", "len32be", "order", asked(text("\xff\xff\xff\xff")), Garbage, "framing"},
+		{"counts itself", "len32be+incl", "order", asked(text("\x00\x00\x00\x01")), Garbage, "framing"},
+		{"endless line", "line", "order", asked(forever("", strings.Repeat("x", 1000), 0)), Garbage, "framing"},
+		{"says nothing", "line", "order", text(""), Silent, "time-out"},
+		{"greets", "line", "order", text(strings.Repeat("220 ready\r\n", 10)), WrongID, "once"},
+		{"closes", "line", "order", func(net.Conn) {}, Closed, "log"},
+		{"closes in an answer", "len32be", "order", asked(func(nc net.Conn) { io.WriteString(nc, "\x00\x00\x00\x09x") }), Closed, "log"},
+		{"answers with less", "len32be", "id@0:4", asked(text("\x00\x00\x00\x03xyz")), Garbage, "match"},
+		{"answers another", "len32be", "id@0:4", numbered(func(content []byte) { content[1] ^= 1 }), WrongID, "once"},
+		{"answers the same", "len32be", "id@0:8", numbered(func(content []byte) { copy(content, make([]byte, 8)) }), WrongID, "once"},
+	} {
+		t.Run(h.name, func(t *testing.T) {
+			target := Messages{Address: serveWith(t, "tcp", h.serve).Address, Framing: framing(t, h.frame), Match: match(t, h.match), AnswerLimit: 1 << 20}
+			o := runPlan(t, context.Background(), Plan{
+				Target: target, Depth: 4, Conns: 2, Ramp: Ramp{PerSecond: 20}, Timeout: timeoutFor(h.kind), Warmup: -1, For: time.Minute,
+			})
+			e := faultOf(t, o.err)
+			t.Logf("after %v: %v", o.took.Round(time.Millisecond), e)
+			if e.Kind != h.kind {
+				t.Errorf("kind %v, want %v", e.Kind, h.kind)
+			}
+			checkLine(t, e, h.try)
+		})
+	}
+}
+
+func TestMessagesRefuseBadPlans(t *testing.T) {
+	of := func(f, m string) Messages {
+		return Messages{Address: "127.0.0.1:1", Framing: framing(t, f), Match: match(t, m)}
+	}
+	for name, p := range map[string]Plan{
+		"too long":         {Target: of("len16be", "order"), Size: 1 << 16},
+		"longer by itself": {Target: of("len16be+incl", "order"), Size: 1<<16 - 2},
+		"not the length":   {Target: of("fixed:31", "order")},
+		"id in a line":     {Target: of("line", "id@0:4")},
+		"id behind":        {Target: of("len32be", "id@30:4")},
+		"too deep":         {Target: of("len32be", "id@0:1"), Depth: 257},
+		"no id":            {Target: Messages{Address: "127.0.0.1:1", Framing: framing(t, "len32be"), Match: Match{Len: 9}}},
+	} {
+		r, err := Run(context.Background(), p)
+		if e := faultOf(t, err); r != nil || e.Kind != BadPlan || e.Try == "" {
+			t.Errorf("%s: %v, %v", name, r, err)
+		}
+	}
+}
+
+// Numbers are unique among the outstanding, whatever their length.
+func TestNumbersAreUnique(t *testing.T) {
+	for _, c := range []struct {
+		match string
+		depth int
+	}{{"id@0:1", 256}, {"id@0:2", mostDepth}, {"id@0:8", mostDepth}} {
+		m := match(t, c.match)
+		caller := Messages{Framing: framing(t, "fixed:8"), Match: m}.Caller()
+		content, seen := make([]byte, 8), map[uint64]bool{}
+		var first []byte
+		for id := range uint64(c.depth) {
+			request := caller.AppendRequest(nil, id+1, content)
+			if number := m.get(request); seen[number] {
+				t.Fatalf("%s: number %d twice among %d", c.match, number, c.depth)
+			} else if seen[number] = true; first == nil {
+				first = request
+			}
+		}
+		var a Answer
+		if used, err := caller.Decode(&a, first); used != 8 || err != nil || a.ID != 1 {
+			t.Fatalf("%s: %d, %v, %+v", c.match, used, err, a)
+		}
+		if _, err := caller.Decode(&a, append([]byte(nil), first...)); c.depth > 256 && err == nil {
+			t.Errorf("%s: a second answer was taken", c.match)
+		}
+	}
+}
+
+func TestMessagesAllocateNothing(t *testing.T) {
+	const depth = 64
+	for _, of := range []string{"order", "id@0:4"} {
+		target := Messages{Framing: framing(t, "len32be"), Match: match(t, of)}
+		p := must[Plan](t)(Plan{Target: target, Depth: depth, Echo: true, For: time.Hour}.complete())
+		r := newRun(p)
+		r.shards[0].window = window{0, int64(time.Hour)}
+		c := newConn(r, 0, capture{out: new(bytes.Buffer)})
+		c.begin(r.now())
+		sent := c.socket.nc.(capture).out
+		in := make([]byte, 0, 64*depth)
+		if n := testing.AllocsPerRun(200, func() {
+			in = append(in[:0], sent.Bytes()...)
+			sent.Reset()
+			if used, err := c.arrived(in, r.now()); err != nil || used != len(in) {
+				t.Fatal(used, err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations for %d answers, want none", of, n, depth)
+		}
+		if got := r.shards[0].now; got.latency.TotalCount() != 201*depth || got.failures() != 0 {
+			t.Errorf("%s: %d answers, errors %v", of, got.latency.TotalCount(), got.errors)
+		}
+	}
+}
+
+// capture is a connection that keeps what it is given.
+type capture struct {
+	net.Conn
+	out *bytes.Buffer
+}
+
+func (c capture) Write(p []byte) (int, error) { return c.out.Write(p) }
+
+// FuzzMessages cuts what a server may send, in any pieces, into the same messages.
+func FuzzMessages(f *testing.F) {
+	for i, name := range []string{"line", "len16be", "len32le+incl", "fixed:3"} {
+		f.Add(framing(f, name).append(framing(f, name).append(nil, []byte("abc")), []byte("xyz")), uint8(i), uint8(2))
+	}
+	names := []string{"line", "len16be", "len32be", "len32be+incl", "len32le", "len16le", "fixed:3"}
+	f.Fuzz(func(t *testing.T, stream []byte, which, step uint8) {
+		fr := framing(t, names[int(which)%len(names)])
+		cutAll := func(step int) (text string) {
+			var in []byte
+			for rest := stream; len(rest) > 0; {
+				n := min(step, len(rest))
+				in, rest = append(in, rest[:n]...), rest[n:]
+				for {
+					content, used, err := fr.cut(in, 1000)
+					if err != nil {
+						return text + " error"
+					}
+					if used == 0 {
+						break
+					}
+					text += fmt.Sprintf(" %q", content)
+					in = in[used:]
+				}
+			}
+			return text
+		}
+		if a, b := cutAll(max(len(stream), 1)), cutAll(int(step)%9+1); a != b {
+			t.Fatalf("%v: %s at once, %s in pieces", fr, a, b)
+		}
+	})
+}

@@ -1,0 +1,153 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A connection whose end was announced is opened again, and nothing is lost.
+func TestHTTPReconnects(t *testing.T) {
+	for _, over := range []string{"tcp", "tls", "unix"} {
+		var n atomic.Int64
+		target := webServer(t, over, func(w http.ResponseWriter, _ *http.Request) {
+			if n.Add(1)%2 == 0 {
+				w.Header().Set("Connection", "close")
+			}
+			io.WriteString(w, "hello")
+		})
+		for name, p := range map[string]Plan{
+			"closed":         {Conns: 3},
+			"pipelined":      {Conns: 2, Depth: 8},
+			"open":           {Conns: 3, Rate: 500, MaxLag: time.Second},
+			"open pipelined": {Conns: 3, Depth: 8, Rate: 500, MaxLag: time.Second},
+		} {
+			t.Run(over+"/"+name, func(t *testing.T) {
+				p.Target, p.Warmup, p.For = target, -1, 100*time.Millisecond
+				r := measured(t, p)
+				checkAnswered(t, r, 2)
+				if r.Reconnects == 0 && r.Requests > 40 || r.Reconnects > r.Requests {
+					t.Errorf("%d reconnects for %d requests", r.Reconnects, r.Requests)
+				}
+				if p.Rate > 0 && r.Requests != int64(p.Rate*p.For.Seconds()) {
+					t.Errorf("%d requests, want every one of the schedule", r.Requests)
+				}
+			})
+		}
+	}
+}
+
+// What a client asks for is an announcement too.
+func TestHTTPAsksForTheEnd(t *testing.T) {
+	target := webServer(t, "tcp", handlers()["length"])
+	target.Header = http.Header{"Connection": {"close"}}
+	checkEachAlone(t, measured(t, Plan{Target: target, Conns: 2, Warmup: -1, For: 50 * time.Millisecond}), 2)
+}
+
+// checkEachAlone wants a connection for every request of a closed loop.
+func checkEachAlone(t *testing.T, r *Result, conns int64) {
+	t.Helper()
+	checkAnswered(t, r, conns)
+	if r.Reconnects > r.Requests || r.Reconnects < r.Requests-conns {
+		t.Errorf("%d reconnects for %d requests on %d connections", r.Reconnects, r.Requests, conns)
+	}
+}
+
+// The ways to announce an end, and bodies that end with the connection.
+func TestHTTPAnnouncements(t *testing.T) {
+	for name, answer := range map[string]string{
+		"closes":         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello",
+		"one of options": "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nconnection: x , CLOSE\r\n\r\nhello",
+		"old":            "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+		"body till end":  "HTTP/1.1 200 OK\r\n\r\nhello",
+		"old till end":   "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\n",
+		"and more":       "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello and what nobody reads",
+	} {
+		for _, rate := range []float64{0, 300} {
+			t.Run(fmt.Sprintf("%s/%v", name, rate), func(t *testing.T) {
+				address := serveWith(t, "tcp", speaks(func(nc net.Conn) { io.WriteString(nc, answer) })).Address
+				r := measured(t, Plan{
+					Target: HTTP{URL: "http://" + address}, Conns: 2, Rate: rate, MaxLag: time.Second, Warmup: -1, For: 50 * time.Millisecond,
+				})
+				if rate == 0 {
+					checkEachAlone(t, r, 2)
+				} else if checkAnswered(t, r, 1); r.Requests != 15 {
+					t.Errorf("%d requests, want every one of the schedule", r.Requests)
+				}
+			})
+		}
+	}
+	stays := serveWith(t, "tcp", func(nc net.Conn) {
+		for awaitHead(nc) == nil {
+			io.WriteString(nc, "HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\nhello")
+		}
+	}).Address
+	r := measured(t, Plan{Target: HTTP{URL: "http://" + stays}, Conns: 2, Warmup: -1, For: 50 * time.Millisecond})
+	if checkAnswered(t, r, 2); r.Reconnects != 0 {
+		t.Errorf("%d reconnects to a server of HTTP/1.0 that stays", r.Reconnects)
+	}
+}
+
+// An answer that comes before the request has been read, with the connection's
+// end: what waits to be written is given up with the connection.
+func TestHTTPAnswersBeforeTheBody(t *testing.T) {
+	target := webServer(t, "tcp", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+	})
+	target.Body, target.Statuses = make([]byte, 8<<20), []int{http.StatusRequestEntityTooLarge}
+	o := runPlan(t, context.Background(), Plan{Target: target, Conns: 2, Warmup: -1, For: 300 * time.Millisecond})
+	// The server's end may arrive as a reset, which takes the answer with it.
+	if o.err != nil {
+		if e := faultOf(t, o.err); e.Kind != Closed {
+			t.Error(e)
+		}
+		return
+	}
+	checkAnswered(t, o.result, 2)
+}
+
+// A server that is gone when the connection is opened again ends the run.
+func TestHTTPServerGone(t *testing.T) {
+	for _, depth := range []int{1, 4} {
+		ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+		served := make(chan error, 1)
+		go func() {
+			nc, err := ln.Accept()
+			if err == nil {
+				ln.Close()
+				awaitHead(nc)
+				_, err = io.WriteString(nc, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+				nc.Close()
+			}
+			served <- err
+		}()
+		o := runPlan(t, context.Background(), Plan{Target: HTTP{URL: "http://" + ln.Addr().String()}, Depth: depth, For: time.Minute})
+		if err := <-served; err != nil {
+			t.Fatal(err)
+		}
+		if e := faultOf(t, o.err); e.Kind != Unreachable && e.Kind != Closed { // the end may arrive as a reset
+			t.Error(e)
+		}
+	}
+}
+
+// A run that ends while connections are being opened again leaves nothing.
+func TestHTTPReconnectInterrupted(t *testing.T) {
+	address := serveWith(t, "tcp", speaks(func(nc net.Conn) {
+		io.WriteString(nc, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+	})).Address
+	for range 5 {
+		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Millisecond)
+		o := runPlan(t, ctx, Plan{Target: HTTP{URL: "http://" + address}, Conns: 50, Warmup: -1, For: time.Minute})
+		cancel()
+		if o.err != nil || !o.result.Interrupted {
+			t.Errorf("%v, %v", o.result, o.err)
+		}
+	}
+}

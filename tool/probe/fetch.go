@@ -1,0 +1,201 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/hone-go/hone/tool/record"
+)
+
+// fetcher takes one source's profiles.
+type fetcher struct {
+	source Source
+	page   *url.URL
+}
+
+// take returns a profile as it is kept.
+func (f *fetcher) take(ctx context.Context, kind Kind) ([]byte, error) {
+	switch kind {
+	case Allocs, Mutex, Block:
+		return f.added(ctx, kind)
+	case Heap, Goroutine, Metrics:
+		if err := wait(ctx, f.source.For); err != nil {
+			return nil, err
+		}
+	case Trace:
+		return f.fetch(ctx, kind, traceTime)
+	}
+	if kind == Metrics {
+		beside := f.source
+		beside.URL = f.page.Scheme + "://" + f.page.Host
+		page, err := beside.Scrape(ctx)
+		return page.Data, err
+	}
+	data, err := f.fetch(ctx, kind, f.source.For)
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.read(kind, data)
+	return data, err
+}
+
+// added is what a profile has more at the end than at the beginning.
+func (f *fetcher) added(ctx context.Context, kind Kind) ([]byte, error) {
+	var both [2]*profile.Profile
+	var moments [2]time.Time
+	for i := range both {
+		if i > 0 {
+			if err := wait(ctx, time.Until(moments[0].Add(f.source.For))); err != nil {
+				return nil, err
+			}
+		}
+		moments[i] = time.Now()
+		data, err := f.fetch(ctx, kind, 0)
+		if err != nil {
+			return nil, err
+		}
+		if both[i], err = f.read(kind, data); err != nil {
+			return nil, err
+		}
+	}
+	both[0].Scale(-1)
+	sum, err := profile.Merge(both[:])
+	if err != nil {
+		return nil, &Error{Garbage, fmt.Sprintf("the %s profiles from %s cannot be subtracted", kind, f.page), "look whether the program was replaced meanwhile", err}
+	}
+	if kind == Allocs {
+		sum.DefaultSampleType = kind.valueType()
+	}
+	sum.TimeNanos, sum.DurationNanos = moments[0].UnixNano(), int64(moments[1].Sub(moments[0]))
+	var data bytes.Buffer
+	err = sum.Write(&data)
+	return data.Bytes(), err
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (f *fetcher) read(kind Kind, data []byte) (*profile.Profile, error) {
+	p, err := profile.ParseData(data)
+	if err == nil {
+		_, err = kind.index(p)
+	}
+	if err != nil {
+		return nil, &Error{Garbage, fmt.Sprintf("what %s answers is no %s profile", f.page, kind), "use the address of net/http/pprof, or of hone serve's --admin", err}
+	}
+	return p, nil
+}
+
+// fetch fetches a page that takes so long.
+func (f *fetcher) fetch(ctx context.Context, kind Kind, lasts time.Duration) ([]byte, error) {
+	query, err := kind.query(lasts)
+	if err != nil {
+		return nil, err
+	}
+	return get(ctx, f.source, f.page.String()+query, lasts)
+}
+
+// get is one request on a connection of its own. It follows no redirection: a token
+// is for this address alone.
+func get(ctx context.Context, s Source, address string, lasts time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, lasts+s.Patience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, &Error{BadSource, address, "correct the address", err}
+	}
+	if s.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+s.Token)
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, unreachable(ctx, address, err)
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(response.Body, s.MostBytes+1))
+	switch {
+	case response.StatusCode != http.StatusOK:
+		return nil, refusal(address, response.StatusCode, response.Status, data)
+	case err != nil:
+		return nil, unreachable(ctx, address, err)
+	case int64(len(data)) > s.MostBytes:
+		return nil, &Error{TooLong, fmt.Sprintf("%s answers more than %d bytes", address, s.MostBytes), "look for a shorter time", nil}
+	}
+	return data, nil
+}
+
+func unreachable(ctx context.Context, address string, err error) error {
+	if ctx.Err() == context.Canceled {
+		return context.Cause(ctx)
+	}
+	return &Error{Unreachable, address, "check the address, and that the program serves its profiles there", err}
+}
+
+// refusal explains a status.
+func refusal(address string, code int, status string, body []byte) error {
+	e := &Error{Reason: Refused, What: fmt.Sprintf("%s answers %s", address, status), Try: "try again when nobody else takes profiles"}
+	switch code {
+	case http.StatusNotFound:
+		e.Reason, e.Try = NoProfiles, `there are no profiles: correct the address, or import _ "net/http/pprof" and serve http.DefaultServeMux on 127.0.0.1`
+		return e
+	case http.StatusUnauthorized, http.StatusForbidden:
+		e.Reason, e.Try = Unwelcome, "give the token that it wants (--pprof-token)"
+	case http.StatusBadRequest:
+		e.Try = "look for a shorter time, or raise the WriteTimeout of its server"
+	case http.StatusInternalServerError, http.StatusConflict:
+	default:
+		e.Reason, e.Try = NoProfiles, "give the address at which the profiles are themselves"
+	}
+	if words := firstWords(body); words != "" {
+		e.What += " (" + words + ")"
+	}
+	return e
+}
+
+const mostWords = 200
+
+// firstWords is a body's first line, without what a terminal would obey.
+func firstWords(body []byte) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(string(body[:min(len(body), mostWords)])), "\n")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, line)
+}
+
+// Scrape fetches a page of metrics, whose address is as Source.URL's; without a path
+// it is /metrics.
+func (s Source) Scrape(ctx context.Context) (record.Artefact, error) {
+	u, err := s.page()
+	if err != nil {
+		return record.Artefact{}, err
+	}
+	if u.Path == "/debug/pprof/" {
+		u.Path = "/metrics"
+	}
+	u.Path = strings.TrimSuffix(u.Path, "/")
+	data, err := get(ctx, s.complete(), u.String(), 0)
+	return record.Artefact{Kind: string(Metrics), Name: Metrics.file(), Data: data}, err
+}

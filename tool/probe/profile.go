@@ -1,0 +1,188 @@
+package probe
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/hone-go/hone/tool/record"
+)
+
+// Profile is all that there is of one kind, of one program.
+type Profile struct {
+	Kind  Kind
+	parts []part
+}
+
+// part is one profile, and the load under which it was taken.
+type part struct {
+	profile *profile.Profile
+	rate    float64 // answers a second; 0: not known
+}
+
+// OfRun reads a run's profiles of one kind, from all its samples. An *Error with
+// Missing says that it has none, and what it has.
+func OfRun(r *record.Run, kind Kind) (*Profile, error) {
+	all := &Profile{Kind: kind}
+	for _, s := range r.Samples {
+		rate := rateOf(s)
+		for _, a := range s.Artefacts {
+			if Kind(a.Kind) != kind {
+				continue
+			}
+			one, err := Parse(a.Data, kind)
+			if err != nil {
+				return nil, err
+			}
+			one.parts[0].rate = rate
+			all.parts = append(all.parts, one.parts[0])
+		}
+	}
+	if len(all.parts) > 0 {
+		return all, nil
+	}
+	has := "it has none at all"
+	if kinds := KindsOf(r); len(kinds) > 0 {
+		has = "it has " + kindNames(kinds)
+	}
+	return nil, &Error{Missing, fmt.Sprintf("run %s has no %s profile (%s)", r.ID, kind, has), "take one: hone bench --profile " + string(kind) + " --pprof URL", nil}
+}
+
+// KindsOf lists the profiles that a run has, in the order of Profiles, without
+// traces, which are none.
+func KindsOf(r *record.Run) (kinds []Kind) {
+	for _, kind := range Profiles() {
+		if kind != Trace && slices.ContainsFunc(r.Samples, func(s record.Sample) bool {
+			return slices.ContainsFunc(s.Artefacts, func(a record.Artefact) bool { return Kind(a.Kind) == kind })
+		}) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+// rateOf is the answers a second of a sample's load; 0 when they are not known.
+func rateOf(s record.Sample) float64 {
+	for _, a := range s.Artefacts {
+		var result struct {
+			Rate *float64 `json:"rate"`
+		}
+		if a.Kind == "load" && json.Unmarshal(a.Data, &result) == nil && result.Rate != nil {
+			return *result.Rate
+		}
+	}
+	return 0
+}
+
+// Parse reads a profile as go tool pprof does. The zero kind is what it looks like.
+func Parse(data []byte, kind Kind) (*Profile, error) {
+	p, err := profile.ParseData(data)
+	if err != nil {
+		return nil, &Error{Garbage, "this is no profile", "give what net/http/pprof or go test -cpuprofile wrote", err}
+	}
+	if kind == "" {
+		kind = looksLike(p)
+	}
+	if _, err := kind.index(p); err != nil {
+		return nil, &Error{Unlike, fmt.Sprintf("this is no %s profile", kind), "give another --kind", err}
+	}
+	return &Profile{kind, []part{{profile: p}}}, nil
+}
+
+// valueType is what is looked at in profiles of a kind.
+func (k Kind) valueType() string {
+	switch k {
+	case CPU:
+		return "cpu"
+	case Allocs:
+		return "alloc_space"
+	case Heap:
+		return "inuse_space"
+	case Mutex, Block:
+		return "delay"
+	}
+	return string(k)
+}
+
+// index is where that is.
+func (k Kind) index(p *profile.Profile) (int, error) {
+	var has []string
+	for i, t := range p.SampleType {
+		if t.Type == k.valueType() {
+			return i, nil
+		}
+		has = append(has, t.Type)
+	}
+	return 0, fmt.Errorf("it has %s, not %s", strings.Join(has, ", "), k.valueType())
+}
+
+func looksLike(p *profile.Profile) Kind {
+	for _, kind := range []Kind{CPU, Block, Goroutine} {
+		if _, err := kind.index(p); err == nil {
+			return kind
+		}
+	}
+	if p.DefaultSampleType == "alloc_space" {
+		return Allocs
+	}
+	return Heap
+}
+
+// isLevel reports whether the kind is of one moment, and no sum over time.
+func (k Kind) isLevel() bool { return k == Heap || k == Goroutine }
+
+// Per is what a View's values are for.
+type Per string
+
+// What values may be for.
+const (
+	PerMillion Per = "per million requests"
+	PerSecond  Per = "per second"      // there is no load to know of how many requests
+	Average    Per = "on average"      // of those moments that were looked at
+	AsTaken    Per = "as it was taken" // it does not say for how long
+)
+
+// per is the best that the values can be scaled to.
+func (p *Profile) per() Per {
+	if p.Kind.isLevel() {
+		return Average
+	}
+	best := PerMillion
+	for _, each := range p.parts {
+		switch {
+		case each.profile.DurationNanos <= 0:
+			return AsTaken
+		case each.rate <= 0:
+			best = PerSecond
+		}
+	}
+	return best
+}
+
+// scaled is all parts in one: their mean, for what per says. It has whole numbers,
+// so that what is a few is kept times fine.
+func (p *Profile) scaled(per Per, fine float64) (*profile.Profile, error) {
+	var all []*profile.Profile
+	for _, each := range p.parts {
+		factor := fine
+		if per != AsTaken {
+			factor /= float64(len(p.parts))
+		}
+		if seconds := float64(each.profile.DurationNanos) / 1e9; per == PerSecond {
+			factor /= seconds
+		} else if per == PerMillion {
+			factor *= 1e6 / (seconds * each.rate)
+		}
+		one := each.profile.Copy()
+		one.Scale(factor)
+		all = append(all, one)
+	}
+	merged, err := profile.Merge(all)
+	if err != nil {
+		return nil, &Error{Unlike, "the profiles of the samples are not alike", "give them one by one, as files", err}
+	}
+	return merged, nil
+}

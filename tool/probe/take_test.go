@@ -1,0 +1,222 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/tool/record"
+)
+
+func TestTakeFromARealProgram(t *testing.T) {
+	r := start(t, "-planted", "100000")
+	s := Source{URL: r.addr, For: time.Second}
+	var taken []record.Artefact
+	var err error
+	kinds := Profiles()
+	r.underLoad(t, func() { taken, err = s.Take(t.Context(), kinds...) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	tops := make(map[Kind]map[string]Line)
+	for i, a := range taken {
+		if Kind(a.Kind) != kinds[i] {
+			t.Fatalf("artefact %d is %s, want %s", i, a.Kind, kinds[i])
+		}
+		if kinds[i] == Trace {
+			if !strings.HasPrefix(string(a.Data), "go 1.") {
+				t.Errorf("the trace begins with %.20q", a.Data)
+			}
+			continue
+		}
+		p, err := Parse(a.Data, kinds[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := NewView(p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kinds[i] == CPU && v.Per != PerSecond || kinds[i] == Allocs && v.Per != PerSecond || kinds[i] == Heap && v.Per != Average {
+			t.Errorf("%s is %s", kinds[i], v.Per)
+		}
+		tops[kinds[i]] = make(map[string]Line)
+		for _, l := range v.Top(false) {
+			tops[kinds[i]][l.Function] = l
+		}
+	}
+	for kind, function := range map[Kind]string{
+		CPU: "main.planted", Allocs: "main.allocate", Heap: "main.early", Goroutine: "main.main",
+		Mutex: "main.main.func1", Block: "main.main.func1",
+	} {
+		if !(tops[kind][function].Cum > 0) {
+			t.Errorf("the %s profile has no %s: %v", kind, function, tops[kind])
+		}
+	}
+	if l, ok := tops[Allocs]["main.early"]; ok {
+		t.Errorf("what was allocated before is in the profile: %+v", l)
+	}
+}
+
+func TestLasts(t *testing.T) {
+	s := Source{For: 1500 * time.Millisecond}
+	if got := s.Lasts(CPU, Allocs); got != 2*time.Second {
+		t.Errorf("profiles last %v", got)
+	}
+	if got := s.Lasts(CPU, Trace); got != 3*time.Second {
+		t.Errorf("with a trace they last %v", got)
+	}
+	if got := (Source{}).Lasts(Heap); got != 5*time.Second {
+		t.Errorf("usually they last %v", got)
+	}
+}
+
+// TestScrapeAndLocal reads the rest of what a program, or the system, says of it.
+func TestScrapeAndLocal(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Write([]byte("path " + r.URL.Path + "\n"))
+	}))
+	defer server.Close()
+	for where, want := range map[string]string{"": "path /metrics\n", "/my/metrics": "path /my/metrics\n"} {
+		a, err := Source{URL: server.URL + where}.Scrape(t.Context())
+		if err != nil || Kind(a.Kind) != Metrics || string(a.Data) != want {
+			t.Errorf("%q: %s %q, %v", where, a.Kind, a.Data, err)
+		}
+	}
+	a, err := Local(start(t).pid)
+	if runtime.GOOS != "linux" {
+		if !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("a process of another system: %v", err)
+		}
+		return
+	}
+	if err != nil || !strings.Contains(string(a.Data), "VmRSS:") || !strings.Contains(string(a.Data), "Max open files") {
+		t.Errorf("%v: %s", err, a.Data)
+	}
+	if _, err := Local(1 << 30); reasonOf(err) != Unreachable {
+		t.Errorf("nobody's number: %v", err)
+	}
+}
+
+func reasonOf(err error) Reason {
+	end := new(Error)
+	if !errors.As(err, &end) {
+		return 255
+	}
+	return end.Reason
+}
+
+// TestRefusals has an error for everything that is not a profile, with the next
+// thing to try.
+func TestRefusals(t *testing.T) {
+	answer := func(status int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "http://192.0.2.1/") // which nobody may follow
+			w.WriteHeader(status)
+			w.Write([]byte(body))
+		}
+	}
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		reason  Reason
+		say     string
+	}{
+		"no pprof":    {http.NotFound, NoProfiles, `import _ "net/http/pprof"`},
+		"no token":    {answer(401, "who are you?"), Unwelcome, "(who are you?); give the token that it wants (--pprof-token)"},
+		"other token": {answer(403, ""), Unwelcome, "--pprof-token"},
+		"busy":        {answer(500, "Could not enable CPU profiling: cpu profiling already in use\nmore"), Refused, "already in use); try again"},
+		"busy hone":   {answer(409, "somebody\x1b[31m"), Refused, "(somebody[31m)"},
+		"too long":    {answer(400, "profile duration exceeds server's WriteTimeout"), Refused, "raise the WriteTimeout"},
+		"elsewhere":   {answer(302, ""), NoProfiles, "302"},
+		"a page":      {answer(200, "<html>"), Garbage, "is no cpu profile"},
+		"endless": {func(w http.ResponseWriter, _ *http.Request) {
+			for range 100 {
+				w.Write(make([]byte, 1<<10))
+			}
+		}, TooLong, "more than 65536 bytes"},
+		"other kind": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Write(made(t, Block, time.Second, map[string]int64{"a": 1}).Data)
+		}, Garbage, "is no cpu profile: it has samples, delay, not cpu"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(c.handler)
+			defer server.Close()
+			taken, err := Source{URL: server.URL, MostBytes: 1 << 16}.Take(t.Context(), CPU)
+			said := fmt.Sprint(err)
+			if reasonOf(err) != c.reason || taken != nil || !strings.Contains(said, c.say) || !strings.Contains(said, "; ") || strings.ContainsAny(said, "\x1b\n") {
+				t.Errorf("%q", said)
+			}
+		})
+	}
+}
+
+func TestNobodyAnswers(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	ln.Close()
+	if _, err := Take(t.Context(), addr, CPU); reasonOf(err) != Unreachable {
+		t.Errorf("a port without a server: %v", err)
+	}
+	asked := make(chan struct{}, 9)
+	mute := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer mute.Close()
+	if _, err := (Source{URL: mute.URL, For: time.Second, Patience: 50 * time.Millisecond}).Take(t.Context(), CPU); reasonOf(err) != Unreachable {
+		t.Errorf("a server that does not answer: %v", err)
+	}
+	<-asked
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := Take(ctx, mute.URL, Allocs, Heap, CPU)
+		ended <- err
+	}()
+	<-asked
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func TestBadSources(t *testing.T) {
+	for _, url := range []string{"", "ftp://localhost", "http://", "http://%zz", "::"} {
+		if _, err := Take(t.Context(), url, CPU); reasonOf(err) != BadSource {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+	_, err := Take(t.Context(), "localhost:1", "cpus")
+	if said := fmt.Sprint(err); reasonOf(err) != BadSource || !strings.Contains(said, "use one of cpu, allocs") {
+		t.Errorf("a kind that there is not: %v", err)
+	}
+}
+
+// TestTokenAndPath: the token goes to the address given, below its path.
+func TestTokenAndPath(t *testing.T) {
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.String()+" "+r.Header.Get("Authorization"))
+	}))
+	defer server.Close()
+	for _, path := range []string{"", "/", "/debug/pprof", "/debug/pprof/", "/admin/pprof/?x#y"} {
+		s := Source{URL: server.URL + path, Token: "secret"}
+		if _, err := s.Take(t.Context(), Trace); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := "/debug/pprof/trace?seconds=1 Bearer secret"
+	if got := strings.Join(asked, "\n"); got != strings.Join([]string{want, want, want, want, "/admin/pprof/trace?seconds=1 Bearer secret"}, "\n") {
+		t.Errorf("asked for\n%s", got)
+	}
+}

@@ -1,0 +1,215 @@
+package probe
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+
+	"github.com/google/pprof/profile"
+)
+
+// View is a profile, or how it differs from an earlier one, in one scale.
+type View struct {
+	Kind Kind
+	Per  Per
+	Unit string // "s", "B" or ""; of goroutines there are so many
+	// Total is the sum of all, Before that of the earlier one; nil: there is none.
+	Total  float64
+	Before *float64
+
+	fine        float64
+	now, before *profile.Profile // before: nil without an earlier one
+}
+
+// NewView scales now, and before, which may be nil, to the best that both can be
+// scaled to.
+func NewView(now, before *Profile) (*View, error) {
+	v := &View{Kind: now.Kind, Per: now.per(), Unit: now.Kind.unit(), fine: 1}
+	if before != nil {
+		if before.Kind != now.Kind {
+			return nil, &Error{Unlike, fmt.Sprintf("one is a %s profile and the other a %s profile", now.Kind, before.Kind), "compare two of a kind", nil}
+		}
+		v.Per = leastOf(v.Per, before.per())
+	}
+	if v.Unit == "" {
+		v.fine = 1000
+	}
+	var err error
+	if v.now, err = now.scaled(v.Per, v.fine); err != nil {
+		return nil, err
+	}
+	v.Total = v.sum(v.now)
+	if before == nil {
+		return v, nil
+	}
+	if v.before, err = before.scaled(v.Per, v.fine); err != nil {
+		return nil, err
+	}
+	total := v.sum(v.before)
+	v.Before = &total
+	return v, nil
+}
+
+func leastOf(a, b Per) Per {
+	for _, per := range []Per{AsTaken, PerSecond} {
+		if a == per || b == per {
+			return per
+		}
+	}
+	return a
+}
+
+func (k Kind) unit() string {
+	switch k {
+	case Allocs, Heap:
+		return "B"
+	case Goroutine:
+		return ""
+	}
+	return "s"
+}
+
+// value is one sample's, in the view's unit.
+func (v *View) value(p *profile.Profile, s *profile.Sample) float64 {
+	i, _ := v.Kind.index(p) // it was there when it was read
+	one := float64(s.Value[i]) / v.fine
+	if v.Unit == "s" {
+		one /= 1e9
+	}
+	return one
+}
+
+func (v *View) sum(p *profile.Profile) (total float64) {
+	for _, s := range p.Sample {
+		total += v.value(p, s)
+	}
+	return total
+}
+
+// Line is a function's, or a source line's. Flat is what it does itself, Cum with
+// all that it calls.
+type Line struct {
+	Function string `json:"function"`
+	File     string `json:"file"`
+	Number   int    `json:"line,omitempty"` // 0: of the whole function
+
+	Flat       float64  `json:"flat"`
+	Cum        float64  `json:"cum"`
+	FlatBefore *float64 `json:"flat_before,omitempty"` // of the earlier one; nil: there is none
+	CumBefore  *float64 `json:"cum_before,omitempty"`
+}
+
+// FlatGrowth is by how much Flat is more than before; Flat where nothing was before.
+func (l Line) FlatGrowth() float64 { return growth(l.Flat, l.FlatBefore) }
+
+// CumGrowth is the same of Cum.
+func (l Line) CumGrowth() float64 { return growth(l.Cum, l.CumBefore) }
+
+func growth(now float64, before *float64) float64 {
+	if before == nil {
+		return now
+	}
+	return now - *before
+}
+
+// Top lists the functions, what matters most first: the largest, and of two profiles
+// what has changed most, up or down; by Cum, or by Flat.
+func (v *View) Top(byCum bool) []Line {
+	lines := v.lines(func(line profile.Line) (place, bool) {
+		return place{function: line.Function.Name}, true
+	})
+	weight := Line.FlatGrowth
+	if byCum {
+		weight = Line.CumGrowth
+	}
+	slices.SortFunc(lines, func(a, b Line) int {
+		return cmp.Or(
+			cmp.Compare(math.Abs(weight(b)), math.Abs(weight(a))),
+			cmp.Compare(b.Cum, a.Cum),
+			cmp.Compare(a.Function, b.Function),
+		)
+	})
+	return lines
+}
+
+// List lists the source lines of the functions whose names match, those of one
+// function together, in their order.
+func (v *View) List(functions *regexp.Regexp) []Line {
+	lines := v.lines(func(line profile.Line) (place, bool) {
+		return place{line.Function.Name, int(line.Line)}, functions.MatchString(line.Function.Name)
+	})
+	slices.SortFunc(lines, func(a, b Line) int {
+		return cmp.Or(cmp.Compare(a.Function, b.Function), cmp.Compare(a.File, b.File), cmp.Compare(a.Number, b.Number))
+	})
+	return lines
+}
+
+// place is what values are added up for.
+type place struct {
+	function string
+	number   int
+}
+
+// lines adds up both profiles for the places that of gives to their frames.
+func (v *View) lines(of func(profile.Line) (place, bool)) []Line {
+	found := make(map[place]*Line)
+	v.add(found, v.now, of, func(l *Line) (flat, cum *float64) { return &l.Flat, &l.Cum })
+	if v.before != nil {
+		v.add(found, v.before, of, func(l *Line) (flat, cum *float64) { return l.FlatBefore, l.CumBefore })
+	}
+	var lines []Line
+	for _, l := range found {
+		lines = append(lines, *l)
+	}
+	return lines
+}
+
+func (v *View) add(found map[place]*Line, p *profile.Profile, of func(profile.Line) (place, bool), columns func(*Line) (flat, cum *float64)) {
+	for _, s := range p.Sample {
+		value := v.value(p, s)
+		if value == 0 {
+			continue
+		}
+		seen := make(map[place]bool) // a function that calls itself counts once
+		for depth, frame := range frames(s) {
+			at, wanted := of(frame)
+			if !wanted {
+				continue
+			}
+			l := found[at]
+			if l == nil {
+				l = &Line{Function: at.function, File: frame.Function.Filename, Number: at.number}
+				if v.before != nil {
+					l.FlatBefore, l.CumBefore = new(float64), new(float64)
+				}
+				found[at] = l
+			}
+			flat, cum := columns(l)
+			if depth == 0 {
+				*flat += value
+			}
+			if !seen[at] {
+				seen[at] = true
+				*cum += value
+			}
+		}
+	}
+}
+
+// frames are a sample's, the innermost first. One without a name has its address.
+func frames(s *profile.Sample) []profile.Line {
+	var all []profile.Line
+	for _, location := range s.Location {
+		for _, line := range location.Line {
+			if line.Function != nil {
+				all = append(all, line)
+			}
+		}
+		if len(location.Line) == 0 {
+			all = append(all, profile.Line{Function: &profile.Function{Name: fmt.Sprintf("0x%x", location.Address)}})
+		}
+	}
+	return all
+}

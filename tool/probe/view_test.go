@@ -1,0 +1,192 @@
+package probe
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/tool/record"
+)
+
+// TestPlantedHotSpot: of two real programs under load, the function that one has
+// more to do in is first.
+func TestPlantedHotSpot(t *testing.T) {
+	var both []*Profile
+	for _, rounds := range []string{"0", "400000"} {
+		r := start(t, "-planted", rounds)
+		var taken []record.Artefact
+		var err error
+		rate := r.underLoad(t, func() { taken, err = Source{URL: r.addr, For: 2 * time.Second}.Take(t.Context(), CPU) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := OfRun(&record.Run{Samples: []record.Sample{sample(rate, taken...)}}, CPU)
+		if err != nil {
+			t.Fatal(err)
+		}
+		both = append(both, p)
+	}
+	v, err := NewView(both[1], both[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := v.Top(false)[0]
+	if v.Per != PerMillion || first.Function != "main.planted" || first.FlatGrowth() < 100 {
+		t.Errorf("%s: %+v", v.Per, first) // 400,000 rounds take 300 µs at the very least
+	}
+	lines := v.List(regexp.MustCompile(`^main\.planted$`))
+	if len(lines) == 0 || !strings.HasSuffix(lines[0].File, "main.go") || lines[0].Number == 0 {
+		t.Errorf("its lines are %+v", lines)
+	}
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(b)) }
+
+// viewOf makes a view of runs with these samples.
+func viewOf(t *testing.T, kind Kind, runs ...[]record.Sample) *View {
+	t.Helper()
+	var both [2]*Profile
+	for i, samples := range runs {
+		var err error
+		if both[i], err = OfRun(&record.Run{Samples: samples}, kind); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v, err := NewView(both[0], both[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func find(t *testing.T, lines []Line, function string) Line {
+	t.Helper()
+	for _, l := range lines {
+		if l.Function == function {
+			return l
+		}
+	}
+	t.Fatalf("there is no %s in %+v", function, lines)
+	return Line{}
+}
+
+// TestScale: a second of work in ten under 1,000/s is 100 CPU-seconds a million.
+func TestScale(t *testing.T) {
+	one := made(t, CPU, 10*time.Second, map[string]int64{"hot<main": 1e9, "main": 1e8})
+	v := viewOf(t, CPU, []record.Sample{sample(1000, one)})
+	hot, main := find(t, v.Top(false), "hot"), find(t, v.Top(false), "main")
+	if v.Per != PerMillion || !near(hot.Flat, 100) || !near(hot.Cum, 100) || !near(main.Flat, 10) || !near(main.Cum, 110) || !near(v.Total, 110) {
+		t.Errorf("%s: %+v %+v of %g", v.Per, hot, main, v.Total)
+	}
+
+	// Samples count the same, however long they were, and whatever their load was.
+	other := made(t, CPU, time.Second, map[string]int64{"hot<main": 4e8})
+	v = viewOf(t, CPU, []record.Sample{sample(1000, one), sample(2000, other)})
+	if hot := find(t, v.Top(false), "hot"); !near(hot.Flat, 150) {
+		t.Errorf("the mean of 100 and 200 is %g", hot.Flat)
+	}
+
+	// The same work for each request is no growth, though twice as much is done.
+	twice := made(t, CPU, 10*time.Second, map[string]int64{"hot<main": 2e9, "main": 2e8})
+	v = viewOf(t, CPU, []record.Sample{sample(2000, twice)}, []record.Sample{sample(1000, one)})
+	for _, l := range v.Top(false) {
+		if !near(l.FlatGrowth(), 0) || !near(l.CumGrowth(), 0) {
+			t.Errorf("it grew: %+v", l)
+		}
+	}
+
+	// Without a load on one side, seconds are what is left, and without those, nothing.
+	v = viewOf(t, CPU, []record.Sample{sample(0, twice)}, []record.Sample{sample(1000, one)})
+	if hot := find(t, v.Top(false), "hot"); v.Per != PerSecond || !near(hot.Flat, 0.2) || !near(*hot.FlatBefore, 0.1) {
+		t.Errorf("%s: %+v", v.Per, hot)
+	}
+	v = viewOf(t, CPU, []record.Sample{sample(1000, made(t, CPU, 0, map[string]int64{"hot": 1e9}))}, []record.Sample{sample(1000, one)})
+	if hot := find(t, v.Top(false), "hot"); v.Per != AsTaken || !near(hot.Flat, 1) || !near(*hot.FlatBefore, 1) {
+		t.Errorf("%s: %+v", v.Per, hot)
+	}
+}
+
+// TestLevels: what is in use is not a matter of requests.
+func TestLevels(t *testing.T) {
+	goroutines := []record.Sample{
+		sample(1000, made(t, Goroutine, 0, map[string]int64{"a": 1})),
+		sample(1000, made(t, Goroutine, 0, map[string]int64{"a": 2, "b": 1})),
+	}
+	v := viewOf(t, Goroutine, goroutines)
+	if a, b := find(t, v.Top(false), "a"), find(t, v.Top(false), "b"); v.Per != Average || v.Unit != "" || !near(a.Flat, 1.5) || !near(b.Flat, 0.5) {
+		t.Errorf("%s: %+v %+v", v.Per, a, b)
+	}
+	v = viewOf(t, Heap, []record.Sample{sample(5, made(t, Heap, 0, map[string]int64{"a": 4096}))})
+	if v.Unit != "B" || !near(v.Total, 4096) {
+		t.Errorf("%g %s", v.Total, v.Unit)
+	}
+}
+
+func TestTopOfTwo(t *testing.T) {
+	before := made(t, CPU, time.Second, map[string]int64{"same<main": 9e8, "gone<main": 2e8, "f<f<f<main": 1e8})
+	now := made(t, CPU, time.Second, map[string]int64{"same<main": 9e8, "new<grown<main": 5e8, "f<f<f<main": 2e8})
+	v := viewOf(t, CPU, []record.Sample{sample(1e6, now)}, []record.Sample{sample(1e6, before)})
+	var order []string
+	for _, l := range v.Top(false) {
+		order = append(order, l.Function)
+	}
+	if got := strings.Join(order, " "); got != "new gone f main same grown" {
+		t.Errorf("by flat: %s", got)
+	}
+	gone, f := find(t, v.Top(false), "gone"), find(t, v.Top(false), "f")
+	if !near(gone.FlatGrowth(), -0.2) || gone.Flat != 0 || !near(f.Cum, 0.2) || !near(*f.CumBefore, 0.1) {
+		t.Errorf("%+v %+v", gone, f)
+	}
+	order = nil
+	for _, l := range v.Top(true)[:3] {
+		order = append(order, l.Function)
+	}
+	if got := strings.Join(order, " "); got != "grown new main" {
+		t.Errorf("by cum: %s", got)
+	}
+	if !near(v.Total, 1.6) || !near(*v.Before, 1.2) {
+		t.Errorf("all of it is %g after %g", v.Total, *v.Before)
+	}
+}
+
+func TestList(t *testing.T) {
+	v := viewOf(t, CPU, []record.Sample{sample(0, made(t, CPU, time.Second, map[string]int64{"hot<main": 1e9, "main": 1e9}))})
+	if lines := v.List(regexp.MustCompile("^(hot|main)$")); len(lines) != 2 ||
+		fmt.Sprint(lines[0]) != "{hot main.go 30 1 1 <nil> <nil>}" || fmt.Sprint(lines[1]) != "{main main.go 40 1 2 <nil> <nil>}" {
+		t.Errorf("%+v", lines)
+	}
+	if lines := v.List(regexp.MustCompile("nothing")); len(lines) != 0 {
+		t.Errorf("%+v", lines)
+	}
+}
+
+func TestProfilesThatAreNotThere(t *testing.T) {
+	cpu, heap := made(t, CPU, time.Second, map[string]int64{"a": 1}), made(t, Heap, 0, map[string]int64{"a": 1})
+	run := &record.Run{ID: "0123", Samples: []record.Sample{sample(1, heap), sample(1, cpu, record.Artefact{Kind: "trace"})}}
+	if got := KindsOf(run); fmt.Sprint(got) != "[cpu heap]" {
+		t.Errorf("it has %v", got)
+	}
+	_, err := OfRun(run, Block)
+	if said := fmt.Sprint(err); reasonOf(err) != Missing || !strings.Contains(said, "run 0123 has no block profile (it has cpu, heap); take one: hone bench --profile block --pprof URL") {
+		t.Errorf("%v", err)
+	}
+	if _, err := Parse([]byte("nonsense"), CPU); reasonOf(err) != Garbage {
+		t.Errorf("%v", err)
+	}
+	if _, err := Parse(cpu.Data, Heap); reasonOf(err) != Unlike {
+		t.Errorf("%v", err)
+	}
+	for kind, a := range map[Kind]record.Artefact{CPU: cpu, Heap: heap, Goroutine: made(t, Goroutine, 0, nil), Block: made(t, Mutex, 0, nil)} {
+		if p, err := Parse(a.Data, ""); err != nil || p.Kind != kind {
+			t.Errorf("%v looks like %v, %v", kind, p, err)
+		}
+	}
+	a, _ := Parse(cpu.Data, "")
+	b, _ := Parse(heap.Data, "")
+	if _, err := NewView(a, b); reasonOf(err) != Unlike {
+		t.Errorf("%v", err)
+	}
+}
