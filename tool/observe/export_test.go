@@ -20,3 +20,14 @@ func (a *Admin) SetWriteTime(d time.Duration) {
 
 // BornPrivate is bornPrivate.
 func BornPrivate(network, addr string, c syscall.RawConn) error { return bornPrivate(network, addr, c) }
+
+// CoreSeries is what cores that worked a second each become: label to value.
+func CoreSeries(cores int) map[string]float64 {
+	h := host{cores: map[int64]core{}}
+	for id := range cores {
+		h.cores[int64(id)] = core{busy: 1}
+	}
+	series := map[string]float64{}
+	h.perCore(func(c core) float64 { return c.busy }, func(v float64, labels ...string) { series[labels[0]] = v })
+	return series
+}

@@ -3,6 +3,7 @@ package observe_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -25,7 +26,16 @@ const patience = 20 * time.Second
 // secret is long enough for any listener.
 const secret = "0123456789abcdef"
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(childRole) == "serve" {
+		if err := serveAsChild(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // eventually waits until something that no event announces is true.
 func eventually(t *testing.T, what string, ok func() bool) {

@@ -2,13 +2,16 @@ package observe_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
@@ -19,7 +22,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/wire"
 )
 
 // sets says where each reason belongs: a new one must be thought about here.
@@ -90,17 +95,23 @@ func TestReasons(t *testing.T) {
 
 // plain maps the counters of /stats to their metrics.
 var plain = map[string]string{
-	"connections":          "hone_connections",
-	"connections_accepted": "hone_connections_accepted_total",
-	"requests_received":    "hone_requests_received_total",
-	"responses_sent":       "hone_responses_sent_total",
-	"late_responses_sent":  "hone_late_responses_sent_total",
-	"pushes_sent":          "hone_pushes_sent_total",
-	"received_bytes":       "hone_received_bytes_total",
-	"sent_bytes":           "hone_sent_bytes_total",
-	"panics":               "hone_panics_total",
-	"output_waiting_bytes": "hone_output_waiting_bytes",
-	"replies_owed":         "hone_replies_owed",
+	"connections":             "hone_connections",
+	"connections_accepted":    "hone_connections_accepted_total",
+	"requests_received":       "hone_requests_received_total",
+	"responses_sent":          "hone_responses_sent_total",
+	"late_responses_sent":     "hone_late_responses_sent_total",
+	"pushes_sent":             "hone_pushes_sent_total",
+	"received_bytes":          "hone_received_bytes_total",
+	"sent_bytes":              "hone_sent_bytes_total",
+	"panics":                  "hone_panics_total",
+	"hand_offs":               "hone_hand_offs_total",
+	"loop_sleeps":             "hone_loop_sleeps_total",
+	"loop_turns":              "hone_loop_turns_total",
+	"loop_events":             "hone_loop_events_total",
+	"connection_buffers":      "hone_connection_buffers",
+	"connection_buffer_bytes": "hone_connection_buffer_bytes",
+	"output_waiting_bytes":    "hone_output_waiting_bytes",
+	"replies_owed":            "hone_replies_owed",
 }
 
 func TestEveryCounter(t *testing.T) {
@@ -108,14 +119,16 @@ func TestEveryCounter(t *testing.T) {
 		Stats: func() engine.Stats {
 			return engine.Stats{
 				Engine: "events", Open: 1, Accepted: 2, Requests: 30, Late: 4, Pushes: 5,
-				BytesIn: 6, BytesOut: 7, Panics: 8, Owed: 9, Waiting: 10,
+				BytesIn: 6, BytesOut: 7, Panics: 8, Owed: 9, Waiting: 10, HandOffs: 11,
+				Sleeps: 12, Turns: 13, Events: 14, Buffers: 15, Lent: 16,
 			}
 		},
 		Info: observe.Info{Service: "sub\"mit\n", Dialect: "\xff", Version: "v1.2.3"},
 	})
 	want := map[string]float64{
 		"connections": 1, "connections_accepted": 2, "requests_received": 30, "responses_sent": 21, "late_responses_sent": 4, "pushes_sent": 5,
-		"received_bytes": 6, "sent_bytes": 7, "panics": 8, "output_waiting_bytes": 10, "replies_owed": 9,
+		"received_bytes": 6, "sent_bytes": 7, "panics": 8, "output_waiting_bytes": 10, "replies_owed": 9, "hand_offs": 11,
+		"loop_sleeps": 12, "loop_turns": 13, "loop_events": 14, "connection_buffers": 15, "connection_buffer_bytes": 16,
 	}
 	got := s.scrape()
 	var stats map[string]any
@@ -174,7 +187,9 @@ func TestResponsesNeverFall(t *testing.T) {
 }
 
 func TestLint(t *testing.T) {
-	s := start(t, &observe.Admin{Stats: nothing})
+	src := newSources(t)
+	s := start(t, src.admin())
+	src.close(t)
 	problems, err := promlint.New(strings.NewReader(s.want(200, "/metrics").body)).Lint()
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +206,11 @@ func TestPromtool(t *testing.T) {
 	} else if err != nil {
 		t.Skip("promtool is not here: make deps installs what it can of the tools that tests need")
 	}
-	s := start(t, &observe.Admin{Stats: nothing, Info: observe.Info{Service: "upper", Version: "v1"}})
+	src := newSources(t)
+	a := src.admin()
+	a.Info = observe.Info{Service: "upper", Version: "v1"}
+	s := start(t, a)
+	src.close(t)
 	check := exec.CommandContext(t.Context(), promtool, "check", "metrics")
 	check.Stdin = strings.NewReader(s.want(200, "/metrics").body)
 	if out, err := check.CombinedOutput(); err != nil || len(bytes.TrimSpace(out)) > 0 {
@@ -199,11 +218,15 @@ func TestPromtool(t *testing.T) {
 	}
 }
 
-// TestOddPaths asks for a hundred thousand paths that nobody offers, and counts
-// the series before and after.
-func TestOddPaths(t *testing.T) {
+// TestOddClients has a hundred thousand clients ask the admin side, each from an
+// address of its own, under some name, for a path that nobody offers; and as
+// many requests to the service, from clients whose addresses a proxy invents. No
+// series is there afterwards that was not before.
+func TestOddClients(t *testing.T) {
 	countLeaks(t)
-	h := (&observe.Admin{Stats: nothing}).Handler()
+	latency := &observe.Latency{Every: 1}
+	srv := &framed.Server{Handler: latency.Wrap(echo{}), TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	h := (&observe.Admin{Stats: srv.Stats, Latency: latency, Hosts: []string{"admin.example"}}).Handler()
 	scrape := func() series {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, at(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, "/metrics"))
@@ -213,18 +236,15 @@ func TestOddPaths(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	template := at(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, "/")
-	for range 100_000 {
-		r := template.WithContext(template.Context())
-		r.URL = &url.URL{Path: oddPath(random), RawQuery: oddPath(random)}
-		r.Header = http.Header{"User-Agent": {oddPath(random)}, "X-Forwarded-For": {oddPath(random)}}
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if w.Code < 300 || w.Code >= 500 {
-			t.Fatalf("GET %q: %d", r.URL.Path, w.Code)
-		}
+	askForOddPaths(t, h, random)
+	addr := serve(t, srv)
+	for range 200 {
+		askFromOddAddress(t, addr, random, 500)
 	}
 	after := scrape()
+	if got := after["hone_requests_received_total"]; got != 200*500 {
+		t.Errorf("%v requests were received, want %d", got, 200*500)
+	}
 	if len(before) != len(after) {
 		t.Errorf("%d series before, %d after", len(before), len(after))
 	}
@@ -232,6 +252,56 @@ func TestOddPaths(t *testing.T) {
 		if _, ok := before[name]; !ok {
 			t.Errorf("%s is new", name)
 		}
+	}
+}
+
+// askForOddPaths asks an admin side.
+func askForOddPaths(t *testing.T, h http.Handler, random *rand.Rand) {
+	t.Helper()
+	template := at(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, "/")
+	hosts := []string{"127.0.0.1", "localhost", "admin.example", "rebind.example"}
+	for range 100_000 {
+		r := template.WithContext(template.Context())
+		r.URL = &url.URL{Path: oddPath(random), RawQuery: oddPath(random)}
+		r.Header = http.Header{"User-Agent": {oddPath(random)}, "X-Forwarded-For": {oddPath(random)}}
+		r.RemoteAddr = oddAddress(random).String()
+		if r.Host = hosts[random.IntN(len(hosts))]; r.Host == "rebind.example" {
+			r.Host = fmt.Sprintf("name-%d.example", random.Uint64())
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code < 300 || w.Code >= 500 {
+			t.Fatalf("GET %q: %d", r.URL.Path, w.Code)
+		}
+	}
+}
+
+func oddAddress(random *rand.Rand) netip.AddrPort {
+	var ip [4]byte
+	binary.BigEndian.PutUint32(ip[:], random.Uint32())
+	return netip.AddrPortFrom(netip.AddrFrom4(ip), uint16(1+random.IntN(65535)))
+}
+
+// askFromOddAddress asks a service behind a proxy: requests of random ids and
+// contents, and then, of some clients, bytes that are no request.
+func askFromOddAddress(t *testing.T, addr string, random *rand.Rand, requests int) {
+	t.Helper()
+	nc := (&wires{}).dial(t, addr)
+	defer nc.Close()
+	from := oddAddress(random)
+	send := fmt.Appendf(nil, "PROXY TCP4 %v 127.0.0.1 %d 7000\r\n", from.Addr(), from.Port())
+	for range requests {
+		send = wire.Standard.Append(send, wire.Packet{Command: wire.Submit, ID: random.Uint64(), Content: []byte(oddPath(random))})
+	}
+	if random.IntN(2) == 0 {
+		send = append(send, 0, 0, 0, 6, byte(0x40+random.IntN(64)), byte(random.Uint32()))
+	}
+	go func() {
+		nc.Write(send)
+		nc.(counted).Conn.(*net.TCPConn).CloseWrite()
+	}()
+	if _, err := io.Copy(io.Discard, nc); err != nil {
+		t.Errorf("from %v: %v", from, err)
 	}
 }
 

@@ -36,8 +36,10 @@
 //
 // # The counters
 //
-// The JSON of /stats and the metrics are the same counters: JSON leaves out the
-// prefix hone_ and the suffix _total. The reasons are engine's, a closed set,
+// The JSON of /stats and the server's metrics are the same counters: JSON leaves
+// out the prefix hone_ and the suffix _total. Metrics lists all that /metrics
+// may answer: handlers' times, pools and caches when their fields of Admin are
+// filled, the Go runtime, the process, and the host on Linux. The reasons are engine's, a closed set,
 // all there from the start, and each belongs to one of two:
 //
 //   - rejected: the server said no, to a connection or to what came on it,
@@ -67,7 +69,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hone-go/hone/conns"
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/pool"
 )
 
 // ErrNoToken is the error, wrapped, of Listen and Serve for an address that
@@ -92,6 +96,16 @@ type Admin struct {
 	Hosts []string
 	// Info is what the server does not know of itself. Zero: empty labels.
 	Info Info
+	// Latency has timed the server's handlers. Zero: nobody times them.
+	Latency *Latency
+	// Conns, Workers, Buffers and Caches are what else is to be seen, each under
+	// the name that becomes its label, at most 20 of a kind: the Stats of a
+	// conns.Pool, a workers.Pool or Func, the Stats of a pool.Buffers, a cache.
+	// Each is read once for every scrape. Zero: none.
+	Conns   map[string]func() conns.Stats
+	Workers map[string]WorkerPool
+	Buffers map[string]func() pool.Stats
+	Caches  map[string]func() Cache
 	// Logger hears of what goes wrong with connections. Zero: silence.
 	Logger *slog.Logger
 
@@ -103,6 +117,7 @@ type Admin struct {
 	closed   sync.Once
 	captures captures
 	answered answered
+	moves    moves
 
 	mu    sync.Mutex
 	bound []string // names given to Listen
@@ -128,6 +143,7 @@ func (a *Admin) init() {
 		if a.Stats == nil {
 			panic("observe: Admin.Stats is nil")
 		}
+		a.checkSources()
 		a.began = time.Now()
 		a.closing = make(chan struct{})
 		mux := http.NewServeMux()

@@ -36,6 +36,12 @@ type Snapshot struct {
 	ReceivedBytes       uint64 `json:"received_bytes"`
 	SentBytes           uint64 `json:"sent_bytes"`
 	Panics              uint64 `json:"panics"`
+	HandOffs            uint64 `json:"hand_offs"` // loops that went on without a handler that took long
+	LoopSleeps          uint64 `json:"loop_sleeps"`
+	LoopTurns           uint64 `json:"loop_turns"`
+	LoopEvents          uint64 `json:"loop_events"`
+	ConnectionBuffers   int64  `json:"connection_buffers"` // on loan now
+	BufferBytes         int64  `json:"connection_buffer_bytes"`
 	OutputWaitingBytes  int64  `json:"output_waiting_bytes"` // for peers, now
 	RepliesOwed         int    `json:"replies_owed"`         // promised for later, now
 
@@ -68,6 +74,12 @@ func (a *Admin) Snapshot() Snapshot {
 		ReceivedBytes:       st.BytesIn,
 		SentBytes:           st.BytesOut,
 		Panics:              st.Panics,
+		HandOffs:            st.HandOffs,
+		LoopSleeps:          st.Sleeps,
+		LoopTurns:           st.Turns,
+		LoopEvents:          st.Events,
+		ConnectionBuffers:   st.Buffers,
+		BufferBytes:         st.Lent,
 		OutputWaitingBytes:  st.Waiting,
 		RepliesOwed:         st.Owed,
 

@@ -1,0 +1,122 @@
+package dashboard
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// patience bounds everything that a test waits for.
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// needs is the path of a program that make deps installs. Without it the test is
+// skipped, and fails where all tests are asked for.
+func needs(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	switch {
+	case err == nil:
+		return path
+	case os.Getenv("HONE_TEST_ALL") == "1":
+		t.Fatalf("%s is not here: make deps installs it", name)
+	}
+	t.Skipf("%s is not here: make deps installs it", name)
+	panic("unreachable")
+}
+
+// listening is how Prometheus and node_exporter say where they serve.
+const listening = `msg="Listening on".* address=(\S+)`
+
+// daemon starts a program that serves until the test ends, and returns what the
+// group of pattern is in the first line of its standard error that matches.
+func daemon(t *testing.T, pattern, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dieWithUs(cmd)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	found, ended := make(chan string, 1), make(chan struct{})
+	var said []string // after ended
+	go func() {
+		defer close(ended)
+		says := regexp.MustCompile(pattern)
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			said = append(said, lines.Text())
+			if m := says.FindStringSubmatch(lines.Text()); m != nil {
+				select {
+				case found <- m[1]:
+				default:
+				}
+			}
+		}
+		cmd.Wait() // how it ended is what the lines say
+	}()
+	deadline := time.NewTimer(patience)
+	t.Cleanup(func() {
+		deadline.Stop()
+		cmd.Process.Signal(syscall.SIGTERM)
+		hurry := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+		<-ended
+		hurry.Stop()
+		if t.Failed() {
+			t.Logf("%s said:\n%s", name, strings.Join(said, "\n"))
+		}
+	})
+	select {
+	case address := <-found:
+		return address
+	case <-ended:
+		t.Fatalf("%s ended", name)
+	case <-deadline.C:
+		t.Fatalf("%s said no %q within %v", name, pattern, patience)
+	}
+	panic("unreachable")
+}
+
+// run runs a program to its end, and fails the test with what it said.
+func run(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	cmd.WaitDelay = patience
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// deployed is a path in the deploy folder.
+func deployed(t *testing.T, parts ...string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(append([]string{root, "deploy"}, parts...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// text is a file of the deploy folder.
+func text(t *testing.T, parts ...string) string {
+	t.Helper()
+	b, err := os.ReadFile(deployed(t, parts...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

@@ -1,0 +1,62 @@
+package dashboard
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/hone-go/hone/tool/observe"
+)
+
+// metricsPage is the page of the manual.
+func metricsPage() []byte {
+	var page bytes.Buffer
+	page.WriteString(`# Metrics
+
+What ` + "`/metrics`" + ` on the admin side answers. This page is made from the list that the
+server itself uses (` + "`go test ./tool/observe/dashboard -update`" + `); a test fails when they differ.
+
+- Everything is read when it is asked for: a server that nobody scrapes pays nothing.
+- No label has a value that a client chose, and no metric has more than 200 series.
+- Prometheus adds ` + "`job`" + ` and ` + "`instance`" + `. The panel is that of a dashboard in
+  [deploy/grafana](../deploy/grafana), which also says what to do when it looks bad.
+- Metrics that need something are there when that field of ` + "`observe.Admin`" + ` is filled.
+`)
+	sections := []struct{ title, text, prefix string }{
+		{"The server", "The first three are where to begin.", "hone-server"},
+		{"Pools and caches", "One series for each pool, under the name that the program gave it.", "hone-pools"},
+		{"Process, Go runtime and host", "The figures of the host are read from /proc, those of TCP in the network namespace of the process.", "hone-process"},
+	}
+	for _, s := range sections {
+		fmt.Fprintf(&page, "\n## %s\n\n%s\n\n| metric | what it says | needs | panel |\n|---|---|---|---|\n", s.title, s.text)
+		for _, m := range observe.Metrics() {
+			where, panel, _ := strings.Cut(m.Panel, "/")
+			if where != s.prefix {
+				continue
+			}
+			name := "`" + m.Name + "`"
+			if len(m.Labels) > 0 {
+				name = "`" + m.Name + "{" + strings.Join(m.Labels, ",") + "}`"
+			}
+			fmt.Fprintf(&page, "| %s<br>%s | %s | %s | %s |\n", name, m.Kind, m.Help, m.From, panel)
+		}
+	}
+	page.WriteString(cost)
+	return page.Bytes()
+}
+
+const cost = `
+## What it costs
+
+` + "`BenchmarkScrape`, `BenchmarkScrapeOfACrowd`, `BenchmarkScrapeCost` and `BenchmarkLatency`" + ` in
+[tool/observe](../tool/observe) measure it: one scrape, one scrape over HTTP of a server
+with 15 000 connections, a scrape a second beside 50 000 requests a second, and what
+timing handlers adds to each of them.
+
+Handlers are timed by samples, and only when the program asks for it:
+
+` + "```go" + `
+admin.Latency = new(observe.Latency)
+srv.Handler = admin.Latency.Wrap(handler)
+` + "```" + `
+`

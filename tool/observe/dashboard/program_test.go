@@ -1,0 +1,229 @@
+//go:build unix
+
+package dashboard
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/framed"
+)
+
+// build builds hone once for a test.
+func build(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "hone")
+	run(t, root, "go", "build", "-buildvcs=false", "-o", program, "./tool/cmd/hone")
+	return program
+}
+
+// program is a hone serve that runs until the test ends.
+type program struct {
+	Addr, Admin string // as --json says them
+	cmd         *exec.Cmd
+	ended       chan struct{}
+}
+
+// start runs hone with args, to which --json is added.
+func start(t *testing.T, name string, args ...string) *program {
+	t.Helper()
+	p := &program{cmd: exec.Command(name, append(args, "--json")...), ended: make(chan struct{})}
+	stdout, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Stderr = os.Stderr
+	dieWithUs(p.cmd)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := make(chan []byte, 1)
+	go func() {
+		defer close(p.ended)
+		in := bufio.NewReader(stdout)
+		line, _ := in.ReadBytes('\n')
+		said <- line
+		io.Copy(io.Discard, in)
+		p.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		<-p.ended
+	})
+	select {
+	case line := <-said:
+		if err := json.Unmarshal(line, p); err != nil {
+			t.Fatalf("hone %s said %q: %v", strings.Join(args, " "), line, err)
+		}
+	case <-time.After(patience):
+		t.Fatalf("hone %s is not ready after %v", strings.Join(args, " "), patience)
+	}
+	return p
+}
+
+// TestProbesMatchDrain runs hone with the arguments of the Kubernetes manifest,
+// on loopback, and asks as its probes would, before a drain and in it.
+func TestProbesMatchDrain(t *testing.T) {
+	t.Parallel()
+	_, c := readDeployment(t)
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var args []string
+	for _, arg := range c.Args {
+		args = append(args, strings.NewReplacer("--addr=:7000", "--addr=127.0.0.1:0", "--admin=:7070", "--admin=127.0.0.1:0", "/etc/hone/token", token).Replace(arg))
+	}
+	p := start(t, build(t), append(args, "--service=faults")...)
+	asked := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	status := func(pr probe) int {
+		t.Helper()
+		response, err := asked.Get("http://" + p.Admin + pr.HTTPGet.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response.StatusCode
+	}
+	for _, pr := range []probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
+		if got := status(pr); got != 200 {
+			t.Errorf("%s answers %d before the drain", pr.HTTPGet.Path, got)
+		}
+	}
+	client := &framed.Mux{Addr: p.Addr}
+	defer client.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	defer cancel()
+	calls.Go(func() { client.Call(ctx, nil, []byte("late 1m")) }) // what keeps the drain going
+	await(t, "the server owes a reply", func() bool {
+		response, err := asked.Get("http://" + p.Admin + "/stats")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		var stats struct {
+			Owed int `json:"replies_owed"`
+		}
+		return json.NewDecoder(response.Body).Decode(&stats) == nil && stats.Owed == 1
+	})
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	await(t, "a draining server is not ready", func() bool { return status(c.ReadinessProbe) == 503 })
+	if got := status(c.LivenessProbe); got != 200 {
+		t.Errorf("%s answers %d in the drain: Kubernetes would kill the server", c.LivenessProbe.HTTPGet.Path, got)
+	}
+}
+
+// await waits until something that no event announces is true.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not after %v: %s", patience, what)
+		}
+	}
+}
+
+// TestSocketActivation has systemd's own activator pass a socket to hone, with
+// the arguments of hone.service.
+func TestSocketActivation(t *testing.T) {
+	t.Parallel()
+	activate := needs(t, "systemd-socket-activate")
+	_, exec, ok := strings.Cut(text(t, "systemd", "hone.service"), "\nExecStart=")
+	if !ok {
+		t.Fatal("hone.service has no ExecStart")
+	}
+	line, _, _ := strings.Cut(exec, "\n")
+	args := strings.Fields(strings.ReplaceAll(line, "127.0.0.1:7070", "127.0.0.1:0"))[1:]
+	socket := filepath.Join(t.TempDir(), "hone.sock")
+	daemon(t, `Listening on (\S+) as 3`, activate, append([]string{"--fdname=hone", "--listen=" + socket, build(t)}, args...)...)
+	client := &framed.Mux{Addr: "unix:" + socket}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if reply, err := client.Call(ctx, nil, []byte("hello")); err != nil {
+		t.Errorf("answered %q, %v", reply, err)
+	}
+}
+
+// TestUp runs deploy/up twice in a copy of the folder, with a docker that only
+// notes how it was called. The first time there is no network.
+func TestUp(t *testing.T) {
+	bash := needs(t, "bash")
+	dir := t.TempDir()
+	script := filepath.Join(dir, "deploy", "up")
+	noted := filepath.Join(dir, "noted")
+	for path, content := range map[string]string{
+		script:                              text(t, "up"),
+		filepath.Join(dir, "bin", "docker"): "#!/bin/sh\necho \"$* user=$HONE_USER password=$GRAFANA_PASSWORD\" >>" + noted + "\n",
+		filepath.Join(dir, "bin", "curl"): "#!/bin/sh\n[ -e " + noted + ".online ] || exit 7\n" +
+			`while [ "$1" != -o ]; do shift; done; echo '"${DS_PROMETHEUS}" "${datasource}"' >"$2"` + "\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", filepath.Join(dir, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	var secrets [2][2]string
+	for i := range secrets {
+		out := run(t, dir, bash, script)
+		if offline := strings.Contains(out, "1860 could not be fetched; import it"); !strings.Contains(out, "http://127.0.0.1:3000") || offline != (i == 0) {
+			t.Errorf("run %d of deploy/up says\n%s", i, out)
+		}
+		if err := os.WriteFile(noted+".online", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for j, name := range []string{"grafana-password", "admin-token"} {
+			secrets[i][j] = secret(t, filepath.Join(dir, "deploy", "secrets", name))
+		}
+	}
+	if secrets[0] != secrets[1] || secrets[0][0] == secrets[0][1] {
+		t.Errorf("secrets %q of the first run and %q of the second", secrets[0], secrets[1])
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "deploy", "downloaded", "node-exporter.json"))
+	if want := "\"prometheus\" \"${datasource}\"\n"; err != nil || string(b) != want {
+		t.Errorf("dashboard 1860 became %q (%v), want %q", b, err, want)
+	}
+	b, err = os.ReadFile(noted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "password=" + secrets[0][0] + "\n"; strings.Count(string(b), "compose up --detach --build user=") != 2 || !strings.Contains(string(b), want) {
+		t.Errorf("docker was called with\n%s", b)
+	}
+	if strings.Contains(string(b), "user=0:") {
+		t.Errorf("hone would run as root:\n%s", b)
+	}
+}
+
+// secret reads one, and looks that only its owner can.
+func secret(t *testing.T, path string) string {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o600 || len(b) != 32 || strings.Trim(string(b), "0123456789abcdef") != "" {
+		t.Errorf("%s has mode %v and %d characters", path, info.Mode().Perm(), len(b))
+	}
+	return string(b)
+}

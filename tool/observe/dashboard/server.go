@@ -1,0 +1,101 @@
+package dashboard
+
+// server is what clients notice.
+func server() Dashboard {
+	return Dashboard{
+		UID: "hone-server", Title: "hone: server", Help: "What the server does for its clients, and what it refuses.",
+		Rows: []Row{
+			{"Load", load()},
+			{"Handlers", handlers()},
+			{"Refusals and ends", refusals()},
+			{"Bytes", bytesMoved()},
+			{"Event loops", loops()},
+		},
+	}
+}
+
+// load is the article's three figures.
+func load() []Panel {
+	return []Panel{
+		lines("Requests received", "reqps",
+			"Requests given to handlers, a second. A sudden fall with connections unchanged: look at handler time and at the processors.",
+			Query{Expr: rate("hone_requests_received_total"), Legend: legend()}),
+		lines("Responses sent", "reqps",
+			"Requests answered, a second. Below the requests for long: replies are promised and not given; see replies owed.",
+			Query{Expr: rate("hone_responses_sent_total"), Legend: legend()}),
+		lines("Connections", "short",
+			"Connections open now. Flat at a round number: the limit for connections is reached; see rejected, too_many_conns.",
+			Query{Expr: gauge("hone_connections"), Legend: legend()}),
+	}
+}
+
+func handlers() []Panel {
+	const sampled = "the server was not given an observe.Latency, or was asked nothing"
+	return []Panel{
+		lines("Handler time", "s",
+			"Time in handlers, of samples. A p99 far above the median: some requests wait for something; take a CPU profile and a trace at /debug/pprof/.",
+			Query{quantile("0.5", "hone_handler_duration_seconds"), legend() + " p50", sampled},
+			Query{quantile("0.9", "hone_handler_duration_seconds"), legend() + " p90", sampled},
+			Query{quantile("0.99", "hone_handler_duration_seconds"), legend() + " p99", sampled}),
+		lines("Hand-offs", "ops",
+			"Loops that went on without a handler that took over a millisecond, a second. Many of them: the handlers block; try the parked engine, or events-offload.",
+			Query{Expr: rate("hone_hand_offs_total"), Legend: legend()}),
+		lines("Panics", "ops",
+			"Panics in user code, a second. Any at all: the log has the stack; each has cost one client its connection.",
+			Query{Expr: rate("hone_panics_total"), Legend: legend()}),
+		lines("Replies owed", "short",
+			"Replies promised for later and outstanding. A line that only rises: some path of the program forgets to send its reply.",
+			Query{Expr: gauge("hone_replies_owed"), Legend: legend()}),
+		lines("Late replies and pushes", "ops",
+			"Replies that were promised before, and messages that nobody asked for, a second. Pushes that stop: look at output waiting.",
+			Query{Expr: rate("hone_late_responses_sent_total"), Legend: legend() + " late replies"},
+			Query{Expr: rate("hone_pushes_sent_total"), Legend: legend() + " pushes"}),
+		{
+			Title: "What runs", Form: Name, Unit: "none",
+			Help:    "Engine, service, dialect and version of each instance. Two versions for longer than a rollout takes: it is stuck.",
+			Queries: []Query{{Expr: gauge("hone_info", "engine", "service", "dialect", "version"), Legend: legend("engine", "service", "dialect", "version")}},
+		},
+	}
+}
+
+func refusals() []Panel {
+	return []Panel{
+		lines("Rejected", "ops",
+			"Connections refused or closed for a limit or a broken protocol, a second. The reason names the limit: raise that one with --limit, or find the client that runs into it.",
+			Query{Expr: rate("hone_rejected_total", "reason"), Legend: legend("reason")}),
+		lines("Connections accepted and ended", "ops",
+			"Connections begun, and ended without breaking a rule, a second. As many as requests: clients do not keep their connections; have them use one again.",
+			Query{Expr: rate("hone_connections_accepted_total"), Legend: legend() + " accepted"},
+			Query{Expr: rate("hone_connections_ended_total", "reason"), Legend: legend("reason")}),
+	}
+}
+
+func bytesMoved() []Panel {
+	return []Panel{
+		lines("Bytes", "Bps",
+			"Bytes read from and written to sockets, a second. Flat at what the network carries: the network is the limit, not the server.",
+			Query{Expr: rate("hone_received_bytes_total"), Legend: legend() + " received"},
+			Query{Expr: rate("hone_sent_bytes_total"), Legend: legend() + " sent"}),
+		lines("Output waiting", "bytes",
+			"Output that peers have not taken yet. Near the limit output (128 MiB): slow readers are about to be disconnected; see rejected, slow_reader and output_budget.",
+			Query{Expr: gauge("hone_output_waiting_bytes"), Legend: legend()}),
+		lines("Connection buffers", "bytes",
+			"Memory on loan to connections with something in flight. Growing while connections do not: messages got larger, or peers got slower.",
+			Query{Expr: gauge("hone_connection_buffer_bytes"), Legend: legend()}),
+		lines("Connection buffers lent", "short",
+			"Buffers on loan to connections with something in flight. As many as connections: all of them are in the middle of a message.",
+			Query{Expr: gauge("hone_connection_buffers"), Legend: legend()}),
+	}
+}
+
+func loops() []Panel {
+	return []Panel{
+		lines("Loop turns", "ops",
+			"Turns of the event loops that found something to do, and waits in which there was nothing, a second. No waits: the loops are never idle, so the processors are what limits the server.",
+			Query{Expr: rate("hone_loop_turns_total"), Legend: legend() + " turns"},
+			Query{Expr: rate("hone_loop_sleeps_total"), Legend: legend() + " waits"}),
+		lines("Loop batches", "short",
+			"Connections attended to in a turn. One: every request costs a wake-up of its own; many: the loops are behind, and cheap.",
+			Query{Expr: rate("hone_loop_events_total") + " / " + rate("hone_loop_turns_total"), Legend: legend()}),
+	}
+}

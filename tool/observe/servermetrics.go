@@ -1,0 +1,78 @@
+package observe
+
+import "github.com/hone-go/hone/engine"
+
+// serverEntries are what a server counts, the three figures that one looks at
+// first before all others.
+func serverEntries() []entry {
+	one := func(kind Kind, name, unit, panel, help string, v func(r *reading) float64) entry {
+		return entry{
+			Metric: Metric{Name: name, Kind: kind, Unit: unit, Help: help, Panel: "hone-server/" + panel},
+			read:   func(r *reading, give func(float64, ...string)) { give(v(r)) },
+		}
+	}
+	return []entry{
+		one(Gauge, "hone_connections", "", "Connections", "Connections open now.",
+			func(r *reading) float64 { return float64(r.server.Open) }),
+		one(Counter, "hone_requests_received_total", "", "Requests received", "Requests given to handlers.",
+			func(r *reading) float64 { return float64(r.server.Requests) }),
+		one(Counter, "hone_responses_sent_total", "", "Responses sent",
+			"Requests that are owed no reply any more: answered, or their connection ended first.",
+			func(r *reading) float64 { return float64(r.sent) }),
+		one(Counter, "hone_connections_accepted_total", "", "Connections accepted and ended", "Connections that were served.",
+			func(r *reading) float64 { return float64(r.server.Accepted) }),
+		reasonEntry("hone_connections_ended_total", "Connections accepted and ended",
+			"Connections that ended without breaking a rule.", func(why engine.Reason) bool { return !rejection(why) }),
+		reasonEntry("hone_rejected_total", "Rejected",
+			"Connections refused or closed because of a limit or a broken protocol.", rejection),
+		one(Counter, "hone_panics_total", "", "Panics", "Panics in user code.",
+			func(r *reading) float64 { return float64(r.server.Panics) }),
+		one(Counter, "hone_received_bytes_total", "bytes", "Bytes", "Bytes read from sockets.",
+			func(r *reading) float64 { return float64(r.server.BytesIn) }),
+		one(Counter, "hone_sent_bytes_total", "bytes", "Bytes", "Bytes written to sockets.",
+			func(r *reading) float64 { return float64(r.server.BytesOut) }),
+		one(Gauge, "hone_output_waiting_bytes", "bytes", "Output waiting", "Output waiting for slow peers now.",
+			func(r *reading) float64 { return float64(r.server.Waiting) }),
+		one(Gauge, "hone_replies_owed", "", "Replies owed", "Replies promised for later and outstanding now.",
+			func(r *reading) float64 { return float64(r.server.Owed) }),
+		one(Counter, "hone_late_responses_sent_total", "", "Late replies and pushes", "Replies that were promised for later and given.",
+			func(r *reading) float64 { return float64(r.server.Late) }),
+		one(Counter, "hone_pushes_sent_total", "", "Late replies and pushes", "Messages sent that nobody asked for.",
+			func(r *reading) float64 { return float64(r.server.Pushes) }),
+		one(Counter, "hone_hand_offs_total", "", "Hand-offs", "Times that an event loop went on without a handler that took long.",
+			func(r *reading) float64 { return float64(r.server.HandOffs) }),
+		one(Counter, "hone_loop_sleeps_total", "", "Loop turns", "Times that event loops waited for something to do.",
+			func(r *reading) float64 { return float64(r.server.Sleeps) }),
+		one(Counter, "hone_loop_turns_total", "", "Loop turns", "Times that event loops found something to do.",
+			func(r *reading) float64 { return float64(r.server.Turns) }),
+		one(Counter, "hone_loop_events_total", "", "Loop batches", "What event loops found to do: sockets that were ready, and what others had done to connections.",
+			func(r *reading) float64 { return float64(r.server.Events) }),
+		one(Gauge, "hone_connection_buffers", "", "Connection buffers lent", "Buffers that connections have on loan now.",
+			func(r *reading) float64 { return float64(r.server.Buffers) }),
+		one(Gauge, "hone_connection_buffer_bytes", "bytes", "Connection buffers", "Memory of the buffers that connections have on loan now.",
+			func(r *reading) float64 { return float64(r.server.Lent) }),
+		{
+			Metric: Metric{
+				Name: "hone_info", Kind: Gauge, Labels: []string{"engine", "service", "dialect", "version"},
+				Help: "What is running; always 1.", Panel: "hone-server/What runs",
+			},
+			read: func(r *reading, give func(float64, ...string)) {
+				give(1, r.server.Engine, r.info.Service, r.info.Dialect, r.info.Version)
+			},
+		},
+	}
+}
+
+// reasonEntry counts connections by the reasons of one set.
+func reasonEntry(name, panel, help string, belongs func(engine.Reason) bool) entry {
+	return entry{
+		Metric: Metric{Name: name, Kind: Counter, Labels: []string{"reason"}, Help: help, Panel: "hone-server/" + panel},
+		read: func(r *reading, give func(float64, ...string)) {
+			for why, n := range reasons(r.server) {
+				if belongs(why) {
+					give(float64(n), why.String())
+				}
+			}
+		},
+	}
+}
