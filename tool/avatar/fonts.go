@@ -1,0 +1,254 @@
+package avatar
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/image/font"
+	"golang.org/x/image/font/gofont/gobold"
+	"golang.org/x/image/font/gofont/gomedium"
+	"golang.org/x/image/font/gofont/goregular"
+	"golang.org/x/image/font/sfnt"
+	"golang.org/x/image/math/fixed"
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/hone-go/hone/pool"
+)
+
+// mostFont is the largest font file that is read.
+const mostFont = 64 << 20
+
+// hanSample is a character of both scripts' fonts: one that has it has the rest.
+const hanSample = '陳'
+
+// FontOptions say where glyphs are looked for.
+type FontOptions struct {
+	// Files are TrueType or OpenType files, or collections of them, that are asked
+	// in this order after the Go fonts. Zero: none.
+	Files []string
+	// Places are where a font with Han characters may be; the first that there is
+	// and that can be read is asked last, unless a file of Files has Han. Zero: the
+	// usual places of this system; one that does not exist: no such font.
+	Places []string
+}
+
+// Fonts are fonts to draw with. They may be used by several goroutines at a
+// time: nothing in them changes, and what reading a glyph needs is the reader's.
+type Fonts struct {
+	weights     [Bold + 1]*sfnt.Font // the Go fonts
+	others      []*sfnt.Font
+	han         string // the file that has Han characters; "": none
+	fingerprint uint64 // of all of them
+	buffers     pool.Objects[sfnt.Buffer]
+}
+
+// OpenFonts reads fonts. The Go fonts are part of the program: Latin, Greek and
+// Cyrillic are always there, and look the same everywhere.
+func OpenFonts(o FontOptions) (*Fonts, error) {
+	f := new(Fonts)
+	sum := sha256.New()
+	for w, data := range [...][]byte{Regular: goregular.TTF, Medium: gomedium.TTF, Bold: gobold.TTF} {
+		parsed, err := sfnt.Parse(data)
+		if err != nil {
+			return nil, fmt.Errorf("avatar: the Go fonts: %w; build again with another version of golang.org/x/image", err)
+		}
+		f.weights[w] = parsed
+		sum.Write(data)
+	}
+	add := func(file string) error {
+		data, parsed, err := readFont(file)
+		if err != nil {
+			return err
+		}
+		f.others = append(f.others, parsed)
+		sum.Write(data)
+		if f.han == "" && hasGlyph(parsed, hanSample) {
+			f.han = file
+		}
+		return nil
+	}
+	for _, file := range o.Files {
+		if err := add(file); err != nil {
+			return nil, err
+		}
+	}
+	places := o.Places
+	if places == nil {
+		places = usualPlaces()
+	}
+	for _, file := range places {
+		if f.han != "" {
+			break
+		}
+		if _, err := os.Stat(file); err == nil {
+			add(file) // one that cannot be read is as good as none, which the caller hears of
+		}
+	}
+	f.fingerprint = binary.BigEndian.Uint64(sum.Sum(nil))
+	return f, nil
+}
+
+// Han is the file that Han characters come from, or "": names in Han characters
+// get an identicon then. HanAdvice says what to do about it.
+func (f *Fonts) Han() string { return f.han }
+
+// HanAdvice says how this system gets a font with Han characters.
+func HanAdvice() string {
+	switch runtime.GOOS {
+	case "linux":
+		return "install the package fonts-droid-fallback (Debian, Ubuntu) or fonts-wqy-microhei, or name a font with --font FILE"
+	case "windows":
+		return `install the Chinese supplemental fonts, or name a font with --font FILE`
+	}
+	return "name a font with --font FILE"
+}
+
+// usualPlaces are where systems keep fonts with Han characters, small ones first.
+func usualPlaces() []string {
+	switch runtime.GOOS {
+	case "windows":
+		dir := filepath.Join(os.Getenv("SystemRoot"), "Fonts")
+		return []string{
+			filepath.Join(dir, "simhei.ttf"), filepath.Join(dir, "Deng.ttf"),
+			filepath.Join(dir, "msyh.ttc"), filepath.Join(dir, "simsun.ttc"),
+		}
+	case "darwin":
+		return []string{
+			"/System/Library/Fonts/STHeiti Medium.ttc",
+			"/System/Library/Fonts/STHeiti Light.ttc",
+			"/System/Library/Fonts/Hiragino Sans GB.ttc",
+			"/Library/Fonts/Arial Unicode.ttf",
+		}
+	}
+	return []string{
+		"/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf",
+		"/usr/share/fonts/truetype/droid/DroidSansFallback.ttf",
+		"/usr/share/fonts/truetype/wqy/wqy-microhei.ttc",
+		"/usr/share/fonts/google-droid-sans-fonts/DroidSansFallbackFull.ttf",
+		"/usr/share/fonts/wenquanyi/wqy-microhei/wqy-microhei.ttc",
+		"/usr/share/fonts/wqy-microhei/wqy-microhei.ttc",
+		"/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc",
+		"/usr/share/fonts/noto-cjk/NotoSansCJK-Regular.ttc",
+		"/usr/share/fonts/google-noto-cjk/NotoSansCJK-Regular.ttc",
+	}
+}
+
+// readFont reads a font file; of a collection, the first font with Han
+// characters, or else the first.
+func readFont(file string) ([]byte, *sfnt.Font, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		err = errors.Unwrap(err) // without the path, which is named below
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil, fmt.Errorf("avatar: font %s: there is no such file (%w); check the path", file, err)
+		}
+		return nil, nil, fmt.Errorf("avatar: font %s: %w; check the path", file, err)
+	}
+	if info.Size() > mostFont {
+		return nil, nil, fmt.Errorf("avatar: font %s has %d MiB, and at most %d are read; use another font", file, info.Size()>>20, mostFont>>20)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("avatar: font: %w; check who may read the file", err)
+	}
+	all, err := sfnt.ParseCollection(data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("avatar: font %s: %w; use a TrueType or OpenType file", file, err)
+	}
+	var chosen *sfnt.Font
+	for i := range all.NumFonts() {
+		one, err := all.Font(i)
+		if err == nil && (chosen == nil || !hasGlyph(chosen, hanSample) && hasGlyph(one, hanSample)) {
+			chosen = one
+		}
+	}
+	if chosen == nil {
+		return nil, nil, fmt.Errorf("avatar: font %s has no font that can be read; use another file", file)
+	}
+	return data, chosen, nil
+}
+
+func hasGlyph(f *sfnt.Font, r rune) bool {
+	index, err := f.GlyphIndex(nil, r)
+	return err == nil && index != 0
+}
+
+// Fit is the letters with those that no font has replaced by themselves without
+// their marks, as Ế by E. It reports whether there is now a glyph for each of
+// them. Letters of ASCII are always there; for others it asks the fonts, 50 to
+// 100 ns each.
+func (f *Fonts) Fit(l Letters) (Letters, bool) {
+	for _, r := range l[:l.len()] {
+		if !isASCIILetter(r) {
+			return f.fit(l)
+		}
+	}
+	return l, l[0] != 0
+}
+
+func (f *Fonts) fit(l Letters) (Letters, bool) {
+	b := f.buffers.Get()
+	defer f.buffers.Put(b)
+	for i, r := range l[:l.len()] {
+		if _, _, ok := f.find(b, r, Regular); ok {
+			continue
+		}
+		bare := withoutMarks(r)
+		if _, _, ok := f.find(b, bare, Regular); !ok {
+			return Letters{}, false
+		}
+		l[i] = bare
+	}
+	return l, true
+}
+
+// withoutMarks is the letter of one that is a letter and marks. A syllable of
+// Hangul is taken apart as well by NFD, but not into that.
+func withoutMarks(r rune) rune {
+	parts := norm.NFD.String(string(r))
+	bare, size := utf8.DecodeRuneInString(parts)
+	if mark, _ := utf8.DecodeRuneInString(parts[size:]); !unicode.Is(unicode.Mn, mark) {
+		return r
+	}
+	return bare
+}
+
+func isASCIILetter(r rune) bool {
+	return r < 0x80 && strings.IndexByte(letterBytes, byte(r)) >= 0
+}
+
+const letterBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
+// find is the first font that has a letter, and the glyph's number in it.
+func (f *Fonts) find(b *sfnt.Buffer, r rune, w Weight) (*sfnt.Font, sfnt.GlyphIndex, bool) {
+	if index, err := f.weights[w].GlyphIndex(b, r); err == nil && index != 0 {
+		return f.weights[w], index, true
+	}
+	for _, other := range f.others {
+		if index, err := other.GlyphIndex(b, r); err == nil && index != 0 {
+			return other, index, true
+		}
+	}
+	return nil, 0, false
+}
+
+// em is a font's em in its own units, at which outlines are exact integers.
+func em(f *sfnt.Font) fixed.Int26_6 { return fixed.Int26_6(f.UnitsPerEm()) }
+
+// capitals is how high a font's capitals are, in its units.
+func capitals(b *sfnt.Buffer, f *sfnt.Font) int64 {
+	m, err := f.Metrics(b, em(f), font.HintingNone)
+	if err != nil || m.CapHeight <= 0 {
+		return int64(em(f)) * 7 / 10
+	}
+	return int64(m.CapHeight)
+}

@@ -1,0 +1,54 @@
+package avatar
+
+import (
+	"flag"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// patience bounds everything that a test waits for.
+const patience = 20 * time.Second
+
+var (
+	update  = flag.Bool("update", false, "write testdata again")
+	sheet   = flag.String("sheet", "", "write a contact sheet to `FILE`, a PNG")
+	hanFont = flag.String("font", "", "a font `FILE` with Han characters, for the contact sheet")
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// onlyGo are the fonts that every machine has.
+func onlyGo(tb testing.TB) *Fonts {
+	tb.Helper()
+	f, err := OpenFonts(FontOptions{Places: []string{}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return f
+}
+
+// withHan are fonts that have Han characters. Without one on the machine the
+// test is skipped; in CI, where make deps has been run, that is a failure only
+// where the package could be installed at all.
+func withHan(t *testing.T) *Fonts {
+	t.Helper()
+	o := FontOptions{}
+	if *hanFont != "" {
+		o.Files = []string{*hanFont}
+	}
+	f, err := OpenFonts(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Han() == "" {
+		if os.Getenv("HONE_TEST_ALL") != "" {
+			t.Log("no font with Han characters: only the way without one is tested")
+			return nil
+		}
+		t.Skip("no font with Han characters; install fonts-droid-fallback")
+	}
+	return f
+}

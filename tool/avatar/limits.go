@@ -1,0 +1,57 @@
+package avatar
+
+import (
+	"runtime"
+	"time"
+)
+
+// Limits bound what a stranger can make the service do. Zero fields mean the
+// value in their comment; each has a counter in [Stats].
+type Limits struct {
+	NameBytes     int // of a name; 0: 256
+	NameGraphemes int // of a name, as a reader counts letters; 0: 64
+	Size          int // the largest picture, in pixels; 0: 512, which is also the most
+
+	CacheBytes int64         // of pictures kept, all that belongs to them counted; 0: 64 MiB
+	Renders    int           // pictures drawn at the same time; 0: one a processor
+	RenderWait time.Duration // for a turn to draw, then 503; 0: 1 s
+
+	Connections int           // open at the same time, others are closed at once; 0: 10 000
+	Streams     int           // of one HTTP/2 connection; 0: 100
+	HeaderBytes int           // of a request's head, to which net/http adds 4 KiB; 0: 8 KiB
+	HeaderTime  time.Duration // for a request's head; 0: 5 s
+	ReadTime    time.Duration // for a whole request; 0: 10 s
+	WriteTime   time.Duration // for an answer, from the end of the request's head; 0: 10 s
+	IdleTime    time.Duration // between two requests; 0: 60 s
+}
+
+const (
+	smallest = 16  // pixels
+	largest  = 512 // pixels; the rasteriser is exact up to here
+	usual    = 128 // pixels
+)
+
+// OrDefaults is l with every zero filled in.
+func (l Limits) OrDefaults() Limits {
+	fill(&l.NameBytes, 256)
+	fill(&l.NameGraphemes, 64)
+	fill(&l.Size, largest)
+	l.Size = min(max(l.Size, smallest), largest)
+	fill(&l.CacheBytes, 64<<20)
+	fill(&l.Renders, runtime.GOMAXPROCS(0))
+	fill(&l.RenderWait, time.Second)
+	fill(&l.Connections, 10_000)
+	fill(&l.Streams, 100)
+	fill(&l.HeaderBytes, 8<<10)
+	fill(&l.HeaderTime, 5*time.Second)
+	fill(&l.ReadTime, 10*time.Second)
+	fill(&l.WriteTime, 10*time.Second)
+	fill(&l.IdleTime, 60*time.Second)
+	return l
+}
+
+func fill[N int | int64 | time.Duration](field *N, usual N) {
+	if *field <= 0 {
+		*field = usual
+	}
+}

@@ -1,0 +1,148 @@
+package avatar
+
+import (
+	"fmt"
+	"unicode"
+
+	"golang.org/x/image/font"
+	"golang.org/x/image/font/sfnt"
+	"golang.org/x/image/math/fixed"
+)
+
+// A point is a place in a picture, in the units of a layout.
+type point struct{ x, y int64 }
+
+// A sink takes outlines. Everything that reaches it is integers, so that all
+// machines draw the same.
+type sink interface {
+	move(to point)
+	line(to point)
+	quad(via, to point)
+	cube(via, by, to point)
+}
+
+// A layout says where letters stand in a square whose side is a number of
+// units: in the middle, on one line, small enough for a circle around them.
+type layout struct {
+	fonts *Fonts
+	buf   *sfnt.Buffer
+	side  int64 // of the square
+	grain int64 // how many units are one of the sink's
+}
+
+// widest is how much of the side letters take at most, in percent.
+const widest = 74
+
+// share is an em where widths in ems are added up.
+const share = 1 << 20
+
+// letters sends the outlines of p's letters to s.
+func (l layout) letters(p Picture, s sink) error {
+	n := p.Letters.len()
+	scale := int64(p.Scale)
+	if scale == 0 {
+		scale = 50
+	}
+	var set [len(Letters{})]typeset
+	width, size := int64(0), l.side*scale/100 // of an em
+	for i, r := range p.Letters[:n] {
+		t, err := l.typeset(r, p.Weight)
+		if err != nil {
+			return err
+		}
+		set[i] = t
+		width += t.advance * share / t.em
+	}
+	if most := l.side * widest / 100; width*size/share > most {
+		size = most * share / width
+	}
+	x := (l.side - width*size/share) / 2
+	for _, t := range set[:n] {
+		at := point{x, l.side/2 + t.middle*size/t.em}
+		if err := l.glyph(t, at, size, s); err != nil {
+			return err
+		}
+		x += t.advance * size / t.em
+	}
+	return nil
+}
+
+// typeset is a letter's glyph, in its font's units.
+type typeset struct {
+	font    *sfnt.Font
+	index   sfnt.GlyphIndex
+	em      int64
+	advance int64
+	middle  int64 // from the base line up to what stands in the middle
+}
+
+func (l layout) typeset(r rune, w Weight) (typeset, error) {
+	f, index, ok := l.fonts.find(l.buf, r, w)
+	if !ok {
+		return typeset{}, fmt.Errorf("avatar: no font has %q; ask Fonts.Fit first", r)
+	}
+	t := typeset{font: f, index: index, em: int64(em(f))}
+	advance, err := f.GlyphAdvance(l.buf, index, em(f), font.HintingNone)
+	if err != nil {
+		return t, fmt.Errorf("avatar: the glyph of %q: %w; use another font", r, err)
+	}
+	t.advance = int64(advance)
+	t.middle = capitals(l.buf, f) / 2
+	if unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul) {
+		t.middle = t.em * 38 / 100 // the middle of the square that they fill
+	}
+	return t, nil
+}
+
+// glyph sends one outline, its origin at a point and its em of a size.
+func (l layout) glyph(t typeset, at point, size int64, s sink) error {
+	segments, err := t.font.LoadGlyph(l.buf, t.index, fixed.Int26_6(t.em), nil)
+	if err != nil {
+		return fmt.Errorf("avatar: a glyph's outline: %w; use another font", err)
+	}
+	place := func(p fixed.Point26_6) point {
+		x, y := at.x+scaled(int64(p.X), size, t.em), at.y+scaled(int64(p.Y), size, t.em)
+		return point{nearest(x, l.grain), nearest(y, l.grain)}
+	}
+	for _, seg := range segments {
+		switch seg.Op {
+		case sfnt.SegmentOpMoveTo:
+			s.move(place(seg.Args[0]))
+		case sfnt.SegmentOpLineTo:
+			s.line(place(seg.Args[0]))
+		case sfnt.SegmentOpQuadTo:
+			s.quad(place(seg.Args[0]), place(seg.Args[1]))
+		case sfnt.SegmentOpCubeTo:
+			s.cube(place(seg.Args[0]), place(seg.Args[1]), place(seg.Args[2]))
+		}
+	}
+	return nil
+}
+
+func scaled(v, size, em int64) int64 { return nearest(v*size, em) }
+
+// nearest is v/of, rounded to the nearest.
+func nearest(v, of int64) int64 {
+	if v < 0 {
+		return -((-v + of/2) / of)
+	}
+	return (v + of/2) / of
+}
+
+// cells are the squares of an identicon: five by five, the right side like the
+// left, three columns of five bits of the seed.
+func cells(seed uint64, paint func(column, row int)) {
+	for column := range 5 {
+		mirrored := min(column, 4-column)
+		for row := range 5 {
+			if seed>>(5*mirrored+row)&1 == 1 {
+				paint(column, row)
+			}
+		}
+	}
+}
+
+// cellSide and cellEdge divide a side into an identicon's cells, with a margin
+// that keeps its corners inside a circle.
+func cellSide(side int64) int64          { return side * 13 / 100 }
+func cellEdge(side int64, i int64) int64 { return (side-5*cellSide(side))/2 + i*cellSide(side) }

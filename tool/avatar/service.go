@@ -1,0 +1,261 @@
+package avatar
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/pool"
+	"github.com/hone-go/hone/route"
+)
+
+// A Service answers requests for pictures: its own at /v1/NAME, and those that
+// were written for other services. Fill the fields, then use it; do not change
+// them afterwards. It is an http.Handler for any server; [Server] is one with
+// every limit.
+type Service struct {
+	Fonts  *Fonts     // required
+	Limits Limits     // zero fields: their defaults
+	Log    *AccessLog // nil: none
+
+	once     sync.Once
+	limits   Limits // with defaults
+	mux      route.Mux
+	store    *store
+	counters counters
+	visits   pool.Objects[visit]
+	epoch    time.Time // of the clock
+}
+
+// prepare makes what the fields say.
+func (s *Service) prepare() {
+	s.once.Do(func() {
+		if s.Fonts == nil {
+			panic("avatar: Service.Fonts is nil; use OpenFonts")
+		}
+		s.limits = s.Limits.OrDefaults()
+		s.store = newStore(&Renderer{Fonts: s.Fonts}, s.limits)
+		s.epoch = time.Now()
+		s.visits.Reset = func(v *visit) { *v = visit{} }
+		s.mux.NotFound = http.HandlerFunc(s.notFound)
+		s.mux.NotAllowed = http.HandlerFunc(s.notAllowed)
+		s.mux.HandleFunc("GET /{$}", s.page)
+		s.mux.HandleParams("GET /v1/{name}", s.endpoint(s.ownWish))
+		s.mux.HandleParams("GET /{name}", s.endpoint(s.seedWish))
+		s.mux.HandleParams("GET /avatar/{name}", s.endpoint(s.gravatarWish))
+		s.mux.HandleParams("GET /api", s.endpoint(s.uiWish))
+		s.mux.HandleParams("GET /api/{options...}", s.endpoint(s.uiWish))
+		for version := 5; version <= 9; version++ {
+			base := fmt.Sprintf("GET /%d.x/initials/{format}", version)
+			s.mux.HandleParams(base, s.endpoint(s.dicebearWish))
+			s.mux.HandleParams(base+"/{options...}", s.endpoint(s.dicebearWish))
+		}
+	})
+}
+
+// visit is one request while it is answered. It is the ResponseWriter that
+// handlers get: what they send is counted on the way.
+type visit struct {
+	http.ResponseWriter
+	status int
+	bytes  int
+	cache  outcome
+	ended  bool // the handler has returned
+}
+
+// outcome is where an answer came from.
+type outcome uint8
+
+const (
+	nowhere     outcome = iota // it is no picture
+	fromCache                  // as it is
+	made                       // recoloured or drawn
+	notModified                // the client had it
+)
+
+// WriteHeader notes the status.
+func (v *visit) WriteHeader(status int) {
+	if v.status == 0 {
+		v.status = status
+	}
+	v.ResponseWriter.WriteHeader(status)
+}
+
+// Write counts.
+func (v *visit) Write(b []byte) (int, error) {
+	n, err := v.ResponseWriter.Write(b)
+	v.bytes += n
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (v *visit) Unwrap() http.ResponseWriter { return v.ResponseWriter }
+
+// ServeHTTP answers a request. It reads the clock twice, for the log and the
+// counters together, and allocates nothing beside what net/http does for an
+// answer with these headers when the picture is in the cache.
+func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.prepare()
+	from := time.Since(s.epoch)
+	v := s.visits.Get()
+	v.ResponseWriter = w
+	defer s.leave(v, r, from)
+	s.mux.ServeHTTP(v, r)
+	v.ended = true
+}
+
+// leave counts and logs what was answered, also when the handler has panicked;
+// the panic goes on.
+func (s *Service) leave(v *visit, r *http.Request, from time.Duration) {
+	took := time.Since(s.epoch) - from
+	switch {
+	case !v.ended:
+		v.status = http.StatusInternalServerError
+	case v.status == 0:
+		v.status = http.StatusOK
+	}
+	s.counters.answered(v.status, took)
+	if s.Log != nil {
+		s.Log.add(r, s.epoch.Add(from), took, v)
+	}
+	if v.ended {
+		s.visits.Put(v)
+	}
+}
+
+// endpoint makes a handler of what reads one service's requests.
+func (s *Service) endpoint(read func(*http.Request, route.Params) (wish, error)) route.ParamsFunc {
+	return func(w http.ResponseWriter, r *http.Request, p route.Params) {
+		wish, err := read(r, p)
+		if err != nil {
+			s.fail(w, err)
+			return
+		}
+		s.answer(w.(*visit), r, s.grant(wish), wish.negotiated)
+	}
+}
+
+// Header values that are the same every time. A header holds the slice itself:
+// nobody changes what is in it.
+var (
+	cacheControl = []string{"public, max-age=86400, stale-while-revalidate=604800"}
+	noSniff      = []string{"nosniff"}
+	crossOrigin  = []string{"cross-origin"}
+	anyOrigin    = []string{"*"}
+	varyAccept   = []string{"Accept"}
+	typePNG      = []string{"image/png"}
+	typeSVG      = []string{"image/svg+xml"}
+	typeProblem  = []string{"application/problem+json"}
+	policySVG    = []string{"default-src 'none'; style-src 'unsafe-inline'; sandbox"}
+	policyPage   = []string{"default-src 'none'; img-src 'self'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"}
+	noStore      = []string{"no-store"}
+	retrySoon    = []string{"1"}
+)
+
+// answer sends a picture, or 304, which needs neither a cache nor a drawing.
+func (s *Service) answer(v *visit, r *http.Request, p Picture, negotiated bool) {
+	h := v.Header()
+	h["Cache-Control"] = cacheControl
+	if negotiated {
+		h["Vary"] = varyAccept
+	}
+	if asked := r.Header["If-None-Match"]; len(asked) > 0 {
+		var room [32]byte
+		if tag := p.appendTag(room[:0], s.Fonts.fingerprint); matches(asked, tag) {
+			h["Etag"] = sameTag(asked, tag)
+			v.cache = notModified
+			v.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	e, hit, err := s.store.get(p)
+	if err != nil {
+		delete(h, "Cache-Control")
+		s.fail(v, err)
+		return
+	}
+	v.cache = made
+	if hit {
+		v.cache = fromCache
+	}
+	h["Etag"], h["Content-Length"] = e.tag, e.length
+	h["Content-Type"] = typePNG
+	h["X-Content-Type-Options"] = noSniff
+	h["Cross-Origin-Resource-Policy"] = crossOrigin
+	h["Access-Control-Allow-Origin"] = anyOrigin
+	if p.Format == SVG {
+		h["Content-Type"] = typeSVG
+		h["Content-Security-Policy"] = policySVG
+	}
+	v.Write(e.image) // an error is the client's having gone
+}
+
+// matches reports whether one of the entity tags that a client has is tag.
+func matches(asked []string, tag []byte) bool {
+	for _, line := range asked {
+		for line != "" {
+			var one string
+			one, line, _ = strings.Cut(line, ",")
+			one = strings.TrimPrefix(strings.TrimSpace(one), "W/")
+			if one == "*" || one == string(tag) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sameTag is tag as a header value: the request's own where it is just that.
+func sameTag(asked []string, tag []byte) []string {
+	if len(asked) == 1 && asked[0] == string(tag) {
+		return asked
+	}
+	return []string{string(tag)}
+}
+
+// fail answers with a problem (RFC 9457).
+func (s *Service) fail(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	detail := "the picture cannot be drawn; try another name, or another font"
+	var refused *refusal
+	switch {
+	case errors.As(err, &refused):
+		status, detail = refused.status, refused.detail
+	case errors.Is(err, ErrBusy):
+		status, detail = http.StatusServiceUnavailable, ErrBusy.Error()
+		w.Header()["Retry-After"] = retrySoon
+	}
+	writeProblem(w, status, detail)
+}
+
+func writeProblem(w http.ResponseWriter, status int, detail string) {
+	body, err := json.Marshal(struct {
+		Type   string `json:"type"`
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail"`
+	}{"about:blank", http.StatusText(status), status, strings.TrimPrefix(detail, "avatar: ")})
+	if err != nil {
+		panic("avatar: " + err.Error()) // three strings and a number
+	}
+	h := w.Header()
+	h["Content-Type"] = typeProblem
+	h["X-Content-Type-Options"] = noSniff
+	h["Cache-Control"] = noStore
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	w.WriteHeader(status)
+	w.Write(body)
+}
+
+func (s *Service) notFound(w http.ResponseWriter, _ *http.Request) {
+	writeProblem(w, http.StatusNotFound, "there is nothing at this path; ask for /v1/NAME.png, or see /")
+}
+
+func (s *Service) notAllowed(w http.ResponseWriter, _ *http.Request) {
+	writeProblem(w, http.StatusMethodNotAllowed, "pictures can only be read; use GET or HEAD")
+}

@@ -1,0 +1,74 @@
+package avatar
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// Stats are what a Service has counted since it began. Each of the Limits that
+// refuses has a counter here or in [ServerStats].
+type Stats struct {
+	Requests    uint64 // answered, whatever the answer
+	NotModified uint64 // with 304
+	Refused     uint64 // with another 4xx
+	Busy        uint64 // with 503: no turn to draw within Limits.RenderWait
+	Failed      uint64 // with another 5xx, or a panic
+	NameTooLong uint64 // refused or cut for Limits.NameBytes or NameGraphemes
+	SizeClamped uint64 // refused or clamped for Limits.Size
+
+	Pictures CacheStats
+	Masks    CacheStats // pictures without their colours; a miss is a picture drawn
+
+	// Took counts answers by the time from the end of the request's head: Took[i]
+	// those below 2^i µs, and not below half of that; the last one all the rest.
+	Took [tookBuckets]uint64
+}
+
+// CacheStats are what one cache has counted, and holds.
+type CacheStats struct {
+	Hits, Misses, Evicted uint64
+	Entries               int
+	Bytes                 int64
+}
+
+const tookBuckets = 24
+
+// counters are the Service's part of Stats while it runs.
+type counters struct {
+	requests, notModified, refused, busy, failed atomic.Uint64
+	nameTooLong, sizeClamped                     atomic.Uint64
+	took                                         [tookBuckets]atomic.Uint64
+}
+
+// answered counts one answer.
+func (c *counters) answered(status int, took time.Duration) {
+	c.requests.Add(1)
+	switch {
+	case status == 304:
+		c.notModified.Add(1)
+	case status == 503:
+		c.busy.Add(1)
+	case status >= 500:
+		c.failed.Add(1)
+	case status >= 400:
+		c.refused.Add(1)
+	}
+	c.took[min(bits.Len64(uint64(took/time.Microsecond)), tookBuckets-1)].Add(1)
+}
+
+// Stats reads everything now.
+func (s *Service) Stats() Stats {
+	s.prepare()
+	c := &s.counters
+	st := Stats{
+		Requests: c.requests.Load(), NotModified: c.notModified.Load(), Refused: c.refused.Load(),
+		Busy: c.busy.Load(), Failed: c.failed.Load(),
+		NameTooLong: c.nameTooLong.Load(), SizeClamped: c.sizeClamped.Load(),
+	}
+	st.Pictures, st.Masks = s.store.counted()
+	for i := range c.took {
+		st.Took[i] = c.took[i].Load()
+	}
+	return st
+}

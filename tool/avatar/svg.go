@@ -1,0 +1,157 @@
+package avatar
+
+import "strconv"
+
+// svgSide is the side of an SVG's view box, and svgGrain how finely letters are
+// laid out within its units.
+const (
+	svgSide  = 2048
+	svgGrain = 16
+)
+
+// pathSink writes outlines as an SVG path, in whole numbers relative to the last
+// point, which are the shortest.
+type pathSink struct {
+	dst  []byte
+	pen  point
+	op   byte
+	open bool
+}
+
+func (s *pathSink) move(to point) {
+	s.end()
+	s.op, s.open = 0, true
+	s.dst = append(s.dst, 'M')
+	s.dst = strconv.AppendInt(s.dst, to.x, 10)
+	s.number(to.y)
+	s.pen = to
+}
+
+func (s *pathSink) end() {
+	if s.open {
+		s.dst = append(s.dst, 'z')
+	}
+}
+
+func (s *pathSink) line(to point) {
+	if to != s.pen {
+		s.begin('l')
+		s.to(to, true)
+		s.pen = to
+	}
+}
+
+func (s *pathSink) quad(via, to point) {
+	s.begin('q')
+	s.to(via, true)
+	s.to(to, false)
+	s.pen = to
+}
+
+func (s *pathSink) cube(via, by, to point) {
+	s.begin('c')
+	s.to(via, true)
+	s.to(by, false)
+	s.to(to, false)
+	s.pen = to
+}
+
+// begin writes an operation, unless the last one was the same.
+func (s *pathSink) begin(op byte) {
+	if s.op == op {
+		op = 0
+	} else {
+		s.op = op
+	}
+	if op != 0 {
+		s.dst = append(s.dst, op)
+	}
+}
+
+// to writes a point relative to the pen; the first after a letter needs no
+// space before it.
+func (s *pathSink) to(p point, first bool) {
+	if last := s.dst[len(s.dst)-1]; first && last == s.op {
+		s.dst = strconv.AppendInt(s.dst, p.x-s.pen.x, 10)
+	} else {
+		s.number(p.x - s.pen.x)
+	}
+	s.number(p.y - s.pen.y)
+}
+
+// number writes a number behind another: a minus parts them as well as a space.
+func (s *pathSink) number(v int64) {
+	if v >= 0 {
+		s.dst = append(s.dst, ' ')
+	}
+	s.dst = strconv.AppendInt(s.dst, v, 10)
+}
+
+// The colours of an SVG are the only style there is, at its beginning, where
+// recolourSVG finds them: rrggbb at these places behind svgOpen.
+const (
+	svgOpen    = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 2048 2048" color="#`
+	svgInkAt   = len(svgOpen)
+	svgMiddle  = `" fill="#`
+	svgFillAt  = svgInkAt + 6 + len(svgMiddle)
+	svgColours = svgFillAt + 6
+)
+
+// appendSVG appends p as SVG, in the colours of p. Letters are outlines, so that
+// it looks the same where none of its fonts are.
+func (pt *painter) appendSVG(dst []byte, f *Fonts, p Picture) ([]byte, error) {
+	dst = appendSVGColours(dst, p)
+	dst = append(dst, `" width="`...)
+	dst = strconv.AppendUint(dst, uint64(p.Size), 10)
+	dst = append(dst, `" height="`...)
+	dst = strconv.AppendUint(dst, uint64(p.Size), 10)
+	dst = append(dst, `">`...)
+	switch {
+	case p.Motif == Blank:
+	case p.Shape == Round:
+		dst = append(dst, `<circle cx="1024" cy="1024" r="1024"/>`...)
+	default:
+		dst = append(dst, `<path d="M0 0h2048v2048H0z"/>`...)
+	}
+	if p.Motif == Initials || p.Motif == Identicon {
+		dst = append(dst, `<path fill="currentColor" d="`...)
+		s := &pt.path // in the painter, or it would be allocated each time
+		*s = pathSink{dst: dst}
+		if p.Motif == Initials {
+			l := layout{fonts: f, buf: &pt.glyphs, side: svgSide * svgGrain, grain: svgGrain}
+			if err := l.letters(p, s); err != nil {
+				return dst, err
+			}
+			s.end()
+		} else {
+			cells(p.Seed, func(column, row int) { s.cell(int64(column), int64(row)) })
+		}
+		dst = append(s.dst, `"/>`...)
+		s.dst = nil // it is the caller's
+	}
+	return append(dst, `</svg>`...), nil
+}
+
+// cell writes one square of an identicon.
+func (s *pathSink) cell(column, row int64) {
+	side := strconv.FormatInt(cellSide(svgSide), 10)
+	s.dst = append(s.dst, 'M')
+	s.dst = strconv.AppendInt(s.dst, cellEdge(svgSide, column), 10)
+	s.number(cellEdge(svgSide, row))
+	s.dst = append(append(s.dst, 'h'), side...)
+	s.dst = append(append(s.dst, 'v'), side...)
+	s.dst = append(append(append(s.dst, "h-"...), side...), 'z')
+}
+
+func appendSVGColours(dst []byte, p Picture) []byte {
+	dst = append(dst, svgOpen...)
+	dst = p.Ink.appendHex(dst)
+	dst = append(dst, svgMiddle...)
+	return p.Background.appendHex(dst)
+}
+
+// recolourSVG appends an SVG, drawn for p's mask, in the colours of p.
+func recolourSVG(dst, mask []byte, p Picture) []byte {
+	dst = appendSVGColours(dst, p)
+	return append(dst, mask[svgColours:]...)
+}
