@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -200,6 +201,23 @@ func occupy(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Defer(func() { ln.Close() })
 	ts.Setenv("TAKEN", ln.Addr().String())
+}
+
+// port finds one that nobody listens on.
+func port(ts *testscript.TestScript, neg bool, args []string) {
+	addr, err := freeAddr()
+	ts.Check(err)
+	ts.Setenv("ADDR", addr)
+	ts.Setenv("URL", "http://"+addr+"/")
+}
+
+// newer writes a version into a store that there is not yet: SQLite has the
+// schema's in bytes 60 to 63.
+func newer(ts *testscript.TestScript, neg bool, args []string) {
+	file, err := os.OpenFile(ts.MkAbs(args[0]), os.O_WRONLY, 0)
+	ts.Check(err)
+	_, err = file.WriteAt([]byte{0, 0, 0, 99}, 60)
+	ts.Check(errors.Join(err, file.Close()))
 }
 
 // stale leaves a socket file behind, as a server that was killed does.

@@ -16,11 +16,9 @@ import (
 const (
 	warmConns  = 100 // opened before memory is measured, so that code and tables are there
 	settleTime = 10 * time.Second
-	sleeperLag = 5 * time.Millisecond // of the generator: a tenth of what is looked for
-	besideRate = 2000                 // requests a second beside the sleeper
 )
 
-// contest is what one engine goes through.
+// contest is what one engine goes through in a race.
 type contest struct {
 	engine string
 	lap    time.Duration
@@ -32,10 +30,10 @@ type contest struct {
 	retries *int
 }
 
-// run measures everything.
-func (c *contest) run(ctx context.Context) (*raceEntry, error) {
+// alone is the engine's part in the race for speed.
+func (c *contest) alone(ctx context.Context) (*raceEntry, error) {
 	entry := &raceEntry{Engine: c.engine}
-	server, err := startChild(ctx, c.engine, "submit")
+	server, err := startServer(ctx, c.engine, "submit")
 	if err != nil {
 		return nil, err
 	}
@@ -49,21 +47,24 @@ func (c *contest) run(ctx context.Context) (*raceEntry, error) {
 		lap   *lapReport
 	}{{1, &entry.PingPong}, {64, &entry.Pipelined}} {
 		plan := load.Plan{Conns: 100, Depth: l.depth, Expect: []byte{}}
-		if *l.lap, err = c.drive(ctx, server, fmt.Sprintf("100 × %d", l.depth), plan); err != nil {
+		r, err := c.drive(ctx, server, fmt.Sprintf("100 × %d", l.depth), plan)
+		if err != nil {
 			return nil, err
 		}
+		*l.lap = lapReport{Rate: r.Rate, P50: r.Latency.P50, P99: r.Latency.P99}
+		if used := server.stats.used(); used != nil {
+			l.lap.ServerCPU = used.CPUPerRequest
+		}
 	}
-	server.stop()
-	entry.BesideP99, err = c.besideSleeper(ctx)
-	return entry, err
+	return entry, nil
 }
 
 // drive loads the server for one lap, and for a second when the first was not
 // valid.
-func (c *contest) drive(ctx context.Context, server *child, what string, plan load.Plan) (lapReport, error) {
+func (c *contest) drive(ctx context.Context, server *ownServer, what string, plan load.Plan) (*load.Result, error) {
 	target, err := load.ParseTarget("tcp://"+server.addr, wire.Standard)
-	if err != nil {
-		return lapReport{}, err
+	if err = errors.Join(err, ctx.Err()); err != nil {
+		return nil, err
 	}
 	plan.Target, plan.For = target, c.lap
 	plan.WindowOpens, plan.WindowCloses = server.stats.opens, server.stats.closes
@@ -75,49 +76,22 @@ func (c *contest) drive(ctx context.Context, server *child, what string, plan lo
 		r, err = load.Run(ctx, plan)
 	}
 	if err != nil {
-		return lapReport{}, err
+		return nil, err
 	}
 	for _, reason := range r.InvalidReasons {
-		c.doubts = append(c.doubts, fmt.Sprintf("%s, %s: %s", c.engine, what, reason))
+		c.doubt(what, reason)
 	}
-	lap := lapReport{Rate: r.Rate, P50: r.Latency.P50, P99: r.Latency.P99}
-	if used := server.stats.used(); used != nil {
-		lap.ServerCPU = used.CPUPerRequest
-	}
-	return lap, nil
+	return r, nil
 }
 
-// besideSleeper is the others' 99th percentile while one connection keeps a
-// handler asleep.
-func (c *contest) besideSleeper(ctx context.Context) (*float64, error) {
-	server, err := startChild(ctx, c.engine, "faults")
-	if err != nil {
-		return nil, err
-	}
-	defer server.stop()
-	target, err := load.ParseTarget("tcp://"+server.addr, wire.Standard)
-	if err != nil {
-		return nil, err
-	}
-	asleep, wake := context.WithCancel(ctx)
-	defer wake()
-	slept := make(chan error, 1)
-	go func() {
-		_, err := load.Run(asleep, load.Plan{
-			Target: target, Content: []byte(sleeperSleep), Expect: []byte{}, For: 4*c.lap + settleTime, Warmup: -1,
-		})
-		slept <- err
-	}()
-	lap, err := c.drive(ctx, server, "beside a handler that sleeps 50 ms", load.Plan{
-		Conns: 50, Rate: besideRate, Arrivals: load.Poisson, Content: []byte{}, Expect: []byte{}, MaxLag: sleeperLag,
-	})
-	wake()
-	return lap.P99, errors.Join(err, <-slept)
+// doubt notes why a figure is not to be believed.
+func (c *contest) doubt(what, reason string) {
+	c.doubts = append(c.doubts, fmt.Sprintf("%s, %s: %s", c.engine, what, reason))
 }
 
 // idleMemory is what each of idleConns connections costs the server once it has
 // been used and waits for more; nil where the system does not tell.
-func idleMemory(ctx context.Context, server *child) (*float64, error) {
+func idleMemory(ctx context.Context, server *ownServer) (*float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	var conns []net.Conn

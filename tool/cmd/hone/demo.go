@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,10 +13,9 @@ import (
 )
 
 const (
-	longestLap   = time.Minute
-	mostRetries  = 4 // of the laps of a race
-	idleConns    = 1000
-	sleeperSleep = "sleep 50ms"
+	longestLap  = time.Minute
+	mostRetries = 4 // of the laps of both races
+	idleConns   = 1000
 )
 
 // demoFlags are demo's, as they were given.
@@ -30,10 +30,13 @@ func newDemo() *cobra.Command {
 		Use:   "demo",
 		Short: "Race every engine and print a table",
 		Long: `Race every engine, each in a process of its own on 127.0.0.1, one after the
-other: memory of a connection just used (a parked one gives more back after 5 s
-of silence), 100 connections with one request each outstanding, 100 with 64
-each, and how the others fare beside one handler that sleeps 50 ms. It takes under a minute, and leaves nothing running.`,
-		Example: "  hone demo\n  hone demo --for 1s --json",
+other. The first race is for speed: memory of a connection just used (a parked
+one gives more back after 5 s of silence), 100 connections with one request each
+outstanding, and 100 with 64 each. The second is beside slow handlers: four
+connections whose handler sleeps 50 ms for every request, and how long the
+requests of 40 others take meanwhile. It takes under a minute, and leaves
+nothing running.`,
+		Example: "  hone demo\n  hone demo --for 10s\n  hone demo --for 1s --json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.lap <= 0 || f.lap > longestLap {
@@ -43,28 +46,27 @@ each, and how the others fare beside one handler that sleeps 50 ms. It takes und
 		},
 	}
 	cmd.Flags().SortFlags = false
-	cmd.Flags().DurationVar(&f.lap, "for", 3*time.Second, "how long to measure each of an engine's three loads")
+	cmd.Flags().DurationVar(&f.lap, "for", 2500*time.Millisecond, "how long to measure each load")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object")
 	return cmd
 }
 
 // run races the engines and prints what came of it.
 func (f *demoFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
-	race := raceReport{Schema: "hone.demo/1", InvalidReasons: []string{}}
-	engines, retries := engine.All(), mostRetries
-	for i, e := range engines {
-		c := contest{
-			engine: e.Name(), lap: f.lap, retries: &retries,
-			say: func(what string) { fmt.Fprintf(stderr, "%d/%d  %-8s  %s\n", i+1, len(engines), e.Name(), what) },
+	race := &raceReport{Schema: "hone.demo/1", InvalidReasons: []string{}}
+	legs, retries := race.legs(), mostRetries
+	for i, l := range legs {
+		c := &contest{
+			engine: l.engine, lap: f.lap, retries: &retries,
+			say: func(what string) { fmt.Fprintf(stderr, "%d/%d  %-13s  %s\n", i+1, len(legs), l.engine, what) },
 		}
-		entry, err := c.run(ctx)
+		err := l.run(ctx, c)
 		if ctx.Err() != nil {
 			return &failure{exitInterrupted, fmt.Errorf("demo: interrupted; let it run to the end, or shorten it with --for 1s")}
 		}
 		if err != nil {
-			return failed("demo: %s: %w", e.Name(), err)
+			return failed("demo: %s: %w", l.engine, err)
 		}
-		race.Engines = append(race.Engines, entry)
 		race.InvalidReasons = append(race.InvalidReasons, c.doubts...)
 	}
 	race.Valid = len(race.InvalidReasons) == 0
@@ -80,4 +82,38 @@ func (f *demoFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return &failure{exitInvalid, fmt.Errorf("demo: figures are doubtful; let nothing else run on this machine, and try again with --for 10s")}
 	}
 	return nil
+}
+
+// leg is one engine's part in one of the races.
+type leg struct {
+	engine string
+	run    func(context.Context, *contest) error
+}
+
+// legs are the first race and the second. Events without hand-off is there to
+// show what it is for.
+func (r *raceReport) legs() []leg {
+	alone := func(ctx context.Context, c *contest) error {
+		entry, err := c.alone(ctx)
+		if err == nil {
+			r.Engines = append(r.Engines, entry)
+		}
+		return err
+	}
+	beside := func(ctx context.Context, c *contest) error {
+		entry, err := c.besideSlow(ctx)
+		if err == nil {
+			r.Beside = append(r.Beside, entry)
+		}
+		return err
+	}
+	var first, second []leg
+	for _, e := range engine.All() {
+		first = append(first, leg{e.Name(), alone})
+		second = append(second, leg{e.Name(), beside})
+	}
+	if e := engine.Events(engine.Inline); slices.Contains(engines(), e) {
+		second = append(second, leg{e.Name(), beside})
+	}
+	return append(first, second...)
 }

@@ -5,35 +5,42 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/hone-go/hone/tool/load"
-	"github.com/hone-go/hone/wire"
+	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/trial"
 )
 
 // loadFlags are load's, as they were given.
 type loadFlags struct {
-	plan              load.Plan
-	arrivals, dialect *choice
-	goals             goalFlag
-	size              sizeFlag
-	request           contentFlag
-	stats, file       string
-	json, progress    bool
+	plan           load.Plan
+	targetFlags    targetFlags
+	arrivals       *choice
+	goals          goalFlag
+	stats, file    string
+	json, progress bool
+	save           string
+	store          storeFlag
 }
 
 func newLoad() *cobra.Command {
-	f := &loadFlags{size: 32}
+	f := &loadFlags{}
 	cmd := &cobra.Command{
 		Use:   "load TARGET",
 		Short: "Drive a server and measure it honestly",
-		Long: `Drive a server and measure it honestly. TARGET is HOST:PORT, tcp://HOST:PORT or
-unix:PATH. Every answer is verified.
+		Long: `Drive a server and measure it honestly. Every answer is verified. TARGET is
+
+  HOST:PORT, tcp://HOST:PORT or unix:PATH     a server of hone's, or with --frame of
+                                              any protocol that exchanges messages
+  http://HOST:PORT/PATH or https://…          a web service, in HTTP/1.1; HTTP/2 is
+                                              not spoken
+  http://unix:/SOCKET:/PATH                   the same over a unix socket
 
 Without --rate every connection keeps --depth requests outstanding (a closed
 loop): that finds the most a server can do. With --rate every request has its
@@ -47,41 +54,79 @@ rate>=10000, errors==0, errors<0.1%.`,
   hone load 127.0.0.1:7000 -c 100 --depth 64
   hone load 127.0.0.1:7000 -c 50 --rate 20000 --arrivals poisson --expect 'p99<5ms'
   hone load unix:/run/hone.sock --request 'sleep 5ms' --server-stats 127.0.0.1:7070
+  hone load http://127.0.0.1:8080/users -c 50 --rate 2000 --expect 'p99<20ms'
+  hone load https://127.0.0.1:8443/orders -X POST -H 'Content-Type: application/json' --body @order.json
+  hone load 127.0.0.1:6379 --frame line --request PING --expect-content +PONG
+  hone load 127.0.0.1:9000 --frame len32be --match id@4:8 --request hex:00000001000000000000000068656c6c6f
   hone load 127.0.0.1:7000 --json -o result.json`,
 		Args: oneTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("warmup") && f.plan.Warmup == 0 {
-				f.plan.Warmup = -1 // none, where the plan's zero is the usual one
-			}
-			return f.run(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return f.run(cmd, args[0])
 		},
 	}
 	f.define(cmd)
+	cmd.SetUsageFunc(groupedUsage)
 	return cmd
 }
 
 // define adds the flags.
 func (f *loadFlags) define(cmd *cobra.Command) {
+	cmd.Flags().SortFlags = false
+	f.definePlan(cmd)
 	flags := cmd.Flags()
-	flags.SortFlags = false
+	flags.Var(&f.goals, "expect", "a goal; repeat for more; exit code 3 when one is missed")
+	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT: adds what the server used")
+	flags.BoolVar(&f.progress, "progress", false, "report every second, also where standard error is no terminal")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object")
+	flags.StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
+	flags.StringVar(&f.save, "save", "", "keep the run under this `NAME`; see hone run --help")
+	f.store.define(cmd)
+}
+
+// definePlan adds those that say what load there is.
+func (f *loadFlags) definePlan(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.IntVarP(&f.plan.Conns, "conns", "c", 1, "connections")
-	flags.IntVar(&f.plan.Depth, "depth", 0, "most requests outstanding on a connection (1, with --rate 256)")
+	flags.IntVar(&f.plan.Depth, "depth", 0, "most requests outstanding on a connection (1, with --rate 256, for HTTP 1)")
 	flags.Float64Var(&f.plan.Rate, "rate", 0, "requests a second over all connections (as many as are answered)")
 	f.arrivals = addChoice(cmd, "arrivals", "constant", "how --rate is spread over time", "constant", "poisson")
 	flags.DurationVarP(&f.plan.For, "for", "d", 10*time.Second, "how long to measure")
 	flags.DurationVar(&f.plan.Warmup, "warmup", 0, "how long to load before that (a tenth of --for, at most 5s)")
 	flags.Float64Var(&f.plan.Ramp.PerSecond, "ramp", 0, "connections to open in a second (no limit)")
 	flags.DurationVar(&f.plan.Timeout, "timeout", 5*time.Second, "longest wait for a connection or an answer")
-	flags.Var(&f.size, "size", "bytes of content in a request")
-	flags.Var(&f.request, "request", "the content itself, instead of --size: TEXT, hex:BYTES or @FILE")
-	f.dialect = addChoice(cmd, "dialect", "standard", "what is spoken on the wire", "standard", "demo")
-	flags.Var(&f.goals, "expect", "a goal; repeat for more; exit code 3 when one is missed")
+	f.targetFlags.define(cmd)
 	flags.BoolVar(&f.plan.AllowErrors, "allow-errors", false, "keep a result valid in which requests failed")
 	flags.Uint64Var(&f.plan.Seed, "seed", 0, "chooses content and Poisson arrivals, the same for the same seed")
-	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT: adds what the server used")
-	flags.BoolVar(&f.progress, "progress", false, "report every second, also where standard error is no terminal")
-	flags.BoolVar(&f.json, "json", false, "print one JSON object")
-	flags.StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
+}
+
+// flagGroups are the headings of load's flags, in the order of its help.
+func flagGroups() []struct{ heading, flags string } {
+	return []struct{ heading, flags string }{
+		{"Load", "conns depth rate arrivals for warmup ramp timeout seed"},
+		{"Requests of hone's frames and of messages", "size request expect-content dialect frame match"},
+		{"Requests of HTTP", "method header body status"},
+		{"TLS, of https://", "insecure cacert cert key"},
+		{"Verdict", "expect allow-errors answer-limit"},
+		{"Output", "server-stats progress json output save store help"},
+	}
+}
+
+// groupedUsage is how to use a command with many flags.
+func groupedUsage(cmd *cobra.Command) error {
+	out := cmd.OutOrStderr()
+	fmt.Fprintf(out, "Usage:\n  %s\n\nExamples:\n%s", cmd.UseLine(), cmd.Example)
+	for _, group := range flagGroups() {
+		set := pflag.NewFlagSet("", pflag.ContinueOnError)
+		set.SortFlags = false
+		for _, name := range strings.Fields(group.flags) {
+			if flag := cmd.Flags().Lookup(name); flag != nil {
+				set.AddFlag(flag)
+			}
+		}
+		fmt.Fprintf(out, "\n\n%s:\n%s", group.heading, strings.TrimSuffix(set.FlagUsages(), "\n"))
+	}
+	_, err := fmt.Fprintln(out)
+	return err
 }
 
 func oneTarget(_ *cobra.Command, args []string) error {
@@ -95,12 +140,13 @@ func oneTarget(_ *cobra.Command, args []string) error {
 }
 
 // run loads the target and says what came of it.
-func (f *loadFlags) run(ctx context.Context, target string, stdout, stderr io.Writer) error {
-	stats, err := f.complete(target)
+func (f *loadFlags) run(cmd *cobra.Command, target string) error {
+	ctx := cmd.Context()
+	stats, err := f.complete(cmd, target)
 	if err != nil {
 		return err
 	}
-	out, err := openResult(f.file, stdout)
+	out, err := openResult(f.file, cmd.OutOrStdout())
 	if err != nil {
 		return err
 	}
@@ -112,8 +158,16 @@ func (f *loadFlags) run(ctx context.Context, target string, stdout, stderr io.Wr
 		}
 		f.plan.WindowOpens, f.plan.WindowCloses = stats.opens, stats.closes
 	}
-	watcher := newProgress(stderr, f.progress)
+	store, err := f.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	if store != nil {
+		defer store.Close()
+	}
+	watcher := newProgress(cmd.ErrOrStderr(), f.progress)
 	f.plan.Progress = watcher.show
+	began := time.Now().UTC()
 	result, err := load.Run(ctx, f.plan)
 	watcher.end()
 	if result != nil {
@@ -121,6 +175,11 @@ func (f *loadFlags) run(ctx context.Context, target string, stdout, stderr io.Wr
 			result.Server = stats.used()
 		}
 		outcomes := load.Check(result, f.goals.goals)
+		if store != nil && err == nil && !result.Interrupted {
+			if err := f.keep(cmd, store, target, result, began); err != nil {
+				return err
+			}
+		}
 		if err := f.write(out, target, result, outcomes); err != nil {
 			return failed("load: %w", err)
 		}
@@ -131,30 +190,36 @@ func (f *loadFlags) run(ctx context.Context, target string, stdout, stderr io.Wr
 	return loadFailure(err)
 }
 
-// complete finishes the plan.
-func (f *loadFlags) complete(target string) (*serverStats, error) {
-	var dialect wire.Dialect
-	if err := dialect.UnmarshalText([]byte(f.dialect.value)); err != nil {
-		return nil, wrongUse("load: --dialect: %w", err)
+// openStore opens the store now, if it is needed later.
+func (f *loadFlags) openStore(ctx context.Context) (*record.Store, error) {
+	if f.save == "" {
+		return nil, nil
+	}
+	return f.store.write(ctx, "load")
+}
+
+// keep stores the run.
+func (f *loadFlags) keep(cmd *cobra.Command, store *record.Store, target string, result *load.Result, began time.Time) error {
+	sample := trial.SampleOf(result, began)
+	sample.Order = 1
+	run := &record.Run{Name: f.save, Made: "load", At: began, Scenario: keptScenario(cmd, f.shape(), target),
+		Environment: trial.Environment(f.plan.Target), Samples: []record.Sample{*sample}}
+	return storeFailure("load", store.Add(cmd.Context(), run))
+}
+
+// complete finishes the plan, for a command that has the plan's flags.
+func (f *loadFlags) complete(cmd *cobra.Command, target string) (_ *serverStats, err error) {
+	if cmd.Flags().Changed("warmup") && f.plan.Warmup == 0 {
+		f.plan.Warmup = -1 // none, where the plan's zero is the usual one
 	}
 	if err := f.plan.Arrivals.UnmarshalText([]byte(f.arrivals.value)); err != nil {
-		return nil, wrongUse("load: --arrivals: %w", err)
+		return nil, wrongUse("%s: --arrivals: %w", cmd.Name(), err)
 	}
-	if !strings.Contains(target, "://") && !strings.HasPrefix(target, "unix:") {
-		target = "tcp://" + target
+	if f.plan.Target, err = f.targetFlags.target(cmd, target); err != nil {
+		return nil, err
 	}
-	frames, err := load.ParseTarget(target, dialect)
-	if err != nil {
-		return nil, &failure{exitUsage, err}
-	}
-	f.plan.Target = frames
-	if f.plan.Content = f.request.content; f.plan.Content == nil {
-		f.plan.Size = int(f.size)
-		if f.size == 0 {
-			f.plan.Content = []byte{}
-		}
-	}
-	if err := f.check(); err != nil {
+	f.targetFlags.fill(&f.plan)
+	if err := f.check(cmd.Name()); err != nil {
 		return nil, err
 	}
 	if f.stats == "" {
@@ -164,14 +229,14 @@ func (f *loadFlags) complete(target string) (*serverStats, error) {
 }
 
 // check refuses, by the flag's name, what the plan has its own zero for.
-func (f *loadFlags) check() error {
+func (f *loadFlags) check(command string) error {
 	switch {
 	case f.plan.Conns < 1:
-		return wrongUse("load: --conns %d: use 1 or more", f.plan.Conns)
+		return wrongUse("%s: --conns %d: use 1 or more", command, f.plan.Conns)
 	case f.plan.For <= 0:
-		return wrongUse("load: --for %v: use a positive duration, as in 10s", f.plan.For)
+		return wrongUse("%s: --for %v: use a positive duration, as in 10s", command, f.plan.For)
 	case f.plan.Timeout <= 0:
-		return wrongUse("load: --timeout %v: use a positive duration, as in 5s", f.plan.Timeout)
+		return wrongUse("%s: --timeout %v: use a positive duration, as in 5s", command, f.plan.Timeout)
 	}
 	return nil
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -88,6 +90,12 @@ func (f *loadFlags) text(target string, r *load.Result, outcomes []load.Outcome)
 		rate += ", offered " + grouped(*r.Offered) + "/s"
 	}
 	fmt.Fprintf(table, "answers\t%s\n", rate)
+	if len(r.Statuses) > 0 {
+		fmt.Fprintf(table, "statuses\t%s\n", statusesText(r.Statuses))
+	}
+	if r.Reconnects > 0 {
+		fmt.Fprintf(table, "reconnects\t%s, as the server announced\n", grouped(float64(r.Reconnects)))
+	}
 	fmt.Fprintf(table, "latency\t%s\n", quantilesText(r.Latency))
 	if r.Offered != nil {
 		fmt.Fprintf(table, "service\t%s\n", quantilesText(r.Service))
@@ -115,7 +123,9 @@ func (f *loadFlags) text(target string, r *load.Result, outcomes []load.Outcome)
 // shape is the plan in a few words.
 func (f *loadFlags) shape() string {
 	shape := fmt.Sprintf("connections × depth %d × %d, closed loop", f.plan.Conns, max(f.plan.Depth, 1))
-	if f.plan.Rate > 0 {
+	if f.plan.Rate > 0 && f.plan.Depth > 0 {
+		shape = fmt.Sprintf("%d connections, depth %d at most, open loop, %v arrivals", f.plan.Conns, f.plan.Depth, f.plan.Arrivals)
+	} else if f.plan.Rate > 0 {
 		shape = fmt.Sprintf("%d connections, open loop, %v arrivals", f.plan.Conns, f.plan.Arrivals)
 	}
 	return shape
@@ -134,6 +144,15 @@ func writeValidity(w io.Writer, valid bool, reasons []string) {
 		}
 		fmt.Fprintln(w, "         "+reason)
 	}
+}
+
+// statusesText writes as in 200 × 1,234, 404 × 5.
+func statusesText(counts map[string]int64) string {
+	var parts []string
+	for _, status := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, status+" × "+grouped(float64(counts[status])))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func quantilesText(q load.Quantiles) string {
@@ -158,14 +177,18 @@ func micros(us float64) string {
 	case us >= 1e3:
 		us, unit = us/1e3, "ms"
 	}
-	digits := 0
+	return strconv.FormatFloat(us, 'f', decimals(us), 64) + " " + unit
+}
+
+// decimals is how many digits behind the point make three.
+func decimals(v float64) int {
 	switch {
-	case us < 10:
-		digits = 2
-	case us < 100:
-		digits = 1
+	case v < 10:
+		return 2
+	case v < 100:
+		return 1
 	}
-	return strconv.FormatFloat(us, 'f', digits, 64) + " " + unit
+	return 0
 }
 
 // grouped writes a whole number with commas between the thousands.

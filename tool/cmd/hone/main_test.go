@@ -3,11 +3,14 @@ package main
 import (
 	"errors"
 	"flag"
+	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +34,8 @@ func TestMain(m *testing.M) {
 //
 //	code N COMMAND…         run it and expect the exit code N, or one of N,M
 //	interrupted N COMMAND…  the same, with Ctrl-C once the server has had requests
+//	interruptedat N WHEN COMMAND…
+//	                        the same, once a line on standard error matches WHEN
 //	fields FILE KEY=VALUE…  look into one JSON object; VALUE may begin with < or >
 //	serve FLAG…             start hone serve on free ports: $ADDR, $ADMIN, $LOG
 //	activated FLAG…         the same, with a socket passed in as systemd does
@@ -42,6 +47,8 @@ func TestMain(m *testing.M) {
 //	await KEY=VALUE         ask /stats until it is so
 //	unready                 wait until /healthz says that the server drains
 //	occupy                  listen on a port: $TAKEN
+//	port                    find one that is free: $ADDR, $URL
+//	newer FILE              make a store of runs one of a newer hone's
 //	stale, alive PATH       make a unix socket that nobody, or somebody, listens on
 //	cert                    make cert.pem and key.pem
 func TestScripts(t *testing.T) { transcripts(t, "testdata/script") }
@@ -55,26 +62,31 @@ func transcripts(t *testing.T, dir string) {
 		Dir: dir,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("GORACE", quickExit)
-			return nil
+			cache, err := exec.Command("go", "env", "GOCACHE").Output()
+			env.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
+			return err
 		},
 		UpdateScripts: flag.Lookup("update").Value.String() == "true",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code":        code,
-			"fields":      fields,
-			"interrupted": interrupted,
-			"unready":     unready,
-			"serve":       servers.serve,
-			"activated":   servers.activated,
-			"signal":      servers.signal,
-			"ended":       servers.ended,
-			"ask":         ask,
-			"leave":       leave,
-			"get":         get,
-			"await":       await,
-			"occupy":      occupy,
-			"stale":       stale,
-			"alive":       alive,
-			"cert":        cert,
+			"code":          code,
+			"fields":        fields,
+			"interrupted":   interrupted,
+			"interruptedat": interruptedAt,
+			"unready":       unready,
+			"serve":         servers.serve,
+			"activated":     servers.activated,
+			"signal":        servers.signal,
+			"ended":         servers.ended,
+			"ask":           ask,
+			"leave":         leave,
+			"get":           get,
+			"await":         await,
+			"occupy":        occupy,
+			"port":          port,
+			"newer":         newer,
+			"stale":         stale,
+			"alive":         alive,
+			"cert":          cert,
 		},
 	})
 }
@@ -103,14 +115,59 @@ func interrupted(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: interrupted N COMMAND…")
 	}
 	cmd := exec.Command(args[1], args[2:]...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), ts.Stdout(), ts.Stderr()
+	cmd.Stderr = ts.Stderr()
+	interruptWhen(ts, args[0], cmd, func() { awaitRequests(ts) })
+}
+
+// interruptedAt is the same for a command that says how far it is.
+func interruptedAt(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: interruptedat N WHEN COMMAND…")
+	}
+	when, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	cmd := exec.Command(args[2], args[3:]...)
+	said := &saying{to: ts.Stderr(), when: when, seen: make(chan struct{})}
+	cmd.Stderr = said
+	interruptWhen(ts, args[0], cmd, func() {
+		select {
+		case <-said.seen:
+		case <-time.After(patience):
+			ts.Fatalf("it does not say %s", args[1])
+		}
+	})
+}
+
+// interruptWhen runs a command and sends it Ctrl-C when wait returns.
+func interruptWhen(ts *testscript.TestScript, code string, cmd *exec.Cmd, wait func()) {
+	cmd.Dir, cmd.Stdout = ts.MkAbs("."), ts.Stdout()
+	for _, name := range []string{"ADDR", "HOME", "GOCACHE"} {
+		cmd.Env = append(cmd.Environ(), name+"="+ts.Getenv(name))
+	}
 	ts.Check(cmd.Start())
 	impatience := time.AfterFunc(patience, func() { cmd.Process.Kill() })
 	defer impatience.Stop()
-	awaitRequests(ts)
+	wait()
 	ts.Check(cmd.Process.Signal(os.Interrupt))
 	cmd.Wait() // its exit code is looked at next
-	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != args[0] {
-		ts.Fatalf("exit code %s, want %s", got, args[0])
+	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != code {
+		ts.Fatalf("exit code %s, want %s", got, code)
 	}
+}
+
+// saying passes on what is written and closes seen when that matches.
+type saying struct {
+	to   io.Writer
+	when *regexp.Regexp
+	text []byte
+	seen chan struct{}
+	once sync.Once
+}
+
+func (s *saying) Write(b []byte) (int, error) {
+	s.text = append(s.text, b...)
+	if s.when.Match(s.text) {
+		s.once.Do(func() { close(s.seen) })
+	}
+	return s.to.Write(b)
 }

@@ -2,26 +2,29 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/hone-go/hone/engine"
 )
 
 // raceReport is the result of a demo. A figure that cannot be had is null.
 type raceReport struct {
-	Schema         string       `json:"schema"`
-	Valid          bool         `json:"valid"`
-	InvalidReasons []string     `json:"invalid_reasons"`
-	Engines        []*raceEntry `json:"engines"`
+	Schema         string          `json:"schema"`
+	Valid          bool            `json:"valid"`
+	InvalidReasons []string        `json:"invalid_reasons"`
+	Engines        []*raceEntry    `json:"engines"`
+	Beside         []*besideReport `json:"beside_slow_handlers"`
 }
 
-// raceEntry is one engine's.
+// raceEntry is one engine's part in the race for speed.
 type raceEntry struct {
 	Engine    string    `json:"engine"`
 	PingPong  lapReport `json:"conns_100_depth_1"`
 	Pipelined lapReport `json:"conns_100_depth_64"`
 	IdleBytes *float64  `json:"bytes_per_idle_connection"`
-	BesideP99 *float64  `json:"p99_us_beside_sleeper"`
 }
 
 // lapReport is one load on one engine.
@@ -33,26 +36,62 @@ type lapReport struct {
 	Ratio     *float64 `json:"ratio_to_direct"` // of the rates
 }
 
-// compare fills in the ratios to the first engine, which is Direct.
+// besideReport is how long others waited beside slow handlers, from when their
+// requests were written.
+type besideReport struct {
+	Engine   string   `json:"engine"`
+	Rate     *float64 `json:"rate"`
+	P50      *float64 `json:"p50_us"`
+	P99      *float64 `json:"p99_us"`
+	P999     *float64 `json:"p999_us"`
+	ToParked *float64 `json:"p99_ratio_to_parked"`
+}
+
+// compare fills in the ratios: of rates to the first engine, which is Direct,
+// and of times beside slow handlers to Parked.
 func (r *raceReport) compare() {
-	ratio := func(lap *lapReport, direct lapReport) {
-		if lap.Rate != nil && direct.Rate != nil && *direct.Rate > 0 {
-			times := *lap.Rate / *direct.Rate
-			lap.Ratio = &times
-		}
-	}
 	for _, e := range r.Engines {
-		ratio(&e.PingPong, r.Engines[0].PingPong)
-		ratio(&e.Pipelined, r.Engines[0].Pipelined)
+		e.PingPong.Ratio = ratio(e.PingPong.Rate, r.Engines[0].PingPong.Rate)
+		e.Pipelined.Ratio = ratio(e.Pipelined.Rate, r.Engines[0].Pipelined.Rate)
+	}
+	parked := r.beside(engine.Parked(0))
+	for _, b := range r.Beside {
+		b.ToParked = ratio(b.P99, parked.P99)
 	}
 }
 
-// text is the table.
+// ratio is a to b, where there are both.
+func ratio(a, b *float64) *float64 {
+	if a == nil || b == nil || *b == 0 {
+		return nil
+	}
+	times := *a / *b
+	return &times
+}
+
+// beside is what came of an engine in the second race; without figures where it
+// was not in it.
+func (r *raceReport) beside(e engine.Engine) *besideReport {
+	for _, b := range r.Beside {
+		if b.Engine == e.Name() {
+			return b
+		}
+	}
+	return new(besideReport)
+}
+
+// text is both races for people.
 func (r *raceReport) text() string {
 	var b strings.Builder
 	writeValidity(&b, r.Valid, r.InvalidReasons)
-	b.WriteString("\nconnections × depth: 100 × 64 is 100 connections that each keep 64 requests outstanding.\n\n")
-	table := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	r.writeSpeed(&b)
+	r.writeBeside(&b)
+	return b.String()
+}
+
+func (r *raceReport) writeSpeed(w io.Writer) {
+	fmt.Fprint(w, "\nconnections × depth: 100 × 64 is 100 connections that each keep 64 requests outstanding.\n\n")
+	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "load\tengine\trequests/s\tto Direct\tp50\tp99\tserver CPU/request")
 	for _, load := range []struct {
 		name string
@@ -70,16 +109,36 @@ func (r *raceReport) text() string {
 				orNone(lap.P50, micros), orNone(lap.P99, micros), orNone(lap.ServerCPU, micros))
 		}
 	}
-	table.Flush()
-	b.WriteString("\n")
 	bytes := func(n float64) string { return grouped(n) + " bytes" }
-	fmt.Fprintln(table, "engine\ta connection just used\tp99 beside a handler that sleeps 50 ms")
+	fmt.Fprintln(table, "\nengine\ta connection just used")
 	for _, e := range r.Engines {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", e.Engine, orNone(e.IdleBytes, bytes), orNone(e.BesideP99, micros))
+		fmt.Fprintf(table, "%s\t%s\n", e.Engine, orNone(e.IdleBytes, bytes))
 	}
 	table.Flush()
-	return b.String()
 }
 
-// times writes a ratio.
-func times(ratio float64) string { return strconv.FormatFloat(ratio, 'f', 2, 64) + " ×" }
+func (r *raceReport) writeBeside(w io.Writer) {
+	fmt.Fprintf(w, "\nbeside slow handlers: %d connections whose handler sleeps %d ms for every request, and %d\n"+
+		"others that ask %s requests a second together. How long the others wait:\n\n",
+		slowConns, slowSleep.Milliseconds(), otherConns, grouped(otherRate))
+	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "engine\tp50\tp99\tp99.9")
+	for _, e := range r.Beside {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.Engine, orNone(e.P50, micros), orNone(e.P99, micros), orNone(e.P999, micros))
+	}
+	table.Flush()
+	events, inline := r.beside(engine.Events(engine.Auto)), r.beside(engine.Events(engine.Inline))
+	if events.ToParked != nil && inline.ToParked != nil {
+		fmt.Fprintf(w, "\n%s: p99 %s = %s parked; %s, which waits for handlers: %s = %s parked\n",
+			events.Engine, micros(*events.P99), times(*events.ToParked),
+			inline.Engine, micros(*inline.P99), times(*inline.ToParked))
+	}
+}
+
+// times writes a ratio with three digits that matter.
+func times(ratio float64) string {
+	if ratio >= 100 {
+		return grouped(ratio) + " ×"
+	}
+	return strconv.FormatFloat(ratio, 'f', decimals(ratio), 64) + " ×"
+}

@@ -14,10 +14,10 @@ func newRoot() *cobra.Command {
 		Short: "Build Go network services that use one machine to its limit, and prove it",
 		Long: `Build Go network services that use one machine to its limit, and prove it.
 
-Exit codes: 0 ok, 1 failed or unreachable, 2 usage, 3 goal missed,
-4 run invalid, 130 interrupted.`,
+Exit codes: 0 ok, 1 failed or unreachable, 2 usage, 3 goal missed or regression,
+4 run invalid or comparison refused, 130 interrupted.`,
 		Example: `  hone demo                                    every engine, raced: under a minute
-  hone serve --engine parked                   a server on 127.0.0.1:7000
+  hone serve                                   a server on 127.0.0.1:7000
   hone load 127.0.0.1:7000 -c 100 -d 5s        how fast is it?`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -27,7 +27,7 @@ Exit codes: 0 ok, 1 failed or unreachable, 2 usage, 3 goal missed,
 	root.CompletionOptions.DisableDefaultCmd = true // ours names the shells
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newDemo(), newServe(), newLoad(), newVersion(), newCompletion(), newMan())
+	root.AddCommand(newDemo(), newServe(), newAvatar(), newLoad(), newBench(), newCompare(), newRun(), newBaseline(), newDoctor(), newKnee(), newProfile(), newVersion(), newCompletion(), newMan())
 	return root
 }
 

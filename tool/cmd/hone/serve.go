@@ -19,7 +19,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/tool/observe"
 	"github.com/hone-go/hone/wire"
@@ -36,10 +35,11 @@ const (
 // serveFlags are serve's, as they were given.
 type serveFlags struct {
 	addr, admin, tokenFile, cert, key string
-	engine, service, dialect, logs    *choice
+	engine                            engineFlag
+	service, dialect, logs            *choice
 	limits                            limitFlag
 	proxies                           []string
-	json, untilEOF                    bool
+	json, untilEOF, timed             bool
 }
 
 func newServe() *cobra.Command {
@@ -50,6 +50,9 @@ func newServe() *cobra.Command {
 		Long: `Serve framed requests until SIGTERM or SIGINT, which drain: what was sent is
 answered within 25 s, then the rest is cut off. A second signal does not wait.
 
+Engines (parked and events serve TLS as buffered does):
+
+` + engineList() + `
 Services: submit answers nothing, upper the content in upper case, faults what
 the content says: sleep 50ms, burn 50ms, late 5ms, reply 60000, push 3, panic.
 
@@ -76,7 +79,7 @@ A socket of systemd's (LISTEN_FDS) is used when --addr is absent or fd:3.`,
 	flags.StringVar(&f.addr, "addr", usualAddr, "serve on `HOST:PORT`, unix:PATH or fd:N; port 0 picks a free one")
 	flags.StringVar(&f.admin, "admin", usualAdmin, "metrics, profiles and health on `HOST:PORT`, unix:PATH, or off")
 	flags.StringVar(&f.tokenFile, "admin-token-file", "", "`FILE` with the token that opens the admin side to other machines")
-	f.engine = addChoice(cmd, "engine", engine.Engine{}.Name(), "how bytes move", engineNames()...)
+	f.engine.add(cmd)
 	f.service = addChoice(cmd, "service", "submit", "what requests do", serviceNames()...)
 	f.dialect = addChoice(cmd, "dialect", "standard", "what is spoken on the wire", "standard", "demo")
 	flags.Var(&f.limits, "limit", "set a limit; repeat for more")
@@ -84,27 +87,10 @@ A socket of systemd's (LISTEN_FDS) is used when --addr is absent or fd:3.`,
 	flags.StringVar(&f.cert, "cert", "", "speak TLS with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.key, "key", "", "the certificate's key, a PEM `FILE`")
 	f.logs = addChoice(cmd, "log-format", "text", "how the log on standard error is written", "text", "json")
+	flags.BoolVar(&f.timed, "handler-times", true, "time one request in 128, for the admin side: some 15 ns a request")
 	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: addr, admin, engine, pid")
 	flags.BoolVar(&f.untilEOF, "until-eof", false, "drain also when standard input ends, for a server that must not outlive its parent")
 	return cmd
-}
-
-func engineNames() []string {
-	var names []string
-	for _, e := range engine.All() {
-		names = append(names, e.Name())
-	}
-	return names
-}
-
-// engineByName is one of engineNames.
-func engineByName(name string) engine.Engine {
-	for _, e := range engine.All() {
-		if e.Name() == name {
-			return e
-		}
-	}
-	return engine.Engine{}
 }
 
 // serving is a server with its admin side.
@@ -172,11 +158,17 @@ func (f *serveFlags) prepare(stderr io.Writer) (*serving, error) {
 		s.log = slog.New(slog.NewJSONHandler(stderr, nil))
 	}
 	s.server = &framed.Server{
-		Handler: service(f.service.value), Dialect: dialect, Engine: engineByName(f.engine.value),
+		Handler: service(f.service.value), Dialect: dialect, Engine: f.engine.engine,
 		Limits: f.limits.limits, TrustedProxies: proxies, Logger: s.log,
 	}
+	var latency *observe.Latency
+	if f.timed && f.admin != "off" {
+		latency = new(observe.Latency)
+		s.server.Handler = latency.Wrap(s.server.Handler)
+	}
 	s.admin = &observe.Admin{
-		Stats: s.server.Stats, Ready: s.ready.Load, Token: token, Logger: s.log,
+		Latency: latency,
+		Stats:   s.server.Stats, Ready: s.ready.Load, Token: token, Logger: s.log,
 		Info: observe.Info{Service: f.service.value, Dialect: f.dialect.value, Version: buildVersion().Version},
 	}
 	return s, nil
@@ -270,7 +262,7 @@ type readiness struct {
 
 // announce says that the server is there, and what protects it.
 func (f *serveFlags) announce(s *serving, stdout io.Writer) error {
-	line := readiness{Addr: addressOf(s.public), Engine: f.engine.value, PID: os.Getpid()}
+	line := readiness{Addr: addressOf(s.public), Engine: f.engine.String(), PID: os.Getpid()}
 	admin := "off"
 	if s.private != nil {
 		admin = addressOf(s.private)

@@ -1,0 +1,302 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/avatar"
+	"github.com/hone-go/hone/tool/observe"
+)
+
+const (
+	usualAvatar      = "127.0.0.1:8081"
+	usualAvatarAdmin = "127.0.0.1:8082"
+)
+
+// avatarFlags are avatar's, as they were given.
+type avatarFlags struct {
+	addr, admin, cert, key, log string
+	fonts                       []string
+	cache                       sizeFlag
+	sample                      int
+	logs                        *choice
+	json                        bool
+}
+
+func newAvatar() *cobra.Command {
+	f := &avatarFlags{cache: 64 << 20}
+	cmd := &cobra.Command{
+		Use:   "avatar",
+		Short: "Serve pictures of names' initials over HTTP until a signal",
+		Long: `Serve pictures of names' initials over HTTP until SIGTERM or SIGINT, which
+drain: what was asked is answered within 25 s. A second signal does not wait.
+
+  /v1/NAME.png, .svg    hone's own; size, shape, weight, background, color, letters, han
+  /NAME?size=           as initials-avatar
+  /avatar/HASH?s=&d=    as Gravatar and Libravatar
+  /api/?name=           as ui-avatars
+  /9.x/initials/svg     as DiceBear
+  /                     a page to try them
+
+Latin, Greek and Cyrillic letters are part of the program; Han characters come
+from a font that is installed, or from --font. Other names get a pattern.`,
+		Example: `  hone avatar
+  hone avatar --addr :8080 --log access.log --log-sample 100
+  hone avatar --font NotoSansSC-Regular.otf --cache 256MiB
+  hone avatar --cert server.pem --key server-key.pem
+  hone avatar --json --addr 127.0.0.1:0 --admin 127.0.0.1:0`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.addr, "addr", usualAvatar, "serve on `HOST:PORT`; port 0 picks a free one")
+	flags.StringVar(&f.admin, "admin", usualAvatarAdmin, "metrics, profiles and health on `HOST:PORT`, unix:PATH, or off")
+	flags.StringArrayVar(&f.fonts, "font", nil, "look for glyphs in this `FILE` after the Go fonts; repeat for more")
+	flags.Var(&f.cache, "cache", "how much memory pictures may take")
+	flags.StringVar(&f.log, "log", "off", "append a line of JSON for each request to `FILE`, - for standard output, or off")
+	flags.IntVar(&f.sample, "log-sample", 1, "log one in `N` requests, and all errors and slow ones")
+	flags.StringVar(&f.cert, "cert", "", "speak TLS and HTTP/2 with the certificate in this PEM `FILE`")
+	flags.StringVar(&f.key, "key", "", "the certificate's key, a PEM `FILE`")
+	f.logs = addChoice(cmd, "log-format", "text", "how the log on standard error is written", "text", "json")
+	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: addr, admin, engine, pid")
+	return cmd
+}
+
+// gallery is a running avatar service with its admin side.
+type gallery struct {
+	server  *avatar.Server
+	access  *avatar.AccessLog // nil: off
+	admin   *observe.Admin
+	log     *slog.Logger
+	ready   atomic.Bool
+	tls     *tls.Config // nil: plain
+	public  net.Listener
+	private net.Listener // nil: off
+	file    io.Closer    // of the access log; nil: none
+	ended   chan error
+	sides   sync.WaitGroup
+}
+
+func (f *avatarFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
+	g, err := f.prepare(stdout, stderr)
+	if err != nil {
+		return err
+	}
+	if g.file != nil {
+		defer g.file.Close()
+	}
+	if err := f.open(ctx, g); err != nil {
+		return err
+	}
+	g.start()
+	if err := f.announce(g, stdout); err != nil {
+		g.stop(false)
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return g.stop(true)
+	case err := <-g.ended:
+		g.stop(false)
+		return failed("avatar: %w; see the log above", err)
+	}
+}
+
+// prepare makes everything that needs no listener.
+func (f *avatarFlags) prepare(stdout, stderr io.Writer) (*gallery, error) {
+	if (f.cert == "") != (f.key == "") {
+		return nil, wrongUse("avatar: --cert and --key belong together; give both, or neither for plain HTTP")
+	}
+	if f.sample < 1 {
+		return nil, wrongUse("avatar: --log-sample %d: use 1 or more", f.sample)
+	}
+	if f.cache < 1 {
+		return nil, wrongUse("avatar: --cache 0: use a size, as in 64MiB")
+	}
+	if f.log == "-" && f.json {
+		return nil, wrongUse("avatar: --log - and --json both want standard output; use --log FILE")
+	}
+	g := &gallery{log: slog.New(slog.NewTextHandler(stderr, nil)), ended: make(chan error, 2)}
+	if f.logs.value == "json" {
+		g.log = slog.New(slog.NewJSONHandler(stderr, nil))
+	}
+	fonts, err := avatar.OpenFonts(avatar.FontOptions{Files: f.fonts})
+	if err != nil {
+		return nil, &failure{exitFailed, err}
+	}
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return nil, failed("avatar: --cert %s --key %s: %w; give a certificate and its key, both PEM", f.cert, f.key, err)
+		}
+		g.tls = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	if err := f.openLog(g, stdout); err != nil {
+		return nil, err
+	}
+	g.server = &avatar.Server{
+		Service: &avatar.Service{Fonts: fonts, Limits: avatar.Limits{CacheBytes: int64(f.cache)}, Log: g.access},
+		Errors:  connectionErrors{g.log},
+	}
+	g.admin = &observe.Admin{
+		Stats: g.stats, Ready: g.ready.Load, Logger: g.log,
+		Info:   observe.Info{Service: "avatar", Dialect: "http", Version: buildVersion().Version},
+		Caches: map[string]func() observe.Cache{"pictures": g.pictures, "masks": g.masks},
+	}
+	return g, nil
+}
+
+func (f *avatarFlags) openLog(g *gallery, stdout io.Writer) error {
+	switch f.log {
+	case "off":
+		return nil
+	case "-":
+		g.access = &avatar.AccessLog{To: stdout, Sample: f.sample}
+		return nil
+	}
+	file, err := os.OpenFile(f.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	if err != nil {
+		return failed("avatar: --log: %w; name a file that can be written", err)
+	}
+	g.file, g.access = file, &avatar.AccessLog{To: file, Sample: f.sample}
+	return nil
+}
+
+// connectionErrors passes on what net/http says of connections.
+type connectionErrors struct{ log *slog.Logger }
+
+// Write takes one line.
+func (c connectionErrors) Write(line []byte) (int, error) {
+	c.log.Debug("connection", "error", string(line)) // clients' doing, mostly: not at the usual level
+	return len(line), nil
+}
+
+// stats is the service in the words of every hone server.
+func (g *gallery) stats() engine.Stats {
+	s, c := g.server.Service.Stats(), g.server.Stats()
+	st := engine.Stats{Engine: "net/http", Open: c.Open, Accepted: c.Accepted, Requests: s.Requests, Panics: s.Failed}
+	return st
+}
+
+func (g *gallery) pictures() observe.Cache { return cacheOf(g.server.Service.Stats().Pictures) }
+func (g *gallery) masks() observe.Cache    { return cacheOf(g.server.Service.Stats().Masks) }
+
+func cacheOf(c avatar.CacheStats) observe.Cache {
+	return observe.Cache{Hits: c.Hits, Misses: c.Misses, Evicted: c.Evicted, Entries: c.Entries, Bytes: c.Bytes}
+}
+
+// open opens both listeners, or none.
+func (f *avatarFlags) open(ctx context.Context, g *gallery) error {
+	if _, _, err := net.SplitHostPort(f.addr); err != nil {
+		return wrongUse("avatar: --addr %q is no HOST:PORT; write it as in %s", f.addr, usualAvatar)
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", f.addr)
+	if err != nil {
+		return failed("avatar: --addr %s: %w; stop what listens there, or use another address (port 0 picks a free one)", f.addr, err)
+	}
+	g.public = ln
+	if f.admin == "off" {
+		return nil
+	}
+	if g.private, err = g.admin.Listen(f.admin); err != nil {
+		ln.Close()
+		if errors.Is(err, observe.ErrNoToken) {
+			return failed("avatar: --admin %s: other machines can reach this address; listen on 127.0.0.1:PORT or unix:PATH", f.admin)
+		}
+		return failed("avatar: --admin %s: %w; use another address, as in %s, or off", f.admin, err, usualAvatarAdmin)
+	}
+	return nil
+}
+
+func (g *gallery) start() {
+	g.ready.Store(true)
+	g.sides.Go(func() {
+		if err := g.server.Serve(g.public, g.tls); !errors.Is(err, http.ErrServerClosed) {
+			g.ended <- err
+		}
+	})
+	if g.private == nil {
+		return
+	}
+	g.sides.Go(func() {
+		if err := g.admin.Serve(g.private); !errors.Is(err, http.ErrServerClosed) {
+			g.ended <- err
+		}
+	})
+}
+
+// announce says that the service is there, and what it lacks.
+func (f *avatarFlags) announce(g *gallery, stdout io.Writer) error {
+	line := readiness{Addr: addressOf(g.public), Engine: "net/http", PID: os.Getpid()}
+	admin := "off"
+	if g.private != nil {
+		admin = addressOf(g.private)
+		line.Admin = &admin
+	}
+	l := g.server.Service.Limits.OrDefaults()
+	g.log.Info("limits", "name-bytes", l.NameBytes, "name-graphemes", l.NameGraphemes, "size", l.Size,
+		"cache", formatSize(int(l.CacheBytes)), "renders", l.Renders, "render-wait", l.RenderWait.String(),
+		"connections", l.Connections, "streams", l.Streams, "header", formatSize(l.HeaderBytes), "header-time", l.HeaderTime.String(),
+		"read-time", l.ReadTime.String(), "write-time", l.WriteTime.String(), "idle-time", l.IdleTime.String())
+	han := g.server.Service.Fonts.Han()
+	if han == "" {
+		g.log.Warn("no font with Han characters: names in them get a pattern; " + avatar.HanAdvice())
+	}
+	g.log.Info("serving", "addr", line.Addr, "tls", g.tls != nil, "han", han, "log", f.log, "admin", admin, "pid", line.PID)
+	if !f.json {
+		return nil
+	}
+	return failedIf(json.NewEncoder(stdout).Encode(line))
+}
+
+// stop drains, or just ends everything.
+func (g *gallery) stop(drain bool) error {
+	g.ready.Store(false)
+	// The first signal is being delivered or has been; what comes now is another.
+	patience, done := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer done()
+	patience, cancel := context.WithTimeout(patience, drainTime)
+	defer cancel()
+	if drain {
+		g.log.Info("draining", "patience", drainTime.String(), "open", g.server.Stats().Open)
+	} else {
+		cancel()
+	}
+	err := g.server.Shutdown(patience)
+	g.server.Close() // what is left is cut off: nothing to be done about it
+	last, cancel := context.WithTimeout(context.Background(), adminTime)
+	defer cancel()
+	if g.private != nil {
+		g.admin.Shutdown(last)
+	}
+	g.sides.Wait()
+	attrs := []any{"requests", g.server.Service.Stats().Requests}
+	if g.access != nil {
+		g.access.Close()
+		st := g.access.Stats()
+		attrs = append(attrs, "logged", st.Written, "skipped", st.Skipped, "dropped", st.Dropped, "failed", st.Failed)
+	}
+	g.log.Info("drained", attrs...)
+	if err != nil {
+		return failed("avatar: requests were cut off (%w); give them longer than %s before a second signal", err, drainTime.Round(time.Second))
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/record"
+)
+
+func newBaseline() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "baseline",
+		Short: "Give a run a name that others are compared with",
+		Long: `Give a run a name that others are compared with: hone bench --baseline NAME, or
+hone compare baseline:NAME latest.`,
+		Example: "  hone baseline set main latest\n  hone baseline list",
+		Args:    unknownCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newBaselineSet(), newBaselineList(), newBaselineRemove())
+	return cmd
+}
+
+func newBaselineSet() *cobra.Command {
+	var store storeFlag
+	var dirty bool
+	cmd := &cobra.Command{
+		Use:     "set NAME [RUN]",
+		Short:   "Make a run (the newest) the baseline of that name",
+		Example: "  hone baseline set main\n  hone baseline set v1.2 3f9c2a71b04e",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || len(args) > 2 {
+				return wrongUse("baseline set: give a name, and perhaps a run, as in: hone baseline set main latest")
+			}
+			ref, err := oneRef(args[1:], true, "")
+			if err != nil {
+				return err
+			}
+			s, err := store.write(cmd.Context(), "baseline set")
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			run, err := s.Get(cmd.Context(), ref)
+			if err != nil {
+				return storeFailure("baseline set", err)
+			}
+			if err := fitForBaseline(run, dirty); err != nil {
+				return err
+			}
+			if err := s.SetBaseline(cmd.Context(), args[0], run.ID); err != nil {
+				return storeFailure("baseline set", err)
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "hone: %s is the baseline %s\n", run.ID, args[0])
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&dirty, "dirty", false, "also a run of code that was not committed")
+	store.define(cmd)
+	return cmd
+}
+
+// fitForBaseline refuses what nobody could measure again, or believe.
+func fitForBaseline(run *record.Run, dirty bool) error {
+	if run.Environment.Soft["modified"] == "true" && !dirty {
+		return &failure{exitInvalid, fmt.Errorf("baseline set: %s is of code that was not committed, which nobody can build again; commit and measure once more, or add --dirty", run.ID)}
+	}
+	for _, s := range run.Samples {
+		if s.Valid {
+			return nil
+		}
+	}
+	return &failure{exitInvalid, fmt.Errorf("baseline set: %s has no valid sample; see hone run show %s", run.ID, run.ID)}
+}
+
+func newBaselineList() *cobra.Command {
+	var store storeFlag
+	var out outputFlags
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the baselines",
+		Example: "  hone baseline list --json",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := store.read(cmd.Context(), "baseline list")
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			all, err := s.Baselines(cmd.Context())
+			if err != nil {
+				return storeFailure("baseline list", err)
+			}
+			return out.write(cmd, baselines{"hone.baselines/1", all}, func(w io.Writer) {
+				table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+				fmt.Fprintln(table, "name\trun\tset")
+				for _, b := range all {
+					fmt.Fprintf(table, "%s\t%s\t%s\n", b.Name, b.ID, b.At.Local().Format(time.DateTime))
+				}
+				table.Flush()
+			})
+		},
+	}
+	out.define(cmd)
+	store.define(cmd)
+	return cmd
+}
+
+type baselines struct {
+	Schema    string            `json:"schema"`
+	Baselines []record.Baseline `json:"baselines"`
+}
+
+func newBaselineRemove() *cobra.Command {
+	var store storeFlag
+	cmd := &cobra.Command{
+		Use:     "rm NAME",
+		Short:   "Forget a baseline; its run stays",
+		Example: "  hone baseline rm main",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return wrongUse("baseline rm: give one name, as in: hone baseline rm main")
+			}
+			s, err := store.write(cmd.Context(), "baseline rm")
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			return storeFailure("baseline rm", s.RemoveBaseline(cmd.Context(), args[0]))
+		},
+	}
+	store.define(cmd)
+	return cmd
+}

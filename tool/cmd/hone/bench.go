@@ -1,0 +1,325 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/trial"
+)
+
+// benchFlags are bench's, as they were given. Those that say what is measured are
+// also the keys of a scenario file.
+type benchFlags struct {
+	subjectFlags
+	judge    judgeFlags
+	profiles profilingFlags
+	against  string
+	baseline string
+	name     string
+	discard  bool
+	store    storeFlag
+	json, md bool
+	file     string
+}
+
+// subjectFlags say what is measured, and how.
+type subjectFlags struct {
+	scenario    string // a file
+	target      string
+	cmd, build  string
+	env         []string
+	ready       readyFlag
+	readyWithin time.Duration
+	stopWithin  time.Duration
+	samples     int
+	mostOthers  percentFlag
+	progress    bool
+	load        loadFlags
+}
+
+func newBench() *cobra.Command {
+	f := new(benchFlags)
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure a server several times, and keep what was found",
+		Long: `Measure a server several times, each time a fresh process, and keep what was found.
+
+With --against REV it also builds that git revision, in a folder of its own, and
+measures both in turn, in pairs of random order: the verdict is about the files as
+they are now (B) against that revision (A). With --baseline NAME the verdict is
+about this run against one that was kept (see hone baseline --help); what the
+machine did between then and now is part of that, so pairs show more.
+
+--cmd and --build are the shell's; {out} in them is an empty folder of the revision's
+own. The server must listen where --target is, be ready when --ready says, and end
+when it is told to (SIGTERM).
+
+All of it may be in a file (-f): the flags above --against, and those of hone load,
+by their names, one in a line, as in
+
+  target = "http://127.0.0.1:8080/"
+  build = "go build -o {out}/server ."
+  cmd = "{out}/server"
+  conns = 50
+  for = "5s"
+
+Flags that are given, too, come before the file's.
+
+Exit codes: 0 when nothing is worse, 1 when the server could not be built, started or
+loaded, 3 when a figure is worse, 4 when there are too few valid samples.`,
+		Example: `  hone bench --cmd ./server --target http://127.0.0.1:8080/ -c 50 -d 5s
+  hone bench -f hello.toml --against main
+  hone bench -f hello.toml --name before && hone baseline set main
+  hone bench -f hello.toml --baseline main --md`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.subjectFlags.define(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.against, "against", "", "the git `REVISION` to measure in turn with what is here")
+	flags.StringVar(&f.baseline, "baseline", "", "the baseline to compare with, by its `NAME`")
+	f.judge.define(cmd)
+	f.profiles.define(cmd)
+	flags.StringVar(&f.name, "name", "", "what to call the run")
+	flags.BoolVar(&f.discard, "discard", false, "do not keep the run")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object")
+	flags.BoolVar(&f.md, "md", false, "print markdown, for a pull request")
+	flags.StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
+	f.store.define(cmd)
+	return cmd
+}
+
+func (f *subjectFlags) define(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&f.scenario, "scenario", "f", "", "the `FILE` with flags of what is measured, in TOML")
+	flags.StringVar(&f.cmd, "cmd", "", "the shell's `COMMAND` that serves")
+	flags.StringVar(&f.target, "target", "", "what to load, as in hone load `TARGET`")
+	flags.StringVar(&f.build, "build", "", "the shell's `COMMAND` that makes it, once")
+	flags.StringArrayVar(&f.env, "env", nil, "a setting of its environment, as in GOGC=200; repeat for more")
+	flags.Var(&f.ready, "ready", "how it is known to serve: tcp, tcp:HOST:PORT, http://…, or line:EXPRESSION (the target takes connections)")
+	flags.DurationVar(&f.readyWithin, "ready-within", 30*time.Second, "how long that may take")
+	flags.DurationVar(&f.stopWithin, "stop-within", 10*time.Second, "how long it may take to end")
+	flags.IntVarP(&f.samples, "samples", "n", 8, "valid samples to take, or pairs")
+	f.mostOthers = 0.3
+	flags.Var(&f.mostOthers, "most-others", "part of all processors that other programs may use before a sample is not valid; 100% also does not mind a quota, or the host's other machines")
+	flags.BoolVar(&f.progress, "progress", false, "report every second, also where standard error is no terminal")
+	f.load.definePlan(cmd)
+}
+
+// readyFlag takes a sign of being ready.
+type readyFlag struct{ trial.Ready }
+
+// Set reads it.
+func (f *readyFlag) Set(text string) (err error) {
+	f.Ready, err = trial.ParseReady(text)
+	return err
+}
+
+// Type is how help names the value.
+func (f *readyFlag) Type() string { return "SIGN" }
+
+// plan makes the trial's, but for who is measured.
+func (f *subjectFlags) plan(cmd *cobra.Command) (trial.Plan, trial.Server, error) {
+	var plan trial.Plan
+	var server trial.Server
+	if f.scenario != "" {
+		if err := readScenario(cmd, f.scenario); err != nil {
+			return plan, server, err
+		}
+	}
+	switch {
+	case f.cmd == "":
+		return plan, server, wrongUse("%s: --cmd is missing: say how the server is started, as in --cmd ./server", cmd.Name())
+	case f.target == "":
+		return plan, server, wrongUse("%s: --target is missing: say what to load, as in --target http://127.0.0.1:8080/", cmd.Name())
+	case f.samples < 1:
+		return plan, server, wrongUse("%s: --samples %d: use 1 or more; 8 show a difference of 5 %% where runs differ by 2 %%", cmd.Name(), f.samples)
+	case f.readyWithin <= 0 || f.stopWithin <= 0:
+		return plan, server, wrongUse("%s: use positive durations, as in 30s", cmd.Name())
+	}
+	if _, err := f.load.complete(cmd, f.target); err != nil {
+		return plan, server, err
+	}
+	plan = trial.Plan{Load: f.load.plan, Samples: f.samples, MostOthers: float64(f.mostOthers), Seed: uint64(time.Now().UnixNano()), Scenario: keptScenario(cmd, f.name(), f.target)}
+	server = trial.Server{Build: f.build, Command: f.cmd, Env: f.env, Ready: f.ready.Ready, ReadyWithin: f.readyWithin, StopWithin: f.stopWithin}
+	return plan, server, nil
+}
+
+// run measures, keeps and judges.
+func (f *benchFlags) run(cmd *cobra.Command) error {
+	if f.json && f.md {
+		return wrongUse("bench: choose one of --json and --md")
+	}
+	if f.against != "" && f.baseline != "" {
+		return wrongUse("bench: choose one of --against and --baseline")
+	}
+	plan, server, err := f.plan(cmd)
+	if err != nil {
+		return err
+	}
+	if err := f.profiles.check("bench"); err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	// All that can be found out before minutes have been spent is found out now.
+	out, err := openResult(f.file, cmd.OutOrStdout())
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	b := &bench{flags: f, out: out, stderr: cmd.ErrOrStderr()}
+	if !f.discard || f.baseline != "" {
+		if b.store, err = f.store.write(ctx, "bench"); err != nil {
+			return err
+		}
+		defer b.store.Close()
+	}
+	if f.baseline != "" {
+		if b.base, err = b.store.Get(ctx, "baseline:"+f.baseline); err != nil {
+			return storeFailure("bench: --baseline "+f.baseline, err)
+		}
+		if b.base.Scenario.Hash() != plan.Scenario.Hash() {
+			return &failure{exitInvalid, fmt.Errorf("bench: the baseline %s is of another scenario: %s; this one is %s", f.baseline, inLine(b.base.Scenario), inLine(plan.Scenario))}
+		}
+	}
+	server.Name = f.name
+	plan.Servers = []trial.Server{server}
+	if f.against != "" {
+		revision, err := trial.Checkout(ctx, ".", f.against)
+		if err != nil {
+			return trialFailure("bench", err)
+		}
+		defer revision.Remove()
+		old := server
+		old.Name, old.Dir = revision.Name, revision.Dir
+		if server.Name == "" {
+			server.Name = "what is here"
+		}
+		plan.Servers = []trial.Server{old, server}
+	}
+	watcher := newTrialProgress(cmd.ErrOrStderr(), f.progress)
+	plan.Progress = watcher.show
+	runs, err := trial.Run(ctx, plan)
+	if err == nil {
+		err = f.profiles.take(ctx, plan, runs)
+	}
+	watcher.end()
+	return b.finish(ctx, runs, plan.Samples, err)
+}
+
+func inLine(s record.Scenario) string {
+	return strings.ReplaceAll(strings.TrimSpace(s.Text), "\n", ", ")
+}
+
+// trialFailure is the failure of a trial that could not go on.
+func trialFailure(command string, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return &failure{exitInterrupted, fmt.Errorf("%s: interrupted", command)}
+	}
+	return failed("%s: %w", command, err)
+}
+
+// name is the scenario's, for people: the file's, or the load's shape.
+func (f *subjectFlags) name() string {
+	if f.scenario != "" {
+		base := filepath.Base(f.scenario)
+		return strings.TrimSuffix(base, filepath.Ext(base))
+	}
+	return f.load.shape()
+}
+
+// bench is a measurement on its way to a verdict.
+type bench struct {
+	flags *benchFlags
+	out   *resultFile
+	store *record.Store // nil: nothing is kept
+	base  *record.Run   // nil: no baseline was asked for
+
+	stderr io.Writer
+}
+
+// finish keeps the runs and says what came of them.
+func (b *bench) finish(ctx context.Context, runs []*record.Run, wanted int, err error) error {
+	lost := b.keep(runs)
+	if err != nil {
+		if len(runs) > 0 && b.keeps() && lost == nil {
+			fmt.Fprintf(b.stderr, "hone: bench: what was measured until now is kept as %s\n", runs[0].ID)
+		}
+		return trialFailure("bench", err)
+	}
+	result := &benchResult{Schema: "hone.bench/1", InvalidReasons: []string{}, Runs: runs, wanted: wanted, kept: b.keeps() && lost == nil}
+	result.judgeSamples()
+	if len(runs) == 2 || b.base != nil {
+		if err := b.judge(ctx, result); err != nil {
+			return err
+		}
+	}
+	if err := b.write(result); err != nil {
+		return failed("bench: %w", err)
+	}
+	if lost != nil {
+		return lost // but what was found has been said
+	}
+	return result.failure(b.flags.json || b.out.file != nil)
+}
+
+func (b *bench) keeps() bool { return b.store != nil && !b.flags.discard }
+
+// keep stores the runs, also when the context has ended.
+func (b *bench) keep(runs []*record.Run) error {
+	if !b.keeps() || len(runs) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
+	defer cancel()
+	if len(runs) == 2 {
+		return storeFailure("bench", b.store.AddPair(ctx, runs[0], runs[1]))
+	}
+	return storeFailure("bench", b.store.Add(ctx, runs[0]))
+}
+
+const keepTime = 30 * time.Second
+
+// judge compares.
+func (b *bench) judge(ctx context.Context, result *benchResult) (err error) {
+	first, second := b.base, result.Runs[0]
+	if b.base == nil {
+		first, second = result.Runs[0], result.Runs[1]
+		if first.PairedWith == "" { // no store has said so
+			first.ID, second.ID = "a", "b"
+			first.PairedWith, second.PairedWith = "b", "a"
+		}
+	}
+	if b.store != nil {
+		result.Comparison, err = b.flags.judge.stored(ctx, b.store, first, second)
+	} else {
+		result.Comparison, err = b.flags.judge.apart(first, second)
+	}
+	if end := new(failure); errors.As(err, &end) && end.code == exitInvalid && !result.Valid {
+		return nil // the reason has been given: there are no samples to compare
+	}
+	if err != nil {
+		return err
+	}
+	result.Comparison.A, result.Comparison.B = describe(first), describe(second)
+	result.InvalidReasons = append(result.InvalidReasons, result.Comparison.InvalidReasons...)
+	result.Valid = len(result.InvalidReasons) == 0
+	return nil
+}
+
+// describe is what a run is called in a result.
+func describe(r *record.Run) string {
+	if r.Name == "" {
+		return r.ID
+	}
+	return r.Name + " (" + r.ID + ")"
+}

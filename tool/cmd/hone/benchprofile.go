@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/probe"
+	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/trial"
+)
+
+// profilingFlags say which profiles bench takes beside its timed samples.
+type profilingFlags struct {
+	kinds      []string
+	url, token string
+	lasts      time.Duration
+}
+
+func (f *profilingFlags) define(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.kinds, "profile", nil, "profiles to take in a run of their own: cpu, allocs, heap, mutex, block, goroutine, trace, metrics; see hone profile --help")
+	flags.StringVar(&f.url, "pprof", "", "the server's net/http/pprof, a `URL` or HOST:PORT, as in 127.0.0.1:6060")
+	flags.StringVar(&f.token, "pprof-token", "", "the bearer `TOKEN` that it wants")
+	flags.DurationVar(&f.lasts, "profile-for", 5*time.Second, "how long to look, in whole seconds")
+}
+
+func (f *profilingFlags) wanted() bool { return len(f.kinds) > 0 }
+
+// check refuses what cannot be, before minutes have been spent.
+func (f *profilingFlags) check(command string) error {
+	switch {
+	case f.wanted() && f.url == "":
+		return wrongUse("%s: --profile needs --pprof: say where the server shows its profiles, as in --pprof 127.0.0.1:6060", command)
+	case !f.wanted() && f.url != "":
+		return wrongUse("%s: --pprof needs --profile: say which profiles, as in --profile cpu,allocs", command)
+	case f.lasts < time.Second:
+		return wrongUse("%s: --profile-for %v: use 1s or more", command, f.lasts)
+	}
+	known := append(probe.Profiles(), probe.Metrics)
+	for _, kind := range f.kinds {
+		var names []string
+		for _, k := range known {
+			names = append(names, string(k))
+		}
+		if !isOneOf(kind, names) {
+			return wrongUse("%s: --profile %s: there is no such profile; %s", command, kind, didYouMean(kind, names, "use "+strings.Join(names, ", ")))
+		}
+	}
+	return nil
+}
+
+// spareLoad is how much longer than the profiles their load lasts: it is known to
+// be there within a second, and answers come late.
+const spareLoad = 2 * time.Second
+
+// profiledReason is the reason why a sample's figures do not count.
+const profiledReason = "profiled: a server that is looked at is slower"
+
+// take adds to each run a sample in which the profiles were taken: a fresh process
+// under the same load, whose figures do not count. What there was stays as it is
+// when that fails.
+func (f *profilingFlags) take(ctx context.Context, plan trial.Plan, runs []*record.Run) error {
+	if !f.wanted() || len(runs) != len(plan.Servers) {
+		return nil
+	}
+	for i, server := range plan.Servers {
+		one := plan
+		one.Servers, one.Samples, one.Retakes = []trial.Server{server}, 1, -1
+		sample, err := f.sample(ctx, one)
+		if err != nil {
+			return err
+		}
+		for _, before := range runs[i].Samples {
+			sample.Order = max(sample.Order, before.Order+1)
+		}
+		runs[i].Samples = append(runs[i].Samples, *sample)
+	}
+	return nil
+}
+
+// sample takes the profiles of one server while it is loaded.
+func (f *profilingFlags) sample(ctx context.Context, plan trial.Plan) (*record.Sample, error) {
+	var kinds []probe.Kind
+	for _, kind := range f.kinds {
+		kinds = append(kinds, probe.Kind(kind))
+	}
+	source := probe.Source{URL: f.url, Token: f.token, For: f.lasts}
+	plan.Load.For = source.Lasts(kinds...) + spareLoad
+	show := plan.Progress
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var taken []record.Artefact
+	var looking sync.WaitGroup
+	var begin sync.Once
+	plan.Progress = func(now trial.Progress) {
+		now.Doing = "profiles: " + now.Doing
+		if show != nil {
+			show(now)
+		}
+		if now.Load != nil && now.Load.Phase == "measuring" {
+			begin.Do(func() {
+				looking.Go(func() {
+					var err error
+					if taken, err = source.Take(ctx, kinds...); err != nil {
+						cancel(err)
+					}
+				})
+			})
+		}
+	}
+	runs, err := trial.Run(ctx, plan)
+	looking.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, err
+	case len(runs) == 0 || len(runs[0].Samples) == 0 || len(taken) == 0:
+		return nil, errors.New("the load had ended before profiles could be taken; give a longer --profile-for")
+	}
+	sample := runs[0].Samples[0]
+	sample.Valid, sample.Reasons = false, append([]string{profiledReason}, sample.Reasons...)
+	sample.Artefacts = append(sample.Artefacts, taken...)
+	return &sample, nil
+}

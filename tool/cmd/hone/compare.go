@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/compare"
+	"github.com/hone-go/hone/tool/record"
+)
+
+// compareFlags are compare's, as they were given.
+type compareFlags struct {
+	judge    judgeFlags
+	pairs    bool
+	store    storeFlag
+	json, md bool
+	file     string
+}
+
+func newCompare() *cobra.Command {
+	f := new(compareFlags)
+	cmd := &cobra.Command{
+		Use:   "compare A B",
+		Short: "Say whether B differs from A, and how sure that is",
+		Long: `Say whether B differs from A, and how sure that is. A and B are runs that were kept
+(see hone run --help), or files: results of hone load --json, one after the
+other, each of a fresh server; or what go test -bench -count printed.
+
+A difference counts when chance would seldom make it, when it is larger than
+--tolerance, and when it is larger than --noise, by which runs of the same thing
+differ on this machine (hone doctor --noise finds it out). The first figure is what
+is asked for; the others are looked at beside it, and need more to convince the
+more of them there are.
+
+Best are pairs (--pairs): run A and B in turn, so that what the machine does
+meanwhile happens to both; 8 of them find a difference of 5 % where runs differ by 2 %.
+Less than 6 pairs, or 4 runs of each, show nothing.
+
+Exit codes: 0 when B is not worse, 3 when a figure is, 4 when nothing can be said.`,
+		Example: `  hone compare baseline:main latest
+  hone compare before.json after.json --pairs
+  hone compare old.txt new.txt --tolerance 3% --md
+  hone compare laptop.txt server.txt --across cpu`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return wrongUse("compare: name two runs or files, as in: hone compare baseline:main latest")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1]) },
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.BoolVar(&f.pairs, "pairs", false, "of files: the first run of A and the first of B are a pair, and so on")
+	f.judge.define(cmd)
+	flags.BoolVar(&f.json, "json", false, "print one JSON object")
+	flags.BoolVar(&f.md, "md", false, "print markdown, for a pull request")
+	flags.StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
+	f.store.define(cmd)
+	cmd.ValidArgsFunction = f.store.completeRuns
+	return cmd
+}
+
+func (f *compareFlags) run(cmd *cobra.Command, nameA, nameB string) error {
+	if f.json && f.md {
+		return wrongUse("compare: choose one of --json and --md")
+	}
+	ctx := cmd.Context()
+	a, err := f.side(ctx, nameA)
+	if err != nil {
+		return err
+	}
+	b, err := f.side(ctx, nameB)
+	if err != nil {
+		return err
+	}
+	var result *comparison
+	if a.stored != nil && b.stored != nil {
+		store, err := f.store.read(ctx, "compare")
+		if err != nil {
+			return err
+		}
+		defer store.Close()
+		result, err = f.judge.stored(ctx, store, a.stored, b.stored)
+		if err != nil {
+			return err
+		}
+	} else if result, err = f.judge.judge(a.figures(), b.figures(), f.pairs); err != nil {
+		return err
+	}
+	result.A, result.B = nameA, nameB
+	return f.report(cmd, result)
+}
+
+// side is what stands on one side of a comparison.
+type side struct {
+	stored *record.Run   // nil: it is a file's
+	file   *compare.Runs // nil: it is stored
+}
+
+// side is the file of that name, or else the run that is meant.
+func (f *compareFlags) side(ctx context.Context, name string) (s side, err error) {
+	_, err = os.Stat(name)
+	if err == nil || strings.ContainsAny(name, `/\.`) {
+		s.file, err = readRuns(name)
+		return s, err
+	}
+	s.stored, err = f.store.withRun(ctx, "compare", name)
+	return s, err
+}
+
+func (s side) figures() *compare.Runs {
+	if s.file != nil {
+		return s.file
+	}
+	runs, _, _ := compare.Stored(s.stored, s.stored)
+	return runs
+}
+
+func readRuns(name string) (*compare.Runs, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, failed("compare: %w", err)
+	}
+	defer file.Close()
+	runs, err := compare.ReadRuns(name, file)
+	if errors.Is(err, compare.ErrInvalidRun) {
+		return nil, &failure{exitInvalid, err}
+	}
+	return runs, failedIf(err)
+}
+
+// report writes the result and makes the exit code.
+func (f *compareFlags) report(cmd *cobra.Command, c *comparison) error {
+	out, err := openResult(f.file, cmd.OutOrStdout())
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if err := out.begin(); err != nil {
+		return failed("compare: %w", err)
+	}
+	if f.json {
+		err = writeJSON(out, c)
+	} else {
+		text := c.text
+		if f.md {
+			text = c.markdown
+		}
+		_, err = out.Write([]byte(text()))
+	}
+	if err != nil {
+		return failed("compare: %w", err)
+	}
+	return c.failure("compare")
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/knee"
+	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/trial"
+)
+
+// kneeFlags are knee's, as they were given.
+type kneeFlags struct {
+	load     loadFlags
+	goals    goalFlag
+	axis     *choice
+	from, to float64
+	width    percentFlag
+	trial    time.Duration
+	confirm  int
+	cool     time.Duration
+	save     string
+	store    storeFlag
+	out      outputFlags
+	progress bool
+}
+
+// The axes.
+const (
+	axisRate  = "rate"
+	axisConns = "conns"
+)
+
+const (
+	usualFromRate = 100
+	usualKneeConn = 50
+)
+
+func newKnee() *cobra.Command {
+	f := new(kneeFlags)
+	cmd := &cobra.Command{
+		Use:   "knee TARGET",
+		Short: "Find the most load under which a server keeps goals",
+		Long: `Find the most load under which a server keeps goals. TARGET is hone load's, which see.
+
+The load doubles until a goal is missed. The range between the highest that met and
+the lowest that missed is then halved, with short trials, until it is narrow, and
+full trials confirm both of its ends. Several goals share their trials, and each has
+its own knee. A trial also misses when the server does not keep up with the rate
+(99 %), and when requests fail, unless a goal is about errors.
+
+With --axis rate the load is requests a second (an open loop: give as many
+connections as clients would); with --axis conns it is connections, each of which
+keeps --depth requests outstanding, or shares a fixed --rate.
+
+When the generator itself could not offer a load, that is no miss: the search goes
+on below, and if the server is never at its end the result is INVALID, with the
+reason, and only a load that the knee is not below.
+
+Exit codes: 0 when the knee was found, or is above --to; 1 when the server cannot be
+reached; 3 when goals are missed under the lowest load; 4 when the knee is not known;
+130 when interrupted, with what is known so far.`,
+		Example: `  hone knee 127.0.0.1:7000 -c 100 --goal 'p99<5ms'
+  hone knee http://127.0.0.1:8080/users -c 200 --goal 'p99<20ms' --goal 'p50<2ms' --from 500
+  hone knee 127.0.0.1:7000 --axis conns --goal 'p99<10ms' --to 20000
+  hone knee 127.0.0.1:7000 -c 100 --goal 'p99.9<5ms' --trial 10s --save before`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return nil
+			}
+			return wrongUse("knee: name one target, as in: hone knee 127.0.0.1:7000 --goal 'p99<5ms'")
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	f.define(cmd)
+	return cmd
+}
+
+func (f *kneeFlags) define(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.Var(&f.goals, "goal", "what must be met, as hone load's --expect; repeat for more")
+	f.axis = addChoice(cmd, "axis", axisRate, "what grows", axisRate, axisConns)
+	flags.Float64Var(&f.from, "from", 0, "the lowest load (100 requests a second, 1 connection)")
+	flags.Float64Var(&f.to, "to", 0, "the highest load (as much as can be offered)")
+	f.width = 0.02
+	flags.Var(&f.width, "width", "how narrow the range must get")
+	flags.DurationVar(&f.trial, "trial", 3*time.Second, "length of a full trial; a short one takes a third; both are longer where requests are few")
+	flags.IntVar(&f.confirm, "confirm", 3, "full trials that must meet the goals")
+	flags.DurationVar(&f.cool, "cool", time.Second, "rest for the server after a trial that was too much")
+	f.load.definePlan(cmd)
+	flags.Lookup("for").Hidden = true // it is --trial here
+	f.load.plan.Conns = usualKneeConn
+	flags.Lookup("conns").DefValue = fmt.Sprint(usualKneeConn)
+	flags.StringVar(&f.save, "save", "", "keep the trials as a run under this `NAME`; see hone run --help")
+	flags.BoolVar(&f.progress, "progress", false, "report every trial, also where standard error is no terminal")
+	f.out.define(cmd)
+	f.store.define(cmd)
+}
+
+// plan checks the flags and makes the search's plan.
+func (f *kneeFlags) plan(cmd *cobra.Command, target string) (knee.Plan, error) {
+	changed := cmd.Flags().Changed
+	plan := knee.Plan{Goals: len(f.goals.goals), From: f.from, To: f.to, Width: float64(f.width), Confirm: f.confirm, Whole: f.axis.value == axisConns}
+	if plan.From == 0 && plan.Whole {
+		plan.From = 1
+	} else if plan.From == 0 {
+		plan.From = usualFromRate
+	}
+	switch {
+	case len(f.goals.goals) == 0:
+		return plan, wrongUse("knee: --goal is missing: say what must be met, as in --goal 'p99<5ms'")
+	case changed("for"):
+		return plan, wrongUse("knee: --for is for hone load; use --trial for how long a trial is")
+	case changed("rate") && !plan.Whole:
+		return plan, wrongUse("knee: --rate is what is looked for; use --from and --to, or --axis conns")
+	case changed("conns") && plan.Whole:
+		return plan, wrongUse("knee: --conns is what is looked for; use --from and --to, or --axis rate")
+	case !(plan.From > 0) || plan.Whole && plan.From < 1:
+		return plan, wrongUse("knee: --from %g: use more than 0", f.from)
+	case plan.To != 0 && !(plan.To >= plan.From):
+		return plan, wrongUse("knee: --to %g is below --from %g; use a higher one, or leave it out", plan.To, plan.From)
+	case f.width == 0 || f.trial <= 0 || f.cool < 0 || f.confirm < 1:
+		return plan, wrongUse("knee: --width, --trial and --confirm must be more than 0, and --cool not less; leave them out for what is usual")
+	}
+	_, err := f.load.complete(cmd, target)
+	return plan, err
+}
+
+// run searches, and says what was found.
+func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
+	plan, err := f.plan(cmd, target)
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	out, err := openResult(f.out.file, cmd.OutOrStdout())
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	var store *record.Store
+	if f.save != "" {
+		if store, err = f.store.write(ctx, "knee"); err != nil {
+			return err
+		}
+		defer store.Close()
+	}
+	watcher := newTrialProgress(cmd.ErrOrStderr(), f.progress)
+	s := &kneeSearch{flags: f, plan: plan, began: time.Now().UTC(), show: watcher.show}
+	err = s.search(ctx)
+	watcher.end()
+	if err != nil && len(s.points) == 0 {
+		return kneeFailure(err)
+	}
+	report := s.report(target, isTerminal(out.Writer))
+	if err != nil {
+		report.fail(err)
+	}
+	if store != nil {
+		if err := s.keep(cmd, store, target); err != nil {
+			return err
+		}
+	}
+	if writeErr := f.write(out, report); writeErr != nil {
+		return failed("knee: %w", writeErr)
+	}
+	if err != nil {
+		return kneeFailure(err)
+	}
+	return report.failure(ctx.Err() != nil, f.out.json || f.out.file != "")
+}
+
+func (f *kneeFlags) write(out *resultFile, report *kneeReport) error {
+	if err := out.begin(); err != nil {
+		return err
+	}
+	if f.out.json {
+		return writeJSON(out, report)
+	}
+	var b strings.Builder
+	report.write(&b)
+	_, err := out.Write([]byte(b.String()))
+	return err
+}
+
+// kneeFailure is the failure of a search that could not go on.
+func kneeFailure(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return &failure{exitInterrupted, errors.New("knee: interrupted before the first trial had ended")}
+	}
+	return loadFailure(err)
+}
+
+// keep stores the trials, a sample each, also when the context has ended.
+func (s *kneeSearch) keep(cmd *cobra.Command, store *record.Store, target string) error {
+	scenario := keptScenario(cmd, "knee by "+s.flags.axis.value, target)
+	scenario.Text += fmt.Sprintf("axis=%s\ngoal=%s\ntrial=%v\n", s.flags.axis.value, s.flags.goals.String(), s.flags.trial)
+	run := &record.Run{Name: s.flags.save, Made: "knee", At: s.began, Scenario: scenario, Environment: trial.Environment(s.flags.load.plan.Target)}
+	for i, p := range s.points {
+		sample := &record.Sample{At: p.at, Reasons: []string{p.Why}}
+		if p.result != nil {
+			sample = trial.SampleOf(p.result, p.at)
+		}
+		if sample.Order = i + 1; p.Invalid {
+			sample.Valid, sample.Reasons = false, []string{p.Why}
+		}
+		sample.Metrics = append([]record.Metric{{Name: "load", Unit: s.unit(), Better: record.Higher, Value: p.Load}}, sample.Metrics...)
+		run.Samples = append(run.Samples, *sample)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
+	defer cancel()
+	return storeFailure("knee", store.Add(ctx, run))
+}
+
+// unit is what loads are counted in.
+func (s *kneeSearch) unit() string {
+	if s.plan.Whole {
+		return "connections"
+	}
+	return "req/s"
+}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/tool/knee"
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/trial"
+)
+
+// kneeSearch is a search on its way.
+type kneeSearch struct {
+	flags  *kneeFlags
+	plan   knee.Plan
+	began  time.Time
+	show   func(trial.Progress)
+	points []kneePoint
+}
+
+// kneePoint is a trial and what it showed.
+type kneePoint struct {
+	knee.Trial
+	Why    string       // it missed, or is invalid; empty when all goals were met
+	result *load.Result // nil: the run broke off
+	at     time.Time
+}
+
+// search makes trials until the knee is known, the context ends, or the server is
+// gone.
+func (s *kneeSearch) search(ctx context.Context) error {
+	for {
+		step, more := s.plan.Next(s.made())
+		if !more || ctx.Err() != nil {
+			return nil
+		}
+		s.show(trial.Progress{Doing: s.doing(step), Taken: len(s.points)})
+		if step.Rest && !rested(ctx, s.flags.cool) {
+			return nil
+		}
+		p, err := s.trial(ctx, step)
+		switch {
+		case ctx.Err() != nil:
+			if len(s.points) == 0 {
+				return ctx.Err()
+			}
+			return nil // what was going on does not count
+		case err != nil:
+			return err
+		}
+		s.points = append(s.points, p)
+	}
+}
+
+func (s *kneeSearch) doing(step knee.Step) string {
+	length := "short"
+	if step.Full {
+		length = "full"
+	}
+	return fmt.Sprintf("trial %d: %s %s, %s", len(s.points)+1, grouped(step.Load), s.unit(), length)
+}
+
+// made is the search's view of the trials.
+func (s *kneeSearch) made() (made []knee.Trial) {
+	for _, p := range s.points {
+		made = append(made, p.Trial)
+	}
+	return made
+}
+
+// rested waits, and reports whether the context lasted.
+func rested(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+const (
+	shortPart     = 3    // of a full trial
+	fewest        = 150  // requests in a trial, so that its 99th percentile is one
+	fewestThinner = 1500 // the same for the 99.9th
+	mostLonger    = 20   // times that a trial is made longer to have so many
+)
+
+// trial loads the target once; again, for longer, when there were too few requests.
+func (s *kneeSearch) trial(ctx context.Context, step knee.Step) (kneePoint, error) {
+	plan := s.flags.load.plan
+	plan.For = s.flags.trial
+	if !step.Full {
+		plan.For /= shortPart
+	}
+	longest := mostLonger * plan.For
+	if s.plan.Whole {
+		plan.Conns = int(step.Load)
+	} else {
+		plan.Rate = step.Load
+		plan.For = min(max(plan.For, time.Duration(float64(s.fewest())/step.Load*float64(time.Second))), longest)
+	}
+	for {
+		p, err := s.once(ctx, plan, step)
+		if err != nil || p.result == nil || p.result.Interrupted || plan.For >= longest || p.result.Requests >= int64(s.fewest()) || !s.plan.Whole {
+			return p, err
+		}
+		enough := 1.5 * float64(s.fewest()) / float64(max(p.result.Requests, 1))
+		plan.For = min(time.Duration(float64(plan.For)*enough)+time.Millisecond, longest)
+	}
+}
+
+// fewest is how many requests the goals take.
+func (s *kneeSearch) fewest() int {
+	for _, g := range s.flags.goals.goals {
+		if strings.HasSuffix(g.Metric, "p999") {
+			return fewestThinner
+		}
+	}
+	return fewest
+}
+
+// once is one run and its judgement. Whether the target keeps up, and whether
+// requests fail, is judged here, not by the run: both are misses, not faults of the
+// generator, which is all that is left to make the run invalid.
+func (s *kneeSearch) once(ctx context.Context, plan load.Plan, step knee.Step) (kneePoint, error) {
+	allowed := plan.AllowErrors
+	plan.AllowErrors, plan.MaxStall, plan.MaxLag = true, plan.For, s.mostLag()
+	doing := s.doing(step)
+	plan.Progress = func(now load.Progress) {
+		s.show(trial.Progress{Doing: doing, Taken: len(s.points), Load: &now})
+	}
+	p := kneePoint{Trial: knee.Trial{Step: step}, at: time.Now().UTC()}
+	result, err := load.Run(ctx, plan)
+	if err != nil {
+		return s.brokenOff(p, err)
+	}
+	p.result = result
+	if !result.Valid {
+		p.Invalid, p.Why = true, strings.Join(result.InvalidReasons, "; ")
+		return p, nil
+	}
+	lost := behind(result)
+	if lost == "" && !allowed && !s.judgesErrors() {
+		lost = failures(result)
+	}
+	p.Why = lost
+	for _, o := range load.Check(result, s.flags.goals.goals) {
+		if o.Got == nil {
+			p.Invalid, p.Why = true, fmt.Sprintf("%v cannot be judged: there were only %d requests; use a longer --trial", o.Goal, result.Requests)
+			return p, nil
+		}
+		p.Met = append(p.Met, o.Met && lost == "")
+		if !o.Met && p.Why == "" {
+			p.Why = o.String()
+		}
+	}
+	return p, nil
+}
+
+// mostLag is how late the generator may be. That is part of every response time, so
+// it is a tenth of the strictest goal for one, or what is usual.
+func (s *kneeSearch) mostLag() time.Duration {
+	most := time.Duration(0)
+	for _, g := range s.flags.goals.goals {
+		part := time.Duration(g.Value / 10 * float64(time.Microsecond))
+		if isCount := isOneOf(g.Metric, []string{"rate", "errors", "requests"}); !isCount && (most == 0 || part < most) {
+			most = part
+		}
+	}
+	return max(most, time.Millisecond)
+}
+
+func (s *kneeSearch) judgesErrors() bool {
+	return slices.ContainsFunc(s.flags.goals.goals, func(g load.Goal) bool { return g.Metric == "errors" })
+}
+
+// brokenOff judges a run that ended early: the server gave in, if it has met the
+// goals before.
+func (s *kneeSearch) brokenOff(p kneePoint, err error) (kneePoint, error) {
+	end := new(load.Error)
+	if !errors.As(err, &end) || end.Kind == load.BadPlan {
+		return p, err
+	}
+	p.Why = err.Error()
+	if sys.Exhausted(err) || errors.Is(err, syscall.EADDRNOTAVAIL) {
+		p.Invalid = true // this machine gave in
+		return p, nil
+	}
+	before := s.plan.Find(s.made()).All
+	if before.Met == 0 || p.Load <= before.Met {
+		return p, err // it is not there, or no longer
+	}
+	p.Met = make([]bool, len(s.flags.goals.goals))
+	return p, nil
+}
+
+const leastKept = 0.99 // of a rate, by a target that keeps up
+
+// behind says by how much the target did not keep up with its rate. How many
+// requests are under way at an edge of the measured time is chance, hence three of
+// its standard deviations.
+func behind(r *load.Result) string {
+	if r.Offered == nil || r.Rate == nil || *r.Offered == 0 {
+		return ""
+	}
+	seconds := r.Window.Seconds()
+	offered := *r.Offered * seconds
+	answered := *r.Rate*seconds + float64(r.Errors[load.Failed.String()]+r.Errors[load.WrongContent.String()])
+	allowance := 0.0
+	if r.Latency.P50 != nil {
+		allowance = 3 * math.Sqrt(*r.Offered**r.Latency.P50/1e6)
+	}
+	if answered >= leastKept*offered-allowance {
+		return ""
+	}
+	return fmt.Sprintf("it answered %.1f %% of the requests in time", 100*answered/offered)
+}
+
+// failures says how many requests failed.
+func failures(r *load.Result) string {
+	total := r.Errors["total"]
+	if total == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of %s requests failed", grouped(float64(total)), grouped(float64(r.Requests)))
+}

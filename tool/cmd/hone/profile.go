@@ -1,0 +1,226 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/probe"
+	"github.com/hone-go/hone/tool/record"
+)
+
+// profileFlags are profile's, as they were given.
+type profileFlags struct {
+	against string
+	kind    *choice
+	top     int
+	cum     bool
+	list    string
+	web     string
+	out     outputFlags
+	store   storeFlag
+}
+
+func newProfile() *cobra.Command {
+	f := new(profileFlags)
+	cmd := &cobra.Command{
+		Use:   "profile [RUN]",
+		Short: "Show what a server did under load, and what it does more than before",
+		Long: `Show what a server did under load, and what it does more than before.
+
+RUN is one that hone bench --profile kept (latest, if none is given), or a file that
+net/http/pprof or go test -cpuprofile wrote. Values are for a million requests where
+the load is known, so a server that answers more does not look as if it worked more;
+else they are for a second. CPU-seconds per million requests are also microseconds
+per request.
+
+flat is what a function does itself, cum what it does with all that it calls. With
+--against the functions that changed most come first, up or down.
+
+--web serves the flame graph and other pages of google/pprof on this machine until
+Ctrl-C; with --against more is red and less is green.
+
+Exit codes: 0 when there is something to show, 1 when there is no such run or
+profile, 4 when the profile is empty.`,
+		Example: `  hone profile
+  hone profile --against baseline:main
+  hone profile after --against before --kind allocs --top 40
+  hone profile --list 'main\.handle'
+  hone profile after --against before --web 127.0.0.1:8080
+  hone profile new.pprof --against old.pprof --cum`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ref, err := oneRef(args, true, "hone profile latest")
+			if err != nil {
+				return err
+			}
+			return f.run(cmd, ref)
+		},
+		ValidArgsFunction: f.store.completeRuns,
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.against, "against", "", "the earlier `RUN`, or file")
+	var kinds []string
+	for _, kind := range probe.Profiles() {
+		if kind != probe.Trace {
+			kinds = append(kinds, string(kind))
+		}
+	}
+	f.kind = addChoice(cmd, "kind", "", "what to look at (the first that there is)", kinds...)
+	flags.IntVar(&f.top, "top", 20, "functions to show; 0 shows all")
+	flags.BoolVar(&f.cum, "cum", false, "sort by cum, not by flat")
+	flags.StringVar(&f.list, "list", "", "show the source lines of functions whose names match `REGEXP`, instead")
+	flags.StringVar(&f.web, "web", "", "serve the flame graph on this loopback `ADDR`, as in 127.0.0.1:8080, instead")
+	f.out.define(cmd)
+	f.store.define(cmd)
+	return cmd
+}
+
+// profiled is where profiles come from: a run, or a file.
+type profiled struct {
+	name string
+	run  *record.Run
+	file []byte
+}
+
+// run shows the profile.
+func (f *profileFlags) run(cmd *cobra.Command, ref string) error {
+	functions, err := regexp.Compile(f.list)
+	switch {
+	case err != nil:
+		return wrongUse("profile: --list: %w; see https://go.dev/s/re2syntax", err)
+	case f.top < 0:
+		return wrongUse("profile: --top %d: use 0 or more", f.top)
+	case f.web != "" && (f.list != "" || f.out.json || f.out.file != ""):
+		return wrongUse("profile: --web takes the place of --list, --json and -o; choose one")
+	}
+	view, names, err := f.view(cmd, ref)
+	if err != nil {
+		return err
+	}
+	if f.web != "" {
+		return f.serve(cmd, view, names)
+	}
+	report := newProfileReport(view, names)
+	if f.list != "" {
+		report.Lines = view.List(functions)
+		if len(report.Lines) == 0 {
+			return failed("profile: no function's name matches %q; hone profile --top 0 shows all", f.list)
+		}
+		return f.out.write(cmd, report, report.writeList)
+	}
+	report.Lines = view.Top(f.cum)
+	if report.left = len(report.Lines) - f.top; f.top > 0 && report.left > 0 {
+		report.Lines = report.Lines[:f.top]
+	}
+	return f.out.write(cmd, report, report.writeTop)
+}
+
+// view reads one profile or two, and scales them.
+func (f *profileFlags) view(cmd *cobra.Command, ref string) (*probe.View, []string, error) {
+	refs := []string{ref}
+	if f.against != "" {
+		refs = append(refs, f.against)
+	}
+	var sides []*profiled
+	var names []string
+	for _, ref := range refs {
+		side, err := f.find(cmd, ref)
+		if err != nil {
+			return nil, nil, err
+		}
+		sides, names = append(sides, side), append(names, side.name)
+	}
+	kind, err := f.common(sides)
+	if err != nil {
+		return nil, nil, err
+	}
+	var both [2]*probe.Profile
+	for i, side := range sides {
+		if both[i], err = side.profile(kind); err != nil {
+			return nil, nil, failed("profile: %s: %w", side.name, err)
+		}
+	}
+	view, err := probe.NewView(both[0], both[1])
+	if err != nil {
+		return nil, nil, failed("profile: %w", err)
+	}
+	if view.Total == 0 && (view.Before == nil || *view.Before == 0) {
+		return nil, nil, &failure{exitInvalid, fmt.Errorf("profile: the %s profile of %s is empty; %s", kind, names[0], whyEmpty(kind))}
+	}
+	return view, names, nil
+}
+
+// whyEmpty is what to do about a profile without a value.
+func whyEmpty(kind probe.Kind) string {
+	switch kind {
+	case probe.Mutex:
+		return "the program has to ask for it: runtime.SetMutexProfileFraction(10)"
+	case probe.Block:
+		return "the program has to ask for it: runtime.SetBlockProfileRate(10_000)"
+	}
+	return "load the server while it is taken, or take it for longer"
+}
+
+// find reads a file, or a run.
+func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
+	info, err := os.Stat(ref)
+	if err == nil && info.Mode().IsRegular() {
+		data, err := os.ReadFile(ref)
+		if err != nil {
+			return nil, failed("profile: %w", err)
+		}
+		return &profiled{name: ref, file: data}, nil
+	}
+	run, err := f.store.withRun(cmd.Context(), "profile", ref)
+	if errors.Is(err, record.ErrNotFound) {
+		return nil, failed("profile: %q is no file and %w", ref, err)
+	} else if err != nil {
+		return nil, err
+	}
+	return &profiled{name: describe(run), run: run}, nil
+}
+
+// common is the kind that was asked for, or the first that all sides have.
+func (f *profileFlags) common(sides []*profiled) (probe.Kind, error) {
+	if f.kind.value != "" {
+		return probe.Kind(f.kind.value), nil
+	}
+	first := probe.Kind("")
+	for i, side := range sides {
+		kinds, err := side.kinds()
+		switch {
+		case err != nil:
+			return "", failed("profile: %s: %w", side.name, err)
+		case len(kinds) == 0:
+			return "", failed("profile: %s has no profile; take one: hone bench --profile cpu,allocs --pprof URL", side.name)
+		case i == 0:
+			first = kinds[0]
+		case !slices.Contains(kinds, first):
+			return "", failed("profile: %s has no %s profile; choose another --kind", side.name, first)
+		}
+	}
+	return first, nil
+}
+
+func (p *profiled) kinds() ([]probe.Kind, error) {
+	if p.run != nil {
+		return probe.KindsOf(p.run), nil
+	}
+	one, err := probe.Parse(p.file, "")
+	if err != nil {
+		return nil, err
+	}
+	return []probe.Kind{one.Kind}, nil
+}
+
+func (p *profiled) profile(kind probe.Kind) (*probe.Profile, error) {
+	if p.run != nil {
+		return probe.OfRun(p.run, kind)
+	}
+	return probe.Parse(p.file, kind)
+}

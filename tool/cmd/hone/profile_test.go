@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/pprof/profile"
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/probe"
+	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/trial"
+)
+
+// hone runs the command in this process, and returns what it wrote.
+func hone(t *testing.T, want int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+	defer cancel()
+	if got := run(ctx, args, strings.NewReader(""), &out, &err); got != want {
+		t.Fatalf("hone %s: exit code %d, want %d\n%s%s", strings.Join(args, " "), got, want, &out, &err)
+	}
+	return out.String(), err.String()
+}
+
+// profiledRuns measures a real service before and after something was planted in
+// it, with profiles, and keeps both.
+func profiledRuns(t *testing.T) (store string) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("the service is started by sh")
+	}
+	dir := t.TempDir()
+	service, store := filepath.Join(dir, "service"), filepath.Join(dir, "runs.db")
+	if out, err := exec.Command("go", "build", "-o", service, "../../probe/testdata/service").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	addr, err := freeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	profiling := profilingOf(t, "--profile", "cpu,allocs", "--pprof", addr, "--profile-for", "1s")
+	if err := profiling.check("bench"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := record.Open(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for name, planted := range map[string]string{"before": "0", "after": "400000"} {
+		plan := trial.Plan{
+			Servers: []trial.Server{{Name: name, Command: "exec " + service + " -addr " + addr + " -planted " + planted}},
+			Load:    load.Plan{Target: load.HTTP{URL: "http://" + addr + "/"}, Conns: 4, For: 200 * time.Millisecond},
+			Samples: 1, Retakes: -1, MostOthers: 1,
+		}
+		runs, err := trial.Run(t.Context(), plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := profiling.take(t.Context(), plan, runs); err != nil {
+			t.Fatal(err)
+		}
+		samples := runs[0].Samples
+		if last := samples[len(samples)-1]; len(samples) != 2 || last.Valid || last.Reasons[0] != profiledReason || last.Order != 2 {
+			t.Fatalf("%d samples, the last is %v %v, number %d", len(samples), last.Valid, last.Reasons, last.Order)
+		}
+		if err := s.Add(t.Context(), runs[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return store
+}
+
+// profilingOf reads bench's flags for profiles.
+func profilingOf(t *testing.T, args ...string) *profilingFlags {
+	t.Helper()
+	f, cmd := new(profilingFlags), &cobra.Command{Use: "bench"}
+	f.define(cmd)
+	if err := cmd.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestProfilingFlags(t *testing.T) {
+	for want, args := range map[string][]string{
+		"": {"--profile", "cpu,trace", "--pprof", "127.0.0.1:1"},
+		"bench: --profile needs --pprof: say where the server shows its profiles, as in --pprof 127.0.0.1:6060": {"--profile", "cpu"},
+		"bench: --pprof needs --profile: say which profiles, as in --profile cpu,allocs":                        {"--pprof", "127.0.0.1:1"},
+		"bench: --profile cpus: there is no such profile; did you mean cpu?":                                    {"--profile", "cpus", "--pprof", "127.0.0.1:1"},
+		"bench: --profile-for 500ms: use 1s or more":                                                            {"--profile", "cpu", "--pprof", "127.0.0.1:1", "--profile-for", "500ms"},
+	} {
+		got := ""
+		if err := profilingOf(t, args...).check("bench"); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%v: %q, want %q", args, got, want)
+		}
+	}
+	if profilingOf(t).wanted() || profilingOf(t).take(t.Context(), trial.Plan{}, nil) != nil {
+		t.Error("nothing was asked for")
+	}
+}
+
+func TestProfile(t *testing.T) {
+	store := profiledRuns(t)
+
+	// What was planted is the first line.
+	out, _ := hone(t, exitOK, "profile", "after", "--against", "before", "--store", store)
+	lines := strings.Split(out, "\n")
+	if !regexp.MustCompile(`^cpu of after \([0-9a-f]+\): [0-9.]+ CPU-seconds per million requests$`).MatchString(lines[0]) ||
+		!regexp.MustCompile(`^against before \([0-9a-f]+\): .* s, so \+`).MatchString(lines[1]) {
+		t.Errorf("it begins with\n%s", strings.Join(lines[:3], "\n"))
+	}
+	if !regexp.MustCompile(`^ *\+[0-9.]+ s +.* main\.planted$`).MatchString(lines[4]) {
+		t.Errorf("the first line is not what was planted:\n%s", out)
+	}
+
+	// Programs read the same.
+	out, _ = hone(t, exitOK, "profile", "after", "--against", "before", "--store", store, "--json", "--top", "3")
+	var report profileReport
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatal(err)
+	}
+	if first := report.Lines[0]; len(report.Lines) != 3 || first.Function != "main.planted" || *first.FlatBefore != 0 || first.Flat < 100 || report.Per != probe.PerMillion {
+		t.Errorf("%s", out)
+	}
+
+	// Its lines, with their text.
+	out, _ = hone(t, exitOK, "profile", "after", "--list", `^main\.planted$`, "--store", store)
+	if !regexp.MustCompile(`(?m)^ *[0-9.]+ s +[0-9.]+ s +[0-9]+ +x \^= x (<<|>>) [0-9]+$`).MatchString(out) || !strings.Contains(out, "for range rounds {") {
+		t.Errorf("its lines are\n%s", out)
+	}
+
+	// Another kind, with callers.
+	out, _ = hone(t, exitOK, "profile", "before", "--kind", "allocs", "--cum", "--store", store)
+	if !regexp.MustCompile(`(?m)^allocs of before .* GB allocated per million requests$`).MatchString(out) || !strings.Contains(out, "main.allocate") {
+		t.Errorf("%s", out)
+	}
+	profileFailures(t, store)
+	profilePages(t, store)
+}
+
+// profileFailures are what cannot be shown, and files.
+func profileFailures(t *testing.T, store string) {
+	_, err := hone(t, exitFailed, "profile", "after", "--kind", "mutex", "--store", store)
+	if !strings.Contains(err, "has no mutex profile (it has cpu, allocs); take one: hone bench --profile mutex --pprof URL") {
+		t.Errorf("%s", err)
+	}
+	_, err = hone(t, exitFailed, "profile", "after", "--list", "nowhere", "--store", store)
+	if !strings.Contains(err, "hone profile --top 0 shows all") {
+		t.Errorf("%s", err)
+	}
+	_, err = hone(t, exitFailed, "profile", "nobody", "--store", store)
+	if !strings.Contains(err, `profile: "nobody" is no file and `) || !strings.Contains(err, "hone run list") {
+		t.Errorf("%s", err)
+	}
+	empty := &profile.Profile{SampleType: []*profile.ValueType{{Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "nanoseconds"}}}
+	name := filepath.Join(t.TempDir(), "mutex.pprof")
+	file, createErr := os.Create(name)
+	if createErr != nil {
+		t.Fatal(createErr)
+	}
+	if err := errors.Join(empty.Write(file), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = hone(t, exitInvalid, "profile", name, "--kind", "mutex")
+	if !strings.Contains(err, "is empty; the program has to ask for it: runtime.SetMutexProfileFraction(10)") {
+		t.Errorf("%s", err)
+	}
+	s, openErr := record.OpenRead(t.Context(), store)
+	if openErr != nil {
+		t.Fatal(openErr)
+	}
+	defer s.Close()
+	kept, getErr := s.Get(t.Context(), "after")
+	if getErr != nil {
+		t.Fatal(getErr)
+	}
+	for _, a := range kept.Samples[1].Artefacts {
+		if a.Kind != string(probe.CPU) {
+			continue
+		}
+		name := filepath.Join(t.TempDir(), "cpu.pprof")
+		if err := os.WriteFile(name, a.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, _ := hone(t, exitOK, "profile", name, "--against", "before", "--store", store)
+		if first, _, _ := strings.Cut(out, "\n"); !strings.HasSuffix(first, "CPU-seconds per second") || !strings.Contains(out, "main.planted") {
+			t.Errorf("%s", out)
+		}
+		_, err := hone(t, exitFailed, "profile", name, "--kind", "heap", "--store", store)
+		if !strings.Contains(err, "this is no heap profile: it has samples, cpu, not inuse_space; give another --kind") {
+			t.Errorf("%s", err)
+		}
+		return
+	}
+	t.Error("the run has no CPU profile")
+}
+
+// profilePages are served until the context ends.
+func profilePages(t *testing.T, store string) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	read, write := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"profile", "after", "--against", "before", "--web", "localhost:0", "--store", store}, strings.NewReader(""), write, io.Discard)
+		write.Close()
+	}()
+	line := make([]byte, 100)
+	n, err := read.Read(line)
+	if err != nil {
+		t.Fatalf("it does not say where it is: %v", err)
+	}
+	url := strings.TrimSpace(string(line[:n]))
+	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := io.ReadAll(response.Body)
+	response.Body.Close()
+	if err != nil || response.StatusCode != http.StatusOK || response.Request.URL.Path != "/flamegraph" || !strings.Contains(string(page), "main.planted") {
+		t.Errorf("%s: %s %v, %d bytes", response.Request.URL, response.Status, err, len(page))
+	}
+	cancel()
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}

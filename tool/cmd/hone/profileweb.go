@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/probe"
+)
+
+const (
+	pageHeadTime = 5 * time.Second // for a request's head to come
+	pageEndTime  = time.Second     // for pages that are being written at the end
+)
+
+// serve serves google/pprof's pages until the context ends.
+func (f *profileFlags) serve(cmd *cobra.Command, view *probe.View, names []string) error {
+	ctx := cmd.Context()
+	ln, err := listenHere(ctx, f.web)
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
+	pages, err := view.Pages()
+	if err != nil {
+		return failed("profile: --web: %w", err)
+	}
+	server := &http.Server{Handler: pages, ReadHeaderTimeout: pageHeadTime}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ln) }()
+	fmt.Fprintf(cmd.OutOrStdout(), "http://%s/\n", ln.Addr())
+	if len(names) > 1 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "hone: %s of %s, red where it is more than in %s; Ctrl-C ends it\n", view.Kind, names[0], names[1])
+	} else {
+		fmt.Fprintf(cmd.ErrOrStderr(), "hone: %s of %s; Ctrl-C ends it\n", view.Kind, names[0])
+	}
+	select {
+	case err := <-ended:
+		return failed("profile: --web: %w", err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.Background(), pageEndTime)
+	defer cancel()
+	if server.Shutdown(grace) != nil {
+		server.Close()
+	}
+	<-ended
+	return nil
+}
+
+// listenHere listens where only this machine reaches it.
+func listenHere(ctx context.Context, addr string) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, wrongUse("profile: --web %q: write it as in 127.0.0.1:8080", addr)
+	}
+	if host == "" || host == "localhost" {
+		host = "127.0.0.1"
+	}
+	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
+		return nil, wrongUse("profile: --web %s: others could reach that, and profiles show a program's inside; use 127.0.0.1:%s, and ssh -L from elsewhere", addr, port)
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		var outer *net.OpError
+		if errors.As(err, &outer) {
+			err = outer.Err
+		}
+		return nil, failed("profile: --web %s: %w; use another port, 0 picks a free one", addr, err)
+	}
+	return ln, nil
+}

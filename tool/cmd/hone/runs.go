@@ -1,0 +1,404 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/record"
+)
+
+// outputFlags are those of a command with a result.
+type outputFlags struct {
+	json bool
+	file string
+}
+
+func (f *outputFlags) define(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object")
+	cmd.Flags().StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
+}
+
+// write writes v as JSON, or text.
+func (f *outputFlags) write(cmd *cobra.Command, v any, text func(io.Writer)) error {
+	out, err := openResult(f.file, cmd.OutOrStdout())
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if err = out.begin(); err == nil {
+		if f.json {
+			err = writeJSON(out, v)
+		} else {
+			var b bytes.Buffer
+			text(&b)
+			_, err = out.Write(b.Bytes())
+		}
+	}
+	if err != nil {
+		return failed("%s: %w", cmd.Name(), err)
+	}
+	return nil
+}
+
+func newRun() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Look at runs that were kept",
+		Long: `Look at runs that were kept by hone bench, and by hone load --save.
+
+A run is meant by its id, or its first digits; by its name; by latest, or latest~2;
+or by baseline:NAME.`,
+		Example: `  hone run list
+  hone run show latest
+  hone run export 3f9c2a -o before.tar`,
+		Args: unknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newRunList(), newRunShow(), newRunRemove(), newRunExport(), newRunImport())
+	return cmd
+}
+
+// oneRef refuses all but one reference; none is latest where that is allowed.
+func oneRef(args []string, orLatest bool, example string) (string, error) {
+	switch {
+	case len(args) == 1:
+		return args[0], nil
+	case len(args) == 0 && orLatest:
+		return "latest", nil
+	}
+	return "", wrongUse("name one run, as in: %s", example)
+}
+
+func newRunList() *cobra.Command {
+	var store storeFlag
+	var out outputFlags
+	var filter record.Filter
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the runs, newest first",
+		Example: "  hone run list --limit 5\n  hone run list --scenario hello --json",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := store.read(cmd.Context(), "run list")
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			runs, err := s.List(cmd.Context(), filter)
+			if err != nil {
+				return storeFailure("run list", err)
+			}
+			return out.write(cmd, listed{"hone.runs/1", runs}, func(w io.Writer) { writeList(w, runs) })
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&filter.Scenario, "scenario", "", "only those of the scenario with this name or hash")
+	flags.StringVar(&filter.Name, "name", "", "only those of this name")
+	flags.IntVar(&filter.Limit, "limit", 0, "the newest so many (all)")
+	out.define(cmd)
+	store.define(cmd)
+	return cmd
+}
+
+type listed struct {
+	Schema string           `json:"schema"`
+	Runs   []record.Summary `json:"runs"`
+}
+
+func writeList(w io.Writer, runs []record.Summary) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "id\tbegan\tby\tscenario\tvalid samples\tname\tbaseline")
+	for _, r := range runs {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d of %d\t%s\t%s\n", r.ID, r.At.Local().Format(time.DateTime), r.Made, r.Scenario, r.Valid, r.Samples, r.Name, strings.Join(r.Baselines, ", "))
+	}
+	table.Flush()
+}
+
+func newRunShow() *cobra.Command {
+	var store storeFlag
+	var out outputFlags
+	cmd := &cobra.Command{
+		Use:     "show [RUN]",
+		Short:   "Show a run: its figures, and what they depend on",
+		Example: "  hone run show\n  hone run show baseline:main --json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ref, err := oneRef(args, true, "hone run show latest")
+			if err != nil {
+				return err
+			}
+			run, err := store.withRun(cmd.Context(), "run show", ref)
+			if err != nil {
+				return err
+			}
+			return out.write(cmd, shown{"hone.run/1", run}, func(w io.Writer) { writeRun(w, run) })
+		},
+		ValidArgsFunction: store.completeRuns,
+	}
+	out.define(cmd)
+	store.define(cmd)
+	return cmd
+}
+
+type shown struct {
+	Schema string `json:"schema"`
+	*record.Run
+}
+
+func writeRun(w io.Writer, r *record.Run) {
+	valid := 0
+	for _, s := range r.Samples {
+		if s.Valid {
+			valid++
+		}
+	}
+	fmt.Fprintf(w, "%s %s, by hone %s, %s\n", r.ID, r.Name, r.Made, r.At.Local().Format(time.DateTime))
+	if r.PairedWith != "" {
+		fmt.Fprintf(w, "taken in turn with %s\n", r.PairedWith)
+	}
+	fmt.Fprintf(w, "scenario %s: %s\n%d of %d samples are valid\n\n", r.Scenario.Name, strings.ReplaceAll(strings.TrimSpace(r.Scenario.Text), "\n", ", "), valid, len(r.Samples))
+	writeFigures(w, r)
+	for i, s := range r.Samples {
+		if !s.Valid {
+			fmt.Fprintf(w, "sample %d is not valid: %s\n", i+1, strings.Join(s.Reasons, "; "))
+		}
+	}
+	for _, part := range []struct {
+		name     string
+		settings map[string]string
+	}{{"must be equal to compare", r.Environment.Strict}, {"may differ", r.Environment.Soft}} {
+		fmt.Fprintf(w, "\n%s:\n", part.name)
+		for _, key := range slices.Sorted(maps.Keys(part.settings)) {
+			fmt.Fprintf(w, "  %s: %s\n", key, part.settings[key])
+		}
+	}
+}
+
+// writeFigures writes the median and the range of each figure's valid samples.
+func writeFigures(w io.Writer, r *record.Run) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "figure\tmedian\trange")
+	for _, f := range figuresOf(r) {
+		fmt.Fprintf(table, "%s %s\t%s\t%s\n", f.Name, f.Unit, number(f.median()), number(f.values[0])+"–"+number(f.values[len(f.values)-1]))
+	}
+	table.Flush()
+}
+
+// figure is one metric of all valid samples, sorted.
+type figure struct {
+	record.Metric
+	values []float64
+}
+
+func (f *figure) median() float64 {
+	n := len(f.values)
+	return (f.values[(n-1)/2] + f.values[n/2]) / 2
+}
+
+func figuresOf(r *record.Run) (figures []figure) {
+	for _, s := range r.Samples {
+		if !s.Valid {
+			continue
+		}
+		for _, m := range s.Metrics {
+			i := slices.IndexFunc(figures, func(f figure) bool { return f.Name == m.Name && f.Unit == m.Unit })
+			if i < 0 {
+				i = len(figures)
+				figures = append(figures, figure{Metric: m})
+			}
+			if m.Value == m.Value {
+				figures[i].values = append(figures[i].values, m.Value)
+			}
+		}
+	}
+	figures = slices.DeleteFunc(figures, func(f figure) bool { return len(f.values) == 0 })
+	for i := range figures {
+		slices.Sort(figures[i].values)
+	}
+	return figures
+}
+
+// number is a figure with four digits at least.
+func number(v float64) string {
+	if math.Abs(v) >= 1000 {
+		return grouped(v)
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
+}
+
+func newRunRemove() *cobra.Command {
+	var store storeFlag
+	cmd := &cobra.Command{
+		Use:     "rm RUN…",
+		Short:   "Remove runs, for good",
+		Example: "  hone run rm 3f9c2a71b04e",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return wrongUse("run rm: name what to remove, as in: hone run rm 3f9c2a71b04e")
+			}
+			s, err := store.write(cmd.Context(), "run rm")
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			freed, err := s.Remove(cmd.Context(), args...)
+			if err != nil {
+				return storeFailure("run rm", err)
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "hone: removed %s, %s freed\n", strings.Join(args, ", "), formatSize(int(freed)))
+			return nil
+		},
+		ValidArgsFunction: store.completeRuns,
+	}
+	store.define(cmd)
+	return cmd
+}
+
+func newRunExport() *cobra.Command {
+	var store storeFlag
+	var file string
+	cmd := &cobra.Command{
+		Use:   "export [RUN…]",
+		Short: "Write runs for other programs, or for another store",
+		Long: `Write runs for other programs, or for another store. tar has all of one run and is what
+hone run import reads; benchmark is Go's benchmark format, which benchstat reads;
+csv has a line for each figure.`,
+		Example: "  hone run export latest -o run.tar\n  hone run export before after --format benchmark | benchstat -",
+	}
+	format := addChoice(cmd, "format", "tar", "how it is written", "tar", "benchmark", "csv")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			args = []string{"latest"}
+		}
+		if format.value == "tar" && len(args) > 1 {
+			return wrongUse("run export: a tar has one run; export them one by one, or use --format benchmark or csv")
+		}
+		if format.value == "tar" && file == "" && isTerminal(cmd.OutOrStdout()) {
+			return wrongUse("run export: a tar is nothing to read; give -o FILE, or send it to a program")
+		}
+		s, err := store.read(cmd.Context(), "run export")
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		var runs []*record.Run
+		for _, ref := range args {
+			run, err := s.Get(cmd.Context(), ref)
+			if err != nil {
+				return storeFailure("run export", err)
+			}
+			runs = append(runs, run)
+		}
+		return exportRuns(cmd, format.value, file, runs)
+	}
+	cmd.ValidArgsFunction = store.completeRuns
+	cmd.Flags().StringVarP(&file, "output", "o", "", "write to `FILE` instead of standard output")
+	store.define(cmd)
+	return cmd
+}
+
+func exportRuns(cmd *cobra.Command, format, file string, runs []*record.Run) error {
+	out, err := openResult(file, cmd.OutOrStdout())
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if err = out.begin(); err == nil {
+		switch format {
+		case "tar":
+			err = record.Export(out, runs[0])
+		case "benchmark":
+			err = record.WriteBenchmarks(out, runs...)
+		default:
+			err = record.WriteCSV(out, runs...)
+		}
+	}
+	if err != nil {
+		return failed("run export: %w", err)
+	}
+	return nil
+}
+
+func newRunImport() *cobra.Command {
+	var store storeFlag
+	cmd := &cobra.Command{
+		Use:   "import FILE…",
+		Short: "Take runs from other stores, or from go test -bench",
+		Long: `Take runs from other stores (what hone run export wrote), or from what go test -bench
+-count printed.`,
+		Example: "  hone run import run.tar\n  go test -bench . -count 10 | tee new.txt; hone run import new.txt",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return wrongUse("run import: name files, as in: hone run import run.tar")
+			}
+			s, err := store.write(cmd.Context(), "run import")
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			for _, name := range args {
+				runs, err := importFile(name)
+				if err != nil {
+					return failed("run import: %s: %w", name, err)
+				}
+				for _, run := range runs {
+					if err := s.Add(cmd.Context(), run); err != nil {
+						return storeFailure("run import: "+name, err)
+					}
+					fmt.Fprintln(cmd.OutOrStdout(), run.ID)
+				}
+			}
+			return nil
+		},
+	}
+	store.define(cmd)
+	return cmd
+}
+
+// importFile reads a tar or benchmarks, whichever it is.
+func importFile(name string) ([]*record.Run, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	defer file.Close()
+	start := make([]byte, 512)
+	n, err := io.ReadFull(file, start)
+	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
+		return nil, err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	if bytes.IndexByte(start[:n], 0) >= 0 { // no text has one, every tar has
+		run, err := record.Import(file)
+		return []*record.Run{run}, err
+	}
+	runs, err := record.ReadBenchmarks(name, file)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range runs {
+		run.At = info.ModTime().UTC()
+	}
+	if len(runs) == 0 {
+		return nil, errors.New("there is no run in it; give what hone run export wrote, or go test -bench")
+	}
+	return runs, nil
+}

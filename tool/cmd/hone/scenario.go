@@ -1,0 +1,142 @@
+package main
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hone-go/hone/tool/record"
+)
+
+// notInFiles are flags about one call of the command, not about what is measured.
+var notInFiles = []string{"help", "scenario", "against", "baseline", "name", "discard", "json", "md", "output", "store", "progress", "pprof-token"}
+
+// readScenario sets the flags that a file has, and that were not given.
+func readScenario(cmd *cobra.Command, name string) error {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return failed("%s: %w", cmd.Name(), err)
+	}
+	var keys map[string]any
+	about, err := toml.Decode(string(text), &keys)
+	if bad := (toml.ParseError{}); errors.As(err, &bad) {
+		return wrongUse("%s: %s, line %d: %s; see https://toml.io", cmd.Name(), name, bad.Position.Line, bad.Message)
+	} else if err != nil {
+		return wrongUse("%s: %s: %w", cmd.Name(), name, err)
+	}
+	for _, key := range about.Keys() { // in the file's order
+		if len(key) > 1 {
+			continue // within a table, which has been refused
+		}
+		flag := cmd.Flags().Lookup(key[0])
+		if flag == nil || isOneOf(key[0], notInFiles) {
+			return wrongUse("%s: %s: there is no key %q; %s", cmd.Name(), name, key[0], didYouMean(key[0], fileKeys(cmd), "see hone "+cmd.Name()+" --help"))
+		}
+		if flag.Changed {
+			continue
+		}
+		values, err := asTexts(keys[key[0]])
+		if err != nil {
+			return wrongUse("%s: %s: %s: %w", cmd.Name(), name, key[0], err)
+		}
+		for _, value := range values {
+			if err := cmd.Flags().Set(key[0], value); err != nil {
+				invalid := new(pflag.InvalidValueError)
+				if errors.As(err, &invalid) {
+					return wrongUse("%s: %s: %s = %q: %s", cmd.Name(), name, key[0], value, whyInvalid(invalid))
+				}
+				return wrongUse("%s: %s: %s = %q: %w", cmd.Name(), name, key[0], value, err)
+			}
+		}
+	}
+	return nil
+}
+
+func isOneOf(word string, words []string) bool {
+	for _, w := range words {
+		if w == word {
+			return true
+		}
+	}
+	return false
+}
+
+func fileKeys(cmd *cobra.Command) (keys []string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !isOneOf(f.Name, notInFiles) {
+			keys = append(keys, f.Name)
+		}
+	})
+	return keys
+}
+
+// asTexts is a key's value as flags take it: a list is a flag given several times.
+func asTexts(value any) ([]string, error) {
+	switch v := value.(type) {
+	case string:
+		return []string{v}, nil
+	case bool, int64, float64:
+		return []string{fmt.Sprint(v)}, nil
+	case []any:
+		var all []string
+		for _, each := range v {
+			texts, err := asTexts(each)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, texts...)
+		}
+		return all, nil
+	}
+	return nil, errors.New("it must be a text, a number, true or false, or a list of such")
+}
+
+// mayBeSecret are flags of which only a hash is kept: a store is handed around.
+var mayBeSecret = []string{"header", "body", "request", "cert", "key"}
+
+// keptScenario is the scenario as it is kept: the flags that say what load there is, with
+// their values, by name. The server's own are not among them: they may be what is
+// compared.
+func keptScenario(cmd *cobra.Command, name, target string) record.Scenario {
+	var text strings.Builder
+	fmt.Fprintf(&text, "target=%s\n", withoutAddress(target))
+	plain := &cobra.Command{}
+	new(loadFlags).definePlan(plain)
+	plain.Flags().VisitAll(func(flag *pflag.Flag) { // sorted by their names
+		now := cmd.Flags().Lookup(flag.Name)
+		if value := now.Value.String(); value != flag.DefValue && value != "" && value != "[]" {
+			if isOneOf(flag.Name, mayBeSecret) {
+				value = fmt.Sprintf("%.12x", sha256.Sum256([]byte(value)))
+			}
+			fmt.Fprintf(&text, "%s=%s\n", flag.Name, value)
+		}
+	})
+	return record.Scenario{Name: name, Text: text.String()}
+}
+
+// withoutAddress is a target's text without where it is: the same server on
+// another port is asked for the same.
+func withoutAddress(target string) string {
+	kind, _, found := strings.Cut(target, ":")
+	if !found || !strings.Contains(target, "://") {
+		if kind == "unix" {
+			return "unix"
+		}
+		return "tcp"
+	}
+	u, err := url.Parse(target)
+	if err != nil {
+		return kind
+	}
+	if u.RawQuery != "" {
+		return kind + " " + u.Path + "?" + u.RawQuery
+	}
+	return strings.TrimSpace(kind + " " + u.Path)
+}
