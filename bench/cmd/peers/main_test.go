@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/hone-go/hone/bench/drive"
+	"github.com/hone-go/hone/bench/report"
+)
+
+// TestMain is a client when it is run as one: the runs below start this program.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == clientCommand {
+		if err := drive.Obey(context.Background(), os.Stdin, os.Stdout); err != nil {
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// peers runs the command and returns what it prints and its exit code.
+func peers(t *testing.T, ctx context.Context, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, log bytes.Buffer
+	err := run(ctx, args, strings.NewReader(""), &out, &log)
+	if err != nil {
+		code = exitFailed
+		if f := new(failure); errors.As(err, &f) {
+			code = f.code
+		}
+		log.WriteString(err.Error())
+	}
+	return out.String(), log.String(), code
+}
+
+func TestRace(t *testing.T) {
+	out, log, code := peers(t, t.Context(), "race", "--quick", "--json", "--seed", "5", "--servers", "net,hone-events", "--only", "A,O,E,S,idle")
+	if code != 0 {
+		t.Fatalf("exit code %d\n%s", code, log)
+	}
+	p := new(report.Peers)
+	if err := json.Unmarshal([]byte(out), p); err != nil {
+		t.Fatal(err)
+	}
+	if p.Schema != report.PeersSchema || p.Valid || len(p.InvalidReasons) != 1 || p.Settings.Seed != 5 {
+		t.Errorf("%+v, %+v", p.Head, p.Settings)
+	}
+	if m := p.Machine; m.Kernel == "" || m.Go == "" || m.CPUs < 1 {
+		t.Errorf("%+v", m)
+	}
+	seen := make(map[string]int)
+	for _, s := range p.Samples {
+		seen[s.Scenario]++
+		idle := strings.HasPrefix(s.Scenario, "idle")
+		if (s.CPU == nil) != idle || (s.PerConn == nil) != (!idle && s.Scenario != "E") || s.Error != "" {
+			t.Errorf("%+v", s)
+		}
+	}
+	for _, name := range []string{"A", "O", "E", "S", "idle-1k"} {
+		if seen[name] != 2 {
+			t.Errorf("%s has %d samples, not 2", name, seen[name])
+		}
+	}
+}
+
+func TestFaults(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.json")
+	out, log, code := peers(t, t.Context(), "faults", "--quick", "-o", path, "--servers", "net,hone-events", "--only", "panic,length-3,half-close,long-close,descriptors,trickle")
+	if code != 0 || out != "" {
+		t.Fatalf("exit code %d\n%s\n%s", code, out, log)
+	}
+	f, err := report.ReadFaults(path)
+	if err != nil || f == nil {
+		t.Fatal(f, err)
+	}
+	if len(f.Findings) != 12 {
+		t.Errorf("%d findings, not 12", len(f.Findings))
+	}
+	for _, found := range f.Findings {
+		if want := found.Probe != "panic" || found.Server != "net"; found.Survived != want || found.Words == "" {
+			t.Errorf("%+v, want survived: %v", found, want)
+		}
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var out bytes.Buffer
+	// The first line is written once the servers are being built, the third with
+	// the first sample.
+	lines := lineWriter(func(n int) {
+		if n == 3 {
+			cancel()
+		}
+	})
+	err := run(ctx, []string{"race", "--quick", "--servers", "net"}, strings.NewReader(""), &out, lines)
+	f := new(failure)
+	if !errors.As(err, &f) || f.code != exitInterrupted {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "INVALID") {
+		t.Errorf("%s", out.String())
+	}
+}
+
+// lineWriter counts the lines that are written.
+func lineWriter(each func(n int)) io.Writer {
+	n := 0
+	return writerFunc(func(p []byte) (int, error) {
+		n += bytes.Count(p, []byte("\n"))
+		each(n)
+		return len(p), nil
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func TestWrongUse(t *testing.T) {
+	for _, args := range [][]string{
+		{}, {"nonsense"}, {"race", "--only", "Z"}, {"race", "more"}, {"race", "--rounds", "0"}, {"race", "--servers", "nobody"},
+		{"faults", "--only", "Z"}, {"faults", "--nonsense"}, {"tables", "--nonsense"},
+	} {
+		if _, log, code := peers(t, t.Context(), args...); code != exitUsage {
+			t.Errorf("%q: exit code %d\n%s", args, code, log)
+		}
+	}
+}
+
+func TestTablesCommand(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(path, []byte("<!-- bench: peers.json run -->\nold\n<!-- bench end -->\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, log, code := peers(t, t.Context(), "tables", path); code != 0 {
+		t.Fatal(log)
+	}
+	page, err := os.ReadFile(path)
+	if err != nil || strings.Contains(string(page), "old") {
+		t.Errorf("%v\n%s", err, page)
+	}
+}

@@ -1,0 +1,158 @@
+// Package fleet builds the server programs, runs each in a process of its own and
+// reads what the system knows of it. Linux only.
+package fleet
+
+import (
+	"context"
+	"debug/buildinfo"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hone-go/hone/bench/service"
+	"github.com/hone-go/hone/tool/child"
+)
+
+// Entry is one server of the comparison: a program, and how it is to be run.
+type Entry struct {
+	Name    string `json:"name"`
+	Program string `json:"program"` // a folder of bench/servers
+	Engine  string `json:"engine"`  // its --engine; empty: the program's default
+	Module  string `json:"module"`  // whose code moves the bytes
+	Version string `json:"version"` // of that module, or of Go; filled in by Build
+	Extra   bool   `json:"extra"`   // only where handlers sleep, unless it was chosen
+}
+
+// Ours reports whether the server is hone's.
+func (e Entry) Ours() bool { return e.Program == "hone" }
+
+// All are the servers, the standard library first.
+func All() []Entry {
+	gnet := Entry{Name: "gnet", Program: "gnet", Module: "github.com/panjf2000/gnet/v2", Engine: "loop"}
+	pool := gnet
+	pool.Name, pool.Engine, pool.Extra = "gnet-pool", "pool", true
+	all := []Entry{
+		{Name: "net", Program: "netbufio", Module: "net and bufio"},
+		gnet, pool,
+		{Name: "netpoll", Program: "netpoll", Module: "github.com/cloudwego/netpoll"},
+		{Name: "nbio", Program: "nbio", Module: "github.com/lesismal/nbio"},
+		{Name: "evio", Program: "evio", Module: "github.com/tidwall/evio"},
+	}
+	for _, engine := range []string{"direct", "buffered", "parked", "events"} {
+		all = append(all, Entry{Name: "hone-" + engine, Program: "hone", Engine: engine, Module: "github.com/hone-go/hone"})
+	}
+	for _, engine := range []string{"events-inline", "events-offload"} {
+		all = append(all, Entry{Name: "hone-" + engine, Program: "hone", Engine: engine, Module: "github.com/hone-go/hone", Extra: true})
+	}
+	return all
+}
+
+// Choose returns the entries of those names, in the order of All, no longer
+// Extra; all of them when there are no names.
+func Choose(names []string) ([]Entry, error) {
+	all := All()
+	if len(names) == 0 {
+		return all, nil
+	}
+	var known []string
+	var chosen []Entry
+	for _, e := range all {
+		known = append(known, e.Name)
+		if slices.Contains(names, e.Name) {
+			e.Extra = false
+			chosen = append(chosen, e)
+		}
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("there is no server %q; use some of %s", name, strings.Join(known, ","))
+		}
+	}
+	return chosen, nil
+}
+
+// Build compiles the entries' programs into dir, and fills in their versions.
+// module is the folder of the module bench.
+func Build(ctx context.Context, module, dir string, entries []Entry) error {
+	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	for _, e := range entries {
+		if pkg := "./servers/" + e.Program; !slices.Contains(args, pkg) {
+			args = append(args, pkg)
+		}
+	}
+	build := exec.CommandContext(ctx, "go", args...)
+	build.Dir = module
+	build.Env = append(build.Environ(), "GOWORK=off") // a workspace may choose other versions than go.mod
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	for i := range entries {
+		e := &entries[i]
+		info, err := buildinfo.ReadFile(filepath.Join(dir, e.Program))
+		if err != nil {
+			return err
+		}
+		for _, dep := range info.Deps {
+			if dep.Path == e.Module && dep.Replace == nil && dep.Version != "(devel)" {
+				e.Version = dep.Version
+			}
+		}
+		if e.Program == "netbufio" {
+			e.Version = info.GoVersion
+		}
+	}
+	return nil
+}
+
+// How is the way in which a server is run.
+type How struct {
+	CPU   int           // or AnyCPU
+	Loops int           // see service.Options
+	Sleep time.Duration // see service.Options
+}
+
+// Server is a server in a process of its own, ready for clients.
+type Server struct {
+	*child.Child
+	Addr string
+}
+
+const (
+	startTime   = 10 * time.Second // for a server to be ready
+	collectTime = 20 * time.Second // for one to give memory back
+)
+
+// Start runs a server that Build has put into dir.
+func Start(ctx context.Context, dir string, e Entry, how How) (*Server, error) {
+	args := []string{"--addr", "127.0.0.1:0", "--loops", strconv.Itoa(how.Loops), "--sleep", how.Sleep.String()}
+	if e.Engine != "" {
+		args = append(args, "--engine", e.Engine)
+	}
+	process, err := Spawn(ctx, how.CPU, nil, filepath.Join(dir, e.Program), args...)
+	if err != nil {
+		return nil, err
+	}
+	var ready service.Ready
+	if err := process.Answer(ctx, startTime, &ready); err != nil {
+		process.Stop()
+		return nil, fmt.Errorf("%s: %w", e.Name, err)
+	}
+	return &Server{process, ready.Addr}, nil
+}
+
+// Collect makes the server give back what memory it can and reads the rest.
+func (s *Server) Collect(ctx context.Context) (Memory, error) {
+	var done string
+	if err := s.Ask(ctx, service.Collect, collectTime, &done); err != nil {
+		return Memory{}, err
+	}
+	if done != service.Collect {
+		return Memory{}, errors.New("the server answers " + done)
+	}
+	return MemoryOf(s.PID)
+}

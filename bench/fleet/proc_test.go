@@ -1,0 +1,149 @@
+package fleet
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseMemory(t *testing.T) {
+	const good = "00400000-7ffd [rollup]\nRss:                1384 kB\nPss: 5 kB\nPrivate_Dirty: 1 kB\nAnonymous:           160 kB\nLazyFree: 0 kB\n"
+	m, err := parseMemory([]byte(good))
+	if want := (Memory{1384 << 10, 160 << 10}); err != nil || m != want {
+		t.Errorf("%+v, %v, want %+v", m, err, want)
+	}
+	for _, bad := range []string{
+		"", strings.Replace(good, "Anonymous:", "Anon:", 1), strings.Replace(good, "1384", "many", 1),
+		strings.Replace(good, "160 kB", "160 MB", 1), strings.Replace(good, "160 kB", "160", 1),
+	} {
+		if m, err := parseMemory([]byte(bad)); err == nil {
+			t.Errorf("%q is read as %+v", bad, m)
+		}
+	}
+}
+
+func TestParseResident(t *testing.T) {
+	if n, err := parseResident([]byte("5000 321 200 5 0 100 0\n")); n != 321 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	for _, bad := range []string{"", "5000", "5000 x"} {
+		if n, err := parseResident([]byte(bad)); err == nil {
+			t.Errorf("%q is read as %d", bad, n)
+		}
+	}
+}
+
+func TestParseIdle(t *testing.T) {
+	idle, cpus, err := parseIdle([]byte("cpu  10 20 30 400 50 6 7 8 9 0\ncpu0 5 10 15 200 25 0 0 0 0 0\ncpu1 5 10 15 200 25 0 0 0 0 0\nintr 1\n"))
+	if idle != 4500*time.Millisecond || cpus != 2 || err != nil {
+		t.Errorf("%v, %d, %v", idle, cpus, err)
+	}
+	if _, _, err := parseIdle([]byte("intr 1\n")); err == nil {
+		t.Error("something else is read as /proc/stat")
+	}
+}
+
+func TestLimitFor(t *testing.T) {
+	set := func(numbers ...int) map[int]bool {
+		m := make(map[int]bool)
+		for _, n := range numbers {
+			m[n] = true
+		}
+		return m
+	}
+	for _, c := range []struct {
+		open    map[int]bool
+		n, want int
+	}{
+		{set(0, 1, 2), 0, 3},
+		{set(0, 1, 2), 2, 5},
+		{set(0, 2), 0, 3},    // 1 is free all the same
+		{set(0, 2), 1, 2},    // and then the only one
+		{set(0, 1, 9), 3, 5}, // 9 is above the limit and stays open
+		{set(), 0, 0},
+	} {
+		if got := limitFor(c.open, c.n); got != c.want {
+			t.Errorf("limitFor(%v, %d) = %d, want %d", c.open, c.n, got, c.want)
+		}
+	}
+}
+
+// TestThisProcess reads what the system says of the test itself.
+func TestThisProcess(t *testing.T) {
+	m, err := MemoryOf(os.Getpid())
+	if err != nil || m.Anonymous <= 0 || m.Resident <= m.Anonymous {
+		t.Errorf("%+v, %v", m, err)
+	}
+	quick, err := ResidentOf(os.Getpid())
+	if err != nil || quick < m.Resident/2 || quick > 2*m.Resident {
+		t.Errorf("%d against %d, %v", quick, m.Resident, err)
+	}
+	before, err := ProcessCPU(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for sum, start := 0, time.Now(); time.Since(start) < 5*time.Millisecond; {
+		sum++
+	}
+	if after, err := ProcessCPU(os.Getpid()); err != nil || after <= before {
+		t.Errorf("%v, then %v, %v", before, after, err)
+	}
+	if _, cpus, err := IdleCPU(); err != nil || cpus < 1 {
+		t.Errorf("%d CPUs, %v", cpus, err)
+	}
+}
+
+func TestChildRunsOnItsCPU(t *testing.T) {
+	cpus, err := CPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := cpus[len(cpus)-1]
+	c, err := Spawn(t.Context(), last, []string{"WORD=said"}, "sh", "-c", `read line; echo "\"$WORD $line $(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)\""; read end`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Stop()
+	var answer string
+	if err := c.Ask(t.Context(), "this", 5*time.Second, &answer); err != nil {
+		t.Fatal(err)
+	}
+	if want := "said this " + string(rune('0'+last)); last < 10 && answer != want {
+		t.Errorf("%q, want %q", answer, want)
+	}
+	if after, err := CPUs(); err != nil || len(after) != len(cpus) {
+		t.Errorf("the test itself may use %v of %v now, %v", after, cpus, err)
+	}
+}
+
+func TestChildThatEnds(t *testing.T) {
+	c, err := Spawn(t.Context(), AnyCPU, nil, "sh", "-c", "echo sorry >&2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answer string
+	if err := c.Answer(t.Context(), 5*time.Second, &answer); err == nil {
+		t.Errorf("it answers %q", answer)
+	}
+	<-c.Ended()
+	if c.Said() != "sorry" {
+		t.Errorf("it said %q", c.Said())
+	}
+	c.Stop()
+	c.Stop()
+}
+
+func TestChoose(t *testing.T) {
+	all, err := Choose(nil)
+	if err != nil || len(all) != len(All()) {
+		t.Errorf("%d, %v", len(all), err)
+	}
+	two, err := Choose([]string{"gnet-pool", "net"})
+	if err != nil || len(two) != 2 || two[0].Name != "net" || two[1].Name != "gnet-pool" || two[1].Extra {
+		t.Errorf("%+v, %v", two, err)
+	}
+	if _, err := Choose([]string{"net", "nonsense"}); err == nil {
+		t.Error("a server of no name is chosen")
+	}
+}

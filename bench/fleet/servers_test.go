@@ -1,0 +1,203 @@
+package fleet_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/hone-go/hone/bench/drive"
+	"github.com/hone-go/hone/bench/fleet"
+	"github.com/hone-go/hone/bench/service"
+	"github.com/hone-go/hone/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestServers asks the same of every server.
+func TestServers(t *testing.T) {
+	dir, entries := t.TempDir(), fleet.All()
+	if err := fleet.Build(t.Context(), "..", dir, entries); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		t.Run(e.Name, func(t *testing.T) {
+			if !e.Ours() && !strings.HasPrefix(e.Version, "v") && e.Program != "netbufio" {
+				t.Errorf("its version is %q", e.Version)
+			}
+			server, err := fleet.Start(t.Context(), dir, e, fleet.How{CPU: fleet.AnyCPU, Loops: 2, Sleep: 30 * time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer server.Stop()
+			for _, ask := range []struct {
+				name string
+				of   func(*testing.T, net.Conn)
+			}{
+				{"byte by byte", asksByteByByte}, {"many at once", asksManyAtOnce}, {"large and small", asksLargeAndSmall},
+				{"slow", asksSlow}, {"long", asksLong}, {"what is no request", asksNonsense},
+			} {
+				t.Run(ask.name, func(t *testing.T) { ask.of(t, dial(t, server.Addr)) })
+			}
+			t.Run("memory", func(t *testing.T) { tellsMemory(t, server) })
+			t.Run("load", func(t *testing.T) { isLoaded(t, server) })
+		})
+	}
+}
+
+func dial(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err == nil {
+		err = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func asksByteByByte(t *testing.T, conn net.Conn) {
+	for _, b := range drive.Request(nil, 1<<40, []byte("letters")) {
+		if _, err := conn.Write([]byte{b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := drive.ReadAnswer(conn, 1<<40, []byte("letters")); err != nil {
+		t.Error(err)
+	}
+}
+
+// asksManyAtOnce sends more than any read buffer holds, and the last in halves.
+func asksManyAtOnce(t *testing.T, conn net.Conn) {
+	const count = 5000
+	var all []byte
+	for id := range uint64(count) {
+		all = drive.Request(all, id+1, fmt.Appendf(nil, "request %d", id))
+	}
+	for _, part := range [][]byte{all[:len(all)-5], all[len(all)-5:]} {
+		if _, err := conn.Write(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := make(map[uint64]bool)
+	for range count { // in whatever order
+		id, content := readAnswer(t, conn)
+		if want := fmt.Sprintf("request %d", id-1); seen[id] || string(content) != want {
+			t.Fatalf("answer %d is %q, seen: %v", id, content, seen[id])
+		}
+		seen[id] = true
+	}
+}
+
+// readAnswer reads one answer of any content.
+func readAnswer(t *testing.T, conn net.Conn) (id uint64, content []byte) {
+	t.Helper()
+	frame := make([]byte, wire.HeaderSize)
+	_, err := io.ReadFull(conn, frame)
+	if err == nil {
+		var need int
+		_, need, err = wire.Frame(frame, service.LongReply+100)
+		frame = append(frame, make([]byte, need)...)
+	}
+	if err == nil {
+		_, err = io.ReadFull(conn, frame[wire.HeaderSize:])
+	}
+	var p wire.Packet
+	if err == nil {
+		p, err = wire.Standard.Parse(frame[wire.HeaderSize:])
+	}
+	if err != nil || p.Command != wire.SubmitAck || p.Result != wire.OK {
+		t.Fatalf("%v, %v, %v", err, p.Command, p.Result)
+	}
+	return p.ID, p.Content
+}
+
+func asksLargeAndSmall(t *testing.T, conn net.Conn) {
+	for i, size := range []int{service.FrameLimit - 13, 0, 5000, 1} {
+		if err := drive.Exchange(conn, uint64(i+1), bytes.Repeat([]byte("x"), size)); err != nil {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+}
+
+func asksSlow(t *testing.T, conn net.Conn) {
+	start := time.Now()
+	if err := drive.Exchange(conn, 1, []byte{service.Slow}); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took < 30*time.Millisecond {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func asksLong(t *testing.T, conn net.Conn) {
+	if _, err := conn.Write(drive.Request(nil, 9, []byte{service.Long})); err != nil {
+		t.Fatal(err)
+	}
+	id, content := readAnswer(t, conn)
+	if id != 9 || len(content) != service.LongReply || content[0] != 'a' || content[27] != 'b' {
+		t.Errorf("answer %d has %d bytes", id, len(content))
+	}
+	if err := drive.Exchange(conn, 10, []byte("and then")); err != nil {
+		t.Error(err)
+	}
+}
+
+func asksNonsense(t *testing.T, conn net.Conn) {
+	if _, err := conn.Write([]byte{0, 0, 0, 3}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, conn); err != nil {
+		t.Errorf("the connection does not end: %v", err)
+	}
+}
+
+func tellsMemory(t *testing.T, server *fleet.Server) {
+	m, err := server.Collect(t.Context())
+	if err != nil || m.Anonymous <= 0 || m.Resident <= 0 {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// isLoaded has a client do what the comparisons have it do, in little.
+func isLoaded(t *testing.T, server *fleet.Server) {
+	var orders bytes.Buffer
+	encoder := json.NewEncoder(&orders)
+	for _, o := range []drive.Order{
+		{Addr: server.Addr, Open: 20},
+		{Addr: server.Addr, Open: 30, Load: &drive.Load{PID: server.PID, Conns: 4, Depth: 2, Window: 50 * time.Millisecond, Warmup: 10 * time.Millisecond}},
+		{Addr: server.Addr, Load: &drive.Load{PID: server.PID, Conns: 4, Rate: 500, Window: 100 * time.Millisecond, Warmup: 10 * time.Millisecond, Sleepers: 2, Sleep: 30 * time.Millisecond}},
+	} {
+		if err := encoder.Encode(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var answers bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := drive.Obey(ctx, &orders, &answers); err != nil {
+		t.Fatal(err)
+	}
+	decoder := json.NewDecoder(&answers)
+	for i := range 3 {
+		var r drive.Report
+		if err := decoder.Decode(&r); err != nil || r.Error != "" {
+			t.Fatalf("order %d: %v %s", i, err, r.Error)
+		}
+		if want := min(20+10*i, 30); r.Open != want {
+			t.Errorf("order %d: %d connections are open, not %d", i, r.Open, want)
+		}
+		if i > 0 && (r.Load == nil || r.Load.Requests == 0 || r.Load.CPU == nil || *r.Load.CPU <= 0 || r.Load.P50 == nil || r.Load.Busy == nil || r.Load.Others == nil) {
+			t.Errorf("order %d: %+v", i, r.Load)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+module github.com/hone-go/hone/bench
+
+go 1.26.0
+
+replace (
+	github.com/hone-go/hone => ../
+	github.com/hone-go/hone/tool => ../tool
+)
+
+require (
+	github.com/cloudwego/netpoll v0.7.2
+	github.com/gin-gonic/gin v1.12.0
+	github.com/go-chi/chi/v5 v5.5.0
+	github.com/hone-go/hone v0.0.0
+	github.com/hone-go/hone/tool v0.0.0
+	github.com/julienschmidt/httprouter v1.3.0
+	github.com/labstack/echo/v5 v5.3.1
+	github.com/lesismal/nbio v1.6.3
+	github.com/panjf2000/gnet/v2 v2.9.0
+	github.com/tidwall/evio v1.0.8
+	github.com/uptrace/bunrouter v1.0.23
+	go.uber.org/goleak v1.3.0
+)
+
+require github.com/alitto/pond/v2 v2.7.1
+
+require (
+	github.com/maypok86/otter/v2 v2.3.0 // indirect
+	github.com/rivo/uniseg v0.4.7 // indirect
+	github.com/stretchr/testify v1.12.1 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/image v0.47.0 // indirect
+)
+
+require (
+	github.com/andybalholm/brotli v1.2.1 // indirect
+	github.com/bytedance/sonic v1.15.0 // indirect
+	github.com/bytedance/sonic/loader v0.5.0 // indirect
+	github.com/cloudwego/base64x v0.1.6 // indirect
+	github.com/gabriel-vasile/mimetype v1.4.12 // indirect
+	github.com/gin-contrib/sse v1.1.0 // indirect
+	github.com/go-playground/locales v0.14.1 // indirect
+	github.com/go-playground/universal-translator v0.18.1 // indirect
+	github.com/go-playground/validator/v10 v10.30.1 // indirect
+	github.com/goccy/go-json v0.10.5 // indirect
+	github.com/goccy/go-yaml v1.19.2 // indirect
+	github.com/json-iterator/go v1.1.12 // indirect
+	github.com/klauspost/compress v1.20.1 // indirect
+	github.com/klauspost/cpuid/v2 v2.3.0 // indirect
+	github.com/leodido/go-urn v1.4.0 // indirect
+	github.com/mattn/go-isatty v0.0.24 // indirect
+	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
+	github.com/modern-go/reflect2 v1.0.2 // indirect
+	github.com/pelletier/go-toml/v2 v2.2.4 // indirect
+	github.com/quic-go/qpack v0.6.0 // indirect
+	github.com/quic-go/quic-go v0.59.0 // indirect
+	github.com/twitchyliquid64/golang-asm v0.15.1 // indirect
+	github.com/ugorji/go/codec v1.3.1 // indirect
+	github.com/valyala/fasthttp v1.71.0
+	go.mongodb.org/mongo-driver/v2 v2.5.0 // indirect
+	golang.org/x/arch v0.22.0 // indirect
+	golang.org/x/crypto v0.54.0 // indirect
+	golang.org/x/net v0.57.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
+)
+
+require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
+	github.com/bytedance/gopkg v0.1.4
+	github.com/cloudwego/gopkg v0.1.4 // indirect
+	github.com/gomodule/redigo v1.9.3
+	github.com/jackc/puddle/v2 v2.2.3
+	github.com/kavu/go_reuseport v1.5.0 // indirect
+	github.com/panjf2000/ants/v2 v2.12.1
+	github.com/valyala/bytebufferpool v1.0.0
+	go.uber.org/multierr v1.11.0 // indirect
+	go.uber.org/zap v1.27.0 // indirect
+	golang.org/x/sync v0.24.0
+	golang.org/x/sys v0.49.0 // indirect
+	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
+)

@@ -1,0 +1,73 @@
+package report
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// The lines between which a table stands: the beginning names the file below
+// bench/results and the table.
+const (
+	beginning = "<!-- bench: "
+	ending    = "<!-- bench end -->"
+)
+
+// nothing is what stands there when nothing is stored.
+const nothing = "*No run is stored: `make bench-peers` and `make bench-faults` store them.*\n"
+
+// Fill returns the page with every table between its markers made anew from what
+// is stored in the folder results.
+func Fill(page, results string) (string, error) {
+	peers, err := ReadPeers(filepath.Join(results, PeersFile))
+	if err != nil {
+		return "", err
+	}
+	faults, err := ReadFaults(filepath.Join(results, FaultsFile))
+	if err != nil {
+		return "", err
+	}
+	table := func(file, name string) (string, error) {
+		switch {
+		case file == PeersFile && peers != nil:
+			return peers.Table(name)
+		case file == FaultsFile && faults != nil:
+			return faults.Table(name)
+		case file == PeersFile || file == FaultsFile:
+			return nothing, nil
+		}
+		return "", fmt.Errorf("a marker names %q; there are %s and %s", file, PeersFile, FaultsFile)
+	}
+	return fill(page, table)
+}
+
+// fill puts what table makes between the markers.
+func fill(page string, table func(file, name string) (string, error)) (string, error) {
+	var out strings.Builder
+	inside := ""
+	for line := range strings.Lines(page) {
+		bare := strings.TrimSpace(line)
+		switch {
+		case inside != "" && bare != ending:
+			continue
+		case bare == ending:
+			inside = ""
+		}
+		out.WriteString(line)
+		order, found := strings.CutPrefix(bare, beginning)
+		if !found {
+			continue
+		}
+		file, name, _ := strings.Cut(strings.TrimSuffix(order, " -->"), " ")
+		text, err := table(file, name)
+		if err != nil {
+			return "", err
+		}
+		out.WriteString("\n" + text + "\n")
+		inside = bare
+	}
+	if inside != "" {
+		return "", fmt.Errorf("the marker %q has no %q behind it", inside, ending)
+	}
+	return out.String(), nil
+}

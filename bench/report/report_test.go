@@ -1,0 +1,229 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/hone-go/hone/bench/drive"
+	"github.com/hone-go/hone/bench/fleet"
+)
+
+func TestSpread(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   Spread
+		text   string
+	}{
+		{nil, Spread{}, "–"},
+		{[]float64{5}, Spread{1, 5, 5, 5}, "5.00"},
+		{[]float64{3, 1, 2}, Spread{3, 2, 1, 3}, "2.00 (1.00–3.00)"},
+		{[]float64{4, 1, 3, 2}, Spread{4, 2.5, 1, 4}, "2.50 (1.00–4.00)"},
+		{[]float64{14291, 0.0777, 52.25}, Spread{3, 52.25, 0.0777, 14291}, "52.2 (0.078–14291)"},
+		{[]float64{0, 0}, Spread{2, 0, 0, 0}, "0 (0–0)"},
+	} {
+		before := fmt.Sprint(c.values)
+		got := SpreadOf(c.values)
+		if got != c.want || got.String() != c.text {
+			t.Errorf("%v: %+v %q, want %+v %q", c.values, got, got, c.want, c.text)
+		}
+		if after := fmt.Sprint(c.values); after != before {
+			t.Errorf("%s became %s: the values are the caller's", before, after)
+		}
+	}
+}
+
+func TestRatiosPairRounds(t *testing.T) {
+	of := map[int]float64{0: 4, 1: 10, 2: 6, 3: 1}
+	to := map[int]float64{0: 8, 1: 20, 2: 0, 4: 1} // round 1 was slow for both; 2 has no base, 3 is missing
+	if got, want := Ratios(of, to), (Spread{2, 0.5, 0.5, 0.5}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// small is a run with everything in it that a table treats in a way of its own.
+func small() *Peers {
+	f := func(v float64) *float64 { return &v }
+	p := &Peers{Settings: Settings{Rounds: 2, WindowMS: 1000, Seed: 7, Retaken: 3}}
+	p.Head = Head{
+		Schema: PeersSchema, Valid: false, InvalidReasons: []string{"a test"},
+		Machine: Machine{CPU: "Abacus", CPUs: 2, Kernel: "6.1", System: "linux/amd64", Go: "go1.26", Commit: "abc", Changed: true, Date: "2026-01-02"},
+		Servers: []fleet.Entry{
+			{Name: "net", Program: "netbufio", Version: "go1.26"},
+			{Name: "gnet", Program: "gnet", Version: "v2.9.0"},
+			{Name: "hone-events", Program: "hone"},
+			{Name: "absent", Program: "hone"},
+		},
+	}
+	p.Scenarios = []Scenario{{"A", "many"}, {"S", "slow"}, {"idle", "memory"}}
+	cpu := func(scenario, server string, round int, v float64) {
+		p.Samples = append(p.Samples, Sample{Scenario: scenario, Server: server, Round: round,
+			Figure: drive.Figure{CPU: f(v), Rate: f(1000 * v), P50: f(v), P99: f(10 * v), Others: f(0.25), Doubts: []string{}}})
+	}
+	cpu("A", "net", 0, 8)
+	cpu("A", "net", 1, 6)
+	cpu("A", "gnet", 0, 5)
+	cpu("A", "gnet", 1, 4)
+	cpu("A", "hone-events", 0, 4)
+	cpu("A", "hone-events", 1, 3)
+	cpu("S", "gnet", 0, 50)
+	p.Samples = append(p.Samples,
+		Sample{Scenario: "A", Server: "net", Round: 2, Error: "it died"},
+		Sample{Scenario: "idle-1k", Server: "hone-events", PerConn: f(160)})
+	return p
+}
+
+func TestTables(t *testing.T) {
+	p := small()
+	for name, want := range map[string]string{
+		"cpu": `
+| server | A |
+|---|---|
+| net go1.26 | 7.00 (6.00–8.00) 1×failed |
+| gnet v2.9.0 | 4.50 (4.00–5.00) |
+| **hone-events** | 3.50 (3.00–4.00) |
+`,
+		"ratios": `
+| server | A |
+|---|---|
+| net go1.26 | 1.55 (1.50–1.60) |
+| gnet v2.9.0 | 0.646 (0.625–0.667) |
+| **hone-events** | 0.775 (0.750–0.800) |
+`,
+		"memory": `
+| server | idle-1k |
+|---|---|
+| **hone-events** | 160 |
+`,
+		"slow": `
+| server | p50 µs | p99 µs | p99.9 µs | CPU µs/request |
+|---|---|---|---|---|
+| gnet v2.9.0 | 50.0 | 500 | – | 50.0 |
+`,
+		"run": `
+**INVALID**: a test.
+
+Abacus, 2 CPUs, Linux 6.1, go1.26 linux/amd64, commit abc with changes, 2026-01-02. Medians of 2 rounds of 1.0 s with the least and the greatest behind them, in random order (seed 7); 3 samples taken again because the rest of the machine was busy.
+In half of the samples, what went to neither server nor client was at most 25 % of a CPU.
+`,
+	} {
+		got, err := p.Table(name)
+		if err != nil || got != strings.TrimPrefix(want, "\n") {
+			t.Errorf("%s: %v\n%s", name, err, got)
+		}
+	}
+	if _, err := p.Table("nonsense"); err == nil {
+		t.Error("a table of no name is made")
+	}
+	for _, name := range p.Tables() {
+		if _, err := p.Table(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestFaultTables(t *testing.T) {
+	grown, share := int64(3<<20), 0.25
+	f := &Faults{
+		Head:     Head{Schema: FaultsSchema, Servers: small().Servers[:2]},
+		Probes:   []Scenario{{"panic", "a handler panics"}},
+		Findings: []Finding{{"panic", "net", true, "goes | on", &grown, &share}, {"panic", "gnet", false, "dies", nil, nil}},
+	}
+	for name, want := range map[string]string{
+		"verdicts": "| server | panic |\n|---|---|\n| net go1.26 | survived |\n| gnet v2.9.0 | **failed** |\n",
+		"findings": "**panic**: a handler panics.\n\n| server | verdict | what happened | memory | CPU |\n|---|---|---|---|---|\n" +
+			"| net | survived | goes / on | +3.0 MiB | 25 % |\n| gnet | **failed** | dies | – | – |\n",
+	} {
+		if got, err := f.Table(name); err != nil || got != want {
+			t.Errorf("%s: %v\n%s", name, err, got)
+		}
+	}
+}
+
+func TestStoredRunsComeBack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), PeersFile)
+	if p, err := ReadPeers(path); p != nil || err != nil {
+		t.Fatalf("without a file: %v, %v", p, err)
+	}
+	want := small()
+	text, err := Encode(want)
+	if err == nil {
+		err = os.WriteFile(path, text, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadPeers(path)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v\n%+v\n%+v", err, got, want)
+	}
+	if n := strings.Count(string(text), "\n{\"scenario\":"); n != len(want.Samples) {
+		t.Errorf("%d lines begin with a sample, not %d:\n%s", n, len(want.Samples), text)
+	}
+	if !strings.HasPrefix(string(text), "{\n\"schema\": ") {
+		t.Errorf("the schema does not come first:\n%.80s", text)
+	}
+	if _, err := ReadFaults(path); err == nil {
+		t.Error("a run of another schema is read")
+	}
+}
+
+func TestFill(t *testing.T) {
+	table := func(file, name string) (string, error) {
+		if name == "" {
+			return "", errors.New("which?")
+		}
+		return "| " + file + " " + name + " |\n", nil
+	}
+	page := "before\n<!-- bench: a.json cpu -->\nold\n\nolder\n<!-- bench end -->\nafter\n"
+	want := "before\n<!-- bench: a.json cpu -->\n\n| a.json cpu |\n\n<!-- bench end -->\nafter\n"
+	for range 2 { // filling a filled page changes nothing
+		got, err := fill(page, table)
+		if err != nil || got != want {
+			t.Fatalf("%v\n%s", err, got)
+		}
+		page = got
+	}
+	for _, bad := range []string{"<!-- bench: a.json cpu -->\n", "<!-- bench: a.json -->\n<!-- bench end -->\n"} {
+		if got, err := fill(bad, table); err == nil {
+			t.Errorf("%q became %q", bad, got)
+		}
+	}
+	if _, err := Fill("<!-- bench: elsewhere.json cpu -->\n<!-- bench end -->\n", t.TempDir()); err == nil {
+		t.Error("a marker may name any file")
+	}
+	none, err := Fill("<!-- bench: "+PeersFile+" cpu -->\n<!-- bench end -->\n", t.TempDir())
+	if err != nil || !strings.Contains(none, "No run is stored") {
+		t.Errorf("%v %q", err, none)
+	}
+}
+
+// TestPagesAreFilled holds the manual to what is stored.
+func TestPagesAreFilled(t *testing.T) {
+	for _, path := range []string{"../README.md", "../../README.md", "../../README.zh.md"} {
+		page, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		filled, err := Fill(string(page), "../results")
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+		} else if filled != string(page) {
+			t.Errorf("%s does not show what is in bench/results; run go run ./bench/cmd/peers tables %s", path, strings.TrimPrefix(path, "../"))
+		}
+	}
+}
+
+func TestCPUModel(t *testing.T) {
+	text := "processor\t: 0\nmodel\t\t: 6\nmodel name\t: Some  Chip @ 2 GHz\nprocessor\t: 1\nmodel name\t: Other\n"
+	if got := cpuModel(text); got != "Some Chip @ 2 GHz" {
+		t.Errorf("%q", got)
+	}
+	if got := cpuModel("nothing"); got != "" {
+		t.Errorf("%q", got)
+	}
+}

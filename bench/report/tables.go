@@ -1,0 +1,310 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A figure of a sample; nil where it has none.
+type figure func(Sample) *float64
+
+// Tables are the names that Peers.Table takes.
+func (p *Peers) Tables() []string {
+	return []string{"cpu", "ratios", "gnet", "rates", "tails", "memory", "slow", "run"}
+}
+
+// Table makes one table.
+func (p *Peers) Table(name string) (string, error) {
+	perRequest := []string{"A", "A2", "B", "C", "O", "E"}
+	switch name {
+	case "cpu":
+		return p.matrix(perRequest, func(scenario, server string) string {
+			return p.cell(scenario, server, func(s Sample) *float64 { return s.CPU })
+		}), nil
+	case "ratios":
+		return p.matrix(perRequest, func(scenario, server string) string { return p.ratio(scenario, server, p.bestPeer(scenario, server)) }), nil
+	case "gnet":
+		return p.matrix(perRequest, func(scenario, server string) string { return p.ratio(scenario, server, "gnet") }), nil
+	case "rates":
+		return p.matrix([]string{"A", "A2", "B", "C", "O", "E"}, func(scenario, server string) string {
+			return p.cell(scenario, server, func(s Sample) *float64 { return scaled(s.Rate, 1e-3) })
+		}), nil
+	case "memory":
+		return p.matrix(p.memoryScenarios(), func(scenario, server string) string {
+			return p.cell(scenario, server, func(s Sample) *float64 { return s.PerConn })
+		}), nil
+	case "tails":
+		return p.tails("O"), nil
+	case "slow":
+		return p.tails("S"), nil
+	case "run":
+		return p.facts(), nil
+	}
+	return "", fmt.Errorf("there is no table %q; there are %s", name, strings.Join(p.Tables(), ", "))
+}
+
+func scaled(v *float64, by float64) *float64 {
+	if v == nil {
+		return nil
+	}
+	s := *v * by
+	return &s
+}
+
+// memoryScenarios are those that measure nothing but memory, and E. An idle
+// scenario has a sample for each of its levels.
+func (p *Peers) memoryScenarios() []string {
+	var names []string
+	for _, s := range p.Samples {
+		if (s.Scenario == "E" || strings.HasPrefix(s.Scenario, "idle-")) && !slices.Contains(names, s.Scenario) {
+			names = append(names, s.Scenario)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) // idle-5k before idle-15k
+	})
+	return names
+}
+
+// matrix has a row for each server and a column for each scenario, without those
+// that have nothing in them.
+func (p *Peers) matrix(scenarios []string, cell func(scenario, server string) string) string {
+	scenarios = slices.DeleteFunc(slices.Clone(scenarios), func(name string) bool {
+		return !slices.ContainsFunc(p.Samples, func(s Sample) bool { return s.Scenario == name })
+	})
+	rows := [][]string{append([]string{"server"}, scenarios...)}
+	for _, e := range p.Servers {
+		row, some := []string{serverName(e.Name, e.Version)}, false
+		for _, scenario := range scenarios {
+			text := cell(scenario, e.Name)
+			some = some || text != Spread{}.String()
+			row = append(row, text)
+		}
+		if some {
+			rows = append(rows, row)
+		}
+	}
+	return markdown(rows)
+}
+
+func serverName(name, version string) string {
+	if version == "" {
+		return "**" + name + "**"
+	}
+	return name + " " + version
+}
+
+// rounds are the values of a figure, by round.
+func (p *Peers) rounds(scenario, server string, of figure) map[int]float64 {
+	values := make(map[int]float64)
+	for _, s := range p.Samples {
+		if s.Scenario != scenario || s.Server != server {
+			continue
+		}
+		if v := of(s); v != nil {
+			values[s.Round] = *v
+		}
+	}
+	return values
+}
+
+func (p *Peers) spread(scenario, server string, of figure) Spread {
+	var values []float64
+	for _, v := range p.rounds(scenario, server, of) {
+		values = append(values, v)
+	}
+	return SpreadOf(values)
+}
+
+// cell is a figure's spread, and how many rounds failed if any did.
+func (p *Peers) cell(scenario, server string, of figure) string {
+	failed := 0
+	for _, s := range p.Samples {
+		if s.Scenario == scenario && s.Server == server && s.Error != "" {
+			failed++
+		}
+	}
+	text := p.spread(scenario, server, of).String()
+	if failed > 0 {
+		text += fmt.Sprintf(" %d×failed", failed)
+	}
+	return text
+}
+
+func cpuOf(s Sample) *float64 { return s.CPU }
+
+// bestPeer is the server that is not ours, and not the given one, whose median is
+// least; empty when there is none.
+func (p *Peers) bestPeer(scenario, but string) string {
+	best, least := "", 0.0
+	for _, e := range p.Servers {
+		s := p.spread(scenario, e.Name, cpuOf)
+		if e.Ours() || e.Name == but || s.N == 0 {
+			continue
+		}
+		if best == "" || s.Median < least {
+			best, least = e.Name, s.Median
+		}
+	}
+	return best
+}
+
+// ratio compares CPU for a request with another server's.
+func (p *Peers) ratio(scenario, server, to string) string {
+	return Ratios(p.rounds(scenario, server, cpuOf), p.rounds(scenario, to, cpuOf)).String()
+}
+
+// tails are the response times of one scenario.
+func (p *Peers) tails(scenario string) string {
+	rows := [][]string{{"server", "p50 µs", "p99 µs", "p99.9 µs", "CPU µs/request"}}
+	for _, e := range p.Servers {
+		row, some := []string{serverName(e.Name, e.Version)}, false
+		for _, of := range []figure{
+			func(s Sample) *float64 { return s.P50 },
+			func(s Sample) *float64 { return s.P99 },
+			func(s Sample) *float64 { return s.P999 },
+			cpuOf,
+		} {
+			text := p.cell(scenario, e.Name, of)
+			some = some || text != Spread{}.String()
+			row = append(row, text)
+		}
+		if some {
+			rows = append(rows, row)
+		}
+	}
+	return markdown(rows)
+}
+
+// facts are how the run was made.
+func (p *Peers) facts() string {
+	var t strings.Builder
+	if !p.Valid {
+		fmt.Fprintf(&t, "**INVALID**: %s.\n\n", strings.Join(p.InvalidReasons, "; "))
+	}
+	fmt.Fprintf(&t, "%v. Medians of %d rounds of %.1f s with the least and the greatest behind them, in random order (seed %d); %d samples taken again because the rest of the machine was busy.\n",
+		p.Machine, p.Settings.Rounds, float64(p.Settings.WindowMS)/1e3, p.Settings.Seed, p.Settings.Retaken)
+	if busy := p.busiest(); busy > 0 {
+		fmt.Fprintf(&t, "In half of the samples, what went to neither server nor client was at most %.0f %% of a CPU.\n", 100*busy)
+	}
+	for _, s := range p.Scenarios {
+		if n, all := p.doubted(s.Name); n > 0 {
+			fmt.Fprintf(&t, "In %s, the client doubts its own response times in %d of %d samples.\n", s.Name, n, all)
+		}
+	}
+	return t.String()
+}
+
+// doubted counts the samples with a rate whose response times the client does not
+// vouch for. Without a rate, a client that is as busy as it can be is the point.
+func (p *Peers) doubted(scenario string) (n, all int) {
+	if scenario != "O" && scenario != "S" {
+		return 0, 0
+	}
+	for _, s := range p.Samples {
+		if s.Scenario == scenario && s.Error == "" {
+			all++
+			n += min(1, len(s.Doubts))
+		}
+	}
+	return n, all
+}
+
+// busiest is the median of what others used.
+func (p *Peers) busiest() float64 {
+	var others []float64
+	for _, s := range p.Samples {
+		if s.Others != nil {
+			others = append(others, *s.Others)
+		}
+	}
+	return SpreadOf(others).Median
+}
+
+// Tables are the names that Faults.Table takes.
+func (f *Faults) Tables() []string { return []string{"verdicts", "findings", "run"} }
+
+// Table makes one table.
+func (f *Faults) Table(name string) (string, error) {
+	switch name {
+	case "verdicts":
+		return f.verdicts(), nil
+	case "findings":
+		return f.findings(), nil
+	case "run":
+		return f.Machine.String() + ".\n", nil
+	}
+	return "", fmt.Errorf("there is no table %q; there are %s", name, strings.Join(f.Tables(), ", "))
+}
+
+// verdicts has a row for each server and a column for each probe.
+func (f *Faults) verdicts() string {
+	head := []string{"server"}
+	for _, p := range f.Probes {
+		head = append(head, p.Name)
+	}
+	rows := [][]string{head}
+	for _, e := range f.Servers {
+		row := []string{serverName(e.Name, e.Version)}
+		for _, p := range f.Probes {
+			text := "–"
+			for _, found := range f.Findings {
+				if found.Probe == p.Name && found.Server == e.Name {
+					text = map[bool]string{true: "survived", false: "**failed**"}[found.Survived]
+				}
+			}
+			row = append(row, text)
+		}
+		rows = append(rows, row)
+	}
+	return markdown(rows)
+}
+
+// findings says of every probe what it does and what came of it.
+func (f *Faults) findings() string {
+	var t strings.Builder
+	for i, p := range f.Probes {
+		if i > 0 {
+			t.WriteString("\n")
+		}
+		fmt.Fprintf(&t, "**%s**: %s.\n\n", p.Name, p.Title)
+		rows := [][]string{{"server", "verdict", "what happened", "memory", "CPU"}}
+		for _, found := range f.Findings {
+			if found.Probe != p.Name {
+				continue
+			}
+			grown, share := "–", "–"
+			if found.Grown != nil {
+				grown = fmt.Sprintf("%+.1f MiB", float64(*found.Grown)/(1<<20))
+			}
+			if found.CPU != nil {
+				share = fmt.Sprintf("%.0f %%", 100**found.CPU)
+			}
+			verdict := map[bool]string{true: "survived", false: "**failed**"}[found.Survived]
+			rows = append(rows, []string{found.Server, verdict, found.Words, grown, share})
+		}
+		t.WriteString(markdown(rows))
+	}
+	return t.String()
+}
+
+// markdown sets rows as a table; the first is its head. With nothing below it
+// there is no table.
+func markdown(rows [][]string) string {
+	if len(rows) == 1 {
+		return ""
+	}
+	var t strings.Builder
+	for i, row := range rows {
+		for j := range row {
+			row[j] = strings.NewReplacer("|", "/", "\n", " ").Replace(row[j])
+		}
+		t.WriteString("| " + strings.Join(row, " | ") + " |\n")
+		if i == 0 {
+			t.WriteString("|---" + strings.Repeat("|---", len(row)-1) + "|\n")
+		}
+	}
+	return t.String()
+}

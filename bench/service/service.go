@@ -1,0 +1,142 @@
+// Package service is what every server of the comparison does, whatever moves
+// its bytes: it answers each Submit with a SubmitAck that carries the request's
+// id and content. The servers differ in the engine underneath, in nothing else.
+//
+// A request whose content begins with a marker asks for more: see the constants.
+package service
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/wire"
+)
+
+// What a request asks for by the first byte of its content. Ordinary content is
+// lower-case letters.
+const (
+	Slow     = 'S' // the handler sleeps for Options.Sleep
+	Panic    = 'P' // the handler panics
+	Long     = 'L' // the answer's content is LongReply bytes
+	LongLast = 'C' // the same, and the server closes the connection behind it
+)
+
+const (
+	// FrameLimit is the longest request, as hone's own default has it.
+	FrameLimit = 64 << 10
+	// LongReply is the size of a long answer's content.
+	LongReply = 16 << 20
+)
+
+// Options are what a server program is told by its flags.
+type Options struct {
+	Addr   string        // host:port; port 0 picks one
+	Loops  int           // event loops or pollers, and GOMAXPROCS; 0: as many as there are CPUs
+	Sleep  time.Duration // what a Slow request sleeps
+	Conns  int           // connections that must be allowed, where there is a limit
+	Engine string        // one of the program's
+}
+
+// Reply appends the content of the answer to dst, and says whether the
+// connection is to be closed behind it. It sleeps or panics when asked to.
+func (o Options) Reply(dst, content []byte) (out []byte, last bool) {
+	if len(content) == 0 {
+		return dst, false
+	}
+	switch content[0] {
+	case Slow:
+		time.Sleep(o.Sleep)
+	case Panic:
+		panic("asked to")
+	case Long, LongLast:
+		return appendLong(dst), content[0] == LongLast
+	}
+	return append(dst, content...), false
+}
+
+// appendLong appends LongReply bytes of the alphabet, over and over.
+func appendLong(dst []byte) []byte {
+	const alphabet = "abcdefghijklmnopqrstuvwxyz"
+	end := len(dst) + LongReply
+	dst = slices.Grow(dst, LongReply+len(alphabet))
+	for len(dst) < end {
+		dst = append(dst, alphabet...)
+	}
+	return dst[:end]
+}
+
+// Visit is what came of the bytes that a connection has brought.
+type Visit struct {
+	Out   []byte // the answers, to be written as one
+	Used  int    // bytes that were requests; the rest is the beginning of the next
+	Close bool   // close the connection, after Out where the engine can
+}
+
+// Serve answers the complete requests at the front of in, appending to dst. What
+// is no request ends the connection: the protocol offers no way to go on.
+func (o Options) Serve(dst, in []byte) Visit {
+	v := Visit{Out: dst}
+	for !v.Close {
+		payload, need, err := wire.Frame(in[v.Used:], FrameLimit)
+		if err == nil && need > 0 {
+			break
+		}
+		if err == nil {
+			v.Out, v.Close, err = o.Answer(v.Out, payload)
+			v.Used += wire.HeaderSize + len(payload)
+		}
+		v.Close = v.Close || err != nil
+	}
+	return v
+}
+
+// Answer appends the whole answer to one request, as wire.Frame cut it, and says
+// whether it is the connection's last.
+func (o Options) Answer(dst, payload []byte) (out []byte, last bool, err error) {
+	var p wire.Packet
+	if err := wire.Standard.ParseInto(&p, payload); err != nil {
+		return dst, true, err
+	}
+	if p.Command != wire.Submit {
+		return dst, true, wire.UnknownCommand
+	}
+	start := len(dst)
+	out, last = o.Reply(wire.Standard.BeginAck(dst, wire.Submit, p.ID), p.Content)
+	return wire.Standard.EndAck(out, start, wire.OK), last, nil
+}
+
+// Buffers lends memory for answers to servers whose engine has copied or sent
+// them when the call that takes them returns. The zero value is ready.
+type Buffers struct{ pool sync.Pool }
+
+// mostKept is the largest buffer that is worth keeping.
+const mostKept = 64 << 10
+
+// Get returns an empty buffer.
+func (b *Buffers) Get() *[]byte {
+	if p, ok := b.pool.Get().(*[]byte); ok {
+		return p
+	}
+	return new([]byte)
+}
+
+// Put takes back what Get returned, with out as it has grown meanwhile.
+func (b *Buffers) Put(p *[]byte, out []byte) {
+	if cap(out) <= mostKept {
+		*p = out[:0]
+		b.pool.Put(p)
+	}
+}
+
+// Complete says how many bytes at the front of in are complete requests, for
+// servers that answer them elsewhere than where they read them.
+func Complete(in []byte) (used int, err error) {
+	for {
+		payload, need, err := wire.Frame(in[used:], FrameLimit)
+		if err != nil || need > 0 {
+			return used, err
+		}
+		used += wire.HeaderSize + len(payload)
+	}
+}
