@@ -5,19 +5,29 @@ ALL         := ./... ./tool/...
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps demo test race fuzz lint vuln bench cross
+.PHONY: help deps demo test race fuzz lint vuln bench bench-peers bench-routes bench-faults cross
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 deps: ## download modules and install what the tests need from Debian (as root)
 	@for dir in $$(go list -m -f '{{.Dir}}'); do \
 		echo "go mod download in $$dir"; (cd "$$dir" && GOWORK=off go mod download); \
 	done; go list -deps $(ALL) tool >/dev/null
-	@if command -v promtool >/dev/null; then :; \
+	@missing=$$(for pair in prometheus:prometheus promtool:prometheus \
+			prometheus-node-exporter:prometheus-node-exporter systemd-analyze:systemd kubectl:kubernetes-client \
+			/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf:fonts-droid-fallback; do \
+		[ -e "$${pair%:*}" ] || command -v "$${pair%:*}" >/dev/null || echo "$${pair#*:}"; \
+	done | sort -u | tr '\n' ' '); \
+	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qqy install --no-install-recommends prometheus >/dev/null; \
-	else echo 'promtool is missing: install prometheus, or run make deps as root on Debian'; fi
+		: 'Debian starts what it installs, unless this file says no'; \
+		policy=/usr/sbin/policy-rc.d; \
+		if [ ! -e $$policy ]; then \
+			printf '#!/bin/sh\nexit 101\n' >$$policy; chmod 755 $$policy; trap "rm -f $$policy" EXIT; \
+		fi; \
+		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qqy install --no-install-recommends $$missing >/dev/null; \
+	else echo "missing: $$missing: install these packages, or run make deps as root on Debian"; fi
 
 demo: ## race every engine and print a table
 	go run ./tool/cmd/hone demo
@@ -38,8 +48,8 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 
 lint: ## gofmt, go vet, staticcheck and the house rules
 	@bad=$$(gofmt -l .); if [ -n "$$bad" ]; then echo "gofmt -w these files:"; echo "$$bad"; exit 1; fi
-	go vet $(ALL)
-	go tool staticcheck $(ALL)
+	go vet $(ALL) ./bench/...
+	go tool staticcheck $(ALL) ./bench/...
 	go test ./internal/lint
 
 vuln: ## look the dependencies up in Go's vulnerability database
@@ -50,7 +60,18 @@ vuln: ## look the dependencies up in Go's vulnerability database
 	fi; exit $$rc
 
 bench: ## run the engine benchmarks once each
-	go test -run '^$$' -bench 'Engines|IdleMemory' -benchtime 1x ./framed
+	go test -timeout 30m -run '^$$' -bench 'Engines|IdleMemory|BesideSleepers' -benchtime 1x ./framed
+
+bench-peers: ## race other network libraries, within 20 minutes, and store the result
+	go run ./bench/cmd/peers race -o bench/results/peers.json
+	go run ./bench/cmd/peers tables bench/README.md README.md README.zh.md
+
+bench-routes: ## compare routers, and print the ratios
+	GOMAXPROCS=1 go run ./bench/routes/ratios
+
+bench-faults: ## see what each does when things go wrong, and store it
+	go run ./bench/cmd/peers faults -o bench/results/faults.json
+	go run ./bench/cmd/peers tables bench/README.md README.md README.zh.md
 
 cross: ## type-check every package and test for the other platforms
 	@for p in $(PLATFORMS); do \

@@ -29,14 +29,19 @@ var libraryWing = map[string][]string{
 
 // toolWing is the module in tool/, read like libraryWing.
 var toolWing = map[string][]string{
-	"tool/load":     {"wire", "tool/record", "internal/sys"},
-	"tool/probe":    {"tool/record"},
-	"tool/record":   {},
-	"tool/compare":  {"tool/record"},
-	"tool/observe":  {"framed", "engine", "pool", "workers", "conns", "tool/record", "tool/compare", "tool/probe"},
-	"tool/avatar":   {"route", "pool"},
-	"tool/lab":      {anyLibrary},
-	"tool/cmd/hone": {anyRoom},
+	"tool/child":             {},
+	"tool/load":              {"wire", "tool/record", "internal/sys"},
+	"tool/machine":           {},
+	"tool/trial":             {"tool/child", "tool/load", "tool/machine", "tool/record"},
+	"tool/probe":             {"tool/record"},
+	"tool/record":            {},
+	"tool/compare":           {"tool/record"},
+	"tool/observe":           {"framed", "engine", "pool", "workers", "conns", "tool/record", "tool/compare", "tool/probe"},
+	"tool/observe/dashboard": {"tool/observe"},
+	"tool/knee":              {},
+	"tool/avatar":            {"route", "pool"},
+	"tool/lab":               {anyLibrary},
+	"tool/cmd/hone":          {anyRoom},
 }
 
 // onlyHome names what one package alone may import, tests included. A path ends
