@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // Plan is what to do. Every field but Target has a working zero. Processes are
@@ -124,6 +126,13 @@ type Progress struct {
 	// P50 and P99 are response times in microseconds of the measured requests
 	// that were answered since the last Progress; nil when there were too few.
 	P50, P99 *float64
+	// Latency and Service are all that was measured of those requests, in
+	// nanoseconds; in a closed loop they are one histogram. They are the receiver's
+	// until it returns.
+	Latency, Service *hdrhistogram.Histogram
+	// CPUShare is the part of what GOMAXPROCS allows that the process used since the
+	// last Progress; nil where the system does not tell.
+	CPUShare *float64
 }
 
 const (

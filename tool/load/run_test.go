@@ -197,10 +197,17 @@ func TestRunRamp(t *testing.T) {
 
 func TestRunTellsItsProgress(t *testing.T) {
 	var told []Progress
+	var counted, served int64
 	measured(t, Plan{
 		Target: echoServer(t, "tcp"), Conns: 2, Rate: 1000, Warmup: 100 * time.Millisecond, For: 2200 * time.Millisecond,
-		MaxLag: time.Second, Progress: func(p Progress) { told = append(told, p) },
+		MaxLag: time.Second, Progress: func(p Progress) {
+			counted, served = p.Latency.TotalCount(), p.Service.TotalCount()
+			told = append(told, p)
+		},
 	})
+	if counted < 300 || served != counted {
+		t.Errorf("the last one had %d response times and %d service times", counted, served)
+	}
 	if len(told) < 1 || len(told) > 2 {
 		t.Fatalf("told %d times, want 2, or 1 on a busy machine: %+v", len(told), told)
 	}

@@ -18,6 +18,8 @@ type supervision struct {
 	stored   []Interval
 	storing  int // bytes in stored
 
+	lately cpuReading // at the last progress
+
 	interrupted bool
 	cause       *Error // the failure that ended the load; what fails later is of no interest
 	end         int64  // when the load ended
@@ -44,6 +46,7 @@ const (
 // watch supervises until the run is over, failed or interrupted.
 func (r *run) watch(ctx context.Context) {
 	r.phase = connecting
+	r.lately = r.readCPU(r.now())
 	connected := r.connected
 	timer := time.NewTimer(r.step())
 	defer timer.Stop()
@@ -183,12 +186,27 @@ func (r *run) report(now int64) {
 		Errors:   r.total.failures() + r.recent.failures(),
 		P50:      quantile(r.interval.latency, 50, 100),
 		P99:      quantile(r.interval.latency, 99, 100),
+		Latency:  r.interval.latency, Service: r.interval.service,
+		CPUShare: r.shareSince(now),
 	}
-	r.interval.reset()
-	r.reported = now
+	if p.Service == nil {
+		p.Service = p.Latency
+	}
 	if r.plan.Progress != nil {
 		r.plan.Progress(p)
 	}
+	r.interval.reset()
+	r.reported = now
+}
+
+// shareSince is the part of the processors that was used since it was asked last.
+func (r *run) shareSince(now int64) *float64 {
+	before := r.lately
+	r.lately = r.readCPU(now)
+	if !before.known || !r.lately.known || now <= before.at {
+		return nil
+	}
+	return known((r.lately.used - before.used).Seconds() / time.Duration(now-before.at).Seconds() / float64(runtime.GOMAXPROCS(0)))
 }
 
 // result is the run's report. Everything has ended.
