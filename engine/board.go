@@ -106,8 +106,7 @@ func (k *link) begin(socket sys.Socket, from netip.AddrPort, proxy, counted bool
 	s.stamps.since.Store(0)
 	s.away.Store(true) // ours, for now
 	s.state, s.socket, s.tickets = 0, socket, 0
-	s.draining, s.said, s.proxy, s.doubt, s.epoch = false, false, proxy, 0, 0
-	s.over, s.shut, s.waits, s.tired, s.dirty, s.listed = false, false, false, false, false, false
+	s.own, s.marks, s.over, s.doubt, s.epoch = 0, 0, false, 0, 0
 	s.want, s.suspect, s.counted = 0, 0, counted
 	k.setAddr(from)
 	k.touch()
@@ -115,8 +114,13 @@ func (k *link) begin(socket sys.Socket, from netip.AddrPort, proxy, counted bool
 	if zone := from.Addr().Zone(); zone != "" {
 		k.fly().zone = zone
 	}
-	s.known = !proxy && srv.OnOpen == nil
-	s.opened = s.known || proxy
+	switch {
+	case proxy:
+		s.own.set(wantsProxy)
+	case srv.OnOpen == nil:
+		s.own.set(isKnown)
+	}
+	s.opened = s.own != 0
 	if !s.opened || srv.draining.Load() {
 		k.notify()
 	}
@@ -133,7 +137,7 @@ func (k *link) readProxyHeader(in []byte) (used, need int, why Reason) {
 		return 0, need, 0
 	}
 	s, srv := k.s, k.l.srv
-	s.proxy = false
+	s.own.clear(wantsProxy)
 	s.mu.Lock()
 	x := k.x.Load()
 	if addr.IsValid() {
@@ -150,7 +154,7 @@ func (k *link) readProxyHeader(in []byte) (used, need int, why Reason) {
 	if !ok {
 		return used, 0, TooManyPerAddress
 	}
-	s.known = true
+	s.own.set(isKnown)
 	if srv.OnOpen != nil {
 		srv.guard(k.conn(), func() { srv.OnOpen(k.conn()) })
 	}

@@ -29,8 +29,8 @@ func (k *link) depart(d *seat) bool {
 	case k.phase() == finishing:
 		k.enterPhase(closing)
 		return true
-	case !s.said && !spoken(why):
-		s.said = true
+	case !s.own.has(hasSaid) && !spoken(why):
+		s.own.set(hasSaid)
 		var unserved []byte
 		if x := k.x.Load(); x != nil && x.rest.Lent() {
 			unserved = x.rest.Bytes()[x.from:]
@@ -46,7 +46,7 @@ func (k *link) depart(d *seat) bool {
 	if s.socket.CloseWrite() != nil {
 		s.over = true // and not the other way round: an abort may have come first
 	}
-	s.shut = true
+	s.marks.set(isShut)
 	x := k.fly()
 	x.left = lingerBytes
 	if x.rest.Lent() {
@@ -88,7 +88,8 @@ func (k *link) end(d *seat) {
 	s.mu.Lock()
 	s.over = true
 	s.away.Store(true) // nobody's any more
-	s.listed, s.want = false, 0
+	s.marks.clear(isListed)
+	s.want = 0
 	x := k.x.Load()
 	if x != nil {
 		k.drop(x)
@@ -97,8 +98,8 @@ func (k *link) end(d *seat) {
 	s.socket = sys.NoSocket
 	s.mu.Unlock()
 	why := k.reason()
-	if known := s.known; srv.OnClose != nil && known {
-		s.known = false
+	if known := s.own.has(isKnown); srv.OnClose != nil && known {
+		s.own.clear(isKnown)
 		k.call(d, func() { srv.OnClose(k.conn(), why) })
 	}
 	holds := netip.Addr{}
@@ -142,7 +143,7 @@ func (k *link) handOver(give func(net.Conn)) {
 	s, srv := k.s, k.l.srv
 	k.enterPhase(takenOver)
 	s.mu.Lock()
-	s.shut = true // the socket is theirs: no push of ours may fall into it
+	s.marks.set(isShut) // the socket is theirs: no push of ours may fall into it
 	s.away.Store(true)
 	k.arm(true)
 	nc, err := netConn(s.socket)

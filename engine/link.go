@@ -81,7 +81,7 @@ func (l *loop) attend(d *seat, key uint64) {
 	if !ok {
 		return
 	}
-	k.s.dirty = false
+	k.s.marks.clear(isDirty)
 	if k.s.away.Load() {
 		if x := k.x.Load(); x != nil && !k.s.over {
 			k.write(x, false)
@@ -103,14 +103,14 @@ func (k *link) read(d *seat) {
 		k.unpack(d, x)
 	}
 	p := d.box.space(&k.l.srv.buffers)
-	if x != nil && k.s.draining {
+	if x != nil && k.s.own.has(drains) {
 		p = p[:min(len(p), x.left)]
 	}
 	n, err := k.l.poll.Read(k.s.socket, p)
 	if n > 0 {
 		k.l.srv.clock.stamp(&k.s.stamps.seen)
 		k.l.tally.bytesIn.Add(uint64(n))
-		if x != nil && k.s.draining {
+		if x != nil && k.s.own.has(drains) {
 			x.left -= n
 		}
 		if d.box.arrived(n) {
@@ -122,7 +122,7 @@ func (k *link) read(d *seat) {
 	k.pack(d)
 	switch {
 	case err == nil:
-	case k.s.draining:
+	case k.s.own.has(drains):
 		if x = k.x.Load(); err == sys.ErrAgain {
 			x.left = min(x.left, k.s.socket.Unread())
 		} else {
@@ -193,7 +193,7 @@ func (k *link) serve(d *seat) {
 			if k.fail(why); why == Panicked {
 				d.spoil()
 			}
-			if k.s.draining { // which has a reason already: this was the last to be served
+			if k.s.own.has(drains) { // which has a reason already: this was the last to be served
 				k.fly().left = 0
 				d.box.forget()
 			}
@@ -220,7 +220,7 @@ func (k *link) visit(d *seat) (used, need int, why Reason) {
 	t.begin(l.srv, k, &s.why, k.conn(), l.tally, s.state)
 	k.enter(d)
 	defer k.exit(d)
-	if s.proxy {
+	if s.own.has(wantsProxy) {
 		defer t.end(0)
 		return k.readProxyHeader(d.box.bytes())
 	}

@@ -483,7 +483,7 @@ func (st *stage) check() {
 	st.l.links(func(k link) {
 		x := k.x.Load()
 		state := fmt.Sprintf("why %v, phase %d, away %v, want %d, listed %v, over %v, draining %v, waits %v, dirty %v",
-			k.reason(), k.phase(), k.s.away.Load(), k.s.want, k.s.listed, k.s.over, k.s.draining, k.s.waits, k.s.dirty)
+			k.reason(), k.phase(), k.s.away.Load(), k.s.want, k.s.marks.has(isListed), k.s.over, k.s.own.has(drains), k.s.marks.has(isWaiting), k.s.marks.has(isDirty))
 		if x != nil {
 			state += fmt.Sprintf(", rest %v, ready %v, lacks %d, left %d, waiting %d, owed %d, stuck %v, front %v, queue %d",
 				x.rest.Lent(), x.ready, x.lacks, x.left, x.waiting, x.promises.open, x.stuck.Load(), x.front.Lent(), x.queue.len())

@@ -94,7 +94,7 @@ func (l *loop) post(key, ticket uint64, parts [][]byte) error {
 		return ErrClosed
 	}
 	s := k.s
-	if s.over || s.shut {
+	if s.over || s.marks.has(isShut) {
 		s.mu.Unlock()
 		return ErrClosed
 	}
@@ -117,7 +117,7 @@ func (l *loop) post(key, ticket uint64, parts [][]byte) error {
 		x.queue.add(l.srv, parts, n)
 		k.charge(x, n)
 	}
-	if !x.front.Lent() && !x.queue.held() && !k.inVisit() || s.waits && (k.room(x) || flown(x)) {
+	if !x.front.Lent() && !x.queue.held() && !k.inVisit() || s.marks.has(isWaiting) && (k.room(x) || flown(x)) {
 		k.notify()
 	}
 	s.mu.Unlock()
@@ -228,7 +228,7 @@ func (k link) carryOut(v verdict, why Reason, now tick) {
 			x.unsent.Store(1 + uint32(s.socket.Unsent()))
 		}
 	case rest:
-		s.tired = true
+		s.marks.set(isTired)
 		k.notify()
 	case refuse:
 		s.suspect = why

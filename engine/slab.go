@@ -28,26 +28,44 @@ type slot struct {
 	socket     sys.Socket   // the owner's, who closes it under mu
 	tickets    uint32       // the generation that the next flight's tickets go on from
 	away       atomic.Bool  // not owned by its loop; written under mu
-	draining   bool         // the owner's: what has arrived is still answered, see flight.left
-	said       bool         // the owner's: the peer has been told why
-	known      bool         // the owner's: to OnOpen, so that OnClose must be told
-	proxy      bool         // the owner's: a PROXY header comes first
+	own        facts        // the owner's, of the first kind
 	doubt      uint8        // the owner's: visits to pass beside the loop before it is trusted again
 	epoch      uint8        // the owner's: the loop's epoch in which it was last found fast
-	opened     bool         // under mu: the owner has seen it
+	marks      facts        // under mu, of the second kind
+	opened     bool         // written under mu by the owner, who has seen it
 	over       bool         // under mu: nothing may be posted or written any more
-	shut       bool         // under mu: nothing may be posted any more, what was is written
-	waits      bool         // under mu: the owner waits for room, or to be done
-	tired      bool         // under mu: the flight may be given back
-	dirty      bool         // under mu: in the loop's list
-	listed     bool         // under mu: registered with the poll
 	want       sys.Interest // under mu: what is to be reported
 	suspect    Reason       // under mu: what the sweeper thinks
 	counted    bool         // its address holds a place; guarded by Server.mu
-	family     uint8        // of the address: 0, 4 or 6
 	port       uint16
 	address    [4]byte // of IPv4; else it is in side.sixes
 }
+
+// facts are true or not, eight in a byte: so a slot is one line of the cache.
+type facts uint8
+
+func (f facts) has(fact facts) bool { return f&fact != 0 }
+func (f *facts) set(fact facts)     { *f |= fact }
+func (f *facts) clear(fact facts)   { *f &^= fact }
+
+// The owner's facts.
+const (
+	drains     facts = 1 << iota // what has arrived is still answered, see flight.left
+	hasSaid                      // the peer has been told why
+	isKnown                      // to OnOpen, so that OnClose must be told
+	wantsProxy                   // a PROXY header comes first
+)
+
+// The facts under mu.
+const (
+	isShut    facts = 1 << iota // nothing may be posted any more, what was is written
+	isWaiting                   // the owner waits for room, or to be done
+	isTired                     // the flight may be given back
+	isDirty                     // in the loop's list
+	isListed                    // registered with the poll
+	hasFour                     // an address of IPv4
+	hasSix                      // an address of IPv6
+)
 
 // slotStamps are those stamps that an idle connection needs.
 type slotStamps struct{ seen, since, phase atomic.Uint32 }
@@ -92,7 +110,7 @@ type side struct {
 }
 
 const (
-	chunkSlots = 1 << 10 // whole pages: 72 KiB of slots, 8 of flights
+	chunkSlots = 1 << 10 // whole pages: 64 KiB of slots, 8 of flights
 	slotBits   = 24
 	maxSlots   = 1 << slotBits
 )
@@ -219,7 +237,7 @@ func (k *link) fly() *flight {
 // connection that takes its leave keeps it: what is left to be read is there.
 func (k *link) land() {
 	x := k.x.Load()
-	if x == nil || !x.quiet() || x.value != nil || x.zone != "" || k.s.draining || k.phase() != serving {
+	if x == nil || !x.quiet() || x.value != nil || x.zone != "" || k.s.own.has(drains) || k.phase() != serving {
 		return
 	}
 	k.s.tickets = x.promises.generation
@@ -255,21 +273,24 @@ func (k *link) six() *[16]byte {
 // setAddr sets all of the address but its zone. mu held.
 func (k *link) setAddr(a netip.AddrPort) {
 	s := k.s
-	s.family, s.port = 0, a.Port()
+	s.marks.clear(hasFour | hasSix)
+	s.port = a.Port()
 	switch ip := a.Addr(); {
 	case ip.Is4():
-		s.family, s.address = 4, ip.As4()
+		s.marks.set(hasFour)
+		s.address = ip.As4()
 	case ip.Is6():
-		s.family, *k.six() = 6, ip.As16()
+		s.marks.set(hasSix)
+		*k.six() = ip.As16()
 	}
 }
 
 // addr is the peer's address. mu held.
 func (k *link) addr() netip.AddrPort {
-	switch s := k.s; s.family {
-	case 4:
+	switch s := k.s; {
+	case s.marks.has(hasFour):
 		return netip.AddrPortFrom(netip.AddrFrom4(s.address), s.port)
-	case 6:
+	case s.marks.has(hasSix):
 		ip := netip.AddrFrom16(*k.six())
 		if x := k.x.Load(); x != nil && x.zone != "" {
 			ip = ip.WithZone(x.zone)

@@ -30,7 +30,7 @@ func taken(t *testing.T, l *loop) link {
 
 // What an idle connection costs is a promise; this is where it is kept or broken.
 func TestSlotSize(t *testing.T) {
-	const most = 80
+	const most = 72
 	size := unsafe.Sizeof(slot{}) + unsafe.Sizeof(chunk{}.flights[0])
 	if t.Logf("%d bytes", size); size > most {
 		t.Errorf("a connection costs %d bytes in its slab, want %d at most", size, most)

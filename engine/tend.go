@@ -13,9 +13,10 @@ func (k *link) tend(d *seat, writable bool) {
 		if !s.over && x != nil {
 			k.write(x, writable)
 		}
-		writable, s.waits = false, false
-		if s.tired {
-			s.tired = false
+		writable = false
+		s.marks.clear(isWaiting)
+		if s.marks.has(isTired) {
+			s.marks.clear(isTired)
 			k.land()
 			x = k.x.Load()
 		}
@@ -34,7 +35,7 @@ func (k *link) tend(d *seat, writable bool) {
 			return
 		case k.phase() != serving:
 			if !flown(x) {
-				s.waits = true
+				s.marks.set(isWaiting)
 				k.settle()
 				return
 			}
@@ -57,19 +58,21 @@ func (k *link) tend(d *seat, writable bool) {
 		if x != nil {
 			k.paceFrame(x)
 		}
-		if k.l.srv.draining.Load() && !s.draining && !waits {
-			s.draining = true
+		if k.l.srv.draining.Load() && !s.own.has(drains) && !waits {
+			s.own.set(drains)
 			k.fail(ShuttingDown)
 			x = k.fly()
 			x.left = s.socket.Unread()
 		}
-		if s.draining && !x.ready && x.left == 0 {
+		if s.own.has(drains) && !x.ready && x.left == 0 {
 			s.mu.Unlock()
 			k.enterPhase(finishing) // what is owed has the drain's time, not a stalled peer's
 			continue
 		}
-		if waits || x == nil || !x.ready && !s.draining {
-			s.waits = waits
+		if waits || x == nil || !x.ready && !s.own.has(drains) {
+			if waits {
+				s.marks.set(isWaiting)
+			}
 			k.settle()
 			return
 		}
@@ -119,7 +122,7 @@ func (k *link) arm(away bool) {
 	switch {
 	case s.over || !s.opened:
 	case away || k.phase() == finishing || k.phase() == closing:
-	case k.phase() == serving && (s.draining || x != nil && (x.ready || x.stuck.Load())):
+	case k.phase() == serving && (s.own.has(drains) || x != nil && (x.ready || x.stuck.Load())):
 	case k.phase() == serving && k.l.handsOff(s):
 		want = sys.In | sys.Once
 	default:
@@ -128,21 +131,23 @@ func (k *link) arm(away bool) {
 	if x != nil && x.front.Lent() && !s.over {
 		want |= sys.Out
 	}
-	if want == s.want && (s.listed || want == 0) {
+	if want == s.want && (s.marks.has(isListed) || want == 0) {
 		return
 	}
 	var err error
 	switch {
 	case want == 0:
-		if s.listed { // with an interest in nothing, hang-ups would still be reported, for ever
+		if s.marks.has(isListed) { // with an interest in nothing, hang-ups would still be reported, for ever
 			err = k.l.poll.Remove(s.socket)
 		}
-		s.listed = false
-	case s.listed:
+		s.marks.clear(isListed)
+	case s.marks.has(isListed):
 		err = k.l.poll.Change(s.socket, want, k.key)
 	default:
 		err = k.l.poll.Add(s.socket, want, k.key)
-		s.listed = err == nil
+		if err == nil {
+			s.marks.set(isListed)
+		}
 	}
 	s.want = want
 	if err != nil {
@@ -154,8 +159,8 @@ func (k *link) arm(away bool) {
 
 // notify has the loop attend to the connection. mu held.
 func (k *link) notify() {
-	if !k.s.dirty {
-		k.s.dirty = true
+	if !k.s.marks.has(isDirty) {
+		k.s.marks.set(isDirty)
 		k.l.notify(k.key)
 	}
 }
@@ -174,10 +179,10 @@ func (k *link) reconsider() {
 
 // open tells OnOpen of a new connection.
 func (k *link) open(d *seat) {
-	if k.s.proxy {
+	if k.s.own.has(wantsProxy) {
 		return
 	}
-	k.s.known = true
+	k.s.own.set(isKnown)
 	if k.l.srv.OnOpen != nil {
 		k.call(d, func() { k.l.srv.OnOpen(k.conn()) })
 	}
