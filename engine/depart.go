@@ -96,15 +96,15 @@ func (k *link) end(d *seat) {
 	}
 	s.socket.Close()
 	s.socket = sys.NoSocket
+	holds := netip.Addr{}
+	if s.counted {
+		holds = k.addr().Addr()
+	}
 	s.mu.Unlock()
 	why := k.reason()
 	if known := s.own.has(isKnown); srv.OnClose != nil && known {
 		s.own.clear(isKnown)
 		k.call(d, func() { srv.OnClose(k.conn(), why) })
-	}
-	holds := netip.Addr{}
-	if s.counted {
-		holds = k.addr().Addr()
 	}
 	srv.strike(why, holds)
 	k.free()

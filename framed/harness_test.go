@@ -119,7 +119,7 @@ func openFiles() int {
 }
 
 // patience bounds everything that a test waits for.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // eventually waits until something that no event announces (a counter, the
 // kernel's books) is true.
