@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime"
 	"runtime/metrics"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
