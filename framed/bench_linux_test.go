@@ -661,8 +661,11 @@ func TestLoadClient(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/late=%s/rate=%d", e.Name(), late, rate), func(t *testing.T) {
 					server, ready := startServer(t, "HONE_TEST_ENGINE="+e.Name(), "HONE_TEST_LATE="+late)
 					defer server.end(t)
-					r := startLoad(t, loadPlan{Network: "tcp", Addr: ready.Addr, ServerPID: ready.PID,
-						Conns: 7, Depth: 3, Rate: rate, WarmMS: 10, WindowMS: 100, Size: 16, CPU: -1, Check: true}).report(t)
+					var r loadReport
+					for again := 0; r.Requests == 0 && again < 5; again++ { // a busy machine's 100 ms may have none
+						r = startLoad(t, loadPlan{Network: "tcp", Addr: ready.Addr, ServerPID: ready.PID,
+							Conns: 7, Depth: 3, Rate: rate, WarmMS: 10, WindowMS: 100, Size: 16, CPU: -1, Check: true}).report(t)
+					}
 					if r.Requests == 0 || r.Wrong != 0 || r.Unanswered != 0 || r.ServerCPU == nil || *r.ServerCPU <= 0 || r.ClientCPU <= 0 || r.P50 <= 0 || r.P99 < r.P50 {
 						t.Errorf("%+v", r)
 					}
