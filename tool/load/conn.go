@@ -22,6 +22,8 @@ type conn struct {
 
 	mu         sync.Mutex
 	slots      []slot   // outstanding requests, at the place in the low bits of their id; grows up to the plan's depth
+	sizes      []int32  // of their content, at the same places; nil: all are the plan's Content
+	left       sizeSum  // what has left the schedule: sent or given up
 	free       []uint16 // places without a request
 	generation uint32   // in every id, so that a second answer shows
 	waiting    moments  // intended moments of requests that are due and have no place
@@ -50,6 +52,27 @@ func newConn(r *run, number int, nc net.Conn) *conn {
 		run: r, shard: r.shards[number%len(r.shards)],
 		caller: r.plan.Target.Caller(), socket: newSocket(nc), number: uint64(number),
 	}
+}
+
+// sizeSum is how large requests were.
+type sizeSum struct {
+	requests uint64
+	bytes    uint64
+	counted  uint64 // requests in bytes
+	most     int
+}
+
+func (s *sizeSum) add(size int) {
+	s.bytes += uint64(size)
+	s.counted++
+	s.most = max(s.most, size)
+}
+
+func (s *sizeSum) take(other sizeSum) {
+	s.requests += other.requests
+	s.bytes += other.bytes
+	s.counted += other.counted
+	s.most = max(s.most, other.most)
 }
 
 // The sizes of a read buffer: it grows when a read fills it, and beyond the last
@@ -142,7 +165,12 @@ func (c *conn) accept() error {
 	s := &c.slots[place]
 	c.batch.add(s.intended, s.written)
 	expect := c.run.plan.Expect
+	if c.sizes != nil && c.run.plan.Echo {
+		expect = c.content(place)
+	}
 	switch {
+	case a.Wrong:
+		c.batch.complain(WrongContent, c.shard.window.has(s.intended), a.Err)
 	case a.Err != nil:
 		c.batch.complain(Failed, c.shard.window.has(s.intended), a.Err)
 	case expect != nil && !bytes.Equal(a.Content, expect):
@@ -170,19 +198,40 @@ func wrongID(id uint64) *Error {
 // refill sends in the places that answers have freed: in a closed loop whatever
 // fits, in an open one what is due and waits.
 func (c *conn) refill(now int64) {
-	if c.run.plan.Rate == 0 {
+	if !c.run.paced {
 		if now < c.shard.window.till {
 			c.fill(now)
 		}
 		return
 	}
 	for c.waiting.count > 0 && c.room() {
-		if intended := c.waiting.pop(); now-intended > c.shard.timeout {
-			c.shard.lose(Timeout, intended, 0, now)
+		intended := c.waiting.pop()
+		if kind, late := c.tooLate(now - intended); late {
+			c.drop(kind, intended, now)
 		} else {
 			c.send(intended, now)
 		}
 	}
+}
+
+// tooLate reports whether a request that was not sent for so long is given up,
+// and as what.
+func (c *conn) tooLate(waited int64) (Kind, bool) {
+	if c.overdue(waited) {
+		return Shed, true
+	}
+	return Timeout, waited > c.shard.timeout
+}
+
+func (c *conn) overdue(waited int64) bool {
+	deadline := int64(c.run.plan.Deadline)
+	return deadline > 0 && waited > deadline
+}
+
+// drop gives a request up that was not sent.
+func (c *conn) drop(kind Kind, intended, now int64) {
+	c.left.requests++
+	c.shard.lose(kind, intended, 0, now)
 }
 
 // fill sends as many requests as there are free places.
@@ -207,6 +256,9 @@ func (c *conn) room() bool {
 	for place := after - 1; place >= before; place-- {
 		c.free = append(c.free, uint16(place))
 	}
+	if c.run.sized {
+		c.sizes = append(c.sizes, make([]int32, after-before)...)
+	}
 	return after > before
 }
 
@@ -220,7 +272,27 @@ func (c *conn) send(intended, now int64) {
 	}
 	id := uint64(c.generation)<<32 | c.number&0xffff<<16 | uint64(place)
 	c.slots[place] = slot{id, intended, now}
-	c.out = c.caller.AppendRequest(c.out, id, c.run.plan.Content)
+	if c.sizes != nil {
+		c.measure(int(place))
+	}
+	c.left.requests++
+	c.out = c.caller.AppendRequest(c.out, id, c.content(int(place)))
+}
+
+// content is what the request at a place carries.
+func (c *conn) content(place int) []byte {
+	if c.sizes == nil {
+		return c.run.plan.Content
+	}
+	return c.run.plan.Content[:c.sizes[place]]
+}
+
+// measure decides how large the next request is, which goes to a place.
+func (c *conn) measure(place int) {
+	n := c.left.requests*uint64(c.run.plan.Conns) + c.number
+	size := c.run.plan.Sizes.At(c.run.plan.Seed, n)
+	c.sizes[place] = int32(size)
+	c.left.add(size)
 }
 
 // begin starts a closed loop on this connection.
@@ -235,20 +307,25 @@ func (c *conn) begin(now int64) {
 }
 
 // due takes the requests of an open loop that are due: every stride-th of them.
-// Those without a place wait, but no longer than the time-out, which also bounds
-// how many wait.
+// Those without a place wait, but no longer than the deadline and the time-out, which
+// also bounds how many wait.
 func (c *conn) due(intended []int64, stride int, now int64) {
 	c.mu.Lock()
 	for i := 0; i < len(intended); i += stride {
-		if c.waiting.count == 0 && c.room() {
+		if c.waiting.count == 0 && c.room() && !c.overdue(now-intended[i]) {
 			c.send(intended[i], now)
 		} else {
 			c.waiting.push(intended[i])
 		}
 	}
-	for c.waiting.count > 0 && now-c.waiting.first() > c.shard.timeout {
-		c.shard.lose(Timeout, c.waiting.pop(), 0, now)
+	for c.waiting.count > 0 {
+		kind, late := c.tooLate(now - c.waiting.first())
+		if !late {
+			break
+		}
+		c.drop(kind, c.waiting.pop(), now)
 	}
+	c.refill(now)
 	out := c.claim()
 	c.mu.Unlock()
 	if out != nil {
@@ -413,6 +490,10 @@ func (c *conn) abandon(now int64) {
 		}
 	}
 	for c.waiting.count > 0 {
-		c.shard.lose(Unanswered, c.waiting.pop(), 0, now)
+		kind, intended := Unanswered, c.waiting.pop()
+		if c.overdue(now - intended) {
+			kind = Shed
+		}
+		c.shard.lose(kind, intended, 0, now)
 	}
 }

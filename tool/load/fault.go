@@ -29,6 +29,7 @@ const (
 	Unanswered   // without an answer when the run ended
 	WrongContent // answered with other content than expected
 	Failed       // answered with a failure
+	Shed         // not sent, for it would have been later than Plan.Deadline
 
 	kinds = int(iota)
 )
@@ -37,7 +38,7 @@ const (
 func (k Kind) String() string {
 	names := [kinds]string{
 		"bad_plan", "unreachable", "refused", "closed", "garbage", "wrong_id", "silent",
-		"timeout", "unanswered", "wrong_content", "failed",
+		"timeout", "unanswered", "wrong_content", "failed", "shed",
 	}
 	if int(k) >= len(names) {
 		return fmt.Sprintf("kind_%d", uint8(k))
@@ -80,9 +81,6 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // dialError explains why a connection could not be opened.
 func dialError(err error, open int, limit time.Duration) *Error {
-	if kind := new(Error); errors.As(err, &kind) {
-		return kind // the target has words of its own
-	}
 	e := &Error{Kind: Unreachable, Err: err}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -94,9 +92,8 @@ func dialError(err error, open int, limit time.Duration) *Error {
 	case sys.Exhausted(err):
 		e.What = fmt.Sprintf("out of descriptors after %d connections", open)
 		e.Try = "raise the limit (ulimit -n) or use fewer connections"
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		e.What = fmt.Sprintf("out of local ports after %d connections", open)
-		e.Try = "use fewer connections, or widen net.ipv4.ip_local_port_range"
+	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.EADDRINUSE):
+		e.What, e.Try = noAddress(err, open)
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
 		e.What = fmt.Sprintf("no connection within %v", limit)
 		e.Try = "check the address and the firewall, or open connections more slowly"

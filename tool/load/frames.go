@@ -55,7 +55,7 @@ func (f Frames) Dial(ctx context.Context) (net.Conn, error) {
 	if network == "" {
 		network = "tcp"
 	}
-	return new(net.Dialer).DialContext(ctx, network, f.Address)
+	return dial(ctx, network, f.Address)
 }
 
 // Caller makes one connection's codec, which keeps nothing.

@@ -18,7 +18,7 @@ const (
 func (m *measurement) reasons() []string {
 	reasons := []string{}
 	for _, check := range []func() string{
-		m.ended, m.behind, m.lagging, m.starved, m.faulty, m.scarce,
+		m.ended, m.behind, m.lagging, m.churnLagging, m.starved, m.faulty, m.churnFaulty, m.scarce,
 	} {
 		if reason := check(); reason != "" {
 			reasons = append(reasons, reason)
@@ -38,21 +38,35 @@ func (m *measurement) ended() string {
 	return ""
 }
 
-// behind: fewer answers came within the window than the schedule holds. How many
-// are under way at an edge of the window is chance, hence the allowance of three
-// of its standard deviations, which is nothing in all but the shortest runs, and
-// of the stall that the plan allows for.
+// behind: fewer answers came within the window than the schedule holds, but for
+// what was shed, which waits no more. How many are under way at an edge of the window
+// is chance, hence the allowance of three of its standard deviations, which is nothing
+// in all but the shortest runs, and of the stall that the plan allows for. Where the
+// rate has grown, more are under way at the end than were at the beginning.
 func (m *measurement) behind() string {
 	if m.lag == nil || m.unfinished() || m.offered == 0 {
 		return ""
 	}
-	median := float64(m.latency.ValueAtQuantile(50)) / 1e9
-	allowance := 3*math.Sqrt(m.plan.Rate*median) + m.plan.Rate*m.plan.MaxStall.Seconds()
-	if float64(m.during) >= leastAchieved*float64(m.offered)-allowance {
+	asked := m.offered - m.errors[Shed]
+	median := time.Duration(m.latency.ValueAtQuantile(50))
+	first, last := m.dueWithin(0, median), m.dueWithin(m.plan.For, median)
+	allowance := max(0, last-first) + 3*math.Sqrt(max(first, last)) + m.dueWithin(m.plan.For, m.plan.MaxStall)
+	if float64(m.during) >= leastAchieved*float64(asked)-allowance {
 		return ""
 	}
 	return fmt.Sprintf("only %d of the %d requests offered were answered in time (%.1f %%, the limit is %.0f %%); offer a lower rate, or warm up for longer than the slowest answer takes",
-		m.during, m.offered, 100*float64(m.during)/float64(m.offered), 100*leastAchieved)
+		m.during, asked, 100*float64(m.during)/float64(asked), 100*leastAchieved)
+}
+
+// dueWithin is how many requests are due in the time before a moment of the window,
+// as the schedule has them on average, the warm-up taken as long enough.
+func (m *measurement) dueWithin(moment, before time.Duration) float64 {
+	if m.course == nil {
+		return m.plan.Rate * before.Seconds()
+	}
+	early := max(before-moment-m.plan.Warmup, 0) // before there was a rate
+	moment += m.plan.Warmup
+	return m.course.Due(moment) - m.course.Due(moment-before+early) + m.course.Rate(0)*early.Seconds()
 }
 
 // lagging: the generator was late with its own requests.
@@ -83,22 +97,69 @@ func (m *measurement) faulty() string {
 	if total == 0 || m.plan.AllowErrors || m.failure != nil {
 		return ""
 	}
-	var parts []string
-	for k, n := range m.errors {
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, strings.ReplaceAll(Kind(k).String(), "_", " ")))
-		}
-	}
 	first := ""
 	if m.example != nil {
 		first = fmt.Sprintf("; the first failure was %q", m.example)
 	}
 	return fmt.Sprintf("%d of %d requests went wrong (%s%s); look into the target's log, or allow errors",
-		total, m.latency.TotalCount(), strings.Join(parts, ", "), first)
+		total, m.latency.TotalCount(), inWords(&m.errors), first)
+}
+
+// inWords lists errors as in 2 timeout, 3 failed.
+func inWords(errors *[kinds]int64) string {
+	var parts []string
+	for k, n := range errors {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, strings.ReplaceAll(Kind(k).String(), "_", " ")))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// churnLagging: the generator was late with the connections of its churn.
+func (m *measurement) churnLagging() string {
+	if m.churned == nil || m.churned.conns == 0 {
+		return ""
+	}
+	late := time.Duration(m.churned.lag.ValueAtQuantile(99))
+	if late <= m.plan.MaxLag {
+		return ""
+	}
+	return fmt.Sprintf("the generator itself began one connection in a hundred %v late or more (the limit is %v); give it CPUs of its own, or open fewer",
+		late.Round(time.Microsecond), m.plan.MaxLag)
+}
+
+// churnFaulty: connections of the churn failed, which may be allowed unless this
+// machine did it.
+func (m *measurement) churnFaulty() string {
+	c := m.churned
+	if c == nil || c.example == nil || m.failure != nil {
+		return ""
+	}
+	total, why := int64(0), c.example
+	for _, n := range c.errors {
+		total += n
+	}
+	if c.own != nil {
+		why = c.own
+	} else if m.plan.AllowErrors {
+		return ""
+	}
+	what := why.What
+	if what == "" {
+		what = why.Kind.String()
+	}
+	return fmt.Sprintf("%d of %d connections that came and went failed (%s; the first of them: %s); %s", total, c.conns, inWords(&c.errors), what, why.Try)
 }
 
 // scarce: there is too little to say anything of the slow ones.
 func (m *measurement) scarce() string {
+	if m.unloaded() {
+		if c := m.churned; c != nil && c.conns < leastRequests && !m.unfinished() {
+			return fmt.Sprintf("only %d connections came and went, and a 99th percentile takes %d; measure for longer, or open more", c.conns, leastRequests)
+		}
+		return ""
+	}
 	if n := m.latency.TotalCount(); n < leastRequests && !m.unfinished() {
 		return fmt.Sprintf("only %d requests were measured, and a 99th percentile takes %d; measure for longer, or offer more", n, leastRequests)
 	}

@@ -11,16 +11,16 @@ import (
 
 // Goal is what a result should be, as ParseGoal reads it.
 type Goal struct {
-	Metric string  // p50, p90, p99, p999, max, service.p50 and so on, rate, errors, requests
+	Metric string  // p50, p90, p99, p999, max, service.p50 and so on, rate, errors, shed, requests
 	Than   string  // <, <=, >, >= or ==
 	Value  float64 // microseconds for times, requests a second for rate, else a count
-	Part   bool    // Value is a part of the requests, 0.001 for 0.1%; errors only
+	Part   bool    // Value is a part of the requests, 0.001 for 0.1%; errors and shed only
 	text   string
 }
 
 // ParseGoal reads one goal, such as
 //
-//	p99<5ms    service.p999<=250us    rate>=10000    errors==0    errors<0.1%
+//	p99<5ms    service.p999<=250us    rate>=10000    errors==0    errors<0.1%    shed<1%
 //
 // Times are response times, from the intended moment in an open loop, and take a
 // unit: ns, us, µs, ms, s or m. Blanks are allowed; p99.9 is p999.
@@ -48,8 +48,11 @@ func badGoal(text, why string) error {
 	return fmt.Errorf("load: goal %q: %s", text, why)
 }
 
+// counts are the figures that are no times.
+func counts() []string { return []string{"rate", "errors", "shed", "requests"} }
+
 func metrics() []string {
-	names := []string{"rate", "errors", "requests"}
+	names := counts()
 	for _, prefix := range []string{"", "service."} {
 		names = append(names, prefix+"p50", prefix+"p90", prefix+"p99", prefix+"p999", prefix+"max")
 	}
@@ -57,7 +60,7 @@ func metrics() []string {
 }
 
 func (g Goal) isTime() bool {
-	return !slices.Contains([]string{"rate", "errors", "requests"}, g.Metric)
+	return !slices.Contains(counts(), g.Metric)
 }
 
 // value fills in what stands behind the comparison.
@@ -72,7 +75,7 @@ func (g Goal) value(text string) (Goal, error) {
 	}
 	number, percent := strings.CutSuffix(text, "%")
 	v, err := strconv.ParseFloat(number, 64)
-	if err != nil || v < 0 || math.IsNaN(v) || math.IsInf(v, 0) || percent && g.Metric != "errors" {
+	if err != nil || v < 0 || math.IsNaN(v) || math.IsInf(v, 0) || percent && g.Metric != "errors" && g.Metric != "shed" {
 		return Goal{}, badGoal(g.text, fmt.Sprintf("%q is no number for %s; write it without a unit, as in rate>=10000 or errors==0", text, g.Metric))
 	}
 	if g.Value, g.Part = v, percent; percent {
@@ -134,14 +137,9 @@ func (g Goal) figure(r *Result) *float64 {
 	case "requests":
 		return known(float64(r.Requests))
 	case "errors":
-		total := float64(r.Errors["total"])
-		switch {
-		case !g.Part:
-			return known(total)
-		case r.Requests == 0:
-			return nil
-		}
-		return known(total / float64(r.Requests))
+		return g.count(r, "total")
+	case "shed":
+		return g.count(r, Shed.String())
 	}
 	name, isService := strings.CutPrefix(g.Metric, "service.")
 	q := r.Latency
@@ -149,6 +147,18 @@ func (g Goal) figure(r *Result) *float64 {
 		q = r.Service
 	}
 	return map[string]*float64{"p50": q.P50, "p90": q.P90, "p99": q.P99, "p999": q.P999, "max": q.Max}[name]
+}
+
+// count is a number of errors, or their part of the requests.
+func (g Goal) count(r *Result, kind string) *float64 {
+	n := float64(r.Errors[kind])
+	switch {
+	case !g.Part:
+		return known(n)
+	case r.Requests == 0:
+		return nil
+	}
+	return known(n / float64(r.Requests))
 }
 
 func (g Goal) holds(got float64) bool {

@@ -18,9 +18,9 @@ import (
 //
 // An answer is good when its status is 2xx or 3xx, or one of Statuses; any other
 // is counted as Failed. Redirects are answers, and not followed. Bodies are
-// counted and not kept, so a plan can expect no content: an answer is verified as
-// the right one by its order, and as whole by HTTP's own rules, which are taken
-// strictly. A Depth above 1 pipelines, which HTTP allows and many servers and most
+// counted and not kept, so a plan can expect no content, the target but a Length: an
+// answer is verified as the right one by its order, and as whole by HTTP's own rules,
+// which are taken strictly. A Depth above 1 pipelines, which HTTP allows and many servers and most
 // proxies do not like: they answer one at a time, or not at all.
 //
 // A server may close a connection after an answer that says so (Connection:
@@ -29,8 +29,10 @@ import (
 // an open loop it is part of the response times of what came due meanwhile. TLS
 // sessions are not resumed.
 //
-// The request is the same every time, and made once. BenchmarkHTTPDecode: about
-// 250 ns for an answer of 6 headers, no allocations.
+// The request is the same every time, and made once. BenchmarkHTTPDecode: an answer
+// of 6 headers takes about 250 ns, 55 when its head is that of the answer before but
+// for the date; no allocations. BenchmarkWrkAgainstNginx: of its CPU time a request
+// takes about what it takes of wrk's.
 type HTTP struct {
 	// URL is http://HOST[:PORT][/PATH][?QUERY], the same with https, or over a unix
 	// socket http://unix:/SOCKET[:/PATH][?QUERY]. Required.
@@ -44,6 +46,9 @@ type HTTP struct {
 	Body []byte
 	// Statuses are those of good answers. Zero: 200 to 399.
 	Statuses []int
+	// Length is how many bytes the body of every good answer must have; another is
+	// counted as WrongContent. Zero: any will do. Negative: it must have none.
+	Length int64
 	// AnswerLimit is the longest body accepted, the framing of its chunks included.
 	// Zero: 16 MiB. It takes no memory.
 	AnswerLimit int64
@@ -66,8 +71,11 @@ type httpTarget struct {
 	bodiless               bool // answers to this method never have a body
 	closes                 bool // every request asks for the connection's end
 	good                   [mostCodes]bool
+	length                 int64 // of the body of a good answer; any: they differ
 	limit                  int64
 }
+
+const anyLength = -1
 
 // Dial opens one connection, with its TLS handshake.
 func (h HTTP) Dial(ctx context.Context) (net.Conn, error) {
@@ -108,9 +116,12 @@ func badTarget(what, try string) *Error {
 }
 
 func (h HTTP) target() (*httpTarget, error) {
-	t := &httpTarget{text: h.URL, limit: mostBody}
+	t := &httpTarget{text: h.URL, length: anyLength, limit: mostBody}
 	if h.AnswerLimit > 0 {
 		t.limit = h.AnswerLimit
+	}
+	if h.Length != 0 {
+		t.length = max(h.Length, 0)
 	}
 	host, uri, err := t.locate(h.URL)
 	if err != nil {
@@ -205,7 +216,9 @@ func (t *httpTarget) compose(h HTTP, host, uri string) error {
 	case !isToken(method) || method == http.MethodConnect:
 		return badTarget(fmt.Sprintf("the method %q", method), "use GET, POST or the like")
 	}
-	t.bodiless = method == http.MethodHead
+	if t.bodiless = method == http.MethodHead; t.bodiless && t.length > 0 {
+		return badTarget("a length to expect of answers to HEAD", "leave it out: they have no body")
+	}
 	header := http.Header{}
 	for name, values := range h.Header {
 		if err := checkHeader(name, values); err != nil {
@@ -268,7 +281,7 @@ func isToken(text string) bool {
 
 // Dial opens one connection.
 func (t *httpTarget) Dial(ctx context.Context) (net.Conn, error) {
-	nc, err := new(net.Dialer).DialContext(ctx, t.network, t.address)
+	nc, err := dial(ctx, t.network, t.address)
 	if err != nil || t.tls == nil {
 		return nc, err
 	}

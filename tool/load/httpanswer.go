@@ -16,8 +16,7 @@ import (
 type httpCaller struct {
 	target *httpTarget
 	asked  queue[uint64] // unanswered ids, in their order
-	failed httpStatus    // the last failure, so that the next alike allocates nothing
-	err    error         // failed
+	failed error         // the last failure, so that the next alike allocates nothing
 
 	state    httpState
 	headLeft int   // bytes that heads and trailers may still take
@@ -25,6 +24,7 @@ type httpCaller struct {
 	part     int64 // bytes still to come of the body, or of its chunk
 	size     int64 // bytes of the body that have come
 	head     httpHead
+	known    knownHead
 }
 
 // httpHead is what an answer's head says that matters here.
@@ -68,21 +68,37 @@ func (c *httpCaller) Decode(a *Answer, in []byte) (used int, err error) {
 	if len(in) == 0 {
 		return 0, c.end(a)
 	}
-	for used < len(in) {
+	whole := c.state == statusLine && c.asked.count > 0 // in begins with a head
+	if whole {
+		if used, err = c.takeKnown(in); err != nil {
+			return used, err
+		}
+		whole = used == 0
+	}
+	for used < len(in) && c.state != allThere {
 		n, err := c.step(in[used:])
 		if err != nil {
 			return used, err
 		}
-		used += n
-		if c.state == allThere {
-			c.answer(a)
-			break
-		}
 		if n == 0 {
 			break
 		}
+		if used += n; whole && c.state > headerLine {
+			c.known.learn(in[:used], c.head)
+			whole = false
+		}
+	}
+	if c.state == allThere {
+		c.answer(a)
 	}
 	return used, nil
+}
+
+// httpLength is the failure that a body is whose length is not the expected one.
+type httpLength struct{ got, want int64 }
+
+func (l httpLength) Error() string {
+	return fmt.Sprintf("a body of %d bytes, not of %d", l.got, l.want)
 }
 
 // step takes one line, or what there is of a body; 0 when there is too little.
@@ -424,11 +440,17 @@ func (c *httpCaller) readTrailer(in []byte) (int, error) {
 // answer fills a with the answer that is all there.
 func (c *httpCaller) answer(a *Answer) {
 	a.ID, a.Code, a.Last = c.asked.pop(), uint16(c.head.status), c.head.last
-	if !c.target.good[c.head.status] {
+	switch want := c.target.length; {
+	case !c.target.good[c.head.status]:
 		if status := httpStatus(c.head.status); c.failed != status {
-			c.failed, c.err = status, status
+			c.failed = status
 		}
-		a.Err = c.err
+		a.Err = c.failed
+	case want != anyLength && c.size != want:
+		if length := (httpLength{c.size, want}); c.failed != length {
+			c.failed = length
+		}
+		a.Err, a.Wrong = c.failed, true
 	}
 	c.state, c.headLeft, c.bodyLeft = statusLine, mostHead, c.target.limit
 }

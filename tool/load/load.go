@@ -66,6 +66,9 @@ type Answer struct {
 	ID      uint64 // the id of its request; 0 for what nobody asked for and for a part, which are passed over
 	Content []byte // may alias what was decoded; valid until the next call of Decode
 	Err     error  // not nil when the server says that the request failed
+	// Wrong says that the server is content and the target is not: Err is of the
+	// answer itself, and counted as WrongContent.
+	Wrong bool
 	// Code is the protocol's number for the outcome, below 1,000, to be counted in
 	// Result.Statuses. 0: it has none.
 	Code uint16

@@ -15,13 +15,15 @@ import (
 	"github.com/hone-go/hone/framed"
 )
 
-// TestMain runs the tests, or plays the server for BenchmarkGenerator, which
-// starts this binary again to have it in a process of its own.
+// TestMain runs the tests, or plays the server for BenchmarkGenerator or the
+// generator for BenchmarkWrkAgainstNginx, which start this binary again to have
+// them in a process of their own.
 func TestMain(m *testing.M) {
-	if os.Getenv("HONE_TEST_ROLE") != "serve" {
+	play := map[string]func() error{"serve": serveUntilInputEnds, "load": loadAsAsked}[os.Getenv("HONE_TEST_ROLE")]
+	if play == nil {
 		os.Exit(m.Run())
 	}
-	if err := serveUntilInputEnds(); err != nil {
+	if err := play(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -279,12 +279,16 @@ func (m Messages) String() string { return Frames{Network: m.Network, Address: m
 
 // fits refuses a plan whose requests cannot be sent.
 func (m Messages) fits(p Plan) error {
-	content, number := p.content(), m.Match
-	if len(content) > m.Framing.most() {
-		return badTarget(fmt.Sprintf("content of %d bytes in a message of %v", len(content), m.Framing), fmt.Sprintf("send %d bytes at most", m.Framing.most()))
+	most, number := len(p.content()), m.Match
+	least := most
+	if !p.Sizes.None() {
+		least, _ = p.Sizes.Bounds()
 	}
-	if m.Framing.fixed > 0 && len(content) != m.Framing.fixed {
-		return badTarget(fmt.Sprintf("content of %d bytes in a message of %v", len(content), m.Framing), fmt.Sprintf("send %d bytes", m.Framing.fixed))
+	if most > m.Framing.most() {
+		return badTarget(fmt.Sprintf("content of %d bytes in a message of %v", most, m.Framing), fmt.Sprintf("send %d bytes at most", m.Framing.most()))
+	}
+	if m.Framing.fixed > 0 && (least != m.Framing.fixed || most != m.Framing.fixed) {
+		return badTarget(fmt.Sprintf("content of %s bytes in a message of %v", fromTo(least, most), m.Framing), fmt.Sprintf("send %d bytes", m.Framing.fixed))
 	}
 	if number.Len == 0 {
 		return nil
@@ -295,12 +299,19 @@ func (m Messages) fits(p Plan) error {
 	switch {
 	case m.Framing.isLine():
 		return badTarget(fmt.Sprintf("the match %v on lines", number), "match by order: the bytes of a number may be a line's end")
-	case number.end() > len(content):
-		return badTarget(fmt.Sprintf("the match %v in content of %d bytes", number, len(content)), "send content with room for the number")
+	case number.end() > least:
+		return badTarget(fmt.Sprintf("the match %v in content of %s bytes", number, fromTo(least, most)), "send content with room for the number")
 	case number.Len == 1 && p.depth() > 1<<8:
 		return badTarget(fmt.Sprintf("the match %v with a depth of %d", number, p.depth()), "use a depth of 256 at most")
 	}
 	return nil
+}
+
+func fromTo(least, most int) string {
+	if least == most {
+		return strconv.Itoa(most)
+	}
+	return fmt.Sprintf("%d to %d", least, most)
 }
 
 // orderedCaller knows the requests by their order.

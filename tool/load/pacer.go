@@ -31,17 +31,21 @@ const (
 
 // pacersFor is how many pacers share the work.
 func pacersFor(p Plan, processors int) int {
-	return max(1, min(processors, p.Conns, int(min(p.Rate/busiestPacer, 1<<16))+1))
+	peak := p.Rate
+	if course := p.course(); course != nil {
+		peak = course.Peak()
+	}
+	return max(1, min(processors, p.Conns, int(min(peak/busiestPacer, 1<<16))+1))
 }
 
 func newPacer(r *run, number, pacers int) (*pacer, error) {
-	timer, err := sys.NewTimer()
+	timer, err := newTimer()
 	if err != nil {
-		return nil, &Error{Kind: Unreachable, Err: err, What: "no timer: " + err.Error(), Try: "raise the limit of descriptors (ulimit -n)"}
+		return nil, err
 	}
 	p := &pacer{
 		run: r, number: int64(number), pacers: int64(pacers),
-		schedule: schedule{arrivals: r.plan.Arrivals, rate: r.plan.Rate, seed: r.plan.Seed},
+		schedule: schedule{arrivals: r.plan.Arrivals, rate: r.plan.Rate, seed: r.plan.Seed, course: r.course},
 		due:      make([]int64, 0, mostDue),
 		alarm:    alarm{timer: timer, now: r.now, early: int64(usualEarly)},
 		lag:      newHistogram(),
@@ -51,6 +55,14 @@ func newPacer(r *run, number, pacers int) (*pacer, error) {
 	}
 	p.next = p.moment(0)
 	return p, nil
+}
+
+func newTimer() (*sys.Timer, error) {
+	timer, err := sys.NewTimer()
+	if err != nil {
+		return nil, &Error{Kind: Unreachable, Err: err, What: "no timer: " + err.Error(), Try: "raise the limit of descriptors (ulimit -n)"}
+	}
+	return timer, nil
 }
 
 // moment is the intended moment of the pacer's own m-th request. Request n of

@@ -2,11 +2,13 @@ package load
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hone-go/hone/tool/load/offer"
+	"github.com/hone-go/hone/tool/load/source"
 )
 
 // Plan is what to do. Every field but Target has a working zero. Processes are
@@ -14,7 +16,8 @@ import (
 type Plan struct {
 	// Target is what to drive. Required.
 	Target Target
-	// Conns is how many connections to open before anything is sent. Zero: 1.
+	// Conns is how many connections to open before anything is sent. Zero: 1, or none
+	// where there are Idle or Churn.
 	Conns int
 	// Depth is how many requests may be outstanding on one connection, at most
 	// 65,535. A closed loop keeps so many; in an open loop a request that is due
@@ -22,12 +25,17 @@ type Plan struct {
 	// in a closed loop, 256 in an open one; for HTTP 1 in both.
 	Depth int
 	// Rate is the requests a second to offer, over all connections, request n on
-	// connection n modulo Conns. Zero: a closed loop, as fast as answers come.
+	// connection n modulo Conns. Zero: a closed loop, as fast as answers come, unless
+	// there is a Schedule.
 	Rate float64
-	// Arrivals is how requests are spread over time when there is a rate. Zero:
-	// Constant.
+	// Schedule is a rate that changes, instead of Rate, over the measured time; the
+	// warm-up has its first rate. Zero: none.
+	Schedule offer.Schedule
+	// Arrivals is how requests are spread over time when there is a rate, and new
+	// connections of a Churn. Zero: Constant.
 	Arrivals Arrivals
-	// For is how long to measure. Zero: 10 s.
+	// For is how long to measure. Zero: as long as the Schedule's steps or period
+	// take, else 10 s.
 	For time.Duration
 	// Warmup is how long to load before measuring. Zero: a tenth of For, at most
 	// 5 s. Negative: not at all.
@@ -38,19 +46,42 @@ type Plan struct {
 	// later answer is recorded as late as it is and counted as an error. A run
 	// ends when no answer has come on any connection for so long. Zero: 5 s.
 	Timeout time.Duration
+	// Deadline is how long after its moment a request of an open loop is still sent,
+	// whatever has kept it. A later one is shed: not sent, counted under Shed, and
+	// recorded with the time that it has waited. Zero: only Timeout bounds it.
+	Deadline time.Duration
+	// Sources are the addresses that connections come from, one after the other. Only
+	// the targets of this package know of them. Zero: as the system chooses.
+	Sources source.Addresses
+	// Idle is how many further connections are opened before the load begins, in the
+	// same Ramp, used for one request each, and then kept without a word. Zero: none.
+	Idle int
+	// IdleOpens and IdleOpened are called before the first of them is opened and after
+	// the last has had its answer, to read a server's memory there. They must return as
+	// soon as Progress. Zero: nobody.
+	IdleOpens, IdleOpened func()
+	// Churn is how many connections a second are opened beside the load, used for one
+	// request, and closed. Each has its moment, and its times count from then; it never
+	// waits for another. Zero: none.
+	Churn float64
+	// ChurnUnused has those connections closed without a request.
+	ChurnUnused bool
 	// Content is what every request carries. Zero: Size bytes of letters, chosen
 	// by Seed; an empty slice that is not nil: nothing. A target of HTTP has its own.
 	Content []byte
 	// Size is the length of the content when Content is nil. Zero: 32.
 	Size int
+	// Sizes has every request carry as many bytes of content as they say, of request n
+	// by n and Seed alone, when Content is nil. They take the place of Size. Zero: none.
+	Sizes offer.Sizes
 	// Expect is the content that every answer must have. Zero: any will do; an
 	// empty slice that is not nil: none.
 	Expect []byte
 	// Echo wants every answer to carry its request's content. It takes the place
 	// of Expect.
 	Echo bool
-	// Seed chooses the content and the Poisson arrivals: the same seed, the same
-	// schedule, on any machine. Zero is a seed like any other.
+	// Seed chooses the content, its Sizes and the Poisson arrivals: the same seed, the
+	// same schedule, on any machine. Zero is a seed like any other.
 	Seed uint64
 	// MaxLag is how late the generator may be with one request in a hundred
 	// before the result is invalid. Zero: 1 ms.
@@ -163,8 +194,14 @@ func (p Plan) complete() (Plan, error) {
 	if err != nil {
 		return p, err
 	}
-	p.Conns = max(p.Conns, 1)
+	if err := p.checkSources(); err != nil {
+		return p, err
+	}
+	if p.Idle == 0 && p.Churn == 0 {
+		p.Conns = max(p.Conns, 1)
+	}
 	p.Depth, p.Content = p.depth(), p.content()
+	orElse(&p.For, p.Schedule.Length())
 	orElse(&p.For, usualFor)
 	orElse(&p.Warmup, min(p.For/10, longestWarmup))
 	p.Warmup = max(p.Warmup, 0)
@@ -182,7 +219,7 @@ func (p Plan) depth() int {
 	switch {
 	case p.Depth > 0:
 		return p.Depth
-	case p.Rate == 0:
+	case !p.paced():
 		return 1
 	}
 	switch p.Target.(type) {
@@ -192,10 +229,26 @@ func (p Plan) depth() int {
 	return openDepth
 }
 
-// content is Content, or what its zero stands for.
+// paced reports whether this is an open loop.
+func (p Plan) paced() bool { return p.Rate > 0 || !p.Schedule.None() }
+
+// course is the completed plan's Schedule; nil when it has none.
+func (p Plan) course() *offer.Course {
+	if p.Schedule.None() {
+		return nil
+	}
+	return p.Schedule.Over(p.Warmup, p.For)
+}
+
+// content is Content, or what its zero stands for: with Sizes that of the largest
+// request, of which the others are the beginning.
 func (p Plan) content() []byte {
 	if p.Content != nil {
 		return p.Content
+	}
+	if !p.Sizes.None() {
+		_, most := p.Sizes.Bounds()
+		return letters(most, p.Seed)
 	}
 	orElse(&p.Size, usualSize)
 	return letters(p.Size, p.Seed)
@@ -206,41 +259,6 @@ func orElse[T comparable](field *T, usual T) {
 	if *field == zero {
 		*field = usual
 	}
-}
-
-// check finds the first field that cannot be.
-func (p Plan) check() error {
-	wrong := func(field string, value any, try string) error {
-		return &Error{Kind: BadPlan, What: fmt.Sprintf("the plan's %s cannot be %v", field, value), Try: try}
-	}
-	finite := func(f float64) bool { return f >= 0 && !math.IsInf(f, 0) }
-	switch {
-	case p.Target == nil:
-		return wrong("Target", "nil", "name what to drive")
-	case p.Conns < 0:
-		return wrong("Conns", p.Conns, "use 1 or more")
-	case p.Depth < 0 || p.Depth > mostDepth:
-		return wrong("Depth", p.Depth, fmt.Sprintf("use 1 to %d", mostDepth))
-	case !finite(p.Rate):
-		return wrong("Rate", p.Rate, "use a positive number, or 0 for a closed loop")
-	case p.Arrivals > Poisson:
-		return wrong("Arrivals", uint8(p.Arrivals), "use Constant or Poisson")
-	case p.For < 0:
-		return wrong("For", p.For, "use a positive duration")
-	case p.Timeout < 0:
-		return wrong("Timeout", p.Timeout, "use a positive duration")
-	case p.MaxLag < 0:
-		return wrong("MaxLag", p.MaxLag, "use a positive duration")
-	case p.MaxStall < 0:
-		return wrong("MaxStall", p.MaxStall, "use a positive duration")
-	case p.Size < 0:
-		return wrong("Size", p.Size, "use a positive number of bytes")
-	case !finite(p.Ramp.PerSecond):
-		return wrong("Ramp.PerSecond", p.Ramp.PerSecond, "use a positive number, or 0 for no limit")
-	case p.Ramp.Dials < 0:
-		return wrong("Ramp.Dials", p.Ramp.Dials, "use 1 or more")
-	}
-	return nil
 }
 
 // letters is content that is the same for the same seed.

@@ -24,7 +24,7 @@ type reader struct {
 
 // startReaders starts one reader for each shard, none where there can be none.
 func (r *run) startReaders() {
-	if !sys.Polls || r.plan.Rate > 0 {
+	if !sys.Polls || r.paced {
 		return
 	}
 	for range r.shards {
@@ -65,15 +65,13 @@ func (rd *reader) watch(c *conn) bool {
 func (rd *reader) read() {
 	alone := len(rd.run.readers) == 1
 	for !rd.run.stopping.Load() {
-		n := rd.poll.Now(rd.ready[:])
-		if n == 0 {
+		n := 0
+		if !alone || !rd.run.begun.Load() {
+			n = rd.poll.Park(rd.ready[:]) // which yields when it has to wait
+		} else if n = rd.poll.Now(rd.ready[:]); n == 0 {
 			runtime.Gosched() // see package engine: without it the scheduler takes its processor away
-			if alone && rd.run.begun.Load() {
-				rd.poll.Unpark()
-				n = rd.poll.Block(rd.ready[:])
-			} else {
-				n = rd.poll.Park(rd.ready[:])
-			}
+			rd.poll.Unpark()
+			n = rd.poll.Block(rd.ready[:])
 		}
 		for i := range n {
 			if key := rd.ready[i].Key(); key != sys.WakeKey {

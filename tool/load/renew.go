@@ -139,7 +139,7 @@ func (c *conn) resume(now int64) {
 	slices.SortFunc(again, func(a, b *slot) int { return cmp.Compare(a.id, b.id) })
 	for _, s := range again {
 		s.written = now
-		c.out = c.caller.AppendRequest(c.out, s.id, c.run.plan.Content)
+		c.out = c.caller.AppendRequest(c.out, s.id, c.content(int(s.id&mostDepth)))
 	}
 	c.refill(now)
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hone-go/hone/tool/load/offer"
 )
 
 // Result is what was measured. As JSON it is one object with the keys of the
@@ -29,24 +31,46 @@ type Result struct {
 	// Reconnects is how often, in the measured time, a connection was opened again
 	// because the server had closed it after an answer and had said so.
 	Reconnects int64 `json:"reconnects"`
-	// Rate is the answers a second within the measured time that were as expected.
+	// Schedule is the plan's, when it has one.
+	Schedule string `json:"schedule,omitempty"`
+	// Offered is the requests a second that the schedule held in the measured time, on
+	// average; nil in a closed loop.
+	Offered *float64 `json:"offered,omitempty"`
+	// SizeMean and SizeMost are of the content of all requests, in bytes, when the plan
+	// has Sizes; else nil.
+	SizeMean *float64 `json:"request_bytes_mean,omitempty"`
+	SizeMost *int     `json:"request_bytes_max,omitempty"`
+	// Idle and Churn are nil when the plan has none.
+	Idle  *Idle  `json:"idle,omitempty"`
+	Churn *Churn `json:"churn,omitempty"`
+	// Rate is the answers a second within the measured time that were as expected. Nil
+	// when no load was asked for beside Idle and Churn.
 	Rate *float64 `json:"rate"`
 	// Latency is from the intended moment to the answer.
 	Latency Quantiles `json:"latency_us"`
 	// Service is from the moment before the write to the answer. In a closed loop
 	// it is Latency.
 	Service Quantiles `json:"service_us"`
-	Client  Client    `json:"client"`
+	// Client is what the generator's process used, all of it, in the measured time.
+	Client struct {
+		CPUPerRequest *float64 `json:"cpu_us_per_request"` // microseconds for one answer
+		CPUShare      *float64 `json:"cpu_share"`          // of what GOMAXPROCS allows; 1 is all
+	} `json:"client"`
 	// Server is for the caller to fill: Run knows nothing of the server's process.
 	Server *Server `json:"server"`
 
 	// Lag is how late the generator itself was with its requests, which is part of
 	// Latency. An open loop's; without figures in a closed one.
 	Lag         Quantiles     `json:"-"`
-	Offered     *float64      `json:"-"` // requests a second that the schedule held; nil in a closed loop
 	Window      time.Duration `json:"-"` // the measured time
 	Interrupted bool          `json:"-"` // the context ended before the run did
-	Histograms  Histograms    `json:"-"`
+	// Histograms are the whole distributions, in nanoseconds, of one nanosecond to
+	// one hour with three digits. They are the caller's to keep.
+	Histograms struct {
+		Latency *hdrhistogram.Histogram
+		Service *hdrhistogram.Histogram // the same one as Latency in a closed loop
+		Lag     *hdrhistogram.Histogram // nil in a closed loop
+	} `json:"-"`
 	// Intervals are the measured time in pieces, in their order: of a second each;
 	// in runs of more than an hour of as many seconds as make 3,600 of them; and of
 	// twice the length from every 16 MiB on. So the worst hour stays below 64 MiB;
@@ -65,25 +89,11 @@ type Quantiles struct {
 	Max  *float64 `json:"max"`
 }
 
-// Client is what the generator's process used, all of it, in the measured time.
-type Client struct {
-	CPUPerRequest *float64 `json:"cpu_us_per_request"` // microseconds for one answer
-	CPUShare      *float64 `json:"cpu_share"`          // of what GOMAXPROCS allows; 1 is all
-}
-
 // Server is what the server's process used in the measured time.
 type Server struct {
 	CPUPerRequest *float64 `json:"cpu_us_per_request"`
 	RSS           *int64   `json:"rss_bytes"`
 	Engine        *string  `json:"engine"`
-}
-
-// Histograms are the whole distributions, in nanoseconds, of one nanosecond to
-// one hour with three digits. They are the caller's to keep.
-type Histograms struct {
-	Latency *hdrhistogram.Histogram
-	Service *hdrhistogram.Histogram // the same one as Latency in a closed loop
-	Lag     *hdrhistogram.Histogram // nil in a closed loop
 }
 
 const resultSchema = "hone.load/1"
@@ -103,6 +113,10 @@ type measurement struct {
 	procs       int
 	reconnects  int64
 	intervals   []Interval
+	course      *offer.Course // of a rate that changes; else nil
+	sizes       sizeSum
+	idle        *Idle
+	churned     *churned // nil: there was no churn
 }
 
 // result makes the figures of m, and the verdict.
@@ -110,14 +124,15 @@ func (m *measurement) result() *Result {
 	r := &Result{
 		Schema:     resultSchema,
 		Requests:   m.latency.TotalCount(),
-		Errors:     m.kindsOfErrors(),
+		Errors:     namedErrors(&m.errors),
 		Statuses:   m.statuses(),
 		Reconnects: m.reconnects,
 		Intervals:  m.intervals,
 		Latency:    quantiles(m.latency),
-		Histograms: Histograms{Latency: m.latency, Service: m.service, Lag: m.lag},
-		Window:     m.span, Interrupted: m.interrupted,
+		Schedule:   m.plan.Schedule.String(), Idle: m.idle, Churn: m.churnOf(),
+		Window: m.span, Interrupted: m.interrupted,
 	}
+	r.Histograms.Latency, r.Histograms.Service, r.Histograms.Lag = m.latency, m.service, m.lag
 	if m.service == nil {
 		r.Histograms.Service = m.latency
 	}
@@ -125,7 +140,10 @@ func (m *measurement) result() *Result {
 	if m.lag != nil {
 		r.Lag = quantiles(m.lag)
 	}
-	if m.span > 0 {
+	if m.sizes.counted > 0 {
+		r.SizeMean, r.SizeMost = known(float64(m.sizes.bytes)/float64(m.sizes.counted)), &m.sizes.most
+	}
+	if m.span > 0 && !m.unloaded() {
 		r.Rate = known(float64(m.good) / m.span.Seconds())
 		if m.lag != nil {
 			r.Offered = known(float64(m.offered) / m.span.Seconds())
@@ -150,11 +168,16 @@ func (m *measurement) cpuShare() float64 {
 	return m.cpu.Seconds() / m.cpuSpan.Seconds() / float64(m.procs)
 }
 
-func (m *measurement) kindsOfErrors() map[string]int64 {
-	named := map[string]int64{"total": m.failures()}
-	for k, n := range m.errors {
+// unloaded reports whether the plan had no load of its own.
+func (m *measurement) unloaded() bool { return m.plan.Conns == 0 }
+
+// namedErrors are errors by their names, with their sum.
+func namedErrors(errors *[kinds]int64) map[string]int64 {
+	named := map[string]int64{"total": 0}
+	for k, n := range errors {
 		if n > 0 {
 			named[Kind(k).String()] = n
+			named["total"] += n
 		}
 	}
 	return named

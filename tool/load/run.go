@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hone-go/hone/tool/load/offer"
 )
 
 // Run opens the plan's connections, loads the target until the plan's time is
@@ -28,6 +30,9 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.preflight(); err != nil {
+		return nil, err
+	}
 	r := newRun(p)
 	r.startReaders()
 	go r.connect()
@@ -39,8 +44,13 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 // run is one Run. The goroutine that called Run supervises: it alone opens and
 // closes the window, collects the shards and stops everything.
 type run struct {
-	plan  Plan
-	start time.Time
+	plan   Plan
+	start  time.Time
+	paced  bool          // an open loop
+	sized  bool          // requests are of many sizes
+	course *offer.Course // of a rate that changes; else nil
+	idle   *soak         // connections that are kept; nil: none
+	churn  *churner      // connections that come and go; nil: none
 
 	// smallWindow says that all a connection may have outstanding fits into the
 	// smallest of socket buffers, so that no write waits.
@@ -78,20 +88,26 @@ const (
 
 func newRun(p Plan) *run {
 	r := &run{
-		plan: p, start: time.Now(),
+		plan: p, start: time.Now(), paced: p.paced(), sized: !p.Sizes.None(), course: p.course(),
 		smallWindow: p.Depth*(len(p.Target.Caller().AppendRequest(nil, 1, p.Content))+headroom) <= smallestBuffer,
 		conns:       make([]*conn, p.Conns),
 		connected:   make(chan struct{}), dialled: make(chan struct{}), failed: make(chan struct{}),
 	}
-	r.dialing, r.endDials = context.WithCancel(context.Background())
+	r.dialing, r.endDials = context.WithCancel(fromSources(context.Background(), p.Sources))
 	for range min(runtime.GOMAXPROCS(0), p.Conns) {
 		r.shards = append(r.shards, &shard{
 			timeout: int64(p.Timeout),
-			now:     newTally(p.Rate > 0), spare: newTally(p.Rate > 0),
+			now:     newTally(r.paced), spare: newTally(r.paced),
 		})
 	}
 	for _, t := range []**tally{&r.total, &r.recent, &r.interval, &r.fresh} {
-		*t = newTally(p.Rate > 0)
+		*t = newTally(r.paced)
+	}
+	if p.Idle > 0 {
+		r.idle = newSoak(r)
+	}
+	if p.Churn > 0 {
+		r.churn = newChurner(r)
 	}
 	return r
 }
@@ -117,29 +133,34 @@ func (r *run) fail(e *Error) {
 // plan's ramp says, and starts their readers, which notice a refusal at once.
 func (r *run) connect() {
 	defer close(r.dialled)
-	var next atomic.Int64
+	if !r.rampUp(r.plan.Conns, r.dial) || r.idle != nil && !r.idle.open() {
+		return
+	}
+	close(r.connected)
+}
+
+// rampUp opens n connections, and reports whether all are open.
+func (r *run) rampUp(n int, dial func(number int) bool) bool {
+	var next, opened atomic.Int64
 	var dials sync.WaitGroup
-	for range min(r.plan.Ramp.Dials, r.plan.Conns) {
+	since := time.Duration(r.now())
+	for range min(r.plan.Ramp.Dials, n) {
 		dials.Go(func() {
 			for r.dialing.Err() == nil {
 				number := int(next.Add(1)) - 1
-				if number >= r.plan.Conns || !r.dial(number) {
+				if number >= n || r.plan.Ramp.PerSecond > 0 && !r.inTurn(since, number) || !dial(number) {
 					return
 				}
+				opened.Add(1)
 			}
 		})
 	}
 	dials.Wait()
-	if int(r.open.Load()) == r.plan.Conns {
-		close(r.connected)
-	}
+	return int(opened.Load()) == n
 }
 
-// dial opens one connection in its turn, and reports whether it is open.
+// dial opens one connection, and reports whether it is open.
 func (r *run) dial(number int) bool {
-	if r.plan.Ramp.PerSecond > 0 && !r.inTurn(number) {
-		return false
-	}
 	ctx, cancel := context.WithTimeout(r.dialing, r.plan.Timeout)
 	defer cancel()
 	nc, err := r.plan.Target.Dial(ctx)
@@ -160,14 +181,14 @@ func (r *run) dial(number int) bool {
 
 func (r *run) cannotDial(err error) {
 	if r.dialing.Err() == nil {
-		r.fail(dialError(err, int(r.open.Load()), r.plan.Timeout))
+		r.fail(r.dialError(err, r.open.Load()))
 		r.endDials()
 	}
 }
 
-// inTurn waits for the moment in the ramp.
-func (r *run) inTurn(number int) bool {
-	moment := time.Duration(float64(number) * 1e9 / r.plan.Ramp.PerSecond)
+// inTurn waits for the moment in a ramp that began since then.
+func (r *run) inTurn(since time.Duration, number int) bool {
+	moment := since + time.Duration(float64(number)*1e9/r.plan.Ramp.PerSecond)
 	timer := time.NewTimer(moment - time.Duration(r.now()))
 	defer timer.Stop()
 	select {
@@ -186,7 +207,15 @@ func (r *run) begin() error {
 	for _, s := range r.shards {
 		s.window = r.window
 	}
-	if r.plan.Rate == 0 {
+	if r.idle != nil {
+		r.idle.until(r.window.till)
+	}
+	if r.churn != nil {
+		if err := r.churn.begin(); err != nil {
+			return err
+		}
+	}
+	if !r.paced {
 		for _, c := range r.conns {
 			c.begin(r.now())
 		}
@@ -211,7 +240,7 @@ func (r *run) begin() error {
 
 // drained reports whether everything was sent and answered.
 func (r *run) drained() bool {
-	if r.pacing.Load() > 0 {
+	if r.pacing.Load() > 0 || r.churn != nil && r.churn.busy() {
 		return false
 	}
 	for _, c := range r.conns {
@@ -255,10 +284,19 @@ func (r *run) silence(now int64) *Error {
 // stop ends everything that runs and waits for it.
 func (r *run) stop() {
 	r.stopping.Store(true)
+	if r.churn != nil && (r.interrupted || r.cause != nil) {
+		r.churn.quit()
+	}
 	r.endDials()
 	<-r.dialled
 	for _, p := range r.pacers {
 		p.alarm.timer.Close()
+	}
+	if r.churn != nil {
+		r.churn.stop()
+	}
+	if r.idle != nil {
+		r.idle.stop()
 	}
 	for _, c := range r.conns {
 		if c != nil {
@@ -271,5 +309,8 @@ func (r *run) stop() {
 	r.goroutines.Wait()
 	for _, rd := range r.readers {
 		_ = rd.poll.Close()
+	}
+	if r.idle != nil {
+		r.idle.close()
 	}
 }

@@ -22,10 +22,10 @@ type socket struct {
 	readRaw func(fd uintptr) bool // made once, so that no call allocates
 	readNow func(fd uintptr)      // the same, for a reader
 
-	out      []byte // what writeRaw takes from
+	out      []byte // what writeNow takes from
 	sent     int
 	writeErr error
-	writeRaw func(fd uintptr) bool
+	writeNow func(fd uintptr)
 }
 
 func newSocket(nc net.Conn) *socket {
@@ -52,10 +52,7 @@ func newSocket(nc net.Conn) *socket {
 		s.readNow(fd)
 		return !errors.Is(s.readErr, sys.ErrAgain)
 	}
-	s.writeRaw = func(fd uintptr) bool {
-		s.sent, s.writeErr = sys.Write(fd, s.out)
-		return true
-	}
+	s.writeNow = func(fd uintptr) { s.sent, s.writeErr = sys.Write(fd, s.out) }
 	return s
 }
 
@@ -81,7 +78,8 @@ func (s *socket) writesWithoutWaiting() bool { return s.raw != nil }
 // tryWrite writes what the kernel takes at once. A short count is no error.
 func (s *socket) tryWrite(p []byte) (int, error) {
 	s.out = p
-	if err := s.raw.Write(s.writeRaw); err != nil {
+	// Control, not Write: nothing waits here, so Go's poller need not be readied.
+	if err := s.raw.Control(s.writeNow); err != nil {
 		return 0, err
 	}
 	if errors.Is(s.writeErr, sys.ErrAgain) {

@@ -239,7 +239,7 @@ func (r *run) result() (*Result, error) {
 func (r *run) measurement() measurement {
 	m := measurement{
 		tally: r.total, plan: r.plan, failure: r.cause, interrupted: r.interrupted,
-		reconnects: r.reopened.Load(), intervals: r.stored,
+		reconnects: r.reopened.Load(), intervals: r.stored, course: r.course,
 		span:  time.Duration(max(0, min(r.end, r.window.till)-r.window.from)),
 		procs: runtime.GOMAXPROCS(0),
 	}
@@ -249,12 +249,23 @@ func (r *run) measurement() measurement {
 	if r.opened.known && r.closed.known && r.closed.at > r.opened.at {
 		m.cpuKnown, m.cpu, m.cpuSpan = true, r.closed.used-r.opened.used, time.Duration(r.closed.at-r.opened.at)
 	}
-	if r.plan.Rate > 0 {
+	if r.paced {
 		m.lag = newHistogram()
 		for _, p := range r.pacers {
 			m.lag.Merge(p.lag)
 		}
 		m.offered = m.lag.TotalCount()
+	}
+	for _, c := range r.conns {
+		if c != nil {
+			m.sizes.take(c.left)
+		}
+	}
+	if r.idle != nil {
+		m.idle = r.idle.result()
+	}
+	if r.churn != nil {
+		m.churned = &r.churn.churned
 	}
 	return m
 }

@@ -1,0 +1,313 @@
+package load
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/wire"
+)
+
+// quiet is a plan whose verdict depends on nothing but what it tests.
+func quiet(p Plan) Plan {
+	p.Warmup, p.MaxLag = -1, 5*time.Second
+	return p
+}
+
+func TestIdleAlone(t *testing.T) {
+	for name, target := range map[string]Target{
+		"tcp": echoServer(t, "tcp"), "unix": echoServer(t, "unix"), "another layer": throughNothing{echoServer(t, "tcp")},
+		"http": webServer(t, "tcp", handlers()["length"]), "https": webServer(t, "tls", handlers()["length"]),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := measured(t, quiet(Plan{Target: target, Idle: 40, For: 100 * time.Millisecond}))
+			if i := r.Idle; i.Conns != 40 || i.Open != 40 || i.Closed != 0 || i.ClosedAfter.Max != nil || i.ServerBytes != nil {
+				t.Errorf("idle %+v", i)
+			}
+			if !r.Valid || r.Requests != 0 || r.Rate != nil || r.Churn != nil || r.Client.CPUPerRequest != nil || len(r.Errors) != 1 {
+				t.Errorf("valid %v (%q), %d requests, rate %v, errors %v", r.Valid, r.InvalidReasons, r.Requests, r.Rate, r.Errors)
+			}
+		})
+	}
+}
+
+// Each idle connection is used once, before anything is measured and between the two
+// calls; the load goes on beside them.
+func TestIdleBesideALoad(t *testing.T) {
+	var opened atomic.Int64
+	var asked [64]atomic.Int64
+	target := serveWith(t, "tcp", func(nc net.Conn) {
+		number := opened.Add(1) - 1
+		answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
+			asked[number].Add(1)
+			return echo(dst, p)
+		})(nc)
+	})
+	for _, rate := range []float64{0, 500} {
+		opened.Store(0)
+		clear(asked[:])
+		var before, after int64 = -1, -1
+		r := measured(t, quiet(Plan{
+			Target: target, Conns: 2, Idle: 10, Rate: rate, Echo: true, For: 300 * time.Millisecond,
+			IdleOpens: func() { before = opened.Load() }, IdleOpened: func() { after = opened.Load() },
+		}))
+		if before < 0 || before > 2 || after != 12 {
+			t.Errorf("%d connections when they were to be opened, %d when they had been", before, after)
+		}
+		if r.Idle.Open != 10 || r.Requests == 0 || r.Rate == nil || r.Errors["total"] != 0 {
+			t.Errorf("idle %+v, %d requests, errors %v", r.Idle, r.Requests, r.Errors)
+		}
+		once := 0
+		for i := range asked {
+			if asked[i].Load() == 1 {
+				once++
+			}
+		}
+		if once < 10 { // one of the load's may have been, on a slow machine
+			t.Errorf("%d connections were used once, want 10", once)
+		}
+	}
+}
+
+// A server that closes some of them, and says something to others.
+func TestIdleConnectionsThatEnd(t *testing.T) {
+	for name, layer := range map[string]func(Frames) Target{
+		"watched": func(f Frames) Target { return f }, "each by itself": func(f Frames) Target { return throughNothing{f} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var opened, closed atomic.Int64
+			told := make(chan struct{})
+			target := serveWith(t, "tcp", func(nc net.Conn) {
+				number := opened.Add(1)
+				in := make([]byte, 4096)
+				n, err := nc.Read(in)
+				if err != nil {
+					return
+				}
+				payload, _, err := wire.Frame(in[:n], len(in))
+				if err != nil {
+					return
+				}
+				p, err := wire.Standard.Parse(payload)
+				if err != nil {
+					return
+				}
+				nc.Write(echo(nil, p))
+				<-told
+				if number%3 == 0 {
+					closed.Add(1)
+					return
+				}
+				nc.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Deliver, ID: 1, Content: []byte("news")}))
+				io.Copy(io.Discard, nc)
+			})
+			r := measured(t, quiet(Plan{
+				Target: layer(target), Idle: 30, For: time.Second, IdleOpened: func() {
+					close(told)
+					eventually(t, "the server has not closed its third", func() bool { return closed.Load() == 10 })
+				},
+			}))
+			if i := r.Idle; i.Conns != 30 || i.Open != 20 || i.Closed != 10 || i.ClosedAfter.Max == nil || *i.ClosedAfter.Max <= 0 {
+				t.Errorf("idle %+v", i)
+			}
+			if !r.Valid {
+				t.Errorf("not valid: %q", r.InvalidReasons)
+			}
+		})
+	}
+}
+
+func TestIdleConnectionsThatCannotBe(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		serve func(net.Conn)
+		kind  Kind
+		try   string
+	}{
+		{"closes at once", func(net.Conn) {}, Closed, "log"},
+		{"resets", reset, Closed, "log"},
+		{"says nothing", func(nc net.Conn) { io.Copy(io.Discard, nc) }, Silent, "time-out"},
+		{"speaks HTTP", says("HTTP/1.1 400 Bad Request\r\n\r\n"), Garbage, "protocol"},
+		{"refuses", refuses(wire.Overloaded), Refused, "fewer connections"},
+		{"wrong ids", answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
+			p.ID++
+			return echo(dst, p)
+		}), WrongID, "id"},
+		{"fails", answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
+			return wire.Standard.Append(dst, wire.Packet{Command: wire.SubmitAck, Result: wire.Unauthorised, ID: p.ID})
+		}), Failed, "log"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			timeout := patience / 2
+			if c.kind == Silent {
+				timeout = 200 * time.Millisecond
+			}
+			o := runPlan(t, context.Background(), Plan{Target: serveWith(t, "tcp", c.serve), Idle: 5, Timeout: timeout, For: time.Minute})
+			e := faultOf(t, o.err)
+			// A server's refusal may arrive as a reset.
+			if e.Kind != c.kind && !(c.kind == Refused && e.Kind == Closed) || o.result != nil {
+				t.Errorf("%v: %v", o.result, e)
+			}
+			if text := e.Error(); e.Kind == c.kind && !strings.Contains(text, "idle connection ") {
+				t.Error(text)
+			}
+			if e.Kind == c.kind {
+				checkLine(t, e, c.try)
+			}
+		})
+	}
+}
+
+func TestChurnAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		plan Plan
+		web  string
+	}{
+		"used": {}, "unused": {plan: Plan{ChurnUnused: true}}, "poisson": {plan: Plan{Arrivals: Poisson}},
+		"http": {web: "tcp"}, "https": {web: "tls"}, "sizes": {plan: Plan{Sizes: sizesOf(t, "uniform:1..40000"), Echo: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var opened, asked atomic.Int64
+			p := c.plan
+			p.Target = serveWith(t, "tcp", func(nc net.Conn) {
+				opened.Add(1)
+				answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
+					asked.Add(1)
+					return echo(dst, p)
+				})(nc)
+			})
+			if c.web != "" {
+				p.Target = webServer(t, c.web, func(w http.ResponseWriter, _ *http.Request) {
+					opened.Add(1)
+					asked.Add(1)
+				})
+			}
+			p.Churn, p.For = 240, 500*time.Millisecond
+			r := measured(t, quiet(p))
+			got := r.Churn
+			if p.Arrivals == Constant && got.Conns != 120 || got.Conns < 80 || got.Conns > 180 || got.Errors["total"] != 0 || got.Dial.P99 == nil && got.Conns >= 100 {
+				t.Fatalf("churn %+v", got)
+			}
+			wanted := got.Conns
+			if p.ChurnUnused {
+				wanted = 0
+			}
+			if (got.First.P50 == nil) != p.ChurnUnused || !p.ChurnUnused && *got.First.Max < *got.Dial.P50 {
+				t.Errorf("dials %+v, first answers %+v", got.Dial, got.First)
+			}
+			eventually(t, "the server has seen others", func() bool { return opened.Load() == got.Conns && asked.Load() == wanted })
+			if p.Arrivals == Constant && (!r.Valid || got.Offered == nil || *got.Offered != 240) || r.Rate != nil || r.Idle != nil {
+				t.Errorf("valid %v (%q), offered %v, rate %v", r.Valid, r.InvalidReasons, got.Offered, r.Rate)
+			}
+		})
+	}
+}
+
+// Connections keep their moments however long the server takes, and their times count
+// from then.
+func TestChurnDoesNotWait(t *testing.T) {
+	const slow = 300 * time.Millisecond
+	target := serveWith(t, "tcp", answering(wire.Standard, func() { <-time.After(slow) }, echo))
+	r := measured(t, quiet(Plan{Target: target, Churn: 200, For: 500 * time.Millisecond, Timeout: patience / 2}))
+	if c := r.Churn; c.Conns != 100 || c.Errors["total"] != 0 || *c.First.P50 < float64(slow/1e3) || *c.Dial.P50 > *c.First.P50 {
+		t.Errorf("churn %+v", c)
+	}
+}
+
+func TestChurnThatFails(t *testing.T) {
+	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	nobody := Frames{Address: ln.Addr().String()}
+	ln.Close()
+	for _, c := range []struct {
+		name   string
+		target Target
+		kinds  []Kind
+	}{
+		{"nobody listens", nobody, []Kind{Unreachable}},
+		{"never connects", neverDials{}, []Kind{Timeout, Unanswered}},
+		{"closes at once", serveWith(t, "tcp", func(net.Conn) {}), []Kind{Closed}},
+		{"says nothing", serveWith(t, "tcp", func(nc net.Conn) { io.Copy(io.Discard, nc) }), []Kind{Timeout, Unanswered}},
+		{"speaks HTTP", serveWith(t, "tcp", says("HTTP/1.1 400 Bad Request\r\n\r\n")), []Kind{Garbage}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := quiet(Plan{Target: c.target, Churn: 400, For: 300 * time.Millisecond, Timeout: patience / 2})
+			if slices.Contains(c.kinds, Timeout) {
+				p.Timeout = 100 * time.Millisecond
+			}
+			r := measured(t, p)
+			n := int64(0)
+			for _, kind := range c.kinds {
+				n += r.Churn.Errors[kind.String()]
+			}
+			if got := r.Churn; got.Conns != 120 || n != 120 || got.Errors["total"] != 120 || r.Errors["total"] != 0 {
+				t.Errorf("churn %+v", got)
+			}
+			if r.Valid || len(r.InvalidReasons) != 1 || !strings.Contains(r.InvalidReasons[0], "120 of 120 connections that came and went failed") {
+				t.Errorf("valid %v: %q", r.Valid, r.InvalidReasons)
+			}
+			p.AllowErrors = true
+			if r := measured(t, p); !r.Valid {
+				t.Errorf("not valid with errors allowed: %q", r.InvalidReasons)
+			}
+		})
+	}
+}
+
+func TestGateOfChurn(t *testing.T) {
+	late := sound()
+	late.churned = &churned{lag: spiked(3_000_000, 20), conns: 1000, dial: newHistogram(), first: newHistogram()}
+	few := sound()
+	few.plan.Conns, few.churned = 0, &churned{lag: newHistogram(), conns: 20, dial: newHistogram(), first: newHistogram()}
+	record(few.churned.lag, 1000, 20)
+	own := sound()
+	own.plan.AllowErrors = true
+	own.churned = &churned{lag: spiked(1000, 99), conns: 1000, dial: newHistogram(), first: newHistogram()}
+	own.churned.errors[Unreachable] = 7
+	own.churned.example = &Error{Kind: Unreachable, What: "x", Try: "y"}
+	own.churned.own = dialError(&wrappedCall{"connect", syscall.EADDRNOTAVAIL}, 5, time.Second)
+	for says, m := range map[string]*measurement{
+		"the generator itself began one connection in a hundred 3": late, "only 20 connections came and went": few,
+		"7 of 1000 connections that came and went failed (7 unreachable; the first of them: out of local ports after 5 connections); spread": own,
+	} {
+		r := m.result()
+		if r.Valid || !slices.ContainsFunc(r.InvalidReasons, func(s string) bool { return strings.Contains(s, says) }) {
+			t.Errorf("valid %v, %q, want %q", r.Valid, r.InvalidReasons, says)
+		}
+	}
+}
+
+// What is cut off leaves nothing behind, and counts as nothing.
+func TestInterruptedBesides(t *testing.T) {
+	mute := serveWith(t, "tcp", func(nc net.Conn) { io.Copy(io.Discard, nc) })
+	for name, p := range map[string]Plan{
+		"opening":  {Target: echoServer(t, "tcp"), Idle: 100, Ramp: Ramp{PerSecond: 1}},
+		"answers":  {Target: mute, Idle: 10, Timeout: time.Minute},
+		"dialling": {Target: neverDials{}, Idle: 10, Timeout: time.Minute},
+		"idle":     {Target: echoServer(t, "tcp"), Idle: 100},
+		"churn":    {Target: mute, Churn: 300, Timeout: time.Minute},
+		"dials":    {Target: neverDials{}, Churn: 300, Timeout: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+			defer cancel()
+			p.For, p.Warmup = time.Minute, -1
+			o := runPlan(t, ctx, p)
+			if o.err != nil || o.result == nil || o.result.Valid || !o.result.Interrupted {
+				t.Fatalf("%v, %v", o.result, o.err)
+			}
+			if c := o.result.Churn; c != nil && c.Errors["total"] != 0 {
+				t.Errorf("churn %+v", c)
+			}
+			if o.took > 10*time.Second {
+				t.Errorf("took %v", o.took)
+			}
+		})
+	}
+}

@@ -1,0 +1,189 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hone-go/hone/internal/sys"
+)
+
+// Churn is what became of the connections of Plan.Churn, those whose moments are in
+// the measured time. What failed is in the quantiles with the time until it did.
+type Churn struct {
+	Offered *float64 `json:"offered"` // connections a second that the schedule held
+	Conns   int64    `json:"conns"`   // that were begun
+	// Errors are those that failed, by Kind.String, with their sum under "total".
+	Errors map[string]int64 `json:"errors"`
+	// Dial is from the intended moment until the connection was open, with TLS until
+	// its handshake was over.
+	Dial Quantiles `json:"dial_us"`
+	// First is from the intended moment until the answer had come. Without figures when
+	// the connections are not used.
+	First Quantiles `json:"first_us"`
+	// Lag is how late the generator itself was with them, which is part of both.
+	Lag Quantiles `json:"-"`
+}
+
+// churner opens connections at their moments and closes them.
+type churner struct {
+	run      *run
+	schedule schedule
+	alarm    alarm
+	going    atomic.Int64 // goroutines
+
+	mu    sync.Mutex
+	quits bool // nothing counts any more
+	churned
+}
+
+// churned is what was counted.
+type churned struct {
+	dial, first, lag *hdrhistogram.Histogram
+	conns            int64
+	errors           [kinds]int64
+	example          *Error
+	own              *Error // the first failure that is this machine's
+}
+
+func newChurner(r *run) *churner {
+	const apart = 1 << 63 // from the requests' own Poisson arrivals
+	return &churner{
+		run:      r,
+		schedule: schedule{arrivals: r.plan.Arrivals, rate: r.plan.Churn, seed: r.plan.Seed ^ apart},
+		churned:  churned{dial: newHistogram(), first: newHistogram(), lag: newHistogram()},
+	}
+}
+
+// begin starts it, when the run's window is known.
+func (c *churner) begin() error {
+	timer, err := newTimer()
+	if err != nil {
+		return err
+	}
+	c.alarm = alarm{timer: timer, now: c.run.now, early: int64(usualEarly)}
+	c.going.Add(1)
+	c.run.goroutines.Go(c.pace)
+	return nil
+}
+
+// busy reports whether connections are still to come, or to go.
+func (c *churner) busy() bool { return c.going.Load() > 0 }
+
+// pace begins a connection at each moment, and never waits for one.
+func (c *churner) pace() {
+	defer c.going.Add(-1)
+	for n := int64(0); !c.run.stopping.Load(); n++ {
+		moment := c.run.origin + int64(c.schedule.at(n))
+		if moment >= c.run.window.till {
+			return
+		}
+		if _, err := c.alarm.until(moment); err != nil {
+			return // Run has closed the timer
+		}
+		c.going.Add(1)
+		c.run.goroutines.Go(func() {
+			defer c.going.Add(-1)
+			c.visit(uint64(n), moment)
+		})
+	}
+}
+
+// visit opens one connection, uses it, and closes it.
+func (c *churner) visit(n uint64, moment int64) {
+	r := c.run
+	begun := r.now()
+	ctx, cancel := context.WithTimeout(r.dialing, r.plan.Timeout)
+	defer cancel()
+	nc, err := r.plan.Target.Dial(ctx)
+	opened := r.now()
+	if err != nil {
+		c.count(moment, begun, opened, opened, c.dialError(err))
+		return
+	}
+	defer nc.Close()
+	var wrong *Error
+	answered := opened
+	if !r.plan.ChurnUnused {
+		wrong = r.use(ctx, nc, r.sizedContent(n))
+		answered = r.now()
+	}
+	c.count(moment, begun, opened, answered, wrong)
+}
+
+// dialError is why there is no connection, with a time-out as what it is.
+func (c *churner) dialError(err error) *Error {
+	c.mu.Lock()
+	opened := c.run.open.Load() + c.conns
+	c.mu.Unlock()
+	e := *c.run.dialError(err, opened)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+		e.Kind = Timeout
+	}
+	return &e
+}
+
+func (c *churner) count(moment, begun, opened, answered int64, wrong *Error) {
+	if !c.run.window.has(moment) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.quits {
+		return
+	}
+	c.conns++
+	record(c.lag, begun-moment, 1)
+	record(c.dial, opened-moment, 1)
+	if !c.run.plan.ChurnUnused {
+		record(c.first, answered-moment, 1)
+	}
+	if wrong == nil {
+		return
+	}
+	if c.run.dialing.Err() != nil {
+		wrong.Kind = Unanswered // the run's time was over first
+	}
+	c.errors[wrong.Kind]++
+	if c.example == nil {
+		c.example = wrong
+	}
+	if c.own == nil && (sys.Exhausted(wrong) || errors.Is(wrong, syscall.EADDRNOTAVAIL)) {
+		c.own = wrong
+	}
+}
+
+// quit has nothing counted from now on.
+func (c *churner) quit() {
+	c.mu.Lock()
+	c.quits = true
+	c.mu.Unlock()
+}
+
+// stop ends the pace; the connections end with the dials' context.
+func (c *churner) stop() {
+	if c.alarm.timer != nil {
+		c.alarm.timer.Close()
+	}
+}
+
+// churnOf makes the figures.
+func (m *measurement) churnOf() *Churn {
+	c := m.churned
+	if c == nil {
+		return nil
+	}
+	figures := &Churn{
+		Conns: c.conns, Errors: namedErrors(&c.errors),
+		Dial: quantiles(c.dial), First: quantiles(c.first), Lag: quantiles(c.lag),
+	}
+	if m.span > 0 {
+		figures.Offered = known(float64(c.conns) / m.span.Seconds())
+	}
+	return figures
+}

@@ -1,0 +1,84 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/hone-go/hone/tool/load/source"
+)
+
+// A run's source addresses go to its target in the context of Dial: so a Target stays
+// what anybody can write, and all of this package dial in the same way.
+type sourcesKey struct{}
+
+// sources gives each connection the next address.
+type sources struct {
+	addresses source.Addresses
+	next      atomic.Uint64
+}
+
+// fromSources is a context whose connections come from a's addresses.
+func fromSources(ctx context.Context, a source.Addresses) context.Context {
+	if a.Len() == 0 {
+		return ctx
+	}
+	return context.WithValue(ctx, sourcesKey{}, &sources{addresses: a})
+}
+
+// dial opens a connection, from the context's next source address if it has any.
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var d net.Dialer
+	if from, ok := ctx.Value(sourcesKey{}).(*sources); ok {
+		local := from.addresses.At(from.next.Add(1) - 1)
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(local, 0))
+		d.Control = portWhenConnecting
+	}
+	return d.DialContext(ctx, network, address)
+}
+
+// whereIs is where a target's connections lead, when it is one of this package.
+func whereIs(t Target) (network, address string) {
+	switch t := t.(type) {
+	case Frames:
+		network, address = t.Network, t.Address
+	case Messages:
+		network, address = t.Network, t.Address
+	case *httpTarget:
+		return t.network, t.address
+	default:
+		return "", ""
+	}
+	if network == "" {
+		network = "tcp"
+	}
+	return network, address
+}
+
+// dialError explains why a connection could not be opened, after so many.
+func (r *run) dialError(err error, opened int64) *Error {
+	if kind := new(Error); errors.As(err, &kind) {
+		return kind // the target has words of its own
+	}
+	return dialError(err, int(opened), r.plan.Timeout)
+}
+
+// noAddress explains that the kernel has no address to connect from.
+func noAddress(err error, open int) (what, try string) {
+	op, call := new(net.OpError), new(os.SyscallError)
+	if errors.As(err, &op) && errors.As(err, &call) && call.Syscall == "bind" && !errors.Is(err, syscall.EADDRINUSE) {
+		from := "an address"
+		if local, ok := op.Source.(*net.TCPAddr); ok && local != nil {
+			from = local.IP.String()
+		}
+		return fmt.Sprintf("cannot connect from %s, which is not one of this machine's addresses", from),
+			"name those that ip address shows, or add it to an interface"
+	}
+	return fmt.Sprintf("out of local ports after %d connections", open),
+		"spread them over more source addresses (--source), use fewer connections, or widen net.ipv4.ip_local_port_range"
+}

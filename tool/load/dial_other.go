@@ -1,0 +1,7 @@
+//go:build !linux
+
+package load
+
+import "syscall"
+
+func portWhenConnecting(_, _ string, _ syscall.RawConn) error { return nil }

@@ -1,0 +1,180 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/tool/load/source"
+	"github.com/hone-go/hone/wire"
+)
+
+func sourcesOf(tb testing.TB, text string) (a source.Addresses) {
+	tb.Helper()
+	if err := a.UnmarshalText([]byte(text)); err != nil {
+		tb.Fatal(err)
+	}
+	return a
+}
+
+// callers counts where connections come from.
+type callers struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (c *callers) count(address string) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = map[string]int{}
+	}
+	c.counts[host]++
+}
+
+// Every kind of connection, of every kind of target, comes from the next address.
+func TestSources(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has all of 127.0.0.0/8")
+	}
+	echoing := answering(wire.Standard, nil, echo)
+	for name, make := range map[string]func(t *testing.T, seen *callers) Target{
+		"frames": func(t *testing.T, seen *callers) Target {
+			return serveWith(t, "tcp", func(nc net.Conn) {
+				seen.count(nc.RemoteAddr().String())
+				echoing(nc)
+			})
+		},
+		"messages": func(t *testing.T, seen *callers) Target {
+			return Messages{Address: serveWith(t, "tcp", func(nc net.Conn) {
+				seen.count(nc.RemoteAddr().String())
+				io.Copy(nc, nc)
+			}).Address}
+		},
+		"http":  func(t *testing.T, seen *callers) Target { return countingWeb(t, "tcp", seen) },
+		"https": func(t *testing.T, seen *callers) Target { return countingWeb(t, "tls", seen) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := &callers{}
+			target := make(t, seen)
+			r := measured(t, Plan{
+				Target: target, Sources: sourcesOf(t, "127.0.0.2-127.0.0.3,127.0.0.9"), Conns: 6, Idle: 3, Churn: 30, Warmup: -1, For: 200 * time.Millisecond, MaxLag: time.Second,
+			})
+			if r.Errors["total"] != 0 || r.Churn.Errors["total"] != 0 || r.Churn.Conns != 6 || r.Idle.Open != 3 {
+				t.Fatalf("errors %v, churn %+v, idle %+v", r.Errors, r.Churn, r.Idle)
+			}
+			seen.mu.Lock()
+			defer seen.mu.Unlock()
+			if len(seen.counts) != 3 || seen.counts["127.0.0.2"] != 5 || seen.counts["127.0.0.3"] != 5 || seen.counts["127.0.0.9"] != 5 {
+				t.Errorf("connections came from %v", seen.counts)
+			}
+		})
+	}
+}
+
+// countingWeb counts a connection with its first request.
+func countingWeb(t *testing.T, over string, seen *callers) HTTP {
+	var known sync.Map
+	return webServer(t, over, func(w http.ResponseWriter, req *http.Request) {
+		if _, old := known.LoadOrStore(req.RemoteAddr, true); !old {
+			seen.count(req.RemoteAddr)
+		}
+		io.WriteString(w, "hello")
+	})
+}
+
+func TestSourceOfAnotherMachine(t *testing.T) {
+	o := runPlan(t, context.Background(), Plan{Target: echoServer(t, "tcp"), Sources: sourcesOf(t, "192.0.2.1")})
+	e := faultOf(t, o.err)
+	if e.Kind != Unreachable || o.result != nil {
+		t.Errorf("%v, %v", o.result, e)
+	}
+	if runtime.GOOS == "linux" {
+		if text := e.Error(); !errors.Is(e, syscall.EADDRNOTAVAIL) || !strings.Contains(text, "192.0.2.1, which is not one of this machine's") {
+			t.Error(text)
+		}
+		checkLine(t, e, "ip address")
+	}
+}
+
+// Ports that have run out are another matter than an address that is not there.
+func TestNoAddress(t *testing.T) {
+	taken := &net.OpError{Op: "dial", Err: &wrappedCall{"connect", syscall.EADDRNOTAVAIL}}
+	e := dialError(taken, 28_232, time.Second)
+	if text := e.Error(); e.Kind != Unreachable || !strings.Contains(text, "out of local ports after 28232 connections; ") || !strings.Contains(text, "--source") || !strings.Contains(text, "ip_local_port_range") {
+		t.Error(text)
+	}
+}
+
+type wrappedCall struct {
+	call string
+	err  error
+}
+
+func (w *wrappedCall) Error() string { return w.call + ": " + w.err.Error() }
+func (w *wrappedCall) Unwrap() error { return w.err }
+
+func TestPreflight(t *testing.T) {
+	have := resources{descriptors: 20_000, ports: 28_232, held: time.Minute}
+	away, here := Frames{Address: "192.0.2.7:7000"}, Frames{Address: "127.0.0.1:7000"}
+	for _, c := range []struct {
+		name string
+		plan Plan
+		have resources
+		says string // empty: it goes
+	}{
+		{"few", Plan{Target: here, Conns: 10}, have, ""},
+		{"as many as go", Plan{Target: here, Conns: 19_936}, have, ""},
+		{"one more", Plan{Target: here, Conns: 10_000, Idle: 9_937}, have, "19937 connections take 20001 descriptors, and the limit is 20000; raise it with ulimit -n 20001"},
+		{"descriptors not known", Plan{Target: here, Conns: 20_000}, resources{ports: 28_232}, ""},
+		{"ports", Plan{Target: here, Idle: 60_000}, resources{ports: 28_232}, "the connections take 60000 local ports, and there are 28232 for each of 1 source address; use --source 127.0.0.1-127.0.0.3, or widen net.ipv4.ip_local_port_range"},
+		{"ports of another machine", Plan{Target: away, Idle: 60_000}, resources{ports: 28_232}, "; use 3 source addresses (--source), or widen"},
+		{"sources enough", Plan{Target: here, Idle: 60_000, Sources: sourcesOf(t, "127.0.0.1-127.0.0.3")}, resources{ports: 28_232}, ""},
+		{"sources not enough", Plan{Target: here, Idle: 60_000, Sources: sourcesOf(t, "127.0.0.1-127.0.0.2")}, resources{ports: 28_232}, "for each of 2 source addresses; "},
+		{"many sources", Plan{Target: here, Idle: 60_000}, resources{ports: 100}, "--source 127.0.0.1-127.0.2.88"},
+		{"no ports", Plan{Target: Frames{Network: "unix", Address: "x"}, Idle: 60_000}, resources{ports: 100}, ""},
+		{"churn", Plan{Target: away, Churn: 1000, For: time.Hour}, have, "take 60000 local ports, and there are 28232 for each of 1 source address (a port is not free for 1m0s after its connection); "},
+		{"short churn", Plan{Target: away, Churn: 1000, For: 10 * time.Second, Warmup: time.Second}, have, ""},
+		{"churn at home", Plan{Target: here, Churn: 1000, For: time.Hour}, resources{descriptors: 20_000, ports: 28_232, held: time.Second}, ""},
+	} {
+		err := c.plan.fitsInto(c.have)
+		if c.says == "" {
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			continue
+		}
+		e := faultOf(t, err)
+		if line := e.Error(); e.Kind != Unreachable || !strings.Contains(line, c.says) {
+			t.Errorf("%s: %s, want %q in it", c.name, line, c.says)
+		}
+		checkLine(t, e, "")
+	}
+	if have := machineResources(true); runtime.GOOS == "linux" && (have.ports < 1 || have.descriptors < 1 || have.held < time.Second) {
+		t.Errorf("this machine has %+v", have)
+	}
+}
+
+// The refusal comes before the first connection.
+func TestRunRefusesWhatDoesNotFit(t *testing.T) {
+	limit := machineResources(true).descriptors
+	if limit == 0 || limit > 1<<30 {
+		t.Skip("there is no limit of descriptors here")
+	}
+	o := runPlan(t, context.Background(), Plan{Target: neverDials{}, Idle: int(limit) + manyConns})
+	if e := faultOf(t, o.err); !errors.Is(e, syscall.EMFILE) || o.result != nil {
+		t.Errorf("%v, %v", o.result, e)
+	}
+}

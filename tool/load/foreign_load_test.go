@@ -1,0 +1,27 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"strconv"
+	"time"
+)
+
+// loadAsAsked is the generator's part in BenchmarkWrkAgainstNginx, in a process of
+// its own.
+func loadAsAsked() error {
+	conns, err := strconv.Atoi(os.Getenv("HONE_TEST_CONNS"))
+	if err != nil {
+		return err
+	}
+	window, err := time.ParseDuration(os.Getenv("HONE_TEST_FOR"))
+	if err != nil {
+		return err
+	}
+	r, err := Run(context.Background(), Plan{Target: HTTP{URL: os.Getenv("HONE_TEST_URL")}, Conns: conns, Warmup: -1, For: window})
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(r)
+}

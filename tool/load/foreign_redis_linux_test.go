@@ -1,0 +1,105 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// startRedis starts Redis on a socket in a folder of its own, with nothing kept.
+func startRedis(t *testing.T) Messages {
+	t.Helper()
+	dir := shortFolder(t)
+	socket := dir + "/s"
+	startForeign(t, exec.CommandContext(context.Background(), foreign(t, "redis-server", "redis-server"),
+		"--port", "0", "--unixsocket", socket, "--dir", dir, "--save", "", "--appendonly", "no", "--daemonize", "no"))
+	eventually(t, "Redis does not answer", func() bool {
+		nc, err := net.Dial("unix", socket)
+		if err == nil {
+			nc.Close()
+		}
+		return err == nil
+	})
+	return Messages{Network: "unix", Address: socket}
+}
+
+// redisCounts is what Redis has counted until it was asked, which is a command, too.
+type redisCounts struct{ commands, failures int64 }
+
+func countsOfRedis(t *testing.T, at Messages) redisCounts {
+	t.Helper()
+	said := askRedis(t, at, "INFO stats")
+	count := func(name string) int64 {
+		_, rest, _ := strings.Cut(said, "\r\n"+name+":")
+		digits, _, _ := strings.Cut(rest, "\r\n")
+		return must[int64](t)(strconv.ParseInt(digits, 10, 64))
+	}
+	return redisCounts{count("total_commands_processed"), count("total_error_replies")}
+}
+
+// askRedis is the answer to a command: one line, or text with its length before it.
+func askRedis(t *testing.T, at Messages, command string) string {
+	t.Helper()
+	nc := must[net.Conn](t)(net.Dial("unix", at.Address))
+	defer nc.Close()
+	if err := nc.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	must[int](t)(io.WriteString(nc, command+"\r\n"))
+	in := bufio.NewReader(nc)
+	line := must[string](t)(in.ReadString('\n'))
+	digits, long := strings.CutPrefix(strings.TrimSuffix(line, "\r\n"), "$")
+	if !long {
+		return line
+	}
+	text := make([]byte, must[int](t)(strconv.Atoi(digits)))
+	must[int](t)(io.ReadFull(in, text))
+	return string(text)
+}
+
+// Redis has had the commands that were counted, no more and no less.
+func TestForeignRedis(t *testing.T) {
+	redis := startRedis(t)
+	if said := askRedis(t, redis, "SET word hone"); said != "+OK\r\n" {
+		t.Fatalf("Redis says %q", said)
+	}
+	for _, c := range []struct {
+		name, command, expect string
+		fails, refused        bool // by the command, or before it is one
+	}{
+		{name: "answer", command: "PING", expect: "+PONG"},
+		{name: "error", command: "INCR word", expect: ":1", fails: true},
+		{name: "no command", command: "HONE", expect: "+OK", fails: true, refused: true},
+	} {
+		for _, p := range []Plan{
+			{Conns: 4}, {Conns: 4, Depth: 16}, {Conns: 4, Depth: 16, Rate: 1000, MaxLag: time.Second},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				p.Target, p.Content, p.Expect, p.Warmup, p.For = redis, []byte(c.command), []byte(c.expect), -1, 200*time.Millisecond
+				before := countsOfRedis(t, redis)
+				r := measured(t, p)
+				after := countsOfRedis(t, redis)
+				var want redisCounts
+				if !c.refused {
+					want.commands = r.Requests
+				}
+				if c.fails {
+					want.failures = r.Requests
+				}
+				got := redisCounts{after.commands - before.commands - 1, after.failures - before.failures}
+				if t.Logf("%d requests, errors %v, Redis %+v", r.Requests, r.Errors, got); got != want || r.Requests == 0 {
+					t.Errorf("%d requests counted; Redis has had %+v, want %+v", r.Requests, got, want)
+				}
+				if r.Errors["total"] != want.failures || r.Errors["wrong_content"] != want.failures {
+					t.Errorf("errors %v, want %d of wrong content", r.Errors, want.failures)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package load
+
+import (
+	"context"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/tool/load/offer"
+	"github.com/hone-go/hone/wire"
+)
+
+func scheduleOf(tb testing.TB, text string) (s offer.Schedule) {
+	tb.Helper()
+	if err := s.UnmarshalText([]byte(text)); err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func sizesOf(tb testing.TB, text string) (s offer.Sizes) {
+	tb.Helper()
+	if err := s.UnmarshalText([]byte(text)); err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func TestRunFollowsASchedule(t *testing.T) {
+	target := echoServer(t, "tcp")
+	for text, c := range map[string]struct {
+		want     int64
+		measured time.Duration
+		length   time.Duration // of the plan; 0: the schedule's
+	}{
+		"step:500,2000,1000/200ms": {700, 600 * time.Millisecond, 0},
+		"ramp:0..4000":             {1000, time.Second / 2, time.Second / 2},
+		"ramp:3000..1000":          {1000, time.Second / 2, time.Second / 2},
+		"sine:500..1500/100ms":     {100, 100 * time.Millisecond, 0},
+	} {
+		for _, arrivals := range []Arrivals{Constant, Poisson} {
+			t.Run(text+"/"+arrivals.String(), func(t *testing.T) {
+				r := measured(t, Plan{
+					Target: target, Conns: 3, Schedule: scheduleOf(t, text), Arrivals: arrivals, For: c.length, Echo: true, MaxLag: time.Second,
+				})
+				off := int64(1) // where the warm-up's requests are no whole number
+				if arrivals == Poisson {
+					off = int64(5 * math.Sqrt(float64(c.want)))
+				}
+				if r.Requests < c.want-off || r.Requests > c.want+off || r.Errors["total"] != 0 {
+					t.Errorf("%d requests, want %d; errors %v", r.Requests, c.want, r.Errors)
+				}
+				if r.Window != c.measured || r.Schedule != text || r.Offered == nil || math.Abs(*r.Offered*c.measured.Seconds()-float64(r.Requests)) > 0.5 {
+					t.Errorf("schedule %q for %v, offered %v", r.Schedule, r.Window, r.Offered)
+				}
+			})
+		}
+	}
+}
+
+// The Poisson arrivals of a rate that changes are as many in each second as its
+// integral, and vary as much.
+func TestPoissonScheduleFollowsTheRate(t *testing.T) {
+	const seconds = 200
+	course := scheduleOf(t, "ramp:100..900").Over(0, seconds*time.Second)
+	s := schedule{arrivals: Poisson, seed: 5, course: course}
+	var counts [seconds]float64
+	for n := int64(0); ; n++ {
+		at := s.at(n)
+		if at >= seconds*time.Second {
+			break
+		}
+		counts[at/time.Second]++
+	}
+	chi := 0.0
+	for i, count := range counts {
+		from := time.Duration(i) * time.Second
+		want := course.Due(from+time.Second) - course.Due(from)
+		chi += (count - want) * (count - want) / want
+	}
+	// Of 200 degrees of freedom: between 128 and 290 but once in 10,000 times.
+	if chi < 128 || chi > 290 {
+		t.Errorf("chi squared is %.0f", chi)
+	}
+}
+
+// Behind is what the server is, not what a rate that changes makes of it: more
+// requests are under way when the rate is higher.
+func TestGateKnowsTheSchedule(t *testing.T) {
+	const latency = 100 * time.Millisecond
+	for _, c := range []struct {
+		schedule       string
+		warmup         time.Duration
+		offered, under int64 // under way at the end more than at the beginning
+		behind         bool
+	}{
+		{"ramp:1000..9000", time.Second, 50_000, 800, false},
+		{"ramp:1000..9000", time.Second, 50_000, 1_300, false}, // one in a hundred is none
+		{"ramp:1000..9000", time.Second, 50_000, 2_200, true},
+		{"ramp:9000..1000", time.Second, 50_000, -800, false},
+		{"ramp:9000..1000", time.Second, 50_000, 900, true},
+		{"step:1000,9000/5s", time.Second, 50_000, 800, false},
+		{"step:1000,9000/5s", time.Second, 50_000, 2_200, true},
+		{"step:9000,1000/5s", time.Second, 50_000, 900, true},
+		{"sine:1000..9000/10s", time.Second, 50_000, 0, false},
+		{"sine:1000..9000/10s", time.Second, 50_000, 700, true},
+		{"ramp:5000..5000", 0, 50_000, 500, false},
+	} {
+		m := sound()
+		m.plan.Rate, m.plan.Schedule, m.plan.For, m.plan.Warmup = 0, scheduleOf(t, c.schedule), 10*time.Second, c.warmup
+		m.course, m.offered, m.during = m.plan.course(), c.offered, c.offered-c.under
+		m.latency = newHistogram()
+		record(m.latency, int64(latency), c.offered)
+		if says := m.behind(); (says != "") != c.behind {
+			t.Errorf("%s, %d more under way: %q", c.schedule, c.under, says)
+		}
+	}
+}
+
+func TestShedRequestsAreNotBehind(t *testing.T) {
+	m := sound()
+	m.errors[Shed], m.during, m.plan.AllowErrors = 400, 600, true
+	if r := m.result(); !r.Valid {
+		t.Errorf("not valid: %q", r.InvalidReasons)
+	}
+	m.during = 400
+	if r := m.result(); r.Valid || !strings.Contains(r.InvalidReasons[0], "only 400 of the 600") {
+		t.Errorf("valid %v, %q", r.Valid, r.InvalidReasons)
+	}
+}
+
+// A request that is due for longer than the deadline is never sent, and is recorded.
+func TestDeadlineSheds(t *testing.T) {
+	const slow, deadline = 50 * time.Millisecond, 100 * time.Millisecond
+	var served atomic.Int64
+	target := serveWith(t, "tcp", answering(wire.Standard, func() { <-time.After(slow) }, func(dst []byte, p wire.Packet) []byte {
+		served.Add(1)
+		return echo(dst, p)
+	}))
+	r := measured(t, Plan{
+		Target: target, Rate: 200, Depth: 1, Warmup: -1, For: time.Second, Deadline: deadline, MaxLag: time.Second,
+	})
+	t.Log(r.Errors, *r.Latency.P50, *r.Latency.Max)
+	shed := r.Errors["shed"]
+	if r.Requests != 200 || shed < 100 || r.Errors["total"] != shed || r.Valid {
+		t.Errorf("%d requests, errors %v, valid %v", r.Requests, r.Errors, r.Valid)
+	}
+	if sent := r.Requests - shed; served.Load() != sent {
+		t.Errorf("the server was asked %d times, want %d", served.Load(), sent)
+	}
+	if h := r.Histograms; h.Latency.TotalCount() != 200 || h.Service.TotalCount() != 200-shed || *r.Latency.P50 < float64(deadline/1e3) {
+		t.Errorf("%d response times, %d service times, p50 %v µs", h.Latency.TotalCount(), h.Service.TotalCount(), *r.Latency.P50)
+	}
+}
+
+// Request n's size is a function of n and the seed, on whatever connection and however
+// it is paced; and what comes back is held against it.
+func TestRunOfManySizes(t *testing.T) {
+	const conns, seed = 3, 9
+	sizes := sizesOf(t, "lognormal:300,1")
+	for name, p := range map[string]Plan{
+		"closed": {Depth: 4}, "open": {Rate: 3000}, "poisson": {Rate: 3000, Arrivals: Poisson}, "schedule": {Schedule: scheduleOf(t, "ramp:0..6000")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			var bySize [conns][]int
+			target := serveWith(t, "tcp", answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
+				mu.Lock()
+				number := p.ID >> 16 & 0xffff
+				bySize[number] = append(bySize[number], len(p.Content))
+				mu.Unlock()
+				return echo(dst, p)
+			}))
+			p.Target, p.Conns, p.Sizes, p.Seed, p.Echo, p.For, p.MaxLag, p.Timeout = target, conns, sizes, seed, true, 200*time.Millisecond, time.Second, patience/2
+			r := measured(t, p)
+			if r.Errors["total"] != 0 || r.Requests == 0 {
+				t.Fatalf("%d requests, errors %v", r.Requests, r.Errors)
+			}
+			sum, count, most := 0, 0, 0
+			for number, seen := range bySize {
+				for k, size := range seen {
+					if want := sizes.At(seed, uint64(k*conns+number)); size != want {
+						t.Fatalf("request %d of connection %d has %d bytes, want %d", k, number, size, want)
+					}
+					sum, count, most = sum+size, count+1, max(most, size)
+				}
+			}
+			if mean := float64(sum) / float64(count); *r.SizeMean != mean || *r.SizeMost != most {
+				t.Errorf("said to be %v on average and %d at most, the server saw %v and %d", *r.SizeMean, *r.SizeMost, mean, most)
+			}
+		})
+	}
+}
+
+func TestRunOfManySizesVerifies(t *testing.T) {
+	var n atomic.Int64
+	target := serveWith(t, "tcp", answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
+		if n.Add(1)%10 == 0 {
+			p.Content = p.Content[:len(p.Content)-1]
+		}
+		return echo(dst, p)
+	}))
+	r := measured(t, Plan{
+		Target: target, Sizes: sizesOf(t, "uniform:1..100"), Echo: true, Rate: 1000, Warmup: -1, For: 200 * time.Millisecond, MaxLag: time.Second,
+	})
+	if r.Errors["wrong_content"] != 20 || r.Errors["total"] != 20 {
+		t.Errorf("errors %v, want 20 of wrong content", r.Errors)
+	}
+}
+
+func TestPlansThatCannotBeTogether(t *testing.T) {
+	frames, rate := Frames{Address: "127.0.0.1:1"}, scheduleOf(t, "ramp:1..2")
+	for name, p := range map[string]Plan{
+		"rate and schedule":        {Target: frames, Rate: 1, Schedule: rate},
+		"rate without connections": {Target: frames, Rate: 1, Idle: 1},
+		"schedule without any":     {Target: frames, Schedule: rate, Churn: 1},
+		"deadline without a rate":  {Target: frames, Deadline: 1},
+		"deadline":                 {Target: frames, Rate: 1, Deadline: -1},
+		"idle":                     {Target: frames, Idle: -1},
+		"churn":                    {Target: frames, Churn: -1},
+		"no churn":                 {Target: frames, ChurnUnused: true},
+		"content and sizes":        {Target: frames, Content: []byte("x"), Sizes: sizesOf(t, "uniform:1..2")},
+		"sizes and expect":         {Target: frames, Expect: []byte("x"), Sizes: sizesOf(t, "uniform:1..2")},
+		"sizes of HTTP":            {Target: HTTP{URL: "http://127.0.0.1:1"}, Sizes: sizesOf(t, "uniform:1..2")},
+		"sizes of fixed messages":  {Target: Messages{Address: "127.0.0.1:1", Framing: Framing{fixed: 2}}, Sizes: sizesOf(t, "uniform:1..2")},
+		"sizes below the match":    {Target: Messages{Address: "127.0.0.1:1", Framing: Framing{width: 4}, Match: Match{Len: 4}}, Sizes: sizesOf(t, "uniform:3..9")},
+		"sizes above the length":   {Target: Messages{Address: "127.0.0.1:1", Framing: Framing{width: 2}}, Sizes: sizesOf(t, "uniform:3..70000")},
+		"sources of a unix socket": {Target: Frames{Network: "unix", Address: "x"}, Sources: sourcesOf(t, "127.0.0.1")},
+		"sources of HTTP's":        {Target: HTTP{URL: "http://unix:/x:/"}, Sources: sourcesOf(t, "127.0.0.1")},
+	} {
+		r, err := Run(context.Background(), p)
+		e := faultOf(t, err)
+		if r != nil || e.Kind != BadPlan {
+			t.Errorf("%s: %v, %v", name, r, err)
+		}
+		checkLine(t, e, "")
+	}
+}

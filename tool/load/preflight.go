@@ -1,0 +1,135 @@
+package load
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hone-go/hone/internal/sys"
+)
+
+// resources is what connections take of this machine. A figure of 0 is not known.
+type resources struct {
+	descriptors uint64
+	ports       int           // for connections from one address to one other
+	held        time.Duration // how long a port is not free after its connection
+}
+
+const (
+	spareDescriptors = 64
+	manyConns        = 1000
+	briefly          = 10 // of a churn's connections one in ten is open, of those of a second
+	usualHeld        = time.Minute
+	reusedHeld       = time.Second
+)
+
+// preflight refuses, before a thousand connections or more are opened, what this
+// machine cannot have open at the same time.
+func (p Plan) preflight() error {
+	if p.Conns+p.Idle < manyConns && p.Churn == 0 {
+		return nil
+	}
+	return p.fitsInto(machineResources(p.leadsHere()))
+}
+
+// fitsInto compares what the plan takes with what there is.
+func (p Plan) fitsInto(have resources) error {
+	conns := p.Conns + p.Idle
+	need := uint64(conns) + uint64(math.Ceil(p.Churn/briefly)) + spareDescriptors
+	if have.descriptors > 0 && need > have.descriptors {
+		return &Error{
+			Kind: Unreachable, Err: syscall.EMFILE, Target: p.Target.String(),
+			What: fmt.Sprintf("%d connections take %d descriptors, and the limit is %d", conns, need, have.descriptors),
+			Try:  fmt.Sprintf("raise it with ulimit -n %d, or use fewer connections", need),
+		}
+	}
+	if network, _ := whereIs(p.Target); network != "tcp" || have.ports == 0 {
+		return nil
+	}
+	churn := p.Churn * min(have.held, p.Warmup+p.For).Seconds()
+	ports := conns + int(math.Ceil(min(churn, math.MaxInt32)))
+	addresses := max(p.Sources.Len(), 1)
+	if ports <= addresses*have.ports {
+		return nil
+	}
+	return &Error{
+		Kind: Unreachable, Err: syscall.EADDRNOTAVAIL, Target: p.Target.String(),
+		What: fmt.Sprintf("the connections take %d local ports, and there are %d for each of %s%s",
+			ports, have.ports, plural(addresses, "source address"), p.whyPorts(have)),
+		Try: p.moreSources((ports+have.ports-1)/have.ports) + ", or widen net.ipv4.ip_local_port_range",
+	}
+}
+
+// whyPorts says what a churn has to do with it.
+func (p Plan) whyPorts(have resources) string {
+	if p.Churn == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (a port is not free for %v after its connection)", have.held)
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "es"
+}
+
+// moreSources says how so many addresses can be had.
+func (p Plan) moreSources(n int) string {
+	if p.leadsHere() && n < 1<<16 {
+		return fmt.Sprintf("use --source 127.0.0.1-127.0.%d.%d", n>>8, n&0xff)
+	}
+	return fmt.Sprintf("use %d source addresses (--source)", n)
+}
+
+// leadsHere reports whether the target is on this machine's own network.
+func (p Plan) leadsHere() bool {
+	_, address := whereIs(p.Target)
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// machineResources asks the system.
+func machineResources(loopback bool) resources {
+	var have resources
+	if limit, known := sys.DescriptorLimit(); known {
+		have.descriptors = limit
+	}
+	if fields := settings("ip_local_port_range"); len(fields) == 2 && fields[1] >= fields[0] {
+		have.ports = fields[1] - fields[0] + 1
+	}
+	have.held = usualHeld
+	const everywhere, onLoopback = 1, 2
+	if reuse := settings("tcp_tw_reuse"); len(reuse) == 1 && (reuse[0] == everywhere || reuse[0] == onLoopback && loopback) {
+		have.held = reusedHeld
+	}
+	return have
+}
+
+// settings are the numbers of one of the kernel's settings for IP; none where there
+// is no such.
+func settings(name string) (numbers []int) {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/" + name)
+	if err != nil {
+		return nil
+	}
+	for _, field := range strings.Fields(string(text)) {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			return nil
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers
+}

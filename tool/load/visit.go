@@ -1,0 +1,131 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+)
+
+// use sends one request on a connection that has had none, and waits for its
+// answer, no longer than ctx lasts.
+func (r *run) use(ctx context.Context, nc net.Conn, content []byte) *Error {
+	long := time.Unix(1, 0)
+	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(long) }) // one that fails is closed already
+	defer stop()
+	v := visit{run: r, nc: nc, caller: r.plan.Target.Caller(), content: content}
+	request := v.caller.AppendRequest(nil, visitID, content)
+	if len(request) > smallestBuffer { // the answer may have to be read for the request to be
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			_, _ = nc.Write(request) // the answer, or none, says what came of it
+		}()
+		defer func() {
+			nc.SetWriteDeadline(long)
+			<-written
+		}()
+	} else if _, err := nc.Write(request); err != nil {
+		return v.ended(err)
+	}
+	return v.await()
+}
+
+// visit is a connection with its only request.
+type visit struct {
+	run     *run
+	nc      net.Conn
+	caller  Caller
+	content []byte
+}
+
+const visitID = 1
+
+// await reads until the answer has come.
+func (v *visit) await() *Error {
+	in, held := make([]byte, leastRead), 0
+	for {
+		n, err := v.nc.Read(in[held:])
+		held += n
+		used, done, wrong := v.settle(in[:held])
+		switch {
+		case wrong != nil || done:
+			return wrong
+		case err != nil:
+			return v.ended(err)
+		}
+		held = copy(in, in[used:held])
+		if held == len(in) || n == len(in) && n < usualRead {
+			in = append(in, make([]byte, len(in))...)
+		}
+	}
+}
+
+// settle decodes what has come, and reports whether the answer is among it.
+func (v *visit) settle(in []byte) (used int, done bool, wrong *Error) {
+	for used < len(in) {
+		var a Answer
+		n, err := v.caller.Decode(&a, in[used:])
+		switch {
+		case err != nil:
+			return used, false, decodeError(err)
+		case n == 0:
+			return used, false, nil
+		case a.ID != 0:
+			return used + n, true, v.verify(&a)
+		}
+		used += n
+	}
+	return used, false, nil
+}
+
+func (v *visit) verify(a *Answer) *Error {
+	expect := v.run.plan.Expect
+	if v.run.plan.Echo {
+		expect = v.content
+	}
+	switch {
+	case a.ID != visitID:
+		return wrongID(a.ID)
+	case a.Err != nil:
+		return &Error{Kind: Failed, Err: a.Err, What: fmt.Sprintf("a request failed (%v)", a.Err), Try: "look into the server's log"}
+	case expect != nil && !bytes.Equal(a.Content, expect):
+		return &Error{Kind: WrongContent, What: "an answer has other content than expected", Try: "look into the server's log"}
+	}
+	return nil
+}
+
+// ended explains why nothing more can be read, unless that completes the answer.
+func (v *visit) ended(err error) *Error {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return &Error{
+			Kind: Timeout, Err: err, What: fmt.Sprintf("no answer within %v", v.run.plan.Timeout),
+			Try: "check that the server runs and speaks this protocol and dialect, or raise the time-out",
+		}
+	case errors.Is(err, io.EOF):
+		var a Answer
+		if _, wrong := v.caller.Decode(&a, nil); wrong != nil {
+			return decodeError(wrong)
+		}
+		if a.ID != 0 {
+			return v.verify(&a)
+		}
+	}
+	return &Error{
+		Kind: Closed, Err: err, What: fmt.Sprintf("the server closed a connection before its answer (%v)", err),
+		Try: "look into the server's log: it may limit its clients",
+	}
+}
+
+// sizedContent is what the n-th visit carries.
+func (r *run) sizedContent(n uint64) []byte {
+	if !r.sized {
+		return r.plan.Content
+	}
+	return r.plan.Content[:r.plan.Sizes.At(r.plan.Seed, n)]
+}
