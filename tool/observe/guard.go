@@ -10,18 +10,40 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // shortestToken keeps guessing hopeless: nothing here slows a guesser down.
 const shortestToken = 16
 
-// mayServe says why addr may not be served, or nil.
-func (a *Admin) mayServe(addr net.Addr) error {
+// Guard decides who may ask, for an Admin and for any other page of this kind: see
+// the package. Fill in the fields before its first use; the zero value lets in
+// who comes from this machine.
+type Guard struct {
+	// Token opens what is guarded: see Admin.Token. A browser asks its user for it,
+	// as a password. Zero: none is needed, and only this machine is served.
+	Token string
+	// Hosts are names under which requests may come: see Admin.Hosts. Zero: none.
+	Hosts []string
+	// Posts are the paths that take POST, from pages of the same origin. Zero: none.
+	Posts []string
+	// Sandboxed are the beginnings of paths to pages without an origin of their own,
+	// whose links to each other seem to come from elsewhere. Asking for one must
+	// change nothing. Zero: none.
+	Sandboxed []string
+
+	free  func(path string) bool // what everybody who can connect may see; nil: nothing
+	mu    sync.Mutex
+	bound []string // names given to Listen
+}
+
+// MayServe says why addr may not be served, or nil.
+func (g *Guard) MayServe(addr net.Addr) error {
 	switch {
-	case strings.ContainsFunc(a.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
+	case strings.ContainsFunc(g.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return errors.New("observe: the token has blanks, line ends or other characters that no header carries; " +
 			"strip them, or make one with: openssl rand -hex 16")
-	case thisMachine(addr) || len(a.Token) >= shortestToken:
+	case thisMachine(addr) || len(g.Token) >= shortestToken:
 		return nil
 	}
 	return fmt.Errorf("observe: not listening on %v: %w", addr, ErrNoToken)
@@ -44,8 +66,9 @@ func localAddr(r *http.Request) net.Addr {
 	return addr
 }
 
-// guard lets through to next what may be answered.
-func (a *Admin) guard(next http.Handler) http.Handler {
+// Handler lets through to next what may be answered. What it sets on the answer's
+// head is the strictest policy; next may set another.
+func (g *Guard) Handler(next http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -55,19 +78,28 @@ func (a *Admin) guard(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
 		switch {
-		case !a.knowsHost(r):
+		case !g.knowsHost(r):
 			http.Error(w, "this host name is not served here; use the address itself, or add the name to Admin.Hosts", http.StatusForbidden)
 		case cross.Check(r) != nil:
 			http.Error(w, "a page of another origin may not ask for this", http.StatusForbidden)
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		case !g.allows(r):
 			h.Set("Allow", "GET, HEAD")
 			http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
 		case r.URL.Query().Has("token"):
 			http.Error(w, "a token in a URL ends up in logs; send it as Authorization: Bearer TOKEN, and replace this one", http.StatusBadRequest)
-		case open(r.URL.Path) || a.admits(w, r):
+		case g.free != nil && g.free(r.URL.Path) || g.admits(w, r):
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// allows reports whether a request's method is one for its path.
+func (g *Guard) allows(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		return true
+	}
+	return r.Method == http.MethodPost && slices.Contains(g.Posts, r.URL.Path)
 }
 
 // open reports whether everybody who can connect may see a path.
@@ -80,16 +112,17 @@ func open(path string) bool {
 }
 
 // admits reports whether r may see what is not open, and answers if not.
-func (a *Admin) admits(w http.ResponseWriter, r *http.Request) bool {
+func (g *Guard) admits(w http.ResponseWriter, r *http.Request) bool {
 	switch {
-	case a.Token != "" && a.hasToken(r):
+	case g.Token != "" && g.hasToken(r):
 		return true
-	case a.Token != "":
+	case g.Token != "" && !g.hasPassword(r):
 		w.Header().Set("WWW-Authenticate", `Bearer realm="hone admin"`)
-		http.Error(w, "send the admin token as Authorization: Bearer TOKEN", http.StatusUnauthorized)
-	case !thisMachine(localAddr(r)):
-		http.Error(w, "only over loopback or a unix socket while Admin.Token is not set", http.StatusForbidden)
-	case fromElsewhere(r):
+		w.Header().Add("WWW-Authenticate", `Basic realm="hone admin, the token is the password"`)
+		http.Error(w, "send the admin token as Authorization: Bearer TOKEN, or as the password of any user", http.StatusUnauthorized)
+	case g.Token == "" && !thisMachine(localAddr(r)):
+		http.Error(w, "only over loopback or a unix socket while there is no token", http.StatusForbidden)
+	case fromElsewhere(r) && !g.linked(r): // a browser adds a password to whatever it is made to ask
 		http.Error(w, "not from another site's page; open this address by itself", http.StatusForbidden)
 	default:
 		return true
@@ -97,11 +130,28 @@ func (a *Admin) admits(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// hasToken compares in constant time, whatever the lengths.
-func (a *Admin) hasToken(r *http.Request) bool {
+// hasToken reports whether a program sent the token.
+func (g *Guard) hasToken(r *http.Request) bool {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(a.Token))
-	return subtle.ConstantTimeCompare(got[:], want[:]) == 1 && strings.EqualFold(scheme, "Bearer")
+	return g.isToken(token) && strings.EqualFold(scheme, "Bearer")
+}
+
+// hasPassword reports whether a browser's user gave the token.
+func (g *Guard) hasPassword(r *http.Request) bool {
+	_, password, _ := r.BasicAuth()
+	return g.isToken(password)
+}
+
+// isToken compares in constant time, whatever the lengths.
+func (g *Guard) isToken(text string) bool {
+	got, want := sha256.Sum256([]byte(text)), sha256.Sum256([]byte(g.Token))
+	return subtle.ConstantTimeCompare(got[:], want[:]) == 1
+}
+
+// linked reports whether a request may be that of a link in a sandboxed page.
+func (g *Guard) linked(r *http.Request) bool {
+	return r.Header.Get("Sec-Fetch-Mode") == "navigate" &&
+		slices.ContainsFunc(g.Sandboxed, func(begin string) bool { return strings.HasPrefix(r.URL.Path, begin) })
 }
 
 // fromElsewhere reports whether a browser says that another site's page made
@@ -117,7 +167,7 @@ func fromElsewhere(r *http.Request) bool {
 
 // knowsHost reports whether the request came under a name that is ours: one
 // that another's DNS can point to us is not. Browsers do not reach unix sockets.
-func (a *Admin) knowsHost(r *http.Request) bool {
+func (g *Guard) knowsHost(r *http.Request) bool {
 	local := localAddr(r)
 	if _, ok := local.(*net.UnixAddr); ok {
 		return true
@@ -135,10 +185,10 @@ func (a *Admin) knowsHost(r *http.Request) bool {
 			return true
 		}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	same := func(name string) bool { return host != "" && hostName(name) == host }
-	return slices.ContainsFunc(a.Hosts, same) || slices.ContainsFunc(a.bound, same)
+	return slices.ContainsFunc(g.Hosts, same) || slices.ContainsFunc(g.bound, same)
 }
 
 // hostName is a Host header without its port, in one spelling.
@@ -149,4 +199,34 @@ func hostName(host string) string {
 		host = host[1 : n-1]
 	}
 	return strings.TrimSuffix(strings.ToLower(host), ".")
+}
+
+// Listen listens on addr, HOST:PORT or unix:PATH. An address that other
+// machines can reach is refused with ErrNoToken unless there is a Token. A
+// socket file belongs to this user alone (mode 0600).
+func (g *Guard) Listen(addr string) (net.Listener, error) {
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		return listenUnix(path)
+	}
+	host, _, err := net.SplitHostPort(addr)
+	var tcp *net.TCPAddr
+	if err == nil {
+		tcp, err = net.ResolveTCPAddr("tcp", addr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("observe: admin address %q is not HOST:PORT or unix:PATH: %w", addr, err)
+	}
+	if err := g.MayServe(tcp); err != nil {
+		return nil, err
+	}
+	ln, err := net.ListenTCP("tcp", tcp)
+	if err != nil {
+		return nil, fmt.Errorf("observe: %w", err)
+	}
+	if _, err := netip.ParseAddr(host); err != nil { // a name; addresses are known by their connections
+		g.mu.Lock()
+		g.bound = append(g.bound, host)
+		g.mu.Unlock()
+	}
+	return ln, nil
 }

@@ -16,10 +16,11 @@
 //	/metrics       for Prometheus
 //	/stats         a Snapshot, as JSON
 //	/debug/pprof/  profiles: cpu (profile), trace, and all of runtime/pprof
+//	/live/         the page, where there is one
 //
 // # Who may ask
 //
-// Only GET and HEAD do anything, and nobody is served under a host name that
+// Only GET and HEAD do anything, but for POST /live/capture from the page itself, and nobody is served under a host name that
 // is not on the list (Admin.Hosts), which stops DNS rebinding.
 //
 //   - /healthz, /metrics and /stats are open to everybody who can connect:
@@ -30,7 +31,8 @@
 //   - With a Token, all else needs it, on every listener: a proxy on this
 //     machine makes the whole world come from loopback.
 //
-// The token travels as "Authorization: Bearer TOKEN". In the URL it is refused:
+// The token travels as "Authorization: Bearer TOKEN", or as the password that a
+// browser asks its user for, whatever the user's name. In the URL it is refused:
 // URLs end up in logs, histories and Referer headers. Off this machine it
 // travels in clear, unless Serve is given a TLS listener.
 //
@@ -62,7 +64,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -106,6 +107,9 @@ type Admin struct {
 	Workers map[string]WorkerPool
 	Buffers map[string]func() pool.Stats
 	Caches  map[string]func() Cache
+	// Page is what to serve below /live/, with that taken from the paths: a
+	// page.Page's Handler. Only live/capture takes POST. Zero: nothing.
+	Page http.Handler
 	// Logger hears of what goes wrong with connections. Zero: silence.
 	Logger *slog.Logger
 
@@ -119,9 +123,12 @@ type Admin struct {
 	answered answered
 	moves    moves
 
-	mu    sync.Mutex
-	bound []string // names given to Listen
+	gated sync.Once
+	guard Guard
 }
+
+// livePath is where Admin.Page is.
+const livePath = "/live/"
 
 // Info describes a server with constants: they are labels of a metric.
 type Info struct {
@@ -152,7 +159,10 @@ func (a *Admin) init() {
 		mux.HandleFunc("/stats", a.serveStats)
 		mux.Handle("/metrics", a.metrics())
 		mux.HandleFunc("/debug/pprof/{name...}", a.serveProfile)
-		a.handler = a.guard(mux)
+		if a.Page != nil {
+			mux.Handle(livePath, http.StripPrefix(strings.TrimSuffix(livePath, "/"), a.Page))
+		}
+		a.handler = a.gate().Handler(mux)
 		a.initServer()
 	})
 }
@@ -186,31 +196,15 @@ func (a *Admin) Handler() http.Handler {
 // Listen listens on addr, HOST:PORT or unix:PATH. An address that other
 // machines can reach is refused with ErrNoToken unless there is a Token. A
 // socket file belongs to this user alone (mode 0600).
-func (a *Admin) Listen(addr string) (net.Listener, error) {
-	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
-		return listenUnix(path)
-	}
-	host, _, err := net.SplitHostPort(addr)
-	var tcp *net.TCPAddr
-	if err == nil {
-		tcp, err = net.ResolveTCPAddr("tcp", addr)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("observe: admin address %q is not HOST:PORT or unix:PATH: %w", addr, err)
-	}
-	if err := a.mayServe(tcp); err != nil {
-		return nil, err
-	}
-	ln, err := net.ListenTCP("tcp", tcp)
-	if err != nil {
-		return nil, fmt.Errorf("observe: %w", err)
-	}
-	if _, err := netip.ParseAddr(host); err != nil { // a name; addresses are known by their connections
-		a.mu.Lock()
-		a.bound = append(a.bound, host)
-		a.mu.Unlock()
-	}
-	return ln, nil
+func (a *Admin) Listen(addr string) (net.Listener, error) { return a.gate().Listen(addr) }
+
+// gate is the guard of what the Admin serves.
+func (a *Admin) gate() *Guard {
+	a.gated.Do(func() {
+		a.guard.Token, a.guard.Hosts, a.guard.free = a.Token, a.Hosts, open
+		a.guard.Posts, a.guard.Sandboxed = []string{livePath + "capture"}, []string{livePath + "pprof/"}
+	})
+	return &a.guard
 }
 
 // listenUnix makes a socket file that nobody else may use, not even for the
@@ -239,7 +233,7 @@ func listenUnix(path string) (net.Listener, error) {
 // several listeners at once.
 func (a *Admin) Serve(ln net.Listener) error {
 	a.init()
-	if err := a.mayServe(ln.Addr()); err != nil {
+	if err := a.gate().MayServe(ln.Addr()); err != nil {
 		ln.Close()
 		return err
 	}
@@ -268,6 +262,9 @@ func (a *Admin) serveIndex(w http.ResponseWriter, _ *http.Request) {
 /stats         counters, CPU and memory of the process, as JSON
 /debug/pprof/  profiles
 `, a.Stats().Engine)
+	if a.Page != nil {
+		fmt.Fprintln(w, "/live/         a page of what goes on")
+	}
 }
 
 // serveHealth answers whether the server wants more connections.

@@ -1,0 +1,287 @@
+package page_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/tool/page"
+	"github.com/hone-go/hone/tool/probe"
+)
+
+func toText(v any) string { return fmt.Sprintf("%s", v) }
+
+// ask asks, and reads nothing.
+func ask(t *testing.T, method, address string, head http.Header) *http.Response {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	request, err := http.NewRequestWithContext(ctx, method, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, values := range head {
+		request.Header[key] = values
+	}
+	request.Close = true
+	response, err := http.DefaultTransport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { response.Body.Close() })
+	return response
+}
+
+// reader is one who reads the stream.
+type reader struct {
+	t     *testing.T
+	lines *bufio.Scanner
+	close func()
+}
+
+func read(t *testing.T, address, after string) *reader {
+	t.Helper()
+	head := http.Header{}
+	if after != "" {
+		head.Set("Last-Event-ID", after)
+	}
+	response := ask(t, http.MethodGet, address+"events", head)
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("the stream answers %s", response.Status)
+	}
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	return &reader{t, lines, func() { response.Body.Close() }}
+}
+
+// next reads one event.
+func (r *reader) next() (kind, id, data string) {
+	r.t.Helper()
+	for r.lines.Scan() {
+		name, value, _ := strings.Cut(r.lines.Text(), ": ")
+		switch name {
+		case "event":
+			kind = value
+		case "id":
+			id = value
+		case "data":
+			data = value
+		case "":
+			if kind != "" {
+				return kind, id, data
+			}
+		}
+	}
+	r.t.Fatalf("the stream ended: %v", r.lines.Err())
+	return "", "", ""
+}
+
+// until reads until an event of this kind has come so often.
+func (r *reader) until(kind string, times int) (id, data string) {
+	r.t.Helper()
+	for times > 0 {
+		k, i, d := r.next()
+		if k == kind {
+			id, data, times = i, d, times-1
+		}
+	}
+	return id, data
+}
+
+// TestReplay reads late, and again after a pause.
+func TestReplay(t *testing.T) {
+	p := &page.Page{Title: "replay"}
+	address := serve(t, p, &observe.Guard{})
+	for n := range int64(5) {
+		p.Load(second(n))
+	}
+	late := read(t, address, "")
+	if kind, _, data := late.next(); kind != "hello" || !strings.Contains(data, `"title":"replay"`) {
+		t.Errorf("the first event is %s %s", kind, data)
+	}
+	id, _ := late.until("point", 5)
+	late.close()
+	p.Load(second(5))
+	again := read(t, address, id)
+	kind, next, _ := again.next()
+	if kind != "point" {
+		t.Fatalf("who was away has %s first, want what was missed", kind)
+	}
+	again.until("state", 1)
+	again.close()
+	for _, stranger := range []string{"other-1", next + "0", "x", "-"} {
+		r := read(t, address, stranger)
+		if kind, _, _ := r.next(); kind != "hello" {
+			t.Errorf("after %q the first event is %s, want everything again", stranger, kind)
+		}
+		r.close()
+	}
+	last := read(t, address, next)
+	p.End(page.Verdict{Status: page.Interrupted, Reasons: []string{"interrupted"}})
+	for {
+		if _, data := last.until("state", 1); strings.Contains(data, `"status":"interrupted"`) {
+			break
+		}
+	}
+	p.Close()
+	last.until("bye", 1)
+}
+
+// TestReaders lets in so many, and lets go of one who takes nothing.
+func TestReaders(t *testing.T) {
+	p := &page.Page{Title: "readers"}
+	address := serve(t, p, &observe.Guard{})
+	for range 32 {
+		r := read(t, address, "")
+		r.until("hello", 1)
+	}
+	if response := ask(t, http.MethodGet, address+"events", nil); response.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("the 33rd reader is answered %s", response.Status)
+	}
+}
+
+// TestMayAsk tries what is not allowed.
+func TestMayAsk(t *testing.T) {
+	target := profiled(t)
+	p := &page.Page{Title: "guarded", Profiles: &probe.Source{URL: target}, CaptureFor: 30 * time.Second}
+	address := serve(t, p, &observe.Guard{})
+	origin := strings.TrimSuffix(address, "/")
+	for _, c := range []struct {
+		method, path string
+		head         http.Header
+		want         int
+	}{
+		{"POST", "capture", http.Header{"Sec-Fetch-Site": {"cross-site"}}, 403},
+		{"POST", "capture", http.Header{"Sec-Fetch-Site": {"same-site"}}, 403},
+		{"POST", "capture", http.Header{"Origin": {"http://elsewhere.example"}}, 403},
+		{"POST", "capture", http.Header{"Origin": {"null"}}, 403},
+		{"POST", "events", http.Header{"Origin": {origin}}, 405},
+		{"DELETE", "capture", nil, 405},
+		{"GET", "capture", nil, 404},
+		{"GET", "main.go", nil, 404},
+		{"GET", "..%2fpage.go", nil, 404},
+		{"GET", "pprof/1/flamegraph", nil, 404},
+		{"GET", "events", http.Header{"Sec-Fetch-Site": {"cross-site"}}, 403},
+		{"GET", "?token=0123456789abcdef", nil, 400},
+		{"GET", "", nil, 200},
+		{"HEAD", "events", nil, 200},
+		{"POST", "capture", http.Header{"Sec-Fetch-Site": {"same-origin"}, "Origin": {origin}}, 202},
+		{"POST", "capture", nil, 409}, // one at a time
+	} {
+		response := ask(t, c.method, address+c.path, c.head)
+		if response.StatusCode != c.want {
+			t.Errorf("%s %s with %v: %s, want %d", c.method, c.path, c.head, response.Status, c.want)
+		}
+		if policy := response.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'") {
+			t.Errorf("%s %s has the policy %q", c.method, c.path, policy)
+		}
+	}
+}
+
+// TestPassword opens the page to other machines: only with a token, which a browser
+// sends as a password.
+func TestPassword(t *testing.T) {
+	var g observe.Guard
+	if ln, err := g.Listen("0.0.0.0:0"); !errors.Is(err, observe.ErrNoToken) {
+		if err == nil {
+			ln.Close()
+		}
+		t.Errorf("listens on all addresses without a token: %v", err)
+	}
+	const token = "0123456789abcdef"
+	p := &page.Page{Title: "token"}
+	address := serve(t, p, &observe.Guard{Token: token})
+	for _, c := range []struct {
+		password, site string
+		want           int
+	}{{"", "", 401}, {"wrong", "", 401}, {token, "", 200}, {token, "cross-site", 403}, {token, "same-origin", 200}} {
+		request, err := http.NewRequest(http.MethodGet, address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.password != "" {
+			request.SetBasicAuth("anybody", c.password)
+		}
+		if c.site != "" {
+			request.Header.Set("Sec-Fetch-Site", c.site)
+		}
+		response := ask(t, http.MethodGet, address, request.Header)
+		if response.StatusCode != c.want {
+			t.Errorf("the password %q from %q: %s, want %d", c.password, c.site, response.Status, c.want)
+		}
+	}
+}
+
+// TestOnlyWatched asks nobody while nobody looks.
+func TestOnlyWatched(t *testing.T) {
+	asked := make(chan struct{}, 100)
+	p := &page.Page{Title: "watched", OnlyWatched: true, Sources: []page.Source{func(context.Context) map[string]float64 {
+		asked <- struct{}{}
+		return map[string]float64{"s.rate": 1}
+	}}}
+	address := serve(t, p, &observe.Guard{})
+	ask(t, http.MethodGet, address, nil)
+	select {
+	case <-asked:
+		t.Error("a source was asked before somebody read the stream")
+	default:
+	}
+	read(t, address, "").until("point", 1)
+	if len(asked) == 0 {
+		t.Error("there is a point and nobody was asked")
+	}
+}
+
+// TestReportBytes wants the same bytes for the same runs, and no address in them.
+func TestReportBytes(t *testing.T) {
+	before, after := runOf(t, "before", 200, 2), runOf(t, "after", 150, 2)
+	var first, second bytes.Buffer
+	for _, w := range []io.Writer{&first, &second} {
+		if err := page.Report(w, after, before); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(first.Bytes(), second.Bytes()) {
+		t.Error("two reports of the same runs differ")
+	}
+	for _, sign := range []string{"<!-- head -->", "src=\"main.js\"", "href=\"style.css\"", "\nimport ", "\nexport "} {
+		if bytes.Contains(first.Bytes(), []byte(sign)) {
+			t.Errorf("the report has %q in it", sign)
+		}
+	}
+	bad := runOf(t, `</script><script>alert(1)</script>`, 200, 1)
+	bad.Samples[0].Valid, bad.Samples[0].Reasons = false, []string{"<img src=x>"}
+	var hostile bytes.Buffer
+	if err := page.Report(&hostile, bad, nil); err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(hostile.Bytes(), []byte("<script>alert")) || bytes.Contains(hostile.Bytes(), []byte("<img")) {
+		t.Error("a run's name is HTML in its report")
+	}
+}
+
+// TestSize keeps the page below 120 KB, all of it.
+func TestSize(t *testing.T) {
+	total := int64(0)
+	err := fs.WalkDir(os.DirFS("web"), ".", func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		total += info.Size()
+		return err
+	})
+	if err != nil || total > 120_000 {
+		t.Errorf("the page has %d bytes (%v)", total, err)
+	}
+}

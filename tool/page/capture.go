@@ -1,0 +1,191 @@
+package page
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/hone-go/hone/tool/probe"
+	"github.com/hone-go/hone/tool/record"
+)
+
+// captures are the CPU profiles that were captured. One is taken at a time, and the
+// last keptCaptures are kept.
+type captures struct {
+	mu    sync.Mutex
+	taken int
+	pages map[int]*flames
+	// making is held while google/pprof is set up: it has its settings in globals.
+	making sync.Mutex
+}
+
+// flames are the pages of one capture.
+type flames struct {
+	alone, against http.Handler // against: nil without a baseline's profile
+}
+
+// captureState is what goes on, for the button.
+type captureState struct {
+	Busy  bool   `json:"busy"`
+	Error string `json:"error,omitempty"`
+}
+
+// captured is one that is there.
+type captured struct {
+	Number int    `json:"number"`
+	From   number `json:"from"`
+	To     number `json:"to"`
+	Href   string `json:"href"`
+	Diff   string `json:"diff,omitempty"`
+}
+
+// canDiffer reports whether the baseline has a CPU profile.
+func (p *Page) canDiffer() bool {
+	if p.Baseline == nil {
+		return false
+	}
+	_, err := probe.OfRun(p.Baseline, probe.CPU)
+	return err == nil
+}
+
+// serveCapture starts a capture, if none is under way, and says so. Its end is an
+// event.
+func (p *Page) serveCapture(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state.Capture != nil && p.state.Capture.Busy {
+		http.Error(w, "a capture is under way; wait for its end", http.StatusConflict)
+		return
+	}
+	if p.ctx.Err() != nil {
+		http.Error(w, "the page is closing", http.StatusServiceUnavailable)
+		return
+	}
+	p.state.Capture = &captureState{Busy: true}
+	p.tellLocked()
+	p.busy.Go(p.capture)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusAccepted)
+	json.NewEncoder(w).Encode(map[string]float64{"seconds": p.CaptureFor.Seconds()}) // an error is a reader that has left
+}
+
+// capture takes a profile and makes its pages.
+func (p *Page) capture() {
+	source := *p.Profiles
+	source.For = p.CaptureFor
+	from := p.now()
+	taken, err := source.Take(p.ctx, probe.CPU)
+	to := p.now()
+	var made *flames
+	if err == nil {
+		made, err = p.flames(taken[0])
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Capture = &captureState{}
+	defer p.tellLocked()
+	if err != nil {
+		p.state.Capture.Error = err.Error()
+		return
+	}
+	c := p.captures.keep(made)
+	c.From, c.To = number(from), number(to)
+	p.state.Captured = append(p.state.Captured, c)
+	p.state.Captured = p.state.Captured[max(0, len(p.state.Captured)-keptCaptures):]
+	p.stream.add(encode("mark", mark{number(from), "capture", "CPU profile " + strconv.Itoa(c.Number), c.Href}))
+}
+
+func (c *captures) keep(made *flames) captured {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pages == nil {
+		c.pages = map[int]*flames{}
+	}
+	c.taken++
+	c.pages[c.taken] = made
+	delete(c.pages, c.taken-keptCaptures)
+	one := captured{Number: c.taken, Href: "pprof/" + strconv.Itoa(c.taken) + "/flamegraph"}
+	if made.against != nil {
+		one.Diff = "pprof/" + strconv.Itoa(c.taken) + "/diff/flamegraph"
+	}
+	return one
+}
+
+// flames makes the pages of a profile, and of its difference to the baseline's.
+func (p *Page) flames(taken record.Artefact) (*flames, error) {
+	p.captures.making.Lock()
+	defer p.captures.making.Unlock()
+	now, err := probe.Parse(taken.Data, probe.CPU)
+	if err != nil {
+		return nil, err
+	}
+	made := new(flames)
+	if made.alone, err = flamesOf(now, nil); err != nil || !p.canDiffer() {
+		return made, err
+	}
+	before, err := probe.OfRun(p.Baseline, probe.CPU)
+	if err != nil {
+		return made, err
+	}
+	made.against, err = flamesOf(now, before)
+	return made, err
+}
+
+func flamesOf(now, before *probe.Profile) (http.Handler, error) {
+	view, err := probe.NewView(now, before)
+	if err != nil {
+		return nil, err
+	}
+	return view.Pages()
+}
+
+// sandbox takes their origin from google/pprof's pages: their scripts are in the
+// page itself, and can ask this server for nothing but another such page.
+const sandbox = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; " +
+	"img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// servePprof serves the pages of a capture that is kept.
+func (p *Page) servePprof(w http.ResponseWriter, r *http.Request) {
+	number, err := strconv.Atoi(r.PathValue("number"))
+	p.captures.mu.Lock()
+	made := p.captures.pages[number]
+	p.captures.mu.Unlock()
+	rest, diff := strings.CutPrefix(r.PathValue("rest"), "diff/")
+	if err != nil || made == nil || diff && made.against == nil {
+		http.Error(w, "this capture is not kept; the last "+strconv.Itoa(keptCaptures)+" are", http.StatusNotFound)
+		return
+	}
+	pages := made.alone
+	if diff {
+		pages = made.against
+	}
+	asked := r.Clone(r.Context())
+	asked.URL.Path = "/" + rest
+	asked.Host = "localhost" // the guard has seen to that
+	pages.ServeHTTP(&sandboxed{w, false}, asked)
+}
+
+// sandboxed sets the policy of what is written.
+type sandboxed struct {
+	http.ResponseWriter
+	set bool
+}
+
+// WriteHeader writes the head, with the policy.
+func (s *sandboxed) WriteHeader(status int) {
+	if !s.set {
+		s.set = true
+		s.Header().Set("Content-Security-Policy", sandbox)
+	}
+	s.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes a piece of the page.
+func (s *sandboxed) Write(b []byte) (int, error) {
+	if !s.set {
+		s.WriteHeader(http.StatusOK)
+	}
+	return s.ResponseWriter.Write(b)
+}

@@ -1,0 +1,209 @@
+package page
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hone-go/hone/tool/record"
+)
+
+// ghost is an earlier run: its medians, second by second and as a whole.
+type ghost struct {
+	Name    string            `json:"name"`
+	Figures map[string]number `json:"figures"`
+	Seconds []point           `json:"seconds"`
+	Curve   *curves           `json:"curve,omitempty"`
+}
+
+// ghostOf is nil for nil.
+func ghostOf(r *record.Run) *ghost {
+	if r == nil {
+		return nil
+	}
+	g := &ghost{Name: nameOf(r), Figures: numbers(medians(r)), Seconds: []point{}}
+	bySecond := map[time.Duration][]map[string]float64{}
+	var all course
+	for i := range r.Samples {
+		if !r.Samples[i].Valid {
+			continue
+		}
+		c := courseOf(&r.Samples[i])
+		for _, s := range c.seconds {
+			at := s.end.Round(time.Second)
+			bySecond[at] = append(bySecond[at], s.values)
+		}
+		all.merge(c)
+	}
+	for _, at := range slices.Sorted(maps.Keys(bySecond)) {
+		values := map[string]float64{}
+		for _, key := range []string{"rate", "p50", "p99", "max", "sp50", "sp99"} {
+			values[key] = medianOf(bySecond[at], key)
+		}
+		g.Seconds = append(g.Seconds, point{T: number(at.Seconds()), Values: numbers(values)})
+	}
+	g.Curve = all.curves()
+	return g
+}
+
+// nameOf is what a run is called.
+func nameOf(r *record.Run) string {
+	if r.Name == "" {
+		return r.ID
+	}
+	return r.Name + " (" + r.ID + ")"
+}
+
+// course is how a sample went.
+type course struct {
+	seconds          []stored
+	latency, service spread
+	lasts            time.Duration
+}
+
+// stored is an interval of it.
+type stored struct {
+	end              time.Duration
+	values           map[string]float64
+	latency, service *spread // service: nil if it is the same
+}
+
+// courseOf reads a sample's histograms and its rate. What cannot be read is absent.
+func courseOf(s *record.Sample) *course {
+	c := &course{}
+	at := map[time.Duration]*stored{}
+	for _, h := range s.Histograms {
+		read, err := hdrhistogram.Decode(h.Data)
+		if err != nil || h.Name != "latency" && h.Name != "service" {
+			continue
+		}
+		whole := h.Start == 0 && h.End == 0
+		into := new(spread)
+		into.take(read)
+		switch {
+		case whole && h.Name == "latency":
+			c.latency.add(into)
+		case whole:
+			c.service.add(into)
+		default:
+			if at[h.End] == nil {
+				at[h.End] = &stored{end: h.End, values: map[string]float64{}}
+			}
+			if h.Name == "latency" {
+				at[h.End].latency = into
+				addTimes(at[h.End].values, "", into)
+			} else {
+				at[h.End].service = into
+				addTimes(at[h.End].values, "s", into)
+			}
+		}
+	}
+	for _, one := range at {
+		c.seconds = append(c.seconds, *one)
+		c.lasts = max(c.lasts, one.end)
+	}
+	slices.SortFunc(c.seconds, func(a, b stored) int { return cmp.Compare(a.end, b.end) })
+	c.addRates(s)
+	return c
+}
+
+// addRates puts the series "rate" to the intervals, in their order.
+func (c *course) addRates(s *record.Sample) {
+	for _, series := range s.Series {
+		if series.Name != "rate" {
+			continue
+		}
+		for i, v := range series.Values {
+			if i == len(c.seconds) {
+				end := series.Start + time.Duration(i+1)*series.Step
+				c.seconds = append(c.seconds, stored{end: end, values: map[string]float64{}})
+				c.lasts = max(c.lasts, end)
+			}
+			c.seconds[i].values["rate"] = v
+		}
+	}
+}
+
+func (c *course) merge(other *course) {
+	c.latency.add(&other.latency)
+	c.service.add(&other.service)
+}
+
+// curves is nil without a distribution.
+func (c *course) curves() *curves {
+	if c.latency.total == 0 {
+		return nil
+	}
+	k := &curves{Latency: c.latency.curve()}
+	if c.service.total > 0 {
+		k.Service = c.service.curve()
+	}
+	return k
+}
+
+// medians are a run's figures, by the page's names.
+func medians(r *record.Run) map[string]float64 {
+	var samples []map[string]float64
+	for i := range r.Samples {
+		if r.Samples[i].Valid {
+			samples = append(samples, figuresOf(&r.Samples[i]))
+		}
+	}
+	all := map[string]float64{}
+	for _, key := range []string{"rate", "p50", "p99", "p999", "errors", "cpu"} {
+		all[key] = medianOf(samples, key)
+	}
+	return all
+}
+
+// figuresOf are a sample's.
+func figuresOf(s *record.Sample) map[string]float64 {
+	names := map[string]string{"rate": "rate", "p50": "p50", "p99": "p99", "p999": "p999", "server CPU": "cpu"}
+	figures := map[string]float64{}
+	for _, m := range s.Metrics {
+		if key, ok := names[m.Name]; ok {
+			figures[key] = m.Value
+		}
+	}
+	for _, a := range s.Artefacts { // of an open loop, the rate is no metric
+		var result struct {
+			Rate   *float64       `json:"rate"`
+			Errors map[string]int `json:"errors"`
+		}
+		if a.Kind != "load" || json.NewDecoder(bytes.NewReader(a.Data)).Decode(&result) != nil {
+			continue
+		}
+		if _, known := figures["rate"]; !known && result.Rate != nil {
+			figures["rate"] = *result.Rate
+		}
+		if result.Errors != nil {
+			figures["errors"] = float64(result.Errors["total"])
+		}
+	}
+	return figures
+}
+
+// medianOf is the median of those that have the figure; NaN: none has.
+func medianOf(all []map[string]float64, key string) float64 {
+	var values []float64
+	for _, one := range all {
+		if v, ok := one[key]; ok && !math.IsNaN(v) {
+			values = append(values, v)
+		}
+	}
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(values)
+	half := len(values) / 2
+	if len(values)%2 == 1 {
+		return values[half]
+	}
+	return (values[half-1] + values[half]) / 2
+}

@@ -1,0 +1,211 @@
+// Package page is a live page of a load or of a server, and the same page as one
+// file that needs nobody any more.
+//
+//	p := &page.Page{Title: "hone load 127.0.0.1:7000", Groups: []string{page.Client, page.Host}}
+//	defer p.Close()
+//	http.Handle("/", p.Handler()) // behind observe.Guard
+//	p.Load(page.Second{…})        // once a second
+//	p.End(page.Verdict{Status: page.Valid})
+//
+// Figures come in by [Page.Load] and from Sources, which are asked once a second;
+// they go out as server-sent events. The last 15 minutes are kept, so who comes late
+// has seen everything. [Report] makes the page of stored runs.
+//
+// Handler protects nothing: it belongs behind observe.Guard, which knows who may ask.
+// Its own pages may load nothing but themselves.
+package page
+
+import (
+	"context"
+	"crypto/rand"
+	"embed"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/tool/probe"
+	"github.com/hone-go/hone/tool/record"
+)
+
+// The groups of charts, from the top of the page to its end.
+const (
+	Client  = "client"  // what the generator saw
+	Server  = "server"  // what the server says of itself
+	Runtime = "runtime" // its Go runtime
+	Host    = "host"    // the machine
+)
+
+// Source is asked once a second for figures, by the keys of the charts: see
+// Keys. It returns within a second, or when ctx ends.
+type Source func(ctx context.Context) map[string]float64
+
+// Page is one live page. Fill in the fields before its first use; do not change
+// them afterwards. Methods may be called by several goroutines at once.
+type Page struct {
+	// Title says what is looked at.
+	Title string
+	// About are lines for the page's foot.
+	About []Fact
+	// Groups are the charts to show. Zero: Client and Host.
+	Groups []string
+	// Sources have figures beside those of Load. Zero: none.
+	Sources []Source
+	// OnlyWatched asks the Sources from the first reader on, until there has been
+	// none for 15 minutes: a server that nobody looks at does nothing for the page.
+	OnlyWatched bool
+	// Baseline is an earlier run, drawn beneath the charts. Zero: none.
+	Baseline *record.Run
+	// Profiles is where a CPU profile can be captured. Zero: nowhere, and there is
+	// no button.
+	Profiles *probe.Source
+	// ShowRuntime shows this very process's Go runtime, through statsviz, below
+	// runtime/. There can be one such page in a process.
+	ShowRuntime bool
+	// CaptureFor is how long a capture lasts. Zero: 5 s; at most 30 s.
+	CaptureFor time.Duration
+
+	once     sync.Once
+	began    time.Time
+	stream   stream
+	ghost    *ghost
+	handler  http.Handler
+	stop     context.CancelFunc
+	ctx      context.Context
+	busy     sync.WaitGroup // the sampler and captures
+	sampling sampling
+	captures captures
+	runtime  runtimePage
+
+	mu    sync.Mutex
+	state state
+	lane  laneCount
+}
+
+// Fact is a line of the page's foot.
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+const (
+	mostReaders  = 32
+	keptFor      = 15 * time.Minute
+	keptBytes    = 16 << 20
+	keptCaptures = 8
+	keptLanes    = 64
+	usualCapture = 5 * time.Second
+	mostCapture  = 30 * time.Second
+	writeTime    = 5 * time.Second // for a reader to take what there is
+	aliveTime    = 15 * time.Second
+)
+
+//go:embed web
+var web embed.FS
+
+// ready prepares a Page for its first use.
+func (p *Page) ready() {
+	p.once.Do(func() {
+		p.began = time.Now()
+		p.ctx, p.stop = context.WithCancel(context.Background())
+		if p.Groups == nil {
+			p.Groups = []string{Client, Host}
+		}
+		if p.CaptureFor <= 0 {
+			p.CaptureFor = usualCapture
+		}
+		p.CaptureFor = min(p.CaptureFor, mostCapture)
+		p.ghost = ghostOf(p.Baseline)
+		p.state.Status = Waiting
+		p.stream.begin(rand.Text()[:8], encode("hello", p.hello()))
+		p.tell()
+		p.handler = p.routes()
+		if !p.OnlyWatched {
+			p.sampling.begin(p)
+		}
+	})
+}
+
+// hello is the first event of every reader: what there is to see.
+type hello struct {
+	Schema   string   `json:"schema"`
+	Title    string   `json:"title"`
+	About    []Fact   `json:"about"`
+	Groups   []string `json:"groups"`
+	Began    string   `json:"began"` // RFC 3339
+	Capture  float64  `json:"capture,omitempty"`
+	Diff     bool     `json:"diff,omitempty"`
+	Runtime  bool     `json:"runtime,omitempty"`
+	Ghost    *ghost   `json:"ghost,omitempty"`
+	Measured bool     `json:"measured,omitempty"` // the axis is of measured time alone
+}
+
+const schema = "hone.page/1"
+
+func (p *Page) hello() hello {
+	h := hello{
+		Schema: schema, Title: p.Title, About: p.About, Groups: p.Groups, Ghost: p.ghost, Runtime: p.ShowRuntime,
+		Began: p.began.UTC().Format(time.RFC3339),
+	}
+	if p.Profiles != nil {
+		h.Capture, h.Diff = p.CaptureFor.Seconds(), p.canDiffer()
+	}
+	return h
+}
+
+// now is a moment as the page writes it: seconds since it began.
+func (p *Page) now() float64 { return time.Since(p.began).Seconds() }
+
+// Handler serves the page. All its addresses are relative: mount it below any path
+// that ends in a slash, with http.StripPrefix. Only capture takes POST.
+func (p *Page) Handler() http.Handler {
+	p.ready()
+	return p.handler
+}
+
+// Close ends captures, asks no Source any more and waits for both; readers are told
+// and let go once they have what there is, which http.Server.Shutdown waits for.
+func (p *Page) Close() {
+	p.ready()
+	p.stop()
+	p.busy.Wait()
+	p.runtime.close()
+	p.stream.close()
+}
+
+func (p *Page) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, "index.html") })
+	mux.HandleFunc("GET /{name}", func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, r.PathValue("name")) })
+	mux.HandleFunc("GET /events", p.serveEvents)
+	if p.Profiles != nil {
+		mux.HandleFunc("POST /capture", p.serveCapture)
+		mux.HandleFunc("GET /pprof/{number}/{rest...}", p.servePprof)
+	}
+	if p.ShowRuntime {
+		mux.HandleFunc("GET /runtime/{rest...}", p.serveRuntime)
+	}
+	return mux
+}
+
+// policy lets a page load what comes from its own address, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+func serveFile(w http.ResponseWriter, r *http.Request, name string) {
+	kinds := map[string]string{".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+	kind := kinds[path.Ext(name)]
+	data, err := web.ReadFile("web/" + name)
+	if kind == "" || err != nil || strings.ContainsRune(name, '/') {
+		http.NotFound(w, r)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", kind+"; charset=utf-8")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	w.Write(data) // an error is a reader that has left
+}

@@ -1,0 +1,274 @@
+package page
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hone-go/hone/tool/compare"
+	"github.com/hone-go/hone/tool/probe"
+	"github.com/hone-go/hone/tool/record"
+)
+
+// recorded is all that a page is told, at once.
+type recorded struct {
+	Hello  hello   `json:"hello"`
+	Points []point `json:"points"`
+	Marks  []mark  `json:"marks"`
+	State  state   `json:"state"`
+}
+
+// changeLine is what comparing said of one figure.
+type changeLine struct {
+	Name     string          `json:"name"`
+	Unit     string          `json:"unit"`
+	Before   number          `json:"before"`
+	Now      number          `json:"now"`
+	Ratio    number          `json:"ratio"`
+	Low      number          `json:"low"`
+	High     number          `json:"high"`
+	Verdict  compare.Verdict `json:"verdict"`
+	Warnings []string        `json:"warnings,omitempty"`
+}
+
+// hotLines are the functions in which most time went.
+type hotLines struct {
+	Per   string    `json:"per"`
+	Lines []hotLine `json:"lines"`
+}
+
+type hotLine struct {
+	Function string `json:"function"`
+	Flat     number `json:"flat"`
+	Cum      number `json:"cum"`
+	Before   number `json:"before"` // flat
+}
+
+const (
+	mostHot = 20
+	between = time.Second // of empty axis, between samples
+)
+
+// Report writes the page of run, drawn over against, which may be nil, as one file
+// that opens from a disk and loads nothing. The same runs make the same bytes.
+func Report(w io.Writer, run, against *record.Run) error {
+	data, err := json.Marshal(reportOf(run, against)) // HTML's signs are escaped
+	if err != nil {
+		return fmt.Errorf("page: the run cannot be written as JSON: %w; look at it with hone run show", err)
+	}
+	text, err := oneFile(data)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+func reportOf(run, against *record.Run) *recorded {
+	r := &recorded{Points: []point{}, Marks: []mark{}}
+	r.Hello = hello{
+		Schema: schema, Title: title(run, against), About: facts(run), Groups: []string{Client},
+		Began: run.At.UTC().Format(time.RFC3339), Ghost: ghostOf(against), Measured: true,
+	}
+	r.addSamples(run)
+	r.judge(run)
+	r.compare(run, against)
+	r.addHot(run, against)
+	return r
+}
+
+func title(run, against *record.Run) string {
+	if against == nil {
+		return nameOf(run)
+	}
+	return nameOf(run) + " against " + nameOf(against)
+}
+
+// facts are what the figures depend on.
+func facts(run *record.Run) []Fact {
+	all := []Fact{
+		{"scenario", run.Scenario.Name}, {"what was asked", strings.ReplaceAll(strings.TrimSpace(run.Scenario.Text), "\n", ", ")},
+		{"made by", "hone " + run.Made}, {"began", run.At.UTC().Format(time.RFC3339)},
+	}
+	for _, part := range []map[string]string{run.Environment.Strict, run.Environment.Soft} {
+		var keys []string
+		for key := range part {
+			keys = append(keys, key)
+		}
+		slices.Sort(keys)
+		for _, key := range keys {
+			all = append(all, Fact{key, part[key]})
+		}
+	}
+	return all
+}
+
+// addSamples puts the samples one behind the other.
+func (r *recorded) addSamples(run *record.Run) {
+	at := time.Duration(0)
+	for i := range run.Samples {
+		s := &run.Samples[i]
+		c := courseOf(s)
+		name := fmt.Sprintf("sample %d", i+1)
+		figures := figuresOf(s)
+		get := func(key string) number {
+			if v, ok := figures[key]; ok {
+				return number(v)
+			}
+			return number(math.NaN())
+		}
+		r.State.Lanes = append(r.State.Lanes, laneLine{
+			Group: "samples", Name: name, Rate: get("rate"), P50: get("p50"), P99: get("p99"), CPU: get("cpu"), Done: true, Doubtful: !s.Valid,
+		})
+		r.Marks = append(r.Marks, mark{number(at.Seconds()), "lane", name, ""}, mark{number(at.Seconds()), measuring, measuring, ""})
+		for _, second := range c.seconds {
+			p := point{T: number((at + second.end).Round(time.Millisecond).Seconds()), Values: numbers(second.values)}
+			if second.latency != nil {
+				p.Latency = second.latency.wide()
+			}
+			if second.service != nil {
+				p.Service = second.service.wide()
+			}
+			r.Points = append(r.Points, p)
+		}
+		at += c.lasts + between
+	}
+}
+
+// judge says how it ended, with the figures of the samples that count.
+func (r *recorded) judge(run *record.Run) {
+	valid := 0
+	var all course
+	var reasons []string
+	for i := range run.Samples {
+		s := &run.Samples[i]
+		if s.Valid {
+			valid++
+			all.merge(courseOf(s))
+			continue
+		}
+		for _, reason := range s.Reasons {
+			reasons = append(reasons, fmt.Sprintf("sample %d does not count: %s", i+1, reason))
+		}
+	}
+	r.State.Figures, r.State.Curve, r.State.Reasons = numbers(medians(run)), all.curves(), []string{}
+	if valid > 0 {
+		r.State.Status, r.State.Notes = Valid, reasons
+		return
+	}
+	r.State.Status, r.State.Reasons = Invalid, append(r.State.Reasons, reasons...)
+	if len(run.Samples) > 0 { // they are shown, below the banner
+		r.State.Figures = numbers(figuresOf(&run.Samples[0]))
+	}
+}
+
+// compare judges against an earlier run, unless the two are of different things.
+func (r *recorded) compare(run, against *record.Run) {
+	if against == nil {
+		return
+	}
+	a, b, paired := compare.Stored(against, run)
+	if keys := compare.Differences(a, b); len(keys) > 0 {
+		r.State.Notes = append(r.State.Notes, "there is no verdict, because the two differ in "+strings.Join(keys, ", ")+"; compare runs of one machine and one scenario")
+		return
+	}
+	metrics, _ := compare.Match(a, b)
+	for _, c := range (compare.Rules{Paired: paired}).Compare(metrics) {
+		line := changeLine{
+			Name: c.Name, Unit: c.Unit, Before: orNone(c.MedianA), Now: orNone(c.MedianB), Ratio: orNone(c.Ratio),
+			Low: orNone(c.Low), High: orNone(c.High), Verdict: c.Verdict,
+		}
+		for _, warning := range c.Warnings {
+			line.Warnings = append(line.Warnings, warning.Text)
+		}
+		r.State.Changes = append(r.State.Changes, line)
+	}
+}
+
+func orNone(v *float64) number {
+	if v == nil {
+		return number(math.NaN())
+	}
+	return number(*v)
+}
+
+// addHot lists functions, if the run has a CPU profile.
+func (r *recorded) addHot(run, against *record.Run) {
+	now, err := probe.OfRun(run, probe.CPU)
+	if err != nil {
+		return
+	}
+	var before *probe.Profile
+	if against != nil {
+		if earlier, err := probe.OfRun(against, probe.CPU); err == nil {
+			before = earlier
+		}
+	}
+	view, err := probe.NewView(now, before)
+	if err != nil {
+		return
+	}
+	hot := &hotLines{Per: fmt.Sprint(view.Per)}
+	for _, l := range view.Top(false) {
+		if len(hot.Lines) == mostHot || l.FlatGrowth() == 0 && l.Flat == 0 {
+			break
+		}
+		hot.Lines = append(hot.Lines, hotLine{l.Function, number(l.Flat), number(l.Cum), orNone(l.FlatBefore)})
+	}
+	r.State.Hot = hot
+}
+
+// modules are the scripts, each after those that it imports.
+func modules() []string {
+	return []string{"words.js", "store.js", "axis.js", "tables.js", "chart.js", "main.js"}
+}
+
+// oneFile puts styles, scripts and data into the page. Its policy names the very
+// bytes that may run.
+func oneFile(data []byte) ([]byte, error) {
+	html, err := web.ReadFile("web/index.html")
+	if err != nil {
+		return nil, err
+	}
+	style, err := web.ReadFile("web/style.css")
+	if err != nil {
+		return nil, err
+	}
+	var script bytes.Buffer
+	imports := regexp.MustCompile(`(?m)^import .*\n`)
+	for _, name := range modules() {
+		text, err := web.ReadFile(path.Join("web", name))
+		if err != nil {
+			return nil, err
+		}
+		text = imports.ReplaceAll(text, nil)
+		script.Write(bytes.ReplaceAll(text, []byte("\nexport "), []byte("\n")))
+	}
+	head := fmt.Sprintf(`<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src '%s'; style-src '%s'; img-src data:; base-uri 'none'; form-action 'none'">`,
+		hashed(script.Bytes()), hashed(style)) + "\n<link rel=\"icon\" href=\"data:,\">\n<style>" + string(style) + "</style>"
+	body := `<script type="application/json" id="recorded">` + string(data) + "</script>\n<script type=\"module\">" + script.String() + "</script>"
+	text := inPlaceOf(string(html), "<!-- head -->", "<!-- /head -->", head)
+	return []byte(inPlaceOf(text, "<!-- scripts -->", "<!-- /scripts -->", body)), nil
+}
+
+// inPlaceOf puts text in the place of what is between two signs.
+func inPlaceOf(in, begin, end, text string) string {
+	before, rest, _ := strings.Cut(in, begin)
+	_, after, _ := strings.Cut(rest, end)
+	return before + text + after
+}
+
+// hashed is a source of a policy: these bytes.
+func hashed(text []byte) string {
+	sum := sha256.Sum256(text)
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}

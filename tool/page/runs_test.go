@@ -1,0 +1,84 @@
+package page_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"runtime/pprof"
+	"testing"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hone-go/hone/tool/record"
+)
+
+// runOf is a stored run with samples of ten seconds, of an open loop.
+func runOf(t testing.TB, name string, micros int64, samples int) *record.Run {
+	t.Helper()
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	run := &record.Run{
+		ID: fmt.Sprintf("%012x", micros), Name: name, Made: "bench", At: at,
+		Scenario:    record.Scenario{Name: "hello", Text: "conns 50\nrate 20000\ntarget http://127.0.0.1:8080/\n"},
+		Environment: record.Environment{Strict: map[string]string{"cpu": "a test's", "goos": "linux"}, Soft: map[string]string{"revision": name}},
+	}
+	for n := range samples {
+		run.Samples = append(run.Samples, sampleOf(t, at.Add(time.Duration(n)*time.Minute), micros+int64(n%3), n+1))
+	}
+	return run
+}
+
+func sampleOf(t testing.TB, at time.Time, micros int64, order int) record.Sample {
+	t.Helper()
+	s := record.Sample{Order: order, At: at, Valid: true, Reasons: []string{}}
+	encoded := func(h *hdrhistogram.Histogram) []byte {
+		b, err := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	whole := map[string]*hdrhistogram.Histogram{"latency": hdrhistogram.New(1, time.Hour.Nanoseconds(), 3), "service": hdrhistogram.New(1, time.Hour.Nanoseconds(), 3)}
+	rates := record.Series{Name: "rate", Unit: "req/s", Step: time.Second}
+	for second := range int64(10) {
+		for k, name := range []string{"latency", "service"} {
+			h := histogram(micros+int64(10*math.Sin(float64(second)))-int64(30*k), 500)
+			whole[name].Merge(h)
+			s.Histograms = append(s.Histograms, record.Histogram{Name: name, Start: time.Duration(second) * time.Second, End: time.Duration(second+1) * time.Second, Data: encoded(h)})
+		}
+		rates.Values = append(rates.Values, 20_000+100*float64(second%3))
+	}
+	for _, name := range []string{"latency", "service"} {
+		s.Histograms = append(s.Histograms, record.Histogram{Name: name, Data: encoded(whole[name])})
+	}
+	s.Series = []record.Series{rates}
+	for _, q := range []struct {
+		name string
+		part float64
+	}{{"p50", 50}, {"p99", 99}, {"p999", 99.9}} {
+		s.Metrics = append(s.Metrics, record.Metric{Name: q.name, Unit: "µs", Better: record.Lower, Value: float64(whole["latency"].ValueAtQuantile(q.part)) / 1e3})
+	}
+	s.Metrics = append(s.Metrics, record.Metric{Name: "server CPU", Unit: "µs/req", Better: record.Lower, Value: float64(micros) / 30})
+	s.Artefacts = []record.Artefact{{Kind: "load", Name: "result.json", Data: []byte(`{"rate": 20000.5, "errors": {"total": 0}}`)}}
+	return s
+}
+
+// addProfile gives a run a CPU profile of this very process.
+func addProfile(t testing.TB, run *record.Run) {
+	t.Helper()
+	var profile bytes.Buffer
+	if err := pprof.StartCPUProfile(&profile); err != nil {
+		t.Fatal(err)
+	}
+	sum := 0
+	for began := time.Now(); time.Since(began) < 300*time.Millisecond; {
+		for i := range 1000 {
+			sum += i * sum
+		}
+	}
+	pprof.StopCPUProfile()
+	sample := sampleOf(t, run.At.Add(time.Hour), 200, len(run.Samples)+1)
+	sample.Valid, sample.Reasons = false, []string{"profiled: a server that is looked at is slower"}
+	sample.Artefacts = append(sample.Artefacts, record.Artefact{Kind: "cpu", Name: "cpu.pb.gz", Data: profile.Bytes()})
+	run.Samples = append(run.Samples, sample)
+}

@@ -1,0 +1,191 @@
+package page
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Lane is who is loaded, where several are in turn: an engine of a race, a sample
+// of a bench. Group is the load that they have in common.
+type Lane struct{ Group, Name string }
+
+// Second is what the generator saw since it told last.
+type Second struct {
+	Lane     Lane     // zero: there is one alone
+	Phase    string   // "connecting", "warming up", "measuring" or "draining"
+	Rate     float64  // answers a second
+	Errors   int64    // since the lane began
+	Conns    int      // open now
+	CPUShare *float64 // of the CPU that the generator may have; nil: not known
+	// Latency and Service are in nanoseconds, of measured requests alone; they may
+	// be one histogram, or nil. They are read before Load returns.
+	Latency, Service *hdrhistogram.Histogram
+}
+
+const (
+	measuring = "measuring"
+	mostShare = 0.80 // of its CPU, as package load has it
+)
+
+// point is a moment of some figures, as it is drawn.
+type point struct {
+	T       number            `json:"t"` // seconds
+	Values  map[string]number `json:"v"`
+	Latency []int64           `json:"h,omitempty"` // see spread.wide
+	Service []int64           `json:"s,omitempty"` // absent: the same
+}
+
+// mark is something that happened at a moment.
+type mark struct {
+	T    number `json:"t"`
+	Kind string `json:"kind"` // "lane", "measuring", "phase", "capture" or "end"
+	Text string `json:"text"`
+	Href string `json:"href,omitempty"`
+}
+
+// laneCount is what was seen of the lane that runs.
+type laneCount struct {
+	began            bool
+	lane             Lane
+	phase            string
+	errors           int64
+	latency, service spread
+	same             bool // no service times of their own
+	seconds          int  // measured
+	rate             float64
+	share            float64
+	shares           int
+	cpu, served      float64 // the server's, over the measured seconds
+}
+
+// Load takes a second of the generator's. It returns within a millisecond or some
+// (BenchmarkSecond).
+func (p *Page) Load(s Second) {
+	p.ready()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	l := &p.lane
+	if !l.began || s.Lane != l.lane {
+		p.beginLane(s.Lane, now)
+	}
+	if s.Phase != l.phase {
+		kind := "phase"
+		if s.Phase == measuring {
+			kind = measuring
+		}
+		l.phase = s.Phase
+		p.stream.add(encode("mark", mark{number(now), kind, s.Phase, ""}))
+	}
+	pt := point{T: number(now)}
+	values := map[string]float64{"rate": s.Rate, "errors": float64(s.Errors - l.errors), "conns": float64(s.Conns)}
+	l.errors = s.Errors
+	if s.CPUShare != nil {
+		values["share"] = *s.CPUShare
+	}
+	var latency, service spread
+	latency.take(s.Latency)
+	same := s.Service == nil || s.Service == s.Latency
+	addTimes(values, "", &latency)
+	pt.Latency = latency.wide()
+	if !same {
+		service.take(s.Service)
+		addTimes(values, "s", &service)
+		pt.Service = service.wide()
+	}
+	pt.Values = numbers(values)
+	if s.Phase == measuring {
+		l.measure(s, &latency, &service, same)
+	}
+	p.stream.add(encode("point", pt))
+	p.state.Status, p.state.Phase = Running, s.Phase
+	p.judge()
+	p.tellLocked()
+}
+
+// addTimes adds a spread's figures, under keys that begin so.
+func addTimes(values map[string]float64, prefix string, s *spread) {
+	values[prefix+"p50"], values[prefix+"p99"], values[prefix+"max"] = s.quantile(0.5), s.quantile(0.99), s.quantile(1)
+}
+
+// beginLane forgets the last one, but for its line.
+func (p *Page) beginLane(lane Lane, now float64) {
+	p.lane = laneCount{began: true, lane: lane}
+	if lane != (Lane{}) {
+		p.stream.add(encode("mark", mark{number(now), "lane", lane.text(), ""}))
+		if len(p.state.Lanes) > 0 {
+			p.state.Lanes[len(p.state.Lanes)-1].Done = true
+		}
+		p.state.Lanes = append(p.state.Lanes, laneLine{Group: lane.Group, Name: lane.Name})
+		p.state.Lanes = p.state.Lanes[max(0, len(p.state.Lanes)-keptLanes):]
+	}
+}
+
+func (l Lane) text() string {
+	if l.Group == "" {
+		return l.Name
+	}
+	return l.Name + ", " + l.Group
+}
+
+// measure adds a measured second.
+func (l *laneCount) measure(s Second, latency, service *spread, same bool) {
+	l.seconds++
+	l.rate += s.Rate
+	l.same = same
+	l.latency.add(latency)
+	if !same {
+		l.service.add(service)
+	}
+	if s.CPUShare != nil {
+		l.share += *s.CPUShare
+		l.shares++
+	}
+}
+
+// figures are those of the lane until now.
+func (l *laneCount) figures() map[string]float64 {
+	return map[string]float64{
+		"rate": l.rate / float64(l.seconds), "p50": l.latency.quantile(0.5), "p99": l.latency.quantile(0.99),
+		"p999": l.latency.quantile(0.999), "errors": float64(l.errors), "cpu": l.cpu / l.served,
+	}
+}
+
+// judge brings the state up to date with what the lane has shown. A generator
+// without CPU to spare makes every figure its own, and that is said at once.
+func (p *Page) judge() {
+	l := &p.lane
+	p.state.Reasons = []string{}
+	if l.shares > 0 && l.share/float64(l.shares) >= mostShare {
+		p.state.Reasons = append(p.state.Reasons, fmt.Sprintf(
+			"the generator uses %.0f %% of the CPU it has (the limit is %.0f %%); give it more CPUs, or offer less",
+			100*l.share/float64(l.shares), 100*mostShare))
+	}
+	if l.seconds == 0 {
+		p.state.Figures, p.state.Curve = map[string]number{}, nil
+		return
+	}
+	figures := l.figures()
+	p.state.Figures = numbers(figures)
+	p.state.Curve = &curves{Latency: l.latency.curve()}
+	if !l.same {
+		p.state.Curve.Service = l.service.curve()
+	}
+	if n := len(p.state.Lanes); n > 0 && l.lane != (Lane{}) {
+		line := &p.state.Lanes[n-1]
+		line.Rate, line.P50, line.P99, line.CPU = number(figures["rate"]), number(figures["p50"]), number(figures["p99"]), number(figures["cpu"])
+		line.Doubtful = len(p.state.Reasons) > 0
+	}
+}
+
+// counted adds a source's second to the lane's: the server's CPU for a request.
+func (l *laneCount) counted(values map[string]float64) {
+	cpu, known := values["s.cpu"]
+	rate, also := values["s.rate"]
+	if known && also && l.phase == measuring && !math.IsNaN(cpu+rate) {
+		l.cpu += cpu * 1e6
+		l.served += rate
+	}
+}

@@ -1,0 +1,167 @@
+package page_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/tool/page"
+	"github.com/hone-go/hone/tool/record"
+)
+
+// everything are figures for every chart.
+func everything(context.Context) map[string]float64 {
+	values := map[string]float64{}
+	for key := range page.Keys() {
+		values[key] = 0.4
+	}
+	for key, v := range map[string]float64{"s.rate": 50_000, "s.cpureq": 6.4, "s.conns": 100, "s.rss": 48 << 20, "s.in": 3e6, "s.out": 2e6,
+		"g.goroutines": 214, "g.heap": 9 << 20, "g.goal": 18 << 20, "g.gc": 1, "g.pause": 80, "g.sched": 14, "h.softirq": 0.1, "h.steal": 0.01} {
+		values[key] = v
+	}
+	return values
+}
+
+var allGroups = []string{page.Client, page.Server, page.Runtime, page.Host}
+
+// TestLooks puts the page into all its states, in both themes and on a phone: it
+// never is wider than the screen, and its words can be read.
+func TestLooks(t *testing.T) {
+	b := openTab(t)
+	p := &page.Page{Title: "hone load 127.0.0.1:7000", Groups: allGroups, Sources: []page.Source{everything}, Baseline: runOf(t, "before", 200, 3),
+		About: []page.Fact{{Name: "load", Value: "100 connections, 50000 requests a second"}}}
+	address := serve(t, p, &observe.Guard{})
+	each := func(name string) {
+		for _, look := range []struct {
+			name          string
+			width, height int64
+			dark          bool
+		}{{"desktop-light", 1280, 900, false}, {"desktop-dark", 1280, 900, true}, {"phone-light", 375, 812, false}, {"phone-dark", 375, 812, true}} {
+			b.size(look.width, look.height, look.dark)
+			if wide := eval[int64](b, `document.documentElement.scrollWidth`); wide > look.width {
+				t.Errorf("%s, %s: the page is %d pixels wide", name, look.name, wide)
+			}
+			for _, bad := range eval[[]string](b, contrastScript) {
+				t.Errorf("%s, %s: %s", name, look.name, bad)
+			}
+			b.shot(name + "-" + look.name)
+		}
+	}
+	b.size(1280, 900, false)
+	b.do(chromedp.Navigate(address))
+	b.await(`document.querySelector("[data-status]").textContent === "waiting" && document.querySelector("[data-link]").textContent === "live"`)
+	each("empty")
+	p.Load(page.Second{Phase: "warming up", Rate: 30_000, Conns: 100})
+	for n := range int64(12) {
+		p.Load(second(n))
+	}
+	b.await(`document.querySelector("[data-figure=p99] dd").textContent !== "–" && document.querySelector("[data-status]").textContent === "running"`)
+	if gap := eval[string](b, `document.querySelector("[data-figure=rate] .delta").textContent`); !strings.Contains(gap, "% of 20") {
+		t.Errorf("the rate differs from the earlier run's by %q", gap)
+	}
+	each("running")
+	p.End(page.Verdict{Status: page.Valid, Figures: map[string]float64{"rate": 51_234, "p50": 190, "cpu": 6.4}})
+	b.await(`document.querySelector("[data-status]").textContent === "valid"`)
+	each("finished")
+	p.End(page.Verdict{Status: page.Invalid, Reasons: []string{"the generator used 97 % of the CPU it has (the limit is 80 %); give it more CPUs, or offer less"}})
+	b.await(`!document.querySelector("[data-banner]").hidden`)
+	each("invalid")
+	b.quiet(address)
+}
+
+// contrastScript lists texts that differ too little from what lies behind them.
+const contrastScript = `(() => {
+	const parts = (text) => text.match(/[\d.]+/g).map(Number);
+	const light = ([r, g, b]) => { const c = [r, g, b].map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2]; };
+	const behind = (e) => { for (; e; e = e.parentElement) { const c = parts(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] === 1) return c; if (c[3] > 0) throw new Error("see-through"); } return [255, 255, 255]; };
+	const bad = new Set();
+	for (const e of document.querySelectorAll("body *")) {
+		if (![...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim()) || !e.checkVisibility({ visibilityProperty: true }) || e.closest("noscript, script")) continue;
+		const a = light(parts(getComputedStyle(e).color)), b = light(behind(e));
+		const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+		if (ratio < 4.5) bad.add(e.tagName + " " + e.className + " " + JSON.stringify(e.textContent.slice(0, 40)) + " has a contrast of " + ratio.toFixed(2));
+	}
+	const root = getComputedStyle(document.documentElement), card = light(parts(hex(root.getPropertyValue("--card"))));
+	function hex(text) { const n = parseInt(text.trim().slice(1), 16); return (n >> 16) + " " + (n >> 8 & 255) + " " + (n & 255); }
+	for (const [name, least] of [["--muted", 4.5], ["--one", 3], ["--two", 3], ["--three", 3], ["--four", 3], ["--ghost", 3]]) {
+		const a = light(parts(hex(root.getPropertyValue(name))));
+		const ratio = (Math.max(a, card) + 0.05) / (Math.min(a, card) + 0.05);
+		if (ratio < least) bad.add("the charts' " + name + " has a contrast of " + ratio.toFixed(2));
+	}
+	return [...bad];
+})()`
+
+// TestRace shows lanes, one after the other.
+func TestRace(t *testing.T) {
+	b := openTab(t)
+	p := &page.Page{Title: "hone demo: every engine, raced", Sources: []page.Source{page.ThisHost()}}
+	address := serve(t, p, &observe.Guard{})
+	for _, group := range []string{"100 × 1", "100 × 64"} {
+		for i, engine := range []string{"direct", "buffered", "parked", "events"} {
+			s := second(0)
+			s.Rate *= 1 + float64(i)/3
+			s.Lane = page.Lane{Group: group, Name: engine}
+			p.Load(s)
+		}
+	}
+	b.size(1280, 900, false)
+	b.do(chromedp.Navigate(address))
+	b.await(`document.querySelectorAll("[data-race] tr[data-lane]").length === 8`)
+	got := eval[[]string](b, `[...document.querySelectorAll("[data-race] tr[data-lane]")].map((r) => r.dataset.lane + " " + r.querySelector("rect").getAttribute("width") + " " + r.className)`)
+	want := "direct 50.00 ,buffered 66.67 ,parked 83.33 ,events 100.00 ,direct 50.00 ,buffered 66.67 ,parked 83.33 ,events 100.00 now"
+	if strings.Join(got, ",") != want {
+		t.Errorf("lanes %q, want %q", strings.Join(got, ","), want)
+	}
+	b.shot("race")
+	b.quiet(address)
+}
+
+// TestReport opens a report from a disk: charts, ghost and verdicts are there, and
+// nothing is asked of anybody.
+func TestReport(t *testing.T) {
+	b := openTab(t)
+	before, after := runOf(t, "before", 200, 6), runOf(t, "after", 150, 6)
+	addProfile(t, after)
+	file := filepath.Join(t.TempDir(), "report.html")
+	writeReport(t, file, after, before)
+	b.size(1280, 900, false)
+	b.do(chromedp.Navigate("file://" + file))
+	b.await(`document.querySelector("[data-status]").textContent === "valid" && Number(document.querySelector("[data-chart=times]").dataset.points) > 60`)
+	said := eval[string](b, `document.body.innerText`)
+	for _, want := range []string{"after (", "against before (", "better", "earlier", "Where processor time went"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the report does not say %q:\n%s", want, said)
+		}
+	}
+	if n := eval[int](b, `document.querySelectorAll("[data-race] tr[data-lane]").length`); n != 7 {
+		t.Errorf("%d samples, want 7", n)
+	}
+	b.shot("report-light")
+	b.size(1280, 900, true)
+	b.shot("report-dark")
+	b.size(375, 812, true)
+	b.shot("report-phone")
+	b.mu.Lock()
+	if len(b.asked) != 1 {
+		t.Errorf("the report asked for %q", b.asked)
+	}
+	b.mu.Unlock()
+	b.quiet("file://" + file)
+}
+
+func writeReport(t *testing.T, file string, run, against *record.Run) {
+	t.Helper()
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := page.Report(f, run, against); err != nil {
+		t.Fatal(err)
+	}
+}

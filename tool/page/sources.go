@@ -1,0 +1,127 @@
+package page
+
+import (
+	"context"
+	"maps"
+	"math"
+	"runtime/metrics"
+	"sync"
+	"time"
+)
+
+// Keys are the figures that sources may have, each with what it is. Those of the
+// generator are Page.Load's own.
+func Keys() map[string]string {
+	return map[string]string{
+		"s.rate": "requests a second", "s.cpureq": "CPU for a request, in microseconds", "s.cpu": "processors kept busy",
+		"s.conns": "connections", "s.rss": "resident memory, in bytes", "s.in": "bytes received a second",
+		"s.out": "bytes sent a second", "s.rejected": "rejections a second", "s.owed": "replies owed",
+		"s.waiting": "bytes of output that wait", "s.handoffs": "hand-offs a second",
+		"g.goroutines": "goroutines", "g.heap": "live heap, in bytes", "g.goal": "heap at the next collection, in bytes",
+		"g.gc": "collections since the last second", "g.pause": "longest pause of a collection, in microseconds",
+		"g.sched": "99th percentile of goroutines' waits for a processor, in microseconds",
+		"h.busy":  "part of all processors in use", "h.softirq": "part of them in interrupts", "h.steal": "part of them that the host gave to others",
+		"h.retrans": "TCP segments sent again in the second",
+	}
+}
+
+// sampling asks the sources.
+type sampling struct {
+	mu   sync.Mutex
+	runs bool
+}
+
+// begin starts the goroutine that asks, if it does not run.
+func (s *sampling) begin(p *Page) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.runs || len(p.Sources) == 0 || p.ctx.Err() != nil {
+		return
+	}
+	s.runs = true
+	p.busy.Go(func() { p.sample(s) })
+}
+
+// sample asks every second until the page closes, or nobody looks for long.
+func (p *Page) sample(s *sampling) {
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	for {
+		values := map[string]float64{}
+		for _, source := range p.Sources {
+			maps.Copy(values, source(p.ctx))
+		}
+		if p.ctx.Err() == nil {
+			p.sampled(values)
+		}
+		select {
+		case <-second.C:
+		case <-p.ctx.Done():
+			return
+		}
+		s.mu.Lock()
+		if p.OnlyWatched && !p.stream.watched() {
+			s.runs = false
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+	}
+}
+
+// sampled tells what the sources said.
+func (p *Page) sampled(values map[string]float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lane.counted(values)
+	if clean := numbers(values); len(clean) > 0 {
+		p.stream.add(encode("point", point{T: number(p.now()), Values: clean}))
+	}
+}
+
+// ThisRuntime is the Go runtime of this process. Asking takes about 50 µs.
+func ThisRuntime() Source {
+	names := []string{
+		"/sched/goroutines:goroutines", "/gc/heap/live:bytes", "/gc/heap/goal:bytes", "/gc/cycles/total:gc-cycles",
+		"/sched/pauses/total/gc:seconds", "/sched/latencies:seconds",
+	}
+	samples := make([]metrics.Sample, len(names))
+	for i, name := range names {
+		samples[i].Name = name
+	}
+	var cycles uint64
+	var pauses, waits []uint64
+	return func(context.Context) map[string]float64 {
+		metrics.Read(samples)
+		values := map[string]float64{
+			"g.goroutines": float64(samples[0].Value.Uint64()), "g.heap": float64(samples[1].Value.Uint64()),
+			"g.goal": float64(samples[2].Value.Uint64()),
+		}
+		now, paused, waited := samples[3].Value.Uint64(), samples[4].Value.Float64Histogram(), samples[5].Value.Float64Histogram()
+		if pauses != nil {
+			values["g.gc"] = float64(now - cycles)
+			values["g.pause"] = 1e6 * quantileSince(pauses, paused, 1)
+			values["g.sched"] = 1e6 * quantileSince(waits, waited, 0.99)
+		}
+		cycles, pauses, waits = now, append([]uint64{}, paused.Counts...), append([]uint64{}, waited.Counts...)
+		return values
+	}
+}
+
+// quantileSince is of what came to a histogram since before; 0 if nothing did.
+func quantileSince(before []uint64, h *metrics.Float64Histogram, part float64) float64 {
+	total := uint64(0)
+	for i, n := range h.Counts {
+		total += n - before[i]
+	}
+	wanted, seen := uint64(math.Ceil(part*float64(total))), uint64(0)
+	for i, n := range h.Counts {
+		if seen += n - before[i]; total > 0 && seen >= wanted {
+			if top := h.Buckets[i+1]; !math.IsInf(top, 0) {
+				return top
+			}
+			return h.Buckets[i]
+		}
+	}
+	return 0
+}

@@ -1,0 +1,210 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// stream is what was told, and who listens. Events are kept as they are written, so
+// that one more reader costs a copy.
+type stream struct {
+	mu      sync.Mutex
+	run     string // of this process: ids of another one's events mean nothing here
+	hello   []byte
+	latest  []byte // the state: only the newest counts
+	states  uint64 // how many there were
+	first   uint64 // the number of events[0]
+	events  []event
+	bytes   int
+	readers map[chan struct{}]bool
+	closed  bool
+	since   time.Time // when the last reader left
+}
+
+type event struct {
+	at   time.Time
+	text []byte
+}
+
+// encode is an event without its id.
+func encode(kind string, v any) []byte {
+	var b bytes.Buffer
+	b.WriteString("event: " + kind + "\ndata: ")
+	lines := json.NewEncoder(&b)
+	if err := lines.Encode(v); err != nil { // all that is told are plain values
+		panic("page: " + err.Error())
+	}
+	b.WriteByte('\n')
+	return b.Bytes()
+}
+
+func (s *stream) begin(run string, hello []byte) {
+	s.run, s.hello, s.first, s.readers, s.since = run, hello, 1, map[chan struct{}]bool{}, time.Now()
+}
+
+// add keeps an event and wakes the readers.
+func (s *stream) add(text []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	number := s.first + uint64(len(s.events))
+	text = append(fmt.Appendf(nil, "id: %s-%d\n", s.run, number), text...)
+	s.events = append(s.events, event{now, text})
+	s.bytes += len(text)
+	drop := 0
+	for drop < len(s.events) && (now.Sub(s.events[drop].at) > keptFor || s.bytes > keptBytes) {
+		s.bytes -= len(s.events[drop].text)
+		drop++
+	}
+	if drop > 0 {
+		s.events = append([]event(nil), s.events[drop:]...)
+		s.first += uint64(drop)
+	}
+	s.wake()
+}
+
+// replace makes text the state.
+func (s *stream) replace(text []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.latest = text
+	s.states++
+	s.wake()
+}
+
+// wake wakes every reader; one that has not looked yet needs no second call.
+func (s *stream) wake() {
+	for r := range s.readers {
+		select {
+		case r <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (s *stream) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.wake()
+}
+
+// join makes a reader; false: there are too many.
+func (s *stream) join() (chan struct{}, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.readers) >= mostReaders || s.closed {
+		return nil, false
+	}
+	r := make(chan struct{}, 1)
+	r <- struct{}{} // there is something to read
+	s.readers[r] = true
+	return r, true
+}
+
+func (s *stream) leave(r chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.readers, r)
+	s.since = time.Now()
+}
+
+// watched reports whether somebody looks, or did lately.
+func (s *stream) watched() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.readers) > 0 || time.Since(s.since) < keptFor
+}
+
+// position is how far a reader is: the numbers of the next event and of the state
+// that it has. The zero value is one who has seen nothing.
+type position struct{ next, state uint64 }
+
+// after is the position of who has seen the event with this id.
+func (s *stream) after(id string) position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	run, digits, _ := strings.Cut(id, "-")
+	number, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || run != s.run || number >= s.first+uint64(len(s.events)) {
+		return position{}
+	}
+	return position{next: number + 1}
+}
+
+// read appends what a reader at this place has not seen. Who has missed something
+// gets everything from its beginning.
+func (s *stream) read(dst []byte, at position) ([]byte, position, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at.next < s.first {
+		dst = append(append(dst, "retry: 2000\n"...), s.hello...)
+		at = position{next: s.first}
+	}
+	for _, e := range s.events[at.next-s.first:] {
+		dst = append(dst, e.text...)
+	}
+	at.next = s.first + uint64(len(s.events))
+	if at.state != s.states {
+		dst = append(dst, s.latest...)
+		at.state = s.states
+	}
+	if s.closed {
+		dst = append(dst, encode("bye", struct{}{})...)
+	}
+	return dst, at, s.closed
+}
+
+// serveEvents streams until the reader leaves, is too slow, or the page closes.
+func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	if r.Method == http.MethodHead {
+		return
+	}
+	reader, ok := p.stream.join()
+	if !ok {
+		h.Set("Content-Type", "text/plain; charset=utf-8")
+		h.Set("Retry-After", "10")
+		http.Error(w, fmt.Sprintf("%d readers are here already; close another tab", mostReaders), http.StatusServiceUnavailable)
+		return
+	}
+	defer p.stream.leave(reader)
+	if p.OnlyWatched {
+		p.sampling.begin(p)
+	}
+	control := http.NewResponseController(w)
+	control.SetReadDeadline(time.Time{}) // the server's own would end the stream
+	at := p.stream.after(r.Header.Get("Last-Event-ID"))
+	alive := time.NewTicker(aliveTime)
+	defer alive.Stop()
+	var text []byte
+	for ended := false; !ended; {
+		select {
+		case <-reader:
+			text, at, ended = p.stream.read(text[:0], at)
+		case <-alive.C:
+			text = append(text[:0], ": still here\n\n"...)
+		case <-r.Context().Done():
+			return
+		}
+		control.SetWriteDeadline(time.Now().Add(writeTime))
+		if _, err := w.Write(text); err != nil {
+			return
+		}
+		if err := control.Flush(); err != nil {
+			return
+		}
+		if cap(text) > 1<<20 {
+			text = nil // the replay was long, what follows is not
+		}
+	}
+}

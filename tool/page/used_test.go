@@ -1,0 +1,207 @@
+package page_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/tool/page"
+	"github.com/hone-go/hone/tool/probe"
+)
+
+// TestCrosshair moves it with the pointer and with keys, on all charts of time at
+// once, and reads a table.
+func TestCrosshair(t *testing.T) {
+	b := openTab(t)
+	p := &page.Page{Title: "crosshair", Sources: []page.Source{page.ThisHost()}}
+	address := serve(t, p, &observe.Guard{})
+	for n := range int64(8) {
+		p.Load(second(n))
+	}
+	b.size(1280, 900, false)
+	b.do(chromedp.Navigate(address))
+	b.await(`document.querySelector("[data-chart=rate]").dataset.points === "8"`)
+	place := eval[[]float64](b, `(() => { const r = document.querySelector("[data-chart=rate] .plot").getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()`)
+	b.do(chromedp.MouseEvent("mouseMoved", place[0], place[1]))
+	const cursors = `[...new Set([...document.querySelectorAll("[data-chart]:not([data-chart=curve])")].map((f) => f.dataset.cursor))]`
+	b.await(cursors + `.length === 1 && ` + cursors + `[0] !== ""`)
+	b.do(chromedp.MouseEvent("mouseMoved", 5, 5))
+	b.await(cursors + `.length === 1 && ` + cursors + `[0] === ""`)
+
+	b.do(chromedp.Focus(chromedp.CSS(`[data-chart=times] .plot`)), chromedp.KeyEvent(kb.Home))
+	b.await(cursors + `.length === 1 && ` + cursors + `[0] !== ""`)
+	first := eval[float64](b, `Number(`+cursors+`[0])`)
+	b.do(chromedp.KeyEvent(kb.ArrowRight))
+	b.await(fmt.Sprintf(`Math.abs(%s[0] - %.3f) < 0.02`, cursors, first+1))
+	if text := eval[string](b, `document.querySelector("[data-chart=times] .plot").getAttribute("aria-valuetext")`); !strings.Contains(text, "p99 ") {
+		t.Errorf("the crosshair is read out as %q", text)
+	}
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.await(cursors + `[0] === ""`)
+
+	for _, chart := range eval[[]string](b, `[...document.querySelectorAll("[data-chart]")].map((f) => f.dataset.chart)`) {
+		eval[bool](b, `document.querySelector("[data-chart=`+chart+`] details").open = true`)
+		b.await(`document.querySelectorAll("[data-chart=` + chart + `] tbody tr").length > 0`)
+	}
+	b.quiet(address)
+}
+
+// TestSaturated has the generator run out of CPU: that is said above every number,
+// while it happens, and is gone when it has CPU again.
+func TestSaturated(t *testing.T) {
+	b := openTab(t)
+	p := &page.Page{Title: "saturated"}
+	address := serve(t, p, &observe.Guard{})
+	share := 0.97
+	s := second(0)
+	s.CPUShare = &share
+	p.Load(s)
+	b.size(1280, 900, false)
+	b.do(chromedp.Navigate(address))
+	b.await(`!document.querySelector("[data-banner]").hidden && document.querySelector("[data-banner]").innerText.includes("97 %")`)
+	if above := eval[bool](b, `document.querySelector("[data-banner]").getBoundingClientRect().bottom <= document.querySelector("[data-strip]").getBoundingClientRect().top`); !above {
+		t.Error("the banner is not above the figures")
+	}
+	for n := range int64(20) {
+		p.Load(second(n))
+	}
+	b.await(`document.querySelector("[data-banner]").hidden`)
+	b.quiet(address)
+}
+
+// TestControls goes through the page with the tabulator: every control is reached,
+// can be seen to have the focus, and has a name.
+func TestControls(t *testing.T) {
+	b := openTab(t)
+	target := profiled(t)
+	p := &page.Page{Title: "controls", ShowRuntime: true, Profiles: &probe.Source{URL: target}}
+	address := serve(t, p, &observe.Guard{})
+	p.Load(second(0))
+	b.size(1280, 900, false)
+	b.do(chromedp.Navigate(address))
+	b.await(`document.querySelector("[data-chart=rate]").dataset.points === "1"`)
+	const controls = `[...document.querySelectorAll("a[href], button, input, select, summary, [tabindex='0']")].filter((e) => e.checkVisibility())`
+	wanted := eval[int](b, controls+`.map((e, i) => { e.dataset.control = i; return i; }).length`)
+	seen := map[string]bool{}
+	for range wanted + 5 {
+		b.do(chromedp.KeyEvent(kb.Tab))
+		at := eval[[]string](b, `(() => {
+			const e = document.activeElement, s = getComputedStyle(e);
+			return [e.dataset.control ?? "", e.tagName + " " + e.className, String(s.outlineStyle !== "none" && parseFloat(s.outlineWidth) >= 2)];
+		})()`)
+		if at[0] != "" && at[2] != "true" {
+			t.Errorf("one does not see that %s has the focus", at[1])
+		}
+		seen[at[0]] = true
+	}
+	delete(seen, "")
+	if len(seen) != wanted {
+		t.Errorf("%d controls of %d can be reached", len(seen), wanted)
+	}
+	for _, nameless := range eval[[]string](b, controls+`.filter((e) => !(e.getAttribute("aria-label") || e.innerText || e.labels?.[0]?.innerText || "").trim()).map((e) => e.outerHTML)`) {
+		t.Errorf("this has no name: %s", nameless)
+	}
+	b.do(chromedp.Click(chromedp.CSS("[data-theme-switch]")))
+	b.await(`document.documentElement.dataset.theme === "light"`)
+	b.do(chromedp.Click(chromedp.CSS("[data-theme-switch]")))
+	b.await(`document.documentElement.dataset.theme === "dark" && getComputedStyle(document.body).color === "rgb(232, 234, 236)"`)
+	eval[bool](b, `localStorage.clear() === undefined`)
+	b.quiet(address)
+}
+
+// profiled is a program that shows its profiles: this one.
+func profiled(t *testing.T) string {
+	t.Helper()
+	admin := &observe.Admin{Stats: func() engine.Stats { return engine.Stats{Engine: "direct"} }}
+	server := httptest.NewServer(admin.Handler())
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// TestCapture presses the button, and looks at the flame graphs, alone and against the
+// baseline's. They are on paths with a policy of their own.
+func TestCapture(t *testing.T) {
+	b := openTab(t)
+	before := runOf(t, "before", 200, 1)
+	addProfile(t, before)
+	stop := make(chan struct{})
+	burnt := make(chan struct{})
+	go func() {
+		defer close(burnt)
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	rest := sync.OnceFunc(func() { close(stop); <-burnt })
+	t.Cleanup(rest)
+	p := &page.Page{Title: "capture", Baseline: before, Profiles: &probe.Source{URL: profiled(t)}, CaptureFor: time.Second}
+	address := serve(t, p, &observe.Guard{})
+	b.size(1280, 900, false)
+	b.do(chromedp.Navigate(address))
+	b.await(`!document.querySelector("[data-capture]").hidden`)
+	eval[bool](b, `(() => {
+		const button = document.querySelector("[data-capture]");
+		new MutationObserver(() => { if (button.disabled) window.wasBusy = true; }).observe(button, { attributes: true });
+		return true;
+	})()`)
+	b.do(chromedp.Click(chromedp.CSS("[data-capture]")))
+	b.await(`document.querySelectorAll("[data-flames]").length === 2 && !document.querySelector("[data-capture]").disabled && window.wasBusy`)
+	rest()
+	b.quiet(address)
+	for i, want := range []string{"TestCapture", "addProfile"} {
+		href := eval[string](b, `document.querySelectorAll("[data-flames]")[`+string(rune('0'+i))+`].href`)
+		f := openTab(t)
+		f.size(1280, 900, false)
+		response, err := chromedp.RunResponse(f.ctx, chromedp.Navigate(href))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if policy := header(response, "Content-Security-Policy"); !strings.HasPrefix(policy, "sandbox allow-scripts; default-src 'none'") {
+			t.Errorf("%s has the policy %q", href, policy)
+		}
+		f.await(`document.querySelectorAll("#stack-chart *").length > 5`)
+		text := eval[string](f, `document.documentElement.outerHTML`)
+		if !strings.Contains(text, want) {
+			t.Errorf("the flame graph at %s does not say %q", href, want)
+		}
+		f.shot("flames-" + want)
+		if i == 0 { // a link from one page of google/pprof's to another
+			if response, err = chromedp.RunResponse(f.ctx, chromedp.Evaluate[chromedp.Void](`location.href = "top"`)); err != nil || response.Status != 200 {
+				t.Errorf("the table of functions: %+v, %v", response, err)
+			}
+		}
+	}
+}
+
+func header(r *network.Response, name string) string {
+	for key, value := range r.Headers {
+		if strings.EqualFold(key, name) {
+			return strings.Trim(strings.TrimSpace(toText(value)), `"`)
+		}
+	}
+	return ""
+}
+
+// TestRuntime opens statsviz below the page.
+func TestRuntime(t *testing.T) {
+	b := openTab(t)
+	p := &page.Page{Title: "runtime", ShowRuntime: true}
+	address := serve(t, p, &observe.Guard{})
+	b.size(1280, 900, false)
+	b.do(chromedp.Navigate(address + "runtime/"))
+	b.await(`document.querySelector(".js-plotly-plot")`)
+	b.quiet(address)
+}

@@ -1,0 +1,182 @@
+// The page put together.
+import { charts, groupNames } from "./words.js";
+import { Store, follow, take } from "./store.js";
+import { Chart, Curve, HeatMap } from "./chart.js";
+import { element, fillAbout, fillBanner, fillCaptured, fillChanges, fillEvents, fillHot, fillRace, fillStrip, once } from "./tables.js";
+
+const find = (name) => document.querySelector("[data-" + name + "]");
+const changed = once();
+const paintEvery = 250; // milliseconds, at most so often
+
+class View {
+  constructor(store) {
+    this.store = store;
+    this.drawn = [];
+    this.colors = new Map();
+    this.service = false;
+    this.rarity = null;
+    this.waiting = 0;
+    store.watch(() => this.later());
+  }
+
+  // later paints what came, not more often than it can be seen to change.
+  later() {
+    if (!this.waiting) this.waiting = setTimeout(() => { this.waiting = 0; this.paint(); }, paintEvery);
+  }
+
+  redraw() {
+    if (!this.frame) this.frame = requestAnimationFrame(() => { this.frame = 0; for (const c of this.drawn) c.draw(); });
+  }
+
+  paint() {
+    if (this.store.fresh) this.build();
+    const { store } = this;
+    const status = find("status");
+    status.textContent = status.dataset.status = store.state.status;
+    find("phase").textContent = store.state.phase || "";
+    changed("banner", [store.state.status, store.state.reasons], () => fillBanner(find("banner"), store));
+    fillStrip(find("strip"), store);
+    changed("race", store.state.lanes, () => fillRace(find("race"), store));
+    changed("changes", store.state.changes, () => fillChanges(find("changes"), store));
+    changed("hot", store.state.hot, () => fillHot(find("hot"), store));
+    changed("captured", store.state.captured, () => fillCaptured(find("captured"), store));
+    changed("capture", store.state.capture, () => this.showCapture());
+    changed("events", store.marks.length, () => fillEvents(find("events"), store));
+    changed("about", [store.hello, store.state.notes], () => fillAbout(find("about"), store));
+    find("service-label").hidden = !store.state.curve?.service && !store.heat.some((c) => c.s);
+    this.spans = this.lanesAt = null;
+    for (const c of this.drawn) c.draw();
+  }
+
+  // build makes the charts that the page has.
+  build() {
+    const { hello } = this.store;
+    this.store.fresh = false;
+    document.title = "hone: " + hello.title;
+    find("title").textContent = hello.title;
+    find("capture").hidden = !hello.capture;
+    find("runtime").hidden = !hello.runtime;
+    changed("charts", hello.groups, () => {
+      this.drawn = [];
+      find("charts").replaceChildren(...hello.groups.map((group) => {
+        const section = element("section");
+        const box = element("div", "group");
+        section.append(element("h2", "", groupNames[group]), box);
+        for (const what of charts.filter((c) => c.group === group && this.has(c))) {
+          const chart = new ({ heat: HeatMap, curve: Curve }[what.kind] ?? Chart)(this.store, this, what);
+          this.drawn.push(chart);
+          box.append(chart.figure);
+        }
+        return section;
+      }));
+    });
+  }
+
+  // has reports whether a chart will have figures: of a report all are known.
+  has(what) { return !this.store.hello.measured || what.kind || what.series.some((s) => this.store.columns.has(s.key)); }
+
+  // domain is the time that all charts show.
+  domain() {
+    const range = Number(find("range").value);
+    const first = this.store.first ?? 0, last = this.store.last ?? 30;
+    if (this.store.hello.measured && !range) return [0, Math.max(last, 2)];
+    return range && last - first > range ? [last - range, last] : [first, Math.max(last, first + 10)];
+  }
+
+  // lanes are the moments at which another one is loaded.
+  lanes() { return this.lanesAt ??= this.store.marks.filter((m) => m.kind === "lane").map((m) => m.t); }
+
+  // unmeasured are the times that do not count.
+  unmeasured() {
+    if (this.spans) return this.spans;
+    const spans = [];
+    let since = null;
+    for (const m of this.store.marks) {
+      const counts = m.kind === "measuring";
+      if (since !== null && (counts || m.kind === "end")) {
+        spans.push([since, m.t - (counts && !this.store.hello.measured ? 1 : 0)]);
+        since = null;
+      }
+      if (since === null && m.kind === "phase") since = m.t;
+    }
+    if (since !== null) spans.push([since, Infinity]);
+    return this.spans = spans;
+  }
+
+  color(name) {
+    if (!this.colors.has(name)) this.colors.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+    return this.colors.get(name);
+  }
+
+  recolor() {
+    this.colors.clear();
+    this.redraw();
+  }
+
+  showCapture() {
+    const button = find("capture"), capture = this.store.state.capture;
+    button.disabled = Boolean(capture?.busy);
+    button.textContent = capture?.busy ? "Capturing, " + this.store.hello.capture + " s" : "Capture CPU profile";
+    trouble(capture?.error ?? "");
+  }
+}
+
+function trouble(text) {
+  find("trouble").hidden = !text;
+  find("trouble").textContent = text;
+}
+
+// remembered is kept where the browser keeps things for this page, if it does.
+function remembered(value) {
+  try {
+    if (value !== undefined) localStorage.setItem("hone-theme", value);
+    return localStorage.getItem("hone-theme");
+  } catch {
+    return value ?? null;
+  }
+}
+
+function setTheme(theme, view) {
+  if (theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  find("theme-switch").textContent = "Theme: " + theme;
+  view.recolor();
+}
+
+async function capture() {
+  let said = "";
+  find("capture").disabled = true; // until the stream says how it stands
+  try {
+    const answer = await fetch("capture", { method: "POST" });
+    if (answer.ok) return;
+    said = await answer.text();
+  } catch {
+    said = "the program does not answer; it may have ended";
+  }
+  view.showCapture();
+  trouble(said);
+}
+
+const store = new Store();
+const view = new View(store);
+const themes = ["auto", "light", "dark"];
+let theme = themes.includes(remembered()) ? remembered() : "auto";
+setTheme(theme, view);
+find("theme-switch").addEventListener("click", () => {
+  theme = themes[(themes.indexOf(theme) + 1) % themes.length];
+  remembered(theme);
+  setTheme(theme, view);
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => view.recolor());
+find("range").addEventListener("change", () => view.redraw());
+find("service").addEventListener("change", (e) => { view.service = e.target.checked; view.redraw(); });
+find("capture").addEventListener("click", capture);
+const recorded = document.getElementById("recorded");
+if (recorded) {
+  take(store, JSON.parse(recorded.textContent));
+  find("link").textContent = "a report, " + store.hello.began;
+  for (const option of [...find("range").options]) option.hidden = option.disabled = option.value !== "0" && Number(option.value) >= store.last;
+} else {
+  follow(store, (text) => { find("link").textContent = text; });
+}
+view.paint();

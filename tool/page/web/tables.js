@@ -1,0 +1,175 @@
+// What is written and not drawn.
+import { difference, loadFigures, moment, serverFigures, written } from "./words.js";
+
+export function element(name, kind = "", text = "") {
+  const e = document.createElement(name);
+  if (kind) e.className = kind;
+  if (text) e.textContent = text;
+  return e;
+}
+
+export function tableOf(head, rows, kind = "") {
+  const table = element("table", kind);
+  const top = table.createTHead().insertRow();
+  for (const name of head) {
+    const cell = element("th", "", name);
+    cell.scope = "col";
+    top.append(cell);
+  }
+  const body = table.createTBody();
+  for (const row of rows) {
+    const line = body.insertRow();
+    for (const cell of row) line.insertCell().append(cell);
+  }
+  return table;
+}
+
+// once calls make when what it depends on has changed: what has the focus, or is
+// being read aloud, stays.
+export function once() {
+  const known = new Map();
+  return (name, depends, make) => {
+    const text = JSON.stringify(depends);
+    if (known.get(name) !== text) {
+      known.set(name, text);
+      make();
+    }
+  };
+}
+
+const words = {
+  invalid: "INVALID. Do not believe these figures.", failed: "FAILED. The run did not come to its end.",
+  interrupted: "INTERRUPTED. The run did not come to its end.",
+};
+
+export function fillBanner(banner, store) {
+  const { status, reasons } = store.state;
+  const bad = words[status] || reasons.length > 0;
+  banner.hidden = !bad;
+  document.body.classList.toggle("doubted", Boolean(bad));
+  if (!bad) return banner.replaceChildren();
+  const list = element("ul");
+  for (const reason of reasons) list.append(element("li", "", reason));
+  banner.replaceChildren(element("strong", "", words[status] || "INVALID so far. Do not believe these figures."), list);
+}
+
+export function fillStrip(strip, store) {
+  const load = store.hello.groups.includes("client");
+  const ghost = store.hello.ghost;
+  const parts = (load ? loadFigures : serverFigures).map((figure) => {
+    const v = load ? store.state.figures[figure.key] : store.at(figure.key, null);
+    const box = element("div");
+    box.dataset.figure = figure.key;
+    box.append(element("dt", "", figure.name), element("dd", "", written(v, figure.unit)));
+    const gap = load && ghost ? difference(v, ghost.figures[figure.key], figure.better) : null;
+    if (load && ghost) box.append(element("dd", "delta " + (gap?.kind ?? ""), gap ? gap.text + " of " + written(ghost.figures[figure.key], figure.unit) : ""));
+    return box;
+  });
+  strip.replaceChildren(...parts);
+}
+
+// fillRace shows who is loaded in turn, with a bar for the figure in which they
+// differ: the rate, or how long the slowest wait where the rate is given.
+export function fillRace(section, store) {
+  const lanes = store.state.lanes ?? [];
+  section.hidden = lanes.length === 0;
+  section.querySelector("h2").textContent = lanes.every((l) => l.group === "samples") ? "Samples" : "In turn";
+  const table = element("table");
+  const top = table.createTHead().insertRow();
+  for (const name of ["", "", "answers/s", "p50", "p99", "CPU/request"]) {
+    const cell = element("th", "", name);
+    cell.scope = "col";
+    top.append(cell);
+  }
+  for (const group of [...new Set(lanes.map((l) => l.group))]) {
+    const of = lanes.filter((l) => l.group === group);
+    const rates = of.map((l) => l.rate).filter((v) => v > 0);
+    const given = rates.length > 1 && Math.max(...rates) < 1.05 * Math.min(...rates);
+    const key = given ? "p99" : "rate";
+    const most = Math.max(1e-9, ...of.map((l) => l[key] ?? 0));
+    const body = table.createTBody();
+    const head = element("th", "", group + (given ? " (bars: p99)" : " (bars: answers/s)"));
+    head.colSpan = 6;
+    head.scope = "rowgroup";
+    body.insertRow().append(head);
+    for (const l of of) {
+      const row = body.insertRow();
+      row.className = l.doubtful ? "doubt" : l.done ? "" : "now";
+      row.dataset.lane = l.name;
+      row.insertCell().append(l.name + (l.doubtful ? " (does not count)" : ""));
+      const bar = row.insertCell();
+      bar.className = "bar";
+      bar.append(barOf((l[key] ?? 0) / most));
+      for (const [field, unit] of [["rate", "count"], ["p50", "us"], ["p99", "us"], ["cpu", "us"]]) row.insertCell().append(written(l[field] || undefined, unit));
+    }
+  }
+  section.querySelector(".scroll").replaceChildren(table);
+}
+
+function barOf(part) {
+  const space = "http://www.w3.org/2000/svg";
+  const svg = document.createElementNS(space, "svg");
+  svg.setAttribute("viewBox", "0 0 100 10");
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("aria-hidden", "true");
+  const rect = document.createElementNS(space, "rect");
+  rect.setAttribute("width", (100 * part).toFixed(2));
+  rect.setAttribute("height", "10");
+  svg.append(rect);
+  return svg;
+}
+
+export function fillChanges(section, store) {
+  const changes = store.state.changes ?? [];
+  section.hidden = changes.length === 0;
+  const unit = (c) => ({ "req/s": "count", "µs": "us", "µs/req": "us", B: "bytes" }[c.unit] ?? "plain");
+  const ratio = (v) => (v ? (v * 100 - 100 < 0 ? "−" : "+") + Math.abs(v * 100 - 100).toFixed(1) + " %" : "–");
+  const table = tableOf(["figure", "earlier", "now", "difference", "between", "verdict"], changes.map((c) => {
+    const verdict = element("b", { better: "good", worse: "bad" }[c.verdict] ?? "muted", c.verdict);
+    if (c.warnings) verdict.title = c.warnings.join("; ");
+    return [c.name, written(c.before, unit(c)), written(c.now, unit(c)), ratio(c.ratio), c.low ? ratio(c.low) + " and " + ratio(c.high) : "–", verdict];
+  }));
+  section.querySelector(".scroll").replaceChildren(table);
+}
+
+export function fillHot(section, store) {
+  const hot = store.state.hot;
+  section.hidden = !hot;
+  if (!hot) return;
+  const seconds = (v) => (v === null ? "–" : written(v * 1e6, "us"));
+  const before = hot.lines.some((l) => l.before !== null);
+  const table = tableOf(["function", "itself", ...(before ? ["earlier"] : []), "with what it calls"],
+    hot.lines.map((l) => [l.function, seconds(l.flat), ...(before ? [seconds(l.before)] : []), seconds(l.cum)]));
+  section.querySelector("h2").textContent = "Where processor time went, " + hot.per;
+  section.querySelector(".scroll").replaceChildren(table);
+}
+
+export function fillCaptured(section, store) {
+  const all = store.state.captured ?? [];
+  section.hidden = all.length === 0;
+  section.querySelector("ul").replaceChildren(...all.map((c) => {
+    const item = element("li", "", "CPU from " + moment(c.from) + " to " + moment(c.to) + ": ");
+    const links = [["flame graph", c.href], ...(c.diff ? [["against the earlier run", c.diff]] : [])];
+    links.forEach(([text, href], i) => {
+      const a = element("a", "", text);
+      a.href = href;
+      a.target = "_blank";
+      a.rel = "noopener";
+      a.dataset.flames = c.number;
+      item.append(i ? ", " : "", a);
+    });
+    return item;
+  }));
+}
+
+export function fillEvents(details, store) {
+  const rows = store.marks.slice(-300).map((m) => [moment(m.t), m.kind, m.text]);
+  details.querySelector(".scroll").replaceChildren(tableOf(["time", "what", ""], rows, "words"));
+}
+
+export function fillAbout(details, store) {
+  const rows = [["began", store.hello.began ?? ""], ...(store.hello.about ?? []).map((f) => [f.name, f.value])];
+  if (store.hello.ghost) rows.push(["drawn beneath", store.hello.ghost.name]);
+  for (const note of store.state.notes ?? []) rows.push(["note", note]);
+  details.querySelector(".scroll").replaceChildren(tableOf(["", ""], rows, "words"));
+}
