@@ -30,17 +30,20 @@ var libraryWing = map[string][]string{
 // toolWing is the module in tool/, read like libraryWing.
 var toolWing = map[string][]string{
 	"tool/child":             {},
-	"tool/load":              {"wire", "tool/record", "internal/sys"},
+	"tool/load":              {"wire", "tool/record", "tool/load/offer", "tool/load/source", "internal/sys"},
+	"tool/load/offer":        {},
+	"tool/load/source":       {},
 	"tool/machine":           {},
 	"tool/trial":             {"tool/child", "tool/load", "tool/machine", "tool/record"},
 	"tool/probe":             {"tool/record"},
+	"tool/page":              {"tool/record", "tool/compare", "tool/probe"},
 	"tool/record":            {},
 	"tool/compare":           {"tool/record"},
 	"tool/observe":           {"framed", "engine", "pool", "workers", "conns", "tool/record", "tool/compare", "tool/probe"},
 	"tool/observe/dashboard": {"tool/observe"},
 	"tool/knee":              {},
 	"tool/avatar":            {"route", "pool"},
-	"tool/lab":               {anyLibrary},
+	"tool/lab":               {anyLibrary, "tool/child", "tool/load", "tool/machine", "tool/probe", "tool/avatar"},
 	"tool/cmd/hone":          {anyRoom},
 }
 
@@ -101,7 +104,7 @@ package bench`,
 		{
 			name:  "the generator shares the server's code",
 			files: "-- tool/load/load.go --\npackage load\n\nimport \"github.com/hone-go/hone/framed\"",
-			want:  []string{"tool/load/load.go:3: tool/load must not import framed; it may import wire, tool/record, internal/sys"},
+			want:  []string{"tool/load/load.go:3: tool/load must not import framed; it may import wire, tool/record, tool/load/offer, tool/load/source, internal/sys"},
 		},
 		{
 			name:  "a test that looks upwards",

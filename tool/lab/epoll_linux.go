@@ -1,0 +1,132 @@
+package lab
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+)
+
+// epollServer is the article's: one loop that waits for all connections, and
+// package net's connections in a map, read one after the other where something
+// has come. It speaks the first server's protocol.
+type epollServer struct {
+	rung
+	ready int // the epoll descriptor
+	wake  [2]int
+	mu    sync.Mutex
+	conns map[int32]net.Conn
+	ln    net.Listener
+
+	stopped bool
+}
+
+func epollStage() (*stage, error) {
+	s := &epollServer{conns: make(map[int32]net.Conn)}
+	var err error
+	if s.ready, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err != nil {
+		return nil, err
+	}
+	if err = syscall.Pipe2(s.wake[:], syscall.O_CLOEXEC); err != nil {
+		return nil, errors.Join(err, syscall.Close(s.ready))
+	}
+	if err = s.watch(int32(s.wake[0])); err != nil {
+		return nil, err
+	}
+	return &stage{serve: s.serve, stop: s.stop}, nil
+}
+
+func (s *epollServer) watch(fd int32) error {
+	return syscall.EpollCtl(s.ready, syscall.EPOLL_CTL_ADD, int(fd), &syscall.EpollEvent{Events: syscall.EPOLLIN | syscall.EPOLLHUP, Fd: fd})
+}
+
+func (s *epollServer) serve(ln net.Listener) error {
+	s.mu.Lock()
+	s.ln = ln
+	s.mu.Unlock()
+	var looping sync.WaitGroup
+	looping.Go(s.loop)
+	defer func() {
+		looping.Wait()
+		for _, fd := range []int{s.ready, s.wake[0], s.wake[1]} {
+			syscall.Close(fd)
+		}
+	}()
+	for {
+		conn, err := ln.Accept()
+		if err != nil {
+			return err
+		}
+		if err := s.admit(conn); err != nil {
+			conn.Close()
+		}
+	}
+}
+
+// admit gives a connection to the loop.
+func (s *epollServer) admit(conn net.Conn) error {
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var watched error
+	err = raw.Control(func(fd uintptr) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.stopped {
+			watched = net.ErrClosed
+			return
+		}
+		s.conns[int32(fd)] = conn
+		watched = s.watch(int32(fd))
+	})
+	return errors.Join(err, watched)
+}
+
+// loop serves a request of each connection that has one, until it is woken. A
+// client that sends half of one stops all others, in the article as here.
+func (s *epollServer) loop() {
+	events := make([]syscall.EpollEvent, 100)
+	for {
+		n, err := syscall.EpollWait(s.ready, events, -1)
+		if err != nil && err != syscall.EINTR {
+			return
+		}
+		for _, e := range events[:max(n, 0)] {
+			if e.Fd == int32(s.wake[0]) {
+				return
+			}
+			s.mu.Lock()
+			conn := s.conns[e.Fd]
+			s.mu.Unlock()
+			if conn != nil && s.exchange(conn, conn) != nil {
+				s.mu.Lock()
+				delete(s.conns, e.Fd)
+				s.mu.Unlock()
+				conn.Close() // which takes it out of epoll
+			}
+		}
+	}
+}
+
+func (s *epollServer) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	if s.ln != nil {
+		s.ln.Close()
+	}
+	syscall.Write(s.wake[1], []byte{0})
+	for _, conn := range s.conns {
+		conn.Close()
+	}
+}
+
+// descriptors is how many files this process, and its children, may have open.
+func descriptors() (int, error) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, err
+	}
+	return int(min(limit.Cur, 1<<30)), nil
+}

@@ -1,0 +1,173 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/wire"
+)
+
+const (
+	idleWarm    = 100             // connections before memory is measured, so that code and tables are there
+	idleRest    = 6 * time.Second // after which a parked connection has given back what it can
+	idleDialers = 32
+)
+
+// idle is the fourth article's other half: memory of connections that wait.
+func idle(ctx context.Context, b *bench) error {
+	limit, err := descriptors()
+	if err != nil {
+		b.add(spread{}.row("bytes for a connection that waits", "bytes", fmt.Sprintf("This system does not tell: %v.", err)))
+		return nil
+	}
+	n := min(quickly(b, 300, 50_000), limit-500)
+	if runtime.GOOS != "linux" || n < 2*idleWarm {
+		b.add(spread{}.row("bytes for a connection that waits", "bytes", fmt.Sprintf("It takes Linux and more descriptors than %d (ulimit -n).", limit)))
+		return nil
+	}
+	names := []string{"article-direct", "article-buffered", "article-epoll"}
+	for _, e := range engine.All() {
+		names = append(names, ownName(e))
+	}
+	each := make(map[string]float64, len(names))
+	for _, name := range names {
+		b.say("%s with %s connections", name, thousands(n))
+		if each[name], err = b.idleBytes(ctx, name, n); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	b.idleRows(names, each, n)
+	return nil
+}
+
+// idleBytes is what a connection costs a server that has answered it once.
+func (b *bench) idleBytes(ctx context.Context, name string, n int) (float64, error) {
+	p, err := b.start(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	defer p.Stop()
+	var held guests
+	defer held.leave()
+	var resident [2]int64
+	for i, upTo := range []int{idleWarm, n} {
+		if err := held.upTo(ctx, p.addr, upTo); err != nil {
+			return 0, err
+		}
+		if err := wait(ctx, quickly(b, 0, idleRest)*time.Duration(i)); err != nil {
+			return 0, err
+		}
+		if err := p.settle(ctx); err != nil {
+			return 0, err
+		}
+		use, err := p.Used()
+		if err != nil {
+			return 0, err
+		}
+		resident[i] = use.Resident
+	}
+	return float64(resident[1]-resident[0]) / float64(n-idleWarm), nil
+}
+
+// guests are open connections.
+type guests struct {
+	mu   sync.Mutex
+	open []net.Conn
+}
+
+// upTo opens connections until there are n, each of which has had an answer.
+func (g *guests) upTo(ctx context.Context, addr string, n int) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	missing := make(chan struct{}, n)
+	for range n - len(g.open) {
+		missing <- struct{}{}
+	}
+	close(missing)
+	var all sync.WaitGroup
+	for range idleDialers {
+		all.Go(func() {
+			for range missing {
+				if ctx.Err() != nil {
+					return
+				}
+				conn, err := answeredOnce(ctx, addr)
+				if err != nil {
+					cancel(err)
+					return
+				}
+				g.mu.Lock()
+				g.open = append(g.open, conn)
+				g.mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+func (g *guests) leave() {
+	for _, conn := range g.open {
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			tcp.SetLinger(0) // a reset: no port has to wait
+		}
+		conn.Close()
+	}
+}
+
+// answeredOnce is a connection that has had one answer, and waits for more.
+func answeredOnce(ctx context.Context, addr string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: callTime}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	conn.SetDeadline(time.Now().Add(callTime)) // an error is a connection that fails in a moment
+	want := wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: 1})
+	got := make([]byte, len(want))
+	if _, err = conn.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("hello world\r\n")})); err == nil {
+		_, err = io.ReadFull(conn, got)
+	}
+	if err == nil && !bytes.Equal(got, want) {
+		err = fmt.Errorf("the server answered %x instead of %x", got, want)
+	}
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// idleRows say what a connection costs, and what a million would.
+func (b *bench) idleRows(names []string, each map[string]float64, n int) {
+	const gib = 1e6 / (1 << 30)
+	whole, epoll := one(each["article-buffered"]), one(each["article-epoll"])
+	drawn := fmt.Sprintf("The line drawn from %s connections to a million. The process's memory; the kernel adds some 5 KB a connection, whatever the server is.", thousands(n))
+	million := whole.times(gib)
+	b.add(million.row("a million connections, a goroutine and 4 KiB buffers each", "GiB", "The article says tens of GB (20 here) for a goroutine and a buffer each. "+drawn).
+		beside(20).as(first(million.median() >= enough*20, million.median() >= 5)))
+	for _, name := range names {
+		here := one(each[name])
+		why := fmt.Sprintf("%s connections that have had one answer. 50,000 take %.0f MiB, a million %.1f GiB. ", thousands(n), each[name]*50_000/(1<<20), each[name]*gib)
+		switch name {
+		case "article-direct", "article-buffered":
+			b.add(here.row(name+", a waiting connection", "bytes", why+"A goroutine's stack, package net's connection, and the buffers. The article prints a screenshot for 50,000, whose figures cannot be read.").to(here.over(epoll), "the article's epoll"))
+		case "article-epoll":
+			less := whole.over(here)
+			b.add(here.row(name+", a waiting connection", "bytes", why+"The claim is that it takes less than a goroutine with buffers. What is left are package net's connection, which is registered with Go's own epoll as well, and a map's entry.").
+				to(less, "less than a goroutine with buffers").as(larger(less)))
+		default:
+			less := epoll.over(here)
+			b.add(here.row(name+", a waiting connection", "bytes", why+"Ours: the claim is that it takes less than the article's epoll server.").to(less, "less than the article's epoll").as(larger(less)))
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/hone-go/hone/tool/child"
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/probe"
+)
+
+const (
+	startTime  = 20 * time.Second // for a stage to be ready
+	answerTime = 30 * time.Second // for an order, beside the time that it asks for
+)
+
+// process is a stage in a process of its own.
+type process struct {
+	name string
+	addr string
+	*child.Child
+}
+
+// start starts a stage. Its process ends with stop, with ctx, and with this one.
+func (b *bench) start(ctx context.Context, name string, env ...string) (*process, error) {
+	command := exec.CommandContext(ctx, b.plan.Stage[0], append(b.plan.Stage[1:len(b.plan.Stage):len(b.plan.Stage)], name)...)
+	command.Env = append(os.Environ(), env...)
+	c, err := child.Start(command, child.Options{})
+	if err != nil {
+		return nil, err
+	}
+	p := &process{name: name, Child: c}
+	var first ready
+	if err = p.Answer(ctx, startTime, &first); err == nil && first.Error != "" {
+		err = errors.New(first.Error)
+	}
+	if err != nil {
+		p.Stop()
+		return nil, fmt.Errorf("%s in a process of its own: %w", name, err)
+	}
+	p.addr = first.Addr
+	return p, nil
+}
+
+// startAll starts several stages; end stops them.
+func (b *bench) startAll(ctx context.Context, names []string) (all []*process, end func(), err error) {
+	end = func() {
+		for _, p := range all {
+			p.Stop()
+		}
+	}
+	for _, name := range names {
+		p, err := b.start(ctx, name)
+		if err != nil {
+			end()
+			return nil, nil, err
+		}
+		all = append(all, p)
+	}
+	return all, end, nil
+}
+
+// time has the stage time a case.
+func (p *process) time(ctx context.Context, name string, d time.Duration) (t timing, err error) {
+	err = p.Ask(ctx, fmt.Sprintf("time %s %v", name, d), d+answerTime, &t)
+	if err == nil && t.Error != "" {
+		err = errors.New(t.Error)
+	}
+	return t, err
+}
+
+// settle has the stage give back what it does not need.
+func (p *process) settle(ctx context.Context) error {
+	var answer done
+	err := p.Ask(ctx, "settle", answerTime, &answer)
+	if err == nil && answer.Error != "" {
+		err = errors.New(answer.Error)
+	}
+	return err
+}
+
+// timeAll times cases in turn, round by round, each round beginning with another.
+func (b *bench) timeAll(ctx context.Context, p *process, cases []string, rounds int, d time.Duration) (map[string]spread, error) {
+	all := make(map[string]spread, len(cases))
+	for round := range rounds {
+		b.say("round %d of %d", round+1, rounds)
+		for i := range cases {
+			name := cases[(i+round)%len(cases)]
+			t, err := p.time(ctx, name, d)
+			if err != nil {
+				return nil, err
+			}
+			all[name] = spread{append(all[name].rounds, t.NS)}
+		}
+	}
+	return all, nil
+}
+
+// lap is what one load on one server gave: requests a second, and what the server
+// used of the processors for one in µs, which only Linux tells.
+type lap struct{ rate, cpu spread }
+
+// mostLaps is how often a lap that says nothing is run again, for four times as
+// long: where others have the processors, a short one may see no answer at all.
+const mostLaps = 4
+
+// drive loads a server, and once more when the first figures are not valid.
+func (b *bench) drive(ctx context.Context, p *process, plan load.Plan) (rate, cpu *float64, err error) {
+	for try := 1; ; try++ {
+		var uses [2]child.Use
+		var blind [2]error
+		plan.WindowOpens = func() { uses[0], blind[0] = p.Used() }
+		plan.WindowCloses = func() { uses[1], blind[1] = p.Used() }
+		r, err := load.Run(ctx, plan)
+		if err != nil || ctx.Err() != nil {
+			return nil, nil, errors.Join(err, ctx.Err())
+		}
+		if n := r.Errors["total"]; n > 0 {
+			return nil, nil, fmt.Errorf("%s: %d of %d requests failed: %v", p.name, n, r.Requests, r.Errors)
+		}
+		none := r.Rate == nil || *r.Rate == 0
+		if none && try < mostLaps {
+			plan.For *= 4
+			continue
+		}
+		if none {
+			return nil, nil, fmt.Errorf("%s answered nothing in %v; let less run beside it", p.name, plan.For)
+		}
+		if !r.Valid && try == 1 && !b.plan.Quick {
+			b.say("%s once more: %s", p.name, r.InvalidReasons[0])
+			continue
+		}
+		for _, reason := range r.InvalidReasons {
+			b.doubt("%s: %s", p.name, reason)
+		}
+		if errors.Join(blind[:]...) == nil {
+			cpu = figure(float64((uses[1].CPU - uses[0].CPU).Nanoseconds()) / 1000 / (*r.Rate * r.Window.Seconds()))
+		}
+		return r.Rate, cpu, nil
+	}
+}
+
+// driveAll loads servers in turn, round by round.
+func (b *bench) driveAll(ctx context.Context, all []*process, rounds int, what string, plan func(*process) (load.Plan, error)) (map[string]lap, error) {
+	laps := make(map[string]lap, len(all))
+	for round := range rounds {
+		b.say("%s, round %d of %d", what, round+1, rounds)
+		for i := range all {
+			p := all[(i+round)%len(all)]
+			wanted, err := plan(p)
+			if err != nil {
+				return nil, err
+			}
+			rate, cpu, err := b.drive(ctx, p, wanted)
+			if err != nil {
+				return nil, err
+			}
+			l := laps[p.name]
+			l.rate.rounds = append(l.rate.rounds, *rate)
+			if cpu != nil {
+				l.cpu.rounds = append(l.cpu.rounds, *cpu)
+			}
+			laps[p.name] = l
+		}
+	}
+	return laps, nil
+}
+
+// profileOf is where a stage's processor time and memory went.
+type profileOf struct{ cpu, allocs *probe.View }
+
+// profile takes profiles of a stage while loaded runs, or while it runs a case of
+// its own, and keeps them with the lab.
+func (b *bench) profile(ctx context.Context, p *process, d time.Duration, own string, loaded func(context.Context) error) (profileOf, error) {
+	folder, err := os.MkdirTemp("", "hone-lab-")
+	if err != nil {
+		return profileOf{}, err
+	}
+	defer os.RemoveAll(folder)
+	b.say("profile of %s", p.name)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	busy := make(chan error, 1)
+	go func() { busy <- loaded(ctx) }()
+	var answer done
+	err = p.Ask(ctx, fmt.Sprintf("profile %s %v %s", folder, d, own), d+answerTime, &answer)
+	cancel()
+	if err = errors.Join(err, <-busy); err == nil && answer.Error != "" {
+		err = errors.New(answer.Error)
+	}
+	if err != nil {
+		return profileOf{}, err
+	}
+	var of profileOf
+	if of.cpu, err = b.read(p.name, folder, probe.CPU); err == nil {
+		of.allocs, err = b.read(p.name, folder, probe.Allocs)
+	}
+	return of, err
+}
+
+func (b *bench) read(stage, folder string, kind probe.Kind) (*probe.View, error) {
+	data, err := os.ReadFile(filepath.Join(folder, string(kind)))
+	if err != nil {
+		return nil, err
+	}
+	b.lab.Profiles = append(b.lab.Profiles, Profile{stage, kind, data})
+	parsed, err := probe.Parse(data, kind)
+	if err != nil {
+		return nil, err
+	}
+	return probe.NewView(parsed, nil)
+}
+
+// nobody is the load of what loads itself.
+func nobody(context.Context) error { return nil }
+
+// wait waits for d, or for the end of ctx.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

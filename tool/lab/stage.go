@@ -1,0 +1,295 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// stage is one of the lab's programs: a server, or code that can be timed.
+type stage struct {
+	serve func(net.Listener) error // nil: nothing is served. It returns once stop was called.
+	stop  func()                   // nil: there is nothing to stop
+	timed map[string]timed
+	// asked answers an order of this stage's own.
+	asked func(order string) (any, error)
+}
+
+// timed is code that can be timed: run does it n times.
+type timed struct{ run func(n int) }
+
+// stages makes each stage by its name.
+func stages() map[string]func() (*stage, error) {
+	all := map[string]func() (*stage, error){
+		"objects":  objectsStage,
+		"tasks":    tasksStage,
+		"contexts": contextsStage,
+	}
+	maps.Copy(all, ladderStages())
+	maps.Copy(all, connectionStages())
+	maps.Copy(all, idleStages())
+	maps.Copy(all, avatarStages())
+	return all
+}
+
+// ready is a stage's first line; Addr is empty where nothing is served.
+type ready struct {
+	Addr  string `json:"addr"`
+	Error string `json:"error"`
+}
+
+// timing is what an order to time is answered with: for doing it once.
+type timing struct {
+	Error  string  `json:"error"`
+	NS     float64 `json:"ns"`
+	Allocs float64 `json:"allocs"`
+	Bytes  float64 `json:"bytes"`
+}
+
+// done is the answer to orders without a result.
+type done struct {
+	Error string `json:"error"`
+}
+
+// Serve is the other side of Plan.Stage: it is the stage with a name until in
+// ends or ctx does. It listens on a free port of the loopback, says so on out,
+// and takes orders from in, a line each:
+//
+//	time CASE DURATION             how long one call takes
+//	profile FOLDER DURATION [CASE] write cpu and allocs profiles of so long
+//	settle                         collect garbage, give back what is free
+func Serve(ctx context.Context, name string, in io.Reader, out io.Writer) error {
+	make, ok := stages()[name]
+	if !ok {
+		return &UnknownError{name, slices.Sorted(maps.Keys(stages()))}
+	}
+	lines := json.NewEncoder(out)
+	s, err := make()
+	if err != nil {
+		return fmt.Errorf("lab: %s: %w", name, err)
+	}
+	first := ready{}
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	if s.stop != nil {
+		defer s.stop()
+	}
+	if s.serve != nil {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return fmt.Errorf("lab: %s: %w", name, err)
+		}
+		serving.Go(func() { s.serve(ln) }) // how it ends is its stop's doing
+		first.Addr = ln.Addr().String()
+	}
+	if err := lines.Encode(first); err != nil {
+		return fmt.Errorf("lab: %s: %w", name, err)
+	}
+	return s.obey(ctx, in, lines)
+}
+
+// obey answers orders until there are no more. A read that is under way when ctx
+// ends is left to the end of the process.
+func (s *stage) obey(ctx context.Context, in io.Reader, out *json.Encoder) error {
+	orders := make(chan string)
+	go func() {
+		defer close(orders)
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			select {
+			case orders <- lines.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case order, ok := <-orders:
+			if !ok {
+				return nil
+			}
+			answer, err := s.answer(ctx, order)
+			if err != nil {
+				answer = done{err.Error()}
+			}
+			if err := out.Encode(answer); err != nil {
+				return fmt.Errorf("lab: %w", err)
+			}
+		}
+	}
+}
+
+func (s *stage) answer(ctx context.Context, order string) (any, error) {
+	words := append(strings.Fields(order), "", "", "", "")
+	switch words[0] {
+	case "time":
+		d, err := time.ParseDuration(words[2])
+		code, ok := s.timed[words[1]]
+		if err != nil || !ok {
+			return nil, fmt.Errorf("%q cannot be timed", order)
+		}
+		return code.time(d), nil
+	case "profile":
+		d, err := time.ParseDuration(words[2])
+		if err != nil {
+			return nil, err
+		}
+		return done{}, s.profile(ctx, words[1], d, words[3])
+	case "settle":
+		debug.FreeOSMemory()
+		return done{}, nil
+	}
+	if s.asked == nil {
+		return nil, fmt.Errorf("order %q is not known", order)
+	}
+	return s.asked(order)
+}
+
+// pieces are what a time is measured in. The fastest counts: in the others,
+// somebody else had the processor.
+const pieces = 5
+
+// time finds how often it can be run in a fifth of d, and runs it so often.
+func (t timed) time(d time.Duration) timing {
+	n := 1
+	for {
+		began := time.Now()
+		t.run(n)
+		took := time.Since(began)
+		if took >= d/(2*pieces) || n >= 1<<24 {
+			break
+		}
+		n *= int(min(100, max(2, int64(d)/pieces/max(int64(took), 1))))
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	fastest := time.Duration(math.MaxInt64)
+	for range pieces {
+		began := time.Now()
+		t.run(n)
+		fastest = min(fastest, time.Since(began))
+	}
+	runtime.ReadMemStats(&after)
+	all := float64(n * pieces)
+	return timing{NS: float64(fastest) / float64(n), Allocs: float64(after.Mallocs-before.Mallocs) / all,
+		Bytes: float64(after.TotalAlloc-before.TotalAlloc) / all}
+}
+
+// profile looks at the process for d, while others load it or a case runs.
+func (s *stage) profile(ctx context.Context, folder string, d time.Duration, name string) error {
+	file, err := os.Create(filepath.Join(folder, "cpu"))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return err
+	}
+	if code, ok := s.timed[name]; ok {
+		for until := time.Now().Add(d); time.Now().Before(until) && ctx.Err() == nil; {
+			code.run(1)
+		}
+	} else {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	pprof.StopCPUProfile()
+	allocs, err := os.Create(filepath.Join(folder, "allocs"))
+	if err != nil {
+		return err
+	}
+	defer allocs.Close()
+	runtime.GC() // what the profile knows is as of the last collection
+	return pprof.Lookup("allocs").WriteTo(allocs, 0)
+}
+
+// crowd is the connections of a server with a goroutine each.
+type crowd struct {
+	mu     sync.Mutex
+	ln     net.Listener
+	open   map[net.Conn]struct{}
+	closed bool
+	at     sync.WaitGroup
+}
+
+// serve has each connection handled until stop.
+func (c *crowd) serve(ln net.Listener, handle func(net.Conn)) error {
+	c.mu.Lock()
+	c.ln, c.open = ln, make(map[net.Conn]struct{})
+	if c.closed {
+		ln.Close()
+	}
+	c.mu.Unlock()
+	defer c.at.Wait()
+	for {
+		conn, err := ln.Accept()
+		if err != nil {
+			return err
+		}
+		if !c.enter(conn) {
+			conn.Close()
+			continue
+		}
+		c.at.Go(func() {
+			defer c.leave(conn)
+			handle(conn)
+		})
+	}
+}
+
+func (c *crowd) enter(conn net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.open[conn] = struct{}{}
+	}
+	return !c.closed
+}
+
+func (c *crowd) leave(conn net.Conn) {
+	conn.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, conn)
+}
+
+func (c *crowd) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.ln != nil {
+		c.ln.Close()
+	}
+	for conn := range c.open {
+		conn.Close()
+	}
+}
+
+// bytesOf writes a size for people: 8 B, 4 KiB.
+func bytesOf(n int) string {
+	if n >= 1024 {
+		return strconv.Itoa(n/1024) + " KiB"
+	}
+	return strconv.Itoa(n) + " B"
+}

@@ -1,0 +1,141 @@
+package lab
+
+import "slices"
+
+// Verdict is what to think of a claim.
+type Verdict string
+
+// The verdicts.
+const (
+	Holds        Verdict = "holds"
+	HoldsLess    Verdict = "holds less" // the effect is there, and clearly smaller
+	Contradicted Verdict = "contradicted"
+	Untold       Verdict = "cannot be told here"
+)
+
+// fewestRounds are how many it takes to say that one thing is better in all.
+const fewestRounds = 3
+
+// enough is the part of a claimed effect from which on the claim holds.
+const enough = 0.8
+
+// spread is what all rounds gave. The zero spread is no figure.
+type spread struct{ rounds []float64 }
+
+func (s spread) known() bool { return len(s.rounds) > 0 }
+
+// median is of the sorted rounds the middle one, or of two the mean.
+func (s spread) median() float64 {
+	sorted := slices.Sorted(slices.Values(s.rounds))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// over is s divided by t, round by round: what happened to the machine in a round
+// happened to both.
+func (s spread) over(t spread) (ratio spread) {
+	for i := range min(len(s.rounds), len(t.rounds)) {
+		if t.rounds[i] != 0 {
+			ratio.rounds = append(ratio.rounds, s.rounds[i]/t.rounds[i])
+		}
+	}
+	return ratio
+}
+
+func (s spread) times(factor float64) (scaled spread) {
+	for _, v := range s.rounds {
+		scaled.rounds = append(scaled.rounds, v*factor)
+	}
+	return scaled
+}
+
+// row is a row with its figures, not judged yet.
+func (s spread) row(what, unit, why string) Row {
+	r := Row{What: what, Unit: unit, Verdict: Untold, Why: why}
+	if s.known() {
+		r.Measured, r.Low, r.High = figure(s.median()), figure(slices.Min(s.rounds)), figure(slices.Max(s.rounds))
+	}
+	return r
+}
+
+// beside sets the article's figure beside what was measured.
+func (r Row) beside(article float64) Row {
+	r.Article = &article
+	if r.Measured != nil && article != 0 {
+		r.Ratio, r.RatioTo = figure(*r.Measured/article), "the article"
+	}
+	return r
+}
+
+// to says how the measured figure compares with another one of this lab.
+func (r Row) to(ratio spread, what string) Row {
+	if ratio.known() {
+		r.Ratio, r.RatioTo = figure(ratio.median()), what
+	}
+	return r
+}
+
+// as gives a row its verdict.
+func (r Row) as(v Verdict) Row {
+	if r.Measured != nil {
+		r.Verdict = v
+	}
+	return r
+}
+
+// gained judges a gain, such as 1.4 times the requests, beside the article's. Of
+// one below 1 the claim is that something is lost.
+func gained(article float64, here spread) Verdict {
+	if len(here.rounds) < fewestRounds {
+		return Untold
+	}
+	if article < 1 {
+		return gained(1/article, inverse(here))
+	}
+	median := here.median()
+	switch {
+	case slices.Max(here.rounds) <= 1:
+		return Contradicted
+	case slices.Min(here.rounds) <= 1:
+		return Untold
+	case median-1 >= enough*(article-1):
+		return Holds
+	}
+	return HoldsLess
+}
+
+// better judges a claim without a figure: that a ratio is over 1.
+func better(ratio spread) Verdict {
+	switch {
+	case len(ratio.rounds) < fewestRounds:
+		return Untold
+	case slices.Min(ratio.rounds) > 1:
+		return Holds
+	case slices.Max(ratio.rounds) < 1:
+		return Contradicted
+	}
+	return Untold
+}
+
+// larger judges the same of figures that do not differ from round to round, as
+// bytes do, and so were taken once.
+func larger(ratio spread) Verdict {
+	switch r := ratio.median(); {
+	case r > 1.02:
+		return Holds
+	case r < 0.98:
+		return Contradicted
+	}
+	return Untold
+}
+
+func inverse(s spread) (turned spread) {
+	for _, v := range s.rounds {
+		if v != 0 {
+			turned.rounds = append(turned.rounds, 1/v)
+		}
+	}
+	return turned
+}
+
+func figure(v float64) *float64 { return &v }
