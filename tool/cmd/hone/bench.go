@@ -28,6 +28,7 @@ type benchFlags struct {
 	store    storeFlag
 	json, md bool
 	file     string
+	ui       uiFlags
 }
 
 // subjectFlags say what is measured, and how.
@@ -42,6 +43,7 @@ type subjectFlags struct {
 	samples     int
 	mostOthers  percentFlag
 	progress    bool
+	plain       bool
 	load        loadFlags
 }
 
@@ -93,6 +95,7 @@ loaded, 3 when a figure is worse, 4 when there are too few valid samples.`,
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
 	flags.BoolVar(&f.md, "md", false, "print markdown, for a pull request")
 	flags.StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
+	f.ui.define(cmd)
 	f.store.define(cmd)
 	return cmd
 }
@@ -112,6 +115,7 @@ func (f *subjectFlags) define(cmd *cobra.Command) {
 	f.mostOthers = 0.3
 	flags.Var(&f.mostOthers, "most-others", "part of all processors that other programs may use before a sample is not valid; 100% also does not mind a quota, or the host's other machines")
 	flags.BoolVar(&f.progress, "progress", false, "report every second, also where standard error is no terminal")
+	flags.BoolVar(&f.plain, "plain", false, plainUsage)
 	f.load.definePlan(cmd)
 }
 
@@ -166,8 +170,10 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := f.profiles.check("bench"); err != nil {
-		return err
+	if f.profiles.wanted() || f.ui.addr == "" { // else --pprof is the page's
+		if err := f.profiles.check("bench"); err != nil {
+			return err
+		}
 	}
 	ctx := cmd.Context()
 	// All that can be found out before minutes have been spent is found out now.
@@ -206,13 +212,20 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 		}
 		plan.Servers = []trial.Server{old, server}
 	}
-	watcher := newTrialProgress(cmd.ErrOrStderr(), f.progress)
-	plan.Progress = watcher.show
+	live, err := f.live(cmd, b.base)
+	if err != nil {
+		return err
+	}
+	defer live.close(ctx)
+	watcher := newBenchWatcher(cmd.ErrOrStderr(), &f.subjectFlags, plan)
+	defer watcher.end()
+	plan.Progress = live.besideTrial(watcher.show)
 	runs, err := trial.Run(ctx, plan)
 	if err == nil {
 		err = f.profiles.take(ctx, plan, runs)
 	}
 	watcher.end()
+	live.endBench(runs, err)
 	return b.finish(ctx, runs, plan.Samples, err)
 }
 

@@ -131,7 +131,7 @@ type trialProgress struct {
 }
 
 func newTrialProgress(w io.Writer, asked bool) *trialProgress {
-	return &trialProgress{w: w, terminal: isTerminal(w), asked: asked}
+	return &trialProgress{w: w, terminal: isTerminal(w) && !isDumb(), asked: asked || isTerminal(w)}
 }
 
 // show is a trial.Plan's Progress.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -24,6 +25,7 @@ type contest struct {
 	lap    time.Duration
 	say    func(what string)
 	doubts []string // why figures are not to be believed
+	page   *livePage
 
 	// retries is how many more laps the race may run again because the first
 	// was not valid. One in which requests failed is never run again.
@@ -68,6 +70,9 @@ func (c *contest) drive(ctx context.Context, server *ownServer, what string, pla
 	}
 	plan.Target, plan.For = target, c.lap
 	plan.WindowOpens, plan.WindowCloses = server.stats.opens, server.stats.closes
+	plan.Progress = c.page.beside(page.Lane{Group: what, Name: c.engine}, nil)
+	c.page.watch(server.stats)
+	defer c.page.watch(nil)
 	c.say(what)
 	r, err := load.Run(ctx, plan)
 	if err == nil && !r.Valid && r.Errors["total"] == 0 && ctx.Err() == nil && *c.retries > 0 {

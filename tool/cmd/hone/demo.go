@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/page"
 )
 
 const (
@@ -22,6 +23,7 @@ const (
 type demoFlags struct {
 	lap  time.Duration
 	json bool
+	ui   uiFlags
 }
 
 func newDemo() *cobra.Command {
@@ -42,34 +44,49 @@ nothing running.`,
 			if f.lap <= 0 || f.lap > longestLap {
 				return wrongUse("demo: --for %v: use a duration up to %v, as in 3s", f.lap, longestLap)
 			}
-			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			live, err := f.ui.open(cmd, &page.Page{
+				Title: "hone demo: every engine, raced", Groups: []string{page.Client, page.Server, page.Runtime, page.Host},
+				About: []page.Fact{{Name: "hone", Value: buildVersion().Version}},
+			})
+			if err != nil {
+				return err
+			}
+			defer live.close(cmd.Context())
+			return f.run(cmd.Context(), live, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().DurationVar(&f.lap, "for", 2500*time.Millisecond, "how long to measure each load")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object")
+	f.ui.define(cmd)
 	return cmd
 }
 
 // run races the engines and prints what came of it.
-func (f *demoFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
+func (f *demoFlags) run(ctx context.Context, live *livePage, stdout, stderr io.Writer) error {
 	race := &raceReport{Schema: "hone.demo/1", InvalidReasons: []string{}}
 	legs, retries := race.legs(), mostRetries
+	watcher := newDemoWatcher(stderr)
+	defer watcher.end()
 	for i, l := range legs {
 		c := &contest{
-			engine: l.engine, lap: f.lap, retries: &retries,
-			say: func(what string) { fmt.Fprintf(stderr, "%d/%d  %-13s  %s\n", i+1, len(legs), l.engine, what) },
+			engine: l.engine, lap: f.lap, retries: &retries, page: live,
+			say: func(what string) { watcher.show(i+1, len(legs), l.engine, what) },
 		}
 		err := l.run(ctx, c)
 		if ctx.Err() != nil {
+			live.end(nil, ctx.Err())
 			return &failure{exitInterrupted, fmt.Errorf("demo: interrupted; let it run to the end, or shorten it with --for 1s")}
 		}
 		if err != nil {
+			live.end(nil, err)
 			return failed("demo: %s: %w", l.engine, err)
 		}
 		race.InvalidReasons = append(race.InvalidReasons, c.doubts...)
 	}
+	watcher.end()
 	race.Valid = len(race.InvalidReasons) == 0
+	live.end(race.InvalidReasons, nil)
 	race.compare()
 	if f.json {
 		if err := writeJSON(stdout, race); err != nil {

@@ -28,6 +28,7 @@ type kneeFlags struct {
 	store    storeFlag
 	out      outputFlags
 	progress bool
+	plain    bool
 }
 
 // The axes.
@@ -99,6 +100,7 @@ func (f *kneeFlags) define(cmd *cobra.Command) {
 	flags.Lookup("conns").DefValue = fmt.Sprint(usualKneeConn)
 	flags.StringVar(&f.save, "save", "", "keep the trials as a run under this `NAME`; see hone run --help")
 	flags.BoolVar(&f.progress, "progress", false, "report every trial, also where standard error is no terminal")
+	flags.BoolVar(&f.plain, "plain", false, plainUsage)
 	f.out.define(cmd)
 	f.store.define(cmd)
 }
@@ -151,10 +153,11 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		}
 		defer store.Close()
 	}
-	watcher := newTrialProgress(cmd.ErrOrStderr(), f.progress)
-	s := &kneeSearch{flags: f, plan: plan, began: time.Now().UTC(), show: watcher.show}
+	s := &kneeSearch{flags: f, plan: plan, began: time.Now().UTC()}
+	s.watcher = newKneeWatcher(cmd.ErrOrStderr(), s, target)
+	defer s.watcher.end()
 	err = s.search(ctx)
-	watcher.end()
+	s.watcher.end()
 	if err != nil && len(s.points) == 0 {
 		return kneeFailure(err)
 	}

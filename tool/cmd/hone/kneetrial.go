@@ -18,11 +18,11 @@ import (
 
 // kneeSearch is a search on its way.
 type kneeSearch struct {
-	flags  *kneeFlags
-	plan   knee.Plan
-	began  time.Time
-	show   func(trial.Progress)
-	points []kneePoint
+	flags   *kneeFlags
+	plan    knee.Plan
+	began   time.Time
+	watcher *kneeWatcher
+	points  []kneePoint
 }
 
 // kneePoint is a trial and what it showed.
@@ -41,7 +41,7 @@ func (s *kneeSearch) search(ctx context.Context) error {
 		if !more || ctx.Err() != nil {
 			return nil
 		}
-		s.show(trial.Progress{Doing: s.doing(step), Taken: len(s.points)})
+		s.watcher.show(trial.Progress{Doing: s.doing(step), Taken: len(s.points)})
 		if step.Rest && !rested(ctx, s.flags.cool) {
 			return nil
 		}
@@ -56,6 +56,7 @@ func (s *kneeSearch) search(ctx context.Context) error {
 			return err
 		}
 		s.points = append(s.points, p)
+		s.watcher.made(p, s.plan.Find(s.made()).All)
 	}
 }
 
@@ -136,7 +137,7 @@ func (s *kneeSearch) once(ctx context.Context, plan load.Plan, step knee.Step) (
 	plan.AllowErrors, plan.MaxStall, plan.MaxLag = true, plan.For, s.mostLag()
 	doing := s.doing(step)
 	plan.Progress = func(now load.Progress) {
-		s.show(trial.Progress{Doing: doing, Taken: len(s.points), Load: &now})
+		s.watcher.show(trial.Progress{Doing: doing, Taken: len(s.points), Load: &now})
 	}
 	p := kneePoint{Trial: knee.Trial{Step: step}, at: time.Now().UTC()}
 	result, err := load.Run(ctx, plan)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/trial"
 )
@@ -25,7 +26,9 @@ type loadFlags struct {
 	goals          goalFlag
 	stats, file    string
 	json, progress bool
+	plain          bool
 	save           string
+	ui             uiFlags
 	store          storeFlag
 }
 
@@ -49,10 +52,14 @@ wait. A result is VALID when its figures are the server's, not the generator's;
 figures of INVALID ones are not to be believed.
 
 A goal is a figure, a comparison and a value: p99<5ms, service.p50<=200us,
-rate>=10000, errors==0, errors<0.1%.`,
+rate>=10000, errors==0, errors<0.1%, shed<1%.`,
 		Example: `  hone load 127.0.0.1:7000 -c 100 -d 5s
   hone load 127.0.0.1:7000 -c 100 --depth 64
   hone load 127.0.0.1:7000 -c 50 --rate 20000 --arrivals poisson --expect 'p99<5ms'
+  hone load 127.0.0.1:7000 -c 50 --schedule ramp:1000..20000 -d 1m --deadline 100ms
+  hone load 127.0.0.1:7000 -c 50 --schedule step:5000..20000:5000/10s --size lognormal:300,1.2
+  hone load 127.0.0.1:7000 -c 0 --idle 50000 --ramp 5000 -d 60s --source 127.0.0.1-127.0.0.4 --server-stats 127.0.0.1:7070
+  hone load 127.0.0.1:7000 -c 20 --rate 5000 --churn 200
   hone load unix:/run/hone.sock --request 'sleep 5ms' --server-stats 127.0.0.1:7070
   hone load http://127.0.0.1:8080/users -c 50 --rate 2000 --expect 'p99<20ms'
   hone load https://127.0.0.1:8443/orders -X POST -H 'Content-Type: application/json' --body @order.json
@@ -77,23 +84,32 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 	flags.Var(&f.goals, "expect", "a goal; repeat for more; exit code 3 when one is missed")
 	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT: adds what the server used")
 	flags.BoolVar(&f.progress, "progress", false, "report every second, also where standard error is no terminal")
+	flags.BoolVar(&f.plain, "plain", false, plainUsage)
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
 	flags.StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
 	flags.StringVar(&f.save, "save", "", "keep the run under this `NAME`; see hone run --help")
+	f.ui.define(cmd)
+	f.ui.defineBeside(cmd)
 	f.store.define(cmd)
 }
 
 // definePlan adds those that say what load there is.
 func (f *loadFlags) definePlan(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.IntVarP(&f.plan.Conns, "conns", "c", 1, "connections")
+	flags.IntVarP(&f.plan.Conns, "conns", "c", 1, "connections; 0 with --idle or --churn for no load beside them")
 	flags.IntVar(&f.plan.Depth, "depth", 0, "most requests outstanding on a connection (1, with --rate 256, for HTTP 1)")
 	flags.Float64Var(&f.plan.Rate, "rate", 0, "requests a second over all connections (as many as are answered)")
-	f.arrivals = addChoice(cmd, "arrivals", "constant", "how --rate is spread over time", "constant", "poisson")
+	flags.Var(scheduleFlag{&f.plan.Schedule}, "schedule", "a rate that changes: ramp:FROM..TO, step:FROM..TO:STEP/DURATION, step:RATE,RATE/DURATION or sine:LOW..HIGH/PERIOD")
+	f.arrivals = addChoice(cmd, "arrivals", "constant", "how --rate, --schedule and --churn are spread over time", "constant", "poisson")
 	flags.DurationVarP(&f.plan.For, "for", "d", 10*time.Second, "how long to measure")
 	flags.DurationVar(&f.plan.Warmup, "warmup", 0, "how long to load before that (a tenth of --for, at most 5s)")
 	flags.Float64Var(&f.plan.Ramp.PerSecond, "ramp", 0, "connections to open in a second (no limit)")
 	flags.DurationVar(&f.plan.Timeout, "timeout", 5*time.Second, "longest wait for a connection or an answer")
+	flags.DurationVar(&f.plan.Deadline, "deadline", 0, "do not send what is later than this after its moment, and count it as shed (send it)")
+	flags.Var(sourceFlag{&f.plan.Sources}, "source", "connect from these: 127.0.0.1-127.0.0.20, 10.0.0.0/28, or several with commas (as the system chooses)")
+	flags.IntVar(&f.plan.Idle, "idle", 0, "further connections that are opened first, used once, and kept silent")
+	flags.Float64Var(&f.plan.Churn, "churn", 0, "further connections a second that are opened, used once, and closed")
+	flags.BoolVar(&f.plan.ChurnUnused, "churn-unused", false, "close those of --churn without a request")
 	f.targetFlags.define(cmd)
 	flags.BoolVar(&f.plan.AllowErrors, "allow-errors", false, "keep a result valid in which requests failed")
 	flags.Uint64Var(&f.plan.Seed, "seed", 0, "chooses content and Poisson arrivals, the same for the same seed")
@@ -102,12 +118,14 @@ func (f *loadFlags) definePlan(cmd *cobra.Command) {
 // flagGroups are the headings of load's flags, in the order of its help.
 func flagGroups() []struct{ heading, flags string } {
 	return []struct{ heading, flags string }{
-		{"Load", "conns depth rate arrivals for warmup ramp timeout seed"},
+		{"Load", "conns depth rate schedule arrivals for warmup ramp timeout deadline source seed"},
+		{"Connections beside the load", "idle churn churn-unused"},
 		{"Requests of hone's frames and of messages", "size request expect-content dialect frame match"},
-		{"Requests of HTTP", "method header body status"},
+		{"Requests of HTTP", "method header body status expect-length"},
 		{"TLS, of https://", "insecure cacert cert key"},
 		{"Verdict", "expect allow-errors answer-limit"},
-		{"Output", "server-stats progress json output save store help"},
+		{"Output", "server-stats progress plain json output save store help"},
+		{"Live page", "ui ui-stay ui-token-file ui-against pprof pprof-token"},
 	}
 }
 
@@ -151,12 +169,14 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 		return err
 	}
 	defer out.Close()
+	fillIdle := func(*load.Result) {}
 	if stats != nil {
 		defer stats.close()
 		if err := stats.reachable(ctx); err != nil {
 			return failed("load: --server-stats %s: %w", f.stats, err)
 		}
 		f.plan.WindowOpens, f.plan.WindowCloses = stats.opens, stats.closes
+		fillIdle = stats.watchIdle(&f.plan)
 	}
 	store, err := f.openStore(ctx)
 	if err != nil {
@@ -165,8 +185,14 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	if store != nil {
 		defer store.Close()
 	}
-	watcher := newProgress(cmd.ErrOrStderr(), f.progress)
-	f.plan.Progress = watcher.show
+	live, err := f.live(cmd, target, stats)
+	if err != nil {
+		return err
+	}
+	defer live.close(ctx)
+	watcher := newLoadWatcher(cmd.ErrOrStderr(), f, target)
+	defer watcher.end()
+	f.plan.Progress = live.beside(page.Lane{}, watcher.show)
 	began := time.Now().UTC()
 	result, err := load.Run(ctx, f.plan)
 	watcher.end()
@@ -174,6 +200,8 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 		if stats != nil {
 			result.Server = stats.used()
 		}
+		fillIdle(result)
+		live.finish(result, err)
 		outcomes := load.Check(result, f.goals.goals)
 		if store != nil && err == nil && !result.Interrupted {
 			if err := f.keep(cmd, store, target, result, began); err != nil {
@@ -186,6 +214,8 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 		if err == nil {
 			return f.verdict(result, outcomes)
 		}
+	} else {
+		live.finish(nil, err)
 	}
 	return loadFailure(err)
 }
@@ -219,6 +249,9 @@ func (f *loadFlags) complete(cmd *cobra.Command, target string) (_ *serverStats,
 		return nil, err
 	}
 	f.targetFlags.fill(&f.plan)
+	if err := f.completeOffer(cmd); err != nil {
+		return nil, err
+	}
 	if err := f.check(cmd.Name()); err != nil {
 		return nil, err
 	}
@@ -230,9 +263,12 @@ func (f *loadFlags) complete(cmd *cobra.Command, target string) (_ *serverStats,
 
 // check refuses, by the flag's name, what the plan has its own zero for.
 func (f *loadFlags) check(command string) error {
+	beside := f.plan.Idle > 0 || f.plan.Churn > 0
 	switch {
-	case f.plan.Conns < 1:
+	case f.plan.Conns < 0, f.plan.Conns == 0 && !beside:
 		return wrongUse("%s: --conns %d: use 1 or more", command, f.plan.Conns)
+	case f.plan.ChurnUnused && f.plan.Churn == 0:
+		return wrongUse("%s: --churn-unused is about --churn; give that, as in --churn 100", command)
 	case f.plan.For <= 0:
 		return wrongUse("%s: --for %v: use a positive duration, as in 10s", command, f.plan.For)
 	case f.plan.Timeout <= 0:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -84,23 +85,23 @@ func (f *loadFlags) text(target string, r *load.Result, outcomes []load.Outcome)
 	writeValidity(&b, r.Valid, r.InvalidReasons)
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "target\t%s, %s\n", target, f.shape())
-	fmt.Fprintf(table, "requests\t%s in %v, %s errors\n", grouped(float64(r.Requests)), r.Window.Round(time.Millisecond), grouped(float64(r.Errors["total"])))
-	rate := orNone(r.Rate, grouped) + "/s"
-	if r.Offered != nil {
-		rate += ", offered " + grouped(*r.Offered) + "/s"
+	if f.plan.Conns > 0 {
+		writeRequests(table, r)
 	}
-	fmt.Fprintf(table, "answers\t%s\n", rate)
 	if len(r.Statuses) > 0 {
 		fmt.Fprintf(table, "statuses\t%s\n", statusesText(r.Statuses))
 	}
 	if r.Reconnects > 0 {
 		fmt.Fprintf(table, "reconnects\t%s, as the server announced\n", grouped(float64(r.Reconnects)))
 	}
-	fmt.Fprintf(table, "latency\t%s\n", quantilesText(r.Latency))
+	if f.plan.Conns > 0 {
+		fmt.Fprintf(table, "latency\t%s\n", quantilesText(r.Latency))
+	}
 	if r.Offered != nil {
 		fmt.Fprintf(table, "service\t%s\n", quantilesText(r.Service))
 		fmt.Fprintf(table, "lag\t%s\n", quantilesText(r.Lag))
 	}
+	writeBeside(table, r)
 	percent := func(share float64) string { return strconv.FormatFloat(100*share, 'f', 0, 64) + " %" }
 	fmt.Fprintf(table, "client\t%s CPU a request, %s of its CPUs\n", orNone(r.Client.CPUPerRequest, micros), orNone(r.Client.CPUShare, percent))
 	if s := r.Server; s != nil {
@@ -122,13 +123,77 @@ func (f *loadFlags) text(target string, r *load.Result, outcomes []load.Outcome)
 
 // shape is the plan in a few words.
 func (f *loadFlags) shape() string {
-	shape := fmt.Sprintf("connections × depth %d × %d, closed loop", f.plan.Conns, max(f.plan.Depth, 1))
-	if f.plan.Rate > 0 && f.plan.Depth > 0 {
-		shape = fmt.Sprintf("%d connections, depth %d at most, open loop, %v arrivals", f.plan.Conns, f.plan.Depth, f.plan.Arrivals)
-	} else if f.plan.Rate > 0 {
-		shape = fmt.Sprintf("%d connections, open loop, %v arrivals", f.plan.Conns, f.plan.Arrivals)
+	p := &f.plan
+	shape := fmt.Sprintf("connections × depth %d × %d, closed loop", p.Conns, max(p.Depth, 1))
+	open := p.Rate > 0 || !p.Schedule.None()
+	switch {
+	case p.Conns == 0:
+		shape = "no load"
+	case open && p.Depth > 0:
+		shape = fmt.Sprintf("%d connections, depth %d at most, open loop, %v arrivals", p.Conns, p.Depth, p.Arrivals)
+	case open:
+		shape = fmt.Sprintf("%d connections, open loop, %v arrivals", p.Conns, p.Arrivals)
+	}
+	if !p.Schedule.None() {
+		shape += ", " + p.Schedule.String()
+	}
+	if p.Idle > 0 {
+		shape += ", " + grouped(float64(p.Idle)) + " idle"
+	}
+	if p.Churn > 0 {
+		shape += ", " + plainRate(p.Churn) + " new a second"
 	}
 	return shape
+}
+
+// plainRate writes a number a second with the digits that it has, two at most behind
+// the point.
+func plainRate(rate float64) string {
+	if rate >= 100 || rate == math.Trunc(rate) {
+		return grouped(rate)
+	}
+	return strconv.FormatFloat(rate, 'g', 2, 64)
+}
+
+// writeRequests says what was asked and answered.
+func writeRequests(table io.Writer, r *load.Result) {
+	fmt.Fprintf(table, "requests\t%s in %v, %s errors", grouped(float64(r.Requests)), r.Window.Round(time.Millisecond), grouped(float64(r.Errors["total"])))
+	if shed := r.Errors[load.Shed.String()]; shed > 0 {
+		fmt.Fprintf(table, ", of which %s shed", grouped(float64(shed)))
+	}
+	fmt.Fprintln(table)
+	rate := orNone(r.Rate, grouped) + "/s"
+	if r.Offered != nil {
+		rate += ", offered " + grouped(*r.Offered) + "/s"
+	}
+	if r.Schedule != "" {
+		rate += " (" + r.Schedule + ")"
+	}
+	fmt.Fprintf(table, "answers\t%s\n", rate)
+	if r.SizeMean != nil && r.SizeMost != nil {
+		fmt.Fprintf(table, "content\t%s bytes on average, %s at most\n", grouped(*r.SizeMean), grouped(float64(*r.SizeMost)))
+	}
+}
+
+// writeBeside says what became of the connections beside the load.
+func writeBeside(table io.Writer, r *load.Result) {
+	if i := r.Idle; i != nil {
+		fmt.Fprintf(table, "idle\t%s of %s connections open at the end, %s closed by the server\n",
+			grouped(float64(i.Open)), grouped(float64(i.Conns)), grouped(float64(i.Closed)))
+		if i.Closed > 0 {
+			fmt.Fprintf(table, "closed after\t%s\n", quantilesText(i.ClosedAfter))
+		}
+		if i.ServerBytes != nil {
+			fmt.Fprintf(table, "memory\t%s KiB of the server's for an idle connection\n", strconv.FormatFloat(*i.ServerBytes/1024, 'f', 1, 64))
+		}
+	}
+	if c := r.Churn; c != nil {
+		fmt.Fprintf(table, "churn\t%s connections, %s errors\n", grouped(float64(c.Conns)), grouped(float64(c.Errors["total"])))
+		fmt.Fprintf(table, "dial\t%s\n", quantilesText(c.Dial))
+		if c.First.Max != nil {
+			fmt.Fprintf(table, "first answer\t%s\n", quantilesText(c.First))
+		}
+	}
 }
 
 // writeValidity says first what the figures are worth.
@@ -198,44 +263,4 @@ func grouped(v float64) string {
 		digits = digits[:i] + "," + digits[i:]
 	}
 	return digits
-}
-
-// progress shows how a run goes.
-type progress struct {
-	w        io.Writer
-	terminal bool
-	asked    bool
-	shown    bool
-}
-
-// newProgress shows to a terminal, or to anything when asked to.
-func newProgress(w io.Writer, asked bool) *progress {
-	p := &progress{w: w, asked: asked}
-	if file, ok := w.(*os.File); ok {
-		info, err := file.Stat()
-		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0 && file.Name() != os.DevNull
-	}
-	return p
-}
-
-// show is a load.Plan's Progress.
-func (p *progress) show(now load.Progress) {
-	if !p.terminal && !p.asked {
-		return
-	}
-	line := fmt.Sprintf("%-10s %3.0fs  %d conns  %s/s  p50 %s  p99 %s  %d errors", now.Phase, now.Elapsed.Seconds(),
-		now.Conns, grouped(now.Rate), orNone(now.P50, micros), orNone(now.P99, micros), now.Errors)
-	p.shown = true
-	if p.terminal {
-		fmt.Fprintf(p.w, "\r%s\x1b[K", line)
-		return
-	}
-	fmt.Fprintln(p.w, line)
-}
-
-// end leaves the line.
-func (p *progress) end() {
-	if p.terminal && p.shown {
-		fmt.Fprint(p.w, "\r\x1b[K")
-	}
 }

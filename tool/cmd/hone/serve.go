@@ -21,6 +21,7 @@ import (
 
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -97,6 +98,7 @@ A socket of systemd's (LISTEN_FDS) is used when --addr is absent or fd:3.`,
 type serving struct {
 	server  *framed.Server
 	admin   *observe.Admin
+	live    *page.Page
 	ready   atomic.Bool
 	log     *slog.Logger
 	public  net.Listener
@@ -171,6 +173,7 @@ func (f *serveFlags) prepare(stderr io.Writer) (*serving, error) {
 		Stats:   s.server.Stats, Ready: s.ready.Load, Token: token, Logger: s.log,
 		Info: observe.Info{Service: f.service.value, Dialect: f.dialect.value, Version: buildVersion().Version},
 	}
+	s.live = serverPage(s.admin)
 	return s, nil
 }
 
@@ -220,6 +223,8 @@ func (f *serveFlags) open(ctx context.Context, s *serving) error {
 	_, _, unreadable := net.SplitHostPort(f.admin)
 	switch {
 	case err == nil:
+		s.live.Profiles = ownProfiles(s.private.Addr(), s.admin.Token)
+		s.admin.Page = s.live.Handler()
 		return nil
 	case errors.Is(err, observe.ErrNoToken):
 		err = failed("serve: --admin %s: %w (--admin-token-file)", f.admin, observe.ErrNoToken)
@@ -295,6 +300,7 @@ func (s *serving) stop(drain bool) error {
 	last, cancel := context.WithTimeout(context.Background(), adminTime)
 	defer cancel()
 	if s.private != nil {
+		s.live.Close()
 		s.admin.Shutdown(last) // it cuts off what is left: nothing to be done about it
 	}
 	s.sides.Wait()

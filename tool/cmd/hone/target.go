@@ -26,12 +26,13 @@ type targetFlags struct {
 	header          headerFlag
 	body            contentFlag
 	statuses        statusFlag
+	length          lengthFlag
 	limit           sizeFlag
 	insecure        bool
 	cacert          string
 	cert, key       string
 	content, expect contentFlag
-	size            sizeFlag
+	size            contentSizeFlag
 }
 
 const (
@@ -41,8 +42,8 @@ const (
 
 func (f *targetFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	f.size, f.limit = usualContent, usualLimit
-	flags.Var(&f.size, "size", "bytes of content in a request")
+	f.size.bytes, f.limit = usualContent, usualLimit
+	flags.Var(&f.size, "size", "bytes of content in a request, or as in uniform:LOW..HIGH, normal:MEAN,DEVIATION, lognormal:MEDIAN,SIGMA, zipf:POWER,MOST, file:@FILE")
 	flags.Var(&f.content, "request", "the content itself, instead of --size: TEXT, hex:BYTES or @FILE")
 	flags.Var(&f.expect, "expect-content", "the content that every answer must have, in the same words")
 	f.dialect = addChoice(cmd, "dialect", "standard", "what is spoken in hone's frames", "standard", "demo")
@@ -52,6 +53,7 @@ func (f *targetFlags) define(cmd *cobra.Command) {
 	flags.VarP(&f.header, "header", "H", "a header, 'Name: value'; repeat for more")
 	flags.Var(&f.body, "body", "what every request carries: TEXT, hex:BYTES or @FILE")
 	flags.Var(&f.statuses, "status", "statuses that are no failures, as in 200,404 or 2xx (2xx,3xx)")
+	flags.Var(&f.length, "expect-length", "bytes that the body of every good answer must have (any number)")
 	flags.BoolVar(&f.insecure, "insecure", false, "do not verify the server's certificate")
 	flags.StringVar(&f.cacert, "cacert", "", "trust the authorities in this PEM `FILE`, not the system's")
 	flags.StringVar(&f.cert, "cert", "", "our certificate, a PEM `FILE`, for servers that want one")
@@ -85,7 +87,7 @@ func particular() []onlyFor {
 		{"frame", framed, target}, {"match", messages, "use --frame as well, to say how the messages are cut"},
 		{"size", framed, body}, {"request", framed, body}, {"expect-content", framed, "use --status for what to expect"},
 		{"method", web, url}, {"header", web, url}, {"body", web, "use --request for what a message carries"},
-		{"status", web, "use --expect-content for what to expect"},
+		{"status", web, "use --expect-content for what to expect"}, {"expect-length", web, "use --expect-content for what to expect"},
 		{"insecure", secured, https}, {"cacert", secured, https}, {"cert", secured, https}, {"key", secured, https},
 	}
 }
@@ -145,7 +147,7 @@ func suits(kind string, cmd *cobra.Command) error {
 func (f *targetFlags) web(command, url string) (load.Target, error) {
 	h := load.HTTP{
 		URL: url, Method: f.method, Header: f.header.header, Body: f.body.content,
-		Statuses: f.statuses.statuses, AnswerLimit: int64(f.limit),
+		Statuses: f.statuses.statuses, Length: f.length.length, AnswerLimit: int64(f.limit),
 		TLS: &tls.Config{InsecureSkipVerify: f.insecure},
 	}
 	if f.cacert != "" {
@@ -178,8 +180,7 @@ func (f *targetFlags) fill(p *load.Plan) {
 	}
 	p.Expect = f.expect.content
 	if p.Content = f.content.content; p.Content == nil {
-		p.Size = int(f.size)
-		if f.size == 0 {
+		if p.Size, p.Sizes = int(f.size.bytes), f.size.sizes; p.Size == 0 && p.Sizes.None() {
 			p.Content = []byte{}
 		}
 	}
@@ -250,6 +251,27 @@ func (f *headerFlag) String() string { return strings.Join(f.texts, ", ") }
 
 // Type is how help names the value.
 func (f *headerFlag) Type() string { return "HEADER" }
+
+// lengthFlag takes the length of a body, as load.HTTP has it: 0 is any.
+type lengthFlag struct {
+	text   string
+	length int64
+}
+
+// Set takes the length.
+func (f *lengthFlag) Set(text string) error {
+	n, err := parseSize(text)
+	if f.text, f.length = text, int64(n); n == 0 {
+		f.length = -1 // none
+	}
+	return err
+}
+
+// String returns the length as it was given.
+func (f *lengthFlag) String() string { return f.text }
+
+// Type is how help names the value.
+func (f *lengthFlag) Type() string { return "SIZE" }
 
 // statusFlag takes statuses and classes of them.
 type statusFlag struct {

@@ -1,0 +1,382 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// manual is the folder of pages.
+const manual = "../../../docs"
+
+// TestPages holds tables of the manual to the code and to stored results.
+func TestPages(t *testing.T) {
+	for _, section := range []struct {
+		page, name string
+		made       func(*testing.T) string
+	}{
+		{"limits.md", "limits", limitsTable},
+		{"scale.md", "scale constants", scaleConstants},
+		{"scale.md", "scale examples", scaleExamples},
+	} {
+		name := filepath.Join(manual, section.page)
+		page, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin, end := "<!-- "+section.name+" -->\n", "<!-- "+section.name+" end -->"
+		head, rest, hasBegin := strings.Cut(string(page), begin)
+		_, tail, hasEnd := strings.Cut(rest, end)
+		if !hasBegin || !hasEnd {
+			t.Errorf("%s lacks %s or %s", section.page, begin, end)
+			continue
+		}
+		made := head + begin + "\n" + section.made(t) + "\n" + end + tail
+		switch {
+		case made == string(page):
+		case flag.Lookup("update").Value.String() == "true":
+			if err := os.WriteFile(name, []byte(made), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			t.Errorf("the section %q of docs/%s is not what the code says; run go test ./tool/cmd/hone -run TestPages -update, and look at what has changed",
+				section.name, section.page)
+		}
+	}
+}
+
+// told is what a page says of a limit beside its name and default.
+type told struct {
+	field   string // of engine.Limits
+	what    string
+	result  string
+	counter engine.Reason // 0: nobody is closed
+	tests   string
+}
+
+// limitsTold are the limits in the order of their names on the command line.
+func limitsTold() []told {
+	return []told{
+		{"FrameTime", "one frame, from its first byte to its last, plus its size at `frame-rate`", "8", engine.FrameTimeout, "`TestFrameTimeIsAbsoluteByDefault`"},
+		{"FrameRate", "the slowest honest sender, bytes a second", "8", engine.FrameTimeout, "`TestLargeFrameHasTheTimeOfItsSize`"},
+		{"FrameSize", "the largest frame", "3", engine.TooLarge, "`TestFrameOfExactlyTheLimitIsServed`"},
+		{"IdleTime", "silence, while nothing is owed", "9", engine.IdleTimeout, "`TestIdleTimeByDefault`"},
+		{"HighWater", "output waiting for one peer; its requests are not read until half of it is gone", "–", 0, "`TestHighWaterStopsServingUntilThePeerReads`"},
+		{"HardCap", "output waiting for one peer, beyond the reply being written", "none", engine.SlowReader, "`TestPushToPeerThatNeverReadsSaysSlowReader`"},
+		{"StallTime", "a peer that takes nothing of what waits for it", "none", engine.WriteStall, "`TestStallTimeByDefault`"},
+		{"LingerTime", "what a refused peer still sends is read, so that it sees the refusal", "–", 0, "`TestLingerTimeByDefault`"},
+		{"InFlight", "replies promised to one connection; its requests are not read until there are fewer", "–", 0, "`TestInFlightStopsReadingAndResumes`"},
+		{"TotalOutput", "output waiting for all peers together; the slowest go first", "5", engine.OutputBudget, "`TestAllOutputTogetherIsBoundedAndTheSlowestGo`"},
+		{"Conns", "open connections", "5", engine.TooManyConns, "`TestConnectionsOverTheCapAreRefusedAndToldWhy`"},
+		{"ConnsPerAddress", "the same from one address", "5", engine.TooManyPerAddress, "`TestConnsPerAddressCountsTheSocketsAddress`"},
+	}
+}
+
+// limitsTable fails when a limit is not told, or what is told is no limit.
+func limitsTable(t *testing.T) string {
+	var out strings.Builder
+	out.WriteString("| limit | default | what it bounds | result | counter | test |\n|---|---|---|---|---|---|\n")
+	var limits engine.Limits
+	fields := reflect.TypeFor[engine.Limits]()
+	flags, all := limitsOf(&limits), limitsTold()
+	if fields.NumField() != len(all) || len(flags) != len(all) {
+		t.Fatalf("engine.Limits has %d fields, --limit takes %d, and %d are told", fields.NumField(), len(flags), len(all))
+	}
+	limits = limits.OrDefaults()
+	for i, told := range all {
+		if name := fields.Field(i).Name; name != told.field || strings.ReplaceAll(flags[i].name, "-", "") != strings.ToLower(name) {
+			t.Errorf("field %d is %s, its flag %s, and what is told is of %s", i, name, flags[i].name, told.field)
+		}
+		value := flags[i].String()
+		if told.field == "Conns" {
+			value = "50000" // fewer where descriptors are
+		}
+		counter := "–"
+		if told.counter != 0 {
+			counter = "`" + told.counter.String() + "`"
+		}
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s | %s |\n", flags[i].name, value, told.what, told.result, counter, told.tests)
+	}
+	return out.String()
+}
+
+// TestLimitsPageKnowsEveryReason fails when a connection can end for a reason of
+// which the page says nothing.
+func TestLimitsPageKnowsEveryReason(t *testing.T) {
+	page := readPage(t, "limits.md")
+	for why := engine.PeerClosed; why <= engine.Forced; why++ {
+		if !strings.Contains(page, "`"+why.String()+"`") {
+			t.Errorf("docs/limits.md says nothing of connections that end for %s", why.String())
+		}
+	}
+}
+
+// peerResults is what is used here of bench/results/peers.json.
+type peerResults struct {
+	Machine struct {
+		CPU    string `json:"cpu"`
+		CPUs   int    `json:"cpus"`
+		Kernel string `json:"kernel"`
+		Go     string `json:"go"`
+		Commit string `json:"commit"`
+		Date   string `json:"date"`
+	} `json:"machine"`
+	Samples []struct {
+		Scenario string   `json:"scenario"`
+		Server   string   `json:"server"`
+		Error    string   `json:"error"`
+		CPU      *float64 `json:"cpu_us"`
+		Bytes    *float64 `json:"per_conn_bytes"`
+	} `json:"samples"`
+}
+
+func readPeers(t *testing.T) *peerResults {
+	t.Helper()
+	text, err := os.ReadFile("../../../bench/results/peers.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := new(peerResults)
+	if err := json.Unmarshal(text, r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// median is that of a server's samples in a scenario: µs a request, or bytes an
+// idle connection.
+func (r *peerResults) median(t *testing.T, server, scenario string) float64 {
+	t.Helper()
+	var values []float64
+	for _, s := range r.Samples {
+		value := s.CPU
+		if strings.HasPrefix(scenario, "idle") {
+			value = s.Bytes
+		}
+		if s.Server == server && s.Scenario == scenario && s.Error == "" && value != nil {
+			values = append(values, *value)
+		}
+	}
+	if len(values) == 0 {
+		t.Fatalf("bench/results/peers.json has nothing of %s in %s", server, scenario)
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// scaleEngines are those worth a machine of their own.
+func scaleEngines() []string { return []string{"events", "parked", "buffered"} }
+
+func scaleConstants(t *testing.T) string {
+	r := readPeers(t)
+	var out strings.Builder
+	out.WriteString("| engine | µs a request at 50 000/s over 100 connections | µs at the most, 100 × 1 | bytes an idle connection |\n|---|---|---|---|\n")
+	for _, name := range scaleEngines() {
+		server := "hone-" + name
+		fmt.Fprintf(&out, "| %s | %.1f | %.1f | %s |\n", name, r.median(t, server, "O"), r.median(t, server, "A"), grouped(r.median(t, server, "idle-15k")))
+	}
+	m := r.Machine
+	fmt.Fprintf(&out, "\nMedians of O, A and idle-15k in [bench/results/peers.json](../bench/results/peers.json) ([what they are](../bench/README.md)):\n%s, %d CPUs, Linux %s, %s, commit %s, %s. One loop on one processor.\n",
+		m.CPU, m.CPUs, m.Kernel, m.Go, m.Commit, m.Date)
+	return out.String()
+}
+
+// kernelBytes is what scale.md says the kernel holds for an idle connection.
+const kernelBytes = 4500
+
+func scaleExamples(t *testing.T) string {
+	r := readPeers(t)
+	if page := readPage(t, "scale.md"); !strings.Contains(page, "**4.5 KB for an idle TCP connection**") {
+		t.Error("docs/scale.md says otherwise than kernelBytes what the kernel holds for a connection")
+	}
+	var out strings.Builder
+	out.WriteString("| | connections | requests a second | handler, µs | processors (events) | memory | network | descriptors |\n|---|---|---|---|---|---|---|---|\n")
+	for _, x := range []struct {
+		name          string
+		conns         float64
+		rate          float64
+		handler, size float64
+	}{
+		{"Devices", 1e6, 1e6/120 + 1e6/600, 20, 200},
+		{"Gateway", 40_000, 2 * 40_000 * 20 / 60.0, 10, 300},
+		{"Internal RPC", 500, 200_000, 5, 1000},
+	} {
+		cpu := x.rate * (r.median(t, "hone-events", "O") + x.handler) / 1e6 / 0.6
+		memory := x.conns*(r.median(t, "hone-events", "idle-15k")+kernelBytes) + 128<<20
+		network := x.rate * (x.size + 2*66) * 8
+		fmt.Fprintf(&out, "| %s | %s | %s | %.0f | %.1f | %.1f GB | %.0f Mbit/s | %s |\n",
+			x.name, grouped(x.conns), grouped(math.Round(x.rate)), x.handler, cpu, memory/1e9, network/1e6, grouped(2*x.conns))
+	}
+	return out.String()
+}
+
+func readPage(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(manual, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestPagesNameMetrics fails when a page names a metric that nobody exports.
+func TestPagesNameMetrics(t *testing.T) {
+	known := readPage(t, "metrics.md")
+	metric := regexp.MustCompile("`((?:hone|go|process)_[a-z_]+)(?:\\{[a-z,]+\\})?`")
+	for _, name := range []string{"operations.md", "limits.md", "scale.md"} {
+		found := metric.FindAllStringSubmatch(readPage(t, name), -1)
+		for _, m := range found {
+			if !strings.Contains(known, "`"+m[1]+"`") && !strings.Contains(known, "`"+m[1]+"{") {
+				t.Errorf("docs/%s names the metric %s, which docs/metrics.md does not know", name, m[1])
+			}
+		}
+		if len(found) == 0 {
+			t.Errorf("docs/%s names no metric", name)
+		}
+	}
+}
+
+// TestManualCommands reads every command of hone's in the manual: it must be
+// there, its flags too, and their values must be such that a reader who types
+// them is not told about usage. What quick ones of them do is run.
+func TestManualCommands(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(manual, "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for _, page := range append(pages, "../../../README.md", "../../../deploy/README.md") {
+		for _, line := range honeLines(t, page) {
+			total++
+			if why := parseCommand(line); why != "" {
+				t.Errorf("%s: %q: %s", filepath.Base(page), line, why)
+			}
+		}
+	}
+	if total < 40 {
+		t.Errorf("only %d commands are found in the manual", total)
+	}
+	for _, quick := range [][]string{{"doctor", "--quick"}, {"doctor", "--quick", "--fix-script"}, {"version"}} {
+		hone(t, exitOK, quick...)
+	}
+}
+
+// honeLines are the commands of hone's in a page: lines of code that begin with
+// hone or go run ./tool/cmd/hone, and code of that kind within a line.
+func honeLines(t *testing.T, page string) (lines []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := strings.ReplaceAll(string(text), "\\\n", " ")
+	block := regexp.MustCompile(`(?m)^(?:    |\s*)(?:\$ )?(?:go run \./tool/cmd/hone|hone) ([a-z].*)$`)
+	span := regexp.MustCompile("`(?:go run \\./tool/cmd/hone|hone) ([a-z][^`]* -[^`]*)`")
+	fenced := false
+	for line := range strings.Lines(whole) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			fenced = !fenced
+			continue
+		}
+		if m := block.FindStringSubmatch(line); m != nil && (fenced || strings.HasPrefix(line, "    ")) {
+			lines = append(lines, m[1])
+			continue
+		}
+		if !fenced {
+			for _, m := range span.FindAllStringSubmatch(line, -1) {
+				lines = append(lines, m[1])
+			}
+		}
+	}
+	return lines
+}
+
+// parseCommand says what is wrong with a command line, or nothing. Behind it
+// others may stand (&&, |), a redirection, or a comment.
+func parseCommand(line string) string {
+	line = regexp.MustCompile(`\$\{\{[^}]*\}\}`).ReplaceAllString(line, "X")
+	line = regexp.MustCompile(`\s(#|&&|\|\||\||>).*$`).ReplaceAllString(line, "")
+	line = regexp.MustCompile(`@[a-z][a-z.-]*`).ReplaceAllString(line, "@pages_test.go") // a file that is there
+	args := words(line)
+	root := newRoot()
+	cmd, rest, err := root.Find(args)
+	if err != nil || cmd == root {
+		return fmt.Sprintf("there is no such command (%v)", err)
+	}
+	left := regexp.MustCompile(`…|\b[A-Z]{4,}\b`)
+	if slices.ContainsFunc(rest, left.MatchString) {
+		return "" // something is left to the reader
+	}
+	cmd.InitDefaultHelpFlag()
+	if err := cmd.ParseFlags(rest); err != nil {
+		return err.Error()
+	}
+	if help, _ := cmd.Flags().GetBool("help"); help {
+		return ""
+	}
+	if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// words splits a line as a shell does that knows quotes and nothing else.
+func words(line string) (all []string) {
+	var word strings.Builder
+	inside, begun := rune(0), false
+	end := func() {
+		if begun {
+			all = append(all, word.String())
+		}
+		word.Reset()
+		begun = false
+	}
+	for _, c := range line {
+		switch {
+		case inside != 0 && c == inside:
+			inside = 0
+		case inside == 0 && (c == '\'' || c == '"'):
+			inside, begun = c, true
+		case inside == 0 && c == ' ':
+			end()
+		default:
+			word.WriteRune(c)
+			begun = true
+		}
+	}
+	end()
+	return all
+}
+
+// TestParseCommand tries what it finds.
+func TestParseCommand(t *testing.T) {
+	for line, wrong := range map[string]string{
+		"load 127.0.0.1:7000 -c 100 --expect 'p99<5ms' | tee x":  "",
+		"doctor                # what stands in the way":         "",
+		"bench -f hello.toml --against origin/${{ github.x }}":   "",
+		"bench -f hello.toml --name a && hone baseline set main": "",
+		"lode 127.0.0.1:7000":                    "no such command",
+		"load 127.0.0.1:7000 --con 5":            "--con",
+		"load 127.0.0.1:7000 -d 5":               "-d",
+		"load 127.0.0.1:7000 --expect 'p98<5ms'": "p98",
+		"bench x":                                "takes no argument",
+	} {
+		if got := parseCommand(line); (got == "") != (wrong == "") || !strings.Contains(got, wrong) {
+			t.Errorf("%s: %q, want %q", line, got, wrong)
+		}
+	}
+	if got := words(`a 'b c' "" d"e"`); !slices.Equal(got, []string{"a", "b c", "", "de"}) {
+		t.Errorf("words: %q", got)
+	}
+}

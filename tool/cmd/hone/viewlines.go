@@ -1,0 +1,19 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/hone-go/hone/tool/load"
+)
+
+// progress shows how a run goes in lines, one a second.
+type progress struct{ w io.Writer }
+
+func newProgress(w io.Writer) *progress { return &progress{w} }
+
+// show is a load.Plan's Progress.
+func (p *progress) show(now load.Progress) {
+	fmt.Fprintf(p.w, "%-10s %3.0fs  %d conns  %s/s  p50 %s  p99 %s  %d errors\n", now.Phase, now.Elapsed.Seconds(),
+		now.Conns, grouped(now.Rate), orNone(now.P50, micros), orNone(now.P99, micros), now.Errors)
+}
