@@ -15,7 +15,8 @@ deps: ## download modules and install what the tests need from Debian (as root)
 		echo "go mod download in $$dir"; (cd "$$dir" && GOWORK=off go mod download); \
 	done; go list -deps $(ALL) tool >/dev/null
 	@missing=$$(for pair in prometheus:prometheus promtool:prometheus \
-			prometheus-node-exporter:prometheus-node-exporter systemd-analyze:systemd kubectl:kubernetes-client \
+			prometheus-node-exporter:prometheus-node-exporter systemd-analyze:systemd kubectl:kubernetes-client chromium:chromium \
+			redis-server:redis-server nginx:nginx wrk:wrk python3:python3 \
 			/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf:fonts-droid-fallback; do \
 		[ -e "$${pair%:*}" ] || command -v "$${pair%:*}" >/dev/null || echo "$${pair#*:}"; \
 	done | sort -u | tr '\n' ' '); \

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"go/ast"
 	"maps"
 	"net/url"
 	"path"
@@ -69,6 +70,42 @@ package main
 `, "'", "`"),
 		},
 	}},
+	{"doc-tests", checkDocTests, []example{
+		{
+			name: "tests that nobody has",
+			files: strings.ReplaceAll(`
+-- docs/limits.md --
+It is so ('TestLimit', 'BenchmarkOf/Size' in [pool](../pool)), and so ('TestGone').
+
+    go test -run TestLost ./pool ./pond
+-- pool/pool_test.go --
+package pool
+
+func TestLimit() {}
+`, "'", "`"),
+			want: []string{
+				"docs/limits.md:1: there is no BenchmarkOf in any _test.go; ",
+				"docs/limits.md:1: there is no TestGone in any _test.go; ",
+				"docs/limits.md:3: go test ./pond: no such folder; ",
+			},
+		},
+		{
+			name: "tests that are there, and words that are none",
+			files: strings.ReplaceAll(`
+-- docs/limits.md --
+'TestLimit', 'BenchmarkOf/Size', 'TestMain', a Testing, 'go test -bench Of/ ./pool', TestGone
+and go test ./... in words.
+-- pool/pool_test.go --
+package pool
+
+func TestMain() {}
+
+func TestLimit() {}
+
+func BenchmarkOf() {}
+`, "'", "`"),
+		},
+	}},
 	{"hygiene", checkHygiene, []example{
 		{
 			name: "what only one machine has",
@@ -92,6 +129,9 @@ const (
 	codeSpan    = "`[^`]*`"
 	inlineLink  = `\]\(\s*<?([^)\s>]+)`
 	definedLink = `^\s*\[[^\]]+\]:\s+<?([^\s>]+)`
+	testName    = "[`\\s(]((?:Test|Benchmark|Fuzz)[A-Z]\\w*)[`\\s/),.]"
+	goTest      = "\\bgo test [^`#]*"
+	testFolder  = "\\s(\\./[\\w./-]+)"
 	goRun       = "\\bgo run (?:-\\S+ )*(\\./[^\\s`'\"),;]+)"
 )
 
@@ -122,6 +162,46 @@ func checkDocLinks(t *tree) []finding {
 			for _, m := range slices.Concat(inline.FindAllStringSubmatch(line, -1), defined.FindAllStringSubmatch(line, -1)) {
 				if target := linkTarget(p, m[1]); target != "" && !t.paths[target] {
 					found = append(found, finding{p, number, target + " does not exist; correct the link"})
+				}
+			}
+		}
+	}
+	return found
+}
+
+// checkDocTests finds tests, benchmarks and folders of tests that the manual
+// names and nobody has.
+func checkDocTests(t *tree) []finding {
+	known := make(map[string]bool)
+	for _, f := range t.files {
+		for _, d := range f.ast.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && f.isTest() {
+				known[fn.Name.Name] = true
+			}
+		}
+	}
+	spans, named := regexp.MustCompile(codeSpan), regexp.MustCompile(testName)
+	command, folder := regexp.MustCompile(goTest), regexp.MustCompile(testFolder)
+	var found []finding
+	for _, p := range slices.Sorted(maps.Keys(t.texts)) {
+		if path.Ext(p) != ".md" {
+			continue
+		}
+		number := 0
+		for line := range strings.Lines(string(t.texts[p])) {
+			number++
+			for _, span := range spans.FindAllString(line, -1) {
+				for _, m := range named.FindAllStringSubmatch(span, -1) {
+					if !known[m[1]] {
+						found = append(found, finding{p, number, "there is no " + m[1] + " in any _test.go; name one that shows it"})
+					}
+				}
+			}
+			for _, c := range command.FindAllString(line, -1) {
+				for _, m := range folder.FindAllStringSubmatch(c, -1) {
+					if dir := path.Clean(m[1]); !strings.Contains(dir, "...") && !t.paths[dir] && !t.paths[path.Join("bench", dir)] {
+						found = append(found, finding{p, number, "go test " + m[1] + ": no such folder; correct the command"})
+					}
 				}
 			}
 		}

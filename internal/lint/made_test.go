@@ -1,0 +1,182 @@
+package lint
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// update writes what is made from the code instead of comparing it.
+var update = flag.Bool("update", false, "write what is made from the code into the repository")
+
+// remake is what to run when something made from the code differs from it.
+const remake = "run go test ./internal/lint -update, and look at what has changed"
+
+// wantFile compares a file of the repository with what it should be, or writes it.
+func wantFile(t *testing.T, name, want string) {
+	t.Helper()
+	full := filepath.Join("..", "..", filepath.FromSlash(name))
+	got, err := os.ReadFile(full)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	switch {
+	case err == nil && string(got) == want:
+	case *update:
+		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(full, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s is not what the code says: %s; %s", name, firstDifference(string(got), want), remake)
+	}
+}
+
+// firstDifference shows the first line that two texts do not share.
+func firstDifference(got, want string) string {
+	is, should := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range max(len(is), len(should)) {
+		line := func(lines []string) string {
+			if i < len(lines) {
+				return fmt.Sprintf("%q", lines[i])
+			}
+			return "nothing"
+		}
+		if line(is) != line(should) {
+			return fmt.Sprintf("line %d is %s and should be %s", i+1, line(is), line(should))
+		}
+	}
+	return "no line differs"
+}
+
+// A made section of a page stands between two comments:
+//
+//	<!-- made: WHAT -->
+//	<!-- made end -->
+//
+// WHAT is "rooms" or "graph" and a wing, or "file" and a path.
+const (
+	madeBegin = `<!-- made: ([^>]+) -->`
+	madeEnd   = "<!-- made end -->"
+)
+
+// remade is a page with its made sections as they should be.
+func (t *tree) remade(page string) (string, error) {
+	begin := regexp.MustCompile(`^` + madeBegin + `\n$`)
+	var out strings.Builder
+	inside := false
+	for line := range strings.Lines(page) {
+		m := begin.FindStringSubmatch(line)
+		switch {
+		case inside && strings.TrimSpace(line) == madeEnd:
+			inside = false
+		case inside && m != nil:
+			return "", fmt.Errorf("%q begins before the section above it has ended", m[1])
+		case inside:
+			continue
+		}
+		out.WriteString(line)
+		if m != nil {
+			inside = true
+			section, err := t.made(m[1])
+			if err != nil {
+				return "", err
+			}
+			out.WriteString("\n" + section + "\n")
+		}
+	}
+	if inside {
+		return "", fmt.Errorf("a made section has no end; write %s", madeEnd)
+	}
+	return out.String(), nil
+}
+
+// made is what belongs into a section.
+func (t *tree) made(what string) (string, error) {
+	kind, which, _ := strings.Cut(what, " ")
+	switch kind {
+	case "rooms":
+		return t.rooms(which)
+	case "graph":
+		return t.graph(which)
+	case "file":
+		text, known := t.texts[which]
+		if !known {
+			return "", fmt.Errorf("there is no file %s", which)
+		}
+		language := strings.TrimPrefix(filepath.Ext(which), ".")
+		if language == "txt" {
+			language = "go" // code of others, which must not be built here
+		}
+		return "```" + language + "\n" + string(text) + "```\n", nil
+	}
+	return "", fmt.Errorf("there is no section %q; use rooms, graph or file", kind)
+}
+
+// TestMadeSections holds the pages to the code they show.
+func TestMadeSections(t *testing.T) {
+	tree := readTree(t, filepath.Join("..", ".."))
+	pages := 0
+	for name, text := range tree.texts {
+		if !strings.HasSuffix(name, ".md") || !strings.Contains(string(text), "<!-- made: ") {
+			continue
+		}
+		pages++
+		want, err := tree.remade(string(text))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		wantFile(t, name, want)
+	}
+	if pages == 0 {
+		t.Error("no page has a made section; docs/architecture.md should")
+	}
+}
+
+// TestRemade tries sections, and what is wrong with them.
+func TestRemade(t *testing.T) {
+	tree := parseTree(unpack("-- a/b.txt --\npackage b\n"))
+	for _, test := range []struct{ name, page, want, err string }{
+		{"nothing made", "# Page\n", "# Page\n", ""},
+		{"old text", "<!-- made: file a/b.txt -->\nold\n<!-- made end -->\nrest\n",
+			"<!-- made: file a/b.txt -->\n\n```go\npackage b\n```\n\n<!-- made end -->\nrest\n", ""},
+		{"no end", "<!-- made: file a/b.txt -->\n", "", "has no end"},
+		{"no file", "<!-- made: file a/c.txt -->\n<!-- made end -->\n", "", "there is no file a/c.txt"},
+		{"no such section", "<!-- made: poem -->\n<!-- made end -->\n", "", "no section"},
+		{"two at once", "<!-- made: file a/b.txt -->\n<!-- made: file a/b.txt -->\n", "", "has ended"},
+	} {
+		got, err := tree.remade(test.page)
+		said := fmt.Sprint(err)
+		if got != test.want || (err == nil) != (test.err == "") || !strings.Contains(said, test.err) {
+			t.Errorf("%s: %q, %v; want %q, %q", test.name, got, err, test.want, test.err)
+		}
+		if again, _ := tree.remade(got); err == nil && again != got {
+			t.Errorf("%s: made again it is %q", test.name, again)
+		}
+	}
+}
+
+// TestFirstDifference says where two texts part.
+func TestFirstDifference(t *testing.T) {
+	for want, texts := range map[string][]string{
+		`line 2 is "b" and should be "c"`:     {"a\nb", "a\nc"},
+		`line 2 is nothing and should be "c"`: {"a", "a\nc"},
+		`line 1 is "" and should be "a"`:      {"", "a"},
+		`line 3 is "" and should be nothing`:  {"a\nb\n", "a\nb"},
+		`no line differs`:                     slices.Repeat([]string{"a\n"}, 2),
+	} {
+		if got := firstDifference(texts[0], texts[1]); got != want {
+			t.Errorf("%q: %s, want %s", texts, got, want)
+		}
+	}
+}
