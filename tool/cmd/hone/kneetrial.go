@@ -173,7 +173,7 @@ func (s *kneeSearch) mostLag() time.Duration {
 	most := time.Duration(0)
 	for _, g := range s.flags.goals.goals {
 		part := time.Duration(g.Value / 10 * float64(time.Microsecond))
-		if isCount := isOneOf(g.Metric, []string{"rate", "errors", "requests"}); !isCount && (most == 0 || part < most) {
+		if isCount := isOneOf(g.Metric, []string{"rate", "errors", "shed", "requests"}); !isCount && (most == 0 || part < most) {
 			most = part
 		}
 	}
