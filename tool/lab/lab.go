@@ -22,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/machine"
 	"github.com/hone-go/hone/tool/probe"
 )
@@ -38,6 +39,9 @@ type Plan struct {
 	Quick bool
 	// Say is told what is being done, a line at a time. Zero: nobody.
 	Say func(line string)
+	// Watch is told once a second how a load goes: what kind of load, and on which
+	// stage. Zero: nobody.
+	Watch func(what, stage string, now load.Progress)
 }
 
 // Report is what was found.
@@ -133,6 +137,9 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 	}
 	if p.Say == nil {
 		p.Say = func(string) {}
+	}
+	if p.Watch == nil {
+		p.Watch = func(string, string, load.Progress) {}
 	}
 	if len(p.Names) == 0 {
 		p.Names = Names()

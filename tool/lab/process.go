@@ -156,6 +156,7 @@ func (b *bench) driveAll(ctx context.Context, all []*process, rounds int, what s
 			if err != nil {
 				return nil, err
 			}
+			wanted.Progress = func(now load.Progress) { b.plan.Watch(b.lab.Name+", "+what, p.name, now) }
 			rate, cpu, err := b.drive(ctx, p, wanted)
 			if err != nil {
 				return nil, err

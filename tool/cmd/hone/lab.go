@@ -14,7 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/lab"
+	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/machine"
+	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -25,6 +27,7 @@ type labFlags struct {
 	out         outputFlags
 	save, quick bool
 	store       storeFlag
+	ui          uiFlags
 }
 
 func newLab() *cobra.Command {
@@ -51,6 +54,7 @@ meanwhile.`,
 		Example: `  hone lab ladder
   hone lab all -o lab.txt
   hone lab all --save
+  hone lab ladder --ui 127.0.0.1:8080 --ui-stay
   hone lab workers --quick --json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
@@ -71,6 +75,7 @@ meanwhile.`,
 	cmd.Flags().BoolVar(&f.save, "save", false, "keep a run of each lab, with its profiles; see hone run --help")
 	f.out.define(cmd)
 	f.store.define(cmd)
+	f.ui.define(cmd)
 	cmd.AddCommand(newLabStage())
 	return cmd
 }
@@ -103,12 +108,25 @@ func (f *labFlags) run(cmd *cobra.Command, name string) error {
 		}
 		defer store.Close()
 	}
-	plan, err := f.plan(name, cmd.ErrOrStderr())
+	live, err := f.ui.open(cmd, &page.Page{
+		Title: "hone lab " + name, Groups: []string{page.Client, page.Host},
+		About: []page.Fact{{Name: "hone", Value: buildVersion().Version}},
+	})
+	if err != nil {
+		return err
+	}
+	defer live.close(ctx)
+	plan, err := f.plan(name, live, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
 	began := time.Now().UTC()
 	report, err := lab.Run(ctx, plan)
+	if report == nil {
+		live.end(nil, err)
+	} else {
+		live.end(report.InvalidReasons, err)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return &failure{exitInterrupted, errors.New("lab: interrupted; let it run to the end, or give it a second or so with --quick")}
@@ -132,12 +150,16 @@ func (f *labFlags) run(cmd *cobra.Command, name string) error {
 	return nil
 }
 
-func (f *labFlags) plan(name string, stderr io.Writer) (lab.Plan, error) {
+func (f *labFlags) plan(name string, live *livePage, stderr io.Writer) (lab.Plan, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return lab.Plan{}, failed("lab: %w", err)
 	}
-	plan := lab.Plan{Stage: []string{exe, "lab", "stage"}, Quick: f.quick, Say: func(line string) { fmt.Fprintln(stderr, line) }}
+	plan := lab.Plan{
+		Stage: []string{exe, "lab", "stage"}, Quick: f.quick,
+		Say:   func(line string) { fmt.Fprintln(stderr, line) },
+		Watch: func(what, stage string, now load.Progress) { live.show(page.Lane{Group: what, Name: stage}, now) },
+	}
 	if name != allLabs {
 		plan.Names = []string{name}
 	}
