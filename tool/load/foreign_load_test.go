@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+const pageLength = 600
+
 // loadAsAsked is the generator's part in BenchmarkWrkAgainstNginx, in a process of
 // its own.
 func loadAsAsked() error {
@@ -19,7 +21,7 @@ func loadAsAsked() error {
 	if err != nil {
 		return err
 	}
-	r, err := Run(context.Background(), Plan{Target: HTTP{URL: os.Getenv("HONE_TEST_URL")}, Conns: conns, Warmup: -1, For: window})
+	r, err := Run(context.Background(), Plan{Target: HTTP{URL: os.Getenv("HONE_TEST_URL"), Length: pageLength}, Conns: conns, Warmup: -1, For: window})
 	if err != nil {
 		return err
 	}

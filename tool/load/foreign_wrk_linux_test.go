@@ -38,8 +38,6 @@ func BenchmarkWrkAgainstNginx(b *testing.B) {
 	}
 }
 
-const pageLength = 600
-
 // worth is what one process has done.
 type worth struct{ perCPU, rate float64 } // requests a second, of CPU time and of any
 
