@@ -10,7 +10,7 @@ import (
 )
 
 // patience bounds everything that a test waits for.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 var (
 	update  = flag.Bool("update", false, "write testdata again")

@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

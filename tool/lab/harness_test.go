@@ -14,7 +14,7 @@ import (
 )
 
 // patience bounds every wait of a test.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // stageArgument makes the test binary a stage.
 const stageArgument = "lab-stage"

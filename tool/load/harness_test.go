@@ -15,7 +15,7 @@ import (
 )
 
 // patience bounds every wait of these tests.
-const patience = 30 * time.Second
+const patience = 60 * time.Second
 
 // must ends the test when the call has failed.
 func must[T any](tb testing.TB) func(T, error) T {

@@ -132,8 +132,8 @@ func TestRunEndsWithHostileServers(t *testing.T) {
 					t.Errorf("cause %v, want %v", e.Err, h.cause)
 				}
 				checkLine(t, e, h.try)
-				// Half of the time-out is for a busy machine.
-				if o.took > 2*timeout+timeout/2 {
+				// Far from a minute; the rest is for a busy machine.
+				if o.took > 2*timeout+5*time.Second {
 					t.Errorf("took %v", o.took)
 				}
 				if r := o.result; r != nil && (r.Valid || r.Errors[h.kind.String()] != 1 || len(r.InvalidReasons) == 0) {

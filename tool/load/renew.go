@@ -68,9 +68,10 @@ const farewell = time.Second
 // renew puts another socket in the place of the one that has ended, and reports
 // whether it did: not when the run is over, or has no more use for it.
 func (c *conn) renew() bool {
+	pacing := c.run.pacing.Load() > 0 // a pacer that is late still brings requests behind the window's end
 	c.mu.Lock()
 	writerGone := c.writerGone
-	wanted := len(c.free) < len(c.slots) || c.waiting.count > 0 || c.run.now() < c.shard.window.till
+	wanted := pacing || len(c.free) < len(c.slots) || c.waiting.count > 0 || c.run.now() < c.shard.window.till
 	c.mu.Unlock()
 	if !wanted {
 		return false

@@ -151,3 +151,22 @@ func TestHTTPReconnectInterrupted(t *testing.T) {
 		}
 	}
 }
+
+// A pacer that is late brings requests behind the window's end, when the one
+// answer before them has taken its connection with it: it is opened again as long
+// as any may come.
+func TestHTTPReconnectsForALatePacer(t *testing.T) {
+	target := webServer(t, "tcp", handlers()["length"])
+	p := must[Plan](t)(Plan{Target: target, Rate: 1}.complete())
+	r := newRun(p)
+	defer r.endDials()
+	c := newConn(r, 0, must[net.Conn](t)(p.Target.Dial(t.Context()))) // its window is over: it never began
+	r.pacing.Store(1)
+	if c.socket.nc.Close(); !c.renew() {
+		t.Error("not opened again while a pacer is at work")
+	}
+	r.pacing.Store(0)
+	if c.socket.nc.Close(); c.renew() {
+		t.Error("opened again for nothing")
+	}
+}

@@ -51,37 +51,53 @@ func TestOpenLoopTellsTheTruth(t *testing.T) {
 		{time.Second, 50 * time.Millisecond},
 	} {
 		t.Run(fmt.Sprintf("%v in %v", s.Stall, s.Period), func(t *testing.T) {
-			open := undisturbed(t, s, Plan{Conns: 4, Rate: 2000, MaxLag: s.Stall / 50})
-			if !open.Valid {
-				t.Log("others kept the generator from working, and it said so each time: nothing is claimed")
-				return
+			// A machine that keeps the server from answering makes other stalls than
+			// those of the schedule, but not three times over.
+			for range 3 {
+				wrong := s.compare(t)
+				if len(wrong) == 0 {
+					return
+				}
+				if t.Log(strings.Join(wrong, "\n")); t.Failed() {
+					return
+				}
 			}
-			closed := measured(t, s.plan(t, Plan{Conns: 4}))
-			var table strings.Builder
-			fmt.Fprintf(&table, "\n%6s %12s %12s %12s\n", "", "computed", "open loop", "closed loop")
-			for _, row := range []struct {
-				name         string
-				q            float64
-				open, closed *float64
-			}{
-				{"p50", 0.5, open.Latency.P50, closed.Latency.P50},
-				{"p99", 0.99, open.Latency.P99, closed.Latency.P99},
-				{"p99.9", 0.999, open.Latency.P999, closed.Latency.P999},
-			} {
-				want := s.quantile(row.q)
-				fmt.Fprintf(&table, "%6s %12v %12v %12v\n", row.name, want.Round(time.Microsecond), microseconds(row.open), microseconds(row.closed))
-				checkQuantile(t, s, row.name, want, row.open, row.closed)
-			}
-			t.Log(table.String())
+			t.Error("the figures are not the computed ones in three runs")
 		})
 	}
+}
+
+// compare measures in both ways and says what is not as it was computed.
+func (s stalls) compare(t *testing.T) (wrong []string) {
+	open := undisturbed(t, s, Plan{Conns: 4, Rate: 2000, MaxLag: s.Stall / 50})
+	if !open.Valid {
+		t.Log("others kept the generator from working, and it said so each time: nothing is claimed")
+		return nil
+	}
+	closed := measured(t, s.plan(t, Plan{Conns: 4}))
+	var table strings.Builder
+	fmt.Fprintf(&table, "\n%6s %12s %12s %12s\n", "", "computed", "open loop", "closed loop")
+	for _, row := range []struct {
+		name         string
+		q            float64
+		open, closed *float64
+	}{
+		{"p50", 0.5, open.Latency.P50, closed.Latency.P50},
+		{"p99", 0.99, open.Latency.P99, closed.Latency.P99},
+		{"p99.9", 0.999, open.Latency.P999, closed.Latency.P999},
+	} {
+		want := s.quantile(row.q)
+		fmt.Fprintf(&table, "%6s %12v %12v %12v\n", row.name, want.Round(time.Microsecond), microseconds(row.open), microseconds(row.closed))
+		wrong = append(wrong, s.judge(row.name, want, row.open, row.closed)...)
+	}
+	t.Log(table.String())
+	return wrong
 }
 
 // tolerated is how far a figure may be from what was computed.
 const tolerated = 0.05
 
-func checkQuantile(t *testing.T, s stalls, name string, want time.Duration, open, closed *float64) {
-	t.Helper()
+func (s stalls) judge(name string, want time.Duration, open, closed *float64) (wrong []string) {
 	// Where nothing is computed there is nothing to take a part of but the stall.
 	scale := want
 	if want == 0 {
@@ -91,11 +107,12 @@ func checkQuantile(t *testing.T, s stalls, name string, want time.Duration, open
 		return math.Abs(float64(microseconds(got)-want)) / float64(scale)
 	}
 	if off(open) > tolerated {
-		t.Errorf("the open loop's %s is %v, computed %v", name, microseconds(open), want)
+		wrong = append(wrong, fmt.Sprintf("the open loop's %s is %v, computed %v", name, microseconds(open), want))
 	}
 	if want > 0 && off(closed) <= tolerated {
-		t.Errorf("the closed loop's %s is %v and so is the truth: the stalls do not show the difference", name, microseconds(closed))
+		wrong = append(wrong, fmt.Sprintf("the closed loop's %s is %v and so is the truth: the stalls do not show the difference", name, microseconds(closed)))
 	}
+	return wrong
 }
 
 func microseconds(figure *float64) time.Duration {

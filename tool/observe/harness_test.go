@@ -21,7 +21,7 @@ import (
 )
 
 // patience bounds everything that a test waits for.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // secret is long enough for any listener.
 const secret = "0123456789abcdef"

@@ -30,7 +30,7 @@ import (
 
 // patience bounds every wait of a test; browserTime what a browser is waited for.
 const (
-	patience    = 20 * time.Second
+	patience    = 60 * time.Second
 	browserTime = 60 * time.Second
 )
 

@@ -23,7 +23,7 @@ import (
 )
 
 // patience bounds every wait of a test.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // service is the program in testdata, built once for all tests.
 var service string

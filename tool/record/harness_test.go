@@ -23,7 +23,7 @@ import (
 )
 
 // patience bounds everything that a test waits for.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 var update = flag.Bool("update", false, "write testdata/v1.db and testdata/v1.tar again")
 

@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds every wait of a test.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // quickExit spares the second for which a program with the race detector waits
 // at its end.

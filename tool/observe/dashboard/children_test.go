@@ -15,7 +15,7 @@ import (
 )
 
 // patience bounds everything that a test waits for.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
