@@ -47,12 +47,16 @@ type moments struct {
 	tired                           bool // a rest would give memory back
 }
 
+// snapshot reads seen last: what keeps a connection from being idle ends only after
+// seen has been stamped, and owed was read before the call.
 func (s *stamps) snapshot(owed bool) moments {
-	return moments{
+	m := moments{
 		phase: phase(s.phase.Load()), since: s.since.Load(),
-		seen: s.seen.Load(), frame: s.frame.Load(), size: s.size.Load(), stall: s.stall.Load(),
+		frame: s.frame.Load(), size: s.size.Load(), stall: s.stall.Load(),
 		owed: owed, measured: s.unsent.Load() != 0,
 	}
+	m.seen = s.seen.Load()
+	return m
 }
 
 // rules are the limits in ticks.

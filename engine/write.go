@@ -98,8 +98,8 @@ func (c *session) writeWaited(p []byte) (err error) {
 		n, err = c.nc.Write(p[:min(len(p), writeChunk)])
 		p = p[n:]
 	}
-	c.stall.Store(0)
 	c.touch() // whoever takes its time to read is not idle meanwhile
+	c.stall.Store(0)
 	return err
 }
 
@@ -191,6 +191,7 @@ func (c *session) post(ticket uint64, parts [][]byte) error {
 			c.mu.Unlock()
 			return ErrSettled
 		}
+		c.touch() // the peer's time to ask again begins with the answer; see snapshot
 		c.owed.Store(int32(c.late.promises.open))
 		c.tally.late.Add(1)
 	} else {
@@ -208,9 +209,6 @@ func (c *session) post(ticket uint64, parts [][]byte) error {
 	c.mu.Unlock()
 	if kick {
 		c.flusher.add(c)
-	}
-	if ticket != noTicket {
-		c.touch() // the peer's time to ask again begins with the answer
 	}
 	return nil
 }

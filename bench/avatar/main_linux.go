@@ -3,10 +3,12 @@
 // Each server is a process of its own on one CPU; they take turns, round by round.
 //
 //	go run ./bench/avatar
+//	go run ./bench/avatar -abuse -c 8 -lap 5s -rounds 8
 //
 // It prints the median of the rounds in µs of server CPU for a request, the
 // least and the most, the median of each round's ratio to hone's, and how busy
-// other processes kept the machine meanwhile.
+// other processes kept the machine meanwhile. With -abuse it says how long healthy
+// clients of hone's service wait beside strangers who are none.
 package main
 
 import (
@@ -39,21 +41,24 @@ func main() {
 	flag.IntVar(&s.conns, "c", 32, "connections")
 	flag.DurationVar(&s.warm, "warm", 100*time.Millisecond, "before each lap")
 	flag.DurationVar(&s.lap, "lap", 400*time.Millisecond, "how long a lap is")
+	strangers := flag.Bool("abuse", false, "measure healthy clients beside -c strangers instead")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := serveOrMeasure(ctx, *serveName, s)
+	measure := measure
+	if *strangers {
+		measure = abuse
+	}
+	var err error
+	if *serveName != "" {
+		err = serve(*serveName)
+	} else {
+		err = measure(ctx, s)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "avatar:", err)
 		os.Exit(1)
 	}
-}
-
-func serveOrMeasure(ctx context.Context, name string, s settings) error {
-	if name != "" {
-		return serve(name)
-	}
-	return measure(ctx, s)
 }
 
 // contender is a server that runs.

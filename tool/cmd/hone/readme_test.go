@@ -7,15 +7,16 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// TestReadmeCommands runs what the READMEs tell a reader to type: every line that
-// begins with "$ go run ./tool/cmd/hone", in their order, the server first. The
-// demo runs shorter laps, and loads may find a busy machine: what is wrong is a
-// usage error, a failure, or a goal missed by a valid run.
+// TestReadmeCommands runs what the READMEs, in both languages the same, tell a reader
+// to type: every line that begins with "$ go run ./tool/cmd/hone", in their order, the
+// server first. The demo runs shorter laps, and loads may find a busy machine, which
+// misses goals or says nothing: what is wrong is a usage error or a failure.
 func TestReadmeCommands(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:7000")
 	if err != nil && os.Getenv("HONE_TEST_ALL") == "" {
@@ -24,31 +25,31 @@ func TestReadmeCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	ln.Close()
-	for _, name := range []string{"README.md", "README.zh.md"} {
-		t.Run(name, func(t *testing.T) {
-			var server *exec.Cmd
-			for _, args := range readmeCommands(t, name) {
-				if args[0] == "serve" {
-					server = startHone(t, args)
-					awaitPort(t, "127.0.0.1:7000")
-					continue
-				}
-				if args[0] == "demo" {
-					args = append(args, "--for", "200ms")
-				}
-				out, err := exec.Command("hone", args...).CombinedOutput()
-				if end := new(exec.ExitError); err != nil && !(errors.As(err, &end) && end.ExitCode() == exitInvalid) {
-					t.Errorf("hone %s: %v\n%s", strings.Join(args, " "), err, out)
-				}
-			}
-			if server == nil {
-				t.Fatal("no command of the README starts a server")
-			}
-			server.Process.Signal(os.Interrupt)
-			if err := server.Wait(); err != nil {
-				t.Errorf("serve: %v\n%s", err, server.Stderr)
-			}
-		})
+	commands := readmeCommands(t, "README.md")
+	if other := readmeCommands(t, "README.zh.md"); !slices.EqualFunc(commands, other, slices.Equal) {
+		t.Errorf("README.zh.md says %q, README.md %q", other, commands)
+	}
+	var server *exec.Cmd
+	for _, args := range commands {
+		if args[0] == "serve" {
+			server = startHone(t, args)
+			awaitPort(t, "127.0.0.1:7000")
+			continue
+		}
+		if args[0] == "demo" {
+			args = append(args, "--for", "200ms")
+		}
+		out, err := exec.Command("hone", args...).CombinedOutput()
+		if end := new(exec.ExitError); err != nil && !(errors.As(err, &end) && (end.ExitCode() == exitInvalid || end.ExitCode() == exitMissed)) {
+			t.Errorf("hone %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	if server == nil {
+		t.Fatal("no command of the README starts a server")
+	}
+	server.Process.Signal(os.Interrupt)
+	if err := server.Wait(); err != nil {
+		t.Errorf("serve: %v\n%s", err, server.Stderr)
 	}
 }
 
