@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -161,7 +162,7 @@ func askStrangely(conn net.Conn, in *bufio.Reader, n int) (int, error) {
 		return 0, err
 	}
 	defer resp.Body.Close()
-	if _, err := in.Discard(max(int(resp.ContentLength), 0)); err != nil {
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		return 0, err
 	}
 	if resp.Close {
