@@ -10,10 +10,8 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -270,15 +268,10 @@ func (f *avatarFlags) announce(g *gallery, stdout io.Writer) error {
 // stop drains, or just ends everything.
 func (g *gallery) stop(drain bool) error {
 	g.ready.Store(false)
-	// The first signal is being delivered or has been; what comes now is another.
-	patience, done := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	patience, done := drainPatience(drain)
 	defer done()
-	patience, cancel := context.WithTimeout(patience, drainTime)
-	defer cancel()
 	if drain {
 		g.log.Info("draining", "patience", drainTime.String(), "open", g.server.Stats().Open)
-	} else {
-		cancel()
 	}
 	err := g.server.Shutdown(patience)
 	g.server.Close() // what is left is cut off: nothing to be done about it

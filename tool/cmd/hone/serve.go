@@ -282,18 +282,28 @@ func (f *serveFlags) announce(s *serving, stdout io.Writer) error {
 	return failedIf(json.NewEncoder(stdout).Encode(line))
 }
 
+// drainPatience is how long a drain may take: until another signal comes, drainTime at
+// the most. Without a drain it is over.
+func drainPatience(drain bool) (context.Context, context.CancelFunc) {
+	// The first signal is being delivered or has been; what comes now is another.
+	signalled, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	patience, cancel := context.WithTimeout(signalled, drainTime)
+	if !drain {
+		cancel()
+	}
+	return patience, func() {
+		cancel()
+		stop()
+	}
+}
+
 // stop drains and says how that went, or just ends everything.
 func (s *serving) stop(drain bool) error {
 	s.ready.Store(false)
-	// The first signal is being delivered or has been; what comes now is another.
-	patience, done := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	patience, done := drainPatience(drain)
 	defer done()
-	patience, cancel := context.WithTimeout(patience, drainTime)
-	defer cancel()
 	if drain {
 		s.log.Info("draining", "patience", drainTime.String(), "open", s.server.Stats().Open)
-	} else {
-		cancel()
 	}
 	drained, err := s.server.Shutdown(patience)
 	s.log.Info("drained", "clean", drained.Clean, "forced", drained.Forced, "owed", drained.Owed, "stuck", drained.Stuck)
