@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"github.com/hone-go/hone/internal/sys"
@@ -49,7 +50,7 @@ func (s *Server) Serve(ln net.Listener) error {
 				spare.Hold()
 				continue
 			}
-			s.take(nc)
+			s.accept(nc)
 		case s.draining.Load():
 			return ErrServerClosed
 		case sys.Exhausted(err) && spare.Release():
@@ -77,29 +78,111 @@ func (s *Server) prepare(ln net.Listener) error {
 	if test, ok := ln.(interface{ SystemCalls() sys.Fault }); ok {
 		fault = test.SystemCalls()
 	}
-	return s.start(fault)
+	return s.startLoops(fault)
 }
 
-// take serves nc, or refuses it.
-func (s *Server) take(nc net.Conn) {
-	var why Reason
-	if s.how.style == events && isSocket(nc) {
-		why = s.board(nc)
-	} else {
-		var c *session
-		if c, why = s.enlist(nc); why == 0 {
-			c.touch()
-			go c.live()
+// accept serves nc, or refuses it.
+func (s *Server) accept(nc net.Conn) {
+	from, counted := remoteAddr(nc), false
+	proxy := s.trusts(from.Addr())
+	onLoop, socket := s.how.style == events && isSocket(nc), sys.NoSocket
+	if onLoop {
+		var err error
+		if socket, err = sys.Take(nc.(syscall.Conn)); err != nil {
+			nc.Close()
+			s.refused(NoDescriptors)
+			return
 		}
 	}
-	if why == 0 {
-		return
+	s.mu.Lock()
+	why := s.admit(from.Addr(), proxy, &counted)
+	s.mu.Unlock()
+	switch {
+	case why != 0:
+		socket.Close()
+		s.turnAway(nc, why)
+	case onLoop:
+		nc.Close() // before the poll knows the socket: closing that alone must be its end
+		s.joinLoop(socket, from, proxy, counted)
+	default:
+		s.startGoroutine(nc, from, proxy, counted)
 	}
+}
+
+// admit enters one more connection from addr in the books, or says why it may
+// not be served; mu is held. One that speaks for another address is not counted
+// for its own.
+func (s *Server) admit(addr netip.Addr, proxy bool, counted *bool) Reason {
+	switch {
+	case s.draining.Load():
+		return ShuttingDown
+	case s.open >= s.limits.Conns:
+		return TooManyConns
+	case !proxy && !s.count(addr, counted):
+		return TooManyPerAddress
+	}
+	s.open++
+	s.accepted.Add(1)
+	return 0
+}
+
+// count takes one of addr's places, if there is one; mu is held.
+func (s *Server) count(addr netip.Addr, counted *bool) bool {
+	if !addr.IsValid() || s.Limits.ConnsPerAddress <= 0 {
+		return true
+	}
+	if s.addresses[addr] >= s.limits.ConnsPerAddress {
+		return false
+	}
+	s.addresses[addr]++
+	*counted = true
+	return true
+}
+
+// strike takes a connection off the books, and the place of its address if it was
+// counted.
+func (s *Server) strike(why Reason, addr netip.Addr, counted bool) {
+	s.ended[why].Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+	if counted {
+		if s.addresses[addr]--; s.addresses[addr] == 0 {
+			delete(s.addresses, addr)
+		}
+	}
+	if s.draining.Load() {
+		switch {
+		case s.drainEnded:
+		case why == Forced:
+			s.drained.Forced++
+		default:
+			s.drained.Clean++
+		}
+		if s.open == 0 {
+			close(s.empty)
+		}
+	}
+}
+
+// remoteAddr is asked once, when the connection comes: an adapter may have
+// forgotten its peer when it is closed.
+func remoteAddr(nc net.Conn) netip.AddrPort {
+	if a, ok := nc.RemoteAddr().(interface{ AddrPort() netip.AddrPort }); ok {
+		p := a.AddrPort()
+		return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
+	}
+	return netip.AddrPort{}
+}
+
+// turnAway refuses nc, on a goroutine that tells the peer why, unless there are
+// many of those already.
+func (s *Server) turnAway(nc net.Conn, why Reason) {
 	s.refused(why)
 	s.mu.Lock()
-	tell := s.refusing < maxRefusing && !s.draining.Load()
+	tell := len(s.refusing) < maxRefusing && !s.draining.Load()
 	if tell {
-		s.refusing++
+		s.refusing[nc] = struct{}{}
 		s.goroutines.Add(1)
 	}
 	s.mu.Unlock()
@@ -109,10 +192,13 @@ func (s *Server) take(nc net.Conn) {
 	}
 	go func() {
 		defer s.goroutines.Done()
+		defer func() {
+			s.mu.Lock()
+			delete(s.refusing, nc)
+			s.mu.Unlock()
+			nc.Close()
+		}()
 		s.sayNo(nc, why)
-		s.mu.Lock()
-		s.refusing--
-		s.mu.Unlock()
 	}()
 }
 
@@ -130,21 +216,30 @@ func isSocket(nc net.Conn) bool {
 // closed without a word.
 const maxRefusing = 64
 
-// sayNo tells a refused peer why, and lingers so that it can hear it.
+// sayNo tells a refused peer why, and lingers so that it can hear it. A Shutdown
+// does not wait for that: see hurryRefusals.
 func (s *Server) sayNo(nc net.Conn, why Reason) {
-	defer nc.Close()
 	if _, tls := nc.(interface{ NetConn() net.Conn }); tls {
 		return // a handshake for the sake of a refusal would be a gift to a flood
 	}
 	nc.SetDeadline(time.Now().Add(min(s.limits.LingerTime, time.Second)))
-	nc.Write(s.Protocol.Refuse(nil, nil, why))
+	nc.Write(s.refuse(Conn{}, nil, nil, why))
 	if half, ok := nc.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-		var waste [256]byte
+		var waste [lingerRead]byte
 		for range lingerBytes / len(waste) {
 			if _, err := nc.Read(waste[:]); err != nil {
 				return
 			}
 		}
+	}
+}
+
+// hurryRefusals ends the lingering of refused connections.
+func (s *Server) hurryRefusals() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for nc := range s.refusing {
+		nc.SetDeadline(past())
 	}
 }
 
@@ -185,27 +280,4 @@ func (b *backoff) wait(stop <-chan struct{}, over func() bool) bool {
 	case <-t.C:
 		return !over()
 	}
-}
-
-// readProxyHeader takes the PROXY header from the front of in.
-func (c *session) readProxyHeader(in []byte) (used, need int, why Reason) {
-	used, need, addr, err := proxyHeader(in)
-	if err != nil {
-		return 0, 0, BadProxyHeader
-	}
-	if need > 0 {
-		return 0, need, 0
-	}
-	c.proxy = false
-	if addr.IsValid() {
-		c.proxied = &addr
-	}
-	c.srv.mu.Lock()
-	ok := c.srv.count(c.remoteAddr().Addr(), &c.counted)
-	c.srv.mu.Unlock()
-	if !ok {
-		return used, 0, TooManyPerAddress
-	}
-	c.opened()
-	return used, 0, 0
 }

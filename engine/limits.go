@@ -43,6 +43,9 @@ type Limits struct {
 	// TotalOutput bounds the output waiting for all peers together; the
 	// slowest readers are closed first. Zero: 128 MiB.
 	TotalOutput int
+	// Helpers is how many handlers that take long may run beside the event loops at
+	// once; further ones wait for one of them to return. Zero: 10 000.
+	Helpers int
 	// Conns is how many connections are open at once. Zero: 50 000, or half of
 	// the descriptor limit if that is less.
 	Conns int
@@ -80,6 +83,7 @@ func (l Limits) OrDefaults() Limits {
 	orInt(&l.HardCap, 256<<10)
 	orInt(&l.InFlight, 1024)
 	orInt(&l.TotalOutput, 128<<20)
+	orInt(&l.Helpers, 10_000)
 	orInt(&l.Conns, defaultConns())
 	orInt(&l.ConnsPerAddress, math.MaxInt32)
 	return l

@@ -10,10 +10,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
-	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/pool"
 )
 
@@ -61,46 +59,34 @@ type Server struct {
 	hurried  sync.Once
 
 	buffers    pool.Buffers
-	desks      sync.Pool // of *desk, for connections that borrow
-	flushers   []*flusher
-	goroutines sync.WaitGroup // sweeper, flushers, late writers, refusals, loops
+	workspaces sync.Pool // of *workspace, for loops and for connections that borrow
+	inflights  sync.Pool // of *inflight, for connections of loops
+	goroutines sync.WaitGroup
+	flushers   []*flusher // of the goroutine engines, and of what an Events server cannot put on a loop
 
 	loops     []*loop       // of Events; see started
 	running   chan struct{} // closed when there are loops
-	crew      crew
-	watch     watch
-	seats     sync.Pool // of *seat, for goroutines that run a loop
-	flights   sync.Pool // of *flight
+	helpers   helpers
+	watchdog  watchdog
 	handOffs  atomic.Uint64
 	abandoned atomic.Bool // the loops end with connections still open
 
-	tallies  [8]tally
+	counts   [8]counters
 	accepted atomic.Uint64
 	panics   atomic.Uint64
 	ended    [reasons]atomic.Uint64
-	queued   atomic.Int64 // bytes posted and not yet written
+	queued   atomic.Int64 // bytes that wait for peers
 	noise    noise
+	sweeper  sweeper
 
-	mu        sync.Mutex
-	open      int // connections
-	sessions  []*session
-	moved     bool // a session has changed its slot since the last sweep
-	addresses map[netip.Addr]int
-	listeners map[*net.Listener]struct{}
-	refusing  int           // refused connections that are still being told so
-	empty     chan struct{} // closed when a drain has no connection left
-	drained   Drained
-	counted   bool       // drained is final
-	condemned []sentence // the sweeper's own
-	over      int        // the sweeper's own: sweeps since the output budget was kept
-}
-
-// Drained says how a Shutdown went, in connections but for Owed.
-type Drained struct {
-	Clean  int // answered, flushed and closed in peace
-	Forced int // cut off when the context ended
-	Owed   int // late replies that never came
-	Stuck  int // of the forced: still inside user code when Shutdown returned
+	mu         sync.Mutex
+	open       int // connections
+	addresses  map[netip.Addr]int
+	listeners  map[*net.Listener]struct{}
+	refusing   map[net.Conn]struct{} // refused connections that are still being told so
+	empty      chan struct{}         // closed when a drain has no connection left
+	drained    Drained
+	drainEnded bool // drained is final
 }
 
 // init prepares a server for its first use.
@@ -116,10 +102,10 @@ func (s *Server) init() {
 		s.ordered = s.limits.InFlight == 1
 		s.buffers.Max = maxPooled
 		s.running = make(chan struct{})
-		s.crew.srv = s
-		s.watch.kick = make(chan struct{}, 1)
-		s.seats.New = func() any { return &seat{in: make([]byte, loopRead)} }
-		s.flights.New = func() any { return new(flight) }
+		s.helpers.srv = s
+		s.watchdog.kick = make(chan struct{}, 1)
+		s.workspaces.New = func() any { return &workspace{in: make([]byte, s.how.size)} }
+		s.inflights.New = func() any { return new(inflight) }
 		s.perVisit = -1 // no end
 		if s.how.style == direct {
 			s.perVisit = 1
@@ -131,18 +117,18 @@ func (s *Server) init() {
 		s.empty = make(chan struct{})
 		s.listeners = map[*net.Listener]struct{}{}
 		s.addresses = map[netip.Addr]int{}
-		s.desks.New = func() any { return &desk{in: make([]byte, s.how.size)} }
-		s.goroutines.Add(1)
-		go s.sweep()
-		for range runtime.GOMAXPROCS(0) {
-			f := &flusher{wake: make(chan struct{}, 1)}
+		s.refusing = map[net.Conn]struct{}{}
+		for i := range runtime.GOMAXPROCS(0) {
+			f := newFlusher(s, i)
 			s.flushers = append(s.flushers, f)
 			s.goroutines.Add(1)
 			go func() {
 				defer s.goroutines.Done()
-				f.run(s.stop)
+				f.run()
 			}()
 		}
+		s.goroutines.Add(1)
+		go s.sweep()
 	})
 }
 
@@ -161,264 +147,14 @@ func (s *Server) bufferSize() int {
 	return s.how.size
 }
 
-// desk is own or, where a connection has none, a borrowed one.
-func (s *Server) desk(own *desk) *desk {
-	if own != nil {
-		return own
-	}
-	return s.desks.Get().(*desk)
-}
-
-// release gives a borrowed desk back.
-func (s *Server) release(own, d *desk, why Reason) {
-	if own == nil {
-		s.returnDesk(d, why)
-	}
-}
-
-// returnDesk takes a desk back. What a panic may have left half done is not
-// used again, and a desk grown by one large reply does not stay large.
-func (s *Server) returnDesk(d *desk, why Reason) {
-	if why == Panicked {
-		return
-	}
-	d.turn.Out = d.turn.Out[:0]
-	if cap(d.turn.Out) > maxPooled {
-		d.turn.Out = nil
-	}
-	s.desks.Put(d)
-}
-
-// enlist makes nc a session, or says why it may not be one.
-func (s *Server) enlist(nc net.Conn) (*session, Reason) {
-	c := &session{srv: s, nc: nc, fd: noDescriptor}
-	if isSocket(nc) {
-		c.raw = rawConn(nc.(syscall.Conn))
-	}
-	addr := c.remoteAddr().Addr()
-	c.proxy = s.trusts(addr)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if why := s.admit(addr, c.proxy, &c.counted); why != 0 {
-		return nil, why
-	}
-	c.slot = len(s.sessions)
-	s.sessions = append(s.sessions, c)
-	n := s.accepted.Load()
-	c.tally = &s.tallies[n%uint64(len(s.tallies))]
-	c.flusher = s.flushers[n%uint64(len(s.flushers))]
-	return c, 0
-}
-
-// rawConn is a plain socket's descriptor, where the system lets us use it.
-func rawConn(socket syscall.Conn) syscall.RawConn {
-	if !sys.Readiness {
-		return nil
-	}
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return nil
-	}
-	return raw
-}
-
-// admit enters one more connection from addr in the books, or says why it may
-// not be served; mu is held. One that speaks for another address is not counted
-// for its own.
-func (s *Server) admit(addr netip.Addr, proxy bool, counted *bool) Reason {
-	switch {
-	case s.draining.Load():
-		return ShuttingDown
-	case s.open >= s.limits.Conns:
-		return TooManyConns
-	case !proxy && !s.count(addr, counted):
-		return TooManyPerAddress
-	}
-	s.open++
-	s.accepted.Add(1)
-	return 0
-}
-
-// count takes one of addr's places, if there is one; mu is held.
-func (s *Server) count(addr netip.Addr, counted *bool) bool {
-	if !addr.IsValid() || s.Limits.ConnsPerAddress <= 0 {
-		return true
-	}
-	if s.addresses[addr] >= s.limits.ConnsPerAddress {
-		return false
-	}
-	s.addresses[addr]++
-	*counted = true
-	return true
-}
-
-// leave tells OnClose of an ended session.
-func (s *Server) leave(c *session) {
-	why := c.reason()
-	defer func() { // whatever OnClose does
-		s.mu.Lock()
-		last := len(s.sessions) - 1
-		if c.slot != last {
-			s.sessions[c.slot] = s.sessions[last]
-			s.sessions[c.slot].slot = c.slot
-			s.moved = true
-		}
-		s.sessions[last] = nil
-		s.sessions = s.sessions[:last]
-		var holds netip.Addr
-		if c.counted {
-			holds = c.remoteAddr().Addr()
-		}
-		s.mu.Unlock()
-		c.ended.Store(true)
-		c.value.Store(nil)
-		s.strike(why, holds)
-	}()
-	if s.OnClose != nil && c.known {
-		s.guard(c.conn(), func() { s.OnClose(c.conn(), why) })
-	}
-}
-
-// strike takes a connection off the books, and the place of its address.
-func (s *Server) strike(why Reason, holds netip.Addr) {
-	s.ended[why].Add(1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open--
-	if holds.IsValid() {
-		if s.addresses[holds]--; s.addresses[holds] == 0 {
-			delete(s.addresses, holds)
-		}
-	}
-	if s.draining.Load() {
-		switch {
-		case s.counted:
-		case why == Forced:
-			s.drained.Forced++
-		default:
-			s.drained.Clean++
-		}
-		if s.open == 0 {
-			close(s.empty)
-		}
-	}
-}
-
-// Shutdown stops accepting, answers what was sent, flushes and closes. When ctx
-// ends first, the connections that are left are cut off; handlers that do not
-// return are left behind and counted. It returns ctx's error in that case.
-func (s *Server) Shutdown(ctx context.Context) (Drained, error) {
-	s.init()
-	var err error
-	if s.leaving.CompareAndSwap(false, true) {
-		err = s.shutdown(ctx)
-		close(s.gone)
-	} else {
-		select {
-		case <-s.gone:
-		case <-ctx.Done():
-			err = fmt.Errorf("engine: shutdown: %w", ctx.Err())
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.drained, err
-}
-
-func (s *Server) shutdown(ctx context.Context) error {
-	s.mu.Lock()
-	s.draining.Store(true)
-	for ln := range s.listeners {
-		(*ln).Close()
-	}
-	if s.open == 0 {
-		close(s.empty)
-	}
-	for _, c := range s.sessions {
-		c.hurry()
-	}
-	s.mu.Unlock()
+// each calls do with every connection, its mutex held.
+func (s *Server) each(do func(k connRef)) {
 	for _, l := range s.started() {
-		l.links(func(k link) { k.notify() })
+		l.each(do)
 	}
-
-	var err error
-	select {
-	case <-s.empty:
-	case <-ctx.Done():
-		err = s.force(ctx.Err())
-	case <-s.hurry:
-		err = s.force(ErrServerClosed)
+	for _, f := range s.flushers {
+		f.each(do)
 	}
-	s.cancel()
-	s.mu.Lock()
-	stuck := s.drained.Stuck
-	s.mu.Unlock()
-	s.abandoned.Store(stuck > 0)
-	close(s.stop)
-	for _, l := range s.started() {
-		l.leave()
-	}
-	s.crew.end()
-	if stuck == 0 {
-		s.goroutines.Wait()
-	}
-	return err
-}
-
-// force cuts off every connection that is left and gives those that are not
-// inside user code the moment that they need to end.
-func (s *Server) force(cause error) error {
-	s.cancel()
-	owed := 0
-	s.mu.Lock()
-	for _, c := range s.sessions {
-		owed += int(c.owed.Load())
-		c.abort(Forced)
-	}
-	s.mu.Unlock()
-	for _, l := range s.started() {
-		l.links(func(k link) {
-			if x := k.x.Load(); x != nil {
-				owed += x.promises.open
-			}
-			k.abort(Forced)
-		})
-	}
-	s.mu.Lock()
-	s.drained.Owed += owed
-	s.mu.Unlock()
-	if done := s.emptyWithin(forceTime) || s.rescue() && s.emptyWithin(forceTime); !done {
-		s.mu.Lock()
-		s.drained.Stuck = s.open
-		s.drained.Forced += s.drained.Stuck
-		s.counted = true
-		s.mu.Unlock()
-	}
-	return fmt.Errorf("engine: shutdown: %w", cause)
-}
-
-// forceTime is what connections need to end that are not inside user code.
-const forceTime = 250 * time.Millisecond
-
-func (s *Server) emptyWithin(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-s.empty:
-		return true
-	case <-t.C:
-		return false
-	}
-}
-
-// Close cuts off every connection at once; a Shutdown under way loses its
-// patience too. It does not wait for handlers that do not return.
-func (s *Server) Close() error {
-	s.init()
-	s.hurried.Do(func() { close(s.hurry) })
-	s.Shutdown(context.Background())
-	return nil
 }
 
 // reportPanic counts a panic of user code and tells the logger.

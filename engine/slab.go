@@ -1,39 +1,38 @@
 package engine
 
 import (
-	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 	"syscall"
 
 	"github.com/hone-go/hone/internal/sys"
-	"github.com/hone-go/hone/pool"
 )
 
-// slot is one connection of an event loop: all that it costs while nothing is
-// in flight. It has no pointers, so the collector passes over a slab of them;
-// what a connection needs beyond it is its flight.
+// slot is all that a connection of an event loop costs while nothing is in
+// flight. It has no pointers, so the collector passes over a slab of them, and it
+// is one line of the cache; what a connection needs beyond it is its inflight.
 //
-// One goroutine at a time owns a connection: its loop, or, while it is away,
-// the goroutine that runs its handler. The owner alone reads from the socket,
-// visits the protocol and closes. mu guards what others touch, and holding it is
-// the right to write to the socket.
+// One goroutine at a time owns a connection: its loop, the goroutine that runs its
+// handler while it is away from the loop, or, on a goroutine engine, its own. The
+// owner alone reads from the socket, visits the protocol and closes. mu guards
+// what others touch.
 type slot struct {
 	mu         sync.Mutex
 	state      uint64        // the owner's: Turn.State; while free: 1 + the next free slot
-	generation atomic.Uint32 // 0: free; written under mu
+	tenant     atomic.Uint32 // the generation, 0 while free, and awayBit; written under mu
 	why        atomic.Uint32 // the first fatal Reason wins
-	stamps     slotStamps
-	socket     sys.Socket   // the owner's, who closes it under mu
-	tickets    uint32       // the generation that the next flight's tickets go on from
-	away       atomic.Bool  // not owned by its loop; written under mu
-	own        facts        // the owner's, of the first kind
-	doubt      uint8        // the owner's: visits to pass beside the loop before it is trusted again
-	epoch      uint8        // the owner's: the loop's epoch in which it was last found fast
-	marks      facts        // under mu, of the second kind
+	seen       atomic.Uint32 // bytes last arrived, or a visit last ended
+	since      atomic.Uint32 // the phase began
+	phase      atomic.Uint32
+	socket     sys.Socket   // the owner's, who closes it under mu; on an event loop
+	tickets    uint32       // the generation that the next inflight's tickets go on from
+	own        flags        // the owner's, of the first kind
+	slowVisits uint8        // the owner's: visits to pass beside the loop before it is trusted again
+	epoch      uint8        // the owner's: the alarm of the loop since which it was found fast
+	marks      flags        // under mu, of the second kind
 	opened     bool         // written under mu by the owner, who has seen it
-	over       bool         // under mu: nothing may be posted or written any more
+	dead       bool         // under mu: nothing may be posted or written any more
 	want       sys.Interest // under mu: what is to be reported
 	suspect    Reason       // under mu: what the sweeper thinks
 	counted    bool         // its address holds a place; guarded by Server.mu
@@ -41,111 +40,134 @@ type slot struct {
 	address    [4]byte // of IPv4; else it is in side.sixes
 }
 
-// facts are true or not, eight in a byte: so a slot is one line of the cache.
-type facts uint8
+// flags are true or not, eight in a byte.
+type flags uint8
 
-func (f facts) has(fact facts) bool { return f&fact != 0 }
-func (f *facts) set(fact facts)     { *f |= fact }
-func (f *facts) clear(fact facts)   { *f &^= fact }
+func (f flags) has(flag flags) bool { return f&flag != 0 }
+func (f *flags) set(flag flags)     { *f |= flag }
+func (f *flags) clear(flag flags)   { *f &^= flag }
 
-// The owner's facts.
+// The owner's flags.
 const (
-	drains     facts = 1 << iota // what has arrived is still answered, see flight.left
-	hasSaid                      // the peer has been told why
+	drains     flags = 1 << iota // what has arrived is still answered, see inflight.left
+	isStopped                    // Advance has ended the service
 	isKnown                      // to OnOpen, so that OnClose must be told
 	wantsProxy                   // a PROXY header comes first
 )
 
-// The facts under mu.
+// The flags under mu.
 const (
-	isShut    facts = 1 << iota // nothing may be posted any more, what was is written
-	isWaiting                   // the owner waits for room, or to be done
-	isTired                     // the flight may be given back
-	isDirty                     // in the loop's list
+	isShut    flags = 1 << iota // nothing may be posted any more; what was posted is written
+	isSaid                      // the peer has been told why: no push may follow
+	isWaiting                   // the owner waits for room, or for all to be settled
+	isTired                     // quiet for long enough to wait on less memory
+	isDirty                     // in its shard's list
 	isListed                    // registered with the poll
 	hasFour                     // an address of IPv4
 	hasSix                      // an address of IPv6
 )
 
-// slotStamps are those stamps that an idle connection needs.
-type slotStamps struct{ seen, since, phase atomic.Uint32 }
+// awayBit of slot.tenant: somebody other than the loop owns the connection. It is
+// one word with the generation, because a loop that holds a report must learn both
+// at one moment: between two loads the connection could end beside the loop, and
+// the next one take its slot.
+const awayBit = 1 << 31
 
-// flight is what a connection needs while anything is in flight: input that is
-// not served, output that waits, replies that are owed.
-type flight struct {
-	rest  pool.Buffer // the owner's: what is behind from is input that is not served
-	from  int
-	ready bool // the owner's: the protocol can serve more of it as soon as there is room
-	lacks int  // the owner's: bytes that must arrive before the protocol is asked
-	left  int  // the owner's: bytes still to be read in a drain, or to be dropped
+// shard is a share of a server's connections: their slots, and the list of those
+// that somebody has to look at. An event loop has one, and so has each flusher of
+// the goroutine engines.
+type shard struct {
+	srv      *Server
+	counts   *counters
+	loop     *loop         // whose it is; nil on a goroutine engine
+	poll     *sys.Poll     // the loop's
+	visiting atomic.Uint64 // the loop's: the visit under way; see events_watchdog.go
+	rouse    func()        // ends the runner's sleep; called with mu held
 
-	frame, size, stall, unsent atomic.Uint32 // see stamps
-	stuck                      atomic.Bool   // replies of a visit are in front: nothing is read; written under mu
-
-	waiting  int64       // under mu: bytes in front and queue
-	front    pool.Buffer // under mu: output that is being written; the peer took none of it for now
-	sent     int         // under mu: bytes of front that have gone
-	charged  int64       // under mu: of waiting, what the server has been told
-	late     uint64      // under mu: late replies that the tally has not been told
-	queue    backlog
-	promises tickets // under mu: late replies outstanding
-	value    any
-	zone     string         // of the address
-	give     func(net.Conn) // the owner's: takes the socket over
-	given    net.Conn       // under mu: it has
+	mu         sync.Mutex
+	dirty      []uint64    // keys of connections to look at
+	pending    atomic.Bool // there are some; written under mu
+	asleep     bool        // the runner waits, and rouse is needed
+	leaving    bool        // nothing new is taken in, and the runner ends
+	gone       bool        // it has ended
+	closed     bool        // the poll is
+	open       int
+	roomy      int    // no chunk before this one has a free slot
+	generation uint32 // of the connection taken in last
+	chunks     atomic.Pointer[[]chunk]
 }
 
-// chunk is a piece of a slab. Slots never move.
+// chunk is a piece of a shard's slab. Slots never move.
 type chunk struct {
-	slots   *[chunkSlots]slot
-	flights *[chunkSlots]atomic.Pointer[flight]
-	side    *side
+	slots     *[chunkSlots]slot
+	inflights *[chunkSlots]atomic.Pointer[inflight]
+	side      *side
 }
 
 // side is what a chunk needs beside its slots.
 type side struct {
-	open  int                                  // guarded by the loop's mutex
-	free  int                                  // 1 + the first free slot; guarded by the loop's mutex
+	open  int                                  // guarded by shard.mu
+	free  int                                  // 1 + the first free slot; guarded by shard.mu
 	sixes atomic.Pointer[[chunkSlots][16]byte] // addresses of IPv6; nil until there is one
 }
 
 const (
-	chunkSlots = 1 << 10 // whole pages: 64 KiB of slots, 8 of flights
+	chunkSlots = 1 << 10 // whole pages: 64 KiB of slots, 8 of pointers
 	slotBits   = 24
 	maxSlots   = 1 << slotBits
 )
 
-// link is a connection at hand: where its parts are. It is small enough to be
+// connRef is a connection at hand: where its parts are. It is small enough to be
 // passed in registers: one word more costs a late reply a twentieth.
-type link struct {
-	l   *loop
+type connRef struct {
+	sh  *shard
 	s   *slot
-	x   *atomic.Pointer[flight]
+	x   *atomic.Pointer[inflight]
 	key uint64 // slot, and above it the generation
 }
 
 func keyOf(slot int, generation uint32) uint64 { return uint64(slot) | uint64(generation)<<32 }
 
-// find is the connection that key names. It may have ended: compare generations
-// under its mutex, or as its owner.
-func (l *loop) find(key uint64) (link, bool) {
+func (k *connRef) generation() uint32 { return uint32(k.key >> 32) }
+
+// conn is the connection as a value that may be kept.
+func (k *connRef) conn() Conn { return Conn{sh: k.sh, key: k.key} }
+
+// standing says whether the connection has ended, and else whether it is away
+// from its loop. If neither, it cannot change but through the loop.
+func (k *connRef) standing() (ended, away bool) {
+	t := k.s.tenant.Load()
+	return t&^awayBit != k.generation(), t&awayBit != 0
+}
+
+func (k *connRef) setAway(away bool) {
+	t := k.generation()
+	if away {
+		t |= awayBit
+	}
+	k.s.tenant.Store(t)
+}
+
+// find is the connection that key names. It may have ended: ask standing, or lock
+// instead.
+func (sh *shard) find(key uint64) (connRef, bool) {
 	i := int(uint32(key))
-	chunks := *l.chunks.Load()
+	chunks := *sh.chunks.Load()
 	if i/chunkSlots >= len(chunks) {
-		return link{}, false
+		return connRef{}, false
 	}
 	c := &chunks[i/chunkSlots]
-	return link{l: l, s: &c.slots[i%chunkSlots], x: &c.flights[i%chunkSlots], key: key}, true
+	return connRef{sh: sh, s: &c.slots[i%chunkSlots], x: &c.inflights[i%chunkSlots], key: key}, true
 }
 
 // lock is find with the connection's mutex held, or false if it has ended.
-func (l *loop) lock(key uint64) (link, bool) {
-	k, ok := l.find(key)
+func (sh *shard) lock(key uint64) (connRef, bool) {
+	k, ok := sh.find(key)
 	if !ok {
 		return k, false
 	}
 	k.s.mu.Lock()
-	if k.s.generation.Load() != uint32(key>>32) {
+	if ended, _ := k.standing(); ended {
 		k.s.mu.Unlock()
 		return k, false
 	}
@@ -153,125 +175,165 @@ func (l *loop) lock(key uint64) (link, bool) {
 }
 
 // take finds a slot for a new connection and names it.
-func (l *loop) take() (link, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.leaving {
-		return link{}, ErrServerClosed
+func (sh *shard) take() (connRef, error) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.leaving {
+		return connRef{}, ErrServerClosed
 	}
-	chunks := *l.chunks.Load()
-	for l.roomy < len(chunks) && chunks[l.roomy].side.free == 0 {
-		l.roomy++
+	chunks := *sh.chunks.Load()
+	for sh.roomy < len(chunks) && chunks[sh.roomy].side.free == 0 {
+		sh.roomy++
 	}
-	if l.roomy == len(chunks) {
+	if sh.roomy == len(chunks) {
 		if len(chunks)*chunkSlots >= maxSlots {
-			return link{}, syscall.ENOMEM
+			return connRef{}, syscall.ENOMEM
 		}
-		chunks = append(chunks[:len(chunks):len(chunks)], newChunk())
-		l.chunks.Store(&chunks)
+		grown := append(chunks[:len(chunks):len(chunks)], newChunk())
+		sh.chunks.Store(&grown)
+		chunks = grown
 	}
-	c := &chunks[l.roomy]
+	c := &chunks[sh.roomy]
 	i := c.side.free - 1
 	s := &c.slots[i]
 	c.side.free = int(s.state)
 	c.side.open++
-	l.open++
-	if l.generation++; l.generation == 0 {
-		l.generation++
+	sh.open++
+	if sh.generation++; sh.generation == awayBit {
+		sh.generation = 1
 	}
-	return link{l: l, s: s, x: &c.flights[i], key: keyOf(l.roomy*chunkSlots+i, l.generation)}, nil
+	return connRef{sh: sh, s: s, x: &c.inflights[i], key: keyOf(sh.roomy*chunkSlots+i, sh.generation)}, nil
 }
 
 func newChunk() chunk {
-	c := chunk{new([chunkSlots]slot), new([chunkSlots]atomic.Pointer[flight]), &side{free: 1}}
+	c := chunk{new([chunkSlots]slot), new([chunkSlots]atomic.Pointer[inflight]), &side{free: 1}}
 	for i := range c.slots[:chunkSlots-1] {
 		c.slots[i].state = uint64(i + 2)
 	}
 	return c
 }
 
-// free gives an ended connection's slot back, and the slab's last chunk when a
+// free gives an ended connection's slot back, and the slab's last chunks when a
 // crowd has left.
-func (k *link) free() {
-	l, s := k.l, k.s
+func (k *connRef) free() {
+	sh, s := k.sh, k.s
 	s.mu.Lock()
 	x := k.x.Swap(nil)
-	s.generation.Store(0)
+	s.tenant.Store(0)
 	s.mu.Unlock()
-	if x != nil {
-		x.clear()
-		l.srv.flights.Put(x)
+	if x != nil && x.g == nil {
+		sh.srv.putInflight(x)
 	}
-	l.mu.Lock()
-	chunks := *l.chunks.Load()
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	chunks := *sh.chunks.Load()
 	slot := int(uint32(k.key))
 	c := &chunks[slot/chunkSlots]
 	s.state = uint64(c.side.free)
 	c.side.free = slot%chunkSlots + 1
 	c.side.open--
-	l.open--
-	l.roomy = min(l.roomy, slot/chunkSlots)
-	for n := len(chunks); n > 1 && chunks[n-1].side.open == 0 && chunks[n-2].side.open <= chunkSlots/2; n-- {
-		chunks = chunks[: n-1 : n-1]
-		l.chunks.Store(&chunks)
+	sh.open--
+	sh.roomy = min(sh.roomy, slot/chunkSlots)
+	n := len(chunks)
+	for n > 1 && chunks[n-1].side.open == 0 && chunks[n-2].side.open <= chunkSlots/2 {
+		n--
 	}
-	if l.open == 0 {
-		l.wake()
-		l.closeIfLast()
+	if n < len(chunks) {
+		kept := chunks[:n:n] // what is published is never written again: others read it without a lock
+		sh.chunks.Store(&kept)
 	}
-	l.mu.Unlock()
+	if sh.open == 0 && sh.leaving {
+		sh.wake()
+		sh.closeIfLast()
+	}
 }
 
-// fly is the connection's flight, made when there is none. mu held.
-func (k *link) fly() *flight {
-	x := k.x.Load()
-	if x == nil {
-		x = k.l.srv.flights.Get().(*flight)
-		x.promises.generation = k.s.tickets
-		k.x.Store(x)
+// each calls do with every connection of the shard, its mutex held.
+func (sh *shard) each(do func(k connRef)) {
+	for i, c := range *sh.chunks.Load() {
+		for j := range c.slots {
+			s := &c.slots[j]
+			if s.tenant.Load() == 0 {
+				continue
+			}
+			s.mu.Lock()
+			if t := s.tenant.Load(); t != 0 {
+				do(connRef{sh: sh, s: s, x: &c.inflights[j], key: keyOf(i*chunkSlots+j, t&^awayBit)})
+			}
+			s.mu.Unlock()
+		}
 	}
-	return x
 }
 
-// land gives the flight of a quiet connection back. mu held, by the owner. A
-// connection that takes its leave keeps it: what is left to be read is there.
-func (k *link) land() {
-	x := k.x.Load()
-	if x == nil || !x.quiet() || x.value != nil || x.zone != "" || k.s.own.has(drains) || k.phase() != serving {
+// list has the shard's runner look at the connection. mu held.
+func (k *connRef) list() {
+	if k.s.marks.has(isDirty) {
 		return
 	}
-	k.s.tickets = x.promises.generation
-	k.x.Store(nil)
-	x.clear()
-	k.l.srv.flights.Put(x)
+	k.s.marks.set(isDirty)
+	sh := k.sh
+	sh.mu.Lock()
+	sh.dirty = append(sh.dirty, k.key)
+	sh.pending.Store(true)
+	sh.wake()
+	sh.mu.Unlock()
 }
 
-// quiet reports whether nothing is in flight.
-func (x *flight) quiet() bool {
-	return !x.rest.Lent() && !x.front.Lent() && !x.queue.buffer.Lent() && x.promises.open == 0 && x.give == nil
-}
-
-// clear makes x fit for another connection.
-func (x *flight) clear() {
-	promises := x.promises
-	if promises.abandon(); cap(promises.slots) > keepTickets {
-		promises = tickets{}
+// collect swaps the list for batch, which is empty, and reports whether it had
+// anything.
+func (sh *shard) collect(batch []uint64) ([]uint64, bool) {
+	batch = batch[:0]
+	if !sh.pending.Load() {
+		return batch, false
 	}
-	*x = flight{promises: promises}
+	sh.mu.Lock()
+	batch, sh.dirty = sh.dirty, batch
+	sh.pending.Store(false)
+	sh.mu.Unlock()
+	return batch, len(batch) > 0
+}
+
+// wake ends the runner's sleep; sh.mu is held.
+func (sh *shard) wake() {
+	if sh.asleep && !sh.closed {
+		sh.asleep = false
+		sh.rouse()
+	}
+}
+
+// over reports whether a runner that is to end has nothing left to wait for;
+// sh.mu is held.
+func (sh *shard) over() bool { return sh.leaving && (sh.open == 0 || sh.srv.abandoned.Load()) }
+
+// closeIfLast closes the poll when nobody is left to use it; sh.mu is held.
+func (sh *shard) closeIfLast() {
+	if sh.gone && sh.open == 0 && sh.poll != nil && !sh.closed {
+		sh.closed = true
+		sh.poll.Close()
+	}
+}
+
+// end has the runner end: as soon as its last connection has, or at once when the
+// server has given up waiting.
+func (sh *shard) end() {
+	sh.mu.Lock()
+	sh.leaving = true
+	sh.wake()
+	sh.mu.Unlock()
 }
 
 // six is where the connection's address is if it has one of IPv6. mu held.
-func (k *link) six() *[16]byte {
+func (k *connRef) six() *[16]byte {
 	i := int(uint32(k.key))
-	side := (*k.l.chunks.Load())[i/chunkSlots].side
+	side := (*k.sh.chunks.Load())[i/chunkSlots].side
 	if side.sixes.Load() == nil {
 		side.sixes.CompareAndSwap(nil, new([chunkSlots][16]byte))
 	}
 	return &side.sixes.Load()[i%chunkSlots]
 }
 
-// setAddr sets all of the address but its zone. mu held.
-func (k *link) setAddr(a netip.AddrPort) {
+// setAddr sets the peer's address. mu held.
+func (k *connRef) setAddr(a netip.AddrPort) {
 	s := k.s
 	s.marks.clear(hasFour | hasSix)
 	s.port = a.Port()
@@ -283,10 +345,15 @@ func (k *link) setAddr(a netip.AddrPort) {
 		s.marks.set(hasSix)
 		*k.six() = ip.As16()
 	}
+	if zone := a.Addr().Zone(); zone != "" {
+		k.attach().zone = zone
+	} else if x := k.x.Load(); x != nil {
+		x.zone = ""
+	}
 }
 
 // addr is the peer's address. mu held.
-func (k *link) addr() netip.AddrPort {
+func (k *connRef) addr() netip.AddrPort {
 	switch s := k.s; {
 	case s.marks.has(hasFour):
 		return netip.AddrPortFrom(netip.AddrFrom4(s.address), s.port)

@@ -9,29 +9,23 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// slabs is a loop that is not run, for its slab.
-func slabs() *loop {
-	s := bare(Limits{})
-	s.flights.New = func() any { return new(flight) }
-	l := &loop{srv: s}
-	l.chunks.Store(&[]chunk{})
-	return l
-}
+// slabs is a shard that nobody runs, for its slab.
+func slabs() *shard { return bare(Limits{}).bareShard() }
 
-func taken(t *testing.T, l *loop) link {
+func taken(t *testing.T, l *shard) connRef {
 	t.Helper()
 	k, err := l.take()
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.s.generation.Store(uint32(k.key >> 32))
+	k.setAway(false)
 	return k
 }
 
 // What an idle connection costs is a promise; this is where it is kept or broken.
 func TestSlotSize(t *testing.T) {
 	const most = 72
-	size := unsafe.Sizeof(slot{}) + unsafe.Sizeof(chunk{}.flights[0])
+	size := unsafe.Sizeof(slot{}) + unsafe.Sizeof(chunk{}.inflights[0])
 	if t.Logf("%d bytes", size); size > most {
 		t.Errorf("a connection costs %d bytes in its slab, want %d at most", size, most)
 	}
@@ -43,7 +37,7 @@ func TestKeysAreNotUsedAgain(t *testing.T) {
 	l := slabs()
 	seen := map[uint64]bool{}
 	for round := range 4 {
-		var all []link
+		var all []connRef
 		for range 3 * chunkSlots {
 			k := taken(t, l)
 			if seen[k.key] {
@@ -72,7 +66,7 @@ func TestKeysAreNotUsedAgain(t *testing.T) {
 
 func TestSlabShrinks(t *testing.T) {
 	l := slabs()
-	var all []link
+	var all []connRef
 	for range 20 * chunkSlots {
 		all = append(all, taken(t, l))
 	}
@@ -116,20 +110,17 @@ func TestSlotAddresses(t *testing.T) {
 		k := taken(t, l)
 		want := netip.MustParseAddrPort(text)
 		k.setAddr(want)
-		if zone := want.Addr().Zone(); zone != "" {
-			k.fly().zone = zone
-		}
-		if got := (Conn{l: l, key: k.key}).RemoteAddr(); got != want {
+		if got := (k.conn()).RemoteAddr(); got != want {
 			t.Errorf("%v comes back as %v", want, got)
 		}
 		k.s.mu.Lock()
-		k.land()
+		k.detach()
 		k.s.mu.Unlock()
-		if got := (Conn{l: l, key: k.key}).RemoteAddr(); got != want {
+		if got := (k.conn()).RemoteAddr(); got != want {
 			t.Errorf("%v is %v when it is quiet", want, got)
 		}
 		k.free()
-		if got := (Conn{l: l, key: k.key}).RemoteAddr(); got != (netip.AddrPort{}) {
+		if got := (k.conn()).RemoteAddr(); got != (netip.AddrPort{}) {
 			t.Errorf("%v is still %v when it has ended", want, got)
 		}
 	}
@@ -139,12 +130,10 @@ func TestSlotAddresses(t *testing.T) {
 func TestTicketsOutliveTheFlight(t *testing.T) {
 	l := slabs()
 	k := taken(t, l)
-	k.l.tally = &l.srv.tallies[0]
-	k.s.over = false
 	old, _ := k.promise()
 	k.s.mu.Lock()
 	k.x.Load().promises.settle(old)
-	k.land()
+	k.detach()
 	landed := k.x.Load() == nil
 	k.s.mu.Unlock()
 	if !landed {
@@ -153,7 +142,7 @@ func TestTicketsOutliveTheFlight(t *testing.T) {
 	if again, _ := k.promise(); again == old {
 		t.Error("a ticket is given out twice")
 	}
-	if err := l.post(k.key, old, nil); err != ErrSettled {
+	if err := k.conn().post(old, nil); err != ErrSettled {
 		t.Errorf("an old ticket answers %v, want ErrSettled", err)
 	}
 }
@@ -168,10 +157,10 @@ func TestSlabFromManyGoroutines(t *testing.T) {
 		looking.Go(func() {
 			for key := range keys {
 				if k, ok := l.lock(key); ok {
-					k.fly().value = key
+					k.attach().value = key
 					k.s.mu.Unlock()
 				}
-				l.links(func(k link) {
+				l.each(func(k connRef) {
 					if x := k.x.Load(); x != nil && x.value != k.key {
 						t.Errorf("connection %x has the value of %x", k.key, x.value)
 					}
@@ -179,7 +168,7 @@ func TestSlabFromManyGoroutines(t *testing.T) {
 			}
 		})
 	}
-	var open []link
+	var open []connRef
 	for i := range 300 {
 		k := taken(t, l)
 		open = append(open, k)

@@ -18,17 +18,18 @@ type Stats struct {
 	HandOffs uint64          // times that a loop went on without a handler that took long
 	Owed     int             // late replies outstanding now
 	Waiting  int64           // bytes of output waiting for peers now
-	Buffers  int64           // buffers that connections and desks have on loan now
+	Buffers  int64           // buffers that connections and workspaces have on loan now
 	Lent     int64           // their bytes
+	Helpers  int             // goroutines beside the event loops now, for handlers that take long
 	Sleeps   uint64          // times that event loops waited for something to do
 	Turns    uint64          // times that they found it, up to 16 late
 	Events   uint64          // how much that was: reports of sockets, and what goroutines beside them have done
 	Ended    [reasons]uint64 // connections ended or refused, by Reason
 }
 
-// tally is one shard of a server's counters. Connections are spread over the
-// shards; a cache line each, so that two processors seldom meet on one.
-type tally struct {
+// counters are one part of a server's counters. Connections are spread over the
+// parts; a cache line each, so that two processors seldom meet on one.
+type counters struct {
 	requests, promised, late, pushes, bytesIn, bytesOut atomic.Uint64
 	_                                                   [16]byte
 }
@@ -36,14 +37,14 @@ type tally struct {
 // Stats reports the counters. It may be called at any time.
 func (s *Server) Stats() Stats {
 	st := Stats{Engine: s.Engine.Name(), Accepted: s.accepted.Load(), Panics: s.panics.Load(), HandOffs: s.handOffs.Load()}
-	for i := range s.tallies {
-		t := &s.tallies[i]
-		st.Requests += t.requests.Load()
-		st.Promised += t.promised.Load()
-		st.Late += t.late.Load()
-		st.Pushes += t.pushes.Load()
-		st.BytesIn += t.bytesIn.Load()
-		st.BytesOut += t.bytesOut.Load()
+	for i := range s.counts {
+		c := &s.counts[i]
+		st.Requests += c.requests.Load()
+		st.Promised += c.promised.Load()
+		st.Late += c.late.Load()
+		st.Pushes += c.pushes.Load()
+		st.BytesIn += c.bytesIn.Load()
+		st.BytesOut += c.bytesOut.Load()
 	}
 	for i := range st.Ended {
 		st.Ended[i] = s.ended[i].Load()
@@ -54,20 +55,17 @@ func (s *Server) Stats() Stats {
 		st.Sleeps += l.counted.sleeps.Load()
 		st.Turns += l.counted.turns.Load()
 		st.Events += l.counted.events.Load()
-		l.links(func(k link) {
-			if x := k.x.Load(); x != nil {
-				st.Late += x.late
-				st.Owed += x.promises.open
-				st.Waiting += x.waiting
-			}
-		})
 	}
+	s.each(func(k connRef) {
+		if x := k.x.Load(); x != nil {
+			st.Late += x.late
+			st.Owed += x.promises.open
+			st.Waiting += x.waiting
+		}
+	})
+	st.Helpers = int(s.helpers.count.Load())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Open = s.open
-	for _, c := range s.sessions {
-		st.Owed += int(c.owed.Load())
-		st.Waiting += c.waiting.Load()
-	}
 	return st
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"runtime/debug"
-	"sync/atomic"
 )
 
 // Turn is one visit of a connection's bytes to the protocol. It is valid until
@@ -17,15 +16,11 @@ type Turn struct {
 	// to visit, zero at first.
 	State uint64
 
-	srv      *Server
-	party    party
-	self     Conn
-	tally    *tally
-	why      *atomic.Uint32 // the party's reason to end, 0 while it has none
-	granted  int            // messages until the party is asked again
-	left     int            // messages this visit may still serve
-	full     int            // Room says no at this many bytes of Out
-	refused  bool           // Room said no
+	ref      *connRef // nil outside an engine
+	granted  int      // messages until flow control is asked again
+	left     int      // messages this visit may still serve
+	full     int      // Room says no at this many bytes of Out
+	refused  bool     // Room said no
 	requests int
 	promised []uint64 // tickets of the message since Mark
 	later    int      // promises of this visit that were not taken back
@@ -38,12 +33,12 @@ type Turn struct {
 // message: flow control lives here, and a protocol that does not ask lets one
 // client's amplified replies or late replies grow without bound.
 func (t *Turn) Room() bool {
-	if t.party == nil {
+	if t.ref == nil {
 		return true
 	}
 	full := t.left == 0 || len(t.Out) >= t.full
-	if !full && (t.granted == 0 || t.why.Load() != 0) {
-		t.granted = t.party.admit(t.requests == 0)
+	if !full && (t.granted == 0 || t.ref.reason() != 0) {
+		t.granted = t.ref.admit(t.requests == 0)
 	}
 	if full || t.granted == 0 {
 		t.refused = true
@@ -69,8 +64,8 @@ func (t *Turn) Mark(used int) {
 func (t *Turn) Rollback() (unanswered bool) {
 	t.Out = t.Out[:t.mark.out]
 	unanswered = true
-	if len(t.promised) > 0 && t.party != nil {
-		open := t.party.revoke(t.promised)
+	if len(t.promised) > 0 && t.ref != nil {
+		open := t.ref.revoke(t.promised)
 		unanswered = open == len(t.promised)
 		t.later -= open
 		t.granted = 0
@@ -87,34 +82,39 @@ func (t *Turn) Serial() uint32 { return t.serial }
 // Later promises one more reply, to be sent from any goroutine at any time.
 // The connection stays open for it, a half-closed one too.
 func (t *Turn) Later() Reply {
-	if t.party == nil {
+	if t.ref == nil {
 		t.promised = append(t.promised, noTicket)
 		return Reply{}
 	}
-	if t.srv.ordered {
+	if t.ref.sh.srv.ordered {
 		t.left = 0 // its reply comes before all that follow, even if it is sent at once
 	}
-	ticket, more := t.party.promise()
+	ticket, more := t.ref.promise()
 	t.promised, t.later = append(t.promised, ticket), t.later+1
 	t.granted = 0
 	if more {
 		t.granted = 1
 	}
-	return Reply{conn: t.self, ticket: ticket}
+	return Reply{conn: t.ref.conn(), ticket: ticket}
 }
 
 // Promised is how many replies have been promised since Mark.
 func (t *Turn) Promised() int { return len(t.promised) }
 
 // Conn is the connection as a value that may be kept.
-func (t *Turn) Conn() Conn { return t.self }
+func (t *Turn) Conn() Conn {
+	if t.ref == nil {
+		return Conn{}
+	}
+	return t.ref.conn()
+}
 
 // TakeOver gives the socket to serve once this visit's output is flushed, with
 // the bytes that were read and not used; the connection ends when serve
 // returns. Advance returns right after it. Outside an engine it answers
 // errors.ErrUnsupported.
 func (t *Turn) TakeOver(serve func(nc net.Conn, unread []byte)) error {
-	if t.party == nil {
+	if t.ref == nil {
 		return errors.ErrUnsupported
 	}
 	t.takeOver = serve
@@ -122,30 +122,11 @@ func (t *Turn) TakeOver(serve func(nc net.Conn, unread []byte)) error {
 	return nil
 }
 
-// party is the connection that a Turn visits, on whatever engine it lives. Its
-// methods are the owner's.
-type party interface {
-	// admit is how many messages flow control lets be served before it is asked
-	// again, which it is too when there is a reason to end. The first of a visit
-	// tells apart what was posted before it.
-	admit(first bool) int
-	// promise owes one more reply, and says whether flow control lets one more
-	// message be served after that.
-	promise() (ticket uint64, more bool)
-	// revoke takes promises back and returns how many of them were still open.
-	revoke(tickets []uint64) (open int)
-	// visited takes what a visit leaves: the state, and Panicked or 0.
-	visited(state uint64, why Reason)
-}
-
-// mostGranted is what a party grants to which nothing is owed and for which nothing
-// waits: it bounds by how much what others do meanwhile can pass a limit.
-const mostGranted = 16
-
-// begin prepares t for a visit of p.
-func (t *Turn) begin(s *Server, p party, why *atomic.Uint32, self Conn, counts *tally, state uint64) {
-	t.srv, t.party, t.why, t.self, t.tally, t.State = s, p, why, self, counts, state
-	t.granted, t.left, t.full = 0, s.perVisit, s.limits.HighWater
+// begin prepares t for a visit of the connection.
+func (t *Turn) begin(k *connRef) {
+	srv := k.sh.srv
+	t.ref, t.State = k, k.s.state
+	t.granted, t.left, t.full = 0, srv.perVisit, srv.limits.HighWater
 	t.refused, t.requests, t.later, t.promised, t.takeOver = false, 0, 0, t.promised[:0], nil
 	t.mark.out, t.mark.used = len(t.Out), 0
 	t.serial++
@@ -153,16 +134,16 @@ func (t *Turn) begin(s *Server, p party, why *atomic.Uint32, self Conn, counts *
 
 // end settles the visit's account with its connection.
 func (t *Turn) end(why Reason) {
-	p := t.party
+	k := t.ref
 	t.serial++
 	if t.requests > 0 {
-		t.tally.requests.Add(uint64(t.requests))
+		k.sh.counts.requests.Add(uint64(t.requests))
 	}
 	if t.later > 0 {
-		t.tally.promised.Add(uint64(t.later))
+		k.sh.counts.promised.Add(uint64(t.later))
 	}
-	t.party, t.why, t.self = nil, nil, Conn{}
-	p.visited(t.State, why)
+	t.ref = nil
+	k.visited(t.State, why)
 }
 
 // visit is one call of the protocol, whatever happens in it.
@@ -175,9 +156,9 @@ func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
 			used, need, why, fault = t.mark.used, 0, Panicked, Panicked
 			unanswered := t.Rollback()
 			t.takeOver = nil
-			s.reportPanic(t.self, v, debug.Stack())
+			s.reportPanic(t.Conn(), v, debug.Stack())
 			if unanswered {
-				t.Out = s.refuse(t.self, t.Out, in[used:], Panicked)
+				t.Out = s.refuse(t.Conn(), t.Out, in[used:], Panicked)
 			}
 		}
 		t.end(fault)

@@ -59,9 +59,12 @@ func TestZeroConn(t *testing.T) {
 	}
 }
 
+// owed is how many replies the connection owes.
+func (k *connRef) owed() int { return k.x.Load().promises.open }
+
 func TestSerialChanges(t *testing.T) {
 	var turn Turn
-	c := bare(Limits{}).session(nil)
+	c := bare(Limits{}).bareConn()
 	seen := map[uint32]string{}
 	see := func(what string) {
 		if before, ok := seen[turn.Serial()]; ok {
@@ -71,7 +74,7 @@ func TestSerialChanges(t *testing.T) {
 	}
 	see("the zero turn")
 	for range 3 {
-		c.beginTurn(&turn)
+		turn.begin(c)
 		see("a visit")
 		turn.Mark(0)
 		see("its first message")
@@ -84,11 +87,11 @@ func TestSerialChanges(t *testing.T) {
 
 func TestTurnKeepsState(t *testing.T) {
 	s := bare(Limits{})
-	a, b := s.session(nil), s.session(nil)
+	a, b := s.bareConn(), s.bareConn()
 	var turn Turn
 	for i := range uint64(3) {
-		for j, c := range []*session{a, b} {
-			c.beginTurn(&turn)
+		for j, c := range []*connRef{a, b} {
+			turn.begin(c)
 			if want := i * uint64(10+j); turn.State != want {
 				t.Errorf("state %d on connection %d, want %d", turn.State, j, want)
 			}
@@ -100,9 +103,9 @@ func TestTurnKeepsState(t *testing.T) {
 
 func TestTurnRoom(t *testing.T) {
 	s := bare(Limits{HighWater: 100, InFlight: 2})
-	c := s.session(nil)
+	c := s.bareConn()
 	var turn Turn
-	begin := func() { turn.Out = turn.Out[:0]; c.beginTurn(&turn) }
+	begin := func() { turn.Out = turn.Out[:0]; turn.begin(c) }
 
 	begin()
 	if !turn.Room() {
@@ -145,21 +148,21 @@ func TestTurnRoom(t *testing.T) {
 
 func TestRollbackTakesPromisesBack(t *testing.T) {
 	s := bare(Limits{})
-	c := s.session(nil)
+	c := s.bareConn()
 	var turn Turn
-	c.beginTurn(&turn)
+	turn.begin(c)
 	turn.Mark(0)
 	kept := turn.Later()
 	turn.Out = append(turn.Out, "kept"...)
 	turn.Mark(10)
 	lost, lost2 := turn.Later(), turn.Later()
 	turn.Out = append(turn.Out, "lost"...)
-	if turn.Promised() != 2 || c.owed.Load() != 3 {
-		t.Errorf("promised %d, owed %d; want 2 and 3", turn.Promised(), c.owed.Load())
+	if turn.Promised() != 2 || c.owed() != 3 {
+		t.Errorf("promised %d, owed %d; want 2 and 3", turn.Promised(), c.owed())
 	}
 	turn.Rollback()
-	if string(turn.Out) != "kept" || turn.Promised() != 0 || c.owed.Load() != 1 {
-		t.Errorf("after Rollback: %q, promised %d, owed %d", turn.Out, turn.Promised(), c.owed.Load())
+	if string(turn.Out) != "kept" || turn.Promised() != 0 || c.owed() != 1 {
+		t.Errorf("after Rollback: %q, promised %d, owed %d", turn.Out, turn.Promised(), c.owed())
 	}
 	turn.Rollback() // twice is once
 	turn.end(0)
@@ -168,31 +171,31 @@ func TestRollbackTakesPromisesBack(t *testing.T) {
 			t.Errorf("a revoked reply says %v, want ErrSettled", err)
 		}
 	}
-	if err := kept.Send([]byte("x")); err != nil || c.owed.Load() != 0 {
-		t.Errorf("the other: %v, owed %d", err, c.owed.Load())
+	if err := kept.Send([]byte("x")); err != nil || c.owed() != 0 {
+		t.Errorf("the other: %v, owed %d", err, c.owed())
 	}
 	if err := kept.Send([]byte("x")); err != ErrSettled {
 		t.Errorf("sent twice: %v, want ErrSettled", err)
 	}
-	if got := s.tallies[0].requests.Load(); got != 2 {
+	if got := s.counts[0].requests.Load(); got != 2 {
 		t.Errorf("counted %d requests, want 2", got)
 	}
 }
 
 func TestTurnAllocates0(t *testing.T) {
-	c := bare(Limits{}).session(nil)
+	c := bare(Limits{}).bareConn()
 	var turn Turn
 	var replies [8]Reply
 	for name, f := range map[string]func(){
 		"visit": func() {
-			c.beginTurn(&turn)
+			turn.begin(c)
 			for turn.Room() && turn.requests < 16 {
 				turn.Mark(0)
 			}
 			turn.end(0)
 		},
 		"visit with promises": func() {
-			c.beginTurn(&turn)
+			turn.begin(c)
 			for i := range replies {
 				turn.Mark(i)
 				replies[i] = turn.Later()
@@ -203,7 +206,7 @@ func TestTurnAllocates0(t *testing.T) {
 			}
 		},
 		"rollback": func() {
-			c.beginTurn(&turn)
+			turn.begin(c)
 			turn.Mark(0)
 			turn.Later()
 			turn.Rollback()

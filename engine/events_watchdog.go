@@ -12,40 +12,40 @@ import (
 // taken away: another goroutine goes on with the loop, the stuck one finishes its
 // visit, returns the connection and runs no loop any more.
 
-// A loop's turn is the visit under way: 1 + its slot, and above it a number that
+// shard.visiting is the visit under way: 1 + its slot, and above it a number that
 // grows with every visit; without the slot, none is. Two stores a visit.
-const turnSlots = 1<<slotBits - 1
+const visitSlots = 1<<slotBits - 1
 
-// enter begins a call of user code for the connection.
-func (k *link) enter(d *seat) {
-	if d.off {
+// enterUser begins a call of user code for the connection.
+func (k *connRef) enterUser(d *workspace) {
+	if d.beside {
 		return
 	}
-	l := k.l
+	l := k.sh.loop
 	l.visits++
 	d.visit = l.visits<<slotBits | uint64(uint32(k.key)) + 1
-	l.turn.Store(d.visit)
-	if l.srv.watch.asleep.Load() {
-		l.srv.watch.wake()
+	l.visiting.Store(d.visit)
+	if l.srv.watchdog.asleep.Load() {
+		l.srv.watchdog.wake()
 	}
 }
 
-// exit ends it, however it ended. When the loop was taken away meanwhile, the
+// exitUser ends it, however it ended. When the loop was taken away meanwhile, the
 // goroutine must not touch what belongs to whoever runs it.
-func (k *link) exit(d *seat) {
-	if !d.off && !k.l.stop(d.visit) {
-		d.off = true
-		k.l.srv.crew.busy.Add(-1)
+func (k *connRef) exitUser(d *workspace) {
+	if !d.beside && !k.sh.stopVisit(d.visit) {
+		d.beside = true
+		k.sh.srv.helpers.busy.Add(-1)
 	}
 }
 
-// stop ends a turn, unless somebody else has.
-func (l *loop) stop(turn uint64) bool {
-	return l.turn.CompareAndSwap(turn, turn&^turnSlots)
+// stopVisit ends a visit, unless somebody else has.
+func (sh *shard) stopVisit(visit uint64) bool {
+	return sh.visiting.CompareAndSwap(visit, visit&^visitSlots)
 }
 
-// watch is the watchdog of a server.
-type watch struct {
+// watchdog looks at the loops of a server.
+type watchdog struct {
 	asleep atomic.Bool // nobody looks: the next visit says so
 	kick   chan struct{}
 }
@@ -55,7 +55,7 @@ const (
 	watchIdle = 20 // ticks without a visit, after which the watchdog sleeps
 )
 
-func (w *watch) wake() {
+func (w *watchdog) wake() {
 	if w.asleep.CompareAndSwap(true, false) {
 		select {
 		case w.kick <- struct{}{}:
@@ -64,8 +64,8 @@ func (w *watch) wake() {
 	}
 }
 
-// watchOver looks at the loops until stop is closed.
-func (s *Server) watchOver() {
+// watchLoops looks at the loops until stop is closed.
+func (s *Server) watchLoops() {
 	defer s.goroutines.Done()
 	tick := time.NewTicker(watchTick)
 	defer tick.Stop()
@@ -73,14 +73,14 @@ func (s *Server) watchOver() {
 	look := func() (quiet bool) {
 		quiet = true
 		for i, l := range s.loops {
-			turn := l.turn.Load()
-			if turn != last[i] {
+			visit := l.visiting.Load()
+			if visit != last[i] {
 				quiet = false
-			} else if turn&turnSlots != 0 {
+			} else if visit&visitSlots != 0 {
 				quiet = false
-				l.takeAway(turn)
+				l.takeAway(visit)
 			}
-			last[i] = turn
+			last[i] = visit
 			l.calmDown()
 		}
 		return quiet
@@ -100,82 +100,76 @@ func (s *Server) watchOver() {
 			continue
 		}
 		idle = 0
-		s.watch.asleep.Store(true)
+		s.watchdog.asleep.Store(true)
 		if !look() { // a visit that began before it could know
-			s.watch.asleep.Store(false)
+			s.watchdog.asleep.Store(false)
 			continue
 		}
 		tick.Stop()
 		select {
 		case <-s.stop:
 			return
-		case <-s.watch.kick:
+		case <-s.watchdog.kick:
 		}
 		tick.Reset(watchTick)
 	}
 }
 
 // takeAway gives the loop of a visit that does not end to another goroutine.
-func (l *loop) takeAway(turn uint64) {
-	k, ok := l.find(uint64(turn&turnSlots) - 1)
+func (l *loop) takeAway(visit uint64) {
+	k, ok := l.find(uint64(visit&visitSlots) - 1)
 	if !ok {
 		return
 	}
 	s := k.s
 	s.mu.Lock()
-	k.key = keyOf(int(turn&turnSlots)-1, s.generation.Load())
+	k.key = keyOf(int(visit&visitSlots)-1, s.tenant.Load()&^awayBit)
 	// From here on nobody runs the loop, and the connection's owner waits for mu
 	// before it gives the connection back.
-	if !l.stop(turn) {
+	if !l.stopVisit(visit) {
 		s.mu.Unlock()
 		return
 	}
 	l.srv.handOffs.Add(1)
-	l.srv.crew.busy.Add(1)
-	s.doubt = max(minDoubt, min(2*s.doubt, maxDoubt))
+	l.srv.helpers.busy.Add(1)
+	s.slowVisits = max(minSlowVisits, min(2*s.slowVisits, maxSlowVisits))
 	l.alarm()
-	s.away.Store(true)
-	if x := k.x.Load(); x != nil && !s.over {
-		k.write(x, false)
-	}
-	k.arm(true)
+	k.setAway(true)
+	k.writeAway(false)
 	s.mu.Unlock()
-	l.srv.crew.do(task{l: l})
+	l.srv.helpers.run(l)
 }
 
 // rescue takes every loop away from the visit that it is in, in all modes: those
-// behind a handler that does not return are not stuck with it. It reports whether
-// there were any.
-func (s *Server) rescue() (any bool) {
+// behind a handler that does not return are not stuck with it.
+func (s *Server) rescue() {
 	for _, l := range s.started() {
-		if turn := l.turn.Load(); turn&turnSlots != 0 {
-			l.takeAway(turn)
-			any = true
+		if visit := l.visiting.Load(); visit&visitSlots != 0 {
+			l.takeAway(visit)
 		}
 	}
-	return any
 }
 
 // A connection whose visit was taken from its loop is served beside it until so
 // many visits have been fast, more of them each time.
 const (
-	minDoubt = 4
-	maxDoubt = 128
-	fast     = 50 * time.Microsecond
+	minSlowVisits = 4
+	maxSlowVisits = 128
+	fast          = 50 * time.Microsecond
 )
 
 // Connections that have not been slow yet cost a tick each to find out. When many
-// do so at once, the loop becomes wary: it serves no connection any more that has
-// not shown to be fast since then.
+// turn slow at once, the loop raises an alarm: until it is calm again, it serves no
+// connection that has not been fast since the alarm.
 const (
-	alarms   = 3                      // visits taken away that make a loop wary
+	alarms   = 3                      // visits taken away that raise an alarm
 	alarmGap = 100 * time.Millisecond // with no more than that between two
-	calmTime = 500 * time.Millisecond // without a slow visit, after which it is no longer
+	calmTime = 500 * time.Millisecond // without a slow visit, after which it ends
 )
 
-// wariness is a loop's.
-type wariness struct {
-	epoch  atomic.Uint32 // 0: not wary; else which alarm it was
+// slowAlarm is a loop's.
+type slowAlarm struct {
+	epoch  atomic.Uint32 // 0: none; else which alarm it is
 	last   atomic.Int64  // the last slow visit, in nanoseconds since the server began
 	alarms int           // in a row; of whoever holds the loop
 	epochs uint8
@@ -184,33 +178,33 @@ type wariness struct {
 // alarm notes that the loop was taken away. The caller holds the loop.
 func (l *loop) alarm() {
 	now := int64(time.Since(l.srv.clock.start))
-	before := l.wary.last.Swap(now)
+	before := l.slow.last.Swap(now)
 	if now-before > int64(alarmGap) {
-		l.wary.alarms = 0
+		l.slow.alarms = 0
 	}
-	if l.wary.alarms++; l.wary.alarms >= alarms && l.wary.epoch.Load() == 0 {
-		if l.wary.epochs++; l.wary.epochs == 0 {
-			l.wary.epochs++
+	if l.slow.alarms++; l.slow.alarms >= alarms && l.slow.epoch.Load() == 0 {
+		if l.slow.epochs++; l.slow.epochs == 0 {
+			l.slow.epochs++
 		}
-		l.wary.epoch.Store(uint32(l.wary.epochs))
+		l.slow.epoch.Store(uint32(l.slow.epochs))
 	}
 }
 
-// calmDown ends the wariness of a loop that has had no slow visit for a while.
+// calmDown ends the alarm of a loop that has had no slow visit for a while.
 func (l *loop) calmDown() {
-	if l.wary.epoch.Load() != 0 && int64(time.Since(l.srv.clock.start))-l.wary.last.Load() > int64(calmTime) {
-		l.wary.epoch.Store(0)
+	if l.slow.epoch.Load() != 0 && int64(time.Since(l.srv.clock.start))-l.slow.last.Load() > int64(calmTime) {
+		l.slow.epoch.Store(0)
 	}
 }
 
-// handsOff reports whether a connection is to be served beside the loop.
-func (l *loop) handsOff(s *slot) bool {
-	switch l.srv.how.hand {
+// servedBeside reports whether the connection is to be served beside its loop.
+func (k *connRef) servedBeside() bool {
+	switch k.sh.srv.how.hand {
 	case Offload:
 		return true
 	case Inline:
 		return false
 	}
-	epoch := l.wary.epoch.Load()
-	return s.doubt > 0 || epoch != 0 && s.epoch != uint8(epoch)
+	epoch := k.sh.loop.slow.epoch.Load()
+	return k.s.slowVisits > 0 || epoch != 0 && k.s.epoch != uint8(epoch)
 }

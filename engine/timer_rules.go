@@ -2,60 +2,32 @@ package engine
 
 import (
 	"math"
-	"sync/atomic"
 	"time"
 )
 
-// Time in an engine is coarse: one sweeper advances one clock, connections
-// stamp moments with it (an atomic load and, at most, a store), and the sweeper
-// judges the stamps. Nothing here reads a clock or touches a socket: stamps and
-// a tick go in, a verdict and the next moment of interest come out.
-
-// tick is a moment in milliseconds of the server's clock; 0 is "not running".
-// It wraps after 49 days, so moments are compared by difference alone.
-type tick = uint32
-
-// phase is what a connection is doing as far as its timers are concerned.
-type phase uint32
-
-const (
-	serving   phase = iota
-	finishing       // the peer has sent all it will; what it asked is answered
-	closing         // refused, or closed from here; the last output is flushed
-	lingering       // everything is said; the peer's rest is dropped
-	takenOver       // the socket belongs to user code
-)
-
-// stamps are written by a connection and judged by the sweeper.
-type stamps struct {
-	seen  atomic.Uint32 // bytes last arrived, or a visit last ended
-	frame atomic.Uint32 // the unfinished message began
-	size  atomic.Uint32 // its size, as far as it is known
-	stall atomic.Uint32 // the peer last took some of the output that waits
-	phase atomic.Uint32
-	since atomic.Uint32 // the phase began
-
-	unsent atomic.Uint32 // 1 + what the kernel still held for the peer when stall was a period old
-}
-
-// moments is a snapshot of stamps.
+// moments are what the limits are judged by.
 type moments struct {
 	seen, frame, size, stall, since tick
 	phase                           phase
 	owed                            bool // late replies are outstanding
-	measured                        bool // unsent is known
+	measured                        bool // inflight.unsent is known
 	tired                           bool // a rest would give memory back
+	draining                        bool // the server shuts down
 }
 
-// snapshot reads seen last: what keeps a connection from being idle ends only after
-// seen has been stamped, and owed was read before the call.
-func (s *stamps) snapshot(owed bool) moments {
-	m := moments{
-		phase: phase(s.phase.Load()), since: s.since.Load(),
-		frame: s.frame.Load(), size: s.size.Load(), stall: s.stall.Load(),
-		owed: owed, measured: s.unsent.Load() != 0,
+// moments is a snapshot of the connection. mu held.
+func (k *connRef) moments() moments {
+	s := k.s
+	m := moments{phase: k.phase(), since: s.since.Load(), seen: s.seen.Load(), draining: k.sh.srv.draining.Load()}
+	if x := k.x.Load(); x != nil {
+		m.frame, m.size, m.stall = x.frame.Load(), x.size.Load(), x.stall.Load()
+		m.owed, m.measured = x.promises.open > 0, x.unsent.Load() != 0
+		if x.g != nil {
+			m.tired = x.g.tired()
+		} else {
+			m.tired = x.value == nil && x.zone == "" && m.frame == 0 && !m.owed && x.waiting == 0 && x.given == nil
+		}
 	}
-	m.seen = s.seen.Load()
 	return m
 }
 
@@ -73,8 +45,8 @@ func rulesOf(l Limits) rules {
 	return r
 }
 
-// hurried is the period while the output budget is exceeded: time enough to see
-// who reads and who does not.
+// hurried is the period while the output budget is exceeded, time enough to see who
+// reads and who does not, and in a drain.
 func (r *rules) hurried() tick { return max(1, r.period/8) }
 
 // verdict is what the sweeper must do to a connection now.
@@ -88,7 +60,7 @@ const (
 	abort           // close at once: the peer does not read, or has had its time
 )
 
-// restAfter is how many periods of silence make a connection rest: about 5 s by
+// restAfter is how many periods of silence make a connection rest: about 2 s by
 // default, so that a rest (about 3 µs) is rare beside the requests before it.
 const restAfter = 8
 
@@ -133,7 +105,7 @@ func (r *rules) judge(m moments, now tick) (v verdict, why Reason, next uint64) 
 			return abort, WriteStall, 0
 		}
 	case lingering:
-		if due(m.since, r.linger) {
+		if m.draining && uint64(now-m.since) >= min(r.linger, uint64(drainLinger.Milliseconds())) || due(m.since, r.linger) {
 			return abort, 0, 0
 		}
 	case serving:

@@ -2,10 +2,10 @@ package engine
 
 import "github.com/hone-go/hone/pool"
 
-// inbox holds the bytes of one connection that have arrived and are not yet
+// inputBuffer holds the bytes of one connection that have arrived and are not yet
 // served. It grows with bytes received, never with a length that was claimed:
 // doubling, up to what the current message still wants.
-type inbox struct {
+type inputBuffer struct {
 	base  []byte      // the buffer in use while nothing larger is needed
 	kept  pool.Buffer // the buffer of a message that base cannot hold, or of a rest
 	start int         // buffer[start:end] is unserved
@@ -23,7 +23,7 @@ func borrow(buffers *pool.Buffers, n int) pool.Buffer {
 	return b
 }
 
-func (b *inbox) buffer() []byte {
+func (b *inputBuffer) buffer() []byte {
 	if b.kept.Lent() {
 		return b.kept.Bytes()
 	}
@@ -31,11 +31,11 @@ func (b *inbox) buffer() []byte {
 }
 
 // bytes is what is unserved.
-func (b *inbox) bytes() []byte { return b.buffer()[b.start:b.end] }
+func (b *inputBuffer) bytes() []byte { return b.buffer()[b.start:b.end] }
 
 // space is where the next bytes go; never empty. Engines that read exactly
 // what is wanted cut it to want themselves.
-func (b *inbox) space(buffers *pool.Buffers) []byte {
+func (b *inputBuffer) space(buffers *pool.Buffers) []byte {
 	if b.start == b.end {
 		b.start, b.end = 0, 0
 		if b.kept.Lent() {
@@ -60,13 +60,13 @@ func (b *inbox) space(buffers *pool.Buffers) []byte {
 }
 
 // move keeps what is unserved in another buffer.
-func (b *inbox) move(to pool.Buffer) {
+func (b *inputBuffer) move(to pool.Buffer) {
 	b.start, b.end = 0, copy(to.Bytes(), b.bytes())
 	b.keep(to)
 }
 
 // keep gives kept back for another one, or none.
-func (b *inbox) keep(other pool.Buffer) {
+func (b *inputBuffer) keep(other pool.Buffer) {
 	if b.kept.Lent() {
 		b.kept.Release()
 	}
@@ -75,23 +75,26 @@ func (b *inbox) keep(other pool.Buffer) {
 
 // arrived accounts for n bytes read into space and reports whether the
 // protocol can be asked.
-func (b *inbox) arrived(n int) bool {
+func (b *inputBuffer) arrived(n int) bool {
 	b.end += n
 	b.want -= n
 	return b.want <= 0
 }
 
 // served drops used bytes.
-func (b *inbox) served(used, want int) {
+func (b *inputBuffer) served(used, want int) {
 	b.start += used
 	b.want = want
 }
 
-func (b *inbox) len() int { return b.end - b.start }
+func (b *inputBuffer) len() int { return b.end - b.start }
+
+// ready reports whether the protocol can go on with what is here.
+func (b *inputBuffer) ready() bool { return b.end > b.start && b.want <= 0 }
 
 // lend makes base the buffer to read into. A short rest moves there, so that
 // the next read is a large one; a long one stays where it is and grows.
-func (b *inbox) lend(base []byte) {
+func (b *inputBuffer) lend(base []byte) {
 	b.base = base
 	if b.kept.Lent() && b.len() <= len(base)/16 {
 		b.start, b.end = 0, copy(base, b.bytes())
@@ -100,7 +103,7 @@ func (b *inbox) lend(base []byte) {
 }
 
 // giveBack lets go of base, keeping a copy of the rest in a buffer that fits it.
-func (b *inbox) giveBack(buffers *pool.Buffers) {
+func (b *inputBuffer) giveBack(buffers *pool.Buffers) {
 	rest := b.len()
 	if rest == 0 {
 		b.forget()
@@ -110,8 +113,8 @@ func (b *inbox) giveBack(buffers *pool.Buffers) {
 	b.base = nil
 }
 
-// forget drops what is unserved.
-func (b *inbox) forget() {
+// forget drops what is unserved and gives the buffers back.
+func (b *inputBuffer) forget() {
 	b.start, b.end, b.base = 0, 0, nil
 	b.keep(pool.Buffer{})
 }

@@ -16,7 +16,7 @@ import (
 // FuzzLoop plays a script against one event loop: clients that send, read, leave
 // and vanish, system calls that fail, limits that strike, handlers that are late,
 // panic or get stuck until the watchdog takes their loop. Sockets and epoll are
-// the kernel's; the loop, its watchdog and its hands are turned by the script, on
+// the kernel's; the loop, its watchdog and its helpers are turned by the script, on
 // one goroutine, so that a script that fails fails again.
 //
 // What must hold: no client ever sees a byte that is not its own, an answer
@@ -50,22 +50,22 @@ func play(t *testing.T, script []byte) {
 
 // stage is one loop and everybody around it.
 type stage struct {
-	t      *testing.T
-	script []byte
-	s      *Server
-	l      *loop
-	runner *seat
-	hands  []*hand
-	tasks  []task // given to hands, not yet begun
-	actors []*actor
-	late   []lateAnswer
-	faults map[sys.Call][]misfortune
-	depth  int  // of handlers that are stuck
-	letGo  bool // the innermost is to return
-	calm   bool // nothing fails any more, and nobody gets stuck
-	ended  map[Conn]Reason
-	opened int // connections that OnOpen has seen
-	last   tick
+	t       *testing.T
+	script  []byte
+	s       *Server
+	l       *loop
+	runner  *workspace
+	helpers []*helper
+	tasks   []job // given to helpers, not yet begun
+	actors  []*actor
+	late    []lateAnswer
+	faults  map[sys.Call][]misfortune
+	depth   int  // of handlers that are stuck
+	letGo   bool // the innermost is to return
+	calm    bool // nothing fails any more, and nobody gets stuck
+	ended   map[Conn]Reason
+	opened  int // connections that OnOpen has seen
+	last    tick
 }
 
 // actor is a client, and what the server must say to it.
@@ -125,7 +125,7 @@ const (
 func newStage(t *testing.T, script []byte) *stage {
 	st := &stage{t: t, script: script, faults: map[sys.Call][]misfortune{}, ended: map[Conn]Reason{}}
 	mode := HandOff(st.next() % 3)
-	limits := Limits{HighWater: 2 << 10, HardCap: 8 << 10, InFlight: 4, TotalOutput: 64 << 10, FrameTime: time.Second, IdleTime: 10 * time.Second, StallTime: 2 * time.Second}
+	limits := Limits{HighWater: 2 << 10, HardCap: 8 << 10, InFlight: 4, Helpers: 2, TotalOutput: 64 << 10, FrameTime: time.Second, IdleTime: 10 * time.Second, StallTime: 2 * time.Second}
 	if st.next()%4 == 0 {
 		limits.InFlight = 1
 	}
@@ -144,12 +144,11 @@ func newStage(t *testing.T, script []byte) *stage {
 			c.Push(answerOf(saidPush, 0, 0, 0))
 		}
 	}
-	s.stop, s.empty, s.running = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	s.stop, s.empty = make(chan struct{}), make(chan struct{})
 	s.addresses = map[netip.Addr]int{}
-	s.crew.srv = s
-	s.watch.kick = make(chan struct{}, 1)
-	s.seats.New = func() any { return &seat{in: make([]byte, 256)} }
-	s.flights.New = func() any { return new(flight) }
+	s.helpers.srv = s
+	s.watchdog.kick = make(chan struct{}, 1)
+	s.workspaces.New = func() any { return &workspace{in: make([]byte, 256)} }
 	l, err := newLoop(s, 0, st.fault)
 	if err != nil {
 		t.Fatal(err)
@@ -157,11 +156,11 @@ func newStage(t *testing.T, script []byte) *stage {
 	s.loops = []*loop{l}
 	close(s.running)
 	st.s, st.l = s, l
-	st.runner = s.seats.New().(*seat)
+	st.runner = s.workspaces.New().(*workspace)
 	for range 64 {
-		h := &hand{tasks: make(chan task, 1)}
-		st.hands = append(st.hands, h)
-		s.crew.idle = append(s.crew.idle, h)
+		h := &helper{jobs: make(chan job, 1)}
+		st.helpers = append(st.helpers, h)
+		s.helpers.idle = append(s.helpers.idle, h)
 	}
 	return st
 }
@@ -172,7 +171,7 @@ func (st *stage) close() {
 	}
 	for _, c := range *st.l.chunks.Load() { // not links: a panic may have left a mutex locked
 		for i := range c.slots {
-			if s := &c.slots[i]; s.generation.Load() != 0 {
+			if s := &c.slots[i]; s.tenant.Load() != 0 {
 				s.socket.Close()
 			}
 		}
@@ -301,16 +300,20 @@ func (st *stage) connect() {
 	}
 	st.actors = append(st.actors, a)
 	a.conn = k.conn()
-	k.begin(sys.Socket(fds[0]), netip.AddrPort{}, false, false)
+	k.begin(netip.AddrPort{}, sys.Socket(fds[0]), nil, false, false)
+	if !k.s.opened || st.s.draining.Load() {
+		k.list()
+	}
+	k.release()
 }
 
 // turn lets the loop have a round.
 func (st *stage) turn() {
 	l := st.l
-	if st.depth > 0 && l.turn.Load()&turnSlots != 0 {
+	if st.depth > 0 && l.visiting.Load()&visitSlots != 0 {
 		return // inline, and stuck
 	}
-	l.collect()
+	l.batch, _ = l.collect(l.batch)
 	l.turned, l.next = 0, 0
 	l.found = l.poll.Now(l.ready[:])
 	st.round()
@@ -327,11 +330,11 @@ func (st *stage) round() {
 
 // gather takes the tasks that hands have been given.
 func (st *stage) gather() {
-	for _, h := range st.hands {
+	for _, h := range st.helpers {
 		select {
-		case t := <-h.tasks:
+		case t := <-h.jobs:
 			st.tasks = append(st.tasks, t)
-			st.s.crew.idle = append(st.s.crew.idle, h)
+			st.s.helpers.idle = append(st.s.helpers.idle, h)
 		default:
 		}
 	}
@@ -347,9 +350,11 @@ func (st *stage) work(i int) {
 	t := st.tasks[i]
 	st.tasks = append(st.tasks[:i], st.tasks[i+1:]...)
 	if k, ok := t.l.find(t.key); ok {
-		d := &seat{in: make([]byte, 64), off: true}
-		d.link = k
-		d.link.assist(d)
+		d := &workspace{in: make([]byte, 64), beside: true, ref: k}
+		d.ref.serveBeside(d)
+	}
+	if t, more := st.s.helpers.served(); more {
+		st.tasks = append(st.tasks, t)
 	}
 	st.gather()
 }
@@ -359,13 +364,13 @@ func (st *stage) stuck() {
 	if st.calm || st.depth == 3 {
 		return
 	}
-	if turn := st.l.turn.Load(); turn&turnSlots != 0 && st.s.how.hand == Auto {
-		st.l.takeAway(turn)
+	if visit := st.l.visiting.Load(); visit&visitSlots != 0 && st.s.how.hand == Auto {
+		st.l.takeAway(visit)
 		st.gather()
 		for i, t := range st.tasks {
 			if t.key == 0 {
 				st.tasks = append(st.tasks[:i], st.tasks[i+1:]...)
-				st.runner = st.s.seats.New().(*seat)
+				st.runner = st.s.workspaces.New().(*workspace)
 				break
 			}
 		}
@@ -441,7 +446,7 @@ func (st *stage) harm(what int) {
 // drain is a Shutdown's beginning.
 func (st *stage) drain() {
 	st.s.draining.Store(true)
-	st.l.links(func(k link) { k.notify() })
+	st.l.each(func(k connRef) { k.notify() })
 	for _, a := range st.actors {
 		a.broken = true
 	}
@@ -480,13 +485,13 @@ func (st *stage) finish() {
 
 func (st *stage) check() {
 	t, s := st.t, st.s
-	st.l.links(func(k link) {
+	st.l.each(func(k connRef) {
 		x := k.x.Load()
-		state := fmt.Sprintf("why %v, phase %d, away %v, want %d, listed %v, over %v, draining %v, waits %v, dirty %v",
-			k.reason(), k.phase(), k.s.away.Load(), k.s.want, k.s.marks.has(isListed), k.s.over, k.s.own.has(drains), k.s.marks.has(isWaiting), k.s.marks.has(isDirty))
+		state := fmt.Sprintf("why %v, phase %d, away %v, want %d, listed %v, dead %v, draining %v, waits %v, dirty %v",
+			k.reason(), k.phase(), k.s.tenant.Load()&awayBit != 0, k.s.want, k.s.marks.has(isListed), k.s.dead, k.s.own.has(drains), k.s.marks.has(isWaiting), k.s.marks.has(isDirty))
 		if x != nil {
-			state += fmt.Sprintf(", rest %v, ready %v, lacks %d, left %d, waiting %d, owed %d, stuck %v, front %v, queue %d",
-				x.rest.Lent(), x.ready, x.lacks, x.left, x.waiting, x.promises.open, x.stuck.Load(), x.front.Lent(), x.queue.len())
+			state += fmt.Sprintf(", rest %d, ready %v, lacks %d, left %d, waiting %d, owed %d, blocked %v, front %v, queue %d",
+				x.in.len(), x.in.ready(), x.in.want, x.left, x.waiting, x.promises.open, x.blocked.Load(), x.front.Lent(), x.queue.len())
 		}
 		t.Errorf("connection %d does not end: %s", uint32(k.key), state)
 	})

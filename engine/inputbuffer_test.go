@@ -9,14 +9,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// inboxModel drives an inbox and a plain slice side by side.
+// inboxModel drives an inputBuffer and a plain slice side by side.
 type inboxModel struct {
-	in      inbox
+	in      inputBuffer
 	buffers pool.Buffers
 	base    []byte
 	next    byte   // to arrive: every one differs from its neighbours
 	sent    int    // bytes that have arrived
-	held    []byte // what the inbox must hold
+	held    []byte // what the inputBuffer must hold
 	want    int    // what it must wait for
 	size    int    // of its buffer, when last seen
 }
@@ -73,7 +73,7 @@ func (m *inboxModel) check(t *rapid.T) {
 	m.size = len(m.in.buffer())
 }
 
-func TestInbox(t *testing.T) {
+func TestInputBuffer(t *testing.T) {
 	for _, size := range []int{512, 4096, 65536} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) { checkInbox(t, size) })
@@ -119,14 +119,14 @@ func checkInbox(t *rapid.T, size int) {
 }
 
 // A connection that waits keeps its rest, not the buffer that the rest was in.
-func TestInboxGivesBack(t *testing.T) {
+func TestInputBufferGivesBack(t *testing.T) {
 	const size = 65536
 	for _, x := range []struct{ before, message, rest int }{
 		{0, 100, 0}, {0, 100, 1}, {0, 60_000, 1}, {0, 60_000, 5_000},
 		// A first part too long to move into the base goes on in a buffer of its own.
 		{5_000, 60_000, 0}, {5_000, 60_000, 1}, {5_000, 60_000, 300}, {5_000, 60_000, 20_000},
 	} {
-		var in inbox
+		var in inputBuffer
 		var buffers pool.Buffers
 		base := make([]byte, size)
 		fill := func(n int) {
@@ -162,9 +162,9 @@ func TestInboxGivesBack(t *testing.T) {
 }
 
 // What a peer claims costs nothing; only what it sends does.
-func TestInboxBelievesNoLength(t *testing.T) {
+func TestInputBufferBelievesNoLength(t *testing.T) {
 	for _, size := range []int{512, 4096, 65536} {
-		var in inbox
+		var in inputBuffer
 		var buffers pool.Buffers
 		in.lend(make([]byte, size))
 		in.space(&buffers)
@@ -183,8 +183,8 @@ func TestInboxBelievesNoLength(t *testing.T) {
 	}
 }
 
-func TestInboxAllocates0(t *testing.T) {
-	var in inbox
+func TestInputBufferAllocates0(t *testing.T) {
+	var in inputBuffer
 	var buffers pool.Buffers
 	base := make([]byte, 4096)
 	for name, f := range map[string]func(){
@@ -203,7 +203,7 @@ func TestInboxAllocates0(t *testing.T) {
 			in.lend(base)
 		},
 	} {
-		in = inbox{}
+		in = inputBuffer{}
 		in.lend(base)
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s: %v allocations, want 0", name, n)

@@ -3,10 +3,11 @@ package engine
 import (
 	"math"
 	"math/rand/v2"
-	"net"
-	"os"
+	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/internal/sys"
 )
 
 // testRules are rules with round numbers: a period of 250 ticks, so that a
@@ -272,23 +273,37 @@ func bare(l Limits) *Server {
 	s.rules = rulesOf(s.limits)
 	s.ordered = s.limits.InFlight == 1
 	s.clock.init()
+	s.running = make(chan struct{})
+	s.inflights.New = func() any { return new(inflight) }
 	return s
 }
 
-// session makes a connection of a bare server, on nc.
-func (s *Server) session(nc net.Conn) *session {
-	c := &session{srv: s, nc: nc, fd: noDescriptor, tally: &s.tallies[0], flusher: &flusher{}}
-	c.stamp(&c.seen)
-	return c
+// bareShard is a shard that nobody runs.
+func (s *Server) bareShard() *shard {
+	sh := &shard{srv: s, counts: &s.counts[0], rouse: func() {}}
+	sh.chunks.Store(&[]chunk{})
+	return sh
+}
+
+// bareConn is a connection of a bare server that nobody serves.
+func (s *Server) bareConn() *connRef {
+	k, err := s.bareShard().take()
+	if err != nil {
+		panic(err)
+	}
+	k.begin(netip.AddrPort{}, sys.NoSocket, nil, false, false)
+	k.s.opened = true
+	k.s.mu.Unlock()
+	return &k
 }
 
 func TestStampWakesAParkedClock(t *testing.T) {
 	s := bare(Limits{})
-	c := s.session(nil)
+	c := s.bareConn()
 	s.clock.start = s.clock.start.Add(-time.Minute)
 	s.clock.parked.Store(true)
 	c.touch()
-	if age := s.clock.read() - c.seen.Load(); age > 10_000 {
+	if age := s.clock.read() - c.s.seen.Load(); age > 10_000 {
 		t.Errorf("stamped a moment %d ms old: the clock was stale", age)
 	}
 	if s.clock.parked.Load() || len(s.clock.kick) != 1 {
@@ -303,16 +318,16 @@ func TestPhaseIsNeverSeenWithoutItsBeginning(t *testing.T) {
 	s.clock.now.Store(1_000_000)
 	for _, p := range []phase{finishing, closing, lingering} {
 		for round := range 1_000 {
-			c := s.session(nil)
+			c := s.bareConn()
 			begun := make(chan struct{})
 			go func() {
 				<-begun
 				c.enter(p)
 			}()
 			close(begun)
-			m := c.snapshot(true)
+			m := c.locked()
 			for m.phase == serving {
-				m = c.snapshot(true)
+				m = c.locked()
 			}
 			if v, why, _ := s.rules.judge(m, 1_000_000); v != live {
 				t.Errorf("round %d: a connection that enters phase %d now is judged %v %v: stamped %d, now 1000000", round, p, v, why, m.since)
@@ -322,12 +337,16 @@ func TestPhaseIsNeverSeenWithoutItsBeginning(t *testing.T) {
 	}
 }
 
+// locked is moments for a test.
+func (k *connRef) locked() moments {
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	return k.moments()
+}
+
 // A sentence may arrive late: the owner, who knows what happened meanwhile, has
 // the last word.
 func TestLateSentences(t *testing.T) {
-	near, far := net.Pipe()
-	defer near.Close()
-	defer far.Close()
 	for _, x := range []struct {
 		name        string
 		why         Reason
@@ -339,32 +358,38 @@ func TestLateSentences(t *testing.T) {
 		{"frame, and it trickles still", FrameTimeout, 6_000, 1, false},
 		{"frame, but it is complete", FrameTimeout, 0, 1, true},
 		{"frame, but the next one has just begun", FrameTimeout, 1, 1, true},
-		{"nudged by mistake", 0, 0, 1, true},
 	} {
 		s := bare(Limits{})
 		s.clock.now.Store(1_000_000)
-		c := s.session(near)
-		c.seen.Store(1_000_000 - x.seen)
+		c := s.bareConn()
+		c.s.seen.Store(1_000_000 - x.seen)
+		c.s.mu.Lock()
 		if x.frame != 0 {
-			c.frame.Store(1_000_000 - x.frame)
+			c.attach().frame.Store(1_000_000 - x.frame)
 		}
-		c.nudge(x.why)
-		if on := c.readOn(os.ErrDeadlineExceeded); on != x.on {
+		c.s.suspect = x.why
+		if st := next(c.facts(nil)); st != stepReconsider {
+			t.Errorf("%s: the next step is %d", x.name, st)
+		}
+		c.carryOut(stepReconsider, nil)
+		c.s.mu.Lock()
+		if on := next(c.facts(nil)) == waitForBytes; on != x.on {
 			t.Errorf("%s: reads on: %v, want %v (ended for %v)", x.name, on, x.on, c.reason())
 		}
+		c.s.mu.Unlock()
 	}
 }
 
 func TestClockAllocates0(t *testing.T) {
 	s := bare(Limits{})
-	c := s.session(nil)
+	c := s.bareConn()
 	m := moments{seen: 1, frame: 1, size: 100, stall: 1}
 	for name, f := range map[string]func(){
-		"judge":    func() { s.rules.judge(m, 2) },
-		"snapshot": func() { m = c.snapshot(false) },
-		"stamp":    c.touch,
-		"enter":    func() { c.enter(closing) },
-		"read":     func() { s.clock.read() },
+		"judge":   func() { s.rules.judge(m, 2) },
+		"moments": func() { m = c.locked() },
+		"stamp":   c.touch,
+		"enter":   func() { c.enter(closing) },
+		"read":    func() { s.clock.read() },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s: %v allocations, want 0", name, n)
@@ -381,7 +406,7 @@ func BenchmarkJudge(b *testing.B) {
 }
 
 func BenchmarkStamp(b *testing.B) {
-	c := bare(Limits{}).session(nil)
+	c := bare(Limits{}).bareConn()
 	for b.Loop() {
 		c.touch()
 	}

@@ -1,0 +1,79 @@
+package engine
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+
+	"github.com/hone-go/hone/internal/sys"
+)
+
+// How a connection comes to a loop.
+
+// startLoops starts the loops, if they have not been.
+func (s *Server) startLoops(fault sys.Fault) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining.Load() || len(s.started()) > 0 {
+		return nil
+	}
+	for i := range runtime.GOMAXPROCS(0) {
+		l, err := newLoop(s, i, fault)
+		if err != nil {
+			for _, l := range s.loops {
+				l.poll.Close()
+			}
+			s.loops = nil
+			return fmt.Errorf("engine: %w", err)
+		}
+		s.loops = append(s.loops, l)
+	}
+	close(s.running)
+	for _, l := range s.loops {
+		s.helpers.run(l)
+	}
+	if s.how.hand != Inline { // Offload has hooks on its loops
+		s.goroutines.Add(1)
+		go s.watchLoops()
+	}
+	return nil
+}
+
+// started are the loops, once there are any.
+func (s *Server) started() []*loop {
+	select {
+	case <-s.running:
+		return s.loops
+	default:
+		return nil
+	}
+}
+
+// joinLoop gives a connection that the server has admitted to the loop that has the
+// fewest.
+func (s *Server) joinLoop(socket sys.Socket, from netip.AddrPort, proxy, counted bool) {
+	k, err := s.leastLoaded().take()
+	if err != nil {
+		socket.Close()
+		s.strike(NoDescriptors, from.Addr(), counted)
+		return
+	}
+	k.begin(from, socket, nil, proxy, counted)
+	if !k.s.opened || s.draining.Load() {
+		k.list()
+	}
+	k.release()
+}
+
+// leastLoaded is the loop that has the fewest connections.
+func (s *Server) leastLoaded() (least *loop) {
+	fewest := 0
+	for _, l := range s.loops {
+		l.mu.Lock()
+		if n := l.open; least == nil || n < fewest {
+			least, fewest = l, n
+		}
+		l.mu.Unlock()
+	}
+	return least
+}

@@ -1,0 +1,268 @@
+package engine
+
+import "github.com/hone-go/hone/internal/sys"
+
+// An event loop's side of a connection's life: what the poll reports, which steps
+// follow, and what the connection then waits for.
+
+// onReady takes a report of the poll. The caller is the loop.
+func (k *connRef) onReady(d *workspace, r *sys.Ready) {
+	s := k.s
+	switch ended, away := k.standing(); {
+	case ended:
+		return
+	case away && k.onReadyAway():
+		return
+	}
+	readable := r.In() || r.HungUp() || r.Broken()
+	if s.want&sys.Once != 0 {
+		s.mu.Lock()
+		s.want = 0 // the kernel waits for nothing until it is told to
+		s.mu.Unlock()
+	}
+	switch {
+	case readable && k.readsOn():
+		if k.servedBeside() {
+			k.handOff()
+			return
+		}
+		k.readOnce(d)
+		if !d.beside && k.x.Load() == nil && s.want == sys.In && k.reason() == 0 {
+			return // nothing is in flight: as it was
+		}
+		k.drive(d, r.Out())
+		return
+	case readable && k.phase() == lingering:
+		k.discardOnce(d)
+	}
+	k.drive(d, true)
+}
+
+// readsOn reports whether what arrives is to be read at once.
+func (k *connRef) readsOn() bool {
+	if k.phase() != serving || k.reason() != 0 || !k.s.opened || k.sh.srv.draining.Load() {
+		return false
+	}
+	x := k.x.Load()
+	return x == nil || !x.in.ready() && !x.blocked.Load()
+}
+
+// onReadyAway writes what waits for the peer of a connection whose owner is
+// elsewhere. It reports whether it still is: the report may be the only one that
+// an owner who has just given the connection back has asked for.
+func (k *connRef) onReadyAway() bool {
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	switch ended, away := k.standing(); {
+	case ended:
+		return true // nobody's any more, or another connection's
+	case !away:
+		return false
+	}
+	k.writeAway(true)
+	return true
+}
+
+// writeAway writes what waits while the owner is elsewhere. mu held.
+func (k *connRef) writeAway(again bool) {
+	if x := k.x.Load(); x != nil && !k.s.dead {
+		k.write(x, again)
+	}
+	k.watchFor(true)
+}
+
+// onListed looks at a connection that somebody has listed. The caller is the loop.
+func (l *loop) onListed(d *workspace, key uint64) {
+	k, ok := l.lock(key)
+	if !ok {
+		return
+	}
+	k.s.marks.clear(isDirty)
+	if _, away := k.standing(); away {
+		k.writeAway(false)
+		k.s.mu.Unlock()
+		return
+	}
+	k.s.mu.Unlock()
+	d.ref = k
+	d.ref.drive(d, false)
+}
+
+// drive takes the connection as far as it goes without waiting, then waits for
+// what it needs next. writable says that the peer takes output again. The owner
+// calls it last: afterwards the connection may be somebody else's.
+func (k *connRef) drive(d *workspace, writable bool) {
+	s := k.s
+	for served := false; ; {
+		s.mu.Lock()
+		x := k.x.Load()
+		if x != nil && !s.dead {
+			k.write(x, writable)
+		}
+		writable = false
+		s.marks.clear(isWaiting)
+		if s.marks.has(isTired) {
+			s.marks.clear(isTired)
+			k.detach()
+			x = k.x.Load()
+		}
+		switch st := next(k.facts(nil)); st {
+		case waitForUser, waitForPeer, waitForSettled, waitForRoom, waitForBytes:
+			if x != nil && (st == waitForRoom || st == waitForBytes) {
+				k.paceFrame(x, &x.in, st == waitForRoom)
+			}
+			if st == waitForRoom || st == waitForSettled {
+				s.marks.set(isWaiting)
+			}
+			k.release()
+			return
+		case stepServe, stepRead:
+			switch {
+			case served: // others first
+				k.list()
+				k.release()
+				return
+			case !d.beside && k.servedBeside():
+				s.mu.Unlock()
+				k.handOff()
+				return
+			}
+			s.mu.Unlock()
+			k.serveKept(d)
+			served = true
+		case stepHandOver:
+			k.handOver()
+			return
+		case stepEnd:
+			s.mu.Unlock()
+			k.end(d)
+			return
+		default:
+			k.carryOut(st, d)
+		}
+	}
+}
+
+// serveKept serves input that was kept, or reads on in a drain.
+func (k *connRef) serveKept(d *workspace) {
+	x := k.x.Load()
+	if !x.in.ready() {
+		k.readOnce(d)
+		return
+	}
+	k.unpack(d)
+	k.serve(d)
+	k.pack(d)
+}
+
+// readOnce reads once and serves what that completes.
+func (k *connRef) readOnce(d *workspace) {
+	k.unpack(d)
+	p := d.box.space(&k.sh.srv.buffers)
+	x := k.x.Load()
+	if k.s.own.has(drains) {
+		p = p[:min(len(p), x.left)]
+	}
+	n, err := k.sh.poll.Read(k.s.socket, p)
+	if n > 0 {
+		k.received(d, n)
+	}
+	k.pack(d)
+	switch {
+	case err == nil:
+	case k.s.own.has(drains):
+		if err == sys.ErrAgain {
+			x.left = min(x.left, k.s.socket.Unread())
+		} else {
+			x.left = 0
+		}
+	case err == sys.ErrAgain:
+	case err == sys.ErrClosed:
+		k.fail(PeerClosed)
+	default:
+		k.broke()
+	}
+}
+
+// discardOnce drops what a refused peer still sends.
+func (k *connRef) discardOnce(d *workspace) {
+	x := k.attachUnlocked()
+	n, err := k.sh.poll.Read(k.s.socket, d.in[:min(len(d.in), handRead)])
+	x.left -= n
+	if err != nil && err != sys.ErrAgain || x.left <= 0 {
+		k.kill()
+	}
+}
+
+// unpack lays the input that was kept where it can be served.
+func (k *connRef) unpack(d *workspace) {
+	d.box.base = d.in
+	if x := k.x.Load(); x != nil && x.in.len() > 0 {
+		d.box, x.in = x.in, inputBuffer{}
+		d.box.lend(d.in)
+	}
+}
+
+// pack keeps the input that is not served, and clears the workspace for the next
+// connection.
+func (k *connRef) pack(d *workspace) {
+	if d.box.len() > 0 {
+		d.box.giveBack(&k.sh.srv.buffers)
+		k.attachUnlocked().in = d.box
+	} else if d.box.kept.Lent() {
+		d.box.forget()
+	}
+	d.box = inputBuffer{}
+}
+
+// release arms the connection for what it waits for, gives it back to its loop if
+// it was away, and unlocks it. What happened while it was away has been seen
+// under the same hold of mu.
+func (k *connRef) release() {
+	k.watchFor(false)
+	k.setAway(false) // last: from here on the loop looks at what is its owner's
+	k.s.mu.Unlock()
+}
+
+// watchFor tells the poll what to report to an owner that is away or is not. mu
+// held.
+func (k *connRef) watchFor(away bool) {
+	s, x := k.s, k.x.Load()
+	want := sys.Interest(0)
+	switch phase := k.phase(); {
+	case s.dead || !s.opened:
+	case away || phase == finishing || phase == closing:
+	case phase == serving && (s.own.has(drains) || x != nil && (x.in.ready() || x.blocked.Load())):
+	case phase == serving && k.servedBeside():
+		want = sys.In | sys.Once
+	default:
+		want = sys.In
+	}
+	if x != nil && x.front.Lent() && !s.dead {
+		want |= sys.Out
+	}
+	if want == s.want && (s.marks.has(isListed) || want == 0) {
+		return
+	}
+	var err error
+	switch {
+	case want == 0:
+		if s.marks.has(isListed) { // with an interest in nothing, hang-ups would still be reported, for ever
+			err = k.sh.poll.Remove(s.socket)
+		}
+		s.marks.clear(isListed)
+	case s.marks.has(isListed):
+		err = k.sh.poll.Change(s.socket, want, k.key)
+	default:
+		err = k.sh.poll.Add(s.socket, want, k.key)
+		if err == nil {
+			s.marks.set(isListed)
+		}
+	}
+	s.want = want
+	if err != nil {
+		k.fail(NoDescriptors)
+		s.dead = true
+		k.list()
+	}
+}

@@ -1,0 +1,255 @@
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// handOff has a connection served beside its loop. The caller is the loop.
+func (k *connRef) handOff() {
+	k.s.mu.Lock()
+	k.setAway(true)
+	k.watchFor(true)
+	k.s.mu.Unlock()
+	k.sh.srv.helpers.serve(job{l: k.sh.loop, key: k.key})
+}
+
+// job is what a helper does: run a loop, or serve one of its connections.
+type job struct {
+	l      *loop
+	key    uint64     // 0: run the loop
+	broken *workspace // what a goroutine has left that user code has ended
+}
+
+// helpers are the goroutines that run loops and serve beside them. They are kept
+// for the next job: a goroutine for each would allocate. No more than
+// Limits.Helpers serve beside loops at once: what is more waits in line, where it
+// costs a key. Running a loop never waits.
+type helpers struct {
+	srv     *Server
+	mu      sync.Mutex
+	idle    []*helper
+	spare   int   // the fewest that were idle since the last sweep: nobody has needed them
+	line    []job // jobs that wait for a helper
+	besides int   // helpers that serve beside a loop
+	unbound bool  // the server has lost its patience: nobody waits in line
+	ended   bool
+
+	count atomic.Int32 // goroutines
+	busy  atomic.Int32 // in user code: they need a processor when it returns
+}
+
+type helper struct {
+	jobs chan job
+	d    workspace
+}
+
+// run has somebody run a loop.
+func (c *helpers) run(l *loop) {
+	c.mu.Lock()
+	h := c.pick()
+	c.mu.Unlock()
+	h.jobs <- job{l: l}
+}
+
+// serve has somebody serve a connection, or puts it in line.
+func (c *helpers) serve(j job) {
+	c.mu.Lock()
+	if c.besides >= c.srv.limits.Helpers && !c.unbound {
+		c.line = append(c.line, j)
+		c.mu.Unlock()
+		return
+	}
+	c.besides++
+	h := c.pick()
+	c.mu.Unlock()
+	h.jobs <- j
+}
+
+// pick is a helper that is idle, or a new one. mu held.
+func (c *helpers) pick() *helper {
+	if n := len(c.idle) - 1; n >= 0 {
+		h := c.idle[n]
+		c.idle[n] = nil
+		c.idle = c.idle[:n]
+		c.spare = min(c.spare, n)
+		return h
+	}
+	c.spare = 0
+	h := &helper{jobs: make(chan job, 1)}
+	c.count.Add(1)
+	c.srv.goroutines.Add(1)
+	go h.work(c)
+	return h
+}
+
+// unbind has all jobs in line begun: their connections are to end, and whoever they
+// wait for may never return.
+func (c *helpers) unbind() {
+	c.mu.Lock()
+	line := c.line
+	c.line, c.unbound = nil, true
+	c.mu.Unlock()
+	for _, j := range line {
+		c.serve(j)
+	}
+}
+
+// dismiss sends home half of the helpers that nobody has needed since the last
+// time, or all of them. The sweeper calls it, so a crowd that was needed once is
+// gone a dozen sweeps later, however busy the server is.
+func (c *helpers) dismiss(all bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.spare - c.spare/2
+	if all {
+		n = len(c.idle)
+	}
+	c.sendHome(n)
+	c.spare = len(c.idle)
+}
+
+// sendHome ends n idle helpers. mu held.
+func (c *helpers) sendHome(n int) {
+	for i, h := range c.idle[:n] {
+		close(h.jobs)
+		c.idle[i] = nil
+	}
+	kept := copy(c.idle, c.idle[n:])
+	clear(c.idle[kept:])
+	if c.idle = c.idle[:kept]; cap(c.idle) > 4*max(kept, 64) {
+		c.idle = append([]*helper(nil), c.idle...)
+	}
+}
+
+// end sends helpers home, those that are busy when they have done their job.
+func (c *helpers) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	c.sendHome(len(c.idle))
+}
+
+// served takes the next job in line for the helper that has done its own, if there
+// is one.
+func (c *helpers) served() (next job, more bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.line) == 0 {
+		c.besides--
+		c.line = nil // a long line is no reason to stay large
+		return job{}, false
+	}
+	next = c.line[0]
+	c.line = c.line[1:]
+	return next, true
+}
+
+// idles puts h among those who wait for a job, unless there will be none.
+func (c *helpers) idles(h *helper) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended {
+		c.idle = append(c.idle, h)
+	}
+	return !c.ended
+}
+
+// work does jobs until it is sent home.
+func (h *helper) work(c *helpers) {
+	defer c.srv.goroutines.Done()
+	defer c.count.Add(-1)
+	for j := range h.jobs {
+		for more := true; more; {
+			h.do(c, j)
+			if more = false; j.key != 0 {
+				j, more = c.served()
+			}
+		}
+		if !c.idles(h) {
+			return
+		}
+	}
+}
+
+// do does one job. When user code ends the goroutine in the middle of it, another
+// one goes on.
+func (h *helper) do(c *helpers, j job) {
+	d, done := j.broken, false
+	defer func() {
+		if !done {
+			if j.broken = d; j.key == 0 {
+				c.mu.Lock()
+				next := c.pick()
+				c.mu.Unlock()
+				next.jobs <- j
+			} else {
+				c.mu.Lock()
+				c.besides--
+				c.mu.Unlock()
+				c.serve(j)
+			}
+		}
+	}()
+	switch {
+	case d != nil:
+		d.ref.resumeAfterExit(d)
+	case j.key == 0:
+		d = c.srv.workspaces.Get().(*workspace)
+	default:
+		d = &h.d
+		d.beside = true
+		if d.in == nil {
+			d.in = make([]byte, handRead)
+		}
+		if k, ok := j.l.find(j.key); ok {
+			d.ref = k
+			d.ref.serveBeside(d)
+		}
+	}
+	if !d.beside {
+		j.l.run(d)
+	}
+	if done = true; j.key == 0 && j.broken == nil {
+		d.beside = false
+		c.srv.workspaces.Put(d)
+	}
+}
+
+// resumeAfterExit goes on where user code has ended the goroutine of a visit.
+func (k *connRef) resumeAfterExit(d *workspace) {
+	if ended, _ := k.standing(); ended {
+		return // it was OnClose
+	}
+	k.fail(Panicked)
+	k.flush(d, true)
+	k.s.own.set(isStopped)
+	d.spoil()
+	d.box = inputBuffer{}
+	k.drive(d, false)
+}
+
+// serveBeside serves a connection beside its loop.
+func (k *connRef) serveBeside(d *workspace) {
+	busy := &k.sh.srv.helpers.busy
+	busy.Add(1)
+	defer busy.Add(-1) // also of a goroutine that user code has ended
+	if k.isDead() {    // while it waited in line
+		k.drive(d, false)
+		return
+	}
+	began := time.Now()
+	if x := k.x.Load(); x != nil && x.in.ready() {
+		k.serveKept(d)
+	} else {
+		k.readOnce(d)
+	}
+	if s, slow := k.s, &k.sh.loop.slow; time.Since(began) < fast {
+		s.slowVisits -= min(s.slowVisits, 1)
+		s.epoch = uint8(slow.epoch.Load())
+	} else if slow.epoch.Load() != 0 {
+		slow.last.Store(int64(time.Since(k.sh.srv.clock.start)))
+	}
+	k.drive(d, false)
+}

@@ -1,0 +1,116 @@
+package engine
+
+import "time"
+
+// A goroutine's side of a connection's life: it carries the steps out one after the
+// other, and blocks where there is something to wait for.
+
+// live is the connection's whole life, but for a Parked one that goes on as a fresh
+// goroutine when it has been quiet: the stack that a visit has grown never shrinks
+// below 4 KiB, and a fresh one waits on 2.
+func (g *goroutineConn) live() {
+	var own *workspace
+	if !g.borrows() {
+		own = &workspace{in: make([]byte, g.ref.sh.srv.bufferSize()), g: g, ref: g.ref, beside: true}
+		own.box.lend(own.in)
+	}
+	resting := false
+	defer func() {
+		if !resting {
+			g.leaveForGood(own)
+		}
+	}()
+	if resting = g.liveOn(own); resting {
+		go g.live()
+	}
+}
+
+// leaveForGood ends the connection, also when user code has ended the goroutine.
+func (g *goroutineConn) leaveForGood(own *workspace) {
+	why := g.ref.reason()
+	g.ref.end(&workspace{beside: true, ref: g.ref, g: g})
+	if own != nil && why != 0 && why != Panicked { // else user code may still hold them
+		own.box.forget()
+		if own.out.Lent() {
+			own.out.Release()
+		}
+	}
+}
+
+// liveOn carries out steps until the end, and reports true when the goroutine is to
+// make way for a fresh one.
+func (g *goroutineConn) liveOn(own *workspace) (resting bool) {
+	k, s := &g.ref, g.ref.s
+	for {
+		s.mu.Lock()
+		switch st := next(k.facts(own)); st {
+		case stepEnd:
+			s.mu.Unlock()
+			return false
+		case stepHandOver:
+			k.handOver()
+			return false
+		case waitForRoom, waitForSettled:
+			if st == waitForRoom {
+				k.paceFrame(&g.inflight, &g.in, true)
+			}
+			s.marks.set(isWaiting)
+			s.mu.Unlock()
+			<-g.wakeUp
+		case waitForPeer:
+			g.calm()
+			s.mu.Unlock()
+			g.discard()
+		case waitForBytes:
+			if s.marks.has(isTired) {
+				s.marks.clear(isTired)
+				g.used.Store(false)
+				g.promises.forget()
+				s.mu.Unlock()
+				return true
+			}
+			g.calm()
+			if own == nil {
+				k.paceFrame(&g.inflight, &g.in, false)
+				s.mu.Unlock()
+				g.readParked()
+			} else {
+				k.paceFrame(&g.inflight, &own.box, false)
+				s.mu.Unlock()
+				g.readBlocking(own)
+			}
+		default:
+			g.carryOutOn(st, own)
+		}
+	}
+}
+
+// carryOutOn does what a step says that needs a workspace: own, or a borrowed one. mu
+// is held, and released. When user code ends the goroutine, the workspace is not
+// used again.
+func (g *goroutineConn) carryOutOn(st step, own *workspace) {
+	k, d := &g.ref, own
+	if own == nil {
+		d = g.borrow()
+		k.unpack(d)
+	}
+	switch st {
+	case stepServe:
+		k.s.mu.Unlock()
+		d.lendOut()
+		k.serve(d)
+	case stepRead:
+		g.nudged = true // the deadline is ours; calm takes it back
+		g.nc.SetReadDeadline(time.Now().Add(drainRead))
+		k.s.mu.Unlock()
+		d.lendOut()
+		g.readDrain(d)
+	default:
+		k.carryOut(st, d)
+	}
+	if own == nil {
+		g.giveBack(d)
+	} else {
+		d.returnOut()
+	}
+}

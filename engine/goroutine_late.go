@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"runtime"
+
+	"github.com/hone-go/hone/internal/sys"
+)
+
+// Late replies and pushes of a goroutine engine: while the owner reads, a flusher
+// sends them without waiting; what a peer does not take is left to a goroutine that
+// waits, and lives until it has.
+
+// flusher writes what was posted to its share of the connections. It sleeps while
+// there is nothing to do.
+type flusher struct {
+	shard
+	batch []uint64
+	kick  chan struct{}
+}
+
+func newFlusher(s *Server, i int) *flusher {
+	f := &flusher{kick: make(chan struct{}, 1)}
+	f.srv, f.counts = s, &s.counts[i%len(s.counts)]
+	f.chunks.Store(&[]chunk{})
+	f.rouse = func() {
+		select {
+		case f.kick <- struct{}{}:
+		default:
+		}
+	}
+	return f
+}
+
+// run flushes until the server stops.
+func (f *flusher) run() {
+	for {
+		more := false
+		if f.batch, more = f.collect(f.batch); !more {
+			f.mu.Lock()
+			f.asleep = len(f.dirty) == 0
+			asleep := f.asleep
+			f.mu.Unlock()
+			if !asleep {
+				continue
+			}
+			select {
+			case <-f.kick:
+				runtime.Gosched() // whoever posted has more to post: one write for all of it
+			case <-f.srv.stop:
+				return
+			}
+			continue
+		}
+		for _, key := range f.batch {
+			if k, ok := f.lock(key); ok {
+				k.s.marks.clear(isDirty)
+				if x := k.x.Load(); !k.s.dead && !x.writing {
+					k.write(x, false)
+					k.resume(x)
+				}
+				k.s.mu.Unlock()
+			}
+		}
+	}
+}
+
+// nowWriter writes without waiting, through RawConn. Its closure is made once, so
+// that a late reply allocates nothing.
+type nowWriter struct {
+	p   []byte
+	n   int
+	err error
+	try func(fd uintptr) bool
+}
+
+// sendNow sends what the socket takes at once. What is no plain socket takes
+// nothing so. mu held.
+func (g *goroutineConn) sendNow(p []byte) (int, error) {
+	w := &g.now
+	switch {
+	case g.raw == nil:
+		return 0, sys.ErrAgain
+	case w.try == nil:
+		w.try = func(fd uintptr) bool {
+			w.n, w.err = sys.Write(fd, w.p)
+			return true
+		}
+	}
+	w.p, w.n = p, 0
+	err := g.raw.Write(w.try)
+	w.p = nil
+	if err == nil {
+		err = w.err
+	}
+	return w.n, err
+}
+
+// startWriter has a goroutine write the front, and what queues meanwhile. mu held.
+func (g *goroutineConn) startWriter() {
+	if g.writing {
+		return
+	}
+	g.writing = true
+	srv := g.ref.sh.srv
+	srv.goroutines.Add(1)
+	go func() {
+		defer srv.goroutines.Done()
+		if !g.ref.relock() {
+			return
+		}
+		g.writing = false
+		for !g.ref.s.dead && !g.writing && g.nextFront() {
+			if !g.writeFront() {
+				return
+			}
+		}
+		g.ref.s.mu.Unlock()
+	}()
+}

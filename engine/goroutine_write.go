@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/pool"
+)
+
+// Output of a goroutine engine takes one of two ways. The replies of a visit are
+// written by the owner, straight from Turn.Out: the common case, nothing is copied.
+// What is posted meanwhile or from elsewhere queues, and whoever writes takes it
+// along; if nobody does, a flusher sends it, see goroutine_late.go.
+
+// flushWaiting writes what a visit has produced, and what was posted during it, and
+// waits for as long as the sweeper lets it. It reports false when the connection is
+// dead.
+func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
+	k, s := &g.ref, g.ref.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g.queue.visiting = false
+	if said {
+		s.marks.set(isSaid)
+	}
+	out := t.Out
+	t.Out = t.Out[:0] // a borrowed workspace must not carry it to somebody else
+	switch {
+	case s.dead:
+		return false
+	case len(out) > 0 && !g.unwritten():
+		g.queue.insert(k.sh.srv, out)
+		k.charge(&g.inflight, len(out))
+	case len(out) > 0:
+		if g.fd != noDescriptor { // in a visit of a Parked connection the descriptor is at hand
+			n, err := sys.Write(uintptr(g.fd), out[:min(len(out), maxSend)])
+			k.sh.counts.bytesOut.Add(uint64(n))
+			if err != nil && err != sys.ErrAgain {
+				g.writeFailed()
+				return false
+			}
+			out = out[n:]
+		}
+		if len(out) > 0 {
+			k.charge(&g.inflight, len(out))
+			g.writeWaiting(out)
+		}
+	}
+	for !s.dead && !g.writing && g.nextFront() {
+		g.writeFront()
+	}
+	return !s.dead
+}
+
+// nextFront makes what has queued the front, and reports whether there is one. mu
+// held.
+func (g *goroutineConn) nextFront() bool {
+	g.ref.countLate(&g.inflight)
+	if !g.front.Lent() && !g.queue.held() {
+		g.front, g.sent = g.queue.take(), 0
+	}
+	return g.front.Lent()
+}
+
+// writeFront writes the front and waits until the peer has it. mu held, but not
+// meanwhile.
+func (g *goroutineConn) writeFront() (alive bool) {
+	b, from := g.front, g.sent
+	g.front = pool.Buffer{}
+	alive = g.writeWaiting(b.Bytes()[from:])
+	b.Release()
+	return alive
+}
+
+// writeWaiting writes p, which is charged already, and waits until the peer has it.
+// The stall clock starts anew with every chunk that the peer takes. mu held, but not
+// meanwhile. It reports false when the connection has ended meanwhile: then mu is
+// another connection's, and not held.
+func (g *goroutineConn) writeWaiting(p []byte) (alive bool) {
+	k, s := &g.ref, g.ref.s
+	g.writing = true
+	s.mu.Unlock()
+	var err error
+	total := 0
+	for total < len(p) && err == nil {
+		k.startStall(&g.inflight)
+		var n int
+		n, err = g.nc.Write(p[total:min(len(p), total+writeChunk)])
+		total += n
+	}
+	k.sh.counts.bytesOut.Add(uint64(total))
+	g.stall.Store(0)
+	if !k.relock() {
+		return false
+	}
+	k.touch() // whoever takes its time to read is not idle meanwhile
+	g.writing = false
+	k.charge(&g.inflight, -len(p))
+	if err != nil {
+		g.writeFailed()
+	}
+	k.resume(&g.inflight)
+	return true
+}
+
+// writeChunk is what a peer must take within Limits.StallTime.
+const writeChunk = 32 << 10
+
+// writeFailed ends the connection after a failed write. mu held.
+func (g *goroutineConn) writeFailed() {
+	g.ref.fail(PeerReset) // unless a limit or a shutdown has cut the write off, and said so before
+	g.ref.s.dead = true
+	g.nudge()
+}
+
+// relock takes the mutex again, unless the connection has ended.
+func (k *connRef) relock() bool {
+	_, ok := k.sh.lock(k.key)
+	return ok
+}

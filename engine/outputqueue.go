@@ -1,0 +1,64 @@
+package engine
+
+import "github.com/hone-go/hone/pool"
+
+// outputQueue is output that was posted to a connection and not yet handed to a
+// writer. The connection's mutex guards it.
+type outputQueue struct {
+	buffer   pool.Buffer
+	top      int  // how much of it was posted before the current visit
+	visiting bool // in a visit of an ordered protocol: its output goes first
+}
+
+func (q *outputQueue) len() int {
+	if !q.buffer.Lent() {
+		return 0
+	}
+	return len(q.buffer.Bytes())
+}
+
+// held reports whether there is nothing that a writer may take now.
+func (q *outputQueue) held() bool { return !q.buffer.Lent() || q.visiting }
+
+// take hands the queue to a writer.
+func (q *outputQueue) take() pool.Buffer {
+	b := q.buffer
+	q.buffer, q.top = pool.Buffer{}, 0
+	return b
+}
+
+// startVisit remembers what was posted before this visit.
+func (q *outputQueue) startVisit() { q.visiting, q.top = true, q.len() }
+
+// add appends parts, n bytes in all.
+func (q *outputQueue) add(s *Server, parts [][]byte, n int) {
+	q.reserve(&s.buffers, n)
+	for _, p := range parts {
+		q.buffer.Write(p)
+	}
+}
+
+// insert adds a visit's output: in an ordered protocol before what was posted
+// during the visit, else at the end.
+func (q *outputQueue) insert(s *Server, p []byte) {
+	q.reserve(&s.buffers, len(p))
+	end := q.len()
+	at := min(q.top, end)
+	if !s.ordered {
+		at = end
+	}
+	q.buffer.SetLen(end + len(p))
+	b := q.buffer.Bytes()
+	copy(b[at+len(p):], b[at:end])
+	copy(b[at:], p)
+}
+
+// reserve makes room for n more bytes.
+func (q *outputQueue) reserve(buffers *pool.Buffers, n int) {
+	if !q.buffer.Lent() {
+		q.buffer = buffers.Get(max(n, 1))
+		q.buffer.SetLen(0)
+	} else if have := q.buffer.Bytes(); n > cap(have)-len(have) {
+		q.buffer.Grow(max(n, len(have)))
+	}
+}

@@ -1,0 +1,132 @@
+package engine
+
+import "math"
+
+// What others than its owner do to a connection: late replies and pushes, promises,
+// and the end. They hold its mutex. How what was posted is written is in
+// events_write.go and goroutine_late.go.
+
+// post queues a late reply or a push.
+func (c Conn) post(ticket uint64, parts [][]byte) error {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	k, ok := c.lock()
+	if !ok {
+		return ErrClosed
+	}
+	s, srv := k.s, k.sh.srv
+	if s.dead || s.marks.has(isShut) || ticket == noTicket && s.marks.has(isSaid) {
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	x := k.attach()
+	if x.queue.len() > srv.limits.HardCap && !k.relieve(x) {
+		k.abort(SlowReader)
+		s.mu.Unlock()
+		return SlowReader
+	}
+	if ticket != noTicket {
+		if !x.promises.settle(ticket) {
+			s.mu.Unlock()
+			return ErrSettled
+		}
+		x.late++
+	} else {
+		k.sh.counts.pushes.Add(1)
+	}
+	if n > 0 {
+		x.queue.add(srv, parts, n)
+		k.charge(x, n)
+	}
+	if !x.queue.held() && !x.writing && !x.front.Lent() && !k.inVisit() {
+		k.list()
+	}
+	k.resume(x)
+	s.mu.Unlock()
+	return nil
+}
+
+// inVisit reports whether the loop is in a visit of the connection right now: what
+// is posted then is written with the visit's own output. mu held.
+func (k *connRef) inVisit() bool {
+	return k.sh.visiting.Load()&visitSlots == uint64(uint32(k.key))+1
+}
+
+// resume has an owner that waits for room, or for all to be settled, look again. mu
+// held.
+func (k *connRef) resume(x *inflight) {
+	if k.s.marks.has(isWaiting) && (k.resumes(x) || x.settled()) {
+		k.notify()
+	}
+}
+
+// relieve is asked when more is posted than the hard cap: a queue that only waits
+// for somebody to write it is not the peer's fault, and is written here and now. It
+// reports whether the queue may grow by one more. mu held.
+func (k *connRef) relieve(x *inflight) bool {
+	limits := &k.sh.srv.limits
+	switch {
+	case x.writing && x.stall.Load() != 0: // a writer is blocked
+		return false
+	case x.writing, x.queue.visiting, x.g != nil && x.g.raw == nil:
+		return x.queue.len() <= limits.hardest()
+	}
+	k.write(x, true)
+	return !k.s.dead && x.queue.len() <= limits.HardCap
+}
+
+// promise owes one more reply, and says whether flow control lets one more message
+// be served after that.
+func (k *connRef) promise() (ticket uint64, more bool) {
+	k.s.mu.Lock()
+	x := k.attach()
+	ticket = x.promises.take()
+	more = k.below(x)
+	k.s.mu.Unlock()
+	return ticket, more
+}
+
+// revoke takes promises back and returns how many of them were still open.
+func (k *connRef) revoke(tickets []uint64) (open int) {
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	return k.attach().promises.revoke(tickets)
+}
+
+// notify has the owner look at its connection. mu held.
+func (k *connRef) notify() {
+	if x := k.x.Load(); x != nil && x.g != nil {
+		x.g.nudge()
+	} else {
+		k.list()
+	}
+}
+
+// abort ends the connection at once: what waits for the peer is dropped. mu held.
+func (k *connRef) abort(why Reason) {
+	s := k.s
+	switch why {
+	case 0: // its time to linger is over; why it lingers has been said
+	case Forced:
+		s.why.Store(uint32(Forced)) // whatever it was about to end for, it was not let
+	default:
+		k.fail(why)
+	}
+	s.dead = true
+	hard := why != 0 // a peer that does not read must not keep our bytes in the kernel
+	switch x := k.x.Load(); {
+	case x != nil && x.given != nil:
+		x.given.SetDeadline(past())
+	case x != nil && x.g != nil:
+		x.g.interrupt(hard)
+	case hard:
+		s.socket.ResetOnClose()
+	}
+	k.notify()
+}
+
+// hardest is what may gather while a write is under way that the peer has not
+// refused yet.
+func (l *Limits) hardest() int { return int(min(2*int64(l.HardCap), math.MaxInt32)) }

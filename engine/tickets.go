@@ -1,0 +1,68 @@
+package engine
+
+// tickets are the promises of one connection: exact, so that a second answer to
+// one request can neither reach the peer nor settle somebody else's. A ticket
+// is its slot with the slot's generation above it.
+type tickets struct {
+	slots      []ticket
+	free       []uint32
+	open       int
+	generation uint32 // of the ticket taken last, so that slots can be forgotten
+}
+
+type ticket struct {
+	generation uint32
+	open       bool
+}
+
+func (t *tickets) take() uint64 {
+	if len(t.free) == 0 {
+		t.slots = append(t.slots, ticket{})
+		t.free = append(t.free, uint32(len(t.slots)-1))
+	}
+	slot := t.free[len(t.free)-1]
+	t.free = t.free[:len(t.free)-1]
+	s := &t.slots[slot]
+	t.generation++
+	s.generation, s.open = t.generation, true
+	t.open++
+	return uint64(slot) | uint64(s.generation)<<32
+}
+
+// keepTickets is how many slots a quiet connection may keep.
+const keepTickets = 64
+
+// forget gives the slots of a large burst back when nothing is open.
+func (t *tickets) forget() {
+	if t.open == 0 && len(t.slots) > keepTickets {
+		t.slots, t.free = nil, nil
+	}
+}
+
+func (t *tickets) settle(n uint64) bool {
+	slot := uint32(n)
+	if int64(slot) >= int64(len(t.slots)) {
+		return false
+	}
+	s := &t.slots[slot]
+	if !s.open || s.generation != uint32(n>>32) {
+		return false
+	}
+	s.open = false
+	t.free = append(t.free, slot)
+	t.open--
+	return true
+}
+
+// revoke settles those of them that are open, and returns how many were.
+func (t *tickets) revoke(all []uint64) (open int) {
+	for _, n := range all {
+		if t.settle(n) {
+			open++
+		}
+	}
+	return open
+}
+
+// abandon closes every promise and keeps the slots' room for another connection.
+func (t *tickets) abandon() { t.slots, t.free, t.open = t.slots[:0], t.free[:0], 0 }

@@ -1,0 +1,173 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/hone-go/hone/internal/sys"
+)
+
+// sweeper judges all connections of a server every period: one goroutine.
+type sweeper struct {
+	condemned []sentence
+	over      int // sweeps since the output budget was kept
+}
+
+// sentence is a verdict to be carried out.
+type sentence struct {
+	k   connRef
+	v   verdict
+	why Reason
+}
+
+// sweep runs the sweeper.
+func (s *Server) sweep() {
+	defer s.goroutines.Done()
+	timer := time.NewTimer(time.Duration(s.rules.period) * time.Millisecond)
+	defer timer.Stop()
+	var last tick
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-timer.C:
+		case <-s.clock.kick:
+		}
+		now := s.clock.read()
+		next, busy := s.judgeAll(last, now)
+		s.helpers.dismiss(!busy)
+		if !busy {
+			s.clock.parked.Store(true)
+			next, busy = s.judgeAll(last, now)
+			if busy {
+				s.clock.parked.Store(false)
+			}
+		}
+		last = now
+		if next == never {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Duration(next) * time.Millisecond)
+		}
+	}
+}
+
+// judgeAll looks at every connection once. It reports in how many ticks to look
+// again, and whether anything has happened since last: if so, that is a period,
+// else when the next limit can be due. It allocates nothing unless verdicts are
+// more than ever before.
+func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
+	w := &s.sweeper
+	next = never
+	total := int64(0)
+	w.condemned = w.condemned[:0]
+	s.each(func(k connRef) {
+		m := k.moments()
+		v, why, due := s.rules.judge(m, now)
+		if v != live {
+			w.condemned = append(w.condemned, sentence{k, v, why})
+		}
+		next = min(next, due)
+		busy = busy || since(m.seen, last, now) || m.stall != 0 && since(m.stall, last, now)
+		if x := k.x.Load(); x != nil {
+			total += x.waiting
+		}
+	})
+	pace := uint64(s.rules.period)
+	if total > int64(s.limits.TotalOutput) {
+		if w.over++; w.over > 6 { // by now the stamps of those who read are fresh
+			s.condemnSlowest(total, now)
+		}
+		pace, busy = uint64(s.rules.hurried()), true
+	} else {
+		w.over = 0
+	}
+	for i := range w.condemned {
+		w.condemned[i].carryOut(now)
+		w.condemned[i] = sentence{}
+		busy = true
+	}
+	if s.draining.Load() {
+		pace, busy = uint64(s.rules.hurried()), true
+	}
+	if busy {
+		next = pace
+	}
+	return next, busy
+}
+
+// since reports whether t lies between last and now, or was stamped while now
+// was being read.
+func since(t, last, now tick) bool { return now-t <= now-last || t-now < ahead }
+
+// carryOut does what was judged, if the connection is still there.
+func (c *sentence) carryOut(now tick) {
+	k, ok := c.k.sh.lock(c.k.key)
+	if !ok {
+		return
+	}
+	s := k.s
+	defer s.mu.Unlock()
+	if s.dead {
+		return
+	}
+	x := k.x.Load()
+	switch c.v {
+	case measure:
+		if x != nil {
+			x.unsent.Store(1 + k.unsent(x))
+		}
+	case rest:
+		k.rest(x)
+	case refuse:
+		s.suspect = c.why
+		k.notify()
+	case abort:
+		if c.why != WriteStall || x == nil || !k.stillReads(x, now) {
+			k.abort(c.why)
+		}
+	}
+}
+
+// rest has a quiet connection give back what it does not need. mu held.
+func (k *connRef) rest(x *inflight) {
+	if x != nil && x.g != nil && !x.g.borrows() {
+		x.promises.forget() // its owner has the rest for life, and is not to be woken
+		return
+	}
+	k.s.marks.set(isTired)
+	k.notify()
+}
+
+// unsent is how many bytes the kernel still holds for the peer, as far as it can be
+// asked. mu held.
+func (k *connRef) unsent(x *inflight) uint32 {
+	if x.g == nil {
+		return uint32(k.s.socket.Unsent())
+	}
+	n := 0
+	if x.g.raw != nil {
+		x.g.raw.Control(func(fd uintptr) { n = sys.Unsent(fd) })
+	}
+	return uint32(n)
+}
+
+// stillReads reports whether a peer that seems to have stalled has taken something
+// after all. A blocked write does not tell: the kernel wakes it only when a third
+// of a buffer of megabytes is free again. (Nor does the peer's kernel tell at
+// once: it reopens its window by sixteenths of its own buffer, so a reader behind
+// 6 MB must take 400 KB in StallTime.) mu held.
+func (k *connRef) stillReads(x *inflight, now tick) bool {
+	before := x.unsent.Load()
+	if before == 0 {
+		return false
+	}
+	after := 1 + k.unsent(x)
+	if after >= before {
+		return false
+	}
+	x.unsent.Store(after)
+	if old := x.stall.Load(); old != 0 {
+		x.stall.CompareAndSwap(old, now) // a writer may have ended its wait just now
+	}
+	return true
+}
