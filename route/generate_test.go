@@ -66,6 +66,10 @@ func genLiterals() []string {
 		"longer-than-8", "longer-and-8", "%61", "a%2Fb", "%2f", "%2e%2e", "%2E", "%20", "a b", "ä", "%C3%A4", "%", "a%zz", "\\"}
 }
 
+// Queries as clients send them, with what a Location cannot carry as it is, and
+// with a control character, which only a handler can put there.
+func genQueries() []string { return []string{"q=1&p=/../", "q=1", "?", "q=#//..", "q=ä//", "q=\x01"} }
+
 func genHosts() []string { return []string{"", "", "", "", "h.example", "h.example", "x", "::1"} }
 
 // newSpec generates a pattern. Some cannot be registered.
@@ -140,7 +144,7 @@ func newRequest(d dice) *http.Request {
 		r.URL.Path, r.URL.RawPath = "", ""
 	}
 	if d(4) == 0 {
-		r.URL.RawQuery = "q=1&p=/../"
+		r.URL.RawQuery = pick(d, genQueries())
 	}
 	if r.Method == "CONNECT" {
 		r.URL.Host = pick(d, []string{"", "h.example", "x"})

@@ -118,12 +118,13 @@ type Match struct {
 	Pattern  string // the pattern that serves it, or the one that is found after a redirect
 	Params   Params // the values of the pattern's wildcards
 	Allow    string // 405: the methods that the path has
-	Location string // 307: where the path is found
+	Location string // 307: the Location header that is sent
 
 	entry *entry
 }
 
-// handler is what serves the request.
+// handler is what serves the request. It takes the Location of resolve, which
+// http.Redirect has yet to write its way.
 func (m Match) handler(mux *Mux) http.Handler {
 	switch {
 	case m.Location != "":

@@ -237,13 +237,34 @@ func hasEncodedSlash(path string) bool {
 
 // Lookup says what ServeHTTP would do with a request, but for
 // RefuseEncodedSlashes and a request for *. It does not change the request.
-func (m *Mux) Lookup(r *http.Request) Match { return m.current().resolve(r) }
+func (m *Mux) Lookup(r *http.Request) Match {
+	found := m.current().resolve(r)
+	if found.Location != "" {
+		found.Location = redirected(r, found.Location)
+	}
+	return found
+}
+
+// redirected is the Location that http.Redirect sends for a URL: it cleans the path
+// and encodes the query, so only its own answer is the one that the client gets.
+func redirected(r *http.Request, to string) string {
+	h := http.Header{"Content-Type": nil} // where there is a type, no body is written
+	http.Redirect(discard{h}, r, to, http.StatusTemporaryRedirect)
+	return h.Get("Location")
+}
+
+// discard is a ResponseWriter of which only the header is wanted.
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header         { return d.header }
+func (d discard) WriteHeader(int)             {}
+func (d discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // Handler is the handler for a request and its pattern, like
 // [http.ServeMux.Handler]: it is never nil, and the pattern of a 404 or 405 is
 // "". It does not change the request; the handler must be given that very one.
 func (m *Mux) Handler(r *http.Request) (h http.Handler, pattern string) {
-	found := m.Lookup(r)
+	found := m.current().resolve(r)
 	return found.handler(m), found.Pattern
 }
 
