@@ -1,8 +1,9 @@
 // Package sys is the operating system as the engines need it: non-blocking
 // reads and writes on descriptors known to be ready, bare sockets and the poll
 // that waits for them, descriptor limits, and
-// the spare descriptor for the moment when there are none left. Nothing else
-// in the library imports golang.org/x/sys.
+// the spare descriptor for the moment when there are none left. Servers have unix
+// sockets with permissions from it. Nothing else in the library imports
+// golang.org/x/sys.
 package sys
 
 import "errors"

@@ -1,9 +1,6 @@
 package observe
 
-import (
-	"syscall"
-	"time"
-)
+import "time"
 
 // Taking reports whether a capture of that name is under way.
 func (a *Admin) Taking(name string) bool {
@@ -17,9 +14,6 @@ func (a *Admin) SetWriteTime(d time.Duration) {
 	a.init()
 	a.server.WriteTimeout = d
 }
-
-// BornPrivate is bornPrivate.
-func BornPrivate(network, addr string, c syscall.RawConn) error { return bornPrivate(network, addr, c) }
 
 // CoreSeries is what cores that worked a second each become: label to value.
 func CoreSeries(cores int) map[string]float64 {

@@ -64,7 +64,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -72,6 +71,7 @@ import (
 
 	"github.com/hone-go/hone/conns"
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/pool"
 )
 
@@ -207,22 +207,16 @@ func (a *Admin) gate() *Guard {
 	return &a.guard
 }
 
-// listenUnix makes a socket file that nobody else may use, not even for the
-// moment between its birth and a chmod where the system allows that.
+// listenUnix makes a socket file that nobody else may use.
 func listenUnix(path string) (net.Listener, error) {
 	if path == "" || path[0] == '@' {
 		return nil, fmt.Errorf("observe: unix:%s is not a file, so no permissions would protect it; use unix:PATH", path)
 	}
-	private := net.ListenConfig{Control: bornPrivate}
-	ln, err := private.Listen(context.Background(), "unix", path)
+	ln, err := sys.ListenUnix(path, 0o600)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("observe: %s is there already; remove it if no process serves it any more: %w", path, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("observe: %w", err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		ln.Close()
 		return nil, fmt.Errorf("observe: %w", err)
 	}
 	return ln, nil

@@ -235,6 +235,18 @@ func alive(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(func() { ln.Close() })
 }
 
+// mode expects that a file is a socket with these permissions.
+func mode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: mode OCTAL PATH")
+	}
+	info, err := os.Lstat(ts.MkAbs(args[1]))
+	ts.Check(err)
+	if got := fmt.Sprintf("%04o", info.Mode().Perm()); got != args[0] || info.Mode().Type() != os.ModeSocket {
+		ts.Fatalf("%s is %v, want a socket with %s", args[1], info.Mode(), args[0])
+	}
+}
+
 // cert makes a certificate for 127.0.0.1 and its key.
 func cert(ts *testscript.TestScript, neg bool, args []string) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -12,15 +12,20 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/internal/sys"
 )
 
 // firstInherited is the descriptor at which a supervisor's sockets begin.
 const firstInherited = 3
 
-// listen opens what --addr says: HOST:PORT, unix:PATH or fd:N.
-func listen(ctx context.Context, addr string) (net.Listener, error) {
+// listen opens what --addr says: HOST:PORT, unix:PATH with these permissions, or
+// fd:N.
+func listen(ctx context.Context, addr string, mode fs.FileMode) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
-		return listenUnix(ctx, path)
+		return listenUnix(ctx, path, mode)
 	}
 	if number, ok := strings.CutPrefix(addr, "fd:"); ok {
 		return inherit(number)
@@ -49,16 +54,19 @@ func cannotListen(flag, addr string, err error) error {
 
 // listenUnix takes the place of a socket file that a dead server has left, and
 // of nothing else.
-func listenUnix(ctx context.Context, path string) (net.Listener, error) {
+func listenUnix(ctx context.Context, path string, mode fs.FileMode) (net.Listener, error) {
 	if path == "" {
 		return nil, wrongUse("serve: --addr unix: lacks its path; write it as in unix:/run/hone.sock")
 	}
-	ln, err := new(net.ListenConfig).Listen(ctx, "unix", path)
+	if path[0] == '@' { // Linux has names that are no files
+		return nil, wrongUse("serve: --addr unix:%s is not a file, so no permissions would protect it; use a path, as in unix:/run/hone.sock", path)
+	}
+	ln, err := sys.ListenUnix(path, mode)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		if err := removeStale(ctx, path); err != nil {
 			return nil, err
 		}
-		ln, err = new(net.ListenConfig).Listen(ctx, "unix", path)
+		ln, err = sys.ListenUnix(path, mode)
 	}
 	switch {
 	case err == nil:
@@ -86,6 +94,48 @@ func removeStale(ctx context.Context, path string) error {
 	}
 	if err := os.Remove(path); err != nil {
 		return failed("serve: --addr unix:%s: the socket is stale and cannot be removed: %w; remove it yourself", path, err)
+	}
+	return nil
+}
+
+// modeFlag takes the permissions of a socket file, in octal.
+type modeFlag fs.FileMode
+
+// Set takes permissions as chmod does.
+func (f *modeFlag) Set(text string) error {
+	mode, err := strconv.ParseUint(text, 8, 32)
+	if err != nil || mode > uint64(fs.ModePerm) {
+		return errors.New("no permissions; write them in octal, as in 0660")
+	}
+	*f = modeFlag(mode)
+	return nil
+}
+
+// String returns the permissions in octal.
+func (f *modeFlag) String() string { return fmt.Sprintf("%04o", uint32(*f)) }
+
+// Type is how help names the value.
+func (f *modeFlag) Type() string { return "MODE" }
+
+// add gives cmd the flag, with completion.
+func (f *modeFlag) add(cmd *cobra.Command) {
+	cmd.Flags().Var(f, "socket-mode", "who may connect to unix:PATH, in octal: 0660 for its group as well")
+	complete := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return []cobra.Completion{
+			cobra.CompletionWithDesc("0600", "its owner"),
+			cobra.CompletionWithDesc("0660", "its owner and its group"),
+			cobra.CompletionWithDesc("0666", "everybody on this machine"),
+		}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+	if err := cmd.RegisterFlagCompletionFunc("socket-mode", complete); err != nil {
+		panic("hone: " + err.Error()) // the flag was added above
+	}
+}
+
+// check refuses permissions that would protect nothing.
+func (f *modeFlag) check(cmd *cobra.Command, addr string) error {
+	if cmd.Flags().Changed("socket-mode") && !strings.HasPrefix(addr, "unix:") {
+		return wrongUse("serve: --socket-mode is for a socket file, and --addr is %s; give --addr unix:PATH, or leave it out", addr)
 	}
 	return nil
 }

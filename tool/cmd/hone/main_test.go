@@ -50,6 +50,7 @@ func TestMain(m *testing.M) {
 //	port                    find one that is free: $ADDR, $URL
 //	newer FILE              make a store of runs one of a newer hone's
 //	stale, alive PATH       make a unix socket that nobody, or somebody, listens on
+//	mode OCTAL PATH         expect a unix socket with these permissions
 //	cert                    make cert.pem and key.pem
 func TestScripts(t *testing.T) { transcripts(t, "testdata/script") }
 
@@ -86,6 +87,7 @@ func transcripts(t *testing.T, dir string) {
 			"newer":         newer,
 			"stale":         stale,
 			"alive":         alive,
+			"mode":          mode,
 			"cert":          cert,
 		},
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -36,6 +37,7 @@ const (
 // serveFlags are serve's, as they were given.
 type serveFlags struct {
 	addr, admin, tokenFile, cert, key string
+	mode                              modeFlag
 	engine                            engineFlag
 	service, dialect, logs            *choice
 	limits                            limitFlag
@@ -44,7 +46,7 @@ type serveFlags struct {
 }
 
 func newServe() *cobra.Command {
-	f := new(serveFlags)
+	f := &serveFlags{mode: 0o600}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve framed requests until a signal",
@@ -61,10 +63,15 @@ Limits (` + strings.Join(limitNames(), ", ") + `)
 are all on; the log begins with those in effect. Sizes take KiB and MiB, times
 ms, s and m, and off switches a limit off.
 
+A unix socket is open to its owner alone (mode 0600), whatever the umask is. With
+--socket-mode 0660 its group may connect as well: a reverse proxy, for example.
+The admin side's socket is always 0600.
+
 A socket of systemd's (LISTEN_FDS) is used when --addr is absent or fd:3.`,
 		Example: `  hone serve
   hone serve --engine direct --addr :7000 --limit conns-per-address=100
   hone serve --service upper --addr unix:/run/hone.sock --admin off
+  hone serve --addr unix:/run/hone/hone.sock --socket-mode 0660
   hone serve --cert server.pem --key server-key.pem
   hone serve --json --addr 127.0.0.1:0 --admin 127.0.0.1:0`,
 		Args: noArguments,
@@ -72,12 +79,16 @@ A socket of systemd's (LISTEN_FDS) is used when --addr is absent or fd:3.`,
 			if passed, ours := passedSockets(); passed > 0 && ours && !cmd.Flags().Changed("addr") {
 				f.addr = "fd:3"
 			}
+			if err := f.mode.check(cmd, f.addr); err != nil {
+				return err
+			}
 			return f.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.addr, "addr", usualAddr, "serve on `HOST:PORT`, unix:PATH or fd:N; port 0 picks a free one")
+	f.mode.add(cmd)
 	flags.StringVar(&f.admin, "admin", usualAdmin, "metrics, profiles and health on `HOST:PORT`, unix:PATH, or off")
 	flags.StringVar(&f.tokenFile, "admin-token-file", "", "`FILE` with the token that opens the admin side to other machines")
 	f.engine.add(cmd)
@@ -208,7 +219,7 @@ func (f *serveFlags) token() (string, error) {
 
 // open opens both listeners, or none.
 func (f *serveFlags) open(ctx context.Context, s *serving) error {
-	ln, err := listen(ctx, f.addr)
+	ln, err := listen(ctx, f.addr, fs.FileMode(f.mode))
 	if err != nil {
 		return err
 	}

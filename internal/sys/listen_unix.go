@@ -1,0 +1,82 @@
+//go:build unix
+
+package sys
+
+import (
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+)
+
+// longestQueue is more than any system lets listen(2) have, so that the system's
+// own limit counts, as it does in package net.
+const longestQueue = 1<<16 - 1
+
+// ListenUnix listens on a new socket file with these permissions, whatever the
+// umask is. Nobody else gets in while the file is made: a socket refuses everybody
+// until listen(2), and the permissions are in place before that. The file is removed
+// when the listener is closed.
+func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
+	ln, err := listenUnix(path, mode)
+	if err != nil {
+		return nil, &net.OpError{Op: "listen", Net: "unix", Addr: &net.UnixAddr{Name: path, Net: "unix"}, Err: err}
+	}
+	return ln, nil
+}
+
+func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
+	socket, err := bindUnix(path, mode)
+	if err != nil {
+		return nil, err
+	}
+	defer socket.Close() // FileListener has its own
+	if err := setMode(path, mode); err != nil {
+		os.Remove(path)
+		return nil, err
+	}
+	if err := syscall.Listen(int(socket.Fd()), longestQueue); err != nil {
+		os.Remove(path)
+		return nil, os.NewSyscallError("listen", err)
+	}
+	ln, err := net.FileListener(socket)
+	if err != nil {
+		os.Remove(path)
+		return nil, err
+	}
+	ln.(*net.UnixListener).SetUnlinkOnClose(true)
+	return ln, nil
+}
+
+// bindUnix makes a socket and its file, and does not listen yet.
+func bindUnix(path string, mode fs.FileMode) (*os.File, error) {
+	syscall.ForkLock.RLock()
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	socket := os.NewFile(uintptr(fd), path)
+	// On Linux the file takes the socket's own mode, less the umask, so it is never
+	// wider than asked. Other systems refuse this and depend on setMode.
+	syscall.Fchmod(fd, uint32(mode.Perm()))
+	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}); err != nil {
+		socket.Close()
+		return nil, os.NewSyscallError("bind", err)
+	}
+	return socket, nil
+}
+
+// setMode changes the permissions of a file that has others. Where the file has the
+// right ones, as it has on Linux unless the umask took some, nothing is done: chmod
+// goes by name, and who may write to the folder can put another file there.
+func setMode(path string, mode fs.FileMode) error {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Perm() == mode.Perm() {
+		return err
+	}
+	return os.Chmod(path, mode.Perm())
+}
