@@ -31,8 +31,8 @@ func newFlusher(s *Server, i int) *flusher {
 	return f
 }
 
-// run flushes until the server stops.
-func (f *flusher) run() {
+// sendPosted sends what is posted until the server stops.
+func (f *flusher) sendPosted() {
 	for {
 		more := false
 		if f.batch, more = f.collect(f.batch); !more {

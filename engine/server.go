@@ -124,7 +124,7 @@ func (s *Server) init() {
 			s.goroutines.Add(1)
 			go func() {
 				defer s.goroutines.Done()
-				f.run()
+				f.sendPosted()
 			}()
 		}
 		s.goroutines.Add(1)

@@ -181,3 +181,68 @@ func TestSlabFromManyGoroutines(t *testing.T) {
 	close(keys)
 	looking.Wait()
 }
+
+// A loop that holds a report of a connection that was away must not take the next
+// one in its slot for it, whatever happens between any two of its instructions.
+func TestStaleReportFindsNobody(t *testing.T) {
+	l := slabs()
+	k := taken(t, l)
+	const stale = 7
+	stop := make(chan struct{})
+	var ending sync.WaitGroup
+	ending.Go(func() {
+		for old := (connRef{sh: l, s: k.s, x: k.x, key: keyOf(0, stale)}); ; {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			old.setAway(true)   // the connection is served beside its loop,
+			k.s.tenant.Store(0) // ends there,
+			k.setAway(false)    // and the next one takes its slot.
+		}
+	})
+	report := connRef{sh: l, s: k.s, x: k.x, key: keyOf(0, stale)}
+	for range 2_000_000 {
+		if ended, away := report.standing(); !ended && !away {
+			t.Error("a stale report finds a connection that is the loop's")
+			break
+		}
+	}
+	close(stop)
+	ending.Wait()
+}
+
+// Others look for connections while a crowd leaves and takes several chunks with it.
+func TestSlabShrinksWhileOthersLook(t *testing.T) {
+	l := slabs()
+	var all []connRef
+	for range 8 * chunkSlots {
+		all = append(all, taken(t, l))
+	}
+	stop := make(chan struct{})
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				l.find(all[i%len(all)].key)
+			}
+		}
+	})
+	last := len(all) - 1
+	for i := chunkSlots; i < last; i++ { // all of the chunks between the first and the last connection
+		all[i].free()
+	}
+	for i := range chunkSlots - 1 {
+		all[i].free()
+	}
+	all[last].free() // takes seven chunks with it
+	if n := len(*l.chunks.Load()); n > 2 {
+		t.Errorf("%d chunks are left", n)
+	}
+	close(stop)
+	looking.Wait()
+}
