@@ -107,7 +107,6 @@ func (c *helpers) dismiss(all bool) {
 		n = len(c.idle)
 	}
 	c.sendHome(n)
-	c.spare = len(c.idle)
 }
 
 // sendHome ends n idle helpers. mu held.
@@ -121,6 +120,7 @@ func (c *helpers) sendHome(n int) {
 	if c.idle = c.idle[:kept]; cap(c.idle) > 4*max(kept, 64) {
 		c.idle = append([]*helper(nil), c.idle...)
 	}
+	c.spare = kept
 }
 
 // end sends helpers home, those that are busy when they have done their job.

@@ -122,7 +122,11 @@ func (k *connRef) write(x *inflight, again bool) {
 			k.touch() // whoever takes its time to read is not idle meanwhile
 		}
 	}
-	if x.g != nil && !k.s.dead && x.front.Lent() {
+	switch {
+	case x.g == nil:
+	case k.s.dead:
+		x.g.nudge()
+	case x.front.Lent():
 		x.g.startWriter() // what is left needs somebody who waits
 	}
 }

@@ -99,23 +99,23 @@ func (s *Server) force(until time.Time) {
 		owed <- sum
 	}()
 	rescue, late := time.After(forceTime/4), time.After(time.Until(until))
-	for ended := false; !ended; {
+	empty, sum := s.empty, 0
+	for waiting := 2; waiting > 0; {
 		select {
-		case <-s.empty:
-			ended = true
+		case <-empty:
+			empty = nil
+			waiting--
+		case sum = <-owed:
+			waiting--
 		case <-rescue:
 			s.rescue()
 		case <-late:
-			ended = true
+			waiting = 0
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	select {
-	case sum := <-owed:
-		s.drained.Owed += sum
-	default:
-	}
+	s.drained.Owed += sum
 	if s.open > 0 {
 		s.drained.Stuck = s.open
 		s.drained.Forced += s.open
