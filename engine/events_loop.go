@@ -148,7 +148,7 @@ func (l *loop) sleep() bool {
 func (l *loop) ends() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.over() {
+	if !l.over() || len(l.dirty) > 0 {
 		return false
 	}
 	l.gone = true

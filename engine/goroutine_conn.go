@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/internal/sys"
-	"github.com/hone-go/hone/pool"
 )
 
 // goroutineConn is what a connection has beside its slot on a goroutine engine, and
@@ -33,6 +32,7 @@ type goroutineConn struct {
 	burst int             // visits since the last yield
 	used  atomic.Bool     // a Parked connection has been served since it last rested
 
+	ended  bool          // under mu: what was in flight is dropped, and off the books
 	nudged bool          // under mu: the read deadline is in the past, so that the owner looks
 	wakeUp chan struct{} // ends the owner's wait; one slot
 	now    nowWriter     // under mu
@@ -92,28 +92,6 @@ func (g *goroutineConn) giveBack(d *workspace) {
 		d.turn.Out = nil // one large reply is no reason to stay large
 	}
 	g.ref.sh.srv.workspaces.Put(d)
-}
-
-const (
-	maxPooled = 128 << 10 // the largest buffer that is used again
-	keepOut   = 4 << 10   // the output buffer that an idle connection may keep
-)
-
-// lendOut gives a connection's own workspace something to write on.
-func (d *workspace) lendOut() {
-	if buffers := &d.ref.sh.srv.buffers; !d.g.borrows() && !d.out.Lent() {
-		d.out = buffers.Get(max(d.size, 1))
-		d.turn.Out = d.out.Bytes()[:0]
-	}
-}
-
-// returnOut takes it back when it has become too large to keep while nothing
-// happens.
-func (d *workspace) returnOut() {
-	if d.out.Lent() && cap(d.turn.Out) > keepOut {
-		d.out.Release() // and not what append made of it, which a protocol may have sliced
-		d.out, d.turn.Out = pool.Buffer{}, nil
-	}
 }
 
 // tired reports whether a rest would give memory back: to a Parked connection the

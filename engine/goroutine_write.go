@@ -8,7 +8,7 @@ import (
 // Output of a goroutine engine takes one of two ways. The replies of a visit are
 // written by the owner, straight from Turn.Out: the common case, nothing is copied.
 // What is posted meanwhile or from elsewhere queues, and whoever writes takes it
-// along; if nobody does, a flusher sends it, see goroutine_late.go.
+// along; if nobody does, a flusher sends it, see goroutine_flusher.go.
 
 // flushWaiting writes what a visit has produced, and what was posted during it, and
 // waits for as long as the sweeper lets it. It reports false when the connection is
@@ -88,7 +88,7 @@ func (g *goroutineConn) writeWaiting(p []byte) (alive bool) {
 	}
 	k.sh.counts.bytesOut.Add(uint64(total))
 	g.stall.Store(0)
-	if !k.relock() {
+	if !g.relock() {
 		return false
 	}
 	k.touch() // whoever takes its time to read is not idle meanwhile
@@ -112,7 +112,11 @@ func (g *goroutineConn) writeFailed() {
 }
 
 // relock takes the mutex again, unless the connection has ended.
-func (k *connRef) relock() bool {
-	_, ok := k.sh.lock(k.key)
+func (g *goroutineConn) relock() bool {
+	k, ok := g.ref.sh.lock(g.ref.key)
+	if ok && g.ended {
+		k.s.mu.Unlock()
+		return false
+	}
 	return ok
 }

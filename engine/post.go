@@ -4,7 +4,7 @@ import "math"
 
 // What others than its owner do to a connection: late replies and pushes, promises,
 // and the end. They hold its mutex. How what was posted is written is in
-// events_write.go and goroutine_late.go.
+// late_write.go.
 
 // post queues a late reply or a push.
 func (c Conn) post(ticket uint64, parts [][]byte) error {

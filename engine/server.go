@@ -69,7 +69,7 @@ type Server struct {
 	helpers   helpers
 	watchdog  watchdog
 	handOffs  atomic.Uint64
-	abandoned atomic.Bool // the loops end with connections still open
+	abandoned atomic.Bool // all are cut off: the loops end, though user code may still have connections
 
 	counts   [8]counters
 	accepted atomic.Uint64

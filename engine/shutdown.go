@@ -11,7 +11,7 @@ type Drained struct {
 	Clean  int // answered, flushed and closed in peace
 	Forced int // cut off when the context ended
 	Owed   int // late replies that never came
-	Stuck  int // of the forced: still inside user code when Shutdown returned
+	Stuck  int // of the forced: had not ended when Shutdown returned, mostly because of user code
 }
 
 // Shutdown stops accepting, answers what was sent, flushes and closes. When ctx
@@ -38,7 +38,7 @@ func (s *Server) Shutdown(ctx context.Context) (Drained, error) {
 
 // forceTime is what Shutdown still takes when its patience has ended: for
 // connections that are not inside user code it is time enough to end.
-const forceTime = 40 * time.Millisecond
+const forceTime = 30 * time.Millisecond
 
 // drainLinger is how long a peer that has been told everything may keep its end
 // open in a drain. It has had the refusal by then, or is not there.
@@ -54,8 +54,8 @@ func (s *Server) shutdown(ctx context.Context) error {
 		close(s.empty)
 	}
 	s.mu.Unlock()
-	s.each(func(k connRef) { k.notify() })
-	s.clock.sweepNow() // it sweeps faster now
+	go s.each(func(k connRef) { k.notify() }) // a crowd may take longer than ctx lasts
+	s.clock.sweepNow()                        // it sweeps faster now
 
 	var err error
 	select {
@@ -72,7 +72,6 @@ func (s *Server) shutdown(ctx context.Context) error {
 		s.force(until)
 	}
 	s.cancel()
-	s.abandoned.Store(s.drained.Stuck > 0)
 	close(s.stop)
 	for _, l := range s.started() {
 		l.end()
@@ -87,7 +86,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 func (s *Server) force(until time.Time) {
 	s.cancel()
 	owed := make(chan int, 1)
-	go func() { // a crowd takes longer than there is time
+	go func() { // a crowd may take longer than there is time
 		sum := 0
 		s.each(func(k connRef) {
 			if x := k.x.Load(); x != nil {
@@ -97,6 +96,10 @@ func (s *Server) force(until time.Time) {
 		})
 		s.helpers.unbind()
 		owed <- sum
+		s.abandoned.Store(true)
+		for _, l := range s.started() {
+			l.end()
+		}
 	}()
 	rescue, late := time.After(forceTime/4), time.After(time.Until(until))
 	empty, sum := s.empty, 0
@@ -126,7 +129,7 @@ func (s *Server) force(until time.Time) {
 // waitForGoroutines waits for all that the server has started, unless some of it is
 // stuck in user code or the time is up.
 func (s *Server) waitForGoroutines(ctx context.Context, until time.Time) {
-	if s.abandoned.Load() {
+	if s.drained.Stuck > 0 {
 		return
 	}
 	done := make(chan struct{})

@@ -7,37 +7,11 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/internal/sys"
-	"github.com/hone-go/hone/pool"
 )
 
 // The steps of lifecycle.go, as both engine families carry them out: all but the
 // waits, and but reading and writing. The caller of every function here is the
 // connection's owner.
-
-// workspace is what a goroutine needs that serves connections: the loops and the
-// goroutines beside them, Direct and Buffered connections own one; Parked ones
-// borrow it while bytes are in flight.
-type workspace struct {
-	turn  Turn
-	in    []byte         // to read into
-	box   inputBuffer    // the input that is served
-	ref   connRef        // the connection that is served, for the turn
-	g     *goroutineConn // the same, on a goroutine engine
-	visit uint64         // the loop's number of the visit
-	out   pool.Buffer    // what turn.Out was lent, where a connection owns the workspace
-	size  int            // of the last output there
-	// beside says that the goroutine runs no loop, or no longer: the watchdog has
-	// taken it away.
-	beside bool
-}
-
-// spoil forgets memory that a panic has left in somebody else's hands.
-func (d *workspace) spoil() {
-	d.in, d.turn.Out, d.box, d.out = make([]byte, len(d.in)), nil, inputBuffer{}, pool.Buffer{}
-	if d.g != nil && !d.g.borrows() {
-		d.box.lend(d.in)
-	}
-}
 
 // begin makes a connection of a slot. The caller goes on with release.
 func (k *connRef) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn, proxy, counted bool) {
@@ -355,6 +329,9 @@ func (k *connRef) end(d *workspace) {
 	x := k.x.Load()
 	if x != nil {
 		k.drop(x)
+		if x.g != nil {
+			x.g.ended = true
+		}
 	}
 	s.socket.Close()
 	s.socket = sys.NoSocket

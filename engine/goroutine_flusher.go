@@ -105,7 +105,7 @@ func (g *goroutineConn) startWriter() {
 	srv.goroutines.Add(1)
 	go func() {
 		defer srv.goroutines.Done()
-		if !g.ref.relock() {
+		if !g.relock() {
 			return
 		}
 		g.writing = false
@@ -114,6 +114,7 @@ func (g *goroutineConn) startWriter() {
 				return
 			}
 		}
+		g.ref.resume(&g.inflight)
 		g.ref.s.mu.Unlock()
 	}()
 }

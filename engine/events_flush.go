@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/pool"
+)
+
+// The output of a visit on an event loop: no write waits, so holding the connection's
+// mutex is the right to write.
+
+// flushNow writes what a visit has produced, and what was posted during it. It
+// reports false when the connection is dead.
+func (k *connRef) flushNow(t *Turn, said bool) bool {
+	s := k.s
+	s.mu.Lock()
+	x := k.x.Load()
+	if x != nil {
+		x.queue.visiting = false
+	}
+	if said {
+		s.marks.set(isSaid)
+	}
+	switch {
+	case s.dead:
+	case len(t.Out) == 0:
+	case x == nil || x.unwritten():
+		n, err := k.send(t.Out)
+		switch {
+		case err == sys.ErrAgain:
+			x = k.attach()
+			x.front, x.sent = k.keep(t, n)
+			x.blocked.Store(true)
+			k.charge(x, len(x.front.Bytes())-x.sent)
+			k.startStall(x)
+		case err != nil:
+			k.fail(PeerReset)
+			s.dead = true
+		}
+	default:
+		x.queue.insert(k.sh.srv, t.Out)
+		k.charge(x, len(t.Out))
+	}
+	t.Out = t.Out[:0]
+	if cap(t.Out) > maxPooled {
+		t.Out = nil // one large reply is no reason to stay large
+	}
+	if x != nil && !s.dead {
+		k.write(x, false)
+	}
+	dead := s.dead
+	s.mu.Unlock()
+	return !dead
+}
+
+// keep is what the peer has not taken of t.Out, of which sent bytes have gone: a
+// copy, or t.Out itself where that is cheaper.
+func (k *connRef) keep(t *Turn, sent int) (pool.Buffer, int) {
+	if rest := t.Out[sent:]; len(rest) < maxPooled/4 {
+		b := k.sh.srv.buffers.Get(len(rest))
+		copy(b.Bytes(), rest)
+		return b, 0
+	}
+	b := k.sh.srv.buffers.Get(1)
+	b.SetBytes(t.Out)
+	t.Out = nil
+	return b, sent
+}

@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/pool"
+)
+
+// Where late replies and pushes are written, and what a peer did not take at once: by
+// the loop, or by a flusher of a goroutine engine. No write waits here.
+
+// write sends what waits, as far as the peer takes it. mu held. Where the peer
+// took nothing the last time, it is tried again only if that is said to be worth
+// a system call.
+func (k *connRef) write(x *inflight, again bool) {
+	k.countLate(x)
+	for !x.front.Lent() || again {
+		if !x.front.Lent() {
+			if x.queue.held() {
+				x.stall.Store(0)
+				break
+			}
+			x.front, x.sent = x.queue.take(), 0
+		}
+		n, err := k.send(x.front.Bytes()[x.sent:])
+		x.sent += n
+		k.charge(x, -n)
+		if err == sys.ErrAgain {
+			if n > 0 || x.stall.Load() == 0 {
+				k.startStall(x)
+			}
+			break
+		}
+		if err != nil {
+			k.fail(PeerReset)
+			k.s.dead = true
+			break
+		}
+		x.front.Release()
+		x.front = pool.Buffer{}
+		x.blocked.Store(false)
+		if x.stall.Load() != 0 {
+			x.stall.Store(0)
+			k.touch() // whoever takes its time to read is not idle meanwhile
+		}
+	}
+	switch {
+	case x.g == nil:
+	case k.s.dead:
+		x.g.nudge()
+	case x.front.Lent():
+		x.g.startWriter() // what is left needs somebody who waits
+	}
+}
+
+// maxSend is what one peer is sent at a time. A peer that takes large replies as
+// fast as they come would otherwise hold its loop, and its mutex, for as long as
+// the reply lasts: 12 MB took up to 200 ms.
+const maxSend = 256 << 10
+
+// send is one write that does not wait. ErrAgain says that p was not sent whole:
+// the socket is full, or it was time to look at others. mu held.
+func (k *connRef) send(p []byte) (n int, err error) {
+	q := p[:min(len(p), maxSend)]
+	if x := k.x.Load(); x != nil && x.g != nil {
+		n, err = x.g.sendNow(q)
+	} else {
+		n, err = k.sh.poll.Write(k.s.socket, q)
+	}
+	k.sh.counts.bytesOut.Add(uint64(n))
+	if err == nil && n < len(p) {
+		err = sys.ErrAgain
+	}
+	return n, err
+}
+
+// startStall starts the stall clock anew.
+func (k *connRef) startStall(x *inflight) {
+	x.unsent.Store(0)
+	k.sh.srv.clock.stamp(&x.stall)
+}
