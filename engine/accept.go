@@ -109,6 +109,14 @@ func (s *Server) accept(nc net.Conn) {
 	}
 }
 
+// notTaken is why a shard has taken no connection.
+func notTaken(err error) Reason {
+	if err == ErrServerClosed {
+		return ShuttingDown
+	}
+	return NoDescriptors
+}
+
 // admit enters one more connection from addr in the books, or says why it may
 // not be served; mu is held. One that speaks for another address is not counted
 // for its own.
@@ -180,9 +188,10 @@ func remoteAddr(nc net.Conn) netip.AddrPort {
 func (s *Server) turnAway(nc net.Conn, why Reason) {
 	s.refused(why)
 	s.mu.Lock()
+	mine := &nc // a connection need not be comparable
 	tell := len(s.refusing) < maxRefusing && !s.draining.Load()
 	if tell {
-		s.refusing[nc] = struct{}{}
+		s.refusing[mine] = struct{}{}
 		s.goroutines.Add(1)
 	}
 	s.mu.Unlock()
@@ -194,7 +203,7 @@ func (s *Server) turnAway(nc net.Conn, why Reason) {
 		defer s.goroutines.Done()
 		defer func() {
 			s.mu.Lock()
-			delete(s.refusing, nc)
+			delete(s.refusing, mine)
 			s.mu.Unlock()
 			nc.Close()
 		}()
@@ -239,7 +248,7 @@ func (s *Server) hurryRefusals() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for nc := range s.refusing {
-		nc.SetDeadline(past())
+		(*nc).SetDeadline(past())
 	}
 }
 

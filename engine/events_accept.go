@@ -55,10 +55,17 @@ func (s *Server) joinLoop(socket sys.Socket, from netip.AddrPort, proxy, counted
 	k, err := s.leastLoaded().take()
 	if err != nil {
 		socket.Close()
-		s.strike(NoDescriptors, from.Addr(), counted)
+		s.strike(notTaken(err), from.Addr(), counted)
 		return
 	}
 	k.begin(from, socket, nil, proxy, counted)
+	if s.forced.Load() { // the loop may have ended
+		k.fail(Forced)
+		k.s.mu.Unlock()
+		d := &workspace{beside: true, ref: k}
+		d.ref.end(d)
+		return
+	}
 	if !k.s.opened || s.draining.Load() {
 		k.list()
 	}

@@ -134,6 +134,7 @@ func (k *connRef) drive(d *workspace, writable bool) {
 			k.handOver()
 			return
 		case stepEnd:
+			s.dead = true // under this hold: what is posted from now on would be lost
 			s.mu.Unlock()
 			k.end(d)
 			return

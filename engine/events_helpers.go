@@ -223,10 +223,9 @@ func (k *connRef) resumeAfterExit(d *workspace) {
 		return // it was OnClose
 	}
 	k.fail(Panicked)
-	k.flush(d, true)
 	k.s.own.set(isStopped)
 	d.spoil()
-	d.box = inputBuffer{}
+	k.flush(d, true)
 	k.drive(d, false)
 }
 

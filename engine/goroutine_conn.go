@@ -47,7 +47,7 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 	k, err := sh.take()
 	if err != nil {
 		nc.Close()
-		s.strike(NoDescriptors, from.Addr(), counted)
+		s.strike(notTaken(err), from.Addr(), counted)
 		return
 	}
 	g := &goroutineConn{ref: k, nc: nc, fd: noDescriptor, wakeUp: make(chan struct{}, 1)}
@@ -56,6 +56,9 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 		g.raw = rawConn(nc.(syscall.Conn))
 	}
 	k.begin(from, sys.NoSocket, g, proxy, counted)
+	if s.forced.Load() {
+		k.abort(Forced)
+	}
 	k.s.mu.Unlock()
 	go g.live()
 }

@@ -45,6 +45,7 @@ func (g *goroutineConn) liveOn(own *workspace) (resting bool) {
 		s.mu.Lock()
 		switch st := next(k.facts(own)); st {
 		case stepEnd:
+			s.dead = true // under this hold: what is posted from now on would be lost
 			s.mu.Unlock()
 			return false
 		case stepHandOver:

@@ -123,6 +123,7 @@ func (m modelled) carriedOut(st step) (all []modelled) {
 	case stepShut:
 		enter(lingering)
 	case stepHandOver:
+		m.fail(ClosedHere)
 		enter(takenOver)
 	case stepEnd:
 		into(func(m *modelled) {
@@ -158,7 +159,6 @@ func (m modelled) visits(read bool) (all []modelled) {
 							m.fail(why)
 						case promise:
 							m.promised = true
-							m.fail(ClosedHere)
 						}
 					}))
 				}

@@ -54,6 +54,7 @@ type Server struct {
 	stop     chan struct{} // closed when the background may end
 	hurry    chan struct{} // closed by Close: no more patience
 	draining atomic.Bool
+	forced   atomic.Bool   // the patience has ended
 	leaving  atomic.Bool   // somebody shuts down
 	gone     chan struct{} // closed when that is done
 	hurried  sync.Once
@@ -83,8 +84,8 @@ type Server struct {
 	open       int // connections
 	addresses  map[netip.Addr]int
 	listeners  map[*net.Listener]struct{}
-	refusing   map[net.Conn]struct{} // refused connections that are still being told so
-	empty      chan struct{}         // closed when a drain has no connection left
+	refusing   map[*net.Conn]struct{} // refused connections that are still being told so
+	empty      chan struct{}          // closed when a drain has no connection left
 	drained    Drained
 	drainEnded bool // drained is final
 }
@@ -117,7 +118,7 @@ func (s *Server) init() {
 		s.empty = make(chan struct{})
 		s.listeners = map[*net.Listener]struct{}{}
 		s.addresses = map[netip.Addr]int{}
-		s.refusing = map[net.Conn]struct{}{}
+		s.refusing = map[*net.Conn]struct{}{}
 		for i := range runtime.GOMAXPROCS(0) {
 			f := newFlusher(s, i)
 			s.flushers = append(s.flushers, f)

@@ -85,6 +85,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 // force cuts off every connection that is left and gives them some time to end.
 func (s *Server) force(until time.Time) {
 	s.cancel()
+	s.forced.Store(true) // whoever is being accepted is either cut off below, or sees this
 	owed := make(chan int, 1)
 	go func() { // a crowd may take longer than there is time
 		sum := 0

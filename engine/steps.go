@@ -114,7 +114,7 @@ func (k *connRef) open(d *workspace) {
 	if k.s.own.has(wantsProxy) {
 		return // OnOpen is to see the address that the header tells
 	}
-	if d.g != nil && !d.g.handshake() {
+	if d.g != nil && (!d.g.handshake() || k.isDead()) {
 		k.kill()
 		return
 	}
@@ -152,7 +152,9 @@ func (k *connRef) serve(d *workspace) (hungry bool) {
 		if used > 0 {
 			k.stopFrame()
 		}
-		d.size = len(d.turn.Out)
+		if d.size = len(d.turn.Out); why == Panicked {
+			d.spoil()
+		}
 		if !k.flush(d, needsNoWords(why)) {
 			return false
 		}
@@ -160,9 +162,7 @@ func (k *connRef) serve(d *workspace) (hungry bool) {
 		switch after(result{why, d.turn.takeOver != nil, ends(k.reason()), wants}) {
 		case stopVisits:
 			k.s.own.set(isStopped)
-			if k.fail(why); why == Panicked {
-				d.spoil()
-			}
+			k.fail(why)
 			return false
 		case promise:
 			k.promiseSocket(d)
@@ -279,7 +279,6 @@ func (k *connRef) promiseSocket(d *workspace) {
 	k.s.mu.Lock()
 	k.attach().give = func(nc net.Conn) { serve(nc, unread) }
 	k.s.mu.Unlock()
-	k.fail(ClosedHere)
 }
 
 // handOver gives the socket to user code and ends the connection when that
@@ -287,6 +286,7 @@ func (k *connRef) promiseSocket(d *workspace) {
 // its own.
 func (k *connRef) handOver() {
 	x := k.x.Load()
+	k.fail(ClosedHere)
 	k.enter(takenOver)
 	k.s.marks.set(isShut) // the socket is theirs: no push of ours may fall into it
 	if x.g != nil {

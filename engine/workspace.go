@@ -19,9 +19,12 @@ type workspace struct {
 	beside bool
 }
 
-// spoil forgets memory that a panic has left in somebody else's hands.
+// spoil forgets memory that a panic has left in somebody else's hands. What is to be
+// written is copied: it may have to wait for a slow peer, in a buffer that others use
+// next.
 func (d *workspace) spoil() {
-	d.in, d.turn.Out, d.box, d.out = make([]byte, len(d.in)), nil, inputBuffer{}, pool.Buffer{}
+	d.turn.Out = append([]byte(nil), d.turn.Out...)
+	d.in, d.box, d.out = make([]byte, len(d.in)), inputBuffer{}, pool.Buffer{}
 	if d.g != nil && !d.g.borrows() {
 		d.box.lend(d.in)
 	}
