@@ -1,0 +1,145 @@
+package engine_test
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// trustingLoopback makes every connection of a test a trusted proxy's.
+func trustingLoopback(s *engine.Server) {
+	s.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+}
+
+// A trusted proxy that sends nothing has FrameTime for its header, as one that
+// sends half of it; afterwards its connection may be idle for IdleTime.
+func TestSilentProxyIsClosedAfterFrameTime(t *testing.T) {
+	const frame = 120 * time.Millisecond
+	onEach(t, append(over(overTCP), over(overAdapter)...), func(t *testing.T, g ground) {
+		s := serve(t, g, answering, trustingLoopback, func(s *engine.Server) { s.Limits.FrameTime = frame })
+		healthy := s.dial(t)
+		healthy.send("PROXY TCP4 192.0.2.1 192.0.2.2 1000 2000\r\nhello\n")
+		healthy.want("answer\n")
+		for _, header := range []string{"", "PROXY TCP4 192.0.2.1 "} {
+			begun := time.Now()
+			c := s.dial(t)
+			c.send(header)
+			c.SetDeadline(time.Now().Add(patience / 2))
+			got, err := io.ReadAll(c.r)
+			if took := time.Since(begun) + tick; err != nil || took < frame {
+				t.Errorf("after %q: closed after %v (%v), want a clean close after %v", header, took.Round(time.Millisecond), err, frame)
+				continue
+			}
+			if want := refusal(engine.FrameTimeout); string(got) != want {
+				t.Errorf("after %q: read %q, want %q", header, got, want)
+			}
+			c.Close()
+		}
+		healthy.ask("hello again", "answer")
+	})
+}
+
+// noticing is a listener that says when it is used.
+type noticing struct {
+	net.Listener
+	accepts atomic.Bool
+}
+
+func (l *noticing) Accept() (net.Conn, error) {
+	l.accepts.Store(true)
+	return l.Listener.Accept()
+}
+
+// Stats may be called at any time, also while Serve begins.
+func TestStatsWhileServeBegins(t *testing.T) {
+	const rounds = 20
+	oneByOne(t, over(overTCP), func(t *testing.T, g ground) {
+		for range rounds {
+			s := &engine.Server{Protocol: answering, Engine: g.engine}
+			ln, served := &noticing{Listener: listen(t, overTCP)}, make(chan error, 1)
+			go func() { served <- s.Serve(ln) }()
+			for !ln.accepts.Load() {
+				if open := s.Stats().Open; open != 0 {
+					t.Errorf("%d connections are open, and nobody has dialed", open)
+				}
+				runtime.Gosched()
+			}
+			s.Close()
+			if err := heard(t, served, "Serve returns"); err != engine.ErrServerClosed {
+				t.Errorf("Serve returned %v, want ErrServerClosed", err)
+			}
+		}
+	})
+}
+
+// forgetful is an adapter that knows no addresses any more once it is closed.
+type forgetful struct {
+	adapter
+	once   *sync.Once
+	closed chan struct{}
+	lost   func() net.Addr
+}
+
+func (f forgetful) Close() error {
+	f.once.Do(func() { close(f.closed) })
+	return f.adapter.Close()
+}
+
+func (f forgetful) RemoteAddr() net.Addr {
+	select {
+	case <-f.closed:
+		return f.lost()
+	default:
+		return f.adapter.RemoteAddr()
+	}
+}
+
+// A connection gives the place of its address back whatever its RemoteAddr does
+// once it is closed.
+func TestPlaceOfAnAddressIsGivenBack(t *testing.T) {
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	for name, lost := range map[string]func() net.Addr{
+		"nil":    func() net.Addr { return nil },
+		"blocks": func() net.Addr { <-release; return nil },
+		"panics": func() net.Addr { panic("an adapter's") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, over(overAdapter), func(t *testing.T, g ground) {
+				if name != "nil" && !alone(t) {
+					return
+				}
+				ln := adapting{listen(t, overTCP), func(nc net.Conn) net.Conn {
+					return forgetful{adapter{nc}, new(sync.Once), make(chan struct{}), lost}
+				}}
+				s := serveOn(t, g, ln, answering, func(s *engine.Server) { s.Limits.ConnsPerAddress = 1 })
+				for range 3 {
+					if !eventually(patience/5, func() bool { return isServed(s, patience/5) }) {
+						t.Fatal("a connection is not served although all before it have ended")
+					}
+				}
+			})
+		})
+	}
+}
+
+// isServed reports whether the server answers a new connection.
+func isServed(s *server, within time.Duration) bool {
+	nc, err := net.Dial(s.addr.Network(), s.addr.String())
+	if err != nil {
+		return false
+	}
+	defer nc.Close()
+	nc.SetDeadline(time.Now().Add(within))
+	io.WriteString(nc, "hello\n")
+	answer := make([]byte, len("answer\n"))
+	_, err = io.ReadFull(nc, answer)
+	return err == nil && string(answer) == "answer\n"
+}

@@ -1,0 +1,542 @@
+package engine_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/pprof"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// The conformance tests of this package know the engine by its exported names
+// alone. Each states one contract and runs on every engine, over TCP, over unix
+// sockets and over connections that are no plain sockets.
+
+// ground is what a test runs on: an engine, and what its connections are.
+type ground struct {
+	engine  engine.Engine
+	network string
+}
+
+// The networks of a ground.
+const (
+	overTCP     = "tcp"
+	overUnix    = "unix"
+	overAdapter = "adapter" // a wrapper of TCP, which no engine may take for a socket
+)
+
+func (g ground) String() string {
+	if g.network == overTCP {
+		return g.engine.Name()
+	}
+	return g.engine.Name() + "-" + g.network
+}
+
+// isLoop reports whether the engine serves this ground's connections from event
+// loops.
+func (g ground) isLoop() bool {
+	return strings.HasPrefix(g.engine.Name(), "events") && g.network != overAdapter
+}
+
+// isInline reports whether a handler that blocks stops others of its loop, and
+// isBeside whether they go on.
+func (g ground) isInline() bool { return g.isLoop() && g.engine == engine.Events(engine.Inline) }
+func (g ground) isBeside() bool { return g.isLoop() && g.engine != engine.Events(engine.Inline) }
+
+// engines are all of this operating system, in every mode.
+func engines() (all []engine.Engine) {
+	for _, e := range engine.All() {
+		all = append(all, e)
+		if e == engine.Events(engine.Auto) {
+			all = append(all, engine.Events(engine.Inline), engine.Events(engine.Offload))
+		}
+	}
+	return all
+}
+
+// over is every engine on one network.
+func over(network string) (all []ground) {
+	for _, e := range engines() {
+		all = append(all, ground{e, network})
+	}
+	return all
+}
+
+// everywhere is every engine over every network, where all of is holds. Adapters
+// are served in one way by all engines but Direct.
+func everywhere(is ...func(ground) bool) []ground {
+	all := append(over(overTCP), over(overUnix)...)
+	all = append(all, ground{engine.Direct(), overAdapter}, ground{engine.Engine{}, overAdapter})
+	for _, f := range is {
+		all = slices.DeleteFunc(all, func(g ground) bool { return !f(g) })
+	}
+	return all
+}
+
+// onEach runs a test on each ground, on all of them at once: they wait much and
+// compute little.
+func onEach(t *testing.T, grounds []ground, test func(t *testing.T, g ground)) {
+	t.Helper()
+	t.Parallel()
+	var all sync.WaitGroup
+	for _, g := range grounds {
+		all.Go(func() {
+			t.Run(g.String(), func(t *testing.T) { test(t, g) })
+		})
+	}
+	all.Wait()
+}
+
+// oneByOne runs a test on each ground, with the machine to itself.
+func oneByOne(t *testing.T, grounds []ground, test func(t *testing.T, g ground)) {
+	t.Helper()
+	for _, g := range grounds {
+		t.Run(g.String(), func(t *testing.T) { test(t, g) })
+	}
+}
+
+// patience bounds everything that a test waits for.
+const patience = 5 * time.Second
+
+// tick is how exactly a server tells the time: no limit strikes earlier than that
+// before it is reached.
+const tick = time.Millisecond
+
+// heard is the next value of ch.
+func heard[T any](t *testing.T, ch <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("not within %v: %s", patience, what)
+		panic("unreachable")
+	}
+}
+
+// eventually waits for what no event announces, and reports whether it came.
+func eventually(within time.Duration, ok func() bool) bool {
+	deadline := time.NewTimer(within)
+	defer deadline.Stop()
+	ticks := time.NewTicker(2 * time.Millisecond)
+	defer ticks.Stop()
+	for !ok() {
+		select {
+		case <-ticks.C:
+		case <-deadline.C:
+			return ok()
+		}
+	}
+	return true
+}
+
+// lines is a protocol of lines, each of which serve answers.
+type lines struct {
+	serve  func(t *engine.Turn, line []byte) error
+	refuse func(why engine.Reason) // called by Refuse, if set
+}
+
+// errHandedOver is what serve returns to have Advance return at once, as it must
+// after a TakeOver.
+var errHandedOver = errors.New("the socket is handed over")
+
+func (p lines) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
+	for {
+		end := bytes.IndexByte(in[used:], '\n')
+		if end < 0 {
+			return used, 1, nil
+		}
+		if !t.Room() {
+			return used, 0, nil
+		}
+		t.Mark(used)
+		line := in[used : used+end]
+		used += end + 1
+		switch err := p.serve(t, line); err {
+		case nil:
+		case errHandedOver:
+			return used, 0, nil
+		default:
+			return used, 0, err
+		}
+	}
+}
+
+func (p lines) Refuse(dst, _ []byte, why engine.Reason) []byte {
+	if p.refuse != nil {
+		p.refuse(why)
+	}
+	return append(dst, refusal(why)...)
+}
+
+// refusal is the line that tells a peer why its connection ends.
+func refusal(why engine.Reason) string { return "refused " + why.String() + "\n" }
+
+// saysItself reports whether the protocol has told the peer why, or whether there
+// is nothing to say: the engine does not ask for a refusal then.
+func saysItself(why engine.Reason) bool {
+	switch why {
+	case engine.PeerClosed, engine.ClosedHere, engine.TooLarge, engine.Malformed, engine.UnknownCommand, engine.Panicked:
+		return true
+	}
+	return false
+}
+
+// malformed is a protocol error, which the protocol answers itself.
+func malformed(t *engine.Turn) error {
+	t.Out = append(t.Out, refusal(engine.Malformed)...)
+	return engine.Malformed
+}
+
+// say answers with a line.
+func say(t *engine.Turn, text string) error {
+	t.Out = append(append(t.Out, text...), '\n')
+	return nil
+}
+
+// server is a server under test, with books of who came and went.
+type server struct {
+	*engine.Server
+	t     *testing.T
+	g     ground
+	addr  net.Addr
+	label string
+	ends  chan engine.Reason // what OnClose was told, in order
+
+	mu     sync.Mutex
+	opened map[engine.Conn]int
+	closed map[engine.Conn]int
+}
+
+var servers atomic.Uint64 // numbers them, for their labels
+
+// serve serves p until the test ends. The server's hooks keep the books and call
+// those that set has installed. At the end every connection that OnOpen saw must
+// have been told to OnClose once, no other one, and no goroutine may be left.
+func serve(t *testing.T, g ground, p engine.Protocol, set ...func(s *engine.Server)) *server {
+	t.Helper()
+	return serveOn(t, g, listen(t, g.network), p, set...)
+}
+
+func serveOn(t *testing.T, g ground, ln net.Listener, p engine.Protocol, set ...func(s *engine.Server)) *server {
+	t.Helper()
+	s := &server{
+		Server: &engine.Server{Protocol: p, Engine: g.engine},
+		t:      t, g: g, addr: ln.Addr(),
+		label:  t.Name() + " " + strconv.FormatUint(servers.Add(1), 10),
+		ends:   make(chan engine.Reason, 1<<14),
+		opened: map[engine.Conn]int{}, closed: map[engine.Conn]int{},
+	}
+	for _, f := range set {
+		f(s.Server)
+	}
+	onOpen, onClose := s.OnOpen, s.OnClose
+	s.OnOpen = func(c engine.Conn) {
+		s.mu.Lock()
+		s.opened[c]++
+		s.mu.Unlock()
+		if onOpen != nil {
+			onOpen(c)
+		}
+	}
+	s.OnClose = func(c engine.Conn, why engine.Reason) {
+		s.mu.Lock()
+		s.closed[c]++
+		s.mu.Unlock()
+		s.ends <- why
+		if onClose != nil {
+			onClose(c, why)
+		}
+	}
+	begun, served := make(chan struct{}), make(chan error, 1)
+	s.labelled(func() {
+		s.Context() // which makes the server ready for Stats
+		close(begun)
+		served <- s.Serve(ln)
+	})
+	<-begun
+	t.Cleanup(func() {
+		closed := make(chan struct{})
+		s.labelled(func() { s.Close(); close(closed) })
+		heard(t, closed, "Close returns")
+		if err := heard(t, served, "Serve returns"); err != engine.ErrServerClosed {
+			t.Errorf("Serve returned %v, want ErrServerClosed", err)
+		}
+		s.audit()
+	})
+	return s
+}
+
+// labelled runs f on a goroutine that, with all that it starts, can be told from
+// those of other servers.
+func (s *server) labelled(f func()) {
+	pprof.Do(context.Background(), pprof.Labels("server", s.label), func(context.Context) { go f() })
+}
+
+// goroutines is how many the server has now, those that its handlers started
+// included.
+func (s *server) goroutines() (n int) {
+	var text bytes.Buffer
+	pprof.Lookup("goroutine").WriteTo(&text, 1)
+	some := 0
+	for line := range strings.Lines(text.String()) {
+		if count, _, ok := strings.Cut(line, " @ "); ok {
+			some, _ = strconv.Atoi(count)
+		} else if strings.HasPrefix(line, "# labels:") && strings.Contains(line, strconv.Quote(s.label)) {
+			n += some
+		}
+	}
+	return n
+}
+
+// audit checks the books of a server that has been closed.
+func (s *server) audit() {
+	if s.t.Failed() {
+		return // what a failure left behind is not news
+	}
+	imbalance := ""
+	if !eventually(patience, func() bool { imbalance = s.imbalance(); return imbalance == "" }) {
+		s.t.Error(imbalance)
+	}
+	if left := 0; !eventually(patience, func() bool { left = s.goroutines(); return left == 0 }) {
+		s.t.Errorf("%d goroutines outlive their server", left)
+	}
+}
+
+// imbalance says how OnOpen and OnClose differ, or nothing.
+func (s *server) imbalance() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c, n := range s.opened {
+		if closed := s.closed[c]; n != 1 || closed != 1 {
+			return fmt.Sprintf("OnOpen was called %d times for a connection and OnClose %d times, want once each", n, closed)
+		}
+	}
+	if opened, closed := len(s.opened), len(s.closed); opened != closed {
+		return fmt.Sprintf("OnOpen was called for %d connections and OnClose for %d, want as many", opened, closed)
+	}
+	return ""
+}
+
+// ended waits for the next OnClose and compares its reason.
+func (s *server) ended(t *testing.T, want engine.Reason) {
+	t.Helper()
+	if why := heard(t, s.ends, "OnClose"); why != want {
+		t.Errorf("OnClose was told %v, want %v", why.String(), want.String())
+	}
+}
+
+// outcome is what a Shutdown came to.
+type outcome struct {
+	engine.Drained
+	err  error
+	took time.Duration
+}
+
+// shutdown begins a Shutdown and returns where its outcome will be.
+func (s *server) shutdown(ctx context.Context) <-chan outcome {
+	done := make(chan outcome, 1)
+	s.labelled(func() {
+		begun := time.Now()
+		d, err := s.Shutdown(ctx)
+		done <- outcome{d, err, time.Since(begun)}
+	})
+	return done
+}
+
+// drain begins a Shutdown that has all the time it wants, and returns when the
+// server has begun to drain.
+func (s *server) drain(t *testing.T) <-chan outcome {
+	t.Helper()
+	done := s.shutdown(context.Background())
+	shut := listen(t, overTCP)
+	shut.Close() // a server that does not drain says so
+	if !eventually(patience, func() bool { return s.Serve(shut) == engine.ErrServerClosed }) {
+		t.Fatal("the server does not begin to drain")
+	}
+	return done
+}
+
+// inPeace waits for a Shutdown that forces nobody.
+func inPeace(t *testing.T, done <-chan outcome, clean int) {
+	t.Helper()
+	got := heard(t, done, "Shutdown returns")
+	if want := (engine.Drained{Clean: clean}); got.Drained != want || got.err != nil {
+		t.Errorf("Shutdown came to %+v and %v, want %+v and no error", got.Drained, got.err, want)
+	}
+}
+
+// listen listens on a new address of the network.
+func listen(t *testing.T, network string) net.Listener {
+	t.Helper()
+	switch network {
+	case overUnix:
+		dir, err := os.MkdirTemp("", "hone") // t.TempDir is longer than the address of a unix socket may be
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		ln, err := net.Listen("unix", filepath.Join(dir, "s"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ln
+	default:
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if network == overAdapter {
+			return adapting{ln, func(nc net.Conn) net.Conn { return adapter{nc} }}
+		}
+		return ln
+	}
+}
+
+// adapting is a listener of connections that somebody has wrapped.
+type adapting struct {
+	net.Listener
+	wrap func(nc net.Conn) net.Conn
+}
+
+func (l adapting) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return l.wrap(nc), nil
+}
+
+// adapter is a connection that is no plain socket. It can be half-closed.
+type adapter struct{ net.Conn }
+
+func (a adapter) CloseWrite() error { return a.Conn.(*net.TCPConn).CloseWrite() }
+
+// client is the other side of a connection.
+type client struct {
+	net.Conn
+	t *testing.T
+	r *bufio.Reader
+}
+
+// dial connects to the server. Everything the client does is bounded in time.
+func (s *server) dial(t *testing.T) *client {
+	t.Helper()
+	nc, err := net.Dial(s.addr.Network(), s.addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	nc.SetDeadline(time.Now().Add(patience))
+	return &client{nc, t, bufio.NewReader(nc)}
+}
+
+func (c *client) send(text string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c, text); err != nil {
+		c.t.Fatalf("sending %.40q: %v", text, err)
+	}
+}
+
+// want reads exactly this text.
+func (c *client) want(text string) {
+	c.t.Helper()
+	got := make([]byte, len(text))
+	if n, err := io.ReadFull(c.r, got); string(got[:n]) != text {
+		c.t.Fatalf("read %.80q (%v), want %.80q", got[:n], err, text)
+	}
+}
+
+// ask sends a line and reads its answer.
+func (c *client) ask(line, answer string) {
+	c.t.Helper()
+	c.send(line + "\n")
+	c.want(answer + "\n")
+}
+
+// wantEnd reads this text and the end of the stream behind it: a FIN, not a reset.
+func (c *client) wantEnd(text string) {
+	c.t.Helper()
+	if got, err := io.ReadAll(c.r); string(got) != text || err != nil {
+		c.t.Errorf("read %.120q (%v), want %.120q and the end of the stream", got, err, text)
+	}
+}
+
+// over waits for the end of the stream, however it comes, and reports whether it
+// came.
+func (c *client) over() bool {
+	_, err := io.Copy(io.Discard, c.r)
+	return !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// reset ends the connection with RST.
+func (c *client) reset() {
+	if tcp, ok := c.Conn.(*net.TCPConn); ok {
+		tcp.SetLinger(0)
+	}
+	c.Close()
+}
+
+// gate is a point at which a handler waits until the test lets it go on.
+type gate struct{ entered, release chan struct{} }
+
+// newGate makes one that is open when the test ends.
+func newGate(t *testing.T) *gate {
+	g := &gate{make(chan struct{}, 1<<10), make(chan struct{})}
+	t.Cleanup(g.open)
+	return g
+}
+
+func (g *gate) pass() {
+	g.entered <- struct{}{}
+	<-g.release
+}
+
+// open lets everybody through. The test's goroutine alone calls it.
+func (g *gate) open() {
+	select {
+	case <-g.release:
+	default:
+		close(g.release)
+	}
+}
+
+// alone reports whether the test is to go on here. A test that would end this
+// process where an engine has a defect runs in one of its own; its output is an
+// error of the calling test.
+func alone(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv("HONE_TEST_ALONE") != "" {
+		return true
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pattern := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
+	cmd := exec.Command(self, "-test.run="+pattern, "-test.timeout=20s")
+	cmd.Env = append(os.Environ(), "HONE_TEST_ALONE=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		text := string(out)
+		if at := strings.Index(text, "panic: "); at >= 0 {
+			text = text[at:min(len(text), at+400)]
+		}
+		t.Errorf("the test's process ended with %v:\n%.2000s", err, text)
+	}
+	return false
+}

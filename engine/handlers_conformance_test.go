@@ -1,0 +1,58 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// What a crowd of slow handlers needed is given back while the server is used on:
+// goroutines beside the loops go home although one client never stops asking.
+func TestGoroutinesOfSlowHandlersGoHomeOnABusyServer(t *testing.T) {
+	const crowd, atOnce, few = 300, 100, 30 // an engine may bound how many block at once
+	onEach(t, everywhere(ground.isBeside), func(t *testing.T, g ground) {
+		block := newGate(t)
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			if string(line) == "block" {
+				block.pass()
+			}
+			return say(t, "answer")
+		}}, func(s *engine.Server) { s.Limits.StallTime = 2 * time.Second }) // what is periodic happens every quarter of a second
+		pinger := s.dial(t)
+		pinger.ask("hello", "answer")
+		base := s.goroutines()
+		var slow []*client
+		for range crowd {
+			c := s.dial(t)
+			c.send("block\n")
+			slow = append(slow, c)
+		}
+		for range atOnce {
+			heard(t, block.entered, "a handler")
+		}
+		peak := s.goroutines()
+		if peak < base+atOnce {
+			t.Fatalf("%d goroutines while %d handlers block: the test shows nothing", peak, atOnce)
+		}
+		block.open()
+		for _, c := range slow {
+			c.want("answer\n")
+		}
+		begun := time.Now()
+		pinger.SetDeadline(begun.Add(2 * patience))
+		ticks := time.NewTicker(5 * time.Millisecond)
+		defer ticks.Stop()
+		left := s.goroutines()
+		for n := 1; left > base+few && time.Since(begun) < patience; n++ {
+			<-ticks.C
+			pinger.ask("ping", "answer")
+			if n%20 == 0 {
+				left = s.goroutines()
+			}
+		}
+		if left > base+few {
+			t.Errorf("%d goroutines before %d slow handlers, %d meanwhile, and still %d after %v of pings", base, crowd, peak, left, patience)
+		}
+	})
+}

@@ -1,0 +1,472 @@
+package engine_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// Conn.Close ends the connection for whatever reason it is given: what is queued
+// is flushed, the peer is told why unless the reason says that it knows, the stream
+// ends, and OnClose hears the reason once.
+func TestCloseEndsTheConnectionForEveryReason(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		met := make(chan engine.Conn, 1)
+		var why atomic.Uint32
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			switch string(line) {
+			case "introduce":
+				met <- t.Conn()
+			case "close":
+				t.Conn().Close(engine.Reason(why.Load()))
+			}
+			return say(t, "answer")
+		}})
+		for reason := engine.PeerClosed; reason <= engine.Forced; reason++ {
+			why.Store(uint32(reason))
+			t.Run(reason.String(), func(t *testing.T) {
+				said := refusal(reason)
+				if saysItself(reason) {
+					said = ""
+				}
+				t.Run("in a handler", func(t *testing.T) {
+					c := s.dial(t)
+					c.SetDeadline(time.Now().Add(patience / 2)) // there are many
+					c.send("close\n")
+					c.wantEnd("answer\n" + said)
+					c.Close()
+					s.ended(t, reason)
+				})
+				t.Run("elsewhere", func(t *testing.T) {
+					c := s.dial(t)
+					c.SetDeadline(time.Now().Add(patience / 2))
+					c.ask("introduce", "answer")
+					conn := heard(t, met, "a handler")
+					for range 3 {
+						if err := conn.Push([]byte("push\n")); err != nil {
+							t.Errorf("Push before the close: %v", err)
+						}
+					}
+					conn.Close(reason)
+					c.wantEnd("push\npush\npush\n" + said)
+					c.Close()
+					s.ended(t, reason)
+				})
+			})
+		}
+	})
+}
+
+// A connection that has been closed from here costs no processor time while its
+// peer stays and goes on sending.
+func TestClosedConnectionDoesNotSpin(t *testing.T) {
+	const window, most = 100 * time.Millisecond, 1000 // a loop that spins turns ten thousands of times
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		for _, why := range []engine.Reason{engine.ClosedHere, engine.ShuttingDown, engine.IdleTimeout} {
+			met := make(chan engine.Conn, 1)
+			s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+				if string(line) == "introduce" {
+					met <- t.Conn()
+				}
+				return say(t, "answer")
+			}})
+			c := s.dial(t)
+			c.ask("introduce", "answer")
+			heard(t, met, "a handler").Close(why)
+			before := s.Stats().Turns
+			deadline := time.After(window)
+			ticks := time.NewTicker(window / 10)
+			for waiting := true; waiting; {
+				select {
+				case <-ticks.C:
+					io.WriteString(c, "more\n") // the server may have ended the connection
+				case <-deadline:
+					waiting = false
+				}
+			}
+			ticks.Stop()
+			if turns := s.Stats().Turns - before; turns > most {
+				t.Errorf("closed for %v: the loops turned %d times in %v, want %d at most", why.String(), turns, window, most)
+			}
+			c.Close()
+			select {
+			case got := <-s.ends:
+				if got != why {
+					t.Errorf("closed for %v, and OnClose was told %v", why.String(), got.String())
+				}
+			case <-time.After(patience / 2):
+				t.Errorf("closed for %v, and OnClose is not called although the peer has left", why.String())
+			}
+		}
+	})
+}
+
+// When Advance returns a reason, nothing behind that message is served, neither
+// what the engine has read nor what the kernel holds: the output is flushed, the
+// peer is told once, and the connection ends.
+func TestReasonFromAdvanceStopsTheConnection(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		for _, why := range []engine.Reason{engine.ShuttingDown, engine.ClosedHere, engine.IdleTimeout, engine.Malformed} {
+			for _, where := range []string{"read", "in the kernel"} {
+				t.Run(why.String()+", the rest is "+where, func(t *testing.T) {
+					stop := newGate(t)
+					s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+						if string(line) != "stop" {
+							return say(t, "served "+string(line))
+						}
+						stop.pass()
+						say(t, "stopped")
+						if why == engine.Malformed {
+							return malformed(t)
+						}
+						return why
+					}})
+					c := s.dial(t)
+					rest := "two\nthree\n"
+					if where == "read" {
+						c.send("one\nstop\n" + rest)
+						heard(t, stop.entered, "a handler")
+					} else {
+						c.send("one\nstop\n")
+						heard(t, stop.entered, "a handler")
+						c.send(rest)
+					}
+					stop.open()
+					said := refusal(why)
+					if why == engine.ClosedHere {
+						said = ""
+					}
+					c.SetDeadline(time.Now().Add(patience / 2))
+					c.wantEnd("served one\nstopped\n" + said)
+					c.Close()
+					s.ended(t, why)
+				})
+			}
+		}
+	})
+}
+
+// Everything whose Push returned nil is on the wire before the end of the stream,
+// and before a hand-over, in order, however the connection ends; and nothing
+// follows a refusal.
+func TestPushThatWasAcceptedIsDelivered(t *testing.T) {
+	const rounds = 40
+	grounds := append(over(overTCP), ground{engine.Engine{}, overUnix}, ground{engine.Engine{}, overAdapter})
+	oneByOne(t, grounds, func(t *testing.T, g ground) {
+		for _, way := range []string{"close", "refuse", "error", "half-close", "take over", "drain"} {
+			t.Run(way, func(t *testing.T) {
+				s := newPushed(t, g)
+				lost, behind := 0, 0
+				for range rounds {
+					accepted, stream := s.pushUntilTheEnd(t, way)
+					before, after, refused := strings.Cut(stream, "refused")
+					if refused && strings.Contains(after, "push") {
+						behind++
+					}
+					if before, _, _ = strings.Cut(before, "taken"); refused {
+						before += after
+					}
+					for pusher, n := range accepted {
+						if n > 0 && !strings.Contains(before, pushLine(pusher, n-1)) {
+							lost++
+							break
+						}
+					}
+					if way == "drain" {
+						s = newPushed(t, g)
+					}
+				}
+				if lost > 0 {
+					t.Errorf("a push that was accepted did not arrive, or arrived behind the hand-over, in %d of %d rounds", lost, rounds)
+				}
+				if behind > 0 {
+					t.Errorf("a push followed a refusal in %d of %d rounds", behind, rounds)
+				}
+			})
+		}
+	})
+}
+
+// pushLine is the n-th line of a pusher.
+func pushLine(pusher, n int) string { return fmt.Sprintf("push %d %d\n", pusher, n) }
+
+// pushed is a server whose connections end in the way that they are told.
+type pushed struct {
+	*server
+	met chan engine.Conn
+}
+
+func newPushed(t *testing.T, g ground) pushed {
+	met := make(chan engine.Conn, 1)
+	return pushed{serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+		switch string(line) {
+		case "introduce":
+			met <- t.Conn()
+		case "close":
+			t.Conn().Close(engine.ClosedHere)
+		case "refuse":
+			t.Conn().Close(engine.IdleTimeout)
+		case "error":
+			return malformed(t)
+		case "take over":
+			t.TakeOver(func(nc net.Conn, _ []byte) { io.WriteString(nc, "taken\n") })
+			return errHandedOver
+		}
+		return nil
+	}}, func(s *engine.Server) { s.Limits.HighWater, s.Limits.HardCap = 1<<30, 1<<30 }), met} // no push is too many
+}
+
+// pushUntilTheEnd pushes numbered lines from other goroutines while a connection
+// ends in one way. It returns how many of each were accepted, and all that the
+// peer read.
+func (s pushed) pushUntilTheEnd(t *testing.T, way string) (accepted [2]int, stream string) {
+	c := s.dial(t)
+	c.send("introduce\n")
+	conn := heard(t, s.met, "a handler")
+	var pushing sync.WaitGroup
+	begun := make(chan struct{}, len(accepted))
+	for pusher := range accepted {
+		pushing.Go(func() {
+			for n := 0; conn.Push([]byte(pushLine(pusher, n))) == nil; n++ {
+				accepted[pusher] = n + 1
+				if n == 0 {
+					begun <- struct{}{}
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	read := make(chan string, 1)
+	go func() {
+		all, _ := io.ReadAll(c.r)
+		c.Close()
+		read <- string(all)
+	}()
+	for range accepted {
+		heard(t, begun, "a push")
+	}
+	var done <-chan outcome
+	switch way {
+	case "half-close":
+		c.Conn.(interface{ CloseWrite() error }).CloseWrite()
+	case "drain":
+		done = s.shutdown(t.Context())
+	default:
+		c.send(way + "\n")
+	}
+	stream = heard(t, read, "the end of the stream")
+	ended := make(chan struct{})
+	go func() { pushing.Wait(); close(ended) }()
+	heard(t, ended, "Push answers that the connection has ended")
+	if done != nil {
+		inPeace(t, done, 1)
+	}
+	return accepted, stream
+}
+
+// Once a peer has been refused, nothing is pushed to it any more: Push answers
+// ErrClosed, even while a late reply keeps the connection.
+func TestPushAfterARefusalIsNotSent(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		owed := make(chan engine.Reply, 1)
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			if string(line) == "late" {
+				owed <- t.Later()
+				return nil
+			}
+			return malformed(t)
+		}})
+		c := s.dial(t)
+		c.send("late\nbad\n")
+		reply := heard(t, owed, "a handler")
+		c.want(refusal(engine.Malformed))
+		if err := reply.Conn().Push([]byte("push\n")); err != engine.ErrClosed {
+			t.Errorf("Push to a peer that has been refused answers %v, want ErrClosed", err)
+		}
+		reply.Send() // which may be too late
+		if rest, err := io.ReadAll(c.r); err != nil || len(rest) > 0 {
+			t.Errorf("after the refusal: %q (%v), want the end of the stream", rest, err)
+		}
+		c.Close()
+		s.ended(t, engine.Malformed)
+	})
+}
+
+// When one Advance asks for a TakeOver and returns an error, or panics, the
+// protocol has failed: the peer is refused and nobody gets the socket.
+func TestErrorBeatsTakeOver(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		for _, why := range []engine.Reason{engine.Malformed, engine.IdleTimeout, engine.Panicked} {
+			t.Run(why.String(), func(t *testing.T) {
+				var taken atomic.Bool
+				s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+					t.TakeOver(func(nc net.Conn, _ []byte) {
+						taken.Store(true)
+						io.WriteString(nc, "taken\n")
+					})
+					switch why {
+					case engine.Malformed:
+						return malformed(t)
+					case engine.Panicked:
+						panic("a handler's")
+					}
+					return why
+				}})
+				c := s.dial(t)
+				c.send("take\n")
+				c.wantEnd(refusal(why))
+				c.Close()
+				s.ended(t, why)
+				if taken.Load() {
+					t.Error("the socket was handed over")
+				}
+			})
+		}
+	})
+}
+
+// takeOverProtocol serves "late" with a promise and "take" with a TakeOver whose
+// user says "taken" and then waits for the peer to leave.
+func takeOverProtocol(owed chan<- engine.Reply, taken chan<- struct{}) lines {
+	return lines{serve: func(t *engine.Turn, line []byte) error {
+		switch string(line) {
+		case "late":
+			owed <- t.Later()
+			return nil
+		case "take":
+			t.TakeOver(func(nc net.Conn, _ []byte) {
+				taken <- struct{}{}
+				io.WriteString(nc, "taken\n")
+				io.Copy(io.Discard, nc)
+			})
+			return errHandedOver
+		}
+		return say(t, string(line))
+	}}
+}
+
+// A TakeOver waits for the late replies that are owed, however long they take
+// within IdleTime: StallTime is for peers that do not read.
+func TestTakeOverAwaitsLateRepliesBeyondStallTime(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		const stall = 40 * time.Millisecond
+		owed, taken := make(chan engine.Reply, 1), make(chan struct{}, 1)
+		s := serve(t, g, takeOverProtocol(owed, taken), func(s *engine.Server) { s.Limits.StallTime = stall })
+		c := s.dial(t)
+		c.send("late\ntake\n")
+		reply := heard(t, owed, "a handler")
+		select {
+		case why := <-s.ends:
+			t.Fatalf("OnClose was told %v while a late reply was owed to a peer that reads", why.String())
+		case <-taken:
+			t.Fatal("the socket was handed over while a late reply was owed")
+		case <-time.After(5 * stall):
+		}
+		if err := reply.Send([]byte("late answer\n")); err != nil {
+			t.Fatalf("the late reply: %v", err)
+		}
+		c.want("late answer\ntaken\n")
+		c.Close()
+		s.ended(t, engine.ClosedHere)
+	})
+}
+
+// A TakeOver does not wait for ever: a late reply that has not come within
+// IdleTime ends the connection, as it does after a half-close, and nobody gets the
+// socket.
+func TestTakeOverDoesNotAwaitALateReplyForEver(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		const idle = 150 * time.Millisecond
+		owed, taken := make(chan engine.Reply, 1), make(chan struct{}, 1)
+		s := serve(t, g, takeOverProtocol(owed, taken), func(s *engine.Server) { s.Limits.IdleTime = idle })
+		c := s.dial(t)
+		begun := time.Now()
+		c.send("late\ntake\n")
+		reply := heard(t, owed, "a handler")
+		select {
+		case why := <-s.ends:
+			if took := time.Since(begun) + tick; why != engine.IdleTimeout || took < idle {
+				t.Errorf("OnClose was told %v after %v, want %v after %v", why.String(), took, engine.IdleTimeout.String(), idle)
+			}
+		case <-time.After(patience / 2):
+			t.Fatalf("a late reply that never comes keeps the connection for more than %v, with an IdleTime of %v", patience/2, idle)
+		}
+		if err := reply.Send(nil); err != engine.ErrClosed {
+			t.Errorf("the late reply answers %v, want ErrClosed", err)
+		}
+		if len(taken) > 0 {
+			t.Error("the socket was handed over although a late reply was owed")
+		}
+	})
+}
+
+// A write that fails because the peer has reset the connection is PeerReset, also
+// when the peer had not been reading before.
+func TestResetDuringAWriteIsPeerReset(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		large := make([]byte, 8<<20)
+		for _, how := range []string{"a reply", "a push", "a late reply"} {
+			s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+				switch how {
+				case "a reply":
+					t.Out = append(t.Out, large...)
+				case "a push":
+					t.Conn().Push(large)
+				default:
+					go t.Later().Send(large)
+				}
+				return nil
+			}})
+			c := s.dial(t)
+			c.send("go\n")
+			if !eventually(patience, func() bool { return s.Stats().Waiting > 0 }) {
+				t.Fatal("nothing waits for the peer")
+			}
+			if g.network == overUnix {
+				c.Close() // unread bytes make it a reset
+			} else {
+				c.reset()
+			}
+			if why := heard(t, s.ends, "OnClose"); why != engine.PeerReset {
+				t.Errorf("%s: OnClose was told %v, want %v", how, why.String(), engine.PeerReset.String())
+			}
+		}
+	})
+}
+
+// OnOpen and OnClose are called for the same connections, once each, whatever
+// moment a Close of the server hits.
+func TestHooksAgreeWhenTheServerIsClosedAtAnyMoment(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		for round := range 8 {
+			s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error { return say(t, string(line)) }})
+			var dialing sync.WaitGroup
+			for range 8 {
+				dialing.Go(func() {
+					nc, err := net.Dial(s.addr.Network(), s.addr.String())
+					if err != nil {
+						return // it has been closed
+					}
+					defer nc.Close()
+					nc.SetDeadline(time.Now().Add(patience))
+					io.WriteString(nc, "hello\n")
+					io.Copy(io.Discard, nc)
+				})
+			}
+			eventually(patience, func() bool { return s.Stats().Accepted >= uint64(round) })
+			s.Close()
+			dialing.Wait()
+			if !eventually(patience, func() bool { return s.imbalance() == "" }) {
+				t.Error(s.imbalance())
+			}
+		}
+	})
+}

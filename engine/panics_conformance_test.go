@@ -1,0 +1,275 @@
+package engine_test
+
+import (
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// misbehave is how user code ends badly: by a panic, or by ending its goroutine.
+type misbehave struct {
+	name string
+	do   func()
+}
+
+var misbehaviours = []misbehave{
+	{"panic", func() { panic("user code's") }},
+	{"exit", runtime.Goexit},
+}
+
+// User code that panics or ends its goroutine, wherever the engine calls it, ends
+// its own connection at most: the process lives, others are answered, panics are
+// counted, and the server can be shut down.
+func TestMisbehaviourEndsItsConnectionAtMost(t *testing.T) {
+	const times = 3
+	places := []string{"Advance", "Advance, then Refuse", "OnOpen", "OnClose", "the socket's user", "Refuse"}
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		for _, place := range places {
+			for _, bad := range misbehaviours {
+				t.Run(place+", "+bad.name, func(t *testing.T) {
+					var armed atomic.Bool
+					in := func(here string) {
+						if here == place && armed.Load() {
+							bad.do()
+						}
+					}
+					s := serve(t, g, lines{
+						serve: func(t *engine.Turn, line []byte) error {
+							switch string(line) {
+							case "hello":
+								return say(t, "answer")
+							case "close":
+								t.Conn().Close(engine.IdleTimeout)
+								return nil
+							case "take":
+								t.TakeOver(func(nc net.Conn, _ []byte) { in("the socket's user") })
+								return errHandedOver
+							}
+							in("Advance")
+							if place == "Advance, then Refuse" {
+								panic("user code's")
+							}
+							return engine.ClosedHere
+						},
+						refuse: func(why engine.Reason) {
+							switch why {
+							case engine.Panicked:
+								in("Advance, then Refuse")
+							case engine.IdleTimeout:
+								in("Refuse")
+							}
+						},
+					}, func(s *engine.Server) {
+						s.OnOpen = func(engine.Conn) { in("OnOpen") }
+						s.OnClose = func(engine.Conn, engine.Reason) { in("OnClose") }
+					})
+					neighbour := s.dial(t)
+					neighbour.ask("hello", "answer")
+					armed.Store(true)
+					for range times {
+						c := s.dial(t)
+						switch place {
+						case "the socket's user":
+							io.WriteString(c, "take\n")
+						case "Refuse":
+							io.WriteString(c, "close\n")
+						default:
+							io.WriteString(c, "go\n") // the connection may have ended in OnOpen
+						}
+						c.SetDeadline(time.Now().Add(patience / 2))
+						if !c.over() {
+							t.Fatal("the connection does not end")
+						}
+						c.Close()
+						heard(t, s.ends, "OnClose")
+						neighbour.ask("hello", "answer")
+					}
+					armed.Store(false)
+					if !eventually(patience, func() bool { return s.Stats().Open == 1 }) {
+						t.Fatal("a connection stays on the books")
+					}
+					if n := s.Stats().Panics; bad.name == "panic" && n < times {
+						t.Errorf("%d panics are counted, want %d at least", n, times)
+					}
+					done := s.shutdown(t.Context())
+					neighbour.wantEnd(refusal(engine.ShuttingDown))
+					neighbour.Close()
+					if got := heard(t, done, "Shutdown returns"); got.Drained != (engine.Drained{Clean: 1}) || got.err != nil {
+						t.Errorf("Shutdown came to %+v and %v, want one clean connection", got.Drained, got.err)
+					}
+				})
+			}
+		}
+	})
+}
+
+// A Refuse that misbehaves towards one peer during a drain leaves the others
+// their refusals and the Shutdown its peace.
+func TestMisbehaviourInRefuseDuringADrain(t *testing.T) {
+	const peers = 3
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		for _, bad := range misbehaviours {
+			t.Run(bad.name, func(t *testing.T) {
+				var once atomic.Bool
+				s := serve(t, g, lines{serve: answering.serve, refuse: func(engine.Reason) {
+					if once.CompareAndSwap(false, true) {
+						bad.do()
+					}
+				}})
+				var all []*client
+				for range peers {
+					c := s.dial(t)
+					c.ask("hello", "answer")
+					all = append(all, c)
+				}
+				done := s.shutdown(t.Context())
+				told := 0
+				for _, c := range all {
+					got, err := io.ReadAll(c.r)
+					if err == nil && string(got) == refusal(engine.ShuttingDown) {
+						told++
+					}
+					c.Close()
+				}
+				if told != peers-1 {
+					t.Errorf("%d of %d peers were told, want all but one", told, peers)
+				}
+				got := heard(t, done, "Shutdown returns")
+				if want := (engine.Drained{Clean: peers}); got.Drained != want || got.err != nil {
+					t.Errorf("Shutdown came to %+v and %v, want %+v and no error", got.Drained, got.err, want)
+				}
+				if n := s.Stats().Panics; bad.name == "panic" && n != 1 {
+					t.Errorf("%d panics are counted, want 1", n)
+				}
+			})
+		}
+	})
+}
+
+// A Refuse that misbehaves towards a peer for whom there is no place ends neither
+// the process nor the telling of later ones.
+func TestMisbehaviourInRefuseOfAPeerTooMany(t *testing.T) {
+	const many = 70 // more than are told at once
+	onEach(t, over(overTCP), func(t *testing.T, g ground) {
+		for _, bad := range misbehaviours {
+			t.Run(bad.name, func(t *testing.T) {
+				if !alone(t) {
+					return
+				}
+				var armed atomic.Bool
+				armed.Store(true)
+				s := serve(t, g, lines{serve: answering.serve, refuse: func(why engine.Reason) {
+					if why == engine.TooManyConns && armed.Load() {
+						bad.do()
+					}
+				}}, func(s *engine.Server) { s.Limits.Conns = 1 })
+				first := s.dial(t)
+				first.ask("hello", "answer")
+				for range many {
+					c := s.dial(t)
+					if !c.over() {
+						t.Fatal("the connection does not end")
+					}
+					c.Close()
+				}
+				first.ask("hello again", "answer")
+				if n := s.Stats().Panics; bad.name == "panic" && n != many {
+					t.Errorf("%d panics are counted, want %d", n, many)
+				}
+				armed.Store(false)
+				c := s.dial(t)
+				c.wantEnd(refusal(engine.TooManyConns))
+			})
+		}
+	})
+}
+
+// What a handler still holds when it panics, its output and its input, is never
+// used for another connection, whatever else ends the handler's own.
+func TestMemoryHeldByAPanickedHandlerIsNotUsedAgain(t *testing.T) {
+	const replies = 40
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		for _, before := range []string{"nothing", "close", "close for a drain", "slow reader"} {
+			t.Run(before+" before the panic", func(t *testing.T) {
+				held := make(chan []byte, 2)
+				var scribble atomic.Pointer[func()] // over what the handler holds
+				s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+					if string(line) != "hold" {
+						t.Out = append(t.Out, line...)
+						if f := scribble.Load(); f != nil {
+							(*f)()
+						}
+						t.Out = append(append(t.Out, line...), '\n')
+						return nil
+					}
+					t.Out = append(t.Out, strings.Repeat("held ", 20)...)
+					held <- t.Out[:cap(t.Out)]
+					held <- line
+					switch before {
+					case "close":
+						t.Conn().Close(engine.ClosedHere)
+					case "close for a drain":
+						t.Conn().Close(engine.ShuttingDown)
+					case "slow reader":
+						part := make([]byte, 256<<10)
+						for err := error(nil); err == nil; {
+							err = t.Conn().Push(part)
+						}
+					}
+					panic("a handler's")
+				}})
+				var others []*client
+				for range 4 {
+					c := s.dial(t)
+					c.ask("hello", "hellohello")
+					others = append(others, c)
+				}
+				c := s.dial(t)
+				c.send("hold\n")
+				out, in := heard(t, held, "a handler"), heard(t, held, "a handler")
+				if before == "slow reader" { // the peer's reading would spoil it
+					heard(t, s.ends, "OnClose")
+					c.Close()
+				} else {
+					c.SetDeadline(time.Now().Add(patience / 5))
+					c.over()
+					c.Close()
+					heard(t, s.ends, "OnClose")
+				}
+				f := func() {
+					for _, p := range [][]byte{out, in} {
+						for i := range p {
+							p[i] = 'X'
+						}
+					}
+				}
+				scribble.Store(&f)
+				bad := 0
+				for i := range replies {
+					c := others[i%len(others)]
+					if i%2 == 1 { // what is given back may go to somebody new
+						c = s.dial(t)
+					}
+					c.send("echo\n")
+					line, err := c.r.ReadString('\n')
+					if err != nil {
+						t.Fatal(err)
+					}
+					if line != "echoecho\n" {
+						bad++
+					}
+				}
+				if bad > 0 {
+					t.Errorf("%d of %d replies to others carry what the handler wrote into its memory after its panic", bad, replies)
+				}
+				scribble.Store(nil)
+			})
+		}
+	})
+}

@@ -1,0 +1,515 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// A request that is served during a drain may take the socket over: its user gets
+// it with no refusal before, and the drain waits for it and counts it as clean.
+func TestTakeOverDuringADrain(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		for _, where := range []string{"read", "in the kernel"} {
+			t.Run("the request is "+where, func(t *testing.T) {
+				block := newGate(t)
+				s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+					if string(line) == "take" {
+						t.TakeOver(func(nc net.Conn, unread []byte) {
+							io.WriteString(nc, "taken\n")
+							nc.Write(unread)
+							io.Copy(struct{ io.Writer }{nc}, struct{ io.Reader }{nc})
+						})
+						return errHandedOver
+					}
+					block.pass()
+					return say(t, "answer")
+				}})
+				c := s.dial(t)
+				c.SetDeadline(time.Now().Add(patience / 2))
+				if where == "read" {
+					c.send("block\ntake\necho")
+					heard(t, block.entered, "a handler")
+				} else {
+					c.send("block\n")
+					heard(t, block.entered, "a handler")
+					c.send("take\necho")
+				}
+				done := s.drain(t)
+				block.open()
+				c.want("answer\ntaken\necho")
+				c.send(" of what came later")
+				c.want(" of what came later")
+				if len(done) > 0 {
+					t.Error("Shutdown has returned while user code had the socket")
+				}
+				c.Close()
+				inPeace(t, done, 1)
+			})
+		}
+	})
+}
+
+// A peer that is refused during a drain is refused once: for what it did, and not
+// again for the drain.
+func TestRefusalDuringADrainIsTheOnlyOne(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		for _, why := range []engine.Reason{engine.Malformed, engine.Panicked} {
+			t.Run(why.String(), func(t *testing.T) {
+				block := newGate(t)
+				s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+					switch string(line) {
+					case "block":
+						block.pass()
+						return say(t, "answer")
+					case "panicked":
+						panic("a handler's")
+					}
+					return malformed(t)
+				}})
+				c := s.dial(t)
+				c.send("block\n")
+				heard(t, block.entered, "a handler")
+				c.send(why.String() + "\nbehind it\n")
+				done := s.drain(t)
+				block.open()
+				c.wantEnd("answer\n" + refusal(why))
+				c.Close()
+				inPeace(t, done, 1)
+			})
+		}
+	})
+}
+
+// hooked is an adapter whose deadlines a test hears of.
+type hooked struct {
+	adapter
+	onReadDeadline func(time.Time)
+	onDeadline     func(time.Time)
+	lingers        *atomic.Int32 // calls of SetLinger
+}
+
+func (h hooked) SetReadDeadline(t time.Time) error {
+	if h.onReadDeadline != nil {
+		h.onReadDeadline(t)
+	}
+	return h.adapter.SetReadDeadline(t)
+}
+
+func (h hooked) SetDeadline(t time.Time) error {
+	err := h.adapter.SetDeadline(t)
+	if h.onDeadline != nil {
+		h.onDeadline(t)
+	}
+	return err
+}
+
+func (h hooked) SetLinger(seconds int) error {
+	if h.lingers != nil {
+		h.lingers.Add(1)
+	}
+	return h.Conn.(*net.TCPConn).SetLinger(seconds)
+}
+
+// A Close of the server that comes while a socket is handed over is not lost: the
+// user's next read or write fails.
+func TestCloseDuringAHandOverEndsTheUsersReads(t *testing.T) {
+	taking := func(onTake func(), ended chan<- error) lines {
+		return lines{serve: func(t *engine.Turn, line []byte) error {
+			t.TakeOver(func(nc net.Conn, _ []byte) {
+				_, err := nc.Read(make([]byte, 1))
+				ended <- err
+			})
+			onTake()
+			return errHandedOver
+		}}
+	}
+	wantError := func(t *testing.T, ended <-chan error) bool {
+		t.Helper()
+		select {
+		case err := <-ended:
+			return err != nil && err != io.EOF
+		case <-time.After(patience / 5):
+			return false
+		}
+	}
+	// An engine that takes its own deadline back for the socket's user is
+	// interrupted right then.
+	t.Run("as the deadline is taken back", func(t *testing.T) {
+		onEach(t, over(overAdapter), func(t *testing.T, g ground) {
+			var s *server
+			var armed atomic.Bool
+			ended, cut, closed := make(chan error, 1), make(chan struct{}, 100), make(chan struct{})
+			closeNow := func() { go func() { s.Close(); close(closed) }() }
+			ln := adapting{listen(t, overTCP), func(nc net.Conn) net.Conn {
+				return hooked{
+					adapter: adapter{nc},
+					onReadDeadline: func(at time.Time) {
+						if !at.IsZero() || !armed.CompareAndSwap(true, false) {
+							return
+						}
+						closeNow()
+						select {
+						case <-cut:
+						case <-time.After(100 * time.Millisecond): // it waits for its turn
+						}
+					},
+					onDeadline: func(time.Time) { cut <- struct{}{} },
+				}
+			}}
+			s = serveOn(t, g, ln, taking(func() { armed.Store(true) }, ended))
+			c := s.dial(t)
+			c.send("take\n")
+			eventually(patience/10, func() bool { return !armed.Load() })
+			if armed.CompareAndSwap(true, false) {
+				closeNow() // an engine that takes no deadline back
+			}
+			if !wantError(t, ended) {
+				t.Error("Close does not end the read of the socket's user")
+			}
+			c.Close()
+			heard(t, closed, "Close returns")
+		})
+	})
+	t.Run("at any moment", func(t *testing.T) {
+		const rounds = 100
+		grounds := append(over(overTCP), ground{engine.Engine{}, overUnix})
+		oneByOne(t, grounds, func(t *testing.T, g ground) {
+			lost := 0
+			hold := 20 * time.Microsecond // how long the handler goes on once Close is called: to be just late enough
+			for range rounds {
+				now, ended, closed := make(chan struct{}), make(chan error, 1), make(chan struct{})
+				s := serve(t, g, taking(func() {
+					close(now)
+					for begun := time.Now(); time.Since(begun) < hold; {
+					}
+				}, ended))
+				go func() {
+					<-now
+					s.Close()
+					close(closed)
+				}()
+				c := s.dial(t)
+				c.send("take\n")
+				heard(t, closed, "Close returns")
+				select {
+				case why := <-s.ends: // whether the user has had the socket or not
+					if len(ended) > 0 {
+						if err := <-ended; err == nil || err == io.EOF {
+							t.Errorf("the user's read came to %v, want an error", err)
+						}
+						hold += hold / 16
+					} else {
+						hold -= hold / 16
+						if why != engine.Forced {
+							t.Errorf("OnClose was told %v, want %v", why.String(), engine.Forced.String())
+						}
+					}
+				case <-time.After(patience / 5):
+					lost++
+				}
+				c.Close()
+			}
+			if lost > 0 {
+				t.Errorf("Close did not end the read of the socket's user in %d of %d rounds", lost, rounds)
+			}
+		})
+	})
+}
+
+// A forced Shutdown ends what user code waits for on a socket that it has taken
+// over by a deadline in the past, and does nothing else to it: who takes the
+// deadline back can still say goodbye.
+func TestForcedShutdownLeavesATakenOverSocketUsable(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		for _, blocked := range []string{"read", "write"} {
+			t.Run("in a "+blocked, func(t *testing.T) {
+				var lingers atomic.Int32
+				ln := listen(t, g.network)
+				if wrapped, ok := ln.(adapting); ok {
+					wrapped.wrap = func(nc net.Conn) net.Conn { return hooked{adapter: adapter{nc}, lingers: &lingers} }
+					ln = wrapped
+				}
+				taken, failed, bye := make(chan struct{}), make(chan error, 1), make(chan error, 1)
+				s := serveOn(t, g, ln, lines{serve: func(t *engine.Turn, line []byte) error {
+					t.TakeOver(func(nc net.Conn, _ []byte) {
+						close(taken)
+						var err error
+						if blocked == "read" {
+							_, err = nc.Read(make([]byte, 1))
+						} else {
+							for part := make([]byte, 64<<10); err == nil; {
+								_, err = nc.Write(part)
+							}
+						}
+						failed <- err
+						nc.SetDeadline(time.Now().Add(patience))
+						_, err = io.WriteString(nc, "bye")
+						bye <- err
+					})
+					return errHandedOver
+				}})
+				c := s.dial(t)
+				c.send("take\n")
+				heard(t, taken, "the socket is handed over")
+				ctx, giveUp := context.WithCancel(t.Context())
+				giveUp()
+				done := s.shutdown(ctx)
+				if err := heard(t, failed, "the user's "+blocked+" fails"); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("the user's %s answers %v, want the deadline's error", blocked, err)
+				}
+				all, err := io.ReadAll(c.r)
+				if said := heard(t, bye, "the user says goodbye"); said != nil {
+					t.Errorf("the user cannot say goodbye: %v", said)
+				}
+				if !strings.HasSuffix(string(all), "bye") || err != nil {
+					t.Errorf("read %d bytes, %.10q last (%v), want the user's goodbye and a clean end of the stream", len(all), all[max(0, len(all)-10):], err)
+				}
+				if got := heard(t, done, "Shutdown returns"); got.Forced != 1 || got.Clean != 0 || !errors.Is(got.err, context.Canceled) {
+					t.Errorf("Shutdown came to %+v and %v, want one forced and the context's error", got.Drained, got.err)
+				}
+				if n := lingers.Load(); n > 0 {
+					t.Errorf("SetLinger was called %d times on the user's socket", n)
+				}
+			})
+		}
+	})
+}
+
+// shaking is an adapter with a handshake that takes as long as the test likes and
+// succeeds however late it is.
+type shaking struct {
+	adapter
+	hands *gate
+}
+
+func (s shaking) HandshakeContext(context.Context) error {
+	s.hands.pass()
+	return nil
+}
+
+// A connection that is forced before OnOpen was called is told to neither hook.
+func TestConnectionForcedBeforeItOpensIsToldToNoHook(t *testing.T) {
+	check := func(t *testing.T, s *server) {
+		t.Helper()
+		if !eventually(patience, func() bool { return s.Stats().Open == 0 }) {
+			t.Fatal("the connection does not end")
+		}
+		if len(s.opened) > 0 || len(s.ends) > 0 {
+			t.Errorf("OnOpen was called for %d connections and OnClose %d times, want neither", len(s.opened), len(s.ends))
+		}
+	}
+	hello := lines{serve: func(t *engine.Turn, line []byte) error { return say(t, "answer") }}
+	t.Run("in its handshake", func(t *testing.T) {
+		onEach(t, over(overAdapter), func(t *testing.T, g ground) {
+			hands := newGate(t)
+			s := serveOn(t, g, adapting{listen(t, overTCP), func(nc net.Conn) net.Conn { return shaking{adapter{nc}, hands} }}, hello)
+			s.dial(t)
+			heard(t, hands.entered, "the handshake")
+			s.Close()
+			hands.open()
+			check(t, s)
+		})
+	})
+	t.Run("before its PROXY header", func(t *testing.T) {
+		onEach(t, append(over(overTCP), over(overAdapter)...), func(t *testing.T, g ground) {
+			s := serve(t, g, hello, trustingLoopback)
+			s.dial(t)
+			if !eventually(patience, func() bool { return s.Stats().Open == 1 }) {
+				t.Fatal("the connection is not accepted")
+			}
+			s.Close()
+			check(t, s)
+		})
+	})
+	t.Run("while its loop is busy", func(t *testing.T) {
+		onEach(t, everywhere(ground.isInline), func(t *testing.T, g ground) {
+			block := newGate(t)
+			s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error { block.pass(); return nil }})
+			loops := runtime.GOMAXPROCS(0)
+			for range loops { // one on each
+				s.dial(t).send("block\n")
+				heard(t, block.entered, "a handler")
+			}
+			const late = 8
+			for range late {
+				s.dial(t)
+			}
+			if !eventually(patience, func() bool { return s.Stats().Open == loops+late }) {
+				t.Fatal("the connections are not accepted")
+			}
+			s.Close()
+			block.open()
+			if !eventually(patience, func() bool { return s.Stats().Open == 0 }) {
+				t.Fatal("the connections do not end")
+			}
+			if len(s.opened) != loops || len(s.ends) != loops {
+				t.Errorf("OnOpen was called for %d connections and OnClose %d times, want %d each", len(s.opened), len(s.ends), loops)
+			}
+		})
+	})
+}
+
+// Shutdown returns as soon as its context has ended, whatever holds it up then.
+func TestShutdownKeepsToItsContext(t *testing.T) {
+	const (
+		within = 20 * time.Millisecond
+		margin = 50 * time.Millisecond
+		tries  = 3 // a busy machine may make some of them late
+	)
+	// Each makes a server that cannot drain, says how many connections are open on
+	// it and lets go of what it holds when the Shutdown has returned.
+	hindrances := map[string]func(t *testing.T, g ground) (s *server, open int, letGo func()){
+		"refused peers stay": func(t *testing.T, g ground) (*server, int, func()) {
+			s := serve(t, g, answering, func(s *engine.Server) { s.Limits.Conns = 1 })
+			s.dial(t).ask("hello", "answer")
+			for range 5 {
+				s.dial(t).want(refusal(engine.TooManyConns))
+			}
+			return s, 1, nil
+		},
+		"a handler is stuck": func(t *testing.T, g ground) (*server, int, func()) {
+			block := newGate(t)
+			s := serve(t, g, lines{serve: func(*engine.Turn, []byte) error { block.pass(); return nil }})
+			s.dial(t).send("block\n")
+			heard(t, block.entered, "a handler")
+			return s, 1, block.open
+		},
+		"OnClose is stuck": func(t *testing.T, g ground) (*server, int, func()) {
+			block := newGate(t)
+			s := serve(t, g, answering, func(s *engine.Server) { s.OnClose = func(engine.Conn, engine.Reason) { block.pass() } })
+			c := s.dial(t)
+			c.ask("hello", "answer")
+			c.Close()
+			heard(t, block.entered, "OnClose")
+			return s, 1, block.open
+		},
+		"user code ignores its socket": func(t *testing.T, g ground) (*server, int, func()) {
+			block := newGate(t)
+			s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+				t.TakeOver(func(net.Conn, []byte) { block.pass() })
+				return errHandedOver
+			}})
+			s.dial(t).send("take\n")
+			heard(t, block.entered, "the socket's user")
+			return s, 1, block.open
+		},
+		"peers do not read": func(t *testing.T, g ground) (*server, int, func()) {
+			large := make([]byte, 8<<20)
+			s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+				t.Out = append(t.Out, large...)
+				return nil
+			}})
+			for range 2 {
+				s.dial(t).send("more than the kernel holds\n")
+			}
+			if !eventually(patience, func() bool { return s.Stats().Waiting > int64(len(large))/2 }) {
+				t.Fatal("nothing waits for the peers")
+			}
+			return s, 2, nil
+		},
+		"half a message has come": func(t *testing.T, g ground) (*server, int, func()) {
+			s := serve(t, g, answering)
+			s.dial(t).send("half")
+			if !eventually(patience, func() bool { return s.Stats().BytesIn == 4 }) {
+				t.Fatal("the message is not read")
+			}
+			return s, 1, nil
+		},
+		"a late reply never comes": func(t *testing.T, g ground) (*server, int, func()) {
+			s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error { t.Later(); return nil }})
+			s.dial(t).send("late\n")
+			if !eventually(patience, func() bool { return s.Stats().Owed == 1 }) {
+				t.Fatal("nothing is owed")
+			}
+			return s, 1, nil
+		},
+	}
+	for name, hinder := range hindrances {
+		t.Run(name, func(t *testing.T) {
+			oneByOne(t, over(overTCP), func(t *testing.T, g ground) {
+				best := patience
+				for range tries {
+					s, open, letGo := hinder(t, g)
+					ctx, stop := context.WithTimeout(t.Context(), within)
+					got := heard(t, s.shutdown(ctx), "Shutdown returns")
+					stop()
+					if letGo != nil {
+						letGo()
+					}
+					if got.Clean+got.Forced != open || got.Forced > 0 && !errors.Is(got.err, context.DeadlineExceeded) {
+						t.Errorf("Shutdown came to %+v and %v, want %d connections counted and the context's error", got.Drained, got.err, open)
+					}
+					if best = min(best, got.took); best <= within+margin || best > 10*margin {
+						break // in time, or later than noise explains
+					}
+				}
+				if best > within+margin {
+					t.Errorf("Shutdown returned after %v, with a context of %v", best.Round(time.Millisecond), within)
+				}
+			})
+		})
+	}
+}
+
+// A connection that is being accepted while the server is closed ends with it.
+func TestCloseWhileAConnectionIsAccepted(t *testing.T) {
+	const rounds = 200
+	grounds := append(over(overTCP), ground{engine.Engine{}, overUnix}, ground{engine.Engine{}, overAdapter})
+	oneByOne(t, grounds, func(t *testing.T, g ground) {
+		for round := range rounds {
+			s := serve(t, g, answering)
+			c := s.dial(t)
+			for s.Stats().Accepted == 0 {
+				runtime.Gosched()
+			}
+			s.Close()
+			c.SetDeadline(time.Now().Add(patience / 5))
+			told := c.over()
+			c.Close()
+			if !told || !eventually(patience/5, func() bool { return s.Stats().Open == 0 && s.imbalance() == "" }) {
+				t.Fatalf("round %d: the connection outlives its server; its peer has seen the end: %v; %d are open; %s", round, told, s.Stats().Open, s.imbalance())
+			}
+		}
+	})
+}
+
+// answering answers every line.
+var answering = lines{serve: func(t *engine.Turn, line []byte) error { return say(t, "answer") }}
+
+// Peers that have been told everything and merely keep their sockets open do not
+// make a drain take LingerTime: they get a moment, a quarter of a second, to hear it.
+func TestPeersThatStayDoNotHoldAShutdownUp(t *testing.T) {
+	const most = time.Second // the moment, and what a busy machine adds
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			if string(line) == "bad" {
+				return malformed(t)
+			}
+			return say(t, "answer")
+		}})
+		idle, refused := s.dial(t), s.dial(t)
+		idle.ask("hello", "answer")
+		refused.ask("hello", "answer")
+		refused.send("bad\n")
+		refused.want(refusal(engine.Malformed))
+		got := heard(t, s.shutdown(t.Context()), "Shutdown returns")
+		if want := (engine.Drained{Clean: 2}); got.Drained != want || got.err != nil {
+			t.Errorf("Shutdown came to %+v and %v, want %+v and no error", got.Drained, got.err, want)
+		}
+		if got.took > most {
+			t.Errorf("Shutdown took %v, want %v at most", got.took.Round(time.Millisecond), most)
+		}
+		idle.wantEnd(refusal(engine.ShuttingDown))
+		refused.wantEnd("")
+	})
+}
