@@ -56,8 +56,8 @@ func (c Conn) Value() any {
 		return nil
 	}
 	defer k.s.mu.Unlock()
-	if x := k.x.Load(); x != nil {
-		return x.value
+	if x := k.x.Load(); x != nil && x.rare != nil {
+		return x.rare.value
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (c Conn) Value() any {
 // SetValue keeps v with the connection until it ends.
 func (c Conn) SetValue(v any) {
 	if k, ok := c.lock(); ok {
-		k.attach().value = v
+		k.attach().rarely().value = v
 		k.s.mu.Unlock()
 	}
 }

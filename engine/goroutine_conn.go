@@ -34,8 +34,8 @@ type goroutineConn struct {
 
 	ended  bool          // under mu: what was in flight is dropped, and off the books
 	nudged bool          // under mu: the read deadline is in the past, so that the owner looks
-	wakeUp chan struct{} // ends the owner's wait; one slot
-	now    nowWriter     // under mu
+	wakeUp chan struct{} // under mu: ends the owner's wait; one slot; nil until the first
+	now    *nowWriter    // under mu; nil until a flusher has written
 }
 
 const noDescriptor = -1
@@ -50,7 +50,7 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 		s.strike(notTaken(err), from.Addr(), counted)
 		return
 	}
-	g := &goroutineConn{ref: k, nc: nc, fd: noDescriptor, wakeUp: make(chan struct{}, 1)}
+	g := &goroutineConn{ref: k, nc: nc, fd: noDescriptor}
 	g.inflight.g = g
 	if isSocket(nc) {
 		g.raw = rawConn(nc.(syscall.Conn))

@@ -56,6 +56,9 @@ func (g *goroutineConn) liveOn(own *workspace) (resting bool) {
 				k.paceFrame(&g.inflight, &g.in, true)
 			}
 			s.marks.set(isWaiting)
+			if g.wakeUp == nil {
+				g.wakeUp = make(chan struct{}, 1)
+			}
 			s.mu.Unlock()
 			<-g.wakeUp
 		case waitForPeer:

@@ -73,19 +73,25 @@ type nowWriter struct {
 	try func(fd uintptr) bool
 }
 
+func newNowWriter() *nowWriter {
+	w := &nowWriter{}
+	w.try = func(fd uintptr) bool {
+		w.n, w.err = sys.Write(fd, w.p)
+		return true
+	}
+	return w
+}
+
 // sendNow sends what the socket takes at once. What is no plain socket takes
 // nothing so. mu held.
 func (g *goroutineConn) sendNow(p []byte) (int, error) {
-	w := &g.now
-	switch {
-	case g.raw == nil:
+	if g.raw == nil {
 		return 0, sys.ErrAgain
-	case w.try == nil:
-		w.try = func(fd uintptr) bool {
-			w.n, w.err = sys.Write(fd, w.p)
-			return true
-		}
 	}
+	if g.now == nil {
+		g.now = newNowWriter()
+	}
+	w := g.now
 	w.p, w.n = p, 0
 	err := g.raw.Write(w.try)
 	w.p = nil

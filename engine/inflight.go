@@ -32,11 +32,27 @@ type inflight struct {
 	queue    outputQueue
 	promises tickets // late replies outstanding
 	late     uint64  // late replies that the counters have not been told of
-	value    any     // Conn.SetValue's
-	zone     string  // of the peer's address
-	give     func(net.Conn)
-	given    net.Conn // the socket in the hands of user code
+	rare     *rare   // nil for most
 }
+
+// rare is what few connections need. The connection's mutex guards it.
+type rare struct {
+	value any            // Conn.SetValue's
+	zone  string         // of the peer's address
+	give  func(net.Conn) // user code that is to have the socket
+	given net.Conn       // the socket in the hands of user code
+}
+
+// rarely is x.rare, made when there is none. mu held.
+func (x *inflight) rarely() *rare {
+	if x.rare == nil {
+		x.rare = new(rare)
+	}
+	return x.rare
+}
+
+// promised reports whether user code is to have the socket. mu held.
+func (x *inflight) promised() bool { return x.rare != nil && x.rare.give != nil }
 
 // attach is the connection's inflight, made when there is none. mu held.
 func (k *connRef) attach() *inflight {
@@ -63,7 +79,7 @@ func (k *connRef) attachUnlocked() *inflight {
 // connection that is leaving keeps it: what is left to be read is there.
 func (k *connRef) detach() {
 	x := k.x.Load()
-	if x == nil || x.g != nil || !x.quiet() || x.value != nil || x.zone != "" || k.s.own.has(drains) || k.phase() != serving {
+	if x == nil || x.g != nil || !x.quiet() || x.rare != nil || k.s.own.has(drains) || k.phase() != serving {
 		return
 	}
 	k.s.tickets = x.promises.generation
@@ -82,7 +98,7 @@ func (s *Server) putInflight(x *inflight) {
 }
 
 // quiet reports whether nothing is in flight.
-func (x *inflight) quiet() bool { return x.in.len() == 0 && x.settled() && x.give == nil }
+func (x *inflight) quiet() bool { return x.in.len() == 0 && x.settled() }
 
 // settled reports whether nothing is owed and nothing waits for the peer.
 func (x *inflight) settled() bool { return x.promises.open == 0 && x.unwritten() }
@@ -125,14 +141,14 @@ func (k *connRef) admit(first bool) int {
 // below reports whether x is below the limits that pause a connection. mu held.
 func (k *connRef) below(x *inflight) bool {
 	limits := &k.sh.srv.limits
-	return !x.blocked.Load() && x.promises.open < limits.InFlight && x.waiting < int64(limits.HighWater)
+	return !x.blocked.Load() && int(x.promises.open) < limits.InFlight && x.waiting < int64(limits.HighWater)
 }
 
 // resumes reports whether a pause may end: at half of what began it, so that
 // reading does not flutter. mu held.
 func (k *connRef) resumes(x *inflight) bool {
 	limits := &k.sh.srv.limits
-	return !x.blocked.Load() && x.promises.open <= limits.InFlight/2 && x.waiting <= int64(limits.HighWater/2)
+	return !x.blocked.Load() && int(x.promises.open) <= limits.InFlight/2 && x.waiting <= int64(limits.HighWater/2)
 }
 
 // hasRoom reports whether flow control lets the connection go on after a visit.

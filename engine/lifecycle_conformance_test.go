@@ -235,7 +235,18 @@ func (s pushed) pushUntilTheEnd(t *testing.T, way string) (accepted [2]int, stre
 	begun := make(chan struct{}, len(accepted))
 	for pusher := range accepted {
 		pushing.Go(func() {
-			for n := 0; conn.Push([]byte(pushLine(pusher, n))) == nil; n++ {
+			// Not so many at once that the peer counts as one that does not read.
+			for n := 0; ; n++ {
+				if s.Stats().Waiting > 32<<10 {
+					runtime.Gosched()
+					continue
+				}
+				if err := conn.Push([]byte(pushLine(pusher, n))); err != nil {
+					if err != engine.ErrClosed {
+						t.Errorf("Push answers %v, want ErrClosed", err)
+					}
+					return
+				}
 				accepted[pusher] = n + 1
 				if n == 0 {
 					begun <- struct{}{}

@@ -117,8 +117,8 @@ func (k *connRef) abort(why Reason) {
 	s.dead = true
 	hard := why != 0 // a peer that does not read must not keep our bytes in the kernel
 	switch x := k.x.Load(); {
-	case x != nil && x.given != nil:
-		x.given.SetDeadline(past())
+	case x != nil && x.rare != nil && x.rare.given != nil:
+		x.rare.given.SetDeadline(past())
 	case x != nil && x.g != nil:
 		x.g.interrupt(hard)
 	case hard:

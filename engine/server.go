@@ -42,6 +42,7 @@ type Server struct {
 	OnClose func(Conn, Reason)
 
 	once     sync.Once
+	begun    atomic.Bool // all that once makes is there
 	how      Engine
 	limits   Limits
 	rules    rules
@@ -130,6 +131,7 @@ func (s *Server) init() {
 		}
 		s.goroutines.Add(1)
 		go s.sweep()
+		s.begun.Store(true)
 	})
 }
 

@@ -91,7 +91,7 @@ func (s *Server) force(until time.Time) {
 		sum := 0
 		s.each(func(k connRef) {
 			if x := k.x.Load(); x != nil {
-				sum += x.promises.open
+				sum += int(x.promises.open)
 			}
 			k.abort(Forced)
 		})

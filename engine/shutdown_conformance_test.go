@@ -412,7 +412,7 @@ func TestShutdownKeepsToItsContext(t *testing.T) {
 			for range 2 {
 				s.dial(t).send("more than the kernel holds\n")
 			}
-			if !eventually(patience, func() bool { return s.Stats().Waiting > int64(len(large))/2 }) {
+			if !eventually(patience, func() bool { st := s.Stats(); return st.Requests == 2 && st.Waiting > int64(len(large))/2 }) {
 				t.Fatal("nothing waits for the peers")
 			}
 			return s, 2, nil

@@ -346,9 +346,9 @@ func (k *connRef) setAddr(a netip.AddrPort) {
 		*k.six() = ip.As16()
 	}
 	if zone := a.Addr().Zone(); zone != "" {
-		k.attach().zone = zone
-	} else if x := k.x.Load(); x != nil {
-		x.zone = ""
+		k.attach().rarely().zone = zone
+	} else if x := k.x.Load(); x != nil && x.rare != nil {
+		x.rare.zone = ""
 	}
 }
 
@@ -359,8 +359,8 @@ func (k *connRef) addr() netip.AddrPort {
 		return netip.AddrPortFrom(netip.AddrFrom4(s.address), s.port)
 	case s.marks.has(hasSix):
 		ip := netip.AddrFrom16(*k.six())
-		if x := k.x.Load(); x != nil && x.zone != "" {
-			ip = ip.WithZone(x.zone)
+		if x := k.x.Load(); x != nil && x.rare != nil {
+			ip = ip.WithZone(x.rare.zone)
 		}
 		return netip.AddrPortFrom(ip, s.port)
 	}

@@ -157,12 +157,12 @@ func TestSlabFromManyGoroutines(t *testing.T) {
 		looking.Go(func() {
 			for key := range keys {
 				if k, ok := l.lock(key); ok {
-					k.attach().value = key
+					k.attach().rarely().value = key
 					k.s.mu.Unlock()
 				}
 				l.each(func(k connRef) {
-					if x := k.x.Load(); x != nil && x.value != k.key {
-						t.Errorf("connection %x has the value of %x", k.key, x.value)
+					if x := k.x.Load(); x != nil && x.rarely().value != k.key {
+						t.Errorf("connection %x has the value of %x", k.key, x.rare.value)
 					}
 				})
 			}

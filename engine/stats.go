@@ -37,6 +37,9 @@ type counters struct {
 // Stats reports the counters. It may be called at any time.
 func (s *Server) Stats() Stats {
 	st := Stats{Engine: s.Engine.Name(), Accepted: s.accepted.Load(), Panics: s.panics.Load(), HandOffs: s.handOffs.Load()}
+	if !s.begun.Load() {
+		return st
+	}
 	for i := range s.counts {
 		c := &s.counts[i]
 		st.Requests += c.requests.Load()
@@ -59,7 +62,7 @@ func (s *Server) Stats() Stats {
 	s.each(func(k connRef) {
 		if x := k.x.Load(); x != nil {
 			st.Late += x.late
-			st.Owed += x.promises.open
+			st.Owed += int(x.promises.open)
 			st.Waiting += x.waiting
 		}
 	})

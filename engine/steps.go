@@ -49,7 +49,7 @@ func (k *connRef) facts(d *workspace) facts {
 		suspect: s.suspect != 0, draining: k.sh.srv.draining.Load(), drains: s.own.has(drains),
 	}
 	if x != nil {
-		f.promised = x.give != nil
+		f.promised = x.promised()
 		f.settled = x.settled()
 		f.ready = x.in.ready() || d != nil && d.box.ready()
 		f.unread = x.left > 0
@@ -277,7 +277,7 @@ func (k *connRef) promiseSocket(d *workspace) {
 	unread := append([]byte(nil), d.box.bytes()...)
 	d.box.forget()
 	k.s.mu.Lock()
-	k.attach().give = func(nc net.Conn) { serve(nc, unread) }
+	k.attach().rarely().give = func(nc net.Conn) { serve(nc, unread) }
 	k.s.mu.Unlock()
 }
 
@@ -286,14 +286,15 @@ func (k *connRef) promiseSocket(d *workspace) {
 // its own.
 func (k *connRef) handOver() {
 	x := k.x.Load()
+	r := x.rare
 	k.fail(ClosedHere)
 	k.enter(takenOver)
 	k.s.marks.set(isShut) // the socket is theirs: no push of ours may fall into it
 	if x.g != nil {
-		x.given = x.g.nc
-		x.given.SetReadDeadline(time.Time{}) // whoever hurried us has done so by now
+		r.given = x.g.nc
+		r.given.SetReadDeadline(time.Time{}) // whoever hurried us has done so by now
 		k.s.mu.Unlock()
-		k.sh.srv.guard(k.conn(), func() { x.give(x.given) })
+		k.sh.srv.guard(k.conn(), func() { r.give(r.given) })
 		k.kill()
 		return
 	}
@@ -301,7 +302,7 @@ func (k *connRef) handOver() {
 	k.watchFor(true)
 	nc, err := netConn(k.s.socket)
 	k.s.socket = sys.NoSocket
-	x.given = nc
+	r.given = nc
 	k.s.mu.Unlock()
 	d := &workspace{beside: true, ref: *k}
 	k.sh.srv.goroutines.Add(1)
@@ -310,7 +311,7 @@ func (k *connRef) handOver() {
 		defer d.ref.end(d)
 		if err == nil {
 			defer nc.Close()
-			k.sh.srv.guard(d.ref.conn(), func() { x.give(nc) })
+			k.sh.srv.guard(d.ref.conn(), func() { r.give(nc) })
 		}
 	}()
 }

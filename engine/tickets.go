@@ -5,26 +5,28 @@ package engine
 // is its slot with the slot's generation above it.
 type tickets struct {
 	slots      []ticket
-	free       []uint32
-	open       int
+	open       int32
+	free       uint32 // 1 + the first free slot
 	generation uint32 // of the ticket taken last, so that slots can be forgotten
 }
 
 type ticket struct {
 	generation uint32
-	open       bool
+	next       uint32 // isOpen, or 1 + the next free slot
 }
 
+const isOpen = ^uint32(0)
+
 func (t *tickets) take() uint64 {
-	if len(t.free) == 0 {
+	if t.free == 0 {
 		t.slots = append(t.slots, ticket{})
-		t.free = append(t.free, uint32(len(t.slots)-1))
+		t.free = uint32(len(t.slots))
 	}
-	slot := t.free[len(t.free)-1]
-	t.free = t.free[:len(t.free)-1]
+	slot := t.free - 1
 	s := &t.slots[slot]
+	t.free = s.next
 	t.generation++
-	s.generation, s.open = t.generation, true
+	s.generation, s.next = t.generation, isOpen
 	t.open++
 	return uint64(slot) | uint64(s.generation)<<32
 }
@@ -35,7 +37,7 @@ const keepTickets = 64
 // forget gives the slots of a large burst back when nothing is open.
 func (t *tickets) forget() {
 	if t.open == 0 && len(t.slots) > keepTickets {
-		t.slots, t.free = nil, nil
+		t.slots, t.free = nil, 0
 	}
 }
 
@@ -45,11 +47,10 @@ func (t *tickets) settle(n uint64) bool {
 		return false
 	}
 	s := &t.slots[slot]
-	if !s.open || s.generation != uint32(n>>32) {
+	if s.next != isOpen || s.generation != uint32(n>>32) {
 		return false
 	}
-	s.open = false
-	t.free = append(t.free, slot)
+	s.next, t.free = t.free, slot+1
 	t.open--
 	return true
 }
@@ -65,4 +66,4 @@ func (t *tickets) revoke(all []uint64) (open int) {
 }
 
 // abandon closes every promise and keeps the slots' room for another connection.
-func (t *tickets) abandon() { t.slots, t.free, t.open = t.slots[:0], t.free[:0], 0 }
+func (t *tickets) abandon() { t.slots, t.free, t.open = t.slots[:0], 0, 0 }

@@ -25,7 +25,7 @@ func (k *connRef) moments() moments {
 		if x.g != nil {
 			m.tired = x.g.tired()
 		} else {
-			m.tired = x.value == nil && x.zone == "" && m.frame == 0 && !m.owed && x.waiting == 0 && x.given == nil
+			m.tired = x.rare == nil && m.frame == 0 && !m.owed && x.waiting == 0
 		}
 	}
 	return m

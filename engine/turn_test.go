@@ -60,7 +60,7 @@ func TestZeroConn(t *testing.T) {
 }
 
 // owed is how many replies the connection owes.
-func (k *connRef) owed() int { return k.x.Load().promises.open }
+func (k *connRef) owed() int { return int(k.x.Load().promises.open) }
 
 func TestSerialChanges(t *testing.T) {
 	var turn Turn
