@@ -30,7 +30,10 @@ type goroutineConn struct {
 	raw   syscall.RawConn // nil unless nc is a plain socket
 	fd    int             // while readReady runs: the descriptor, known to be open
 	burst int             // visits since the last yield
+	own   *workspace      // nil where the connection borrows one
 	used  atomic.Bool     // a Parked connection has been served since it last rested
+
+	resting bool // the owner's: it goes on as a fresh goroutine
 
 	ended  bool          // under mu: what was in flight is dropped, and off the books
 	nudged bool          // under mu: the read deadline is in the past, so that the owner looks
@@ -54,6 +57,10 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 	g.inflight.g = g
 	if isSocket(nc) {
 		g.raw = rawConn(nc.(syscall.Conn))
+	}
+	if !g.borrows() {
+		g.own = &workspace{in: make([]byte, s.bufferSize()), g: g, ref: k, beside: true}
+		g.own.box.lend(g.own.in)
 	}
 	k.begin(from, sys.NoSocket, g, proxy, counted)
 	if s.forced.Load() {

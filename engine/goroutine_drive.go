@@ -5,52 +5,21 @@ import "time"
 // A goroutine's side of a connection's life: it carries the steps out one after the
 // other, and blocks where there is something to wait for.
 
-// live is the connection's whole life, but for a Parked one that goes on as a fresh
-// goroutine when it has been quiet: the stack that a visit has grown never shrinks
-// below 4 KiB, and a fresh one waits on 2.
+// live is the connection's whole life: it carries out steps until the end. The frames
+// below it while a read waits are few, so that an idle connection's stack stays small.
 func (g *goroutineConn) live() {
-	var own *workspace
-	if !g.borrows() {
-		own = &workspace{in: make([]byte, g.ref.sh.srv.bufferSize()), g: g, ref: g.ref, beside: true}
-		own.box.lend(own.in)
-	}
-	resting := false
-	defer func() {
-		if !resting {
-			g.leaveForGood(own)
-		}
-	}()
-	if resting = g.liveOn(own); resting {
-		go g.live()
-	}
-}
-
-// leaveForGood ends the connection, also when user code has ended the goroutine.
-func (g *goroutineConn) leaveForGood(own *workspace) {
-	why := g.ref.reason()
-	g.ref.end(&workspace{beside: true, ref: g.ref, g: g})
-	if own != nil && why != 0 && why != Panicked { // else user code may still hold them
-		own.box.forget()
-		if own.out.Lent() {
-			own.out.Release()
-		}
-	}
-}
-
-// liveOn carries out steps until the end, and reports true when the goroutine is to
-// make way for a fresh one.
-func (g *goroutineConn) liveOn(own *workspace) (resting bool) {
-	k, s := &g.ref, g.ref.s
+	defer g.leave()
+	k, s, own := &g.ref, g.ref.s, g.own
 	for {
 		s.mu.Lock()
 		switch st := next(k.facts(own)); st {
 		case stepEnd:
 			s.dead = true // under this hold: what is posted from now on would be lost
 			s.mu.Unlock()
-			return false
+			return
 		case stepHandOver:
 			k.handOver()
-			return false
+			return
 		case waitForRoom, waitForSettled:
 			if st == waitForRoom {
 				k.paceFrame(&g.inflight, &g.in, true)
@@ -70,8 +39,9 @@ func (g *goroutineConn) liveOn(own *workspace) (resting bool) {
 				s.marks.clear(isTired)
 				g.used.Store(false)
 				g.promises.forget()
+				g.resting = true
 				s.mu.Unlock()
-				return true
+				return
 			}
 			g.calm()
 			if own == nil {
@@ -85,6 +55,25 @@ func (g *goroutineConn) liveOn(own *workspace) (resting bool) {
 			}
 		default:
 			g.carryOutOn(st, own)
+		}
+	}
+}
+
+// leave ends the connection, also when user code has ended the goroutine, unless a
+// Parked one goes on as a fresh goroutine: the stack that a visit has grown never
+// shrinks below 4 KiB, and a fresh one waits on 2.
+func (g *goroutineConn) leave() {
+	if g.resting {
+		g.resting = false
+		go g.live()
+		return
+	}
+	why := g.ref.reason()
+	g.ref.end(&workspace{beside: true, ref: g.ref, g: g})
+	if own := g.own; own != nil && why != 0 && why != Panicked { // else user code may still hold them
+		own.box.forget()
+		if own.out.Lent() {
+			own.out.Release()
 		}
 	}
 }

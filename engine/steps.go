@@ -304,14 +304,14 @@ func (k *connRef) handOver() {
 	k.s.socket = sys.NoSocket
 	r.given = nc
 	k.s.mu.Unlock()
-	d := &workspace{beside: true, ref: *k}
-	k.sh.srv.goroutines.Add(1)
+	d, srv := &workspace{beside: true, ref: *k}, k.sh.srv // k may be another connection's in a moment
+	srv.goroutines.Add(1)
 	go func() {
-		defer k.sh.srv.goroutines.Done()
+		defer srv.goroutines.Done()
 		defer d.ref.end(d)
 		if err == nil {
 			defer nc.Close()
-			k.sh.srv.guard(d.ref.conn(), func() { r.give(nc) })
+			srv.guard(d.ref.conn(), func() { r.give(nc) })
 		}
 	}()
 }
