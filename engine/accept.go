@@ -147,9 +147,9 @@ func (s *Server) count(addr netip.Addr, counted *bool) bool {
 	return true
 }
 
-// strike takes a connection off the books, and the place of its address if it was
+// uncount takes a connection off the books, and the place of its address if it was
 // counted.
-func (s *Server) strike(why Reason, addr netip.Addr, counted bool) {
+func (s *Server) uncount(why Reason, addr netip.Addr, counted bool) {
 	s.ended[why].Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +207,7 @@ func (s *Server) turnAway(nc net.Conn, why Reason) {
 			s.mu.Unlock()
 			nc.Close()
 		}()
-		s.sayNo(nc, why)
+		s.explainRefusal(nc, why)
 	}()
 }
 
@@ -225,9 +225,9 @@ func isSocket(nc net.Conn) bool {
 // closed without a word.
 const maxRefusing = 64
 
-// sayNo tells a refused peer why, and lingers so that it can hear it. A Shutdown
+// explainRefusal tells a refused peer why, and lingers so that it can hear it. A Shutdown
 // does not wait for that: see hurryRefusals.
-func (s *Server) sayNo(nc net.Conn, why Reason) {
+func (s *Server) explainRefusal(nc net.Conn, why Reason) {
 	if _, tls := nc.(interface{ NetConn() net.Conn }); tls {
 		return // a handshake for the sake of a refusal would be a gift to a flood
 	}

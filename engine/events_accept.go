@@ -55,7 +55,7 @@ func (s *Server) joinLoop(socket sys.Socket, from netip.AddrPort, proxy, counted
 	k, err := s.leastLoaded().take()
 	if err != nil {
 		socket.Close()
-		s.strike(notTaken(err), from.Addr(), counted)
+		s.uncount(notTaken(err), from.Addr(), counted)
 		return
 	}
 	k.begin(from, socket, nil, proxy, counted)

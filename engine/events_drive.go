@@ -188,7 +188,7 @@ func (k *connRef) readOnce(d *workspace) {
 // discardOnce drops what a refused peer still sends.
 func (k *connRef) discardOnce(d *workspace) {
 	x := k.attachUnlocked()
-	n, err := k.sh.poll.Read(k.s.socket, d.in[:min(len(d.in), handRead)])
+	n, err := k.sh.poll.Read(k.s.socket, d.in[:min(len(d.in), helperRead)])
 	x.left -= n
 	if err != nil && err != sys.ErrAgain || x.left <= 0 {
 		k.kill()

@@ -340,7 +340,7 @@ func (st *stage) gather() {
 	}
 }
 
-// work has a hand do one of its tasks.
+// work has a helper do one of its jobs.
 func (st *stage) work(i int) {
 	st.gather()
 	if len(st.tasks) == 0 {

@@ -201,7 +201,7 @@ func (h *helper) do(c *helpers, j job) {
 		d = &h.d
 		d.beside = true
 		if d.in == nil {
-			d.in = make([]byte, handRead)
+			d.in = make([]byte, helperRead)
 		}
 		if k, ok := j.l.find(j.key); ok {
 			d.ref = k
@@ -224,7 +224,7 @@ func (k *connRef) resumeAfterExit(d *workspace) {
 	}
 	k.fail(Panicked)
 	k.s.own.set(isStopped)
-	d.spoil()
+	d.dropBuffers()
 	k.flush(d, true)
 	k.drive(d, false)
 }

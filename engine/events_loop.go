@@ -31,11 +31,11 @@ type loop struct {
 	counted struct{ sleeps, turns, events atomic.Uint64 }
 }
 
-// loopRead is what a loop reads at a time, and handRead what a goroutine beside
+// loopRead is what a loop reads at a time, and helperRead what a goroutine beside
 // it does: there may be many of those.
 const (
-	loopRead = 64 << 10
-	handRead = 4 << 10
+	loopRead   = 64 << 10
+	helperRead = 4 << 10
 )
 
 func newLoop(s *Server, i int, fault sys.Fault) (*loop, error) {

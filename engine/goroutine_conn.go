@@ -50,7 +50,7 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 	k, err := sh.take()
 	if err != nil {
 		nc.Close()
-		s.strike(notTaken(err), from.Addr(), counted)
+		s.uncount(notTaken(err), from.Addr(), counted)
 		return
 	}
 	g := &goroutineConn{ref: k, nc: nc, fd: noDescriptor}
@@ -129,8 +129,8 @@ func (g *goroutineConn) nudge() {
 	}
 }
 
-// calm takes back what a nudge has done, before the owner reads. mu held.
-func (g *goroutineConn) calm() {
+// clearNudge takes back what a nudge has done, before the owner reads. mu held.
+func (g *goroutineConn) clearNudge() {
 	if g.nudged {
 		g.nudged = false
 		g.nc.SetReadDeadline(time.Time{})

@@ -31,7 +31,7 @@ func (g *goroutineConn) live() {
 			s.mu.Unlock()
 			<-g.wakeUp
 		case waitForPeer:
-			g.calm()
+			g.clearNudge()
 			s.mu.Unlock()
 			g.discard()
 		case waitForBytes:
@@ -43,7 +43,7 @@ func (g *goroutineConn) live() {
 				s.mu.Unlock()
 				return
 			}
-			g.calm()
+			g.clearNudge()
 			if own == nil {
 				k.paceFrame(&g.inflight, &g.in, false)
 				s.mu.Unlock()
@@ -93,7 +93,7 @@ func (g *goroutineConn) carryOutOn(st step, own *workspace) {
 		d.lendOut()
 		k.serve(d)
 	case stepRead:
-		g.nudged = true // the deadline is ours; calm takes it back
+		g.nudged = true // the deadline is ours; clearNudge takes it back
 		g.nc.SetReadDeadline(time.Now().Add(drainRead))
 		k.s.mu.Unlock()
 		d.lendOut()

@@ -153,7 +153,7 @@ func (k *connRef) serve(d *workspace) (hungry bool) {
 			k.stopFrame()
 		}
 		if d.size = len(d.turn.Out); why == Panicked {
-			d.spoil()
+			d.dropBuffers()
 		}
 		if !k.flush(d, needsNoWords(why)) {
 			return false
@@ -343,7 +343,7 @@ func (k *connRef) end(d *workspace) {
 	}
 	why := k.reason()
 	defer func() { // whatever OnClose does
-		srv.strike(why, addr, s.counted)
+		srv.uncount(why, addr, s.counted)
 		k.free()
 	}()
 	if s.own.has(isKnown) && srv.OnClose != nil {

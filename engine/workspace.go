@@ -19,10 +19,10 @@ type workspace struct {
 	beside bool
 }
 
-// spoil forgets memory that a panic has left in somebody else's hands. What is to be
+// dropBuffers forgets memory that a panic has left in somebody else's hands. What is to be
 // written is copied: it may have to wait for a slow peer, in a buffer that others use
 // next.
-func (d *workspace) spoil() {
+func (d *workspace) dropBuffers() {
 	d.turn.Out = append([]byte(nil), d.turn.Out...)
 	d.in, d.box, d.out = make([]byte, len(d.in)), inputBuffer{}, pool.Buffer{}
 	if d.g != nil && !d.g.borrows() {
