@@ -1,7 +1,7 @@
 // Package trial measures programs the way that verdicts need: a sample is one run
 // of a fresh server process under a load, and where two programs are compared they
-// take turns in pairs, each pair in random order, so that what the machine does
-// meanwhile happens to both.
+// take turns in pairs, half of them A first, so that what the machine does meanwhile
+// happens to both.
 //
 //	runs, err := trial.Run(ctx, trial.Plan{
 //		Servers: []trial.Server{{Command: "./server"}},
@@ -51,7 +51,7 @@ type Plan struct {
 	Load load.Plan
 	// Scenario is kept with the runs.
 	Scenario record.Scenario
-	// Samples is how many valid ones to take of each server. Zero: 8.
+	// Samples is how many valid ones to take of each server. Zero: 12.
 	Samples int
 	// Retakes is how many may be taken again because they were not valid. Zero:
 	// half of Samples, at least 1. Negative: none.
@@ -60,7 +60,7 @@ type Plan struct {
 	// sample is not valid. Zero: 0.3. With 1, nothing is asked of the machine: not
 	// what the host gives to others, and not whether a quota stops the process.
 	MostOthers float64
-	// Seed chooses who is first in each pair.
+	// Seed chooses the pairs in which B is first: half of them.
 	Seed uint64
 	// Progress is told how far it is, once a second and whenever a sample begins,
 	// by one goroutine at a time. It must return soon. Zero: nobody.
@@ -130,7 +130,7 @@ func (p Plan) begin() (*course, error) {
 		return nil, errors.New("trial: the load has no target")
 	}
 	if p.Samples == 0 {
-		p.Samples = 8
+		p.Samples = 12
 	}
 	if p.Retakes == 0 {
 		p.Retakes = max(1, p.Samples/2)
@@ -167,11 +167,13 @@ func (p Plan) begin() (*course, error) {
 func (t *course) end() { os.RemoveAll(t.folder) }
 
 // take takes pairs, or samples of the only server, until there are enough valid
-// ones or too many are not.
+// ones or too many are not. A pair that is taken again keeps its order: what comes
+// first measures differently, and only as many pairs of either order cancel that.
 func (t *course) take(ctx context.Context) error {
 	t.began = time.Now().UTC()
+	reversed := halfOf(t.plan.Samples, t.random)
 	for number, valid, again := 1, 0, 0; valid < t.plan.Samples; number++ {
-		ok, err := t.turn(ctx, number)
+		ok, err := t.turn(ctx, number, reversed[valid])
 		switch {
 		case err != nil:
 			return err
@@ -187,11 +189,23 @@ func (t *course) take(ctx context.Context) error {
 	return nil
 }
 
-// turn takes one sample of each server, in random order.
-func (t *course) turn(ctx context.Context, number int) (valid bool, err error) {
+// halfOf is true in half of n places, chosen at random.
+func halfOf(n int, random *rand.Rand) []bool {
+	chosen := make([]bool, n)
+	for i, place := range random.Perm(n) {
+		chosen[place] = i < n/2
+	}
+	return chosen
+}
+
+// turn takes one sample of each server, the last one's first if reversed.
+func (t *course) turn(ctx context.Context, number int, reversed bool) (valid bool, err error) {
 	valid = true
 	taken := make([]record.Sample, len(t.servers))
-	for _, i := range t.random.Perm(len(t.servers)) {
+	for i := range t.servers {
+		if reversed {
+			i = len(t.servers) - 1 - i
+		}
 		s := t.servers[i]
 		sample, err := t.sample(ctx, s)
 		if err != nil {

@@ -118,8 +118,8 @@ func TestRunTakesSamplesOfFreshProcesses(t *testing.T) {
 	}
 }
 
-// A and B are taken in turn, each first about as often, and know their partners.
-func TestRunTakesPairsInRandomOrder(t *testing.T) {
+// A and B are taken in turn, each first equally often, and know their partners.
+func TestRunTakesPairsInBalancedOrder(t *testing.T) {
 	p := planFor(t, "-work 1")
 	slow := p.Servers[0]
 	slow.Command = strings.Replace(slow.Command, "-work 1", "-work 400", 1)
@@ -133,21 +133,44 @@ func TestRunTakesPairsInRandomOrder(t *testing.T) {
 	if len(runs) != 2 || runs[0].Name != "fast" || runs[1].Name != "slow" || len(runs[0].Samples) != len(runs[1].Samples) {
 		t.Fatalf("runs %+v", runs)
 	}
-	firstA := 0
+	valid, first := 0, 0 // pairs, and those of which A was
 	for i, a := range runs[0].Samples {
 		b := runs[1].Samples[i]
 		if a.Pair != i+1 || b.Pair != i+1 || a.Order+b.Order != 4*i+3 {
 			t.Errorf("pair %d: %d and %d, order %d and %d", i, a.Pair, b.Pair, a.Order, b.Order)
 		}
-		if a.Order < b.Order {
-			firstA++
+		if a.Valid && b.Valid {
+			valid++
+			if a.Order < b.Order {
+				first++
+			}
 		}
 		if a.Valid && b.Valid && a.Metrics[0].Value <= b.Metrics[0].Value {
 			t.Errorf("pair %d: A makes %v, B %v", i, a.Metrics[0], b.Metrics[0])
 		}
 	}
-	if n := len(runs[0].Samples); firstA == 0 || firstA == n {
-		t.Errorf("A was first %d times of %d", firstA, n)
+	if valid == 4 && first != 2 {
+		t.Errorf("A was first in %d pairs of 4", first)
+	}
+}
+
+func TestHalfOf(t *testing.T) {
+	seen := map[string]bool{}
+	for seed := range uint64(200) {
+		chosen := halfOf(6, rand.New(rand.NewPCG(seed, 1)))
+		n := 0
+		for _, c := range chosen {
+			if c {
+				n++
+			}
+		}
+		if n != 3 {
+			t.Fatalf("%v: %d of 6", chosen, n)
+		}
+		seen[fmt.Sprint(chosen)] = true
+	}
+	if len(seen) != 20 {
+		t.Errorf("%d of the 20 ways to choose 3 of 6", len(seen))
 	}
 }
 
