@@ -1,38 +1,52 @@
-// Package compare says whether B differs from A, by how much, and how sure that
-// is.
+// Package compare says whether B differs from A, by how much, and how sure that is.
 //
-// One value is one run of a fresh process: what happens within a run repeats
-// itself and proves nothing. Best are pairs of runs, A and B right after each other
-// in random order, so that what the machine does meanwhile happens to both.
+// One value is one run of a fresh process: what happens within a run repeats itself
+// and proves nothing. Best are pairs of runs, A and B right after each other, so that
+// what the machine does meanwhile happens to both.
 //
-// A difference counts when three things are true: chance would seldom make it,
-// it is larger than what the user said does not matter, and it is larger than what two
-// runs of the same thing were seen to differ by.
+// Each figure has one interval. The estimate, p and the verdict come from it, so they
+// cannot disagree. The intervals are simultaneous: in at most one comparison of twenty
+// is any verdict of any figure wrong, whether it is better, worse or same.
+// TestSimulated holds the package to that.
 package compare
 
 import (
-	"cmp"
-	"fmt"
 	"math"
 	"slices"
-
-	"golang.org/x/perf/benchmath"
 )
 
-// Metric is what was measured of both sides, one value a run.
-type Metric struct {
-	Name   string    `json:"name"`
-	Unit   string    `json:"unit"`
-	Better Direction `json:"better"`
-	// A and B are the values. Of pairs, A[i] and B[i] are one.
-	A []float64 `json:"a"`
-	B []float64 `json:"b"`
-	// Noise is the relative difference that runs of the same thing show here. 0:
-	// not known.
-	Noise float64 `json:"noise"`
+// alpha is how often a comparison may say anything that is wrong.
+const alpha = 0.05
+
+// fewestPairs are needed to say anything.
+const fewestPairs = 5
+
+// Figure is a quantity that was measured of both sides, once in each run.
+type Figure struct {
+	Name   string
+	Unit   string
+	Better Direction
+	// Primary figures weigh three times as much as others: they get more of the
+	// error that is allowed.
+	Primary bool
+	// Pairs are of runs that were taken in turn. Nil: they were not, and A and B are
+	// their values.
+	Pairs []Pair
+	A, B  []float64 // NaN: that run has no value
+	// Sessions are those of the same program against itself on this machine.
+	Sessions []Session
+	// Noise is the relative difference up to which the caller takes two builds of
+	// the same source for equal. 0: only Sessions say that.
+	Noise float64
 }
 
-// Direction says which values of a metric are good. Zero: lower ones.
+// Pair is what two runs measured that were taken right after each other.
+type Pair struct {
+	ID   int
+	A, B float64 // NaN: that run has no value
+}
+
+// Direction says which values of a figure are good. Zero: lower ones.
 type Direction string
 
 // The directions.
@@ -41,185 +55,311 @@ const (
 	Higher Direction = "higher"
 )
 
-// Rules are how to judge. The zero value works, for runs that are no pairs.
+// Rules are how to judge. The zero value works.
 type Rules struct {
-	Paired bool
-	// Alpha is how often a difference may be found where there is none. 0: 0.05.
-	Alpha float64
-	// Tolerance is the relative difference that does not matter. 0: 0.01; below: none.
+	// Tolerance is the relative difference that does not matter: B is the same as A
+	// when the difference certainly is smaller. 0: 3 %; below: none.
 	Tolerance float64
+	// Look counts how often the same question was asked: first of n pairs, then of
+	// 2n, 4n and so on. 0: this is the first time.
+	Look int
 }
 
-// Verdict is what became of one metric.
+// Comparison is what was found of all figures.
+type Comparison struct {
+	Family    Family   `json:"family"`
+	Tolerance float64  `json:"tolerance"`
+	Scope     Scope    `json:"scope"`
+	Changes   []Change `json:"changes"`
+}
+
+// Family is how the error that is allowed is divided among figures and looks.
+type Family struct {
+	Figures   int     `json:"figures"`
+	Alpha     float64 `json:"alpha"` // of all figures and all looks
+	Look      int     `json:"look"`
+	Schedule  []int   `json:"schedule"` // pairs, or runs of each side, at each look
+	AlphaLook float64 `json:"alpha_look"`
+}
+
+// Scope says what the verdicts hold for.
+type Scope string
+
+// The scopes.
+const (
+	ThisSession Scope = "session" // these builds, in this session
+	ThisMachine Scope = "machine" // other builds of the same sources on this machine, too
+)
+
+// Compare judges the figures. All that were meant to be measured have to be among
+// them, also those that turned out to have no values.
+func (r Rules) Compare(figures []Figure) *Comparison {
+	r.Look = max(1, r.Look)
+	if r.Tolerance == 0 {
+		r.Tolerance = 0.03
+	}
+	c := &Comparison{Tolerance: max(0, r.Tolerance), Scope: ThisMachine, Changes: make([]Change, len(figures))}
+	c.Family = Family{Figures: len(figures), Alpha: alpha, Look: r.Look, AlphaLook: alphaOf(r.Look)}
+	weights, most := 0.0, 0
+	for i := range figures {
+		weights += weight(&figures[i])
+		most = max(most, figures[i].planned())
+	}
+	for look := 1; look <= r.Look+looksAhead; look++ {
+		c.Family.Schedule = append(c.Family.Schedule, int(math.Ceil(math.Ldexp(float64(most), look-r.Look))))
+	}
+	for i := range figures {
+		f := &figures[i]
+		j := &judgement{Figure: f, rules: r, share: weight(f) / weights, tau: math.Log1p(c.Tolerance)}
+		c.Changes[i] = j.change()
+		if c.Changes[i].Floor == nil {
+			c.Scope = ThisSession
+		}
+	}
+	return c
+}
+
+// alphaOf is the error that is allowed at a look. Those of all looks, however many,
+// add up to alpha.
+func alphaOf(look int) float64 {
+	if look == 1 {
+		return 0.8 * alpha
+	}
+	return math.Ldexp(0.2*alpha, 1-look)
+}
+
+func weight(f *Figure) float64 {
+	if f.Primary {
+		return 3
+	}
+	return 1
+}
+
+// planned is how many pairs were taken, or runs of the smaller side.
+func (f *Figure) planned() int {
+	if f.Pairs != nil {
+		return len(f.Pairs)
+	}
+	return min(len(f.A), len(f.B))
+}
+
+// Verdict is what was found of one figure.
 type Verdict string
 
 // The verdicts.
 const (
-	Same    Verdict = "same"    // no difference that matters was shown
+	Same    Verdict = "same"    // the difference is smaller than the tolerance
 	Better  Verdict = "better"  // B is
 	Worse   Verdict = "worse"   // B is
-	Unclear Verdict = "unclear" // it could not have been shown: see the warnings
+	Unclear Verdict = "unclear" // none of these is certain
 )
 
-// Change is what a comparison found of one metric. A figure that cannot be had
-// is nil.
-type Change struct {
-	Metric
-	MedianA *float64 `json:"median_a"`
-	MedianB *float64 `json:"median_b"`
-	// Ratio is B to A: of pairs the Hodges–Lehmann estimate, else of the medians.
-	Ratio *float64 `json:"ratio"`
-	// Low and High bound the ratio of pairs, but for one time in 1/Alpha.
-	Low  *float64 `json:"low"`
-	High *float64 `json:"high"`
-	// P is how often chance alone makes a difference at least as large. For all
-	// metrics but the first it is larger by what it takes that asking for many of
-	// them does not find more (Holm).
-	P        *float64  `json:"p"`
-	Verdict  Verdict   `json:"verdict"`
-	Warnings []Warning `json:"warnings"`
-}
+// Limit is what makes an interval as wide as it is, or keeps the verdict unclear.
+type Limit string
 
-// Warning is what to know before believing a Change.
-type Warning struct {
-	Kind Kind   `json:"kind"`
-	Text string `json:"text"`
-}
-
-// Kind is for programs.
-type Kind string
-
-// The kinds of warnings.
+// The limits.
 const (
-	TooFew      Kind = "too-few"      // no result could have been significant
-	NotPositive Kind = "not-positive" // zeros, negative values or none at all: there is no ratio
-	NoPairs     Kind = "no-pairs"     // as many values of A as of B are needed
-	NoNoise     Kind = "no-noise"     // nobody has measured how much runs of the same thing differ
-	OldNoise    Kind = "old-noise"    // it was measured long ago
-	SoftDiffers Kind = "soft-differs" // a setting differs that may make a small difference
+	BySpread     Limit = "spread"     // of the runs: more of them make it narrower
+	ByFloor      Limit = "floor"      // how much builds of the same source differ
+	ByResolution Limit = "resolution" // the steps of the values
+	ByMissing    Limit = "missing"    // too many values, or more on one side, which is seldom chance
+	ByNumber     Limit = "number"     // too few runs
+	ByNoFloor    Limit = "no-floor"   // the runs are no pairs, and nobody knows how much sessions differ
+	ByValues     Limit = "values"     // they are not all positive: there is no ratio
 )
 
-// Compare judges each metric. The first one is what the comparison is about; the
-// others are looked at beside it.
-func (r Rules) Compare(metrics []Metric) []Change {
-	if r.Alpha == 0 {
-		r.Alpha = 0.05
+// Change is what was found of one figure. What cannot be had is nil.
+type Change struct {
+	Name    string    `json:"name"`
+	Unit    string    `json:"unit"`
+	Better  Direction `json:"better"`
+	Primary bool      `json:"primary"`
+	// Pairs is how many have both values, PairIDs which. Of runs that are no pairs
+	// there are none.
+	Pairs    int   `json:"pairs"`
+	MissingA int   `json:"missing_a"`
+	MissingB int   `json:"missing_b"`
+	PairIDs  []int `json:"pair_ids"`
+	// A and B are the values that count, of pairs in the order of PairIDs.
+	A       []float64 `json:"a"`
+	B       []float64 `json:"b"`
+	MedianA *float64  `json:"median_a"`
+	MedianB *float64  `json:"median_b"`
+	Method  Method    `json:"method,omitempty"`
+	// Ratio is B to A, and the true one is between Low and High but for Level of all
+	// cases.
+	Ratio *float64 `json:"ratio"`
+	Low   *float64 `json:"low"`
+	High  *float64 `json:"high"`
+	Level float64  `json:"level"`
+	// P is at most Level where the interval does not have 1 in it, and there only.
+	// PFamily is P on the scale on which 0.05 is the limit, for all figures.
+	P         *float64 `json:"p"`
+	PFamily   *float64 `json:"p_family"`
+	Verdict   Verdict  `json:"verdict"`
+	LimitedBy Limit    `json:"limited_by"`
+	// Resolution is the step of the values where the runs of a side differ by less
+	// than that, so that it widened the interval. 0: it did not.
+	Resolution float64 `json:"resolution"`
+	Floor      *Floor  `json:"floor"`
+	Advice     *Advice `json:"advice"` // of an unclear verdict
+}
+
+// Advice is how to get a verdict that is clear.
+type Advice struct {
+	Pairs  int    `json:"pairs"` // that would settle it, about; 0: more will not
+	Reason string `json:"reason"`
+}
+
+// judgement is a figure on its way to a Change.
+type judgement struct {
+	*Figure
+	rules Rules
+	share float64 // of the error that is allowed
+	tau   float64 // logarithm of the tolerance
+	c     Change
+
+	sampled estimate // by the runs alone
+	df      float64  // of sampled, for the advice
+	step    float64  // logarithm of what the resolution hides
+	floor   float64  // half the width of the floor's interval
+}
+
+func (j *judgement) level() float64 { return j.share * alphaOf(j.rules.Look) }
+
+func (j *judgement) change() Change {
+	j.c = Change{Name: j.Name, Unit: j.Unit, Better: j.Better, Primary: j.Primary, PairIDs: []int{}, A: []float64{}, B: []float64{}, Level: j.level(), Verdict: Unclear}
+	if j.c.Better == "" {
+		j.c.Better = Lower
 	}
-	if r.Tolerance == 0 {
-		r.Tolerance = 0.01
+	j.takeValues()
+	if reason := j.unfit(); reason != "" {
+		j.c.LimitedBy = reason
 	}
-	changes := make([]Change, len(metrics))
-	least := make([]float64, len(metrics)) // the smallest P that was possible
-	for i, m := range metrics {
-		changes[i] = Change{Metric: m, Verdict: Unclear, Warnings: []Warning{}}
-		if r.Paired {
-			least[i] = r.pairs(&changes[i])
-		} else {
-			least[i] = r.apart(&changes[i])
+	if j.c.LimitedBy == ByValues || min(len(j.c.A), len(j.c.B)) < fewestPairs {
+		j.c.Advice = j.advise()
+		return j.c
+	}
+	e := j.estimate()
+	j.c.Ratio, j.c.Low, j.c.High = of(math.Exp(e.center)), of(math.Exp(e.low)), of(math.Exp(e.high))
+	p := e.p(0)
+	j.c.P, j.c.PFamily = &p, of(min(1, p*alpha/j.level()))
+	if j.c.LimitedBy == "" {
+		j.c.LimitedBy = j.widest()
+		j.c.Verdict = j.verdict(e)
+	}
+	if j.c.Verdict == Unclear {
+		j.c.Advice = j.advise()
+	}
+	return j.c
+}
+
+// takeValues takes the values that count, and counts those that are missing.
+func (j *judgement) takeValues() {
+	c := &j.c
+	for _, p := range j.Pairs {
+		if math.IsNaN(p.A) {
+			c.MissingA++
+		}
+		if math.IsNaN(p.B) {
+			c.MissingB++
 		}
 	}
-	if len(changes) > 1 {
-		factor := holm(changes[1:])
-		for i := range least[1:] {
-			least[1+i] *= factor
-		}
+	for _, p := range wholePairs(j.Pairs) {
+		c.PairIDs, c.A, c.B = append(c.PairIDs, p.ID), append(c.A, p.A), append(c.B, p.B)
 	}
-	for i := range changes {
-		r.judge(&changes[i], least[i])
+	c.Pairs = len(c.PairIDs)
+	if j.Pairs == nil {
+		c.A, c.B = present(j.A), present(j.B)
+		c.MissingA, c.MissingB = len(j.A)-len(c.A), len(j.B)-len(c.B)
 	}
-	return changes
-}
-
-// judge gives the verdict, where there is a P.
-func (r Rules) judge(c *Change, least float64) {
-	if c.P == nil {
-		return
+	if len(c.A) > 0 {
+		c.MedianA = of(median(c.A))
 	}
-	if least > r.Alpha {
-		c.warn(TooFew, "with %d and %d runs, chance alone makes any result as likely as %.2g; make more runs", len(c.A), len(c.B), least)
-		return
-	}
-	c.Verdict = Same
-	if c.Noise == 0 {
-		c.warn(NoNoise, "how much runs of the same thing differ here is not known")
-	}
-	if *c.P > r.Alpha || math.Abs(*c.Ratio-1) <= max(r.Tolerance, c.Noise) {
-		return
-	}
-	c.Verdict = Worse
-	if (*c.Ratio > 1) == (c.Metric.Better == Higher) {
-		c.Verdict = Better
+	if len(c.B) > 0 {
+		c.MedianB = of(median(c.B))
 	}
 }
 
-func (c *Change) warn(k Kind, format string, args ...any) {
-	c.Warnings = append(c.Warnings, Warning{k, fmt.Sprintf(format, args...)})
+func present(values []float64) []float64 {
+	return slices.DeleteFunc(slices.Clone(values), math.IsNaN)
 }
 
-// pairs fills c in from pairs and returns the smallest P that so many can have.
-func (r Rules) pairs(c *Change) (least float64) {
-	if len(c.A) != len(c.B) {
-		c.warn(NoPairs, "%d values of A and %d of B are no pairs", len(c.A), len(c.B))
-		return 1
+// unfit is why the values cannot give a verdict; empty: they can. Slow runs lose
+// values more often than others, so those that are left are no fair choice.
+func (j *judgement) unfit() Limit {
+	c := &j.c
+	used, all := c.Pairs, len(j.Pairs)
+	if j.Pairs == nil {
+		used, all = len(c.A)+len(c.B), len(j.A)+len(j.B)
 	}
-	if !r.positive(c) {
-		return 1
+	switch {
+	case 4*(all-used) > all || max(c.MissingA-c.MissingB, c.MissingB-c.MissingA) > 2:
+		return ByMissing
+	case min(len(c.A), len(c.B)) < fewestPairs:
+		return ByNumber
+	case slices.ContainsFunc(slices.Concat(c.A, c.B), func(v float64) bool { return !isPositive(v) }):
+		return ByValues
 	}
-	logs := make([]float64, len(c.A))
-	for i := range logs {
-		logs[i] = math.Log(c.B[i] / c.A[i])
-	}
-	center, low, high, bounded := hodgesLehmann(logs, r.Alpha)
-	c.Ratio = of(math.Exp(center))
-	if bounded {
-		c.Low, c.High = of(math.Exp(low)), of(math.Exp(high))
-	}
-	c.P = of(signFlip(logs))
-	return math.Ldexp(2, -len(logs))
+	return ""
 }
 
-// apart fills c in from runs that are no pairs, as benchstat does.
-func (r Rules) apart(c *Change) (least float64) {
-	if !r.positive(c) {
-		return 1
+// estimate fills in what limits it, and returns the whole.
+func (j *judgement) estimate() estimate {
+	a, b := make([]float64, len(j.c.A)), make([]float64, len(j.c.B))
+	for i, v := range j.c.A {
+		a[i] = math.Log(v)
 	}
-	a := benchmath.NewSample(slices.Clone(c.A), &benchmath.DefaultThresholds)
-	b := benchmath.NewSample(slices.Clone(c.B), &benchmath.DefaultThresholds)
-	c.Ratio = of(*c.MedianB / *c.MedianA)
-	c.P = of(benchmath.AssumeNothing.Compare(a, b).P)
-	return 2 / choose(len(c.A)+len(c.B), len(c.A))
+	for i, v := range j.c.B {
+		b[i] = math.Log(v)
+	}
+	if j.Pairs != nil {
+		j.sampled, j.df = ofPairs(minus(b, a), j.level()), float64(len(a)-1)
+	} else {
+		j.sampled, j.df = ofRuns(a, b, j.level()), float64(len(a)+len(b)-2)
+	}
+	e := j.sampled
+	j.c.Method = e.method
+	j.c.Floor = floorOf(j.Figure, e.method)
+	if j.Noise > 0 {
+		j.c.Floor = &Floor{Given: j.Noise}
+	}
+	if j.c.Floor != nil {
+		f := j.c.Floor.around(e.center, j.level())
+		j.floor = f.high - f.center
+		e = e.hull(f)
+	} else if j.Pairs == nil && j.c.LimitedBy == "" {
+		j.c.LimitedBy = ByNoFloor
+	}
+	if j.c.Resolution = hiddenStep(j.c.A, j.c.B); j.c.Resolution > 0 {
+		j.step = math.Log1p(j.c.Resolution/min(*j.c.MedianA, *j.c.MedianB)) * (1 + 1e-9) // so that a difference of just a step is within
+		e = e.widened(j.step)
+	}
+	return e
 }
 
-// positive fills in the medians and reports whether there can be a ratio.
-func (r Rules) positive(c *Change) bool {
-	if len(c.A) == 0 || len(c.B) == 0 {
-		c.warn(NotPositive, "there are no values")
-		return false
+func (j *judgement) verdict(e estimate) Verdict {
+	switch {
+	case -j.tau < e.low && e.high < j.tau:
+		return Same
+	case e.holds(0):
+		return Unclear
+	case (e.center > 0) == (j.Better == Higher):
+		return Better
 	}
-	c.MedianA, c.MedianB = of(median(c.A)), of(median(c.B))
-	if least := min(slices.Min(c.A), slices.Min(c.B)); !(least > 0) || math.IsInf(max(slices.Max(c.A), slices.Max(c.B)), 1) {
-		c.warn(NotPositive, "values that are not positive numbers have no ratio")
-		return false
+	return Worse
+}
+
+// widest is what makes most of the interval.
+func (j *judgement) widest() Limit {
+	sampled := (j.sampled.high - j.sampled.low) / 2
+	switch {
+	case j.step > max(sampled, j.floor):
+		return ByResolution
+	case j.floor > sampled:
+		return ByFloor
 	}
-	return true
+	return BySpread
 }
 
 func of(x float64) *float64 { return &x }
-
-// holm makes each P what it is among so many, and returns the factor of the
-// smallest.
-func holm(changes []Change) (most float64) {
-	var asked []*Change
-	for i := range changes {
-		if changes[i].P != nil {
-			asked = append(asked, &changes[i])
-		}
-	}
-	slices.SortStableFunc(asked, func(a, b *Change) int { return cmp.Compare(*a.P, *b.P) })
-	so := 0.0
-	for i, c := range asked {
-		so = max(so, min(1, *c.P*float64(len(asked)-i)))
-		c.P = of(so)
-	}
-	return float64(len(asked))
-}

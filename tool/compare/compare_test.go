@@ -4,217 +4,300 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
-
-	"golang.org/x/perf/benchmath"
+	"time"
 )
 
-// machine draws what runs measure: a true value, times what the machine does for a
-// while (to both of a pair), times what happens to this run alone.
-type machine struct{ *rand.Rand }
-
-func (m machine) pairs(n int, a, b, noise float64) (as, bs []float64) {
-	for range n {
-		weather := math.Exp(0.1 * m.NormFloat64())
-		as = append(as, a*weather*math.Exp(noise*m.NormFloat64()))
-		bs = append(bs, b*weather*math.Exp(noise*m.NormFloat64()))
+// inTurn are pairs in which B is factor times A, but for a spread that is the same
+// every time.
+func inTurn(n int, factor, spread float64) []Pair {
+	pairs := make([]Pair, n)
+	for i := range pairs {
+		a := 100 + 10*math.Sin(float64(i))
+		pairs[i] = Pair{ID: i + 1, A: a, B: a * factor * math.Exp(spread*math.Sin(3.7*float64(i)))}
 	}
-	return as, bs
+	return pairs
 }
 
-func verdicts(t *testing.T, r Rules, n int, b float64, metrics int) map[Verdict]int {
-	m := machine{rand.New(rand.NewPCG(7, uint64(n)))}
-	found := map[Verdict]int{}
-	for range 400 {
-		var all []Metric
-		for range metrics {
-			as, bs := m.pairs(n, 100, b, 0.02)
-			all = append(all, Metric{Better: Higher, A: as, B: bs, Noise: 0.01})
-		}
-		changes := r.Compare(all)
-		found[changes[0].Verdict]++
-		if metrics > 1 && slices.ContainsFunc(changes[1:], func(c Change) bool { return c.Verdict != Same }) {
-			found["any other"]++
-		}
+func sidesOf(pairs []Pair) (a, b []float64) {
+	for _, p := range pairs {
+		a, b = append(a, p.A), append(b, p.B)
 	}
-	return found
+	return a, b
 }
 
-// Of two runs of the same thing one in twenty may look different, and no more.
-func TestSameThingsAreTheSame(t *testing.T) {
-	for name, r := range map[string]Rules{"pairs": {Paired: true, Tolerance: -1}, "apart": {Tolerance: -1}} {
-		found := verdicts(t, r, 8, 100, 1)
-		t.Logf("%s: %v", name, found)
-		if wrong := 400 - found[Same]; wrong > 400*7/100 {
-			t.Errorf("%s: %d of 400 comparisons find what is not there", name, wrong)
-		}
+// sessions differ by the given factors, and their pairs not at all.
+func sessions(factors ...float64) (all []Session) {
+	for day, f := range factors {
+		all = append(all, Session{At: time.Date(2026, 1, day+1, 0, 0, 0, 0, time.UTC), Pairs: inTurn(16, f, 0)})
 	}
-	found := verdicts(t, Rules{Paired: true, Tolerance: -1}, 10, 100, 6)
-	if wrong := found["any other"]; wrong > 400*7/100 {
-		t.Errorf("%d of 400 comparisons of five metrics beside the first find what is not there", wrong)
-	}
-}
-
-// A shift of 5 % is found in eight pairs of runs that differ by 2 % among
-// themselves, whatever the weather is; runs that are no pairs have the weather in
-// them, and seldom show it.
-func TestAShiftIsFound(t *testing.T) {
-	paired := verdicts(t, Rules{Paired: true}, 8, 95, 1)
-	apart := verdicts(t, Rules{}, 8, 95, 1)
-	t.Logf("pairs: %v, apart: %v", paired, apart)
-	if paired[Worse] < 400*95/100 || paired[Better] > 0 {
-		t.Errorf("pairs: %v", paired)
-	}
-	if apart[Worse] > paired[Worse]/2 {
-		t.Errorf("pairs are for nothing: %v", apart)
-	}
+	return all
 }
 
 func TestVerdicts(t *testing.T) {
-	ten := []float64{10, 11, 10.5, 10.2, 10.7, 10.1, 10.9, 10.4}
-	times := func(f float64) (out []float64) {
-		for i, v := range ten {
-			out = append(out, v*f*(1+0.001*float64(i%3)))
+	lacking := func(a, b int) []Pair {
+		pairs := inTurn(12, 1, 0.01)
+		for i := range a {
+			pairs[i].A = math.NaN()
 		}
-		return out
+		for i := range b {
+			pairs[11-i].B = math.NaN()
+		}
+		return pairs
+	}
+	a, b := sidesOf(inTurn(12, 1.3, 0.01))
+	zero := inTurn(12, 1, 0.01)
+	zero[3].A = 0
+	integers := inTurn(12, 1, 0)
+	for i := range integers {
+		integers[i].A, integers[i].B = 5, 5
 	}
 	for name, c := range map[string]struct {
-		rules   Rules
-		metric  Metric
+		figure  Figure
 		verdict Verdict
-		warning Kind // the first one; empty: none
+		limit   Limit
+		words   string // empty: any
 	}{
-		"lower is better":         {Rules{Paired: true}, Metric{A: ten, B: times(0.9), Noise: 0.01}, Better, ""},
-		"lower is better, apart":  {Rules{}, Metric{A: ten, B: times(0.8), Noise: 0.01}, Better, ""},
-		"higher is better":        {Rules{Paired: true}, Metric{A: ten, B: times(0.9), Better: Higher, Noise: 0.01}, Worse, ""},
-		"within the tolerance":    {Rules{Paired: true, Tolerance: 0.2}, Metric{A: ten, B: times(0.9), Noise: 0.01}, Same, ""},
-		"within the noise":        {Rules{Paired: true}, Metric{A: ten, B: times(0.9), Noise: 0.15}, Same, ""},
-		"noise that is not known": {Rules{Paired: true}, Metric{A: ten, B: times(1.3)}, Worse, NoNoise},
-		"five pairs":              {Rules{Paired: true}, Metric{A: ten[:5], B: times(2)[:5], Noise: 0.01}, Unclear, TooFew},
-		"three and three":         {Rules{}, Metric{A: ten[:3], B: times(2)[:3], Noise: 0.01}, Unclear, TooFew},
-		"one too many":            {Rules{Paired: true}, Metric{A: ten, B: times(2)[:7], Noise: 0.01}, Unclear, NoPairs},
-		"a zero":                  {Rules{Paired: true}, Metric{A: ten, B: append(times(2)[:7], 0), Noise: 0.01}, Unclear, NotPositive},
-		"not a number":            {Rules{}, Metric{A: append(ten[:7:7], math.NaN()), B: ten, Noise: 0.01}, Unclear, NotPositive},
-		"nothing":                 {Rules{}, Metric{B: ten, Noise: 0.01}, Unclear, NotPositive},
-		"the same values":         {Rules{Paired: true}, Metric{A: ten, B: ten, Noise: 0.01}, Same, ""},
+		"better":                  {Figure{Pairs: inTurn(12, 0.9, 0.01)}, Better, BySpread, "better: −10.0 % (−10.5 … −9.6), at least 9.6 %; p 0.0006; 12 pairs"},
+		"worse":                   {Figure{Pairs: inTurn(12, 0.9, 0.01), Better: Higher}, Worse, BySpread, ""},
+		"worse by 2 to 4 %":       {Figure{Pairs: inTurn(12, 1.03, 0.01)}, Worse, BySpread, ""},
+		"same":                    {Figure{Pairs: inTurn(12, 1.003, 0.01)}, Same, BySpread, "same within 3 %: +0.3 % (−0.3 … +0.8)"},
+		"small but certain":       {Figure{Pairs: inTurn(12, 1.01, 0.001)}, Same, BySpread, "same within 3 %: +1.0 % (+0.9 … +1.0), small but certain"},
+		"the same values":         {Figure{Pairs: inTurn(12, 1, 0)}, Same, BySpread, "same within 3 %: 0.0 % (0.0 … 0.0)"},
+		"unclear":                 {Figure{Pairs: inTurn(12, 1.02, 0.04)}, Unclear, BySpread, "unclear: +1.9 % (−0.4 … +4.0); about 96 pairs in all would settle it"},
+		"hopeless":                {Figure{Pairs: inTurn(12, 1, 0.5)}, Unclear, BySpread, "unclear: −1.4 % (−25.4 … +26.8); it may take more than 96 pairs; make each run longer, or the machine quieter"},
+		"four pairs":              {Figure{Pairs: inTurn(4, 2, 0.01)}, Unclear, ByNumber, "unclear: 4 pairs; 5 are the least that can show anything, 12 are usual"},
+		"five pairs":              {Figure{Pairs: inTurn(5, 2, 0.01)}, Worse, BySpread, ""},
+		"nothing":                 {Figure{}, Unclear, ByNumber, "unclear: 0 and 0 runs; 5 are the least that can show anything, 12 are usual"},
+		"two missing":             {Figure{Pairs: lacking(2, 0)}, Same, BySpread, ""},
+		"three on one side":       {Figure{Pairs: lacking(3, 0)}, Unclear, ByMissing, "unclear: 9 of 12 pairs have it (A lacks 3, B 0)"},
+		"over a quarter":          {Figure{Pairs: lacking(2, 2)}, Unclear, ByMissing, "unclear: 8 of 12 pairs have it (A lacks 2, B 2)"},
+		"nearly all":              {Figure{Pairs: lacking(3, 6)}, Unclear, ByMissing, "unclear: 3 of 12 pairs have it (A lacks 3, B 6)"},
+		"a zero":                  {Figure{Pairs: zero}, Unclear, ByValues, "unclear: values that are not positive have no ratio"},
+		"endless":                 {Figure{Pairs: inTurn(12, math.Inf(1), 0)}, Unclear, ByValues, ""},
+		"whole numbers":           {Figure{Pairs: integers, Unit: "B/op"}, Unclear, ByResolution, "unclear: 0.0 % (−16.7 … +20.0); more pairs will not settle it; values come in steps of 1 B/op, 20 % of the median"},
+		"builds differ":           {Figure{Pairs: inTurn(12, 1.02, 0.01), Sessions: sessions(0.98, 1.02, 0.98, 1.02)}, Unclear, ByFloor, "unclear: +2.0 % (−4.0 … +8.3); more pairs will not settle it; this machine's rebuilds differ by ±6.2 %; measure in several sessions"},
+		"builds hardly differ":    {Figure{Pairs: inTurn(12, 1.05, 0.01), Sessions: sessions(0.999, 1.001, 0.999, 1.001)}, Worse, BySpread, ""},
+		"three sessions":          {Figure{Pairs: inTurn(12, 1.05, 0.01), Sessions: sessions(0.9, 1.1, 0.9)}, Worse, BySpread, ""},
+		"noise that was given":    {Figure{Pairs: inTurn(12, 1.05, 0.01), Noise: 0.1}, Unclear, ByFloor, ""},
+		"not in turn":             {Figure{A: a, B: b}, Unclear, ByNoFloor, "unclear: +30.0 % (+21.7 … +38.9); A and B were not measured in turn, and how much sessions differ on this machine is not known"},
+		"not in turn, four":       {Figure{A: a, B: b, Sessions: sessions(1, 1, 1, 1)}, Unclear, ByNoFloor, ""},
+		"not in turn, five":       {Figure{A: a, B: b, Sessions: sessions(1, 1, 1, 1, 1)}, Worse, BySpread, "worse: +30.0 % (+21.7 … +38.9), at least 21.7 %; p < 0.0001; 12 and 12 runs"},
+		"not in turn, given":      {Figure{A: a, B: b, Noise: 0.02}, Worse, BySpread, ""},
+		"not in turn, one misses": {Figure{A: append([]float64{math.NaN()}, a...), B: b, Noise: 0.02}, Worse, BySpread, ""},
+		"not in turn, few":        {Figure{A: a[:4], B: b, Noise: 0.02}, Unclear, ByNumber, ""},
 	} {
-		got := c.rules.Compare([]Metric{c.metric})[0]
-		if got.Verdict != c.verdict {
-			t.Errorf("%s: %q, want %q: %+v", name, got.Verdict, c.verdict, got)
+		got := Rules{}.Compare([]Figure{c.figure}).Changes[0]
+		if got.Verdict != c.verdict || got.LimitedBy != c.limit || (got.Advice != nil) != (got.Verdict == Unclear) {
+			t.Errorf("%s: %s by %s, want %s by %s: %s", name, got.Verdict, got.LimitedBy, c.verdict, c.limit, got.Words(0.03))
 		}
-		if warned := len(got.Warnings) > 0; warned != (c.warning != "") || warned && got.Warnings[0].Kind != c.warning {
-			t.Errorf("%s: warnings %+v, want %q", name, got.Warnings, c.warning)
-		}
-	}
-}
-
-// More questions need more runs before one of them can be answered.
-func TestManyMetricsNeedManyRuns(t *testing.T) {
-	as, bs := machine{rand.New(rand.NewPCG(1, 1))}.pairs(8, 100, 150, 0.01)
-	one := Metric{A: as, B: bs, Noise: 0.01}
-	few := Rules{Paired: true}.Compare([]Metric{one, one, one, one})
-	many := Rules{Paired: true}.Compare([]Metric{one, one, one, one, one, one, one, one, one})
-	if few[0].Verdict != Worse || few[3].Verdict != Worse {
-		t.Errorf("%+v", few[3])
-	}
-	if many[0].Verdict != Worse || many[8].Verdict != Unclear || many[8].Warnings[0].Kind != TooFew {
-		t.Errorf("%+v", many[8])
-	}
-}
-
-func TestUnpairedIsWhatBenchstatSays(t *testing.T) {
-	m := machine{rand.New(rand.NewPCG(3, 3))}
-	for n := 4; n <= 12; n++ {
-		as, bs := m.pairs(n, 100, 103, 0.02)
-		got := Rules{}.Compare([]Metric{{A: as, B: bs}})[0]
-		a := benchmath.NewSample(slices.Clone(as), &benchmath.DefaultThresholds)
-		b := benchmath.NewSample(slices.Clone(bs), &benchmath.DefaultThresholds)
-		none := benchmath.AssumeNothing
-		if want := none.Compare(a, b).P; *got.P != want {
-			t.Errorf("%d runs: P is %v, benchstat's %v", n, *got.P, want)
-		}
-		if want := none.Summary(b, 0.95).Center / none.Summary(a, 0.95).Center; math.Abs(*got.Ratio-want) > 1e-12 {
-			t.Errorf("%d runs: ratio %v, benchstat's %v", n, *got.Ratio, want)
+		if words := got.Words(0.03); c.words != "" && words != c.words {
+			t.Errorf("%s:\n got %s\nwant %s", name, words, c.words)
 		}
 	}
 }
 
-// signFlip turns one sign at a time; here all of them are tried from scratch.
-func TestSignFlip(t *testing.T) {
-	r := rand.New(rand.NewPCG(5, 5))
-	for n := 1; n <= 10; n++ {
+// A run of 20 % noise is not the same as one that is 8 % slower because 8 pairs do
+// not show it.
+func TestSameNeedsEvidence(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 2))
+	for range 1000 {
+		pairs := make([]Pair, 8)
+		for i := range pairs {
+			pairs[i] = Pair{i + 1, 100 * math.Exp(0.2*r.NormFloat64()), 108 * math.Exp(0.2*r.NormFloat64())}
+		}
+		c := Rules{}.Compare([]Figure{{Pairs: pairs}}).Changes[0]
+		if c.Verdict == Same && (*c.Low <= 1/1.03 || *c.High >= 1.03) {
+			t.Fatalf("same, and yet between %v and %v", *c.Low, *c.High)
+		}
+		if c.Verdict == Same {
+			t.Errorf("same: %s", c.Words(0.03))
+		}
+	}
+}
+
+func TestFamily(t *testing.T) {
+	one := Figure{Pairs: inTurn(12, 1.1, 0.01)}
+	primary := one
+	primary.Primary = true
+	lost := Figure{Pairs: slices.Repeat([]Pair{{1, math.NaN(), math.NaN()}}, 12)}
+	c := Rules{}.Compare([]Figure{primary, one, one, one, one, lost})
+	if want := (Family{6, 0.05, 1, []int{12, 24, 48, 96}, 0.04}); !equalFamilies(c.Family, want) {
+		t.Errorf("%+v, want %+v", c.Family, want)
+	}
+	if a, b := c.Changes[0].Level, c.Changes[1].Level; math.Abs(a-0.015) > 1e-15 || math.Abs(b-0.005) > 1e-15 {
+		t.Errorf("levels %v and %v: a figure without values counts, and the primary one three times", a, b)
+	}
+	if got, want := *c.Changes[1].PFamily, *c.Changes[1].P*10; math.Abs(got-want) > 1e-15 {
+		t.Errorf("p is %v in the family, want %v", got, want)
+	}
+	if c.Scope != ThisSession {
+		t.Errorf("without a floor it holds for %s", c.Scope)
+	}
+	c = Rules{Look: 3, Tolerance: 0.01}.Compare([]Figure{one})
+	if want := (Family{1, 0.05, 3, []int{3, 6, 12, 24, 48, 96}, 0.0025}); !equalFamilies(c.Family, want) || c.Tolerance != 0.01 {
+		t.Errorf("%+v, want %+v", c.Family, want)
+	}
+	sum := 0.0
+	for look := 1; look < 60; look++ {
+		sum += alphaOf(look)
+	}
+	if math.Abs(sum-alpha) > 1e-12 {
+		t.Errorf("all looks together allow %v", sum)
+	}
+	one.Sessions = sessions(1, 1, 1, 1)
+	if c := (Rules{Tolerance: -1}).Compare([]Figure{one}); c.Scope != ThisMachine || c.Tolerance != 0 {
+		t.Errorf("with a floor it holds for %s, with a tolerance of %v", c.Scope, c.Tolerance)
+	}
+}
+
+func equalFamilies(a, b Family) bool {
+	return a.Figures == b.Figures && a.Alpha == b.Alpha && a.Look == b.Look && slices.Equal(a.Schedule, b.Schedule) && math.Abs(a.AlphaLook-b.AlphaLook) < 1e-15
+}
+
+// Whatever the interval is made of, it holds exactly what p does not reject.
+func TestIntervalIsTheTestInverted(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	draw := func(n int) []float64 {
 		values := make([]float64, n)
 		for i := range values {
-			values[i] = r.NormFloat64() + 0.5
-		}
-		if n == 7 {
-			values[3] = -values[2] // ties
-		}
-		sum := 0.0
-		for _, v := range values {
-			sum += v
-		}
-		count := 0
-		for signs := range 1 << n {
-			s := 0.0
-			for i, v := range values {
-				if signs>>i&1 != 0 {
-					v = -v
-				}
-				s += v
-			}
-			if math.Abs(s) >= math.Abs(sum)-1e-12 {
-				count++
+			values[i] = r.NormFloat64()
+			if r.IntN(4) == 0 {
+				values[i] = math.Round(values[i]) // ties, and zeros
 			}
 		}
-		if got, want := signFlip(values), float64(count)/float64(int(1)<<n); got != want {
-			t.Errorf("%d values: %v, want %v", n, got, want)
+		return values
+	}
+	for range 3000 {
+		level := []float64{0.05, 0.0067, 0.005, 0.0006}[r.IntN(4)]
+		e := ofPairs(draw(2+r.IntN(25)), level)
+		if r.IntN(3) == 0 {
+			e = ofRuns(draw(2+r.IntN(10)), draw(2+r.IntN(10)), level)
 		}
-	}
-	if got := signFlip([]float64{0, 0, 0}); got != 1 {
-		t.Errorf("nothing but zeros: %v", got)
-	}
-	same := make([]float64, mostExact+1)
-	for i := range same {
-		same[i] = 1
-	}
-	if got := signFlip(same); got > 1e-3 || got != signFlip(same) {
-		t.Errorf("a sample of the ways: %v, then %v", got, signFlip(same))
+		if r.IntN(2) == 0 {
+			e = e.hull((&Floor{deviation: 0.3 * r.Float64(), df: float64(4 + r.IntN(8))}).around(e.center, level))
+		}
+		if r.IntN(2) == 0 {
+			e = e.hull((&Floor{Given: r.Float64()}).around(e.center, level))
+		}
+		if r.IntN(2) == 0 {
+			e = e.widened(0.1 * r.Float64())
+		}
+		if !e.holds(e.center) {
+			t.Fatalf("%v is not between %v and %v", e.center, e.low, e.high)
+		}
+		for range 20 {
+			mu := e.center + 2*(e.high-e.low)*(r.Float64()-0.5)
+			if r.IntN(4) == 0 {
+				mu = []float64{e.low - 1e-6, e.low + 1e-6, e.high - 1e-6, e.high + 1e-6}[r.IntN(4)]
+			}
+			if p := e.p(mu); e.holds(mu) != (p > level) {
+				t.Fatalf("%s: p of %v is %v at level %v, and the interval is %v to %v", e.method, mu, p, level, e.low, e.high)
+			}
+		}
 	}
 }
 
-// The critical values of the signed-rank test as printed in tables, two-sided 5 %.
-func TestSignedRankTable(t *testing.T) {
-	for n, want := range map[int]int{5: -1, 6: 0, 7: 2, 8: 3, 9: 5, 10: 8, 12: 13, 15: 25, 20: 52, 25: 89} {
-		if got := signedRankBelow(n, 0.025); got != want {
-			t.Errorf("%d pairs: %d, want %d", n, got, want)
-		}
-	}
-}
-
-// The interval holds the true ratio 19 times in 20.
-func TestIntervalHoldsTheTruth(t *testing.T) {
-	m := machine{rand.New(rand.NewPCG(9, 9))}
-	held := 0
-	for range 400 {
-		as, bs := m.pairs(8, 100, 105, 0.02)
-		c := Rules{Paired: true}.Compare([]Metric{{A: as, B: bs}})[0]
-		if *c.Low <= 1.05 && 1.05 <= *c.High && *c.Low <= *c.Ratio && *c.Ratio <= *c.High {
-			held++
-		}
-	}
-	if held < 400*93/100 {
-		t.Errorf("%d of 400 intervals hold the true ratio", held)
-	}
-}
-
-func TestChoose(t *testing.T) {
+// The method depends on the number of pairs and the level alone.
+func TestMethodIsChosenBeforehand(t *testing.T) {
 	for _, c := range []struct {
-		n, k int
+		n     int
+		level float64
+		want  bool
+	}{{10, 0.04 / 6, false}, {11, 0.04 / 6, true}, {10, 0.005, false}, {11, 0.005, true}, {7, 0.05, false}, {8, 0.05, true}} {
+		if got := ranked(c.n, c.level); got != c.want {
+			t.Errorf("%d pairs at %v: %v", c.n, c.level, got)
+		}
+	}
+}
+
+// The critical values of the signed-rank test are those of printed tables, two-sided
+// 5 % and 1 %.
+func TestSignedRankTable(t *testing.T) {
+	for n, want := range map[int][2]int{6: {0, -1}, 7: {2, -1}, 8: {3, 0}, 9: {5, 1}, 10: {8, 3}, 12: {13, 7}, 15: {25, 15}, 20: {52, 37}, 25: {89, 68}} {
+		below := signedRankTable(n)
+		for i, level := range []float64{0.05, 0.01} {
+			got := -1
+			for w, p := range below {
+				if 2*p <= level {
+					got = w
+				}
+			}
+			if got != want[i] {
+				t.Errorf("%d pairs at %v: %d, want %d", n, level, got, want[i])
+			}
+		}
+		if last := below[len(below)-1]; math.Abs(last-1) > 1e-12 {
+			t.Errorf("%d pairs: all is %v", n, last)
+		}
+	}
+}
+
+func TestFloorOf(t *testing.T) {
+	all := sessions(1.02, 0.98, 1.02, 0.98)
+	all[2].Pairs = append(all[2].Pairs[:9:9], Pair{10, 5, math.NaN()}) // estimated from nine
+	all = append(all, Session{Pairs: inTurn(4, 2, 0)})                 // too few
+	f := Figure{Pairs: inTurn(12, 1, 0), Sessions: all}
+	floor := floorOf(&f, signedRank)
+	if floor == nil || floor.Sessions != 4 || floor.Pairs != 9 || math.Abs(floor.RMS-0.0202) > 1e-4 || !floor.Oldest.Equal(all[0].At) {
+		t.Errorf("%+v", floor)
+	}
+	f.Sessions = all[1:]
+	if floor := floorOf(&f, signedRank); floor != nil {
+		t.Errorf("three sessions: %+v", floor)
+	}
+	// Where a run is slow now and then, the mean and the signed rank differ; the floor
+	// takes the one that the verdict takes.
+	for i := range f.Sessions {
+		f.Sessions[i].Pairs = inTurn(16, 1, 0)
+		f.Sessions[i].Pairs[0].B *= 5
+	}
+	f.Sessions = slices.Concat(f.Sessions[:3], f.Sessions[:3])
+	byRank, byMean := floorOf(&f, signedRank), floorOf(&f, studentT)
+	if byRank.RMS > 1e-9 || math.Abs(math.Log1p(byMean.RMS)-math.Log(5)/16) > 1e-9 {
+		t.Errorf("by rank %v, by mean %v", byRank.RMS, byMean.RMS)
+	}
+}
+
+func TestWords(t *testing.T) {
+	sevenfold := Figure{Pairs: inTurn(6, 7, 0.2)}
+	words := Rules{}.Compare([]Figure{sevenfold, sevenfold, sevenfold, sevenfold, sevenfold, sevenfold}).Changes[5].Words(0.03)
+	if !strings.HasPrefix(words, "worse: +") || !strings.HasSuffix(words, "; 6 pairs") {
+		t.Errorf("a sevenfold figure of six pairs is %s", words)
+	}
+	for part, want := range map[float64]string{0: "0.0", 1e-9: "0.0", 0.0004: "+0.04", -0.081: "−8.1", 6.5: "+650.0"} {
+		if got := signed(part); got != want {
+			t.Errorf("signed(%v) = %s, want %s", part, got, want)
+		}
+	}
+	for part, want := range map[float64]string{0.03: "3 %", 0.049: "4.9 %", 0.0005: "0.05 %", 0: "0 %"} {
+		if got := percent(part); got != want {
+			t.Errorf("percent(%v) = %s, want %s", part, got, want)
+		}
+	}
+	for p, want := range map[float64]string{0.00042: "0.0004", 1e-9: "< 0.0001", 0.31: "0.3"} {
+		if got := probability(p); got != want {
+			t.Errorf("probability(%v) = %s, want %s", p, got, want)
+		}
+	}
+}
+
+func TestHiddenStep(t *testing.T) {
+	for _, c := range []struct {
+		a, b []float64
 		want float64
-	}{{6, 3, 20}, {16, 8, 12870}, {4, 0, 1}} {
-		if got := choose(c.n, c.k); got != c.want {
-			t.Errorf("%d of %d: %v, want %v", c.k, c.n, got, c.want)
+	}{
+		{[]float64{5, 5, 5}, []float64{5, 5, 5}, 1},
+		{[]float64{5, 7, 9}, []float64{5, 5, 5}, 1},
+		{[]float64{5, 7, 9}, []float64{3, 5, 8}, 0},
+		{[]float64{1.25, 1.25}, []float64{1.25, 1.26}, 0.01},
+		{[]float64{1.251234567, 1.26}, []float64{1.25, 1.26}, 0},
+		{[]float64{1e22, 1e22}, []float64{1e22, 1e22}, 1},
+		{[]float64{6.000000000000001e-09, 6e-9}, []float64{5e-9, 5e-9}, 1e-9},
+	} {
+		if got := hiddenStep(c.a, c.b); got != c.want {
+			t.Errorf("%v and %v: %v, want %v", c.a, c.b, got, c.want)
 		}
 	}
 }

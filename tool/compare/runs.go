@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -14,13 +15,16 @@ import (
 	"golang.org/x/perf/benchunit"
 )
 
-// Runs is what a file holds: some runs of the same thing.
+// Runs is one side of a comparison: some runs of the same thing.
 type Runs struct {
 	Series []Series
-	// Settings are what is known of the machine and the program, and makes figures
-	// those of different things where it differs.
+	// PairIDs are the pairs that the runs belong to, in the order of the runs. Nil:
+	// the first run is in pair 1, the second in pair 2, and so on.
+	PairIDs []int
+	// Settings describe the machine and the program. Where they differ, the figures
+	// of two sides are those of different things.
 	Settings map[string]string
-	// Soft are other settings, worth a word where they differ.
+	// Soft are other settings, worth a note where they differ.
 	Soft map[string]string
 }
 
@@ -29,12 +33,18 @@ type Series struct {
 	Name   string
 	Unit   string
 	Better Direction
+	// Values has one for each run, in their order; NaN where a run has none, so that
+	// a missing value never moves the others to another run.
 	Values []float64
-	Noise  float64 // see Metric
 }
 
-// ErrInvalidRun is about a run whose figures are not to be believed.
-var ErrInvalidRun = errors.New("compare: a run is not valid")
+var (
+	// ErrInvalidRun is about a run whose figures cannot be trusted.
+	ErrInvalidRun = errors.New("compare: a run is not valid")
+	// ErrNoPairs is about two sides of which nobody can tell which runs belong
+	// together.
+	ErrNoPairs = errors.New("compare: the runs are no pairs")
+)
 
 // ReadRuns reads the results of hone load --json, one after the other, or Go's
 // benchmark format.
@@ -65,14 +75,38 @@ func isJSON(text *bufio.Reader) bool {
 	}
 }
 
-// add appends a value to its series.
-func (r *Runs) add(name, unit string, better Direction, value float64) {
-	i := slices.IndexFunc(r.Series, func(s Series) bool { return s.Name == name && s.Unit == unit })
+// series returns the series of that name and unit, a new one if there is none.
+func (r *Runs) series(name, unit string, better Direction) *Series {
+	i := r.index(name, unit)
 	if i < 0 {
 		i = len(r.Series)
 		r.Series = append(r.Series, Series{Name: name, Unit: unit, Better: better})
 	}
-	r.Series[i].Values = append(r.Series[i].Values, value)
+	return &r.Series[i]
+}
+
+func (r *Runs) index(name, unit string) int {
+	return slices.IndexFunc(r.Series, func(s Series) bool { return s.Name == name && s.Unit == unit })
+}
+
+// set gives run number run, from 0, its value.
+func (s *Series) set(run int, value float64) {
+	s.pad(run + 1)
+	s.Values[run] = value
+}
+
+// pad adds missing values until there are runs of them.
+func (s *Series) pad(runs int) {
+	for len(s.Values) < runs {
+		s.Values = append(s.Values, math.NaN())
+	}
+}
+
+// complete makes every series one of so many runs.
+func (r *Runs) complete(runs int) {
+	for i := range r.Series {
+		r.Series[i].pad(runs)
+	}
 }
 
 const loadSchema = "hone.load/"
@@ -96,6 +130,7 @@ func (r *Runs) readLoads(name string, in io.Reader) error {
 		var l loadRun
 		switch err := results.Decode(&l); {
 		case err == io.EOF:
+			r.complete(number - 1)
 			return nil
 		case err != nil:
 			return fmt.Errorf("compare: %s, result %d: %w", name, number, err)
@@ -104,24 +139,25 @@ func (r *Runs) readLoads(name string, in io.Reader) error {
 		case !l.Valid:
 			return fmt.Errorf("%w: %s, result %d: %s", ErrInvalidRun, name, number, strings.Join(l.Reasons, "; "))
 		}
-		r.addLoad(&l)
+		r.addLoad(number-1, &l)
 	}
 }
 
-func (r *Runs) addLoad(l *loadRun) {
-	if l.Rate != nil {
-		r.add("rate", "req/s", Higher, *l.Rate)
-	}
-	if l.Server != nil && l.Server.CPU != nil {
-		r.add("server CPU", "µs/req", Lower, *l.Server.CPU)
-	}
-	for _, quantile := range []string{"p50", "p99", "p999"} {
-		if v := l.Latency[quantile]; v != nil {
-			r.add(quantile, "µs", Lower, *v)
+func (r *Runs) addLoad(run int, l *loadRun) {
+	add := func(name, unit string, better Direction, value *float64) {
+		if value != nil {
+			r.series(name, unit, better).set(run, *value)
 		}
 	}
-	if l.Server != nil && l.Server.RSS != nil {
-		r.add("server memory", "B", Lower, *l.Server.RSS)
+	add("rate", "req/s", Higher, l.Rate)
+	if l.Server != nil {
+		add("server CPU", "µs/req", Lower, l.Server.CPU)
+	}
+	for _, quantile := range []string{"p50", "p99", "p999"} {
+		add(quantile, "µs", Lower, l.Latency[quantile])
+	}
+	if l.Server != nil {
+		add("server memory", "B", Lower, l.Server.RSS)
 	}
 }
 
@@ -153,7 +189,8 @@ func (r *Runs) addBenchmark(b *benchfmt.Result, units benchfmt.UnitMetadataMap) 
 			better = Higher
 		}
 		_, unit := benchunit.Tidy(1, v.Unit)
-		r.add(b.Name.String(), unit, better, v.Value)
+		series := r.series(b.Name.String(), unit, better)
+		series.Values = append(series.Values, v.Value)
 	}
 }
 
@@ -173,21 +210,54 @@ func Differences(a, b *Runs) (keys []string) {
 	return keys
 }
 
-// Match joins what both have measured, in the order of a. The rest is listed
-// in missing.
-func Match(a, b *Runs) (metrics []Metric, missing []string) {
-	for _, s := range a.Series {
-		i := slices.IndexFunc(b.Series, func(o Series) bool { return o.Name == s.Name && o.Unit == s.Unit })
-		if i < 0 {
-			missing = append(missing, s.Name+" "+s.Unit)
+// Match joins the two sides, in the order of a, then of b. A figure that only one
+// side has counts, with no value on the other. With paired, runs of the same pair are
+// joined by its id; an error says that they are no pairs. Without a figure in common
+// there is nothing to compare: none are returned.
+func Match(a, b *Runs, paired bool) ([]Figure, error) {
+	var figures []Figure
+	common := false
+	for _, s := range slices.Concat(a.Series, b.Series) {
+		if slices.ContainsFunc(figures, func(f Figure) bool { return f.Name == s.Name && f.Unit == s.Unit }) {
 			continue
 		}
-		metrics = append(metrics, Metric{Name: s.Name, Unit: s.Unit, Better: s.Better, A: s.Values, B: b.Series[i].Values, Noise: s.Noise})
+		common = common || a.index(s.Name, s.Unit) >= 0 && b.index(s.Name, s.Unit) >= 0
+		f := Figure{Name: s.Name, Unit: s.Unit, Better: s.Better}
+		va, vb := a.values(s), b.values(s)
+		switch {
+		case !paired:
+			f.A, f.B = va, vb
+		case len(va) != len(vb):
+			return nil, fmt.Errorf("%w: %s %s has %d values on one side and %d on the other; give all runs of both, in the order in which they were made", ErrNoPairs, s.Name, s.Unit, len(va), len(vb))
+		default:
+			f.Pairs = a.pairs(va, vb)
+		}
+		figures = append(figures, f)
 	}
-	for _, s := range b.Series {
-		if !slices.ContainsFunc(a.Series, func(o Series) bool { return o.Name == s.Name && o.Unit == s.Unit }) {
-			missing = append(missing, s.Name+" "+s.Unit)
+	if !common {
+		return nil, nil
+	}
+	return figures, nil
+}
+
+// values are those of the same figure; all are missing if there is none.
+func (r *Runs) values(of Series) []float64 {
+	if i := r.index(of.Name, of.Unit); i >= 0 {
+		return r.Series[i].Values
+	}
+	var none Series
+	none.pad(len(of.Values))
+	return none.Values
+}
+
+// pairs joins values of the same run.
+func (r *Runs) pairs(a, b []float64) []Pair {
+	pairs := make([]Pair, len(a))
+	for i := range a {
+		pairs[i] = Pair{ID: i + 1, A: a[i], B: b[i]}
+		if r.PairIDs != nil {
+			pairs[i].ID = r.PairIDs[i]
 		}
 	}
-	return metrics, missing
+	return pairs
 }

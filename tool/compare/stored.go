@@ -3,44 +3,48 @@ package compare
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/hone-go/hone/tool/record"
 )
 
-// Stored makes what Match joins of two runs from the store; paired says whether
-// their samples were taken in turn. Only valid samples count, and of pairs only
-// those of which both are. The strict part of the environment, and the scenario's
-// hash, are the settings in which they must not differ.
+// Stored makes two sides for Match of two runs from the store; paired says whether
+// their samples were taken in turn. Only valid samples count, and of pairs only those
+// of which both are. The strict part of the environment, and the scenario's hash, are
+// the settings in which they must not differ.
 func Stored(a, b *record.Run) (ra, rb *Runs, paired bool) {
+	ra, rb = emptyRuns(a), emptyRuns(b)
+	if a.PairedWith == "" || a.PairedWith != b.ID || b.PairedWith != a.ID {
+		ra.addValid(a)
+		rb.addValid(b)
+		return ra, rb, false
+	}
 	partner := make(map[int]*record.Sample)
 	for i, s := range b.Samples {
-		if s.Pair > 0 && s.Valid && b.PairedWith == a.ID && a.PairedWith == b.ID {
+		if s.Pair > 0 && s.Valid {
 			partner[s.Pair] = &b.Samples[i]
 		}
 	}
-	ra, rb = emptyRuns(a), emptyRuns(b)
-	if len(partner) == 0 {
-		for _, side := range []struct {
-			run *record.Run
-			to  *Runs
-		}{{a, ra}, {b, rb}} {
-			for i := range side.run.Samples {
-				if side.run.Samples[i].Valid {
-					side.to.addSample(&side.run.Samples[i])
-				}
-			}
-		}
-		return ra, rb, false
-	}
 	for i := range a.Samples {
-		if other := partner[a.Samples[i].Pair]; other != nil && a.Samples[i].Valid {
-			ra.addSample(&a.Samples[i])
-			rb.addSample(other)
+		s := &a.Samples[i]
+		if other := partner[s.Pair]; other != nil && s.Valid {
+			ra.addSample(len(ra.PairIDs), s)
+			rb.addSample(len(ra.PairIDs), other)
+			ra.PairIDs = append(ra.PairIDs, s.Pair)
 		}
 	}
+	rb.PairIDs = ra.PairIDs
 	return ra, rb, true
+}
+
+func (r *Runs) addValid(run *record.Run) {
+	added := 0
+	for i := range run.Samples {
+		if s := &run.Samples[i]; s.Valid {
+			r.addSample(added, s)
+			added++
+		}
+	}
 }
 
 func emptyRuns(r *record.Run) *Runs {
@@ -52,26 +56,26 @@ func emptyRuns(r *record.Run) *Runs {
 	return &Runs{Settings: settings, Soft: r.Environment.Soft}
 }
 
-func (r *Runs) addSample(s *record.Sample) {
+// addSample adds run number run, from 0; what it lacks is missing of this run alone.
+func (r *Runs) addSample(run int, s *record.Sample) {
 	for _, m := range s.Metrics {
-		if !math.IsNaN(m.Value) {
-			r.add(m.Name, m.Unit, Direction(m.Better), m.Value)
-		}
+		r.series(m.Name, m.Unit, Direction(m.Better)).set(run, m.Value)
 	}
+	r.complete(run + 1)
 }
 
 // notOfTheMachine are soft settings in which two programs are meant to differ.
 var notOfTheMachine = []string{"revision", "sha256", "command", "build"}
 
 // Doubts are about settings in which figures may differ a little, and do.
-func Doubts(a, b *Runs) []Warning {
-	var doubts []Warning
+func Doubts(a, b *Runs) []string {
+	var doubts []string
 	keys := slices.Collect(maps.Keys(a.Soft))
 	slices.Sort(keys)
 	for _, key := range keys {
 		va, vb := a.Soft[key], b.Soft[key]
 		if vb != "" && va != vb && !slices.Contains(notOfTheMachine, key) {
-			doubts = append(doubts, Warning{SoftDiffers, fmt.Sprintf("%s differs: %q and %q", key, va, vb)})
+			doubts = append(doubts, fmt.Sprintf("%s differs: %q and %q", key, va, vb))
 		}
 	}
 	return doubts

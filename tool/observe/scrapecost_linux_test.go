@@ -43,13 +43,16 @@ func BenchmarkScrapeCost(b *testing.B) {
 				*sides[i].costs = append(*sides[i].costs, costOfRequests(b, sides[i].every))
 			}
 		}
-		rules := compare.Rules{Paired: true, Tolerance: -1}
 		for name, with := range map[string][]float64{"A/A": again, "scraped/A": scraped} {
-			c := rules.Compare([]compare.Metric{{Name: name, Unit: "µs", A: none, B: with}})[0]
+			var pairs []compare.Pair
+			for i := range none {
+				pairs = append(pairs, compare.Pair{ID: i + 1, A: none[i], B: with[i]})
+			}
+			c := compare.Rules{}.Compare([]compare.Figure{{Name: name, Unit: "µs", Pairs: pairs}}).Changes[0]
 			if c.Ratio == nil || c.Low == nil || c.High == nil {
 				b.Fatalf("%s: no ratio of %v and %v", name, none, with)
 			}
-			b.Logf("%s: %.3f (%.3f to %.3f), %s; %.3f and %.3f", name, *c.Ratio, *c.Low, *c.High, c.Verdict, none, with)
+			b.Logf("%s: %s; %.3f and %.3f", name, c.Words(0.03), none, with)
 			b.ReportMetric(*c.Ratio, name)
 			b.ReportMetric(*c.Low, name+"-low")
 			b.ReportMetric(*c.High, name+"-high")

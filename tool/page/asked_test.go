@@ -247,7 +247,7 @@ func TestReportBytes(t *testing.T) {
 	before, after := runOf(t, "before", 200, 2), runOf(t, "after", 150, 2)
 	var first, second bytes.Buffer
 	for _, w := range []io.Writer{&first, &second} {
-		if err := page.Report(w, after, before); err != nil {
+		if err := page.Report(w, after, before, judgedOf(t, before, after)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -262,7 +262,7 @@ func TestReportBytes(t *testing.T) {
 	bad := runOf(t, `</script><script>alert(1)</script>`, 200, 1)
 	bad.Samples[0].Valid, bad.Samples[0].Reasons = false, []string{"<img src=x>"}
 	var hostile bytes.Buffer
-	if err := page.Report(&hostile, bad, nil); err != nil {
+	if err := page.Report(&hostile, bad, nil, page.Judged{}); err != nil {
 		t.Fatal(err)
 	}
 	if bytes.Contains(hostile.Bytes(), []byte("<script>alert")) || bytes.Contains(hostile.Bytes(), []byte("<img")) {

@@ -162,12 +162,22 @@ func medians(r *record.Run) map[string]float64 {
 	return all
 }
 
+// keyOf is the page's name of a metric; empty: it has none.
+func keyOf(metric string) string {
+	switch metric {
+	case "rate", "p50", "p99", "p999":
+		return metric
+	case "server CPU":
+		return "cpu"
+	}
+	return ""
+}
+
 // figuresOf are a sample's.
 func figuresOf(s *record.Sample) map[string]float64 {
-	names := map[string]string{"rate": "rate", "p50": "p50", "p99": "p99", "p999": "p999", "server CPU": "cpu"}
 	figures := map[string]float64{}
 	for _, m := range s.Metrics {
-		if key, ok := names[m.Name]; ok {
+		if key := keyOf(m.Name); key != "" {
 			figures[key] = m.Value
 		}
 	}

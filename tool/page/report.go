@@ -27,17 +27,24 @@ type recorded struct {
 	State  state   `json:"state"`
 }
 
+// Judged is what comparing the two runs of a report said.
+type Judged struct {
+	// Comparison is nil where the two were not compared.
+	Comparison *compare.Comparison
+	Refused    string // why not
+	Notes      []string
+}
+
 // changeLine is what comparing said of one figure.
 type changeLine struct {
-	Name     string          `json:"name"`
-	Unit     string          `json:"unit"`
-	Before   number          `json:"before"`
-	Now      number          `json:"now"`
-	Ratio    number          `json:"ratio"`
-	Low      number          `json:"low"`
-	High     number          `json:"high"`
-	Verdict  compare.Verdict `json:"verdict"`
-	Warnings []string        `json:"warnings,omitempty"`
+	Key     string          `json:"key"` // the page's own name of it
+	Name    string          `json:"name"`
+	Unit    string          `json:"unit"`
+	Before  number          `json:"before"`
+	Now     number          `json:"now"`
+	Ratio   number          `json:"ratio"`
+	Verdict compare.Verdict `json:"verdict"`
+	Words   string          `json:"words"`
 }
 
 // hotLines are the functions in which most time went.
@@ -60,8 +67,8 @@ const (
 
 // Report writes the page of run, drawn over against, which may be nil, as one file
 // that opens from a disk and loads nothing. The same runs make the same bytes.
-func Report(w io.Writer, run, against *record.Run) error {
-	data, err := json.Marshal(reportOf(run, against)) // HTML's signs are escaped
+func Report(w io.Writer, run, against *record.Run, judged Judged) error {
+	data, err := json.Marshal(reportOf(run, against, judged)) // HTML's signs are escaped
 	if err != nil {
 		return fmt.Errorf("page: the run cannot be written as JSON: %w; look at it with hone run show", err)
 	}
@@ -73,7 +80,7 @@ func Report(w io.Writer, run, against *record.Run) error {
 	return err
 }
 
-func reportOf(run, against *record.Run) *recorded {
+func reportOf(run, against *record.Run, judged Judged) *recorded {
 	r := &recorded{Points: []point{}, Marks: []mark{}}
 	r.Hello = hello{
 		Schema: schema, Title: title(run, against), About: facts(run), Groups: []string{Client},
@@ -81,7 +88,7 @@ func reportOf(run, against *record.Run) *recorded {
 	}
 	r.addSamples(run)
 	r.judge(run)
-	r.compare(run, against)
+	r.addChanges(judged)
 	r.addHot(run, against)
 	return r
 }
@@ -171,26 +178,19 @@ func (r *recorded) judge(run *record.Run) {
 	}
 }
 
-// compare judges against an earlier run, unless the two are of different things.
-func (r *recorded) compare(run, against *record.Run) {
-	if against == nil {
+// addChanges puts in what comparing said. It is the only difference that a report
+// shows of a figure.
+func (r *recorded) addChanges(judged Judged) {
+	r.State.Refused = judged.Refused
+	r.State.Notes = append(r.State.Notes, judged.Notes...)
+	if judged.Comparison == nil {
 		return
 	}
-	a, b, paired := compare.Stored(against, run)
-	if keys := compare.Differences(a, b); len(keys) > 0 {
-		r.State.Notes = append(r.State.Notes, "there is no verdict, because the two differ in "+strings.Join(keys, ", ")+"; compare runs of one machine and one scenario")
-		return
-	}
-	metrics, _ := compare.Match(a, b)
-	for _, c := range (compare.Rules{Paired: paired}).Compare(metrics) {
-		line := changeLine{
-			Name: c.Name, Unit: c.Unit, Before: orNone(c.MedianA), Now: orNone(c.MedianB), Ratio: orNone(c.Ratio),
-			Low: orNone(c.Low), High: orNone(c.High), Verdict: c.Verdict,
-		}
-		for _, warning := range c.Warnings {
-			line.Warnings = append(line.Warnings, warning.Text)
-		}
-		r.State.Changes = append(r.State.Changes, line)
+	for _, c := range judged.Comparison.Changes {
+		r.State.Changes = append(r.State.Changes, changeLine{
+			Key: keyOf(c.Name), Name: c.Name, Unit: c.Unit, Before: orNone(c.MedianA), Now: orNone(c.MedianB), Ratio: orNone(c.Ratio),
+			Verdict: c.Verdict, Words: c.Words(judged.Comparison.Tolerance),
+		})
 	}
 }
 

@@ -2,6 +2,8 @@ package page_test
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/observe"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
@@ -128,18 +131,31 @@ func TestReport(t *testing.T) {
 	before, after := runOf(t, "before", 200, 6), runOf(t, "after", 150, 6)
 	addProfile(t, after)
 	file := filepath.Join(t.TempDir(), "report.html")
-	writeReport(t, file, after, before)
+	for i := range after.Samples {
+		after.Samples[i].Metrics[1].Value *= 1 + 5*float64(i%2) // p99 is anybody's guess
+	}
+	judged := judgedOf(t, before, after)
+	writeReport(t, file, after, before, judged)
 	b.size(1280, 900, false)
 	b.do(chromedp.Navigate("file://" + file))
 	b.await(`document.querySelector("[data-status]").textContent === "valid" && Number(document.querySelector("[data-chart=times]").dataset.points) > 60`)
 	said := eval[string](b, `document.body.innerText`)
-	for _, want := range []string{"after (", "against before (", "better", "earlier", "Where processor time went"} {
+	for _, want := range []string{"after (", "against before (", "p50\t", "better: −2", "earlier", "Where processor time went"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the report does not say %q:\n%s", want, said)
 		}
 	}
 	if n := eval[int](b, `document.querySelectorAll("[data-race] tr[data-lane]").length`); n != 7 {
 		t.Errorf("%d samples, want 7", n)
+	}
+	// A figure has one difference on the page, and a colour only where it is certain.
+	for i, key := range []string{"p50", "p99"} {
+		c := judged.Comparison.Changes[i]
+		tile := eval[[]string](b, `(() => { const e = document.querySelector("[data-figure=`+key+`] .delta"); return [e.textContent, e.className]; })()`)
+		want := fmt.Sprintf("%.0f %% of", math.Abs(100**c.Ratio-100))
+		if kind := map[compare.Verdict]string{compare.Better: "delta good", compare.Unclear: "delta "}[c.Verdict]; !strings.Contains(tile[0], want) || !strings.HasSuffix(tile[0], string(c.Verdict)) || tile[1] != kind {
+			t.Errorf("the tile of %s says %q, want %q, %s and %q", key, tile, want, c.Verdict, kind)
+		}
 	}
 	b.shot("report-light")
 	b.size(1280, 900, true)
@@ -154,14 +170,48 @@ func TestReport(t *testing.T) {
 	b.quiet("file://" + file)
 }
 
-func writeReport(t *testing.T, file string, run, against *record.Run) {
+// TestReportRefused shows runs that cannot be compared without a difference.
+func TestReportRefused(t *testing.T) {
+	b := openTab(t)
+	file := filepath.Join(t.TempDir(), "report.html")
+	writeReport(t, file, runOf(t, "after", 150, 2), runOf(t, "before", 200, 2), page.Judged{Refused: "cpu differs"})
+	b.size(1280, 900, false)
+	b.do(chromedp.Navigate("file://" + file))
+	b.await(`document.querySelector("[data-status]").textContent === "valid"`)
+	if said := eval[string](b, `document.querySelector("[data-changes]").innerText`); !strings.Contains(said, "There is no verdict: cpu differs") {
+		t.Errorf("it says %q", said)
+	}
+	if said := eval[string](b, `[...document.querySelectorAll(".delta")].map((e) => e.textContent).join("")`); said != "" {
+		t.Errorf("differences of runs that cannot be compared: %q", said)
+	}
+	b.quiet("file://" + file)
+}
+
+// judgedOf compares the runs as pairs.
+func judgedOf(t *testing.T, before, after *record.Run) page.Judged {
+	t.Helper()
+	before.PairedWith, after.PairedWith = after.ID, before.ID
+	for _, r := range []*record.Run{before, after} {
+		for i := range r.Samples {
+			r.Samples[i].Pair = i + 1
+		}
+	}
+	a, b, paired := compare.Stored(before, after)
+	figures, err := compare.Match(a, b, paired)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page.Judged{Comparison: compare.Rules{}.Compare(figures)}
+}
+
+func writeReport(t *testing.T, file string, run, against *record.Run, judged page.Judged) {
 	t.Helper()
 	f, err := os.Create(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := page.Report(f, run, against); err != nil {
+	if err := page.Report(f, run, against, judged); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
-	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/trial"
 )
@@ -23,12 +23,15 @@ type benchResult struct {
 	kept   bool
 }
 
-// judgeSamples counts the valid ones, of two runs those of which both are.
+// judgeSamples counts the valid ones, of two runs the pairs of which both are.
 func (r *benchResult) judgeSamples() {
 	valid := make(map[int]int)
 	last := ""
 	for _, run := range r.Runs {
 		for i, s := range run.Samples {
+			if s.Pair > 0 {
+				i = s.Pair
+			}
 			switch {
 			case s.Valid:
 				valid[i]++
@@ -55,10 +58,14 @@ func (r *benchResult) failure(quiet bool) error {
 		return &failure{exitInvalid, fmt.Errorf("bench: %s", strings.Join(r.InvalidReasons, "; "))}
 	case !r.Valid:
 		return &failure{code: exitInvalid} // it has been said
-	case r.Comparison != nil && r.Comparison.count(compare.Worse) > 0:
-		return &failure{code: exitMissed}
+	case r.Comparison == nil:
+		return nil
 	}
-	return nil
+	err := r.Comparison.failure("bench")
+	if end := new(failure); errors.As(err, &end) && !quiet {
+		end.err = nil // it has been said
+	}
+	return err
 }
 
 func (b *bench) write(r *benchResult) error {

@@ -80,16 +80,11 @@ func (f *compareFlags) run(cmd *cobra.Command, nameA, nameB string) error {
 	}
 	var result *comparison
 	if a.stored != nil && b.stored != nil {
-		store, err := f.store.read(ctx, "compare")
-		if err != nil {
-			return err
-		}
-		defer store.Close()
-		result, err = f.judge.stored(ctx, store, a.stored, b.stored)
-		if err != nil {
-			return err
-		}
-	} else if result, err = f.judge.judge(a.figures(), b.figures(), f.pairs); err != nil {
+		result, err = f.judge.stored(a.stored, b.stored)
+	} else {
+		result, err = f.judge.judge(a.figures(), b.figures(), f.pairs)
+	}
+	if err != nil {
 		return err
 	}
 	result.A, result.B = nameA, nameB

@@ -151,10 +151,10 @@ func (r *noiseReport) measure(runs []*record.Run, wanted int) {
 	for i, run := range runs { // as the store would
 		run.ID, run.PairedWith = strconv.Itoa(i), strconv.Itoa(1-i)
 	}
-	a, b, _ := compare.Stored(runs[0], runs[1])
-	metrics, _ := compare.Match(a, b)
-	if len(metrics) > 0 {
-		r.Pairs = len(metrics[0].A)
+	a, b, paired := compare.Stored(runs[0], runs[1])
+	figures, _ := compare.Match(a, b, paired)
+	if len(figures) > 0 {
+		r.Pairs = len(figures[0].Pairs)
 	}
 	if r.Pairs < wanted {
 		samples := &benchResult{Runs: runs, wanted: wanted}
@@ -163,12 +163,13 @@ func (r *noiseReport) measure(runs []*record.Run, wanted int) {
 		return
 	}
 	r.Valid = true
-	for _, m := range metrics {
-		if len(m.A) != r.Pairs {
-			continue // not every run had requests enough for it
+	for _, f := range figures {
+		var va, vb []float64
+		for _, p := range f.Pairs {
+			va, vb = append(va, p.A), append(vb, p.B)
 		}
-		floors := trial.FloorsOf(m.A, m.B, 1)
-		r.Floors = append(r.Floors, noiseFigure{m.Name, m.Unit, floors.Pairs, floors.Apart})
+		floors := trial.FloorsOf(va, vb, 1)
+		r.Floors = append(r.Floors, noiseFigure{f.Name, f.Unit, floors.Pairs, floors.Apart})
 	}
 }
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +14,7 @@ import (
 // reportFlags are report's, as they were given.
 type reportFlags struct {
 	against, file string
+	judge         judgeFlags
 	store         storeFlag
 }
 
@@ -42,6 +45,7 @@ compare does.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.against, "against", "", "the earlier `RUN`")
+	f.judge.define(cmd)
 	flags.StringVarP(&f.file, "output", "o", "", "write the page to `FILE` instead of standard output")
 	f.store.define(cmd)
 	return cmd
@@ -54,13 +58,17 @@ func (f *reportFlags) run(cmd *cobra.Command, ref string) error {
 		return err
 	}
 	var against *record.Run
+	var judged page.Judged
 	if f.against != "" {
 		if against, err = f.store.withRun(cmd.Context(), "report", f.against); err != nil {
 			return err
 		}
+		if judged, err = f.judged(against, run); err != nil {
+			return err
+		}
 	}
 	var html bytes.Buffer
-	if err := page.Report(&html, run, against); err != nil {
+	if err := page.Report(&html, run, against, judged); err != nil {
 		return failed("report: %w", err)
 	}
 	out, err := openResult(f.file, cmd.OutOrStdout())
@@ -75,4 +83,16 @@ func (f *reportFlags) run(cmd *cobra.Command, ref string) error {
 		return failed("report: %w", err)
 	}
 	return nil
+}
+
+// judged compares. Runs that must not be compared are shown all the same.
+func (f *reportFlags) judged(against, run *record.Run) (judged page.Judged, err error) {
+	c, err := f.judge.stored(against, run)
+	if end := new(failure); errors.As(err, &end) && end.code == exitInvalid {
+		return page.Judged{Refused: strings.TrimPrefix(end.err.Error(), "compare: ")}, nil
+	}
+	if err != nil {
+		return judged, err
+	}
+	return page.Judged{Comparison: c.Comparison, Notes: c.Notes}, nil
 }

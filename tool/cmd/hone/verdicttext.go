@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -20,10 +19,13 @@ func (c *comparison) count(v compare.Verdict) (n int) {
 	return n
 }
 
+// words is the verdict about a figure.
+func (c *comparison) words(figure int) string { return c.Changes[figure].Words(c.Tolerance) }
+
 // summary is the verdict in one line.
 func (c *comparison) summary() string {
-	if !c.Valid {
-		return "INVALID: " + strings.Join(c.InvalidReasons, "; ")
+	if c.unclear() {
+		return "UNCLEAR: " + c.Changes[0].Name + " is " + c.words(0)
 	}
 	return fmt.Sprintf("VALID: of %d figures %d are worse, %d better, %d the same, %d unclear",
 		len(c.Changes), c.count(compare.Worse), c.count(compare.Better), c.count(compare.Same), c.count(compare.Unclear))
@@ -31,33 +33,28 @@ func (c *comparison) summary() string {
 
 // rows are the table's.
 func (c *comparison) rows() [][]string {
-	rows := [][]string{{"figure", "A", "B", "B/A", "95 %", "p", "verdict"}}
-	for _, change := range c.Changes {
-		interval := ""
-		if change.Low != nil {
-			interval = fmt.Sprintf("%.3f–%.3f", *change.Low, *change.High)
-		}
-		ratio := orNone(change.Ratio, func(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) })
-		p := orNone(change.P, func(v float64) string { return strconv.FormatFloat(v, 'g', 2, 64) })
-		rows = append(rows, []string{change.Name + " " + change.Unit, orNone(change.MedianA, number), orNone(change.MedianB, number), ratio, interval, p, string(change.Verdict)})
+	rows := [][]string{{"figure", "A", "B", "B against A"}}
+	for i, change := range c.Changes {
+		rows = append(rows, []string{change.Name + " " + change.Unit, orNone(change.MedianA, number), orNone(change.MedianB, number), c.words(i)})
 	}
 	return rows
 }
 
-// notes are the warnings, each once, and what is missing.
-func (c *comparison) notes() (notes []string) {
-	for _, change := range c.Changes {
-		for _, w := range change.Warnings {
-			if !slices.Contains(notes, w.Text) {
-				notes = append(notes, w.Text)
-			}
+// advice is what to know before believing the verdicts, or before asking again.
+func (c *comparison) advice() (notes []string) {
+	has := func(what func(compare.Change) bool) bool { return slices.ContainsFunc(c.Changes, what) }
+	if has(func(change compare.Change) bool { return change.LimitedBy == compare.ByNoFloor }) {
+		notes = append(notes, "measure in turn (hone bench --against, hone compare --pairs), or find out how much sessions differ: hone doctor --noise on five days")
+	} else if c.Scope == compare.ThisSession {
+		notes = append(notes, "this holds in this session, for these builds; hone doctor --noise finds out how much other builds of the same source differ")
+	}
+	for i, pairs := range c.Family.Schedule {
+		if has(func(change compare.Change) bool {
+			return change.LimitedBy == compare.BySpread && change.Advice != nil && change.Advice.Pairs == pairs
+		}) {
+			notes = append(notes, fmt.Sprintf("to ask again with %d, add --look %d: each look takes its share of the 5 %% of error", pairs, i+1))
+			break
 		}
-	}
-	for _, w := range c.Warnings {
-		notes = append(notes, w.Text)
-	}
-	if len(c.Missing) > 0 {
-		notes = append(notes, "measured on one side only: "+strings.Join(c.Missing, ", "))
 	}
 	return notes
 }
@@ -75,7 +72,7 @@ func (c *comparison) writeTable(w io.Writer) {
 		fmt.Fprintln(table, strings.Join(row, "\t"))
 	}
 	table.Flush()
-	for _, note := range c.notes() {
+	for _, note := range c.Notes {
 		fmt.Fprintln(w, "note:", note)
 	}
 }
@@ -86,10 +83,10 @@ func (c *comparison) markdown() string {
 	for i, row := range c.rows() {
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
 		if i == 0 {
-			fmt.Fprintln(&b, "|---|--:|--:|--:|---|--:|---|")
+			fmt.Fprintln(&b, "|---|--:|--:|---|")
 		}
 	}
-	for _, note := range c.notes() {
+	for _, note := range c.Notes {
 		fmt.Fprintf(&b, "\n- %s\n", note)
 	}
 	return b.String()

@@ -251,7 +251,7 @@ export class Chart {
     for (const line of this.lines ?? []) {
       const v = this.valueAt(line, t);
       const gap = difference(v, this.ghostAt(line, t));
-      const text = line.name + " " + written(v, this.what.unit) + (gap ? " (" + gap.text + ")" : "");
+      const text = line.name + " " + written(v, this.what.unit) + (gap ? " (" + gap + ")" : "");
       const item = element("span", "", text);
       item.prepend(element("i", line.color));
       parts.push(item);

@@ -1,5 +1,5 @@
 // What is written and not drawn.
-import { difference, loadFigures, moment, serverFigures, written } from "./words.js";
+import { difference, loadFigures, moment, serverFigures, signed, written } from "./words.js";
 
 export function element(name, kind = "", text = "") {
   const e = document.createElement(name);
@@ -61,11 +61,25 @@ export function fillStrip(strip, store) {
     const box = element("div");
     box.dataset.figure = figure.key;
     box.append(element("dt", "", figure.name), element("dd", "", written(v, figure.unit)));
-    const gap = load && ghost ? difference(v, ghost.figures[figure.key], figure.better) : null;
-    if (load && ghost) box.append(element("dd", "delta " + (gap?.kind ?? ""), gap ? gap.text + " of " + written(ghost.figures[figure.key], figure.unit) : ""));
+    if (load && ghost) box.append(store.hello.measured ? judged(store, figure) : unjudged(v, ghost.figures[figure.key], figure.unit));
     return box;
   });
   strip.replaceChildren(...parts);
+}
+
+// kinds are the colours of verdicts. A difference that is not certain has none.
+const kinds = { better: "good", worse: "bad" };
+
+// judged is the difference that the verdict is about.
+function judged(store, figure) {
+  const change = (store.state.changes ?? []).find((c) => c.key === figure.key);
+  if (!change?.ratio) return element("dd", "delta");
+  return element("dd", "delta " + (kinds[change.verdict] ?? ""), signed(change.ratio - 1) + " of " + written(change.before, figure.unit) + ", " + change.verdict);
+}
+
+function unjudged(now, before, unit) {
+  const gap = difference(now, before);
+  return element("dd", "delta", gap ? gap + " of " + written(before, unit) : "");
 }
 
 // fillRace shows who is loaded in turn, with a bar for the figure in which they
@@ -120,15 +134,12 @@ function barOf(part) {
 }
 
 export function fillChanges(section, store) {
-  const changes = store.state.changes ?? [];
-  section.hidden = changes.length === 0;
+  const { changes = [], refused } = store.state;
+  section.hidden = changes.length === 0 && !refused;
+  if (refused) return section.querySelector(".scroll").replaceChildren(element("p", "", "There is no verdict: " + refused));
   const unit = (c) => ({ "req/s": "count", "µs": "us", "µs/req": "us", B: "bytes" }[c.unit] ?? "plain");
-  const ratio = (v) => (v ? (v * 100 - 100 < 0 ? "−" : "+") + Math.abs(v * 100 - 100).toFixed(1) + " %" : "–");
-  const table = tableOf(["figure", "earlier", "now", "difference", "between", "verdict"], changes.map((c) => {
-    const verdict = element("b", { better: "good", worse: "bad" }[c.verdict] ?? "muted", c.verdict);
-    if (c.warnings) verdict.title = c.warnings.join("; ");
-    return [c.name, written(c.before, unit(c)), written(c.now, unit(c)), ratio(c.ratio), c.low ? ratio(c.low) + " and " + ratio(c.high) : "–", verdict];
-  }));
+  const table = tableOf(["figure", "earlier", "now", "now against earlier"],
+    changes.map((c) => [c.name, written(c.before, unit(c)), written(c.now, unit(c)), element("b", kinds[c.verdict] ?? "muted", c.words)]), "verdicts");
   section.querySelector(".scroll").replaceChildren(table);
 }
 

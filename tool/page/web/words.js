@@ -43,9 +43,9 @@ export const groupNames = { client: "Seen by the generator", server: "Said by th
 
 // The figures of the strip: those of the load, or of a server alone.
 export const loadFigures = [
-  { key: "rate", name: "answers/s", unit: "count", better: 1 }, { key: "p50", name: "p50", unit: "us", better: -1 },
-  { key: "p99", name: "p99", unit: "us", better: -1 }, { key: "p999", name: "p99.9", unit: "us", better: -1 },
-  { key: "errors", name: "errors", unit: "count", better: -1 }, { key: "cpu", name: "server CPU/request", unit: "us", better: -1 },
+  { key: "rate", name: "answers/s", unit: "count" }, { key: "p50", name: "p50", unit: "us" },
+  { key: "p99", name: "p99", unit: "us" }, { key: "p999", name: "p99.9", unit: "us" },
+  { key: "errors", name: "errors", unit: "count" }, { key: "cpu", name: "server CPU/request", unit: "us" },
 ];
 export const serverFigures = [
   { key: "s.rate", name: "requests/s", unit: "count" }, { key: "s.cpureq", name: "CPU/request", unit: "us" },
@@ -88,12 +88,14 @@ export function moment(t) {
   return whole >= 3600 ? Math.floor(whole / 3600) + ":" + String(Math.floor(whole / 60) % 60).padStart(2, "0") + ":" + rest : Math.floor(whole / 60) + ":" + rest;
 }
 
-// difference is now against before, in words and with its direction.
-export function difference(now, before, better) {
+// difference is now against before, in words. It says nothing about chance.
+export function difference(now, before) {
   if (now === undefined || now === null || before === undefined || before === null || before === 0) return null;
-  const part = now / before - 1;
+  return signed(now / before - 1);
+}
+
+// signed is a part of the whole in percent.
+export function signed(part) {
   const size = Math.abs(100 * part);
-  const text = (part < 0 ? "−" : "+") + (size >= 10 ? size.toFixed(0) : size.toFixed(1)) + " %";
-  const kind = !better || size < 1 ? "" : part * better > 0 ? "good" : "bad";
-  return { text, kind };
+  return (part < 0 ? "−" : "+") + (size >= 10 ? size.toFixed(0) : size.toFixed(1)) + " %";
 }

@@ -1,0 +1,80 @@
+package compare
+
+import (
+	"fmt"
+	"math"
+)
+
+const (
+	// usualPairs find 5 % where runs differ by 2 %; twice as many show that two are
+	// the same.
+	usualPairs = 12
+	// looksAhead is how often the number of pairs is doubled before advice gives up.
+	looksAhead = 3
+	// unlucky is how often the spread is expected to come out smaller than the advice
+	// assumes.
+	unlucky = 0.3
+)
+
+// advise says how to get a clear verdict.
+func (j *judgement) advise() *Advice {
+	c := &j.c
+	switch c.LimitedBy {
+	case ByValues:
+		return &Advice{Reason: "values that are not positive have no ratio"}
+	case ByMissing:
+		return &Advice{Reason: j.lacks()}
+	case ByNumber:
+		return &Advice{Pairs: usualPairs, Reason: fmt.Sprintf("%s; %d are the least that can show anything, %d are usual", j.number(), fewestPairs, usualPairs)}
+	case ByNoFloor:
+		return &Advice{Reason: "A and B were not measured in turn, and how much sessions differ on this machine is not known"}
+	}
+	deviation := (j.sampled.high - j.sampled.low) / 2 / tBound(j.level(), j.df) * math.Sqrt(j.df/chiSquaredBound(unlucky, j.df))
+	// room is how wide half an interval may be that settles it.
+	room := max(j.tau/2, math.Abs(j.sampled.center)-deviation) - j.step
+	switch {
+	case j.step > 0 && room <= 0:
+		return &Advice{Reason: fmt.Sprintf("more %s will not settle it; values come in steps of %g %s, %s of the median", j.things(), c.Resolution, c.Unit, percent(math.Expm1(j.step)))}
+	case c.Floor != nil && j.floor > room:
+		return &Advice{Reason: fmt.Sprintf("more %s will not settle it; this machine's %s differ by ±%s; measure in several sessions", j.things(), j.rebuilds(), percent(math.Expm1(j.floor)))}
+	}
+	for i := 1; i <= looksAhead; i++ {
+		times, level := math.Ldexp(1, i), j.share*alphaOf(j.rules.Look+i)
+		if tBound(level, times*(j.df+1)-1)*deviation/math.Sqrt(times) <= room {
+			return &Advice{Pairs: j.planned() << i, Reason: fmt.Sprintf("about %d %s in all would settle it", j.planned()<<i, j.things())}
+		}
+	}
+	return &Advice{Reason: fmt.Sprintf("it may take more than %d %s; make each run longer, or the machine quieter", j.planned()<<looksAhead, j.things())}
+}
+
+// things are what more of may settle it.
+func (j *judgement) things() string {
+	if j.Pairs != nil {
+		return "pairs"
+	}
+	return "runs of each"
+}
+
+// rebuilds are what the floor is about.
+func (j *judgement) rebuilds() string {
+	if j.Pairs != nil {
+		return "rebuilds"
+	}
+	return "sessions"
+}
+
+// number is how many runs the verdict rests on.
+func (j *judgement) number() string {
+	if j.Pairs != nil {
+		return fmt.Sprintf("%d pairs", j.c.Pairs)
+	}
+	return fmt.Sprintf("%d and %d runs", len(j.c.A), len(j.c.B))
+}
+
+// lacks says whose values are missing.
+func (j *judgement) lacks() string {
+	if j.Pairs != nil {
+		return fmt.Sprintf("%d of %d pairs have it (A lacks %d, B %d)", j.c.Pairs, len(j.Pairs), j.c.MissingA, j.c.MissingB)
+	}
+	return fmt.Sprintf("%d of %d runs of A and %d of %d of B have it", len(j.c.A), len(j.A), len(j.c.B), len(j.B))
+}

@@ -1,0 +1,105 @@
+package compare
+
+import "math"
+
+// tBeyond is P(|T| > t) for Student's t with df degrees of freedom; t is not negative.
+func tBeyond(t, df float64) float64 {
+	if math.IsInf(t, 1) {
+		return 0
+	}
+	return betaPart(df/(df+t*t), t*t/(df+t*t), df/2, 0.5)
+}
+
+// tBound is the t for which tBeyond is p.
+func tBound(p, df float64) float64 {
+	// Newton's method on the logarithm of the tail, which is nearly straight, from
+	// the first terms of Cornish and Fisher's series.
+	z := math.Sqrt2 * math.Erfcinv(p)
+	t := z + (z*z*z+z)/(4*df)
+	logScale := lgamma((df+1)/2) - lgamma(df/2) - math.Log(df*math.Pi)/2
+	for range 100 {
+		beyond := tBeyond(t, df)
+		density := 2 * math.Exp(logScale-(df+1)/2*math.Log1p(t*t/df))
+		step := beyond * math.Log(beyond/p) / density
+		next := max(t+step, t/2)
+		if math.Abs(next-t) <= 1e-13*t {
+			return next
+		}
+		t = next
+	}
+	return t
+}
+
+// chiSquaredBound is the x that chi² with df degrees of freedom stays below with
+// probability p.
+func chiSquaredBound(p, df float64) float64 {
+	// Newton's method, from Wilson and Hilferty's approximation.
+	w := 2 / (9 * df)
+	x := df * math.Pow(max(0.1, 1-w-math.Sqrt2*math.Erfcinv(2*p)*math.Sqrt(w)), 3)
+	for range 100 {
+		density := math.Exp((df/2-1)*math.Log(x/2)-x/2-lgamma(df/2)) / 2
+		next := max(x-(gammaPart(df/2, x/2)-p)/density, x/4)
+		if math.Abs(next-x) <= 1e-12*x {
+			return next
+		}
+		x = next
+	}
+	return x
+}
+
+// betaPart is the regularized incomplete beta function of x; y is 1-x, given apart
+// because it cannot be had from an x close to 1.
+func betaPart(x, y, a, b float64) float64 {
+	switch {
+	case x <= 0:
+		return 0
+	case y <= 0:
+		return 1
+	case x > (a+1)/(a+b+2):
+		return 1 - betaPart(y, x, b, a)
+	}
+	front := math.Exp(lgamma(a+b)-lgamma(a)-lgamma(b)+a*math.Log(x)+b*math.Log(y)) / a
+	// The continued fraction of the function, by Lentz's method.
+	c, d := 1.0, 1/notZero(1-(a+b)*x/(a+1))
+	sum := d
+	for m := 1.0; m < 500; m++ {
+		even := m * (b - m) * x / ((a + 2*m - 1) * (a + 2*m))
+		d = 1 / notZero(1+even*d)
+		c = notZero(1 + even/c)
+		sum *= c * d
+		odd := -(a + m) * (a + b + m) * x / ((a + 2*m) * (a + 2*m + 1))
+		d = 1 / notZero(1+odd*d)
+		c = notZero(1 + odd/c)
+		sum *= c * d
+		if math.Abs(c*d-1) < 1e-15 {
+			break
+		}
+	}
+	return front * sum
+}
+
+func notZero(v float64) float64 {
+	if math.Abs(v) < 1e-300 {
+		return 1e-300
+	}
+	return v
+}
+
+// gammaPart is the regularized lower incomplete gamma function, by its series.
+func gammaPart(a, x float64) float64 {
+	if x <= 0 {
+		return 0
+	}
+	term := 1 / a
+	sum := term
+	for n := 1.0; n < 10_000 && term > 1e-16*sum; n++ {
+		term *= x / (a + n)
+		sum += term
+	}
+	return sum * math.Exp(a*math.Log(x)-x-lgamma(a))
+}
+
+func lgamma(x float64) float64 {
+	v, _ := math.Lgamma(x)
+	return v
+}

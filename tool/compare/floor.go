@@ -1,0 +1,117 @@
+package compare
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Session is one figure of a program that was measured against itself: pairs of runs
+// of two builds of the same source.
+type Session struct {
+	At    time.Time
+	Pairs []Pair
+}
+
+// Floor is how far two builds of the same source come out apart, which no number of
+// pairs can average away.
+type Floor struct {
+	// RMS is the root of the mean square of what the sessions estimate, as a relative
+	// difference. Of runs that are no pairs, it is between sessions.
+	RMS      float64   `json:"rms"`
+	Sessions int       `json:"sessions"`
+	Pairs    int       `json:"pairs"` // of the smallest session
+	Oldest   time.Time `json:"oldest"`
+	// Given is the bound that the caller has given in place of sessions. 0: none.
+	Given float64 `json:"given,omitempty"`
+
+	deviation, df float64 // of logarithms
+}
+
+// fewestEstimates is how many say something about how much they vary.
+const fewestEstimates = 4
+
+// floorOf is nil where there are too few sessions. Each is estimated by the method of
+// the verdict that the floor serves.
+func floorOf(f *Figure, method Method) *Floor {
+	floor := &Floor{}
+	var differences, meansA, meansB []float64
+	for _, s := range f.Sessions {
+		whole := wholePairs(s.Pairs)
+		a, b := logs(whole)
+		if len(whole) < fewestPairs || !positive(whole) {
+			continue
+		}
+		differences = append(differences, center(minus(b, a), method))
+		meanA, _ := moments(a)
+		meanB, _ := moments(b)
+		meansA, meansB = append(meansA, meanA), append(meansB, meanB)
+		if floor.Sessions++; floor.Sessions == 1 || s.At.Before(floor.Oldest) {
+			floor.Oldest = s.At
+		}
+		if floor.Pairs == 0 || len(whole) < floor.Pairs {
+			floor.Pairs = len(whole)
+		}
+	}
+	var square float64
+	if f.Pairs != nil {
+		floor.df = float64(len(differences))
+		for _, d := range differences {
+			square += d * d / floor.df
+		}
+	} else if len(differences) > 1 { // A of one session against B of another
+		floor.df = float64(len(differences) - 1)
+		_, varA := moments(meansA)
+		_, varB := moments(meansB)
+		square = varA + varB
+	}
+	if floor.df < fewestEstimates {
+		return nil
+	}
+	floor.deviation = math.Sqrt(square)
+	floor.RMS = math.Expm1(floor.deviation)
+	return floor
+}
+
+// around is what the floor does not reject, around a difference that was estimated.
+func (f *Floor) around(center, level float64) estimate {
+	if f.Given == 0 {
+		return byStudent(center, f.deviation, f.df, level, "")
+	}
+	half := math.Log1p(f.Given)
+	e := estimate{center: center, low: center - half, high: center + half}
+	e.p = func(mu float64) float64 {
+		if e.holds(mu) {
+			return 1
+		}
+		return 0
+	}
+	return e
+}
+
+// wholePairs are those that have both values.
+func wholePairs(pairs []Pair) []Pair {
+	return slices.DeleteFunc(slices.Clone(pairs), func(p Pair) bool { return math.IsNaN(p.A) || math.IsNaN(p.B) })
+}
+
+// positive reports whether all ratios are numbers.
+func positive(pairs []Pair) bool {
+	return !slices.ContainsFunc(pairs, func(p Pair) bool { return !isPositive(p.A) || !isPositive(p.B) })
+}
+
+func isPositive(v float64) bool { return v > 0 && !math.IsInf(v, 1) }
+
+func logs(pairs []Pair) (a, b []float64) {
+	for _, p := range pairs {
+		a, b = append(a, math.Log(p.A)), append(b, math.Log(p.B))
+	}
+	return a, b
+}
+
+func minus(b, a []float64) []float64 {
+	differences := make([]float64, len(a))
+	for i := range a {
+		differences[i] = b[i] - a[i]
+	}
+	return differences
+}
