@@ -36,7 +36,10 @@ func (j *judgement) advise() *Advice {
 	case j.step > 0 && room <= 0:
 		return &Advice{Reason: fmt.Sprintf("more %s will not settle it; values come in steps of %g %s, %s of the median", j.things(), c.Resolution, c.Unit, percent(math.Expm1(j.step)))}
 	case c.Floor != nil && j.floor > room:
-		return &Advice{Reason: fmt.Sprintf("more %s will not settle it; this machine's %s differ by ±%s; measure in several sessions", j.things(), j.rebuilds(), percent(math.Expm1(j.floor)))}
+		if j.Pairs == nil {
+			return &Advice{Reason: fmt.Sprintf("more runs will not settle it; this machine's sessions differ by ±%s; measure in turn", percent(math.Expm1(j.floor)))}
+		}
+		return &Advice{Reason: fmt.Sprintf("more pairs will not settle it; this machine's rebuilds differ by ±%s; measure in several sessions", percent(math.Expm1(j.floor)))}
 	}
 	for i := 1; i <= looksAhead; i++ {
 		times, level := math.Ldexp(1, i), j.share*alphaOf(j.rules.Look+i)
@@ -53,14 +56,6 @@ func (j *judgement) things() string {
 		return "pairs"
 	}
 	return "runs of each"
-}
-
-// rebuilds are what the floor is about.
-func (j *judgement) rebuilds() string {
-	if j.Pairs != nil {
-		return "rebuilds"
-	}
-	return "sessions"
 }
 
 // number is how many runs the verdict rests on.

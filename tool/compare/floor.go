@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/hone-go/hone/tool/record"
 )
 
 // Session is one figure of a program that was measured against itself: pairs of runs
@@ -30,6 +32,34 @@ type Floor struct {
 
 // fewestEstimates is how many say something about how much they vary.
 const fewestEstimates = 4
+
+// AddSessions gives each figure its sessions out of those in which a program was
+// measured against itself.
+func AddSessions(figures []Figure, repeats [][2]*record.Run) {
+	for _, r := range repeats {
+		measured, err := Match(Stored(r[0], r[1]))
+		if err != nil {
+			continue // they are no pairs
+		}
+		for i := range figures {
+			f := &figures[i]
+			j := slices.IndexFunc(measured, func(m Figure) bool { return m.Name == f.Name && m.Unit == f.Unit })
+			if j >= 0 && measured[j].Pairs != nil {
+				f.Sessions = append(f.Sessions, Session{r[0].At, measured[j].Pairs})
+			}
+		}
+	}
+}
+
+// Floor is that of a verdict on the figure if it were the only one; nil: there are
+// too few sessions.
+func (f *Figure) Floor() *Floor {
+	method := studentT
+	if ranked(len(f.Pairs), alphaOf(1)) {
+		method = signedRank
+	}
+	return floorOf(f, method)
+}
 
 // floorOf is nil where there are too few sessions. Each is estimated by the method of
 // the verdict that the floor serves.

@@ -87,14 +87,25 @@ func simulations() []simulation {
 			all = append(all, simulation{name: fmt.Sprintf("nothing differs, %d pairs, %s", n, w.name), world: w.world, judge: proposed(-1), event: anyWrong, limit: wrong})
 		}
 	}
+	for _, c := range []struct {
+		pairs                int
+		primary, other, same float64 // the least parts
+	}{{8, 0.90, 0.74, 0.05}, {12, 0.98, 0.95, 0.20}, {16, 0.99, 0.99, 0.50}, {24, 0.99, 0.99, 0.90}} {
+		name := fmt.Sprintf(", %d pairs, 2 %% noise", c.pairs)
+		five := func(moved int) world {
+			truth := make([]float64, 6)
+			truth[moved] = math.Log1p(0.05)
+			return world{pairs: c.pairs, noises: twoPercent, truth: truth, primary: true}
+		}
+		nothing := world{pairs: c.pairs, noises: twoPercent, primary: true}
+		all = append(all,
+			simulation{name: "5 % in the primary figure is found" + name, world: five(0), judge: proposed(tolerance), event: found, limit: c.primary, least: true},
+			simulation{name: "5 % in another figure is found" + name, world: five(5), judge: proposed(tolerance), event: found, limit: c.other, least: true},
+			simulation{name: "the same is shown" + name, world: nothing, judge: proposed(tolerance), event: lastSame, limit: c.same, least: true})
+	}
 	atTolerance := world{pairs: 16, noises: twoPercent, truth: slices.Repeat([]float64{math.Log1p(tolerance)}, 6)}
 	atTolerance24 := atTolerance
 	atTolerance24.pairs = 24
-	five := func(n int, moved int, primary bool) world {
-		truth := make([]float64, 6)
-		truth[moved] = math.Log1p(0.05)
-		return world{pairs: n, noises: twoPercent, truth: truth, primary: primary}
-	}
 	sevenfold := func(of noise) world {
 		return world{pairs: 6, noises: slices.Repeat([]noise{of}, 6), truth: []float64{0, 0, 0, 0, 0, math.Log(7)}, primary: true}
 	}
@@ -105,9 +116,6 @@ func simulations() []simulation {
 		{name: "same at the tolerance, 16 pairs", world: atTolerance, judge: proposed(tolerance), event: anySame, limit: wrong},
 		{name: "same at the tolerance, 24 pairs", world: atTolerance24, judge: proposed(tolerance), event: anySame, limit: wrong},
 		{name: "looks at 8, 16 and 32 pairs", world: world{pairs: 32, noises: twoPercent}, judge: looks(true), event: anyWrong, limit: wrong},
-		{name: "5 % in a figure beside the primary, 12 pairs", world: five(12, 5, true), judge: proposed(tolerance), event: found, limit: 0.95, least: true},
-		{name: "5 % in a figure beside the primary, 16 pairs", world: five(16, 5, true), judge: proposed(tolerance), event: found, limit: 0.99, least: true},
-		{name: "5 % in the primary, 12 pairs", world: five(12, 0, true), judge: proposed(tolerance), event: found, limit: 0.98, least: true},
 		{name: "a sevenfold gain, 6 pairs, 20 % noise", world: sevenfold(normal(0.2)), judge: proposed(tolerance), event: found, limit: 0.99, least: true},
 		{name: "a sevenfold gain, 6 pairs, 20 % noise with far values", world: sevenfold(farValues(0.2)), judge: proposed(tolerance), event: found, limit: 0.99, least: true},
 		{name: "rebuilds differ by 1 %, 8 sessions of 16 pairs", world: rebuilt, judge: proposed(-1), event: anyWrong, limit: wrong},
@@ -257,6 +265,8 @@ func anyWrong(truth []float64, verdicts []Verdict) bool {
 	}
 	return false
 }
+
+func lastSame(_ []float64, verdicts []Verdict) bool { return verdicts[len(verdicts)-1] == Same }
 
 func anySame(_ []float64, verdicts []Verdict) bool { return slices.Contains(verdicts, Same) }
 

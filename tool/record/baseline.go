@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -66,56 +65,4 @@ func (t *transaction) baselines() ([]Baseline, error) {
 		return err
 	}, "SELECT baseline.name, run.id, baseline.at FROM baseline JOIN run ON run.seq = baseline.run ORDER BY baseline.name")
 	return all, err
-}
-
-// Noise is by how much runs of the same thing were seen to differ.
-type Noise struct {
-	Fingerprint string    `json:"fingerprint"` // Environment's
-	Scenario    string    `json:"scenario"`    // its hash
-	Metric      string    `json:"metric"`
-	Unit        string    `json:"unit"`
-	Paired      bool      `json:"paired"` // the runs were taken in turn: they differ by less
-	Floor       float64   `json:"floor"`  // relative: 0.02 is 2 %
-	Runs        int       `json:"runs"`   // that it was made of
-	At          time.Time `json:"at"`
-}
-
-// SetNoise keeps what was seen, in place of anything older of the same figure.
-func (s *Store) SetNoise(ctx context.Context, n Noise) error {
-	if !(n.Floor >= 0) || math.IsInf(n.Floor, 1) {
-		return fmt.Errorf("record: a noise of %v is none; give a part of 1, as in 0.02", n.Floor)
-	}
-	at, err := cleanTime(n.At)
-	if err != nil {
-		return s.explain(ctx, err)
-	}
-	return s.change(ctx, func(t *transaction) error {
-		return t.exec(`INSERT INTO noise (fingerprint, scenario, metric, unit, paired, floor, runs, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-			ON CONFLICT DO UPDATE SET floor = excluded.floor, runs = excluded.runs, at = excluded.at WHERE excluded.at >= at`,
-			cleanText(n.Fingerprint), cleanText(n.Scenario), cleanText(n.Metric), cleanText(n.Unit), n.Paired, cleanValue(n.Floor), n.Runs, at.Format(timeText))
-	})
-}
-
-// Noise returns the newest of each figure, of runs in turn and of others, by its
-// name. Whether it is too old to
-// count is for the caller to say.
-func (s *Store) Noise(ctx context.Context, fingerprint, scenarioHash string) ([]Noise, error) {
-	all := []Noise{}
-	err := s.look(ctx, func(t *transaction) error {
-		return t.rows(func(rows *sql.Rows) error {
-			n := Noise{Fingerprint: fingerprint, Scenario: scenarioHash}
-			var at string
-			if err := rows.Scan(&n.Metric, &n.Unit, &n.Paired, &n.Floor, &n.Runs, &at); err != nil {
-				return err
-			}
-			var err error
-			n.At, err = parseTime(at)
-			all = append(all, n)
-			return err
-		}, "SELECT metric, unit, paired, floor, runs, at FROM noise WHERE fingerprint = ? AND scenario = ? ORDER BY metric, unit, paired", fingerprint, scenarioHash)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
 }

@@ -25,16 +25,24 @@ func (s *Store) Get(ctx context.Context, ref string) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if again, err := seal(r); err != nil || again.ID != r.ID {
-		return nil, fmt.Errorf("%w: run %s in %s; somebody has changed the file", ErrDamaged, r.ID, s.path)
+	if err := s.verify(r); err != nil {
+		return nil, err
 	}
 	return r, nil
+}
+
+// verify makes sure that a run's content is what its ID was made of.
+func (s *Store) verify(r *Run) error {
+	if again, err := seal(r); err != nil || again.ID != r.ID {
+		return fmt.Errorf("%w: run %s in %s; somebody has changed the file", ErrDamaged, r.ID, s.path)
+	}
+	return nil
 }
 
 // find returns the place of the run that ref means.
 func (t *transaction) find(ref string) (seq int64, err error) {
 	if back, ok := fromLatest(ref); ok {
-		err = t.row(&seq, "SELECT seq FROM run ORDER BY at DESC, seq DESC LIMIT 1 OFFSET ?", back)
+		err = t.row(&seq, "SELECT seq FROM run WHERE made <> ? ORDER BY at DESC, seq DESC LIMIT 1 OFFSET ?", Repeat, back)
 		return seq, found(err, ref)
 	}
 	if name, ok := strings.CutPrefix(ref, "baseline:"); ok {

@@ -31,7 +31,7 @@
 //	                begins so, of at least 4 digits; if both exist, neither
 //
 // Newest is what began last; of those that began in the same moment, what was added
-// last.
+// last. Latest leaves out runs of a program against itself ([Repeat]).
 //
 // # What comes back
 //
@@ -64,7 +64,7 @@ type Run struct {
 	ID string `json:"id"`
 	// Name is what its user calls it. It may be empty, and need not be unique.
 	Name string `json:"name"`
-	// Made is by what: "bench", "load", "demo", …
+	// Made is by what: "bench", "load", "demo", Repeat, …
 	Made string `json:"made"`
 	// At is when the first sample began.
 	At          time.Time   `json:"at"`

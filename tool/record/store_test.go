@@ -288,29 +288,64 @@ func TestBaselines(t *testing.T) {
 	}
 }
 
-func TestNoise(t *testing.T) {
+// Sessions of a program against itself are found by their scenario, and latest is not
+// one of them.
+func TestRepeats(t *testing.T) {
 	s := opened(t, newPath(t))
-	n := Noise{"f", "s", "p99", "µs", false, 0.02, 10, moment()}
-	older, newer, paired, other := n, n, n, n
-	paired.Paired, paired.Floor = true, 0.01
-	older.At, older.Floor = n.At.Add(-time.Hour), 0.5
-	newer.At, newer.Floor = n.At.Add(time.Hour), 0.03
-	other.Metric = "rate"
-	for _, set := range []Noise{n, older, paired, newer, older, other} {
-		if err := s.SetNoise(t.Context(), set); err != nil {
+	kept := sampleRun("kept")
+	add(t, s, kept)
+	session := func(day int, scenario string) [2]*Run {
+		var both [2]*Run
+		for side := range both {
+			r := sampleRun([]string{"A", "B"}[side])
+			r.Made, r.Scenario.Text, r.At = Repeat, scenario, r.At.AddDate(0, 0, day)
+			both[side] = r
+		}
+		if err := s.AddPair(t.Context(), both[0], both[1]); err != nil {
 			t.Fatal(err)
 		}
+		return both
 	}
-	if all, err := s.Noise(t.Context(), "f", "s"); err != nil || !slices.Equal(all, []Noise{newer, paired, other}) {
-		t.Errorf("%+v, %v", all, err)
+	second, first, half := session(2, "x"), session(1, "x"), session(3, "x")
+	session(4, "y")
+	add(t, s, func() *Run { r := sampleRun("bench"); r.Scenario.Text = "x"; return r }())
+	if _, err := s.Remove(t.Context(), half[0].ID); err != nil {
+		t.Fatal(err)
 	}
-	if all, err := s.Noise(t.Context(), "f", "t"); err != nil || all == nil || len(all) != 0 {
-		t.Errorf("of another scenario: %+v, %v", all, err)
+	found, err := s.Repeats(t.Context(), Scenario{Text: "x"}.Hash())
+	if err != nil || len(found) != 2 {
+		t.Fatalf("%d sessions, %v", len(found), err)
 	}
-	for _, floor := range []float64{-1, math.NaN(), math.Inf(1)} {
-		if err := s.SetNoise(t.Context(), Noise{Floor: floor}); err == nil {
-			t.Errorf("a noise of %v", floor)
+	for i, want := range [][2]*Run{second, first} {
+		for side := range want {
+			checkSame(t, want[side], found[i][side])
 		}
+	}
+	if got := get(t, s, "latest"); got.Made != "bench" || got.Name != "bench" {
+		t.Errorf("latest is %s by %s", got.Name, got.Made)
+	}
+	if got := get(t, s, "latest~1"); got.ID != kept.ID {
+		t.Errorf("latest~1 is %s by %s", got.Name, got.Made)
+	}
+	if _, err := s.db.Exec("UPDATE metric SET value = 7 WHERE run = (SELECT min(seq) FROM run WHERE scenario_text = 'x' AND made = 'noise')"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Repeats(t.Context(), Scenario{Text: "x"}.Hash()); !errors.Is(err, ErrDamaged) {
+		t.Errorf("changed by hand: %v", err)
+	}
+}
+
+// What older programs kept of noise is known of, and not used.
+func TestHasOldFloors(t *testing.T) {
+	s := opened(t, newPath(t))
+	if has, err := s.HasOldFloors(t.Context()); has || err != nil {
+		t.Errorf("a new store: %v, %v", has, err)
+	}
+	if _, err := s.db.Exec("INSERT INTO noise VALUES ('f', 's', 'p99', 'µs', 1, 0.02, 16, '2026')"); err != nil {
+		t.Fatal(err)
+	}
+	if has, err := s.HasOldFloors(t.Context()); !has || err != nil {
+		t.Errorf("an old one: %v, %v", has, err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -314,30 +313,4 @@ func TestTopology(t *testing.T) {
 	if got := Topology(load.Frames{Network: "unix", Address: "/run/x"}); got != "unix" {
 		t.Errorf("a socket: %s", got)
 	}
-}
-
-// Floors are near what they estimate: for the median of 8 pairs whose ratio has a
-// deviation of 1.41 %, 95 of 100 are within 2 × 1.25 × 1.41 % / √8.
-func TestFloors(t *testing.T) {
-	for _, spread := range []float64{0, 0.01, 0.05} {
-		var pairs, apart []float64
-		for seed := range uint64(50) {
-			a, b := noisy(seed, 8, spread), noisy(seed+1000, 8, spread)
-			f := FloorsOf(a, b, seed)
-			pairs, apart = append(pairs, f.Pairs), append(apart, f.Apart)
-		}
-		want := 1.96 * 1.25 * spread * math.Sqrt2 / math.Sqrt(8)
-		if p, q := median(pairs), median(apart); p < want*0.6 || p > want*1.4 || q < want*0.6 || q > want*1.4 {
-			t.Errorf("spread %v: pairs %.4f, apart %.4f, want about %.4f", spread, p, q, want)
-		}
-	}
-}
-
-func noisy(seed uint64, n int, spread float64) []float64 {
-	random := rand.New(rand.NewPCG(seed, 9))
-	values := make([]float64, n)
-	for i := range values {
-		values[i] = 100 * math.Exp(spread*random.NormFloat64())
-	}
-	return values
 }

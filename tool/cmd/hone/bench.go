@@ -55,10 +55,10 @@ func newBench() *cobra.Command {
 		Long: `Measure a server several times, each time a fresh process, and keep what was found.
 
 With --against REV it also builds that git revision, in a folder of its own, and
-measures both in turn, in pairs of random order: the verdict is about the files as
-they are now (B) against that revision (A). With --baseline NAME the verdict is
-about this run against one that was kept (see hone baseline --help); what the
-machine did between then and now is part of that, so pairs show more.
+measures both in turn, in pairs: the verdict is about the files as they are now (B)
+against that revision (A). With --baseline NAME the verdict is about this run against
+one that was kept (see hone baseline --help). That difference includes what changed on
+the machine in the meantime, so it needs a noise floor (hone doctor --noise).
 
 --cmd and --build are the shell's; {out} in them is an empty folder of the revision's
 own. The server must listen where --target is, be ready when --ready says, and end
@@ -76,7 +76,8 @@ by their names, one in a line, as in
 Flags that are given, too, come before the file's.
 
 Exit codes: 0 when nothing is worse, 1 when the server could not be built, started or
-loaded, 3 when a figure is worse, 4 when there are too few valid samples.`,
+loaded, 3 when a figure is worse, 4 when there are too few valid samples or the
+primary figure is unclear.`,
 		Example: `  hone bench --cmd ./server --target http://127.0.0.1:8080/ -c 50 -d 5s
   hone bench -f hello.toml --against main
   hone bench -f hello.toml --name before && hone baseline set main
@@ -272,7 +273,7 @@ func (b *bench) finish(ctx context.Context, runs []*record.Run, wanted int, err 
 	result := &benchResult{Schema: "hone.bench/1", InvalidReasons: []string{}, Runs: runs, wanted: wanted, kept: b.keeps() && lost == nil}
 	result.judgeSamples()
 	if len(runs) == 2 || b.base != nil {
-		if err := b.judge(result); err != nil {
+		if err := b.judge(ctx, result); err != nil {
 			return err
 		}
 	}
@@ -303,7 +304,7 @@ func (b *bench) keep(runs []*record.Run) error {
 const keepTime = 30 * time.Second
 
 // judge compares.
-func (b *bench) judge(result *benchResult) (err error) {
+func (b *bench) judge(ctx context.Context, result *benchResult) (err error) {
 	first, second := b.base, result.Runs[0]
 	if b.base == nil {
 		first, second = result.Runs[0], result.Runs[1]
@@ -312,7 +313,7 @@ func (b *bench) judge(result *benchResult) (err error) {
 			first.PairedWith, second.PairedWith = "b", "a"
 		}
 	}
-	result.Comparison, err = b.flags.judge.stored(first, second)
+	result.Comparison, err = b.flags.judge.stored(ctx, b.store, first, second)
 	if end := new(failure); errors.As(err, &end) && end.code == exitInvalid && !result.Valid {
 		return nil // the reason has been given: there are no samples to compare
 	}

@@ -30,17 +30,20 @@ func newCompare() *cobra.Command {
 (see hone run --help), or files: results of hone load --json, one after the
 other, each of a fresh server; or what go test -bench -count printed.
 
-A difference counts when chance would seldom make it, when it is larger than
---tolerance, and when it is larger than --noise, by which runs of the same thing
-differ on this machine (hone doctor --noise finds it out). The first figure is what
-is asked for; the others are looked at beside it, and need more to convince the
-more of them there are.
+Each figure gets an interval that contains the true difference. The figure is better
+or worse if the interval excludes zero, the same if the interval lies within
+--tolerance, and unclear otherwise; then the output says how many pairs would settle
+it. All verdicts of a comparison together are wrong in at most 5 % of cases. The
+primary figure gets three times the share of that error that any other figure gets.
 
-Best are pairs (--pairs): run A and B in turn, so that what the machine does
-meanwhile happens to both; 8 of them find a difference of 5 % where runs differ by 2 %.
-Less than 6 pairs, or 4 runs of each, show nothing.
+Measure A and B in turn (--pairs for files), so that drift of the machine affects both:
+12 pairs detect a difference of 5 % where runs vary by 2 %, and 24 pairs show that two
+are the same. Runs that were not measured in turn get no verdict until
+hone doctor --noise has measured how much sessions vary on this machine. If you know
+that already, give it with --noise.
 
-Exit codes: 0 when B is not worse, 3 when a figure is, 4 when nothing can be said.`,
+Exit codes: 0 when B is not worse, 3 when a figure is worse, 4 when the primary figure
+is unclear or the two cannot be compared.`,
 		Example: `  hone compare baseline:main latest
   hone compare before.json after.json --pairs
   hone compare old.txt new.txt --tolerance 3% --md
@@ -80,11 +83,16 @@ func (f *compareFlags) run(cmd *cobra.Command, nameA, nameB string) error {
 	}
 	var result *comparison
 	if a.stored != nil && b.stored != nil {
-		result, err = f.judge.stored(a.stored, b.stored)
-	} else {
-		result, err = f.judge.judge(a.figures(), b.figures(), f.pairs)
-	}
-	if err != nil {
+		store, err := f.store.read(ctx, "compare")
+		if err != nil {
+			return err
+		}
+		defer store.Close()
+		result, err = f.judge.stored(ctx, store, a.stored, b.stored)
+		if err != nil {
+			return err
+		}
+	} else if result, err = f.judge.judge(a.figures(), b.figures(), f.pairs, nil); err != nil {
 		return err
 	}
 	result.A, result.B = nameA, nameB

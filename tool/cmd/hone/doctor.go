@@ -33,9 +33,11 @@ can be mended comes with the command to type, which lasts until the next boot.
 GOOD means that nothing was found, FAIR that figures may differ by what was
 found, BAD that they would be wrong. What cannot be seen here is unknown.
 
-With --noise it takes a minute or two to measure the same server many times, in
-pairs, and keeps by how much they differ: hone bench and hone compare then call
-nothing a difference that is not larger.
+With --noise it builds the same server twice, measures both builds in turn, which takes
+some minutes, and stores the figures as a session. Once there are four sessions of a
+scenario, hone bench and hone compare know how much builds of the same source differ
+on this machine, and widen every interval accordingly. Measure eight, on several
+days. hone run list shows them (by noise), hone run rm removes them.
 
 Exit codes: 0 when it could look, 4 with --strict when the machine is BAD, or when
 noise could not be measured.`,

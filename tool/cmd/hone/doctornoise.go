@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -8,7 +9,6 @@ import (
 	"os"
 	"strconv"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,15 +22,17 @@ type noiseFlags struct {
 	wanted   bool
 	scenario string
 	samples  int
+	sessions int
 	progress bool
 	store    storeFlag
 }
 
 func (f *noiseFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&f.wanted, "noise", false, "measure by how much runs of the same program differ here, and keep it for verdicts")
+	flags.BoolVar(&f.wanted, "noise", false, "measure how much two builds of the same source differ here, and keep it for verdicts")
 	flags.StringVarP(&f.scenario, "scenario", "f", "", "with --noise: the scenario `FILE` of hone bench to measure (a server of hone's)")
-	flags.IntVarP(&f.samples, "samples", "n", 8, "with --noise: pairs to measure")
+	flags.IntVarP(&f.samples, "samples", "n", 16, "with --noise: pairs in a session")
+	flags.IntVar(&f.sessions, "sessions", 1, "with --noise: sessions to measure now; each builds the program twice")
 	flags.BoolVar(&f.progress, "progress", false, "with --noise: report every second, also where standard error is no terminal")
 	f.store.define(cmd)
 }
@@ -41,24 +43,29 @@ type noiseReport struct {
 	Valid          bool          `json:"valid"`
 	InvalidReasons []string      `json:"invalid_reasons"`
 	Scenario       string        `json:"scenario"`
-	Pairs          int           `json:"pairs"`
+	Sessions       int           `json:"sessions"` // that are known, with this one
+	Pairs          int           `json:"pairs"`    // of this session
 	Floors         []noiseFigure `json:"floors"`
 	Kept           string        `json:"kept"` // the store
 }
 
+// noiseFigure is how much a figure differs between builds of the same source, as a
+// relative difference.
 type noiseFigure struct {
-	Metric string  `json:"metric"`
-	Unit   string  `json:"unit"`
-	Paired float64 `json:"paired"` // relative
-	Apart  float64 `json:"apart"`
+	Metric string   `json:"metric"`
+	Unit   string   `json:"unit"`
+	InTurn *float64 `json:"in_turn"` // root of the mean square; null: too few sessions
+	Apart  *float64 `json:"apart"`   // of runs that were not taken in turn
 }
 
 // run measures a program against itself.
 func (f *noiseFlags) run(cmd *cobra.Command, out *outputFlags) error {
 	ctx := cmd.Context()
 	subject := new(subjectFlags)
-	as := &cobra.Command{Use: "doctor"} // whose flags are the scenario's keys
+	as := &cobra.Command{Use: "doctor"} // whose flags are the keys of a scenario file
 	subject.define(as)
+	new(judgeFlags).define(as) // which say nothing about the load
+	new(profilingFlags).define(as)
 	if err := f.choose(as, subject); err != nil {
 		return err
 	}
@@ -74,26 +81,31 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *outputFlags) error {
 	}
 	defer store.Close()
 	watcher := newTrialProgress(cmd.ErrOrStderr(), f.progress)
+	defer watcher.end()
 	plan.Progress = watcher.show
-	runs, err := trial.Run(ctx, plan)
-	watcher.end()
-	if err != nil {
-		return trialFailure("doctor", err)
-	}
-	report := &noiseReport{Schema: "hone.noise/1", Scenario: plan.Scenario.Name, InvalidReasons: []string{}, Floors: []noiseFigure{}}
+	report := &noiseReport{Schema: "hone.noise/2", Valid: true, Scenario: plan.Scenario.Name, InvalidReasons: []string{}, Floors: []noiseFigure{}}
 	if f.scenario == "" {
-		report.Scenario, plan.Scenario.Text = "a server of hone's", ""
+		report.Scenario = "a server of hone's"
 	}
-	report.measure(runs, f.samples)
-	if report.Valid {
-		if report.Kept, err = f.store.locate(); err != nil {
-			return failed("doctor: %w", err)
+	for range f.sessions {
+		plan.Seed++
+		runs, err := trial.Run(ctx, plan)
+		if err != nil {
+			return trialFailure("doctor", err)
 		}
-		for _, n := range report.floors(plan.Scenario, runs[0]) {
-			if err := store.SetNoise(ctx, n); err != nil {
-				return storeFailure("doctor", err)
-			}
+		if report.check(runs, f.samples); !report.Valid {
+			break
 		}
+		if err := keepRepeat(ctx, store, runs); err != nil {
+			return storeFailure("doctor", err)
+		}
+		if err := report.measure(ctx, store, runs); err != nil {
+			return storeFailure("doctor", err)
+		}
+	}
+	watcher.end()
+	if report.Kept, err = f.store.locate(); err != nil {
+		return failed("doctor: %w", err)
 	}
 	if err := out.write(cmd, report, report.write); err != nil {
 		return err
@@ -107,10 +119,12 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *outputFlags) error {
 // choose sets the flags of what is measured: a file's, or those of hone's own
 // server.
 func (f *noiseFlags) choose(as *cobra.Command, subject *subjectFlags) error {
-	if f.samples < 6 {
-		return wrongUse("doctor: --samples %d: use 6 or more; fewer say nothing about noise", f.samples)
-	}
-	if f.scenario != "" {
+	switch {
+	case f.samples < 5:
+		return wrongUse("doctor: --samples %d: use 5 or more; fewer say nothing about noise", f.samples)
+	case f.sessions < 1:
+		return wrongUse("doctor: --sessions %d: use 1 or more", f.sessions)
+	case f.scenario != "":
 		subject.scenario = f.scenario
 		return nil
 	}
@@ -146,59 +160,69 @@ func freeAddr() (addr string, err error) {
 	return "", err
 }
 
-// measure fills in by how much the pairs differ.
-func (r *noiseReport) measure(runs []*record.Run, wanted int) {
-	for i, run := range runs { // as the store would
-		run.ID, run.PairedWith = strconv.Itoa(i), strconv.Itoa(1-i)
-	}
-	a, b, paired := compare.Stored(runs[0], runs[1])
-	figures, _ := compare.Match(a, b, paired)
-	if len(figures) > 0 {
-		r.Pairs = len(figures[0].Pairs)
-	}
-	if r.Pairs < wanted {
-		samples := &benchResult{Runs: runs, wanted: wanted}
-		samples.judgeSamples()
-		r.InvalidReasons = samples.InvalidReasons
-		return
-	}
-	r.Valid = true
-	for _, f := range figures {
-		var va, vb []float64
-		for _, p := range f.Pairs {
-			va, vb = append(va, p.A), append(vb, p.B)
-		}
-		floors := trial.FloorsOf(va, vb, 1)
-		r.Floors = append(r.Floors, noiseFigure{f.Name, f.Unit, floors.Pairs, floors.Apart})
+// check counts the valid pairs.
+func (r *noiseReport) check(runs []*record.Run, wanted int) {
+	samples := &benchResult{Runs: runs, wanted: wanted}
+	samples.judgeSamples()
+	r.Valid, r.InvalidReasons, r.Pairs = samples.Valid, samples.InvalidReasons, wanted
+	if r.InvalidReasons == nil {
+		r.InvalidReasons = []string{}
 	}
 }
 
-// floors are what to keep.
-func (r *noiseReport) floors(s record.Scenario, of *record.Run) (kept []record.Noise) {
-	scenario := ""
-	if s.Text != "" {
-		scenario = s.Hash()
-	}
-	for _, f := range r.Floors {
-		for paired, floor := range map[bool]float64{true: f.Paired, false: f.Apart} {
-			kept = append(kept, record.Noise{Fingerprint: machineOf(of).Fingerprint(), Scenario: scenario, Metric: f.Metric, Unit: f.Unit,
-				Paired: paired, Floor: floor, Runs: 2 * r.Pairs, At: time.Now().UTC()})
+// keepRepeat keeps the figures of a session, without what they were made of.
+func keepRepeat(ctx context.Context, store *record.Store, runs []*record.Run) error {
+	for _, r := range runs {
+		r.Made = record.Repeat
+		for i := range r.Samples {
+			s := &r.Samples[i]
+			s.Histograms, s.Series, s.Artefacts = nil, nil, nil
 		}
 	}
-	return kept
+	return store.AddPair(ctx, runs[0], runs[1])
+}
+
+// measure computes the floors of all sessions, with the latest.
+func (r *noiseReport) measure(ctx context.Context, store *record.Store, runs []*record.Run) error {
+	repeats, _, err := repeatsFor(ctx, store, runs[0])
+	if err != nil {
+		return err
+	}
+	r.Sessions, r.Floors = len(repeats), []noiseFigure{}
+	figures, err := compare.Match(compare.Stored(runs[0], runs[1]))
+	if err != nil {
+		return err
+	}
+	compare.AddSessions(figures, repeats)
+	rms := func(f compare.Figure) *float64 {
+		if floor := f.Floor(); floor != nil {
+			return &floor.RMS
+		}
+		return nil
+	}
+	for _, f := range figures {
+		n := noiseFigure{Metric: f.Name, Unit: f.Unit, InTurn: rms(f)}
+		f.Pairs = nil
+		n.Apart = rms(f)
+		r.Floors = append(r.Floors, n)
+	}
+	return nil
 }
 
 func (r *noiseReport) write(w io.Writer) {
 	writeValidity(w, r.Valid, r.InvalidReasons)
-	if !r.Valid {
-		return
+	if r.Sessions > 0 {
+		fmt.Fprintf(w, "%s: %s so far, %d pairs in this one\n\n", r.Scenario, numbered(r.Sessions, "session"), r.Pairs)
+		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "figure\tbuilds differ by (in turn)\tbetween sessions")
+		percent := func(v float64) string { return fmt.Sprintf("±%.1f %%", 100*v) }
+		for _, f := range r.Floors {
+			fmt.Fprintf(table, "%s %s\t%s\t%s\n", f.Metric, f.Unit, orNone(f.InTurn, percent), orNone(f.Apart, percent))
+		}
+		table.Flush()
+		fmt.Fprintf(w, "\nkept in %s for verdicts about this machine and scenario\n", r.Kept)
 	}
-	fmt.Fprintf(w, "%s, %d pairs of the same program. Of 100 comparisons 95 differ by less than\n\n", r.Scenario, r.Pairs)
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "figure\tin pairs\tapart")
-	for _, f := range r.Floors {
-		fmt.Fprintf(table, "%s %s\t%.1f %%\t%.1f %%\n", f.Metric, f.Unit, 100*f.Paired, 100*f.Apart)
+	if r.Sessions <= fewestSessions {
+		fmt.Fprintf(w, "verdicts about pairs need %d sessions, those about runs that were not measured in turn one more; 8 are better, on several days\n", fewestSessions)
 	}
-	table.Flush()
-	fmt.Fprintf(w, "\nkept in %s for verdicts about this machine\n", r.Kept)
 }

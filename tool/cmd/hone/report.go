@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"strings"
 
@@ -63,7 +64,7 @@ func (f *reportFlags) run(cmd *cobra.Command, ref string) error {
 		if against, err = f.store.withRun(cmd.Context(), "report", f.against); err != nil {
 			return err
 		}
-		if judged, err = f.judged(against, run); err != nil {
+		if judged, err = f.judged(cmd.Context(), against, run); err != nil {
 			return err
 		}
 	}
@@ -86,8 +87,13 @@ func (f *reportFlags) run(cmd *cobra.Command, ref string) error {
 }
 
 // judged compares. Runs that must not be compared are shown all the same.
-func (f *reportFlags) judged(against, run *record.Run) (judged page.Judged, err error) {
-	c, err := f.judge.stored(against, run)
+func (f *reportFlags) judged(ctx context.Context, against, run *record.Run) (judged page.Judged, err error) {
+	store, err := f.store.read(ctx, "report")
+	if err != nil {
+		return judged, err
+	}
+	defer store.Close()
+	c, err := f.judge.stored(ctx, store, against, run)
 	if end := new(failure); errors.As(err, &end) && end.code == exitInvalid {
 		return page.Judged{Refused: strings.TrimPrefix(end.err.Error(), "compare: ")}, nil
 	}

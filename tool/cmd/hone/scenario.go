@@ -16,7 +16,7 @@ import (
 )
 
 // notInFiles are flags about one call of the command, not about what is measured.
-var notInFiles = []string{"help", "scenario", "against", "baseline", "name", "discard", "json", "md", "output", "store", "progress", "plain", "pprof-token", "ui", "ui-stay", "ui-token-file"}
+var notInFiles = []string{"help", "scenario", "against", "baseline", "name", "discard", "json", "md", "output", "store", "progress", "plain", "look", "pprof-token", "ui", "ui-stay", "ui-token-file"}
 
 // readScenario sets the flags that a file has, and that were not given.
 func readScenario(cmd *cobra.Command, name string) error {

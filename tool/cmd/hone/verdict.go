@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,11 +28,11 @@ type judgeFlags struct {
 func (f *judgeFlags) define(cmd *cobra.Command) {
 	f.tolerance = 0.03
 	flags := cmd.Flags()
-	flags.Var(&f.tolerance, "tolerance", "difference that does not matter: B is the same as A when the difference certainly is smaller")
-	flags.Var(&f.noise, "noise", "difference between builds of the same source on this machine, where you know it (what hone doctor --noise measured)")
-	flags.StringVar(&f.primary, "primary", "", "figure that decides (the first one)")
+	flags.Var(&f.tolerance, "tolerance", "difference that does not matter: B is the same as A if the difference is certainly smaller")
+	flags.Var(&f.noise, "noise", "difference up to which builds of the same source vary on this machine, if you know it (what hone doctor --noise measured)")
+	flags.StringVar(&f.primary, "primary", "", "the primary figure: it decides between exit codes 0 and 4 (the first one)")
 	flags.StringSliceVar(&f.across, "across", nil, "settings that may differ, as in go,cpu")
-	flags.IntVar(&f.look, "look", 1, "how often the same question was asked, with twice the pairs each time")
+	flags.IntVar(&f.look, "look", 1, "which look at the same question this is: the second has twice the pairs of the first, the third four times")
 }
 
 // comparison is the result, also in JSON.
@@ -45,7 +47,7 @@ type comparison struct {
 }
 
 // judge compares what was measured.
-func (f *judgeFlags) judge(a, b *compare.Runs, paired bool) (*comparison, error) {
+func (f *judgeFlags) judge(a, b *compare.Runs, paired bool, repeats [][2]*record.Run) (*comparison, error) {
 	if f.look < 1 {
 		return nil, wrongUse("compare: --look %d: use 1 for the first look, 2 for the second", f.look)
 	}
@@ -64,12 +66,13 @@ func (f *judgeFlags) judge(a, b *compare.Runs, paired bool) (*comparison, error)
 	if err := f.first(figures); err != nil {
 		return nil, err
 	}
+	compare.AddSessions(figures, repeats)
 	for i := range figures {
 		figures[i].Noise = float64(f.noise)
 	}
 	c := &comparison{Schema: "hone.compare/2", Valid: true, InvalidReasons: []string{}, Notes: []string{}}
 	c.Comparison = compare.Rules{Tolerance: f.tolerated(), Look: f.look}.Compare(figures)
-	c.Notes = append(c.Notes, c.advice()...)
+	c.Notes = append(c.Notes, c.advice(paired)...)
 	return c, nil
 }
 
@@ -80,7 +83,7 @@ func (f *judgeFlags) tolerated() float64 {
 	return float64(f.tolerance)
 }
 
-// first makes the figure that decides the first and the primary one.
+// first moves the primary figure to the front.
 func (f *judgeFlags) first(figures []compare.Figure) error {
 	at := 0
 	if f.primary != "" {
@@ -98,15 +101,54 @@ func (f *judgeFlags) first(figures []compare.Figure) error {
 	return nil
 }
 
-// stored compares two runs that know their settings.
-func (f *judgeFlags) stored(a, b *record.Run) (*comparison, error) {
+// stored compares two runs. The store, if there is one, knows the noise of their machine.
+func (f *judgeFlags) stored(ctx context.Context, store *record.Store, a, b *record.Run) (*comparison, error) {
 	ra, rb, paired := compare.Stored(a, b)
-	c, err := f.judge(ra, rb, paired)
+	repeats, notes, err := repeatsFor(ctx, store, a)
+	if err != nil {
+		return nil, storeFailure("compare", err)
+	}
+	c, err := f.judge(ra, rb, paired, repeats)
 	if err == nil {
-		c.Notes = append(c.Notes, compare.Doubts(ra, rb)...)
+		c.Notes = append(append(c.Notes, notes...), compare.Doubts(ra, rb)...)
 	}
 	return c, err
 }
+
+// floorAge is the age from which a note asks for another session.
+const floorAge = 30 * 24 * time.Hour
+
+// repeatsFor returns the sessions in which a program was measured against itself on
+// the run's machine and under its scenario.
+func repeatsFor(ctx context.Context, store *record.Store, r *record.Run) (repeats [][2]*record.Run, notes []string, err error) {
+	if store == nil {
+		return nil, nil, nil
+	}
+	if repeats, err = store.Repeats(ctx, r.Scenario.Hash()); err != nil {
+		return nil, nil, err
+	}
+	machine := machineOf(r).Fingerprint()
+	repeats = slices.DeleteFunc(repeats, func(s [2]*record.Run) bool { return machineOf(s[0]).Fingerprint() != machine })
+	switch n := len(repeats); {
+	case n == 0:
+		old, err := store.HasOldFloors(ctx)
+		if old {
+			notes = append(notes, "noise floors of an older hone are not used, because each describes a single session; measure again with hone doctor --noise")
+		}
+		return nil, notes, err
+	case n < fewestSessions:
+		notes = append(notes, fmt.Sprintf("hone doctor --noise has measured %s of this scenario here; a noise floor needs %d", numbered(n, "session"), fewestSessions))
+	default:
+		if age := time.Since(repeats[0][0].At); age > floorAge {
+			notes = append(notes, fmt.Sprintf("the noise floor is %d days old; add a session with hone doctor --noise", age/(24*time.Hour)))
+		}
+	}
+	return repeats, notes, nil
+}
+
+// fewestSessions make a noise floor for pairs; for runs that were not taken in turn
+// it takes one more.
+const fewestSessions = 4
 
 // ofTheMachine are the strict keys of machine.Read.
 var ofTheMachine = []string{"cpu", "cpus", "smt", "kernel", "goos", "goarch", "virtual", "cpu-limit", "memory"}
@@ -119,8 +161,7 @@ func machineOf(r *record.Run) record.Environment {
 	return record.Environment{Strict: strict}
 }
 
-// unclear reports whether the figure that decides has no verdict, and nothing else is
-// known to be worse.
+// unclear reports whether the primary figure is unclear and no other is worse.
 func (c *comparison) unclear() bool {
 	return c.Changes[0].Verdict == compare.Unclear && c.count(compare.Worse) == 0
 }

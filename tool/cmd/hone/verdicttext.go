@@ -40,19 +40,23 @@ func (c *comparison) rows() [][]string {
 	return rows
 }
 
-// advice is what to know before believing the verdicts, or before asking again.
-func (c *comparison) advice() (notes []string) {
+// advice says what the verdicts hold for, and how to get those that are unclear.
+func (c *comparison) advice(paired bool) (notes []string) {
+	things := "pairs"
+	if !paired {
+		things = "runs of each"
+	}
 	has := func(what func(compare.Change) bool) bool { return slices.ContainsFunc(c.Changes, what) }
 	if has(func(change compare.Change) bool { return change.LimitedBy == compare.ByNoFloor }) {
-		notes = append(notes, "measure in turn (hone bench --against, hone compare --pairs), or find out how much sessions differ: hone doctor --noise on five days")
+		notes = append(notes, "measure in turn (hone bench --against, hone compare --pairs), or measure how much sessions differ: hone doctor --noise, on five days")
 	} else if c.Scope == compare.ThisSession {
-		notes = append(notes, "this holds in this session, for these builds; hone doctor --noise finds out how much other builds of the same source differ")
+		notes = append(notes, "valid in this session, for these builds; hone doctor --noise measures how much other builds of the same source differ")
 	}
 	for i, pairs := range c.Family.Schedule {
 		if has(func(change compare.Change) bool {
 			return change.LimitedBy == compare.BySpread && change.Advice != nil && change.Advice.Pairs == pairs
 		}) {
-			notes = append(notes, fmt.Sprintf("to ask again with %d, add --look %d: each look takes its share of the 5 %% of error", pairs, i+1))
+			notes = append(notes, fmt.Sprintf("to look again with %d %s, add --look %d: each look uses part of the allowed error of 5 %%", pairs, things, i+1))
 			break
 		}
 	}

@@ -1,0 +1,63 @@
+package record
+
+import (
+	"context"
+	"database/sql"
+)
+
+// Repeat is Run.Made of both runs in which a program was measured against itself, to
+// learn how much runs differ that should not. Latest never means one of them.
+const Repeat = "noise"
+
+// mostRepeats is how many sessions are read: more say little more.
+const mostRepeats = 32
+
+// Repeats returns the sessions in which a program was measured against itself under
+// this scenario, newest first: A and B of each, whose samples were taken in turn.
+func (s *Store) Repeats(ctx context.Context, scenarioHash string) ([][2]*Run, error) {
+	var all [][2]*Run
+	err := s.look(ctx, func(t *transaction) error {
+		var seqs [][2]int64
+		if err := t.rows(func(rows *sql.Rows) error {
+			var seq [2]int64
+			err := rows.Scan(&seq[0], &seq[1])
+			seqs = append(seqs, seq)
+			return err
+		}, `SELECT a.seq, b.seq FROM run a JOIN run b ON b.id = a.paired_with AND a.id = b.paired_with
+			WHERE a.made = ? AND a.scenario_hash = ? AND a.seq < b.seq
+			ORDER BY a.at DESC, a.seq DESC LIMIT ?`, Repeat, scenarioHash, mostRepeats); err != nil {
+			return err
+		}
+		for _, seq := range seqs {
+			var session [2]*Run
+			for side := range session {
+				r, err := t.get(seq[side])
+				if err != nil {
+					return err
+				}
+				session[side] = r
+			}
+			all = append(all, session)
+		}
+		return nil
+	})
+	for _, session := range all {
+		for _, r := range session {
+			if err == nil {
+				err = s.verify(r)
+			}
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// HasOldFloors reports whether the store has what older programs kept in place of
+// Repeats: one number for a figure, of one session, which no verdict can be built on.
+func (s *Store) HasOldFloors(ctx context.Context) (bool, error) {
+	var count int
+	err := s.look(ctx, func(t *transaction) error { return t.row(&count, "SELECT count(*) FROM noise") })
+	return count > 0, err
+}
