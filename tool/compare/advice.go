@@ -11,8 +11,7 @@ const (
 	usualPairs = 12
 	// looksAhead is how often the number of pairs is doubled before advice gives up.
 	looksAhead = 3
-	// unlucky is how often the spread is expected to come out smaller than the advice
-	// assumes.
+	// unlucky is how often the true spread is larger than the advice assumes.
 	unlucky = 0.3
 )
 

@@ -233,10 +233,8 @@ func (j *judgement) change() Change {
 		j.c.Better = Lower
 	}
 	j.takeValues()
-	if reason := j.unfit(); reason != "" {
-		j.c.LimitedBy = reason
-	}
-	if j.c.LimitedBy == ByValues || min(len(j.c.A), len(j.c.B)) < fewestPairs {
+	j.c.LimitedBy = j.unfit()
+	if min(len(j.c.A), len(j.c.B)) < fewestPairs || !j.positive() {
 		j.c.Advice = j.advise()
 		return j.c
 	}
@@ -258,10 +256,10 @@ func (j *judgement) change() Change {
 func (j *judgement) takeValues() {
 	c := &j.c
 	for _, p := range j.Pairs {
-		if math.IsNaN(p.A) {
+		if missing(p.A) {
 			c.MissingA++
 		}
-		if math.IsNaN(p.B) {
+		if missing(p.B) {
 			c.MissingB++
 		}
 	}
@@ -282,7 +280,7 @@ func (j *judgement) takeValues() {
 }
 
 func present(values []float64) []float64 {
-	return slices.DeleteFunc(slices.Clone(values), math.IsNaN)
+	return slices.DeleteFunc(slices.Clone(values), missing)
 }
 
 // unfit is why the values cannot give a verdict; empty: they can. Slow runs lose
@@ -298,10 +296,15 @@ func (j *judgement) unfit() Limit {
 		return ByMissing
 	case min(len(c.A), len(c.B)) < fewestPairs:
 		return ByNumber
-	case slices.ContainsFunc(slices.Concat(c.A, c.B), func(v float64) bool { return !isPositive(v) }):
+	case !j.positive():
 		return ByValues
 	}
 	return ""
+}
+
+// positive reports whether all values that count have a logarithm.
+func (j *judgement) positive() bool {
+	return !slices.ContainsFunc(slices.Concat(j.c.A, j.c.B), func(v float64) bool { return v <= 0 })
 }
 
 // estimate fills in what limits it, and returns the whole.

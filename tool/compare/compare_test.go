@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -49,6 +50,8 @@ func TestVerdicts(t *testing.T) {
 	a, b := sidesOf(inTurn(12, 1.3, 0.01))
 	zero := inTurn(12, 1, 0.01)
 	zero[3].A = 0
+	zeroAndMissing := lacking(3, 0)
+	zeroAndMissing[5].A = 0
 	integers := inTurn(12, 1, 0)
 	for i := range integers {
 		integers[i].A, integers[i].B = 5, 5
@@ -59,38 +62,42 @@ func TestVerdicts(t *testing.T) {
 		limit   Limit
 		words   string // empty: any
 	}{
-		"better":                  {Figure{Pairs: inTurn(12, 0.9, 0.01)}, Better, BySpread, "better: −10.0 % (−10.5 … −9.6), at least 9.6 %; p 0.0006; 12 pairs"},
-		"worse":                   {Figure{Pairs: inTurn(12, 0.9, 0.01), Better: Higher}, Worse, BySpread, ""},
-		"worse by 2 to 4 %":       {Figure{Pairs: inTurn(12, 1.03, 0.01)}, Worse, BySpread, ""},
-		"same":                    {Figure{Pairs: inTurn(12, 1.003, 0.01)}, Same, BySpread, "same within 3 %: +0.3 % (−0.3 … +0.8)"},
-		"small but certain":       {Figure{Pairs: inTurn(12, 1.01, 0.001)}, Same, BySpread, "same within 3 %: +1.0 % (+0.9 … +1.0), small but certain"},
-		"the same values":         {Figure{Pairs: inTurn(12, 1, 0)}, Same, BySpread, "same within 3 %: 0.0 % (0.0 … 0.0)"},
-		"unclear":                 {Figure{Pairs: inTurn(12, 1.02, 0.04)}, Unclear, BySpread, "unclear: +1.9 % (−0.4 … +4.0); about 96 pairs in all would settle it"},
-		"hopeless":                {Figure{Pairs: inTurn(12, 1, 0.5)}, Unclear, BySpread, "unclear: −1.4 % (−25.4 … +26.8); it may take more than 96 pairs; make each run longer, or the machine quieter"},
-		"four pairs":              {Figure{Pairs: inTurn(4, 2, 0.01)}, Unclear, ByNumber, "unclear: 4 pairs; 5 are the least that can show anything, 12 are usual"},
-		"five pairs":              {Figure{Pairs: inTurn(5, 2, 0.01)}, Worse, BySpread, ""},
-		"nothing":                 {Figure{}, Unclear, ByNumber, "unclear: 0 and 0 runs; 5 are the least that can show anything, 12 are usual"},
-		"two missing":             {Figure{Pairs: lacking(2, 0)}, Same, BySpread, ""},
-		"three on one side":       {Figure{Pairs: lacking(3, 0)}, Unclear, ByMissing, "unclear: 9 of 12 pairs have it (A lacks 3, B 0)"},
-		"over a quarter":          {Figure{Pairs: lacking(2, 2)}, Unclear, ByMissing, "unclear: 8 of 12 pairs have it (A lacks 2, B 2)"},
-		"nearly all":              {Figure{Pairs: lacking(3, 6)}, Unclear, ByMissing, "unclear: 3 of 12 pairs have it (A lacks 3, B 6)"},
-		"a zero":                  {Figure{Pairs: zero}, Unclear, ByValues, "unclear: values that are not positive have no ratio"},
-		"endless":                 {Figure{Pairs: inTurn(12, math.Inf(1), 0)}, Unclear, ByValues, ""},
-		"whole numbers":           {Figure{Pairs: integers, Unit: "B/op"}, Unclear, ByResolution, "unclear: 0.0 % (−16.7 … +20.0); more pairs will not settle it; values come in steps of 1 B/op, 20 % of the median"},
-		"builds differ":           {Figure{Pairs: inTurn(12, 1.02, 0.01), Sessions: sessions(0.98, 1.02, 0.98, 1.02)}, Unclear, ByFloor, "unclear: +2.0 % (−4.0 … +8.3); more pairs will not settle it; this machine's rebuilds differ by ±6.2 %; measure in several sessions"},
-		"builds hardly differ":    {Figure{Pairs: inTurn(12, 1.05, 0.01), Sessions: sessions(0.999, 1.001, 0.999, 1.001)}, Worse, BySpread, ""},
-		"three sessions":          {Figure{Pairs: inTurn(12, 1.05, 0.01), Sessions: sessions(0.9, 1.1, 0.9)}, Worse, BySpread, ""},
-		"noise that was given":    {Figure{Pairs: inTurn(12, 1.05, 0.01), Noise: 0.1}, Unclear, ByFloor, ""},
-		"not in turn":             {Figure{A: a, B: b}, Unclear, ByNoFloor, "unclear: +30.0 % (+21.7 … +38.9); A and B were not measured in turn, and how much sessions differ on this machine is not known"},
-		"not in turn, four":       {Figure{A: a, B: b, Sessions: sessions(1, 1, 1, 1)}, Unclear, ByNoFloor, ""},
-		"not in turn, five":       {Figure{A: a, B: b, Sessions: sessions(1, 1, 1, 1, 1)}, Worse, BySpread, "worse: +30.0 % (+21.7 … +38.9), at least 21.7 %; p < 0.0001; 12 and 12 runs"},
-		"not in turn, given":      {Figure{A: a, B: b, Noise: 0.02}, Worse, BySpread, ""},
-		"not in turn, one misses": {Figure{A: append([]float64{math.NaN()}, a...), B: b, Noise: 0.02}, Worse, BySpread, ""},
-		"not in turn, few":        {Figure{A: a[:4], B: b, Noise: 0.02}, Unclear, ByNumber, ""},
+		"better":                    {Figure{Pairs: inTurn(12, 0.9, 0.01)}, Better, BySpread, "better: −10.0 % (−10.5 … −9.6), at least 9.6 %; p 0.0006; 12 pairs"},
+		"worse":                     {Figure{Pairs: inTurn(12, 0.9, 0.01), Better: Higher}, Worse, BySpread, ""},
+		"worse by 2 to 4 %":         {Figure{Pairs: inTurn(12, 1.03, 0.01)}, Worse, BySpread, ""},
+		"same":                      {Figure{Pairs: inTurn(12, 1.003, 0.01)}, Same, BySpread, "same within 3 %: +0.3 % (−0.3 … +0.8)"},
+		"small but certain":         {Figure{Pairs: inTurn(12, 1.01, 0.001)}, Same, BySpread, "same within 3 %: +1.0 % (+0.9 … +1.0), small but certain"},
+		"the same values":           {Figure{Pairs: inTurn(12, 1, 0)}, Same, BySpread, "same within 3 %: 0.0 % (0.0 … 0.0)"},
+		"unclear":                   {Figure{Pairs: inTurn(12, 1.02, 0.04)}, Unclear, BySpread, "unclear: +1.9 % (−0.4 … +4.0); about 96 pairs in all would settle it"},
+		"hopeless":                  {Figure{Pairs: inTurn(12, 1, 0.5)}, Unclear, BySpread, "unclear: −1.4 % (−25.4 … +26.8); it may take more than 96 pairs; make each run longer, or the machine quieter"},
+		"four pairs":                {Figure{Pairs: inTurn(4, 2, 0.01)}, Unclear, ByNumber, "unclear: 4 pairs; 5 are the least that can show anything, 12 are usual"},
+		"five pairs":                {Figure{Pairs: inTurn(5, 2, 0.01)}, Worse, BySpread, ""},
+		"nothing":                   {Figure{}, Unclear, ByNumber, "unclear: 0 and 0 runs; 5 are the least that can show anything, 12 are usual"},
+		"two missing":               {Figure{Pairs: lacking(2, 0)}, Same, BySpread, ""},
+		"three on one side":         {Figure{Pairs: lacking(3, 0)}, Unclear, ByMissing, "unclear: 9 of 12 pairs have it (A lacks 3, B 0)"},
+		"over a quarter":            {Figure{Pairs: lacking(2, 2)}, Unclear, ByMissing, "unclear: 8 of 12 pairs have it (A lacks 2, B 2)"},
+		"nearly all":                {Figure{Pairs: lacking(3, 6)}, Unclear, ByMissing, "unclear: 3 of 12 pairs have it (A lacks 3, B 6)"},
+		"a zero":                    {Figure{Pairs: zero}, Unclear, ByValues, "unclear: values that are not positive have no ratio"},
+		"a zero, and three missing": {Figure{Pairs: zeroAndMissing}, Unclear, ByMissing, "unclear: 9 of 12 pairs have it (A lacks 3, B 0)"},
+		"endless":                   {Figure{Pairs: inTurn(12, math.Inf(1), 0)}, Unclear, ByMissing, "unclear: 0 of 12 pairs have it (A lacks 0, B 12)"},
+		"whole numbers":             {Figure{Pairs: integers, Unit: "B/op"}, Unclear, ByResolution, "unclear: 0.0 % (−16.7 … +20.0); more pairs will not settle it; values come in steps of 1 B/op, 20 % of the median"},
+		"builds differ":             {Figure{Pairs: inTurn(12, 1.02, 0.01), Sessions: sessions(0.98, 1.02, 0.98, 1.02)}, Unclear, ByFloor, "unclear: +2.0 % (−4.0 … +8.3); more pairs will not settle it; this machine's rebuilds differ by ±6.2 %; measure in several sessions"},
+		"builds hardly differ":      {Figure{Pairs: inTurn(12, 1.05, 0.01), Sessions: sessions(0.999, 1.001, 0.999, 1.001)}, Worse, BySpread, ""},
+		"three sessions":            {Figure{Pairs: inTurn(12, 1.05, 0.01), Sessions: sessions(0.9, 1.1, 0.9)}, Worse, BySpread, ""},
+		"noise that was given":      {Figure{Pairs: inTurn(12, 1.05, 0.01), Noise: 0.1}, Unclear, ByFloor, ""},
+		"not in turn":               {Figure{A: a, B: b}, Unclear, ByNoFloor, "unclear: +30.0 % (+21.7 … +38.9); A and B were not measured in turn, and how much sessions differ on this machine is not known"},
+		"not in turn, four":         {Figure{A: a, B: b, Sessions: sessions(1, 1, 1, 1)}, Unclear, ByNoFloor, ""},
+		"not in turn, five":         {Figure{A: a, B: b, Sessions: sessions(1, 1, 1, 1, 1)}, Worse, BySpread, "worse: +30.0 % (+21.7 … +38.9), at least 21.7 %; p < 0.0001; 12 and 12 runs"},
+		"not in turn, given":        {Figure{A: a, B: b, Noise: 0.02}, Worse, BySpread, ""},
+		"not in turn, one misses":   {Figure{A: append([]float64{math.NaN()}, a...), B: b, Noise: 0.02}, Worse, BySpread, ""},
+		"not in turn, few":          {Figure{A: a[:4], B: b, Noise: 0.02}, Unclear, ByNumber, ""},
 	} {
 		got := Rules{}.Compare([]Figure{c.figure}).Changes[0]
 		if got.Verdict != c.verdict || got.LimitedBy != c.limit || (got.Advice != nil) != (got.Verdict == Unclear) {
 			t.Errorf("%s: %s by %s, want %s by %s: %s", name, got.Verdict, got.LimitedBy, c.verdict, c.limit, got.Words(0.03))
+		}
+		if _, err := json.Marshal(got); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 		if words := got.Words(0.03); c.words != "" && words != c.words {
 			t.Errorf("%s:\n got %s\nwant %s", name, words, c.words)

@@ -121,15 +121,16 @@ func (f *Floor) around(center, level float64) estimate {
 
 // wholePairs are those that have both values.
 func wholePairs(pairs []Pair) []Pair {
-	return slices.DeleteFunc(slices.Clone(pairs), func(p Pair) bool { return math.IsNaN(p.A) || math.IsNaN(p.B) })
+	return slices.DeleteFunc(slices.Clone(pairs), func(p Pair) bool { return missing(p.A) || missing(p.B) })
 }
 
-// positive reports whether all ratios are numbers.
+// missing reports whether v is no figure.
+func missing(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
+
+// positive reports whether all values have a logarithm.
 func positive(pairs []Pair) bool {
-	return !slices.ContainsFunc(pairs, func(p Pair) bool { return !isPositive(p.A) || !isPositive(p.B) })
+	return !slices.ContainsFunc(pairs, func(p Pair) bool { return p.A <= 0 || p.B <= 0 })
 }
-
-func isPositive(v float64) bool { return v > 0 && !math.IsInf(v, 1) }
 
 func logs(pairs []Pair) (a, b []float64) {
 	for _, p := range pairs {
