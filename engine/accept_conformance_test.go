@@ -21,7 +21,7 @@ func trustingLoopback(s *engine.Server) {
 // A trusted proxy that sends nothing has FrameTime for its header, as one that
 // sends half of it; afterwards its connection may be idle for IdleTime.
 func TestSilentProxyIsClosedAfterFrameTime(t *testing.T) {
-	const frame = 120 * time.Millisecond
+	const frame = 500 * time.Millisecond
 	onEach(t, append(over(overTCP), over(overAdapter)...), func(t *testing.T, g ground) {
 		s := serve(t, g, answering, trustingLoopback, func(s *engine.Server) { s.Limits.FrameTime = frame })
 		healthy := s.dial(t)
