@@ -111,7 +111,7 @@ func oneByOne(t *testing.T, grounds []ground, test func(t *testing.T, g ground))
 }
 
 // patience bounds everything that a test waits for.
-const patience = 5 * time.Second
+const patience = 20 * time.Second
 
 // tick is how exactly a server tells the time: no limit strikes earlier than that
 // before it is reached.

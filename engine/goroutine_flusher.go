@@ -82,12 +82,8 @@ func newNowWriter() *nowWriter {
 	return w
 }
 
-// sendNow sends what the socket takes at once. What is no plain socket takes
-// nothing so. mu held.
+// sendNow sends what a plain socket takes at once. mu held.
 func (g *goroutineConn) sendNow(p []byte) (int, error) {
-	if g.raw == nil {
-		return 0, sys.ErrAgain
-	}
 	if g.now == nil {
 		g.now = newNowWriter()
 	}

@@ -13,6 +13,12 @@ import (
 // a system call.
 func (k *connRef) write(x *inflight, again bool) {
 	k.countLate(x)
+	if x.g != nil && x.g.raw == nil { // nobody can write to it without waiting
+		if !x.writing && x.g.nextFront() {
+			x.g.startWriter()
+		}
+		return
+	}
 	for !x.front.Lent() || again {
 		if !x.front.Lent() {
 			if x.queue.held() {

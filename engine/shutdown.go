@@ -36,9 +36,12 @@ func (s *Server) Shutdown(ctx context.Context) (Drained, error) {
 	return s.drained, err
 }
 
-// forceTime is what Shutdown still takes when its patience has ended: for
-// connections that are not inside user code it is time enough to end.
-const forceTime = 30 * time.Millisecond
+// What connections get that are cut off, to end: time enough, unless they are inside
+// user code, or a crowd. Shutdown keeps to its context; Close has nothing to keep to.
+const (
+	shutdownForce = 30 * time.Millisecond
+	closeForce    = 500 * time.Millisecond
+)
 
 // drainLinger is how long a peer that has been told everything may keep its end
 // open in a drain. It has had the refusal by then, or is not there.
@@ -58,17 +61,18 @@ func (s *Server) shutdown(ctx context.Context) error {
 	s.clock.sweepNow()                        // it sweeps faster now
 
 	var err error
+	patience := shutdownForce
 	select {
 	case <-s.empty:
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-s.hurry:
-		err = ErrServerClosed
+		err, patience = ErrServerClosed, closeForce
 	}
 	var until time.Time // while the patience lasts: no moment
 	if err != nil {
 		err = fmt.Errorf("engine: shutdown: %w", err)
-		until = time.Now().Add(forceTime)
+		until = time.Now().Add(patience)
 		s.force(until)
 	}
 	s.cancel()
@@ -86,44 +90,55 @@ func (s *Server) shutdown(ctx context.Context) error {
 func (s *Server) force(until time.Time) {
 	s.cancel()
 	s.forced.Store(true) // whoever is being accepted is either cut off below, or sees this
-	owed := make(chan int, 1)
-	go func() { // a crowd may take longer than there is time
-		sum := 0
-		s.each(func(k connRef) {
-			if x := k.x.Load(); x != nil {
-				sum += int(x.promises.open)
-			}
-			k.abort(Forced)
-		})
-		s.helpers.unbind()
-		owed <- sum
-		s.abandoned.Store(true)
-		for _, l := range s.started() {
-			l.end()
+	owed, seen, late := 0, 0, false
+	s.each(func(k connRef) {
+		if seen++; seen%256 == 0 && !time.Now().Before(until) {
+			late = true
 		}
-	}()
-	rescue, late := time.After(forceTime/4), time.After(time.Until(until))
-	empty, sum := s.empty, 0
-	for waiting := 2; waiting > 0; {
+		if late {
+			return
+		}
+		if x := k.x.Load(); x != nil {
+			owed += int(x.promises.open)
+		}
+		k.abort(Forced)
+	})
+	if late { // a crowd takes longer than there is time
+		go s.abandon(true)
+	} else {
+		s.abandon(false)
+	}
+	rescue, over := time.After(time.Until(until)/4), time.After(time.Until(until))
+	for waiting := true; waiting; {
 		select {
-		case <-empty:
-			empty = nil
-			waiting--
-		case sum = <-owed:
-			waiting--
+		case <-s.empty:
+			waiting = false
 		case <-rescue:
 			s.rescue()
-		case <-late:
-			waiting = 0
+		case <-over:
+			waiting = false
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drained.Owed += sum
+	s.drained.Owed += owed
 	if s.open > 0 {
 		s.drained.Stuck = s.open
 		s.drained.Forced += s.open
 		s.drainEnded = true
+	}
+}
+
+// abandon lets the loops end although user code may still have connections of theirs,
+// when all connections have been cut off: first those that have not been yet.
+func (s *Server) abandon(cut bool) {
+	if cut {
+		s.each(func(k connRef) { k.abort(Forced) })
+	}
+	s.helpers.unbind()
+	s.abandoned.Store(true)
+	for _, l := range s.started() {
+		l.end()
 	}
 }
 
@@ -145,7 +160,7 @@ func (s *Server) waitForGoroutines(ctx context.Context, until time.Time) {
 		case <-ctx.Done():
 		case <-s.hurry:
 		}
-		until = time.Now().Add(forceTime)
+		until = time.Now().Add(shutdownForce)
 	}
 	select {
 	case <-done:
