@@ -489,14 +489,14 @@ var answering = lines{serve: func(t *engine.Turn, line []byte) error { return sa
 // Peers that have been told everything and merely keep their sockets open do not
 // make a drain take LingerTime: they get a moment, a quarter of a second, to hear it.
 func TestPeersThatStayDoNotHoldAShutdownUp(t *testing.T) {
-	const most = time.Second // the moment, and what a busy machine adds
+	const linger, most = 15 * time.Second, 5 * time.Second // the moment, and what a busy machine adds
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
 			if string(line) == "bad" {
 				return malformed(t)
 			}
 			return say(t, "answer")
-		}})
+		}}, func(s *engine.Server) { s.Limits.LingerTime = linger })
 		idle, refused := s.dial(t), s.dial(t)
 		idle.ask("hello", "answer")
 		refused.ask("hello", "answer")
