@@ -71,19 +71,19 @@ func (g *goroutineConn) writeFront() (alive bool) {
 }
 
 // writeWaiting writes p, which is charged already, and waits until the peer has it.
-// The stall clock starts anew with every chunk that the peer takes. mu held, but not
-// meanwhile. It reports false when the connection has ended meanwhile: then mu is
+// mu held, but not meanwhile. It reports false when the connection has ended meanwhile: then mu is
 // another connection's, and not held.
 func (g *goroutineConn) writeWaiting(p []byte) (alive bool) {
 	k, s := &g.ref, g.ref.s
 	g.writing = true
+	k.startStall(&g.inflight)
 	s.mu.Unlock()
 	var err error
 	total := 0
 	for total < len(p) && err == nil {
-		k.startStall(&g.inflight)
 		var n int
 		n, err = g.nc.Write(p[total:min(len(p), total+writeChunk)])
+		g.written.Add(uint32(n))
 		total += n
 	}
 	k.sh.counts.bytesOut.Add(uint64(total))
@@ -101,7 +101,8 @@ func (g *goroutineConn) writeWaiting(p []byte) (alive bool) {
 	return true
 }
 
-// writeChunk is what a peer must take within Limits.StallTime.
+// writeChunk is what an adapter must accept within Limits.StallTime, as nobody can ask
+// what its peer has acknowledged.
 const writeChunk = 32 << 10
 
 // writeFailed ends the connection after a failed write. mu held.

@@ -19,12 +19,14 @@ type inflight struct {
 
 	frame   atomic.Uint32 // the unfinished message began
 	size    atomic.Uint32 // its size, as far as it is known
-	stall   atomic.Uint32 // the peer last took some of the output that waits
-	unsent  atomic.Uint32 // 1 + what the kernel still held for the peer when stall was a period old
+	stall   atomic.Uint32 // the peer was last seen to take some of the output that waits
+	written atomic.Uint32 // bytes that the kernel has accepted, modulo 2^32
 	blocked atomic.Bool   // replies of a visit are in front: nothing is read; written under mu
 
 	// All that follows is guarded by the connection's mutex.
 	waiting  int64       // bytes of output that wait for the peer
+	taken    uint32      // of written, what the peer had acknowledged when it was last looked at
+	measured bool        // taken is known since the stall began
 	charged  int64       // of those, what the server has been told
 	front    pool.Buffer // output that is being written; the peer takes none of it for now
 	sent     int         // bytes of front that have gone

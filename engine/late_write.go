@@ -31,9 +31,7 @@ func (k *connRef) write(x *inflight, again bool) {
 		x.sent += n
 		k.charge(x, -n)
 		if err == sys.ErrAgain {
-			if n > 0 || x.stall.Load() == 0 {
-				k.startStall(x)
-			}
+			k.startStall(x)
 			break
 		}
 		if err != nil {
@@ -67,20 +65,27 @@ const maxSend = 256 << 10
 // the socket is full, or it was time to look at others. mu held.
 func (k *connRef) send(p []byte) (n int, err error) {
 	q := p[:min(len(p), maxSend)]
-	if x := k.x.Load(); x != nil && x.g != nil {
+	x := k.x.Load()
+	if x != nil && x.g != nil {
 		n, err = x.g.sendNow(q)
 	} else {
 		n, err = k.sh.poll.Write(k.s.socket, q)
 	}
 	k.sh.counts.bytesOut.Add(uint64(n))
+	if x != nil {
+		x.written.Add(uint32(n))
+	}
 	if err == nil && n < len(p) {
 		err = sys.ErrAgain
 	}
 	return n, err
 }
 
-// startStall starts the stall clock anew.
+// startStall starts the stall clock, unless it runs: that our own kernel accepts a
+// little more does not say that the peer has taken anything. mu held.
 func (k *connRef) startStall(x *inflight) {
-	x.unsent.Store(0)
-	k.sh.srv.clock.stamp(&x.stall)
+	if x.stall.Load() == 0 {
+		x.measured = false
+		k.sh.srv.clock.stamp(&x.stall)
+	}
 }

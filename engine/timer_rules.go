@@ -10,7 +10,6 @@ type moments struct {
 	seen, frame, size, stall, since tick
 	phase                           phase
 	owed                            bool // late replies are outstanding
-	measured                        bool // inflight.unsent is known
 	tired                           bool // a rest would give memory back
 	draining                        bool // the server shuts down
 }
@@ -21,7 +20,7 @@ func (k *connRef) moments() moments {
 	m := moments{phase: k.phase(), since: s.since.Load(), seen: s.seen.Load(), draining: k.sh.srv.draining.Load()}
 	if x := k.x.Load(); x != nil {
 		m.frame, m.size, m.stall = x.frame.Load(), x.size.Load(), x.stall.Load()
-		m.owed, m.measured = x.promises.open > 0, x.unsent.Load() != 0
+		m.owed = x.promises.open > 0
 		if x.g != nil {
 			m.tired = x.g.tired()
 		} else {
@@ -54,7 +53,7 @@ type verdict uint8
 
 const (
 	live    verdict = iota
-	measure         // stalled for a period: note what the kernel still holds for the peer
+	measure         // stalled: see whether the peer has taken something
 	rest            // quiet for long enough to wait on less memory
 	refuse          // tell the peer why, then close
 	abort           // close at once: the peer does not read, or has had its time
@@ -87,12 +86,13 @@ func (r *rules) judge(m moments, now tick) (v verdict, why Reason, next uint64) 
 		next = min(next, limit-age)
 		return false
 	}
+	stalled := false
 	if m.stall != 0 {
 		if due(m.stall, r.stall) {
 			return abort, WriteStall, 0
 		}
-		if !m.measured && r.stall <= math.MaxInt32 && due(m.stall, 0) {
-			return measure, 0, next
+		if r.stall <= math.MaxInt32 && due(m.stall, 0) {
+			stalled = true
 		}
 	}
 	switch m.phase {
@@ -118,6 +118,9 @@ func (r *rules) judge(m moments, now tick) (v verdict, why Reason, next uint64) 
 		if m.tired && due(m.seen, restAfter*uint64(r.period)) {
 			return rest, 0, next
 		}
+	}
+	if stalled {
+		return measure, 0, next
 	}
 	return live, 0, next
 }

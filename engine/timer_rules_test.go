@@ -34,24 +34,24 @@ func judgeTable() []judged {
 		{"idle", moments{seen: 1}, refuse, IdleTimeout, 60_249},
 		{"idle for a while", moments{seen: 60_000}, refuse, IdleTimeout, 250},
 		{"owed is not idle", moments{seen: 59_000, owed: true}, live, 0, never},
-		{"stalled is not idle", moments{seen: 59_000, stall: 1, measured: true}, abort, WriteStall, 10_249},
+		{"stalled is not idle", moments{seen: 59_000, stall: 1}, abort, WriteStall, 10_249},
 		{"frame of unknown size", moments{seen: 1, frame: 1}, refuse, FrameTimeout, 5_249},
 		{"frame with allowance for its size", moments{seen: 1, frame: 1, size: 10_000}, refuse, FrameTimeout, 15_249},
 		{"bytes do not extend a frame", moments{seen: 1, frame: 5_000}, refuse, FrameTimeout, 250},
 		{"frame longer than idle", moments{seen: 1, frame: 1, size: 100_000}, refuse, IdleTimeout, 60_249},
 		{"frame while owed", moments{seen: 1, frame: 1, owed: true}, refuse, FrameTimeout, 5_249},
-		{"frame while stalled", moments{seen: 1, frame: 1, stall: 1, measured: true}, refuse, FrameTimeout, 5_249},
-		{"stall before frame", moments{seen: 1, frame: 1, size: 10_000, stall: 1, measured: true}, abort, WriteStall, 10_249},
-		{"stall while owed", moments{seen: 1, stall: 1, measured: true, owed: true}, abort, WriteStall, 10_249},
+		{"frame while stalled", moments{seen: 1, frame: 1, stall: 1}, refuse, FrameTimeout, 5_249},
+		{"stall before frame", moments{seen: 1, frame: 1, size: 10_000, stall: 1}, abort, WriteStall, 10_249},
+		{"stall while owed", moments{seen: 1, stall: 1, owed: true}, abort, WriteStall, 10_249},
 		{"finishing, owed", moments{phase: finishing, since: 1, seen: 50_000, owed: true}, abort, IdleTimeout, 60_249},
 		{"finishing, not owed", moments{phase: finishing, since: 1, seen: 50_000}, live, 0, never},
-		{"finishing, stalled", moments{phase: finishing, since: 1, stall: 1, measured: true, owed: true}, abort, WriteStall, 10_249},
+		{"finishing, stalled", moments{phase: finishing, since: 1, stall: 1, owed: true}, abort, WriteStall, 10_249},
 		{"finishing has no frame", moments{phase: finishing, since: 1, frame: 1}, live, 0, never},
 		{"closing", moments{phase: closing, since: 1, seen: 50_000}, abort, WriteStall, 10_249},
 		{"closing has no frame", moments{phase: closing, since: 1, frame: 5_000}, abort, WriteStall, 10_249},
 		{"lingering", moments{phase: lingering, since: 1, seen: 50_000, frame: 1}, abort, 0, 2_249},
-		{"stalled, not yet measured", moments{seen: 1, stall: 1}, measure, 0, 249},
-		{"closing while the peer reads", moments{phase: closing, since: 50_000, stall: 1, measured: true}, abort, WriteStall, 10_249},
+		{"stalled for a period", moments{seen: 1, stall: 1}, measure, 0, 249},
+		{"closing while the peer reads", moments{phase: closing, since: 50_000, stall: 1}, abort, WriteStall, 10_249},
 		{"tired", moments{seen: 1, tired: true}, rest, 0, 2_249},
 		{"tired and owed", moments{seen: 1, owed: true, tired: true}, rest, 0, 2_249},
 		{"taken over", moments{phase: takenOver, since: 1, seen: 50_000, frame: 1, owed: true}, live, 0, never},
@@ -83,9 +83,16 @@ func TestJudge(t *testing.T) {
 		for _, now := range beginnings() {
 			m := x.m.from(now)
 			v, why, next := r.judge(m, now)
-			if v != live || why != 0 || next != x.after {
-				t.Errorf("%s, at %d: %v %v, next in %d; want to live and be looked at in %d", x.name, now, v, why, next, x.after)
+			first, waiting := x.after, live
+			if m.stall != 0 { // it is looked at every period
+				first, waiting = 249, measure
+			}
+			if v != live || why != 0 || next != first {
+				t.Errorf("%s, at %d: %v %v, next in %d; want to live and be looked at in %d", x.name, now, v, why, next, first)
 				continue
+			}
+			if next = x.after; next == 249 {
+				waiting = live
 			}
 			if next == never {
 				if v, why, _ := r.judge(m, now+math.MaxInt32/2); v != live {
@@ -93,7 +100,7 @@ func TestJudge(t *testing.T) {
 				}
 				continue
 			}
-			if v, why, left := r.judge(m, now+tick(next)-1); v != live || left != 1 {
+			if v, why, left := r.judge(m, now+tick(next)-1); v != waiting || left != 1 {
 				t.Errorf("%s, at %d: %v %v a tick before it is due (next in %d)", x.name, now, v, why, left)
 			}
 			if v, why, _ := r.judge(m, now+tick(next)); v != x.verdict || why != x.why {
@@ -197,11 +204,7 @@ func TestLimitsStrikeInTime(t *testing.T) {
 			sweep += uint64(r.period)
 			v, why, next := r.judge(m, tick(sweep))
 			age := sweep - begun
-			if v == measure && kind.why == WriteStall && !m.measured {
-				m.measured = true // the sweeper has asked the kernel
-				continue
-			}
-			if v == live && age <= kind.limit+2*uint64(r.period) && next != 0 && next != never {
+			if (v == live || v == measure && m.stall != 0) && age <= kind.limit+2*uint64(r.period) && next != 0 && next != never {
 				continue
 			}
 			if v != kind.verdict || why != kind.why || age < kind.limit || age > kind.limit+2*uint64(r.period) {

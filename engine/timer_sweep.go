@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/hone-go/hone/internal/sys"
@@ -32,7 +33,7 @@ func (s *Server) sweep() {
 		case <-timer.C:
 		case <-s.clock.kick:
 		}
-		now := s.clock.read()
+		now := s.readLate()
 		next, busy := s.judgeAll(last, now)
 		s.helpers.dismiss(!busy)
 		if !busy {
@@ -49,6 +50,27 @@ func (s *Server) sweep() {
 			timer.Reset(time.Duration(next) * time.Millisecond)
 		}
 	}
+}
+
+// readLate brings the clock up to date. On a busy machine, or after a stop of the whole
+// process, it may have stood still for longer than a period: then what was stamped in
+// that time looks too old, and is stamped again, since no limit strikes early.
+func (s *Server) readLate() (now tick) {
+	parked, shown := s.clock.parked.Load(), s.clock.now.Load()
+	now = s.clock.read()
+	if parked || now-shown <= 2*s.rules.period {
+		return now
+	}
+	s.each(func(k connRef) {
+		stamps := []*atomic.Uint32{&k.s.seen, &k.s.since, nil, nil}[:2]
+		if x := k.x.Load(); x != nil {
+			stamps = append(stamps, &x.frame, &x.stall)
+		}
+		for _, stamp := range stamps {
+			stamp.CompareAndSwap(shown, now)
+		}
+	})
+	return now
 }
 
 // judgeAll looks at every connection once. It reports in how many ticks to look
@@ -114,7 +136,7 @@ func (c *sentence) carryOut(now tick) {
 	switch c.v {
 	case measure:
 		if x != nil {
-			x.unsent.Store(1 + k.unsent(x))
+			k.hasTaken(x, now)
 		}
 	case rest:
 		k.rest(x)
@@ -122,7 +144,7 @@ func (c *sentence) carryOut(now tick) {
 		s.suspect = c.why
 		k.notify()
 	case abort:
-		if c.why != WriteStall || x == nil || !k.stillReads(x, now) {
+		if c.why != WriteStall || x == nil || x.stall.Load() == 0 || !k.hasTaken(x, now) {
 			k.abort(c.why)
 		}
 	}
@@ -151,23 +173,20 @@ func (k *connRef) unsent(x *inflight) uint32 {
 	return uint32(n)
 }
 
-// stillReads reports whether a peer that seems to have stalled has taken something
-// after all. A blocked write does not tell: the kernel wakes it only when a third
-// of a buffer of megabytes is free again. (Nor does the peer's kernel tell at
-// once: it reopens its window by sixteenths of its own buffer, so a reader behind
-// 6 MB must take 400 KB in StallTime.) mu held.
-func (k *connRef) stillReads(x *inflight, now tick) bool {
-	before := x.unsent.Load()
-	if before == 0 {
-		return false
+// hasTaken reports whether a peer that seems to have stalled has taken something since
+// it was last looked at: what our kernel has accepted of us, less what it still holds.
+// A blocked write does not tell: the kernel wakes it only when a third of a buffer of
+// megabytes is free again, and accepts more although the peer takes nothing. (Nor does
+// the peer's kernel tell at once: it acknowledges a reader of 16 KiB/s behind a buffer
+// of 64 KiB every 8 s.) mu held.
+func (k *connRef) hasTaken(x *inflight, now tick) bool {
+	taken := x.written.Load() - k.unsent(x)
+	progress := !x.measured || int32(taken-x.taken) > 0
+	if progress {
+		x.taken, x.measured = taken, true
+		if old := x.stall.Load(); old != 0 {
+			x.stall.CompareAndSwap(old, now) // a writer may have ended its wait just now
+		}
 	}
-	after := 1 + k.unsent(x)
-	if after >= before {
-		return false
-	}
-	x.unsent.Store(after)
-	if old := x.stall.Load(); old != 0 {
-		x.stall.CompareAndSwap(old, now) // a writer may have ended its wait just now
-	}
-	return true
+	return progress
 }

@@ -1,6 +1,9 @@
 package engine
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // A sweep over a crowd allocates nothing: it happens four times a second while
 // anything else does.
@@ -50,4 +53,30 @@ func BenchmarkSweep(b *testing.B) {
 		s.judgeAll(now, now)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/conns, "ns/conn")
+}
+
+// A clock that stood still, because the machine was busy or the process stopped, makes
+// no connection look older than it is.
+func TestLateSweepStrikesNobodyEarly(t *testing.T) {
+	s := bare(Limits{})
+	f := newFlusher(s, 0)
+	s.flushers = append(s.flushers, f)
+	k, err := f.take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.setAway(false)
+	s.clock.start = s.clock.start.Add(-time.Hour)
+	s.clock.read()
+	k.touch()
+	s.clock.start = s.clock.start.Add(-time.Hour) // nobody swept meanwhile, and only now
+	now := s.readLate()
+	if age := now - k.s.seen.Load(); age != 0 {
+		t.Errorf("a connection that was stamped while the clock stood still is %d ms old", age)
+	}
+	s.clock.parked.Store(true) // an idle server does not sweep: its stamps are right
+	s.clock.start = s.clock.start.Add(-time.Minute)
+	if age := s.readLate() - k.s.seen.Load(); age < 59_000 {
+		t.Errorf("a minute of idleness counts as %d ms", age)
+	}
 }
