@@ -61,13 +61,13 @@ func (s *Server) readLate() (now tick) {
 	if parked || now-shown <= 2*s.rules.period {
 		return now
 	}
+	again := func(stamp *atomic.Uint32) { stamp.CompareAndSwap(shown, now) }
 	s.each(func(k connRef) {
-		stamps := []*atomic.Uint32{&k.s.seen, &k.s.since, nil, nil}[:2]
+		again(&k.s.seen)
+		again(&k.s.since)
 		if x := k.x.Load(); x != nil {
-			stamps = append(stamps, &x.frame, &x.stall)
-		}
-		for _, stamp := range stamps {
-			stamp.CompareAndSwap(shown, now)
+			again(&x.frame)
+			again(&x.stall)
 		}
 	})
 	return now
