@@ -52,8 +52,9 @@ func judgeTable() []judged {
 		{"lingering", moments{phase: lingering, since: 1, seen: 50_000, frame: 1}, abort, 0, 2_249},
 		{"stalled for a period", moments{seen: 1, stall: 1}, measure, 0, 249},
 		{"closing while the peer reads", moments{phase: closing, since: 50_000, stall: 1}, abort, WriteStall, 10_249},
-		{"tired", moments{seen: 1, tired: true}, rest, 0, 2_249},
-		{"tired and owed", moments{seen: 1, owed: true, tired: true}, rest, 0, 2_249},
+		{"tired", moments{seen: 1, restAfter: 8}, rest, 0, 2_249},
+		{"tired on a loop", moments{seen: 1, restAfter: 2}, rest, 0, 749},
+		{"tired and owed", moments{seen: 1, owed: true, restAfter: 8}, rest, 0, 2_249},
 		{"taken over", moments{phase: takenOver, since: 1, seen: 50_000, frame: 1, owed: true}, live, 0, never},
 	}
 }
