@@ -105,6 +105,7 @@ var plain = map[string]string{
 	"sent_bytes":              "hone_sent_bytes_total",
 	"panics":                  "hone_panics_total",
 	"hand_offs":               "hone_hand_offs_total",
+	"helpers":                 "hone_helpers",
 	"loop_sleeps":             "hone_loop_sleeps_total",
 	"loop_turns":              "hone_loop_turns_total",
 	"loop_events":             "hone_loop_events_total",
@@ -120,7 +121,7 @@ func TestEveryCounter(t *testing.T) {
 			return engine.Stats{
 				Engine: "events", Open: 1, Accepted: 2, Requests: 30, Late: 4, Pushes: 5,
 				BytesIn: 6, BytesOut: 7, Panics: 8, Owed: 9, Waiting: 10, HandOffs: 11,
-				Sleeps: 12, Turns: 13, Events: 14, Buffers: 15, Lent: 16,
+				Sleeps: 12, Turns: 13, Events: 14, Buffers: 15, Lent: 16, Helpers: 17,
 			}
 		},
 		Info: observe.Info{Service: "sub\"mit\n", Dialect: "\xff", Version: "v1.2.3"},
@@ -128,7 +129,7 @@ func TestEveryCounter(t *testing.T) {
 	want := map[string]float64{
 		"connections": 1, "connections_accepted": 2, "requests_received": 30, "responses_sent": 21, "late_responses_sent": 4, "pushes_sent": 5,
 		"received_bytes": 6, "sent_bytes": 7, "panics": 8, "output_waiting_bytes": 10, "replies_owed": 9, "hand_offs": 11,
-		"loop_sleeps": 12, "loop_turns": 13, "loop_events": 14, "connection_buffers": 15, "connection_buffer_bytes": 16,
+		"loop_sleeps": 12, "loop_turns": 13, "loop_events": 14, "connection_buffers": 15, "connection_buffer_bytes": 16, "helpers": 17,
 	}
 	got := s.scrape()
 	var stats map[string]any

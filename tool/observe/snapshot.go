@@ -37,6 +37,7 @@ type Snapshot struct {
 	SentBytes           uint64 `json:"sent_bytes"`
 	Panics              uint64 `json:"panics"`
 	HandOffs            uint64 `json:"hand_offs"` // loops that went on without a handler that took long
+	Helpers             int    `json:"helpers"`   // goroutines that run loops or serve beside them, now
 	LoopSleeps          uint64 `json:"loop_sleeps"`
 	LoopTurns           uint64 `json:"loop_turns"`
 	LoopEvents          uint64 `json:"loop_events"`
@@ -75,6 +76,7 @@ func (a *Admin) Snapshot() Snapshot {
 		SentBytes:           st.BytesOut,
 		Panics:              st.Panics,
 		HandOffs:            st.HandOffs,
+		Helpers:             st.Helpers,
 		LoopSleeps:          st.Sleeps,
 		LoopTurns:           st.Turns,
 		LoopEvents:          st.Events,
