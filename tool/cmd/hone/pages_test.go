@@ -67,16 +67,17 @@ type told struct {
 // limitsTold are the limits in the order of their names on the command line.
 func limitsTold() []told {
 	return []told{
-		{"FrameTime", "one frame, from its first byte to its last, plus its size at `frame-rate`", "8", engine.FrameTimeout, "`TestFrameTimeIsAbsoluteByDefault`"},
+		{"FrameTime", "one frame, from its first byte to its last, plus its size at `frame-rate`; also a TLS handshake, and a trusted peer's PROXY header, which has its time from the accept on", "8", engine.FrameTimeout, "`TestFrameTimeIsAbsoluteByDefault`"},
 		{"FrameRate", "the slowest honest sender, bytes a second", "8", engine.FrameTimeout, "`TestLargeFrameHasTheTimeOfItsSize`"},
 		{"FrameSize", "the largest frame", "3", engine.TooLarge, "`TestFrameOfExactlyTheLimitIsServed`"},
-		{"IdleTime", "silence, while nothing is owed", "9", engine.IdleTimeout, "`TestIdleTimeByDefault`"},
+		{"IdleTime", "silence, while no reply is owed", "9", engine.IdleTimeout, "`TestIdleTimeByDefault`"},
 		{"HighWater", "output waiting for one peer; its requests are not read until half of it is gone", "–", 0, "`TestHighWaterStopsServingUntilThePeerReads`"},
-		{"HardCap", "output waiting for one peer, beyond the reply being written", "none", engine.SlowReader, "`TestPushToPeerThatNeverReadsSaysSlowReader`"},
+		{"HardCap", "output queued for one peer behind what is being written", "none", engine.SlowReader, "`TestPushToPeerThatNeverReadsSaysSlowReader`"},
 		{"StallTime", "a peer that takes nothing of what waits for it", "none", engine.WriteStall, "`TestStallTimeByDefault`"},
-		{"LingerTime", "what a refused peer still sends is read, so that it sees the refusal", "–", 0, "`TestLingerTimeByDefault`"},
+		{"LingerTime", "what a refused peer still sends is read, so that it sees the refusal; in a drain for 250 ms at most", "–", 0, "`TestLingerTimeByDefault`, `TestPeersThatStayDoNotHoldAShutdownUp`"},
 		{"InFlight", "replies promised to one connection; its requests are not read until there are fewer", "–", 0, "`TestInFlightStopsReadingAndResumes`"},
 		{"TotalOutput", "output waiting for all peers together; the slowest go first", "5", engine.OutputBudget, "`TestAllOutputTogetherIsBoundedAndTheSlowestGo`"},
+		{"Helpers", "connections served beside the event loops at once, because their handlers take long; more wait in line", "–", 0, "`TestHelpersAreBounded`"},
 		{"Conns", "open connections", "5", engine.TooManyConns, "`TestConnectionsOverTheCapAreRefusedAndToldWhy`"},
 		{"ConnsPerAddress", "the same from one address", "5", engine.TooManyPerAddress, "`TestConnsPerAddressCountsTheSocketsAddress`"},
 	}
@@ -102,8 +103,11 @@ func limitsTable(t *testing.T) string {
 			value = "50000" // fewer where descriptors are
 		}
 		counter := "–"
-		if told.counter != 0 {
+		switch {
+		case told.counter != 0:
 			counter = "`" + told.counter.String() + "`"
+		case told.field == "Helpers":
+			counter = "`hone_helpers`" // a gauge: nobody is closed
 		}
 		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s | %s |\n", flags[i].name, value, told.what, told.result, counter, told.tests)
 	}
