@@ -31,7 +31,7 @@ func (k *connRef) flushNow(t *Turn, said bool) bool {
 			x.front, x.sent = k.keep(t, n)
 			x.blocked.Store(true)
 			k.charge(x, len(x.front.Bytes())-x.sent)
-			k.startStall(x)
+			k.notSent(x, n)
 		case err != nil:
 			k.fail(PeerReset)
 			s.dead = true

@@ -364,7 +364,9 @@ func (st *stage) stuck() {
 	if st.calm || st.depth == 3 {
 		return
 	}
+	taken := false
 	if visit := st.l.visiting.Load(); visit&visitSlots != 0 && st.s.how.hand == Auto {
+		taken = true
 		st.l.takeAway(visit)
 		st.gather()
 		for i, t := range st.tasks {
@@ -382,6 +384,11 @@ func (st *stage) stuck() {
 	}
 	st.letGo = false
 	st.depth--
+	if taken { // its goroutine runs no loop any more
+		if t, more := st.s.helpers.served(); more {
+			st.tasks = append(st.tasks, t)
+		}
+	}
 }
 
 // answer sends one of the late replies.

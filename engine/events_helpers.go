@@ -23,9 +23,10 @@ type job struct {
 }
 
 // helpers are the goroutines that run loops and serve beside them. They are kept
-// for the next job: a goroutine for each would allocate. No more than
-// Limits.Helpers serve beside loops at once: what is more waits in line, where it
-// costs a key. Running a loop never waits.
+// for the next job: a goroutine for each would allocate. While Limits.Helpers of them
+// serve beside loops, connections whose handlers are known to be slow wait in line,
+// where each costs a key. Running a loop never waits, and neither do connections that
+// are not known to be slow: see full.
 type helpers struct {
 	srv     *Server
 	mu      sync.Mutex
@@ -36,6 +37,7 @@ type helpers struct {
 	unbound bool  // the server has lost its patience: nobody waits in line
 	ended   bool
 
+	full  atomic.Bool  // as many serve beside loops as may; written under mu
 	count atomic.Int32 // goroutines
 	busy  atomic.Int32 // in user code: they need a processor when it returns
 }
@@ -56,15 +58,28 @@ func (c *helpers) run(l *loop) {
 // serve has somebody serve a connection, or puts it in line.
 func (c *helpers) serve(j job) {
 	c.mu.Lock()
-	if c.besides >= c.srv.limits.Helpers && !c.unbound {
+	if c.full.Load() && !c.unbound {
 		c.line = append(c.line, j)
 		c.mu.Unlock()
 		return
 	}
-	c.besides++
+	c.beside(1)
 	h := c.pick()
 	c.mu.Unlock()
 	h.jobs <- j
+}
+
+// beside counts n more that serve beside a loop. mu held.
+func (c *helpers) beside(n int) {
+	c.besides += n
+	c.full.Store(c.besides >= c.srv.limits.Helpers)
+}
+
+// takenAway counts a goroutine whose loop was taken away.
+func (c *helpers) takenAway() {
+	c.mu.Lock()
+	c.beside(1)
+	c.mu.Unlock()
 }
 
 // pick is a helper that is idle, or a new one. mu held.
@@ -137,7 +152,7 @@ func (c *helpers) served() (next job, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.line) == 0 {
-		c.besides--
+		c.beside(-1)
 		c.line = nil // a long line is no reason to stay large
 		return job{}, false
 	}
@@ -162,8 +177,7 @@ func (h *helper) work(c *helpers) {
 	defer c.count.Add(-1)
 	for j := range h.jobs {
 		for more := true; more; {
-			h.do(c, j)
-			if more = false; j.key != 0 {
+			if more = h.do(c, j); more {
 				j, more = c.served()
 			}
 		}
@@ -173,23 +187,17 @@ func (h *helper) work(c *helpers) {
 	}
 }
 
-// do does one job. When user code ends the goroutine in the middle of it, another
-// one goes on.
-func (h *helper) do(c *helpers, j job) {
+// do does one job, and reports whether it was, or became, one beside a loop. When user
+// code ends the goroutine in the middle of it, another one goes on.
+func (h *helper) do(c *helpers, j job) (beside bool) {
 	d, done := j.broken, false
 	defer func() {
 		if !done {
-			if j.broken = d; j.key == 0 {
-				c.mu.Lock()
-				next := c.pick()
-				c.mu.Unlock()
-				next.jobs <- j
-			} else {
-				c.mu.Lock()
-				c.besides--
-				c.mu.Unlock()
-				c.serve(j)
-			}
+			j.broken = d
+			c.mu.Lock()
+			next := c.pick()
+			c.mu.Unlock()
+			next.jobs <- j
 		}
 	}()
 	switch {
@@ -211,10 +219,12 @@ func (h *helper) do(c *helpers, j job) {
 	if !d.beside {
 		j.l.run(d)
 	}
+	beside = j.key != 0 || d.beside
 	if done = true; j.key == 0 && j.broken == nil {
 		d.beside = false
 		c.srv.workspaces.Put(d)
 	}
+	return beside
 }
 
 // resumeAfterExit goes on where user code has ended the goroutine of a visit.

@@ -25,7 +25,7 @@ func TestHelpersGoHome(t *testing.T) {
 	for ; len(c.idle) > 2 && sweeps < 40; sweeps++ {
 		c.serve(job{l: l, key: 1}) // somebody asks between any two sweeps
 		c.mu.Lock()
-		c.besides--
+		c.beside(-1)
 		c.idle = append(c.idle, &helper{jobs: make(chan job, 1)})
 		c.mu.Unlock()
 		c.dismiss(false)

@@ -82,6 +82,7 @@ func (s *Server) watchLoops() {
 			}
 			last[i] = visit
 			l.calmDown()
+			quiet = quiet && l.slow.epoch.Load() == 0
 		}
 		return quiet
 	}
@@ -132,6 +133,7 @@ func (l *loop) takeAway(visit uint64) {
 	}
 	l.srv.handOffs.Add(1)
 	l.srv.helpers.busy.Add(1)
+	l.srv.helpers.takenAway()
 	s.slowVisits = max(minSlowVisits, min(2*s.slowVisits, maxSlowVisits))
 	l.alarm()
 	k.setAway(true)
@@ -205,6 +207,9 @@ func (k *connRef) servedBeside() bool {
 	case Inline:
 		return false
 	}
+	if k.s.slowVisits > 0 {
+		return true
+	}
 	epoch := k.sh.loop.slow.epoch.Load()
-	return k.s.slowVisits > 0 || epoch != 0 && k.s.epoch != uint8(epoch)
+	return epoch != 0 && k.s.epoch != uint8(epoch) && !k.sh.srv.helpers.full.Load()
 }

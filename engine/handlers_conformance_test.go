@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -55,4 +56,35 @@ func TestGoroutinesOfSlowHandlersGoHomeOnABusyServer(t *testing.T) {
 			t.Errorf("%d goroutines before %d slow handlers, %d meanwhile, and still %d after %v of pings", base, crowd, peak, left, patience)
 		}
 	})
+}
+
+// While all helpers are stuck in handlers, connections whose handlers return at once
+// are served as before.
+func TestStuckHelpersDoNotHoldOthersUp(t *testing.T) {
+	const crowd, most = 20, 2
+	if !slices.ContainsFunc(engine.All(), func(e engine.Engine) bool { return e == engine.Events(engine.Auto) }) {
+		t.Skip("there are no event loops here")
+	}
+	g := ground{engine.Events(engine.Auto), overTCP}
+	block := newGate(t)
+	s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+		if string(line) == "block" {
+			block.pass()
+		}
+		return say(t, "answer")
+	}}, func(s *engine.Server) { s.Limits.Helpers = most })
+	healthy := s.dial(t)
+	healthy.ask("hello", "answer")
+	for range crowd {
+		s.dial(t).send("block\n")
+	}
+	for range most {
+		heard(t, block.entered, "a handler")
+	}
+	for range 50 {
+		healthy.ask("ping", "answer")
+	}
+	late := s.dial(t)
+	late.ask("hello", "answer")
+	block.open()
 }

@@ -30,6 +30,7 @@ type inflight struct {
 	charged  int64       // of those, what the server has been told
 	front    pool.Buffer // output that is being written; the peer takes none of it for now
 	sent     int         // bytes of front that have gone
+	cut      bool        // the last write ended because it was the others' turn, not because the socket was full
 	writing  bool        // a goroutine that may block is writing: all other output queues
 	queue    outputQueue
 	promises tickets // late replies outstanding

@@ -31,7 +31,7 @@ func (k *connRef) write(x *inflight, again bool) {
 		x.sent += n
 		k.charge(x, -n)
 		if err == sys.ErrAgain {
-			k.startStall(x)
+			k.notSent(x, n)
 			break
 		}
 		if err != nil {
@@ -79,6 +79,14 @@ func (k *connRef) send(p []byte) (n int, err error) {
 		err = sys.ErrAgain
 	}
 	return n, err
+}
+
+// notSent notes that output waits, after a write of n bytes. mu held.
+func (k *connRef) notSent(x *inflight, n int) {
+	if x.cut = n == maxSend; x.cut && x.stall.Load() != 0 {
+		k.sh.srv.clock.stamp(&x.stall)
+	}
+	k.startStall(x)
 }
 
 // startStall starts the stall clock, unless it runs: that our own kernel accepts a

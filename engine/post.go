@@ -74,6 +74,9 @@ func (k *connRef) relieve(x *inflight) bool {
 		return x.queue.len() <= limits.hardest()
 	}
 	k.write(x, true)
+	if x.front.Lent() && x.cut { // the peer takes all that it is sent
+		return x.queue.len() <= limits.hardest()
+	}
 	return !k.s.dead && x.queue.len() <= limits.HardCap
 }
 

@@ -66,7 +66,7 @@ func (s *Server) Stats() Stats {
 			st.Waiting += x.waiting
 		}
 	})
-	st.Helpers = int(s.helpers.count.Load())
+	st.Helpers = max(0, int(s.helpers.count.Load())-len(s.started()))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Open = s.open

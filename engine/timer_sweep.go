@@ -58,7 +58,7 @@ func (s *Server) sweep() {
 func (s *Server) readLate() (now tick) {
 	parked, shown := s.clock.parked.Load(), s.clock.now.Load()
 	now = s.clock.read()
-	if parked || now-shown <= 2*s.rules.period {
+	if parked || now-shown <= s.rules.period+s.rules.period/4+1 {
 		return now
 	}
 	again := func(stamp *atomic.Uint32) { stamp.CompareAndSwap(shown, now) }
@@ -144,7 +144,8 @@ func (c *sentence) carryOut(now tick) {
 		s.suspect = c.why
 		k.notify()
 	case abort:
-		if c.why != WriteStall || x == nil || x.stall.Load() == 0 || !k.hasTaken(x, now) {
+		asks := (c.why == WriteStall || c.why == OutputBudget) && x != nil && x.stall.Load() != 0
+		if !asks || !k.hasTaken(x, now) {
 			k.abort(c.why)
 		}
 	}

@@ -109,9 +109,10 @@ func (t *Turn) Conn() Conn {
 	return t.ref.conn()
 }
 
-// TakeOver gives the socket to serve once this visit's output is flushed, with
-// the bytes that were read and not used; the connection ends when serve
-// returns. Advance returns right after it. Outside an engine it answers
+// TakeOver gives the socket to serve once this visit's output is flushed and what is
+// owed to the peer is answered, within Limits.IdleTime, with the bytes that were read
+// and not used; the connection ends when serve returns. Advance returns right after
+// it; an error that it returns wins. Outside an engine it answers
 // errors.ErrUnsupported.
 func (t *Turn) TakeOver(serve func(nc net.Conn, unread []byte)) error {
 	if t.ref == nil {

@@ -41,7 +41,7 @@ func serverEntries() []entry {
 			func(r *reading) float64 { return float64(r.server.Pushes) }),
 		one(Counter, "hone_hand_offs_total", "", "Hand-offs", "Times that an event loop went on without a handler that took long.",
 			func(r *reading) float64 { return float64(r.server.HandOffs) }),
-		one(Gauge, "hone_helpers", "", "Helpers", "Goroutines that run event loops or serve connections beside them now, idle ones included.",
+		one(Gauge, "hone_helpers", "", "Helpers", "Goroutines beside the event loops now, for handlers that take long; idle ones included.",
 			func(r *reading) float64 { return float64(r.server.Helpers) }),
 		one(Counter, "hone_loop_sleeps_total", "", "Loop turns", "Times that event loops waited for something to do.",
 			func(r *reading) float64 { return float64(r.server.Sleeps) }),

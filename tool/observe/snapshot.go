@@ -37,7 +37,7 @@ type Snapshot struct {
 	SentBytes           uint64 `json:"sent_bytes"`
 	Panics              uint64 `json:"panics"`
 	HandOffs            uint64 `json:"hand_offs"` // loops that went on without a handler that took long
-	Helpers             int    `json:"helpers"`   // goroutines that run loops or serve beside them, now
+	Helpers             int    `json:"helpers"`   // goroutines beside the event loops, now
 	LoopSleeps          uint64 `json:"loop_sleeps"`
 	LoopTurns           uint64 `json:"loop_turns"`
 	LoopEvents          uint64 `json:"loop_events"`

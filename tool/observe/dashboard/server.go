@@ -41,7 +41,7 @@ func handlers() []Panel {
 			"Loops that went on without a handler that took over a millisecond, a second. Many of them: the handlers block; try the parked engine, or events-offload.",
 			Query{Expr: rate("hone_hand_offs_total"), Legend: legend()}),
 		lines("Helpers", "short",
-			"Goroutines that run event loops or serve connections beside them, idle ones included: one for each processor when no handler takes long. Near the limit helpers (10 000): so many handlers block that other connections wait for one to return; find out what they wait for.",
+			"Goroutines beside the event loops, for handlers that take long; idle ones included. Near the limit helpers (10 000): so many handlers block that connections which are known for such handlers wait for one to return; find out what they wait for.",
 			Query{Expr: gauge("hone_helpers"), Legend: legend()}),
 		lines("Panics", "ops",
 			"Panics in user code, a second. Any at all: the log has the stack; each has cost one client its connection.",
