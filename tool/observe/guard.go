@@ -32,7 +32,7 @@ type Guard struct {
 	// change nothing. Zero: none.
 	Sandboxed []string
 
-	free  func(path string) bool // what everybody who can connect may see; nil: nothing
+	free  func(r *http.Request) bool // what needs no token; nil: nothing
 	mu    sync.Mutex
 	bound []string // names given to Listen
 }
@@ -79,7 +79,8 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		switch {
 		case !g.knowsHost(r):
-			http.Error(w, "this host name is not served here; use the address itself, or add the name to Admin.Hosts", http.StatusForbidden)
+			http.Error(w, fmt.Sprintf("host name %q is not allowed here; use the address itself, or allow the name: hone serve --admin-host, Admin.Hosts", r.Host),
+				http.StatusForbidden)
 		case cross.Check(r) != nil:
 			http.Error(w, "a page of another origin may not ask for this", http.StatusForbidden)
 		case !g.allows(r):
@@ -87,7 +88,7 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 			http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
 		case r.URL.Query().Has("token"):
 			http.Error(w, "a token in a URL ends up in logs; send it as Authorization: Bearer TOKEN, and replace this one", http.StatusBadRequest)
-		case g.free != nil && g.free(r.URL.Path) || g.admits(w, r):
+		case g.free != nil && g.free(r) || g.admits(w, r):
 			next.ServeHTTP(w, r)
 		}
 	})
@@ -102,11 +103,14 @@ func (g *Guard) allows(r *http.Request) bool {
 	return r.Method == http.MethodPost && slices.Contains(g.Posts, r.URL.Path)
 }
 
-// open reports whether everybody who can connect may see a path.
-func open(path string) bool {
-	switch path {
-	case "/healthz", "/metrics", "/stats":
+// open reports whether an Admin answers a request without a token. Health is for
+// balancers, which are proxies themselves; a proxy in front of the rest would publish it.
+func open(r *http.Request) bool {
+	switch r.URL.Path {
+	case "/healthz":
 		return true
+	case "/metrics", "/stats":
+		return proxySign(r) == ""
 	}
 	return false
 }
@@ -122,12 +126,41 @@ func (g *Guard) admits(w http.ResponseWriter, r *http.Request) bool {
 		http.Error(w, "send the admin token as Authorization: Bearer TOKEN, or as the password of any user", http.StatusUnauthorized)
 	case g.Token == "" && !thisMachine(localAddr(r)):
 		http.Error(w, "only over loopback or a unix socket while there is no token", http.StatusForbidden)
+	case g.Token == "" && proxySign(r) != "":
+		http.Error(w, "this request came through a proxy ("+proxySign(r)+"), so it may come from anywhere; "+
+			"ask without the proxy, or start with a token (--admin-token-file, --ui-token-file) and send it", http.StatusForbidden)
 	case fromElsewhere(r) && !g.linked(r): // a browser adds a password to whatever it is made to ask
 		http.Error(w, "not from another site's page; open this address by itself", http.StatusForbidden)
 	default:
 		return true
 	}
 	return false
+}
+
+// proxyHeaders are what proxies add to a request that they pass on, beside X-Forwarded-….
+var proxyHeaders = [...]string{
+	"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip",
+	"Fastly-Client-Ip", "X-Original-Forwarded-For", "X-Envoy-External-Address", "X-Proxyuser-Ip",
+}
+
+// proxySign says what shows that r was passed on by a proxy; "" if nothing does. A
+// proxy on this machine makes the whole world come from loopback. HTTP/1.0 is what
+// nginx speaks by default, with no header that tells.
+func proxySign(r *http.Request) string {
+	if !r.ProtoAtLeast(1, 1) {
+		return r.Proto
+	}
+	for _, name := range proxyHeaders {
+		if _, found := r.Header[name]; found {
+			return name
+		}
+	}
+	for name := range r.Header {
+		if strings.HasPrefix(name, "X-Forwarded-") {
+			return name
+		}
+	}
+	return ""
 }
 
 // hasToken reports whether a program sent the token.

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -137,6 +139,95 @@ func TestToken(t *testing.T) {
 		r.Header.Set("Authorization", authorization)
 		if a := s.do(r); a.status != want {
 			t.Errorf("Authorization %q: %d, want %d", authorization, a.status, want)
+		}
+	}
+}
+
+// TestProxies asks through a proxy on this machine, which connects over loopback.
+func TestProxies(t *testing.T) {
+	signs := []http.Header{
+		{"Forwarded": {"for=192.0.2.1"}}, {"Via": {"1.1 front"}}, {"X-Forwarded-For": {"192.0.2.1"}}, {"X-Forwarded-For": {""}},
+		{"X-Forwarded-Host": {"admin.example"}}, {"X-Forwarded-Proto": {"https"}}, {"X-Forwarded-Anything": {"1"}},
+		{"X-Real-Ip": {"127.0.0.1"}}, {"True-Client-Ip": {"192.0.2.1"}}, {"Cf-Connecting-Ip": {"192.0.2.1"}},
+	}
+	private := []string{"/metrics", "/stats", "/", "/debug/pprof/", "/debug/pprof/heap", "/nope"}
+	ask := func(s *site, path string, sign http.Header, bearer string) answer {
+		r := s.request(path)
+		for name, values := range sign {
+			r.Header[name] = values
+		}
+		if bearer != "" {
+			r.Header.Set("Authorization", "Bearer "+bearer)
+		}
+		return s.do(r)
+	}
+	t.Run("without token", func(t *testing.T) {
+		s := start(t, &observe.Admin{Stats: nothing})
+		for _, sign := range signs {
+			if a := ask(s, "/healthz", sign, ""); a.status != 200 {
+				t.Errorf("%v, GET /healthz: %d, want 200", sign, a.status)
+			}
+			for _, path := range private {
+				if a := ask(s, path, sign, ""); a.status != 403 || !strings.Contains(a.body, "through a proxy") || !strings.Contains(a.body, "token") {
+					t.Errorf("%v, GET %s: %d %.200q, want 403 and what to do", sign, path, a.status, a.body)
+				}
+			}
+		}
+		for path, want := range map[string]string{"/stats": " 403 ", "/debug/pprof/": " 403 ", "/healthz": " 200 "} {
+			if got := s.send("GET " + path + " HTTP/1.0\r\nHost: 127.0.0.1:7070\r\nConnection: close\r\n\r\n"); !strings.Contains(got, want) {
+				t.Errorf("as nginx asks by default, GET %s: %.80q, want%s", path, got, want)
+			}
+		}
+	})
+	t.Run("with token", func(t *testing.T) {
+		s := start(t, &observe.Admin{Stats: nothing, Token: secret})
+		for _, sign := range signs {
+			for _, path := range private {
+				if a := ask(s, path, sign, ""); a.status != 401 {
+					t.Errorf("%v without the token, GET %s: %d, want 401", sign, path, a.status)
+				}
+			}
+			for path, want := range map[string]int{"/metrics": 200, "/stats": 200, "/": 200, "/debug/pprof/": 200, "/nope": 404} {
+				if a := ask(s, path, sign, secret); a.status != want {
+					t.Errorf("%v with the token, GET %s: %d, want %d", sign, path, a.status, want)
+				}
+			}
+		}
+	})
+}
+
+// TestProxiesOnUnixSocket does the same with a proxy that has the socket's file.
+func TestProxiesOnUnixSocket(t *testing.T) {
+	h := (&observe.Admin{Stats: nothing}).Handler()
+	r := at(&net.UnixAddr{Net: "unix", Name: "x"}, "/debug/pprof/")
+	r.Header.Set("X-Forwarded-For", "192.0.2.1")
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, r); w.Code != 403 {
+		t.Errorf("through a proxy: %d, want 403", w.Code)
+	}
+}
+
+// TestReverseProxy asks through net/http's own, as somebody on another machine would.
+func TestReverseProxy(t *testing.T) {
+	s := start(t, &observe.Admin{Stats: nothing})
+	inside, err := url.Parse("http://" + s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(&httputil.ReverseProxy{Transport: s.http.Transport, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(inside)
+		r.SetXForwarded()
+	}})
+	defer front.Close()
+	defer front.Client().CloseIdleConnections()
+	for path, want := range map[string]int{"/healthz": 200, "/stats": 403, "/debug/pprof/heap": 403} {
+		resp, err := front.Client().Get(front.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("GET %s through the proxy: %d, want %d", path, resp.StatusCode, want)
 		}
 	}
 }

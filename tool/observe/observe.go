@@ -20,16 +20,21 @@
 //
 // # Who may ask
 //
-// Only GET and HEAD do anything, but for POST /live/capture from the page itself, and nobody is served under a host name that
-// is not on the list (Admin.Hosts), which stops DNS rebinding.
+// Only GET and HEAD do anything, except for POST /live/capture from the page itself.
+// A request must name the server by localhost, by a loopback address, by the address
+// or name listened on, or by one of Admin.Hosts. That stops DNS rebinding.
 //
-//   - /healthz, /metrics and /stats are open to everybody who can connect:
-//     balancers and scrapers have no secrets to keep.
+//   - /healthz is open to everybody who can connect, and so are /metrics and /stats,
+//     except through a proxy.
 //   - All else is open too while Token is empty, but then Listen and Serve
 //     accept nothing but loopback addresses and unix sockets, and a Handler
 //     mounted elsewhere serves it to no other connections.
-//   - With a Token, all else needs it, on every listener: a proxy on this
-//     machine makes the whole world come from loopback.
+//   - With a Token, all else needs it, on every listener.
+//   - What came through a proxy does not count as local: it needs the Token, for
+//     everything but /healthz. A request did when it has a header that proxies add
+//     (Forwarded, Via, X-Forwarded-…, X-Real-IP and the like), or speaks HTTP/1.0.
+//     A proxy that adds nothing (HAProxy without "option forwardfor", TCP forwarding)
+//     cannot be told from a local client: set a Token before one can reach this.
 //
 // The token travels as "Authorization: Bearer TOKEN", or as the password that a
 // browser asks its user for, whatever the user's name. In the URL it is refused:

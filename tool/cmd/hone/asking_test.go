@@ -90,11 +90,20 @@ func leave(ts *testscript.TestScript, neg bool, args []string) {
 
 // get prints a page.
 func get(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: get URL")
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: get URL [NAME:VALUE ...]")
+	}
+	request, err := http.NewRequest(http.MethodGet, args[0], nil)
+	ts.Check(err)
+	for _, arg := range args[1:] {
+		name, value, _ := strings.Cut(arg, ":")
+		request.Header.Set(name, value)
+		if name == "Host" {
+			request.Host = value
+		}
 	}
 	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get(args[0])
+	resp, err := client.Do(request)
 	ts.Check(err)
 	defer resp.Body.Close()
 	fmt.Fprintln(ts.Stdout(), resp.Status)

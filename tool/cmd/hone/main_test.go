@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 //	ended N                 wait for its exit code; its log is in server.log
 //	ask WHERE CONTENT…      ask with the library's client, one request after the other
 //	leave N CONTENT         send a request on each of N connections, wait for no answer
-//	get URL                 print the status and the body
+//	get URL [NAME:VALUE …]  print the status and the body; the rest is header
 //	await KEY=VALUE         ask /stats until it is so
 //	unready                 wait until /healthz says that the server drains
 //	occupy                  listen on a port: $TAKEN

@@ -41,7 +41,7 @@ type serveFlags struct {
 	engine                            engineFlag
 	service, dialect, logs            *choice
 	limits                            limitFlag
-	proxies                           []string
+	proxies, adminHosts               []string
 	json, untilEOF, timed             bool
 }
 
@@ -91,6 +91,7 @@ A socket of systemd's (LISTEN_FDS) is used when --addr is absent or fd:3.`,
 	f.mode.add(cmd)
 	flags.StringVar(&f.admin, "admin", usualAdmin, "metrics, profiles and health on `HOST:PORT`, unix:PATH, or off")
 	flags.StringVar(&f.tokenFile, "admin-token-file", "", "`FILE` with the token that opens the admin side to other machines")
+	flags.StringArrayVar(&f.adminHosts, "admin-host", nil, "allow requests to the admin side under this `NAME`, as in hone.internal; repeat for more")
 	f.engine.add(cmd)
 	f.service = addChoice(cmd, "service", "submit", "what requests do", serviceNames()...)
 	f.dialect = addChoice(cmd, "dialect", "standard", "what is spoken on the wire", "standard", "demo")
@@ -162,6 +163,9 @@ func (f *serveFlags) prepare(stderr io.Writer) (*serving, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := f.checkAdminHosts(); err != nil {
+		return nil, err
+	}
 	var dialect wire.Dialect
 	if err := dialect.UnmarshalText([]byte(f.dialect.value)); err != nil {
 		return nil, wrongUse("serve: --dialect: %w", err)
@@ -181,7 +185,7 @@ func (f *serveFlags) prepare(stderr io.Writer) (*serving, error) {
 	}
 	s.admin = &observe.Admin{
 		Latency: latency,
-		Stats:   s.server.Stats, Ready: s.ready.Load, Token: token, Logger: s.log,
+		Stats:   s.server.Stats, Ready: s.ready.Load, Token: token, Hosts: f.adminHosts, Logger: s.log,
 		Info: observe.Info{Service: f.service.value, Dialect: f.dialect.value, Version: buildVersion().Version},
 	}
 	s.live = serverPage(s.admin)
@@ -215,6 +219,19 @@ func (f *serveFlags) token() (string, error) {
 		return "", failed("serve: --admin-token-file %s is empty; fill it with: openssl rand -hex 16 > %[1]s", f.tokenFile)
 	}
 	return token, nil
+}
+
+// checkAdminHosts refuses what no Host header can be.
+func (f *serveFlags) checkAdminHosts() error {
+	if len(f.adminHosts) > 0 && f.admin == "off" {
+		return wrongUse("serve: --admin-host needs the admin side, which --admin off switches off")
+	}
+	for _, name := range f.adminHosts {
+		if name == "" || strings.ContainsAny(name, "/*:, \t") {
+			return wrongUse("serve: --admin-host %q is no host name; give one name without port or wildcard, as in hone.internal, and repeat the flag for more", name)
+		}
+	}
+	return nil
 }
 
 // open opens both listeners, or none.
