@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -137,16 +138,60 @@ func TestReplay(t *testing.T) {
 	last.until("bye", 1)
 }
 
-// TestReaders lets in so many, and lets go of one who takes nothing.
-func TestReaders(t *testing.T) {
+// silent takes a place over a connection of its own, and reads no more than the status.
+func silent(t *testing.T, address string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.Trim(address, "htp:/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(patience))
+	fmt.Fprintf(conn, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	status := make([]byte, len("HTTP/1.1 200"))
+	if _, err := io.ReadFull(conn, status); err != nil || string(status) != "HTTP/1.1 200" {
+		t.Fatalf("a reader with a place to take is answered %q, %v", status, err)
+	}
+}
+
+// TestReadersThatDoNotRead has every place held by a connection that is never read.
+// What they are sent disappears into socket buffers, so no write ever fails.
+func TestReadersThatDoNotRead(t *testing.T) {
+	t.Parallel()
 	p := &page.Page{Title: "readers"}
 	address := serve(t, p, &observe.Guard{})
-	for range 32 {
-		r := read(t, address, "")
-		r.until("hello", 1)
+	p.Load(second(0))
+	honest := read(t, address, "")
+	id, _ := honest.until("point", 1)
+	for range 31 {
+		silent(t, address)
 	}
-	if response := ask(t, http.MethodGet, address+"events", nil); response.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("the 33rd reader is answered %s", response.Status)
+	newcomer := func(after string) *reader {
+		t.Helper()
+		look := time.NewTicker(50 * time.Millisecond)
+		defer look.Stop()
+		for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); <-look.C {
+			response := ask(t, http.MethodGet, address+"events", http.Header{"Last-Event-Id": {after}})
+			if response.StatusCode == http.StatusOK {
+				return &reader{t, bufio.NewScanner(response.Body), func() { response.Body.Close() }}
+			}
+			response.Body.Close()
+		}
+		t.Fatal("31 connections that are never read keep their places")
+		return nil
+	}
+	first := newcomer("")
+	if kind, _, _ := first.next(); kind != "hello" {
+		t.Errorf("a newcomer has %s first, want hello", kind)
+	}
+	for honest.lines.Scan() { // who came first has lost its place, to its own surprise
+	}
+	if err := honest.lines.Err(); err != nil {
+		t.Errorf("its stream ends with %v, want a proper end", err)
+	}
+	p.Load(second(1))
+	if kind, _, _ := newcomer(id).next(); kind != "point" {
+		t.Errorf("who comes back has %s first, want what it missed", kind)
 	}
 }
 

@@ -98,6 +98,7 @@ const (
 	usualCapture = 5 * time.Second
 	mostCapture  = 30 * time.Second
 	writeTime    = 5 * time.Second // for a reader to take what there is
+	placeTime    = 2 * time.Second // for a reader to keep its place when others want one
 	aliveTime    = 15 * time.Second
 )
 

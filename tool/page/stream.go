@@ -22,9 +22,16 @@ type stream struct {
 	first   uint64 // the number of events[0]
 	events  []event
 	bytes   int
-	readers map[chan struct{}]bool
+	readers map[*reader]bool
 	closed  bool
 	since   time.Time // when the last reader left
+}
+
+// reader has one of the places.
+type reader struct {
+	wake chan struct{} // there is something to read
+	lost chan struct{} // closed when a newcomer has taken its place
+	came time.Time
 }
 
 type event struct {
@@ -45,7 +52,7 @@ func encode(kind string, v any) []byte {
 }
 
 func (s *stream) begin(run string, hello []byte) {
-	s.run, s.hello, s.first, s.readers, s.since = run, hello, 1, map[chan struct{}]bool{}, time.Now()
+	s.run, s.hello, s.first, s.readers, s.since = run, hello, 1, map[*reader]bool{}, time.Now()
 }
 
 // add keeps an event and wakes the readers.
@@ -82,7 +89,7 @@ func (s *stream) replace(text []byte) {
 func (s *stream) wake() {
 	for r := range s.readers {
 		select {
-		case r <- struct{}{}:
+		case r.wake <- struct{}{}:
 		default:
 		}
 	}
@@ -95,20 +102,41 @@ func (s *stream) close() {
 	s.wake()
 }
 
-// join makes a reader; false: there are too many.
-func (s *stream) join() (chan struct{}, bool) {
+// join makes a reader; nil: there are too many. When all places are taken, the reader
+// that has had its place for longest loses it, but not within placeTime. A connection
+// that nobody reads cannot be told from one that somebody does: the kernel takes
+// megabytes for it, and no write blocks for hours. A browser that loses its place comes
+// back, and goes on after the last event that it has.
+func (s *stream) join() *reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.readers) >= mostReaders || s.closed {
-		return nil, false
+	now := time.Now()
+	if s.closed || len(s.readers) >= mostReaders && !s.makeRoom(now) {
+		return nil
 	}
-	r := make(chan struct{}, 1)
-	r <- struct{}{} // there is something to read
+	r := &reader{wake: make(chan struct{}, 1), lost: make(chan struct{}), came: now}
+	r.wake <- struct{}{}
 	s.readers[r] = true
-	return r, true
+	return r
 }
 
-func (s *stream) leave(r chan struct{}) {
+// makeRoom takes a place from a reader, and says whether it did.
+func (s *stream) makeRoom(now time.Time) bool {
+	var first *reader
+	for r := range s.readers {
+		if first == nil || r.came.Before(first.came) {
+			first = r
+		}
+	}
+	if now.Sub(first.came) < placeTime {
+		return false
+	}
+	delete(s.readers, first)
+	close(first.lost)
+	return true
+}
+
+func (s *stream) leave(r *reader) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.readers, r)
@@ -161,7 +189,8 @@ func (s *stream) read(dst []byte, at position) ([]byte, position, bool) {
 	return dst, at, s.closed
 }
 
-// serveEvents streams until the reader leaves, is too slow, or the page closes.
+// serveEvents streams until the reader leaves, is too slow, loses its place, or the
+// page closes.
 func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -170,11 +199,11 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	reader, ok := p.stream.join()
-	if !ok {
+	reader := p.stream.join()
+	if reader == nil {
 		h.Set("Content-Type", "text/plain; charset=utf-8")
-		h.Set("Retry-After", "10")
-		http.Error(w, fmt.Sprintf("%d readers are here already; close another tab", mostReaders), http.StatusServiceUnavailable)
+		h.Set("Retry-After", strconv.Itoa(int(placeTime/time.Second)))
+		http.Error(w, fmt.Sprintf("%d readers have come within %v; try again after that", mostReaders, placeTime), http.StatusServiceUnavailable)
 		return
 	}
 	defer p.stream.leave(reader)
@@ -189,10 +218,12 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 	var text []byte
 	for ended := false; !ended; {
 		select {
-		case <-reader:
+		case <-reader.wake:
 			text, at, ended = p.stream.read(text[:0], at)
 		case <-alive.C:
 			text = append(text[:0], ": still here\n\n"...)
+		case <-reader.lost:
+			return
 		case <-r.Context().Done():
 			return
 		}

@@ -113,7 +113,10 @@ export function follow(store, say) {
   const source = new EventSource("events");
   const on = (kind, call) => source.addEventListener(kind, (e) => call(JSON.parse(e.data)));
   source.onopen = () => say("live");
-  source.onerror = () => say("not connected; trying again");
+  source.onerror = () => {
+    say("not connected; trying again");
+    if (source.readyState === EventSource.CLOSED) setTimeout(() => follow(store, say), 3000); // refused: no place
+  };
   on("hello", (h) => store.reset(h));
   on("point", (p) => store.addPoint(p));
   on("mark", (m) => store.addMark(m));
