@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"maps"
@@ -9,10 +8,13 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"github.com/hone-go/hone/tool/observe"
 	"github.com/hone-go/hone/tool/page"
@@ -158,27 +160,25 @@ func (f *runtimeFigures) read(ctx context.Context, client *http.Client, address 
 	return f.since(io.LimitReader(response.Body, statsSize))
 }
 
-// since reads the metrics, and says what happened since it read others.
+// since reads the metrics, and says what happened since it read others. What is not the
+// text format of Prometheus has no figures.
 func (f *runtimeFigures) since(metrics io.Reader) map[string]float64 {
 	values := map[string]float64{}
-	now := runtimeFigures{pauses: map[float64]float64{}, waits: map[float64]float64{}, known: true}
-	lines := bufio.NewScanner(metrics)
-	for lines.Scan() {
-		name, text, found := strings.Cut(lines.Text(), " ")
-		v, err := strconv.ParseFloat(text, 64)
-		if !found || err != nil {
-			continue
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(metrics)
+	if err != nil {
+		return values
+	}
+	for name, key := range map[string]string{"go_gc_heap_live_bytes": "g.heap", "go_gc_heap_goal_bytes": "g.goal"} {
+		for _, m := range families[name].GetMetric() {
+			values[key] = m.GetGauge().GetValue()
 		}
-		switch name {
-		case "go_gc_heap_live_bytes":
-			values["g.heap"] = v
-		case "go_gc_heap_goal_bytes":
-			values["g.goal"] = v
-		case "go_gc_cycles_total_gc_cycles_total":
-			now.cycles = v
-		default:
-			now.bucket(name, v)
-		}
+	}
+	now := runtimeFigures{
+		pauses: bucketsOf(families["go_sched_pauses_total_gc_seconds"]), waits: bucketsOf(families["go_sched_latencies_seconds"]), known: true,
+	}
+	for _, m := range families["go_gc_cycles_total_gc_cycles_total"].GetMetric() {
+		now.cycles = m.GetCounter().GetValue()
 	}
 	if f.known {
 		values["g.gc"] = now.cycles - f.cycles
@@ -189,17 +189,15 @@ func (f *runtimeFigures) since(metrics io.Reader) map[string]float64 {
 	return values
 }
 
-// bucket notes a bucket of a histogram that is of interest.
-func (f *runtimeFigures) bucket(name string, v float64) {
-	into := f.pauses
-	text, found := strings.CutPrefix(name, `go_sched_pauses_total_gc_seconds_bucket{le="`)
-	if !found {
-		into = f.waits
-		text, found = strings.CutPrefix(name, `go_sched_latencies_seconds_bucket{le="`)
+// bucketsOf are the cumulative buckets of a histogram, by their ends; none of nil.
+func bucketsOf(family *dto.MetricFamily) map[float64]float64 {
+	buckets := map[float64]float64{}
+	for _, m := range family.GetMetric() {
+		for _, b := range m.GetHistogram().GetBucket() {
+			buckets[b.GetUpperBound()] = max(float64(b.GetCumulativeCount()), b.GetCumulativeCountFloat())
+		}
 	}
-	if end, err := strconv.ParseFloat(strings.TrimSuffix(text, `"}`), 64); found && err == nil {
-		into[end] = v
-	}
+	return buckets
 }
 
 // quantileBetween is of what came between two readings of cumulative buckets; 0
