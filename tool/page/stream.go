@@ -107,10 +107,9 @@ func (s *stream) close() {
 // that nobody reads cannot be told from one that somebody does: the kernel takes
 // megabytes for it, and no write blocks for hours. A browser that loses its place comes
 // back, and goes on after the last event that it has.
-func (s *stream) join() *reader {
+func (s *stream) join(now time.Time) *reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
 	if s.closed || len(s.readers) >= mostReaders && !s.makeRoom(now) {
 		return nil
 	}
@@ -199,7 +198,7 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	reader := p.stream.join()
+	reader := p.stream.join(time.Now())
 	if reader == nil {
 		h.Set("Content-Type", "text/plain; charset=utf-8")
 		h.Set("Retry-After", strconv.Itoa(int(placeTime/time.Second)))

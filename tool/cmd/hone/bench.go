@@ -76,7 +76,7 @@ by their names, one in a line, as in
 Flags that are given, too, come before the file's.
 
 Exit codes: 0 when nothing is worse, 1 when the server could not be built, started or
-loaded, 3 when a figure is worse, 4 when there are too few valid samples or the
+loaded, or the runs could not be stored, 3 when a figure is worse, 4 when there are too few valid samples or the
 primary figure is unclear.`,
 		Example: `  hone bench --cmd ./server --target http://127.0.0.1:8080/ -c 50 -d 5s
   hone bench -f hello.toml --against main
@@ -268,6 +268,9 @@ func (b *bench) finish(ctx context.Context, runs []*record.Run, wanted int, err 
 		if len(runs) > 0 && b.keeps() && lost == nil {
 			fmt.Fprintf(b.stderr, "hone: bench: what was measured until now is kept as %s\n", runs[0].ID)
 		}
+		if lost != nil {
+			fmt.Fprintf(b.stderr, "hone: %v\n", lost)
+		}
 		return trialFailure("bench", err)
 	}
 	result := &benchResult{Schema: "hone.bench/1", InvalidReasons: []string{}, Runs: runs, wanted: wanted, kept: b.keeps() && lost == nil}
@@ -296,9 +299,9 @@ func (b *bench) keep(runs []*record.Run) error {
 	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
 	defer cancel()
 	if len(runs) == 2 {
-		return storeFailure("bench", b.store.AddPair(ctx, runs[0], runs[1]))
+		return notKept("bench", b.store.AddPair(ctx, runs[0], runs[1]))
 	}
-	return storeFailure("bench", b.store.Add(ctx, runs[0]))
+	return notKept("bench", b.store.Add(ctx, runs[0]))
 }
 
 const keepTime = 30 * time.Second

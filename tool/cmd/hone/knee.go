@@ -64,7 +64,7 @@ on below, and if the server is never at its end the result is INVALID, with the
 reason, and only a load that the knee is not below.
 
 Exit codes: 0 when the knee was found, or is above --to; 1 when the server cannot be
-reached; 3 when goals are missed under the lowest load; 4 when the knee is not known;
+reached or the trials cannot be stored; 3 when goals are missed under the lowest load; 4 when the knee is not known;
 130 when interrupted, with what is known so far.`,
 		Example: `  hone knee 127.0.0.1:7000 -c 100 --goal 'p99<5ms'
   hone knee http://127.0.0.1:8080/users -c 200 --goal 'p99<20ms' --goal 'p50<2ms' --from 500
@@ -165,12 +165,13 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	if err != nil {
 		report.fail(err)
 	}
+	writeErr := f.write(out, report) // first: a store that fails must not cost the result
 	if store != nil {
-		if err := s.keep(cmd, store, target); err != nil {
+		if err := s.keep(cmd, store, target); err != nil && writeErr == nil {
 			return err
 		}
 	}
-	if writeErr := f.write(out, report); writeErr != nil {
+	if writeErr != nil {
 		return failed("knee: %w", writeErr)
 	}
 	if err != nil {
@@ -218,7 +219,7 @@ func (s *kneeSearch) keep(cmd *cobra.Command, store *record.Store, target string
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
 	defer cancel()
-	return storeFailure("knee", store.Add(ctx, run))
+	return notKept("knee", store.Add(ctx, run))
 }
 
 // unit is what loads are counted in.

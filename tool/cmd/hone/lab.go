@@ -133,13 +133,14 @@ func (f *labFlags) run(cmd *cobra.Command, name string) error {
 	case err != nil:
 		return failedIf(err)
 	}
+	writeErr := f.write(out, report) // first: a store that fails must not cost the result
 	if store != nil {
-		if err := f.keep(ctx, store, report, began, cmd.ErrOrStderr()); err != nil {
+		if err := f.keep(ctx, store, report, began, cmd.ErrOrStderr()); err != nil && writeErr == nil {
 			return err
 		}
 	}
-	if err := f.write(out, report); err != nil {
-		return failed("lab: %w", err)
+	if writeErr != nil {
+		return failed("lab: %w", writeErr)
 	}
 	if !report.Valid {
 		if f.out.json || f.out.file != "" {
@@ -196,7 +197,7 @@ func (f *labFlags) keep(ctx context.Context, store *record.Store, report *lab.Re
 			Scenario:    record.Scenario{Name: "lab-" + l.Name, Text: fmt.Sprintf("lab=%s\nquick=%t\n", l.Name, f.quick)},
 			Environment: record.Environment{Strict: maps.Clone(facts.Strict), Soft: maps.Clone(facts.Soft)}}
 		if err := store.Add(ctx, run); err != nil {
-			return storeFailure("lab", err)
+			return notKept("lab", err)
 		}
 		fmt.Fprintf(stderr, "kept as %s\n", describe(run))
 	}

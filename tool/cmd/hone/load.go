@@ -203,13 +203,14 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 		fillIdle(result)
 		live.finish(result, err)
 		outcomes := load.Check(result, f.goals.goals)
+		writeErr := f.write(out, target, result, outcomes) // first: a store that fails must not cost the result
 		if store != nil && err == nil && !result.Interrupted {
-			if err := f.keep(cmd, store, target, result, began); err != nil {
+			if err := f.keep(cmd, store, target, result, began); err != nil && writeErr == nil {
 				return err
 			}
 		}
-		if err := f.write(out, target, result, outcomes); err != nil {
-			return failed("load: %w", err)
+		if writeErr != nil {
+			return failed("load: %w", writeErr)
 		}
 		if err == nil {
 			return f.verdict(result, outcomes)
@@ -234,7 +235,9 @@ func (f *loadFlags) keep(cmd *cobra.Command, store *record.Store, target string,
 	sample.Order = 1
 	run := &record.Run{Name: f.save, Made: "load", At: began, Scenario: keptScenario(cmd, f.shape(), target),
 		Environment: trial.Environment(f.plan.Target), Samples: []record.Sample{*sample}}
-	return storeFailure("load", store.Add(cmd.Context(), run))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), keepTime)
+	defer cancel()
+	return notKept("load", store.Add(ctx, run))
 }
 
 // complete finishes the plan, for a command that has the plan's flags.

@@ -69,6 +69,14 @@ func storeFailure(command string, err error) error {
 	return failed("%s: %w", command, err) // it ends with the next thing to try
 }
 
+// notKept is the failure of a command that could not store what it has printed.
+func notKept(command string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return failed("%s: the result is not kept: %w", command, err) // it ends with the next thing to try
+}
+
 // withRun opens the store, and reads the run that ref means.
 func (f *storeFlag) withRun(ctx context.Context, command, ref string) (*record.Run, error) {
 	s, err := f.read(ctx, command)
