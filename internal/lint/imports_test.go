@@ -52,7 +52,10 @@ var toolWing = map[string][]string{
 var onlyHome = []struct{ path, home, instead string }{
 	{"golang.org/x/sys/", "internal/sys", "ask internal/sys for it, or syscall"},
 	{"net/http/pprof", "tool/observe", "mount what tool/observe offers; importing this registers handlers for the whole process"},
-	{"github.com/prometheus/", "tool/observe", "offer Stats() and let tool/observe read it when it is scraped"},
+	{"github.com/prometheus/client_golang/", "tool/observe", "offer Stats() and let tool/observe read it when it is scraped"},
+	{"github.com/prometheus/procfs", "tool/observe", "offer Stats() and let tool/observe read it when it is scraped"},
+	{"github.com/prometheus/client_model/", "tool/cmd/hone", "return values and let the command read /metrics"},
+	{"github.com/prometheus/common/", "tool/cmd/hone", "return values and let the command read /metrics"},
 	{"charm.land/", "tool/cmd/hone", "return values and let the command draw them"},
 }
 

@@ -159,7 +159,7 @@ func refusal(address string, code int, status string, body []byte) error {
 		e.Reason, e.Try = NoProfiles, `there are no profiles: correct the address, or import _ "net/http/pprof" and serve http.DefaultServeMux on 127.0.0.1`
 		return e
 	case http.StatusUnauthorized, http.StatusForbidden:
-		e.Reason, e.Try = Unwelcome, "give the token that it wants (--pprof-token)"
+		e.Reason, e.Try = Unwelcome, "give the token that it wants (--pprof-token-file)"
 	case http.StatusBadRequest:
 		e.Try = "look for a shorter time, or raise the WriteTimeout of its server"
 	case http.StatusInternalServerError, http.StatusConflict:

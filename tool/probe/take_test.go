@@ -129,8 +129,8 @@ func TestRefusals(t *testing.T) {
 		say     string
 	}{
 		"no pprof":    {http.NotFound, NoProfiles, `import _ "net/http/pprof"`},
-		"no token":    {answer(401, "who are you?"), Unwelcome, "(who are you?); give the token that it wants (--pprof-token)"},
-		"other token": {answer(403, ""), Unwelcome, "--pprof-token"},
+		"no token":    {answer(401, "who are you?"), Unwelcome, "(who are you?); give the token that it wants (--pprof-token-file)"},
+		"other token": {answer(403, ""), Unwelcome, "--pprof-token-file"},
 		"busy":        {answer(500, "Could not enable CPU profiling: cpu profiling already in use\nmore"), Refused, "already in use); try again"},
 		"busy hone":   {answer(409, "somebody\x1b[31m"), Refused, "(somebody[31m)"},
 		"too long":    {answer(400, "profile duration exceeds server's WriteTimeout"), Refused, "raise the WriteTimeout"},

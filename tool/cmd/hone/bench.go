@@ -176,6 +176,9 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
+	if f.profiles.token, err = readToken(f.profiles.tokenFile); err != nil {
+		return failed("bench: --pprof-token-file: %w", err)
+	}
 	ctx := cmd.Context()
 	// All that can be found out before minutes have been spent is found out now.
 	out, err := openResult(f.file, cmd.OutOrStdout())

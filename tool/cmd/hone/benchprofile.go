@@ -16,16 +16,16 @@ import (
 
 // profilingFlags say which profiles bench takes beside its timed samples.
 type profilingFlags struct {
-	kinds      []string
-	url, token string
-	lasts      time.Duration
+	kinds                 []string
+	url, tokenFile, token string
+	lasts                 time.Duration
 }
 
 func (f *profilingFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.kinds, "profile", nil, "profiles to take in a run of their own: cpu, allocs, heap, mutex, block, goroutine, trace, metrics; see hone profile --help")
 	flags.StringVar(&f.url, "pprof", "", "the server's net/http/pprof, a `URL` or HOST:PORT, as in 127.0.0.1:6060")
-	flags.StringVar(&f.token, "pprof-token", "", "the bearer `TOKEN` that it wants")
+	flags.StringVar(&f.tokenFile, "pprof-token-file", "", "`FILE` with the bearer token that it wants")
 	flags.DurationVar(&f.lasts, "profile-for", 5*time.Second, "how long to look, in whole seconds")
 }
 

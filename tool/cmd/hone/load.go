@@ -125,7 +125,7 @@ func flagGroups() []struct{ heading, flags string } {
 		{"TLS, of https://", "insecure cacert cert key"},
 		{"Verdict", "expect allow-errors answer-limit"},
 		{"Output", "server-stats progress plain json output save store help"},
-		{"Live page", "ui ui-stay ui-token-file ui-against pprof pprof-token"},
+		{"Live page", "ui ui-stay ui-token-file ui-against pprof pprof-token-file"},
 	}
 }
 

@@ -26,7 +26,7 @@ import (
 type uiFlags struct {
 	addr, tokenFile, against string
 	stay                     bool
-	pprof, bearer            string
+	pprof, bearerFile        string
 }
 
 func (f *uiFlags) define(cmd *cobra.Command) {
@@ -40,7 +40,7 @@ func (f *uiFlags) define(cmd *cobra.Command) {
 func (f *uiFlags) defineBeside(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.pprof, "pprof", "", "the server's net/http/pprof, a `URL` or HOST:PORT: the page captures profiles there (that of --server-stats)")
-	flags.StringVar(&f.bearer, "pprof-token", "", "the bearer `TOKEN` that it wants")
+	flags.StringVar(&f.bearerFile, "pprof-token-file", "", "`FILE` with the bearer token that it wants")
 	flags.StringVar(&f.against, "ui-against", "", "the earlier `RUN` to draw beneath the page's charts; see hone run --help")
 }
 
@@ -52,7 +52,7 @@ func (f *uiFlags) check(command string) error {
 		return wrongUse("%s: --ui-stay needs --ui: say where, as in --ui 127.0.0.1:8080", command)
 	case f.tokenFile != "":
 		return wrongUse("%s: --ui-token-file needs --ui: say where, as in --ui :8080", command)
-	case f.pprof != "" || f.bearer != "":
+	case f.pprof != "" || f.bearerFile != "":
 		return wrongUse("%s: --pprof is for the page; give --ui, too, as in --ui 127.0.0.1:8080", command)
 	case f.against != "":
 		return wrongUse("%s: --ui-against needs --ui: say where, as in --ui 127.0.0.1:8080", command)
@@ -91,7 +91,7 @@ func (f *uiFlags) open(cmd *cobra.Command, p *page.Page) (*livePage, error) {
 	}
 	token, err := readToken(f.tokenFile)
 	if err != nil {
-		return nil, failed("%s: --ui-token-file: %w", cmd.Name(), err)
+		return nil, failed("%s: --ui-token-file: %w; %s", cmd.Name(), err, newToken(f.tokenFile))
 	}
 	guard := &observe.Guard{Token: token, Posts: []string{"/capture"}, Sandboxed: []string{"/pprof/"}}
 	addr := f.addr
@@ -127,13 +127,13 @@ func readToken(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	token := strings.TrimSpace(string(text))
 	if err == nil && token == "" {
-		err = errors.New("the file is empty")
+		err = fmt.Errorf("%s is empty", file)
 	}
-	if err != nil {
-		return "", fmt.Errorf("%w; make one with: openssl rand -hex 16 > %s", err, file)
-	}
-	return token, nil
+	return token, err
 }
+
+// newToken says how to make a token.
+func newToken(file string) string { return "make one with: openssl rand -hex 16 > " + file }
 
 // watch says whose figures to show beside the load's; nil: nobody's.
 func (l *livePage) watch(stats *serverStats) {
@@ -242,8 +242,12 @@ func (f *loadFlags) live(cmd *cobra.Command, target string, stats *serverStats) 
 	if err != nil {
 		return nil, err
 	}
+	bearer, err := readToken(f.ui.bearerFile)
+	if err != nil {
+		return nil, failed("load: --pprof-token-file: %w", err)
+	}
 	p := &page.Page{
-		Title: "hone load " + target, Baseline: baseline, Profiles: profilesOf(f.ui.pprof, f.ui.bearer, stats), Groups: []string{page.Client, page.Host},
+		Title: "hone load " + target, Baseline: baseline, Profiles: profilesOf(f.ui.pprof, bearer, stats), Groups: []string{page.Client, page.Host},
 		About: []page.Fact{{Name: "load", Value: f.shape()}, {Name: "hone", Value: buildVersion().Version}},
 	}
 	if stats != nil {

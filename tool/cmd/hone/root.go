@@ -57,6 +57,11 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return wrongUse("%s: takes no argument such as %q; see %s --help", cmd.Name(), args[0], cmd.CommandPath())
 }
 
+const (
+	pprofToken   = "pprof-token"
+	tokenInClear = pprofToken + " is no longer taken, because others can read arguments and scenarios; write the token to a file, and give that: " + pprofToken + "-file"
+)
+
 // flagError says in one line what is wrong with a flag, and what would be right.
 func flagError(cmd *cobra.Command, err error) error {
 	var (
@@ -68,6 +73,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	switch {
 	case errors.As(err, &unknown):
 		name := unknown.GetSpecifiedName()
+		if name == pprofToken && cmd.Flags().Lookup(pprofToken+"-file") != nil {
+			return wrongUse("%s: --%s", cmd.Name(), tokenInClear)
+		}
 		if unknown.GetSpecifiedShortnames() != "" {
 			return wrongUse("%s: there is no flag -%s; %s", cmd.Name(), name, help)
 		}

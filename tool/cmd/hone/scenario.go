@@ -16,7 +16,7 @@ import (
 )
 
 // notInFiles are flags about one call of the command, not about what is measured.
-var notInFiles = []string{"help", "scenario", "against", "baseline", "name", "discard", "json", "md", "output", "store", "progress", "plain", "look", "pprof-token", "ui", "ui-stay", "ui-token-file"}
+var notInFiles = []string{"help", "scenario", "against", "baseline", "name", "discard", "json", "md", "output", "store", "progress", "plain", "look", "ui", "ui-stay", "ui-token-file"}
 
 // readScenario sets the flags that a file has, and that were not given.
 func readScenario(cmd *cobra.Command, name string) error {
@@ -34,6 +34,9 @@ func readScenario(cmd *cobra.Command, name string) error {
 	for _, key := range about.Keys() { // in the file's order
 		if len(key) > 1 {
 			continue // within a table, which has been refused
+		}
+		if key[0] == pprofToken {
+			return wrongUse("%s: %s: %s", cmd.Name(), name, tokenInClear)
 		}
 		flag := cmd.Flags().Lookup(key[0])
 		if flag == nil || isOneOf(key[0], notInFiles) {

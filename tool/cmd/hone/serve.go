@@ -207,16 +207,9 @@ func (f *serveFlags) trusted() ([]netip.Prefix, error) {
 
 // token reads --admin-token-file.
 func (f *serveFlags) token() (string, error) {
-	if f.tokenFile == "" {
-		return "", nil
-	}
-	text, err := os.ReadFile(f.tokenFile)
+	token, err := readToken(f.tokenFile)
 	if err != nil {
-		return "", failed("serve: --admin-token-file: %w; make one with: openssl rand -hex 16 > %s", err, f.tokenFile)
-	}
-	token := strings.TrimSpace(string(text))
-	if token == "" {
-		return "", failed("serve: --admin-token-file %s is empty; fill it with: openssl rand -hex 16 > %[1]s", f.tokenFile)
+		return "", failed("serve: --admin-token-file: %w; %s", err, newToken(f.tokenFile))
 	}
 	return token, nil
 }
