@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -107,12 +106,10 @@ type side struct {
 
 // side is the file of that name, or else the run that is meant.
 func (f *compareFlags) side(ctx context.Context, name string) (s side, err error) {
-	_, err = os.Stat(name)
-	if err == nil || strings.ContainsAny(name, `/\.`) {
+	s.stored, err = f.store.fileOrRun(ctx, "compare", name)
+	if s.stored == nil && err == nil {
 		s.file, err = readRuns(name)
-		return s, err
 	}
-	s.stored, err = f.store.withRun(ctx, "compare", name)
 	return s, err
 }
 

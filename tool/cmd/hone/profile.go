@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -168,19 +167,16 @@ func whyEmpty(kind probe.Kind) string {
 
 // find reads a file, or a run.
 func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
-	info, err := os.Stat(ref)
-	if err == nil && info.Mode().IsRegular() {
+	run, err := f.store.fileOrRun(cmd.Context(), "profile", ref)
+	if err != nil {
+		return nil, err
+	}
+	if run == nil {
 		data, err := os.ReadFile(ref)
 		if err != nil {
 			return nil, failed("profile: %w", err)
 		}
 		return &profiled{name: ref, file: data}, nil
-	}
-	run, err := f.store.withRun(cmd.Context(), "profile", ref)
-	if errors.Is(err, record.ErrNotFound) {
-		return nil, failed("profile: %q is no file and %w", ref, err)
-	} else if err != nil {
-		return nil, err
 	}
 	return &profiled{name: describe(run), run: run}, nil
 }

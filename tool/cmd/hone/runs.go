@@ -59,7 +59,11 @@ func newRun() *cobra.Command {
 		Long: `Look at runs that were kept by hone bench, and by hone load --save.
 
 A run is meant by its id, or its first digits; by its name; by latest, or latest~2;
-or by baseline:NAME.`,
+or by baseline:NAME.
+
+hone compare and hone profile take files, too. There a name is the file that has it,
+or else the run. latest, latest~2 and baseline:NAME are always runs; write ./latest for
+a file of that name.`,
 		Example: `  hone run list
   hone run show latest
   hone run export 3f9c2a -o before.tar`,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +19,8 @@ type storeFlag struct{ path string }
 func (f *storeFlag) define(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.path, "store", "", "the `FILE` with the runs (.hone/runs.db in the nearest folder upwards that has .hone, else the user's)")
 }
+
+var errNoStore = errors.New("there is no store of runs yet")
 
 // locate returns the store's path.
 func (f *storeFlag) locate() (string, error) {
@@ -49,7 +52,7 @@ func (f *storeFlag) read(ctx context.Context, command string) (*record.Store, er
 	}
 	s, err := record.OpenRead(ctx, path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, failed("%s: there is no store of runs yet at %s; make one with hone bench, or give --store FILE", command, path)
+		return nil, failed("%s: %w at %s; make one with hone bench, or give --store FILE", command, errNoStore, path)
 	}
 	return s, storeFailure(command, err)
 }
@@ -86,6 +89,23 @@ func (f *storeFlag) withRun(ctx context.Context, command, ref string) (*record.R
 	defer s.Close()
 	run, err := s.Get(ctx, ref)
 	return run, storeFailure(command, err)
+}
+
+// fileOrRun says what a name means to a command that takes both: a file that is no
+// folder, or else the run; it is nil for a file. A path is always a file's. What refers
+// to a run by its place (latest, latest~1, baseline:NAME) never is, whatever lies here.
+func (f *storeFlag) fileOrRun(ctx context.Context, command, name string) (*record.Run, error) {
+	if name == "latest" || strings.HasPrefix(name, "latest~") || strings.HasPrefix(name, "baseline:") {
+		return f.withRun(ctx, command, name)
+	}
+	if info, err := os.Stat(name); err == nil && !info.IsDir() || strings.ContainsAny(name, `/\`) {
+		return nil, nil
+	}
+	run, err := f.withRun(ctx, command, name)
+	if errors.Is(err, record.ErrNotFound) || errors.Is(err, errNoStore) {
+		return nil, failed("%s: %q is no file, and %s", command, name, strings.TrimPrefix(err.Error(), command+": "))
+	}
+	return run, err
 }
 
 // completeRuns offers the store's runs to the shell.
