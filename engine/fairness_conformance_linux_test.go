@@ -34,8 +34,8 @@ func TestLargeRepliesDoNotHoldOthersUp(t *testing.T) {
 		slices.Sort(want)
 		slices.Sort(got)
 		// Other work on this machine only adds: a good round shows what the loop does.
-		if bound := max(most, want[rounds/2]); got[1] > bound {
-			t.Errorf("in %d rounds the longest ping took %v, and %v with a goroutine for each connection; in the second best it may be %v", rounds, got, want, bound)
+		if bound := max(most, want[rounds/2]); got[0] > bound {
+			t.Errorf("in %d rounds the longest ping took %v, and %v with a goroutine for each connection; in the best it may be %v", rounds, got, want, bound)
 		}
 	})
 }
