@@ -42,9 +42,13 @@ type Plan struct {
 	Warmup time.Duration
 	// Ramp is how connections are opened.
 	Ramp Ramp
-	// Timeout is how long a connection may take to open, and an answer to come. A
-	// later answer is recorded as late as it is and counted as an error. A run
-	// ends when no answer has come on any connection for so long. Zero: 5 s.
+	// Timeout is how long a connection may take to open, and the answer to a request
+	// that was sent. A request without one is counted under Timeout and given up, with
+	// its connection where that cannot go on without the answer. An answer that comes
+	// later than this after the request's moment is recorded as late as it is and
+	// counted as an error too. A run ends when no connection could be opened, or kept
+	// open for an answer, for so long; and when none has had an answer for so long at
+	// the beginning, or for twice so long later. Zero: 5 s.
 	Timeout time.Duration
 	// Deadline is how long after its moment a request of an open loop is still sent,
 	// whatever has kept it. A later one is shed: not sent, counted under Shed, and

@@ -108,12 +108,24 @@ func (r *run) advance(now int64) {
 		r.closeWindow(now)
 		r.phase = draining
 	}
+	if r.phase != connecting {
+		r.expire(now)
+	}
 	if r.phase == measuring && now >= r.nextCut() {
 		r.gather()
 		r.closeInterval(now)
 	}
 	if now-r.reported >= int64(time.Second) {
 		r.report(now)
+	}
+}
+
+// expire gives up the requests whose answers stay away.
+func (r *run) expire(now int64) {
+	for _, c := range r.conns {
+		if now >= c.look {
+			c.look = c.expire(now)
+		}
 	}
 }
 
@@ -239,7 +251,8 @@ func (r *run) result() (*Result, error) {
 func (r *run) measurement() measurement {
 	m := measurement{
 		tally: r.total, plan: r.plan, failure: r.cause, interrupted: r.interrupted,
-		reconnects: r.reopened.Load(), intervals: r.stored, course: r.course,
+		reconnects: r.reopened.Load(), retries: r.retried.Load(), drains: r.drains.Load(),
+		outage: r.connections.total(r.end), intervals: r.stored, course: r.course,
 		span:  time.Duration(max(0, min(r.end, r.window.till)-r.window.from)),
 		procs: runtime.GOMAXPROCS(0),
 	}

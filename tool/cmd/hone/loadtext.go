@@ -91,9 +91,7 @@ func (f *loadFlags) text(target string, r *load.Result, outcomes []load.Outcome)
 	if len(r.Statuses) > 0 {
 		fmt.Fprintf(table, "statuses\t%s\n", statusesText(r.Statuses))
 	}
-	if r.Reconnects > 0 {
-		fmt.Fprintf(table, "reconnects\t%s, as the server announced\n", grouped(float64(r.Reconnects)))
-	}
+	writeConnections(table, r)
 	if f.plan.Conns > 0 {
 		fmt.Fprintf(table, "latency\t%s\n", quantilesText(r.Latency))
 	}
@@ -172,6 +170,28 @@ func writeRequests(table io.Writer, r *load.Result) {
 	fmt.Fprintf(table, "answers\t%s\n", rate)
 	if r.SizeMean != nil && r.SizeMost != nil {
 		fmt.Fprintf(table, "content\t%s bytes on average, %s at most\n", grouped(*r.SizeMean), grouped(float64(*r.SizeMost)))
+	}
+}
+
+// writeConnections says what became of the connections and of what had no answer.
+func writeConnections(table io.Writer, r *load.Result) {
+	if r.Reconnects > 0 {
+		fmt.Fprintf(table, "reconnects\t%s, %s requests sent again\n", grouped(float64(r.Reconnects)), grouped(float64(r.Retries)))
+	}
+	if r.Drains > 0 {
+		fmt.Fprintf(table, "drains\t%s connections told that the server shuts down\n", grouped(float64(r.Drains)))
+	}
+	if r.Outage != nil {
+		fmt.Fprintf(table, "outage\t%s without any connection at the longest\n", micros(*r.Outage))
+	}
+	var lost []string
+	for _, kind := range []load.Kind{load.Closed, load.Timeout, load.Unanswered} {
+		if n := r.Errors[kind.String()]; n > 0 {
+			lost = append(lost, grouped(float64(n))+" "+kind.String())
+		}
+	}
+	if len(lost) > 0 {
+		fmt.Fprintf(table, "no answer\t%s; what was never answered is in no percentile\n", strings.Join(lost, ", "))
 	}
 }
 
