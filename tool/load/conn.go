@@ -253,7 +253,7 @@ func (c *conn) drop(kind Kind, intended, now int64) {
 
 // fill sends as many requests as there are free places.
 func (c *conn) fill(now int64) {
-	for c.room() {
+	for c.room() && c.run.another() {
 		c.send(now, now)
 	}
 }

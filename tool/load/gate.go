@@ -166,4 +166,27 @@ func (m *measurement) scarce() string {
 	return ""
 }
 
-func (m *measurement) unfinished() bool { return m.failure != nil || m.interrupted }
+func (m *measurement) unfinished() bool { return m.failure != nil || m.interrupted || m.missed != "" }
+
+const (
+	farAbove    = 10                     // times the highest percentile, from which the slowest answer is a stall
+	leastStall  = 100 * time.Millisecond // the shortest of those
+	microsecond = float64(time.Microsecond)
+)
+
+// warnings are about what the figures of a closed loop do not show: while the server
+// stalls, each connection has one slow answer, however many users would have waited.
+func (m *measurement) warnings(r *Result) []string {
+	highest := r.Latency.P999
+	for _, q := range []*float64{r.Latency.P99, r.Latency.P90, r.Latency.P50} {
+		if highest == nil {
+			highest = q
+		}
+	}
+	if m.lag != nil || highest == nil || *r.Latency.Max < farAbove**highest || *r.Latency.Max*microsecond < float64(leastStall) {
+		return nil
+	}
+	slowest := time.Duration(*r.Latency.Max * microsecond)
+	return []string{fmt.Sprintf("the slowest answer took %v, %.0f times the highest percentile: the server stalled, and a closed loop asks a stalled server less, so these percentiles are not what users would wait; offer a rate to measure that",
+		slowest.Round(time.Millisecond), *r.Latency.Max / *highest)}
+}

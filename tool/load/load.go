@@ -47,6 +47,8 @@ type Target interface {
 // Which request an answer belongs to is the Caller's to know: one whose protocol
 // carries ids repeats the answer's, one whose protocol answers in order keeps the
 // ids that it was given in a queue.
+//
+// A Caller may also be a forgetter or a repeater, by having their methods.
 type Caller interface {
 	// AppendRequest appends one whole request to dst and returns it. The id is
 	// never 0 and unique among the connection's unanswered requests.
@@ -64,19 +66,19 @@ type Caller interface {
 	Decode(a *Answer, in []byte) (used int, err error)
 }
 
-// Forgetter is a Caller whose connection can go on although one answer stays away,
+// forgetter is a Caller whose connection can go on although one answer stays away,
 // because answers come in any order. Run replaces the connections of other Callers
 // when a request times out.
-type Forgetter interface {
+type forgetter interface {
 	// Forget gives up the answer to id, which Decode passes over when it comes after
 	// all. It reports false when the Caller cannot keep more such ids in mind.
 	Forget(id uint64) bool
 }
 
-// Repeater is a Caller with requests that may be sent again when their connection
+// repeater is a Caller with requests that may be sent again when their connection
 // has ended and nobody can know whether they were carried out. Without one they fail
 // as Closed.
-type Repeater interface {
+type repeater interface {
 	// Repeats reports whether the unanswered request may: it changes nothing at the
 	// server, and Decode has taken nothing of its answer.
 	Repeats(id uint64) bool

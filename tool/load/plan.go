@@ -34,8 +34,14 @@ type Plan struct {
 	// Arrivals is how requests are spread over time when there is a rate, and new
 	// connections of a Churn. Zero: Constant.
 	Arrivals Arrivals
-	// For is how long to measure. Zero: as long as the Schedule's steps or period
-	// take, else 10 s.
+	// Requests is how many requests to send in all; the run ends when each is answered
+	// or lost, and there is no Warmup. Zero: as many as For has.
+	Requests int64
+	// AbortOn are goals that end the run as soon as it is certain that one is missed
+	// (Goal.missed says when that is). Zero: none.
+	AbortOn []Goal
+	// For is how long to measure, at most where there are Requests. Zero: as long as
+	// the Schedule's steps or period take, else 10 s, or an hour for Requests.
 	For time.Duration
 	// Warmup is how long to load before measuring. Zero: a tenth of For, at most
 	// 5 s. Negative: not at all.
@@ -175,6 +181,7 @@ const (
 	openDepth     = 256
 	usualSize     = 32
 	usualFor      = 10 * time.Second
+	longestFor    = time.Hour // for Requests
 	longestWarmup = 5 * time.Second
 	usualTimeout  = 5 * time.Second
 	usualMaxLag   = time.Millisecond
@@ -206,6 +213,10 @@ func (p Plan) complete() (Plan, error) {
 	}
 	p.Depth, p.Content = p.depth(), p.content()
 	orElse(&p.For, p.Schedule.Length())
+	if p.Requests > 0 {
+		orElse(&p.For, longestFor)
+		orElse(&p.Warmup, -1)
+	}
 	orElse(&p.For, usualFor)
 	orElse(&p.Warmup, min(p.For/10, longestWarmup))
 	p.Warmup = max(p.Warmup, 0)

@@ -25,12 +25,13 @@ import (
 // parting is how a conn's socket ends. It begins anew with the next socket, but for
 // trouble and failures, which last until there is an answer.
 type parting struct {
-	ending    bool // the socket is to be replaced; nothing is written until then
-	announced bool // the server has said that it leaves unanswered what has no answer
-	polite    bool // the server is about to close the socket itself
-	partial   bool // the beginning of an answer has come
-	timedOut  bool // an answer stays away
-	served    bool // an answer has come on this socket
+	ending    bool   // the socket is to be replaced; nothing is written until then
+	announced bool   // the server has said that it leaves unanswered what has no answer
+	polite    bool   // the server is about to close the socket itself
+	partial   bool   // the beginning of an answer has come
+	timedOut  bool   // an answer stays away
+	served    bool   // an answer has come on this socket
+	resent    uint64 // the last id that was sent on another socket before; later ids are greater
 
 	trouble  *Error // why there is no answer; nil: there is one
 	since    int64  // when trouble began
@@ -271,7 +272,7 @@ func (c *conn) outstanding() (places []int) {
 // settleRest decides what becomes of the unanswered requests: those that may be are
 // sent again, the others have failed. c.mu is held.
 func (c *conn) settleRest(now int64) {
-	repeater, _ := c.caller.(Repeater)
+	idempotent, _ := c.caller.(repeater)
 	kind, why := Closed, error(nil)
 	if c.trouble != nil {
 		why = c.trouble
@@ -281,7 +282,7 @@ func (c *conn) settleRest(now int64) {
 	}
 	for i, place := range c.outstanding() {
 		s := c.slots[place]
-		again := c.announced || repeater != nil && c.served && !(i == 0 && c.partial) && repeater.Repeats(s.id)
+		again := c.announced || idempotent != nil && s.id > c.resent && !(i == 0 && c.partial) && idempotent.Repeats(s.id)
 		if again && now-s.intended <= c.shard.timeout {
 			if c.shard.window.has(s.intended) {
 				c.run.retried.Add(1)
@@ -310,6 +311,7 @@ func (c *conn) resume(now int64) {
 		s := &c.slots[place]
 		s.written = now
 		c.out = c.caller.AppendRequest(c.out, s.id, c.content(place))
+		c.resent = s.id
 	}
 	c.refill(now)
 	if len(c.slots) == len(c.free) {
@@ -335,8 +337,8 @@ func (c *conn) expire(now int64) (next int64) {
 			continue
 		}
 		if !c.ending {
-			forgetter, _ := c.caller.(Forgetter)
-			dark = dark || c.answeredAt <= s.written || forgetter == nil || !forgetter.Forget(s.id)
+			unordered, _ := c.caller.(forgetter)
+			dark = dark || c.answeredAt <= s.written || unordered == nil || !unordered.Forget(s.id)
 		}
 		c.shard.lose(Timeout, s.intended, nil)
 		c.release(place)

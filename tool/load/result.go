@@ -19,6 +19,11 @@ type Result struct {
 	// InvalidReasons are sentences that end with the next thing to try. Empty, not
 	// nil, when the result is valid.
 	InvalidReasons []string `json:"invalid_reasons"`
+	// Warnings say what the figures do not, in sentences. They are no reason not to
+	// believe them.
+	Warnings []string `json:"warnings,omitempty"`
+	// Stopped is the goal of Plan.AbortOn that ended the run before its time.
+	Stopped string `json:"stopped,omitempty"`
 	// Requests is how many belong to the measured time: by their intended moment, in a
 	// closed loop by when they were written. All are in Latency but those that were
 	// sent and never answered, which are in Errors alone: under closed, timeout and
@@ -35,7 +40,7 @@ type Result struct {
 	Reconnects int64 `json:"reconnects"`
 	// Retries is how many of Requests were sent again on another connection: each time
 	// that the server had closed one without a byte of the answer, and had announced
-	// it or the request may be repeated (see Repeater). Each is one of Requests, and
+	// it or the request may be repeated. Each is one of Requests, and
 	// its response time counts from its one moment.
 	Retries int64 `json:"retries"`
 	// Drains is how often, in the measured time, a server said on a connection that it
@@ -116,6 +121,7 @@ type measurement struct {
 	plan        Plan
 	failure     *Error
 	interrupted bool
+	missed      string                  // the goal that ended the run early
 	span        time.Duration           // of the window that has passed
 	lag         *hdrhistogram.Histogram // nil in a closed loop
 	offered     int64                   // requests of the schedule within the window
@@ -174,6 +180,7 @@ func (m *measurement) result() *Result {
 			r.Client.CPUPerRequest = known(m.cpu.Seconds() / m.cpuSpan.Seconds() / perSecond * 1e6)
 		}
 	}
+	r.Stopped, r.Warnings = m.missed, m.warnings(r)
 	r.InvalidReasons = m.reasons()
 	r.Valid = len(r.InvalidReasons) == 0
 	return r

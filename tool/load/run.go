@@ -71,6 +71,8 @@ type run struct {
 
 	connections outages
 
+	begunRequests atomic.Int64 // of a closed loop with Plan.Requests
+
 	origin int64 // request 0's moment in an open loop
 	window window
 
@@ -244,6 +246,32 @@ func (r *run) begin() error {
 	return nil
 }
 
+// another reports whether a closed loop may send one request more, and counts it
+// where their number is given.
+func (r *run) another() bool {
+	return r.plan.Requests == 0 || r.begunRequests.Add(1) <= r.plan.Requests
+}
+
+// complete reports whether all of the plan's number of requests have been sent and
+// answered.
+func (r *run) complete() bool {
+	switch {
+	case r.plan.Requests == 0 || r.phase != measuring:
+		return false
+	case !r.paced && r.begunRequests.Load() < r.plan.Requests:
+		return false
+	}
+	return r.drained()
+}
+
+// lastAnswer is the moment of the last answer; 0 before the first.
+func (r *run) lastAnswer() (last int64) {
+	for _, s := range r.shards {
+		last = max(last, s.lastAnswer())
+	}
+	return last
+}
+
 // drained reports whether everything was sent and answered.
 func (r *run) drained() bool {
 	if r.pacing.Load() > 0 || r.churn != nil && r.churn.busy() {
@@ -267,10 +295,7 @@ func (r *run) silence(now int64) *Error {
 	if r.phase == draining {
 		limit = 0
 	}
-	last := int64(0)
-	for _, s := range r.shards {
-		last = max(last, s.lastAnswer())
-	}
+	last := r.lastAnswer()
 	if last > limit {
 		return nil
 	}

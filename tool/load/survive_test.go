@@ -148,7 +148,7 @@ func TestOneHangingAnswer(t *testing.T) {
 func TestLateAnswerIsPassedOver(t *testing.T) {
 	for _, target := range []Caller{Frames{}.Caller(), Messages{Framing: framing(t, "len32be"), Match: match(t, "id@0:4")}.Caller()} {
 		request := target.AppendRequest(nil, 7, make([]byte, 8))
-		if !target.(Forgetter).Forget(7) {
+		if !target.(forgetter).Forget(7) {
 			t.Fatal("cannot forget")
 		}
 		answer := request

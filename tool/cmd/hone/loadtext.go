@@ -83,6 +83,9 @@ func (f *loadFlags) write(out *resultFile, target string, r *load.Result, outcom
 func (f *loadFlags) text(target string, r *load.Result, outcomes []load.Outcome) string {
 	var b strings.Builder
 	writeValidity(&b, r.Valid, r.InvalidReasons)
+	for _, warning := range r.Warnings {
+		fmt.Fprintln(&b, "WARNING:", warning)
+	}
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "target\t%s, %s\n", target, f.shape())
 	if f.plan.Conns > 0 {
@@ -94,6 +97,9 @@ func (f *loadFlags) text(target string, r *load.Result, outcomes []load.Outcome)
 	writeConnections(table, r)
 	if f.plan.Conns > 0 {
 		fmt.Fprintf(table, "latency\t%s\n", quantilesText(r.Latency))
+	}
+	if f.plan.Conns > 0 && f.plan.Rate == 0 && f.plan.Schedule.None() {
+		fmt.Fprintln(table, "\ttimes of a closed loop, which are not waiting times; --rate measures those")
 	}
 	if r.Offered != nil {
 		fmt.Fprintf(table, "service\t%s\n", quantilesText(r.Service))
@@ -168,6 +174,9 @@ func writeRequests(table io.Writer, r *load.Result) {
 		rate += " (" + r.Schedule + ")"
 	}
 	fmt.Fprintf(table, "answers\t%s\n", rate)
+	if r.Stopped != "" {
+		fmt.Fprintf(table, "stopped\tbefore its time: %s can no longer be met\n", r.Stopped)
+	}
 	if r.SizeMean != nil && r.SizeMost != nil {
 		fmt.Fprintf(table, "content\t%s bytes on average, %s at most\n", grouped(*r.SizeMean), grouped(float64(*r.SizeMost)))
 	}
