@@ -116,7 +116,7 @@ func TestLoadSurvivesWhatServersMayDo(t *testing.T) {
 func checkDifficult(t *testing.T, d *difficult, r *load.Result) {
 	t.Helper()
 	never := r.Requests - d.served.Load() // without a connection for the time-out, or sent twice on one that the drain left unaccepted
-	if r.Requests != 4800 || never < 0 || never > 10 {
+	if r.Requests != 4800 || never < 0 || never > 48 { // one in a hundred
 		t.Errorf("%d requests, %d served", r.Requests, d.served.Load())
 	}
 	if r.Statuses["200"] != d.good.Load() || r.Errors["timeout"] < d.hung.Load() || r.Errors["closed"] < d.aborted.Load() ||
