@@ -494,7 +494,7 @@ func (c *conn) unanswered() (since int64, why *Error, ok bool) {
 func (c *conn) abandon(now int64) {
 	for i := range c.slots {
 		if s := &c.slots[i]; s.id != 0 {
-			c.shard.lose(Unanswered, s.intended, nil)
+			c.shard.lose(Unanswered, s.intended, now, nil)
 		}
 	}
 	for c.waiting.count > 0 {

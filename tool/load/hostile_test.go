@@ -225,8 +225,8 @@ func TestRunCountsFailedRequests(t *testing.T) {
 			if r.Valid {
 				t.Error("a result with errors is valid")
 			}
-			if answers := r.Histograms.Latency.TotalCount(); c.kind == Timeout && (answers != 450 || *r.Latency.Max >= float64(timeout/1e3)) {
-				t.Errorf("%d times, the longest %v µs, want those of the 450 answers alone", answers, *r.Latency.Max)
+			if c.kind == Timeout && *r.Latency.Max < float64(timeout/1e3) {
+				t.Errorf("the longest took %v µs: those without an answer are not in the histogram", *r.Latency.Max)
 			}
 		})
 	}

@@ -15,9 +15,9 @@
 //
 // Every request has three moments: intended, written and answered. The response
 // time is answered − intended, the service time answered − written. A request that
-// was sent and never answered has neither: it is in no percentile, and counted as an
-// error under its Kind. One that was never sent is in the response times with the
-// time that it waited. Every answer is verified. A Result says first whether it is valid, and
+// was waited for in vain, or never sent, is in the response times with the time that it
+// waited, and counted as an error under its Kind. One whose connection broke has
+// neither time. Every answer is verified. A Result says first whether it is valid, and
 // what to try when it is not: an invalid result is not a failed one.
 //
 // The package shares the bytes of package wire with hone's server, and none of

@@ -289,7 +289,7 @@ func (c *conn) settleRest(now int64) {
 			}
 			continue
 		}
-		c.shard.lose(kind, s.intended, why)
+		c.shard.lose(kind, s.intended, now, why)
 		c.release(place)
 	}
 }
@@ -340,7 +340,7 @@ func (c *conn) expire(now int64) (next int64) {
 			unordered, _ := c.caller.(forgetter)
 			dark = dark || c.answeredAt <= s.written || unordered == nil || !unordered.Forget(s.id)
 		}
-		c.shard.lose(Timeout, s.intended, nil)
+		c.shard.lose(Timeout, s.intended, now, nil)
 		c.release(place)
 	}
 	socket := c.socket

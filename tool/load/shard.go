@@ -29,6 +29,7 @@ type tally struct {
 	service *hdrhistogram.Histogram // answered − written, of those of them that were; nil in a closed loop
 	errors  [kinds]int64            // of the window's requests
 	lost    int64                   // of the window's requests, those that were sent and never answered
+	untimed int64                   // of those, the ones that have no time
 	example error                   // what the server said in the first failure
 	codes   []int64                 // answers to the window's requests by Answer.Code; nil: none had one
 
@@ -66,6 +67,7 @@ func (t *tally) add(other *tally) {
 		t.count(code, n)
 	}
 	t.lost += other.lost
+	t.untimed += other.untimed
 	t.answered += other.answered
 	t.during += other.during
 	t.good += other.good
@@ -99,7 +101,7 @@ func (t *tally) count(code int, n int64) {
 }
 
 // requests is how many of the window's have ended.
-func (t *tally) requests() int64 { return t.latency.TotalCount() + t.lost }
+func (t *tally) requests() int64 { return t.latency.TotalCount() + t.untimed }
 
 func (t *tally) failures() (n int64) {
 	for _, k := range t.errors {
@@ -227,13 +229,21 @@ func (s *shard) drop(k Kind, intended, now int64) {
 	s.mu.Unlock()
 }
 
-// lose counts a request that was sent and will have no answer, and so no time.
-func (s *shard) lose(k Kind, intended int64, why error) {
+// lose counts a request that was sent and will have no answer. One that was waited for
+// counts with the time that it waited, which is less than an answer would have taken:
+// without it, a server that hangs would look better than one that is slow. One whose
+// connection broke has no time: it would make the server look fast.
+func (s *shard) lose(k Kind, intended, now int64, why error) {
 	if !s.window.has(intended) {
 		return
 	}
 	s.mu.Lock()
 	s.now.lost++
+	if k == Closed {
+		s.now.untimed++
+	} else {
+		record(s.now.latency, now-intended, 1)
+	}
 	s.now.errors[k]++
 	if s.now.example == nil {
 		s.now.example = why
