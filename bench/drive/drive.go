@@ -1,5 +1,5 @@
 // Package drive is the client of every measurement: a process that opens
-// connections and loads a server with package load, as the lines of its standard
+// connections and loads a server with package client, as the lines of its standard
 // input say. Every answer is verified: its id, its result and its content.
 package drive
 
@@ -8,16 +8,18 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"time"
 
+	"github.com/hone-go/hone/bench/client"
 	"github.com/hone-go/hone/bench/service"
-	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/wire"
 )
+
+// Client is the package that loads the servers, for those who store results.
+const Client = "bench/client"
 
 // Order is one line of a client's standard input, as JSON.
 type Order struct {
@@ -36,8 +38,7 @@ type Load struct {
 	Window time.Duration `json:"window"`
 	// Sleepers are more connections, whose requests sleep in the handler, one after
 	// the other; they are not measured.
-	Sleepers int           `json:"sleepers"`
-	Sleep    time.Duration `json:"sleep"` // what their handler sleeps
+	Sleepers int `json:"sleepers"`
 }
 
 // Report is the answer to an order.
@@ -55,24 +56,27 @@ type Figure struct {
 	P50       *float64 `json:"p50_us"`        // from the intended moment where there is a rate
 	P99       *float64 `json:"p99_us"`        //
 	P999      *float64 `json:"p999_us"`       //
-	ClientCPU *float64 `json:"client_cpu_us"` // of the client, for a request
-	Busy      *float64 `json:"client_busy"`   // the client's part of one CPU
-	Others    *float64 `json:"others"`        // of one CPU, what went to neither side
-	Doubts    []string `json:"doubts"`        // why load does not vouch for the result; empty: it does
+	ClientCPU *float64 `json:"client_cpu_us"` // of the client, for a request, as Busy
+	// Busy is the client's part of one CPU, without what it spent on looking for
+	// answers when there were none because a request was about to be due.
+	Busy       *float64 `json:"client_busy"`
+	ServerBusy *float64 `json:"server_busy"` // the server's part of one CPU
+	Others     *float64 `json:"others"`      // of one CPU, what went to neither side
+	Doubts     []string `json:"doubts"`      // why the client does not vouch for the result; empty: it does
 }
 
-// size is how long a request's content is.
-const size = 16
+// content is what a request carries.
+const content = "sixteen letters."
 
 // openTime is how long it may take to open a connection and have it served.
 const openTime = 10 * time.Second
 
-// client is one client process.
-type client struct{ conns []net.Conn }
+// process is what a client process keeps from one order to the next.
+type process struct{ conns []net.Conn }
 
 // Obey carries out the orders of in, one after the other, until it ends.
 func Obey(ctx context.Context, in io.Reader, out io.Writer) error {
-	c := new(client)
+	c := new(process)
 	defer c.close()
 	lines, answers := bufio.NewScanner(in), json.NewEncoder(out)
 	for lines.Scan() {
@@ -91,13 +95,13 @@ func Obey(ctx context.Context, in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-func (c *client) close() {
+func (c *process) close() {
 	for _, conn := range c.conns {
 		conn.Close()
 	}
 }
 
-func (c *client) obey(ctx context.Context, o Order) (r Report, err error) {
+func (c *process) obey(ctx context.Context, o Order) (r Report, err error) {
 	for len(c.conns) < o.Open {
 		conn, err := Served(ctx, o.Addr)
 		if err != nil {
@@ -119,7 +123,7 @@ func Served(ctx context.Context, addr string) (net.Conn, error) {
 		return nil, err
 	}
 	if err = conn.SetDeadline(time.Now().Add(openTime)); err == nil {
-		err = Exchange(conn, 1, []byte("sixteen letters."))
+		err = Exchange(conn, 1, []byte(content))
 	}
 	if err == nil {
 		err = conn.SetDeadline(time.Time{})
@@ -160,48 +164,17 @@ func ReadAnswer(in io.Reader, id uint64, content []byte) error {
 
 // run loads the server once.
 func (l *Load) run(ctx context.Context, addr string) (*Figure, error) {
-	target := load.Frames{Address: addr}
 	edges := window{pid: l.PID}
-	asleep, wake := context.WithCancel(ctx)
-	defer wake()
-	slept := make(chan error, 1)
-	go func() { slept <- l.sleep(asleep, target) }()
-	plan := load.Plan{
-		Target: target, Conns: l.Conns, Depth: l.Depth, Rate: l.Rate, For: l.Window, Warmup: l.Warmup,
-		Size: size, Echo: true, WindowOpens: edges.opens, WindowCloses: edges.closes,
-	}
-	if l.Sleepers > 0 {
-		plan.MaxLag = l.Sleep / 10
-		plan.MaxStall = time.Duration(l.Sleepers) * l.Sleep // one after the other on one loop
-	}
-	r, err := load.Run(ctx, plan)
-	wake()
-	if err = errors.Join(err, <-slept); err != nil {
+	r, err := client.Run(ctx, client.Plan{
+		Addr: addr, Conns: l.Conns, Depth: l.Depth, Rate: l.Rate, Content: []byte(content),
+		Slow: l.Sleepers, SlowContent: []byte{service.Slow},
+		Warmup: l.Warmup, Window: l.Window, Opened: edges.opens, Closed: edges.closes,
+	})
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if n := wrong(r); n > 0 {
-		return nil, fmt.Errorf("%d of %d requests went wrong: %v", n, r.Requests, r.Errors)
+	case r.Wrong > 0 || r.Missing > 0 && l.Rate == 0:
+		return nil, fmt.Errorf("%d answers are wrong and %d are missing, beside %d within the window", r.Wrong, r.Missing, r.Requests)
 	}
 	return edges.figure(r), nil
-}
-
-// sleep keeps the sleepers' requests coming until ctx ends.
-func (l *Load) sleep(ctx context.Context, target load.Frames) error {
-	if l.Sleepers == 0 {
-		return nil
-	}
-	r, err := load.Run(ctx, load.Plan{
-		Target: target, Conns: l.Sleepers, Content: []byte{service.Slow}, Echo: true,
-		For: 2*(l.Warmup+l.Window) + openTime, Warmup: -1,
-	})
-	if err == nil && wrong(r) > 0 {
-		err = fmt.Errorf("%d of %d requests that sleep went wrong: %v", r.Errors["total"], r.Requests, r.Errors)
-	}
-	return err
-}
-
-// wrong counts the requests that were answered as they should not be. Those whose
-// answer is late or missing are in the response times, and in the result's doubts.
-func wrong(r *load.Result) int64 {
-	return r.Errors["total"] - r.Errors[load.Timeout.String()] - r.Errors[load.Unanswered.String()]
 }

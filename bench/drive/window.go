@@ -2,11 +2,13 @@ package drive
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"runtime"
 	"time"
 
+	"github.com/hone-go/hone/bench/client"
 	"github.com/hone-go/hone/bench/fleet"
-	"github.com/hone-go/hone/tool/load"
 )
 
 // window reads the clocks at the edges of the measured time.
@@ -35,30 +37,46 @@ func (w *window) read() (m moment) {
 	return m
 }
 
-// figure joins the clocks with what load has measured.
-func (w *window) figure(r *load.Result) *Figure {
-	f := &Figure{
-		Requests: r.Requests, Rate: r.Rate, Doubts: r.InvalidReasons,
-		P50: r.Latency.P50, P99: r.Latency.P99, P999: r.Latency.P999,
-	}
+// figure joins the clocks with what the client has measured.
+func (w *window) figure(r *client.Result) *Figure {
+	f := &Figure{Requests: r.Requests, Rate: &r.Rate, P50: r.P50, P99: r.P99, P999: r.P999, Doubts: []string{}}
 	span := w.last.at.Sub(w.first.at)
-	if w.err != nil || span <= 0 {
-		return f
+	if w.err == nil && span > 0 {
+		server, client, idle := w.last.server-w.first.server, w.last.client-w.first.client, w.last.idle-w.first.idle
+		part := func(d time.Duration) *float64 {
+			v := d.Seconds() / span.Seconds()
+			return &v
+		}
+		f.ServerBusy, f.Busy = part(server), part(client-r.Spun)
+		f.Others = part(max(0, span*time.Duration(w.last.cpus)-idle-client-server))
+		if r.Rate > 0 {
+			each := func(busy *float64) *float64 {
+				v := *busy / r.Rate * 1e6
+				return &v
+			}
+			f.CPU, f.ClientCPU = each(f.ServerBusy), each(f.Busy)
+		}
 	}
-	server, client, idle := w.last.server-w.first.server, w.last.client-w.first.client, w.last.idle-w.first.idle
-	part := func(d time.Duration) *float64 {
-		v := d.Seconds() / span.Seconds()
-		return &v
-	}
-	f.Busy = part(client)
-	f.Others = part(max(0, span*time.Duration(w.last.cpus)-idle-client-server))
-	if r.Rate == nil || *r.Rate <= 0 {
-		return f
-	}
-	each := func(d time.Duration) *float64 {
-		v := *part(d) / *r.Rate * 1e6
-		return &v
-	}
-	f.CPU, f.ClientCPU = each(server), each(client)
+	f.doubt(r)
 	return f
+}
+
+// The client vouches for its figures up to here.
+const (
+	mostBusy = 0.95 // of the CPUs that it may use
+	mostLate = 1000 // µs
+)
+
+// doubt says why the figures may be the client's rather than the server's.
+func (f *Figure) doubt(r *client.Result) {
+	doubt := func(format string, args ...any) { f.Doubts = append(f.Doubts, fmt.Sprintf(format, args...)) }
+	if share := 1 / float64(runtime.GOMAXPROCS(0)); f.Busy != nil && *f.Busy*share > mostBusy {
+		doubt("the client used %.0f %% of its CPU: it may be the limit", 100**f.Busy*share)
+	}
+	if r.Late != nil && *r.Late > mostLate {
+		doubt("one request in a hundred was sent %.0f µs late or more", *r.Late)
+	}
+	if r.Missing > 0 {
+		doubt("%d requests have no answer", r.Missing)
+	}
 }

@@ -175,7 +175,7 @@ func isLoaded(t *testing.T, server *fleet.Server) {
 	for _, o := range []drive.Order{
 		{Addr: server.Addr, Open: 20},
 		{Addr: server.Addr, Open: 30, Load: &drive.Load{PID: server.PID, Conns: 4, Depth: 2, Window: 50 * time.Millisecond, Warmup: 10 * time.Millisecond}},
-		{Addr: server.Addr, Load: &drive.Load{PID: server.PID, Conns: 4, Rate: 500, Window: 100 * time.Millisecond, Warmup: 10 * time.Millisecond, Sleepers: 2, Sleep: 30 * time.Millisecond}},
+		{Addr: server.Addr, Load: &drive.Load{PID: server.PID, Conns: 4, Depth: 64, Rate: 500, Window: 100 * time.Millisecond, Warmup: 10 * time.Millisecond, Sleepers: 2}},
 	} {
 		if err := encoder.Encode(o); err != nil {
 			t.Fatal(err)

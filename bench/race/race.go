@@ -42,7 +42,7 @@ func (r *Race) Run(ctx context.Context) *report.Peers {
 	defer cancel()
 	p := &report.Peers{}
 	p.Schema, p.Servers, p.InvalidReasons = report.PeersSchema, r.Servers, []string{}
-	p.Settings = report.Settings{Rounds: r.Rounds, WindowMS: r.Window.Milliseconds(), WarmupMS: r.Warmup.Milliseconds(), Seed: r.Seed}
+	p.Settings = report.Settings{Rounds: r.Rounds, WindowMS: r.Window.Milliseconds(), WarmupMS: r.Warmup.Milliseconds(), Seed: r.Seed, Client: drive.Client}
 	jobs := r.jobs()
 	for _, sc := range r.Scenarios {
 		p.Scenarios = append(p.Scenarios, report.Scenario{Name: sc.Name, Title: sc.title(r.CPUs)})
@@ -156,7 +156,7 @@ func (r *Race) measure(ctx context.Context, sc Scenario, e fleet.Entry, s *repor
 	}
 	defer client.Stop()
 	order := drive.Order{Addr: server.Addr, Open: sc.Idle, Load: &drive.Load{
-		PID: server.PID, Conns: sc.Conns, Depth: sc.Depth, Rate: sc.Rate, Sleepers: sc.Sleepers, Sleep: how.Sleep,
+		PID: server.PID, Conns: sc.Conns, Depth: sc.Depth, Rate: sc.Rate, Sleepers: sc.Sleepers,
 		Warmup: r.Warmup, Window: r.Window,
 	}}
 	if sc.Idle == 0 {
@@ -257,9 +257,10 @@ func (r *Race) levels(ctx context.Context, sc Scenario, e fleet.Entry, round int
 }
 
 // client starts a client. Its collector may run rarely: its heap is small, and
-// what it collects is connections that have gone.
+// what it collects is connections that have gone. Its loops never yield, and need
+// no signals that ask them to.
 func (r *Race) client(ctx context.Context, cpu, procs int) (*child.Child, error) {
-	env := []string{fmt.Sprintf("GOMAXPROCS=%d", procs), "GOGC=400"}
+	env := []string{fmt.Sprintf("GOMAXPROCS=%d", procs), "GOGC=400", "GODEBUG=asyncpreemptoff=1"}
 	return fleet.Spawn(ctx, cpu, env, r.Client[0], r.Client[1:]...)
 }
 
@@ -286,7 +287,7 @@ func line(s report.Sample) string {
 		value  *float64
 	}{
 		{" %6.3f µs/request", s.CPU}, {" %8.0f requests/s", s.Rate}, {", p99 %.0f µs", s.P99},
-		{", client busy %.2f", s.Busy}, {", others %.2f", s.Others}, {" %.0f B/connection", s.PerConn},
+		{", client %.3f µs/request", s.ClientCPU}, {", busy %.2f", s.ServerBusy}, {" and %.2f", s.Busy}, {", others %.2f", s.Others}, {" %.0f B/connection", s.PerConn},
 	} {
 		if f.value != nil {
 			text += fmt.Sprintf(f.format, *f.value)

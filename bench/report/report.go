@@ -48,6 +48,7 @@ type Settings struct {
 	WarmupMS int64  `json:"warmup_ms"`
 	Seed     uint64 `json:"seed"` // of the order
 	Retaken  int    `json:"retaken"`
+	Client   string `json:"client"` // the package that loaded the servers; empty: tool/load
 }
 
 // Scenario is one way of using a server.

@@ -126,6 +126,21 @@ In half of the samples, what went to neither server nor client was at most 25 % 
 	}
 }
 
+// TestLimits says who was the limit of a run whose client is known.
+func TestLimits(t *testing.T) {
+	p := small()
+	p.Settings.Client = "bench/client"
+	share := func(v float64) *float64 { return &v }
+	for i, of := range []struct{ server, client float64 }{{0.99, 0.8}, {0.97, 0.9}, {0.98, 0.86}} {
+		p.Samples[i].ServerBusy, p.Samples[i].Busy = share(of.server), share(of.client)
+	}
+	text, err := p.Table("run")
+	want := "\nThe client was bench/client. Percent of a CPU that the server and the client used, medians of all samples: A 98 and 86.\n"
+	if err != nil || !strings.Contains(text, want) {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
 func TestFaultTables(t *testing.T) {
 	grown, share := int64(3<<20), 0.25
 	f := &Faults{

@@ -189,12 +189,40 @@ func (p *Peers) facts() string {
 	if busy := p.busiest(); busy > 0 {
 		fmt.Fprintf(&t, "In half of the samples, what went to neither server nor client was at most %.0f %% of a CPU.\n", 100*busy)
 	}
+	if p.Settings.Client != "" {
+		fmt.Fprintf(&t, "The client was %s.%s\n", p.Settings.Client, p.limits())
+	}
 	for _, s := range p.Scenarios {
 		if n, all := p.doubted(s.Name); n > 0 {
 			fmt.Fprintf(&t, "In %s, the client doubts its own response times in %d of %d samples.\n", s.Name, n, all)
 		}
 	}
 	return t.String()
+}
+
+// limits are how busy server and client were in each scenario: the one that used
+// all of its CPU was the limit.
+func (p *Peers) limits() string {
+	var parts []string
+	for _, sc := range p.Scenarios {
+		median := func(of figure) Spread {
+			var values []float64
+			for _, s := range p.Samples {
+				if v := of(s); s.Scenario == sc.Name && v != nil {
+					values = append(values, 100**v)
+				}
+			}
+			return SpreadOf(values)
+		}
+		server, client := median(func(s Sample) *float64 { return s.ServerBusy }), median(func(s Sample) *float64 { return s.Busy })
+		if server.N > 0 && client.N > 0 {
+			parts = append(parts, fmt.Sprintf("%s %.0f and %.0f", sc.Name, server.Median, client.Median))
+		}
+	}
+	if parts == nil {
+		return ""
+	}
+	return " Percent of a CPU that the server and the client used, medians of all samples: " + strings.Join(parts, ", ") + "."
 }
 
 // doubted counts the samples with a rate whose response times the client does not

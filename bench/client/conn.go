@@ -1,0 +1,227 @@
+package client
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hone-go/hone/wire"
+)
+
+// conn is one connection. Its requests have slots, and their ids consist of the
+// connection's number, a count and the slot: an answer of another connection or of
+// an earlier request is not taken for the right one.
+type conn struct {
+	fd     int
+	slow   bool
+	kind   *kind
+	slots  []slot
+	free   []uint16
+	owed   int64 // requests to send as soon as a slot is free
+	sent   int64
+	number uint64 // shifted to its place in an id
+	count  uint32
+	held   []byte // the beginning of an answer
+	unsent []byte // what the socket did not take
+	index  int64  // among the loop's connections
+}
+
+// slot is the place of a request that has no answer yet.
+type slot struct {
+	id    uint64
+	since int64 // from when its response time counts
+}
+
+// free is no request's id: counts begin with 1.
+const free = 0
+
+// longestAnswer is the longest that is read as one. A refusal may be longer than
+// the answer that was expected.
+const longestAnswer = 64 << 10
+
+// add takes a connected socket over, even when it fails. The measured ones must
+// come first.
+func (l *loop) add(fd, number int, slow bool) error {
+	c := conn{
+		fd: fd, slow: slow, kind: &l.fast, number: uint64(number) << 48, index: int64(len(l.conns)),
+		slots: make([]slot, l.plan.Depth), held: make([]byte, 0, len(l.in)-readSize),
+	}
+	if slow {
+		c.kind, c.slots = &l.slow, make([]slot, 1)
+	} else {
+		l.measured++
+	}
+	if l.gap == 0 || slow {
+		c.owed = math.MaxInt64
+	}
+	for i := range c.slots {
+		c.free = append(c.free, uint16(len(c.slots)-1-i))
+	}
+	l.conns = append(l.conns, c)
+	return l.arm(&c, unix.EPOLL_CTL_ADD)
+}
+
+// arm registers a connection with the loop's epoll instance, edge-triggered, which
+// saves the kernel a second look at every connection; and again when not all has
+// been read, so that what is left is reported, too.
+func (l *loop) arm(c *conn, op int) error {
+	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLET, Fd: int32(c.index)}
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(l.epoll, op, c.fd, &ev))
+}
+
+// serve does what a connection is ready for.
+func (l *loop) serve(c *conn, events uint32) error {
+	if len(c.unsent) > 0 {
+		if err := c.flush(); err != nil {
+			return err
+		}
+	}
+	if events&^unix.EPOLLOUT == 0 {
+		return nil
+	}
+	if err := l.read(c); err != nil {
+		return fmt.Errorf("client: connection %d: %w", c.number>>48+1, err)
+	}
+	return l.send(c)
+}
+
+// read reads once and verifies what has come.
+func (l *loop) read(c *conn) error {
+	held := copy(l.in, c.held)
+	in := l.in[held:]
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(c.fd), uintptr(unsafe.Pointer(&in[0])), uintptr(len(in)), unix.MSG_DONTWAIT, 0, 0)
+	switch {
+	case errno == unix.EAGAIN || errno == unix.EINTR:
+		return nil // after EINTR nothing was read
+	case errno != 0:
+		return os.NewSyscallError("recv", errno)
+	case n == 0:
+		return errors.New("the server closed it")
+	case int(n) == len(in):
+		if err := l.arm(c, unix.EPOLL_CTL_MOD); err != nil {
+			return err
+		}
+	}
+	rest, err := l.settle(c, l.in[:held+int(n)])
+	if len(rest)+held > 0 {
+		c.held = append(c.held[:0], rest...)
+	}
+	return err
+}
+
+// settle takes the whole answers off the front of in.
+func (l *loop) settle(c *conn, in []byte) (rest []byte, err error) {
+	want := c.kind.answer
+	for len(in) > 0 {
+		if len(in) >= len(want) && string(in[:idAt]) == string(want[:idAt]) {
+			right := string(in[resultAt:len(want)]) == string(want[resultAt:])
+			l.answer(c, binary.BigEndian.Uint64(in[idAt:]), right)
+			in = in[len(want):]
+			continue
+		}
+		payload, need, err := wire.Frame(in, max(longestAnswer, len(want)))
+		if err != nil {
+			return nil, fmt.Errorf("the server sends what is no frame: %w", err)
+		}
+		if need > 0 {
+			break
+		}
+		in = in[wire.HeaderSize+len(payload):]
+		if p, err := wire.Standard.Parse(payload); err == nil && p.Command == wire.SubmitAck {
+			l.answer(c, p.ID, false)
+		} else {
+			l.wrong++
+		}
+	}
+	return in, nil
+}
+
+// answer settles the request with that id. An answer that is wrong ends its request
+// as well, so that the others go on.
+func (l *loop) answer(c *conn, id uint64, right bool) {
+	i := int(id % mostDepth)
+	if id == free || i >= len(c.slots) || c.slots[i].id != id {
+		l.wrong++
+		return
+	}
+	c.slots[i].id = free
+	c.free = append(c.free, uint16(i))
+	if !right {
+		l.wrong++
+	}
+	if c.slow {
+		return
+	}
+	l.pending--
+	if right {
+		l.answered++
+		l.record(c.slots[i].since, l.now)
+	}
+}
+
+// send writes the requests that c owes, as far as slots are free, with one call.
+func (l *loop) send(c *conn) error {
+	count := int(min(int64(len(c.free)), c.owed))
+	if count == 0 {
+		return nil
+	}
+	out := c.kind.requests[:count*c.kind.size]
+	for at := idAt; at < len(out); at += c.kind.size {
+		last := len(c.free) - 1
+		i := c.free[last]
+		c.free = c.free[:last]
+		c.count++
+		s := slot{c.number | uint64(c.count)<<16 | uint64(i), l.now}
+		if l.gap > 0 && !c.slow {
+			s.since = l.intended(c)
+			c.sent++
+		}
+		c.slots[i] = s
+		binary.BigEndian.PutUint64(out[at:], s.id)
+	}
+	c.owed -= int64(count)
+	if l.gap == 0 && !c.slow {
+		l.pending += int64(count)
+	}
+	return l.write(c, out)
+}
+
+// intended is when the request is due that c sends next.
+func (l *loop) intended(c *conn) int64 { return l.moment(c.sent*int64(l.measured) + c.index) }
+
+// write writes what the socket takes and keeps the rest for when it takes more.
+func (l *loop) write(c *conn, out []byte) error {
+	if len(c.unsent) > 0 {
+		c.unsent = append(c.unsent, out...)
+		return nil
+	}
+	n, err := c.put(out)
+	if n < len(out) {
+		c.unsent = append(c.unsent, out[n:]...)
+	}
+	return err
+}
+
+// flush writes what write has kept.
+func (c *conn) flush() error {
+	n, err := c.put(c.unsent)
+	c.unsent = append(c.unsent[:0], c.unsent[n:]...)
+	return err
+}
+
+// put writes once.
+func (c *conn) put(out []byte) (int, error) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(c.fd), uintptr(unsafe.Pointer(&out[0])), uintptr(len(out)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	switch errno {
+	case 0:
+		return int(n), nil
+	case unix.EAGAIN, unix.EINTR:
+		return 0, nil
+	}
+	return 0, fmt.Errorf("client: connection %d: %w", c.number>>48+1, os.NewSyscallError("send", errno))
+}

@@ -1,0 +1,299 @@
+package client
+
+import (
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hone-go/hone/wire"
+)
+
+const (
+	longestWait = 10 * time.Millisecond // so that a loop sees its moments and a stop
+	shortestNap = 5 * time.Microsecond
+	spinTime    = 50 * time.Microsecond // before a request is due: waking up takes that long
+	catchUp     = 1024                  // late requests begun in one turn, so that answers are read, too
+	readSize    = 256 << 10
+	eventCount  = 512
+)
+
+// loop has a share of the connections. Times are nanoseconds since start.
+type loop struct {
+	plan     *Plan
+	index    int // of plan.Loops
+	stop     *atomic.Bool
+	start    time.Time
+	epoll    int
+	conns    []conn // the measured ones, then the slow ones
+	measured int
+	fast     kind // of the measured connections
+	slow     kind
+	in       []byte // what is read; the beginning of an answer goes to its connection
+	events   [eventCount]unix.EpollEvent
+
+	now      int64 // when the last wait ended
+	phase    phase
+	from     int64 // the window
+	till     int64
+	openedAt mark
+	closedAt mark
+
+	due      int64   // at a rate: requests whose moment has come
+	gap      float64 // between two of them
+	pending  int64   // requests that are due or sent and have no answer; without those of slow connections
+	answered int64
+	fresh    int64 // answers of the last turn
+	wrong    int64
+	spun     int64
+	latency  histogram
+	late     histogram
+}
+
+// phase is where in the plan a loop is.
+type phase uint8
+
+const (
+	warming phase = iota
+	measuring
+	draining
+)
+
+// mark is what a loop's rate is computed from.
+type mark struct{ now, answered int64 }
+
+// kind is what connections with the same content have in common: requests one
+// behind the other, in which only the ids have to be written, and the answer.
+type kind struct {
+	requests []byte
+	size     int // of one request
+	answer   []byte
+}
+
+// The places of a frame's parts.
+const (
+	idAt      = wire.HeaderSize + 1
+	resultAt  = idAt + 8
+	contentAt = resultAt + 1 // in an answer
+)
+
+func newKind(content []byte, depth int) (k kind) {
+	for range depth {
+		k.requests = wire.Standard.Append(k.requests, wire.Packet{Command: wire.Submit, Content: content})
+	}
+	k.size = len(k.requests) / depth
+	k.answer = wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, Content: content})
+	return k
+}
+
+func newLoop(p *Plan, index int) (*loop, error) {
+	l := &loop{
+		plan: p, index: index,
+		fast: newKind(p.Content, p.Depth), slow: newKind(p.SlowContent, 1),
+		from: int64(p.Warmup), till: int64(p.Warmup + p.Window),
+	}
+	l.in = make([]byte, readSize+max(len(l.fast.answer), len(l.slow.answer)))
+	if p.Rate > 0 {
+		l.gap = 1e9 / p.Rate * float64(p.Loops)
+	}
+	var err error
+	l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	return l, os.NewSyscallError("epoll_create1", err)
+}
+
+func (l *loop) close() {
+	for i := range l.conns {
+		unix.Close(l.conns[i].fd)
+	}
+	unix.Close(l.epoll)
+}
+
+// run turns the loop until the last answer has come or is missing.
+func (l *loop) run() error {
+	// The timer slack is the thread's: 50 µs would be several times a nap.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl", err)
+	}
+	l.now = int64(time.Since(l.start))
+	for i := range l.conns {
+		if err := l.send(&l.conns[i]); err != nil {
+			return err
+		}
+	}
+	for !l.stop.Load() && !l.over() {
+		if err := l.turn(); err != nil {
+			return err
+		}
+		l.cross()
+	}
+	l.giveUp()
+	return nil
+}
+
+// turn waits, verifies the answers that have come and sends what is to follow.
+func (l *loop) turn() error {
+	timeout := l.timeout()
+	if l.rests() {
+		nap(shortestNap)
+	}
+	n, err := l.wait(timeout)
+	if err != nil {
+		return err
+	}
+	last, answered, due := l.now, l.answered, l.due
+	l.now = int64(time.Since(l.start))
+	for i := range n {
+		if err := l.serve(&l.conns[l.events[i].Fd], l.events[i].Events); err != nil {
+			return err
+		}
+	}
+	if err := l.begin(); err != nil {
+		return err
+	}
+	if l.fresh = l.answered - answered; timeout == 0 && n == 0 && l.due == due && l.phase == measuring {
+		l.spun += l.now - last
+	}
+	return nil
+}
+
+// rests reports whether to nap before the next look: not at a rate, where requests
+// have moments, and only while the server has enough to do. A loop that waits in
+// epoll instead is woken for nearly every answer, which costs it a turn and the
+// server the waking; in a nap it gathers several.
+func (l *loop) rests() bool {
+	return l.gap == 0 && l.fresh > 0 && 2*l.fresh < l.pending
+}
+
+// timeout is how long the loop may wait for answers. Shortly before a request is
+// due it is 0: a loop that sleeps wakes up late.
+func (l *loop) timeout() time.Duration {
+	edge := l.from
+	switch l.phase {
+	case measuring:
+		edge = l.till
+	case draining:
+		edge = l.till + int64(drainTime)
+	}
+	wait := min(longestWait, time.Duration(edge-l.now))
+	if next := l.moment(l.due); l.gap > 0 && next < l.till {
+		wait = min(wait, time.Duration(next-l.now)-spinTime)
+	}
+	return max(0, wait)
+}
+
+// wait fills events. The first look holds the processor, which costs a third less
+// than a call that the scheduler knows of; only a wait that blocks lets it go.
+func (l *loop) wait(timeout time.Duration) (n int, err error) {
+	found, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)), 0, 0, 0)
+	if found == 0 && errno == 0 && timeout > 0 {
+		ts := unix.NsecToTimespec(int64(timeout))
+		found, _, errno = unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)), uintptr(unsafe.Pointer(&ts)), 0, 0)
+	}
+	switch errno {
+	case 0:
+		return int(found), nil
+	case unix.EINTR:
+		return 0, nil
+	}
+	return 0, os.NewSyscallError("epoll_wait", errno)
+}
+
+// nap sleeps; a signal ends it early.
+func nap(d time.Duration) {
+	ts := unix.NsecToTimespec(int64(d))
+	unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
+}
+
+// cross enters the next phase when its moment has come. The window's edges are
+// told before the loop's first.
+func (l *loop) cross() {
+	switch {
+	case l.phase == warming && l.now >= l.from:
+		l.phase, l.openedAt = measuring, mark{l.now, l.answered}
+		l.tell(l.plan.Opened)
+	case l.phase == measuring && l.now >= l.till:
+		l.phase, l.closedAt = draining, mark{l.now, l.answered}
+		l.tell(l.plan.Closed)
+		for i := range l.conns {
+			if l.gap == 0 || l.conns[i].slow {
+				l.conns[i].owed = 0
+			}
+		}
+	}
+}
+
+// tell is called at an edge of the window: one loop's edges stand for all.
+func (l *loop) tell(who func()) {
+	if l.index == 0 && who != nil {
+		who()
+	}
+}
+
+// over reports whether there is nothing left to wait for.
+func (l *loop) over() bool {
+	return l.phase == draining && (l.now >= l.till+int64(drainTime) || l.pending == 0 && (l.gap == 0 || l.moment(l.due) >= l.till))
+}
+
+// moment is when request n of this loop is due: the requests of all loops together
+// are equally far apart.
+func (l *loop) moment(n int64) int64 {
+	return int64((float64(n) + float64(l.index)/float64(l.plan.Loops)) * l.gap)
+}
+
+// begin sends the requests whose moment has come, request n on connection n modulo
+// their number, whatever the server does.
+func (l *loop) begin() error {
+	if l.gap == 0 {
+		return nil
+	}
+	for range catchUp {
+		moment := l.moment(l.due)
+		if moment > l.now || moment >= l.till {
+			break
+		}
+		c := &l.conns[l.due%int64(l.measured)]
+		l.due++
+		l.pending++
+		c.owed++
+		if moment >= l.from {
+			l.late.add(l.now - moment)
+		}
+		if err := l.send(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// record counts a response time. At a rate the requests count that were due within
+// the window, whenever they are answered; otherwise those that are answered then.
+func (l *loop) record(since, now int64) {
+	if l.gap == 0 && l.phase == measuring || l.gap > 0 && since >= l.from && since < l.till {
+		l.latency.add(now - since)
+	}
+}
+
+// giveUp counts the requests that have no answer as if it had come now: without
+// them, a server that answers late would look better than one that answers.
+func (l *loop) giveUp() {
+	if l.gap == 0 {
+		return
+	}
+	for i := range l.conns[:l.measured] {
+		c := &l.conns[i]
+		for _, s := range c.slots {
+			if s.id != free {
+				l.record(s.since, l.now)
+			}
+		}
+		for ; c.owed > 0; c.owed-- {
+			l.record(l.intended(c), l.now)
+			c.sent++
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package client
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hone-go/hone/wire"
+)
+
+// TestNoAllocations turns a loop whose connections are pairs of sockets: at the
+// other ends the test answers, without allocating either.
+func TestNoAllocations(t *testing.T) {
+	const conns, depth, runs = 4, 3, 1000
+	for _, rate := range []float64{0, 1e9} {
+		p := plan("")
+		p.Conns, p.Depth, p.Rate, p.Warmup, p.Window = conns, depth, rate, 0, time.Hour
+		l, err := newLoop(&p, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.close()
+		var ends []int
+		for i := range conns {
+			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+			if err == nil {
+				err = l.add(pair[0], i, false)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(pair[1])
+			ends = append(ends, pair[1])
+		}
+		l.start = time.Now()
+		for i := range l.conns {
+			if err := l.send(&l.conns[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.cross()
+		in, out := make([]byte, 4096), make([]byte, 0, 4096)
+		n := testing.AllocsPerRun(runs, func() {
+			for _, fd := range ends {
+				got, err := unix.Read(fd, in)
+				if err == unix.EAGAIN {
+					continue // at a rate, before the first turn
+				}
+				out = out[:0]
+				for rest := in[:max(0, got)]; len(rest) > 0 && err == nil; {
+					var payload []byte
+					payload, _, err = wire.Frame(rest, len(in))
+					rest = rest[wire.HeaderSize+len(payload):]
+					var request wire.Packet
+					if err == nil {
+						err = wire.Standard.ParseInto(&request, payload)
+					}
+					out = wire.Standard.Append(out, wire.Packet{Command: wire.SubmitAck, ID: request.ID, Content: request.Content})
+				}
+				if err == nil {
+					_, err = unix.Write(fd, out)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := l.turn(); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if n != 0 || l.answered < runs*conns*depth || l.wrong != 0 || l.latency.total == 0 {
+			t.Errorf("rate %v: %v allocations a turn, %d answers, %d of them wrong, %d recorded", rate, n, l.answered, l.wrong, l.latency.total)
+		}
+	}
+}
+
+// TestMoments has the requests of all loops equally far apart.
+func TestMoments(t *testing.T) {
+	p := Plan{Conns: 6, Depth: 1, Rate: 1000, Loops: 2}
+	for i := range p.Loops {
+		l, err := newLoop(&p, i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.close()
+		for n := range int64(5) {
+			if got, want := l.moment(n), (2*n+int64(i))*1e6; got != want {
+				t.Errorf("loop %d: request %d is due at %d, not %d", i, n, got, want)
+			}
+		}
+	}
+}
+
+// TestTimeout also holds that a loop never waits past a request's moment.
+func TestTimeout(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		rate  float64
+		phase phase
+		now   time.Duration
+		want  time.Duration
+	}{
+		{"an edge is far", 0, warming, 0, longestWait},
+		{"the window opens", 0, warming, 997 * time.Millisecond, 3 * time.Millisecond},
+		{"the window closes", 0, measuring, 1999 * time.Millisecond, time.Millisecond},
+		{"the window should have closed", 0, measuring, 3 * time.Second, 0},
+		{"a request is due later", 200, warming, 0, 5*time.Millisecond - spinTime},
+		{"a request is due soon", 200, warming, 5*time.Millisecond - spinTime/2, 0},
+		{"a request is due after the window", 200, draining, 2 * time.Second, longestWait},
+	} {
+		p := Plan{Conns: 1, Depth: 1, Rate: c.rate, Loops: 1, Warmup: time.Second, Window: time.Second}
+		l, err := newLoop(&p, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.close()
+		l.now, l.phase, l.due = int64(c.now), c.phase, 1
+		if c.phase == draining {
+			l.due = 400
+		}
+		if got := l.timeout(); got != c.want {
+			t.Errorf("%s: %v, not %v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestRests holds the rule: a nap only while the server has enough to do.
+func TestRests(t *testing.T) {
+	for _, c := range []struct {
+		fresh, pending int64
+		gap            float64
+		want           bool
+	}{
+		{10, 100, 0, true}, {50, 100, 0, false}, {0, 100, 0, false}, {1, 1, 0, false}, {10, 100, 1e6, false},
+	} {
+		l := &loop{fresh: c.fresh, pending: c.pending, gap: c.gap}
+		if l.rests() != c.want {
+			t.Errorf("%+v: %v", c, !c.want)
+		}
+	}
+}
