@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -46,41 +45,33 @@ func descriptors() int {
 func plan(addr string) Plan {
 	return Plan{
 		Addr: addr, Conns: 5, Depth: 1, Content: []byte("sixteen letters."), Loops: 1,
-		Warmup: 10 * time.Millisecond, Window: 150 * time.Millisecond,
+		Warmup: 10 * time.Millisecond, Window: 400 * time.Millisecond,
 	}
 }
 
 func TestRun(t *testing.T) {
-	slow := make(chan struct{})
-	var slowAsked atomic.Int64
-	for _, e := range []engine.Engine{engine.Events(engine.Auto), engine.Buffered(0)} {
-		var served atomic.Int64
-		addr := serve(t, e, func(_ framed.Call, dst, req []byte) ([]byte, error) {
-			if string(req) == "slow" {
-				slowAsked.Add(1)
-				<-slow
-			} else {
-				served.Add(1)
-			}
-			return append(dst, req...), nil
-		})
-		for name, change := range map[string]func(*Plan){
-			"one at a time":   func(p *Plan) {},
-			"many at a time":  func(p *Plan) { p.Depth = 64 },
-			"two loops":       func(p *Plan) { p.Loops, p.Depth = 2, 3 },
-			"one connection":  func(p *Plan) { p.Conns, p.Loops = 1, 8 },
-			"no content":      func(p *Plan) { p.Content = nil },
-			"long content":    func(p *Plan) { p.Content = make([]byte, 60_000) },
-			"at a rate":       func(p *Plan) { p.Rate, p.Depth = 2000, 8 },
-			"a rate, 2 loops": func(p *Plan) { p.Rate, p.Loops = 3000, 2 },
-			"no warm-up":      func(p *Plan) { p.Warmup = 0 },
-		} {
+	for name, change := range map[string]func(*Plan){
+		"one at a time":   func(p *Plan) {},
+		"many at a time":  func(p *Plan) { p.Depth = 64 },
+		"two loops":       func(p *Plan) { p.Loops, p.Depth = 2, 3 },
+		"one connection":  func(p *Plan) { p.Conns, p.Loops = 1, 8 },
+		"no content":      func(p *Plan) { p.Content = nil },
+		"long content":    func(p *Plan) { p.Content = make([]byte, 60_000) },
+		"at a rate":       func(p *Plan) { p.Rate, p.Depth = 2000, 8 },
+		"a rate, 2 loops": func(p *Plan) { p.Rate, p.Loops = 3000, 2 },
+		"no warm-up":      func(p *Plan) { p.Warmup = 0 },
+	} {
+		for _, e := range []engine.Engine{engine.Events(engine.Auto), engine.Buffered(0)} {
 			t.Run(e.Name()+"/"+name, func(t *testing.T) {
-				p := plan(addr)
+				t.Parallel()
+				var served atomic.Int64
+				p := plan(serve(t, e, func(_ framed.Call, dst, req []byte) ([]byte, error) {
+					served.Add(1)
+					return append(dst, req...), nil
+				}))
 				change(&p)
 				edges := make(chan string, 9)
 				p.Opened, p.Closed = func() { edges <- "opened" }, func() { edges <- "closed" }
-				before := served.Load()
 				r, err := Run(t.Context(), p)
 				if err != nil {
 					t.Fatal(err)
@@ -88,7 +79,7 @@ func TestRun(t *testing.T) {
 				if r.Requests == 0 || r.Rate <= 0 || r.Wrong != 0 || r.Missing != 0 || r.P50 == nil || *r.P50 <= 0 || (r.Late != nil) != (p.Rate > 0) {
 					t.Errorf("%+v", r)
 				}
-				if n := served.Load() - before; n < r.Requests {
+				if n := served.Load(); n < r.Requests {
 					t.Errorf("%d requests were answered and %d served", r.Requests, n)
 				}
 				if close(edges); <-edges != "opened" || <-edges != "closed" || len(edges) > 0 {
@@ -96,20 +87,33 @@ func TestRun(t *testing.T) {
 				}
 			})
 		}
-		t.Run(e.Name()+"/beside slow ones", func(t *testing.T) {
-			p := plan(addr)
-			p.Slow, p.SlowContent, p.Rate = 2, []byte("slow"), 1000
-			asked := slowAsked.Load()
-			r, err := Run(t.Context(), p)
-			if err != nil || r.Requests == 0 || r.Wrong != 0 || r.Missing != 0 {
-				t.Errorf("%+v, %v", r, err)
-			}
-			if n := slowAsked.Load() - asked; n != 2 {
-				t.Errorf("%d slow requests arrived, not one on each connection", n)
-			}
-		})
 	}
-	close(slow)
+}
+
+// TestSlowRequests come one at a time on each of their connections and count for
+// nothing.
+func TestSlowRequests(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	var slow atomic.Int64
+	addr := serve(t, engine.Buffered(0), func(_ framed.Call, dst, req []byte) ([]byte, error) {
+		if string(req) == "slow" {
+			slow.Add(1)
+			<-release
+		}
+		return append(dst, req...), nil
+	})
+	for _, content := range []string{"slow", "not at all"} {
+		p := plan(addr)
+		p.Slow, p.SlowContent, p.Rate, p.Window = 2, []byte(content), 1000, 150*time.Millisecond
+		r, err := Run(t.Context(), p)
+		if err != nil || r.Requests != 150 || r.Wrong != 0 || r.Missing != 0 {
+			t.Errorf("%s: %+v, %v; want 150 requests", content, r, err)
+		}
+		if slow.Load() != 2 {
+			t.Errorf("%d slow requests arrived, not one on each connection", slow.Load())
+		}
+	}
 }
 
 // serve is a server of hone's that ends with the test.
@@ -227,7 +231,7 @@ func TestWrongAnswersAreCounted(t *testing.T) {
 		"another slot":    {func(p wire.Packet) []byte { p.ID += 3; return ack(p) }, true},
 		"an earlier id":   {func(p wire.Packet) []byte { p.ID -= 1 << 16; return ack(p) }, true},
 		"no connection's": {func(p wire.Packet) []byte { p.ID |= 1 << 63; return ack(p) }, true},
-		"id 0":            {func(p wire.Packet) []byte { p.ID = 0; return ack(p) }, true},
+		"id 0":            {func(p wire.Packet) []byte { return append(ack(p), ack(wire.Packet{Content: p.Content})...) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -319,7 +323,7 @@ func TestServerThatDies(t *testing.T) {
 			p := plan(addr)
 			p.Window, p.Rate, p.Loops = time.Hour, rate, 2
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-			if r, err := Run(ctx, p); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "connection") {
+			if r, err := Run(ctx, p); err == nil || ctx.Err() != nil {
 				t.Errorf("%s, rate %v: %+v, %v, %v", name, rate, r, err, ctx.Err())
 			}
 			cancel()
@@ -377,7 +381,7 @@ func TestPlansThatCannotBe(t *testing.T) {
 	} {
 		p := plan("127.0.0.1:1")
 		change(&p)
-		if r, err := Run(t.Context(), p); err == nil || !strings.HasPrefix(err.Error(), "client: ") {
+		if r, err := Run(t.Context(), p); err == nil {
 			t.Errorf("%+v: %+v, %v", p, r, err)
 		}
 	}

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"syscall"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hone-go/hone/wire"
 )
@@ -63,15 +62,18 @@ func (l *loop) add(fd, number int, slow bool) error {
 		c.free = append(c.free, uint16(len(c.slots)-1-i))
 	}
 	l.conns = append(l.conns, c)
-	return l.arm(&c, unix.EPOLL_CTL_ADD)
+	return l.arm(&c, syscall.EPOLL_CTL_ADD)
 }
+
+// edgeTriggered is EPOLLET without the sign that it has in package syscall.
+const edgeTriggered = syscall.EPOLLET & (1<<32 - 1)
 
 // arm registers a connection with the loop's epoll instance, edge-triggered, which
 // saves the kernel a second look at every connection; and again when not all has
 // been read, so that what is left is reported, too.
 func (l *loop) arm(c *conn, op int) error {
-	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLET, Fd: int32(c.index)}
-	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(l.epoll, op, c.fd, &ev))
+	ev := syscall.EpollEvent{Events: syscall.EPOLLIN | syscall.EPOLLOUT | edgeTriggered, Fd: int32(c.index)}
+	return os.NewSyscallError("epoll_ctl", syscall.EpollCtl(l.epoll, op, c.fd, &ev))
 }
 
 // serve does what a connection is ready for.
@@ -81,7 +83,7 @@ func (l *loop) serve(c *conn, events uint32) error {
 			return err
 		}
 	}
-	if events&^unix.EPOLLOUT == 0 {
+	if events&^syscall.EPOLLOUT == 0 {
 		return nil
 	}
 	if err := l.read(c); err != nil {
@@ -94,16 +96,16 @@ func (l *loop) serve(c *conn, events uint32) error {
 func (l *loop) read(c *conn) error {
 	held := copy(l.in, c.held)
 	in := l.in[held:]
-	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(c.fd), uintptr(unsafe.Pointer(&in[0])), uintptr(len(in)), unix.MSG_DONTWAIT, 0, 0)
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(c.fd), uintptr(unsafe.Pointer(&in[0])), uintptr(len(in)), syscall.MSG_DONTWAIT, 0, 0)
 	switch {
-	case errno == unix.EAGAIN || errno == unix.EINTR:
+	case errno == syscall.EAGAIN || errno == syscall.EINTR:
 		return nil // after EINTR nothing was read
 	case errno != 0:
 		return os.NewSyscallError("recv", errno)
 	case n == 0:
 		return errors.New("the server closed it")
 	case int(n) == len(in):
-		if err := l.arm(c, unix.EPOLL_CTL_MOD); err != nil {
+		if err := l.arm(c, syscall.EPOLL_CTL_MOD); err != nil {
 			return err
 		}
 	}
@@ -216,11 +218,11 @@ func (c *conn) flush() error {
 
 // put writes once.
 func (c *conn) put(out []byte) (int, error) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(c.fd), uintptr(unsafe.Pointer(&out[0])), uintptr(len(out)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, uintptr(c.fd), uintptr(unsafe.Pointer(&out[0])), uintptr(len(out)), syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, 0, 0)
 	switch errno {
 	case 0:
 		return int(n), nil
-	case unix.EAGAIN, unix.EINTR:
+	case syscall.EAGAIN, syscall.EINTR:
 		return 0, nil
 	}
 	return 0, fmt.Errorf("client: connection %d: %w", c.number>>48+1, os.NewSyscallError("send", errno))

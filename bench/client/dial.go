@@ -4,16 +4,15 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // dialTime is how long a connection may take to open.
 const dialTime = 5 * time.Second
 
 // parseAddr takes a loopback address: what is measured is this machine.
-func parseAddr(text string) (unix.Sockaddr, error) {
+func parseAddr(text string) (syscall.Sockaddr, error) {
 	a, err := netip.ParseAddrPort(text)
 	switch {
 	case err != nil:
@@ -21,31 +20,31 @@ func parseAddr(text string) (unix.Sockaddr, error) {
 	case !a.Addr().IsLoopback():
 		return nil, fmt.Errorf("client: %v is not an address of this machine alone, as 127.0.0.1 is", a)
 	case a.Addr().Is4():
-		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}, nil
+		return &syscall.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}, nil
 	}
-	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}, nil
+	return &syscall.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}, nil
 }
 
 // dial returns a connected socket. It is a blocking one, but every call on it says
 // that it must not block.
-func dial(to unix.Sockaddr) (fd int, err error) {
-	family := unix.AF_INET
-	if _, ok := to.(*unix.SockaddrInet6); ok {
-		family = unix.AF_INET6
+func dial(to syscall.Sockaddr) (fd int, err error) {
+	family := syscall.AF_INET
+	if _, ok := to.(*syscall.SockaddrInet6); ok {
+		family = syscall.AF_INET6
 	}
-	if fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+	if fd, err = syscall.Socket(family, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0); err != nil {
 		return -1, os.NewSyscallError("socket", err)
 	}
-	limit := unix.NsecToTimeval(int64(dialTime))
-	err = os.NewSyscallError("setsockopt", unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit))
+	limit := syscall.NsecToTimeval(int64(dialTime))
+	err = os.NewSyscallError("setsockopt", syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_SNDTIMEO, &limit))
 	if err == nil {
-		err = os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
+		err = os.NewSyscallError("setsockopt", syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1))
 	}
 	if err == nil {
 		err = os.NewSyscallError("connect", connect(fd, to))
 	}
 	if err != nil {
-		unix.Close(fd)
+		syscall.Close(fd)
 		return -1, err
 	}
 	return fd, nil
@@ -53,11 +52,11 @@ func dial(to unix.Sockaddr) (fd int, err error) {
 
 // connect repeats a call that a signal has interrupted: a socket with a time-out is
 // not resumed by the kernel, and a repeated connect waits for the first.
-func connect(fd int, to unix.Sockaddr) error {
+func connect(fd int, to syscall.Sockaddr) error {
 	for range 1000 {
-		if err := unix.Connect(fd, to); err != unix.EINTR {
+		if err := syscall.Connect(fd, to); err != syscall.EINTR {
 			return err
 		}
 	}
-	return unix.EINTR
+	return syscall.EINTR
 }

@@ -4,10 +4,9 @@ import (
 	"os"
 	"runtime"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hone-go/hone/wire"
 )
@@ -19,6 +18,12 @@ const (
 	catchUp     = 1024                  // late requests begun in one turn, so that answers are read, too
 	readSize    = 256 << 10
 	eventCount  = 512
+)
+
+// Package syscall does not have these.
+const (
+	setTimerSlack = 29
+	epollPwait2   = 441 // Linux 5.11
 )
 
 // loop has a share of the connections. Times are nanoseconds since start.
@@ -33,7 +38,7 @@ type loop struct {
 	fast     kind // of the measured connections
 	slow     kind
 	in       []byte // what is read; the beginning of an answer goes to its connection
-	events   [eventCount]unix.EpollEvent
+	events   [eventCount]syscall.EpollEvent
 
 	now      int64 // when the last wait ended
 	phase    phase
@@ -100,15 +105,15 @@ func newLoop(p *Plan, index int) (*loop, error) {
 		l.gap = 1e9 / p.Rate * float64(p.Loops)
 	}
 	var err error
-	l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	l.epoll, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	return l, os.NewSyscallError("epoll_create1", err)
 }
 
 func (l *loop) close() {
 	for i := range l.conns {
-		unix.Close(l.conns[i].fd)
+		syscall.Close(l.conns[i].fd)
 	}
-	unix.Close(l.epoll)
+	syscall.Close(l.epoll)
 }
 
 // run turns the loop until the last answer has come or is missing.
@@ -116,8 +121,8 @@ func (l *loop) run() error {
 	// The timer slack is the thread's: 50 µs would be several times a nap.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
-		return os.NewSyscallError("prctl", err)
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setTimerSlack, 1, 0); errno != 0 {
+		return os.NewSyscallError("prctl", errno)
 	}
 	l.now = int64(time.Since(l.start))
 	for i := range l.conns {
@@ -189,15 +194,15 @@ func (l *loop) timeout() time.Duration {
 // wait fills events. The first look holds the processor, which costs a third less
 // than a call that the scheduler knows of; only a wait that blocks lets it go.
 func (l *loop) wait(timeout time.Duration) (n int, err error) {
-	found, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)), 0, 0, 0)
+	found, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)), 0, 0, 0)
 	if found == 0 && errno == 0 && timeout > 0 {
-		ts := unix.NsecToTimespec(int64(timeout))
-		found, _, errno = unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)), uintptr(unsafe.Pointer(&ts)), 0, 0)
+		ts := syscall.NsecToTimespec(int64(timeout))
+		found, _, errno = syscall.Syscall6(epollPwait2, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)), uintptr(unsafe.Pointer(&ts)), 0, 0)
 	}
 	switch errno {
 	case 0:
 		return int(found), nil
-	case unix.EINTR:
+	case syscall.EINTR:
 		return 0, nil
 	}
 	return 0, os.NewSyscallError("epoll_wait", errno)
@@ -205,8 +210,8 @@ func (l *loop) wait(timeout time.Duration) (n int, err error) {
 
 // nap sleeps; a signal ends it early.
 func nap(d time.Duration) {
-	ts := unix.NsecToTimespec(int64(d))
-	unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
+	ts := syscall.NsecToTimespec(int64(d))
+	syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
 }
 
 // cross enters the next phase when its moment has come. The window's edges are

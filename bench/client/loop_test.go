@@ -1,10 +1,9 @@
 package client
 
 import (
+	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/hone-go/hone/wire"
 )
@@ -23,14 +22,14 @@ func TestNoAllocations(t *testing.T) {
 		defer l.close()
 		var ends []int
 		for i := range conns {
-			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+			pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
 			if err == nil {
 				err = l.add(pair[0], i, false)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer unix.Close(pair[1])
+			defer syscall.Close(pair[1])
 			ends = append(ends, pair[1])
 		}
 		l.start = time.Now()
@@ -43,8 +42,8 @@ func TestNoAllocations(t *testing.T) {
 		in, out := make([]byte, 4096), make([]byte, 0, 4096)
 		n := testing.AllocsPerRun(runs, func() {
 			for _, fd := range ends {
-				got, err := unix.Read(fd, in)
-				if err == unix.EAGAIN {
+				got, err := syscall.Read(fd, in)
+				if err == syscall.EAGAIN {
 					continue // at a rate, before the first turn
 				}
 				out = out[:0]
@@ -59,7 +58,7 @@ func TestNoAllocations(t *testing.T) {
 					out = wire.Standard.Append(out, wire.Packet{Command: wire.SubmitAck, ID: request.ID, Content: request.Content})
 				}
 				if err == nil {
-					_, err = unix.Write(fd, out)
+					_, err = syscall.Write(fd, out)
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -89,6 +88,36 @@ func TestMoments(t *testing.T) {
 				t.Errorf("loop %d: request %d is due at %d, not %d", i, n, got, want)
 			}
 		}
+	}
+}
+
+// TestResponseTimesBeginWhenDue has a loop find out a second late that a request
+// was due.
+func TestResponseTimesBeginWhenDue(t *testing.T) {
+	p := plan("")
+	p.Conns, p.Depth, p.Rate, p.Warmup, p.Window = 1, 2, 1000, 0, time.Hour
+	l, err := newLoop(&p, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(pair[1])
+	if err := l.add(pair[0], 0, false); err != nil {
+		t.Fatal(err)
+	}
+	l.now, l.phase = int64(time.Second), measuring
+	if err := l.begin(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range l.conns[0].slots {
+		l.answer(&l.conns[0], s.id, true)
+	}
+	if got := l.latency.quantile(1, 2); got == nil || l.answered != 2 || *got < 0.99e6 || *got > 1.01e6 {
+		t.Errorf("%d answers; the responses took %v µs, not a second", l.answered, got)
 	}
 }
 
