@@ -2,8 +2,8 @@
 // request as the kernel allows, so that a comparison of servers is limited by the
 // servers. Linux only.
 //
-// Each of its loops is a goroutine with a thread, an epoll instance and a share of
-// the connections to itself. In one turn a loop reads once from every connection
+// Each of its loops is a goroutine with an epoll instance and a share of the
+// connections to itself. In one turn a loop reads once from every connection
 // that has answers, verifies them, and writes the next requests of that connection
 // with one call. Requests are made once; a turn only writes their ids, allocates
 // nothing and reads the clock once.
@@ -20,7 +20,8 @@ import (
 	"time"
 )
 
-// Plan is what to ask of a server.
+// Plan is what to ask of a server. The process should have nothing else to do while
+// Run lasts: a loop keeps its processor while it waits, for a millisecond at a time.
 type Plan struct {
 	Addr    string  // the server's, on this machine: 127.0.0.1:7000
 	Conns   int     // connections; with Slow at most 65,536
@@ -85,7 +86,7 @@ func (p *Plan) check() error {
 
 // Run carries out a plan. It returns an error as soon as the server closes a
 // connection or sends what is no frame; otherwise it takes the warm-up, the
-// window and at most drainTime. When ctx ends, so does Run within 10 ms.
+// window and at most drainTime. When ctx ends, so does Run, soon.
 func Run(ctx context.Context, p Plan) (*Result, error) {
 	if err := p.check(); err != nil {
 		return nil, err

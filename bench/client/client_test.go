@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,8 +21,10 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// TestMain counts goroutines, and descriptors, which the client opens by itself.
+// TestMain gives the servers of the tests processors that no loop keeps, and counts
+// goroutines, and descriptors, which the client opens by itself.
 func TestMain(m *testing.M) {
+	runtime.GOMAXPROCS(max(4, runtime.GOMAXPROCS(0)))
 	before := descriptors()
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		// One more is Go's own poller, and another its alarm.

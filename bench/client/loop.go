@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	longestWait = 10 * time.Millisecond // so that a loop sees its moments and a stop
-	shortestNap = 5 * time.Microsecond
+	longestWait = time.Millisecond // a loop keeps its processor meanwhile
+	napTime     = 30 * time.Microsecond
 	spinTime    = 50 * time.Microsecond // before a request is due: waking up takes that long
 	catchUp     = 1024                  // late requests begun in one turn, so that answers are read, too
 	readSize    = 256 << 10
@@ -52,6 +52,7 @@ type loop struct {
 	pending  int64   // requests that are due or sent and have no answer; without those of slow connections
 	answered int64
 	fresh    int64 // answers of the last turn
+	vain     bool  // the last turn found nothing and did not sleep
 	wrong    int64
 	spun     int64
 	latency  histogram
@@ -118,12 +119,6 @@ func (l *loop) close() {
 
 // run turns the loop until the last answer has come or is missing.
 func (l *loop) run() error {
-	// The timer slack is the thread's: 50 µs would be several times a nap.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setTimerSlack, 1, 0); errno != 0 {
-		return os.NewSyscallError("prctl", errno)
-	}
 	l.now = int64(time.Since(l.start))
 	for i := range l.conns {
 		if err := l.send(&l.conns[i]); err != nil {
@@ -144,7 +139,7 @@ func (l *loop) run() error {
 func (l *loop) turn() error {
 	timeout := l.timeout()
 	if l.rests() {
-		nap(shortestNap)
+		nap(napTime)
 	}
 	n, err := l.wait(timeout)
 	if err != nil {
@@ -160,7 +155,11 @@ func (l *loop) turn() error {
 	if err := l.begin(); err != nil {
 		return err
 	}
-	if l.fresh = l.answered - answered; timeout == 0 && n == 0 && l.due == due && l.phase == measuring {
+	l.fresh = l.answered - answered
+	// The time since the last look was spent in vain if that one found nothing either:
+	// otherwise there is work in it.
+	before := l.vain
+	if l.vain = timeout == 0 && n == 0 && l.due == due; l.vain && before && l.phase == measuring {
 		l.spun += l.now - last
 	}
 	return nil
@@ -191,26 +190,37 @@ func (l *loop) timeout() time.Duration {
 	return max(0, wait)
 }
 
-// wait fills events. The first look holds the processor, which costs a third less
-// than a call that the scheduler knows of; only a wait that blocks lets it go.
+// wait fills events. The scheduler is told of no call, since its monitor would take
+// the loop's processor away within those that block; but others may have the
+// processor when there is nothing to do.
 func (l *loop) wait(timeout time.Duration) (n int, err error) {
-	found, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)), 0, 0, 0)
-	if found == 0 && errno == 0 && timeout > 0 {
-		ts := syscall.NsecToTimespec(int64(timeout))
-		found, _, errno = syscall.Syscall6(epollPwait2, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)), uintptr(unsafe.Pointer(&ts)), 0, 0)
+	n, errno := l.look(0)
+	if n == 0 {
+		runtime.Gosched()
+		if timeout > 0 {
+			n, errno = l.look(timeout)
+		}
 	}
-	switch errno {
-	case 0:
-		return int(found), nil
-	case syscall.EINTR:
-		return 0, nil
+	if errno != 0 && errno != syscall.EINTR {
+		return 0, os.NewSyscallError("epoll_pwait2", errno)
 	}
-	return 0, os.NewSyscallError("epoll_wait", errno)
+	return n, nil
 }
 
-// nap sleeps; a signal ends it early.
+func (l *loop) look(timeout time.Duration) (n int, errno syscall.Errno) {
+	ts := syscall.NsecToTimespec(int64(timeout))
+	found, _, errno := syscall.RawSyscall6(epollPwait2, uintptr(l.epoll), uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)), uintptr(unsafe.Pointer(&ts)), 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(found), 0
+}
+
+// nap sleeps; a signal ends it early. The thread's timers are allowed to be 50 µs
+// late otherwise, and the thread is not always the same.
 func nap(d time.Duration) {
 	ts := syscall.NsecToTimespec(int64(d))
+	syscall.RawSyscall(syscall.SYS_PRCTL, setTimerSlack, 1, 0)
 	syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
 }
 

@@ -121,6 +121,48 @@ func TestResponseTimesBeginWhenDue(t *testing.T) {
 	}
 }
 
+// TestSpun counts the time between two looks that find nothing. Work is in the time
+// between a look that finds something and the next.
+func TestSpun(t *testing.T) {
+	p := plan("")
+	p.Conns = 1
+	l, err := newLoop(&p, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(pair[1])
+	if err := l.add(pair[0], 0, false); err != nil {
+		t.Fatal(err)
+	}
+	l.phase, l.start, l.till = measuring, time.Now(), 0 // the window's end is overdue: no look waits
+	for i, turn := range []struct{ finds, counts bool }{
+		{true, false}, // that there is room to write
+		{false, false}, {false, true}, {false, true}, {true, false}, {false, false}, {false, true},
+	} {
+		if turn.finds && i > 0 {
+			push := wire.Standard.Append(nil, wire.Packet{Command: wire.Deliver})
+			if _, err := syscall.Write(pair[1], push); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before, last := l.spun, l.now
+		if err := l.turn(); err != nil {
+			t.Fatal(err)
+		}
+		if counted := l.spun - before; counted != 0 != turn.counts || turn.counts && counted != l.now-last {
+			t.Errorf("turn %d: %d ns count of %d", i, counted, l.now-last)
+		}
+	}
+	if l.wrong != 1 {
+		t.Errorf("%d pushes were found", l.wrong)
+	}
+}
+
 // TestTimeout also holds that a loop never waits past a request's moment.
 func TestTimeout(t *testing.T) {
 	for _, c := range []struct {
@@ -131,12 +173,12 @@ func TestTimeout(t *testing.T) {
 		want  time.Duration
 	}{
 		{"an edge is far", 0, warming, 0, longestWait},
-		{"the window opens", 0, warming, 997 * time.Millisecond, 3 * time.Millisecond},
-		{"the window closes", 0, measuring, 1999 * time.Millisecond, time.Millisecond},
+		{"the window opens", 0, warming, 999_500 * time.Microsecond, 500 * time.Microsecond},
+		{"the window closes", 0, measuring, 1_999_200 * time.Microsecond, 800 * time.Microsecond},
 		{"the window should have closed", 0, measuring, 3 * time.Second, 0},
-		{"a request is due later", 200, warming, 0, 5*time.Millisecond - spinTime},
-		{"a request is due soon", 200, warming, 5*time.Millisecond - spinTime/2, 0},
-		{"a request is due after the window", 200, draining, 2 * time.Second, longestWait},
+		{"a request is due later", 2000, warming, 0, 500*time.Microsecond - spinTime},
+		{"a request is due soon", 2000, warming, 500*time.Microsecond - spinTime/2, 0},
+		{"a request is due after the window", 2000, draining, 2 * time.Second, longestWait},
 	} {
 		p := Plan{Conns: 1, Depth: 1, Rate: c.rate, Loops: 1, Warmup: time.Second, Window: time.Second}
 		l, err := newLoop(&p, 0)
@@ -146,7 +188,7 @@ func TestTimeout(t *testing.T) {
 		defer l.close()
 		l.now, l.phase, l.due = int64(c.now), c.phase, 1
 		if c.phase == draining {
-			l.due = 400
+			l.due = 4000
 		}
 		if got := l.timeout(); got != c.want {
 			t.Errorf("%s: %v, not %v", c.name, got, c.want)
