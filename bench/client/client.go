@@ -54,8 +54,9 @@ type Result struct {
 	// Late is how late the client sent 99 of 100 requests at most, in microseconds,
 	// which is part of the response times. nil without a rate.
 	Late *float64
-	// Spun is the part of the window's CPU time in which a loop, waiting for the
-	// moment of its next request, polled and found nothing.
+	// Spun is how long, within the window, the loops polled and found nothing, since
+	// the next request was about to be due. It is CPU time as far as nothing else
+	// runs on their processors.
 	Spun time.Duration
 }
 

@@ -47,7 +47,7 @@ func (w *window) figure(r *client.Result) *Figure {
 			v := d.Seconds() / span.Seconds()
 			return &v
 		}
-		f.ServerBusy, f.Busy = part(server), part(client-r.Spun)
+		f.ServerBusy, f.Busy = part(server), part(max(0, client-r.Spun))
 		f.Others = part(max(0, span*time.Duration(w.last.cpus)-idle-client-server))
 		if r.Rate > 0 {
 			each := func(busy *float64) *float64 {
