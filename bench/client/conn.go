@@ -98,8 +98,8 @@ func (l *loop) read(c *conn) error {
 	in := l.in[held:]
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(c.fd), uintptr(unsafe.Pointer(&in[0])), uintptr(len(in)), syscall.MSG_DONTWAIT, 0, 0)
 	switch {
-	case errno == syscall.EAGAIN || errno == syscall.EINTR:
-		return nil // after EINTR nothing was read
+	case errno == syscall.EAGAIN:
+		return nil
 	case errno != 0:
 		return os.NewSyscallError("recv", errno)
 	case n == 0:
@@ -222,7 +222,7 @@ func (c *conn) put(out []byte) (int, error) {
 	switch errno {
 	case 0:
 		return int(n), nil
-	case syscall.EAGAIN, syscall.EINTR:
+	case syscall.EAGAIN:
 		return 0, nil
 	}
 	return 0, fmt.Errorf("client: connection %d: %w", c.number>>48+1, os.NewSyscallError("send", errno))
