@@ -58,7 +58,8 @@ func TestIdleBesideALoad(t *testing.T) {
 			Target: target, Conns: 2, Idle: 10, Rate: rate, Echo: true, For: 300 * time.Millisecond,
 			IdleOpens: func() { before = opened.Load() }, IdleOpened: func() { after = opened.Load() },
 		}))
-		if before < 0 || before > 2 || after != 12 {
+		// The server may not have come to the load's own two before it has answered the others.
+		if before < 0 || before > 2 || after < before+10 || after > 12 {
 			t.Errorf("%d connections when they were to be opened, %d when they had been", before, after)
 		}
 		if r.Idle.Open != 10 || r.Requests == 0 || r.Rate == nil || r.Errors["total"] != 0 {
