@@ -159,7 +159,7 @@ func (k *connRef) serveKept(d *workspace) {
 // readOnce reads once and serves what that completes.
 func (k *connRef) readOnce(d *workspace) {
 	k.unpack(d)
-	p := d.box.space(&k.sh.srv.buffers)
+	p := d.box.space(&k.sh.srv.input)
 	x := k.x.Load()
 	if k.s.own.has(drains) {
 		p = p[:min(len(p), x.left)]
@@ -200,18 +200,24 @@ func (k *connRef) unpack(d *workspace) {
 	d.box.base = d.in
 	if x := k.x.Load(); x != nil && x.in.len() > 0 {
 		d.box, x.in = x.in, inputBuffer{}
-		d.box.lend(d.in)
+		d.box.lend(&k.sh.srv.input, d.in)
 	}
 }
 
 // pack keeps the input that is not served, and clears the workspace for the next
 // connection.
 func (k *connRef) pack(d *workspace) {
-	if d.box.len() > 0 {
-		d.box.giveBack(&k.sh.srv.buffers)
-		k.attachUnlocked().in = d.box
-	} else if d.box.kept.Lent() {
-		d.box.forget()
+	switch x := k.x.Load(); {
+	case d.box.len() > 0:
+		d.box.giveBack(&k.sh.srv.input)
+		x = k.attachUnlocked()
+		x.in = d.box
+		k.noteInput(x, &x.in)
+	case d.box.kept.Lent():
+		d.box.forget(&k.sh.srv.input)
+		fallthrough
+	case x != nil && x.input.Load() > 0:
+		k.noteInput(x, &d.box)
 	}
 	d.box = inputBuffer{}
 }

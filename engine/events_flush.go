@@ -30,22 +30,32 @@ func (k *connRef) flushNow(t *Turn, said bool) bool {
 			x = k.attach()
 			x.front, x.sent = k.keep(t, n)
 			x.blocked.Store(true)
-			k.charge(x, len(x.front.Bytes())-x.sent)
+			x.waiting += int64(len(x.front.Bytes()) - x.sent)
+			k.recount(x)
 			k.notSent(x, n)
 		case err != nil:
 			k.fail(PeerReset)
 			s.dead = true
 		}
 	default:
-		x.queue.insert(k.sh.srv, t.Out)
-		k.charge(x, len(t.Out))
+		x.waiting += int64(len(t.Out))
+		if x.queue.insert(k.sh.srv, t.Out) {
+			k.recount(x)
+		}
 	}
 	t.Out = t.Out[:0]
 	if cap(t.Out) > maxPooled {
 		t.Out = nil // one large reply is no reason to stay large
 	}
-	if x != nil && !s.dead {
-		k.write(x, false)
+	if x != nil {
+		first := x.trial
+		k.visitCharged(x)
+		if !s.dead {
+			k.write(x, false)
+		}
+		if first && !s.dead {
+			k.detach() // it was attached for the trial, and a busy connection does not rest
+		}
 	}
 	dead := s.dead
 	s.mu.Unlock()
@@ -53,9 +63,9 @@ func (k *connRef) flushNow(t *Turn, said bool) bool {
 }
 
 // keep is what the peer has not taken of t.Out, of which sent bytes have gone: a
-// copy, or t.Out itself where that is cheaper.
+// copy, or t.Out itself where that is cheaper and not much larger.
 func (k *connRef) keep(t *Turn, sent int) (pool.Buffer, int) {
-	if rest := t.Out[sent:]; len(rest) < maxPooled/4 {
+	if rest := t.Out[sent:]; len(rest) < max(maxPooled/4, cap(t.Out)/2) {
 		b := k.sh.srv.buffers.Get(len(rest))
 		copy(b.Bytes(), rest)
 		return b, 0

@@ -513,9 +513,9 @@ func (st *stage) check() {
 	if s.OnOpen != nil {
 		told = st.opened
 	}
-	if s.open != 0 || st.l.open != 0 || s.queued.Load() != 0 || ended != s.accepted.Load() || len(st.ended) != told {
-		t.Errorf("books: %d open, %d in the loop, %d bytes queued, %d ended of %d accepted, OnClose for %d",
-			s.open, st.l.open, s.queued.Load(), ended, s.accepted.Load(), len(st.ended))
+	if s.open != 0 || st.l.open != 0 || s.output.held.Load() != 0 || s.input.held.Load() != 0 || s.output.waiting.Load() != 0 || ended != s.accepted.Load() || len(st.ended) != told {
+		t.Errorf("books: %d open, %d in the loop, %d bytes of output, %d of input, %d in line, %d ended of %d accepted, OnClose for %d",
+			s.open, st.l.open, s.output.held.Load(), s.input.held.Load(), s.output.waiting.Load(), ended, s.accepted.Load(), len(st.ended))
 	}
 	for _, a := range st.actors {
 		why := st.ended[a.conn]

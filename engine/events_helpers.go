@@ -215,6 +215,9 @@ func (h *helper) do(c *helpers, j job) (beside bool) {
 			d.ref = k
 			d.ref.serveBeside(d)
 		}
+		if cap(d.turn.Out) > keepOut {
+			d.turn.Out = nil // there may be thousands of helpers
+		}
 	}
 	if !d.beside {
 		j.l.run(d)

@@ -33,7 +33,8 @@ type goroutineConn struct {
 	own   *workspace      // nil where the connection borrows one
 	used  atomic.Bool     // a Parked connection has been served since it last rested
 
-	resting bool // the owner's: it goes on as a fresh goroutine
+	resting   bool // the owner's: it goes on as a fresh goroutine
+	borrowing bool // the owner's: it has a workspace
 
 	ended  bool          // under mu: what was in flight is dropped, and off the books
 	nudged bool          // under mu: the read deadline is in the past, so that the owner looks
@@ -60,7 +61,7 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 	}
 	if !g.borrows() {
 		g.own = &workspace{in: make([]byte, s.bufferSize()), g: g, ref: k, beside: true}
-		g.own.box.lend(g.own.in)
+		g.own.box.lend(&s.input, g.own.in)
 	}
 	k.begin(from, sys.NoSocket, g, proxy, counted)
 	if s.forced.Load() {
@@ -87,9 +88,20 @@ func (g *goroutineConn) borrows() bool {
 	return g.ref.sh.srv.how.style == parked && g.raw != nil
 }
 
+// manyBorrowed is how many workspaces a shard lends. Where more goroutines than that
+// are in the middle of something, as when thousands of them wait for a processor, the
+// others get small ones.
+const manyBorrowed = 16
+
 // borrow is a workspace for as long as bytes are in flight.
 func (g *goroutineConn) borrow() *workspace {
-	d := g.ref.sh.srv.workspaces.Get().(*workspace)
+	sh := g.ref.sh
+	from := &sh.srv.workspaces
+	g.borrowing = true
+	if sh.borrowed.Add(1) > manyBorrowed {
+		from = &sh.srv.smallSpaces
+	}
+	d := from.Get().(*workspace)
 	d.g, d.ref, d.beside = g, g.ref, true
 	return d
 }
@@ -98,10 +110,16 @@ func (g *goroutineConn) borrow() *workspace {
 func (g *goroutineConn) giveBack(d *workspace) {
 	g.ref.pack(d)
 	d.g, d.beside = nil, false
-	if d.turn.Out = d.turn.Out[:0]; cap(d.turn.Out) > maxPooled {
+	sh, to, keep := g.ref.sh, &g.ref.sh.srv.workspaces, maxPooled
+	g.borrowing = false
+	sh.borrowed.Add(-1)
+	if len(d.in) < sh.srv.how.size {
+		to, keep = &sh.srv.smallSpaces, keepOut
+	}
+	if d.turn.Out = d.turn.Out[:0]; cap(d.turn.Out) > keep {
 		d.turn.Out = nil // one large reply is no reason to stay large
 	}
-	g.ref.sh.srv.workspaces.Put(d)
+	to.Put(d)
 }
 
 // tired reports whether a rest would give memory back: to a Parked connection the

@@ -24,6 +24,11 @@ func (g *goroutineConn) live() {
 			if st == waitForRoom {
 				k.paceFrame(&g.inflight, &g.in, true)
 			}
+			if !g.writing && g.nextFront() {
+				g.writeFront() // by the owner, who has nothing else to do and holds no workspace
+				s.mu.Unlock()
+				break
+			}
 			s.marks.set(isWaiting)
 			if g.wakeUp == nil {
 				g.wakeUp = make(chan struct{}, 1)
@@ -68,10 +73,17 @@ func (g *goroutineConn) leave() {
 		go g.live()
 		return
 	}
+	if g.borrowing { // user code has ended the goroutine, and nobody else may have the workspace
+		g.ref.sh.borrowed.Add(-1)
+	}
 	why := g.ref.reason()
 	g.ref.end(&workspace{beside: true, ref: g.ref, g: g})
-	if own := g.own; own != nil && why != 0 && why != Panicked { // else user code may still hold them
-		own.box.forget()
+	switch own, memory := g.own, &g.ref.sh.srv.input; {
+	case own == nil:
+	case why == 0 || why == Panicked: // user code may still hold them
+		own.box.lose(memory)
+	default:
+		own.box.forget(memory)
 		if own.out.Lent() {
 			own.out.Release()
 		}

@@ -14,7 +14,7 @@ func (g *goroutineConn) readBlocking(d *workspace) {
 	k := &g.ref
 	exact := k.sh.srv.how.style == direct
 	for {
-		p := d.box.space(&k.sh.srv.buffers)
+		p := d.box.space(&k.sh.srv.input)
 		if exact {
 			p = p[:min(len(p), max(1, d.box.want))]
 		}
@@ -24,6 +24,10 @@ func (g *goroutineConn) readBlocking(d *workspace) {
 			d.lendOut()
 			hungry = k.received(d, n)
 			d.returnOut()
+			if d.box.kept.Lent() || g.input.Load() > 0 {
+				k.noteInput(&g.inflight, &d.box)
+				hungry = hungry && k.reason() != InputBudget
+			}
 		}
 		if err != nil {
 			g.readFailed(err)
@@ -71,7 +75,7 @@ func (g *goroutineConn) readReady(fd uintptr) (err error) {
 			break
 		}
 		var n int
-		if n, err = readSocket(fd, d.box.space(&k.sh.srv.buffers)); n > 0 {
+		if n, err = readSocket(fd, d.box.space(&k.sh.srv.input)); n > 0 {
 			if !g.used.Load() {
 				g.used.Store(true)
 			}
@@ -114,7 +118,7 @@ func (g *goroutineConn) readFailed(err error) {
 // readDrain reads what a drain has noted. What is sent from now on is not read: a
 // peer that goes on asking does not hold us up.
 func (g *goroutineConn) readDrain(d *workspace) {
-	p := d.box.space(&g.ref.sh.srv.buffers)
+	p := d.box.space(&g.ref.sh.srv.input)
 	n, err := g.nc.Read(p[:min(len(p), g.left)])
 	if n > 0 {
 		g.ref.received(d, n)

@@ -27,24 +27,35 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 	case s.dead:
 		return false
 	case len(out) > 0 && !g.unwritten():
-		g.queue.insert(k.sh.srv, out)
-		k.charge(&g.inflight, len(out))
+		g.waiting += int64(len(out))
+		if g.queue.insert(k.sh.srv, out) {
+			k.recount(&g.inflight)
+		}
 	case len(out) > 0:
 		if g.fd != noDescriptor { // in a visit of a Parked connection the descriptor is at hand
 			n, err := sys.Write(uintptr(g.fd), out[:min(len(out), maxSend)])
 			k.sh.counts.bytesOut.Add(uint64(n))
+			g.written.Add(uint32(n))
 			if err != nil && err != sys.ErrAgain {
 				g.writeFailed()
 				return false
 			}
-			out = out[n:]
+			if n < len(out) { // the owner writes the rest when it has given the workspace back
+				t.Out = out
+				g.front, g.sent = k.keep(t, n)
+				t.Out = t.Out[:0]
+				g.waiting += int64(len(out) - n)
+				g.blocked.Store(true)
+				k.recount(&g.inflight)
+				k.startStall(&g.inflight)
+			}
+			break
 		}
-		if len(out) > 0 {
-			k.charge(&g.inflight, len(out))
-			g.writeWaiting(out)
-		}
+		g.waiting += int64(len(out))
+		g.writeWaiting(out, cap(out))
 	}
-	for !s.dead && !g.writing && g.nextFront() {
+	k.visitCharged(&g.inflight)
+	for !s.dead && !g.writing && !g.blocked.Load() && g.nextFront() {
 		g.writeFront()
 	}
 	return !s.dead
@@ -65,17 +76,24 @@ func (g *goroutineConn) nextFront() bool {
 func (g *goroutineConn) writeFront() (alive bool) {
 	b, from := g.front, g.sent
 	g.front = pool.Buffer{}
-	alive = g.writeWaiting(b.Bytes()[from:])
+	p := b.Bytes()
+	alive = g.writeWaiting(p[from:], cap(p))
 	b.Release()
+	if alive {
+		g.blocked.Store(false)
+	}
 	return alive
 }
 
-// writeWaiting writes p, which is charged already, and waits until the peer has it.
-// mu held, but not meanwhile. It reports false when the connection has ended meanwhile: then mu is
-// another connection's, and not held.
-func (g *goroutineConn) writeWaiting(p []byte) (alive bool) {
+// writeWaiting writes p, which counts as waiting already and is in a buffer of that
+// capacity, and waits until the peer has it. mu held, but not meanwhile. It reports
+// false when the connection has ended meanwhile: then mu is another connection's, and
+// not held. That cannot happen to the owner.
+func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 	k, s := &g.ref, g.ref.s
-	g.writing = true
+	g.writing, g.lent = true, capacity
+	k.recount(&g.inflight)
+	k.visitCharged(&g.inflight)
 	k.startStall(&g.inflight)
 	s.mu.Unlock()
 	var err error
@@ -92,8 +110,9 @@ func (g *goroutineConn) writeWaiting(p []byte) (alive bool) {
 		return false
 	}
 	k.touch() // whoever takes its time to read is not idle meanwhile
-	g.writing = false
-	k.charge(&g.inflight, -len(p))
+	g.writing, g.lent = false, 0
+	g.waiting -= int64(len(p))
+	k.recount(&g.inflight)
 	if err != nil {
 		g.writeFailed()
 	}

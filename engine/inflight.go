@@ -19,6 +19,7 @@ type inflight struct {
 
 	frame   atomic.Uint32 // the unfinished message began
 	size    atomic.Uint32 // its size, as far as it is known
+	input   atomic.Uint32 // capacity of the buffer that holds unserved input
 	stall   atomic.Uint32 // the peer was last seen to take some of the output that waits
 	written atomic.Uint32 // bytes that the kernel has accepted, modulo 2^32
 	blocked atomic.Bool   // replies of a visit are in front: nothing is read; written under mu
@@ -27,7 +28,12 @@ type inflight struct {
 	waiting  int64       // bytes of output that wait for the peer
 	taken    uint32      // of written, what the peer had acknowledged when it was last looked at
 	measured bool        // taken is known since the stall began
-	charged  int64       // of those, what the server has been told
+	charged  int64       // memory for output that the budget has been told of
+	lent     int         // capacity of the buffer that a blocked writer holds
+	reserved int64       // of the budget, for the visit that runs
+	trial    bool        // it is the connection's first
+	began    tick        // it did
+	claim    *claim      // in line for the budget, or granted; written by the owner
 	front    pool.Buffer // output that is being written; the peer takes none of it for now
 	sent     int         // bytes of front that have gone
 	cut      bool        // the last write ended because it was the others' turn, not because the socket was full
@@ -85,6 +91,8 @@ func (k *connRef) detach() {
 	if x == nil || x.g != nil || !x.quiet() || x.rare != nil || k.s.own.has(drains) || k.phase() != serving {
 		return
 	}
+	k.recountExactly(x)
+	k.visitCharged(x)
 	k.s.tickets = x.promises.generation
 	k.x.Store(nil)
 	k.sh.srv.putInflight(x)
@@ -101,7 +109,7 @@ func (s *Server) putInflight(x *inflight) {
 }
 
 // quiet reports whether nothing is in flight.
-func (x *inflight) quiet() bool { return x.in.len() == 0 && x.settled() }
+func (x *inflight) quiet() bool { return x.in.len() == 0 && x.settled() && x.claim == nil }
 
 // settled reports whether nothing is owed and nothing waits for the peer.
 func (x *inflight) settled() bool { return x.promises.open == 0 && x.unwritten() }
@@ -121,6 +129,9 @@ const mostGranted = 16
 // tells apart what was posted before it.
 func (k *connRef) admit(first bool) int {
 	if ends(k.reason()) {
+		return 0
+	}
+	if first && !(k.s.weight == smallWeight && k.x.Load() == nil) && !k.mayProduce() {
 		return 0
 	}
 	x := k.x.Load()
@@ -144,14 +155,14 @@ func (k *connRef) admit(first bool) int {
 // below reports whether x is below the limits that pause a connection. mu held.
 func (k *connRef) below(x *inflight) bool {
 	limits := &k.sh.srv.limits
-	return !x.blocked.Load() && int(x.promises.open) < limits.InFlight && x.waiting < int64(limits.HighWater)
+	return !x.blocked.Load() && !x.starves() && int(x.promises.open) < limits.InFlight && x.waiting < int64(limits.HighWater)
 }
 
 // resumes reports whether a pause may end: at half of what began it, so that
 // reading does not flutter. mu held.
 func (k *connRef) resumes(x *inflight) bool {
 	limits := &k.sh.srv.limits
-	return !x.blocked.Load() && int(x.promises.open) <= limits.InFlight/2 && x.waiting <= int64(limits.HighWater/2)
+	return !x.blocked.Load() && !x.starves() && int(x.promises.open) <= limits.InFlight/2 && x.waiting <= int64(limits.HighWater/2)
 }
 
 // hasRoom reports whether flow control lets the connection go on after a visit.
@@ -203,19 +214,6 @@ func (k *connRef) paceFrame(x *inflight, in *inputBuffer, paused bool) {
 	}
 }
 
-// charge counts n bytes more, or less, that wait for the peer. mu held.
-func (k *connRef) charge(x *inflight, n int) {
-	x.waiting += int64(n)
-	if now := x.waiting &^ (chargeUnit - 1); now != x.charged {
-		k.sh.srv.charge(int(now - x.charged))
-		x.charged = now
-	}
-}
-
-// chargeUnit is how exactly the server knows, between sweeps, what waits for one
-// peer: small replies are not worth an operation that all processors share.
-const chargeUnit = 1 << 10
-
 // countLate tells the counters of late replies before they are written. mu held.
 func (k *connRef) countLate(x *inflight) {
 	if x.late > 0 {
@@ -225,19 +223,29 @@ func (k *connRef) countLate(x *inflight) {
 	}
 }
 
-// drop throws away what is in flight, except for the bytes that a blocked writer
-// holds: it releases them itself. mu held.
-func (k *connRef) drop(x *inflight) {
-	k.charge(x, -int(x.waiting))
-	k.sh.counts.late.Add(x.late)
-	x.late = 0
+// dropOutput throws away what waits for the peer. mu held.
+func (k *connRef) dropOutput(x *inflight) {
 	for _, b := range [...]pool.Buffer{x.front, x.queue.take()} {
 		if b.Lent() {
 			b.Release()
 		}
 	}
-	x.front = pool.Buffer{}
-	x.in.forget()
+	x.front, x.waiting, x.lent = pool.Buffer{}, 0, 0
+	k.recountExactly(x)
+}
+
+// drop throws away what is in flight, except for the bytes that a blocked writer
+// holds: it releases them itself. mu held.
+func (k *connRef) drop(x *inflight) {
+	k.sh.counts.late.Add(x.late)
+	x.late = 0
+	k.dropOutput(x)
+	x.in.forget(&k.sh.srv.input)
 	x.promises.abandon()
 	x.stall.Store(0)
+	k.visitCharged(x)
+	if x.claim != nil {
+		k.sh.srv.output.cancel(x.claim)
+		x.claim = nil
+	}
 }

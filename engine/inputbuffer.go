@@ -16,13 +16,6 @@ type inputBuffer struct {
 // leastKept is how small a buffer may be that is not worth a smaller one.
 const leastKept = 256
 
-// borrow lends n bytes or more, all that there are.
-func borrow(buffers *pool.Buffers, n int) pool.Buffer {
-	b := buffers.Get(n)
-	b.SetLen(cap(b.Bytes()))
-	return b
-}
-
 func (b *inputBuffer) buffer() []byte {
 	if b.kept.Lent() {
 		return b.kept.Bytes()
@@ -35,11 +28,11 @@ func (b *inputBuffer) bytes() []byte { return b.buffer()[b.start:b.end] }
 
 // space is where the next bytes go; never empty. Engines that read exactly
 // what is wanted cut it to want themselves.
-func (b *inputBuffer) space(buffers *pool.Buffers) []byte {
+func (b *inputBuffer) space(memory *inputBudget) []byte {
 	if b.start == b.end {
 		b.start, b.end = 0, 0
 		if b.kept.Lent() {
-			b.keep(pool.Buffer{})
+			b.keep(memory, pool.Buffer{})
 		}
 	}
 	buf := b.buffer()
@@ -53,22 +46,22 @@ func (b *inputBuffer) space(buffers *pool.Buffers) []byte {
 		if wanted > size/8 { // else a protocol that asks byte by byte would copy at every one
 			size = min(size, b.end+wanted)
 		}
-		b.move(borrow(buffers, size))
+		b.move(memory, memory.borrow(size))
 		buf = b.buffer()
 	}
 	return buf[b.end:]
 }
 
 // move keeps what is unserved in another buffer.
-func (b *inputBuffer) move(to pool.Buffer) {
+func (b *inputBuffer) move(memory *inputBudget, to pool.Buffer) {
 	b.start, b.end = 0, copy(to.Bytes(), b.bytes())
-	b.keep(to)
+	b.keep(memory, to)
 }
 
 // keep gives kept back for another one, or none.
-func (b *inputBuffer) keep(other pool.Buffer) {
+func (b *inputBuffer) keep(memory *inputBudget, other pool.Buffer) {
 	if b.kept.Lent() {
-		b.kept.Release()
+		memory.release(b.kept)
 	}
 	b.kept = other
 }
@@ -94,27 +87,35 @@ func (b *inputBuffer) ready() bool { return b.end > b.start && b.want <= 0 }
 
 // lend makes base the buffer to read into. A short rest moves there, so that
 // the next read is a large one; a long one stays where it is and grows.
-func (b *inputBuffer) lend(base []byte) {
+func (b *inputBuffer) lend(memory *inputBudget, base []byte) {
 	b.base = base
 	if b.kept.Lent() && b.len() <= len(base)/16 {
 		b.start, b.end = 0, copy(base, b.bytes())
-		b.keep(pool.Buffer{})
+		b.keep(memory, pool.Buffer{})
 	}
 }
 
 // giveBack lets go of base, keeping a copy of the rest in a buffer that fits it.
-func (b *inputBuffer) giveBack(buffers *pool.Buffers) {
+func (b *inputBuffer) giveBack(memory *inputBudget) {
 	rest := b.len()
 	if rest == 0 {
-		b.forget()
+		b.forget(memory)
 	} else if !b.kept.Lent() || len(b.kept.Bytes()) > 4*max(rest, leastKept) {
-		b.move(borrow(buffers, rest))
+		b.move(memory, memory.borrow(rest))
 	}
 	b.base = nil
 }
 
 // forget drops what is unserved and gives the buffers back.
-func (b *inputBuffer) forget() {
+func (b *inputBuffer) forget(memory *inputBudget) {
 	b.start, b.end, b.base = 0, 0, nil
-	b.keep(pool.Buffer{})
+	b.keep(memory, pool.Buffer{})
+}
+
+// lose is forget for buffers that somebody may still hold.
+func (b *inputBuffer) lose(memory *inputBudget) {
+	if b.kept.Lent() {
+		memory.lose(b.kept)
+	}
+	*b = inputBuffer{}
 }

@@ -9,21 +9,27 @@ import (
 	"pgregory.net/rapid"
 )
 
+func newInputBudget() *inputBudget {
+	m := new(inputBudget)
+	m.init(1<<20, new(pool.Buffers), func() {})
+	return m
+}
+
 // inboxModel drives an inputBuffer and a plain slice side by side.
 type inboxModel struct {
-	in      inputBuffer
-	buffers pool.Buffers
-	base    []byte
-	next    byte   // to arrive: every one differs from its neighbours
-	sent    int    // bytes that have arrived
-	held    []byte // what the inputBuffer must hold
-	want    int    // what it must wait for
-	size    int    // of its buffer, when last seen
+	in     inputBuffer
+	memory *inputBudget
+	base   []byte
+	next   byte   // to arrive: every one differs from its neighbours
+	sent   int    // bytes that have arrived
+	held   []byte // what the inputBuffer must hold
+	want   int    // what it must wait for
+	size   int    // of its buffer, when last seen
 }
 
 // room asks for space and checks how the buffer grew.
 func (m *inboxModel) room(t *rapid.T) []byte {
-	p := m.in.space(&m.buffers)
+	p := m.in.space(m.memory)
 	if len(p) == 0 {
 		t.Fatalf("space is empty with %d bytes held, %d wanted", len(m.held), m.want)
 	}
@@ -63,6 +69,9 @@ func (m *inboxModel) arrive(t *rapid.T, p []byte, most int) {
 }
 
 func (m *inboxModel) check(t *rapid.T) {
+	if held := m.memory.held.Load(); held != capacity(m.in.kept) {
+		t.Fatalf("%d bytes are on loan, and %d on the books", capacity(m.in.kept), held)
+	}
 	if got := m.in.bytes(); !bytes.Equal(got, m.held) || m.in.len() != len(m.held) {
 		at := 0
 		for at < min(len(got), len(m.held)) && got[at] == m.held[at] {
@@ -82,8 +91,8 @@ func TestInputBuffer(t *testing.T) {
 }
 
 func checkInbox(t *rapid.T, size int) {
-	m := &inboxModel{base: make([]byte, size)}
-	m.in.lend(m.base)
+	m := &inboxModel{base: make([]byte, size), memory: newInputBudget()}
+	m.in.lend(m.memory, m.base)
 	t.Repeat(map[string]func(*rapid.T){
 		"read what is there": func(t *rapid.T) { m.arrive(t, m.room(t), 100_000) },
 		"read a little":      func(t *rapid.T) { m.arrive(t, m.room(t), 5) },
@@ -106,10 +115,10 @@ func checkInbox(t *rapid.T, size int) {
 					m.base[i] = 0xee // somebody else has used it
 				}
 			}
-			m.in.lend(m.base)
+			m.in.lend(m.memory, m.base)
 		},
 		"give back": func(t *rapid.T) {
-			m.in.giveBack(&m.buffers)
+			m.in.giveBack(m.memory)
 			if m.in.base != nil {
 				t.Fatal("gave the base back and still knows it")
 			}
@@ -127,26 +136,26 @@ func TestInputBufferGivesBack(t *testing.T) {
 		{5_000, 60_000, 0}, {5_000, 60_000, 1}, {5_000, 60_000, 300}, {5_000, 60_000, 20_000},
 	} {
 		var in inputBuffer
-		var buffers pool.Buffers
+		memory := newInputBudget()
 		base := make([]byte, size)
 		fill := func(n int) {
 			for n > 0 {
-				p := in.space(&buffers)
+				p := in.space(memory)
 				p = p[:min(n, len(p))]
 				in.arrived(len(p))
 				n -= len(p)
 			}
 		}
 		in.want = x.message
-		in.lend(base)
+		in.lend(memory, base)
 		if x.before > 0 {
 			fill(x.before)
-			in.giveBack(&buffers)
-			in.lend(base)
+			in.giveBack(memory)
+			in.lend(memory, base)
 		}
 		fill(x.message + x.rest - x.before)
 		in.served(x.message, 4)
-		in.giveBack(&buffers)
+		in.giveBack(memory)
 		kept := 0
 		if in.kept.Lent() {
 			kept = len(in.kept.Bytes())
@@ -165,18 +174,18 @@ func TestInputBufferGivesBack(t *testing.T) {
 func TestInputBufferBelievesNoLength(t *testing.T) {
 	for _, size := range []int{512, 4096, 65536} {
 		var in inputBuffer
-		var buffers pool.Buffers
-		in.lend(make([]byte, size))
-		in.space(&buffers)
+		memory := newInputBudget()
+		in.lend(memory, make([]byte, size))
+		in.space(memory)
 		in.arrived(4)
 		n := testing.AllocsPerRun(100, func() {
 			in.served(0, 1<<30)
-			in.space(&buffers)
+			in.space(memory)
 		})
 		if n != 0 || len(in.buffer()) != size || in.kept.Lent() {
 			t.Errorf("base %d: a claim of 1 GiB allocates %v times and has a buffer of %d", size, n, len(in.buffer()))
 		}
-		in.giveBack(&buffers)
+		in.giveBack(memory)
 		if len(in.buffer()) > leastKept {
 			t.Errorf("base %d: a claim of 1 GiB keeps a buffer of %d while it waits", size, len(in.buffer()))
 		}
@@ -185,26 +194,26 @@ func TestInputBufferBelievesNoLength(t *testing.T) {
 
 func TestInputBufferAllocates0(t *testing.T) {
 	var in inputBuffer
-	var buffers pool.Buffers
+	memory := newInputBudget()
 	base := make([]byte, 4096)
 	for name, f := range map[string]func(){
 		"messages, whole": func() {
-			in.space(&buffers)
+			in.space(memory)
 			in.arrived(100)
 			in.served(100, 4)
 		},
 		"messages, cut anywhere": func() {
-			in.space(&buffers)
+			in.space(memory)
 			in.arrived(130)
 			in.served(in.len()-30, 70)
 		},
 		"lend and give back, with a rest": func() {
-			in.giveBack(&buffers)
-			in.lend(base)
+			in.giveBack(memory)
+			in.lend(memory, base)
 		},
 	} {
 		in = inputBuffer{}
-		in.lend(base)
+		in.lend(memory, base)
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s: %v allocations, want 0", name, n)
 		}

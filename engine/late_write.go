@@ -29,9 +29,10 @@ func (k *connRef) write(x *inflight, again bool) {
 		}
 		n, err := k.send(x.front.Bytes()[x.sent:])
 		x.sent += n
-		k.charge(x, -n)
+		x.waiting -= int64(n)
 		if err == sys.ErrAgain {
 			k.notSent(x, n)
+			k.shrinkFront(x)
 			break
 		}
 		if err != nil {
@@ -47,12 +48,25 @@ func (k *connRef) write(x *inflight, again bool) {
 			k.touch() // whoever takes its time to read is not idle meanwhile
 		}
 	}
+	k.recount(x)
 	switch {
 	case x.g == nil:
 	case k.s.dead:
 		x.g.nudge()
 	case x.front.Lent():
 		x.g.startWriter() // what is left needs somebody who waits
+	}
+}
+
+// shrinkFront moves the rest of a large buffer to one of its size, when most of it has
+// gone. mu held.
+func (k *connRef) shrinkFront(x *inflight) {
+	all := x.front.Bytes()
+	if rest := all[x.sent:]; cap(all) > maxPooled/4 && len(rest) <= cap(all)/4 {
+		b := k.sh.srv.buffers.Get(len(rest))
+		copy(b.Bytes(), rest)
+		x.front.Release()
+		x.front, x.sent = b, 0
 	}
 }
 

@@ -42,9 +42,14 @@ type Limits struct {
 	// requests are no longer read. Zero: 1024. A protocol without ids sets 1,
 	// and its replies keep their order.
 	InFlight int
-	// TotalOutput bounds the output waiting for all peers together; the
-	// slowest readers are closed first. Zero: 128 MiB.
+	// TotalOutput bounds the memory of the output that waits for all peers together.
+	// A visit that may produce much waits until there is room, and when nothing else
+	// helps the slowest readers are closed. Zero: 128 MiB.
 	TotalOutput int
+	// TotalInput bounds the memory of input that waits to be served, unfinished
+	// messages mostly, beyond 4 KiB for each connection; who holds most for longest is
+	// closed first. Zero: 128 MiB.
+	TotalInput int
 	// Helpers is how many handlers that take long may run beside the event loops at
 	// once; connections that are known for such handlers then wait for one of them to
 	// return. Others do not wait: a handler that turns out to take long is one more.
@@ -87,6 +92,7 @@ func (l Limits) OrDefaults() Limits {
 	orInt(&l.HardCap, 256<<10)
 	orInt(&l.InFlight, 1024)
 	orInt(&l.TotalOutput, 128<<20)
+	orInt(&l.TotalInput, 128<<20)
 	orInt(&l.Helpers, 10_000)
 	orInt(&l.Conns, defaultConns())
 	orInt(&l.ConnsPerAddress, math.MaxInt32)

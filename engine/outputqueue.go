@@ -30,18 +30,19 @@ func (q *outputQueue) take() pool.Buffer {
 // startVisit remembers what was posted before this visit.
 func (q *outputQueue) startVisit() { q.visiting, q.top = true, q.len() }
 
-// add appends parts, n bytes in all.
-func (q *outputQueue) add(s *Server, parts [][]byte, n int) {
-	q.reserve(&s.buffers, n)
+// add appends parts, n bytes in all, and reports whether that took more memory.
+func (q *outputQueue) add(s *Server, parts [][]byte, n int) (grown bool) {
+	grown = q.reserve(&s.buffers, n)
 	for _, p := range parts {
 		q.buffer.Write(p)
 	}
+	return grown
 }
 
 // insert adds a visit's output: in an ordered protocol before what was posted
-// during the visit, else at the end.
-func (q *outputQueue) insert(s *Server, p []byte) {
-	q.reserve(&s.buffers, len(p))
+// during the visit, else at the end. It reports whether that took more memory.
+func (q *outputQueue) insert(s *Server, p []byte) (grown bool) {
+	grown = q.reserve(&s.buffers, len(p))
 	end := q.len()
 	at := min(q.top, end)
 	if !s.ordered {
@@ -51,14 +52,27 @@ func (q *outputQueue) insert(s *Server, p []byte) {
 	b := q.buffer.Bytes()
 	copy(b[at+len(p):], b[at:end])
 	copy(b[at:], p)
+	return grown
 }
 
-// reserve makes room for n more bytes.
-func (q *outputQueue) reserve(buffers *pool.Buffers, n int) {
+// reserve makes room for n more bytes, and reports whether that took more memory.
+func (q *outputQueue) reserve(buffers *pool.Buffers, n int) (grown bool) {
 	if !q.buffer.Lent() {
 		q.buffer = buffers.Get(max(n, 1))
 		q.buffer.SetLen(0)
-	} else if have := q.buffer.Bytes(); n > cap(have)-len(have) {
-		q.buffer.Grow(max(n, len(have)))
+		return true
 	}
+	have := q.buffer.Bytes()
+	if grown = n > cap(have)-len(have); grown {
+		q.buffer.Grow(max(n, min(len(have), maxPooled)))
+	}
+	return grown
+}
+
+// capacity is the memory of a buffer, 0 if there is none.
+func capacity(b pool.Buffer) int64 {
+	if !b.Lent() {
+		return 0
+	}
+	return int64(cap(b.Bytes()))
 }

@@ -37,11 +37,18 @@ func (c Conn) post(ticket uint64, parts [][]byte) error {
 		k.sh.counts.pushes.Add(1)
 	}
 	if n > 0 {
-		x.queue.add(srv, parts, n)
-		k.charge(x, n)
+		x.waiting += int64(n)
+		if x.queue.add(srv, parts, n) {
+			k.recount(x)
+		}
 	}
 	if !x.queue.held() && !x.writing && !x.front.Lent() && !k.inVisit() {
 		k.list()
+	}
+	if srv.output.over() > 0 && k.burdens(x) {
+		k.abort(OutputBudget)
+		s.mu.Unlock()
+		return OutputBudget
 	}
 	k.resume(x)
 	s.mu.Unlock()
@@ -78,6 +85,28 @@ func (k *connRef) relieve(x *inflight) bool {
 		return x.queue.len() <= limits.hardest()
 	}
 	return !k.s.dead && x.queue.len() <= limits.HardCap
+}
+
+// burdens reports whether a connection to which something was posted must go, since
+// the output budget is exceeded: much waits for it although it was just written, and
+// its peer has taken nothing for some sweeps, or, when the budget is far exceeded, now.
+// mu held.
+func (k *connRef) burdens(x *inflight) bool {
+	srv := k.sh.srv
+	far := srv.output.over() > srv.output.limit/8
+	much := int64(srv.limits.HighWater)
+	if far {
+		much = smallVisit
+	}
+	if x.waiting <= much {
+		return false
+	}
+	if !x.writing && !x.queue.visiting && (x.g == nil || x.g.raw != nil) {
+		k.write(x, true)
+	}
+	stall := x.stall.Load()
+	age := srv.clock.read() - stall
+	return x.waiting > much && stall != 0 && !x.cut && (far || age > 4*srv.rules.hurried() && age < ahead)
 }
 
 // promise owes one more reply, and says whether flow control lets one more message
@@ -118,6 +147,9 @@ func (k *connRef) abort(why Reason) {
 		k.fail(why)
 	}
 	s.dead = true
+	if x := k.x.Load(); x != nil && !x.writing {
+		k.dropOutput(x) // now: the owner may be busy, and memory scarce
+	}
 	hard := why != 0 // a peer that does not read must not keep our bytes in the kernel
 	switch x := k.x.Load(); {
 	case x != nil && x.rare != nil && x.rare.given != nil:

@@ -25,6 +25,7 @@ const (
 	NoDescriptors            // accepted on the spare descriptor, and closed
 	ShuttingDown             // drained
 	Forced                   // the shutdown's patience ended first
+	InputBudget              // all unserved input together passed Limits.TotalInput
 	reasons
 )
 
@@ -47,6 +48,7 @@ var reasonNames = [reasons]string{
 	NoDescriptors:     "no_descriptors",
 	ShuttingDown:      "shutting_down",
 	Forced:            "forced",
+	InputBudget:       "input_budget",
 }
 
 // String is the reason's label: lower case, words joined by underscores.

@@ -60,11 +60,12 @@ type Server struct {
 	gone     chan struct{} // closed when that is done
 	hurried  sync.Once
 
-	buffers    pool.Buffers
-	workspaces sync.Pool // of *workspace, for loops and for connections that borrow
-	inflights  sync.Pool // of *inflight, for connections of loops
-	goroutines sync.WaitGroup
-	flushers   []*flusher // of the goroutine engines, and of what an Events server cannot put on a loop
+	buffers     pool.Buffers
+	workspaces  sync.Pool // of *workspace, for loops and for connections that borrow
+	smallSpaces sync.Pool // the same, where many borrow at once
+	inflights   sync.Pool // of *inflight, for connections of loops
+	goroutines  sync.WaitGroup
+	flushers    []*flusher // of the goroutine engines, and of what an Events server cannot put on a loop
 
 	loops     []*loop       // of Events; see started
 	running   chan struct{} // closed when there are loops
@@ -77,7 +78,8 @@ type Server struct {
 	accepted atomic.Uint64
 	panics   atomic.Uint64
 	ended    [reasons]atomic.Uint64
-	queued   atomic.Int64 // bytes that wait for peers
+	output   outputBudget
+	input    inputBudget
 	noise    noise
 	sweeper  sweeper
 
@@ -102,11 +104,14 @@ func (s *Server) init() {
 		s.rules = rulesOf(s.limits)
 		s.clock.init()
 		s.ordered = s.limits.InFlight == 1
-		s.buffers.Max = maxPooled
+		s.buffers.Max = maxShared
+		s.output.init(s.limits.TotalOutput, s.clock.sweepNow)
+		s.input.init(s.limits.TotalInput, &s.buffers, s.clock.sweepNow)
 		s.running = make(chan struct{})
 		s.helpers.srv = s
 		s.watchdog.kick = make(chan struct{}, 1)
 		s.workspaces.New = func() any { return &workspace{in: make([]byte, s.how.size)} }
+		s.smallSpaces.New = func() any { return &workspace{in: make([]byte, max(1, min(smallInput, s.how.size-1)))} }
 		s.inflights.New = func() any { return new(inflight) }
 		s.perVisit = -1 // no end
 		if s.how.style == direct {

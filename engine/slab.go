@@ -38,6 +38,7 @@ type slot struct {
 	counted    bool         // its address holds a place; guarded by Server.mu
 	port       uint16
 	address    [4]byte // of IPv4; else it is in side.sixes
+	weight     uint8   // the owner's: how much its visits produce, see connRef.learn; 0 while nobody knows
 }
 
 // flags are true or not, eight in a byte.
@@ -82,6 +83,7 @@ type shard struct {
 	loop     *loop         // whose it is; nil on a goroutine engine
 	poll     *sys.Poll     // the loop's
 	visiting atomic.Uint64 // the loop's: the visit under way; see events_watchdog.go
+	borrowed atomic.Int32  // workspaces that connections of a goroutine engine have
 	rouse    func()        // ends the runner's sleep; called with mu held
 
 	mu         sync.Mutex
@@ -271,9 +273,13 @@ func (k *connRef) list() {
 		return
 	}
 	k.s.marks.set(isDirty)
-	sh := k.sh
+	k.sh.look(k.key)
+}
+
+// look has the runner look at a connection, whoever holds its mutex.
+func (sh *shard) look(key uint64) {
 	sh.mu.Lock()
-	sh.dirty = append(sh.dirty, k.key)
+	sh.dirty = append(sh.dirty, key)
 	sh.pending.Store(true)
 	sh.wake()
 	sh.mu.Unlock()

@@ -22,8 +22,14 @@ func (k *connRef) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn
 	s.since.Store(0)
 	s.state, s.socket, s.tickets = 0, socket, 0
 	s.own, s.marks, s.opened, s.dead, s.slowVisits, s.epoch = 0, 0, false, false, 0, 0
-	s.want, s.suspect, s.counted = 0, 0, counted
-	if g != nil {
+	s.want, s.suspect, s.counted, s.weight = 0, 0, counted, 0
+	switch {
+	case g == nil:
+		sys.LimitUnsent(uintptr(socket), maxUnsent)
+	case g.raw != nil:
+		g.raw.Control(func(fd uintptr) { sys.LimitUnsent(fd, maxUnsent) })
+		fallthrough
+	default:
 		k.x.Store(&g.inflight)
 	}
 	k.setAddr(from)
@@ -39,6 +45,10 @@ func (k *connRef) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn
 	k.setAway(true) // ours, for now
 }
 
+// maxUnsent is what the kernel may accept for a peer beyond what it can send. Without
+// a limit, a peer that does not read costs a megabyte and more of the kernel's memory.
+const maxUnsent = 128 << 10
+
 // facts are what the next step depends on. mu held; d has the connection's input
 // if it is not in its inflight.
 func (k *connRef) facts(d *workspace) facts {
@@ -53,7 +63,7 @@ func (k *connRef) facts(d *workspace) facts {
 		f.settled = x.settled()
 		f.ready = x.in.ready() || d != nil && d.box.ready()
 		f.unread = x.left > 0
-		f.paused = x.blocked.Load() || f.ready && !k.resumes(x)
+		f.paused = x.blocked.Load() || x.starves() || f.ready && !k.resumes(x)
 	}
 	return f
 }
@@ -92,8 +102,8 @@ func (k *connRef) carryOut(st step, d *workspace) {
 		s.marks.set(isShut)
 		x := k.attach()
 		x.left = lingerBytes
-		x.in.forget()
-		d.box.forget()
+		x.in.forget(&srv.input)
+		d.box.forget(&srv.input)
 		s.mu.Unlock()
 		if !k.closeWrite() {
 			k.kill() // and not the other way round: an abort may have come first
@@ -144,7 +154,7 @@ func (k *connRef) received(d *workspace, n int) (hungry bool) {
 const rounds = 4
 
 // serve gives the protocol what has arrived until it wants more bytes, and writes
-// its replies. It reports whether it does want more: otherwise next decides.
+// its replies. It reports whether it wants more and may have it: otherwise next decides.
 func (k *connRef) serve(d *workspace) (hungry bool) {
 	for n := 1; ; n++ {
 		used, need, why := k.visit(d)
@@ -154,6 +164,9 @@ func (k *connRef) serve(d *workspace) (hungry bool) {
 		}
 		if d.size = len(d.turn.Out); why == Panicked {
 			d.dropBuffers()
+		}
+		if d.size > smallVisit || k.s.weight != smallWeight && d.size+d.turn.requests > 0 {
+			k.learn(d.size)
 		}
 		if !k.flush(d, needsNoWords(why)) {
 			return false
@@ -172,7 +185,8 @@ func (k *connRef) serve(d *workspace) (hungry bool) {
 		case visitLater:
 			k.startFrame(&d.box, need)
 			k.touch()
-			return true
+			x := k.x.Load()
+			return x == nil || !x.blocked.Load()
 		}
 		if !k.hasRoom() {
 			k.stopFrame() // a message that we do not read is not the peer's to hurry
@@ -275,7 +289,7 @@ func (k *connRef) promiseSocket(d *workspace) {
 	serve := d.turn.takeOver
 	d.turn.takeOver = nil
 	unread := append([]byte(nil), d.box.bytes()...)
-	d.box.forget()
+	d.box.forget(&k.sh.srv.input)
 	k.s.mu.Lock()
 	k.attach().rarely().give = func(nc net.Conn) { serve(nc, unread) }
 	k.s.mu.Unlock()

@@ -20,7 +20,7 @@ func (k *connRef) moments() moments {
 	m := moments{phase: k.phase(), since: s.since.Load(), seen: s.seen.Load(), draining: k.sh.srv.draining.Load()}
 	if x := k.x.Load(); x != nil {
 		m.frame, m.size, m.stall = x.frame.Load(), x.size.Load(), x.stall.Load()
-		m.owed = x.promises.open > 0
+		m.owed = x.promises.open > 0 || x.starves()
 		switch {
 		case x.g == nil && x.rare == nil && m.frame == 0 && !m.owed && x.waiting == 0:
 			m.restAfter = detachAfter

@@ -277,6 +277,8 @@ func bare(l Limits) *Server {
 	s.rules = rulesOf(s.limits)
 	s.ordered = s.limits.InFlight == 1
 	s.clock.init()
+	s.output.init(s.limits.TotalOutput, s.clock.sweepNow)
+	s.input.init(s.limits.TotalInput, &s.buffers, s.clock.sweepNow)
 	s.running = make(chan struct{})
 	s.inflights.New = func() any { return new(inflight) }
 	return s
@@ -296,7 +298,7 @@ func (s *Server) bareConn() *connRef {
 		panic(err)
 	}
 	k.begin(netip.AddrPort{}, sys.NoSocket, nil, false, false)
-	k.s.opened = true
+	k.s.opened, k.s.weight = true, smallWeight
 	k.s.mu.Unlock()
 	return &k
 }

@@ -10,14 +10,16 @@ import (
 // sweeper judges all connections of a server every period: one goroutine.
 type sweeper struct {
 	condemned []sentence
-	over      int // sweeps since the output budget was kept
+	pressed   int // sweeps since the output budget was kept, and nobody waited for it
+	memory    memoryReturn
 }
 
 // sentence is a verdict to be carried out.
 type sentence struct {
-	k   connRef
-	v   verdict
-	why Reason
+	k    connRef
+	v    verdict
+	why  Reason
+	sure bool // also if the peer has taken something
 }
 
 // sweep runs the sweeper.
@@ -80,28 +82,25 @@ func (s *Server) readLate() (now tick) {
 func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 	w := &s.sweeper
 	next = never
-	total := int64(0)
 	w.condemned = w.condemned[:0]
 	s.each(func(k connRef) {
 		m := k.moments()
 		v, why, due := s.rules.judge(m, now)
 		if v != live {
-			w.condemned = append(w.condemned, sentence{k, v, why})
+			w.condemned = append(w.condemned, sentence{k: k, v: v, why: why})
 		}
 		next = min(next, due)
 		busy = busy || since(m.seen, last, now) || m.stall != 0 && since(m.stall, last, now)
 		if x := k.x.Load(); x != nil {
-			total += x.waiting
+			k.review(x, now)
 		}
 	})
 	pace := uint64(s.rules.period)
-	if total > int64(s.limits.TotalOutput) {
-		if w.over++; w.over > 6 { // by now the stamps of those who read are fresh
-			s.condemnSlowest(total, now)
-		}
+	if s.evict(now) {
 		pace, busy = uint64(s.rules.hurried()), true
-	} else {
-		w.over = 0
+	}
+	if s.returnMemory(now) {
+		busy = true
 	}
 	for i := range w.condemned {
 		w.condemned[i].carryOut(now)
@@ -144,7 +143,7 @@ func (c *sentence) carryOut(now tick) {
 		s.suspect = c.why
 		k.notify()
 	case abort:
-		asks := (c.why == WriteStall || c.why == OutputBudget) && x != nil && x.stall.Load() != 0
+		asks := (c.why == WriteStall || c.why == OutputBudget) && !c.sure && x != nil && x.stall.Load() != 0
 		if !asks || !k.hasTaken(x, now) {
 			k.abort(c.why)
 		}

@@ -24,14 +24,17 @@ type workspace struct {
 // next.
 func (d *workspace) dropBuffers() {
 	d.turn.Out = append([]byte(nil), d.turn.Out...)
-	d.in, d.box, d.out = make([]byte, len(d.in)), inputBuffer{}, pool.Buffer{}
+	memory := &d.ref.sh.srv.input
+	d.box.lose(memory)
+	d.in, d.out = make([]byte, len(d.in)), pool.Buffer{}
 	if d.g != nil && !d.g.borrows() {
-		d.box.lend(d.in)
+		d.box.lend(memory, d.in)
 	}
 }
 
 const (
-	maxPooled = 128 << 10 // the largest buffer that is used again
+	maxPooled = 128 << 10 // the largest buffer that a workspace keeps
+	maxShared = 1 << 20   // the largest that is used again for another connection
 	keepOut   = 4 << 10   // the output buffer that an idle connection may keep
 )
 

@@ -17,6 +17,12 @@ func (s Socket) ResetOnClose() {
 	unix.SetsockoptLinger(int(s), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 }
 
+// LimitUnsent has the kernel accept about n bytes beyond what the peer's window lets it
+// send, instead of megabytes. Sockets that are not TCP have no such limit.
+func LimitUnsent(fd uintptr, n int) {
+	unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, n)
+}
+
 // Close gives the descriptor back, whatever it returns, and takes the socket out
 // of every Poll.
 func (s Socket) Close() error {

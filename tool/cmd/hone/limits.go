@@ -34,6 +34,7 @@ func limitsOf(l *engine.Limits) []limit {
 		{name: "linger-time", time: &l.LingerTime},
 		{name: "in-flight", number: &l.InFlight},
 		{name: "total-output", number: &l.TotalOutput, bytes: true},
+		{name: "total-input", number: &l.TotalInput, bytes: true},
 		{name: "helpers", number: &l.Helpers},
 		{name: "conns", number: &l.Conns},
 		{name: "conns-per-address", number: &l.ConnsPerAddress},

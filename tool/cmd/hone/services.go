@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hone-go/hone/framed"
@@ -52,36 +53,52 @@ const (
 // faults does what the content says; it answers nothing to nothing, and
 // Malformed to what it cannot do or will not.
 //
-//	sleep 50ms    block, then answer
-//	burn 50ms     use a CPU that long, then answer
-//	late 5ms      answer that much later, without blocking
-//	reply 60000   answer so many bytes
-//	push 3        push so many messages, then answer
-//	panic         panic
+//	sleep 50ms      block, then answer
+//	burn 50ms       use a CPU that long, then answer
+//	late 5ms        answer that much later, without blocking
+//	late 5ms 60000  the same, with so many bytes
+//	reply 60000     answer so many bytes
+//	push 3          push so many messages, then answer
+//	push 3 6000     the same, of so many bytes each
+//	panic           panic
 func faults(c framed.Call, dst, req []byte) ([]byte, error) {
 	if len(req) == 0 {
 		return dst, nil
 	}
 	verb, rest, _ := strings.Cut(string(req), " ")
 	switch verb {
-	case "sleep", "burn", "late":
-		d, err := time.ParseDuration(rest)
-		if err != nil || d < 0 || d > longestFault {
+	case "late":
+		rest, size, sized := strings.Cut(rest, " ")
+		d, ok := faultTime(rest)
+		n, sizeOK := faultNumber(size, largestFault)
+		if !ok || sized && !sizeOK {
 			return nil, wire.Malformed
 		}
-		return dst, delay(c, verb, d)
+		reply := c.Later()
+		// Where the connection has ended meanwhile, nobody is left to tell.
+		time.AfterFunc(d, func() { reply.Send(filler(n)) })
+		return dst, nil
+	case "sleep", "burn":
+		d, ok := faultTime(rest)
+		if !ok {
+			return nil, wire.Malformed
+		}
+		delay(c, verb, d)
+		return dst, nil
 	case "reply":
-		n, err := strconv.Atoi(rest)
-		if err != nil || n < 0 || n > largestFault {
+		n, ok := faultNumber(rest, largestFault)
+		if !ok {
 			return nil, wire.Malformed
 		}
-		return append(dst, bytes.Repeat([]byte{'x'}, n)...), nil
+		return append(dst, filler(n)...), nil
 	case "push":
-		n, err := strconv.Atoi(rest)
-		if err != nil || n < 0 || n > mostPushes {
+		rest, size, sized := strings.Cut(rest, " ")
+		n, ok := faultNumber(rest, mostPushes)
+		bytes, sizeOK := faultNumber(size, largestFault)
+		if !ok || sized && !sizeOK {
 			return nil, wire.Malformed
 		}
-		return dst, push(c, n)
+		return dst, push(c, n, filler(bytes))
 	case "panic":
 		if rest == "" {
 			panic("hone: a client asked the service faults for a panic")
@@ -90,32 +107,45 @@ func faults(c framed.Call, dst, req []byte) ([]byte, error) {
 	return nil, wire.Malformed
 }
 
-// delay lets d pass in one of three ways. A server that is cut off does not
-// wait for it.
-func delay(c framed.Call, how string, d time.Duration) error {
-	switch how {
-	case "late":
-		reply := c.Later()
-		// Where the connection has ended meanwhile, nobody is left to tell.
-		time.AfterFunc(d, func() { reply.Send(nil) })
-	case "burn":
-		for end := time.Now().Add(d); time.Now().Before(end) && c.Context().Err() == nil; {
-		}
-	default:
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-c.Context().Done():
-		}
-	}
-	return nil
+func faultTime(text string) (time.Duration, bool) {
+	d, err := time.ParseDuration(text)
+	return d, err == nil && d >= 0 && d <= longestFault
 }
 
-// push sends n messages, numbered from 1, ahead of the answer.
-func push(c framed.Call, n int) error {
+func faultNumber(text string, most int) (int, bool) {
+	n, err := strconv.Atoi(text)
+	return n, err == nil && n >= 0 && n <= most
+}
+
+// filler is n bytes that say nothing, and are not to be changed.
+func filler(n int) []byte { return allFiller()[:n] }
+
+var allFiller = sync.OnceValue(func() []byte { return bytes.Repeat([]byte{'x'}, largestFault) })
+
+// delay blocks for d, or uses a CPU that long. A server that is cut off does not
+// wait for it.
+func delay(c framed.Call, how string, d time.Duration) {
+	if how == "burn" {
+		for end := time.Now().Add(d); time.Now().Before(end) && c.Context().Err() == nil; {
+		}
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.Context().Done():
+	}
+}
+
+// push sends n messages ahead of the answer, with this content or else numbered from 1.
+func push(c framed.Call, n int, content []byte) error {
 	for i := range n {
-		if err := c.Conn().Send(uint64(i+1), []byte("push "+strconv.Itoa(i+1))); err != nil {
+		message := content
+		if len(message) == 0 {
+			message = []byte("push " + strconv.Itoa(i+1))
+		}
+		if err := c.Conn().Send(uint64(i+1), message); err != nil {
 			return wire.Overloaded
 		}
 	}

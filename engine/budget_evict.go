@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"cmp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+)
+
+// What the sweeper does when a budget is used up, and when it is needed no longer.
+
+// debtor is a connection that holds memory of a budget.
+type debtor struct {
+	k    connRef
+	age  tick // how long it has taken nothing, or how old its unfinished message is
+	held int64
+}
+
+// evict closes connections when a budget is used up, and reports whether one is.
+func (s *Server) evict(now tick) (pressed bool) {
+	out, w := &s.output, &s.sweeper
+	out.review()
+	held := out.held.Load()
+	if held > out.limit || out.waiting.Load() > 0 {
+		pressed = true
+		if w.pressed++; w.pressed > 6 { // by now the stamps of those who read are fresh
+			s.evictReaders(now, held)
+		}
+	} else {
+		w.pressed = 0
+	}
+	if in := &s.input; in.held.Load() > in.high() {
+		pressed = true
+		s.evictSenders(now)
+	}
+	return pressed
+}
+
+// evictReaders picks peers that hold the output budget: those who have taken nothing
+// for longest, and when a visit has waited for half of StallTime those who hold most,
+// also when they read.
+func (s *Server) evictReaders(now tick, held int64) {
+	out := &s.output
+	patience := 2 * s.rules.period
+	if held > out.limit {
+		patience = 4 * s.rules.hurried()
+	}
+	waited, size := out.oldest(now)
+	slow := uint64(waited) > s.rules.stall/2
+	target := out.limit*11/16 - max(size, out.limit/16)
+	debtors := s.debtors(func(k connRef, x *inflight) (age tick, held int64) {
+		if held = x.memory(); held == 0 {
+			return 0, 0
+		}
+		if stall := x.stall.Load(); stall != 0 && now-stall < ahead {
+			age = now - stall
+		}
+		if age <= patience && !(slow && held > smallVisit) {
+			return 0, 0
+		}
+		return age, held
+	})
+	slices.SortFunc(debtors, func(a, b debtor) int {
+		return cmp.Or(-cmp.Compare(min(a.age, patience), min(b.age, patience)), -cmp.Compare(a.held, b.held))
+	})
+	for _, d := range debtors {
+		if held <= target {
+			return
+		}
+		s.sweeper.condemned = append(s.sweeper.condemned, sentence{k: d.k, v: abort, why: OutputBudget, sure: d.age <= patience})
+		held -= d.held
+	}
+}
+
+// evictSenders picks peers that hold the input budget: those who have held most for
+// longest, but nobody whose message has only just begun.
+func (s *Server) evictSenders(now tick) {
+	in, patience := &s.input, s.rules.hurried()
+	debtors := s.debtors(func(k connRef, x *inflight) (age tick, held int64) {
+		since := cmp.Or(x.frame.Load(), x.stall.Load(), k.s.seen.Load())
+		if age = now - since; age <= patience || age >= ahead {
+			return 0, 0
+		}
+		if held = int64(x.input.Load()); held <= smallInput {
+			return 0, 0
+		}
+		return age, held
+	})
+	slices.SortFunc(debtors, func(a, b debtor) int { return -cmp.Compare(int64(a.age)*a.held, int64(b.age)*b.held) })
+	over := in.held.Load() - (in.high() - in.limit/8)
+	for _, d := range debtors {
+		if over <= 0 {
+			return
+		}
+		s.sweeper.condemned = append(s.sweeper.condemned, sentence{k: d.k, v: abort, why: InputBudget})
+		over -= d.held
+	}
+}
+
+// debtors are the connections of which owes says that they hold something.
+func (s *Server) debtors(owes func(k connRef, x *inflight) (age tick, held int64)) (all []debtor) {
+	s.each(func(k connRef) {
+		if x := k.x.Load(); x != nil && !k.s.dead {
+			if age, held := owes(k, x); held > 0 {
+				all = append(all, debtor{k, age, held})
+			}
+		}
+	})
+	return all
+}
+
+// memoryReturn gives memory back to the operating system after an hour of need: the
+// collector by itself would keep it for minutes.
+type memoryReturn struct {
+	low     int    // sweeps in which less than half of the most was held
+	at      tick   // the last time
+	evicted uint64 // until then
+}
+
+const (
+	worthReturning = 16 << 20 // held, or lost by those who were closed for what they held
+	betweenReturns = 2000     // ticks
+)
+
+// returnMemory looks at what the budgets hold, and reports whether it is to be called
+// again soon.
+func (s *Server) returnMemory(now tick) (pending bool) {
+	r, out, in := &s.sweeper.memory, &s.output, &s.input
+	peak := out.peak.Load() + in.peak.Load()
+	evicted := s.ended[OutputBudget].Load() + s.ended[InputBudget].Load() + s.ended[SlowReader].Load()
+	if peak+int64(evicted-r.evicted)*int64(s.limits.HighWater) < worthReturning || out.held.Load()+in.held.Load() >= peak/2 {
+		r.low = 0
+		return false
+	}
+	if r.low++; r.low < 2 || now-r.at < betweenReturns && r.at != 0 {
+		return true
+	}
+	out.peak.Store(out.held.Load())
+	in.peak.Store(in.held.Load())
+	r.low, r.at, r.evicted = 0, now, evicted
+	s.goroutines.Add(1)
+	go func() {
+		defer s.goroutines.Done()
+		runtime.GC() // empties half of what pools keep, and the next one the rest
+		debug.FreeOSMemory()
+	}()
+	return true
+}

@@ -1,0 +1,387 @@
+package engine
+
+import (
+	"math"
+	"math/bits"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// outputBudget bounds the memory of all output that waits for peers: the capacity of
+// the buffers that hold it, plus what running visits are expected to add. A visit
+// begins when there is room for it; until then its connection waits in line. What is
+// expected depends on the connection's visits so far, see connRef.learn.
+type outputBudget struct {
+	limit int64 // Limits.TotalOutput
+	kick  func()
+
+	held    atomic.Int64 // bytes: retained buffers, and reservations of running visits
+	peak    atomic.Int64 // about the most that was held since memory was last returned
+	waiting atomic.Int32 // claims in line
+
+	// Nobody knows what the first visit of a connection will produce, so few of them
+	// run at once: more when those that return have produced little, as TCP widens its
+	// window, and when none returns at all, so that handlers that block hold up nobody.
+	trials     atomic.Int32 // that run
+	most       atomic.Int32 // that may run
+	mostAtOnce atomic.Int32 // that did since the last sweep
+	returned   atomic.Uint32
+	seen       uint32 // the sweeper's: returned at its last look
+	still      int    // the sweeper's: looks since one has returned
+
+	mu   sync.Mutex // a leaf but for shard.mu
+	line [amounts]line
+}
+
+// amount is what is expected of a visit.
+type amount uint8
+
+const (
+	little  amount = iota // less than 4 KiB
+	unknown               // a connection's first
+	much                  // about as much as the largest lately
+	amounts
+)
+
+// claim is a connection's place in line.
+type claim struct {
+	sh      *shard
+	key     uint64
+	amount  amount
+	size    int64 // to be reserved
+	since   tick
+	granted atomic.Bool
+	in      *line // nil when it does not wait
+	before  *claim
+	behind  *claim
+}
+
+// line is a queue from which any claim can leave.
+type line struct{ first, last *claim }
+
+func (l *line) push(c *claim) {
+	c.in, c.before = l, l.last
+	if l.last != nil {
+		l.last.behind = c
+	} else {
+		l.first = c
+	}
+	l.last = c
+}
+
+func (l *line) remove(c *claim) {
+	if c.before != nil {
+		c.before.behind = c.behind
+	} else {
+		l.first = c.behind
+	}
+	if c.behind != nil {
+		c.behind.before = c.before
+	} else {
+		l.last = c.before
+	}
+	c.in, c.before, c.behind = nil, nil, nil
+}
+
+const (
+	smallWeight = 12               // a visit that produces less than 4 KiB needs no reservation
+	smallVisit  = 1 << smallWeight // bytes
+)
+
+func (b *outputBudget) init(limit int, kick func()) {
+	b.limit, b.kick = int64(limit), kick
+	if limit == math.MaxInt32 { // switched off
+		b.limit = math.MaxInt64 / 32
+	}
+	b.most.Store(fewTrials())
+}
+
+// fewTrials is how many trials run at once in any case.
+func fewTrials() int32 { return int32(runtime.GOMAXPROCS(0)) }
+
+// expect is what a visit of a connection of that weight may produce.
+func (b *outputBudget) expect(weight uint8) (amount, int64) {
+	switch {
+	case weight == 0:
+		return unknown, 0
+	case weight == smallWeight:
+		return little, 0
+	}
+	return much, min(1<<weight, b.limit/2)
+}
+
+// learn remembers the weight of a connection's visits: the binary logarithm of the
+// largest one lately. The caller is the owner.
+func (k *connRef) learn(size int) {
+	s, w := k.s, uint8(max(bits.Len(uint(size)), smallWeight))
+	switch {
+	case s.weight == 0:
+		k.sh.srv.output.tried(size)
+		s.weight = w
+	case w > s.weight:
+		s.weight = w
+	case w < s.weight:
+		s.weight--
+	}
+}
+
+// tried says what a connection's first visit has produced. As many as may run at once
+// produce no more than a sixteenth of the budget, if they are alike.
+func (b *outputBudget) tried(size int) {
+	b.returned.Add(1)
+	enough := max(fewTrials(), int32(min(b.limit/16/int64(max(size, 1)), manyTrials)))
+	switch most := b.most.Load(); {
+	case most > enough:
+		b.most.Store(enough)
+	case most < enough && b.trials.Load() > most/2:
+		b.most.CompareAndSwap(most, most+1)
+	}
+}
+
+// manyTrials is more than ever run.
+const manyTrials = 1 << 24
+
+// mayProduce reports whether the output budget lets a visit of the connection begin.
+// If not, the connection waits in line, see inflight.starves. The caller is the owner.
+func (k *connRef) mayProduce() bool {
+	b := &k.sh.srv.output
+	amount, size := b.expect(k.s.weight)
+	x := k.x.Load()
+	if amount == little && (x == nil || b.held.Load() <= b.limit && x.claim == nil) {
+		return true
+	}
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	x = k.attach()
+	switch c := x.claim; {
+	case amount == little && x.waiting == 0 && c == nil:
+		// A peer that takes its output is served, however little room there is.
+	case c != nil && x.starves():
+		return false
+	case c != nil:
+		amount, size, x.claim = c.amount, c.size, nil
+	case !b.admit(amount, size):
+		x.claim = &claim{sh: k.sh, key: k.key, amount: amount, size: size, since: k.sh.srv.clock.read()}
+		b.wait(x.claim)
+		return false
+	}
+	x.reserved += size
+	if x.trial = x.trial || amount == unknown; x.trial || size > 0 {
+		x.began = k.sh.srv.clock.now.Load()
+	}
+	return true
+}
+
+// starves reports whether the connection waits for the output budget. mu held, or by
+// the owner.
+func (x *inflight) starves() bool { return x.claim != nil && !x.claim.granted.Load() }
+
+// over is how much more is held than may be.
+func (b *outputBudget) over() int64 { return b.held.Load() - b.limit }
+
+// take reserves what a visit needs, if there is room. The last quarter of the budget is
+// for visits of which little is expected, and for what others produce beyond what was
+// expected; a sixteenth before it is for the unknown.
+func (b *outputBudget) take(amount amount, size int64) bool {
+	held := b.held.Load()
+	switch amount {
+	case little:
+		return held <= b.limit
+	case unknown:
+		if held > b.limit*12/16 {
+			return false
+		}
+		now := b.trials.Add(1)
+		if now > b.most.Load() {
+			b.trials.Add(-1)
+			return false
+		}
+		if now > b.mostAtOnce.Load() {
+			b.mostAtOnce.Store(now)
+		}
+		return true
+	}
+	if held+size > b.limit*11/16 {
+		return false
+	}
+	b.held.Add(size)
+	return true
+}
+
+// admit is take unless somebody who waits comes first.
+func (b *outputBudget) admit(amount amount, size int64) bool {
+	if amount != little && b.waiting.Load() > 0 {
+		b.mu.Lock()
+		others := b.line[amount].first != nil
+		b.mu.Unlock()
+		if others {
+			return false
+		}
+	}
+	return b.take(amount, size)
+}
+
+// wait puts a claim in line.
+func (b *outputBudget) wait(c *claim) {
+	b.mu.Lock()
+	b.line[c.amount].push(c)
+	first := b.waiting.Add(1) == 1
+	b.mu.Unlock()
+	if first {
+		b.kick()
+	}
+	b.grant() // what there was no room for may have gone before anybody saw the claim
+}
+
+// grant lets those begin who have waited longest, as far as there is room.
+func (b *outputBudget) grant() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.line {
+		l := &b.line[i]
+		for c := l.first; c != nil && b.take(c.amount, c.size); c = l.first {
+			l.remove(c)
+			b.waiting.Add(-1)
+			c.granted.Store(true)
+			c.sh.look(c.key)
+		}
+	}
+}
+
+// cancel takes a claim back, in whatever state it is.
+func (b *outputBudget) cancel(c *claim) {
+	b.mu.Lock()
+	granted := c.granted.Load()
+	if c.in != nil {
+		c.in.remove(c)
+		b.waiting.Add(-1)
+	}
+	b.mu.Unlock()
+	if granted {
+		b.giveBack(c.amount == unknown, c.size)
+	}
+}
+
+// giveBack ends a reservation, and a trial.
+func (b *outputBudget) giveBack(trial bool, size int64) {
+	if trial {
+		b.trials.Add(-1)
+	}
+	b.held.Add(-size)
+	if b.waiting.Load() > 0 {
+		b.grant()
+	}
+}
+
+// add counts n bytes more, or less.
+func (b *outputBudget) add(n int64) {
+	now := b.held.Add(n)
+	switch {
+	case n < 0 && b.waiting.Load() > 0:
+		b.grant()
+	case now > b.limit && now-n <= b.limit:
+		b.kick()
+	}
+	if now > b.peak.Load() {
+		b.peak.Store(now)
+	}
+}
+
+// stuck is for how many sweeps no trial may return before more of them are begun.
+const stuck = 8
+
+// review is the sweeper's look at the trials: more may run when none has returned for
+// some sweeps, and fewer when fewer do.
+func (b *outputBudget) review() {
+	running, most, returned := b.trials.Load(), b.most.Load(), b.returned.Load()
+	atOnce := b.mostAtOnce.Swap(running)
+	b.still++
+	if returned != b.seen || running < most {
+		b.seen, b.still = returned, 0
+	}
+	switch {
+	case b.still > stuck:
+		b.most.CompareAndSwap(most, min(2*most, manyTrials))
+		b.grant()
+	case atOnce < most/2:
+		b.most.CompareAndSwap(most, max(fewTrials(), most/2))
+	}
+}
+
+// oldest is how long the first in any line has waited, and for what.
+func (b *outputBudget) oldest(now tick) (age tick, size int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.line {
+		if c := b.line[i].first; c != nil && now-c.since < ahead && now-c.since >= age {
+			age, size = now-c.since, c.size
+		}
+	}
+	return age, size
+}
+
+// memory is the capacity of all buffers that hold the connection's output. mu held.
+func (x *inflight) memory() int64 {
+	return int64(x.lent) + capacity(x.front) + capacity(x.queue.buffer)
+}
+
+// keepCharged is how much less than charged a connection may hold until the next
+// sweep: one that is busy would otherwise count up and down at every reply, in a line
+// of the cache that all processors share.
+const keepCharged = 4 << 10
+
+// recount tells the budget what memory the connection's output takes. mu held.
+func (k *connRef) recount(x *inflight) {
+	if n := x.memory() - x.charged; n > 0 || n < -keepCharged {
+		x.charged += n
+		k.sh.srv.output.add(n)
+	}
+}
+
+// recountExactly is recount to the byte. mu held.
+func (k *connRef) recountExactly(x *inflight) {
+	if n := x.memory() - x.charged; n != 0 {
+		x.charged += n
+		k.sh.srv.output.add(n)
+	}
+}
+
+// visitCharged gives back what was reserved for a visit, whose output is sent or
+// charged. mu held.
+func (k *connRef) visitCharged(x *inflight) {
+	if x.trial || x.reserved > 0 {
+		k.sh.srv.output.giveBack(x.trial, x.reserved)
+		x.trial, x.reserved = false, 0
+	}
+}
+
+// For how many periods a visit keeps its reservation, and counts as a trial: a handler
+// that does not return, or that waits for other connections of this server, must not
+// starve them for ever.
+const (
+	reservedFor = 2
+	triedFor    = 1
+)
+
+// review is the sweeper's look at the connection's part of the budget. mu held.
+func (k *connRef) review(x *inflight, now tick) {
+	if !x.writing { // a blocked writer is about to say itself what it has sent
+		k.recountExactly(x)
+	}
+	if !x.trial && x.reserved == 0 {
+		return
+	}
+	b, period := &k.sh.srv.output, k.sh.srv.rules.period
+	age := now - x.began
+	if age >= ahead {
+		return
+	}
+	if x.trial && age > triedFor*period {
+		x.trial = false
+		b.giveBack(true, 0)
+	}
+	if age > reservedFor*period {
+		k.visitCharged(x)
+	}
+}
