@@ -353,8 +353,9 @@ func (s *server) shutdown(ctx context.Context) <-chan outcome {
 	done := make(chan outcome, 1)
 	s.labelled(func() {
 		begun := time.Now()
-		d, err := s.Shutdown(ctx)
-		done <- outcome{d, err, time.Since(begun)}
+		err := s.Shutdown(ctx)
+		took := time.Since(begun)
+		done <- outcome{s.Stats().Drained, err, took}
 	})
 	return done
 }

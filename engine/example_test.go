@@ -74,7 +74,7 @@ func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { _, err := srv.Shutdown(ctx); ended <- err }()
+	go func() { ended <- srv.Shutdown(ctx) }()
 	answers.Scan()
 	fmt.Println(answers.Text())
 	nc.Close()

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Drained says how a Shutdown went, in connections but for Owed.
+// Drained says how a Shutdown goes or went, in connections but for Owed. It is final
+// when Shutdown has returned.
 type Drained struct {
 	Clean  int // answered, flushed and closed in peace
 	Forced int // cut off when the context ended
@@ -16,24 +17,20 @@ type Drained struct {
 
 // Shutdown stops accepting, answers what was sent, flushes and closes. When ctx
 // ends first, the connections that are left are cut off; handlers that do not
-// return are left behind and counted. It returns ctx's error in that case, at most
-// some 50 ms later.
-func (s *Server) Shutdown(ctx context.Context) (Drained, error) {
+// return are left behind. It returns ctx's error in that case, at most some 50 ms later.
+// Stats.Drained has the counts.
+func (s *Server) Shutdown(ctx context.Context) error {
 	s.init()
-	var err error
 	if s.leaving.CompareAndSwap(false, true) {
-		err = s.shutdown(ctx)
-		close(s.gone)
-	} else {
-		select {
-		case <-s.gone:
-		case <-ctx.Done():
-			err = fmt.Errorf("engine: shutdown: %w", ctx.Err())
-		}
+		defer close(s.gone)
+		return s.shutdown(ctx)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.drained, err
+	select {
+	case <-s.gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("engine: shutdown: %w", ctx.Err())
+	}
 }
 
 // What connections get that are cut off, to end: time enough, unless they are inside

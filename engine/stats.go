@@ -27,6 +27,7 @@ type Stats struct {
 	Sleeps       uint64          // times that event loops waited for something to do
 	Turns        uint64          // times that they found it, up to 16 late
 	Events       uint64          // how much that was: reports of sockets, and what goroutines beside them have done
+	Drained      Drained         // how a Shutdown goes or went
 	Ended        [reasons]uint64 // connections ended or refused, by Reason
 }
 
@@ -73,6 +74,6 @@ func (s *Server) Stats() Stats {
 	st.Helpers = max(0, int(s.helpers.count.Load())-len(s.started()))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.Open = s.open
+	st.Open, st.Drained = s.open, s.drained
 	return st
 }

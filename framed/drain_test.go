@@ -22,13 +22,11 @@ type outcome struct {
 }
 
 // shutdown begins one and returns where its outcome will be.
-func shutdown(ctx context.Context, s interface {
-	Shutdown(context.Context) (engine.Drained, error)
-}) <-chan outcome {
+func shutdown(ctx context.Context, s *framed.Server) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
-		d, err := s.Shutdown(ctx)
-		done <- outcome{d, err}
+		err := s.Shutdown(ctx)
+		done <- outcome{s.Stats().Drained, err}
 	}()
 	return done
 }

@@ -35,8 +35,8 @@ func ExampleServer() {
 	reply, err := client.Call(ctx, nil, []byte("hello"))
 	fmt.Printf("%s, %v\n", reply, err)
 
-	drained, err := srv.Shutdown(ctx)
-	fmt.Println("forced:", drained.Forced, err)
+	err = srv.Shutdown(ctx)
+	fmt.Println("forced:", srv.Stats().Drained.Forced, err)
 	fmt.Println(<-served)
 	// Output:
 	// HELLO, <nil>

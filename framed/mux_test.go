@@ -242,7 +242,7 @@ func TestMuxOutlivesAShutdown(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, "tcp", <-addrs)
 		}})
 		wantEcho(t, m, "before")
-		if _, err := old.Shutdown(patient(t)); err != nil {
+		if err := old.Shutdown(patient(t)); err != nil {
 			t.Error(err)
 		}
 		eventually(t, "it has heard of the shutdown", func() bool { return m.Stats().Lost == 1 })

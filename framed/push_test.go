@@ -339,7 +339,7 @@ func TestContextOutlivesTheRequest(t *testing.T) {
 		p.send(submit(1, ""))
 		ctx := heard(t, contexts, "a handler")
 		shut := make(chan error, 1)
-		go func() { _, err := s.Shutdown(context.Background()); shut <- err }()
+		go func() { shut <- s.Shutdown(context.Background()) }()
 		drainBegins(t, s)
 		if ctx.Err() != nil {
 			t.Errorf("the context ended with the drain's beginning: %v", ctx.Err())
@@ -443,8 +443,8 @@ func TestOnCloseIsCalledOnceWithTheReason(t *testing.T) {
 
 		p = begin("hello")
 		p.want(ack(1, "hello"))
-		shut := make(chan engine.Drained, 1)
-		go func() { d, _ := s.Shutdown(context.Background()); shut <- d }()
+		shut := make(chan error, 1)
+		go func() { shut <- s.Shutdown(context.Background()) }()
 		p.wantRefusal(wire.ShuttingDown)
 		p.Close()
 		wantEnd(engine.ShuttingDown)

@@ -30,7 +30,7 @@ func demo(ctx context.Context, g *gateway, srv *framed.Server, stdout io.Writer)
 	serving, stop := context.WithCancel(ctx)
 	var ended error
 	var server sync.WaitGroup
-	server.Go(func() { _, ended = serve(serving, srv, ln) })
+	server.Go(func() { ended = serve(serving, srv, ln) })
 	fmt.Fprintf(stdout, "a gateway on %v\n", ln.Addr())
 	err = play(ctx, ln.Addr().String(), g.secret, stdout)
 	stop()

@@ -51,10 +51,7 @@ func start(t *testing.T, g *gateway, srv *framed.Server) *running {
 	}
 	r.addr = ln.Addr().String()
 	ended := make(chan error, 1)
-	go func() {
-		_, err := serve(t.Context(), srv, ln)
-		ended <- err
-	}()
+	go func() { ended <- serve(t.Context(), srv, ln) }()
 	t.Cleanup(func() {
 		if err := <-ended; err != nil {
 			t.Errorf("serve: %v", err)

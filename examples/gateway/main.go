@@ -75,26 +75,27 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		return fmt.Errorf("%w; choose another address with -addr (-addr 127.0.0.1:0 picks a free port)", err)
 	}
 	fmt.Fprintf(stdout, "listening on %v (engine %s)\n", ln.Addr(), o.engine.Name())
-	drained, err := serve(ctx, srv, ln)
+	err = serve(ctx, srv, ln)
 	report(stderr, g, srv)
+	drained := srv.Stats().Drained
 	fmt.Fprintf(stderr, "drained: %d clean, %d forced\n", drained.Clean, drained.Forced)
 	return err
 }
 
 // serve serves until ctx ends. Then it answers what was sent and closes; who has
 // not read the answers after drainTime is cut off.
-func serve(ctx context.Context, srv *framed.Server, ln net.Listener) (engine.Drained, error) {
+func serve(ctx context.Context, srv *framed.Server, ln net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()
 	select {
 	case err := <-served:
 		srv.Close()
-		return engine.Drained{}, err
+		return err
 	case <-ctx.Done():
 	}
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
-	drained, err := srv.Shutdown(patience)
+	err := srv.Shutdown(patience)
 	<-served
-	return drained, err
+	return err
 }

@@ -80,10 +80,10 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	}
 	fmt.Fprintf(stdout, "listening on %v (engine %s)\n", ln.Addr(), o.engine.Name())
 	fmt.Fprintf(stdout, "certificate SHA-256 %s\n", fingerprint(certificate.Certificate[0]))
-	drained, err := serve(ctx, srv, tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{certificate}}))
+	err = serve(ctx, srv, tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{certificate}}))
 	st := srv.Stats()
 	fmt.Fprintf(stderr, "%d connections, %d requests, %d bytes in, %d bytes out; drained: %d clean, %d forced\n",
-		st.Accepted, st.Requests, st.BytesIn, st.BytesOut, drained.Clean, drained.Forced)
+		st.Accepted, st.Requests, st.BytesIn, st.BytesOut, st.Drained.Clean, st.Drained.Forced)
 	return err
 }
 
@@ -94,18 +94,18 @@ func upper(_ framed.Call, dst, req []byte) ([]byte, error) {
 
 // serve serves until ctx ends. Then it answers what was sent and closes; who has
 // not read the answers after drainTime is cut off.
-func serve(ctx context.Context, srv *framed.Server, ln net.Listener) (engine.Drained, error) {
+func serve(ctx context.Context, srv *framed.Server, ln net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()
 	select {
 	case err := <-served:
 		srv.Close()
-		return engine.Drained{}, err
+		return err
 	case <-ctx.Done():
 	}
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
-	drained, err := srv.Shutdown(patience)
+	err := srv.Shutdown(patience)
 	<-served
-	return drained, err
+	return err
 }

@@ -54,10 +54,10 @@ func run(ctx context.Context, addr string, how engine.Engine, stdout, stderr io.
 		return fmt.Errorf("%w; choose another address with -addr (-addr 127.0.0.1:0 picks a free port)", err)
 	}
 	fmt.Fprintf(stdout, "listening on %v (engine %s)\n", ln.Addr(), how.Name())
-	drained, err := serve(ctx, srv, ln)
+	err = serve(ctx, srv, ln)
 	st := srv.Stats()
 	fmt.Fprintf(stderr, "%d connections, %d lines, %d bytes in, %d bytes out; drained: %d clean, %d forced\n",
-		st.Accepted, st.Requests, st.BytesIn, st.BytesOut, drained.Clean, drained.Forced)
+		st.Accepted, st.Requests, st.BytesIn, st.BytesOut, st.Drained.Clean, st.Drained.Forced)
 	return err
 }
 
@@ -75,18 +75,18 @@ func newServer(how engine.Engine) *engine.Server {
 
 // serve serves until ctx ends. Then it answers what was sent and closes; who has
 // not read the answers after drainTime is cut off.
-func serve(ctx context.Context, srv *engine.Server, ln net.Listener) (engine.Drained, error) {
+func serve(ctx context.Context, srv *engine.Server, ln net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()
 	select {
 	case err := <-served:
 		srv.Close()
-		return engine.Drained{}, err
+		return err
 	case <-ctx.Done():
 	}
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
-	drained, err := srv.Shutdown(patience)
+	err := srv.Shutdown(patience)
 	<-served
-	return drained, err
+	return err
 }

@@ -49,10 +49,7 @@ func start(t *testing.T, srv *engine.Server) (addr string) {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() {
-		_, err := serve(t.Context(), srv, ln)
-		ended <- err
-	}()
+	go func() { ended <- serve(t.Context(), srv, ln) }()
 	t.Cleanup(func() {
 		if err := <-ended; err != nil {
 			t.Errorf("serve: %v", err)

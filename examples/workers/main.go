@@ -75,7 +75,7 @@ func run(ctx context.Context, addr string, how engine.Engine, o workers.Options,
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	if err == nil {
-		_, err = srv.Shutdown(patience)
+		err = srv.Shutdown(patience)
 		<-served
 	}
 	if closing := b.pool.Close(patience); err == nil {

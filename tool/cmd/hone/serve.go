@@ -326,7 +326,8 @@ func (s *serving) stop(drain bool) error {
 	if drain {
 		s.log.Info("draining", "patience", drainTime.String(), "open", s.server.Stats().Open)
 	}
-	drained, err := s.server.Shutdown(patience)
+	err := s.server.Shutdown(patience)
+	drained := s.server.Stats().Drained
 	s.log.Info("drained", "clean", drained.Clean, "forced", drained.Forced, "owed", drained.Owed, "stuck", drained.Stuck)
 	last, cancel := context.WithTimeout(context.Background(), adminTime)
 	defer cancel()
