@@ -15,6 +15,9 @@ import (
 // ErrServerClosed; ln is closed in every case. Running out of descriptors does
 // not end it.
 func (s *Server) Serve(ln net.Listener) error {
+	if s.Protocol == nil {
+		panic("engine: Server.Protocol is nil")
+	}
 	s.init()
 	defer ln.Close()
 	s.mu.Lock()

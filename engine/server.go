@@ -96,9 +96,6 @@ type Server struct {
 // init prepares a server for its first use.
 func (s *Server) init() {
 	s.once.Do(func() {
-		if s.Protocol == nil {
-			panic("engine: Server.Protocol is nil")
-		}
 		s.how = s.Engine.orDefault()
 		s.limits = s.Limits.OrDefaults()
 		s.rules = rulesOf(s.limits)

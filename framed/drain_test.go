@@ -600,6 +600,42 @@ func TestServeAfterShutdown(t *testing.T) {
 	})
 }
 
+// TestZeroServerCanBeClosed: cleaning up after a set-up that went wrong needs no
+// condition. A server without a Handler is still misuse, where it would serve.
+func TestZeroServerCanBeClosed(t *testing.T) {
+	for name, end := range map[string]func(*framed.Server) error{
+		"Close":    (*framed.Server).Close,
+		"Shutdown": func(s *framed.Server) error { return s.Shutdown(t.Context()) },
+	} {
+		s := new(framed.Server)
+		for range 2 {
+			if err := end(s); err != nil {
+				t.Errorf("%s of a zero Server answers %v", name, err)
+			}
+		}
+		if got := s.Stats(); got.Open != 0 || got.Drained != (engine.Drained{}) {
+			t.Errorf("after %s a zero Server counts %+v", name, got)
+		}
+	}
+	ln := listenTCP(t)
+	defer ln.Close()
+	for name, serve := range map[string]func(*framed.Server) error{
+		"Serve":          func(s *framed.Server) error { return s.Serve(ln) },
+		"ListenAndServe": (*framed.Server).ListenAndServe,
+	} {
+		func() {
+			s := &framed.Server{Addr: "127.0.0.1:0"}
+			defer s.Close()
+			defer func() {
+				if got, want := fmt.Sprint(recover()), "framed: Server.Handler is nil"; got != want {
+					t.Errorf("%s without a Handler panics with %q, want %q", name, got, want)
+				}
+			}()
+			serve(s)
+		}()
+	}
+}
+
 func TestServerOfSeveralListenersDrainsThemAll(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}

@@ -2,6 +2,7 @@ package framed_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -15,6 +16,31 @@ import (
 type uncomparable struct {
 	net.Listener
 	_ []func()
+}
+
+// TestListenAndServeWantsAPort: net picks any free port where none is named, which
+// nobody would find; port 0 asks for that.
+func TestListenAndServeWantsAPort(t *testing.T) {
+	for addr, want := range map[string]string{
+		"":           `framed: Server.Addr "" has no port; set it to HOST:PORT, :PORT or unix:PATH`,
+		":":          `framed: Server.Addr ":" has no port; set it to HOST:PORT, :PORT or unix:PATH`,
+		"127.0.0.1:": `framed: Server.Addr "127.0.0.1:" has no port; set it to HOST:PORT, :PORT or unix:PATH`,
+		"unix:":      `framed: Server.Addr "unix:" is not a file, so no permissions would protect it; set it to unix:PATH`,
+		"unix:@name": `framed: Server.Addr "unix:@name" is not a file, so no permissions would protect it; set it to unix:PATH`,
+	} {
+		s := &framed.Server{Addr: addr, Handler: framed.HandlerFunc(echo)}
+		done := make(chan error, 1)
+		go func() { done <- s.ListenAndServe() }()
+		select {
+		case err := <-done:
+			if fmt.Sprint(err) != want {
+				t.Errorf("Addr %q: %v, want %s", addr, err, want)
+			}
+		case <-time.After(patience / 10):
+			t.Errorf("Addr %q: serves somewhere, want the error %s", addr, want)
+		}
+		s.Close()
+	}
 }
 
 func listenTCP(t *testing.T) net.Listener {

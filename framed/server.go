@@ -15,7 +15,10 @@
 package framed
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -23,6 +26,7 @@ import (
 	"sync"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -52,11 +56,15 @@ type HandlerFunc func(c Call, dst, req []byte) ([]byte, error)
 func (f HandlerFunc) Handle(c Call, dst, req []byte) ([]byte, error) { return f(c, dst, req) }
 
 // Server serves framed requests. Fill the fields, call ListenAndServe or Serve;
-// do not change them afterwards. The zero value of every field but Handler is
-// a working default.
+// do not change them afterwards. The zero value of every field but Handler, and
+// Addr for ListenAndServe, is a working default.
 type Server struct {
-	// Addr is where ListenAndServe listens: host:port, or unix:PATH.
+	// Addr is where ListenAndServe listens: host:port, :port on all interfaces, or
+	// unix:PATH. The protocol has no port of its own. Zero: an error.
 	Addr string
+	// SocketMode is who may connect to unix:PATH, whatever the umask is: 0660 lets the
+	// file's group in as well. Zero: 0600, its owner alone.
+	SocketMode fs.FileMode
 	// Handler answers Submit packets. Required.
 	Handler Handler
 	// Connect answers Conn packets: credentials and options; the same packet
@@ -86,9 +94,6 @@ type Server struct {
 // init builds the engine's server around the protocol.
 func (s *Server) init() *engine.Server {
 	s.once.Do(func() {
-		if s.Handler == nil {
-			panic("framed: Server.Handler is nil")
-		}
 		p := &protocol{
 			handle:  funcOf(s.Handler),
 			connect: funcOf(s.Connect),
@@ -116,20 +121,47 @@ func (s *Server) init() *engine.Server {
 
 // ListenAndServe listens on Addr and serves until Shutdown or Close.
 func (s *Server) ListenAndServe() error {
-	network, addr := "tcp", s.Addr
-	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
-		network, addr = "unix", path
-	}
-	ln, err := net.Listen(network, addr)
+	s.needHandler()
+	ln, err := s.listen()
 	if err != nil {
 		return err
 	}
 	return s.Serve(ln)
 }
 
+// listen opens Addr.
+func (s *Server) listen() (ln net.Listener, err error) {
+	if path, ok := strings.CutPrefix(s.Addr, "unix:"); ok {
+		if path == "" || path[0] == '@' { // Linux has names that are no files
+			return nil, fmt.Errorf("framed: Server.Addr %q is not a file, so no permissions would protect it; set it to unix:PATH", s.Addr)
+		}
+		ln, err = sys.ListenUnix(path, cmp.Or(s.SocketMode, 0o600))
+	} else {
+		if _, port, err := net.SplitHostPort(s.Addr); s.Addr == "" || err == nil && port == "" {
+			// net would pick any port, which nobody would find
+			return nil, fmt.Errorf("framed: Server.Addr %q has no port; set it to HOST:PORT, :PORT or unix:PATH", s.Addr)
+		}
+		ln, err = net.Listen("tcp", s.Addr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("framed: %w", err)
+	}
+	return ln, nil
+}
+
+// needHandler refuses to serve without one. A server that only ends needs none.
+func (s *Server) needHandler() {
+	if s.init().Protocol.(*protocol).handle == nil {
+		panic("framed: Server.Handler is nil")
+	}
+}
+
 // Serve accepts connections from ln until Shutdown or Close, and then returns
 // ErrServerClosed. It may be called for several listeners at once.
-func (s *Server) Serve(ln net.Listener) error { return s.init().Serve(ln) }
+func (s *Server) Serve(ln net.Listener) error {
+	s.needHandler()
+	return s.engine.Serve(ln)
+}
 
 // Shutdown stops accepting, answers what was sent, flushes and closes. When ctx
 // ends first, the connections that are left are cut off; handlers that do not

@@ -18,7 +18,7 @@ const (
 var libraryWing = map[string][]string{
 	"wire":          {},
 	"engine":        {"pool", "workers", "internal/sys"},
-	"framed":        {"wire", "engine", "pool", "conns"},
+	"framed":        {"wire", "engine", "pool", "conns", "internal/sys"},
 	"pool":          {},
 	"workers":       {},
 	"conns":         {},
