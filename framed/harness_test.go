@@ -70,6 +70,7 @@ func mostlyWaits(test string) bool {
 		"TestRefusedPeerThatStaysIsClosedAfterLingerTime",
 		"TestHalfATLSHandshakeIsClosedInAFramesTime",
 		"TestAcceptErrorsOfOneListenerAreNotTheOthers",
+		"TestCertificatesAreRenewedUnderOpenConnections",
 		"TestBlockedAndUnreadConnectionsCostAMegabyteAtMost":
 		return true
 	}

@@ -10,20 +10,25 @@ import (
 	"crypto/x509/pkix"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"net"
 	"time"
+
+	"github.com/hone-go/hone/tlsfiles"
 )
 
-// loadOrMake reads a certificate and its key, or makes both where none are given.
-func loadOrMake(cert, key string) (tls.Certificate, error) {
+// loadOrMake reads a certificate and its key, now and whenever the files change, or
+// makes both where none are given.
+func loadOrMake(cert, key string, logger *slog.Logger) (*tls.Config, error) {
 	if cert == "" && key == "" {
-		return selfSigned()
+		certificate, err := selfSigned()
+		return &tls.Config{Certificates: []tls.Certificate{certificate}}, err
 	}
-	certificate, err := tls.LoadX509KeyPair(cert, key)
+	config, err := tlsfiles.Server{Cert: cert, Key: key, Logger: logger}.Config()
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("%w; give two matching PEM files with -cert and -key, or neither", err)
+		return nil, fmt.Errorf("%w; give two matching PEM files with -cert and -key, or neither", err)
 	}
-	return certificate, nil
+	return config, nil
 }
 
 // selfSigned makes a certificate for this machine, valid for a day. It lives in

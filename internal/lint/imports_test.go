@@ -23,6 +23,7 @@ var libraryWing = map[string][]string{
 	"workers":       {},
 	"conns":         {},
 	"route":         {},
+	"tlsfiles":      {},
 	"internal/sys":  {},
 	"internal/lint": {},
 }

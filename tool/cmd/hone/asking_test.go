@@ -26,15 +26,21 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// dial connects to HOST:PORT, unix:PATH or tls:HOST:PORT.
+// dial connects to HOST:PORT, unix:PATH, tls:HOST:PORT, or tls+NAME:HOST:PORT with
+// NAME's certificate.
 func dial(ctx context.Context, ts *testscript.TestScript, where string) (net.Conn, error) {
 	if path, ok := strings.CutPrefix(where, "unix:"); ok {
 		return new(net.Dialer).DialContext(ctx, "unix", ts.MkAbs(path))
 	}
-	if addr, ok := strings.CutPrefix(where, "tls:"); ok {
-		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM([]byte(ts.ReadFile("cert.pem")))
-		return (&tls.Dialer{Config: &tls.Config{RootCAs: roots}}).DialContext(ctx, "tcp", addr)
+	if scheme, addr, _ := strings.Cut(where, ":"); strings.HasPrefix(scheme, "tls") {
+		config := &tls.Config{RootCAs: x509.NewCertPool()}
+		config.RootCAs.AppendCertsFromPEM([]byte(ts.ReadFile("cert.pem")))
+		if _, name, ok := strings.Cut(scheme, "+"); ok {
+			pair, err := tls.LoadX509KeyPair(ts.MkAbs(name+".pem"), ts.MkAbs(name+"-key.pem"))
+			ts.Check(err)
+			config.Certificates = []tls.Certificate{pair}
+		}
+		return (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", addr)
 	}
 	return new(net.Dialer).DialContext(ctx, "tcp", where)
 }
@@ -256,8 +262,13 @@ func mode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cert makes a certificate for 127.0.0.1 and its key.
+// cert makes a certificate for 127.0.0.1 and its key. Who trusts it trusts clients
+// that have it.
 func cert(ts *testscript.TestScript, neg bool, args []string) {
+	names := [2]string{"cert.pem", "key.pem"}
+	if len(args) == 1 {
+		names = [2]string{args[0] + ".pem", args[0] + "-key.pem"}
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	ts.Check(err)
 	template := &x509.Certificate{
@@ -269,9 +280,32 @@ func cert(ts *testscript.TestScript, neg bool, args []string) {
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	ts.Check(err)
 	for name, block := range map[string]*pem.Block{
-		"cert.pem": {Type: "CERTIFICATE", Bytes: der},
-		"key.pem":  {Type: "PRIVATE KEY", Bytes: secret},
+		names[0]: {Type: "CERTIFICATE", Bytes: der},
+		names[1]: {Type: "PRIVATE KEY", Bytes: secret},
 	} {
 		ts.Check(os.WriteFile(ts.MkAbs(name), pem.EncodeToMemory(block), 0o600))
+	}
+}
+
+// renew gives the server NAME's certificate and waits until clients see it.
+func renew(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: renew NAME")
+	}
+	ts.Check(os.Rename(ts.MkAbs(args[0]+".pem"), ts.MkAbs("cert.pem")))
+	ts.Check(os.Rename(ts.MkAbs(args[0]+"-key.pem"), ts.MkAbs("key.pem")))
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for {
+		nc, err := dial(ctx, ts, "tls:"+ts.Getenv("ADDR")) // trusts the new one alone
+		if err == nil {
+			nc.Close()
+			return
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			ts.Fatalf("the server does not use its new certificate: %v", err)
+		}
 	}
 }

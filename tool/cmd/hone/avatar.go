@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tlsfiles"
 	"github.com/hone-go/hone/tool/avatar"
 	"github.com/hone-go/hone/tool/observe"
 )
@@ -141,11 +142,10 @@ func (f *avatarFlags) prepare(stdout, stderr io.Writer) (*gallery, error) {
 		return nil, &failure{exitFailed, err}
 	}
 	if f.cert != "" {
-		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
-		if err != nil {
+		base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+		if g.tls, err = (tlsfiles.Server{Cert: f.cert, Key: f.key, Base: base, Logger: g.log}).Config(); err != nil {
 			return nil, failed("avatar: --cert %s --key %s: %w; give a certificate and its key, both PEM", f.cert, f.key, err)
 		}
-		g.tls = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
 	if err := f.openLog(g, stdout); err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/tlsfiles"
 )
 
 // firstInherited is the descriptor at which a supervisor's sockets begin.
@@ -173,15 +174,19 @@ func passedSockets() (n int, ours bool) {
 }
 
 // withTLS wraps ln when there is a certificate.
-func withTLS(ln net.Listener, cert, key string) (net.Listener, error) {
-	if cert == "" {
+func withTLS(ln net.Listener, files tlsfiles.Server) (net.Listener, error) {
+	if files.Cert == "" {
 		return ln, nil
 	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		return nil, failed("serve: --cert %s --key %s: %w; give a certificate and its key, both PEM", cert, key, err)
+	config, err := files.Config()
+	switch {
+	case err == nil:
+		return tls.NewListener(ln, config), nil
+	case files.ClientCA == "":
+		return nil, failed("serve: --cert %s --key %s: %w; give a certificate and its key, both PEM", files.Cert, files.Key, err)
 	}
-	return tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}), nil
+	return nil, failed("serve: --cert %s --key %s --client-ca %s: %w; give a certificate, its key and the clients' authorities, all PEM",
+		files.Cert, files.Key, files.ClientCA, err)
 }
 
 // addressOf is ln's address as --addr takes it.

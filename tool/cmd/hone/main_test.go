@@ -51,7 +51,8 @@ func TestMain(m *testing.M) {
 //	newer FILE              make a store of runs one of a newer hone's
 //	stale, alive PATH       make a unix socket that nobody, or somebody, listens on
 //	mode OCTAL PATH         expect a unix socket with these permissions
-//	cert                    make cert.pem and key.pem
+//	cert [NAME]             make cert.pem and key.pem, or NAME.pem and NAME-key.pem
+//	renew NAME              put NAME's files in the place of cert.pem and key.pem
 func TestScripts(t *testing.T) { transcripts(t, "testdata/script") }
 
 // TestRace runs those that take the whole machine, when the others have ended.
@@ -89,6 +90,7 @@ func transcripts(t *testing.T, dir string) {
 			"alive":         alive,
 			"mode":          mode,
 			"cert":          cert,
+			"renew":         renew,
 		},
 	})
 }

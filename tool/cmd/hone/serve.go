@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/tlsfiles"
 	"github.com/hone-go/hone/tool/observe"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/wire"
@@ -36,13 +37,14 @@ const (
 
 // serveFlags are serve's, as they were given.
 type serveFlags struct {
-	addr, admin, tokenFile, cert, key string
-	mode                              modeFlag
-	engine                            engineFlag
-	service, dialect, logs            *choice
-	limits                            limitFlag
-	proxies, adminHosts               []string
-	json, untilEOF, timed             bool
+	addr, admin, tokenFile string
+	cert, key, clientCA    string
+	mode                   modeFlag
+	engine                 engineFlag
+	service, dialect, logs *choice
+	limits                 limitFlag
+	proxies, adminHosts    []string
+	json, untilEOF, timed  bool
 }
 
 func newServe() *cobra.Command {
@@ -67,12 +69,16 @@ A unix socket is open to its owner alone (mode 0600), whatever the umask is. Wit
 --socket-mode 0660 its group may connect as well: a reverse proxy, for example.
 The admin side's socket is always 0600.
 
+New certificates, keys and authorities in the files of --cert, --key and --client-ca
+are used within a second, without a restart.
+
 A socket of systemd's (LISTEN_FDS) is used when --addr is absent or fd:3.`,
 		Example: `  hone serve
   hone serve --engine direct --addr :7000 --limit conns-per-address=100
   hone serve --service upper --addr unix:/run/hone.sock --admin off
   hone serve --addr unix:/run/hone/hone.sock --socket-mode 0660
   hone serve --cert server.pem --key server-key.pem
+  hone serve --cert server.pem --key server-key.pem --client-ca clients.pem
   hone serve --json --addr 127.0.0.1:0 --admin 127.0.0.1:0`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -99,6 +105,7 @@ A socket of systemd's (LISTEN_FDS) is used when --addr is absent or fd:3.`,
 	flags.StringSliceVar(&f.proxies, "trust-proxy", nil, "expect PROXY headers from these addresses, a `CIDR`; repeat for more")
 	flags.StringVar(&f.cert, "cert", "", "speak TLS with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.key, "key", "", "the certificate's key, a PEM `FILE`")
+	flags.StringVar(&f.clientCA, "client-ca", "", "serve only clients with a certificate of an authority in this PEM `FILE`")
 	f.logs = addChoice(cmd, "log-format", "text", "how the log on standard error is written", "text", "json")
 	flags.BoolVar(&f.timed, "handler-times", true, "time one request in 128, for the admin side: some 15 ns a request")
 	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: addr, admin, engine, pid")
@@ -154,6 +161,9 @@ func (f *serveFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 func (f *serveFlags) prepare(stderr io.Writer) (*serving, error) {
 	if (f.cert == "") != (f.key == "") {
 		return nil, wrongUse("serve: --cert and --key belong together; give both, or neither for plain TCP")
+	}
+	if f.clientCA != "" && f.cert == "" {
+		return nil, wrongUse("serve: --client-ca needs TLS; give --cert and --key as well")
 	}
 	proxies, err := f.trusted()
 	if err != nil {
@@ -233,7 +243,7 @@ func (f *serveFlags) open(ctx context.Context, s *serving) error {
 	if err != nil {
 		return err
 	}
-	if s.public, err = withTLS(ln, f.cert, f.key); err != nil {
+	if s.public, err = withTLS(ln, tlsfiles.Server{Cert: f.cert, Key: f.key, ClientCA: f.clientCA, Logger: s.log}); err != nil {
 		ln.Close()
 		return err
 	}
@@ -295,7 +305,7 @@ func (f *serveFlags) announce(s *serving, stdout io.Writer) error {
 		line.Admin = &admin
 	}
 	s.log.Info("limits", effective(f.limits.limits)...)
-	s.log.Info("serving", "addr", line.Addr, "tls", f.cert != "", "engine", line.Engine, "service", f.service.value,
+	s.log.Info("serving", "addr", line.Addr, "tls", f.cert != "", "client_certificates", f.clientCA != "", "engine", line.Engine, "service", f.service.value,
 		"dialect", f.dialect.value, "admin", admin, "pid", line.PID)
 	if !f.json {
 		return nil

@@ -1,0 +1,102 @@
+package framed_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/tlsfiles"
+)
+
+// TestCertificatesAreRenewedUnderOpenConnections: a connection that is open when the
+// certificate changes goes on, a new one sees the new certificate, and who has none is
+// refused before and after that.
+func TestCertificatesAreRenewedUnderOpenConnections(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		dir := t.TempDir()
+		files := tlsfiles.Server{
+			Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key"), ClientCA: filepath.Join(dir, "ca"),
+		}
+		me := tlsConfig(t).Certificates[0]
+		putPEM(t, files.ClientCA, "CERTIFICATE", me.Certificate[0])
+		renew := func() (shown []byte) {
+			made := tlsConfig(t).Certificates[0]
+			key, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
+			if err != nil {
+				t.Fatal(err)
+			}
+			putPEM(t, files.Key, "PRIVATE KEY", key)
+			putPEM(t, files.Cert, "CERTIFICATE", made.Certificate[0])
+			return made.Certificate[0]
+		}
+		first := renew()
+		config, err := files.Config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
+		addr := serveOn(t, s, tls.NewListener(listenTCP(t), config))
+		// connect makes a handshake and returns what certificate it was shown.
+		connect := func(mine ...tls.Certificate) (*peer, string) {
+			nc, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, Certificates: mine})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return peerOf(t, nc), string(nc.ConnectionState().PeerCertificates[0].Raw)
+		}
+		refused := uint64(0)
+		refuse := func() {
+			t.Helper()
+			for _, stranger := range [][]tls.Certificate{nil, tlsConfig(t).Certificates} {
+				p, _ := connect(stranger...)
+				if _, err := p.tryPacket(); err == nil {
+					t.Error("a client without the right certificate is answered")
+				}
+				p.Close()
+				refused++
+				ended(t, s, engine.Malformed, refused)
+			}
+		}
+
+		open, shown := connect(me)
+		if shown != string(first) {
+			t.Error("the first certificate is not the file's")
+		}
+		open.exchange(1, "before")
+		refuse()
+		second := renew()
+		eventually(t, "the new certificate is used", func() bool {
+			nc, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{me}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer nc.Close()
+			if string(nc.ConnectionState().PeerCertificates[0].Raw) == string(second) {
+				return true
+			}
+			<-time.After(50 * time.Millisecond) // a handshake costs a millisecond of CPU
+			return false
+		})
+		refuse()
+		renewed, _ := connect(me)
+		renewed.exchange(1, "after")
+		open.exchange(2, "after")
+	})
+}
+
+// putPEM replaces a file.
+func putPEM(t *testing.T, path, what string, der []byte) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", pem.EncodeToMemory(&pem.Block{Type: what, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
