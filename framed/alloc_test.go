@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,8 @@ func TestNoAllocationsPerRequest(t *testing.T) {
 		pingPong = 2000
 		most     = 200 // of the runtime itself, over all of the rounds
 	)
+	var took atomic.Int64
+	count := func(r framed.Request) { took.Add(int64(r.Took)) }
 	pause := time.NewTimer(0)
 	<-pause.C
 	replies := make(chan framed.Reply, depth)
@@ -34,19 +37,25 @@ func TestNoAllocationsPerRequest(t *testing.T) {
 		name    string
 		answers int // packets per request
 		handle  framed.HandlerFunc
+		hook    func(framed.Request)
 	}{
-		{"inline", 1, echo},
-		{"inline, returned", 1, func(_ framed.Call, dst, req []byte) ([]byte, error) { return req, nil }},
+		{"inline", 1, echo, nil},
+		{"inline, reported", 1, echo, count},
+		{"inline, returned", 1, func(_ framed.Call, dst, req []byte) ([]byte, error) { return req, nil }, nil},
 		{"late", 1, func(c framed.Call, dst, req []byte) ([]byte, error) {
 			replies <- c.Later()
 			return nil, nil
-		}},
+		}, nil},
+		{"late, reported", 1, func(c framed.Call, dst, req []byte) ([]byte, error) {
+			replies <- c.Later()
+			return nil, nil
+		}, count},
 		{"late, within the handler", 1, func(c framed.Call, dst, req []byte) ([]byte, error) {
 			return nil, c.Later().Send(req)
-		}},
+		}, nil},
 		{"with a push", 2, func(c framed.Call, dst, req []byte) ([]byte, error) {
 			return append(dst, req...), c.Conn().Send(c.ID(), req)
-		}},
+		}, nil},
 		{"slow now and then", 1, func(c framed.Call, dst, req []byte) ([]byte, error) {
 			if c.Conn().Value() == nil {
 				c.Conn().SetValue(new(int))
@@ -57,7 +66,7 @@ func TestNoAllocationsPerRequest(t *testing.T) {
 				<-pause.C
 			}
 			return append(dst, req...), nil
-		}},
+		}, nil},
 		{"with value and context", 1, func(c framed.Call, dst, req []byte) ([]byte, error) {
 			if c.Context().Err() != nil {
 				return dst, nil
@@ -67,7 +76,7 @@ func TestNoAllocationsPerRequest(t *testing.T) {
 			}
 			c.Conn().SetValue(content)
 			return append(dst, req...), nil
-		}},
+		}, nil},
 	}
 	run(t, func(t *testing.T, e engine.Engine) {
 		var sender sync.WaitGroup
@@ -87,7 +96,7 @@ func TestNoAllocationsPerRequest(t *testing.T) {
 		defer sender.Wait()
 		defer close(stop)
 		for _, h := range handlers {
-			addr := serve(t, &framed.Server{Engine: e, Handler: h.handle})
+			addr := serve(t, &framed.Server{Engine: e, Handler: h.handle, OnRequest: h.hook})
 			nc, err := net.Dial("tcp", addr)
 			if err != nil {
 				t.Fatal(err)

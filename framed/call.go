@@ -55,6 +55,9 @@ func (c Call) Later() (r Reply) {
 	}
 	r.reply = c.turn.Later()
 	r.id, r.dialect, r.command = c.id, c.protocol.dialect, c.message.command
+	if c.protocol.onRequest != nil {
+		r.observer, r.began = c.protocol, c.turn.State
+	}
 	return r
 }
 
@@ -67,23 +70,26 @@ func (c Call) check() {
 // Reply is the reply to one request, to be sent once: a small value that may be
 // kept and sent from any goroutine.
 type Reply struct {
-	reply   engine.Reply
-	id      uint64
-	dialect wire.Dialect
-	command wire.Command
+	reply    engine.Reply
+	id       uint64
+	dialect  wire.Dialect
+	command  wire.Command
+	observer *protocol // nil without OnRequest
+	began    uint64    // as in Turn.State, for observer
 }
 
 // Send answers the request. The content is copied. It returns ErrClosed when
 // the connection has ended and engine.ErrSettled for a second answer.
-func (r Reply) Send(content []byte) error { return r.send(wire.OK, content) }
+func (r Reply) Send(content []byte) error { return r.send(wire.OK, content, nil) }
 
 // Fail answers the request with the code that err is or wraps, or wire.Failed.
-func (r Reply) Fail(err error) error { return r.send(resultOf(err), nil) }
+func (r Reply) Fail(err error) error { return r.send(resultOf(err), nil, err) }
 
 // Conn is the connection the reply belongs to.
 func (r Reply) Conn() Conn { return Conn{r.reply.Conn()} }
 
-func (r Reply) send(result wire.Result, content []byte) error {
+// send is on a pointer because copies of a Reply are what sending one would cost most.
+func (r *Reply) send(result wire.Result, content []byte, why error) error {
 	var p wire.Packet // field by field: a literal would be copied before it is in memory
 	p.Command, p.Result, p.ID, p.Content = wire.SubmitAck, result, r.id, content
 	if r.command == wire.Conn {
@@ -91,7 +97,11 @@ func (r Reply) send(result wire.Result, content []byte) error {
 	}
 	var room [32]byte
 	head, content := r.dialect.Split(room[:0], &p)
-	return r.reply.Send(head, content)
+	err := r.reply.Send(head, content)
+	if r.observer != nil {
+		r.report(result, why, err)
+	}
+	return err
 }
 
 // Conn is a client's connection as a small comparable value: safe to keep, to

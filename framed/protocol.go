@@ -3,6 +3,7 @@ package framed
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/wire"
@@ -15,6 +16,9 @@ type protocol struct {
 	dialect wire.Dialect
 	limit   int // of one frame
 	ctx     context.Context
+
+	onRequest func(Request) // nil: nobody wants to know
+	epoch     time.Time     // what Turn.State counts nanoseconds from, where somebody does
 }
 
 // funcOf is h without the way through an interface, where it is a HandlerFunc.

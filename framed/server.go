@@ -24,6 +24,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/internal/sys"
@@ -84,6 +85,13 @@ type Server struct {
 	// ConnContext makes the context of a connection's calls from the server's.
 	// Zero: the server's own, which ends with Close or an impatient Shutdown.
 	ConnContext func(ctx context.Context, c Conn) context.Context
+	// OnRequest is called for every request that Handler or Connect has answered: when
+	// the handler has returned, or its late reply was sent. It is not called for what
+	// no handler sees, such as heartbeats without Connect, nor for a promise that is
+	// never kept. It runs on the request's way, event loops included, from many
+	// goroutines at once: it must be quick and must not block. It costs about 80 ns a
+	// request and no allocation (BenchmarkOnRequest). Zero: nothing is timed.
+	OnRequest func(Request)
 	// OnClose is called once for every connection, after its last handler.
 	OnClose func(c Conn, why engine.Reason)
 
@@ -95,11 +103,12 @@ type Server struct {
 func (s *Server) init() *engine.Server {
 	s.once.Do(func() {
 		p := &protocol{
-			handle:  funcOf(s.Handler),
-			connect: funcOf(s.Connect),
-			dialect: s.Dialect,
-			limit:   s.Limits.OrDefaults().FrameSize,
+			dialect:   s.Dialect,
+			limit:     s.Limits.OrDefaults().FrameSize,
+			onRequest: s.OnRequest,
+			epoch:     time.Now(),
 		}
+		p.handle, p.connect = p.observed(funcOf(s.Handler)), p.observed(funcOf(s.Connect))
 		s.engine.Protocol = p
 		s.engine.Engine = s.Engine
 		s.engine.Limits = s.Limits
