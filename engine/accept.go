@@ -179,7 +179,12 @@ func (s *Server) uncount(why Reason, addr netip.Addr, counted bool) {
 // remoteAddr is asked once, when the connection comes: an adapter may have
 // forgotten its peer when it is closed.
 func remoteAddr(nc net.Conn) netip.AddrPort {
-	if a, ok := nc.RemoteAddr().(interface{ AddrPort() netip.AddrPort }); ok {
+	return addrPort(nc.RemoteAddr())
+}
+
+// addrPort is a as a value, or zero where it has no port.
+func addrPort(a net.Addr) netip.AddrPort {
+	if a, ok := a.(interface{ AddrPort() netip.AddrPort }); ok {
 		p := a.AddrPort()
 		return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
 	}

@@ -2,6 +2,7 @@ package framed
 
 import (
 	"context"
+	"crypto/tls"
 	"net/netip"
 
 	"github.com/hone-go/hone/engine"
@@ -123,6 +124,19 @@ func (c Conn) Close() { c.c.Close(engine.ClosedHere) }
 // RemoteAddr is the client's address, as a trusted proxy told it where there
 // is one; the zero AddrPort for unix sockets and when the connection has ended.
 func (c Conn) RemoteAddr() netip.AddrPort { return c.c.RemoteAddr() }
+
+// LocalAddr is the address that the client has connected to, or its proxy; the zero
+// AddrPort for unix sockets and when the connection has ended. It takes a system call.
+func (c Conn) LocalAddr() netip.AddrPort { return c.c.LocalAddr() }
+
+// TLS is what the handshake has agreed on, with the client's certificates: nil without
+// TLS, and when the connection has ended. It is there from ConnContext on, made anew by
+// every call.
+func (c Conn) TLS() *tls.ConnectionState { return c.c.TLS() }
+
+// Credentials says which process, of which user and group, is at the other end of a
+// unix socket, as engine.Conn.Credentials does: -1 is nobody.
+func (c Conn) Credentials() (pid, uid, gid int, known bool) { return c.c.Credentials() }
 
 // Value is what SetValue stored last, or nil.
 func (c Conn) Value() any {

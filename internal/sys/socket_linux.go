@@ -1,6 +1,8 @@
 package sys
 
 import (
+	"net"
+	"net/netip"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +23,39 @@ func (s Socket) ResetOnClose() {
 // send, instead of megabytes. Sockets that are not TCP have no such limit.
 func LimitUnsent(fd uintptr, n int) {
 	unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, n)
+}
+
+// LocalAddr is this end's address; zero for unix sockets and where there is no socket.
+func (s Socket) LocalAddr() netip.AddrPort {
+	name, err := unix.Getsockname(int(s))
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	switch a := name.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
+	case *unix.SockaddrInet6:
+		ip := netip.AddrFrom16(a.Addr).Unmap()
+		if link, err := net.InterfaceByIndex(int(a.ZoneId)); a.ZoneId != 0 && err == nil {
+			ip = ip.WithZone(link.Name)
+		}
+		return netip.AddrPortFrom(ip, uint16(a.Port))
+	}
+	return netip.AddrPort{}
+}
+
+// PeerCredentials says who has connected a unix socket; -1 three times where it is
+// not known. Of other sockets the kernel says nothing, in numbers that look like an
+// answer.
+func PeerCredentials(fd int) (pid, uid, gid int, known bool) {
+	if family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil || family != unix.AF_UNIX {
+		return -1, -1, -1, false
+	}
+	peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return -1, -1, -1, false
+	}
+	return int(peer.Pid), int(peer.Uid), int(peer.Gid), true
 }
 
 // Close gives the descriptor back, whatever it returns, and takes the socket out

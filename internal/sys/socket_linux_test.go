@@ -3,6 +3,7 @@ package sys
 import (
 	"errors"
 	"net"
+	"os"
 	"syscall"
 	"testing"
 )
@@ -128,5 +129,35 @@ func TestNoSocket(t *testing.T) {
 	}
 	if NoSocket.Unsent() != 0 || NoSocket.Unread() != 0 {
 		t.Error("no socket holds bytes")
+	}
+	if a := NoSocket.LocalAddr(); a.IsValid() {
+		t.Errorf("no socket is at %v", a)
+	}
+	if _, _, _, known := PeerCredentials(int(NoSocket)); known {
+		t.Error("no socket has a peer")
+	}
+}
+
+// The kernel answers for TCP too, with a user that does not exist, or is 0.
+func TestPeerCredentialsAreOfUnixSocketsOnly(t *testing.T) {
+	near, far := tcpPair(t)
+	if pid, uid, gid, known := PeerCredentials(int(far)); known || pid != -1 || uid != -1 || gid != -1 {
+		t.Errorf("a TCP peer is process %d of user %d, group %d", pid, uid, gid)
+	}
+	if got, want := far.LocalAddr().String(), near.RemoteAddr().String(); got != want {
+		t.Errorf("LocalAddr is %s, want %s", got, want)
+	}
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(pair[0])
+	defer syscall.Close(pair[1])
+	pid, uid, gid, known := PeerCredentials(pair[0])
+	if !known || pid != os.Getpid() || uid != os.Getuid() || gid != os.Getgid() {
+		t.Errorf("a unix peer is process %d of user %d, group %d, known: %v; want this process", pid, uid, gid, known)
+	}
+	if a := Socket(pair[0]).LocalAddr(); a.IsValid() {
+		t.Errorf("a unix socket is at %v", a)
 	}
 }

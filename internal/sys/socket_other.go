@@ -2,7 +2,10 @@
 
 package sys
 
-import "errors"
+import (
+	"errors"
+	"net/netip"
+)
 
 // CloseWrite is not offered here.
 func (s Socket) CloseWrite() error { return errors.ErrUnsupported }
@@ -12,6 +15,12 @@ func (s Socket) ResetOnClose() {}
 
 // LimitUnsent does nothing here.
 func LimitUnsent(fd uintptr, n int) {}
+
+// LocalAddr is not offered here.
+func (s Socket) LocalAddr() netip.AddrPort { return netip.AddrPort{} }
+
+// PeerCredentials is not offered here.
+func PeerCredentials(int) (pid, uid, gid int, known bool) { return -1, -1, -1, false }
 
 // Close is not offered here.
 func (s Socket) Close() error { return errors.ErrUnsupported }

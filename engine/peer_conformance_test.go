@@ -1,0 +1,30 @@
+package engine_test
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// Who has the socket of a connection can still ask the Conn where it came from.
+func TestLocalAddrOfATakenSocket(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		seen := make(chan netip.AddrPort, 1)
+		s := serve(t, g, lines{serve: func(t *engine.Turn, _ []byte) error {
+			c := t.Conn()
+			t.TakeOver(func(net.Conn, []byte) { seen <- c.LocalAddr() })
+			return errHandedOver
+		}})
+		c := s.dial(t)
+		c.send("take\n")
+		var want netip.AddrPort
+		if a, ok := s.addr.(*net.TCPAddr); ok {
+			want = a.AddrPort()
+		}
+		if got := heard(t, seen, "the socket"); got != want {
+			t.Errorf("LocalAddr is %v, want %v", got, want)
+		}
+	})
+}
