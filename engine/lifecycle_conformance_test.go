@@ -236,7 +236,7 @@ func (s pushed) pushUntilTheEnd(t *testing.T, way string) (accepted [2]int, stre
 	for pusher := range accepted {
 		pushing.Go(func() {
 			// Not so many at once that the peer counts as one that does not read.
-			for n := 0; ; n++ {
+			for n := 0; ; {
 				if s.Stats().Waiting > 32<<10 {
 					runtime.Gosched()
 					continue
@@ -247,10 +247,10 @@ func (s pushed) pushUntilTheEnd(t *testing.T, way string) (accepted [2]int, stre
 					}
 					return
 				}
-				accepted[pusher] = n + 1
-				if n == 0 {
+				if n++; n == 1 {
 					begun <- struct{}{}
 				}
+				accepted[pusher] = n
 				runtime.Gosched()
 			}
 		})
