@@ -155,6 +155,8 @@ func (k *connRef) mayProduce() bool {
 	defer k.s.mu.Unlock()
 	x = k.attach()
 	switch c := x.claim; {
+	case x.trial || x.reserved > 0:
+		return true // the visit has begun already
 	case amount == little && x.waiting == 0 && c == nil:
 		// A peer that takes its output is served, however little room there is.
 	case c != nil && x.starves():
@@ -166,10 +168,7 @@ func (k *connRef) mayProduce() bool {
 		b.wait(x.claim)
 		return false
 	}
-	x.reserved += size
-	if x.trial = x.trial || amount == unknown; x.trial || size > 0 {
-		x.began = k.sh.srv.clock.now.Load()
-	}
+	x.trial, x.reserved, x.began = amount == unknown, size, k.sh.srv.clock.now.Load()
 	return true
 }
 

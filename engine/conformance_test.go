@@ -327,6 +327,9 @@ func (s *server) imbalance() string {
 			return fmt.Sprintf("OnOpen was called %d times for a connection and OnClose %d times, want once each", n, closed)
 		}
 	}
+	if st := s.Stats(); st.OutputMemory != 0 || st.InputMemory != 0 || st.InLine != 0 {
+		return fmt.Sprintf("%d bytes of output and %d of input are on the books, and %d connections in line, when all have ended", st.OutputMemory, st.InputMemory, st.InLine)
+	}
 	if opened, closed := len(s.opened), len(s.closed); opened != closed {
 		return fmt.Sprintf("OnOpen was called for %d connections and OnClose for %d, want as many", opened, closed)
 	}

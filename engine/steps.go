@@ -23,14 +23,10 @@ func (k *connRef) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn
 	s.state, s.socket, s.tickets = 0, socket, 0
 	s.own, s.marks, s.opened, s.dead, s.slowVisits, s.epoch = 0, 0, false, false, 0, 0
 	s.want, s.suspect, s.counted, s.weight = 0, 0, counted, 0
-	switch {
-	case g == nil:
-		sys.LimitUnsent(uintptr(socket), maxUnsent)
-	case g.raw != nil:
-		g.raw.Control(func(fd uintptr) { sys.LimitUnsent(fd, maxUnsent) })
-		fallthrough
-	default:
+	if g != nil {
 		k.x.Store(&g.inflight)
+	} else {
+		sys.LimitUnsent(uintptr(socket), maxUnsent)
 	}
 	k.setAddr(from)
 	k.touch()

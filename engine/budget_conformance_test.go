@@ -1,0 +1,255 @@
+package engine_test
+
+import (
+	"errors"
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// replier answers "large" with a line of that many bytes and everything else with
+// "small".
+func replier(large int) lines {
+	text := strings.Repeat("x", large)
+	return lines{serve: func(t *engine.Turn, line []byte) error {
+		if string(line) == "large" {
+			return say(t, text)
+		}
+		return say(t, "small")
+	}}
+}
+
+// watch is the most that of said until stop was called.
+func watch(of func() int64) (stop func() (most int64)) {
+	var most atomic.Int64
+	over := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		ticks := time.NewTicker(2 * time.Millisecond)
+		defer ticks.Stop()
+		for {
+			most.Store(max(most.Load(), of()))
+			select {
+			case <-over:
+				return
+			case <-ticks.C:
+			}
+		}
+	})
+	return func() int64 { close(over); watching.Wait(); return most.Load() }
+}
+
+// narrow dials with little room for what the server sends.
+func (s *server) narrow(t *testing.T) *client {
+	c := s.dial(t)
+	c.Conn.(interface{ SetReadBuffer(int) error }).SetReadBuffer(4096)
+	return c
+}
+
+// A crowd that asks for a hundred times the budget and reads nothing: what is held
+// stays within it, but for a reply of every handler that runs; who does nothing wrong
+// is answered all the time; and the crowd is closed when nothing else helps.
+func TestOutputBudgetHolds(t *testing.T) {
+	const budget, crowd, large = 8 << 20, 100, 500_000
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, replier(large), func(s *engine.Server) {
+			s.Limits.TotalOutput, s.Limits.StallTime = budget, time.Hour // so that nobody goes for stalling
+		})
+		healthy := s.dial(t)
+		healthy.ask("ping", "small")
+		most := watch(func() int64 { return s.Stats().OutputMemory })
+		for range crowd {
+			c := s.narrow(t)
+			io.WriteString(c, strings.Repeat("large\n", 20))
+		}
+		if !eventually(patience, func() bool {
+			healthy.ask("ping", "small")
+			return s.Stats().Ended[engine.OutputBudget] > 0
+		}) {
+			t.Errorf("nobody was closed: %+v", s.Stats())
+		}
+		newcomer := s.dial(t)
+		newcomer.ask("ping", "small")
+		held := most()
+		if bound := int64(budget + 2*runtime.GOMAXPROCS(0)*2*large); held > bound || held < budget/4 {
+			t.Errorf("held at most %d bytes, want at most %d and more than nothing", held, bound)
+		}
+		for why, n := range s.Stats().Ended {
+			if n > 0 && engine.Reason(why) != engine.OutputBudget {
+				t.Errorf("%d ended for %v", n, engine.Reason(why))
+			}
+		}
+	})
+}
+
+// Clients that read everything get everything, however small the budget: they wait for
+// their turn, and none of them waits for ever.
+func TestLargeRepliesTakeTurns(t *testing.T) {
+	const crowd, each, large = 24, 6, 150_000
+	answer := strings.Repeat("x", large) + "\n"
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, replier(large), func(s *engine.Server) { s.Limits.TotalOutput = 512 << 10 })
+		waited := watch(func() int64 { return int64(s.Stats().InLine) })
+		var all sync.WaitGroup
+		for range crowd {
+			c := s.dial(t)
+			all.Go(func() {
+				io.WriteString(c, strings.Repeat("large\n", each))
+				got := make([]byte, len(answer))
+				for n := range each {
+					if _, err := io.ReadFull(c.r, got); err != nil || string(got) != answer {
+						t.Errorf("reply %d of %d: %v", n+1, each, err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		if waited() == 0 && g.network != overAdapter {
+			t.Log("nobody had to wait") // on a slow machine
+		}
+		if st := s.Stats(); st.Open != crowd || st.InLine != 0 {
+			t.Errorf("%d connections are open, want %d; %d in line", st.Open, crowd, st.InLine)
+		}
+	})
+}
+
+// Pushes to those who do not read are within the budget, too. (An adapter's kernel
+// buffers take more than this test sends.)
+func TestPushesKeepToTheOutputBudget(t *testing.T) {
+	const budget, crowd, size, each = 2 << 20, 100, 50_000, 20
+	push := make([]byte, size)
+	onEach(t, everywhere(func(g ground) bool { return g.network != overAdapter }), func(t *testing.T, g ground) {
+		conns := make(chan engine.Conn, crowd+1)
+		s := serve(t, g, replier(0), func(s *engine.Server) {
+			s.Limits.TotalOutput, s.Limits.HardCap, s.Limits.StallTime = budget, 16<<20, time.Hour
+			s.OnOpen = func(c engine.Conn) { conns <- c }
+		})
+		healthy := s.dial(t)
+		healthy.ask("ping", "small")
+		<-conns
+		most := watch(func() int64 { return s.Stats().OutputMemory })
+		var crowded []engine.Conn
+		for range crowd {
+			s.narrow(t)
+			crowded = append(crowded, heard(t, conns, "a connection"))
+		}
+		refused := 0
+		for range each {
+			for _, c := range crowded {
+				switch err := c.Push(push); {
+				case errors.Is(err, engine.OutputBudget), errors.Is(err, engine.ErrClosed):
+					refused++
+				case err != nil:
+					t.Fatalf("a push: %v", err)
+				}
+			}
+			healthy.ask("ping", "small")
+		}
+		held := most()
+		// Each may hold one push when the budget is found exceeded.
+		if bound := int64(budget + budget/8 + crowd*size*3/2); refused == 0 || held > bound {
+			t.Errorf("%d of %d pushes were refused, and at most %d bytes held, want at most %d", refused, crowd*each, held, bound)
+		}
+	})
+}
+
+// Unfinished messages: those who have held most for longest go.
+func TestInputBudgetHolds(t *testing.T) {
+	const budget, crowd, size = 2 << 20, 100, 60_000
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, replier(0), func(s *engine.Server) {
+			s.Limits.TotalInput, s.Limits.FrameSize, s.Limits.FrameTime = budget, 1<<20, time.Hour
+		})
+		healthy := s.dial(t)
+		healthy.ask("ping", "small")
+		waiting := s.dial(t)
+		waiting.send("pi") // holds little, and for longest
+		most := watch(func() int64 { return s.Stats().InputMemory })
+		for range crowd {
+			io.WriteString(s.dial(t), strings.Repeat("x", size))
+			healthy.ask("ping", "small")
+		}
+		if !eventually(patience, func() bool { return s.Stats().InputMemory <= budget && s.Stats().Ended[engine.InputBudget] > 0 }) {
+			t.Errorf("%d bytes are held of %d; %+v", s.Stats().InputMemory, budget, s.Stats())
+		}
+		waiting.ask("ng", "small")
+		if held := most(); held > budget+crowd*4096 {
+			t.Errorf("held at most %d bytes, want at most %d", held, budget)
+		}
+		for why, n := range s.Stats().Ended {
+			if n > 0 && engine.Reason(why) != engine.InputBudget {
+				t.Errorf("%d ended for %v", n, engine.Reason(why))
+			}
+		}
+	})
+}
+
+// When nothing is known of connections, few of their first visits run at once. Handlers
+// that block there must not hold the others up.
+func TestFirstVisitsThatBlockHoldUpNobody(t *testing.T) {
+	const crowd = 300
+	onEach(t, everywhere(func(g ground) bool { return !g.isInline() }), func(t *testing.T, g ground) {
+		block := newGate(t)
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			block.pass()
+			return say(t, "answer")
+		}})
+		var all []*client
+		for range crowd {
+			c := s.dial(t)
+			c.send("ask\n")
+			all = append(all, c)
+		}
+		for range crowd {
+			heard(t, block.entered, "a handler")
+		}
+		block.open()
+		for _, c := range all {
+			c.want("answer\n")
+		}
+	})
+}
+
+// A connection that waits in line for the budget leaves it when it ends, and one that
+// is promised a place does not keep it.
+func TestInLineAndGone(t *testing.T) {
+	const large = 200_000
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, replier(large), func(s *engine.Server) {
+			s.Limits.TotalOutput, s.Limits.StallTime = 600_000, time.Hour
+		})
+		var blocked []*client
+		for range 3 {
+			c := s.narrow(t)
+			c.send(strings.Repeat("large\n", 20))
+			blocked = append(blocked, c)
+		}
+		var waiting []*client
+		for range 10 {
+			c := s.dial(t)
+			c.send("large\n")
+			waiting = append(waiting, c)
+		}
+		for i, c := range waiting {
+			if i%2 == 0 {
+				c.reset()
+			}
+		}
+		for _, c := range blocked {
+			c.reset()
+		}
+		for i, c := range waiting {
+			if i%2 == 1 {
+				c.want(strings.Repeat("x", large) + "\n")
+				c.Close()
+			}
+		}
+	})
+}
