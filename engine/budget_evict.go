@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"math"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -37,11 +38,11 @@ func (s *Server) evict(now tick) (pressed bool) {
 }
 
 // evictReaders picks peers that hold the output budget: those who have taken nothing
-// for longest, and when a visit has waited for half of StallTime those who hold most,
-// also when they read.
+// for an eighth of StallTime, or for a moment when the budget is exceeded, and when a
+// visit has waited for half of StallTime those who hold most, also when they read.
 func (s *Server) evictReaders(now tick, held int64) {
 	out := &s.output
-	patience := 2 * s.rules.period
+	patience := max(2*s.rules.period, tick(min(s.rules.stall/8, math.MaxInt32)))
 	if held > out.limit {
 		patience = 4 * s.rules.hurried()
 	}

@@ -210,9 +210,9 @@ func (b *outputBudget) take(amount amount, size int64) bool {
 
 // admit is take unless somebody who waits comes first.
 func (b *outputBudget) admit(amount amount, size int64) bool {
-	if amount != little && b.waiting.Load() > 0 {
+	if amount == much && b.waiting.Load() > 0 {
 		b.mu.Lock()
-		others := b.line[amount].first != nil
+		others := b.line[much].first != nil
 		b.mu.Unlock()
 		if others {
 			return false
@@ -233,13 +233,21 @@ func (b *outputBudget) wait(c *claim) {
 	b.grant() // what there was no room for may have gone before anybody saw the claim
 }
 
-// grant lets those begin who have waited longest, as far as there is room.
+// grant lets those begin who have waited longest, as far as there is room. Of the
+// unknown it is those who have come last: whoever fills the budget with connections
+// that do not read must not have all newcomers wait behind them.
 func (b *outputBudget) grant() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.line {
 		l := &b.line[i]
-		for c := l.first; c != nil && b.take(c.amount, c.size); c = l.first {
+		next := func() *claim {
+			if amount(i) == unknown {
+				return l.last
+			}
+			return l.first
+		}
+		for c := next(); c != nil && b.take(c.amount, c.size); c = next() {
 			l.remove(c)
 			b.waiting.Add(-1)
 			c.granted.Store(true)
@@ -259,6 +267,8 @@ func (b *outputBudget) cancel(c *claim) {
 	b.mu.Unlock()
 	if granted {
 		b.giveBack(c.amount == unknown, c.size)
+	} else {
+		b.grant() // those behind it may need less
 	}
 }
 
