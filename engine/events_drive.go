@@ -207,16 +207,14 @@ func (k *connRef) unpack(d *workspace) {
 // pack keeps the input that is not served, and clears the workspace for the next
 // connection.
 func (k *connRef) pack(d *workspace) {
-	switch x := k.x.Load(); {
-	case d.box.len() > 0:
-		d.box.giveBack(&k.sh.srv.input)
-		x = k.attachUnlocked()
-		x.in = d.box
-		k.noteInput(x, &x.in)
-	case d.box.kept.Lent():
-		d.box.forget(&k.sh.srv.input)
-		fallthrough
-	case x != nil && x.input.Load() > 0:
+	memory := &k.sh.srv.input
+	if d.box.len() > 0 {
+		d.box.giveBack(memory)
+		k.attachUnlocked().in = d.box
+	} else if d.box.kept.Lent() {
+		d.box.forget(memory)
+	}
+	if x := k.x.Load(); x != nil {
 		k.noteInput(x, &d.box)
 	}
 	d.box = inputBuffer{}
