@@ -86,14 +86,7 @@ func rawConn(socket syscall.Conn) syscall.RawConn {
 
 // limitUnsent does what sys.LimitUnsent does to the socket under nc, if there is one.
 func limitUnsent(nc net.Conn) {
-	for {
-		under, ok := nc.(interface{ NetConn() net.Conn }) // of TLS
-		if !ok {
-			break
-		}
-		nc = under.NetConn()
-	}
-	if tcp, ok := nc.(*net.TCPConn); ok {
+	if tcp, ok := innermost(nc).(*net.TCPConn); ok {
 		if raw := rawConn(tcp); raw != nil {
 			raw.Control(func(fd uintptr) { sys.LimitUnsent(fd, maxUnsent) })
 		}

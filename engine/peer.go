@@ -58,20 +58,25 @@ func (c Conn) Credentials() (pid, uid, gid int, known bool) {
 		defer k.s.mu.Unlock()
 		return sys.PeerCredentials(int(k.s.socket))
 	}
-	for range 8 { // wrappers around wrappers
-		inner, wrapped := nc.(interface{ NetConn() net.Conn })
-		if !wrapped {
-			break
-		}
-		nc = inner.NetConn()
-	}
 	pid, uid, gid = -1, -1, -1
-	if socket, plain := nc.(*net.UnixConn); plain {
+	if socket, plain := innermost(nc).(*net.UnixConn); plain {
 		if raw, err := socket.SyscallConn(); err == nil {
 			raw.Control(func(fd uintptr) { pid, uid, gid, known = sys.PeerCredentials(int(fd)) })
 		}
 	}
 	return pid, uid, gid, known
+}
+
+// innermost is the connection under layers such as TLS.
+func innermost(nc net.Conn) net.Conn {
+	for range 8 { // a layer may be its own
+		outer, ok := nc.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		nc = outer.NetConn()
+	}
+	return nc
 }
 
 // carrier finds what carries the connection's bytes: a net.Conn, to be asked without
