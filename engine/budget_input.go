@@ -9,9 +9,9 @@ import (
 
 // inputBudget bounds the memory of all input that is not served yet: unfinished
 // messages, and what a connection has sent ahead. When three quarters of it are used,
-// those who have held most for longest are closed, see evict; and whoever would take
-// more than seven eighths is closed at once, unless it holds little. The last eighth is
-// for those.
+// those who have held most for longest are closed, see evict; when seven eighths are,
+// whoever would hold much more is closed at once. The last eighth is for those who hold
+// little.
 type inputBudget struct {
 	limit   int64 // Limits.TotalInput
 	kick    func()
@@ -57,22 +57,23 @@ func (m *inputBudget) release(b pool.Buffer) {
 // lose forgets a buffer that somebody may still hold.
 func (m *inputBudget) lose(b pool.Buffer) { m.held.Add(-capacity(b)) }
 
-// over reports whether a connection that holds this much must end.
-func (m *inputBudget) over(size int) bool {
-	return size > smallInput && m.held.Load() > m.limit-m.limit/8
+// holdsTooMuch drops unserved input, and ends its connection, when there is much of it
+// and nearly nothing left of the budget. It is asked before more is read or kept. The
+// caller is the owner.
+func (k *connRef) holdsTooMuch(in *inputBuffer) bool {
+	m := &k.sh.srv.input
+	if in.len() <= smallInput || m.held.Load() <= m.limit-m.limit/8 {
+		return false
+	}
+	in.forget(m)
+	k.fail(InputBudget)
+	return true
 }
 
-// noteInput has the sweeper see what input the connection holds, and ends a connection
-// that holds too much for the budget. The caller is the owner.
-func (k *connRef) noteInput(x *inflight, in *inputBuffer) {
-	size := 0
-	if in.kept.Lent() {
-		size = cap(in.kept.Bytes())
-	}
-	if old := int(x.input.Load()); old != size {
-		x.input.Store(uint32(size))
-		if size > old && k.sh.srv.input.over(size) {
-			k.fail(InputBudget)
-		}
+// noteInput has the sweeper see what input the connection holds. The caller is the
+// owner.
+func (x *inflight) noteInput(in *inputBuffer) {
+	if size := uint32(capacity(in.kept)); x.input.Load() != size {
+		x.input.Store(size)
 	}
 }

@@ -208,14 +208,14 @@ func (k *connRef) unpack(d *workspace) {
 // connection.
 func (k *connRef) pack(d *workspace) {
 	memory := &k.sh.srv.input
-	if d.box.len() > 0 {
+	if d.box.len() > 0 && !k.holdsTooMuch(&d.box) {
 		d.box.giveBack(memory)
 		k.attachUnlocked().in = d.box
 	} else if d.box.kept.Lent() {
 		d.box.forget(memory)
 	}
 	if x := k.x.Load(); x != nil {
-		k.noteInput(x, &d.box)
+		x.noteInput(&d.box)
 	}
 	d.box = inputBuffer{}
 }

@@ -13,7 +13,7 @@ import (
 func (g *goroutineConn) readBlocking(d *workspace) {
 	k := &g.ref
 	exact := k.sh.srv.how.style == direct
-	for {
+	for !k.holdsTooMuch(&d.box) {
 		p := d.box.space(&k.sh.srv.input)
 		if exact {
 			p = p[:min(len(p), max(1, d.box.want))]
@@ -25,8 +25,7 @@ func (g *goroutineConn) readBlocking(d *workspace) {
 			hungry = k.received(d, n)
 			d.returnOut()
 			if d.box.kept.Lent() || g.input.Load() > 0 {
-				k.noteInput(&g.inflight, &d.box)
-				hungry = hungry && k.reason() != InputBudget
+				g.noteInput(&d.box)
 			}
 		}
 		if err != nil {
@@ -69,7 +68,7 @@ func (g *goroutineConn) readReady(fd uintptr) (err error) {
 	defer func() { // also when user code ends this goroutine: then nobody else has the workspace
 		g.fd = noDescriptor
 	}()
-	for {
+	for !k.holdsTooMuch(&d.box) {
 		if k.sh.srv.draining.Load() {
 			err = os.ErrDeadlineExceeded // a flood must not hide that we are leaving
 			break
