@@ -59,7 +59,6 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 	if isSocket(nc) {
 		g.raw = rawConn(nc.(syscall.Conn))
 	}
-	limitUnsent(nc)
 	if !g.borrows() {
 		g.own = &workspace{in: make([]byte, s.bufferSize()), g: g, ref: k, beside: true}
 		g.own.box.lend(&s.input, g.own.in)
@@ -82,15 +81,6 @@ func rawConn(socket syscall.Conn) syscall.RawConn {
 		return nil
 	}
 	return raw
-}
-
-// limitUnsent does what sys.LimitUnsent does to the socket under nc, if there is one.
-func limitUnsent(nc net.Conn) {
-	if tcp, ok := innermost(nc).(*net.TCPConn); ok {
-		if raw := rawConn(tcp); raw != nil {
-			raw.Control(func(fd uintptr) { sys.LimitUnsent(fd, maxUnsent) })
-		}
-	}
 }
 
 // borrows reports whether the connection waits without a buffer.

@@ -97,12 +97,15 @@ func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 	k.startStall(&g.inflight)
 	s.mu.Unlock()
 	var err error
-	total := 0
+	total, wide := 0, false
 	for total < len(p) && err == nil {
 		var n int
 		n, err = g.nc.Write(p[total:min(len(p), total+writeChunk)])
 		g.written.Add(uint32(n))
-		total += n
+		if total += n; total >= provenFast && !wide {
+			wide = true
+			k.limitUnsent(&g.inflight, moreUnsent)
+		}
 	}
 	k.sh.counts.bytesOut.Add(uint64(total))
 	g.stall.Store(0)
@@ -112,6 +115,9 @@ func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 	k.touch() // whoever takes its time to read is not idle meanwhile
 	g.writing, g.lent = false, 0
 	g.waiting -= int64(len(p))
+	if wide {
+		k.limitUnsent(&g.inflight, maxUnsent)
+	}
 	k.recount(&g.inflight)
 	if err != nil {
 		g.writeFailed()

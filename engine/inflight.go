@@ -36,6 +36,8 @@ type inflight struct {
 	claim    *claim      // in line for the budget, or granted; written by the owner
 	front    pool.Buffer // output that is being written; the peer takes none of it for now
 	sent     int         // bytes of front that have gone
+	took     int         // bytes that the peer has taken since it last stalled
+	wide     bool        // for that the kernel may accept more for it
 	cut      bool        // the last write ended because it was the others' turn, not because the socket was full
 	writing  bool        // a goroutine that may block is writing: all other output queues
 	queue    outputQueue

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"net"
+
 	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/pool"
 )
@@ -33,6 +35,7 @@ func (k *connRef) write(x *inflight, again bool) {
 		if err == sys.ErrAgain {
 			k.notSent(x, n)
 			k.shrinkFront(x)
+			k.widen(x, n)
 			break
 		}
 		if err != nil {
@@ -67,6 +70,49 @@ func (k *connRef) shrinkFront(x *inflight) {
 		copy(b.Bytes(), rest)
 		x.front.Release()
 		x.front, x.sent = b, 0
+	}
+}
+
+// What the kernel may accept for a peer beyond what it can send at once. Without a
+// limit, a peer that does not read costs a megabyte and more of the kernel's memory.
+// One that has taken much of its output without a pause gets more: the socket of a fast
+// reader would run dry between two visits of its loop.
+const (
+	maxUnsent  = 128 << 10
+	moreUnsent = 2 << 20
+	provenFast = 1 << 20
+)
+
+// widen raises the limit for a peer that takes what it is sent, of which n bytes have
+// just gone. mu held.
+func (k *connRef) widen(x *inflight, n int) {
+	if x.wide {
+		return
+	}
+	if x.took += n; x.took >= provenFast {
+		x.wide = true
+		k.limitUnsent(x, moreUnsent)
+	}
+}
+
+// narrow takes that back from a peer that has stalled. mu held.
+func (k *connRef) narrow(x *inflight) {
+	if x.took = 0; x.wide {
+		x.wide = false
+		k.limitUnsent(x, maxUnsent)
+	}
+}
+
+// limitUnsent sets the limit of the connection's socket.
+func (k *connRef) limitUnsent(x *inflight, n int) {
+	if x == nil || x.g == nil {
+		sys.LimitUnsent(uintptr(k.s.socket), n)
+		return
+	}
+	if tcp, ok := innermost(x.g.nc).(*net.TCPConn); ok {
+		if raw := rawConn(tcp); raw != nil {
+			raw.Control(func(fd uintptr) { sys.LimitUnsent(fd, n) })
+		}
 	}
 }
 

@@ -25,9 +25,8 @@ func (k *connRef) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn
 	s.want, s.suspect, s.counted, s.weight = 0, 0, counted, 0
 	if g != nil {
 		k.x.Store(&g.inflight)
-	} else {
-		sys.LimitUnsent(uintptr(socket), maxUnsent)
 	}
+	k.limitUnsent(k.x.Load(), maxUnsent)
 	k.setAddr(from)
 	k.touch()
 	switch {
@@ -40,10 +39,6 @@ func (k *connRef) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn
 	}
 	k.setAway(true) // ours, for now
 }
-
-// maxUnsent is what the kernel may accept for a peer beyond what it can send. Without
-// a limit, a peer that does not read costs a megabyte and more of the kernel's memory.
-const maxUnsent = 128 << 10
 
 // facts are what the next step depends on. mu held; d has the connection's input
 // if it is not in its inflight.

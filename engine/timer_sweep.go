@@ -182,7 +182,9 @@ func (k *connRef) unsent(x *inflight) uint32 {
 func (k *connRef) hasTaken(x *inflight, now tick) bool {
 	taken := x.written.Load() - k.unsent(x)
 	progress := !x.measured || int32(taken-x.taken) > 0
-	if progress {
+	if !progress {
+		k.narrow(x)
+	} else {
 		x.taken, x.measured = taken, true
 		if old := x.stall.Load(); old != 0 {
 			x.stall.CompareAndSwap(old, now) // a writer may have ended its wait just now
