@@ -258,6 +258,9 @@ func checkCounters(t *testing.T, s *site, engine string, bytes *wires) {
 		"hone_panics_total":               broken,
 		"hone_hand_offs_total":            float64(s.admin.Stats().HandOffs), // how many is chance
 		"hone_output_waiting_bytes":       0,
+		"hone_output_memory_bytes":        0,
+		"hone_input_memory_bytes":         0,
+		"hone_connections_in_line":        0,
 		"hone_replies_owed":               0,
 		fmt.Sprintf("hone_info{dialect=%q,engine=%q,service=%q,version=%q}", "", engine, "", ""): 1,
 	}

@@ -44,6 +44,9 @@ type Snapshot struct {
 	ConnectionBuffers   int64  `json:"connection_buffers"` // on loan now
 	BufferBytes         int64  `json:"connection_buffer_bytes"`
 	OutputWaitingBytes  int64  `json:"output_waiting_bytes"` // for peers, now
+	OutputMemoryBytes   int64  `json:"output_memory_bytes"`  // what total-output bounds, now
+	InputMemoryBytes    int64  `json:"input_memory_bytes"`   // what total-input bounds, now
+	ConnectionsInLine   int    `json:"connections_in_line"`  // waiting for room in total-output, now
 	RepliesOwed         int    `json:"replies_owed"`         // promised for later, now
 
 	Rejected         map[string]uint64 `json:"rejected"`          // by reason
@@ -83,6 +86,9 @@ func (a *Admin) Snapshot() Snapshot {
 		ConnectionBuffers:   st.Buffers,
 		BufferBytes:         st.Lent,
 		OutputWaitingBytes:  st.Waiting,
+		OutputMemoryBytes:   st.OutputMemory,
+		InputMemoryBytes:    st.InputMemory,
+		ConnectionsInLine:   st.InLine,
 		RepliesOwed:         st.Owed,
 
 		Rejected:         map[string]uint64{},

@@ -60,7 +60,8 @@ type snapshotFigures struct {
 func (f *snapshotFigures) since(s *observe.Snapshot) map[string]float64 {
 	now := time.Now()
 	values := map[string]float64{
-		"s.conns": float64(s.Connections), "s.owed": float64(s.RepliesOwed), "s.waiting": float64(s.OutputWaitingBytes),
+		"s.conns": float64(s.Connections), "s.owed": float64(s.RepliesOwed),
+		"s.outmem": float64(s.OutputMemoryBytes), "s.inmem": float64(s.InputMemoryBytes), "s.inline": float64(s.ConnectionsInLine),
 		"g.goroutines": float64(s.Goroutines),
 	}
 	if s.RSSBytes != nil {

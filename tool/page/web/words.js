@@ -23,11 +23,14 @@ export const charts = [
   { id: "served", group: "server", title: "Requests the server took, a second", unit: "count", series: [{ key: "s.rate", name: "requests", color: "one" }] },
   { id: "cpureq", group: "server", title: "Server CPU for a request", unit: "us", series: [{ key: "s.cpureq", name: "CPU", color: "one" }], constant: "cpu" },
   { id: "cpu", group: "server", title: "Server processors kept busy", unit: "plain", series: [{ key: "s.cpu", name: "processors", color: "one" }] },
-  { id: "memory", group: "server", title: "Server memory", unit: "bytes", series: [{ key: "s.rss", name: "resident", color: "one" }, { key: "s.waiting", name: "output that waits", color: "two" }] },
+  {
+    id: "memory", group: "server", title: "Server memory", unit: "bytes",
+    series: [{ key: "s.rss", name: "resident", color: "one" }, { key: "s.outmem", name: "of output that waits", color: "two" }, { key: "s.inmem", name: "of unserved input", color: "three" }],
+  },
   { id: "bytes", group: "server", title: "Bytes a second", unit: "bytes", series: [{ key: "s.in", name: "received", color: "one" }, { key: "s.out", name: "sent", color: "two" }] },
   {
     id: "open", group: "server", title: "Connections and what went wrong", unit: "count",
-    series: [{ key: "s.conns", name: "open", color: "one" }, { key: "s.rejected", name: "rejected/s", color: "two" }, { key: "s.handoffs", name: "hand-offs/s", color: "three" }],
+    series: [{ key: "s.conns", name: "open", color: "one" }, { key: "s.rejected", name: "rejected/s", color: "two" }, { key: "s.handoffs", name: "hand-offs/s", color: "three" }, { key: "s.inline", name: "in line", color: "four" }],
   },
   { id: "heap", group: "runtime", title: "Go heap", unit: "bytes", series: [{ key: "g.heap", name: "live", color: "one" }, { key: "g.goal", name: "goal", color: "two" }] },
   { id: "goroutines", group: "runtime", title: "Goroutines", unit: "count", series: [{ key: "g.goroutines", name: "goroutines", color: "one" }] },
