@@ -59,7 +59,8 @@ Engines (parked and events serve TLS as buffered does):
 
 ` + engineList() + `
 Services: submit answers nothing, upper the content in upper case, faults what
-the content says: sleep 50ms, burn 50ms, late 5ms, reply 60000, push 3, panic.
+the content says: sleep 50ms, burn 50ms, late 5ms, late 5ms 60000 (with so many
+bytes), reply 60000, push 3, push 3 6000 (of so many bytes each), panic.
 
 Limits (` + strings.Join(limitNames(), ", ") + `)
 are all on; the log begins with those in effect. Sizes take KiB and MiB, times

@@ -20,7 +20,8 @@ func service(name string) framed.Handler {
 	case "upper":
 		return framed.HandlerFunc(upper)
 	case "faults":
-		return framed.HandlerFunc(faults)
+		all := sync.OnceValue(func() []byte { return bytes.Repeat([]byte{'x'}, largestFault) })
+		return framed.HandlerFunc(faults{filler: all}.answer)
 	}
 	return framed.HandlerFunc(submit)
 }
@@ -50,8 +51,12 @@ const (
 	mostPushes   = 10_000
 )
 
-// faults does what the content says; it answers nothing to nothing, and
-// Malformed to what it cannot do or will not.
+// faults is a service that does what the content says.
+type faults struct {
+	filler func() []byte // largestFault bytes that are not to be changed
+}
+
+// answer answers nothing to nothing, and Malformed to what it cannot do or will not.
 //
 //	sleep 50ms      block, then answer
 //	burn 50ms       use a CPU that long, then answer
@@ -61,7 +66,7 @@ const (
 //	push 3          push so many messages, then answer
 //	push 3 6000     the same, of so many bytes each
 //	panic           panic
-func faults(c framed.Call, dst, req []byte) ([]byte, error) {
+func (f faults) answer(c framed.Call, dst, req []byte) ([]byte, error) {
 	if len(req) == 0 {
 		return dst, nil
 	}
@@ -76,7 +81,7 @@ func faults(c framed.Call, dst, req []byte) ([]byte, error) {
 		}
 		reply := c.Later()
 		// Where the connection has ended meanwhile, nobody is left to tell.
-		time.AfterFunc(d, func() { reply.Send(filler(n)) })
+		time.AfterFunc(d, func() { reply.Send(f.filler()[:n]) })
 		return dst, nil
 	case "sleep", "burn":
 		d, ok := faultTime(rest)
@@ -90,7 +95,7 @@ func faults(c framed.Call, dst, req []byte) ([]byte, error) {
 		if !ok {
 			return nil, wire.Malformed
 		}
-		return append(dst, filler(n)...), nil
+		return append(dst, f.filler()[:n]...), nil
 	case "push":
 		rest, size, sized := strings.Cut(rest, " ")
 		n, ok := faultNumber(rest, mostPushes)
@@ -98,7 +103,7 @@ func faults(c framed.Call, dst, req []byte) ([]byte, error) {
 		if !ok || sized && !sizeOK {
 			return nil, wire.Malformed
 		}
-		return dst, push(c, n, filler(bytes))
+		return dst, push(c, n, f.filler()[:bytes])
 	case "panic":
 		if rest == "" {
 			panic("hone: a client asked the service faults for a panic")
@@ -116,11 +121,6 @@ func faultNumber(text string, most int) (int, bool) {
 	n, err := strconv.Atoi(text)
 	return n, err == nil && n >= 0 && n <= most
 }
-
-// filler is n bytes that say nothing, and are not to be changed.
-func filler(n int) []byte { return allFiller()[:n] }
-
-var allFiller = sync.OnceValue(func() []byte { return bytes.Repeat([]byte{'x'}, largestFault) })
 
 // delay blocks for d, or uses a CPU that long. A server that is cut off does not
 // wait for it.
