@@ -76,7 +76,8 @@ func limitsTold() []told {
 		{"StallTime", "a peer that takes nothing of what waits for it", "none", engine.WriteStall, "`TestStallTimeByDefault`"},
 		{"LingerTime", "what a refused peer still sends is read, so that it sees the refusal; in a drain for 250 ms at most", "–", 0, "`TestLingerTimeByDefault`, `TestPeersThatStayDoNotHoldAShutdownUp`"},
 		{"InFlight", "replies promised to one connection; its requests are not read until there are fewer", "–", 0, "`TestInFlightStopsReadingAndResumes`"},
-		{"TotalOutput", "output waiting for all peers together; the slowest go first", "5", engine.OutputBudget, "`TestAllOutputTogetherIsBoundedAndTheSlowestGo`"},
+		{"TotalOutput", "memory of the output that waits for all peers together; requests that may produce much wait in line for room, and peers that do not read are closed when nothing else helps", "none", engine.OutputBudget, "`TestOutputBudgetHolds`, `TestPushesKeepToTheOutputBudget`, `TestLargeRepliesTakeTurns`, `TestFirstVisitsThatBlockHoldUpNobody`, `TestAllOutputTogetherIsBoundedAndTheSlowestGo`"},
+		{"TotalInput", "memory of all input that is not served yet, unfinished messages mostly, beyond 4 KiB for each connection; those that hold most for longest are closed first", "none", engine.InputBudget, "`TestInputBudgetHolds`"},
 		{"Helpers", "connections served beside the event loops at once, because their handlers take long; more wait in line", "–", 0, "`TestHelpersAreBounded`"},
 		{"Conns", "open connections", "5", engine.TooManyConns, "`TestConnectionsOverTheCapAreRefusedAndToldWhy`"},
 		{"ConnsPerAddress", "the same from one address", "5", engine.TooManyPerAddress, "`TestConnsPerAddressCountsTheSocketsAddress`"},
@@ -118,8 +119,8 @@ func limitsTable(t *testing.T) string {
 // which the page says nothing.
 func TestLimitsPageKnowsEveryReason(t *testing.T) {
 	page := readPage(t, "limits.md")
-	for why := engine.PeerClosed; why <= engine.Forced; why++ {
-		if !strings.Contains(page, "`"+why.String()+"`") {
+	for i := range (engine.Stats{}).Ended {
+		if why := engine.Reason(i); why != 0 && !strings.Contains(page, "`"+why.String()+"`") {
 			t.Errorf("docs/limits.md says nothing of connections that end for %s", why.String())
 		}
 	}
@@ -216,7 +217,8 @@ func scaleExamples(t *testing.T) string {
 		{"Internal RPC", 500, 200_000, 5, 1000},
 	} {
 		cpu := x.rate * (r.median(t, "hone-events", "O") + x.handler) / 1e6 / 0.6
-		memory := x.conns*(r.median(t, "hone-events", "idle-15k")+kernelBytes) + 128<<20
+		limits := engine.Limits{}.OrDefaults()
+		memory := x.conns*(r.median(t, "hone-events", "idle-15k")+kernelBytes) + 2*float64(limits.TotalOutput+limits.TotalInput)
 		network := x.rate * (x.size + 2*66) * 8
 		fmt.Fprintf(&out, "| %s | %s | %s | %.0f | %.1f | %.1f GB | %.0f Mbit/s | %s |\n",
 			x.name, grouped(x.conns), grouped(math.Round(x.rate)), x.handler, cpu, memory/1e9, network/1e6, grouped(2*x.conns))
