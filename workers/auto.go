@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"runtime/metrics"
@@ -10,12 +11,12 @@ import (
 
 // AutoOptions bound a limit that finds itself. The zero value works.
 //
-// Several times a second, while there are tasks, the pool looks at its
-// throughput, at the processor time of the process, and at how many goroutines
-// wait for a processor. It grows while tasks queue, processors are idle and more
-// workers get more done; it shrinks while goroutines queue for processors; and it
-// tries now and then whether fewer do as well. It holds while the load is modest.
-// What it did and why is in Decisions.
+// The pool looks at itself about 45 times a second while it has tasks. When
+// tasks wait and only the limit keeps them waiting, it tries a higher limit, and
+// from time to time a lower one: it alternates between the two and keeps the
+// higher one if its throughput is worth the additional workers. A limit that
+// tasks do not reach is not judged and does not grow; after half a minute it
+// sinks to the number of workers in use.
 type AutoOptions struct {
 	// Min is the lowest limit. Zero: 1.
 	Min int
@@ -25,12 +26,14 @@ type AutoOptions struct {
 	Start int
 }
 
-// Decision is one change of an Auto pool's limit, and the window that made it.
+// Decision is one step of an Auto pool's limit: a trial of another limit, or the
+// way back from one. It carries what was measured just before. That the limit
+// alternates during a trial is not logged.
 type Decision struct {
 	At       time.Time
 	From, To int
 	Reason   Reason
-	// What was seen: tasks a second, mean numbers of tasks running and waiting,
+	// Measured: tasks a second, mean numbers of tasks running and waiting,
 	// the used part of the processors (negative: not known), and goroutines that
 	// waited for a processor.
 	Throughput, Running, Waiting, CPU, Runnable float64
@@ -46,24 +49,33 @@ const (
 
 // census is what the crew counts at one moment.
 type census struct {
-	limit, busy, waiting int
-	done                 int64
+	limit, busy, waiting, inUse int
+	bound                       bool // tasks wait, and only for the limit
+	done                        int64
+}
+
+// machine is the state of the machine at one moment.
+type machine struct {
+	cpu      time.Duration // used by the process; negative: not known
+	procs    int
+	runnable int // goroutines that wait for a processor
 }
 
 // pilot looks at a crew and steers its limit.
 type pilot struct {
 	climb   climb
-	machine func() (cpu time.Duration, known bool, runnable int)
+	machine func() machine
 	timer   *time.Timer
 	fresh   bool // the next look begins a window; the crew's lock
 
 	// Of the timer's function alone:
-	began   time.Time
-	done    int64
-	cpu     time.Duration
-	looks   int
-	sum     struct{ busy, waiting, runnable int }
-	samples [1]metrics.Sample
+	began        time.Time
+	done         int64
+	cpu          time.Duration
+	looks        int // negative: the next window begins when the change of the limit shows
+	inUse, crowd int
+	sum          struct{ busy, waiting, runnable, bound int }
+	samples      [1]metrics.Sample
 
 	mu  sync.Mutex
 	log []Decision // a circle once it is full
@@ -81,21 +93,24 @@ func newPilot(o AutoOptions) *pilot {
 		o.Start = 2 * procs
 	}
 	p := &pilot{climb: climb{
-		min: o.Min, max: o.Max, limit: min(max(o.Min, o.Start), o.Max), stride: len(strides) - 1,
+		min: o.Min, max: o.Max, limit: min(max(o.Min, o.Start), o.Max), stride: widest,
 	}}
 	p.samples[0].Name = "/sched/goroutines/runnable:goroutines"
 	p.machine = p.look
 	return p
 }
 
-// look reads what the machine says.
-func (p *pilot) look() (cpu time.Duration, known bool, runnable int) {
-	cpu, known = processTime()
+// look reads the state of the machine.
+func (p *pilot) look() machine {
+	m := machine{cpu: -1, procs: runtime.GOMAXPROCS(0)}
+	if cpu, known := processTime(); known {
+		m.cpu = cpu
+	}
 	metrics.Read(p.samples[:])
 	if v := p.samples[0].Value; v.Kind() == metrics.KindUint64 {
-		runnable = int(v.Uint64())
+		m.runnable = int(v.Uint64())
 	}
-	return cpu, known, runnable
+	return m
 }
 
 // begin has the crew looked at until it is quiet; the crew's lock is held.
@@ -111,18 +126,26 @@ func (p *pilot) begin(observe func()) {
 // end reports whether nobody will look any more; the crew's lock is held.
 func (p *pilot) end() bool { return p.timer.Stop() }
 
+// census counts; mu is held.
+func (c *crew[T]) census() census {
+	busy := c.busy()
+	waiting := max(0, c.queued-c.coming) + c.waiting.len
+	return census{
+		limit: c.limit, busy: busy, waiting: waiting, inUse: c.workers - len(c.idle),
+		bound: waiting > 0 && c.free() == 0, done: c.started - int64(busy),
+	}
+}
+
 // observe is one look at the crew.
 func (c *crew[T]) observe() {
 	p := c.pilot
+	runtime.Gosched() // goroutines that the same tick woke run first: they are no sign of busy processors
 	c.mu.Lock()
-	now := census{
-		limit: c.limit, busy: c.busy(),
-		waiting: max(0, c.queued-c.coming) + c.waiting.len, done: c.started - int64(c.busy()),
-	}
+	now := c.census()
 	fresh := p.fresh
 	p.fresh = false
 	c.mu.Unlock()
-	limit := p.see(now, fresh)
+	limit := p.see(time.Now(), now, fresh)
 	c.mu.Lock()
 	if limit != now.limit && c.limit == now.limit { // else Resize was called just now
 		c.setLimit(limit)
@@ -137,43 +160,51 @@ func (c *crew[T]) observe() {
 }
 
 // see adds one look to the window, and is the limit from now on.
-func (p *pilot) see(now census, fresh bool) (limit int) {
-	cpu, known, runnable := p.machine()
-	if fresh {
-		p.open(now, cpu)
+func (p *pilot) see(at time.Time, now census, fresh bool) (limit int) {
+	m := p.machine()
+	if p.climb.moved(now.limit) || fresh || p.looks < 0 {
+		if fresh || !at.Before(p.began) {
+			p.open(at, now, m.cpu)
+		}
 		return now.limit
 	}
 	p.looks++
+	p.inUse, p.crowd = max(p.inUse, now.inUse), min(p.crowd, m.runnable)
 	p.sum.busy += now.busy
 	p.sum.waiting += now.waiting
-	p.sum.runnable += runnable
-	took, done := time.Since(p.began), now.done-p.done
+	p.sum.runnable += m.runnable
+	if now.bound {
+		p.sum.bound++
+	}
+	took, done := at.Sub(p.began), now.done-p.done
 	if took < shortest || done < fewest && took < longest {
 		return now.limit
 	}
-	looks, procs := float64(p.looks), runtime.GOMAXPROCS(0)
+	looks := float64(p.looks)
 	w := window{
-		took: took, done: int(done), procs: procs, cpu: -1,
+		took: took, done: int(done), procs: m.procs, cpu: -1, inUse: p.inUse, crowd: p.crowd,
+		bound:    float64(p.sum.bound) >= 0.9*looks,
 		busy:     float64(p.sum.busy) / looks,
 		waiting:  float64(p.sum.waiting) / looks,
 		runnable: float64(p.sum.runnable) / looks,
 	}
-	if known {
-		w.cpu = float64(cpu-p.cpu) / float64(took) / float64(procs)
+	if m.cpu >= 0 {
+		w.cpu = float64(m.cpu-p.cpu) / float64(took) / float64(m.procs)
 	}
-	p.climb.moved(now.limit) // by Resize
-	limit, why := p.climb.next(w)
-	if limit != now.limit {
-		p.note(Decision{time.Now(), now.limit, limit, why, w.throughput(), w.busy, w.waiting, w.cpu, w.runnable})
+	if d := p.climb.next(w); d.why != Hold {
+		p.note(Decision{at, d.from, d.to, d.why, w.throughput(), w.busy, w.waiting, w.cpu, w.runnable})
 	}
-	p.open(now, cpu)
-	return limit
+	p.open(at, now, m.cpu)
+	if p.climb.limit != now.limit {
+		p.looks, p.began = -1, at.Add(w.settle())
+	}
+	return p.climb.limit
 }
 
 // open begins a window.
-func (p *pilot) open(now census, cpu time.Duration) {
-	p.began, p.done, p.cpu, p.looks = time.Now(), now.done, cpu, 0
-	p.sum.busy, p.sum.waiting, p.sum.runnable = 0, 0, 0
+func (p *pilot) open(at time.Time, now census, cpu time.Duration) {
+	p.began, p.done, p.cpu, p.looks, p.inUse, p.crowd = at, now.done, cpu, 0, 0, math.MaxInt
+	p.sum.busy, p.sum.waiting, p.sum.runnable, p.sum.bound = 0, 0, 0, 0
 }
 
 func (p *pilot) note(d Decision) {

@@ -2,7 +2,6 @@ package workers
 
 import (
 	"math/rand/v2"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,7 +14,7 @@ func TestAutoPoolGrowsAndRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Options{Limit: Auto(AutoOptions{Min: 2, Max: 200, Start: 4})})
 		looks := 0
-		p.crew.pilot.machine = func() (time.Duration, bool, int) { looks++; return 0, true, 0 }
+		p.crew.pilot.machine = func() machine { looks++; return machine{procs: procs} }
 		downstream := make(chan struct{}, 64)
 		var done atomic.Int64
 		task := func() {
@@ -73,19 +72,91 @@ func TestDecisionsAreBounded(t *testing.T) {
 	}
 }
 
-// platinummonkey's gradient was wrong for two years: whatever it sees, a limit
-// stays between its rails.
+// A trial whose lower limit no longer binds ends where it began, without a verdict.
+func TestTrialEndsWithTheBacklog(t *testing.T) {
+	for _, bound := range []bool{true, false} {
+		c := climb{min: 1, max: 100, limit: 20, stride: widest}
+		w := window{took: shortest, done: 100, bound: true, busy: 20, inUse: 20, waiting: 90}
+		c.next(w) // begins a trial of 40
+		for range 10 {
+			w.inUse, w.done, w.bound = c.limit, 5*c.limit, bound || c.limit > 20
+			if c.next(w); c.trial == Hold || c.base != 20 {
+				break
+			}
+		}
+		if grown := c.base == 40; grown != bound || !bound && c.limit != 20 {
+			t.Errorf("bound %v: from %d to %d", bound, c.base, c.limit)
+		}
+	}
+}
+
+// A gain is noise if the added workers only wait for processors.
+func TestNoGrowthIntoCrowd(t *testing.T) {
+	for _, crowded := range []bool{true, false} {
+		c := climb{min: 1, max: 100, limit: 8, stride: widest}
+		grown := false
+		for range 20 {
+			w := window{took: shortest, done: 100, procs: 8, bound: true, inUse: c.limit, busy: float64(c.limit), waiting: 90, cpu: 0.5}
+			if c.limit > 8 {
+				w.done = 200 // by luck
+				if crowded {
+					w.crowd = c.limit - 8
+				}
+			}
+			c.next(w)
+			grown = grown || c.base > 8
+		}
+		if grown == crowded {
+			t.Errorf("crowded: %v, grown: %v", crowded, grown)
+		}
+	}
+}
+
+// Goroutines that wait for a processor while the limit is no higher than the
+// number of processors are not workers that are too many: two workers that compute
+// were taken for one too many, because those who bring the tasks waited.
+func TestGrowthToTheProcessorsIgnoresTheCrowd(t *testing.T) {
+	c := climb{min: 1, max: 2, limit: 1, stride: widest}
+	for range 20 {
+		c.next(window{took: shortest, done: 70 * c.limit, procs: 2, bound: true, inUse: c.limit,
+			busy: float64(c.limit), waiting: 60, cpu: 0.5, crowd: 9 * (c.limit - 1)})
+	}
+	if c.trial != Hold || c.limit != 2 {
+		t.Errorf("limit %d, trial %v with a lead of %d", c.limit, c.trial, c.lead)
+	}
+}
+
+// One worker more is a large part of a low limit, and need not be worth as much:
+// the best limit is the smallest one with 95 % of the throughput.
+func TestLowLimitIsWorthItsLastWorker(t *testing.T) {
+	for _, test := range []struct{ gain, limit int }{{2, 1}, {8, 2}} { // % of the second worker
+		c := climb{min: 1, max: 2, limit: 1, stride: widest}
+		for i := range 100 {
+			c.next(window{took: shortest, done: 1000 + 10*test.gain*(c.limit-1), procs: 4, bound: true, inUse: c.limit,
+				busy: float64(c.limit), waiting: 60, cpu: 0.1})
+			if i > 10 && c.trial == Hold && c.limit != test.limit {
+				t.Fatalf("a second worker that adds %d %%: limit %d", test.gain, c.limit)
+			}
+		}
+		if c.votes == 0 {
+			t.Error("no trial")
+		}
+	}
+}
+
+// platinummonkey's gradient was wrong for two years: whatever the windows say,
+// the limit stays between Min and Max.
 func TestPlatinummonkey166RailsHold(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
-	c := climb{min: 3, max: 50, limit: 10, stride: len(strides) - 1}
+	c := climb{min: 3, max: 50, limit: 10, stride: widest}
 	for range 100_000 {
-		limit, why := c.next(window{
-			took: time.Duration(r.IntN(1e9)), done: r.IntN(1000), procs: 1 + r.IntN(8),
+		d := c.next(window{
+			took: time.Duration(r.IntN(1e9)), done: r.IntN(1000), procs: 1 + r.IntN(8), bound: r.IntN(4) > 0, inUse: r.IntN(70),
 			busy: r.Float64() * 60, waiting: r.Float64() * 10, cpu: r.Float64()*2.2 - 1, runnable: r.Float64() * 100,
 		})
-		if limit < 3 || limit > 50 || limit != c.limit || why > Probe {
-			t.Fatalf("seed %d: limit %d because of %v, %+v", seed, limit, why, c)
+		if c.limit < 3 || c.limit > 50 || d.why > Probe {
+			t.Fatalf("seed %d: %+v, %+v", seed, d, c)
 		}
 	}
 	for why := range Probe + 2 {
@@ -95,55 +166,53 @@ func TestPlatinummonkey166RailsHold(t *testing.T) {
 	}
 }
 
-// A limit that is enough is held, however busy it is for moments.
+// A limit that tasks reach now and then stays, whatever the throughput: nothing
+// waits for it.
 func TestHoldsWhenTheLoadIsTheLimit(t *testing.T) {
-	c := climb{min: 1, max: 100, limit: 40, stride: len(strides) - 1}
-	for range 1000 {
-		if limit, why := c.next(window{took: shortest, done: 60, procs: 4, busy: 15, cpu: 0.99, runnable: 30}); limit != 40 || why != Hold {
-			t.Fatalf("limit %d because of %v", limit, why)
+	c := climb{min: 1, max: 100, limit: 40, stride: widest}
+	for i := range 1000 {
+		w := window{took: shortest, done: 60 + i%50, procs: 4, busy: 15, inUse: 10 + i%31, waiting: 3, cpu: 0.5}
+		if d := c.next(w); c.limit != 40 || d.why != Hold {
+			t.Fatalf("limit %d because of %v", c.limit, d.why)
 		}
 	}
 }
 
-// The real machine: what waits gets many workers, what computes gets few.
-func TestAutoOnThisMachine(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it keeps the processors busy for seconds; run without -short")
-	}
-	procs := runtime.GOMAXPROCS(0)
-	compute := func() {
-		x := 1.0
-		for range 20_000 {
-			x += 1 / x
-		}
-		runtime.KeepAlive(x)
-	}
-	wait := func() { <-time.After(10 * time.Millisecond) }
+// Tasks that wait for a worker to come do not wait for the limit.
+func TestBoundOnlyByTheLimit(t *testing.T) {
 	for _, test := range []struct {
-		name        string
-		task        func()
-		least, most int
-		longest     time.Duration // until there are least
+		workers, coming, idle, queued int
+		bound                         bool
 	}{
-		{"computing", compute, 1, 16 * procs, time.Second}, // others may use the machine too
-		{"asking", wait, 12 * procs, 1 << 20, 15 * time.Second},
-		{"mixed", func() { compute(); wait() }, 4 * procs, 1 << 20, 15 * time.Second},
+		{workers: 10, queued: 3, bound: true},
+		{workers: 10, queued: 0},
+		{workers: 10, coming: 1, queued: 3},
+		{workers: 10, idle: 2, queued: 3},
+		{workers: 9, queued: 3},
+		{workers: 3, coming: 1, queued: 3},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			p := New(Options{Limit: Auto(AutoOptions{}), Queue: 64})
-			begin := time.Now()
-			for time.Since(begin) < test.longest && (test.least == 1 || p.Stats().Limit < test.least) {
-				p.Go(t.Context(), test.task)
-			}
-			st := p.Stats()
-			if err := p.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
-			t.Logf("limit %d after %v, %d tasks", st.Limit, time.Since(begin), st.Done)
-			if st.Limit < test.least || st.Limit > test.most {
-				t.Errorf("limit %d, want %d to %d:\n%+v", st.Limit, test.least, test.most, p.Decisions())
-			}
-		})
+		c := newCrew(Options{Limit: Fixed(10)}, func(*shift, int) {}, func(int, error) {})
+		c.workers, c.coming, c.queued, c.idle = test.workers, test.coming, test.queued, make([]*worker[int], test.idle)
+		if got := c.census().bound; got != test.bound {
+			t.Errorf("%+v: %v", test, got)
+		}
+	}
+}
+
+// A growth trial keeps the workers that were used, not the limit that it tried:
+// a limit that doubled while nobody used it has doubled again and again.
+func TestGrowthKeepsWhatIsUsed(t *testing.T) {
+	c := climb{min: 1, max: 4096, limit: 250, stride: widest}
+	for range 20 {
+		used := min(c.limit, 400)
+		c.next(window{took: shortest, done: 20 * used, procs: 4, bound: c.limit < 400,
+			busy: float64(used), inUse: used, waiting: float64(1000 - used)})
+		if c.limit > 500 {
+			t.Fatalf("limit %d", c.limit)
+		}
+	}
+	if c.limit != 400 || c.trial != Hold {
+		t.Errorf("limit %d, %v", c.limit, c.trial)
 	}
 }
 
@@ -151,6 +220,6 @@ func TestAutoOnThisMachine(t *testing.T) {
 func BenchmarkLook(b *testing.B) {
 	p := newPilot(AutoOptions{})
 	for b.Loop() {
-		p.see(census{limit: 8, busy: 4}, false)
+		p.see(time.Now(), census{limit: 8, busy: 4}, false)
 	}
 }

@@ -1,7 +1,6 @@
 package workers
 
 import (
-	"math"
 	"strconv"
 	"time"
 )
@@ -11,12 +10,12 @@ type Reason uint8
 
 // The reasons.
 const (
-	Hold      Reason = iota // it did not move
-	Backlog                 // tasks waited and processors were idle: grow
-	NoGain                  // growing has not paid: back
-	Contended               // goroutines queued for processors: shrink
-	Costly                  // shrinking has cost throughput: back
-	Probe                   // do fewer do as well?
+	Hold      Reason = iota // the limit did not move
+	Backlog                 // tasks wait and processors are idle: try more workers
+	NoGain                  // more workers did not raise the throughput enough: back
+	Contended               // goroutines wait for processors: try fewer workers
+	Costly                  // fewer workers lowered the throughput: back
+	Probe                   // try fewer workers, or give up those that were not used
 )
 
 var reasonNames = [...]string{"hold", "backlog", "no gain", "contended", "costly", "probe"}
@@ -29,225 +28,224 @@ func (r Reason) String() string {
 	return "Reason(" + strconv.Itoa(int(r)) + ")"
 }
 
-// window is what was seen of a pool during some time. Means are over the time.
+// window is what the pilot saw of a pool in some time.
 type window struct {
 	took     time.Duration
-	done     int     // tasks that have ended
-	busy     float64 // tasks that ran
-	waiting  float64 // tasks that waited
+	done     int     // tasks that ended
+	bound    bool    // tasks waited, and only for the limit
+	inUse    int     // highest number of workers in use
+	busy     float64 // mean number of tasks that ran
+	waiting  float64 // mean number of tasks that waited
 	procs    int
 	cpu      float64 // used part of the processors; negative: not known
-	runnable float64 // goroutines that waited for a processor
+	runnable float64 // mean number of goroutines that waited for a processor
+	crowd    int     // lowest number of them
 }
 
 func (w window) throughput() float64 { return float64(w.done) / w.took.Seconds() }
 
-// The figures that climb goes by.
+// settle is how long a change of the limit takes to show: one task, by Little's law.
+func (w window) settle() time.Duration {
+	return min(longest, time.Duration(w.busy*float64(w.took))/time.Duration(max(1, w.done)))
+}
+
 const (
-	full       = 0.95          // of the processors: growing would only make tasks wait for them
-	crowd      = 2.0           // goroutines waiting for each processor that are too many
-	hardlyBusy = 0.3           // of the processors: with less, nobody waits long for one
-	worth      = 0.1           // what growing has to bring: so much of its proportion
-	sameRate   = 0.98          // of the throughput is as good as all of it
-	precise    = 0.02          // relative error that settles a trial
-	patience   = 2.0           // seconds that settle it too
-	remembered = 3.0           // seconds of throughput that a trial is compared with
-	firstRest  = 30            // windows after a trial that failed; each time twice as long
-	longRest   = 4 * firstRest // soon enough to see that more pays again
+	full     = 0.95             // of the processors: more workers would only wait for them
+	worth    = 0.3              // 10 % more workers have to add 3 % of throughput
+	single   = 0.05             // one more worker never has to add more than this
+	crowding = 0.6              // of the added workers: they wait for processors, and a gain is noise
+	pause    = 3 * time.Second  // before a direction that failed is tried again
+	memory   = 30 * time.Second // after which a limit that is not reached sinks
 )
 
-// climb finds a limit. It is fed with windows and does nothing but answer: no
-// clock, no pool.
+// strides are the factors by which a trial changes the limit, and the lead in
+// votes that decides it: a short step shows less above the noise.
+var strides = [...]struct {
+	factor float64
+	lead   int
+}{{1.1, 6}, {1.3, 4}, {2, 3}}
+
+const widest = len(strides) - 1
+
+// climb looks for the smallest limit that has nearly all of the throughput. It
+// takes windows and sets a limit, without a clock and without a pool.
 //
-// Every change is a trial: it is kept if the throughput says so, and else taken
-// back. No latency is remembered as the good one, so none can be remembered
-// wrongly (gradient2's drift, Netflix #134; Vegas's baseline, Netflix #165; one
-// that learns the incident, failsafe-go #127).
+// Only comparisons move the limit. During a trial the pool alternates between
+// two limits, and every pair of neighbouring windows votes: was the throughput at
+// the higher limit worth its additional workers? Neighbouring windows share the
+// noise of the machine, which can double or halve the throughput for seconds. A
+// figure remembered from earlier does not, and can be learnt in the wrong moment
+// (gradient2's drift, Netflix #134; Vegas's baseline, Netflix #165; a baseline
+// that learns the incident, failsafe-go #127). Votes have no size, so a stall
+// counts once, however long it is. One rule decides in both directions, so noise
+// favours neither.
+//
+// A comparison counts only if the lower limit was what kept tasks waiting. A
+// limit that tasks do not reach has no effect, and throughput says nothing about
+// it: it never grows, and sinks to the number of workers in use.
 type climb struct {
 	min, max int
-	limit    int
+	limit    int // of the pool
 
-	trial  Reason // Backlog, Contended or Probe; Hold: none
-	before int    // limit that the trial is compared with
-	base   tally  // what was seen there; without a trial, at limit
-	seen   tally  // what has been seen at limit, when there is a trial
-	settle bool   // the next window still has tasks of the limit before
+	trial       Reason // Backlog, Contended or Probe; Hold: none
+	base, other int    // the limits compared; the trial began at base
+	before      window // the previous one, at the other of the two
+	lead, votes int    // votes for the higher limit minus votes for the lower; all votes
+	stride      int
 
-	stride int // growing goes by strides[stride]
-	rest   [Probe + 1]rest
+	growIn, shrinkIn time.Duration // until the next trial in that direction
+	slack            time.Duration // since the limit was reached
+	peak             int           // workers in use in that time
 }
 
-var strides = [...]float64{1.25, 1.5, 2}
-
-// rest is how long a kind of trial is not tried again.
-type rest struct{ left, last int }
-
-func (r *rest) begin() {
-	r.last = min(max(firstRest, 2*r.last), longRest)
-	r.left = r.last
+// step is a change of the limit for a reason. Without one, the limit stays or
+// alternates.
+type step struct {
+	why      Reason
+	from, to int
 }
 
-// tally is several windows together; busy and cpu are integrals over time.
-type tally struct{ done, seconds, busy, cpu float64 }
-
-func (t *tally) add(w window) {
-	took := w.took.Seconds()
-	t.done += float64(w.done)
-	t.seconds += took
-	t.busy += w.busy * took
-	t.cpu += w.cpu * took
-	if over := t.seconds / remembered; over > 1 {
-		t.done /= over
-		t.seconds /= over
-		t.busy /= over
-		t.cpu /= over
+// next takes a window and may set another limit.
+func (c *climb) next(w window) step {
+	c.growIn, c.shrinkIn = max(0, c.growIn-w.took), max(0, c.shrinkIn-w.took)
+	crowded := c.limit > w.procs && 4*w.crowd > c.limit
+	jammed := crowded && 2*w.crowd > c.limit && c.shrinkIn == 0 // half of the workers wait for processors
+	if c.trial != Hold {
+		if jammed && c.trial != Contended {
+			d := c.end(c.base)
+			c.shrinkIn = 0
+			return d
+		}
+		at := c.limit
+		if d := c.vote(w); d.why != Hold || c.trial != Hold || c.limit != at {
+			return d
+		}
 	}
-}
-
-// load is the used part of the processors.
-func (t tally) load() float64 { return t.cpu / max(t.seconds, 1e-9) }
-
-// gain is how much better t is than base, and how far that may be wrong: tasks
-// that end at random vary by the root of their number.
-func (t tally) gain(base tally) (ratio, doubt float64) {
-	if base.done == 0 {
-		return 2, 0
+	if w.inUse < c.limit {
+		return c.sink(w)
 	}
-	ratio = t.done / t.seconds / (base.done / base.seconds)
-	return ratio, ratio * math.Sqrt(1/max(t.done, 1)+1/base.done)
-}
-
-// next is the limit from now on, and why.
-func (c *climb) next(w window) (limit int, why Reason) {
-	for i := range c.rest {
-		c.rest[i].left = max(0, c.rest[i].left-1)
+	c.slack, c.peak = 0, 0
+	if jammed {
+		c.stride = widest
 	}
-	if w.cpu >= 0 && w.cpu < hardlyBusy {
-		w.runnable = 0 // they woke up together with who counts them
-	}
+	factor := strides[c.stride].factor
+	fewer, more := c.scaled(1/factor), c.scaled(factor)
 	switch {
-	case w.busy < float64(c.limit)/2 && w.waiting < 1: // the load is the limit
-		c.trial, c.base, c.settle = Hold, tally{}, false
-		return c.limit, Hold
-	case c.settle: // some of these tasks began under another limit
-		c.settle = w.busy > 1.1*float64(c.limit)+1
-		return c.limit, Hold
-	case c.trial != Hold:
-		return c.judge(w)
-	case c.changed(w):
-		return c.limit, Hold
+	case w.bound && !crowded && w.cpu < full && c.limit < c.max && c.growIn == 0:
+		tasks := int(w.busy + w.waiting) // more workers than tasks could not be used
+		return c.try(Backlog, min(more, max(tasks, c.scaled(strides[0].factor))), w)
+	case c.limit <= c.min || c.shrinkIn > 0:
+	case crowded:
+		return c.try(Contended, fewer, w)
+	case w.bound && (c.limit > w.procs || w.cpu*float64(w.procs) < 0.8*float64(c.limit)): // else fewer would leave processors idle
+		return c.try(Probe, fewer, w)
 	}
-	c.base.add(w)
-	return c.propose(w)
+	return step{}
 }
 
-// moved tells of a limit that somebody else has set.
-func (c *climb) moved(limit int) {
-	if limit != c.limit {
-		c.limit, c.settle, c.trial, c.base = limit, true, Hold, tally{}
+// scaled is the limit times a factor, and never the same.
+func (c *climb) scaled(factor float64) int {
+	n := int(float64(c.limit)*factor + 0.5)
+	if factor > 1 {
+		return min(max(n, c.limit+1), c.max)
 	}
+	return max(min(n, c.limit-1), c.min)
 }
 
-// propose begins a trial, if there is reason for one.
-func (c *climb) propose(w window) (int, Reason) {
-	n, procs := float64(c.limit), float64(w.procs)
-	switch {
-	case w.runnable > crowd*procs && c.limit > w.procs && c.rest[Contended].left == 0:
-		return c.try(Contended, max(w.procs, c.limit-int(w.runnable-procs)))
-	case w.waiting >= 1 && w.cpu < full && w.runnable < procs && c.rest[Backlog].left == 0:
-		return c.try(Backlog, int(math.Ceil(n*min(strides[c.stride], 1.1/max(w.cpu, 0.1)))))
-	case c.rest[Probe].left == 0 && c.base.seconds >= 0.5 && w.runnable >= 1:
-		return c.try(Probe, c.limit-int(w.runnable))
-	case c.rest[Probe].left == 0 && c.base.seconds >= 0.5:
-		return c.try(Probe, min(c.limit-1, int(n*0.85)))
-	}
-	return c.limit, Hold
-}
-
-func (c *climb) try(why Reason, limit int) (int, Reason) {
-	limit = min(max(c.min, limit), c.max)
+// moved reports whether somebody else has set the limit.
+func (c *climb) moved(limit int) bool {
 	if limit == c.limit {
-		c.rest[why].begin()
-		return c.limit, Hold
-	}
-	c.trial, c.before, c.seen = why, c.limit, tally{}
-	return c.move(limit, why)
-}
-
-func (c *climb) move(limit int, why Reason) (int, Reason) {
-	c.limit, c.settle = limit, true
-	return limit, why
-}
-
-// judge settles the trial, or waits for one more window.
-func (c *climb) judge(w window) (int, Reason) {
-	c.seen.add(w)
-	ratio, doubt := c.seen.gain(c.base)
-	enough := doubt < precise || c.seen.seconds >= patience
-	if c.trial == Backlog {
-		return c.judgeGrowth(ratio, doubt, enough, w.runnable > crowd*float64(w.procs))
-	}
-	far := c.limit < c.before*4/5
-	switch {
-	case !far && c.base.load() >= full && c.seen.load() < full && c.seen.seconds >= 0.3:
-		// Processors are idle now, and tasks wait.
-	case ratio-2*doubt >= sameRate || enough && ratio >= sameRate+max(0, doubt-precise):
-		c.rest[c.trial].left = 3
-		return c.keep()
-	case !enough && ratio+2*doubt >= sameRate:
-		return c.limit, Hold
-	}
-	if far && c.trial == Contended { // half as far, then
-		c.before, c.base = (c.limit+c.before)/2, tally{}
-	} else {
-		c.rest[c.trial].begin()
-	}
-	return c.back(Costly)
-}
-
-// judgeGrowth goes by throughput, and where processors are the limit by how many
-// of them work, which is known sooner.
-func (c *climb) judgeGrowth(ratio, doubt float64, enough, crowded bool) (int, Reason) {
-	needed := 1 + worth*(float64(c.limit)/float64(c.before)-1)
-	busier := c.base.load() > 0.5 && c.seen.load() >= needed*c.base.load()
-	switch {
-	case ratio-2*doubt >= needed, enough && ratio-doubt >= needed, enough && ratio >= needed && busier:
-		c.stride = min(c.stride+1, len(strides)-1)
-		return c.keep()
-	case !enough && (ratio >= needed || ratio+2*doubt >= needed && !crowded):
-		return c.limit, Hold
-	case c.stride > 0:
-		c.stride--
-	default:
-		c.rest[Backlog].begin()
-	}
-	return c.back(NoGain)
-}
-
-// keep ends a trial that was right.
-func (c *climb) keep() (int, Reason) {
-	c.rest[c.trial].last = 0
-	c.trial, c.base = Hold, c.seen
-	return c.limit, Hold
-}
-
-// back ends a trial that was not.
-func (c *climb) back(why Reason) (int, Reason) {
-	c.trial = Hold
-	return c.move(c.before, why)
-}
-
-// changed reports whether the tasks have become others, and then forgets what was
-// learnt: they take much longer or much less than before at the same limit, or
-// much more or less processor.
-func (c *climb) changed(w window) bool {
-	if c.base.done == 0 {
 		return false
 	}
-	task, before := w.busy/max(w.throughput(), 1e-9), c.base.busy/c.base.done
-	if task < 1.5*before && task > before/1.5 && math.Abs(w.cpu-c.base.load()) < 0.3 {
-		return false
-	}
-	c.base, c.rest, c.stride = tally{}, [Probe + 1]rest{}, len(strides)-1
+	c.limit, c.trial = limit, Hold
 	return true
+}
+
+// sink lowers a limit that was not reached for long to what was.
+func (c *climb) sink(w window) step {
+	c.slack, c.peak = c.slack+w.took, max(c.peak, w.inUse)
+	if c.slack < memory {
+		return step{}
+	}
+	from := c.limit
+	c.limit = max(c.min, c.peak)
+	c.slack, c.peak = 0, 0
+	return step{Probe, from, c.limit}
+}
+
+// try begins a trial.
+func (c *climb) try(why Reason, other int, w window) step {
+	c.trial, c.base, c.other, c.before, c.lead, c.votes = why, c.limit, other, w, 0, 0
+	c.limit = other
+	return step{why, c.base, other}
+}
+
+// vote compares a window of a trial with the one before, and ends the trial when
+// the lead is large enough.
+func (c *climb) vote(w window) step {
+	few, many := min(c.base, c.other), max(c.base, c.other)
+	low, high := c.before, w
+	if c.limit == few {
+		if low, high = w, c.before; !w.bound {
+			return c.end(c.base)
+		}
+	}
+	added := float64(many - few)
+	gain := worth * added / float64(few)
+	if added == 1 { // else few workers would have to add a large part of the throughput each
+		gain = min(gain, single)
+	}
+	c.votes++
+	switch {
+	case high.throughput() <= low.throughput()*(1+gain):
+		c.lead--
+	case many <= w.procs || float64(high.crowd-low.crowd) < crowding*added:
+		c.lead++
+	}
+	switch needed := c.needed(); {
+	case c.lead >= needed:
+		return c.end(max(few, min(many, high.inUse)))
+	case -c.lead >= needed:
+		return c.end(few)
+	}
+	c.before, c.limit = w, few+many-c.limit
+	return step{}
+}
+
+// needed is the lead that decides the trial. A step of one worker is the shortest
+// there is, whatever its share of the limit.
+func (c *climb) needed() int {
+	if max(c.base, c.other)-min(c.base, c.other) == 1 {
+		return strides[0].lead
+	}
+	return strides[c.stride].lead
+}
+
+// end ends the trial with the better limit.
+func (c *climb) end(limit int) step {
+	grow, kept, narrow := c.trial == Backlog, limit != c.base, false
+	switch {
+	case kept && c.votes == c.needed(): // unanimous: a longer step next
+		c.stride = min(c.stride+1, widest)
+	case !kept && c.trial == Contended:
+		c.stride = 0
+	case !kept && c.stride > 0: // a shorter one at once
+		c.stride--
+		narrow = true
+	}
+	switch {
+	case narrow:
+	case grow == kept: // more workers were worth it, so fewer would not be
+		c.shrinkIn = pause
+	default:
+		c.growIn = pause
+	}
+	c.trial, c.limit = Hold, limit
+	switch {
+	case limit == c.other:
+		return step{}
+	case grow:
+		return step{NoGain, c.other, limit}
+	}
+	return step{Costly, c.other, limit}
 }

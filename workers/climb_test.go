@@ -2,7 +2,9 @@ package workers
 
 import (
 	"fmt"
+	"math"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -16,28 +18,34 @@ var (
 	mixed     = kind{cpu: 0.001, wait: 0.03, kappa: 0.00001}
 )
 
-const mostWorkers = 256
+const mostWorkers = 256 // that best tries
 
-// load is a kind and the throughput of its best fixed limit.
+// few are 400 callers, and idle workers that take their time to come: tasks wait
+// although the limit does not keep them waiting.
+var few = kind{cpu: 0.0004, wait: 0.2, tasks: 400, handOff: 0.0004}
+
+// load is a kind, the throughput of its best fixed limit, and the smallest limit
+// with 95 % of it.
 type load struct {
 	name string
 	kind
-	rate float64
+	rate  float64
+	limit int
 }
 
-func loads(t *testing.T) []load {
-	all := []load{{"computing", computing, 0}, {"asking", asking, 0}, {"asking of 150", asking150, 0}, {"mixed", mixed, 0}}
+var loads = sync.OnceValue(func() []load {
+	all := []load{{name: "computing", kind: computing}, {name: "asking", kind: asking},
+		{name: "asking of 150", kind: asking150}, {name: "mixed", kind: mixed}}
 	for i, l := range all {
-		var limit int
-		limit, all[i].rate = best(l.kind)
-		t.Logf("%s: the best fixed limit is %d with %.0f/s", l.name, limit, all[i].rate)
+		all[i].limit, all[i].rate = best(l.kind)
 	}
 	return all
-}
+})
 
 func (p *pilotage) story() string {
 	var b strings.Builder
-	for _, d := range p.log[max(0, len(p.log)-40):] {
+	log := p.pilot.decisions()
+	for _, d := range log[max(0, len(log)-20):] {
 		fmt.Fprintf(&b, "%6.1fs %4d -> %4d %-9v %7.0f/s busy %.0f waiting %.0f cpu %.2f runnable %.0f\n",
 			float64(d.At.UnixNano())/1e9, d.From, d.To, d.Reason, d.Throughput, d.Running, d.Waiting, d.CPU, d.Runnable)
 	}
@@ -57,7 +65,7 @@ func (p *pilotage) wantNear(t *testing.T, l load) {
 }
 
 func TestFindsTheLimitAndFindsItAgain(t *testing.T) {
-	all := loads(t)
+	all := loads()
 	for i, from := range all {
 		t.Run("cold to "+from.name, func(t *testing.T) { newPilotage(from.kind, 3).wantNear(t, from) })
 		for j, to := range all {
@@ -79,6 +87,77 @@ func TestFindsTheLimitAndFindsItAgain(t *testing.T) {
 				t.Errorf("%.0f/s at %d, %.0f %% of the best:\n%s", rate, p.limit, 100*rate/from.rate, p.story())
 			}
 		})
+	}
+}
+
+// With other programs on the machine, which take up to 70 % of it for half a
+// second or nearly all of it for 60 ms, twice a second each, the limit stays near
+// the smallest one that is enough: on average within a quarter, for ten seeds of
+// ten, and for two thirds of the time (96 % in most runs; the trials of a third
+// more or less are outside). Noise of 85 % is beyond what a comparison of seconds
+// can resolve: there 1 run in 120 is outside.
+func TestStaysNearTheBestLimit(t *testing.T) {
+	for _, l := range loads() {
+		for seed := range uint64(20) {
+			noise := "swings"
+			if l.slowest, l.stalls = 0.3, 0; seed%2 == 1 {
+				noise, l.slowest, l.stalls = "stalls", 0, 0.5
+			}
+			t.Run(fmt.Sprint(l.name, " ", noise, " seed ", seed/2), func(t *testing.T) {
+				t.Parallel()
+				p := newPilotage(l.kind, seed/2)
+				p.steer(15)
+				low, high := math.Floor(0.75*float64(l.limit)), math.Ceil(1.25*float64(l.limit))
+				var sum, near, looks float64
+				for p.now < 45 {
+					p.steer(p.now + look.Seconds())
+					n := float64(p.limit)
+					sum += n
+					looks++
+					if low <= n && n <= high {
+						near++
+					}
+				}
+				if mean := sum / looks; mean < low || mean > high || near < looks*2/3 {
+					t.Errorf("%d are enough: limit %.0f on average, within a quarter for %.0f %% of the time\n%s",
+						l.limit, mean, 100*near/looks, p.story())
+				}
+			})
+		}
+	}
+}
+
+// The limit went from 435 to 1740 and on, with 400 tasks in existence: tasks that
+// wait for a worker to come were taken for tasks that wait for the limit, and a
+// trial of a limit that was not even half used ended there without a verdict.
+func TestFewTasksDoNotRaiseTheLimit(t *testing.T) {
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			k := few
+			k.slowest = 0.3 * float64(seed%2) // every other machine has other programs
+			p := newPilotage(k, seed)
+			p.steer(120)
+			if p.highest > 475 || p.limit < 300 {
+				t.Errorf("the limit is %d, and was %d:\n%s", p.limit, p.highest, p.story())
+			}
+		})
+	}
+}
+
+// A limit from a time with more tasks comes back to what is in use.
+func TestUnusedLimitSinks(t *testing.T) {
+	k := few
+	k.tasks = 2000
+	p := newPilotage(k, 1)
+	p.steer(20)
+	if p.limit < 1500 {
+		t.Fatalf("2000 tasks raise the limit to %d:\n%s", p.limit, p.story())
+	}
+	p.become(few)
+	p.steer(p.now + 2*memory.Seconds() + 5)
+	if p.limit < 300 || p.limit > 475 {
+		t.Errorf("400 tasks leave it at %d:\n%s", p.limit, p.story())
 	}
 }
 
@@ -107,7 +186,7 @@ func TestNetflix134NoDriftAtModestOverload(t *testing.T) {
 // a calm one does.
 func TestNetflix165StartInOverload(t *testing.T) {
 	p := newPilotage(computing, 5)
-	p.limit, p.climb.limit = mostWorkers, mostWorkers
+	p.limit = mostWorkers
 	p.steer(20)
 	if p.limit > 4*procs {
 		t.Errorf("the limit is %d:\n%s", p.limit, p.story())
@@ -131,7 +210,7 @@ func TestFailsafe127IncidentIsNotLearnt(t *testing.T) {
 		t.Errorf("the limit has risen to %d and is %d:\n%s", p.highest, p.limit, p.story())
 	}
 	p.become(asking150)
-	p.steer(p.now + 10)
+	p.steer(p.now + 20)
 	if rate := p.rate(5); rate < 0.95*150/0.05 {
 		t.Errorf("%.0f/s when it is over:\n%s", rate, p.story())
 	}

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"math"
 	"math/rand/v2"
+	"sort"
 	"time"
 )
 
@@ -15,6 +16,10 @@ type kind struct {
 	kappa      float64 // and so does every pair of them
 	downstream int     // how many can wait at once elsewhere; zero: any number
 	rate       float64 // tasks offered a second; zero: as many as are taken
+	tasks      int     // callers that each wait for their task and bring the next; zero: as many as are taken
+	handOff    float64 // seconds that an idle worker takes to come; one comes at a time
+	slowest    float64 // other programs change the speed twice a second, to between this and 1; zero: never
+	stalls     float64 // they take most of the machine for 60 ms, after so many seconds on average; zero: never
 }
 
 // server is a machine with a pool, in virtual time: processors are shared
@@ -24,21 +29,24 @@ type server struct {
 	kind
 	procs  int
 	random *rand.Rand
-	now    float64 // seconds
+	others *rand.Rand // the other programs
+	now    float64    // seconds
 	limit  int
 
-	queue    int // tasks that wait for a worker
-	busy     int
-	held     int     // tasks that wait for a place downstream
-	waiting  times   // ends of waits
-	work     float64 // processor seconds that each computing task has got so far
-	working  times   // work at which they have enough
-	arrival  float64
-	done     int
-	used     float64 // processor seconds
-	sumBusy  float64 // integrals over time
-	sumQueue float64
-	sumReady float64
+	queue   int // tasks that wait for a worker
+	busy    int
+	held    int     // tasks that wait for a place downstream
+	waited  float64 // seconds that each waiting task has got so far
+	waiting times   // waited at which they have enough
+	work    float64 // processor seconds that each computing task has got so far
+	working times   // work at which they have enough
+	arrival float64
+	back    times   // when callers come back with a task
+	handed  float64 // when the last task got its worker
+	factor  float64 // of the speed, because of other programs
+	shift   float64 // when that changes
+	done    int
+	used    float64 // processor seconds
 }
 
 type times []float64
@@ -56,7 +64,7 @@ func (t *times) Pop() any {
 const backlog = 1000 // tasks that always wait where as many are offered as are taken
 
 func newServer(k kind, limit int, seed uint64) *server {
-	s := &server{kind: k, procs: procs, limit: limit, random: rand.New(rand.NewPCG(1, seed))}
+	s := &server{kind: k, procs: procs, limit: limit, factor: 1, random: rand.New(rand.NewPCG(1, seed)), others: rand.New(rand.NewPCG(2, seed))}
 	s.become(k)
 	return s
 }
@@ -64,12 +72,18 @@ func newServer(k kind, limit int, seed uint64) *server {
 // become changes the kind of load. Tasks that run go on as they were.
 func (s *server) become(k kind) {
 	s.kind = k
-	s.arrival = math.Inf(1)
-	if k.rate > 0 {
+	s.arrival, s.shift, s.back = math.Inf(1), math.Inf(1), nil
+	switch {
+	case k.rate > 0:
 		s.queue = min(s.queue, backlog)
 		s.arrival = s.now + s.random.ExpFloat64()/k.rate
-	} else {
+	case k.tasks > 0:
+		s.queue = max(0, k.tasks-s.busy)
+	default:
 		s.queue = backlog
+	}
+	if s.factor = 1; k.slowest+k.stalls > 0 {
+		s.shift = s.now
 	}
 }
 
@@ -79,26 +93,30 @@ func (s *server) speed() float64 {
 	if n == 0 {
 		return 0
 	}
-	return min(1, float64(s.procs)/n) / (1 + s.sigma*(n-1) + s.kappa*n*(n-1))
+	return s.factor * min(1, float64(s.procs)/n) / (1 + s.sigma*(n-1) + s.kappa*n*(n-1))
 }
 
 // run lets time pass until the given moment.
 func (s *server) run(until float64) {
 	for {
-		for s.queue > 0 && s.busy < s.limit {
-			s.queue--
-			s.busy++
-			heap.Push(&s.working, s.work+s.cpu*s.random.ExpFloat64())
-			if s.rate == 0 {
-				s.queue = backlog
-			}
+		for s.queue > 0 && s.busy < s.limit && s.now >= s.handed+s.handOff {
+			s.handed = s.now
+			s.start()
 		}
-		next, speed := min(until, s.arrival), s.speed()
+		var ended float64
+		next, speed := min(until, s.arrival, s.shift), s.speed()
+		if s.queue > 0 && s.busy < s.limit {
+			next = min(next, s.handed+s.handOff)
+		}
+		if len(s.back) > 0 {
+			next = min(next, s.back[0])
+		}
 		if len(s.working) > 0 {
 			next = min(next, s.now+max(0, s.working[0]-s.work)/speed)
 		}
 		if len(s.waiting) > 0 {
-			next = min(next, s.waiting[0])
+			ended = s.now + max(0, s.waiting[0]-s.waited)/s.factor
+			next = min(next, ended)
 		}
 		s.advance(next-s.now, speed)
 		s.now = next
@@ -106,8 +124,14 @@ func (s *server) run(until float64) {
 		case next == s.arrival:
 			s.queue++
 			s.arrival = s.now + s.random.ExpFloat64()/s.rate
-		case len(s.waiting) > 0 && next == s.waiting[0]:
-			heap.Pop(&s.waiting)
+		case next == s.shift:
+			s.disturb()
+		case len(s.back) > 0 && next == s.back[0]:
+			heap.Pop(&s.back)
+			s.queue++
+		case next == s.handed+s.handOff && s.queue > 0 && s.busy < s.limit:
+		case len(s.waiting) > 0 && next == ended:
+			s.waited = heap.Pop(&s.waiting).(float64)
 			s.finish()
 			if s.held > 0 && (s.downstream == 0 || len(s.waiting) < s.downstream) {
 				s.held--
@@ -132,69 +156,100 @@ func (s *server) run(until float64) {
 func (s *server) advance(dt, speed float64) {
 	n := len(s.working)
 	s.work += dt * speed
-	s.used += dt * float64(min(n, s.procs))
-	s.sumBusy += dt * float64(s.busy)
-	s.sumQueue += dt * float64(s.queue)
-	s.sumReady += dt * float64(max(0, n-s.procs))
+	s.waited += dt * s.factor
+	s.used += dt * float64(min(n, s.procs)) * s.factor
 }
 
-func (s *server) begin()  { heap.Push(&s.waiting, s.now+s.wait*(0.5+s.random.Float64())) }
-func (s *server) finish() { s.done++; s.busy-- }
+// disturb is what the other programs do next.
+func (s *server) disturb() {
+	share, long := s.others.Float64(), s.others.ExpFloat64()
+	switch {
+	case s.stalls == 0:
+		s.factor, s.shift = s.slowest+(1-s.slowest)*share, s.now+0.5*long
+	case s.factor >= 0.9:
+		s.factor, s.shift = 0.05+0.55*share, s.now+0.06*long
+	default:
+		s.factor, s.shift = 0.9+0.1*share, s.now+s.stalls*long
+	}
+}
 
-// best is the best fixed limit for a kind of load, and its throughput.
+// start has a worker take a task from the queue.
+func (s *server) start() {
+	s.queue--
+	s.busy++
+	heap.Push(&s.working, s.work+s.cpu*s.random.ExpFloat64())
+	if s.rate == 0 && s.tasks == 0 {
+		s.queue = backlog
+	}
+}
+
+func (s *server) begin() {
+	heap.Push(&s.waiting, s.waited+s.wait*(0.5+s.random.Float64()))
+}
+
+func (s *server) finish() {
+	s.done++
+	s.busy--
+	if s.busy+s.queue+len(s.back) < s.tasks {
+		heap.Push(&s.back, s.now+s.handOff*s.random.ExpFloat64())
+	}
+	if s.queue > 0 && s.busy < s.limit {
+		s.start()
+	}
+}
+
+// best is the throughput of the best fixed limit for a kind of load, and the
+// smallest limit with 95 % of it.
 func best(k kind) (limit int, rate float64) {
-	for n := 1; n < mostWorkers+max(1, n/8); n += max(1, n/8) {
-		n := min(n, mostWorkers)
+	at := func(n int) float64 {
 		s := newServer(k, n, 2)
 		s.run(2) // warm
 		before := s.done
 		s.run(5)
-		if r := float64(s.done-before) / 3; r > rate {
-			limit, rate = n, r
+		return float64(s.done-before) / 3
+	}
+	for n := 1; n < mostWorkers+max(1, n/8); n += max(1, n/8) {
+		if r := at(min(n, mostWorkers)); r > rate {
+			limit, rate = min(n, mostWorkers), r
 		}
 	}
-	return limit, rate
+	return 1 + sort.Search(limit-1, func(i int) bool { return at(1+i) >= 0.95*rate }), rate
 }
 
-// pilotage is a climb that steers a server by windows, as a pilot does.
+// pilotage is a server that a pilot steers.
 type pilotage struct {
 	*server
-	climb   climb
+	pilot   *pilot
 	blind   bool // as where nothing is known of processors
-	highest int  // limit
-	log     []Decision
+	began   bool
+	highest int // limit
 }
 
 func newPilotage(k kind, seed uint64) *pilotage {
-	p := newPilot(AutoOptions{Max: mostWorkers, Start: 2 * procs})
-	return &pilotage{server: newServer(k, p.climb.limit, seed), climb: p.climb}
+	most := mostWorkers
+	if k.tasks > 0 {
+		most = 16 * k.tasks
+	}
+	p := &pilotage{pilot: newPilot(AutoOptions{Max: most, Start: 2 * procs})}
+	p.server = newServer(k, p.pilot.climb.limit, seed)
+	p.pilot.machine = func() machine {
+		if p.blind {
+			return machine{-1, procs, 0}
+		}
+		return machine{time.Duration(p.used * 1e9), procs, max(0, len(p.working)-procs)}
+	}
+	return p
 }
 
-// steer is run with a window after every few looks.
+// steer is run with looks.
 func (p *pilotage) steer(until float64) {
 	for p.now < until {
-		from := *p.server
-		for p.now-from.now < longest.Seconds() && (p.now-from.now < shortest.Seconds() || p.done-from.done < fewest) {
-			p.run(p.now + look.Seconds())
-		}
-		took := p.now - from.now
-		w := window{
-			took: time.Duration(took * 1e9), done: p.done - from.done, procs: p.procs,
-			busy: (p.sumBusy - from.sumBusy) / took, waiting: (p.sumQueue - from.sumQueue) / took,
-			runnable: (p.sumReady - from.sumReady) / took, cpu: (p.used - from.used) / took / float64(p.procs),
-		}
-		if p.blind {
-			w.cpu, w.runnable = -1, 0
-		}
-		before := p.limit
-		limit, why := p.climb.next(w)
-		p.limit = limit
-		p.highest = max(p.highest, limit)
-		if limit != before {
-			p.log = append(p.log, Decision{From: before, To: limit, Reason: why, Throughput: w.throughput(),
-				Running: w.busy, Waiting: w.waiting, CPU: w.cpu, Runnable: w.runnable,
-				At: time.Unix(0, int64(p.now*1e9))})
-		}
+		p.run(p.now + look.Seconds()*(1+p.random.Float64()/4))
+		p.limit = p.pilot.see(time.Unix(0, int64(p.now*1e9)), census{
+			limit: p.limit, busy: p.busy, inUse: p.busy, waiting: p.queue, done: int64(p.done), bound: p.queue > 0 && p.busy >= p.limit,
+		}, !p.began)
+		p.began = true
+		p.highest = max(p.highest, p.limit)
 	}
 }
 
