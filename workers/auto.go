@@ -128,6 +128,7 @@ func (p *pilot) end() bool { return p.timer.Stop() }
 
 // census counts; mu is held.
 func (c *crew[T]) census() census {
+	c.recall()
 	busy := c.busy()
 	waiting := max(0, c.queued-c.coming) + c.waiting.len
 	return census{

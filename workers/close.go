@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 	"fmt"
+	"math"
 )
 
 // close takes no more tasks, has those queued done, and joins every goroutine.
@@ -46,7 +47,7 @@ func (c *crew[T]) close(ctx context.Context) error {
 // abandon fails what is queued: Close has waited long enough.
 func (c *crew[T]) abandon(ctx context.Context) error {
 	c.mu.Lock()
-	left := c.extract(c.queued, func(entry[T]) bool { return true })
+	left := c.extract(math.MaxInt, func(entry[T]) bool { return true })
 	c.count.cancelled += int64(len(left))
 	c.settleEnd()
 	working := c.workers

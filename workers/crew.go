@@ -10,9 +10,9 @@ import (
 
 // crew is the goroutines and the queue of a pool, for tasks of type T.
 //
-// Everything is under one lock, and every decision that depends on a count is
-// made under the lock that made the count: ants #374 and gopool #231 exceeded
-// their cap between the two, pond #115 lost a wake-up there.
+// Everything but the hand of a worker is under one lock, and every decision that
+// depends on a count is made under the lock that made the count: ants #374 and
+// gopool #231 exceeded their cap between the two, pond #115 lost a wake-up there.
 //
 // A worker is working, coming or idle. Coming is one that has been woken or
 // started, or is about to look at the queue once more before it rests. While tasks
@@ -23,9 +23,12 @@ type crew[T any] struct {
 	// the other.
 	mu      sync.Mutex
 	queued  int   // in all queues
-	started int64 // tasks
+	started int64 // tasks, with those in hand
 	queues  [mostLevels]ring[entry[T]]
 
+	held    int        // tasks in hand at most, which queued does not count
+	hand    *hand[T]   // that has tasks, if held is not zero
+	visitor *worker[T] // the last that took a task from the queue
 	coming  int
 	workers int // working, coming and idle
 	limit   int
@@ -77,6 +80,7 @@ type worker[T any] struct {
 	working bool // a job is being done
 	job     T
 	shift   shift
+	hand    hand[T]
 }
 
 func newCrew[T any](o Options, do func(*shift, T), fail func(T, error)) *crew[T] {
@@ -110,7 +114,7 @@ func (c *crew[T]) submit(ctx context.Context, job T) error {
 	}
 	inside := c.isInside(ctx)
 	c.mu.Lock()
-	if c.ended || !c.room() || inside && c.queued >= c.free() {
+	if c.ended || !c.room() || inside && !c.served() {
 		return c.crowded(ctx, done, level, inside, job) // unlocks
 	}
 	return c.enqueue(ctx, done, level, job) // unlocks
@@ -151,7 +155,17 @@ func (c *crew[T]) free() int {
 
 // room reports whether one more task may be queued; mu is held.
 func (c *crew[T]) room() bool {
-	return c.queued < c.queueLimit || c.queued < c.queueLimit+c.free()
+	if c.queued+c.held < c.queueLimit {
+		return true
+	}
+	c.recall()
+	return c.queued < c.queueLimit+c.free()
+}
+
+// served reports whether a worker is or could be free for one more task; mu is held.
+func (c *crew[T]) served() bool {
+	c.recall()
+	return c.queued < c.free()
 }
 
 // push queues a task; mu is held, and staff has to follow.
@@ -169,6 +183,9 @@ func (c *crew[T]) push(level int, e entry[T]) {
 // at a time is enough: it calls staff when it has taken its task. Tasks so short
 // that one worker keeps up wake no others.
 func (c *crew[T]) staff() {
+	if c.queued == 0 && c.free() > 0 {
+		c.recall()
+	}
 	if c.queued > 0 && c.coming == 0 {
 		c.summon()
 	}
@@ -213,10 +230,15 @@ func (c *crew[T]) busy() int { return c.workers - c.coming - len(c.idle) }
 // next is the worker's next task; none means that its goroutine shall end.
 func (w *worker[T]) next() bool {
 	c := w.crew
+	if job, ok := w.hand.next(); ok {
+		w.working, w.job = true, job
+		return true
+	}
 	c.mu.Lock()
 	w.working = false
 	looked := false
 	for !w.sent {
+		c.recall()
 		if w.coming {
 			w.coming = false
 			c.coming--
@@ -261,6 +283,7 @@ func (w *worker[T]) next() bool {
 func (w *worker[T]) take() bool {
 	c := w.crew
 	e := c.pop()
+	c.fill(w)
 	if c.waiting.len > 0 {
 		c.admit()
 	} else {
@@ -333,6 +356,7 @@ func (c *crew[T]) dismiss(n int) {
 // leave ends a worker; mu is held, and released.
 func (c *crew[T]) leave() {
 	c.workers--
+	c.visitor = nil // what it remembers can go
 	c.exit()
 }
 
@@ -352,6 +376,7 @@ func (c *crew[T]) resize(n int) {
 // setLimit changes the limit; mu is held. No task begins while as many run as are
 // allowed now.
 func (c *crew[T]) setLimit(n int) {
+	c.recall()
 	c.limit = n
 	if over := c.workers - n; over > 0 {
 		c.dismiss(min(over, len(c.idle)))

@@ -23,6 +23,18 @@ func (r *ring[T]) grow() {
 	r.slots, r.head = bigger, 0
 }
 
+func (r *ring[T]) pushFront(v T) {
+	if r.len == len(r.slots) {
+		r.grow()
+	}
+	r.head = (r.head - 1) & (len(r.slots) - 1)
+	r.slots[r.head] = v
+	r.len++
+}
+
+// first is the oldest; the ring is not empty.
+func (r *ring[T]) first() *T { return &r.slots[r.head] }
+
 // pop takes the oldest out; the ring is not empty. It keeps nothing of it
 // (pond #110).
 func (r *ring[T]) pop() T {

@@ -29,6 +29,7 @@ type Stats struct {
 func (c *crew[T]) stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.recall()
 	n := &c.count
 	return Stats{
 		Limit: c.limit, Workers: c.workers, Idle: len(c.idle) + c.coming,

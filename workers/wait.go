@@ -180,6 +180,7 @@ func (c *crew[T]) reclaim(match func(T) bool) (job T, ok bool) {
 
 // extract takes entries out of the queues; mu is held.
 func (c *crew[T]) extract(limit int, match func(entry[T]) bool) []entry[T] {
+	c.recall()
 	var found []entry[T]
 	for l := range c.levels {
 		found = c.queues[l].remove(found, limit-len(found), match)

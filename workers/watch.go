@@ -2,6 +2,7 @@ package workers
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 )
 
@@ -78,7 +79,7 @@ func (w *watch[T]) fire() {
 	c := w.crew
 	c.mu.Lock()
 	c.drop(w)
-	ended := c.extract(c.queued, func(e entry[T]) bool { return e.watch == w })
+	ended := c.extract(math.MaxInt, func(e entry[T]) bool { return e.watch == w })
 	c.count.cancelled += int64(len(ended))
 	c.mu.Unlock()
 	for _, e := range ended {

@@ -53,6 +53,7 @@ func (w *worker[T]) broken(value any) (again bool) {
 	c.mu.Lock()
 	w.working = false
 	c.workers--
+	c.visitor = nil
 	c.admit() // there is room for a successor
 	c.exit()  // unlocks
 	return false
