@@ -32,6 +32,8 @@ func (p Plan) check() error {
 		return wrong("MaxLag", p.MaxLag, "use a positive duration")
 	case p.MaxStall < 0:
 		return wrong("MaxStall", p.MaxStall, "use a positive duration")
+	case p.Requests < 0:
+		return wrong("Requests", p.Requests, "use 1 or more, or 0 for as many as the time has")
 	case p.Size < 0:
 		return wrong("Size", p.Size, "use a positive number of bytes")
 	case !finite(p.Ramp.PerSecond):
@@ -57,6 +59,10 @@ func (p Plan) checkTogether() error {
 		return badTarget("both a Rate and a Schedule", "give one of them")
 	case p.paced() && alone:
 		return badTarget("a rate without connections", "use 1 connection or more, or no rate")
+	case p.Requests > 0 && p.Warmup > 0:
+		return badTarget("both Requests and a Warmup", "leave the warm-up out: every request is measured")
+	case p.Requests > 0 && (p.Churn > 0 || alone):
+		return badTarget("Requests beside a Churn or without connections", "give the time to measure instead")
 	case p.Deadline > 0 && !p.paced():
 		return badTarget("a Deadline without a rate", "give a rate: a closed loop sends nothing late")
 	case !p.Sizes.None() && p.Content != nil:

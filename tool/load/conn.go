@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"net"
-	"os"
 	"sync"
 	"time"
 )
@@ -31,10 +30,13 @@ type conn struct {
 	spare      []byte   // the writer's second buffer
 	writing    bool     // somebody writes; stays true when writing has failed
 	writeErr   error
-	parting    bool          // the server has announced that it closes socket; nothing is written until another has taken its place
 	writerGone chan struct{} // closed when nobody writes any more; not nil while somebody waits for that
 	parted     int           // how often socket was replaced
+	begun      bool          // the load has; only then is the shard's window known
+	answeredAt int64         // when the last answer came
+	parting                  // the end of socket
 
+	look   int64   // the supervisor's: when a request may have timed out
 	batch  batch   // the reader's
 	answer Answer  // the reader's: what is being decoded
 	reader *reader // that reads socket; nil: a goroutine of its own does
@@ -90,19 +92,19 @@ func (c *conn) read() {
 	for {
 		n, err := c.socket.read(in[held:])
 		if err != nil {
-			if !c.finished(err) || !c.renew() {
+			if !c.ended(err, held > 0) || !c.renew() {
 				return
 			}
 			held = 0
 			continue
 		}
 		held += n
-		used, err := c.arrived(in[:held], c.run.now())
+		used, parting, err := c.arrived(in[:held], c.run.now())
 		if err != nil {
 			c.run.fail(decodeError(err))
 			return
 		}
-		if c.parting {
+		if parting {
 			if !c.renew() {
 				return
 			}
@@ -118,13 +120,18 @@ func (c *conn) read() {
 }
 
 // arrived settles the answers in what was read at now, and sends what may be
-// sent in their place.
-func (c *conn) arrived(in []byte, now int64) (used int, err error) {
+// sent in their place. It reports whether the socket is to be replaced.
+func (c *conn) arrived(in []byte, now int64) (used int, parting bool, err error) {
 	c.mu.Lock()
 	used, err = c.settle(in)
-	if c.batch.count > 0 && !c.parting {
-		c.refill(now)
+	if c.batch.count > 0 {
+		c.answeredAt = now
+		if !c.ending {
+			c.trouble = nil
+			c.refill(now)
+		}
 	}
+	parting = c.ending
 	out := c.claim()
 	c.mu.Unlock()
 	if out != nil {
@@ -133,12 +140,12 @@ func (c *conn) arrived(in []byte, now int64) (used int, err error) {
 	if c.batch.count > 0 {
 		c.shard.record(&c.batch, now)
 	}
-	return used, err
+	return used, parting, err
 }
 
 // settle verifies the complete answers of in and frees their places.
 func (c *conn) settle(in []byte) (used int, err error) {
-	for used < len(in) && !c.parting {
+	for used < len(in) && !c.ending {
 		c.answer = Answer{}
 		n, err := c.caller.Decode(&c.answer, in[used:])
 		if err != nil || n == 0 {
@@ -146,6 +153,9 @@ func (c *conn) settle(in []byte) (used int, err error) {
 		}
 		used += n
 		if c.answer.ID == 0 {
+			if c.answer.Last {
+				c.dismiss()
+			}
 			continue
 		}
 		if err := c.accept(); err != nil {
@@ -179,12 +189,19 @@ func (c *conn) accept() error {
 	if a.Code != 0 && a.Code < mostCodes && c.shard.window.has(s.intended) {
 		c.batch.code(a.Code)
 	}
-	s.id = 0
-	c.free = append(c.free, uint16(place))
+	c.release(place)
+	c.served = true
 	if a.Last {
-		c.part()
+		c.announced, c.polite = true, true
+		c.part(nil)
 	}
 	return nil
+}
+
+// release frees a place.
+func (c *conn) release(place int) {
+	c.slots[place].id = 0
+	c.free = append(c.free, uint16(place))
 }
 
 func wrongID(id uint64) *Error {
@@ -231,12 +248,12 @@ func (c *conn) overdue(waited int64) bool {
 // drop gives a request up that was not sent.
 func (c *conn) drop(kind Kind, intended, now int64) {
 	c.left.requests++
-	c.shard.lose(kind, intended, 0, now)
+	c.shard.drop(kind, intended, now)
 }
 
 // fill sends as many requests as there are free places.
 func (c *conn) fill(now int64) {
-	for c.room() {
+	for c.room() && c.run.another() {
 		c.send(now, now)
 	}
 }
@@ -244,7 +261,7 @@ func (c *conn) fill(now int64) {
 // room reports whether there is a free place, and makes some while there are
 // fewer than the plan's depth: memory grows with what is ever outstanding.
 func (c *conn) room() bool {
-	if c.parting {
+	if c.ending {
 		return false
 	}
 	if len(c.free) > 0 {
@@ -295,10 +312,13 @@ func (c *conn) measure(place int) {
 	c.left.add(size)
 }
 
-// begin starts a closed loop on this connection.
+// begin starts the load on this connection: in a closed loop with requests.
 func (c *conn) begin(now int64) {
 	c.mu.Lock()
-	c.fill(now)
+	c.begun = true
+	if !c.run.paced {
+		c.fill(now)
+	}
 	out := c.claim()
 	c.mu.Unlock()
 	if out != nil {
@@ -336,7 +356,7 @@ func (c *conn) due(intended []int64, stride int, now int64) {
 // claim makes the caller the one who writes, if there is something to write and
 // nobody does, and returns what to write. c.mu is held.
 func (c *conn) claim() []byte {
-	if c.writing || c.parting || len(c.out) == 0 {
+	if c.writing || c.ending || len(c.out) == 0 {
 		return nil
 	}
 	c.writing = true
@@ -355,7 +375,7 @@ func (c *conn) next(written []byte) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.spare = written
-	if len(c.out) == 0 || c.parting {
+	if len(c.out) == 0 || c.ending {
 		c.stopWriting()
 		return nil
 	}
@@ -417,22 +437,21 @@ const lastWords = 250 * time.Millisecond
 func (c *conn) cannotWrite(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.parting {
+	if c.ending {
 		c.stopWriting()
 		return
 	}
 	c.writeErr = err
 	if parted := c.parted; c.reader != nil {
-		c.run.goroutines.Go(func() { c.loseAfter(lastWords, parted) })
+		c.run.goroutines.Go(func() { c.cutAfter(lastWords, parted) })
 		return
 	}
 	// When even this fails the connection is closed, and the reader knows.
 	_ = c.socket.nc.SetReadDeadline(time.Now().Add(lastWords))
 }
 
-// loseAfter ends the run unless the connection's end, or something else, has
-// done so by then.
-func (c *conn) loseAfter(d time.Duration, parted int) {
+// cutAfter ends the socket unless it has ended, or was replaced, by then.
+func (c *conn) cutAfter(d time.Duration, parted int) {
 	late := time.NewTimer(d)
 	defer late.Stop()
 	select {
@@ -441,26 +460,11 @@ func (c *conn) loseAfter(d time.Duration, parted int) {
 		return // the run is over
 	}
 	c.mu.Lock()
-	announced := c.parting || c.parted != parted
+	socket, done := c.socket, c.ending || c.parted != parted
 	c.mu.Unlock()
-	if !announced {
-		c.lost(os.ErrDeadlineExceeded)
+	if !done {
+		socket.cut()
 	}
-}
-
-// lost ends the run because the connection has ended.
-func (c *conn) lost(err error) {
-	c.mu.Lock()
-	if c.writeErr != nil {
-		err = c.writeErr
-	}
-	outstanding := len(c.slots) - len(c.free)
-	c.mu.Unlock()
-	c.run.fail(&Error{
-		Kind: Closed, Err: err,
-		What: fmt.Sprintf("the server closed connection %d with %d requests unanswered (%v)", c.number+1, outstanding, err),
-		Try:  "look into the server's log: it may have died, or limits its clients",
-	})
 }
 
 // idle reports whether nothing is outstanding and nothing waits.
@@ -470,23 +474,27 @@ func (c *conn) idle() bool {
 	return len(c.free) == len(c.slots) && c.waiting.count == 0
 }
 
-// oldest is when the request was written that has been outstanding for longest.
-func (c *conn) oldest() (moment int64, ok bool) {
+// unanswered is since when an answer stays away, and why if that is known; not ok:
+// none does.
+func (c *conn) unanswered() (since int64, why *Error, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.trouble != nil {
+		return c.since, c.trouble, true
+	}
 	for i := range c.slots {
-		if s := &c.slots[i]; s.id != 0 && (!ok || s.written < moment) {
-			moment, ok = s.written, true
+		if s := &c.slots[i]; s.id != 0 && (!ok || s.written < since) {
+			since, ok = s.written, true
 		}
 	}
-	return moment, ok
+	return since, nil, ok
 }
 
 // abandon counts what has no answer at the end. The goroutines have ended.
 func (c *conn) abandon(now int64) {
 	for i := range c.slots {
 		if s := &c.slots[i]; s.id != 0 {
-			c.shard.lose(Unanswered, s.intended, s.written, now)
+			c.shard.lose(Unanswered, s.intended, now, nil)
 		}
 	}
 	for c.waiting.count > 0 {
@@ -494,6 +502,6 @@ func (c *conn) abandon(now int64) {
 		if c.overdue(now - intended) {
 			kind = Shed
 		}
-		c.shard.lose(kind, intended, 0, now)
+		c.shard.drop(kind, intended, now)
 	}
 }

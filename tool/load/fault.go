@@ -15,17 +15,18 @@ import (
 // of Result.Errors.
 type Kind uint8
 
-// The kinds up to Silent end the run; Run returns them in an Error.
+// Run returns the kinds up to Silent in an Error. A request can also fail as Closed,
+// and then the run goes on, as it does with those that follow.
 const (
 	BadPlan     Kind = iota // a field of the plan cannot be
-	Unreachable             // a connection could not be opened
+	Unreachable             // a connection could not be opened, or not again within Plan.Timeout
 	Refused                 // the server refused a connection in its own words
-	Closed                  // a connection ended in mid-run
+	Closed                  // the connection ended before the answer
 	Garbage                 // the server's bytes are not the protocol
 	WrongID                 // an answer to what was not asked, or was answered before
 	Silent                  // no connection has had an answer for Plan.Timeout
 
-	Timeout      // answered later than Plan.Timeout, or not sent within it for want of answers
+	Timeout      // not answered within Plan.Timeout, or not sent within it for want of answers
 	Unanswered   // without an answer when the run ended
 	WrongContent // answered with other content than expected
 	Failed       // answered with a failure

@@ -12,7 +12,8 @@ import (
 
 // Frames is a target that speaks hone's frames (package wire): every request is
 // a Submit, and its answer the SubmitAck with its id, in whatever order they
-// come. Pushes are passed over. A ConnAck with id 0 is the server's refusal.
+// come. Pushes are passed over. A ConnAck with id 0 is the server's refusal, which
+// ends the run unless it says that the connection was idle or that the server drains.
 type Frames struct {
 	Network string // "tcp" or "unix"; zero: tcp
 	Address string // host:port, or the socket's path
@@ -58,12 +59,12 @@ func (f Frames) Dial(ctx context.Context) (net.Conn, error) {
 	return dial(ctx, network, f.Address)
 }
 
-// Caller makes one connection's codec, which keeps nothing.
+// Caller makes one connection's codec.
 func (f Frames) Caller() Caller {
 	if f.FrameSize <= 0 {
 		f.FrameSize = mostFrame
 	}
-	return &frameCaller{f.Dialect, f.FrameSize}
+	return &frameCaller{dialect: f.Dialect, limit: f.FrameSize}
 }
 
 // fits refuses a plan that the dialect cannot answer.
@@ -83,8 +84,24 @@ func (f Frames) String() string {
 }
 
 type frameCaller struct {
-	dialect wire.Dialect
-	limit   int
+	dialect   wire.Dialect
+	limit     int
+	forgotten map[uint64]struct{} // ids whose answers nobody waits for
+}
+
+// mostForgotten is how many answers a connection may leave out before it is replaced.
+const mostForgotten = 4096
+
+// Forget gives up the answer to id.
+func (c *frameCaller) Forget(id uint64) bool {
+	if len(c.forgotten) == mostForgotten {
+		return false
+	}
+	if c.forgotten == nil {
+		c.forgotten = make(map[uint64]struct{})
+	}
+	c.forgotten[id] = struct{}{}
+	return true
 }
 
 func (c *frameCaller) AppendRequest(dst []byte, id uint64, content []byte) []byte {
@@ -103,12 +120,22 @@ func (c *frameCaller) Decode(a *Answer, in []byte) (used int, err error) {
 	used = wire.HeaderSize + len(payload)
 	switch {
 	case p.Command == wire.SubmitAck && p.ID != 0:
+		if _, late := c.forgotten[p.ID]; late {
+			delete(c.forgotten, p.ID)
+			return used, nil
+		}
 		a.ID, a.Content = p.ID, p.Content
 		if p.Result != wire.OK {
 			a.Err = p.Result
 		}
 		return used, nil
 	case p.Command == wire.Deliver:
+		return used, nil
+	case p.Command == wire.ConnAck && p.ID == 0 && p.Result == wire.Idle:
+		a.Last = true
+		return used, nil
+	case p.Command == wire.ConnAck && p.ID == 0 && p.Result == wire.ShuttingDown:
+		a.Last, a.Err = true, refusal(p.Result, c.dialect)
 		return used, nil
 	}
 	return 0, c.unexpected(p)
@@ -149,7 +176,6 @@ func refusal(r wire.Result, d wire.Dialect) *Error {
 		{wire.TooLarge, "send less content, or raise the server's limit of a frame"},
 		{wire.Malformed, "check that the server speaks the dialect " + d.String()},
 		{wire.UnknownCommand, "check that the server speaks the dialect " + d.String()},
-		{wire.Idle, "connect faster, or offer a higher rate on fewer connections"},
 	}
 	for _, h := range hints {
 		if errors.Is(r, h.result) {

@@ -39,7 +39,7 @@ func (m *measurement) ended() string {
 }
 
 // behind: fewer answers came within the window than the schedule holds, but for
-// what was shed, which waits no more. How many are under way at an edge of the window
+// what was shed or lost, which waits no more. How many are under way at an edge of the window
 // is chance, hence the allowance of three of its standard deviations, which is nothing
 // in all but the shortest runs, and of the stall that the plan allows for. Where the
 // rate has grown, more are under way at the end than were at the beginning.
@@ -47,7 +47,7 @@ func (m *measurement) behind() string {
 	if m.lag == nil || m.unfinished() || m.offered == 0 {
 		return ""
 	}
-	asked := m.offered - m.errors[Shed]
+	asked := m.offered - m.errors[Shed] - m.lost
 	median := time.Duration(m.latency.ValueAtQuantile(50))
 	first, last := m.dueWithin(0, median), m.dueWithin(m.plan.For, median)
 	allowance := max(0, last-first) + 3*math.Sqrt(max(first, last)) + m.dueWithin(m.plan.For, m.plan.MaxStall)
@@ -102,7 +102,7 @@ func (m *measurement) faulty() string {
 		first = fmt.Sprintf("; the first failure was %q", m.example)
 	}
 	return fmt.Sprintf("%d of %d requests went wrong (%s%s); look into the target's log, or allow errors",
-		total, m.latency.TotalCount(), inWords(&m.errors), first)
+		total, m.requests(), inWords(&m.errors), first)
 }
 
 // inWords lists errors as in 2 timeout, 3 failed.
@@ -160,10 +160,33 @@ func (m *measurement) scarce() string {
 		}
 		return ""
 	}
-	if n := m.latency.TotalCount(); n < leastRequests && !m.unfinished() {
+	if n := m.requests(); n < leastRequests && !m.unfinished() {
 		return fmt.Sprintf("only %d requests were measured, and a 99th percentile takes %d; measure for longer, or offer more", n, leastRequests)
 	}
 	return ""
 }
 
-func (m *measurement) unfinished() bool { return m.failure != nil || m.interrupted }
+func (m *measurement) unfinished() bool { return m.failure != nil || m.interrupted || m.missed != "" }
+
+const (
+	farAbove    = 10                     // times the highest percentile, from which the slowest answer is a stall
+	leastStall  = 100 * time.Millisecond // the shortest of those
+	microsecond = float64(time.Microsecond)
+)
+
+// warnings are about what the figures of a closed loop do not show: while the server
+// stalls, each connection has one slow answer, however many users would have waited.
+func (m *measurement) warnings(r *Result) []string {
+	highest := r.Latency.P999
+	for _, q := range []*float64{r.Latency.P99, r.Latency.P90, r.Latency.P50} {
+		if highest == nil {
+			highest = q
+		}
+	}
+	if m.lag != nil || highest == nil || *r.Latency.Max < farAbove**highest || *r.Latency.Max*microsecond < float64(leastStall) {
+		return nil
+	}
+	slowest := time.Duration(*r.Latency.Max * microsecond)
+	return []string{fmt.Sprintf("the slowest answer took %v, %.0f times the highest percentile: the server stalled, and a closed loop asks a stalled server less, so these percentiles are not what users would wait; offer a rate to measure that",
+		slowest.Round(time.Millisecond), *r.Latency.Max / *highest)}
+}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hone-go/hone/tool/load/offer"
 )
 
 // Goal is what a result should be, as ParseGoal reads it.
@@ -159,6 +161,74 @@ func (g Goal) count(r *Result, kind string) *float64 {
 		return nil
 	}
 	return known(n / float64(r.Requests))
+}
+
+// missed reports whether the goal will be missed whatever comes, when so much was
+// counted of most requests at the end; 0 when nobody knows how many there will be.
+// That can be certain of upper bounds alone, and of a rate never.
+func (g Goal) missed(total, recent *tally, most int64) bool {
+	if g.Than == ">" || g.Than == ">=" {
+		return false
+	}
+	switch g.Metric {
+	case "rate", "requests":
+		return false
+	case "errors", "shed":
+		n := float64(total.failures() + recent.failures())
+		if g.Metric == "shed" {
+			n = float64(total.errors[Shed] + recent.errors[Shed])
+		}
+		if g.Part && most == 0 {
+			return false
+		}
+		if g.Part {
+			n /= float64(most)
+		}
+		return n > g.Value || g.Than == "<" && n >= g.Value
+	}
+	if g.Than == "==" {
+		return false // a time may still become what it should be
+	}
+	above := total.above(g) + recent.above(g)
+	parts := map[string]float64{"p50": 0.5, "p90": 0.1, "p99": 0.01, "p999": 0.001}
+	part, isQuantile := parts[strings.TrimPrefix(g.Metric, "service.")]
+	if !isQuantile {
+		return above > 0 // the largest
+	}
+	return most > 0 && float64(above) > part*float64(most)
+}
+
+// above is how many times of the goal's kind are above its value.
+func (t *tally) above(g Goal) (n int64) {
+	h := t.latency
+	if strings.HasPrefix(g.Metric, "service.") && t.service != nil {
+		h = t.service
+	}
+	for _, bar := range h.Distribution() {
+		if float64(bar.From)/1e3 > g.Value {
+			n += bar.Count
+		}
+	}
+	return n
+}
+
+// most is how many requests the measured time will have at most; 0: nobody knows.
+func (p Plan) most(course *offer.Course) int64 {
+	var n float64
+	switch {
+	case p.Requests > 0:
+		return p.Requests
+	case course != nil:
+		n = course.Due(p.Warmup+p.For) - course.Due(p.Warmup)
+	case p.Rate > 0:
+		n = p.Rate * p.For.Seconds()
+	default:
+		return 0
+	}
+	if p.Arrivals == Poisson {
+		n += 6 * math.Sqrt(n) // its standard deviations
+	}
+	return int64(n) + 1
 }
 
 func (g Goal) holds(got float64) bool {

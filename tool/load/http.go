@@ -23,11 +23,12 @@ import (
 // which are taken strictly. A Depth above 1 pipelines, which HTTP allows and many servers and most
 // proxies do not like: they answer one at a time, or not at all.
 //
-// A server may close a connection after an answer that says so (Connection:
-// close, HTTP/1.0, a body that ends with the connection). It is opened again,
+// A server may close a connection at any time, having said so (Connection:
+// close, HTTP/1.0, a body that ends with the connection) or not. It is opened again,
 // counted in Result.Reconnects, and its handshake is part of no service time; in
-// an open loop it is part of the response times of what came due meanwhile. TLS
-// sessions are not resumed.
+// an open loop it is part of the response times of what came due meanwhile. A
+// request that the server closes without a byte of an answer is sent again where
+// clients may do so: once, when the method is idempotent. Any other fails as Closed. TLS sessions are not resumed.
 //
 // The request is the same every time, and made once. BenchmarkHTTPDecode: an answer
 // of 6 headers takes about 250 ns, 55 when its head is that of the answer before but
@@ -69,6 +70,7 @@ type httpTarget struct {
 	tls                    *tls.Config // nil: plain
 	request                []byte
 	bodiless               bool // answers to this method never have a body
+	repeats                bool // a request may be sent again, as its method says (RFC 9110, 9.2.2)
 	closes                 bool // every request asks for the connection's end
 	good                   [mostCodes]bool
 	length                 int64 // of the body of a good answer; any: they differ
@@ -219,6 +221,7 @@ func (t *httpTarget) compose(h HTTP, host, uri string) error {
 	if t.bodiless = method == http.MethodHead; t.bodiless && t.length > 0 {
 		return badTarget("a length to expect of answers to HEAD", "leave it out: they have no body")
 	}
+	t.repeats = slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions, http.MethodTrace}, method)
 	header := http.Header{}
 	for name, values := range h.Header {
 		if err := checkHeader(name, values); err != nil {

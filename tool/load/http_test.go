@@ -282,7 +282,7 @@ func TestHTTPSWithACertificate(t *testing.T) {
 	target := HTTP{URL: s.URL, TLS: &tls.Config{RootCAs: roots, Certificates: s.TLS.Certificates}}
 	checkAnswered(t, measured(t, Plan{Target: target, Conns: 2, Warmup: -1, For: 50 * time.Millisecond}), 2)
 	target.TLS = &tls.Config{RootCAs: roots}
-	o := runPlan(t, context.Background(), Plan{Target: target, Conns: 2, For: time.Second})
+	o := runPlan(t, context.Background(), Plan{Target: target, Conns: 2, For: time.Minute, Timeout: 500 * time.Millisecond})
 	if e := faultOf(t, o.err); e.Kind != Closed && e.Kind != Unreachable {
 		t.Errorf("without a certificate: %v", e)
 	}
@@ -369,7 +369,7 @@ func forever(first, again string, pause time.Duration) func(net.Conn) {
 
 // timeoutFor is short where it is what ends the run.
 func timeoutFor(k Kind) time.Duration {
-	if k == Silent {
+	if k == Silent || k == Closed {
 		return 400 * time.Millisecond
 	}
 	return 10 * time.Second
@@ -429,14 +429,29 @@ func TestHTTPEndsWithHostileServers(t *testing.T) {
 	}
 }
 
-// The end that a server has not announced is an error also between answers.
-func TestHTTPEndsWithoutAnAnnouncement(t *testing.T) {
+// A request that a server answers with the connection's end is sent again where
+// clients may do so, once, and fails else.
+func TestHTTPSendsAgainWhatMayBe(t *testing.T) {
 	address := serveWith(t, "tcp", speaks(func(nc net.Conn) {
 		io.WriteString(nc, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 		awaitHead(nc)
 	})).Address
-	o := runPlan(t, context.Background(), Plan{Target: HTTP{URL: "http://" + address}, For: time.Minute})
-	if e := faultOf(t, o.err); e.Kind != Closed {
-		t.Errorf("it ended with %v", e)
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		for _, rate := range []float64{0, 200} {
+			r := measured(t, Plan{
+				Target: HTTP{URL: "http://" + address, Method: method}, Rate: rate, Warmup: -1, For: 200 * time.Millisecond,
+				MaxLag: time.Second, AllowErrors: true,
+			})
+			failed, again := r.Errors["closed"], r.Retries
+			if method == http.MethodPost {
+				failed, again = again, failed
+			}
+			if failed != 0 || again < r.Requests/2-1 || again > r.Requests || r.Reconnects < again-1 {
+				t.Errorf("%s: %d requests, %d again, %d reconnects, errors %v", method, r.Requests, r.Retries, r.Reconnects, r.Errors)
+			}
+			if rate > 0 && r.Requests != 40 {
+				t.Errorf("%s: %d requests, want every one of the schedule", method, r.Requests)
+			}
+		}
 	}
 }

@@ -64,6 +64,13 @@ func (c *httpCaller) AppendRequest(dst []byte, id uint64, _ []byte) []byte {
 	return append(dst, c.target.request...)
 }
 
+// Repeats reports whether the request may be sent again: it is idempotent, and
+// nothing of its answer has come.
+func (c *httpCaller) Repeats(id uint64) bool {
+	untouched := c.state == statusLine && c.headLeft == mostHead
+	return c.target.repeats && (untouched || id != c.asked.first())
+}
+
 func (c *httpCaller) Decode(a *Answer, in []byte) (used int, err error) {
 	if len(in) == 0 {
 		return 0, c.end(a)

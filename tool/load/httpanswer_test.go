@@ -189,7 +189,7 @@ func TestHTTPAllocatesNothing(t *testing.T) {
 		c.begin(r.now())
 		in := []byte(strings.Repeat(answer, depth))
 		if n := testing.AllocsPerRun(200, func() {
-			if used, err := c.arrived(in, r.now()); err != nil || used != len(in) {
+			if used, _, err := c.arrived(in, r.now()); err != nil || used != len(in) {
 				t.Fatal(used, err)
 			}
 		}); n != 0 {

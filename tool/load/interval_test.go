@@ -86,7 +86,7 @@ func TestIntervalsOfABadRun(t *testing.T) {
 		Target: serveWith(t, "tcp", half), Rate: 200, Depth: 2000, Warmup: -1, For: 1200 * time.Millisecond,
 		Timeout: 2500 * time.Millisecond, MaxLag: time.Second,
 	})
-	if r.Errors["unanswered"] != 120 {
+	if r.Errors["unanswered"]+r.Errors["timeout"] != 120 || r.Errors["total"] != 120 {
 		t.Errorf("errors %v, want half of the requests unanswered", r.Errors)
 	}
 	checkIntervals(t, r)

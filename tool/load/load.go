@@ -14,9 +14,10 @@
 // its response time counts from that moment, whatever kept it from being sent.
 //
 // Every request has three moments: intended, written and answered. The response
-// time is answered − intended, the service time answered − written. Requests
-// without an answer are recorded with the time that they waited, and counted as
-// errors. Every answer is verified. A Result says first whether it is valid, and
+// time is answered − intended, the service time answered − written. A request that
+// was waited for in vain, or never sent, is in the response times with the time that it
+// waited, and counted as an error under its Kind. One whose connection broke has
+// neither time. Every answer is verified. A Result says first whether it is valid, and
 // what to try when it is not: an invalid result is not a failed one.
 //
 // The package shares the bytes of package wire with hone's server, and none of
@@ -46,6 +47,8 @@ type Target interface {
 // Which request an answer belongs to is the Caller's to know: one whose protocol
 // carries ids repeats the answer's, one whose protocol answers in order keeps the
 // ids that it was given in a queue.
+//
+// A Caller may also be a forgetter or a repeater, by having their methods.
 type Caller interface {
 	// AppendRequest appends one whole request to dst and returns it. The id is
 	// never 0 and unique among the connection's unanswered requests.
@@ -57,8 +60,28 @@ type Caller interface {
 	// says which kind it is, any other is Garbage.
 	//
 	// in is empty once, when the server has ended the stream: an answer that this
-	// completes, if there is one, is put into a and is its Last.
+	// completes, if there is one, is put into a and is its Last. An *Error of the
+	// kind Closed says then that the stream ended within an answer; it does not end
+	// the run.
 	Decode(a *Answer, in []byte) (used int, err error)
+}
+
+// forgetter is a Caller whose connection can go on although one answer stays away,
+// because answers come in any order. Run replaces the connections of other Callers
+// when a request times out.
+type forgetter interface {
+	// Forget gives up the answer to id, which Decode passes over when it comes after
+	// all. It reports false when the Caller cannot keep more such ids in mind.
+	Forget(id uint64) bool
+}
+
+// repeater is a Caller with requests that may be sent again when their connection
+// has ended and nobody can know whether they were carried out. Without one they fail
+// as Closed.
+type repeater interface {
+	// Repeats reports whether the unanswered request may: it changes nothing at the
+	// server, and Decode has taken nothing of its answer.
+	Repeats(id uint64) bool
 }
 
 // Answer is what a server sent.
@@ -74,6 +97,7 @@ type Answer struct {
 	Code uint16
 	// Last says that the server has announced that it closes the connection after
 	// this answer. Run opens another in its place, and sends there again what is
-	// still unanswered. Only an end that is announced does not end the run.
+	// still unanswered. With ID 0 the announcement stands alone, and says nothing of
+	// what is unanswered; with Err the server drains.
 	Last bool
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -344,6 +345,21 @@ type numberedCaller struct {
 	ids  []uint64      // by number; 0: none
 	free queue[uint64] // numbers without an id
 	own  []byte        // what the content has in the number's place
+	lost int           // numbers that are forgotten
+}
+
+// forgotten stands in the place of an id whose answer nobody waits for.
+const forgotten = ^uint64(0)
+
+// Forget gives up the answer to id, while enough numbers are left for any depth.
+func (c *numberedCaller) Forget(id uint64) bool {
+	const longEnough = 3 // bytes for more numbers than the largest depth
+	if c.Match.Len < longEnough || c.lost == mostForgotten {
+		return false
+	}
+	c.lost++
+	c.ids[slices.Index(c.ids, id)] = forgotten
+	return true
 }
 
 func (c *numberedCaller) AppendRequest(dst []byte, id uint64, content []byte) []byte {
@@ -383,8 +399,12 @@ func (c *numberedCaller) Decode(a *Answer, in []byte) (used int, err error) {
 			Try: "check that the match is the server's, and that it answers every request once",
 		}
 	}
-	a.ID, a.Content = c.ids[number], content
-	copy(content[c.Match.Offset:], c.own)
+	if c.ids[number] == forgotten {
+		c.lost--
+	} else {
+		a.ID, a.Content = c.ids[number], content
+		copy(content[c.Match.Offset:], c.own)
+	}
 	c.ids[number] = 0
 	c.free.push(number)
 	return used, nil

@@ -310,7 +310,7 @@ func TestMessagesAllocateNothing(t *testing.T) {
 		if n := testing.AllocsPerRun(200, func() {
 			in = append(in[:0], sent.Bytes()...)
 			sent.Reset()
-			if used, err := c.arrived(in, r.now()); err != nil || used != len(in) {
+			if used, _, err := c.arrived(in, r.now()); err != nil || used != len(in) {
 				t.Fatal(used, err)
 			}
 		}); n != 0 {

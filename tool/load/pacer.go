@@ -65,11 +65,15 @@ func newTimer() (*sys.Timer, error) {
 	return timer, nil
 }
 
-// moment is the intended moment of the pacer's own m-th request. Request n of
-// the plan belongs to connection n modulo all connections.
+// moment is the intended moment of the pacer's own m-th request, or the window's end
+// when there is none. Request n of the plan belongs to connection n modulo all
+// connections.
 func (p *pacer) moment(m int64) int64 {
 	own := int64(len(p.conns))
 	n := m/own*int64(len(p.run.conns)) + p.number + m%own*p.pacers
+	if most := p.run.plan.Requests; most > 0 && n >= most {
+		return p.run.window.till
+	}
 	return p.run.origin + int64(p.schedule.at(n))
 }
 

@@ -34,17 +34,27 @@ type Plan struct {
 	// Arrivals is how requests are spread over time when there is a rate, and new
 	// connections of a Churn. Zero: Constant.
 	Arrivals Arrivals
-	// For is how long to measure. Zero: as long as the Schedule's steps or period
-	// take, else 10 s.
+	// Requests is how many requests to send in all; the run ends when each is answered
+	// or lost, and there is no Warmup. Zero: as many as For has.
+	Requests int64
+	// AbortOn are goals that end the run as soon as it is certain that one is missed
+	// (Goal.missed says when that is). Zero: none.
+	AbortOn []Goal
+	// For is how long to measure, at most where there are Requests. Zero: as long as
+	// the Schedule's steps or period take, else 10 s, or an hour for Requests.
 	For time.Duration
 	// Warmup is how long to load before measuring. Zero: a tenth of For, at most
 	// 5 s. Negative: not at all.
 	Warmup time.Duration
 	// Ramp is how connections are opened.
 	Ramp Ramp
-	// Timeout is how long a connection may take to open, and an answer to come. A
-	// later answer is recorded as late as it is and counted as an error. A run
-	// ends when no answer has come on any connection for so long. Zero: 5 s.
+	// Timeout is how long a connection may take to open, and the answer to a request
+	// that was sent. A request without one is counted under Timeout and given up, with
+	// its connection where that cannot go on without the answer. An answer that comes
+	// later than this after the request's moment is recorded as late as it is and
+	// counted as an error too. A run ends when no connection could be opened, or kept
+	// open for an answer, for so long; and when none has had an answer for so long at
+	// the beginning, or for twice so long later. Zero: 5 s.
 	Timeout time.Duration
 	// Deadline is how long after its moment a request of an open loop is still sent,
 	// whatever has kept it. A later one is shed: not sent, counted under Shed, and
@@ -171,6 +181,7 @@ const (
 	openDepth     = 256
 	usualSize     = 32
 	usualFor      = 10 * time.Second
+	longestFor    = time.Hour // for Requests
 	longestWarmup = 5 * time.Second
 	usualTimeout  = 5 * time.Second
 	usualMaxLag   = time.Millisecond
@@ -202,6 +213,10 @@ func (p Plan) complete() (Plan, error) {
 	}
 	p.Depth, p.Content = p.depth(), p.content()
 	orElse(&p.For, p.Schedule.Length())
+	if p.Requests > 0 {
+		orElse(&p.For, longestFor)
+		orElse(&p.Warmup, -1)
+	}
 	orElse(&p.For, usualFor)
 	orElse(&p.Warmup, min(p.For/10, longestWarmup))
 	p.Warmup = max(p.Warmup, 0)

@@ -97,19 +97,19 @@ func (rd *reader) readFrom(c *conn) {
 		return
 	case err != nil:
 		rd.leave(c)
-		if c.finished(err) {
+		if c.ended(err, held > 0) {
 			rd.run.goroutines.Go(c.renewPolled)
 		}
 		return
 	}
 	in := rd.in[:held+n]
-	used, err := c.arrived(in, rd.run.now())
+	used, parting, err := c.arrived(in, rd.run.now())
 	if err != nil {
 		rd.leave(c)
 		rd.run.fail(decodeError(err))
 		return
 	}
-	if c.parting {
+	if parting {
 		rd.leave(c)
 		rd.run.goroutines.Go(c.renewPolled)
 		return

@@ -4,23 +4,75 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"slices"
+	"sync"
+	"syscall"
 	"time"
+
+	"github.com/hone-go/hone/internal/sys"
 )
 
-// A server that closes a connection after an answer, and has said so, is within
-// its rights. The connection is opened again: what was outstanding is sent once
-// more, what came due meanwhile follows, and in a closed loop the next request
-// begins when there is something to send it on. Whoever reads the connection
-// replaces it, or a goroutine of its own while a reader reads others.
+// A server may close a connection at any time: after an announcement, because the
+// connection was idle, because it drains, or because a handler has failed. The
+// connection is opened again, and what was outstanding is sent once more where that
+// is safe, else counted as failed. So is a connection on which an answer stays away.
+// Whoever reads the connection replaces it, or a goroutine of its own while a reader
+// reads others.
 
-// part begins the end of the socket. c.mu is held.
-func (c *conn) part() {
-	c.parting = true
+// parting is how a conn's socket ends. It begins anew with the next socket, but for
+// trouble and failures, which last until there is an answer.
+type parting struct {
+	ending    bool   // the socket is to be replaced; nothing is written until then
+	announced bool   // the server has said that it leaves unanswered what has no answer
+	polite    bool   // the server is about to close the socket itself
+	partial   bool   // the beginning of an answer has come
+	timedOut  bool   // an answer stays away
+	served    bool   // an answer has come on this socket
+	resent    uint64 // the last id that was sent on another socket before; later ids are greater
+
+	trouble  *Error // why there is no answer; nil: there is one
+	since    int64  // when trouble began
+	failures int    // sockets and dials in a row without an answer
+}
+
+// part begins the end of the socket. why is nil when nothing is wrong. c.mu is held.
+func (c *conn) part(why *Error) {
+	c.ending = true
+	if c.served {
+		c.failures = 0
+	} else {
+		c.failures++
+	}
+	c.troubled(why)
 	if c.writing && c.writeErr == nil {
 		c.writerGone = make(chan struct{})
 	}
+}
+
+// troubled notes why there are no answers. c.mu is held.
+func (c *conn) troubled(why *Error) {
+	if c.trouble == nil {
+		c.since = c.run.now()
+	}
+	if why != nil {
+		c.trouble = why
+	}
+}
+
+// dismiss is called when the server announces the end without an answer. c.mu is held.
+func (c *conn) dismiss() {
+	var why *Error
+	if c.answer.Err != nil {
+		why = decodeError(c.answer.Err)
+		if c.begun && c.shard.window.has(c.run.now()) {
+			c.run.drains.Add(1)
+		}
+	}
+	c.polite = true
+	c.part(why)
 }
 
 // stopWriting is the last act of the one who writes. c.mu is held.
@@ -32,52 +84,83 @@ func (c *conn) stopWriting() {
 	}
 }
 
-// finished is called when nothing can be read any more, and reports whether that
-// was announced. If not, the run ends.
-func (c *conn) finished(err error) bool {
-	if !errors.Is(err, io.EOF) {
-		c.lost(err)
+// ended is called when nothing can be read any more, with partial when the beginning
+// of an answer is left, and reports whether the socket is to be replaced.
+func (c *conn) ended(err error, partial bool) bool {
+	if c.run.stopping.Load() {
 		return false
 	}
 	now := c.run.now()
 	c.mu.Lock()
+	wrong := c.farewell(err)
+	if !c.ending && wrong == nil {
+		if c.writeErr != nil {
+			err = c.writeErr
+		}
+		c.partial = partial
+		c.part(c.closed(err))
+	}
+	c.polite = false
+	c.mu.Unlock()
+	if c.batch.count > 0 {
+		c.shard.record(&c.batch, now)
+	}
+	if wrong != nil {
+		c.run.fail(wrong)
+	}
+	return wrong == nil
+}
+
+// farewell settles the answer that the end of the stream completes. c.mu is held.
+func (c *conn) farewell(err error) *Error {
+	if c.ending || !errors.Is(err, io.EOF) {
+		return nil
+	}
 	c.answer = Answer{}
 	_, wrong := c.caller.Decode(&c.answer, nil)
 	if wrong == nil && c.answer.ID != 0 {
 		wrong = c.accept()
 	}
-	announced := c.parting
-	c.mu.Unlock()
-	if c.batch.count > 0 {
-		c.shard.record(&c.batch, now)
+	if wrong == nil {
+		return nil
 	}
-	switch {
-	case wrong != nil:
-		c.run.fail(decodeError(wrong))
-		return false
-	case !announced:
-		c.lost(err)
+	e := decodeError(wrong)
+	if e.Kind == Closed {
+		c.part(e)
+		return nil
 	}
-	return announced
+	return e
 }
 
-// farewell is how long a server may take to close what it has announced to close.
-// Whoever closes first keeps the port for a minute, so it should be the server.
-const farewell = time.Second
+// closed is the error for a server that closed the connection; nil when it owed no
+// answer, which is its right. c.mu is held.
+func (c *conn) closed(err error) *Error {
+	if len(c.slots) == len(c.free) {
+		return nil
+	}
+	return &Error{
+		Kind: Closed, Err: err,
+		What: fmt.Sprintf("the server closed connection %d with %d requests unanswered (%v)", c.number+1, len(c.slots)-len(c.free), err),
+		Try:  "look into the server's log: it may have died, or limits its clients",
+	}
+}
+
+// longestFarewell is how long a server may take to close what it has announced to
+// close. Whoever closes first keeps the port for a minute, so it should be the server.
+const longestFarewell = time.Second
 
 // renew puts another socket in the place of the one that has ended, and reports
 // whether it did: not when the run is over, or has no more use for it.
 func (c *conn) renew() bool {
-	pacing := c.run.pacing.Load() > 0 // a pacer that is late still brings requests behind the window's end
 	c.mu.Lock()
-	writerGone := c.writerGone
-	wanted := pacing || len(c.free) < len(c.slots) || c.waiting.count > 0 || c.run.now() < c.shard.window.till
+	c.settleRest(c.run.now())
+	old, polite, writerGone := c.socket.nc, c.polite, c.writerGone
 	c.mu.Unlock()
-	if !wanted {
+	if !c.wanted() {
 		return false
 	}
-	old := c.socket.nc
-	if old.SetReadDeadline(time.Now().Add(farewell)) == nil {
+	c.run.connections.gone(c.run.now())
+	if polite && old.SetReadDeadline(time.Now().Add(longestFarewell)) == nil {
 		rest := make([]byte, leastRead)
 		for err := error(nil); err == nil; {
 			_, err = old.Read(rest)
@@ -87,11 +170,8 @@ func (c *conn) renew() bool {
 	if writerGone != nil {
 		<-writerGone
 	}
-	ctx, cancel := context.WithTimeout(c.run.dialing, c.run.plan.Timeout)
-	defer cancel()
-	nc, err := c.run.plan.Target.Dial(ctx)
-	if err != nil {
-		c.run.cannotDial(err)
+	nc := c.redial()
+	if nc == nil {
 		return false
 	}
 	c.mu.Lock()
@@ -111,6 +191,60 @@ func (c *conn) renew() bool {
 	return true
 }
 
+// wanted reports whether there is anything left to send.
+func (c *conn) wanted() bool {
+	pacing := c.run.pacing.Load() > 0 // a pacer that is late still brings requests behind the window's end
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.begun || pacing || len(c.free) < len(c.slots) || c.waiting.count > 0 || c.run.now() < c.shard.window.till
+}
+
+// The pause before a connection is opened again on which there was no answer, or
+// which could not be opened: it doubles each time. The first attempt after an answer
+// has none.
+const (
+	firstPause = 10 * time.Millisecond
+	mostPause  = 250 * time.Millisecond
+)
+
+// redial opens the connection again, however often it takes: the supervisor ends the
+// run when nobody answers for too long. It returns nil when there is no more need.
+func (c *conn) redial() net.Conn {
+	r := c.run
+	for {
+		c.mu.Lock()
+		failures := c.failures
+		c.mu.Unlock()
+		if failures > 0 {
+			pause := time.NewTimer(min(firstPause<<min(failures-1, 8), mostPause))
+			select {
+			case <-pause.C:
+			case <-r.dialing.Done():
+				pause.Stop()
+			}
+		}
+		if r.dialing.Err() != nil || !c.wanted() {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(r.dialing, r.plan.Timeout)
+		nc, err := r.plan.Target.Dial(ctx)
+		cancel()
+		switch {
+		case err == nil:
+			return nc
+		case r.dialing.Err() != nil:
+			return nil
+		case sys.Exhausted(err) || errors.Is(err, syscall.EADDRNOTAVAIL):
+			r.cannotDial(err) // this machine's own fault
+			return nil
+		}
+		c.mu.Lock()
+		c.failures++
+		c.troubled(r.dialError(err, r.open.Load()))
+		c.mu.Unlock()
+	}
+}
+
 // renewPolled is renew for a connection that a reader reads.
 func (c *conn) renewPolled() {
 	if !c.renew() {
@@ -123,26 +257,110 @@ func (c *conn) renewPolled() {
 	}
 }
 
+// outstanding are the places of the unanswered requests, in the order in which they
+// were sent. c.mu is held.
+func (c *conn) outstanding() (places []int) {
+	for i := range c.slots {
+		if c.slots[i].id != 0 {
+			places = append(places, i)
+		}
+	}
+	slices.SortFunc(places, func(a, b int) int { return cmp.Compare(c.slots[a].id, c.slots[b].id) })
+	return places
+}
+
+// settleRest decides what becomes of the unanswered requests: those that may be are
+// sent again, the others have failed. c.mu is held.
+func (c *conn) settleRest(now int64) {
+	idempotent, _ := c.caller.(repeater)
+	kind, why := Closed, error(nil)
+	if c.trouble != nil {
+		why = c.trouble
+	}
+	if c.timedOut {
+		kind, why = Timeout, nil
+	}
+	for i, place := range c.outstanding() {
+		s := c.slots[place]
+		again := c.announced || idempotent != nil && s.id > c.resent && !(i == 0 && c.partial) && idempotent.Repeats(s.id)
+		if again && now-s.intended <= c.shard.timeout {
+			if c.shard.window.has(s.intended) {
+				c.run.retried.Add(1)
+			}
+			continue
+		}
+		c.shard.lose(kind, s.intended, now, why)
+		c.release(place)
+	}
+}
+
 // resume sends on a new socket what is outstanding, in its order, and then as
 // after any answer. c.mu is held, nobody writes.
 func (c *conn) resume(now int64) {
-	c.writing, c.writeErr, c.parting = false, nil, false
+	c.parting = parting{trouble: c.trouble, since: c.since, failures: c.failures}
+	c.writing, c.writeErr = false, nil
 	c.out = c.out[:0]
+	c.run.connections.back(now)
+	if !c.begun {
+		return
+	}
 	if c.shard.window.has(now) {
 		c.run.reopened.Add(1)
 	}
-	var again []*slot
-	for i := range c.slots {
-		if c.slots[i].id != 0 {
-			again = append(again, &c.slots[i])
-		}
-	}
-	slices.SortFunc(again, func(a, b *slot) int { return cmp.Compare(a.id, b.id) })
-	for _, s := range again {
+	for _, place := range c.outstanding() {
+		s := &c.slots[place]
 		s.written = now
-		c.out = c.caller.AppendRequest(c.out, s.id, c.content(int(s.id&mostDepth)))
+		c.out = c.caller.AppendRequest(c.out, s.id, c.content(place))
+		c.resent = s.id
 	}
 	c.refill(now)
+	if len(c.slots) == len(c.free) {
+		c.trouble = nil // nobody has asked, so nothing says that there would be no answer
+	}
+}
+
+// expire gives up the requests that were sent and have had no answer for the
+// time-out, and returns when to look again. Where the connection cannot go on without
+// the answer, or has not brought any since the request was sent, it is replaced.
+func (c *conn) expire(now int64) (next int64) {
+	c.mu.Lock()
+	timeout := c.shard.timeout
+	next = now + timeout
+	dark := false
+	for place := range c.slots {
+		s := c.slots[place]
+		if s.id == 0 {
+			continue
+		}
+		if s.written > now-timeout {
+			next = min(next, s.written+timeout)
+			continue
+		}
+		if !c.ending {
+			unordered, _ := c.caller.(forgetter)
+			dark = dark || c.answeredAt <= s.written || unordered == nil || !unordered.Forget(s.id)
+		}
+		c.shard.lose(Timeout, s.intended, now, nil)
+		c.release(place)
+	}
+	socket := c.socket
+	if dark {
+		c.timedOut = true
+		c.part(nil)
+	}
+	var out []byte
+	if !c.ending {
+		c.refill(now)
+		out = c.claim()
+	}
+	c.mu.Unlock()
+	if dark {
+		socket.cut()
+	}
+	if out != nil {
+		c.write(out)
+	}
+	return next
 }
 
 // currentSocket is the socket of this moment.
@@ -150,4 +368,53 @@ func (c *conn) currentSocket() *socket {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.socket
+}
+
+// outages knows when no connection was open.
+type outages struct {
+	mu      sync.Mutex
+	all     int
+	down    int
+	since   int64 // when the last of them went down
+	window  window
+	longest int64
+}
+
+// gone counts a connection that has ended.
+func (o *outages) gone(now int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.down++; o.down == o.all {
+		o.since = now
+	}
+}
+
+// back counts one that is open again.
+func (o *outages) back(now int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.end(now)
+	o.down--
+}
+
+// end counts the outage that may be going on as far as it lies in the window.
+func (o *outages) end(now int64) {
+	if o.down == o.all && o.all > 0 {
+		o.longest = max(o.longest, min(now, o.window.till)-max(o.since, o.window.from))
+	}
+}
+
+// opens says when the measured time is.
+func (o *outages) opens(w window) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.window = w
+}
+
+// total is the longest outage until now.
+func (o *outages) total(now int64) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.end(now)
+	return time.Duration(o.longest)
 }

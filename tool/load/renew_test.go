@@ -161,6 +161,7 @@ func TestHTTPReconnectsForALatePacer(t *testing.T) {
 	r := newRun(p)
 	defer r.endDials()
 	c := newConn(r, 0, must[net.Conn](t)(p.Target.Dial(t.Context()))) // its window is over: it never began
+	c.begun = true
 	r.pacing.Store(1)
 	if c.socket.nc.Close(); !c.renew() {
 		t.Error("not opened again while a pacer is at work")

@@ -19,8 +19,15 @@ type Result struct {
 	// InvalidReasons are sentences that end with the next thing to try. Empty, not
 	// nil, when the result is valid.
 	InvalidReasons []string `json:"invalid_reasons"`
-	// Requests is how many belong to the measured time, and are in Latency: by
-	// their intended moment, in a closed loop by when they were written.
+	// Warnings say what the figures do not, in sentences. They are no reason not to
+	// believe them.
+	Warnings []string `json:"warnings,omitempty"`
+	// Stopped is the goal of Plan.AbortOn that ended the run before its time.
+	Stopped string `json:"stopped,omitempty"`
+	// Requests is how many belong to the measured time: by their intended moment, in a
+	// closed loop by when they were written. All are in Latency but those that were
+	// sent and never answered, which are in Errors alone: under closed, timeout and
+	// unanswered.
 	Requests int64 `json:"requests"`
 	// Errors are those of Requests that failed, by Kind.String, with their sum
 	// under "total", which is always there. What ended the run is counted too.
@@ -28,9 +35,19 @@ type Result struct {
 	// Statuses are the answers to Requests by their Answer.Code, for protocols that
 	// have such codes: {"200": 1234}.
 	Statuses map[string]int64 `json:"statuses,omitempty"`
-	// Reconnects is how often, in the measured time, a connection was opened again
-	// because the server had closed it after an answer and had said so.
+	// Reconnects is how often, in the measured time, a connection was opened again:
+	// because the server had closed it, or an answer stayed away for Plan.Timeout.
 	Reconnects int64 `json:"reconnects"`
+	// Retries is how many of Requests were sent again on another connection: each time
+	// that the server had closed one without a byte of the answer, and had announced
+	// it or the request may be repeated. Each is one of Requests, and
+	// its response time counts from its one moment.
+	Retries int64 `json:"retries"`
+	// Drains is how often, in the measured time, a server said on a connection that it
+	// shuts down. Outage is the longest time, within the measured one, in which no
+	// connection was open, in microseconds; nil: one always was.
+	Drains int64    `json:"drains"`
+	Outage *float64 `json:"outage_us,omitempty"`
 	// Schedule is the plan's, when it has one.
 	Schedule string `json:"schedule,omitempty"`
 	// Offered is the requests a second that the schedule held in the measured time, on
@@ -104,6 +121,7 @@ type measurement struct {
 	plan        Plan
 	failure     *Error
 	interrupted bool
+	missed      string                  // the goal that ended the run early
 	span        time.Duration           // of the window that has passed
 	lag         *hdrhistogram.Histogram // nil in a closed loop
 	offered     int64                   // requests of the schedule within the window
@@ -112,6 +130,9 @@ type measurement struct {
 	cpuKnown    bool
 	procs       int
 	reconnects  int64
+	retries     int64
+	drains      int64
+	outage      time.Duration
 	intervals   []Interval
 	course      *offer.Course // of a rate that changes; else nil
 	sizes       sizeSum
@@ -123,13 +144,13 @@ type measurement struct {
 func (m *measurement) result() *Result {
 	r := &Result{
 		Schema:     resultSchema,
-		Requests:   m.latency.TotalCount(),
+		Requests:   m.requests(),
 		Errors:     namedErrors(&m.errors),
 		Statuses:   m.statuses(),
-		Reconnects: m.reconnects,
-		Intervals:  m.intervals,
-		Latency:    quantiles(m.latency),
-		Schedule:   m.plan.Schedule.String(), Idle: m.idle, Churn: m.churnOf(),
+		Reconnects: m.reconnects, Retries: m.retries, Drains: m.drains,
+		Intervals: m.intervals,
+		Latency:   quantiles(m.latency),
+		Schedule:  m.plan.Schedule.String(), Idle: m.idle, Churn: m.churnOf(),
 		Window: m.span, Interrupted: m.interrupted,
 	}
 	r.Histograms.Latency, r.Histograms.Service, r.Histograms.Lag = m.latency, m.service, m.lag
@@ -149,6 +170,9 @@ func (m *measurement) result() *Result {
 			r.Offered = known(float64(m.offered) / m.span.Seconds())
 		}
 	}
+	if m.outage > 0 {
+		r.Outage = known(float64(m.outage) / 1e3)
+	}
 	if m.cpuKnown {
 		r.Client.CPUShare = known(m.cpuShare())
 		if m.during > 0 && m.span > 0 {
@@ -156,6 +180,7 @@ func (m *measurement) result() *Result {
 			r.Client.CPUPerRequest = known(m.cpu.Seconds() / m.cpuSpan.Seconds() / perSecond * 1e6)
 		}
 	}
+	r.Stopped, r.Warnings = m.missed, m.warnings(r)
 	r.InvalidReasons = m.reasons()
 	r.Valid = len(r.InvalidReasons) == 0
 	return r

@@ -66,6 +66,12 @@ type run struct {
 	endDials  context.CancelFunc
 	open      atomic.Int64 // connections so far, each counted once
 	reopened  atomic.Int64 // those that were opened again within the window
+	retried   atomic.Int64 // requests of the window that were sent again
+	drains    atomic.Int64 // announcements within the window that the server shuts down
+
+	connections outages
+
+	begunRequests atomic.Int64 // of a closed loop with Plan.Requests
 
 	origin int64 // request 0's moment in an open loop
 	window window
@@ -91,6 +97,7 @@ func newRun(p Plan) *run {
 		plan: p, start: time.Now(), paced: p.paced(), sized: !p.Sizes.None(), course: p.course(),
 		smallWindow: p.Depth*(len(p.Target.Caller().AppendRequest(nil, 1, p.Content))+headroom) <= smallestBuffer,
 		conns:       make([]*conn, p.Conns),
+		connections: outages{all: p.Conns},
 		connected:   make(chan struct{}), dialled: make(chan struct{}), failed: make(chan struct{}),
 	}
 	r.dialing, r.endDials = context.WithCancel(fromSources(context.Background(), p.Sources))
@@ -207,6 +214,7 @@ func (r *run) begin() error {
 	for _, s := range r.shards {
 		s.window = r.window
 	}
+	r.connections.opens(r.window)
 	if r.idle != nil {
 		r.idle.until(r.window.till)
 	}
@@ -215,10 +223,10 @@ func (r *run) begin() error {
 			return err
 		}
 	}
+	for _, c := range r.conns {
+		c.begin(r.now())
+	}
 	if !r.paced {
-		for _, c := range r.conns {
-			c.begin(r.now())
-		}
 		r.begun.Store(true)
 		return nil
 	}
@@ -238,6 +246,32 @@ func (r *run) begin() error {
 	return nil
 }
 
+// another reports whether a closed loop may send one request more, and counts it
+// where their number is given.
+func (r *run) another() bool {
+	return r.plan.Requests == 0 || r.begunRequests.Add(1) <= r.plan.Requests
+}
+
+// complete reports whether all of the plan's number of requests have been sent and
+// answered.
+func (r *run) complete() bool {
+	switch {
+	case r.plan.Requests == 0 || r.phase != measuring:
+		return false
+	case !r.paced && r.begunRequests.Load() < r.plan.Requests:
+		return false
+	}
+	return r.drained()
+}
+
+// lastAnswer is the moment of the last answer; 0 before the first.
+func (r *run) lastAnswer() (last int64) {
+	for _, s := range r.shards {
+		last = max(last, s.lastAnswer())
+	}
+	return last
+}
+
 // drained reports whether everything was sent and answered.
 func (r *run) drained() bool {
 	if r.pacing.Load() > 0 || r.churn != nil && r.churn.busy() {
@@ -253,30 +287,40 @@ func (r *run) drained() bool {
 
 // silence finds that no answer has come for the plan's time-out although one was
 // outstanding all the time. After the last request it is a matter of single
-// requests, unless there has never been an answer.
+// requests, unless there has never been an answer. Where there have been answers, and
+// connections that can be opened, the requests that are sent in place of the first to
+// time out have their time too.
 func (r *run) silence(now int64) *Error {
 	limit := now - int64(r.plan.Timeout)
 	if r.phase == draining {
 		limit = 0
 	}
-	for _, s := range r.shards {
-		if s.lastAnswer() > limit {
-			return nil
-		}
+	last := r.lastAnswer()
+	if last > limit {
+		return nil
 	}
 	limit = now - int64(r.plan.Timeout)
 	silent := 0
 	for _, c := range r.conns {
-		if written, ok := c.oldest(); ok && written <= limit {
-			silent++
+		since, why, ok := c.unanswered()
+		if !ok || since > limit {
+			continue
 		}
+		if why != nil {
+			return why
+		}
+		silent++
 	}
-	if silent == 0 {
+	quiet := r.plan.Timeout
+	if last > 0 {
+		quiet *= 2
+	}
+	if silent == 0 || now-last < int64(quiet) {
 		return nil
 	}
 	return &Error{
 		Kind: Silent,
-		What: fmt.Sprintf("no answer for %v, with requests outstanding on %d of %d connections", r.plan.Timeout, silent, len(r.conns)),
+		What: fmt.Sprintf("no answer for %v, with requests outstanding on %d of %d connections", quiet, silent, len(r.conns)),
 		Try:  "check that the server runs and speaks this protocol and dialect, or raise the time-out",
 	}
 }

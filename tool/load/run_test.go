@@ -294,7 +294,7 @@ func TestAnswersAllocateNothing(t *testing.T) {
 		for _, s := range c.slots {
 			answers = echo(answers, wire.Packet{ID: s.id, Content: p.Content})
 		}
-		if used, err := c.arrived(answers, r.now()); err != nil || used != len(answers) {
+		if used, _, err := c.arrived(answers, r.now()); err != nil || used != len(answers) {
 			t.Fatal(used, err)
 		}
 	}); n != 0 {
@@ -314,7 +314,7 @@ func BenchmarkAnswer(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		answer = echo(answer[:0], wire.Packet{ID: c.slots[0].id, Content: p.Content})
-		if used, err := c.arrived(answer, r.now()); err != nil || used != len(answer) {
+		if used, _, err := c.arrived(answer, r.now()); err != nil || used != len(answer) {
 			b.Fatal(used, err)
 		}
 	}

@@ -28,6 +28,8 @@ type tally struct {
 	latency *hdrhistogram.Histogram // answered − intended, of the window's requests
 	service *hdrhistogram.Histogram // answered − written, of those of them that were; nil in a closed loop
 	errors  [kinds]int64            // of the window's requests
+	lost    int64                   // of the window's requests, those that were sent and never answered
+	untimed int64                   // of those, the ones that have no time
 	example error                   // what the server said in the first failure
 	codes   []int64                 // answers to the window's requests by Answer.Code; nil: none had one
 
@@ -64,6 +66,8 @@ func (t *tally) add(other *tally) {
 	for code, n := range other.codes {
 		t.count(code, n)
 	}
+	t.lost += other.lost
+	t.untimed += other.untimed
 	t.answered += other.answered
 	t.during += other.during
 	t.good += other.good
@@ -95,6 +99,9 @@ func (t *tally) count(code int, n int64) {
 	}
 	t.codes[code] += n
 }
+
+// requests is how many of the window's have ended.
+func (t *tally) requests() int64 { return t.latency.TotalCount() + t.untimed }
 
 func (t *tally) failures() (n int64) {
 	for _, k := range t.errors {
@@ -211,18 +218,36 @@ func (s *shard) complaints(b *batch) {
 	b.errors, b.example = [kinds]int64{}, nil
 }
 
-// lose counts a request that will have no answer, with the time it has waited.
-// written 0: it was not even sent.
-func (s *shard) lose(k Kind, intended, written, now int64) {
+// drop counts a request that was not sent, with the time it has waited.
+func (s *shard) drop(k Kind, intended, now int64) {
 	if !s.window.has(intended) {
 		return
 	}
 	s.mu.Lock()
 	record(s.now.latency, now-intended, 1)
-	if s.now.service != nil && written > 0 {
-		record(s.now.service, now-written, 1)
+	s.now.errors[k]++
+	s.mu.Unlock()
+}
+
+// lose counts a request that was sent and will have no answer. One that was waited for
+// counts with the time that it waited, which is less than an answer would have taken:
+// without it, a server that hangs would look better than one that is slow. One whose
+// connection broke has no time: it would make the server look fast.
+func (s *shard) lose(k Kind, intended, now int64, why error) {
+	if !s.window.has(intended) {
+		return
+	}
+	s.mu.Lock()
+	s.now.lost++
+	if k == Closed {
+		s.now.untimed++
+	} else {
+		record(s.now.latency, now-intended, 1)
 	}
 	s.now.errors[k]++
+	if s.now.example == nil {
+		s.now.example = why
+	}
 	s.mu.Unlock()
 }
 

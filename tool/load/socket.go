@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"syscall"
+	"time"
 
 	"github.com/hone-go/hone/internal/sys"
 )
@@ -54,6 +55,15 @@ func newSocket(nc net.Conn) *socket {
 	}
 	s.writeNow = func(fd uintptr) { s.sent, s.writeErr = sys.Write(fd, s.out) }
 	return s
+}
+
+// cut ends the stream for whoever reads it, a goroutine that waits or a poll.
+func (s *socket) cut() {
+	// What fails here has ended already, which the reader finds.
+	if half, ok := s.nc.(interface{ CloseRead() error }); ok {
+		_ = half.CloseRead()
+	}
+	_ = s.nc.SetReadDeadline(time.Unix(1, 0))
 }
 
 // read waits for bytes and returns as many as there are. The end of the stream

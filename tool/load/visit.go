@@ -77,6 +77,8 @@ func (v *visit) settle(in []byte) (used int, done bool, wrong *Error) {
 			return used, false, nil
 		case a.ID != 0:
 			return used + n, true, v.verify(&a)
+		case a.Last && a.Err != nil:
+			return used, false, decodeError(a.Err)
 		}
 		used += n
 	}

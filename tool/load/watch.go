@@ -23,6 +23,7 @@ type supervision struct {
 	interrupted bool
 	cause       *Error // the failure that ended the load; what fails later is of no interest
 	end         int64  // when the load ended
+	missed      string // the goal of Plan.AbortOn that ended the load
 	opened      cpuReading
 	closed      cpuReading
 }
@@ -67,6 +68,9 @@ func (r *run) watch(ctx context.Context) {
 		if r.over(ctx, now) {
 			r.closeWindow(now)
 			r.end = now
+			if r.complete() {
+				r.end = max(r.cut, r.lastAnswer())
+			}
 			return
 		}
 		r.advance(now)
@@ -91,6 +95,9 @@ func (r *run) over(ctx context.Context, now int64) bool {
 		return true
 	default:
 	}
+	if r.missed != "" || r.complete() {
+		return true
+	}
 	return r.phase == draining && (r.drained() || now >= r.window.till+int64(r.plan.Timeout))
 }
 
@@ -108,12 +115,24 @@ func (r *run) advance(now int64) {
 		r.closeWindow(now)
 		r.phase = draining
 	}
+	if r.phase != connecting {
+		r.expire(now)
+	}
 	if r.phase == measuring && now >= r.nextCut() {
 		r.gather()
 		r.closeInterval(now)
 	}
 	if now-r.reported >= int64(time.Second) {
 		r.report(now)
+	}
+}
+
+// expire gives up the requests whose answers stay away.
+func (r *run) expire(now int64) {
+	for _, c := range r.conns {
+		if now >= c.look {
+			c.look = c.expire(now)
+		}
 	}
 }
 
@@ -169,6 +188,9 @@ func (r *run) wait(now int64) time.Duration {
 	case warmingUp:
 		wait = min(wait, time.Duration(r.window.from-now))
 	case measuring:
+		if r.plan.Requests > 0 {
+			wait = min(wait, 5*time.Millisecond) // the end may come at any time
+		}
 		wait = min(wait, time.Duration(r.window.till-now), time.Duration(r.nextCut()-now))
 	case draining:
 		wait = min(wait, time.Millisecond)
@@ -179,6 +201,7 @@ func (r *run) wait(now int64) time.Duration {
 // report tells what was counted since the last report.
 func (r *run) report(now int64) {
 	r.gather()
+	r.judge()
 	p := Progress{
 		Phase: r.phase, Elapsed: time.Duration(now), Conns: int(r.open.Load()),
 		Answered: r.total.answered + r.recent.answered,
@@ -199,6 +222,19 @@ func (r *run) report(now int64) {
 	r.reported = now
 }
 
+// judge finds a goal of AbortOn that is missed for certain.
+func (r *run) judge() {
+	if r.phase != measuring {
+		return
+	}
+	for _, g := range r.plan.AbortOn {
+		if g.missed(r.total, r.recent, r.plan.most(r.course)) {
+			r.missed = g.String()
+			return
+		}
+	}
+}
+
 // shareSince is the part of the processors that was used since it was asked last.
 func (r *run) shareSince(now int64) *float64 {
 	before := r.lately
@@ -211,7 +247,7 @@ func (r *run) shareSince(now int64) *float64 {
 
 // result is the run's report. Everything has ended.
 func (r *run) result() (*Result, error) {
-	if r.cause == nil && !r.interrupted {
+	if r.cause == nil && !r.interrupted && r.missed == "" {
 		for _, c := range r.conns {
 			c.abandon(r.end)
 		}
@@ -238,8 +274,9 @@ func (r *run) result() (*Result, error) {
 // measurement gathers the figures that the verdict is made from.
 func (r *run) measurement() measurement {
 	m := measurement{
-		tally: r.total, plan: r.plan, failure: r.cause, interrupted: r.interrupted,
-		reconnects: r.reopened.Load(), intervals: r.stored, course: r.course,
+		tally: r.total, plan: r.plan, failure: r.cause, interrupted: r.interrupted, missed: r.missed,
+		reconnects: r.reopened.Load(), retries: r.retried.Load(), drains: r.drains.Load(),
+		outage: r.connections.total(r.end), intervals: r.stored, course: r.course,
 		span:  time.Duration(max(0, min(r.end, r.window.till)-r.window.from)),
 		procs: runtime.GOMAXPROCS(0),
 	}

@@ -26,7 +26,7 @@ type loadFlags struct {
 	goals          goalFlag
 	stats, file    string
 	json, progress bool
-	plain          bool
+	plain, abort   bool
 	save           string
 	ui             uiFlags
 	store          storeFlag
@@ -52,7 +52,13 @@ wait. A result is VALID when its figures are the server's, not the generator's;
 figures of INVALID ones are not to be believed.
 
 A goal is a figure, a comparison and a value: p99<5ms, service.p50<=200us,
-rate>=10000, errors==0, errors<0.1%, shed<1%.`,
+rate>=10000, errors==0, errors<0.1%, shed<1%.
+
+A server may close a connection at any time: load opens it again and counts it. A
+request without an answer within --timeout, or whose connection ended before its
+answer, is an error, and the run goes on; with errors its result is INVALID unless
+--allow-errors says otherwise. The run fails (exit code 1) when nobody answers for
+--timeout, for twice that where connections can still be opened.`,
 		Example: `  hone load 127.0.0.1:7000 -c 100 -d 5s
   hone load 127.0.0.1:7000 -c 100 --depth 64
   hone load 127.0.0.1:7000 -c 50 --rate 20000 --arrivals poisson --expect 'p99<5ms'
@@ -65,6 +71,8 @@ rate>=10000, errors==0, errors<0.1%, shed<1%.`,
   hone load https://127.0.0.1:8443/orders -X POST -H 'Content-Type: application/json' --body @order.json
   hone load 127.0.0.1:6379 --frame line --request PING --expect-content +PONG
   hone load 127.0.0.1:9000 --frame len32be --match id@4:8 --request hex:00000001000000000000000068656c6c6f
+  hone load 127.0.0.1:7000 -n 100000 -c 50
+  hone load 127.0.0.1:7000 --rate 5000 -d 10m --expect 'p99<5ms' --abort-on-miss
   hone load 127.0.0.1:7000 --json -o result.json`,
 		Args: oneTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -82,6 +90,8 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 	f.definePlan(cmd)
 	flags := cmd.Flags()
 	flags.Var(&f.goals, "expect", "a goal; repeat for more; exit code 3 when one is missed")
+	flags.BoolVar(&f.abort, "abort-on-miss", false, "end as soon as a goal of --expect is missed for certain")
+	flags.Int64VarP(&f.plan.Requests, "count", "n", 0, "send so many requests in all, without a warm-up, then end; --for is the most it may take (1h)")
 	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT: adds what the server used")
 	flags.BoolVar(&f.progress, "progress", false, "report every second, also where standard error is no terminal")
 	flags.BoolVar(&f.plain, "plain", false, plainUsage)
@@ -104,7 +114,7 @@ func (f *loadFlags) definePlan(cmd *cobra.Command) {
 	flags.DurationVarP(&f.plan.For, "for", "d", 10*time.Second, "how long to measure")
 	flags.DurationVar(&f.plan.Warmup, "warmup", 0, "how long to load before that (a tenth of --for, at most 5s)")
 	flags.Float64Var(&f.plan.Ramp.PerSecond, "ramp", 0, "connections to open in a second (no limit)")
-	flags.DurationVar(&f.plan.Timeout, "timeout", 5*time.Second, "longest wait for a connection or an answer")
+	flags.DurationVar(&f.plan.Timeout, "timeout", 5*time.Second, "give up a request, or an attempt to connect, after so long")
 	flags.DurationVar(&f.plan.Deadline, "deadline", 0, "do not send what is later than this after its moment, and count it as shed (send it)")
 	flags.Var(sourceFlag{&f.plan.Sources}, "source", "connect from these: 127.0.0.1-127.0.0.20, 10.0.0.0/28, or several with commas (as the system chooses)")
 	flags.IntVar(&f.plan.Idle, "idle", 0, "further connections that are opened first, used once, and kept silent")
@@ -118,12 +128,12 @@ func (f *loadFlags) definePlan(cmd *cobra.Command) {
 // flagGroups are the headings of load's flags, in the order of its help.
 func flagGroups() []struct{ heading, flags string } {
 	return []struct{ heading, flags string }{
-		{"Load", "conns depth rate schedule arrivals for warmup ramp timeout deadline source seed"},
+		{"Load", "conns depth rate schedule arrivals for count warmup ramp timeout deadline source seed"},
 		{"Connections beside the load", "idle churn churn-unused"},
 		{"Requests of hone's frames and of messages", "size request expect-content dialect frame match"},
 		{"Requests of HTTP", "method header body status expect-length"},
 		{"TLS, of https://", "insecure cacert cert key"},
-		{"Verdict", "expect allow-errors answer-limit"},
+		{"Verdict", "expect abort-on-miss allow-errors answer-limit"},
 		{"Output", "server-stats progress plain json output save store help"},
 		{"Live page", "ui ui-stay ui-token-file ui-against pprof pprof-token-file"},
 	}
@@ -252,6 +262,12 @@ func (f *loadFlags) complete(cmd *cobra.Command, target string) (_ *serverStats,
 		return nil, err
 	}
 	f.targetFlags.fill(&f.plan)
+	if f.plan.Requests > 0 && !cmd.Flags().Changed("for") {
+		f.plan.For = 0
+	}
+	if f.abort {
+		f.plan.AbortOn = f.goals.goals
+	}
 	if err := f.completeOffer(cmd); err != nil {
 		return nil, err
 	}
@@ -268,6 +284,11 @@ func (f *loadFlags) complete(cmd *cobra.Command, target string) (_ *serverStats,
 func (f *loadFlags) check(command string) error {
 	beside := f.plan.Idle > 0 || f.plan.Churn > 0
 	switch {
+	case f.plan.Requests < 0:
+		return wrongUse("%s: --count %d: use 1 or more", command, f.plan.Requests)
+	case f.abort && len(f.goals.goals) == 0:
+		return wrongUse("%s: --abort-on-miss is about --expect; give a goal, as in --expect 'p99<5ms'", command)
+	case f.plan.Requests > 0 && f.plan.For == 0: // as long as it takes
 	case f.plan.Conns < 0, f.plan.Conns == 0 && !beside:
 		return wrongUse("%s: --conns %d: use 1 or more", command, f.plan.Conns)
 	case f.plan.ChurnUnused && f.plan.Churn == 0:

@@ -83,6 +83,9 @@ func (f *loadFlags) write(out *resultFile, target string, r *load.Result, outcom
 func (f *loadFlags) text(target string, r *load.Result, outcomes []load.Outcome) string {
 	var b strings.Builder
 	writeValidity(&b, r.Valid, r.InvalidReasons)
+	for _, warning := range r.Warnings {
+		fmt.Fprintln(&b, "WARNING:", warning)
+	}
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "target\t%s, %s\n", target, f.shape())
 	if f.plan.Conns > 0 {
@@ -91,11 +94,12 @@ func (f *loadFlags) text(target string, r *load.Result, outcomes []load.Outcome)
 	if len(r.Statuses) > 0 {
 		fmt.Fprintf(table, "statuses\t%s\n", statusesText(r.Statuses))
 	}
-	if r.Reconnects > 0 {
-		fmt.Fprintf(table, "reconnects\t%s, as the server announced\n", grouped(float64(r.Reconnects)))
-	}
+	writeConnections(table, r)
 	if f.plan.Conns > 0 {
 		fmt.Fprintf(table, "latency\t%s\n", quantilesText(r.Latency))
+	}
+	if f.plan.Conns > 0 && f.plan.Rate == 0 && f.plan.Schedule.None() {
+		fmt.Fprintln(table, "\ttimes of a closed loop, which are not waiting times; --rate measures those")
 	}
 	if r.Offered != nil {
 		fmt.Fprintf(table, "service\t%s\n", quantilesText(r.Service))
@@ -170,8 +174,33 @@ func writeRequests(table io.Writer, r *load.Result) {
 		rate += " (" + r.Schedule + ")"
 	}
 	fmt.Fprintf(table, "answers\t%s\n", rate)
+	if r.Stopped != "" {
+		fmt.Fprintf(table, "stopped\tbefore its time: %s can no longer be met\n", r.Stopped)
+	}
 	if r.SizeMean != nil && r.SizeMost != nil {
 		fmt.Fprintf(table, "content\t%s bytes on average, %s at most\n", grouped(*r.SizeMean), grouped(float64(*r.SizeMost)))
+	}
+}
+
+// writeConnections says what became of the connections and of what had no answer.
+func writeConnections(table io.Writer, r *load.Result) {
+	if r.Reconnects > 0 {
+		fmt.Fprintf(table, "reconnects\t%s, %s requests sent again\n", grouped(float64(r.Reconnects)), grouped(float64(r.Retries)))
+	}
+	if r.Drains > 0 {
+		fmt.Fprintf(table, "drains\t%s connections told that the server shuts down\n", grouped(float64(r.Drains)))
+	}
+	if r.Outage != nil {
+		fmt.Fprintf(table, "outage\t%s without any connection at the longest\n", micros(*r.Outage))
+	}
+	var lost []string
+	for _, kind := range []load.Kind{load.Closed, load.Timeout, load.Unanswered} {
+		if n := r.Errors[kind.String()]; n > 0 {
+			lost = append(lost, grouped(float64(n))+" "+kind.String())
+		}
+	}
+	if len(lost) > 0 {
+		fmt.Fprintf(table, "no answer\t%s; what was never answered is in no percentile\n", strings.Join(lost, ", "))
 	}
 }
 

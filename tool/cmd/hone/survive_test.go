@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/tool/load"
+)
+
+// difficult is a web server that does what servers legally do, and worse: it closes
+// idle connections after 300 ms, aborts one answer in 1,000 and leaves one in 2,000
+// out. It can drain and come back at its address.
+type difficult struct {
+	served, good, aborted, hung atomic.Int64
+
+	mu     sync.Mutex
+	server *http.Server
+	ended  chan struct{}
+}
+
+func (d *difficult) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch n := d.served.Add(1); {
+	case n%2000 == 1000:
+		d.hung.Add(1)
+		<-r.Context().Done()
+	case n%1000 == 500:
+		d.aborted.Add(1)
+		w.Header().Set("Content-Length", "10")
+		io.WriteString(w, "hello")
+		http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	default:
+		d.good.Add(1)
+		io.WriteString(w, "hello")
+	}
+}
+
+// listen serves at the address and returns the one it has.
+func (d *difficult) listen(address string) (string, error) {
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		return "", err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	server, ended := &http.Server{Handler: d, IdleTimeout: 300 * time.Millisecond}, make(chan struct{})
+	d.server, d.ended = server, ended
+	go func() {
+		defer close(ended)
+		_ = server.Serve(ln) // always ErrServerClosed
+	}()
+	return ln.Addr().String(), nil
+}
+
+// drain ends it in good order.
+func (d *difficult) drain() error {
+	d.mu.Lock()
+	server, ended := d.server, d.ended
+	d.mu.Unlock()
+	err := server.Shutdown(context.Background())
+	<-ended
+	return err
+}
+
+// TestLoadSurvivesWhatServersMayDo holds the counts of a run over a difficult server
+// against the server's own.
+func TestLoadSurvivesWhatServersMayDo(t *testing.T) {
+	for _, allowed := range []bool{true, false} {
+		d := &difficult{}
+		address, err := d.listen("127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved := make(chan error, 1)
+		time.AfterFunc(600*time.Millisecond, func() {
+			err := d.drain()
+			<-time.After(300 * time.Millisecond)
+			_, again := d.listen(address)
+			moved <- errors.Join(err, again)
+		})
+		var out, said strings.Builder
+		args := []string{"load", "http://" + address, "--json", "-c", "500", "--rate", "1200", "-n", "4800", "--timeout", "2s"}
+		if allowed {
+			args = append(args, "--allow-errors")
+		}
+		code := run(t.Context(), args, strings.NewReader(""), &out, &said)
+		if err := errors.Join(<-moved, d.drain()); err != nil {
+			t.Fatal(err)
+		}
+		var r load.Result
+		if err := json.Unmarshal([]byte(out.String()), &r); err != nil {
+			t.Fatalf("exit code %d, %v: %s", code, err, said.String())
+		}
+		t.Logf("exit code %d, served %d, errors %v, %d reconnects, %d retries, reasons %q", code, d.served.Load(), r.Errors, r.Reconnects, r.Retries, r.InvalidReasons)
+		checkDifficult(t, d, &r)
+		want := []int{exitInvalid}
+		if allowed && r.Valid {
+			want = []int{exitOK}
+		}
+		if code != want[0] || allowed && !busyOnly(r.InvalidReasons) {
+			t.Errorf("exit code %d, reasons %q", code, r.InvalidReasons)
+		}
+	}
+}
+
+// checkDifficult compares the counts of both sides.
+func checkDifficult(t *testing.T, d *difficult, r *load.Result) {
+	t.Helper()
+	never := r.Requests - d.served.Load() // without a connection for the time-out, or sent twice on one that the drain left unaccepted
+	if r.Requests != 4800 || never < 0 || never > 48 { // one in a hundred
+		t.Errorf("%d requests, %d served", r.Requests, d.served.Load())
+	}
+	if r.Statuses["200"] != d.good.Load() || r.Errors["timeout"] < d.hung.Load() || r.Errors["closed"] < d.aborted.Load() ||
+		r.Errors["total"] != d.hung.Load()+d.aborted.Load()+never {
+		t.Errorf("statuses %v, errors %v; the server answered %d, left %d out, aborted %d", r.Statuses, r.Errors, d.good.Load(), d.hung.Load(), d.aborted.Load())
+	}
+	if d.aborted.Load() < 4 || d.hung.Load() < 2 || r.Errors["total"] != r.Errors["closed"]+r.Errors["timeout"] {
+		t.Errorf("errors %v; the server left %d out, aborted %d", r.Errors, d.hung.Load(), d.aborted.Load())
+	}
+	if r.Reconnects < 1000 || r.Outage == nil || *r.Outage < 200_000 {
+		t.Errorf("%d reconnects, outage %v", r.Reconnects, r.Outage)
+	}
+}
+
+// busyOnly reports whether only a busy machine makes a result invalid.
+func busyOnly(reasons []string) bool {
+	for _, reason := range reasons {
+		if !strings.Contains(reason, "the generator") {
+			return false
+		}
+	}
+	return true
+}

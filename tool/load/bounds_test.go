@@ -1,0 +1,122 @@
+package load
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/wire"
+)
+
+// A number of requests is sent exactly, by closed and open loops, and then the run
+// ends.
+func TestRequestsInAll(t *testing.T) {
+	for _, p := range []Plan{
+		{Conns: 7, Requests: 5000}, {Conns: 3, Depth: 16, Requests: 1001}, {Conns: 7, Rate: 2000, Requests: 500},
+		{Conns: 3, Rate: 2000, Arrivals: Poisson, Requests: 500},
+	} {
+		var served atomic.Int64
+		p.Target = serveWith(t, "tcp", answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
+			served.Add(1)
+			return echo(dst, p)
+		}))
+		p.Echo, p.MaxLag = true, time.Second
+		o := runPlan(t, t.Context(), p)
+		if o.err != nil {
+			t.Fatal(o.err)
+		}
+		r := o.result
+		if !onlyBusy(r) || r.Requests != p.Requests || served.Load() != p.Requests || o.took > 20*time.Second {
+			t.Errorf("%d requests, %d served, want %d; after %v; %q", r.Requests, served.Load(), p.Requests, o.took, r.InvalidReasons)
+		}
+		if r.Window <= 0 || r.Window > o.took || *r.Rate < float64(p.Requests)/o.took.Seconds() {
+			t.Errorf("window %v of %v, rate %v", r.Window, o.took, *r.Rate)
+		}
+	}
+	for _, p := range []Plan{{Requests: -1}, {Requests: 1, Warmup: 1}, {Requests: 1, Churn: 1}, {Requests: 1, Idle: 1}} {
+		p.Target = Frames{Address: "127.0.0.1:1"}
+		if _, err := Run(t.Context(), p); faultOf(t, err).Kind != BadPlan {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
+}
+
+// onlyBusy reports whether nothing but a busy machine makes the result invalid.
+func onlyBusy(r *Result) bool {
+	for _, reason := range r.InvalidReasons {
+		if !strings.Contains(reason, "CPU") {
+			return false
+		}
+	}
+	return true
+}
+
+// A goal that is missed for certain ends the run, and is judged as missed.
+func TestMissedGoalEndsTheRun(t *testing.T) {
+	var served atomic.Int64
+	target := serveWith(t, "tcp", answering(wire.Standard, func() {
+		if served.Add(1)%4 == 0 {
+			<-time.After(10 * time.Millisecond)
+		}
+	}, echo))
+	for _, text := range []string{"p50<1us", "max<5ms", "p90<=1ms"} {
+		goal := must[Goal](t)(ParseGoal(text))
+		o := runPlan(t, t.Context(), Plan{
+			Target: target, Conns: 8, Rate: 400, Warmup: -1, For: 4 * time.Second, MaxLag: time.Second, AbortOn: []Goal{goal},
+		})
+		if o.err != nil {
+			t.Fatal(o.err)
+		}
+		r, outcome := o.result, Check(o.result, []Goal{goal})[0]
+		if r.Stopped != text || r.Window >= 3500*time.Millisecond || !r.Valid || outcome.Met || !outcome.Judged {
+			t.Errorf("stopped for %q after %v, %v, reasons %q", r.Stopped, r.Window, outcome, r.InvalidReasons)
+		}
+	}
+	goal := must[Goal](t)(ParseGoal("p99<1m"))
+	r := measured(t, Plan{Target: target, Conns: 8, Rate: 400, Warmup: -1, For: 1100 * time.Millisecond, MaxLag: time.Second, AbortOn: []Goal{goal}})
+	if r.Stopped != "" || r.Requests != 440 {
+		t.Errorf("stopped for %q after %d requests", r.Stopped, r.Requests)
+	}
+}
+
+// When a goal is certainly missed, and when nobody can know.
+func TestMissedForCertain(t *testing.T) {
+	counted, nothing := newTally(true), newTally(true)
+	record(counted.latency, int64(time.Millisecond), 990)
+	record(counted.latency, int64(time.Second), 10)
+	counted.errors[Failed] = 3
+	counted.errors[Shed] = 2
+	for _, c := range []struct {
+		goal string
+		most int64
+		want bool
+	}{
+		{"p99<10ms", 999, true}, {"p99<10ms", 1000, false}, {"p99<10ms", 0, false}, {"p999<10ms", 2000, true},
+		{"max<1s", 0, false}, {"max<10ms", 0, true}, {"max>10ms", 0, false}, {"service.max<10ms", 0, false},
+		{"errors==0", 0, true}, {"errors<5", 0, true}, {"errors<=5", 0, false}, {"errors==5", 0, false}, {"errors<6", 0, false},
+		{"errors<1%", 500, true}, {"errors<1%", 501, false}, {"errors<1%", 0, false}, {"shed<2", 0, true}, {"shed<3", 0, false},
+		{"rate>=10", 1000, false}, {"rate<10", 1000, false},
+	} {
+		if got := must[Goal](t)(ParseGoal(c.goal)).missed(counted, nothing, c.most); got != c.want {
+			t.Errorf("%s of %d: %v, want %v", c.goal, c.most, got, c.want)
+		}
+	}
+}
+
+// A closed loop over a server that stalls warns that its percentiles hide it; an open
+// loop, whose figures show it, does not.
+func TestStalledServerIsWarnedOf(t *testing.T) {
+	for _, rate := range []float64{0, 1000} {
+		var served atomic.Int64
+		target := serveWith(t, "tcp", answering(wire.Standard, func() {
+			if served.Add(1) == 300 {
+				<-time.After(300 * time.Millisecond)
+			}
+		}, echo))
+		r := measured(t, Plan{Target: target, Requests: 4000, Rate: rate, MaxLag: time.Second})
+		if warned := len(r.Warnings) == 1 && strings.Contains(r.Warnings[0], "closed loop"); warned != (rate == 0) {
+			t.Errorf("at %v/s: max %v, p99.9 %v, warnings %q", rate, *r.Latency.Max, *r.Latency.P999, r.Warnings)
+		}
+	}
+}
