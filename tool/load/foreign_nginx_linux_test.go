@@ -2,7 +2,6 @@ package load
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -131,13 +130,12 @@ func TestForeignNginxBreaksOff(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			liar := serveWith(t, "unix", speaks(func(nc net.Conn) { io.WriteString(nc, c.answer) }))
 			n := startNginx(t, "location / { proxy_http_version 1.1; proxy_pass http://unix:"+liar.Address+":/; }", nil)
-			o := runPlan(t, context.Background(), Plan{Target: HTTP{URL: n.URL}, Warmup: -1, For: time.Minute})
-			e := faultOf(t, o.err)
-			checkLine(t, e, "log")
-			if e.Kind != c.kind {
-				t.Errorf("kind %v, want %v", e.Kind, c.kind)
+			const requests = 5
+			r := measured(t, Plan{Target: HTTP{URL: n.URL}, Requests: requests})
+			if r.Requests != requests || r.Errors[c.kind.String()] != requests || r.Errors["total"] != requests || r.Latency.Max != nil {
+				t.Errorf("%d requests, errors %v, the longest took %v; want each of them %v, without a time", r.Requests, r.Errors, r.Latency.Max, c.kind)
 			}
-			n.logged(t, 1)
+			n.logged(t, requests)
 		})
 	}
 }

@@ -82,9 +82,7 @@ func TestForeignFaults(t *testing.T) {
 		had, answers int64
 		try          string
 	}{
-		{"close:50", Closed, 50, 49, "log"},
 		{"garbage:50", Garbage, 50, 49, "framing"},
-		{"stall:50", Silent, 50, 49, "time-out"},
 		{"strange", WrongID, 1, 0, "match"},
 		{"twice:50", WrongID, 50, 50, "once"},
 	} {
@@ -105,6 +103,31 @@ func TestForeignFaults(t *testing.T) {
 			// What replaces the answered request is on its way when the second answer is read.
 			if had, _, _ := s.counts(t); had != c.had && (c.word != "twice:50" || had != c.had+1) {
 				t.Errorf("the server has had %d requests, want %d", had, c.had)
+			}
+		})
+	}
+}
+
+// A connection that ends, or falls silent, with its 50th request costs that request:
+// both sides count the same ones.
+func TestForeignLosses(t *testing.T) {
+	for _, c := range []struct {
+		word string
+		kind Kind
+	}{
+		{"close:50", Closed},
+		{"stall:50", Timeout},
+	} {
+		t.Run(c.word, func(t *testing.T) {
+			const requests, lost = 200, 4
+			s := startScribe(t)
+			r := measured(t, Plan{Target: s.Messages, Content: word(c.word), Echo: true, Requests: requests, Timeout: time.Second})
+			had, given, _ := s.counts(t)
+			if r.Requests != requests || r.Errors[c.kind.String()] != lost || r.Errors["total"] != lost {
+				t.Errorf("%d requests, errors %v; want %d, %d of them %v", r.Requests, r.Errors, requests, lost, c.kind)
+			}
+			if had != requests || given != requests-lost {
+				t.Errorf("the server has had %d requests and answered %d", had, given)
 			}
 		})
 	}

@@ -160,10 +160,26 @@ func (m *measurement) scarce() string {
 		}
 		return ""
 	}
-	if n := m.requests(); n < leastRequests && !m.unfinished() {
-		return fmt.Sprintf("only %d requests were measured, and a 99th percentile takes %d; measure for longer, or offer more", n, leastRequests)
+	all, timed := m.requests(), m.latency.TotalCount()
+	switch {
+	case m.unfinished():
+		return ""
+	case all > 0 && m.answersCounted() == 0:
+		return fmt.Sprintf("none of the %d requests was answered; check that this is the server, and look into its log", all)
+	case all < leastRequests:
+		return fmt.Sprintf("only %d requests were measured, and a 99th percentile takes %d; measure for longer, or offer more", all, leastRequests)
+	case timed < leastRequests:
+		return fmt.Sprintf("only %d of the %d requests have a response time, and a 99th percentile takes %d; look into the target's log, or measure for longer", timed, all, leastRequests)
 	}
 	return ""
+}
+
+// answersCounted is how many of the window's requests were answered.
+func (m *measurement) answersCounted() int64 {
+	if m.service != nil {
+		return m.service.TotalCount()
+	}
+	return m.latency.TotalCount() - (m.lost - m.untimed) // a closed loop sends all that it counts
 }
 
 func (m *measurement) unfinished() bool { return m.failure != nil || m.interrupted || m.missed != "" }

@@ -25,12 +25,11 @@ type Result struct {
 	// Stopped is the goal of Plan.AbortOn that ended the run before its time.
 	Stopped string `json:"stopped,omitempty"`
 	// Requests is how many belong to the measured time: by their intended moment, in a
-	// closed loop by when they were written. All are in Latency but those that were
-	// sent and never answered, which are in Errors alone: under closed, timeout and
-	// unanswered.
+	// closed loop by when they were written. All are in Latency but those whose
+	// connection broke, which are in Errors alone, under closed.
 	Requests int64 `json:"requests"`
 	// Errors are those of Requests that failed, by Kind.String, with their sum
-	// under "total", which is always there. What ended the run is counted too.
+	// under "total", which is always there. What ended the run is counted too, once.
 	Errors map[string]int64 `json:"errors"`
 	// Statuses are the answers to Requests by their Answer.Code, for protocols that
 	// have such codes: {"200": 1234}.

@@ -325,6 +325,17 @@ func (r *run) silence(now int64) *Error {
 	}
 }
 
+// deserted is why no connection could be opened again, when none of them could and
+// the load is over: what has been measured may be that of a server that is no more.
+func (r *run) deserted() (why *Error) {
+	for _, c := range r.conns {
+		if _, why, _ = c.unanswered(); why == nil || why.Kind != Unreachable {
+			return nil
+		}
+	}
+	return why
+}
+
 // stop ends everything that runs and waits for it.
 func (r *run) stop() {
 	r.stopping.Store(true)

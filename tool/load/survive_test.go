@@ -2,10 +2,14 @@ package load
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -201,6 +205,136 @@ func TestAbortedAnswers(t *testing.T) {
 			}
 			if !allowed && r.Valid {
 				t.Errorf("%s: valid with errors", name)
+			}
+		}
+	}
+}
+
+// mortal is a framed echo server that ends when it has read n times, and may come
+// back at once, at its address.
+func mortal(t *testing.T, n int64, comesBack bool) Frames {
+	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	address := ln.Addr().String()
+	var served atomic.Int64
+	died := make(chan struct{})
+	ended := make(chan struct{})
+	echoes := answering(wire.Standard, func() {
+		if served.Add(1) == n {
+			close(died)
+		}
+	}, echo)
+	go func() {
+		defer close(ended)
+		end := serveOn(ln, echoes)
+		select {
+		case <-died:
+		case <-t.Context().Done():
+		}
+		end()
+		if !comesBack {
+			return
+		}
+		ln, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		end = serveOn(ln, echoes)
+		<-t.Context().Done()
+		end()
+	}()
+	t.Cleanup(func() { <-ended })
+	return Frames{Address: address}
+}
+
+// serveOn serves until the function that it returns is called, which ends everything.
+func serveOn(ln net.Listener, serve func(net.Conn)) func() {
+	var mu sync.Mutex
+	var open []net.Conn
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			open = append(open, nc)
+			mu.Unlock()
+			serving.Go(func() {
+				defer nc.Close()
+				serve(nc)
+			})
+		}
+	})
+	return func() {
+		ln.Close()
+		mu.Lock()
+		for _, nc := range open {
+			nc.Close()
+		}
+		mu.Unlock()
+		serving.Wait()
+	}
+}
+
+// A server that is gone when the load ends is reported as such, whatever is allowed;
+// one that has come back is not.
+func TestServerThatIsGoneAtTheEnd(t *testing.T) {
+	for _, comesBack := range []bool{false, true} {
+		for _, rate := range []float64{0, 500} {
+			t.Run(fmt.Sprintf("back %v at %v", comesBack, rate), func(t *testing.T) {
+				t.Parallel()
+				r, err := Run(context.Background(), Plan{
+					Target: mortal(t, 50, comesBack), Conns: 3, Rate: rate, Warmup: -1, For: time.Second, Timeout: 2 * time.Second,
+					AllowErrors: true, MaxLag: time.Second,
+				})
+				switch e := new(Error); {
+				case r == nil:
+					t.Fatal("nothing was measured: ", err)
+				case comesBack && err != nil:
+					t.Error("it came back: ", err)
+				case !comesBack && (!errors.As(err, &e) || e.Kind != Unreachable || r.Valid || r.Errors["unreachable"] != 1):
+					t.Errorf("it was gone: %v, valid %v, errors %v", err, r.Valid, r.Errors)
+				}
+			})
+		}
+	}
+}
+
+// A result without answers is not valid, although every failure is allowed: neither
+// one without any time, nor one of times for which was waited in vain.
+func TestNothingIsValidWithoutAnswers(t *testing.T) {
+	closing := serveWith(t, "tcp", func(nc net.Conn) { io.ReadFull(nc, make([]byte, 8)) })
+	r := measured(t, Plan{Target: closing, Conns: 100, Rate: 1000, Requests: 200, AllowErrors: true, MaxLag: time.Second})
+	if reasons := strings.Join(r.InvalidReasons, "; "); r.Requests != 200 || r.Valid || !strings.Contains(reasons, "none of the 200 requests was answered") {
+		t.Errorf("%d requests, errors %v, valid %v: %s", r.Requests, r.Errors, r.Valid, reasons)
+	}
+	for _, open := range []bool{false, true} {
+		for _, c := range []struct {
+			closed, timedOut, answered int
+			want                       string
+		}{
+			{0, 200, 0, "none of the 200 requests was answered"},
+			{200, 0, 50, "only 50 of the 250 requests have a response time"},
+			{0, 200, 1, ""},
+			{200, 0, 100, ""},
+		} {
+			s := &shard{window: window{0, 1000}, timeout: 10, now: newTally(open)}
+			for range c.closed {
+				s.lose(Closed, 1, 2, nil)
+			}
+			for range c.timedOut {
+				s.lose(Timeout, 1, 2, nil)
+			}
+			var b batch
+			for range c.answered {
+				b.add(1, 1)
+			}
+			s.record(&b, 2)
+			m := measurement{tally: s.now, plan: Plan{Conns: 1, AllowErrors: true}, span: time.Second}
+			if got := strings.Join(m.reasons(), "; "); c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
+				t.Errorf("%+v, open %v: %q", c, open, got)
 			}
 		}
 	}

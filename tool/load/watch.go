@@ -95,10 +95,14 @@ func (r *run) over(ctx context.Context, now int64) bool {
 		return true
 	default:
 	}
-	if r.missed != "" || r.complete() {
-		return true
+	if r.missed == "" && !r.complete() && (r.phase != draining || !r.drained() && now < r.window.till+int64(r.plan.Timeout)) {
+		return false
 	}
-	return r.phase == draining && (r.drained() || now >= r.window.till+int64(r.plan.Timeout))
+	if e := r.deserted(); e != nil {
+		r.fail(e)
+		r.cause = r.failure
+	}
+	return true
 }
 
 // advance goes from phase to phase and reports once a second.
@@ -253,7 +257,7 @@ func (r *run) result() (*Result, error) {
 		}
 	}
 	r.gather()
-	if r.cause != nil {
+	if r.cause != nil && r.cause.Kind != Closed { // those are their requests'
 		r.recent.errors[r.cause.Kind]++
 	}
 	if r.opened.taken {

@@ -32,12 +32,14 @@ func (t *course) sample(ctx context.Context, s *subject) (*record.Sample, error)
 	plan := t.plan.Load
 	plan.WindowOpens, plan.WindowCloses = w.opens, w.closes
 	plan.Progress = func(p load.Progress) { t.say(Progress{Doing: doing + ", " + p.Phase, Load: &p}) }
-	result, err := load.Run(ctx, plan)
+	result, err := whileItLives(ctx, process, plan)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
+	case hasDied(process, result, err):
+		return nil, s.died(process, "in the middle of a run")
 	case err != nil:
-		return nil, s.failed(process, err)
+		return nil, &Error{Unloadable, s.label + ", under load", "", err}
 	}
 	if err := s.identify(w.program, t.plan.Load.Target); err != nil {
 		return nil, err
@@ -53,22 +55,50 @@ func (t *course) sample(ctx context.Context, s *subject) (*record.Sample, error)
 	return sample, nil
 }
 
-// deathTime is how long a process may take to be seen to have ended after its
-// connections have.
-const deathTime = 500 * time.Millisecond
-
-// failed is the error about a load that could not go on.
-func (s *subject) failed(process *child.Child, err error) error {
-	if end := new(load.Error); errors.As(err, &end) && end.Kind != load.BadPlan {
-		timer := time.NewTimer(deathTime)
-		defer timer.Stop()
+// whileItLives runs the load, which would wait for a server to come back, until the
+// process ends.
+func whileItLives(ctx context.Context, process *child.Child, plan load.Plan) (*load.Result, error) {
+	ctx, stop := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
 		select {
 		case <-process.Ended():
-			return s.died(process, "in the middle of a run")
-		case <-timer.C:
+			stop()
+		case <-ctx.Done():
 		}
+	}()
+	result, err := load.Run(ctx, plan)
+	stop()
+	<-watched
+	return result, err
+}
+
+// deathTime is how long a process may take to be seen to have ended after its
+// connections have.
+const deathTime = 2 * time.Second
+
+// hasDied reports whether the process has ended, and waits for that a little where
+// the load has lost connections.
+func hasDied(process *child.Child, result *load.Result, err error) bool {
+	wait := time.Duration(0)
+	end := new(load.Error)
+	if errors.As(err, &end) && end.Kind != load.BadPlan || result != nil && result.Errors[load.Closed.String()] > 0 {
+		wait = deathTime
 	}
-	return &Error{Unloadable, s.label + ", under load", "", err}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-process.Ended():
+		return true
+	default:
+	}
+	select {
+	case <-process.Ended():
+		return true
+	case <-timer.C:
+		return false
+	}
 }
 
 // identify reads, once for all samples, what the server's program says of itself,

@@ -115,7 +115,7 @@ func TestLoadSurvivesWhatServersMayDo(t *testing.T) {
 // checkDifficult compares the counts of both sides.
 func checkDifficult(t *testing.T, d *difficult, r *load.Result) {
 	t.Helper()
-	never := r.Requests - d.served.Load() // without a connection for the time-out, or sent twice on one that the drain left unaccepted
+	never := r.Requests - d.served.Load()              // without a connection for the time-out, or sent twice on one that the drain left unaccepted
 	if r.Requests != 4800 || never < 0 || never > 48 { // one in a hundred
 		t.Errorf("%d requests, %d served", r.Requests, d.served.Load())
 	}
