@@ -175,12 +175,7 @@ func (m *measurement) scarce() string {
 }
 
 // answersCounted is how many of the window's requests were answered.
-func (m *measurement) answersCounted() int64 {
-	if m.service != nil {
-		return m.service.TotalCount()
-	}
-	return m.latency.TotalCount() - (m.lost - m.untimed) // a closed loop sends all that it counts
-}
+func (m *measurement) answersCounted() int64 { return m.requests() - m.lost - m.unsent }
 
 func (m *measurement) unfinished() bool { return m.failure != nil || m.interrupted || m.missed != "" }
 

@@ -31,6 +31,10 @@ type Result struct {
 	// Errors are those of Requests that failed, by Kind.String, with their sum
 	// under "total", which is always there. What ended the run is counted too, once.
 	Errors map[string]int64 `json:"errors"`
+	// Unsent is how many of Errors' requests were given up before they were sent: shed,
+	// or without a place on their connection until the time-out or the end of the run.
+	// The server has never seen them.
+	Unsent int64 `json:"unsent"`
 	// Statuses are the answers to Requests by their Answer.Code, for protocols that
 	// have such codes: {"200": 1234}.
 	Statuses map[string]int64 `json:"statuses,omitempty"`
@@ -145,6 +149,7 @@ func (m *measurement) result() *Result {
 		Schema:     resultSchema,
 		Requests:   m.requests(),
 		Errors:     namedErrors(&m.errors),
+		Unsent:     m.unsent,
 		Statuses:   m.statuses(),
 		Reconnects: m.reconnects, Retries: m.retries, Drains: m.drains,
 		Intervals: m.intervals,

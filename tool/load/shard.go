@@ -30,6 +30,7 @@ type tally struct {
 	errors  [kinds]int64            // of the window's requests
 	lost    int64                   // of the window's requests, those that were sent and never answered
 	untimed int64                   // of those, the ones that have no time
+	unsent  int64                   // of the window's requests, those that were given up before they were sent
 	example error                   // what the server said in the first failure
 	codes   []int64                 // answers to the window's requests by Answer.Code; nil: none had one
 
@@ -68,6 +69,7 @@ func (t *tally) add(other *tally) {
 	}
 	t.lost += other.lost
 	t.untimed += other.untimed
+	t.unsent += other.unsent
 	t.answered += other.answered
 	t.during += other.during
 	t.good += other.good
@@ -225,6 +227,7 @@ func (s *shard) drop(k Kind, intended, now int64) {
 	}
 	s.mu.Lock()
 	record(s.now.latency, now-intended, 1)
+	s.now.unsent++
 	s.now.errors[k]++
 	s.mu.Unlock()
 }

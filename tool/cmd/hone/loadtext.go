@@ -193,14 +193,20 @@ func writeConnections(table io.Writer, r *load.Result) {
 	if r.Outage != nil {
 		fmt.Fprintf(table, "outage\t%s without any connection at the longest\n", micros(*r.Outage))
 	}
-	var lost []string
-	for _, kind := range []load.Kind{load.Closed, load.Timeout, load.Unanswered} {
+	var waited []string
+	for _, kind := range []load.Kind{load.Timeout, load.Unanswered} {
 		if n := r.Errors[kind.String()]; n > 0 {
-			lost = append(lost, grouped(float64(n))+" "+kind.String())
+			waited = append(waited, grouped(float64(n))+" "+kind.String())
 		}
 	}
-	if len(lost) > 0 {
-		fmt.Fprintf(table, "no answer\t%s; what was never answered is in no percentile\n", strings.Join(lost, ", "))
+	if len(waited) > 0 {
+		fmt.Fprintf(table, "no answer\t%s, in the latencies with the time that they waited\n", strings.Join(waited, ", "))
+	}
+	if n := r.Errors[load.Closed.String()]; n > 0 {
+		fmt.Fprintf(table, "broken off\t%s requests whose connection ended, in no latency\n", grouped(float64(n)))
+	}
+	if r.Unsent > 0 {
+		fmt.Fprintf(table, "unsent\t%s requests that the server has never seen\n", grouped(float64(r.Unsent)))
 	}
 }
 

@@ -88,7 +88,7 @@ func TestLoadSurvivesWhatServersMayDo(t *testing.T) {
 			moved <- errors.Join(err, again)
 		})
 		var out, said strings.Builder
-		args := []string{"load", "http://" + address, "--json", "-c", "500", "--rate", "1200", "-n", "4800", "--timeout", "2s"}
+		args := []string{"load", "http://" + address, "--json", "-c", "400", "--rate", "500", "-n", "2200", "--timeout", "2s"}
 		if allowed {
 			args = append(args, "--allow-errors")
 		}
@@ -100,34 +100,34 @@ func TestLoadSurvivesWhatServersMayDo(t *testing.T) {
 		if err := json.Unmarshal([]byte(out.String()), &r); err != nil {
 			t.Fatalf("exit code %d, %v: %s", code, err, said.String())
 		}
-		t.Logf("exit code %d, served %d, errors %v, %d reconnects, %d retries, reasons %q", code, d.served.Load(), r.Errors, r.Reconnects, r.Retries, r.InvalidReasons)
+		t.Logf("exit code %d, served %d, errors %v, %d unsent, %d reconnects, %d retries, reasons %q", code, d.served.Load(), r.Errors, r.Unsent, r.Reconnects, r.Retries, r.InvalidReasons)
 		checkDifficult(t, d, &r)
-		want := []int{exitInvalid}
+		want := exitInvalid
 		if allowed && r.Valid {
-			want = []int{exitOK}
+			want = exitOK
 		}
-		if code != want[0] || allowed && !busyOnly(r.InvalidReasons) {
+		if code != want || allowed && !busyOnly(r.InvalidReasons) || !allowed && !strings.Contains(strings.Join(r.InvalidReasons, " "), "requests went wrong") {
 			t.Errorf("exit code %d, reasons %q", code, r.InvalidReasons)
 		}
 	}
 }
 
-// checkDifficult compares the counts of both sides.
+// checkDifficult compares the counts of both sides. On a busy machine a request may be
+// given up unsent because its connection waits for an answer that stays away, or be
+// closed twice by a listener that drains before it has accepted the connection: the
+// server sees neither.
 func checkDifficult(t *testing.T, d *difficult, r *load.Result) {
 	t.Helper()
-	never := r.Requests - d.served.Load()              // without a connection for the time-out, or sent twice on one that the drain left unaccepted
-	if r.Requests != 4800 || never < 0 || never > 48 { // one in a hundred
-		t.Errorf("%d requests, %d served", r.Requests, d.served.Load())
+	served, good, aborted, hung := d.served.Load(), d.good.Load(), d.aborted.Load(), d.hung.Load()
+	refused := r.Errors["closed"] - aborted
+	if r.Requests != 2200 || served != r.Requests-r.Unsent-refused || refused < 0 || r.Unsent+refused > 22 { // one in a hundred
+		t.Errorf("%d requests, %d unsent, %d refused; the server has had %d", r.Requests, r.Unsent, refused, served)
 	}
-	if r.Statuses["200"] != d.good.Load() || r.Errors["timeout"] < d.hung.Load() || r.Errors["closed"] < d.aborted.Load() ||
-		r.Errors["total"] != d.hung.Load()+d.aborted.Load()+never {
-		t.Errorf("statuses %v, errors %v; the server answered %d, left %d out, aborted %d", r.Statuses, r.Errors, d.good.Load(), d.hung.Load(), d.aborted.Load())
+	if r.Statuses["200"] != good || r.Errors["timeout"] != hung+r.Unsent || r.Errors["total"] != r.Errors["closed"]+r.Errors["timeout"] {
+		t.Errorf("statuses %v, errors %v, %d unsent; the server answered %d, left %d out, aborted %d", r.Statuses, r.Errors, r.Unsent, good, hung, aborted)
 	}
-	if d.aborted.Load() < 4 || d.hung.Load() < 2 || r.Errors["total"] != r.Errors["closed"]+r.Errors["timeout"] {
-		t.Errorf("errors %v; the server left %d out, aborted %d", r.Errors, d.hung.Load(), d.aborted.Load())
-	}
-	if r.Reconnects < 1000 || r.Outage == nil || *r.Outage < 200_000 {
-		t.Errorf("%d reconnects, outage %v", r.Reconnects, r.Outage)
+	if aborted < 2 || hung < 1 || r.Reconnects < 1000 || r.Outage == nil || *r.Outage < 200_000 {
+		t.Errorf("%d aborted, %d left out, %d reconnects, outage %v", aborted, hung, r.Reconnects, r.Outage)
 	}
 }
 
