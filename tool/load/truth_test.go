@@ -141,3 +141,28 @@ func undisturbed(t *testing.T, s stalls, p Plan) *Result {
 		t.Logf("measured again: %q", r.InvalidReasons)
 	}
 }
+
+// Requests a constant time apart fall into step with stalls that recur: what they see
+// depends on when the load began. Poisson arrivals see each moment equally often.
+func TestPoissonArrivalsDoNotFallIntoStep(t *testing.T) {
+	const requests, rate = 200_000, 500
+	s := stalls{Period: 20 * time.Millisecond, Stall: 3 * time.Millisecond}
+	truth := s.Stall.Seconds() * s.Stall.Seconds() / 2 / s.Period.Seconds() // the mean wait at a moment chosen at random
+	for arrivals, want := range map[Arrivals][2]float64{Constant: {0.7, 1.7}, Poisson: {0.97, 1.03}} {
+		least, most := math.Inf(1), 0.0
+		for began := time.Duration(0); began < s.Period; began += s.Period / 8 {
+			moments, sum := schedule{arrivals: arrivals, rate: rate, seed: 1}, 0.0
+			for n := range int64(requests) {
+				if phase := (began + moments.at(n)) % s.Period; phase < s.Stall {
+					sum += (s.Stall - phase).Seconds()
+				}
+			}
+			mean := sum / requests / truth
+			least, most = min(least, mean), max(most, mean)
+		}
+		t.Logf("%v: %.2f to %.2f of the truth", arrivals, least, most)
+		if arrivals == Constant && (least > want[0] || most < want[1]) || arrivals == Poisson && (least < want[0] || most > want[1]) {
+			t.Errorf("%v arrivals see %.2f to %.2f of the true mean, want %v", arrivals, least, most, want)
+		}
+	}
+}

@@ -58,10 +58,15 @@ A server may close a connection at any time: load opens it again and counts it. 
 request without an answer within --timeout, or whose connection ended before its
 answer, is an error, and the run goes on; with errors its result is INVALID unless
 --allow-errors says otherwise. The run fails (exit code 1) when nobody answers for
---timeout, for twice that where connections can still be opened.`,
+--timeout, for twice that where connections can still be opened, and when no
+connection can be opened at its end.
+
+Requests of an open loop arrive as those of independent users do (poisson): requests
+a constant time apart fall into step with periodic stalls of the server, and see
+them too often or not at all. --arrivals constant is for exact numbers.`,
 		Example: `  hone load 127.0.0.1:7000 -c 100 -d 5s
   hone load 127.0.0.1:7000 -c 100 --depth 64
-  hone load 127.0.0.1:7000 -c 50 --rate 20000 --arrivals poisson --expect 'p99<5ms'
+  hone load 127.0.0.1:7000 -c 50 --rate 20000 --expect 'p99<5ms'
   hone load 127.0.0.1:7000 -c 50 --schedule ramp:1000..20000 -d 1m --deadline 100ms
   hone load 127.0.0.1:7000 -c 50 --schedule step:5000..20000:5000/10s --size lognormal:300,1.2
   hone load 127.0.0.1:7000 -c 0 --idle 50000 --ramp 5000 -d 60s --source 127.0.0.1-127.0.0.4 --server-stats 127.0.0.1:7070
@@ -110,7 +115,7 @@ func (f *loadFlags) definePlan(cmd *cobra.Command) {
 	flags.IntVar(&f.plan.Depth, "depth", 0, "most requests outstanding on a connection (1, with --rate 256, for HTTP 1)")
 	flags.Float64Var(&f.plan.Rate, "rate", 0, "requests a second over all connections (as many as are answered)")
 	flags.Var(scheduleFlag{&f.plan.Schedule}, "schedule", "a rate that changes: ramp:FROM..TO, step:FROM..TO:STEP/DURATION, step:RATE,RATE/DURATION or sine:LOW..HIGH/PERIOD")
-	f.arrivals = addChoice(cmd, "arrivals", "constant", "how --rate, --schedule and --churn are spread over time", "constant", "poisson")
+	f.arrivals = addChoice(cmd, "arrivals", load.Poisson.String(), "how --rate, --schedule and --churn are spread over time", load.Constant.String(), load.Poisson.String())
 	flags.DurationVarP(&f.plan.For, "for", "d", 10*time.Second, "how long to measure")
 	flags.DurationVar(&f.plan.Warmup, "warmup", 0, "how long to load before that (a tenth of --for, at most 5s)")
 	flags.Float64Var(&f.plan.Ramp.PerSecond, "ramp", 0, "connections to open in a second (no limit)")
@@ -243,7 +248,11 @@ func (f *loadFlags) openStore(ctx context.Context) (*record.Store, error) {
 func (f *loadFlags) keep(cmd *cobra.Command, store *record.Store, target string, result *load.Result, began time.Time) error {
 	sample := trial.SampleOf(result, began)
 	sample.Order = 1
-	run := &record.Run{Name: f.save, Made: "load", At: began, Scenario: keptScenario(cmd, f.shape(), target),
+	scenario := keptScenario(cmd, f.shape(), target)
+	if f.plan.Requests > 0 {
+		scenario.Text += fmt.Sprintf("count=%d\n", f.plan.Requests)
+	}
+	run := &record.Run{Name: f.save, Made: "load", At: began, Scenario: scenario,
 		Environment: trial.Environment(f.plan.Target), Samples: []record.Sample{*sample}}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), keepTime)
 	defer cancel()

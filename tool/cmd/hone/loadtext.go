@@ -98,8 +98,11 @@ func (f *loadFlags) text(target string, r *load.Result, outcomes []load.Outcome)
 	if f.plan.Conns > 0 {
 		fmt.Fprintf(table, "latency\t%s\n", quantilesText(r.Latency))
 	}
-	if f.plan.Conns > 0 && f.plan.Rate == 0 && f.plan.Schedule.None() {
+	switch open := f.plan.Rate > 0 || !f.plan.Schedule.None(); {
+	case f.plan.Conns > 0 && !open:
 		fmt.Fprintln(table, "\ttimes of a closed loop, which are not waiting times; --rate measures those")
+	case open && f.plan.Arrivals == load.Constant:
+		fmt.Fprintln(table, "\tof constant arrivals, which a periodic stall of the server can hit or miss every time; --arrivals poisson cannot")
 	}
 	if r.Offered != nil {
 		fmt.Fprintf(table, "service\t%s\n", quantilesText(r.Service))

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -113,8 +114,14 @@ func keptScenario(cmd *cobra.Command, name, target string) record.Scenario {
 	plain := &cobra.Command{}
 	new(loadFlags).definePlan(plain)
 	plain.Flags().VisitAll(func(flag *pflag.Flag) { // sorted by their names
-		now := cmd.Flags().Lookup(flag.Name)
-		if value := now.Value.String(); value != flag.DefValue && value != "" && value != "[]" {
+		value, usual := cmd.Flags().Lookup(flag.Name).Value.String(), flag.DefValue
+		if flag.Name == "arrivals" {
+			usual = load.Constant.String() // which runs were stored without, when it was the default
+			if !hasArrivals(cmd) {
+				return
+			}
+		}
+		if value != usual && value != "" && value != "[]" {
 			if isOneOf(flag.Name, mayBeSecret) {
 				value = fmt.Sprintf("%.12x", sha256.Sum256([]byte(value)))
 			}
@@ -122,6 +129,17 @@ func keptScenario(cmd *cobra.Command, name, target string) record.Scenario {
 		}
 	})
 	return record.Scenario{Name: name, Text: text.String()}
+}
+
+// hasArrivals reports whether the load, or something beside it, has a rate.
+func hasArrivals(cmd *cobra.Command) bool {
+	for _, name := range []string{"rate", "schedule", "churn"} {
+		if flag := cmd.Flags().Lookup(name); flag.Value.String() != flag.DefValue {
+			return true
+		}
+	}
+	axis := cmd.Flags().Lookup("axis") // knee's
+	return axis != nil && axis.Value.String() == axisRate
 }
 
 // withoutAddress is a target's text without where it is: the same server on

@@ -1,0 +1,162 @@
+package load
+
+import (
+	"context"
+	"io"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/wire"
+)
+
+// A day of load, simulated: answers that stay away or come too late, connections that
+// end, every interval and report. What it remembers at its end is what it did after an
+// hour, but for the intervals, which have a bound of their own; and every request has
+// been counted once.
+func TestADayTakesNoMoreMemoryThanAnHour(t *testing.T) {
+	d := newDay(t)
+	d.until(time.Hour)
+	early, kept := heapInUse(), d.storing
+	d.until(24 * time.Hour)
+	late := heapInUse()
+	t.Logf("%d requests: %d KiB after an hour, %d KiB after a day, of which intervals %d and %d KiB", d.sent, early>>10, late>>10, kept>>10, d.storing>>10)
+	const most = 1 << 20
+	if more := late - early - int64(d.storing-kept); more > most {
+		t.Errorf("%d KiB more after a day, besides the intervals", more>>10)
+	}
+	if d.storing > 64<<20 {
+		t.Errorf("the intervals take %d MiB", d.storing>>20)
+	}
+	d.end = d.window.till
+	r, err := d.result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Requests != d.sent || r.Errors["timeout"] != d.hung || r.Errors["closed"] != d.broken || r.Errors["total"] != d.hung+d.broken || r.Reconnects != d.ended {
+		t.Errorf("%d requests, errors %v, %d reconnects; want %d, %d timeout, %d closed, %d reconnects",
+			r.Requests, r.Errors, r.Reconnects, d.sent, d.hung, d.broken, d.ended)
+	}
+}
+
+func heapInUse() int64 {
+	runtime.GC()
+	runtime.GC() // what finalizers have let go
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// day is a run of 24 hours whose time, network and server are the test's.
+type day struct {
+	*run
+	t                         *testing.T
+	schedule                  schedule
+	sent, hung, broken, ended int64 // requests, and what became of them; connections that ended
+	late                      []lateAnswer
+}
+
+// lateAnswer comes after its request was given up.
+type lateAnswer struct {
+	c      *conn
+	parted int
+	id     uint64
+	at     int64
+}
+
+func newDay(t *testing.T) *day {
+	p := must[Plan](t)(Plan{
+		Target: nowhere{}, Conns: 8, Rate: 20, Arrivals: Poisson, Warmup: -1, For: 24 * time.Hour, AllowErrors: true,
+	}.complete())
+	d := &day{run: newRun(p), t: t, schedule: schedule{arrivals: Poisson, rate: p.Rate}}
+	t.Cleanup(d.endDials)
+	d.window = window{0, int64(p.For)}
+	for _, s := range d.shards {
+		s.window = d.window
+	}
+	d.connections.opens(d.window)
+	for i := range d.conns {
+		d.conns[i] = newConn(d.run, i, nowhere{})
+		d.conns[i].begin(0)
+	}
+	d.phase, d.opened = measuring, d.readCPU(0)
+	return d
+}
+
+// until goes on until then.
+func (d *day) until(then time.Duration) {
+	const step = 30 * time.Second
+	for now := time.Duration(d.reported); now < then; {
+		now += step
+		for {
+			at := int64(d.schedule.at(d.sent))
+			if at >= int64(now) {
+				break
+			}
+			d.request(d.conns[d.sent%int64(len(d.conns))], at)
+		}
+		d.answerLate(int64(now))
+		d.run.advance(int64(now))
+	}
+}
+
+// request sends one, and answers it as its number says.
+func (d *day) request(c *conn, at int64) {
+	d.sent++
+	d.start = time.Now().Add(-time.Duration(at))
+	if at >= c.look {
+		c.look = c.expire(at)
+	}
+	c.due([]int64{at}, 1, at)
+	newest := c.outstanding()
+	id := c.slots[newest[len(newest)-1]].id
+	switch {
+	case d.sent%2000 == 0: // it stays away, or comes after all
+		d.hung++
+		d.late = append(d.late, lateAnswer{c, c.parted, id, at + 2*int64(d.plan.Timeout)})
+	case d.sent%1000 == 500:
+		d.broken += int64(len(newest))
+		d.hung -= int64(len(newest)) - 1
+		d.renew(c)
+	default:
+		d.answer(c, id, at)
+		if d.sent%300 == 0 && len(newest) == 1 {
+			d.renew(c)
+		}
+	}
+}
+
+func (d *day) renew(c *conn) {
+	d.ended++
+	if !c.ended(io.EOF, false) || !c.renew() {
+		d.t.Fatal("not opened again")
+	}
+}
+
+func (d *day) answer(c *conn, id uint64, at int64) {
+	if _, _, err := c.arrived(echo(nil, wire.Packet{ID: id}), at+int64(time.Millisecond)); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// answerLate brings every other answer that stayed away, where its connection is still the one.
+func (d *day) answerLate(now int64) {
+	for len(d.late) > 0 && d.late[0].at < now {
+		l := d.late[0]
+		d.late = d.late[1:]
+		if l.c.parted == l.parted && l.id%2 == 0 {
+			d.answer(l.c, l.id, now)
+		}
+	}
+}
+
+// nowhere is a target, and the connections to it, that takes everything.
+type nowhere struct{ net.Conn }
+
+func (n nowhere) Dial(context.Context) (net.Conn, error) { return n, nil }
+func (nowhere) Caller() Caller                           { return Frames{}.Caller() }
+func (nowhere) String() string                           { return "nowhere" }
+func (nowhere) Write(p []byte) (int, error)              { return len(p), nil }
+func (nowhere) Close() error                             { return nil }
+func (nowhere) SetReadDeadline(time.Time) error          { return nil }
