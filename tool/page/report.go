@@ -49,8 +49,10 @@ type changeLine struct {
 
 // hotLines are the functions in which most time went.
 type hotLines struct {
-	Per   string    `json:"per"`
-	Lines []hotLine `json:"lines"`
+	Per     string    `json:"per"`
+	Samples *int64    `json:"samples"` // that the profile rests on
+	Doubts  []string  `json:"doubts"`  // why its load was not valid
+	Lines   []hotLine `json:"lines"`
 }
 
 type hotLine struct {
@@ -217,7 +219,7 @@ func (r *recorded) addHot(run, against *record.Run) {
 	if err != nil {
 		return
 	}
-	hot := &hotLines{Per: fmt.Sprint(view.Per)}
+	hot := &hotLines{Per: fmt.Sprint(view.Per), Samples: view.Samples, Doubts: view.Doubts}
 	for _, l := range view.Top(false) {
 		if len(hot.Lines) == mostHot || l.FlatGrowth() == 0 && l.Flat == 0 {
 			break

@@ -121,6 +121,11 @@ func TestRace(t *testing.T) {
 		t.Errorf("lanes %q, want %q", strings.Join(got, ","), want)
 	}
 	b.shot("race")
+	p.End(page.Verdict{Status: page.Valid})
+	b.await(`document.querySelector("[data-status]").textContent === "valid"`)
+	if eval[bool](b, `document.querySelector("[data-strip]").checkVisibility()`) {
+		t.Error("it says valid over tiles without a figure")
+	}
 	b.quiet(address)
 }
 

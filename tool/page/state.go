@@ -72,6 +72,9 @@ func (p *Page) End(v Verdict) {
 	}
 	maps.Copy(p.state.Figures, numbers(v.Figures))
 	if n := len(p.state.Lanes); n > 0 {
+		if len(v.Figures) == 0 {
+			p.state.Figures = map[string]number{} // the last lane's are not the race's
+		}
 		p.state.Lanes[n-1].Done = true
 	}
 	p.stream.add(encode("mark", mark{number(p.now()), "end", string(v.Status), ""}))

@@ -20,8 +20,13 @@ type Profile struct {
 // part is one profile, and the load under which it was taken.
 type part struct {
 	profile *profile.Profile
-	rate    float64 // answers a second; 0: not known
+	rate    float64  // answers a second; 0: not known
+	doubts  []string // why the load was not valid
 }
+
+// Profiled is why the figures of a sample do not count in which profiles were taken.
+// The sample's other reasons are why its load was not valid.
+const Profiled = "profiled: a server that is looked at is slower"
 
 // OfRun reads a run's profiles of one kind, from all its samples. An *Error with
 // Missing says that it has none, and what it has.
@@ -38,6 +43,11 @@ func OfRun(r *record.Run, kind Kind) (*Profile, error) {
 				return nil, err
 			}
 			one.parts[0].rate = rate
+			for _, reason := range s.Reasons {
+				if reason != Profiled {
+					one.parts[0].doubts = append(one.parts[0].doubts, reason)
+				}
+			}
 			all.parts = append(all.parts, one.parts[0])
 		}
 	}
@@ -136,6 +146,37 @@ func (k Kind) isLevel() bool { return k == Heap || k == Goroutine }
 
 // Per is what a View's values are for.
 type Per string
+
+// samples is how many times the program was looked at; nil where the kind does not say.
+func (p *Profile) samples() *int64 {
+	if p.Kind != CPU {
+		return nil // the counts of the others are estimates
+	}
+	var n int64
+	for _, each := range p.parts {
+		for i, t := range each.profile.SampleType {
+			for _, s := range each.profile.Sample {
+				if t.Type == "samples" {
+					n += s.Value[i]
+				}
+			}
+		}
+	}
+	return &n
+}
+
+// doubts are why the loads were not valid, each once.
+func (p *Profile) doubts() []string {
+	doubts := []string{}
+	for _, each := range p.parts {
+		for _, doubt := range each.doubts {
+			if !slices.Contains(doubts, doubt) {
+				doubts = append(doubts, doubt)
+			}
+		}
+	}
+	return doubts
+}
 
 // What values may be for.
 const (

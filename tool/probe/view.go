@@ -18,6 +18,11 @@ type View struct {
 	// Total is the sum of all, Before that of the earlier one; nil: there is none.
 	Total  float64
 	Before *float64
+	// Samples is how many times the program was looked at, of a CPU profile; else nil.
+	// Every value is a multiple of what one of them stands for.
+	Samples, SamplesBefore *int64
+	// Doubts are why the load was not valid under which it was taken.
+	Doubts, DoubtsBefore []string
 
 	fine        float64
 	now, before *profile.Profile // before: nil without an earlier one
@@ -26,7 +31,7 @@ type View struct {
 // NewView scales now, and before, which may be nil, to the best that both can be
 // scaled to.
 func NewView(now, before *Profile) (*View, error) {
-	v := &View{Kind: now.Kind, Per: now.per(), Unit: now.Kind.unit(), fine: 1}
+	v := &View{Kind: now.Kind, Per: now.per(), Unit: now.Kind.unit(), Samples: now.samples(), Doubts: now.doubts(), fine: 1}
 	if before != nil {
 		if before.Kind != now.Kind {
 			return nil, &Error{Unlike, fmt.Sprintf("one is a %s profile and the other a %s profile", now.Kind, before.Kind), "compare two of a kind", nil}
@@ -48,7 +53,7 @@ func NewView(now, before *Profile) (*View, error) {
 		return nil, err
 	}
 	total := v.sum(v.before)
-	v.Before = &total
+	v.Before, v.SamplesBefore, v.DoubtsBefore = &total, before.samples(), before.doubts()
 	return v, nil
 }
 

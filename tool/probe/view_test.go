@@ -190,3 +190,17 @@ func TestProfilesThatAreNotThere(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A view says how many samples a CPU profile rests on, and why the load was not valid.
+func TestViewSaysWhatItRestsOn(t *testing.T) {
+	now, before := made(t, CPU, time.Second, map[string]int64{"a<main": 9e8, "b<main": 1e8}), made(t, CPU, time.Second, map[string]int64{"a<main": 9e8})
+	good, bad := sample(1e6, now), sample(1e6, before)
+	good.Reasons, bad.Reasons = []string{Profiled}, []string{Profiled, "other programs had the CPUs"}
+	v := viewOf(t, CPU, []record.Sample{good, good}, []record.Sample{bad, good, bad})
+	if *v.Samples != 4 || *v.SamplesBefore != 4 || len(v.Doubts) != 0 || fmt.Sprint(v.DoubtsBefore) != "[other programs had the CPUs]" {
+		t.Errorf("from %d samples and %d, doubts %q and %q", *v.Samples, *v.SamplesBefore, v.Doubts, v.DoubtsBefore)
+	}
+	if v := viewOf(t, Heap, []record.Sample{sample(0, made(t, Heap, 0, map[string]int64{"a": 1}))}); v.Samples != nil {
+		t.Errorf("a heap profile has %d samples", *v.Samples)
+	}
+}

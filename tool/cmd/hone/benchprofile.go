@@ -58,9 +58,6 @@ func (f *profilingFlags) check(command string) error {
 // be there within a second, and answers come late.
 const spareLoad = 2 * time.Second
 
-// profiledReason is the reason why a sample's figures do not count.
-const profiledReason = "profiled: a server that is looked at is slower"
-
 // take adds to each run a sample in which the profiles were taken: a fresh process
 // under the same load, whose figures do not count. What there was stays as it is
 // when that fails.
@@ -124,7 +121,7 @@ func (f *profilingFlags) sample(ctx context.Context, plan trial.Plan) (*record.S
 		return nil, errors.New("the load had ended before profiles could be taken; give a longer --profile-for")
 	}
 	sample := runs[0].Samples[0]
-	sample.Valid, sample.Reasons = false, append([]string{profiledReason}, sample.Reasons...)
+	sample.Valid, sample.Reasons = false, append([]string{probe.Profiled}, sample.Reasons...)
 	sample.Artefacts = append(sample.Artefacts, taken...)
 	return &sample, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/trial"
 )
@@ -35,7 +36,7 @@ func (r *benchResult) judgeSamples() {
 			switch {
 			case s.Valid:
 				valid[i]++
-			case s.Reasons[0] != profiledReason:
+			case s.Reasons[0] != probe.Profiled:
 				last = s.Reasons[len(s.Reasons)-1]
 			}
 		}

@@ -43,6 +43,10 @@ flat is what a function does itself, cum what it does with all that it calls. Wi
 --web serves the flame graph and other pages of google/pprof on this machine until
 Ctrl-C; with --against more is red and less is green.
 
+A CPU profile says how many samples it rests on, and what one of them stands for:
+values are multiples of that, so rows of a few samples say little. A profile that was
+taken under a load that was not valid says INVALID and why, and is shown all the same.
+
 Exit codes: 0 when there is something to show, 1 when there is no such run or
 profile, 4 when the profile is empty.`,
 		Example: `  hone profile

@@ -76,7 +76,7 @@ func profiledRuns(t *testing.T) (store string) {
 			t.Fatal(err)
 		}
 		samples := runs[0].Samples
-		if last := samples[len(samples)-1]; len(samples) != 2 || last.Valid || last.Reasons[0] != profiledReason || last.Order != 2 {
+		if last := samples[len(samples)-1]; len(samples) != 2 || last.Valid || last.Reasons[0] != probe.Profiled || last.Order != 2 {
 			t.Fatalf("%d samples, the last is %v %v, number %d", len(samples), last.Valid, last.Reasons, last.Order)
 		}
 		if err := s.Add(t.Context(), runs[0]); err != nil {
@@ -124,8 +124,8 @@ func TestProfile(t *testing.T) {
 	// What was planted is the first line.
 	out, _ := hone(t, exitOK, "profile", "after", "--against", "before", "--store", store)
 	lines := strings.Split(out, "\n")
-	if !regexp.MustCompile(`^cpu of after \([0-9a-f]+\): [0-9.]+ CPU-seconds per million requests$`).MatchString(lines[0]) ||
-		!regexp.MustCompile(`^against before \([0-9a-f]+\): .* s, so \+`).MatchString(lines[1]) {
+	if !regexp.MustCompile(`^cpu of after \([0-9a-f]+\): [0-9.]+ CPU-seconds per million requests, from [0-9,]+ samples of [0-9.]+ s$`).MatchString(lines[0]) ||
+		!regexp.MustCompile(`^against before \([0-9a-f]+\): .* s, from [0-9,]+ samples of [0-9.]+ s, so \+`).MatchString(lines[1]) {
 		t.Errorf("it begins with\n%s", strings.Join(lines[:3], "\n"))
 	}
 	if !regexp.MustCompile(`^ *\+[0-9.]+ s +.* main\.planted$`).MatchString(lines[4]) {
@@ -138,7 +138,8 @@ func TestProfile(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatal(err)
 	}
-	if first := report.Lines[0]; len(report.Lines) != 3 || first.Function != "main.planted" || *first.FlatBefore != 0 || first.Flat < 100 || report.Per != probe.PerMillion {
+	if first := report.Lines[0]; len(report.Lines) != 3 || first.Function != "main.planted" || *first.FlatBefore != 0 || first.Flat < 100 || report.Per != probe.PerMillion ||
+		*report.Samples < 1 || *report.SamplesBefore < 1 {
 		t.Errorf("%s", out)
 	}
 
@@ -155,6 +156,19 @@ func TestProfile(t *testing.T) {
 	}
 	profileFailures(t, store)
 	profilePages(t, store)
+}
+
+// A profile of a load that was not valid says so, and is shown.
+func TestProfileOfAnInvalidLoad(t *testing.T) {
+	samples := int64(40)
+	v := &probe.View{Kind: probe.CPU, Per: probe.PerSecond, Unit: "s", Total: 0.8, Samples: &samples, Doubts: []string{"other programs used 60 % of the CPUs"}}
+	r := newProfileReport(v, []string{"run"})
+	var text strings.Builder
+	r.writeTop(&text)
+	want := "INVALID: the load of run was not valid: other programs used 60 % of the CPUs\ncpu of run: 0.80 CPU-seconds per second, from 40 samples of 0.02 s\n"
+	if r.Valid || len(r.InvalidReasons) != 1 || !strings.HasPrefix(text.String(), want) {
+		t.Errorf("valid %v: %s", r.Valid, text.String())
+	}
 }
 
 // profileFailures are what cannot be shown, and files.
@@ -202,7 +216,7 @@ func profileFailures(t *testing.T, store string) {
 			t.Fatal(err)
 		}
 		out, _ := hone(t, exitOK, "profile", name, "--against", "before", "--store", store)
-		if first, _, _ := strings.Cut(out, "\n"); !strings.HasSuffix(first, "CPU-seconds per second") || !strings.Contains(out, "main.planted") {
+		if first, _, _ := strings.Cut(out, "\n"); !strings.Contains(first, "CPU-seconds per second, from ") || !strings.Contains(out, "main.planted") {
 			t.Errorf("%s", out)
 		}
 		_, err := hone(t, exitFailed, "profile", name, "--kind", "heap", "--store", store)

@@ -26,6 +26,8 @@ type profileReport struct {
 	Per            probe.Per    `json:"per"`
 	Total          float64      `json:"total"`
 	TotalBefore    *float64     `json:"total_before"`
+	Samples        *int64       `json:"samples"` // null: the kind does not say
+	SamplesBefore  *int64       `json:"samples_before"`
 	Lines          []probe.Line `json:"lines"`
 
 	left int // functions that are not shown
@@ -33,11 +35,20 @@ type profileReport struct {
 
 func newProfileReport(v *probe.View, names []string) *profileReport {
 	r := &profileReport{Schema: "hone.profile/1", Valid: true, InvalidReasons: []string{}, Of: names[0],
-		Kind: v.Kind, Unit: v.Unit, Per: v.Per, Total: v.Total, TotalBefore: v.Before}
+		Kind: v.Kind, Unit: v.Unit, Per: v.Per, Total: v.Total, TotalBefore: v.Before, Samples: v.Samples, SamplesBefore: v.SamplesBefore}
+	r.doubt(names[0], v.Doubts)
 	if len(names) > 1 {
 		r.Against = &names[1]
+		r.doubt(names[1], v.DoubtsBefore)
 	}
 	return r
+}
+
+// doubt notes that a load was not valid.
+func (r *profileReport) doubt(name string, doubts []string) {
+	for _, doubt := range doubts {
+		r.Valid, r.InvalidReasons = false, append(r.InvalidReasons, "the load of "+name+" was not valid: "+doubt)
+	}
 }
 
 // all is the total, with what it is of.
@@ -55,11 +66,23 @@ func (r *profileReport) all() string {
 
 // writeHead says what is shown.
 func (r *profileReport) writeHead(w io.Writer) {
-	fmt.Fprintf(w, "%s of %s: %s\n", r.Kind, r.Of, r.all())
+	if !r.Valid {
+		writeValidity(w, r.Valid, r.InvalidReasons)
+	}
+	fmt.Fprintf(w, "%s of %s: %s%s\n", r.Kind, r.Of, r.all(), r.from(r.Samples, r.Total))
 	if r.TotalBefore != nil {
-		fmt.Fprintf(w, "against %s: %s, so %s\n", *r.Against, r.amount(*r.TotalBefore), r.change(r.Total-*r.TotalBefore))
+		fmt.Fprintf(w, "against %s: %s%s, so %s\n", *r.Against, r.amount(*r.TotalBefore), r.from(r.SamplesBefore, *r.TotalBefore), r.change(r.Total-*r.TotalBefore))
 	}
 	fmt.Fprintln(w)
+}
+
+// from says on how many samples a total rests, and what each stands for: the step of
+// every value.
+func (r *profileReport) from(samples *int64, total float64) string {
+	if samples == nil || *samples == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", from %s samples of %s", grouped(float64(*samples)), r.amount(total/float64(*samples)))
 }
 
 // writeTop writes the functions.

@@ -65,6 +65,8 @@ export function fillStrip(strip, store) {
     return box;
   });
   strip.replaceChildren(...parts);
+  // A race that has ended has the figures in its lanes, and none of its own.
+  strip.parentElement.hidden = load && Boolean(store.state.lanes?.length) && loadFigures.every((f) => (store.state.figures[f.key] ?? null) === null);
 }
 
 // kinds are the colours of verdicts. A difference that is not certain has none.
@@ -151,8 +153,9 @@ export function fillHot(section, store) {
   const before = hot.lines.some((l) => l.before !== null);
   const table = tableOf(["function", "itself", ...(before ? ["earlier"] : []), "with what it calls"],
     hot.lines.map((l) => [l.function, seconds(l.flat), ...(before ? [seconds(l.before)] : []), seconds(l.cum)]));
-  section.querySelector("h2").textContent = "Where processor time went, " + hot.per;
-  section.querySelector(".scroll").replaceChildren(table);
+  section.querySelector("h2").textContent = `Where processor time went, ${hot.per}, from ${hot.samples} samples`;
+  const doubts = hot.doubts.map((d) => element("p", "bad", "INVALID: the load under which it was taken: " + d));
+  section.querySelector(".scroll").replaceChildren(...doubts, table);
 }
 
 export function fillCaptured(section, store) {
