@@ -63,6 +63,19 @@ func hostiles() []hostile {
 		{name: "closes at once", serve: func(net.Conn) {}, plan: deep, kind: Closed, try: "log"},
 		{name: "resets", serve: reset, plan: deep, kind: Closed, try: "log"},
 		{name: "says nothing", serve: func(nc net.Conn) { io.Copy(io.Discard, nc) }, plan: deep, kind: Silent, try: "dialect"},
+		{
+			name: "pushes and never answers", plan: deep, kind: Silent, try: "dialect",
+			serve: func(nc net.Conn) {
+				push := wire.Standard.Append(nil, wire.Packet{Command: wire.Deliver, Content: make([]byte, 100)})
+				for err := error(nil); err == nil; _, err = nc.Write(push) {
+					<-time.After(time.Millisecond)
+				}
+			},
+		},
+		{
+			name: "answers too late", plan: deep, kind: Silent, try: "time-out",
+			serve: answering(wire.Standard, func() { <-time.After(700 * time.Millisecond) }, echo),
+		},
 		{name: "falls silent", serve: after(100, nothing), plan: deep, kind: Silent, try: "time-out"},
 		{
 			name: "reads nothing", plan: Plan{Conns: 2, Depth: 64, Size: 60 << 10}, kind: Silent, try: "runs",
