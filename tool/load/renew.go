@@ -31,17 +31,19 @@ type parting struct {
 	partial   bool   // the beginning of an answer has come
 	timedOut  bool   // an answer stays away
 	served    bool   // an answer has come on this socket
+	opened    int64  // when it was opened
 	resent    uint64 // the last id that was sent on another socket before; later ids are greater
 
 	trouble  *Error // why there is no answer; nil: there is one
 	since    int64  // when trouble began
-	failures int    // sockets and dials in a row without an answer
+	failures int    // sockets and dials in a row that were of no use
 }
 
 // part begins the end of the socket. why is nil when nothing is wrong. c.mu is held.
 func (c *conn) part(why *Error) {
 	c.ending = true
-	if c.served {
+	idled := len(c.slots) == len(c.free) && c.run.now()-c.opened >= int64(leastIdle)
+	if c.served || idled {
 		c.failures = 0
 	} else {
 		c.failures++
@@ -201,10 +203,12 @@ func (c *conn) wanted() bool {
 
 // The pause before a connection is opened again on which there was no answer, or
 // which could not be opened: it doubles each time. The first attempt after an answer
-// has none.
+// has none. Nor has one after a close of which nobody had asked anything for a while: the
+// server is well, and a request that comes due meanwhile would wait for the generator.
 const (
 	firstPause = 10 * time.Millisecond
 	mostPause  = 250 * time.Millisecond
+	leastIdle  = 2 * firstPause
 )
 
 // redial opens the connection again, however often it takes: the supervisor ends the
@@ -297,7 +301,7 @@ func (c *conn) settleRest(now int64) {
 // resume sends on a new socket what is outstanding, in its order, and then as
 // after any answer. c.mu is held, nobody writes.
 func (c *conn) resume(now int64) {
-	c.parting = parting{trouble: c.trouble, since: c.since, failures: c.failures}
+	c.parting = parting{opened: now, trouble: c.trouble, since: c.since, failures: c.failures}
 	c.writing, c.writeErr = false, nil
 	c.out = c.out[:0]
 	c.run.connections.back(now)

@@ -171,3 +171,35 @@ func TestHTTPReconnectsForALatePacer(t *testing.T) {
 		t.Error("opened again for nothing")
 	}
 }
+
+// A server that closes idle connections again and again is as well as one that does not:
+// there is no pause before the next one. One that closes them at once is left alone.
+func TestIdleClosesHaveNoPause(t *testing.T) {
+	const closes = 8
+	for lived, want := range map[time.Duration]int{
+		time.Second: 0,
+		-time.Hour:  closes, // less than nothing, however busy the machine is
+	} {
+		r := newRun(must[Plan](t)(Plan{Target: nowhere{}, Rate: 1}.complete()))
+		defer r.endDials()
+		r.window = window{0, int64(time.Hour)}
+		for _, s := range r.shards {
+			s.window = r.window
+		}
+		c := newConn(r, 0, nowhere{})
+		c.begin(0)
+		for range closes {
+			c.opened = r.now() - int64(lived)
+			if !c.ended(io.EOF, false) {
+				t.Fatal("not to be opened again")
+			}
+			if c.failures == 0 && !c.renew() {
+				t.Fatal("not opened again")
+			}
+			c.ending = false
+		}
+		if c.failures != want {
+			t.Errorf("after connections of %v: %d failures, want %d", lived, c.failures, want)
+		}
+	}
+}
