@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -52,6 +53,25 @@ func kneeJSON(t *testing.T, args ...string) (code int, report kneeReport) {
 		t.Errorf("exit code %d: %+v", code, report)
 	}
 	return code, report
+}
+
+// A server that breaks off every request has given in, once it has met the goals; one that
+// never has is not to be measured.
+func TestKneeOfAServerThatBreaksOff(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	defer server.Close()
+	s := curveSearch(t)
+	s.watcher = newKneeWatcher(io.Discard, s, server.URL)
+	defer s.watcher.end()
+	plan := load.Plan{Target: load.HTTP{URL: server.URL, Method: http.MethodPost}, Conns: 8, For: 100 * time.Millisecond, Warmup: -1}
+	p, err := s.once(t.Context(), plan, knee.Step{Load: 20_000})
+	if err != nil || p.Invalid || len(p.Met) != 1 || p.Met[0] || !strings.Contains(p.Why, "the server closed the connections of ") {
+		t.Errorf("%v: %+v", err, p)
+	}
+	s.points = nil
+	if _, err := s.once(t.Context(), plan, knee.Step{Load: 1}); err == nil {
+		t.Error("there is no knee, and no error")
+	}
 }
 
 // TestKnee searches for the capacity of a server that is known. How much of it is

@@ -145,6 +145,13 @@ func (s *kneeSearch) once(ctx context.Context, plan load.Plan, step knee.Step) (
 		return s.brokenOff(p, err)
 	}
 	p.result = result
+	if broken := result.Errors[load.Closed.String()]; 2*broken > result.Requests {
+		return s.brokenOff(p, &load.Error{
+			Kind: load.Closed, Target: plan.Target.String(),
+			What: fmt.Sprintf("the server closed the connections of %d of %d requests before their answers", broken, result.Requests),
+			Try:  "look into its log",
+		})
+	}
 	if !result.Valid {
 		p.Invalid, p.Why = true, strings.Join(result.InvalidReasons, "; ")
 		return p, nil
