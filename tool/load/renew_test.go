@@ -127,7 +127,7 @@ func TestHTTPServerGone(t *testing.T) {
 			}
 			served <- err
 		}()
-		o := runPlan(t, context.Background(), Plan{Target: HTTP{URL: "http://" + ln.Addr().String()}, Depth: depth, For: time.Minute})
+		o := runPlan(t, context.Background(), Plan{Target: HTTP{URL: "http://" + ln.Addr().String()}, Depth: depth, For: time.Minute, Timeout: time.Second})
 		if err := <-served; err != nil {
 			t.Fatal(err)
 		}

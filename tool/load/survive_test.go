@@ -31,9 +31,9 @@ func TestIdleConnectionsMayBeClosed(t *testing.T) {
 	s.Start()
 	defer s.Close()
 	r := must[*Result](t)(Run(context.Background(), Plan{
-		Target: HTTP{URL: s.URL}, Conns: 20, Rate: 100, Warmup: -1, For: time.Second, MaxLag: time.Second,
+		Target: HTTP{URL: s.URL}, Conns: 20, Rate: 100, Requests: 100, MaxLag: time.Second,
 	}))
-	if !r.Valid || r.Errors["total"] != 0 || r.Requests != 100 || r.Requests != served.Load() {
+	if !onlyBusy(r) || r.Errors["total"] != 0 || r.Requests != 100 || r.Requests != served.Load() {
 		t.Errorf("%d requests, %d served, errors %v, reasons %q", r.Requests, served.Load(), r.Errors, r.InvalidReasons)
 	}
 	if r.Reconnects < 20 {
@@ -65,11 +65,11 @@ func TestFramedIdleConnectionsMayBeClosed(t *testing.T) {
 	var served atomic.Int64
 	address, _ := framedServer(t, "127.0.0.1:0", engine.Limits{IdleTime: 140 * time.Millisecond}, &served)
 	r := must[*Result](t)(Run(context.Background(), Plan{
-		Target: Frames{Address: address}, Echo: true, Conns: 10, Rate: 20, Warmup: -1, For: 1500 * time.Millisecond, MaxLag: time.Second,
+		Target: Frames{Address: address}, Echo: true, Conns: 10, Rate: 20, Requests: 30, MaxLag: time.Second,
 	}))
 	// A request that crosses the server's notice on its way may not be repeated.
 	crossed := r.Errors["closed"]
-	if crossed > 3 || r.Errors["total"] != crossed || r.Requests != 30 || served.Load() != 30-crossed {
+	if crossed > 10 || r.Errors["total"] != crossed || r.Requests != 30 || served.Load() != 30-crossed {
 		t.Errorf("%d requests, %d served, errors %v, reasons %q", r.Requests, served.Load(), r.Errors, r.InvalidReasons)
 	}
 	if r.Reconnects < 10 || r.Drains != 0 {
@@ -84,32 +84,34 @@ func TestDrainIsWaitedFor(t *testing.T) {
 		var served atomic.Int64
 		address, first := framedServer(t, "127.0.0.1:0", engine.Limits{}, &served)
 		moved := make(chan error, 1)
-		drain := time.AfterFunc(300*time.Millisecond, func() {
+		go func() {
+			again := time.NewTicker(time.Millisecond)
+			defer again.Stop()
+			for served.Load() < 100 && t.Context().Err() == nil {
+				<-again.C
+			}
 			err := first.Shutdown(context.Background())
 			<-time.After(away)
 			framedServer(t, address, engine.Limits{}, &served)
 			moved <- err
-		})
+		}()
 		o := outcome{}
 		o.result, o.err = Run(context.Background(), Plan{
-			Target: Frames{Address: address}, Echo: true, Conns: 8, Rate: rate, Warmup: -1, For: 1500 * time.Millisecond,
+			Target: Frames{Address: address}, Echo: true, Conns: 8, Rate: rate, Warmup: -1, For: 2 * time.Second,
 			MaxLag: time.Second, AllowErrors: true,
 		})
-		if drain.Stop() {
-			t.Fatal("the run ended before the drain:", o.err)
-		}
 		if err := <-moved; err != nil || o.err != nil {
 			t.Fatal(err, o.err)
 		}
 		r := o.result
 		t.Log(r.Requests, r.Errors, r.Reconnects, r.Drains, *r.Outage, r.InvalidReasons)
-		if r.Drains != 8 || r.Reconnects < 8 || !within(*r.Outage, away, away+700*time.Millisecond) {
+		if r.Drains != 8 || r.Reconnects < 8 || !within(*r.Outage, away, away+1500*time.Millisecond) {
 			t.Errorf("%d drains, %d reconnects, outage %v µs", r.Drains, r.Reconnects, *r.Outage)
 		}
 		if good := r.Requests - r.Errors["total"]; good != served.Load() && served.Load()-good > r.Errors["closed"] {
 			t.Errorf("%d answered, %d served, errors %v", good, served.Load(), r.Errors)
 		}
-		if rate > 0 && (r.Requests != 1500 || !within(*r.Latency.Max, away-50*time.Millisecond, time.Minute)) {
+		if rate > 0 && (r.Requests != 2000 || !within(*r.Latency.Max, away-50*time.Millisecond, time.Minute)) {
 			t.Errorf("%d requests, the longest %v µs: the drain is not in the response times", r.Requests, *r.Latency.Max)
 		}
 	}
@@ -136,14 +138,15 @@ func hanging(t *testing.T, n int64, left *atomic.Int64) Frames {
 func TestOneHangingAnswer(t *testing.T) {
 	for _, p := range []Plan{{Conns: 4}, {Conns: 2, Depth: 16}, {Conns: 10, Rate: 1000}, {Conns: 10, Depth: 1, Rate: 1000}} {
 		var left atomic.Int64
-		p.Target, p.Echo, p.Warmup, p.For, p.Timeout, p.MaxLag = hanging(t, 200, &left), true, -1, time.Second, 200*time.Millisecond, time.Second
+		p.Target, p.Echo, p.Requests, p.Timeout, p.MaxLag = hanging(t, 200, &left), true, 2000, 200*time.Millisecond, time.Second
 		r := measured(t, p)
-		t.Log(r.Requests, r.Errors, r.Reconnects, *r.Latency.Max)
-		if lost := r.Errors["timeout"] + r.Errors["unanswered"]; lost < left.Load() || p.Rate == 0 && lost != left.Load() || r.Errors["timeout"] == 0 {
-			t.Errorf("%d answers left out, errors %v", left.Load(), r.Errors)
+		t.Log(r.Requests, r.Errors, r.Unsent, r.Reconnects, *r.Latency.Max)
+		// A busy machine makes answers late that were given.
+		if late := r.Errors["timeout"] - left.Load() - r.Unsent; late < 0 || late > 200 || r.Errors["total"] != r.Errors["timeout"] {
+			t.Errorf("%d answers left out, %d requests unsent, errors %v", left.Load(), r.Unsent, r.Errors)
 		}
-		if r.Requests < 800 || r.Valid {
-			t.Errorf("%d requests: connections went dark; reasons %q", r.Requests, r.InvalidReasons)
+		if r.Requests != 2000 || r.Valid {
+			t.Errorf("%d requests; reasons %q", r.Requests, r.InvalidReasons)
 		}
 	}
 }
@@ -285,8 +288,12 @@ func TestServerThatIsGoneAtTheEnd(t *testing.T) {
 		for _, rate := range []float64{0, 500} {
 			t.Run(fmt.Sprintf("back %v at %v", comesBack, rate), func(t *testing.T) {
 				t.Parallel()
+				length := time.Second
+				if comesBack {
+					length *= 3 // enough to come back
+				}
 				r, err := Run(context.Background(), Plan{
-					Target: mortal(t, 50, comesBack), Conns: 3, Rate: rate, Warmup: -1, For: time.Second, Timeout: 2 * time.Second,
+					Target: mortal(t, 50, comesBack), Conns: 3, Rate: rate, Warmup: -1, For: length, Timeout: 2 * time.Second,
 					AllowErrors: true, MaxLag: time.Second,
 				})
 				switch e := new(Error); {
