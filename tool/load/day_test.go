@@ -69,19 +69,54 @@ func newDay(t *testing.T) *day {
 	p := must[Plan](t)(Plan{
 		Target: nowhere{}, Conns: 8, Rate: 20, Arrivals: Poisson, Warmup: -1, For: 24 * time.Hour, AllowErrors: true,
 	}.complete())
-	d := &day{run: newRun(p), t: t, schedule: schedule{arrivals: Poisson, rate: p.Rate}}
-	t.Cleanup(d.endDials)
-	d.window = window{0, int64(p.For)}
-	for _, s := range d.shards {
-		s.window = d.window
+	return &day{run: simulated(t, p), t: t, schedule: schedule{arrivals: Poisson, rate: p.Rate}}
+}
+
+// simulated is a run in its measured time, which began at 0, whose time is the test's.
+func simulated(t *testing.T, p Plan) *run {
+	r := newRun(p)
+	t.Cleanup(r.endDials)
+	r.window = window{0, int64(p.For)}
+	for _, s := range r.shards {
+		s.window = r.window
 	}
-	d.connections.opens(d.window)
-	for i := range d.conns {
-		d.conns[i] = newConn(d.run, i, nowhere{})
-		d.conns[i].begin(0)
+	r.connections.opens(r.window)
+	for i := range r.conns {
+		r.conns[i] = newConn(r, i, nowhere{})
+		r.conns[i].begin(0)
 	}
-	d.phase, d.opened = measuring, d.readCPU(0)
-	return d
+	r.phase, r.opened = measuring, r.readCPU(0)
+	return r
+}
+
+// One answer that stays away ends no run, however seldom anything is asked; a server that
+// has fallen silent does, when a second request has had its time.
+func TestSilenceAtALowRate(t *testing.T) {
+	for _, recovers := range []bool{true, false} {
+		r := simulated(t, must[Plan](t)(Plan{Target: nowhere{}, Rate: 0.05, Warmup: -1, For: time.Hour}.complete()))
+		c, ended := r.conns[0], int64(0)
+		for now := int64(0); now < int64(90*time.Second) && ended == 0; now += int64(100 * time.Millisecond) {
+			r.start = time.Now().Add(-time.Duration(now))
+			if now%int64(20*time.Second) == 0 {
+				c.due([]int64{now}, 1, now)
+				if now == 0 || recovers && now > int64(20*time.Second) {
+					if _, _, err := c.arrived(echo(nil, wire.Packet{ID: c.slots[c.outstanding()[0]].id}), now+1); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if e := r.silence(now); e != nil {
+				ended = now
+			}
+			r.expire(now)
+			if c.ending && !c.renew() {
+				t.Fatal("not opened again")
+			}
+		}
+		if want := int64(45 * time.Second); recovers && ended != 0 || !recovers && ended != want {
+			t.Errorf("recovers %v: ended after %v", recovers, time.Duration(ended))
+		}
+	}
 }
 
 // until goes on until then.

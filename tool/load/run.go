@@ -289,7 +289,7 @@ func (r *run) drained() bool {
 // outstanding all the time. After the last request it is a matter of single
 // requests, unless there has never been an answer. Where there have been answers, and
 // connections that can be opened, the requests that are sent in place of the first to
-// time out have their time too.
+// time out have their time too, however long nobody had asked anything before.
 func (r *run) silence(now int64) *Error {
 	limit := now - int64(r.plan.Timeout)
 	if r.phase == draining {
@@ -300,7 +300,7 @@ func (r *run) silence(now int64) *Error {
 		return nil
 	}
 	limit = now - int64(r.plan.Timeout)
-	silent := 0
+	silent, first := 0, now
 	for _, c := range r.conns {
 		since, why, ok := c.unanswered()
 		if !ok || since > limit {
@@ -310,12 +310,19 @@ func (r *run) silence(now int64) *Error {
 			return why
 		}
 		silent++
+		first = min(first, since)
+	}
+	if silent == 0 {
+		return nil
+	}
+	if r.unheard <= last {
+		r.unheard = first
 	}
 	quiet := r.plan.Timeout
 	if last > 0 {
 		quiet *= 2
 	}
-	if silent == 0 || now-last < int64(quiet) {
+	if now-r.unheard < int64(quiet) {
 		return nil
 	}
 	return &Error{

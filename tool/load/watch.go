@@ -20,6 +20,8 @@ type supervision struct {
 
 	lately cpuReading // at the last progress
 
+	unheard int64 // when the first request was sent that has timed out since the last answer; 0: none has
+
 	interrupted bool
 	cause       *Error // the failure that ended the load; what fails later is of no interest
 	end         int64  // when the load ended
