@@ -166,6 +166,25 @@ func TestIdleConnectionsThatCannotBe(t *testing.T) {
 	}
 }
 
+// Idle connections that have no answer are counted where errors are allowed, and none at
+// all is no result.
+func TestIdleConnectionsThatMayFail(t *testing.T) {
+	var opened atomic.Int64
+	third := func(nc net.Conn) {
+		if opened.Add(1)%3 != 0 {
+			answering(wire.Standard, nil, echo)(nc)
+		}
+	}
+	plan := Plan{Target: serveWith(t, "tcp", third), Idle: 12, AllowErrors: true, Warmup: -1, For: 50 * time.Millisecond}
+	if r := measured(t, plan); r.Idle.Conns != 8 || r.Idle.Failed != 4 || r.Idle.Open != 8 || !onlyBusy(r) {
+		t.Errorf("%+v, reasons %q", *r.Idle, r.InvalidReasons)
+	}
+	plan.Target = serveWith(t, "tcp", func(net.Conn) {})
+	if r := measured(t, plan); r.Idle.Conns != 0 || r.Idle.Failed != 12 || r.Valid || !strings.Contains(r.InvalidReasons[0], "none of the 12 idle connections") {
+		t.Errorf("%+v, reasons %q", *r.Idle, r.InvalidReasons)
+	}
+}
+
 func TestChurnAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		plan Plan

@@ -154,6 +154,9 @@ func (m *measurement) churnFaulty() string {
 
 // scarce: there is too little to say anything of the slow ones.
 func (m *measurement) scarce() string {
+	if i := m.idle; i != nil && i.Conns == 0 && !m.unfinished() {
+		return fmt.Sprintf("none of the %d idle connections had an answer; look into the target's log", i.Failed)
+	}
 	if m.unloaded() {
 		if c := m.churned; c != nil && c.conns < leastRequests && !m.unfinished() {
 			return fmt.Sprintf("only %d connections came and went, and a 99th percentile takes %d; measure for longer, or open more", c.conns, leastRequests)

@@ -17,6 +17,7 @@ import (
 // costs the server nothing.
 type Idle struct {
 	Conns  int64 `json:"conns"`  // that were opened and used
+	Failed int64 `json:"failed"` // that were opened and had no answer, where Plan.AllowErrors allows that; they are not kept
 	Open   int64 `json:"open"`   // those of them that were at the end of the measured time
 	Closed int64 `json:"closed"` // those that the server has closed until then
 	// ClosedAfter is how long those of Closed were left alone.
@@ -36,6 +37,7 @@ type soak struct {
 	kept   []kept
 	till   int64 // when the measured time ends; 0: nobody knows yet
 	used   int64
+	failed int64
 	closed int64
 	after  *hdrhistogram.Histogram
 }
@@ -78,7 +80,16 @@ func (s *soak) dial(number int) bool {
 		r.cannotDial(err)
 		return false
 	}
-	if e := r.use(ctx, nc, r.sizedContent(uint64(number))); e != nil && !(r.plan.AllowErrors && (e.Kind == Failed || e.Kind == WrongContent)) {
+	e := r.use(ctx, nc, r.sizedContent(uint64(number)))
+	switch {
+	case e == nil, r.plan.AllowErrors && (e.Kind == Failed || e.Kind == WrongContent):
+	case r.plan.AllowErrors && (e.Kind == Closed || e.Kind == Timeout):
+		nc.Close()
+		s.mu.Lock()
+		s.failed++
+		s.mu.Unlock()
+		return true
+	default:
 		nc.Close()
 		e.What = fmt.Sprintf("idle connection %d: %s", number+1, e.What)
 		if e.Kind == Timeout {
@@ -194,5 +205,5 @@ func (s *soak) close() {
 }
 
 func (s *soak) result() *Idle {
-	return &Idle{Conns: s.used, Open: s.used - s.closed, Closed: s.closed, ClosedAfter: quantiles(s.after)}
+	return &Idle{Conns: s.used, Failed: s.failed, Open: s.used - s.closed, Closed: s.closed, ClosedAfter: quantiles(s.after)}
 }

@@ -218,6 +218,9 @@ func writeBeside(table io.Writer, r *load.Result) {
 	if i := r.Idle; i != nil {
 		fmt.Fprintf(table, "idle\t%s of %s connections open at the end, %s closed by the server\n",
 			grouped(float64(i.Open)), grouped(float64(i.Conns)), grouped(float64(i.Closed)))
+		if i.Failed > 0 {
+			fmt.Fprintf(table, "not idle\t%s connections had no answer, and were not kept\n", grouped(float64(i.Failed)))
+		}
 		if i.Closed > 0 {
 			fmt.Fprintf(table, "closed after\t%s\n", quantilesText(i.ClosedAfter))
 		}

@@ -120,7 +120,7 @@ func checkDifficult(t *testing.T, d *difficult, r *load.Result) {
 	t.Helper()
 	served, good, aborted, hung := d.served.Load(), d.good.Load(), d.aborted.Load(), d.hung.Load()
 	refused := r.Errors["closed"] - aborted
-	if r.Requests != 2200 || served != r.Requests-r.Unsent-refused || refused < 0 || r.Unsent+refused > 22 { // one in a hundred
+	if r.Requests != 2200 || served != r.Requests-r.Unsent-refused || refused < 0 || r.Unsent+refused > 220 { // one in ten
 		t.Errorf("%d requests, %d unsent, %d refused; the server has had %d", r.Requests, r.Unsent, refused, served)
 	}
 	if r.Statuses["200"] != good || r.Errors["timeout"] != hung+r.Unsent || r.Errors["total"] != r.Errors["closed"]+r.Errors["timeout"] {
