@@ -244,8 +244,7 @@ func TestChurnDoesNotWait(t *testing.T) {
 func TestChurnThatFails(t *testing.T) {
 	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	nobody := Frames{Address: ln.Addr().String()}
-	ln.Close()
-	for _, c := range []struct {
+	cases := []struct {
 		name   string
 		target Target
 		kinds  []Kind
@@ -255,7 +254,9 @@ func TestChurnThatFails(t *testing.T) {
 		{"closes at once", serveWith(t, "tcp", func(net.Conn) {}), []Kind{Closed}},
 		{"says nothing", serveWith(t, "tcp", func(nc net.Conn) { io.Copy(io.Discard, nc) }), []Kind{Timeout, Unanswered}},
 		{"speaks HTTP", serveWith(t, "tcp", says("HTTP/1.1 400 Bad Request\r\n\r\n")), []Kind{Garbage}},
-	} {
+	}
+	ln.Close() // not before, or one of the others may get its port
+	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			p := quiet(Plan{Target: c.target, Churn: 400, For: 300 * time.Millisecond, Timeout: patience / 2})
 			if slices.Contains(c.kinds, Timeout) {
