@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// mostExported is how many package-level names a package may export.
+// mostExported is how many package-level names a package may export. The values of an
+// enumeration are learnt with its type, and count as that one name.
 const mostExported = 40
 
 // emptyNames say nothing of what is inside.
@@ -87,6 +88,10 @@ type engineState int`,
 			want:  []string{"pool/pool.go:1: package pool exports 41 names (at most 40); "},
 		},
 		{
+			name:  "the values of an enumeration count as its type",
+			files: "-- pool/pool.go --\npackage pool\n\ntype Kind int\n\nconst (\n\tFirst Kind = iota\n" + manyNames(mostExported) + ")",
+		},
+		{
 			name:  "just enough, not counting what users do not see",
 			files: "-- pool/pool.go --\npackage pool\n\nfunc small() {}\n\nconst (\n" + manyNames(mostExported) + ")",
 		},
@@ -139,8 +144,9 @@ func checkStutter(p *pkg) []finding {
 // checkExportedCount finds packages with too many doors.
 func checkExportedCount(p *pkg) []finding {
 	names := make(map[string]bool)
+	values := enumerated(p)
 	for _, x := range p.exported() {
-		if x.receiver == "" {
+		if x.receiver == "" && !values[x.id.Name] {
 			names[x.id.Name] = true
 		}
 	}
@@ -150,6 +156,32 @@ func checkExportedCount(p *pkg) []finding {
 	f := p.files[0]
 	return []finding{f.finding(f.ast.Package,
 		"package %s exports %d names (at most %d); hide some, or split it in two that each make sense", p.name, len(names), mostExported)}
+}
+
+// enumerated are the constants of blocks that begin with one of an exported type.
+func enumerated(p *pkg) map[string]bool {
+	names := make(map[string]bool)
+	for _, f := range p.files {
+		for _, decl := range f.ast.Decls {
+			block, ok := decl.(*ast.GenDecl)
+			if !ok || block.Tok != token.CONST {
+				continue
+			}
+			first, ok := block.Specs[0].(*ast.ValueSpec)
+			if !ok {
+				continue
+			}
+			if kind, ok := first.Type.(*ast.Ident); !ok || !kind.IsExported() {
+				continue
+			}
+			for _, spec := range block.Specs {
+				for _, id := range spec.(*ast.ValueSpec).Names {
+					names[id.Name] = true
+				}
+			}
+		}
+	}
+	return names
 }
 
 // exported is one name that a package's user sees.
