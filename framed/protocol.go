@@ -128,7 +128,7 @@ var refusals = map[engine.Reason]wire.Result{
 	engine.BadProxyHeader:    wire.Malformed,
 	engine.UnknownCommand:    wire.UnknownCommand,
 	engine.Panicked:          wire.Internal,
-	engine.OutputBudget:      wire.Overloaded,
+	engine.InputBudget:       wire.Overloaded,
 	engine.TooManyConns:      wire.Overloaded,
 	engine.TooManyPerAddress: wire.Overloaded,
 	engine.ShuttingDown:      wire.ShuttingDown,

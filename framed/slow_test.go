@@ -513,3 +513,27 @@ func TestCloseDoesNotWaitForPeersThatDoNotRead(t *testing.T) {
 		}
 	})
 }
+
+// Whose unfinished message there is no memory for is told that the server is overloaded.
+func TestPeerHearsThatThereIsNoRoomForItsMessage(t *testing.T) {
+	half := submit(1, string(filler(60<<10)))
+	half = half[:len(half)-1]
+	run(t, func(t *testing.T, e engine.Engine) {
+		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{TotalInput: 64 << 10}}
+		addr := serve(t, s)
+		eventually(t, "somebody is refused", func() (refused bool) {
+			var peers []*peer
+			for range 3 { // the first fills the budget, until it is evicted for that
+				p := dial(t, addr)
+				<-p.pour(half)
+				peers = append(peers, p)
+			}
+			for _, p := range peers {
+				got, err := p.tryPacket()
+				refused = refused || err == nil && got.Command == wire.ConnAck && got.Result == wire.Overloaded
+				p.Close()
+			}
+			return refused
+		})
+	})
+}

@@ -77,7 +77,7 @@ func limitsTold() []told {
 		{"LingerTime", "what a refused peer still sends is read, so that it sees the refusal; in a drain for 250 ms at most", "–", 0, "`TestLingerTimeByDefault`, `TestPeersThatStayDoNotHoldAShutdownUp`"},
 		{"InFlight", "replies promised to one connection; its requests are not read until there are fewer", "–", 0, "`TestInFlightStopsReadingAndResumes`"},
 		{"TotalOutput", "memory of the output that waits for all peers together; requests that may produce much wait in line for room, and peers that do not read are closed when nothing else helps", "none", engine.OutputBudget, "`TestOutputBudgetHolds`, `TestPushesKeepToTheOutputBudget`, `TestLargeRepliesTakeTurns`, `TestFirstVisitsThatBlockHoldUpNobody`, `TestAllOutputTogetherIsBoundedAndTheSlowestGo`"},
-		{"TotalInput", "memory of all input that is not served yet, unfinished messages mostly, beyond 4 KiB for each connection; those that hold most for longest are closed first", "none", engine.InputBudget, "`TestInputBudgetHolds`"},
+		{"TotalInput", "memory of all input that is not served yet, unfinished messages mostly, beyond 4 KiB for each connection; those that hold most for longest are closed first", "5", engine.InputBudget, "`TestInputBudgetHolds`"},
 		{"Helpers", "connections served beside the event loops at once, because their handlers take long; more wait in line", "–", 0, "`TestHelpersAreBounded`"},
 		{"Conns", "open connections", "5", engine.TooManyConns, "`TestConnectionsOverTheCapAreRefusedAndToldWhy`"},
 		{"ConnsPerAddress", "the same from one address", "5", engine.TooManyPerAddress, "`TestConnsPerAddressCountsTheSocketsAddress`"},
