@@ -5,7 +5,7 @@ ALL         := ./... ./tool/...
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps demo test race fuzz lint vuln bench bench-peers bench-routes bench-faults cross
+.PHONY: help deps demo test race fuzz lint vuln bench bench-peers bench-routes bench-memory bench-faults cross
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -74,6 +74,9 @@ bench-peers: ## race other network libraries, within 20 minutes, and store the r
 
 bench-routes: ## compare routers, and print the ratios
 	GOMAXPROCS=1 go run ./bench/routes/ratios
+
+bench-memory: ## attack every engine, and compare the memory that it takes with its limits
+	cd bench && go test ./memory -timeout 40m -v -args -all
 
 bench-faults: ## see what each does when things go wrong, and store it
 	go run ./bench/cmd/peers faults -o bench/results/faults.json
