@@ -72,13 +72,7 @@ func unfinished(size int) []byte {
 }
 
 func TestMemoryUnderAttack(t *testing.T) {
-	hone := *program
-	if hone == "" {
-		hone = filepath.Join(t.TempDir(), "hone")
-		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", hone, "github.com/hone-go/hone/tool/cmd/hone").CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-	}
+	hone := build(t)
 	engines := []string{"events"}
 	if *all {
 		engines = append(engines, "parked", "buffered", "direct")
@@ -91,6 +85,19 @@ func TestMemoryUnderAttack(t *testing.T) {
 			t.Run(a.name+"/"+engine, func(t *testing.T) { a.on(t, hone, engine) })
 		}
 	}
+}
+
+// build is the path of the hone to attack.
+func build(t *testing.T) string {
+	t.Helper()
+	if *program != "" {
+		return *program
+	}
+	path := filepath.Join(t.TempDir(), "hone")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "github.com/hone-go/hone/tool/cmd/hone").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return path
 }
 
 // on attacks a server with an engine, and measures.
