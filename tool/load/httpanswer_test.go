@@ -310,7 +310,8 @@ func lenient(stream []byte) bool {
 func oddNames(stream []byte) bool {
 	for line := range bytes.Lines(stream) {
 		name, _, _ := bytes.Cut(line, []byte(":"))
-		if bytes.ContainsAny(name, " \";()<>@,\\[]{}?=/") && !bytes.HasPrefix(line, []byte("HTTP/1.")) {
+		status := bytes.HasPrefix(line, []byte("HTTP/1.")) && len(line) > len("HTTP/1.1") && line[len("HTTP/1.1")] == ' '
+		if bytes.ContainsAny(name, " \";()<>@,\\[]{}?=/") && !status {
 			return true
 		}
 	}
