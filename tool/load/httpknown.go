@@ -55,7 +55,7 @@ func (k *knownHead) learn(in []byte, head httpHead) {
 	const name = "\nDate: "
 	if at := bytes.Index(in, []byte(name)); at >= 0 {
 		value := at + len(name)
-		if end := bytes.IndexByte(in[value:], '\r'); end == dateLength {
+		if end := bytes.IndexAny(in[value:], "\r\n"); end == dateLength {
 			k.date = value
 		}
 	}
