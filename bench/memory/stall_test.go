@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hone-go/hone/wire"
 )
 
@@ -39,7 +37,7 @@ func TestStallRule(t *testing.T) {
 			c.Write(ask)
 			peers.Go(func() {
 				begun := time.Now()
-				for established(c) && ctx.Err() == nil {
+				for intact(c) && ctx.Err() == nil {
 					pause(ctx, 50*time.Millisecond)
 				}
 				mu.Lock()
@@ -87,7 +85,7 @@ func TestStallRule(t *testing.T) {
 func dialWith(ctx context.Context, t *testing.T, addr string, buffer int) *net.TCPConn {
 	t.Helper()
 	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
-		raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, buffer) })
+		raw.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, buffer) })
 		return err
 	}}
 	c, err := d.DialContext(ctx, "tcp", addr)
@@ -99,15 +97,15 @@ func dialWith(ctx context.Context, t *testing.T, addr string, buffer int) *net.T
 	return c.(*net.TCPConn)
 }
 
-// established asks the kernel, which knows of a reset before anybody reads.
-func established(c *net.TCPConn) (ok bool) {
+// intact asks the kernel, which knows of a reset before anybody reads.
+func intact(c *net.TCPConn) (ok bool) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return false
 	}
 	raw.Control(func(fd uintptr) {
-		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		ok = err == nil && info.State == 1
+		pending, err := syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_ERROR)
+		ok = err == nil && pending == 0
 	})
 	return ok
 }
