@@ -301,17 +301,20 @@ func readWithNetHTTP(in *bufio.Reader, method string) (text string, last bool, e
 // announced and may not be.
 func lenient(stream []byte) bool {
 	odd := func(r rune) bool { return r < ' ' && r != '\r' && r != '\n' && r != '\t' || r >= 0x7f }
-	return bytes.ContainsFunc(stream, odd) || bytes.ContainsAny(stream, "\";()<>@,\\[]{}?=/") && oddNames(stream) ||
+	return bytes.ContainsFunc(stream, odd) || oddNames(stream) ||
 		bytes.Contains(bytes.ToLower(stream), []byte("trailer")) || bytes.Contains(bytes.ReplaceAll(stream, []byte("\r\n"), nil), []byte("\r"))
 }
 
-// oddNames reports whether a line has something before its colon that is no
-// letter, or something like the extension of a chunk.
+// oddNames reports whether a line has something before its colon that no name may
+// have, or something like the extension of a chunk.
 func oddNames(stream []byte) bool {
+	odd := func(r rune) bool {
+		return (r < '0' || r > '9') && (r|0x20 < 'a' || r|0x20 > 'z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	}
 	for line := range bytes.Lines(stream) {
-		name, _, _ := bytes.Cut(line, []byte(":"))
+		name, _, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(":"))
 		status := bytes.HasPrefix(line, []byte("HTTP/1.")) && len(line) > len("HTTP/1.1") && line[len("HTTP/1.1")] == ' '
-		if bytes.ContainsAny(name, " \";()<>@,\\[]{}?=/") && !status {
+		if bytes.ContainsFunc(name, odd) && !status {
 			return true
 		}
 	}
