@@ -91,24 +91,31 @@ func TestMoments(t *testing.T) {
 	}
 }
 
+// loopOn is a loop with one connection, and the descriptor of its other end.
+func loopOn(t *testing.T, p *Plan) (l *loop, other int) {
+	t.Helper()
+	l, err := newLoop(p, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.close() })
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(pair[1]) })
+	if err := l.add(pair[0], 0, false); err != nil {
+		t.Fatal(err)
+	}
+	return l, pair[1]
+}
+
 // TestResponseTimesBeginWhenDue has a loop find out a second late that a request
 // was due.
 func TestResponseTimesBeginWhenDue(t *testing.T) {
 	p := plan("")
 	p.Conns, p.Depth, p.Rate, p.Warmup, p.Window = 1, 2, 1000, 0, time.Hour
-	l, err := newLoop(&p, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.close()
-	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer syscall.Close(pair[1])
-	if err := l.add(pair[0], 0, false); err != nil {
-		t.Fatal(err)
-	}
+	l, _ := loopOn(t, &p)
 	l.now, l.phase = int64(time.Second), measuring
 	if err := l.begin(); err != nil {
 		t.Fatal(err)
@@ -126,19 +133,7 @@ func TestResponseTimesBeginWhenDue(t *testing.T) {
 func TestSpun(t *testing.T) {
 	p := plan("")
 	p.Conns = 1
-	l, err := newLoop(&p, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.close()
-	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer syscall.Close(pair[1])
-	if err := l.add(pair[0], 0, false); err != nil {
-		t.Fatal(err)
-	}
+	l, other := loopOn(t, &p)
 	l.phase, l.start, l.till = measuring, time.Now(), 0 // the window's end is overdue: no look waits
 	for i, turn := range []struct{ finds, counts bool }{
 		{true, false}, // that there is room to write
@@ -146,7 +141,7 @@ func TestSpun(t *testing.T) {
 	} {
 		if turn.finds && i > 0 {
 			push := wire.Standard.Append(nil, wire.Packet{Command: wire.Deliver})
-			if _, err := syscall.Write(pair[1], push); err != nil {
+			if _, err := syscall.Write(other, push); err != nil {
 				t.Fatal(err)
 			}
 		}
