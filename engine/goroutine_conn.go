@@ -28,7 +28,7 @@ type goroutineConn struct {
 
 	nc    net.Conn
 	raw   syscall.RawConn // nil unless nc is a plain socket
-	fd    int             // while readReady runs: the descriptor, known to be open
+	fd    int             // while readParked has a workspace: the descriptor
 	burst int             // visits since the last yield
 	own   *workspace      // nil where the connection borrows one
 	used  atomic.Bool     // a Parked connection has been served since it last rested
@@ -109,6 +109,7 @@ func (g *goroutineConn) borrow() *workspace {
 // giveBack keeps the input that is not served and gives a borrowed workspace back.
 func (g *goroutineConn) giveBack(d *workspace) {
 	g.ref.pack(d)
+	g.fd = noDescriptor
 	d.g, d.beside = nil, false
 	sh, to, keep := g.ref.sh, &g.ref.sh.srv.workspaces, maxPooled
 	g.borrowing = false
