@@ -36,10 +36,9 @@ type goroutineConn struct {
 	resting   bool // the owner's: it goes on as a fresh goroutine
 	borrowing bool // the owner's: it has a workspace
 
-	ended  bool          // under mu: what was in flight is dropped, and off the books
-	nudged bool          // under mu: the read deadline is in the past, so that the owner looks
-	wakeUp chan struct{} // under mu: ends the owner's wait; one slot; nil until the first
-	now    *nowWriter    // under mu; nil until a flusher has written
+	ended  bool       // under mu: what was in flight is dropped, and off the books
+	nudged bool       // under mu: the read deadline is in the past, so that the owner looks
+	now    *nowWriter // under mu; nil until a flusher has written
 }
 
 const noDescriptor = -1
@@ -136,6 +135,8 @@ func (g *goroutineConn) tired() bool {
 func (g *goroutineConn) nudge() {
 	s := g.ref.s
 	switch {
+	case g.goal != noGoal:
+		g.wakeOwner()
 	case s.marks.has(isWaiting):
 		s.marks.clear(isWaiting)
 		select {

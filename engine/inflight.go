@@ -41,17 +41,20 @@ type inflight struct {
 	cut      bool        // the last write ended because it was the others' turn, not because the socket was full
 	writing  bool        // a goroutine that may block is writing: all other output queues
 	queue    outputQueue
-	promises tickets // late replies outstanding
-	late     uint64  // late replies that the counters have not been told of
-	rare     *rare   // nil for most
+	promises tickets       // late replies outstanding
+	late     uint64        // late replies that the counters have not been told of
+	goal     goal          // what the owner waits for in the middle of a visit
+	target   uint32        // of written, for it
+	wakeUp   chan struct{} // ends the owner's wait; one slot; nil until the first
+	rare     *rare         // nil for most
 }
 
 // rare is what few connections need. The connection's mutex guards it.
 type rare struct {
-	value any            // Conn.SetValue's
-	zone  string         // of the peer's address
-	give  func(net.Conn) // user code that is to have the socket
-	given net.Conn       // the socket in the hands of user code
+	value any                                     // Conn.SetValue's
+	zone  string                                  // of the peer's address
+	give  func(net.Conn) (left []byte, back bool) // user code that is to have the socket
+	given net.Conn                                // the socket in the hands of user code
 }
 
 // rarely is x.rare, made when there is none. mu held.
@@ -227,7 +230,7 @@ func (k *connRef) countLate(x *inflight) {
 
 // dropOutput throws away what waits for the peer. mu held.
 func (k *connRef) dropOutput(x *inflight) {
-	for _, b := range [...]pool.Buffer{x.front, x.queue.take()} {
+	for _, b := range [...]pool.Buffer{x.front, x.queue.takeAll()} {
 		if b.Lent() {
 			b.Release()
 		}

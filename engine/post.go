@@ -129,9 +129,12 @@ func (k *connRef) revoke(tickets []uint64) (open int) {
 
 // notify has the owner look at its connection. mu held.
 func (k *connRef) notify() {
-	if x := k.x.Load(); x != nil && x.g != nil {
+	switch x := k.x.Load(); {
+	case x != nil && x.g != nil:
 		x.g.nudge()
-	} else {
+	case x != nil && x.goal != noGoal:
+		x.wakeOwner()
+	default:
 		k.list()
 	}
 }
@@ -160,6 +163,13 @@ func (k *connRef) abort(why Reason) {
 		s.socket.ResetOnClose()
 	}
 	k.notify()
+}
+
+// reset is abort by the owner, who does not hold mu.
+func (k *connRef) reset(why Reason) {
+	k.s.mu.Lock()
+	k.abort(why)
+	k.s.mu.Unlock()
 }
 
 // hardest is what may gather while a write is under way that the peer has not

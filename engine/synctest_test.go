@@ -429,12 +429,12 @@ func TestTakenOverSocketHasNoTimers(t *testing.T) {
 			pause(10 * time.Minute)
 		}
 		t.Out = append(t.Out, "yours\n"...)
-		return t.TakeOver(func(nc net.Conn, unread []byte) {
+		return t.TakeOver(forGood(func(nc net.Conn, unread []byte) {
 			var more [4]byte
 			_, took.err = io.ReadFull(nc, more[:])
 			took.unread = string(unread) + string(more[:])
 			nc.Write([]byte("bye\n"))
-		})
+		}))
 	})
 	for _, text := range []string{"at once", "slowly"} {
 		t.Run(text, func(t *testing.T) {
@@ -696,5 +696,13 @@ func TestCloseHurriesShutdown(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// forGood gives a socket away: it does not come back.
+func forGood(serve func(nc net.Conn, unread []byte)) func(nc net.Conn, unread []byte) ([]byte, bool) {
+	return func(nc net.Conn, unread []byte) ([]byte, bool) {
+		serve(nc, unread)
+		return nil, false
 	}
 }
