@@ -15,7 +15,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/observe"
 )
 
 func TestHosts(t *testing.T) {

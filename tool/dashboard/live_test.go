@@ -19,8 +19,8 @@ import (
 
 	"github.com/hone-go/hone/conns"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/pool"
-	"github.com/hone-go/hone/tool/observe"
 	"github.com/hone-go/hone/workers"
 )
 
