@@ -43,6 +43,7 @@ func TestPanelsHaveData(t *testing.T) {
 		`up{job="node"} == 1`:                                                    "node_exporter",
 		`node_cpu_seconds_total`:                                                 "node_exporter",
 		`up{job="hone"} == 1`:                                                    "the server",
+		`instance:hone_info:max_1d == 1`:                                         "rules.yml",
 		`instance:hone_requests_received:rate1m > 0`:                             "rules.yml",
 		`instance:hone_responses_sent:rate1m > 0`:                                "rules.yml",
 		`instance_reason:hone_rejected:rate5m`:                                   "rules.yml",
