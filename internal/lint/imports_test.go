@@ -115,6 +115,11 @@ package bench`,
 			want:  []string{"tool/load/load.go:3: tool/load must not import framed; it may import wire, tool/record, tool/load/offer, tool/load/source, internal/sys"},
 		},
 		{
+			name:  "the admin side drags the tool in",
+			files: "-- observe/observe.go --\npackage observe\n\nimport \"github.com/hone-go/hone/tool/probe\"",
+			want:  []string{"observe/observe.go:3: observe must not import tool/probe; it may import framed, engine, pool, workers, conns, internal/sys"},
+		},
+		{
 			name:  "a test that looks upwards",
 			files: "-- wire/wire_test.go --\npackage wire_test\n\nimport \"github.com/hone-go/hone/tool/load\"",
 			want:  []string{"wire/wire_test.go:3: wire must not import tool/load, not even in a test; "},
