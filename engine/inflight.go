@@ -51,10 +51,11 @@ type inflight struct {
 
 // rare is what few connections need. The connection's mutex guards it.
 type rare struct {
-	value any                                     // Conn.SetValue's
-	zone  string                                  // of the peer's address
-	give  func(net.Conn) (left []byte, back bool) // user code that is to have the socket
-	given net.Conn                                // the socket in the hands of user code
+	value   any                                     // Conn.SetValue's
+	zone    string                                  // of the peer's address
+	give    func(net.Conn) (left []byte, back bool) // user code that is to have the socket
+	watched watched                                 // Turn.Context's
+	given   net.Conn                                // the socket in the hands of user code
 }
 
 // rarely is x.rare, made when there is none. mu held.
@@ -245,6 +246,7 @@ func (k *connRef) drop(x *inflight) {
 	k.sh.counts.late.Add(x.late)
 	x.late = 0
 	k.dropOutput(x)
+	x.endContext()
 	x.in.forget(&k.sh.srv.input)
 	x.promises.abandon()
 	x.stall.Store(0)

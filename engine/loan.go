@@ -31,9 +31,8 @@ func (k *connRef) beginLoan(nc net.Conn) {
 // endLoan has the connection served again. mu held.
 func (k *connRef) endLoan() {
 	x := k.x.Load()
-	if x.rare.give, x.rare.given = nil, nil; x.rare.value == nil && x.rare.zone == "" {
-		x.rare = nil
-	}
+	x.rare.give, x.rare.given = nil, nil
+	x.forgetRare()
 	k.s.marks.clear(isShut)
 	k.enter(serving)
 	k.touch()

@@ -33,6 +33,7 @@ func (c Conn) post(ticket uint64, parts [][]byte) error {
 			return ErrSettled
 		}
 		x.late++
+		k.unwatch(x)
 	} else {
 		k.sh.counts.pushes.Add(1)
 	}
@@ -150,8 +151,11 @@ func (k *connRef) abort(why Reason) {
 		k.fail(why)
 	}
 	s.dead = true
-	if x := k.x.Load(); x != nil && !x.writing {
-		k.dropOutput(x) // now: the owner may be busy, and memory scarce
+	if x := k.x.Load(); x != nil {
+		x.endContext()
+		if !x.writing {
+			k.dropOutput(x) // now: the owner may be busy, and memory scarce
+		}
 	}
 	hard := why != 0 // a peer that does not read must not keep our bytes in the kernel
 	switch x := k.x.Load(); {

@@ -29,6 +29,7 @@ type Turn struct {
 	takeOver func(nc net.Conn, unread []byte) (left []byte, back bool)
 
 	d       *workspace
+	watched bool // Context was called in this visit
 	yields  int  // calls of Flush and More in this visit
 	flushed bool // since Mark: a part of the answer has gone
 	moved   bool // since Mark: what Advance was given is no longer what is unserved
@@ -194,6 +195,10 @@ func (t *Turn) end(why Reason) {
 	t.serial++
 	if t.requests > 0 {
 		k.sh.counts.requests.Add(uint64(t.requests))
+	}
+	if t.watched {
+		t.watched = false
+		k.visitUnwatched()
 	}
 	if t.later > 0 {
 		k.sh.counts.promised.Add(uint64(t.later))
