@@ -44,9 +44,6 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 		d.slim(&k.sh.srv.workspaces)
 	}
 	p := d.box.space(memory)
-	if k.sh.srv.how.style == direct {
-		p = p[:min(len(p), d.box.want)]
-	}
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	if err := k.endsVisit(t); err != nil {

@@ -34,6 +34,9 @@ func (k *connRef) endLoan() {
 	x.rare.give, x.rare.given = nil, nil
 	x.forgetRare()
 	k.s.marks.clear(isShut)
+	if k.s.own.has(drains) {
+		x.left = k.unread() // user code has read some of it
+	}
 	k.enter(serving)
 	k.touch()
 }

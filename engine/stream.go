@@ -1,6 +1,9 @@
 package engine
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // A visit that waits: for its output to be with the kernel (Turn.Flush), or for more
 // input (Turn.More). On an event loop the visit leaves the loop before it waits, and the
@@ -142,7 +145,7 @@ func (k *connRef) moreInput(d *workspace) error {
 			x.left = max(0, x.left-n)
 		}
 		d.box.arrived(n)
-		t.owed -= min(t.owed, tick(uint64(n)*1000/srv.rules.rate))
+		t.owed -= min(t.owed, time.Duration(uint64(n)*uint64(time.Second)/srv.rules.rate))
 	}
 	if err == nil {
 		return nil
@@ -175,12 +178,12 @@ func (k *connRef) startWait(x *inflight, t *Turn, lacks int) (began tick) {
 	began = k.sh.srv.clock.read()
 	k.sh.srv.clock.stamp(&x.frame) // and the sweeper is awake
 	x.size.Store(uint32(lacks))
-	x.frame.Store(max(1, began-t.owed))
+	x.frame.Store(max(1, began-tick(t.owed.Milliseconds())))
 	return began
 }
 
 // endWait stops it. mu held.
 func (k *connRef) endWait(x *inflight, t *Turn, began tick) {
 	x.frame.Store(0)
-	t.owed += k.sh.srv.clock.read() - began
+	t.owed += time.Duration(k.sh.srv.clock.read()-began) * time.Millisecond
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"runtime/debug"
+	"time"
 )
 
 // Turn is one visit of a connection's bytes to the protocol. It is valid until
@@ -29,11 +30,11 @@ type Turn struct {
 	takeOver func(nc net.Conn, unread []byte) (left []byte, back bool)
 
 	d       *workspace
-	watched bool // Context was called in this visit
-	yields  int  // calls of Flush and More in this visit
-	flushed bool // since Mark: a part of the answer has gone
-	moved   bool // since Mark: what Advance was given is no longer what is unserved
-	owed    tick // how long More has waited, less what the bytes that came were good for
+	watched bool          // Context was called in this visit
+	yields  int           // calls of Flush and More in this visit
+	flushed bool          // since Mark: a part of the answer has gone
+	moved   bool          // since Mark: what Advance was given is no longer what is unserved
+	owed    time.Duration // how long More has waited, less what the bytes that came were good for
 }
 
 // Room reports whether one more message may be served. Ask before every
