@@ -175,20 +175,31 @@ func (a attack) on(t *testing.T, hone, engine string) {
 // server is one hone serve.
 type server struct {
 	*child.Child
-	addr string
+	addr, admin string
 }
 
 func start(ctx context.Context, t *testing.T, hone, engine string) *server {
 	t.Helper()
-	addr := make(chan string, 1)
-	c, err := child.Start(exec.CommandContext(ctx, hone, "serve", "--service", "faults", "--engine", engine,
-		"--addr", "127.0.0.1:0", "--admin", "off", "--limit", "conns=18000"), child.Options{Signal: true, Said: func(line []byte) {
+	return startWith(ctx, t, hone, "--service", "faults", "--engine", engine, "--admin", "off")
+}
+
+func startWith(ctx context.Context, t *testing.T, hone string, flags ...string) *server {
+	t.Helper()
+	said := make(chan [2]string, 1)
+	args := append([]string{"serve", "--addr", "127.0.0.1:0", "--limit", "conns=18000"}, flags...)
+	c, err := child.Start(exec.CommandContext(ctx, hone, args...), child.Options{Signal: true, Said: func(line []byte) {
+		var addrs [2]string
 		for word := range bytes.FieldsSeq(line) {
-			if a, ok := bytes.CutPrefix(word, []byte("addr=")); ok {
-				select {
-				case addr <- string(a):
-				default:
+			for i, name := range []string{"addr=", "admin="} {
+				if a, ok := bytes.CutPrefix(word, []byte(name)); ok {
+					addrs[i] = string(a)
 				}
+			}
+		}
+		if addrs[0] != "" {
+			select {
+			case said <- addrs:
+			default:
 			}
 		}
 	}})
@@ -197,8 +208,8 @@ func start(ctx context.Context, t *testing.T, hone, engine string) *server {
 	}
 	t.Cleanup(c.Stop)
 	select {
-	case a := <-addr:
-		return &server{c, a}
+	case a := <-said:
+		return &server{c, a[0], a[1]}
 	case <-c.Ended():
 		t.Fatalf("the server has ended: %s", c.Said())
 	case <-ctx.Done():
