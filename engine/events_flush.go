@@ -20,6 +20,7 @@ func (k *connRef) flushNow(t *Turn, said bool) bool {
 	if said {
 		s.marks.set(isSaid)
 	}
+	k.visitOwes(x, t.requests)
 	switch {
 	case s.dead:
 	case len(t.Out) == 0:

@@ -42,6 +42,12 @@ type Limits struct {
 	// requests are no longer read. Zero: 1024. A protocol without ids sets 1,
 	// and its replies keep their order.
 	InFlight int
+	// TotalInFlight is the same for all connections together. At it, connections whose
+	// requests are answered late are no longer read until half of the replies are sent;
+	// connections whose requests are answered at once are. One that has never asked may
+	// still have a request taken, up to a quarter beyond the limit. A reply is owed no
+	// longer when its connection has ended. Zero: 65 536.
+	TotalInFlight int
 	// TotalOutput bounds the memory of the output that waits for all peers together.
 	// A visit that may produce much waits until there is room, and when nothing else
 	// helps the slowest readers are closed. Zero: 128 MiB.
@@ -91,6 +97,7 @@ func (l Limits) OrDefaults() Limits {
 	orInt(&l.HighWater, 64<<10)
 	orInt(&l.HardCap, 256<<10)
 	orInt(&l.InFlight, 1024)
+	orInt(&l.TotalInFlight, 64<<10)
 	orInt(&l.TotalOutput, 128<<20)
 	orInt(&l.TotalInput, 128<<20)
 	orInt(&l.Helpers, 10_000)

@@ -80,6 +80,7 @@ type Server struct {
 	ended    [reasons]atomic.Uint64
 	output   outputBudget
 	input    inputBudget
+	requests requestBudget
 	noise    noise
 	sweeper  sweeper
 
@@ -104,6 +105,7 @@ func (s *Server) init() {
 		s.buffers.Max = maxShared
 		s.output.init(s.limits.TotalOutput, s.clock.sweepNow)
 		s.input.init(s.limits.TotalInput, &s.buffers, s.clock.sweepNow)
+		s.requests.init(s.limits.TotalInFlight, s.clock.sweepNow)
 		s.running = make(chan struct{})
 		s.helpers.srv = s
 		s.watchdog.kick = make(chan struct{}, 1)

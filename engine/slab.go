@@ -54,6 +54,8 @@ const (
 	isStopped                    // Advance has ended the service
 	isKnown                      // to OnOpen, so that OnClose must be told
 	wantsProxy                   // a PROXY header comes first
+	hasAsked                     // a request was given to the protocol's user code
+	isLate                       // its last visit has left replies owed
 )
 
 // The flags under mu.

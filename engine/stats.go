@@ -19,6 +19,7 @@ type Stats struct {
 	Owed         int             // late replies outstanding now
 	Waiting      int64           // bytes of output waiting for peers now
 	InLine       int             // connections whose next visit waits for room in Limits.TotalOutput now
+	Paused       int             // connections that are not read because of Limits.TotalInFlight now
 	Buffers      int64           // buffers that connections and workspaces have on loan now
 	Lent         int64           // their bytes
 	OutputMemory int64           // bytes that Limits.TotalOutput bounds now: what output takes, or is about to
@@ -71,6 +72,7 @@ func (s *Server) Stats() Stats {
 		}
 	})
 	st.OutputMemory, st.InputMemory, st.InLine = s.output.held.Load(), s.input.held.Load(), int(s.output.waiting.Load())
+	st.Paused = int(s.requests.waiting.Load())
 	st.Helpers = max(0, int(s.helpers.count.Load())-len(s.started()))
 	s.mu.Lock()
 	defer s.mu.Unlock()

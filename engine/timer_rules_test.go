@@ -279,6 +279,7 @@ func bare(l Limits) *Server {
 	s.clock.init()
 	s.output.init(s.limits.TotalOutput, s.clock.sweepNow)
 	s.input.init(s.limits.TotalInput, &s.buffers, s.clock.sweepNow)
+	s.requests.init(s.limits.TotalInFlight, s.clock.sweepNow)
 	s.running = make(chan struct{})
 	s.inflights.New = func() any { return new(inflight) }
 	return s

@@ -39,6 +39,8 @@ func serverEntries() []entry {
 			func(r *reading) float64 { return float64(r.server.InputMemory) }),
 		one(Gauge, "hone_connections_in_line", "", "Connections in line", "Connections whose requests wait for room in the limit total-output now.",
 			func(r *reading) float64 { return float64(r.server.InLine) }),
+		one(Gauge, "hone_connections_paused", "", "Connections in line", "Connections that are not read because the limit total-in-flight is reached, now.",
+			func(r *reading) float64 { return float64(r.server.Paused) }),
 		one(Gauge, "hone_replies_owed", "", "Replies owed", "Replies promised for later and outstanding now.",
 			func(r *reading) float64 { return float64(r.server.Owed) }),
 		one(Counter, "hone_late_responses_sent_total", "", "Late replies and pushes", "Replies that were promised for later and given.",

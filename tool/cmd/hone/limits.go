@@ -33,6 +33,7 @@ func limitsOf(l *engine.Limits) []limit {
 		{name: "stall-time", time: &l.StallTime},
 		{name: "linger-time", time: &l.LingerTime},
 		{name: "in-flight", number: &l.InFlight},
+		{name: "total-in-flight", number: &l.TotalInFlight},
 		{name: "total-output", number: &l.TotalOutput, bytes: true},
 		{name: "total-input", number: &l.TotalInput, bytes: true},
 		{name: "helpers", number: &l.Helpers},

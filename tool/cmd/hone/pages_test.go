@@ -76,6 +76,7 @@ func limitsTold() []told {
 		{"StallTime", "a peer that takes nothing of what waits for it", "none", engine.WriteStall, "`TestStallTimeByDefault`"},
 		{"LingerTime", "what a refused peer still sends is read, so that it sees the refusal; in a drain for 250 ms at most", "–", 0, "`TestLingerTimeByDefault`, `TestPeersThatStayDoNotHoldAShutdownUp`"},
 		{"InFlight", "replies promised to one connection; its requests are not read until there are fewer", "–", 0, "`TestInFlightStopsReadingAndResumes`"},
+		{"TotalInFlight", "the same for all connections together; at it, connections whose requests are answered late are not read until half of the replies are sent", "–", 0, "`TestTotalInFlightPausesAndResumes`, `TestTotalInFlightWithRepliesThatNeverCome`"},
 		{"TotalOutput", "memory of the output that waits for all peers together; requests that may produce much wait in line for room, and peers that do not read are closed when nothing else helps", "none", engine.OutputBudget, "`TestOutputBudgetHolds`, `TestPushesKeepToTheOutputBudget`, `TestLargeRepliesTakeTurns`, `TestFirstVisitsThatBlockHoldUpNobody`, `TestAllOutputTogetherIsBoundedAndTheSlowestGo`"},
 		{"TotalInput", "memory of all input that is not served yet, unfinished messages mostly, beyond 4 KiB for each connection; those that hold most for longest are closed first", "5", engine.InputBudget, "`TestInputBudgetHolds`"},
 		{"Helpers", "connections served beside the event loops at once, because their handlers take long; more wait in line", "–", 0, "`TestHelpersAreBounded`"},
@@ -109,6 +110,8 @@ func limitsTable(t *testing.T) string {
 			counter = "`" + told.counter.String() + "`"
 		case told.field == "Helpers":
 			counter = "`hone_helpers`" // a gauge: nobody is closed
+		case told.field == "TotalInFlight":
+			counter = "`hone_connections_paused`"
 		}
 		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s | %s |\n", flags[i].name, value, told.what, told.result, counter, told.tests)
 	}
