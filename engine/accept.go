@@ -142,12 +142,26 @@ func (s *Server) count(addr netip.Addr, counted *bool) bool {
 	if !addr.IsValid() || s.Limits.ConnsPerAddress <= 0 {
 		return true
 	}
-	if s.addresses[addr] >= s.limits.ConnsPerAddress {
+	host := hostOf(addr)
+	if s.addresses[host] >= s.limits.ConnsPerAddress {
 		return false
 	}
-	s.addresses[addr]++
+	s.addresses[host]++
 	*counted = true
 	return true
+}
+
+// hostOf is whom the places of an address belong to: the address itself, but the network
+// of 64 bits of an IPv6 address, since a host chooses the rest as it likes.
+func hostOf(addr netip.Addr) netip.Addr {
+	if !addr.Is6() {
+		return addr
+	}
+	network, err := addr.Prefix(64) // without its zone
+	if err != nil {
+		return addr
+	}
+	return network.Addr().WithZone(addr.Zone())
 }
 
 // uncount takes a connection off the books, and the place of its address if it was
@@ -158,8 +172,9 @@ func (s *Server) uncount(why Reason, addr netip.Addr, counted bool) {
 	defer s.mu.Unlock()
 	s.open--
 	if counted {
-		if s.addresses[addr]--; s.addresses[addr] == 0 {
-			delete(s.addresses, addr)
+		host := hostOf(addr)
+		if s.addresses[host]--; s.addresses[host] == 0 {
+			delete(s.addresses, host)
 		}
 	}
 	if s.draining.Load() {

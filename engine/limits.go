@@ -64,7 +64,8 @@ type Limits struct {
 	// Conns is how many connections are open at once. Zero: 50 000, or half of
 	// the descriptor limit if that is less.
 	Conns int
-	// ConnsPerAddress is the same for one remote address. Zero: no limit,
+	// ConnsPerAddress is the same for one remote address, or one network of 64 bits
+	// where it is IPv6, because a single host has all addresses of it. Zero: no limit,
 	// because a load balancer is one address.
 	ConnsPerAddress int
 }

@@ -86,7 +86,7 @@ type Server struct {
 
 	mu         sync.Mutex
 	open       int // connections
-	addresses  map[netip.Addr]int
+	addresses  map[netip.Addr]int // see hostOf
 	listeners  map[*net.Listener]struct{}
 	refusing   map[*net.Conn]struct{} // refused connections that are still being told so
 	empty      chan struct{}          // closed when a drain has no connection left

@@ -81,7 +81,7 @@ func limitsTold() []told {
 		{"TotalInput", "memory of all input that is not served yet, unfinished messages mostly, beyond 4 KiB for each connection; those that hold most for longest are closed first", "5", engine.InputBudget, "`TestInputBudgetHolds`"},
 		{"Helpers", "connections served beside the event loops at once, because their handlers take long; more wait in line", "–", 0, "`TestHelpersAreBounded`"},
 		{"Conns", "open connections", "5", engine.TooManyConns, "`TestConnectionsOverTheCapAreRefusedAndToldWhy`"},
-		{"ConnsPerAddress", "the same from one address", "5", engine.TooManyPerAddress, "`TestConnsPerAddressCountsTheSocketsAddress`"},
+		{"ConnsPerAddress", "the same from one address; IPv6 addresses count by their first 64 bits", "5", engine.TooManyPerAddress, "`TestConnsPerAddressCountsTheSocketsAddress`, `TestConnsPerAddressCountsNetworksOfIPv6`"},
 	}
 }
 
