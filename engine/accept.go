@@ -100,6 +100,11 @@ func (s *Server) accept(nc net.Conn) {
 	s.mu.Lock()
 	why := s.admit(from.Addr(), proxy, &counted)
 	s.mu.Unlock()
+	if why == TooManyConns && s.displace() {
+		s.mu.Lock()
+		why = s.admit(from.Addr(), proxy, &counted)
+		s.mu.Unlock()
+	}
 	switch {
 	case why != 0:
 		socket.Close()
@@ -127,10 +132,13 @@ func (s *Server) admit(addr netip.Addr, proxy bool, counted *bool) Reason {
 	switch {
 	case s.draining.Load():
 		return ShuttingDown
-	case s.open >= s.limits.Conns:
-		return TooManyConns
-	case !proxy && !s.count(addr, counted):
+	case !proxy && !s.hasPlace(addr):
 		return TooManyPerAddress
+	case s.open-s.displacing >= s.limits.Conns:
+		return TooManyConns
+	}
+	if !proxy {
+		s.count(addr, counted)
 	}
 	s.open++
 	s.accepted.Add(1)
@@ -139,16 +147,19 @@ func (s *Server) admit(addr netip.Addr, proxy bool, counted *bool) Reason {
 
 // count takes one of addr's places, if there is one; mu is held.
 func (s *Server) count(addr netip.Addr, counted *bool) bool {
-	if !addr.IsValid() || s.Limits.ConnsPerAddress <= 0 {
-		return true
-	}
-	host := hostOf(addr)
-	if s.addresses[host] >= s.limits.ConnsPerAddress {
+	if !s.hasPlace(addr) {
 		return false
 	}
-	s.addresses[host]++
-	*counted = true
+	if addr.IsValid() && s.Limits.ConnsPerAddress > 0 {
+		s.addresses[hostOf(addr)]++
+		*counted = true
+	}
 	return true
+}
+
+// hasPlace reports whether addr may have one connection more; mu is held.
+func (s *Server) hasPlace(addr netip.Addr) bool {
+	return !addr.IsValid() || s.Limits.ConnsPerAddress <= 0 || s.addresses[hostOf(addr)] < s.limits.ConnsPerAddress
 }
 
 // hostOf is whom the places of an address belong to: the address itself, but the network
@@ -166,11 +177,14 @@ func hostOf(addr netip.Addr) netip.Addr {
 
 // uncount takes a connection off the books, and the place of its address if it was
 // counted.
-func (s *Server) uncount(why Reason, addr netip.Addr, counted bool) {
+func (s *Server) uncount(why Reason, addr netip.Addr, counted, displaced bool) {
 	s.ended[why].Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
+	if displaced {
+		s.displacing--
+	}
 	if counted {
 		host := hostOf(addr)
 		if s.addresses[host]--; s.addresses[host] == 0 {

@@ -51,7 +51,7 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 	k, err := sh.take()
 	if err != nil {
 		nc.Close()
-		s.uncount(notTaken(err), from.Addr(), counted)
+		s.uncount(notTaken(err), from.Addr(), counted, false)
 		return
 	}
 	g := &goroutineConn{ref: k, nc: nc, fd: noDescriptor}
@@ -68,6 +68,7 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 		k.abort(Forced)
 	}
 	k.s.mu.Unlock()
+	s.silent.push(s.limits.Conns, k.conn())
 	go g.live()
 }
 

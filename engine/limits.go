@@ -61,8 +61,10 @@ type Limits struct {
 	// return. Others do not wait: a handler that turns out to take long is one more.
 	// Zero: 10 000.
 	Helpers int
-	// Conns is how many connections are open at once. Zero: 50 000, or half of
-	// the descriptor limit if that is less.
+	// Conns is how many connections are open at once. A newcomer beyond it takes the
+	// place of the connection that has been silent for longest, if there is one that has
+	// never sent a byte of a message. Zero: 50 000, or half of the descriptor limit if
+	// that is less.
 	Conns int
 	// ConnsPerAddress is the same for one remote address, or one network of 64 bits
 	// where it is IPv6, because a single host has all addresses of it. Zero: no limit,

@@ -26,6 +26,7 @@ const (
 	ShuttingDown             // drained
 	Forced                   // the shutdown's patience ended first
 	InputBudget              // all unserved input together passed Limits.TotalInput
+	Displaced                // never sent a byte, and made room for a newcomer at Limits.Conns
 	reasons
 )
 
@@ -49,6 +50,7 @@ var reasonNames = [reasons]string{
 	ShuttingDown:      "shutting_down",
 	Forced:            "forced",
 	InputBudget:       "input_budget",
+	Displaced:         "displaced",
 }
 
 // String is the reason's label: lower case, words joined by underscores.

@@ -82,10 +82,12 @@ type Server struct {
 	input    inputBudget
 	requests requestBudget
 	noise    noise
+	silent   silentLine
 	sweeper  sweeper
 
 	mu         sync.Mutex
-	open       int // connections
+	open       int                // connections
+	displacing int                // of these, silent ones that are to make room
 	addresses  map[netip.Addr]int // see hostOf
 	listeners  map[*net.Listener]struct{}
 	refusing   map[*net.Conn]struct{} // refused connections that are still being told so

@@ -23,6 +23,7 @@ func (k *connRef) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn
 	s.state, s.socket, s.tickets = 0, socket, 0
 	s.own, s.marks, s.opened, s.dead, s.slowVisits, s.epoch = 0, 0, false, false, 0, 0
 	s.want, s.suspect, s.counted, s.weight = 0, 0, counted, 0
+	s.spoken, s.displaced = false, false
 	if g != nil {
 		k.x.Store(&g.inflight)
 	}
@@ -75,6 +76,9 @@ func (k *connRef) carryOut(st step, d *workspace) {
 		s.suspect = 0
 		if v, why, _ := srv.rules.judge(k.moments(), srv.clock.read()); v > rest {
 			k.fail(why)
+		} else if s.displaced {
+			k.makeRoom(d)
+			return
 		}
 	case stepDrain:
 		s.own.set(drains)
@@ -133,6 +137,7 @@ func (k *connRef) received(d *workspace, n int) (hungry bool) {
 	if k.s.own.has(drains) {
 		k.x.Load().left -= n
 	}
+	k.hear()
 	if d.box.arrived(n) {
 		return k.serve(d)
 	}
@@ -207,6 +212,9 @@ func (k *connRef) visit(d *workspace) (used, need int, why Reason) {
 	srv, t := k.sh.srv, &d.turn
 	if srv.ordered {
 		k.startVisit()
+	}
+	if d.box.len() > 0 {
+		k.hear() // behind a PROXY header
 	}
 	t.begin(&d.ref)
 	k.enterUser(d)
@@ -348,7 +356,7 @@ func (k *connRef) end(d *workspace) {
 	}
 	why := k.reason()
 	defer func() { // whatever OnClose does
-		srv.uncount(why, addr, s.counted)
+		srv.uncount(why, addr, s.counted, s.displaced)
 		k.free()
 	}()
 	if s.own.has(isKnown) && srv.OnClose != nil {

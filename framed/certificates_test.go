@@ -100,3 +100,36 @@ func putPEM(t *testing.T, path, what string, der []byte) {
 		t.Fatal(err)
 	}
 }
+
+// TestSilentHandshakesMakeRoom: connections that never begin a handshake, or have made one
+// and nothing more, keep nobody out.
+func TestSilentHandshakesMakeRoom(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		const limit = 6
+		config := tlsConfig(t)
+		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{Conns: limit}}
+		addr := serveOn(t, s, tls.NewListener(listenTCP(t), config))
+		shake := func() *peer {
+			nc, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return peerOf(t, nc)
+		}
+		asked := shake()
+		asked.exchange(1, "before")
+		for i := range limit - 1 {
+			if i%2 == 0 {
+				dial(t, addr)
+			} else {
+				shake()
+			}
+		}
+		eventually(t, "all are open", func() bool { return s.Stats().Open == limit })
+		for range limit - 1 {
+			shake().exchange(1, "new")
+		}
+		ended(t, s, engine.Displaced, limit-1)
+		asked.exchange(2, "after")
+	})
+}

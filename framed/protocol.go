@@ -130,6 +130,7 @@ var refusals = map[engine.Reason]wire.Result{
 	engine.Panicked:          wire.Internal,
 	engine.InputBudget:       wire.Overloaded,
 	engine.TooManyConns:      wire.Overloaded,
+	engine.Displaced:         wire.Overloaded,
 	engine.TooManyPerAddress: wire.Overloaded,
 	engine.ShuttingDown:      wire.ShuttingDown,
 }

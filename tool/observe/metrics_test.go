@@ -41,6 +41,7 @@ var sets = map[string]string{
 	"slow_reader":          "hone_rejected_total",
 	"output_budget":        "hone_rejected_total",
 	"input_budget":         "hone_rejected_total",
+	"displaced":            "hone_rejected_total",
 	"too_large":            "hone_rejected_total",
 	"malformed":            "hone_rejected_total",
 	"unknown_command":      "hone_rejected_total",
