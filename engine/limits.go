@@ -24,6 +24,10 @@ type Limits struct {
 	// while nothing was owed to it. A late reply that is owed to a peer that has
 	// closed its side, or before a TakeOver, has as long. Zero: 3 min.
 	IdleTime time.Duration
+	// AuthTime is how long a connection may take to prove who it is, from the moment at
+	// which it comes, whatever it does meanwhile: until Conn.Trust. Zero: no limit,
+	// because most protocols have nobody prove that.
+	AuthTime time.Duration
 	// HighWater is how much output may wait for one peer before its requests
 	// are no longer read; reading resumes at half of it. Zero: 64 KiB.
 	HighWater int
@@ -93,6 +97,7 @@ func (l Limits) OrDefaults() Limits {
 	}
 	orTime(&l.FrameTime, 5*time.Second)
 	orTime(&l.IdleTime, 3*time.Minute)
+	orTime(&l.AuthTime, never)
 	orTime(&l.StallTime, 10*time.Second)
 	orTime(&l.LingerTime, 2*time.Second)
 	orInt(&l.FrameRate, 1<<10)

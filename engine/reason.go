@@ -27,6 +27,7 @@ const (
 	Forced                   // the shutdown's patience ended first
 	InputBudget              // all unserved input together passed Limits.TotalInput
 	Displaced                // never sent a byte, and made room for a newcomer at Limits.Conns
+	AuthTimeout              // had not proved who it is within Limits.AuthTime
 	reasons
 )
 
@@ -51,6 +52,7 @@ var reasonNames = [reasons]string{
 	Forced:            "forced",
 	InputBudget:       "input_budget",
 	Displaced:         "displaced",
+	AuthTimeout:       "auth_timeout",
 }
 
 // String is the reason's label: lower case, words joined by underscores.

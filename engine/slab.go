@@ -37,6 +37,7 @@ type slot struct {
 	suspect    Reason       // under mu: what the sweeper thinks
 	counted    bool         // its address holds a place; guarded by Server.mu
 	spoken     bool         // written under mu by the owner: a byte of a message has come
+	trusted    bool         // under mu: it has proved who it is
 	displaced  bool         // under mu: it is to make room for a newcomer, see accept_silent.go
 	port       uint16
 	address    [4]byte // of IPv4; else it is in side.sixes

@@ -23,13 +23,14 @@ func (k *connRef) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn
 	s.state, s.socket, s.tickets = 0, socket, 0
 	s.own, s.marks, s.opened, s.dead, s.slowVisits, s.epoch = 0, 0, false, false, 0, 0
 	s.want, s.suspect, s.counted, s.weight = 0, 0, counted, 0
-	s.spoken, s.displaced = false, false
+	s.spoken, s.displaced, s.trusted = false, false, false
 	if g != nil {
 		k.x.Store(&g.inflight)
 	}
 	k.limitUnsent(k.x.Load(), maxUnsent)
 	k.setAddr(from)
 	k.touch()
+	srv.clock.stamp(&s.since)
 	switch {
 	case proxy:
 		s.own.set(wantsProxy)

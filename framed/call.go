@@ -99,6 +99,9 @@ func (r *Reply) send(result wire.Result, content []byte, why error) error {
 	var room [32]byte
 	head, content := r.dialect.Split(room[:0], &p)
 	err := r.reply.Send(head, content)
+	if r.command == wire.Conn && result == wire.OK && err == nil {
+		r.reply.Conn().Trust()
+	}
 	if r.observer != nil {
 		r.report(result, why, err)
 	}

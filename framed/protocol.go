@@ -13,6 +13,7 @@ import (
 type protocol struct {
 	handle  HandlerFunc
 	connect HandlerFunc // nil: every Conn is acknowledged
+	proves  bool        // a Conn that connect accepts proves who the client is, in time for AuthTime
 	dialect wire.Dialect
 	limit   int // of one frame
 	ctx     context.Context
@@ -93,6 +94,9 @@ func (p *protocol) answer(t *engine.Turn, used int, command wire.Command, id uin
 	default:
 		head = append(head, content...)
 	}
+	if command == wire.Conn && p.proves && result == wire.OK {
+		t.Conn().Trust()
+	}
 	t.Out = p.dialect.EndAck(head, start, result)
 }
 
@@ -123,6 +127,7 @@ func (p *protocol) fault(t *engine.Turn, err error) error {
 var refusals = map[engine.Reason]wire.Result{
 	engine.IdleTimeout:       wire.Idle,
 	engine.FrameTimeout:      wire.TooSlow,
+	engine.AuthTimeout:       wire.Unauthorised,
 	engine.TooLarge:          wire.TooLarge,
 	engine.Malformed:         wire.Malformed,
 	engine.BadProxyHeader:    wire.Malformed,

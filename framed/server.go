@@ -69,7 +69,8 @@ type Server struct {
 	// Handler answers Submit packets. Required.
 	Handler Handler
 	// Connect answers Conn packets: credentials and options; the same packet
-	// is the heartbeat. Zero: every Conn is acknowledged.
+	// is the heartbeat. A client of which it has accepted none within Limits.AuthTime is
+	// disconnected. Zero: every Conn is acknowledged, and AuthTime is off.
 	Connect Handler
 	// Dialect is what is spoken on the wire. Zero: wire.Standard.
 	Dialect wire.Dialect
@@ -112,6 +113,9 @@ func (s *Server) init() *engine.Server {
 		s.engine.Protocol = p
 		s.engine.Engine = s.Engine
 		s.engine.Limits = s.Limits
+		if p.proves = p.connect != nil && s.Limits.AuthTime > 0; !p.proves {
+			s.engine.Limits.AuthTime = -1 // nobody would ever be trusted
+		}
 		s.engine.TrustedProxies = s.TrustedProxies
 		s.engine.Logger = s.Logger
 		p.ctx = s.engine.Context()

@@ -42,6 +42,7 @@ var sets = map[string]string{
 	"output_budget":        "hone_rejected_total",
 	"input_budget":         "hone_rejected_total",
 	"displaced":            "hone_rejected_total",
+	"auth_timeout":         "hone_rejected_total",
 	"too_large":            "hone_rejected_total",
 	"malformed":            "hone_rejected_total",
 	"unknown_command":      "hone_rejected_total",

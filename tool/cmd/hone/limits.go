@@ -28,6 +28,7 @@ func limitsOf(l *engine.Limits) []limit {
 		{name: "frame-rate", number: &l.FrameRate, bytes: true},
 		{name: "frame-size", number: &l.FrameSize, bytes: true},
 		{name: "idle-time", time: &l.IdleTime},
+		{name: "auth-time", time: &l.AuthTime},
 		{name: "high-water", number: &l.HighWater, bytes: true},
 		{name: "hard-cap", number: &l.HardCap, bytes: true},
 		{name: "stall-time", time: &l.StallTime},
