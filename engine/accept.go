@@ -178,7 +178,7 @@ func hostOf(addr netip.Addr) netip.Addr {
 // uncount takes a connection off the books, and the place of its address if it was
 // counted.
 func (s *Server) uncount(why Reason, addr netip.Addr, counted, displaced bool) {
-	s.ended[why].Add(1)
+	s.endedFor(why).Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--

@@ -196,8 +196,20 @@ func (g *goroutineConn) handshake() bool {
 	case errors.As(err, new(net.Error)):
 		k.fail(PeerReset)
 	}
-	k.fail(Malformed) // it spoke, but no TLS that we do
+	k.fail(k.sh.srv.failedHandshake(k.conn(), err)) // it spoke, but not as we want
 	return false
+}
+
+// failedHandshake is why a connection ends whose peer has failed a handshake.
+func (s *Server) failedHandshake(c Conn, err error) Reason {
+	why := Reason(0)
+	if s.HandshakeFailed != nil {
+		s.guard(c, func() { why = s.HandshakeFailed(err) })
+	}
+	if why == 0 {
+		why = asReason(err)
+	}
+	return why
 }
 
 // yield lets other connections run after a burst. An owner whose socket is never

@@ -60,7 +60,11 @@ func TestCertificatesAreRenewedUnderOpenConnections(t *testing.T) {
 				}
 				p.Close()
 				refused++
-				ended(t, s, engine.Malformed, refused)
+				want := engine.OwnEnded{Name: "authentication_failed", Count: refused}
+				eventually(t, "authentication_failed is counted", func() bool { return s.Stats().Own[0].Count >= refused })
+				if st := s.Stats(); st.Own[0] != want || st.Ended[engine.Malformed] != 0 {
+					t.Errorf("counted %+v and %d malformed, want %+v", st.Own[0], st.Ended[engine.Malformed], want)
+				}
 			}
 		}
 

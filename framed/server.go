@@ -17,6 +17,8 @@ package framed
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -36,6 +38,12 @@ var ErrServerClosed = engine.ErrServerClosed
 
 // ErrClosed is the answer of a Conn or Reply whose connection has ended.
 var ErrClosed = engine.ErrClosed
+
+// AuthenticationFailed is why a connection ends whose TLS handshake has failed because the
+// client has no certificate that the server accepts (tls.CertificateVerificationError):
+// authentication_failed in Stats.Own. What is presented in a Conn packet is the Connect
+// handler's to judge, and ends no connection; see engine.Limits.AuthTime.
+const AuthenticationFailed = engine.Own
 
 // Handler answers requests. It is called from many goroutines at once, but for
 // one connection from one at a time and in the order of its requests.
@@ -118,6 +126,8 @@ func (s *Server) init() *engine.Server {
 		}
 		s.engine.TrustedProxies = s.TrustedProxies
 		s.engine.Logger = s.Logger
+		s.engine.OwnReasons = []string{"authentication_failed"}
+		s.engine.HandshakeFailed = failedHandshake
 		p.ctx = s.engine.Context()
 		if s.ConnContext != nil {
 			s.engine.OnOpen = func(c engine.Conn) {
@@ -130,6 +140,14 @@ func (s *Server) init() *engine.Server {
 		}
 	})
 	return &s.engine
+}
+
+// failedHandshake tells a wrong certificate from bytes that are no TLS.
+func failedHandshake(err error) engine.Reason {
+	if errors.As(err, new(*tls.CertificateVerificationError)) {
+		return AuthenticationFailed
+	}
+	return 0
 }
 
 // ListenAndServe listens on Addr and serves until Shutdown or Close.

@@ -96,6 +96,25 @@ func TestReasons(t *testing.T) {
 	}
 }
 
+// TestReasonsOfAProtocolsOwn: they are rejections by their own names.
+func TestReasonsOfAProtocolsOwn(t *testing.T) {
+	st := engine.Stats{}
+	st.Own[0], st.Own[1] = engine.OwnEnded{Name: "banned", Count: 7}, engine.OwnEnded{Name: "out_of_credit"}
+	s := start(t, &observe.Admin{Stats: func() engine.Stats { return st }})
+	got, snapshot := s.scrape(), s.admin.Snapshot()
+	for name, want := range map[string]uint64{"banned": 7, "out_of_credit": 0} {
+		if n, ok := got[sample("hone_rejected_total", name)]; !ok || n != float64(want) {
+			t.Errorf("%s is %v (%v) in the metrics, want %d", name, n, ok, want)
+		}
+		if n, ok := snapshot.Rejected[name]; !ok || n != want {
+			t.Errorf("%s is %v (%v) in /stats, want %d", name, n, ok, want)
+		}
+	}
+	if n := len(snapshot.Rejected) + len(snapshot.ConnectionsEnded); n != len(sets)+2 {
+		t.Errorf("/stats has %d reasons, want %d", n, len(sets)+2)
+	}
+}
+
 // plain maps the counters of /stats to their metrics.
 var plain = map[string]string{
 	"connections":             "hone_connections",

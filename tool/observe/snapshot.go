@@ -100,6 +100,11 @@ func (a *Admin) Snapshot() Snapshot {
 		seconds := cpu.Seconds()
 		s.CPUSeconds = &seconds
 	}
+	for _, own := range st.Own {
+		if own.Name != "" {
+			s.Rejected[own.Name] = own.Count
+		}
+	}
 	for why, n := range reasons(st) {
 		if rejection(why) {
 			s.Rejected[why.String()] = n
