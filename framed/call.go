@@ -83,8 +83,9 @@ type Reply struct {
 // the connection has ended and engine.ErrSettled for a second answer.
 func (r Reply) Send(content []byte) error { return r.send(wire.OK, content, nil) }
 
-// Fail answers the request with the code that err is or wraps, or wire.Failed.
-func (r Reply) Fail(err error) error { return r.send(resultOf(err), nil, err) }
+// Fail answers the request with the code that err is or wraps, or wire.Failed, and with
+// the content of a Refusal.
+func (r Reply) Fail(err error) error { return r.send(resultOf(err), contentOf(err), err) }
 
 // Conn is the connection the reply belongs to.
 func (r Reply) Conn() Conn { return Conn{r.reply.Conn()} }

@@ -85,6 +85,7 @@ func (p *protocol) answer(t *engine.Turn, used int, command wire.Command, id uin
 			return // it has had its answer
 		}
 		result = resultOf(err)
+		head = append(head, contentOf(err)...)
 	case t.Promised() > 0:
 		t.Out = head[:start] // keeping what it has grown
 		return

@@ -53,7 +53,8 @@ type Handler interface {
 	// Handle returns: keep nothing of it.
 	//
 	// An error becomes the reply's result instead: the code if it is or wraps a
-	// wire.Result, else wire.Failed. The connection lives on. A panic answers
+	// wire.Result, else wire.Failed; a Refusal has content beside it. The connection
+	// lives on. A panic answers
 	// wire.Internal and closes this one connection.
 	Handle(c Call, dst, req []byte) ([]byte, error)
 }

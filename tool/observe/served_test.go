@@ -271,6 +271,7 @@ func checkCounters(t *testing.T, s *site, engine string, bytes *wires) {
 	want[sample("hone_connections_ended_total", "peer_closed")] = clients
 	want[sample("hone_connections_ended_total", "panicked")] = broken
 	want[sample("hone_rejected_total", "too_large")] = broken
+	want[sample("hone_rejected_total", "authentication_failed")] = 0
 	got := s.scrape()
 	for name, v := range got {
 		switch { // these are chance
