@@ -25,7 +25,7 @@ func TestAuthTime(t *testing.T) {
 				return nil
 			}
 			return say(t, string(line))
-		}}, func(s *engine.Server) { s.Limits.AuthTime = limit })
+		}}, func(s *engine.Server) { s.Limits.AuthTime, s.Limits.StallTime = limit, time.Second })
 		trusted := []*client{s.dial(t), s.dial(t)}
 		trusted[0].ask("prove", "prove")
 		trusted[1].ask("prove later", "prove later")
@@ -43,7 +43,9 @@ func TestAuthTime(t *testing.T) {
 			t.Errorf("refused after %v, before %v", took, limit)
 		}
 		silent.wantEnd(refusal(engine.AuthTimeout))
-		waiting.Close()
+		for _, c := range []*client{silent, busy, waiting} {
+			c.Close()
+		}
 		if !eventually(patience, func() bool { return s.Stats().Ended[engine.AuthTimeout] == 3 }) {
 			t.Errorf("%d connections ended for it, want 3", s.Stats().Ended[engine.AuthTimeout])
 		}

@@ -653,6 +653,7 @@ func TestConnectMustBeAcceptedInTime(t *testing.T) {
 		denied.want(frame(wire.ConnAck, 1, wire.Unauthorised, ""))
 		for _, p := range []*peer{stranger, mute, denied} {
 			p.wantRefusal(wire.Unauthorised)
+			p.Close() // it would be lingered for
 		}
 		ended(t, s, engine.AuthTimeout, 3)
 		ann.exchange(2, "still here")
