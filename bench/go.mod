@@ -4,6 +4,7 @@ go 1.26.0
 
 replace (
 	github.com/hone-go/hone => ../
+	github.com/hone-go/hone/observe => ../observe
 	github.com/hone-go/hone/tool => ../tool
 )
 

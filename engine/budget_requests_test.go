@@ -117,10 +117,11 @@ func TestRequestBudgetLeavesNobodyInLine(t *testing.T) {
 // share, and one that is not is counted once.
 func TestRequestsAnsweredAtOnceAreNotCounted(t *testing.T) {
 	s := bare(Limits{TotalInFlight: 1000})
-	k := s.bareConn()
+	d := &workspace{ref: *s.bareConn()}
+	k := &d.ref
 	var turn Turn
 	visit := func(promised, answered int) {
-		turn.begin(k)
+		turn.begin(d)
 		turn.Room()
 		turn.Mark(0)
 		for i := range promised {

@@ -544,3 +544,11 @@ func alone(t *testing.T) bool {
 	}
 	return false
 }
+
+// forGood gives a socket away: it does not come back.
+func forGood(serve func(nc net.Conn, unread []byte)) func(nc net.Conn, unread []byte) ([]byte, bool) {
+	return func(nc net.Conn, unread []byte) ([]byte, bool) {
+		serve(nc, unread)
+		return nil, false
+	}
+}

@@ -11,7 +11,7 @@ func (k *connRef) onReady(d *workspace, r *sys.Ready) {
 	switch ended, away := k.standing(); {
 	case ended:
 		return
-	case away && k.onReadyAway():
+	case away && k.onReadyAway(r):
 		return
 	}
 	readable := r.In() || r.HungUp() || r.Broken()
@@ -50,7 +50,7 @@ func (k *connRef) readsOn() bool {
 // onReadyAway writes what waits for the peer of a connection whose owner is
 // elsewhere. It reports whether it still is: the report may be the only one that
 // an owner who has just given the connection back has asked for.
-func (k *connRef) onReadyAway() bool {
+func (k *connRef) onReadyAway(r *sys.Ready) bool {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	switch ended, away := k.standing(); {
@@ -58,6 +58,12 @@ func (k *connRef) onReadyAway() bool {
 		return true // nobody's any more, or another connection's
 	case !away:
 		return false
+	}
+	if k.s.want&sys.Once != 0 {
+		k.s.want = 0 // the kernel waits for nothing until it is told to
+	}
+	if x := k.x.Load(); x != nil && x.goal == arrived && (r.In() || r.HungUp() || r.Broken()) {
+		x.wakeOwner()
 	}
 	k.writeAway(true)
 	return true
@@ -131,7 +137,7 @@ func (k *connRef) drive(d *workspace, writable bool) {
 			k.serveKept(d)
 			served = true
 		case stepHandOver:
-			k.handOver()
+			k.lendBeside()
 			return
 		case stepEnd:
 			s.dead = true // under this hold: what is posted from now on would be lost
@@ -236,6 +242,8 @@ func (k *connRef) watchFor(away bool) {
 	want := sys.Interest(0)
 	switch phase := k.phase(); {
 	case s.dead || !s.opened:
+	case away && x != nil && x.goal == arrived:
+		want = sys.In | sys.Once
 	case away || phase == finishing || phase == closing:
 	case phase == serving && (s.own.has(drains) || x != nil && (x.in.ready() || x.blocked.Load())):
 	case phase == serving && k.servedBeside():

@@ -13,16 +13,37 @@ import (
 func (k *connRef) flushNow(t *Turn, said bool) bool {
 	s := k.s
 	s.mu.Lock()
-	x := k.x.Load()
-	if x != nil {
-		x.queue.visiting = false
-	}
 	if said {
 		s.marks.set(isSaid)
 	}
-	k.visitOwes(x, t.requests)
+	k.visitOwes(k.x.Load(), t.requests)
+	if !s.dead {
+		k.put(t)
+	}
+	t.Out = t.Out[:0]
+	if cap(t.Out) > maxPooled {
+		t.Out = nil // one large reply is no reason to stay large
+	}
+	if x := k.x.Load(); x != nil {
+		x.queue.visiting = false
+		first := x.trial
+		k.visitCharged(x)
+		if !s.dead {
+			k.write(x, false)
+		}
+		if first && !s.dead {
+			k.detach() // it was attached for the trial, and a busy connection does not rest
+		}
+	}
+	dead := s.dead
+	s.mu.Unlock()
+	return !dead
+}
+
+// put writes what a visit has produced, and queues what cannot go now. mu held.
+func (k *connRef) put(t *Turn) {
+	x := k.x.Load()
 	switch {
-	case s.dead:
 	case len(t.Out) == 0:
 	case x == nil || x.unwritten():
 		n, err := k.send(t.Out)
@@ -36,7 +57,7 @@ func (k *connRef) flushNow(t *Turn, said bool) bool {
 			k.notSent(x, n)
 		case err != nil:
 			k.fail(PeerReset)
-			s.dead = true
+			k.s.dead = true
 		}
 	default:
 		x.waiting += int64(len(t.Out))
@@ -44,23 +65,6 @@ func (k *connRef) flushNow(t *Turn, said bool) bool {
 			k.recount(x)
 		}
 	}
-	t.Out = t.Out[:0]
-	if cap(t.Out) > maxPooled {
-		t.Out = nil // one large reply is no reason to stay large
-	}
-	if x != nil {
-		first := x.trial
-		k.visitCharged(x)
-		if !s.dead {
-			k.write(x, false)
-		}
-		if first && !s.dead {
-			k.detach() // it was attached for the trial, and a busy connection does not rest
-		}
-	}
-	dead := s.dead
-	s.mu.Unlock()
-	return !dead
 }
 
 // keep is what the peer has not taken of t.Out, of which sent bytes have gone: a

@@ -224,8 +224,9 @@ func (h *helper) do(c *helpers, j job) (beside bool) {
 	}
 	beside = j.key != 0 || d.beside
 	if done = true; j.key == 0 && j.broken == nil {
-		d.beside = false
-		c.srv.workspaces.Put(d)
+		if d.beside = false; len(d.in) == loopRead { // else it has waited for input
+			c.srv.workspaces.Put(d)
+		}
 	}
 	return beside
 }

@@ -117,7 +117,11 @@ func (s *Server) watchLoops() {
 }
 
 // takeAway gives the loop of a visit that does not end to another goroutine.
-func (l *loop) takeAway(visit uint64) {
+func (l *loop) takeAway(visit uint64) { l.passOn(visit, true) }
+
+// passOn has another goroutine go on with the loop of a visit; slow tells that the visit
+// takes longer than anybody has said.
+func (l *loop) passOn(visit uint64, slow bool) {
 	k, ok := l.find(uint64(visit&visitSlots) - 1)
 	if !ok {
 		return
@@ -134,8 +138,10 @@ func (l *loop) takeAway(visit uint64) {
 	l.srv.handOffs.Add(1)
 	l.srv.helpers.busy.Add(1)
 	l.srv.helpers.takenAway()
-	s.slowVisits = max(minSlowVisits, min(2*s.slowVisits, maxSlowVisits))
-	l.alarm()
+	if slow {
+		s.slowVisits = max(minSlowVisits, min(2*s.slowVisits, maxSlowVisits))
+		l.alarm()
+	}
 	k.setAway(true)
 	k.writeAway(false)
 	s.mu.Unlock()

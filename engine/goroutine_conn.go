@@ -28,7 +28,7 @@ type goroutineConn struct {
 
 	nc    net.Conn
 	raw   syscall.RawConn // nil unless nc is a plain socket
-	fd    int             // while readReady runs: the descriptor, known to be open
+	fd    int             // while readParked has a workspace: the descriptor
 	burst int             // visits since the last yield
 	own   *workspace      // nil where the connection borrows one
 	used  atomic.Bool     // a Parked connection has been served since it last rested
@@ -36,10 +36,9 @@ type goroutineConn struct {
 	resting   bool // the owner's: it goes on as a fresh goroutine
 	borrowing bool // the owner's: it has a workspace
 
-	ended  bool          // under mu: what was in flight is dropped, and off the books
-	nudged bool          // under mu: the read deadline is in the past, so that the owner looks
-	wakeUp chan struct{} // under mu: ends the owner's wait; one slot; nil until the first
-	now    *nowWriter    // under mu; nil until a flusher has written
+	ended  bool       // under mu: what was in flight is dropped, and off the books
+	nudged bool       // under mu: the read deadline is in the past, so that the owner looks
+	now    *nowWriter // under mu; nil until a flusher has written
 }
 
 const noDescriptor = -1
@@ -110,6 +109,7 @@ func (g *goroutineConn) borrow() *workspace {
 // giveBack keeps the input that is not served and gives a borrowed workspace back.
 func (g *goroutineConn) giveBack(d *workspace) {
 	g.ref.pack(d)
+	g.fd = noDescriptor
 	d.g, d.beside = nil, false
 	sh, to, keep := g.ref.sh, &g.ref.sh.srv.workspaces, maxPooled
 	g.borrowing = false
@@ -136,6 +136,8 @@ func (g *goroutineConn) tired() bool {
 func (g *goroutineConn) nudge() {
 	s := g.ref.s
 	switch {
+	case g.goal != noGoal:
+		g.wakeOwner()
 	case s.marks.has(isWaiting):
 		s.marks.clear(isWaiting)
 		select {

@@ -18,8 +18,9 @@ func (g *goroutineConn) live() {
 			s.mu.Unlock()
 			return
 		case stepHandOver:
-			k.handOver()
-			return
+			if !g.lend() {
+				return
+			}
 		case waitForRoom, waitForSettled:
 			if st == waitForRoom {
 				k.paceFrame(&g.inflight, &g.in, true)

@@ -111,11 +111,12 @@ func (g *goroutineConn) startWriter() {
 			return
 		}
 		g.writing = false
-		for !g.ref.s.dead && !g.writing && g.nextFront() {
+		for !g.ref.s.dead && !g.writing && g.goal == noGoal && g.nextFront() {
 			if !g.writeFront() {
 				return
 			}
 		}
+		g.wakeOwner() // who waits in a visit goes on with the writing
 		g.ref.resume(&g.inflight)
 		g.ref.s.mu.Unlock()
 	}()

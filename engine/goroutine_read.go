@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"io"
-	"os"
 
 	"github.com/hone-go/hone/internal/sys"
 )
@@ -38,56 +37,57 @@ func (g *goroutineConn) readBlocking(d *workspace) {
 	}
 }
 
-// readParked does the same, holding no buffer while nothing arrives. It is one call
-// of RawConn.Read: between two of them an edge that Go's poller has seen would be
-// forgotten, so the first thing in each is to read until nothing is left.
+// readParked does the same, holding no buffer while nothing arrives. Go's poller
+// forgets an edge that it has seen between two calls of RawConn.Read, so the first thing
+// in each is to read until nothing is left. Visits are outside of them, since whoever
+// is inside holds the right to read: Turn.More would wait for itself.
 func (g *goroutineConn) readParked() {
-	var end error
-	err := g.raw.Read(func(fd uintptr) (done bool) {
-		end = g.readReady(fd)
-		return end != errParked
-	})
-	if err == nil {
-		err = end
-	}
-	if err != nil {
-		g.readFailed(err)
-	}
-}
-
-// errParked says that everything that had arrived is served.
-var errParked = errors.New("engine: parked")
-
-// readReady serves what has arrived on fd. It answers errParked to wait for more,
-// nil when next is to decide, and a read's error otherwise.
-func (g *goroutineConn) readReady(fd uintptr) (err error) {
 	k := &g.ref
-	d := g.borrow()
-	k.unpack(d)
-	g.fd = int(fd)
-	defer func() { // also when user code ends this goroutine: then nobody else has the workspace
-		g.fd = noDescriptor
-	}()
-	for !k.holdsTooMuch(&d.box) {
-		if k.sh.srv.draining.Load() {
-			err = os.ErrDeadlineExceeded // a flood must not hide that we are leaving
-			break
+	var d *workspace
+	var n int
+	var end error
+	read := func(fd uintptr) (done bool) {
+		if d == nil {
+			d = g.borrow()
+			k.unpack(d)
+			g.fd = int(fd)
 		}
-		var n int
-		if n, err = readSocket(fd, d.box.space(&k.sh.srv.input)); n > 0 {
+		if n, end = readSocket(fd, d.box.space(&k.sh.srv.input)); end == errParked {
+			g.giveBack(d)
+			d = nil
+			return false
+		}
+		return true
+	}
+	for {
+		n, end = 0, nil
+		if err := g.raw.Read(read); err != nil {
+			end = err // and d is nil, unless somebody nudged in between
+		}
+		if n > 0 {
 			if !g.used.Load() {
 				g.used.Store(true)
 			}
-			if k.received(d, n) {
-				continue
+			if !k.received(d, n) {
+				end = errParked // next is to decide
 			}
-			err = nil
 		}
-		break
+		switch {
+		case end == nil && k.sh.srv.draining.Load(): // a flood must not hide that we are leaving
+		case end == nil && !k.holdsTooMuch(&d.box):
+			continue
+		case end != nil && end != errParked:
+			g.readFailed(end)
+		}
+		if d != nil {
+			g.giveBack(d)
+		}
+		return
 	}
-	g.giveBack(d)
-	return err
 }
+
+// errParked says that everything that had arrived is read.
+var errParked = errors.New("engine: parked")
 
 // readSocket is one read of a ready descriptor. It answers errParked when
 // nothing is left, and only then has every FIN been seen: Go's poller reports

@@ -17,7 +17,6 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 	k, s := &g.ref, g.ref.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g.queue.visiting = false
 	if said {
 		s.marks.set(isSaid)
 	}
@@ -55,6 +54,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 		g.waiting += int64(len(out))
 		g.writeWaiting(out, cap(out))
 	}
+	g.queue.visiting = false
 	k.visitCharged(&g.inflight)
 	for !s.dead && !g.writing && !g.blocked.Load() && g.nextFront() {
 		g.writeFront()
@@ -67,7 +67,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 func (g *goroutineConn) nextFront() bool {
 	g.ref.countLate(&g.inflight)
 	if !g.front.Lent() && !g.queue.held() {
-		g.front, g.sent = g.queue.take(), 0
+		g.front, g.sent = g.queue.take(&g.ref.sh.srv.buffers), 0
 	}
 	return g.front.Lent()
 }

@@ -41,20 +41,24 @@ type inflight struct {
 	cut      bool        // the last write ended because it was the others' turn, not because the socket was full
 	writing  bool        // a goroutine that may block is writing: all other output queues
 	queue    outputQueue
-	promises tickets // late replies outstanding
-	told     int32   // of these, what the request budget has been told of, and the permit
-	permit   bool    // the request budget lets one request be taken
-	place    *claim  // in line for the request budget, or granted; written by the owner
-	late     uint64  // late replies that the counters have not been told of
-	rare     *rare   // nil for most
+	promises tickets       // late replies outstanding
+	told     int32         // of these, what the request budget has been told of, and the permit
+	permit   bool          // the request budget lets one request be taken
+	place    *claim        // in line for the request budget, or granted; written by the owner
+	late     uint64        // late replies that the counters have not been told of
+	goal     goal          // what the owner waits for in the middle of a visit
+	target   uint32        // of written, for it
+	wakeUp   chan struct{} // ends the owner's wait; one slot; nil until the first
+	rare     *rare         // nil for most
 }
 
 // rare is what few connections need. The connection's mutex guards it.
 type rare struct {
-	value any            // Conn.SetValue's
-	zone  string         // of the peer's address
-	give  func(net.Conn) // user code that is to have the socket
-	given net.Conn       // the socket in the hands of user code
+	value   any                                     // Conn.SetValue's
+	zone    string                                  // of the peer's address
+	give    func(net.Conn) (left []byte, back bool) // user code that is to have the socket
+	watched watched                                 // Turn.Context's
+	given   net.Conn                                // the socket in the hands of user code
 }
 
 // rarely is x.rare, made when there is none. mu held.
@@ -236,7 +240,7 @@ func (k *connRef) countLate(x *inflight) {
 
 // dropOutput throws away what waits for the peer. mu held.
 func (k *connRef) dropOutput(x *inflight) {
-	for _, b := range [...]pool.Buffer{x.front, x.queue.take()} {
+	for _, b := range [...]pool.Buffer{x.front, x.queue.takeAll()} {
 		if b.Lent() {
 			b.Release()
 		}
@@ -251,6 +255,7 @@ func (k *connRef) drop(x *inflight) {
 	k.sh.counts.late.Add(x.late)
 	x.late = 0
 	k.dropOutput(x)
+	x.endContext()
 	x.in.forget(&k.sh.srv.input)
 	x.promises.abandon()
 	if x.permit = false; x.place != nil {

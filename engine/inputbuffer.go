@@ -106,6 +106,14 @@ func (b *inputBuffer) giveBack(memory *inputBudget) {
 	b.base = nil
 }
 
+// put fills an empty buffer.
+func (b *inputBuffer) put(memory *inputBudget, p []byte) {
+	if b.start, b.end, b.want = 0, 0, 0; len(p) > 0 {
+		b.keep(memory, memory.borrow(len(p)))
+		b.end = copy(b.kept.Bytes(), p)
+	}
+}
+
 // forget drops what is unserved and gives the buffers back.
 func (b *inputBuffer) forget(memory *inputBudget) {
 	b.start, b.end, b.base = 0, 0, nil

@@ -27,7 +27,7 @@ func (k *connRef) write(x *inflight, again bool) {
 				x.stall.Store(0)
 				break
 			}
-			x.front, x.sent = x.queue.take(), 0
+			x.front, x.sent = x.queue.take(&k.sh.srv.buffers), 0
 		}
 		n, err := k.send(x.front.Bytes()[x.sent:])
 		x.sent += n
@@ -52,6 +52,9 @@ func (k *connRef) write(x *inflight, again bool) {
 		}
 	}
 	k.recount(x)
+	if x.goal == written && (k.s.dead || x.reached()) {
+		x.wakeOwner()
+	}
 	switch {
 	case x.g == nil:
 	case k.s.dead:

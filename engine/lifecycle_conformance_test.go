@@ -217,7 +217,7 @@ func newPushed(t *testing.T, g ground) pushed {
 		case "error":
 			return malformed(t)
 		case "take over":
-			t.TakeOver(func(nc net.Conn, _ []byte) { io.WriteString(nc, "taken\n") })
+			t.TakeOver(forGood(func(nc net.Conn, _ []byte) { io.WriteString(nc, "taken\n") }))
 			return errHandedOver
 		}
 		return nil
@@ -319,10 +319,10 @@ func TestErrorBeatsTakeOver(t *testing.T) {
 			t.Run(why.String(), func(t *testing.T) {
 				var taken atomic.Bool
 				s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
-					t.TakeOver(func(nc net.Conn, _ []byte) {
+					t.TakeOver(forGood(func(nc net.Conn, _ []byte) {
 						taken.Store(true)
 						io.WriteString(nc, "taken\n")
-					})
+					}))
 					switch why {
 					case engine.Malformed:
 						return malformed(t)
@@ -353,11 +353,11 @@ func takeOverProtocol(owed chan<- engine.Reply, taken chan<- struct{}) lines {
 			owed <- t.Later()
 			return nil
 		case "take":
-			t.TakeOver(func(nc net.Conn, _ []byte) {
+			t.TakeOver(forGood(func(nc net.Conn, _ []byte) {
 				taken <- struct{}{}
 				io.WriteString(nc, "taken\n")
 				io.Copy(io.Discard, nc)
-			})
+			}))
 			return errHandedOver
 		}
 		return say(t, string(line))

@@ -124,7 +124,6 @@ func (m modelled) carriedOut(st step) (all []modelled) {
 	case stepShut:
 		enter(lingering)
 	case stepHandOver:
-		m.fail(ClosedHere)
 		enter(takenOver)
 	case stepEnd:
 		into(func(m *modelled) {
@@ -194,7 +193,10 @@ func (m modelled) resolved(st step) (all []modelled) {
 	into := func(change func(*modelled)) { all = append(all, m.with(change)) }
 	switch st {
 	case waitForUser:
-		into(func(m *modelled) { m.gave, m.ended = true, true; m.closed++ })
+		into(func(m *modelled) { m.fail(ClosedHere); m.gave, m.ended = true, true; m.closed++ })
+		for _, left := range []bool{false, true} { // or it comes back
+			into(func(m *modelled) { m.phase, m.promised, m.ready = serving, false, left })
+		}
 	case waitForPeer:
 		into(func(m *modelled) { m.dead = true })
 	case waitForSettled:

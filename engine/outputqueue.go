@@ -7,7 +7,8 @@ import "github.com/hone-go/hone/pool"
 type outputQueue struct {
 	buffer   pool.Buffer
 	top      int  // how much of it was posted before the current visit
-	visiting bool // in a visit of an ordered protocol: its output goes first
+	visiting bool // in a visit whose output goes before what is posted during it
+	free     int  // of that visit: how much a writer may take already
 }
 
 func (q *outputQueue) len() int {
@@ -18,17 +19,28 @@ func (q *outputQueue) len() int {
 }
 
 // held reports whether there is nothing that a writer may take now.
-func (q *outputQueue) held() bool { return !q.buffer.Lent() || q.visiting }
+func (q *outputQueue) held() bool { return !q.buffer.Lent() || q.visiting && q.free == 0 }
 
-// take hands the queue to a writer.
-func (q *outputQueue) take() pool.Buffer {
+// take hands the queue to a writer, or what it may take of it.
+func (q *outputQueue) take(buffers *pool.Buffers) pool.Buffer {
+	if !q.visiting || q.free >= q.len() {
+		return q.takeAll()
+	}
+	b, all := buffers.Get(q.free), q.buffer.Bytes()
+	copy(b.Bytes(), all)
+	q.buffer.SetLen(copy(all, all[q.free:]))
+	q.top, q.free = q.top-q.free, 0
+	return b
+}
+
+func (q *outputQueue) takeAll() pool.Buffer {
 	b := q.buffer
-	q.buffer, q.top = pool.Buffer{}, 0
+	q.buffer, q.top, q.free = pool.Buffer{}, 0, 0
 	return b
 }
 
 // startVisit remembers what was posted before this visit.
-func (q *outputQueue) startVisit() { q.visiting, q.top = true, q.len() }
+func (q *outputQueue) startVisit() { q.visiting, q.top, q.free = true, q.len(), 0 }
 
 // add appends parts, n bytes in all, and reports whether that took more memory.
 func (q *outputQueue) add(s *Server, parts [][]byte, n int) (grown bool) {
@@ -39,14 +51,15 @@ func (q *outputQueue) add(s *Server, parts [][]byte, n int) (grown bool) {
 	return grown
 }
 
-// insert adds a visit's output: in an ordered protocol before what was posted
-// during the visit, else at the end. It reports whether that took more memory.
+// insert adds a visit's output: before what was posted during the visit if that is held,
+// else at the end. It reports whether that took more memory.
 func (q *outputQueue) insert(s *Server, p []byte) (grown bool) {
 	grown = q.reserve(&s.buffers, len(p))
 	end := q.len()
-	at := min(q.top, end)
-	if !s.ordered {
-		at = end
+	at := end
+	if q.visiting {
+		at = min(q.top, end)
+		q.top = at + len(p)
 	}
 	q.buffer.SetLen(end + len(p))
 	b := q.buffer.Bytes()

@@ -48,7 +48,7 @@ func TestMisbehaviourEndsItsConnectionAtMost(t *testing.T) {
 								t.Conn().Close(engine.IdleTimeout)
 								return nil
 							case "take":
-								t.TakeOver(func(nc net.Conn, _ []byte) { in("the socket's user") })
+								t.TakeOver(forGood(func(nc net.Conn, _ []byte) { in("the socket's user") }))
 								return errHandedOver
 							}
 							in("Advance")

@@ -14,7 +14,7 @@ func TestLocalAddrOfATakenSocket(t *testing.T) {
 		seen := make(chan netip.AddrPort, 1)
 		s := serve(t, g, lines{serve: func(t *engine.Turn, _ []byte) error {
 			c := t.Conn()
-			t.TakeOver(func(net.Conn, []byte) { seen <- c.LocalAddr() })
+			t.TakeOver(forGood(func(net.Conn, []byte) { seen <- c.LocalAddr() }))
 			return errHandedOver
 		}})
 		c := s.dial(t)

@@ -33,6 +33,7 @@ func (c Conn) post(ticket uint64, parts [][]byte) error {
 			return ErrSettled
 		}
 		x.late++
+		k.unwatch(x)
 	} else {
 		k.sh.counts.pushes.Add(1)
 	}
@@ -132,9 +133,12 @@ func (k *connRef) revoke(tickets []uint64) (open int) {
 
 // notify has the owner look at its connection. mu held.
 func (k *connRef) notify() {
-	if x := k.x.Load(); x != nil && x.g != nil {
+	switch x := k.x.Load(); {
+	case x != nil && x.g != nil:
 		x.g.nudge()
-	} else {
+	case x != nil && x.goal != noGoal:
+		x.wakeOwner()
+	default:
 		k.list()
 	}
 }
@@ -150,8 +154,11 @@ func (k *connRef) abort(why Reason) {
 		k.fail(why)
 	}
 	s.dead = true
-	if x := k.x.Load(); x != nil && !x.writing {
-		k.dropOutput(x) // now: the owner may be busy, and memory scarce
+	if x := k.x.Load(); x != nil {
+		x.endContext()
+		if !x.writing {
+			k.dropOutput(x) // now: the owner may be busy, and memory scarce
+		}
 	}
 	hard := why != 0 // a peer that does not read must not keep our bytes in the kernel
 	switch x := k.x.Load(); {
@@ -163,6 +170,13 @@ func (k *connRef) abort(why Reason) {
 		s.socket.ResetOnClose()
 	}
 	k.notify()
+}
+
+// reset is abort by the owner, who does not hold mu.
+func (k *connRef) reset(why Reason) {
+	k.s.mu.Lock()
+	k.abort(why)
+	k.s.mu.Unlock()
 }
 
 // hardest is what may gather while a write is under way that the peer has not

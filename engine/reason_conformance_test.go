@@ -62,7 +62,7 @@ func TestOwnReasonsMustBeLabels(t *testing.T) {
 					t.Errorf("%q: recovered %v, want a panic that names the field", wrong, v)
 				}
 			}()
-			s := &engine.Server{Protocol: echoing(), OwnReasons: wrong}
+			s := &engine.Server{Protocol: echoLines(), OwnReasons: wrong}
 			s.Context()
 		})
 	}
@@ -84,7 +84,7 @@ func TestReasonOfAFailedHandshake(t *testing.T) {
 			onEach(t, over(overAdapter), func(t *testing.T, g ground) {
 				config := &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, x.err }}
 				ln := adapting{listen(t, overTCP), func(nc net.Conn) net.Conn { return tls.Server(nc, config) }}
-				s := serveOn(t, g, ln, echoing(), func(s *engine.Server) {
+				s := serveOn(t, g, ln, echoLines(), func(s *engine.Server) {
 					s.OwnReasons = []string{"no_certificate", "not_today"}
 					s.HandshakeFailed = func(err error) engine.Reason {
 						if errors.As(err, new(*tls.CertificateVerificationError)) {

@@ -24,11 +24,11 @@ func TestTakeOverDuringADrain(t *testing.T) {
 				block := newGate(t)
 				s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
 					if string(line) == "take" {
-						t.TakeOver(func(nc net.Conn, unread []byte) {
+						t.TakeOver(forGood(func(nc net.Conn, unread []byte) {
 							io.WriteString(nc, "taken\n")
 							nc.Write(unread)
 							io.Copy(struct{ io.Writer }{nc}, struct{ io.Reader }{nc})
-						})
+						}))
 						return errHandedOver
 					}
 					block.pass()
@@ -125,10 +125,10 @@ func (h hooked) SetLinger(seconds int) error {
 func TestCloseDuringAHandOverEndsTheUsersReads(t *testing.T) {
 	taking := func(onTake func(), ended chan<- error) lines {
 		return lines{serve: func(t *engine.Turn, line []byte) error {
-			t.TakeOver(func(nc net.Conn, _ []byte) {
+			t.TakeOver(forGood(func(nc net.Conn, _ []byte) {
 				_, err := nc.Read(make([]byte, 1))
 				ended <- err
-			})
+			}))
 			onTake()
 			return errHandedOver
 		}}
@@ -241,7 +241,7 @@ func TestForcedShutdownLeavesATakenOverSocketUsable(t *testing.T) {
 				}
 				taken, failed, bye := make(chan struct{}), make(chan error, 1), make(chan error, 1)
 				s := serveOn(t, g, ln, lines{serve: func(t *engine.Turn, line []byte) error {
-					t.TakeOver(func(nc net.Conn, _ []byte) {
+					t.TakeOver(forGood(func(nc net.Conn, _ []byte) {
 						close(taken)
 						var err error
 						if blocked == "read" {
@@ -255,7 +255,7 @@ func TestForcedShutdownLeavesATakenOverSocketUsable(t *testing.T) {
 						nc.SetDeadline(time.Now().Add(patience))
 						_, err = io.WriteString(nc, "bye")
 						bye <- err
-					})
+					}))
 					return errHandedOver
 				}})
 				c := s.dial(t)
@@ -396,7 +396,7 @@ func TestShutdownKeepsToItsContext(t *testing.T) {
 		"user code ignores its socket": func(t *testing.T, g ground) (*server, int, func()) {
 			block := newGate(t)
 			s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
-				t.TakeOver(func(net.Conn, []byte) { block.pass() })
+				t.TakeOver(forGood(func(net.Conn, []byte) { block.pass() }))
 				return errHandedOver
 			}})
 			s.dial(t).send("take\n")

@@ -6,8 +6,8 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// echoing answers every line with itself.
-func echoing() lines {
+// echoLines answers every line with itself.
+func echoLines() lines {
 	return lines{serve: func(t *engine.Turn, line []byte) error { return say(t, string(line)) }}
 }
 
@@ -17,7 +17,7 @@ func echoing() lines {
 func TestSilentConnectionsMakeRoom(t *testing.T) {
 	const silent, busy = 6, 4
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
-		s := serve(t, g, echoing(), func(s *engine.Server) { s.Limits.Conns = silent + busy })
+		s := serve(t, g, echoLines(), func(s *engine.Server) { s.Limits.Conns = silent + busy })
 		var asked, quiet []*client
 		for i := range busy {
 			c := s.dial(t)
@@ -62,7 +62,7 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 func TestSilentBehindAProxyMakesRoom(t *testing.T) {
 	const header = "PROXY TCP4 192.0.2.1 192.0.2.2 1000 2000\r\n"
 	onEach(t, over(overTCP), func(t *testing.T, g ground) {
-		s := serve(t, g, echoing(), trustingLoopback, func(s *engine.Server) { s.Limits.Conns = 2 })
+		s := serve(t, g, echoLines(), trustingLoopback, func(s *engine.Server) { s.Limits.Conns = 2 })
 		asked := s.dial(t)
 		asked.send(header)
 		asked.ask("one", "one")
@@ -83,7 +83,7 @@ func TestSilentBehindAProxyMakesRoom(t *testing.T) {
 func TestSilentCrowdKeepsNobodyOut(t *testing.T) {
 	const limit, newcomers = 2000, 100
 	oneByOne(t, over(overTCP), func(t *testing.T, g ground) {
-		s := serve(t, g, echoing(), func(s *engine.Server) { s.Limits.Conns = limit })
+		s := serve(t, g, echoLines(), func(s *engine.Server) { s.Limits.Conns = limit })
 		for range limit {
 			s.dial(t)
 		}

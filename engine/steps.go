@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"time"
 
 	"github.com/hone-go/hone/internal/sys"
 )
@@ -74,10 +73,7 @@ func (k *connRef) carryOut(st step, d *workspace) {
 	case stepReconsider:
 		// A handler may have been at work for long, which is not idleness, or the
 		// message may have been completed just now.
-		s.suspect = 0
-		if v, why, _ := srv.rules.judge(k.moments(), srv.clock.read()); v > rest {
-			k.fail(why)
-		} else if s.displaced {
+		if k.reconsider(); s.displaced && !ends(k.reason()) {
 			k.makeRoom(d)
 			return
 		}
@@ -108,6 +104,14 @@ func (k *connRef) carryOut(st step, d *workspace) {
 		return
 	}
 	s.mu.Unlock()
+}
+
+// reconsider judges the sweeper's suspicion. mu held.
+func (k *connRef) reconsider() {
+	k.s.suspect = 0
+	if v, why, _ := k.sh.srv.rules.judge(k.moments(), k.sh.srv.clock.read()); v > rest {
+		k.fail(why)
+	}
 }
 
 const (
@@ -217,7 +221,7 @@ func (k *connRef) visit(d *workspace) (used, need int, why Reason) {
 	if d.box.len() > 0 {
 		k.hear() // behind a PROXY header
 	}
-	t.begin(&d.ref)
+	t.begin(d)
 	k.enterUser(d)
 	defer k.exitUser(d)
 	if k.s.own.has(wantsProxy) {
@@ -282,52 +286,6 @@ func (k *connRef) refuse(d *workspace) {
 	d.turn.Out = out
 	k.call(d, func() { d.turn.Out = k.sh.srv.Protocol.Refuse(out, unserved, k.reason()) })
 	k.flush(d, false)
-}
-
-// promiseSocket remembers who takes the socket over, and the bytes that go along.
-func (k *connRef) promiseSocket(d *workspace) {
-	serve := d.turn.takeOver
-	d.turn.takeOver = nil
-	unread := append([]byte(nil), d.box.bytes()...)
-	d.box.forget(&k.sh.srv.input)
-	k.s.mu.Lock()
-	k.attach().rarely().give = func(nc net.Conn) { serve(nc, unread) }
-	k.s.mu.Unlock()
-}
-
-// handOver gives the socket to user code and ends the connection when that
-// returns. mu is held, and released. On an event loop it happens on a goroutine of
-// its own.
-func (k *connRef) handOver() {
-	x := k.x.Load()
-	r := x.rare
-	k.fail(ClosedHere)
-	k.enter(takenOver)
-	k.s.marks.set(isShut) // the socket is theirs: no push of ours may fall into it
-	if x.g != nil {
-		r.given = x.g.nc
-		r.given.SetReadDeadline(time.Time{}) // whoever hurried us has done so by now
-		k.s.mu.Unlock()
-		k.sh.srv.guard(k.conn(), func() { r.give(r.given) })
-		k.kill()
-		return
-	}
-	k.setAway(true)
-	k.watchFor(true)
-	nc, err := netConn(k.s.socket)
-	k.s.socket = sys.NoSocket
-	r.given = nc
-	k.s.mu.Unlock()
-	d, srv := &workspace{beside: true, ref: *k}, k.sh.srv // k may be another connection's in a moment
-	srv.goroutines.Add(1)
-	go func() {
-		defer srv.goroutines.Done()
-		defer d.ref.end(d)
-		if err == nil {
-			defer nc.Close()
-			srv.guard(d.ref.conn(), func() { r.give(nc) })
-		}
-	}()
 }
 
 // end closes the socket, whatever happened, and tells who needs to know.

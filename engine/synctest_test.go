@@ -429,12 +429,12 @@ func TestTakenOverSocketHasNoTimers(t *testing.T) {
 			pause(10 * time.Minute)
 		}
 		t.Out = append(t.Out, "yours\n"...)
-		return t.TakeOver(func(nc net.Conn, unread []byte) {
+		return t.TakeOver(forGood(func(nc net.Conn, unread []byte) {
 			var more [4]byte
 			_, took.err = io.ReadFull(nc, more[:])
 			took.unread = string(unread) + string(more[:])
 			nc.Write([]byte("bye\n"))
-		})
+		}))
 	})
 	for _, text := range []string{"at once", "slowly"} {
 		t.Run(text, func(t *testing.T) {
@@ -698,3 +698,92 @@ func TestCloseHurriesShutdown(t *testing.T) {
 		})
 	}
 }
+
+// forGood gives a socket away: it does not come back.
+func forGood(serve func(nc net.Conn, unread []byte)) func(nc net.Conn, unread []byte) ([]byte, bool) {
+	return func(nc net.Conn, unread []byte) ([]byte, bool) {
+		serve(nc, unread)
+		return nil, false
+	}
+}
+
+// A visit that waits for input is patient with a peer that keeps Limits.FrameRate, however
+// long that takes, and with nobody else: neither what came fast nor the visit's own time
+// counts for or against the peer.
+func TestMoreKeepsTheFrameRate(t *testing.T) {
+	const kib = 1 << 10
+	upload := func(text string) scripted {
+		return func(t *Turn, message string) error {
+			if text == "computes before" {
+				pause(10 * time.Minute)
+			}
+			in := t.d.box.bytes() // behind the message, whose bytes scripted has not given back yet
+			used := 2 + len(message)
+			for got := len(in) - used; got < 4<<20; {
+				more, err := t.More(used, 1)
+				if err != nil {
+					return err
+				}
+				used = len(more)
+				got += used
+				if text == "computes between" {
+					pause(10 * time.Second)
+				}
+			}
+			if _, err := t.More(used, 0); err != nil {
+				return err
+			}
+			t.Out = append(t.Out, "whole\n"...)
+			return errUploaded
+		}
+	}
+	for _, test := range []struct {
+		name string
+		send func(c *client) // 4 MiB in all, or less
+		cut  time.Duration   // after the last byte; 0: not
+	}{
+		{"steady", func(c *client) {
+			for range 4 * kib {
+				pause(time.Second)
+				c.send(make([]byte, kib))
+			}
+		}, 0},
+		{"computes before", func(c *client) {
+			pause(10*time.Minute + time.Second)
+			c.send(make([]byte, 4<<20))
+		}, 0},
+		{"computes between", func(c *client) {
+			for range 4 {
+				c.send(make([]byte, 1<<20))
+				pause(12 * time.Second)
+			}
+		}, 0},
+		{"silent at once", func(c *client) {}, 5 * time.Second},
+		{"fast, then silent", func(c *client) { c.send(make([]byte, 3<<20)) }, 5 * time.Second},
+		{"trickles", func(c *client) {
+			for range 4 {
+				pause(time.Second)
+				c.send(make([]byte, 1))
+			}
+		}, time.Second},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			virtually(t, upload(test.name), Limits{}, func(r *running) {
+				c := r.dial(r.t)
+				c.send(message("upload"))
+				test.send(c)
+				begun := time.Now()
+				if test.cut == 0 {
+					c.want("whole")
+					return
+				}
+				c.want("frame_timeout")
+				c.Close()
+				r.end(FrameTimeout, begun, test.cut)
+			})
+		})
+	}
+}
+
+// errUploaded ends a visit whose message was given back already.
+var errUploaded = ClosedHere

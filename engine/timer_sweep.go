@@ -93,6 +93,7 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 		busy = busy || since(m.seen, last, now) || m.stall != 0 && since(m.stall, last, now)
 		if x := k.x.Load(); x != nil {
 			k.review(x, now)
+			busy = k.listen(x) || busy
 		}
 	})
 	pace := uint64(s.rules.period)

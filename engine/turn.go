@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"runtime/debug"
+	"time"
 )
 
 // Turn is one visit of a connection's bytes to the protocol. It is valid until
@@ -26,7 +27,14 @@ type Turn struct {
 	later    int      // promises of this visit that were not taken back
 	serial   uint32
 	mark     struct{ out, used int }
-	takeOver func(nc net.Conn, unread []byte)
+	takeOver func(nc net.Conn, unread []byte) (left []byte, back bool)
+
+	d       *workspace
+	watched bool          // Context was called in this visit
+	yields  int           // calls of Flush and More in this visit
+	flushed bool          // since Mark: a part of the answer has gone
+	moved   bool          // since Mark: what Advance was given is no longer what is unserved
+	owed    time.Duration // how long More has waited, less what the bytes that came were good for
 }
 
 // Room reports whether one more message may be served. Ask before every
@@ -53,20 +61,21 @@ func (t *Turn) Room() bool {
 // code. If that panics, everything since is undone and Refuse sees in[used:].
 func (t *Turn) Mark(used int) {
 	t.mark.out, t.mark.used = len(t.Out), used
+	t.flushed, t.moved = false, false
 	t.promised = t.promised[:0]
 	t.requests++
 	t.serial++
 }
 
 // Rollback undoes what happened since Mark: the output is cut, and replies
-// promised with Later are no longer owed. It reports false when such a reply has
-// been sent already: the peer has its answer, and must not get a second one.
+// promised with Later are no longer owed. It reports false when such a reply, or a part
+// of the answer (Flush), has been sent already: the peer must not get a second one.
 func (t *Turn) Rollback() (unanswered bool) {
 	t.Out = t.Out[:t.mark.out]
-	unanswered = true
+	unanswered = !t.flushed
 	if len(t.promised) > 0 && t.ref != nil {
 		open := t.ref.revoke(t.promised)
-		unanswered = open == len(t.promised)
+		unanswered = unanswered && open == len(t.promised)
 		t.later -= open
 		t.granted = 0
 	}
@@ -111,10 +120,12 @@ func (t *Turn) Conn() Conn {
 
 // TakeOver gives the socket to serve once this visit's output is flushed and what is
 // owed to the peer is answered, within Limits.IdleTime, with the bytes that were read
-// and not used; the connection ends when serve returns. Advance returns right after
-// it; an error that it returns wins. Outside an engine it answers
-// errors.ErrUnsupported.
-func (t *Turn) TakeOver(serve func(nc net.Conn, unread []byte)) error {
+// and not used. Until serve returns nothing can be posted to the connection, and no limit
+// is kept but by serve. When it gives the socket back, the protocol is visited again, with
+// the bytes that serve has read too much; by then nobody else may use nc. Else the
+// connection ends. Advance returns right after TakeOver; an error that it returns wins.
+// Outside an engine TakeOver answers errors.ErrUnsupported.
+func (t *Turn) TakeOver(serve func(nc net.Conn, unread []byte) (left []byte, back bool)) error {
 	if t.ref == nil {
 		return errors.ErrUnsupported
 	}
@@ -123,10 +134,56 @@ func (t *Turn) TakeOver(serve func(nc net.Conn, unread []byte)) error {
 	return nil
 }
 
-// begin prepares t for a visit of the connection.
-func (t *Turn) begin(k *connRef) {
+// Hold has everything that is posted to the connection from now on, late replies too,
+// wait until this visit's output has gone: a push to a peer that has just been let in must
+// not pass the words that let it in. A visit that waits keeps them waiting.
+func (t *Turn) Hold() {
+	if t.ref != nil {
+		t.ref.startVisit()
+	}
+}
+
+// Leave says that this visit may block: an event loop goes on without it at once. A visit
+// that blocks is found out anyway, but its loop then stands still for a millisecond or
+// two. It costs some microseconds, and nothing on a goroutine engine.
+func (t *Turn) Leave() {
+	if t.ref != nil {
+		t.ref.leaveLoop(t.d)
+	}
+}
+
+// Flush writes Out, which is empty afterwards, and waits until the kernel has it, for as
+// long as Limits.StallTime lets the peer take nothing. The error is the Reason for which
+// the connection ends; Advance is to return it. What has gone cannot be taken back: when
+// the message panics now, the connection is reset. With Flush a large answer takes little
+// memory; replies that were promised by Later do not wait for it.
+func (t *Turn) Flush() error {
+	if t.ref == nil {
+		return nil
+	}
+	return t.ref.flushMid(t)
+}
+
+// More gives back used bytes of what Advance, or the last More, was given, and waits until
+// need more have arrived than were left. It returns all that is unserved now; what it
+// returned before is no longer valid, and what Advance returns as used counts from the
+// beginning of in. The peer must send Limits.FrameRate; only the time counts in which
+// the visit waits here. With need = 0 it does not wait. The error is the Reason for which
+// the connection ends; Advance is to return it. Outside an engine More answers
+// errors.ErrUnsupported.
+func (t *Turn) More(used, need int) (in []byte, err error) {
+	if t.ref == nil {
+		return nil, errors.ErrUnsupported
+	}
+	return t.ref.more(t.d, used, need)
+}
+
+// begin prepares t for a visit of a connection.
+func (t *Turn) begin(d *workspace) {
+	k := &d.ref
 	srv := k.sh.srv
-	t.ref, t.State = k, k.s.state
+	t.d, t.ref, t.State = d, k, k.s.state
+	t.yields, t.flushed, t.moved, t.owed = 0, false, false, 0
 	t.granted, t.left, t.full = 0, srv.perVisit, srv.limits.HighWater
 	t.refused, t.requests, t.later, t.promised, t.takeOver = false, 0, 0, t.promised[:0], nil
 	t.mark.out, t.mark.used = len(t.Out), 0
@@ -139,6 +196,10 @@ func (t *Turn) end(why Reason) {
 	t.serial++
 	if t.requests > 0 {
 		k.sh.counts.requests.Add(uint64(t.requests))
+	}
+	if t.watched {
+		t.watched = false
+		k.visitUnwatched()
 	}
 	if t.later > 0 {
 		k.sh.counts.promised.Add(uint64(t.later))
@@ -155,11 +216,17 @@ func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
 		if !finished {
 			v := recover() // nil for runtime.Goexit, which ends this goroutine after us
 			used, need, why, fault = t.mark.used, 0, Panicked, Panicked
+			unserved := t.d.box.bytes()
+			if t.moved {
+				used, unserved = 0, nil // it begins somewhere in the message
+			}
 			unanswered := t.Rollback()
 			t.takeOver = nil
 			s.reportPanic(t.Conn(), v, debug.Stack())
 			if unanswered {
-				t.Out = s.refuse(t.Conn(), t.Out, in[used:], Panicked)
+				t.Out = s.refuse(t.Conn(), t.Out, unserved[used:], Panicked)
+			} else if t.flushed {
+				t.ref.reset(Panicked) // an end in peace would look like the whole answer
 			}
 		}
 		t.end(fault)
@@ -167,7 +234,7 @@ func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
 	used, need, err := s.Protocol.Advance(t, in)
 	if err != nil {
 		why = asReason(err)
-	} else if used == 0 && need == 0 && !t.refused && t.takeOver == nil && len(in) > 0 {
+	} else if used == 0 && need == 0 && !t.refused && t.takeOver == nil && t.yields == 0 && len(in) > 0 {
 		panic("engine: Protocol.Advance used nothing, wants nothing and was not refused room")
 	}
 	finished = true

@@ -36,7 +36,7 @@ func TestZeroTurn(t *testing.T) {
 	if err := r.Send([]byte("x")); err != ErrClosed {
 		t.Errorf("its Reply says %v, want ErrClosed", err)
 	}
-	if err := turn.TakeOver(func(net.Conn, []byte) {}); !errors.Is(err, errors.ErrUnsupported) {
+	if err := turn.TakeOver(forGood(func(net.Conn, []byte) {})); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("TakeOver says %v, want ErrUnsupported", err)
 	}
 	if turn.Conn() != (Conn{}) || r.Conn() != (Conn{}) {
@@ -74,7 +74,7 @@ func TestSerialChanges(t *testing.T) {
 	}
 	see("the zero turn")
 	for range 3 {
-		turn.begin(c)
+		turn.begin(&workspace{ref: *c})
 		see("a visit")
 		turn.Mark(0)
 		see("its first message")
@@ -91,7 +91,7 @@ func TestTurnKeepsState(t *testing.T) {
 	var turn Turn
 	for i := range uint64(3) {
 		for j, c := range []*connRef{a, b} {
-			turn.begin(c)
+			turn.begin(&workspace{ref: *c})
 			if want := i * uint64(10+j); turn.State != want {
 				t.Errorf("state %d on connection %d, want %d", turn.State, j, want)
 			}
@@ -105,7 +105,7 @@ func TestTurnRoom(t *testing.T) {
 	s := bare(Limits{HighWater: 100, InFlight: 2})
 	c := s.bareConn()
 	var turn Turn
-	begin := func() { turn.Out = turn.Out[:0]; turn.begin(c) }
+	begin := func() { turn.Out = turn.Out[:0]; turn.begin(&workspace{ref: *c}) }
 
 	begin()
 	if !turn.Room() {
@@ -150,7 +150,7 @@ func TestRollbackTakesPromisesBack(t *testing.T) {
 	s := bare(Limits{})
 	c := s.bareConn()
 	var turn Turn
-	turn.begin(c)
+	turn.begin(&workspace{ref: *c})
 	turn.Mark(0)
 	kept := turn.Later()
 	turn.Out = append(turn.Out, "kept"...)
@@ -183,19 +183,19 @@ func TestRollbackTakesPromisesBack(t *testing.T) {
 }
 
 func TestTurnAllocates0(t *testing.T) {
-	c := bare(Limits{}).bareConn()
+	d := &workspace{ref: *bare(Limits{}).bareConn()}
 	var turn Turn
 	var replies [8]Reply
 	for name, f := range map[string]func(){
 		"visit": func() {
-			turn.begin(c)
+			turn.begin(d)
 			for turn.Room() && turn.requests < 16 {
 				turn.Mark(0)
 			}
 			turn.end(0)
 		},
 		"visit with promises": func() {
-			turn.begin(c)
+			turn.begin(d)
 			for i := range replies {
 				turn.Mark(i)
 				replies[i] = turn.Later()
@@ -206,7 +206,7 @@ func TestTurnAllocates0(t *testing.T) {
 			}
 		},
 		"rollback": func() {
-			turn.begin(c)
+			turn.begin(d)
 			turn.Mark(0)
 			turn.Later()
 			turn.Rollback()

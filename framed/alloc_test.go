@@ -67,10 +67,7 @@ func TestNoAllocationsPerRequest(t *testing.T) {
 			}
 			return append(dst, req...), nil
 		}, nil},
-		{"with value and context", 1, func(c framed.Call, dst, req []byte) ([]byte, error) {
-			if c.Context().Err() != nil {
-				return dst, nil
-			}
+		{"with a value", 1, func(c framed.Call, dst, req []byte) ([]byte, error) {
 			if v, ok := c.Conn().Value().([]byte); ok {
 				return append(dst, v...), nil
 			}

@@ -36,14 +36,17 @@ func (c Call) Conn() Conn {
 	return Conn{c.turn.Conn()}
 }
 
-// Context is what ConnContext made for the connection, or else the server's.
-// It does not end with the request, so it may be kept; it ends when the server
-// is closed or cut off, not when it begins to drain.
+// Context carries what ConnContext made for the connection, or else the server's values.
+// It ends when the client has closed its side or broken the connection, about a second
+// later at most, see engine.Turn.Context; when the requests of this visit are answered,
+// those for later too; and when the server is closed or cut off, not when it begins to
+// drain. Requests that do not ask for it pay nothing.
 func (c Call) Context() context.Context {
+	parent := c.protocol.ctx
 	if a := c.Conn().attachment(); a != nil && a.ctx != nil {
-		return a.ctx
+		parent = a.ctx
 	}
-	return c.protocol.ctx
+	return c.turn.Context(parent)
 }
 
 // Later promises the reply for later: what the handler returns then is ignored

@@ -355,11 +355,11 @@ func upgrading(taken chan<- string) lineProtocol {
 			return true
 		}
 		turn.Out = append(turn.Out, "switching\n"...)
-		if err := turn.TakeOver(func(nc net.Conn, unread []byte) {
+		if err := turn.TakeOver(forGood(func(nc net.Conn, unread []byte) {
 			taken <- string(unread)
 			nc.Write(unread)
 			io.Copy(struct{ io.Writer }{nc}, struct{ io.Reader }{nc})
-		}); err != nil {
+		})); err != nil {
 			turn.Out = append(turn.Out, err.Error()+"\n"...)
 		}
 		return false
@@ -682,4 +682,12 @@ func talk(t *testing.T, e engine.Engine, ln net.Listener, dial func() *peer) {
 	p.wantRefusal(wire.ShuttingDown)
 	p.Close()
 	drained(t, done, 1)
+}
+
+// forGood gives a socket away: it does not come back.
+func forGood(serve func(nc net.Conn, unread []byte)) func(nc net.Conn, unread []byte) ([]byte, bool) {
+	return func(nc net.Conn, unread []byte) ([]byte, bool) {
+		serve(nc, unread)
+		return nil, false
+	}
 }

@@ -17,17 +17,19 @@ import (
 	"testing"
 )
 
-// apiFolder has what each public package of the library exports, as text: a
-// change that its users notice cannot be made without being seen.
+// apiFolder has what each public package of the library and package observe export, as
+// text: a change that its users notice cannot be made without being seen.
 const apiFolder = "internal/lint/testdata/api"
 
-// TestExportedAPI holds the library's exported names, signatures, fields and
-// constants to what has been agreed on.
+// TestExportedAPI holds the exported names of these packages, with their signatures,
+// fields and constants, to what has been agreed on.
 func TestExportedAPI(t *testing.T) {
 	tree := readTree(t, filepath.Join("..", ".."))
 	want := make(map[string]bool)
 	for _, p := range tree.packages() {
-		if _, public := libraryWing[p.dir]; public && !within(p.dir, "internal") && len(p.files) > 0 {
+		_, library := libraryWing[p.dir]
+		_, observe := observeWing[p.dir]
+		if (library || observe) && !within(p.dir, "internal") && len(p.files) > 0 {
 			name := path.Join(apiFolder, strings.ReplaceAll(p.dir, "/", "-")+".txt")
 			want[name] = true
 			wantFile(t, name, p.api())

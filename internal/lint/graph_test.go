@@ -14,10 +14,12 @@ func wing(which string) (map[string][]string, error) {
 	switch which {
 	case "library":
 		return libraryWing, nil
+	case "observe":
+		return observeWing, nil
 	case "tool":
 		return toolWing, nil
 	}
-	return nil, fmt.Errorf("there is no wing %q; use library or tool", which)
+	return nil, fmt.Errorf("there is no wing %q; use library, observe or tool", which)
 }
 
 // rooms is a table of a wing's packages, each with the first sentence of its own

@@ -10,7 +10,7 @@ import (
 // What a room may import when it may import more than can be listed.
 const (
 	anyLibrary = "the library" // every public package of the root module
-	anyRoom    = "every room"  // every package of both wings
+	anyRoom    = "every room"  // every package of all wings
 )
 
 // libraryWing is the root module: each package and what it may import of ours.
@@ -28,33 +28,37 @@ var libraryWing = map[string][]string{
 	"internal/lint": {},
 }
 
+// observeWing is the module in observe/, read like libraryWing.
+var observeWing = map[string][]string{
+	"observe": {"framed", "engine", "pool", "workers", "conns", "internal/sys"},
+}
+
 // toolWing is the module in tool/, read like libraryWing.
 var toolWing = map[string][]string{
-	"tool/child":             {},
-	"tool/load":              {"wire", "tool/record", "tool/load/offer", "tool/load/source", "internal/sys"},
-	"tool/load/offer":        {},
-	"tool/load/source":       {},
-	"tool/machine":           {},
-	"tool/trial":             {"tool/child", "tool/load", "tool/machine", "tool/record"},
-	"tool/probe":             {"tool/record"},
-	"tool/page":              {"tool/record", "tool/compare", "tool/probe"},
-	"tool/record":            {},
-	"tool/compare":           {"tool/record"},
-	"tool/observe":           {"framed", "engine", "pool", "workers", "conns", "tool/record", "tool/compare", "tool/probe", "internal/sys"},
-	"tool/observe/dashboard": {"tool/observe"},
-	"tool/knee":              {},
-	"tool/avatar":            {"route", "pool"},
-	"tool/lab":               {anyLibrary, "tool/child", "tool/load", "tool/machine", "tool/probe", "tool/avatar"},
-	"tool/cmd/hone":          {anyRoom},
+	"tool/child":       {},
+	"tool/load":        {"wire", "tool/record", "tool/load/offer", "tool/load/source", "internal/sys"},
+	"tool/load/offer":  {},
+	"tool/load/source": {},
+	"tool/machine":     {},
+	"tool/trial":       {"tool/child", "tool/load", "tool/machine", "tool/record"},
+	"tool/probe":       {"tool/record"},
+	"tool/page":        {"tool/record", "tool/compare", "tool/probe"},
+	"tool/record":      {},
+	"tool/compare":     {"tool/record"},
+	"tool/dashboard":   {"observe"},
+	"tool/knee":        {},
+	"tool/avatar":      {"route", "pool"},
+	"tool/lab":         {anyLibrary, "tool/child", "tool/load", "tool/machine", "tool/probe", "tool/avatar"},
+	"tool/cmd/hone":    {anyRoom},
 }
 
 // onlyHome names what one package alone may import, tests included. A path ends
 // in a slash where everything below it is meant as well.
 var onlyHome = []struct{ path, home, instead string }{
 	{"golang.org/x/sys/", "internal/sys", "ask internal/sys for it, or syscall"},
-	{"net/http/pprof", "tool/observe", "mount what tool/observe offers; importing this registers handlers for the whole process"},
-	{"github.com/prometheus/client_golang/", "tool/observe", "offer Stats() and let tool/observe read it when it is scraped"},
-	{"github.com/prometheus/procfs", "tool/observe", "offer Stats() and let tool/observe read it when it is scraped"},
+	{"net/http/pprof", "observe", "mount what observe offers; importing this registers handlers for the whole process"},
+	{"github.com/prometheus/client_golang/", "observe", "offer Stats() and let observe read it when it is scraped"},
+	{"github.com/prometheus/procfs", "observe", "offer Stats() and let observe read it when it is scraped"},
 	{"github.com/prometheus/client_model/", "tool/cmd/hone", "return values and let the command read /metrics"},
 	{"github.com/prometheus/common/", "tool/cmd/hone", "return values and let the command read /metrics"},
 	{"charm.land/", "tool/cmd/hone", "return values and let the command draw them"},
@@ -109,6 +113,11 @@ package bench`,
 			name:  "the generator shares the server's code",
 			files: "-- tool/load/load.go --\npackage load\n\nimport \"github.com/hone-go/hone/framed\"",
 			want:  []string{"tool/load/load.go:3: tool/load must not import framed; it may import wire, tool/record, tool/load/offer, tool/load/source, internal/sys"},
+		},
+		{
+			name:  "the admin side drags the tool in",
+			files: "-- observe/observe.go --\npackage observe\n\nimport \"github.com/hone-go/hone/tool/probe\"",
+			want:  []string{"observe/observe.go:3: observe must not import tool/probe; it may import framed, engine, pool, workers, conns, internal/sys"},
 		},
 		{
 			name:  "a test that looks upwards",
@@ -211,12 +220,12 @@ import "github.com/HdrHistogram/hdrhistogram-go"`,
 		{
 			name:  "profiles on the default mux",
 			files: "-- examples/gateway/main.go --\npackage main\n\nimport _ \"net/http/pprof\"",
-			want:  []string{"examples/gateway/main.go:3: only tool/observe imports net/http/pprof; mount"},
+			want:  []string{"examples/gateway/main.go:3: only observe imports net/http/pprof; mount"},
 		},
 		{
 			name:  "metrics pushed by an engine's test",
 			files: "-- engine/stats_test.go --\npackage engine\n\nimport \"github.com/prometheus/client_golang/prometheus\"",
-			want:  []string{"engine/stats_test.go:3: only tool/observe imports github.com/prometheus/client_golang/prometheus; offer Stats()"},
+			want:  []string{"engine/stats_test.go:3: only observe imports github.com/prometheus/client_golang/prometheus; offer Stats()"},
 		},
 		{
 			name: "at home",
@@ -225,7 +234,7 @@ import "github.com/HdrHistogram/hdrhistogram-go"`,
 package sys
 
 import "golang.org/x/sys/unix"
--- tool/observe/observe.go --
+-- observe/observe.go --
 package observe
 
 import (
@@ -248,7 +257,10 @@ func checkRooms(t *tree) []finding {
 		}
 		seen[dir] = true
 		wing, name := libraryWing, "libraryWing"
-		if within(dir, "tool") {
+		switch {
+		case within(dir, "observe"):
+			wing, name = observeWing, "observeWing"
+		case within(dir, "tool"):
 			wing, name = toolWing, "toolWing"
 		}
 		if dir == "." {
@@ -291,6 +303,8 @@ func mayImport(dir string) []string {
 	switch {
 	case within(dir, "examples"):
 		return []string{anyLibrary}
+	case within(dir, "observe"):
+		return observeWing[dir]
 	case within(dir, "tool"):
 		return toolWing[dir]
 	}
@@ -300,13 +314,14 @@ func mayImport(dir string) []string {
 // allowed reports whether the code in from may import the package to.
 func allowed(from, to string) bool {
 	_, library := libraryWing[to]
+	_, observe := observeWing[to]
 	_, tool := toolWing[to]
 	may := mayImport(from)
 	switch {
 	case slices.Contains(may, to):
 		return true
 	case slices.Contains(may, anyRoom):
-		return library || tool
+		return library || observe || tool
 	case slices.Contains(may, anyLibrary) && library && !within(to, "internal"):
 		return true
 	}
@@ -361,22 +376,23 @@ func within(p, dir string) bool {
 
 // isLibrary reports whether a folder belongs to the root module.
 func isLibrary(dir string) bool {
-	return !within(dir, "tool") && !within(dir, "tools") && !within(dir, "bench")
+	return !within(dir, "observe") && !within(dir, "tool") && !within(dir, "tools") && !within(dir, "bench")
 }
 
 // TestImportTable holds the table itself to what it is meant to say.
 func TestImportTable(t *testing.T) {
 	known := []string{anyLibrary, anyRoom}
 	known = slices.AppendSeq(known, maps.Keys(libraryWing))
+	known = slices.AppendSeq(known, maps.Keys(observeWing))
 	known = slices.AppendSeq(known, maps.Keys(toolWing))
-	for _, wing := range []map[string][]string{libraryWing, toolWing} {
+	for _, wing := range []map[string][]string{libraryWing, observeWing, toolWing} {
 		for from, may := range wing {
 			for _, to := range may {
 				if !slices.Contains(known, to) {
 					t.Errorf("%s may import %s, which has no line of its own", from, to)
 				}
-				if isLibrary(from) && within(to, "tool") {
-					t.Errorf("%s may import %s: the library must not know the tool", from, to)
+				if isLibrary(from) && !isLibrary(to) || within(from, "observe") && within(to, "tool") {
+					t.Errorf("%s may import %s: arrows between modules go from tool to observe to the library", from, to)
 				}
 			}
 		}

@@ -72,6 +72,14 @@ func Unsent(fd uintptr) int {
 	return max(n, 0)
 }
 
+// HungUp reports whether the peer of a socket has closed its side or broken the
+// connection, whatever waits to be read.
+func HungUp(fd uintptr) bool {
+	asked := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+	n, err := unix.Poll(asked, 0)
+	return err == nil && n > 0
+}
+
 // Unread is how many bytes a socket has received that nobody has read. 0 if it
 // does not say.
 func Unread(fd uintptr) int {

@@ -16,6 +16,9 @@ func Write(uintptr, []byte) (int, error) { return 0, errors.ErrUnsupported }
 // Unsent is not known here.
 func Unsent(uintptr) int { return 0 }
 
+// HungUp is not known here.
+func HungUp(uintptr) bool { return false }
+
 // Unread is not known here.
 func Unread(uintptr) int { return 0 }
 

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/probe"
 )

@@ -24,7 +24,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"go.uber.org/goleak"
 
-	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tool/page"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tool/compare"
-	"github.com/hone-go/hone/tool/observe"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 )

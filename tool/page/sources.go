@@ -78,6 +78,9 @@ func (p *Page) sampled(values map[string]float64) {
 	if clean := numbers(values); len(clean) > 0 {
 		p.stream.add(encode("point", point{T: number(p.now()), Values: clean}))
 	}
+	if p.serves(values) {
+		p.tellLocked()
+	}
 }
 
 // ThisRuntime is the Go runtime of this process. Asking takes about 50 µs.

@@ -1,14 +1,20 @@
 package page
 
-import "maps"
+import (
+	"maps"
+	"slices"
+)
 
 // Status is how things stand.
 type Status string
 
-// The statuses. Waiting and Running are the page's own.
+// The statuses. The first four are the page's own: Waiting and Running of a load, Serving
+// and Idle of a server whose page shows no load (no group Client).
 const (
-	Waiting     Status = "waiting"
+	Waiting     Status = "waiting" // for the first figures
 	Running     Status = "running"
+	Serving     Status = "serving" // requests came within the last second
+	Idle        Status = "idle"    // none did
 	Valid       Status = "valid"
 	Invalid     Status = "invalid"
 	Failed      Status = "failed"
@@ -79,6 +85,22 @@ func (p *Page) End(v Verdict) {
 	}
 	p.stream.add(encode("mark", mark{number(p.now()), "end", string(v.Status), ""}))
 	p.tellLocked()
+}
+
+// serves makes the status that of a server, where no load is to be shown, and reports
+// whether it has changed.
+func (p *Page) serves(values map[string]float64) bool {
+	rate, known := values["s.rate"]
+	if !known || slices.Contains(p.Groups, Client) {
+		return false
+	}
+	status := Idle
+	if rate > 0 {
+		status = Serving
+	}
+	changed := status != p.state.Status
+	p.state.Status = status
+	return changed
 }
 
 // tell tells the readers the state.

@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/hone-go/hone/engine"
-	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/probe"
 )

@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tlsfiles"
 	"github.com/hone-go/hone/tool/avatar"
-	"github.com/hone-go/hone/tool/observe"
 )
 
 const (

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tool/load"
-	"github.com/hone-go/hone/tool/observe"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"

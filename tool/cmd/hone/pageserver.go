@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/probe"
 )

@@ -21,8 +21,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tlsfiles"
-	"github.com/hone-go/hone/tool/observe"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/wire"
 )

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tool/load"
-	"github.com/hone-go/hone/tool/observe"
 )
 
 const (

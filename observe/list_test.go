@@ -13,8 +13,8 @@ import (
 
 	"github.com/hone-go/hone/conns"
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/pool"
-	"github.com/hone-go/hone/tool/observe"
 	"github.com/hone-go/hone/workers"
 )
 

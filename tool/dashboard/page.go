@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/observe"
 )
 
 // metricsPage is the page of the manual.
@@ -14,7 +14,7 @@ func metricsPage() []byte {
 	page.WriteString(`# Metrics
 
 What ` + "`/metrics`" + ` on the admin side answers. This page is made from the list that the
-server itself uses (` + "`go test ./tool/observe/dashboard -update`" + `); a test fails when they differ.
+server itself uses (` + "`go test ./tool/dashboard -update`" + `); a test fails when they differ.
 
 - Everything is read when it is asked for: a server that nobody scrapes pays nothing.
 - No label has a value that a client chose, and no metric has more than 200 series.
@@ -48,10 +48,10 @@ server itself uses (` + "`go test ./tool/observe/dashboard -update`" + `); a tes
 const cost = `
 ## What it costs
 
-` + "`BenchmarkScrape`, `BenchmarkScrapeOfACrowd`, `BenchmarkScrapeCost` and `BenchmarkLatency`" + ` in
-[tool/observe](../tool/observe) measure it: one scrape, one scrape over HTTP of a server
-with 15 000 connections, a scrape a second beside 50 000 requests a second, and what
-timing handlers adds to each of them.
+` + "`BenchmarkScrape`, `BenchmarkScrapeOfACrowd` and `BenchmarkLatency`" + ` in [observe](../observe)
+measure one scrape, one scrape over HTTP of a server with 15 000 connections, and what timing
+handlers adds to each request. ` + "`BenchmarkScrapeCost`" + ` in [tool/dashboard](../tool/dashboard)
+measures what a scrape a second adds beside 50 000 requests a second.
 
 Handlers are timed by samples, and only when the program asks for it:
 

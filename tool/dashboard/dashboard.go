@@ -2,7 +2,7 @@
 // package observe lists: Grafana's dashboards, and the page of the manual that
 // describes every metric. Nothing in it is written twice, so nothing drifts.
 //
-//	go test ./tool/observe/dashboard -update
+//	go test ./tool/dashboard -update
 //
 // writes what Files returns into the repository. Without -update the same test
 // compares, and others hold the queries to the list, ask a real Prometheus each

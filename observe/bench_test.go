@@ -7,7 +7,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
-	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/observe"
 )
 
 // pipes is a listener whose connections are pipes: ten thousand of them cost no

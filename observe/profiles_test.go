@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/observe"
 )
 
 // isProfile reports whether b is a whole gzip stream with something in it, as

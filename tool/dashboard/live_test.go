@@ -19,8 +19,8 @@ import (
 
 	"github.com/hone-go/hone/conns"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/pool"
-	"github.com/hone-go/hone/tool/observe"
 	"github.com/hone-go/hone/workers"
 )
 
@@ -43,6 +43,7 @@ func TestPanelsHaveData(t *testing.T) {
 		`up{job="node"} == 1`:                                                    "node_exporter",
 		`node_cpu_seconds_total`:                                                 "node_exporter",
 		`up{job="hone"} == 1`:                                                    "the server",
+		`instance:hone_info:max_1d == 1`:                                         "rules.yml",
 		`instance:hone_requests_received:rate1m > 0`:                             "rules.yml",
 		`instance:hone_responses_sent:rate1m > 0`:                                "rules.yml",
 		`instance_reason:hone_rejected:rate5m`:                                   "rules.yml",

@@ -15,18 +15,20 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/observe"
 )
 
 func TestHosts(t *testing.T) {
 	s := start(t, &observe.Admin{Stats: nothing, Hosts: []string{"admin.example", "Other.Example:9000"}})
 	_, port, _ := net.SplitHostPort(s.addr)
-	hosts := map[int][]string{
-		200: {
+	type answers struct{ open, guarded, missing int }
+	hosts := map[answers][]string{
+		{200, 200, 404}: {
 			"127.0.0.1", "127.0.0.1:" + port, "127.9.9.9", "localhost", "LocalHost:80", "localhost.", "[::1]", "[::1]:80",
-			"[::ffff:127.0.0.1]", "admin.example", "ADMIN.example:1", "other.example",
+			"[::ffff:127.0.0.1]",
 		},
-		403: {
+		{200, 403, 403}: {"admin.example", "ADMIN.example:1", "other.example"}, // allowed, and not this machine's own
+		{403, 403, 403}: {
 			"rebind.example", "rebind.example:" + port, "localhost.rebind.example", "127.0.0.1.rebind.example", "admin.example.rebind.example",
 			"xlocalhost", "0.0.0.0", "0.0.0.0:" + port, "[::]", "192.168.1.10", "127.1", "2130706433", "0x7f.0.0.1",
 			"localhost:80:80", "[localhost", "rebind.example#localhost", "rebind.example,localhost", "..", "-",
@@ -34,18 +36,30 @@ func TestHosts(t *testing.T) {
 	}
 	for want, names := range hosts {
 		for _, host := range names {
-			for _, path := range []string{"/healthz", "/metrics", "/stats", "/debug/pprof/", "/nope"} {
+			for path, status := range map[string]int{
+				"/healthz": want.open, "/metrics": want.open, "/stats": want.open, "/debug/pprof/": want.guarded, "/nope": want.missing,
+			} {
 				r := s.request(path)
 				r.Host = host
-				status := want
-				if path == "/nope" && want == 200 {
-					status = 404
-				}
 				if a := s.do(r); a.status != status {
 					t.Errorf("Host %q, GET %s: %d, want %d", host, path, a.status, status)
 				}
 			}
 		}
+	}
+}
+
+// TestAllowedHostWithToken opens under one of Hosts what a token opens.
+func TestAllowedHostWithToken(t *testing.T) {
+	s := start(t, &observe.Admin{Stats: nothing, Token: secret, Hosts: []string{"admin.example"}})
+	r := s.request("/debug/pprof/")
+	r.Host = "admin.example"
+	if a := s.do(r); a.status != 401 {
+		t.Errorf("without the token: %d, want 401", a.status)
+	}
+	r.Header.Set("Authorization", "Bearer "+secret)
+	if a := s.do(r); a.status != 200 {
+		t.Errorf("with the token: %d, want 200", a.status)
 	}
 }
 

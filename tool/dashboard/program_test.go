@@ -21,7 +21,7 @@ import (
 )
 
 // build builds hone once for a test.
-func build(t *testing.T) string {
+func build(t testing.TB) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "hone")
 	run(t, root, "go", "build", "-buildvcs=false", "-o", program, "./tool/cmd/hone")
@@ -36,7 +36,7 @@ type program struct {
 }
 
 // start runs hone with args, to which --json is added.
-func start(t *testing.T, name string, args ...string) *program {
+func start(t testing.TB, name string, args ...string) *program {
 	t.Helper()
 	p := &program{cmd: exec.Command(name, append(args, "--json")...), ended: make(chan struct{})}
 	stdout, err := p.cmd.StdoutPipe()
@@ -57,10 +57,7 @@ func start(t *testing.T, name string, args ...string) *program {
 		io.Copy(io.Discard, in)
 		p.cmd.Wait()
 	}()
-	t.Cleanup(func() {
-		p.cmd.Process.Kill()
-		<-p.ended
-	})
+	t.Cleanup(p.stop)
 	select {
 	case line := <-said:
 		if err := json.Unmarshal(line, p); err != nil {
@@ -70,6 +67,12 @@ func start(t *testing.T, name string, args ...string) *program {
 		t.Fatalf("hone %s is not ready after %v", strings.Join(args, " "), patience)
 	}
 	return p
+}
+
+// stop ends the program, unless it has ended.
+func (p *program) stop() {
+	p.cmd.Process.Kill() // an error says that it has
+	<-p.ended
 }
 
 // TestProbesMatchDrain runs hone with the arguments of the Kubernetes manifest,

@@ -89,7 +89,7 @@ func daemon(t *testing.T, pattern, name string, args ...string) string {
 }
 
 // run runs a program to its end, and fails the test with what it said.
-func run(t *testing.T, dir, name string, args ...string) string {
+func run(t testing.TB, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Dir = dir

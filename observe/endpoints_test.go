@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/observe"
 )
 
 // everything is one path for each endpoint.

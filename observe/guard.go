@@ -23,7 +23,8 @@ type Guard struct {
 	// Token opens what is guarded: see Admin.Token. A browser asks its user for it,
 	// as a password. Zero: none is needed, and only this machine is served.
 	Token string
-	// Hosts are names under which requests may come: see Admin.Hosts. Zero: none.
+	// Hosts are names under which requests may come beside those of this machine: see
+	// Admin.Hosts. Zero: none.
 	Hosts []string
 	// Posts are the paths that take POST, from pages of the same origin. Zero: none.
 	Posts []string
@@ -129,6 +130,9 @@ func (g *Guard) admits(w http.ResponseWriter, r *http.Request) bool {
 	case g.Token == "" && proxySign(r) != "":
 		http.Error(w, "this request came through a proxy ("+proxySign(r)+"), so it may come from anywhere; "+
 			"ask without the proxy, or start with a token (--admin-token-file, --ui-token-file) and send it", http.StatusForbidden)
+	case g.Token == "" && !g.isLocalName(r): // one of Hosts: a proxy that adds no header passes such names on
+		http.Error(w, fmt.Sprintf("without a token only under localhost, a loopback address or the address listened on, not under %q; "+
+			"start with a token (--admin-token-file, --ui-token-file) and send it", r.Host), http.StatusForbidden)
 	case fromElsewhere(r) && !g.linked(r): // a browser adds a password to whatever it is made to ask
 		http.Error(w, "not from another site's page; open this address by itself", http.StatusForbidden)
 	default:
@@ -199,8 +203,14 @@ func fromElsewhere(r *http.Request) bool {
 }
 
 // knowsHost reports whether the request came under a name that is ours: one
-// that another's DNS can point to us is not. Browsers do not reach unix sockets.
+// that another's DNS can point to us is not.
 func (g *Guard) knowsHost(r *http.Request) bool {
+	return g.isLocalName(r) || isOneOf(hostName(r.Host), g.Hosts)
+}
+
+// isLocalName reports whether the name is this machine's own, or the one listened
+// on. Browsers do not reach unix sockets.
+func (g *Guard) isLocalName(r *http.Request) bool {
 	local := localAddr(r)
 	if _, ok := local.(*net.UnixAddr); ok {
 		return true
@@ -220,8 +230,12 @@ func (g *Guard) knowsHost(r *http.Request) bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	same := func(name string) bool { return host != "" && hostName(name) == host }
-	return slices.ContainsFunc(g.Hosts, same) || slices.ContainsFunc(g.bound, same)
+	return isOneOf(host, g.bound)
+}
+
+// isOneOf reports whether a name as hostName spells it is one of names.
+func isOneOf(host string, names []string) bool {
+	return host != "" && slices.ContainsFunc(names, func(name string) bool { return hostName(name) == host })
 }
 
 // hostName is a Host header without its port, in one spelling.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
-	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/observe"
 )
 
 // childRole is the variable that makes this program a server.
@@ -55,15 +55,7 @@ func serveAsChild() error {
 }
 
 // startChild starts a server in a process of its own, which ends with the test.
-func startChild(tb testing.TB) childReady {
-	tb.Helper()
-	ready, stop := spawn(tb)
-	tb.Cleanup(stop)
-	return ready
-}
-
-// spawn is startChild with its end left to the caller.
-func spawn(tb testing.TB) (ready childReady, stop func()) {
+func startChild(tb testing.TB) (ready childReady) {
 	tb.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -83,21 +75,20 @@ func spawn(tb testing.TB) (ready childReady, stop func()) {
 	if err := cmd.Start(); err != nil {
 		tb.Fatal(err)
 	}
-	stop = func() {
+	tb.Cleanup(func() {
 		stdin.Close()
 		if err := cmd.Wait(); err != nil {
 			tb.Errorf("the server's process: %v", err)
 		}
-	}
+	})
 	line, err := bufio.NewReader(stdout).ReadBytes('\n')
 	if err == nil {
 		err = json.Unmarshal(line, &ready)
 	}
 	if err != nil {
-		stop()
 		tb.Fatalf("the server said %q: %v", line, err)
 	}
-	return ready, stop
+	return ready
 }
 
 const (

@@ -5,7 +5,7 @@ func server() Dashboard {
 	return Dashboard{
 		UID: "hone-server", Title: "hone: server", Help: "What the server does for its clients, and what it refuses.",
 		Rows: []Row{
-			{"Load", load()},
+			{"Load", loadPanels()},
 			{"Handlers", handlers()},
 			{"Refusals and ends", refusals()},
 			{"Bytes", bytesMoved()},
@@ -15,7 +15,7 @@ func server() Dashboard {
 }
 
 // load is the article's three figures.
-func load() []Panel {
+func loadPanels() []Panel {
 	return []Panel{
 		lines("Requests received", "reqps",
 			"Requests given to handlers, a second. A sudden fall with connections unchanged: look at handler time and at the processors.",

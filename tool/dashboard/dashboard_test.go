@@ -12,11 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/observe"
 )
 
 // root is the repository's, from here.
-const root = "../../.."
+const root = "../.."
 
 // update writes instead of comparing.
 var update = flag.Bool("update", false, "write the generated files into the repository")
@@ -34,7 +34,7 @@ func TestFiles(t *testing.T) {
 		}
 		stored, err := os.ReadFile(path)
 		if err != nil || !bytes.Equal(stored, files[name]) {
-			t.Errorf("%s is not what is generated (%v); run go test ./tool/observe/dashboard -update", name, err)
+			t.Errorf("%s is not what is generated (%v); run go test ./tool/dashboard -update", name, err)
 		}
 	}
 	stored, err := filepath.Glob(filepath.Join(root, "deploy/grafana/dashboards/*"))

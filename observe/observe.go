@@ -30,6 +30,8 @@
 //     accept nothing but loopback addresses and unix sockets, and a Handler
 //     mounted elsewhere serves it to no other connections.
 //   - With a Token, all else needs it, on every listener.
+//   - Under one of Admin.Hosts all else needs the Token as well, so that the name of
+//     a proxy on this machine opens nothing.
 //   - What came through a proxy does not count as local: it needs the Token, for
 //     everything but /healthz. A request did when it has a header that proxies add
 //     (Forwarded, Via, X-Forwarded-…, X-Real-IP and the like), or speaks HTTP/1.0.
@@ -98,7 +100,8 @@ type Admin struct {
 	// needs a token, and only this machine is served.
 	Token string
 	// Hosts are names, without ports, under which requests may come beside
-	// localhost, loopback addresses and the address bound. Zero: none.
+	// localhost, loopback addresses and the address bound. Under them, /healthz,
+	// /metrics and /stats are open, and all else needs the Token. Zero: none.
 	Hosts []string
 	// Info is what the server does not know of itself. Zero: empty labels.
 	Info Info

@@ -14,10 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/hone-go/hone/engine"
-	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/observe"
 )
 
 // patience bounds everything that a test waits for.
@@ -34,7 +32,30 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	before := runtime.NumGoroutine()
+	code := m.Run()
+	if code == 0 && !goroutinesEnd(before) {
+		fmt.Fprintf(os.Stderr, "goroutines outlive the tests:\n%s\n", stacks())
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// goroutinesEnd waits until there are no more goroutines than so many, and reports
+// whether that was so within patience. The tests here run one after the other.
+func goroutinesEnd(most int) bool {
+	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > most; <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
+}
+
+// stacks are those of all goroutines.
+func stacks() []byte {
+	text := make([]byte, 1<<20)
+	return text[:runtime.Stack(text, true)]
 }
 
 // eventually waits until something that no event announces is true.
@@ -68,13 +89,13 @@ func receive[T any](t *testing.T, what string, ch <-chan T) T {
 // countLeaks compares goroutines and descriptors at the end of the test with
 // now. Call it first, so that it looks after every other clean-up.
 func countLeaks(t *testing.T) {
-	before, files := goleak.IgnoreCurrent(), openFiles()
+	before, files := runtime.NumGoroutine(), openFiles()
 	t.Cleanup(func() {
 		if t.Failed() {
 			return // what the failure left behind is not news
 		}
-		if err := goleak.Find(before); err != nil {
-			t.Errorf("goroutines outlive the test: %v", err)
+		if !goroutinesEnd(before) {
+			t.Errorf("goroutines outlive the test:\n%s", stacks())
 		}
 		if runtime.GOOS == "linux" {
 			eventually(t, "descriptors are closed", func() bool { return openFiles() <= files })

@@ -1,11 +1,15 @@
-package observe_test
+package dashboard
 
 import (
 	"context"
+	"encoding/json"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/wire"
@@ -23,15 +27,16 @@ const (
 	costLag = 20 * time.Millisecond
 )
 
-// BenchmarkScrapeCost is what a scrape a second costs a server that answers
+// BenchmarkScrapeCost is what a scrape a second costs a hone serve that answers
 // 50 000 requests a second, as processor time of a request: two runs without
 // scrapes and one with, each a fresh process, in random order, eight times. The
 // ratio of the first two (A/A) says what this machine can tell apart.
 //
-//	go test -run '^$' -bench ScrapeCost -benchtime 1x ./tool/observe
+//	go test -run '^$' -bench ScrapeCost -benchtime 1x ./tool/dashboard
 //
 // It takes two minutes, and wants an idle machine.
 func BenchmarkScrapeCost(b *testing.B) {
+	name := build(b)
 	for b.Loop() {
 		var none, again, scraped []float64
 		sides := []struct {
@@ -40,7 +45,7 @@ func BenchmarkScrapeCost(b *testing.B) {
 		}{{0, &none}, {0, &again}, {time.Second, &scraped}}
 		for range costRounds {
 			for _, i := range rand.Perm(len(sides)) {
-				*sides[i].costs = append(*sides[i].costs, costOfRequests(b, sides[i].every))
+				*sides[i].costs = append(*sides[i].costs, costOfRequests(b, name, sides[i].every))
 			}
 		}
 		for name, with := range map[string][]float64{"A/A": again, "scraped/A": scraped} {
@@ -62,10 +67,10 @@ func BenchmarkScrapeCost(b *testing.B) {
 
 // costOfRequests is one run: the server's processor time of a request, in
 // microseconds, scraped so often. Zero: never.
-func costOfRequests(b *testing.B, every time.Duration) float64 {
+func costOfRequests(b *testing.B, name string, every time.Duration) float64 {
 	b.Helper()
 	for try := 1; ; try++ {
-		cost, result := measureCost(b, every)
+		cost, result := measureCost(b, name, every)
 		switch {
 		case result.Valid:
 			return cost
@@ -76,19 +81,21 @@ func costOfRequests(b *testing.B, every time.Duration) float64 {
 	}
 }
 
-func measureCost(b *testing.B, every time.Duration) (µs float64, result *load.Result) {
+func measureCost(b *testing.B, name string, every time.Duration) (µs float64, result *load.Result) {
 	b.Helper()
-	child, stop := spawn(b)
-	defer stop()
-	s := newScraper(b, child.Admin)
-	defer s.http.CloseIdleConnections()
-	target, err := load.ParseTarget("tcp://"+child.Addr, wire.Standard)
+	p := start(b, name, "serve", "--addr=127.0.0.1:0", "--admin=127.0.0.1:0")
+	defer p.stop()
+	target, err := load.ParseTarget("tcp://"+p.Addr, wire.Standard)
 	if err != nil {
 		b.Fatal(err)
 	}
+	asked := http.Client{Transport: new(http.Transport), Timeout: patience}
+	defer asked.CloseIdleConnections()
 	read := func(cpu *float64, requests *uint64) func() {
 		return func() {
-			if now, err := s.snapshot(); err == nil && now.CPUSeconds != nil {
+			var now observe.Snapshot
+			body, err := fetch(&asked, "http://"+p.Admin+"/stats")
+			if err == nil && json.Unmarshal(body, &now) == nil && now.CPUSeconds != nil {
 				*cpu, *requests = *now.CPUSeconds, now.RequestsReceived
 			}
 		}
@@ -99,7 +106,7 @@ func measureCost(b *testing.B, every time.Duration) (µs float64, result *load.R
 	scraped := make(chan struct{})
 	go func() {
 		defer close(scraped)
-		scrapeEvery(ctx, newScraper(b, child.Admin), every)
+		scrapeEvery(ctx, "http://"+p.Admin+"/metrics", every)
 	}()
 	result, err = load.Run(b.Context(), load.Plan{
 		Target: target, Conns: costConns, Rate: costRate, For: costFor, Warmup: time.Second, MaxLag: costLag,
@@ -116,20 +123,31 @@ func measureCost(b *testing.B, every time.Duration) (µs float64, result *load.R
 	return (after - before) / float64(last-first) * 1e6, result
 }
 
-// scrapeEvery scrapes as Prometheus would, until ctx ends.
-func scrapeEvery(ctx context.Context, s *scraper, every time.Duration) {
+// scrapeEvery scrapes as Prometheus would, over one connection, until ctx ends.
+func scrapeEvery(ctx context.Context, address string, every time.Duration) {
 	if every == 0 {
 		return
 	}
+	asked := http.Client{Transport: new(http.Transport), Timeout: patience}
+	defer asked.CloseIdleConnections()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	defer s.http.CloseIdleConnections()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			s.get("/metrics") // an error is a server that has ended
+			fetch(&asked, address) // an error is a server that has ended
 		}
 	}
+}
+
+// fetch is the body of an answer.
+func fetch(client *http.Client, address string) ([]byte, error) {
+	response, err := client.Get(address)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	return io.ReadAll(response.Body)
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/framed"
-	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/wire"
 )
 

@@ -1,0 +1,80 @@
+package engine
+
+import "github.com/hone-go/hone/internal/sys"
+
+// Visits that wait, on an event loop.
+
+// leaveLoop has the loop go on without the visit that it is in.
+func (k *connRef) leaveLoop(d *workspace) {
+	if d.g != nil || d.beside {
+		return
+	}
+	if _, away := k.standing(); !away {
+		k.sh.loop.passOn(d.visit, false)
+	}
+}
+
+// flushAndAwait writes a visit's output so far, and waits until the kernel has it. mu
+// held, but not meanwhile.
+func (k *connRef) flushAndAwait(t *Turn) {
+	s := k.s
+	if s.dead {
+		return
+	}
+	k.put(t)
+	x := k.x.Load()
+	if x == nil {
+		return
+	}
+	x.queue.free = x.queue.top
+	k.write(x, false)
+	ahead := x.queue.free
+	if !x.queue.visiting {
+		ahead = x.queue.len()
+	}
+	if x.front.Lent() {
+		ahead += len(x.front.Bytes()) - x.sent
+	}
+	for x.target = x.written.Load() + uint32(ahead); !s.dead && !x.reached(); {
+		if _, away := k.standing(); !away {
+			s.mu.Unlock()
+			t.Leave()
+			s.mu.Lock()
+			continue
+		}
+		k.await(x, written)
+	}
+}
+
+// reached reports whether the kernel has accepted what the owner waits for. mu held.
+func (x *inflight) reached() bool { return int32(x.written.Load()-x.target) >= 0 }
+
+// readMore reads in the middle of a visit. It returns 0, nil when it has waited.
+func (k *connRef) readMore(d *workspace) (n int, err error) {
+	s, t := k.s, &d.turn
+	n, err = k.sh.poll.Read(s.socket, d.box.space(&k.sh.srv.input))
+	switch {
+	case err == nil:
+		return n, nil
+	case err == sys.ErrClosed:
+		k.fail(PeerClosed)
+		return 0, err
+	case err != sys.ErrAgain:
+		k.broke()
+		return 0, err
+	}
+	t.Leave()
+	d.slim(&k.sh.srv.workspaces)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := k.endsVisit(t); err != nil {
+		return 0, err
+	}
+	x := k.attach()
+	x.noteInput(&d.box)
+	began := k.startWait(x, t, d.box.want)
+	k.await(x, arrived)
+	err = k.endsVisit(t)
+	k.endWait(x, t, began)
+	return 0, err
+}

@@ -1,0 +1,68 @@
+package engine
+
+// Visits that wait, on a goroutine engine.
+
+// flushAndWait writes a visit's output so far, and waits until the kernel has it. mu
+// held, but not meanwhile.
+func (g *goroutineConn) flushAndWait(t *Turn) {
+	k, s := &g.ref, g.ref.s
+	if len(t.Out) > 0 && !s.dead {
+		g.waiting += int64(len(t.Out))
+		if g.unwritten() {
+			g.writeWaiting(t.Out, cap(t.Out))
+		} else if g.queue.insert(k.sh.srv, t.Out) {
+			k.recount(&g.inflight)
+		}
+	}
+	for g.queue.free = g.queue.top; !s.dead; {
+		switch {
+		case g.writing:
+			k.await(&g.inflight, written)
+		case g.nextFront():
+			g.writeFront()
+		default:
+			return
+		}
+	}
+}
+
+// readMore reads in the middle of a visit, and waits until there is something. It
+// returns 0, nil when somebody has ended the wait and the visit goes on.
+func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
+	k, t, memory := &g.ref, &d.turn, &g.ref.sh.srv.input
+	if g.fd != noDescriptor {
+		n, err = readSocket(uintptr(g.fd), d.box.space(memory))
+		switch {
+		case err == nil:
+			return n, nil
+		case err != errParked:
+			g.readFailed(err)
+			return 0, err
+		}
+	}
+	if g.borrows() {
+		d.slim(&k.sh.srv.workspaces)
+	}
+	p := d.box.space(memory)
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	if err := k.endsVisit(t); err != nil {
+		return 0, err
+	}
+	nudged := g.nudged
+	g.clearNudge()
+	began := k.startWait(&g.inflight, t, d.box.want)
+	g.noteInput(&d.box)
+	k.s.mu.Unlock()
+	n, err = g.nc.Read(p)
+	if err != nil {
+		g.readFailed(err)
+	}
+	k.s.mu.Lock()
+	err = k.endsVisit(t)
+	k.endWait(&g.inflight, t, began)
+	if nudged {
+		g.nudge() // what it was for is seen after the visit
+	}
+	return n, err
+}

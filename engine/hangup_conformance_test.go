@@ -1,0 +1,115 @@
+package engine_test
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/sys"
+)
+
+// knowsHangUps reports whether the kernel says when a peer leaves that nobody reads from.
+func knowsHangUps(g ground) bool { return sys.Polls && g.network != overAdapter }
+
+// The context of a handler that runs ends when its client leaves, with FIN or RST, and
+// however much it has sent before; a reply to a client that has only closed its side
+// still arrives.
+func TestContextEndsWhenTheClientLeaves(t *testing.T) {
+	onEach(t, everywhere(knowsHangUps), func(t *testing.T, g ground) {
+		entered := make(chan struct{}, 1)
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			ctx := t.Context(nil)
+			if string(line) == "hold" {
+				entered <- struct{}{}
+				<-ctx.Done()
+			}
+			if string(line) == "later" {
+				r := t.Later()
+				go func() {
+					entered <- struct{}{}
+					<-ctx.Done()
+					r.Send([]byte("late\n"))
+				}()
+				return nil
+			}
+			return say(t, "done")
+		}})
+		for _, line := range []string{"hold", "later"} {
+			answer := map[string]string{"hold": "done\n", "later": "late\n"}[line]
+			c := s.dial(t)
+			c.send("first\n" + line + "\n")
+			heard(t, entered, "the handler")
+			c.Conn.(interface{ CloseWrite() error }).CloseWrite()
+			c.wantEnd("done\n" + answer)
+			s.ended(t, engine.PeerClosed)
+
+			c = s.dial(t)
+			c.send(line + "\nbehind it")
+			heard(t, entered, "the handler")
+			c.reset()
+			heard(t, s.ends, "OnClose")
+		}
+	})
+}
+
+// It ends with the visit, with the last late reply, and with the connection, and is made
+// anew for the next request.
+func TestContextEndsWithTheAnswer(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		contexts := make(chan context.Context, 2)
+		replies := make(chan engine.Reply, 1)
+		type key struct{}
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			ctx := t.Context(context.WithValue(context.Background(), key{}, string(line)))
+			if again := t.Context(nil); again != ctx {
+				panic("asked twice, there are two")
+			}
+			contexts <- ctx
+			if string(line) == "later" {
+				replies <- t.Later()
+				return nil
+			}
+			return say(t, "now")
+		}})
+		c := s.dial(t)
+		for range 3 {
+			c.ask("at once", "now")
+			ctx := heard(t, contexts, "the context")
+			heard(t, ctx.Done(), "the end of the context")
+			if v := ctx.Value(key{}); v != "at once" {
+				t.Errorf("the context's value is %v", v)
+			}
+			c.send("later\n")
+			ctx = heard(t, contexts, "the context")
+			r := heard(t, replies, "the promise")
+			if err := ctx.Err(); err != nil {
+				t.Errorf("while a reply is owed the context says %v", err)
+			}
+			r.Send([]byte("late\n"))
+			heard(t, ctx.Done(), "the end of the context")
+			c.want("late\n")
+		}
+		c.send("later\n")
+		ctx := heard(t, contexts, "the context")
+		go s.Close()
+		heard(t, ctx.Done(), "the end of the context")
+	})
+}
+
+// A loan keeps no context of the visit that lent.
+func TestContextOfALoan(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		contexts := make(chan context.Context, 1)
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			contexts <- t.Context(nil)
+			t.TakeOver(func(nc net.Conn, unread []byte) ([]byte, bool) { return unread, true })
+			return errHandedOver
+		}})
+		c := s.dial(t)
+		for range 3 {
+			c.send("lend\n")
+			heard(t, heard(t, contexts, "the context").Done(), "the end of the context")
+		}
+	})
+}

@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"sync"
+	"time"
+)
+
+// A visit that waits: for its output to be with the kernel (Turn.Flush), or for more
+// input (Turn.More). On an event loop the visit leaves the loop before it waits, and the
+// loop, which watches the connection anyway, wakes it up; on a goroutine engine it waits
+// in its own reads and writes.
+
+// goal is what the owner of a connection waits for in the middle of a visit.
+type goal uint8
+
+const (
+	noGoal  goal = iota
+	written      // inflight.target is reached
+	arrived      // there is something to read
+)
+
+// yield notes that a visit could wait now, and leaves the loop when it is not the first
+// time: a stream that never has to wait would keep the others of its loop waiting.
+func (t *Turn) yield() {
+	t.granted = 0 // flow control is asked again
+	if t.yields++; t.yields > 1 {
+		t.Leave()
+	}
+}
+
+// flushMid is Turn.Flush.
+func (k *connRef) flushMid(t *Turn) error {
+	t.yield()
+	s := k.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := k.x.Load(); x != nil && x.g != nil {
+		x.g.flushAndWait(t)
+	} else {
+		k.flushAndAwait(t)
+	}
+	t.Out = t.Out[:0]
+	t.mark.out, t.flushed = 0, true
+	if s.dead {
+		return k.failed(t)
+	}
+	return nil
+}
+
+// failed is the reason that ends a visit in the middle. mu held.
+func (k *connRef) failed(t *Turn) error {
+	if t.flushed {
+		k.s.marks.set(isSaid) // words for the fault would become part of the answer
+	}
+	if why := k.reason(); why != 0 {
+		return why
+	}
+	return ErrClosed
+}
+
+// await waits until somebody wakes the owner, which is not on a loop. mu held, but not
+// meanwhile.
+func (k *connRef) await(x *inflight, what goal) {
+	x.goal = what
+	if x.wakeUp == nil {
+		x.wakeUp = make(chan struct{}, 1)
+	}
+	if x.g == nil {
+		k.watchFor(true)
+	}
+	wakeUp := x.wakeUp
+	k.s.mu.Unlock()
+	<-wakeUp
+	k.s.mu.Lock()
+}
+
+// wakeOwner ends the owner's wait in the middle of a visit, if there is one. mu held.
+func (x *inflight) wakeOwner() {
+	if x.goal != noGoal {
+		x.goal = noGoal
+		x.wakeUp <- struct{}{}
+	}
+}
+
+// more is Turn.More. The caller is the owner, in a visit.
+func (k *connRef) more(d *workspace, used, need int) (in []byte, err error) {
+	t, box := &d.turn, &d.box
+	if used < 0 || used > box.len() || need < 0 {
+		panic("engine: Turn.More gives back more than there is")
+	}
+	t.yield()
+	t.moved = true
+	box.served(used, need)
+	k.stopFrame()
+	k.touch()
+	if need > 0 {
+		k.s.mu.Lock()
+		k.s.suspect = 0 // the time until now was not the peer's
+		err = k.endsVisit(t)
+		k.s.mu.Unlock()
+	}
+	for err == nil && box.want > 0 {
+		if err = k.moreInput(d); box.want <= 0 {
+			err = nil // all is there, whatever else has happened
+		}
+	}
+	if x := k.x.Load(); x != nil {
+		x.frame.Store(0)
+		x.noteInput(box)
+	}
+	k.touch()
+	return box.bytes(), err
+}
+
+// endsVisit is why a visit cannot go on, nil if it can. mu held.
+func (k *connRef) endsVisit(t *Turn) error {
+	if k.s.suspect != 0 {
+		k.reconsider()
+	}
+	if k.s.dead || ends(k.reason()) {
+		return k.failed(t)
+	}
+	return nil
+}
+
+// moreInput reads once, and waits before that if it has to.
+func (k *connRef) moreInput(d *workspace) error {
+	t, srv := &d.turn, k.sh.srv
+	if k.holdsTooMuch(&d.box) {
+		k.s.mu.Lock()
+		defer k.s.mu.Unlock()
+		return k.failed(t)
+	}
+	var n int
+	var err error
+	if d.g != nil {
+		n, err = d.g.readMore(d)
+	} else {
+		n, err = k.readMore(d)
+	}
+	if n > 0 {
+		k.touch()
+		k.sh.counts.bytesIn.Add(uint64(n))
+		if x := k.x.Load(); x != nil {
+			x.left = max(0, x.left-n)
+		}
+		d.box.arrived(n)
+		t.owed -= min(t.owed, time.Duration(uint64(n)*uint64(time.Second)/srv.rules.rate))
+	}
+	if err == nil {
+		return nil
+	}
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	return k.failed(t)
+}
+
+// streamRead is what a visit reads at a time after it has waited: there may be thousands
+// of them, and most wait.
+const streamRead = 16 << 10
+
+// slim swaps a large buffer to read into for a small one, before a wait.
+func (d *workspace) slim(to *sync.Pool) {
+	if len(d.in) <= streamRead {
+		return
+	}
+	memory := &d.ref.sh.srv.input
+	d.box.giveBack(memory)
+	to.Put(&workspace{in: d.in})
+	d.in = make([]byte, streamRead)
+	d.box.lend(memory, d.in)
+}
+
+// startWait starts the clock for bytes that a visit waits for. Only time in which it
+// waits counts, and what arrives pays for some, but for none that is still to come: a
+// peer that was fast for long must not be silent for as long. mu held.
+func (k *connRef) startWait(x *inflight, t *Turn, lacks int) (began tick) {
+	began = k.sh.srv.clock.read()
+	k.sh.srv.clock.stamp(&x.frame) // and the sweeper is awake
+	x.size.Store(uint32(lacks))
+	x.frame.Store(max(1, began-tick(t.owed.Milliseconds())))
+	return began
+}
+
+// endWait stops it. mu held.
+func (k *connRef) endWait(x *inflight, t *Turn, began tick) {
+	x.frame.Store(0)
+	t.owed += time.Duration(k.sh.srv.clock.read()-began) * time.Millisecond
+}

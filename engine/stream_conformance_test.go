@@ -1,0 +1,471 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// streams is a protocol of lines whose visits may wait. "put n" is followed by n bytes
+// and answered with their checksum, "get n" is answered with n bytes of pattern.
+type streams struct {
+	lines // for all other lines
+	// failed hears of the errors of Flush and More.
+	failed func(t *engine.Turn, err error)
+}
+
+// streamChunk is what "get" flushes at a time.
+const streamChunk = 16 << 10
+
+func (p streams) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
+	for {
+		end := bytes.IndexByte(in[used:], '\n')
+		if end < 0 {
+			return used, 1, nil
+		}
+		if !t.Room() {
+			return used, 0, nil
+		}
+		t.Mark(used)
+		line := string(in[used : used+end])
+		used += end + 1
+		verb, number, _ := strings.Cut(line, " ")
+		n, _ := strconv.Atoi(number)
+		switch verb {
+		case "put":
+			sum := crc32.NewIEEE()
+			for n > 0 {
+				part := in[used:min(len(in), used+n)]
+				sum.Write(part)
+				used += len(part)
+				if n -= len(part); n == 0 {
+					break
+				}
+				if in, err = t.More(used, min(n, 512)); err != nil {
+					return 0, 0, p.fail(t, err)
+				}
+				used = 0
+			}
+			t.Out = fmt.Appendf(t.Out, "%08x\n", sum.Sum32())
+		case "get":
+			for at := 0; at < n; at += streamChunk {
+				t.Out = append(t.Out, pattern(at, min(n-at, streamChunk))...)
+				if err := t.Flush(); err != nil {
+					return used, 0, p.fail(t, err)
+				}
+			}
+		default:
+			switch err := p.serve(t, []byte(line)); err {
+			case nil:
+			case errHandedOver:
+				return used, 0, nil
+			default:
+				return used, 0, err
+			}
+		}
+	}
+}
+
+func (p streams) fail(t *engine.Turn, err error) error {
+	if p.failed != nil {
+		p.failed(t, err)
+	}
+	return err
+}
+
+// pattern is n bytes that differ everywhere, from at on.
+func pattern(at, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte((at + i) * 2654435761 >> 13)
+	}
+	return b
+}
+
+// echoing answers a line with itself.
+func echoing(t *engine.Turn, line []byte) error { return say(t, string(line)) }
+
+// Streams go both ways, whole, and what is pipelined behind them is served.
+func TestStreams(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, streams{lines: lines{serve: echoing}})
+		const size = 2<<20 + 7
+		body := pattern(0, size)
+		script := fmt.Sprintf("one\nput %d\n%stwo\nget %d\nthree\nput 3\nabcget 5\nfour\n", size, body, size)
+		answer := fmt.Sprintf("one\n%08x\ntwo\n%sthree\n%08x\n%sfour\n", crc32.ChecksumIEEE(body), body, crc32.ChecksumIEEE([]byte("abc")), body[:5])
+		var all sync.WaitGroup
+		for range 4 {
+			c := s.dial(t)
+			all.Go(func() { io.WriteString(c, script) })
+			all.Go(func() {
+				got := make([]byte, len(answer))
+				if n, err := io.ReadFull(c.r, got); string(got) != answer {
+					t.Errorf("%d bytes of %d came (%v), or others", n, len(answer), err)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+// A visit that waits for input hears why it waits in vain.
+func TestMoreSaysWhyNothingComes(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		for _, test := range []struct {
+			name  string
+			begin string // of the upload
+			do    func(s *server, c *client, conn engine.Conn)
+			want  engine.Reason
+			says  string
+		}{
+			{"the peer closes", "put 9\nab", func(_ *server, c *client, _ engine.Conn) {
+				c.Conn.(interface{ CloseWrite() error }).CloseWrite()
+			}, engine.PeerClosed, ""},
+			{"the peer is silent", "put 9\nab", func(*server, *client, engine.Conn) {}, engine.FrameTimeout, refusal(engine.FrameTimeout)},
+			{"the peer is silent after a part of the answer", "part\nput 9\nab", func(*server, *client, engine.Conn) {}, engine.FrameTimeout, "part\n" + refusal(engine.FrameTimeout)},
+			{"closed from here", "put 9\nab", func(_ *server, _ *client, conn engine.Conn) { conn.Close(engine.ClosedHere) }, engine.ClosedHere, ""},
+			{"the server is closed", "put 9\nab", func(s *server, _ *client, _ engine.Conn) { go s.Close() }, engine.Forced, ""},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				failed := make(chan error, 1)
+				opened := make(chan engine.Conn, 1)
+				s := serve(t, g, streams{lines: lines{serve: echoing}, failed: func(t *engine.Turn, err error) { failed <- err }}, func(s *engine.Server) {
+					s.Limits.FrameTime = 100 * time.Millisecond
+					s.Limits.FrameRate = 1 << 20
+					if test.want != engine.FrameTimeout {
+						s.Limits.FrameTime = -1
+					}
+					s.OnOpen = func(c engine.Conn) { opened <- c }
+				})
+				c := s.dial(t)
+				c.send("hello\n")
+				c.want("hello\n")
+				c.send(test.begin)
+				if !eventually(patience, func() bool { return s.Stats().BytesIn == uint64(len("hello\n"+test.begin)) }) {
+					t.Fatal("the beginning does not arrive")
+				}
+				eventually(20*time.Millisecond, func() bool { return len(failed) > 0 }) // mostly it waits by then
+				test.do(s, c, heard(t, opened, "OnOpen"))
+				if err := heard(t, failed, "More fails"); err != test.want {
+					t.Errorf("More says %v, want %v", err, test.want)
+				}
+				s.ended(t, test.want)
+				if test.want != engine.Forced {
+					c.wantEnd(test.says)
+				}
+			})
+		}
+	})
+}
+
+// A peer that takes nothing of what is flushed has StallTime.
+func TestFlushGivesUpOnAPeerThatDoesNotRead(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		failed := make(chan error, 1)
+		s := serve(t, g, streams{lines: lines{serve: echoing}, failed: func(_ *engine.Turn, err error) { failed <- err }}, func(s *engine.Server) {
+			s.Limits.StallTime = 200 * time.Millisecond
+		})
+		s.dial(t).send("get 1000000000\n")
+		if err := heard(t, failed, "Flush fails"); err != engine.WriteStall {
+			t.Errorf("Flush says %v, want %v", err, engine.WriteStall)
+		}
+		s.ended(t, engine.WriteStall)
+	})
+}
+
+// What is posted between two Flushes is neither torn nor lost.
+func TestPushesBesideAStream(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		const records, pushes = 400, 1000
+		record := strings.Repeat("r", 999) + "\n"
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			c := t.Conn()
+			go func() {
+				for i := range pushes {
+					c.Push([]byte("push "), strconv.AppendInt(nil, int64(i), 10), []byte("\n"))
+				}
+			}()
+			for range records {
+				t.Out = append(t.Out, record...)
+				if err := t.Flush(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}})
+		c := s.dial(t)
+		c.send("go\n")
+		gotRecords, gotPushes := 0, 0
+		for gotRecords < records || gotPushes < pushes {
+			line, err := c.r.ReadString('\n')
+			switch {
+			case err != nil:
+				t.Fatalf("after %d records and %d pushes: %v", gotRecords, gotPushes, err)
+			case line == record:
+				gotRecords++
+			case line == fmt.Sprintf("push %d\n", gotPushes):
+				gotPushes++
+			default:
+				t.Fatalf("a torn line: %.60q", line)
+			}
+		}
+	})
+}
+
+// What is posted in a visit after Hold comes behind the visit's output, also when that
+// goes in pieces, and when other output waited before.
+func TestHoldKeepsThePushBehindTheAnswer(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			c := t.Conn()
+			pushed := func(text string) {
+				done := make(chan struct{})
+				go func() { defer close(done); c.Push([]byte(text)) }()
+				<-done
+			}
+			if string(line) == "after others" {
+				pushed("others\n")
+			}
+			t.Hold()
+			pushed("pushed\n")
+			t.Out = append(t.Out, "wel"...)
+			if string(line) == "in pieces" {
+				if err := t.Flush(); err != nil {
+					return err
+				}
+				pushed("again\n")
+			}
+			if string(line) == "slowly" {
+				t.Leave()
+				pushed("again\n")
+			}
+			t.Out = append(t.Out, "come\n"...)
+			return nil
+		}})
+		for line, want := range map[string]string{
+			"at once":      "welcome\npushed\n",
+			"in pieces":    "welcome\npushed\nagain\n",
+			"slowly":       "welcome\npushed\nagain\n",
+			"after others": "others\nwelcome\npushed\n",
+		} {
+			c := s.dial(t)
+			for range 3 {
+				c.send(line + "\n")
+				c.want(want)
+			}
+		}
+	})
+}
+
+// A panic in the middle of an answer resets the connection: an end in peace would look
+// like the whole answer. Before the first Flush it is as everywhere.
+func TestPanicInAStream(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		var mu sync.Mutex
+		var unserved []string
+		p := streams{lines: lines{serve: func(t *engine.Turn, line []byte) error {
+			t.Out = append(t.Out, "part"...)
+			if string(line) == "flush and panic" {
+				t.Flush()
+			}
+			if string(line) == "more and panic" {
+				t.More(len(line)+1, 5)
+			}
+			t.Out = append(t.Out, "other part"...)
+			panic("a test's panic")
+		}}}
+		s := serve(t, g, remembering{p, func(rest string) { mu.Lock(); unserved = append(unserved, rest); mu.Unlock() }})
+		c := s.dial(t)
+		c.send("flush and panic\nnext\n")
+		got, err := io.ReadAll(c.r)
+		if string(got) != "part" && string(got) != "" || g.network == overTCP && err == nil {
+			t.Errorf("read %q and then %v, want at most the part that was flushed, and a reset", got, err)
+		}
+		s.ended(t, engine.Panicked)
+		c = s.dial(t)
+		before := s.Stats().BytesIn
+		c.send("more and panic\n12")
+		if !eventually(patience, func() bool { return s.Stats().BytesIn > before }) {
+			t.Fatal("nothing arrives")
+		}
+		c.send("345next\n")
+		c.wantEnd(refusal(engine.Panicked))
+		s.ended(t, engine.Panicked)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(unserved) != 1 || unserved[0] != "" {
+			t.Errorf("Refuse was given %q, want nothing, once", unserved)
+		}
+	})
+}
+
+// remembering hears what Refuse is given.
+type remembering struct {
+	streams
+	refused func(unserved string)
+}
+
+func (p remembering) Refuse(dst, unserved []byte, why engine.Reason) []byte {
+	p.refused(string(unserved))
+	return p.streams.Refuse(dst, unserved, why)
+}
+
+// A connection that is lent comes back with what was read too much, again and again, and
+// requests are served in between.
+func TestLoans(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		const loans = 100
+		s := serve(t, g, streams{lines: lines{serve: func(t *engine.Turn, line []byte) error {
+			if string(line) != "lend" {
+				return echoing(t, line)
+			}
+			t.TakeOver(func(nc net.Conn, unread []byte) ([]byte, bool) {
+				for !bytes.Contains(unread, []byte("\n")) {
+					var part [7]byte
+					n, err := nc.Read(part[:])
+					if unread = append(unread, part[:n]...); err != nil {
+						return nil, false
+					}
+				}
+				line, left, _ := bytes.Cut(unread, []byte("\n"))
+				fmt.Fprintf(nc, "lent %s\n", line)
+				return left, true
+			})
+			return errHandedOver
+		}}})
+		c := s.dial(t)
+		go func() {
+			for i := range loans {
+				fmt.Fprintf(c, "a%d\nlend\nb%d\nput 2\nxyc%d\n", i, i, i)
+			}
+		}()
+		for i := range loans {
+			c.want(fmt.Sprintf("a%d\nlent b%d\n%08x\nc%d\n", i, i, crc32.ChecksumIEEE([]byte("xy")), i))
+		}
+		c.ask("push works", "push works")
+		c.Close()
+		s.ended(t, engine.PeerClosed)
+	})
+}
+
+// While a connection is lent nothing can be posted to it, and its server can be closed.
+func TestLoanEndsWithItsServer(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		lent, failed := make(chan engine.Conn, 1), make(chan error, 1)
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			conn := t.Conn()
+			t.TakeOver(func(nc net.Conn, _ []byte) ([]byte, bool) {
+				lent <- conn
+				_, err := nc.Read(make([]byte, 1))
+				failed <- err
+				return nil, true
+			})
+			return errHandedOver
+		}})
+		s.dial(t).send("lend\n")
+		conn := heard(t, lent, "the loan")
+		if err := conn.Push([]byte("push")); err != engine.ErrClosed {
+			t.Errorf("Push says %v, want %v", err, engine.ErrClosed)
+		}
+		go s.Close()
+		if err := heard(t, failed, "the read ends"); err == nil {
+			t.Error("the read found something")
+		}
+		s.ended(t, engine.Forced)
+	})
+}
+
+// A drain lets streams end in peace, both ways.
+func TestDrainWaitsForStreams(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		for _, way := range []string{"up", "down"} {
+			t.Run(way, func(t *testing.T) {
+				s := serve(t, g, streams{lines: lines{serve: echoing}})
+				c := s.dial(t)
+				const size = 8 << 20
+				body := pattern(0, size)
+				if way == "up" {
+					c.send(fmt.Sprintf("put %d\n%s", size, body[:size/2]))
+				} else {
+					c.send(fmt.Sprintf("get %d\n", size))
+					c.want(string(body[:9]))
+				}
+				if !eventually(patience, func() bool { return s.Stats().BytesIn > 5 }) {
+					t.Fatal("nothing has arrived")
+				}
+				done := s.drain(t)
+				if way == "up" {
+					c.send(string(body[size/2:]))
+					c.want(fmt.Sprintf("%08x\n", crc32.ChecksumIEEE(body)))
+				} else {
+					c.want(string(body[9:]))
+				}
+				c.want(refusal(engine.ShuttingDown))
+				c.Close()
+				inPeace(t, done, 1)
+			})
+		}
+	})
+}
+
+// A Shutdown that has lost its patience ends visits that wait.
+func TestForceEndsVisitsThatWait(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		failed := make(chan error, 2)
+		s := serve(t, g, streams{lines: lines{serve: echoing}, failed: func(_ *engine.Turn, err error) { failed <- err }})
+		s.dial(t).send("put 1000000\nabc")
+		s.dial(t).send("get 1000000000\n")
+		if !eventually(patience, func() bool { return s.Stats().Open == 2 && s.Stats().BytesOut > 100_000 }) {
+			t.Fatal("the streams do not begin")
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		got := heard(t, s.shutdown(ctx), "Shutdown returns")
+		if got.Forced != 2 || !errors.Is(got.err, context.DeadlineExceeded) {
+			t.Errorf("Shutdown came to %+v and %v, want 2 forced and the context's error", got.Drained, got.err)
+		}
+		for range 2 {
+			if err := heard(t, failed, "a visit ends"); err != engine.Forced {
+				t.Errorf("the visit was told %v, want %v", err, engine.Forced)
+			}
+		}
+	})
+}
+
+// A visit that has left its loop delays nobody, in any mode.
+func TestLeaveFreesTheLoop(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		block := newGate(t)
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			if string(line) == "block" {
+				t.Leave()
+				t.Leave()
+				block.pass()
+			}
+			return echoing(t, line)
+		}})
+		var blocked []*client
+		for range 8 { // some on every loop
+			c := s.dial(t)
+			c.send("block\nnext\n")
+			heard(t, block.entered, "the handler")
+			blocked = append(blocked, c)
+			s.dial(t).ask("others", "others")
+		}
+		block.open()
+		for _, c := range blocked {
+			c.want("block\nnext\n")
+		}
+	})
+}
