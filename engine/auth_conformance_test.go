@@ -43,6 +43,9 @@ func TestAuthTime(t *testing.T) {
 			t.Errorf("refused after %v, before %v", took, limit)
 		}
 		silent.wantEnd(refusal(engine.AuthTimeout))
+		if !waiting.over() { // without a word, because a reply is owed
+			t.Error("a connection that waits for a late reply stays")
+		}
 		for _, c := range []*client{silent, busy, waiting} {
 			c.Close()
 		}
