@@ -100,6 +100,11 @@ func (s *Server) accept(nc net.Conn) {
 	s.mu.Lock()
 	why := s.admit(from.Addr(), proxy, &counted)
 	s.mu.Unlock()
+	if why == TooManyConns && s.displace() {
+		s.mu.Lock()
+		why = s.admit(from.Addr(), proxy, &counted)
+		s.mu.Unlock()
+	}
 	switch {
 	case why != 0:
 		socket.Close()
@@ -127,10 +132,13 @@ func (s *Server) admit(addr netip.Addr, proxy bool, counted *bool) Reason {
 	switch {
 	case s.draining.Load():
 		return ShuttingDown
-	case s.open >= s.limits.Conns:
-		return TooManyConns
-	case !proxy && !s.count(addr, counted):
+	case !proxy && !s.hasPlace(addr):
 		return TooManyPerAddress
+	case s.open-s.displacing >= s.limits.Conns:
+		return TooManyConns
+	}
+	if !proxy {
+		s.count(addr, counted)
 	}
 	s.open++
 	s.accepted.Add(1)
@@ -139,27 +147,48 @@ func (s *Server) admit(addr netip.Addr, proxy bool, counted *bool) Reason {
 
 // count takes one of addr's places, if there is one; mu is held.
 func (s *Server) count(addr netip.Addr, counted *bool) bool {
-	if !addr.IsValid() || s.Limits.ConnsPerAddress <= 0 {
-		return true
-	}
-	if s.addresses[addr] >= s.limits.ConnsPerAddress {
+	if !s.hasPlace(addr) {
 		return false
 	}
-	s.addresses[addr]++
-	*counted = true
+	if addr.IsValid() && s.Limits.ConnsPerAddress > 0 {
+		s.addresses[hostOf(addr)]++
+		*counted = true
+	}
 	return true
+}
+
+// hasPlace reports whether addr may have one connection more; mu is held.
+func (s *Server) hasPlace(addr netip.Addr) bool {
+	return !addr.IsValid() || s.Limits.ConnsPerAddress <= 0 || s.addresses[hostOf(addr)] < s.limits.ConnsPerAddress
+}
+
+// hostOf is whom the places of an address belong to: the address itself, but the network
+// of 64 bits of an IPv6 address, since a host chooses the rest as it likes.
+func hostOf(addr netip.Addr) netip.Addr {
+	if !addr.Is6() {
+		return addr
+	}
+	network, err := addr.Prefix(64) // without its zone
+	if err != nil {
+		return addr
+	}
+	return network.Addr().WithZone(addr.Zone())
 }
 
 // uncount takes a connection off the books, and the place of its address if it was
 // counted.
-func (s *Server) uncount(why Reason, addr netip.Addr, counted bool) {
-	s.ended[why].Add(1)
+func (s *Server) uncount(why Reason, addr netip.Addr, counted, displaced bool) {
+	s.endedFor(why).Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
+	if displaced {
+		s.displacing--
+	}
 	if counted {
-		if s.addresses[addr]--; s.addresses[addr] == 0 {
-			delete(s.addresses, addr)
+		host := hostOf(addr)
+		if s.addresses[host]--; s.addresses[host] == 0 {
+			delete(s.addresses, host)
 		}
 	}
 	if s.draining.Load() {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -143,4 +144,46 @@ func isServed(s *server, within time.Duration) bool {
 	answer := make([]byte, len("answer\n"))
 	_, err = io.ReadFull(nc, answer)
 	return err == nil && string(answer) == "answer\n"
+}
+
+// All addresses of one IPv6 network of 64 bits share its places, which are given back
+// one by one; those of other networks and of IPv4 do not.
+func TestConnsPerAddressCountsNetworksOfIPv6(t *testing.T) {
+	onEach(t, over(overTCP), func(t *testing.T, g ground) {
+		s := serve(t, g, answering, trustingLoopback, func(s *engine.Server) { s.Limits.ConnsPerAddress = 2 })
+		ask := func(addr string) (c *client, answer string) {
+			c = s.dial(t)
+			family := "TCP4"
+			if strings.Contains(addr, ":") {
+				family = "TCP6"
+			}
+			c.send("PROXY " + family + " " + addr + " " + addr + " 4000 7000\r\nhello\n")
+			answer, _ = c.r.ReadString('\n')
+			return c, answer
+		}
+		const served, refused = "answer\n", "refused too_many_per_address\n"
+		from := func(addr, want string) *client {
+			t.Helper()
+			c, answer := ask(addr)
+			if answer != want {
+				t.Fatalf("a connection from %s is answered %q, want %q", addr, answer, want)
+			}
+			return c
+		}
+		first := from("2001:db8:0:1::1", served)
+		from("2001:db8:0:1:ffff::2", served)
+		from("2001:db8:0:1:8000::", refused)
+		from("2001:db8:0:2::1", served)
+		from("2001:db8::1", served)
+		for range 2 {
+			from("192.0.2.1", served)
+			from("192.0.2.2", served)
+		}
+		from("192.0.2.2", refused)
+		first.Close()
+		if !eventually(patience, func() bool { _, answer := ask("2001:db8:0:1::3"); return answer == served }) {
+			t.Error("a place is not given back")
+		}
+		from("2001:db8:0:1::4", refused)
+	})
 }

@@ -159,7 +159,7 @@ func (k *connRef) mayProduce() bool {
 		return true // the visit has begun already
 	case amount == little && x.waiting == 0 && c == nil:
 		// A peer that takes its output is served, however little room there is.
-	case c != nil && x.starves():
+	case c.waits():
 		return false
 	case c != nil:
 		amount, size, x.claim = c.amount, c.size, nil
@@ -172,9 +172,11 @@ func (k *connRef) mayProduce() bool {
 	return true
 }
 
-// starves reports whether the connection waits for the output budget. mu held, or by
-// the owner.
-func (x *inflight) starves() bool { return x.claim != nil && !x.claim.granted.Load() }
+// starves reports whether the connection waits in line for a budget. mu held, or by the
+// owner.
+func (x *inflight) starves() bool { return x.claim.waits() || x.place.waits() }
+
+func (c *claim) waits() bool { return c != nil && !c.granted.Load() }
 
 // over is how much more is held than may be.
 func (b *outputBudget) over() int64 { return b.held.Load() - b.limit }

@@ -37,6 +37,14 @@ func (c Conn) Close(why Reason) {
 	}
 }
 
+// Trust says that the connection has proved who it is: Limits.AuthTime is over for it.
+func (c Conn) Trust() {
+	if k, ok := c.lock(); ok {
+		k.s.trusted = true
+		k.s.mu.Unlock()
+	}
+}
+
 // RemoteAddr is the peer's address, as a trusted proxy told it where there is
 // one; the zero AddrPort for unix sockets.
 func (c Conn) RemoteAddr() netip.AddrPort {

@@ -55,7 +55,7 @@ func (s *Server) joinLoop(socket sys.Socket, from netip.AddrPort, proxy, counted
 	k, err := s.leastLoaded().take()
 	if err != nil {
 		socket.Close()
-		s.uncount(notTaken(err), from.Addr(), counted)
+		s.uncount(notTaken(err), from.Addr(), counted, false)
 		return
 	}
 	k.begin(from, socket, nil, proxy, counted)
@@ -70,6 +70,7 @@ func (s *Server) joinLoop(socket sys.Socket, from netip.AddrPort, proxy, counted
 		k.list()
 	}
 	k.release()
+	s.silent.push(s.limits.Conns, k.conn())
 }
 
 // leastLoaded is the loop that has the fewest connections.

@@ -16,6 +16,7 @@ func (k *connRef) flushNow(t *Turn, said bool) bool {
 	if said {
 		s.marks.set(isSaid)
 	}
+	k.visitOwes(k.x.Load(), t.requests)
 	if !s.dead {
 		k.put(t)
 	}

@@ -50,7 +50,7 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 	k, err := sh.take()
 	if err != nil {
 		nc.Close()
-		s.uncount(notTaken(err), from.Addr(), counted)
+		s.uncount(notTaken(err), from.Addr(), counted, false)
 		return
 	}
 	g := &goroutineConn{ref: k, nc: nc, fd: noDescriptor}
@@ -67,6 +67,7 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 		k.abort(Forced)
 	}
 	k.s.mu.Unlock()
+	s.silent.push(s.limits.Conns, k.conn())
 	go g.live()
 }
 
@@ -197,8 +198,20 @@ func (g *goroutineConn) handshake() bool {
 	case errors.As(err, new(net.Error)):
 		k.fail(PeerReset)
 	}
-	k.fail(Malformed) // it spoke, but no TLS that we do
+	k.fail(k.sh.srv.failedHandshake(k.conn(), err)) // it spoke, but not as we want
 	return false
+}
+
+// failedHandshake is why a connection ends whose peer has failed a handshake.
+func (s *Server) failedHandshake(c Conn, err error) Reason {
+	why := Reason(0)
+	if s.HandshakeFailed != nil {
+		s.guard(c, func() { why = s.HandshakeFailed(err) })
+	}
+	if why == 0 {
+		why = asReason(err)
+	}
+	return why
 }
 
 // yield lets other connections run after a burst. An owner whose socket is never

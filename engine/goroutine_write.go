@@ -20,6 +20,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 	if said {
 		s.marks.set(isSaid)
 	}
+	k.visitOwes(&g.inflight, t.requests)
 	out := t.Out
 	t.Out = t.Out[:0] // a borrowed workspace must not carry it to somebody else
 	switch {

@@ -42,6 +42,9 @@ type inflight struct {
 	writing  bool        // a goroutine that may block is writing: all other output queues
 	queue    outputQueue
 	promises tickets       // late replies outstanding
+	told     int32         // of these, what the request budget has been told of, and the permit
+	permit   bool          // the request budget lets one request be taken
+	place    *claim        // in line for the request budget, or granted; written by the owner
 	late     uint64        // late replies that the counters have not been told of
 	goal     goal          // what the owner waits for in the middle of a visit
 	target   uint32        // of written, for it
@@ -115,7 +118,9 @@ func (s *Server) putInflight(x *inflight) {
 }
 
 // quiet reports whether nothing is in flight.
-func (x *inflight) quiet() bool { return x.in.len() == 0 && x.settled() && x.claim == nil }
+func (x *inflight) quiet() bool {
+	return x.in.len() == 0 && x.settled() && x.claim == nil && x.place == nil && x.told == 0
+}
 
 // settled reports whether nothing is owed and nothing waits for the peer.
 func (x *inflight) settled() bool { return x.promises.open == 0 && x.unwritten() }
@@ -135,6 +140,9 @@ const mostGranted = 16
 // tells apart what was posted before it.
 func (k *connRef) admit(first bool) int {
 	if ends(k.reason()) {
+		return 0
+	}
+	if k.sh.srv.requests.full.Load() && !(first && k.mayOwe() || !first && k.mayOweMore()) {
 		return 0
 	}
 	if first && !(k.s.weight == smallWeight && k.x.Load() == nil) && !k.mayProduce() {
@@ -225,6 +233,7 @@ func (k *connRef) countLate(x *inflight) {
 	if x.late > 0 {
 		k.sh.counts.late.Add(x.late)
 		x.late = 0
+		k.recountOwed(x)
 		k.touch() // the peer's time to ask again begins with the answer
 	}
 }
@@ -249,6 +258,11 @@ func (k *connRef) drop(x *inflight) {
 	x.endContext()
 	x.in.forget(&k.sh.srv.input)
 	x.promises.abandon()
+	if x.permit = false; x.place != nil {
+		k.sh.srv.requests.cancel(x.place)
+		x.place = nil
+	}
+	k.recountOwed(x)
 	x.stall.Store(0)
 	k.visitCharged(x)
 	if x.claim != nil {

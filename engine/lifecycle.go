@@ -81,8 +81,11 @@ func next(f facts) step {
 		}
 		return stepEnd
 	case f.phase == closing:
-		if !f.said && !needsNoWords(f.why) {
+		switch {
+		case !f.said && !needsNoWords(f.why):
 			return stepRefuse
+		case f.why == Displaced:
+			return stepEnd // it has sent nothing that could destroy these words, and somebody needs its place
 		}
 		return stepShut
 	}

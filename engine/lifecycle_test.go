@@ -105,6 +105,7 @@ func (m modelled) carriedOut(st step) (all []modelled) {
 	case stepReconsider:
 		into(func(m *modelled) { m.suspect = false })
 		into(func(m *modelled) { m.suspect = false; m.fail(IdleTimeout) })
+		into(func(m *modelled) { m.suspect = false; m.fail(Displaced) })
 	case stepDrain:
 		into(func(m *modelled) { m.drains = true; m.fail(ShuttingDown); m.unread = m.input > 0 })
 	case stepRead:
@@ -423,6 +424,8 @@ func TestNext(t *testing.T) {
 		{"closing", open(func(f *facts) { f.phase, f.why = closing, IdleTimeout }), stepRefuse},
 		{"closing for PeerReset, as asked", open(func(f *facts) { f.phase, f.why = closing, PeerReset }), stepRefuse},
 		{"closing, refused", open(func(f *facts) { f.phase, f.why, f.said = closing, IdleTimeout, true }), stepShut},
+		{"closing for a newcomer", open(func(f *facts) { f.phase, f.why = closing, Displaced }), stepRefuse},
+		{"closing for a newcomer, refused", open(func(f *facts) { f.phase, f.why, f.said = closing, Displaced, true }), stepEnd},
 		{"closing without words", open(func(f *facts) { f.phase, f.why = closing, ClosedHere }), stepShut},
 		{"lingering", open(func(f *facts) { f.phase, f.why = lingering, IdleTimeout }), waitForPeer},
 	} {

@@ -24,6 +24,10 @@ type Limits struct {
 	// while nothing was owed to it. A late reply that is owed to a peer that has
 	// closed its side, or before a TakeOver, has as long. Zero: 3 min.
 	IdleTime time.Duration
+	// AuthTime is how long a connection may take to prove who it is, from the moment at
+	// which it comes, whatever it does meanwhile: until Conn.Trust. Zero: no limit,
+	// because most protocols have nobody prove that.
+	AuthTime time.Duration
 	// HighWater is how much output may wait for one peer before its requests
 	// are no longer read; reading resumes at half of it. Zero: 64 KiB.
 	HighWater int
@@ -42,6 +46,12 @@ type Limits struct {
 	// requests are no longer read. Zero: 1024. A protocol without ids sets 1,
 	// and its replies keep their order.
 	InFlight int
+	// TotalInFlight is the same for all connections together. At it, connections whose
+	// requests are answered late are no longer read until half of the replies are sent;
+	// connections whose requests are answered at once are. One that has never asked may
+	// still have a request taken, up to a quarter beyond the limit. A reply is owed no
+	// longer when its connection has ended. Zero: 65 536.
+	TotalInFlight int
 	// TotalOutput bounds the memory of the output that waits for all peers together.
 	// A visit that may produce much waits until there is room, and when nothing else
 	// helps the slowest readers are closed. Zero: 128 MiB.
@@ -55,10 +65,13 @@ type Limits struct {
 	// return. Others do not wait: a handler that turns out to take long is one more.
 	// Zero: 10 000.
 	Helpers int
-	// Conns is how many connections are open at once. Zero: 50 000, or half of
-	// the descriptor limit if that is less.
+	// Conns is how many connections are open at once. A newcomer beyond it takes the
+	// place of the connection that has been silent for longest, if there is one that has
+	// never sent a byte of a message. Zero: 50 000, or half of the descriptor limit if
+	// that is less.
 	Conns int
-	// ConnsPerAddress is the same for one remote address. Zero: no limit,
+	// ConnsPerAddress is the same for one remote address, or one network of 64 bits
+	// where it is IPv6, because a single host has all addresses of it. Zero: no limit,
 	// because a load balancer is one address.
 	ConnsPerAddress int
 }
@@ -84,6 +97,7 @@ func (l Limits) OrDefaults() Limits {
 	}
 	orTime(&l.FrameTime, 5*time.Second)
 	orTime(&l.IdleTime, 3*time.Minute)
+	orTime(&l.AuthTime, never)
 	orTime(&l.StallTime, 10*time.Second)
 	orTime(&l.LingerTime, 2*time.Second)
 	orInt(&l.FrameRate, 1<<10)
@@ -91,6 +105,7 @@ func (l Limits) OrDefaults() Limits {
 	orInt(&l.HighWater, 64<<10)
 	orInt(&l.HardCap, 256<<10)
 	orInt(&l.InFlight, 1024)
+	orInt(&l.TotalInFlight, 64<<10)
 	orInt(&l.TotalOutput, 128<<20)
 	orInt(&l.TotalInput, 128<<20)
 	orInt(&l.Helpers, 10_000)

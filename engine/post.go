@@ -116,7 +116,10 @@ func (k *connRef) promise() (ticket uint64, more bool) {
 	k.s.mu.Lock()
 	x := k.attach()
 	ticket = x.promises.take()
-	more = k.below(x)
+	if x.promises.open-x.told >= k.sh.srv.requests.every {
+		k.recountOwed(x) // one visit must not pass the limit by much
+	}
+	more = k.below(x) && !k.sh.srv.requests.full.Load()
 	k.s.mu.Unlock()
 	return ticket, more
 }

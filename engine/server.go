@@ -32,6 +32,14 @@ type Server struct {
 	// protocol header, version 1 or 2; from everybody else such a header is
 	// just bytes. Zero: nobody.
 	TrustedProxies []netip.Prefix
+	// OwnReasons are the names of the reasons for which Protocol ends connections beside
+	// the engine's, the name of Own first: lower case and underscores, 8 at most. Zero:
+	// it has none.
+	OwnReasons []string
+	// HandshakeFailed says for which reason a connection ends whose peer has failed a TLS
+	// handshake by what it sent; 0 leaves that to the engine. Zero: the Reason that the
+	// error is or wraps, as a tls.Config's VerifyConnection may return it, else Malformed.
+	HandshakeFailed func(err error) Reason
 	// Logger hears of panics, of accept errors and of refused connections, at
 	// most once a second each. Zero: silence.
 	Logger *slog.Logger
@@ -78,14 +86,18 @@ type Server struct {
 	accepted atomic.Uint64
 	panics   atomic.Uint64
 	ended    [reasons]atomic.Uint64
+	endedOwn [mostOwn]atomic.Uint64
 	output   outputBudget
 	input    inputBudget
+	requests requestBudget
 	noise    noise
+	silent   silentLine
 	sweeper  sweeper
 
 	mu         sync.Mutex
-	open       int // connections
-	addresses  map[netip.Addr]int
+	open       int                // connections
+	displacing int                // of these, silent ones that are to make room
+	addresses  map[netip.Addr]int // see hostOf
 	listeners  map[*net.Listener]struct{}
 	refusing   map[*net.Conn]struct{} // refused connections that are still being told so
 	empty      chan struct{}          // closed when a drain has no connection left
@@ -96,6 +108,7 @@ type Server struct {
 // init prepares a server for its first use.
 func (s *Server) init() {
 	s.once.Do(func() {
+		s.checkOwnReasons()
 		s.how = s.Engine.orDefault()
 		s.limits = s.Limits.OrDefaults()
 		s.rules = rulesOf(s.limits)
@@ -104,6 +117,7 @@ func (s *Server) init() {
 		s.buffers.Max = maxShared
 		s.output.init(s.limits.TotalOutput, s.clock.sweepNow)
 		s.input.init(s.limits.TotalInput, &s.buffers, s.clock.sweepNow)
+		s.requests.init(s.limits.TotalInFlight, s.clock.sweepNow)
 		s.running = make(chan struct{})
 		s.helpers.srv = s
 		s.watchdog.kick = make(chan struct{}, 1)

@@ -36,6 +36,9 @@ type slot struct {
 	want       sys.Interest // under mu: what is to be reported
 	suspect    Reason       // under mu: what the sweeper thinks
 	counted    bool         // its address holds a place; guarded by Server.mu
+	spoken     bool         // written under mu by the owner: a byte of a message has come
+	trusted    bool         // under mu: it has proved who it is
+	displaced  bool         // under mu: it is to make room for a newcomer, see accept_silent.go
 	port       uint16
 	address    [4]byte // of IPv4; else it is in side.sixes
 	weight     uint8   // the owner's: how much its visits produce, see connRef.learn; 0 while nobody knows
@@ -54,6 +57,8 @@ const (
 	isStopped                    // Advance has ended the service
 	isKnown                      // to OnOpen, so that OnClose must be told
 	wantsProxy                   // a PROXY header comes first
+	hasAsked                     // a request was given to the protocol's user code
+	isLate                       // its last visit has left replies owed
 )
 
 // The flags under mu.

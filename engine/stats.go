@@ -5,30 +5,32 @@ import "sync/atomic"
 // Stats is what a server has counted since it began, and what it holds now.
 // Reading it sums a few counters; nothing is kept for it.
 type Stats struct {
-	Engine       string          // its name
-	Open         int             // connections now
-	Accepted     uint64          // connections that were served
-	Requests     uint64          // messages given to user code
-	Promised     uint64          // of those, answers put off with Later
-	Late         uint64          // late replies sent
-	Pushes       uint64          // pushes queued
-	BytesIn      uint64          // read from sockets
-	BytesOut     uint64          // written to sockets
-	Panics       uint64          // in user code
-	HandOffs     uint64          // times that a loop went on without a handler that took long
-	Owed         int             // late replies outstanding now
-	Waiting      int64           // bytes of output waiting for peers now
-	InLine       int             // connections whose next visit waits for room in Limits.TotalOutput now
-	Buffers      int64           // buffers that connections and workspaces have on loan now
-	Lent         int64           // their bytes
-	OutputMemory int64           // bytes that Limits.TotalOutput bounds now: what output takes, or is about to
-	InputMemory  int64           // bytes that Limits.TotalInput bounds now
-	Helpers      int             // goroutines beside the event loops now, for handlers that take long
-	Sleeps       uint64          // times that event loops waited for something to do
-	Turns        uint64          // times that they found it, up to 16 late
-	Events       uint64          // how much that was: reports of sockets, and what goroutines beside them have done
-	Drained      Drained         // how a Shutdown goes or went
-	Ended        [reasons]uint64 // connections ended or refused, by Reason
+	Engine       string            // its name
+	Open         int               // connections now
+	Accepted     uint64            // connections that were served
+	Requests     uint64            // messages given to user code
+	Promised     uint64            // of those, answers put off with Later
+	Late         uint64            // late replies sent
+	Pushes       uint64            // pushes queued
+	BytesIn      uint64            // read from sockets
+	BytesOut     uint64            // written to sockets
+	Panics       uint64            // in user code
+	HandOffs     uint64            // times that a loop went on without a handler that took long
+	Owed         int               // late replies outstanding now
+	Waiting      int64             // bytes of output waiting for peers now
+	InLine       int               // connections whose next visit waits for room in Limits.TotalOutput now
+	Paused       int               // connections that are not read because of Limits.TotalInFlight now
+	Buffers      int64             // buffers that connections and workspaces have on loan now
+	Lent         int64             // their bytes
+	OutputMemory int64             // bytes that Limits.TotalOutput bounds now: what output takes, or is about to
+	InputMemory  int64             // bytes that Limits.TotalInput bounds now
+	Helpers      int               // goroutines beside the event loops now, for handlers that take long
+	Sleeps       uint64            // times that event loops waited for something to do
+	Turns        uint64            // times that they found it, up to 16 late
+	Events       uint64            // how much that was: reports of sockets, and what goroutines beside them have done
+	Drained      Drained           // how a Shutdown goes or went
+	Ended        [reasons]uint64   // connections ended or refused, by Reason
+	Own          [mostOwn]OwnEnded // the same for the protocol's own, Own first
 }
 
 // counters are one part of a server's counters. Connections are spread over the
@@ -56,6 +58,9 @@ func (s *Server) Stats() Stats {
 	for i := range st.Ended {
 		st.Ended[i] = s.ended[i].Load()
 	}
+	for i, name := range s.OwnReasons {
+		st.Own[i] = OwnEnded{name, s.endedOwn[i].Load()}
+	}
 	lent := s.buffers.Stats()
 	st.Buffers, st.Lent = lent.Lent, lent.LentBytes
 	for _, l := range s.started() {
@@ -71,6 +76,7 @@ func (s *Server) Stats() Stats {
 		}
 	})
 	st.OutputMemory, st.InputMemory, st.InLine = s.output.held.Load(), s.input.held.Load(), int(s.output.waiting.Load())
+	st.Paused = int(s.requests.waiting.Load())
 	st.Helpers = max(0, int(s.helpers.count.Load())-len(s.started()))
 	s.mu.Lock()
 	defer s.mu.Unlock()

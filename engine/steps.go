@@ -22,12 +22,14 @@ func (k *connRef) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn
 	s.state, s.socket, s.tickets = 0, socket, 0
 	s.own, s.marks, s.opened, s.dead, s.slowVisits, s.epoch = 0, 0, false, false, 0, 0
 	s.want, s.suspect, s.counted, s.weight = 0, 0, counted, 0
+	s.spoken, s.displaced, s.trusted = false, false, false
 	if g != nil {
 		k.x.Store(&g.inflight)
 	}
 	k.limitUnsent(k.x.Load(), maxUnsent)
 	k.setAddr(from)
 	k.touch()
+	srv.clock.stamp(&s.since)
 	switch {
 	case proxy:
 		s.own.set(wantsProxy)
@@ -71,7 +73,10 @@ func (k *connRef) carryOut(st step, d *workspace) {
 	case stepReconsider:
 		// A handler may have been at work for long, which is not idleness, or the
 		// message may have been completed just now.
-		k.reconsider()
+		if k.reconsider(); s.displaced && !ends(k.reason()) {
+			k.makeRoom(d)
+			return
+		}
 	case stepDrain:
 		s.own.set(drains)
 		k.fail(ShuttingDown)
@@ -137,6 +142,7 @@ func (k *connRef) received(d *workspace, n int) (hungry bool) {
 	if k.s.own.has(drains) {
 		k.x.Load().left -= n
 	}
+	k.hear()
 	if d.box.arrived(n) {
 		return k.serve(d)
 	}
@@ -211,6 +217,9 @@ func (k *connRef) visit(d *workspace) (used, need int, why Reason) {
 	srv, t := k.sh.srv, &d.turn
 	if srv.ordered {
 		k.startVisit()
+	}
+	if d.box.len() > 0 {
+		k.hear() // behind a PROXY header
 	}
 	t.begin(d)
 	k.enterUser(d)
@@ -306,7 +315,7 @@ func (k *connRef) end(d *workspace) {
 	}
 	why := k.reason()
 	defer func() { // whatever OnClose does
-		srv.uncount(why, addr, s.counted)
+		srv.uncount(why, addr, s.counted, s.displaced)
 		k.free()
 	}()
 	if s.own.has(isKnown) && srv.OnClose != nil {

@@ -10,6 +10,7 @@ type moments struct {
 	seen, frame, size, stall, since tick
 	phase                           phase
 	owed                            bool   // late replies are outstanding
+	trusted                         bool   // it has proved who it is, or waits in line and cannot
 	restAfter                       uint64 // periods of silence after which a rest gives memory back; 0: it would not
 	draining                        bool   // the server shuts down
 }
@@ -17,10 +18,11 @@ type moments struct {
 // moments is a snapshot of the connection. mu held.
 func (k *connRef) moments() moments {
 	s := k.s
-	m := moments{phase: k.phase(), since: s.since.Load(), seen: s.seen.Load(), draining: k.sh.srv.draining.Load()}
+	m := moments{phase: k.phase(), since: s.since.Load(), seen: s.seen.Load(), trusted: s.trusted, draining: k.sh.srv.draining.Load()}
 	if x := k.x.Load(); x != nil {
 		m.frame, m.size, m.stall = x.frame.Load(), x.size.Load(), x.stall.Load()
 		m.owed = x.promises.open > 0 || x.starves()
+		m.trusted = m.trusted || x.starves()
 		switch {
 		case x.g == nil && x.rare == nil && m.frame == 0 && !m.owed && x.waiting == 0:
 			m.restAfter = detachAfter
@@ -33,15 +35,15 @@ func (k *connRef) moments() moments {
 
 // rules are the limits in ticks.
 type rules struct {
-	idle, frame, stall, linger uint64
-	rate                       uint64 // bytes per second
-	period                     tick   // how far the clock may lag behind
+	idle, frame, stall, linger, auth uint64
+	rate                             uint64 // bytes per second
+	period                           tick   // how far the clock may lag behind
 }
 
 func rulesOf(l Limits) rules {
 	ms := func(d time.Duration) uint64 { return max(1, uint64(d.Milliseconds())) }
-	r := rules{idle: ms(l.IdleTime), frame: ms(l.FrameTime), stall: ms(l.StallTime), linger: ms(l.LingerTime), rate: uint64(l.FrameRate)}
-	r.period = tick(min(1000, max(4, min(r.idle, r.frame, r.stall, r.linger)/8)))
+	r := rules{idle: ms(l.IdleTime), frame: ms(l.FrameTime), stall: ms(l.StallTime), linger: ms(l.LingerTime), auth: ms(l.AuthTime), rate: uint64(l.FrameRate)}
+	r.period = tick(min(1000, max(4, min(r.idle, r.frame, r.stall, r.linger, r.auth)/8)))
 	return r
 }
 
@@ -115,6 +117,9 @@ func (r *rules) judge(m moments, now tick) (v verdict, why Reason, next uint64) 
 	case serving:
 		if m.frame != 0 && due(m.frame, r.frame+uint64(m.size)*1000/r.rate) {
 			return refuse, FrameTimeout, 0
+		}
+		if m.since != 0 && !m.trusted && due(m.since, r.auth) {
+			return refuse, AuthTimeout, 0
 		}
 		if m.stall == 0 && !m.owed && due(m.seen, r.idle) {
 			return refuse, IdleTimeout, 0

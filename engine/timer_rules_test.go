@@ -14,6 +14,7 @@ import (
 // limit of n strikes at n+250.
 func testRules() rules {
 	return rulesOf(Limits{
+		AuthTime: 20 * time.Second,
 		IdleTime: time.Minute, FrameTime: 5 * time.Second, StallTime: 10 * time.Second, LingerTime: 2 * time.Second,
 		FrameRate: 1000,
 	}.OrDefaults())
@@ -52,6 +53,10 @@ func judgeTable() []judged {
 		{"lingering", moments{phase: lingering, since: 1, seen: 50_000, frame: 1}, abort, 0, 2_249},
 		{"stalled for a period", moments{seen: 1, stall: 1}, measure, 0, 249},
 		{"closing while the peer reads", moments{phase: closing, since: 50_000, stall: 1}, abort, WriteStall, 10_249},
+		{"untrusted", moments{seen: 1, since: 1}, refuse, AuthTimeout, 20_249},
+		{"untrusted and busy", moments{seen: 1, since: 20_000, owed: true}, refuse, AuthTimeout, 250},
+		{"untrusted and leaving", moments{phase: finishing, since: 1}, live, 0, never},
+		{"trusted", moments{seen: 1, since: 20_000, trusted: true}, refuse, IdleTimeout, 60_249},
 		{"tired", moments{seen: 1, restAfter: 8}, rest, 0, 2_249},
 		{"tired on a loop", moments{seen: 1, restAfter: 2}, rest, 0, 749},
 		{"tired and owed", moments{seen: 1, owed: true, restAfter: 8}, rest, 0, 2_249},
@@ -279,6 +284,7 @@ func bare(l Limits) *Server {
 	s.clock.init()
 	s.output.init(s.limits.TotalOutput, s.clock.sweepNow)
 	s.input.init(s.limits.TotalInput, &s.buffers, s.clock.sweepNow)
+	s.requests.init(s.limits.TotalInFlight, s.clock.sweepNow)
 	s.running = make(chan struct{})
 	s.inflights.New = func() any { return new(inflight) }
 	return s

@@ -100,6 +100,9 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 	if s.evict(now) {
 		pace, busy = uint64(s.rules.hurried()), true
 	}
+	if s.requests.review(now, s.rules.period) {
+		busy = true
+	}
 	if s.returnMemory(now) {
 		busy = true
 	}

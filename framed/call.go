@@ -86,8 +86,9 @@ type Reply struct {
 // the connection has ended and engine.ErrSettled for a second answer.
 func (r Reply) Send(content []byte) error { return r.send(wire.OK, content, nil) }
 
-// Fail answers the request with the code that err is or wraps, or wire.Failed.
-func (r Reply) Fail(err error) error { return r.send(resultOf(err), nil, err) }
+// Fail answers the request with the code that err is or wraps, or wire.Failed, and with
+// the content of a Refusal.
+func (r Reply) Fail(err error) error { return r.send(resultOf(err), contentOf(err), err) }
 
 // Conn is the connection the reply belongs to.
 func (r Reply) Conn() Conn { return Conn{r.reply.Conn()} }
@@ -102,6 +103,9 @@ func (r *Reply) send(result wire.Result, content []byte, why error) error {
 	var room [32]byte
 	head, content := r.dialect.Split(room[:0], &p)
 	err := r.reply.Send(head, content)
+	if r.command == wire.Conn && result == wire.OK && err == nil {
+		r.reply.Conn().Trust()
+	}
 	if r.observer != nil {
 		r.report(result, why, err)
 	}

@@ -60,7 +60,11 @@ func TestCertificatesAreRenewedUnderOpenConnections(t *testing.T) {
 				}
 				p.Close()
 				refused++
-				ended(t, s, engine.Malformed, refused)
+				want := engine.OwnEnded{Name: "authentication_failed", Count: refused}
+				eventually(t, "authentication_failed is counted", func() bool { return s.Stats().Own[0].Count >= refused })
+				if st := s.Stats(); st.Own[0] != want || st.Ended[engine.Malformed] != 0 {
+					t.Errorf("counted %+v and %d malformed, want %+v", st.Own[0], st.Ended[engine.Malformed], want)
+				}
 			}
 		}
 
@@ -99,4 +103,37 @@ func putPEM(t *testing.T, path, what string, der []byte) {
 	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestSilentHandshakesMakeRoom: connections that never begin a handshake, or have made one
+// and nothing more, keep nobody out.
+func TestSilentHandshakesMakeRoom(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		const limit = 6
+		config := tlsConfig(t)
+		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{Conns: limit}}
+		addr := serveOn(t, s, tls.NewListener(listenTCP(t), config))
+		shake := func() *peer {
+			nc, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return peerOf(t, nc)
+		}
+		asked := shake()
+		asked.exchange(1, "before")
+		for i := range limit - 1 {
+			if i%2 == 0 {
+				dial(t, addr)
+			} else {
+				shake()
+			}
+		}
+		eventually(t, "all are open", func() bool { return s.Stats().Open == limit })
+		for range limit - 1 {
+			shake().exchange(1, "new")
+		}
+		ended(t, s, engine.Displaced, limit-1)
+		asked.exchange(2, "after")
+	})
 }

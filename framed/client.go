@@ -137,7 +137,7 @@ func NewClient(nc net.Conn, o ClientOptions) *Client {
 // returned. The error is
 //
 //   - a wire.Result when the server answered with one that is not OK; what the
-//     server said beside it is appended all the same;
+//     server said beside it (see Refusal) is appended all the same;
 //   - ctx's cause when ctx ended first: the server may still execute the
 //     request, and its late reply is dropped;
 //   - ErrClosed, wrapping the reason, when the connection ended first: the

@@ -13,6 +13,7 @@ import (
 type protocol struct {
 	handle  HandlerFunc
 	connect HandlerFunc // nil: every Conn is acknowledged
+	proves  bool        // a Conn that connect accepts proves who the client is, in time for AuthTime
 	dialect wire.Dialect
 	limit   int // of one frame
 	ctx     context.Context
@@ -84,6 +85,7 @@ func (p *protocol) answer(t *engine.Turn, used int, command wire.Command, id uin
 			return // it has had its answer
 		}
 		result = resultOf(err)
+		head = append(head, contentOf(err)...)
 	case t.Promised() > 0:
 		t.Out = head[:start] // keeping what it has grown
 		return
@@ -92,6 +94,9 @@ func (p *protocol) answer(t *engine.Turn, used int, command wire.Command, id uin
 		head = head[:len(head)+len(content)]
 	default:
 		head = append(head, content...)
+	}
+	if command == wire.Conn && p.proves && result == wire.OK {
+		t.Conn().Trust()
 	}
 	t.Out = p.dialect.EndAck(head, start, result)
 }
@@ -123,6 +128,7 @@ func (p *protocol) fault(t *engine.Turn, err error) error {
 var refusals = map[engine.Reason]wire.Result{
 	engine.IdleTimeout:       wire.Idle,
 	engine.FrameTimeout:      wire.TooSlow,
+	engine.AuthTimeout:       wire.Unauthorised,
 	engine.TooLarge:          wire.TooLarge,
 	engine.Malformed:         wire.Malformed,
 	engine.BadProxyHeader:    wire.Malformed,
@@ -130,6 +136,7 @@ var refusals = map[engine.Reason]wire.Result{
 	engine.Panicked:          wire.Internal,
 	engine.InputBudget:       wire.Overloaded,
 	engine.TooManyConns:      wire.Overloaded,
+	engine.Displaced:         wire.Overloaded,
 	engine.TooManyPerAddress: wire.Overloaded,
 	engine.ShuttingDown:      wire.ShuttingDown,
 }

@@ -17,6 +17,8 @@ package framed
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -37,6 +39,12 @@ var ErrServerClosed = engine.ErrServerClosed
 // ErrClosed is the answer of a Conn or Reply whose connection has ended.
 var ErrClosed = engine.ErrClosed
 
+// AuthenticationFailed is why a connection ends whose TLS handshake has failed because the
+// client has no certificate that the server accepts (tls.CertificateVerificationError):
+// authentication_failed in Stats.Own. What is presented in a Conn packet is the Connect
+// handler's to judge, and ends no connection; see engine.Limits.AuthTime.
+const AuthenticationFailed = engine.Own
+
 // Handler answers requests. It is called from many goroutines at once, but for
 // one connection from one at a time and in the order of its requests.
 type Handler interface {
@@ -45,7 +53,8 @@ type Handler interface {
 	// Handle returns: keep nothing of it.
 	//
 	// An error becomes the reply's result instead: the code if it is or wraps a
-	// wire.Result, else wire.Failed. The connection lives on. A panic answers
+	// wire.Result, else wire.Failed; a Refusal has content beside it. The connection
+	// lives on. A panic answers
 	// wire.Internal and closes this one connection.
 	Handle(c Call, dst, req []byte) ([]byte, error)
 }
@@ -69,7 +78,8 @@ type Server struct {
 	// Handler answers Submit packets. Required.
 	Handler Handler
 	// Connect answers Conn packets: credentials and options; the same packet
-	// is the heartbeat. Zero: every Conn is acknowledged.
+	// is the heartbeat. A client of which it has accepted none within Limits.AuthTime is
+	// disconnected. Zero: every Conn is acknowledged, and AuthTime is off.
 	Connect Handler
 	// Dialect is what is spoken on the wire. Zero: wire.Standard.
 	Dialect wire.Dialect
@@ -112,8 +122,13 @@ func (s *Server) init() *engine.Server {
 		s.engine.Protocol = p
 		s.engine.Engine = s.Engine
 		s.engine.Limits = s.Limits
+		if p.proves = p.connect != nil && s.Limits.AuthTime > 0; !p.proves {
+			s.engine.Limits.AuthTime = -1 // nobody would ever be trusted
+		}
 		s.engine.TrustedProxies = s.TrustedProxies
 		s.engine.Logger = s.Logger
+		s.engine.OwnReasons = []string{"authentication_failed"}
+		s.engine.HandshakeFailed = failedHandshake
 		p.ctx = s.engine.Context()
 		if s.ConnContext != nil {
 			s.engine.OnOpen = func(c engine.Conn) {
@@ -126,6 +141,14 @@ func (s *Server) init() *engine.Server {
 		}
 	})
 	return &s.engine
+}
+
+// failedHandshake tells a wrong certificate from bytes that are no TLS.
+func failedHandshake(err error) engine.Reason {
+	if errors.As(err, new(*tls.CertificateVerificationError)) {
+		return AuthenticationFailed
+	}
+	return 0
 }
 
 // ListenAndServe listens on Addr and serves until Shutdown or Close.

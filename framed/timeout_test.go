@@ -618,3 +618,58 @@ func TestHalfClosedPeerIsClosedAfterIdleTimeOnSockets(t *testing.T) {
 		}
 	})
 }
+
+// A client of which no Conn is accepted in time is told so and disconnected, whatever else
+// it asks. One that has proved who it is stays, and without Connect nobody has to.
+func TestConnectMustBeAcceptedInTime(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		late := make(chan framed.Reply, 1)
+		s := &framed.Server{Engine: e, Limits: engine.Limits{AuthTime: 400 * time.Millisecond}, Handler: framed.HandlerFunc(echo),
+			Connect: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
+				switch string(req) {
+				case "ann":
+					return dst, nil
+				case "late":
+					late <- c.Later()
+					return dst, nil
+				}
+				return dst, wire.Unauthorised
+			})}
+		addr := serve(t, s)
+		connect := func(credentials string) *peer {
+			p := dial(t, addr)
+			p.send(frame(wire.Conn, 1, 0, credentials))
+			return p
+		}
+		ann, stranger, mute := connect("ann"), connect("bob"), dial(t, addr)
+		ann.want(frame(wire.ConnAck, 1, wire.OK, ""))
+		slow := connect("late")
+		heard(t, late, "Connect is called").Send(nil)
+		slow.want(frame(wire.ConnAck, 1, wire.OK, ""))
+		stranger.want(frame(wire.ConnAck, 1, wire.Unauthorised, ""))
+		stranger.exchange(2, "who asks?")
+		denied := connect("late")
+		heard(t, late, "Connect is called").Fail(wire.Unauthorised)
+		denied.want(frame(wire.ConnAck, 1, wire.Unauthorised, ""))
+		for _, p := range []*peer{stranger, mute, denied} {
+			p.wantRefusal(wire.Unauthorised)
+			p.Close() // it would be lingered for
+		}
+		ended(t, s, engine.AuthTimeout, 3)
+		ann.exchange(2, "still here")
+		slow.exchange(2, "still here")
+	})
+}
+
+// Where nothing asks for credentials, AuthTime would close everybody: it is off.
+func TestAuthTimeWithoutConnectIsOff(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, e engine.Engine) {
+		s := &framed.Server{Engine: e, Limits: engine.Limits{AuthTime: time.Second}, Handler: framed.HandlerFunc(echo)}
+		p := serveInMemory(t, s).dial(t)
+		p.send(submit(1, "one"))
+		p.want(ack(1, "one"))
+		passes(time.Minute)
+		p.send(submit(2, "two"))
+		p.want(ack(2, "two"))
+	})
+}

@@ -41,6 +41,8 @@ var sets = map[string]string{
 	"slow_reader":          "hone_rejected_total",
 	"output_budget":        "hone_rejected_total",
 	"input_budget":         "hone_rejected_total",
+	"displaced":            "hone_rejected_total",
+	"auth_timeout":         "hone_rejected_total",
 	"too_large":            "hone_rejected_total",
 	"malformed":            "hone_rejected_total",
 	"unknown_command":      "hone_rejected_total",
@@ -94,6 +96,25 @@ func TestReasons(t *testing.T) {
 	}
 }
 
+// TestReasonsOfAProtocolsOwn: they are rejections by their own names.
+func TestReasonsOfAProtocolsOwn(t *testing.T) {
+	st := engine.Stats{}
+	st.Own[0], st.Own[1] = engine.OwnEnded{Name: "banned", Count: 7}, engine.OwnEnded{Name: "out_of_credit"}
+	s := start(t, &observe.Admin{Stats: func() engine.Stats { return st }})
+	got, snapshot := s.scrape(), s.admin.Snapshot()
+	for name, want := range map[string]uint64{"banned": 7, "out_of_credit": 0} {
+		if n, ok := got[sample("hone_rejected_total", name)]; !ok || n != float64(want) {
+			t.Errorf("%s is %v (%v) in the metrics, want %d", name, n, ok, want)
+		}
+		if n, ok := snapshot.Rejected[name]; !ok || n != want {
+			t.Errorf("%s is %v (%v) in /stats, want %d", name, n, ok, want)
+		}
+	}
+	if n := len(snapshot.Rejected) + len(snapshot.ConnectionsEnded); n != len(sets)+2 {
+		t.Errorf("/stats has %d reasons, want %d", n, len(sets)+2)
+	}
+}
+
 // plain maps the counters of /stats to their metrics.
 var plain = map[string]string{
 	"connections":             "hone_connections",
@@ -116,6 +137,7 @@ var plain = map[string]string{
 	"output_memory_bytes":     "hone_output_memory_bytes",
 	"input_memory_bytes":      "hone_input_memory_bytes",
 	"connections_in_line":     "hone_connections_in_line",
+	"connections_paused":      "hone_connections_paused",
 	"replies_owed":            "hone_replies_owed",
 }
 
@@ -126,7 +148,7 @@ func TestEveryCounter(t *testing.T) {
 				Engine: "events", Open: 1, Accepted: 2, Requests: 30, Late: 4, Pushes: 5,
 				BytesIn: 6, BytesOut: 7, Panics: 8, Owed: 9, Waiting: 10, HandOffs: 11,
 				Sleeps: 12, Turns: 13, Events: 14, Buffers: 15, Lent: 16, Helpers: 17,
-				OutputMemory: 18, InputMemory: 19, InLine: 20,
+				OutputMemory: 18, InputMemory: 19, InLine: 20, Paused: 21,
 			}
 		},
 		Info: observe.Info{Service: "sub\"mit\n", Dialect: "\xff", Version: "v1.2.3"},
@@ -135,7 +157,7 @@ func TestEveryCounter(t *testing.T) {
 		"connections": 1, "connections_accepted": 2, "requests_received": 30, "responses_sent": 21, "late_responses_sent": 4, "pushes_sent": 5,
 		"received_bytes": 6, "sent_bytes": 7, "panics": 8, "output_waiting_bytes": 10, "replies_owed": 9, "hand_offs": 11,
 		"loop_sleeps": 12, "loop_turns": 13, "loop_events": 14, "connection_buffers": 15, "connection_buffer_bytes": 16, "helpers": 17,
-		"output_memory_bytes": 18, "input_memory_bytes": 19, "connections_in_line": 20,
+		"output_memory_bytes": 18, "input_memory_bytes": 19, "connections_in_line": 20, "connections_paused": 21,
 	}
 	got := s.scrape()
 	var stats map[string]any

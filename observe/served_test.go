@@ -261,6 +261,7 @@ func checkCounters(t *testing.T, s *site, engine string, bytes *wires) {
 		"hone_output_memory_bytes":        0,
 		"hone_input_memory_bytes":         0,
 		"hone_connections_in_line":        0,
+		"hone_connections_paused":         0,
 		"hone_replies_owed":               0,
 		fmt.Sprintf("hone_info{dialect=%q,engine=%q,service=%q,version=%q}", "", engine, "", ""): 1,
 	}
@@ -270,6 +271,7 @@ func checkCounters(t *testing.T, s *site, engine string, bytes *wires) {
 	want[sample("hone_connections_ended_total", "peer_closed")] = clients
 	want[sample("hone_connections_ended_total", "panicked")] = broken
 	want[sample("hone_rejected_total", "too_large")] = broken
+	want[sample("hone_rejected_total", "authentication_failed")] = 0
 	got := s.scrape()
 	for name, v := range got {
 		switch { // these are chance

@@ -24,7 +24,14 @@ func serverEntries() []entry {
 		reasonEntry("hone_connections_ended_total", "Connections accepted and ended",
 			"Connections that ended without breaking a rule.", func(why engine.Reason) bool { return !rejection(why) }),
 		reasonEntry("hone_rejected_total", "Rejected",
-			"Connections refused or closed because of a limit or a broken protocol.", rejection),
+			"Connections refused or closed because of a limit or a broken protocol, or for a reason of the protocol's own.", rejection).
+			also(func(r *reading, give func(float64, ...string)) {
+				for _, own := range r.server.Own {
+					if own.Name != "" {
+						give(float64(own.Count), own.Name)
+					}
+				}
+			}),
 		one(Counter, "hone_panics_total", "", "Panics", "Panics in user code.",
 			func(r *reading) float64 { return float64(r.server.Panics) }),
 		one(Counter, "hone_received_bytes_total", "bytes", "Bytes", "Bytes read from sockets.",
@@ -39,6 +46,8 @@ func serverEntries() []entry {
 			func(r *reading) float64 { return float64(r.server.InputMemory) }),
 		one(Gauge, "hone_connections_in_line", "", "Connections in line", "Connections whose requests wait for room in the limit total-output now.",
 			func(r *reading) float64 { return float64(r.server.InLine) }),
+		one(Gauge, "hone_connections_paused", "", "Connections in line", "Connections that are not read because the limit total-in-flight is reached, now.",
+			func(r *reading) float64 { return float64(r.server.Paused) }),
 		one(Gauge, "hone_replies_owed", "", "Replies owed", "Replies promised for later and outstanding now.",
 			func(r *reading) float64 { return float64(r.server.Owed) }),
 		one(Counter, "hone_late_responses_sent_total", "", "Late replies and pushes", "Replies that were promised for later and given.",
@@ -83,4 +92,14 @@ func reasonEntry(name, panel, help string, belongs func(engine.Reason) bool) ent
 			}
 		},
 	}
+}
+
+// also is an entry with further series.
+func (e entry) also(more func(r *reading, give func(float64, ...string))) entry {
+	first := e.read
+	e.read = func(r *reading, give func(float64, ...string)) {
+		first(r, give)
+		more(r, give)
+	}
+	return e
 }

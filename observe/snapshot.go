@@ -47,6 +47,7 @@ type Snapshot struct {
 	OutputMemoryBytes   int64  `json:"output_memory_bytes"`  // what total-output bounds, now
 	InputMemoryBytes    int64  `json:"input_memory_bytes"`   // what total-input bounds, now
 	ConnectionsInLine   int    `json:"connections_in_line"`  // waiting for room in total-output, now
+	ConnectionsPaused   int    `json:"connections_paused"`   // not read because of total-in-flight, now
 	RepliesOwed         int    `json:"replies_owed"`         // promised for later, now
 
 	Rejected         map[string]uint64 `json:"rejected"`          // by reason
@@ -89,6 +90,7 @@ func (a *Admin) Snapshot() Snapshot {
 		OutputMemoryBytes:   st.OutputMemory,
 		InputMemoryBytes:    st.InputMemory,
 		ConnectionsInLine:   st.InLine,
+		ConnectionsPaused:   st.Paused,
 		RepliesOwed:         st.Owed,
 
 		Rejected:         map[string]uint64{},
@@ -97,6 +99,11 @@ func (a *Admin) Snapshot() Snapshot {
 	if cpu, ok := processCPU(); ok {
 		seconds := cpu.Seconds()
 		s.CPUSeconds = &seconds
+	}
+	for _, own := range st.Own {
+		if own.Name != "" {
+			s.Rejected[own.Name] = own.Count
+		}
 	}
 	for why, n := range reasons(st) {
 		if rejection(why) {

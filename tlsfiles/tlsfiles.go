@@ -14,6 +14,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -42,6 +43,10 @@ type Server struct {
 	// Zero: silence.
 	Logger *slog.Logger
 }
+
+// ErrNoCertificate is in the tls.CertificateVerificationError with which the handshake of a
+// client without a certificate fails where it must have one.
+var ErrNoCertificate = errors.New("tlsfiles: the client has no certificate")
 
 // checkEvery is how long handshakes do without a look at the files.
 const checkEvery = time.Second
@@ -169,7 +174,19 @@ func (f *files) read() (*tls.Config, error) {
 	for _, authority := range authorities {
 		config.ClientCAs.AddCert(authority)
 	}
-	config.ClientAuth = tls.RequireAndVerifyClientCert
+	// As tls.RequireAndVerifyClientCert, but for the error of a client without one: its
+	// type says what was wrong.
+	config.ClientAuth = tls.VerifyClientCertIfGiven
+	verify := config.VerifyConnection
+	config.VerifyConnection = func(state tls.ConnectionState) error {
+		if len(state.PeerCertificates) == 0 {
+			return &tls.CertificateVerificationError{Err: ErrNoCertificate}
+		}
+		if verify != nil {
+			return verify(state)
+		}
+		return nil
+	}
 	return config, nil
 }
 

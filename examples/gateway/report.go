@@ -20,6 +20,11 @@ func report(w io.Writer, g *gateway, srv *framed.Server) {
 			ended = append(ended, fmt.Sprintf("%d %v", n, engine.Reason(why).String()))
 		}
 	}
+	for _, own := range st.Own {
+		if own.Count > 0 {
+			ended = append(ended, fmt.Sprintf("%d %s", own.Count, own.Name))
+		}
+	}
 	calls, total := g.times.calls.Load(), time.Duration(g.times.total.Load())
 	mean := total / time.Duration(max(calls, 1))
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

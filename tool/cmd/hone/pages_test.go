@@ -71,16 +71,18 @@ func limitsTold() []told {
 		{"FrameRate", "the slowest honest sender, bytes a second", "8", engine.FrameTimeout, "`TestLargeFrameHasTheTimeOfItsSize`"},
 		{"FrameSize", "the largest frame", "3", engine.TooLarge, "`TestFrameOfExactlyTheLimitIsServed`"},
 		{"IdleTime", "silence, while no reply is owed", "9", engine.IdleTimeout, "`TestIdleTimeByDefault`"},
+		{"AuthTime", "from the accept until a Conn is accepted, for services that ask for credentials", "6", engine.AuthTimeout, "`TestAuthTime`, `TestConnectMustBeAcceptedInTime`"},
 		{"HighWater", "output waiting for one peer; its requests are not read until half of it is gone", "–", 0, "`TestHighWaterStopsServingUntilThePeerReads`"},
 		{"HardCap", "output queued for one peer behind what is being written", "none", engine.SlowReader, "`TestPushToPeerThatNeverReadsSaysSlowReader`"},
 		{"StallTime", "a peer that takes nothing of what waits for it", "none", engine.WriteStall, "`TestStallTimeByDefault`"},
 		{"LingerTime", "what a refused peer still sends is read, so that it sees the refusal; in a drain for 250 ms at most", "–", 0, "`TestLingerTimeByDefault`, `TestPeersThatStayDoNotHoldAShutdownUp`"},
 		{"InFlight", "replies promised to one connection; its requests are not read until there are fewer", "–", 0, "`TestInFlightStopsReadingAndResumes`"},
+		{"TotalInFlight", "the same for all connections together; at it, connections whose requests are answered late are not read until half of the replies are sent", "–", 0, "`TestTotalInFlightPausesAndResumes`, `TestTotalInFlightWithRepliesThatNeverCome`"},
 		{"TotalOutput", "memory of the output that waits for all peers together; requests that may produce much wait in line for room, and peers that do not read are closed when nothing else helps", "none", engine.OutputBudget, "`TestOutputBudgetHolds`, `TestPushesKeepToTheOutputBudget`, `TestLargeRepliesTakeTurns`, `TestFirstVisitsThatBlockHoldUpNobody`, `TestAllOutputTogetherIsBoundedAndTheSlowestGo`"},
 		{"TotalInput", "memory of all input that is not served yet, unfinished messages mostly, beyond 4 KiB for each connection; those that hold most for longest are closed first", "5", engine.InputBudget, "`TestInputBudgetHolds`"},
 		{"Helpers", "connections served beside the event loops at once, because their handlers take long; more wait in line", "–", 0, "`TestHelpersAreBounded`"},
-		{"Conns", "open connections", "5", engine.TooManyConns, "`TestConnectionsOverTheCapAreRefusedAndToldWhy`"},
-		{"ConnsPerAddress", "the same from one address", "5", engine.TooManyPerAddress, "`TestConnsPerAddressCountsTheSocketsAddress`"},
+		{"Conns", "open connections; silent ones make room for newcomers", "5", engine.TooManyConns, "`TestConnectionsOverTheCapAreRefusedAndToldWhy`, `TestSilentConnectionsMakeRoom`"},
+		{"ConnsPerAddress", "the same from one address; IPv6 addresses count by their first 64 bits", "5", engine.TooManyPerAddress, "`TestConnsPerAddressCountsTheSocketsAddress`, `TestConnsPerAddressCountsNetworksOfIPv6`"},
 	}
 }
 
@@ -109,6 +111,8 @@ func limitsTable(t *testing.T) string {
 			counter = "`" + told.counter.String() + "`"
 		case told.field == "Helpers":
 			counter = "`hone_helpers`" // a gauge: nobody is closed
+		case told.field == "TotalInFlight":
+			counter = "`hone_connections_paused`"
 		}
 		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s | %s |\n", flags[i].name, value, told.what, told.result, counter, told.tests)
 	}

@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// What happens at Limits.Conns: the connection that has been silent since it came, for
+// longer than all others, makes room for a newcomer. So a crowd that only connects keeps
+// nobody out.
+
+// silentLine has the connections that may be silent still, in the order in which they
+// came. Those that have asked, or have ended, are dropped when they are met.
+type silentLine struct {
+	mu    sync.Mutex
+	line  []Conn
+	drops int // how long the line may grow before it is gone through
+}
+
+// fewSilent is how many are not worth to be gone through.
+const fewSilent = 1 << 10
+
+// push adds a connection. That costs little more than an append: the line is gone
+// through only when it has doubled.
+func (l *silentLine) push(limit int, c Conn) {
+	if limit == math.MaxInt32 {
+		return // nobody needs a place
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.line) >= max(l.drops, fewSilent) {
+		var kept []Conn
+		for _, c := range l.line {
+			if k, ok := c.lock(); ok {
+				if !k.s.spoken {
+					kept = append(kept, c)
+				}
+				k.s.mu.Unlock()
+			}
+		}
+		l.line, l.drops = kept, 2*len(kept)
+	}
+	l.line = append(l.line, c)
+}
+
+// pop takes the oldest.
+func (l *silentLine) pop() (c Conn, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.line) == 0 {
+		return Conn{}, false
+	}
+	c, l.line = l.line[0], l.line[1:]
+	return c, true
+}
+
+// displace has the oldest silent connection make room, and reports whether there is one.
+// Its place counts as free at once, although its owner may need a moment.
+func (s *Server) displace() bool {
+	s.mu.Lock()
+	many := s.displacing >= s.limits.Conns/8+64 // owners do not get to it
+	if !many {
+		s.displacing++
+	}
+	s.mu.Unlock()
+	return !many && s.askOldest()
+}
+
+// askOldest has the oldest silent connection look whether it is to make room. Where there
+// is none, one connection less makes room.
+func (s *Server) askOldest() bool {
+	for {
+		c, ok := s.silent.pop()
+		if !ok {
+			s.mu.Lock()
+			s.displacing--
+			s.mu.Unlock()
+			return false
+		}
+		k, ok := c.lock()
+		if !ok {
+			continue
+		}
+		found := !k.s.spoken && !k.s.dead && k.reason() == 0
+		if found {
+			k.s.displaced, k.s.suspect = true, Displaced
+			k.notify()
+		}
+		k.s.mu.Unlock()
+		if found {
+			return true
+		}
+	}
+}
+
+// hear notes that a byte of a message has come. The caller is the owner.
+func (k *connRef) hear() {
+	if s := k.s; !s.spoken && !s.own.has(wantsProxy) {
+		s.mu.Lock()
+		s.spoken = true
+		s.mu.Unlock()
+		k.stay()
+	}
+}
+
+// makeRoom ends a connection that is to make room, unless it has asked meanwhile: what
+// has arrived and is not read counts. mu is held, and released. The caller is the owner.
+func (k *connRef) makeRoom(d *workspace) {
+	s, silent := k.s, false
+	x := k.x.Load()
+	switch {
+	case x != nil && x.g != nil && x.g.raw == nil: // what hides its socket must be read to know
+		x.g.nudged = true // the deadline is ours; clearNudge takes it back
+		x.g.nc.SetReadDeadline(time.Now().Add(drainRead))
+		s.mu.Unlock()
+		silent = !x.g.hears(d)
+	default:
+		silent = k.unread() == 0
+		s.mu.Unlock()
+	}
+	if silent {
+		k.fail(Displaced)
+	} else {
+		k.stay()
+	}
+}
+
+// stay says that the connection does not make room, so that another one must. The caller
+// is the owner.
+func (k *connRef) stay() {
+	s := k.s
+	s.mu.Lock()
+	displaced := s.displaced
+	s.displaced = false
+	s.mu.Unlock()
+	if displaced {
+		k.sh.srv.askOldest()
+	}
+}
+
+// hears reads and serves what has arrived, and reports whether there was anything.
+func (g *goroutineConn) hears(d *workspace) bool {
+	d.lendOut()
+	p := d.box.space(&g.ref.sh.srv.input)
+	n, err := g.nc.Read(p[:min(len(p), max(1, d.box.want))])
+	if n > 0 {
+		g.ref.received(d, n)
+	}
+	if err != nil && !timedOut(err) {
+		g.readFailed(err)
+	}
+	return n > 0
+}

@@ -1,0 +1,62 @@
+package engine
+
+import "testing"
+
+// The line does not grow with connections that have come and gone, or have asked, and
+// keeps the order of the others.
+func TestSilentLineStaysShort(t *testing.T) {
+	s := bare(Limits{})
+	sh := s.bareShard()
+	var quiet []Conn
+	for i := range 20 * fewSilent {
+		k := taken(t, sh)
+		switch i % 100 {
+		case 0:
+			quiet = append(quiet, k.conn())
+		case 1:
+			k.hear()
+		default:
+			k.free()
+		}
+		if s.silent.push(50_000, k.conn()); len(s.silent.line) > 2*fewSilent {
+			t.Fatalf("%d are in line after %d connections", len(s.silent.line), i+1)
+		}
+	}
+	for _, want := range quiet {
+		for {
+			c, ok := s.silent.pop()
+			if !ok {
+				t.Fatal("a silent connection is not in line")
+			}
+			if c == want {
+				break
+			}
+		}
+	}
+	if s.silent.push(Limits{Conns: -1}.OrDefaults().Conns, quiet[0]); len(s.silent.line) > 0 {
+		if c, ok := s.silent.pop(); ok && c == quiet[0] {
+			t.Error("connections stand in line although their number is not limited")
+		}
+	}
+}
+
+// BenchmarkSilentLine is what a connection pays to be in line, with 50 000 that are.
+func BenchmarkSilentLine(b *testing.B) {
+	s := bare(Limits{})
+	sh := s.bareShard()
+	for range 50_000 {
+		k, err := sh.take()
+		if err != nil {
+			b.Fatal(err)
+		}
+		k.setAway(false)
+		s.silent.push(50_000, k.conn())
+	}
+	k := s.bareConn()
+	c := k.conn()
+	k.free()
+	b.ReportAllocs()
+	for b.Loop() {
+		s.silent.push(50_000, c)
+	}
+}

@@ -1,0 +1,59 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// A connection that has not proved who it is in time is refused, whether it is silent,
+// asks on and on, or waits for a late reply. One that has proved it stays, whether that
+// was said within its visit or later by somebody else.
+func TestAuthTime(t *testing.T) {
+	const limit = 400 * time.Millisecond
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			switch string(line) {
+			case "prove":
+				t.Conn().Trust()
+			case "prove later":
+				c := t.Conn()
+				go c.Trust()
+			case "later":
+				t.Later()
+				return nil
+			}
+			return say(t, string(line))
+		}}, func(s *engine.Server) { s.Limits.AuthTime, s.Limits.StallTime = limit, time.Second })
+		trusted := []*client{s.dial(t), s.dial(t)}
+		trusted[0].ask("prove", "prove")
+		trusted[1].ask("prove later", "prove later")
+		begun := time.Now()
+		silent, busy, waiting := s.dial(t), s.dial(t), s.dial(t)
+		waiting.send("later\n")
+		for asked := true; asked; {
+			busy.send("what\n")
+			line, err := busy.r.ReadString('\n')
+			if asked = line == "what\n"; !asked && line != refusal(engine.AuthTimeout) {
+				t.Errorf("a connection that asks on and on reads %q (%v)", line, err)
+			}
+		}
+		if took := time.Since(begun); took < limit-tick {
+			t.Errorf("refused after %v, before %v", took, limit)
+		}
+		silent.wantEnd(refusal(engine.AuthTimeout))
+		if !waiting.over() { // without a word, because a reply is owed
+			t.Error("a connection that waits for a late reply stays")
+		}
+		for _, c := range []*client{silent, busy, waiting} {
+			c.Close()
+		}
+		if !eventually(patience, func() bool { return s.Stats().Ended[engine.AuthTimeout] == 3 }) {
+			t.Errorf("%d connections ended for it, want 3", s.Stats().Ended[engine.AuthTimeout])
+		}
+		for _, c := range trusted {
+			c.ask("still here", "still here")
+		}
+	})
+}

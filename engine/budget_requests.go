@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+)
+
+// requestBudget bounds the requests of all connections together that were taken and are
+// not answered: Limits.TotalInFlight. When it is used up, a connection whose requests
+// are answered late waits in line before its next visit; when half of it is free again,
+// those that have waited longest go on, each with a permit for one request, so that
+// nobody is passed over for ever. Connections whose requests are answered at once do not
+// wait.
+//
+// A reply counts when it is still owed at the end of the visit that has promised it. A
+// request that is answered within its visit does not touch owed, which all processors
+// share.
+type requestBudget struct {
+	limit int64 // Limits.TotalInFlight
+	every int32 // promises of a visit that is still running that are counted at once
+	kick  func()
+
+	_    [64]byte    // every visit reads full: it shares its cache line with nothing that is written often
+	full atomic.Bool // written under mu
+	_    [64]byte
+
+	owed    atomic.Int64 // replies, and permits
+	waiting atomic.Int32 // connections in line
+
+	mu   sync.Mutex // a leaf but for shard.mu
+	line line
+}
+
+func (b *requestBudget) init(limit int, kick func()) {
+	b.limit, b.kick = int64(limit), kick
+	b.every = int32(max(1, min(limit/64, 64)))
+	if limit == math.MaxInt32 { // switched off
+		b.limit = math.MaxInt64
+	}
+}
+
+// add counts n replies more, or less.
+func (b *requestBudget) add(n int64) {
+	now, full := b.owed.Add(n), b.full.Load()
+	if n > 0 && !full && now >= b.limit || n < 0 && full && now <= b.limit/2 {
+		b.mu.Lock()
+		b.full.Store(true) // before the look at owed: whoever counts down after that look sees it
+		b.resume(b.limit / 2)
+		b.mu.Unlock()
+	}
+}
+
+// resume lets go on who has waited longest, as far as there is room, if no more than
+// most is owed. mu held.
+func (b *requestBudget) resume(most int64) {
+	owed := b.owed.Load()
+	if owed > most {
+		return
+	}
+	for c := b.line.first; c != nil && owed < b.limit; c = b.line.first {
+		b.line.remove(c)
+		b.waiting.Add(-1)
+		owed = b.owed.Add(1)
+		c.granted.Store(true)
+		c.sh.look(c.key)
+	}
+	b.full.Store(owed >= b.limit)
+}
+
+// wait puts a claim in line, unless there is room meanwhile.
+func (b *requestBudget) wait(c *claim) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.full.Load() {
+		return false
+	}
+	b.line.push(c)
+	if b.waiting.Add(1) == 1 {
+		b.kick() // see review
+	}
+	return true
+}
+
+// cancel takes a claim back, in whatever state it is.
+func (b *requestBudget) cancel(c *claim) {
+	b.mu.Lock()
+	granted := c.granted.Load()
+	if c.in != nil {
+		c.in.remove(c)
+		b.waiting.Add(-1)
+	}
+	b.mu.Unlock()
+	if granted {
+		b.add(-1)
+	}
+}
+
+// review is the sweeper's look: where more than half of the budget is owed for long,
+// whoever has waited for a period goes on with what room there is. It reports whether
+// anybody waits.
+func (b *requestBudget) review(now, period tick) bool {
+	if b.waiting.Load() == 0 {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := b.line.first; c != nil && now-c.since > period && now-c.since < ahead {
+		b.resume(b.limit - 1)
+	}
+	return b.waiting.Load() > 0
+}
+
+// mayOwe reports whether a visit may begin while the request budget is used up. If not,
+// the connection waits in line, see inflight.starves. A connection that has never asked
+// is tried as long as no more than a quarter is owed beyond the limit. The caller is the
+// owner.
+func (k *connRef) mayOwe() bool {
+	s, b := k.s, &k.sh.srv.requests
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := k.x.Load()
+	owes := x != nil && x.promises.open > 0
+	switch {
+	case x != nil && x.permit:
+		return true
+	case x != nil && x.place != nil:
+		if !x.place.granted.Load() {
+			return false
+		}
+		x.place, x.permit = nil, true
+		x.told++ // the line has counted it
+		return true
+	case owes || s.own.has(isLate):
+	case s.own.has(hasAsked), b.owed.Load() < b.limit+b.limit/4:
+		return true
+	}
+	c := &claim{sh: k.sh, key: k.key, since: k.sh.srv.clock.read()}
+	if !b.wait(c) {
+		return true
+	}
+	k.attach().place = c
+	return false
+}
+
+// mayOweMore reports whether a visit may go on while the request budget is used up.
+func (k *connRef) mayOweMore() bool {
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	x := k.x.Load()
+	return x == nil || x.promises.open == 0
+}
+
+// visitOwes tells the request budget what a visit of so many requests leaves owed, and
+// remembers whether it was anything. mu held, by the owner.
+func (k *connRef) visitOwes(x *inflight, requests int) {
+	if requests == 0 {
+		return // a permit is kept until it is used
+	}
+	own := &k.s.own
+	own.set(hasAsked)
+	if x == nil {
+		own.clear(isLate)
+		return
+	}
+	own.clear(isLate)
+	if x.promises.open > 0 {
+		own.set(isLate)
+	}
+	x.permit = false
+	k.recountOwed(x)
+}
+
+// recountOwed tells the request budget what the connection is owed. mu held.
+func (k *connRef) recountOwed(x *inflight) {
+	owed := x.promises.open
+	if x.permit {
+		owed++
+	}
+	if n := owed - x.told; n != 0 {
+		x.told = owed
+		k.sh.srv.requests.add(int64(n))
+	}
+}

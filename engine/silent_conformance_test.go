@@ -1,0 +1,103 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// echoLines answers every line with itself.
+func echoLines() lines {
+	return lines{serve: func(t *engine.Turn, line []byte) error { return say(t, string(line)) }}
+}
+
+// At the limit, a connection that has never sent a byte makes room for a newcomer, and is
+// told so: the oldest first. One that has sent anything stays, even half a message that
+// nobody has read, and when all have, newcomers are refused.
+func TestSilentConnectionsMakeRoom(t *testing.T) {
+	const silent, busy = 6, 4
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, echoLines(), func(s *engine.Server) { s.Limits.Conns = silent + busy })
+		var asked, quiet []*client
+		for i := range busy {
+			c := s.dial(t)
+			if i%2 == 0 {
+				c.ask("before", "before")
+			}
+			c.send("hal")
+			asked = append(asked, c)
+		}
+		for range silent {
+			quiet = append(quiet, s.dial(t))
+		}
+		if !eventually(patience, func() bool { return s.Stats().Open == silent+busy }) {
+			t.Fatalf("%d connections are open, want %d", s.Stats().Open, silent+busy)
+		}
+		for i := range silent {
+			newcomer := s.dial(t)
+			newcomer.ask("new", "new")
+			asked = append(asked, newcomer)
+			quiet[i].wantEnd(refusal(engine.Displaced))
+		}
+		s.dial(t).wantEnd(refusal(engine.TooManyConns))
+		for i, c := range asked {
+			if i < busy {
+				c.ask("f", "half")
+			}
+			c.ask("after", "after")
+		}
+		if !eventually(patience, func() bool { return s.Stats().Open == silent+busy }) {
+			t.Errorf("%d connections are open, want %d", s.Stats().Open, silent+busy)
+		}
+		st := s.Stats()
+		if st.Open != silent+busy || st.Ended[engine.Displaced] != silent || st.Ended[engine.TooManyConns] != 1 {
+			t.Errorf("%d are open, %d made room, %d were refused; want %d, %d and 1",
+				st.Open, st.Ended[engine.Displaced], st.Ended[engine.TooManyConns], silent+busy, silent)
+		}
+	})
+}
+
+// A connection whose proxy has told its address is silent until a byte of a message has
+// come.
+func TestSilentBehindAProxyMakesRoom(t *testing.T) {
+	const header = "PROXY TCP4 192.0.2.1 192.0.2.2 1000 2000\r\n"
+	onEach(t, over(overTCP), func(t *testing.T, g ground) {
+		s := serve(t, g, echoLines(), trustingLoopback, func(s *engine.Server) { s.Limits.Conns = 2 })
+		asked := s.dial(t)
+		asked.send(header)
+		asked.ask("one", "one")
+		quiet := s.dial(t)
+		quiet.send(header)
+		if !eventually(patience, func() bool { return s.Stats().BytesIn >= uint64(2*len(header)) }) {
+			t.Fatal("the headers are not read")
+		}
+		newcomer := s.dial(t)
+		newcomer.send(header)
+		newcomer.ask("two", "two")
+		quiet.wantEnd(refusal(engine.Displaced))
+		asked.ask("three", "three")
+	})
+}
+
+// Two thousand silent connections keep nobody out.
+func TestSilentCrowdKeepsNobodyOut(t *testing.T) {
+	const limit, newcomers = 2000, 100
+	oneByOne(t, over(overTCP), func(t *testing.T, g ground) {
+		s := serve(t, g, echoLines(), func(s *engine.Server) { s.Limits.Conns = limit })
+		for range limit {
+			s.dial(t)
+		}
+		if !eventually(patience, func() bool { return s.Stats().Open == limit }) {
+			t.Fatalf("%d connections are open, want %d", s.Stats().Open, limit)
+		}
+		for range newcomers {
+			s.dial(t).ask("new", "new")
+		}
+		if !eventually(patience, func() bool { return s.Stats().Open == limit }) {
+			t.Errorf("%d connections are open, want %d", s.Stats().Open, limit)
+		}
+		if st := s.Stats(); st.Ended[engine.Displaced] != newcomers || st.Ended[engine.TooManyConns] != 0 {
+			t.Errorf("%d made room and %d were refused, want %d and none", st.Ended[engine.Displaced], st.Ended[engine.TooManyConns], newcomers)
+		}
+	})
+}
