@@ -58,6 +58,16 @@ func TestScripts(t *testing.T) { transcripts(t, "testdata/script") }
 // TestRace runs those that take the whole machine, when the others have ended.
 func TestRace(t *testing.T) { transcripts(t, "testdata/race") }
 
+// TestTiming runs those that compare figures of a real service: a machine that does
+// other work meanwhile changes such figures, and hone reports that. No count or order
+// of events could replace them.
+func TestTiming(t *testing.T) {
+	if os.Getenv("HONE_TEST_TIMING") == "" {
+		t.Skip("compares measured figures, so it needs a machine to itself: make timing runs it")
+	}
+	transcripts(t, "testdata/timing")
+}
+
 func transcripts(t *testing.T, dir string) {
 	servers := &servers{}
 	testscript.Run(t, testscript.Params{
