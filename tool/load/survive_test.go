@@ -138,7 +138,7 @@ func hanging(t *testing.T, n int64, left *atomic.Int64) Frames {
 func TestOneHangingAnswer(t *testing.T) {
 	for _, p := range []Plan{{Conns: 4}, {Conns: 2, Depth: 16}, {Conns: 10, Rate: 1000}, {Conns: 10, Depth: 1, Rate: 1000}} {
 		var left atomic.Int64
-		p.Target, p.Echo, p.Requests, p.Timeout, p.MaxLag = hanging(t, 200, &left), true, 2000, 200*time.Millisecond, time.Second
+		p.Target, p.Echo, p.Requests, p.Timeout, p.MaxLag = hanging(t, 400, &left), true, 2000, time.Second, 10*time.Second
 		r := measured(t, p)
 		t.Log(r.Requests, r.Errors, r.Unsent, r.Reconnects, *r.Latency.Max)
 		// A busy machine makes answers late that were given.
