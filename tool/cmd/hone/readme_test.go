@@ -19,6 +19,7 @@ import (
 // the default of serve. The demo runs shorter laps, and loads may find a busy machine,
 // which misses goals or says nothing: what is wrong is a usage error or a failure.
 func TestReadmeCommands(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	const written = "127.0.0.1:7000"
 	addr, err := freeAddr()
 	if err != nil {

@@ -249,6 +249,7 @@ func onlyView(shown, _ string) bool {
 }
 
 func TestTerminalResized(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	addr, _ := echoServer(t)
 	d := sitDown(t, 80, 24)
 	d.start(nil, gently(addr, "--expect", "p99<10s")...)
@@ -333,6 +334,7 @@ func TestTerminalInterrupted(t *testing.T) {
 
 // TestTerminalServerGone: the terminal is as before when the command fails, too.
 func TestTerminalServerGone(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	addr, stop := echoServer(t)
 	d := sitDown(t, 80, 24)
 	d.start(nil, gently(addr)...)
@@ -417,6 +419,7 @@ func TestTerminalErrorRedirected(t *testing.T) {
 
 // TestTerminalStopped stops a load from a shell with Ctrl-Z, and lets it go on.
 func TestTerminalStopped(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	if _, err := exec.LookPath("bash"); err != nil {
 		if os.Getenv("HONE_TEST_ALL") == "1" {
 			t.Fatal("there is no bash; install bash, or run make deps")
@@ -454,6 +457,7 @@ func TestTerminalStopped(t *testing.T) {
 
 // TestTerminalCannotStop: what no shell has started cannot be stopped, and goes on.
 func TestTerminalCannotStop(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	addr, _ := echoServer(t)
 	d := sitDown(t, 80, 24)
 	d.start(nil, gently(addr)...)
@@ -470,6 +474,7 @@ func TestTerminalCannotStop(t *testing.T) {
 
 // TestTerminalResult: the result takes the view's place.
 func TestTerminalResult(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	addr, _ := echoServer(t)
 	d := sitDown(t, 80, 40)
 	d.start(nil, gently(addr, "-d", "2s")...)
@@ -482,6 +487,7 @@ func TestTerminalResult(t *testing.T) {
 
 // TestTerminalKnee leaves the result and a line about the search.
 func TestTerminalKnee(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	addr, _ := echoServer(t)
 	d := sitDown(t, 100, 40)
 	d.start(nil, "hone", "knee", addr, "-c", "2", "--goal", "p99<10s", "--from", "50", "--trial", "1s", "--warmup", "10ms")
@@ -495,6 +501,7 @@ func TestTerminalKnee(t *testing.T) {
 
 // TestTerminalBench does the same for samples.
 func TestTerminalBench(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	addr := freePort(t)
 	d := sitDown(t, 100, 40)
 	d.start(nil, "hone", "bench", "--cmd", "exec hone serve --addr "+addr+" --admin 127.0.0.1:0", "--target", addr, "-c", "2", "--rate", "100",
