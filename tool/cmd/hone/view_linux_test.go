@@ -36,25 +36,44 @@ type desk struct {
 // sitDown opens a terminal.
 func sitDown(t *testing.T, width, height int) *desk {
 	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	master, slave, err := openTerminal()
 	if err != nil {
 		if os.Getenv("HONE_TEST_ALL") == "1" {
 			t.Fatalf("no terminal can be opened: %v; mount devpts, or give this user /dev/ptmx", err)
 		}
 		t.Skipf("no terminal can be opened: %v; mount devpts, or give this user /dev/ptmx", err)
 	}
-	d := &desk{t: t, master: master, paper: newPaper(width, height), wrote: make(chan struct{}, 1), read: make(chan struct{})}
-	var number, locked int32
-	d.ask(master, syscall.TIOCSPTLCK, unsafe.Pointer(&locked))
-	d.ask(master, syscall.TIOCGPTN, unsafe.Pointer(&number))
-	if d.slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0); err != nil {
-		t.Fatal(err)
-	}
+	d := &desk{t: t, master: master, slave: slave, paper: newPaper(width, height), wrote: make(chan struct{}, 1), read: make(chan struct{})}
 	d.size(width, height)
 	d.before = d.termios()
 	go d.look()
 	t.Cleanup(d.leave)
 	return d
+}
+
+// openTerminal opens both ends of a new terminal.
+func openTerminal() (master, slave *os.File, err error) {
+	if master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0); err != nil {
+		return nil, nil, err
+	}
+	var number, locked int32
+	done := false
+	conn, err := master.SyscallConn()
+	if err == nil {
+		err = conn.Control(func(fd uintptr) {
+			done = control(fd, syscall.TIOCSPTLCK, unsafe.Pointer(&locked)) && control(fd, syscall.TIOCGPTN, unsafe.Pointer(&number))
+		})
+	}
+	if err == nil && !done {
+		err = errors.New("/dev/ptmx makes no terminals")
+	}
+	if err == nil {
+		slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	}
+	if err != nil {
+		master.Close()
+	}
+	return master, slave, err
 }
 
 // ask is an ioctl that must succeed.
