@@ -5,7 +5,7 @@ ALL         := ./... ./observe/... ./tool/...
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps demo test race fuzz lint vuln bench bench-peers bench-routes bench-memory bench-faults cross
+.PHONY: help deps demo test race timing fuzz lint vuln bench bench-peers bench-routes bench-memory bench-faults cross
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -37,7 +37,13 @@ test: ## run every test
 	go test $(ALL)
 
 race: ## run every test with the race detector
-	go test -race $(ALL)
+	go test -race -timeout 30m $(ALL)
+
+timing: ## run the tests that compare measured figures, which need the machine to themselves
+	@: 'other work may change the figures of an attempt, but hardly of three'; \
+	for again in 1 2 3; do \
+		HONE_TEST_TIMING=1 go test -count=1 -p 1 -run '^(TestTiming|TestTour)$$' ./tool/cmd/hone && exit 0; \
+	done; exit 1
 
 fuzz: ## run each fuzz target for FUZZTIME (10s)
 	@listed=$$(go test -list '^Fuzz' $(ALL)); \

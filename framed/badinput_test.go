@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -358,7 +359,10 @@ func randomStream(random *rand.Rand, bad []badInput) (in []byte) {
 func TestSameBytesGetTheSameAnswerHoweverTheyAreSplit(t *testing.T) {
 	random := replayable(t)
 	bad := badInputs(t)
-	streams := make([][]byte, 40)
+	streams := make([][]byte, 10)
+	if os.Getenv("HONE_TEST_ALL") != "" && !raceDetector {
+		streams = make([][]byte, 40)
+	}
 	for i := range streams {
 		streams[i] = randomStream(random, bad)
 	}
@@ -371,7 +375,8 @@ func TestSameBytesGetTheSameAnswerHoweverTheyAreSplit(t *testing.T) {
 		{"at random", func(rest int) int { return min(rest, 1+random.IntN(1+random.IntN(2000))) }},
 	}
 	run(t, func(t *testing.T, e engine.Engine) {
-		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
+		// A stream that goes byte by byte on a busy machine takes longer than a frame may.
+		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{FrameTime: -1}}
 		addr := serve(t, s)
 		counted := map[engine.Reason]uint64{}
 		for i, in := range streams {
@@ -384,6 +389,7 @@ func TestSameBytesGetTheSameAnswerHoweverTheyAreSplit(t *testing.T) {
 					why, used = engine.PeerClosed, len(in)
 				}
 				p := dial(t, addr)
+				p.SetDeadline(time.Now().Add(4 * patience)) // for up to 1500 round trips
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
@@ -423,10 +429,15 @@ func sendSplit(p *peer, s *framed.Server, in []byte, observed int, next func(res
 	p.Conn.(*net.TCPConn).CloseWrite()
 }
 
-// awaitRead waits until the server has read n bytes since it began. It spins,
-// because what it waits for is microseconds away.
+// awaitRead waits until the server has read n bytes since it began. It spins for a
+// moment, because what it waits for is microseconds away unless the machine is busy.
 func awaitRead(s *framed.Server, n uint64) {
-	for deadline := time.Now().Add(patience); s.Stats().BytesIn < n && time.Now().Before(deadline); {
-		runtime.Gosched()
+	deadline := time.Now().Add(patience)
+	for spins := 0; s.Stats().BytesIn < n && time.Now().Before(deadline); spins++ {
+		if spins < 20 {
+			runtime.Gosched()
+		} else {
+			<-time.After(50 * time.Microsecond)
+		}
 	}
 }

@@ -27,6 +27,7 @@ type loadPlan struct {
 	Rate      int    `json:"rate"`  // requests a second over all connections; 0: as soon as an ack is there
 	WarmMS    int    `json:"warm_ms"`
 	WindowMS  int    `json:"window_ms"`
+	DrainMS   int    `json:"drain_ms"`   // how long the last acks may take; 0: a second
 	Size      int    `json:"size"`       // bytes of content in a request
 	First     string `json:"first"`      // the first of them, see tried; empty: one of no meaning
 	ServerPID int    `json:"server_pid"` // whose CPU clock to read; 0: nobody's
@@ -41,7 +42,7 @@ type loadReport struct {
 	ServerCPU  *int64 `json:"server_cpu_ns"` // null without a server_pid
 	ClientCPU  int64  `json:"client_cpu_ns"`
 	Wrong      int64  `json:"wrong"`      // acks for nothing that was asked, or with a result
-	Unanswered int64  `json:"unanswered"` // requests without an ack loadDrain after the window
+	Unanswered int64  `json:"unanswered"` // requests without an ack when the drain ends
 	Others     int64  `json:"others_ns"`  // CPU time of the machine that went to neither server nor client, to a tick or two
 	Allocs     uint64 `json:"allocs"`     // the client's own, within the window
 
@@ -53,7 +54,6 @@ type loadReport struct {
 }
 
 const (
-	loadDrain     = time.Second     // how long the last acks may take
 	loadDialLimit = 5 * time.Second // for one connect
 	loadFrame     = 1 << 20         // the longest ack
 	loadEvents    = 512
@@ -323,7 +323,7 @@ func (l *loadClient) moment() (m loadMoment, err error) {
 // the requests that fell into the window still count, those without an ack as if
 // it had come at the end of the drain: leaving them out would flatter.
 func (l *loadClient) drain() error {
-	limit := l.till + int64(loadDrain)
+	limit := l.till + int64(l.plan.DrainMS)*int64(time.Millisecond)
 	l.measuring = l.plan.Rate > 0
 	for i := range l.conns {
 		if c := &l.conns[i]; !l.measuring {

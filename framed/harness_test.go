@@ -72,6 +72,8 @@ func mostlyWaits(test string) bool {
 		"TestHalfATLSHandshakeIsClosedInAFramesTime",
 		"TestAcceptErrorsOfOneListenerAreNotTheOthers",
 		"TestCertificatesAreRenewedUnderOpenConnections",
+		"TestPeersThatReadDoNotPayForTheBudget",
+		"TestAllOutputTogetherIsBoundedAndTheSlowestGo",
 		"TestBlockedAndUnreadConnectionsCostAMegabyteAtMost":
 		return true
 	}

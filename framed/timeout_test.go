@@ -423,7 +423,9 @@ func TestLimitsBelowZeroAreOff(t *testing.T) {
 const (
 	frameTime = 200 * time.Millisecond
 	idleTime  = 300 * time.Millisecond
-	busy      = 2 * time.Second // how late a machine with other things to do may be
+	// busy is how late a machine with other things to do may be: with it, an end is still
+	// earlier than by a default FrameTime or IdleTime.
+	busy = 4 * time.Second
 )
 
 // between checks the moment of an end on a clock that others share.

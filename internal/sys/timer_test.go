@@ -19,7 +19,8 @@ func newTimer(t testing.TB) *Timer {
 	return timer
 }
 
-// Package time overshoots a wait of 200 µs by most of a millisecond.
+// Package time overshoots a wait of 200 µs by most of a millisecond, each time. Other
+// work on the machine makes a timer late as well, but hardly nine times of ten.
 func TestTimerRingsSoonAfterItsMoment(t *testing.T) {
 	timer := newTimer(t)
 	late := make([]time.Duration, 200)
@@ -34,9 +35,9 @@ func TestTimerRingsSoonAfterItsMoment(t *testing.T) {
 		}
 	}
 	slices.Sort(late)
-	t.Logf("late by %v at the median, %v at the 99th percentile", late[100], late[198])
-	if runtime.GOOS == "linux" && late[100] > 500*time.Microsecond {
-		t.Errorf("late by %v at the median, as package time is", late[100])
+	t.Logf("late by %v at the 10th percentile, %v at the median, %v at the 99th", late[20], late[100], late[198])
+	if runtime.GOOS == "linux" && late[20] > 500*time.Microsecond {
+		t.Errorf("late by %v at the 10th percentile, as package time is", late[20])
 	}
 }
 

@@ -18,6 +18,9 @@ import (
 // quiet is a plan whose verdict depends on nothing but what it tests.
 func quiet(p Plan) Plan {
 	p.Warmup, p.MaxLag = -1, 5*time.Second
+	if p.Timeout == 0 {
+		p.Timeout = patience / 2
+	}
 	return p
 }
 
@@ -274,7 +277,7 @@ func TestChurnThatFails(t *testing.T) {
 				t.Errorf("valid %v: %q", r.Valid, r.InvalidReasons)
 			}
 			p.AllowErrors = true
-			if r := measured(t, p); !r.Valid {
+			if r := measured(t, p); !r.Valid && r.Churn.Conns >= 100 { // fewer, on a busy machine, have no 99th percentile
 				t.Errorf("not valid with errors allowed: %q", r.InvalidReasons)
 			}
 		})

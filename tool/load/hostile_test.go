@@ -125,6 +125,9 @@ func TestRunEndsWithHostileServers(t *testing.T) {
 				name = h.name + "/open"
 			}
 			t.Run(name, func(t *testing.T) {
+				if rate > 0 && h.kind == Silent && os.Getenv("HONE_TEST_ALL") == "" {
+					t.Skip("waits for time-outs as the closed loop does; HONE_TEST_ALL=1 runs it")
+				}
 				p := h.plan
 				p.Target, p.Rate, p.Timeout, p.Warmup, p.For = serveWith(t, "tcp", h.serve), rate, timeout, -1, time.Minute
 				o := runPlan(t, context.Background(), p)

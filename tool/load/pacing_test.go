@@ -151,22 +151,25 @@ func TestAlarmPaces(t *testing.T) {
 	}
 }
 
-// keepsPace wants the promised median of the lag, where nobody has taken the
-// processors away: a result with such a lag as then would not be valid.
+// keepsPace wants the promised median of the lag in one of ten measurements. Others who
+// take the processors away spoil some; a timer that is late by itself spoils all. When
+// others never leave the processors alone, nothing is promised.
 func keepsPace(t *testing.T, lag func() (p50, p99 time.Duration)) {
 	t.Helper()
+	quiet := 0
 	for range 10 {
 		p50, p99 := lag()
 		t.Logf("lag p50 %v, p99 %v", p50, p99)
-		if p99 > usualMaxLag {
-			continue
+		if p50 <= promisedLag || runtime.GOOS != "linux" {
+			return
 		}
-		if p50 > promisedLag && runtime.GOOS == "linux" {
-			t.Errorf("the median lag is %v, promised %v", p50, promisedLag)
+		if p99 <= 2*usualMaxLag {
+			quiet++
 		}
-		return
 	}
-	t.Log("others have the processors: nothing is promised")
+	if quiet == 10 {
+		t.Errorf("the median lag is above %v in ten measurements, none of which others have disturbed", promisedLag)
+	}
 }
 
 func TestRunPaces(t *testing.T) {

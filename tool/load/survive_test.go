@@ -138,14 +138,14 @@ func hanging(t *testing.T, n int64, left *atomic.Int64) Frames {
 func TestOneHangingAnswer(t *testing.T) {
 	for _, p := range []Plan{{Conns: 4}, {Conns: 2, Depth: 16}, {Conns: 10, Rate: 1000}, {Conns: 10, Depth: 1, Rate: 1000}} {
 		var left atomic.Int64
-		p.Target, p.Echo, p.Requests, p.Timeout, p.MaxLag = hanging(t, 200, &left), true, 2000, 200*time.Millisecond, time.Second
+		p.Target, p.Echo, p.Requests, p.Timeout, p.MaxLag = hanging(t, 400, &left), true, 1000, time.Second, 10*time.Second
 		r := measured(t, p)
 		t.Log(r.Requests, r.Errors, r.Unsent, r.Reconnects, *r.Latency.Max)
 		// A busy machine makes answers late that were given.
-		if late := r.Errors["timeout"] - left.Load() - r.Unsent; late < 0 || late > 200 || r.Errors["total"] != r.Errors["timeout"] {
+		if late := r.Errors["timeout"] - left.Load() - r.Unsent; late < 0 || late > 100 || r.Errors["total"] != r.Errors["timeout"] {
 			t.Errorf("%d answers left out, %d requests unsent, errors %v", left.Load(), r.Unsent, r.Errors)
 		}
-		if r.Requests != 2000 || r.Valid {
+		if r.Requests != 1000 || r.Valid {
 			t.Errorf("%d requests; reasons %q", r.Requests, r.InvalidReasons)
 		}
 	}

@@ -27,7 +27,23 @@ const quickExit = "atexit_sleep_ms=0"
 // TestMain makes the test binary hone, too, wherever it is run as hone.
 func TestMain(m *testing.M) {
 	flag.Bool("update", false, "rewrite what transcripts expect with what was seen")
+	waitSideBySide()
 	testscript.Main(m, map[string]func(){"hone": main})
+}
+
+// waitSideBySide lets more parallel tests wait at once than there are processors,
+// unless the command line says how many. Where this program is hone, the command line
+// is not a test's.
+func waitSideBySide() {
+	if flag.Lookup("test.parallel") == nil || !slices.ContainsFunc(os.Args[1:], func(arg string) bool { return strings.HasPrefix(arg, "-test.") }) {
+		return
+	}
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if !said {
+		flag.Set("test.parallel", "5")
+	}
 }
 
 // TestScripts runs the transcripts. Beside testscript's own commands there are
@@ -57,6 +73,16 @@ func TestScripts(t *testing.T) { transcripts(t, "testdata/script") }
 
 // TestRace runs those that take the whole machine, when the others have ended.
 func TestRace(t *testing.T) { transcripts(t, "testdata/race") }
+
+// TestTiming runs those that compare figures of a real service: a machine that does
+// other work meanwhile changes such figures, and hone reports that. No count or order
+// of events could replace them.
+func TestTiming(t *testing.T) {
+	if os.Getenv("HONE_TEST_TIMING") == "" {
+		t.Skip("compares measured figures, so it needs a machine to itself: make timing runs it")
+	}
+	transcripts(t, "testdata/timing")
+}
 
 func transcripts(t *testing.T, dir string) {
 	servers := &servers{}

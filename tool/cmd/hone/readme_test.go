@@ -15,16 +15,19 @@ import (
 
 // TestReadmeCommands runs what the READMEs, in both languages the same, tell a reader
 // to type: every line that begins with "$ go run ./tool/cmd/hone", in their order, the
-// server first. The demo runs shorter laps, and loads may find a busy machine, which
-// misses goals or says nothing: what is wrong is a usage error or a failure.
+// server first. Ports are free ones, since somebody else may use the README's, which is
+// the default of serve. The demo runs shorter laps, and loads may find a busy machine,
+// which misses goals or says nothing: what is wrong is a usage error or a failure.
 func TestReadmeCommands(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:7000")
-	if err != nil && os.Getenv("HONE_TEST_ALL") == "" {
-		t.Skipf("the README's commands use port 7000, which is taken (%v): end what listens there", err)
-	} else if err != nil {
+	t.Parallel() // it waits more than it works
+	const written = "127.0.0.1:7000"
+	addr, err := freeAddr()
+	if err != nil {
 		t.Fatal(err)
 	}
-	ln.Close()
+	if help, err := exec.Command("hone", "serve", "--help").CombinedOutput(); err != nil || !regexp.MustCompile(`--addr .*\(default "`+written+`"\)`).Match(help) {
+		t.Errorf("the README's server is to listen on %s by default: %v\n%s", written, err, help)
+	}
 	commands := readmeCommands(t, "README.md")
 	if other := readmeCommands(t, "README.zh.md"); !slices.EqualFunc(commands, other, slices.Equal) {
 		t.Errorf("README.zh.md says %q, README.md %q", other, commands)
@@ -32,9 +35,14 @@ func TestReadmeCommands(t *testing.T) {
 	var server *exec.Cmd
 	for _, args := range commands {
 		if args[0] == "serve" {
-			server = startHone(t, args)
-			awaitPort(t, "127.0.0.1:7000")
+			server = startHone(t, append(args, "--addr", addr, "--admin", "127.0.0.1:0"))
+			awaitPort(t, addr)
 			continue
+		}
+		for i, arg := range args {
+			if args[i] = strings.ReplaceAll(arg, written, addr); i > 0 && args[i-1] == "--ui" {
+				args[i] = "127.0.0.1:0"
+			}
 		}
 		if args[0] == "demo" {
 			args = append(args, "--for", "200ms")

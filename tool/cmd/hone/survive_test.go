@@ -74,6 +74,7 @@ func (d *difficult) drain() error {
 // TestLoadSurvivesWhatServersMayDo holds the counts of a run over a difficult server
 // against the server's own.
 func TestLoadSurvivesWhatServersMayDo(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	for _, allowed := range []bool{true, false} {
 		d := &difficult{}
 		address, err := d.listen("127.0.0.1:0")
