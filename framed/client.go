@@ -13,9 +13,11 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// ErrNotSent is in the error of a call that never left: to make it again is
-// safe. A call that failed without it may have been executed.
-var ErrNotSent = errors.New("framed: the request was not sent")
+// ErrNotSent is in the error of a call that was certainly not executed, so to make
+// it again is safe: its request never left whole, or the server drained and has
+// promised that it executed nothing that it did not answer (docs/protocol.md). A
+// call that failed without it may have been executed.
+var ErrNotSent = errors.New("framed: the request was not executed")
 
 // ClientOptions is how a Client speaks and what it accepts. The zero value
 // works.
@@ -66,7 +68,7 @@ type Client struct {
 	writing  int       // bytes in the writer's hands
 	queue    callQueue // calls that wait for room
 	issued   uint64    // ids 1 to issued have been used
-	taken    uint64    // of these, ids 1 to taken may have reached the server
+	taken    uint64    // of these, ids 1 to taken may have been executed
 	answers  uint64    // requests answered
 	late     uint64    // of these, when their caller had given up
 	pending  map[uint64]*pendingCall
@@ -144,7 +146,7 @@ func NewClient(nc net.Conn, o ClientOptions) *Client {
 //     request may or may not have been executed.
 //
 // In the last two cases it returns dst as it was, and the error is ErrNotSent
-// too where the request had not left. While Window requests are unanswered, or
+// too where the request was certainly not executed. While Window requests are unanswered, or
 // 256 KiB wait to be written, calls wait before they send, first come first
 // served. A request over the server's limit (engine.Limits.FrameSize, 64 KiB by
 // default) ends the connection, for all who share it.
@@ -222,5 +224,5 @@ func (c *Client) do(ctx context.Context, request, answer wire.Command, dst, cont
 	return reply, err
 }
 
-// notSent is why a request has not left.
+// notSent is why a request was certainly not executed.
 func notSent(why error) error { return fmt.Errorf("%w: %w", ErrNotSent, why) }

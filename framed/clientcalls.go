@@ -1,6 +1,7 @@
 package framed
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/hone-go/hone/wire"
@@ -136,6 +137,9 @@ func (c *Client) end(why error) {
 		return
 	}
 	c.err, c.unsent = why, notSent(why)
+	if errors.Is(why, wire.ShuttingDown) { // the server's word: what it did not answer, it did not execute
+		c.taken = 0
+	}
 	calls, queue, taken := c.pending, c.queue, c.taken
 	c.pending, c.queue, c.out = nil, callQueue{}, nil
 	c.load.Store(0)

@@ -21,8 +21,10 @@ var ErrStalled = errors.New("framed: the server does not answer")
 // Addr is a working default. Close ends it.
 //
 // A call takes the less loaded of two connections chosen at random. A request
-// is never sent twice: one that may have been sent on a connection that ended
-// fails (see Client.Call), one that was not is sent on another.
+// is never executed twice: one that may have been executed on a connection that
+// ended fails (see Client.Call), one that was certainly not (ErrNotSent) is sent on
+// another, so that a server that drains fails no call. A call tries some twenty
+// connections at most.
 //
 // While there is no connection, calls wait for the next one until their ctx
 // ends, and then fail with ErrNotSent and what the last dial failed of. So give
@@ -92,15 +94,19 @@ type MuxStats struct {
 	LastError   error  // why the last dial failed or connection was lost; nil: neither has happened
 }
 
+// moreTries is how often a request that was certainly not executed is sent again,
+// beyond once for each connection: by then the servers do nothing but drain.
+const moreTries = 16
+
 // Call is Client.Call on one of the connections, opened when there is none.
 func (m *Mux) Call(ctx context.Context, dst, content []byte) ([]byte, error) {
-	for { // a turn ends with the call, or with a connection that has ended
+	for tries := m.Conns + moreTries; ; tries-- { // each ends with the call, or with a connection that has ended
 		c, err := m.choose(ctx)
 		if err != nil {
 			return dst, err
 		}
 		reply, err := c.Call(ctx, dst, content)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrNotSent) {
+		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrNotSent) || tries <= 0 {
 			return reply, err
 		}
 		m.leave(c)
