@@ -155,7 +155,8 @@ func (c *Client) Call(ctx context.Context, dst, content []byte) ([]byte, error) 
 }
 
 // Connect sends a Conn packet with credentials or options; everything else is
-// as with Call. A Conn is also the heartbeat: a server closes a connection on
+// as with Call: what the server says beside its answer is appended to dst, also
+// when it refuses. A Conn is also the heartbeat: a server closes a connection on
 // which it hears nothing for long (engine.Limits.IdleTime, 3 minutes by
 // default), so send one well within that time where calls may be rarer.
 func (c *Client) Connect(ctx context.Context, dst, credentials []byte) ([]byte, error) {

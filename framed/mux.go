@@ -48,6 +48,13 @@ type Mux struct {
 	// Credentials returns the content of the Conn packet that is sent first on
 	// every new connection; calls wait for its answer. Zero: none is sent.
 	Credentials func(ctx context.Context) ([]byte, error)
+	// OnConnect is called with the server's answer to the credentials, before calls
+	// get the connection: its content, and nil or the wire.Result with which the
+	// server refused them. The content is valid until it returns. Connections are
+	// opened side by side, so it may be called by several at once, and DialTime does
+	// not bound it. It must not wait for the Mux: a Call in it may wait for this
+	// connection, and Close waits for it. Zero: the content is dropped.
+	OnConnect func(answer []byte, err error)
 	// Conns is how many connections are kept open. Zero: 1; more pay where
 	// thousands call at once (docs/client.md).
 	Conns int

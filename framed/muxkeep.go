@@ -99,7 +99,11 @@ func (m *Mux) connect() (*Client, error) {
 	}
 	c := NewClient(nc, m.Client)
 	if m.Credentials != nil {
-		if _, err := c.Connect(ctx, nil, credentials); err != nil {
+		answer, err := c.Connect(ctx, nil, credentials)
+		if m.OnConnect != nil && (err == nil || refuses(err)) {
+			m.OnConnect(answer, err)
+		}
+		if err != nil {
 			c.Close()
 			return nil, err
 		}
@@ -208,10 +212,16 @@ func (m *Mux) failed(err error) {
 	m.past.DialsFailed++
 	m.past.LastError = err
 	m.refused = nil
-	if errors.As(err, new(wire.Result)) && !errors.Is(err, ErrClosed) {
+	if refuses(err) {
 		m.refused = err
 		m.lookAgain()
 	}
+}
+
+// refuses reports whether err is the server's answer to the credentials, and no
+// outage.
+func refuses(err error) bool {
+	return errors.As(err, new(wire.Result)) && !errors.Is(err, ErrClosed)
 }
 
 func (m *Mux) setLive(live []*Client) { m.live.Store(&live) }
