@@ -234,37 +234,61 @@ func TestMuxCallersDoNotNoticeDrains(t *testing.T) {
 		stop := make(chan struct{})
 		ctx := patient(t)
 		var calling sync.WaitGroup
-		for range callers {
+		next := func(request []byte) (n int64, _ []byte) {
+			select {
+			case <-stop:
+				return most, request
+			default:
+			}
+			n = number.Add(1)
+			return n, binary.BigEndian.AppendUint32(request[:0], uint32(n))
+		}
+		judge := func(n int64, request, got []byte, err error) {
+			switch {
+			case err == nil && string(got) == string(request):
+				answered.Add(1)
+			case err == nil:
+				wrong.Add(1)
+			case errors.Is(err, framed.ErrNotSent):
+				if unsent.Add(1) == 1 {
+					t.Errorf("request %d failed with %v", n, err)
+				}
+			default:
+				if unknown.Add(1) == 1 {
+					t.Errorf("request %d ended unknown, executed %d times: %v", n, executed[n].Load(), err)
+				}
+			}
+		}
+		for range callers / 2 {
 			calling.Go(func() {
+				var n int64
 				var request, got []byte
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					n := number.Add(1)
-					if n >= most {
-						return
-					}
-					request = binary.BigEndian.AppendUint32(request[:0], uint32(n))
+				for n, request = next(request); n < most; n, request = next(request) {
 					var err error
-					switch got, err = m.Call(ctx, got[:0], request); {
-					case err == nil && string(got) == string(request):
-						answered.Add(1)
-					case err == nil:
-						wrong.Add(1)
-					case errors.Is(err, framed.ErrNotSent):
-						if unsent.Add(1) == 1 {
-							t.Errorf("request %d failed with %v", n, err)
-						}
-					default:
-						if unknown.Add(1) == 1 {
-							t.Errorf("request %d ended unknown, executed %d times: %v", n, executed[n].Load(), err)
-						}
-					}
+					got, err = m.Call(ctx, got[:0], request)
+					judge(n, request, got, err)
 				}
 			})
+		}
+		for range callers / 2 { // and as many that do not wait
+			var n int64
+			var request, got []byte
+			var done func([]byte, error)
+			ask := func() {
+				if n, request = next(request); n >= most {
+					calling.Done()
+				} else if err := m.Go(ctx, got[:0], request, done); err != nil {
+					judge(n, request, nil, err)
+					calling.Done()
+				}
+			}
+			done = func(reply []byte, err error) {
+				got = reply
+				judge(n, request, got, err)
+				ask()
+			}
+			calling.Add(1)
+			ask()
 		}
 		for i := range drains {
 			before := answered.Load()

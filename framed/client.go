@@ -193,9 +193,7 @@ func (c *Client) Err() error {
 
 // do sends one request and waits for its answer.
 func (c *Client) do(ctx context.Context, request, answer wire.Command, dst, content []byte) ([]byte, error) {
-	if uint64(len(content)) > mostContent {
-		panic("framed: a request does not fit its 32-bit length")
-	}
+	checkSize(content)
 	if ctx.Err() != nil {
 		return dst, notSent(context.Cause(ctx))
 	}
@@ -223,6 +221,12 @@ func (c *Client) do(ctx context.Context, request, answer wire.Command, dst, cont
 	}
 	c.reuse(call)
 	return reply, err
+}
+
+func checkSize(content []byte) {
+	if uint64(len(content)) > mostContent {
+		panic("framed: a request does not fit its 32-bit length")
+	}
 }
 
 // notSent is why a request was certainly not executed.

@@ -26,6 +26,7 @@ type pendingCall struct {
 	result  wire.Result
 	err     error // the connection ended first
 	settled chan struct{}
+	async   *asyncCall // not nil: nobody waits for settled, and this is its own call
 
 	before, behind *pendingCall // neighbours in the queue
 }
@@ -150,20 +151,25 @@ func (c *Client) end(why error) {
 		switch {
 		case call == nil: // given up
 		case id <= taken:
-			call.settle(why)
+			call.settle(c, why)
 		default:
-			call.settle(c.unsent)
+			call.settle(c, c.unsent)
 		}
 	}
 	for call := queue.first; call != nil; {
 		behind := call.behind // before the caller has it back
-		call.settle(c.unsent)
+		call.settle(c, c.unsent)
 		call = behind
 	}
 	c.nc.Close()
 }
 
-func (call *pendingCall) settle(err error) {
+// settle gives the call back to who made it; err is why c ended first, if it did.
+func (call *pendingCall) settle(c *Client, err error) {
+	if call.async != nil {
+		call.async.ended(c, err)
+		return
+	}
 	call.err = err
 	call.settled <- struct{}{}
 }

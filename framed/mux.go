@@ -17,7 +17,7 @@ var ErrStalled = errors.New("framed: the server does not answer")
 
 // Mux is a client that outlives its connections: it keeps one or a few open to
 // one server and shares them among any number of goroutines. Fill the fields,
-// call Call; do not change them afterwards. The zero value of every field but
+// call Call or Go; do not change them afterwards. The zero value of every field but
 // Addr is a working default. Close ends it.
 //
 // A call takes the less loaded of two connections chosen at random. A request
@@ -76,6 +76,7 @@ type Mux struct {
 	keepers sync.WaitGroup
 	ctx     context.Context // of the keepers
 	waiting atomic.Int64    // calls that wait for a connection
+	calls   sync.Pool       // of *asyncCall that nobody refers to any more
 
 	mu      sync.Mutex
 	cancel  context.CancelFunc // nil: not started
@@ -84,6 +85,8 @@ type Mux struct {
 	refused error         // the server's answer to the credentials, until it accepts them
 	open    []*Client     // connections whose counts are not yet in past
 	past    MuxStats      // counters of connections that have ended, and LastError
+
+	parked, lastParked *asyncCall // calls of Go that wait for a connection
 }
 
 // MuxStats is what a Mux has counted and what it holds.
@@ -107,13 +110,13 @@ const moreTries = 16
 
 // Call is Client.Call on one of the connections, opened when there is none.
 func (m *Mux) Call(ctx context.Context, dst, content []byte) ([]byte, error) {
-	for tries := m.Conns + moreTries; ; tries-- { // each ends with the call, or with a connection that has ended
+	for tries := max(1, m.Conns) + moreTries; ; tries-- { // each ends with the call, or with a connection that has ended
 		c, err := m.choose(ctx)
 		if err != nil {
 			return dst, err
 		}
 		reply, err := c.Call(ctx, dst, content)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrNotSent) || tries <= 0 {
+		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrNotSent) || tries <= 1 {
 			return reply, err
 		}
 		m.leave(c)
@@ -138,6 +141,7 @@ func (m *Mux) Close() error {
 	}
 	m.mu.Unlock()
 	m.keepers.Wait()
+	m.resume() // to fail
 	return nil
 }
 
@@ -184,15 +188,21 @@ func (m *Mux) choose(ctx context.Context) (*Client, error) {
 func (m *Mux) wait() (changed <-chan struct{}, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	err = m.mayWait()
+	return m.changed, err
+}
+
+// mayWait is why there is no sense in waiting for a connection; mu is held.
+func (m *Mux) mayWait() error {
 	switch {
 	case m.closed:
-		return nil, notSent(ErrClosed)
+		return notSent(ErrClosed)
 	case m.cancel == nil:
 		m.start()
 	case m.refused != nil:
-		return nil, notSent(m.refused)
+		return notSent(m.refused)
 	}
-	return m.changed, nil
+	return nil
 }
 
 // start starts the keepers; mu is held.

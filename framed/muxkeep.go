@@ -29,6 +29,7 @@ func (m *Mux) keep() {
 		c, err := m.connect()
 		if err == nil {
 			m.join(c)
+			m.resume()
 			began := time.Now()
 			m.tend(c)
 			c.Close()
@@ -36,7 +37,9 @@ func (m *Mux) keep() {
 			m.retire(c)
 		} else {
 			failures++
-			m.failed(err)
+			if m.failed(err) {
+				m.resume() // to fail
+			}
 		}
 		m.rest(pause(failures))
 	}
@@ -202,12 +205,12 @@ func (m *Mux) retire(c *Client) {
 }
 
 // failed counts a dial that failed. When the server has refused the
-// credentials, calls need not wait.
-func (m *Mux) failed(err error) {
+// credentials, it reports so: calls need not wait.
+func (m *Mux) failed(err error) (refused bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return
+		return false
 	}
 	m.past.DialsFailed++
 	m.past.LastError = err
@@ -216,6 +219,7 @@ func (m *Mux) failed(err error) {
 		m.refused = err
 		m.lookAgain()
 	}
+	return m.refused != nil
 }
 
 // refuses reports whether err is the server's answer to the credentials, and no
