@@ -16,6 +16,7 @@ func (k *connRef) flushNow(t *Turn, said bool) bool {
 	x := k.x.Load()
 	if x != nil {
 		x.queue.visiting = false
+		t.giveBack(x)
 	}
 	if said {
 		s.marks.set(isSaid)

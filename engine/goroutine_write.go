@@ -18,6 +18,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g.queue.visiting = false
+	t.giveBack(&g.inflight)
 	if said {
 		s.marks.set(isSaid)
 	}

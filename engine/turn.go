@@ -24,6 +24,9 @@ type Turn struct {
 	requests int
 	promised []uint64 // tickets of the message since Mark
 	later    int      // promises of this visit that were not taken back
+	spare    [mostSpare]uint64
+	spares   int  // tickets in spare: taken for this visit, and not promised yet
+	room     bool // flow control lets more be served when there are no spares
 	serial   uint32
 	mark     struct{ out, used int }
 	takeOver func(nc net.Conn, unread []byte)
@@ -86,17 +89,26 @@ func (t *Turn) Later() Reply {
 		t.promised = append(t.promised, noTicket)
 		return Reply{}
 	}
-	if t.ref.sh.srv.ordered {
-		t.left = 0 // its reply comes before all that follow, even if it is sent at once
+	if t.spares == 0 { // as many as the visit has had: whoever promises once may not do it again
+		t.spares, t.room = t.ref.promise(t.spare[:min(max(1, t.later), mostSpare)])
+		if t.ref.sh.srv.ordered { // never more than one at a time
+			t.left = 0 // its reply comes before all that follow, even if it is sent at once
+		}
 	}
-	ticket, more := t.ref.promise()
+	t.spares--
+	ticket := t.spare[t.spares]
 	t.promised, t.later = append(t.promised, ticket), t.later+1
 	t.granted = 0
-	if more {
+	if t.spares > 0 || t.room {
 		t.granted = 1
 	}
 	return Reply{conn: t.ref.conn(), ticket: ticket}
 }
+
+// mostSpare bounds how many tickets a visit takes at a time: the connection's mutex is
+// locked, and flow control asked, once for all of them. Until the visit ends they count
+// as owed.
+const mostSpare = 8
 
 // Promised is how many replies have been promised since Mark.
 func (t *Turn) Promised() int { return len(t.promised) }
@@ -129,6 +141,7 @@ func (t *Turn) begin(k *connRef) {
 	t.ref, t.State = k, k.s.state
 	t.granted, t.left, t.full = 0, srv.perVisit, srv.limits.HighWater
 	t.refused, t.requests, t.later, t.promised, t.takeOver = false, 0, 0, t.promised[:0], nil
+	t.spares = 0
 	t.mark.out, t.mark.used = len(t.Out), 0
 	t.serial++
 }
@@ -157,6 +170,10 @@ func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
 			used, need, why, fault = t.mark.used, 0, Panicked, Panicked
 			unanswered := t.Rollback()
 			t.takeOver = nil
+			if t.spares > 0 { // after runtime.Goexit no flush follows
+				t.ref.revoke(t.spare[:t.spares])
+				t.spares = 0
+			}
 			s.reportPanic(t.Conn(), v, debug.Stack())
 			if unanswered {
 				t.Out = s.refuse(t.Conn(), t.Out, in[used:], Panicked)
