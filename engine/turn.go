@@ -170,10 +170,6 @@ func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
 			used, need, why, fault = t.mark.used, 0, Panicked, Panicked
 			unanswered := t.Rollback()
 			t.takeOver = nil
-			if t.spares > 0 { // after runtime.Goexit no flush follows
-				t.ref.revoke(t.spare[:t.spares])
-				t.spares = 0
-			}
 			s.reportPanic(t.Conn(), v, debug.Stack())
 			if unanswered {
 				t.Out = s.refuse(t.Conn(), t.Out, in[used:], Panicked)
