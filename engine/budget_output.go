@@ -334,7 +334,7 @@ func (b *outputBudget) oldest(now tick) (age tick, size int64) {
 
 // memory is the capacity of all buffers that hold the connection's output. mu held.
 func (x *inflight) memory() int64 {
-	return int64(x.lent) + capacity(x.front) + capacity(x.queue.buffer)
+	return int64(x.lent) + capacity(x.front) + int64(cap(x.queue.content))
 }
 
 // keepCharged is how much less than charged a connection may hold until the next

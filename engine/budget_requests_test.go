@@ -132,6 +132,9 @@ func TestRequestsAnsweredAtOnceAreNotCounted(t *testing.T) {
 			}
 		}
 		k.s.mu.Lock()
+		if x := k.x.Load(); x != nil {
+			turn.giveBack(x) // as flush does
+		}
 		k.visitOwes(k.x.Load(), turn.requests)
 		k.s.mu.Unlock()
 		turn.end(0)

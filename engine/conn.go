@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"net/netip"
+	"slices"
 )
 
 // ErrClosed is the answer of a Conn or Reply whose connection has ended.
@@ -25,6 +26,33 @@ type Conn struct {
 // fast enough (Limits.HardCap) is disconnected and SlowReader returned.
 func (c Conn) Push(parts ...[]byte) error {
 	return c.post(noTicket, parts)
+}
+
+// SendAll settles promises of this connection together, as Reply.Send does each: the
+// connection is locked once for all of them. What answers replies[i] begins where the
+// one before it ends, and ends at out[ends[i]]. The bytes are copied. It returns how
+// many were sent; failed, if it is not nil, is told of each of the others, afterwards.
+func (c Conn) SendAll(replies []Reply, out []byte, ends []int, failed func(i int, err error)) (sent int) {
+	from := 0
+	for at := 0; at < len(replies); {
+		n, settled, err := c.postAll(replies[at:], out, ends[at:], from)
+		if err == nil {
+			sent += n - len(settled)
+		}
+		for i := 0; failed != nil && err != nil && i < n; i++ {
+			if !slices.Contains(settled, i) {
+				failed(at+i, err)
+			}
+		}
+		for _, i := range settled {
+			if failed != nil {
+				failed(at+i, ErrSettled)
+			}
+		}
+		at += n
+		from = ends[at-1]
+	}
+	return sent
 }
 
 // Close ends the connection for the reason given: nothing more is read, what

@@ -13,6 +13,9 @@ import (
 func (k *connRef) flushNow(t *Turn, said bool) bool {
 	s := k.s
 	s.mu.Lock()
+	if x := k.x.Load(); x != nil {
+		t.giveBack(x)
+	}
 	if said {
 		s.marks.set(isSaid)
 	}

@@ -17,6 +17,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 	k, s := &g.ref, g.ref.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	t.giveBack(&g.inflight)
 	if said {
 		s.marks.set(isSaid)
 	}

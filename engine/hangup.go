@@ -20,20 +20,13 @@ type watched struct {
 
 // Context ends when the peer has closed its side or broken the connection, about a second
 // later at most; when the connection ends; and when this visit has ended and nothing more
-// is owed to the peer (Later). It carries the values of parent, or of Server.Context if
-// that is nil. Of peers behind something that hides its socket, and elsewhere than on
+// is owed to the peer (Later). It carries the values of parent, such as Server.Context. Of peers behind something that hides its socket, and elsewhere than on
 // Linux, the end is heard of only when the connection is read. It costs about a
 // microsecond and some allocations, and nothing to those who do not ask. Outside an engine
 // it is parent.
 func (t *Turn) Context(parent context.Context) context.Context {
 	if t.ref == nil {
-		if parent == nil {
-			parent = context.Background()
-		}
 		return parent
-	}
-	if parent == nil {
-		parent = t.ref.sh.srv.ctx
 	}
 	t.watched = true
 	return t.ref.watch(parent)
@@ -66,10 +59,11 @@ func (k *connRef) unwatch(x *inflight) {
 }
 
 // visitUnwatched is what a visit that has asked for the context calls at its end.
-func (k *connRef) visitUnwatched() {
+func (k *connRef) visitUnwatched(t *Turn) {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	if x := k.x.Load(); x != nil && x.rare != nil {
+		t.giveBack(x)
 		x.rare.watched.visited = false
 		k.unwatch(x)
 	}

@@ -19,7 +19,7 @@ func TestContextEndsWhenTheClientLeaves(t *testing.T) {
 	onEach(t, everywhere(knowsHangUps), func(t *testing.T, g ground) {
 		entered := make(chan struct{}, 1)
 		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
-			ctx := t.Context(nil)
+			ctx := t.Context(context.Background())
 			if string(line) == "hold" {
 				entered <- struct{}{}
 				<-ctx.Done()
@@ -62,7 +62,7 @@ func TestContextEndsWithTheAnswer(t *testing.T) {
 		type key struct{}
 		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
 			ctx := t.Context(context.WithValue(context.Background(), key{}, string(line)))
-			if again := t.Context(nil); again != ctx {
+			if again := t.Context(context.Background()); again != ctx {
 				panic("asked twice, there are two")
 			}
 			contexts <- ctx
@@ -102,7 +102,7 @@ func TestContextOfALoan(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		contexts := make(chan context.Context, 1)
 		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
-			contexts <- t.Context(nil)
+			contexts <- t.Context(context.Background())
 			t.TakeOver(func(nc net.Conn, unread []byte) ([]byte, bool) { return unread, true })
 			return errHandedOver
 		}})

@@ -127,7 +127,7 @@ func (x *inflight) settled() bool { return x.promises.open == 0 && x.unwritten()
 
 // unwritten is false while output waits or is being written. See settled.
 func (x *inflight) unwritten() bool {
-	return !x.front.Lent() && !x.queue.buffer.Lent() && !x.writing
+	return !x.front.Lent() && x.queue.empty() && !x.writing
 }
 
 // mostGranted is how many messages are served before flow control is asked again

@@ -6,36 +6,38 @@ import "github.com/hone-go/hone/pool"
 // writer. The connection's mutex guards it.
 type outputQueue struct {
 	buffer   pool.Buffer
-	top      int  // how much of it was posted before the current visit
-	visiting bool // in a visit whose output goes before what is posted during it
-	free     int  // of that visit: how much a writer may take already
+	content  []byte // buffer's, which is told how long it is when it is handed on; nil: there is none
+	top      int    // how much of it was posted before the current visit
+	visiting bool   // in a visit whose output goes before what is posted during it
+	free     int    // of that visit: how much a writer may take already
 }
 
-func (q *outputQueue) len() int {
-	if !q.buffer.Lent() {
-		return 0
-	}
-	return len(q.buffer.Bytes())
-}
+func (q *outputQueue) len() int { return len(q.content) }
+
+// empty reports whether nothing was posted.
+func (q *outputQueue) empty() bool { return q.content == nil }
 
 // held reports whether there is nothing that a writer may take now.
-func (q *outputQueue) held() bool { return !q.buffer.Lent() || q.visiting && q.free == 0 }
+func (q *outputQueue) held() bool { return q.content == nil || q.visiting && q.free == 0 }
 
 // take hands the queue to a writer, or what it may take of it.
 func (q *outputQueue) take(buffers *pool.Buffers) pool.Buffer {
 	if !q.visiting || q.free >= q.len() {
 		return q.takeAll()
 	}
-	b, all := buffers.Get(q.free), q.buffer.Bytes()
-	copy(b.Bytes(), all)
-	q.buffer.SetLen(copy(all, all[q.free:]))
+	b := buffers.Get(q.free)
+	copy(b.Bytes(), q.content)
+	q.content = q.content[:copy(q.content, q.content[q.free:])]
 	q.top, q.free = q.top-q.free, 0
 	return b
 }
 
 func (q *outputQueue) takeAll() pool.Buffer {
 	b := q.buffer
-	q.buffer, q.top, q.free = pool.Buffer{}, 0, 0
+	if q.content != nil {
+		b.SetLen(len(q.content))
+	}
+	q.buffer, q.content, q.top, q.free = pool.Buffer{}, nil, 0, 0
 	return b
 }
 
@@ -44,9 +46,12 @@ func (q *outputQueue) startVisit() { q.visiting, q.top, q.free = true, q.len(), 
 
 // add appends parts, n bytes in all, and reports whether that took more memory.
 func (q *outputQueue) add(s *Server, parts [][]byte, n int) (grown bool) {
-	grown = q.reserve(&s.buffers, n)
+	if n > cap(q.content)-len(q.content) {
+		q.reserve(&s.buffers, n)
+		grown = true
+	}
 	for _, p := range parts {
-		q.buffer.Write(p)
+		q.content = append(q.content, p...)
 	}
 	return grown
 }
@@ -54,33 +59,31 @@ func (q *outputQueue) add(s *Server, parts [][]byte, n int) (grown bool) {
 // insert adds a visit's output: before what was posted during the visit if that is held,
 // else at the end. It reports whether that took more memory.
 func (q *outputQueue) insert(s *Server, p []byte) (grown bool) {
-	grown = q.reserve(&s.buffers, len(p))
 	end := q.len()
 	at := end
 	if q.visiting {
 		at = min(q.top, end)
 		q.top = at + len(p)
 	}
-	q.buffer.SetLen(end + len(p))
-	b := q.buffer.Bytes()
-	copy(b[at+len(p):], b[at:end])
-	copy(b[at:], p)
+	grown = q.add(s, [][]byte{p}, len(p))
+	copy(q.content[at+len(p):], q.content[at:end])
+	copy(q.content[at:], p)
 	return grown
 }
 
-// reserve makes room for n more bytes, and reports whether that took more memory.
-func (q *outputQueue) reserve(buffers *pool.Buffers, n int) (grown bool) {
-	if !q.buffer.Lent() {
-		q.buffer = buffers.Get(max(n, 1))
-		q.buffer.SetLen(0)
-		return true
+// reserve makes room for n more bytes.
+func (q *outputQueue) reserve(buffers *pool.Buffers, n int) {
+	if q.content == nil {
+		q.buffer = buffers.Get(max(n, smallQueue))
+	} else {
+		q.buffer.SetLen(len(q.content))
+		q.buffer.Grow(max(n, min(len(q.content), maxPooled)))
 	}
-	have := q.buffer.Bytes()
-	if grown = n > cap(have)-len(have); grown {
-		q.buffer.Grow(max(n, min(len(have), maxPooled)))
-	}
-	return grown
+	q.content = q.buffer.Bytes()[:len(q.content)]
 }
+
+// smallQueue is the least memory that a queue takes: it rarely has one short reply alone.
+const smallQueue = 512
 
 // capacity is the memory of a buffer, 0 if there is none.
 func capacity(b pool.Buffer) int64 {

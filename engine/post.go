@@ -12,38 +12,88 @@ func (c Conn) post(ticket uint64, parts [][]byte) error {
 	for _, p := range parts {
 		n += len(p)
 	}
+	k, x, err := c.lockToPost(ticket == noTicket)
+	if err != nil {
+		return err
+	}
+	if ticket == noTicket {
+		k.sh.counts.pushes.Add(1)
+	} else if x.promises.settle(ticket) {
+		x.late++
+	} else {
+		k.s.mu.Unlock()
+		return ErrSettled
+	}
+	return k.post(x, parts, n)
+}
+
+// postAll queues the answers to promises of the connection, as far as they fit into one
+// post, and reports how many it has looked at, and which of them were not open.
+func (c Conn) postAll(replies []Reply, out []byte, ends []int, from int) (n int, settled []int, err error) {
+	for n = 1; n < len(replies) && ends[n]-from <= maxSend; n++ {
+	}
+	k, x, err := c.lockToPost(false)
+	if err != nil {
+		return n, nil, err
+	}
+	good := 0
+	for good < n && replies[good].conn == c && x.promises.settle(replies[good].ticket) {
+		good++
+	}
+	x.late += uint64(good)
+	if good == n {
+		return n, nil, k.post(x, [][]byte{out[from:ends[n-1]]}, ends[n-1]-from)
+	}
+	var parts [][]byte
+	size := 0
+	for i := range n {
+		switch {
+		case i < good:
+		case replies[i].conn == c && x.promises.settle(replies[i].ticket):
+			x.late++
+		default:
+			settled = append(settled, i)
+			from = ends[i]
+			continue
+		}
+		parts = append(parts, out[from:ends[i]])
+		size += ends[i] - from
+		from = ends[i]
+	}
+	return n, settled, k.post(x, parts, size)
+}
+
+// lockToPost locks the connection, if something may be posted to it.
+func (c Conn) lockToPost(push bool) (k connRef, x *inflight, err error) {
 	k, ok := c.lock()
 	if !ok {
-		return ErrClosed
+		return k, nil, ErrClosed
 	}
-	s, srv := k.s, k.sh.srv
-	if s.dead || s.marks.has(isShut) || ticket == noTicket && s.marks.has(isSaid) {
+	s := k.s
+	if s.dead || s.marks.has(isShut) || push && s.marks.has(isSaid) {
 		s.mu.Unlock()
-		return ErrClosed
+		return k, nil, ErrClosed
 	}
-	x := k.attach()
-	if x.queue.len() > srv.limits.HardCap && !k.relieve(x) {
+	x = k.attach()
+	if x.queue.len() > k.sh.srv.limits.HardCap && !k.relieve(x) {
 		k.abort(SlowReader)
 		s.mu.Unlock()
-		return SlowReader
+		return k, nil, SlowReader
 	}
-	if ticket != noTicket {
-		if !x.promises.settle(ticket) {
-			s.mu.Unlock()
-			return ErrSettled
-		}
-		x.late++
-		k.unwatch(x)
-	} else {
-		k.sh.counts.pushes.Add(1)
-	}
+	return k, x, nil
+}
+
+// post queues parts, n bytes in all, and has them written. mu is held, and released.
+func (k *connRef) post(x *inflight, parts [][]byte, n int) error {
+	s, srv := k.s, k.sh.srv
+	k.unwatch(x)
 	if n > 0 {
 		x.waiting += int64(n)
 		if x.queue.add(srv, parts, n) {
 			k.recount(x)
 		}
 	}
-	if !x.queue.held() && !x.writing && !x.front.Lent() && !k.inVisit() {
+	if !s.marks.has(isDirty) && !x.queue.held() && !x.writing && !x.front.Lent() && !k.inVisit() {
 		k.list()
 	}
 	if srv.output.over() > 0 && k.burdens(x) {
@@ -51,7 +101,9 @@ func (c Conn) post(ticket uint64, parts [][]byte) error {
 		s.mu.Unlock()
 		return OutputBudget
 	}
-	k.resume(x)
+	if s.marks.has(isWaiting) {
+		k.resume(x)
+	}
 	s.mu.Unlock()
 	return nil
 }
@@ -110,18 +162,30 @@ func (k *connRef) burdens(x *inflight) bool {
 	return x.waiting > much && stall != 0 && !x.cut && (far || age > 4*srv.rules.hurried() && age < ahead)
 }
 
-// promise owes one more reply, and says whether flow control lets one more message
-// be served after that.
-func (k *connRef) promise() (ticket uint64, more bool) {
+// promise owes one more reply, or as many as there is room for in into and below
+// Limits.InFlight, and says how many. It also says whether flow control lets one more
+// message be served after these.
+func (k *connRef) promise(into []uint64) (n int, more bool) {
 	k.s.mu.Lock()
 	x := k.attach()
-	ticket = x.promises.take()
+	n = min(len(into), max(1, k.sh.srv.limits.InFlight-int(x.promises.open)))
+	for i := range into[:n] {
+		into[i] = x.promises.take()
+	}
 	if x.promises.open-x.told >= k.sh.srv.requests.every {
 		k.recountOwed(x) // one visit must not pass the limit by much
 	}
 	more = k.below(x) && !k.sh.srv.requests.full.Load()
 	k.s.mu.Unlock()
-	return ticket, more
+	return n, more
+}
+
+// giveBack takes back the tickets that a visit has not promised. mu held.
+func (t *Turn) giveBack(x *inflight) {
+	if t.spares > 0 {
+		x.promises.revoke(t.spare[:t.spares])
+		t.spares = 0
+	}
 }
 
 // revoke takes promises back and returns how many of them were still open.

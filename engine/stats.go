@@ -16,7 +16,7 @@ type Stats struct {
 	BytesOut     uint64            // written to sockets
 	Panics       uint64            // in user code
 	HandOffs     uint64            // times that a loop went on without a handler that took long
-	Owed         int               // late replies outstanding now
+	Owed         int               // late replies outstanding now; a visit that promises many counts up to 7 ahead
 	Waiting      int64             // bytes of output waiting for peers now
 	InLine       int               // connections whose next visit waits for room in Limits.TotalOutput now
 	Paused       int               // connections that are not read because of Limits.TotalInFlight now

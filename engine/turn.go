@@ -25,6 +25,9 @@ type Turn struct {
 	requests int
 	promised []uint64 // tickets of the message since Mark
 	later    int      // promises of this visit that were not taken back
+	spare    [mostSpare]uint64
+	spares   int  // tickets in spare: taken for this visit, and not promised yet
+	room     bool // flow control lets more be served when there are no spares
 	serial   uint32
 	mark     struct{ out, used int }
 	takeOver func(nc net.Conn, unread []byte) (left []byte, back bool)
@@ -95,17 +98,26 @@ func (t *Turn) Later() Reply {
 		t.promised = append(t.promised, noTicket)
 		return Reply{}
 	}
-	if t.ref.sh.srv.ordered {
-		t.left = 0 // its reply comes before all that follow, even if it is sent at once
+	if t.spares == 0 { // as many as the visit has had: whoever promises once may not do it again
+		t.spares, t.room = t.ref.promise(t.spare[:min(max(1, t.later), mostSpare)])
+		if t.ref.sh.srv.ordered { // never more than one at a time
+			t.left = 0 // its reply comes before all that follow, even if it is sent at once
+		}
 	}
-	ticket, more := t.ref.promise()
+	t.spares--
+	ticket := t.spare[t.spares]
 	t.promised, t.later = append(t.promised, ticket), t.later+1
 	t.granted = 0
-	if more {
+	if t.spares > 0 || t.room {
 		t.granted = 1
 	}
 	return Reply{conn: t.ref.conn(), ticket: ticket}
 }
+
+// mostSpare bounds how many tickets a visit takes at a time: the connection's mutex is
+// locked, and flow control asked, once for all of them. Until the visit ends they count
+// as owed.
+const mostSpare = 8
 
 // Promised is how many replies have been promised since Mark.
 func (t *Turn) Promised() int { return len(t.promised) }
@@ -186,6 +198,7 @@ func (t *Turn) begin(d *workspace) {
 	t.yields, t.flushed, t.moved, t.owed = 0, false, false, 0
 	t.granted, t.left, t.full = 0, srv.perVisit, srv.limits.HighWater
 	t.refused, t.requests, t.later, t.promised, t.takeOver = false, 0, 0, t.promised[:0], nil
+	t.spares = 0
 	t.mark.out, t.mark.used = len(t.Out), 0
 	t.serial++
 }
@@ -199,7 +212,7 @@ func (t *Turn) end(why Reason) {
 	}
 	if t.watched {
 		t.watched = false
-		k.visitUnwatched()
+		k.visitUnwatched(t)
 	}
 	if t.later > 0 {
 		k.sh.counts.promised.Add(uint64(t.later))

@@ -43,7 +43,7 @@ type serveMemory struct {
 //	HONE_TEST_ENGINE  the engine's name
 //	HONE_TEST_CPU     the CPU to run on; set GOMAXPROCS=1 with it
 //	HONE_TEST_LIMITS  how many connections to allow
-//	HONE_TEST_LATE=1  acknowledge from another goroutine: see committer
+//	HONE_TEST_LATE    how to acknowledge: 1, see committer, or one of lateWays
 //	HONE_TEST_TRIED=1 do as requests say that try its patience: see tried
 func (roles) serve() error {
 	e, err := engineNamed(os.Getenv("HONE_TEST_ENGINE"))
@@ -68,13 +68,22 @@ func (roles) serve() error {
 			return fmt.Errorf("HONE_TEST_LIMITS: %w", err)
 		}
 	}
-	if os.Getenv("HONE_TEST_LATE") == "1" {
+	switch late := os.Getenv("HONE_TEST_LATE"); late {
+	case "", "0":
+	case "1":
 		c, err := newCommitter()
 		if err != nil {
 			return err
 		}
 		defer c.close()
 		s.Handler = c
+	default:
+		handler, stop := lateHandler(late)
+		if handler == nil {
+			return fmt.Errorf("HONE_TEST_LATE: there is no way %q", late)
+		}
+		defer stop()
+		s.Handler = handler
 	}
 	if os.Getenv("HONE_TEST_TRIED") == "1" {
 		s.Handler = framed.HandlerFunc(tried)
@@ -263,7 +272,7 @@ type scenario struct {
 	name   string
 	plan   loadPlan
 	pinned bool     // the server on one CPU, the client on another
-	late   bool     // the server acknowledges from another goroutine, in batches
+	late   string   // how the server acknowledges: HONE_TEST_LATE of serve; empty: inline
 	also   []string // engines beside those of engine.All
 }
 
@@ -277,8 +286,8 @@ func scenarios() []scenario {
 		{name: "O", plan: loadPlan{Conns: 100, Depth: 64, Rate: 50_000}, pinned: true},
 		{name: "B", plan: loadPlan{Conns: 100, Depth: 64}, pinned: true},
 		{name: "C", plan: loadPlan{Conns: 2000, Depth: 1}, pinned: true},
-		{name: "late-A", plan: loadPlan{Conns: 100, Depth: 1}, pinned: true, late: true},
-		{name: "late-B", plan: loadPlan{Conns: 100, Depth: 64}, pinned: true, late: true},
+		{name: "late-A", plan: loadPlan{Conns: 100, Depth: 1}, pinned: true, late: "1"},
+		{name: "late-B", plan: loadPlan{Conns: 100, Depth: 64}, pinned: true, late: "1"},
 	}
 }
 
@@ -422,10 +431,7 @@ func measureOnce(b *testing.B, set benchSettings, sc scenario, name string) (s s
 	b.Helper()
 	plan := sc.plan
 	plan.CPU, plan.Size, plan.WarmMS, plan.WindowMS = -1, 16, 500, int(set.window/time.Millisecond)
-	env := []string{"HONE_TEST_ENGINE=" + name, "HONE_TEST_LATE=0"}
-	if sc.late {
-		env = append(env, "HONE_TEST_LATE=1")
-	}
+	env := []string{"HONE_TEST_ENGINE=" + name, "HONE_TEST_LATE=" + sc.late}
 	if sc.pinned && len(set.cpus) > 1 {
 		env = append(env, "GOMAXPROCS=1", "HONE_TEST_CPU="+strconv.Itoa(set.cpus[0]))
 		plan.CPU = set.cpus[1]
@@ -529,7 +535,7 @@ func table(set benchSettings, sc scenario, samples map[string][]sample, ratios m
 	if sc.plan.Rate > 0 {
 		fmt.Fprintf(&t, ", %d requests/s", sc.plan.Rate)
 	}
-	if sc.late {
+	if sc.late != "" {
 		t.WriteString(", late replies")
 	}
 	switch {

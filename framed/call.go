@@ -57,10 +57,12 @@ func (c Call) Later() (r Reply) {
 	if c.turn.Promised() > 0 {
 		panic("framed: Call.Later called twice for one request")
 	}
-	r.reply = c.turn.Later()
-	r.id, r.dialect, r.command = c.id, c.protocol.dialect, c.message.command
+	r.reply, r.id, r.protocol = c.turn.Later(), c.id, c.protocol
+	if c.message.command == wire.Conn {
+		r.began = answersConn
+	}
 	if c.protocol.onRequest != nil {
-		r.observer, r.began = c.protocol, c.turn.State
+		r.began |= c.turn.State
 	}
 	return r
 }
@@ -73,13 +75,36 @@ func (c Call) check() {
 
 // Reply is the reply to one request, to be sent once: a small value that may be
 // kept and sent from any goroutine.
+//
+// 48 bytes: Go copies those in three steps, and one that is copied again at once is
+// not waited for, as it would be if the steps overlapped.
 type Reply struct {
 	reply    engine.Reply
 	id       uint64
-	dialect  wire.Dialect
-	command  wire.Command
-	observer *protocol // nil without OnRequest
-	began    uint64    // as in Turn.State, for observer
+	protocol *protocol
+	began    uint64 // answersConn or 0, and with OnRequest Turn.State
+}
+
+// answersConn says that the request was a Conn packet.
+const answersConn = 1 << 63
+
+// request is what the reply answers.
+func (r *Reply) request() wire.Command {
+	if r.began&answersConn != 0 {
+		return wire.Conn
+	}
+	return wire.Submit
+}
+
+// observed reports whether OnRequest is to hear of the reply.
+func (r *Reply) observed() bool { return r.protocol != nil && r.protocol.onRequest != nil }
+
+// dialect is what the client speaks.
+func (r *Reply) dialect() wire.Dialect {
+	if r.protocol == nil {
+		return wire.Standard
+	}
+	return r.protocol.dialect
 }
 
 // Send answers the request. The content is copied. It returns ErrClosed when
@@ -97,16 +122,16 @@ func (r Reply) Conn() Conn { return Conn{r.reply.Conn()} }
 func (r *Reply) send(result wire.Result, content []byte, why error) error {
 	var p wire.Packet // field by field: a literal would be copied before it is in memory
 	p.Command, p.Result, p.ID, p.Content = wire.SubmitAck, result, r.id, content
-	if r.command == wire.Conn {
+	if r.began&answersConn != 0 {
 		p.Command = wire.ConnAck
 	}
 	var room [32]byte
-	head, content := r.dialect.Split(room[:0], &p)
+	head, content := r.dialect().Split(room[:0], &p)
 	err := r.reply.Send(head, content)
-	if r.command == wire.Conn && result == wire.OK && err == nil {
+	if r.request() == wire.Conn && result == wire.OK && err == nil {
 		r.reply.Conn().Trust()
 	}
-	if r.observer != nil {
+	if r.observed() {
 		r.report(result, why, err)
 	}
 	return err

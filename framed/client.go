@@ -13,9 +13,11 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// ErrNotSent is in the error of a call that never left: to make it again is
-// safe. A call that failed without it may have been executed.
-var ErrNotSent = errors.New("framed: the request was not sent")
+// ErrNotSent is in the error of a call that was certainly not executed, so to make
+// it again is safe: its request never left whole, or the server drained and has
+// promised that it executed nothing that it did not answer (docs/protocol.md). A
+// call that failed without it may have been executed.
+var ErrNotSent = errors.New("framed: the request was not executed")
 
 // ClientOptions is how a Client speaks and what it accepts. The zero value
 // works.
@@ -66,7 +68,7 @@ type Client struct {
 	writing  int       // bytes in the writer's hands
 	queue    callQueue // calls that wait for room
 	issued   uint64    // ids 1 to issued have been used
-	taken    uint64    // of these, ids 1 to taken may have reached the server
+	taken    uint64    // of these, ids 1 to taken may have been executed
 	answers  uint64    // requests answered
 	late     uint64    // of these, when their caller had given up
 	pending  map[uint64]*pendingCall
@@ -144,7 +146,7 @@ func NewClient(nc net.Conn, o ClientOptions) *Client {
 //     request may or may not have been executed.
 //
 // In the last two cases it returns dst as it was, and the error is ErrNotSent
-// too where the request had not left. While Window requests are unanswered, or
+// too where the request was certainly not executed. While Window requests are unanswered, or
 // 256 KiB wait to be written, calls wait before they send, first come first
 // served. A request over the server's limit (engine.Limits.FrameSize, 64 KiB by
 // default) ends the connection, for all who share it.
@@ -153,7 +155,8 @@ func (c *Client) Call(ctx context.Context, dst, content []byte) ([]byte, error) 
 }
 
 // Connect sends a Conn packet with credentials or options; everything else is
-// as with Call. A Conn is also the heartbeat: a server closes a connection on
+// as with Call: what the server says beside its answer is appended to dst, also
+// when it refuses. A Conn is also the heartbeat: a server closes a connection on
 // which it hears nothing for long (engine.Limits.IdleTime, 3 minutes by
 // default), so send one well within that time where calls may be rarer.
 func (c *Client) Connect(ctx context.Context, dst, credentials []byte) ([]byte, error) {
@@ -190,9 +193,7 @@ func (c *Client) Err() error {
 
 // do sends one request and waits for its answer.
 func (c *Client) do(ctx context.Context, request, answer wire.Command, dst, content []byte) ([]byte, error) {
-	if uint64(len(content)) > mostContent {
-		panic("framed: a request does not fit its 32-bit length")
-	}
+	checkSize(content)
 	if ctx.Err() != nil {
 		return dst, notSent(context.Cause(ctx))
 	}
@@ -222,5 +223,11 @@ func (c *Client) do(ctx context.Context, request, answer wire.Command, dst, cont
 	return reply, err
 }
 
-// notSent is why a request has not left.
+func checkSize(content []byte) {
+	if uint64(len(content)) > mostContent {
+		panic("framed: a request does not fit its 32-bit length")
+	}
+}
+
+// notSent is why a request was certainly not executed.
 func notSent(why error) error { return fmt.Errorf("%w: %w", ErrNotSent, why) }

@@ -1,6 +1,7 @@
 package framed
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/hone-go/hone/wire"
@@ -25,6 +26,7 @@ type pendingCall struct {
 	result  wire.Result
 	err     error // the connection ended first
 	settled chan struct{}
+	async   *asyncCall // not nil: nobody waits for settled, and this is its own call
 
 	before, behind *pendingCall // neighbours in the queue
 }
@@ -136,6 +138,9 @@ func (c *Client) end(why error) {
 		return
 	}
 	c.err, c.unsent = why, notSent(why)
+	if errors.Is(why, wire.ShuttingDown) { // the server's word: what it did not answer, it did not execute
+		c.taken = 0
+	}
 	calls, queue, taken := c.pending, c.queue, c.taken
 	c.pending, c.queue, c.out = nil, callQueue{}, nil
 	c.load.Store(0)
@@ -146,20 +151,25 @@ func (c *Client) end(why error) {
 		switch {
 		case call == nil: // given up
 		case id <= taken:
-			call.settle(why)
+			call.settle(c, why)
 		default:
-			call.settle(c.unsent)
+			call.settle(c, c.unsent)
 		}
 	}
 	for call := queue.first; call != nil; {
 		behind := call.behind // before the caller has it back
-		call.settle(c.unsent)
+		call.settle(c, c.unsent)
 		call = behind
 	}
 	c.nc.Close()
 }
 
-func (call *pendingCall) settle(err error) {
+// settle gives the call back to who made it; err is why c ended first, if it did.
+func (call *pendingCall) settle(c *Client, err error) {
+	if call.async != nil {
+		call.async.ended(c, err)
+		return
+	}
 	call.err = err
 	call.settled <- struct{}{}
 }

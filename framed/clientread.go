@@ -76,7 +76,7 @@ func (c *Client) dispatch(p wire.Packet) error {
 		call, err := c.claim(p)
 		if call != nil {
 			call.reply, call.result = append(call.reply, p.Content...), p.Result
-			call.settled <- struct{}{}
+			call.settle(c, nil)
 		}
 		return err
 	}

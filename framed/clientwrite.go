@@ -1,8 +1,11 @@
 package framed
 
 import (
+	"math"
 	"runtime"
 	"time"
+
+	"github.com/hone-go/hone/wire"
 )
 
 const (
@@ -25,8 +28,8 @@ func (c *Client) write() {
 		if frames == nil {
 			return
 		}
-		if _, err := c.nc.Write(frames); err != nil {
-			c.writeFailed(err)
+		if n, err := c.nc.Write(frames); err != nil {
+			c.writeFailed(frames, n, err)
 			return
 		}
 	}
@@ -53,12 +56,29 @@ func (c *Client) nextFrames(written []byte) []byte {
 	return frames
 }
 
-// writeFailed leaves the last word to the reader, for a moment.
-func (c *Client) writeFailed(err error) {
+// writeFailed notes which requests have not left whole, when n bytes of frames
+// have, and leaves the last word to the reader, for a moment.
+func (c *Client) writeFailed(frames []byte, n int, err error) {
+	left := uint64(wholeFrames(frames) - wholeFrames(frames[:min(n, len(frames))]))
 	c.mu.Lock()
 	c.writeErr = err
+	if c.err == nil {
+		c.taken -= left
+	}
 	c.mu.Unlock()
 	if c.nc.SetReadDeadline(time.Now().Add(lastWords)) != nil {
 		c.broken(err)
+	}
+}
+
+// wholeFrames counts the frames that p holds to their end.
+func wholeFrames(p []byte) (n int) {
+	for {
+		payload, need, err := wire.Frame(p, math.MaxInt)
+		if err != nil || need > 0 {
+			return n
+		}
+		p = p[wire.HeaderSize+len(payload):]
+		n++
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -728,4 +729,41 @@ type hesitant struct {
 func (h hesitant) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
 	h.before(in)
 	return h.Protocol.Advance(t, in)
+}
+
+// A visit may take more tickets than it promises replies. Those are given back however
+// it ends, or the connection would wait for replies that nobody owes.
+func TestPromisesThatWereNotMadeAreNotOwed(t *testing.T) {
+	for name, end := range map[string]func(){
+		"returns": func() {},
+		"panics":  func() { panic("on purpose") },
+		"exits":   runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, e engine.Engine) {
+				const n = 5
+				owed := make(chan framed.Reply, n)
+				s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
+					if c.ID() < n {
+						owed <- c.Later()
+						return dst, nil
+					}
+					end()
+					return dst, nil
+				})}
+				p := dial(t, serve(t, s))
+				var out []byte
+				for id := range uint64(n + 1) {
+					out = append(out, submit(id, "ask")...)
+				}
+				p.send(out)
+				for range n {
+					heard(t, owed, "a promise").Send(nil)
+				}
+				p.closeWrite() // nothing is owed, so it ends
+				io.Copy(io.Discard, p.r)
+				eventually(t, "nothing is open or owed", func() bool { st := s.Stats(); return st.Open+st.Owed == 0 })
+			})
+		})
+	}
 }

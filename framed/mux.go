@@ -17,12 +17,14 @@ var ErrStalled = errors.New("framed: the server does not answer")
 
 // Mux is a client that outlives its connections: it keeps one or a few open to
 // one server and shares them among any number of goroutines. Fill the fields,
-// call Call; do not change them afterwards. The zero value of every field but
+// call Call or Go; do not change them afterwards. The zero value of every field but
 // Addr is a working default. Close ends it.
 //
 // A call takes the less loaded of two connections chosen at random. A request
-// is never sent twice: one that may have been sent on a connection that ended
-// fails (see Client.Call), one that was not is sent on another.
+// is never executed twice: one that may have been executed on a connection that
+// ended fails (see Client.Call), one that was certainly not (ErrNotSent) is sent on
+// another, so that a server that drains fails no call. A call tries some twenty
+// connections at most.
 //
 // While there is no connection, calls wait for the next one until their ctx
 // ends, and then fail with ErrNotSent and what the last dial failed of. So give
@@ -46,6 +48,13 @@ type Mux struct {
 	// Credentials returns the content of the Conn packet that is sent first on
 	// every new connection; calls wait for its answer. Zero: none is sent.
 	Credentials func(ctx context.Context) ([]byte, error)
+	// OnConnect is called with the server's answer to the credentials, before calls
+	// get the connection: its content, and nil or the wire.Result with which the
+	// server refused them. The content is valid until it returns. Connections are
+	// opened side by side, so it may be called by several at once, and DialTime does
+	// not bound it. It must not wait for the Mux: a Call in it may wait for this
+	// connection, and Close waits for it. Zero: the content is dropped.
+	OnConnect func(answer []byte, err error)
 	// Conns is how many connections are kept open. Zero: 1; more pay where
 	// thousands call at once (docs/client.md).
 	Conns int
@@ -67,6 +76,7 @@ type Mux struct {
 	keepers sync.WaitGroup
 	ctx     context.Context // of the keepers
 	waiting atomic.Int64    // calls that wait for a connection
+	calls   sync.Pool       // of *asyncCall that nobody refers to any more
 
 	mu      sync.Mutex
 	cancel  context.CancelFunc // nil: not started
@@ -75,6 +85,8 @@ type Mux struct {
 	refused error         // the server's answer to the credentials, until it accepts them
 	open    []*Client     // connections whose counts are not yet in past
 	past    MuxStats      // counters of connections that have ended, and LastError
+
+	parked, lastParked *asyncCall // calls of Go that wait for a connection
 }
 
 // MuxStats is what a Mux has counted and what it holds.
@@ -92,15 +104,19 @@ type MuxStats struct {
 	LastError   error  // why the last dial failed or connection was lost; nil: neither has happened
 }
 
+// moreTries is how often a request that was certainly not executed is sent again,
+// beyond once for each connection: by then the servers do nothing but drain.
+const moreTries = 16
+
 // Call is Client.Call on one of the connections, opened when there is none.
 func (m *Mux) Call(ctx context.Context, dst, content []byte) ([]byte, error) {
-	for { // a turn ends with the call, or with a connection that has ended
+	for tries := max(1, m.Conns) + moreTries; ; tries-- { // each ends with the call, or with a connection that has ended
 		c, err := m.choose(ctx)
 		if err != nil {
 			return dst, err
 		}
 		reply, err := c.Call(ctx, dst, content)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrNotSent) {
+		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrNotSent) || tries <= 1 {
 			return reply, err
 		}
 		m.leave(c)
@@ -125,6 +141,7 @@ func (m *Mux) Close() error {
 	}
 	m.mu.Unlock()
 	m.keepers.Wait()
+	m.resume() // to fail
 	return nil
 }
 
@@ -171,15 +188,21 @@ func (m *Mux) choose(ctx context.Context) (*Client, error) {
 func (m *Mux) wait() (changed <-chan struct{}, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	err = m.mayWait()
+	return m.changed, err
+}
+
+// mayWait is why there is no sense in waiting for a connection; mu is held.
+func (m *Mux) mayWait() error {
 	switch {
 	case m.closed:
-		return nil, notSent(ErrClosed)
+		return notSent(ErrClosed)
 	case m.cancel == nil:
 		m.start()
 	case m.refused != nil:
-		return nil, notSent(m.refused)
+		return notSent(m.refused)
 	}
-	return m.changed, nil
+	return nil
 }
 
 // start starts the keepers; mu is held.

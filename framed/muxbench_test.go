@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -160,4 +161,60 @@ func BenchmarkMuxBesidePool(b *testing.B) {
 func median(of []float64) float64 {
 	slices.Sort(of)
 	return of[len(of)/2]
+}
+
+// asker keeps one request under way with Mux.Go, as often as it is told to.
+type asker struct {
+	m              *framed.Mux
+	ctx            context.Context
+	request, reply []byte
+	left           *atomic.Int64
+	asking         *sync.WaitGroup
+	fault          func(...any)
+	done           func(reply []byte, err error) // made once, so that a call allocates nothing
+}
+
+func (a *asker) start() {
+	a.done = func(reply []byte, err error) {
+		if err != nil {
+			a.fault(err)
+		}
+		a.reply = reply[:0]
+		a.next()
+	}
+	a.asking.Add(1)
+	a.next()
+}
+
+func (a *asker) next() {
+	if a.left.Add(-1) < 0 {
+		a.asking.Done()
+		return
+	}
+	if err := a.m.Go(a.ctx, a.reply, a.request, a.done); err != nil {
+		a.fault(err)
+		a.asking.Done()
+	}
+}
+
+// BenchmarkMuxGo is BenchmarkMux without the goroutines of the callers.
+func BenchmarkMuxGo(b *testing.B) {
+	_, ready := startServer(b)
+	for _, of := range []struct{ calls, conns int }{{1, 1}, {8, 1}, {64, 1}, {1000, 1}, {2000, 2}} {
+		b.Run(fmt.Sprintf("calls=%d/conns=%d", of.calls, of.conns), func(b *testing.B) {
+			m := newMux(b, &framed.Mux{Addr: ready.Addr, Conns: of.conns})
+			if err := m.Open(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			var asking sync.WaitGroup
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range of.calls {
+				(&asker{m: m, ctx: b.Context(), request: make([]byte, 100), reply: make([]byte, 0, 100), left: &left, asking: &asking, fault: b.Error}).start()
+			}
+			asking.Wait()
+		})
+	}
 }

@@ -29,6 +29,7 @@ func (m *Mux) keep() {
 		c, err := m.connect()
 		if err == nil {
 			m.join(c)
+			m.resume()
 			began := time.Now()
 			m.tend(c)
 			c.Close()
@@ -36,7 +37,9 @@ func (m *Mux) keep() {
 			m.retire(c)
 		} else {
 			failures++
-			m.failed(err)
+			if m.failed(err) {
+				m.resume() // to fail
+			}
 		}
 		m.rest(pause(failures))
 	}
@@ -99,7 +102,11 @@ func (m *Mux) connect() (*Client, error) {
 	}
 	c := NewClient(nc, m.Client)
 	if m.Credentials != nil {
-		if _, err := c.Connect(ctx, nil, credentials); err != nil {
+		answer, err := c.Connect(ctx, nil, credentials)
+		if m.OnConnect != nil && (err == nil || refuses(err)) {
+			m.OnConnect(answer, err)
+		}
+		if err != nil {
 			c.Close()
 			return nil, err
 		}
@@ -198,20 +205,27 @@ func (m *Mux) retire(c *Client) {
 }
 
 // failed counts a dial that failed. When the server has refused the
-// credentials, calls need not wait.
-func (m *Mux) failed(err error) {
+// credentials, it reports so: calls need not wait.
+func (m *Mux) failed(err error) (refused bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return
+		return false
 	}
 	m.past.DialsFailed++
 	m.past.LastError = err
 	m.refused = nil
-	if errors.As(err, new(wire.Result)) && !errors.Is(err, ErrClosed) {
+	if refuses(err) {
 		m.refused = err
 		m.lookAgain()
 	}
+	return m.refused != nil
+}
+
+// refuses reports whether err is the server's answer to the credentials, and no
+// outage.
+func refuses(err error) bool {
+	return errors.As(err, new(wire.Result)) && !errors.Is(err, ErrClosed)
 }
 
 func (m *Mux) setLive(live []*Client) { m.live.Store(&live) }

@@ -78,9 +78,9 @@ func (r *Reply) report(result wire.Result, err, sent error) {
 		err = sent
 	}
 	now := time.Now()
-	took := now.Sub(r.observer.epoch) - time.Duration(r.began)
-	r.observer.onRequest(Request{
-		Conn: r.Conn(), ID: r.id, Command: r.command,
+	took := now.Sub(r.protocol.epoch) - time.Duration(r.began&^answersConn)
+	r.protocol.onRequest(Request{
+		Conn: r.Conn(), ID: r.id, Command: r.request(),
 		Began: now.Add(-took), Took: took, Late: true, Result: result, Err: err,
 	})
 }

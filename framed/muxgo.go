@@ -1,0 +1,187 @@
+package framed
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hone-go/hone/wire"
+)
+
+// asyncCall is a call that nobody waits for: a callback has its end. It has one owner
+// at any time, as a pendingCall has; in Mux.parked that is nobody, and whoever takes it
+// out, under Mux.mu, owns it.
+type asyncCall struct {
+	pendingCall
+	mux     *Mux
+	ctx     context.Context
+	message []byte // the caller's content, kept in case it has to be sent again
+	done    func(reply []byte, err error)
+	tries   int // how often it may be sent
+
+	parked         bool        // it is in Mux.parked; all of these are guarded by Mux.mu
+	turn           uint64      // how often it has been: what stop stops is of one turn
+	stop           func() bool // ends the watch on ctx
+	former, latter *asyncCall
+}
+
+// Go is Call without a goroutine that waits: it returns at once, and done gets what
+// Call would return. When Go returns an error, the request was certainly not executed,
+// and done is not called.
+//
+// dst and content belong to the call until done is called, and reply is dst, longer by
+// what the server said. done runs on the goroutine that reads the connection, or on
+// one that ends it: replies wait until it returns. It may call Go. It must not block,
+// must not wait for the Mux (a Call or Close in it never returns), and a panic in it is
+// not recovered.
+//
+// Go never waits for room: who calls it bounds how many calls are under way. ctx bounds
+// how long the call waits for a connection, and is looked at before the request is sent
+// again; once a connection has it, the answer or the connection's end is awaited, so set
+// StallTime.
+//
+// Cost: no allocations for a call whose reply fits its dst, with a done that is made
+// once (BenchmarkMuxGo).
+func (m *Mux) Go(ctx context.Context, dst, content []byte, done func(reply []byte, err error)) error {
+	checkSize(content)
+	call, _ := m.calls.Get().(*asyncCall)
+	if call == nil {
+		call = &asyncCall{mux: m}
+		call.async = call
+	}
+	call.message, call.done, call.ctx, call.tries = content, done, ctx, max(1, m.Conns)+moreTries
+	call.pendingCall.reply = dst
+	err := m.try(call, nil)
+	if err != nil {
+		m.reuse(call)
+	}
+	return err
+}
+
+func (m *Mux) reuse(call *asyncCall) {
+	call.pendingCall = pendingCall{async: call}
+	call.ctx, call.message, call.done, call.stop = nil, nil, nil, nil
+	m.calls.Put(call)
+}
+
+// try gives the call to a connection, or has it wait for one. err is why it did not
+// succeed before; the error is why it must not be tried again.
+func (m *Mux) try(call *asyncCall, err error) error {
+	for ; call.tries > 0; call.tries-- { // each ends with the call in other hands, or with a connection that has ended
+		if call.ctx.Err() != nil {
+			return notSent(context.Cause(call.ctx))
+		}
+		c := m.pick()
+		if c == nil {
+			if c, err = m.park(call); c == nil {
+				return err
+			}
+		}
+		call.pendingCall = pendingCall{
+			request: wire.Submit, answer: wire.SubmitAck, content: call.message,
+			reply: call.pendingCall.reply, async: call,
+		}
+		if err = c.send(&call.pendingCall); err == nil {
+			return nil
+		}
+		m.leave(c)
+	}
+	return err
+}
+
+// ended ends the call, or has it tried again if it was certainly not executed on c.
+func (call *asyncCall) ended(c *Client, err error) {
+	m := call.mux
+	if err != nil && errors.Is(err, ErrNotSent) {
+		m.leave(c)
+		call.tries--
+		if err = m.try(call, err); err == nil {
+			return
+		}
+	}
+	call.finish(err)
+}
+
+// finish calls done. The call is free by then, for a Go in it.
+func (call *asyncCall) finish(err error) {
+	done, reply := call.done, call.reply
+	if err == nil && call.result != wire.OK {
+		err = call.result
+	}
+	call.mux.reuse(call)
+	done(reply, err)
+}
+
+// park has the call wait for a connection, unless there is one again.
+func (m *Mux) park(call *asyncCall) (*Client, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.mayWait(); err != nil {
+		return nil, err
+	}
+	if c := m.pick(); c != nil {
+		return c, nil
+	}
+	call.parked, call.former, call.latter = true, m.lastParked, nil
+	if m.lastParked == nil {
+		m.parked = call
+	} else {
+		m.lastParked.latter = call
+	}
+	m.lastParked = call
+	m.waiting.Add(1)
+	call.turn++
+	turn := call.turn
+	call.stop = context.AfterFunc(call.ctx, func() { m.giveUp(call, turn) })
+	return nil, nil
+}
+
+// unpark takes a call out of those that wait; mu is held.
+func (m *Mux) unpark(call *asyncCall) {
+	if call.former == nil {
+		m.parked = call.latter
+	} else {
+		call.former.latter = call.latter
+	}
+	if call.latter == nil {
+		m.lastParked = call.former
+	} else {
+		call.latter.former = call.former
+	}
+	call.parked, call.former, call.latter = false, nil, nil
+	m.waiting.Add(-1)
+	call.stop()
+}
+
+// giveUp ends a call whose ctx has ended while it waited for a connection.
+func (m *Mux) giveUp(call *asyncCall, turn uint64) {
+	m.mu.Lock()
+	mine := call.parked && call.turn == turn
+	if mine {
+		m.unpark(call)
+	}
+	m.mu.Unlock()
+	if mine {
+		call.finish(m.outage(context.Cause(call.ctx)))
+	}
+}
+
+// resume has the calls that wait for a connection look again.
+func (m *Mux) resume() {
+	for call := m.nextParked(); call != nil; call = m.nextParked() {
+		if err := m.try(call, nil); err != nil {
+			call.finish(err)
+		} else if m.pick() == nil {
+			return // there is none again, and it may be the same call that waits
+		}
+	}
+}
+
+func (m *Mux) nextParked() *asyncCall {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	call := m.parked
+	if call != nil {
+		m.unpark(call)
+	}
+	return call
+}
