@@ -70,6 +70,9 @@ func (k *connRef) await(x *inflight, what goal) {
 	}
 	wakeUp := x.wakeUp
 	k.s.mu.Unlock()
+	if waits := k.sh.srv.waits; waits != nil {
+		waits(wakeUp)
+	}
 	<-wakeUp
 	k.s.mu.Lock()
 }
