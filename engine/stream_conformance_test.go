@@ -239,6 +239,9 @@ func TestHoldKeepsThePushBehindTheAnswer(t *testing.T) {
 			}
 			t.Hold()
 			pushed("pushed\n")
+			if string(line) == "twice" {
+				t.Hold() // as the next message of the visit does
+			}
 			t.Out = append(t.Out, "wel"...)
 			if string(line) == "in pieces" {
 				if err := t.Flush(); err != nil {
@@ -255,6 +258,7 @@ func TestHoldKeepsThePushBehindTheAnswer(t *testing.T) {
 		}})
 		for line, want := range map[string]string{
 			"at once":      "welcome\npushed\n",
+			"twice":        "welcome\npushed\n",
 			"in pieces":    "welcome\npushed\nagain\n",
 			"slowly":       "welcome\npushed\nagain\n",
 			"after others": "others\nwelcome\npushed\n",
