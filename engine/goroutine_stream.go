@@ -54,7 +54,7 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 	began := k.startWait(&g.inflight, t, d.box.want)
 	g.noteInput(&d.box)
 	k.s.mu.Unlock()
-	n, err = g.nc.Read(p)
+	n, err = readSome(g.nc, p)
 	if err != nil {
 		g.readFailed(err)
 	}

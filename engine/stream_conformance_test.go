@@ -473,3 +473,45 @@ func TestLeaveFreesTheLoop(t *testing.T) {
 		}
 	})
 }
+
+// endsWithData reports the end of the input together with the last bytes, which are
+// "last\n", as TLS does.
+type endsWithData struct{ adapter }
+
+func (c endsWithData) Read(p []byte) (n int, err error) {
+	if n, err = c.adapter.Read(p); bytes.HasSuffix(p[:n], []byte("last\n")) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// What comes together with the end of the input is served, also when a visit has waited
+// for some of it, and when flow control does not let all of it be served at once.
+func TestDataThatComesWithTheEnd(t *testing.T) {
+	onEach(t, everywhere(func(g ground) bool { return g.network == overAdapter }), func(t *testing.T, g ground) {
+		ln := listen(t, overTCP)
+		s := serveOn(t, g, adapting{ln, func(nc net.Conn) net.Conn { return endsWithData{adapter{nc}} }}, streams{lines: lines{serve: func(t *engine.Turn, line []byte) error {
+			if string(line) == "later" {
+				r := t.Later()
+				go r.Send([]byte("late\n"))
+				return nil
+			}
+			return echoing(t, line)
+		}}}, func(s *engine.Server) { s.Limits.InFlight = 1 })
+		for _, test := range []struct{ begin, rest, want string }{
+			{"put 3\na", "bcnext\nlast\n", fmt.Sprintf("%08x\nnext\nlast\n", crc32.ChecksumIEEE([]byte("abc")))},
+			{"first\n", "later\nlater\nlast\n", "first\nlate\nlate\nlast\n"},
+		} {
+			c := s.dial(t)
+			before := s.Stats().BytesIn
+			c.send(test.begin)
+			if !eventually(patience, func() bool { return s.Stats().BytesIn == before+uint64(len(test.begin)) }) {
+				t.Fatal("the beginning does not arrive")
+			}
+			c.send(test.rest)
+			c.Conn.(interface{ CloseWrite() error }).CloseWrite()
+			c.wantEnd(test.want)
+			s.ended(t, engine.PeerClosed)
+		}
+	})
+}
