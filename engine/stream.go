@@ -31,6 +31,7 @@ func (t *Turn) yield() {
 // flushMid is Turn.Flush.
 func (k *connRef) flushMid(t *Turn) error {
 	t.yield()
+	t.flushed = t.flushed || len(t.Out) > t.mark.out
 	s := k.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +41,7 @@ func (k *connRef) flushMid(t *Turn) error {
 		k.flushAndAwait(t)
 	}
 	t.Out = t.Out[:0]
-	t.mark.out, t.flushed = 0, true
+	t.mark.out = 0
 	if s.dead {
 		return k.failed(t)
 	}

@@ -314,6 +314,26 @@ func TestPanicInAStream(t *testing.T) {
 	})
 }
 
+// A Flush that finds nothing of the message's own answer leaves a panic as it is
+// everywhere: the peer has what was answered before, and is told.
+func TestPanicAfterAFlushOfOtherAnswers(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			if string(line) != "panic" {
+				return echoing(t, line)
+			}
+			t.Flush()
+			t.Flush()
+			t.Out = append(t.Out, "part"...)
+			panic("a test's panic")
+		}})
+		c := s.dial(t)
+		c.send("fine\npanic\n")
+		c.wantEnd("fine\n" + refusal(engine.Panicked))
+		s.ended(t, engine.Panicked)
+	})
+}
+
 // remembering hears what Refuse is given.
 type remembering struct {
 	streams
