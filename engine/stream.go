@@ -32,6 +32,7 @@ func (t *Turn) yield() {
 func (k *connRef) flushMid(t *Turn) error {
 	t.yield()
 	t.flushed = t.flushed || len(t.Out) > t.mark.out
+	t.largest = max(t.largest, len(t.Out))
 	s := k.s
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,6 +32,7 @@ type Turn struct {
 	d       *workspace
 	watched bool          // Context was called in this visit
 	yields  int           // calls of Flush and More in this visit
+	largest int           // the most that Flush has written at once in this visit
 	flushed bool          // since Mark: a part of the answer has gone
 	moved   bool          // since Mark: what Advance was given is no longer what is unserved
 	owed    time.Duration // how long More has waited, less what the bytes that came were good for
@@ -183,7 +184,7 @@ func (t *Turn) begin(d *workspace) {
 	k := &d.ref
 	srv := k.sh.srv
 	t.d, t.ref, t.State = d, k, k.s.state
-	t.yields, t.flushed, t.moved, t.owed = 0, false, false, 0
+	t.yields, t.largest, t.flushed, t.moved, t.owed = 0, 0, false, false, 0
 	t.granted, t.left, t.full = 0, srv.perVisit, srv.limits.HighWater
 	t.refused, t.requests, t.later, t.promised, t.takeOver = false, 0, 0, t.promised[:0], nil
 	t.mark.out, t.mark.used = len(t.Out), 0
