@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -219,6 +220,61 @@ func TestPushesBesideAStream(t *testing.T) {
 			default:
 				t.Fatalf("a torn line: %.60q", line)
 			}
+		}
+	})
+}
+
+// busyWriter has something posted during every write, while wanted says so.
+type busyWriter struct {
+	adapter
+	wanted func() (post func())
+}
+
+func (c busyWriter) Write(p []byte) (int, error) {
+	if post := c.wanted(); post != nil {
+		post()
+	}
+	return c.adapter.Write(p)
+}
+
+// Flush waits for its own output, not for what is posted meanwhile, which may have no end.
+func TestFlushEndsBesideEndlessPushes(t *testing.T) {
+	onEach(t, everywhere(func(g ground) bool { return g.network == overAdapter }), func(t *testing.T, g ground) {
+		const records, enough = 20, 1000
+		var to atomic.Pointer[engine.Conn] // while it flushes
+		var pushes atomic.Int32
+		wanted := func() func() {
+			if c := to.Load(); c != nil && pushes.Add(1) < enough {
+				return func() { c.Push([]byte("push\n")) }
+			}
+			return nil
+		}
+		s := serveOn(t, g, adapting{listen(t, overTCP), func(nc net.Conn) net.Conn { return busyWriter{adapter{nc}, wanted} }}, lines{serve: func(t *engine.Turn, line []byte) error {
+			c := t.Conn()
+			to.Store(&c)
+			defer to.Store(nil)
+			for range records {
+				t.Out = append(t.Out, "record\n"...)
+				if err := t.Flush(); err != nil {
+					return err
+				}
+			}
+			return say(t, "done")
+		}})
+		c := s.dial(t)
+		c.send("go\n")
+		came := 0
+		for line := ""; line != "done\n"; {
+			var err error
+			if line, err = c.r.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+			if line == "record\n" {
+				came++
+			}
+		}
+		if n := pushes.Load(); came != records || n >= enough {
+			t.Errorf("%d records came beside %d pushes, want %d beside fewer than %d", came, n, records, enough)
 		}
 	})
 }
