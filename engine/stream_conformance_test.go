@@ -328,6 +328,43 @@ func TestHoldKeepsThePushBehindTheAnswer(t *testing.T) {
 	})
 }
 
+// What a visit holds beyond HardCap is not its peer's fault, also while it writes.
+func TestHeldPushesAreNotThePeersFault(t *testing.T) {
+	const hardCap, size = 64 << 10, 48 << 10
+	push := strings.Repeat("p", size-1) + "\n"
+	onEach(t, everywhere(func(g ground) bool { return g.network == overAdapter }), func(t *testing.T, g ground) {
+		var to atomic.Pointer[engine.Conn] // while it flushes
+		wanted := func() func() {
+			if c := to.Swap(nil); c != nil {
+				return func() {
+					if err := c.Push([]byte("last\n")); err != nil {
+						t.Errorf("a push during a write: %v", err)
+					}
+				}
+			}
+			return nil
+		}
+		s := serveOn(t, g, adapting{listen(t, overTCP), func(nc net.Conn) net.Conn { return busyWriter{adapter{nc}, wanted} }}, lines{serve: func(t *engine.Turn, line []byte) error {
+			c := t.Conn()
+			t.Hold()
+			for range 2 {
+				if err := c.Push([]byte(push)); err != nil {
+					return err
+				}
+			}
+			to.Store(&c)
+			t.Out = append(t.Out, "answer\n"...)
+			if err := t.Flush(); err != nil {
+				return err
+			}
+			return say(t, "done")
+		}}, func(s *engine.Server) { s.Limits.HardCap = hardCap })
+		c := s.dial(t)
+		c.send("go\n")
+		c.want("answer\ndone\n" + push + push + "last\n")
+	})
+}
+
 // A panic in the middle of an answer resets the connection: an end in peace would look
 // like the whole answer. Before the first Flush it is as everywhere.
 func TestPanicInAStream(t *testing.T) {

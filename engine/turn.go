@@ -137,7 +137,8 @@ func (t *Turn) TakeOver(serve func(nc net.Conn, unread []byte) (left []byte, bac
 
 // Hold has everything that is posted to the connection from now on, late replies too,
 // wait until this visit's output has gone: a push to a peer that has just been let in must
-// not pass the words that let it in. A visit that waits keeps them waiting.
+// not pass the words that let it in. A visit that waits keeps them waiting; more than twice
+// Limits.HardCap of them ends the connection as SlowReader.
 func (t *Turn) Hold() {
 	if t.ref != nil {
 		t.ref.hold()
