@@ -116,7 +116,7 @@ func (p fuzzProtocol) Advance(t *Turn, in []byte) (used, need int, err error) {
 			}
 			continue
 		case doContext:
-			p.ctxs = append(p.ctxs, watchedBy{t.Context(nil), id})
+			p.ctxs = append(p.ctxs, watchedBy{t.Context(p.s.ctx), id})
 			if size%2 == 1 {
 				p.late = append(p.late, lateAnswer{t.Later(), id, seq})
 			}
