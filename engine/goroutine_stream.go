@@ -15,7 +15,7 @@ func (g *goroutineConn) flushAndWait(t *Turn) {
 			k.recount(&g.inflight)
 		}
 	}
-	for g.queue.free = g.queue.top; !gone && !s.dead; {
+	for g.queue.letEarlierGo(); !gone && !s.dead; {
 		if g.writing {
 			k.await(&g.inflight, written)
 			continue
@@ -53,6 +53,9 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 	defer k.s.mu.Unlock()
 	if err := k.endsVisit(t); err != nil {
 		return 0, err
+	}
+	if g.queue.letEarlierGo(); !g.writing && !g.queue.held() {
+		k.list() // the peer may wait for it
 	}
 	nudged := g.nudged
 	g.clearNudge()

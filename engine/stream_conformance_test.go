@@ -365,6 +365,44 @@ func TestHeldPushesAreNotThePeersFault(t *testing.T) {
 	})
 }
 
+// settlesLate sends a reply that is owed at the beginning of the visit that reads "put".
+type settlesLate struct {
+	streams
+	owed chan engine.Reply
+}
+
+func (p settlesLate) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
+	if bytes.HasPrefix(in, []byte("put")) {
+		select {
+		case r := <-p.owed:
+			r.Send([]byte("late\n"))
+		default:
+		}
+	}
+	return p.streams.Advance(t, in)
+}
+
+// A visit that waits for input does not hold back the reply to an earlier request, for
+// which the peer may wait before it sends more.
+func TestMoreLetsEarlierRepliesGo(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		owed := make(chan engine.Reply, 1)
+		s := serve(t, g, settlesLate{streams{lines: lines{serve: func(t *engine.Turn, line []byte) error {
+			owed <- t.Later()
+			return nil
+		}}}, owed}, func(s *engine.Server) { s.Limits.InFlight, s.Limits.FrameTime = 1, 2*time.Second })
+		c := s.dial(t)
+		c.send("later\n")
+		if !eventually(patience, func() bool { return len(owed) > 0 }) {
+			t.Fatal("the first request does not arrive")
+		}
+		c.send("put 3\n")
+		c.want("late\n")
+		c.send("abc")
+		c.want(fmt.Sprintf("%08x\n", crc32.ChecksumIEEE([]byte("abc"))))
+	})
+}
+
 // A panic in the middle of an answer resets the connection: an end in peace would look
 // like the whole answer. Before the first Flush it is as everywhere.
 func TestPanicInAStream(t *testing.T) {
