@@ -88,6 +88,38 @@ func TestOutputBudgetHolds(t *testing.T) {
 	})
 }
 
+// What a visit flushes is as much its output as what it leaves: a connection that has
+// flushed much waits for room before it does so again. (Over TCP a narrow peer takes long
+// to read the first answer.)
+func TestOutputBudgetKnowsWhatIsFlushed(t *testing.T) {
+	const budget, crowd, large = 2 << 20, 40, 300_000
+	answer := strings.Repeat("x", large) + "\n"
+	onEach(t, over(overUnix), func(t *testing.T, g ground) {
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			t.Out = append(t.Out, answer...)
+			return t.Flush()
+		}}, func(s *engine.Server) {
+			s.Limits.TotalOutput, s.Limits.StallTime = budget, 6*time.Second
+		})
+		var all []*client
+		for range crowd {
+			c := s.dial(t)
+			c.ask("large", answer[:large])
+			all = append(all, c)
+		}
+		most := watch(func() int64 { return s.Stats().OutputMemory })
+		for _, c := range all {
+			c.send("large\n")
+		}
+		if !eventually(patience, func() bool { return s.Stats().InLine > 0 || s.Stats().Ended[engine.OutputBudget] > 0 }) {
+			t.Errorf("nobody waits for room: %+v", s.Stats())
+		}
+		if held, bound := most(), int64(budget+2*runtime.GOMAXPROCS(0)*2*large); held > bound {
+			t.Errorf("held at most %d bytes, want at most %d", held, bound)
+		}
+	})
+}
+
 // Clients that read everything get everything, however small the budget: they wait for
 // their turn, and none of them waits for ever.
 func TestLargeRepliesTakeTurns(t *testing.T) {

@@ -276,6 +276,8 @@ func (k *connRef) watchFor(away bool) {
 	if err != nil {
 		k.fail(NoDescriptors)
 		s.dead = true
-		k.list()
+		if k.list(); x != nil {
+			x.wakeOwner()
+		}
 	}
 }

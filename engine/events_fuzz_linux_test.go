@@ -2,9 +2,10 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"syscall"
 	"testing"
@@ -15,19 +16,26 @@ import (
 
 // FuzzLoop plays a script against one event loop: clients that send, read, leave
 // and vanish, system calls that fail, limits that strike, handlers that are late,
-// panic or get stuck until the watchdog takes their loop. Sockets and epoll are
-// the kernel's; the loop, its watchdog and its helpers are turned by the script, on
-// one goroutine, so that a script that fails fails again.
+// panic or get stuck until the watchdog takes their loop, that wait for output or
+// for input, that leave, hold, and lend the socket. Sockets and epoll are the kernel's;
+// the loop, its watchdog and its helpers are turned by the script. One goroutine runs
+// at a time, so that a script that fails fails again: a visit that waits is a coroutine,
+// see errand, and goes on when the script says so.
 //
-// What must hold: no client ever sees a byte that is not its own, an answer
-// twice or a reply out of its place; everything is answered that was asked by a
-// client that reads and says goodbye; every connection ends by itself then, for
-// one counted reason, and nothing is left on the books.
+// What must hold: no client ever sees a byte that is not its own, an answer or a push
+// twice, a reply out of its place or something within an answer that is held; no visit
+// is given bytes that are not its own; everything is answered that was asked by a
+// client that reads and says goodbye; every connection and context ends by itself then,
+// for one counted reason, no visit waits, and nothing is left on the books.
 func FuzzLoop(f *testing.F) {
 	for _, script := range []string{
 		"", "\x00\x01\x05\x05\x02", "\x00\x01\x40\x05\x05\x01\x20\x05",
 		"\x00\x01\x07\x01\x07\x05\x05\x05\x06\x06\x02\x05\x03\x05",
 		"\x00\x00\x01\x03\x05\x0b\x0c\x0b\x09\x09\x05\x02\x02",
+		"\x00\x01\x01\x00\x01\x00\x09\x2f\x03\x00\xff\x05\x04\x00\xff\x8e\x00\x05",                     // Flush
+		"\x00\x01\x01\x00\x01\x00\x0a\x2f\x03\x00\x10\x05\x03\x00\xff\x05\x8e\x00\x05",                 // More
+		"\x00\x01\x01\x00\x01\x00\x0c\x03\x01\x00\x0c\x03\x03\x00\xff\x05\x04\x00\xff\x8e\x00\x05",     // Hold
+		"\x00\x01\x01\x00\x01\x00\x0e\x21\x01\x00\x00\x2f\x03\x00\xff\x05\x08\x00\x01\x8e\x00\x05\x05", // TakeOver
 	} {
 		f.Add([]byte(script))
 	}
@@ -60,6 +68,11 @@ type stage struct {
 	actors  []*actor
 	late    []lateAnswer
 	faults  map[sys.Call][]misfortune
+	errand  *errand   // the one that runs
+	waiting []*errand // in the middle of a visit
+	seats   int       // the size of a loop's buffer
+	loan    *loan     // from TakeOver until its end
+	ctxs    []watchedBy
 	depth   int  // of handlers that are stuck
 	letGo   bool // the innermost is to return
 	calm    bool // nothing fails any more, and nobody gets stuck
@@ -74,9 +87,12 @@ type actor struct {
 	conn   Conn // as the server knows it
 	id     byte
 	unsent []byte // what it has still to send
+	rest   []int  // the same, in bytes of each message
 	heard  []byte // not yet understood
 	asked  uint16
 	seen   map[uint16]int // answers by request
+	parts  map[uint16]int // of the answer, which have come so far
+	pushes map[uint16]int // that came, less those that were accepted, by the request that held them
 	last   int            // the last request that was answered at once
 	closed bool           // here
 	half   bool           // it sends no more
@@ -89,42 +105,41 @@ type misfortune struct {
 	err   error
 }
 
+// errand is what one goroutine of a server does until it has ended: a round of the loop,
+// or a helper's job. It stops in the middle when a visit of it waits.
+type errand struct {
+	goOn   func() (struct{}, bool)
+	pause  func(struct{}) bool
+	wakeUp <-chan struct{} // ends the wait
+}
+
+// loan is a socket in the hands of user code.
+type loan struct {
+	conn    Conn
+	entered chan struct{}
+	goOn    chan struct{}
+	begun   bool
+}
+
+// watchedBy is a context of a connection.
+type watchedBy struct {
+	ctx context.Context
+	id  byte
+}
+
 type lateAnswer struct {
 	reply Reply
 	id    byte
 	seq   uint16
 }
 
-// A message is 4 bytes: what to do, a size, and the request's number. An answer is
-// a kind, the client, the number, the size of what follows, and that.
-const (
-	messageSize = 4
-	answerHead  = 8
-)
-
-const (
-	doEcho = iota
-	doBig
-	doLate
-	doLateAtOnce
-	doPush
-	doClose
-	doPanic
-	doStuck
-	doRefuse
-	doEnd
-)
-
-const (
-	saidAnswer = iota + 1
-	saidLate
-	saidPush
-	saidRefusal
-)
-
 func newStage(t *testing.T, script []byte) *stage {
 	st := &stage{t: t, script: script, faults: map[sys.Call][]misfortune{}, ended: map[Conn]Reason{}}
-	mode := HandOff(st.next() % 3)
+	first := st.next()
+	mode := HandOff(first % 3)
+	if st.seats = 256; first/3%2 == 1 {
+		st.seats = streamRead + 256 // more than a visit that waits may keep
+	}
 	limits := Limits{HighWater: 2 << 10, HardCap: 8 << 10, InFlight: 4, Helpers: 2, TotalOutput: 64 << 10, FrameTime: time.Second, IdleTime: 10 * time.Second, StallTime: 2 * time.Second}
 	if st.next()%4 == 0 {
 		limits.InFlight = 1
@@ -146,9 +161,11 @@ func newStage(t *testing.T, script []byte) *stage {
 	}
 	s.stop, s.empty = make(chan struct{}), make(chan struct{})
 	s.addresses = map[netip.Addr]int{}
+	s.ctx = context.Background()
+	s.waits = st.wait
 	s.helpers.srv = s
 	s.watchdog.kick = make(chan struct{}, 1)
-	s.workspaces.New = func() any { return &workspace{in: make([]byte, 256)} }
+	s.workspaces.New = func() any { return &workspace{in: make([]byte, st.seats)} }
 	l, err := newLoop(s, 0, st.fault)
 	if err != nil {
 		t.Fatal(err)
@@ -168,6 +185,10 @@ func newStage(t *testing.T, script []byte) *stage {
 func (st *stage) close() {
 	for _, a := range st.actors {
 		a.close()
+	}
+	if st.loan != nil && st.loan.begun { // the test has failed
+		close(st.loan.goOn)
+		st.s.goroutines.Wait()
 	}
 	for _, c := range *st.l.chunks.Load() { // not links: a panic may have left a mutex locked
 		for i := range c.slots {
@@ -251,7 +272,14 @@ func (st *stage) step() {
 			a.close()
 		}
 	case 14:
-		st.letGo = st.depth > 0
+		switch {
+		case what < 128:
+			st.letGo = st.depth > 0
+		case what < 240:
+			st.wakeUp(st.next())
+		default:
+			st.endLoan()
+		}
 	case 15:
 		switch a := st.someone(); {
 		case a != nil && what < 64:
@@ -284,7 +312,7 @@ func (st *stage) connect() {
 		st.t.Fatal(err)
 	}
 	syscall.SetsockoptInt(fds[0], syscall.SOL_SOCKET, syscall.SO_SNDBUF, 1) // the kernel's least: some 4 KiB
-	a := &actor{fd: fds[1], id: byte(len(st.actors) + 1), seen: map[uint16]int{}}
+	a := &actor{fd: fds[1], id: byte(len(st.actors) + 1), seen: map[uint16]int{}, parts: map[uint16]int{}, pushes: map[uint16]int{}}
 	counted := false
 	st.s.mu.Lock()
 	why := st.s.admit(netip.Addr{}, false, &counted)
@@ -322,22 +350,94 @@ func (st *stage) turn() {
 // round goes on with a round that was begun, if there is one.
 func (st *stage) round() {
 	d := st.runner
-	if !st.l.round(d) && st.runner == d {
-		st.t.Fatal("a loop was taken away, and nobody has it")
+	st.run(func() {
+		if !st.l.round(d) { // its goroutine runs no loop any more
+			st.served()
+		}
+	})
+}
+
+// run does an errand until it has ended, or waits.
+func (st *stage) run(do func()) {
+	e := &errand{}
+	e.goOn, _ = iter.Pull(func(pause func(struct{}) bool) {
+		e.pause = pause
+		do()
+	})
+	st.goOn(e)
+}
+
+// goOn goes on with an errand.
+func (st *stage) goOn(e *errand) {
+	before := st.errand
+	st.errand = e
+	if _, waits := e.goOn(); waits {
+		st.waiting = append(st.waiting, e)
 	}
+	st.errand = before
 	st.gather()
 }
 
-// gather takes the tasks that hands have been given.
+// wait is where the owner of a connection waits in the middle of a visit.
+func (st *stage) wait(wakeUp <-chan struct{}) {
+	e := st.errand
+	e.wakeUp = wakeUp
+	e.pause(struct{}{})
+}
+
+// wakeUp goes on with one of the visits that were woken up, and reports whether there
+// was one.
+func (st *stage) wakeUp(i int) bool {
+	for n := range st.waiting {
+		n = (n + i) % len(st.waiting)
+		if e := st.waiting[n]; len(e.wakeUp) > 0 {
+			st.waiting = append(st.waiting[:n], st.waiting[n+1:]...)
+			st.goOn(e)
+			return true
+		}
+	}
+	return false
+}
+
+// gather takes the jobs that helpers have been given. One that is to run the loop goes
+// on with its round at once. A loan that has begun is in user code then.
 func (st *stage) gather() {
+	if o := st.loan; o != nil && !o.begun {
+		if k, ok := o.conn.lock(); !ok {
+			st.loan = nil // the connection has ended before
+		} else {
+			o.begun = k.phase() == takenOver
+			k.s.mu.Unlock()
+			if o.begun {
+				<-o.entered
+			}
+		}
+	}
 	for _, h := range st.helpers {
 		select {
 		case t := <-h.jobs:
-			st.tasks = append(st.tasks, t)
 			st.s.helpers.idle = append(st.s.helpers.idle, h)
+			if t.key != 0 {
+				st.tasks = append(st.tasks, t)
+				break
+			}
+			st.runner = st.s.workspaces.New().(*workspace)
+			st.round()
 		default:
 		}
 	}
+}
+
+// endLoan has user code give a socket back, or keep it, and reports whether it had one.
+func (st *stage) endLoan() bool {
+	if st.loan == nil || !st.loan.begun {
+		return false
+	}
+	close(st.loan.goOn)
+	st.s.goroutines.Wait()
+	st.loan = nil
+	st.gather()
+	return true
 }
 
 // work has a helper do one of its jobs.
@@ -349,14 +449,20 @@ func (st *stage) work(i int) {
 	i %= len(st.tasks)
 	t := st.tasks[i]
 	st.tasks = append(st.tasks[:i], st.tasks[i+1:]...)
-	if k, ok := t.l.find(t.key); ok {
-		d := &workspace{in: make([]byte, 64), beside: true, ref: k}
-		d.ref.serveBeside(d)
-	}
+	st.run(func() {
+		if k, ok := t.l.find(t.key); ok {
+			d := &workspace{in: make([]byte, 64), beside: true, ref: k}
+			d.ref.serveBeside(d)
+		}
+		st.served()
+	})
+}
+
+// served ends a helper's job.
+func (st *stage) served() {
 	if t, more := st.s.helpers.served(); more {
 		st.tasks = append(st.tasks, t)
 	}
-	st.gather()
 }
 
 // stuck is a handler that does not return for a while.
@@ -364,31 +470,16 @@ func (st *stage) stuck() {
 	if st.calm || st.depth == 3 {
 		return
 	}
-	taken := false
 	if visit := st.l.visiting.Load(); visit&visitSlots != 0 && st.s.how.hand == Auto {
-		taken = true
 		st.l.takeAway(visit)
-		st.gather()
-		for i, t := range st.tasks {
-			if t.key == 0 {
-				st.tasks = append(st.tasks[:i], st.tasks[i+1:]...)
-				st.runner = st.s.workspaces.New().(*workspace)
-				break
-			}
-		}
-		st.round() // where the other was
 	}
+	st.gather()
 	st.depth++
 	for st.more() && !st.letGo {
 		st.step()
 	}
 	st.letGo = false
 	st.depth--
-	if taken { // its goroutine runs no loop any more
-		if t, more := st.s.helpers.served(); more {
-			st.tasks = append(st.tasks, t)
-		}
-	}
 }
 
 // answer sends one of the late replies.
@@ -481,6 +572,10 @@ func (st *stage) finish() {
 			st.answer(0)
 			busy = true
 		}
+		for range st.waiting {
+			busy = st.wakeUp(0) || busy
+		}
+		busy = st.endLoan() || busy
 		st.turn()
 		busy = busy || st.l.found > 0 || len(st.l.batch) > 0 || len(st.tasks) > 0
 		if !busy && round > 2 {
@@ -497,13 +592,24 @@ func (st *stage) check() {
 		state := fmt.Sprintf("why %v, phase %d, away %v, want %d, listed %v, dead %v, draining %v, waits %v, dirty %v",
 			k.reason(), k.phase(), k.s.tenant.Load()&awayBit != 0, k.s.want, k.s.marks.has(isListed), k.s.dead, k.s.own.has(drains), k.s.marks.has(isWaiting), k.s.marks.has(isDirty))
 		if x != nil {
-			state += fmt.Sprintf(", rest %d, ready %v, lacks %d, left %d, waiting %d, owed %d, blocked %v, front %v, queue %d",
-				x.in.len(), x.in.ready(), x.in.want, x.left, x.waiting, x.promises.open, x.blocked.Load(), x.front.Lent(), x.queue.len())
+			state += fmt.Sprintf(", goal %d, rest %d, ready %v, lacks %d, left %d, waiting %d, owed %d, blocked %v, front %v, queue %d",
+				x.goal, x.in.len(), x.in.ready(), x.in.want, x.left, x.waiting, x.promises.open, x.blocked.Load(), x.front.Lent(), x.queue.len())
 		}
 		t.Errorf("connection %d does not end: %s", uint32(k.key), state)
 	})
+	if len(st.waiting) > 0 {
+		t.Errorf("%d visits wait for ever", len(st.waiting))
+	}
 	if t.Failed() {
 		return
+	}
+	if c := &s.helpers; c.besides != 0 || c.busy.Load() != 0 || len(c.line) != 0 {
+		t.Errorf("%d helpers serve beside the loop, %d are in user code, and %d jobs are in line", c.besides, c.busy.Load(), len(c.line))
+	}
+	for _, w := range st.ctxs {
+		if w.ctx.Err() == nil {
+			t.Errorf("a context of client %d does not end", w.id)
+		}
 	}
 	var ended uint64
 	for why := range s.ended {
@@ -532,6 +638,9 @@ func (st *stage) check() {
 			if a.seen[seq] != 1 {
 				t.Errorf("client %d: %d answers to request %d of %d; ended for %v", a.id, a.seen[seq], seq, a.asked, st.ended[a.conn])
 			}
+			if a.pushes[seq] != 0 {
+				t.Errorf("client %d: %d more pushes than were accepted came for request %d", a.id, a.pushes[seq], seq)
+			}
 		}
 	}
 }
@@ -551,10 +660,15 @@ func (a *actor) ask(what, size byte) {
 	switch what %= 32; {
 	case what >= doEnd:
 		what = doEcho
-	case what == doClose, what == doPanic, what == doRefuse, what == doPush:
+	case what == doClose, what == doPanic, what == doRefuse, what == doPush, panicsLate(what, size), what == doLend && keepsSocket(size):
 		a.broken = true
 	}
+	before := len(a.unsent)
 	a.unsent = append(a.unsent, what|a.id<<4, size, byte(a.asked>>8), byte(a.asked))
+	if what == doMore {
+		a.unsent = append(a.unsent, bytes.Repeat([]byte{a.id}, bodySize(size))...)
+	}
+	a.rest = append(a.rest, len(a.unsent)-before)
 	a.asked++
 }
 
@@ -568,19 +682,24 @@ func (a *actor) send(st *stage, n int) bool {
 	case err == syscall.EAGAIN:
 		return false
 	case err != nil:
-		a.unsent = nil // the server has left
+		a.unsent, a.rest = nil, nil // the server has left
 		return false
 	}
 	a.unsent = a.unsent[n:]
+	for n > 0 {
+		part := min(n, a.rest[0])
+		n -= part
+		if a.rest[0] -= part; a.rest[0] == 0 {
+			a.rest = a.rest[1:]
+		}
+	}
 	return true
 }
 
 func (a *actor) halfClose(st *stage) {
 	if !a.half && !a.closed {
-		if len(a.unsent) > 0 {
-			a.asked -= uint16((len(a.unsent) + messageSize - 1) / messageSize)
-			a.unsent = nil
-		}
+		a.asked -= uint16(len(a.rest))
+		a.unsent, a.rest = nil, nil
 		a.half = true
 		syscall.Shutdown(a.fd, syscall.SHUT_WR)
 	}
@@ -610,7 +729,7 @@ func (a *actor) understand(st *stage) bool {
 	if len(a.heard) < answerHead {
 		return false
 	}
-	kind, id, seq, size := a.heard[0], a.heard[1], binary.BigEndian.Uint16(a.heard[2:]), int(binary.BigEndian.Uint32(a.heard[4:]))
+	kind, id, seq, part, size := a.heard[0], a.heard[1], binary.BigEndian.Uint16(a.heard[2:]), int(a.heard[4]), int(binary.BigEndian.Uint32(a.heard[4:])&0xffffff)
 	if len(a.heard) < answerHead+size {
 		return false
 	}
@@ -633,61 +752,17 @@ func (a *actor) understand(st *stage) bool {
 			}
 			a.last = int(seq) + 1
 		}
+	case saidPart:
+		if a.parts[seq] != part || a.seen[seq] > 0 || a.last > int(seq) {
+			st.t.Fatalf("client %d: part %d of the answer to request %d comes after %d others and %d answers, the last to request %d", a.id, part, seq, a.parts[seq], a.seen[seq], a.last-1)
+		}
+		a.parts[seq]++
+	case saidHeld:
+		if a.pushes[seq]++; a.pushes[seq] > 0 || a.seen[seq] == 0 {
+			st.t.Fatalf("client %d: a push comes before the answer to request %d, or twice", a.id, seq)
+		}
 	case saidRefusal:
 		a.broken = true
 	}
 	return true
-}
-
-func answerOf(kind, id byte, seq uint16, size int) []byte {
-	b := []byte{kind, id, byte(seq >> 8), byte(seq), 0, 0, 0, 0}
-	binary.BigEndian.PutUint32(b[4:], uint32(size))
-	return append(b, bytes.Repeat([]byte{id}, size)...)
-}
-
-// fuzzProtocol does what its messages say.
-type fuzzProtocol struct{ *stage }
-
-func (p fuzzProtocol) Advance(t *Turn, in []byte) (used, need int, err error) {
-	for {
-		if len(in)-used < messageSize {
-			return used, messageSize - (len(in) - used), nil
-		}
-		if !t.Room() {
-			return used, 0, nil
-		}
-		m := in[used : used+messageSize : used+messageSize]
-		what, id, size, seq := m[0]&15, m[0]>>4, int(m[1]), binary.BigEndian.Uint16(m[2:])
-		t.Mark(used)
-		switch what {
-		case doBig:
-			size *= 64
-		case doLate, doLateAtOnce:
-			r := t.Later()
-			if p.late = append(p.late, lateAnswer{r, id, seq}); what == doLateAtOnce {
-				p.answer(len(p.late) - 1)
-			}
-		case doPush:
-			t.Conn().Push(answerOf(saidPush, id, 0, 32*size))
-		case doClose:
-			t.Conn().Close(ClosedHere)
-		case doPanic:
-			panic(errors.New("as the script says"))
-		case doStuck:
-			p.stuck()
-		case doRefuse:
-			return used, 0, Malformed
-		}
-		if t.Promised() == 0 {
-			t.Out = append(t.Out, answerOf(saidAnswer, id, seq, size)...)
-		}
-		used += messageSize
-	}
-}
-
-func (p fuzzProtocol) Refuse(dst, unserved []byte, why Reason) []byte {
-	for _, a := range p.actors { // whose connection this is, the words do not say
-		a.broken = true
-	}
-	return dst
 }

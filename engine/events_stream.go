@@ -26,7 +26,7 @@ func (k *connRef) flushAndAwait(t *Turn) {
 	if x == nil {
 		return
 	}
-	x.queue.free = x.queue.top
+	x.queue.letEarlierGo()
 	k.write(x, false)
 	ahead := x.queue.free
 	if !x.queue.visiting {
@@ -71,6 +71,10 @@ func (k *connRef) readMore(d *workspace) (n int, err error) {
 		return 0, err
 	}
 	x := k.attach()
+	x.queue.letEarlierGo() // the peer may wait for it
+	if k.write(x, false); s.dead {
+		return 0, k.failed(t)
+	}
 	x.noteInput(&d.box)
 	began := k.startWait(x, t, d.box.want)
 	k.await(x, arrived)

@@ -17,7 +17,7 @@ func (g *goroutineConn) readBlocking(d *workspace) {
 		if exact {
 			p = p[:min(len(p), max(1, d.box.want))]
 		}
-		n, err := g.nc.Read(p)
+		n, err := readSome(g.nc, p)
 		hungry := true
 		if n > 0 {
 			d.lendOut()
@@ -35,6 +35,17 @@ func (g *goroutineConn) readBlocking(d *workspace) {
 			return
 		}
 	}
+}
+
+// readSome is one read. The end of the input may come together with the last bytes, as
+// from TLS; those are to be served before, so it is left to the next read, which says it
+// again.
+func readSome(from io.Reader, p []byte) (n int, err error) {
+	n, err = from.Read(p)
+	if n > 0 && errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return n, err
 }
 
 // readParked does the same, holding no buffer while nothing arrives. Go's poller

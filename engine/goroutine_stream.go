@@ -6,23 +6,28 @@ package engine
 // held, but not meanwhile.
 func (g *goroutineConn) flushAndWait(t *Turn) {
 	k, s := &g.ref, g.ref.s
+	gone := false
 	if len(t.Out) > 0 && !s.dead {
 		g.waiting += int64(len(t.Out))
-		if g.unwritten() {
+		if gone = g.unwritten(); gone {
 			g.writeWaiting(t.Out, cap(t.Out))
 		} else if g.queue.insert(k.sh.srv, t.Out) {
 			k.recount(&g.inflight)
 		}
 	}
-	for g.queue.free = g.queue.top; !s.dead; {
-		switch {
-		case g.writing:
+	for g.queue.letEarlierGo(); !gone && !s.dead; {
+		if g.writing {
 			k.await(&g.inflight, written)
-		case g.nextFront():
-			g.writeFront()
-		default:
-			return
+			continue
 		}
+		gone = !g.front.Lent() // else the queue, where Out is, comes after it
+		if !g.nextFront() {
+			break
+		}
+		g.writeFront()
+	}
+	if !s.dead && !g.writing && !g.queue.held() {
+		k.list() // it was posted meanwhile, and may have no end: others write it
 	}
 }
 
@@ -49,12 +54,15 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 	if err := k.endsVisit(t); err != nil {
 		return 0, err
 	}
+	if g.queue.letEarlierGo(); !g.writing && !g.queue.held() {
+		k.list() // the peer may wait for it
+	}
 	nudged := g.nudged
 	g.clearNudge()
 	began := k.startWait(&g.inflight, t, d.box.want)
 	g.noteInput(&d.box)
 	k.s.mu.Unlock()
-	n, err = g.nc.Read(p)
+	n, err = readSome(g.nc, p)
 	if err != nil {
 		g.readFailed(err)
 	}

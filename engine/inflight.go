@@ -198,6 +198,15 @@ func (k *connRef) startVisit() {
 	k.s.mu.Unlock()
 }
 
+// hold is startVisit for user code. What the visit holds already stays behind its output.
+func (k *connRef) hold() {
+	k.s.mu.Lock()
+	if q := &k.attach().queue; !q.visiting {
+		q.startVisit()
+	}
+	k.s.mu.Unlock()
+}
+
 // startFrame starts the clock of the message that has begun to arrive and lacks
 // need bytes; a message that goes on keeps its clock.
 func (k *connRef) startFrame(in *inputBuffer, need int) {

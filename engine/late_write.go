@@ -52,7 +52,7 @@ func (k *connRef) write(x *inflight, again bool) {
 		}
 	}
 	k.recount(x)
-	if x.goal == written && (k.s.dead || x.reached()) {
+	if k.s.dead || x.goal == written && x.reached() {
 		x.wakeOwner()
 	}
 	switch {

@@ -44,6 +44,9 @@ func (q *outputQueue) takeAll() pool.Buffer {
 // startVisit remembers what was posted before this visit.
 func (q *outputQueue) startVisit() { q.visiting, q.top, q.free = true, q.len(), 0 }
 
+// letEarlierGo lets a writer take what was posted before the visit.
+func (q *outputQueue) letEarlierGo() { q.free = q.top }
+
 // add appends parts, n bytes in all, and reports whether that took more memory.
 func (q *outputQueue) add(s *Server, parts [][]byte, n int) (grown bool) {
 	if n > cap(q.content)-len(q.content) {

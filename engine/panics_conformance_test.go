@@ -28,12 +28,13 @@ var misbehaviours = []misbehave{
 // counted, and the server can be shut down.
 func TestMisbehaviourEndsItsConnectionAtMost(t *testing.T) {
 	const times = 3
-	places := []string{"Advance", "Advance, then Refuse", "OnOpen", "OnClose", "the socket's user", "Refuse"}
+	places := []string{"Advance", "Advance, then Refuse", "OnOpen", "OnClose", "the socket's user", "Refuse", "after Flush", "after More"}
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		for _, place := range places {
 			for _, bad := range misbehaviours {
 				t.Run(place+", "+bad.name, func(t *testing.T) {
 					var armed atomic.Bool
+					waits := make(chan struct{}, times)
 					in := func(here string) {
 						if here == place && armed.Load() {
 							bad.do()
@@ -52,6 +53,17 @@ func TestMisbehaviourEndsItsConnectionAtMost(t *testing.T) {
 								return errHandedOver
 							}
 							in("Advance")
+							switch place {
+							case "after Flush": // twice, so that it leaves its loop
+								t.Out = append(t.Out, strings.Repeat("part", 1<<20)...)
+								t.Flush()
+								t.Flush()
+								in("after Flush")
+							case "after More":
+								waits <- struct{}{}
+								t.More(len(line)+1, 5)
+								in("after More")
+							}
 							if place == "Advance, then Refuse" {
 								panic("user code's")
 							}
@@ -79,6 +91,10 @@ func TestMisbehaviourEndsItsConnectionAtMost(t *testing.T) {
 							io.WriteString(c, "take\n")
 						case "Refuse":
 							io.WriteString(c, "close\n")
+						case "after More":
+							io.WriteString(c, "go\n")
+							heard(t, waits, "More")
+							io.WriteString(c, "12345")
 						default:
 							io.WriteString(c, "go\n") // the connection may have ended in OnOpen
 						}

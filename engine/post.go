@@ -128,7 +128,7 @@ func (k *connRef) resume(x *inflight) {
 func (k *connRef) relieve(x *inflight) bool {
 	limits := &k.sh.srv.limits
 	switch {
-	case x.writing && x.stall.Load() != 0: // a writer is blocked
+	case x.writing && x.stall.Load() != 0 && !x.queue.visiting: // a writer is blocked, and nothing else holds the queue
 		return false
 	case x.writing, x.queue.visiting, x.g != nil && x.g.raw == nil:
 		return x.queue.len() <= limits.hardest()

@@ -80,7 +80,8 @@ type Server struct {
 	helpers   helpers
 	watchdog  watchdog
 	handOffs  atomic.Uint64
-	abandoned atomic.Bool // all are cut off: the loops end, though user code may still have connections
+	waits     func(wakeUp <-chan struct{}) // a test's: called before an owner waits in the middle of a visit
+	abandoned atomic.Bool                  // all are cut off: the loops end, though user code may still have connections
 
 	counts   [8]counters
 	accepted atomic.Uint64

@@ -163,7 +163,7 @@ func (k *connRef) serve(d *workspace) (hungry bool) {
 		if used > 0 {
 			k.stopFrame()
 		}
-		if d.size = len(d.turn.Out); why == Panicked {
+		if d.size = max(len(d.turn.Out), d.turn.largest); why == Panicked {
 			d.dropBuffers()
 		}
 		if d.size > smallVisit || k.s.weight != smallWeight && d.size+d.turn.requests > 0 {

@@ -31,6 +31,8 @@ func (t *Turn) yield() {
 // flushMid is Turn.Flush.
 func (k *connRef) flushMid(t *Turn) error {
 	t.yield()
+	t.flushed = t.flushed || len(t.Out) > t.mark.out
+	t.largest = max(t.largest, len(t.Out))
 	s := k.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +42,7 @@ func (k *connRef) flushMid(t *Turn) error {
 		k.flushAndAwait(t)
 	}
 	t.Out = t.Out[:0]
-	t.mark.out, t.flushed = 0, true
+	t.mark.out = 0
 	if s.dead {
 		return k.failed(t)
 	}
@@ -70,6 +72,9 @@ func (k *connRef) await(x *inflight, what goal) {
 	}
 	wakeUp := x.wakeUp
 	k.s.mu.Unlock()
+	if waits := k.sh.srv.waits; waits != nil {
+		waits(wakeUp)
+	}
 	<-wakeUp
 	k.s.mu.Lock()
 }

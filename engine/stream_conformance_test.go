@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -223,6 +224,61 @@ func TestPushesBesideAStream(t *testing.T) {
 	})
 }
 
+// busyWriter has something posted during every write, while wanted says so.
+type busyWriter struct {
+	adapter
+	wanted func() (post func())
+}
+
+func (c busyWriter) Write(p []byte) (int, error) {
+	if post := c.wanted(); post != nil {
+		post()
+	}
+	return c.adapter.Write(p)
+}
+
+// Flush waits for its own output, not for what is posted meanwhile, which may have no end.
+func TestFlushEndsBesideEndlessPushes(t *testing.T) {
+	onEach(t, everywhere(func(g ground) bool { return g.network == overAdapter }), func(t *testing.T, g ground) {
+		const records, enough = 20, 1000
+		var to atomic.Pointer[engine.Conn] // while it flushes
+		var pushes atomic.Int32
+		wanted := func() func() {
+			if c := to.Load(); c != nil && pushes.Add(1) < enough {
+				return func() { c.Push([]byte("push\n")) }
+			}
+			return nil
+		}
+		s := serveOn(t, g, adapting{listen(t, overTCP), func(nc net.Conn) net.Conn { return busyWriter{adapter{nc}, wanted} }}, lines{serve: func(t *engine.Turn, line []byte) error {
+			c := t.Conn()
+			to.Store(&c)
+			defer to.Store(nil)
+			for range records {
+				t.Out = append(t.Out, "record\n"...)
+				if err := t.Flush(); err != nil {
+					return err
+				}
+			}
+			return say(t, "done")
+		}})
+		c := s.dial(t)
+		c.send("go\n")
+		came := 0
+		for line := ""; line != "done\n"; {
+			var err error
+			if line, err = c.r.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+			if line == "record\n" {
+				came++
+			}
+		}
+		if n := pushes.Load(); came != records || n >= enough {
+			t.Errorf("%d records came beside %d pushes, want %d beside fewer than %d", came, n, records, enough)
+		}
+	})
+}
+
 // What is posted in a visit after Hold comes behind the visit's output, also when that
 // goes in pieces, and when other output waited before.
 func TestHoldKeepsThePushBehindTheAnswer(t *testing.T) {
@@ -239,6 +295,9 @@ func TestHoldKeepsThePushBehindTheAnswer(t *testing.T) {
 			}
 			t.Hold()
 			pushed("pushed\n")
+			if string(line) == "twice" {
+				t.Hold() // as the next message of the visit does
+			}
 			t.Out = append(t.Out, "wel"...)
 			if string(line) == "in pieces" {
 				if err := t.Flush(); err != nil {
@@ -255,6 +314,7 @@ func TestHoldKeepsThePushBehindTheAnswer(t *testing.T) {
 		}})
 		for line, want := range map[string]string{
 			"at once":      "welcome\npushed\n",
+			"twice":        "welcome\npushed\n",
 			"in pieces":    "welcome\npushed\nagain\n",
 			"slowly":       "welcome\npushed\nagain\n",
 			"after others": "others\nwelcome\npushed\n",
@@ -265,6 +325,81 @@ func TestHoldKeepsThePushBehindTheAnswer(t *testing.T) {
 				c.want(want)
 			}
 		}
+	})
+}
+
+// What a visit holds beyond HardCap is not its peer's fault, also while it writes.
+func TestHeldPushesAreNotThePeersFault(t *testing.T) {
+	const hardCap, size = 64 << 10, 48 << 10
+	push := strings.Repeat("p", size-1) + "\n"
+	onEach(t, everywhere(func(g ground) bool { return g.network == overAdapter }), func(t *testing.T, g ground) {
+		var to atomic.Pointer[engine.Conn] // while it flushes
+		wanted := func() func() {
+			if c := to.Swap(nil); c != nil {
+				return func() {
+					if err := c.Push([]byte("last\n")); err != nil {
+						t.Errorf("a push during a write: %v", err)
+					}
+				}
+			}
+			return nil
+		}
+		s := serveOn(t, g, adapting{listen(t, overTCP), func(nc net.Conn) net.Conn { return busyWriter{adapter{nc}, wanted} }}, lines{serve: func(t *engine.Turn, line []byte) error {
+			c := t.Conn()
+			t.Hold()
+			for range 2 {
+				if err := c.Push([]byte(push)); err != nil {
+					return err
+				}
+			}
+			to.Store(&c)
+			t.Out = append(t.Out, "answer\n"...)
+			if err := t.Flush(); err != nil {
+				return err
+			}
+			return say(t, "done")
+		}}, func(s *engine.Server) { s.Limits.HardCap = hardCap })
+		c := s.dial(t)
+		c.send("go\n")
+		c.want("answer\ndone\n" + push + push + "last\n")
+	})
+}
+
+// settlesLate sends a reply that is owed at the beginning of the visit that reads "put".
+type settlesLate struct {
+	streams
+	owed chan engine.Reply
+}
+
+func (p settlesLate) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
+	if bytes.HasPrefix(in, []byte("put")) {
+		select {
+		case r := <-p.owed:
+			r.Send([]byte("late\n"))
+		default:
+		}
+	}
+	return p.streams.Advance(t, in)
+}
+
+// A visit that waits for input does not hold back the reply to an earlier request, for
+// which the peer may wait before it sends more.
+func TestMoreLetsEarlierRepliesGo(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		owed := make(chan engine.Reply, 1)
+		s := serve(t, g, settlesLate{streams{lines: lines{serve: func(t *engine.Turn, line []byte) error {
+			owed <- t.Later()
+			return nil
+		}}}, owed}, func(s *engine.Server) { s.Limits.InFlight, s.Limits.FrameTime = 1, 2*time.Second })
+		c := s.dial(t)
+		c.send("later\n")
+		if !eventually(patience, func() bool { return len(owed) > 0 }) {
+			t.Fatal("the first request does not arrive")
+		}
+		c.send("put 3\n")
+		c.want("late\n")
+		c.send("abc")
+		c.want(fmt.Sprintf("%08x\n", crc32.ChecksumIEEE([]byte("abc"))))
 	})
 }
 
@@ -307,6 +442,26 @@ func TestPanicInAStream(t *testing.T) {
 		if len(unserved) != 1 || unserved[0] != "" {
 			t.Errorf("Refuse was given %q, want nothing, once", unserved)
 		}
+	})
+}
+
+// A Flush that finds nothing of the message's own answer leaves a panic as it is
+// everywhere: the peer has what was answered before, and is told.
+func TestPanicAfterAFlushOfOtherAnswers(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			if string(line) != "panic" {
+				return echoing(t, line)
+			}
+			t.Flush()
+			t.Flush()
+			t.Out = append(t.Out, "part"...)
+			panic("a test's panic")
+		}})
+		c := s.dial(t)
+		c.send("fine\npanic\n")
+		c.wantEnd("fine\n" + refusal(engine.Panicked))
+		s.ended(t, engine.Panicked)
 	})
 }
 
@@ -466,6 +621,48 @@ func TestLeaveFreesTheLoop(t *testing.T) {
 		block.open()
 		for _, c := range blocked {
 			c.want("block\nnext\n")
+		}
+	})
+}
+
+// endsWithData reports the end of the input together with the last bytes, which are
+// "last\n", as TLS does.
+type endsWithData struct{ adapter }
+
+func (c endsWithData) Read(p []byte) (n int, err error) {
+	if n, err = c.adapter.Read(p); bytes.HasSuffix(p[:n], []byte("last\n")) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// What comes together with the end of the input is served, also when a visit has waited
+// for some of it, and when flow control does not let all of it be served at once.
+func TestDataThatComesWithTheEnd(t *testing.T) {
+	onEach(t, everywhere(func(g ground) bool { return g.network == overAdapter }), func(t *testing.T, g ground) {
+		ln := listen(t, overTCP)
+		s := serveOn(t, g, adapting{ln, func(nc net.Conn) net.Conn { return endsWithData{adapter{nc}} }}, streams{lines: lines{serve: func(t *engine.Turn, line []byte) error {
+			if string(line) == "later" {
+				r := t.Later()
+				go r.Send([]byte("late\n"))
+				return nil
+			}
+			return echoing(t, line)
+		}}}, func(s *engine.Server) { s.Limits.InFlight = 1 })
+		for _, test := range []struct{ begin, rest, want string }{
+			{"put 3\na", "bcnext\nlast\n", fmt.Sprintf("%08x\nnext\nlast\n", crc32.ChecksumIEEE([]byte("abc")))},
+			{"first\n", "later\nlater\nlast\n", "first\nlate\nlate\nlast\n"},
+		} {
+			c := s.dial(t)
+			before := s.Stats().BytesIn
+			c.send(test.begin)
+			if !eventually(patience, func() bool { return s.Stats().BytesIn == before+uint64(len(test.begin)) }) {
+				t.Fatal("the beginning does not arrive")
+			}
+			c.send(test.rest)
+			c.Conn.(interface{ CloseWrite() error }).CloseWrite()
+			c.wantEnd(test.want)
+			s.ended(t, engine.PeerClosed)
 		}
 	})
 }

@@ -35,6 +35,7 @@ type Turn struct {
 	d       *workspace
 	watched bool          // Context was called in this visit
 	yields  int           // calls of Flush and More in this visit
+	largest int           // the most that Flush has written at once in this visit
 	flushed bool          // since Mark: a part of the answer has gone
 	moved   bool          // since Mark: what Advance was given is no longer what is unserved
 	owed    time.Duration // how long More has waited, less what the bytes that came were good for
@@ -148,10 +149,11 @@ func (t *Turn) TakeOver(serve func(nc net.Conn, unread []byte) (left []byte, bac
 
 // Hold has everything that is posted to the connection from now on, late replies too,
 // wait until this visit's output has gone: a push to a peer that has just been let in must
-// not pass the words that let it in. A visit that waits keeps them waiting.
+// not pass the words that let it in. A visit that waits keeps them waiting; more than twice
+// Limits.HardCap of them ends the connection as SlowReader.
 func (t *Turn) Hold() {
 	if t.ref != nil {
-		t.ref.startVisit()
+		t.ref.hold()
 	}
 }
 
@@ -195,7 +197,7 @@ func (t *Turn) begin(d *workspace) {
 	k := &d.ref
 	srv := k.sh.srv
 	t.d, t.ref, t.State = d, k, k.s.state
-	t.yields, t.flushed, t.moved, t.owed = 0, false, false, 0
+	t.yields, t.largest, t.flushed, t.moved, t.owed = 0, 0, false, false, 0
 	t.granted, t.left, t.full = 0, srv.perVisit, srv.limits.HighWater
 	t.refused, t.requests, t.later, t.promised, t.takeOver = false, 0, 0, t.promised[:0], nil
 	t.spares = 0
