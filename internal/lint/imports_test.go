@@ -43,6 +43,9 @@ var toolWing = map[string][]string{
 	"tool/observe":           {"framed", "engine", "pool", "workers", "conns", "tool/record", "tool/compare", "tool/probe", "internal/sys"},
 	"tool/observe/dashboard": {"tool/observe"},
 	"tool/knee":              {},
+	"tool/exit":              {},
+	"tool/figure":            {},
+	"tool/admin":             {"tool/exit", "tool/load", "tool/observe"},
 	"tool/avatar":            {"route", "pool"},
 	"tool/lab":               {anyLibrary, "tool/child", "tool/load", "tool/machine", "tool/probe", "tool/avatar"},
 	"tool/cmd/hone":          {anyRoom},
@@ -55,8 +58,8 @@ var onlyHome = []struct{ path, home, instead string }{
 	{"net/http/pprof", "tool/observe", "mount what tool/observe offers; importing this registers handlers for the whole process"},
 	{"github.com/prometheus/client_golang/", "tool/observe", "offer Stats() and let tool/observe read it when it is scraped"},
 	{"github.com/prometheus/procfs", "tool/observe", "offer Stats() and let tool/observe read it when it is scraped"},
-	{"github.com/prometheus/client_model/", "tool/cmd/hone", "return values and let the command read /metrics"},
-	{"github.com/prometheus/common/", "tool/cmd/hone", "return values and let the command read /metrics"},
+	{"github.com/prometheus/client_model/", "tool/admin", "let tool/admin read /metrics"},
+	{"github.com/prometheus/common/", "tool/admin", "let tool/admin read /metrics"},
 	{"charm.land/", "tool/cmd/hone", "return values and let the command draw them"},
 }
 

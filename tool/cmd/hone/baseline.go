@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -34,7 +35,7 @@ func newBaselineSet() *cobra.Command {
 		Example: "  hone baseline set main\n  hone baseline set v1.2 3f9c2a71b04e",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 2 {
-				return wrongUse("baseline set: give a name, and perhaps a run, as in: hone baseline set main latest")
+				return exit.Usagef("baseline set: give a name, and perhaps a run, as in: hone baseline set main latest")
 			}
 			ref, err := oneRef(args[1:], true, "")
 			if err != nil {
@@ -67,14 +68,14 @@ func newBaselineSet() *cobra.Command {
 // fitForBaseline refuses what nobody could measure again, or believe.
 func fitForBaseline(run *record.Run, dirty bool) error {
 	if run.Environment.Soft["modified"] == "true" && !dirty {
-		return &failure{exitInvalid, fmt.Errorf("baseline set: %s is of code that was not committed, which nobody can build again; commit and measure once more, or add --dirty", run.ID)}
+		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("baseline set: %s is of code that was not committed, which nobody can build again; commit and measure once more, or add --dirty", run.ID)}
 	}
 	for _, s := range run.Samples {
 		if s.Valid {
 			return nil
 		}
 	}
-	return &failure{exitInvalid, fmt.Errorf("baseline set: %s has no valid sample; see hone run show %s", run.ID, run.ID)}
+	return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("baseline set: %s has no valid sample; see hone run show %s", run.ID, run.ID)}
 }
 
 func newBaselineList() *cobra.Command {
@@ -123,7 +124,7 @@ func newBaselineRemove() *cobra.Command {
 		Example: "  hone baseline rm main",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return wrongUse("baseline rm: give one name, as in: hone baseline rm main")
+				return exit.Usagef("baseline rm: give one name, as in: hone baseline rm main")
 			}
 			s, err := store.write(cmd.Context(), "baseline rm")
 			if err != nil {

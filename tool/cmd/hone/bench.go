@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/trial"
 )
@@ -143,13 +144,13 @@ func (f *subjectFlags) plan(cmd *cobra.Command) (trial.Plan, trial.Server, error
 	}
 	switch {
 	case f.cmd == "":
-		return plan, server, wrongUse("%s: --cmd is missing: say how the server is started, as in --cmd ./server", cmd.Name())
+		return plan, server, exit.Usagef("%s: --cmd is missing: say how the server is started, as in --cmd ./server", cmd.Name())
 	case f.target == "":
-		return plan, server, wrongUse("%s: --target is missing: say what to load, as in --target http://127.0.0.1:8080/", cmd.Name())
+		return plan, server, exit.Usagef("%s: --target is missing: say what to load, as in --target http://127.0.0.1:8080/", cmd.Name())
 	case f.samples < 1:
-		return plan, server, wrongUse("%s: --samples %d: use 1 or more; 12 pairs show a difference of 5 %% where runs differ by 2 %%", cmd.Name(), f.samples)
+		return plan, server, exit.Usagef("%s: --samples %d: use 1 or more; 12 pairs show a difference of 5 %% where runs differ by 2 %%", cmd.Name(), f.samples)
 	case f.readyWithin <= 0 || f.stopWithin <= 0:
-		return plan, server, wrongUse("%s: use positive durations, as in 30s", cmd.Name())
+		return plan, server, exit.Usagef("%s: use positive durations, as in 30s", cmd.Name())
 	}
 	if _, err := f.load.complete(cmd, f.target); err != nil {
 		return plan, server, err
@@ -162,10 +163,10 @@ func (f *subjectFlags) plan(cmd *cobra.Command) (trial.Plan, trial.Server, error
 // run measures, keeps and judges.
 func (f *benchFlags) run(cmd *cobra.Command) error {
 	if f.json && f.md {
-		return wrongUse("bench: choose one of --json and --md")
+		return exit.Usagef("bench: choose one of --json and --md")
 	}
 	if f.against != "" && f.baseline != "" {
-		return wrongUse("bench: choose one of --against and --baseline")
+		return exit.Usagef("bench: choose one of --against and --baseline")
 	}
 	plan, server, err := f.plan(cmd)
 	if err != nil {
@@ -177,7 +178,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 		}
 	}
 	if f.profiles.token, err = readToken(f.profiles.tokenFile); err != nil {
-		return failed("bench: --pprof-token-file: %w", err)
+		return exit.Failedf("bench: --pprof-token-file: %w", err)
 	}
 	ctx := cmd.Context()
 	// All that can be found out before minutes have been spent is found out now.
@@ -198,7 +199,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 			return storeFailure("bench: --baseline "+f.baseline, err)
 		}
 		if b.base.Scenario.Hash() != plan.Scenario.Hash() {
-			return &failure{exitInvalid, fmt.Errorf("bench: the baseline %s is of another scenario: %s; this one is %s", f.baseline, inLine(b.base.Scenario), inLine(plan.Scenario))}
+			return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("bench: the baseline %s is of another scenario: %s; this one is %s", f.baseline, inLine(b.base.Scenario), inLine(plan.Scenario))}
 		}
 	}
 	server.Name = f.name
@@ -240,9 +241,9 @@ func inLine(s record.Scenario) string {
 // trialFailure is the failure of a trial that could not go on.
 func trialFailure(command string, err error) error {
 	if errors.Is(err, context.Canceled) {
-		return &failure{exitInterrupted, fmt.Errorf("%s: interrupted", command)}
+		return &exit.Error{Code: exit.Interrupted, Err: fmt.Errorf("%s: interrupted", command)}
 	}
-	return failed("%s: %w", command, err)
+	return exit.Failedf("%s: %w", command, err)
 }
 
 // name is the scenario's, for people: the file's, or the load's shape.
@@ -284,7 +285,7 @@ func (b *bench) finish(ctx context.Context, runs []*record.Run, wanted int, err 
 		}
 	}
 	if err := b.write(result); err != nil {
-		return failed("bench: %w", err)
+		return exit.Failedf("bench: %w", err)
 	}
 	if lost != nil {
 		return lost // but what was found has been said
@@ -320,7 +321,7 @@ func (b *bench) judge(ctx context.Context, result *benchResult) (err error) {
 		}
 	}
 	result.Comparison, err = b.flags.judge.stored(ctx, b.store, first, second)
-	if end := new(failure); errors.As(err, &end) && end.code == exitInvalid && !result.Valid {
+	if end := new(exit.Error); errors.As(err, &end) && end.Code == exit.Invalid && !result.Valid {
 		return nil // the reason has been given: there are no samples to compare
 	}
 	if err != nil {

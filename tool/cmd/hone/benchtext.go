@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/trial"
@@ -56,15 +58,15 @@ func (r *benchResult) judgeSamples() {
 func (r *benchResult) failure(quiet bool) error {
 	switch {
 	case !r.Valid && quiet:
-		return &failure{exitInvalid, fmt.Errorf("bench: %s", strings.Join(r.InvalidReasons, "; "))}
+		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("bench: %s", strings.Join(r.InvalidReasons, "; "))}
 	case !r.Valid:
-		return &failure{code: exitInvalid} // it has been said
+		return &exit.Error{Code: exit.Invalid} // it has been said
 	case r.Comparison == nil:
 		return nil
 	}
 	err := r.Comparison.failure("bench")
-	if end := new(failure); errors.As(err, &end) && !quiet {
-		end.err = nil // it has been said
+	if end := new(exit.Error); errors.As(err, &end) && !quiet {
+		end.Err = nil // it has been said
 	}
 	return err
 }
@@ -123,7 +125,7 @@ func (r *benchResult) markdown() string {
 	for _, run := range r.Runs {
 		fmt.Fprint(&w, "\n| figure | median | range |\n|---|--:|--:|\n")
 		for _, f := range figuresOf(run) {
-			fmt.Fprintf(&w, "| %s %s | %s | %s–%s |\n", f.Name, f.Unit, number(f.median()), number(f.values[0]), number(f.values[len(f.values)-1]))
+			fmt.Fprintf(&w, "| %s %s | %s | %s–%s |\n", f.Name, f.Unit, figure.Number(f.median()), figure.Number(f.values[0]), figure.Number(f.values[len(f.values)-1]))
 		}
 	}
 	return w.String()
@@ -153,7 +155,7 @@ func (p *trialProgress) show(now trial.Progress) {
 	}
 	if p.terminal {
 		if l := now.Load; l != nil {
-			line += fmt.Sprintf(": %s/s  p99 %s  %d errors", grouped(l.Rate), orNone(l.P99, micros), l.Errors)
+			line += fmt.Sprintf(": %s/s  p99 %s  %d errors", figure.Grouped(l.Rate), figure.OrNone(l.P99, figure.Micros), l.Errors)
 		}
 		fmt.Fprintf(p.w, "\r%s\x1b[K", line)
 		return

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/compare"
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -49,7 +50,7 @@ is unclear or the two cannot be compared.`,
   hone compare laptop.txt server.txt --across cpu`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return wrongUse("compare: name two runs or files, as in: hone compare baseline:main latest")
+				return exit.Usagef("compare: name two runs or files, as in: hone compare baseline:main latest")
 			}
 			return nil
 		},
@@ -69,7 +70,7 @@ is unclear or the two cannot be compared.`,
 
 func (f *compareFlags) run(cmd *cobra.Command, nameA, nameB string) error {
 	if f.json && f.md {
-		return wrongUse("compare: choose one of --json and --md")
+		return exit.Usagef("compare: choose one of --json and --md")
 	}
 	ctx := cmd.Context()
 	a, err := f.side(ctx, nameA)
@@ -124,14 +125,14 @@ func (s side) figures() *compare.Runs {
 func readRuns(name string) (*compare.Runs, error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, failed("compare: %w", err)
+		return nil, exit.Failedf("compare: %w", err)
 	}
 	defer file.Close()
 	runs, err := compare.ReadRuns(name, file)
 	if errors.Is(err, compare.ErrInvalidRun) {
-		return nil, &failure{exitInvalid, err}
+		return nil, &exit.Error{Code: exit.Invalid, Err: err}
 	}
-	return runs, failedIf(err)
+	return runs, exit.FailedIf(err)
 }
 
 // report writes the result and makes the exit code.
@@ -142,7 +143,7 @@ func (f *compareFlags) report(cmd *cobra.Command, c *comparison) error {
 	}
 	defer out.Close()
 	if err := out.begin(); err != nil {
-		return failed("compare: %w", err)
+		return exit.Failedf("compare: %w", err)
 	}
 	if f.json {
 		err = writeJSON(out, c)
@@ -154,7 +155,7 @@ func (f *compareFlags) report(cmd *cobra.Command, c *comparison) error {
 		_, err = out.Write([]byte(text()))
 	}
 	if err != nil {
-		return failed("compare: %w", err)
+		return exit.Failedf("compare: %w", err)
 	}
 	return c.failure("compare")
 }

@@ -4,6 +4,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/exit"
 )
 
 func newCompletion() *cobra.Command {
@@ -18,10 +20,10 @@ func newCompletion() *cobra.Command {
 		ValidArgs: shells,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return wrongUse("completion: name one shell, as in: hone completion bash")
+				return exit.Usagef("completion: name one shell, as in: hone completion bash")
 			}
 			if err := (&choice{of: shells}).Set(args[0]); err != nil {
-				return wrongUse("completion: %q is %w", args[0], err)
+				return exit.Usagef("completion: %q is %w", args[0], err)
 			}
 			return nil
 		},
@@ -33,7 +35,7 @@ func newCompletion() *cobra.Command {
 				"fish":       func(w io.Writer) error { return root.GenFishCompletion(w, true) },
 				"powershell": root.GenPowerShellCompletionWithDesc,
 			}
-			return failedIf(scripts[args[0]](cmd.OutOrStdout()))
+			return exit.FailedIf(scripts[args[0]](cmd.OutOrStdout()))
 		},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/wire"
@@ -40,7 +41,7 @@ func (c *contest) alone(ctx context.Context) (*raceEntry, error) {
 		return nil, err
 	}
 	defer server.stop()
-	c.say(fmt.Sprintf("memory of %s connections just used", grouped(idleConns)))
+	c.say(fmt.Sprintf("memory of %s connections just used", figure.Grouped(idleConns)))
 	if entry.IdleBytes, err = idleMemory(ctx, server); err != nil {
 		c.say(fmt.Sprintf("no figure for memory: %v", err))
 	}
@@ -54,7 +55,7 @@ func (c *contest) alone(ctx context.Context) (*raceEntry, error) {
 			return nil, err
 		}
 		*l.lap = lapReport{Rate: r.Rate, P50: r.Latency.P50, P99: r.Latency.P99}
-		if used := server.stats.used(); used != nil {
+		if used := server.stats.Used(); used != nil {
 			l.lap.ServerCPU = used.CPUPerRequest
 		}
 	}
@@ -69,7 +70,7 @@ func (c *contest) drive(ctx context.Context, server *ownServer, what string, pla
 		return nil, err
 	}
 	plan.Target, plan.For = target, c.lap
-	plan.WindowOpens, plan.WindowCloses = server.stats.opens, server.stats.closes
+	plan.WindowOpens, plan.WindowCloses = server.stats.WindowOpens, server.stats.WindowCloses
 	plan.Progress = c.page.beside(page.Lane{Group: what, Name: c.engine}, nil)
 	c.page.watch(server.stats)
 	defer c.page.watch(nil)
@@ -114,7 +115,7 @@ func idleMemory(ctx context.Context, server *ownServer) (*float64, error) {
 			}
 			conns = append(conns, conn)
 		}
-		now, err := server.stats.read(ctx)
+		now, err := server.stats.Read(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/page"
 )
 
@@ -42,7 +43,7 @@ nothing running.`,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.lap <= 0 || f.lap > longestLap {
-				return wrongUse("demo: --for %v: use a duration up to %v, as in 3s", f.lap, longestLap)
+				return exit.Usagef("demo: --for %v: use a duration up to %v, as in 3s", f.lap, longestLap)
 			}
 			live, err := f.ui.open(cmd, &page.Page{
 				Title: "hone demo: every engine, raced", Groups: []string{page.Client, page.Server, page.Runtime, page.Host},
@@ -76,11 +77,11 @@ func (f *demoFlags) run(ctx context.Context, live *livePage, stdout, stderr io.W
 		err := l.run(ctx, c)
 		if ctx.Err() != nil {
 			live.end(nil, ctx.Err())
-			return &failure{exitInterrupted, fmt.Errorf("demo: interrupted; let it run to the end, or shorten it with --for 1s")}
+			return &exit.Error{Code: exit.Interrupted, Err: fmt.Errorf("demo: interrupted; let it run to the end, or shorten it with --for 1s")}
 		}
 		if err != nil {
 			live.end(nil, err)
-			return failed("demo: %s: %w", l.engine, err)
+			return exit.Failedf("demo: %s: %w", l.engine, err)
 		}
 		race.InvalidReasons = append(race.InvalidReasons, c.doubts...)
 	}
@@ -93,10 +94,10 @@ func (f *demoFlags) run(ctx context.Context, live *livePage, stdout, stderr io.W
 			return err
 		}
 	} else if _, err := io.WriteString(stdout, race.text()); err != nil {
-		return failedIf(err)
+		return exit.FailedIf(err)
 	}
 	if !race.Valid {
-		return &failure{exitInvalid, fmt.Errorf("demo: figures are doubtful; let nothing else run on this machine, and try again with --for 10s")}
+		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("demo: figures are doubtful; let nothing else run on this machine, and try again with --for 10s")}
 	}
 	return nil
 }

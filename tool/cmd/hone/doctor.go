@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/machine"
 )
 
@@ -68,7 +70,7 @@ noise could not be measured.`,
 // run looks, writes what it has found and makes the exit code.
 func (f *doctorFlags) run(stdout, stderr io.Writer) error {
 	if f.out.json && f.script {
-		return wrongUse("doctor: choose one of --json and --fix-script")
+		return exit.Usagef("doctor: choose one of --json and --fix-script")
 	}
 	out, err := openResult(f.out.file, stdout)
 	if err != nil {
@@ -77,7 +79,7 @@ func (f *doctorFlags) run(stdout, stderr io.Writer) error {
 	defer out.Close()
 	d := diagnose(f.look(stderr), machine.Read())
 	if err := f.write(out, d); err != nil {
-		return failed("doctor: %w", err)
+		return exit.Failedf("doctor: %w", err)
 	}
 	return f.verdict(d)
 }
@@ -88,9 +90,9 @@ func (f *doctorFlags) verdict(d *diagnosis) error {
 	case !f.strict || d.Valid:
 		return nil
 	case f.out.file == "" && !f.out.json && !f.script: // its first line has said so
-		return &failure{code: exitInvalid}
+		return &exit.Error{Code: exit.Invalid}
 	}
-	return &failure{exitInvalid, errors.New("doctor: no place to measure: " + strings.Join(d.InvalidReasons, "; "))}
+	return &exit.Error{Code: exit.Invalid, Err: errors.New("doctor: no place to measure: " + strings.Join(d.InvalidReasons, "; "))}
 }
 
 // look makes the checks, and says on a terminal why that takes its time.
@@ -171,23 +173,15 @@ func (d *diagnosis) summary() string {
 		found = nil
 	}
 	if n := d.count(machine.Bad); n > 0 {
-		found = append(found, numbered(n, "problem"))
+		found = append(found, figure.Counted(n, "problem"))
 	}
 	if n := d.count(machine.Warn); n > 0 {
-		found = append(found, numbered(n, "warning"))
+		found = append(found, figure.Counted(n, "warning"))
 	}
 	if n := d.count(machine.Unknown); n > 0 {
 		found = append(found, fmt.Sprintf("%d unknown", n))
 	}
 	return strings.ToUpper(d.Verdict) + ": " + strings.Join(found, ", ")
-}
-
-// numbered counts things whose plural takes an s.
-func numbered(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
 }
 
 // wrong are the checks that something has to be done about, the worst first.

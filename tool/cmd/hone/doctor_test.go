@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/machine"
 )
 
@@ -59,22 +60,22 @@ func TestDoctorStrict(t *testing.T) {
 		code  int
 		says  string
 	}{
-		"not asked":    {doctorFlags{}, ill, exitOK, ""},
-		"fair":         {doctorFlags{strict: true}, healthy, exitOK, ""},
-		"bad":          {doctorFlags{strict: true}, ill, exitInvalid, ""},
-		"bad, in JSON": {doctorFlags{strict: true, out: outputFlags{json: true}}, ill, exitInvalid, "doctor: no place to measure: power battery: it runs slower; plug it in"},
-		"bad, a file":  {doctorFlags{strict: true, out: outputFlags{file: "out"}}, ill, exitInvalid, "doctor: no place to measure: power battery: it runs slower; plug it in"},
+		"not asked":    {doctorFlags{}, ill, exit.OK, ""},
+		"fair":         {doctorFlags{strict: true}, healthy, exit.OK, ""},
+		"bad":          {doctorFlags{strict: true}, ill, exit.Invalid, ""},
+		"bad, in JSON": {doctorFlags{strict: true, out: outputFlags{json: true}}, ill, exit.Invalid, "doctor: no place to measure: power battery: it runs slower; plug it in"},
+		"bad, a file":  {doctorFlags{strict: true, out: outputFlags{file: "out"}}, ill, exit.Invalid, "doctor: no place to measure: power battery: it runs slower; plug it in"},
 	} {
-		err, end := c.flags.verdict(c.d), &failure{}
+		err, end := c.flags.verdict(c.d), &exit.Error{}
 		if err != nil && !errors.As(err, &end) {
 			t.Errorf("%s: %v", name, err)
 		}
 		said := ""
-		if end.err != nil {
-			said = end.err.Error()
+		if end.Err != nil {
+			said = end.Err.Error()
 		}
-		if end.code != c.code || said != c.says {
-			t.Errorf("%s: exit code %d, %q", name, end.code, said)
+		if end.Code != c.code || said != c.says {
+			t.Errorf("%s: exit code %d, %q", name, end.Code, said)
 		}
 	}
 }

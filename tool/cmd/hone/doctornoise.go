@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/compare"
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/trial"
 )
@@ -105,13 +107,13 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *outputFlags) error {
 	}
 	watcher.end()
 	if report.Kept, err = f.store.locate(); err != nil {
-		return failed("doctor: %w", err)
+		return exit.Failedf("doctor: %w", err)
 	}
 	if err := out.write(cmd, report, report.write); err != nil {
 		return err
 	}
 	if !report.Valid {
-		return &failure{code: exitInvalid}
+		return &exit.Error{Code: exit.Invalid}
 	}
 	return nil
 }
@@ -121,27 +123,27 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *outputFlags) error {
 func (f *noiseFlags) choose(as *cobra.Command, subject *subjectFlags) error {
 	switch {
 	case f.samples < 5:
-		return wrongUse("doctor: --samples %d: use 5 or more; fewer say nothing about noise", f.samples)
+		return exit.Usagef("doctor: --samples %d: use 5 or more; fewer say nothing about noise", f.samples)
 	case f.sessions < 1:
-		return wrongUse("doctor: --sessions %d: use 1 or more", f.sessions)
+		return exit.Usagef("doctor: --sessions %d: use 1 or more", f.sessions)
 	case f.scenario != "":
 		subject.scenario = f.scenario
 		return nil
 	}
 	exe, err := os.Executable()
 	if err != nil {
-		return failed("doctor: %w", err)
+		return exit.Failedf("doctor: %w", err)
 	}
 	addr, err := freeAddr()
 	if err != nil {
-		return failed("doctor: %w", err)
+		return exit.Failedf("doctor: %w", err)
 	}
 	for name, value := range map[string]string{
 		"cmd":    strconv.Quote(exe) + " serve --admin off --addr " + addr,
 		"target": "tcp://" + addr, "conns": "50", "for": "3s",
 	} {
 		if err := as.Flags().Set(name, value); err != nil {
-			return failed("doctor: %w", err)
+			return exit.Failedf("doctor: %w", err)
 		}
 	}
 	return nil
@@ -210,14 +212,14 @@ func (r *noiseReport) measure(ctx context.Context, store *record.Store, runs []*
 }
 
 func (r *noiseReport) write(w io.Writer) {
-	writeValidity(w, r.Valid, r.InvalidReasons)
+	figure.WriteValidity(w, r.Valid, r.InvalidReasons)
 	if r.Sessions > 0 {
-		fmt.Fprintf(w, "%s: %s so far, %d pairs in this one\n\n", r.Scenario, numbered(r.Sessions, "session"), r.Pairs)
+		fmt.Fprintf(w, "%s: %s so far, %d pairs in this one\n\n", r.Scenario, figure.Counted(r.Sessions, "session"), r.Pairs)
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "figure\tbuilds differ by (in turn)\tbetween sessions")
 		percent := func(v float64) string { return fmt.Sprintf("±%.1f %%", 100*v) }
 		for _, f := range r.Floors {
-			fmt.Fprintf(table, "%s %s\t%s\t%s\n", f.Metric, f.Unit, orNone(f.InTurn, percent), orNone(f.Apart, percent))
+			fmt.Fprintf(table, "%s %s\t%s\t%s\n", f.Metric, f.Unit, figure.OrNone(f.InTurn, percent), figure.OrNone(f.Apart, percent))
 		}
 		table.Flush()
 		fmt.Fprintf(w, "\nkept in %s for verdicts about this machine and scenario\n", r.Kept)

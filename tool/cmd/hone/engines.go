@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/exit"
 )
 
 // engines are those that this machine has, with every mode of Events.
@@ -55,7 +56,7 @@ type engineFlag struct{ engine engine.Engine }
 func (f *engineFlag) Set(text string) error {
 	if names := engineNames(); text != "" && !slices.Contains(names, text) {
 		return fmt.Errorf("not one of %s; %s", strings.Join(names, ", "),
-			didYouMean(text, names, "leave it out for "+engine.Engine{}.Name()))
+			exit.DidYouMean(text, names, "leave it out for "+engine.Engine{}.Name()))
 	}
 	return f.engine.UnmarshalText([]byte(text))
 }

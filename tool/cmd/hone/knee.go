@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/trial"
@@ -74,7 +75,7 @@ reached or the trials cannot be stored; 3 when goals are missed under the lowest
 			if len(args) == 1 {
 				return nil
 			}
-			return wrongUse("knee: name one target, as in: hone knee 127.0.0.1:7000 --goal 'p99<5ms'")
+			return exit.Usagef("knee: name one target, as in: hone knee 127.0.0.1:7000 --goal 'p99<5ms'")
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
@@ -116,19 +117,19 @@ func (f *kneeFlags) plan(cmd *cobra.Command, target string) (knee.Plan, error) {
 	}
 	switch {
 	case len(f.goals.goals) == 0:
-		return plan, wrongUse("knee: --goal is missing: say what must be met, as in --goal 'p99<5ms'")
+		return plan, exit.Usagef("knee: --goal is missing: say what must be met, as in --goal 'p99<5ms'")
 	case changed("for"):
-		return plan, wrongUse("knee: --for is for hone load; use --trial for how long a trial is")
+		return plan, exit.Usagef("knee: --for is for hone load; use --trial for how long a trial is")
 	case changed("rate") && !plan.Whole:
-		return plan, wrongUse("knee: --rate is what is looked for; use --from and --to, or --axis conns")
+		return plan, exit.Usagef("knee: --rate is what is looked for; use --from and --to, or --axis conns")
 	case changed("conns") && plan.Whole:
-		return plan, wrongUse("knee: --conns is what is looked for; use --from and --to, or --axis rate")
+		return plan, exit.Usagef("knee: --conns is what is looked for; use --from and --to, or --axis rate")
 	case !(plan.From > 0) || plan.Whole && plan.From < 1:
-		return plan, wrongUse("knee: --from %g: use more than 0", f.from)
+		return plan, exit.Usagef("knee: --from %g: use more than 0", f.from)
 	case plan.To != 0 && !(plan.To >= plan.From):
-		return plan, wrongUse("knee: --to %g is below --from %g; use a higher one, or leave it out", plan.To, plan.From)
+		return plan, exit.Usagef("knee: --to %g is below --from %g; use a higher one, or leave it out", plan.To, plan.From)
 	case f.width == 0 || f.trial <= 0 || f.cool < 0 || f.confirm < 1:
-		return plan, wrongUse("knee: --width, --trial and --confirm must be more than 0, and --cool not less; leave them out for what is usual")
+		return plan, exit.Usagef("knee: --width, --trial and --confirm must be more than 0, and --cool not less; leave them out for what is usual")
 	}
 	_, err := f.load.complete(cmd, target)
 	return plan, err
@@ -172,7 +173,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		}
 	}
 	if writeErr != nil {
-		return failed("knee: %w", writeErr)
+		return exit.Failedf("knee: %w", writeErr)
 	}
 	if err != nil {
 		return kneeFailure(err)
@@ -196,7 +197,7 @@ func (f *kneeFlags) write(out *resultFile, report *kneeReport) error {
 // kneeFailure is the failure of a search that could not go on.
 func kneeFailure(err error) error {
 	if errors.Is(err, context.Canceled) {
-		return &failure{exitInterrupted, errors.New("knee: interrupted before the first trial had ended")}
+		return &exit.Error{Code: exit.Interrupted, Err: errors.New("knee: interrupted before the first trial had ended")}
 	}
 	return loadFailure(err)
 }

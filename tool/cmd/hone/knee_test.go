@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/record"
@@ -49,7 +50,7 @@ func kneeJSON(t *testing.T, args ...string) (code int, report kneeReport) {
 	if err := json.Unmarshal([]byte(out.String()), &report); err != nil {
 		t.Fatalf("exit code %d, %v: %s%s", code, err, out.String(), said.String())
 	}
-	if report.Schema != "hone.knee/1" || report.Valid != (code == exitOK || code == exitMissed) || report.Valid != (len(report.InvalidReasons) == 0) || len(report.Trials) == 0 {
+	if report.Schema != "hone.knee/1" || report.Valid != (code == exit.OK || code == exit.Missed) || report.Valid != (len(report.InvalidReasons) == 0) || len(report.Trials) == 0 {
 		t.Errorf("exit code %d: %+v", code, report)
 	}
 	return code, report
@@ -82,16 +83,16 @@ func TestKnee(t *testing.T) {
 	store := t.TempDir() + "/runs.db"
 	code, report := kneeJSON(t, pacedServer(t, 5*time.Millisecond), "--goal", "p50<60ms", "--goal", "p50<80ms", "--from", "100", "--to", "1000",
 		"--width", "30%", "--trial", "900ms", "--cool", "50ms", "--confirm", "1", "--save", "paced", "--store", store)
-	if code != exitOK && code != exitInvalid && code != exitMissed {
+	if code != exit.OK && code != exit.Invalid && code != exit.Missed {
 		t.Errorf("exit code %d: %+v", code, report)
 	}
 	if report.Knee.Met != nil && *report.Knee.Met > 230 {
 		t.Errorf("200 answers a second are all there are, and it found %g", *report.Knee.Met)
 	}
-	if code == exitOK && report.Knee.State != knee.Found.String() || report.Unit != "req/s" || len(report.Goals) != 2 || report.Goals[1].Goal != "p50<80ms" {
+	if code == exit.OK && report.Knee.State != knee.Found.String() || report.Unit != "req/s" || len(report.Goals) != 2 || report.Goals[1].Goal != "p50<80ms" {
 		t.Errorf("%+v", report)
 	}
-	if code == exitOK && *report.Knee.Missed > 1.3001**report.Knee.Met {
+	if code == exit.OK && *report.Knee.Missed > 1.3001**report.Knee.Met {
 		t.Errorf("the range is %g to %g", *report.Knee.Met, *report.Knee.Missed)
 	}
 	s, err := record.OpenRead(t.Context(), store)
@@ -130,7 +131,7 @@ func TestKneeOfConnections(t *testing.T) {
 	}))
 	defer server.Close()
 	code, report := kneeJSON(t, server.URL, "--axis", "conns", "--goal", "p50<5s", "--trial", "600ms", "--cool", "50ms", "--confirm", "1", "--from", "7", "--to", "64")
-	if code != exitOK && code != exitInvalid || report.Knee.Met != nil && *report.Knee.Met > 12 && code == exitOK || report.Unit != "connections" {
+	if code != exit.OK && code != exit.Invalid || report.Knee.Met != nil && *report.Knee.Met > 12 && code == exit.OK || report.Unit != "connections" {
 		t.Errorf("exit code %d: %+v", code, report)
 	}
 	for _, trial := range report.Trials {
@@ -144,11 +145,11 @@ func TestKneeOfWhatIsNeverMet(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	code, report := kneeJSON(t, pacedServer(t, time.Millisecond), "--goal", "p50<1ns", "--trial", "300ms", "--from", "200", "--cool", "0s")
 	switch code {
-	case exitMissed:
+	case exit.Missed:
 		if report.Knee.State != knee.Below.String() || report.Knee.Met != nil || *report.Knee.Missed != 200 || !strings.HasPrefix(report.whyMissed(200), "p50<1ns missed: p50 is ") {
 			t.Errorf("%+v", report)
 		}
-	case exitInvalid: // a machine that is too busy even for 200 requests a second
+	case exit.Invalid: // a machine that is too busy even for 200 requests a second
 	default:
 		t.Errorf("exit code %d: %+v", code, report)
 	}
@@ -271,11 +272,11 @@ func TestKneeText(t *testing.T) {
 // TestKneeExitCodes has one for each end of a search.
 func TestKneeExitCodes(t *testing.T) {
 	codeOf := func(s *kneeSearch, interrupted bool) string {
-		end := new(failure)
+		end := new(exit.Error)
 		if err := s.report("x", false).failure(interrupted, true); err != nil {
-			end = err.(*failure)
+			end = err.(*exit.Error)
 		}
-		return fmt.Sprintf("%d %v", end.code, end.err)
+		return fmt.Sprintf("%d %v", end.Code, end.Err)
 	}
 	whole := curveSearch(t)
 	if got := codeOf(whole, true); got != "0 <nil>" {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
 )
 
@@ -122,7 +123,7 @@ func (p *plot) write(w io.Writer, colour bool) {
 		label := ""
 		if row%4 == 0 || row == plotHeight-1 {
 			at := float64(plotHeight-1-row) / (plotHeight - 1)
-			label = micros(p.fromY * math.Pow(p.toY/p.fromY, at))
+			label = figure.Micros(p.fromY * math.Pow(p.toY/p.fromY, at))
 		}
 		line := strings.TrimRight(string(cells[:]), " ")
 		if colour {
@@ -131,8 +132,8 @@ func (p *plot) write(w io.Writer, colour bool) {
 		fmt.Fprintf(w, "%*s │%s\n", plotLabel, label, line)
 	}
 	fmt.Fprintf(w, "%*s └%s\n", plotLabel, "", strings.Repeat("─", plotWidth))
-	labels := grouped(p.fromX)
-	middle, right := grouped(math.Sqrt(p.fromX*p.toX)), grouped(p.toX)
+	labels := figure.Grouped(p.fromX)
+	middle, right := figure.Grouped(math.Sqrt(p.fromX*p.toX)), figure.Grouped(p.toX)
 	labels += strings.Repeat(" ", max(1, (plotWidth-len(middle))/2-len(labels))) + middle
 	labels += strings.Repeat(" ", max(1, plotWidth-len(right)-len(labels))) + right
 	fmt.Fprintf(w, "%*s  %s\n", plotLabel, "", labels)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/load"
 )
@@ -122,7 +124,7 @@ func (r *kneeReport) judge() {
 	case knee.Hidden:
 		r.InvalidReasons = append(r.InvalidReasons, r.known()+r.amount(r.Knee.knee.Invalid)+" could not be offered: "+r.whyInvalid(r.Knee.knee.Invalid))
 	case knee.Unfinished:
-		r.InvalidReasons = append(r.InvalidReasons, r.known()+fmt.Sprintf("the search is not finished after %s; let it run to the end, or narrow it with --from and --to", numbered(len(r.Trials), "trial")))
+		r.InvalidReasons = append(r.InvalidReasons, r.known()+fmt.Sprintf("the search is not finished after %s; let it run to the end, or narrow it with --from and --to", figure.Counted(len(r.Trials), "trial")))
 	}
 	for _, g := range r.Goals {
 		if r.Knee.knee.State != knee.Hidden && g.knee.State == knee.Hidden {
@@ -171,19 +173,19 @@ func (r *kneeReport) fail(err error) {
 
 // failure is the exit code.
 func (r *kneeReport) failure(interrupted, quiet bool) error {
-	end := &failure{code: exitOK}
+	end := &exit.Error{Code: exit.OK}
 	switch {
 	case interrupted && r.Knee.knee.State == knee.Unfinished:
-		end = &failure{exitInterrupted, errors.New("knee: interrupted; " + strings.Join(r.InvalidReasons, "; "))}
+		end = &exit.Error{Code: exit.Interrupted, Err: errors.New("knee: interrupted; " + strings.Join(r.InvalidReasons, "; "))}
 	case !r.Valid:
-		end = &failure{exitInvalid, errors.New("knee: " + strings.Join(r.InvalidReasons, "; "))}
+		end = &exit.Error{Code: exit.Invalid, Err: errors.New("knee: " + strings.Join(r.InvalidReasons, "; "))}
 	case r.Knee.knee.State == knee.Below:
-		end = &failure{exitMissed, errors.New("knee: " + r.head())}
+		end = &exit.Error{Code: exit.Missed, Err: errors.New("knee: " + r.head())}
 	default:
 		return nil
 	}
 	if !quiet {
-		end.err = nil // the first line has said so
+		end.Err = nil // the first line has said so
 	}
 	return end
 }
@@ -191,12 +193,12 @@ func (r *kneeReport) failure(interrupted, quiet bool) error {
 // amount is a load with its unit.
 func (r *kneeReport) amount(load float64) string {
 	if r.Axis == axisConns {
-		return numbered(int(load), "connection")
+		return figure.Counted(int(load), "connection")
 	}
 	if load < 100 {
 		return fmt.Sprintf("%.4g/s", load)
 	}
-	return grouped(load) + "/s"
+	return figure.Grouped(load) + "/s"
 }
 
 // head is the knee in one line.
@@ -228,7 +230,7 @@ func (r *kneeReport) write(w io.Writer) {
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "goal\tmet up to\tmissed from\tknee")
 		for _, g := range append([]kneeFound{r.Knee}, r.Goals...) {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", g.Goal, orNone(g.Met, r.amount), orNone(g.Missed, r.amount), g.State)
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", g.Goal, figure.OrNone(g.Met, r.amount), figure.OrNone(g.Missed, r.amount), g.State)
 		}
 		table.Flush()
 	}
@@ -255,7 +257,7 @@ func (r *kneeReport) writeCurve(w io.Writer) {
 		} else if slices.Contains(t.Met, false) {
 			goals = "missed"
 		}
-		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t  %s\n", r.amount(t.Load), n, orNone(t.Rate, grouped), orNone(t.P50, micros), orNone(t.P99, micros), orNone(t.P999, micros), goals)
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t  %s\n", r.amount(t.Load), n, figure.OrNone(t.Rate, figure.Grouped), figure.OrNone(t.P50, figure.Micros), figure.OrNone(t.P99, figure.Micros), figure.OrNone(t.P999, figure.Micros), goals)
 	}
 	table.Flush()
 }

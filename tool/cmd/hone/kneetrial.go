@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/trial"
@@ -65,7 +66,7 @@ func (s *kneeSearch) doing(step knee.Step) string {
 	if step.Full {
 		length = "full"
 	}
-	return fmt.Sprintf("trial %d: %s %s, %s", len(s.points)+1, grouped(step.Load), s.unit(), length)
+	return fmt.Sprintf("trial %d: %s %s, %s", len(s.points)+1, figure.Grouped(step.Load), s.unit(), length)
 }
 
 // made is the search's view of the trials.
@@ -180,7 +181,7 @@ func (s *kneeSearch) mostLag() time.Duration {
 	most := time.Duration(0)
 	for _, g := range s.flags.goals.goals {
 		part := time.Duration(g.Value / 10 * float64(time.Microsecond))
-		if isCount := isOneOf(g.Metric, []string{"rate", "errors", "shed", "requests"}); !isCount && (most == 0 || part < most) {
+		if isCount := slices.Contains([]string{"rate", "errors", "shed", "requests"}, g.Metric); !isCount && (most == 0 || part < most) {
 			most = part
 		}
 	}
@@ -239,5 +240,5 @@ func failures(r *load.Result) string {
 	if total == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s of %s requests failed", grouped(float64(total)), grouped(float64(r.Requests)))
+	return fmt.Sprintf("%s of %s requests failed", figure.Grouped(float64(total)), figure.Grouped(float64(r.Requests)))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/lab"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/machine"
@@ -59,11 +60,11 @@ meanwhile.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
-				return wrongUse("lab: name a lab: %s", strings.Join(names, ", "))
+				return exit.Usagef("lab: name a lab: %s", strings.Join(names, ", "))
 			case len(args) > 1:
-				return wrongUse("lab: one lab at a time, not also %q; or all of them: hone lab all", args[1])
+				return exit.Usagef("lab: one lab at a time, not also %q; or all of them: hone lab all", args[1])
 			case !slices.Contains(names, args[0]):
-				return wrongUse("lab: there is no %q; %s", args[0], didYouMean(args[0], names, "use one of "+strings.Join(names, ", ")))
+				return exit.Usagef("lab: there is no %q; %s", args[0], exit.DidYouMean(args[0], names, "use one of "+strings.Join(names, ", ")))
 			}
 			return nil
 		},
@@ -88,7 +89,7 @@ func newLabStage() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failedIf(lab.Serve(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout()))
+			return exit.FailedIf(lab.Serve(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout()))
 		},
 	}
 }
@@ -129,9 +130,9 @@ func (f *labFlags) run(cmd *cobra.Command, name string) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return &failure{exitInterrupted, errors.New("lab: interrupted; let it run to the end, or give it a second or so with --quick")}
+		return &exit.Error{Code: exit.Interrupted, Err: errors.New("lab: interrupted; let it run to the end, or give it a second or so with --quick")}
 	case err != nil:
-		return failedIf(err)
+		return exit.FailedIf(err)
 	}
 	writeErr := f.write(out, report) // first: a store that fails must not cost the result
 	if store != nil {
@@ -140,13 +141,13 @@ func (f *labFlags) run(cmd *cobra.Command, name string) error {
 		}
 	}
 	if writeErr != nil {
-		return failed("lab: %w", writeErr)
+		return exit.Failedf("lab: %w", writeErr)
 	}
 	if !report.Valid {
 		if f.out.json || f.out.file != "" {
-			return &failure{exitInvalid, fmt.Errorf("lab: %s", strings.Join(report.InvalidReasons, "; "))}
+			return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("lab: %s", strings.Join(report.InvalidReasons, "; "))}
 		}
-		return &failure{code: exitInvalid} // it has been said
+		return &exit.Error{Code: exit.Invalid} // it has been said
 	}
 	return nil
 }
@@ -154,7 +155,7 @@ func (f *labFlags) run(cmd *cobra.Command, name string) error {
 func (f *labFlags) plan(name string, live *livePage, stderr io.Writer) (lab.Plan, error) {
 	exe, err := os.Executable()
 	if err != nil {
-		return lab.Plan{}, failed("lab: %w", err)
+		return lab.Plan{}, exit.Failedf("lab: %w", err)
 	}
 	plan := lab.Plan{
 		Stage: []string{exe, "lab", "stage"}, Quick: f.quick,

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
 )
 
 // limit is one field of engine.Limits by the name it has on the command line:
@@ -71,7 +73,7 @@ func (f *limitFlag) Set(text string) error {
 		f.given = append(f.given, text)
 		return nil
 	}
-	return fmt.Errorf("there is no limit %s; %s", name, didYouMean(name, limitNames(), "there are "+strings.Join(limitNames(), ", ")))
+	return fmt.Errorf("there is no limit %s; %s", name, exit.DidYouMean(name, limitNames(), "there are "+strings.Join(limitNames(), ", ")))
 }
 
 // String returns the limits given.
@@ -93,7 +95,7 @@ func (l limit) set(value string) error {
 		}
 		*l.time = d
 	case l.bytes:
-		n, err := parseSize(value)
+		n, err := figure.ParseSize(value)
 		if err != nil || n == 0 {
 			return fmt.Errorf("%q is no size; write it as in 512, 64KiB or 1MiB, or off", value)
 		}
@@ -126,44 +128,7 @@ func (l limit) String() string {
 	case l.time != nil:
 		return l.time.String()
 	case l.bytes:
-		return formatSize(*l.number)
+		return figure.Size(*l.number)
 	}
 	return strconv.Itoa(*l.number)
-}
-
-// sizeUnits are the units of sizes, the largest first.
-func sizeUnits() []struct {
-	name  string
-	bytes int
-} {
-	return []struct {
-		name  string
-		bytes int
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
-}
-
-// parseSize reads a whole number of bytes, KiB, MiB or GiB.
-func parseSize(text string) (int, error) {
-	number, factor := text, 1
-	for _, unit := range sizeUnits() {
-		if bare, ok := strings.CutSuffix(text, unit.name); ok {
-			number, factor = bare, unit.bytes
-			break
-		}
-	}
-	n, err := strconv.ParseUint(number, 10, 31)
-	if err != nil || n > uint64(math.MaxInt32/factor) {
-		return 0, fmt.Errorf("%q is no size; write it as in 512, 64KiB or 1MiB", text)
-	}
-	return int(n) * factor, nil
-}
-
-// formatSize writes n in the largest unit that leaves it whole.
-func formatSize(n int) string {
-	for _, unit := range sizeUnits() {
-		if n >= unit.bytes && n%unit.bytes == 0 {
-			return strconv.Itoa(n/unit.bytes) + unit.name
-		}
-	}
-	return strconv.Itoa(n) + "B"
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/tlsfiles"
+	"github.com/hone-go/hone/tool/exit"
 )
 
 // firstInherited is the descriptor at which a supervisor's sockets begin.
@@ -32,7 +33,7 @@ func listen(ctx context.Context, addr string, mode fs.FileMode) (net.Listener, e
 		return inherit(number)
 	}
 	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return nil, wrongUse("serve: --addr %q is neither HOST:PORT nor unix:PATH nor fd:N; write it as in 127.0.0.1:7000", addr)
+		return nil, exit.Usagef("serve: --addr %q is neither HOST:PORT nor unix:PATH nor fd:N; write it as in 127.0.0.1:7000", addr)
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	return ln, cannotListen("--addr", addr, err)
@@ -44,23 +45,23 @@ func cannotListen(flag, addr string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.EADDRINUSE):
-		return failed("serve: %s %s: the port is in use; stop what listens there, or pick another (port 0 picks a free one)", flag, addr)
+		return exit.Failedf("serve: %s %s: the port is in use; stop what listens there, or pick another (port 0 picks a free one)", flag, addr)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return failed("serve: %s %s: this machine has no such address; use one of its own, or 127.0.0.1", flag, addr)
+		return exit.Failedf("serve: %s %s: this machine has no such address; use one of its own, or 127.0.0.1", flag, addr)
 	case errors.Is(err, fs.ErrPermission):
-		return failed("serve: %s %s: not permitted; use a port from 1024 up, or have the socket passed in (fd:3)", flag, addr)
+		return exit.Failedf("serve: %s %s: not permitted; use a port from 1024 up, or have the socket passed in (fd:3)", flag, addr)
 	}
-	return failed("serve: %s %s: %w; check the address", flag, addr, err)
+	return exit.Failedf("serve: %s %s: %w; check the address", flag, addr, err)
 }
 
 // listenUnix takes the place of a socket file that a dead server has left, and
 // of nothing else.
 func listenUnix(ctx context.Context, path string, mode fs.FileMode) (net.Listener, error) {
 	if path == "" {
-		return nil, wrongUse("serve: --addr unix: lacks its path; write it as in unix:/run/hone.sock")
+		return nil, exit.Usagef("serve: --addr unix: lacks its path; write it as in unix:/run/hone.sock")
 	}
 	if path[0] == '@' { // Linux has names that are no files
-		return nil, wrongUse("serve: --addr unix:%s is not a file, so no permissions would protect it; use a path, as in unix:/run/hone.sock", path)
+		return nil, exit.Usagef("serve: --addr unix:%s is not a file, so no permissions would protect it; use a path, as in unix:/run/hone.sock", path)
 	}
 	ln, err := sys.ListenUnix(path, mode)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -73,16 +74,16 @@ func listenUnix(ctx context.Context, path string, mode fs.FileMode) (net.Listene
 	case err == nil:
 		return ln, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, failed("serve: --addr unix:%s: there is no such folder; make it first", path)
+		return nil, exit.Failedf("serve: --addr unix:%s: there is no such folder; make it first", path)
 	}
-	return nil, failed("serve: --addr unix:%s: %w; check the path and who may write there", path, err)
+	return nil, exit.Failedf("serve: --addr unix:%s: %w; check the path and who may write there", path, err)
 }
 
 // removeStale removes a socket file that nobody listens on.
 func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if err == nil && info.Mode().Type() != fs.ModeSocket {
-		return failed("serve: --addr unix:%s: that file is no socket; remove it yourself, or use another path", path)
+		return exit.Failedf("serve: --addr unix:%s: that file is no socket; remove it yourself, or use another path", path)
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -91,10 +92,10 @@ func removeStale(ctx context.Context, path string) error {
 		conn.Close()
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) { // also when it is too busy to answer
-		return failed("serve: --addr unix:%s: another server listens there; stop it, or use another path", path)
+		return exit.Failedf("serve: --addr unix:%s: another server listens there; stop it, or use another path", path)
 	}
 	if err := os.Remove(path); err != nil {
-		return failed("serve: --addr unix:%s: the socket is stale and cannot be removed: %w; remove it yourself", path, err)
+		return exit.Failedf("serve: --addr unix:%s: the socket is stale and cannot be removed: %w; remove it yourself", path, err)
 	}
 	return nil
 }
@@ -136,7 +137,7 @@ func (f *modeFlag) add(cmd *cobra.Command) {
 // check refuses permissions that would protect nothing.
 func (f *modeFlag) check(cmd *cobra.Command, addr string) error {
 	if cmd.Flags().Changed("socket-mode") && !strings.HasPrefix(addr, "unix:") {
-		return wrongUse("serve: --socket-mode is for a socket file, and --addr is %s; give --addr unix:PATH, or leave it out", addr)
+		return exit.Usagef("serve: --socket-mode is for a socket file, and --addr is %s; give --addr unix:PATH, or leave it out", addr)
 	}
 	return nil
 }
@@ -145,20 +146,20 @@ func (f *modeFlag) check(cmd *cobra.Command, addr string) error {
 func inherit(number string) (net.Listener, error) {
 	fd, err := strconv.Atoi(number)
 	if err != nil || fd < firstInherited {
-		return nil, wrongUse("serve: --addr fd:%s: no such descriptor; passed sockets begin at fd:%d", number, firstInherited)
+		return nil, exit.Usagef("serve: --addr fd:%s: no such descriptor; passed sockets begin at fd:%d", number, firstInherited)
 	}
 	if passed, ours := passedSockets(); passed > 0 && (!ours || fd >= firstInherited+passed) {
-		return nil, failed("serve: --addr fd:%d: LISTEN_FDS=%d and LISTEN_PID=%s do not give it to this process (%d); start hone without a wrapper, or exec it",
+		return nil, exit.Failedf("serve: --addr fd:%d: LISTEN_FDS=%d and LISTEN_PID=%s do not give it to this process (%d); start hone without a wrapper, or exec it",
 			fd, passed, os.Getenv("LISTEN_PID"), os.Getpid())
 	}
 	file := os.NewFile(uintptr(fd), "fd:"+number)
 	if file == nil {
-		return nil, failed("serve: --addr fd:%d: no such descriptor; have a listening socket passed in", fd)
+		return nil, exit.Failedf("serve: --addr fd:%d: no such descriptor; have a listening socket passed in", fd)
 	}
 	defer file.Close()
 	ln, err := net.FileListener(file)
 	if err != nil {
-		return nil, failed("serve: --addr fd:%d: no listening socket: %w; have one passed in", fd, err)
+		return nil, exit.Failedf("serve: --addr fd:%d: no listening socket: %w; have one passed in", fd, err)
 	}
 	return ln, nil
 }
@@ -183,9 +184,9 @@ func withTLS(ln net.Listener, files tlsfiles.Server) (net.Listener, error) {
 	case err == nil:
 		return tls.NewListener(ln, config), nil
 	case files.ClientCA == "":
-		return nil, failed("serve: --cert %s --key %s: %w; give a certificate and its key, both PEM", files.Cert, files.Key, err)
+		return nil, exit.Failedf("serve: --cert %s --key %s: %w; give a certificate and its key, both PEM", files.Cert, files.Key, err)
 	}
-	return nil, failed("serve: --cert %s --key %s --client-ca %s: %w; give a certificate, its key and the clients' authorities, all PEM",
+	return nil, exit.Failedf("serve: --cert %s --key %s --client-ca %s: %w; give a certificate, its key and the clients' authorities, all PEM",
 		files.Cert, files.Key, files.ClientCA, err)
 }
 

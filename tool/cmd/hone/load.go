@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hone-go/hone/tool/admin"
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
@@ -165,11 +168,11 @@ func groupedUsage(cmd *cobra.Command) error {
 func oneTarget(_ *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:
-		return wrongUse("load: name a target, as in: hone load 127.0.0.1:7000")
+		return exit.Usagef("load: name a target, as in: hone load 127.0.0.1:7000")
 	case 1:
 		return nil
 	}
-	return wrongUse("load: one target at a time, not also %q; flags begin with --, see hone load --help", args[1])
+	return exit.Usagef("load: one target at a time, not also %q; flags begin with --, see hone load --help", args[1])
 }
 
 // run loads the target and says what came of it.
@@ -186,12 +189,12 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	defer out.Close()
 	fillIdle := func(*load.Result) {}
 	if stats != nil {
-		defer stats.close()
-		if err := stats.reachable(ctx); err != nil {
-			return failed("load: --server-stats %s: %w", f.stats, err)
+		defer stats.Close()
+		if err := stats.Reachable(ctx); err != nil {
+			return exit.Failedf("load: --server-stats %s: %w", f.stats, err)
 		}
-		f.plan.WindowOpens, f.plan.WindowCloses = stats.opens, stats.closes
-		fillIdle = stats.watchIdle(&f.plan)
+		f.plan.WindowOpens, f.plan.WindowCloses = stats.WindowOpens, stats.WindowCloses
+		fillIdle = stats.WatchIdle(&f.plan)
 	}
 	store, err := f.openStore(ctx)
 	if err != nil {
@@ -213,7 +216,7 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	watcher.end()
 	if result != nil {
 		if stats != nil {
-			result.Server = stats.used()
+			result.Server = stats.Used()
 		}
 		fillIdle(result)
 		live.finish(result, err)
@@ -225,7 +228,7 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 			}
 		}
 		if writeErr != nil {
-			return failed("load: %w", writeErr)
+			return exit.Failedf("load: %w", writeErr)
 		}
 		if err == nil {
 			return f.verdict(result, outcomes)
@@ -260,12 +263,12 @@ func (f *loadFlags) keep(cmd *cobra.Command, store *record.Store, target string,
 }
 
 // complete finishes the plan, for a command that has the plan's flags.
-func (f *loadFlags) complete(cmd *cobra.Command, target string) (_ *serverStats, err error) {
+func (f *loadFlags) complete(cmd *cobra.Command, target string) (_ *admin.Server, err error) {
 	if cmd.Flags().Changed("warmup") && f.plan.Warmup == 0 {
 		f.plan.Warmup = -1 // none, where the plan's zero is the usual one
 	}
 	if err := f.plan.Arrivals.UnmarshalText([]byte(f.arrivals.value)); err != nil {
-		return nil, wrongUse("%s: --arrivals: %w", cmd.Name(), err)
+		return nil, exit.Usagef("%s: --arrivals: %w", cmd.Name(), err)
 	}
 	if f.plan.Target, err = f.targetFlags.target(cmd, target); err != nil {
 		return nil, err
@@ -286,7 +289,7 @@ func (f *loadFlags) complete(cmd *cobra.Command, target string) (_ *serverStats,
 	if f.stats == "" {
 		return nil, nil
 	}
-	return newServerStats(f.stats)
+	return admin.Open(f.stats)
 }
 
 // check refuses, by the flag's name, what the plan has its own zero for.
@@ -294,18 +297,18 @@ func (f *loadFlags) check(command string) error {
 	beside := f.plan.Idle > 0 || f.plan.Churn > 0
 	switch {
 	case f.plan.Requests < 0:
-		return wrongUse("%s: --count %d: use 1 or more", command, f.plan.Requests)
+		return exit.Usagef("%s: --count %d: use 1 or more", command, f.plan.Requests)
 	case f.abort && len(f.goals.goals) == 0:
-		return wrongUse("%s: --abort-on-miss is about --expect; give a goal, as in --expect 'p99<5ms'", command)
+		return exit.Usagef("%s: --abort-on-miss is about --expect; give a goal, as in --expect 'p99<5ms'", command)
 	case f.plan.Requests > 0 && f.plan.For == 0: // as long as it takes
 	case f.plan.Conns < 0, f.plan.Conns == 0 && !beside:
-		return wrongUse("%s: --conns %d: use 1 or more", command, f.plan.Conns)
+		return exit.Usagef("%s: --conns %d: use 1 or more", command, f.plan.Conns)
 	case f.plan.ChurnUnused && f.plan.Churn == 0:
-		return wrongUse("%s: --churn-unused is about --churn; give that, as in --churn 100", command)
+		return exit.Usagef("%s: --churn-unused is about --churn; give that, as in --churn 100", command)
 	case f.plan.For <= 0:
-		return wrongUse("%s: --for %v: use a positive duration, as in 10s", command, f.plan.For)
+		return exit.Usagef("%s: --for %v: use a positive duration, as in 10s", command, f.plan.For)
 	case f.plan.Timeout <= 0:
-		return wrongUse("%s: --timeout %v: use a positive duration, as in 5s", command, f.plan.Timeout)
+		return exit.Usagef("%s: --timeout %v: use a positive duration, as in 5s", command, f.plan.Timeout)
 	}
 	return nil
 }
@@ -313,9 +316,9 @@ func (f *loadFlags) check(command string) error {
 // loadFailure is the failure of a run that could not go on.
 func loadFailure(err error) error {
 	if end := new(load.Error); errors.As(err, &end) && end.Kind == load.BadPlan {
-		return &failure{exitUsage, err}
+		return &exit.Error{Code: exit.Usage, Err: err}
 	}
-	return failedIf(err)
+	return exit.FailedIf(err)
 }
 
 // verdict is the exit code of a run that came to its end.
@@ -323,17 +326,17 @@ func (f *loadFlags) verdict(r *load.Result, outcomes []load.Outcome) error {
 	said := !f.json && f.file == "" // by the result's first line
 	switch {
 	case r.Interrupted && said:
-		return &failure{code: exitInterrupted}
+		return &exit.Error{Code: exit.Interrupted}
 	case !r.Valid && said:
-		return &failure{code: exitInvalid}
+		return &exit.Error{Code: exit.Invalid}
 	case r.Interrupted:
-		return &failure{exitInterrupted, errors.New("load: interrupted; a partial result meets no goal, so let it run to the end")}
+		return &exit.Error{Code: exit.Interrupted, Err: errors.New("load: interrupted; a partial result meets no goal, so let it run to the end")}
 	case !r.Valid:
-		return &failure{exitInvalid, fmt.Errorf("load: the run is not valid: %s", strings.Join(r.InvalidReasons, "; "))}
+		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("load: the run is not valid: %s", strings.Join(r.InvalidReasons, "; "))}
 	}
 	for _, o := range outcomes {
 		if !o.Met {
-			return &failure{exitMissed, fmt.Errorf("load: goal %v; see where its time goes with pprof on the server's --admin address", o)}
+			return &exit.Error{Code: exit.Missed, Err: fmt.Errorf("load: goal %v; see where its time goes with pprof on the server's --admin address", o)}
 		}
 	}
 	return nil
@@ -371,13 +374,13 @@ type sizeFlag int
 
 // Set takes the size.
 func (f *sizeFlag) Set(text string) error {
-	n, err := parseSize(text)
+	n, err := figure.ParseSize(text)
 	*f = sizeFlag(n)
 	return err
 }
 
 // String returns the size.
-func (f *sizeFlag) String() string { return formatSize(int(*f)) }
+func (f *sizeFlag) String() string { return figure.Size(int(*f)) }
 
 // Type is how help names the value.
 func (f *sizeFlag) Type() string { return "SIZE" }

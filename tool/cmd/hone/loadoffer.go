@@ -1,14 +1,13 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load/offer"
 	"github.com/hone-go/hone/tool/load/source"
 )
@@ -75,34 +74,13 @@ func (f *loadFlags) completeOffer(cmd *cobra.Command) error {
 		return nil
 	}
 	if f.plan.Rate > 0 {
-		return wrongUse("%s: --rate and --schedule cannot both be; give one of them", cmd.Name())
+		return exit.Usagef("%s: --rate and --schedule cannot both be; give one of them", cmd.Name())
 	}
 	if cmd.Name() == "knee" {
-		return wrongUse("knee: --schedule changes what is looked for; leave it out, or use hone load")
+		return exit.Usagef("knee: --schedule changes what is looked for; leave it out, or use hone load")
 	}
 	if length := f.plan.Schedule.Length(); length > 0 && !cmd.Flags().Changed("for") {
 		f.plan.For = length
 	}
 	return nil
-}
-
-// watchIdle reads the server's memory before and after the idle connections are
-// opened. What it returns puts the difference into the result.
-func (s *serverStats) watchIdle(p *load.Plan) (fill func(*load.Result)) {
-	var before, after *int64
-	resident := func() *int64 {
-		snapshot, err := s.read(context.Background())
-		if err != nil {
-			return nil // missing in the result
-		}
-		return snapshot.RSSBytes
-	}
-	p.IdleOpens, p.IdleOpened = func() { before = resident() }, func() { after = resident() }
-	return func(r *load.Result) {
-		if r.Idle == nil || r.Idle.Conns == 0 || before == nil || after == nil || *after <= *before {
-			return // too little to be seen
-		}
-		each := float64(*after-*before) / float64(r.Idle.Conns)
-		r.Idle.ServerBytes = &each
-	}
 }

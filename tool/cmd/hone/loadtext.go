@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -12,6 +11,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
 )
 
@@ -29,7 +30,7 @@ func openResult(name string, stdout io.Writer) (*resultFile, error) {
 	}
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
-		return nil, failed("-o: %w; name a file that can be written", err)
+		return nil, exit.Failedf("-o: %w; name a file that can be written", err)
 	}
 	return &resultFile{Writer: file, file: file}, nil
 }
@@ -82,7 +83,7 @@ func (f *loadFlags) write(out *resultFile, target string, r *load.Result, outcom
 // text is the result for people.
 func (f *loadFlags) text(target string, r *load.Result, outcomes []load.Outcome) string {
 	var b strings.Builder
-	writeValidity(&b, r.Valid, r.InvalidReasons)
+	figure.WriteValidity(&b, r.Valid, r.InvalidReasons)
 	for _, warning := range r.Warnings {
 		fmt.Fprintln(&b, "WARNING:", warning)
 	}
@@ -110,7 +111,7 @@ func (f *loadFlags) text(target string, r *load.Result, outcomes []load.Outcome)
 	}
 	writeBeside(table, r)
 	percent := func(share float64) string { return strconv.FormatFloat(100*share, 'f', 0, 64) + " %" }
-	fmt.Fprintf(table, "client\t%s CPU a request, %s of its CPUs\n", orNone(r.Client.CPUPerRequest, micros), orNone(r.Client.CPUShare, percent))
+	fmt.Fprintf(table, "client\t%s CPU a request, %s of its CPUs\n", figure.OrNone(r.Client.CPUPerRequest, figure.Micros), figure.OrNone(r.Client.CPUShare, percent))
 	if s := r.Server; s != nil {
 		engine, resident := "unknown engine", "unknown memory"
 		if s.Engine != nil {
@@ -119,7 +120,7 @@ func (f *loadFlags) text(target string, r *load.Result, outcomes []load.Outcome)
 		if s.RSS != nil {
 			resident = strconv.FormatFloat(float64(*s.RSS)/(1<<20), 'f', 1, 64) + " MiB"
 		}
-		fmt.Fprintf(table, "server\t%s CPU a request, %s, %s\n", orNone(s.CPUPerRequest, micros), engine, resident)
+		fmt.Fprintf(table, "server\t%s CPU a request, %s, %s\n", figure.OrNone(s.CPUPerRequest, figure.Micros), engine, resident)
 	}
 	for _, o := range outcomes {
 		fmt.Fprintf(table, "goal\t%v\n", o)
@@ -145,33 +146,24 @@ func (f *loadFlags) shape() string {
 		shape += ", " + p.Schedule.String()
 	}
 	if p.Idle > 0 {
-		shape += ", " + grouped(float64(p.Idle)) + " idle"
+		shape += ", " + figure.Grouped(float64(p.Idle)) + " idle"
 	}
 	if p.Churn > 0 {
-		shape += ", " + plainRate(p.Churn) + " new a second"
+		shape += ", " + figure.Rate(p.Churn) + " new a second"
 	}
 	return shape
 }
 
-// plainRate writes a number a second with the digits that it has, two at most behind
-// the point.
-func plainRate(rate float64) string {
-	if rate >= 100 || rate == math.Trunc(rate) {
-		return grouped(rate)
-	}
-	return strconv.FormatFloat(rate, 'g', 2, 64)
-}
-
 // writeRequests says what was asked and answered.
 func writeRequests(table io.Writer, r *load.Result) {
-	fmt.Fprintf(table, "requests\t%s in %v, %s errors", grouped(float64(r.Requests)), r.Window.Round(time.Millisecond), grouped(float64(r.Errors["total"])))
+	fmt.Fprintf(table, "requests\t%s in %v, %s errors", figure.Grouped(float64(r.Requests)), r.Window.Round(time.Millisecond), figure.Grouped(float64(r.Errors["total"])))
 	if shed := r.Errors[load.Shed.String()]; shed > 0 {
-		fmt.Fprintf(table, ", of which %s shed", grouped(float64(shed)))
+		fmt.Fprintf(table, ", of which %s shed", figure.Grouped(float64(shed)))
 	}
 	fmt.Fprintln(table)
-	rate := orNone(r.Rate, grouped) + "/s"
+	rate := figure.OrNone(r.Rate, figure.Grouped) + "/s"
 	if r.Offered != nil {
-		rate += ", offered " + grouped(*r.Offered) + "/s"
+		rate += ", offered " + figure.Grouped(*r.Offered) + "/s"
 	}
 	if r.Schedule != "" {
 		rate += " (" + r.Schedule + ")"
@@ -181,35 +173,35 @@ func writeRequests(table io.Writer, r *load.Result) {
 		fmt.Fprintf(table, "stopped\tbefore its time: %s can no longer be met\n", r.Stopped)
 	}
 	if r.SizeMean != nil && r.SizeMost != nil {
-		fmt.Fprintf(table, "content\t%s bytes on average, %s at most\n", grouped(*r.SizeMean), grouped(float64(*r.SizeMost)))
+		fmt.Fprintf(table, "content\t%s bytes on average, %s at most\n", figure.Grouped(*r.SizeMean), figure.Grouped(float64(*r.SizeMost)))
 	}
 }
 
 // writeConnections says what became of the connections and of what had no answer.
 func writeConnections(table io.Writer, r *load.Result) {
 	if r.Reconnects > 0 {
-		fmt.Fprintf(table, "reconnects\t%s, %s requests sent again\n", grouped(float64(r.Reconnects)), grouped(float64(r.Retries)))
+		fmt.Fprintf(table, "reconnects\t%s, %s requests sent again\n", figure.Grouped(float64(r.Reconnects)), figure.Grouped(float64(r.Retries)))
 	}
 	if r.Drains > 0 {
-		fmt.Fprintf(table, "drains\t%s connections told that the server shuts down\n", grouped(float64(r.Drains)))
+		fmt.Fprintf(table, "drains\t%s connections told that the server shuts down\n", figure.Grouped(float64(r.Drains)))
 	}
 	if r.Outage != nil {
-		fmt.Fprintf(table, "outage\t%s without any connection at the longest\n", micros(*r.Outage))
+		fmt.Fprintf(table, "outage\t%s without any connection at the longest\n", figure.Micros(*r.Outage))
 	}
 	var waited []string
 	for _, kind := range []load.Kind{load.Timeout, load.Unanswered} {
 		if n := r.Errors[kind.String()]; n > 0 {
-			waited = append(waited, grouped(float64(n))+" "+kind.String())
+			waited = append(waited, figure.Grouped(float64(n))+" "+kind.String())
 		}
 	}
 	if len(waited) > 0 {
 		fmt.Fprintf(table, "no answer\t%s, in the latencies with the time that they waited\n", strings.Join(waited, ", "))
 	}
 	if n := r.Errors[load.Closed.String()]; n > 0 {
-		fmt.Fprintf(table, "broken off\t%s requests whose connection ended, in no latency\n", grouped(float64(n)))
+		fmt.Fprintf(table, "broken off\t%s requests whose connection ended, in no latency\n", figure.Grouped(float64(n)))
 	}
 	if r.Unsent > 0 {
-		fmt.Fprintf(table, "unsent\t%s requests that the server has never seen\n", grouped(float64(r.Unsent)))
+		fmt.Fprintf(table, "unsent\t%s requests that the server has never seen\n", figure.Grouped(float64(r.Unsent)))
 	}
 }
 
@@ -217,9 +209,9 @@ func writeConnections(table io.Writer, r *load.Result) {
 func writeBeside(table io.Writer, r *load.Result) {
 	if i := r.Idle; i != nil {
 		fmt.Fprintf(table, "idle\t%s of %s connections open at the end, %s closed by the server\n",
-			grouped(float64(i.Open)), grouped(float64(i.Conns)), grouped(float64(i.Closed)))
+			figure.Grouped(float64(i.Open)), figure.Grouped(float64(i.Conns)), figure.Grouped(float64(i.Closed)))
 		if i.Failed > 0 {
-			fmt.Fprintf(table, "not idle\t%s connections had no answer, and were not kept\n", grouped(float64(i.Failed)))
+			fmt.Fprintf(table, "not idle\t%s connections had no answer, and were not kept\n", figure.Grouped(float64(i.Failed)))
 		}
 		if i.Closed > 0 {
 			fmt.Fprintf(table, "closed after\t%s\n", quantilesText(i.ClosedAfter))
@@ -229,7 +221,7 @@ func writeBeside(table io.Writer, r *load.Result) {
 		}
 	}
 	if c := r.Churn; c != nil {
-		fmt.Fprintf(table, "churn\t%s connections, %s errors\n", grouped(float64(c.Conns)), grouped(float64(c.Errors["total"])))
+		fmt.Fprintf(table, "churn\t%s connections, %s errors\n", figure.Grouped(float64(c.Conns)), figure.Grouped(float64(c.Errors["total"])))
 		fmt.Fprintf(table, "dial\t%s\n", quantilesText(c.Dial))
 		if c.First.Max != nil {
 			fmt.Fprintf(table, "first answer\t%s\n", quantilesText(c.First))
@@ -237,71 +229,16 @@ func writeBeside(table io.Writer, r *load.Result) {
 	}
 }
 
-// writeValidity says first what the figures are worth.
-func writeValidity(w io.Writer, valid bool, reasons []string) {
-	if valid {
-		fmt.Fprintln(w, "VALID: the figures are the server's, not the generator's")
-		return
-	}
-	for i, reason := range reasons {
-		if i == 0 {
-			fmt.Fprintln(w, "INVALID:", reason)
-			continue
-		}
-		fmt.Fprintln(w, "         "+reason)
-	}
-}
-
 // statusesText writes as in 200 × 1,234, 404 × 5.
 func statusesText(counts map[string]int64) string {
 	var parts []string
 	for _, status := range slices.Sorted(maps.Keys(counts)) {
-		parts = append(parts, status+" × "+grouped(float64(counts[status])))
+		parts = append(parts, status+" × "+figure.Grouped(float64(counts[status])))
 	}
 	return strings.Join(parts, ", ")
 }
 
 func quantilesText(q load.Quantiles) string {
 	return fmt.Sprintf("p50 %s  p90 %s  p99 %s  p99.9 %s  max %s",
-		orNone(q.P50, micros), orNone(q.P90, micros), orNone(q.P99, micros), orNone(q.P999, micros), orNone(q.Max, micros))
-}
-
-// orNone writes a figure, or that there is none.
-func orNone(v *float64, format func(float64) string) string {
-	if v == nil {
-		return "–"
-	}
-	return format(*v)
-}
-
-// micros writes microseconds with three digits that matter.
-func micros(us float64) string {
-	unit := "µs"
-	switch {
-	case us >= 1e6:
-		us, unit = us/1e6, "s"
-	case us >= 1e3:
-		us, unit = us/1e3, "ms"
-	}
-	return strconv.FormatFloat(us, 'f', decimals(us), 64) + " " + unit
-}
-
-// decimals is how many digits behind the point make three.
-func decimals(v float64) int {
-	switch {
-	case v < 10:
-		return 2
-	case v < 100:
-		return 1
-	}
-	return 0
-}
-
-// grouped writes a whole number with commas between the thousands.
-func grouped(v float64) string {
-	digits := strconv.FormatFloat(v, 'f', 0, 64)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
+		figure.OrNone(q.P50, figure.Micros), figure.OrNone(q.P90, figure.Micros), figure.OrNone(q.P99, figure.Micros), figure.OrNone(q.P999, figure.Micros), figure.OrNone(q.Max, figure.Micros))
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"time"
 
+	"github.com/hone-go/hone/tool/admin"
 	"github.com/hone-go/hone/tool/child"
 )
 
@@ -16,7 +17,7 @@ const startTime = 10 * time.Second // for a server to be ready
 // context, and when this process dies, because its standard input ends then.
 type ownServer struct {
 	addr  string
-	stats *serverStats
+	stats *admin.Server
 
 	process *child.Child
 }
@@ -36,7 +37,7 @@ func startServer(ctx context.Context, engine, service string) (*ownServer, error
 	var ready readiness
 	if err = process.Answer(ctx, startTime, &ready); err == nil && ready.Admin != nil {
 		s.addr = ready.Addr
-		s.stats, err = newServerStats(*ready.Admin)
+		s.stats, err = admin.Open(*ready.Admin)
 	}
 	if err != nil {
 		s.stop()
@@ -48,7 +49,7 @@ func startServer(ctx context.Context, engine, service string) (*ownServer, error
 // stop lets the server drain, kills it if it will not, and waits for it.
 func (s *ownServer) stop() {
 	if s.stats != nil {
-		s.stats.close()
+		s.stats.Close()
 		s.stats = nil
 	}
 	s.process.Stop()

@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/admin"
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/observe"
 	"github.com/hone-go/hone/tool/page"
@@ -49,13 +51,13 @@ func (f *uiFlags) check(command string) error {
 	switch {
 	case f.addr != "":
 	case f.stay:
-		return wrongUse("%s: --ui-stay needs --ui: say where, as in --ui 127.0.0.1:8080", command)
+		return exit.Usagef("%s: --ui-stay needs --ui: say where, as in --ui 127.0.0.1:8080", command)
 	case f.tokenFile != "":
-		return wrongUse("%s: --ui-token-file needs --ui: say where, as in --ui :8080", command)
+		return exit.Usagef("%s: --ui-token-file needs --ui: say where, as in --ui :8080", command)
 	case f.pprof != "" || f.bearerFile != "":
-		return wrongUse("%s: --pprof is for the page; give --ui, too, as in --ui 127.0.0.1:8080", command)
+		return exit.Usagef("%s: --pprof is for the page; give --ui, too, as in --ui 127.0.0.1:8080", command)
 	case f.against != "":
-		return wrongUse("%s: --ui-against needs --ui: say where, as in --ui 127.0.0.1:8080", command)
+		return exit.Usagef("%s: --ui-against needs --ui: say where, as in --ui 127.0.0.1:8080", command)
 	}
 	return nil
 }
@@ -80,7 +82,7 @@ type livePage struct {
 	ended  chan error
 	stay   bool
 	stderr io.Writer
-	target *targetFigures
+	target *admin.Figures
 }
 
 // open serves p, with the figures of the machine, and of the target's once
@@ -91,7 +93,7 @@ func (f *uiFlags) open(cmd *cobra.Command, p *page.Page) (*livePage, error) {
 	}
 	token, err := readToken(f.tokenFile)
 	if err != nil {
-		return nil, failed("%s: --ui-token-file: %w; %s", cmd.Name(), err, newToken(f.tokenFile))
+		return nil, exit.Failedf("%s: --ui-token-file: %w; %s", cmd.Name(), err, newToken(f.tokenFile))
 	}
 	guard := &observe.Guard{Token: token, Posts: []string{"/capture"}, Sandboxed: []string{"/pprof/"}}
 	addr := f.addr
@@ -100,12 +102,12 @@ func (f *uiFlags) open(cmd *cobra.Command, p *page.Page) (*livePage, error) {
 	}
 	ln, err := guard.Listen(addr)
 	if errors.Is(err, observe.ErrNoToken) {
-		return nil, failed("%s: --ui %s: %w (--ui-token-file)", cmd.Name(), f.addr, observe.ErrNoToken)
+		return nil, exit.Failedf("%s: --ui %s: %w (--ui-token-file)", cmd.Name(), f.addr, observe.ErrNoToken)
 	} else if err != nil {
-		return nil, failed("%s: --ui %s: %w; use another port, 0 picks a free one", cmd.Name(), f.addr, err)
+		return nil, exit.Failedf("%s: --ui %s: %w; use another port, 0 picks a free one", cmd.Name(), f.addr, err)
 	}
-	l := &livePage{page: p, ended: make(chan error, 1), stay: f.stay, stderr: cmd.ErrOrStderr(), target: new(targetFigures)}
-	p.Sources = append(p.Sources, page.ThisHost(), l.target.read)
+	l := &livePage{page: p, ended: make(chan error, 1), stay: f.stay, stderr: cmd.ErrOrStderr(), target: new(admin.Figures)}
+	p.Sources = append(p.Sources, page.ThisHost(), l.target.Read)
 	l.server = &http.Server{
 		Handler: guard.Handler(p.Handler()), ReadHeaderTimeout: pageHeadTime, ReadTimeout: 2 * pageHeadTime,
 		WriteTimeout: 4 * pageHeadTime, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
@@ -136,15 +138,11 @@ func readToken(file string) (string, error) {
 func newToken(file string) string { return "make one with: openssl rand -hex 16 > " + file }
 
 // watch says whose figures to show beside the load's; nil: nobody's.
-func (l *livePage) watch(stats *serverStats) {
+func (l *livePage) watch(stats *admin.Server) {
 	if l == nil {
 		return
 	}
-	if stats == nil {
-		l.target.of("")
-		return
-	}
-	l.target.of(stats.url)
+	l.target.Of(stats)
 }
 
 // show takes a second of a load's. In a race lane says whose.
@@ -230,11 +228,11 @@ func (l *livePage) close(ctx context.Context) {
 		l.server.Close()
 	}
 	<-l.ended
-	l.target.close()
+	l.target.Close()
 }
 
 // live serves the page of a load, if it was asked for.
-func (f *loadFlags) live(cmd *cobra.Command, target string, stats *serverStats) (*livePage, error) {
+func (f *loadFlags) live(cmd *cobra.Command, target string, stats *admin.Server) (*livePage, error) {
 	if err := f.ui.check("load"); err != nil || f.ui.addr == "" {
 		return nil, err
 	}
@@ -244,7 +242,7 @@ func (f *loadFlags) live(cmd *cobra.Command, target string, stats *serverStats) 
 	}
 	bearer, err := readToken(f.ui.bearerFile)
 	if err != nil {
-		return nil, failed("load: --pprof-token-file: %w", err)
+		return nil, exit.Failedf("load: --pprof-token-file: %w", err)
 	}
 	p := &page.Page{
 		Title: "hone load " + target, Baseline: baseline, Profiles: profilesOf(f.ui.pprof, bearer, stats), Groups: []string{page.Client, page.Host},
@@ -296,12 +294,12 @@ func (l *livePage) endBench(runs []*record.Run, err error) {
 }
 
 // profilesOf is where a page captures: what was said, or a hone server's admin side.
-func profilesOf(url, token string, stats *serverStats) *probe.Source {
+func profilesOf(url, token string, stats *admin.Server) *probe.Source {
 	switch {
 	case url != "":
 		return &probe.Source{URL: url, Token: token}
-	case stats != nil && stats.transport.DialContext == nil: // no unix socket
-		return &probe.Source{URL: strings.TrimSuffix(stats.url, "/stats"), Token: token} // other paths have no profiles beside them
+	case stats != nil && stats.Base() != "":
+		return &probe.Source{URL: stats.Base(), Token: token}
 	}
 	return nil
 }

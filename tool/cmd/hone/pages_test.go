@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
 )
 
 // manual is the folder of pages.
@@ -188,7 +190,7 @@ func scaleConstants(t *testing.T) string {
 	out.WriteString("| engine | µs a request at 50 000/s over 100 connections | µs at the most, 100 × 1 | bytes an idle connection |\n|---|---|---|---|\n")
 	for _, name := range scaleEngines() {
 		server := "hone-" + name
-		fmt.Fprintf(&out, "| %s | %.1f | %.1f | %s |\n", name, r.median(t, server, "O"), r.median(t, server, "A"), grouped(r.median(t, server, "idle-15k")))
+		fmt.Fprintf(&out, "| %s | %.1f | %.1f | %s |\n", name, r.median(t, server, "O"), r.median(t, server, "A"), figure.Grouped(r.median(t, server, "idle-15k")))
 	}
 	m := r.Machine
 	fmt.Fprintf(&out, "\nMedians of O, A and idle-15k in [bench/results/peers.json](../bench/results/peers.json) ([what they are](../bench/README.md)):\n%s, %d CPUs, Linux %s, %s, commit %s, %s. One loop on one processor.\n",
@@ -221,7 +223,7 @@ func scaleExamples(t *testing.T) string {
 		memory := x.conns*(r.median(t, "hone-events", "idle-15k")+kernelBytes) + 2*float64(limits.TotalOutput+limits.TotalInput)
 		network := x.rate * (x.size + 2*66) * 8
 		fmt.Fprintf(&out, "| %s | %s | %s | %.0f | %.1f | %.1f GB | %.0f Mbit/s | %s |\n",
-			x.name, grouped(x.conns), grouped(math.Round(x.rate)), x.handler, cpu, memory/1e9, network/1e6, grouped(2*x.conns))
+			x.name, figure.Grouped(x.conns), figure.Grouped(math.Round(x.rate)), x.handler, cpu, memory/1e9, network/1e6, figure.Grouped(2*x.conns))
 	}
 	return out.String()
 }
@@ -273,7 +275,7 @@ func TestManualCommands(t *testing.T) {
 		t.Errorf("only %d commands are found in the manual", total)
 	}
 	for _, quick := range [][]string{{"doctor", "--quick"}, {"doctor", "--quick", "--fix-script"}, {"version"}} {
-		hone(t, exitOK, quick...)
+		hone(t, exit.OK, quick...)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -95,11 +96,11 @@ func (f *profileFlags) run(cmd *cobra.Command, ref string) error {
 	functions, err := regexp.Compile(f.list)
 	switch {
 	case err != nil:
-		return wrongUse("profile: --list: %w; see https://go.dev/s/re2syntax", err)
+		return exit.Usagef("profile: --list: %w; see https://go.dev/s/re2syntax", err)
 	case f.top < 0:
-		return wrongUse("profile: --top %d: use 0 or more", f.top)
+		return exit.Usagef("profile: --top %d: use 0 or more", f.top)
 	case f.web != "" && (f.list != "" || f.out.json || f.out.file != ""):
-		return wrongUse("profile: --web takes the place of --list, --json and -o; choose one")
+		return exit.Usagef("profile: --web takes the place of --list, --json and -o; choose one")
 	}
 	view, names, err := f.view(cmd, ref)
 	if err != nil {
@@ -112,7 +113,7 @@ func (f *profileFlags) run(cmd *cobra.Command, ref string) error {
 	if f.list != "" {
 		report.Lines = view.List(functions)
 		if len(report.Lines) == 0 {
-			return failed("profile: no function's name matches %q; hone profile --top 0 shows all", f.list)
+			return exit.Failedf("profile: no function's name matches %q; hone profile --top 0 shows all", f.list)
 		}
 		return f.out.write(cmd, report, report.writeList)
 	}
@@ -145,15 +146,15 @@ func (f *profileFlags) view(cmd *cobra.Command, ref string) (*probe.View, []stri
 	var both [2]*probe.Profile
 	for i, side := range sides {
 		if both[i], err = side.profile(kind); err != nil {
-			return nil, nil, failed("profile: %s: %w", side.name, err)
+			return nil, nil, exit.Failedf("profile: %s: %w", side.name, err)
 		}
 	}
 	view, err := probe.NewView(both[0], both[1])
 	if err != nil {
-		return nil, nil, failed("profile: %w", err)
+		return nil, nil, exit.Failedf("profile: %w", err)
 	}
 	if view.Total == 0 && (view.Before == nil || *view.Before == 0) {
-		return nil, nil, &failure{exitInvalid, fmt.Errorf("profile: the %s profile of %s is empty; %s", kind, names[0], whyEmpty(kind))}
+		return nil, nil, &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("profile: the %s profile of %s is empty; %s", kind, names[0], whyEmpty(kind))}
 	}
 	return view, names, nil
 }
@@ -178,7 +179,7 @@ func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
 	if run == nil {
 		data, err := os.ReadFile(ref)
 		if err != nil {
-			return nil, failed("profile: %w", err)
+			return nil, exit.Failedf("profile: %w", err)
 		}
 		return &profiled{name: ref, file: data}, nil
 	}
@@ -195,13 +196,13 @@ func (f *profileFlags) common(sides []*profiled) (probe.Kind, error) {
 		kinds, err := side.kinds()
 		switch {
 		case err != nil:
-			return "", failed("profile: %s: %w", side.name, err)
+			return "", exit.Failedf("profile: %s: %w", side.name, err)
 		case len(kinds) == 0:
-			return "", failed("profile: %s has no profile; take one: hone bench --profile cpu,allocs --pprof URL", side.name)
+			return "", exit.Failedf("profile: %s has no profile; take one: hone bench --profile cpu,allocs --pprof URL", side.name)
 		case i == 0:
 			first = kinds[0]
 		case !slices.Contains(kinds, first):
-			return "", failed("profile: %s has no %s profile; choose another --kind", side.name, first)
+			return "", exit.Failedf("profile: %s has no %s profile; choose another --kind", side.name, first)
 		}
 	}
 	return first, nil

@@ -7,10 +7,10 @@ import (
 	"io"
 	"math"
 	"os"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/probe"
 )
 
@@ -59,7 +59,7 @@ func (r *profileReport) all() string {
 	}[r.Kind]
 	total := r.amount(r.Total)
 	if r.Unit == "s" {
-		total = digits3(r.Total) // what has its unit
+		total = figure.Digits(r.Total) // what has its unit
 	}
 	return total + " " + what + " " + string(r.Per)
 }
@@ -67,7 +67,7 @@ func (r *profileReport) all() string {
 // writeHead says what is shown.
 func (r *profileReport) writeHead(w io.Writer) {
 	if !r.Valid {
-		writeValidity(w, r.Valid, r.InvalidReasons)
+		figure.WriteValidity(w, r.Valid, r.InvalidReasons)
 	}
 	fmt.Fprintf(w, "%s of %s: %s%s\n", r.Kind, r.Of, r.all(), r.from(r.Samples, r.Total))
 	if r.TotalBefore != nil {
@@ -82,7 +82,7 @@ func (r *profileReport) from(samples *int64, total float64) string {
 	if samples == nil || *samples == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", from %s samples of %s", grouped(float64(*samples)), r.amount(total/float64(*samples)))
+	return fmt.Sprintf(", from %s samples of %s", figure.Grouped(float64(*samples)), r.amount(total/float64(*samples)))
 }
 
 // writeTop writes the functions.
@@ -181,22 +181,15 @@ func (r *profileReport) amount(v float64) string {
 	}
 	switch size := math.Abs(v); {
 	case r.Unit == "B" && size >= 1e9:
-		return digits3(v/1e9) + " GB"
+		return figure.Digits(v/1e9) + " GB"
 	case r.Unit == "B" && size >= 1e6:
-		return digits3(v/1e6) + " MB"
+		return figure.Digits(v/1e6) + " MB"
 	case r.Unit == "B" && size >= 1e3:
-		return digits3(v/1e3) + " kB"
+		return figure.Digits(v/1e3) + " kB"
 	case r.Unit == "":
-		return digits3(v)
+		return figure.Digits(v)
 	}
-	return digits3(v) + " " + r.Unit
-}
-
-func digits3(v float64) string {
-	if math.Abs(v) < 0.01 {
-		return strconv.FormatFloat(v, 'g', 2, 64)
-	}
-	return strconv.FormatFloat(v, 'f', decimals(math.Abs(v)), 64)
+	return figure.Digits(v) + " " + r.Unit
 }
 
 // change writes a difference with its sign.

@@ -3,11 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/figure"
 )
 
 // raceReport is the result of a demo. A figure that cannot be had is null.
@@ -83,7 +83,7 @@ func (r *raceReport) beside(e engine.Engine) *besideReport {
 // text is both races for people.
 func (r *raceReport) text() string {
 	var b strings.Builder
-	writeValidity(&b, r.Valid, r.InvalidReasons)
+	figure.WriteValidity(&b, r.Valid, r.InvalidReasons)
 	r.writeSpeed(&b)
 	r.writeBeside(&b)
 	return b.String()
@@ -105,14 +105,14 @@ func (r *raceReport) writeSpeed(w io.Writer) {
 			if i > 0 {
 				name = ""
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, e.Engine, orNone(lap.Rate, grouped), orNone(lap.Ratio, times),
-				orNone(lap.P50, micros), orNone(lap.P99, micros), orNone(lap.ServerCPU, micros))
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, e.Engine, figure.OrNone(lap.Rate, figure.Grouped), figure.OrNone(lap.Ratio, figure.Times),
+				figure.OrNone(lap.P50, figure.Micros), figure.OrNone(lap.P99, figure.Micros), figure.OrNone(lap.ServerCPU, figure.Micros))
 		}
 	}
-	bytes := func(n float64) string { return grouped(n) + " bytes" }
+	bytes := func(n float64) string { return figure.Grouped(n) + " bytes" }
 	fmt.Fprintln(table, "\nengine\ta connection just used")
 	for _, e := range r.Engines {
-		fmt.Fprintf(table, "%s\t%s\n", e.Engine, orNone(e.IdleBytes, bytes))
+		fmt.Fprintf(table, "%s\t%s\n", e.Engine, figure.OrNone(e.IdleBytes, bytes))
 	}
 	table.Flush()
 }
@@ -120,25 +120,17 @@ func (r *raceReport) writeSpeed(w io.Writer) {
 func (r *raceReport) writeBeside(w io.Writer) {
 	fmt.Fprintf(w, "\nbeside slow handlers: %d connections whose handler sleeps %d ms for every request, and %d\n"+
 		"others that ask %s requests a second together. How long the others wait:\n\n",
-		slowConns, slowSleep.Milliseconds(), otherConns, grouped(otherRate))
+		slowConns, slowSleep.Milliseconds(), otherConns, figure.Grouped(otherRate))
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "engine\tp50\tp99\tp99.9")
 	for _, e := range r.Beside {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.Engine, orNone(e.P50, micros), orNone(e.P99, micros), orNone(e.P999, micros))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.Engine, figure.OrNone(e.P50, figure.Micros), figure.OrNone(e.P99, figure.Micros), figure.OrNone(e.P999, figure.Micros))
 	}
 	table.Flush()
 	events, inline := r.beside(engine.Events(engine.Auto)), r.beside(engine.Events(engine.Inline))
 	if events.ToParked != nil && inline.ToParked != nil {
 		fmt.Fprintf(w, "\n%s: p99 %s = %s parked; %s, which waits for handlers: %s = %s parked\n",
-			events.Engine, micros(*events.P99), times(*events.ToParked),
-			inline.Engine, micros(*inline.P99), times(*inline.ToParked))
+			events.Engine, figure.Micros(*events.P99), figure.Times(*events.ToParked),
+			inline.Engine, figure.Micros(*inline.P99), figure.Times(*inline.ToParked))
 	}
-}
-
-// times writes a ratio with three digits that matter.
-func times(ratio float64) string {
-	if ratio >= 100 {
-		return grouped(ratio) + " ×"
-	}
-	return strconv.FormatFloat(ratio, 'f', decimals(ratio), 64) + " ×"
 }

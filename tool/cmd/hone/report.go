@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -70,7 +71,7 @@ func (f *reportFlags) run(cmd *cobra.Command, ref string) error {
 	}
 	var html bytes.Buffer
 	if err := page.Report(&html, run, against, judged); err != nil {
-		return failed("report: %w", err)
+		return exit.Failedf("report: %w", err)
 	}
 	out, err := openResult(f.file, cmd.OutOrStdout())
 	if err != nil {
@@ -81,7 +82,7 @@ func (f *reportFlags) run(cmd *cobra.Command, ref string) error {
 		_, err = out.Write(html.Bytes())
 	}
 	if err != nil {
-		return failed("report: %w", err)
+		return exit.Failedf("report: %w", err)
 	}
 	return nil
 }
@@ -94,8 +95,8 @@ func (f *reportFlags) judged(ctx context.Context, against, run *record.Run) (jud
 	}
 	defer store.Close()
 	c, err := f.judge.stored(ctx, store, against, run)
-	if end := new(failure); errors.As(err, &end) && end.code == exitInvalid {
-		return page.Judged{Refused: strings.TrimPrefix(end.err.Error(), "compare: ")}, nil
+	if end := new(exit.Error); errors.As(err, &end) && end.Code == exit.Invalid {
+		return page.Judged{Refused: strings.TrimPrefix(end.Err.Error(), "compare: ")}, nil
 	}
 	if err != nil {
 		return judged, err

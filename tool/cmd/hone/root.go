@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/hone-go/hone/tool/exit"
 )
 
 func newRoot() *cobra.Command {
@@ -36,7 +38,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return wrongUse("there is no command %q; %s", args[0], didYouMean(args[0], commandNames(cmd), "see hone --help"))
+	return exit.Usagef("there is no command %q; %s", args[0], exit.DidYouMean(args[0], commandNames(cmd), "see hone --help"))
 }
 
 func commandNames(cmd *cobra.Command) []string {
@@ -54,7 +56,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return wrongUse("%s: takes no argument such as %q; see %s --help", cmd.Name(), args[0], cmd.CommandPath())
+	return exit.Usagef("%s: takes no argument such as %q; see %s --help", cmd.Name(), args[0], cmd.CommandPath())
 }
 
 const (
@@ -74,20 +76,20 @@ func flagError(cmd *cobra.Command, err error) error {
 	case errors.As(err, &unknown):
 		name := unknown.GetSpecifiedName()
 		if name == pprofToken && cmd.Flags().Lookup(pprofToken+"-file") != nil {
-			return wrongUse("%s: --%s", cmd.Name(), tokenInClear)
+			return exit.Usagef("%s: --%s", cmd.Name(), tokenInClear)
 		}
 		if unknown.GetSpecifiedShortnames() != "" {
-			return wrongUse("%s: there is no flag -%s; %s", cmd.Name(), name, help)
+			return exit.Usagef("%s: there is no flag -%s; %s", cmd.Name(), name, help)
 		}
-		return wrongUse("%s: there is no flag --%s; %s", cmd.Name(), name, didYouMean("--"+name, flagNames(cmd), help))
+		return exit.Usagef("%s: there is no flag --%s; %s", cmd.Name(), name, exit.DidYouMean("--"+name, flagNames(cmd), help))
 	case errors.As(err, &missing):
-		return wrongUse("%s: --%s lacks its value; %s", cmd.Name(), missing.GetFlag().Name, help)
+		return exit.Usagef("%s: --%s lacks its value; %s", cmd.Name(), missing.GetFlag().Name, help)
 	case errors.As(err, &invalid) && invalid.GetFlag().Value.Type() == goalType:
-		return &failure{exitUsage, invalid.Unwrap()} // it names the goal
+		return &exit.Error{Code: exit.Usage, Err: invalid.Unwrap()} // it names the goal
 	case errors.As(err, &invalid):
-		return wrongUse("%s: --%s %q: %s", cmd.Name(), invalid.GetFlag().Name, invalid.GetValue(), whyInvalid(invalid))
+		return exit.Usagef("%s: --%s %q: %s", cmd.Name(), invalid.GetFlag().Name, invalid.GetValue(), whyInvalid(invalid))
 	}
-	return wrongUse("%s: %w; %s", cmd.Name(), err, help)
+	return exit.Usagef("%s: %w; %s", cmd.Name(), err, help)
 }
 
 func flagNames(cmd *cobra.Command) []string {
@@ -128,7 +130,7 @@ func (c *choice) Set(text string) error {
 			return nil
 		}
 	}
-	return errors.New("not one of " + strings.Join(c.of, ", ") + "; " + didYouMean(text, c.of, "use "+c.of[0]))
+	return errors.New("not one of " + strings.Join(c.of, ", ") + "; " + exit.DidYouMean(text, c.of, "use "+c.of[0]))
 }
 
 // String returns the word chosen.

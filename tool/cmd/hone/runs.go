@@ -6,16 +6,16 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -47,7 +47,7 @@ func (f *outputFlags) write(cmd *cobra.Command, v any, text func(io.Writer)) err
 		}
 	}
 	if err != nil {
-		return failed("%s: %w", cmd.Name(), err)
+		return exit.Failedf("%s: %w", cmd.Name(), err)
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func oneRef(args []string, orLatest bool, example string) (string, error) {
 	case len(args) == 0 && orLatest:
 		return "latest", nil
 	}
-	return "", wrongUse("name one run, as in: %s", example)
+	return "", exit.Usagef("name one run, as in: %s", example)
 }
 
 func newRunList() *cobra.Command {
@@ -195,51 +195,43 @@ func writeFigures(w io.Writer, r *record.Run) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "figure\tmedian\trange")
 	for _, f := range figuresOf(r) {
-		fmt.Fprintf(table, "%s %s\t%s\t%s\n", f.Name, f.Unit, number(f.median()), number(f.values[0])+"–"+number(f.values[len(f.values)-1]))
+		fmt.Fprintf(table, "%s %s\t%s\t%s\n", f.Name, f.Unit, figure.Number(f.median()), figure.Number(f.values[0])+"–"+figure.Number(f.values[len(f.values)-1]))
 	}
 	table.Flush()
 }
 
-// figure is one metric of all valid samples, sorted.
-type figure struct {
+// spread is one metric of all valid samples, sorted.
+type spread struct {
 	record.Metric
 	values []float64
 }
 
-func (f *figure) median() float64 {
+func (f *spread) median() float64 {
 	n := len(f.values)
 	return (f.values[(n-1)/2] + f.values[n/2]) / 2
 }
 
-func figuresOf(r *record.Run) (figures []figure) {
+func figuresOf(r *record.Run) (figures []spread) {
 	for _, s := range r.Samples {
 		if !s.Valid {
 			continue
 		}
 		for _, m := range s.Metrics {
-			i := slices.IndexFunc(figures, func(f figure) bool { return f.Name == m.Name && f.Unit == m.Unit })
+			i := slices.IndexFunc(figures, func(f spread) bool { return f.Name == m.Name && f.Unit == m.Unit })
 			if i < 0 {
 				i = len(figures)
-				figures = append(figures, figure{Metric: m})
+				figures = append(figures, spread{Metric: m})
 			}
 			if m.Value == m.Value {
 				figures[i].values = append(figures[i].values, m.Value)
 			}
 		}
 	}
-	figures = slices.DeleteFunc(figures, func(f figure) bool { return len(f.values) == 0 })
+	figures = slices.DeleteFunc(figures, func(f spread) bool { return len(f.values) == 0 })
 	for i := range figures {
 		slices.Sort(figures[i].values)
 	}
 	return figures
-}
-
-// number is a figure with four digits at least.
-func number(v float64) string {
-	if math.Abs(v) >= 1000 {
-		return grouped(v)
-	}
-	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
 func newRunRemove() *cobra.Command {
@@ -250,7 +242,7 @@ func newRunRemove() *cobra.Command {
 		Example: "  hone run rm 3f9c2a71b04e",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return wrongUse("run rm: name what to remove, as in: hone run rm 3f9c2a71b04e")
+				return exit.Usagef("run rm: name what to remove, as in: hone run rm 3f9c2a71b04e")
 			}
 			s, err := store.write(cmd.Context(), "run rm")
 			if err != nil {
@@ -261,7 +253,7 @@ func newRunRemove() *cobra.Command {
 			if err != nil {
 				return storeFailure("run rm", err)
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "hone: removed %s, %s freed\n", strings.Join(args, ", "), formatSize(int(freed)))
+			fmt.Fprintf(cmd.ErrOrStderr(), "hone: removed %s, %s freed\n", strings.Join(args, ", "), figure.Size(int(freed)))
 			return nil
 		},
 		ValidArgsFunction: store.completeRuns,
@@ -287,10 +279,10 @@ csv has a line for each figure.`,
 			args = []string{"latest"}
 		}
 		if format.value == "tar" && len(args) > 1 {
-			return wrongUse("run export: a tar has one run; export them one by one, or use --format benchmark or csv")
+			return exit.Usagef("run export: a tar has one run; export them one by one, or use --format benchmark or csv")
 		}
 		if format.value == "tar" && file == "" && isTerminal(cmd.OutOrStdout()) {
-			return wrongUse("run export: a tar is nothing to read; give -o FILE, or send it to a program")
+			return exit.Usagef("run export: a tar is nothing to read; give -o FILE, or send it to a program")
 		}
 		s, err := store.read(cmd.Context(), "run export")
 		if err != nil {
@@ -330,7 +322,7 @@ func exportRuns(cmd *cobra.Command, format, file string, runs []*record.Run) err
 		}
 	}
 	if err != nil {
-		return failed("run export: %w", err)
+		return exit.Failedf("run export: %w", err)
 	}
 	return nil
 }
@@ -345,7 +337,7 @@ func newRunImport() *cobra.Command {
 		Example: "  hone run import run.tar\n  go test -bench . -count 10 | tee new.txt; hone run import new.txt",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return wrongUse("run import: name files, as in: hone run import run.tar")
+				return exit.Usagef("run import: name files, as in: hone run import run.tar")
 			}
 			s, err := store.write(cmd.Context(), "run import")
 			if err != nil {
@@ -355,7 +347,7 @@ func newRunImport() *cobra.Command {
 			for _, name := range args {
 				runs, err := importFile(name)
 				if err != nil {
-					return failed("run import: %s: %w", name, err)
+					return exit.Failedf("run import: %s: %w", name, err)
 				}
 				for _, run := range runs {
 					if err := s.Add(cmd.Context(), run); err != nil {

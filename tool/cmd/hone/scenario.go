@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -23,58 +25,49 @@ var notInFiles = []string{"help", "scenario", "against", "baseline", "name", "di
 func readScenario(cmd *cobra.Command, name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return failed("%s: %w", cmd.Name(), err)
+		return exit.Failedf("%s: %w", cmd.Name(), err)
 	}
 	var keys map[string]any
 	about, err := toml.Decode(string(text), &keys)
 	if bad := (toml.ParseError{}); errors.As(err, &bad) {
-		return wrongUse("%s: %s, line %d: %s; see https://toml.io", cmd.Name(), name, bad.Position.Line, bad.Message)
+		return exit.Usagef("%s: %s, line %d: %s; see https://toml.io", cmd.Name(), name, bad.Position.Line, bad.Message)
 	} else if err != nil {
-		return wrongUse("%s: %s: %w", cmd.Name(), name, err)
+		return exit.Usagef("%s: %s: %w", cmd.Name(), name, err)
 	}
 	for _, key := range about.Keys() { // in the file's order
 		if len(key) > 1 {
 			continue // within a table, which has been refused
 		}
 		if key[0] == pprofToken {
-			return wrongUse("%s: %s: %s", cmd.Name(), name, tokenInClear)
+			return exit.Usagef("%s: %s: %s", cmd.Name(), name, tokenInClear)
 		}
 		flag := cmd.Flags().Lookup(key[0])
-		if flag == nil || isOneOf(key[0], notInFiles) {
-			return wrongUse("%s: %s: there is no key %q; %s", cmd.Name(), name, key[0], didYouMean(key[0], fileKeys(cmd), "see hone "+cmd.Name()+" --help"))
+		if flag == nil || slices.Contains(notInFiles, key[0]) {
+			return exit.Usagef("%s: %s: there is no key %q; %s", cmd.Name(), name, key[0], exit.DidYouMean(key[0], fileKeys(cmd), "see hone "+cmd.Name()+" --help"))
 		}
 		if flag.Changed {
 			continue
 		}
 		values, err := asTexts(keys[key[0]])
 		if err != nil {
-			return wrongUse("%s: %s: %s: %w", cmd.Name(), name, key[0], err)
+			return exit.Usagef("%s: %s: %s: %w", cmd.Name(), name, key[0], err)
 		}
 		for _, value := range values {
 			if err := cmd.Flags().Set(key[0], value); err != nil {
 				invalid := new(pflag.InvalidValueError)
 				if errors.As(err, &invalid) {
-					return wrongUse("%s: %s: %s = %q: %s", cmd.Name(), name, key[0], value, whyInvalid(invalid))
+					return exit.Usagef("%s: %s: %s = %q: %s", cmd.Name(), name, key[0], value, whyInvalid(invalid))
 				}
-				return wrongUse("%s: %s: %s = %q: %w", cmd.Name(), name, key[0], value, err)
+				return exit.Usagef("%s: %s: %s = %q: %w", cmd.Name(), name, key[0], value, err)
 			}
 		}
 	}
 	return nil
 }
 
-func isOneOf(word string, words []string) bool {
-	for _, w := range words {
-		if w == word {
-			return true
-		}
-	}
-	return false
-}
-
 func fileKeys(cmd *cobra.Command) (keys []string) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !isOneOf(f.Name, notInFiles) {
+		if !slices.Contains(notInFiles, f.Name) {
 			keys = append(keys, f.Name)
 		}
 	})
@@ -122,7 +115,7 @@ func keptScenario(cmd *cobra.Command, name, target string) record.Scenario {
 			}
 		}
 		if value != usual && value != "" && value != "[]" {
-			if isOneOf(flag.Name, mayBeSecret) {
+			if slices.Contains(mayBeSecret, flag.Name) {
 				value = fmt.Sprintf("%.12x", sha256.Sum256([]byte(value)))
 			}
 			fmt.Fprintf(&text, "%s=%s\n", flag.Name, value)

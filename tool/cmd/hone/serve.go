@@ -22,6 +22,7 @@ import (
 
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/tlsfiles"
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/observe"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/wire"
@@ -154,17 +155,17 @@ func (f *serveFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 		return s.stop(true)
 	case err := <-s.ended:
 		s.stop(false)
-		return failed("serve: %w; see the log above", err)
+		return exit.Failedf("serve: %w; see the log above", err)
 	}
 }
 
 // prepare makes the two servers of the flags.
 func (f *serveFlags) prepare(stderr io.Writer) (*serving, error) {
 	if (f.cert == "") != (f.key == "") {
-		return nil, wrongUse("serve: --cert and --key belong together; give both, or neither for plain TCP")
+		return nil, exit.Usagef("serve: --cert and --key belong together; give both, or neither for plain TCP")
 	}
 	if f.clientCA != "" && f.cert == "" {
-		return nil, wrongUse("serve: --client-ca needs TLS; give --cert and --key as well")
+		return nil, exit.Usagef("serve: --client-ca needs TLS; give --cert and --key as well")
 	}
 	proxies, err := f.trusted()
 	if err != nil {
@@ -179,7 +180,7 @@ func (f *serveFlags) prepare(stderr io.Writer) (*serving, error) {
 	}
 	var dialect wire.Dialect
 	if err := dialect.UnmarshalText([]byte(f.dialect.value)); err != nil {
-		return nil, wrongUse("serve: --dialect: %w", err)
+		return nil, exit.Usagef("serve: --dialect: %w", err)
 	}
 	s := &serving{log: slog.New(slog.NewTextHandler(stderr, nil)), ended: make(chan error, 2)}
 	if f.logs.value == "json" {
@@ -209,7 +210,7 @@ func (f *serveFlags) trusted() ([]netip.Prefix, error) {
 	for _, text := range f.proxies {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, wrongUse("serve: --trust-proxy %q is no address range; write it as in 10.0.0.0/8 or 192.0.2.1/32", text)
+			return nil, exit.Usagef("serve: --trust-proxy %q is no address range; write it as in 10.0.0.0/8 or 192.0.2.1/32", text)
 		}
 		prefixes = append(prefixes, prefix)
 	}
@@ -220,7 +221,7 @@ func (f *serveFlags) trusted() ([]netip.Prefix, error) {
 func (f *serveFlags) token() (string, error) {
 	token, err := readToken(f.tokenFile)
 	if err != nil {
-		return "", failed("serve: --admin-token-file: %w; %s", err, newToken(f.tokenFile))
+		return "", exit.Failedf("serve: --admin-token-file: %w; %s", err, newToken(f.tokenFile))
 	}
 	return token, nil
 }
@@ -228,11 +229,11 @@ func (f *serveFlags) token() (string, error) {
 // checkAdminHosts refuses what no Host header can be.
 func (f *serveFlags) checkAdminHosts() error {
 	if len(f.adminHosts) > 0 && f.admin == "off" {
-		return wrongUse("serve: --admin-host needs the admin side, which --admin off switches off")
+		return exit.Usagef("serve: --admin-host needs the admin side, which --admin off switches off")
 	}
 	for _, name := range f.adminHosts {
 		if name == "" || strings.ContainsAny(name, "/*:, \t") {
-			return wrongUse("serve: --admin-host %q is no host name; give one name without port or wildcard, as in hone.internal, and repeat the flag for more", name)
+			return exit.Usagef("serve: --admin-host %q is no host name; give one name without port or wildcard, as in hone.internal, and repeat the flag for more", name)
 		}
 	}
 	return nil
@@ -259,11 +260,11 @@ func (f *serveFlags) open(ctx context.Context, s *serving) error {
 		s.admin.Page = s.live.Handler()
 		return nil
 	case errors.Is(err, observe.ErrNoToken):
-		err = failed("serve: --admin %s: %w (--admin-token-file)", f.admin, observe.ErrNoToken)
+		err = exit.Failedf("serve: --admin %s: %w (--admin-token-file)", f.admin, observe.ErrNoToken)
 	case strings.HasPrefix(f.admin, "unix:"):
-		err = failed("serve: --admin %s: %w", f.admin, err)
+		err = exit.Failedf("serve: --admin %s: %w", f.admin, err)
 	case unreadable != nil:
-		err = wrongUse("serve: --admin %q is neither HOST:PORT nor unix:PATH nor off; write it as in 127.0.0.1:7070", f.admin)
+		err = exit.Usagef("serve: --admin %q is neither HOST:PORT nor unix:PATH nor off; write it as in 127.0.0.1:7070", f.admin)
 	default:
 		err = cannotListen("--admin", f.admin, err)
 	}
@@ -311,7 +312,7 @@ func (f *serveFlags) announce(s *serving, stdout io.Writer) error {
 	if !f.json {
 		return nil
 	}
-	return failedIf(json.NewEncoder(stdout).Encode(line))
+	return exit.FailedIf(json.NewEncoder(stdout).Encode(line))
 }
 
 // drainPatience is how long a drain may take: until another signal comes, drainTime at
@@ -348,7 +349,7 @@ func (s *serving) stop(drain bool) error {
 	}
 	s.sides.Wait()
 	if err != nil {
-		return failed("serve: %d connections were cut off (%w); give them longer than %v before a second signal, or see why they are slow",
+		return exit.Failedf("serve: %d connections were cut off (%w); give them longer than %v before a second signal, or see why they are slow",
 			drained.Forced, err, drainTime)
 	}
 	return nil

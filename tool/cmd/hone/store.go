@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -38,7 +39,7 @@ func (f *storeFlag) locate() (string, error) {
 func (f *storeFlag) write(ctx context.Context, command string) (*record.Store, error) {
 	path, err := f.locate()
 	if err != nil {
-		return nil, failed("%s: %w; give --store FILE", command, err)
+		return nil, exit.Failedf("%s: %w; give --store FILE", command, err)
 	}
 	s, err := record.Open(ctx, path)
 	return s, storeFailure(command, err)
@@ -48,11 +49,11 @@ func (f *storeFlag) write(ctx context.Context, command string) (*record.Store, e
 func (f *storeFlag) read(ctx context.Context, command string) (*record.Store, error) {
 	path, err := f.locate()
 	if err != nil {
-		return nil, failed("%s: %w; give --store FILE", command, err)
+		return nil, exit.Failedf("%s: %w; give --store FILE", command, err)
 	}
 	s, err := record.OpenRead(ctx, path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, failed("%s: %w at %s; make one with hone bench, or give --store FILE", command, errNoStore, path)
+		return nil, exit.Failedf("%s: %w at %s; make one with hone bench, or give --store FILE", command, errNoStore, path)
 	}
 	return s, storeFailure(command, err)
 }
@@ -62,14 +63,14 @@ func storeFailure(command string, err error) error {
 	if err == nil {
 		return nil
 	}
-	end := new(failure)
+	end := new(exit.Error)
 	if errors.As(err, &end) {
 		return err
 	}
 	if errors.Is(err, context.Canceled) {
-		return &failure{exitInterrupted, fmt.Errorf("%s: interrupted; the store is as it was", command)}
+		return &exit.Error{Code: exit.Interrupted, Err: fmt.Errorf("%s: interrupted; the store is as it was", command)}
 	}
-	return failed("%s: %w", command, err) // it ends with the next thing to try
+	return exit.Failedf("%s: %w", command, err) // it ends with the next thing to try
 }
 
 // notKept is the failure of a command that could not store what it has printed.
@@ -77,7 +78,7 @@ func notKept(command string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return failed("%s: the result is not kept: %w", command, err) // it ends with the next thing to try
+	return exit.Failedf("%s: the result is not kept: %w", command, err) // it ends with the next thing to try
 }
 
 // withRun opens the store, and reads the run that ref means.
@@ -103,7 +104,7 @@ func (f *storeFlag) fileOrRun(ctx context.Context, command, name string) (*recor
 	}
 	run, err := f.withRun(ctx, command, name)
 	if errors.Is(err, record.ErrNotFound) || errors.Is(err, errNoStore) {
-		return nil, failed("%s: %q is no file, and %s", command, name, strings.TrimPrefix(err.Error(), command+": "))
+		return nil, exit.Failedf("%s: %q is no file, and %s", command, name, strings.TrimPrefix(err.Error(), command+": "))
 	}
 	return run, err
 }

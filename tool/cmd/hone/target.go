@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/wire"
 )
@@ -112,16 +114,16 @@ func (f *targetFlags) target(cmd *cobra.Command, text string) (load.Target, erro
 	}
 	var dialect wire.Dialect
 	if err := dialect.UnmarshalText([]byte(f.dialect.value)); err != nil {
-		return nil, wrongUse("%s: --dialect: %w", cmd.Name(), err)
+		return nil, exit.Usagef("%s: --dialect: %w", cmd.Name(), err)
 	}
 	if scheme == text && !strings.HasPrefix(text, "unix:") {
 		text = "tcp://" + text
 	} else if scheme != "tcp" && scheme != "unix" && scheme != text {
-		return nil, wrongUse("%s: target %q: there is no scheme %q; use tcp://HOST:PORT, unix:PATH, http:// or https://", cmd.Name(), text, scheme)
+		return nil, exit.Usagef("%s: target %q: there is no scheme %q; use tcp://HOST:PORT, unix:PATH, http:// or https://", cmd.Name(), text, scheme)
 	}
 	frames, err := load.ParseTarget(text, dialect)
 	if err != nil {
-		return nil, &failure{exitUsage, err}
+		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
 	if kind == kindMessages {
 		return load.Messages{
@@ -137,7 +139,7 @@ func (f *targetFlags) target(cmd *cobra.Command, text string) (load.Target, erro
 func suits(kind string, cmd *cobra.Command) error {
 	for _, o := range particular() {
 		if !slices.Contains(o.kinds, kind) && cmd.Flags().Changed(o.flag) {
-			return wrongUse("%s: --%s is not for a target of %s; %s", cmd.Name(), o.flag, kind, o.instead)
+			return exit.Usagef("%s: --%s is not for a target of %s; %s", cmd.Name(), o.flag, kind, o.instead)
 		}
 	}
 	return nil
@@ -153,20 +155,20 @@ func (f *targetFlags) web(command, url string) (load.Target, error) {
 	if f.cacert != "" {
 		certificates, err := os.ReadFile(f.cacert)
 		if err != nil {
-			return nil, failed("%s: --cacert: %w; name a PEM file", command, err)
+			return nil, exit.Failedf("%s: --cacert: %w; name a PEM file", command, err)
 		}
 		h.TLS.RootCAs = x509.NewCertPool()
 		if !h.TLS.RootCAs.AppendCertsFromPEM(certificates) {
-			return nil, failed("%s: --cacert %s: no certificate in it; name a PEM file", command, f.cacert)
+			return nil, exit.Failedf("%s: --cacert %s: no certificate in it; name a PEM file", command, f.cacert)
 		}
 	}
 	if (f.cert == "") != (f.key == "") {
-		return nil, wrongUse("%s: --cert and --key belong together; give both, or neither", command)
+		return nil, exit.Usagef("%s: --cert and --key belong together; give both, or neither", command)
 	}
 	if f.cert != "" {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 		if err != nil {
-			return nil, failed("%s: --cert %s --key %s: %w; give a certificate and its key, both PEM", command, f.cert, f.key, err)
+			return nil, exit.Failedf("%s: --cert %s --key %s: %w; give a certificate and its key, both PEM", command, f.cert, f.key, err)
 		}
 		h.TLS.Certificates = []tls.Certificate{pair}
 	}
@@ -260,7 +262,7 @@ type lengthFlag struct {
 
 // Set takes the length.
 func (f *lengthFlag) Set(text string) error {
-	n, err := parseSize(text)
+	n, err := figure.ParseSize(text)
 	if f.text, f.length = text, int64(n); n == 0 {
 		f.length = -1 // none
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/compare"
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -49,19 +51,19 @@ type comparison struct {
 // judge compares what was measured.
 func (f *judgeFlags) judge(a, b *compare.Runs, paired bool, repeats [][2]*record.Run) (*comparison, error) {
 	if f.look < 1 {
-		return nil, wrongUse("compare: --look %d: use 1 for the first look, 2 for the second", f.look)
+		return nil, exit.Usagef("compare: --look %d: use 1 for the first look, 2 for the second", f.look)
 	}
 	for _, key := range compare.Differences(a, b) {
 		if !slices.Contains(f.across, key) {
-			return nil, &failure{exitInvalid, fmt.Errorf("compare: %s differs: %q and %q; if that is what you compare, add --across %s", key, a.Settings[key], b.Settings[key], key)}
+			return nil, &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("compare: %s differs: %q and %q; if that is what you compare, add --across %s", key, a.Settings[key], b.Settings[key], key)}
 		}
 	}
 	figures, err := compare.Match(a, b, paired)
 	switch {
 	case err != nil:
-		return nil, &failure{exitInvalid, err}
+		return nil, &exit.Error{Code: exit.Invalid, Err: err}
 	case len(figures) == 0:
-		return nil, &failure{exitInvalid, errors.New("compare: the two have no figure in common; compare runs of the same kind, with valid samples")}
+		return nil, &exit.Error{Code: exit.Invalid, Err: errors.New("compare: the two have no figure in common; compare runs of the same kind, with valid samples")}
 	}
 	if err := f.first(figures); err != nil {
 		return nil, err
@@ -94,7 +96,7 @@ func (f *judgeFlags) first(figures []compare.Figure) error {
 		for _, g := range figures {
 			names = append(names, g.Name)
 		}
-		return wrongUse("compare: there is no figure %q; %s", f.primary, didYouMean(f.primary, names, "there are "+strings.Join(names, ", ")))
+		return exit.Usagef("compare: there is no figure %q; %s", f.primary, exit.DidYouMean(f.primary, names, "there are "+strings.Join(names, ", ")))
 	}
 	figures[0], figures[at] = figures[at], figures[0]
 	figures[0].Primary = true
@@ -137,7 +139,7 @@ func repeatsFor(ctx context.Context, store *record.Store, r *record.Run) (repeat
 		}
 		return nil, notes, err
 	case n < fewestSessions:
-		notes = append(notes, fmt.Sprintf("hone doctor --noise has measured %s of this scenario here; a noise floor needs %d", numbered(n, "session"), fewestSessions))
+		notes = append(notes, fmt.Sprintf("hone doctor --noise has measured %s of this scenario here; a noise floor needs %d", figure.Counted(n, "session"), fewestSessions))
 	default:
 		if age := time.Since(repeats[0][0].At); age > floorAge {
 			notes = append(notes, fmt.Sprintf("the noise floor is %d days old; add a session with hone doctor --noise", age/(24*time.Hour)))
@@ -170,9 +172,9 @@ func (c *comparison) unclear() bool {
 func (c *comparison) failure(command string) error {
 	switch {
 	case c.count(compare.Worse) > 0:
-		return &failure{code: exitMissed}
+		return &exit.Error{Code: exit.Missed}
 	case c.unclear():
-		return &failure{exitInvalid, fmt.Errorf("%s: %s is %s", command, c.Changes[0].Name, c.words(0))}
+		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s: %s is %s", command, c.Changes[0].Name, c.words(0))}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/hone-go/hone/tool/compare"
+	"github.com/hone-go/hone/tool/figure"
 )
 
 func (c *comparison) count(v compare.Verdict) (n int) {
@@ -35,7 +36,7 @@ func (c *comparison) summary() string {
 func (c *comparison) rows() [][]string {
 	rows := [][]string{{"figure", "A", "B", "B against A"}}
 	for i, change := range c.Changes {
-		rows = append(rows, []string{change.Name + " " + change.Unit, orNone(change.MedianA, number), orNone(change.MedianB, number), c.words(i)})
+		rows = append(rows, []string{change.Name + " " + change.Unit, figure.OrNone(change.MedianA, figure.Number), figure.OrNone(change.MedianB, figure.Number), c.words(i)})
 	}
 	return rows
 }

@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/exit"
 )
 
 // versionReport is what a build knows of itself.
@@ -39,7 +41,7 @@ func newVersion() *cobra.Command {
 				commit += " with changes"
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "hone %s%s, %s, %s\n", v.Version, commit, v.Go, v.Platform)
-			return failedIf(err)
+			return exit.FailedIf(err)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -73,13 +75,5 @@ func writeJSON(w io.Writer, v any) error {
 	lines := json.NewEncoder(w)
 	lines.SetEscapeHTML(false)
 	lines.SetIndent("", "  ")
-	return failedIf(lines.Encode(v))
-}
-
-// failedIf is err, when there is one, with the exit code of failures.
-func failedIf(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &failure{exitFailed, err}
+	return exit.FailedIf(lines.Encode(v))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -172,7 +173,7 @@ func (w *showing) hide() {
 // terminal: an answer that comes late would be typed into the shell.
 func drawnFor(name string) []string {
 	kind, _, _ := strings.Cut(name, "-")
-	if !isOneOf(kind, []string{"linux", "screen"}) {
+	if !slices.Contains([]string{"linux", "screen"}, kind) {
 		name = "xterm-256color"
 	}
 	return []string{"TERM=" + name, "SSH_TTY=none"} // far away, where no questions are asked

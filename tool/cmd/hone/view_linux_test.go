@@ -16,6 +16,7 @@ import (
 	"unsafe"
 
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/tool/exit"
 )
 
 // desk is a terminal with a program that runs on it.
@@ -260,7 +261,7 @@ func TestTerminalResized(t *testing.T) {
 	}
 	d.typed("q")
 	code, shown, raw := d.ended()
-	if code != exitInterrupted || !strings.HasPrefix(shown, "INVALID: interrupted") || strings.Contains(shown, "q or Ctrl-C") {
+	if code != exit.Interrupted || !strings.HasPrefix(shown, "INVALID: interrupted") || strings.Contains(shown, "q or Ctrl-C") {
 		t.Errorf("exit code %d, and this is left:\n%s", code, shown)
 	}
 	if !regexp.MustCompile("\x1b\\[1m|\x1b\\[36m").MatchString(raw) {
@@ -282,10 +283,10 @@ func TestTerminalInterrupted(t *testing.T) {
 		end  func(*desk)
 		code int
 	}{
-		{"Ctrl-C", func(d *desk) { d.typed("\x03") }, exitInterrupted},
-		{"Ctrl-C twice", func(d *desk) { d.typed("\x03\x03") }, exitInterrupted},
-		{"SIGTERM", func(d *desk) { d.cmd.Process.Signal(syscall.SIGTERM) }, exitInterrupted},
-		{"SIGQUIT", func(d *desk) { d.cmd.Process.Signal(syscall.SIGQUIT) }, exitUsage}, // the Go runtime's own
+		{"Ctrl-C", func(d *desk) { d.typed("\x03") }, exit.Interrupted},
+		{"Ctrl-C twice", func(d *desk) { d.typed("\x03\x03") }, exit.Interrupted},
+		{"SIGTERM", func(d *desk) { d.cmd.Process.Signal(syscall.SIGTERM) }, exit.Interrupted},
+		{"SIGQUIT", func(d *desk) { d.cmd.Process.Signal(syscall.SIGQUIT) }, exit.Usage}, // the Go runtime's own
 		{"SIGHUP", func(d *desk) { d.cmd.Process.Signal(syscall.SIGHUP) }, -1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -308,14 +309,14 @@ func TestTerminalInterrupted(t *testing.T) {
 			if code != c.code {
 				t.Errorf("exit code %d, want %d", code, c.code)
 			}
-			if c.code == exitInterrupted && shown != "" {
+			if c.code == exit.Interrupted && shown != "" {
 				t.Errorf("the view leaves something behind: %q", shown)
 			}
 			written, err := os.ReadFile(result)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.code == exitInterrupted != strings.HasPrefix(string(written), "INVALID: interrupted") || strings.Contains(string(written), "\x1b") {
+			if c.code == exit.Interrupted != strings.HasPrefix(string(written), "INVALID: interrupted") || strings.Contains(string(written), "\x1b") {
 				t.Errorf("standard output has %q", written)
 			}
 		})
@@ -330,7 +331,7 @@ func TestTerminalServerGone(t *testing.T) {
 	d.await("the view", onlyView)
 	stop()
 	code, shown, _ := d.ended()
-	if code != exitFailed || !strings.Contains(shown, "hone: load: ") || strings.Contains(shown, "q or Ctrl-C") {
+	if code != exit.Failed || !strings.Contains(shown, "hone: load: ") || strings.Contains(shown, "q or Ctrl-C") {
 		t.Errorf("exit code %d, and this is left:\n%s", code, shown)
 	}
 }
@@ -376,7 +377,7 @@ func plainly(t *testing.T, change func(*exec.Cmd), ok func(string, string) bool,
 	d.await("the load", ok)
 	d.typed("\x03")
 	code, _, raw := d.ended()
-	if code != exitInterrupted {
+	if code != exit.Interrupted {
 		t.Errorf("exit code %d", code)
 	}
 	return raw
@@ -401,7 +402,7 @@ func TestTerminalErrorRedirected(t *testing.T) {
 		t.Errorf("standard error has %q, %v", said[:n], err)
 	}
 	code, shown, raw := d.ended()
-	if code != exitOK && code != exitInvalid || strings.Contains(raw, "\x1b") || !strings.HasPrefix(strings.TrimPrefix(shown, "IN"), "VALID: ") {
+	if code != exit.OK && code != exit.Invalid || strings.Contains(raw, "\x1b") || !strings.HasPrefix(strings.TrimPrefix(shown, "IN"), "VALID: ") {
 		t.Errorf("exit code %d, the terminal has %q", code, raw)
 	}
 }
@@ -454,7 +455,7 @@ func TestTerminalCannotStop(t *testing.T) {
 		return strings.Count(raw, "\x1b[?25l") == 2 && onlyView(shown, raw)
 	})
 	d.typed("q")
-	if code, shown, _ := d.ended(); code != exitInterrupted || !strings.Contains(shown, "INVALID: interrupted") {
+	if code, shown, _ := d.ended(); code != exit.Interrupted || !strings.Contains(shown, "INVALID: interrupted") {
 		t.Errorf("exit code %d, and this is left:\n%s", code, shown)
 	}
 }
@@ -466,7 +467,7 @@ func TestTerminalResult(t *testing.T) {
 	d.start(nil, gently(addr, "-d", "2s")...)
 	d.await("the view", onlyView)
 	code, shown, _ := d.ended()
-	if code != exitOK && code != exitInvalid || !strings.HasPrefix(strings.TrimPrefix(shown, "IN"), "VALID: ") || strings.Contains(shown, "q or Ctrl-C") {
+	if code != exit.OK && code != exit.Invalid || !strings.HasPrefix(strings.TrimPrefix(shown, "IN"), "VALID: ") || strings.Contains(shown, "q or Ctrl-C") {
 		t.Errorf("exit code %d, and this is left:\n%s", code, shown)
 	}
 }
@@ -479,7 +480,7 @@ func TestTerminalKnee(t *testing.T) {
 	d.await("a step", has("hone knee", "   1 ", "req/s  short", "bracket", "q or Ctrl-C"))
 	d.typed("q")
 	code, shown, _ := d.ended()
-	if code != exitInterrupted || !regexp.MustCompile(`^hone: knee: \d+ trials? in \d+ s\nINVALID: `).MatchString(shown) {
+	if code != exit.Interrupted || !regexp.MustCompile(`^hone: knee: \d+ trials? in \d+ s\nINVALID: `).MatchString(shown) {
 		t.Errorf("exit code %d, and this is left:\n%s", code, shown)
 	}
 }
@@ -493,7 +494,7 @@ func TestTerminalBench(t *testing.T) {
 	d.await("the view", has("hone bench "+addr, "sample ", " 1 of 3", "now        the server, measuring", "no sample yet", "q or Ctrl-C"))
 	d.typed("q")
 	code, shown, _ := d.ended()
-	if code != exitInterrupted || !regexp.MustCompile(`^hone: bench: 0 samples in \d+ s\nhone: bench: interrupted$`).MatchString(shown) {
+	if code != exit.Interrupted || !regexp.MustCompile(`^hone: bench: 0 samples in \d+ s\nhone: bench: interrupted$`).MatchString(shown) {
 		t.Errorf("exit code %d, and this is left:\n%s", code, shown)
 	}
 }
@@ -516,7 +517,7 @@ func TestTerminalDemo(t *testing.T) {
 		return strings.HasPrefix(shown, "hone demo") && strings.Count(shown, "\n") == 0 && strings.Contains(shown, "1 of ")
 	})
 	d.typed("\x03")
-	if code, shown, _ := d.ended(); code != exitInterrupted || !strings.HasPrefix(shown, "hone: demo: interrupted") {
+	if code, shown, _ := d.ended(); code != exit.Interrupted || !strings.HasPrefix(shown, "hone: demo: interrupted") {
 		t.Errorf("exit code %d, and this is left:\n%s", code, shown)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/trial"
 )
 
@@ -44,7 +45,7 @@ func (p *benchPicture) lines(at time.Duration, width int) []line {
 		lines = append(lines, p.side(i, width))
 	}
 	if n := p.now.Samples - p.planned; n > 0 && p.planned > 0 {
-		lines = append(lines, field(6, "retaken", span{toneWarn, numbered(n, "sample")}, text(": what the machine or the generator spoils does not count")))
+		lines = append(lines, field(6, "retaken", span{toneWarn, figure.Counted(n, "sample")}, text(": what the machine or the generator spoils does not count")))
 	}
 	return append(append(lines, p.latest()...), howToEnd())
 }
@@ -52,7 +53,7 @@ func (p *benchPicture) lines(at time.Duration, width int) []line {
 // progress is which sample it is, and how long the rest will take.
 func (p *benchPicture) progress(at time.Duration, width int) line {
 	if p.now.Samples == 0 {
-		return field(0, "sample", text(lasting(at)+" so far"))
+		return field(0, "sample", text(figure.Lasting(at)+" so far"))
 	}
 	number := min(p.now.Taken+1, p.now.Samples)
 	short := fmt.Sprintf("%d of %d", number, p.now.Samples)
@@ -61,7 +62,7 @@ func (p *benchPicture) progress(at time.Duration, width int) line {
 		words += fmt.Sprintf(", pair %d", (number+1)/2)
 	}
 	if p.now.Remaining > 0 {
-		words += ", " + lasting(p.now.Remaining-(at-p.told)) + " left"
+		words += ", " + figure.Lasting(p.now.Remaining-(at-p.told)) + " left"
 	}
 	return field(0, "sample", barAnd(float64(p.now.Taken)/float64(p.now.Samples), width, words, short)...)
 }
@@ -93,7 +94,7 @@ func (p *benchPicture) side(i, width int) line {
 		return field(1, label, text("no sample yet"))
 	}
 	known := slices.DeleteFunc(slices.Clone(rates), func(v float64) bool { return v != v })
-	words := "about " + middle(known, grouped) + "/s, p99 " + middle(p99s, micros)
+	words := "about " + middle(known, figure.Grouped) + "/s, p99 " + middle(p99s, figure.Micros)
 	return field(1, label, text(pad(words, 36)), span{toneCurve, sparkline(rates, min(remembered, width-labelColumns-36))})
 }
 
@@ -129,7 +130,7 @@ func (p *benchPicture) latest() (lines []line) {
 				letter = s.letter()
 			}
 			lines = append(lines, field(20+back, fmt.Sprintf("  %d %s", i+1, letter),
-				text(fmt.Sprintf("%s/s  p50 %s  p99 %s", orNone(sample.rate, grouped), orNone(sample.p50, micros), orNone(sample.p99, micros)))))
+				text(fmt.Sprintf("%s/s  p50 %s  p99 %s", figure.OrNone(sample.rate, figure.Grouped), figure.OrNone(sample.p50, figure.Micros), figure.OrNone(sample.p99, figure.Micros)))))
 		}
 	}
 	return lines
@@ -235,7 +236,7 @@ func (b *benchWatcher) figures() sampleFigures {
 // end takes the view away and leaves a line. It may be called again.
 func (b *benchWatcher) end() {
 	if b.screen.close() {
-		fmt.Fprintf(b.to, "hone: bench: %s in %s\n", numbered(b.picture.taken(), "sample"), lasting(b.screen.age()))
+		fmt.Fprintf(b.to, "hone: bench: %s in %s\n", figure.Counted(b.picture.taken(), "sample"), figure.Lasting(b.screen.age()))
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/hone-go/hone/tool/figure"
 )
 
 // demoPicture is a race of hone demo: one line.
@@ -19,7 +21,7 @@ func (p *demoPicture) lines(at time.Duration, width int) []line {
 		done = float64(p.leg-1) / float64(p.legs)
 	}
 	short := fmt.Sprintf("%d of %d, %s", p.leg, p.legs, p.engine)
-	return []line{field(0, "hone demo", barAnd(done, width, short+": "+p.doing+", "+lasting(at), short)...)}
+	return []line{field(0, "hone demo", barAnd(done, width, short+": "+p.doing+", "+figure.Lasting(at), short)...)}
 }
 
 // demoWatcher shows how a race goes: to a terminal that can draw a line that

@@ -3,7 +3,6 @@ package main
 import (
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -243,24 +242,6 @@ func barAnd(part float64, width int, words, short string) []span {
 		return []span{text(short)}
 	}
 	return append(bar(part, min(width-labelColumns-45, 40)), text("  "+words))
-}
-
-// lasting writes a time for people, in whole seconds.
-func lasting(d time.Duration) string {
-	seconds := int64(max(d, 0).Round(time.Second) / time.Second)
-	two := func(v int64) string {
-		if v < 10 {
-			return "0" + strconv.FormatInt(v, 10)
-		}
-		return strconv.FormatInt(v, 10)
-	}
-	switch {
-	case seconds < 60:
-		return strconv.FormatInt(seconds, 10) + " s"
-	case seconds < 3600:
-		return strconv.FormatInt(seconds/60, 10) + " min " + two(seconds%60) + " s"
-	}
-	return strconv.FormatInt(seconds/3600, 10) + " h " + two(seconds/60%60) + " min"
 }
 
 // howToEnd is the last line, and the first to go.

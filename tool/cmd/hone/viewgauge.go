@@ -5,6 +5,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
 )
 
@@ -49,12 +50,12 @@ func (g *gauge) lines(rank, width int) []line {
 	value := func(v string) span { return text(pad(v, valueColumns)) }
 	rate := "–"
 	if g.now.Phase != "" {
-		rate = grouped(g.now.Rate) + "/s"
+		rate = figure.Grouped(g.now.Rate) + "/s"
 	}
 	lines := []line{
 		field(rank, "rate", value(rate), curve(g.rates)),
-		field(rank+2, "p50", value(orNone(g.now.P50, micros)), curve(g.p50s)),
-		field(rank, "p99", value(orNone(g.now.P99, micros)), curve(g.p99s)),
+		field(rank+2, "p50", value(figure.OrNone(g.now.P50, figure.Micros)), curve(g.p50s)),
+		field(rank, "p99", value(figure.OrNone(g.now.P99, figure.Micros)), curve(g.p99s)),
 	}
 	return append(lines, g.faults(rank+1), g.generator(rank+3))
 }
@@ -63,9 +64,9 @@ func (g *gauge) lines(rank, width int) []line {
 func (g *gauge) faults(rank int) line {
 	failed := text(pad("none", valueColumns))
 	if n := g.now.Errors; n > 0 {
-		failed = span{toneBad, pad(grouped(float64(n)), valueColumns)}
+		failed = span{toneBad, pad(figure.Grouped(float64(n)), valueColumns)}
 	}
-	open := span{toneLabel, grouped(float64(g.now.Conns)) + " of " + grouped(float64(g.conns)) + " connections"}
+	open := span{toneLabel, figure.Grouped(float64(g.now.Conns)) + " of " + figure.Grouped(float64(g.conns)) + " connections"}
 	if g.conns == 0 {
 		open.text = ""
 	}

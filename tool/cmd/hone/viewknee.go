@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/trial"
 )
@@ -41,7 +42,7 @@ func (p *kneePicture) lines(at time.Duration, width int) []line {
 		{5, []span{{toneTitle, "hone knee "}, text(p.title)}},
 		field(9, "goals", text(p.goals)),
 		field(0, "bracket", p.bracket()),
-		field(0, "now", text(p.doing), span{toneLabel, ", " + lasting(at-p.trialAt)}),
+		field(0, "now", text(p.doing), span{toneLabel, ", " + figure.Lasting(at-p.trialAt)}),
 	}
 	lines = append(lines, p.gauge.lines(2, width)...)
 	lines = append(lines, p.latest()...)
@@ -55,20 +56,20 @@ func (p *kneePicture) bracket() span {
 	case k.Met == 0 && k.Missed == 0 && k.Invalid == 0:
 		return text("nothing is known yet")
 	case k.Missed == 0 && k.Invalid == 0:
-		return text("met at " + grouped(k.Met) + unit + ", no end found yet")
+		return text("met at " + figure.Grouped(k.Met) + unit + ", no end found yet")
 	case k.Missed == 0:
-		return text("met at " + orNothing(k.Met) + unit + ", not to be offered at " + grouped(k.Invalid))
+		return text("met at " + orNothing(k.Met) + unit + ", not to be offered at " + figure.Grouped(k.Invalid))
 	case k.Met == 0:
-		return text("missed at " + grouped(k.Missed) + unit + ", met nowhere yet")
+		return text("missed at " + figure.Grouped(k.Missed) + unit + ", met nowhere yet")
 	}
-	return text(fmt.Sprintf("met at %s, missed at %s%s: %.1f %% apart, %.1f %% wanted", grouped(k.Met), grouped(k.Missed), unit, 100*(k.Missed/k.Met-1), 100*p.wanted))
+	return text(fmt.Sprintf("met at %s, missed at %s%s: %.1f %% apart, %.1f %% wanted", figure.Grouped(k.Met), figure.Grouped(k.Missed), unit, 100*(k.Missed/k.Met-1), 100*p.wanted))
 }
 
 func orNothing(v float64) string {
 	if v == 0 {
 		return "nothing"
 	}
-	return grouped(v)
+	return figure.Grouped(v)
 }
 
 // word says what a mark means, in a tone.
@@ -92,7 +93,7 @@ func (p *kneePicture) latest() (lines []line) {
 		if s.full {
 			length = "full"
 		}
-		words := fmt.Sprintf("%14s  %-5s  %s %-9s  ", grouped(s.load)+" "+shortUnit(p.unit), length, p.drawn, orNone(s.plotted, micros))
+		words := fmt.Sprintf("%14s  %-5s  %s %-9s  ", figure.Grouped(s.load)+" "+shortUnit(p.unit), length, p.drawn, figure.OrNone(s.plotted, figure.Micros))
 		why := text("")
 		if s.why != "" {
 			why = span{toneLabel, ": " + s.why}
@@ -145,13 +146,13 @@ func (p *kneePicture) curve(width int) []line {
 		label := ""
 		switch row {
 		case 0:
-			label = micros(toY)
+			label = figure.Micros(toY)
 		case curveHeight - 1:
-			label = micros(fromY)
+			label = figure.Micros(fromY)
 		}
 		lines = append(lines, line{rankCurve, append([]span{{toneLabel, fmt.Sprintf("%*s │", labelColumns-2, label)}}, coloured(marks)...)})
 	}
-	from, to := grouped(fromX), grouped(toX)
+	from, to := figure.Grouped(fromX), figure.Grouped(toX)
 	axis := from + strings.Repeat(" ", max(1, wide-columns(from)-columns(to))) + to
 	return append(lines, line{rankCurve, []span{{toneLabel, fmt.Sprintf("%*s  %s", labelColumns-2, p.drawn, axis)}}})
 }
@@ -232,6 +233,6 @@ func (k *kneeWatcher) made(point kneePoint, found knee.Knee) {
 // end takes the view away and leaves a line. It may be called again.
 func (k *kneeWatcher) end() {
 	if k.screen.close() {
-		fmt.Fprintf(k.to, "hone: knee: %s in %s\n", numbered(len(k.picture.steps), "trial"), lasting(k.screen.age()))
+		fmt.Fprintf(k.to, "hone: knee: %s in %s\n", figure.Counted(len(k.picture.steps), "trial"), figure.Lasting(k.screen.age()))
 	}
 }

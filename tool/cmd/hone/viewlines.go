@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
 )
 
@@ -15,5 +16,5 @@ func newProgress(w io.Writer) *progress { return &progress{w} }
 // show is a load.Plan's Progress.
 func (p *progress) show(now load.Progress) {
 	fmt.Fprintf(p.w, "%-10s %3.0fs  %d conns  %s/s  p50 %s  p99 %s  %d errors\n", now.Phase, now.Elapsed.Seconds(),
-		now.Conns, grouped(now.Rate), orNone(now.P50, micros), orNone(now.P99, micros), now.Errors)
+		now.Conns, figure.Grouped(now.Rate), figure.OrNone(now.P50, figure.Micros), figure.OrNone(now.P99, figure.Micros), now.Errors)
 }

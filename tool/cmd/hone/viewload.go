@@ -7,6 +7,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
 )
 
@@ -63,19 +64,19 @@ func (p *loadPicture) lines(at time.Duration, width int) []line {
 // progress is the phase, and how much of it there is left.
 func (p *loadPicture) progress(at time.Duration, width int) line {
 	phase := p.gauge.now.Phase
-	done, words := 0.0, lasting(at)+" so far"
+	done, words := 0.0, figure.Lasting(at)+" so far"
 	short := words
 	switch phase {
 	case "":
 		phase = connectingPhase
 	case warmingUpPhase:
-		short = lasting(p.connected+p.warmup+p.length-at) + " left"
-		words = lasting(p.connected+p.warmup-at) + " left, then " + lasting(p.length)
+		short = figure.Lasting(p.connected+p.warmup+p.length-at) + " left"
+		words = figure.Lasting(p.connected+p.warmup-at) + " left, then " + figure.Lasting(p.length)
 	case measuringPhase:
 		passed := min(at-p.measuring, p.length)
 		done = float64(passed) / float64(p.length)
-		short = lasting(p.length-passed) + " left"
-		words = fmt.Sprintf("%s of %s, %s", lasting(passed), lasting(p.length), short)
+		short = figure.Lasting(p.length-passed) + " left"
+		words = fmt.Sprintf("%s of %s, %s", figure.Lasting(passed), figure.Lasting(p.length), short)
 	case drainingPhase:
 		done, words, short = 1, "waiting for the last answers", "ending"
 	}

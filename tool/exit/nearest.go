@@ -1,10 +1,10 @@
-package main
+package exit
 
 import "fmt"
 
-// didYouMean asks for the nearest of what there is, or says otherwise where
+// DidYouMean asks for the nearest of what there is, or says otherwise where
 // nothing is near.
-func didYouMean(text string, known []string, otherwise string) string {
+func DidYouMean(text string, known []string, otherwise string) string {
 	if near := nearest(text, known); near != "" {
 		return fmt.Sprintf("did you mean %s?", near)
 	}
