@@ -45,6 +45,7 @@ var toolWing = map[string][]string{
 	"tool/knee":              {},
 	"tool/exit":              {},
 	"tool/figure":            {},
+	"tool/race":              {"engine", "wire", "tool/admin", "tool/child", "tool/figure", "tool/load"},
 	"tool/admin":             {"tool/exit", "tool/load", "tool/observe"},
 	"tool/avatar":            {"route", "pool"},
 	"tool/lab":               {anyLibrary, "tool/child", "tool/load", "tool/machine", "tool/probe", "tool/avatar"},

@@ -4,21 +4,18 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/page"
+	"github.com/hone-go/hone/tool/race"
 )
 
-const (
-	longestLap  = time.Minute
-	mostRetries = 4 // of the laps of both races
-	idleConns   = 1000
-)
+const longestLap = time.Minute
 
 // demoFlags are demo's, as they were given.
 type demoFlags struct {
@@ -63,75 +60,37 @@ nothing running.`,
 	return cmd
 }
 
-// run races the engines and prints what came of it.
+// run races the engines and prints the tables.
 func (f *demoFlags) run(ctx context.Context, live *livePage, stdout, stderr io.Writer) error {
-	race := &raceReport{Schema: "hone.demo/1", InvalidReasons: []string{}}
-	legs, retries := race.legs(), mostRetries
+	exe, err := os.Executable()
+	if err != nil {
+		return exit.Failedf("demo: %w", err)
+	}
 	watcher := newDemoWatcher(stderr)
 	defer watcher.end()
-	for i, l := range legs {
-		c := &contest{
-			engine: l.engine, lap: f.lap, retries: &retries, page: live,
-			say: func(what string) { watcher.show(i+1, len(legs), l.engine, what) },
-		}
-		err := l.run(ctx, c)
-		if ctx.Err() != nil {
-			live.end(nil, ctx.Err())
-			return &exit.Error{Code: exit.Interrupted, Err: fmt.Errorf("demo: interrupted; let it run to the end, or shorten it with --for 1s")}
-		}
-		if err != nil {
-			live.end(nil, err)
-			return exit.Failedf("demo: %s: %w", l.engine, err)
-		}
-		race.InvalidReasons = append(race.InvalidReasons, c.doubts...)
-	}
+	report, err := race.Run(ctx, race.Plan{
+		Serve: []string{exe, "serve"}, Lap: f.lap, Say: watcher.show, Serving: live.watch,
+		Watch: func(what, engine string, now load.Progress) { live.show(page.Lane{Group: what, Name: engine}, now) },
+	})
 	watcher.end()
-	race.Valid = len(race.InvalidReasons) == 0
-	live.end(race.InvalidReasons, nil)
-	race.compare()
+	if ctx.Err() != nil {
+		live.end(nil, ctx.Err())
+		return &exit.Error{Code: exit.Interrupted, Err: fmt.Errorf("demo: interrupted; let it run to the end, or shorten it with --for 1s")}
+	}
+	if err != nil {
+		live.end(nil, err)
+		return exit.Failedf("demo: %w", err)
+	}
+	live.end(report.InvalidReasons, nil)
 	if f.json {
-		if err := writeJSON(stdout, race); err != nil {
+		if err := writeJSON(stdout, report); err != nil {
 			return err
 		}
-	} else if _, err := io.WriteString(stdout, race.text()); err != nil {
+	} else if _, err := io.WriteString(stdout, report.Text()); err != nil {
 		return exit.FailedIf(err)
 	}
-	if !race.Valid {
+	if !report.Valid {
 		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("demo: figures are doubtful; let nothing else run on this machine, and try again with --for 10s")}
 	}
 	return nil
-}
-
-// leg is one engine's part in one of the races.
-type leg struct {
-	engine string
-	run    func(context.Context, *contest) error
-}
-
-// legs are the first race and the second. Events without hand-off is there to
-// show what it is for.
-func (r *raceReport) legs() []leg {
-	alone := func(ctx context.Context, c *contest) error {
-		entry, err := c.alone(ctx)
-		if err == nil {
-			r.Engines = append(r.Engines, entry)
-		}
-		return err
-	}
-	beside := func(ctx context.Context, c *contest) error {
-		entry, err := c.besideSlow(ctx)
-		if err == nil {
-			r.Beside = append(r.Beside, entry)
-		}
-		return err
-	}
-	var first, second []leg
-	for _, e := range engine.All() {
-		first = append(first, leg{e.Name(), alone})
-		second = append(second, leg{e.Name(), beside})
-	}
-	if e := engine.Events(engine.Inline); slices.Contains(engines(), e) {
-		second = append(second, leg{e.Name(), beside})
-	}
-	return append(first, second...)
 }

@@ -1,4 +1,4 @@
-package main
+package race
 
 import (
 	"fmt"
@@ -10,25 +10,25 @@ import (
 	"github.com/hone-go/hone/tool/figure"
 )
 
-// raceReport is the result of a demo. A figure that cannot be had is null.
-type raceReport struct {
-	Schema         string          `json:"schema"`
-	Valid          bool            `json:"valid"`
-	InvalidReasons []string        `json:"invalid_reasons"`
-	Engines        []*raceEntry    `json:"engines"`
-	Beside         []*besideReport `json:"beside_slow_handlers"`
+// Report is the result of a demo. A figure that cannot be had is null.
+type Report struct {
+	Schema         string    `json:"schema"`
+	Valid          bool      `json:"valid"`
+	InvalidReasons []string  `json:"invalid_reasons"`
+	Engines        []*Entry  `json:"engines"`
+	Beside         []*Beside `json:"beside_slow_handlers"`
 }
 
-// raceEntry is one engine's part in the race for speed.
-type raceEntry struct {
-	Engine    string    `json:"engine"`
-	PingPong  lapReport `json:"conns_100_depth_1"`
-	Pipelined lapReport `json:"conns_100_depth_64"`
-	IdleBytes *float64  `json:"bytes_per_idle_connection"`
+// Entry is one engine's part in the race for speed.
+type Entry struct {
+	Engine    string   `json:"engine"`
+	PingPong  Lap      `json:"conns_100_depth_1"`
+	Pipelined Lap      `json:"conns_100_depth_64"`
+	IdleBytes *float64 `json:"bytes_per_idle_connection"`
 }
 
-// lapReport is one load on one engine.
-type lapReport struct {
+// Lap is one load on one engine.
+type Lap struct {
 	Rate      *float64 `json:"rate"`
 	P50       *float64 `json:"p50_us"`
 	P99       *float64 `json:"p99_us"`
@@ -36,9 +36,9 @@ type lapReport struct {
 	Ratio     *float64 `json:"ratio_to_direct"` // of the rates
 }
 
-// besideReport is how long others waited beside slow handlers, from when their
+// Beside is how long others waited beside slow handlers, from when their
 // requests were written.
-type besideReport struct {
+type Beside struct {
 	Engine   string   `json:"engine"`
 	Rate     *float64 `json:"rate"`
 	P50      *float64 `json:"p50_us"`
@@ -49,7 +49,7 @@ type besideReport struct {
 
 // compare fills in the ratios: of rates to the first engine, which is Direct,
 // and of times beside slow handlers to Parked.
-func (r *raceReport) compare() {
+func (r *Report) compare() {
 	for _, e := range r.Engines {
 		e.PingPong.Ratio = ratio(e.PingPong.Rate, r.Engines[0].PingPong.Rate)
 		e.Pipelined.Ratio = ratio(e.Pipelined.Rate, r.Engines[0].Pipelined.Rate)
@@ -71,17 +71,17 @@ func ratio(a, b *float64) *float64 {
 
 // beside is what came of an engine in the second race; without figures where it
 // was not in it.
-func (r *raceReport) beside(e engine.Engine) *besideReport {
+func (r *Report) beside(e engine.Engine) *Beside {
 	for _, b := range r.Beside {
 		if b.Engine == e.Name() {
 			return b
 		}
 	}
-	return new(besideReport)
+	return new(Beside)
 }
 
-// text is both races for people.
-func (r *raceReport) text() string {
+// Text is both races for people.
+func (r *Report) Text() string {
 	var b strings.Builder
 	figure.WriteValidity(&b, r.Valid, r.InvalidReasons)
 	r.writeSpeed(&b)
@@ -89,16 +89,16 @@ func (r *raceReport) text() string {
 	return b.String()
 }
 
-func (r *raceReport) writeSpeed(w io.Writer) {
+func (r *Report) writeSpeed(w io.Writer) {
 	fmt.Fprint(w, "\nconnections × depth: 100 × 64 is 100 connections that each keep 64 requests outstanding.\n\n")
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "load\tengine\trequests/s\tto Direct\tp50\tp99\tserver CPU/request")
 	for _, load := range []struct {
 		name string
-		of   func(*raceEntry) lapReport
+		of   func(*Entry) Lap
 	}{
-		{"100 × 1", func(e *raceEntry) lapReport { return e.PingPong }},
-		{"100 × 64", func(e *raceEntry) lapReport { return e.Pipelined }},
+		{"100 × 1", func(e *Entry) Lap { return e.PingPong }},
+		{"100 × 64", func(e *Entry) Lap { return e.Pipelined }},
 	} {
 		for i, e := range r.Engines {
 			lap, name := load.of(e), load.name
@@ -117,7 +117,7 @@ func (r *raceReport) writeSpeed(w io.Writer) {
 	table.Flush()
 }
 
-func (r *raceReport) writeBeside(w io.Writer) {
+func (r *Report) writeBeside(w io.Writer) {
 	fmt.Fprintf(w, "\nbeside slow handlers: %d connections whose handler sleeps %d ms for every request, and %d\n"+
 		"others that ask %s requests a second together. How long the others wait:\n\n",
 		slowConns, slowSleep.Milliseconds(), otherConns, figure.Grouped(otherRate))

@@ -1,4 +1,4 @@
-package main
+package race
 
 import (
 	"bytes"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
-	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -23,10 +22,9 @@ const (
 // contest is what one engine goes through in a race.
 type contest struct {
 	engine string
-	lap    time.Duration
+	plan   Plan
 	say    func(what string)
 	doubts []string // why figures are not to be believed
-	page   *livePage
 
 	// retries is how many more laps the race may run again because the first
 	// was not valid. One in which requests failed is never run again.
@@ -34,9 +32,9 @@ type contest struct {
 }
 
 // alone is the engine's part in the race for speed.
-func (c *contest) alone(ctx context.Context) (*raceEntry, error) {
-	entry := &raceEntry{Engine: c.engine}
-	server, err := startServer(ctx, c.engine, "submit")
+func (c *contest) alone(ctx context.Context) (*Entry, error) {
+	entry := &Entry{Engine: c.engine}
+	server, err := startServer(ctx, c.plan.Serve, c.engine, "submit")
 	if err != nil {
 		return nil, err
 	}
@@ -47,14 +45,14 @@ func (c *contest) alone(ctx context.Context) (*raceEntry, error) {
 	}
 	for _, l := range []struct {
 		depth int
-		lap   *lapReport
+		lap   *Lap
 	}{{1, &entry.PingPong}, {64, &entry.Pipelined}} {
 		plan := load.Plan{Conns: 100, Depth: l.depth, Expect: []byte{}}
 		r, err := c.drive(ctx, server, fmt.Sprintf("100 × %d", l.depth), plan)
 		if err != nil {
 			return nil, err
 		}
-		*l.lap = lapReport{Rate: r.Rate, P50: r.Latency.P50, P99: r.Latency.P99}
+		*l.lap = Lap{Rate: r.Rate, P50: r.Latency.P50, P99: r.Latency.P99}
 		if used := server.stats.Used(); used != nil {
 			l.lap.ServerCPU = used.CPUPerRequest
 		}
@@ -69,11 +67,15 @@ func (c *contest) drive(ctx context.Context, server *ownServer, what string, pla
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, err
 	}
-	plan.Target, plan.For = target, c.lap
+	plan.Target, plan.For = target, c.plan.Lap
 	plan.WindowOpens, plan.WindowCloses = server.stats.WindowOpens, server.stats.WindowCloses
-	plan.Progress = c.page.beside(page.Lane{Group: what, Name: c.engine}, nil)
-	c.page.watch(server.stats)
-	defer c.page.watch(nil)
+	if watch := c.plan.Watch; watch != nil {
+		plan.Progress = func(now load.Progress) { watch(what, c.engine, now) }
+	}
+	if serving := c.plan.Serving; serving != nil {
+		serving(server.stats)
+		defer serving(nil)
+	}
 	c.say(what)
 	r, err := load.Run(ctx, plan)
 	if err == nil && !r.Valid && r.Errors["total"] == 0 && ctx.Err() == nil && *c.retries > 0 {

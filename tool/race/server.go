@@ -1,9 +1,8 @@
-package main
+package race
 
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"time"
 
@@ -22,19 +21,19 @@ type ownServer struct {
 	process *child.Child
 }
 
-// startServer starts this very program and waits until it serves.
-func startServer(ctx context.Context, engine, service string) (*ownServer, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	process, err := child.Start(exec.CommandContext(ctx, exe, "serve", "--json", "--until-eof", "--engine", engine, "--service", service,
-		"--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--handler-times=false"), child.Options{})
+// startServer starts hone serve, which command begins, and waits until it serves.
+func startServer(ctx context.Context, command []string, engine, service string) (*ownServer, error) {
+	args := append(command[1:len(command):len(command)], "--json", "--until-eof", "--engine", engine, "--service", service,
+		"--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--handler-times=false")
+	process, err := child.Start(exec.CommandContext(ctx, command[0], args...), child.Options{})
 	if err != nil {
 		return nil, err
 	}
 	s := &ownServer{process: process}
-	var ready readiness
+	var ready struct {
+		Addr  string  `json:"addr"`
+		Admin *string `json:"admin"`
+	}
 	if err = process.Answer(ctx, startTime, &ready); err == nil && ready.Admin != nil {
 		s.addr = ready.Addr
 		s.stats, err = admin.Open(*ready.Admin)

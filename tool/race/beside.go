@@ -1,4 +1,4 @@
-package main
+package race
 
 import (
 	"context"
@@ -19,8 +19,8 @@ const (
 )
 
 // besideSlow is the engine's part in the race beside slow handlers.
-func (c *contest) besideSlow(ctx context.Context) (*besideReport, error) {
-	server, err := startServer(ctx, c.engine, "faults")
+func (c *contest) besideSlow(ctx context.Context) (*Beside, error) {
+	server, err := startServer(ctx, c.plan.Serve, c.engine, "faults")
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (c *contest) besideSlow(ctx context.Context) (*besideReport, error) {
 	go func() {
 		r, err := load.Run(asleep, load.Plan{
 			Target: target, Conns: slowConns, Content: fmt.Appendf(nil, "sleep %v", slowSleep), Expect: []byte{},
-			For: 4*c.lap + settleTime, Warmup: -1,
+			For: 4*c.plan.Lap + settleTime, Warmup: -1,
 		})
 		if err == nil && r.Errors["total"] > 0 {
 			err = fmt.Errorf("%d of %d requests that should sleep went wrong", r.Errors["total"], r.Requests)
@@ -55,5 +55,5 @@ func (c *contest) besideSlow(ctx context.Context) (*besideReport, error) {
 	// Every request is written at its moment, whatever has become of those before:
 	// a connection has room for five seconds of them. So what Latency has more than
 	// Service is the generator's lateness and nothing else.
-	return &besideReport{Engine: c.engine, Rate: r.Rate, P50: r.Service.P50, P99: r.Service.P99, P999: r.Service.P999}, nil
+	return &Beside{Engine: c.engine, Rate: r.Rate, P50: r.Service.P50, P99: r.Service.P99, P999: r.Service.P999}, nil
 }
