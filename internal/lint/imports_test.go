@@ -42,7 +42,7 @@ var toolWing = map[string][]string{
 	"tool/compare":           {"tool/record"},
 	"tool/observe":           {"framed", "engine", "pool", "workers", "conns", "tool/record", "tool/compare", "tool/probe", "internal/sys"},
 	"tool/observe/dashboard": {"tool/observe"},
-	"tool/knee":              {},
+	"tool/knee":              {"tool/exit", "tool/figure", "tool/load", "tool/record", "tool/trial", "internal/sys"},
 	"tool/exit":              {},
 	"tool/figure":            {},
 	"tool/race":              {"engine", "wire", "tool/admin", "tool/child", "tool/figure", "tool/load"},

@@ -32,12 +32,6 @@ type kneeFlags struct {
 	plain    bool
 }
 
-// The axes.
-const (
-	axisRate  = "rate"
-	axisConns = "conns"
-)
-
 const (
 	usualFromRate = 100
 	usualKneeConn = 50
@@ -87,7 +81,7 @@ func (f *kneeFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(&f.goals, "goal", "what must be met, as hone load's --expect; repeat for more")
-	f.axis = addChoice(cmd, "axis", axisRate, "what grows", axisRate, axisConns)
+	f.axis = addChoice(cmd, "axis", knee.AxisRate, "what grows", knee.AxisRate, knee.AxisConns)
 	flags.Float64Var(&f.from, "from", 0, "the lowest load (100 requests a second, 1 connection)")
 	flags.Float64Var(&f.to, "to", 0, "the highest load (as much as can be offered)")
 	f.width = 0.02
@@ -109,7 +103,7 @@ func (f *kneeFlags) define(cmd *cobra.Command) {
 // plan checks the flags and makes the search's plan.
 func (f *kneeFlags) plan(cmd *cobra.Command, target string) (knee.Plan, error) {
 	changed := cmd.Flags().Changed
-	plan := knee.Plan{Goals: len(f.goals.goals), From: f.from, To: f.to, Width: float64(f.width), Confirm: f.confirm, Whole: f.axis.value == axisConns}
+	plan := knee.Plan{Goals: len(f.goals.goals), From: f.from, To: f.to, Width: float64(f.width), Confirm: f.confirm, Whole: f.axis.value == knee.AxisConns}
 	if plan.From == 0 && plan.Whole {
 		plan.From = 1
 	} else if plan.From == 0 {
@@ -154,21 +148,23 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		}
 		defer store.Close()
 	}
-	s := &kneeSearch{flags: f, plan: plan, began: time.Now().UTC()}
-	s.watcher = newKneeWatcher(cmd.ErrOrStderr(), s, target)
-	defer s.watcher.end()
-	err = s.search(ctx)
-	s.watcher.end()
-	if err != nil && len(s.points) == 0 {
+	s := &knee.Search{Plan: plan, Goals: f.goals.goals, Load: f.load.plan, Length: f.trial, Cool: f.cool}
+	began := time.Now().UTC()
+	watcher := newKneeWatcher(cmd.ErrOrStderr(), f, s, target)
+	defer watcher.end()
+	s.Watch, s.Made = watcher.show, watcher.made
+	err = s.Run(ctx)
+	watcher.end()
+	if err != nil && !s.Any() {
 		return kneeFailure(err)
 	}
-	report := s.report(target, isTerminal(out.Writer))
+	report := s.Report(target, isTerminal(out.Writer))
 	if err != nil {
-		report.fail(err)
+		report.Fail(err)
 	}
 	writeErr := f.write(out, report) // first: a store that fails must not cost the result
 	if store != nil {
-		if err := s.keep(cmd, store, target); err != nil && writeErr == nil {
+		if err := f.keep(cmd, store, target, s, began); err != nil && writeErr == nil {
 			return err
 		}
 	}
@@ -178,10 +174,10 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	if err != nil {
 		return kneeFailure(err)
 	}
-	return report.failure(ctx.Err() != nil, f.out.json || f.out.file != "")
+	return report.Failure(ctx.Err() != nil, f.out.json || f.out.file != "")
 }
 
-func (f *kneeFlags) write(out *resultFile, report *kneeReport) error {
+func (f *kneeFlags) write(out *resultFile, report *knee.Report) error {
 	if err := out.begin(); err != nil {
 		return err
 	}
@@ -189,7 +185,7 @@ func (f *kneeFlags) write(out *resultFile, report *kneeReport) error {
 		return writeJSON(out, report)
 	}
 	var b strings.Builder
-	report.write(&b)
+	report.Write(&b)
 	_, err := out.Write([]byte(b.String()))
 	return err
 }
@@ -203,30 +199,11 @@ func kneeFailure(err error) error {
 }
 
 // keep stores the trials, a sample each, also when the context has ended.
-func (s *kneeSearch) keep(cmd *cobra.Command, store *record.Store, target string) error {
-	scenario := keptScenario(cmd, "knee by "+s.flags.axis.value, target)
-	scenario.Text += fmt.Sprintf("axis=%s\ngoal=%s\ntrial=%v\n", s.flags.axis.value, s.flags.goals.String(), s.flags.trial)
-	run := &record.Run{Name: s.flags.save, Made: "knee", At: s.began, Scenario: scenario, Environment: trial.Environment(s.flags.load.plan.Target)}
-	for i, p := range s.points {
-		sample := &record.Sample{At: p.at, Reasons: []string{p.Why}}
-		if p.result != nil {
-			sample = trial.SampleOf(p.result, p.at)
-		}
-		if sample.Order = i + 1; p.Invalid {
-			sample.Valid, sample.Reasons = false, []string{p.Why}
-		}
-		sample.Metrics = append([]record.Metric{{Name: "load", Unit: s.unit(), Better: record.Higher, Value: p.Load}}, sample.Metrics...)
-		run.Samples = append(run.Samples, *sample)
-	}
+func (f *kneeFlags) keep(cmd *cobra.Command, store *record.Store, target string, s *knee.Search, began time.Time) error {
+	scenario := keptScenario(cmd, "knee by "+s.Axis(), target)
+	scenario.Text += fmt.Sprintf("axis=%s\ngoal=%s\ntrial=%v\n", s.Axis(), f.goals.String(), f.trial)
+	run := &record.Run{Name: f.save, Made: "knee", At: began, Scenario: scenario, Environment: trial.Environment(f.load.plan.Target), Samples: s.Samples()}
 	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
 	defer cancel()
 	return notKept("knee", store.Add(ctx, run))
-}
-
-// unit is what loads are counted in.
-func (s *kneeSearch) unit() string {
-	if s.plan.Whole {
-		return "connections"
-	}
-	return "req/s"
 }

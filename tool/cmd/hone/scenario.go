@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -132,7 +133,7 @@ func hasArrivals(cmd *cobra.Command) bool {
 		}
 	}
 	axis := cmd.Flags().Lookup("axis") // knee's
-	return axis != nil && axis.Value.String() == axisRate
+	return axis != nil && axis.Value.String() == knee.AxisRate
 }
 
 // withoutAddress is a target's text without where it is: the same server on

@@ -65,13 +65,13 @@ func searching() *kneePicture {
 	p := &kneePicture{title: "127.0.0.1:7000", goals: "p99<5ms", drawn: "p99", unit: "req/s", wanted: 0.02, doing: "trial 9: 9,051 req/s, full",
 		trialAt: 75 * time.Second, gauge: wavy(2, 0.3), found: knee.Knee{Met: 8000, Missed: 12800}}
 	for i, rate := range []float64{100, 200, 400, 800, 1600, 3200, 6400, 12800} {
-		s := kneeStep{load: rate, mark: markMet, plotted: of(200 + rate/10)}
+		s := kneeStep{load: rate, mark: knee.MarkMet, plotted: of(200 + rate/10)}
 		if i == 7 {
-			s.mark, s.why, s.plotted = markMissed, "p99 is 71ms", of(71_000)
+			s.mark, s.why, s.plotted = knee.MarkMissed, "p99 is 71ms", of(71_000)
 		}
 		p.steps = append(p.steps, s)
 	}
-	p.steps = append(p.steps, kneeStep{load: 8000, full: true, mark: markMet, plotted: of(2400)}, kneeStep{load: 20000, mark: markInvalid, why: "the generator was late"})
+	p.steps = append(p.steps, kneeStep{load: 8000, full: true, mark: knee.MarkMet, plotted: of(2400)}, kneeStep{load: 20000, mark: knee.MarkInvalid, why: "the generator was late"})
 	return p
 }
 

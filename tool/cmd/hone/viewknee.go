@@ -75,9 +75,9 @@ func orNothing(v float64) string {
 // word says what a mark means, in a tone.
 func (s kneeStep) word() span {
 	switch s.mark {
-	case markMet:
+	case knee.MarkMet:
 		return span{toneGood, "met"}
-	case markMissed:
+	case knee.MarkMissed:
 		return span{toneBad, "missed"}
 	}
 	return span{toneWarn, "not valid"}
@@ -134,10 +134,10 @@ func (p *kneePicture) curve(width int) []line {
 	for row := range cells {
 		cells[row] = []rune(strings.Repeat(" ", wide))
 	}
-	for _, mark := range []rune{markInvalid, markMissed, markMet} {
+	for _, mark := range []rune{knee.MarkInvalid, knee.MarkMissed, knee.MarkMet} {
 		for _, s := range steps {
 			if s.mark == mark {
-				cells[curveHeight-1-place(*s.plotted, fromY, toY, curveHeight)][place(s.load, fromX, toX, wide)] = mark
+				cells[curveHeight-1-knee.Place(*s.plotted, fromY, toY, curveHeight)][knee.Place(s.load, fromX, toX, wide)] = mark
 			}
 		}
 	}
@@ -159,7 +159,7 @@ func (p *kneePicture) curve(width int) []line {
 
 // coloured are marks with their tones.
 func coloured(marks []rune) (spans []span) {
-	tones := map[rune]tone{markMet: toneGood, markMissed: toneBad, markInvalid: toneWarn}
+	tones := map[rune]tone{knee.MarkMet: toneGood, knee.MarkMissed: toneBad, knee.MarkInvalid: toneWarn}
 	for _, m := range strings.TrimRight(string(marks), " ") {
 		if last := len(spans) - 1; last >= 0 && spans[last].tone == tones[m] {
 			spans[last].text += string(m)
@@ -176,20 +176,17 @@ type kneeWatcher struct {
 	screen  *screen        // nil: no view
 	to      io.Writer
 	picture *kneePicture // the search's and the screen's
-	drawn   string       // the figure of the curve
 }
 
 // newKneeWatcher shows a search, in the way that w can show it.
-func newKneeWatcher(w io.Writer, s *kneeSearch, target string) *kneeWatcher {
-	f := s.flags
+func newKneeWatcher(w io.Writer, f *kneeFlags, s *knee.Search, target string) *kneeWatcher {
 	k := &kneeWatcher{to: w}
 	switch howToWatch(w, f.progress, f.plain) {
 	case inLines:
 		k.lines = &trialProgress{w: w, asked: true}
 	case asPicture:
-		k.drawn = (&kneeReport{goals: f.goals.goals}).drawn()
-		k.picture = &kneePicture{title: target, goals: f.goals.String(), unit: s.unit(), wanted: s.plan.Width,
-			drawn: strings.Replace(k.drawn, "p999", "p99.9", 1), doing: "starting"}
+		k.picture = &kneePicture{title: target, goals: f.goals.String(), unit: s.Unit(), wanted: s.Plan.Width,
+			drawn: strings.Replace(knee.DrawnOf(f.goals.goals), "p999", "p99.9", 1), doing: "starting"}
 		k.screen = openScreen(w, k.picture)
 	}
 	return k
@@ -197,10 +194,10 @@ func newKneeWatcher(w io.Writer, s *kneeSearch, target string) *kneeWatcher {
 
 // show is what kneeSearch tells of the trial that is being made. It never waits for
 // the terminal of a view.
-func (k *kneeWatcher) show(now trial.Progress) {
+func (k *kneeWatcher) show(now knee.Progress) {
 	switch {
 	case k.lines != nil:
-		k.lines.show(now)
+		k.lines.show(trial.Progress{Doing: now.Doing, Taken: now.Taken, Load: now.Load})
 	case k.screen != nil:
 		k.screen.change(func() {
 			p := k.picture
@@ -215,12 +212,11 @@ func (k *kneeWatcher) show(now trial.Progress) {
 }
 
 // made takes a trial that was made, and what all show.
-func (k *kneeWatcher) made(point kneePoint, found knee.Knee) {
+func (k *kneeWatcher) made(t knee.Point, found knee.Knee) {
 	if k.screen == nil {
 		return
 	}
-	t := point.inJSON(k.drawn)
-	step := kneeStep{load: t.Load, full: t.Full, mark: t.mark(), why: t.Why, plotted: t.plotted}
+	step := kneeStep{load: t.Load, full: t.Full, mark: t.Mark(), why: t.Why, plotted: t.Plotted}
 	if _, figure, missed := strings.Cut(step.why, " missed: "); missed {
 		step.why = figure // the goal stands above, and that it was missed in front
 	}

@@ -1,4 +1,4 @@
-package main
+package knee
 
 import (
 	"fmt"
@@ -19,9 +19,9 @@ const (
 
 // Marks and colours of a trial.
 const (
-	markMet     = '●'
-	markMissed  = '×'
-	markInvalid = '?'
+	MarkMet     = '●'
+	MarkMissed  = '×'
+	MarkInvalid = '?'
 	markGoal    = '┈'
 
 	colourGreen = "\x1b[32m"
@@ -36,9 +36,9 @@ type plot struct {
 }
 
 // writePlot draws the latency against the answers a second.
-func (r *kneeReport) writePlot(w io.Writer) {
-	points := slices.DeleteFunc(r.curve(), func(t kneeTrial) bool {
-		return t.Rate == nil || t.plotted == nil || *t.Rate <= 0 || *t.plotted <= 0
+func (r *Report) writePlot(w io.Writer) {
+	points := slices.DeleteFunc(r.curve(), func(t Point) bool {
+		return t.Rate == nil || t.Plotted == nil || *t.Rate <= 0 || *t.Plotted <= 0
 	})
 	if len(points) < 2 {
 		return
@@ -47,9 +47,9 @@ func (r *kneeReport) writePlot(w io.Writer) {
 	goal := r.goalLine()
 	p.draw(points, goal)
 	name := strings.Replace(r.drawn(), "p999", "p99.9", 1)
-	fmt.Fprintf(w, "\n%s against answers a second: %c met, %c missed", name, markMet, markMissed)
-	if slices.ContainsFunc(points, func(t kneeTrial) bool { return !t.Valid }) {
-		fmt.Fprintf(w, ", %c not valid", markInvalid)
+	fmt.Fprintf(w, "\n%s against answers a second: %c met, %c missed", name, MarkMet, MarkMissed)
+	if slices.ContainsFunc(points, func(t Point) bool { return !t.Valid }) {
+		fmt.Fprintf(w, ", %c not valid", MarkInvalid)
 	}
 	if goal > 0 {
 		fmt.Fprintf(w, ", %c the goal", markGoal)
@@ -59,7 +59,7 @@ func (r *kneeReport) writePlot(w io.Writer) {
 }
 
 // goalLine is the time of the goal that is drawn, in µs; 0: there is none.
-func (r *kneeReport) goalLine() float64 {
+func (r *Report) goalLine() float64 {
 	i := slices.IndexFunc(r.goals, func(g load.Goal) bool { return g.Metric == r.drawn() })
 	if i < 0 {
 		return 0
@@ -67,11 +67,11 @@ func (r *kneeReport) goalLine() float64 {
 	return r.goals[i].Value
 }
 
-func newPlot(points []kneeTrial) *plot {
+func newPlot(points []Point) *plot {
 	p := &plot{fromX: math.Inf(1), fromY: math.Inf(1)}
 	for _, t := range points {
 		p.fromX, p.toX = min(p.fromX, *t.Rate), max(p.toX, *t.Rate)
-		p.fromY, p.toY = min(p.fromY, *t.plotted), max(p.toY, *t.plotted)
+		p.fromY, p.toY = min(p.fromY, *t.Plotted), max(p.toY, *t.Plotted)
 	}
 	for row := range p.cells {
 		for column := range p.cells[row] {
@@ -81,8 +81,8 @@ func newPlot(points []kneeTrial) *plot {
 	return p
 }
 
-// place is where v is between from and to, in so many steps.
-func place(v, from, to float64, steps int) int {
+// Place is where v is between from and to, in so many steps.
+func Place(v, from, to float64, steps int) int {
 	if to <= from {
 		return 0
 	}
@@ -90,30 +90,31 @@ func place(v, from, to float64, steps int) int {
 }
 
 // draw puts the goal under the points, and those that missed under those that met.
-func (p *plot) draw(points []kneeTrial, goal float64) {
+func (p *plot) draw(points []Point, goal float64) {
 	if goal >= p.fromY && goal <= p.toY {
-		row := plotHeight - 1 - place(goal, p.fromY, p.toY, plotHeight)
+		row := plotHeight - 1 - Place(goal, p.fromY, p.toY, plotHeight)
 		for column := range p.cells[row] {
 			p.cells[row][column] = markGoal
 		}
 	}
-	for _, mark := range []rune{markInvalid, markMissed, markMet} {
+	for _, mark := range []rune{MarkInvalid, MarkMissed, MarkMet} {
 		for _, t := range points {
-			if t.mark() == mark {
-				p.cells[plotHeight-1-place(*t.plotted, p.fromY, p.toY, plotHeight)][place(*t.Rate, p.fromX, p.toX, plotWidth)] = mark
+			if t.Mark() == mark {
+				p.cells[plotHeight-1-Place(*t.Plotted, p.fromY, p.toY, plotHeight)][Place(*t.Rate, p.fromX, p.toX, plotWidth)] = mark
 			}
 		}
 	}
 }
 
-func (t kneeTrial) mark() rune {
+// Mark is how the point is drawn.
+func (t Point) Mark() rune {
 	switch {
 	case !t.Valid:
-		return markInvalid
+		return MarkInvalid
 	case slices.Contains(t.Met, false):
-		return markMissed
+		return MarkMissed
 	}
-	return markMet
+	return MarkMet
 }
 
 const plotLabel = 9 // columns of a label
@@ -127,7 +128,7 @@ func (p *plot) write(w io.Writer, colour bool) {
 		}
 		line := strings.TrimRight(string(cells[:]), " ")
 		if colour {
-			line = strings.NewReplacer(string(markMet), colourGreen+string(markMet)+colourNone, string(markMissed), colourRed+string(markMissed)+colourNone).Replace(line)
+			line = strings.NewReplacer(string(MarkMet), colourGreen+string(MarkMet)+colourNone, string(MarkMissed), colourRed+string(MarkMissed)+colourNone).Replace(line)
 		}
 		fmt.Fprintf(w, "%*s │%s\n", plotLabel, label, line)
 	}

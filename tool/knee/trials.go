@@ -1,4 +1,4 @@
-package main
+package knee
 
 import (
 	"context"
@@ -12,38 +12,64 @@ import (
 
 	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/tool/figure"
-	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/trial"
 )
 
-// kneeSearch is a search on its way.
-type kneeSearch struct {
-	flags   *kneeFlags
-	plan    knee.Plan
-	began   time.Time
-	watcher *kneeWatcher
-	points  []kneePoint
+// Search is a search on its way.
+type Search struct {
+	Plan  Plan
+	Goals []load.Goal
+	// Load is what each trial is made of, but for what grows and how long it takes.
+	Load load.Plan
+	// Length is how long a full trial takes; a short one takes a third. Both take longer
+	// where requests are few.
+	Length time.Duration
+	// Cool is the target's rest after a trial that was too much.
+	Cool time.Duration
+	// Watch is told what is done, and every second of it. Nil: nobody is.
+	Watch func(Progress)
+	// Made is told each trial that was made, and what all of them show. Nil: nobody is.
+	Made func(Point, Knee)
+
+	points []measured
 }
 
-// kneePoint is a trial and what it showed.
-type kneePoint struct {
-	knee.Trial
+// Progress is what a search does at the moment.
+type Progress struct {
+	Doing string
+	Taken int            // trials that were made
+	Load  *load.Progress // nil: a trial begins
+}
+
+func (s *Search) show(doing string, l *load.Progress) {
+	if s.Watch != nil {
+		s.Watch(Progress{doing, len(s.points), l})
+	}
+}
+
+// Any reports whether any trial was made.
+func (s *Search) Any() bool { return len(s.points) > 0 }
+
+// measured is a trial and what it showed.
+type measured struct {
+	Trial
 	Why    string       // it missed, or is invalid; empty when all goals were met
 	result *load.Result // nil: the run broke off
 	at     time.Time
 }
 
-// search makes trials until the knee is known, the context ends, or the server is
+// Run makes trials until the knee is known, the context ends, or the server is
 // gone.
-func (s *kneeSearch) search(ctx context.Context) error {
+func (s *Search) Run(ctx context.Context) error {
 	for {
-		step, more := s.plan.Next(s.made())
+		step, more := s.Plan.Next(s.made())
 		if !more || ctx.Err() != nil {
 			return nil
 		}
-		s.watcher.show(trial.Progress{Doing: s.doing(step), Taken: len(s.points)})
-		if step.Rest && !rested(ctx, s.flags.cool) {
+		s.show(s.doing(step), nil)
+		if step.Rest && !rested(ctx, s.Cool) {
 			return nil
 		}
 		p, err := s.trial(ctx, step)
@@ -57,20 +83,22 @@ func (s *kneeSearch) search(ctx context.Context) error {
 			return err
 		}
 		s.points = append(s.points, p)
-		s.watcher.made(p, s.plan.Find(s.made()).All)
+		if s.Made != nil {
+			s.Made(p.inJSON(s.drawn()), s.Plan.Find(s.made()).All)
+		}
 	}
 }
 
-func (s *kneeSearch) doing(step knee.Step) string {
+func (s *Search) doing(step Step) string {
 	length := "short"
 	if step.Full {
 		length = "full"
 	}
-	return fmt.Sprintf("trial %d: %s %s, %s", len(s.points)+1, figure.Grouped(step.Load), s.unit(), length)
+	return fmt.Sprintf("trial %d: %s %s, %s", len(s.points)+1, figure.Grouped(step.Load), s.Unit(), length)
 }
 
 // made is the search's view of the trials.
-func (s *kneeSearch) made() (made []knee.Trial) {
+func (s *Search) made() (made []Trial) {
 	for _, p := range s.points {
 		made = append(made, p.Trial)
 	}
@@ -97,14 +125,14 @@ const (
 )
 
 // trial loads the target once; again, for longer, when there were too few requests.
-func (s *kneeSearch) trial(ctx context.Context, step knee.Step) (kneePoint, error) {
-	plan := s.flags.load.plan
-	plan.For = s.flags.trial
+func (s *Search) trial(ctx context.Context, step Step) (measured, error) {
+	plan := s.Load
+	plan.For = s.Length
 	if !step.Full {
 		plan.For /= shortPart
 	}
 	longest := mostLonger * plan.For
-	if s.plan.Whole {
+	if s.Plan.Whole {
 		plan.Conns = int(step.Load)
 	} else {
 		plan.Rate = step.Load
@@ -112,7 +140,7 @@ func (s *kneeSearch) trial(ctx context.Context, step knee.Step) (kneePoint, erro
 	}
 	for {
 		p, err := s.once(ctx, plan, step)
-		if err != nil || p.result == nil || p.result.Interrupted || plan.For >= longest || p.result.Requests >= int64(s.fewest()) || !s.plan.Whole {
+		if err != nil || p.result == nil || p.result.Interrupted || plan.For >= longest || p.result.Requests >= int64(s.fewest()) || !s.Plan.Whole {
 			return p, err
 		}
 		enough := 1.5 * float64(s.fewest()) / float64(max(p.result.Requests, 1))
@@ -121,8 +149,8 @@ func (s *kneeSearch) trial(ctx context.Context, step knee.Step) (kneePoint, erro
 }
 
 // fewest is how many requests the goals take.
-func (s *kneeSearch) fewest() int {
-	for _, g := range s.flags.goals.goals {
+func (s *Search) fewest() int {
+	for _, g := range s.Goals {
 		if strings.HasSuffix(g.Metric, "p999") {
 			return fewestThinner
 		}
@@ -133,14 +161,14 @@ func (s *kneeSearch) fewest() int {
 // once is one run and its judgement. Whether the target keeps up, and whether
 // requests fail, is judged here, not by the run: both are misses, not faults of the
 // generator, which is all that is left to make the run invalid.
-func (s *kneeSearch) once(ctx context.Context, plan load.Plan, step knee.Step) (kneePoint, error) {
+func (s *Search) once(ctx context.Context, plan load.Plan, step Step) (measured, error) {
 	allowed := plan.AllowErrors
 	plan.AllowErrors, plan.MaxStall, plan.MaxLag = true, plan.For, s.mostLag()
 	doing := s.doing(step)
 	plan.Progress = func(now load.Progress) {
-		s.watcher.show(trial.Progress{Doing: doing, Taken: len(s.points), Load: &now})
+		s.show(doing, &now)
 	}
-	p := kneePoint{Trial: knee.Trial{Step: step}, at: time.Now().UTC()}
+	p := measured{Trial: Trial{Step: step}, at: time.Now().UTC()}
 	result, err := load.Run(ctx, plan)
 	if err != nil {
 		return s.brokenOff(p, err)
@@ -162,7 +190,7 @@ func (s *kneeSearch) once(ctx context.Context, plan load.Plan, step knee.Step) (
 		lost = failures(result)
 	}
 	p.Why = lost
-	for _, o := range load.Check(result, s.flags.goals.goals) {
+	for _, o := range load.Check(result, s.Goals) {
 		if o.Got == nil {
 			p.Invalid, p.Why = true, fmt.Sprintf("%v cannot be judged: there were only %d requests; use a longer --trial", o.Goal, result.Requests)
 			return p, nil
@@ -177,9 +205,9 @@ func (s *kneeSearch) once(ctx context.Context, plan load.Plan, step knee.Step) (
 
 // mostLag is how late the generator may be. That is part of every response time, so
 // it is a tenth of the strictest goal for one, or what is usual.
-func (s *kneeSearch) mostLag() time.Duration {
+func (s *Search) mostLag() time.Duration {
 	most := time.Duration(0)
-	for _, g := range s.flags.goals.goals {
+	for _, g := range s.Goals {
 		part := time.Duration(g.Value / 10 * float64(time.Microsecond))
 		if isCount := slices.Contains([]string{"rate", "errors", "shed", "requests"}, g.Metric); !isCount && (most == 0 || part < most) {
 			most = part
@@ -188,13 +216,13 @@ func (s *kneeSearch) mostLag() time.Duration {
 	return max(most, time.Millisecond)
 }
 
-func (s *kneeSearch) judgesErrors() bool {
-	return slices.ContainsFunc(s.flags.goals.goals, func(g load.Goal) bool { return g.Metric == "errors" })
+func (s *Search) judgesErrors() bool {
+	return slices.ContainsFunc(s.Goals, func(g load.Goal) bool { return g.Metric == "errors" })
 }
 
 // brokenOff judges a run that ended early: the server gave in, if it has met the
 // goals before.
-func (s *kneeSearch) brokenOff(p kneePoint, err error) (kneePoint, error) {
+func (s *Search) brokenOff(p measured, err error) (measured, error) {
 	end := new(load.Error)
 	if !errors.As(err, &end) || end.Kind == load.BadPlan {
 		return p, err
@@ -204,11 +232,11 @@ func (s *kneeSearch) brokenOff(p kneePoint, err error) (kneePoint, error) {
 		p.Invalid = true // this machine gave in
 		return p, nil
 	}
-	before := s.plan.Find(s.made()).All
+	before := s.Plan.Find(s.made()).All
 	if before.Met == 0 || p.Load <= before.Met {
 		return p, err // it is not there, or no longer
 	}
-	p.Met = make([]bool, len(s.flags.goals.goals))
+	p.Met = make([]bool, len(s.Goals))
 	return p, nil
 }
 
@@ -241,4 +269,42 @@ func failures(r *load.Result) string {
 		return ""
 	}
 	return fmt.Sprintf("%s of %s requests failed", figure.Grouped(float64(total)), figure.Grouped(float64(r.Requests)))
+}
+
+// The axes.
+const (
+	AxisRate  = "rate"
+	AxisConns = "conns"
+)
+
+// Axis is what grows.
+func (s *Search) Axis() string {
+	if s.Plan.Whole {
+		return AxisConns
+	}
+	return AxisRate
+}
+
+// Unit is what loads are counted in.
+func (s *Search) Unit() string {
+	if s.Plan.Whole {
+		return "connections"
+	}
+	return "req/s"
+}
+
+// Samples are the trials as they are stored, a sample each.
+func (s *Search) Samples() (samples []record.Sample) {
+	for i, p := range s.points {
+		sample := &record.Sample{At: p.at, Reasons: []string{p.Why}}
+		if p.result != nil {
+			sample = trial.SampleOf(p.result, p.at)
+		}
+		if sample.Order = i + 1; p.Invalid {
+			sample.Valid, sample.Reasons = false, []string{p.Why}
+		}
+		sample.Metrics = append([]record.Metric{{Name: "load", Unit: s.Unit(), Better: record.Higher, Value: p.Load}}, sample.Metrics...)
+		samples = append(samples, *sample)
+	}
+	return samples
 }
