@@ -46,6 +46,7 @@ var toolWing = map[string][]string{
 	"tool/exit":              {},
 	"tool/figure":            {},
 	"tool/race":              {"engine", "wire", "tool/admin", "tool/child", "tool/figure", "tool/load"},
+	"tool/view":              {"tool/figure", "tool/knee", "tool/load", "tool/trial"},
 	"tool/admin":             {"tool/exit", "tool/load", "tool/observe"},
 	"tool/avatar":            {"route", "pool"},
 	"tool/lab":               {anyLibrary, "tool/child", "tool/load", "tool/machine", "tool/probe", "tool/avatar"},
@@ -61,7 +62,7 @@ var onlyHome = []struct{ path, home, instead string }{
 	{"github.com/prometheus/procfs", "tool/observe", "offer Stats() and let tool/observe read it when it is scraped"},
 	{"github.com/prometheus/client_model/", "tool/admin", "let tool/admin read /metrics"},
 	{"github.com/prometheus/common/", "tool/admin", "let tool/admin read /metrics"},
-	{"charm.land/", "tool/cmd/hone", "return values and let the command draw them"},
+	{"charm.land/", "tool/view", "return values and let tool/view draw them"},
 }
 
 // outsideCode and outsideTests are the modules beyond the standard library that

@@ -14,6 +14,7 @@ import (
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/trial"
+	"github.com/hone-go/hone/tool/view"
 )
 
 // benchFlags are bench's, as they were given. Those that say what is measured are
@@ -222,14 +223,14 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer live.close(ctx)
-	watcher := newBenchWatcher(cmd.ErrOrStderr(), &f.subjectFlags, plan)
-	defer watcher.end()
-	plan.Progress = live.besideTrial(watcher.show)
+	watcher := view.NewBench(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, f.target+", "+f.load.shape(), plan)
+	defer watcher.End()
+	plan.Progress = live.besideTrial(watcher.Show)
 	runs, err := trial.Run(ctx, plan)
 	if err == nil {
 		err = f.profiles.take(ctx, plan, runs)
 	}
-	watcher.end()
+	watcher.End()
 	live.endBench(runs, err)
 	return b.finish(ctx, runs, plan.Samples, err)
 }

@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
-	"github.com/hone-go/hone/tool/trial"
 )
 
 // benchResult is bench's, also in JSON.
@@ -129,46 +127,4 @@ func (r *benchResult) markdown() string {
 		}
 	}
 	return w.String()
-}
-
-// trialProgress shows how far a trial is: to a terminal a line that changes, to
-// others, when asked to, a line for each step.
-type trialProgress struct {
-	w        io.Writer
-	terminal bool
-	asked    bool
-	last     string
-}
-
-func newTrialProgress(w io.Writer, asked bool) *trialProgress {
-	return &trialProgress{w: w, terminal: isTerminal(w) && !isDumb(), asked: asked || isTerminal(w)}
-}
-
-// show is a trial.Plan's Progress.
-func (p *trialProgress) show(now trial.Progress) {
-	if !p.terminal && !p.asked {
-		return
-	}
-	line := now.Doing
-	if now.Remaining > 0 {
-		line += fmt.Sprintf(", %v to go", now.Remaining.Round(time.Second))
-	}
-	if p.terminal {
-		if l := now.Load; l != nil {
-			line += fmt.Sprintf(": %s/s  p99 %s  %d errors", figure.Grouped(l.Rate), figure.OrNone(l.P99, figure.Micros), l.Errors)
-		}
-		fmt.Fprintf(p.w, "\r%s\x1b[K", line)
-		return
-	}
-	if now.Doing != p.last {
-		p.last = now.Doing
-		fmt.Fprintln(p.w, line)
-	}
-}
-
-// end takes the line away.
-func (p *trialProgress) end() {
-	if p.terminal {
-		fmt.Fprint(p.w, "\r\x1b[K")
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/race"
+	"github.com/hone-go/hone/tool/view"
 )
 
 const longestLap = time.Minute
@@ -66,13 +67,13 @@ func (f *demoFlags) run(ctx context.Context, live *livePage, stdout, stderr io.W
 	if err != nil {
 		return exit.Failedf("demo: %w", err)
 	}
-	watcher := newDemoWatcher(stderr)
-	defer watcher.end()
+	watcher := view.NewDemo(stderr)
+	defer watcher.End()
 	report, err := race.Run(ctx, race.Plan{
-		Serve: []string{exe, "serve"}, Lap: f.lap, Say: watcher.show, Serving: live.watch,
+		Serve: []string{exe, "serve"}, Lap: f.lap, Say: watcher.Show, Serving: live.watch,
 		Watch: func(what, engine string, now load.Progress) { live.show(page.Lane{Group: what, Name: engine}, now) },
 	})
-	watcher.end()
+	watcher.End()
 	if ctx.Err() != nil {
 		live.end(nil, ctx.Err())
 		return &exit.Error{Code: exit.Interrupted, Err: fmt.Errorf("demo: interrupted; let it run to the end, or shorten it with --for 1s")}

@@ -12,6 +12,7 @@ import (
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/machine"
+	"github.com/hone-go/hone/tool/view"
 )
 
 // doctorFlags are doctor's, as they were given.
@@ -100,7 +101,7 @@ func (f *doctorFlags) look(stderr io.Writer) []machine.Check {
 	if f.quick {
 		return machine.QuickChecks()
 	}
-	if isTerminal(stderr) {
+	if view.IsTerminal(stderr) {
 		fmt.Fprint(stderr, "watching for a second what others do")
 		defer fmt.Fprint(stderr, "\r\x1b[K")
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/trial"
+	"github.com/hone-go/hone/tool/view"
 )
 
 // noiseFlags are doctor's about noise.
@@ -82,9 +83,9 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *outputFlags) error {
 		return err
 	}
 	defer store.Close()
-	watcher := newTrialProgress(cmd.ErrOrStderr(), f.progress)
-	defer watcher.end()
-	plan.Progress = watcher.show
+	watcher := view.NewSteps(cmd.ErrOrStderr(), f.progress)
+	defer watcher.End()
+	plan.Progress = watcher.Show
 	report := &noiseReport{Schema: "hone.noise/2", Valid: true, Scenario: plan.Scenario.Name, InvalidReasons: []string{}, Floors: []noiseFigure{}}
 	if f.scenario == "" {
 		report.Scenario = "a server of hone's"
@@ -105,7 +106,7 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *outputFlags) error {
 			return storeFailure("doctor", err)
 		}
 	}
-	watcher.end()
+	watcher.End()
 	if report.Kept, err = f.store.locate(); err != nil {
 		return exit.Failedf("doctor: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/trial"
+	"github.com/hone-go/hone/tool/view"
 )
 
 // kneeFlags are knee's, as they were given.
@@ -150,15 +151,15 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	}
 	s := &knee.Search{Plan: plan, Goals: f.goals.goals, Load: f.load.plan, Length: f.trial, Cool: f.cool}
 	began := time.Now().UTC()
-	watcher := newKneeWatcher(cmd.ErrOrStderr(), f, s, target)
-	defer watcher.end()
-	s.Watch, s.Made = watcher.show, watcher.made
+	watcher := view.NewKnee(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, target, f.goals.String(), s)
+	defer watcher.End()
+	s.Watch, s.Made = watcher.Show, watcher.Made
 	err = s.Run(ctx)
-	watcher.end()
+	watcher.End()
 	if err != nil && !s.Any() {
 		return kneeFailure(err)
 	}
-	report := s.Report(target, isTerminal(out.Writer))
+	report := s.Report(target, view.IsTerminal(out.Writer))
 	if err != nil {
 		report.Fail(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/trial"
+	"github.com/hone-go/hone/tool/view"
 )
 
 // loadFlags are load's, as they were given.
@@ -208,12 +209,12 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 		return err
 	}
 	defer live.close(ctx)
-	watcher := newLoadWatcher(cmd.ErrOrStderr(), f, target)
-	defer watcher.end()
-	f.plan.Progress = live.beside(page.Lane{}, watcher.show)
+	watcher := view.NewLoad(f.how(cmd), target, f.shape(), f.plan, f.goals.goals)
+	defer watcher.End()
+	f.plan.Progress = live.beside(page.Lane{}, watcher.Show)
 	began := time.Now().UTC()
 	result, err := load.Run(ctx, f.plan)
-	watcher.end()
+	watcher.End()
 	if result != nil {
 		if stats != nil {
 			result.Server = stats.Used()
@@ -238,6 +239,13 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	}
 	return loadFailure(err)
 }
+
+func (f *loadFlags) how(cmd *cobra.Command) view.How {
+	return view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}
+}
+
+// plainUsage is the help of --plain.
+const plainUsage = "on a terminal, report in lines that stay instead of a view that changes"
 
 // openStore opens the store now, if it is needed later.
 func (f *loadFlags) openStore(ctx context.Context) (*record.Store, error) {

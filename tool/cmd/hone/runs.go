@@ -17,6 +17,7 @@ import (
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/view"
 )
 
 // outputFlags are those of a command with a result.
@@ -281,7 +282,7 @@ csv has a line for each figure.`,
 		if format.value == "tar" && len(args) > 1 {
 			return exit.Usagef("run export: a tar has one run; export them one by one, or use --format benchmark or csv")
 		}
-		if format.value == "tar" && file == "" && isTerminal(cmd.OutOrStdout()) {
+		if format.value == "tar" && file == "" && view.IsTerminal(cmd.OutOrStdout()) {
 			return exit.Usagef("run export: a tar is nothing to read; give -o FILE, or send it to a program")
 		}
 		s, err := store.read(cmd.Context(), "run export")

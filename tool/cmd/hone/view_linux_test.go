@@ -17,6 +17,8 @@ import (
 
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/view"
 )
 
 // desk is a terminal with a program that runs on it.
@@ -31,6 +33,12 @@ type desk struct {
 	paper *paper
 	wrote chan struct{} // something was written since it was looked at
 	read  chan struct{} // closed when there is nothing more to read
+}
+
+// ioctl asks a terminal something, or tells it.
+func ioctl(fd uintptr, request uintptr, value unsafe.Pointer) bool {
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(value))
+	return errno == 0
 }
 
 // sitDown opens a terminal.
@@ -62,7 +70,7 @@ func (d *desk) ask(file *os.File, request uintptr, value unsafe.Pointer) {
 		d.t.Fatal(err)
 	}
 	conn.Control(func(fd uintptr) {
-		if !control(fd, request, value) {
+		if !ioctl(fd, request, value) {
 			d.t.Fatalf("ioctl %#x fails", request)
 		}
 	})
@@ -527,8 +535,8 @@ func TestScreenOfPanic(t *testing.T) {
 	d := sitDown(t, 80, 24)
 	func() {
 		defer func() { recover() }()
-		s := openScreen(d.slave, loading())
-		defer s.close()
+		shown := view.NewLoad(view.How{To: d.slave}, "127.0.0.1:7000", "", load.Plan{For: time.Minute}, nil)
+		defer shown.End()
 		d.await("the view", has("rate "))
 		panic("for the test")
 	}()

@@ -1,8 +1,7 @@
-package main
+package view
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -108,8 +107,8 @@ func outcomeLine(rank int, o load.Outcome) line {
 	return field(rank, "goal", span{toneBad, o.String()})
 }
 
-// loadWatcher shows how a run goes.
-type loadWatcher struct {
+// Load shows how a run goes.
+type Load struct {
 	lines  *progress // nil: not in lines
 	screen *screen   // nil: no view
 
@@ -121,26 +120,26 @@ type loadWatcher struct {
 	seconds          float64
 }
 
-// newLoadWatcher shows what f's plan does to target, in the way that w can show it.
-func newLoadWatcher(w io.Writer, f *loadFlags, target string) *loadWatcher {
-	l := &loadWatcher{goals: f.goals.goals}
-	switch howToWatch(w, f.progress, f.plain) {
+// NewLoad shows what plan, in a few words its shape, does to target.
+func NewLoad(how How, target, shape string, plan load.Plan, goals []load.Goal) *Load {
+	l := &Load{goals: goals}
+	switch how.watching() {
 	case inLines:
-		l.lines = newProgress(w)
+		l.lines = newProgress(how.To)
 	case asPicture:
-		l.picture = &loadPicture{target: target, shape: f.shape(), warmup: warmupOf(f.plan), length: f.plan.For,
-			allowErrors: f.plan.AllowErrors, gauge: gauge{conns: f.plan.Conns}}
+		l.picture = &loadPicture{target: target, shape: shape, warmup: warmupOf(plan), length: plan.For,
+			allowErrors: plan.AllowErrors, gauge: gauge{conns: plan.Conns}}
 		if len(l.goals) > 0 {
 			l.latency, l.service = newSum(), newSum()
 			l.picture.outcomes = load.Check(&load.Result{}, l.goals)
 		}
-		l.screen = openScreen(w, l.picture)
+		l.screen = openScreen(how.To, l.picture)
 	}
 	return l
 }
 
-// show is a load.Plan's Progress. It never waits for the terminal of a view.
-func (l *loadWatcher) show(now load.Progress) {
+// Show is a load.Plan's Progress. It never waits for the terminal of a view.
+func (l *Load) Show(now load.Progress) {
 	switch {
 	case l.lines != nil:
 		l.lines.show(now)
@@ -156,7 +155,7 @@ func (l *loadWatcher) show(now load.Progress) {
 }
 
 // judge holds all that was measured against the goals.
-func (l *loadWatcher) judge(now load.Progress) []load.Outcome {
+func (l *Load) judge(now load.Progress) []load.Outcome {
 	if l.latency == nil || now.Latency == nil || now.Latency.TotalCount() == 0 {
 		return nil
 	}
@@ -175,5 +174,5 @@ func (l *loadWatcher) judge(now load.Progress) []load.Outcome {
 	return load.Check(so, l.goals)
 }
 
-// end takes the view away. It may be called again.
-func (l *loadWatcher) end() { l.screen.close() }
+// End takes the view away. It may be called again.
+func (l *Load) End() { l.screen.close() }

@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"flag"
@@ -84,9 +84,10 @@ func pictures() map[string]picture {
 	}
 }
 
+var update = flag.Bool("update", false, "rewrite the pictures in testdata")
+
 // TestView compares pictures with the texts in testdata/view; -update writes them.
 func TestView(t *testing.T) {
-	update := flag.Lookup("update").Value.String() == "true"
 	sizes := []struct{ width, height int }{{80, 40}, {80, 12}, {20, 5}, {200, 60}}
 	for name, p := range pictures() {
 		var b strings.Builder
@@ -95,7 +96,7 @@ func TestView(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "-- 80 × 40, colours --\n%s\n", strings.ReplaceAll(render(p, 80*time.Second, 80, 40, newPalette(true)), "\x1b", "ESC"))
 		file := filepath.Join("testdata", "view", name+".txt")
-		if update {
+		if *update {
 			if err := os.WriteFile(file, []byte(b.String()), 0o666); err != nil {
 				t.Fatal(err)
 			}
@@ -233,13 +234,13 @@ func TestLoadPictureTimes(t *testing.T) {
 
 // TestBenchWatcherCountsSamples puts what a trial tells to the side that it is of.
 func TestBenchWatcherCountsSamples(t *testing.T) {
-	b := &benchWatcher{times: newSum(), screen: &screen{began: time.Now()}, picture: &benchPicture{sides: []benchSide{{name: "A (x: y)"}, {name: "B"}}}}
+	b := &Bench{times: newSum(), screen: &screen{began: time.Now()}, picture: &benchPicture{sides: []benchSide{{name: "A (x: y)"}, {name: "B"}}}}
 	times := newSum()
 	for range 1000 {
 		times.RecordValue(2e6)
 	}
 	told := func(doing string, taken int, l *load.Progress) {
-		b.show(trial.Progress{Doing: doing, Taken: taken, Samples: 4, Load: l})
+		b.Show(trial.Progress{Doing: doing, Taken: taken, Samples: 4, Load: l})
 	}
 	told("building A", 0, nil)
 	for i, side := range []string{"B", "A (x: y)", "A (x: y)", "B"} {
@@ -307,8 +308,8 @@ func BenchmarkSecond(b *testing.B) {
 	}
 	p := loading()
 	goals := []load.Goal{p.outcomes[0].Goal}
-	l := &loadWatcher{picture: p, goals: goals, latency: newSum(), service: newSum(), screen: &screen{}}
+	l := &Load{picture: p, goals: goals, latency: newSum(), service: newSum(), screen: &screen{}}
 	for b.Loop() {
-		l.show(load.Progress{Phase: measuringPhase, Latency: h, Service: h})
+		l.Show(load.Progress{Phase: measuringPhase, Latency: h, Service: h})
 	}
 }

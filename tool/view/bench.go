@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"fmt"
@@ -136,10 +136,10 @@ func (p *benchPicture) latest() (lines []line) {
 	return lines
 }
 
-// benchWatcher shows how a trial goes.
-type benchWatcher struct {
-	lines  *trialProgress // nil: not in lines
-	screen *screen        // nil: no view
+// Bench shows how a trial goes.
+type Bench struct {
+	lines  *Steps  // nil: not in lines
+	screen *screen // nil: no view
 	to     io.Writer
 
 	// What follows is the trial's; the picture is the screen's, too.
@@ -150,15 +150,15 @@ type benchWatcher struct {
 	seconds  float64
 }
 
-// newBenchWatcher shows what plan does, in the way that w can show it.
-func newBenchWatcher(w io.Writer, f *subjectFlags, plan trial.Plan) *benchWatcher {
-	b := &benchWatcher{to: w}
-	switch howToWatch(w, f.progress, f.plain) {
+// NewBench shows what plan does, under that title.
+func NewBench(how How, title string, plan trial.Plan) *Bench {
+	b := &Bench{to: how.To}
+	switch how.watching() {
 	case inLines:
-		b.lines = &trialProgress{w: w, asked: true}
+		b.lines = &Steps{w: how.To, asked: true}
 	case asPicture:
 		b.times = newSum()
-		b.picture = &benchPicture{title: f.target + ", " + f.load.shape(), gauge: gauge{conns: plan.Load.Conns}}
+		b.picture = &benchPicture{title: title, gauge: gauge{conns: plan.Load.Conns}}
 		for i, s := range plan.Servers {
 			name := string(rune('A' + i))
 			if s.Name != "" {
@@ -166,16 +166,16 @@ func newBenchWatcher(w io.Writer, f *subjectFlags, plan trial.Plan) *benchWatche
 			}
 			b.picture.sides = append(b.picture.sides, benchSide{name: name})
 		}
-		b.screen = openScreen(w, b.picture)
+		b.screen = openScreen(how.To, b.picture)
 	}
 	return b
 }
 
-// show is a trial.Plan's Progress. It never waits for the terminal of a view.
-func (b *benchWatcher) show(now trial.Progress) {
+// Show is a trial.Plan's Progress. It never waits for the terminal of a view.
+func (b *Bench) Show(now trial.Progress) {
 	switch {
 	case b.lines != nil:
-		b.lines.show(now)
+		b.lines.Show(now)
 	case b.screen != nil:
 		if now.Load != nil && now.Load.Latency != nil {
 			b.times.Merge(now.Load.Latency)
@@ -185,7 +185,7 @@ func (b *benchWatcher) show(now trial.Progress) {
 }
 
 // take takes what was told.
-func (b *benchWatcher) take(now trial.Progress) {
+func (b *Bench) take(now trial.Progress) {
 	p := b.picture
 	profiling := strings.HasPrefix(now.Doing, "profiles: ")
 	if now.Load == nil && !profiling && now.Samples > 0 { // a sample begins
@@ -209,7 +209,7 @@ func (b *benchWatcher) take(now trial.Progress) {
 }
 
 // begin forgets the sample before.
-func (b *benchWatcher) begin(now trial.Progress) {
+func (b *Bench) begin(now trial.Progress) {
 	p := b.picture
 	if p.planned == 0 {
 		p.planned = now.Samples
@@ -224,7 +224,7 @@ func (b *benchWatcher) begin(now trial.Progress) {
 }
 
 // figures are those of the sample that has ended.
-func (b *benchWatcher) figures() sampleFigures {
+func (b *Bench) figures() sampleFigures {
 	s := sampleFigures{p50: timeAt(b.times, 1, 2), p99: timeAt(b.times, 99, 100)}
 	if b.seconds > 0 {
 		rate := b.answered / b.seconds
@@ -233,8 +233,8 @@ func (b *benchWatcher) figures() sampleFigures {
 	return s
 }
 
-// end takes the view away and leaves a line. It may be called again.
-func (b *benchWatcher) end() {
+// End takes the view away and leaves a line. It may be called again.
+func (b *Bench) End() {
 	if b.screen.close() {
 		fmt.Fprintf(b.to, "hone: bench: %s in %s\n", figure.Counted(b.picture.taken(), "sample"), figure.Lasting(b.screen.age()))
 	}

@@ -1,4 +1,6 @@
-package main
+// Package view draws what a command does on a terminal while it does it, or says it in lines
+// where no pictures can be drawn.
+package view
 
 import (
 	"io"

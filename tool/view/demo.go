@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"fmt"
@@ -24,25 +24,26 @@ func (p *demoPicture) lines(at time.Duration, width int) []line {
 	return []line{field(0, "hone demo", barAnd(done, width, short+": "+p.doing+", "+figure.Lasting(at), short)...)}
 }
 
-// demoWatcher shows how a race goes: to a terminal that can draw a line that
+// Demo shows how a race goes: to a terminal that can draw a line that
 // changes, to others a line for every step.
-type demoWatcher struct {
+type Demo struct {
 	to      io.Writer
 	screen  *screen // nil: no view
 	picture *demoPicture
 }
 
-func newDemoWatcher(w io.Writer) *demoWatcher {
-	d := &demoWatcher{to: w}
-	if howToWatch(w, true, false) == asPicture {
+// NewDemo shows a race on w: as a picture, or in lines.
+func NewDemo(w io.Writer) *Demo {
+	d := &Demo{to: w}
+	if (How{To: w, Lines: true}).watching() == asPicture {
 		d.picture = &demoPicture{}
 		d.screen = openScreen(w, d.picture)
 	}
 	return d
 }
 
-// show says what is being done in which leg of how many, counted from 1.
-func (d *demoWatcher) show(leg, legs int, engine, what string) {
+// Show says what is being done in which leg of how many, counted from 1.
+func (d *Demo) Show(leg, legs int, engine, what string) {
 	if d.screen == nil {
 		fmt.Fprintf(d.to, "%d/%d  %-13s  %s\n", leg, legs, engine, what)
 		return
@@ -50,5 +51,5 @@ func (d *demoWatcher) show(leg, legs int, engine, what string) {
 	d.screen.change(func() { *d.picture = demoPicture{leg, legs, engine, what} })
 }
 
-// end takes the view away. It may be called again.
-func (d *demoWatcher) end() { d.screen.close() }
+// End takes the view away. It may be called again.
+func (d *Demo) End() { d.screen.close() }

@@ -1,12 +1,12 @@
-package main
+package view
 
 import (
 	"io"
 	"os"
 )
 
-// isTerminal reports whether somebody looks at w.
-func isTerminal(w io.Writer) bool {
+// IsTerminal reports whether somebody looks at w.
+func IsTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {
 		return false
@@ -24,9 +24,6 @@ func isDumb() bool {
 // wantsColour reports whether a terminal may show colours.
 func wantsColour() bool { return os.Getenv("NO_COLOR") == "" && !isDumb() }
 
-// plainUsage is the help of --plain.
-const plainUsage = "on a terminal, report in lines that stay instead of a view that changes"
-
 // watching is how a command shows how far it is.
 type watching uint8
 
@@ -36,15 +33,25 @@ const (
 	asPicture          // that changes, and goes in the end
 )
 
-// howToWatch is what w can show: a terminal a picture, or lines if it cannot draw or
-// is not to; others lines, but only when asked. A command in the background draws
-// no pictures where somebody works.
-func howToWatch(w io.Writer, asked, plain bool) watching {
-	draws := isTerminal(w) && hasSize(w.(*os.File))
+// How says how a command shows what it does.
+type How struct {
+	// To is where it is shown. A terminal gets a picture, or lines if it cannot draw.
+	To io.Writer
+	// Lines asks for lines also where To is no terminal.
+	Lines bool
+	// Plain asks for lines also where To can draw.
+	Plain bool
+}
+
+// watching is what To can show. A command in the background draws no pictures where
+// somebody works.
+func (h How) watching() watching {
+	w, asked, plain := h.To, h.Lines, h.Plain
+	draws := IsTerminal(w) && hasSize(w.(*os.File))
 	switch {
 	case draws && !plain && !isDumb() && inForeground(w.(*os.File)):
 		return asPicture
-	case asked, isTerminal(w) && (plain || isDumb()):
+	case asked, IsTerminal(w) && (plain || isDumb()):
 		return inLines
 	}
 	return notAtAll

@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"fmt"
@@ -170,34 +170,34 @@ func coloured(marks []rune) (spans []span) {
 	return spans
 }
 
-// kneeWatcher shows how a search goes.
-type kneeWatcher struct {
-	lines   *trialProgress // nil: not in lines
-	screen  *screen        // nil: no view
+// Knee shows how a search goes.
+type Knee struct {
+	lines   *Steps  // nil: not in lines
+	screen  *screen // nil: no view
 	to      io.Writer
 	picture *kneePicture // the search's and the screen's
 }
 
-// newKneeWatcher shows a search, in the way that w can show it.
-func newKneeWatcher(w io.Writer, f *kneeFlags, s *knee.Search, target string) *kneeWatcher {
-	k := &kneeWatcher{to: w}
-	switch howToWatch(w, f.progress, f.plain) {
+// NewKnee shows what s, whose goals are these, does to target.
+func NewKnee(how How, target, goals string, s *knee.Search) *Knee {
+	k := &Knee{to: how.To}
+	switch how.watching() {
 	case inLines:
-		k.lines = &trialProgress{w: w, asked: true}
+		k.lines = &Steps{w: how.To, asked: true}
 	case asPicture:
-		k.picture = &kneePicture{title: target, goals: f.goals.String(), unit: s.Unit(), wanted: s.Plan.Width,
-			drawn: strings.Replace(knee.DrawnOf(f.goals.goals), "p999", "p99.9", 1), doing: "starting"}
-		k.screen = openScreen(w, k.picture)
+		k.picture = &kneePicture{title: target, goals: goals, unit: s.Unit(), wanted: s.Plan.Width,
+			drawn: strings.Replace(knee.DrawnOf(s.Goals), "p999", "p99.9", 1), doing: "starting"}
+		k.screen = openScreen(how.To, k.picture)
 	}
 	return k
 }
 
-// show is what kneeSearch tells of the trial that is being made. It never waits for
+// Show is what kneeSearch tells of the trial that is being made. It never waits for
 // the terminal of a view.
-func (k *kneeWatcher) show(now knee.Progress) {
+func (k *Knee) Show(now knee.Progress) {
 	switch {
 	case k.lines != nil:
-		k.lines.show(trial.Progress{Doing: now.Doing, Taken: now.Taken, Load: now.Load})
+		k.lines.Show(trial.Progress{Doing: now.Doing, Taken: now.Taken, Load: now.Load})
 	case k.screen != nil:
 		k.screen.change(func() {
 			p := k.picture
@@ -211,8 +211,8 @@ func (k *kneeWatcher) show(now knee.Progress) {
 	}
 }
 
-// made takes a trial that was made, and what all show.
-func (k *kneeWatcher) made(t knee.Point, found knee.Knee) {
+// Made takes a trial that was made, and what all show.
+func (k *Knee) Made(t knee.Point, found knee.Knee) {
 	if k.screen == nil {
 		return
 	}
@@ -226,8 +226,8 @@ func (k *kneeWatcher) made(t knee.Point, found knee.Knee) {
 	})
 }
 
-// end takes the view away and leaves a line. It may be called again.
-func (k *kneeWatcher) end() {
+// End takes the view away and leaves a line. It may be called again.
+func (k *Knee) End() {
 	if k.screen.close() {
 		fmt.Fprintf(k.to, "hone: knee: %s in %s\n", figure.Counted(len(k.picture.steps), "trial"), figure.Lasting(k.screen.age()))
 	}
