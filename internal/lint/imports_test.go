@@ -47,6 +47,7 @@ var toolWing = map[string][]string{
 	"tool/figure":            {},
 	"tool/race":              {"engine", "wire", "tool/admin", "tool/child", "tool/figure", "tool/load"},
 	"tool/view":              {"tool/figure", "tool/knee", "tool/load", "tool/trial"},
+	"tool/session":           {"tool/admin", "tool/exit", "tool/load", "tool/observe", "tool/page", "tool/record", "tool/trial"},
 	"tool/admin":             {"tool/exit", "tool/load", "tool/observe"},
 	"tool/avatar":            {"route", "pool"},
 	"tool/lab":               {anyLibrary, "tool/child", "tool/load", "tool/machine", "tool/probe", "tool/avatar"},

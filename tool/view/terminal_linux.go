@@ -115,7 +115,7 @@ type jobs struct{ signals chan os.Signal }
 // switched off.
 func watchJobs() *jobs {
 	j := &jobs{make(chan os.Signal, 4)}
-	for _, sig := range []os.Signal{syscall.SIGTSTP, syscall.SIGHUP, syscall.SIGQUIT} {
+	for _, sig := range []os.Signal{syscall.SIGTSTP, syscall.SIGQUIT} {
 		if !signal.Ignored(sig) {
 			signal.Notify(j.signals, sig)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
 )
 
 func newBaseline() *cobra.Command {
@@ -41,20 +42,20 @@ func newBaselineSet() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := store.write(cmd.Context(), "baseline set")
+			s, err := store.Write(cmd.Context(), "baseline set")
 			if err != nil {
 				return err
 			}
 			defer s.Close()
 			run, err := s.Get(cmd.Context(), ref)
 			if err != nil {
-				return storeFailure("baseline set", err)
+				return session.StoreFailure("baseline set", err)
 			}
 			if err := fitForBaseline(run, dirty); err != nil {
 				return err
 			}
 			if err := s.SetBaseline(cmd.Context(), args[0], run.ID); err != nil {
-				return storeFailure("baseline set", err)
+				return session.StoreFailure("baseline set", err)
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "hone: %s is the baseline %s\n", run.ID, args[0])
 			return nil
@@ -87,14 +88,14 @@ func newBaselineList() *cobra.Command {
 		Example: "  hone baseline list --json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := store.read(cmd.Context(), "baseline list")
+			s, err := store.Read(cmd.Context(), "baseline list")
 			if err != nil {
 				return err
 			}
 			defer s.Close()
 			all, err := s.Baselines(cmd.Context())
 			if err != nil {
-				return storeFailure("baseline list", err)
+				return session.StoreFailure("baseline list", err)
 			}
 			return out.write(cmd, baselines{"hone.baselines/1", all}, func(w io.Writer) {
 				table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -126,12 +127,12 @@ func newBaselineRemove() *cobra.Command {
 			if len(args) != 1 {
 				return exit.Usagef("baseline rm: give one name, as in: hone baseline rm main")
 			}
-			s, err := store.write(cmd.Context(), "baseline rm")
+			s, err := store.Write(cmd.Context(), "baseline rm")
 			if err != nil {
 				return err
 			}
 			defer s.Close()
-			return storeFailure("baseline rm", s.RemoveBaseline(cmd.Context(), args[0]))
+			return session.StoreFailure("baseline rm", s.RemoveBaseline(cmd.Context(), args[0]))
 		},
 	}
 	store.define(cmd)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/trial"
 	"github.com/hone-go/hone/tool/view"
 )
@@ -173,42 +174,38 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if f.profiles.wanted() || f.ui.addr == "" { // else --pprof is the page's
+	if f.profiles.wanted() || f.ui.Addr == "" { // else --pprof is the page's
 		if err := f.profiles.check("bench"); err != nil {
 			return err
 		}
 	}
-	if f.profiles.token, err = readToken(f.profiles.tokenFile); err != nil {
+	if f.profiles.token, err = session.ReadToken(f.profiles.tokenFile); err != nil {
 		return exit.Failedf("bench: --pprof-token-file: %w", err)
 	}
+	return f.measure(cmd, plan, server)
+}
+
+// measure takes the samples, judges, prints and keeps.
+func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.Server) error {
 	ctx := cmd.Context()
-	// All that can be found out before minutes have been spent is found out now.
-	out, err := openResult(f.file, cmd.OutOrStdout())
+	base, err := f.base(ctx, plan.Scenario)
 	if err != nil {
 		return err
 	}
-	defer out.Close()
-	b := &bench{flags: f, out: out, stderr: cmd.ErrOrStderr()}
-	if !f.discard || f.baseline != "" {
-		if b.store, err = f.store.write(ctx, "bench"); err != nil {
-			return err
-		}
-		defer b.store.Close()
+	s, err := session.Open(ctx, session.Plan{
+		Command: "bench", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: session.Output{JSON: f.json, File: f.file},
+		Keep: !f.discard, Store: f.store.Store, UI: f.ui.UI, Page: f.page(base),
+	})
+	if err != nil {
+		return err
 	}
-	if f.baseline != "" {
-		if b.base, err = b.store.Get(ctx, "baseline:"+f.baseline); err != nil {
-			return storeFailure("bench: --baseline "+f.baseline, err)
-		}
-		if b.base.Scenario.Hash() != plan.Scenario.Hash() {
-			return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("bench: the baseline %s is of another scenario: %s; this one is %s", f.baseline, inLine(b.base.Scenario), inLine(plan.Scenario))}
-		}
-	}
+	defer s.Close(ctx)
 	server.Name = f.name
 	plan.Servers = []trial.Server{server}
 	if f.against != "" {
 		revision, err := trial.Checkout(ctx, ".", f.against)
 		if err != nil {
-			return trialFailure("bench", err)
+			return session.Failure("bench", err)
 		}
 		defer revision.Remove()
 		old := server
@@ -218,33 +215,98 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 		}
 		plan.Servers = []trial.Server{old, server}
 	}
-	live, err := f.live(cmd, b.base)
-	if err != nil {
-		return err
-	}
-	defer live.close(ctx)
 	watcher := view.NewBench(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, f.target+", "+f.load.shape(), plan)
 	defer watcher.End()
-	plan.Progress = live.besideTrial(watcher.Show)
+	plan.Progress = s.Live.BesideTrial(watcher.Show)
 	runs, err := trial.Run(ctx, plan)
 	if err == nil {
 		err = f.profiles.take(ctx, plan, runs)
 	}
 	watcher.End()
-	live.endBench(runs, err)
-	return b.finish(ctx, runs, plan.Samples, err)
+	s.Live.EndBench(runs, err)
+	end := session.End{Runs: runs, Pair: len(runs) == 2}
+	if err != nil {
+		end.Err, end.Partly = session.Failure("bench", err), true
+		return s.Finish(end)
+	}
+	if s.Store == nil || record.Identify(runs...) != nil { // what cannot be stored says so later
+		identify(runs)
+	}
+	result := &benchResult{Schema: "hone.bench/1", InvalidReasons: []string{}, Runs: runs, wanted: plan.Samples}
+	result.judgeSamples()
+	if len(runs) == 2 || base != nil {
+		end.Err = f.compare(ctx, s.Store, result, base)
+	}
+	if end.Err == nil {
+		text := result.text
+		if f.md {
+			text = result.markdown
+		}
+		end.JSON, end.Text = result, session.InText(func(w io.Writer) { io.WriteString(w, text()) })
+		end.Kept = func() error { return f.writeKept(s.Result(), runs) }
+		end.Verdict = result.failure(!s.Said())
+	}
+	return s.Finish(end)
+}
+
+// base reads the baseline, and refuses that of another scenario. Nil: none was asked for.
+func (f *benchFlags) base(ctx context.Context, scenario record.Scenario) (*record.Run, error) {
+	if f.baseline == "" {
+		return nil, nil
+	}
+	base, err := f.store.Run(ctx, "bench: --baseline "+f.baseline, "baseline:"+f.baseline)
+	if err != nil {
+		return nil, err
+	}
+	if base.Scenario.Hash() != scenario.Hash() {
+		return nil, &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("bench: the baseline %s is of another scenario: %s; this one is %s", f.baseline, inLine(base.Scenario), inLine(scenario))}
+	}
+	return base, nil
+}
+
+// compare judges the second run against the first, or the only one against the baseline.
+func (f *benchFlags) compare(ctx context.Context, store *record.Store, result *benchResult, base *record.Run) (err error) {
+	first, second := base, result.Runs[0]
+	if base == nil {
+		first, second = result.Runs[0], result.Runs[1]
+	}
+	if store == nil && base != nil {
+		if store, err = f.store.Read(ctx, "bench"); err != nil {
+			return err
+		}
+		defer store.Close()
+	}
+	result.Comparison, err = f.judge.stored(ctx, store, first, second)
+	if end := new(exit.Error); errors.As(err, &end) && end.Code == exit.Invalid && !result.Valid {
+		return nil // the reason has been given: there are no samples to compare
+	}
+	if err != nil {
+		return err
+	}
+	result.Comparison.A, result.Comparison.B = session.Describe(first), session.Describe(second)
+	return nil
+}
+
+// identify gives the runs of a pair, which no store has named, the names A and B.
+func identify(runs []*record.Run) {
+	if len(runs) == 2 {
+		runs[0].ID, runs[1].ID = "a", "b"
+		runs[0].PairedWith, runs[1].PairedWith = "b", "a"
+	}
+}
+
+func (f *benchFlags) writeKept(w io.Writer, runs []*record.Run) (err error) {
+	if f.json || f.md {
+		return nil
+	}
+	for _, run := range runs {
+		_, err = fmt.Fprintf(w, "kept as %s\n", session.Describe(run))
+	}
+	return err
 }
 
 func inLine(s record.Scenario) string {
 	return strings.ReplaceAll(strings.TrimSpace(s.Text), "\n", ", ")
-}
-
-// trialFailure is the failure of a trial that could not go on.
-func trialFailure(command string, err error) error {
-	if errors.Is(err, context.Canceled) {
-		return &exit.Error{Code: exit.Interrupted, Err: fmt.Errorf("%s: interrupted", command)}
-	}
-	return exit.Failedf("%s: %w", command, err)
 }
 
 // name is the scenario's, for people: the file's, or the load's shape.
@@ -254,88 +316,4 @@ func (f *subjectFlags) name() string {
 		return strings.TrimSuffix(base, filepath.Ext(base))
 	}
 	return f.load.shape()
-}
-
-// bench is a measurement on its way to a verdict.
-type bench struct {
-	flags *benchFlags
-	out   *resultFile
-	store *record.Store // nil: nothing is kept
-	base  *record.Run   // nil: no baseline was asked for
-
-	stderr io.Writer
-}
-
-// finish keeps the runs and says what came of them.
-func (b *bench) finish(ctx context.Context, runs []*record.Run, wanted int, err error) error {
-	lost := b.keep(runs)
-	if err != nil {
-		if len(runs) > 0 && b.keeps() && lost == nil {
-			fmt.Fprintf(b.stderr, "hone: bench: what was measured until now is kept as %s\n", runs[0].ID)
-		}
-		if lost != nil {
-			fmt.Fprintf(b.stderr, "hone: %v\n", lost)
-		}
-		return trialFailure("bench", err)
-	}
-	result := &benchResult{Schema: "hone.bench/1", InvalidReasons: []string{}, Runs: runs, wanted: wanted, kept: b.keeps() && lost == nil}
-	result.judgeSamples()
-	if len(runs) == 2 || b.base != nil {
-		if err := b.judge(ctx, result); err != nil {
-			return err
-		}
-	}
-	if err := b.write(result); err != nil {
-		return exit.Failedf("bench: %w", err)
-	}
-	if lost != nil {
-		return lost // but what was found has been said
-	}
-	return result.failure(b.flags.json || b.out.file != nil)
-}
-
-func (b *bench) keeps() bool { return b.store != nil && !b.flags.discard }
-
-// keep stores the runs, also when the context has ended.
-func (b *bench) keep(runs []*record.Run) error {
-	if !b.keeps() || len(runs) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
-	defer cancel()
-	if len(runs) == 2 {
-		return notKept("bench", b.store.AddPair(ctx, runs[0], runs[1]))
-	}
-	return notKept("bench", b.store.Add(ctx, runs[0]))
-}
-
-const keepTime = 30 * time.Second
-
-// judge compares.
-func (b *bench) judge(ctx context.Context, result *benchResult) (err error) {
-	first, second := b.base, result.Runs[0]
-	if b.base == nil {
-		first, second = result.Runs[0], result.Runs[1]
-		if first.PairedWith == "" { // no store has said so
-			first.ID, second.ID = "a", "b"
-			first.PairedWith, second.PairedWith = "b", "a"
-		}
-	}
-	result.Comparison, err = b.flags.judge.stored(ctx, b.store, first, second)
-	if end := new(exit.Error); errors.As(err, &end) && end.Code == exit.Invalid && !result.Valid {
-		return nil // the reason has been given: there are no samples to compare
-	}
-	if err != nil {
-		return err
-	}
-	result.Comparison.A, result.Comparison.B = describe(first), describe(second)
-	return nil
-}
-
-// describe is what a run is called in a result.
-func describe(r *record.Run) string {
-	if r.Name == "" {
-		return r.ID
-	}
-	return r.Name + " (" + r.ID + ")"
 }

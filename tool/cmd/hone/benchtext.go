@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/hone-go/hone/tool/exit"
@@ -21,7 +20,6 @@ type benchResult struct {
 	Comparison     *comparison   `json:"comparison"` // null: with nothing
 
 	wanted int // valid samples
-	kept   bool
 }
 
 // judgeSamples counts the valid ones, of two runs the pairs of which both are.
@@ -69,21 +67,6 @@ func (r *benchResult) failure(quiet bool) error {
 	return err
 }
 
-func (b *bench) write(r *benchResult) error {
-	if err := b.out.begin(); err != nil {
-		return err
-	}
-	switch {
-	case b.flags.json:
-		return writeJSON(b.out, r)
-	case b.flags.md:
-		_, err := io.WriteString(b.out, r.markdown())
-		return err
-	}
-	_, err := io.WriteString(b.out, r.text())
-	return err
-}
-
 func (r *benchResult) head() string {
 	switch {
 	case !r.Valid:
@@ -104,11 +87,6 @@ func (r *benchResult) text() string {
 		for _, run := range r.Runs {
 			fmt.Fprintln(&w)
 			writeFigures(&w, run)
-		}
-	}
-	if r.kept {
-		for _, run := range r.Runs {
-			fmt.Fprintf(&w, "kept as %s\n", describe(run))
 		}
 	}
 	return w.String()

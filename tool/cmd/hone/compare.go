@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
 )
 
 // compareFlags are compare's, as they were given.
@@ -83,7 +85,7 @@ func (f *compareFlags) run(cmd *cobra.Command, nameA, nameB string) error {
 	}
 	var result *comparison
 	if a.stored != nil && b.stored != nil {
-		store, err := f.store.read(ctx, "compare")
+		store, err := f.store.Read(ctx, "compare")
 		if err != nil {
 			return err
 		}
@@ -107,7 +109,7 @@ type side struct {
 
 // side is the file of that name, or else the run that is meant.
 func (f *compareFlags) side(ctx context.Context, name string) (s side, err error) {
-	s.stored, err = f.store.fileOrRun(ctx, "compare", name)
+	s.stored, err = f.store.FileOrRun(ctx, "compare", name)
 	if s.stored == nil && err == nil {
 		s.file, err = readRuns(name)
 	}
@@ -137,25 +139,19 @@ func readRuns(name string) (*compare.Runs, error) {
 
 // report writes the result and makes the exit code.
 func (f *compareFlags) report(cmd *cobra.Command, c *comparison) error {
-	out, err := openResult(f.file, cmd.OutOrStdout())
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	if err := out.begin(); err != nil {
-		return exit.Failedf("compare: %w", err)
-	}
-	if f.json {
-		err = writeJSON(out, c)
-	} else {
+	err := session.Output{File: f.file}.Stream("compare", cmd.OutOrStdout(), func(w io.Writer) error {
+		if f.json {
+			return session.WriteJSON(w, c)
+		}
 		text := c.text
 		if f.md {
 			text = c.markdown
 		}
-		_, err = out.Write([]byte(text()))
-	}
+		_, err := io.WriteString(w, text())
+		return err
+	})
 	if err != nil {
-		return exit.Failedf("compare: %w", err)
+		return err
 	}
 	return c.failure("compare")
 }

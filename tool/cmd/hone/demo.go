@@ -1,8 +1,7 @@
 package main
 
 import (
-	"context"
-	"fmt"
+	"errors"
 	"io"
 	"os"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/race"
+	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/view"
 )
 
@@ -20,9 +20,9 @@ const longestLap = time.Minute
 
 // demoFlags are demo's, as they were given.
 type demoFlags struct {
-	lap  time.Duration
-	json bool
-	ui   uiFlags
+	lap time.Duration
+	out outputFlags
+	ui  uiFlags
 }
 
 func newDemo() *cobra.Command {
@@ -43,55 +43,56 @@ nothing running.`,
 			if f.lap <= 0 || f.lap > longestLap {
 				return exit.Usagef("demo: --for %v: use a duration up to %v, as in 3s", f.lap, longestLap)
 			}
-			live, err := f.ui.open(cmd, &page.Page{
-				Title: "hone demo: every engine, raced", Groups: []string{page.Client, page.Server, page.Runtime, page.Host},
-				About: []page.Fact{{Name: "hone", Value: buildVersion().Version}},
-			})
-			if err != nil {
-				return err
-			}
-			defer live.close(cmd.Context())
-			return f.run(cmd.Context(), live, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return f.run(cmd)
 		},
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().DurationVar(&f.lap, "for", 2500*time.Millisecond, "how long to measure each load")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object")
+	f.out.define(cmd)
 	f.ui.define(cmd)
 	return cmd
 }
 
 // run races the engines and prints the tables.
-func (f *demoFlags) run(ctx context.Context, live *livePage, stdout, stderr io.Writer) error {
+func (f *demoFlags) run(cmd *cobra.Command) error {
+	ctx := cmd.Context()
 	exe, err := os.Executable()
 	if err != nil {
 		return exit.Failedf("demo: %w", err)
 	}
-	watcher := view.NewDemo(stderr)
+	if err := f.ui.check("demo"); err != nil {
+		return err
+	}
+	s, err := session.Open(ctx, session.Plan{
+		Command: "demo", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out.Output, UI: f.ui.UI,
+		Page: &page.Page{
+			Title: "hone demo: every engine, raced", Groups: []string{page.Client, page.Server, page.Runtime, page.Host},
+			About: []page.Fact{{Name: "hone", Value: buildVersion().Version}},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer s.Close(ctx)
+	watcher := view.NewDemo(cmd.ErrOrStderr())
 	defer watcher.End()
 	report, err := race.Run(ctx, race.Plan{
-		Serve: []string{exe, "serve"}, Lap: f.lap, Say: watcher.Show, Serving: live.watch,
-		Watch: func(what, engine string, now load.Progress) { live.show(page.Lane{Group: what, Name: engine}, now) },
+		Serve: []string{exe, "serve"}, Lap: f.lap, Say: watcher.Show, Serving: s.Live.Watch,
+		Watch: func(what, engine string, now load.Progress) { s.Live.Show(page.Lane{Group: what, Name: engine}, now) },
 	})
 	watcher.End()
 	if ctx.Err() != nil {
-		live.end(nil, ctx.Err())
-		return &exit.Error{Code: exit.Interrupted, Err: fmt.Errorf("demo: interrupted; let it run to the end, or shorten it with --for 1s")}
+		s.Live.End(nil, ctx.Err())
+		return &exit.Error{Code: exit.Interrupted, Err: errors.New("demo: interrupted; let it run to the end, or shorten it with --for 1s")}
 	}
 	if err != nil {
-		live.end(nil, err)
+		s.Live.End(nil, err)
 		return exit.Failedf("demo: %w", err)
 	}
-	live.end(report.InvalidReasons, nil)
-	if f.json {
-		if err := writeJSON(stdout, report); err != nil {
-			return err
-		}
-	} else if _, err := io.WriteString(stdout, report.Text()); err != nil {
-		return exit.FailedIf(err)
-	}
+	s.Live.End(report.InvalidReasons, nil)
+	end := session.End{JSON: report, Text: session.InText(func(w io.Writer) { io.WriteString(w, report.Text()) })}
 	if !report.Valid {
-		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("demo: figures are doubtful; let nothing else run on this machine, and try again with --for 10s")}
+		end.Verdict = &exit.Error{Code: exit.Invalid, Err: errors.New("demo: figures are doubtful; let nothing else run on this machine, and try again with --for 10s")}
 	}
-	return nil
+	return s.Finish(end)
 }

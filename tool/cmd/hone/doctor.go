@@ -12,6 +12,7 @@ import (
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/machine"
+	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/view"
 )
 
@@ -70,17 +71,23 @@ noise could not be measured.`,
 
 // run looks, writes what it has found and makes the exit code.
 func (f *doctorFlags) run(stdout, stderr io.Writer) error {
-	if f.out.json && f.script {
+	if f.out.JSON && f.script {
 		return exit.Usagef("doctor: choose one of --json and --fix-script")
 	}
-	out, err := openResult(f.out.file, stdout)
+	d := diagnose(f.look(stderr), machine.Read())
+	err := f.out.Stream("doctor", stdout, func(w io.Writer) error {
+		switch {
+		case f.out.JSON:
+			return session.WriteJSON(w, d)
+		case f.script:
+			_, err := io.WriteString(w, d.script())
+			return err
+		}
+		_, err := io.WriteString(w, d.text())
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	defer out.Close()
-	d := diagnose(f.look(stderr), machine.Read())
-	if err := f.write(out, d); err != nil {
-		return exit.Failedf("doctor: %w", err)
 	}
 	return f.verdict(d)
 }
@@ -90,7 +97,7 @@ func (f *doctorFlags) verdict(d *diagnosis) error {
 	switch {
 	case !f.strict || d.Valid:
 		return nil
-	case f.out.file == "" && !f.out.json && !f.script: // its first line has said so
+	case f.out.File == "" && !f.out.JSON && !f.script: // its first line has said so
 		return &exit.Error{Code: exit.Invalid}
 	}
 	return &exit.Error{Code: exit.Invalid, Err: errors.New("doctor: no place to measure: " + strings.Join(d.InvalidReasons, "; "))}
@@ -106,21 +113,6 @@ func (f *doctorFlags) look(stderr io.Writer) []machine.Check {
 		defer fmt.Fprint(stderr, "\r\x1b[K")
 	}
 	return machine.Checks()
-}
-
-func (f *doctorFlags) write(out *resultFile, d *diagnosis) error {
-	if err := out.begin(); err != nil {
-		return err
-	}
-	if f.out.json {
-		return writeJSON(out, d)
-	}
-	text := d.text
-	if f.script {
-		text = d.script
-	}
-	_, err := io.WriteString(out, text())
-	return err
 }
 
 // diagnosis is the result, also in JSON.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/machine"
+	"github.com/hone-go/hone/tool/session"
 )
 
 // ward is a machine with one check of each state.
@@ -63,8 +64,8 @@ func TestDoctorStrict(t *testing.T) {
 		"not asked":    {doctorFlags{}, ill, exit.OK, ""},
 		"fair":         {doctorFlags{strict: true}, healthy, exit.OK, ""},
 		"bad":          {doctorFlags{strict: true}, ill, exit.Invalid, ""},
-		"bad, in JSON": {doctorFlags{strict: true, out: outputFlags{json: true}}, ill, exit.Invalid, "doctor: no place to measure: power battery: it runs slower; plug it in"},
-		"bad, a file":  {doctorFlags{strict: true, out: outputFlags{file: "out"}}, ill, exit.Invalid, "doctor: no place to measure: power battery: it runs slower; plug it in"},
+		"bad, in JSON": {doctorFlags{strict: true, out: outputFlags{session.Output{JSON: true}}}, ill, exit.Invalid, "doctor: no place to measure: power battery: it runs slower; plug it in"},
+		"bad, a file":  {doctorFlags{strict: true, out: outputFlags{session.Output{File: "out"}}}, ill, exit.Invalid, "doctor: no place to measure: power battery: it runs slower; plug it in"},
 	} {
 		err, end := c.flags.verdict(c.d), &exit.Error{}
 		if err != nil && !errors.As(err, &end) {

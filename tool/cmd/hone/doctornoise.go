@@ -16,6 +16,7 @@ import (
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/trial"
 	"github.com/hone-go/hone/tool/view"
 )
@@ -78,7 +79,7 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *outputFlags) error {
 	}
 	plan.Samples = f.samples
 	plan.Servers = []trial.Server{server, server}
-	store, err := f.store.write(ctx, "doctor")
+	store, err := f.store.Write(ctx, "doctor")
 	if err != nil {
 		return err
 	}
@@ -94,20 +95,20 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *outputFlags) error {
 		plan.Seed++
 		runs, err := trial.Run(ctx, plan)
 		if err != nil {
-			return trialFailure("doctor", err)
+			return session.Failure("doctor", err)
 		}
 		if report.check(runs, f.samples); !report.Valid {
 			break
 		}
 		if err := keepRepeat(ctx, store, runs); err != nil {
-			return storeFailure("doctor", err)
+			return session.StoreFailure("doctor", err)
 		}
 		if err := report.measure(ctx, store, runs); err != nil {
-			return storeFailure("doctor", err)
+			return session.StoreFailure("doctor", err)
 		}
 	}
 	watcher.End()
-	if report.Kept, err = f.store.locate(); err != nil {
+	if report.Kept, err = f.store.Locate(); err != nil {
 		return exit.Failedf("doctor: %w", err)
 	}
 	if err := out.write(cmd, report, report.write); err != nil {

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/knee"
+	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/trial"
 	"github.com/hone-go/hone/tool/view"
 )
@@ -29,6 +30,7 @@ type kneeFlags struct {
 	save     string
 	store    storeFlag
 	out      outputFlags
+	ui       uiFlags
 	progress bool
 	plain    bool
 }
@@ -98,6 +100,7 @@ func (f *kneeFlags) define(cmd *cobra.Command) {
 	flags.BoolVar(&f.progress, "progress", false, "report every trial, also where standard error is no terminal")
 	flags.BoolVar(&f.plain, "plain", false, plainUsage)
 	f.out.define(cmd)
+	f.ui.define(cmd)
 	f.store.define(cmd)
 }
 
@@ -137,58 +140,53 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		return err
 	}
 	ctx := cmd.Context()
-	out, err := openResult(f.out.file, cmd.OutOrStdout())
+	if err := f.ui.check("knee"); err != nil {
+		return err
+	}
+	open, err := session.Open(ctx, session.Plan{
+		Command: "knee", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out.Output,
+		Keep: f.save != "", Store: f.store.Store, UI: f.ui.UI, Page: f.page(target),
+	})
 	if err != nil {
 		return err
 	}
-	defer out.Close()
-	var store *record.Store
-	if f.save != "" {
-		if store, err = f.store.write(ctx, "knee"); err != nil {
-			return err
-		}
-		defer store.Close()
-	}
+	defer open.Close(ctx)
 	s := &knee.Search{Plan: plan, Goals: f.goals.goals, Load: f.load.plan, Length: f.trial, Cool: f.cool}
 	began := time.Now().UTC()
 	watcher := view.NewKnee(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, target, f.goals.String(), s)
 	defer watcher.End()
-	s.Watch, s.Made = watcher.Show, watcher.Made
+	s.Made = watcher.Made
+	s.Watch = func(now knee.Progress) {
+		watcher.Show(now)
+		if now.Load != nil {
+			open.Live.Show(page.Lane{Group: "trials", Name: now.Doing}, *now.Load)
+		}
+	}
 	err = s.Run(ctx)
 	watcher.End()
 	if err != nil && !s.Any() {
+		open.Live.End(nil, err)
 		return kneeFailure(err)
 	}
-	report := s.Report(target, view.IsTerminal(out.Writer))
+	report := s.Report(target, view.IsTerminal(open.Result()))
+	end := session.End{JSON: report, Text: session.InText(report.Write), Runs: []*record.Run{f.made(cmd, target, s, began)}}
 	if err != nil {
 		report.Fail(err)
+		end.Err = kneeFailure(err)
+	} else {
+		end.Verdict = report.Failure(ctx.Err() != nil, !open.Said())
 	}
-	writeErr := f.write(out, report) // first: a store that fails must not cost the result
-	if store != nil {
-		if err := f.keep(cmd, store, target, s, began); err != nil && writeErr == nil {
-			return err
-		}
-	}
-	if writeErr != nil {
-		return exit.Failedf("knee: %w", writeErr)
-	}
-	if err != nil {
-		return kneeFailure(err)
-	}
-	return report.Failure(ctx.Err() != nil, f.out.json || f.out.file != "")
+	end.Partly = ctx.Err() != nil || err != nil
+	open.Live.End(report.InvalidReasons, errors.Join(err, ctx.Err()))
+	return open.Finish(end)
 }
 
-func (f *kneeFlags) write(out *resultFile, report *knee.Report) error {
-	if err := out.begin(); err != nil {
-		return err
+// page is the live page of a search.
+func (f *kneeFlags) page(target string) *page.Page {
+	return &page.Page{
+		Title: "hone knee " + target, Groups: []string{page.Client, page.Host},
+		About: []page.Fact{{Name: "goals", Value: f.goals.String()}, {Name: "load", Value: f.load.shape()}, {Name: "hone", Value: buildVersion().Version}},
 	}
-	if f.out.json {
-		return writeJSON(out, report)
-	}
-	var b strings.Builder
-	report.Write(&b)
-	_, err := out.Write([]byte(b.String()))
-	return err
 }
 
 // kneeFailure is the failure of a search that could not go on.
@@ -199,12 +197,9 @@ func kneeFailure(err error) error {
 	return loadFailure(err)
 }
 
-// keep stores the trials, a sample each, also when the context has ended.
-func (f *kneeFlags) keep(cmd *cobra.Command, store *record.Store, target string, s *knee.Search, began time.Time) error {
+// made is the search as it is kept: a sample of each trial.
+func (f *kneeFlags) made(cmd *cobra.Command, target string, s *knee.Search, began time.Time) *record.Run {
 	scenario := keptScenario(cmd, "knee by "+s.Axis(), target)
 	scenario.Text += fmt.Sprintf("axis=%s\ngoal=%s\ntrial=%v\n", s.Axis(), f.goals.String(), f.trial)
-	run := &record.Run{Name: f.save, Made: "knee", At: began, Scenario: scenario, Environment: trial.Environment(f.load.plan.Target), Samples: s.Samples()}
-	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
-	defer cancel()
-	return notKept("knee", store.Add(ctx, run))
+	return &record.Run{Name: f.save, Made: "knee", At: began, Scenario: scenario, Environment: trial.Environment(f.load.plan.Target), Samples: s.Samples()}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"github.com/hone-go/hone/tool/machine"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
 )
 
 const allLabs = "all"
@@ -97,62 +97,56 @@ func newLabStage() *cobra.Command {
 // run runs the labs, and says what came of them.
 func (f *labFlags) run(cmd *cobra.Command, name string) error {
 	ctx := cmd.Context()
-	out, err := openResult(f.out.file, cmd.OutOrStdout())
-	if err != nil {
+	if err := f.ui.check("lab"); err != nil {
 		return err
 	}
-	defer out.Close()
-	var store *record.Store
-	if f.save { // before minutes are spent
-		if store, err = f.store.write(ctx, "lab"); err != nil {
-			return err
-		}
-		defer store.Close()
-	}
-	live, err := f.ui.open(cmd, &page.Page{
-		Title: "hone lab " + name, Groups: []string{page.Client, page.Host},
-		About: []page.Fact{{Name: "hone", Value: buildVersion().Version}},
+	s, err := session.Open(ctx, session.Plan{
+		Command: "lab", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out.Output,
+		Keep: f.save, Store: f.store.Store, UI: f.ui.UI,
+		Page: &page.Page{
+			Title: "hone lab " + name, Groups: []string{page.Client, page.Host},
+			About: []page.Fact{{Name: "hone", Value: buildVersion().Version}},
+		},
 	})
 	if err != nil {
 		return err
 	}
-	defer live.close(ctx)
-	plan, err := f.plan(name, live, cmd.ErrOrStderr())
+	defer s.Close(ctx)
+	plan, err := f.plan(name, s.Live, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
 	began := time.Now().UTC()
 	report, err := lab.Run(ctx, plan)
-	if report == nil {
-		live.end(nil, err)
-	} else {
-		live.end(report.InvalidReasons, err)
-	}
+	end := session.End{}
 	switch {
 	case ctx.Err() != nil:
-		return &exit.Error{Code: exit.Interrupted, Err: errors.New("lab: interrupted; let it run to the end, or give it a second or so with --quick")}
+		end.Err = &exit.Error{Code: exit.Interrupted, Err: errors.New("lab: interrupted; let it run to the end, or give it a second or so with --quick")}
 	case err != nil:
-		return exit.FailedIf(err)
+		end.Err = exit.FailedIf(err)
 	}
-	writeErr := f.write(out, report) // first: a store that fails must not cost the result
-	if store != nil {
-		if err := f.keep(ctx, store, report, began, cmd.ErrOrStderr()); err != nil && writeErr == nil {
-			return err
-		}
+	if report == nil {
+		s.Live.End(nil, err)
+		return end.Err
 	}
-	if writeErr != nil {
-		return exit.Failedf("lab: %w", writeErr)
-	}
+	s.Live.End(report.InvalidReasons, err)
+	end.JSON, end.Text, end.Runs, end.Partly = report, report.WriteText, f.made(report, began), err != nil
 	if !report.Valid {
-		if f.out.json || f.out.file != "" {
-			return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("lab: %s", strings.Join(report.InvalidReasons, "; "))}
+		end.Verdict = &exit.Error{Code: exit.Invalid} // its first line has said why
+		if !s.Said() {
+			end.Verdict = &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("lab: %s", strings.Join(report.InvalidReasons, "; "))}
 		}
-		return &exit.Error{Code: exit.Invalid} // it has been said
 	}
-	return nil
+	end.Kept = func() error {
+		for _, run := range end.Runs {
+			fmt.Fprintf(cmd.ErrOrStderr(), "kept as %s\n", session.Describe(run))
+		}
+		return nil
+	}
+	return s.Finish(end)
 }
 
-func (f *labFlags) plan(name string, live *livePage, stderr io.Writer) (lab.Plan, error) {
+func (f *labFlags) plan(name string, live *session.Live, stderr io.Writer) (lab.Plan, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return lab.Plan{}, exit.Failedf("lab: %w", err)
@@ -160,7 +154,7 @@ func (f *labFlags) plan(name string, live *livePage, stderr io.Writer) (lab.Plan
 	plan := lab.Plan{
 		Stage: []string{exe, "lab", "stage"}, Quick: f.quick,
 		Say:   func(line string) { fmt.Fprintln(stderr, line) },
-		Watch: func(what, stage string, now load.Progress) { live.show(page.Lane{Group: what, Name: stage}, now) },
+		Watch: func(what, stage string, now load.Progress) { live.Show(page.Lane{Group: what, Name: stage}, now) },
 	}
 	if name != allLabs {
 		plan.Names = []string{name}
@@ -168,18 +162,9 @@ func (f *labFlags) plan(name string, live *livePage, stderr io.Writer) (lab.Plan
 	return plan, nil
 }
 
-func (f *labFlags) write(out *resultFile, report *lab.Report) error {
-	if err := out.begin(); err != nil {
-		return err
-	}
-	if f.out.json {
-		return writeJSON(out, report)
-	}
-	return report.WriteText(out)
-}
-
-// keep stores a run of each lab: a sample of all its medians, and its profiles.
-func (f *labFlags) keep(ctx context.Context, store *record.Store, report *lab.Report, began time.Time, stderr io.Writer) error {
+// made are the labs as they are kept, a run each: a sample of all its medians, and its
+// profiles.
+func (f *labFlags) made(report *lab.Report, began time.Time) (runs []*record.Run) {
 	facts := machine.Read()
 	for _, l := range report.Labs {
 		sample := record.Sample{Order: 1, At: began, Valid: report.Valid, Reasons: report.InvalidReasons}
@@ -194,15 +179,11 @@ func (f *labFlags) keep(ctx context.Context, store *record.Store, report *lab.Re
 		for _, p := range l.Profiles {
 			sample.Artefacts = append(sample.Artefacts, record.Artefact{Kind: string(p.Kind), Name: p.Of + " " + string(p.Kind), Data: p.Data})
 		}
-		run := &record.Run{Name: "lab " + l.Name, Made: "lab", At: began, Samples: []record.Sample{sample},
+		runs = append(runs, &record.Run{Name: "lab " + l.Name, Made: "lab", At: began, Samples: []record.Sample{sample},
 			Scenario:    record.Scenario{Name: "lab-" + l.Name, Text: fmt.Sprintf("lab=%s\nquick=%t\n", l.Name, f.quick)},
-			Environment: record.Environment{Strict: maps.Clone(facts.Strict), Soft: maps.Clone(facts.Soft)}}
-		if err := store.Add(ctx, run); err != nil {
-			return notKept("lab", err)
-		}
-		fmt.Fprintf(stderr, "kept as %s\n", describe(run))
+			Environment: record.Environment{Strict: maps.Clone(facts.Strict), Soft: maps.Clone(facts.Soft)}})
 	}
-	return nil
+	return runs
 }
 
 // better says which values of a row's unit are good.

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -18,22 +18,24 @@ import (
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/trial"
 	"github.com/hone-go/hone/tool/view"
 )
 
 // loadFlags are load's, as they were given.
 type loadFlags struct {
-	plan           load.Plan
-	targetFlags    targetFlags
-	arrivals       *choice
-	goals          goalFlag
-	stats, file    string
-	json, progress bool
-	plain, abort   bool
-	save           string
-	ui             uiFlags
-	store          storeFlag
+	plan         load.Plan
+	targetFlags  targetFlags
+	arrivals     *choice
+	goals        goalFlag
+	stats        string
+	out          outputFlags
+	progress     bool
+	plain, abort bool
+	save         string
+	ui           uiFlags
+	store        storeFlag
 }
 
 func newLoad() *cobra.Command {
@@ -104,8 +106,7 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT: adds what the server used")
 	flags.BoolVar(&f.progress, "progress", false, "report every second, also where standard error is no terminal")
 	flags.BoolVar(&f.plain, "plain", false, plainUsage)
-	flags.BoolVar(&f.json, "json", false, "print one JSON object")
-	flags.StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
+	f.out.define(cmd)
 	flags.StringVar(&f.save, "save", "", "keep the run under this `NAME`; see hone run --help")
 	f.ui.define(cmd)
 	f.ui.defineBeside(cmd)
@@ -183,11 +184,6 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	if err != nil {
 		return err
 	}
-	out, err := openResult(f.file, cmd.OutOrStdout())
-	if err != nil {
-		return err
-	}
-	defer out.Close()
 	fillIdle := func(*load.Result) {}
 	if stats != nil {
 		defer stats.Close()
@@ -197,47 +193,40 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 		f.plan.WindowOpens, f.plan.WindowCloses = stats.WindowOpens, stats.WindowCloses
 		fillIdle = stats.WatchIdle(&f.plan)
 	}
-	store, err := f.openStore(ctx)
+	p, err := f.page(ctx, target, stats)
 	if err != nil {
 		return err
 	}
-	if store != nil {
-		defer store.Close()
-	}
-	live, err := f.live(cmd, target, stats)
+	s, err := session.Open(ctx, session.Plan{
+		Command: "load", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out.Output,
+		Keep: f.save != "", Store: f.store.Store, UI: f.ui.UI, Page: p,
+	})
 	if err != nil {
 		return err
 	}
-	defer live.close(ctx)
+	defer s.Close(ctx)
+	s.Live.Watch(stats)
 	watcher := view.NewLoad(f.how(cmd), target, f.shape(), f.plan, f.goals.goals)
 	defer watcher.End()
-	f.plan.Progress = live.beside(page.Lane{}, watcher.Show)
+	f.plan.Progress = s.Live.Beside(page.Lane{}, watcher.Show)
 	began := time.Now().UTC()
 	result, err := load.Run(ctx, f.plan)
 	watcher.End()
-	if result != nil {
-		if stats != nil {
-			result.Server = stats.Used()
-		}
-		fillIdle(result)
-		live.finish(result, err)
-		outcomes := load.Check(result, f.goals.goals)
-		writeErr := f.write(out, target, result, outcomes) // first: a store that fails must not cost the result
-		if store != nil && err == nil && !result.Interrupted {
-			if err := f.keep(cmd, store, target, result, began); err != nil && writeErr == nil {
-				return err
-			}
-		}
-		if writeErr != nil {
-			return exit.Failedf("load: %w", writeErr)
-		}
-		if err == nil {
-			return f.verdict(result, outcomes)
-		}
-	} else {
-		live.finish(nil, err)
+	if result == nil {
+		s.Live.Finish(nil, err)
+		return loadFailure(err)
 	}
-	return loadFailure(err)
+	if stats != nil {
+		result.Server = stats.Used()
+	}
+	fillIdle(result)
+	s.Live.Finish(result, err)
+	outcomes := load.Check(result, f.goals.goals)
+	return s.Finish(session.End{
+		JSON: f.inJSON(result, outcomes), Text: session.InText(func(w io.Writer) { io.WriteString(w, f.text(target, result, outcomes)) }),
+		Runs: []*record.Run{f.made(cmd, target, result, began)}, Partly: result.Interrupted || err != nil,
+		Err: loadFailure(err), Verdict: f.verdict(result, outcomes),
+	})
 }
 
 func (f *loadFlags) how(cmd *cobra.Command) view.How {
@@ -247,27 +236,16 @@ func (f *loadFlags) how(cmd *cobra.Command) view.How {
 // plainUsage is the help of --plain.
 const plainUsage = "on a terminal, report in lines that stay instead of a view that changes"
 
-// openStore opens the store now, if it is needed later.
-func (f *loadFlags) openStore(ctx context.Context) (*record.Store, error) {
-	if f.save == "" {
-		return nil, nil
-	}
-	return f.store.write(ctx, "load")
-}
-
-// keep stores the run.
-func (f *loadFlags) keep(cmd *cobra.Command, store *record.Store, target string, result *load.Result, began time.Time) error {
+// made is the run as it is kept.
+func (f *loadFlags) made(cmd *cobra.Command, target string, result *load.Result, began time.Time) *record.Run {
 	sample := trial.SampleOf(result, began)
 	sample.Order = 1
 	scenario := keptScenario(cmd, f.shape(), target)
 	if f.plan.Requests > 0 {
 		scenario.Text += fmt.Sprintf("count=%d\n", f.plan.Requests)
 	}
-	run := &record.Run{Name: f.save, Made: "load", At: began, Scenario: scenario,
+	return &record.Run{Name: f.save, Made: "load", At: began, Scenario: scenario,
 		Environment: trial.Environment(f.plan.Target), Samples: []record.Sample{*sample}}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), keepTime)
-	defer cancel()
-	return notKept("load", store.Add(ctx, run))
 }
 
 // complete finishes the plan, for a command that has the plan's flags.
@@ -331,7 +309,7 @@ func loadFailure(err error) error {
 
 // verdict is the exit code of a run that came to its end.
 func (f *loadFlags) verdict(r *load.Result, outcomes []load.Outcome) error {
-	said := !f.json && f.file == "" // by the result's first line
+	said := f.out.Said() // by the result's first line
 	switch {
 	case r.Interrupted && said:
 		return &exit.Error{Code: exit.Interrupted}

@@ -4,55 +4,15 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
-	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
 )
-
-// resultFile is where a result goes.
-type resultFile struct {
-	io.Writer
-	file *os.File // nil: standard output
-}
-
-// openResult finds out now whether the result can be written later. What is in
-// the file stays until there is something to take its place.
-func openResult(name string, stdout io.Writer) (*resultFile, error) {
-	if name == "" {
-		return &resultFile{Writer: stdout}, nil
-	}
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
-	if err != nil {
-		return nil, exit.Failedf("-o: %w; name a file that can be written", err)
-	}
-	return &resultFile{Writer: file, file: file}, nil
-}
-
-// begin empties the file.
-func (f *resultFile) begin() error {
-	if f.file == nil {
-		return nil
-	}
-	if info, err := f.file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return err // a device has nothing to empty
-	}
-	return f.file.Truncate(0)
-}
-
-// Close closes the file.
-func (f *resultFile) Close() error {
-	if f.file == nil {
-		return nil
-	}
-	return f.file.Close()
-}
 
 // goalReport is a goal in JSON.
 type goalReport struct {
@@ -61,15 +21,8 @@ type goalReport struct {
 	Got  *float64 `json:"got"`
 }
 
-// write writes the result, as JSON or as text.
-func (f *loadFlags) write(out *resultFile, target string, r *load.Result, outcomes []load.Outcome) error {
-	if err := out.begin(); err != nil {
-		return err
-	}
-	if !f.json {
-		_, err := io.WriteString(out, f.text(target, r, outcomes))
-		return err
-	}
+// inJSON is the result for programs.
+func (f *loadFlags) inJSON(r *load.Result, outcomes []load.Outcome) any {
 	report := struct {
 		*load.Result
 		Goals []goalReport `json:"goals,omitempty"`
@@ -77,7 +30,7 @@ func (f *loadFlags) write(out *resultFile, target string, r *load.Result, outcom
 	for _, o := range outcomes {
 		report.Goals = append(report.Goals, goalReport{o.Goal.String(), o.Met, o.Got})
 	}
-	return writeJSON(out, report)
+	return report
 }
 
 // text is the result for people.

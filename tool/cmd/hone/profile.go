@@ -11,6 +11,7 @@ import (
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
 )
 
 // profileFlags are profile's, as they were given.
@@ -99,7 +100,7 @@ func (f *profileFlags) run(cmd *cobra.Command, ref string) error {
 		return exit.Usagef("profile: --list: %w; see https://go.dev/s/re2syntax", err)
 	case f.top < 0:
 		return exit.Usagef("profile: --top %d: use 0 or more", f.top)
-	case f.web != "" && (f.list != "" || f.out.json || f.out.file != ""):
+	case f.web != "" && (f.list != "" || f.out.JSON || f.out.File != ""):
 		return exit.Usagef("profile: --web takes the place of --list, --json and -o; choose one")
 	}
 	view, names, err := f.view(cmd, ref)
@@ -172,7 +173,7 @@ func whyEmpty(kind probe.Kind) string {
 
 // find reads a file, or a run.
 func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
-	run, err := f.store.fileOrRun(cmd.Context(), "profile", ref)
+	run, err := f.store.FileOrRun(cmd.Context(), "profile", ref)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +184,7 @@ func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
 		}
 		return &profiled{name: ref, file: data}, nil
 	}
-	return &profiled{name: describe(run), run: run}, nil
+	return &profiled{name: session.Describe(run), run: run}, nil
 }
 
 // common is the kind that was asked for, or the first that all sides have.

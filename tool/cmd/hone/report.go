@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
 )
 
 // reportFlags are report's, as they were given.
@@ -55,14 +57,14 @@ compare does.`,
 
 // run writes the page.
 func (f *reportFlags) run(cmd *cobra.Command, ref string) error {
-	run, err := f.store.withRun(cmd.Context(), "report", ref)
+	run, err := f.store.Run(cmd.Context(), "report", ref)
 	if err != nil {
 		return err
 	}
 	var against *record.Run
 	var judged page.Judged
 	if f.against != "" {
-		if against, err = f.store.withRun(cmd.Context(), "report", f.against); err != nil {
+		if against, err = f.store.Run(cmd.Context(), "report", f.against); err != nil {
 			return err
 		}
 		if judged, err = f.judged(cmd.Context(), against, run); err != nil {
@@ -73,23 +75,15 @@ func (f *reportFlags) run(cmd *cobra.Command, ref string) error {
 	if err := page.Report(&html, run, against, judged); err != nil {
 		return exit.Failedf("report: %w", err)
 	}
-	out, err := openResult(f.file, cmd.OutOrStdout())
-	if err != nil {
+	return session.Output{File: f.file}.Stream("report", cmd.OutOrStdout(), func(w io.Writer) error {
+		_, err := w.Write(html.Bytes())
 		return err
-	}
-	defer out.Close()
-	if err = out.begin(); err == nil {
-		_, err = out.Write(html.Bytes())
-	}
-	if err != nil {
-		return exit.Failedf("report: %w", err)
-	}
-	return nil
+	})
 }
 
 // judged compares. Runs that must not be compared are shown all the same.
 func (f *reportFlags) judged(ctx context.Context, against, run *record.Run) (judged page.Judged, err error) {
-	store, err := f.store.read(ctx, "report")
+	store, err := f.store.Read(ctx, "report")
 	if err != nil {
 		return judged, err
 	}

@@ -17,41 +17,9 @@ import (
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/view"
 )
-
-// outputFlags are those of a command with a result.
-type outputFlags struct {
-	json bool
-	file string
-}
-
-func (f *outputFlags) define(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object")
-	cmd.Flags().StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
-}
-
-// write writes v as JSON, or text.
-func (f *outputFlags) write(cmd *cobra.Command, v any, text func(io.Writer)) error {
-	out, err := openResult(f.file, cmd.OutOrStdout())
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	if err = out.begin(); err == nil {
-		if f.json {
-			err = writeJSON(out, v)
-		} else {
-			var b bytes.Buffer
-			text(&b)
-			_, err = out.Write(b.Bytes())
-		}
-	}
-	if err != nil {
-		return exit.Failedf("%s: %w", cmd.Name(), err)
-	}
-	return nil
-}
 
 func newRun() *cobra.Command {
 	cmd := &cobra.Command{
@@ -96,14 +64,14 @@ func newRunList() *cobra.Command {
 		Example: "  hone run list --limit 5\n  hone run list --scenario hello --json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := store.read(cmd.Context(), "run list")
+			s, err := store.Read(cmd.Context(), "run list")
 			if err != nil {
 				return err
 			}
 			defer s.Close()
 			runs, err := s.List(cmd.Context(), filter)
 			if err != nil {
-				return storeFailure("run list", err)
+				return session.StoreFailure("run list", err)
 			}
 			return out.write(cmd, listed{"hone.runs/1", runs}, func(w io.Writer) { writeList(w, runs) })
 		},
@@ -144,7 +112,7 @@ func newRunShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			run, err := store.withRun(cmd.Context(), "run show", ref)
+			run, err := store.Run(cmd.Context(), "run show", ref)
 			if err != nil {
 				return err
 			}
@@ -245,14 +213,14 @@ func newRunRemove() *cobra.Command {
 			if len(args) == 0 {
 				return exit.Usagef("run rm: name what to remove, as in: hone run rm 3f9c2a71b04e")
 			}
-			s, err := store.write(cmd.Context(), "run rm")
+			s, err := store.Write(cmd.Context(), "run rm")
 			if err != nil {
 				return err
 			}
 			defer s.Close()
 			freed, err := s.Remove(cmd.Context(), args...)
 			if err != nil {
-				return storeFailure("run rm", err)
+				return session.StoreFailure("run rm", err)
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "hone: removed %s, %s freed\n", strings.Join(args, ", "), figure.Size(int(freed)))
 			return nil
@@ -285,7 +253,7 @@ csv has a line for each figure.`,
 		if format.value == "tar" && file == "" && view.IsTerminal(cmd.OutOrStdout()) {
 			return exit.Usagef("run export: a tar is nothing to read; give -o FILE, or send it to a program")
 		}
-		s, err := store.read(cmd.Context(), "run export")
+		s, err := store.Read(cmd.Context(), "run export")
 		if err != nil {
 			return err
 		}
@@ -294,7 +262,7 @@ csv has a line for each figure.`,
 		for _, ref := range args {
 			run, err := s.Get(cmd.Context(), ref)
 			if err != nil {
-				return storeFailure("run export", err)
+				return session.StoreFailure("run export", err)
 			}
 			runs = append(runs, run)
 		}
@@ -307,25 +275,15 @@ csv has a line for each figure.`,
 }
 
 func exportRuns(cmd *cobra.Command, format, file string, runs []*record.Run) error {
-	out, err := openResult(file, cmd.OutOrStdout())
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	if err = out.begin(); err == nil {
+	return session.Output{File: file}.Stream("run export", cmd.OutOrStdout(), func(w io.Writer) error {
 		switch format {
 		case "tar":
-			err = record.Export(out, runs[0])
+			return record.Export(w, runs[0])
 		case "benchmark":
-			err = record.WriteBenchmarks(out, runs...)
-		default:
-			err = record.WriteCSV(out, runs...)
+			return record.WriteBenchmarks(w, runs...)
 		}
-	}
-	if err != nil {
-		return exit.Failedf("run export: %w", err)
-	}
-	return nil
+		return record.WriteCSV(w, runs...)
+	})
 }
 
 func newRunImport() *cobra.Command {
@@ -340,7 +298,7 @@ func newRunImport() *cobra.Command {
 			if len(args) == 0 {
 				return exit.Usagef("run import: name files, as in: hone run import run.tar")
 			}
-			s, err := store.write(cmd.Context(), "run import")
+			s, err := store.Write(cmd.Context(), "run import")
 			if err != nil {
 				return err
 			}
@@ -352,7 +310,7 @@ func newRunImport() *cobra.Command {
 				}
 				for _, run := range runs {
 					if err := s.Add(cmd.Context(), run); err != nil {
-						return storeFailure("run import: "+name, err)
+						return session.StoreFailure("run import: "+name, err)
 					}
 					fmt.Fprintln(cmd.OutOrStdout(), run.ID)
 				}

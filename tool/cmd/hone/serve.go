@@ -25,6 +25,7 @@ import (
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/observe"
 	"github.com/hone-go/hone/tool/page"
+	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -219,9 +220,9 @@ func (f *serveFlags) trusted() ([]netip.Prefix, error) {
 
 // token reads --admin-token-file.
 func (f *serveFlags) token() (string, error) {
-	token, err := readToken(f.tokenFile)
+	token, err := session.ReadToken(f.tokenFile)
 	if err != nil {
-		return "", exit.Failedf("serve: --admin-token-file: %w; %s", err, newToken(f.tokenFile))
+		return "", exit.Failedf("serve: --admin-token-file: %w; %s", err, session.NewToken(f.tokenFile))
 	}
 	return token, nil
 }

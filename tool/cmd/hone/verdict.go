@@ -16,6 +16,7 @@ import (
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
 )
 
 // judgeFlags say how two runs are compared.
@@ -108,7 +109,7 @@ func (f *judgeFlags) stored(ctx context.Context, store *record.Store, a, b *reco
 	ra, rb, paired := compare.Stored(a, b)
 	repeats, notes, err := repeatsFor(ctx, store, a)
 	if err != nil {
-		return nil, storeFailure("compare", err)
+		return nil, session.StoreFailure("compare", err)
 	}
 	c, err := f.judge(ra, rb, paired, repeats)
 	if err == nil {

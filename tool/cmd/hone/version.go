@@ -1,15 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/session"
 )
 
 // versionReport is what a build knows of itself.
@@ -31,7 +30,7 @@ func newVersion() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := buildVersion()
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), v)
+				return exit.FailedIf(session.WriteJSON(cmd.OutOrStdout(), v))
 			}
 			commit := ""
 			if v.Commit != nil {
@@ -68,12 +67,4 @@ func buildVersion() versionReport {
 		}
 	}
 	return v
-}
-
-// writeJSON writes one object for people and programs.
-func writeJSON(w io.Writer, v any) error {
-	lines := json.NewEncoder(w)
-	lines.SetEscapeHTML(false)
-	lines.SetIndent("", "  ")
-	return exit.FailedIf(lines.Encode(v))
 }

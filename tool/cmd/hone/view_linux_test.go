@@ -295,7 +295,7 @@ func TestTerminalInterrupted(t *testing.T) {
 		{"Ctrl-C twice", func(d *desk) { d.typed("\x03\x03") }, exit.Interrupted},
 		{"SIGTERM", func(d *desk) { d.cmd.Process.Signal(syscall.SIGTERM) }, exit.Interrupted},
 		{"SIGQUIT", func(d *desk) { d.cmd.Process.Signal(syscall.SIGQUIT) }, exit.Usage}, // the Go runtime's own
-		{"SIGHUP", func(d *desk) { d.cmd.Process.Signal(syscall.SIGHUP) }, -1},
+		{"SIGHUP", func(d *desk) { d.cmd.Process.Signal(syscall.SIGHUP) }, exit.Interrupted},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
