@@ -22,6 +22,7 @@ import (
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/tool/spec"
 )
 
 const (
@@ -33,9 +34,9 @@ const (
 type avatarFlags struct {
 	addr, admin, cert, key, log string
 	fonts                       []string
-	cache                       sizeFlag
+	cache                       spec.Size
 	sample                      int
-	logs                        *choice
+	logs                        *spec.Choice
 	json                        bool
 }
 
@@ -76,7 +77,7 @@ from a font that is installed, or from --font. Other names get a pattern.`,
 	flags.IntVar(&f.sample, "log-sample", 1, "log one in `N` requests, and all errors and slow ones")
 	flags.StringVar(&f.cert, "cert", "", "speak TLS and HTTP/2 with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.key, "key", "", "the certificate's key, a PEM `FILE`")
-	f.logs = addChoice(cmd, "log-format", "text", "how the log on standard error is written", "text", "json")
+	f.logs = spec.AddChoice(cmd, "log-format", "text", "how the log on standard error is written", "text", "json")
 	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: addr, admin, engine, pid")
 	return cmd
 }
@@ -136,7 +137,7 @@ func (f *avatarFlags) prepare(stdout, stderr io.Writer) (*gallery, error) {
 		return nil, exit.Usagef("avatar: --log - and --json both want standard output; use --log FILE")
 	}
 	g := &gallery{log: slog.New(slog.NewTextHandler(stderr, nil)), ended: make(chan error, 2)}
-	if f.logs.value == "json" {
+	if f.logs.Value == "json" {
 		g.log = slog.New(slog.NewJSONHandler(stderr, nil))
 	}
 	fonts, err := avatar.OpenFonts(avatar.FontOptions{Files: f.fonts})

@@ -5,15 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
+	"github.com/hone-go/hone/tool/spec"
 	"github.com/hone-go/hone/tool/trial"
 	"github.com/hone-go/hone/tool/view"
 )
@@ -21,7 +20,7 @@ import (
 // benchFlags are bench's, as they were given. Those that say what is measured are
 // also the keys of a scenario file.
 type benchFlags struct {
-	subjectFlags
+	spec.Subject
 	judge    judgeFlags
 	profiles profilingFlags
 	against  string
@@ -32,22 +31,6 @@ type benchFlags struct {
 	json, md bool
 	file     string
 	ui       uiFlags
-}
-
-// subjectFlags say what is measured, and how.
-type subjectFlags struct {
-	scenario    string // a file
-	target      string
-	cmd, build  string
-	env         []string
-	ready       readyFlag
-	readyWithin time.Duration
-	stopWithin  time.Duration
-	samples     int
-	mostOthers  percentFlag
-	progress    bool
-	plain       bool
-	load        loadFlags
 }
 
 func newBench() *cobra.Command {
@@ -88,7 +71,7 @@ primary figure is unclear.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	f.subjectFlags.define(cmd)
+	f.Subject.Define(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.against, "against", "", "the git `REVISION` to measure in turn with what is here")
 	flags.StringVar(&f.baseline, "baseline", "", "the baseline to compare with, by its `NAME`")
@@ -104,64 +87,6 @@ primary figure is unclear.`,
 	return cmd
 }
 
-func (f *subjectFlags) define(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.SortFlags = false
-	flags.StringVarP(&f.scenario, "scenario", "f", "", "the `FILE` with flags of what is measured, in TOML")
-	flags.StringVar(&f.cmd, "cmd", "", "the shell's `COMMAND` that serves")
-	flags.StringVar(&f.target, "target", "", "what to load, as in hone load `TARGET`")
-	flags.StringVar(&f.build, "build", "", "the shell's `COMMAND` that makes it, once")
-	flags.StringArrayVar(&f.env, "env", nil, "a setting of its environment, as in GOGC=200; repeat for more")
-	flags.Var(&f.ready, "ready", "how it is known to serve: tcp, tcp:HOST:PORT, http://…, or line:EXPRESSION (the target takes connections)")
-	flags.DurationVar(&f.readyWithin, "ready-within", 30*time.Second, "how long that may take")
-	flags.DurationVar(&f.stopWithin, "stop-within", 10*time.Second, "how long it may take to end")
-	flags.IntVarP(&f.samples, "samples", "n", 12, "valid samples to take, or pairs; 24 show that two are the same")
-	f.mostOthers = 0.3
-	flags.Var(&f.mostOthers, "most-others", "part of all processors that other programs may use before a sample is not valid; 100% also does not mind a quota, or the host's other machines")
-	flags.BoolVar(&f.progress, "progress", false, "report every second, also where standard error is no terminal")
-	flags.BoolVar(&f.plain, "plain", false, plainUsage)
-	f.load.definePlan(cmd)
-}
-
-// readyFlag takes a sign of being ready.
-type readyFlag struct{ trial.Ready }
-
-// Set reads it.
-func (f *readyFlag) Set(text string) (err error) {
-	f.Ready, err = trial.ParseReady(text)
-	return err
-}
-
-// Type is how help names the value.
-func (f *readyFlag) Type() string { return "SIGN" }
-
-// plan makes the trial's, but for who is measured.
-func (f *subjectFlags) plan(cmd *cobra.Command) (trial.Plan, trial.Server, error) {
-	var plan trial.Plan
-	var server trial.Server
-	if f.scenario != "" {
-		if err := readScenario(cmd, f.scenario); err != nil {
-			return plan, server, err
-		}
-	}
-	switch {
-	case f.cmd == "":
-		return plan, server, exit.Usagef("%s: --cmd is missing: say how the server is started, as in --cmd ./server", cmd.Name())
-	case f.target == "":
-		return plan, server, exit.Usagef("%s: --target is missing: say what to load, as in --target http://127.0.0.1:8080/", cmd.Name())
-	case f.samples < 1:
-		return plan, server, exit.Usagef("%s: --samples %d: use 1 or more; 12 pairs show a difference of 5 %% where runs differ by 2 %%", cmd.Name(), f.samples)
-	case f.readyWithin <= 0 || f.stopWithin <= 0:
-		return plan, server, exit.Usagef("%s: use positive durations, as in 30s", cmd.Name())
-	}
-	if _, err := f.load.complete(cmd, f.target); err != nil {
-		return plan, server, err
-	}
-	plan = trial.Plan{Load: f.load.plan, Samples: f.samples, MostOthers: float64(f.mostOthers), Seed: uint64(time.Now().UnixNano()), Scenario: keptScenario(cmd, f.name(), f.target)}
-	server = trial.Server{Build: f.build, Command: f.cmd, Env: f.env, Ready: f.ready.Ready, ReadyWithin: f.readyWithin, StopWithin: f.stopWithin}
-	return plan, server, nil
-}
-
 // run measures, keeps and judges.
 func (f *benchFlags) run(cmd *cobra.Command) error {
 	if f.json && f.md {
@@ -170,7 +95,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	if f.against != "" && f.baseline != "" {
 		return exit.Usagef("bench: choose one of --against and --baseline")
 	}
-	plan, server, err := f.plan(cmd)
+	plan, server, err := f.Plan(cmd)
 	if err != nil {
 		return err
 	}
@@ -215,7 +140,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 		}
 		plan.Servers = []trial.Server{old, server}
 	}
-	watcher := view.NewBench(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, f.target+", "+f.load.shape(), plan)
+	watcher := view.NewBench(view.How{To: cmd.ErrOrStderr(), Lines: f.Progress, Plain: f.Plain}, f.Target+", "+f.Load.Shape(), plan)
 	defer watcher.End()
 	plan.Progress = s.Live.BesideTrial(watcher.Show)
 	runs, err := trial.Run(ctx, plan)
@@ -307,13 +232,4 @@ func (f *benchFlags) writeKept(w io.Writer, runs []*record.Run) (err error) {
 
 func inLine(s record.Scenario) string {
 	return strings.ReplaceAll(strings.TrimSpace(s.Text), "\n", ", ")
-}
-
-// name is the scenario's, for people: the file's, or the load's shape.
-func (f *subjectFlags) name() string {
-	if f.scenario != "" {
-		base := filepath.Base(f.scenario)
-		return strings.TrimSuffix(base, filepath.Ext(base))
-	}
-	return f.load.shape()
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/spec"
 )
 
 func newCompletion() *cobra.Command {
@@ -22,7 +23,7 @@ func newCompletion() *cobra.Command {
 			if len(args) != 1 {
 				return exit.Usagef("completion: name one shell, as in: hone completion bash")
 			}
-			if err := (&choice{of: shells}).Set(args[0]); err != nil {
+			if err := (&spec.Choice{Of: shells}).Set(args[0]); err != nil {
 				return exit.Usagef("completion: %q is %w", args[0], err)
 			}
 			return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
+	"github.com/hone-go/hone/tool/spec"
 	"github.com/hone-go/hone/tool/trial"
 	"github.com/hone-go/hone/tool/view"
 )
@@ -65,15 +66,15 @@ type noiseFigure struct {
 // run measures a program against itself.
 func (f *noiseFlags) run(cmd *cobra.Command, out *outputFlags) error {
 	ctx := cmd.Context()
-	subject := new(subjectFlags)
+	subject := new(spec.Subject)
 	as := &cobra.Command{Use: "doctor"} // whose flags are the keys of a scenario file
-	subject.define(as)
+	subject.Define(as)
 	new(judgeFlags).define(as) // which say nothing about the load
 	new(profilingFlags).define(as)
 	if err := f.choose(as, subject); err != nil {
 		return err
 	}
-	plan, server, err := subject.plan(as)
+	plan, server, err := subject.Plan(as)
 	if err != nil {
 		return err
 	}
@@ -122,14 +123,14 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *outputFlags) error {
 
 // choose sets the flags of what is measured: a file's, or those of hone's own
 // server.
-func (f *noiseFlags) choose(as *cobra.Command, subject *subjectFlags) error {
+func (f *noiseFlags) choose(as *cobra.Command, subject *spec.Subject) error {
 	switch {
 	case f.samples < 5:
 		return exit.Usagef("doctor: --samples %d: use 5 or more; fewer say nothing about noise", f.samples)
 	case f.sessions < 1:
 		return exit.Usagef("doctor: --sessions %d: use 1 or more", f.sessions)
 	case f.scenario != "":
-		subject.scenario = f.scenario
+		subject.Scenario = f.scenario
 		return nil
 	}
 	exe, err := os.Executable()

@@ -13,17 +13,18 @@ import (
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
+	"github.com/hone-go/hone/tool/spec"
 	"github.com/hone-go/hone/tool/trial"
 	"github.com/hone-go/hone/tool/view"
 )
 
 // kneeFlags are knee's, as they were given.
 type kneeFlags struct {
-	load     loadFlags
-	goals    goalFlag
-	axis     *choice
+	load     spec.Load
+	goals    spec.Goals
+	axis     *spec.Choice
 	from, to float64
-	width    percentFlag
+	width    spec.Percent
 	trial    time.Duration
 	confirm  int
 	cool     time.Duration
@@ -84,7 +85,7 @@ func (f *kneeFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.Var(&f.goals, "goal", "what must be met, as hone load's --expect; repeat for more")
-	f.axis = addChoice(cmd, "axis", knee.AxisRate, "what grows", knee.AxisRate, knee.AxisConns)
+	f.axis = spec.AddChoice(cmd, "axis", knee.AxisRate, "what grows", knee.AxisRate, knee.AxisConns)
 	flags.Float64Var(&f.from, "from", 0, "the lowest load (100 requests a second, 1 connection)")
 	flags.Float64Var(&f.to, "to", 0, "the highest load (as much as can be offered)")
 	f.width = 0.02
@@ -92,13 +93,13 @@ func (f *kneeFlags) define(cmd *cobra.Command) {
 	flags.DurationVar(&f.trial, "trial", 3*time.Second, "length of a full trial; a short one takes a third; both are longer where requests are few")
 	flags.IntVar(&f.confirm, "confirm", 3, "full trials that must meet the goals")
 	flags.DurationVar(&f.cool, "cool", time.Second, "rest for the server after a trial that was too much")
-	f.load.definePlan(cmd)
+	f.load.Define(cmd)
 	flags.Lookup("for").Hidden = true // it is --trial here
-	f.load.plan.Conns = usualKneeConn
+	f.load.Plan.Conns = usualKneeConn
 	flags.Lookup("conns").DefValue = fmt.Sprint(usualKneeConn)
 	flags.StringVar(&f.save, "save", "", "keep the trials as a run under this `NAME`; see hone run --help")
 	flags.BoolVar(&f.progress, "progress", false, "report every trial, also where standard error is no terminal")
-	flags.BoolVar(&f.plain, "plain", false, plainUsage)
+	flags.BoolVar(&f.plain, "plain", false, spec.PlainUsage)
 	f.out.define(cmd)
 	f.ui.define(cmd)
 	f.store.define(cmd)
@@ -107,14 +108,14 @@ func (f *kneeFlags) define(cmd *cobra.Command) {
 // plan checks the flags and makes the search's plan.
 func (f *kneeFlags) plan(cmd *cobra.Command, target string) (knee.Plan, error) {
 	changed := cmd.Flags().Changed
-	plan := knee.Plan{Goals: len(f.goals.goals), From: f.from, To: f.to, Width: float64(f.width), Confirm: f.confirm, Whole: f.axis.value == knee.AxisConns}
+	plan := knee.Plan{Goals: len(f.goals.List), From: f.from, To: f.to, Width: float64(f.width), Confirm: f.confirm, Whole: f.axis.Value == knee.AxisConns}
 	if plan.From == 0 && plan.Whole {
 		plan.From = 1
 	} else if plan.From == 0 {
 		plan.From = usualFromRate
 	}
 	switch {
-	case len(f.goals.goals) == 0:
+	case len(f.goals.List) == 0:
 		return plan, exit.Usagef("knee: --goal is missing: say what must be met, as in --goal 'p99<5ms'")
 	case changed("for"):
 		return plan, exit.Usagef("knee: --for is for hone load; use --trial for how long a trial is")
@@ -129,8 +130,7 @@ func (f *kneeFlags) plan(cmd *cobra.Command, target string) (knee.Plan, error) {
 	case f.width == 0 || f.trial <= 0 || f.cool < 0 || f.confirm < 1:
 		return plan, exit.Usagef("knee: --width, --trial and --confirm must be more than 0, and --cool not less; leave them out for what is usual")
 	}
-	_, err := f.load.complete(cmd, target)
-	return plan, err
+	return plan, f.load.Complete(cmd, target)
 }
 
 // run searches, and says what was found.
@@ -151,7 +151,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		return err
 	}
 	defer open.Close(ctx)
-	s := &knee.Search{Plan: plan, Goals: f.goals.goals, Load: f.load.plan, Length: f.trial, Cool: f.cool}
+	s := &knee.Search{Plan: plan, Goals: f.goals.List, Load: f.load.Plan, Length: f.trial, Cool: f.cool}
 	began := time.Now().UTC()
 	watcher := view.NewKnee(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, target, f.goals.String(), s)
 	defer watcher.End()
@@ -185,7 +185,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 func (f *kneeFlags) page(target string) *page.Page {
 	return &page.Page{
 		Title: "hone knee " + target, Groups: []string{page.Client, page.Host},
-		About: []page.Fact{{Name: "goals", Value: f.goals.String()}, {Name: "load", Value: f.load.shape()}, {Name: "hone", Value: buildVersion().Version}},
+		About: []page.Fact{{Name: "goals", Value: f.goals.String()}, {Name: "load", Value: f.load.Shape()}, {Name: "hone", Value: buildVersion().Version}},
 	}
 }
 
@@ -199,7 +199,7 @@ func kneeFailure(err error) error {
 
 // made is the search as it is kept: a sample of each trial.
 func (f *kneeFlags) made(cmd *cobra.Command, target string, s *knee.Search, began time.Time) *record.Run {
-	scenario := keptScenario(cmd, "knee by "+s.Axis(), target)
+	scenario := spec.Kept(cmd, "knee by "+s.Axis(), target)
 	scenario.Text += fmt.Sprintf("axis=%s\ngoal=%s\ntrial=%v\n", s.Axis(), f.goals.String(), f.trial)
-	return &record.Run{Name: f.save, Made: "knee", At: began, Scenario: scenario, Environment: trial.Environment(f.load.plan.Target), Samples: s.Samples()}
+	return &record.Run{Name: f.save, Made: "knee", At: began, Scenario: scenario, Environment: trial.Environment(f.load.Plan.Target), Samples: s.Samples()}
 }

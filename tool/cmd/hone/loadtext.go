@@ -41,21 +41,21 @@ func (f *loadFlags) text(target string, r *load.Result, outcomes []load.Outcome)
 		fmt.Fprintln(&b, "WARNING:", warning)
 	}
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "target\t%s, %s\n", target, f.shape())
-	if f.plan.Conns > 0 {
+	fmt.Fprintf(table, "target\t%s, %s\n", target, f.Shape())
+	if f.Plan.Conns > 0 {
 		writeRequests(table, r)
 	}
 	if len(r.Statuses) > 0 {
 		fmt.Fprintf(table, "statuses\t%s\n", statusesText(r.Statuses))
 	}
 	writeConnections(table, r)
-	if f.plan.Conns > 0 {
+	if f.Plan.Conns > 0 {
 		fmt.Fprintf(table, "latency\t%s\n", quantilesText(r.Latency))
 	}
-	switch open := f.plan.Rate > 0 || !f.plan.Schedule.None(); {
-	case f.plan.Conns > 0 && !open:
+	switch open := f.Plan.Rate > 0 || !f.Plan.Schedule.None(); {
+	case f.Plan.Conns > 0 && !open:
 		fmt.Fprintln(table, "\ttimes of a closed loop, which are not waiting times; --rate measures those")
-	case open && f.plan.Arrivals == load.Constant:
+	case open && f.Plan.Arrivals == load.Constant:
 		fmt.Fprintln(table, "\tof constant arrivals, which a periodic stall of the server can hit or miss every time; --arrivals poisson cannot")
 	}
 	if r.Offered != nil {
@@ -80,31 +80,6 @@ func (f *loadFlags) text(target string, r *load.Result, outcomes []load.Outcome)
 	}
 	table.Flush()
 	return b.String()
-}
-
-// shape is the plan in a few words.
-func (f *loadFlags) shape() string {
-	p := &f.plan
-	shape := fmt.Sprintf("connections × depth %d × %d, closed loop", p.Conns, max(p.Depth, 1))
-	open := p.Rate > 0 || !p.Schedule.None()
-	switch {
-	case p.Conns == 0:
-		shape = "no load"
-	case open && p.Depth > 0:
-		shape = fmt.Sprintf("%d connections, depth %d at most, open loop, %v arrivals", p.Conns, p.Depth, p.Arrivals)
-	case open:
-		shape = fmt.Sprintf("%d connections, open loop, %v arrivals", p.Conns, p.Arrivals)
-	}
-	if !p.Schedule.None() {
-		shape += ", " + p.Schedule.String()
-	}
-	if p.Idle > 0 {
-		shape += ", " + figure.Grouped(float64(p.Idle)) + " idle"
-	}
-	if p.Churn > 0 {
-		shape += ", " + figure.Rate(p.Churn) + " new a second"
-	}
-	return shape
 }
 
 // writeRequests says what was asked and answered.

@@ -77,7 +77,7 @@ func (f *loadFlags) page(ctx context.Context, target string, stats *admin.Server
 	}
 	p := &page.Page{
 		Title: "hone load " + target, Baseline: baseline, Profiles: profilesOf(f.ui.pprof, bearer, stats), Groups: []string{page.Client, page.Host},
-		About: []page.Fact{{Name: "load", Value: f.shape()}, {Name: "hone", Value: buildVersion().Version}},
+		About: []page.Fact{{Name: "load", Value: f.Shape()}, {Name: "hone", Value: buildVersion().Version}},
 	}
 	if stats != nil {
 		p.Groups = []string{page.Client, page.Server, page.Runtime, page.Host}
@@ -88,8 +88,8 @@ func (f *loadFlags) page(ctx context.Context, target string, stats *admin.Server
 // page is the live page of a bench.
 func (f *benchFlags) page(base *record.Run) *page.Page {
 	return &page.Page{
-		Title: "hone bench " + f.target, Baseline: base, Profiles: profilesOf(f.profiles.url, f.profiles.token, nil), Groups: []string{page.Client, page.Host},
-		About: []page.Fact{{Name: "scenario", Value: f.subjectFlags.name()}, {Name: "load", Value: f.load.shape()}, {Name: "hone", Value: buildVersion().Version}},
+		Title: "hone bench " + f.Target, Baseline: base, Profiles: profilesOf(f.profiles.url, f.profiles.token, nil), Groups: []string{page.Client, page.Host},
+		About: []page.Fact{{Name: "scenario", Value: f.Subject.Name()}, {Name: "load", Value: f.Load.Shape()}, {Name: "hone", Value: buildVersion().Version}},
 	}
 }
 

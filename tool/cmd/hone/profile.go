@@ -12,12 +12,13 @@ import (
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
+	"github.com/hone-go/hone/tool/spec"
 )
 
 // profileFlags are profile's, as they were given.
 type profileFlags struct {
 	against string
-	kind    *choice
+	kind    *spec.Choice
 	top     int
 	cum     bool
 	list    string
@@ -75,7 +76,7 @@ profile, 4 when the profile is empty.`,
 			kinds = append(kinds, string(kind))
 		}
 	}
-	f.kind = addChoice(cmd, "kind", "", "what to look at (the first that there is)", kinds...)
+	f.kind = spec.AddChoice(cmd, "kind", "", "what to look at (the first that there is)", kinds...)
 	flags.IntVar(&f.top, "top", 20, "functions to show; 0 shows all")
 	flags.BoolVar(&f.cum, "cum", false, "sort by cum, not by flat")
 	flags.StringVar(&f.list, "list", "", "show the source lines of functions whose names match `REGEXP`, instead")
@@ -189,8 +190,8 @@ func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
 
 // common is the kind that was asked for, or the first that all sides have.
 func (f *profileFlags) common(sides []*profiled) (probe.Kind, error) {
-	if f.kind.value != "" {
-		return probe.Kind(f.kind.value), nil
+	if f.kind.Value != "" {
+		return probe.Kind(f.kind.Value), nil
 	}
 	first := probe.Kind("")
 	for i, side := range sides {

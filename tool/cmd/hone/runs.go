@@ -18,6 +18,7 @@ import (
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
+	"github.com/hone-go/hone/tool/spec"
 	"github.com/hone-go/hone/tool/view"
 )
 
@@ -242,15 +243,15 @@ hone run import reads; benchmark is Go's benchmark format, which benchstat reads
 csv has a line for each figure.`,
 		Example: "  hone run export latest -o run.tar\n  hone run export before after --format benchmark | benchstat -",
 	}
-	format := addChoice(cmd, "format", "tar", "how it is written", "tar", "benchmark", "csv")
+	format := spec.AddChoice(cmd, "format", "tar", "how it is written", "tar", "benchmark", "csv")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			args = []string{"latest"}
 		}
-		if format.value == "tar" && len(args) > 1 {
+		if format.Value == "tar" && len(args) > 1 {
 			return exit.Usagef("run export: a tar has one run; export them one by one, or use --format benchmark or csv")
 		}
-		if format.value == "tar" && file == "" && view.IsTerminal(cmd.OutOrStdout()) {
+		if format.Value == "tar" && file == "" && view.IsTerminal(cmd.OutOrStdout()) {
 			return exit.Usagef("run export: a tar is nothing to read; give -o FILE, or send it to a program")
 		}
 		s, err := store.Read(cmd.Context(), "run export")
@@ -266,7 +267,7 @@ csv has a line for each figure.`,
 			}
 			runs = append(runs, run)
 		}
-		return exportRuns(cmd, format.value, file, runs)
+		return exportRuns(cmd, format.Value, file, runs)
 	}
 	cmd.ValidArgsFunction = store.completeRuns
 	cmd.Flags().StringVarP(&file, "output", "o", "", "write to `FILE` instead of standard output")

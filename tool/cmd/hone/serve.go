@@ -26,6 +26,7 @@ import (
 	"github.com/hone-go/hone/tool/observe"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/session"
+	"github.com/hone-go/hone/tool/spec"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -43,7 +44,7 @@ type serveFlags struct {
 	cert, key, clientCA    string
 	mode                   modeFlag
 	engine                 engineFlag
-	service, dialect, logs *choice
+	service, dialect, logs *spec.Choice
 	limits                 limitFlag
 	proxies, adminHosts    []string
 	json, untilEOF, timed  bool
@@ -102,14 +103,14 @@ A socket of systemd's (LISTEN_FDS) is used when --addr is absent or fd:3.`,
 	flags.StringVar(&f.tokenFile, "admin-token-file", "", "`FILE` with the token that opens the admin side to other machines")
 	flags.StringArrayVar(&f.adminHosts, "admin-host", nil, "allow requests to the admin side under this `NAME`, as in hone.internal; repeat for more")
 	f.engine.add(cmd)
-	f.service = addChoice(cmd, "service", "submit", "what requests do", serviceNames()...)
-	f.dialect = addChoice(cmd, "dialect", "standard", "what is spoken on the wire", "standard", "demo")
+	f.service = spec.AddChoice(cmd, "service", "submit", "what requests do", serviceNames()...)
+	f.dialect = spec.AddChoice(cmd, "dialect", "standard", "what is spoken on the wire", "standard", "demo")
 	flags.Var(&f.limits, "limit", "set a limit; repeat for more")
 	flags.StringSliceVar(&f.proxies, "trust-proxy", nil, "expect PROXY headers from these addresses, a `CIDR`; repeat for more")
 	flags.StringVar(&f.cert, "cert", "", "speak TLS with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.key, "key", "", "the certificate's key, a PEM `FILE`")
 	flags.StringVar(&f.clientCA, "client-ca", "", "serve only clients with a certificate of an authority in this PEM `FILE`")
-	f.logs = addChoice(cmd, "log-format", "text", "how the log on standard error is written", "text", "json")
+	f.logs = spec.AddChoice(cmd, "log-format", "text", "how the log on standard error is written", "text", "json")
 	flags.BoolVar(&f.timed, "handler-times", true, "time one request in 128, for the admin side: some 15 ns a request")
 	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: addr, admin, engine, pid")
 	flags.BoolVar(&f.untilEOF, "until-eof", false, "drain also when standard input ends, for a server that must not outlive its parent")
@@ -180,15 +181,15 @@ func (f *serveFlags) prepare(stderr io.Writer) (*serving, error) {
 		return nil, err
 	}
 	var dialect wire.Dialect
-	if err := dialect.UnmarshalText([]byte(f.dialect.value)); err != nil {
+	if err := dialect.UnmarshalText([]byte(f.dialect.Value)); err != nil {
 		return nil, exit.Usagef("serve: --dialect: %w", err)
 	}
 	s := &serving{log: slog.New(slog.NewTextHandler(stderr, nil)), ended: make(chan error, 2)}
-	if f.logs.value == "json" {
+	if f.logs.Value == "json" {
 		s.log = slog.New(slog.NewJSONHandler(stderr, nil))
 	}
 	s.server = &framed.Server{
-		Handler: service(f.service.value), Dialect: dialect, Engine: f.engine.engine,
+		Handler: service(f.service.Value), Dialect: dialect, Engine: f.engine.engine,
 		Limits: f.limits.limits, TrustedProxies: proxies, Logger: s.log,
 	}
 	var latency *observe.Latency
@@ -199,7 +200,7 @@ func (f *serveFlags) prepare(stderr io.Writer) (*serving, error) {
 	s.admin = &observe.Admin{
 		Latency: latency,
 		Stats:   s.server.Stats, Ready: s.ready.Load, Token: token, Hosts: f.adminHosts, Logger: s.log,
-		Info: observe.Info{Service: f.service.value, Dialect: f.dialect.value, Version: buildVersion().Version},
+		Info: observe.Info{Service: f.service.Value, Dialect: f.dialect.Value, Version: buildVersion().Version},
 	}
 	s.live = serverPage(s.admin)
 	return s, nil
@@ -308,8 +309,8 @@ func (f *serveFlags) announce(s *serving, stdout io.Writer) error {
 		line.Admin = &admin
 	}
 	s.log.Info("limits", effective(f.limits.limits)...)
-	s.log.Info("serving", "addr", line.Addr, "tls", f.cert != "", "client_certificates", f.clientCA != "", "engine", line.Engine, "service", f.service.value,
-		"dialect", f.dialect.value, "admin", admin, "pid", line.PID)
+	s.log.Info("serving", "addr", line.Addr, "tls", f.cert != "", "client_certificates", f.clientCA != "", "engine", line.Engine, "service", f.service.Value,
+		"dialect", f.dialect.Value, "admin", admin, "pid", line.PID)
 	if !f.json {
 		return nil
 	}

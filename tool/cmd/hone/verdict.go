@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,12 +16,13 @@ import (
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
+	"github.com/hone-go/hone/tool/spec"
 )
 
 // judgeFlags say how two runs are compared.
 type judgeFlags struct {
-	tolerance percentFlag
-	noise     percentFlag
+	tolerance spec.Percent
+	noise     spec.Percent
 	primary   string
 	across    []string
 	look      int
@@ -179,28 +179,3 @@ func (c *comparison) failure(command string) error {
 	}
 	return nil
 }
-
-// percentFlag is a part of 1, given as 2% or 0.02.
-type percentFlag float64
-
-// Set takes the part.
-func (f *percentFlag) Set(text string) error {
-	digits, percent := strings.CutSuffix(text, "%")
-	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
-	if percent {
-		v /= 100
-	}
-	if err != nil || !(v >= 0 && v < 10) {
-		return errors.New("no part of the whole; write it as in 2% or 0.02")
-	}
-	*f = percentFlag(v)
-	return nil
-}
-
-// String returns it in percent.
-func (f *percentFlag) String() string {
-	return strconv.FormatFloat(100*float64(*f), 'g', -1, 64) + "%"
-}
-
-// Type is how help names the value.
-func (f *percentFlag) Type() string { return "PERCENT" }

@@ -1,13 +1,10 @@
-package main
+package spec
 
 import (
 	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/spf13/cobra"
-
-	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load/offer"
 	"github.com/hone-go/hone/tool/load/source"
 )
@@ -44,7 +41,7 @@ func withoutValue(what string, err error) error {
 
 // contentSizeFlag takes a number of bytes, or how they are spread.
 type contentSizeFlag struct {
-	bytes sizeFlag
+	bytes Size
 	sizes offer.Sizes
 }
 
@@ -67,20 +64,3 @@ func (f *contentSizeFlag) String() string {
 
 // Type is how help names the value.
 func (f *contentSizeFlag) Type() string { return "SIZE" }
-
-// completeOffer finishes what the flags say of when and what is offered.
-func (f *loadFlags) completeOffer(cmd *cobra.Command) error {
-	if f.plan.Schedule.None() {
-		return nil
-	}
-	if f.plan.Rate > 0 {
-		return exit.Usagef("%s: --rate and --schedule cannot both be; give one of them", cmd.Name())
-	}
-	if cmd.Name() == "knee" {
-		return exit.Usagef("knee: --schedule changes what is looked for; leave it out, or use hone load")
-	}
-	if length := f.plan.Schedule.Length(); length > 0 && !cmd.Flags().Changed("for") {
-		f.plan.For = length
-	}
-	return nil
-}

@@ -1,4 +1,4 @@
-package main
+package spec
 
 import (
 	"crypto/tls"
@@ -21,7 +21,7 @@ import (
 
 // targetFlags say what is spoken with the target.
 type targetFlags struct {
-	dialect         *choice
+	dialect         *Choice
 	frame           frameFlag
 	match           matchFlag
 	method          string
@@ -29,7 +29,7 @@ type targetFlags struct {
 	body            contentFlag
 	statuses        statusFlag
 	length          lengthFlag
-	limit           sizeFlag
+	limit           Size
 	insecure        bool
 	cacert          string
 	cert, key       string
@@ -48,7 +48,7 @@ func (f *targetFlags) define(cmd *cobra.Command) {
 	flags.Var(&f.size, "size", "bytes of content in a request, or as in uniform:LOW..HIGH, normal:MEAN,DEVIATION, lognormal:MEDIAN,SIGMA, zipf:POWER,MOST, file:@FILE")
 	flags.Var(&f.content, "request", "the content itself, instead of --size: TEXT, hex:BYTES or @FILE")
 	flags.Var(&f.expect, "expect-content", "the content that every answer must have, in the same words")
-	f.dialect = addChoice(cmd, "dialect", "standard", "what is spoken in hone's frames", "standard", "demo")
+	f.dialect = AddChoice(cmd, "dialect", "standard", "what is spoken in hone's frames", "standard", "demo")
 	flags.Var(&f.frame, "frame", "how messages are cut: hone, line, len16be, len32be, len16le, len32le (with +incl the length counts itself), fixed:N")
 	flags.Var(&f.match, "match", "how answers are recognised: order, or a number in both at id@OFFSET:LEN[:be|le] of the content")
 	flags.StringVarP(&f.method, "method", "X", "", "the `METHOD` (GET, with --body POST)")
@@ -113,7 +113,7 @@ func (f *targetFlags) target(cmd *cobra.Command, text string) (load.Target, erro
 		return f.web(cmd.Name(), text)
 	}
 	var dialect wire.Dialect
-	if err := dialect.UnmarshalText([]byte(f.dialect.value)); err != nil {
+	if err := dialect.UnmarshalText([]byte(f.dialect.Value)); err != nil {
 		return nil, exit.Usagef("%s: --dialect: %w", cmd.Name(), err)
 	}
 	if scheme == text && !strings.HasPrefix(text, "unix:") {

@@ -1,11 +1,15 @@
-package main
+package spec
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -14,7 +18,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hone-go/hone/tool/exit"
-	"github.com/hone-go/hone/tool/knee"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -22,48 +25,67 @@ import (
 // notInFiles are flags about one call of the command, not about what is measured.
 var notInFiles = []string{"help", "scenario", "against", "baseline", "name", "discard", "json", "md", "output", "store", "progress", "plain", "look", "ui", "ui-stay", "ui-token-file"}
 
-// readScenario sets the flags that a file has, and that were not given.
-func readScenario(cmd *cobra.Command, name string) error {
+// ReadFile sets the flags that a file has, and that were not given.
+func ReadFile(cmd *cobra.Command, name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return exit.Failedf("%s: %w", cmd.Name(), err)
 	}
-	var keys map[string]any
-	about, err := toml.Decode(string(text), &keys)
-	if bad := (toml.ParseError{}); errors.As(err, &bad) {
-		return exit.Usagef("%s: %s, line %d: %s; see https://toml.io", cmd.Name(), name, bad.Position.Line, bad.Message)
-	} else if err != nil {
-		return exit.Usagef("%s: %s: %w", cmd.Name(), name, err)
+	order, values, err := keysOf(name, text)
+	if err != nil {
+		return exit.Usagef("%s: %w", cmd.Name(), err)
 	}
-	for _, key := range about.Keys() { // in the file's order
-		if len(key) > 1 {
-			continue // within a table, which has been refused
+	for _, key := range order {
+		if key == PprofToken {
+			return exit.Usagef("%s: %s: %s", cmd.Name(), name, TokenInClear)
 		}
-		if key[0] == pprofToken {
-			return exit.Usagef("%s: %s: %s", cmd.Name(), name, tokenInClear)
-		}
-		flag := cmd.Flags().Lookup(key[0])
-		if flag == nil || slices.Contains(notInFiles, key[0]) {
-			return exit.Usagef("%s: %s: there is no key %q; %s", cmd.Name(), name, key[0], exit.DidYouMean(key[0], fileKeys(cmd), "see hone "+cmd.Name()+" --help"))
+		flag := cmd.Flags().Lookup(key)
+		if flag == nil || slices.Contains(notInFiles, key) {
+			return exit.Usagef("%s: %s: there is no key %q; %s", cmd.Name(), name, key, exit.DidYouMean(key, fileKeys(cmd), "see hone "+cmd.Name()+" --help"))
 		}
 		if flag.Changed {
 			continue
 		}
-		values, err := asTexts(keys[key[0]])
+		texts, err := asTexts(values[key])
 		if err != nil {
-			return exit.Usagef("%s: %s: %s: %w", cmd.Name(), name, key[0], err)
+			return exit.Usagef("%s: %s: %s: %w", cmd.Name(), name, key, err)
 		}
-		for _, value := range values {
-			if err := cmd.Flags().Set(key[0], value); err != nil {
+		for _, value := range texts {
+			if err := cmd.Flags().Set(key, value); err != nil {
 				invalid := new(pflag.InvalidValueError)
 				if errors.As(err, &invalid) {
-					return exit.Usagef("%s: %s: %s = %q: %s", cmd.Name(), name, key[0], value, whyInvalid(invalid))
+					return exit.Usagef("%s: %s: %s = %q: %s", cmd.Name(), name, key, value, WhyInvalid(invalid))
 				}
-				return exit.Usagef("%s: %s: %s = %q: %w", cmd.Name(), name, key[0], value, err)
+				return exit.Usagef("%s: %s: %s = %q: %w", cmd.Name(), name, key, value, err)
 			}
 		}
 	}
 	return nil
+}
+
+// keysOf are a file's keys, in the order in which they are to be set, and their values:
+// JSON where its name says so, else TOML.
+func keysOf(name string, text []byte) (order []string, values map[string]any, err error) {
+	if filepath.Ext(name) == ".json" {
+		numbers := json.NewDecoder(bytes.NewReader(text))
+		numbers.UseNumber() // as they were written
+		if err := numbers.Decode(&values); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w; write one JSON object", name, err)
+		}
+		return slices.Sorted(maps.Keys(values)), values, nil
+	}
+	about, err := toml.Decode(string(text), &values)
+	if bad := (toml.ParseError{}); errors.As(err, &bad) {
+		return nil, nil, fmt.Errorf("%s, line %d: %s; see https://toml.io", name, bad.Position.Line, bad.Message)
+	} else if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	for _, key := range about.Keys() {
+		if len(key) == 1 { // else within a table, which is refused
+			order = append(order, key[0])
+		}
+	}
+	return order, values, nil
 }
 
 func fileKeys(cmd *cobra.Command) (keys []string) {
@@ -80,7 +102,7 @@ func asTexts(value any) ([]string, error) {
 	switch v := value.(type) {
 	case string:
 		return []string{v}, nil
-	case bool, int64, float64:
+	case bool, int64, float64, json.Number:
 		return []string{fmt.Sprint(v)}, nil
 	case []any:
 		var all []string
@@ -99,14 +121,14 @@ func asTexts(value any) ([]string, error) {
 // mayBeSecret are flags of which only a hash is kept: a store is handed around.
 var mayBeSecret = []string{"header", "body", "request", "cert", "key"}
 
-// keptScenario is the scenario as it is kept: the flags that say what load there is, with
+// Kept is the scenario as it is kept: the flags that say what load there is, with
 // their values, by name. The server's own are not among them: they may be what is
 // compared.
-func keptScenario(cmd *cobra.Command, name, target string) record.Scenario {
+func Kept(cmd *cobra.Command, name, target string) record.Scenario {
 	var text strings.Builder
 	fmt.Fprintf(&text, "target=%s\n", withoutAddress(target))
 	plain := &cobra.Command{}
-	new(loadFlags).definePlan(plain)
+	new(Load).Define(plain)
 	plain.Flags().VisitAll(func(flag *pflag.Flag) { // sorted by their names
 		value, usual := cmd.Flags().Lookup(flag.Name).Value.String(), flag.DefValue
 		if flag.Name == "arrivals" {
@@ -133,7 +155,7 @@ func hasArrivals(cmd *cobra.Command) bool {
 		}
 	}
 	axis := cmd.Flags().Lookup("axis") // knee's
-	return axis != nil && axis.Value.String() == knee.AxisRate
+	return axis != nil && axis.Value.String() == "rate"
 }
 
 // withoutAddress is a target's text without where it is: the same server on
