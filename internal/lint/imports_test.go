@@ -39,7 +39,7 @@ var toolWing = map[string][]string{
 	"tool/probe":             {"tool/record"},
 	"tool/page":              {"tool/record", "tool/compare", "tool/probe"},
 	"tool/record":            {},
-	"tool/compare":           {"tool/record"},
+	"tool/compare":           {"tool/exit", "tool/figure", "tool/probe", "tool/record"},
 	"tool/observe":           {"framed", "engine", "pool", "workers", "conns", "tool/record", "tool/compare", "tool/probe", "internal/sys"},
 	"tool/observe/dashboard": {"tool/observe"},
 	"tool/knee":              {"tool/exit", "tool/figure", "tool/load", "tool/record", "tool/trial", "internal/sys"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
@@ -158,7 +159,8 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 		identify(runs)
 	}
 	result := &benchResult{Schema: "hone.bench/1", InvalidReasons: []string{}, Runs: runs, wanted: plan.Samples}
-	result.judgeSamples()
+	result.InvalidReasons = append(result.InvalidReasons, compare.Short(runs, plan.Samples)...)
+	result.Valid = len(result.InvalidReasons) == 0
 	if len(runs) == 2 || base != nil {
 		end.Err = f.compare(ctx, s.Store, result, base)
 	}

@@ -5,50 +5,21 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
-	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 )
 
 // benchResult is bench's, also in JSON.
 type benchResult struct {
-	Schema         string        `json:"schema"`
-	Valid          bool          `json:"valid"`
-	InvalidReasons []string      `json:"invalid_reasons"`
-	Runs           []*record.Run `json:"runs"`
-	Comparison     *comparison   `json:"comparison"` // null: with nothing
+	Schema         string          `json:"schema"`
+	Valid          bool            `json:"valid"`
+	InvalidReasons []string        `json:"invalid_reasons"`
+	Runs           []*record.Run   `json:"runs"`
+	Comparison     *compare.Report `json:"comparison"` // null: with nothing
 
 	wanted int // valid samples
-}
-
-// judgeSamples counts the valid ones, of two runs the pairs of which both are.
-func (r *benchResult) judgeSamples() {
-	valid := make(map[int]int)
-	last := ""
-	for _, run := range r.Runs {
-		for i, s := range run.Samples {
-			if s.Pair > 0 {
-				i = s.Pair
-			}
-			switch {
-			case s.Valid:
-				valid[i]++
-			case s.Reasons[0] != probe.Profiled:
-				last = s.Reasons[len(s.Reasons)-1]
-			}
-		}
-	}
-	whole := 0
-	for _, n := range valid {
-		if n == len(r.Runs) {
-			whole++
-		}
-	}
-	if whole < r.wanted {
-		r.InvalidReasons = append(r.InvalidReasons, fmt.Sprintf("%d of %d samples are valid: %s", whole, r.wanted, last))
-	}
-	r.Valid = len(r.InvalidReasons) == 0
 }
 
 func (r *benchResult) failure(quiet bool) error {
@@ -60,7 +31,7 @@ func (r *benchResult) failure(quiet bool) error {
 	case r.Comparison == nil:
 		return nil
 	}
-	err := r.Comparison.failure("bench")
+	err := r.Comparison.Failure("bench")
 	if end := new(exit.Error); errors.As(err, &end) && !quiet {
 		end.Err = nil // it has been said
 	}
@@ -72,7 +43,7 @@ func (r *benchResult) head() string {
 	case !r.Valid:
 		return "INVALID: " + strings.Join(r.InvalidReasons, "; ")
 	case r.Comparison != nil:
-		return r.Comparison.summary()
+		return r.Comparison.Summary()
 	}
 	return fmt.Sprintf("VALID: %d samples", r.wanted)
 }
@@ -82,7 +53,7 @@ func (r *benchResult) text() string {
 	fmt.Fprintln(&w, r.head())
 	if r.Comparison != nil {
 		fmt.Fprintf(&w, "A is %s, B is %s\n\n", r.Comparison.A, r.Comparison.B)
-		r.Comparison.writeTable(&w)
+		r.Comparison.WriteTable(&w)
 	} else {
 		for _, run := range r.Runs {
 			fmt.Fprintln(&w)
@@ -94,7 +65,7 @@ func (r *benchResult) text() string {
 
 func (r *benchResult) markdown() string {
 	if r.Comparison != nil && r.Valid {
-		return r.Comparison.markdown() + fmt.Sprintf("\nA is %s, B is %s; %d samples of each.\n", r.Comparison.A, r.Comparison.B, r.wanted)
+		return r.Comparison.Markdown() + fmt.Sprintf("\nA is %s, B is %s; %d samples of each.\n", r.Comparison.A, r.Comparison.B, r.wanted)
 	}
 	var w strings.Builder
 	fmt.Fprintf(&w, "**%s**\n", r.head())

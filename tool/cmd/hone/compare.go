@@ -83,7 +83,7 @@ func (f *compareFlags) run(cmd *cobra.Command, nameA, nameB string) error {
 	if err != nil {
 		return err
 	}
-	var result *comparison
+	var result *compare.Report
 	if a.stored != nil && b.stored != nil {
 		store, err := f.store.Read(ctx, "compare")
 		if err != nil {
@@ -94,7 +94,7 @@ func (f *compareFlags) run(cmd *cobra.Command, nameA, nameB string) error {
 		if err != nil {
 			return err
 		}
-	} else if result, err = f.judge.judge(a.figures(), b.figures(), f.pairs, nil); err != nil {
+	} else if result, err = f.judge.as().Compare(a.figures(), b.figures(), f.pairs, nil); err != nil {
 		return err
 	}
 	result.A, result.B = nameA, nameB
@@ -138,14 +138,14 @@ func readRuns(name string) (*compare.Runs, error) {
 }
 
 // report writes the result and makes the exit code.
-func (f *compareFlags) report(cmd *cobra.Command, c *comparison) error {
+func (f *compareFlags) report(cmd *cobra.Command, c *compare.Report) error {
 	err := session.Output{File: f.file}.Stream("compare", cmd.OutOrStdout(), func(w io.Writer) error {
 		if f.json {
 			return session.WriteJSON(w, c)
 		}
-		text := c.text
+		text := c.Text
 		if f.md {
-			text = c.markdown
+			text = c.Markdown
 		}
 		_, err := io.WriteString(w, text())
 		return err
@@ -153,5 +153,5 @@ func (f *compareFlags) report(cmd *cobra.Command, c *comparison) error {
 	if err != nil {
 		return err
 	}
-	return c.failure("compare")
+	return c.Failure("compare")
 }

@@ -1,4 +1,4 @@
-package main
+package compare
 
 import (
 	"context"
@@ -9,57 +9,47 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
-	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
-	"github.com/hone-go/hone/tool/session"
-	"github.com/hone-go/hone/tool/spec"
 )
 
-// judgeFlags say how two runs are compared.
-type judgeFlags struct {
-	tolerance spec.Percent
-	noise     spec.Percent
-	primary   string
-	across    []string
-	look      int
+// Judge says how two runs are compared.
+type Judge struct {
+	// Tolerance is the difference that does not matter. Zero: every difference does.
+	Tolerance float64
+	// Noise is the difference up to which builds of the same source vary, if it is known.
+	Noise float64
+	// Primary is the figure that decides whether the comparison is clear. Empty: the first.
+	Primary string
+	// Across are settings that may differ.
+	Across []string
+	// Look is which look at the same question this is, from 1.
+	Look int
 }
 
-func (f *judgeFlags) define(cmd *cobra.Command) {
-	f.tolerance = 0.03
-	flags := cmd.Flags()
-	flags.Var(&f.tolerance, "tolerance", "difference that does not matter: B is the same as A if the difference is certainly smaller")
-	flags.Var(&f.noise, "noise", "difference up to which builds of the same source vary on this machine, if you know it (what hone doctor --noise measured)")
-	flags.StringVar(&f.primary, "primary", "", "the primary figure: it decides between exit codes 0 and 4 (the first one)")
-	flags.StringSliceVar(&f.across, "across", nil, "settings that may differ, as in go,cpu")
-	flags.IntVar(&f.look, "look", 1, "which look at the same question this is: the second has twice the pairs of the first, the third four times")
-}
-
-// comparison is the result, also in JSON.
-type comparison struct {
+// Report is the result, also in JSON.
+type Report struct {
 	Schema         string   `json:"schema"`
 	Valid          bool     `json:"valid"`
 	InvalidReasons []string `json:"invalid_reasons"`
 	A              string   `json:"a"`
 	B              string   `json:"b"`
-	*compare.Comparison
+	*Comparison
 	Notes []string `json:"notes"`
 }
 
-// judge compares what was measured.
-func (f *judgeFlags) judge(a, b *compare.Runs, paired bool, repeats [][2]*record.Run) (*comparison, error) {
-	if f.look < 1 {
-		return nil, exit.Usagef("compare: --look %d: use 1 for the first look, 2 for the second", f.look)
+// Compare compares what was measured.
+func (f Judge) Compare(a, b *Runs, paired bool, repeats [][2]*record.Run) (*Report, error) {
+	if f.Look < 1 {
+		return nil, exit.Usagef("compare: --look %d: use 1 for the first look, 2 for the second", f.Look)
 	}
-	for _, key := range compare.Differences(a, b) {
-		if !slices.Contains(f.across, key) {
+	for _, key := range Differences(a, b) {
+		if !slices.Contains(f.Across, key) {
 			return nil, &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("compare: %s differs: %q and %q; if that is what you compare, add --across %s", key, a.Settings[key], b.Settings[key], key)}
 		}
 	}
-	figures, err := compare.Match(a, b, paired)
+	figures, err := Match(a, b, paired)
 	switch {
 	case err != nil:
 		return nil, &exit.Error{Code: exit.Invalid, Err: err}
@@ -69,51 +59,51 @@ func (f *judgeFlags) judge(a, b *compare.Runs, paired bool, repeats [][2]*record
 	if err := f.first(figures); err != nil {
 		return nil, err
 	}
-	compare.AddSessions(figures, repeats)
+	AddSessions(figures, repeats)
 	for i := range figures {
-		figures[i].Noise = float64(f.noise)
+		figures[i].Noise = f.Noise
 	}
-	c := &comparison{Schema: "hone.compare/2", Valid: true, InvalidReasons: []string{}, Notes: []string{}}
-	c.Comparison = compare.Rules{Tolerance: f.tolerated(), Look: f.look}.Compare(figures)
+	c := &Report{Schema: "hone.compare/2", Valid: true, InvalidReasons: []string{}, Notes: []string{}}
+	c.Comparison = Rules{Tolerance: f.tolerated(), Look: f.Look}.Compare(figures)
 	c.Notes = append(c.Notes, c.advice(paired)...)
 	return c, nil
 }
 
-func (f *judgeFlags) tolerated() float64 {
-	if f.tolerance == 0 {
+func (f Judge) tolerated() float64 {
+	if f.Tolerance == 0 {
 		return -1 // none, where the rules' zero is the usual one
 	}
-	return float64(f.tolerance)
+	return f.Tolerance
 }
 
 // first moves the primary figure to the front.
-func (f *judgeFlags) first(figures []compare.Figure) error {
+func (f Judge) first(figures []Figure) error {
 	at := 0
-	if f.primary != "" {
-		at = slices.IndexFunc(figures, func(g compare.Figure) bool { return g.Name == f.primary })
+	if f.Primary != "" {
+		at = slices.IndexFunc(figures, func(g Figure) bool { return g.Name == f.Primary })
 	}
 	if at < 0 {
 		var names []string
 		for _, g := range figures {
 			names = append(names, g.Name)
 		}
-		return exit.Usagef("compare: there is no figure %q; %s", f.primary, exit.DidYouMean(f.primary, names, "there are "+strings.Join(names, ", ")))
+		return exit.Usagef("compare: there is no figure %q; %s", f.Primary, exit.DidYouMean(f.Primary, names, "there are "+strings.Join(names, ", ")))
 	}
 	figures[0], figures[at] = figures[at], figures[0]
 	figures[0].Primary = true
 	return nil
 }
 
-// stored compares two runs. The store, if there is one, knows the noise of their machine.
-func (f *judgeFlags) stored(ctx context.Context, store *record.Store, a, b *record.Run) (*comparison, error) {
-	ra, rb, paired := compare.Stored(a, b)
+// Stored compares two runs. The store, if there is one, knows the noise of their machine.
+func (f Judge) Stored(ctx context.Context, store *record.Store, a, b *record.Run) (*Report, error) {
+	ra, rb, paired := Stored(a, b)
 	repeats, notes, err := repeatsFor(ctx, store, a)
 	if err != nil {
-		return nil, session.StoreFailure("compare", err)
+		return nil, err
 	}
-	c, err := f.judge(ra, rb, paired, repeats)
+	c, err := f.Compare(ra, rb, paired, repeats)
 	if err == nil {
-		c.Notes = append(append(c.Notes, notes...), compare.Doubts(ra, rb)...)
+		c.Notes = append(append(c.Notes, notes...), Doubts(ra, rb)...)
 	}
 	return c, err
 }
@@ -165,14 +155,14 @@ func machineOf(r *record.Run) record.Environment {
 }
 
 // unclear reports whether the primary figure is unclear and no other is worse.
-func (c *comparison) unclear() bool {
-	return c.Changes[0].Verdict == compare.Unclear && c.count(compare.Worse) == 0
+func (c *Report) unclear() bool {
+	return c.Changes[0].Verdict == Unclear && c.count(Worse) == 0
 }
 
-// failure is the exit code.
-func (c *comparison) failure(command string) error {
+// Failure is the exit code.
+func (c *Report) Failure(command string) error {
 	switch {
-	case c.count(compare.Worse) > 0:
+	case c.count(Worse) > 0:
 		return &exit.Error{Code: exit.Missed}
 	case c.unclear():
 		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s: %s is %s", command, c.Changes[0].Name, c.words(0))}

@@ -1,4 +1,4 @@
-package main
+package compare
 
 import (
 	"database/sql"
@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -55,14 +54,14 @@ func TestVerdictsKnowTheFloor(t *testing.T) {
 	now := time.Now().UTC()
 	a, b := add("bench", "X", now, 1.08)
 	_, other := add("bench", "X", now.Add(time.Hour), 1.08)
-	judge := func(b *record.Run) *comparison {
-		c, err := new(judgeFlags{tolerance: 0.03, look: 1}).stored(ctx, store, a, b)
+	judge := func(b *record.Run) *Report {
+		c, err := Judge{Tolerance: 0.03, Look: 1}.Stored(ctx, store, a, b)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return c
 	}
-	expect := func(when string, c *comparison, verdict compare.Verdict, scope compare.Scope, note string) {
+	expect := func(when string, c *Report, verdict Verdict, scope Scope, note string) {
 		t.Helper()
 		if c.Changes[0].Verdict != verdict || c.Scope != scope {
 			t.Errorf("%s: %s, for this %s", when, c.words(0), c.Scope)
@@ -71,8 +70,8 @@ func TestVerdictsKnowTheFloor(t *testing.T) {
 			t.Errorf("%s: notes %q, want %q", when, c.Notes, note)
 		}
 	}
-	expect("nothing is known", judge(b), compare.Worse, compare.ThisSession, "valid in this session, for these builds")
-	expect("not in turn", judge(other), compare.Unclear, compare.ThisSession, "measure in turn")
+	expect("nothing is known", judge(b), Worse, ThisSession, "valid in this session, for these builds")
+	expect("not in turn", judge(other), Unclear, ThisSession, "measure in turn")
 	old, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
@@ -81,26 +80,26 @@ func TestVerdictsKnowTheFloor(t *testing.T) {
 	if _, err := old.Exec("INSERT INTO noise VALUES ('f', 's', 'p99', 'µs', 1, 0.5, 16, '2026')"); err != nil {
 		t.Fatal(err)
 	}
-	expect("an old floor", judge(b), compare.Worse, compare.ThisSession, "noise floors of an older hone are not used")
+	expect("an old floor", judge(b), Worse, ThisSession, "noise floors of an older hone are not used")
 	for day := range 3 {
 		add(record.Repeat, "X", now.AddDate(0, 0, -40-day), 1.02)
 		add(record.Repeat, "Y", now.AddDate(0, 0, -day), 1)
 	}
-	expect("three sessions", judge(b), compare.Worse, compare.ThisSession, "measured 3 sessions of this scenario here; a noise floor needs 4")
+	expect("three sessions", judge(b), Worse, ThisSession, "measured 3 sessions of this scenario here; a noise floor needs 4")
 	add(record.Repeat, "X", now.AddDate(0, 0, -50), 0.98)
 	c := judge(b)
-	expect("four sessions", c, compare.Worse, compare.ThisMachine, "the noise floor is 40 days old")
+	expect("four sessions", c, Worse, ThisMachine, "the noise floor is 40 days old")
 	if f := c.Changes[0].Floor; f.Sessions != 4 || f.Pairs != 12 || math.Abs(f.RMS-0.02) > 0.002 || !f.Oldest.Equal(now.AddDate(0, 0, -50)) {
 		t.Errorf("floor %+v", f)
 	}
-	expect("four sessions, not in turn", judge(other), compare.Unclear, compare.ThisSession, "measure in turn")
+	expect("four sessions, not in turn", judge(other), Unclear, ThisSession, "measure in turn")
 	add(record.Repeat, "X", now, 0.9)
 	c = judge(b)
-	expect("a build that is 10 % off", c, compare.Unclear, compare.ThisMachine, "")
-	if c.Changes[0].LimitedBy != compare.ByFloor || !c.unclear() || !strings.HasPrefix(c.summary(), "UNCLEAR: p99 is unclear: +8.") {
-		t.Errorf("limited by %s: %s", c.Changes[0].LimitedBy, c.summary())
+	expect("a build that is 10 % off", c, Unclear, ThisMachine, "")
+	if c.Changes[0].LimitedBy != ByFloor || !c.unclear() || !strings.HasPrefix(c.Summary(), "UNCLEAR: p99 is unclear: +8.") {
+		t.Errorf("limited by %s: %s", c.Changes[0].LimitedBy, c.Summary())
 	}
-	if c = judge(other); c.Scope != compare.ThisMachine || !strings.Contains(c.words(0), "this machine's sessions differ by") {
+	if c = judge(other); c.Scope != ThisMachine || !strings.Contains(c.words(0), "this machine's sessions differ by") {
 		t.Errorf("five sessions, not in turn: %s, for this %s", c.words(0), c.Scope)
 	}
 }
