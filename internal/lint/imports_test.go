@@ -48,7 +48,7 @@ var toolWing = map[string][]string{
 	"tool/race":              {"engine", "wire", "tool/admin", "tool/child", "tool/figure", "tool/load"},
 	"tool/view":              {"tool/figure", "tool/knee", "tool/load", "tool/trial"},
 	"tool/session":           {"tool/admin", "tool/exit", "tool/load", "tool/observe", "tool/page", "tool/record", "tool/trial"},
-	"tool/spec":              {"wire", "tool/exit", "tool/figure", "tool/load", "tool/load/offer", "tool/load/source", "tool/record", "tool/trial"},
+	"tool/spec":              {"wire", "tool/admin", "tool/exit", "tool/figure", "tool/load", "tool/load/offer", "tool/load/source", "tool/record", "tool/trial"},
 	"tool/admin":             {"tool/exit", "tool/load", "tool/observe"},
 	"tool/avatar":            {"route", "pool"},
 	"tool/lab":               {anyLibrary, "tool/child", "tool/load", "tool/machine", "tool/probe", "tool/avatar"},

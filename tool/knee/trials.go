@@ -28,6 +28,8 @@ type Search struct {
 	Length time.Duration
 	// Cool is the target's rest after a trial that was too much.
 	Cool time.Duration
+	// Others makes trials invalid in which other programs were too busy. Nil: nobody looks.
+	Others *trial.Others
 	// Watch is told what is done, and every second of it. Nil: nobody is.
 	Watch func(Progress)
 	// Made is told each trial that was made, and what all of them show. Nil: nobody is.
@@ -169,7 +171,13 @@ func (s *Search) once(ctx context.Context, plan load.Plan, step Step) (measured,
 		s.show(doing, &now)
 	}
 	p := measured{Trial: Trial{Step: step}, at: time.Now().UTC()}
+	if s.Others != nil {
+		s.Others.Watch(&plan)
+	}
 	result, err := load.Run(ctx, plan)
+	if s.Others != nil {
+		s.Others.Judge(result)
+	}
 	if err != nil {
 		return s.brokenOff(p, err)
 	}
@@ -192,7 +200,7 @@ func (s *Search) once(ctx context.Context, plan load.Plan, step Step) (measured,
 	p.Why = lost
 	for _, o := range load.Check(result, s.Goals) {
 		if o.Got == nil {
-			p.Invalid, p.Why = true, fmt.Sprintf("%v cannot be judged: there were only %d requests; use a longer --trial", o.Goal, result.Requests)
+			p.Invalid, p.Why = true, fmt.Sprintf("%v cannot be judged: there were only %d requests; use a longer --for", o.Goal, result.Requests)
 			return p, nil
 		}
 		p.Met = append(p.Met, o.Met && lost == "")

@@ -23,7 +23,7 @@ import (
 )
 
 // notInFiles are flags about one call of the command, not about what is measured.
-var notInFiles = []string{"help", "scenario", "against", "baseline", "name", "discard", "json", "md", "output", "store", "progress", "plain", "look", "ui", "ui-stay", "ui-token-file"}
+var notInFiles = []string{"help", "scenario", "revision", "against", "save", "discard", "json", "md", "output", "store", "progress", "plain", "look", "ui", "ui-stay", "ui-token-file"}
 
 // ReadFile sets the flags that a file has, and that were not given.
 func ReadFile(cmd *cobra.Command, name string) error {

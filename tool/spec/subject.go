@@ -21,7 +21,7 @@ type Subject struct {
 	readyWithin time.Duration
 	stopWithin  time.Duration
 	samples     int
-	mostOthers  Percent
+	others      Others
 	Progress    bool
 	Plain       bool
 	Load        Load
@@ -40,8 +40,7 @@ func (f *Subject) Define(cmd *cobra.Command) {
 	flags.DurationVar(&f.readyWithin, "ready-within", 30*time.Second, "how long that may take")
 	flags.DurationVar(&f.stopWithin, "stop-within", 10*time.Second, "how long it may take to end")
 	flags.IntVarP(&f.samples, "samples", "n", 12, "valid samples to take, or pairs; 24 show that two are the same")
-	f.mostOthers = 0.3
-	flags.Var(&f.mostOthers, "most-others", "part of all processors that other programs may use before a sample is not valid; 100% also does not mind a quota, or the host's other machines")
+	f.others.Define(cmd, 0.3)
 	flags.BoolVar(&f.Progress, "progress", false, "report every second, also where standard error is no terminal")
 	flags.BoolVar(&f.Plain, "plain", false, PlainUsage)
 	f.Load.Define(cmd)
@@ -81,7 +80,7 @@ func (f *Subject) Plan(cmd *cobra.Command) (trial.Plan, trial.Server, error) {
 	if err := f.Load.Complete(cmd, f.Target); err != nil {
 		return plan, server, err
 	}
-	plan = trial.Plan{Load: f.Load.Plan, Samples: f.samples, MostOthers: float64(f.mostOthers), Seed: uint64(time.Now().UnixNano()), Scenario: Kept(cmd, f.Name(), f.Target)}
+	plan = trial.Plan{Load: f.Load.Plan, Samples: f.samples, MostOthers: float64(f.others.Most), Seed: uint64(time.Now().UnixNano()), Scenario: Kept(cmd, f.Name(), f.Target)}
 	server = trial.Server{Build: f.build, Command: f.cmd, Env: f.env, Ready: f.ready.Ready, ReadyWithin: f.readyWithin, StopWithin: f.stopWithin}
 	return plan, server, nil
 }

@@ -17,7 +17,7 @@ func newBaseline() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "baseline",
 		Short: "Give a run a name that others are compared with",
-		Long: `Give a run a name that others are compared with: hone bench --baseline NAME, or
+		Long: `Give a run a name that others are compared with: hone bench --against baseline:NAME, or
 hone compare baseline:NAME latest.`,
 		Example: "  hone baseline set main latest\n  hone baseline list",
 		Args:    unknownCommand,

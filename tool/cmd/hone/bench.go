@@ -24,9 +24,9 @@ type benchFlags struct {
 	spec.Subject
 	judge    judgeFlags
 	profiles profilingFlags
+	revision string
 	against  string
-	baseline string
-	name     string
+	save     string
 	discard  bool
 	store    storeFlag
 	json, md bool
@@ -41,17 +41,17 @@ func newBench() *cobra.Command {
 		Short: "Measure a server several times, and keep what was found",
 		Long: `Measure a server several times, each time a fresh process, and keep what was found.
 
-With --against REV it also builds that git revision, in a folder of its own, and
+With --revision REV it also builds that git revision, in a folder of its own, and
 measures both in turn, in pairs: the verdict is about the files as they are now (B)
-against that revision (A). With --baseline NAME the verdict is about this run against
-one that was kept (see hone baseline --help). That difference includes what changed on
-the machine in the meantime, so it needs a noise floor (hone doctor --noise).
+against that revision (A). With --against RUN the verdict is about this run against
+one that was kept (see hone run --help). That difference includes what changed on the
+machine in the meantime, so it needs a noise floor (hone doctor --noise).
 
 --cmd and --build are the shell's; {out} in them is an empty folder of the revision's
 own. The server must listen where --target is, be ready when --ready says, and end
 when it is told to (SIGTERM).
 
-All of it may be in a file (-f): the flags above --against, and those of hone load,
+All of it may be in a file (-f): the flags above --revision, and those of hone load,
 by their names, one in a line, as in
 
   target = "http://127.0.0.1:8080/"
@@ -66,19 +66,19 @@ Exit codes: 0 when nothing is worse, 1 when the server could not be built, start
 loaded, or the runs could not be stored, 3 when a figure is worse, 4 when there are too few valid samples or the
 primary figure is unclear.`,
 		Example: `  hone bench --cmd ./server --target http://127.0.0.1:8080/ -c 50 -d 5s
-  hone bench -f hello.toml --against main
-  hone bench -f hello.toml --name before && hone baseline set main
-  hone bench -f hello.toml --baseline main --md`,
+  hone bench -f hello.toml --revision main
+  hone bench -f hello.toml --save before && hone baseline set main
+  hone bench -f hello.toml --against baseline:main --md`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.Subject.Define(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.against, "against", "", "the git `REVISION` to measure in turn with what is here")
-	flags.StringVar(&f.baseline, "baseline", "", "the baseline to compare with, by its `NAME`")
+	flags.StringVar(&f.revision, "revision", "", "the git `REVISION` to measure in turn with what is here")
+	flags.StringVar(&f.against, "against", "", "the earlier `RUN` to compare with, as in baseline:main; see hone run --help")
 	f.judge.define(cmd)
 	f.profiles.define(cmd)
-	flags.StringVar(&f.name, "name", "", "what to call the run")
+	flags.StringVar(&f.save, "save", "", "keep the run under this `NAME`; without one it has none")
 	flags.BoolVar(&f.discard, "discard", false, "do not keep the run")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
 	flags.BoolVar(&f.md, "md", false, "print markdown, for a pull request")
@@ -93,8 +93,11 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	if f.json && f.md {
 		return exit.Usagef("bench: choose one of --json and --md")
 	}
-	if f.against != "" && f.baseline != "" {
-		return exit.Usagef("bench: choose one of --against and --baseline")
+	switch {
+	case f.against != "" && f.revision != "":
+		return exit.Usagef("bench: choose one of --revision and --against")
+	case f.save != "" && f.discard:
+		return exit.Usagef("bench: choose one of --save and --discard")
 	}
 	plan, server, err := f.Plan(cmd)
 	if err != nil {
@@ -126,10 +129,10 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 		return err
 	}
 	defer s.Close(ctx)
-	server.Name = f.name
+	server.Name = f.save
 	plan.Servers = []trial.Server{server}
-	if f.against != "" {
-		revision, err := trial.Checkout(ctx, ".", f.against)
+	if f.revision != "" {
+		revision, err := trial.Checkout(ctx, ".", f.revision)
 		if err != nil {
 			return session.Failure("bench", err)
 		}
@@ -176,22 +179,25 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 	return s.Finish(end)
 }
 
-// base reads the baseline, and refuses that of another scenario. Nil: none was asked for.
+// base reads the earlier run, and refuses one of another scenario. Nil: none was asked for.
 func (f *benchFlags) base(ctx context.Context, scenario record.Scenario) (*record.Run, error) {
-	if f.baseline == "" {
+	if f.against == "" {
 		return nil, nil
 	}
-	base, err := f.store.Run(ctx, "bench: --baseline "+f.baseline, "baseline:"+f.baseline)
+	base, err := f.store.Run(ctx, "bench: --against "+f.against, f.against)
+	if errors.Is(err, record.ErrNotFound) {
+		return nil, exit.Failedf("%w; a git revision is --revision %s", err, f.against)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if base.Scenario.Hash() != scenario.Hash() {
-		return nil, &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("bench: the baseline %s is of another scenario: %s; this one is %s", f.baseline, inLine(base.Scenario), inLine(scenario))}
+		return nil, &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("bench: the run %s is of another scenario: %s; this one is %s", f.against, inLine(base.Scenario), inLine(scenario))}
 	}
 	return base, nil
 }
 
-// compare judges the second run against the first, or the only one against the baseline.
+// compare judges the second run against the first, or the only one against the earlier one.
 func (f *benchFlags) compare(ctx context.Context, store *record.Store, result *benchResult, base *record.Run) (err error) {
 	first, second := base, result.Runs[0]
 	if base == nil {

@@ -25,9 +25,10 @@ type kneeFlags struct {
 	axis     *spec.Choice
 	from, to float64
 	width    spec.Percent
-	trial    time.Duration
 	confirm  int
 	cool     time.Duration
+	stats    string
+	others   spec.Others
 	save     string
 	store    storeFlag
 	out      outputFlags
@@ -39,6 +40,7 @@ type kneeFlags struct {
 const (
 	usualFromRate = 100
 	usualKneeConn = 50
+	usualTrial    = 3 * time.Second
 )
 
 func newKnee() *cobra.Command {
@@ -65,15 +67,15 @@ reason, and only a load that the knee is not below.
 Exit codes: 0 when the knee was found, or is above --to; 1 when the server cannot be
 reached or the trials cannot be stored; 3 when goals are missed under the lowest load; 4 when the knee is not known;
 130 when interrupted, with what is known so far.`,
-		Example: `  hone knee 127.0.0.1:7000 -c 100 --goal 'p99<5ms'
-  hone knee http://127.0.0.1:8080/users -c 200 --goal 'p99<20ms' --goal 'p50<2ms' --from 500
-  hone knee 127.0.0.1:7000 --axis conns --goal 'p99<10ms' --to 20000
-  hone knee 127.0.0.1:7000 -c 100 --goal 'p99.9<5ms' --trial 10s --save before`,
+		Example: `  hone knee 127.0.0.1:7000 -c 100 --expect 'p99<5ms'
+  hone knee http://127.0.0.1:8080/users -c 200 --expect 'p99<20ms' --expect 'p50<2ms' --from 500
+  hone knee 127.0.0.1:7000 --axis conns --expect 'p99<10ms' --to 20000
+  hone knee 127.0.0.1:7000 -c 100 --expect 'p99.9<5ms' --for 10s --save before`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return nil
 			}
-			return exit.Usagef("knee: name one target, as in: hone knee 127.0.0.1:7000 --goal 'p99<5ms'")
+			return exit.Usagef("knee: name one target, as in: hone knee 127.0.0.1:7000 --expect 'p99<5ms'")
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
@@ -84,19 +86,21 @@ reached or the trials cannot be stored; 3 when goals are missed under the lowest
 func (f *kneeFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(&f.goals, "goal", "what must be met, as hone load's --expect; repeat for more")
+	flags.Var(&f.goals, "expect", "a goal that must be met, as in hone load; repeat for more")
 	f.axis = spec.AddChoice(cmd, "axis", knee.AxisRate, "what grows", knee.AxisRate, knee.AxisConns)
 	flags.Float64Var(&f.from, "from", 0, "the lowest load (100 requests a second, 1 connection)")
 	flags.Float64Var(&f.to, "to", 0, "the highest load (as much as can be offered)")
 	f.width = 0.02
 	flags.Var(&f.width, "width", "how narrow the range must get")
-	flags.DurationVar(&f.trial, "trial", 3*time.Second, "length of a full trial; a short one takes a third; both are longer where requests are few")
 	flags.IntVar(&f.confirm, "confirm", 3, "full trials that must meet the goals")
 	flags.DurationVar(&f.cool, "cool", time.Second, "rest for the server after a trial that was too much")
 	f.load.Define(cmd)
-	flags.Lookup("for").Hidden = true // it is --trial here
+	f.load.Plan.For = usualTrial
+	flags.Lookup("for").DefValue, flags.Lookup("for").Usage = usualTrial.String(), "length of a full trial; a short one takes a third; both are longer where requests are few"
 	f.load.Plan.Conns = usualKneeConn
 	flags.Lookup("conns").DefValue = fmt.Sprint(usualKneeConn)
+	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT: tells --most-others which process it is")
+	f.others.Define(cmd, 1)
 	flags.StringVar(&f.save, "save", "", "keep the trials as a run under this `NAME`; see hone run --help")
 	flags.BoolVar(&f.progress, "progress", false, "report every trial, also where standard error is no terminal")
 	flags.BoolVar(&f.plain, "plain", false, spec.PlainUsage)
@@ -116,9 +120,7 @@ func (f *kneeFlags) plan(cmd *cobra.Command, target string) (knee.Plan, error) {
 	}
 	switch {
 	case len(f.goals.List) == 0:
-		return plan, exit.Usagef("knee: --goal is missing: say what must be met, as in --goal 'p99<5ms'")
-	case changed("for"):
-		return plan, exit.Usagef("knee: --for is for hone load; use --trial for how long a trial is")
+		return plan, exit.Usagef("knee: --expect is missing: say what must be met, as in --expect 'p99<5ms'")
 	case changed("rate") && !plan.Whole:
 		return plan, exit.Usagef("knee: --rate is what is looked for; use --from and --to, or --axis conns")
 	case changed("conns") && plan.Whole:
@@ -127,8 +129,8 @@ func (f *kneeFlags) plan(cmd *cobra.Command, target string) (knee.Plan, error) {
 		return plan, exit.Usagef("knee: --from %g: use more than 0", f.from)
 	case plan.To != 0 && !(plan.To >= plan.From):
 		return plan, exit.Usagef("knee: --to %g is below --from %g; use a higher one, or leave it out", plan.To, plan.From)
-	case f.width == 0 || f.trial <= 0 || f.cool < 0 || f.confirm < 1:
-		return plan, exit.Usagef("knee: --width, --trial and --confirm must be more than 0, and --cool not less; leave them out for what is usual")
+	case f.width == 0 || f.cool < 0 || f.confirm < 1:
+		return plan, exit.Usagef("knee: --width and --confirm must be more than 0, and --cool not less; leave them out for what is usual")
 	}
 	return plan, f.load.Complete(cmd, target)
 }
@@ -143,6 +145,17 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	if err := f.ui.check("knee"); err != nil {
 		return err
 	}
+	stats, err := serverAt(f.stats)
+	if err != nil {
+		return err
+	}
+	if stats != nil {
+		defer stats.Close()
+	}
+	others, err := f.others.Watch(cmd, f.load.Plan.Target, stats)
+	if err != nil {
+		return err
+	}
 	open, err := session.Open(ctx, session.Plan{
 		Command: "knee", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out.Output,
 		Keep: f.save != "", Store: f.store.Store, UI: f.ui.UI, Page: f.page(target),
@@ -151,7 +164,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		return err
 	}
 	defer open.Close(ctx)
-	s := &knee.Search{Plan: plan, Goals: f.goals.List, Load: f.load.Plan, Length: f.trial, Cool: f.cool}
+	s := &knee.Search{Plan: plan, Others: others, Goals: f.goals.List, Load: f.load.Plan, Length: f.load.Plan.For, Cool: f.cool}
 	began := time.Now().UTC()
 	watcher := view.NewKnee(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, target, f.goals.String(), s)
 	defer watcher.End()
@@ -200,6 +213,6 @@ func kneeFailure(err error) error {
 // made is the search as it is kept: a sample of each trial.
 func (f *kneeFlags) made(cmd *cobra.Command, target string, s *knee.Search, began time.Time) *record.Run {
 	scenario := spec.Kept(cmd, "knee by "+s.Axis(), target)
-	scenario.Text += fmt.Sprintf("axis=%s\ngoal=%s\ntrial=%v\n", s.Axis(), f.goals.String(), f.trial)
+	scenario.Text += fmt.Sprintf("axis=%s\ngoal=%s\ntrial=%v\n", s.Axis(), f.goals.String(), f.load.Plan.For)
 	return &record.Run{Name: f.save, Made: "knee", At: began, Scenario: scenario, Environment: trial.Environment(f.load.Plan.Target), Samples: s.Samples()}
 }

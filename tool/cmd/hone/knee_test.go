@@ -59,8 +59,8 @@ func kneeJSON(t *testing.T, args ...string) (code int, report knee.Report) {
 func TestKnee(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	store := t.TempDir() + "/runs.db"
-	code, report := kneeJSON(t, pacedServer(t, 5*time.Millisecond), "--goal", "p50<60ms", "--goal", "p50<80ms", "--from", "100", "--to", "1000",
-		"--width", "30%", "--trial", "900ms", "--cool", "50ms", "--confirm", "1", "--save", "paced", "--store", store)
+	code, report := kneeJSON(t, pacedServer(t, 5*time.Millisecond), "--expect", "p50<60ms", "--expect", "p50<80ms", "--from", "100", "--to", "1000",
+		"--width", "30%", "--for", "900ms", "--cool", "50ms", "--confirm", "1", "--save", "paced", "--store", store)
 	if code != exit.OK && code != exit.Invalid && code != exit.Missed {
 		t.Errorf("exit code %d: %+v", code, report)
 	}
@@ -108,7 +108,7 @@ func TestKneeOfConnections(t *testing.T) {
 		<-timer.C
 	}))
 	defer server.Close()
-	code, report := kneeJSON(t, server.URL, "--axis", "conns", "--goal", "p50<5s", "--trial", "600ms", "--cool", "50ms", "--confirm", "1", "--from", "7", "--to", "64")
+	code, report := kneeJSON(t, server.URL, "--axis", "conns", "--expect", "p50<5s", "--for", "600ms", "--cool", "50ms", "--confirm", "1", "--from", "7", "--to", "64")
 	if code != exit.OK && code != exit.Invalid || report.Knee.Met != nil && *report.Knee.Met > 12 && code == exit.OK || report.Unit != "connections" {
 		t.Errorf("exit code %d: %+v", code, report)
 	}
@@ -121,7 +121,7 @@ func TestKneeOfConnections(t *testing.T) {
 
 func TestKneeOfWhatIsNeverMet(t *testing.T) {
 	t.Parallel() // it waits more than it works
-	code, report := kneeJSON(t, pacedServer(t, time.Millisecond), "--goal", "p50<1ns", "--trial", "300ms", "--from", "200", "--cool", "0s")
+	code, report := kneeJSON(t, pacedServer(t, time.Millisecond), "--expect", "p50<1ns", "--for", "300ms", "--from", "200", "--cool", "0s")
 	switch code {
 	case exit.Missed:
 		if report.Knee.State != knee.Below.String() || report.Knee.Met != nil || *report.Knee.Missed != 200 || !strings.HasPrefix(report.Trials[len(report.Trials)-1].Why, "p50<1ns missed: p50 is ") {

@@ -25,10 +25,11 @@ const allLabs = "all"
 
 // labFlags are lab's, as they were given.
 type labFlags struct {
-	out         outputFlags
-	save, quick bool
-	store       storeFlag
-	ui          uiFlags
+	out   outputFlags
+	save  string
+	quick bool
+	store storeFlag
+	ui    uiFlags
 }
 
 func newLab() *cobra.Command {
@@ -54,7 +55,7 @@ All of them take six to nine minutes on two processors. Let nothing else run
 meanwhile.`,
 		Example: `  hone lab ladder
   hone lab all -o lab.txt
-  hone lab all --save
+  hone lab all --save tuesday
   hone lab ladder --ui 127.0.0.1:8080 --ui-stay
   hone lab workers --quick --json`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -73,7 +74,7 @@ meanwhile.`,
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().BoolVar(&f.quick, "quick", false, "a second or so for each lab: to see that it works; figures are rough")
-	cmd.Flags().BoolVar(&f.save, "save", false, "keep a run of each lab, with its profiles; see hone run --help")
+	cmd.Flags().StringVar(&f.save, "save", "", "keep a run of each lab, with its profiles, under this `NAME`, of all each with the lab's behind it; see hone run --help")
 	f.out.define(cmd)
 	f.store.define(cmd)
 	f.ui.define(cmd)
@@ -102,7 +103,7 @@ func (f *labFlags) run(cmd *cobra.Command, name string) error {
 	}
 	s, err := session.Open(ctx, session.Plan{
 		Command: "lab", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out.Output,
-		Keep: f.save, Store: f.store.Store, UI: f.ui.UI,
+		Keep: f.save != "", Store: f.store.Store, UI: f.ui.UI,
 		Page: &page.Page{
 			Title: "hone lab " + name, Groups: []string{page.Client, page.Host},
 			About: []page.Fact{{Name: "hone", Value: buildVersion().Version}},
@@ -130,7 +131,7 @@ func (f *labFlags) run(cmd *cobra.Command, name string) error {
 		return end.Err
 	}
 	s.Live.End(report.InvalidReasons, err)
-	end.JSON, end.Text, end.Runs, end.Partly = report, report.WriteText, f.made(report, began), err != nil
+	end.JSON, end.Text, end.Runs, end.Partly = report, report.WriteText, f.made(report, name, began), err != nil
 	if !report.Valid {
 		end.Verdict = &exit.Error{Code: exit.Invalid} // its first line has said why
 		if !s.Said() {
@@ -164,7 +165,7 @@ func (f *labFlags) plan(name string, live *session.Live, stderr io.Writer) (lab.
 
 // made are the labs as they are kept, a run each: a sample of all its medians, and its
 // profiles.
-func (f *labFlags) made(report *lab.Report, began time.Time) (runs []*record.Run) {
+func (f *labFlags) made(report *lab.Report, labs string, began time.Time) (runs []*record.Run) {
 	facts := machine.Read()
 	for _, l := range report.Labs {
 		sample := record.Sample{Order: 1, At: began, Valid: report.Valid, Reasons: report.InvalidReasons}
@@ -179,7 +180,11 @@ func (f *labFlags) made(report *lab.Report, began time.Time) (runs []*record.Run
 		for _, p := range l.Profiles {
 			sample.Artefacts = append(sample.Artefacts, record.Artefact{Kind: string(p.Kind), Name: p.Of + " " + string(p.Kind), Data: p.Data})
 		}
-		runs = append(runs, &record.Run{Name: "lab " + l.Name, Made: "lab", At: began, Samples: []record.Sample{sample},
+		name := f.save
+		if labs == allLabs {
+			name += " " + l.Name
+		}
+		runs = append(runs, &record.Run{Name: name, Made: "lab", At: began, Samples: []record.Sample{sample},
 			Scenario:    record.Scenario{Name: "lab-" + l.Name, Text: fmt.Sprintf("lab=%s\nquick=%t\n", l.Name, f.quick)},
 			Environment: record.Environment{Strict: maps.Clone(facts.Strict), Soft: maps.Clone(facts.Soft)}})
 	}

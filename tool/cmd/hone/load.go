@@ -27,6 +27,7 @@ type loadFlags struct {
 	goals        spec.Goals
 	stats        string
 	out          outputFlags
+	others       spec.Others
 	progress     bool
 	plain, abort bool
 	save         string
@@ -100,6 +101,7 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 	flags.BoolVar(&f.abort, "abort-on-miss", false, "end as soon as a goal of --expect is missed for certain")
 	flags.Int64VarP(&f.Plan.Requests, "count", "n", 0, "send so many requests in all, without a warm-up, then end; --for is the most it may take (1h)")
 	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT: adds what the server used")
+	f.others.Define(cmd, 1)
 	flags.BoolVar(&f.progress, "progress", false, "report every second, also where standard error is no terminal")
 	flags.BoolVar(&f.plain, "plain", false, spec.PlainUsage)
 	f.out.define(cmd)
@@ -117,9 +119,9 @@ func flagGroups() []struct{ heading, flags string } {
 		{"Requests of hone's frames and of messages", "size request expect-content dialect frame match"},
 		{"Requests of HTTP", "method header body status expect-length"},
 		{"TLS, of https://", "insecure cacert cert key"},
-		{"Verdict", "expect abort-on-miss allow-errors answer-limit"},
+		{"Verdict", "expect abort-on-miss allow-errors answer-limit most-others"},
 		{"Output", "server-stats progress plain json output save store help"},
-		{"Live page", "ui ui-stay ui-token-file ui-against pprof pprof-token-file"},
+		{"Live page", "ui ui-stay ui-token-file against pprof pprof-token-file"},
 	}
 }
 
@@ -162,7 +164,7 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 			return exit.Usagef("load: --abort-on-miss is about --expect; give a goal, as in --expect 'p99<5ms'")
 		}
 	}
-	stats, err := f.server()
+	stats, err := serverAt(f.stats)
 	if err != nil {
 		return err
 	}
@@ -175,6 +177,11 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 		f.Plan.WindowOpens, f.Plan.WindowCloses = stats.WindowOpens, stats.WindowCloses
 		fillIdle = stats.WatchIdle(&f.Plan)
 	}
+	others, err := f.others.Watch(cmd, f.Plan.Target, stats)
+	if err != nil {
+		return err
+	}
+	others.Watch(&f.Plan)
 	p, err := f.page(ctx, target, stats)
 	if err != nil {
 		return err
@@ -202,6 +209,7 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 		result.Server = stats.Used()
 	}
 	fillIdle(result)
+	others.Judge(result)
 	s.Live.Finish(result, err)
 	outcomes := load.Check(result, f.goals.List)
 	return s.Finish(session.End{
@@ -215,12 +223,12 @@ func (f *loadFlags) how(cmd *cobra.Command) view.How {
 	return view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}
 }
 
-// server is the admin side of --server-stats; nil: none was given.
-func (f *loadFlags) server() (*admin.Server, error) {
-	if f.stats == "" {
+// serverAt is the admin side of --server-stats; nil: none was given.
+func serverAt(stats string) (*admin.Server, error) {
+	if stats == "" {
 		return nil, nil
 	}
-	return admin.Open(f.stats)
+	return admin.Open(stats)
 }
 
 // made is the run as it is kept.

@@ -31,7 +31,7 @@ func (f *uiFlags) defineBeside(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.pprof, "pprof", "", "the server's net/http/pprof, a `URL` or HOST:PORT: the page captures profiles there (that of --server-stats)")
 	flags.StringVar(&f.bearerFile, "pprof-token-file", "", "`FILE` with the bearer token that it wants")
-	flags.StringVar(&f.against, "ui-against", "", "the earlier `RUN` to draw beneath the page's charts; see hone run --help")
+	flags.StringVar(&f.against, "against", "", "the earlier `RUN` to draw beneath the page's charts; see hone run --help")
 }
 
 // check refuses what does nothing.
@@ -45,7 +45,7 @@ func (f *uiFlags) check(command string) error {
 	case f.pprof != "" || f.bearerFile != "":
 		return exit.Usagef("%s: --pprof is for the page; give --ui, too, as in --ui 127.0.0.1:8080", command)
 	case f.against != "":
-		return exit.Usagef("%s: --ui-against needs --ui: say where, as in --ui 127.0.0.1:8080", command)
+		return exit.Usagef("%s: --against needs --ui: say where, as in --ui 127.0.0.1:8080", command)
 	}
 	return nil
 }

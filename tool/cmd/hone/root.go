@@ -59,6 +59,13 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return exit.Usagef("%s: takes no argument such as %q; see %s --help", cmd.Name(), args[0], cmd.CommandPath())
 }
 
+// renamed are flags of older versions, by their command, and what to use instead.
+func renamed(command, name string) string {
+	return map[string]string{
+		"knee goal": "--expect", "knee trial": "--for", "bench name": "--save", "bench baseline": "--against baseline:NAME", "load ui-against": "--against",
+	}[command+" "+name]
+}
+
 // flagError says in one line what is wrong with a flag, and what would be right.
 func flagError(cmd *cobra.Command, err error) error {
 	var (
@@ -72,6 +79,9 @@ func flagError(cmd *cobra.Command, err error) error {
 		name := unknown.GetSpecifiedName()
 		if name == spec.PprofToken && cmd.Flags().Lookup(spec.PprofToken+"-file") != nil {
 			return exit.Usagef("%s: --%s", cmd.Name(), spec.TokenInClear)
+		}
+		if now := renamed(cmd.Name(), name); now != "" && unknown.GetSpecifiedShortnames() == "" {
+			return exit.Usagef("%s: --%s is now %s; %s", cmd.Name(), name, now, help)
 		}
 		if unknown.GetSpecifiedShortnames() != "" {
 			return exit.Usagef("%s: there is no flag -%s; %s", cmd.Name(), name, help)

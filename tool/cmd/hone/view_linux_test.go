@@ -484,7 +484,7 @@ func TestTerminalResult(t *testing.T) {
 func TestTerminalKnee(t *testing.T) {
 	addr, _ := echoServer(t)
 	d := sitDown(t, 100, 40)
-	d.start(nil, "hone", "knee", addr, "-c", "2", "--goal", "p99<10s", "--from", "50", "--trial", "1s", "--warmup", "10ms")
+	d.start(nil, "hone", "knee", addr, "-c", "2", "--expect", "p99<10s", "--from", "50", "--for", "1s", "--warmup", "10ms")
 	d.await("a step", has("hone knee", "   1 ", "req/s  short", "bracket", "q or Ctrl-C"))
 	d.typed("q")
 	code, shown, _ := d.ended()
