@@ -119,7 +119,7 @@ func asTexts(value any) ([]string, error) {
 }
 
 // mayBeSecret are flags of which only a hash is kept: a store is handed around.
-var mayBeSecret = []string{"header", "body", "request", "cert", "key"}
+var mayBeSecret = []string{"header", "body", "request", "expect-content", "cert", "key"}
 
 // Kept is the scenario as it is kept: the flags that say what load there is, with
 // their values, by name. The server's own are not among them: they may be what is
@@ -139,12 +139,23 @@ func Kept(cmd *cobra.Command, name, target string) record.Scenario {
 		}
 		if value != usual && value != "" && value != "[]" {
 			if slices.Contains(mayBeSecret, flag.Name) {
-				value = fmt.Sprintf("%.12x", sha256.Sum256([]byte(value)))
+				value = hashed(value)
 			}
 			fmt.Fprintf(&text, "%s=%s\n", flag.Name, value)
 		}
 	})
 	return record.Scenario{Name: name, Text: text.String()}
+}
+
+func hashed(secret string) string { return fmt.Sprintf("%.12x", sha256.Sum256([]byte(secret))) }
+
+// Public is a target as results and pages show it: they are passed on, and the query of a
+// URL has keys in it.
+func Public(target string) string {
+	if scheme, _, found := strings.Cut(target, "://"); found && strings.HasPrefix(scheme, "http") {
+		return load.HTTP{URL: target}.String()
+	}
+	return target
 }
 
 // hasArrivals reports whether the load, or something beside it, has a rate.
@@ -173,7 +184,7 @@ func withoutAddress(target string) string {
 		return kind
 	}
 	if u.RawQuery != "" {
-		return kind + " " + u.Path + "?" + u.RawQuery
+		return kind + " " + u.Path + "?" + hashed(u.RawQuery)
 	}
 	return strings.TrimSpace(kind + " " + u.Path)
 }

@@ -144,7 +144,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 		}
 		plan.Servers = []trial.Server{old, server}
 	}
-	watcher := view.NewBench(view.How{To: cmd.ErrOrStderr(), Lines: f.Progress, Plain: f.Plain}, f.Target+", "+f.Load.Shape(), plan)
+	watcher := view.NewBench(view.How{To: cmd.ErrOrStderr(), Lines: f.Progress, Plain: f.Plain}, spec.Public(f.Target)+", "+f.Load.Shape(), plan)
 	defer watcher.End()
 	plan.Progress = s.Live.BesideTrial(watcher.Show)
 	runs, err := trial.Run(ctx, plan)

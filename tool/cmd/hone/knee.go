@@ -156,9 +156,10 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	if err != nil {
 		return err
 	}
+	shown := spec.Public(target)
 	open, err := session.Open(ctx, session.Plan{
 		Command: "knee", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out.Output,
-		Keep: f.save != "", Store: f.store.Store, UI: f.ui.UI, Page: f.page(target),
+		Keep: f.save != "", Store: f.store.Store, UI: f.ui.UI, Page: f.page(shown),
 	})
 	if err != nil {
 		return err
@@ -166,7 +167,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	defer open.Close(ctx)
 	s := &knee.Search{Plan: plan, Others: others, Goals: f.goals.List, Load: f.load.Plan, Length: f.load.Plan.For, Cool: f.cool}
 	began := time.Now().UTC()
-	watcher := view.NewKnee(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, target, f.goals.String(), s)
+	watcher := view.NewKnee(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, shown, f.goals.String(), s)
 	defer watcher.End()
 	s.Made = watcher.Made
 	s.Watch = func(now knee.Progress) {
@@ -181,7 +182,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		open.Live.End(nil, err)
 		return kneeFailure(err)
 	}
-	report := s.Report(target, view.IsTerminal(open.Result()))
+	report := s.Report(shown, view.IsTerminal(open.Result()))
 	end := session.End{JSON: report, Text: session.InText(report.Write), Runs: []*record.Run{f.made(cmd, target, s, began)}}
 	if err != nil {
 		report.Fail(err)

@@ -182,7 +182,8 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 		return err
 	}
 	others.Watch(&f.Plan)
-	p, err := f.page(ctx, target, stats)
+	shown := spec.Public(target)
+	p, err := f.page(ctx, shown, stats)
 	if err != nil {
 		return err
 	}
@@ -195,7 +196,7 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	}
 	defer s.Close(ctx)
 	s.Live.Watch(stats)
-	watcher := view.NewLoad(f.how(cmd), target, f.Shape(), f.Plan, f.goals.List)
+	watcher := view.NewLoad(f.how(cmd), shown, f.Shape(), f.Plan, f.goals.List)
 	defer watcher.End()
 	f.Plan.Progress = s.Live.Beside(page.Lane{}, watcher.Show)
 	began := time.Now().UTC()
@@ -213,7 +214,7 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	s.Live.Finish(result, err)
 	outcomes := load.Check(result, f.goals.List)
 	return s.Finish(session.End{
-		JSON: f.inJSON(result, outcomes), Text: session.InText(func(w io.Writer) { io.WriteString(w, f.text(target, result, outcomes)) }),
+		JSON: f.inJSON(result, outcomes), Text: session.InText(func(w io.Writer) { io.WriteString(w, f.text(shown, result, outcomes)) }),
 		Runs: []*record.Run{f.made(cmd, target, result, began)}, Partly: result.Interrupted || err != nil,
 		Err: loadFailure(err), Verdict: f.verdict(result, outcomes),
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
+	"github.com/hone-go/hone/tool/spec"
 )
 
 // uiFlags say where the live page is, and who may see it.
@@ -88,7 +89,7 @@ func (f *loadFlags) page(ctx context.Context, target string, stats *admin.Server
 // page is the live page of a bench.
 func (f *benchFlags) page(base *record.Run) *page.Page {
 	return &page.Page{
-		Title: "hone bench " + f.Target, Baseline: base, Profiles: profilesOf(f.profiles.url, f.profiles.token, nil), Groups: []string{page.Client, page.Host},
+		Title: "hone bench " + spec.Public(f.Target), Baseline: base, Profiles: profilesOf(f.profiles.url, f.profiles.token, nil), Groups: []string{page.Client, page.Host},
 		About: []page.Fact{{Name: "scenario", Value: f.Subject.Name()}, {Name: "load", Value: f.Load.Shape()}, {Name: "hone", Value: buildVersion().Version}},
 	}
 }
