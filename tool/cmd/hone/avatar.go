@@ -22,6 +22,7 @@ import (
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/observe"
+	"github.com/hone-go/hone/tool/serving"
 	"github.com/hone-go/hone/tool/spec"
 )
 
@@ -246,10 +247,10 @@ func (g *gallery) start() {
 
 // announce says that the service is there, and what it lacks.
 func (f *avatarFlags) announce(g *gallery, stdout io.Writer) error {
-	line := readiness{Addr: addressOf(g.public), Engine: "net/http", PID: os.Getpid()}
+	line := serving.Ready{Addr: serving.AddressOf(g.public), Engine: "net/http", PID: os.Getpid()}
 	admin := "off"
 	if g.private != nil {
-		admin = addressOf(g.private)
+		admin = serving.AddressOf(g.private)
 		line.Admin = &admin
 	}
 	l := g.server.Service.Limits.OrDefaults()
@@ -271,14 +272,14 @@ func (f *avatarFlags) announce(g *gallery, stdout io.Writer) error {
 // stop drains, or just ends everything.
 func (g *gallery) stop(drain bool) error {
 	g.ready.Store(false)
-	patience, done := drainPatience(drain)
+	patience, done := serving.DrainPatience(drain)
 	defer done()
 	if drain {
-		g.log.Info("draining", "patience", drainTime.String(), "open", g.server.Stats().Open)
+		g.log.Info("draining", "patience", serving.DrainTime.String(), "open", g.server.Stats().Open)
 	}
 	err := g.server.Shutdown(patience)
 	g.server.Close() // what is left is cut off: nothing to be done about it
-	last, cancel := context.WithTimeout(context.Background(), adminTime)
+	last, cancel := context.WithTimeout(context.Background(), serving.AdminTime)
 	defer cancel()
 	if g.private != nil {
 		g.admin.Shutdown(last)
@@ -292,7 +293,7 @@ func (g *gallery) stop(drain bool) error {
 	}
 	g.log.Info("drained", attrs...)
 	if err != nil {
-		return exit.Failedf("avatar: requests were cut off (%w); give them longer than %s before a second signal", err, drainTime.Round(time.Second))
+		return exit.Failedf("avatar: requests were cut off (%w); give them longer than %s before a second signal", err, serving.DrainTime.Round(time.Second))
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/serving"
 )
 
 // manual is the folder of pages.
@@ -92,14 +93,14 @@ func limitsTable(t *testing.T) string {
 	out.WriteString("| limit | default | what it bounds | result | counter | test |\n|---|---|---|---|---|---|\n")
 	var limits engine.Limits
 	fields := reflect.TypeFor[engine.Limits]()
-	flags, all := limitsOf(&limits), limitsTold()
+	flags, all := serving.LimitsOf(&limits), limitsTold()
 	if fields.NumField() != len(all) || len(flags) != len(all) {
 		t.Fatalf("engine.Limits has %d fields, --limit takes %d, and %d are told", fields.NumField(), len(flags), len(all))
 	}
 	limits = limits.OrDefaults()
 	for i, told := range all {
-		if name := fields.Field(i).Name; name != told.field || strings.ReplaceAll(flags[i].name, "-", "") != strings.ToLower(name) {
-			t.Errorf("field %d is %s, its flag %s, and what is told is of %s", i, name, flags[i].name, told.field)
+		if name := fields.Field(i).Name; name != told.field || strings.ReplaceAll(flags[i].Name, "-", "") != strings.ToLower(name) {
+			t.Errorf("field %d is %s, its flag %s, and what is told is of %s", i, name, flags[i].Name, told.field)
 		}
 		value := flags[i].String()
 		if told.field == "Conns" {
@@ -112,7 +113,7 @@ func limitsTable(t *testing.T) string {
 		case told.field == "Helpers":
 			counter = "`hone_helpers`" // a gauge: nobody is closed
 		}
-		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s | %s |\n", flags[i].name, value, told.what, told.result, counter, told.tests)
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s | %s |\n", flags[i].Name, value, told.what, told.result, counter, told.tests)
 	}
 	return out.String()
 }

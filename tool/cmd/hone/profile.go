@@ -111,19 +111,16 @@ func (f *profileFlags) run(cmd *cobra.Command, ref string) error {
 	if f.web != "" {
 		return f.serve(cmd, view, names)
 	}
-	report := newProfileReport(view, names)
+	report := probe.NewReport(view, names)
 	if f.list != "" {
 		report.Lines = view.List(functions)
 		if len(report.Lines) == 0 {
 			return exit.Failedf("profile: no function's name matches %q; hone profile --top 0 shows all", f.list)
 		}
-		return f.out.write(cmd, report, report.writeList)
+		return f.out.write(cmd, report, report.WriteList)
 	}
-	report.Lines = view.Top(f.cum)
-	if report.left = len(report.Lines) - f.top; f.top > 0 && report.left > 0 {
-		report.Lines = report.Lines[:f.top]
-	}
-	return f.out.write(cmd, report, report.writeTop)
+	report.Top(view, f.cum, f.top)
+	return f.out.write(cmd, report, report.WriteTop)
 }
 
 // view reads one profile or two, and scales them.

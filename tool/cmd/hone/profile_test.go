@@ -135,7 +135,7 @@ func TestProfile(t *testing.T) {
 
 	// Programs read the same.
 	out, _ = hone(t, exit.OK, "profile", "after", "--against", "before", "--store", store, "--json", "--top", "3")
-	var report profileReport
+	var report probe.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatal(err)
 	}
@@ -163,9 +163,9 @@ func TestProfile(t *testing.T) {
 func TestProfileOfAnInvalidLoad(t *testing.T) {
 	samples := int64(40)
 	v := &probe.View{Kind: probe.CPU, Per: probe.PerSecond, Unit: "s", Total: 0.8, Samples: &samples, Doubts: []string{"other programs used 60 % of the CPUs"}}
-	r := newProfileReport(v, []string{"run"})
+	r := probe.NewReport(v, []string{"run"})
 	var text strings.Builder
-	r.writeTop(&text)
+	r.WriteTop(&text)
 	want := "INVALID: the load of run was not valid: other programs used 60 % of the CPUs\ncpu of run: 0.80 CPU-seconds per second, from 40 samples of 0.02 s\n"
 	if r.Valid || len(r.InvalidReasons) != 1 || !strings.HasPrefix(text.String(), want) {
 		t.Errorf("valid %v: %s", r.Valid, text.String())

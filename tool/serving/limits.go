@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"errors"
@@ -14,39 +14,40 @@ import (
 	"github.com/hone-go/hone/tool/figure"
 )
 
-// limit is one field of engine.Limits by the name it has on the command line:
+// Limit is one field of engine.Limits by the name it has on the command line:
 // a time, or a number of something.
-type limit struct {
-	name   string
+type Limit struct {
+	Name   string
 	time   *time.Duration
 	number *int
 	bytes  bool
 }
 
-// limitsOf names the fields of l.
-func limitsOf(l *engine.Limits) []limit {
-	return []limit{
-		{name: "frame-time", time: &l.FrameTime},
-		{name: "frame-rate", number: &l.FrameRate, bytes: true},
-		{name: "frame-size", number: &l.FrameSize, bytes: true},
-		{name: "idle-time", time: &l.IdleTime},
-		{name: "high-water", number: &l.HighWater, bytes: true},
-		{name: "hard-cap", number: &l.HardCap, bytes: true},
-		{name: "stall-time", time: &l.StallTime},
-		{name: "linger-time", time: &l.LingerTime},
-		{name: "in-flight", number: &l.InFlight},
-		{name: "total-output", number: &l.TotalOutput, bytes: true},
-		{name: "total-input", number: &l.TotalInput, bytes: true},
-		{name: "helpers", number: &l.Helpers},
-		{name: "conns", number: &l.Conns},
-		{name: "conns-per-address", number: &l.ConnsPerAddress},
+// LimitsOf names the fields of l.
+func LimitsOf(l *engine.Limits) []Limit {
+	return []Limit{
+		{Name: "frame-time", time: &l.FrameTime},
+		{Name: "frame-rate", number: &l.FrameRate, bytes: true},
+		{Name: "frame-size", number: &l.FrameSize, bytes: true},
+		{Name: "idle-time", time: &l.IdleTime},
+		{Name: "high-water", number: &l.HighWater, bytes: true},
+		{Name: "hard-cap", number: &l.HardCap, bytes: true},
+		{Name: "stall-time", time: &l.StallTime},
+		{Name: "linger-time", time: &l.LingerTime},
+		{Name: "in-flight", number: &l.InFlight},
+		{Name: "total-output", number: &l.TotalOutput, bytes: true},
+		{Name: "total-input", number: &l.TotalInput, bytes: true},
+		{Name: "helpers", number: &l.Helpers},
+		{Name: "conns", number: &l.Conns},
+		{Name: "conns-per-address", number: &l.ConnsPerAddress},
 	}
 }
 
-func limitNames() []string {
+// LimitNames are the names that --limit takes.
+func LimitNames() []string {
 	var names []string
-	for _, known := range limitsOf(new(engine.Limits)) {
-		names = append(names, known.name)
+	for _, known := range LimitsOf(new(engine.Limits)) {
+		names = append(names, known.Name)
 	}
 	return names
 }
@@ -63,8 +64,8 @@ func (f *limitFlag) Set(text string) error {
 	if !ok {
 		return errors.New("lacks its value; write it as in idle-time=1m or conns=off")
 	}
-	for _, known := range limitsOf(&f.limits) {
-		if known.name != name {
+	for _, known := range LimitsOf(&f.limits) {
+		if known.Name != name {
 			continue
 		}
 		if err := known.set(value); err != nil {
@@ -73,7 +74,7 @@ func (f *limitFlag) Set(text string) error {
 		f.given = append(f.given, text)
 		return nil
 	}
-	return fmt.Errorf("there is no limit %s; %s", name, exit.DidYouMean(name, limitNames(), "there are "+strings.Join(limitNames(), ", ")))
+	return fmt.Errorf("there is no limit %s; %s", name, exit.DidYouMean(name, LimitNames(), "there are "+strings.Join(LimitNames(), ", ")))
 }
 
 // String returns the limits given.
@@ -82,7 +83,7 @@ func (f *limitFlag) String() string { return strings.Join(f.given, ",") }
 // Type is how help names the value.
 func (f *limitFlag) Type() string { return "name=value" }
 
-func (l limit) set(value string) error {
+func (l Limit) set(value string) error {
 	switch {
 	case value == "off" && l.time != nil:
 		*l.time = -1
@@ -114,14 +115,14 @@ func (l limit) set(value string) error {
 func effective(l engine.Limits) []any {
 	l = l.OrDefaults()
 	var attrs []any
-	for _, known := range limitsOf(&l) {
-		attrs = append(attrs, slog.String(known.name, known.String()))
+	for _, known := range LimitsOf(&l) {
+		attrs = append(attrs, slog.String(known.Name, known.String()))
 	}
 	return attrs
 }
 
 // String is the limit as --limit takes it.
-func (l limit) String() string {
+func (l Limit) String() string {
 	switch {
 	case l.time != nil && *l.time == math.MaxInt64, l.number != nil && *l.number == math.MaxInt32:
 		return "off"

@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"fmt"
@@ -40,8 +40,8 @@ func engineNote(name string) string {
 	}[name]
 }
 
-// engineList is a line for every engine, for help.
-func engineList() string {
+// EngineList is a line for every engine, for help.
+func EngineList() string {
 	var b strings.Builder
 	for _, name := range engineNames() {
 		fmt.Fprintf(&b, "    %-15s %s\n", name, engineNote(name))
@@ -67,8 +67,8 @@ func (f *engineFlag) String() string { return f.engine.Name() }
 // Type is how help names the value.
 func (f *engineFlag) Type() string { return "NAME" }
 
-// add gives cmd the flag, with completion.
-func (f *engineFlag) add(cmd *cobra.Command) {
+// Add gives cmd the flag, with completion.
+func (f *engineFlag) Add(cmd *cobra.Command) {
 	cmd.Flags().Var(f, "engine", "how bytes move")
 	complete := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var all []cobra.Completion

@@ -1,4 +1,4 @@
-package main
+package probe
 
 import (
 	"bufio"
@@ -11,30 +11,30 @@ import (
 	"text/tabwriter"
 
 	"github.com/hone-go/hone/tool/figure"
-	"github.com/hone-go/hone/tool/probe"
 )
 
-// profileReport is profile's result, also in JSON.
-type profileReport struct {
-	Schema         string       `json:"schema"`
-	Valid          bool         `json:"valid"`
-	InvalidReasons []string     `json:"invalid_reasons"`
-	Of             string       `json:"of"`
-	Against        *string      `json:"against"` // null: nothing
-	Kind           probe.Kind   `json:"kind"`
-	Unit           string       `json:"unit"`
-	Per            probe.Per    `json:"per"`
-	Total          float64      `json:"total"`
-	TotalBefore    *float64     `json:"total_before"`
-	Samples        *int64       `json:"samples"` // null: the kind does not say
-	SamplesBefore  *int64       `json:"samples_before"`
-	Lines          []probe.Line `json:"lines"`
+// Report is profile's result, also in JSON.
+type Report struct {
+	Schema         string   `json:"schema"`
+	Valid          bool     `json:"valid"`
+	InvalidReasons []string `json:"invalid_reasons"`
+	Of             string   `json:"of"`
+	Against        *string  `json:"against"` // null: nothing
+	Kind           Kind     `json:"kind"`
+	Unit           string   `json:"unit"`
+	Per            Per      `json:"per"`
+	Total          float64  `json:"total"`
+	TotalBefore    *float64 `json:"total_before"`
+	Samples        *int64   `json:"samples"` // null: the kind does not say
+	SamplesBefore  *int64   `json:"samples_before"`
+	Lines          []Line   `json:"lines"`
 
 	left int // functions that are not shown
 }
 
-func newProfileReport(v *probe.View, names []string) *profileReport {
-	r := &profileReport{Schema: "hone.profile/1", Valid: true, InvalidReasons: []string{}, Of: names[0],
+// NewReport is what a view shows, of a profile of that name, or of one against another.
+func NewReport(v *View, names []string) *Report {
+	r := &Report{Schema: "hone.profile/1", Valid: true, InvalidReasons: []string{}, Of: names[0],
 		Kind: v.Kind, Unit: v.Unit, Per: v.Per, Total: v.Total, TotalBefore: v.Before, Samples: v.Samples, SamplesBefore: v.SamplesBefore}
 	r.doubt(names[0], v.Doubts)
 	if len(names) > 1 {
@@ -44,18 +44,26 @@ func newProfileReport(v *probe.View, names []string) *profileReport {
 	return r
 }
 
+// Top lists the functions, the most of them first; n is how many, 0 all.
+func (r *Report) Top(v *View, cum bool, n int) {
+	r.Lines = v.Top(cum)
+	if r.left = len(r.Lines) - n; n > 0 && r.left > 0 {
+		r.Lines = r.Lines[:n]
+	}
+}
+
 // doubt notes that a load was not valid.
-func (r *profileReport) doubt(name string, doubts []string) {
+func (r *Report) doubt(name string, doubts []string) {
 	for _, doubt := range doubts {
 		r.Valid, r.InvalidReasons = false, append(r.InvalidReasons, "the load of "+name+" was not valid: "+doubt)
 	}
 }
 
 // all is the total, with what it is of.
-func (r *profileReport) all() string {
-	what := map[probe.Kind]string{
-		probe.CPU: "CPU-seconds", probe.Allocs: "allocated", probe.Heap: "in use",
-		probe.Mutex: "seconds for which others were kept waiting,", probe.Block: "seconds of waiting", probe.Goroutine: "goroutines",
+func (r *Report) all() string {
+	what := map[Kind]string{
+		CPU: "CPU-seconds", Allocs: "allocated", Heap: "in use",
+		Mutex: "seconds for which others were kept waiting,", Block: "seconds of waiting", Goroutine: "goroutines",
 	}[r.Kind]
 	total := r.amount(r.Total)
 	if r.Unit == "s" {
@@ -65,7 +73,7 @@ func (r *profileReport) all() string {
 }
 
 // writeHead says what is shown.
-func (r *profileReport) writeHead(w io.Writer) {
+func (r *Report) writeHead(w io.Writer) {
 	if !r.Valid {
 		figure.WriteValidity(w, r.Valid, r.InvalidReasons)
 	}
@@ -78,15 +86,15 @@ func (r *profileReport) writeHead(w io.Writer) {
 
 // from says on how many samples a total rests, and what each stands for: the step of
 // every value.
-func (r *profileReport) from(samples *int64, total float64) string {
+func (r *Report) from(samples *int64, total float64) string {
 	if samples == nil || *samples == 0 {
 		return ""
 	}
 	return fmt.Sprintf(", from %s samples of %s", figure.Grouped(float64(*samples)), r.amount(total/float64(*samples)))
 }
 
-// writeTop writes the functions.
-func (r *profileReport) writeTop(w io.Writer) {
+// WriteTop writes the functions.
+func (r *Report) WriteTop(w io.Writer) {
 	r.writeHead(w)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	head := "flat\t%\tcum\t%\t"
@@ -111,8 +119,8 @@ func (r *profileReport) writeTop(w io.Writer) {
 // around is how many lines are shown before and behind those with values.
 const around = 2
 
-// writeList writes the source lines, with their text where the file is here.
-func (r *profileReport) writeList(w io.Writer) {
+// WriteList writes the source lines, with their text where the file is here.
+func (r *Report) WriteList(w io.Writer) {
 	r.writeHead(w)
 	for lines := r.Lines; len(lines) > 0; {
 		n := 1
@@ -124,7 +132,7 @@ func (r *profileReport) writeList(w io.Writer) {
 	}
 }
 
-func (r *profileReport) writeFunction(w io.Writer, lines []probe.Line) {
+func (r *Report) writeFunction(w io.Writer, lines []Line) {
 	fmt.Fprintf(w, "%s in %s\n", lines[0].Function, lines[0].File)
 	first, last := lines[0].Number, lines[len(lines)-1].Number
 	source := sourceLines(lines[0].File, first-around, last+around)
@@ -149,7 +157,7 @@ func (r *profileReport) writeFunction(w io.Writer, lines []probe.Line) {
 	fmt.Fprintln(w)
 }
 
-func (r *profileReport) lineValues(l probe.Line) string {
+func (r *Report) lineValues(l Line) string {
 	if r.Against != nil {
 		return fmt.Sprintf("%s\t%s\t%s\t%s\t", r.change(l.FlatGrowth()), r.amount(l.Flat), r.change(l.CumGrowth()), r.amount(l.Cum))
 	}
@@ -175,7 +183,7 @@ func sourceLines(name string, first, last int) map[int]string {
 }
 
 // amount writes a value with three digits that matter and its unit.
-func (r *profileReport) amount(v float64) string {
+func (r *Report) amount(v float64) string {
 	if v == 0 {
 		return "0"
 	}
@@ -193,13 +201,13 @@ func (r *profileReport) amount(v float64) string {
 }
 
 // change writes a difference with its sign.
-func (r *profileReport) change(v float64) string {
+func (r *Report) change(v float64) string {
 	if v > 0 {
 		return "+" + r.amount(v)
 	}
 	return r.amount(v)
 }
 
-func (r *profileReport) share(v float64) string {
+func (r *Report) share(v float64) string {
 	return fmt.Sprintf("%.1f", 100*v/r.Total)
 }

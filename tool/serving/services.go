@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"bytes"
@@ -11,8 +11,8 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// serviceNames are what --service takes, the usual one first.
-func serviceNames() []string { return []string{"submit", "upper", "faults"} }
+// ServiceNames are what --service takes, the usual one first.
+func ServiceNames() []string { return []string{"submit", "upper", "faults"} }
 
 // service is the handler of one of serviceNames.
 func service(name string) framed.Handler {

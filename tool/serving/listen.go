@@ -1,4 +1,4 @@
-package main
+package serving
 
 import (
 	"context"
@@ -100,27 +100,27 @@ func removeStale(ctx context.Context, path string) error {
 	return nil
 }
 
-// modeFlag takes the permissions of a socket file, in octal.
-type modeFlag fs.FileMode
+// Mode takes the permissions of a socket file, in octal.
+type Mode fs.FileMode
 
 // Set takes permissions as chmod does.
-func (f *modeFlag) Set(text string) error {
+func (f *Mode) Set(text string) error {
 	mode, err := strconv.ParseUint(text, 8, 32)
 	if err != nil || mode > uint64(fs.ModePerm) {
 		return errors.New("no permissions; write them in octal, as in 0660")
 	}
-	*f = modeFlag(mode)
+	*f = Mode(mode)
 	return nil
 }
 
 // String returns the permissions in octal.
-func (f *modeFlag) String() string { return fmt.Sprintf("%04o", uint32(*f)) }
+func (f *Mode) String() string { return fmt.Sprintf("%04o", uint32(*f)) }
 
 // Type is how help names the value.
-func (f *modeFlag) Type() string { return "MODE" }
+func (f *Mode) Type() string { return "MODE" }
 
-// add gives cmd the flag, with completion.
-func (f *modeFlag) add(cmd *cobra.Command) {
+// Add gives cmd the flag, with completion.
+func (f *Mode) Add(cmd *cobra.Command) {
 	cmd.Flags().Var(f, "socket-mode", "who may connect to unix:PATH, in octal: 0660 for its group as well")
 	complete := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return []cobra.Completion{
@@ -132,14 +132,6 @@ func (f *modeFlag) add(cmd *cobra.Command) {
 	if err := cmd.RegisterFlagCompletionFunc("socket-mode", complete); err != nil {
 		panic("hone: " + err.Error()) // the flag was added above
 	}
-}
-
-// check refuses permissions that would protect nothing.
-func (f *modeFlag) check(cmd *cobra.Command, addr string) error {
-	if cmd.Flags().Changed("socket-mode") && !strings.HasPrefix(addr, "unix:") {
-		return exit.Usagef("serve: --socket-mode is for a socket file, and --addr is %s; give --addr unix:PATH, or leave it out", addr)
-	}
-	return nil
 }
 
 // inherit listens on a socket that whoever started us has opened.
@@ -190,8 +182,8 @@ func withTLS(ln net.Listener, files tlsfiles.Server) (net.Listener, error) {
 		files.Cert, files.Key, files.ClientCA, err)
 }
 
-// addressOf is ln's address as --addr takes it.
-func addressOf(ln net.Listener) string {
+// AddressOf is ln's address as --addr takes it.
+func AddressOf(ln net.Listener) string {
 	if ln.Addr().Network() == "unix" {
 		return "unix:" + ln.Addr().String()
 	}
