@@ -31,10 +31,10 @@ var libraryWing = map[string][]string{
 // toolWing is the module in tool/, read like libraryWing.
 var toolWing = map[string][]string{
 	"tool/child":             {},
-	"tool/load":              {"wire", "tool/record", "tool/load/offer", "tool/load/source", "internal/sys"},
+	"tool/load":              {"wire", "tool/figure", "tool/record", "tool/load/offer", "tool/load/source", "internal/sys"},
 	"tool/load/offer":        {},
 	"tool/load/source":       {},
-	"tool/machine":           {},
+	"tool/machine":           {"tool/figure"},
 	"tool/trial":             {"tool/child", "tool/load", "tool/machine", "tool/record"},
 	"tool/probe":             {"tool/figure", "tool/record"},
 	"tool/page":              {"tool/record", "tool/compare", "tool/probe"},
@@ -116,7 +116,7 @@ package bench`,
 		{
 			name:  "the generator shares the server's code",
 			files: "-- tool/load/load.go --\npackage load\n\nimport \"github.com/hone-go/hone/framed\"",
-			want:  []string{"tool/load/load.go:3: tool/load must not import framed; it may import wire, tool/record, tool/load/offer, tool/load/source, internal/sys"},
+			want:  []string{"tool/load/load.go:3: tool/load must not import framed; it may import wire, tool/figure, tool/record, tool/load/offer, tool/load/source, internal/sys"},
 		},
 		{
 			name:  "a test that looks upwards",

@@ -214,7 +214,8 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	s.Live.Finish(result, err)
 	outcomes := load.Check(result, f.goals.List)
 	return s.Finish(session.End{
-		JSON: f.inJSON(result, outcomes), Text: session.InText(func(w io.Writer) { io.WriteString(w, f.text(shown, result, outcomes)) }),
+		JSON: load.WithGoals(result, outcomes),
+		Text: session.InText(func(w io.Writer) { load.WriteText(w, shown+", "+f.Shape(), f.Plan, result, outcomes) }),
 		Runs: []*record.Run{f.made(cmd, target, result, began)}, Partly: result.Interrupted || err != nil,
 		Err: loadFailure(err), Verdict: f.verdict(result, outcomes),
 	})

@@ -1,4 +1,4 @@
-package main
+package load
 
 import (
 	"fmt"
@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/tool/figure"
-	"github.com/hone-go/hone/tool/load"
 )
 
 // goalReport is a goal in JSON.
@@ -21,10 +20,10 @@ type goalReport struct {
 	Got  *float64 `json:"got"`
 }
 
-// inJSON is the result for programs.
-func (f *loadFlags) inJSON(r *load.Result, outcomes []load.Outcome) any {
+// WithGoals is the result with its goals, for programs.
+func WithGoals(r *Result, outcomes []Outcome) any {
 	report := struct {
-		*load.Result
+		*Result
 		Goals []goalReport `json:"goals,omitempty"`
 	}{Result: r}
 	for _, o := range outcomes {
@@ -33,29 +32,28 @@ func (f *loadFlags) inJSON(r *load.Result, outcomes []load.Outcome) any {
 	return report
 }
 
-// text is the result for people.
-func (f *loadFlags) text(target string, r *load.Result, outcomes []load.Outcome) string {
-	var b strings.Builder
-	figure.WriteValidity(&b, r.Valid, r.InvalidReasons)
+// WriteText writes a result for people; title says what was loaded, and how.
+func WriteText(w io.Writer, title string, p Plan, r *Result, outcomes []Outcome) {
+	figure.WriteValidity(w, r.Valid, r.InvalidReasons)
 	for _, warning := range r.Warnings {
-		fmt.Fprintln(&b, "WARNING:", warning)
+		fmt.Fprintln(w, "WARNING:", warning)
 	}
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "target\t%s, %s\n", target, f.Shape())
-	if f.Plan.Conns > 0 {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "target\t%s\n", title)
+	if p.Conns > 0 {
 		writeRequests(table, r)
 	}
 	if len(r.Statuses) > 0 {
 		fmt.Fprintf(table, "statuses\t%s\n", statusesText(r.Statuses))
 	}
 	writeConnections(table, r)
-	if f.Plan.Conns > 0 {
+	if p.Conns > 0 {
 		fmt.Fprintf(table, "latency\t%s\n", quantilesText(r.Latency))
 	}
-	switch open := f.Plan.Rate > 0 || !f.Plan.Schedule.None(); {
-	case f.Plan.Conns > 0 && !open:
+	switch open := p.Rate > 0 || !p.Schedule.None(); {
+	case p.Conns > 0 && !open:
 		fmt.Fprintln(table, "\ttimes of a closed loop, which are not waiting times; --rate measures those")
-	case open && f.Plan.Arrivals == load.Constant:
+	case open && p.Arrivals == Constant:
 		fmt.Fprintln(table, "\tof constant arrivals, which a periodic stall of the server can hit or miss every time; --arrivals poisson cannot")
 	}
 	if r.Offered != nil {
@@ -79,13 +77,12 @@ func (f *loadFlags) text(target string, r *load.Result, outcomes []load.Outcome)
 		fmt.Fprintf(table, "goal\t%v\n", o)
 	}
 	table.Flush()
-	return b.String()
 }
 
 // writeRequests says what was asked and answered.
-func writeRequests(table io.Writer, r *load.Result) {
+func writeRequests(table io.Writer, r *Result) {
 	fmt.Fprintf(table, "requests\t%s in %v, %s errors", figure.Grouped(float64(r.Requests)), r.Window.Round(time.Millisecond), figure.Grouped(float64(r.Errors["total"])))
-	if shed := r.Errors[load.Shed.String()]; shed > 0 {
+	if shed := r.Errors[Shed.String()]; shed > 0 {
 		fmt.Fprintf(table, ", of which %s shed", figure.Grouped(float64(shed)))
 	}
 	fmt.Fprintln(table)
@@ -106,7 +103,7 @@ func writeRequests(table io.Writer, r *load.Result) {
 }
 
 // writeConnections says what became of the connections and of what had no answer.
-func writeConnections(table io.Writer, r *load.Result) {
+func writeConnections(table io.Writer, r *Result) {
 	if r.Reconnects > 0 {
 		fmt.Fprintf(table, "reconnects\t%s, %s requests sent again\n", figure.Grouped(float64(r.Reconnects)), figure.Grouped(float64(r.Retries)))
 	}
@@ -117,7 +114,7 @@ func writeConnections(table io.Writer, r *load.Result) {
 		fmt.Fprintf(table, "outage\t%s without any connection at the longest\n", figure.Micros(*r.Outage))
 	}
 	var waited []string
-	for _, kind := range []load.Kind{load.Timeout, load.Unanswered} {
+	for _, kind := range []Kind{Timeout, Unanswered} {
 		if n := r.Errors[kind.String()]; n > 0 {
 			waited = append(waited, figure.Grouped(float64(n))+" "+kind.String())
 		}
@@ -125,7 +122,7 @@ func writeConnections(table io.Writer, r *load.Result) {
 	if len(waited) > 0 {
 		fmt.Fprintf(table, "no answer\t%s, in the latencies with the time that they waited\n", strings.Join(waited, ", "))
 	}
-	if n := r.Errors[load.Closed.String()]; n > 0 {
+	if n := r.Errors[Closed.String()]; n > 0 {
 		fmt.Fprintf(table, "broken off\t%s requests whose connection ended, in no latency\n", figure.Grouped(float64(n)))
 	}
 	if r.Unsent > 0 {
@@ -134,7 +131,7 @@ func writeConnections(table io.Writer, r *load.Result) {
 }
 
 // writeBeside says what became of the connections beside the load.
-func writeBeside(table io.Writer, r *load.Result) {
+func writeBeside(table io.Writer, r *Result) {
 	if i := r.Idle; i != nil {
 		fmt.Fprintf(table, "idle\t%s of %s connections open at the end, %s closed by the server\n",
 			figure.Grouped(float64(i.Open)), figure.Grouped(float64(i.Conns)), figure.Grouped(float64(i.Closed)))
@@ -166,7 +163,7 @@ func statusesText(counts map[string]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-func quantilesText(q load.Quantiles) string {
+func quantilesText(q Quantiles) string {
 	return fmt.Sprintf("p50 %s  p90 %s  p99 %s  p99.9 %s  max %s",
 		figure.OrNone(q.P50, figure.Micros), figure.OrNone(q.P90, figure.Micros), figure.OrNone(q.P99, figure.Micros), figure.OrNone(q.P999, figure.Micros), figure.OrNone(q.Max, figure.Micros))
 }
