@@ -248,15 +248,15 @@ func TestDockerfile(t *testing.T) {
 // drain, and the admin side's last answers.
 func drain(t *testing.T) time.Duration {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(root, "tool", "cmd", "hone", "serve.go"))
+	b, err := os.ReadFile(filepath.Join(root, "tool", "serving", "serving.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all time.Duration
-	for _, name := range []string{"drainTime", "adminTime"} {
+	for _, name := range []string{"DrainTime", "AdminTime"} {
 		m := regexp.MustCompile(name + `\s+= ([0-9]+) \* time\.Second`).FindSubmatch(b)
 		if m == nil {
-			t.Fatalf("serve.go has no %s in seconds", name)
+			t.Fatalf("serving.go has no %s in seconds", name)
 		}
 		n, err := strconv.Atoi(string(m[1]))
 		if err != nil {

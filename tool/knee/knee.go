@@ -1,6 +1,8 @@
 // Package knee decides which loads to try so that the highest one under which
-// goals are met is found soon. It measures nothing and keeps nothing: the trials
-// that were made go in, and the next one, or what they show, comes out.
+// goals are met is found soon, makes them, and judges what they show.
+//
+// Plan measures nothing and keeps nothing: the trials that were made go in, and the next
+// one, or what they show, comes out. Search makes them with package load.
 //
 //	plan := knee.Plan{From: 100}
 //	var made []knee.Trial

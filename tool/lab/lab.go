@@ -130,7 +130,7 @@ func Names() []string {
 
 // Run runs the labs, one after the other: six to nine minutes for all of them on
 // two processors. Nothing is left running. When ctx ends, so does Run, within seconds,
-// with its error and without a report.
+// with its error. The report then has the labs that had ended; it is nil if none had.
 func Run(ctx context.Context, p Plan) (*Report, error) {
 	if len(p.Stage) == 0 {
 		return nil, errors.New("lab: the plan has no command for its stages; set Plan.Stage")
@@ -158,10 +158,10 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 		b := &bench{plan: p, lab: &Lab{Name: e.name, Claim: e.claim, Rows: []Row{}}, at: fmt.Sprintf("%d/%d  %-8s  ", i+1, len(chosen), e.name)}
 		err := e.run(ctx, b)
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return r.partly(len(chosen)), context.Cause(ctx)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("lab: %s: %w; run it alone to see whether it is the machine: hone lab %s", e.name, err, e.name)
+			return r.partly(len(chosen)), fmt.Errorf("lab: %s: %w; run it alone to see whether it is the machine: hone lab %s", e.name, err, e.name)
 		}
 		b.alone(before.Between(machine.Measure()))
 		b.lab.Seconds = time.Since(began).Seconds()
@@ -172,6 +172,16 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 	}
 	r.Valid = len(r.InvalidReasons) == 0
 	return r, nil
+}
+
+// partly is the report of the labs that had ended before the others were given up; nil if
+// there are none.
+func (r *Report) partly(of int) *Report {
+	if len(r.Labs) == 0 {
+		return nil
+	}
+	r.InvalidReasons = append(r.InvalidReasons, fmt.Sprintf("broken off after %d of %d labs", len(r.Labs), of))
+	return r
 }
 
 // bench is one lab on its way.

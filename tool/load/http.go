@@ -99,7 +99,7 @@ func (h HTTP) Caller() Caller {
 }
 
 // String returns the URL.
-func (h HTTP) String() string { return h.URL }
+func (h HTTP) String() string { return public(h.URL) }
 
 // prepared makes the target that a plan drives.
 func (h HTTP) prepared(p Plan) (Target, error) {
@@ -118,7 +118,7 @@ func badTarget(what, try string) *Error {
 }
 
 func (h HTTP) target() (*httpTarget, error) {
-	t := &httpTarget{text: h.URL, length: anyLength, limit: mostBody}
+	t := &httpTarget{text: public(h.URL), length: anyLength, limit: mostBody}
 	if h.AnswerLimit > 0 {
 		t.limit = h.AnswerLimit
 	}
@@ -189,8 +189,24 @@ func (t *httpTarget) locate(text string) (host, uri string, err error) {
 	return host, uri, nil
 }
 
+// public is a URL without what may be secret: results and errors are passed on.
+func public(text string) string {
+	if at := strings.IndexAny(text, "?#"); at >= 0 {
+		text = text[:at+1] + "…"
+	}
+	scheme, rest, found := strings.Cut(text, "://")
+	if !found {
+		return text
+	}
+	host, path, _ := strings.Cut(rest, "/")
+	if at := strings.LastIndex(host, "@"); at >= 0 {
+		return scheme + "://…@" + host[at+1:] + rest[len(rest)-len(path)-min(len(rest)-len(host), 1):]
+	}
+	return text
+}
+
 func badURL(text, try string) *Error {
-	return &Error{Kind: BadPlan, What: fmt.Sprintf("the target %q cannot be reached by HTTP", text), Try: try}
+	return &Error{Kind: BadPlan, What: fmt.Sprintf("the target %q cannot be reached by HTTP", public(text)), Try: try}
 }
 
 // accept says which statuses are good.

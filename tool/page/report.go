@@ -219,7 +219,7 @@ func (r *recorded) addHot(run, against *record.Run) {
 	if err != nil {
 		return
 	}
-	hot := &hotLines{Per: fmt.Sprint(view.Per), Samples: view.Samples, Doubts: view.Doubts}
+	hot := &hotLines{Per: fmt.Sprint(view.Per), Samples: view.Samples, Doubts: view.Doubts, Lines: []hotLine{}}
 	for _, l := range view.Top(false) {
 		if len(hot.Lines) == mostHot || l.FlatGrowth() == 0 && l.Flat == 0 {
 			break

@@ -24,6 +24,21 @@ func (s *Store) Add(ctx context.Context, r *Run) error {
 	return nil
 }
 
+// Identify fills in the ID that Add gives a run; of two runs what AddPair gives them.
+func Identify(runs ...*Run) error {
+	for _, r := range runs {
+		c, err := seal(r)
+		if err != nil {
+			return err
+		}
+		r.ID = c.ID
+	}
+	if len(runs) == 2 {
+		runs[0].PairedWith, runs[1].PairedWith = runs[1].ID, runs[0].ID
+	}
+	return nil
+}
+
 // AddPair stores both runs or neither, each as PairedWith the other. What is there
 // already learns its partner, but never gets another one.
 func (s *Store) AddPair(ctx context.Context, a, b *Run) error {

@@ -167,7 +167,11 @@ func (w *window) reasons(mostOthers float64) (reasons []string) {
 	if mostOthers >= 1 {
 		return nil
 	}
-	m := w.before.Between(w.after, w.last.PIDs...)
+	return disturbed(w.before.Between(w.after, w.last.PIDs...), mostOthers)
+}
+
+// disturbed says what others did to a measurement.
+func disturbed(m machine.Meanwhile, mostOthers float64) (reasons []string) {
 	for _, c := range []struct {
 		part *float64
 		most float64

@@ -45,14 +45,14 @@ func (s *subject) build(ctx context.Context) error {
 	}
 	process, err := child.Start(s.shell(ctx, s.Build), child.Options{Signal: true})
 	if err != nil {
-		return &Error{NotStarted, fmt.Sprintf("%s: %q could not be run", s.label, s.Build), "", err}
+		return &Error{NotStarted, fmt.Sprintf("the command that builds %s could not be run", s.label), "", err}
 	}
 	defer process.Stop()
 	if err := process.How(); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return &Error{BuildFailed, fmt.Sprintf("building %s: %q ended with %v; it said: %s", s.label, s.Build, err, said(process)), "run it by hand", nil}
+		return &Error{BuildFailed, fmt.Sprintf("building %s ended with %v; it said: %s", s.label, err, said(process)), "run it by hand", nil}
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (s *subject) start(ctx context.Context, target load.Target) (*child.Child, 
 	}
 	process, err := child.Start(s.shell(ctx, s.Command), child.Options{Signal: true, Grace: grace, Said: heard.line})
 	if err != nil {
-		return nil, &Error{NotStarted, fmt.Sprintf("%s: %q could not be run", s.label, s.Command), "", err}
+		return nil, &Error{NotStarted, fmt.Sprintf("the command of %s could not be run", s.label), "", err}
 	}
 	if err := s.await(ctx, process, heard, target, within); err != nil {
 		process.Stop()
@@ -122,7 +122,7 @@ func (s *subject) died(process *child.Child, when string) error {
 	if err := process.How(); err != nil {
 		how = "with " + err.Error()
 	}
-	return &Error{Died, fmt.Sprintf("%s ended %s, %s; it said: %s", s.label, when, how, said(process)), "run it by hand: " + s.Command, nil}
+	return &Error{Died, fmt.Sprintf("%s ended %s, %s; it said: %s", s.label, when, how, said(process)), "run it by hand", nil}
 }
 
 // dials reports whether the target takes a connection.

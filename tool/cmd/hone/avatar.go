@@ -20,6 +20,10 @@ import (
 	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tlsfiles"
 	"github.com/hone-go/hone/tool/avatar"
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/serving"
+	"github.com/hone-go/hone/tool/spec"
 )
 
 const (
@@ -31,9 +35,9 @@ const (
 type avatarFlags struct {
 	addr, admin, cert, key, log string
 	fonts                       []string
-	cache                       sizeFlag
+	cache                       spec.Size
 	sample                      int
-	logs                        *choice
+	logs                        *spec.Choice
 	json                        bool
 }
 
@@ -74,7 +78,7 @@ from a font that is installed, or from --font. Other names get a pattern.`,
 	flags.IntVar(&f.sample, "log-sample", 1, "log one in `N` requests, and all errors and slow ones")
 	flags.StringVar(&f.cert, "cert", "", "speak TLS and HTTP/2 with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.key, "key", "", "the certificate's key, a PEM `FILE`")
-	f.logs = addChoice(cmd, "log-format", "text", "how the log on standard error is written", "text", "json")
+	f.logs = spec.AddChoice(cmd, "log-format", "text", "how the log on standard error is written", "text", "json")
 	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: addr, admin, engine, pid")
 	return cmd
 }
@@ -115,36 +119,36 @@ func (f *avatarFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return g.stop(true)
 	case err := <-g.ended:
 		g.stop(false)
-		return failed("avatar: %w; see the log above", err)
+		return exit.Failedf("avatar: %w; see the log above", err)
 	}
 }
 
 // prepare makes everything that needs no listener.
 func (f *avatarFlags) prepare(stdout, stderr io.Writer) (*gallery, error) {
 	if (f.cert == "") != (f.key == "") {
-		return nil, wrongUse("avatar: --cert and --key belong together; give both, or neither for plain HTTP")
+		return nil, exit.Usagef("avatar: --cert and --key belong together; give both, or neither for plain HTTP")
 	}
 	if f.sample < 1 {
-		return nil, wrongUse("avatar: --log-sample %d: use 1 or more", f.sample)
+		return nil, exit.Usagef("avatar: --log-sample %d: use 1 or more", f.sample)
 	}
 	if f.cache < 1 {
-		return nil, wrongUse("avatar: --cache 0: use a size, as in 64MiB")
+		return nil, exit.Usagef("avatar: --cache 0: use a size, as in 64MiB")
 	}
 	if f.log == "-" && f.json {
-		return nil, wrongUse("avatar: --log - and --json both want standard output; use --log FILE")
+		return nil, exit.Usagef("avatar: --log - and --json both want standard output; use --log FILE")
 	}
 	g := &gallery{log: slog.New(slog.NewTextHandler(stderr, nil)), ended: make(chan error, 2)}
-	if f.logs.value == "json" {
+	if f.logs.Value == "json" {
 		g.log = slog.New(slog.NewJSONHandler(stderr, nil))
 	}
 	fonts, err := avatar.OpenFonts(avatar.FontOptions{Files: f.fonts})
 	if err != nil {
-		return nil, &failure{exitFailed, err}
+		return nil, &exit.Error{Code: exit.Failed, Err: err}
 	}
 	if f.cert != "" {
 		base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 		if g.tls, err = (tlsfiles.Server{Cert: f.cert, Key: f.key, Base: base, Logger: g.log}).Config(); err != nil {
-			return nil, failed("avatar: --cert %s --key %s: %w; give a certificate and its key, both PEM", f.cert, f.key, err)
+			return nil, exit.Failedf("avatar: --cert %s --key %s: %w; give a certificate and its key, both PEM", f.cert, f.key, err)
 		}
 	}
 	if err := f.openLog(g, stdout); err != nil {
@@ -172,7 +176,7 @@ func (f *avatarFlags) openLog(g *gallery, stdout io.Writer) error {
 	}
 	file, err := os.OpenFile(f.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 	if err != nil {
-		return failed("avatar: --log: %w; name a file that can be written", err)
+		return exit.Failedf("avatar: --log: %w; name a file that can be written", err)
 	}
 	g.file, g.access = file, &avatar.AccessLog{To: file, Sample: f.sample}
 	return nil
@@ -204,11 +208,11 @@ func cacheOf(c avatar.CacheStats) observe.Cache {
 // open opens both listeners, or none.
 func (f *avatarFlags) open(ctx context.Context, g *gallery) error {
 	if _, _, err := net.SplitHostPort(f.addr); err != nil {
-		return wrongUse("avatar: --addr %q is no HOST:PORT; write it as in %s", f.addr, usualAvatar)
+		return exit.Usagef("avatar: --addr %q is no HOST:PORT; write it as in %s", f.addr, usualAvatar)
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", f.addr)
 	if err != nil {
-		return failed("avatar: --addr %s: %w; stop what listens there, or use another address (port 0 picks a free one)", f.addr, err)
+		return exit.Failedf("avatar: --addr %s: %w; stop what listens there, or use another address (port 0 picks a free one)", f.addr, err)
 	}
 	g.public = ln
 	if f.admin == "off" {
@@ -217,9 +221,9 @@ func (f *avatarFlags) open(ctx context.Context, g *gallery) error {
 	if g.private, err = g.admin.Listen(f.admin); err != nil {
 		ln.Close()
 		if errors.Is(err, observe.ErrNoToken) {
-			return failed("avatar: --admin %s: other machines can reach this address; listen on 127.0.0.1:PORT or unix:PATH", f.admin)
+			return exit.Failedf("avatar: --admin %s: other machines can reach this address; listen on 127.0.0.1:PORT or unix:PATH", f.admin)
 		}
-		return failed("avatar: --admin %s: %w; use another address, as in %s, or off", f.admin, err, usualAvatarAdmin)
+		return exit.Failedf("avatar: --admin %s: %w; use another address, as in %s, or off", f.admin, err, usualAvatarAdmin)
 	}
 	return nil
 }
@@ -243,16 +247,16 @@ func (g *gallery) start() {
 
 // announce says that the service is there, and what it lacks.
 func (f *avatarFlags) announce(g *gallery, stdout io.Writer) error {
-	line := readiness{Addr: addressOf(g.public), Engine: "net/http", PID: os.Getpid()}
+	line := serving.Ready{Addr: serving.AddressOf(g.public), Engine: "net/http", PID: os.Getpid()}
 	admin := "off"
 	if g.private != nil {
-		admin = addressOf(g.private)
+		admin = serving.AddressOf(g.private)
 		line.Admin = &admin
 	}
 	l := g.server.Service.Limits.OrDefaults()
 	g.log.Info("limits", "name-bytes", l.NameBytes, "name-graphemes", l.NameGraphemes, "size", l.Size,
-		"cache", formatSize(int(l.CacheBytes)), "renders", l.Renders, "render-wait", l.RenderWait.String(),
-		"connections", l.Connections, "streams", l.Streams, "header", formatSize(l.HeaderBytes), "header-time", l.HeaderTime.String(),
+		"cache", figure.Size(int(l.CacheBytes)), "renders", l.Renders, "render-wait", l.RenderWait.String(),
+		"connections", l.Connections, "streams", l.Streams, "header", figure.Size(l.HeaderBytes), "header-time", l.HeaderTime.String(),
 		"read-time", l.ReadTime.String(), "write-time", l.WriteTime.String(), "idle-time", l.IdleTime.String())
 	han := g.server.Service.Fonts.Han()
 	if han == "" {
@@ -262,20 +266,20 @@ func (f *avatarFlags) announce(g *gallery, stdout io.Writer) error {
 	if !f.json {
 		return nil
 	}
-	return failedIf(json.NewEncoder(stdout).Encode(line))
+	return exit.FailedIf(json.NewEncoder(stdout).Encode(line))
 }
 
 // stop drains, or just ends everything.
 func (g *gallery) stop(drain bool) error {
 	g.ready.Store(false)
-	patience, done := drainPatience(drain)
+	patience, done := serving.DrainPatience(drain)
 	defer done()
 	if drain {
-		g.log.Info("draining", "patience", drainTime.String(), "open", g.server.Stats().Open)
+		g.log.Info("draining", "patience", serving.DrainTime.String(), "open", g.server.Stats().Open)
 	}
 	err := g.server.Shutdown(patience)
 	g.server.Close() // what is left is cut off: nothing to be done about it
-	last, cancel := context.WithTimeout(context.Background(), adminTime)
+	last, cancel := context.WithTimeout(context.Background(), serving.AdminTime)
 	defer cancel()
 	if g.private != nil {
 		g.admin.Shutdown(last)
@@ -289,7 +293,7 @@ func (g *gallery) stop(drain bool) error {
 	}
 	g.log.Info("drained", attrs...)
 	if err != nil {
-		return failed("avatar: requests were cut off (%w); give them longer than %s before a second signal", err, drainTime.Round(time.Second))
+		return exit.Failedf("avatar: requests were cut off (%w); give them longer than %s before a second signal", err, serving.DrainTime.Round(time.Second))
 	}
 	return nil
 }

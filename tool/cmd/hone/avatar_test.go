@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/tool/serving"
 )
 
 // TestAvatarServes has hone avatar serve pictures, count them, log them, and
@@ -36,7 +38,7 @@ func TestAvatarServes(t *testing.T) {
 	}
 	impatience := time.AfterFunc(patience, func() { cmd.Process.Kill() })
 	defer impatience.Stop()
-	var ready readiness
+	var ready serving.Ready
 	line, err := bufio.NewReader(stdout).ReadBytes('\n')
 	if err != nil || json.Unmarshal(line, &ready) != nil || ready.Admin == nil {
 		cmd.Process.Kill()

@@ -8,14 +8,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
 )
 
 func newBaseline() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "baseline",
 		Short: "Give a run a name that others are compared with",
-		Long: `Give a run a name that others are compared with: hone bench --baseline NAME, or
+		Long: `Give a run a name that others are compared with: hone bench --against baseline:NAME, or
 hone compare baseline:NAME latest.`,
 		Example: "  hone baseline set main latest\n  hone baseline list",
 		Args:    unknownCommand,
@@ -34,26 +36,26 @@ func newBaselineSet() *cobra.Command {
 		Example: "  hone baseline set main\n  hone baseline set v1.2 3f9c2a71b04e",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 2 {
-				return wrongUse("baseline set: give a name, and perhaps a run, as in: hone baseline set main latest")
+				return exit.Usagef("baseline set: give a name, and perhaps a run, as in: hone baseline set main latest")
 			}
 			ref, err := oneRef(args[1:], true, "")
 			if err != nil {
 				return err
 			}
-			s, err := store.write(cmd.Context(), "baseline set")
+			s, err := store.Write(cmd.Context(), "baseline set")
 			if err != nil {
 				return err
 			}
 			defer s.Close()
 			run, err := s.Get(cmd.Context(), ref)
 			if err != nil {
-				return storeFailure("baseline set", err)
+				return session.StoreFailure("baseline set", err)
 			}
 			if err := fitForBaseline(run, dirty); err != nil {
 				return err
 			}
 			if err := s.SetBaseline(cmd.Context(), args[0], run.ID); err != nil {
-				return storeFailure("baseline set", err)
+				return session.StoreFailure("baseline set", err)
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "hone: %s is the baseline %s\n", run.ID, args[0])
 			return nil
@@ -67,14 +69,14 @@ func newBaselineSet() *cobra.Command {
 // fitForBaseline refuses what nobody could measure again, or believe.
 func fitForBaseline(run *record.Run, dirty bool) error {
 	if run.Environment.Soft["modified"] == "true" && !dirty {
-		return &failure{exitInvalid, fmt.Errorf("baseline set: %s is of code that was not committed, which nobody can build again; commit and measure once more, or add --dirty", run.ID)}
+		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("baseline set: %s is of code that was not committed, which nobody can build again; commit and measure once more, or add --dirty", run.ID)}
 	}
 	for _, s := range run.Samples {
 		if s.Valid {
 			return nil
 		}
 	}
-	return &failure{exitInvalid, fmt.Errorf("baseline set: %s has no valid sample; see hone run show %s", run.ID, run.ID)}
+	return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("baseline set: %s has no valid sample; see hone run show %s", run.ID, run.ID)}
 }
 
 func newBaselineList() *cobra.Command {
@@ -86,14 +88,14 @@ func newBaselineList() *cobra.Command {
 		Example: "  hone baseline list --json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := store.read(cmd.Context(), "baseline list")
+			s, err := store.Read(cmd.Context(), "baseline list")
 			if err != nil {
 				return err
 			}
 			defer s.Close()
 			all, err := s.Baselines(cmd.Context())
 			if err != nil {
-				return storeFailure("baseline list", err)
+				return session.StoreFailure("baseline list", err)
 			}
 			return out.write(cmd, baselines{"hone.baselines/1", all}, func(w io.Writer) {
 				table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -123,14 +125,14 @@ func newBaselineRemove() *cobra.Command {
 		Example: "  hone baseline rm main",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return wrongUse("baseline rm: give one name, as in: hone baseline rm main")
+				return exit.Usagef("baseline rm: give one name, as in: hone baseline rm main")
 			}
-			s, err := store.write(cmd.Context(), "baseline rm")
+			s, err := store.Write(cmd.Context(), "baseline rm")
 			if err != nil {
 				return err
 			}
 			defer s.Close()
-			return storeFailure("baseline rm", s.RemoveBaseline(cmd.Context(), args[0]))
+			return session.StoreFailure("baseline rm", s.RemoveBaseline(cmd.Context(), args[0]))
 		},
 	}
 	store.define(cmd)

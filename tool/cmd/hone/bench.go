@@ -5,46 +5,33 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/compare"
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
+	"github.com/hone-go/hone/tool/spec"
 	"github.com/hone-go/hone/tool/trial"
+	"github.com/hone-go/hone/tool/view"
 )
 
 // benchFlags are bench's, as they were given. Those that say what is measured are
 // also the keys of a scenario file.
 type benchFlags struct {
-	subjectFlags
+	spec.Subject
 	judge    judgeFlags
 	profiles profilingFlags
+	revision string
 	against  string
-	baseline string
-	name     string
+	save     string
 	discard  bool
 	store    storeFlag
 	json, md bool
 	file     string
 	ui       uiFlags
-}
-
-// subjectFlags say what is measured, and how.
-type subjectFlags struct {
-	scenario    string // a file
-	target      string
-	cmd, build  string
-	env         []string
-	ready       readyFlag
-	readyWithin time.Duration
-	stopWithin  time.Duration
-	samples     int
-	mostOthers  percentFlag
-	progress    bool
-	plain       bool
-	load        loadFlags
 }
 
 func newBench() *cobra.Command {
@@ -54,17 +41,17 @@ func newBench() *cobra.Command {
 		Short: "Measure a server several times, and keep what was found",
 		Long: `Measure a server several times, each time a fresh process, and keep what was found.
 
-With --against REV it also builds that git revision, in a folder of its own, and
+With --revision REV it also builds that git revision, in a folder of its own, and
 measures both in turn, in pairs: the verdict is about the files as they are now (B)
-against that revision (A). With --baseline NAME the verdict is about this run against
-one that was kept (see hone baseline --help). That difference includes what changed on
-the machine in the meantime, so it needs a noise floor (hone doctor --noise).
+against that revision (A). With --against RUN the verdict is about this run against
+one that was kept (see hone run --help). That difference includes what changed on the
+machine in the meantime, so it needs a noise floor (hone doctor --noise).
 
 --cmd and --build are the shell's; {out} in them is an empty folder of the revision's
 own. The server must listen where --target is, be ready when --ready says, and end
 when it is told to (SIGTERM).
 
-All of it may be in a file (-f): the flags above --against, and those of hone load,
+All of it may be in a file (-f): the flags above --revision, and those of hone load,
 by their names, one in a line, as in
 
   target = "http://127.0.0.1:8080/"
@@ -79,19 +66,19 @@ Exit codes: 0 when nothing is worse, 1 when the server could not be built, start
 loaded, or the runs could not be stored, 3 when a figure is worse, 4 when there are too few valid samples or the
 primary figure is unclear.`,
 		Example: `  hone bench --cmd ./server --target http://127.0.0.1:8080/ -c 50 -d 5s
-  hone bench -f hello.toml --against main
-  hone bench -f hello.toml --name before && hone baseline set main
-  hone bench -f hello.toml --baseline main --md`,
+  hone bench -f hello.toml --revision main
+  hone bench -f hello.toml --save before && hone baseline set main
+  hone bench -f hello.toml --against baseline:main --md`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	f.subjectFlags.define(cmd)
+	f.Subject.Define(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.against, "against", "", "the git `REVISION` to measure in turn with what is here")
-	flags.StringVar(&f.baseline, "baseline", "", "the baseline to compare with, by its `NAME`")
+	flags.StringVar(&f.revision, "revision", "", "the git `REVISION` to measure in turn with what is here")
+	flags.StringVar(&f.against, "against", "", "the earlier `RUN` to compare with, as in baseline:main; see hone run --help")
 	f.judge.define(cmd)
 	f.profiles.define(cmd)
-	flags.StringVar(&f.name, "name", "", "what to call the run")
+	flags.StringVar(&f.save, "save", "", "keep the run under this `NAME`; without one it has none")
 	flags.BoolVar(&f.discard, "discard", false, "do not keep the run")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
 	flags.BoolVar(&f.md, "md", false, "print markdown, for a pull request")
@@ -101,112 +88,53 @@ primary figure is unclear.`,
 	return cmd
 }
 
-func (f *subjectFlags) define(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.SortFlags = false
-	flags.StringVarP(&f.scenario, "scenario", "f", "", "the `FILE` with flags of what is measured, in TOML")
-	flags.StringVar(&f.cmd, "cmd", "", "the shell's `COMMAND` that serves")
-	flags.StringVar(&f.target, "target", "", "what to load, as in hone load `TARGET`")
-	flags.StringVar(&f.build, "build", "", "the shell's `COMMAND` that makes it, once")
-	flags.StringArrayVar(&f.env, "env", nil, "a setting of its environment, as in GOGC=200; repeat for more")
-	flags.Var(&f.ready, "ready", "how it is known to serve: tcp, tcp:HOST:PORT, http://…, or line:EXPRESSION (the target takes connections)")
-	flags.DurationVar(&f.readyWithin, "ready-within", 30*time.Second, "how long that may take")
-	flags.DurationVar(&f.stopWithin, "stop-within", 10*time.Second, "how long it may take to end")
-	flags.IntVarP(&f.samples, "samples", "n", 12, "valid samples to take, or pairs; 24 show that two are the same")
-	f.mostOthers = 0.3
-	flags.Var(&f.mostOthers, "most-others", "part of all processors that other programs may use before a sample is not valid; 100% also does not mind a quota, or the host's other machines")
-	flags.BoolVar(&f.progress, "progress", false, "report every second, also where standard error is no terminal")
-	flags.BoolVar(&f.plain, "plain", false, plainUsage)
-	f.load.definePlan(cmd)
-}
-
-// readyFlag takes a sign of being ready.
-type readyFlag struct{ trial.Ready }
-
-// Set reads it.
-func (f *readyFlag) Set(text string) (err error) {
-	f.Ready, err = trial.ParseReady(text)
-	return err
-}
-
-// Type is how help names the value.
-func (f *readyFlag) Type() string { return "SIGN" }
-
-// plan makes the trial's, but for who is measured.
-func (f *subjectFlags) plan(cmd *cobra.Command) (trial.Plan, trial.Server, error) {
-	var plan trial.Plan
-	var server trial.Server
-	if f.scenario != "" {
-		if err := readScenario(cmd, f.scenario); err != nil {
-			return plan, server, err
-		}
-	}
-	switch {
-	case f.cmd == "":
-		return plan, server, wrongUse("%s: --cmd is missing: say how the server is started, as in --cmd ./server", cmd.Name())
-	case f.target == "":
-		return plan, server, wrongUse("%s: --target is missing: say what to load, as in --target http://127.0.0.1:8080/", cmd.Name())
-	case f.samples < 1:
-		return plan, server, wrongUse("%s: --samples %d: use 1 or more; 12 pairs show a difference of 5 %% where runs differ by 2 %%", cmd.Name(), f.samples)
-	case f.readyWithin <= 0 || f.stopWithin <= 0:
-		return plan, server, wrongUse("%s: use positive durations, as in 30s", cmd.Name())
-	}
-	if _, err := f.load.complete(cmd, f.target); err != nil {
-		return plan, server, err
-	}
-	plan = trial.Plan{Load: f.load.plan, Samples: f.samples, MostOthers: float64(f.mostOthers), Seed: uint64(time.Now().UnixNano()), Scenario: keptScenario(cmd, f.name(), f.target)}
-	server = trial.Server{Build: f.build, Command: f.cmd, Env: f.env, Ready: f.ready.Ready, ReadyWithin: f.readyWithin, StopWithin: f.stopWithin}
-	return plan, server, nil
-}
-
 // run measures, keeps and judges.
 func (f *benchFlags) run(cmd *cobra.Command) error {
 	if f.json && f.md {
-		return wrongUse("bench: choose one of --json and --md")
+		return exit.Usagef("bench: choose one of --json and --md")
 	}
-	if f.against != "" && f.baseline != "" {
-		return wrongUse("bench: choose one of --against and --baseline")
+	switch {
+	case f.against != "" && f.revision != "":
+		return exit.Usagef("bench: choose one of --revision and --against")
+	case f.save != "" && f.discard:
+		return exit.Usagef("bench: choose one of --save and --discard")
 	}
-	plan, server, err := f.plan(cmd)
+	plan, server, err := f.Plan(cmd)
 	if err != nil {
 		return err
 	}
-	if f.profiles.wanted() || f.ui.addr == "" { // else --pprof is the page's
+	if f.profiles.wanted() || f.ui.Addr == "" { // else --pprof is the page's
 		if err := f.profiles.check("bench"); err != nil {
 			return err
 		}
 	}
-	if f.profiles.token, err = readToken(f.profiles.tokenFile); err != nil {
-		return failed("bench: --pprof-token-file: %w", err)
+	if f.profiles.token, err = session.ReadToken(f.profiles.tokenFile); err != nil {
+		return exit.Failedf("bench: --pprof-token-file: %w", err)
 	}
+	return f.measure(cmd, plan, server)
+}
+
+// measure takes the samples, judges, prints and keeps.
+func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.Server) error {
 	ctx := cmd.Context()
-	// All that can be found out before minutes have been spent is found out now.
-	out, err := openResult(f.file, cmd.OutOrStdout())
+	base, err := f.base(ctx, plan.Scenario)
 	if err != nil {
 		return err
 	}
-	defer out.Close()
-	b := &bench{flags: f, out: out, stderr: cmd.ErrOrStderr()}
-	if !f.discard || f.baseline != "" {
-		if b.store, err = f.store.write(ctx, "bench"); err != nil {
-			return err
-		}
-		defer b.store.Close()
+	s, err := session.Open(ctx, session.Plan{
+		Command: "bench", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: session.Output{JSON: f.json, File: f.file},
+		Keep: !f.discard, Store: f.store.Store, UI: f.ui.UI, Page: f.page(base),
+	})
+	if err != nil {
+		return err
 	}
-	if f.baseline != "" {
-		if b.base, err = b.store.Get(ctx, "baseline:"+f.baseline); err != nil {
-			return storeFailure("bench: --baseline "+f.baseline, err)
-		}
-		if b.base.Scenario.Hash() != plan.Scenario.Hash() {
-			return &failure{exitInvalid, fmt.Errorf("bench: the baseline %s is of another scenario: %s; this one is %s", f.baseline, inLine(b.base.Scenario), inLine(plan.Scenario))}
-		}
-	}
-	server.Name = f.name
+	defer s.Close(ctx)
+	server.Name = f.save
 	plan.Servers = []trial.Server{server}
-	if f.against != "" {
-		revision, err := trial.Checkout(ctx, ".", f.against)
+	if f.revision != "" {
+		revision, err := trial.Checkout(ctx, ".", f.revision)
 		if err != nil {
-			return trialFailure("bench", err)
+			return session.Failure("bench", err)
 		}
 		defer revision.Remove()
 		old := server
@@ -216,124 +144,100 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 		}
 		plan.Servers = []trial.Server{old, server}
 	}
-	live, err := f.live(cmd, b.base)
-	if err != nil {
-		return err
-	}
-	defer live.close(ctx)
-	watcher := newBenchWatcher(cmd.ErrOrStderr(), &f.subjectFlags, plan)
-	defer watcher.end()
-	plan.Progress = live.besideTrial(watcher.show)
+	watcher := view.NewBench(view.How{To: cmd.ErrOrStderr(), Lines: f.Progress, Plain: f.Plain}, spec.Public(f.Target)+", "+f.Load.Shape(), plan)
+	defer watcher.End()
+	plan.Progress = s.Live.BesideTrial(watcher.Show)
 	runs, err := trial.Run(ctx, plan)
 	if err == nil {
 		err = f.profiles.take(ctx, plan, runs)
 	}
-	watcher.end()
-	live.endBench(runs, err)
-	return b.finish(ctx, runs, plan.Samples, err)
-}
-
-func inLine(s record.Scenario) string {
-	return strings.ReplaceAll(strings.TrimSpace(s.Text), "\n", ", ")
-}
-
-// trialFailure is the failure of a trial that could not go on.
-func trialFailure(command string, err error) error {
-	if errors.Is(err, context.Canceled) {
-		return &failure{exitInterrupted, fmt.Errorf("%s: interrupted", command)}
-	}
-	return failed("%s: %w", command, err)
-}
-
-// name is the scenario's, for people: the file's, or the load's shape.
-func (f *subjectFlags) name() string {
-	if f.scenario != "" {
-		base := filepath.Base(f.scenario)
-		return strings.TrimSuffix(base, filepath.Ext(base))
-	}
-	return f.load.shape()
-}
-
-// bench is a measurement on its way to a verdict.
-type bench struct {
-	flags *benchFlags
-	out   *resultFile
-	store *record.Store // nil: nothing is kept
-	base  *record.Run   // nil: no baseline was asked for
-
-	stderr io.Writer
-}
-
-// finish keeps the runs and says what came of them.
-func (b *bench) finish(ctx context.Context, runs []*record.Run, wanted int, err error) error {
-	lost := b.keep(runs)
+	watcher.End()
+	s.Live.EndBench(runs, err)
+	end := session.End{Runs: runs, Pair: len(runs) == 2}
 	if err != nil {
-		if len(runs) > 0 && b.keeps() && lost == nil {
-			fmt.Fprintf(b.stderr, "hone: bench: what was measured until now is kept as %s\n", runs[0].ID)
-		}
-		if lost != nil {
-			fmt.Fprintf(b.stderr, "hone: %v\n", lost)
-		}
-		return trialFailure("bench", err)
+		end.Err, end.Partly = session.Failure("bench", err), true
+		return s.Finish(end)
 	}
-	result := &benchResult{Schema: "hone.bench/1", InvalidReasons: []string{}, Runs: runs, wanted: wanted, kept: b.keeps() && lost == nil}
-	result.judgeSamples()
-	if len(runs) == 2 || b.base != nil {
-		if err := b.judge(ctx, result); err != nil {
+	if s.Store == nil || record.Identify(runs...) != nil { // what cannot be stored says so later
+		identify(runs)
+	}
+	result := &benchResult{Schema: "hone.bench/1", InvalidReasons: []string{}, Runs: runs, wanted: plan.Samples}
+	result.InvalidReasons = append(result.InvalidReasons, compare.Short(runs, plan.Samples)...)
+	result.Valid = len(result.InvalidReasons) == 0
+	if len(runs) == 2 || base != nil {
+		end.Err = f.compare(ctx, s.Store, result, base)
+	}
+	if end.Err == nil {
+		text := result.text
+		if f.md {
+			text = result.markdown
+		}
+		end.JSON, end.Text = result, session.InText(func(w io.Writer) { io.WriteString(w, text()) })
+		end.Kept = func() error { return f.writeKept(s.Result(), runs) }
+		end.Verdict = result.failure(!s.Said())
+	}
+	return s.Finish(end)
+}
+
+// base reads the earlier run, and refuses one of another scenario. Nil: none was asked for.
+func (f *benchFlags) base(ctx context.Context, scenario record.Scenario) (*record.Run, error) {
+	if f.against == "" {
+		return nil, nil
+	}
+	base, err := f.store.Run(ctx, "bench: --against "+f.against, f.against)
+	if errors.Is(err, record.ErrNotFound) {
+		return nil, exit.Failedf("%w; a git revision is --revision %s", err, f.against)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if base.Scenario.Hash() != scenario.Hash() {
+		return nil, &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("bench: the run %s is of another scenario: %s; this one is %s", f.against, inLine(base.Scenario), inLine(scenario))}
+	}
+	return base, nil
+}
+
+// compare judges the second run against the first, or the only one against the earlier one.
+func (f *benchFlags) compare(ctx context.Context, store *record.Store, result *benchResult, base *record.Run) (err error) {
+	first, second := base, result.Runs[0]
+	if base == nil {
+		first, second = result.Runs[0], result.Runs[1]
+	}
+	if store == nil && base != nil {
+		if store, err = f.store.Read(ctx, "bench"); err != nil {
 			return err
 		}
+		defer store.Close()
 	}
-	if err := b.write(result); err != nil {
-		return failed("bench: %w", err)
-	}
-	if lost != nil {
-		return lost // but what was found has been said
-	}
-	return result.failure(b.flags.json || b.out.file != nil)
-}
-
-func (b *bench) keeps() bool { return b.store != nil && !b.flags.discard }
-
-// keep stores the runs, also when the context has ended.
-func (b *bench) keep(runs []*record.Run) error {
-	if !b.keeps() || len(runs) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
-	defer cancel()
-	if len(runs) == 2 {
-		return notKept("bench", b.store.AddPair(ctx, runs[0], runs[1]))
-	}
-	return notKept("bench", b.store.Add(ctx, runs[0]))
-}
-
-const keepTime = 30 * time.Second
-
-// judge compares.
-func (b *bench) judge(ctx context.Context, result *benchResult) (err error) {
-	first, second := b.base, result.Runs[0]
-	if b.base == nil {
-		first, second = result.Runs[0], result.Runs[1]
-		if first.PairedWith == "" { // no store has said so
-			first.ID, second.ID = "a", "b"
-			first.PairedWith, second.PairedWith = "b", "a"
-		}
-	}
-	result.Comparison, err = b.flags.judge.stored(ctx, b.store, first, second)
-	if end := new(failure); errors.As(err, &end) && end.code == exitInvalid && !result.Valid {
+	result.Comparison, err = f.judge.stored(ctx, store, first, second)
+	if end := new(exit.Error); errors.As(err, &end) && end.Code == exit.Invalid && !result.Valid {
 		return nil // the reason has been given: there are no samples to compare
 	}
 	if err != nil {
 		return err
 	}
-	result.Comparison.A, result.Comparison.B = describe(first), describe(second)
+	result.Comparison.A, result.Comparison.B = session.Describe(first), session.Describe(second)
 	return nil
 }
 
-// describe is what a run is called in a result.
-func describe(r *record.Run) string {
-	if r.Name == "" {
-		return r.ID
+// identify gives the runs of a pair, which no store has named, the names A and B.
+func identify(runs []*record.Run) {
+	if len(runs) == 2 {
+		runs[0].ID, runs[1].ID = "a", "b"
+		runs[0].PairedWith, runs[1].PairedWith = "b", "a"
 	}
-	return r.Name + " (" + r.ID + ")"
+}
+
+func (f *benchFlags) writeKept(w io.Writer, runs []*record.Run) (err error) {
+	if f.json || f.md {
+		return nil
+	}
+	for _, run := range runs {
+		_, err = fmt.Fprintf(w, "kept as %s\n", session.Describe(run))
+	}
+	return err
+}
+
+func inLine(s record.Scenario) string {
+	return strings.ReplaceAll(strings.TrimSpace(s.Text), "\n", ", ")
 }

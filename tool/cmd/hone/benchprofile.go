@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/trial"
@@ -35,11 +37,11 @@ func (f *profilingFlags) wanted() bool { return len(f.kinds) > 0 }
 func (f *profilingFlags) check(command string) error {
 	switch {
 	case f.wanted() && f.url == "":
-		return wrongUse("%s: --profile needs --pprof: say where the server shows its profiles, as in --pprof 127.0.0.1:6060", command)
+		return exit.Usagef("%s: --profile needs --pprof: say where the server shows its profiles, as in --pprof 127.0.0.1:6060", command)
 	case !f.wanted() && f.url != "":
-		return wrongUse("%s: --pprof needs --profile: say which profiles, as in --profile cpu,allocs", command)
+		return exit.Usagef("%s: --pprof needs --profile: say which profiles, as in --profile cpu,allocs", command)
 	case f.lasts < time.Second:
-		return wrongUse("%s: --profile-for %v: use 1s or more", command, f.lasts)
+		return exit.Usagef("%s: --profile-for %v: use 1s or more", command, f.lasts)
 	}
 	known := append(probe.Profiles(), probe.Metrics)
 	for _, kind := range f.kinds {
@@ -47,8 +49,8 @@ func (f *profilingFlags) check(command string) error {
 		for _, k := range known {
 			names = append(names, string(k))
 		}
-		if !isOneOf(kind, names) {
-			return wrongUse("%s: --profile %s: there is no such profile; %s", command, kind, didYouMean(kind, names, "use "+strings.Join(names, ", ")))
+		if !slices.Contains(names, kind) {
+			return exit.Usagef("%s: --profile %s: there is no such profile; %s", command, kind, exit.DidYouMean(kind, names, "use "+strings.Join(names, ", ")))
 		}
 	}
 	return nil

@@ -3,84 +3,38 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strings"
-	"time"
 
-	"github.com/hone-go/hone/tool/probe"
+	"github.com/hone-go/hone/tool/compare"
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
-	"github.com/hone-go/hone/tool/trial"
 )
 
 // benchResult is bench's, also in JSON.
 type benchResult struct {
-	Schema         string        `json:"schema"`
-	Valid          bool          `json:"valid"`
-	InvalidReasons []string      `json:"invalid_reasons"`
-	Runs           []*record.Run `json:"runs"`
-	Comparison     *comparison   `json:"comparison"` // null: with nothing
+	Schema         string          `json:"schema"`
+	Valid          bool            `json:"valid"`
+	InvalidReasons []string        `json:"invalid_reasons"`
+	Runs           []*record.Run   `json:"runs"`
+	Comparison     *compare.Report `json:"comparison"` // null: with nothing
 
 	wanted int // valid samples
-	kept   bool
-}
-
-// judgeSamples counts the valid ones, of two runs the pairs of which both are.
-func (r *benchResult) judgeSamples() {
-	valid := make(map[int]int)
-	last := ""
-	for _, run := range r.Runs {
-		for i, s := range run.Samples {
-			if s.Pair > 0 {
-				i = s.Pair
-			}
-			switch {
-			case s.Valid:
-				valid[i]++
-			case s.Reasons[0] != probe.Profiled:
-				last = s.Reasons[len(s.Reasons)-1]
-			}
-		}
-	}
-	whole := 0
-	for _, n := range valid {
-		if n == len(r.Runs) {
-			whole++
-		}
-	}
-	if whole < r.wanted {
-		r.InvalidReasons = append(r.InvalidReasons, fmt.Sprintf("%d of %d samples are valid: %s", whole, r.wanted, last))
-	}
-	r.Valid = len(r.InvalidReasons) == 0
 }
 
 func (r *benchResult) failure(quiet bool) error {
 	switch {
 	case !r.Valid && quiet:
-		return &failure{exitInvalid, fmt.Errorf("bench: %s", strings.Join(r.InvalidReasons, "; "))}
+		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("bench: %s", strings.Join(r.InvalidReasons, "; "))}
 	case !r.Valid:
-		return &failure{code: exitInvalid} // it has been said
+		return &exit.Error{Code: exit.Invalid} // it has been said
 	case r.Comparison == nil:
 		return nil
 	}
-	err := r.Comparison.failure("bench")
-	if end := new(failure); errors.As(err, &end) && !quiet {
-		end.err = nil // it has been said
+	err := r.Comparison.Failure("bench")
+	if end := new(exit.Error); errors.As(err, &end) && !quiet {
+		end.Err = nil // it has been said
 	}
-	return err
-}
-
-func (b *bench) write(r *benchResult) error {
-	if err := b.out.begin(); err != nil {
-		return err
-	}
-	switch {
-	case b.flags.json:
-		return writeJSON(b.out, r)
-	case b.flags.md:
-		_, err := io.WriteString(b.out, r.markdown())
-		return err
-	}
-	_, err := io.WriteString(b.out, r.text())
 	return err
 }
 
@@ -89,7 +43,7 @@ func (r *benchResult) head() string {
 	case !r.Valid:
 		return "INVALID: " + strings.Join(r.InvalidReasons, "; ")
 	case r.Comparison != nil:
-		return r.Comparison.summary()
+		return r.Comparison.Summary()
 	}
 	return fmt.Sprintf("VALID: %d samples", r.wanted)
 }
@@ -99,16 +53,11 @@ func (r *benchResult) text() string {
 	fmt.Fprintln(&w, r.head())
 	if r.Comparison != nil {
 		fmt.Fprintf(&w, "A is %s, B is %s\n\n", r.Comparison.A, r.Comparison.B)
-		r.Comparison.writeTable(&w)
+		r.Comparison.WriteTable(&w)
 	} else {
 		for _, run := range r.Runs {
 			fmt.Fprintln(&w)
 			writeFigures(&w, run)
-		}
-	}
-	if r.kept {
-		for _, run := range r.Runs {
-			fmt.Fprintf(&w, "kept as %s\n", describe(run))
 		}
 	}
 	return w.String()
@@ -116,57 +65,15 @@ func (r *benchResult) text() string {
 
 func (r *benchResult) markdown() string {
 	if r.Comparison != nil && r.Valid {
-		return r.Comparison.markdown() + fmt.Sprintf("\nA is %s, B is %s; %d samples of each.\n", r.Comparison.A, r.Comparison.B, r.wanted)
+		return r.Comparison.Markdown() + fmt.Sprintf("\nA is %s, B is %s; %d samples of each.\n", r.Comparison.A, r.Comparison.B, r.wanted)
 	}
 	var w strings.Builder
 	fmt.Fprintf(&w, "**%s**\n", r.head())
 	for _, run := range r.Runs {
 		fmt.Fprint(&w, "\n| figure | median | range |\n|---|--:|--:|\n")
 		for _, f := range figuresOf(run) {
-			fmt.Fprintf(&w, "| %s %s | %s | %s–%s |\n", f.Name, f.Unit, number(f.median()), number(f.values[0]), number(f.values[len(f.values)-1]))
+			fmt.Fprintf(&w, "| %s %s | %s | %s–%s |\n", f.Name, f.Unit, figure.Number(f.median()), figure.Number(f.values[0]), figure.Number(f.values[len(f.values)-1]))
 		}
 	}
 	return w.String()
-}
-
-// trialProgress shows how far a trial is: to a terminal a line that changes, to
-// others, when asked to, a line for each step.
-type trialProgress struct {
-	w        io.Writer
-	terminal bool
-	asked    bool
-	last     string
-}
-
-func newTrialProgress(w io.Writer, asked bool) *trialProgress {
-	return &trialProgress{w: w, terminal: isTerminal(w) && !isDumb(), asked: asked || isTerminal(w)}
-}
-
-// show is a trial.Plan's Progress.
-func (p *trialProgress) show(now trial.Progress) {
-	if !p.terminal && !p.asked {
-		return
-	}
-	line := now.Doing
-	if now.Remaining > 0 {
-		line += fmt.Sprintf(", %v to go", now.Remaining.Round(time.Second))
-	}
-	if p.terminal {
-		if l := now.Load; l != nil {
-			line += fmt.Sprintf(": %s/s  p99 %s  %d errors", grouped(l.Rate), orNone(l.P99, micros), l.Errors)
-		}
-		fmt.Fprintf(p.w, "\r%s\x1b[K", line)
-		return
-	}
-	if now.Doing != p.last {
-		p.last = now.Doing
-		fmt.Fprintln(p.w, line)
-	}
-}
-
-// end takes the line away.
-func (p *trialProgress) end() {
-	if p.terminal {
-		fmt.Fprint(p.w, "\r\x1b[K")
-	}
 }

@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/compare"
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
 )
 
 // compareFlags are compare's, as they were given.
@@ -49,7 +52,7 @@ is unclear or the two cannot be compared.`,
   hone compare laptop.txt server.txt --across cpu`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return wrongUse("compare: name two runs or files, as in: hone compare baseline:main latest")
+				return exit.Usagef("compare: name two runs or files, as in: hone compare baseline:main latest")
 			}
 			return nil
 		},
@@ -69,7 +72,7 @@ is unclear or the two cannot be compared.`,
 
 func (f *compareFlags) run(cmd *cobra.Command, nameA, nameB string) error {
 	if f.json && f.md {
-		return wrongUse("compare: choose one of --json and --md")
+		return exit.Usagef("compare: choose one of --json and --md")
 	}
 	ctx := cmd.Context()
 	a, err := f.side(ctx, nameA)
@@ -80,9 +83,9 @@ func (f *compareFlags) run(cmd *cobra.Command, nameA, nameB string) error {
 	if err != nil {
 		return err
 	}
-	var result *comparison
+	var result *compare.Report
 	if a.stored != nil && b.stored != nil {
-		store, err := f.store.read(ctx, "compare")
+		store, err := f.store.Read(ctx, "compare")
 		if err != nil {
 			return err
 		}
@@ -91,7 +94,7 @@ func (f *compareFlags) run(cmd *cobra.Command, nameA, nameB string) error {
 		if err != nil {
 			return err
 		}
-	} else if result, err = f.judge.judge(a.figures(), b.figures(), f.pairs, nil); err != nil {
+	} else if result, err = f.judge.as().Compare(a.figures(), b.figures(), f.pairs, nil); err != nil {
 		return err
 	}
 	result.A, result.B = nameA, nameB
@@ -106,7 +109,7 @@ type side struct {
 
 // side is the file of that name, or else the run that is meant.
 func (f *compareFlags) side(ctx context.Context, name string) (s side, err error) {
-	s.stored, err = f.store.fileOrRun(ctx, "compare", name)
+	s.stored, err = f.store.FileOrRun(ctx, "compare", name)
 	if s.stored == nil && err == nil {
 		s.file, err = readRuns(name)
 	}
@@ -124,37 +127,31 @@ func (s side) figures() *compare.Runs {
 func readRuns(name string) (*compare.Runs, error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, failed("compare: %w", err)
+		return nil, exit.Failedf("compare: %w", err)
 	}
 	defer file.Close()
 	runs, err := compare.ReadRuns(name, file)
 	if errors.Is(err, compare.ErrInvalidRun) {
-		return nil, &failure{exitInvalid, err}
+		return nil, &exit.Error{Code: exit.Invalid, Err: err}
 	}
-	return runs, failedIf(err)
+	return runs, exit.FailedIf(err)
 }
 
 // report writes the result and makes the exit code.
-func (f *compareFlags) report(cmd *cobra.Command, c *comparison) error {
-	out, err := openResult(f.file, cmd.OutOrStdout())
+func (f *compareFlags) report(cmd *cobra.Command, c *compare.Report) error {
+	err := session.Output{File: f.file}.Stream("compare", cmd.OutOrStdout(), func(w io.Writer) error {
+		if f.json {
+			return session.WriteJSON(w, c)
+		}
+		text := c.Text
+		if f.md {
+			text = c.Markdown
+		}
+		_, err := io.WriteString(w, text())
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	defer out.Close()
-	if err := out.begin(); err != nil {
-		return failed("compare: %w", err)
-	}
-	if f.json {
-		err = writeJSON(out, c)
-	} else {
-		text := c.text
-		if f.md {
-			text = c.markdown
-		}
-		_, err = out.Write([]byte(text()))
-	}
-	if err != nil {
-		return failed("compare: %w", err)
-	}
-	return c.failure("compare")
+	return c.Failure("compare")
 }

@@ -4,6 +4,9 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/spec"
 )
 
 func newCompletion() *cobra.Command {
@@ -18,10 +21,10 @@ func newCompletion() *cobra.Command {
 		ValidArgs: shells,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return wrongUse("completion: name one shell, as in: hone completion bash")
+				return exit.Usagef("completion: name one shell, as in: hone completion bash")
 			}
-			if err := (&choice{of: shells}).Set(args[0]); err != nil {
-				return wrongUse("completion: %q is %w", args[0], err)
+			if err := (&spec.Choice{Of: shells}).Set(args[0]); err != nil {
+				return exit.Usagef("completion: %q is %w", args[0], err)
 			}
 			return nil
 		},
@@ -33,7 +36,7 @@ func newCompletion() *cobra.Command {
 				"fish":       func(w io.Writer) error { return root.GenFishCompletion(w, true) },
 				"powershell": root.GenPowerShellCompletionWithDesc,
 			}
-			return failedIf(scripts[args[0]](cmd.OutOrStdout()))
+			return exit.FailedIf(scripts[args[0]](cmd.OutOrStdout()))
 		},
 	}
 }

@@ -1,29 +1,28 @@
 package main
 
 import (
-	"context"
-	"fmt"
+	"errors"
 	"io"
-	"slices"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/page"
+	"github.com/hone-go/hone/tool/race"
+	"github.com/hone-go/hone/tool/session"
+	"github.com/hone-go/hone/tool/view"
 )
 
-const (
-	longestLap  = time.Minute
-	mostRetries = 4 // of the laps of both races
-	idleConns   = 1000
-)
+const longestLap = time.Minute
 
 // demoFlags are demo's, as they were given.
 type demoFlags struct {
-	lap  time.Duration
-	json bool
-	ui   uiFlags
+	lap time.Duration
+	out outputFlags
+	ui  uiFlags
 }
 
 func newDemo() *cobra.Command {
@@ -42,95 +41,58 @@ nothing running.`,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.lap <= 0 || f.lap > longestLap {
-				return wrongUse("demo: --for %v: use a duration up to %v, as in 3s", f.lap, longestLap)
+				return exit.Usagef("demo: --for %v: use a duration up to %v, as in 3s", f.lap, longestLap)
 			}
-			live, err := f.ui.open(cmd, &page.Page{
-				Title: "hone demo: every engine, raced", Groups: []string{page.Client, page.Server, page.Runtime, page.Host},
-				About: []page.Fact{{Name: "hone", Value: buildVersion().Version}},
-			})
-			if err != nil {
-				return err
-			}
-			defer live.close(cmd.Context())
-			return f.run(cmd.Context(), live, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return f.run(cmd)
 		},
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().DurationVar(&f.lap, "for", 2500*time.Millisecond, "how long to measure each load")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object")
+	f.out.define(cmd)
 	f.ui.define(cmd)
 	return cmd
 }
 
-// run races the engines and prints what came of it.
-func (f *demoFlags) run(ctx context.Context, live *livePage, stdout, stderr io.Writer) error {
-	race := &raceReport{Schema: "hone.demo/1", InvalidReasons: []string{}}
-	legs, retries := race.legs(), mostRetries
-	watcher := newDemoWatcher(stderr)
-	defer watcher.end()
-	for i, l := range legs {
-		c := &contest{
-			engine: l.engine, lap: f.lap, retries: &retries, page: live,
-			say: func(what string) { watcher.show(i+1, len(legs), l.engine, what) },
-		}
-		err := l.run(ctx, c)
-		if ctx.Err() != nil {
-			live.end(nil, ctx.Err())
-			return &failure{exitInterrupted, fmt.Errorf("demo: interrupted; let it run to the end, or shorten it with --for 1s")}
-		}
-		if err != nil {
-			live.end(nil, err)
-			return failed("demo: %s: %w", l.engine, err)
-		}
-		race.InvalidReasons = append(race.InvalidReasons, c.doubts...)
+// run races the engines and prints the tables.
+func (f *demoFlags) run(cmd *cobra.Command) error {
+	ctx := cmd.Context()
+	exe, err := os.Executable()
+	if err != nil {
+		return exit.Failedf("demo: %w", err)
 	}
-	watcher.end()
-	race.Valid = len(race.InvalidReasons) == 0
-	live.end(race.InvalidReasons, nil)
-	race.compare()
-	if f.json {
-		if err := writeJSON(stdout, race); err != nil {
-			return err
-		}
-	} else if _, err := io.WriteString(stdout, race.text()); err != nil {
-		return failedIf(err)
-	}
-	if !race.Valid {
-		return &failure{exitInvalid, fmt.Errorf("demo: figures are doubtful; let nothing else run on this machine, and try again with --for 10s")}
-	}
-	return nil
-}
-
-// leg is one engine's part in one of the races.
-type leg struct {
-	engine string
-	run    func(context.Context, *contest) error
-}
-
-// legs are the first race and the second. Events without hand-off is there to
-// show what it is for.
-func (r *raceReport) legs() []leg {
-	alone := func(ctx context.Context, c *contest) error {
-		entry, err := c.alone(ctx)
-		if err == nil {
-			r.Engines = append(r.Engines, entry)
-		}
+	if err := f.ui.check("demo"); err != nil {
 		return err
 	}
-	beside := func(ctx context.Context, c *contest) error {
-		entry, err := c.besideSlow(ctx)
-		if err == nil {
-			r.Beside = append(r.Beside, entry)
-		}
+	s, err := session.Open(ctx, session.Plan{
+		Command: "demo", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out.Output, UI: f.ui.UI,
+		Page: &page.Page{
+			Title: "hone demo: every engine, raced", Groups: []string{page.Client, page.Server, page.Runtime, page.Host},
+			About: []page.Fact{{Name: "hone", Value: buildVersion().Version}},
+		},
+	})
+	if err != nil {
 		return err
 	}
-	var first, second []leg
-	for _, e := range engine.All() {
-		first = append(first, leg{e.Name(), alone})
-		second = append(second, leg{e.Name(), beside})
+	defer s.Close(ctx)
+	watcher := view.NewDemo(cmd.ErrOrStderr())
+	defer watcher.End()
+	report, err := race.Run(ctx, race.Plan{
+		Serve: []string{exe, "serve"}, Lap: f.lap, Say: watcher.Show, Serving: s.Live.Watch,
+		Watch: func(what, engine string, now load.Progress) { s.Live.Show(page.Lane{Group: what, Name: engine}, now) },
+	})
+	watcher.End()
+	if ctx.Err() != nil {
+		s.Live.End(nil, ctx.Err())
+		return &exit.Error{Code: exit.Interrupted, Err: errors.New("demo: interrupted; let it run to the end, or shorten it with --for 1s")}
 	}
-	if e := engine.Events(engine.Inline); slices.Contains(engines(), e) {
-		second = append(second, leg{e.Name(), beside})
+	if err != nil {
+		s.Live.End(nil, err)
+		return exit.Failedf("demo: %w", err)
 	}
-	return append(first, second...)
+	s.Live.End(report.InvalidReasons, nil)
+	end := session.End{JSON: report, Text: session.InText(func(w io.Writer) { io.WriteString(w, report.Text()) })}
+	if !report.Valid {
+		end.Verdict = &exit.Error{Code: exit.Invalid, Err: errors.New("demo: figures are doubtful; let nothing else run on this machine, and try again with --for 10s")}
+	}
+	return s.Finish(end)
 }

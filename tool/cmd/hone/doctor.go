@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/machine"
+	"github.com/hone-go/hone/tool/session"
+	"github.com/hone-go/hone/tool/view"
 )
 
 // doctorFlags are doctor's, as they were given.
@@ -67,30 +69,36 @@ noise could not be measured.`,
 
 // run looks, writes what it has found and makes the exit code.
 func (f *doctorFlags) run(stdout, stderr io.Writer) error {
-	if f.out.json && f.script {
-		return wrongUse("doctor: choose one of --json and --fix-script")
+	if f.out.JSON && f.script {
+		return exit.Usagef("doctor: choose one of --json and --fix-script")
 	}
-	out, err := openResult(f.out.file, stdout)
+	d := machine.Diagnose(f.look(stderr), machine.Read())
+	err := f.out.Stream("doctor", stdout, func(w io.Writer) error {
+		switch {
+		case f.out.JSON:
+			return session.WriteJSON(w, d)
+		case f.script:
+			_, err := io.WriteString(w, d.Script())
+			return err
+		}
+		_, err := io.WriteString(w, d.Text())
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	defer out.Close()
-	d := diagnose(f.look(stderr), machine.Read())
-	if err := f.write(out, d); err != nil {
-		return failed("doctor: %w", err)
 	}
 	return f.verdict(d)
 }
 
 // verdict is the exit code.
-func (f *doctorFlags) verdict(d *diagnosis) error {
+func (f *doctorFlags) verdict(d *machine.Diagnosis) error {
 	switch {
 	case !f.strict || d.Valid:
 		return nil
-	case f.out.file == "" && !f.out.json && !f.script: // its first line has said so
-		return &failure{code: exitInvalid}
+	case f.out.File == "" && !f.out.JSON && !f.script: // its first line has said so
+		return &exit.Error{Code: exit.Invalid}
 	}
-	return &failure{exitInvalid, errors.New("doctor: no place to measure: " + strings.Join(d.InvalidReasons, "; "))}
+	return &exit.Error{Code: exit.Invalid, Err: errors.New("doctor: no place to measure: " + strings.Join(d.InvalidReasons, "; "))}
 }
 
 // look makes the checks, and says on a terminal why that takes its time.
@@ -98,149 +106,9 @@ func (f *doctorFlags) look(stderr io.Writer) []machine.Check {
 	if f.quick {
 		return machine.QuickChecks()
 	}
-	if isTerminal(stderr) {
+	if view.IsTerminal(stderr) {
 		fmt.Fprint(stderr, "watching for a second what others do")
 		defer fmt.Fprint(stderr, "\r\x1b[K")
 	}
 	return machine.Checks()
-}
-
-func (f *doctorFlags) write(out *resultFile, d *diagnosis) error {
-	if err := out.begin(); err != nil {
-		return err
-	}
-	if f.out.json {
-		return writeJSON(out, d)
-	}
-	text := d.text
-	if f.script {
-		text = d.script
-	}
-	_, err := io.WriteString(out, text())
-	return err
-}
-
-// diagnosis is the result, also in JSON.
-type diagnosis struct {
-	Schema         string          `json:"schema"`
-	Valid          bool            `json:"valid"` // false: BAD
-	InvalidReasons []string        `json:"invalid_reasons"`
-	Verdict        string          `json:"verdict"`
-	Checks         []machine.Check `json:"checks"`
-	Machine        machine.Facts   `json:"machine"`
-}
-
-// The verdicts.
-const (
-	goodMachine = "good"
-	fairMachine = "fair"
-	badMachine  = "bad"
-)
-
-// diagnose makes the verdict: the worst check's.
-func diagnose(checks []machine.Check, facts machine.Facts) *diagnosis {
-	d := &diagnosis{Schema: "hone.doctor/1", InvalidReasons: []string{}, Verdict: goodMachine, Checks: checks, Machine: facts}
-	for _, c := range checks {
-		switch c.State {
-		case machine.Bad:
-			d.InvalidReasons = append(d.InvalidReasons, c.Name+" "+c.Found+": "+c.Why)
-			d.Verdict = badMachine
-		case machine.Warn:
-			if d.Verdict == goodMachine {
-				d.Verdict = fairMachine
-			}
-		}
-	}
-	d.Valid = d.Verdict != badMachine
-	return d
-}
-
-func (d *diagnosis) count(s machine.State) (n int) {
-	for _, c := range d.Checks {
-		if c.State == s {
-			n++
-		}
-	}
-	return n
-}
-
-// summary is the verdict in one line.
-func (d *diagnosis) summary() string {
-	found := []string{"nothing is known to stand in the way"}
-	if d.Verdict != goodMachine {
-		found = nil
-	}
-	if n := d.count(machine.Bad); n > 0 {
-		found = append(found, numbered(n, "problem"))
-	}
-	if n := d.count(machine.Warn); n > 0 {
-		found = append(found, numbered(n, "warning"))
-	}
-	if n := d.count(machine.Unknown); n > 0 {
-		found = append(found, fmt.Sprintf("%d unknown", n))
-	}
-	return strings.ToUpper(d.Verdict) + ": " + strings.Join(found, ", ")
-}
-
-// numbered counts things whose plural takes an s.
-func numbered(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
-}
-
-// wrong are the checks that something has to be done about, the worst first.
-func (d *diagnosis) wrong() (checks []machine.Check) {
-	for _, state := range []machine.State{machine.Bad, machine.Warn} {
-		for _, c := range d.Checks {
-			if c.State == state {
-				checks = append(checks, c)
-			}
-		}
-	}
-	return checks
-}
-
-func (d *diagnosis) text() string {
-	var b strings.Builder
-	fmt.Fprintln(&b, d.summary())
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "state\twhat\tfound\twanted")
-	for _, c := range d.Checks {
-		found := c.Found
-		if found == "" {
-			found = "–"
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", c.State, c.Name, found, c.Want)
-	}
-	table.Flush()
-	for _, c := range d.wrong() {
-		fmt.Fprintf(&b, "\n%s: %s\n", c.Name, c.Why)
-		if c.Fix != "" {
-			fmt.Fprintln(&b, "  fix:", c.Fix)
-		}
-	}
-	return b.String()
-}
-
-// scriptHead is what to know before running a script. Commands about limits are
-// about the shell that runs them.
-const scriptHead = `#!/bin/sh
-# What hone doctor would change here. Nothing has been changed yet: read it first.
-# Run it with a dot, as in ". ./fix.sh": limits are those of the shell that sets them.
-`
-
-// script is the commands that mend, each under its reason.
-func (d *diagnosis) script() string {
-	var b strings.Builder
-	for _, c := range d.wrong() {
-		if c.Fix != "" {
-			fmt.Fprintf(&b, "\n# %s is %s, wanted: %s.\n# %s.\n%s\n", c.Name, c.Found, c.Want, c.Why, c.Fix)
-		}
-	}
-	if b.Len() == 0 {
-		b.WriteString("\n# There is no command that would mend anything.\n")
-	}
-	return scriptHead + b.String()
 }

@@ -2,19 +2,20 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/compare"
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
+	"github.com/hone-go/hone/tool/spec"
 	"github.com/hone-go/hone/tool/trial"
+	"github.com/hone-go/hone/tool/view"
 )
 
 // noiseFlags are doctor's about noise.
@@ -37,111 +38,100 @@ func (f *noiseFlags) define(cmd *cobra.Command) {
 	f.store.define(cmd)
 }
 
-// noiseReport is the result, also in JSON.
-type noiseReport struct {
-	Schema         string        `json:"schema"`
-	Valid          bool          `json:"valid"`
-	InvalidReasons []string      `json:"invalid_reasons"`
-	Scenario       string        `json:"scenario"`
-	Sessions       int           `json:"sessions"` // that are known, with this one
-	Pairs          int           `json:"pairs"`    // of this session
-	Floors         []noiseFigure `json:"floors"`
-	Kept           string        `json:"kept"` // the store
-}
-
-// noiseFigure is how much a figure differs between builds of the same source, as a
-// relative difference.
-type noiseFigure struct {
-	Metric string   `json:"metric"`
-	Unit   string   `json:"unit"`
-	InTurn *float64 `json:"in_turn"` // root of the mean square; null: too few sessions
-	Apart  *float64 `json:"apart"`   // of runs that were not taken in turn
-}
-
 // run measures a program against itself.
 func (f *noiseFlags) run(cmd *cobra.Command, out *outputFlags) error {
 	ctx := cmd.Context()
-	subject := new(subjectFlags)
+	subject := new(spec.Subject)
 	as := &cobra.Command{Use: "doctor"} // whose flags are the keys of a scenario file
-	subject.define(as)
+	subject.Define(as)
 	new(judgeFlags).define(as) // which say nothing about the load
 	new(profilingFlags).define(as)
 	if err := f.choose(as, subject); err != nil {
 		return err
 	}
-	plan, server, err := subject.plan(as)
+	plan, server, err := subject.Plan(as)
 	if err != nil {
 		return err
 	}
 	plan.Samples = f.samples
 	plan.Servers = []trial.Server{server, server}
-	store, err := f.store.write(ctx, "doctor")
+	store, err := f.store.Write(ctx, "doctor")
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	watcher := newTrialProgress(cmd.ErrOrStderr(), f.progress)
-	defer watcher.end()
-	plan.Progress = watcher.show
-	report := &noiseReport{Schema: "hone.noise/2", Valid: true, Scenario: plan.Scenario.Name, InvalidReasons: []string{}, Floors: []noiseFigure{}}
+	watcher := view.NewSteps(cmd.ErrOrStderr(), f.progress)
+	defer watcher.End()
+	plan.Progress = watcher.Show
+	report := &compare.Noise{Schema: "hone.noise/2", Valid: true, Scenario: plan.Scenario.Name, InvalidReasons: []string{}, Floors: []compare.NoiseFigure{}}
 	if f.scenario == "" {
 		report.Scenario = "a server of hone's"
 	}
+	ended := f.sample(ctx, plan, store, report)
+	watcher.End()
+	if report.Kept, err = f.store.Locate(); err != nil {
+		return exit.Failedf("doctor: %w", err)
+	}
+	if report.Sessions == 0 && ended != nil {
+		return ended
+	}
+	if err := out.write(cmd, report, report.Write); err != nil {
+		return err
+	}
+	if ended == nil && !report.Valid {
+		return &exit.Error{Code: exit.Invalid}
+	}
+	return ended
+}
+
+// sample measures the sessions, and keeps each at once. What they show is in the report
+// also when one could not be kept.
+func (f *noiseFlags) sample(ctx context.Context, plan trial.Plan, store *record.Store, report *compare.Noise) error {
 	for range f.sessions {
 		plan.Seed++
 		runs, err := trial.Run(ctx, plan)
 		if err != nil {
-			return trialFailure("doctor", err)
+			return session.Failure("doctor", err)
 		}
-		if report.check(runs, f.samples); !report.Valid {
-			break
+		if report.Check(runs, f.samples); !report.Valid {
+			return nil
 		}
-		if err := keepRepeat(ctx, store, runs); err != nil {
-			return storeFailure("doctor", err)
+		if err := report.Measure(ctx, store, runs); err != nil {
+			return session.StoreFailure("doctor", err)
 		}
-		if err := report.measure(ctx, store, runs); err != nil {
-			return storeFailure("doctor", err)
+		if err := store.AddPair(ctx, runs[0], runs[1]); err != nil {
+			return session.StoreFailure("doctor: the session is not kept", err)
 		}
-	}
-	watcher.end()
-	if report.Kept, err = f.store.locate(); err != nil {
-		return failed("doctor: %w", err)
-	}
-	if err := out.write(cmd, report, report.write); err != nil {
-		return err
-	}
-	if !report.Valid {
-		return &failure{code: exitInvalid}
 	}
 	return nil
 }
 
 // choose sets the flags of what is measured: a file's, or those of hone's own
 // server.
-func (f *noiseFlags) choose(as *cobra.Command, subject *subjectFlags) error {
+func (f *noiseFlags) choose(as *cobra.Command, subject *spec.Subject) error {
 	switch {
 	case f.samples < 5:
-		return wrongUse("doctor: --samples %d: use 5 or more; fewer say nothing about noise", f.samples)
+		return exit.Usagef("doctor: --samples %d: use 5 or more; fewer say nothing about noise", f.samples)
 	case f.sessions < 1:
-		return wrongUse("doctor: --sessions %d: use 1 or more", f.sessions)
+		return exit.Usagef("doctor: --sessions %d: use 1 or more", f.sessions)
 	case f.scenario != "":
-		subject.scenario = f.scenario
+		subject.Scenario = f.scenario
 		return nil
 	}
 	exe, err := os.Executable()
 	if err != nil {
-		return failed("doctor: %w", err)
+		return exit.Failedf("doctor: %w", err)
 	}
 	addr, err := freeAddr()
 	if err != nil {
-		return failed("doctor: %w", err)
+		return exit.Failedf("doctor: %w", err)
 	}
 	for name, value := range map[string]string{
 		"cmd":    strconv.Quote(exe) + " serve --admin off --addr " + addr,
 		"target": "tcp://" + addr, "conns": "50", "for": "3s",
 	} {
 		if err := as.Flags().Set(name, value); err != nil {
-			return failed("doctor: %w", err)
+			return exit.Failedf("doctor: %w", err)
 		}
 	}
 	return nil
@@ -158,71 +148,4 @@ func freeAddr() (addr string, err error) {
 		}
 	}
 	return "", err
-}
-
-// check counts the valid pairs.
-func (r *noiseReport) check(runs []*record.Run, wanted int) {
-	samples := &benchResult{Runs: runs, wanted: wanted}
-	samples.judgeSamples()
-	r.Valid, r.InvalidReasons, r.Pairs = samples.Valid, samples.InvalidReasons, wanted
-	if r.InvalidReasons == nil {
-		r.InvalidReasons = []string{}
-	}
-}
-
-// keepRepeat keeps the figures of a session, without what they were made of.
-func keepRepeat(ctx context.Context, store *record.Store, runs []*record.Run) error {
-	for _, r := range runs {
-		r.Made = record.Repeat
-		for i := range r.Samples {
-			s := &r.Samples[i]
-			s.Histograms, s.Series, s.Artefacts = nil, nil, nil
-		}
-	}
-	return store.AddPair(ctx, runs[0], runs[1])
-}
-
-// measure computes the floors of all sessions, with the latest.
-func (r *noiseReport) measure(ctx context.Context, store *record.Store, runs []*record.Run) error {
-	repeats, _, err := repeatsFor(ctx, store, runs[0])
-	if err != nil {
-		return err
-	}
-	r.Sessions, r.Floors = len(repeats), []noiseFigure{}
-	figures, err := compare.Match(compare.Stored(runs[0], runs[1]))
-	if err != nil {
-		return err
-	}
-	compare.AddSessions(figures, repeats)
-	rms := func(f compare.Figure) *float64 {
-		if floor := f.Floor(); floor != nil {
-			return &floor.RMS
-		}
-		return nil
-	}
-	for _, f := range figures {
-		n := noiseFigure{Metric: f.Name, Unit: f.Unit, InTurn: rms(f)}
-		f.Pairs = nil
-		n.Apart = rms(f)
-		r.Floors = append(r.Floors, n)
-	}
-	return nil
-}
-
-func (r *noiseReport) write(w io.Writer) {
-	writeValidity(w, r.Valid, r.InvalidReasons)
-	if r.Sessions > 0 {
-		fmt.Fprintf(w, "%s: %s so far, %d pairs in this one\n\n", r.Scenario, numbered(r.Sessions, "session"), r.Pairs)
-		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "figure\tbuilds differ by (in turn)\tbetween sessions")
-		percent := func(v float64) string { return fmt.Sprintf("±%.1f %%", 100*v) }
-		for _, f := range r.Floors {
-			fmt.Fprintf(table, "%s %s\t%s\t%s\n", f.Metric, f.Unit, orNone(f.InTurn, percent), orNone(f.Apart, percent))
-		}
-		table.Flush()
-		fmt.Fprintf(w, "\nkept in %s for verdicts about this machine and scenario\n", r.Kept)
-	}
-	if r.Sessions <= fewestSessions {
-		fmt.Fprintf(w, "verdicts about pairs need %d sessions, those about runs that were not measured in turn one more; 8 are better, on several days\n", fewestSessions)
-	}
 }

@@ -4,42 +4,43 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/knee"
+	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
+	"github.com/hone-go/hone/tool/spec"
 	"github.com/hone-go/hone/tool/trial"
+	"github.com/hone-go/hone/tool/view"
 )
 
 // kneeFlags are knee's, as they were given.
 type kneeFlags struct {
-	load     loadFlags
-	goals    goalFlag
-	axis     *choice
+	load     spec.Load
+	goals    spec.Goals
+	axis     *spec.Choice
 	from, to float64
-	width    percentFlag
-	trial    time.Duration
+	width    spec.Percent
 	confirm  int
 	cool     time.Duration
+	stats    string
+	others   spec.Others
 	save     string
 	store    storeFlag
 	out      outputFlags
+	ui       uiFlags
 	progress bool
 	plain    bool
 }
 
-// The axes.
-const (
-	axisRate  = "rate"
-	axisConns = "conns"
-)
-
 const (
 	usualFromRate = 100
 	usualKneeConn = 50
+	usualTrial    = 3 * time.Second
 )
 
 func newKnee() *cobra.Command {
@@ -66,15 +67,15 @@ reason, and only a load that the knee is not below.
 Exit codes: 0 when the knee was found, or is above --to; 1 when the server cannot be
 reached or the trials cannot be stored; 3 when goals are missed under the lowest load; 4 when the knee is not known;
 130 when interrupted, with what is known so far.`,
-		Example: `  hone knee 127.0.0.1:7000 -c 100 --goal 'p99<5ms'
-  hone knee http://127.0.0.1:8080/users -c 200 --goal 'p99<20ms' --goal 'p50<2ms' --from 500
-  hone knee 127.0.0.1:7000 --axis conns --goal 'p99<10ms' --to 20000
-  hone knee 127.0.0.1:7000 -c 100 --goal 'p99.9<5ms' --trial 10s --save before`,
+		Example: `  hone knee 127.0.0.1:7000 -c 100 --expect 'p99<5ms'
+  hone knee http://127.0.0.1:8080/users -c 200 --expect 'p99<20ms' --expect 'p50<2ms' --from 500
+  hone knee 127.0.0.1:7000 --axis conns --expect 'p99<10ms' --to 20000
+  hone knee 127.0.0.1:7000 -c 100 --expect 'p99.9<5ms' --for 10s --save before`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return nil
 			}
-			return wrongUse("knee: name one target, as in: hone knee 127.0.0.1:7000 --goal 'p99<5ms'")
+			return exit.Usagef("knee: name one target, as in: hone knee 127.0.0.1:7000 --expect 'p99<5ms'")
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
@@ -85,53 +86,53 @@ reached or the trials cannot be stored; 3 when goals are missed under the lowest
 func (f *kneeFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(&f.goals, "goal", "what must be met, as hone load's --expect; repeat for more")
-	f.axis = addChoice(cmd, "axis", axisRate, "what grows", axisRate, axisConns)
+	flags.Var(&f.goals, "expect", "a goal that must be met, as in hone load; repeat for more")
+	f.axis = spec.AddChoice(cmd, "axis", knee.AxisRate, "what grows", knee.AxisRate, knee.AxisConns)
 	flags.Float64Var(&f.from, "from", 0, "the lowest load (100 requests a second, 1 connection)")
 	flags.Float64Var(&f.to, "to", 0, "the highest load (as much as can be offered)")
 	f.width = 0.02
 	flags.Var(&f.width, "width", "how narrow the range must get")
-	flags.DurationVar(&f.trial, "trial", 3*time.Second, "length of a full trial; a short one takes a third; both are longer where requests are few")
 	flags.IntVar(&f.confirm, "confirm", 3, "full trials that must meet the goals")
 	flags.DurationVar(&f.cool, "cool", time.Second, "rest for the server after a trial that was too much")
-	f.load.definePlan(cmd)
-	flags.Lookup("for").Hidden = true // it is --trial here
-	f.load.plan.Conns = usualKneeConn
+	f.load.Define(cmd)
+	f.load.Plan.For = usualTrial
+	flags.Lookup("for").DefValue, flags.Lookup("for").Usage = usualTrial.String(), "length of a full trial; a short one takes a third; both are longer where requests are few"
+	f.load.Plan.Conns = usualKneeConn
 	flags.Lookup("conns").DefValue = fmt.Sprint(usualKneeConn)
+	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT: tells --most-others which process it is")
+	f.others.Define(cmd, 1)
 	flags.StringVar(&f.save, "save", "", "keep the trials as a run under this `NAME`; see hone run --help")
 	flags.BoolVar(&f.progress, "progress", false, "report every trial, also where standard error is no terminal")
-	flags.BoolVar(&f.plain, "plain", false, plainUsage)
+	flags.BoolVar(&f.plain, "plain", false, spec.PlainUsage)
 	f.out.define(cmd)
+	f.ui.define(cmd)
 	f.store.define(cmd)
 }
 
 // plan checks the flags and makes the search's plan.
 func (f *kneeFlags) plan(cmd *cobra.Command, target string) (knee.Plan, error) {
 	changed := cmd.Flags().Changed
-	plan := knee.Plan{Goals: len(f.goals.goals), From: f.from, To: f.to, Width: float64(f.width), Confirm: f.confirm, Whole: f.axis.value == axisConns}
+	plan := knee.Plan{Goals: len(f.goals.List), From: f.from, To: f.to, Width: float64(f.width), Confirm: f.confirm, Whole: f.axis.Value == knee.AxisConns}
 	if plan.From == 0 && plan.Whole {
 		plan.From = 1
 	} else if plan.From == 0 {
 		plan.From = usualFromRate
 	}
 	switch {
-	case len(f.goals.goals) == 0:
-		return plan, wrongUse("knee: --goal is missing: say what must be met, as in --goal 'p99<5ms'")
-	case changed("for"):
-		return plan, wrongUse("knee: --for is for hone load; use --trial for how long a trial is")
+	case len(f.goals.List) == 0:
+		return plan, exit.Usagef("knee: --expect is missing: say what must be met, as in --expect 'p99<5ms'")
 	case changed("rate") && !plan.Whole:
-		return plan, wrongUse("knee: --rate is what is looked for; use --from and --to, or --axis conns")
+		return plan, exit.Usagef("knee: --rate is what is looked for; use --from and --to, or --axis conns")
 	case changed("conns") && plan.Whole:
-		return plan, wrongUse("knee: --conns is what is looked for; use --from and --to, or --axis rate")
+		return plan, exit.Usagef("knee: --conns is what is looked for; use --from and --to, or --axis rate")
 	case !(plan.From > 0) || plan.Whole && plan.From < 1:
-		return plan, wrongUse("knee: --from %g: use more than 0", f.from)
+		return plan, exit.Usagef("knee: --from %g: use more than 0", f.from)
 	case plan.To != 0 && !(plan.To >= plan.From):
-		return plan, wrongUse("knee: --to %g is below --from %g; use a higher one, or leave it out", plan.To, plan.From)
-	case f.width == 0 || f.trial <= 0 || f.cool < 0 || f.confirm < 1:
-		return plan, wrongUse("knee: --width, --trial and --confirm must be more than 0, and --cool not less; leave them out for what is usual")
+		return plan, exit.Usagef("knee: --to %g is below --from %g; use a higher one, or leave it out", plan.To, plan.From)
+	case f.width == 0 || f.cool < 0 || f.confirm < 1:
+		return plan, exit.Usagef("knee: --width and --confirm must be more than 0, and --cool not less; leave them out for what is usual")
 	}
-	_, err := f.load.complete(cmd, target)
-	return plan, err
+	return plan, f.load.Complete(cmd, target)
 }
 
 // run searches, and says what was found.
@@ -141,91 +142,78 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		return err
 	}
 	ctx := cmd.Context()
-	out, err := openResult(f.out.file, cmd.OutOrStdout())
+	if err := f.ui.check("knee"); err != nil {
+		return err
+	}
+	stats, err := serverAt(f.stats)
 	if err != nil {
 		return err
 	}
-	defer out.Close()
-	var store *record.Store
-	if f.save != "" {
-		if store, err = f.store.write(ctx, "knee"); err != nil {
-			return err
-		}
-		defer store.Close()
+	if stats != nil {
+		defer stats.Close()
 	}
-	s := &kneeSearch{flags: f, plan: plan, began: time.Now().UTC()}
-	s.watcher = newKneeWatcher(cmd.ErrOrStderr(), s, target)
-	defer s.watcher.end()
-	err = s.search(ctx)
-	s.watcher.end()
-	if err != nil && len(s.points) == 0 {
+	others, err := f.others.Watch(cmd, f.load.Plan.Target, stats)
+	if err != nil {
+		return err
+	}
+	shown := spec.Public(target)
+	open, err := session.Open(ctx, session.Plan{
+		Command: "knee", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out.Output,
+		Keep: f.save != "", Store: f.store.Store, UI: f.ui.UI, Page: f.page(shown),
+	})
+	if err != nil {
+		return err
+	}
+	defer open.Close(ctx)
+	s := &knee.Search{Plan: plan, Others: others, Goals: f.goals.List, Load: f.load.Plan, Length: f.load.Plan.For, Cool: f.cool}
+	began := time.Now().UTC()
+	watcher := view.NewKnee(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, shown, f.goals.String(), s)
+	defer watcher.End()
+	s.Made = watcher.Made
+	s.Watch = func(now knee.Progress) {
+		watcher.Show(now)
+		if now.Load != nil {
+			open.Live.Show(page.Lane{Group: "trials", Name: now.Doing}, *now.Load)
+		}
+	}
+	err = s.Run(ctx)
+	watcher.End()
+	if err != nil && !s.Any() {
+		open.Live.End(nil, err)
 		return kneeFailure(err)
 	}
-	report := s.report(target, isTerminal(out.Writer))
+	report := s.Report(shown, view.IsTerminal(open.Result()))
+	end := session.End{JSON: report, Text: session.InText(report.Write), Runs: []*record.Run{f.made(cmd, target, s, began)}}
 	if err != nil {
-		report.fail(err)
+		report.Fail(err)
+		end.Err = kneeFailure(err)
+	} else {
+		end.Verdict = report.Failure(ctx.Err() != nil, !open.Said())
 	}
-	writeErr := f.write(out, report) // first: a store that fails must not cost the result
-	if store != nil {
-		if err := s.keep(cmd, store, target); err != nil && writeErr == nil {
-			return err
-		}
-	}
-	if writeErr != nil {
-		return failed("knee: %w", writeErr)
-	}
-	if err != nil {
-		return kneeFailure(err)
-	}
-	return report.failure(ctx.Err() != nil, f.out.json || f.out.file != "")
+	end.Partly = ctx.Err() != nil || err != nil
+	open.Live.End(report.InvalidReasons, errors.Join(err, ctx.Err()))
+	return open.Finish(end)
 }
 
-func (f *kneeFlags) write(out *resultFile, report *kneeReport) error {
-	if err := out.begin(); err != nil {
-		return err
+// page is the live page of a search.
+func (f *kneeFlags) page(target string) *page.Page {
+	return &page.Page{
+		Title: "hone knee " + target, Groups: []string{page.Client, page.Host},
+		About: []page.Fact{{Name: "goals", Value: f.goals.String()}, {Name: "load", Value: f.load.Shape()}, {Name: "hone", Value: buildVersion().Version}},
 	}
-	if f.out.json {
-		return writeJSON(out, report)
-	}
-	var b strings.Builder
-	report.write(&b)
-	_, err := out.Write([]byte(b.String()))
-	return err
 }
 
 // kneeFailure is the failure of a search that could not go on.
 func kneeFailure(err error) error {
 	if errors.Is(err, context.Canceled) {
-		return &failure{exitInterrupted, errors.New("knee: interrupted before the first trial had ended")}
+		return &exit.Error{Code: exit.Interrupted, Err: errors.New("knee: interrupted before the first trial had ended")}
 	}
 	return loadFailure(err)
 }
 
-// keep stores the trials, a sample each, also when the context has ended.
-func (s *kneeSearch) keep(cmd *cobra.Command, store *record.Store, target string) error {
-	scenario := keptScenario(cmd, "knee by "+s.flags.axis.value, target)
-	scenario.Text += fmt.Sprintf("axis=%s\ngoal=%s\ntrial=%v\n", s.flags.axis.value, s.flags.goals.String(), s.flags.trial)
-	run := &record.Run{Name: s.flags.save, Made: "knee", At: s.began, Scenario: scenario, Environment: trial.Environment(s.flags.load.plan.Target)}
-	for i, p := range s.points {
-		sample := &record.Sample{At: p.at, Reasons: []string{p.Why}}
-		if p.result != nil {
-			sample = trial.SampleOf(p.result, p.at)
-		}
-		if sample.Order = i + 1; p.Invalid {
-			sample.Valid, sample.Reasons = false, []string{p.Why}
-		}
-		sample.Metrics = append([]record.Metric{{Name: "load", Unit: s.unit(), Better: record.Higher, Value: p.Load}}, sample.Metrics...)
-		run.Samples = append(run.Samples, *sample)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
-	defer cancel()
-	return notKept("knee", store.Add(ctx, run))
-}
-
-// unit is what loads are counted in.
-func (s *kneeSearch) unit() string {
-	if s.plan.Whole {
-		return "connections"
-	}
-	return "req/s"
+// made is the search as it is kept: a sample of each trial.
+func (f *kneeFlags) made(cmd *cobra.Command, target string, s *knee.Search, began time.Time) *record.Run {
+	scenario := spec.Kept(cmd, "knee by "+s.Axis(), target)
+	scenario.Text += fmt.Sprintf("axis=%s\ngoal=%s\ntrial=%v\n", s.Axis(), f.goals.String(), f.load.Plan.For)
+	return &record.Run{Name: f.save, Made: "knee", At: began, Scenario: scenario, Environment: trial.Environment(f.load.Plan.Target), Samples: s.Samples()}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,21 +12,24 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/lab"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/machine"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
 )
 
 const allLabs = "all"
 
 // labFlags are lab's, as they were given.
 type labFlags struct {
-	out         outputFlags
-	save, quick bool
-	store       storeFlag
-	ui          uiFlags
+	out   outputFlags
+	save  string
+	quick bool
+	store storeFlag
+	ui    uiFlags
 }
 
 func newLab() *cobra.Command {
@@ -53,17 +55,17 @@ All of them take six to nine minutes on two processors. Let nothing else run
 meanwhile.`,
 		Example: `  hone lab ladder
   hone lab all -o lab.txt
-  hone lab all --save
+  hone lab all --save tuesday
   hone lab ladder --ui 127.0.0.1:8080 --ui-stay
   hone lab workers --quick --json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
-				return wrongUse("lab: name a lab: %s", strings.Join(names, ", "))
+				return exit.Usagef("lab: name a lab: %s", strings.Join(names, ", "))
 			case len(args) > 1:
-				return wrongUse("lab: one lab at a time, not also %q; or all of them: hone lab all", args[1])
+				return exit.Usagef("lab: one lab at a time, not also %q; or all of them: hone lab all", args[1])
 			case !slices.Contains(names, args[0]):
-				return wrongUse("lab: there is no %q; %s", args[0], didYouMean(args[0], names, "use one of "+strings.Join(names, ", ")))
+				return exit.Usagef("lab: there is no %q; %s", args[0], exit.DidYouMean(args[0], names, "use one of "+strings.Join(names, ", ")))
 			}
 			return nil
 		},
@@ -72,7 +74,7 @@ meanwhile.`,
 	}
 	cmd.Flags().SortFlags = false
 	cmd.Flags().BoolVar(&f.quick, "quick", false, "a second or so for each lab: to see that it works; figures are rough")
-	cmd.Flags().BoolVar(&f.save, "save", false, "keep a run of each lab, with its profiles; see hone run --help")
+	cmd.Flags().StringVar(&f.save, "save", "", "keep a run of each lab, with its profiles, under this `NAME`, of all each with the lab's behind it; see hone run --help")
 	f.out.define(cmd)
 	f.store.define(cmd)
 	f.ui.define(cmd)
@@ -88,7 +90,7 @@ func newLabStage() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failedIf(lab.Serve(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout()))
+			return exit.FailedIf(lab.Serve(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout()))
 		},
 	}
 }
@@ -96,70 +98,64 @@ func newLabStage() *cobra.Command {
 // run runs the labs, and says what came of them.
 func (f *labFlags) run(cmd *cobra.Command, name string) error {
 	ctx := cmd.Context()
-	out, err := openResult(f.out.file, cmd.OutOrStdout())
-	if err != nil {
+	if err := f.ui.check("lab"); err != nil {
 		return err
 	}
-	defer out.Close()
-	var store *record.Store
-	if f.save { // before minutes are spent
-		if store, err = f.store.write(ctx, "lab"); err != nil {
-			return err
-		}
-		defer store.Close()
-	}
-	live, err := f.ui.open(cmd, &page.Page{
-		Title: "hone lab " + name, Groups: []string{page.Client, page.Host},
-		About: []page.Fact{{Name: "hone", Value: buildVersion().Version}},
+	s, err := session.Open(ctx, session.Plan{
+		Command: "lab", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: f.out.Output,
+		Keep: f.save != "", Store: f.store.Store, UI: f.ui.UI,
+		Page: &page.Page{
+			Title: "hone lab " + name, Groups: []string{page.Client, page.Host},
+			About: []page.Fact{{Name: "hone", Value: buildVersion().Version}},
+		},
 	})
 	if err != nil {
 		return err
 	}
-	defer live.close(ctx)
-	plan, err := f.plan(name, live, cmd.ErrOrStderr())
+	defer s.Close(ctx)
+	plan, err := f.plan(name, s.Live, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
 	began := time.Now().UTC()
 	report, err := lab.Run(ctx, plan)
-	if report == nil {
-		live.end(nil, err)
-	} else {
-		live.end(report.InvalidReasons, err)
-	}
+	end := session.End{}
 	switch {
 	case ctx.Err() != nil:
-		return &failure{exitInterrupted, errors.New("lab: interrupted; let it run to the end, or give it a second or so with --quick")}
+		end.Err = &exit.Error{Code: exit.Interrupted, Err: errors.New("lab: interrupted; let it run to the end, or give it a second or so with --quick")}
 	case err != nil:
-		return failedIf(err)
+		end.Err = exit.FailedIf(err)
 	}
-	writeErr := f.write(out, report) // first: a store that fails must not cost the result
-	if store != nil {
-		if err := f.keep(ctx, store, report, began, cmd.ErrOrStderr()); err != nil && writeErr == nil {
-			return err
-		}
+	if report == nil {
+		s.Live.End(nil, err)
+		return end.Err
 	}
-	if writeErr != nil {
-		return failed("lab: %w", writeErr)
-	}
+	s.Live.End(report.InvalidReasons, err)
+	end.JSON, end.Text, end.Runs, end.Partly = report, report.WriteText, f.made(report, name, began), err != nil
 	if !report.Valid {
-		if f.out.json || f.out.file != "" {
-			return &failure{exitInvalid, fmt.Errorf("lab: %s", strings.Join(report.InvalidReasons, "; "))}
+		end.Verdict = &exit.Error{Code: exit.Invalid} // its first line has said why
+		if !s.Said() {
+			end.Verdict = &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("lab: %s", strings.Join(report.InvalidReasons, "; "))}
 		}
-		return &failure{code: exitInvalid} // it has been said
 	}
-	return nil
+	end.Kept = func() error {
+		for _, run := range end.Runs {
+			fmt.Fprintf(cmd.ErrOrStderr(), "kept as %s\n", session.Describe(run))
+		}
+		return nil
+	}
+	return s.Finish(end)
 }
 
-func (f *labFlags) plan(name string, live *livePage, stderr io.Writer) (lab.Plan, error) {
+func (f *labFlags) plan(name string, live *session.Live, stderr io.Writer) (lab.Plan, error) {
 	exe, err := os.Executable()
 	if err != nil {
-		return lab.Plan{}, failed("lab: %w", err)
+		return lab.Plan{}, exit.Failedf("lab: %w", err)
 	}
 	plan := lab.Plan{
 		Stage: []string{exe, "lab", "stage"}, Quick: f.quick,
 		Say:   func(line string) { fmt.Fprintln(stderr, line) },
-		Watch: func(what, stage string, now load.Progress) { live.show(page.Lane{Group: what, Name: stage}, now) },
+		Watch: func(what, stage string, now load.Progress) { live.Show(page.Lane{Group: what, Name: stage}, now) },
 	}
 	if name != allLabs {
 		plan.Names = []string{name}
@@ -167,18 +163,9 @@ func (f *labFlags) plan(name string, live *livePage, stderr io.Writer) (lab.Plan
 	return plan, nil
 }
 
-func (f *labFlags) write(out *resultFile, report *lab.Report) error {
-	if err := out.begin(); err != nil {
-		return err
-	}
-	if f.out.json {
-		return writeJSON(out, report)
-	}
-	return report.WriteText(out)
-}
-
-// keep stores a run of each lab: a sample of all its medians, and its profiles.
-func (f *labFlags) keep(ctx context.Context, store *record.Store, report *lab.Report, began time.Time, stderr io.Writer) error {
+// made are the labs as they are kept, a run each: a sample of all its medians, and its
+// profiles.
+func (f *labFlags) made(report *lab.Report, labs string, began time.Time) (runs []*record.Run) {
 	facts := machine.Read()
 	for _, l := range report.Labs {
 		sample := record.Sample{Order: 1, At: began, Valid: report.Valid, Reasons: report.InvalidReasons}
@@ -193,15 +180,15 @@ func (f *labFlags) keep(ctx context.Context, store *record.Store, report *lab.Re
 		for _, p := range l.Profiles {
 			sample.Artefacts = append(sample.Artefacts, record.Artefact{Kind: string(p.Kind), Name: p.Of + " " + string(p.Kind), Data: p.Data})
 		}
-		run := &record.Run{Name: "lab " + l.Name, Made: "lab", At: began, Samples: []record.Sample{sample},
-			Scenario:    record.Scenario{Name: "lab-" + l.Name, Text: fmt.Sprintf("lab=%s\nquick=%t\n", l.Name, f.quick)},
-			Environment: record.Environment{Strict: maps.Clone(facts.Strict), Soft: maps.Clone(facts.Soft)}}
-		if err := store.Add(ctx, run); err != nil {
-			return notKept("lab", err)
+		name := f.save
+		if labs == allLabs {
+			name += " " + l.Name
 		}
-		fmt.Fprintf(stderr, "kept as %s\n", describe(run))
+		runs = append(runs, &record.Run{Name: name, Made: "lab", At: began, Samples: []record.Sample{sample},
+			Scenario:    record.Scenario{Name: "lab-" + l.Name, Text: fmt.Sprintf("lab=%s\nquick=%t\n", l.Name, f.quick)},
+			Environment: record.Environment{Strict: maps.Clone(facts.Strict), Soft: maps.Clone(facts.Soft)}})
 	}
-	return nil
+	return runs
 }
 
 // better says which values of a row's unit are good.

@@ -14,23 +14,19 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-)
 
-// The exit codes.
-const (
-	exitOK          = 0
-	exitFailed      = 1 // failed, or unreachable
-	exitUsage       = 2
-	exitMissed      = 3 // a goal was missed
-	exitInvalid     = 4 // the run says nothing
-	exitInterrupted = 130
+	"github.com/hone-go/hone/tool/exit"
 )
 
 func main() {
 	// The registration stays until the end: commands that have a use for a
 	// second signal listen for it themselves, and all others end by themselves
 	// soon after the first.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup means that it is
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -45,41 +41,14 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		return exitOK
+		return exit.OK
 	}
-	end := new(failure)
+	end := new(exit.Error)
 	if !errors.As(err, &end) {
-		end = &failure{exitUsage, err} // nothing of ours has run
+		end = &exit.Error{Code: exit.Usage, Err: err} // nothing of ours has run
 	}
-	if end.err != nil {
-		fmt.Fprintln(stderr, "hone:", end.err)
+	if end.Err != nil {
+		fmt.Fprintln(stderr, "hone:", end.Err)
 	}
-	return end.code
-}
-
-// failure is the end of a command that is not exit code 0.
-type failure struct {
-	code int
-	err  error // nil when everything has been said
-}
-
-// Error returns what is still to be said.
-func (f *failure) Error() string {
-	if f.err == nil {
-		return fmt.Sprintf("exit code %d", f.code)
-	}
-	return f.err.Error()
-}
-
-// Unwrap returns the cause.
-func (f *failure) Unwrap() error { return f.err }
-
-// wrongUse is the failure of a command line that cannot be.
-func wrongUse(format string, args ...any) error {
-	return &failure{exitUsage, fmt.Errorf(format, args...)}
-}
-
-// failed is the failure of a command that could not do its work.
-func failed(format string, args ...any) error {
-	return &failure{exitFailed, fmt.Errorf(format, args...)}
+	return end.Code
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -52,6 +53,7 @@ func waitSideBySide() {
 //	interrupted N COMMAND…  the same, with Ctrl-C once the server has had requests
 //	interruptedat N WHEN COMMAND…
 //	                        the same, once a line on standard error matches WHEN
+//	hungup N WHEN COMMAND…  the same, with SIGHUP instead of Ctrl-C
 //	fields FILE KEY=VALUE…  look into one JSON object; VALUE may begin with < or >
 //	serve FLAG…             start hone serve on free ports: $ADDR, $ADMIN, $LOG
 //	activated FLAG…         the same, with a socket passed in as systemd does
@@ -100,6 +102,7 @@ func transcripts(t *testing.T, dir string) {
 			"fields":        fields,
 			"interrupted":   interrupted,
 			"interruptedat": interruptedAt,
+			"hungup":        hungUp,
 			"unready":       unready,
 			"serve":         servers.serve,
 			"activated":     servers.activated,
@@ -146,20 +149,29 @@ func interrupted(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	cmd := exec.Command(args[1], args[2:]...)
 	cmd.Stderr = ts.Stderr()
-	interruptWhen(ts, args[0], cmd, func() { awaitRequests(ts) })
+	interruptWhen(ts, args[0], cmd, os.Interrupt, func() { awaitRequests(ts) })
 }
 
 // interruptedAt is the same for a command that says how far it is.
 func interruptedAt(ts *testscript.TestScript, neg bool, args []string) {
+	signalledAt(ts, neg, args, os.Interrupt)
+}
+
+// hungUp is interruptedAt for a terminal that goes away.
+func hungUp(ts *testscript.TestScript, neg bool, args []string) {
+	signalledAt(ts, neg, args, syscall.SIGHUP)
+}
+
+func signalledAt(ts *testscript.TestScript, neg bool, args []string, sig os.Signal) {
 	if neg || len(args) < 3 {
-		ts.Fatalf("usage: interruptedat N WHEN COMMAND…")
+		ts.Fatalf("usage: interruptedat|hungup N WHEN COMMAND…")
 	}
 	when, err := regexp.Compile("(?m)" + args[1])
 	ts.Check(err)
 	cmd := exec.Command(args[2], args[3:]...)
 	said := &saying{to: ts.Stderr(), when: when, seen: make(chan struct{})}
 	cmd.Stderr = said
-	interruptWhen(ts, args[0], cmd, func() {
+	interruptWhen(ts, args[0], cmd, sig, func() {
 		select {
 		case <-said.seen:
 		case <-time.After(patience):
@@ -168,17 +180,17 @@ func interruptedAt(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// interruptWhen runs a command and sends it Ctrl-C when wait returns.
-func interruptWhen(ts *testscript.TestScript, code string, cmd *exec.Cmd, wait func()) {
+// interruptWhen runs a command and sends it sig when wait returns.
+func interruptWhen(ts *testscript.TestScript, code string, cmd *exec.Cmd, sig os.Signal, wait func()) {
 	cmd.Dir, cmd.Stdout = ts.MkAbs("."), ts.Stdout()
-	for _, name := range []string{"ADDR", "HOME", "GOCACHE"} {
+	for _, name := range []string{"ADDR", "HOME", "GOCACHE", "TMPDIR"} {
 		cmd.Env = append(cmd.Environ(), name+"="+ts.Getenv(name))
 	}
 	ts.Check(cmd.Start())
 	impatience := time.AfterFunc(patience, func() { cmd.Process.Kill() })
 	defer impatience.Stop()
 	wait()
-	ts.Check(cmd.Process.Signal(os.Interrupt))
+	ts.Check(cmd.Process.Signal(sig))
 	cmd.Wait() // its exit code is looked at next
 	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != code {
 		ts.Fatalf("exit code %s, want %s", got, code)

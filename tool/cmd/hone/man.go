@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/hone-go/hone/tool/exit"
 )
 
 func newMan() *cobra.Command {
@@ -15,19 +17,19 @@ func newMan() *cobra.Command {
 		Example: "  hone man ~/.local/share/man/man1",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return wrongUse("man: name one folder, as in: hone man ./man1")
+				return exit.Usagef("man: name one folder, as in: hone man ./man1")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o777); err != nil {
-				return failed("man: %w; name a folder that can be made", err)
+				return exit.Failedf("man: %w; name a folder that can be made", err)
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
 			header := &doc.GenManHeader{Section: "1", Source: "hone " + buildVersion().Version, Manual: "hone"}
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
-				return failed("man: %w; name a folder that can be written", err)
+				return exit.Failedf("man: %w; name a folder that can be written", err)
 			}
 			return nil
 		},

@@ -14,6 +14,9 @@ import (
 	"testing"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/serving"
 )
 
 // manual is the folder of pages.
@@ -92,14 +95,14 @@ func limitsTable(t *testing.T) string {
 	out.WriteString("| limit | default | what it bounds | result | counter | test |\n|---|---|---|---|---|---|\n")
 	var limits engine.Limits
 	fields := reflect.TypeFor[engine.Limits]()
-	flags, all := limitsOf(&limits), limitsTold()
+	flags, all := serving.LimitsOf(&limits), limitsTold()
 	if fields.NumField() != len(all) || len(flags) != len(all) {
 		t.Fatalf("engine.Limits has %d fields, --limit takes %d, and %d are told", fields.NumField(), len(flags), len(all))
 	}
 	limits = limits.OrDefaults()
 	for i, told := range all {
-		if name := fields.Field(i).Name; name != told.field || strings.ReplaceAll(flags[i].name, "-", "") != strings.ToLower(name) {
-			t.Errorf("field %d is %s, its flag %s, and what is told is of %s", i, name, flags[i].name, told.field)
+		if name := fields.Field(i).Name; name != told.field || strings.ReplaceAll(flags[i].Name, "-", "") != strings.ToLower(name) {
+			t.Errorf("field %d is %s, its flag %s, and what is told is of %s", i, name, flags[i].Name, told.field)
 		}
 		value := flags[i].String()
 		if told.field == "Conns" {
@@ -114,7 +117,7 @@ func limitsTable(t *testing.T) string {
 		case told.field == "TotalInFlight":
 			counter = "`hone_connections_paused`"
 		}
-		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s | %s |\n", flags[i].name, value, told.what, told.result, counter, told.tests)
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s | %s |\n", flags[i].Name, value, told.what, told.result, counter, told.tests)
 	}
 	return out.String()
 }
@@ -192,7 +195,7 @@ func scaleConstants(t *testing.T) string {
 	out.WriteString("| engine | µs a request at 50 000/s over 100 connections | µs at the most, 100 × 1 | bytes an idle connection |\n|---|---|---|---|\n")
 	for _, name := range scaleEngines() {
 		server := "hone-" + name
-		fmt.Fprintf(&out, "| %s | %.1f | %.1f | %s |\n", name, r.median(t, server, "O"), r.median(t, server, "A"), grouped(r.median(t, server, "idle-15k")))
+		fmt.Fprintf(&out, "| %s | %.1f | %.1f | %s |\n", name, r.median(t, server, "O"), r.median(t, server, "A"), figure.Grouped(r.median(t, server, "idle-15k")))
 	}
 	m := r.Machine
 	fmt.Fprintf(&out, "\nMedians of O, A and idle-15k in [bench/results/peers.json](../bench/results/peers.json) ([what they are](../bench/README.md)):\n%s, %d CPUs, Linux %s, %s, commit %s, %s. One loop on one processor.\n",
@@ -225,7 +228,7 @@ func scaleExamples(t *testing.T) string {
 		memory := x.conns*(r.median(t, "hone-events", "idle-15k")+kernelBytes) + 2*float64(limits.TotalOutput+limits.TotalInput)
 		network := x.rate * (x.size + 2*66) * 8
 		fmt.Fprintf(&out, "| %s | %s | %s | %.0f | %.1f | %.1f GB | %.0f Mbit/s | %s |\n",
-			x.name, grouped(x.conns), grouped(math.Round(x.rate)), x.handler, cpu, memory/1e9, network/1e6, grouped(2*x.conns))
+			x.name, figure.Grouped(x.conns), figure.Grouped(math.Round(x.rate)), x.handler, cpu, memory/1e9, network/1e6, figure.Grouped(2*x.conns))
 	}
 	return out.String()
 }
@@ -277,7 +280,7 @@ func TestManualCommands(t *testing.T) {
 		t.Errorf("only %d commands are found in the manual", total)
 	}
 	for _, quick := range [][]string{{"doctor", "--quick"}, {"doctor", "--quick", "--fix-script"}, {"version"}} {
-		hone(t, exitOK, quick...)
+		hone(t, exit.OK, quick...)
 	}
 }
 
@@ -374,8 +377,8 @@ func TestParseCommand(t *testing.T) {
 	for line, wrong := range map[string]string{
 		"load 127.0.0.1:7000 -c 100 --expect 'p99<5ms' | tee x":  "",
 		"doctor                # what stands in the way":         "",
-		"bench -f hello.toml --against origin/${{ github.x }}":   "",
-		"bench -f hello.toml --name a && hone baseline set main": "",
+		"bench -f hello.toml --revision origin/${{ github.x }}":  "",
+		"bench -f hello.toml --save a && hone baseline set main": "",
 		"lode 127.0.0.1:7000":                    "no such command",
 		"load 127.0.0.1:7000 --con 5":            "--con",
 		"load 127.0.0.1:7000 -d 5":               "-d",

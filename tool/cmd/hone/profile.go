@@ -8,14 +8,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
+	"github.com/hone-go/hone/tool/spec"
 )
 
 // profileFlags are profile's, as they were given.
 type profileFlags struct {
 	against string
-	kind    *choice
+	kind    *spec.Choice
 	top     int
 	cum     bool
 	list    string
@@ -73,7 +76,7 @@ profile, 4 when the profile is empty.`,
 			kinds = append(kinds, string(kind))
 		}
 	}
-	f.kind = addChoice(cmd, "kind", "", "what to look at (the first that there is)", kinds...)
+	f.kind = spec.AddChoice(cmd, "kind", "", "what to look at (the first that there is)", kinds...)
 	flags.IntVar(&f.top, "top", 20, "functions to show; 0 shows all")
 	flags.BoolVar(&f.cum, "cum", false, "sort by cum, not by flat")
 	flags.StringVar(&f.list, "list", "", "show the source lines of functions whose names match `REGEXP`, instead")
@@ -95,11 +98,11 @@ func (f *profileFlags) run(cmd *cobra.Command, ref string) error {
 	functions, err := regexp.Compile(f.list)
 	switch {
 	case err != nil:
-		return wrongUse("profile: --list: %w; see https://go.dev/s/re2syntax", err)
+		return exit.Usagef("profile: --list: %w; see https://go.dev/s/re2syntax", err)
 	case f.top < 0:
-		return wrongUse("profile: --top %d: use 0 or more", f.top)
-	case f.web != "" && (f.list != "" || f.out.json || f.out.file != ""):
-		return wrongUse("profile: --web takes the place of --list, --json and -o; choose one")
+		return exit.Usagef("profile: --top %d: use 0 or more", f.top)
+	case f.web != "" && (f.list != "" || f.out.JSON || f.out.File != ""):
+		return exit.Usagef("profile: --web takes the place of --list, --json and -o; choose one")
 	}
 	view, names, err := f.view(cmd, ref)
 	if err != nil {
@@ -108,19 +111,16 @@ func (f *profileFlags) run(cmd *cobra.Command, ref string) error {
 	if f.web != "" {
 		return f.serve(cmd, view, names)
 	}
-	report := newProfileReport(view, names)
+	report := probe.NewReport(view, names)
 	if f.list != "" {
 		report.Lines = view.List(functions)
 		if len(report.Lines) == 0 {
-			return failed("profile: no function's name matches %q; hone profile --top 0 shows all", f.list)
+			return exit.Failedf("profile: no function's name matches %q; hone profile --top 0 shows all", f.list)
 		}
-		return f.out.write(cmd, report, report.writeList)
+		return f.out.write(cmd, report, report.WriteList)
 	}
-	report.Lines = view.Top(f.cum)
-	if report.left = len(report.Lines) - f.top; f.top > 0 && report.left > 0 {
-		report.Lines = report.Lines[:f.top]
-	}
-	return f.out.write(cmd, report, report.writeTop)
+	report.Top(view, f.cum, f.top)
+	return f.out.write(cmd, report, report.WriteTop)
 }
 
 // view reads one profile or two, and scales them.
@@ -145,15 +145,15 @@ func (f *profileFlags) view(cmd *cobra.Command, ref string) (*probe.View, []stri
 	var both [2]*probe.Profile
 	for i, side := range sides {
 		if both[i], err = side.profile(kind); err != nil {
-			return nil, nil, failed("profile: %s: %w", side.name, err)
+			return nil, nil, exit.Failedf("profile: %s: %w", side.name, err)
 		}
 	}
 	view, err := probe.NewView(both[0], both[1])
 	if err != nil {
-		return nil, nil, failed("profile: %w", err)
+		return nil, nil, exit.Failedf("profile: %w", err)
 	}
 	if view.Total == 0 && (view.Before == nil || *view.Before == 0) {
-		return nil, nil, &failure{exitInvalid, fmt.Errorf("profile: the %s profile of %s is empty; %s", kind, names[0], whyEmpty(kind))}
+		return nil, nil, &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("profile: the %s profile of %s is empty; %s", kind, names[0], whyEmpty(kind))}
 	}
 	return view, names, nil
 }
@@ -171,37 +171,37 @@ func whyEmpty(kind probe.Kind) string {
 
 // find reads a file, or a run.
 func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
-	run, err := f.store.fileOrRun(cmd.Context(), "profile", ref)
+	run, err := f.store.FileOrRun(cmd.Context(), "profile", ref)
 	if err != nil {
 		return nil, err
 	}
 	if run == nil {
 		data, err := os.ReadFile(ref)
 		if err != nil {
-			return nil, failed("profile: %w", err)
+			return nil, exit.Failedf("profile: %w", err)
 		}
 		return &profiled{name: ref, file: data}, nil
 	}
-	return &profiled{name: describe(run), run: run}, nil
+	return &profiled{name: session.Describe(run), run: run}, nil
 }
 
 // common is the kind that was asked for, or the first that all sides have.
 func (f *profileFlags) common(sides []*profiled) (probe.Kind, error) {
-	if f.kind.value != "" {
-		return probe.Kind(f.kind.value), nil
+	if f.kind.Value != "" {
+		return probe.Kind(f.kind.Value), nil
 	}
 	first := probe.Kind("")
 	for i, side := range sides {
 		kinds, err := side.kinds()
 		switch {
 		case err != nil:
-			return "", failed("profile: %s: %w", side.name, err)
+			return "", exit.Failedf("profile: %s: %w", side.name, err)
 		case len(kinds) == 0:
-			return "", failed("profile: %s has no profile; take one: hone bench --profile cpu,allocs --pprof URL", side.name)
+			return "", exit.Failedf("profile: %s has no profile; take one: hone bench --profile cpu,allocs --pprof URL", side.name)
 		case i == 0:
 			first = kinds[0]
 		case !slices.Contains(kinds, first):
-			return "", failed("profile: %s has no %s profile; choose another --kind", side.name, first)
+			return "", exit.Failedf("profile: %s has no %s profile; choose another --kind", side.name, first)
 		}
 	}
 	return first, nil

@@ -19,6 +19,7 @@ import (
 	"github.com/google/pprof/profile"
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
@@ -122,7 +123,7 @@ func TestProfile(t *testing.T) {
 	store := profiledRuns(t)
 
 	// What was planted is the first line.
-	out, _ := hone(t, exitOK, "profile", "after", "--against", "before", "--store", store)
+	out, _ := hone(t, exit.OK, "profile", "after", "--against", "before", "--store", store)
 	lines := strings.Split(out[max(0, strings.Index(out, "cpu of ")):], "\n") // behind what a busy machine makes INVALID
 	if !regexp.MustCompile(`^cpu of after \([0-9a-f]+\): [0-9.]+ CPU-seconds per million requests, from [0-9,]+ samples of [0-9.]+ s$`).MatchString(lines[0]) ||
 		!regexp.MustCompile(`^against before \([0-9a-f]+\): .* s, from [0-9,]+ samples of [0-9.]+ s, so \+`).MatchString(lines[1]) {
@@ -133,8 +134,8 @@ func TestProfile(t *testing.T) {
 	}
 
 	// Programs read the same.
-	out, _ = hone(t, exitOK, "profile", "after", "--against", "before", "--store", store, "--json", "--top", "3")
-	var report profileReport
+	out, _ = hone(t, exit.OK, "profile", "after", "--against", "before", "--store", store, "--json", "--top", "3")
+	var report probe.Report
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatal(err)
 	}
@@ -144,13 +145,13 @@ func TestProfile(t *testing.T) {
 	}
 
 	// Its lines, with their text.
-	out, _ = hone(t, exitOK, "profile", "after", "--list", `^main\.planted$`, "--store", store)
+	out, _ = hone(t, exit.OK, "profile", "after", "--list", `^main\.planted$`, "--store", store)
 	if !regexp.MustCompile(`(?m)^ *[0-9.]+ s +[0-9.]+ s +[0-9]+ +x \^= x (<<|>>) [0-9]+$`).MatchString(out) || !strings.Contains(out, "for range rounds {") {
 		t.Errorf("its lines are\n%s", out)
 	}
 
 	// Another kind, with callers.
-	out, _ = hone(t, exitOK, "profile", "before", "--kind", "allocs", "--cum", "--store", store)
+	out, _ = hone(t, exit.OK, "profile", "before", "--kind", "allocs", "--cum", "--store", store)
 	if !regexp.MustCompile(`(?m)^allocs of before .* GB allocated per million requests$`).MatchString(out) || !strings.Contains(out, "main.allocate") {
 		t.Errorf("%s", out)
 	}
@@ -162,9 +163,9 @@ func TestProfile(t *testing.T) {
 func TestProfileOfAnInvalidLoad(t *testing.T) {
 	samples := int64(40)
 	v := &probe.View{Kind: probe.CPU, Per: probe.PerSecond, Unit: "s", Total: 0.8, Samples: &samples, Doubts: []string{"other programs used 60 % of the CPUs"}}
-	r := newProfileReport(v, []string{"run"})
+	r := probe.NewReport(v, []string{"run"})
 	var text strings.Builder
-	r.writeTop(&text)
+	r.WriteTop(&text)
 	want := "INVALID: the load of run was not valid: other programs used 60 % of the CPUs\ncpu of run: 0.80 CPU-seconds per second, from 40 samples of 0.02 s\n"
 	if r.Valid || len(r.InvalidReasons) != 1 || !strings.HasPrefix(text.String(), want) {
 		t.Errorf("valid %v: %s", r.Valid, text.String())
@@ -173,15 +174,15 @@ func TestProfileOfAnInvalidLoad(t *testing.T) {
 
 // profileFailures are what cannot be shown, and files.
 func profileFailures(t *testing.T, store string) {
-	_, err := hone(t, exitFailed, "profile", "after", "--kind", "mutex", "--store", store)
+	_, err := hone(t, exit.Failed, "profile", "after", "--kind", "mutex", "--store", store)
 	if !strings.Contains(err, "has no mutex profile (it has cpu, allocs); take one: hone bench --profile mutex --pprof URL") {
 		t.Errorf("%s", err)
 	}
-	_, err = hone(t, exitFailed, "profile", "after", "--list", "nowhere", "--store", store)
+	_, err = hone(t, exit.Failed, "profile", "after", "--list", "nowhere", "--store", store)
 	if !strings.Contains(err, "hone profile --top 0 shows all") {
 		t.Errorf("%s", err)
 	}
-	_, err = hone(t, exitFailed, "profile", "nobody", "--store", store)
+	_, err = hone(t, exit.Failed, "profile", "nobody", "--store", store)
 	if !strings.Contains(err, `profile: "nobody" is no file, and `) || !strings.Contains(err, "hone run list") {
 		t.Errorf("%s", err)
 	}
@@ -194,7 +195,7 @@ func profileFailures(t *testing.T, store string) {
 	if err := errors.Join(empty.Write(file), file.Close()); err != nil {
 		t.Fatal(err)
 	}
-	_, err = hone(t, exitInvalid, "profile", name, "--kind", "mutex")
+	_, err = hone(t, exit.Invalid, "profile", name, "--kind", "mutex")
 	if !strings.Contains(err, "is empty; the program has to ask for it: runtime.SetMutexProfileFraction(10)") {
 		t.Errorf("%s", err)
 	}
@@ -215,11 +216,11 @@ func profileFailures(t *testing.T, store string) {
 		if err := os.WriteFile(name, a.Data, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		out, _ := hone(t, exitOK, "profile", name, "--against", "before", "--store", store)
+		out, _ := hone(t, exit.OK, "profile", name, "--against", "before", "--store", store)
 		if !strings.Contains(out, " CPU-seconds per second, from ") || !strings.Contains(out, "main.planted") {
 			t.Errorf("%s", out)
 		}
-		_, err := hone(t, exitFailed, "profile", name, "--kind", "heap", "--store", store)
+		_, err := hone(t, exit.Failed, "profile", name, "--kind", "heap", "--store", store)
 		if !strings.Contains(err, "this is no heap profile: it has samples, cpu, not inuse_space; give another --kind") {
 			t.Errorf("%s", err)
 		}
@@ -255,7 +256,7 @@ func profilePages(t *testing.T, store string) {
 		t.Errorf("%s: %s %v, %d bytes", response.Request.URL, response.Status, err, len(page))
 	}
 	cancel()
-	if code := <-ended; code != exitOK {
+	if code := <-ended; code != exit.OK {
 		t.Errorf("exit code %d", code)
 	}
 }

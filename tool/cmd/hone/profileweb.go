@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/probe"
 )
 
@@ -28,7 +29,7 @@ func (f *profileFlags) serve(cmd *cobra.Command, view *probe.View, names []strin
 	defer ln.Close()
 	pages, err := view.Pages()
 	if err != nil {
-		return failed("profile: --web: %w", err)
+		return exit.Failedf("profile: --web: %w", err)
 	}
 	server := &http.Server{Handler: pages, ReadHeaderTimeout: pageHeadTime}
 	ended := make(chan error, 1)
@@ -41,7 +42,7 @@ func (f *profileFlags) serve(cmd *cobra.Command, view *probe.View, names []strin
 	}
 	select {
 	case err := <-ended:
-		return failed("profile: --web: %w", err)
+		return exit.Failedf("profile: --web: %w", err)
 	case <-ctx.Done():
 	}
 	grace, cancel := context.WithTimeout(context.Background(), pageEndTime)
@@ -57,13 +58,13 @@ func (f *profileFlags) serve(cmd *cobra.Command, view *probe.View, names []strin
 func listenHere(ctx context.Context, addr string) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, wrongUse("profile: --web %q: write it as in 127.0.0.1:8080", addr)
+		return nil, exit.Usagef("profile: --web %q: write it as in 127.0.0.1:8080", addr)
 	}
 	if host == "" || host == "localhost" {
 		host = "127.0.0.1"
 	}
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-		return nil, wrongUse("profile: --web %s: others could reach that, and profiles show a program's inside; use 127.0.0.1:%s, and ssh -L from elsewhere", addr, port)
+		return nil, exit.Usagef("profile: --web %s: others could reach that, and profiles show a program's inside; use 127.0.0.1:%s, and ssh -L from elsewhere", addr, port)
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, port))
 	if err != nil {
@@ -71,7 +72,7 @@ func listenHere(ctx context.Context, addr string) (net.Listener, error) {
 		if errors.As(err, &outer) {
 			err = outer.Err
 		}
-		return nil, failed("profile: --web %s: %w; use another port, 0 picks a free one", addr, err)
+		return nil, exit.Failedf("profile: --web %s: %w; use another port, 0 picks a free one", addr, err)
 	}
 	return ln, nil
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/tool/exit"
 )
 
 // TestReadmeCommands runs what the READMEs, in both languages the same, tell a reader
@@ -48,7 +50,7 @@ func TestReadmeCommands(t *testing.T) {
 			args = append(args, "--for", "200ms")
 		}
 		out, err := exec.Command("hone", args...).CombinedOutput()
-		if end := new(exec.ExitError); err != nil && !(errors.As(err, &end) && (end.ExitCode() == exitInvalid || end.ExitCode() == exitMissed)) {
+		if end := new(exec.ExitError); err != nil && !(errors.As(err, &end) && (end.ExitCode() == exit.Invalid || end.ExitCode() == exit.Missed)) {
 			t.Errorf("hone %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}

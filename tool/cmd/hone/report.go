@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
 )
 
 // reportFlags are report's, as they were given.
@@ -54,14 +57,14 @@ compare does.`,
 
 // run writes the page.
 func (f *reportFlags) run(cmd *cobra.Command, ref string) error {
-	run, err := f.store.withRun(cmd.Context(), "report", ref)
+	run, err := f.store.Run(cmd.Context(), "report", ref)
 	if err != nil {
 		return err
 	}
 	var against *record.Run
 	var judged page.Judged
 	if f.against != "" {
-		if against, err = f.store.withRun(cmd.Context(), "report", f.against); err != nil {
+		if against, err = f.store.Run(cmd.Context(), "report", f.against); err != nil {
 			return err
 		}
 		if judged, err = f.judged(cmd.Context(), against, run); err != nil {
@@ -70,32 +73,24 @@ func (f *reportFlags) run(cmd *cobra.Command, ref string) error {
 	}
 	var html bytes.Buffer
 	if err := page.Report(&html, run, against, judged); err != nil {
-		return failed("report: %w", err)
+		return exit.Failedf("report: %w", err)
 	}
-	out, err := openResult(f.file, cmd.OutOrStdout())
-	if err != nil {
+	return session.Output{File: f.file}.Stream("report", cmd.OutOrStdout(), func(w io.Writer) error {
+		_, err := w.Write(html.Bytes())
 		return err
-	}
-	defer out.Close()
-	if err = out.begin(); err == nil {
-		_, err = out.Write(html.Bytes())
-	}
-	if err != nil {
-		return failed("report: %w", err)
-	}
-	return nil
+	})
 }
 
 // judged compares. Runs that must not be compared are shown all the same.
 func (f *reportFlags) judged(ctx context.Context, against, run *record.Run) (judged page.Judged, err error) {
-	store, err := f.store.read(ctx, "report")
+	store, err := f.store.Read(ctx, "report")
 	if err != nil {
 		return judged, err
 	}
 	defer store.Close()
 	c, err := f.judge.stored(ctx, store, against, run)
-	if end := new(failure); errors.As(err, &end) && end.code == exitInvalid {
-		return page.Judged{Refused: strings.TrimPrefix(end.err.Error(), "compare: ")}, nil
+	if end := new(exit.Error); errors.As(err, &end) && end.Code == exit.Invalid {
+		return page.Judged{Refused: strings.TrimPrefix(end.Err.Error(), "compare: ")}, nil
 	}
 	if err != nil {
 		return judged, err

@@ -2,10 +2,12 @@ package main
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/spec"
 )
 
 func newRoot() *cobra.Command {
@@ -36,7 +38,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return wrongUse("there is no command %q; %s", args[0], didYouMean(args[0], commandNames(cmd), "see hone --help"))
+	return exit.Usagef("there is no command %q; %s", args[0], exit.DidYouMean(args[0], commandNames(cmd), "see hone --help"))
 }
 
 func commandNames(cmd *cobra.Command) []string {
@@ -54,13 +56,15 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return wrongUse("%s: takes no argument such as %q; see %s --help", cmd.Name(), args[0], cmd.CommandPath())
+	return exit.Usagef("%s: takes no argument such as %q; see %s --help", cmd.Name(), args[0], cmd.CommandPath())
 }
 
-const (
-	pprofToken   = "pprof-token"
-	tokenInClear = pprofToken + " is no longer taken, because others can read arguments and scenarios; write the token to a file, and give that: " + pprofToken + "-file"
-)
+// renamed are flags of older versions, by their command, and what to use instead.
+func renamed(command, name string) string {
+	return map[string]string{
+		"knee goal": "--expect", "knee trial": "--for", "bench name": "--save", "bench baseline": "--against baseline:NAME", "load ui-against": "--against",
+	}[command+" "+name]
+}
 
 // flagError says in one line what is wrong with a flag, and what would be right.
 func flagError(cmd *cobra.Command, err error) error {
@@ -73,81 +77,30 @@ func flagError(cmd *cobra.Command, err error) error {
 	switch {
 	case errors.As(err, &unknown):
 		name := unknown.GetSpecifiedName()
-		if name == pprofToken && cmd.Flags().Lookup(pprofToken+"-file") != nil {
-			return wrongUse("%s: --%s", cmd.Name(), tokenInClear)
+		if name == spec.PprofToken && cmd.Flags().Lookup(spec.PprofToken+"-file") != nil {
+			return exit.Usagef("%s: --%s", cmd.Name(), spec.TokenInClear)
+		}
+		if now := renamed(cmd.Name(), name); now != "" && unknown.GetSpecifiedShortnames() == "" {
+			return exit.Usagef("%s: --%s is now %s; %s", cmd.Name(), name, now, help)
 		}
 		if unknown.GetSpecifiedShortnames() != "" {
-			return wrongUse("%s: there is no flag -%s; %s", cmd.Name(), name, help)
+			return exit.Usagef("%s: there is no flag -%s; %s", cmd.Name(), name, help)
 		}
-		return wrongUse("%s: there is no flag --%s; %s", cmd.Name(), name, didYouMean("--"+name, flagNames(cmd), help))
+		return exit.Usagef("%s: there is no flag --%s; %s", cmd.Name(), name, exit.DidYouMean("--"+name, flagNames(cmd), help))
 	case errors.As(err, &missing):
-		return wrongUse("%s: --%s lacks its value; %s", cmd.Name(), missing.GetFlag().Name, help)
-	case errors.As(err, &invalid) && invalid.GetFlag().Value.Type() == goalType:
-		return &failure{exitUsage, invalid.Unwrap()} // it names the goal
+		return exit.Usagef("%s: --%s lacks its value; %s", cmd.Name(), missing.GetFlag().Name, help)
+	case errors.As(err, &invalid) && invalid.GetFlag().Value.Type() == spec.GoalType:
+		return &exit.Error{Code: exit.Usage, Err: invalid.Unwrap()} // it names the goal
 	case errors.As(err, &invalid):
-		return wrongUse("%s: --%s %q: %s", cmd.Name(), invalid.GetFlag().Name, invalid.GetValue(), whyInvalid(invalid))
+		return exit.Usagef("%s: --%s %q: %s", cmd.Name(), invalid.GetFlag().Name, invalid.GetValue(), spec.WhyInvalid(invalid))
 	}
-	return wrongUse("%s: %w; %s", cmd.Name(), err, help)
+	return exit.Usagef("%s: %w; %s", cmd.Name(), err, help)
 }
 
 func flagNames(cmd *cobra.Command) []string {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
 	return names
-}
-
-// whyInvalid explains a value that a flag did not take. Our own flags have
-// words for it; those of package pflag have strconv's.
-func whyInvalid(err *pflag.InvalidValueError) string {
-	switch err.GetFlag().Value.Type() {
-	case "duration":
-		return "no duration; write it with its unit, as in 10s or 500ms"
-	case "int":
-		return "no whole number; write it in digits, as in 100"
-	case "uint64":
-		return "no whole number from 0 up; write it in digits, as in 1"
-	case "float64":
-		return "no number; write it in digits, as in 50000"
-	case "bool":
-		return "neither true nor false; leave the value out"
-	}
-	return err.Unwrap().Error()
-}
-
-// choice is a flag that takes one of a few words.
-type choice struct {
-	value string
-	of    []string
-}
-
-// Set takes one of the words.
-func (c *choice) Set(text string) error {
-	for _, known := range c.of {
-		if text == known {
-			c.value = text
-			return nil
-		}
-	}
-	return errors.New("not one of " + strings.Join(c.of, ", ") + "; " + didYouMean(text, c.of, "use "+c.of[0]))
-}
-
-// String returns the word chosen.
-func (c *choice) String() string { return c.value }
-
-// Type is how help names the value.
-func (c *choice) Type() string { return strings.Join(c.of, "|") }
-
-// addChoice gives cmd the flag, with completion.
-func addChoice(cmd *cobra.Command, name, usual, usage string, of ...string) *choice {
-	c := &choice{usual, of}
-	cmd.Flags().Var(c, name, usage)
-	complete := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return of, cobra.ShellCompDirectiveNoFileComp
-	}
-	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
-		panic("hone: " + err.Error()) // the flag was added above
-	}
-	return c
 }
 
 // newHelp is help that does not accept what is not there.

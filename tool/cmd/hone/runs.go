@@ -6,51 +6,21 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/session"
+	"github.com/hone-go/hone/tool/spec"
+	"github.com/hone-go/hone/tool/view"
 )
-
-// outputFlags are those of a command with a result.
-type outputFlags struct {
-	json bool
-	file string
-}
-
-func (f *outputFlags) define(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object")
-	cmd.Flags().StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
-}
-
-// write writes v as JSON, or text.
-func (f *outputFlags) write(cmd *cobra.Command, v any, text func(io.Writer)) error {
-	out, err := openResult(f.file, cmd.OutOrStdout())
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	if err = out.begin(); err == nil {
-		if f.json {
-			err = writeJSON(out, v)
-		} else {
-			var b bytes.Buffer
-			text(&b)
-			_, err = out.Write(b.Bytes())
-		}
-	}
-	if err != nil {
-		return failed("%s: %w", cmd.Name(), err)
-	}
-	return nil
-}
 
 func newRun() *cobra.Command {
 	cmd := &cobra.Command{
@@ -82,7 +52,7 @@ func oneRef(args []string, orLatest bool, example string) (string, error) {
 	case len(args) == 0 && orLatest:
 		return "latest", nil
 	}
-	return "", wrongUse("name one run, as in: %s", example)
+	return "", exit.Usagef("name one run, as in: %s", example)
 }
 
 func newRunList() *cobra.Command {
@@ -95,14 +65,14 @@ func newRunList() *cobra.Command {
 		Example: "  hone run list --limit 5\n  hone run list --scenario hello --json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := store.read(cmd.Context(), "run list")
+			s, err := store.Read(cmd.Context(), "run list")
 			if err != nil {
 				return err
 			}
 			defer s.Close()
 			runs, err := s.List(cmd.Context(), filter)
 			if err != nil {
-				return storeFailure("run list", err)
+				return session.StoreFailure("run list", err)
 			}
 			return out.write(cmd, listed{"hone.runs/1", runs}, func(w io.Writer) { writeList(w, runs) })
 		},
@@ -143,7 +113,7 @@ func newRunShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			run, err := store.withRun(cmd.Context(), "run show", ref)
+			run, err := store.Run(cmd.Context(), "run show", ref)
 			if err != nil {
 				return err
 			}
@@ -195,51 +165,43 @@ func writeFigures(w io.Writer, r *record.Run) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "figure\tmedian\trange")
 	for _, f := range figuresOf(r) {
-		fmt.Fprintf(table, "%s %s\t%s\t%s\n", f.Name, f.Unit, number(f.median()), number(f.values[0])+"–"+number(f.values[len(f.values)-1]))
+		fmt.Fprintf(table, "%s %s\t%s\t%s\n", f.Name, f.Unit, figure.Number(f.median()), figure.Number(f.values[0])+"–"+figure.Number(f.values[len(f.values)-1]))
 	}
 	table.Flush()
 }
 
-// figure is one metric of all valid samples, sorted.
-type figure struct {
+// spread is one metric of all valid samples, sorted.
+type spread struct {
 	record.Metric
 	values []float64
 }
 
-func (f *figure) median() float64 {
+func (f *spread) median() float64 {
 	n := len(f.values)
 	return (f.values[(n-1)/2] + f.values[n/2]) / 2
 }
 
-func figuresOf(r *record.Run) (figures []figure) {
+func figuresOf(r *record.Run) (figures []spread) {
 	for _, s := range r.Samples {
 		if !s.Valid {
 			continue
 		}
 		for _, m := range s.Metrics {
-			i := slices.IndexFunc(figures, func(f figure) bool { return f.Name == m.Name && f.Unit == m.Unit })
+			i := slices.IndexFunc(figures, func(f spread) bool { return f.Name == m.Name && f.Unit == m.Unit })
 			if i < 0 {
 				i = len(figures)
-				figures = append(figures, figure{Metric: m})
+				figures = append(figures, spread{Metric: m})
 			}
 			if m.Value == m.Value {
 				figures[i].values = append(figures[i].values, m.Value)
 			}
 		}
 	}
-	figures = slices.DeleteFunc(figures, func(f figure) bool { return len(f.values) == 0 })
+	figures = slices.DeleteFunc(figures, func(f spread) bool { return len(f.values) == 0 })
 	for i := range figures {
 		slices.Sort(figures[i].values)
 	}
 	return figures
-}
-
-// number is a figure with four digits at least.
-func number(v float64) string {
-	if math.Abs(v) >= 1000 {
-		return grouped(v)
-	}
-	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
 func newRunRemove() *cobra.Command {
@@ -250,18 +212,18 @@ func newRunRemove() *cobra.Command {
 		Example: "  hone run rm 3f9c2a71b04e",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return wrongUse("run rm: name what to remove, as in: hone run rm 3f9c2a71b04e")
+				return exit.Usagef("run rm: name what to remove, as in: hone run rm 3f9c2a71b04e")
 			}
-			s, err := store.write(cmd.Context(), "run rm")
+			s, err := store.Write(cmd.Context(), "run rm")
 			if err != nil {
 				return err
 			}
 			defer s.Close()
 			freed, err := s.Remove(cmd.Context(), args...)
 			if err != nil {
-				return storeFailure("run rm", err)
+				return session.StoreFailure("run rm", err)
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "hone: removed %s, %s freed\n", strings.Join(args, ", "), formatSize(int(freed)))
+			fmt.Fprintf(cmd.ErrOrStderr(), "hone: removed %s, %s freed\n", strings.Join(args, ", "), figure.Size(int(freed)))
 			return nil
 		},
 		ValidArgsFunction: store.completeRuns,
@@ -281,18 +243,18 @@ hone run import reads; benchmark is Go's benchmark format, which benchstat reads
 csv has a line for each figure.`,
 		Example: "  hone run export latest -o run.tar\n  hone run export before after --format benchmark | benchstat -",
 	}
-	format := addChoice(cmd, "format", "tar", "how it is written", "tar", "benchmark", "csv")
+	format := spec.AddChoice(cmd, "format", "tar", "how it is written", "tar", "benchmark", "csv")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			args = []string{"latest"}
 		}
-		if format.value == "tar" && len(args) > 1 {
-			return wrongUse("run export: a tar has one run; export them one by one, or use --format benchmark or csv")
+		if format.Value == "tar" && len(args) > 1 {
+			return exit.Usagef("run export: a tar has one run; export them one by one, or use --format benchmark or csv")
 		}
-		if format.value == "tar" && file == "" && isTerminal(cmd.OutOrStdout()) {
-			return wrongUse("run export: a tar is nothing to read; give -o FILE, or send it to a program")
+		if format.Value == "tar" && file == "" && view.IsTerminal(cmd.OutOrStdout()) {
+			return exit.Usagef("run export: a tar is nothing to read; give -o FILE, or send it to a program")
 		}
-		s, err := store.read(cmd.Context(), "run export")
+		s, err := store.Read(cmd.Context(), "run export")
 		if err != nil {
 			return err
 		}
@@ -301,11 +263,11 @@ csv has a line for each figure.`,
 		for _, ref := range args {
 			run, err := s.Get(cmd.Context(), ref)
 			if err != nil {
-				return storeFailure("run export", err)
+				return session.StoreFailure("run export", err)
 			}
 			runs = append(runs, run)
 		}
-		return exportRuns(cmd, format.value, file, runs)
+		return exportRuns(cmd, format.Value, file, runs)
 	}
 	cmd.ValidArgsFunction = store.completeRuns
 	cmd.Flags().StringVarP(&file, "output", "o", "", "write to `FILE` instead of standard output")
@@ -314,25 +276,15 @@ csv has a line for each figure.`,
 }
 
 func exportRuns(cmd *cobra.Command, format, file string, runs []*record.Run) error {
-	out, err := openResult(file, cmd.OutOrStdout())
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	if err = out.begin(); err == nil {
+	return session.Output{File: file}.Stream("run export", cmd.OutOrStdout(), func(w io.Writer) error {
 		switch format {
 		case "tar":
-			err = record.Export(out, runs[0])
+			return record.Export(w, runs[0])
 		case "benchmark":
-			err = record.WriteBenchmarks(out, runs...)
-		default:
-			err = record.WriteCSV(out, runs...)
+			return record.WriteBenchmarks(w, runs...)
 		}
-	}
-	if err != nil {
-		return failed("run export: %w", err)
-	}
-	return nil
+		return record.WriteCSV(w, runs...)
+	})
 }
 
 func newRunImport() *cobra.Command {
@@ -345,9 +297,9 @@ func newRunImport() *cobra.Command {
 		Example: "  hone run import run.tar\n  go test -bench . -count 10 | tee new.txt; hone run import new.txt",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return wrongUse("run import: name files, as in: hone run import run.tar")
+				return exit.Usagef("run import: name files, as in: hone run import run.tar")
 			}
-			s, err := store.write(cmd.Context(), "run import")
+			s, err := store.Write(cmd.Context(), "run import")
 			if err != nil {
 				return err
 			}
@@ -355,11 +307,11 @@ func newRunImport() *cobra.Command {
 			for _, name := range args {
 				runs, err := importFile(name)
 				if err != nil {
-					return failed("run import: %s: %w", name, err)
+					return exit.Failedf("run import: %s: %w", name, err)
 				}
 				for _, run := range runs {
 					if err := s.Add(cmd.Context(), run); err != nil {
-						return storeFailure("run import: "+name, err)
+						return session.StoreFailure("run import: "+name, err)
 					}
 					fmt.Fprintln(cmd.OutOrStdout(), run.ID)
 				}

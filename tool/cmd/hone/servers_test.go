@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/hone-go/hone/tool/serving"
 )
 
 // servers are the running servers of all scripts, one each.
@@ -71,7 +73,7 @@ func (s *servers) start(ts *testscript.TestScript, cmd *exec.Cmd) {
 	s.byScript.Store(ts, r)
 	select {
 	case line := <-first:
-		var ready readiness
+		var ready serving.Ready
 		if err := json.Unmarshal(line, &ready); err != nil {
 			<-r.ended
 			ts.Fatalf("not ready: %q: %s", line, ts.ReadFile("server.log"))

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
 )
 
@@ -103,9 +104,9 @@ func TestLoadSurvivesWhatServersMayDo(t *testing.T) {
 		}
 		t.Logf("exit code %d, served %d, errors %v, %d unsent, %d reconnects, %d retries, reasons %q", code, d.served.Load(), r.Errors, r.Unsent, r.Reconnects, r.Retries, r.InvalidReasons)
 		checkDifficult(t, d, &r)
-		want := exitInvalid
+		want := exit.Invalid
 		if allowed && r.Valid {
-			want = exitOK
+			want = exit.OK
 		}
 		if code != want || allowed && !busyOnly(r.InvalidReasons) || !allowed && !strings.Contains(strings.Join(r.InvalidReasons, " "), "requests went wrong") {
 			t.Errorf("exit code %d, reasons %q", code, r.InvalidReasons)

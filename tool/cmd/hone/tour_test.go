@@ -22,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/hone-go/hone/tool/machine"
+	"github.com/hone-go/hone/tool/probe"
 )
 
 // The tour is a script that is told: its comments are a page's text, its commands
@@ -151,7 +152,7 @@ func profileSamples(ts *testscript.TestScript, name string) int {
 	if ts.Exec("hone", "profile", name, "--kind", "cpu", "--top", "0", "--json") != nil {
 		return 0 // it is empty
 	}
-	var report profileReport
+	var report probe.Report
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &report))
 	least, sum := 0.0, 0.0
 	for _, l := range report.Lines {

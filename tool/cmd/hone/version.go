@@ -1,13 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/session"
 )
 
 // versionReport is what a build knows of itself.
@@ -29,7 +30,7 @@ func newVersion() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := buildVersion()
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), v)
+				return exit.FailedIf(session.WriteJSON(cmd.OutOrStdout(), v))
 			}
 			commit := ""
 			if v.Commit != nil {
@@ -39,7 +40,7 @@ func newVersion() *cobra.Command {
 				commit += " with changes"
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "hone %s%s, %s, %s\n", v.Version, commit, v.Go, v.Platform)
-			return failedIf(err)
+			return exit.FailedIf(err)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -66,20 +67,4 @@ func buildVersion() versionReport {
 		}
 	}
 	return v
-}
-
-// writeJSON writes one object for people and programs.
-func writeJSON(w io.Writer, v any) error {
-	lines := json.NewEncoder(w)
-	lines.SetEscapeHTML(false)
-	lines.SetIndent("", "  ")
-	return failedIf(lines.Encode(v))
-}
-
-// failedIf is err, when there is one, with the exit code of failures.
-func failedIf(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &failure{exitFailed, err}
 }

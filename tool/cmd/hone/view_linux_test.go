@@ -17,6 +17,9 @@ import (
 	"unsafe"
 
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/view"
 )
 
 // desk is a terminal with a program that runs on it.
@@ -31,6 +34,12 @@ type desk struct {
 	paper *paper
 	wrote chan struct{} // something was written since it was looked at
 	read  chan struct{} // closed when there is nothing more to read
+}
+
+// ioctl asks a terminal something, or tells it.
+func ioctl(fd uintptr, request uintptr, value unsafe.Pointer) bool {
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(value))
+	return errno == 0
 }
 
 // sitDown opens a terminal.
@@ -61,7 +70,7 @@ func openTerminal() (master, slave *os.File, err error) {
 	conn, err := master.SyscallConn()
 	if err == nil {
 		err = conn.Control(func(fd uintptr) {
-			done = control(fd, syscall.TIOCSPTLCK, unsafe.Pointer(&locked)) && control(fd, syscall.TIOCGPTN, unsafe.Pointer(&number))
+			done = ioctl(fd, syscall.TIOCSPTLCK, unsafe.Pointer(&locked)) && ioctl(fd, syscall.TIOCGPTN, unsafe.Pointer(&number))
 		})
 	}
 	if err == nil && !done {
@@ -84,7 +93,7 @@ func (d *desk) ask(file *os.File, request uintptr, value unsafe.Pointer) {
 		d.t.Fatal(err)
 	}
 	conn.Control(func(fd uintptr) {
-		if !control(fd, request, value) {
+		if !ioctl(fd, request, value) {
 			d.t.Fatalf("ioctl %#x fails", request)
 		}
 	})
@@ -284,7 +293,7 @@ func TestTerminalResized(t *testing.T) {
 	}
 	d.typed("q")
 	code, shown, raw := d.ended()
-	if code != exitInterrupted || !strings.HasPrefix(shown, "INVALID: interrupted") || strings.Contains(shown, "q or Ctrl-C") {
+	if code != exit.Interrupted || !strings.HasPrefix(shown, "INVALID: interrupted") || strings.Contains(shown, "q or Ctrl-C") {
 		t.Errorf("exit code %d, and this is left:\n%s", code, shown)
 	}
 	if !regexp.MustCompile("\x1b\\[1m|\x1b\\[36m").MatchString(raw) {
@@ -311,11 +320,11 @@ func TestTerminalInterrupted(t *testing.T) {
 		end  func(*desk)
 		code int
 	}{
-		{"Ctrl-C", func(d *desk) { d.typed("\x03") }, exitInterrupted},
-		{"Ctrl-C twice", func(d *desk) { d.typed("\x03\x03") }, exitInterrupted},
-		{"SIGTERM", func(d *desk) { d.cmd.Process.Signal(syscall.SIGTERM) }, exitInterrupted},
-		{"SIGQUIT", func(d *desk) { d.cmd.Process.Signal(syscall.SIGQUIT) }, exitUsage}, // the Go runtime's own
-		{"SIGHUP", func(d *desk) { d.cmd.Process.Signal(syscall.SIGHUP) }, -1},
+		{"Ctrl-C", func(d *desk) { d.typed("\x03") }, exit.Interrupted},
+		{"Ctrl-C twice", func(d *desk) { d.typed("\x03\x03") }, exit.Interrupted},
+		{"SIGTERM", func(d *desk) { d.cmd.Process.Signal(syscall.SIGTERM) }, exit.Interrupted},
+		{"SIGQUIT", func(d *desk) { d.cmd.Process.Signal(syscall.SIGQUIT) }, exit.Usage}, // the Go runtime's own
+		{"SIGHUP", func(d *desk) { d.cmd.Process.Signal(syscall.SIGHUP) }, exit.Interrupted},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -337,14 +346,14 @@ func TestTerminalInterrupted(t *testing.T) {
 			if code != c.code {
 				t.Errorf("exit code %d, want %d", code, c.code)
 			}
-			if c.code == exitInterrupted && shown != "" {
+			if c.code == exit.Interrupted && shown != "" {
 				t.Errorf("the view leaves something behind: %q", shown)
 			}
 			written, err := os.ReadFile(result)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.code == exitInterrupted != strings.HasPrefix(string(written), "INVALID: interrupted") || strings.Contains(string(written), "\x1b") {
+			if c.code == exit.Interrupted != strings.HasPrefix(string(written), "INVALID: interrupted") || strings.Contains(string(written), "\x1b") {
 				t.Errorf("standard output has %q", written)
 			}
 		})
@@ -360,7 +369,7 @@ func TestTerminalServerGone(t *testing.T) {
 	d.await("the view", onlyView)
 	stop()
 	code, shown, _ := d.ended()
-	if code != exitFailed || !strings.Contains(shown, "hone: load: ") || strings.Contains(shown, "q or Ctrl-C") {
+	if code != exit.Failed || !strings.Contains(shown, "hone: load: ") || strings.Contains(shown, "q or Ctrl-C") {
 		t.Errorf("exit code %d, and this is left:\n%s", code, shown)
 	}
 }
@@ -406,7 +415,7 @@ func plainly(t *testing.T, change func(*exec.Cmd), ok func(string, string) bool,
 	d.await("the load", ok)
 	d.typed("\x03")
 	code, _, raw := d.ended()
-	if code != exitInterrupted {
+	if code != exit.Interrupted {
 		t.Errorf("exit code %d", code)
 	}
 	return raw
@@ -431,7 +440,7 @@ func TestTerminalErrorRedirected(t *testing.T) {
 		t.Errorf("standard error has %q, %v", said[:n], err)
 	}
 	code, shown, raw := d.ended()
-	if code != exitOK && code != exitInvalid || strings.Contains(raw, "\x1b") || !strings.HasPrefix(strings.TrimPrefix(shown, "IN"), "VALID: ") {
+	if code != exit.OK && code != exit.Invalid || strings.Contains(raw, "\x1b") || !strings.HasPrefix(strings.TrimPrefix(shown, "IN"), "VALID: ") {
 		t.Errorf("exit code %d, the terminal has %q", code, raw)
 	}
 }
@@ -486,7 +495,7 @@ func TestTerminalCannotStop(t *testing.T) {
 		return strings.Count(raw, "\x1b[?25l") == 2 && onlyView(shown, raw)
 	})
 	d.typed("q")
-	if code, shown, _ := d.ended(); code != exitInterrupted || !strings.Contains(shown, "INVALID: interrupted") {
+	if code, shown, _ := d.ended(); code != exit.Interrupted || !strings.Contains(shown, "INVALID: interrupted") {
 		t.Errorf("exit code %d, and this is left:\n%s", code, shown)
 	}
 }
@@ -499,7 +508,7 @@ func TestTerminalResult(t *testing.T) {
 	d.start(nil, gently(addr, "-d", "2s")...)
 	d.await("the view", onlyView)
 	code, shown, _ := d.ended()
-	if code != exitOK && code != exitInvalid || !strings.HasPrefix(strings.TrimPrefix(shown, "IN"), "VALID: ") || strings.Contains(shown, "q or Ctrl-C") {
+	if code != exit.OK && code != exit.Invalid || !strings.HasPrefix(strings.TrimPrefix(shown, "IN"), "VALID: ") || strings.Contains(shown, "q or Ctrl-C") {
 		t.Errorf("exit code %d, and this is left:\n%s", code, shown)
 	}
 }
@@ -509,11 +518,11 @@ func TestTerminalKnee(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	addr, _ := echoServer(t)
 	d := sitDown(t, 100, 40)
-	d.start(nil, "hone", "knee", addr, "-c", "2", "--goal", "p99<10s", "--from", "50", "--trial", "1s", "--warmup", "10ms")
+	d.start(nil, "hone", "knee", addr, "-c", "2", "--expect", "p99<10s", "--from", "50", "--for", "1s", "--warmup", "10ms")
 	d.await("a step", has("hone knee", "   1 ", "req/s  short", "bracket", "q or Ctrl-C"))
 	d.typed("q")
 	code, shown, _ := d.ended()
-	if code != exitInterrupted || !regexp.MustCompile(`^hone: knee: \d+ trials? in \d+ s\nINVALID: `).MatchString(shown) {
+	if code != exit.Interrupted || !regexp.MustCompile(`^hone: knee: \d+ trials? in \d+ s\nINVALID: `).MatchString(shown) {
 		t.Errorf("exit code %d, and this is left:\n%s", code, shown)
 	}
 }
@@ -528,7 +537,7 @@ func TestTerminalBench(t *testing.T) {
 	d.await("the view", has("hone bench "+addr, "sample ", " 1 of 3", "now        the server, measuring", "no sample yet", "q or Ctrl-C"))
 	d.typed("q")
 	code, shown, _ := d.ended()
-	if code != exitInterrupted || !regexp.MustCompile(`^hone: bench: 0 samples in \d+ s\nhone: bench: interrupted$`).MatchString(shown) {
+	if code != exit.Interrupted || !regexp.MustCompile(`^hone: bench: 0 samples in \d+ s\nhone: bench: interrupted$`).MatchString(shown) {
 		t.Errorf("exit code %d, and this is left:\n%s", code, shown)
 	}
 }
@@ -551,7 +560,7 @@ func TestTerminalDemo(t *testing.T) {
 		return strings.HasPrefix(shown, "hone demo") && strings.Count(shown, "\n") == 0 && strings.Contains(shown, "1 of ")
 	})
 	d.typed("\x03")
-	if code, shown, _ := d.ended(); code != exitInterrupted || !strings.HasPrefix(shown, "hone: demo: interrupted") {
+	if code, shown, _ := d.ended(); code != exit.Interrupted || !strings.HasPrefix(shown, "hone: demo: interrupted") {
 		t.Errorf("exit code %d, and this is left:\n%s", code, shown)
 	}
 }
@@ -561,8 +570,8 @@ func TestScreenOfPanic(t *testing.T) {
 	d := sitDown(t, 80, 24)
 	func() {
 		defer func() { recover() }()
-		s := openScreen(d.slave, loading())
-		defer s.close()
+		shown := view.NewLoad(view.How{To: d.slave}, "127.0.0.1:7000", "", load.Plan{For: time.Minute}, nil)
+		defer shown.End()
 		d.await("the view", has("rate "))
 		panic("for the test")
 	}()

@@ -1,0 +1,171 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/record"
+)
+
+// Judge says how two runs are compared.
+type Judge struct {
+	// Tolerance is the difference that does not matter. Zero: every difference does.
+	Tolerance float64
+	// Noise is the difference up to which builds of the same source vary, if it is known.
+	Noise float64
+	// Primary is the figure that decides whether the comparison is clear. Empty: the first.
+	Primary string
+	// Across are settings that may differ.
+	Across []string
+	// Look is which look at the same question this is, from 1.
+	Look int
+}
+
+// Report is the result, also in JSON.
+type Report struct {
+	Schema         string   `json:"schema"`
+	Valid          bool     `json:"valid"`
+	InvalidReasons []string `json:"invalid_reasons"`
+	A              string   `json:"a"`
+	B              string   `json:"b"`
+	*Comparison
+	Notes []string `json:"notes"`
+}
+
+// Compare compares what was measured.
+func (f Judge) Compare(a, b *Runs, paired bool, repeats [][2]*record.Run) (*Report, error) {
+	if f.Look < 1 {
+		return nil, exit.Usagef("compare: --look %d: use 1 for the first look, 2 for the second", f.Look)
+	}
+	for _, key := range Differences(a, b) {
+		if !slices.Contains(f.Across, key) {
+			return nil, &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("compare: %s differs: %q and %q; if that is what you compare, add --across %s", key, a.Settings[key], b.Settings[key], key)}
+		}
+	}
+	figures, err := Match(a, b, paired)
+	switch {
+	case err != nil:
+		return nil, &exit.Error{Code: exit.Invalid, Err: err}
+	case len(figures) == 0:
+		return nil, &exit.Error{Code: exit.Invalid, Err: errors.New("compare: the two have no figure in common; compare runs of the same kind, with valid samples")}
+	}
+	if err := f.first(figures); err != nil {
+		return nil, err
+	}
+	AddSessions(figures, repeats)
+	for i := range figures {
+		figures[i].Noise = f.Noise
+	}
+	c := &Report{Schema: "hone.compare/2", Valid: true, InvalidReasons: []string{}, Notes: []string{}}
+	c.Comparison = Rules{Tolerance: f.tolerated(), Look: f.Look}.Compare(figures)
+	c.Notes = append(c.Notes, c.advice(paired)...)
+	return c, nil
+}
+
+func (f Judge) tolerated() float64 {
+	if f.Tolerance == 0 {
+		return -1 // none, where the rules' zero is the usual one
+	}
+	return f.Tolerance
+}
+
+// first moves the primary figure to the front.
+func (f Judge) first(figures []Figure) error {
+	at := 0
+	if f.Primary != "" {
+		at = slices.IndexFunc(figures, func(g Figure) bool { return g.Name == f.Primary })
+	}
+	if at < 0 {
+		var names []string
+		for _, g := range figures {
+			names = append(names, g.Name)
+		}
+		return exit.Usagef("compare: there is no figure %q; %s", f.Primary, exit.DidYouMean(f.Primary, names, "there are "+strings.Join(names, ", ")))
+	}
+	figures[0], figures[at] = figures[at], figures[0]
+	figures[0].Primary = true
+	return nil
+}
+
+// Stored compares two runs. The store, if there is one, knows the noise of their machine.
+func (f Judge) Stored(ctx context.Context, store *record.Store, a, b *record.Run) (*Report, error) {
+	ra, rb, paired := Stored(a, b)
+	repeats, notes, err := repeatsFor(ctx, store, a)
+	if err != nil {
+		return nil, err
+	}
+	c, err := f.Compare(ra, rb, paired, repeats)
+	if err == nil {
+		c.Notes = append(append(c.Notes, notes...), Doubts(ra, rb)...)
+	}
+	return c, err
+}
+
+// floorAge is the age from which a note asks for another session.
+const floorAge = 30 * 24 * time.Hour
+
+// repeatsFor returns the sessions in which a program was measured against itself on
+// the run's machine and under its scenario.
+func repeatsFor(ctx context.Context, store *record.Store, r *record.Run) (repeats [][2]*record.Run, notes []string, err error) {
+	if store == nil {
+		return nil, nil, nil
+	}
+	if repeats, err = store.Repeats(ctx, r.Scenario.Hash()); err != nil {
+		return nil, nil, err
+	}
+	machine := machineOf(r).Fingerprint()
+	repeats = slices.DeleteFunc(repeats, func(s [2]*record.Run) bool { return machineOf(s[0]).Fingerprint() != machine })
+	switch n := len(repeats); {
+	case n == 0:
+		old, err := store.HasOldFloors(ctx)
+		if old {
+			notes = append(notes, "noise floors of an older hone are not used, because each describes a single session; measure again with hone doctor --noise")
+		}
+		return nil, notes, err
+	case n < fewestSessions:
+		notes = append(notes, fmt.Sprintf("hone doctor --noise has measured %s of this scenario here; a noise floor needs %d", figure.Counted(n, "session"), fewestSessions))
+	default:
+		if age := time.Since(repeats[0][0].At); age > floorAge {
+			notes = append(notes, fmt.Sprintf("the noise floor is %d days old; add a session with hone doctor --noise", age/(24*time.Hour)))
+		}
+	}
+	return repeats, notes, nil
+}
+
+// fewestSessions make a noise floor for pairs; for runs that were not taken in turn
+// it takes one more.
+const fewestSessions = 4
+
+// ofTheMachine are the strict keys of machine.Read.
+var ofTheMachine = []string{"cpu", "cpus", "smt", "kernel", "goos", "goarch", "virtual", "cpu-limit", "memory"}
+
+// machineOf is the part of a run's environment that is the machine's, not the
+// program's: noise is the machine's.
+func machineOf(r *record.Run) record.Environment {
+	strict := maps.Clone(r.Environment.Strict)
+	maps.DeleteFunc(strict, func(key, _ string) bool { return !slices.Contains(ofTheMachine, key) })
+	return record.Environment{Strict: strict}
+}
+
+// unclear reports whether the primary figure is unclear and no other is worse.
+func (c *Report) unclear() bool {
+	return c.Changes[0].Verdict == Unclear && c.count(Worse) == 0
+}
+
+// Failure is the exit code.
+func (c *Report) Failure(command string) error {
+	switch {
+	case c.count(Worse) > 0:
+		return &exit.Error{Code: exit.Missed}
+	case c.unclear():
+		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s: %s is %s", command, c.Changes[0].Name, c.words(0))}
+	}
+	return nil
+}

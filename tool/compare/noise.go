@@ -1,0 +1,99 @@
+package compare
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/record"
+)
+
+// Noise is the result, also in JSON.
+type Noise struct {
+	Schema         string        `json:"schema"`
+	Valid          bool          `json:"valid"`
+	InvalidReasons []string      `json:"invalid_reasons"`
+	Scenario       string        `json:"scenario"`
+	Sessions       int           `json:"sessions"` // that are known, with this one
+	Pairs          int           `json:"pairs"`    // of this session
+	Floors         []NoiseFigure `json:"floors"`
+	Kept           string        `json:"kept"` // the store
+}
+
+// NoiseFigure is how much a figure differs between builds of the same source, as a
+// relative difference.
+type NoiseFigure struct {
+	Metric string   `json:"metric"`
+	Unit   string   `json:"unit"`
+	InTurn *float64 `json:"in_turn"` // root of the mean square; null: too few sessions
+	Apart  *float64 `json:"apart"`   // of runs that were not taken in turn
+}
+
+// Check counts the valid pairs of a session.
+func (r *Noise) Check(runs []*record.Run, wanted int) {
+	r.InvalidReasons, r.Pairs = append([]string{}, Short(runs, wanted)...), wanted
+	r.Valid = len(r.InvalidReasons) == 0
+}
+
+// Measure computes the floors of all sessions that are stored, and of this one, which
+// need not be.
+func (r *Noise) Measure(ctx context.Context, store *record.Store, runs []*record.Run) error {
+	for _, run := range runs {
+		run.Made = record.Repeat
+		for i := range run.Samples {
+			s := &run.Samples[i]
+			s.Histograms, s.Series, s.Artefacts = nil, nil, nil
+		}
+	}
+	if err := record.Identify(runs...); err != nil {
+		return err
+	}
+	repeats, _, err := repeatsFor(ctx, store, runs[0])
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(repeats, func(s [2]*record.Run) bool { return s[0].ID == runs[0].ID }) {
+		repeats = append([][2]*record.Run{{runs[0], runs[1]}}, repeats...)
+	}
+	r.Sessions, r.Floors = len(repeats), []NoiseFigure{}
+	figures, err := Match(Stored(runs[0], runs[1]))
+	if err != nil {
+		return err
+	}
+	AddSessions(figures, repeats)
+	rms := func(f Figure) *float64 {
+		if floor := f.Floor(); floor != nil {
+			return &floor.RMS
+		}
+		return nil
+	}
+	for _, f := range figures {
+		n := NoiseFigure{Metric: f.Name, Unit: f.Unit, InTurn: rms(f)}
+		f.Pairs = nil
+		n.Apart = rms(f)
+		r.Floors = append(r.Floors, n)
+	}
+	return nil
+}
+
+// Write writes the floors for people.
+func (r *Noise) Write(w io.Writer) {
+	figure.WriteValidity(w, r.Valid, r.InvalidReasons)
+	if r.Sessions > 0 {
+		fmt.Fprintf(w, "%s: %s so far, %d pairs in this one\n\n", r.Scenario, figure.Counted(r.Sessions, "session"), r.Pairs)
+		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "figure\tbuilds differ by (in turn)\tbetween sessions")
+		percent := func(v float64) string { return fmt.Sprintf("±%.1f %%", 100*v) }
+		for _, f := range r.Floors {
+			fmt.Fprintf(table, "%s %s\t%s\t%s\n", f.Metric, f.Unit, figure.OrNone(f.InTurn, percent), figure.OrNone(f.Apart, percent))
+		}
+		table.Flush()
+		fmt.Fprintf(w, "\nkept in %s for verdicts about this machine and scenario\n", r.Kept)
+	}
+	if r.Sessions <= fewestSessions {
+		fmt.Fprintf(w, "verdicts about pairs need %d sessions, those about runs that were not measured in turn one more; 8 are better, on several days\n", fewestSessions)
+	}
+}

@@ -1,0 +1,54 @@
+package compare
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/tool/record"
+)
+
+// A session counts as soon as it is measured, so that a store that fails does not cost
+// its figures; and once only when it is stored.
+func TestNoiseOfASessionThatIsNotStored(t *testing.T) {
+	ctx := t.Context()
+	store, err := record.Open(ctx, filepath.Join(t.TempDir(), "runs.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	now := time.Now().UTC()
+	for day := range 3 {
+		a, b := pairOf(record.Repeat, "X", now.AddDate(0, 0, -1-day), 1.02)
+		if err := store.AddPair(ctx, a, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := pairOf("bench", "X", now, 1.02)
+	for _, when := range []string{"not stored", "stored"} {
+		var n Noise
+		if err := n.Measure(ctx, store, []*record.Run{a, b}); err != nil {
+			t.Fatal(err)
+		}
+		if n.Sessions != 4 || len(n.Floors) != 1 || n.Floors[0].InTurn == nil {
+			t.Errorf("%s: %d sessions, floors %+v", when, n.Sessions, n.Floors)
+		}
+		if err := store.AddPair(ctx, a, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Of two runs only pairs count whose samples are both valid.
+func TestShort(t *testing.T) {
+	a, b := pairOf("bench", "X", time.Now(), 1)
+	runs := []*record.Run{a, b}
+	if got := Short(runs, 12); got != nil {
+		t.Errorf("12 of 12: %q", got)
+	}
+	b.Samples[3].Valid, b.Samples[3].Reasons = false, []string{"slow", "others used 40 % of the CPUs"}
+	if got := strings.Join(Short(runs, 12), "; "); got != "11 of 12 samples are valid: others used 40 % of the CPUs" {
+		t.Errorf("11 of 12: %q", got)
+	}
+}

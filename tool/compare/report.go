@@ -1,0 +1,100 @@
+package compare
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/hone-go/hone/tool/figure"
+)
+
+func (c *Report) count(v Verdict) (n int) {
+	for _, change := range c.Changes {
+		if change.Verdict == v {
+			n++
+		}
+	}
+	return n
+}
+
+// words is the verdict about a figure.
+func (c *Report) words(figure int) string { return c.Changes[figure].Words(c.Tolerance) }
+
+// Summary is the verdict in one line.
+func (c *Report) Summary() string {
+	if c.unclear() {
+		return "UNCLEAR: " + c.Changes[0].Name + " is " + c.words(0)
+	}
+	return fmt.Sprintf("VALID: of %d figures %d are worse, %d better, %d the same, %d unclear",
+		len(c.Changes), c.count(Worse), c.count(Better), c.count(Same), c.count(Unclear))
+}
+
+// rows are the table's.
+func (c *Report) rows() [][]string {
+	rows := [][]string{{"figure", "A", "B", "B against A"}}
+	for i, change := range c.Changes {
+		rows = append(rows, []string{change.Name + " " + change.Unit, figure.OrNone(change.MedianA, figure.Number), figure.OrNone(change.MedianB, figure.Number), c.words(i)})
+	}
+	return rows
+}
+
+// advice says what the verdicts hold for, and how to get those that are unclear.
+func (c *Report) advice(paired bool) (notes []string) {
+	things := "pairs"
+	if !paired {
+		things = "runs of each"
+	}
+	has := func(what func(Change) bool) bool { return slices.ContainsFunc(c.Changes, what) }
+	if has(func(change Change) bool { return change.LimitedBy == ByNoFloor }) {
+		notes = append(notes, "measure in turn (hone bench --revision, hone compare --pairs), or measure how much sessions differ: hone doctor --noise, on five days")
+	} else if c.Scope == ThisSession {
+		notes = append(notes, "valid in this session, for these builds; hone doctor --noise measures how much other builds of the same source differ")
+	}
+	for i, pairs := range c.Family.Schedule {
+		if has(func(change Change) bool {
+			return change.LimitedBy == BySpread && change.Advice != nil && change.Advice.Pairs == pairs
+		}) {
+			notes = append(notes, fmt.Sprintf("to look again with %d %s, add --look %d: each look uses part of the allowed error of 5 %%", pairs, things, i+1))
+			break
+		}
+	}
+	return notes
+}
+
+// Text is the result for people.
+func (c *Report) Text() string {
+	var b strings.Builder
+	fmt.Fprintln(&b, c.Summary())
+	c.WriteTable(&b)
+	return b.String()
+}
+
+// WriteTable writes what is said of each figure, and the notes.
+func (c *Report) WriteTable(w io.Writer) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range c.rows() {
+		fmt.Fprintln(table, strings.Join(row, "\t"))
+	}
+	table.Flush()
+	for _, note := range c.Notes {
+		fmt.Fprintln(w, "note:", note)
+	}
+}
+
+// Markdown is the result for a pull request.
+func (c *Report) Markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "**%s**\n\n", c.Summary())
+	for i, row := range c.rows() {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			fmt.Fprintln(&b, "|---|--:|--:|---|")
+		}
+	}
+	for _, note := range c.Notes {
+		fmt.Fprintf(&b, "\n- %s\n", note)
+	}
+	return b.String()
+}

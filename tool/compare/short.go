@@ -1,0 +1,38 @@
+package compare
+
+import (
+	"fmt"
+
+	"github.com/hone-go/hone/tool/probe"
+	"github.com/hone-go/hone/tool/record"
+)
+
+// Short says why there are fewer valid samples than were wanted: of two runs pairs, of
+// which both must be valid. Empty: there are enough.
+func Short(runs []*record.Run, wanted int) (reasons []string) {
+	valid := make(map[int]int)
+	last := ""
+	for _, run := range runs {
+		for i, s := range run.Samples {
+			if s.Pair > 0 {
+				i = s.Pair
+			}
+			switch {
+			case s.Valid:
+				valid[i]++
+			case s.Reasons[0] != probe.Profiled:
+				last = s.Reasons[len(s.Reasons)-1]
+			}
+		}
+	}
+	whole := 0
+	for _, n := range valid {
+		if n == len(runs) {
+			whole++
+		}
+	}
+	if whole < wanted {
+		reasons = append(reasons, fmt.Sprintf("%d of %d samples are valid: %s", whole, wanted, last))
+	}
+	return reasons
+}

@@ -1,0 +1,47 @@
+package figure
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Three digits matter, and the unit is the largest that leaves some before the point.
+func TestFigures(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{Micros(0.1234), "0.12 µs"}, {Micros(999), "999 µs"}, {Micros(1000), "1.00 ms"}, {Micros(71_000), "71.0 ms"}, {Micros(2.5e6), "2.50 s"},
+		{Grouped(0), "0"}, {Grouped(999), "999"}, {Grouped(1000), "1,000"}, {Grouped(1234567), "1,234,567"},
+		{Rate(0.25), "0.25"}, {Rate(1500), "1,500"}, {Number(12.3456), "12.35"}, {Number(-12345), "-12,345"},
+		{Digits(0.00123), "0.0012"}, {Digits(12.345), "12.3"}, {Times(1.5), "1.50 ×"}, {Times(1234), "1,234 ×"},
+		{Counted(1, "sample"), "1 sample"}, {Counted(0, "sample"), "0 samples"},
+		{Lasting(59600 * time.Millisecond), "1 min 00 s"}, {Lasting(-time.Second), "0 s"}, {Lasting(2*time.Hour + 5*time.Minute), "2 h 05 min"},
+		{OrNone(nil, Micros), "–"}, {Size(64 << 10), "64KiB"}, {Size(65), "65B"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+}
+
+// What Size writes ParseSize reads, and what would not fit is refused.
+func TestSizes(t *testing.T) {
+	for _, n := range []int{0, 1, 512, 64 << 10, 3 << 20, 1 << 30} {
+		if got, err := ParseSize(Size(n)); err != nil || got != n {
+			t.Errorf("%d: %d, %v", n, got, err)
+		}
+	}
+	for _, text := range []string{"", "-1", "2GiB", "64 KiB", "1e3", "99999999999"} {
+		if n, err := ParseSize(text); err == nil {
+			t.Errorf("%q is taken as %d", text, n)
+		}
+	}
+}
+
+// The first line says what the figures are worth.
+func TestWriteValidity(t *testing.T) {
+	var b strings.Builder
+	WriteValidity(&b, false, []string{"one", "two"})
+	if b.String() != "INVALID: one\n         two\n" {
+		t.Errorf("%q", b.String())
+	}
+}

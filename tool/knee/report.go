@@ -1,0 +1,300 @@
+package knee
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/load"
+)
+
+// Report is knee's result, also in JSON.
+type Report struct {
+	Schema         string   `json:"schema"`
+	Valid          bool     `json:"valid"`
+	InvalidReasons []string `json:"invalid_reasons"`
+	Target         string   `json:"target"`
+	Axis           string   `json:"axis"`
+	Unit           string   `json:"unit"`
+	Knee           Range    `json:"knee"`  // of all goals together
+	Goals          []Range  `json:"goals"` // of each
+	Trials         []Point  `json:"trials"`
+	Notes          []string `json:"notes"`
+
+	goals  []load.Goal
+	colour bool
+}
+
+// Range is a knee in JSON; what is not known is null.
+type Range struct {
+	Goal    string   `json:"goal"`
+	State   string   `json:"state"`
+	Met     *float64 `json:"met"`
+	Missed  *float64 `json:"missed"`
+	Invalid *float64 `json:"invalid"`
+
+	knee Knee
+}
+
+// Point is a trial in JSON: a point of the curve.
+type Point struct {
+	Load    float64  `json:"load"`
+	Full    bool     `json:"full"`
+	Valid   bool     `json:"valid"`
+	Met     []bool   `json:"met"` // by goal; empty when not valid
+	Why     string   `json:"why"` // it missed or is not valid
+	Rate    *float64 `json:"rate"`
+	P50     *float64 `json:"p50_us"`
+	P99     *float64 `json:"p99_us"`
+	P999    *float64 `json:"p999_us"`
+	Errors  int64    `json:"errors"`
+	Client  *float64 `json:"client_cpu_share"`
+	Plotted *float64 `json:"-"` // the figure that is drawn, in µs
+}
+
+// Report is what is known until now.
+func (s *Search) Report(target string, colour bool) *Report {
+	goals := s.Goals
+	r := &Report{Schema: "hone.knee/1", InvalidReasons: []string{}, Target: target, Axis: s.Axis(), Unit: s.Unit(),
+		Trials: []Point{}, Notes: []string{}, goals: goals, colour: colour}
+	found := s.Plan.Find(s.made())
+	r.Knee = rangeOf("all goals", found.All)
+	if len(goals) == 1 {
+		r.Knee.Goal = goals[0].String()
+	}
+	for i, k := range found.Goals {
+		r.Goals = append(r.Goals, rangeOf(goals[i].String(), k))
+	}
+	for _, p := range s.points {
+		r.Trials = append(r.Trials, p.inJSON(s.drawn()))
+	}
+	r.judge()
+	if k := found.All; k.Again > unsteadyPart*k.Missed && k.Missed > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("the server is not the same all the time: a trial at %s met the goals, one at %s did not; if it takes long to recover from too much, use a longer --cool",
+			r.amount(k.Again), r.amount(k.Missed)))
+	}
+	return r
+}
+
+// unsteadyPart is how far above a miss a trial that met is no matter of chance.
+const unsteadyPart = 1.1
+
+func rangeOf(goal string, k Knee) Range {
+	some := func(v float64) *float64 {
+		if v == 0 {
+			return nil
+		}
+		return &v
+	}
+	return Range{goal, k.State.String(), some(k.Met), some(k.Missed), some(k.Invalid), k}
+}
+
+func (p measured) inJSON(drawn string) Point {
+	t := Point{Load: p.Load, Full: p.Full, Valid: !p.Invalid, Met: p.Met, Why: p.Why}
+	if t.Met == nil {
+		t.Met = []bool{}
+	}
+	if r := p.result; r != nil {
+		t.Rate, t.P50, t.P99, t.P999 = r.Rate, r.Latency.P50, r.Latency.P99, r.Latency.P999
+		t.Errors, t.Client = r.Errors["total"], r.Client.CPUShare
+		t.Plotted = map[string]*float64{"p50": t.P50, "p90": r.Latency.P90, "p99": t.P99, "p999": t.P999, "max": r.Latency.Max}[drawn]
+	}
+	return t
+}
+
+func (r *Report) drawn() string { return DrawnOf(r.goals) }
+
+func (s *Search) drawn() string { return DrawnOf(s.Goals) }
+
+// DrawnOf is the figure in the plot: that of the first goal for a time.
+func DrawnOf(goals []load.Goal) string {
+	for _, g := range goals {
+		if slices.Contains([]string{"p50", "p90", "p99", "p999", "max"}, g.Metric) {
+			return g.Metric
+		}
+	}
+	return "p99"
+}
+
+// judge says what the search is worth.
+func (r *Report) judge() {
+	switch r.Knee.knee.State {
+	case Hidden:
+		r.InvalidReasons = append(r.InvalidReasons, r.known()+r.amount(r.Knee.knee.Invalid)+" could not be offered: "+r.whyInvalid(r.Knee.knee.Invalid))
+	case Unfinished:
+		r.InvalidReasons = append(r.InvalidReasons, r.known()+fmt.Sprintf("the search is not finished after %s; let it run to the end, or narrow it with --from and --to", figure.Counted(len(r.Trials), "trial")))
+	}
+	for _, g := range r.Goals {
+		if r.Knee.knee.State != Hidden && g.knee.State == Hidden {
+			r.Notes = append(r.Notes, fmt.Sprintf("the knee of %s alone is not known: %s could not be offered: %s", g.Goal, r.amount(g.knee.Invalid), r.whyInvalid(g.knee.Invalid)))
+		}
+	}
+	r.Valid = len(r.InvalidReasons) == 0
+}
+
+// known is what is certain of a knee that is not.
+func (r *Report) known() string {
+	if r.Knee.Met == nil {
+		return "nothing is known of the knee: "
+	}
+	not := ""
+	if r.Knee.Missed != nil {
+		not = " and missed at " + r.amount(*r.Knee.Missed)
+	}
+	return fmt.Sprintf("all that is known is that %s is met at %s%s: ", r.Knee.Goal, r.amount(*r.Knee.Met), not)
+}
+
+func (r *Report) whyInvalid(load float64) string {
+	for _, t := range slices.Backward(r.Trials) {
+		if t.Load == load && !t.Valid {
+			return t.Why
+		}
+	}
+	return ""
+}
+
+// whyMissed is what a load was missed for, by the last trial that did.
+func (r *Report) whyMissed(load float64) string {
+	for _, t := range slices.Backward(r.Trials) {
+		if t.Load == load && t.Valid && t.Why != "" {
+			return t.Why
+		}
+	}
+	return ""
+}
+
+// Fail adds why the search could not go on.
+func (r *Report) Fail(err error) {
+	r.Valid = false
+	r.InvalidReasons = append(r.InvalidReasons, err.Error())
+}
+
+// Failure is the exit code.
+func (r *Report) Failure(interrupted, quiet bool) error {
+	end := &exit.Error{Code: exit.OK}
+	switch {
+	case interrupted && r.Knee.knee.State == Unfinished:
+		end = &exit.Error{Code: exit.Interrupted, Err: errors.New("knee: interrupted; " + strings.Join(r.InvalidReasons, "; "))}
+	case !r.Valid:
+		end = &exit.Error{Code: exit.Invalid, Err: errors.New("knee: " + strings.Join(r.InvalidReasons, "; "))}
+	case r.Knee.knee.State == Below:
+		end = &exit.Error{Code: exit.Missed, Err: errors.New("knee: " + r.head())}
+	default:
+		return nil
+	}
+	if !quiet {
+		end.Err = nil // the first line has said so
+	}
+	return end
+}
+
+// amount is a load with its unit.
+func (r *Report) amount(load float64) string {
+	if r.Axis == AxisConns {
+		return figure.Counted(int(load), "connection")
+	}
+	if load < 100 {
+		return fmt.Sprintf("%.4g/s", load)
+	}
+	return figure.Grouped(load) + "/s"
+}
+
+// head is the knee in one line.
+func (r *Report) head() string {
+	k := r.Knee.knee
+	switch k.State {
+	case Found:
+		return fmt.Sprintf("the knee of %s is at %s; at %s: %s", r.Knee.Goal, r.amount(k.Met), r.amount(k.Missed), r.whyMissed(k.Missed))
+	case Above:
+		return fmt.Sprintf("%s is met up to %s, the highest load; raise --to", r.Knee.Goal, r.amount(k.Met))
+	case Below:
+		return fmt.Sprintf("%s is missed under %s already, the lowest load: %s; lower --from, or the goal", r.Knee.Goal, r.amount(k.Missed), r.whyMissed(k.Missed))
+	}
+	return strings.Join(r.InvalidReasons, "; ")
+}
+
+// Write writes the result for people.
+func (r *Report) Write(w io.Writer) {
+	verdict := "VALID: "
+	if !r.Valid {
+		verdict = "INVALID: "
+	}
+	fmt.Fprintln(w, verdict+r.head())
+	for _, note := range r.Notes {
+		fmt.Fprintln(w, "note:", note)
+	}
+	if len(r.Goals) > 1 {
+		fmt.Fprintln(w)
+		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "goal\tmet up to\tmissed from\tknee")
+		for _, g := range append([]Range{r.Knee}, r.Goals...) {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", g.Goal, figure.OrNone(g.Met, r.amount), figure.OrNone(g.Missed, r.amount), g.State)
+		}
+		table.Flush()
+	}
+	fmt.Fprintln(w)
+	r.writeCurve(w)
+	r.writePlot(w)
+}
+
+// writeCurve writes a line for each load, with its last trial, a full one if there
+// is one.
+func (r *Report) writeCurve(w io.Writer) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "load\ttrials\tanswers/s\tp50\tp99\tp99.9\t  goals")
+	for _, t := range r.curve() {
+		n := 0
+		for _, other := range r.Trials {
+			if other.Load == t.Load {
+				n++
+			}
+		}
+		goals := "met"
+		if !t.Valid {
+			goals = "not valid"
+		} else if slices.Contains(t.Met, false) {
+			goals = "missed"
+		}
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t  %s\n", r.amount(t.Load), n, figure.OrNone(t.Rate, figure.Grouped), figure.OrNone(t.P50, figure.Micros), figure.OrNone(t.P99, figure.Micros), figure.OrNone(t.P999, figure.Micros), goals)
+	}
+	table.Flush()
+}
+
+// curve has one trial for each load, ascending: the last full one that missed, or
+// else the last full one, or else the last.
+func (r *Report) curve() []Point {
+	best := make(map[float64]Point)
+	rank := func(t Point) (n int) {
+		if t.Valid {
+			n++
+		}
+		if t.Full {
+			n += 2
+		}
+		if t.Valid && t.Full && slices.Contains(t.Met, false) {
+			n += 4
+		}
+		return n
+	}
+	for _, t := range r.Trials {
+		if before, known := best[t.Load]; !known || rank(t) >= rank(before) {
+			best[t.Load] = t
+		}
+	}
+	var points []Point
+	for _, t := range best {
+		points = append(points, t)
+	}
+	slices.SortFunc(points, func(a, b Point) int {
+		if a.Load < b.Load {
+			return -1
+		}
+		return 1
+	})
+	return points
+}

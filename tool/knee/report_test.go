@@ -1,0 +1,184 @@
+package knee
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/load"
+)
+
+// A server that breaks off every request has given in, once it has met the goals; one that
+// never has is not to be measured.
+func TestKneeOfAServerThatBreaksOff(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	defer server.Close()
+	s := searched(t)
+	plan := load.Plan{Target: load.HTTP{URL: server.URL, Method: http.MethodPost}, Conns: 8, For: 100 * time.Millisecond, Warmup: -1}
+	p, err := s.once(t.Context(), plan, Step{Load: 20_000})
+	if err != nil || p.Invalid || len(p.Met) != 1 || p.Met[0] || !strings.Contains(p.Why, "the server closed the connections of ") {
+		t.Errorf("%v: %+v", err, p)
+	}
+	s.points = nil
+	if _, err := s.once(t.Context(), plan, Step{Load: 1}); err == nil {
+		t.Error("there is no knee, and no error")
+	}
+}
+
+// result makes the result of a run.
+func result(offered, rate, p50, p99 float64) *load.Result {
+	r := &load.Result{Valid: true, Requests: int64(rate), Window: time.Second, Offered: &offered, Rate: &rate, Errors: map[string]int64{"total": 0}}
+	r.Latency.P50, r.Latency.P99 = &p50, &p99
+	return r
+}
+
+func TestBehind(t *testing.T) {
+	for _, c := range []struct {
+		offered, answered float64
+		p50               float64 // µs
+		behind            bool
+	}{
+		{10_000, 10_000, 100, false},
+		{10_000, 9_950, 100, false},
+		{10_000, 9_850, 100, true},
+		{10_000, 9_850, 2_000_000, false}, // so many are under way at any time
+		{10_000, 5_000, 2_000_000, true},
+		{10, 9, 100_000, false},
+	} {
+		if got := behind(result(c.offered, c.answered, c.p50, 0)); (got != "") != c.behind {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+	r := result(1000, 500, 100, 200)
+	r.Errors = map[string]int64{"total": 500, "failed": 500}
+	if got := behind(r); got != "" {
+		t.Errorf("answers that say no are answers: %q", got)
+	}
+	if got := failures(r); got != "500 of 500 requests failed" {
+		t.Errorf("%q", got)
+	}
+	if got := behind(&load.Result{}); got != "" {
+		t.Errorf("a closed loop has no rate to keep: %q", got)
+	}
+}
+
+func TestGeneratorsLag(t *testing.T) {
+	for want, goals := range map[time.Duration][]string{
+		time.Millisecond:     {"p99<5ms", "p50<100ms"},
+		4 * time.Millisecond: {"errors==0", "service.max<40ms", "p99<1s", "rate>5"},
+	} {
+		s := &Search{Goals: goalsOf(t, goals...)}
+		if got := s.mostLag(); got != want {
+			t.Errorf("%v: %v, want %v", goals, got, want)
+		}
+	}
+}
+
+func goalsOf(t *testing.T, texts ...string) (goals []load.Goal) {
+	t.Helper()
+	for _, text := range texts {
+		g, err := load.ParseGoal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		goals = append(goals, g)
+	}
+	return goals
+}
+
+// searched is a search whose trials have been made: a server of 8,000 a second.
+func searched(t *testing.T, states ...string) *Search {
+	t.Helper()
+	s := &Search{Goals: goalsOf(t, "p99<5ms"), Plan: Plan{From: 1000, Confirm: 1}}
+	for len(s.points) < 50 {
+		step, more := s.Plan.Next(s.made())
+		if !more {
+			break
+		}
+		p := measured{Trial: Trial{Step: step, Met: []bool{step.Load <= 8000}}}
+		p.result = result(step.Load, min(step.Load, 8000), 100, 200+max(0, step.Load-8000)*1000)
+		switch {
+		case len(states) > 0 && step.Load > 3000:
+			p.Invalid, p.Why = true, states[0]
+		case !p.Met[0]:
+			p.Why = "p99<5ms missed: p99 is 8ms"
+		}
+		s.points = append(s.points, p)
+	}
+	return s
+}
+
+func TestKneeText(t *testing.T) {
+	var b strings.Builder
+	s := searched(t)
+	s.Report("127.0.0.1:7000", false).Write(&b)
+	text := b.String()
+	if first, _, _ := strings.Cut(text, "\n"); first != "VALID: the knee of p99<5ms is at 8,000/s; at 8,087/s: p99<5ms missed: p99 is 8ms" {
+		t.Errorf("it begins with %q", first)
+	}
+	for _, want := range []string{
+		"   1,000/s       1      1,000  100 µs   200 µs      –  met\n",
+		"   8,087/s       2      8,000  100 µs  87.2 ms      –  missed\n",
+		"p99 against answers a second: ● met, × missed, ┈ the goal\n",
+		"│●                     ●                    ●                     ●\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %q in\n%s", want, text)
+		}
+	}
+	for line := range strings.Lines(text) {
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 && !strings.HasPrefix(line, "VALID") {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
+	if strings.Contains(text, "\x1b") {
+		t.Error("it has colours, and nobody looks")
+	}
+	b.Reset()
+	s.Report("127.0.0.1:7000", true).Write(&b)
+	if !strings.Contains(b.String(), colourGreen+"●"+colourNone) || !strings.Contains(b.String(), colourRed+"×"+colourNone) {
+		t.Errorf("it has no colours:\n%s", b.String())
+	}
+}
+
+// TestKneeExitCodes has one for each end of a search.
+func TestKneeExitCodes(t *testing.T) {
+	codeOf := func(s *Search, interrupted bool) string {
+		end := new(exit.Error)
+		if err := s.Report("x", false).Failure(interrupted, true); err != nil {
+			end = err.(*exit.Error)
+		}
+		return fmt.Sprintf("%d %v", end.Code, end.Err)
+	}
+	whole := searched(t)
+	if got := codeOf(whole, true); got != "0 <nil>" {
+		t.Errorf("interrupted when it had been found: %s", got)
+	}
+	half := searched(t)
+	half.points = half.points[:4]
+	if got := codeOf(half, true); !strings.HasPrefix(got, "130 knee: interrupted; all that is known is that p99<5ms is met at 8,000/s: the search is not finished after 4 trials") {
+		t.Errorf("interrupted: %s", got)
+	}
+	if got := codeOf(searched(t, "the generator was busy"), false); !strings.HasPrefix(got, "4 knee: all that is known is that p99<5ms is met at 2,") || !strings.HasSuffix(got, "could not be offered: the generator was busy") {
+		t.Errorf("hidden: %s", got)
+	}
+	below := searched(t)
+	below.Plan.From, below.points = 9000, nil
+	for range 2 {
+		step, _ := below.Plan.Next(below.made())
+		below.points = append(below.points, measured{Trial: Trial{Step: step, Met: []bool{false}}, Why: "too slow"})
+	}
+	if got := codeOf(below, false); got != "3 knee: p99<5ms is missed under 9,000/s already, the lowest load: too slow; lower --from, or the goal" {
+		t.Errorf("below: %s", got)
+	}
+	whole.Plan.To = whole.points[3].Load
+	whole.points = append(whole.points[:4], whole.points[3])
+	whole.points[4].Full = true
+	if got := codeOf(whole, false); got != "0 <nil>" || whole.Report("x", false).head() != "p99<5ms is met up to 8,000/s, the highest load; raise --to" {
+		t.Errorf("above: %s, %s", got, whole.Report("x", false).head())
+	}
+}

@@ -1,0 +1,318 @@
+package knee
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/trial"
+)
+
+// Search is a search on its way.
+type Search struct {
+	Plan  Plan
+	Goals []load.Goal
+	// Load is what each trial is made of, but for what grows and how long it takes.
+	Load load.Plan
+	// Length is how long a full trial takes; a short one takes a third. Both take longer
+	// where requests are few.
+	Length time.Duration
+	// Cool is the target's rest after a trial that was too much.
+	Cool time.Duration
+	// Others makes trials invalid in which other programs were too busy. Nil: nobody looks.
+	Others *trial.Others
+	// Watch is told what is done, and every second of it. Nil: nobody is.
+	Watch func(Progress)
+	// Made is told each trial that was made, and what all of them show. Nil: nobody is.
+	Made func(Point, Knee)
+
+	points []measured
+}
+
+// Progress is what a search does at the moment.
+type Progress struct {
+	Doing string
+	Taken int            // trials that were made
+	Load  *load.Progress // nil: a trial begins
+}
+
+func (s *Search) show(doing string, l *load.Progress) {
+	if s.Watch != nil {
+		s.Watch(Progress{doing, len(s.points), l})
+	}
+}
+
+// Any reports whether any trial was made.
+func (s *Search) Any() bool { return len(s.points) > 0 }
+
+// measured is a trial and what it showed.
+type measured struct {
+	Trial
+	Why    string       // it missed, or is invalid; empty when all goals were met
+	result *load.Result // nil: the run broke off
+	at     time.Time
+}
+
+// Run makes trials until the knee is known, the context ends, or the server is
+// gone.
+func (s *Search) Run(ctx context.Context) error {
+	for {
+		step, more := s.Plan.Next(s.made())
+		if !more || ctx.Err() != nil {
+			return nil
+		}
+		s.show(s.doing(step), nil)
+		if step.Rest && !rested(ctx, s.Cool) {
+			return nil
+		}
+		p, err := s.trial(ctx, step)
+		switch {
+		case ctx.Err() != nil:
+			if len(s.points) == 0 {
+				return ctx.Err()
+			}
+			return nil // what was going on does not count
+		case err != nil:
+			return err
+		}
+		s.points = append(s.points, p)
+		if s.Made != nil {
+			s.Made(p.inJSON(s.drawn()), s.Plan.Find(s.made()).All)
+		}
+	}
+}
+
+func (s *Search) doing(step Step) string {
+	length := "short"
+	if step.Full {
+		length = "full"
+	}
+	return fmt.Sprintf("trial %d: %s %s, %s", len(s.points)+1, figure.Grouped(step.Load), s.Unit(), length)
+}
+
+// made is the search's view of the trials.
+func (s *Search) made() (made []Trial) {
+	for _, p := range s.points {
+		made = append(made, p.Trial)
+	}
+	return made
+}
+
+// rested waits, and reports whether the context lasted.
+func rested(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+const (
+	shortPart     = 3    // of a full trial
+	fewest        = 150  // requests in a trial, so that its 99th percentile is one
+	fewestThinner = 1500 // the same for the 99.9th
+	mostLonger    = 20   // times that a trial is made longer to have so many
+)
+
+// trial loads the target once; again, for longer, when there were too few requests.
+func (s *Search) trial(ctx context.Context, step Step) (measured, error) {
+	plan := s.Load
+	plan.For = s.Length
+	if !step.Full {
+		plan.For /= shortPart
+	}
+	longest := mostLonger * plan.For
+	if s.Plan.Whole {
+		plan.Conns = int(step.Load)
+	} else {
+		plan.Rate = step.Load
+		plan.For = min(max(plan.For, time.Duration(float64(s.fewest())/step.Load*float64(time.Second))), longest)
+	}
+	for {
+		p, err := s.once(ctx, plan, step)
+		if err != nil || p.result == nil || p.result.Interrupted || plan.For >= longest || p.result.Requests >= int64(s.fewest()) || !s.Plan.Whole {
+			return p, err
+		}
+		enough := 1.5 * float64(s.fewest()) / float64(max(p.result.Requests, 1))
+		plan.For = min(time.Duration(float64(plan.For)*enough)+time.Millisecond, longest)
+	}
+}
+
+// fewest is how many requests the goals take.
+func (s *Search) fewest() int {
+	for _, g := range s.Goals {
+		if strings.HasSuffix(g.Metric, "p999") {
+			return fewestThinner
+		}
+	}
+	return fewest
+}
+
+// once is one run and its judgement. Whether the target keeps up, and whether
+// requests fail, is judged here, not by the run: both are misses, not faults of the
+// generator, which is all that is left to make the run invalid.
+func (s *Search) once(ctx context.Context, plan load.Plan, step Step) (measured, error) {
+	allowed := plan.AllowErrors
+	plan.AllowErrors, plan.MaxStall, plan.MaxLag = true, plan.For, s.mostLag()
+	doing := s.doing(step)
+	plan.Progress = func(now load.Progress) {
+		s.show(doing, &now)
+	}
+	p := measured{Trial: Trial{Step: step}, at: time.Now().UTC()}
+	if s.Others != nil {
+		s.Others.Watch(&plan)
+	}
+	result, err := load.Run(ctx, plan)
+	if s.Others != nil {
+		s.Others.Judge(result)
+	}
+	if err != nil {
+		return s.brokenOff(p, err)
+	}
+	p.result = result
+	if broken := result.Errors[load.Closed.String()]; 2*broken > result.Requests {
+		return s.brokenOff(p, &load.Error{
+			Kind: load.Closed, Target: plan.Target.String(),
+			What: fmt.Sprintf("the server closed the connections of %d of %d requests before their answers", broken, result.Requests),
+			Try:  "look into its log",
+		})
+	}
+	if !result.Valid {
+		p.Invalid, p.Why = true, strings.Join(result.InvalidReasons, "; ")
+		return p, nil
+	}
+	lost := behind(result)
+	if lost == "" && !allowed && !s.judgesErrors() {
+		lost = failures(result)
+	}
+	p.Why = lost
+	for _, o := range load.Check(result, s.Goals) {
+		if o.Got == nil {
+			p.Invalid, p.Why = true, fmt.Sprintf("%v cannot be judged: there were only %d requests; use a longer --for", o.Goal, result.Requests)
+			return p, nil
+		}
+		p.Met = append(p.Met, o.Met && lost == "")
+		if !o.Met && p.Why == "" {
+			p.Why = o.String()
+		}
+	}
+	return p, nil
+}
+
+// mostLag is how late the generator may be. That is part of every response time, so
+// it is a tenth of the strictest goal for one, or what is usual.
+func (s *Search) mostLag() time.Duration {
+	most := time.Duration(0)
+	for _, g := range s.Goals {
+		part := time.Duration(g.Value / 10 * float64(time.Microsecond))
+		if isCount := slices.Contains([]string{"rate", "errors", "shed", "requests"}, g.Metric); !isCount && (most == 0 || part < most) {
+			most = part
+		}
+	}
+	return max(most, time.Millisecond)
+}
+
+func (s *Search) judgesErrors() bool {
+	return slices.ContainsFunc(s.Goals, func(g load.Goal) bool { return g.Metric == "errors" })
+}
+
+// brokenOff judges a run that ended early: the server gave in, if it has met the
+// goals before.
+func (s *Search) brokenOff(p measured, err error) (measured, error) {
+	end := new(load.Error)
+	if !errors.As(err, &end) || end.Kind == load.BadPlan {
+		return p, err
+	}
+	p.Why = err.Error()
+	if sys.Exhausted(err) || errors.Is(err, syscall.EADDRNOTAVAIL) {
+		p.Invalid = true // this machine gave in
+		return p, nil
+	}
+	before := s.Plan.Find(s.made()).All
+	if before.Met == 0 || p.Load <= before.Met {
+		return p, err // it is not there, or no longer
+	}
+	p.Met = make([]bool, len(s.Goals))
+	return p, nil
+}
+
+const leastKept = 0.99 // of a rate, by a target that keeps up
+
+// behind says by how much the target did not keep up with its rate. How many
+// requests are under way at an edge of the measured time is chance, hence three of
+// its standard deviations.
+func behind(r *load.Result) string {
+	if r.Offered == nil || r.Rate == nil || *r.Offered == 0 {
+		return ""
+	}
+	seconds := r.Window.Seconds()
+	offered := *r.Offered * seconds
+	answered := *r.Rate*seconds + float64(r.Errors[load.Failed.String()]+r.Errors[load.WrongContent.String()])
+	allowance := 0.0
+	if r.Latency.P50 != nil {
+		allowance = 3 * math.Sqrt(*r.Offered**r.Latency.P50/1e6)
+	}
+	if answered >= leastKept*offered-allowance {
+		return ""
+	}
+	return fmt.Sprintf("it answered %.1f %% of the requests in time", 100*answered/offered)
+}
+
+// failures says how many requests failed.
+func failures(r *load.Result) string {
+	total := r.Errors["total"]
+	if total == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of %s requests failed", figure.Grouped(float64(total)), figure.Grouped(float64(r.Requests)))
+}
+
+// The axes.
+const (
+	AxisRate  = "rate"
+	AxisConns = "conns"
+)
+
+// Axis is what grows.
+func (s *Search) Axis() string {
+	if s.Plan.Whole {
+		return AxisConns
+	}
+	return AxisRate
+}
+
+// Unit is what loads are counted in.
+func (s *Search) Unit() string {
+	if s.Plan.Whole {
+		return "connections"
+	}
+	return "req/s"
+}
+
+// Samples are the trials as they are stored, a sample each.
+func (s *Search) Samples() (samples []record.Sample) {
+	for i, p := range s.points {
+		sample := &record.Sample{At: p.at, Reasons: []string{p.Why}}
+		if p.result != nil {
+			sample = trial.SampleOf(p.result, p.at)
+		}
+		if sample.Order = i + 1; p.Invalid {
+			sample.Valid, sample.Reasons = false, []string{p.Why}
+		}
+		sample.Metrics = append([]record.Metric{{Name: "load", Unit: s.Unit(), Better: record.Higher, Value: p.Load}}, sample.Metrics...)
+		samples = append(samples, *sample)
+	}
+	return samples
+}

@@ -1,0 +1,169 @@
+package load
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/hone-go/hone/tool/figure"
+)
+
+// goalReport is a goal in JSON.
+type goalReport struct {
+	Goal string   `json:"goal"`
+	Met  bool     `json:"met"`
+	Got  *float64 `json:"got"`
+}
+
+// WithGoals is the result with its goals, for programs.
+func WithGoals(r *Result, outcomes []Outcome) any {
+	report := struct {
+		*Result
+		Goals []goalReport `json:"goals,omitempty"`
+	}{Result: r}
+	for _, o := range outcomes {
+		report.Goals = append(report.Goals, goalReport{o.Goal.String(), o.Met, o.Got})
+	}
+	return report
+}
+
+// WriteText writes a result for people; title says what was loaded, and how.
+func WriteText(w io.Writer, title string, p Plan, r *Result, outcomes []Outcome) {
+	figure.WriteValidity(w, r.Valid, r.InvalidReasons)
+	for _, warning := range r.Warnings {
+		fmt.Fprintln(w, "WARNING:", warning)
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "target\t%s\n", title)
+	if p.Conns > 0 {
+		writeRequests(table, r)
+	}
+	if len(r.Statuses) > 0 {
+		fmt.Fprintf(table, "statuses\t%s\n", statusesText(r.Statuses))
+	}
+	writeConnections(table, r)
+	if p.Conns > 0 {
+		fmt.Fprintf(table, "latency\t%s\n", quantilesText(r.Latency))
+	}
+	switch open := p.Rate > 0 || !p.Schedule.None(); {
+	case p.Conns > 0 && !open:
+		fmt.Fprintln(table, "\ttimes of a closed loop, which are not waiting times; --rate measures those")
+	case open && p.Arrivals == Constant:
+		fmt.Fprintln(table, "\tof constant arrivals, which a periodic stall of the server can hit or miss every time; --arrivals poisson cannot")
+	}
+	if r.Offered != nil {
+		fmt.Fprintf(table, "service\t%s\n", quantilesText(r.Service))
+		fmt.Fprintf(table, "lag\t%s\n", quantilesText(r.Lag))
+	}
+	writeBeside(table, r)
+	percent := func(share float64) string { return strconv.FormatFloat(100*share, 'f', 0, 64) + " %" }
+	fmt.Fprintf(table, "client\t%s CPU a request, %s of its CPUs\n", figure.OrNone(r.Client.CPUPerRequest, figure.Micros), figure.OrNone(r.Client.CPUShare, percent))
+	if s := r.Server; s != nil {
+		engine, resident := "unknown engine", "unknown memory"
+		if s.Engine != nil {
+			engine = *s.Engine
+		}
+		if s.RSS != nil {
+			resident = strconv.FormatFloat(float64(*s.RSS)/(1<<20), 'f', 1, 64) + " MiB"
+		}
+		fmt.Fprintf(table, "server\t%s CPU a request, %s, %s\n", figure.OrNone(s.CPUPerRequest, figure.Micros), engine, resident)
+	}
+	for _, o := range outcomes {
+		fmt.Fprintf(table, "goal\t%v\n", o)
+	}
+	table.Flush()
+}
+
+// writeRequests says what was asked and answered.
+func writeRequests(table io.Writer, r *Result) {
+	fmt.Fprintf(table, "requests\t%s in %v, %s errors", figure.Grouped(float64(r.Requests)), r.Window.Round(time.Millisecond), figure.Grouped(float64(r.Errors["total"])))
+	if shed := r.Errors[Shed.String()]; shed > 0 {
+		fmt.Fprintf(table, ", of which %s shed", figure.Grouped(float64(shed)))
+	}
+	fmt.Fprintln(table)
+	rate := figure.OrNone(r.Rate, figure.Grouped) + "/s"
+	if r.Offered != nil {
+		rate += ", offered " + figure.Grouped(*r.Offered) + "/s"
+	}
+	if r.Schedule != "" {
+		rate += " (" + r.Schedule + ")"
+	}
+	fmt.Fprintf(table, "answers\t%s\n", rate)
+	if r.Stopped != "" {
+		fmt.Fprintf(table, "stopped\tbefore its time: %s can no longer be met\n", r.Stopped)
+	}
+	if r.SizeMean != nil && r.SizeMost != nil {
+		fmt.Fprintf(table, "content\t%s bytes on average, %s at most\n", figure.Grouped(*r.SizeMean), figure.Grouped(float64(*r.SizeMost)))
+	}
+}
+
+// writeConnections says what became of the connections and of what had no answer.
+func writeConnections(table io.Writer, r *Result) {
+	if r.Reconnects > 0 {
+		fmt.Fprintf(table, "reconnects\t%s, %s requests sent again\n", figure.Grouped(float64(r.Reconnects)), figure.Grouped(float64(r.Retries)))
+	}
+	if r.Drains > 0 {
+		fmt.Fprintf(table, "drains\t%s connections told that the server shuts down\n", figure.Grouped(float64(r.Drains)))
+	}
+	if r.Outage != nil {
+		fmt.Fprintf(table, "outage\t%s without any connection at the longest\n", figure.Micros(*r.Outage))
+	}
+	var waited []string
+	for _, kind := range []Kind{Timeout, Unanswered} {
+		if n := r.Errors[kind.String()]; n > 0 {
+			waited = append(waited, figure.Grouped(float64(n))+" "+kind.String())
+		}
+	}
+	if len(waited) > 0 {
+		fmt.Fprintf(table, "no answer\t%s, in the latencies with the time that they waited\n", strings.Join(waited, ", "))
+	}
+	if n := r.Errors[Closed.String()]; n > 0 {
+		fmt.Fprintf(table, "broken off\t%s requests whose connection ended, in no latency\n", figure.Grouped(float64(n)))
+	}
+	if r.Unsent > 0 {
+		fmt.Fprintf(table, "unsent\t%s requests that the server has never seen\n", figure.Grouped(float64(r.Unsent)))
+	}
+}
+
+// writeBeside says what became of the connections beside the load.
+func writeBeside(table io.Writer, r *Result) {
+	if i := r.Idle; i != nil {
+		fmt.Fprintf(table, "idle\t%s of %s connections open at the end, %s closed by the server\n",
+			figure.Grouped(float64(i.Open)), figure.Grouped(float64(i.Conns)), figure.Grouped(float64(i.Closed)))
+		if i.Failed > 0 {
+			fmt.Fprintf(table, "not idle\t%s connections had no answer, and were not kept\n", figure.Grouped(float64(i.Failed)))
+		}
+		if i.Closed > 0 {
+			fmt.Fprintf(table, "closed after\t%s\n", quantilesText(i.ClosedAfter))
+		}
+		if i.ServerBytes != nil {
+			fmt.Fprintf(table, "memory\t%s KiB of the server's for an idle connection\n", strconv.FormatFloat(*i.ServerBytes/1024, 'f', 1, 64))
+		}
+	}
+	if c := r.Churn; c != nil {
+		fmt.Fprintf(table, "churn\t%s connections, %s errors\n", figure.Grouped(float64(c.Conns)), figure.Grouped(float64(c.Errors["total"])))
+		fmt.Fprintf(table, "dial\t%s\n", quantilesText(c.Dial))
+		if c.First.Max != nil {
+			fmt.Fprintf(table, "first answer\t%s\n", quantilesText(c.First))
+		}
+	}
+}
+
+// statusesText writes as in 200 × 1,234, 404 × 5.
+func statusesText(counts map[string]int64) string {
+	var parts []string
+	for _, status := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, status+" × "+figure.Grouped(float64(counts[status])))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func quantilesText(q Quantiles) string {
+	return fmt.Sprintf("p50 %s  p90 %s  p99 %s  p99.9 %s  max %s",
+		figure.OrNone(q.P50, figure.Micros), figure.OrNone(q.P90, figure.Micros), figure.OrNone(q.P99, figure.Micros), figure.OrNone(q.P999, figure.Micros), figure.OrNone(q.Max, figure.Micros))
+}

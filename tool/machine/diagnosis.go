@@ -1,0 +1,127 @@
+package machine
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/hone-go/hone/tool/figure"
+)
+
+// Diagnosis is the result, also in JSON.
+type Diagnosis struct {
+	Schema         string   `json:"schema"`
+	Valid          bool     `json:"valid"` // false: BAD
+	InvalidReasons []string `json:"invalid_reasons"`
+	Verdict        string   `json:"verdict"`
+	Checks         []Check  `json:"checks"`
+	Machine        Facts    `json:"machine"`
+}
+
+// The verdicts.
+const (
+	goodMachine = "good"
+	fairMachine = "fair"
+	badMachine  = "bad"
+)
+
+// Diagnose makes the verdict: the worst check's.
+func Diagnose(checks []Check, facts Facts) *Diagnosis {
+	d := &Diagnosis{Schema: "hone.doctor/1", InvalidReasons: []string{}, Verdict: goodMachine, Checks: checks, Machine: facts}
+	for _, c := range checks {
+		switch c.State {
+		case Bad:
+			d.InvalidReasons = append(d.InvalidReasons, c.Name+" "+c.Found+": "+c.Why)
+			d.Verdict = badMachine
+		case Warn:
+			if d.Verdict == goodMachine {
+				d.Verdict = fairMachine
+			}
+		}
+	}
+	d.Valid = d.Verdict != badMachine
+	return d
+}
+
+func (d *Diagnosis) count(s State) (n int) {
+	for _, c := range d.Checks {
+		if c.State == s {
+			n++
+		}
+	}
+	return n
+}
+
+// summary is the verdict in one line.
+func (d *Diagnosis) summary() string {
+	found := []string{"nothing is known to stand in the way"}
+	if d.Verdict != goodMachine {
+		found = nil
+	}
+	if n := d.count(Bad); n > 0 {
+		found = append(found, figure.Counted(n, "problem"))
+	}
+	if n := d.count(Warn); n > 0 {
+		found = append(found, figure.Counted(n, "warning"))
+	}
+	if n := d.count(Unknown); n > 0 {
+		found = append(found, fmt.Sprintf("%d unknown", n))
+	}
+	return strings.ToUpper(d.Verdict) + ": " + strings.Join(found, ", ")
+}
+
+// wrong are the checks that something has to be done about, the worst first.
+func (d *Diagnosis) wrong() (checks []Check) {
+	for _, state := range []State{Bad, Warn} {
+		for _, c := range d.Checks {
+			if c.State == state {
+				checks = append(checks, c)
+			}
+		}
+	}
+	return checks
+}
+
+// Text is the diagnosis for people.
+func (d *Diagnosis) Text() string {
+	var b strings.Builder
+	fmt.Fprintln(&b, d.summary())
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "state\twhat\tfound\twanted")
+	for _, c := range d.Checks {
+		found := c.Found
+		if found == "" {
+			found = "–"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", c.State, c.Name, found, c.Want)
+	}
+	table.Flush()
+	for _, c := range d.wrong() {
+		fmt.Fprintf(&b, "\n%s: %s\n", c.Name, c.Why)
+		if c.Fix != "" {
+			fmt.Fprintln(&b, "  fix:", c.Fix)
+		}
+	}
+	return b.String()
+}
+
+// scriptHead is what to know before running a script. Commands about limits are
+// about the shell that runs them.
+const scriptHead = `#!/bin/sh
+# What hone doctor would change here. Nothing has been changed yet: read it first.
+# Run it with a dot, as in ". ./fix.sh": limits are those of the shell that sets them.
+`
+
+// Script is the commands that mend, each under its reason.
+func (d *Diagnosis) Script() string {
+	var b strings.Builder
+	for _, c := range d.wrong() {
+		if c.Fix != "" {
+			fmt.Fprintf(&b, "\n# %s is %s, wanted: %s.\n# %s.\n%s\n", c.Name, c.Found, c.Want, c.Why, c.Fix)
+		}
+	}
+	if b.Len() == 0 {
+		b.WriteString("\n# There is no command that would mend anything.\n")
+	}
+	return scriptHead + b.String()
+}

@@ -1,0 +1,97 @@
+package machine
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// ward is a machine with one check of each state.
+func ward(states ...State) *Diagnosis {
+	known := map[State]Check{
+		OK:      {Name: "cpus", State: OK, Found: "4 (0-3)", Want: "at least 2", Why: "one is too few"},
+		Unknown: {Name: "turbo", State: Unknown, Want: "off", Why: "the first of two runs wins"},
+		Warn: {
+			Name: "backlog", State: Warn, Found: "128", Want: "at least 4096", Why: "connections are dropped",
+			Fix: "sudo sysctl -w net.core.somaxconn=4096",
+		},
+		Bad: {Name: "power", State: Bad, Found: "battery", Want: "mains", Why: "it runs slower; plug it in"},
+	}
+	var checks []Check
+	for _, s := range states {
+		checks = append(checks, known[s])
+	}
+	return Diagnose(checks, Facts{})
+}
+
+func TestDoctorVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		states []State
+		want   string
+		valid  bool
+	}{
+		{[]State{OK}, "GOOD: nothing is known to stand in the way", true},
+		{[]State{Unknown, OK}, "GOOD: nothing is known to stand in the way, 1 unknown", true},
+		{[]State{OK, Warn}, "FAIR: 1 warning", true},
+		{[]State{Warn, Warn, Unknown}, "FAIR: 2 warnings, 1 unknown", true},
+		{[]State{Bad, Warn}, "BAD: 1 problem, 1 warning", false},
+		{[]State{Bad, OK, Bad}, "BAD: 2 problems", false},
+	} {
+		d := ward(c.states...)
+		if got := d.summary(); got != c.want || d.Valid != c.valid || d.Valid != (len(d.InvalidReasons) == 0) {
+			t.Errorf("%v: %q, valid %v %q, want %q", c.states, got, d.Valid, d.InvalidReasons, c.want)
+		}
+	}
+}
+
+func TestDoctorText(t *testing.T) {
+	const want = `BAD: 1 problem, 1 warning, 1 unknown
+state    what     found    wanted
+ok       cpus     4 (0-3)  at least 2
+warn     backlog  128      at least 4096
+unknown  turbo    –        off
+bad      power    battery  mains
+
+power: it runs slower; plug it in
+
+backlog: connections are dropped
+  fix: sudo sysctl -w net.core.somaxconn=4096
+`
+	if got := ward(OK, Warn, Unknown, Bad).Text(); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// TestDoctorScript: only commands and comments, in words that a shell can read.
+func TestDoctorScript(t *testing.T) {
+	const want = scriptHead + `
+# backlog is 128, wanted: at least 4096.
+# connections are dropped.
+sudo sysctl -w net.core.somaxconn=4096
+`
+	all := ward(OK, Warn, Unknown, Bad).Script()
+	if all != want {
+		t.Errorf("got\n%swant\n%s", all, want)
+	}
+	none := ward(OK, Bad).Script()
+	for line := range strings.Lines(none) {
+		if line != "\n" && !strings.HasPrefix(line, "#") {
+			t.Errorf("nothing can be mended, and yet: %s", line)
+		}
+	}
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("there is no sh to read the scripts")
+	}
+	for _, text := range []string{all, none} {
+		path := filepath.Join(t.TempDir(), "fix.sh")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(shell, "-n", path).CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s\n%s", err, out, text)
+		}
+	}
+}

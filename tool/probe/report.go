@@ -1,0 +1,213 @@
+package probe
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/hone-go/hone/tool/figure"
+)
+
+// Report is profile's result, also in JSON.
+type Report struct {
+	Schema         string   `json:"schema"`
+	Valid          bool     `json:"valid"`
+	InvalidReasons []string `json:"invalid_reasons"`
+	Of             string   `json:"of"`
+	Against        *string  `json:"against"` // null: nothing
+	Kind           Kind     `json:"kind"`
+	Unit           string   `json:"unit"`
+	Per            Per      `json:"per"`
+	Total          float64  `json:"total"`
+	TotalBefore    *float64 `json:"total_before"`
+	Samples        *int64   `json:"samples"` // null: the kind does not say
+	SamplesBefore  *int64   `json:"samples_before"`
+	Lines          []Line   `json:"lines"`
+
+	left int // functions that are not shown
+}
+
+// NewReport is what a view shows, of a profile of that name, or of one against another.
+func NewReport(v *View, names []string) *Report {
+	r := &Report{Schema: "hone.profile/1", Valid: true, InvalidReasons: []string{}, Of: names[0],
+		Kind: v.Kind, Unit: v.Unit, Per: v.Per, Total: v.Total, TotalBefore: v.Before, Samples: v.Samples, SamplesBefore: v.SamplesBefore}
+	r.doubt(names[0], v.Doubts)
+	if len(names) > 1 {
+		r.Against = &names[1]
+		r.doubt(names[1], v.DoubtsBefore)
+	}
+	return r
+}
+
+// Top lists the functions, the most of them first; n is how many, 0 all.
+func (r *Report) Top(v *View, cum bool, n int) {
+	r.Lines = v.Top(cum)
+	if r.left = len(r.Lines) - n; n > 0 && r.left > 0 {
+		r.Lines = r.Lines[:n]
+	}
+}
+
+// doubt notes that a load was not valid.
+func (r *Report) doubt(name string, doubts []string) {
+	for _, doubt := range doubts {
+		r.Valid, r.InvalidReasons = false, append(r.InvalidReasons, "the load of "+name+" was not valid: "+doubt)
+	}
+}
+
+// all is the total, with what it is of.
+func (r *Report) all() string {
+	what := map[Kind]string{
+		CPU: "CPU-seconds", Allocs: "allocated", Heap: "in use",
+		Mutex: "seconds for which others were kept waiting,", Block: "seconds of waiting", Goroutine: "goroutines",
+	}[r.Kind]
+	total := r.amount(r.Total)
+	if r.Unit == "s" {
+		total = figure.Digits(r.Total) // what has its unit
+	}
+	return total + " " + what + " " + string(r.Per)
+}
+
+// writeHead says what is shown.
+func (r *Report) writeHead(w io.Writer) {
+	if !r.Valid {
+		figure.WriteValidity(w, r.Valid, r.InvalidReasons)
+	}
+	fmt.Fprintf(w, "%s of %s: %s%s\n", r.Kind, r.Of, r.all(), r.from(r.Samples, r.Total))
+	if r.TotalBefore != nil {
+		fmt.Fprintf(w, "against %s: %s%s, so %s\n", *r.Against, r.amount(*r.TotalBefore), r.from(r.SamplesBefore, *r.TotalBefore), r.change(r.Total-*r.TotalBefore))
+	}
+	fmt.Fprintln(w)
+}
+
+// from says on how many samples a total rests, and what each stands for: the step of
+// every value.
+func (r *Report) from(samples *int64, total float64) string {
+	if samples == nil || *samples == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", from %s samples of %s", figure.Grouped(float64(*samples)), r.amount(total/float64(*samples)))
+}
+
+// WriteTop writes the functions.
+func (r *Report) WriteTop(w io.Writer) {
+	r.writeHead(w)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	head := "flat\t%\tcum\t%\t"
+	if r.Against != nil {
+		head = "flat grew\tflat\tbefore\tcum grew\tcum\tbefore\t"
+	}
+	fmt.Fprintln(table, head+"  function")
+	for _, l := range r.Lines {
+		if r.Against != nil {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t  %s\n", r.change(l.FlatGrowth()), r.amount(l.Flat), r.amount(*l.FlatBefore),
+				r.change(l.CumGrowth()), r.amount(l.Cum), r.amount(*l.CumBefore), l.Function)
+			continue
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t  %s\n", r.amount(l.Flat), r.share(l.Flat), r.amount(l.Cum), r.share(l.Cum), l.Function)
+	}
+	table.Flush()
+	if r.left > 0 {
+		fmt.Fprintf(w, "and %d more; --top 0 shows all\n", r.left)
+	}
+}
+
+// around is how many lines are shown before and behind those with values.
+const around = 2
+
+// WriteList writes the source lines, with their text where the file is here.
+func (r *Report) WriteList(w io.Writer) {
+	r.writeHead(w)
+	for lines := r.Lines; len(lines) > 0; {
+		n := 1
+		for n < len(lines) && lines[n].Function == lines[0].Function && lines[n].File == lines[0].File {
+			n++
+		}
+		r.writeFunction(w, lines[:n])
+		lines = lines[n:]
+	}
+}
+
+func (r *Report) writeFunction(w io.Writer, lines []Line) {
+	fmt.Fprintf(w, "%s in %s\n", lines[0].Function, lines[0].File)
+	first, last := lines[0].Number, lines[len(lines)-1].Number
+	source := sourceLines(lines[0].File, first-around, last+around)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	head := "flat\tcum\t"
+	if r.Against != nil {
+		head = "flat grew\tflat\tcum grew\tcum\t"
+	}
+	fmt.Fprintln(table, head+"line\t")
+	for number := first - around; number <= last+around; number++ {
+		text, known := source[number]
+		values := strings.Repeat(".\t", strings.Count(head, "\t"))
+		if len(lines) > 0 && lines[0].Number == number {
+			values = r.lineValues(lines[0])
+			lines = lines[1:]
+		} else if !known {
+			continue
+		}
+		fmt.Fprintf(table, "%s%d\t  %s\n", values, number, text)
+	}
+	table.Flush()
+	fmt.Fprintln(w)
+}
+
+func (r *Report) lineValues(l Line) string {
+	if r.Against != nil {
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t", r.change(l.FlatGrowth()), r.amount(l.Flat), r.change(l.CumGrowth()), r.amount(l.Cum))
+	}
+	return fmt.Sprintf("%s\t%s\t", r.amount(l.Flat), r.amount(l.Cum))
+}
+
+// sourceLines are a file's lines from first to last, as it is now; none when it is
+// not on this machine.
+func sourceLines(name string, first, last int) map[int]string {
+	lines := make(map[int]string)
+	file, err := os.Open(name)
+	if err != nil {
+		return lines
+	}
+	defer file.Close()
+	text := bufio.NewScanner(file)
+	for number := 1; number <= last && text.Scan(); number++ {
+		if number >= first {
+			lines[number] = string(bytes.ReplaceAll(text.Bytes(), []byte("\t"), []byte("    ")))
+		}
+	}
+	return lines
+}
+
+// amount writes a value with three digits that matter and its unit.
+func (r *Report) amount(v float64) string {
+	if v == 0 {
+		return "0"
+	}
+	switch size := math.Abs(v); {
+	case r.Unit == "B" && size >= 1e9:
+		return figure.Digits(v/1e9) + " GB"
+	case r.Unit == "B" && size >= 1e6:
+		return figure.Digits(v/1e6) + " MB"
+	case r.Unit == "B" && size >= 1e3:
+		return figure.Digits(v/1e3) + " kB"
+	case r.Unit == "":
+		return figure.Digits(v)
+	}
+	return figure.Digits(v) + " " + r.Unit
+}
+
+// change writes a difference with its sign.
+func (r *Report) change(v float64) string {
+	if v > 0 {
+		return "+" + r.amount(v)
+	}
+	return r.amount(v)
+}
+
+func (r *Report) share(v float64) string {
+	return fmt.Sprintf("%.1f", 100*v/r.Total)
+}

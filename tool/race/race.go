@@ -1,0 +1,87 @@
+// Package race measures every engine under the same loads, each in a process of its own: alone,
+// and beside slow handlers.
+package race
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/admin"
+	"github.com/hone-go/hone/tool/load"
+)
+
+const (
+	mostRetries = 4 // of the laps of both races
+	idleConns   = 1000
+)
+
+// Plan says how to race.
+type Plan struct {
+	// Serve is the command that serves, without the flags that say what: hone serve.
+	Serve []string
+	// Lap is how long each load is measured.
+	Lap time.Duration
+	// Say is told what is done in which leg of how many, counted from 1.
+	Say func(leg, legs int, engine, what string)
+	// Watch is told every second of every load. Nil: nobody is.
+	Watch func(what, engine string, now load.Progress)
+	// Serving is told whose admin side to look at, and nil when it ends. Nil: nobody is.
+	Serving func(*admin.Server)
+}
+
+// Run races every engine, each in a process of its own, one after the other: alone,
+// and then beside slow handlers.
+func Run(ctx context.Context, plan Plan) (*Report, error) {
+	race := &Report{Schema: "hone.demo/1", InvalidReasons: []string{}}
+	legs, retries := race.legs(), mostRetries
+	for i, l := range legs {
+		c := &contest{
+			engine: l.engine, plan: plan, retries: &retries,
+			say: func(what string) { plan.Say(i+1, len(legs), l.engine, what) },
+		}
+		if err := l.run(ctx, c); err != nil {
+			return nil, fmt.Errorf("%s: %w", l.engine, err)
+		}
+		race.InvalidReasons = append(race.InvalidReasons, c.doubts...)
+	}
+	race.Valid = len(race.InvalidReasons) == 0
+	race.compare()
+	return race, nil
+}
+
+// leg is one engine's part in one of the races.
+type leg struct {
+	engine string
+	run    func(context.Context, *contest) error
+}
+
+// legs are the first race and the second. Events without hand-off is there to
+// show what it is for.
+func (r *Report) legs() []leg {
+	alone := func(ctx context.Context, c *contest) error {
+		entry, err := c.alone(ctx)
+		if err == nil {
+			r.Engines = append(r.Engines, entry)
+		}
+		return err
+	}
+	beside := func(ctx context.Context, c *contest) error {
+		entry, err := c.besideSlow(ctx)
+		if err == nil {
+			r.Beside = append(r.Beside, entry)
+		}
+		return err
+	}
+	var first, second []leg
+	for _, e := range engine.All() {
+		first = append(first, leg{e.Name(), alone})
+		second = append(second, leg{e.Name(), beside})
+	}
+	if e := engine.Events(engine.Inline); slices.Contains(engine.All(), engine.Events(engine.Auto)) {
+		second = append(second, leg{e.Name(), beside})
+	}
+	return append(first, second...)
+}

@@ -1,0 +1,55 @@
+package race
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"github.com/hone-go/hone/tool/admin"
+	"github.com/hone-go/hone/tool/child"
+)
+
+const startTime = 10 * time.Second // for a server to be ready
+
+// ownServer is a hone serve in a process of its own. It ends with stop, with its
+// context, and when this process dies, because its standard input ends then.
+type ownServer struct {
+	addr  string
+	stats *admin.Server
+
+	process *child.Child
+}
+
+// startServer starts hone serve, which command begins, and waits until it serves.
+func startServer(ctx context.Context, command []string, engine, service string) (*ownServer, error) {
+	args := append(command[1:len(command):len(command)], "--json", "--until-eof", "--engine", engine, "--service", service,
+		"--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--handler-times=false")
+	process, err := child.Start(exec.CommandContext(ctx, command[0], args...), child.Options{})
+	if err != nil {
+		return nil, err
+	}
+	s := &ownServer{process: process}
+	var ready struct {
+		Addr  string  `json:"addr"`
+		Admin *string `json:"admin"`
+	}
+	if err = process.Answer(ctx, startTime, &ready); err == nil && ready.Admin != nil {
+		s.addr = ready.Addr
+		s.stats, err = admin.Open(*ready.Admin)
+	}
+	if err != nil {
+		s.stop()
+		return nil, fmt.Errorf("the server in a process of its own: %w", err)
+	}
+	return s, nil
+}
+
+// stop lets the server drain, kills it if it will not, and waits for it.
+func (s *ownServer) stop() {
+	if s.stats != nil {
+		s.stats.Close()
+		s.stats = nil
+	}
+	s.process.Stop()
+}

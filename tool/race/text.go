@@ -1,0 +1,136 @@
+package race
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/figure"
+)
+
+// Report is the result of a demo. A figure that cannot be had is null.
+type Report struct {
+	Schema         string    `json:"schema"`
+	Valid          bool      `json:"valid"`
+	InvalidReasons []string  `json:"invalid_reasons"`
+	Engines        []*Entry  `json:"engines"`
+	Beside         []*Beside `json:"beside_slow_handlers"`
+}
+
+// Entry is one engine's part in the race for speed.
+type Entry struct {
+	Engine    string   `json:"engine"`
+	PingPong  Lap      `json:"conns_100_depth_1"`
+	Pipelined Lap      `json:"conns_100_depth_64"`
+	IdleBytes *float64 `json:"bytes_per_idle_connection"`
+}
+
+// Lap is one load on one engine.
+type Lap struct {
+	Rate      *float64 `json:"rate"`
+	P50       *float64 `json:"p50_us"`
+	P99       *float64 `json:"p99_us"`
+	ServerCPU *float64 `json:"server_cpu_us_per_request"`
+	Ratio     *float64 `json:"ratio_to_direct"` // of the rates
+}
+
+// Beside is how long others waited beside slow handlers, from when their
+// requests were written.
+type Beside struct {
+	Engine   string   `json:"engine"`
+	Rate     *float64 `json:"rate"`
+	P50      *float64 `json:"p50_us"`
+	P99      *float64 `json:"p99_us"`
+	P999     *float64 `json:"p999_us"`
+	ToParked *float64 `json:"p99_ratio_to_parked"`
+}
+
+// compare fills in the ratios: of rates to the first engine, which is Direct,
+// and of times beside slow handlers to Parked.
+func (r *Report) compare() {
+	for _, e := range r.Engines {
+		e.PingPong.Ratio = ratio(e.PingPong.Rate, r.Engines[0].PingPong.Rate)
+		e.Pipelined.Ratio = ratio(e.Pipelined.Rate, r.Engines[0].Pipelined.Rate)
+	}
+	parked := r.beside(engine.Parked(0))
+	for _, b := range r.Beside {
+		b.ToParked = ratio(b.P99, parked.P99)
+	}
+}
+
+// ratio is a to b, where there are both.
+func ratio(a, b *float64) *float64 {
+	if a == nil || b == nil || *b == 0 {
+		return nil
+	}
+	times := *a / *b
+	return &times
+}
+
+// beside is what came of an engine in the second race; without figures where it
+// was not in it.
+func (r *Report) beside(e engine.Engine) *Beside {
+	for _, b := range r.Beside {
+		if b.Engine == e.Name() {
+			return b
+		}
+	}
+	return new(Beside)
+}
+
+// Text is both races for people.
+func (r *Report) Text() string {
+	var b strings.Builder
+	figure.WriteValidity(&b, r.Valid, r.InvalidReasons)
+	r.writeSpeed(&b)
+	r.writeBeside(&b)
+	return b.String()
+}
+
+func (r *Report) writeSpeed(w io.Writer) {
+	fmt.Fprint(w, "\nconnections × depth: 100 × 64 is 100 connections that each keep 64 requests outstanding.\n\n")
+	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "load\tengine\trequests/s\tto Direct\tp50\tp99\tserver CPU/request")
+	for _, load := range []struct {
+		name string
+		of   func(*Entry) Lap
+	}{
+		{"100 × 1", func(e *Entry) Lap { return e.PingPong }},
+		{"100 × 64", func(e *Entry) Lap { return e.Pipelined }},
+	} {
+		for i, e := range r.Engines {
+			lap, name := load.of(e), load.name
+			if i > 0 {
+				name = ""
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, e.Engine, figure.OrNone(lap.Rate, figure.Grouped), figure.OrNone(lap.Ratio, figure.Times),
+				figure.OrNone(lap.P50, figure.Micros), figure.OrNone(lap.P99, figure.Micros), figure.OrNone(lap.ServerCPU, figure.Micros))
+		}
+	}
+	bytes := func(n float64) string { return figure.Grouped(n) + " bytes" }
+	fmt.Fprintln(table, "\nengine\ta connection just used")
+	for _, e := range r.Engines {
+		fmt.Fprintf(table, "%s\t%s\n", e.Engine, figure.OrNone(e.IdleBytes, bytes))
+	}
+	table.Flush()
+}
+
+func (r *Report) writeBeside(w io.Writer) {
+	fmt.Fprintf(w, "\nbeside slow handlers: %d connections whose handler sleeps %d ms for every request, and %d\n"+
+		"others that ask %s requests a second together. How long the others wait:\n\n",
+		slowConns, slowSleep.Milliseconds(), otherConns, figure.Grouped(otherRate))
+	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "engine\tp50\tp99\tp99.9")
+	for _, e := range r.Beside {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.Engine, figure.OrNone(e.P50, figure.Micros), figure.OrNone(e.P99, figure.Micros), figure.OrNone(e.P999, figure.Micros))
+	}
+	table.Flush()
+	events, inline := r.beside(engine.Events(engine.Auto)), r.beside(engine.Events(engine.Inline))
+	if events.ToParked != nil && inline.ToParked != nil {
+		fmt.Fprintf(w, "\n%s: p99 %s = %s parked; %s, which waits for handlers: %s = %s parked\n",
+			events.Engine, figure.Micros(*events.P99), figure.Times(*events.ToParked),
+			inline.Engine, figure.Micros(*inline.P99), figure.Times(*inline.ToParked))
+	}
+}

@@ -1,0 +1,83 @@
+package serving
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/exit"
+)
+
+// engines are those that this machine has, with every mode of Events.
+func engines() []engine.Engine {
+	all := engine.All()
+	if slices.Contains(all, engine.Events(engine.Auto)) {
+		all = append(all, engine.Events(engine.Inline), engine.Events(engine.Offload))
+	}
+	return all
+}
+
+func engineNames() []string {
+	var names []string
+	for _, e := range engines() {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// engineNote is an engine in a few words; every one of engines has some.
+func engineNote(name string) string {
+	return map[string]string{
+		"direct":         "a goroutine a connection; three system calls a request",
+		"buffered":       "a goroutine a connection, with a buffer; also for TLS",
+		"parked":         "a goroutine a connection, without a buffer while it waits",
+		"events":         "a loop a processor, which goes on without a slow handler",
+		"events-inline":  "a loop a processor, for handlers that never block",
+		"events-offload": "a loop a processor, for handlers that all block",
+	}[name]
+}
+
+// EngineList is a line for every engine, for help.
+func EngineList() string {
+	var b strings.Builder
+	for _, name := range engineNames() {
+		fmt.Fprintf(&b, "    %-15s %s\n", name, engineNote(name))
+	}
+	return b.String()
+}
+
+// engineFlag takes an engine by its name. The zero value is the default engine.
+type engineFlag struct{ engine engine.Engine }
+
+// Set takes the name of an engine that this machine has.
+func (f *engineFlag) Set(text string) error {
+	if names := engineNames(); text != "" && !slices.Contains(names, text) {
+		return fmt.Errorf("not one of %s; %s", strings.Join(names, ", "),
+			exit.DidYouMean(text, names, "leave it out for "+engine.Engine{}.Name()))
+	}
+	return f.engine.UnmarshalText([]byte(text))
+}
+
+// String returns the engine's name.
+func (f *engineFlag) String() string { return f.engine.Name() }
+
+// Type is how help names the value.
+func (f *engineFlag) Type() string { return "NAME" }
+
+// Add gives cmd the flag, with completion.
+func (f *engineFlag) Add(cmd *cobra.Command) {
+	cmd.Flags().Var(f, "engine", "how bytes move")
+	complete := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		var all []cobra.Completion
+		for _, name := range engineNames() {
+			all = append(all, cobra.CompletionWithDesc(name, engineNote(name)))
+		}
+		return all, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+	if err := cmd.RegisterFlagCompletionFunc("engine", complete); err != nil {
+		panic("hone: " + err.Error()) // the flag was added above
+	}
+}

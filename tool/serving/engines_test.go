@@ -1,0 +1,34 @@
+package serving
+
+import (
+	"testing"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// Every engine of this machine, and no other, can be named, and help says what
+// it is.
+func TestEngineFlag(t *testing.T) {
+	for _, e := range engines() {
+		var f engineFlag
+		if err := f.Set(e.Name()); err != nil || f.engine != e {
+			t.Errorf("--engine %s is %v, %v", e.Name(), f.engine, err)
+		}
+		if engineNote(e.Name()) == "" {
+			t.Errorf("help does not say what %s is", e.Name())
+		}
+	}
+	for _, e := range []engine.Engine{engine.Parked(0), engine.Events(engine.Auto), engine.Events(engine.Inline), engine.Events(engine.Offload)} {
+		offered := false
+		for _, known := range engines() {
+			offered = offered || known == e
+		}
+		if err := new(engineFlag).Set(e.Name()); (err == nil) != offered {
+			t.Errorf("--engine %s, offered %v: %v", e.Name(), offered, err)
+		}
+	}
+	var usual engineFlag
+	if err := usual.Set(""); err != nil || usual.engine != (engine.Engine{}) || usual.String() != (engine.Engine{}).Name() {
+		t.Errorf("no name is %v, %v", &usual, err)
+	}
+}

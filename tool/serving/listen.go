@@ -1,0 +1,191 @@
+package serving
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/internal/sys"
+	"github.com/hone-go/hone/tlsfiles"
+	"github.com/hone-go/hone/tool/exit"
+)
+
+// firstInherited is the descriptor at which a supervisor's sockets begin.
+const firstInherited = 3
+
+// listen opens what --addr says: HOST:PORT, unix:PATH with these permissions, or
+// fd:N.
+func listen(ctx context.Context, addr string, mode fs.FileMode) (net.Listener, error) {
+	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+		return listenUnix(ctx, path, mode)
+	}
+	if number, ok := strings.CutPrefix(addr, "fd:"); ok {
+		return inherit(number)
+	}
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return nil, exit.Usagef("serve: --addr %q is neither HOST:PORT nor unix:PATH nor fd:N; write it as in 127.0.0.1:7000", addr)
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	return ln, cannotListen("--addr", addr, err)
+}
+
+// cannotListen says in one line why a flag's address cannot be listened on.
+func cannotListen(flag, addr string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return exit.Failedf("serve: %s %s: the port is in use; stop what listens there, or pick another (port 0 picks a free one)", flag, addr)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return exit.Failedf("serve: %s %s: this machine has no such address; use one of its own, or 127.0.0.1", flag, addr)
+	case errors.Is(err, fs.ErrPermission):
+		return exit.Failedf("serve: %s %s: not permitted; use a port from 1024 up, or have the socket passed in (fd:3)", flag, addr)
+	}
+	return exit.Failedf("serve: %s %s: %w; check the address", flag, addr, err)
+}
+
+// listenUnix takes the place of a socket file that a dead server has left, and
+// of nothing else.
+func listenUnix(ctx context.Context, path string, mode fs.FileMode) (net.Listener, error) {
+	if path == "" {
+		return nil, exit.Usagef("serve: --addr unix: lacks its path; write it as in unix:/run/hone.sock")
+	}
+	if path[0] == '@' { // Linux has names that are no files
+		return nil, exit.Usagef("serve: --addr unix:%s is not a file, so no permissions would protect it; use a path, as in unix:/run/hone.sock", path)
+	}
+	ln, err := sys.ListenUnix(path, mode)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		if err := removeStale(ctx, path); err != nil {
+			return nil, err
+		}
+		ln, err = sys.ListenUnix(path, mode)
+	}
+	switch {
+	case err == nil:
+		return ln, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, exit.Failedf("serve: --addr unix:%s: there is no such folder; make it first", path)
+	}
+	return nil, exit.Failedf("serve: --addr unix:%s: %w; check the path and who may write there", path, err)
+}
+
+// removeStale removes a socket file that nobody listens on.
+func removeStale(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode().Type() != fs.ModeSocket {
+		return exit.Failedf("serve: --addr unix:%s: that file is no socket; remove it yourself, or use another path", path)
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err == nil {
+		conn.Close()
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) { // also when it is too busy to answer
+		return exit.Failedf("serve: --addr unix:%s: another server listens there; stop it, or use another path", path)
+	}
+	if err := os.Remove(path); err != nil {
+		return exit.Failedf("serve: --addr unix:%s: the socket is stale and cannot be removed: %w; remove it yourself", path, err)
+	}
+	return nil
+}
+
+// Mode takes the permissions of a socket file, in octal.
+type Mode fs.FileMode
+
+// Set takes permissions as chmod does.
+func (f *Mode) Set(text string) error {
+	mode, err := strconv.ParseUint(text, 8, 32)
+	if err != nil || mode > uint64(fs.ModePerm) {
+		return errors.New("no permissions; write them in octal, as in 0660")
+	}
+	*f = Mode(mode)
+	return nil
+}
+
+// String returns the permissions in octal.
+func (f *Mode) String() string { return fmt.Sprintf("%04o", uint32(*f)) }
+
+// Type is how help names the value.
+func (f *Mode) Type() string { return "MODE" }
+
+// Add gives cmd the flag, with completion.
+func (f *Mode) Add(cmd *cobra.Command) {
+	cmd.Flags().Var(f, "socket-mode", "who may connect to unix:PATH, in octal: 0660 for its group as well")
+	complete := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return []cobra.Completion{
+			cobra.CompletionWithDesc("0600", "its owner"),
+			cobra.CompletionWithDesc("0660", "its owner and its group"),
+			cobra.CompletionWithDesc("0666", "everybody on this machine"),
+		}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+	if err := cmd.RegisterFlagCompletionFunc("socket-mode", complete); err != nil {
+		panic("hone: " + err.Error()) // the flag was added above
+	}
+}
+
+// inherit listens on a socket that whoever started us has opened.
+func inherit(number string) (net.Listener, error) {
+	fd, err := strconv.Atoi(number)
+	if err != nil || fd < firstInherited {
+		return nil, exit.Usagef("serve: --addr fd:%s: no such descriptor; passed sockets begin at fd:%d", number, firstInherited)
+	}
+	if passed, ours := passedSockets(); passed > 0 && (!ours || fd >= firstInherited+passed) {
+		return nil, exit.Failedf("serve: --addr fd:%d: LISTEN_FDS=%d and LISTEN_PID=%s do not give it to this process (%d); start hone without a wrapper, or exec it",
+			fd, passed, os.Getenv("LISTEN_PID"), os.Getpid())
+	}
+	file := os.NewFile(uintptr(fd), "fd:"+number)
+	if file == nil {
+		return nil, exit.Failedf("serve: --addr fd:%d: no such descriptor; have a listening socket passed in", fd)
+	}
+	defer file.Close()
+	ln, err := net.FileListener(file)
+	if err != nil {
+		return nil, exit.Failedf("serve: --addr fd:%d: no listening socket: %w; have one passed in", fd, err)
+	}
+	return ln, nil
+}
+
+// passedSockets reads systemd's socket activation: how many sockets there are,
+// and whether they are meant for this process.
+func passedSockets() (n int, ours bool) {
+	n, err := strconv.Atoi(os.Getenv("LISTEN_FDS"))
+	if err != nil || n < 1 {
+		return 0, false
+	}
+	return n, os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid())
+}
+
+// withTLS wraps ln when there is a certificate.
+func withTLS(ln net.Listener, files tlsfiles.Server) (net.Listener, error) {
+	if files.Cert == "" {
+		return ln, nil
+	}
+	config, err := files.Config()
+	switch {
+	case err == nil:
+		return tls.NewListener(ln, config), nil
+	case files.ClientCA == "":
+		return nil, exit.Failedf("serve: --cert %s --key %s: %w; give a certificate and its key, both PEM", files.Cert, files.Key, err)
+	}
+	return nil, exit.Failedf("serve: --cert %s --key %s --client-ca %s: %w; give a certificate, its key and the clients' authorities, all PEM",
+		files.Cert, files.Key, files.ClientCA, err)
+}
+
+// AddressOf is ln's address as --addr takes it.
+func AddressOf(ln net.Listener) string {
+	if ln.Addr().Network() == "unix" {
+		return "unix:" + ln.Addr().String()
+	}
+	return fmt.Sprint(ln.Addr())
+}

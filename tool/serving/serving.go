@@ -1,0 +1,297 @@
+// Package serving is what hone serve runs: a framed server with one of a few services, its
+// listeners, its limits by name, its admin side and how it drains.
+package serving
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/observe"
+	"github.com/hone-go/hone/tlsfiles"
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/page"
+	"github.com/hone-go/hone/tool/session"
+	"github.com/hone-go/hone/tool/spec"
+	"github.com/hone-go/hone/wire"
+)
+
+// How long the end may take.
+const (
+	DrainTime = 25 * time.Second // for a drain
+	AdminTime = 2 * time.Second  // for the admin side's last answers
+)
+
+// Options are serve's, as they were given.
+type Options struct {
+	Addr, Admin, TokenFile string
+	Cert, Key, ClientCA    string
+	Mode                   Mode
+	Engine                 engineFlag
+	Service, Dialect, Logs *spec.Choice
+	Limits                 limitFlag
+	Proxies, AdminHosts    []string
+	JSON, UntilEOF, Timed  bool
+	Version                string // of this build
+	Given                  func(flag string) bool
+}
+
+// serving is a server with its admin side.
+type serving struct {
+	server  *framed.Server
+	admin   *observe.Admin
+	live    *page.Page
+	ready   atomic.Bool
+	log     *slog.Logger
+	public  net.Listener
+	private net.Listener // nil: off
+	ended   chan error   // from both sides, when one of them ends
+	sides   sync.WaitGroup
+}
+
+// Run serves until ctx ends, then drains.
+func (f *Options) Run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+	if passed, ours := passedSockets(); passed > 0 && ours && !f.Given("addr") {
+		f.Addr = "fd:3"
+	}
+	if f.Given("socket-mode") && !strings.HasPrefix(f.Addr, "unix:") {
+		return exit.Usagef("serve: --socket-mode is for a socket file, and --addr is %s; give --addr unix:PATH, or leave it out", f.Addr)
+	}
+	s, err := f.prepare(stderr)
+	if err != nil {
+		return err
+	}
+	if err := f.open(ctx, s); err != nil {
+		return err
+	}
+	if f.UntilEOF {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		go func() {
+			io.Copy(io.Discard, stdin) // an end is an end, whatever its cause
+			cancel()
+		}()
+	}
+	s.start()
+	if err := f.announce(s, stdout); err != nil {
+		s.stop(false)
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return s.stop(true)
+	case err := <-s.ended:
+		s.stop(false)
+		return exit.Failedf("serve: %w; see the log above", err)
+	}
+}
+
+// prepare makes the two servers of the flags.
+func (f *Options) prepare(stderr io.Writer) (*serving, error) {
+	if (f.Cert == "") != (f.Key == "") {
+		return nil, exit.Usagef("serve: --cert and --key belong together; give both, or neither for plain TCP")
+	}
+	if f.ClientCA != "" && f.Cert == "" {
+		return nil, exit.Usagef("serve: --client-ca needs TLS; give --cert and --key as well")
+	}
+	proxies, err := f.trusted()
+	if err != nil {
+		return nil, err
+	}
+	token, err := f.token()
+	if err != nil {
+		return nil, err
+	}
+	if err := f.checkAdminHosts(); err != nil {
+		return nil, err
+	}
+	var dialect wire.Dialect
+	if err := dialect.UnmarshalText([]byte(f.Dialect.Value)); err != nil {
+		return nil, exit.Usagef("serve: --dialect: %w", err)
+	}
+	s := &serving{log: slog.New(slog.NewTextHandler(stderr, nil)), ended: make(chan error, 2)}
+	if f.Logs.Value == "json" {
+		s.log = slog.New(slog.NewJSONHandler(stderr, nil))
+	}
+	s.server = &framed.Server{
+		Handler: service(f.Service.Value), Dialect: dialect, Engine: f.Engine.engine,
+		Limits: f.Limits.limits, TrustedProxies: proxies, Logger: s.log,
+	}
+	var latency *observe.Latency
+	if f.Timed && f.Admin != "off" {
+		latency = new(observe.Latency)
+		s.server.Handler = latency.Wrap(s.server.Handler)
+	}
+	s.admin = &observe.Admin{
+		Latency: latency,
+		Stats:   s.server.Stats, Ready: s.ready.Load, Token: token, Hosts: f.AdminHosts, Logger: s.log,
+		Info: observe.Info{Service: f.Service.Value, Dialect: f.Dialect.Value, Version: f.Version},
+	}
+	s.live = serverPage(s.admin)
+	return s, nil
+}
+
+// trusted reads --trust-proxy.
+func (f *Options) trusted() ([]netip.Prefix, error) {
+	var prefixes []netip.Prefix
+	for _, text := range f.Proxies {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, exit.Usagef("serve: --trust-proxy %q is no address range; write it as in 10.0.0.0/8 or 192.0.2.1/32", text)
+		}
+		prefixes = append(prefixes, prefix)
+	}
+	return prefixes, nil
+}
+
+// token reads --admin-token-file.
+func (f *Options) token() (string, error) {
+	token, err := session.ReadToken(f.TokenFile)
+	if err != nil {
+		return "", exit.Failedf("serve: --admin-token-file: %w; %s", err, session.NewToken(f.TokenFile))
+	}
+	return token, nil
+}
+
+// checkAdminHosts refuses what no Host header can be.
+func (f *Options) checkAdminHosts() error {
+	if len(f.AdminHosts) > 0 && f.Admin == "off" {
+		return exit.Usagef("serve: --admin-host needs the admin side, which --admin off switches off")
+	}
+	for _, name := range f.AdminHosts {
+		if name == "" || strings.ContainsAny(name, "/*:, \t") {
+			return exit.Usagef("serve: --admin-host %q is no host name; give one name without port or wildcard, as in hone.internal, and repeat the flag for more", name)
+		}
+	}
+	return nil
+}
+
+// open opens both listeners, or none.
+func (f *Options) open(ctx context.Context, s *serving) error {
+	ln, err := listen(ctx, f.Addr, fs.FileMode(f.Mode))
+	if err != nil {
+		return err
+	}
+	if s.public, err = withTLS(ln, tlsfiles.Server{Cert: f.Cert, Key: f.Key, ClientCA: f.ClientCA, Logger: s.log}); err != nil {
+		ln.Close()
+		return err
+	}
+	if f.Admin == "off" {
+		return nil
+	}
+	s.private, err = s.admin.Listen(f.Admin)
+	_, _, unreadable := net.SplitHostPort(f.Admin)
+	switch {
+	case err == nil:
+		s.live.Profiles = ownProfiles(s.private.Addr(), s.admin.Token)
+		s.admin.Page = s.live.Handler()
+		return nil
+	case errors.Is(err, observe.ErrNoToken):
+		err = exit.Failedf("serve: --admin %s: %w (--admin-token-file)", f.Admin, observe.ErrNoToken)
+	case strings.HasPrefix(f.Admin, "unix:"):
+		err = exit.Failedf("serve: --admin %s: %w", f.Admin, err)
+	case unreadable != nil:
+		err = exit.Usagef("serve: --admin %q is neither HOST:PORT nor unix:PATH nor off; write it as in 127.0.0.1:7070", f.Admin)
+	default:
+		err = cannotListen("--admin", f.Admin, err)
+	}
+	ln.Close()
+	return err
+}
+
+// start serves on both listeners.
+func (s *serving) start() {
+	s.ready.Store(true)
+	s.sides.Go(func() {
+		if err := s.server.Serve(s.public); !errors.Is(err, framed.ErrServerClosed) {
+			s.ended <- err
+		}
+	})
+	if s.private == nil {
+		return
+	}
+	s.sides.Go(func() {
+		if err := s.admin.Serve(s.private); !errors.Is(err, http.ErrServerClosed) {
+			s.ended <- err
+		}
+	})
+}
+
+// Ready is the one line of --json.
+type Ready struct {
+	Addr   string  `json:"addr"`
+	Admin  *string `json:"admin"` // null: off
+	Engine string  `json:"engine"`
+	PID    int     `json:"pid"`
+}
+
+// announce says that the server is there, and what protects it.
+func (f *Options) announce(s *serving, stdout io.Writer) error {
+	line := Ready{Addr: AddressOf(s.public), Engine: f.Engine.String(), PID: os.Getpid()}
+	admin := "off"
+	if s.private != nil {
+		admin = AddressOf(s.private)
+		line.Admin = &admin
+	}
+	s.log.Info("limits", effective(f.Limits.limits)...)
+	s.log.Info("serving", "addr", line.Addr, "tls", f.Cert != "", "client_certificates", f.ClientCA != "", "engine", line.Engine, "service", f.Service.Value,
+		"dialect", f.Dialect.Value, "admin", admin, "pid", line.PID)
+	if !f.JSON {
+		return nil
+	}
+	return exit.FailedIf(json.NewEncoder(stdout).Encode(line))
+}
+
+// DrainPatience is how long a drain may take: until another signal comes, drainTime at
+// the most. Without a drain it is over.
+func DrainPatience(drain bool) (context.Context, context.CancelFunc) {
+	// The first signal is being delivered or has been; what comes now is another.
+	signalled, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	patience, cancel := context.WithTimeout(signalled, DrainTime)
+	if !drain {
+		cancel()
+	}
+	return patience, func() {
+		cancel()
+		stop()
+	}
+}
+
+// stop drains and says how that went, or just ends everything.
+func (s *serving) stop(drain bool) error {
+	s.ready.Store(false)
+	patience, done := DrainPatience(drain)
+	defer done()
+	if drain {
+		s.log.Info("draining", "patience", DrainTime.String(), "open", s.server.Stats().Open)
+	}
+	err := s.server.Shutdown(patience)
+	drained := s.server.Stats().Drained
+	s.log.Info("drained", "clean", drained.Clean, "forced", drained.Forced, "owed", drained.Owed, "stuck", drained.Stuck)
+	last, cancel := context.WithTimeout(context.Background(), AdminTime)
+	defer cancel()
+	if s.private != nil {
+		s.live.Close()
+		s.admin.Shutdown(last) // it cuts off what is left: nothing to be done about it
+	}
+	s.sides.Wait()
+	if err != nil {
+		return exit.Failedf("serve: %d connections were cut off (%w); give them longer than %v before a second signal, or see why they are slow",
+			drained.Forced, err, DrainTime)
+	}
+	return nil
+}

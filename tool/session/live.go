@@ -1,0 +1,218 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hone-go/hone/observe"
+	"github.com/hone-go/hone/tool/admin"
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/page"
+	"github.com/hone-go/hone/tool/record"
+	"github.com/hone-go/hone/tool/trial"
+)
+
+// UI says where a command's live page is, and who may see it.
+type UI struct {
+	Addr      string // empty: nowhere
+	TokenFile string // empty: only this machine
+	Stay      bool   // when all is done, until Ctrl-C
+}
+
+const (
+	pageHeadTime = 5 * time.Second // for a request's head to come
+	pageEndTime  = time.Second     // for pages that are being written at the end
+)
+
+// Live is a page that is served while something is loaded. A nil one does
+// nothing: nobody asked for it.
+type Live struct {
+	page   *page.Page
+	server *http.Server
+	ended  chan error
+	stay   bool
+	stderr io.Writer
+	target *admin.Figures
+}
+
+// open serves p, with the figures of the machine, and of the target's once
+// Live.watch has said where they are.
+func (f UI) open(command string, stderr io.Writer, p *page.Page) (*Live, error) {
+	if f.Addr == "" {
+		return nil, nil
+	}
+	token, err := ReadToken(f.TokenFile)
+	if err != nil {
+		return nil, exit.Failedf("%s: --ui-token-file: %w; %s", command, err, NewToken(f.TokenFile))
+	}
+	guard := &observe.Guard{Token: token, Posts: []string{"/capture"}, Sandboxed: []string{"/pprof/"}}
+	addr := f.Addr
+	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" && token == "" {
+		addr = net.JoinHostPort("127.0.0.1", port)
+	}
+	ln, err := guard.Listen(addr)
+	if errors.Is(err, observe.ErrNoToken) {
+		return nil, exit.Failedf("%s: --ui %s: %w (--ui-token-file)", command, f.Addr, observe.ErrNoToken)
+	} else if err != nil {
+		return nil, exit.Failedf("%s: --ui %s: %w; use another port, 0 picks a free one", command, f.Addr, err)
+	}
+	l := &Live{page: p, ended: make(chan error, 1), stay: f.Stay, stderr: stderr, target: new(admin.Figures)}
+	p.Sources = append(p.Sources, page.ThisHost(), l.target.Read)
+	l.server = &http.Server{
+		Handler: guard.Handler(p.Handler()), ReadHeaderTimeout: pageHeadTime, ReadTimeout: 2 * pageHeadTime,
+		WriteTimeout: 4 * pageHeadTime, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+	}
+	go func() { l.ended <- l.server.Serve(ln) }()
+	where := "http://" + ln.Addr().String() + "/"
+	if ln.Addr().Network() == "unix" {
+		where = f.Addr
+	}
+	fmt.Fprintf(l.stderr, "hone: live page: %s\n", where)
+	return l, nil
+}
+
+// ReadToken reads a token; no file is no token.
+func ReadToken(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	token := strings.TrimSpace(string(text))
+	if err == nil && token == "" {
+		err = fmt.Errorf("%s is empty", file)
+	}
+	return token, err
+}
+
+// NewToken says how to make a token.
+func NewToken(file string) string { return "make one with: openssl rand -hex 16 > " + file }
+
+// Watch says whose figures to show beside the load's; nil: nobody's.
+func (l *Live) Watch(stats *admin.Server) {
+	if l == nil {
+		return
+	}
+	l.target.Of(stats)
+}
+
+// Show takes a second of a load's. In a race lane says whose.
+func (l *Live) Show(lane page.Lane, now load.Progress) {
+	if l != nil {
+		l.page.Load(page.Second{
+			Lane: lane, Phase: now.Phase, Rate: now.Rate, Errors: now.Errors, Conns: now.Conns, CPUShare: now.CPUShare,
+			Latency: now.Latency, Service: now.Service,
+		})
+	}
+}
+
+// Beside makes a load's progress go to the page, too.
+func (l *Live) Beside(lane page.Lane, show func(load.Progress)) func(load.Progress) {
+	if l == nil {
+		return show
+	}
+	return func(now load.Progress) {
+		if show != nil {
+			show(now)
+		}
+		l.Show(lane, now)
+	}
+}
+
+// Finish says how one load ended.
+func (l *Live) Finish(r *load.Result, err error) {
+	switch {
+	case l == nil:
+	case err != nil || r == nil:
+		l.End(nil, err)
+	default:
+		v := page.Verdict{Status: page.Valid, Reasons: r.InvalidReasons, Figures: map[string]float64{"errors": float64(r.Errors["total"])}}
+		for key, value := range map[string]*float64{"rate": r.Rate, "p50": r.Latency.P50, "p99": r.Latency.P99, "p999": r.Latency.P999} {
+			if value != nil {
+				v.Figures[key] = *value
+			}
+		}
+		if r.Server != nil && r.Server.CPUPerRequest != nil {
+			v.Figures["cpu"] = *r.Server.CPUPerRequest
+		}
+		switch {
+		case r.Interrupted:
+			v.Status = page.Interrupted
+		case !r.Valid:
+			v.Status = page.Invalid
+		}
+		l.page.End(v)
+	}
+}
+
+// End says how several ended: why they are not to be believed, or why they could
+// not go on.
+func (l *Live) End(doubts []string, err error) {
+	if l == nil {
+		return
+	}
+	v := page.Verdict{Status: page.Valid, Reasons: doubts}
+	switch {
+	case errors.Is(err, context.Canceled):
+		v.Status, v.Reasons = page.Interrupted, []string{"interrupted; let it run to the end"}
+	case err != nil:
+		v.Status, v.Reasons = page.Failed, []string{err.Error()}
+	case len(doubts) > 0:
+		v.Status = page.Invalid
+	}
+	l.page.End(v)
+}
+
+// Close lets the page go, at once or when ctx ends. Readers have what there is.
+func (l *Live) Close(ctx context.Context) {
+	if l == nil {
+		return
+	}
+	if l.stay && ctx.Err() == nil {
+		fmt.Fprintln(l.stderr, "hone: the page stays; Ctrl-C ends it")
+		<-ctx.Done()
+	}
+	l.page.Close()
+	grace, cancel := context.WithTimeout(context.Background(), pageEndTime)
+	defer cancel()
+	if l.server.Shutdown(grace) != nil {
+		l.server.Close()
+	}
+	<-l.ended
+	l.target.Close()
+}
+
+// BesideTrial makes a trial's progress go to the page, too: a lane for a sample.
+func (l *Live) BesideTrial(show func(trial.Progress)) func(trial.Progress) {
+	if l == nil {
+		return show
+	}
+	return func(now trial.Progress) {
+		show(now)
+		if now.Load != nil {
+			l.Show(page.Lane{Group: "samples", Name: strings.TrimSuffix(now.Doing, ", "+now.Load.Phase)}, *now.Load)
+		}
+	}
+}
+
+// EndBench says how the samples ended: those that do not count have been taken again.
+func (l *Live) EndBench(runs []*record.Run, err error) {
+	var doubts []string
+	for _, run := range runs {
+		for i, s := range run.Samples {
+			if slices.ContainsFunc(run.Samples, func(s record.Sample) bool { return s.Valid }) {
+				break
+			}
+			doubts = append(doubts, fmt.Sprintf("sample %d does not count: %s", i+1, strings.Join(s.Reasons, "; ")))
+		}
+	}
+	l.End(doubts, err)
+}

@@ -1,0 +1,65 @@
+package spec
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hone-go/hone/tool/exit"
+)
+
+// WhyInvalid explains a value that a flag did not take. Our own flags have
+// words for it; those of package pflag have strconv's.
+func WhyInvalid(err *pflag.InvalidValueError) string {
+	switch err.GetFlag().Value.Type() {
+	case "duration":
+		return "no duration; write it with its unit, as in 10s or 500ms"
+	case "int":
+		return "no whole number; write it in digits, as in 100"
+	case "uint64":
+		return "no whole number from 0 up; write it in digits, as in 1"
+	case "float64":
+		return "no number; write it in digits, as in 50000"
+	case "bool":
+		return "neither true nor false; leave the value out"
+	}
+	return err.Unwrap().Error()
+}
+
+// Choice is a flag that takes one of a few words.
+type Choice struct {
+	Value string
+	Of    []string
+}
+
+// Set takes one of the words.
+func (c *Choice) Set(text string) error {
+	for _, known := range c.Of {
+		if text == known {
+			c.Value = text
+			return nil
+		}
+	}
+	return errors.New("not one of " + strings.Join(c.Of, ", ") + "; " + exit.DidYouMean(text, c.Of, "use "+c.Of[0]))
+}
+
+// String returns the word chosen.
+func (c *Choice) String() string { return c.Value }
+
+// Type is how help names the value.
+func (c *Choice) Type() string { return strings.Join(c.Of, "|") }
+
+// AddChoice gives cmd the flag, with completion.
+func AddChoice(cmd *cobra.Command, name, usual, usage string, of ...string) *Choice {
+	c := &Choice{usual, of}
+	cmd.Flags().Var(c, name, usage)
+	complete := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return of, cobra.ShellCompDirectiveNoFileComp
+	}
+	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
+		panic("hone: " + err.Error()) // the flag was added above
+	}
+	return c
+}

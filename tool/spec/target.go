@@ -1,0 +1,308 @@
+package spec
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/wire"
+)
+
+// targetFlags say what is spoken with the target.
+type targetFlags struct {
+	dialect         *Choice
+	frame           frameFlag
+	match           matchFlag
+	method          string
+	header          headerFlag
+	body            contentFlag
+	statuses        statusFlag
+	length          lengthFlag
+	limit           Size
+	insecure        bool
+	cacert          string
+	cert, key       string
+	content, expect contentFlag
+	size            contentSizeFlag
+}
+
+const (
+	usualContent = 32
+	usualLimit   = 16 << 20
+)
+
+func (f *targetFlags) define(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	f.size.bytes, f.limit = usualContent, usualLimit
+	flags.Var(&f.size, "size", "bytes of content in a request, or as in uniform:LOW..HIGH, normal:MEAN,DEVIATION, lognormal:MEDIAN,SIGMA, zipf:POWER,MOST, file:@FILE")
+	flags.Var(&f.content, "request", "the content itself, instead of --size: TEXT, hex:BYTES or @FILE")
+	flags.Var(&f.expect, "expect-content", "the content that every answer must have, in the same words")
+	f.dialect = AddChoice(cmd, "dialect", "standard", "what is spoken in hone's frames", "standard", "demo")
+	flags.Var(&f.frame, "frame", "how messages are cut: hone, line, len16be, len32be, len16le, len32le (with +incl the length counts itself), fixed:N")
+	flags.Var(&f.match, "match", "how answers are recognised: order, or a number in both at id@OFFSET:LEN[:be|le] of the content")
+	flags.StringVarP(&f.method, "method", "X", "", "the `METHOD` (GET, with --body POST)")
+	flags.VarP(&f.header, "header", "H", "a header, 'Name: value'; repeat for more")
+	flags.Var(&f.body, "body", "what every request carries: TEXT, hex:BYTES or @FILE")
+	flags.Var(&f.statuses, "status", "statuses that are no failures, as in 200,404 or 2xx (2xx,3xx)")
+	flags.Var(&f.length, "expect-length", "bytes that the body of every good answer must have (any number)")
+	flags.BoolVar(&f.insecure, "insecure", false, "do not verify the server's certificate")
+	flags.StringVar(&f.cacert, "cacert", "", "trust the authorities in this PEM `FILE`, not the system's")
+	flags.StringVar(&f.cert, "cert", "", "our certificate, a PEM `FILE`, for servers that want one")
+	flags.StringVar(&f.key, "key", "", "its key, a PEM `FILE`")
+	flags.Var(&f.limit, "answer-limit", "the longest answer that is accepted")
+}
+
+// The kinds of target.
+const (
+	kindFrames   = "hone's frames"
+	kindMessages = "messages"
+	kindHTTP     = "HTTP"
+	kindHTTPS    = "HTTPS"
+)
+
+// onlyFor is a flag, the kinds of target that have it, and what to do with others.
+type onlyFor struct {
+	flag    string
+	kinds   []string
+	instead string
+}
+
+// particular lists the flags that not every kind of target has.
+func particular() []onlyFor {
+	frames, messages := []string{kindFrames}, []string{kindMessages}
+	framed, web, secured := []string{kindFrames, kindMessages}, []string{kindHTTP, kindHTTPS}, []string{kindHTTPS}
+	const target, url = "use tcp:// or unix: for messages", "use http:// for a web service"
+	const body, https = "use --body for what a request carries", "use https://"
+	return []onlyFor{
+		{"dialect", frames, "leave it out: a dialect is one of hone's frames"},
+		{"frame", framed, target}, {"match", messages, "use --frame as well, to say how the messages are cut"},
+		{"size", framed, body}, {"request", framed, body}, {"expect-content", framed, "use --status for what to expect"},
+		{"method", web, url}, {"header", web, url}, {"body", web, "use --request for what a message carries"},
+		{"status", web, "use --expect-content for what to expect"}, {"expect-length", web, "use --expect-content for what to expect"},
+		{"insecure", secured, https}, {"cacert", secured, https}, {"cert", secured, https}, {"key", secured, https},
+	}
+}
+
+// target is what text means, and the flags that cmd was given.
+func (f *targetFlags) target(cmd *cobra.Command, text string) (load.Target, error) {
+	kind := kindFrames
+	scheme, _, _ := strings.Cut(text, "://")
+	switch {
+	case scheme == "http":
+		kind = kindHTTP
+	case scheme == "https":
+		kind = kindHTTPS
+	case f.frame.other:
+		kind = kindMessages
+	}
+	if err := suits(kind, cmd); err != nil {
+		return nil, err
+	}
+	if kind == kindHTTP || kind == kindHTTPS {
+		return f.web(cmd.Name(), text)
+	}
+	var dialect wire.Dialect
+	if err := dialect.UnmarshalText([]byte(f.dialect.Value)); err != nil {
+		return nil, exit.Usagef("%s: --dialect: %w", cmd.Name(), err)
+	}
+	if scheme == text && !strings.HasPrefix(text, "unix:") {
+		text = "tcp://" + text
+	} else if scheme != "tcp" && scheme != "unix" && scheme != text {
+		return nil, exit.Usagef("%s: target %q: there is no scheme %q; use tcp://HOST:PORT, unix:PATH, http:// or https://", cmd.Name(), text, scheme)
+	}
+	frames, err := load.ParseTarget(text, dialect)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Usage, Err: err}
+	}
+	if kind == kindMessages {
+		return load.Messages{
+			Network: frames.Network, Address: frames.Address, AnswerLimit: int(f.limit),
+			Framing: f.frame.framing, Match: f.match.Match,
+		}, nil
+	}
+	frames.FrameSize = int(f.limit)
+	return frames, nil
+}
+
+// suits refuses flags that the target has no use for.
+func suits(kind string, cmd *cobra.Command) error {
+	for _, o := range particular() {
+		if !slices.Contains(o.kinds, kind) && cmd.Flags().Changed(o.flag) {
+			return exit.Usagef("%s: --%s is not for a target of %s; %s", cmd.Name(), o.flag, kind, o.instead)
+		}
+	}
+	return nil
+}
+
+// web is a target of HTTP.
+func (f *targetFlags) web(command, url string) (load.Target, error) {
+	h := load.HTTP{
+		URL: url, Method: f.method, Header: f.header.header, Body: f.body.content,
+		Statuses: f.statuses.statuses, Length: f.length.length, AnswerLimit: int64(f.limit),
+		TLS: &tls.Config{InsecureSkipVerify: f.insecure},
+	}
+	if f.cacert != "" {
+		certificates, err := os.ReadFile(f.cacert)
+		if err != nil {
+			return nil, exit.Failedf("%s: --cacert: %w; name a PEM file", command, err)
+		}
+		h.TLS.RootCAs = x509.NewCertPool()
+		if !h.TLS.RootCAs.AppendCertsFromPEM(certificates) {
+			return nil, exit.Failedf("%s: --cacert %s: no certificate in it; name a PEM file", command, f.cacert)
+		}
+	}
+	if (f.cert == "") != (f.key == "") {
+		return nil, exit.Usagef("%s: --cert and --key belong together; give both, or neither", command)
+	}
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return nil, exit.Failedf("%s: --cert %s --key %s: %w; give a certificate and its key, both PEM", command, f.cert, f.key, err)
+		}
+		h.TLS.Certificates = []tls.Certificate{pair}
+	}
+	return h, nil
+}
+
+// fill gives the plan what its requests carry and its answers must.
+func (f *targetFlags) fill(p *load.Plan) {
+	if _, ok := p.Target.(load.HTTP); ok {
+		return // the request is the target's
+	}
+	p.Expect = f.expect.content
+	if p.Content = f.content.content; p.Content == nil {
+		if p.Size, p.Sizes = int(f.size.bytes), f.size.sizes; p.Size == 0 && p.Sizes.None() {
+			p.Content = []byte{}
+		}
+	}
+}
+
+// frameFlag takes how messages are cut.
+type frameFlag struct {
+	other   bool // not as hone does
+	framing load.Framing
+}
+
+// Set takes hone or a framing.
+func (f *frameFlag) Set(text string) error {
+	f.other = text != "hone"
+	if f.other && f.framing.UnmarshalText([]byte(text)) != nil {
+		return errors.New("no framing; use hone, line, len16be, len32be, len16le or len32le, one of these with +incl, or fixed:N as in fixed:64")
+	}
+	return nil
+}
+
+// String returns the framing.
+func (f *frameFlag) String() string {
+	if !f.other {
+		return "hone"
+	}
+	return f.framing.String()
+}
+
+// Type is how help names the value.
+func (f *frameFlag) Type() string { return "KIND" }
+
+// matchFlag takes how answers are recognised.
+type matchFlag struct{ load.Match }
+
+// Set takes order or id@OFFSET:LEN.
+func (f *matchFlag) Set(text string) error {
+	if f.UnmarshalText([]byte(text)) != nil {
+		return errors.New("no match; use order, or id@OFFSET:LEN as in id@4:8 or id@4:8:le")
+	}
+	return nil
+}
+
+// Type is how help names the value.
+func (f *matchFlag) Type() string { return "HOW" }
+
+// headerFlag takes headers.
+type headerFlag struct {
+	header http.Header
+	texts  []string
+}
+
+// Set takes one header.
+func (f *headerFlag) Set(text string) error {
+	name, value, ok := strings.Cut(text, ":")
+	if !ok || name == "" {
+		return errors.New("no header; write it as in 'Accept: text/html'")
+	}
+	if f.header == nil {
+		f.header = http.Header{}
+	}
+	f.header.Add(name, strings.TrimSpace(value))
+	f.texts = append(f.texts, text)
+	return nil
+}
+
+// String returns the headers given.
+func (f *headerFlag) String() string { return strings.Join(f.texts, ", ") }
+
+// Type is how help names the value.
+func (f *headerFlag) Type() string { return "HEADER" }
+
+// lengthFlag takes the length of a body, as load.HTTP has it: 0 is any.
+type lengthFlag struct {
+	text   string
+	length int64
+}
+
+// Set takes the length.
+func (f *lengthFlag) Set(text string) error {
+	n, err := figure.ParseSize(text)
+	if f.text, f.length = text, int64(n); n == 0 {
+		f.length = -1 // none
+	}
+	return err
+}
+
+// String returns the length as it was given.
+func (f *lengthFlag) String() string { return f.text }
+
+// Type is how help names the value.
+func (f *lengthFlag) Type() string { return "SIZE" }
+
+// statusFlag takes statuses and classes of them.
+type statusFlag struct {
+	text     string
+	statuses []int
+}
+
+// Set takes a list such as 200,404 or 2xx,404.
+func (f *statusFlag) Set(text string) error {
+	for word := range strings.SplitSeq(text, ",") {
+		digits, class := strings.CutSuffix(word, "xx")
+		first, err := strconv.Atoi(digits)
+		number := 1
+		if class {
+			first, number = 100*first, 100
+		}
+		if err != nil || first < 100 || first > 999 {
+			return fmt.Errorf("%q is no status; write it as in 200,404 or 2xx", word)
+		}
+		for status := first; status < first+number; status++ {
+			f.statuses = append(f.statuses, status)
+		}
+	}
+	f.text = text
+	return nil
+}
+
+// String returns the list.
+func (f *statusFlag) String() string { return f.text }
+
+// Type is how help names the value.
+func (f *statusFlag) Type() string { return "LIST" }

@@ -1,0 +1,248 @@
+package view
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/trial"
+)
+
+// benchPicture is a run of hone bench.
+type benchPicture struct {
+	title    string
+	sides    []benchSide // one, or A and B
+	now      trial.Progress
+	told     time.Duration // when now was told
+	gauge    gauge
+	planned  int // samples, before any had to be taken again
+	sampling int // whose sample is being taken
+}
+
+// benchSide is a server and the figures of its samples. They are those of what was
+// seen second by second; the result has the exact ones.
+type benchSide struct {
+	name    string
+	samples []sampleFigures
+}
+
+type sampleFigures struct{ rate, p50, p99 *float64 }
+
+// lines draw it.
+func (p *benchPicture) lines(at time.Duration, width int) []line {
+	lines := []line{{5, []span{{toneTitle, "hone bench "}, text(p.title)}}, p.progress(at, width)}
+	lines = append(lines, field(0, "now", text(p.doing())))
+	lines = append(lines, p.gauge.lines(2, width)...)
+	if len(p.sides) > 1 {
+		lines = append(lines, field(7, "pairs of", text(p.sides[0].name+" and "+p.sides[1].name)))
+	}
+	for i := range p.sides {
+		lines = append(lines, p.side(i, width))
+	}
+	if n := p.now.Samples - p.planned; n > 0 && p.planned > 0 {
+		lines = append(lines, field(6, "retaken", span{toneWarn, figure.Counted(n, "sample")}, text(": what the machine or the generator spoils does not count")))
+	}
+	return append(append(lines, p.latest()...), howToEnd())
+}
+
+// progress is which sample it is, and how long the rest will take.
+func (p *benchPicture) progress(at time.Duration, width int) line {
+	if p.now.Samples == 0 {
+		return field(0, "sample", text(figure.Lasting(at)+" so far"))
+	}
+	number := min(p.now.Taken+1, p.now.Samples)
+	short := fmt.Sprintf("%d of %d", number, p.now.Samples)
+	words := short
+	if len(p.sides) > 1 {
+		words += fmt.Sprintf(", pair %d", (number+1)/2)
+	}
+	if p.now.Remaining > 0 {
+		words += ", " + figure.Lasting(p.now.Remaining-(at-p.told)) + " left"
+	}
+	return field(0, "sample", barAnd(float64(p.now.Taken)/float64(p.now.Samples), width, words, short)...)
+}
+
+// doing is what is being done, without the number that stands above it.
+func (p *benchPicture) doing() string {
+	if _, what, found := strings.Cut(p.now.Doing, ": "); found && strings.HasPrefix(p.now.Doing, "sample ") {
+		return what
+	}
+	return p.now.Doing
+}
+
+// side is what the samples of a server show until now.
+func (p *benchPicture) side(i, width int) line {
+	s := p.sides[i]
+	var rates history
+	var p99s []float64
+	for _, sample := range s.samples {
+		rates.add(sample.rate)
+		if sample.p99 != nil {
+			p99s = append(p99s, *sample.p99)
+		}
+	}
+	label := "samples"
+	if len(p.sides) > 1 {
+		label = s.letter()
+	}
+	if len(s.samples) == 0 {
+		return field(1, label, text("no sample yet"))
+	}
+	known := slices.DeleteFunc(slices.Clone(rates), func(v float64) bool { return v != v })
+	words := "about " + middle(known, figure.Grouped) + "/s, p99 " + middle(p99s, figure.Micros)
+	return field(1, label, text(pad(words, 36)), span{toneCurve, sparkline(rates, min(remembered, width-labelColumns-36))})
+}
+
+// letter is the side's, as in A (main).
+func (s benchSide) letter() string {
+	letter, _, _ := strings.Cut(s.name, " ")
+	return letter
+}
+
+// middle is the median of figures.
+func middle(values []float64, format func(float64) string) string {
+	if len(values) == 0 {
+		return "–"
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return format((sorted[(n-1)/2] + sorted[n/2]) / 2)
+}
+
+const latestShown = 6
+
+// latest are the last samples of each server, the older ones first to go.
+func (p *benchPicture) latest() (lines []line) {
+	for back := latestShown; back >= 1; back-- {
+		for _, s := range p.sides {
+			i := len(s.samples) - back
+			if i < 0 {
+				continue
+			}
+			sample := s.samples[i]
+			letter := ""
+			if len(p.sides) > 1 {
+				letter = s.letter()
+			}
+			lines = append(lines, field(20+back, fmt.Sprintf("  %d %s", i+1, letter),
+				text(fmt.Sprintf("%s/s  p50 %s  p99 %s", figure.OrNone(sample.rate, figure.Grouped), figure.OrNone(sample.p50, figure.Micros), figure.OrNone(sample.p99, figure.Micros)))))
+		}
+	}
+	return lines
+}
+
+// Bench shows how a trial goes.
+type Bench struct {
+	lines  *Steps  // nil: not in lines
+	screen *screen // nil: no view
+	to     io.Writer
+
+	// What follows is the trial's; the picture is the screen's, too.
+	picture  *benchPicture
+	number   int                     // of the sample that is being taken, from 1
+	times    *hdrhistogram.Histogram // of that sample
+	answered float64
+	seconds  float64
+}
+
+// NewBench shows what plan does, under that title.
+func NewBench(how How, title string, plan trial.Plan) *Bench {
+	b := &Bench{to: how.To}
+	switch how.watching() {
+	case inLines:
+		b.lines = &Steps{w: how.To, asked: true}
+	case asPicture:
+		b.times = newSum()
+		b.picture = &benchPicture{title: title, gauge: gauge{conns: plan.Load.Conns}}
+		for i, s := range plan.Servers {
+			name := string(rune('A' + i))
+			if s.Name != "" {
+				name += " (" + s.Name + ")"
+			}
+			b.picture.sides = append(b.picture.sides, benchSide{name: name})
+		}
+		b.screen = openScreen(how.To, b.picture)
+	}
+	return b
+}
+
+// Show is a trial.Plan's Progress. It never waits for the terminal of a view.
+func (b *Bench) Show(now trial.Progress) {
+	switch {
+	case b.lines != nil:
+		b.lines.Show(now)
+	case b.screen != nil:
+		if now.Load != nil && now.Load.Latency != nil {
+			b.times.Merge(now.Load.Latency)
+		}
+		b.screen.change(func() { b.take(now) })
+	}
+}
+
+// take takes what was told.
+func (b *Bench) take(now trial.Progress) {
+	p := b.picture
+	profiling := strings.HasPrefix(now.Doing, "profiles: ")
+	if now.Load == nil && !profiling && now.Samples > 0 { // a sample begins
+		if now.Taken == b.number && b.number > 0 {
+			p.sides[p.sampling].samples = append(p.sides[p.sampling].samples, b.figures())
+		}
+		b.begin(now)
+	}
+	if now.Load != nil {
+		p.gauge.take(*now.Load)
+		if now.Load.Phase == measuringPhase {
+			b.answered += now.Load.Rate
+			b.seconds++
+		}
+		now.Load = nil // its histograms are lent
+	}
+	if profiling {
+		now.Taken, now.Samples, now.Remaining = p.now.Samples, p.now.Samples, 0
+	}
+	p.now, p.told = now, b.screen.age()
+}
+
+// begin forgets the sample before.
+func (b *Bench) begin(now trial.Progress) {
+	p := b.picture
+	if p.planned == 0 {
+		p.planned = now.Samples
+	}
+	b.number, b.answered, b.seconds = now.Taken+1, 0, 0
+	b.times.Reset()
+	p.gauge = gauge{conns: p.gauge.conns}
+	p.sampling = 0
+	if _, whose, _ := strings.Cut(now.Doing, ": "); len(p.sides) > 1 && strings.HasPrefix(whose, "B") {
+		p.sampling = 1
+	}
+}
+
+// figures are those of the sample that has ended.
+func (b *Bench) figures() sampleFigures {
+	s := sampleFigures{p50: timeAt(b.times, 1, 2), p99: timeAt(b.times, 99, 100)}
+	if b.seconds > 0 {
+		rate := b.answered / b.seconds
+		s.rate = &rate
+	}
+	return s
+}
+
+// End takes the view away and leaves a line. It may be called again.
+func (b *Bench) End() {
+	if b.screen.close() {
+		fmt.Fprintf(b.to, "hone: bench: %s in %s\n", figure.Counted(b.picture.taken(), "sample"), figure.Lasting(b.screen.age()))
+	}
+}
+
+func (p *benchPicture) taken() (n int) {
+	for _, s := range p.sides {
+		n += len(s.samples)
+	}
+	return n
+}

@@ -1,0 +1,110 @@
+package view
+
+import (
+	"strconv"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/load"
+)
+
+// The phases of a load.Progress.
+const (
+	connectingPhase = "connecting"
+	warmingUpPhase  = "warming up"
+	measuringPhase  = "measuring"
+	drainingPhase   = "draining"
+)
+
+// saturatedShare is the part of its processors from which on a generator is
+// suspected to be what is measured.
+const saturatedShare = 0.8
+
+// gauge is what a load does, second by second.
+type gauge struct {
+	conns             int           // that were asked for
+	now               load.Progress // without its histograms, which are lent
+	rates, p50s, p99s history
+}
+
+// take takes a second's figures.
+func (g *gauge) take(now load.Progress) {
+	now.Latency, now.Service = nil, nil
+	g.now = now
+	g.rates.add(&now.Rate)
+	g.p50s.add(now.P50)
+	g.p99s.add(now.P99)
+}
+
+func (g *gauge) saturated() bool {
+	return g.now.CPUShare != nil && *g.now.CPUShare >= saturatedShare
+}
+
+// lines are the figures and how they were. The more that is asked for by rank, the
+// sooner they go.
+func (g *gauge) lines(rank, width int) []line {
+	curve := func(h history) span {
+		return span{toneCurve, sparkline(h, min(remembered, width-labelColumns-valueColumns))}
+	}
+	value := func(v string) span { return text(pad(v, valueColumns)) }
+	rate := "–"
+	if g.now.Phase != "" {
+		rate = figure.Grouped(g.now.Rate) + "/s"
+	}
+	lines := []line{
+		field(rank, "rate", value(rate), curve(g.rates)),
+		field(rank+2, "p50", value(figure.OrNone(g.now.P50, figure.Micros)), curve(g.p50s)),
+		field(rank, "p99", value(figure.OrNone(g.now.P99, figure.Micros)), curve(g.p99s)),
+	}
+	return append(lines, g.faults(rank+1), g.generator(rank+3))
+}
+
+// faults are the requests that failed, and the connections.
+func (g *gauge) faults(rank int) line {
+	failed := text(pad("none", valueColumns))
+	if n := g.now.Errors; n > 0 {
+		failed = span{toneBad, pad(figure.Grouped(float64(n)), valueColumns)}
+	}
+	open := span{toneLabel, figure.Grouped(float64(g.now.Conns)) + " of " + figure.Grouped(float64(g.conns)) + " connections"}
+	if g.conns == 0 {
+		open.text = ""
+	}
+	return field(rank, "errors", failed, open)
+}
+
+// generator is how busy hone itself is. A warning stays longer than the figure.
+func (g *gauge) generator(rank int) line {
+	if g.now.CPUShare == nil {
+		return field(rank, "generator", text("–"))
+	}
+	share := strconv.FormatFloat(100**g.now.CPUShare, 'f', 0, 64) + " % of its CPUs"
+	if g.saturated() {
+		return field(1, "generator", span{toneWarn, "the generator is saturated: " + share})
+	}
+	return field(rank, "generator", text(share))
+}
+
+// newSum collects the histograms of several seconds. It is of the kind that
+// tool/load lends.
+func newSum() *hdrhistogram.Histogram { return hdrhistogram.New(1, 3600e9, 3) }
+
+// timeAt is the time in microseconds that parts in whole of h do not exceed; nil
+// when there are too few.
+func timeAt(h *hdrhistogram.Histogram, parts, whole int64) *float64 {
+	if h.TotalCount()*(whole-parts) < whole {
+		return nil
+	}
+	v := float64(h.ValueAtQuantile(float64(parts)/float64(whole)*100)) / 1e3
+	return &v
+}
+
+// quantilesOf are those of all that was collected.
+func quantilesOf(h *hdrhistogram.Histogram) load.Quantiles {
+	q := load.Quantiles{P50: timeAt(h, 1, 2), P90: timeAt(h, 9, 10), P99: timeAt(h, 99, 100), P999: timeAt(h, 999, 1000)}
+	if h.TotalCount() > 0 {
+		v := float64(h.Max()) / 1e3
+		q.Max = &v
+	}
+	return q
+}

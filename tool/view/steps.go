@@ -1,0 +1,53 @@
+package view
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/trial"
+)
+
+// Steps shows how far a trial is: to a terminal a line that changes, to
+// others, when asked to, a line for each step.
+type Steps struct {
+	w        io.Writer
+	terminal bool
+	asked    bool
+	last     string
+}
+
+// NewSteps shows a trial on w, if that is a terminal, or asked for.
+func NewSteps(w io.Writer, asked bool) *Steps {
+	return &Steps{w: w, terminal: IsTerminal(w) && !isDumb(), asked: asked || IsTerminal(w)}
+}
+
+// Show is a trial.Plan's Progress.
+func (p *Steps) Show(now trial.Progress) {
+	if !p.terminal && !p.asked {
+		return
+	}
+	line := now.Doing
+	if now.Remaining > 0 {
+		line += fmt.Sprintf(", %v to go", now.Remaining.Round(time.Second))
+	}
+	if p.terminal {
+		if l := now.Load; l != nil {
+			line += fmt.Sprintf(": %s/s  p99 %s  %d errors", figure.Grouped(l.Rate), figure.OrNone(l.P99, figure.Micros), l.Errors)
+		}
+		fmt.Fprintf(p.w, "\r%s\x1b[K", line)
+		return
+	}
+	if now.Doing != p.last {
+		p.last = now.Doing
+		fmt.Fprintln(p.w, line)
+	}
+}
+
+// End takes the line away.
+func (p *Steps) End() {
+	if p.terminal {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
