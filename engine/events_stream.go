@@ -64,6 +64,9 @@ func (k *connRef) readMore(d *workspace) (n int, err error) {
 		return 0, err
 	}
 	t.Leave()
+	if sent, err := k.sendEarlier(t); sent {
+		return 0, err
+	}
 	d.slim(&k.sh.srv.workspaces)
 	s.mu.Lock()
 	defer s.mu.Unlock()

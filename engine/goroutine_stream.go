@@ -40,6 +40,9 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 			return 0, err
 		}
 	}
+	if sent, err := k.sendEarlier(t); sent {
+		return 0, err
+	}
 	if g.borrows() {
 		d.slim(&k.sh.srv.workspaces)
 	}

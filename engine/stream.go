@@ -28,6 +28,15 @@ func (t *Turn) yield() {
 	}
 }
 
+// hold is Turn.Hold. What is held already stays so.
+func (k *connRef) hold() {
+	k.s.mu.Lock()
+	if q := &k.attach().queue; !q.visiting {
+		q.startVisit()
+	}
+	k.s.mu.Unlock()
+}
+
 // flushMid is Turn.Flush.
 func (k *connRef) flushMid(t *Turn) error {
 	t.yield()
@@ -110,6 +119,20 @@ func (k *connRef) more(d *workspace, used, need int) (in []byte, err error) {
 	}
 	k.touch()
 	return box.bytes(), err
+}
+
+// sendEarlier flushes the answers to the messages before this one, and reports whether it
+// has: before More waits, since the peer may need them to go on. What this message has
+// answered stays, so that it can be taken back.
+func (k *connRef) sendEarlier(t *Turn) (sent bool, err error) {
+	if t.mark.out == 0 {
+		return false, nil
+	}
+	answer, flushed := append([]byte(nil), t.Out[t.mark.out:]...), t.flushed
+	t.Out = t.Out[:t.mark.out]
+	err = k.flushMid(t)
+	t.Out, t.flushed = append(t.Out, answer...), flushed
+	return true, err
 }
 
 // endsVisit is why a visit cannot go on, nil if it can. mu held.

@@ -139,7 +139,7 @@ func (t *Turn) TakeOver(serve func(nc net.Conn, unread []byte) (left []byte, bac
 // not pass the words that let it in. A visit that waits keeps them waiting.
 func (t *Turn) Hold() {
 	if t.ref != nil {
-		t.ref.startVisit()
+		t.ref.hold()
 	}
 }
 
