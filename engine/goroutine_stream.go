@@ -43,9 +43,7 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 	if sent, err := k.sendEarlier(t); sent {
 		return 0, err
 	}
-	if g.borrows() {
-		d.slim(&k.sh.srv.workspaces)
-	}
+	d.slim(streamRead)
 	p := d.box.space(memory)
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()

@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"sync"
-	"time"
-)
+import "time"
 
 // A visit that waits: for its output to be with the kernel (Turn.Flush), or for more
 // input (Turn.More). On an event loop the visit leaves the loop before it waits, and the
@@ -39,6 +36,9 @@ func (k *connRef) hold() {
 
 // flushMid is Turn.Flush.
 func (k *connRef) flushMid(t *Turn) error {
+	if t.moved && t.d.box.len() == 0 { // More has taken back all that was read
+		t.d.slim(helperRead)
+	}
 	t.yield()
 	s := k.s
 	s.mu.Lock()
@@ -182,16 +182,18 @@ func (k *connRef) moreInput(d *workspace) error {
 // of them, and most wait.
 const streamRead = 16 << 10
 
-// slim swaps a large buffer to read into for a small one, before a wait.
-func (d *workspace) slim(to *sync.Pool) {
-	if len(d.in) <= streamRead {
+// slim swaps a large buffer to read into for one of that size, before a wait, and before
+// a visit leaves its loop: whoever goes on with the loop needs a large one. A connection's
+// own stays.
+func (d *workspace) slim(size int) {
+	if len(d.in) <= streamRead || d.g != nil && !d.g.borrows() {
 		return
 	}
-	memory := &d.ref.sh.srv.input
-	d.box.giveBack(memory)
-	to.Put(&workspace{in: d.in})
-	d.in = make([]byte, streamRead)
-	d.box.lend(memory, d.in)
+	srv := d.ref.sh.srv
+	d.box.giveBack(&srv.input)
+	srv.workspaces.Put(&workspace{in: d.in})
+	d.in = make([]byte, size)
+	d.box.lend(&srv.input, d.in)
 }
 
 // startWait starts the clock for bytes that a visit waits for. Only time in which it

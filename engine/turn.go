@@ -168,7 +168,8 @@ func (t *Turn) Flush() error {
 // need more have arrived than were left. It returns all that is unserved now; what it
 // returned before is no longer valid, and what Advance returns as used counts from the
 // beginning of in. The peer must send Limits.FrameRate; only the time counts in which
-// the visit waits here. With need = 0 it does not wait. The error is the Reason for which
+// the visit waits here. With need = 0 it does not wait; before a long answer that gives
+// back what the visit was read into, 64 KiB on an event loop, if nothing is left there. The error is the Reason for which
 // the connection ends; Advance is to return it. Outside an engine More answers
 // errors.ErrUnsupported.
 func (t *Turn) More(used, need int) (in []byte, err error) {

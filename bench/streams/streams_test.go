@@ -4,7 +4,7 @@
 // back) and compares the figures with what they are to be. Every server is a process of
 // its own, examples/streams or the one in server:
 //
-//	go test ./streams -timeout 60m -v -args -all
+//	go test -count=1 ./streams -timeout 60m -v -args -all
 //
 // A figure that misses its goal fails with -all only: a short run is too noisy for a
 // verdict. What must always hold (bytes, order) fails in any case.

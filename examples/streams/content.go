@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hone-go/hone/engine"
@@ -29,6 +30,7 @@ func push(ctx context.Context, end engine.Reply, every time.Duration) {
 // appendBytes appends n bytes of the sequence that get serves, from at on, a multiple of
 // 8. No two chunks of it are the same.
 func appendBytes(dst []byte, at, n int64) []byte {
+	dst = slices.Grow(dst, int(n)+8)
 	end := len(dst) + int(n)
 	for ; len(dst) < end; at += 8 {
 		dst = binary.LittleEndian.AppendUint64(dst, uint64(at+8)*0x9E3779B97F4A7C15)

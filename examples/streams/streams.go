@@ -18,7 +18,7 @@ type Protocol struct {
 	Running context.Context // feeds end with it; nil: only with their clients
 }
 
-const maxLine, chunk = 64, 16 << 10
+const maxLine, chunk = 64, 8<<10 - 64 // with the line before it a chunk fits into 8 KiB
 
 // Advance serves the commands at the front of in.
 func (p Protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
@@ -36,13 +36,11 @@ func (p Protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error)
 		switch {
 		case len(line) >= maxLine:
 			err = engine.TooLarge
-		case bad != nil:
-			err = engine.Malformed
-		case string(verb) == "put":
+		case bad == nil && string(verb) == "put":
 			in, used, err = put(t, in, used, int64(n))
-		case string(verb) == "get":
-			err = get(t, int64(n))
-		case string(verb) == "feed" && n > 0:
+		case bad == nil && string(verb) == "get":
+			in, used, err = get(t, in, used, int64(n))
+		case bad == nil && string(verb) == "feed" && n > 0:
 			p.feed(t, time.Duration(n)*time.Millisecond)
 		default:
 			err = engine.Malformed
@@ -56,8 +54,7 @@ func (p Protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error)
 
 // put answers n bytes with their checksum. It returns what was not served, as More does.
 func put(t *engine.Turn, in []byte, used int, n int64) (rest []byte, at int, err error) {
-	sum := uint32(0)
-	for {
+	for sum := uint32(0); ; used = 0 {
 		part := in[used:min(int64(len(in)), int64(used)+n)]
 		sum = crc32.Update(sum, crc32.IEEETable, part)
 		used += len(part)
@@ -68,21 +65,23 @@ func put(t *engine.Turn, in []byte, used int, n int64) (rest []byte, at int, err
 		if in, err = t.More(used, int(min(n, chunk/2))); err != nil {
 			return nil, 0, err
 		}
-		used = 0
 	}
 }
 
 // get answers with n and n bytes. No event falls between them.
-func get(t *engine.Turn, n int64) (err error) {
+func get(t *engine.Turn, in []byte, used int, n int64) (rest []byte, at int, err error) {
 	t.Hold()
 	t.Out = append(strconv.AppendInt(t.Out, n, 10), '\n')
+	if n > chunk { // less goes with the other answers of the visit
+		in, err = t.More(used, 0) // while it waits, it is to hold no buffer for input
+		used = 0
+	}
 	for at := int64(0); at < n && err == nil; at += chunk {
-		t.Out = appendBytes(t.Out, at, min(chunk, n-at))
-		if n > chunk { // less goes with the other answers of the visit
+		if t.Out = appendBytes(t.Out, at, min(chunk, n-at)); n > chunk {
 			err = t.Flush()
 		}
 	}
-	return err
+	return in, used, err
 }
 
 // feed answers at once, and then pushes events until its client leaves. The late reply,
