@@ -25,7 +25,7 @@ func TestCrowd(t *testing.T) {
 				crowd := make([]*stream, conns)
 				for i := range crowd {
 					c, r := dial(t, s.addr, 16<<10)
-					crowd[i] = &stream{c: c, r: r, pace: pace{rate: rate}}
+					crowd[i] = &stream{c: c, r: r, pace: pace{ctx: t.Context(), rate: rate}}
 					if err := ask(c, r, "get 0", "0"); err != nil {
 						t.Fatal(err)
 					}

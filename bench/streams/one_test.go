@@ -34,7 +34,7 @@ func TestOneStream(t *testing.T) {
 				s := start(t, path, "-addr", "127.0.0.1:0", "-engine", engine)
 				others := newPingers(t, s.addr, 100, 200*time.Millisecond)
 				c, r := dial(t, s.addr, 256<<10)
-				d := &stream{c: c, r: r, pace: pace{rate: rate, window: window, streaming: &others.streaming}}
+				d := &stream{c: c, r: r, pace: pace{ctx: t.Context(), rate: rate, window: window, streaming: &others.streaming}}
 				if err := way.do(d, 16*mib); err != nil {
 					t.Fatal("the warm-up:", err)
 				}
@@ -63,6 +63,7 @@ func TestOneStream(t *testing.T) {
 
 // pace keeps a client to its rate, and to its windows: in every other one it does nothing.
 type pace struct {
+	ctx       context.Context
 	rate      int           // bytes per second
 	window    time.Duration // 0: no pauses
 	streaming *atomic.Int32 // 1 while it streams, 0 in a pause
@@ -79,14 +80,14 @@ func (p *pace) step(n int) {
 	p.moved += n
 	due := p.paused + time.Duration(float64(p.moved)/float64(p.rate)*float64(time.Second))
 	if wait := due - time.Since(p.began); wait > 0 {
-		time.Sleep(wait)
+		fleet.Wait(p.ctx, wait)
 	}
 	if p.window == 0 {
 		return
 	}
 	if active := time.Since(p.began) - p.paused; active > time.Duration(p.windows+1)*p.window {
 		p.streaming.Store(0)
-		time.Sleep(p.window)
+		fleet.Wait(p.ctx, p.window)
 		p.streaming.Store(1)
 		p.paused += p.window
 		p.windows++
