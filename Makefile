@@ -5,10 +5,10 @@ ALL         := ./... ./observe/... ./tool/...
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps demo test race timing fuzz lint vuln bench bench-peers bench-routes bench-memory bench-faults cross
+.PHONY: help deps demo test race timing fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-faults cross
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 deps: ## download modules and install what the tests need from Debian (as root)
 	@for dir in $$(go list -m -f '{{.Dir}}'); do \
@@ -83,6 +83,9 @@ bench-routes: ## compare routers, and print the ratios
 
 bench-memory: ## attack every engine, and compare the memory that it takes with its limits
 	cd bench && go test ./memory -timeout 40m -v -args -all
+
+bench-streams: ## measure visits that wait: long streams, loans, pushes that wait
+	cd bench && go test -count=1 ./streams -timeout 60m -v -args -all
 
 bench-faults: ## see what each does when things go wrong, and store it
 	go run ./bench/cmd/peers faults -o bench/results/faults.json

@@ -63,8 +63,11 @@ func (k *connRef) readMore(d *workspace) (n int, err error) {
 		k.broke()
 		return 0, err
 	}
+	d.slim(streamRead)
 	t.Leave()
-	d.slim(&k.sh.srv.workspaces)
+	if sent, err := k.sendEarlier(t); sent {
+		return 0, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := k.endsVisit(t); err != nil {

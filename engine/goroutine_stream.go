@@ -45,9 +45,10 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 			return 0, err
 		}
 	}
-	if g.borrows() {
-		d.slim(&k.sh.srv.workspaces)
+	if sent, err := k.sendEarlier(t); sent {
+		return 0, err
 	}
+	d.slim(streamRead)
 	p := d.box.space(memory)
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()

@@ -53,6 +53,27 @@ func TestContextEndsWhenTheClientLeaves(t *testing.T) {
 	})
 }
 
+// Where the kernel does not say that a peer has left, the end of what it sends does: a
+// connection that is read while it owes a late reply.
+func TestContextEndsWithWhatTheClientSends(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			ctx, r := t.Context(context.Background()), t.Later()
+			go func() {
+				<-ctx.Done()
+				r.Send([]byte("late\n"))
+			}()
+			return say(t, "now")
+		}})
+		c := s.dial(t)
+		c.send("later\n")
+		c.want("now\n")
+		c.Conn.(interface{ CloseWrite() error }).CloseWrite()
+		c.wantEnd("late\n")
+		s.ended(t, engine.PeerClosed)
+	})
+}
+
 // It ends with the visit, with the last late reply, and with the connection, and is made
 // anew for the next request.
 func TestContextEndsWithTheAnswer(t *testing.T) {

@@ -82,6 +82,9 @@ func (k *connRef) carryOut(st step, d *workspace) {
 		k.fail(ShuttingDown)
 		k.attach().left = k.unread()
 	case stepFinish:
+		if x := k.x.Load(); x != nil && k.reason() == PeerClosed {
+			x.endContext() // where the kernel cannot be asked, nobody else hears of it
+		}
 		k.enter(finishing)
 	case stepClose:
 		k.enter(closing)

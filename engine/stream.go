@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"sync"
-	"time"
-)
+import "time"
 
 // A visit that waits: for its output to be with the kernel (Turn.Flush), or for more
 // input (Turn.More). On an event loop the visit leaves the loop before it waits, and the
@@ -30,6 +27,9 @@ func (t *Turn) yield() {
 
 // flushMid is Turn.Flush.
 func (k *connRef) flushMid(t *Turn) error {
+	if t.moved && t.d.box.len() == 0 { // More has taken back all that was read
+		t.d.slim(helperRead)
+	}
 	t.yield()
 	t.flushed = t.flushed || len(t.Out) > t.mark.out
 	t.largest = max(t.largest, len(t.Out))
@@ -117,6 +117,20 @@ func (k *connRef) more(d *workspace, used, need int) (in []byte, err error) {
 	return box.bytes(), err
 }
 
+// sendEarlier flushes the answers to the messages before this one, and reports whether it
+// has: before More waits, since the peer may need them to go on. What this message has
+// answered stays, so that it can be taken back.
+func (k *connRef) sendEarlier(t *Turn) (sent bool, err error) {
+	if t.mark.out == 0 {
+		return false, nil
+	}
+	answer, flushed := append([]byte(nil), t.Out[t.mark.out:]...), t.flushed
+	t.Out = t.Out[:t.mark.out]
+	err = k.flushMid(t)
+	t.Out, t.flushed = append(t.Out, answer...), flushed
+	return true, err
+}
+
 // endsVisit is why a visit cannot go on, nil if it can. mu held.
 func (k *connRef) endsVisit(t *Turn) error {
 	if k.s.suspect != 0 {
@@ -164,16 +178,18 @@ func (k *connRef) moreInput(d *workspace) error {
 // of them, and most wait.
 const streamRead = 16 << 10
 
-// slim swaps a large buffer to read into for a small one, before a wait.
-func (d *workspace) slim(to *sync.Pool) {
-	if len(d.in) <= streamRead {
+// slim swaps a large buffer to read into for one of that size, before a wait, and before
+// a visit leaves its loop: whoever goes on with the loop needs a large one. A connection's
+// own stays.
+func (d *workspace) slim(size int) {
+	if len(d.in) <= streamRead || d.g != nil && !d.g.borrows() {
 		return
 	}
-	memory := &d.ref.sh.srv.input
-	d.box.giveBack(memory)
-	to.Put(&workspace{in: d.in})
-	d.in = make([]byte, streamRead)
-	d.box.lend(memory, d.in)
+	srv := d.ref.sh.srv
+	d.box.giveBack(&srv.input)
+	srv.workspaces.Put(&workspace{in: d.in})
+	d.in = make([]byte, size)
+	d.box.lend(&srv.input, d.in)
 }
 
 // startWait starts the clock for bytes that a visit waits for. Only time in which it

@@ -24,6 +24,8 @@ type streams struct {
 	lines // for all other lines
 	// failed hears of the errors of Flush and More.
 	failed func(t *engine.Turn, err error)
+	// waits is called before every More.
+	waits func(t *engine.Turn)
 }
 
 // streamChunk is what "get" flushes at a time.
@@ -52,6 +54,9 @@ func (p streams) Advance(t *engine.Turn, in []byte) (used, need int, err error) 
 				used += len(part)
 				if n -= len(part); n == 0 {
 					break
+				}
+				if p.waits != nil {
+					p.waits(t)
 				}
 				if in, err = t.More(used, min(n, 512)); err != nil {
 					return 0, 0, p.fail(t, err)
@@ -117,6 +122,29 @@ func TestStreams(t *testing.T) {
 			})
 		}
 		all.Wait()
+	})
+}
+
+// While More waits, the peer already has the answers to what it asked before: it may need
+// them to go on. A part of the answer that is not flushed is not among them, and can still
+// be taken back.
+func TestMoreSendsEarlierAnswers(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, streams{lines: lines{serve: echoing}, waits: func(t *engine.Turn) {
+			if len(t.Out) > 0 && bytes.HasSuffix(t.Out, []byte("part")) {
+				panic("a test's panic")
+			}
+			t.Out = append(t.Out, "part"...)
+		}})
+		c := s.dial(t)
+		c.send("one\nput 4\nab")
+		c.want("one\n")
+		c.send("cd")
+		c.want(fmt.Sprintf("part%08x\n", crc32.ChecksumIEEE([]byte("abcd"))))
+		c.send("two\nput 600\nab")
+		c.want("two\n")
+		c.send(strings.Repeat("x", 512))
+		c.wantEnd(refusal(engine.Panicked))
 	})
 }
 
@@ -400,6 +428,30 @@ func TestMoreLetsEarlierRepliesGo(t *testing.T) {
 		c.want("late\n")
 		c.send("abc")
 		c.want(fmt.Sprintf("%08x\n", crc32.ChecksumIEEE([]byte("abc"))))
+	})
+}
+
+// Holding twice in a visit lets nothing pass that was held the first time: one visit may
+// serve many messages.
+func TestHoldTwice(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			c, done := t.Conn(), make(chan struct{})
+			t.Hold()
+			go func() { defer close(done); c.Push([]byte("pushed " + string(line) + "\n")) }()
+			<-done
+			return say(t, "welcome "+string(line))
+		}})
+		c := s.dial(t)
+		c.send("1\n2\n3\n")
+		welcome := map[string]bool{}
+		for range 6 {
+			line, err := c.r.ReadString('\n')
+			kind, number, _ := strings.Cut(line, " ")
+			if welcome[number] = welcome[number] || kind == "welcome"; err != nil || !welcome[number] {
+				t.Fatalf("read %q, %v; before its welcome", line, err)
+			}
+		}
 	})
 }
 

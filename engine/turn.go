@@ -182,9 +182,10 @@ func (t *Turn) Flush() error {
 // need more have arrived than were left. It returns all that is unserved now; what it
 // returned before is no longer valid, and what Advance returns as used counts from the
 // beginning of in. The peer must send Limits.FrameRate; only the time counts in which
-// the visit waits here. With need = 0 it does not wait. The error is the Reason for which
-// the connection ends; Advance is to return it. Outside an engine More answers
-// errors.ErrUnsupported.
+// the visit waits here. With need = 0 it does not wait; when nothing is left, a Flush after
+// it gives the buffer back that the visit was read into (64 KiB on an event loop), which is
+// worth it before a long answer. The error is the Reason for which the connection ends;
+// Advance is to return it. Outside an engine More answers errors.ErrUnsupported.
 func (t *Turn) More(used, need int) (in []byte, err error) {
 	if t.ref == nil {
 		return nil, errors.ErrUnsupported

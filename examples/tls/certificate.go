@@ -18,15 +18,15 @@ import (
 )
 
 // loadOrMake reads a certificate and its key, now and whenever the files change, or
-// makes both where none are given.
-func loadOrMake(cert, key string, logger *slog.Logger) (*tls.Config, error) {
-	if cert == "" && key == "" {
+// makes both where none are given. With clientCA clients need a certificate, too.
+func loadOrMake(cert, key, clientCA string, logger *slog.Logger) (*tls.Config, error) {
+	if cert == "" && key == "" && clientCA == "" {
 		certificate, err := selfSigned()
 		return &tls.Config{Certificates: []tls.Certificate{certificate}}, err
 	}
-	config, err := tlsfiles.Server{Cert: cert, Key: key, Logger: logger}.Config()
+	config, err := tlsfiles.Server{Cert: cert, Key: key, ClientCA: clientCA, Logger: logger}.Config()
 	if err != nil {
-		return nil, fmt.Errorf("%w; give two matching PEM files with -cert and -key, or neither", err)
+		return nil, fmt.Errorf("%w; give two matching PEM files with -cert and -key, or neither; -client-ca, a PEM file of authorities, needs both", err)
 	}
 	return config, nil
 }

@@ -11,6 +11,10 @@
 // prints its fingerprint for clients that want to compare it. With them, renewed
 // files are used without a restart.
 //
+// With -client-ca, only clients that have a certificate of an authority in that file are
+// served (mTLS), and the answers begin with the name in it. Add -cert and -key of the
+// client to the openssl above.
+//
 // Every engine serves it. Direct and Buffered read from the TLS connection as
 // from any other. Parked and Events wait on the socket itself, where they would
 // see records and not what is in them, so they serve TLS as Buffered does: a
@@ -41,8 +45,8 @@ const drainTime = 5 * time.Second
 
 // options are the command's flags.
 type options struct {
-	addr, cert, key string
-	engine          engine.Engine
+	addr, cert, key, clientCA string
+	engine                    engine.Engine
 }
 
 func main() {
@@ -50,6 +54,7 @@ func main() {
 	flag.StringVar(&o.addr, "addr", "127.0.0.1:7002", "listen on `host:port`; port 0 picks a free one")
 	flag.StringVar(&o.cert, "cert", "", "the certificate, a PEM `file` (default: one made at start)")
 	flag.StringVar(&o.key, "key", "", "its private key, a PEM `file`")
+	flag.StringVar(&o.clientCA, "client-ca", "", "serve only clients with a certificate of an authority in this PEM `file` (default: all)")
 	flag.TextVar(&o.engine, "engine", o.engine, "move bytes with the engine `name` (default "+o.engine.Name()+")")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -67,7 +72,7 @@ func main() {
 // run serves until ctx ends.
 func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	logger := slog.New(slog.NewTextHandler(stderr, nil))
-	config, err := loadOrMake(o.cert, o.key, logger)
+	config, err := loadOrMake(o.cert, o.key, o.clientCA, logger)
 	if err != nil {
 		return err
 	}
@@ -89,9 +94,21 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	return err
 }
 
-// upper answers in upper case. It knows nothing of TLS.
-func upper(_ framed.Call, dst, req []byte) ([]byte, error) {
+// upper answers in upper case, to clients with a certificate by the name in it.
+func upper(c framed.Call, dst, req []byte) ([]byte, error) {
+	if name := clientName(c.Conn()); name != "" {
+		dst = append(append(dst, name...), ": "...)
+	}
 	return append(dst, bytes.ToUpper(req)...), nil
+}
+
+// clientName is the name in the client's certificate, "" without one. The chain has been
+// verified in the handshake: what only PeerCertificates has may be anybody's.
+func clientName(c framed.Conn) string {
+	if state := c.TLS(); state != nil && len(state.VerifiedChains) > 0 {
+		return state.VerifiedChains[0][0].Subject.CommonName
+	}
+	return ""
 }
 
 // serve serves until ctx ends. Then it answers what was sent and closes; who has

@@ -4,12 +4,17 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -168,6 +173,105 @@ func TestGivenCertificate(t *testing.T) {
 	})
 }
 
+// With -client-ca the handler knows who asks, and only clients of that authority are
+// served.
+func TestClientCertificates(t *testing.T) {
+	cert, key, roots := certificateFiles(t)
+	ca, foreign := newAuthority(t, "clients"), newAuthority(t, "strangers")
+	ann, bob, eve := ca.issue(t, "Ann"), ca.issue(t, "Bob"), foreign.issue(t, "Ann")
+	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
+		r := start(t, options{engine: e, cert: cert, key: key, clientCA: ca.file})
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		ask := func(certificates ...tls.Certificate) (string, error) {
+			client, err := dial(t, r.addr, &tls.Config{RootCAs: roots, Certificates: certificates})
+			if err != nil {
+				return "", err
+			}
+			answer, err := client.Call(ctx, nil, []byte("hello"))
+			return string(answer), err
+		}
+		for name, certificate := range map[string]tls.Certificate{"Ann": ann, "Bob": bob} {
+			if got, err := ask(certificate); got != name+": HELLO" || err != nil {
+				t.Errorf("%s is answered with %q, %v", name, got, err)
+			}
+		}
+		if got, err := ask(); err == nil {
+			t.Errorf("a client without a certificate is answered with %q", got)
+		}
+		if got, err := ask(eve); err == nil {
+			t.Errorf("a client of a foreign authority is answered with %q", got)
+		}
+		r.stop()
+		if err := <-r.ended; err != nil {
+			t.Errorf("run: %v", err)
+		}
+		if said := r.stderr.String(); !strings.Contains(said, " 2 requests, ") {
+			t.Errorf("the counts are %q, want 2 requests", said)
+		}
+	})
+}
+
+// authority signs certificates of clients.
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+	file        string
+}
+
+func newAuthority(t *testing.T, name string) authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := authority{key: key, file: filepath.Join(t.TempDir(), name+".pem")}
+	der := a.sign(t, &x509.Certificate{
+		Subject:               pkix.Name{CommonName: name},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
+	}, key)
+	if a.certificate, err = x509.ParseCertificate(der); err == nil {
+		err = os.WriteFile(a.file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// issue makes a client's certificate.
+func (a authority) issue(t *testing.T, name string) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der := a.sign(t, &x509.Certificate{
+		Subject:     pkix.Name{CommonName: name},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// sign fills in what all have in common; the authority's own certificate signs itself.
+func (a authority) sign(t *testing.T, template *x509.Certificate, key *ecdsa.PrivateKey) (der []byte) {
+	t.Helper()
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	template.SerialNumber = big.NewInt(time.Now().UnixNano())
+	parent := a.certificate
+	if parent == nil {
+		parent = template
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
 // certificateFiles writes a certificate and its key, and who trusts them.
 func certificateFiles(t *testing.T) (cert, key string, roots *x509.CertPool) {
 	t.Helper()
@@ -222,7 +326,7 @@ func TestNoTLS(t *testing.T) {
 func TestMissingCertificate(t *testing.T) {
 	cert, key, _ := certificateFiles(t)
 	missing := filepath.Join(t.TempDir(), "missing.pem")
-	for _, o := range []options{{cert: missing, key: missing}, {cert: cert}, {key: key}} {
+	for _, o := range []options{{cert: missing, key: missing}, {cert: cert}, {key: key}, {clientCA: cert}, {cert: cert, key: key, clientCA: missing}} {
 		err := run(t.Context(), o, io.Discard, io.Discard)
 		if said := fmt.Sprint(err); !errors.Is(err, os.ErrNotExist) || !strings.Contains(said, "-cert and -key") {
 			t.Errorf("%+v: %s, want os.ErrNotExist and what to give", o, said)
@@ -253,6 +357,7 @@ func TestExitStatus(t *testing.T) {
 		says string
 	}{
 		{"-h", 0, "-cert file"},
+		{"-h", 0, "-client-ca file"},
 		{"-engine steam", 2, "direct, buffered, parked, events"},
 		{"-engine", 2, "-engine"},
 		{"-port 1", 2, "-port"},
