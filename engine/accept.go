@@ -183,7 +183,7 @@ func (s *Server) uncount(why Reason, addr netip.Addr, counted, displaced bool) {
 	defer s.mu.Unlock()
 	s.open--
 	if displaced {
-		s.displacing--
+		s.displaced()
 	}
 	if counted {
 		host := hostOf(addr)

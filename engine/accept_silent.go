@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -55,6 +56,24 @@ func (l *silentLine) pop() (c Conn, ok bool) {
 	return c, true
 }
 
+// came puts a new connection in line, and notes it while places are counted as free that
+// are not yet.
+func (s *Server) came(c Conn) {
+	s.silent.push(s.limits.Conns, c)
+	s.mu.Lock()
+	over := s.excess > 0
+	if over {
+		s.excess--
+		over = s.open-s.displacing > s.limits.Conns
+	} else if s.displacing > 0 {
+		s.newcomers = append(s.newcomers, c)
+	}
+	s.mu.Unlock()
+	if over {
+		c.Close(TooManyConns)
+	}
+}
+
 // displace has the oldest silent connection make room, and reports whether there is one.
 // Its place counts as free at once, although its owner may need a moment.
 func (s *Server) displace() bool {
@@ -64,25 +83,38 @@ func (s *Server) displace() bool {
 		s.displacing++
 	}
 	s.mu.Unlock()
-	return !many && s.askOldest()
+	if many {
+		return false
+	}
+	if !s.askOldest() {
+		s.mu.Lock()
+		s.displaced()
+		s.mu.Unlock()
+		return false
+	}
+	return true
 }
 
-// askOldest has the oldest silent connection look whether it is to make room. Where there
-// is none, one connection less makes room.
+// displaced says that one connection less is to make room. Server.mu held.
+func (s *Server) displaced() {
+	if s.displacing--; s.displacing == 0 {
+		s.newcomers = nil
+	}
+}
+
+// askOldest has the oldest silent connection look whether it is to make room, and reports
+// whether there is one.
 func (s *Server) askOldest() bool {
 	for {
 		c, ok := s.silent.pop()
 		if !ok {
-			s.mu.Lock()
-			s.displacing--
-			s.mu.Unlock()
 			return false
 		}
 		k, ok := c.lock()
 		if !ok {
 			continue
 		}
-		found := !k.s.spoken && !k.s.dead && k.reason() == 0
+		found := !k.s.spoken && !k.s.dead && k.reason() == 0 && !k.asksUnread()
 		if found {
 			k.s.displaced, k.s.suspect = true, Displaced
 			k.notify()
@@ -134,9 +166,41 @@ func (k *connRef) stay() {
 	displaced := s.displaced
 	s.displaced = false
 	s.mu.Unlock()
-	if displaced {
-		k.sh.srv.askOldest()
+	if displaced && !k.sh.srv.askOldest() {
+		k.sh.srv.refuseNewcomer()
 	}
+}
+
+// refuseNewcomer refuses the latest connection that was let in for a place which has not
+// become free, unless it makes room itself for another one.
+func (s *Server) refuseNewcomer() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.displaced()
+	for i := len(s.newcomers) - 1; i >= 0; i-- {
+		k, ok := s.newcomers[i].lock()
+		if !ok {
+			continue
+		}
+		stays := !k.s.displaced && !k.s.dead && k.reason() == 0
+		if stays {
+			k.fail(TooManyConns)
+			k.notify()
+		}
+		k.s.mu.Unlock()
+		if stays {
+			s.newcomers = slices.Delete(s.newcomers, i, i+1)
+			return
+		}
+	}
+	s.excess++ // it is about to come
+}
+
+// asksUnread reports whether bytes have arrived that nobody has read, as far as the kernel
+// says. mu held.
+func (k *connRef) asksUnread() bool {
+	x := k.x.Load()
+	return (x == nil || x.g == nil || x.g.raw != nil) && k.unread() > 0
 }
 
 // hears reads and serves what has arrived, and reports whether there was anything.

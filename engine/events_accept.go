@@ -70,7 +70,7 @@ func (s *Server) joinLoop(socket sys.Socket, from netip.AddrPort, proxy, counted
 		k.list()
 	}
 	k.release()
-	s.silent.push(s.limits.Conns, k.conn())
+	s.came(k.conn())
 }
 
 // leastLoaded is the loop that has the fewest connections.

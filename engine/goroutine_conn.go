@@ -67,7 +67,7 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 		k.abort(Forced)
 	}
 	k.s.mu.Unlock()
-	s.silent.push(s.limits.Conns, k.conn())
+	s.came(k.conn())
 	go g.live()
 }
 

@@ -98,6 +98,8 @@ type Server struct {
 	mu         sync.Mutex
 	open       int                // connections
 	displacing int                // of these, silent ones that are to make room
+	newcomers  []Conn             // that came meanwhile
+	excess     int                // newcomers to be refused that have not come yet
 	addresses  map[netip.Addr]int // see hostOf
 	listeners  map[*net.Listener]struct{}
 	refusing   map[*net.Conn]struct{} // refused connections that are still being told so

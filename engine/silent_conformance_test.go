@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/hone-go/hone/engine"
 )
@@ -98,6 +99,31 @@ func TestSilentCrowdKeepsNobodyOut(t *testing.T) {
 		}
 		if st := s.Stats(); st.Ended[engine.Displaced] != newcomers || st.Ended[engine.TooManyConns] != 0 {
 			t.Errorf("%d made room and %d were refused, want %d and none", st.Ended[engine.Displaced], st.Ended[engine.TooManyConns], newcomers)
+		}
+	})
+}
+
+// Silent connections that ask just when they are to make room keep their places, and the
+// limit holds all the same: newcomers go.
+func TestSilentConnectionsThatAskKeepTheirPlaces(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		const places = 3
+		s := serve(t, g, lines{serve: echoing}, func(s *engine.Server) { s.Limits.Conns, s.Limits.LingerTime = places, 20*time.Millisecond })
+		for range 20 {
+			var all []*client
+			for range 2 * places {
+				all = append(all, s.dial(t))
+				all[len(all)-1].Write([]byte("hello\n")) // a refused peer may be gone
+			}
+			if !eventually(patience, func() bool { return s.Stats().Open <= places }) {
+				t.Fatalf("%d connections stay open, of %d places", s.Stats().Open, places)
+			}
+			for _, c := range all {
+				c.Close()
+			}
+			if !eventually(patience, func() bool { return s.Stats().Open == 0 }) {
+				t.Fatal("they do not leave")
+			}
 		}
 	})
 }
