@@ -82,7 +82,7 @@ bench-routes: ## compare routers, and print the ratios
 	GOMAXPROCS=1 go run ./bench/routes/ratios
 
 bench-memory: ## attack every engine, and compare the memory that it takes with its limits
-	cd bench && go test ./memory -timeout 40m -v -args -all
+	cd bench && go test -count=1 ./memory -timeout 40m -v -args -all
 
 bench-streams: ## measure visits that wait: long streams, loans, pushes that wait
 	cd bench && go test -count=1 ./streams -timeout 60m -v -args -all

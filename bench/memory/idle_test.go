@@ -39,7 +39,7 @@ func TestIdleConnections(t *testing.T) {
 						for left.Add(-1) >= 0 {
 							c := dial(ctx, t, s.addr)
 							for id := range each {
-								if err := ask(c, uint64(id), "hello", "hello"); err != nil {
+								if err := ask(c, uint64(id), "hello", ""); err != nil {
 									t.Error(err)
 								}
 							}
