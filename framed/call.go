@@ -40,13 +40,20 @@ func (c Call) Conn() Conn {
 // It ends when the client has closed its side or broken the connection, about a second
 // later at most, see engine.Turn.Context; when the requests of this visit are answered,
 // those for later too; and when the server is closed or cut off, not when it begins to
-// drain. Requests that do not ask for it pay nothing.
+// drain. With Server.RequestTime it has a deadline. Requests that do not ask for it pay
+// nothing.
 func (c Call) Context() context.Context {
 	parent := c.protocol.ctx
 	if a := c.Conn().attachment(); a != nil && a.ctx != nil {
 		parent = a.ctx
 	}
-	return c.turn.Context(parent)
+	ctx := c.turn.Context(parent)
+	if c.protocol.within <= 0 {
+		return ctx
+	}
+	limited, cancel := context.WithTimeout(ctx, c.protocol.within)
+	context.AfterFunc(ctx, cancel)
+	return limited
 }
 
 // Later promises the reply for later: what the handler returns then is ignored

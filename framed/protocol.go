@@ -17,6 +17,7 @@ type protocol struct {
 	dialect wire.Dialect
 	limit   int // of one frame
 	ctx     context.Context
+	within  time.Duration // Server.RequestTime
 
 	onRequest func(Request) // nil: nobody wants to know
 	epoch     time.Time     // what Turn.State counts nanoseconds from, where somebody does

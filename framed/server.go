@@ -95,6 +95,9 @@ type Server struct {
 	// ConnContext makes the context of a connection's calls from the server's.
 	// Zero: the server's own, which ends with Close or an impatient Shutdown.
 	ConnContext func(ctx context.Context, c Conn) context.Context
+	// RequestTime is how long a request may take: the deadline of Call.Context, from when
+	// that is asked for. hone does not stop a handler that goes on. Zero: none.
+	RequestTime time.Duration
 	// OnRequest is called for every request that Handler or Connect has answered: when
 	// the handler has returned, or its late reply was sent. It is not called for what
 	// no handler sees, such as heartbeats without Connect, nor for a promise that is
@@ -115,6 +118,7 @@ func (s *Server) init() *engine.Server {
 		p := &protocol{
 			dialect:   s.Dialect,
 			limit:     s.Limits.OrDefaults().FrameSize,
+			within:    s.RequestTime,
 			onRequest: s.OnRequest,
 			epoch:     time.Now(),
 		}
