@@ -169,6 +169,9 @@ func (k *connRef) promise(into []uint64) (n int, more bool) {
 	k.s.mu.Lock()
 	x := k.attach()
 	n = min(len(into), max(1, k.sh.srv.limits.InFlight-int(x.promises.open)))
+	if b := &k.sh.srv.requests; b.owed.Load() > b.limit/2 {
+		n = 1 // what many visits take beforehand would pass Limits.TotalInFlight by much
+	}
 	for i := range into[:n] {
 		into[i] = x.promises.take()
 	}

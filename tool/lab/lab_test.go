@@ -147,3 +147,15 @@ func TestStageRefusesOrders(t *testing.T) {
 		t.Errorf("making the third article's struct, of 8 bytes and one allocation: %+v", took)
 	}
 }
+
+func TestShortName(t *testing.T) {
+	for function, want := range map[string]string{
+		"runtime.mallocgc": "runtime.mallocgc",
+		"github.com/hone-go/hone/pool.(*Buffers).Get": "pool.(*Buffers).Get",
+		strings.Repeat("x", 100):                      strings.Repeat("x", 60) + "…",
+	} {
+		if got := shortName(function); got != want {
+			t.Errorf("%s: %q, want %q", function, got, want)
+		}
+	}
+}

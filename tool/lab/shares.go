@@ -46,10 +46,20 @@ func top(v *probe.View, n int) string {
 		if len(names) == n {
 			break
 		}
-		name := line.Function[strings.LastIndexByte(line.Function, '/')+1:]
-		names = append(names, fmt.Sprintf("%s %.0f%%", name, percent(line.Flat, v.Total)))
+		names = append(names, fmt.Sprintf("%s %.0f%%", shortName(line.Function), percent(line.Flat, v.Total)))
 	}
 	return strings.Join(names, ", ")
+}
+
+// shortName is a function's name without the path of its package. C++ has names that are
+// longer than a line.
+func shortName(function string) string {
+	const longest = 60
+	name := function[strings.LastIndexByte(function, '/')+1:]
+	if len(name) > longest {
+		name = strings.ToValidUTF8(name[:longest], "") + "…"
+	}
+	return name
 }
 
 // Where the processors' time goes, by the names of functions.
