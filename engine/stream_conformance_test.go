@@ -94,7 +94,7 @@ func (p streams) fail(t *engine.Turn, err error) error {
 func pattern(at, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
-		b[i] = byte((at + i) * 2654435761 >> 13)
+		b[i] = byte(uint32(at+i) * 2654435761 >> 13)
 	}
 	return b
 }
