@@ -311,12 +311,14 @@ func oddNames(stream []byte) bool {
 	odd := func(r rune) bool {
 		return (r < '0' || r > '9') && (r|0x20 < 'a' || r|0x20 > 'z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 	}
+	first := true // of a head
 	for line := range bytes.Lines(stream) {
 		name, _, _ := bytes.Cut(bytes.TrimRight(line, "\r\n"), []byte(":"))
-		status := bytes.HasPrefix(line, []byte("HTTP/1.")) && len(line) > len("HTTP/1.1") && line[len("HTTP/1.1")] == ' '
+		status := first && bytes.HasPrefix(line, []byte("HTTP/1.")) && len(line) > len("HTTP/1.1") && line[len("HTTP/1.1")] == ' '
 		if bytes.ContainsFunc(name, odd) && !status {
 			return true
 		}
+		first = len(bytes.TrimRight(line, "\r\n")) == 0
 	}
 	return false
 }
