@@ -166,6 +166,6 @@ func (c *crowd) push() {
 		for _, m := range members {
 			m.conn.Push([]byte{byte(m.state.Load()), '\n'})
 		}
-		time.Sleep(100 * time.Microsecond)
+		time.Sleep(100 * time.Microsecond) // without a pause they fill every queue, and hone ends their readers as slow
 	}
 }
