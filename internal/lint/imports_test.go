@@ -18,6 +18,7 @@ const (
 var libraryWing = map[string][]string{
 	"wire":          {},
 	"engine":        {"pool", "workers", "internal/sys"},
+	"http1":         {"engine", "pool", "internal/sys"},
 	"framed":        {"wire", "engine", "pool", "conns", "internal/sys"},
 	"pool":          {},
 	"workers":       {},
