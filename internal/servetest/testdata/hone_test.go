@@ -1,0 +1,152 @@
+package http_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"hone/engine"
+	"hone/http1"
+)
+
+// honeServers has the http1.Server of each http.Server that a test has served.
+type honeServers struct {
+	engine engine.Engine
+	mu     sync.Mutex
+	of     map[*http.Server]*honeServer
+}
+
+type honeServer struct {
+	*http1.Server
+	closing atomic.Bool
+}
+
+func (h *honeServer) onShutdown(f func()) {
+	if r, ok := any(h.Server).(interface{ RegisterOnShutdown(func()) }); ok {
+		r.RegisterOnShutdown(f)
+	}
+}
+
+// servedByHone is nil where net/http serves.
+var servedByHone = hookServers(os.Getenv("HONE_SERVETEST"))
+
+// honeOwn marks the context of a Shutdown that http1 asks of Server.Std.
+type honeOwn struct{}
+
+func hookServers(engineName string) *honeServers {
+	if engineName == "" {
+		return nil
+	}
+	all := &honeServers{of: make(map[*http.Server]*honeServer)}
+	if err := all.engine.UnmarshalText([]byte(engineName)); err != nil {
+		panic(err)
+	}
+	hooks := &http.HoneHooks
+	hooks.Serve = func(s *http.Server, l net.Listener) (error, bool) {
+		h := all.serving(s, l)
+		if h == nil {
+			return nil, false
+		}
+		return h.Serve(l), true
+	}
+	hooks.ServeTLS = func(s *http.Server, l net.Listener, certFile, keyFile string) (error, bool) {
+		h := all.serving(s, l)
+		if h == nil {
+			return nil, false
+		}
+		return h.ServeTLS(l, certFile, keyFile), true
+	}
+	hooks.Shutdown = func(s *http.Server, ctx context.Context) (error, bool) {
+		h := all.get(s)
+		if h == nil || ctx.Value(honeOwn{}) != nil {
+			return nil, false
+		}
+		return h.Shutdown(context.WithValue(ctx, honeOwn{}, true)), true
+	}
+	hooks.Close = func(s *http.Server) (error, bool) {
+		h := all.get(s)
+		if h == nil || h.closing.Swap(true) {
+			return nil, false
+		}
+		defer h.closing.Store(false)
+		return h.Close(), true
+	}
+	hooks.SetKeepAlivesEnabled = func(s *http.Server, on bool) bool {
+		h := all.get(s)
+		if h != nil {
+			if k, ok := any(h.Server).(interface{ SetKeepAlivesEnabled(bool) }); ok {
+				k.SetKeepAlivesEnabled(on)
+			}
+		}
+		return h != nil
+	}
+	hooks.RegisterOnShutdown = func(s *http.Server, f func()) bool {
+		h := all.get(s)
+		if h != nil {
+			h.onShutdown(f)
+		}
+		return h != nil
+	}
+	return all
+}
+
+func (all *honeServers) get(s *http.Server) *honeServer {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.of[s]
+}
+
+// serving is what serves l in place of s, or nil if s has to: it is http1's own server, or
+// is no longer to serve.
+func (all *honeServers) serving(s *http.Server, l net.Listener) *honeServer {
+	if t := reflect.TypeOf(l); t.Kind() == reflect.Pointer && strings.HasPrefix(t.Elem().PkgPath(), "hone/") {
+		return nil
+	}
+	all.mu.Lock()
+	h := all.of[s]
+	if h == nil {
+		shutdown, keepAlives, onShutdown := http.HoneAsked(s)
+		if shutdown {
+			all.mu.Unlock()
+			return nil
+		}
+		h = &honeServer{Server: &http1.Server{Std: s, Engine: all.engine}}
+		if k, ok := any(h.Server).(interface{ SetKeepAlivesEnabled(bool) }); ok && !keepAlives {
+			k.SetKeepAlivesEnabled(false)
+		}
+		for _, f := range onShutdown {
+			h.onShutdown(f)
+		}
+		all.of[s] = h
+	}
+	all.mu.Unlock()
+	http.HoneServes(s, l)
+	return h
+}
+
+// TestHoneStats says what the servers of the tests before it have counted. It closes them,
+// too, since httptest's servers only close their listener: then main_test.go, which counts
+// goroutines at the end, finds whatever Close leaves behind.
+func TestHoneStats(t *testing.T) {
+	if servedByHone == nil {
+		return
+	}
+	servedByHone.mu.Lock()
+	defer servedByHone.mu.Unlock()
+	var sum http1.Stats
+	for _, h := range servedByHone.of {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+		st := h.Stats()
+		sum.Fast += st.Fast
+		sum.Loans += st.Loans
+	}
+	t.Logf("hone: servers=%d fast=%d loans=%d", len(servedByHone.of), sum.Fast, sum.Loans)
+}
