@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -567,7 +568,7 @@ type contender struct {
 	name  string
 	addr  string
 	notes notes
-	at    int // which of answers is asked for
+	at    atomic.Int32 // which of answers is asked for
 	fast  func() uint64
 }
 
@@ -576,7 +577,7 @@ func (c *contender) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "end")
 		return
 	}
-	answers[c.at].serve(&c.notes, w, r)
+	answers[c.at.Load()].serve(&c.notes, w, r)
 }
 
 // startContenders runs net/http, the first, and the fast path on every engine.
@@ -631,7 +632,7 @@ func TestAnswersAreNetHTTPs(t *testing.T) {
 		}
 		var want, wantNotes string
 		for j, c := range all {
-			c.at = i
+			c.at.Store(int32(i))
 			before := uint64(0)
 			if c.fast != nil {
 				before = c.fast()
