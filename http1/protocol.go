@@ -61,6 +61,7 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 	v, _ := p.visits.Get().(*visit)
 	if v == nil {
 		v = new(visit)
+		v.head.most = max(0, p.server.std.MaxHeaderBytes)
 	}
 	for {
 		rest := in[used:]
@@ -118,7 +119,7 @@ func (p *protocol) serve(t *engine.Turn, v *visit, in []byte, at int) (used int,
 	body := at + v.head.size
 	used = body + v.head.length
 	if v.remote == "" {
-		v.remote = remoteAddr(t.Conn())
+		v.remote = addrText(t.Conn())
 	}
 	b := &block{server: p.server, conn: t.Conn(), turn: t}
 	var bare http.Request
@@ -169,7 +170,7 @@ func (p *protocol) failed(t *engine.Turn, of *visit, b *block, v any) error {
 	of.served = 0
 	if log := p.server.std.ErrorLog; log != nil && v != nil {
 		stack := make([]byte, 64<<10)
-		log.Printf("http: panic serving %v: %v\n%s", remoteAddr(t.Conn()), v, stack[:runtime.Stack(stack, false)])
+		log.Printf("http: panic serving %v: %v\n%s", addrText(t.Conn()), v, stack[:runtime.Stack(stack, false)])
 	}
 	if v != nil {
 		panic(v) // the engine counts it, tells Server.Logger and closes the connection
@@ -198,8 +199,8 @@ func generalOptions(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// remoteAddr is the peer's address as net/http spells it.
-func remoteAddr(c engine.Conn) string {
+// addrText is the peer's address as net/http spells it.
+func addrText(c engine.Conn) string {
 	if addr := c.RemoteAddr(); addr.IsValid() {
 		return addr.String()
 	}

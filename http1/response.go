@@ -48,7 +48,7 @@ type answer struct {
 	ended       bool // the handler has returned
 	hijacked    bool
 
-	fields   []field // of the header at WriteHeader, sorted by key
+	fields   []headerField // of the header at WriteHeader, sorted by key
 	known    [unknown]knownField
 	prefixed bool // there are keys with http.TrailerPrefix
 	trailers []string

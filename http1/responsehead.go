@@ -11,8 +11,8 @@ import (
 // The head of an answer, written straight into Turn.Out: the handler's fields, sorted as
 // net/http sorts them, and then the server's own.
 
-// field is one field of the handler's header.
-type field struct {
+// headerField is one field of the handler's header.
+type headerField struct {
 	key, value string
 	kind       kind
 }
@@ -77,11 +77,11 @@ func (a *answer) snapshot() {
 			continue
 		}
 		for _, v := range values {
-			a.fields = append(a.fields, field{key, v, k})
+			a.fields = append(a.fields, headerField{key, v, k})
 		}
 	}
 	if len(a.header) > 1 {
-		slices.SortStableFunc(a.fields, func(x, y field) int { return strings.Compare(x.key, y.key) })
+		slices.SortStableFunc(a.fields, func(x, y headerField) int { return strings.Compare(x.key, y.key) })
 	}
 }
 
@@ -248,22 +248,12 @@ func hasToken(list, token string) bool {
 // isToken reports whether s is a valid name of a field.
 func isToken(s string) bool {
 	for i := range len(s) {
-		if !tokens[s[i]] {
+		if bytesOf[s[i]]&tokenByte == 0 {
 			return false
 		}
 	}
 	return s != ""
 }
-
-var tokens = func() (is [256]bool) {
-	for c := byte('0'); c <= 'z'; c++ {
-		is[c] = c <= '9' || c >= 'a' || c >= 'A' && c <= 'Z'
-	}
-	for _, c := range []byte("!#$%&'*+-.^_`|~") {
-		is[c] = true
-	}
-	return is
-}()
 
 // appendStatusLine writes the first line.
 func appendStatusLine(out []byte, code int) []byte {
