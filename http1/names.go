@@ -35,14 +35,14 @@ const (
 	rangeName
 	refererName
 	saveDataName
-	secChUaName
-	secChUaMobileName
-	secChUaPlatformName
+	secChUAName
+	secChUAMobileName
+	secChUAPlatformName
 	secFetchDestName
 	secFetchModeName
 	secFetchSiteName
 	secFetchUserName
-	secGpcName
+	secGPCName
 	teName
 	traceparentName
 	tracestateName
@@ -52,14 +52,14 @@ const (
 	upgradeInsecureRequestsName
 	userAgentName
 	viaName
-	xApiKeyName
-	xCsrfTokenName
+	xAPIKeyName
+	xCSRFTokenName
 	xForwardedForName
 	xForwardedHostName
 	xForwardedPortName
 	xForwardedProtoName
-	xRealIpName
-	xRequestIdName
+	xRealIPName
+	xRequestIDName
 	xRequestedWithName
 )
 
@@ -94,14 +94,14 @@ var knownNames = [...]string{
 	rangeName:                   "Range",
 	refererName:                 "Referer",
 	saveDataName:                "Save-Data",
-	secChUaName:                 "Sec-Ch-Ua",
-	secChUaMobileName:           "Sec-Ch-Ua-Mobile",
-	secChUaPlatformName:         "Sec-Ch-Ua-Platform",
+	secChUAName:                 "Sec-Ch-Ua",
+	secChUAMobileName:           "Sec-Ch-Ua-Mobile",
+	secChUAPlatformName:         "Sec-Ch-Ua-Platform",
 	secFetchDestName:            "Sec-Fetch-Dest",
 	secFetchModeName:            "Sec-Fetch-Mode",
 	secFetchSiteName:            "Sec-Fetch-Site",
 	secFetchUserName:            "Sec-Fetch-User",
-	secGpcName:                  "Sec-Gpc",
+	secGPCName:                  "Sec-Gpc",
 	teName:                      "Te",
 	traceparentName:             "Traceparent",
 	tracestateName:              "Tracestate",
@@ -111,14 +111,14 @@ var knownNames = [...]string{
 	upgradeInsecureRequestsName: "Upgrade-Insecure-Requests",
 	userAgentName:               "User-Agent",
 	viaName:                     "Via",
-	xApiKeyName:                 "X-Api-Key",
-	xCsrfTokenName:              "X-Csrf-Token",
+	xAPIKeyName:                 "X-Api-Key",
+	xCSRFTokenName:              "X-Csrf-Token",
 	xForwardedForName:           "X-Forwarded-For",
 	xForwardedHostName:          "X-Forwarded-Host",
 	xForwardedPortName:          "X-Forwarded-Port",
 	xForwardedProtoName:         "X-Forwarded-Proto",
-	xRealIpName:                 "X-Real-Ip",
-	xRequestIdName:              "X-Request-Id",
+	xRealIPName:                 "X-Real-Ip",
+	xRequestIDName:              "X-Request-Id",
 	xRequestedWithName:          "X-Requested-With",
 }
 
@@ -129,18 +129,18 @@ var knownOfLength = [...][]known{
 	4:  {hostName, dateName},
 	5:  {rangeName},
 	6:  {acceptName, cookieName, expectName, originName, pragmaName},
-	7:  {refererName, baggageName, secGpcName, trailerName, upgradeName},
+	7:  {refererName, baggageName, secGPCName, trailerName, upgradeName},
 	8:  {ifMatchName, ifRangeName, priorityName},
-	9:  {forwardedName, saveDataName, secChUaName, xApiKeyName, xRealIpName},
+	9:  {forwardedName, saveDataName, secChUAName, xAPIKeyName, xRealIPName},
 	10: {userAgentName, connectionName, keepAliveName, tracestateName},
 	11: {traceparentName},
-	12: {contentTypeName, xCsrfTokenName, xRequestIdName},
+	12: {contentTypeName, xCSRFTokenName, xRequestIDName},
 	13: {authorizationName, cacheControlName, ifNoneMatchName},
 	14: {contentLengthName, secFetchSiteName, secFetchModeName, secFetchDestName, acceptCharsetName, secFetchUserName},
 	15: {acceptEncodingName, acceptLanguageName, xForwardedForName},
-	16: {contentEncodingName, secChUaMobileName, xForwardedHostName, xForwardedPortName, xRequestedWithName},
+	16: {contentEncodingName, secChUAMobileName, xForwardedHostName, xForwardedPortName, xRequestedWithName},
 	17: {ifModifiedSinceName, transferEncodingName, xForwardedProtoName},
-	18: {secChUaPlatformName},
+	18: {secChUAPlatformName},
 	19: {ifUnmodifiedSinceName},
 	25: {upgradeInsecureRequestsName},
 }
