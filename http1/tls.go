@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync/atomic"
 
 	"github.com/hone-go/hone/engine"
 )
@@ -45,7 +46,7 @@ func (s *Server) ServeTLS(ln net.Listener, certFile, keyFile string) error {
 	if s.std.TLSConfig != nil {
 		config = s.std.TLSConfig.Clone()
 	}
-	config.NextProtos = offered(config.NextProtos, protocols(&s.std))
+	config.NextProtos = spokenNames(config.NextProtos, protocols(&s.std))
 	if certFile != "" || keyFile != "" || len(config.Certificates) == 0 && config.GetCertificate == nil && config.GetConfigForClient == nil {
 		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 		if err != nil {
@@ -54,7 +55,36 @@ func (s *Server) ServeTLS(ln net.Listener, certFile, keyFile string) error {
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
+	if inner := config.GetConfigForClient; inner != nil {
+		config.GetConfigForClient = (&offering{names: config.NextProtos, inner: inner}).config
+	}
 	return s.Serve(tls.NewListener(ln, config))
+}
+
+// offering offers names in configurations that are made for each client, as tlsfiles does,
+// and that offer nothing.
+type offering struct {
+	names []string
+	inner func(*tls.ClientHelloInfo) (*tls.Config, error)
+	last  atomic.Pointer[offered]
+}
+
+// offered is a configuration and the same with names, which keeps its session tickets as
+// long as it is the same.
+type offered struct{ from, to *tls.Config }
+
+func (o *offering) config(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	c, err := o.inner(hello)
+	if err != nil || c == nil || len(c.NextProtos) > 0 {
+		return c, err
+	}
+	last := o.last.Load()
+	if last == nil || last.from != c {
+		last = &offered{c, c.Clone()}
+		last.to.NextProtos = o.names
+		o.last.Store(last)
+	}
+	return last.to, nil
 }
 
 // protocols are those that std may speak.
@@ -68,9 +98,9 @@ func protocols(std *http.Server) (p http.Protocols) {
 	return p
 }
 
-// offered are the protocols that a handshake offers: names without those that are not
+// spokenNames are the protocols that a handshake offers: names without those that are not
 // spoken, and with those that are.
-func offered(names []string, spoken http.Protocols) []string {
+func spokenNames(names []string, spoken http.Protocols) []string {
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return name == "http/1.1" && !spoken.HTTP1() || name == "h2" && !spoken.HTTP2()
 	})
