@@ -89,7 +89,7 @@ type hooked struct {
 
 // opened is the engine's OnOpen.
 func (s *Server) opened(c engine.Conn) {
-	h := &hooked{ctx: s.context, shown: &shownConn{conn: c, local: addrOf(c.LocalAddr()), remote: addrOf(c.RemoteAddr())}}
+	h := &hooked{ctx: s.context, shown: &shownConn{conn: c, local: s.localAddr(c), remote: addrOf(c.RemoteAddr())}}
 	if s.hooks.base != nil {
 		h.ctx = context.WithValue(s.hooks.baseOf(c.LocalAddr()), http.ServerContextKey, s.shownServer())
 	}
@@ -105,12 +105,19 @@ func (s *Server) opened(c engine.Conn) {
 }
 
 // closed is its OnClose.
-func (s *Server) closed(c engine.Conn, _ engine.Reason) { s.tell(c, http.StateClosed) }
+func (s *Server) closed(c engine.Conn, _ engine.Reason) { s.tellOf(c, http.StateClosed) }
 
-// tell calls ConnState when state is news. Ask s.hooks.state != nil first.
-func (s *Server) tell(c engine.Conn, state http.ConnState) {
+// tell tells ConnState of the connection that t visits.
+func (s *Server) tell(t *engine.Turn, state http.ConnState) {
+	if s.hooks.state != nil {
+		s.tellOf(t.Conn(), state)
+	}
+}
+
+// tellOf calls ConnState when state is news.
+func (s *Server) tellOf(c engine.Conn, state http.ConnState) {
 	h, ok := c.Value().(*hooked)
-	if !ok {
+	if s.hooks.state == nil || !ok {
 		return
 	}
 	h.mu.Lock()
@@ -164,6 +171,16 @@ func (c *shownConn) RemoteAddr() net.Addr             { return c.remote }
 func (c *shownConn) Close() error {
 	c.conn.Close(engine.ClosedHere)
 	return nil
+}
+
+// localAddr is the address that c has come to. The engine does not tell which unix socket
+// that was: of several it is one.
+func (s *Server) localAddr(c engine.Conn) net.Addr {
+	a := c.LocalAddr()
+	if unix := s.unix.Load(); unix != nil && !a.IsValid() {
+		return unix
+	}
+	return addrOf(a)
 }
 
 // addrOf is a as a net.Addr; without one it is a unix socket's.

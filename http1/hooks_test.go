@@ -48,9 +48,9 @@ func (s *states) only() string {
 // ConnState hears of a connection once, whichever half serves it, and in net/http's order.
 func TestConnState(t *testing.T) {
 	cases := []struct{ name, sent, want string }{
-		{"both halves", get("/1") + chunked + get("/2"), "new active idle active idle active idle closed"},
+		{"both halves", getting("/1") + chunked + getting("/2"), "new active idle active idle active idle closed"},
 		{"hijacked", "GET /hijack HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", "new active hijacked"},
-		{"refused", "nonsense\r\n\r\n", "new active closed"},
+		{"refused", "nonsense and more of it\r\n\r\n", "new active closed"},
 		{"silent", "", "new closed"},
 	}
 	handler := func(w http.ResponseWriter, r *http.Request) {
@@ -115,9 +115,9 @@ func TestContextHooks(t *testing.T) {
 		for _, at := range []*serving{one, serveOn(t, s, ln)} {
 			nc := at.dial(t)
 			r := bufio.NewReader(nc)
-			for _, request := range []string{get("/"), chunked} {
+			for _, request := range []string{getting("/"), chunked} {
 				say(t, nc, request)
-				if got, want := answer(t, r), fmt.Sprintf("200 %s true true %s", at.addr, at.addr); got != want {
+				if got, want := readAnswer(t, r), fmt.Sprintf("200 %s true true %s", at.addr, at.addr); got != want {
 					t.Errorf("got %q, want %q", got, want)
 				}
 			}
@@ -139,10 +139,10 @@ func TestAddresses(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := serve(t, &Server{Engine: e, Handler: handler, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 		nc := s.dial(t)
-		say(t, nc, "PROXY TCP4 192.0.2.7 192.0.2.1 4711 80\r\n"+get("/")+chunked)
+		say(t, nc, "PROXY TCP4 192.0.2.7 192.0.2.1 4711 80\r\n"+getting("/")+chunked)
 		r := bufio.NewReader(nc)
 		want := "200 192.0.2.7:4711 " + s.addr
-		if one, two := answer(t, r), answer(t, r); one != want || two != want {
+		if one, two := readAnswer(t, r), readAnswer(t, r); one != want || two != want {
 			t.Errorf("got %q and %q, want %q", one, two, want)
 		}
 
@@ -157,10 +157,10 @@ func TestAddresses(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer unix.Close()
-		say(t, unix, get("/")+chunked)
+		say(t, unix, getting("/")+chunked)
 		r = bufio.NewReader(unix)
 		want = "200 @ " + path
-		if one, two := answer(t, r), answer(t, r); one != want || two != want {
+		if one, two := readAnswer(t, r), readAnswer(t, r); one != want || two != want {
 			t.Errorf("got %q and %q, want %q", one, two, want)
 		}
 	})

@@ -24,9 +24,6 @@ import (
 // A handler that waits for its client for longer on purpose calls
 // http.ResponseController.SetReadDeadline, as it would against ReadTimeout.
 
-// headSlop is how much more than MaxHeaderBytes net/http reads.
-const headSlop = 4096
-
 // initLimits sets the limits of both halves.
 func (s *Server) initLimits(std *http.Server) {
 	l := s.Limits
@@ -43,10 +40,6 @@ func (s *Server) initLimits(std *http.Server) {
 	std.IdleTimeout = orOff(cmp.Or(std.IdleTimeout, std.ReadTimeout, l.IdleTime))
 	s.lender.limits = l
 	s.lender.timed = std.ReadTimeout > 0
-	s.headLimit = http.DefaultMaxHeaderBytes + headSlop
-	if n := std.MaxHeaderBytes; n > 0 {
-		s.headLimit = n + headSlop
-	}
 }
 
 // rateWithin is the FrameRate at which the largest body in memory has arrived after rest.

@@ -81,8 +81,8 @@ func say(t *testing.T, nc net.Conn, text string) {
 	}
 }
 
-// answer reads an answer and returns its status and body.
-func answer(t *testing.T, r *bufio.Reader) string {
+// readAnswer reads an answer and returns its status and body.
+func readAnswer(t *testing.T, r *bufio.Reader) string {
 	t.Helper()
 	resp, err := http.ReadResponse(r, nil)
 	if err != nil {
@@ -152,31 +152,31 @@ const chunked = "POST /up HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\
 // conversations are what clients send on one connection.
 var conversations = []struct{ name, sent string }{
 	{"chunked", chunked},
-	{"chunked, then pipelined", chunked + get("/1") + chunked + get("/2") + "PUT /3 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nxy" + get("/4")},
-	{"stray line end after a POST", chunked + "\r\n" + get("/1") + get("/2")},
-	{"stray line ends after a POST", chunked + "\r\n\r\n" + get("/1")},
-	{"too many line ends after a POST", chunked + "\r\n\r\n\r\n" + get("/1")},
-	{"line end after a GET", get("/1") + "\r\n" + get("/2")},
-	{"line end after a chunked PUT", strings.Replace(chunked, "POST", "PUT", 1) + "\r\n" + get("/1")},
-	{"line end after a small POST", "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nxy\r\n" + get("/2")},
+	{"chunked, then pipelined", chunked + getting("/1") + chunked + getting("/2") + "PUT /3 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nxy" + getting("/4")},
+	{"stray line end after a POST", chunked + "\r\n" + getting("/1") + getting("/2")},
+	{"stray line ends after a POST", chunked + "\r\n\r\n" + getting("/1")},
+	{"too many line ends after a POST", chunked + "\r\n\r\n\r\n" + getting("/1")},
+	{"line end after a GET", getting("/1") + "\r\n" + getting("/2")},
+	{"line end after a chunked PUT", strings.Replace(chunked, "POST", "PUT", 1) + "\r\n" + getting("/1")},
+	{"line end after a small POST", "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nxy\r\n" + getting("/2")},
 	{"one byte more", chunked + "G"},
 	{"two bytes more", chunked + "GE"},
 	{"three bytes more", chunked + "GET"},
-	{"garbage after a good one", chunked + "nonsense\r\n\r\n" + get("/1")},
-	{"old", "GET /1 HTTP/1.0\r\n\r\n" + get("/2")},
-	{"old and kept", "GET /1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /2 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" + get("/3")},
-	{"trailers", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n3\r\nabc\r\n0\r\nX: y\r\n\r\n" + get("/1")},
-	{"expect", "POST /1 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nxy" + get("/2")},
-	{"expect something else", "POST /1 HTTP/1.1\r\nHost: a\r\nExpect: a miracle\r\nContent-Length: 2\r\n\r\nxy" + get("/2")},
-	{"two lengths", "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nxyz" + get("/2")},
-	{"smuggled", "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + get("/2")},
-	{"no host", "GET /1 HTTP/1.1\r\n\r\n" + get("/2")},
-	{"unread", "POST /unread HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n" + get("/2")},
-	{"options", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n" + get("/1")},
-	{"bare line feeds", "GET /1 HTTP/1.1\nHost: a\n\n" + get("/2")},
+	{"garbage after a good one", chunked + "nonsense\r\n\r\n" + getting("/1")},
+	{"old", "GET /1 HTTP/1.0\r\n\r\n" + getting("/2")},
+	{"old and kept", "GET /1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /2 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" + getting("/3")},
+	{"trailers", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n3\r\nabc\r\n0\r\nX: y\r\n\r\n" + getting("/1")},
+	{"expect", "POST /1 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nxy" + getting("/2")},
+	{"expect something else", "POST /1 HTTP/1.1\r\nHost: a\r\nExpect: a miracle\r\nContent-Length: 2\r\n\r\nxy" + getting("/2")},
+	{"two lengths", "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nxyz" + getting("/2")},
+	{"smuggled", "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + getting("/2")},
+	{"no host", "GET /1 HTTP/1.1\r\n\r\n" + getting("/2")},
+	{"unread", "POST /unread HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n" + getting("/2")},
+	{"options", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n" + getting("/1")},
+	{"bare line feeds", "GET /1 HTTP/1.1\nHost: a\n\n" + getting("/2")},
 }
 
-func get(target string) string { return "GET " + target + " HTTP/1.1\r\nHost: a\r\n\r\n" }
+func getting(target string) string { return "GET " + target + " HTTP/1.1\r\nHost: a\r\n\r\n" }
 
 // some reads the body but for /unread.
 func some(w http.ResponseWriter, r *http.Request) {
@@ -238,7 +238,7 @@ func TestLoansComeBack(t *testing.T) {
 		r := bufio.NewReader(nc)
 		for i := range 20 {
 			say(t, nc, chunked)
-			if got := answer(t, r); got != `200 POST /up "abc" <nil>` {
+			if got := readAnswer(t, r); got != `200 POST /up "abc" <nil>` {
 				t.Fatalf("answer %d: %s", i, got)
 			}
 		}
@@ -271,8 +271,8 @@ func TestLoanStaysWhenNetHTTPAsksOtherwise(t *testing.T) {
 	nc := s.dial(t)
 	r := bufio.NewReader(nc)
 	for range 3 {
-		say(t, nc, chunked+get("/1"))
-		if got := answer(t, r) + answer(t, r); got != `200 POST /up "abc" <nil>200 GET /1 "" <nil>` {
+		say(t, nc, chunked+getting("/1"))
+		if got := readAnswer(t, r) + readAnswer(t, r); got != `200 POST /up "abc" <nil>200 GET /1 "" <nil>` {
 			t.Fatal(got)
 		}
 	}
@@ -354,7 +354,7 @@ func TestDeadlinesEndWithTheLoan(t *testing.T) {
 		r := bufio.NewReader(nc)
 		for range 3 {
 			say(t, nc, chunked)
-			if got := answer(t, r); got != "200 fine" {
+			if got := readAnswer(t, r); got != "200 fine" {
 				t.Fatal(got)
 			}
 			<-time.After(25 * time.Millisecond) // what is left of it would be over now
@@ -382,7 +382,7 @@ func FuzzConversations(f *testing.F) {
 		servers = append(servers, &serving{s, ln.Addr().String(), served})
 	}
 	pieces := []string{
-		get("/1"), chunked, "PUT /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+		getting("/1"), chunked, "PUT /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
 		strings.Replace(chunked, "POST", "PUT", 1), "GET /0 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "\r\n",
 		"POST /large HTTP/1.1\r\nHost: a\r\nContent-Length: 70000\r\n\r\n" + strings.Repeat("x", 70_000),
 		strings.Replace(chunked, "/up", "/unread", 1),

@@ -26,11 +26,8 @@ func (s *Server) leave(t *engine.Turn, in []byte) error {
 	}
 	// The last request that is served on loan is mostly the first: whether that is a POST
 	// has to be known now. If it turns out otherwise, the connection stays lent.
-	posts := bytes.HasPrefix(in, []byte("POST "))
-	t.State &^= statePosted
-	if posts {
-		t.State |= statePosted
-	}
+	notePost(t, in)
+	posts := t.State&statePosted != 0
 	c := t.Conn()
 	return t.TakeOver(func(nc net.Conn, unread []byte) ([]byte, bool) {
 		l := s.loanOf(c, nc, unread)
@@ -40,6 +37,14 @@ func (s *Server) leave(t *engine.Turn, in []byte) error {
 		}
 		return s.lendTo(&s.lender, c, l)
 	})
+}
+
+// notePost remembers whether the request at the front of in is a POST.
+func notePost(t *engine.Turn, in []byte) {
+	t.State &^= statePosted
+	if len(in) > 0 && in[0] == 'P' && bytes.HasPrefix(in, []byte("POST ")) {
+		t.State |= statePosted
+	}
 }
 
 // skipLineEnds skips empty lines after a POST as net/http does for the sake of old
@@ -86,7 +91,7 @@ func (s *Server) loanOf(c engine.Conn, nc net.Conn, unread []byte) *loan {
 	l := newLoan(nc, unread)
 	l.ctx = s.contextOf(c)
 	if s.hooks.state != nil {
-		l.told = func(state http.ConnState) { s.tell(c, state) }
+		l.told = func(state http.ConnState) { s.tellOf(c, state) }
 	}
 	if len(s.TrustedProxies) > 0 {
 		if told := c.RemoteAddr(); told.IsValid() {
@@ -113,5 +118,5 @@ func (s *Server) serveLoan(w http.ResponseWriter, r *http.Request) {
 			r.TLS = l.tls
 		}
 	}
-	s.handler().ServeHTTP(w, r)
+	s.protocol.handler(r).ServeHTTP(w, r)
 }

@@ -44,18 +44,18 @@ type Server struct {
 	// Logger hears of panics and refused connections. Zero: silence.
 	Logger *slog.Logger
 
-	once      sync.Once
-	engine    engine.Server
-	protocol  protocol
-	std       http.Server // Std with everything set; it serves nothing
-	lender    lender      // serves what the fast path leaves
-	http2     *lender     // serves HTTP/2 over TLS; nil: nobody does
-	hooks     hooks
-	context   context.Context // of connections without hooks
-	headLimit int             // heads of that size and larger are net/http's
-	secure    atomic.Bool     // there may be connections with TLS
-	mute      atomic.Bool     // SetKeepAlivesEnabled(false)
-	draining  atomic.Bool
+	once     sync.Once
+	engine   engine.Server
+	protocol protocol
+	std      http.Server // Std with everything set; it serves nothing
+	lender   lender      // serves what the fast path leaves
+	http2    *lender     // serves HTTP/2 over TLS; nil: nobody does
+	hooks    hooks
+	context  context.Context              // of connections without hooks
+	secure   atomic.Bool                  // there may be connections with TLS
+	unix     atomic.Pointer[net.UnixAddr] // what was listened on last
+	mute     atomic.Bool                  // SetKeepAlivesEnabled(false)
+	draining atomic.Bool
 
 	mu      sync.Mutex
 	lending bool
@@ -111,14 +111,6 @@ func (s *Server) errorLog() *log.Logger {
 	return slog.NewLogLogger(s.Logger.Handler(), slog.LevelError)
 }
 
-// handler is who answers.
-func (s *Server) handler() http.Handler {
-	if s.std.Handler == nil {
-		return http.DefaultServeMux
-	}
-	return s.std.Handler
-}
-
 // ListenAndServe listens on Std.Addr, or port 80 as net/http does, and serves until
 // Shutdown or Close.
 func (s *Server) ListenAndServe() error {
@@ -150,6 +142,9 @@ func (s *Server) Serve(ln net.Listener) error {
 	case *net.TCPListener, *net.UnixListener:
 	default:
 		s.secure.Store(true)
+	}
+	if addr, ok := ln.Addr().(*net.UnixAddr); ok {
+		s.unix.Store(addr)
 	}
 	s.startLending()
 	if !s.draining.Load() {

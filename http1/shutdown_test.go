@@ -32,11 +32,11 @@ func TestShutdownDrainsBothHalves(t *testing.T) {
 		std.RegisterOnShutdown(func() { close(registered) })
 		s := serve(t, &Server{Engine: e, Std: std})
 		idle, slowFast, slowLent, half := s.dial(t), s.dial(t), s.dial(t), s.dial(t)
-		say(t, idle, get("/quick"))
+		say(t, idle, getting("/quick"))
 		idleReader := bufio.NewReader(idle)
-		answer(t, idleReader)
+		readAnswer(t, idleReader)
 		say(t, half, "GET /quick HTTP/1.0\r\nHost")
-		say(t, slowFast, get("/slow"))
+		say(t, slowFast, getting("/slow"))
 		say(t, slowLent, strings.Replace(chunked, "/up", "/slow", 1))
 		<-begun
 		<-begun
@@ -82,7 +82,7 @@ func TestShutdownKeepsToItsContext(t *testing.T) {
 			<-end
 		})})
 		one, two := s.dial(t), s.dial(t)
-		say(t, one, get("/"))
+		say(t, one, getting("/"))
 		say(t, two, chunked)
 		<-begun
 		<-begun
@@ -153,7 +153,7 @@ func TestGoroutines(t *testing.T) {
 				s := &Server{Engine: e, Handler: http.HandlerFunc(echo), Std: &http.Server{}}
 				s.SetKeepAlivesEnabled(true)
 				buf := make([]byte, 1<<20)
-				if n := runtime.Stack(buf, true); strings.Contains(string(buf[:n]), "http.(*Server).Serve") {
+				if n := runtime.Stack(buf, true); strings.Contains(string(buf[:n]), "net/http.(*Server).Serve(") {
 					t.Fatalf("net/http serves before Serve was called\n%s", buf[:n])
 				}
 				ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -166,10 +166,10 @@ func TestGoroutines(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				say(t, nc, chunked+get("/"))
+				say(t, nc, chunked+getting("/"))
 				r := bufio.NewReader(nc)
-				answer(t, r)
-				answer(t, r)
+				readAnswer(t, r)
+				readAnswer(t, r)
 				if err := s.Close(); err != nil {
 					t.Error(err)
 				}
@@ -197,8 +197,8 @@ func TestLoanGoroutines(t *testing.T) {
 			var all []net.Conn
 			for range conns {
 				nc := s.dial(t)
-				say(t, nc, get("/"))
-				answer(t, bufio.NewReader(nc))
+				say(t, nc, getting("/"))
+				readAnswer(t, bufio.NewReader(nc))
 				all = append(all, nc)
 			}
 			idle := settled()
@@ -213,7 +213,7 @@ func TestLoanGoroutines(t *testing.T) {
 			}
 			close(end)
 			for _, nc := range all {
-				answer(t, bufio.NewReader(nc))
+				readAnswer(t, bufio.NewReader(nc))
 			}
 			await(t, "the goroutines' end", func() bool { return runtime.NumGoroutine() <= idle+2 })
 		})
@@ -241,9 +241,9 @@ func TestSeveralListeners(t *testing.T) {
 		two := serveOn(t, s, ln)
 		for _, at := range []*serving{one, two} {
 			nc := at.dial(t)
-			say(t, nc, get("/1")+chunked)
+			say(t, nc, getting("/1")+chunked)
 			r := bufio.NewReader(nc)
-			if got := answer(t, r) + answer(t, r); got != `200 GET /1 "" <nil>200 POST /up "abc" <nil>` {
+			if got := readAnswer(t, r) + readAnswer(t, r); got != `200 GET /1 "" <nil>200 POST /up "abc" <nil>` {
 				t.Error(got)
 			}
 		}
@@ -256,7 +256,7 @@ func TestKeepAlivesOff(t *testing.T) {
 		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(echo)})
 		for _, on := range []bool{false, true} {
 			s.SetKeepAlivesEnabled(on)
-			for _, request := range []string{get("/"), chunked} {
+			for _, request := range []string{getting("/"), chunked} {
 				nc := s.dial(t)
 				say(t, nc, request)
 				resp, err := http.ReadResponse(bufio.NewReader(nc), nil)

@@ -65,7 +65,7 @@ func TestHTTP1OverTLS(t *testing.T) {
 		s, client := serveTLS(t, &Server{Engine: e, Handler: http.HandlerFunc(said)}, false)
 		for i, body := range []io.Reader{nil, strings.NewReader("abc"), io.MultiReader(strings.NewReader("abcd")), strings.NewReader(strings.Repeat("x", 200_000)), nil} {
 			want := fmt.Sprintf("HTTP/1.1 /%d %d true", i, []int{0, 3, 4, 200_000, 0}[i])
-			if got := post(t, client, fmt.Sprintf("https://%s/%d", s.addr, i), body); got != want {
+			if got := posting(t, client, fmt.Sprintf("https://%s/%d", s.addr, i), body); got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		}
@@ -80,7 +80,7 @@ func TestHTTP2(t *testing.T) {
 			said(w, r)
 			w.Header().Set("After", "all")
 		})}, true)
-		post(t, client, "https://"+s.addr, nil) // now the client knows that one connection is enough
+		posting(t, client, "https://"+s.addr, nil) // now the client knows that one connection is enough
 		var wg sync.WaitGroup
 		for i := range 100 {
 			wg.Go(func() {
@@ -209,7 +209,7 @@ func TestHTTP2WithoutTLS(t *testing.T) {
 			r := bufio.NewReader(nc)
 			for range 2 {
 				say(t, nc, chunked)
-				if got := answer(t, r); got != "200 HTTP/1.1 /up 3 false" {
+				if got := readAnswer(t, r); got != "200 HTTP/1.1 /up 3 false" {
 					t.Error(got)
 				}
 			}
@@ -221,12 +221,12 @@ func TestHTTP2WithoutTLS(t *testing.T) {
 func TestPlainTextToTLS(t *testing.T) {
 	s, _ := serveTLS(t, &Server{Handler: http.HandlerFunc(said)}, false)
 	want := "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
-	if got := talk(t, s.addr, get("/")); got != want {
+	if got := talk(t, s.addr, getting("/")); got != want {
 		t.Errorf("got %q", got)
 	}
 }
 
-func post(t *testing.T, client *http.Client, url string, body io.Reader) string {
+func posting(t *testing.T, client *http.Client, url string, body io.Reader) string {
 	t.Helper()
 	resp, err := client.Post(url, "text/plain", body)
 	if err != nil {
