@@ -125,7 +125,6 @@ func checkPrefixes(t *testing.T, h *head, in []byte, whole verdict) {
 // TestMutants compares what becomes of mutated heads with net/http. Of the default number
 // about 35 000 are fast.
 func TestMutants(t *testing.T) {
-	t.Parallel()
 	std := newStdServer(t)
 	var counts struct {
 		sync.Mutex
