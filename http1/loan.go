@@ -110,7 +110,7 @@ func (le *lender) lend(l *loan) (left []byte, back bool) {
 	defer func() {
 		le.mu.Lock()
 		delete(le.lent, l)
-		if l.phase == hijacked {
+		if l.reached() == hijacked {
 			le.hijacked--
 		}
 		le.mu.Unlock()
@@ -125,6 +125,8 @@ func (le *lender) lend(l *loan) (left []byte, back bool) {
 		return nil, false
 	}
 	<-l.ended
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return l.unread, l.back
 }
 
@@ -171,7 +173,7 @@ func (le *lender) follow(nc net.Conn, state http.ConnState) {
 		}
 		l.mu.Unlock()
 	}
-	if l.told != nil && state != http.StateNew && !(state == http.StateClosed && l.back) {
+	if l.told != nil && state != http.StateNew && !(state == http.StateClosed && l.isBack()) {
 		l.told(state)
 	}
 }
@@ -213,6 +215,27 @@ type loan struct {
 	writeBy  time.Time
 	owed     time.Duration // by which the body is late, at Limits.FrameRate
 	why      engine.Reason // the limit that has struck
+}
+
+// reached is how far net/http is.
+func (l *loan) reached() loanPhase {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.phase
+}
+
+// isBack reports whether the engine has the connection again.
+func (l *loan) isBack() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.back
+}
+
+// struck is the limit that has ended the loan, 0 if none has.
+func (l *loan) struck() engine.Reason {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.why
 }
 
 // drainGrace is how long net/http waits for the rest of a head when the server drains.

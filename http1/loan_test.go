@@ -405,3 +405,29 @@ func FuzzConversations(f *testing.F) {
 		}
 	})
 }
+
+// A body that the handler has left is dropped up to 256 KiB, and ends the connection
+// beyond that.
+func TestUnreadBodyOnLoan(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(some)})
+		for _, size := range []int{100_000, 400_000} {
+			nc := s.dial(t)
+			r := bufio.NewReader(nc)
+			go fmt.Fprintf(nc, "POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s%s", size, strings.Repeat("x", size), getting("/1"))
+			resp, err := http.ReadResponse(r, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if body, err := io.ReadAll(resp.Body); string(body) != "unread" || err != nil || resp.Close != (size > 256<<10) {
+				t.Errorf("%d bytes: read %q, %v, close %v", size, body, err, resp.Close)
+			}
+			if !resp.Close {
+				if got := readAnswer(t, r); got != `200 GET /1 "" <nil>` {
+					t.Error(got)
+				}
+			}
+			nc.Close()
+		}
+	})
+}

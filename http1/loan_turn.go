@@ -104,8 +104,8 @@ func (s *Server) loanOf(c engine.Conn, nc net.Conn, unread []byte) *loan {
 // lendTo has to's net/http serve l until it has done.
 func (s *Server) lendTo(to *lender, c engine.Conn, l *loan) (left []byte, back bool) {
 	left, back = to.lend(l)
-	if !back && l.why != 0 {
-		c.Close(l.why) // that is what it is counted as
+	if why := l.struck(); !back && why != 0 {
+		c.Close(why) // that is what it is counted as
 	}
 	return left, back
 }
