@@ -176,7 +176,7 @@ func (w *response) Write(p []byte) (n int, err error) {
 	if err == nil && len(p) > 0 {
 		n, err = a.write(p)
 	}
-	return n, w.endWrite(err)
+	return n, w.endWrite(len(p), err)
 }
 
 func (w *response) WriteString(s string) (n int, err error) {
@@ -184,7 +184,7 @@ func (w *response) WriteString(s string) (n int, err error) {
 	if err == nil && len(s) > 0 {
 		n, err = a.writeString(s)
 	}
-	return n, w.endWrite(err)
+	return n, w.endWrite(len(s), err)
 }
 
 // beginWrite locks the answer, and says why n more bytes of body cannot be written.
@@ -210,9 +210,9 @@ func (w *response) beginWrite(n int) (a *answer, err error) {
 }
 
 // endWrite unlocks it.
-func (w *response) endWrite(err error) error {
+func (w *response) endWrite(n int, err error) error {
 	w.mu.Unlock()
-	if err == http.ErrHijacked {
+	if err == http.ErrHijacked && n > 0 {
 		logCall(w.server, "response.Write on hijacked connection")
 	}
 	return err
@@ -437,6 +437,9 @@ func (w *response) SetWriteDeadline(deadline time.Time) error {
 // finish completes the answer when the handler has returned. The error ends the
 // connection.
 func (a *answer) finish() error {
+	if a.hijacked {
+		return engine.ClosedHere
+	}
 	a.ended = true
 	if !a.wroteHeader {
 		a.writeHeader(http.StatusOK)

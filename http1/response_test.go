@@ -536,6 +536,76 @@ var answers = []struct {
 		n.add("%v %v", c.SetWriteDeadline(time.Time{}), c.SetReadDeadline(time.Time{}))
 		io.WriteString(w, "sent")
 	}},
+	{"hijacked", "", func(n *notes, w http.ResponseWriter, r *http.Request) {
+		nc, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			n.add("%v", err)
+			return
+		}
+		defer nc.Close()
+		_, again, err := http.NewResponseController(w).Hijack()
+		n.add("%v %v", again == nil, err)
+		n.count(w.Write([]byte("x")))
+		n.count(w.Write(nil))
+		w.WriteHeader(400)
+		n.add("%v %v", rw.Reader.Buffered(), r.Context().Err())
+		rest, err := http.ReadRequest(rw.Reader)
+		if err != nil {
+			n.add("%v", err)
+			return
+		}
+		fmt.Fprintf(rw, "raw bytes, then %s", rest.URL)
+		rw.Flush()
+		io.WriteString(nc, "; unbuffered")
+		_, tcp := nc.(*net.TCPConn)
+		n.add("%v", tcp)
+	}},
+	{"hijacked after WriteHeader", "", func(n *notes, w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Upgrade", "x")
+		w.Header().Set("Connection", "Upgrade")
+		w.WriteHeader(101)
+		nc, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			n.add("%v", err)
+			return
+		}
+		rw.WriteString("raw")
+		rw.Flush()
+		nc.Close()
+	}},
+	{"hijacked after Write", "", func(n *notes, w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "lost")
+		nc, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			n.add("%v", err)
+			return
+		}
+		nc.Close()
+	}},
+	{"hijacked with a body", post("some bytes"), func(n *notes, w http.ResponseWriter, r *http.Request) {
+		n.count(r.Body.Read(make([]byte, 4)))
+		nc, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			n.add("%v", err)
+			return
+		}
+		p := make([]byte, 9)
+		io.ReadFull(rw, p)
+		fmt.Fprintf(nc, "%s", p)
+		nc.Close()
+	}},
+	{"hijacked, then panics", "", func(n *notes, w http.ResponseWriter, r *http.Request) {
+		nc, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			n.add("%v", err)
+			return
+		}
+		go func() {
+			io.WriteString(nc, "still here")
+			nc.Close()
+		}()
+		panic("no luck")
+	}},
 	{"method changed by the handler", "", func(n *notes, w http.ResponseWriter, r *http.Request) {
 		r.Method = "HEAD"
 		io.WriteString(w, "hello")
