@@ -31,6 +31,7 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	a.hijacked = true
+	w.server.tell(a.turn, http.StateHijacked)
 	var from io.Reader = nc
 	if len(unread) > 0 {
 		from = &unreadFirst{Reader: nc, unread: unread}
@@ -63,6 +64,6 @@ func (c *requestContext) detach() {
 	c.contextMu.Lock()
 	defer c.contextMu.Unlock()
 	if c.inner == nil {
-		c.inner, c.cancel = context.WithCancel(c.server.protocol.parent())
+		c.inner, c.cancel = context.WithCancel(c.base)
 	}
 }

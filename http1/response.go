@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/textproto"
 	"os"
@@ -564,11 +563,4 @@ func logCall(s *Server, what string) {
 }
 
 // logf tells Std.ErrorLog, else Logger.
-func logf(s *Server, format string, args ...any) {
-	switch {
-	case s.std.ErrorLog != nil:
-		s.std.ErrorLog.Printf(format, args...)
-	case s.Logger != nil:
-		s.Logger.Log(s.engine.Context(), slog.LevelWarn, fmt.Sprintf(format, args...))
-	}
-}
+func logf(s *Server, format string, args ...any) { s.std.ErrorLog.Printf(format, args...) }
