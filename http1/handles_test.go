@@ -85,7 +85,7 @@ func TestHandlesAreClosedWhenTheHandlerReturns(t *testing.T) {
 				func() { http.NewResponseController(k.w).EnableFullDuplex() },
 				func() { http.NewResponseController(k.w).SetReadDeadline(time.Time{}) },
 				func() { http.NewResponseController(k.w).SetWriteDeadline(time.Time{}) },
-				func() { k.w.(http.CloseNotifier).CloseNotify() },
+				func() { k.w.(interface{ CloseNotify() <-chan bool }).CloseNotify() },
 				func() { http.NewResponseController(k.w).Hijack() },
 			} {
 				if v := panicOf(f); v != want {
@@ -215,7 +215,7 @@ func TestContextEndsWithThePeer(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var gone <-chan bool
 		if r.URL.Path == "/notify" {
-			gone = w.(http.CloseNotifier).CloseNotify()
+			gone = w.(interface{ CloseNotify() <-chan bool }).CloseNotify()
 		}
 		io.WriteString(w, "x")
 		w.(http.Flusher).Flush()

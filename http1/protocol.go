@@ -20,6 +20,7 @@ type protocol struct {
 	server *Server
 	fast   atomic.Uint64
 	visits sync.Pool // of *visit
+	copies sync.Pool // of buffers for ReadFrom
 }
 
 // block is the memory of one request: all that a handler may keep, in one allocation and

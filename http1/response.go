@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hone-go/hone/engine"
@@ -350,9 +349,13 @@ func (a *answer) push() error {
 // Content-Type, and what follows goes by itself unless the answer is chunked.
 func (w *response) ReadFrom(src io.Reader) (n int64, err error) {
 	const sniffed = 512
-	buf := copyBuffers.Get().(*[32 << 10]byte)
-	defer copyBuffers.Put(buf)
 	a := w.begin()
+	buffers := &a.protocol.copies
+	buf, _ := buffers.Get().(*[32 << 10]byte)
+	if buf == nil {
+		buf = new([32 << 10]byte)
+	}
+	defer buffers.Put(buf)
 	begun := a.wroteHead
 	w.mu.Unlock()
 	if !begun {
@@ -379,8 +382,6 @@ func (w *response) ReadFrom(src io.Reader) (n int64, err error) {
 	m, err := io.CopyBuffer(to, src, buf[:])
 	return n + m, err
 }
-
-var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // onlyWriter hides the other methods from package io.
 type onlyWriter struct{ io.Writer }

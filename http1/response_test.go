@@ -72,7 +72,7 @@ var answers = []struct {
 	{"hello by Write", "", func(n *notes, w http.ResponseWriter, r *http.Request) { n.count(w.Write([]byte("hello\n"))) }},
 	{"writes nothing", "", func(n *notes, w http.ResponseWriter, r *http.Request) { n.count(w.Write(nil)) }},
 	{"404", "", func(n *notes, w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }},
-	{"redirect", "", func(n *notes, w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/y?z", 302) }},
+	{"redirect", "", func(n *notes, w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/y?z", http.StatusFound) }},
 	{"status only", "", func(n *notes, w http.ResponseWriter, r *http.Request) { w.WriteHeader(500) }},
 	{"unknown status", "", func(n *notes, w http.ResponseWriter, r *http.Request) { w.WriteHeader(799) }},
 	{"unassigned status", "", func(n *notes, w http.ResponseWriter, r *http.Request) { w.WriteHeader(599); w.Write([]byte("x")) }},
@@ -416,7 +416,7 @@ var answers = []struct {
 		r.Body = http.MaxBytesReader(w, r.Body, 100)
 		_, err := io.ReadAll(r.Body)
 		n.add("%v", err)
-		http.Error(w, "too large", 413)
+		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
 	}},
 	{"MaxBytesReader, another status", post(strings.Repeat("x", 1000)), func(n *notes, w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, 100)
@@ -440,12 +440,12 @@ var answers = []struct {
 		http.MaxBytesHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, err := io.ReadAll(r.Body)
 			n.add("%v", err)
-			http.Error(w, "too large", 413)
+			http.Error(w, "too large", http.StatusRequestEntityTooLarge)
 		}), 100).ServeHTTP(w, r)
 	}},
 	{"413 without MaxBytesReader", post("abc"), func(n *notes, w http.ResponseWriter, r *http.Request) {
 		io.ReadAll(r.Body)
-		http.Error(w, "too large", 413)
+		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
 	}},
 	{"form", "POST /x?q=1 HTTP/1.1\r\nHost: h\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 11\r\n\r\na=b&c=d&a=e", func(n *notes, w http.ResponseWriter, r *http.Request) {
 		n.add("%v %v %v", r.FormValue("q"), r.Form, r.PostForm)
