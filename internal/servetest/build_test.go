@@ -27,8 +27,9 @@ func build(t *testing.T) (binary, source string) {
 	server := filepath.Join("src", "net", "http", "server.go")
 	g.put(server, withHooks(t, read(t, filepath.Join(g.from, server))))
 	g.put("src/net/http/hone.go", read(t, "testdata/hooks.go"))
-	// the last file, and so the last test
-	g.put("src/net/http/zz_hone_test.go", read(t, "testdata/hone_test.go"))
+	main := filepath.Join("src", "net", "http", "main_test.go")
+	g.put(main, withRun(t, read(t, filepath.Join(g.from, main))))
+	g.put("src/net/http/hone_test.go", read(t, "testdata/hone_test.go"))
 	binary = filepath.Join(g.dir, "http.test")
 	cmd := exec.Command(filepath.Join(g.from, "bin", "go"), "test", "-c", "-vet=off", "-o", binary, "net/http")
 	cmd.Dir = filepath.Join(g.dir, "src")
@@ -151,7 +152,6 @@ var hooked = map[string]string{
 	"Shutdown":             "if hook := HoneHooks.Shutdown; hook != nil { if err, done := hook(%s); done { return err } }; ",
 	"Close":                "if hook := HoneHooks.Close; hook != nil { if err, done := hook(%s); done { return err } }; ",
 	"SetKeepAlivesEnabled": "if hook := HoneHooks.SetKeepAlivesEnabled; hook != nil && hook(%s) { return }; ",
-	"RegisterOnShutdown":   "if hook := HoneHooks.RegisterOnShutdown; hook != nil && hook(%s) { return }; ",
 }
 
 // withHooks is net/http's server.go with hooks.
@@ -178,6 +178,9 @@ func withHooks(t *testing.T, src []byte) []byte {
 		}
 		hook := strings.Replace(hooked[method.Name.Name], "%s", strings.Join(args, ", "), 1)
 		at := fset.Position(method.Body.Lbrace).Offset + 1
+		if method.Name.Name == "Serve" {
+			src = replaceNode(t, src, fset, find(method, isIdent("testHookServerServe")), "HoneServes(l)")
+		}
 		src = slices.Insert(src, at, []byte(hook)...)
 		done++
 	}
@@ -185,6 +188,50 @@ func withHooks(t *testing.T, src []byte) []byte {
 		t.Fatalf("found %d of http.Server's methods %d; change hooked", done, len(hooked))
 	}
 	return src
+}
+
+// withRun is net/http's main_test.go with honeRun in place of m.Run.
+func withRun(t *testing.T, src []byte) []byte {
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, "", src, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return replaceNode(t, src, fset, find(f, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return false
+		}
+		method, ok := call.Fun.(*ast.SelectorExpr)
+		return ok && method.Sel.Name == "Run" && isIdent("m")(method.X)
+	}), "honeRun(m)")
+}
+
+// find is the first node that is wanted, or nil.
+func find(in ast.Node, wanted func(ast.Node) bool) (found ast.Node) {
+	ast.Inspect(in, func(n ast.Node) bool {
+		if found == nil && n != nil && wanted(n) {
+			found = n
+		}
+		return found == nil
+	})
+	return found
+}
+
+func isIdent(name string) func(ast.Node) bool {
+	return func(n ast.Node) bool {
+		id, ok := n.(*ast.Ident)
+		return ok && id.Name == name
+	}
+}
+
+// replaceNode is src with other text in place of n.
+func replaceNode(t *testing.T, src []byte, fset *token.FileSet, n ast.Node, text string) []byte {
+	t.Helper()
+	if n == nil {
+		t.Fatalf("%s has no place in this Go; change how the hooks are added", text)
+	}
+	return slices.Replace(src, fset.Position(n.Pos()).Offset, fset.Position(n.End()).Offset, []byte(text)...)
 }
 
 func read(t *testing.T, name string) []byte {

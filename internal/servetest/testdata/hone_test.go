@@ -2,6 +2,7 @@ package http_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -29,12 +30,6 @@ type honeServer struct {
 	closing atomic.Bool
 }
 
-func (h *honeServer) onShutdown(f func()) {
-	if r, ok := any(h.Server).(interface{ RegisterOnShutdown(func()) }); ok {
-		r.RegisterOnShutdown(f)
-	}
-}
-
 // servedByHone is nil where net/http serves.
 var servedByHone = hookServers(os.Getenv("HONE_SERVETEST"))
 
@@ -50,6 +45,10 @@ func hookServers(engineName string) *honeServers {
 		panic(err)
 	}
 	hooks := &http.HoneHooks
+	hooks.Own = func(l net.Listener) bool {
+		t := reflect.TypeOf(l)
+		return t.Kind() == reflect.Pointer && strings.HasPrefix(t.Elem().PkgPath(), "hone/")
+	}
 	hooks.Serve = func(s *http.Server, l net.Listener) (error, bool) {
 		h := all.serving(s, l)
 		if h == nil {
@@ -82,16 +81,7 @@ func hookServers(engineName string) *honeServers {
 	hooks.SetKeepAlivesEnabled = func(s *http.Server, on bool) bool {
 		h := all.get(s)
 		if h != nil {
-			if k, ok := any(h.Server).(interface{ SetKeepAlivesEnabled(bool) }); ok {
-				k.SetKeepAlivesEnabled(on)
-			}
-		}
-		return h != nil
-	}
-	hooks.RegisterOnShutdown = func(s *http.Server, f func()) bool {
-		h := all.get(s)
-		if h != nil {
-			h.onShutdown(f)
+			h.Server.SetKeepAlivesEnabled(on)
 		}
 		return h != nil
 	}
@@ -107,37 +97,35 @@ func (all *honeServers) get(s *http.Server) *honeServer {
 // serving is what serves l in place of s, or nil if s has to: it is http1's own server, or
 // is no longer to serve.
 func (all *honeServers) serving(s *http.Server, l net.Listener) *honeServer {
-	if t := reflect.TypeOf(l); t.Kind() == reflect.Pointer && strings.HasPrefix(t.Elem().PkgPath(), "hone/") {
+	if http.HoneHooks.Own(l) {
 		return nil
 	}
+	shutdown, keepAlives := http.HoneAsked(s)
+	if shutdown {
+		return nil
+	}
+	made := &honeServer{Server: &http1.Server{Std: s, Engine: all.engine}}
+	made.SetKeepAlivesEnabled(keepAlives)
 	all.mu.Lock()
 	h := all.of[s]
 	if h == nil {
-		shutdown, keepAlives, onShutdown := http.HoneAsked(s)
-		if shutdown {
-			all.mu.Unlock()
-			return nil
-		}
-		h = &honeServer{Server: &http1.Server{Std: s, Engine: all.engine}}
-		if k, ok := any(h.Server).(interface{ SetKeepAlivesEnabled(bool) }); ok && !keepAlives {
-			k.SetKeepAlivesEnabled(false)
-		}
-		for _, f := range onShutdown {
-			h.onShutdown(f)
-		}
+		h = made
 		all.of[s] = h
 	}
 	all.mu.Unlock()
-	http.HoneServes(s, l)
+	if f := http.HoneServes(l); f != nil {
+		f(s, l)
+	}
 	return h
 }
 
-// TestHoneStats says what the servers of the tests before it have counted. It closes them,
-// too, since httptest's servers only close their listener: then main_test.go, which counts
-// goroutines at the end, finds whatever Close leaves behind.
-func TestHoneStats(t *testing.T) {
+// honeRun runs the tests, and says what their servers have counted. It closes them, since
+// httptest's servers only close their listener: then main_test.go, which counts goroutines
+// next, finds whatever Close has left behind.
+func honeRun(m *testing.M) (code int) {
+	code = m.Run()
 	if servedByHone == nil {
-		return
+		return code
 	}
 	servedByHone.mu.Lock()
 	servers := slices.Collect(maps.Values(servedByHone.of))
@@ -145,11 +133,13 @@ func TestHoneStats(t *testing.T) {
 	var sum http1.Stats
 	for _, h := range servers {
 		if err := h.Close(); err != nil {
-			t.Error(err)
+			fmt.Println("hone: Close:", err)
+			code = 1
 		}
 		st := h.Stats()
 		sum.Fast += st.Fast
 		sum.Loans += st.Loans
 	}
-	t.Logf("hone: servers=%d fast=%d loans=%d", len(servers), sum.Fast, sum.Loans)
+	fmt.Printf("hone: servers=%d fast=%d loans=%d\n", len(servers), sum.Fast, sum.Loans)
+	return code
 }

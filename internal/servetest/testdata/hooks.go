@@ -13,19 +13,18 @@ var HoneHooks struct {
 	Shutdown             func(s *Server, ctx context.Context) (error, bool)
 	Close                func(s *Server) (error, bool)
 	SetKeepAlivesEnabled func(s *Server, on bool) bool
-	RegisterOnShutdown   func(s *Server, f func()) bool
+	Own                  func(l net.Listener) bool
 }
 
 // HoneAsked is what has been asked of a server before it serves.
-func HoneAsked(s *Server) (shutdown, keepAlives bool, onShutdown []func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.inShutdown.Load(), !s.disableKeepAlives.Load(), s.onShutdown
+func HoneAsked(s *Server) (shutdown, keepAlives bool) {
+	return s.inShutdown.Load(), !s.disableKeepAlives.Load()
 }
 
-// HoneServes calls what a test wants Serve to call first.
-func HoneServes(s *Server, l net.Listener) {
-	if f := testHookServerServe; f != nil {
-		f(s, l)
+// HoneServes is what a test wants Serve to call first, but for a listener that http1 has made.
+func HoneServes(l net.Listener) func(*Server, net.Listener) {
+	if own := HoneHooks.Own; own != nil && own(l) {
+		return nil
 	}
+	return testHookServerServe
 }
