@@ -65,6 +65,9 @@ func (le *lender) init() {
 	le.std.BaseContext = nil
 	le.std.ConnContext = func(ctx context.Context, nc net.Conn) context.Context {
 		l := loanOf(nc)
+		if l == nil {
+			return ctx
+		}
 		if l.ctx != nil {
 			ctx = l.ctx
 		}
@@ -152,6 +155,9 @@ func (le *lender) open() (lent, hijacked int) {
 // follow is net/http's ConnState.
 func (le *lender) follow(nc net.Conn, state http.ConnState) {
 	l := loanOf(nc)
+	if l == nil {
+		return
+	}
 	if state == http.StateHijacked {
 		le.mu.Lock()
 		le.hijacked++
@@ -489,12 +495,15 @@ func (l *loan) handled(r *http.Request) {
 	l.mu.Unlock()
 }
 
-// loanOf is the loan that net/http knows as nc.
+// loanOf is the loan that net/http knows as nc, nil if it is none.
 func loanOf(nc net.Conn) *loan {
-	if t, ok := nc.(tlsLoan); ok {
-		return t.loan
+	switch nc := nc.(type) {
+	case tlsLoan:
+		return nc.loan
+	case *loan:
+		return nc
 	}
-	return nc.(*loan)
+	return nil
 }
 
 // newLoan is nc with what was read from it already.

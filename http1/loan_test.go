@@ -165,6 +165,8 @@ var conversations = []struct{ name, sent string }{
 	{"garbage after a good one", chunked + "nonsense\r\n\r\n" + getting("/1")},
 	{"old", "GET /1 HTTP/1.0\r\n\r\n" + getting("/2")},
 	{"old and kept", "GET /1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /2 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" + getting("/3")},
+	{"old, then half a line end", "GET /1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n\r\n"},
+	{"three bytes after a good one", getting("/1") + "\r\nX"},
 	{"trailers", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n3\r\nabc\r\n0\r\nX: y\r\n\r\n" + getting("/1")},
 	{"expect", "POST /1 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nxy" + getting("/2")},
 	{"expect something else", "POST /1 HTTP/1.1\r\nHost: a\r\nExpect: a miracle\r\nContent-Length: 2\r\n\r\nxy" + getting("/2")},
@@ -398,9 +400,9 @@ func FuzzConversations(f *testing.F) {
 		i := min(int(first), len(all))
 		k := min(i+int(second), len(all))
 		want := talk(t, oracle, all)
-		for i, s := range servers {
+		for at, s := range servers {
 			if got := talk(t, s.addr, all[:i], all[i:k], all[k:]); got != want {
-				t.Errorf("%v: got\n%s\nnet/http answers\n%s", engine.All()[i], got, want)
+				t.Errorf("%s: got\n%s\nnet/http answers\n%s", engine.All()[at].Name(), got, want)
 			}
 		}
 	})
