@@ -48,7 +48,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining.Store(true)
 	for ln := range s.listeners {
-		(*ln).Close()
+		ln.close()
 	}
 	if s.open == 0 {
 		close(s.empty)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"hone/engine"
 	"hone/http1"
@@ -28,6 +29,23 @@ type honeServers struct {
 type honeServer struct {
 	*http1.Server
 	closing atomic.Bool
+	serves  atomic.Int32
+}
+
+// served closes a server whose listeners have ended, when its connections have too: the
+// tests do not, since net/http keeps nothing then, and http1 keeps its goroutines.
+func (h *honeServer) served() {
+	if h.serves.Add(-1) > 0 {
+		return
+	}
+	go func() {
+		for h.Stats().Open > 0 {
+			time.Sleep(5 * time.Millisecond)
+		}
+		if h.serves.Load() == 0 {
+			h.Close()
+		}
+	}()
 }
 
 // servedByHone is nil where net/http serves.
@@ -54,6 +72,7 @@ func hookServers(engineName string) *honeServers {
 		if h == nil {
 			return nil, false
 		}
+		defer h.served()
 		return h.Serve(l), true
 	}
 	hooks.ServeTLS = func(s *http.Server, l net.Listener, certFile, keyFile string) (error, bool) {
@@ -61,6 +80,7 @@ func hookServers(engineName string) *honeServers {
 		if h == nil {
 			return nil, false
 		}
+		defer h.served()
 		return h.ServeTLS(l, certFile, keyFile), true
 	}
 	hooks.Shutdown = func(s *http.Server, ctx context.Context) (error, bool) {
@@ -112,6 +132,7 @@ func (all *honeServers) serving(s *http.Server, l net.Listener) *honeServer {
 		h = made
 		all.of[s] = h
 	}
+	h.serves.Add(1)
 	all.mu.Unlock()
 	if f := http.HoneServes(l); f != nil {
 		f(s, l)
