@@ -20,6 +20,7 @@ type protocol struct {
 	server *Server
 	fast   atomic.Uint64
 	visits sync.Pool // of *visit
+	copies sync.Pool // of buffers for ReadFrom
 }
 
 // block is the memory of one request: all that a handler may keep, in one allocation and
@@ -176,9 +177,9 @@ func (p *protocol) failed(t *engine.Turn, of *visit, b *block, v any) error {
 	}
 	p.fast.Add(of.served)
 	of.served = 0
-	if log := p.server.std.ErrorLog; log != nil && v != nil {
+	if std := p.server.Std; v != nil && std != nil && std.ErrorLog != nil {
 		stack := make([]byte, 64<<10)
-		log.Printf("http: panic serving %v: %v\n%s", addrText(t.Conn()), v, stack[:runtime.Stack(stack, false)])
+		std.ErrorLog.Printf("http: panic serving %v: %v\n%s", addrText(t.Conn()), v, stack[:runtime.Stack(stack, false)])
 	}
 	if v != nil {
 		panic(v) // the engine counts it, tells Server.Logger and closes the connection
