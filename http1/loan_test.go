@@ -383,18 +383,25 @@ func FuzzConversations(f *testing.F) {
 		f.Cleanup(func() { s.Close(); <-served })
 		servers = append(servers, &serving{s, ln.Addr().String(), served})
 	}
+	const malformed = "GET\r\n"
 	pieces := []string{
 		getting("/1"), chunked, "PUT /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
 		strings.Replace(chunked, "POST", "PUT", 1), "GET /0 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "\r\n",
 		"POST /large HTTP/1.1\r\nHost: a\r\nContent-Length: 70000\r\n\r\n" + strings.Repeat("x", 70_000),
 		strings.Replace(chunked, "/up", "/unread", 1),
 		"POST /e HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\nz",
-		"HEAD /h HTTP/1.1\r\nHost: a\r\n\r\n", "GET\r\n",
+		"HEAD /h HTTP/1.1\r\nHost: a\r\n\r\n", malformed,
 	}
 	f.Fuzz(func(t *testing.T, list []byte, first, second uint16) {
 		var b strings.Builder
+		last := ""
 		for _, c := range list[:min(len(list), 8)] {
-			b.WriteString(pieces[int(c)%len(pieces)])
+			piece := pieces[int(c)%len(pieces)]
+			b.WriteString(piece)
+			if piece == malformed || piece == "\r\n" && !strings.HasPrefix(last, "POST ") {
+				break // net/http refuses it without reading the rest, and the reset may overtake its answers
+			}
+			last = piece
 		}
 		all := b.String()
 		i := min(int(first), len(all))
