@@ -76,7 +76,7 @@ func (p *Peers) matrix(scenarios []string, cell func(scenario, server string) st
 	})
 	rows := [][]string{append([]string{"server"}, scenarios...)}
 	for _, e := range p.Servers {
-		row, some := []string{serverName(e.Name, e.Version)}, false
+		row, some := []string{serverName(e.Name, e.Version) + map[bool]string{true: " (parses nothing)"}[e.ParsesNothing]}, false
 		for _, scenario := range scenarios {
 			text := cell(scenario, e.Name)
 			some = some || text != Spread{}.String()
