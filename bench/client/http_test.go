@@ -2,6 +2,7 @@ package client
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -182,7 +183,7 @@ func TestHTTPServerThatEnds(t *testing.T) {
 			io.WriteString(w, "hello")
 		})
 		p.Window = time.Hour
-		if r, err := Run(t.Context(), p); err == nil || !strings.Contains(err.Error(), "closed") {
+		if r, err := Run(t.Context(), p); !errors.Is(err, errClosed) {
 			t.Errorf("TLS %v: %+v, %v", secure, r, err)
 		}
 	}

@@ -2,7 +2,6 @@ package drive
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -15,7 +14,7 @@ import (
 
 // askFor is a question as the client asks it.
 func askFor(q web.Question) *client.HTTP {
-	ask := &client.HTTP{Request: q.Request, Status: http.StatusOK, Body: q.Body}
+	ask := &client.HTTP{Request: q.Request, Status: http.StatusOK, Body: []byte(q.Body)}
 	if q.TLS {
 		ask.TLS = &tls.Config{InsecureSkipVerify: true} // the server's certificate is of today
 	}
@@ -34,7 +33,7 @@ func ExchangeHTTP(conn net.Conn, q web.Question) error {
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if err == nil && (answer.StatusCode != http.StatusOK || !bytes.Equal(body, q.Body)) {
+	if err == nil && (answer.StatusCode != http.StatusOK || string(body) != q.Body) {
 		err = fmt.Errorf("the server answers %s and %.40q", answer.Status, body)
 	}
 	if err == nil && in.Buffered() > 0 {

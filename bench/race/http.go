@@ -147,11 +147,9 @@ func (r *Race) wrk(ctx context.Context, sc Scenario, server *fleet.Server, cpu i
 	return nil
 }
 
-var wrkLine = regexp.MustCompile(`(\d+) requests in ([0-9.]+m?s),`)
-
 // wrkCount reads what wrk prints at its end.
 func wrkCount(out []byte) (requests int64, took time.Duration, err error) {
-	found := wrkLine.FindSubmatch(out)
+	found := regexp.MustCompile(`(\d+) requests in ([0-9.]+m?s),`).FindSubmatch(out)
 	if found == nil || bytes.Contains(out, []byte("Non-2xx")) || bytes.Contains(out, []byte("Socket errors")) {
 		return 0, 0, fmt.Errorf("wrk says %.300q", out)
 	}

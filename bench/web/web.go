@@ -3,7 +3,6 @@
 package web
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -23,10 +22,16 @@ const (
 	PicturePath = "/picture"
 )
 
-var (
-	hello   = []byte("Hello, World!")
-	page    = bytes.Repeat([]byte("All work and no play. Go on, go.\n"), 63)[:2048]
-	picture = append([]byte("\x89PNG\r\n\x1a\n"), bytes.Repeat([]byte{0x5a, 0xa5, 0x3c, 0xc3}, 173)...) // 700 bytes
+const (
+	hello = "Hello, World!"
+
+	line    = "All work and no play, said Jack\n" // 32 bytes
+	lines   = line + line + line + line + line + line + line + line
+	page    = lines + lines + lines + lines + lines + lines + lines + lines // 2,048
+	dots    = "\x5a\xa5\x3c\xc3"
+	rows    = dots + dots + dots + dots + dots + dots + dots + dots
+	picture = "\x89PNG\r\n\x1a\n" + rows + rows + rows + rows + rows + rows + rows + rows + rows + rows +
+		rows + rows + rows + rows + rows + rows + rows + rows + rows + rows + rows + dots + dots + dots + dots + dots // 700
 )
 
 // PictureHeaders are what a cache or a browser wants to know of a picture; with
@@ -40,8 +45,8 @@ var PictureHeaders = [][2]string{
 	{"X-Content-Type-Options", "nosniff"},
 }
 
-// Body is what a path is answered with. They are not to be changed.
-func Body(path string) (body []byte, found bool) {
+// Body is what a path is answered with.
+func Body(path string) (body string, found bool) {
 	switch path {
 	case HelloPath:
 		return hello, true
@@ -50,7 +55,7 @@ func Body(path string) (body []byte, found bool) {
 	case PicturePath:
 		return picture, true
 	}
-	return nil, false
+	return "", false
 }
 
 // Handler answers as a handler of net/http is usually written: it sets what headers
@@ -73,7 +78,7 @@ func Handler() http.Handler {
 		if r.Method == http.MethodPost {
 			io.Copy(io.Discard, r.Body) // an error ends the connection, which is the server's affair
 		}
-		w.Write(body)
+		io.WriteString(w, body)
 	})
 }
 
@@ -95,7 +100,7 @@ func Certificate() (tls.Certificate, error) {
 type Question struct {
 	Name    string
 	Request []byte
-	Body    []byte // of the answer, whose status is 200
+	Body    string // of the answer, whose status is 200
 	TLS     bool
 }
 
@@ -110,12 +115,12 @@ func Questions() []Question {
 		{Name: "browser", Request: get(HelloPath, browserHead), Body: hello},
 		{Name: "picture", Request: get(PicturePath, ""), Body: picture},
 		{Name: "tls", Request: get(HelloPath, ""), Body: hello, TLS: true},
-		{Name: "chunked", Request: chunked, Body: hello},
+		{Name: "chunked", Request: []byte(chunked), Body: hello},
 	}
 }
 
 // chunked is a request whose body is not announced.
-var chunked = []byte("POST " + HelloPath + " HTTP/1.1\r\nHost: localhost:8080\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
+const chunked = ("POST " + HelloPath + " HTTP/1.1\r\nHost: localhost:8080\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
 
 // browserHead is ten headers as browsers send them, beside Host.
 const browserHead = "Connection: keep-alive\r\n" +

@@ -43,5 +43,5 @@ func handle(c *fasthttp.RequestCtx) {
 			c.Response.Header.Set(h[0], h[1])
 		}
 	}
-	c.Write(body)
+	c.WriteString(body)
 }
