@@ -5,7 +5,7 @@ ALL         := ./... ./observe/... ./tool/...
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps demo test race timing fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-faults cross
+.PHONY: help deps demo test race timing suites fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-faults cross
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,16 @@ timing: ## run the tests that compare measured figures, which need the machine t
 	for again in 1 2 3; do \
 		HONE_TEST_TIMING=1 go test -count=1 -p 1 -run '^(TestTiming|TestTour)$$' ./tool/cmd/hone && exit 0; \
 	done; exit 1
+
+suites: ## fetch the requests that other projects test their parsers with, and compare http1 with net/http
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	fetch() { \
+		git init -q "$$dir/$$1"; git -C "$$dir/$$1" fetch -q --depth 1 "https://github.com/$$2" "$$3"; \
+		git -C "$$dir/$$1" checkout -q FETCH_HEAD; \
+	}; \
+	fetch llhttp nodejs/llhttp 01e105a30fd06e248bc8ac73c4adb34a63d4114a; \
+	fetch desync aws/http-desync-guardian 7dd6f37171f0a8428d259f2631aee5e7b01a1d64; \
+	HONE_LLHTTP=$$dir/llhttp HONE_DESYNC=$$dir/desync go test -count=1 -v -run '^(TestLLHTTP|TestDesync)$$' ./http1
 
 fuzz: ## run each fuzz target for FUZZTIME (10s)
 	@listed=$$(go test -list '^Fuzz' $(ALL)); \

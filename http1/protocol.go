@@ -1,7 +1,15 @@
 package http1
 
 import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"runtime"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hone-go/hone/engine"
 )
@@ -11,13 +19,198 @@ type protocol struct {
 	server *Server
 	fast   atomic.Uint64
 	loans  atomic.Uint64
+	visits sync.Pool // of *visit
 }
 
-// Advance lends the connection to net/http.
+// block is the memory of one request: all that a handler may keep, in one allocation and
+// never used again. The ResponseWriter, the Body and the context are this block under
+// other methods.
+type block struct {
+	req    http.Request
+	url    url.URL
+	server *Server
+	conn   engine.Conn
+
+	mu     sync.Mutex
+	answer *answer // nil when the handler has returned
+
+	contextMu sync.Mutex
+	turn      *engine.Turn // nil when the handler has returned
+	inner     context.Context
+	cancel    context.CancelFunc
+	local     net.Addr
+}
+
+// visit is what the requests of one visit share, and what is used again for another.
+type visit struct {
+	head   head
+	answer answer
+	remote string
+	served uint64 // not counted yet
+}
+
+// parent is what the contexts of requests descend from.
+func (p *protocol) parent() context.Context { return p.server.engine.Context() }
+
+// keepsAlive reports whether connections stay open after an answer.
+func (p *protocol) keepsAlive() bool { return !p.server.draining.Load() }
+
+// Advance serves the requests at the front of in that the fast path is sure of, and lends
+// the connection to net/http for the first that it is not sure of.
 func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
-	p.loans.Add(1)
-	return 0, 0, t.TakeOver(p.server.lend)
+	v, _ := p.visits.Get().(*visit)
+	if v == nil {
+		v = new(visit)
+		v.head.most = max(0, p.server.std.MaxHeaderBytes)
+	}
+	for {
+		rest := in[used:]
+		switch v.head.parse(rest) {
+		case incomplete:
+			need = lacks(rest)
+		case leave:
+			p.loans.Add(1)
+			err = t.TakeOver(p.server.lend)
+		case fast:
+			size := v.head.size + v.head.length
+			if len(rest) < size {
+				need = size - len(rest)
+				break
+			}
+			if !t.Room() {
+				break
+			}
+			t.Mark(used)
+			v.served++
+			if used, in, err = p.serve(t, v, in, used); err == nil {
+				if used < len(in) {
+					continue
+				}
+				need = lacks(nil)
+			}
+		}
+		break
+	}
+	p.fast.Add(v.served)
+	v.remote, v.served = "", 0
+	p.visits.Put(v)
+	return used, need, err
 }
 
 // Refuse has no words.
 func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte { return dst }
+
+// lacks is how many bytes a head that is a request certainly still needs: the shortest
+// first line has 14 with its line end, and lines may end without a carriage return.
+func lacks(in []byte) int {
+	const first, last = len("A / HTTP/1.0\n\n"), 2
+	switch n := len(in); {
+	case n <= first-last:
+		return first - n
+	case in[n-1] == '\n' || in[n-1] == '\r':
+		return 1
+	}
+	return last
+}
+
+// serve answers the request at in[at:], which is there as a whole. It returns what is
+// unserved then, and where in it.
+func (p *protocol) serve(t *engine.Turn, v *visit, in []byte, at int) (used int, rest []byte, err error) {
+	body := at + v.head.size
+	used = body + v.head.length
+	if v.remote == "" {
+		v.remote = addrText(t.Conn())
+	}
+	b := &block{server: p.server, conn: t.Conn(), turn: t}
+	var bare http.Request
+	b.req = *bare.WithContext((*requestContext)(b)) // copies nothing: it is inlined
+	v.head.fill(&b.req, &b.url, in[at:body:body], v.remote)
+	b.req.Body = http.NoBody
+	if v.head.length > 0 {
+		b.req.Body = (*requestBody)(b)
+	}
+	b.answer = &v.answer
+	a := b.answer
+	a.begin(t, p, b, in, used)
+	a.body = in[body:used:used]
+	a.wantsClose = v.head.close
+
+	returned := false
+	defer func() {
+		if !returned {
+			err = p.failed(t, v, b, recover())
+			used, rest = a.used, a.in
+			a.reset()
+		}
+	}()
+	p.handler(&b.req).ServeHTTP((*response)(b), &b.req)
+	returned = true
+	(*requestContext)(b).end()
+	b.mu.Lock()
+	err = a.finish()
+	b.answer = nil
+	b.mu.Unlock()
+	used, rest = a.used, a.in
+	a.reset()
+	return used, rest, err
+}
+
+// failed ends a request whose handler has panicked with v, or has ended its goroutine.
+// Of the answer goes nothing that has not gone yet.
+func (p *protocol) failed(t *engine.Turn, of *visit, b *block, v any) error {
+	(*requestContext)(b).end()
+	b.mu.Lock()
+	b.answer = nil
+	b.mu.Unlock()
+	if v == http.ErrAbortHandler {
+		t.Rollback()
+		return engine.ClosedHere
+	}
+	p.fast.Add(of.served)
+	of.served = 0
+	if log := p.server.std.ErrorLog; log != nil && v != nil {
+		stack := make([]byte, 64<<10)
+		log.Printf("http: panic serving %v: %v\n%s", addrText(t.Conn()), v, stack[:runtime.Stack(stack, false)])
+	}
+	if v != nil {
+		panic(v) // the engine counts it, tells Server.Logger and closes the connection
+	}
+	return engine.Panicked // of no consequence: the goroutine ends
+}
+
+// handler is whose request it is.
+func (p *protocol) handler(r *http.Request) http.Handler {
+	std := &p.server.std
+	switch {
+	case r.RequestURI == "*" && r.Method == http.MethodOptions && !std.DisableGeneralOptionsHandler:
+		return http.HandlerFunc(generalOptions)
+	case std.Handler != nil:
+		return std.Handler
+	}
+	return http.DefaultServeMux
+}
+
+// generalOptions answers "OPTIONS *".
+func generalOptions(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Length", "0")
+	if r.ContentLength != 0 {
+		r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
+		io.Copy(io.Discard, r.Body)
+	}
+}
+
+// addrText is the peer's address as net/http spells it.
+func addrText(c engine.Conn) string {
+	if addr := c.RemoteAddr(); addr.IsValid() {
+		return addr.String()
+	}
+	return "@" // a unix socket
+}
+
+// deadline is when the answer must have been written, by Std.WriteTimeout.
+func (p *protocol) deadline() (at time.Time) {
+	if d := p.server.std.WriteTimeout; d > 0 {
+		at = time.Now().Add(d)
+	}
+	return at
+}

@@ -61,10 +61,10 @@ func hostEntries() []entry {
 			func(c core) float64 { return c.busy }),
 		cpu("hone_host_cpu_softirq_seconds_total", "Host soft interrupts", "Time that a processor of the machine spent on network packets and timers.",
 			func(c core) float64 { return c.softirq }),
-		cpu("hone_host_cpu_steal_seconds_total", "Host steal", "Time that a processor was wanted here and given to another virtual machine.",
+		cpu("hone_host_cpu_steal_seconds_total", "Host steal", "CPU time that this machine wanted and the host gave to others.",
 			func(c core) float64 { return c.steal }),
-		tcp("hone_host_tcp_sent_segments_total", "TCP retransmits", "TCP segments sent in the network namespace of the process, those sent again left out.", segmentsSent),
-		tcp("hone_host_tcp_retransmitted_segments_total", "TCP retransmits", "TCP segments sent again in the network namespace of the process.", segmentsRetransmitted),
+		tcp("hone_host_tcp_sent_segments_total", "TCP retransmits", "TCP segments sent in the network namespace of the process, without retransmits.", segmentsSent),
+		tcp("hone_host_tcp_retransmitted_segments_total", "TCP retransmits", "TCP segments retransmitted in the network namespace of the process.", segmentsRetransmitted),
 		tcp("hone_host_tcp_listen_overflows_total", "Accept queue overflows", "Connections dropped because a listener's queue was full, in the network namespace of the process.", listenOverflows),
 	}
 }

@@ -116,7 +116,7 @@ func hostPanels() []Panel {
 			"The part of each processor that another virtual machine had. Above a few hundredths: no figure of this machine is worth comparing meanwhile.",
 			Query{rate("hone_host_cpu_steal_seconds_total", "cpu"), legend("cpu"), elsewhere}),
 		lines("TCP retransmits", "percentunit",
-			"Segments sent again, as a part of those sent. Above a hundredth: packets are lost on the way, or queues overflow.",
+			"Retransmitted segments as a share of those sent. Above 1 %: packets are lost on the way, or queues overflow.",
 			Query{rate("hone_host_tcp_retransmitted_segments_total") + " / clamp_min(" + rate("hone_host_tcp_sent_segments_total") + ", 1e-9)", legend(), elsewhere}),
 		lines("Accept queue overflows", "ops",
 			"Connections dropped because nobody accepted them in time, a second. Any at all: raise net.core.somaxconn, or find what keeps the server from accepting.",

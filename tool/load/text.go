@@ -105,7 +105,7 @@ func writeRequests(table io.Writer, r *Result) {
 // writeConnections says what became of the connections and of what had no answer.
 func writeConnections(table io.Writer, r *Result) {
 	if r.Reconnects > 0 {
-		fmt.Fprintf(table, "reconnects\t%s, %s requests sent again\n", figure.Grouped(float64(r.Reconnects)), figure.Grouped(float64(r.Retries)))
+		fmt.Fprintf(table, "reconnects\t%s, %s requests retried\n", figure.Grouped(float64(r.Reconnects)), figure.Grouped(float64(r.Retries)))
 	}
 	if r.Drains > 0 {
 		fmt.Fprintf(table, "drains\t%s connections told that the server shuts down\n", figure.Grouped(float64(r.Drains)))

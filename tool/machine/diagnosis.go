@@ -54,7 +54,7 @@ func (d *Diagnosis) count(s State) (n int) {
 
 // summary is the verdict in one line.
 func (d *Diagnosis) summary() string {
-	found := []string{"nothing is known to stand in the way"}
+	found := []string{"no sources of noise found"}
 	if d.Verdict != goodMachine {
 		found = nil
 	}

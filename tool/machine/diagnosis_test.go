@@ -32,8 +32,8 @@ func TestDoctorVerdicts(t *testing.T) {
 		want   string
 		valid  bool
 	}{
-		{[]State{OK}, "GOOD: nothing is known to stand in the way", true},
-		{[]State{Unknown, OK}, "GOOD: nothing is known to stand in the way, 1 unknown", true},
+		{[]State{OK}, "GOOD: no sources of noise found", true},
+		{[]State{Unknown, OK}, "GOOD: no sources of noise found, 1 unknown", true},
 		{[]State{OK, Warn}, "FAIR: 1 warning", true},
 		{[]State{Warn, Warn, Unknown}, "FAIR: 2 warnings, 1 unknown", true},
 		{[]State{Bad, Warn}, "BAD: 1 problem, 1 warning", false},

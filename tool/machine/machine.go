@@ -1,5 +1,5 @@
 // Package machine says what a measurement must know of the machine it is made on,
-// and what stands in the way of a good one.
+// and the sources of noise in it.
 //
 // Facts are what figures depend on, to be kept beside them. Usage is a moment of
 // the machine's counters; two of them say what others did meanwhile. Checks are

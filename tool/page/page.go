@@ -1,5 +1,5 @@
-// Package page is a live page of a load or of a server, and the same page as one
-// file that needs nobody any more.
+// Package page is a live page of a load or of a server, and the same page as a
+// self-contained HTML report.
 //
 //	p := &page.Page{Title: "hone load 127.0.0.1:7000", Groups: []string{page.Client, page.Host}}
 //	defer p.Close()

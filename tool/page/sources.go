@@ -19,10 +19,10 @@ func Keys() map[string]string {
 		"s.outmem": "memory of output that waits, in bytes", "s.inmem": "memory of unserved input, in bytes",
 		"s.inline": "connections that wait for room for their output", "s.handoffs": "hand-offs a second",
 		"g.goroutines": "goroutines", "g.heap": "live heap, in bytes", "g.goal": "heap at the next collection, in bytes",
-		"g.gc": "collections since the last second", "g.pause": "longest pause of a collection, in microseconds",
-		"g.sched": "99th percentile of goroutines' waits for a processor, in microseconds",
-		"h.busy":  "part of all processors in use", "h.softirq": "part of them in interrupts", "h.steal": "part of them that the host gave to others",
-		"h.retrans": "TCP segments sent again in the second",
+		"g.gc": "collections since the last second", "g.pause": "longest GC pause in microseconds",
+		"g.sched": "scheduler latency p99 in microseconds",
+		"h.busy":  "part of all processors in use", "h.softirq": "part of them in interrupts", "h.steal": "steal: part of them that the host gave to others",
+		"h.retrans": "TCP segments retransmitted in the second",
 	}
 }
 

@@ -25,12 +25,12 @@ func newDoctor() *cobra.Command {
 	f := new(doctorFlags)
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what stands in the way of a good measurement, and how to remove it",
-		Long: `Say what stands in the way of a good measurement, and how to remove it.
+		Short: "Check this machine for sources of noise, and say how to fix them",
+		Long: `Check this machine for sources of noise, and say how to fix them.
 
-It looks at the processors, the clock, memory, and the system's limits on
-connections, and watches for a second what others do. It changes nothing: what
-can be mended comes with the command to type, which lasts until the next boot.
+It checks the CPU, the clock, memory and the system's limits on connections, and
+watches other processes for a second. It changes nothing: each finding comes with the
+command that fixes it until the next boot.
 
 GOOD means that nothing was found, FAIR that figures may differ by what was
 found, BAD that they would be wrong. What cannot be seen here is unknown.

@@ -34,12 +34,12 @@ export const charts = [
   },
   { id: "heap", group: "runtime", title: "Go heap", unit: "bytes", series: [{ key: "g.heap", name: "live", color: "one" }, { key: "g.goal", name: "goal", color: "two" }] },
   { id: "goroutines", group: "runtime", title: "Goroutines", unit: "count", series: [{ key: "g.goroutines", name: "goroutines", color: "one" }] },
-  { id: "pause", group: "runtime", title: "Collections and waits for a processor", unit: "us", log: true, series: [{ key: "g.pause", name: "longest pause", color: "two" }, { key: "g.sched", name: "wait p99", color: "one" }] },
+  { id: "pause", group: "runtime", title: "GC pauses and scheduler latency", unit: "us", log: true, series: [{ key: "g.pause", name: "longest GC pause", color: "two" }, { key: "g.sched", name: "scheduler latency p99", color: "one" }] },
   {
-    id: "host", group: "host", title: "The machine's processors", unit: "share", top: 1,
-    series: [{ key: "h.busy", name: "in use", color: "one" }, { key: "h.softirq", name: "interrupts", color: "three" }, { key: "h.steal", name: "taken by the host", color: "two" }],
+    id: "host", group: "host", title: "CPU of the machine", unit: "share", top: 1,
+    series: [{ key: "h.busy", name: "in use", color: "one" }, { key: "h.softirq", name: "interrupts", color: "three" }, { key: "h.steal", name: "steal", color: "two" }],
   },
-  { id: "retrans", group: "host", title: "TCP segments sent again", unit: "count", series: [{ key: "h.retrans", name: "segments", color: "two" }] },
+  { id: "retrans", group: "host", title: "TCP retransmits", unit: "count", series: [{ key: "h.retrans", name: "segments", color: "two" }] },
 ];
 
 export const groupNames = { client: "Seen by the generator", server: "Said by the server", runtime: "Go runtime", host: "Machine" };
