@@ -31,7 +31,7 @@ var libraryWing = map[string][]string{
 
 // observeWing is the module in observe/, read like libraryWing.
 var observeWing = map[string][]string{
-	"observe": {"framed", "engine", "pool", "workers", "conns", "internal/sys"},
+	"observe": {"framed", "http1", "engine", "pool", "workers", "conns", "internal/sys"},
 }
 
 // toolWing is the module in tool/, read like libraryWing.
