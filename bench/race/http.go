@@ -21,6 +21,9 @@ import (
 	"github.com/hone-go/hone/tool/child"
 )
 
+// steadyRounds are enough for what is no figure of CPU to compare.
+const steadyRounds = 3
+
 // HTTPScenarios compare servers of HTTP/1.1. The last four measure something other than
 // CPU: wrk checks the client, calls counts system calls, idle and lent read memory. The
 // request of lent is one that http1 leaves to net/http.
@@ -33,10 +36,10 @@ func HTTPScenarios() []Scenario {
 		{Name: "browser", Ask: "browser", Conns: 64, Depth: 1, Pinned: true, Loops: 1},
 		{Name: "TLS", Ask: "tls", Conns: 64, Depth: 1, Pinned: true, Loops: 1},
 		{Name: "picture", Ask: "picture", Conns: 64, Depth: 1, Pinned: true, Loops: 1},
-		{Name: "wrk", Ask: "hello", Conns: 64, Depth: 1, Pinned: true, Loops: 1, Wrk: true},
-		{Name: "calls", Ask: "hello", Conns: 64, Depth: 1, Pinned: true, Loops: 1, Calls: true},
-		{Name: "idle", Ask: "hello", Levels: []int{15_000}},
-		{Name: "lent", Ask: "chunked", Levels: []int{15_000}},
+		{Name: "wrk", Ask: "hello", Conns: 64, Depth: 1, Pinned: true, Loops: 1, Wrk: true, Rounds: steadyRounds},
+		{Name: "calls", Ask: "hello", Conns: 64, Depth: 1, Pinned: true, Loops: 1, Calls: true, Rounds: steadyRounds},
+		{Name: "idle", Ask: "hello", Levels: []int{15_000}, Rounds: steadyRounds},
+		{Name: "lent", Ask: "chunked", Levels: []int{15_000}, Rounds: steadyRounds},
 	}
 }
 

@@ -52,6 +52,9 @@ func (r *Race) Run(ctx context.Context) *report.Peers {
 	pace := pace{start: time.Now(), limit: r.Limit, total: r.Rounds * len(jobs)}
 	for round := range r.Rounds {
 		for i, at := range inOrder(jobs, order) {
+			if most := jobs[at].scenario.Rounds; most > 0 && round >= most {
+				continue
+			}
 			pace.done = round*len(jobs) + i
 			samples := r.take(limited, jobs[at], round, pace, &p.Settings)
 			if limited.Err() != nil {

@@ -23,6 +23,7 @@ type Scenario struct {
 	Ask      string  // the name of a web.Question; empty: hone's frames
 	Wrk      bool    // asked by wrk instead of this project's client, which checks that one
 	Calls    bool    // for the system calls of a request, and nothing else
+	Rounds   int     // in how many of the first rounds; 0: in all
 }
 
 // sleepTime is what a sleeping handler sleeps.
