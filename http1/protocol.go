@@ -67,7 +67,13 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 		rest := in[used:]
 		switch v.head.parse(rest) {
 		case incomplete:
-			need = lacks(rest)
+			need = 1 // whatever net/http refuses may end with the next byte
+			if len(rest) > 0 && p.direct() {
+				if in, err = t.More(used, need); err == nil {
+					used, need = 0, 0
+					continue
+				}
+			}
 		case leave:
 			p.loans.Add(1)
 			err = t.TakeOver(p.server.lend)
@@ -86,7 +92,7 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 				if used < len(in) {
 					continue
 				}
-				need = lacks(nil)
+				need = 1
 			}
 		}
 		break
@@ -97,21 +103,12 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 	return used, need, err
 }
 
+// direct reports whether the engine reads only what is asked for. It would read a head byte
+// by byte; Turn.More takes what there is.
+func (p *protocol) direct() bool { return p.server.Engine == engine.Direct() }
+
 // Refuse has no words.
 func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte { return dst }
-
-// lacks is how many bytes a head that is a request certainly still needs: the shortest
-// first line has 14 with its line end, and lines may end without a carriage return.
-func lacks(in []byte) int {
-	const first, last = len("A / HTTP/1.0\n\n"), 2
-	switch n := len(in); {
-	case n <= first-last:
-		return first - n
-	case in[n-1] == '\n' || in[n-1] == '\r':
-		return 1
-	}
-	return last
-}
 
 // serve answers the request at in[at:], which is there as a whole. It returns what is
 // unserved then, and where in it.
