@@ -99,7 +99,7 @@ bench-streams: ## measure visits that wait: long streams, loans, pushes that wai
 
 bench-http: ## race other HTTP servers, within 20 minutes, and store the result
 	go run ./bench/cmd/peers http -o bench/results/http.json
-	go run ./bench/cmd/peers tables bench/README.md README.md README.zh.md
+	go run ./bench/cmd/peers tables bench/README.md docs/http1.md
 
 bench-faults: ## see what each does when things go wrong, and store it
 	go run ./bench/cmd/peers faults -o bench/results/faults.json

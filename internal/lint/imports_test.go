@@ -126,7 +126,7 @@ package bench`,
 		{
 			name:  "the admin side drags the tool in",
 			files: "-- observe/observe.go --\npackage observe\n\nimport \"github.com/hone-go/hone/tool/probe\"",
-			want:  []string{"observe/observe.go:3: observe must not import tool/probe; it may import framed, engine, pool, workers, conns, internal/sys"},
+			want:  []string{"observe/observe.go:3: observe must not import tool/probe; it may import framed, http1, engine, pool, workers, conns, internal/sys"},
 		},
 		{
 			name:  "a test that looks upwards",
