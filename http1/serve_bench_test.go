@@ -26,9 +26,7 @@ var hello = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.W
 // serverOf is a server that serves Turns outside any engine.
 func serverOf(h http.Handler) *protocol {
 	s := &Server{Handler: h}
-	s.std.Handler = h
-	s.protocol.server = s
-	s.engine.Protocol = &s.protocol
+	s.init()
 	return &s.protocol
 }
 
