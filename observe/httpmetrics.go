@@ -17,5 +17,7 @@ func httpEntries() []entry {
 			func(r *reading) float64 { return float64(r.http.Fast) }),
 		one(Counter, "hone_http_loans_total", "HTTP requests", "Times that a connection was lent to net/http, for one request or more.",
 			func(r *reading) float64 { return float64(r.http.Loans) }),
+		one(Gauge, "hone_http_open_loans", "Loans to net/http", "Connections that are lent to net/http now.",
+			func(r *reading) float64 { return float64(r.http.OpenLoans) }),
 	}
 }

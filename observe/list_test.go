@@ -60,7 +60,7 @@ func (s *sources) close(t *testing.T) {
 func (s *sources) admin() *observe.Admin {
 	return &observe.Admin{
 		Stats:   nothing,
-		HTTP:    func() http1.Stats { return http1.Stats{Fast: 7, Loans: 2} },
+		HTTP:    func() http1.Stats { return http1.Stats{Fast: 7, Loans: 2, OpenLoans: 1} },
 		Latency: new(observe.Latency),
 		Conns:   map[string]func() conns.Stats{"upstream": s.conns.Stats},
 		Workers: map[string]observe.WorkerPool{"images": s.workers},
@@ -186,6 +186,7 @@ func TestSources(t *testing.T) {
 	want := series{
 		`hone_http_fast_requests_total`:                                  7,
 		`hone_http_loans_total`:                                          2,
+		`hone_http_open_loans`:                                           1,
 		`hone_conns_connections{pool="upstream",state="in_use"}`:         1,
 		`hone_conns_connections{pool="upstream",state="idle"}`:           0,
 		`hone_conns_limit{pool="upstream"}`:                              2,

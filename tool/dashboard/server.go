@@ -69,6 +69,9 @@ func httpPanels() []Panel {
 			"HTTP requests served on the fast path, and loans of connections to net/http, a second. Mostly loans: clients send what net/http alone serves, such as chunked uploads or HTTP/1.0; see docs/http1.md.",
 			Query{rate("hone_http_fast_requests_total"), legend() + " fast", other},
 			Query{rate("hone_http_loans_total"), legend() + " loans", other}),
+		lines("Loans to net/http", "short",
+			"Connections that are lent to net/http now, each with its goroutines and buffers. As many as connections: hardly anything is served on the fast path; see docs/http1.md.",
+			Query{gauge("hone_http_open_loans"), legend(), other}),
 	}
 }
 
