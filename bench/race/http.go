@@ -34,6 +34,7 @@ func HTTPScenarios() []Scenario {
 		{Name: "2KiB", Ask: "page", Conns: 64, Depth: 1, Pinned: true, Loops: 1},
 		{Name: "pipelined", Ask: "hello", Conns: 64, Depth: 16, Pinned: true, Loops: 1},
 		{Name: "browser", Ask: "browser", Conns: 64, Depth: 1, Pinned: true, Loops: 1},
+		{Name: "rate", Ask: "hello", Conns: 64, Depth: 4, Rate: 20_000, Pinned: true, Loops: 1},
 		{Name: "TLS", Ask: "tls", Conns: 64, Depth: 1, Pinned: true, Loops: 1},
 		{Name: "picture", Ask: "picture", Conns: 64, Depth: 1, Pinned: true, Loops: 1},
 		{Name: "wrk", Ask: "hello", Conns: 64, Depth: 1, Pinned: true, Loops: 1, Wrk: true, Rounds: steadyRounds},

@@ -7,10 +7,11 @@ import (
 
 // The scenarios that compare CPU, and what the others are called that the tables name.
 func httpCPU() []string {
-	return []string{"hello", "hello-256", "2KiB", "pipelined", "browser", "TLS", "picture"}
+	return []string{"hello", "hello-256", "2KiB", "pipelined", "browser", "TLS", "picture", rateScenario}
 }
 
 const (
+	rateScenario  = "rate"
 	callsScenario = "calls"
 	wrkScenario   = "wrk"
 )

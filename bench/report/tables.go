@@ -228,7 +228,7 @@ func (p *Peers) limits() string {
 // doubted counts the samples with a rate whose response times the client does not
 // vouch for. Without a rate, a client that is as busy as it can be is the point.
 func (p *Peers) doubted(scenario string) (n, all int) {
-	if scenario != "O" && scenario != "S" {
+	if scenario != "O" && scenario != "S" && scenario != rateScenario {
 		return 0, 0
 	}
 	for _, s := range p.Samples {
