@@ -195,7 +195,7 @@ func (s *Server) stopLending() {
 }
 
 // SetKeepAlivesEnabled says whether connections are kept for further requests; they are
-// at first. Idle connections on the fast path end after their next request.
+// at first. Without that, idle connections end at once.
 func (s *Server) SetKeepAlivesEnabled(on bool) {
 	s.init()
 	s.mute.Store(!on)
@@ -204,6 +204,9 @@ func (s *Server) SetKeepAlivesEnabled(on bool) {
 			if le != nil {
 				le.std.SetKeepAlivesEnabled(on)
 			}
+		}
+		if !on {
+			s.engine.EndIdle()
 		}
 	}
 }

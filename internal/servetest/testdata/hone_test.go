@@ -29,23 +29,41 @@ type honeServers struct {
 type honeServer struct {
 	*http1.Server
 	closing atomic.Bool
-	serves  atomic.Int32
+	uses    atomic.Int32 // calls of Serve, and connections if they are counted
+	counted bool         // by ConnState; else somebody has to look
 }
 
-// served closes a server whose listeners have ended, when its connections have too: the
-// tests do not, since net/http keeps nothing then, and http1 keeps its goroutines.
-func (h *honeServer) served() {
-	if h.serves.Add(-1) > 0 {
+// release closes a server whose last listener and connection have ended. The tests do not,
+// since net/http keeps nothing then; http1 keeps goroutines, which a bubble of synctest, or
+// main_test.go, would find.
+func (h *honeServer) release() {
+	if h.uses.Add(-1) > 0 {
 		return
 	}
 	go func() {
-		for h.Stats().Open > 0 {
+		for !h.counted && h.Stats().Open > 0 {
 			time.Sleep(5 * time.Millisecond)
 		}
-		if h.serves.Load() == 0 {
-			h.Close()
-		}
+		h.Close()
 	}()
+}
+
+// countConns has release know of connections, where somebody listens to ConnState anyway.
+func (h *honeServer) countConns(s *http.Server) {
+	told := s.ConnState
+	if told == nil {
+		return
+	}
+	h.counted = true
+	s.ConnState = func(nc net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			h.uses.Add(1)
+		}
+		told(nc, state)
+		if state == http.StateClosed || state == http.StateHijacked {
+			h.release()
+		}
+	}
 }
 
 // servedByHone is nil where net/http serves.
@@ -72,7 +90,7 @@ func hookServers(engineName string) *honeServers {
 		if h == nil {
 			return nil, false
 		}
-		defer h.served()
+		defer h.release()
 		return h.Serve(l), true
 	}
 	hooks.ServeTLS = func(s *http.Server, l net.Listener, certFile, keyFile string) (error, bool) {
@@ -80,7 +98,7 @@ func hookServers(engineName string) *honeServers {
 		if h == nil {
 			return nil, false
 		}
-		defer h.served()
+		defer h.release()
 		return h.ServeTLS(l, certFile, keyFile), true
 	}
 	hooks.Shutdown = func(s *http.Server, ctx context.Context) (error, bool) {
@@ -130,9 +148,10 @@ func (all *honeServers) serving(s *http.Server, l net.Listener) *honeServer {
 	h := all.of[s]
 	if h == nil {
 		h = made
+		h.countConns(s)
 		all.of[s] = h
 	}
-	h.serves.Add(1)
+	h.uses.Add(1)
 	all.mu.Unlock()
 	if f := http.HoneServes(l); f != nil {
 		f(s, l)
