@@ -23,7 +23,10 @@ require (
 	go.uber.org/goleak v1.3.0
 )
 
-require github.com/alitto/pond/v2 v2.7.1
+require (
+	github.com/alitto/pond/v2 v2.7.1
+	github.com/lesismal/llib v1.2.1
+)
 
 require (
 	github.com/maypok86/otter/v2 v2.3.0 // indirect
