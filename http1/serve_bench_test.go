@@ -107,10 +107,11 @@ func BenchmarkServe(b *testing.B) {
 				}
 				defer nc.Close()
 				b.ReportAllocs()
-				ask(b, nc, c.request, c.n)
+				buf := make([]byte, 8<<10)
+				ask(b, nc, c.request, c.n, buf)
 				b.ResetTimer()
 				for i := 0; i < b.N; i += c.n {
-					ask(b, nc, c.request, c.n)
+					ask(b, nc, c.request, c.n, buf)
 				}
 			})
 		}
@@ -118,9 +119,8 @@ func BenchmarkServe(b *testing.B) {
 }
 
 // ask sends n requests at once and reads n answers.
-func ask(b *testing.B, nc net.Conn, requests string, n int) {
+func ask(b *testing.B, nc net.Conn, requests string, n int, buf []byte) {
 	io.WriteString(nc, requests)
-	var buf [8 << 10]byte
 	for got := 0; n > 0; {
 		m, err := nc.Read(buf[got:])
 		if err != nil {
@@ -129,7 +129,7 @@ func ask(b *testing.B, nc net.Conn, requests string, n int) {
 		got += m
 		ends := bytes.Count(buf[:got], []byte("World!"))
 		if n -= ends; ends > 0 {
-			got = copy(buf[:], buf[bytes.LastIndex(buf[:got], []byte("World!"))+6:got])
+			got = copy(buf, buf[bytes.LastIndex(buf[:got], []byte("World!"))+6:got])
 		}
 	}
 }
