@@ -1,9 +1,0 @@
-//go:build linux
-
-package apps
-
-type noBrowser struct{}
-
-func (noBrowser) close() {}
-
-var shared noBrowser
