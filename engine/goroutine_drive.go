@@ -27,6 +27,9 @@ func (g *goroutineConn) live() {
 			}
 			if !g.writing && g.nextFront() {
 				g.writeFront() // by the owner, who has nothing else to do and holds no workspace
+				if !s.dead && !g.queue.held() {
+					k.list() // it was posted meanwhile, and the owner may read next, or serve
+				}
 				s.mu.Unlock()
 				break
 			}

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -193,6 +194,42 @@ func TestPushThatWasAcceptedIsDelivered(t *testing.T) {
 			})
 		}
 	})
+}
+
+// What is posted while the peer takes a large answer follows it, although the peer asks
+// nothing more, and although the visit after it does not return.
+func TestPostedBesideALargeAnswerIsDelivered(t *testing.T) {
+	const size, some = 16 << 20, 1 << 20 // the kernel holds less than the difference
+	large := bytes.Repeat([]byte("large "), size/6)
+	for way, behind := range map[string]string{"read": "", "serve": "block\n"} {
+		t.Run(way, func(t *testing.T) {
+			goesOn := func(g ground) bool { return behind == "" || !g.isInline() }
+			onEach(t, everywhere(goesOn), func(t *testing.T, g ground) {
+				owed, blocked := make(chan engine.Reply, 2), newGate(t)
+				s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+					switch string(line) {
+					case "late":
+						owed <- t.Later()
+					case "large":
+						t.Out = append(t.Out, large...)
+					case "block":
+						blocked.pass()
+					}
+					return nil
+				}}, func(s *engine.Server) { s.Limits.StallTime = -1 })
+				c := s.dial(t)
+				c.send("late\nlate\nlarge\n" + behind)
+				if !eventually(patience, func() bool { return s.Stats().Waiting > 0 }) {
+					t.Fatal("no output waits for a peer that does not read")
+				}
+				heard(t, owed, "a promise").Send([]byte("first\n"))
+				c.want(string(large[:some])) // by now somebody waits for the peer to take the rest
+				heard(t, owed, "a promise").Send([]byte("second\n"))
+				c.want(string(large[some:]) + "first\nsecond\n")
+				blocked.open() // before the server is closed
+			})
+		})
+	}
 }
 
 // pushLine is the n-th line of a pusher.
