@@ -145,7 +145,7 @@ func echoApp() http.Handler {
 func chiApp() http.Handler {
 	r := chi.NewRouter()
 	logger := chimiddleware.RequestLogger(&chimiddleware.DefaultLogFormatter{Logger: log.New(io.Discard, "", 0)})
-	r.Use(chimiddleware.RequestID, chimiddleware.RealIP, logger, quietRecoverer, chimiddleware.Compress(5), chimiddleware.CleanPath,
+	r.Use(chimiddleware.RequestID, chimiddleware.ClientIPFromRemoteAddr, logger, quietRecoverer, chimiddleware.Compress(5), chimiddleware.CleanPath,
 		chimiddleware.Heartbeat("/ping"), chimiddleware.Throttle(100), chimiddleware.Timeout(deadline), chimiddleware.GetHead)
 	r.Get("/users/{id}", func(w http.ResponseWriter, r *http.Request) {
 		http.SetCookie(w, &http.Cookie{Name: "seen", Value: "yes"})
