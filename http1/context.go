@@ -12,7 +12,7 @@ import (
 type requestContext block
 
 func (c *requestContext) Deadline() (deadline time.Time, ok bool) {
-	return c.server.protocol.parent().Deadline()
+	return c.base.Deadline()
 }
 
 // Done ends when the peer has left and when the handler has returned.
@@ -23,17 +23,14 @@ func (c *requestContext) Err() error { return c.watch().Err() }
 // Value hands what package context looks for to the inner context, so that a context
 // derived from this one is told of its end without a goroutine.
 func (c *requestContext) Value(key any) any {
-	switch key {
-	case http.ServerContextKey:
-		return &c.server.std
-	case http.LocalAddrContextKey:
+	if key == http.LocalAddrContextKey {
 		return c.localAddr()
 	}
 	c.contextMu.Lock()
 	inner := c.inner
 	c.contextMu.Unlock()
 	if inner == nil {
-		inner = c.server.protocol.parent()
+		inner = c.base
 	}
 	return inner.Value(key)
 }
@@ -46,7 +43,7 @@ func (c *requestContext) watch() context.Context {
 	c.contextMu.Lock()
 	defer c.contextMu.Unlock()
 	if c.inner == nil {
-		parent := c.server.protocol.parent()
+		parent := c.base
 		if c.turn != nil {
 			parent = c.turn.Context(parent)
 		}
@@ -74,11 +71,7 @@ func (c *requestContext) localAddr() net.Addr {
 	c.contextMu.Lock()
 	defer c.contextMu.Unlock()
 	if c.local == nil {
-		if addr := c.conn.LocalAddr(); addr.IsValid() {
-			c.local = net.TCPAddrFromAddrPort(addr)
-		} else {
-			c.local = &net.UnixAddr{Name: "@", Net: "unix"}
-		}
+		c.local = c.server.localAddr(c.conn)
 	}
 	return c.local
 }

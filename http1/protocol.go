@@ -2,6 +2,7 @@ package http1
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -18,7 +19,6 @@ import (
 type protocol struct {
 	server *Server
 	fast   atomic.Uint64
-	loans  atomic.Uint64
 	visits sync.Pool // of *visit
 }
 
@@ -30,6 +30,7 @@ type block struct {
 	url    url.URL
 	server *Server
 	conn   engine.Conn
+	base   context.Context // the connection's
 
 	mu     sync.Mutex
 	answer *answer // nil when the handler has returned
@@ -46,18 +47,21 @@ type visit struct {
 	head   head
 	answer answer
 	remote string
+	tls    *tls.ConnectionState
 	served uint64 // not counted yet
 }
 
-// parent is what the contexts of requests descend from.
-func (p *protocol) parent() context.Context { return p.server.engine.Context() }
-
 // keepsAlive reports whether connections stay open after an answer.
-func (p *protocol) keepsAlive() bool { return !p.server.draining.Load() }
+func (p *protocol) keepsAlive() bool { return !p.server.lastAnswer() }
 
 // Advance serves the requests at the front of in that the fast path is sure of, and lends
 // the connection to net/http for the first that it is not sure of.
 func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
+	if p.server.secure.Load() && t.State&stateVisited == 0 {
+		if done, err := p.server.chosen(t); done {
+			return 0, 0, err
+		}
+	}
 	v, _ := p.visits.Get().(*visit)
 	if v == nil {
 		v = new(visit)
@@ -69,8 +73,7 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 		case incomplete:
 			need = lacks(rest)
 		case leave:
-			p.loans.Add(1)
-			err = t.TakeOver(p.server.lend)
+			err = p.server.leave(t, rest)
 		case fast:
 			size := v.head.size + v.head.length
 			if len(rest) < size {
@@ -82,7 +85,10 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 			}
 			t.Mark(used)
 			v.served++
+			notePost(t, rest)
+			p.server.tell(t, http.StateActive)
 			if used, in, err = p.serve(t, v, in, used); err == nil {
+				p.server.tell(t, http.StateIdle)
 				if used < len(in) {
 					continue
 				}
@@ -92,13 +98,13 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 		break
 	}
 	p.fast.Add(v.served)
-	v.remote, v.served = "", 0
+	v.remote, v.tls, v.served = "", nil, 0
 	p.visits.Put(v)
 	return used, need, err
 }
 
-// Refuse has no words.
-func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte { return dst }
+// Refuse tells a peer that is refused why.
+func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte { return refusal(dst, why) }
 
 // lacks is how many bytes a head that is a request certainly still needs: the shortest
 // first line has 14 with its line end, and lines may end without a carriage return.
@@ -120,11 +126,16 @@ func (p *protocol) serve(t *engine.Turn, v *visit, in []byte, at int) (used int,
 	used = body + v.head.length
 	if v.remote == "" {
 		v.remote = addrText(t.Conn())
+		if p.server.secure.Load() {
+			v.tls = t.Conn().TLS()
+		}
 	}
 	b := &block{server: p.server, conn: t.Conn(), turn: t}
+	b.base = p.server.contextOf(b.conn)
 	var bare http.Request
 	b.req = *bare.WithContext((*requestContext)(b)) // copies nothing: it is inlined
 	v.head.fill(&b.req, &b.url, in[at:body:body], v.remote)
+	b.req.TLS = v.tls
 	b.req.Body = http.NoBody
 	if v.head.length > 0 {
 		b.req.Body = (*requestBody)(b)

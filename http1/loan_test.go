@@ -1,0 +1,407 @@
+package http1
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// run runs a test on every engine.
+func run(t *testing.T, test func(t *testing.T, e engine.Engine)) {
+	for _, e := range engine.All() {
+		t.Run(e.Name(), func(t *testing.T) {
+			t.Parallel()
+			test(t, e)
+		})
+	}
+}
+
+// serving is a server under test and where it listens.
+type serving struct {
+	*Server
+	addr   string
+	served chan error
+}
+
+// serve starts s, and ends it with the test.
+func serve(t *testing.T, s *Server) *serving {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveOn(t, s, ln)
+}
+
+func serveOn(t *testing.T, s *Server, ln net.Listener) *serving {
+	r := &serving{s, ln.Addr().String(), make(chan error, 1)}
+	go func() { r.served <- s.Serve(ln) }()
+	t.Cleanup(func() {
+		s.Close()
+		select {
+		case err := <-r.served:
+			if err != http.ErrServerClosed {
+				t.Errorf("Serve returned %v", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("Serve has not returned after Close")
+		}
+	})
+	return r
+}
+
+// dial connects to the server, for at most ten seconds.
+func (s *serving) dial(t *testing.T) *net.TCPConn {
+	t.Helper()
+	nc, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc.SetDeadline(time.Now().Add(10 * time.Second))
+	t.Cleanup(func() { nc.Close() })
+	return nc.(*net.TCPConn)
+}
+
+// say writes text.
+func say(t *testing.T, nc net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(nc, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readAnswer reads an answer and returns its status and body.
+func readAnswer(t *testing.T, r *bufio.Reader) string {
+	t.Helper()
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%d %s", resp.StatusCode, body)
+}
+
+// echo tells what it was asked.
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	fmt.Fprintf(w, "%s %s %q %v", r.Method, r.URL, body, err)
+}
+
+// plain is net/http itself on a listener of its own.
+func plain(t testing.TB, std *http.Server) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go std.Serve(ln)
+	t.Cleanup(func() { std.Close() })
+	return ln.Addr().String()
+}
+
+// talk sends parts one after the other, each when what comes before it has been read by
+// the peer's kernel, closes its side and returns all answers, without their dates.
+func talk(t *testing.T, addr string, parts ...string) string {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	nc.SetDeadline(time.Now().Add(10 * time.Second))
+	for _, part := range parts {
+		if _, err := io.WriteString(nc, part); err != nil {
+			break // it has closed
+		}
+	}
+	nc.(*net.TCPConn).CloseWrite()
+	all, err := io.ReadAll(nc)
+	if err != nil && !errors.Is(err, net.ErrClosed) && len(all) == 0 {
+		t.Logf("after %d bytes: %v", len(all), err)
+	}
+	return undated(string(all))
+}
+
+// undated is answers without their Date lines.
+func undated(answers string) string {
+	var b strings.Builder
+	for line := range strings.Lines(answers) {
+		if !strings.HasPrefix(line, "Date: ") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+const chunked = "POST /up HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+
+// conversations are what clients send on one connection.
+var conversations = []struct{ name, sent string }{
+	{"chunked", chunked},
+	{"chunked, then pipelined", chunked + getting("/1") + chunked + getting("/2") + "PUT /3 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nxy" + getting("/4")},
+	{"stray line end after a POST", chunked + "\r\n" + getting("/1") + getting("/2")},
+	{"stray line ends after a POST", chunked + "\r\n\r\n" + getting("/1")},
+	{"too many line ends after a POST", chunked + "\r\n\r\n\r\n" + getting("/1")},
+	{"line end after a GET", getting("/1") + "\r\n" + getting("/2")},
+	{"line end after a chunked PUT", strings.Replace(chunked, "POST", "PUT", 1) + "\r\n" + getting("/1")},
+	{"line end after a small POST", "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nxy\r\n" + getting("/2")},
+	{"one byte more", chunked + "G"},
+	{"two bytes more", chunked + "GE"},
+	{"three bytes more", chunked + "GET"},
+	{"garbage after a good one", chunked + "nonsense\r\n\r\n" + getting("/1")},
+	{"old", "GET /1 HTTP/1.0\r\n\r\n" + getting("/2")},
+	{"old and kept", "GET /1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /2 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" + getting("/3")},
+	{"trailers", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X\r\n\r\n3\r\nabc\r\n0\r\nX: y\r\n\r\n" + getting("/1")},
+	{"expect", "POST /1 HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nxy" + getting("/2")},
+	{"expect something else", "POST /1 HTTP/1.1\r\nHost: a\r\nExpect: a miracle\r\nContent-Length: 2\r\n\r\nxy" + getting("/2")},
+	{"two lengths", "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nxyz" + getting("/2")},
+	{"smuggled", "POST /1 HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + getting("/2")},
+	{"no host", "GET /1 HTTP/1.1\r\n\r\n" + getting("/2")},
+	{"unread", "POST /unread HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n" + getting("/2")},
+	{"options", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n" + getting("/1")},
+	{"bare line feeds", "GET /1 HTTP/1.1\nHost: a\n\n" + getting("/2")},
+}
+
+func getting(target string) string { return "GET " + target + " HTTP/1.1\r\nHost: a\r\n\r\n" }
+
+// some reads the body but for /unread.
+func some(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/unread" {
+		io.WriteString(w, "unread")
+		return
+	}
+	echo(w, r)
+}
+
+// Whatever a client sends, and however it is split, its answers are those of net/http.
+func TestAnswersAreThoseOfNetHTTP(t *testing.T) {
+	oracle := plain(t, &http.Server{Handler: http.HandlerFunc(some)})
+	wants := make([]string, len(conversations))
+	for i, c := range conversations {
+		wants[i] = talk(t, oracle, c.sent)
+	}
+	run(t, func(t *testing.T, e engine.Engine) {
+		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(some)})
+		for i, c := range conversations {
+			if got := talk(t, s.addr, c.sent); got != wants[i] {
+				t.Errorf("%s: got\n%s\nnet/http answers\n%s", c.name, got, wants[i])
+			}
+			step := 5
+			if os.Getenv("HONE_TEST_ALL") != "" {
+				step = 1
+			}
+			for at := 1; at < len(c.sent); at += step {
+				if got := splitTalk(t, s, c.sent, at); got != wants[i] {
+					t.Fatalf("%s, split at %d: got\n%s\nnet/http answers\n%s", c.name, at, got, wants[i])
+				}
+			}
+		}
+	})
+}
+
+// splitTalk sends text in two parts, the second when the server has read the first.
+func splitTalk(t *testing.T, s *serving, text string, at int) string {
+	t.Helper()
+	nc := s.dial(t)
+	defer nc.Close()
+	before := s.Stats().BytesIn
+	say(t, nc, text[:at])
+	for end := time.Now().Add(20 * time.Millisecond); s.Stats().BytesIn < before+uint64(at) && time.Now().Before(end); {
+		runtime.Gosched() // it may also have refused to read on
+	}
+	io.WriteString(nc, text[at:]) // it may have closed
+	nc.CloseWrite()
+	all, _ := io.ReadAll(nc)
+	return undated(string(all))
+}
+
+// Requests that are sent when the answer before them has come have the connection lent and
+// taken back each time.
+func TestLoansComeBack(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(echo)})
+		nc := s.dial(t)
+		r := bufio.NewReader(nc)
+		for i := range 20 {
+			say(t, nc, chunked)
+			if got := readAnswer(t, r); got != `200 POST /up "abc" <nil>` {
+				t.Fatalf("answer %d: %s", i, got)
+			}
+		}
+		await(t, "the loans' end", func() bool { return s.Stats().OpenLoans == 0 })
+		if st := s.Stats(); st.Loans != 20 || st.Accepted != 1 || st.Requests != 20 {
+			t.Errorf("%d loans, %d connections, %d requests; want 20, 1 and 20", st.Loans, st.Accepted, st.Requests)
+		}
+	})
+}
+
+// await waits until something is so that nobody signals.
+func await(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !so(); {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// A net/http that asks for more in another way keeps its connections, and loses nothing.
+func TestLoanStaysWhenNetHTTPAsksOtherwise(t *testing.T) {
+	if !comesBack() {
+		t.Fatal("this net/http does not ask for more as loans expect; see loan.go")
+	}
+	s := serve(t, &Server{Engine: engine.Buffered(0), Handler: http.HandlerFunc(echo)})
+	await(t, "the start", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.lending })
+	s.lender.returns = false
+	nc := s.dial(t)
+	r := bufio.NewReader(nc)
+	for range 3 {
+		say(t, nc, chunked+getting("/1"))
+		if got := readAnswer(t, r) + readAnswer(t, r); got != `200 POST /up "abc" <nil>200 GET /1 "" <nil>` {
+			t.Fatal(got)
+		}
+	}
+	if st := s.Stats(); st.Loans != 1 || st.OpenLoans != 1 {
+		t.Errorf("%d loans, %d open; want one that stays", st.Loans, st.OpenLoans)
+	}
+}
+
+// A handler on a connection that is lent may take it, and talk both ways.
+func TestHijackOfALoan(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			nc, rw, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			go func() {
+				defer nc.Close()
+				io.WriteString(nc, "HTTP/1.1 101 Switching Protocols\r\n\r\n")
+				io.Copy(nc, rw)
+				nc.(interface{ CloseWrite() error }).CloseWrite()
+			}()
+		})})
+		nc := s.dial(t)
+		say(t, nc, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nearly ")
+		r := bufio.NewReader(nc)
+		want := "HTTP/1.1 101 Switching Protocols\r\n\r\nearly "
+		read := make([]byte, len(want))
+		if _, err := io.ReadFull(r, read); err != nil || string(read) != want {
+			t.Fatalf("%q, %v", read, err)
+		}
+		say(t, nc, "and late")
+		nc.CloseWrite()
+		if rest, err := io.ReadAll(r); err != nil || string(rest) != "and late" {
+			t.Fatalf("%q, %v", rest, err)
+		}
+		await(t, "the loan's end", func() bool { return s.Stats().OpenLoans == 0 && s.Stats().Open == 0 })
+	})
+}
+
+// A client that leaves ends the context of the handler that net/http runs for it.
+func TestDisconnectCancelsOnLoan(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		begun, ended := make(chan struct{}), make(chan error, 1)
+		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			close(begun)
+			select {
+			case <-r.Context().Done():
+				ended <- r.Context().Err()
+			case <-time.After(10 * time.Second):
+				ended <- errors.New("no end")
+			}
+		})})
+		nc := s.dial(t)
+		say(t, nc, chunked)
+		<-begun
+		nc.Close()
+		if err := <-ended; err != context.Canceled {
+			t.Error(err)
+		}
+	})
+}
+
+// A deadline that a handler has left behind does not strike afterwards.
+func TestDeadlinesEndWithTheLoan(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/up" {
+				io.Copy(io.Discard, r.Body)
+				c := http.NewResponseController(w)
+				c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+				c.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+			}
+			io.WriteString(w, "fine")
+		})})
+		nc := s.dial(t)
+		r := bufio.NewReader(nc)
+		for range 3 {
+			say(t, nc, chunked)
+			if got := readAnswer(t, r); got != "200 fine" {
+				t.Fatal(got)
+			}
+			<-time.After(25 * time.Millisecond) // what is left of it would be over now
+		}
+	})
+}
+
+// Random requests, split anywhere, have net/http's answers.
+func FuzzConversations(f *testing.F) {
+	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06"), uint16(5), uint16(30))
+	f.Add([]byte("\x03\x03\x00\x05\x05\x03"), uint16(70), uint16(77))
+	f.Add([]byte("\x02\x06\x01\x01\x04"), uint16(0), uint16(9999))
+	f.Add([]byte("\x07\x00\x08\x00\x09\x00\x0a"), uint16(100), uint16(200))
+	oracle := plain(f, &http.Server{Handler: http.HandlerFunc(some)})
+	var servers []*serving
+	for _, e := range engine.All() {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			f.Fatal(err)
+		}
+		s := &Server{Engine: e, Handler: http.HandlerFunc(some)}
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(ln) }()
+		f.Cleanup(func() { s.Close(); <-served })
+		servers = append(servers, &serving{s, ln.Addr().String(), served})
+	}
+	pieces := []string{
+		getting("/1"), chunked, "PUT /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+		strings.Replace(chunked, "POST", "PUT", 1), "GET /0 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "\r\n",
+		"POST /large HTTP/1.1\r\nHost: a\r\nContent-Length: 70000\r\n\r\n" + strings.Repeat("x", 70_000),
+		strings.Replace(chunked, "/up", "/unread", 1),
+		"POST /e HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\nz",
+		"HEAD /h HTTP/1.1\r\nHost: a\r\n\r\n", "GET\r\n",
+	}
+	f.Fuzz(func(t *testing.T, list []byte, first, second uint16) {
+		var b strings.Builder
+		for _, c := range list[:min(len(list), 8)] {
+			b.WriteString(pieces[int(c)%len(pieces)])
+		}
+		all := b.String()
+		i := min(int(first), len(all))
+		k := min(i+int(second), len(all))
+		want := talk(t, oracle, all)
+		for i, s := range servers {
+			if got := talk(t, s.addr, all[:i], all[i:k], all[k:]); got != want {
+				t.Errorf("%v: got\n%s\nnet/http answers\n%s", engine.All()[i], got, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,272 @@
+package http1
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// A Shutdown closes idle connections of both halves at once, answers what is under way
+// with "Connection: close", and runs what was registered.
+func TestShutdownDrainsBothHalves(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		begun, go_ := make(chan struct{}, 2), make(chan struct{})
+		registered := make(chan struct{})
+		std := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			if r.URL.Path != "/quick" {
+				begun <- struct{}{}
+				<-go_
+			}
+			io.WriteString(w, "done")
+		})}
+		std.RegisterOnShutdown(func() { close(registered) })
+		s := serve(t, &Server{Engine: e, Std: std})
+		idle, slowFast, slowLent, half := s.dial(t), s.dial(t), s.dial(t), s.dial(t)
+		say(t, idle, getting("/quick"))
+		idleReader := bufio.NewReader(idle)
+		readAnswer(t, idleReader)
+		say(t, half, "GET /quick HTTP/1.0\r\nHost")
+		say(t, slowFast, getting("/slow"))
+		say(t, slowLent, strings.Replace(chunked, "/up", "/slow", 1))
+		<-begun
+		<-begun
+
+		down := make(chan error, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		began := time.Now()
+		go func() { down <- s.Shutdown(ctx) }()
+		if _, err := idleReader.ReadByte(); err != io.EOF {
+			t.Errorf("an idle connection read %v, want EOF", err)
+		}
+		<-registered
+		close(go_)
+		for _, nc := range []net.Conn{slowFast, slowLent} {
+			resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if body, _ := io.ReadAll(resp.Body); string(body) != "done" || !resp.Close {
+				t.Errorf("got %q, close %v", body, resp.Close)
+			}
+			nc.Close()
+		}
+		idle.Close()
+		half.Close()
+		if err := <-down; err != nil || time.Since(began) > 4*time.Second {
+			t.Errorf("Shutdown took %v: %v", time.Since(began), err)
+		}
+		if st := s.Stats(); st.Drained.Forced != 0 || st.Open != 0 {
+			t.Errorf("%d cut off, %d open", st.Drained.Forced, st.Open)
+		}
+	})
+}
+
+// A Shutdown keeps to its context although handlers do not return.
+func TestShutdownKeepsToItsContext(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		begun, end := make(chan struct{}, 2), make(chan struct{})
+		defer close(end)
+		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			begun <- struct{}{}
+			<-end
+		})})
+		one, two := s.dial(t), s.dial(t)
+		say(t, one, getting("/"))
+		say(t, two, chunked)
+		<-begun
+		<-begun
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Shutdown returned %v", err)
+		}
+		if took := time.Since(began); took > time.Second { // 100 ms, on a machine that is not busy
+			t.Errorf("Shutdown took %v", took)
+		}
+	})
+}
+
+// A Shutdown neither waits for connections that were hijacked nor closes them.
+func TestShutdownLeavesHijackedAlone(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		taken := make(chan net.Conn, 1)
+		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			nc, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+			}
+			taken <- nc
+		})})
+		nc := s.dial(t)
+		say(t, nc, "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		theirs := <-taken
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		if err := s.Shutdown(ctx); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		say(t, theirs, "still there")
+		theirs.Close()
+		if all, err := io.ReadAll(nc); err != nil || string(all) != "still there" {
+			t.Errorf("%q, %v", all, err)
+		}
+	})
+}
+
+func TestServeAfterShutdown(t *testing.T) {
+	before := runtime.NumGoroutine()
+	s := &Server{}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(ln); err != http.ErrServerClosed {
+		t.Errorf("Serve returned %v", err)
+	}
+	if err := s.ListenAndServe(); err != http.ErrServerClosed {
+		t.Errorf("ListenAndServe returned %v", err)
+	}
+	await(t, "the server's goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// A server leaves no goroutine behind, and starts none for loans before it serves.
+func TestGoroutines(t *testing.T) {
+	for _, e := range engine.All() {
+		t.Run(e.Name(), func(t *testing.T) {
+			before := runtime.NumGoroutine()
+			for range 3 {
+				s := &Server{Engine: e, Handler: http.HandlerFunc(echo), Std: &http.Server{}}
+				s.SetKeepAlivesEnabled(true)
+				buf := make([]byte, 1<<20)
+				if n := runtime.Stack(buf, true); strings.Contains(string(buf[:n]), "net/http.(*Server).Serve(") {
+					t.Fatalf("net/http serves before Serve was called\n%s", buf[:n])
+				}
+				ln, err := net.Listen("tcp", "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				served := make(chan error, 1)
+				go func() { served <- s.Serve(ln) }()
+				nc, err := net.Dial("tcp", ln.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				say(t, nc, chunked+getting("/"))
+				r := bufio.NewReader(nc)
+				readAnswer(t, r)
+				readAnswer(t, r)
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+				<-served
+				nc.Close()
+			}
+			await(t, "all goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
+		})
+	}
+}
+
+// While a connection is lent it has two goroutines, and none when it is back.
+func TestLoanGoroutines(t *testing.T) {
+	for _, e := range engine.All() {
+		t.Run(e.Name(), func(t *testing.T) {
+			const conns = 50
+			begun, end := make(chan struct{}, conns), make(chan struct{})
+			s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/up" {
+					begun <- struct{}{}
+					<-end
+				}
+				io.Copy(io.Discard, r.Body)
+			})})
+			var all []net.Conn
+			for range conns {
+				nc := s.dial(t)
+				say(t, nc, getting("/"))
+				readAnswer(t, bufio.NewReader(nc))
+				all = append(all, nc)
+			}
+			idle := settled()
+			for _, nc := range all {
+				say(t, nc, chunked)
+			}
+			for range conns {
+				<-begun
+			}
+			if lent := runtime.NumGoroutine() - idle; lent > 2*conns+10 {
+				t.Errorf("%d goroutines more for %d loans", lent, conns)
+			}
+			close(end)
+			for _, nc := range all {
+				readAnswer(t, bufio.NewReader(nc))
+			}
+			await(t, "the goroutines' end", func() bool { return runtime.NumGoroutine() <= idle+2 })
+		})
+	}
+}
+
+// settled is the number of goroutines when it has stopped falling.
+func settled() int {
+	n := runtime.NumGoroutine()
+	for range 50 {
+		<-time.After(2 * time.Millisecond)
+		n = min(n, runtime.NumGoroutine())
+	}
+	return n
+}
+
+func TestSeveralListeners(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		s := &Server{Engine: e, Handler: http.HandlerFunc(echo)}
+		one := serve(t, s)
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		two := serveOn(t, s, ln)
+		for _, at := range []*serving{one, two} {
+			nc := at.dial(t)
+			say(t, nc, getting("/1")+chunked)
+			r := bufio.NewReader(nc)
+			if got := readAnswer(t, r) + readAnswer(t, r); got != `200 GET /1 "" <nil>200 POST /up "abc" <nil>` {
+				t.Error(got)
+			}
+		}
+	})
+}
+
+// Without keep-alives every answer is its connection's last, in both halves.
+func TestKeepAlivesOff(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(echo)})
+		for _, on := range []bool{false, true} {
+			s.SetKeepAlivesEnabled(on)
+			for _, request := range []string{getting("/"), chunked} {
+				nc := s.dial(t)
+				say(t, nc, request)
+				resp, err := http.ReadResponse(bufio.NewReader(nc), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if resp.Close == on {
+					t.Errorf("keep-alives %v: the answer says close %v", on, resp.Close)
+				}
+			}
+		}
+	})
+}
