@@ -3,13 +3,16 @@
 package apps
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -323,6 +326,64 @@ func plainApp() http.Handler {
 		rw.WriteString("HTTP/1.1 299 Own\r\nContent-Length: 3\r\nConnection: close\r\n\r\nown")
 		rw.Flush()
 	})
+	mux.HandleFunc("GET /about", func(w http.ResponseWriter, r *http.Request) {
+		_, flushes := w.(http.Flusher)
+		_, hijacks := w.(http.Hijacker)
+		_, copies := w.(io.ReaderFrom)
+		_, texts := w.(io.StringWriter)
+		_, pushes := w.(http.Pusher)
+		_, noticed := w.(http.CloseNotifier) //lint:ignore SA1019 there are applications that ask
+		_, local := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		_, server := r.Context().Value(http.ServerContextKey).(*http.Server)
+		remote, err := netip.ParseAddrPort(r.RemoteAddr)
+		control := http.NewResponseController(w)
+		fmt.Fprintln(w, flushes, hijacks, copies, texts, pushes, noticed, local, server, remote.Addr(), err, r.Pattern, r.TLS == nil, r.Body == http.NoBody,
+			r.GetBody == nil, r.ContentLength, control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{}), control.EnableFullDuplex())
+	})
+	mux.HandleFunc("POST /duplex", func(w http.ResponseWriter, r *http.Request) {
+		control := http.NewResponseController(w)
+		if err := control.EnableFullDuplex(); err != nil {
+			panic(err)
+		}
+		w.WriteHeader(http.StatusOK)
+		control.Flush()
+		some := make([]byte, 1000)
+		for {
+			n, err := r.Body.Read(some)
+			w.Write(some[:n])
+			control.Flush()
+			if err != nil {
+				return
+			}
+		}
+	})
+	mux.HandleFunc("GET /file", func(w http.ResponseWriter, _ *http.Request) {
+		n, err := io.Copy(w, bytes.NewReader(file)) // by ReadFrom
+		if err != nil || n != int64(len(file)) {
+			panic(err)
+		}
+	})
+	mux.HandleFunc("GET /twice", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-A", "a")
+		w.WriteHeader(http.StatusTeapot)
+		w.Header().Set("X-A", "b")
+		w.WriteHeader(http.StatusOK)
+		io.WriteString(w, "teapot")
+	})
+	mux.HandleFunc("GET /headers", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["x-lower"] = []string{"1", "2"}
+		w.Header().Add("Set-Cookie", "a=1")
+		w.Header().Add("Set-Cookie", "b=2")
+		w.Header().Set("X-Lines", "one\r\ntwo: three")
+		w.Header().Set("Bad Name", "x")
+		w.Header().Set("Transfer-Encoding", "identity")
+		io.WriteString(w, "headers")
+	})
+	mux.HandleFunc("GET /unread", func(w http.ResponseWriter, r *http.Request) {
+		r.Body.Close()
+		n, err := r.Body.Read(make([]byte, 1))
+		fmt.Fprint(w, n, err)
+	})
 	mux.HandleFunc("GET /304", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) })
 	return mux
 }
@@ -341,6 +402,9 @@ func plainScript() []string {
 		chunked(body, 100, "POST /ignore"),
 		requestWith(body, "POST /echo", "Expect: 100-continue"),
 		requestWith("body", "POST /echo", "Expect: the-unexpected"),
+		requestWith(body, "POST /duplex"),
+		chunked(body, 1001, "POST /duplex"),
+		requestWith(body, "GET /unread"),
 		request("OPTIONS *"),
 		"GET /none HTTP/1.1\r\n\r\n",
 		"GET /none HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
@@ -353,7 +417,7 @@ func plainScript() []string {
 		"GET /echo/bare HTTP/1.1\nHost: a\n\n",
 		request("GET /none", "X-Long: "+strings.Repeat("x", 20_000)),
 	}
-	for _, path := range []string{"trailer", "early", "sniff", "none", "large", "declared", "short", "close", "undated", "abort", "panic", "stream", "hijack", "304"} {
+	for _, path := range []string{"trailer", "early", "sniff", "none", "large", "declared", "short", "close", "undated", "abort", "panic", "stream", "hijack", "304", "about", "file", "twice", "headers", "unread"} {
 		var headers []string
 		if path == "panic" || path == "abort" || path == "hijack" {
 			headers = append(headers, "Connection: close") // so the script knows that it ends

@@ -4,6 +4,7 @@ package apps
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -194,6 +195,42 @@ func TestReverseProxy(t *testing.T) {
 		defer resp.Body.Close()
 		if _, err := io.ReadAll(resp.Body); err != nil || resp.Trailer.Get("X-Sum") != "1" || resp.Trailer.Get("X-Late") != "2" {
 			t.Errorf("trailers %q through the proxy, %v", resp.Trailer, err)
+		}
+	})
+}
+
+// TestClientLeaves has the context of a request end when its client has left, whether the
+// handler has written or not, and not before.
+func TestClientLeaves(t *testing.T) {
+	eachSide(t, engines(), func(t *testing.T, on side) {
+		began, ended := make(chan struct{}), make(chan error)
+		s := serve(t, on, &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			if r.URL.Path == "/flushed" {
+				http.NewResponseController(w).Flush()
+			}
+			began <- struct{}{}
+			<-r.Context().Done()
+			ended <- r.Context().Err()
+		})})
+		for _, asks := range []string{request("GET /silent"), request("GET /flushed"), requestWith("body", "POST /silent"), chunked("body", 1, "POST /flushed")} {
+			c, _ := connect(t, s.addr)
+			io.WriteString(c, asks)
+			<-began
+			select {
+			case err := <-ended:
+				t.Fatalf("%.20q: ended with %v before the client has left", asks, err)
+			default:
+			}
+			c.Close()
+			select {
+			case err := <-ended:
+				if err != context.Canceled {
+					t.Errorf("%.20q: ended with %v", asks, err)
+				}
+			case <-time.After(patience):
+				t.Fatalf("%.20q: the context does not end", asks)
+			}
 		}
 	})
 }
