@@ -193,10 +193,10 @@ func readAnswer(r *bufio.Reader, method string) (a answer, err error) {
 			}
 			fmt.Fprintf(text, "%s: %q\n", name, resp.Header[name])
 		}
-		fmt.Fprintf(text, "trailer %q\n%q %v\n", resp.Trailer, body, err)
+		fmt.Fprintf(text, "trailer %q\n%q, whole: %t\n", resp.Trailer, body, err == nil)
 		a.text += text.String()
 		if resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
-			a.ended = resp.Close
+			a.ended = resp.Close || err != nil
 			return a, nil
 		}
 	}
