@@ -57,21 +57,24 @@ func (l *silentLine) pop() (c Conn, ok bool) {
 }
 
 // came puts a new connection in line, and notes it while places are counted as free that
-// are not yet.
+// are not yet. One that is refused for such a place never stands in line: it would be
+// asked to make room for another newcomer, and its one place would count for both.
 func (s *Server) came(c Conn) {
-	s.silent.push(s.limits.Conns, c)
 	s.mu.Lock()
 	over := s.excess > 0
 	if over {
 		s.excess--
-		over = s.open-s.displacing > s.limits.Conns
-	} else if s.displacing > 0 {
+		over = s.open-s.displacing > s.limits.Conns // who was refused may have left by itself
+	}
+	if !over && s.displacing > 0 {
 		s.newcomers = append(s.newcomers, c)
 	}
 	s.mu.Unlock()
 	if over {
 		c.Close(TooManyConns)
+		return
 	}
+	s.silent.push(s.limits.Conns, c)
 }
 
 // displace has the oldest silent connection make room, and reports whether there is one.

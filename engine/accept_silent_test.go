@@ -40,6 +40,33 @@ func TestSilentLineStaysShort(t *testing.T) {
 	}
 }
 
+// A newcomer that is refused as it comes does not make room for another one as well: two
+// places would be counted as free for one connection that leaves.
+func TestRefusedNewcomerDoesNotMakeRoom(t *testing.T) {
+	s := bare(Limits{Conns: 3})
+	k := s.bareConn()
+	s.open, s.excess = 4, 1
+	if s.came(k.conn()); k.reason() != TooManyConns {
+		t.Errorf("it ends for %v, want %v", k.reason(), TooManyConns)
+	}
+	if _, ok := s.silent.pop(); ok {
+		t.Error("it is in line to make room")
+	}
+}
+
+// A newcomer that need not be refused for another one's sake can still be refused later.
+func TestNewcomerIsNotedWhileOthersMakeRoom(t *testing.T) {
+	s := bare(Limits{Conns: 3})
+	k := s.bareConn()
+	s.open, s.displacing, s.excess = 4, 1, 1 // whoever was to be refused has left
+	if s.came(k.conn()); k.reason() != 0 {
+		t.Fatalf("it ends for %v, want nothing", k.reason())
+	}
+	if s.refuseNewcomer(); k.reason() != TooManyConns {
+		t.Errorf("it ends for %v when the place stays taken, want %v", k.reason(), TooManyConns)
+	}
+}
+
 // BenchmarkSilentLine is what a connection pays to be in line, with 50 000 that are.
 func BenchmarkSilentLine(b *testing.B) {
 	s := bare(Limits{})

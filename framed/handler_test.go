@@ -424,13 +424,13 @@ func TestTakeOverHandsTheSocketAndTheUnreadBytesOver(t *testing.T) {
 // it: the engine's suspicions end with the engine's part.
 func TestTakenOverSocketHasNoDeadlines(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
-		const clients = 40
+		const clients, idle = 40, 500 * time.Millisecond // a busy machine may take some of it before the client asks
 		upgrade := upgrading(make(chan string, clients))
 		addr := serveLines(t, &engine.Server{
 			Engine: e,
-			Limits: engine.Limits{IdleTime: 100 * time.Millisecond},
+			Limits: engine.Limits{IdleTime: idle},
 			Protocol: lineProtocol(func(turn *engine.Turn, line string) bool {
-				<-time.After(250 * time.Millisecond)
+				passes(2 * idle)
 				return upgrade(turn, line)
 			}),
 		})

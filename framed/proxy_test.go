@@ -208,8 +208,9 @@ func TestTrickledProxyHeaderIsTooSlow(t *testing.T) {
 	}
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), TrustedProxies: loopback(), Limits: engine.Limits{FrameTime: frameTime}}
-		p := dial(t, serve(t, s))
-		begun := time.Now()
+		addr := serve(t, s)
+		begun := time.Now() // the header's time begins with the connection
+		p := dial(t, addr)
 		p.trickle(unknown, 2, 20*time.Millisecond)
 		p.wantRefusal(wire.TooSlow)
 		between(t, begun, frameTime, 2*frameTime)

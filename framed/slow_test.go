@@ -150,8 +150,10 @@ func TestPeersThatNeverReadAreClosedAndCostLittle(t *testing.T) {
 func TestSlowButSteadyReaderGetsEverything(t *testing.T) {
 	content := filler(8 << 10)
 	eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
-		const n = 48
-		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{StallTime: 300 * time.Millisecond, HardCap: 1 << 20}}
+		// It takes longer than StallTime, which is so long that a busy machine does not make
+		// the reader pause for it.
+		const n = 130
+		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{StallTime: time.Second, HardCap: 4 << 20}}
 		p := dial(t, serveNarrow(t, s))
 		p.pour(requests(n))
 		readSteadily(t, p, n, content, 8<<10, 10*time.Millisecond)

@@ -73,6 +73,7 @@ func TestHeadVerdict(t *testing.T) {
 		{"target: bytes over 127", "GET /\xff?\x80" + end, fast},
 		{"target: two slashes", "GET //a//b" + end, fast},
 		{"target: an empty query", "GET /?" + end, fast},
+		{"target: an empty query behind escapes", "GET /*%2f?" + end, fast},
 		{"target: several question marks", "GET /??a?" + end, fast},
 		{"target: absolute", "GET http://a/" + end, leave},
 		{"target: OPTIONS *", "OPTIONS *" + end, leave},
@@ -153,6 +154,8 @@ func TestHeadVerdict(t *testing.T) {
 		{"Connection: close and more", with("Connection: close x"), leave},
 		{"Connection: an ASCII look-alike", with("Connection: keep\ralive"), leave},
 		{"Pragma", with("Pragma: no-cache"), fast},
+		{"Pragma: beside Cache-Control", with("Pragma: no-cache\r\ncache-control: max-age=0"), fast},
+		{"Pragma: only the first counts", with("Pragma: a\r\nPragma: no-cache"), fast},
 
 		{"many fields", "GET / HTTP/1.1\r\nHost: a\r\n" + many(maxFields-1) + "\r\n", fast},
 		{"too many fields", "GET / HTTP/1.1\r\nHost: a\r\n" + many(maxFields) + "\r\n", leave},
@@ -268,7 +271,7 @@ func TestHeadGivesUpAtOnce(t *testing.T) {
 	for _, in := range []string{
 		"\x16", "\r", "\n", " ", "{", "PRI ", "CONNECT ", "GET h", "GET *", "GET /%g", "GET /\n", "GET /a\r",
 		"GET / HTTP/1.0", "GET / HTTP/2", "GET / h", "GET / HTTP/1.1\n", "GET / HTTP/1.1\r\n ",
-		"GET / HTTP/1.1\r\nA ", "GET / HTTP/1.1\r\nA\r", "GET / HTTP/1.1\r\nA: \x00", "GET / HTTP/1.1\r\nA: b\n",
+		"GET / HTTP/1.1\r\nA ", "GET / HTTP/1.1\r\nA\r", "GET / HTTP/1.1\r\nA: \x00", "GET / HTTP/1.1\r\nA: \x7f", "GET / HTTP/1.1\r\nA: b\n",
 		"GET / HTTP/1.1\r\nA: b\r\r", "GET / HTTP/1.1\r\n\r\r", "GET / HTTP/1.1\r\nExpect: 1\r\n",
 	} {
 		var h head

@@ -2,8 +2,8 @@
 //
 // A child leads a group of its own, so that what it starts ends with it and what
 // they use is counted together. It ends when Stop says so; when its context ends;
-// and when this process dies, however that is, on Linux at once and elsewhere if
-// it reads its standard input.
+// and, with all its group, when this process dies, however that is: on Unix a shell
+// waits for that beside it. Elsewhere the child has to read its standard input.
 package child
 
 import (
@@ -67,14 +67,18 @@ func Start(cmd *exec.Cmd, o Options) (*Child, error) {
 	if o.Start == nil {
 		o.Start = (*exec.Cmd).Start
 	}
+	guard := newGuard()
 	if err := o.Start(cmd); err != nil {
+		guard.dismiss()
 		return nil, err
 	}
 	c.PID = cmd.Process.Pid
+	guard.watch(c.PID)
 	go func() {
 		c.how = cmd.Wait()
 		killGroup(cmd.Process) // whom it left
 		awaitGone(c.PID)
+		guard.dismiss()
 		close(c.lines)
 		close(c.ended)
 	}()

@@ -3,5 +3,5 @@ package child
 import "syscall"
 
 // endWithUs has the kernel kill the child when this process is killed, too. What
-// the child has started is not reached by that.
+// the child has started is the guard's to kill.
 func endWithUs(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

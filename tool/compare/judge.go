@@ -44,10 +44,8 @@ func (f Judge) Compare(a, b *Runs, paired bool, repeats [][2]*record.Run) (*Repo
 	if f.Look < 1 {
 		return nil, exit.Usagef("compare: --look %d: use 1 for the first look, 2 for the second", f.Look)
 	}
-	for _, key := range Differences(a, b) {
-		if !slices.Contains(f.Across, key) {
-			return nil, &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("compare: %s differs: %q and %q; if that is what you compare, add --across %s", key, a.Settings[key], b.Settings[key], key)}
-		}
+	if err := f.Alike(a.Settings, b.Settings); err != nil {
+		return nil, err
 	}
 	figures, err := Match(a, b, paired)
 	switch {
@@ -66,7 +64,19 @@ func (f Judge) Compare(a, b *Runs, paired bool, repeats [][2]*record.Run) (*Repo
 	c := &Report{Schema: "hone.compare/2", Valid: true, InvalidReasons: []string{}, Notes: []string{}}
 	c.Comparison = Rules{Tolerance: f.tolerated(), Look: f.Look}.Compare(figures)
 	c.Notes = append(c.Notes, c.advice(paired)...)
+	c.Notes = append(c.Notes, Doubts(a.Settings, b.Settings)...)
 	return c, nil
+}
+
+// Alike refuses two sides whose settings differ.
+func (f Judge) Alike(a, b Settings) error {
+	err := Refusal(a, b, f.Across, func(keys []string) string {
+		return "if that is what you compare, add --across " + strings.Join(keys, ",")
+	})
+	if err == nil {
+		return nil
+	}
+	return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("compare: %w", err)}
 }
 
 func (f Judge) tolerated() float64 {
@@ -103,7 +113,7 @@ func (f Judge) Stored(ctx context.Context, store *record.Store, a, b *record.Run
 	}
 	c, err := f.Compare(ra, rb, paired, repeats)
 	if err == nil {
-		c.Notes = append(append(c.Notes, notes...), Doubts(ra, rb)...)
+		c.Notes = append(c.Notes, notes...)
 	}
 	return c, err
 }

@@ -20,12 +20,8 @@ type Runs struct {
 	Series []Series
 	// PairIDs are the pairs that the runs belong to, in the order of the runs. Nil:
 	// the first run is in pair 1, the second in pair 2, and so on.
-	PairIDs []int
-	// Settings describe the machine and the program. Where they differ, the figures
-	// of two sides are those of different things.
-	Settings map[string]string
-	// Soft are other settings, worth a note where they differ.
-	Soft map[string]string
+	PairIDs  []int
+	Settings Settings
 }
 
 // Series is one figure of all runs.
@@ -41,6 +37,8 @@ type Series struct {
 var (
 	// ErrInvalidRun is about a run whose figures cannot be trusted.
 	ErrInvalidRun = errors.New("compare: a run is not valid")
+	// ErrMixed is about results of different settings on one side.
+	ErrMixed = errors.New("compare: one side has results of different settings")
 	// ErrNoPairs is about two sides of which nobody can tell which runs belong
 	// together.
 	ErrNoPairs = errors.New("compare: the runs are no pairs")
@@ -50,7 +48,7 @@ var (
 // benchmark format.
 func ReadRuns(name string, in io.Reader) (*Runs, error) {
 	text := bufio.NewReader(in)
-	runs := &Runs{Settings: map[string]string{}}
+	runs := &Runs{Settings: Settings{Machine: map[string]string{}, Soft: map[string]string{}}}
 	var err error
 	if isJSON(text) {
 		err = runs.readLoads(name, text)
@@ -113,12 +111,15 @@ const loadSchema = "hone.load/"
 
 // loadRun is the part of hone load's result that can be compared.
 type loadRun struct {
-	Schema  string              `json:"schema"`
-	Valid   bool                `json:"valid"`
-	Reasons []string            `json:"invalid_reasons"`
-	Rate    *float64            `json:"rate"`
-	Latency map[string]*float64 `json:"latency_us"`
-	Server  *struct {
+	Schema   string              `json:"schema"`
+	Valid    bool                `json:"valid"`
+	Reasons  []string            `json:"invalid_reasons"`
+	Version  string              `json:"version"`
+	Settings map[string]string   `json:"settings"`
+	Offered  *float64            `json:"offered"`
+	Rate     *float64            `json:"rate"`
+	Latency  map[string]*float64 `json:"latency_us"`
+	Server   *struct {
 		CPU *float64 `json:"cpu_us_per_request"`
 		RSS *float64 `json:"rss_bytes"`
 	} `json:"server"`
@@ -139,6 +140,12 @@ func (r *Runs) readLoads(name string, in io.Reader) error {
 		case !l.Valid:
 			return fmt.Errorf("%w: %s, result %d: %s", ErrInvalidRun, name, number, strings.Join(l.Reasons, "; "))
 		}
+		if number == 1 {
+			r.Settings.Load, r.Settings.Soft["hone"], r.Settings.Untold = l.Settings, l.Version, l.Settings == nil
+		}
+		if differ := differing(r.Settings.Load, l.Settings); len(differ) > 0 {
+			return fmt.Errorf("%w: %s, result %d: %s; give results of one load", ErrMixed, name, number, differ[0])
+		}
 		r.addLoad(number-1, &l)
 	}
 }
@@ -149,7 +156,9 @@ func (r *Runs) addLoad(run int, l *loadRun) {
 			r.series(name, unit, better).set(run, *value)
 		}
 	}
-	add("rate", "req/s", Higher, l.Rate)
+	if l.Offered == nil { // else it is the plan's
+		add("rate", "req/s", Higher, l.Rate)
+	}
 	if l.Server != nil {
 		add("server CPU", "µs/req", Lower, l.Server.CPU)
 	}
@@ -180,7 +189,7 @@ func (r *Runs) readBenchmarks(name string, in io.Reader) error {
 func (r *Runs) addBenchmark(b *benchfmt.Result, units benchfmt.UnitMetadataMap) {
 	for _, c := range b.Config {
 		if c.File && slices.Contains(strict, c.Key) {
-			r.Settings[c.Key] = string(c.Value)
+			r.Settings.Machine[c.Key] = string(c.Value)
 		}
 	}
 	for _, v := range b.Values {
@@ -196,19 +205,6 @@ func (r *Runs) addBenchmark(b *benchfmt.Result, units benchfmt.UnitMetadataMap) 
 
 // strict are the settings of a benchmark's file in which two machines differ.
 var strict = []string{"cpu", "goos", "goarch"}
-
-// Differences lists the settings that make figures of a and b those of different
-// things: compare them only if that is the question. What only one of them knows
-// is no difference.
-func Differences(a, b *Runs) (keys []string) {
-	for key, va := range a.Settings {
-		if vb := b.Settings[key]; va != "" && vb != "" && va != vb {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	return keys
-}
 
 // Match joins the two sides, in the order of a, then of b. A figure that only one
 // side has counts, with no value on the other. With paired, runs of the same pair are

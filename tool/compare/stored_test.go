@@ -2,12 +2,14 @@ package compare_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hone-go/hone/tool/compare"
+	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -116,21 +118,77 @@ func TestReadRuns(t *testing.T) {
 
 func TestSettingsOfStored(t *testing.T) {
 	a, b := runOf("a", "", 1), runOf("b", "", 1)
-	differences := func() []string {
-		ra, rb, _ := compare.Stored(a, b)
-		return compare.Differences(ra, rb)
+	differences := func(across ...string) (texts []string) {
+		for _, d := range compare.Differences(compare.SettingsOf(a), compare.SettingsOf(b), across) {
+			texts = append(texts, d.String())
+		}
+		return texts
 	}
 	if d := differences(); len(d) != 0 {
 		t.Errorf("differences %v", d)
 	}
+	a.Scenario.Text = "target=tcp\ndepth=8\n"
 	b.Environment.Strict = map[string]string{"cpu": "Y", "go": "go1.26"}
-	b.Scenario.Text = "rate=5"
-	if d := differences(); !slices.Equal(d, []string{"cpu", "scenario"}) {
-		t.Errorf("differences %v", d)
+	b.Scenario.Text = "target=tcp\nrate=5\n"
+	b.Samples[0].Artefacts = []record.Artefact{{Kind: "load", Data: []byte(`{"settings":{"depth":"256","rate":"5"}}`)}}
+	if d := differences(); !slices.Equal(d, []string{`cpu differs: "X" and "Y"`, `depth differs: "8" and "256"`, `rate differs: the default and "5"`}) {
+		t.Errorf("differences %q", d)
+	}
+	if d := differences("cpu", "depth"); !slices.Equal(d, []string{`rate differs: the default and "5"`}) {
+		t.Errorf("across cpu and depth: %q", d)
+	}
+	if d := differences("cpu", "scenario"); d != nil {
+		t.Errorf("across the scenario: %q", d)
+	}
+	a.Scenario.Text, b.Scenario.Text = "go test -bench X\npkg: a\n", "go test -bench X\npkg: b\n"
+	if d := differences("cpu"); !slices.Equal(d, []string{`scenario differs: "go test -bench X pkg: a" and "go test -bench X pkg: b"`}) {
+		t.Errorf("benchmarks: %q", d)
 	}
 	b.Environment.Soft = map[string]string{"thp": "never", "swap": "on"}
-	ra, rb, _ := compare.Stored(a, b)
-	if d := compare.Doubts(ra, rb); !slices.Equal(d, []string{`thp differs: "always" and "never"`}) {
+	if d := compare.Doubts(compare.SettingsOf(a), compare.SettingsOf(b)); !slices.Equal(d, []string{`thp differs: "always" and "never"`}) {
 		t.Errorf("doubts %+v", d)
+	}
+}
+
+// Results of hone load say how they were loaded, and are refused where that differs.
+func TestSettingsOfLoads(t *testing.T) {
+	of := func(conns, schedule string) string {
+		return `{"schema":"hone.load/1","valid":true,"version":"v1","settings":{"conns":"` + conns + `","schedule":"` + schedule + `"},"rate":5,"latency_us":{"p99":900}}` + "\n"
+	}
+	read := func(text string) *compare.Runs {
+		r, err := compare.ReadRuns("file", strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	judge := compare.Judge{Look: 1}
+	one, eight := read(of("1", "")+of("1", "")), read(of("8", "ramp:1..2")+of("8", "ramp:1..2"))
+	_, err := judge.Compare(one, eight, true, nil)
+	end, said := new(exit.Error), fmt.Sprint(err)
+	if !errors.As(err, &end) || end.Code != exit.Invalid || said != `compare: conns differs: "1" and "8", schedule differs: the default and "ramp:1..2"; if that is what you compare, add --across conns,schedule` {
+		t.Errorf("%v", err)
+	}
+	judge.Across = []string{"conns", "schedule"}
+	if _, err := judge.Compare(one, eight, true, nil); err != nil {
+		t.Errorf("across: %v", err)
+	}
+	_, err = compare.ReadRuns("file", strings.NewReader(of("1", "")+of("8", "")))
+	if said := fmt.Sprint(err); !errors.Is(err, compare.ErrMixed) || !strings.HasSuffix(said, `file, result 2: conns differs: "1" and "8"; give results of one load`) {
+		t.Errorf("mixed: %v", err)
+	}
+	old := read(`{"schema":"hone.load/1","valid":true,"rate":5}`)
+	c, err := judge.Compare(one, old, false, nil)
+	if err != nil || !slices.ContainsFunc(c.Notes, func(n string) bool { return strings.Contains(n, "does not say how the server was loaded") }) {
+		t.Errorf("an older hone's: %+v, %v", c, err)
+	}
+	stored := runOf("a", "", 1)
+	stored.Samples[0].Artefacts = []record.Artefact{{Kind: "load", Data: []byte(of("8", ""))}}
+	if d := compare.Differences(one.Settings, compare.SettingsOf(stored), nil); len(d) != 1 || d[0].Key != "conns" {
+		t.Errorf("a file and a stored run: %+v", d)
+	}
+	open := read(strings.Replace(of("1", ""), `"rate"`, `"offered":5,"rate"`, 1))
+	if len(open.Series) != 1 || open.Series[0].Name != "p99" {
+		t.Errorf("the rate of an open loop is the plan's: %+v", open.Series)
 	}
 }

@@ -102,7 +102,7 @@ func (p measured) inJSON(drawn string) Point {
 	if r := p.result; r != nil {
 		t.Rate, t.P50, t.P99, t.P999 = r.Rate, r.Latency.P50, r.Latency.P99, r.Latency.P999
 		t.Errors, t.Client = r.Errors["total"], r.Client.CPUShare
-		t.Plotted = map[string]*float64{"p50": t.P50, "p90": r.Latency.P90, "p99": t.P99, "p999": t.P999, "max": r.Latency.Max}[drawn]
+		t.Plotted = map[string]*float64{"p50": t.P50, "p90": r.Latency.P90, "p95": r.Latency.P95, "p99": t.P99, "p999": t.P999, "max": r.Latency.Max, "mean": r.Latency.Mean}[drawn]
 	}
 	return t
 }
@@ -114,7 +114,7 @@ func (s *Search) drawn() string { return DrawnOf(s.Goals) }
 // DrawnOf is the figure in the plot: that of the first goal for a time.
 func DrawnOf(goals []load.Goal) string {
 	for _, g := range goals {
-		if slices.Contains([]string{"p50", "p90", "p99", "p999", "max"}, g.Metric) {
+		if slices.Contains([]string{"p50", "p90", "p95", "p99", "p999", "max", "mean"}, g.Metric) {
 			return g.Metric
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // Goal is what a result should be, as ParseGoal reads it.
 type Goal struct {
-	Metric string  // p50, p90, p99, p999, max, service.p50 and so on, rate, errors, shed, requests
+	Metric string  // p50, p90, p95, p99, p999, max, mean, service.p50 and so on, rate, errors, shed, requests
 	Than   string  // <, <=, >, >= or ==
 	Value  float64 // microseconds for times, requests a second for rate, else a count
 	Part   bool    // Value is a part of the requests, 0.001 for 0.1%; errors and shed only
@@ -56,7 +56,7 @@ func counts() []string { return []string{"rate", "errors", "shed", "requests"} }
 func metrics() []string {
 	names := counts()
 	for _, prefix := range []string{"", "service."} {
-		names = append(names, prefix+"p50", prefix+"p90", prefix+"p99", prefix+"p999", prefix+"max")
+		names = append(names, prefix+"p50", prefix+"p90", prefix+"p95", prefix+"p99", prefix+"p999", prefix+"max", prefix+"mean")
 	}
 	return names
 }
@@ -148,7 +148,7 @@ func (g Goal) figure(r *Result) *float64 {
 	if isService {
 		q = r.Service
 	}
-	return map[string]*float64{"p50": q.P50, "p90": q.P90, "p99": q.P99, "p999": q.P999, "max": q.Max}[name]
+	return map[string]*float64{"p50": q.P50, "p90": q.P90, "p95": q.P95, "p99": q.P99, "p999": q.P999, "max": q.Max, "mean": q.Mean}[name]
 }
 
 // count is a number of errors, or their part of the requests.
@@ -186,12 +186,13 @@ func (g Goal) missed(total, recent *tally, most int64) bool {
 		}
 		return n > g.Value || g.Than == "<" && n >= g.Value
 	}
-	if g.Than == "==" {
+	name := strings.TrimPrefix(g.Metric, "service.")
+	if g.Than == "==" || name == "mean" {
 		return false // a time may still become what it should be
 	}
 	above := total.above(g) + recent.above(g)
-	parts := map[string]float64{"p50": 0.5, "p90": 0.1, "p99": 0.01, "p999": 0.001}
-	part, isQuantile := parts[strings.TrimPrefix(g.Metric, "service.")]
+	parts := map[string]float64{"p50": 0.5, "p90": 0.1, "p95": 0.05, "p99": 0.01, "p999": 0.001}
+	part, isQuantile := parts[name]
 	if !isQuantile {
 		return above > 0 // the largest
 	}

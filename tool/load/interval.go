@@ -14,6 +14,7 @@ type Interval struct {
 	Start, End time.Duration // since the measured time began; the next one starts at this one's End
 	Answered   int64         // answers that came in it, whatever they answer
 	Errors     int64
+	Times      Quantiles // of Latency
 	// Latency and Service are what hdrhistogram.Decode reads, or another reader of
 	// HdrHistogram's V2 compressed encoding in base64. In a closed loop they are
 	// one slice.
@@ -39,7 +40,7 @@ func (p Plan) intervalLength() time.Duration {
 func newInterval(t *tally, start, end int64) Interval {
 	i := Interval{
 		Start: time.Duration(start), End: time.Duration(end),
-		Answered: t.during, Errors: t.failures(), Latency: encoded(t.latency),
+		Answered: t.during, Errors: t.failures(), Times: quantiles(t.latency), Latency: encoded(t.latency),
 	}
 	if i.Service = i.Latency; t.service != nil {
 		i.Service = encoded(t.service)

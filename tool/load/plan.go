@@ -2,7 +2,9 @@ package load
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -104,6 +106,9 @@ type Plan struct {
 	MaxStall time.Duration
 	// AllowErrors keeps a result valid that has errors in it.
 	AllowErrors bool
+	// Settings are what the caller calls the plan's settings, for Result.Settings.
+	// Zero: only those that Run fills in, the ones that have a zero of their own.
+	Settings map[string]string
 	// Progress is called once a second while Run lasts, and must return soon: it
 	// holds up the run's supervision, though not its requests. Zero: nobody.
 	Progress func(Progress)
@@ -242,6 +247,21 @@ func (p Plan) depth() int {
 		return 1
 	}
 	return openDepth
+}
+
+// settings are Settings, with what the completed plan has in place of its zeros.
+func (p Plan) settings() map[string]string {
+	all := maps.Clone(p.Settings)
+	if all == nil {
+		all = map[string]string{}
+	}
+	all["conns"], all["depth"] = strconv.Itoa(p.Conns), strconv.Itoa(p.Depth)
+	all["rate"] = strconv.FormatFloat(p.Rate, 'g', -1, 64)
+	all["for"], all["warmup"] = p.For.String(), p.Warmup.String()
+	if p.Requests > 0 {
+		all["count"] = strconv.FormatInt(p.Requests, 10)
+	}
+	return all
 }
 
 // paced reports whether this is an open loop.

@@ -13,6 +13,13 @@ import (
 // tags below. A figure that cannot be had is nil, and null in JSON, never 0.
 type Result struct {
 	Schema string `json:"schema"` // "hone.load/1": the meaning of the fields; new ones may join
+	// Target is the plan's, without what may be secret. Version is the caller's to fill:
+	// that of the program.
+	Target  string `json:"target"`
+	Version string `json:"version,omitempty"`
+	// Settings are the plan's, with what was really used of those that zero chooses.
+	// Results of different settings are results of different things.
+	Settings map[string]string `json:"settings"`
 	// Valid says that the figures are the target's and not the generator's. Look
 	// here before any number. Invalid is not failed: it says nothing of the target.
 	Valid bool `json:"valid"`
@@ -100,13 +107,17 @@ type Result struct {
 
 // Quantiles are of response times, in microseconds. A quantile needs enough
 // requests to have one above it: 2 for the median, 1,000 for the 99.9th; it is
-// nil with fewer.
+// nil with fewer. Mean and Deviation are beside them for those who need a sum or a
+// rate; stalls hide in both.
 type Quantiles struct {
-	P50  *float64 `json:"p50"`
-	P90  *float64 `json:"p90"`
-	P99  *float64 `json:"p99"`
-	P999 *float64 `json:"p999"`
-	Max  *float64 `json:"max"`
+	P50       *float64 `json:"p50"`
+	P90       *float64 `json:"p90"`
+	P95       *float64 `json:"p95"`
+	P99       *float64 `json:"p99"`
+	P999      *float64 `json:"p999"`
+	Max       *float64 `json:"max"`
+	Mean      *float64 `json:"mean"`
+	Deviation *float64 `json:"deviation"` // the standard deviation
 }
 
 // Server is what the server's process used in the measured time.
@@ -147,6 +158,8 @@ type measurement struct {
 func (m *measurement) result() *Result {
 	r := &Result{
 		Schema:     resultSchema,
+		Target:     m.plan.Target.String(),
+		Settings:   m.plan.settings(),
 		Requests:   m.requests(),
 		Errors:     namedErrors(&m.errors),
 		Unsent:     m.unsent,
@@ -227,10 +240,13 @@ func (m *measurement) statuses() map[string]int64 {
 
 func quantiles(h *hdrhistogram.Histogram) Quantiles {
 	q := Quantiles{
-		P50: quantile(h, 1, 2), P90: quantile(h, 9, 10), P99: quantile(h, 99, 100), P999: quantile(h, 999, 1000),
+		P50: quantile(h, 1, 2), P90: quantile(h, 9, 10), P95: quantile(h, 19, 20), P99: quantile(h, 99, 100), P999: quantile(h, 999, 1000),
 	}
 	if h.TotalCount() > 0 {
-		q.Max = known(float64(h.Max()) / 1e3)
+		q.Max, q.Mean = known(float64(h.Max())/1e3), known(h.Mean()/1e3)
+	}
+	if h.TotalCount() > 1 {
+		q.Deviation = known(h.StdDev() / 1e3)
 	}
 	return q
 }

@@ -20,12 +20,43 @@ type goalReport struct {
 	Got  *float64 `json:"got"`
 }
 
-// WithGoals is the result with its goals, for programs.
-func WithGoals(r *Result, outcomes []Outcome) any {
+// intervalReport is an interval in JSON.
+type intervalReport struct {
+	Start    float64  `json:"start_s"`
+	End      float64  `json:"end_s"`
+	Answered int64    `json:"answered"`
+	Errors   int64    `json:"errors"`
+	P50      *float64 `json:"p50_us"`
+	P99      *float64 `json:"p99_us"`
+	Max      *float64 `json:"max_us"`
+}
+
+// histogramsReport are distributions in nanoseconds, as HdrHistogram writes them (V2,
+// compressed, base64).
+type histogramsReport struct {
+	Latency string `json:"latency"`
+	Service string `json:"service,omitempty"` // of an open loop
+}
+
+// Document is the result for programs: with its goals, and with what the figures were
+// made of.
+func Document(r *Result, outcomes []Outcome) any {
 	report := struct {
 		*Result
-		Goals []goalReport `json:"goals,omitempty"`
-	}{Result: r}
+		Window     float64          `json:"measured_s"`
+		Intervals  []intervalReport `json:"intervals"`
+		Histograms histogramsReport `json:"histograms_ns"`
+		Goals      []goalReport     `json:"goals,omitempty"`
+	}{Result: r, Window: r.Window.Seconds(), Intervals: []intervalReport{}}
+	for _, i := range r.Intervals {
+		report.Intervals = append(report.Intervals, intervalReport{
+			i.Start.Seconds(), i.End.Seconds(), i.Answered, i.Errors, i.Times.P50, i.Times.P99, i.Times.Max,
+		})
+	}
+	report.Histograms.Latency = string(encoded(r.Histograms.Latency))
+	if r.Histograms.Service != r.Histograms.Latency {
+		report.Histograms.Service = string(encoded(r.Histograms.Service))
+	}
 	for _, o := range outcomes {
 		report.Goals = append(report.Goals, goalReport{o.Goal.String(), o.Met, o.Got})
 	}

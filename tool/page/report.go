@@ -29,9 +29,7 @@ type recorded struct {
 
 // Judged is what comparing the two runs of a report said.
 type Judged struct {
-	// Comparison is nil where the two were not compared.
-	Comparison *compare.Comparison
-	Refused    string // why not
+	Comparison *compare.Comparison // nil: there is only one run
 	Notes      []string
 }
 
@@ -183,7 +181,6 @@ func (r *recorded) judge(run *record.Run) {
 // addChanges puts in what comparing said. It is the only difference that a report
 // shows of a figure.
 func (r *recorded) addChanges(judged Judged) {
-	r.State.Refused = judged.Refused
 	r.State.Notes = append(r.State.Notes, judged.Notes...)
 	if judged.Comparison == nil {
 		return

@@ -175,23 +175,6 @@ func TestReport(t *testing.T) {
 	b.quiet("file://" + file)
 }
 
-// TestReportRefused shows runs that cannot be compared without a difference.
-func TestReportRefused(t *testing.T) {
-	b := openTab(t)
-	file := filepath.Join(t.TempDir(), "report.html")
-	writeReport(t, file, runOf(t, "after", 150, 2), runOf(t, "before", 200, 2), page.Judged{Refused: "cpu differs"})
-	b.size(1280, 900, false)
-	b.do(chromedp.Navigate("file://" + file))
-	b.await(`document.querySelector("[data-status]").textContent === "valid"`)
-	if said := eval[string](b, `document.querySelector("[data-changes]").innerText`); !strings.Contains(said, "There is no verdict: cpu differs") {
-		t.Errorf("it says %q", said)
-	}
-	if said := eval[string](b, `[...document.querySelectorAll(".delta")].map((e) => e.textContent).join("")`); said != "" {
-		t.Errorf("differences of runs that cannot be compared: %q", said)
-	}
-	b.quiet("file://" + file)
-}
-
 // judgedOf compares the runs as pairs.
 func judgedOf(t *testing.T, before, after *record.Run) page.Judged {
 	t.Helper()

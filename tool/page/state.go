@@ -42,7 +42,6 @@ type state struct {
 	Curve    *curves           `json:"curve,omitempty"`
 	Lanes    []laneLine        `json:"lanes,omitempty"`
 	Changes  []changeLine      `json:"changes,omitempty"`
-	Refused  string            `json:"refused,omitempty"` // why there are no changes
 	Hot      *hotLines         `json:"hot,omitempty"`
 	Capture  *captureState     `json:"capture,omitempty"`
 	Captured []captured        `json:"captured,omitempty"`

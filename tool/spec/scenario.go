@@ -127,24 +127,39 @@ var mayBeSecret = []string{"header", "body", "request", "expect-content", "cert"
 func Kept(cmd *cobra.Command, name, target string) record.Scenario {
 	var text strings.Builder
 	fmt.Fprintf(&text, "target=%s\n", withoutAddress(target))
-	plain := &cobra.Command{}
-	new(Load).Define(plain)
-	plain.Flags().VisitAll(func(flag *pflag.Flag) { // sorted by their names
-		value, usual := cmd.Flags().Lookup(flag.Name).Value.String(), flag.DefValue
-		if flag.Name == "arrivals" {
+	eachSetting(cmd, func(name, value, usual string) {
+		if name == "arrivals" {
 			usual = load.Constant.String() // which runs were stored without, when it was the default
-			if !hasArrivals(cmd) {
-				return
-			}
 		}
 		if value != usual && value != "" && value != "[]" {
-			if slices.Contains(mayBeSecret, flag.Name) {
-				value = hashed(value)
-			}
-			fmt.Fprintf(&text, "%s=%s\n", flag.Name, value)
+			fmt.Fprintf(&text, "%s=%s\n", name, value)
 		}
 	})
 	return record.Scenario{Name: name, Text: text.String()}
+}
+
+// settings are all flags that say what load there is, with their values, under the names
+// of Kept.
+func settings(cmd *cobra.Command, target string) map[string]string {
+	all := map[string]string{"target": withoutAddress(target)}
+	eachSetting(cmd, func(name, value, _ string) { all[name] = value })
+	return all
+}
+
+// eachSetting calls with each flag that says what load there is, sorted by their names.
+func eachSetting(cmd *cobra.Command, with func(name, value, usual string)) {
+	plain := &cobra.Command{}
+	new(Load).Define(plain)
+	plain.Flags().VisitAll(func(flag *pflag.Flag) {
+		value := cmd.Flags().Lookup(flag.Name).Value.String()
+		if flag.Name == "arrivals" && !hasArrivals(cmd) {
+			return // it says nothing
+		}
+		if value != flag.DefValue && slices.Contains(mayBeSecret, flag.Name) {
+			value = hashed(value)
+		}
+		with(flag.Name, value, flag.DefValue)
+	})
 }
 
 func hashed(secret string) string { return fmt.Sprintf("%.12x", sha256.Sum256([]byte(secret))) }

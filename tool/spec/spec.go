@@ -138,6 +138,7 @@ func (f *Load) Complete(cmd *cobra.Command, target string) (err error) {
 	if err := f.completeOffer(cmd); err != nil {
 		return err
 	}
+	f.Plan.Settings = settings(cmd, target)
 	return f.check(cmd.Name())
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -117,7 +116,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 // measure takes the samples, judges, prints and keeps.
 func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.Server) error {
 	ctx := cmd.Context()
-	base, err := f.base(ctx, plan.Scenario)
+	base, err := f.base(ctx, plan)
 	if err != nil {
 		return err
 	}
@@ -148,6 +147,9 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 	defer watcher.End()
 	plan.Progress = s.Live.BesideTrial(watcher.Show)
 	runs, err := trial.Run(ctx, plan)
+	for _, run := range runs {
+		noteVersion(run)
+	}
 	if err == nil {
 		err = f.profiles.take(ctx, plan, runs)
 	}
@@ -179,8 +181,8 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 	return s.Finish(end)
 }
 
-// base reads the earlier run, and refuses one of another scenario. Nil: none was asked for.
-func (f *benchFlags) base(ctx context.Context, scenario record.Scenario) (*record.Run, error) {
+// base reads the earlier run, and refuses one of other settings. Nil: none was asked for.
+func (f *benchFlags) base(ctx context.Context, plan trial.Plan) (*record.Run, error) {
 	if f.against == "" {
 		return nil, nil
 	}
@@ -191,10 +193,8 @@ func (f *benchFlags) base(ctx context.Context, scenario record.Scenario) (*recor
 	if err != nil {
 		return nil, err
 	}
-	if base.Scenario.Hash() != scenario.Hash() {
-		return nil, &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("bench: the run %s is of another scenario: %s; this one is %s", f.against, inLine(base.Scenario), inLine(scenario))}
-	}
-	return base, nil
+	now := compare.Settings{Machine: trial.Environment(plan.Load.Target).Strict, Load: plan.Load.Settings, Scenario: &plan.Scenario}
+	return base, f.judge.judge.Alike(compare.SettingsOf(base), now)
 }
 
 // compare judges the second run against the first, or the only one against the earlier one.
@@ -236,8 +236,4 @@ func (f *benchFlags) writeKept(w io.Writer, runs []*record.Run) (err error) {
 		_, err = fmt.Fprintf(w, "kept as %s\n", session.Describe(run))
 	}
 	return err
-}
-
-func inLine(s record.Scenario) string {
-	return strings.ReplaceAll(strings.TrimSpace(s.Text), "\n", ", ")
 }

@@ -131,7 +131,7 @@ func readRuns(name string) (*compare.Runs, error) {
 	}
 	defer file.Close()
 	runs, err := compare.ReadRuns(name, file)
-	if errors.Is(err, compare.ErrInvalidRun) {
+	if errors.Is(err, compare.ErrInvalidRun) || errors.Is(err, compare.ErrMixed) {
 		return nil, &exit.Error{Code: exit.Invalid, Err: err}
 	}
 	return runs, exit.FailedIf(err)

@@ -215,5 +215,7 @@ func kneeFailure(err error) error {
 func (f *kneeFlags) made(cmd *cobra.Command, target string, s *knee.Search, began time.Time) *record.Run {
 	scenario := spec.Kept(cmd, "knee by "+s.Axis(), target)
 	scenario.Text += fmt.Sprintf("axis=%s\ngoal=%s\ntrial=%v\n", s.Axis(), f.goals.String(), f.load.Plan.For)
-	return &record.Run{Name: f.save, Made: "knee", At: began, Scenario: scenario, Environment: trial.Environment(f.load.Plan.Target), Samples: s.Samples()}
+	run := &record.Run{Name: f.save, Made: "knee", At: began, Scenario: scenario, Environment: trial.Environment(f.load.Plan.Target), Samples: s.Samples()}
+	noteVersion(run)
+	return run
 }

@@ -183,7 +183,7 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	}
 	others.Watch(&f.Plan)
 	shown := spec.Public(target)
-	p, err := f.page(ctx, shown, stats)
+	p, err := f.page(cmd, target, stats)
 	if err != nil {
 		return err
 	}
@@ -206,6 +206,7 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 		s.Live.Finish(nil, err)
 		return loadFailure(err)
 	}
+	result.Version = buildVersion().Version
 	if stats != nil {
 		result.Server = stats.Used()
 	}
@@ -214,7 +215,7 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	s.Live.Finish(result, err)
 	outcomes := load.Check(result, f.goals.List)
 	return s.Finish(session.End{
-		JSON: load.WithGoals(result, outcomes),
+		JSON: load.Document(result, outcomes),
 		Text: session.InText(func(w io.Writer) { load.WriteText(w, shown+", "+f.Shape(), f.Plan, result, outcomes) }),
 		Runs: []*record.Run{f.made(cmd, target, result, began)}, Partly: result.Interrupted || err != nil,
 		Err: loadFailure(err), Verdict: f.verdict(result, outcomes),
@@ -237,12 +238,19 @@ func serverAt(stats string) (*admin.Server, error) {
 func (f *loadFlags) made(cmd *cobra.Command, target string, result *load.Result, began time.Time) *record.Run {
 	sample := trial.SampleOf(result, began)
 	sample.Order = 1
+	run := &record.Run{Name: f.save, Made: "load", At: began, Scenario: f.scenario(cmd, target),
+		Environment: trial.Environment(f.Plan.Target), Samples: []record.Sample{*sample}}
+	noteVersion(run)
+	return run
+}
+
+// scenario is the load as it is kept.
+func (f *loadFlags) scenario(cmd *cobra.Command, target string) record.Scenario {
 	scenario := spec.Kept(cmd, f.Shape(), target)
 	if f.Plan.Requests > 0 {
 		scenario.Text += fmt.Sprintf("count=%d\n", f.Plan.Requests)
 	}
-	return &record.Run{Name: f.save, Made: "load", At: began, Scenario: scenario,
-		Environment: trial.Environment(f.Plan.Target), Samples: []record.Sample{*sample}}
+	return scenario
 }
 
 // loadFailure is the failure of a run that could not go on.

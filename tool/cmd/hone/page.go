@@ -2,16 +2,19 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/admin"
+	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
+	"github.com/hone-go/hone/tool/trial"
 )
 
 // uiFlags say where the live page is, and who may see it.
@@ -63,21 +66,37 @@ func (f *uiFlags) baseline(ctx context.Context, store *storeFlag, command string
 	return run, nil
 }
 
+// alike refuses to draw a run beneath a load of other settings.
+func (f *loadFlags) alike(cmd *cobra.Command, target string, baseline *record.Run) error {
+	scenario := f.scenario(cmd, target)
+	now := compare.Settings{Machine: trial.Environment(f.Plan.Target).Strict, Load: f.Plan.Settings, Scenario: &scenario}
+	err := compare.Refusal(compare.SettingsOf(baseline), now, nil, func([]string) string { return "choose a run of the same settings" })
+	if err == nil {
+		return nil
+	}
+	return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("load: --against %s: %w", f.ui.against, err)}
+}
+
 // page is the live page of a load; nil: none was asked for.
-func (f *loadFlags) page(ctx context.Context, target string, stats *admin.Server) (*page.Page, error) {
+func (f *loadFlags) page(cmd *cobra.Command, target string, stats *admin.Server) (*page.Page, error) {
 	if err := f.ui.check("load"); err != nil || f.ui.Addr == "" {
 		return nil, err
 	}
-	baseline, err := f.ui.baseline(ctx, &f.store, "load")
+	baseline, err := f.ui.baseline(cmd.Context(), &f.store, "load")
 	if err != nil {
 		return nil, err
+	}
+	if baseline != nil {
+		if err := f.alike(cmd, target, baseline); err != nil {
+			return nil, err
+		}
 	}
 	bearer, err := session.ReadToken(f.ui.bearerFile)
 	if err != nil {
 		return nil, exit.Failedf("load: --pprof-token-file: %w", err)
 	}
 	p := &page.Page{
-		Title: "hone load " + target, Baseline: baseline, Profiles: profilesOf(f.ui.pprof, bearer, stats), Groups: []string{page.Client, page.Host},
+		Title: "hone load " + spec.Public(target), Baseline: baseline, Profiles: profilesOf(f.ui.pprof, bearer, stats), Groups: []string{page.Client, page.Host},
 		About: []page.Fact{{Name: "load", Value: f.Shape()}, {Name: "hone", Value: buildVersion().Version}},
 	}
 	if stats != nil {

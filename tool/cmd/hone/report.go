@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +31,7 @@ is the same to the byte for the same runs.
 
 RUN is one that was kept (latest, if none is given; see hone run --help). With
 --against an earlier run is drawn beneath, and the differences are judged as hone
-compare does.`,
+compare does, which refuses runs of different settings (exit code 4).`,
 		Example: `  hone report -o report.html
   hone report after --against before -o report.html
   hone report latest --against baseline:main -o report.html`,
@@ -81,7 +79,7 @@ func (f *reportFlags) run(cmd *cobra.Command, ref string) error {
 	})
 }
 
-// judged compares. Runs that must not be compared are shown all the same.
+// judged compares.
 func (f *reportFlags) judged(ctx context.Context, against, run *record.Run) (judged page.Judged, err error) {
 	store, err := f.store.Read(ctx, "report")
 	if err != nil {
@@ -89,9 +87,6 @@ func (f *reportFlags) judged(ctx context.Context, against, run *record.Run) (jud
 	}
 	defer store.Close()
 	c, err := f.judge.stored(ctx, store, against, run)
-	if end := new(exit.Error); errors.As(err, &end) && end.Code == exit.Invalid {
-		return page.Judged{Refused: strings.TrimPrefix(end.Err.Error(), "compare: ")}, nil
-	}
 	if err != nil {
 		return judged, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
 )
 
@@ -45,6 +46,13 @@ func newVersion() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
+}
+
+// noteVersion says in a run which hone has measured it, if it has measured anything.
+func noteVersion(run *record.Run) {
+	if run.Environment.Soft != nil {
+		run.Environment.Soft["hone"] = buildVersion().Version
+	}
 }
 
 // buildVersion reads what the linker has left.

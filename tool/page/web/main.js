@@ -37,7 +37,7 @@ class View {
     changed("banner", [store.state.status, store.state.reasons], () => fillBanner(find("banner"), store));
     fillStrip(find("strip"), store);
     changed("race", store.state.lanes, () => fillRace(find("race"), store));
-    changed("changes", [store.state.changes, store.state.refused], () => fillChanges(find("changes"), store));
+    changed("changes", store.state.changes, () => fillChanges(find("changes"), store));
     changed("hot", store.state.hot, () => fillHot(find("hot"), store));
     changed("captured", store.state.captured, () => fillCaptured(find("captured"), store));
     changed("capture", store.state.capture, () => this.showCapture());

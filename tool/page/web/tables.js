@@ -136,9 +136,8 @@ function barOf(part) {
 }
 
 export function fillChanges(section, store) {
-  const { changes = [], refused } = store.state;
-  section.hidden = changes.length === 0 && !refused;
-  if (refused) return section.querySelector(".scroll").replaceChildren(element("p", "", "There is no verdict: " + refused));
+  const { changes = [] } = store.state;
+  section.hidden = changes.length === 0;
   const unit = (c) => ({ "req/s": "count", "µs": "us", "µs/req": "us", B: "bytes" }[c.unit] ?? "plain");
   const table = tableOf(["figure", "earlier", "now", "now against earlier"],
     changes.map((c) => [c.name, written(c.before, unit(c)), written(c.now, unit(c)), element("b", kinds[c.verdict] ?? "muted", c.words)]), "verdicts");

@@ -1,0 +1,164 @@
+package compare
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hone-go/hone/tool/record"
+)
+
+// Settings are what figures depend on beside the program that they are of. Where they
+// differ, the figures of two sides are those of different things.
+type Settings struct {
+	// Machine is the strict part of the environment.
+	Machine map[string]string
+	// Load is how the server was loaded, whole; nil: nobody has said it.
+	Load map[string]string
+	// Scenario is what a stored run has of Load: what was not left at its default, and
+	// what its command adds. Nil: it is no stored run.
+	Scenario *record.Scenario
+	// Soft are other settings, worth a note where they differ.
+	Soft map[string]string
+	// Untold says that this is a load of which nobody knows the settings.
+	Untold bool
+}
+
+// SettingsOf are a stored run's.
+func SettingsOf(r *record.Run) Settings {
+	return Settings{Machine: r.Environment.Strict, Load: loadOf(r), Scenario: &r.Scenario, Soft: r.Environment.Soft}
+}
+
+// loadOf is how the first sample says that it was loaded. Runs of an older hone do not
+// say it, and those of go test were not loaded.
+func loadOf(r *record.Run) map[string]string {
+	if len(r.Samples) == 0 {
+		return nil
+	}
+	for _, a := range r.Samples[0].Artefacts {
+		var result struct {
+			Settings map[string]string `json:"settings"`
+		}
+		if a.Kind == "load" && json.Unmarshal(a.Data, &result) == nil {
+			return result.Settings
+		}
+	}
+	return nil
+}
+
+// scenarioKey is the setting that allows all of a scenario to differ.
+const scenarioKey = "scenario"
+
+// Difference is a setting in which two sides differ. A or B is empty where the side has
+// it at its default, which is not known.
+type Difference struct{ Key, A, B string }
+
+// String says it in words.
+func (d Difference) String() string {
+	value := func(text string) string {
+		if text == "" {
+			return "the default"
+		}
+		return fmt.Sprintf("%q", text)
+	}
+	return fmt.Sprintf("%s differs: %s and %s", d.Key, value(d.A), value(d.B))
+}
+
+// Differences lists the settings in which a and b must not differ and do, except those of
+// across. What only one of them knows is no difference.
+func Differences(a, b Settings, across []string) (all []Difference) {
+	all = slices.DeleteFunc(differing(a.Machine, b.Machine), func(d Difference) bool { return d.A == "" || d.B == "" }) // nobody knows
+	if !slices.Contains(across, scenarioKey) {
+		all = append(all, loadDifferences(a, b)...)
+	}
+	return slices.DeleteFunc(all, func(d Difference) bool { return slices.Contains(across, d.Key) })
+}
+
+// loadDifferences compares the scenarios of stored runs, in which a missing key is the
+// default, and else what both know.
+func loadDifferences(a, b Settings) []Difference {
+	if a.Scenario == nil || b.Scenario == nil {
+		return differing(a.Load, b.Load)
+	}
+	if a.Scenario.Hash() == b.Scenario.Hash() {
+		return nil
+	}
+	ka, kb := keysOf(a.Scenario), keysOf(b.Scenario)
+	all := maps.Clone(ka)
+	maps.Copy(all, kb)
+	var differ []Difference
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if ka[key] != kb[key] {
+			differ = append(differ, Difference{key, orElse(ka[key], a.Load[key]), orElse(kb[key], b.Load[key])})
+		}
+	}
+	if differ == nil { // it is only written in another way
+		differ = []Difference{{scenarioKey, a.Scenario.Text, b.Scenario.Text}}
+	}
+	return differ
+}
+
+// keysOf are a scenario's lines of key=value; all others are one setting together.
+func keysOf(s *record.Scenario) map[string]string {
+	keys := map[string]string{}
+	for line := range strings.Lines(s.Text) {
+		line = strings.TrimSuffix(line, "\n")
+		key, value, found := strings.Cut(line, "=")
+		if !found || strings.Contains(key, " ") {
+			key, value = scenarioKey, strings.TrimSpace(keys[scenarioKey]+" "+line)
+		}
+		keys[key] = value
+	}
+	return keys
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// differing compares the values that both have.
+func differing(a, b map[string]string) (all []Difference) {
+	for _, key := range slices.Sorted(maps.Keys(a)) {
+		if vb, known := b[key]; known && a[key] != vb {
+			all = append(all, Difference{key, a[key], vb})
+		}
+	}
+	return all
+}
+
+// Refusal says in one sentence why a and b must not be compared, and what to do about it.
+// Nil: nothing is known that says so.
+func Refusal(a, b Settings, across []string, try func(keys []string) string) error {
+	differences := Differences(a, b, across)
+	if len(differences) == 0 {
+		return nil
+	}
+	var keys, texts []string
+	for _, d := range differences {
+		keys, texts = append(keys, d.Key), append(texts, d.String())
+	}
+	return errors.New(strings.Join(texts, ", ") + "; " + try(keys))
+}
+
+// Doubts are about settings in which figures may differ a little, and do.
+func Doubts(a, b Settings) []string {
+	var doubts []string
+	if a.Untold || b.Untold || (a.Scenario == nil) != (b.Scenario == nil) && (a.Load == nil) != (b.Load == nil) {
+		doubts = append(doubts, "one side was written by an older hone and does not say how the server was loaded; compare only what was loaded alike")
+	}
+	for _, key := range slices.Sorted(maps.Keys(a.Soft)) {
+		if va, vb := a.Soft[key], b.Soft[key]; va != "" && vb != "" && va != vb && !slices.Contains(notOfTheMachine, key) {
+			doubts = append(doubts, fmt.Sprintf("%s differs: %q and %q", key, va, vb))
+		}
+	}
+	return doubts
+}
+
+// notOfTheMachine are soft settings in which two programs are meant to differ.
+var notOfTheMachine = []string{"revision", "sha256", "command", "build"}
