@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"net"
 	"syscall"
 	"time"
@@ -132,3 +133,64 @@ func (k *connRef) takeBack(nc net.Conn, left []byte) bool {
 	k.sh.srv.helpers.serve(job{l: k.sh.loop, key: k.key})
 	return true
 }
+
+// Socket gives the socket away for good, within the visit: Out is written first, and the
+// visit has left its event loop. From here on the server neither reads nor writes it, keeps
+// no limit, and neither waits for it nor closes it when it shuts down: whoever has it does.
+// The connection ends as ClosedHere when the visit does; what Advance returns does not
+// count, and what was read and not used is Advance's to pass on. Nothing can be posted any
+// more. The error is the Reason for which the connection ends, or why there is no
+// descriptor for a net.Conn. Outside an engine it is errors.ErrUnsupported.
+func (t *Turn) Socket() (net.Conn, error) {
+	if t.ref == nil {
+		return nil, errors.ErrUnsupported
+	}
+	t.Hold() // or a push could be half written
+	t.Leave()
+	if err := t.Flush(); err != nil {
+		return nil, err
+	}
+	return t.ref.giveAway(t)
+}
+
+// giveAway is the end of Turn.Socket: as far as the engine goes the connection is dead.
+func (k *connRef) giveAway(t *Turn) (nc net.Conn, err error) {
+	s := k.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := k.x.Load()
+	for x != nil && x.writing && !s.dead {
+		k.await(x, written)
+	}
+	if s.dead || ends(k.reason()) {
+		return nil, k.failed(t)
+	}
+	if x != nil && x.g != nil {
+		x.g.clearNudge()
+		nc = x.g.nc
+		x.g.nc, x.g.fd = givenAway{nc.LocalAddr(), nc.RemoteAddr()}, noDescriptor
+		k.fail(ClosedHere)
+	} else {
+		if s.marks.has(isListed) {
+			k.sh.poll.Remove(s.socket)
+			s.marks.clear(isListed)
+		}
+		nc, err = netConn(s.socket)
+		s.want, s.socket = 0, sys.NoSocket
+		k.fail(ClosedHere)
+	}
+	s.dead = true
+	return nc, err
+}
+
+// givenAway stands for a socket that is somebody else's: only its addresses are known.
+type givenAway struct{ local, remote net.Addr }
+
+func (a givenAway) Read([]byte) (int, error)         { return 0, net.ErrClosed }
+func (a givenAway) Write([]byte) (int, error)        { return 0, net.ErrClosed }
+func (a givenAway) Close() error                     { return nil }
+func (a givenAway) LocalAddr() net.Addr              { return a.local }
+func (a givenAway) RemoteAddr() net.Addr             { return a.remote }
+func (a givenAway) SetDeadline(time.Time) error      { return net.ErrClosed }
+func (a givenAway) SetReadDeadline(time.Time) error  { return net.ErrClosed }
+func (a givenAway) SetWriteDeadline(time.Time) error { return net.ErrClosed }

@@ -48,14 +48,12 @@ func (a *answer) closeBody() { a.body, a.bodyClosed = nil, true }
 // signs make up for it: the reader's own error, where it has become the request's Body, and
 // the status 413 after reads by such a reader.
 
-var limiter = reflect.TypeOf(http.MaxBytesReader(nil, http.NoBody, 0))
-
 // overLimit reports whether the handler's http.MaxBytesReader has met its limit.
 func (a *answer) overLimit() bool {
 	if a.limited && a.status == http.StatusRequestEntityTooLarge {
 		return true
 	}
-	if body := a.req.Body; body != nil && body != a.given && reflect.TypeOf(body) == limiter {
+	if body := a.req.Body; body != nil && body != a.given && reflect.TypeOf(body) == reflect.TypeOf(http.MaxBytesReader(nil, nil, 0)) {
 		_, err := body.Read(nil) // repeats the error, and reads nothing
 		_, over := err.(*http.MaxBytesError)
 		return over

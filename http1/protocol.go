@@ -20,6 +20,7 @@ type protocol struct {
 	server *Server
 	fast   atomic.Uint64
 	visits sync.Pool // of *visit
+	copies sync.Pool // of buffers for ReadFrom
 }
 
 // block is the memory of one request: all that a handler may keep, in one allocation and
@@ -71,7 +72,13 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 		rest := in[used:]
 		switch v.head.parse(rest) {
 		case incomplete:
-			need = lacks(rest)
+			need = 1 // whatever net/http refuses may end with the next byte
+			if len(rest) > 0 && p.direct() {
+				if in, err = t.More(used, need); err == nil {
+					used, need = 0, 0
+					continue
+				}
+			}
 		case leave:
 			err = p.server.leave(t, rest)
 		case fast:
@@ -92,7 +99,7 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 				if used < len(in) {
 					continue
 				}
-				need = lacks(nil)
+				need = 1
 			}
 		}
 		break
@@ -103,21 +110,12 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 	return used, need, err
 }
 
+// direct reports whether the engine reads only what is asked for. It would read a head byte
+// by byte; Turn.More takes what there is.
+func (p *protocol) direct() bool { return p.server.Engine == engine.Direct() }
+
 // Refuse tells a peer that is refused why.
 func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte { return refusal(dst, why) }
-
-// lacks is how many bytes a head that is a request certainly still needs: the shortest
-// first line has 14 with its line end, and lines may end without a carriage return.
-func lacks(in []byte) int {
-	const first, last = len("A / HTTP/1.0\n\n"), 2
-	switch n := len(in); {
-	case n <= first-last:
-		return first - n
-	case in[n-1] == '\n' || in[n-1] == '\r':
-		return 1
-	}
-	return last
-}
 
 // serve answers the request at in[at:], which is there as a whole. It returns what is
 // unserved then, and where in it.
@@ -179,9 +177,9 @@ func (p *protocol) failed(t *engine.Turn, of *visit, b *block, v any) error {
 	}
 	p.fast.Add(of.served)
 	of.served = 0
-	if log := p.server.std.ErrorLog; log != nil && v != nil {
+	if std := p.server.Std; v != nil && std != nil && std.ErrorLog != nil {
 		stack := make([]byte, 64<<10)
-		log.Printf("http: panic serving %v: %v\n%s", addrText(t.Conn()), v, stack[:runtime.Stack(stack, false)])
+		std.ErrorLog.Printf("http: panic serving %v: %v\n%s", addrText(t.Conn()), v, stack[:runtime.Stack(stack, false)])
 	}
 	if v != nil {
 		panic(v) // the engine counts it, tells Server.Logger and closes the connection

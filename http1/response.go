@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/textproto"
 	"os"
@@ -15,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hone-go/hone/engine"
@@ -176,7 +174,7 @@ func (w *response) Write(p []byte) (n int, err error) {
 	if err == nil && len(p) > 0 {
 		n, err = a.write(p)
 	}
-	return n, w.endWrite(err)
+	return n, w.endWrite(len(p), err)
 }
 
 func (w *response) WriteString(s string) (n int, err error) {
@@ -184,7 +182,7 @@ func (w *response) WriteString(s string) (n int, err error) {
 	if err == nil && len(s) > 0 {
 		n, err = a.writeString(s)
 	}
-	return n, w.endWrite(err)
+	return n, w.endWrite(len(s), err)
 }
 
 // beginWrite locks the answer, and says why n more bytes of body cannot be written.
@@ -210,9 +208,9 @@ func (w *response) beginWrite(n int) (a *answer, err error) {
 }
 
 // endWrite unlocks it.
-func (w *response) endWrite(err error) error {
+func (w *response) endWrite(n int, err error) error {
 	w.mu.Unlock()
-	if err == http.ErrHijacked {
+	if err == http.ErrHijacked && n > 0 {
 		logCall(w.server, "response.Write on hijacked connection")
 	}
 	return err
@@ -351,9 +349,13 @@ func (a *answer) push() error {
 // Content-Type, and what follows goes by itself unless the answer is chunked.
 func (w *response) ReadFrom(src io.Reader) (n int64, err error) {
 	const sniffed = 512
-	buf := copyBuffers.Get().(*[32 << 10]byte)
-	defer copyBuffers.Put(buf)
 	a := w.begin()
+	buffers := &a.protocol.copies
+	buf, _ := buffers.Get().(*[32 << 10]byte)
+	if buf == nil {
+		buf = new([32 << 10]byte)
+	}
+	defer buffers.Put(buf)
 	begun := a.wroteHead
 	w.mu.Unlock()
 	if !begun {
@@ -380,8 +382,6 @@ func (w *response) ReadFrom(src io.Reader) (n int64, err error) {
 	m, err := io.CopyBuffer(to, src, buf[:])
 	return n + m, err
 }
-
-var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // onlyWriter hides the other methods from package io.
 type onlyWriter struct{ io.Writer }
@@ -437,6 +437,9 @@ func (w *response) SetWriteDeadline(deadline time.Time) error {
 // finish completes the answer when the handler has returned. The error ends the
 // connection.
 func (a *answer) finish() error {
+	if a.hijacked {
+		return engine.ClosedHere
+	}
 	a.ended = true
 	if !a.wroteHeader {
 		a.writeHeader(http.StatusOK)
@@ -561,11 +564,4 @@ func logCall(s *Server, what string) {
 }
 
 // logf tells Std.ErrorLog, else Logger.
-func logf(s *Server, format string, args ...any) {
-	switch {
-	case s.std.ErrorLog != nil:
-		s.std.ErrorLog.Printf(format, args...)
-	case s.Logger != nil:
-		s.Logger.Log(s.engine.Context(), slog.LevelWarn, fmt.Sprintf(format, args...))
-	}
-}
+func logf(s *Server, format string, args ...any) { s.std.ErrorLog.Printf(format, args...) }

@@ -72,7 +72,7 @@ var answers = []struct {
 	{"hello by Write", "", func(n *notes, w http.ResponseWriter, r *http.Request) { n.count(w.Write([]byte("hello\n"))) }},
 	{"writes nothing", "", func(n *notes, w http.ResponseWriter, r *http.Request) { n.count(w.Write(nil)) }},
 	{"404", "", func(n *notes, w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }},
-	{"redirect", "", func(n *notes, w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/y?z", 302) }},
+	{"redirect", "", func(n *notes, w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/y?z", http.StatusFound) }},
 	{"status only", "", func(n *notes, w http.ResponseWriter, r *http.Request) { w.WriteHeader(500) }},
 	{"unknown status", "", func(n *notes, w http.ResponseWriter, r *http.Request) { w.WriteHeader(799) }},
 	{"unassigned status", "", func(n *notes, w http.ResponseWriter, r *http.Request) { w.WriteHeader(599); w.Write([]byte("x")) }},
@@ -416,7 +416,7 @@ var answers = []struct {
 		r.Body = http.MaxBytesReader(w, r.Body, 100)
 		_, err := io.ReadAll(r.Body)
 		n.add("%v", err)
-		http.Error(w, "too large", 413)
+		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
 	}},
 	{"MaxBytesReader, another status", post(strings.Repeat("x", 1000)), func(n *notes, w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, 100)
@@ -440,12 +440,12 @@ var answers = []struct {
 		http.MaxBytesHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, err := io.ReadAll(r.Body)
 			n.add("%v", err)
-			http.Error(w, "too large", 413)
+			http.Error(w, "too large", http.StatusRequestEntityTooLarge)
 		}), 100).ServeHTTP(w, r)
 	}},
 	{"413 without MaxBytesReader", post("abc"), func(n *notes, w http.ResponseWriter, r *http.Request) {
 		io.ReadAll(r.Body)
-		http.Error(w, "too large", 413)
+		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
 	}},
 	{"form", "POST /x?q=1 HTTP/1.1\r\nHost: h\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 11\r\n\r\na=b&c=d&a=e", func(n *notes, w http.ResponseWriter, r *http.Request) {
 		n.add("%v %v %v", r.FormValue("q"), r.Form, r.PostForm)
@@ -535,6 +535,76 @@ var answers = []struct {
 		n.add("%v %v", c.SetWriteDeadline(time.Now().Add(time.Hour)), c.SetReadDeadline(time.Now().Add(time.Hour)))
 		n.add("%v %v", c.SetWriteDeadline(time.Time{}), c.SetReadDeadline(time.Time{}))
 		io.WriteString(w, "sent")
+	}},
+	{"hijacked", "", func(n *notes, w http.ResponseWriter, r *http.Request) {
+		nc, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			n.add("%v", err)
+			return
+		}
+		defer nc.Close()
+		_, again, err := http.NewResponseController(w).Hijack()
+		n.add("%v %v", again == nil, err)
+		n.count(w.Write([]byte("x")))
+		n.count(w.Write(nil))
+		w.WriteHeader(400)
+		n.add("%v %v", rw.Reader.Buffered(), r.Context().Err())
+		rest, err := http.ReadRequest(rw.Reader)
+		if err != nil {
+			n.add("%v", err)
+			return
+		}
+		fmt.Fprintf(rw, "raw bytes, then %s", rest.URL)
+		rw.Flush()
+		io.WriteString(nc, "; unbuffered")
+		_, tcp := nc.(*net.TCPConn)
+		n.add("%v", tcp)
+	}},
+	{"hijacked after WriteHeader", "", func(n *notes, w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Upgrade", "x")
+		w.Header().Set("Connection", "Upgrade")
+		w.WriteHeader(101)
+		nc, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			n.add("%v", err)
+			return
+		}
+		rw.WriteString("raw")
+		rw.Flush()
+		nc.Close()
+	}},
+	{"hijacked after Write", "", func(n *notes, w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "lost")
+		nc, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			n.add("%v", err)
+			return
+		}
+		nc.Close()
+	}},
+	{"hijacked with a body", post("some bytes"), func(n *notes, w http.ResponseWriter, r *http.Request) {
+		n.count(r.Body.Read(make([]byte, 4)))
+		nc, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			n.add("%v", err)
+			return
+		}
+		p := make([]byte, 9)
+		io.ReadFull(rw, p)
+		fmt.Fprintf(nc, "%s", p)
+		nc.Close()
+	}},
+	{"hijacked, then panics", "", func(n *notes, w http.ResponseWriter, r *http.Request) {
+		nc, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			n.add("%v", err)
+			return
+		}
+		go func() {
+			io.WriteString(nc, "still here")
+			nc.Close()
+		}()
+		panic("no luck")
 	}},
 	{"method changed by the handler", "", func(n *notes, w http.ResponseWriter, r *http.Request) {
 		r.Method = "HEAD"
@@ -626,6 +696,9 @@ func (c *contender) exchange(t *testing.T, request string) string {
 func TestAnswersAreNetHTTPs(t *testing.T) {
 	all := startContenders(t)
 	for i, a := range answers {
+		if t.Failed() {
+			return // each further failure may wait for its deadline
+		}
 		request := a.request
 		if request == "" {
 			request = get

@@ -257,21 +257,14 @@ func isToken(s string) bool {
 
 // appendStatusLine writes the first line.
 func appendStatusLine(out []byte, code int) []byte {
-	if code < len(statusLines) && statusLines[code] != "" {
-		return append(out, statusLines[code]...)
+	if code == http.StatusOK {
+		return append(out, "HTTP/1.1 200 OK\r\n"...)
 	}
-	out = append(out, "HTTP/1.1 "...)
-	out = strconv.AppendInt(out, int64(code), 10)
-	out = append(out, " status code "...)
-	out = strconv.AppendInt(out, int64(code), 10)
+	out = strconv.AppendInt(append(out, "HTTP/1.1 "...), int64(code), 10)
+	if text := http.StatusText(code); text != "" {
+		out = append(append(out, ' '), text...)
+	} else {
+		out = strconv.AppendInt(append(out, " status code "...), int64(code), 10)
+	}
 	return append(out, "\r\n"...)
 }
-
-var statusLines = func() (lines [600]string) {
-	for code := range lines {
-		if text := http.StatusText(code); text != "" {
-			lines[code] = "HTTP/1.1 " + strconv.Itoa(code) + " " + text + "\r\n"
-		}
-	}
-	return lines
-}()

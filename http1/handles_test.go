@@ -1,0 +1,376 @@
+package http1
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// onEngines runs a test on every engine, with a server of h.
+func onEngines(t *testing.T, h http.Handler, test func(t *testing.T, s *Server, addr string)) {
+	for _, e := range engine.All() {
+		t.Run(e.Name(), func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &Server{Engine: e, Handler: h}
+			served := make(chan error, 1)
+			go func() { served <- s.Serve(ln) }()
+			t.Cleanup(func() {
+				s.Close()
+				<-served
+			})
+			test(t, s, ln.Addr().String())
+		})
+	}
+}
+
+// dial connects, with a deadline for everything.
+func dial(t *testing.T, addr string) net.Conn {
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	nc.SetDeadline(time.Now().Add(20 * time.Second))
+	return nc
+}
+
+func panicOf(f func()) (v any) {
+	defer func() { v = recover() }()
+	f()
+	return nil
+}
+
+func TestHandlesAreClosedWhenTheHandlerReturns(t *testing.T) {
+	type kept struct {
+		w http.ResponseWriter
+		r *http.Request
+	}
+	keeps := make(chan kept, 1)
+	mux := http.NewServeMux()
+	keep := func(w http.ResponseWriter, r *http.Request) { keeps <- kept{w, r} }
+	mux.HandleFunc("POST /x/{id}", keep)
+	mux.HandleFunc("/any/", keep)
+	onEngines(t, mux, func(t *testing.T, s *Server, addr string) {
+		nc := dial(t, addr)
+		for request, name := range map[string]string{
+			"POST /x/1 HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc": "POST /x/{id}",
+			"PUT /any/x HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\na":  "PUT /any/",
+		} {
+			io.WriteString(nc, request+get)
+			k := <-keeps
+			nc.Read(make([]byte, 1)) // the handler has returned
+			want := "http1: ResponseWriter of " + name + " used after its handler returned"
+			for _, f := range []func(){
+				func() { k.w.Header() },
+				func() { k.w.Write(nil) },
+				func() { k.w.WriteHeader(200) },
+				func() { io.WriteString(k.w, "x") },
+				func() { io.Copy(k.w, only("x")) },
+				func() { k.w.(http.Flusher).Flush() },
+				func() { http.NewResponseController(k.w).EnableFullDuplex() },
+				func() { http.NewResponseController(k.w).SetReadDeadline(time.Time{}) },
+				func() { http.NewResponseController(k.w).SetWriteDeadline(time.Time{}) },
+				func() { k.w.(interface{ CloseNotify() <-chan bool }).CloseNotify() },
+				func() { http.NewResponseController(k.w).Hijack() },
+			} {
+				if v := panicOf(f); v != want {
+					t.Errorf("panic %v, want %q", v, want)
+				}
+			}
+			if n, err := k.r.Body.Read(make([]byte, 9)); n != 0 || err != http.ErrBodyReadAfterClose {
+				t.Errorf("read %d, %v from the body", n, err)
+			}
+			if err := k.r.Body.Close(); err != nil {
+				t.Error(err)
+			}
+			if k.r.Method == "" || k.r.URL.Path == "" || k.r.Context().Err() == nil {
+				t.Error("the Request has not been kept whole")
+			}
+			<-k.r.Context().Done()
+		}
+	})
+}
+
+// Whatever is kept is used by another goroutine while the same connection serves other
+// requests, whose answers and bodies must stay whole.
+func TestKeptHandlesNeverTouchAnotherRequest(t *testing.T) {
+	attempts := int64(100_000)
+	if os.Getenv("HONE_TEST_ALL") == "1" {
+		attempts = 1_000_000
+	}
+	attempts /= int64(len(engine.All()))
+	type kept struct {
+		w http.ResponseWriter
+		r *http.Request
+	}
+	var keeps chan kept
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body := make([]byte, r.ContentLength-1) // a Flush drops the rest, as with net/http
+		io.ReadFull(r.Body, body)
+		select {
+		case keeps <- kept{w, r}:
+		default:
+		}
+		w.Header().Set("X-Id", r.URL.Path)
+		fmt.Fprintf(w, "%s %s", r.URL.Path, body)
+	})
+	onEngines(t, handler, func(t *testing.T, s *Server, addr string) {
+		keeps = make(chan kept)
+		var tried, panics, reads atomic.Int64
+		stop := make(chan struct{})
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				var k kept
+				for {
+					select {
+					case k = <-keeps:
+					case <-stop:
+						return
+					}
+					for i := range 16 {
+						tried.Add(1)
+						switch i % 4 {
+						case 0:
+							if panicOf(func() { k.w.Write([]byte("stolen")) }) != nil {
+								panics.Add(1)
+							}
+						case 1:
+							if _, err := k.r.Body.Read(make([]byte, 8)); err == http.ErrBodyReadAfterClose {
+								reads.Add(1)
+							}
+						case 2:
+							if panicOf(func() { k.w.(http.Flusher).Flush() }) != nil {
+								panics.Add(1)
+							}
+						case 3:
+							k.r.Context().Value("key")
+						}
+					}
+				}
+			})
+		}
+		client := &http.Client{Transport: &http.Transport{}}
+		defer client.CloseIdleConnections()
+		for i := 0; tried.Load() < attempts && !t.Failed(); i++ {
+			path, body := fmt.Sprintf("/%d", i), strings.Repeat("b", 1+i%50)
+			resp, err := client.Post("http://"+addr+path, "text/plain", strings.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				break
+			}
+			got, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			// what another goroutine writes before the handler's end is seen in its own answer only
+			if text := strings.ReplaceAll(string(got), "stolen", ""); text != path+" "+body[1:] || resp.Header.Get("X-Id") != path && resp.Header.Get("X-Id") != "" {
+				t.Errorf("%s: got %q, %v", path, got, resp.Header)
+			}
+		}
+		close(stop)
+		all.Wait()
+		if panics.Load() == 0 || reads.Load() == 0 {
+			t.Errorf("%d panics and %d reads in %d attempts", panics.Load(), reads.Load(), tried.Load())
+		}
+	})
+}
+
+func TestContextEndsWithTheHandler(t *testing.T) {
+	contexts := make(chan *http.Request, 2)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/watched" {
+			r.Context().Done()
+		}
+		contexts <- r
+	})
+	onEngines(t, h, func(t *testing.T, s *Server, addr string) {
+		nc := dial(t, addr)
+		for _, path := range []string{"/watched", "/not"} {
+			io.WriteString(nc, "GET "+path+" HTTP/1.1\r\nHost: h\r\n\r\n")
+			r := <-contexts
+			<-r.Context().Done()
+			if r.Context().Err() == nil {
+				t.Error("no error")
+			}
+		}
+	})
+}
+
+func TestContextEndsWithThePeer(t *testing.T) {
+	ended := make(chan error, 2)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var gone <-chan bool
+		if r.URL.Path == "/notify" {
+			gone = w.(interface{ CloseNotify() <-chan bool }).CloseNotify()
+		}
+		io.WriteString(w, "x")
+		w.(http.Flusher).Flush()
+		if gone != nil {
+			<-gone
+		}
+		<-r.Context().Done()
+		ended <- r.Context().Err()
+	})
+	onEngines(t, h, func(t *testing.T, s *Server, addr string) {
+		for _, path := range []string{"/", "/notify"} {
+			nc := dial(t, addr)
+			io.WriteString(nc, "GET "+path+" HTTP/1.1\r\nHost: h\r\n\r\n")
+			nc.Read(make([]byte, 1))
+			nc.Close()
+			if err := <-ended; err == nil {
+				t.Error("no error")
+			}
+		}
+	})
+}
+
+// A context that is derived from a request's is told of its end without a goroutine.
+func TestDerivedContextsTakeNoGoroutine(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		before := runtime.NumGoroutine()
+		for range 100 {
+			_, cancel := context.WithTimeout(r.Context(), time.Hour)
+			defer cancel()
+		}
+		fmt.Fprint(w, runtime.NumGoroutine()-before)
+	})
+	onEngines(t, h, func(t *testing.T, s *Server, addr string) {
+		resp, err := http.Get("http://" + addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		var n int
+		if fmt.Fscan(resp.Body, &n); n >= 100 {
+			t.Errorf("%d goroutines for 100 contexts", n)
+		}
+	})
+}
+
+func TestPipelinedRequests(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s:%s;", r.URL.Path, body)
+		if r.URL.Path == "/7" {
+			w.(http.Flusher).Flush()
+		}
+	})
+	onEngines(t, h, func(t *testing.T, s *Server, addr string) {
+		nc := dial(t, addr)
+		var requests strings.Builder
+		for i := range 50 {
+			fmt.Fprintf(&requests, "POST /%d HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s", i, i*10, strings.Repeat("0123456789", i))
+		}
+		requests.WriteString("GET /last HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+		go io.WriteString(nc, requests.String())
+		got, err := io.ReadAll(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest := string(got)
+		for i := range 50 {
+			want := fmt.Sprintf("/%d:%s;", i, strings.Repeat("0123456789", i))
+			_, after, found := strings.Cut(rest, want)
+			if !found {
+				t.Fatalf("no answer %d in %q", i, short(rest))
+			}
+			rest = after
+		}
+		if !strings.HasSuffix(rest, "/last:;") {
+			t.Errorf("the last is %q", rest)
+		}
+		if st := s.Stats(); st.Fast != 51 || st.Loans != 0 {
+			t.Errorf("%d on the fast path, %d loans", st.Fast, st.Loans)
+		}
+	})
+}
+
+// One byte at a time is the hardest split.
+func TestRequestByteByByte(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s;", body)
+	})
+	onEngines(t, h, func(t *testing.T, s *Server, addr string) {
+		nc := dial(t, addr)
+		for _, b := range []byte(post("some bytes")) {
+			nc.Write([]byte{b})
+		}
+		var got []byte
+		for !strings.HasSuffix(string(got), "some bytes;") {
+			var p [512]byte
+			n, err := nc.Read(p[:])
+			if err != nil {
+				t.Fatal(err, string(got))
+			}
+			got = append(got, p[:n]...)
+		}
+	})
+}
+
+// A large answer is sent at the peer's pace, from a bounded Turn.Out.
+func TestLargeAnswerWaitsForThePeer(t *testing.T) {
+	const size = 64 << 20
+	var written atomic.Int64
+	stuck := make(chan struct{})
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		part := make([]byte, 32<<10)
+		for range size / len(part) {
+			n, err := w.Write(part)
+			if written.Add(int64(n)); err != nil {
+				return
+			}
+			if written.Load() == 32<<10 {
+				close(stuck)
+			}
+		}
+	})
+	onEngines(t, h, func(t *testing.T, s *Server, addr string) {
+		written.Store(0)
+		stuck = make(chan struct{})
+		nc := dial(t, addr)
+		io.WriteString(nc, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+		<-stuck
+		n, err := io.Copy(io.Discard, nc)
+		if err != nil || n < size {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+		if most := s.Stats().OutputMemory; most > 4<<20 {
+			t.Errorf("%d bytes of output memory", most)
+		}
+	})
+}
+
+// Part of an answer must not look like all of it.
+func TestPanicAfterFlush(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Transfer-Encoding", "identity")
+		io.WriteString(w, "part")
+		w.(http.Flusher).Flush()
+		panic(errors.New("no luck"))
+	})
+	onEngines(t, h, func(t *testing.T, s *Server, addr string) {
+		nc := dial(t, addr)
+		io.WriteString(nc, get)
+		if got, err := io.ReadAll(nc); err == nil {
+			t.Errorf("%q ends in peace", got)
+		}
+		if st := s.Stats(); st.Panics != 1 {
+			t.Errorf("%d panics", st.Panics)
+		}
+	})
+}

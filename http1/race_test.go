@@ -1,0 +1,6 @@
+//go:build race
+
+package http1
+
+// raceDetector says that this is a build with it.
+const raceDetector = true

@@ -1,0 +1,135 @@
+package http1
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/hone-go/hone/engine"
+)
+
+const (
+	bareGet    = "GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n"
+	browserGet = "GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nConnection: keep-alive\r\nCache-Control: max-age=0\r\n" +
+		"Upgrade-Insecure-Requests: 1\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0 Safari/537.36\r\n" +
+		"Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\nSec-Fetch-Site: none\r\nSec-Fetch-Mode: navigate\r\n" +
+		"Sec-Fetch-User: ?1\r\nSec-Fetch-Dest: document\r\nAccept-Encoding: gzip, deflate, br\r\nAccept-Language: en-US,en;q=0.9\r\nCookie: session=0123456789abcdef\r\n\r\n"
+)
+
+var hello = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "Hello, World!") })
+
+// serverOf is a server that serves Turns outside any engine.
+func serverOf(h http.Handler) *protocol {
+	s := &Server{Handler: h}
+	s.init()
+	return &s.protocol
+}
+
+func TestAllocationsOfABareGet(t *testing.T) {
+	p, in := serverOf(hello), []byte(bareGet)
+	defer p.server.engine.Close()
+	turn := &engine.Turn{}
+	serve := func() {
+		turn.Out = turn.Out[:0]
+		if used, _, err := p.Advance(turn, in); used != len(in) || err != nil {
+			t.Fatal(used, err)
+		}
+	}
+	if n := testing.AllocsPerRun(1000, serve); n > 5 && !raceDetector {
+		t.Errorf("%v allocations, want at most 5", n)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const runs = 1000
+	for range runs {
+		serve()
+	}
+	runtime.ReadMemStats(&after)
+	if n := (after.TotalAlloc - before.TotalAlloc) / runs; n > 700 && !raceDetector {
+		t.Errorf("%d B, want at most 700; a block has %d", n, unsafe.Sizeof(block{}))
+	} else {
+		t.Logf("%d B, %v allocations, a block has %d", n, testing.AllocsPerRun(100, serve), unsafe.Sizeof(block{}))
+	}
+}
+
+func BenchmarkAdvance(b *testing.B) {
+	for name, request := range map[string]string{"bare": bareGet, "browser": browserGet, "pipelined16": strings.Repeat(bareGet, 16)} {
+		b.Run(name, func(b *testing.B) {
+			p, in := serverOf(hello), []byte(request)
+			defer p.server.engine.Close()
+			turn := &engine.Turn{}
+			b.ReportAllocs()
+			for b.Loop() {
+				turn.Out = turn.Out[:0]
+				p.Advance(turn, in)
+			}
+		})
+	}
+}
+
+// BenchmarkServe is a request on a connection of the loopback, client and server in one
+// process: net/http beside the fast path on every engine. One operation is one request.
+func BenchmarkServe(b *testing.B) {
+	type server interface {
+		Serve(net.Listener) error
+		Close() error
+	}
+	servers := []struct {
+		name string
+		server
+	}{{"nethttp", &http.Server{Handler: hello}}}
+	for _, e := range engine.All() {
+		servers = append(servers, struct {
+			name string
+			server
+		}{e.Name(), &Server{Engine: e, Handler: hello}})
+	}
+	for _, s := range servers {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			b.Fatal(err)
+		}
+		go s.Serve(ln)
+		defer s.Close()
+		for _, c := range []struct {
+			name, request string
+			n             int
+		}{{"bare", bareGet, 1}, {"browser", browserGet, 1}, {"pipelined16", strings.Repeat(bareGet, 16), 16}} {
+			b.Run(c.name+"/"+s.name, func(b *testing.B) {
+				nc, err := net.Dial("tcp", ln.Addr().String())
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer nc.Close()
+				b.ReportAllocs()
+				ask(b, nc, c.request, c.n)
+				b.ResetTimer()
+				for i := 0; i < b.N; i += c.n {
+					ask(b, nc, c.request, c.n)
+				}
+			})
+		}
+	}
+}
+
+// ask sends n requests at once and reads n answers.
+func ask(b *testing.B, nc net.Conn, requests string, n int) {
+	io.WriteString(nc, requests)
+	var buf [8 << 10]byte
+	for got := 0; n > 0; {
+		m, err := nc.Read(buf[got:])
+		if err != nil {
+			b.Fatal(err)
+		}
+		got += m
+		ends := bytes.Count(buf[:got], []byte("World!"))
+		if n -= ends; ends > 0 {
+			got = copy(buf[:], buf[bytes.LastIndex(buf[:got], []byte("World!"))+6:got])
+		}
+	}
+}
