@@ -25,6 +25,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -49,6 +50,7 @@ const mib = 1 << 20
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	before := sockets()
 	code := m.Run()
 	shared.close()
 	if code == 0 {
@@ -56,8 +58,23 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
+		if after := sockets(); after > before {
+			fmt.Fprintf(os.Stderr, "%d sockets are open, %d were before\n", after, before)
+			code = 1
+		}
 	}
 	os.Exit(code)
+}
+
+// sockets is how many this process has.
+func sockets() (n int) {
+	links, _ := filepath.Glob("/proc/self/fd/*")
+	for _, link := range links {
+		if to, _ := os.Readlink(link); strings.HasPrefix(to, "socket:") {
+			n++
+		}
+	}
+	return n
 }
 
 // size is small, or full with -all.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/bench/fleet"
+	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/http1"
 )
 
@@ -124,7 +125,13 @@ func (p *process) counts(t *testing.T) string {
 	if st.Engine == "" {
 		return "no counters"
 	}
-	return fmt.Sprintf("%d fast, %d loans, %d hand-offs, %d open", st.Fast, st.Loans, st.HandOffs, st.Open)
+	text := fmt.Sprintf("%d fast, %d loans, %d hand-offs, %d open", st.Fast, st.Loans, st.HandOffs, st.Open)
+	for why, ended := range st.Ended {
+		if ended > 0 {
+			text += fmt.Sprintf(", %d %v", ended, engine.Reason(why))
+		}
+	}
+	return text
 }
 
 // healthy is a client that does nothing wrong.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/http/httputil"
 	"strings"
 	"sync"
 	"testing"
@@ -49,7 +50,8 @@ func coderEcho(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestWebSockets has clients of two libraries talk to servers of both.
+// TestWebSockets has clients of two libraries talk to servers of both, directly and through
+// a proxy.
 func TestWebSockets(t *testing.T) {
 	eachSide(t, engines(), func(t *testing.T, on side) {
 		mux := http.NewServeMux()
@@ -64,8 +66,13 @@ func TestWebSockets(t *testing.T) {
 		mux.HandleFunc("/gorilla", counted(gorillaEcho))
 		mux.HandleFunc("/coder", counted(coderEcho))
 		s := serve(t, on, &http.Server{Handler: mux})
-		for _, server := range []string{"gorilla", "coder"} {
-			address := "ws://" + s.addr + "/" + server
+		transport := &http.Transport{}
+		t.Cleanup(transport.CloseIdleConnections)
+		front := serve(t, on, &http.Server{Handler: &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = "http", s.addr
+		}}})
+		for _, address := range []string{s.addr + "/gorilla", s.addr + "/coder", front.addr + "/gorilla", front.addr + "/coder"} {
+			address = "ws://" + address
 			var clients sync.WaitGroup
 			for range 8 {
 				clients.Go(func() { gorillaClient(t, address) })
