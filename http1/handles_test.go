@@ -14,13 +14,11 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/hone-go/hone/engine"
 )
 
 // onEngines runs a test on every engine, with a server of h.
 func onEngines(t *testing.T, h http.Handler, test func(t *testing.T, s *Server, addr string)) {
-	for _, e := range engine.All() {
+	for _, e := range engines() {
 		t.Run(e.Name(), func(t *testing.T) {
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
@@ -113,7 +111,7 @@ func TestKeptHandlesNeverTouchAnotherRequest(t *testing.T) {
 	if os.Getenv("HONE_TEST_ALL") == "1" {
 		attempts = 1_000_000
 	}
-	attempts /= int64(len(engine.All()))
+	attempts /= int64(len(engines()))
 	type kept struct {
 		w http.ResponseWriter
 		r *http.Request
