@@ -28,6 +28,7 @@ require (
 	github.com/chromedp/chromedp v0.22.1
 	github.com/coder/websocket v1.8.14
 	github.com/gorilla/websocket v1.5.3
+	github.com/lesismal/llib v1.2.1
 	github.com/prometheus/client_golang v1.25.0
 )
 

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"math/rand/v2"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -62,17 +63,40 @@ func (l *Latency) Wrap(h framed.Handler) framed.Handler {
 	if !isFunc {
 		handle = h.Handle
 	}
-	every := uint64(l.Every)
+	return framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
+		s := l.choose()
+		if s == nil {
+			return handle(c, dst, req)
+		}
+		return s.time(handle, c, dst, req)
+	})
+}
+
+// WrapHTTP is h, timed: for a handler of net/http's, on any server. A panic ends it as a
+// return does, and so does http.ErrAbortHandler.
+func (l *Latency) WrapHTTP(h http.Handler) http.Handler {
+	if h == nil {
+		panic("observe: Latency.WrapHTTP of no handler")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s := l.choose(); s != nil {
+			began := time.Now()
+			defer func() { s.add(time.Since(began)) }()
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// choose is where to count the request that begins; nil: it is not timed.
+func (l *Latency) choose() *latencyShard {
+	every, chance := uint64(l.Every), rand.Uint64()
 	if every == 0 {
 		every = usualEvery
 	}
-	return framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
-		chance := rand.Uint64()
-		if uint64(uint32(chance))*every>>32 != 0 { // the high half of the product is evenly 0 to every-1
-			return handle(c, dst, req)
-		}
-		return l.shards[chance>>32%latencyShards].time(handle, c, dst, req)
-	})
+	if uint64(uint32(chance))*every>>32 != 0 { // the high half of the product is evenly 0 to every-1
+		return nil
+	}
+	return &l.shards[chance>>32%latencyShards]
 }
 
 // time calls handle and counts how long that took.

@@ -3,13 +3,17 @@ package observe_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/http1"
 	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/wire"
 )
@@ -181,5 +185,36 @@ func BenchmarkLatency(b *testing.B) {
 	run("bare", bare)
 	for _, every := range []uint32{1 << 31, 1024, 128, 16, 1} {
 		run(fmt.Sprint("every=", every), (&observe.Latency{Every: every}).Wrap(bare))
+	}
+}
+
+// TestLatencyOfHTTP times handlers of net/http, also those that panic.
+func TestLatencyOfHTTP(t *testing.T) {
+	l := &observe.Latency{Every: 1}
+	s := start(t, &observe.Admin{HTTP: func() http1.Stats { return http1.Stats{} }, Latency: l})
+	const long = 20 * time.Millisecond
+	h := l.WrapHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			<-time.After(long)
+			panic(http.ErrAbortHandler)
+		}
+		io.WriteString(w, r.URL.Path)
+	}))
+	for range 10 {
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, httptest.NewRequest("GET", "/quick", nil)); w.Body.String() != "/quick" {
+			t.Errorf("answered %q", w.Body)
+		}
+	}
+	func() {
+		defer func() {
+			if v := recover(); v != http.ErrAbortHandler {
+				t.Errorf("the panic became %v", v)
+			}
+		}()
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/slow", nil))
+	}()
+	if got := s.scrape(); got[durations+"_count"] != 11 || got[durations+"_sum"] < long.Seconds() {
+		t.Errorf("%v counted, %v s together", got[durations+"_count"], got[durations+"_sum"])
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hone-go/hone/conns"
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/http1"
 	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/pool"
 	"github.com/hone-go/hone/workers"
@@ -59,6 +60,7 @@ func (s *sources) close(t *testing.T) {
 func (s *sources) admin() *observe.Admin {
 	return &observe.Admin{
 		Stats:   nothing,
+		HTTP:    func() http1.Stats { return http1.Stats{Fast: 7, Loans: 2, OpenLoans: 1} },
 		Latency: new(observe.Latency),
 		Conns:   map[string]func() conns.Stats{"upstream": s.conns.Stats},
 		Workers: map[string]observe.WorkerPool{"images": s.workers},
@@ -152,7 +154,7 @@ func wellFormed(t *testing.T, m observe.Metric) {
 	if m.Unit != "" && !strings.Contains(m.Name+"_", "_"+m.Unit+"_") {
 		t.Errorf("%s does not name its unit, %s", m.Name, m.Unit)
 	}
-	froms := []string{"", "Linux", "Latency", "Conns", "Workers", "Buffers", "Caches"}
+	froms := []string{"", "Linux", "HTTP", "Latency", "Conns", "Workers", "Buffers", "Caches"}
 	if !slices.Contains(froms, m.From) {
 		t.Errorf("%s is from %q, want one of %q", m.Name, m.From, froms)
 	}
@@ -182,6 +184,9 @@ func TestSources(t *testing.T) {
 	lent := src.buffers.Get(1000)
 	eventually(t, "the discarded connection is closed", func() bool { return src.conns.Stats().Open == 1 })
 	want := series{
+		`hone_http_fast_requests_total`:                                  7,
+		`hone_http_loans_total`:                                          2,
+		`hone_http_open_loans`:                                           1,
 		`hone_conns_connections{pool="upstream",state="in_use"}`:         1,
 		`hone_conns_connections{pool="upstream",state="idle"}`:           0,
 		`hone_conns_limit{pool="upstream"}`:                              2,

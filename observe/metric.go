@@ -60,7 +60,7 @@ type entry struct {
 
 // entries are all metrics of ours.
 func entries() []entry {
-	return slices.Concat(serverEntries(), latencyEntries(), connsEntries(), workersEntries(), buffersEntries(), cacheEntries(), hostEntries())
+	return slices.Concat(serverEntries(), httpEntries(), latencyEntries(), connsEntries(), workersEntries(), buffersEntries(), cacheEntries(), hostEntries())
 }
 
 // describe is the entry as the registry wants it.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hone-go/hone/conns"
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/http1"
 	"github.com/hone-go/hone/pool"
 	"github.com/hone-go/hone/workers"
 )
@@ -32,8 +33,9 @@ func (a *Admin) metrics() http.Handler {
 type reading struct {
 	info    Info
 	server  engine.Stats
-	sent    uint64 // see Admin.read
-	latency *times // nil: not timed
+	sent    uint64       // see Admin.read
+	http    *http1.Stats // nil: a server of something else
+	latency *times       // nil: not timed
 	conns   map[string]conns.Stats
 	workers map[string]workers.Stats
 	moves   map[string]map[workers.Reason]uint64 // by pool
@@ -89,6 +91,10 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 // readAll reads every source once.
 func (a *Admin) readAll() *reading {
 	r := &reading{info: a.Info, latency: a.Latency.read(), host: readHost()}
+	if a.HTTP != nil {
+		now := a.HTTP()
+		r.http = &now
+	}
 	r.server, r.sent = a.read()
 	r.conns = readEach(a.Conns, call)
 	r.workers = readEach(a.Workers, WorkerPool.Stats)

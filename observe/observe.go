@@ -47,7 +47,7 @@
 //
 // The JSON of /stats and the server's metrics are the same counters: JSON leaves
 // out the prefix hone_ and the suffix _total. Metrics lists all that /metrics
-// may answer: handlers' times, pools and caches when their fields of Admin are
+// may answer: HTTP, handlers' times, pools and caches when their fields of Admin are
 // filled, the Go runtime, the process, and the host on Linux. The reasons are engine's, a closed set,
 // all there from the start, and each belongs to one of two:
 //
@@ -78,6 +78,7 @@ import (
 
 	"github.com/hone-go/hone/conns"
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/http1"
 	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/pool"
 )
@@ -91,8 +92,11 @@ var ErrNoToken = errors.New("other machines can reach this address and no token 
 // Handler, or Listen and Serve; do not change them afterwards. The zero value
 // of every field but Stats is a working default.
 type Admin struct {
-	// Stats is the server's. Required. It is called once for every scrape.
+	// Stats is the server's. Required, except with HTTP. It is called once for every scrape.
 	Stats func() engine.Stats
+	// HTTP is the Stats of an http1.Server; Stats may be left out then. Zero: the server
+	// is of another kind.
+	HTTP func() http1.Stats
 	// Ready says whether /healthz answers 200; give it false when a drain
 	// begins. Zero: always ready.
 	Ready func() bool
@@ -155,6 +159,9 @@ const (
 // init prepares an Admin for its first use.
 func (a *Admin) init() {
 	a.once.Do(func() {
+		if a.Stats == nil && a.HTTP != nil {
+			a.Stats = func() engine.Stats { return a.HTTP().Stats }
+		}
 		if a.Stats == nil {
 			panic("observe: Admin.Stats is nil")
 		}

@@ -1,4 +1,4 @@
-// Package client loads a server that speaks hone's frames at as little CPU a
+// Package client loads a server that speaks hone's frames, or HTTP/1.1, at as little CPU a
 // request as the kernel allows, so that a comparison of servers is limited by the
 // servers. Linux only.
 //
@@ -28,6 +28,7 @@ type Plan struct {
 	Depth   int     // requests outstanding on each of them, at most 65,536
 	Rate    float64 // requests a second over all of them; 0: the next as soon as an answer has come
 	Content []byte  // of every request; its answer must have the same
+	HTTP    *HTTP   // what to ask instead. Zero: hone's frames
 	// Slow are more connections with one request at a time each, which are verified
 	// and not measured. SlowContent is what these requests carry.
 	Slow        int
@@ -42,6 +43,7 @@ type Plan struct {
 
 // Result is what was measured.
 type Result struct {
+	Answered int64 // right answers at any time, those of slow connections left out
 	// Requests were answered within the window; at a rate, they were due within it.
 	Requests int64
 	Rate     float64 // answers a second within the window
@@ -79,6 +81,8 @@ func (p *Plan) check() error {
 		return fmt.Errorf("client: %v requests a second: it must be 0 to %v", p.Rate, mostRate)
 	case p.Warmup < 0 || p.Window <= 0:
 		return fmt.Errorf("client: warm-up %v and window %v: the first must not be negative, the second be positive", p.Warmup, p.Window)
+	case p.HTTP != nil && (p.Slow > 0 || len(p.HTTP.Request) == 0):
+		return errors.New("client: with HTTP there are no slow connections, and there must be a request")
 	case p.Loops < 0:
 		return fmt.Errorf("client: %d loops: it must be 1 or more, or 0 for GOMAXPROCS", p.Loops)
 	}
@@ -162,6 +166,7 @@ func sum(loops []*loop) *Result {
 	var latency, late histogram
 	for _, l := range loops {
 		r.Rate += float64(l.closedAt.answered-l.openedAt.answered) / time.Duration(l.closedAt.now-l.openedAt.now).Seconds()
+		r.Answered += l.answered
 		r.Wrong += l.wrong
 		r.Missing += l.pending
 		r.Spun += time.Duration(l.spun)

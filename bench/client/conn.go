@@ -1,6 +1,8 @@
 package client
 
 import (
+	"cmp"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -28,6 +30,13 @@ type conn struct {
 	held   []byte // the beginning of an answer
 	unsent []byte // what the socket did not take
 	index  int64  // among the loop's connections
+
+	// With HTTP, where answers have no ids: the slots of what is outstanding, as a ring,
+	// and the first of them in it.
+	order  []uint16
+	oldest int
+	wires  *wires // with TLS, and tls above them
+	tls    *tls.Conn
 }
 
 // slot is the place of a request that has no answer yet.
@@ -48,7 +57,7 @@ const longestAnswer = 64 << 10
 func (l *loop) add(fd, number int, slow bool) error {
 	c := conn{
 		fd: fd, slow: slow, kind: &l.fast, number: uint64(number) << 48, index: int64(len(l.conns)),
-		slots: make([]slot, l.plan.Depth), held: make([]byte, 0, len(l.in)-readSize),
+		slots: make([]slot, l.plan.Depth),
 	}
 	if slow {
 		c.kind, c.slots = &l.slow, make([]slot, 1)
@@ -61,8 +70,17 @@ func (l *loop) add(fd, number int, slow bool) error {
 	for i := range c.slots {
 		c.free = append(c.free, uint16(len(c.slots)-1-i))
 	}
+	if l.plan.HTTP != nil {
+		c.order = make([]uint16, len(c.slots))
+	} else {
+		c.held = make([]byte, 0, len(l.in)-readSize)
+	}
+	var err error
+	if l.plan.HTTP != nil && l.plan.HTTP.TLS != nil {
+		c.wires, c.tls, err = l.handshake(fd)
+	}
 	l.conns = append(l.conns, c)
-	return l.arm(&c, syscall.EPOLL_CTL_ADD)
+	return cmp.Or(err, l.arm(&c, syscall.EPOLL_CTL_ADD))
 }
 
 // edgeTriggered is EPOLLET without the sign that it has in package syscall.
@@ -86,11 +104,17 @@ func (l *loop) serve(c *conn, events uint32) error {
 	if events&^syscall.EPOLLOUT == 0 {
 		return nil
 	}
-	if err := l.read(c); err != nil {
+	read := l.read
+	if c.tls != nil {
+		read = l.readTLS
+	}
+	if err := read(c); err != nil {
 		return fmt.Errorf("client: connection %d: %w", c.number>>48+1, err)
 	}
 	return l.send(c)
 }
+
+var errClosed = errors.New("the server closed it")
 
 // read reads once and verifies what has come.
 func (l *loop) read(c *conn) error {
@@ -103,7 +127,7 @@ func (l *loop) read(c *conn) error {
 	case errno != 0:
 		return os.NewSyscallError("recv", errno)
 	case n == 0:
-		return errors.New("the server closed it")
+		return errClosed
 	case int(n) == len(in):
 		if err := l.arm(c, syscall.EPOLL_CTL_MOD); err != nil {
 			return err
@@ -118,6 +142,9 @@ func (l *loop) read(c *conn) error {
 
 // settle takes the whole answers off the front of in.
 func (l *loop) settle(c *conn, in []byte) (rest []byte, err error) {
+	if l.plan.HTTP != nil {
+		return l.settleHTTP(c, in)
+	}
 	want := c.kind.answer
 	for len(in) > 0 {
 		if len(in) >= len(want) && string(in[:idAt]) == string(want[:idAt]) {
@@ -173,7 +200,7 @@ func (l *loop) send(c *conn) error {
 		return nil
 	}
 	out := c.kind.requests[:count*c.kind.size]
-	for at := idAt; at < len(out); at += c.kind.size {
+	for at := range count {
 		last := len(c.free) - 1
 		i := c.free[last]
 		c.free = c.free[:last]
@@ -184,40 +211,48 @@ func (l *loop) send(c *conn) error {
 			c.sent++
 		}
 		c.slots[i] = s
-		binary.BigEndian.PutUint64(out[at:], s.id)
+		if l.plan.HTTP != nil {
+			c.order[(c.oldest+len(c.slots)-len(c.free)-1)%len(c.order)] = i
+			continue
+		}
+		binary.BigEndian.PutUint64(out[at*c.kind.size+idAt:], s.id)
 	}
 	c.owed -= int64(count)
 	if l.gap == 0 && !c.slow {
 		l.pending += int64(count)
 	}
-	return l.write(c, out)
+	if c.tls != nil {
+		_, err := c.tls.Write(out)
+		return err
+	}
+	return l.put(c, out)
 }
 
 // intended is when the request is due that c sends next.
 func (l *loop) intended(c *conn) int64 { return l.moment(c.sent*int64(l.measured) + c.index) }
 
-// write writes what the socket takes and keeps the rest for when it takes more.
-func (l *loop) write(c *conn, out []byte) error {
+// put writes what the socket takes and keeps the rest for when it takes more.
+func (l *loop) put(c *conn, out []byte) error {
 	if len(c.unsent) > 0 {
 		c.unsent = append(c.unsent, out...)
 		return nil
 	}
-	n, err := c.put(out)
+	n, err := c.write(out)
 	if n < len(out) {
 		c.unsent = append(c.unsent, out[n:]...)
 	}
 	return err
 }
 
-// flush writes what write has kept.
+// flush writes what put has kept.
 func (c *conn) flush() error {
-	n, err := c.put(c.unsent)
+	n, err := c.write(c.unsent)
 	c.unsent = append(c.unsent[:0], c.unsent[n:]...)
 	return err
 }
 
-// put writes once.
-func (c *conn) put(out []byte) (int, error) {
+// write writes once.
+func (c *conn) write(out []byte) (int, error) {
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, uintptr(c.fd), uintptr(unsafe.Pointer(&out[0])), uintptr(len(out)), syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, 0, 0)
 	switch errno {
 	case 0:

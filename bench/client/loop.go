@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -37,7 +38,8 @@ type loop struct {
 	measured int
 	fast     kind // of the measured connections
 	slow     kind
-	in       []byte // what is read; the beginning of an answer goes to its connection
+	usual    pattern // with HTTP: of an answer
+	in       []byte  // what is read; the beginning of an answer goes to its connection
 	events   [eventCount]syscall.EpollEvent
 
 	now      int64 // when the last wait ended
@@ -101,7 +103,12 @@ func newLoop(p *Plan, index int) (*loop, error) {
 		fast: newKind(p.Content, p.Depth), slow: newKind(p.SlowContent, 1),
 		from: int64(p.Warmup), till: int64(p.Warmup + p.Window),
 	}
-	l.in = make([]byte, readSize+max(len(l.fast.answer), len(l.slow.answer)))
+	room := max(len(l.fast.answer), len(l.slow.answer))
+	if p.HTTP != nil {
+		l.fast.requests, l.fast.size = bytes.Repeat(p.HTTP.Request, p.Depth), len(p.HTTP.Request)
+		room = 2*longestAnswer + len(p.HTTP.Body)
+	}
+	l.in = make([]byte, readSize+room)
 	if p.Rate > 0 {
 		l.gap = 1e9 / p.Rate * float64(p.Loops)
 	}
@@ -121,7 +128,11 @@ func (l *loop) close() {
 func (l *loop) run() error {
 	l.now = int64(time.Since(l.start))
 	for i := range l.conns {
-		if err := l.send(&l.conns[i]); err != nil {
+		c := &l.conns[i]
+		if c.wires != nil {
+			c.wires.conn = c
+		}
+		if err := l.send(c); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hone-go/hone/bench/client"
 	"github.com/hone-go/hone/bench/service"
+	"github.com/hone-go/hone/bench/web"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -24,6 +25,7 @@ const Client = "bench/client"
 // Order is one line of a client's standard input, as JSON.
 type Order struct {
 	Addr string `json:"addr"`
+	Ask  string `json:"ask"`  // the name of a web.Question; empty: hone's frames
 	Open int    `json:"open"` // connections to have served once and to keep open, in all
 	Load *Load  `json:"load"` // beside them; nil: none
 }
@@ -51,12 +53,13 @@ type Report struct {
 // Figure is what one load has shown. What cannot be had is nil.
 type Figure struct {
 	Requests  int64    `json:"requests"`
-	CPU       *float64 `json:"cpu_us"`        // of the server's process, user and system, for a request
-	Rate      *float64 `json:"rate"`          // requests answered in a second
-	P50       *float64 `json:"p50_us"`        // from the intended moment where there is a rate
-	P99       *float64 `json:"p99_us"`        //
-	P999      *float64 `json:"p999_us"`       //
-	ClientCPU *float64 `json:"client_cpu_us"` // of the client, for a request, as Busy
+	Answered  int64    `json:"answered,omitempty"` // at any time, the warm-up included
+	CPU       *float64 `json:"cpu_us"`             // of the server's process, user and system, for a request
+	Rate      *float64 `json:"rate"`               // requests answered in a second
+	P50       *float64 `json:"p50_us"`             // from the intended moment where there is a rate
+	P99       *float64 `json:"p99_us"`             //
+	P999      *float64 `json:"p999_us"`            //
+	ClientCPU *float64 `json:"client_cpu_us"`      // of the client, for a request, as Busy
 	// Busy is the client's part of one CPU, without what it spent on looking for
 	// answers when there were none because a request was about to be due.
 	Busy       *float64 `json:"client_busy"`
@@ -102,8 +105,18 @@ func (c *process) close() {
 }
 
 func (c *process) obey(ctx context.Context, o Order) (r Report, err error) {
+	exchange := func(conn net.Conn) error { return Exchange(conn, 1, []byte(content)) }
+	var ask *client.HTTP
+	if o.Ask != "" {
+		q, err := web.Named(o.Ask)
+		if err != nil {
+			return r, err
+		}
+		ask = askFor(q)
+		exchange = func(conn net.Conn) error { return ExchangeHTTP(conn, q) }
+	}
 	for len(c.conns) < o.Open {
-		conn, err := Served(ctx, o.Addr)
+		conn, err := served(ctx, o.Addr, exchange)
 		if err != nil {
 			return r, fmt.Errorf("connection %d: %w", len(c.conns)+1, err)
 		}
@@ -111,19 +124,23 @@ func (c *process) obey(ctx context.Context, o Order) (r Report, err error) {
 	}
 	r.Open = len(c.conns)
 	if o.Load != nil {
-		r.Load, err = o.Load.run(ctx, o.Addr)
+		r.Load, err = o.Load.run(ctx, o.Addr, ask)
 	}
 	return r, err
 }
 
 // Served opens a connection and has one request answered on it.
 func Served(ctx context.Context, addr string) (net.Conn, error) {
+	return served(ctx, addr, func(conn net.Conn) error { return Exchange(conn, 1, []byte(content)) })
+}
+
+func served(ctx context.Context, addr string, exchange func(net.Conn) error) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: openTime}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
 	if err = conn.SetDeadline(time.Now().Add(openTime)); err == nil {
-		err = Exchange(conn, 1, []byte(content))
+		err = exchange(conn)
 	}
 	if err == nil {
 		err = conn.SetDeadline(time.Time{})
@@ -163,10 +180,10 @@ func ReadAnswer(in io.Reader, id uint64, content []byte) error {
 }
 
 // run loads the server once.
-func (l *Load) run(ctx context.Context, addr string) (*Figure, error) {
+func (l *Load) run(ctx context.Context, addr string, ask *client.HTTP) (*Figure, error) {
 	edges := window{pid: l.PID}
 	r, err := client.Run(ctx, client.Plan{
-		Addr: addr, Conns: l.Conns, Depth: l.Depth, Rate: l.Rate, Content: []byte(content),
+		Addr: addr, Conns: l.Conns, Depth: l.Depth, Rate: l.Rate, Content: []byte(content), HTTP: ask,
 		Slow: l.Sleepers, SlowContent: []byte{service.Slow},
 		Warmup: l.Warmup, Window: l.Window, Opened: edges.opens, Closed: edges.closes,
 	})

@@ -26,10 +26,12 @@ type Entry struct {
 	Module  string `json:"module"`  // whose code moves the bytes
 	Version string `json:"version"` // of that module, or of Go; filled in by Build
 	Extra   bool   `json:"extra"`   // only where handlers sleep, unless it was chosen
+	// ParsesNothing says that a server of HTTP only looks where requests end.
+	ParsesNothing bool `json:"parses_nothing,omitempty"`
 }
 
 // Ours reports whether the server is hone's.
-func (e Entry) Ours() bool { return e.Program == "hone" }
+func (e Entry) Ours() bool { return e.Program == "hone" || e.Program == "http1" }
 
 // All are the servers, the standard library first.
 func All() []Entry {
@@ -52,10 +54,21 @@ func All() []Entry {
 	return all
 }
 
-// Choose returns the entries of those names, in the order of All, no longer
+// HTTP are the servers of HTTP, the standard library first.
+func HTTP() []Entry {
+	return []Entry{
+		{Name: "net/http", Program: "nethttp", Module: "net/http"},
+		{Name: "fasthttp", Program: "fasthttp", Module: "github.com/valyala/fasthttp"},
+		{Name: "nbio", Program: "nbhttp", Module: "github.com/lesismal/nbio"},
+		{Name: "gnet", Program: "gnethttp", Module: "github.com/panjf2000/gnet/v2", ParsesNothing: true},
+		{Name: "http1-events", Program: "http1", Engine: "events", Module: "github.com/hone-go/hone"},
+		{Name: "http1-parked", Program: "http1", Engine: "parked", Module: "github.com/hone-go/hone"},
+	}
+}
+
+// Choose returns the entries of those names, in the order of all, no longer
 // Extra; all of them when there are no names.
-func Choose(names []string) ([]Entry, error) {
-	all := All()
+func Choose(all []Entry, names []string) ([]Entry, error) {
 	if len(names) == 0 {
 		return all, nil
 	}
@@ -102,7 +115,7 @@ func Build(ctx context.Context, module, dir string, entries []Entry) error {
 				e.Version = dep.Version
 			}
 		}
-		if e.Program == "netbufio" {
+		if e.Program == "netbufio" || e.Program == "nethttp" {
 			e.Version = info.GoVersion
 		}
 	}
@@ -114,6 +127,7 @@ type How struct {
 	CPU   int           // or AnyCPU
 	Loops int           // see service.Options
 	Sleep time.Duration // see service.Options
+	TLS   bool          // see service.Options
 }
 
 // Server is a server in a process of its own, ready for clients.
@@ -130,6 +144,9 @@ const (
 // Start runs a server that Build has put into dir.
 func Start(ctx context.Context, dir string, e Entry, how How) (*Server, error) {
 	args := []string{"--addr", "127.0.0.1:0", "--loops", strconv.Itoa(how.Loops), "--sleep", how.Sleep.String()}
+	if how.TLS {
+		args = append(args, "--tls")
+	}
 	if e.Engine != "" {
 		args = append(args, "--engine", e.Engine)
 	}

@@ -135,15 +135,15 @@ func TestChildThatEnds(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	all, err := Choose(nil)
+	all, err := Choose(All(), nil)
 	if err != nil || len(all) != len(All()) {
 		t.Errorf("%d, %v", len(all), err)
 	}
-	two, err := Choose([]string{"gnet-pool", "net"})
+	two, err := Choose(All(), []string{"gnet-pool", "net"})
 	if err != nil || len(two) != 2 || two[0].Name != "net" || two[1].Name != "gnet-pool" || two[1].Extra {
 		t.Errorf("%+v, %v", two, err)
 	}
-	if _, err := Choose([]string{"net", "nonsense"}); err == nil {
+	if _, err := Choose(All(), []string{"net", "nonsense"}); err == nil {
 		t.Error("a server of no name is chosen")
 	}
 }

@@ -22,6 +22,7 @@ import (
 type Race struct {
 	Dir       string   // where fleet.Build has put the programs
 	Client    []string // the command that runs drive.Obey
+	Schema    string   // of what Run returns
 	Servers   []fleet.Entry
 	Scenarios []Scenario
 	Rounds    int
@@ -41,7 +42,7 @@ func (r *Race) Run(ctx context.Context) *report.Peers {
 	limited, cancel := context.WithTimeout(ctx, r.Limit)
 	defer cancel()
 	p := &report.Peers{}
-	p.Schema, p.Servers, p.InvalidReasons = report.PeersSchema, r.Servers, []string{}
+	p.Schema, p.Servers, p.InvalidReasons = r.Schema, r.Servers, []string{}
 	p.Settings = report.Settings{Rounds: r.Rounds, WindowMS: r.Window.Milliseconds(), WarmupMS: r.Warmup.Milliseconds(), Seed: r.Seed, Client: drive.Client}
 	jobs := r.jobs()
 	for _, sc := range r.Scenarios {
@@ -50,7 +51,10 @@ func (r *Race) Run(ctx context.Context) *report.Peers {
 	order := rand.New(rand.NewPCG(r.Seed, 0))
 	pace := pace{start: time.Now(), limit: r.Limit, total: r.Rounds * len(jobs)}
 	for round := range r.Rounds {
-		for i, at := range order.Perm(len(jobs)) {
+		for i, at := range inOrder(jobs, order) {
+			if most := jobs[at].scenario.Rounds; most > 0 && round >= most {
+				continue
+			}
 			pace.done = round*len(jobs) + i
 			samples := r.take(limited, jobs[at], round, pace, &p.Settings)
 			if limited.Err() != nil {
@@ -77,6 +81,20 @@ func (r *Race) Run(ctx context.Context) *report.Peers {
 	return p
 }
 
+// inOrder is a random order of the jobs in which those of one scenario follow each other:
+// figures of one round are compared, so they are best made within moments.
+func inOrder(jobs []job, random *rand.Rand) []int {
+	order := random.Perm(len(jobs))
+	turn := make(map[string]int)
+	for i, at := range order {
+		if name := jobs[at].scenario.Name; turn[name] == 0 {
+			turn[name] = i + 1
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return turn[jobs[a].scenario.Name] - turn[jobs[b].scenario.Name] })
+	return order
+}
+
 // job is some servers in one scenario: one server, except where nothing but
 // memory is read, which others do not disturb.
 type job struct {
@@ -90,12 +108,11 @@ const together = 5
 func (r *Race) jobs() []job {
 	var jobs []job
 	for _, sc := range r.Scenarios {
-		entries := slices.DeleteFunc(slices.Clone(r.Servers), func(e fleet.Entry) bool { return e.Extra && sc.Sleepers == 0 })
 		size := 1
 		if len(sc.Levels) > 0 {
 			size = together
 		}
-		for group := range slices.Chunk(entries, size) {
+		for group := range slices.Chunk(r.taking(sc), size) {
 			jobs = append(jobs, job{sc, group})
 		}
 	}
@@ -150,15 +167,21 @@ func (r *Race) measure(ctx context.Context, sc Scenario, e fleet.Entry, s *repor
 		return err
 	}
 	defer server.Stop()
+	order := drive.Order{Addr: server.Addr, Ask: sc.Ask, Open: sc.Idle, Load: &drive.Load{
+		PID: server.PID, Conns: sc.Conns, Depth: sc.Depth, Rate: sc.Rate, Sleepers: sc.Sleepers,
+		Warmup: r.Warmup, Window: r.Window,
+	}}
+	switch {
+	case sc.Wrk:
+		return r.wrk(ctx, sc, server, cpu, s)
+	case sc.Calls:
+		return r.calls(ctx, server, cpu, order, s)
+	}
 	client, err := r.client(ctx, cpu, procs)
 	if err != nil {
 		return err
 	}
 	defer client.Stop()
-	order := drive.Order{Addr: server.Addr, Open: sc.Idle, Load: &drive.Load{
-		PID: server.PID, Conns: sc.Conns, Depth: sc.Depth, Rate: sc.Rate, Sleepers: sc.Sleepers,
-		Warmup: r.Warmup, Window: r.Window,
-	}}
 	if sc.Idle == 0 {
 		answer, err := ask(ctx, client, order, r.Warmup+r.Window+slack)
 		if err != nil {
@@ -167,7 +190,7 @@ func (r *Race) measure(ctx context.Context, sc Scenario, e fleet.Entry, s *repor
 		s.Figure = *answer.Load
 		return nil
 	}
-	before, err := r.warm(ctx, server, client)
+	before, err := r.warm(ctx, sc, server, client)
 	if err != nil {
 		return err
 	}
@@ -185,8 +208,8 @@ const (
 )
 
 // warm has a few connections served and reads what memory that takes.
-func (r *Race) warm(ctx context.Context, server *fleet.Server, client *child.Child) (fleet.Memory, error) {
-	if _, err := ask(ctx, client, drive.Order{Addr: server.Addr, Open: warmConns}, slack); err != nil {
+func (r *Race) warm(ctx context.Context, sc Scenario, server *fleet.Server, client *child.Child) (fleet.Memory, error) {
+	if _, err := ask(ctx, client, drive.Order{Addr: server.Addr, Ask: sc.Ask, Open: warmConns}, slack); err != nil {
 		return fleet.Memory{}, err
 	}
 	return server.Collect(ctx)
@@ -231,18 +254,18 @@ func (r *Race) levels(ctx context.Context, sc Scenario, e fleet.Entry, round int
 			return err
 		}
 		defer client.Stop()
-		before, err := r.warm(ctx, server, client)
+		before, err := r.warm(ctx, sc, server, client)
 		if err != nil {
 			return err
 		}
 		for _, level := range sc.Levels {
-			if _, err := ask(ctx, client, drive.Order{Addr: server.Addr, Open: level}, slack); err != nil {
+			if _, err := ask(ctx, client, drive.Order{Addr: server.Addr, Ask: sc.Ask, Open: level}, slack); err != nil {
 				return err
 			}
 			if err := fleet.Wait(ctx, r.Quiet); err != nil {
 				return err
 			}
-			s := report.Sample{Scenario: levelName(level), Server: e.Name, Round: round}
+			s := report.Sample{Scenario: sc.levelName(level), Server: e.Name, Round: round}
 			if err := r.read(ctx, server, before, level, &s); err != nil {
 				return err
 			}
@@ -260,8 +283,11 @@ func (r *Race) levels(ctx context.Context, sc Scenario, e fleet.Entry, round int
 // what it collects is connections that have gone. Its loops never yield, and need
 // no signals that ask them to.
 func (r *Race) client(ctx context.Context, cpu, procs int) (*child.Child, error) {
-	env := []string{fmt.Sprintf("GOMAXPROCS=%d", procs), "GOGC=400", "GODEBUG=asyncpreemptoff=1"}
-	return fleet.Spawn(ctx, cpu, env, r.Client[0], r.Client[1:]...)
+	return fleet.Spawn(ctx, cpu, clientEnv(procs), r.Client[0], r.Client[1:]...)
+}
+
+func clientEnv(procs int) []string {
+	return []string{fmt.Sprintf("GOMAXPROCS=%d", procs), "GOGC=400", "GODEBUG=asyncpreemptoff=1"}
 }
 
 // ask gives a client an order.
@@ -278,7 +304,7 @@ func ask(ctx context.Context, client *child.Child, o drive.Order, limit time.Dur
 
 // line is a sample for those who watch.
 func line(s report.Sample) string {
-	text := fmt.Sprintf("%-8s %-20s", s.Scenario, s.Server)
+	text := fmt.Sprintf("%-10s %-20s", s.Scenario, s.Server)
 	if s.Error != "" {
 		return text + " failed: " + s.Error
 	}
@@ -286,7 +312,7 @@ func line(s report.Sample) string {
 		format string
 		value  *float64
 	}{
-		{" %6.3f µs/request", s.CPU}, {" %8.0f requests/s", s.Rate}, {", p99 %.0f µs", s.P99},
+		{" %6.3f µs/request", s.CPU}, {" %.2f calls/request", s.Calls}, {" %8.0f requests/s", s.Rate}, {", p99 %.0f µs", s.P99},
 		{", client %.3f µs/request", s.ClientCPU}, {", busy %.2f", s.ServerBusy}, {" and %.2f", s.Busy}, {", others %.2f", s.Others}, {" %.0f B/connection", s.PerConn},
 	} {
 		if f.value != nil {

@@ -56,14 +56,14 @@ func TestJobs(t *testing.T) {
 
 // TestChoose also holds the scenarios to what servers and clients can open.
 func TestChoose(t *testing.T) {
-	names, err := Choose(nil)
+	names, err := Choose(Scenarios(), nil)
 	if err != nil || len(names) != len(Scenarios()) {
 		t.Fatal(names, err)
 	}
-	if _, err := Choose([]string{"A", "Z"}); err == nil {
+	if _, err := Choose(Scenarios(), []string{"A", "Z"}); err == nil {
 		t.Error("a scenario of no name is chosen")
 	}
-	two, err := Choose([]string{"S", "A"})
+	two, err := Choose(Scenarios(), []string{"S", "A"})
 	if err != nil || len(two) != 2 || two[0].Name != "A" {
 		t.Errorf("%+v, %v", two, err)
 	}

@@ -20,6 +20,10 @@ type Scenario struct {
 	Idle     int     // connections beside them that have been served once and wait
 	Sleepers int     // connections beside them whose handler sleeps for every request
 	Levels   []int   // how many idle connections to read the memory of, and nothing else
+	Ask      string  // the name of a web.Question; empty: hone's frames
+	Wrk      bool    // asked by wrk instead of this project's client, which checks that one
+	Calls    bool    // for the system calls of a request, and nothing else
+	Rounds   int     // in how many of the first rounds; 0: in all
 }
 
 // sleepTime is what a sleeping handler sleeps.
@@ -43,9 +47,8 @@ func Scenarios() []Scenario {
 	}
 }
 
-// Choose returns the scenarios of those names, or all without any.
-func Choose(names []string) ([]Scenario, error) {
-	all := Scenarios()
+// Choose returns those of all that have these names, or all without any.
+func Choose(all []Scenario, names []string) ([]Scenario, error) {
 	if len(names) == 0 {
 		return all, nil
 	}
@@ -65,18 +68,18 @@ func Choose(names []string) ([]Scenario, error) {
 func (s Scenario) Small() Scenario {
 	s.Idle = min(s.Idle, 1000)
 	if len(s.Levels) > 0 {
-		s.Levels = s.Levels[:1]
+		s.Levels = []int{min(1000, s.Levels[0])}
 	}
 	return s
 }
 
 // levelName is the scenario under which a level of idle connections is reported.
-func levelName(level int) string { return fmt.Sprintf("idle-%dk", level/1000) }
+func (s Scenario) levelName(level int) string { return fmt.Sprintf("%s-%dk", s.Name, level/1000) }
 
 // placed says where server and client run: on a machine with one CPU both are
 // there.
 func (s Scenario) placed(cpus []int) (server fleet.How, clientCPU, clientProcs int) {
-	server = fleet.How{CPU: fleet.AnyCPU, Loops: s.Loops}
+	server = fleet.How{CPU: fleet.AnyCPU, Loops: s.Loops, TLS: s.secure()}
 	if s.Sleepers > 0 {
 		server.Sleep = sleepTime
 	}
@@ -90,9 +93,12 @@ func (s Scenario) placed(cpus []int) (server fleet.How, clientCPU, clientProcs i
 // title says what the scenario is.
 func (s Scenario) title(cpus []int) string {
 	if len(s.Levels) > 0 {
-		return fmt.Sprintf("memory of %v idle connections that were served once, by connection", s.Levels)
+		return fmt.Sprintf("memory of %v idle connections that were served once%s, by connection", s.Levels, s.asked())
 	}
 	t := fmt.Sprintf("%d connections × %d outstanding", s.Conns, s.Depth)
+	if s.Wrk {
+		t = fmt.Sprintf("%d connections of wrk", s.Conns)
+	}
 	if s.Rate > 0 {
 		t = fmt.Sprintf("%d connections, %.0f requests/s", s.Conns, s.Rate)
 	}
@@ -102,6 +108,7 @@ func (s Scenario) title(cpus []int) string {
 	if s.Sleepers > 0 {
 		t += fmt.Sprintf(", beside %d whose handler sleeps %v for every request", s.Sleepers, sleepTime)
 	}
+	t += s.asked()
 	switch server, client, _ := s.placed(cpus); {
 	case !s.Pinned:
 		t += ", not pinned"

@@ -14,7 +14,7 @@ const (
 )
 
 // nothing is what stands there when nothing is stored.
-const nothing = "*No run is stored: `make bench-peers` and `make bench-faults` store them.*\n"
+const nothing = "*No run is stored: `make bench-peers`, `make bench-http` and `make bench-faults` store them.*\n"
 
 // Fill returns the page with every table between its markers made anew from what
 // is stored in the folder results.
@@ -27,16 +27,22 @@ func Fill(page, results string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	web, err := ReadHTTP(filepath.Join(results, HTTPFile))
+	if err != nil {
+		return "", err
+	}
 	table := func(file, name string) (string, error) {
 		switch {
 		case file == PeersFile && peers != nil:
 			return peers.Table(name)
+		case file == HTTPFile && web != nil:
+			return web.Table(name)
 		case file == FaultsFile && faults != nil:
 			return faults.Table(name)
-		case file == PeersFile || file == FaultsFile:
+		case file == PeersFile || file == HTTPFile || file == FaultsFile:
 			return nothing, nil
 		}
-		return "", fmt.Errorf("a marker names %q; there are %s and %s", file, PeersFile, FaultsFile)
+		return "", fmt.Errorf("a marker names %q; there are %s, %s and %s", file, PeersFile, HTTPFile, FaultsFile)
 	}
 	return fill(page, table)
 }

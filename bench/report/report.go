@@ -18,8 +18,10 @@ import (
 // The files below bench/results, and the schemas of what is in them.
 const (
 	PeersFile    = "peers.json"
+	HTTPFile     = "http.json"
 	FaultsFile   = "faults.json"
 	PeersSchema  = "hone.bench.peers/1"
+	HTTPSchema   = "hone.bench.http/1"
 	FaultsSchema = "hone.bench.faults/1"
 )
 
@@ -67,6 +69,8 @@ type Sample struct {
 	// Resident is all of it, in bytes; where that was measured.
 	PerConn  *float64 `json:"per_conn_bytes"`
 	Resident *int64   `json:"resident_bytes"`
+	// Calls are the server's system calls for a request; where they were counted.
+	Calls *float64 `json:"calls,omitempty"`
 	drive.Figure
 }
 
@@ -149,6 +153,15 @@ func read(path, schema string, head *Head, run any) error {
 func ReadPeers(path string) (*Peers, error) {
 	p := new(Peers)
 	return absent(p, read(path, PeersSchema, &p.Head, p))
+}
+
+// HTTP is a run of the comparison of servers of HTTP.
+type HTTP struct{ Peers }
+
+// ReadHTTP reads a stored HTTP; nil when there is none.
+func ReadHTTP(path string) (*HTTP, error) {
+	p := new(HTTP)
+	return absent(p, read(path, HTTPSchema, &p.Head, p))
 }
 
 // ReadFaults reads stored Faults; nil when there are none.

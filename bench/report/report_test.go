@@ -126,6 +126,44 @@ In half of the samples, what went to neither server nor client was at most 25 % 
 	}
 }
 
+// TestHTTPTables has a scenario of each kind.
+func TestHTTPTables(t *testing.T) {
+	f := func(v float64) *float64 { return &v }
+	p := new(HTTP)
+	p.Servers = []fleet.Entry{
+		{Name: "net/http", Program: "nethttp", Version: "go1.26"}, {Name: "gnet", Program: "gnethttp", ParsesNothing: true},
+		{Name: "http1-events", Program: "http1"},
+	}
+	for i, server := range []string{"net/http", "gnet", "http1-events"} {
+		for round := range 2 {
+			cpu := Sample{Scenario: "hello", Server: server, Round: round, Figure: drive.Figure{CPU: f(float64(8 / (i + 1))), Rate: f(1000)}}
+			calls, idle, wrk := cpu, cpu, cpu
+			calls.Scenario, calls.Calls, calls.CPU = "calls", f(2), nil
+			idle.Scenario, idle.PerConn, idle.CPU = "idle-15k", f(190), nil
+			wrk.Scenario = "wrk"
+			p.Samples = append(p.Samples, cpu, calls, idle, wrk)
+		}
+	}
+	for name, want := range map[string]string{
+		"cpu":      "| server | hello |\n|---|---|\n| net/http go1.26 | 8.00 (8.00–8.00) |\n| **gnet** (parses nothing) | 4.00 (4.00–4.00) |\n| **http1-events** | 2.00 (2.00–2.00) |\n",
+		"nethttp":  "| server | hello | wrk |\n|---|---|---|\n| net/http go1.26 | 1.00 (1.00–1.00) | 1.00 (1.00–1.00) |\n| **gnet** (parses nothing) | 0.500 (0.500–0.500) | 0.500 (0.500–0.500) |\n| **http1-events** | 0.250 (0.250–0.250) | 0.250 (0.250–0.250) |\n",
+		"fasthttp": "",
+		"other":    "| server | calls | wrk | idle-15k |\n|---|---|---|---|\n| net/http go1.26 | 2.00 (2.00–2.00) | 8.00 (8.00–8.00) | 190 (190–190) |\n| **gnet** (parses nothing) | 2.00 (2.00–2.00) | 4.00 (4.00–4.00) | 190 (190–190) |\n| **http1-events** | 2.00 (2.00–2.00) | 2.00 (2.00–2.00) | 190 (190–190) |\n",
+	} {
+		if got, err := p.Table(name); err != nil || got != want {
+			t.Errorf("%s: %v\n%s", name, err, got)
+		}
+	}
+	if _, err := p.Table("nonsense"); err == nil {
+		t.Error("a table of no name is made")
+	}
+	for _, name := range p.Tables() {
+		if _, err := p.Table(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestLimits says who was the limit of a run whose client is known.
 func TestLimits(t *testing.T) {
 	p := small()
@@ -219,7 +257,7 @@ func TestFill(t *testing.T) {
 
 // TestPagesAreFilled holds the manual to what is stored.
 func TestPagesAreFilled(t *testing.T) {
-	for _, path := range []string{"../README.md", "../../README.md", "../../README.zh.md"} {
+	for _, path := range []string{"../README.md", "../../README.md", "../../README.zh.md", "../../docs/http1.md"} {
 		page, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

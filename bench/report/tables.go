@@ -76,7 +76,7 @@ func (p *Peers) matrix(scenarios []string, cell func(scenario, server string) st
 	})
 	rows := [][]string{append([]string{"server"}, scenarios...)}
 	for _, e := range p.Servers {
-		row, some := []string{serverName(e.Name, e.Version)}, false
+		row, some := []string{serverName(e.Name, e.Version) + map[bool]string{true: " (parses nothing)"}[e.ParsesNothing]}, false
 		for _, scenario := range scenarios {
 			text := cell(scenario, e.Name)
 			some = some || text != Spread{}.String()
@@ -228,7 +228,7 @@ func (p *Peers) limits() string {
 // doubted counts the samples with a rate whose response times the client does not
 // vouch for. Without a rate, a client that is as busy as it can be is the point.
 func (p *Peers) doubted(scenario string) (n, all int) {
-	if scenario != "O" && scenario != "S" {
+	if scenario != "O" && scenario != "S" && scenario != rateScenario {
 		return 0, 0
 	}
 	for _, s := range p.Samples {

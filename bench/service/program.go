@@ -88,6 +88,7 @@ func options(engines, args []string) (o Options, err error) {
 	f.DurationVar(&o.Sleep, "sleep", 0, "what a request sleeps whose content begins with S")
 	f.IntVar(&o.Conns, "conns", 16_384, "connections to allow, where there is a limit")
 	f.StringVar(&o.Engine, "engine", engines[0], "one of "+strings.Join(engines, ", "))
+	f.BoolVar(&o.TLS, "tls", false, "speak TLS, where the program can")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}

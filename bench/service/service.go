@@ -36,6 +36,7 @@ type Options struct {
 	Sleep  time.Duration // what a Slow request sleeps
 	Conns  int           // connections that must be allowed, where there is a limit
 	Engine string        // one of the program's
+	TLS    bool          // speak TLS; the servers of HTTP can, all but gnethttp
 }
 
 // Reply appends the content of the answer to dst, and says whether the

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hone-go/hone/conns"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/http1"
 	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/pool"
 	"github.com/hone-go/hone/workers"
@@ -138,7 +139,7 @@ func loadedServer(t *testing.T) string {
 	crew := workers.New(workers.Options{Limit: workers.Auto(workers.AutoOptions{})})
 	var bodies pool.Buffers
 	admin := &observe.Admin{
-		Stats: srv.Stats, Latency: latency,
+		Stats: srv.Stats, Latency: latency, HTTP: func() http1.Stats { return http1.Stats{Fast: 1} },
 		Conns:   map[string]func() conns.Stats{"upstream": clients.Stats},
 		Workers: map[string]observe.WorkerPool{"images": crew},
 		Buffers: map[string]func() pool.Stats{"bodies": bodies.Stats},

@@ -7,6 +7,7 @@ func server() Dashboard {
 		Rows: []Row{
 			{"Load", loadPanels()},
 			{"Handlers", handlers()},
+			{"HTTP", httpPanels()},
 			{"Refusals and ends", refusals()},
 			{"Bytes", bytesMoved()},
 			{"Event loops", loops()},
@@ -58,6 +59,19 @@ func handlers() []Panel {
 			Help:    "Engine, service, dialect and version of each instance. Two versions for longer than a rollout takes: it is stuck.",
 			Queries: []Query{{Expr: gauge("hone_info", "engine", "service", "dialect", "version"), Legend: legend("engine", "service", "dialect", "version")}},
 		},
+	}
+}
+
+func httpPanels() []Panel {
+	const other = "the server is none of HTTP (Admin.HTTP)"
+	return []Panel{
+		lines("HTTP requests", "ops",
+			"HTTP requests served on the fast path, and loans of connections to net/http, a second. Mostly loans: clients send what net/http alone serves, such as chunked uploads or HTTP/1.0; see docs/http1.md.",
+			Query{rate("hone_http_fast_requests_total"), legend() + " fast", other},
+			Query{rate("hone_http_loans_total"), legend() + " loans", other}),
+		lines("Loans to net/http", "short",
+			"Connections that are lent to net/http now, each with its goroutines and buffers. As many as connections: hardly anything is served on the fast path; see docs/http1.md.",
+			Query{gauge("hone_http_open_loans"), legend(), other}),
 	}
 }
 

@@ -166,15 +166,15 @@ func passedSockets() (n int, ours bool) {
 	return n, os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid())
 }
 
-// withTLS wraps ln when there is a certificate.
-func withTLS(ln net.Listener, files tlsfiles.Server) (net.Listener, error) {
+// tlsConfig is what the certificate's files say; nil without one.
+func tlsConfig(files tlsfiles.Server) (*tls.Config, error) {
 	if files.Cert == "" {
-		return ln, nil
+		return nil, nil
 	}
 	config, err := files.Config()
 	switch {
 	case err == nil:
-		return tls.NewListener(ln, config), nil
+		return config, nil
 	case files.ClientCA == "":
 		return nil, exit.Failedf("serve: --cert %s --key %s: %w; give a certificate and its key, both PEM", files.Cert, files.Key, err)
 	}

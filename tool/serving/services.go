@@ -12,9 +12,9 @@ import (
 )
 
 // ServiceNames are what --service takes, the usual one first.
-func ServiceNames() []string { return []string{"submit", "upper", "faults"} }
+func ServiceNames() []string { return []string{"submit", "upper", "faults", WebService} }
 
-// service is the handler of one of serviceNames.
+// service is the handler of one of ServiceNames that is asked in frames.
 func service(name string) framed.Handler {
 	switch name {
 	case "upper":

@@ -1,9 +1,10 @@
-// Package serving is what hone serve runs: a framed server with one of a few services, its
-// listeners, its limits by name, its admin side and how it drains.
+// Package serving is what hone serve runs: a framed server with one of a few services, or
+// one of HTTP, its listeners, its limits by name, its admin side and how it drains.
 package serving
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -20,7 +21,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/http1"
 	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tlsfiles"
 	"github.com/hone-go/hone/tool/exit"
@@ -44,6 +47,7 @@ type Options struct {
 	Engine                 engineFlag
 	Service, Dialect, Logs *spec.Choice
 	Limits                 limitFlag
+	Files                  string // folder
 	Proxies, AdminHosts    []string
 	JSON, UntilEOF, Timed  bool
 	Version                string // of this build
@@ -52,7 +56,8 @@ type Options struct {
 
 // serving is a server with its admin side.
 type serving struct {
-	server  *framed.Server
+	server  server
+	web     *http1.Server // server, where that speaks HTTP; else nil
 	admin   *observe.Admin
 	live    *page.Page
 	ready   atomic.Bool
@@ -61,6 +66,13 @@ type serving struct {
 	private net.Listener // nil: off
 	ended   chan error   // from both sides, when one of them ends
 	sides   sync.WaitGroup
+}
+
+// server is a framed.Server or a webServer.
+type server interface {
+	Serve(ln net.Listener) error
+	Shutdown(ctx context.Context) error
+	Stats() engine.Stats
 }
 
 // Run serves until ctx ends, then drains.
@@ -119,30 +131,79 @@ func (f *Options) prepare(stderr io.Writer) (*serving, error) {
 	if err := f.checkAdminHosts(); err != nil {
 		return nil, err
 	}
-	var dialect wire.Dialect
-	if err := dialect.UnmarshalText([]byte(f.Dialect.Value)); err != nil {
-		return nil, exit.Usagef("serve: --dialect: %w", err)
-	}
 	s := &serving{log: slog.New(slog.NewTextHandler(stderr, nil)), ended: make(chan error, 2)}
 	if f.Logs.Value == "json" {
 		s.log = slog.New(slog.NewJSONHandler(stderr, nil))
 	}
-	s.server = &framed.Server{
-		Handler: service(f.Service.Value), Dialect: dialect, Engine: f.Engine.engine,
-		Limits: f.Limits.limits, TrustedProxies: proxies, Logger: s.log,
-	}
-	var latency *observe.Latency
-	if f.Timed && f.Admin != "off" {
-		latency = new(observe.Latency)
-		s.server.Handler = latency.Wrap(s.server.Handler)
-	}
 	s.admin = &observe.Admin{
-		Latency: latency,
-		Stats:   s.server.Stats, Ready: s.ready.Load, Token: token, Hosts: f.AdminHosts, Logger: s.log,
+		Ready: s.ready.Load, Token: token, Hosts: f.AdminHosts, Logger: s.log,
 		Info: observe.Info{Service: f.Service.Value, Dialect: f.Dialect.Value, Version: f.Version},
 	}
+	if f.Timed && f.Admin != "off" {
+		s.admin.Latency = new(observe.Latency)
+	}
+	if f.Service.Value == WebService {
+		err = f.prepareWeb(s, proxies)
+	} else {
+		err = f.prepareFrames(s, proxies)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.admin.Stats = s.server.Stats
 	s.live = serverPage(s.admin)
 	return s, nil
+}
+
+// prepareFrames makes the server of a service that is asked in frames.
+func (f *Options) prepareFrames(s *serving, proxies []netip.Prefix) error {
+	if f.Given("files") {
+		return exit.Usagef("serve: --files is for --service http, and the service is %s; leave it out", f.Service.Value)
+	}
+	var dialect wire.Dialect
+	if err := dialect.UnmarshalText([]byte(f.Dialect.Value)); err != nil {
+		return exit.Usagef("serve: --dialect: %w", err)
+	}
+	handler := service(f.Service.Value)
+	if s.admin.Latency != nil {
+		handler = s.admin.Latency.Wrap(handler)
+	}
+	s.server = &framed.Server{
+		Handler: handler, Dialect: dialect, Engine: f.Engine.engine,
+		Limits: f.Limits.limits, TrustedProxies: proxies, Logger: s.log,
+	}
+	return nil
+}
+
+// prepareWeb makes the server of the service http.
+func (f *Options) prepareWeb(s *serving, proxies []netip.Prefix) error {
+	if f.Given("dialect") {
+		return exit.Usagef("serve: --dialect is for services that are asked in hone's frames, and the service is http; leave it out")
+	}
+	if f.Files != "" {
+		if info, err := os.Stat(f.Files); err != nil || !info.IsDir() {
+			return exit.Failedf("serve: --files %s is not a folder that can be read; give one", f.Files)
+		}
+	}
+	s.admin.Info.Dialect = "http/1.1"
+	handler := webHandler(f.Files)
+	if s.admin.Latency != nil {
+		handler = s.admin.Latency.WrapHTTP(handler)
+	}
+	s.web = &http1.Server{
+		Handler: handler, Engine: f.Engine.engine, Limits: f.Limits.limits, TrustedProxies: proxies, Logger: s.log, Std: new(http.Server),
+	}
+	s.admin.HTTP = s.web.Stats
+	s.server = webServer{s.web}
+	return nil
+}
+
+// serve serves the service on its listener.
+func (s *serving) serve() error {
+	if s.web != nil && s.web.Std.TLSConfig != nil {
+		return s.web.ServeTLS(s.public, "", "")
+	}
+	return s.server.Serve(s.public)
 }
 
 // trusted reads --trust-proxy.
@@ -186,9 +247,17 @@ func (f *Options) open(ctx context.Context, s *serving) error {
 	if err != nil {
 		return err
 	}
-	if s.public, err = withTLS(ln, tlsfiles.Server{Cert: f.Cert, Key: f.Key, ClientCA: f.ClientCA, Logger: s.log}); err != nil {
+	config, err := tlsConfig(tlsfiles.Server{Cert: f.Cert, Key: f.Key, ClientCA: f.ClientCA, Logger: s.log})
+	if err != nil {
 		ln.Close()
 		return err
+	}
+	s.public = ln
+	switch {
+	case s.web != nil:
+		s.web.Std.TLSConfig = config
+	case config != nil:
+		s.public = tls.NewListener(ln, config)
 	}
 	if f.Admin == "off" {
 		return nil
@@ -217,7 +286,7 @@ func (f *Options) open(ctx context.Context, s *serving) error {
 func (s *serving) start() {
 	s.ready.Store(true)
 	s.sides.Go(func() {
-		if err := s.server.Serve(s.public); !errors.Is(err, framed.ErrServerClosed) {
+		if err := s.serve(); !errors.Is(err, framed.ErrServerClosed) && !errors.Is(err, http.ErrServerClosed) {
 			s.ended <- err
 		}
 	})
@@ -249,7 +318,7 @@ func (f *Options) announce(s *serving, stdout io.Writer) error {
 	}
 	s.log.Info("limits", effective(f.Limits.limits)...)
 	s.log.Info("serving", "addr", line.Addr, "tls", f.Cert != "", "client_certificates", f.ClientCA != "", "engine", line.Engine, "service", f.Service.Value,
-		"dialect", f.Dialect.Value, "admin", admin, "pid", line.PID)
+		"dialect", s.admin.Info.Dialect, "admin", admin, "pid", line.PID)
 	if !f.JSON {
 		return nil
 	}

@@ -73,6 +73,26 @@ func TestRace(t *testing.T) {
 	}
 }
 
+func TestHTTP(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "h.json")
+	out, log, code := peers(t, t.Context(), "http", "--quick", "-o", path, "--servers", "net/http,http1-events", "--only", "hello,pipelined,TLS,lent")
+	if code != 0 || out != "" {
+		t.Fatalf("exit code %d\n%s\n%s", code, out, log)
+	}
+	p, err := report.ReadHTTP(path)
+	if err != nil || p == nil {
+		t.Fatal(p, err)
+	}
+	if p.Valid || len(p.InvalidReasons) != 1 || len(p.Samples) != 8 {
+		t.Errorf("%+v, %d samples", p.Head, len(p.Samples))
+	}
+	for _, s := range p.Samples {
+		if lent := s.Scenario == "lent-1k"; s.Error != "" || (s.CPU == nil) != lent || (s.PerConn == nil) == lent {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
 func TestFaults(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.json")
 	out, log, code := peers(t, t.Context(), "faults", "--quick", "-o", path, "--servers", "net,hone-events", "--only", "panic,length-3,half-close,long-close,descriptors,trickle")
@@ -131,7 +151,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func TestWrongUse(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"nonsense"}, {"race", "--only", "Z"}, {"race", "more"}, {"race", "--rounds", "0"}, {"race", "--servers", "nobody"},
-		{"faults", "--only", "Z"}, {"faults", "--nonsense"}, {"tables", "--nonsense"},
+		{"http", "--only", "A"}, {"http", "--servers", "net"}, {"faults", "--only", "Z"}, {"faults", "--nonsense"}, {"tables", "--nonsense"},
 	} {
 		if _, log, code := peers(t, t.Context(), args...); code != exitUsage {
 			t.Errorf("%q: exit code %d\n%s", args, code, log)

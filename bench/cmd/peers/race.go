@@ -8,12 +8,15 @@ import (
 	"os"
 	"time"
 
+	"github.com/hone-go/hone/bench/fleet"
 	"github.com/hone-go/hone/bench/race"
+	"github.com/hone-go/hone/bench/report"
 )
 
 // The sizes of a run that is to be quoted, and of a quick one.
 const (
 	fewestRounds = 5
+	fewestPairs  = 8
 	fullWindow   = time.Second
 	fullWarmup   = 300 * time.Millisecond
 	fullQuiet    = 6 * time.Second // a parked connection of hone's gives its memory back after 5
@@ -24,10 +27,30 @@ const (
 	quickQuiet   = 100 * time.Millisecond
 )
 
-func runRace(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	s := newSettings("race", stderr)
-	r := &race.Race{Window: fullWindow, Warmup: fullWarmup, Quiet: fullQuiet, Retakes: fullRetakes}
-	s.flags.IntVar(&r.Rounds, "rounds", fewestRounds, "how often to measure each")
+// contest is a comparison of speed and memory: of servers of hone's frames, or of HTTP.
+type contest struct {
+	name      string
+	schema    string
+	fewest    int // rounds of a run that is to be quoted
+	servers   []fleet.Entry
+	scenarios []race.Scenario
+	run       func(*report.Peers) tabled
+}
+
+func framesContest() contest {
+	return contest{"race", report.PeersSchema, fewestRounds, fleet.All(), race.Scenarios(), func(p *report.Peers) tabled { return p }}
+}
+
+// httpContest pairs rounds, of which it wants eight at least.
+func httpContest() contest {
+	return contest{"http", report.HTTPSchema, fewestPairs, fleet.HTTP(), race.HTTPScenarios(), func(p *report.Peers) tabled { return &report.HTTP{Peers: *p} }}
+}
+
+func (c contest) do(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	s := newSettings(c.name, stderr)
+	s.all = c.servers
+	r := &race.Race{Schema: c.schema, Window: fullWindow, Warmup: fullWarmup, Quiet: fullQuiet, Retakes: fullRetakes}
+	s.flags.IntVar(&r.Rounds, "rounds", c.fewest, "how often to measure each")
 	s.flags.Uint64Var(&r.Seed, "seed", uint64(time.Now().UnixNano()), "of the order; the same seed, the same order")
 	s.flags.DurationVar(&r.Limit, "limit", fullLimit, "end then, with what there is")
 	if err := s.parse(args); err != nil {
@@ -37,7 +60,7 @@ func runRace(ctx context.Context, args []string, stdout, stderr io.Writer) error
 		return usageError(errors.New("--rounds and --limit are positive"))
 	}
 	var err error
-	if r.Scenarios, err = race.Choose(list(s.only)); err != nil {
+	if r.Scenarios, err = race.Choose(c.scenarios, list(s.only)); err != nil {
 		return usageError(err)
 	}
 	if s.quick {
@@ -60,11 +83,11 @@ func runRace(ctx context.Context, args []string, stdout, stderr io.Writer) error
 	r.Say(fmt.Sprintf("seed %d", r.Seed))
 	p := r.Run(ctx)
 	p.Machine = g.machine
-	if s.quick || r.Rounds < fewestRounds {
-		p.InvalidReasons = append(p.InvalidReasons, fmt.Sprintf("too short to mean anything; make %d rounds, and not --quick ones", fewestRounds))
+	if s.quick || r.Rounds < c.fewest {
+		p.InvalidReasons = append(p.InvalidReasons, fmt.Sprintf("too short to mean anything; make %d rounds, and not --quick ones", c.fewest))
 		p.Valid = false
 	}
-	if err := s.deliver(p, stdout); err != nil {
+	if err := s.deliver(c.run(p), stdout); err != nil {
 		return err
 	}
 	return verdict(ctx, s.quick, p.Valid, p.InvalidReasons)

@@ -16,7 +16,7 @@ import (
 	"github.com/hone-go/hone/bench/report"
 )
 
-// settings are the flags that race and faults share.
+// settings are the flags that race, http and faults share.
 type settings struct {
 	json    bool
 	file    string
@@ -24,11 +24,12 @@ type settings struct {
 	only    string
 	servers string
 
+	all   []fleet.Entry // what --servers chooses from
 	flags *flag.FlagSet
 }
 
 func newSettings(name string, stderr io.Writer) *settings {
-	s := &settings{flags: flag.NewFlagSet(name, flag.ContinueOnError)}
+	s := &settings{all: fleet.All(), flags: flag.NewFlagSet(name, flag.ContinueOnError)}
 	s.flags.SetOutput(stderr)
 	s.flags.BoolVar(&s.json, "json", false, "print JSON instead of tables")
 	s.flags.StringVar(&s.file, "o", "", "write there instead of to standard output; JSON when it ends in .json")
@@ -85,7 +86,7 @@ type grounds struct {
 func (s *settings) prepare(ctx context.Context, say func(string)) (*grounds, error) {
 	g := new(grounds)
 	var err error
-	if g.entries, err = fleet.Choose(list(s.servers)); err != nil {
+	if g.entries, err = fleet.Choose(s.all, list(s.servers)); err != nil {
 		return nil, usageError(err)
 	}
 	if g.cpus, err = fleet.CPUs(); err != nil {

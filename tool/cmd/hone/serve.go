@@ -19,8 +19,8 @@ func newServe() *cobra.Command {
 	f := &serving.Options{Mode: 0o600, Version: buildVersion().Version}
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve framed requests until a signal",
-		Long: `Serve framed requests until SIGTERM or SIGINT, which drain: what was sent is
+		Short: "Serve framed requests, or HTTP, until a signal",
+		Long: `Serve framed requests, or HTTP, until SIGTERM or SIGINT, which drain: what was sent is
 answered within 25 s, then the rest is cut off. A second signal does not wait.
 
 Engines (parked and events serve TLS as buffered does):
@@ -28,7 +28,9 @@ Engines (parked and events serve TLS as buffered does):
 ` + serving.EngineList() + `
 Services: submit answers nothing, upper the content in upper case, faults what
 the content says: sleep 50ms, burn 50ms, late 5ms, late 5ms 60000 (with so many
-bytes), reply 60000, push 3, push 3 6000 (of so many bytes each), panic.
+bytes), reply 60000, push 3, push 3 6000 (of so many bytes each), panic. http speaks
+HTTP/1.1 instead of frames, with TLS also HTTP/2: GET /hello, /echo (a body of at most
+1 MiB), /stream?n=10&pause=100ms (server-sent events) and, with --files, /files/.
 
 Limits (` + strings.Join(serving.LimitNames(), ", ") + `)
 are all on; the log begins with those in effect. Sizes take KiB and MiB, times
@@ -45,6 +47,7 @@ A socket of systemd's (LISTEN_FDS) is used when --addr is absent or fd:3.`,
 		Example: `  hone serve
   hone serve --engine direct --addr :7000 --limit conns-per-address=100
   hone serve --service upper --addr unix:/run/hone.sock --admin off
+  hone serve --service http --addr 127.0.0.1:8080 --files public
   hone serve --addr unix:/run/hone/hone.sock --socket-mode 0660
   hone serve --cert server.pem --key server-key.pem
   hone serve --cert server.pem --key server-key.pem --client-ca clients.pem
@@ -65,6 +68,10 @@ A socket of systemd's (LISTEN_FDS) is used when --addr is absent or fd:3.`,
 	f.Engine.Add(cmd)
 	f.Service = spec.AddChoice(cmd, "service", "submit", "what requests do", serving.ServiceNames()...)
 	f.Dialect = spec.AddChoice(cmd, "dialect", "standard", "what is spoken on the wire", "standard", "demo")
+	flags.StringVar(&f.Files, "files", "", "with --service http, serve this `FOLDER` below /files/")
+	if err := cmd.MarkFlagDirname("files"); err != nil {
+		panic("hone: " + err.Error()) // the flag was added above
+	}
 	flags.Var(&f.Limits, "limit", "set a limit; repeat for more")
 	flags.StringSliceVar(&f.Proxies, "trust-proxy", nil, "expect PROXY headers from these addresses, a `CIDR`; repeat for more")
 	flags.StringVar(&f.Cert, "cert", "", "speak TLS with the certificate in this PEM `FILE`")

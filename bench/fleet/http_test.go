@@ -1,0 +1,88 @@
+package fleet_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/bench/drive"
+	"github.com/hone-go/hone/bench/fleet"
+	"github.com/hone-go/hone/bench/web"
+)
+
+// TestHTTPServers asks the same of every server of HTTP.
+func TestHTTPServers(t *testing.T) {
+	dir, entries := t.TempDir(), fleet.HTTP()
+	if err := fleet.Build(t.Context(), "..", dir, entries); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		for _, secure := range []bool{false, true} {
+			if secure && e.ParsesNothing {
+				continue
+			}
+			t.Run(e.Name+map[bool]string{true: "/TLS"}[secure], func(t *testing.T) {
+				server, err := fleet.Start(t.Context(), dir, e, fleet.How{CPU: fleet.AnyCPU, Loops: 2, TLS: secure})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer server.Stop()
+				if !e.Ours() && e.Version == "" {
+					t.Error("its version is not known")
+				}
+				for _, q := range web.Questions() {
+					if q.TLS != secure || e.ParsesNothing && q.Name == "chunked" {
+						continue
+					}
+					if !secure {
+						asksTwice(t, dial(t, server.Addr), q)
+					}
+					isAsked(t, server, q)
+				}
+			})
+		}
+	}
+}
+
+// asksTwice on one connection.
+func asksTwice(t *testing.T, conn net.Conn, q web.Question) {
+	for i := range 2 {
+		if err := drive.ExchangeHTTP(conn, q); err != nil {
+			t.Errorf("%s, request %d: %v", q.Name, i+1, err)
+		}
+	}
+}
+
+// isAsked has a client do what the comparisons have it do, in little.
+func isAsked(t *testing.T, server *fleet.Server, q web.Question) {
+	depth := 4
+	if q.Name == "chunked" {
+		depth = 1 // nobody pipelines uploads
+	}
+	open := 5
+	if q.TLS {
+		open = 0
+	}
+	order, err := json.Marshal(drive.Order{Addr: server.Addr, Ask: q.Name, Open: open,
+		Load: &drive.Load{PID: server.PID, Conns: 3, Depth: depth, Window: 50 * time.Millisecond, Warmup: 10 * time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var answer bytes.Buffer
+	if err := drive.Obey(ctx, strings.NewReader(string(order)), &answer); err != nil {
+		t.Fatal(err)
+	}
+	var r drive.Report
+	if err := json.Unmarshal(answer.Bytes(), &r); err != nil || r.Error != "" {
+		t.Fatalf("%s: %v %s", q.Name, err, r.Error)
+	}
+	if r.Open != open || r.Load == nil || r.Load.Requests == 0 || r.Load.Answered < r.Load.Requests || r.Load.CPU == nil || *r.Load.CPU <= 0 {
+		t.Errorf("%s: %d open, %+v", q.Name, r.Open, r.Load)
+	}
+}

@@ -1,0 +1,36 @@
+// Command nbhttp serves HTTP with github.com/lesismal/nbio's package nbhttp, whose handlers
+// are net/http's.
+package main
+
+import (
+	"errors"
+
+	"github.com/lesismal/llib/std/crypto/tls"
+	"github.com/lesismal/nbio/nbhttp"
+
+	"github.com/hone-go/hone/bench/service"
+	"github.com/hone-go/hone/bench/web"
+)
+
+func main() {
+	service.Main([]string{"pollers"}, func(o service.Options, ready func(string)) error {
+		config := nbhttp.Config{Network: "tcp", Handler: web.Handler(), NPoller: o.Loops, MaxLoad: o.Conns}
+		if o.TLS {
+			cert, err := web.Certificate()
+			if err != nil {
+				return err
+			}
+			config.AddrsTLS = []string{o.Addr}
+			config.TLSConfig = &tls.Config{Certificates: []tls.Certificate{{Certificate: cert.Certificate, PrivateKey: cert.PrivateKey}}}
+		} else {
+			config.Addrs = []string{o.Addr}
+		}
+		engine := nbhttp.NewEngine(config)
+		if err := engine.Start(); err != nil {
+			return err
+		}
+		ready(o.Addr)
+		engine.Wait()
+		return errors.New("the engine has ended")
+	})
+}

@@ -1,0 +1,145 @@
+// Package web is what every HTTP server of the comparison serves, and what the client
+// asks of them. The servers differ in what reads requests and writes answers.
+package web
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"time"
+)
+
+// The paths, and what answers to them contain. Everything else is not found.
+const (
+	HelloPath   = "/hello"
+	PagePath    = "/page"
+	PicturePath = "/picture"
+)
+
+const (
+	hello = "Hello, World!"
+
+	line    = "All work and no play, said Jack\n" // 32 bytes
+	lines   = line + line + line + line + line + line + line + line
+	page    = lines + lines + lines + lines + lines + lines + lines + lines // 2,048
+	dots    = "\x5a\xa5\x3c\xc3"
+	rows    = dots + dots + dots + dots + dots + dots + dots + dots
+	picture = "\x89PNG\r\n\x1a\n" + rows + rows + rows + rows + rows + rows + rows + rows + rows + rows +
+		rows + rows + rows + rows + rows + rows + rows + rows + rows + rows + rows + dots + dots + dots + dots + dots // 700
+)
+
+// PictureHeaders are what a cache or a browser wants to know of a picture; with
+// Content-Length and Date its answer has eight.
+var PictureHeaders = [][2]string{
+	{"Content-Type", "image/png"},
+	{"Cache-Control", "public, max-age=31536000, immutable"},
+	{"Etag", `"5f4dcc3b5aa765d61d8327deb882cf99"`},
+	{"Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT"},
+	{"Vary", "Accept-Encoding"},
+	{"X-Content-Type-Options", "nosniff"},
+}
+
+// Body is what a path is answered with.
+func Body(path string) (body string, found bool) {
+	switch path {
+	case HelloPath:
+		return hello, true
+	case PagePath:
+		return page, true
+	case PicturePath:
+		return picture, true
+	}
+	return "", false
+}
+
+// Handler answers as a handler of net/http is usually written: it sets what headers
+// it knows of, and leaves the rest to the server.
+func Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, found := Body(r.URL.Path)
+		switch {
+		case !found:
+			http.NotFound(w, r)
+			return
+		case r.URL.Path == PagePath:
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		case r.URL.Path == PicturePath:
+			header := w.Header()
+			for _, h := range PictureHeaders {
+				header.Set(h[0], h[1])
+			}
+		}
+		if r.Method == http.MethodPost {
+			io.Copy(io.Discard, r.Body) // an error ends the connection, which is the server's affair
+		}
+		io.WriteString(w, body)
+	})
+}
+
+// Certificate makes one for this machine.
+func Certificate() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}
+
+// Question is a request, and what its answer must be.
+type Question struct {
+	Name    string
+	Request []byte
+	Body    string // of the answer, whose status is 200
+	TLS     bool
+}
+
+// Questions are all that the client asks.
+func Questions() []Question {
+	get := func(path, headers string) []byte {
+		return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: localhost:8080\r\n%s\r\n", path, headers)
+	}
+	return []Question{
+		{Name: "hello", Request: get(HelloPath, ""), Body: hello},
+		{Name: "page", Request: get(PagePath, ""), Body: page},
+		{Name: "browser", Request: get(HelloPath, browserHead), Body: hello},
+		{Name: "picture", Request: get(PicturePath, ""), Body: picture},
+		{Name: "tls", Request: get(HelloPath, ""), Body: hello, TLS: true},
+		{Name: "chunked", Request: []byte(chunked), Body: hello},
+	}
+}
+
+// chunked is a request whose body is not announced.
+const chunked = ("POST " + HelloPath + " HTTP/1.1\r\nHost: localhost:8080\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
+
+// browserHead is ten headers as browsers send them, beside Host.
+const browserHead = "Connection: keep-alive\r\n" +
+	"Cache-Control: max-age=0\r\n" +
+	"Upgrade-Insecure-Requests: 1\r\n" +
+	"User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 Safari/537.36\r\n" +
+	"Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8\r\n" +
+	"Sec-Fetch-Site: none\r\n" +
+	"Sec-Fetch-Mode: navigate\r\n" +
+	"Accept-Encoding: gzip, deflate, br, zstd\r\n" +
+	"Accept-Language: en-US,en;q=0.9\r\n" +
+	"Cookie: session=0123456789abcdef0123456789abcdef; theme=dark\r\n"
+
+// Named finds a question.
+func Named(name string) (Question, error) {
+	for _, q := range Questions() {
+		if q.Name == name {
+			return q, nil
+		}
+	}
+	return Question{}, fmt.Errorf("there is no question %q", name)
+}

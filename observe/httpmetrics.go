@@ -1,0 +1,23 @@
+package observe
+
+// httpEntries are what a server of HTTP counts beside what every server does.
+func httpEntries() []entry {
+	one := func(kind Kind, name, panel, help string, v func(r *reading) float64) entry {
+		return entry{
+			Metric: Metric{Name: name, Kind: kind, Help: help, From: "HTTP", Panel: "hone-server/" + panel},
+			read: func(r *reading, give func(float64, ...string)) {
+				if r.http != nil {
+					give(v(r))
+				}
+			},
+		}
+	}
+	return []entry{
+		one(Counter, "hone_http_fast_requests_total", "HTTP requests", "HTTP requests that the engine served itself, on the fast path.",
+			func(r *reading) float64 { return float64(r.http.Fast) }),
+		one(Counter, "hone_http_loans_total", "HTTP requests", "Times that a connection was lent to net/http, for one request or more.",
+			func(r *reading) float64 { return float64(r.http.Loans) }),
+		one(Gauge, "hone_http_open_loans", "Loans to net/http", "Connections that are lent to net/http now.",
+			func(r *reading) float64 { return float64(r.http.OpenLoans) }),
+	}
+}

@@ -1,0 +1,96 @@
+package serving
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/http1"
+)
+
+// WebService is the name of the service that speaks HTTP instead of hone's frames.
+const WebService = "http"
+
+// webServer is an http1.Server as the other services' server is seen.
+type webServer struct{ *http1.Server }
+
+// Stats are those of its engine.
+func (s webServer) Stats() engine.Stats { return s.Server.Stats().Stats }
+
+// The most that the paths of the service http do.
+const (
+	mostEchoed   = 1 << 20 // bytes
+	mostEvents   = 10_000
+	usualEvents  = 10
+	longestPause = time.Minute
+	usualPause   = 100 * time.Millisecond
+)
+
+// webHandler answers the paths of the service http. Without a folder there are no files.
+func webHandler(folder string) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /hello", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "Hello, World!\n") })
+	mux.HandleFunc("/echo", echo)
+	mux.HandleFunc("GET /stream", stream)
+	if folder != "" {
+		mux.Handle("GET /files/", http.StripPrefix("/files/", http.FileServer(http.Dir(folder))))
+	}
+	return mux
+}
+
+// echo answers a request's body.
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostEchoed))
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		http.Error(w, fmt.Sprintf("the body is larger than %d bytes", large.Limit), http.StatusRequestEntityTooLarge)
+		return
+	}
+	if err != nil {
+		http.Error(w, "the body does not arrive", http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream") // no browser is to run what somebody sent
+	w.Write(body)
+}
+
+// stream sends server-sent events, each of them at once: ?n=10&pause=100ms.
+func stream(w http.ResponseWriter, r *http.Request) {
+	n, pause := usualEvents, usualPause
+	query := r.URL.Query()
+	var errs [2]error
+	if text := query.Get("n"); text != "" {
+		n, errs[0] = strconv.Atoi(text)
+	}
+	if text := query.Get("pause"); text != "" {
+		pause, errs[1] = time.ParseDuration(text)
+	}
+	if errors.Join(errs[:]...) != nil || n < 1 || n > mostEvents || pause < 0 || pause > longestPause {
+		http.Error(w, "write it as in ?n=10&pause=100ms: 1 to 10000 events, up to 1m between them", http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	out := http.NewResponseController(w)
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for i := range n {
+		if i > 0 {
+			select {
+			case <-timer.C:
+				timer.Reset(pause)
+			case <-r.Context().Done():
+				return
+			}
+		}
+		if _, err := fmt.Fprintf(w, "id: %d\ndata: event %d of %d\n\n", i+1, i+1, n); err != nil {
+			return
+		}
+		if err := out.Flush(); err != nil {
+			return
+		}
+	}
+}
