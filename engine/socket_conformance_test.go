@@ -193,3 +193,67 @@ func TestSocketHasNoLimits(t *testing.T) {
 		c.Close()
 	})
 }
+
+// Large pushes that race with it arrive whole or not at all.
+func TestSocketCutsNoPush(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		line := strings.Repeat("p", 99_999) + "\n"
+		taken := make(chan net.Conn, 1)
+		p := giving(taken, nil)
+		give := p.serve
+		p.serve = func(t *engine.Turn, request []byte) error {
+			conn, begun := t.Conn(), make(chan struct{})
+			go func() {
+				for i := range 200 {
+					if conn.Push([]byte(line)) != nil {
+						return
+					}
+					if i == 20 {
+						close(begun)
+					}
+				}
+			}()
+			<-begun
+			return give(t, request)
+		}
+		s := serve(t, g, p, func(s *engine.Server) { s.Limits.HardCap = 64 << 20 })
+		c := s.dial(t)
+		c.send("give\n")
+		go func() {
+			nc := <-taken
+			io.WriteString(nc, "by hand\n")
+			nc.Close()
+		}()
+		got, err := io.ReadAll(c)
+		text, last := strings.CutSuffix(string(got), "by hand\n")
+		text = strings.Replace(text, "given\n", "", 1)
+		if err != nil || !last || len(text)%len(line) != 0 || strings.Count(text, line) != len(text)/len(line) {
+			t.Errorf("%d bytes, %v; a push was cut, or the last words are not the last", len(got), err)
+		}
+		s.ended(t, engine.ClosedHere)
+	})
+}
+
+// The kernel no longer reports it: nobody of ours would read what arrives, and a loop would
+// be told of it for ever.
+func TestSocketIsNotReported(t *testing.T) {
+	onEach(t, everywhere(ground.isLoop), func(t *testing.T, g ground) {
+		taken := make(chan net.Conn, 1)
+		s := serve(t, g, giving(taken, nil))
+		c := s.dial(t)
+		c.send("give\n")
+		c.want("given\n")
+		nc := heard(t, taken, "the socket")
+		defer nc.Close()
+		s.ended(t, engine.ClosedHere)
+		c.send("nobody reads this\n")
+		before := s.Stats().Events
+		other := s.dial(t)
+		for range 200 {
+			other.ask("x", "x")
+		}
+		if n := s.Stats().Events - before; n > 500 {
+			t.Errorf("%d events for 200 requests", n)
+		}
+	})
+}

@@ -650,6 +650,7 @@ type contender struct {
 	notes notes
 	at    atomic.Int32 // which of answers is asked for
 	fast  func() uint64
+	mute  func(bool) // SetKeepAlivesEnabled
 }
 
 func (c *contender) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -672,6 +673,7 @@ func startContenders(t *testing.T) (all []*contender) {
 	std, ln := &contender{name: "net/http"}, listen()
 	std.addr = ln.Addr().String()
 	server := &http.Server{Handler: std, ErrorLog: log.New(&std.notes, "", 0)}
+	std.mute = server.SetKeepAlivesEnabled
 	go server.Serve(ln)
 	t.Cleanup(func() { server.Close() })
 	all = append(all, std)
@@ -679,6 +681,7 @@ func startContenders(t *testing.T) (all []*contender) {
 		c, ln := &contender{name: e.Name()}, listen()
 		c.addr = ln.Addr().String()
 		s := &Server{Engine: e, Std: &http.Server{Handler: c, ErrorLog: log.New(&c.notes, "", 0)}}
+		c.mute = s.SetKeepAlivesEnabled
 		c.fast = func() uint64 { return s.Stats().Fast }
 		go s.Serve(ln)
 		t.Cleanup(func() { s.Close() })
@@ -714,8 +717,18 @@ func (c *contender) exchange(t *testing.T, request string) string {
 	return dateField.ReplaceAllString(string(got), "Date: X\r\n")
 }
 
-func TestAnswersAreNetHTTPs(t *testing.T) {
+func TestAnswersAreNetHTTPs(t *testing.T) { compareAnswers(t, startContenders(t)) }
+
+func TestAnswersWithoutKeepAlives(t *testing.T) {
 	all := startContenders(t)
+	for _, c := range all {
+		c.mute(false)
+	}
+	compareAnswers(t, all)
+}
+
+// compareAnswers asks everybody for all of answers.
+func compareAnswers(t *testing.T, all []*contender) {
 	for i, a := range answers {
 		if t.Failed() {
 			return // each further failure may wait for its deadline
