@@ -5,7 +5,7 @@ ALL         := ./... ./observe/... ./tool/...
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps demo test race timing suites fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-faults cross
+.PHONY: help deps demo test race timing suites fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-faults apps bench-apps cross
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -16,7 +16,7 @@ deps: ## download modules and install what the tests need from Debian (as root)
 	done; go list -deps $(ALL) tool >/dev/null
 	@missing=$$(for pair in prometheus:prometheus promtool:prometheus \
 			prometheus-node-exporter:prometheus-node-exporter systemd-analyze:systemd kubectl:kubernetes-client chromium:chromium \
-			redis-server:redis-server nginx:nginx wrk:wrk python3:python3 \
+			redis-server:redis-server nginx:nginx wrk:wrk curl:curl python3:python3 \
 			/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf:fonts-droid-fallback; do \
 		[ -e "$${pair%:*}" ] || command -v "$${pair%:*}" >/dev/null || echo "$${pair#*:}"; \
 	done | sort -u | tr '\n' ' '); \
@@ -80,6 +80,12 @@ vuln: ## look the dependencies up in Go's vulnerability database
 		echo '*** NOT CHECKED: the vulnerability database cannot be reached from here.'; \
 		echo '*** Run make vuln again on a machine with access to it.'; exit 0; \
 	fi; exit $$rc
+
+apps: ## run applications and tools that others wrote against http1
+	cd bench && go test -count=1 ./apps
+
+bench-apps: ## the same on every engine, with faults at full size
+	cd bench && go test -count=1 ./apps -timeout 60m -v -args -all
 
 bench: ## run the engine benchmarks once each
 	go test -timeout 30m -run '^$$' -bench 'Engines|IdleMemory|BesideSleepers' -benchtime 1x ./framed

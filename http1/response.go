@@ -22,6 +22,7 @@ import (
 const (
 	beforeChunking = 2 << 10  // an answer that ends within it has a Content-Length, as from net/http
 	flushAt        = 64 << 10 // Turn.Out does not grow beyond it
+	partOfLong     = 16 << 10 // or beyond this, of an answer that is known to be longer than two of those
 )
 
 // response is the http.ResponseWriter of one request: a block under its methods. It is
@@ -279,13 +280,22 @@ func (a *answer) emit(p []byte) {
 // raw appends p to Turn.Out, and has it flushed as often as it is full.
 func (a *answer) raw(p []byte) {
 	for a.err == nil {
-		n := min(len(p), max(0, flushAt-len(a.turn.Out)))
+		n := min(len(p), max(0, a.flushAt(len(p))-len(a.turn.Out)))
 		a.turn.Out = append(a.turn.Out, p[:n]...)
 		if p = p[n:]; len(p) == 0 {
 			return
 		}
 		a.flush()
 	}
+}
+
+// flushAt is how much Turn.Out may hold, with n bytes about to come. A slow reader of a
+// long answer keeps two parts of it in memory: those of 2 000 fit into Limits.TotalOutput.
+func (a *answer) flushAt(n int) int {
+	if max(a.declared, int64(n)) > 2*flushAt {
+		return partOfLong
+	}
+	return flushAt
 }
 
 // flush writes Turn.Out to the peer and waits for it to take it.
