@@ -229,7 +229,7 @@ func markdown(t *testing.T, names []string, outcomes map[string][]outcome) strin
 		fmt.Fprintf(&b, "\n## Exceptions\n\n")
 		for _, name := range names {
 			if e, ok := exceptions[name]; ok {
-				fmt.Fprintf(&b, "- `%s` %s.\n", name, e.why)
+				fmt.Fprintf(&b, "- **%s** %s.\n", name, e.why)
 			}
 		}
 	}
