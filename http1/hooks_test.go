@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hone-go/hone/engine"
 )
@@ -187,4 +188,29 @@ func TestShownConn(t *testing.T) {
 	if all, err := io.ReadAll(nc); len(all) != 0 || err != nil {
 		t.Errorf("read %q, %v", all, err)
 	}
+}
+
+// A hook that closes its connection ends it while it is lent, too, as httptest's servers
+// expect.
+func TestHookClosesALentConnection(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		shown := make(chan net.Conn, 1)
+		var once sync.Once
+		handled := make(chan error, 1)
+		s := serve(t, &Server{Engine: e, Limits: engine.Limits{FrameTime: time.Hour}, Std: &http.Server{
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, err := io.ReadAll(r.Body)
+				handled <- err
+			}),
+			ConnState: func(nc net.Conn, state http.ConnState) { once.Do(func() { shown <- nc }) },
+		}})
+		nc := s.dial(t)
+		say(t, nc, "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+		await(t, "the loan", func() bool { return s.Stats().OpenLoans == 1 })
+		(<-shown).Close()
+		if err := <-handled; err == nil {
+			t.Error("the handler has read a body to the end that has none")
+		}
+		await(t, "the end", func() bool { return s.Stats().Open == 0 })
+	})
 }
