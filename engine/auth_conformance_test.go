@@ -11,7 +11,7 @@ import (
 // asks on and on, or waits for a late reply. One that has proved it stays, whether that
 // was said within its visit or later by somebody else.
 func TestAuthTime(t *testing.T) {
-	const limit = 400 * time.Millisecond
+	const limit = time.Second // a busy machine may take some of it before a connection proves itself
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
 			switch string(line) {

@@ -299,6 +299,7 @@ func TestCallKeptBeyondItsHandlerPanics(t *testing.T) {
 
 func TestBlockedHandlerDoesNotDelayOtherConnections(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
+		t.Parallel() // no engine is measured here
 		h, entered, release := gate()
 		addr := serve(t, &framed.Server{Engine: e, Handler: h})
 		const blocked = 20

@@ -50,6 +50,7 @@ func TestConnState(t *testing.T) {
 	cases := []struct{ name, sent, want string }{
 		{"both halves", getting("/1") + chunked + getting("/2"), "new active idle active idle active idle closed"},
 		{"hijacked", "GET /hijack HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", "new active hijacked"},
+		{"hijacked on the fast path", getting("/hijack"), "new active hijacked"},
 		{"refused", "nonsense and more of it\r\n\r\n", "new active closed"},
 		{"silent", "", "new closed"},
 	}

@@ -65,6 +65,9 @@ func (le *lender) init() {
 	le.std.BaseContext = nil
 	le.std.ConnContext = func(ctx context.Context, nc net.Conn) context.Context {
 		l := loanOf(nc)
+		if l == nil {
+			return ctx
+		}
 		if l.ctx != nil {
 			ctx = l.ctx
 		}
@@ -110,7 +113,7 @@ func (le *lender) lend(l *loan) (left []byte, back bool) {
 	defer func() {
 		le.mu.Lock()
 		delete(le.lent, l)
-		if l.phase == hijacked {
+		if l.reached() == hijacked {
 			le.hijacked--
 		}
 		le.mu.Unlock()
@@ -125,6 +128,8 @@ func (le *lender) lend(l *loan) (left []byte, back bool) {
 		return nil, false
 	}
 	<-l.ended
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return l.unread, l.back
 }
 
@@ -150,6 +155,9 @@ func (le *lender) open() (lent, hijacked int) {
 // follow is net/http's ConnState.
 func (le *lender) follow(nc net.Conn, state http.ConnState) {
 	l := loanOf(nc)
+	if l == nil {
+		return
+	}
 	if state == http.StateHijacked {
 		le.mu.Lock()
 		le.hijacked++
@@ -171,7 +179,7 @@ func (le *lender) follow(nc net.Conn, state http.ConnState) {
 		}
 		l.mu.Unlock()
 	}
-	if l.told != nil && state != http.StateNew && !(state == http.StateClosed && l.back) {
+	if l.told != nil && state != http.StateNew && !(state == http.StateClosed && l.isBack()) {
 		l.told(state)
 	}
 }
@@ -213,6 +221,27 @@ type loan struct {
 	writeBy  time.Time
 	owed     time.Duration // by which the body is late, at Limits.FrameRate
 	why      engine.Reason // the limit that has struck
+}
+
+// reached is how far net/http is.
+func (l *loan) reached() loanPhase {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.phase
+}
+
+// isBack reports whether the engine has the connection again.
+func (l *loan) isBack() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.back
+}
+
+// struck is the limit that has ended the loan, 0 if none has.
+func (l *loan) struck() engine.Reason {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.why
 }
 
 // drainGrace is how long net/http waits for the rest of a head when the server drains.
@@ -466,12 +495,15 @@ func (l *loan) handled(r *http.Request) {
 	l.mu.Unlock()
 }
 
-// loanOf is the loan that net/http knows as nc.
+// loanOf is the loan that net/http knows as nc, nil if it is none.
 func loanOf(nc net.Conn) *loan {
-	if t, ok := nc.(tlsLoan); ok {
-		return t.loan
+	switch nc := nc.(type) {
+	case tlsLoan:
+		return nc.loan
+	case *loan:
+		return nc
 	}
-	return nc.(*loan)
+	return nil
 }
 
 // newLoan is nc with what was read from it already.

@@ -15,60 +15,69 @@ import (
 // Bits of Turn.State.
 const (
 	stateVisited uint64 = 1 << iota // the handshake's choice of a protocol is dealt with
-	statePosted                     // the last request was a POST
+	stateServed                     // this is not the first request
+	statePosted                     // the last one was a POST
 )
 
 // leave lends the connection to net/http, for the requests at the front of in.
 func (s *Server) leave(t *engine.Turn, in []byte) error {
-	after := t.State&statePosted != 0 && len(in) > 0 && isLineEnd(in[0])
-	if after {
+	served, posted := t.State&stateServed != 0, t.State&statePosted != 0
+	if posted {
 		in = in[lineEnds(in):]
 	}
 	// The last request that is served on loan is mostly the first: whether that is a POST
 	// has to be known now. If it turns out otherwise, the connection stays lent.
-	notePost(t, in)
+	note(t, in)
 	posts := t.State&statePosted != 0
 	c := t.Conn()
 	return t.TakeOver(func(nc net.Conn, unread []byte) ([]byte, bool) {
 		l := s.loanOf(c, nc, unread)
 		l.mustPost = posts
-		if after && !l.skipLineEnds(s.std.IdleTimeout) {
+		if served && !l.peek(&s.lender) {
 			return nil, false
+		}
+		if posted {
+			l.unread = l.unread[lineEnds(l.unread):]
 		}
 		return s.lendTo(&s.lender, c, l)
 	})
 }
 
-// notePost remembers whether the request at the front of in is a POST.
-func notePost(t *engine.Turn, in []byte) {
+// note remembers what net/http would of the request at the front of in.
+func note(t *engine.Turn, in []byte) {
+	t.State |= stateServed
 	t.State &^= statePosted
 	if len(in) > 0 && in[0] == 'P' && bytes.HasPrefix(in, []byte("POST ")) {
 		t.State |= statePosted
 	}
 }
 
-// skipLineEnds skips empty lines after a POST as net/http does for the sake of old
-// clients: it waits for 4 bytes and drops line ends at their front.
-func (l *loan) skipLineEnds(patience time.Duration) bool {
-	if patience > 0 {
-		l.nc.SetReadDeadline(time.Now().Add(patience))
-		defer l.nc.SetReadDeadline(time.Time{})
+// peek waits for 4 bytes, as net/http does before every request but the first: when they
+// do not come it closes without a word, whatever the others are. After a POST it drops
+// line ends among the 4, for the sake of old clients.
+func (l *loan) peek(le *lender) bool {
+	if len(l.unread) >= peeked {
+		return true
 	}
-	for len(l.unread) < 4 {
-		var more [4]byte
+	l.nc.SetReadDeadline(after(time.Now(), le.limits.FrameTime))
+	defer l.nc.SetReadDeadline(time.Time{})
+	for len(l.unread) < peeked {
+		var more [peeked]byte
 		n, err := l.nc.Read(more[len(l.unread):])
+		le.bytesIn.Add(uint64(n))
 		l.unread = append(l.unread, more[len(l.unread):][:n]...)
 		if err != nil {
 			return false
 		}
 	}
-	l.unread = l.unread[lineEnds(l.unread):]
 	return true
 }
 
+const peeked = 4
+
 // lineEnds is how many of the first 4 bytes of in are line ends at its front.
 func lineEnds(in []byte) (n int) {
-	for n < min(4, len(in)) && isLineEnd(in[n]) {
+	for n < min(peeked, len(in)) && isLineEnd(in[n]) {
 		n++
 	}
 	return n
@@ -104,8 +113,8 @@ func (s *Server) loanOf(c engine.Conn, nc net.Conn, unread []byte) *loan {
 // lendTo has to's net/http serve l until it has done.
 func (s *Server) lendTo(to *lender, c engine.Conn, l *loan) (left []byte, back bool) {
 	left, back = to.lend(l)
-	if !back && l.why != 0 {
-		c.Close(l.why) // that is what it is counted as
+	if why := l.struck(); !back && why != 0 {
+		c.Close(why) // that is what it is counted as
 	}
 	return left, back
 }

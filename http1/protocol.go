@@ -92,7 +92,7 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 			}
 			t.Mark(used)
 			v.served++
-			notePost(t, rest)
+			note(t, rest)
 			p.server.tell(t, http.StateActive)
 			if used, in, err = p.serve(t, v, in, used); err == nil {
 				p.server.tell(t, http.StateIdle)

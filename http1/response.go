@@ -49,6 +49,7 @@ type answer struct {
 	fields   []headerField // of the header at WriteHeader, sorted by key
 	known    [unknown]knownField
 	prefixed bool // there are keys with http.TrailerPrefix
+	date     dateLine
 	trailers []string
 
 	declared int64 // Content-Length; -1 without one

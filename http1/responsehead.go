@@ -184,9 +184,7 @@ func (a *answer) writeHead(p []byte) {
 	out := appendStatusLine(a.turn.Out, a.status)
 	out = a.appendFields(out, without)
 	if !known[date].set {
-		out = append(out, "Date: "...)
-		out = time.Now().UTC().AppendFormat(out, http.TimeFormat)
-		out = append(out, "\r\n"...)
+		out = a.date.append(out, time.Now())
 	}
 	if addLength {
 		out = append(out, "Content-Length: "...)
@@ -203,6 +201,20 @@ func (a *answer) writeHead(p []byte) {
 		out = append(out, "Transfer-Encoding: chunked\r\n"...)
 	}
 	a.turn.Out = append(out, "\r\n"...)
+}
+
+// dateLine is the Date field, formatted once a second.
+type dateLine struct {
+	second int64
+	line   []byte
+}
+
+func (d *dateLine) append(out []byte, now time.Time) []byte {
+	if second := now.Unix(); d.second != second || d.line == nil {
+		d.second = second
+		d.line = now.UTC().AppendFormat(append(d.line[:0], "Date: "...), http.TimeFormat+"\r\n")
+	}
+	return append(out, d.line...)
 }
 
 // findTrailers notes the trailers that were declared, and reports whether there are any.

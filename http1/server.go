@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -165,7 +166,9 @@ func (s *Server) startLending() {
 		return
 	}
 	s.lending = true
-	s.lender.returns = comesBack()
+	if s.lender.returns = comesBack(); !s.lender.returns && s.Logger != nil {
+		s.Logger.Warn("this net/http is not the one that http1 knows: connections that are lent to it stay lent", "go", runtime.Version())
+	}
 	for _, le := range []*lender{&s.lender, s.http2} {
 		if le != nil {
 			s.lenders.Add(1)

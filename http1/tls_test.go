@@ -5,17 +5,21 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tlsfiles"
 )
 
 // certified is a certificate for 127.0.0.1, and who trusts it.
@@ -238,4 +242,41 @@ func posting(t *testing.T, client *http.Client, url string, body io.Reader) stri
 		t.Fatal(err)
 	}
 	return string(all)
+}
+
+// A certificate that package tlsfiles reads serves HTTP/1.1 and HTTP/2.
+func TestCertificateOfTLSFiles(t *testing.T) {
+	cert, trusted := certified(t)
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	files := tlsfiles.Server{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	for path, block := range map[string]*pem.Block{files.Cert: {Type: "CERTIFICATE", Bytes: cert.Certificate[0]}, files.Key: {Type: "PRIVATE KEY", Bytes: key}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config, err := files.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Std: &http.Server{TLSConfig: config, Handler: http.HandlerFunc(said)}}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.ServeTLS(ln, "", "") }()
+	for _, h2 := range []bool{false, true} {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: h2}
+		got := posting(t, &http.Client{Transport: transport, Timeout: 10 * time.Second}, "https://"+ln.Addr().String()+"/", nil)
+		if want := map[bool]string{false: "HTTP/1.1 / 0 true", true: "HTTP/2.0 / 0 true"}[h2]; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		transport.CloseIdleConnections()
+	}
+	s.Close()
+	<-served
 }

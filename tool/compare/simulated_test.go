@@ -14,8 +14,11 @@ import (
 	"testing"
 )
 
-// familiesOf is how many comparisons are simulated of each kind. To decide more
-// finely, run it by hand:
+// familiesOf is how many comparisons are simulated of each kind. Of 2,000, in CI, at
+// most 6.6 % may be wrong where the truth is 5 %; of 500 at most 8.2 % (see most), which
+// finds what is badly broken in a quarter of the time, and says nothing of mutants. All
+// limits held of 10,000: at most 3.8 % were wrong where nothing differs, 4.6 % in three
+// looks. To decide more finely, run it by hand:
 //
 //	HONE_TEST_FAMILIES=10000 go test ./tool/compare -run TestSimulated -v
 func familiesOf(t *testing.T) int {
@@ -23,6 +26,8 @@ func familiesOf(t *testing.T) int {
 	switch {
 	case text == "" && raceEnabled: // ten times as slow, so enough to find races
 		return 200
+	case text == "" && os.Getenv("HONE_TEST_ALL") == "":
+		return 500
 	case text == "":
 		return 2000
 	}

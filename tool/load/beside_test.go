@@ -82,6 +82,7 @@ func TestIdleBesideALoad(t *testing.T) {
 
 // A server that closes some of them, and says something to others.
 func TestIdleConnectionsThatEnd(t *testing.T) {
+	sideBySide(t)
 	for name, layer := range map[string]func(Frames) Target{
 		"watched": func(f Frames) Target { return f }, "each by itself": func(f Frames) Target { return throughNothing{f} },
 	} {
@@ -189,6 +190,7 @@ func TestIdleConnectionsThatMayFail(t *testing.T) {
 }
 
 func TestChurnAlone(t *testing.T) {
+	sideBySide(t)
 	for name, c := range map[string]struct {
 		plan Plan
 		web  string
@@ -245,6 +247,7 @@ func TestChurnDoesNotWait(t *testing.T) {
 }
 
 func TestChurnThatFails(t *testing.T) {
+	sideBySide(t)
 	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	nobody := Frames{Address: ln.Addr().String()}
 	cases := []struct {
@@ -309,6 +312,7 @@ func TestGateOfChurn(t *testing.T) {
 
 // What is cut off leaves nothing behind, and counts as nothing.
 func TestInterruptedBesides(t *testing.T) {
+	sideBySide(t)
 	mute := serveWith(t, "tcp", func(nc net.Conn) { io.Copy(io.Discard, nc) })
 	for name, p := range map[string]Plan{
 		"opening":  {Target: echoServer(t, "tcp"), Idle: 100, Ramp: Ramp{PerSecond: 1}},

@@ -54,6 +54,7 @@ func onlyBusy(r *Result) bool {
 
 // A goal that is missed for certain ends the run, and is judged as missed.
 func TestMissedGoalEndsTheRun(t *testing.T) {
+	sideBySide(t)
 	var served atomic.Int64
 	target := serveWith(t, "tcp", answering(wire.Standard, func() {
 		if served.Add(1)%4 == 0 {

@@ -86,6 +86,7 @@ func TestForeignNginx(t *testing.T) {
 // A hundred requests a connection are what nginx allows here: the hundredth answer
 // says that it is the last, and none is lost or counted twice.
 func TestForeignNginxEndsConnections(t *testing.T) {
+	sideBySide(t)
 	for _, p := range []Plan{
 		{Conns: 2, For: time.Second},
 		{Conns: 2, Depth: 8, For: 500 * time.Millisecond},

@@ -111,6 +111,7 @@ func TestForeignFaults(t *testing.T) {
 // A connection that ends, or falls silent, with its 50th request costs that request:
 // both sides count the same ones.
 func TestForeignLosses(t *testing.T) {
+	sideBySide(t)
 	for _, c := range []struct {
 		word string
 		kind Kind

@@ -65,6 +65,7 @@ func askRedis(t *testing.T, at Messages, command string) string {
 
 // Redis has had the commands that were counted, no more and no less.
 func TestForeignRedis(t *testing.T) {
+	sideBySide(t)
 	redis := startRedis(t)
 	if said := askRedis(t, redis, "SET word hone"); said != "+OK\r\n" {
 		t.Fatalf("Redis says %q", said)

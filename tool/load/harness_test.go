@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -40,6 +41,48 @@ type outcome struct {
 	took   time.Duration
 }
 
+// mostlyWaits reports whether a test spends seconds waiting for time-outs to strike, and
+// not on what is exact in time. What those leave behind is counted once, by TestMain.
+func mostlyWaits(test string) bool {
+	test, _, _ = strings.Cut(test, "/")
+	switch test {
+	case "TestHTTPEndsWithHostileServers",
+		"TestRunEndsWithHostileServers",
+		"TestMessagesEndWithHostileServers",
+		"TestMissedGoalEndsTheRun",
+		"TestOneHangingAnswer",
+		"TestForeignLosses",
+		"TestDrainIsWaitedFor",
+		"TestIntervalsOfABadRun",
+		"TestChurnThatFails",
+		"TestForeignNginxEndsConnections",
+		"TestHTTPServerGone",
+		"TestIdleConnectionsThatEnd",
+		"TestAbortedAnswers",
+		"TestRunCountsFailedRequests",
+		"TestHTTPCountsStatuses",
+		"TestHTTPReconnects",
+		"TestInterruptedBesides",
+		"TestHTTPAnnouncements",
+		"TestIntervalsAreTheWhole",
+		"TestRunFollowsASchedule",
+		"TestChurnAlone",
+		"TestFramedIdleConnectionsMayBeClosed",
+		"TestForeignRedis":
+		return true
+	}
+	return false
+}
+
+// sideBySide has such a test run beside others when all that count or measure have ended.
+func sideBySide(t *testing.T) {
+	t.Helper()
+	if !mostlyWaits(t.Name()) {
+		t.Fatal("runPlan would count what others hold: add it to mostlyWaits")
+	}
+	t.Parallel()
+}
+
 // runPlan runs the plan, and ends the test when Run hangs or leaves something
 // behind.
 func runPlan(tb testing.TB, ctx context.Context, p Plan) outcome {
@@ -53,6 +96,9 @@ func runPlan(tb testing.TB, ctx context.Context, p Plan) outcome {
 	}()
 	select {
 	case o := <-ended:
+		if mostlyWaits(tb.Name()) {
+			return o // others have goroutines and descriptors meanwhile
+		}
 		// What a hand-made server still has open ends with its clients.
 		eventually(tb, "goroutines are left", func() bool { return runtime.NumGoroutine() <= goroutines })
 		eventually(tb, "descriptors are left", func() bool { return openDescriptors() <= descriptors })

@@ -117,6 +117,7 @@ func hostiles() []hostile {
 func deaf(net.Conn) { <-time.After(time.Second) }
 
 func TestRunEndsWithHostileServers(t *testing.T) {
+	sideBySide(t)
 	const timeout = 400 * time.Millisecond
 	for _, h := range hostiles() {
 		for _, rate := range []float64{0, 5000} {
@@ -204,6 +205,7 @@ func TestRunGivesDialsUp(t *testing.T) {
 
 // What goes wrong with single requests is counted, and the run goes on.
 func TestRunCountsFailedRequests(t *testing.T) {
+	sideBySide(t)
 	type answer = func(dst []byte, p wire.Packet) []byte
 	tenth := func(wrong answer) answer {
 		var n atomic.Int64

@@ -151,6 +151,7 @@ func TestHTTPRequest(t *testing.T) {
 }
 
 func TestHTTPCountsStatuses(t *testing.T) {
+	sideBySide(t)
 	var n atomic.Int64
 	target := webServer(t, "tcp", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader([]int{200, 301, 404, 500}[n.Add(1)%4])
@@ -376,6 +377,7 @@ func timeoutFor(k Kind) time.Duration {
 }
 
 func TestHTTPEndsWithHostileServers(t *testing.T) {
+	sideBySide(t)
 	const ok = "HTTP/1.1 200 OK\r\n"
 	for _, h := range []struct {
 		name  string

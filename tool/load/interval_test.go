@@ -31,6 +31,7 @@ func serviceOf(i Interval) []byte { return i.Service }
 
 // The intervals are the run: without gaps, and their sums are its figures.
 func TestIntervalsAreTheWhole(t *testing.T) {
+	sideBySide(t)
 	target := echoServer(t, "tcp")
 	for name, p := range map[string]Plan{
 		"closed": {Conns: 3, Depth: 4},
@@ -75,6 +76,7 @@ func checkIntervals(t *testing.T, r *Result) {
 
 // Requests that end badly, or after the measured time, are in the intervals too.
 func TestIntervalsOfABadRun(t *testing.T) {
+	sideBySide(t)
 	var n atomic.Int64
 	half := answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
 		if n.Add(1)%2 == 0 {

@@ -4,12 +4,15 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"testing"
+
+	"go.uber.org/goleak"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
@@ -21,11 +24,33 @@ import (
 func TestMain(m *testing.M) {
 	play := map[string]func() error{"serve": serveUntilInputEnds, "load": loadAsAsked}[os.Getenv("HONE_TEST_ROLE")]
 	if play == nil {
-		os.Exit(m.Run())
+		waitSideBySide()
+		if ln, err := net.Listen("tcp", "127.0.0.1:0"); err == nil { // the runtime's poller is not to be counted
+			ln.Close()
+		}
+		descriptors := openDescriptors()
+		goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+			if left := openDescriptors() - descriptors; code == 0 && left > 0 {
+				fmt.Fprintf(os.Stderr, "%d descriptors are left\n", left)
+				code = 1
+			}
+			os.Exit(code)
+		}))
 	}
 	if err := play(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+}
+
+// waitSideBySide lets more tests wait at once (see mostlyWaits) than there are
+// processors, unless the command line says how many.
+func waitSideBySide() {
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if !said {
+		flag.Set("test.parallel", "6")
 	}
 }
 

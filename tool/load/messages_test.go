@@ -208,6 +208,7 @@ func asked(then func(net.Conn)) func(net.Conn) {
 }
 
 func TestMessagesEndWithHostileServers(t *testing.T) {
+	sideBySide(t)
 	numbered := func(change func([]byte)) func(net.Conn) {
 		var n atomic.Int64
 		return echoes(framing(t, "len32be"), func(content []byte) {

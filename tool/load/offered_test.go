@@ -30,6 +30,7 @@ func sizesOf(tb testing.TB, text string) (s offer.Sizes) {
 }
 
 func TestRunFollowsASchedule(t *testing.T) {
+	sideBySide(t)
 	target := echoServer(t, "tcp")
 	for text, c := range map[string]struct {
 		want     int64

@@ -13,6 +13,7 @@ import (
 
 // A connection whose end was announced is opened again, and nothing is lost.
 func TestHTTPReconnects(t *testing.T) {
+	sideBySide(t)
 	// Of all runs together: one that a busy machine holds up past its window counts none.
 	reconnects := int64(0)
 	for _, over := range []string{"tcp", "tls", "unix"} {
@@ -65,6 +66,7 @@ func checkEachAlone(t *testing.T, r *Result, conns int64) {
 
 // The ways to announce an end, and bodies that end with the connection.
 func TestHTTPAnnouncements(t *testing.T) {
+	sideBySide(t)
 	for name, answer := range map[string]string{
 		"closes":         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello",
 		"one of options": "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nconnection: x , CLOSE\r\n\r\nhello",
@@ -119,6 +121,7 @@ func TestHTTPAnswersBeforeTheBody(t *testing.T) {
 
 // A server that is gone when the connection is opened again ends the run.
 func TestHTTPServerGone(t *testing.T) {
+	sideBySide(t)
 	for _, depth := range []int{1, 4} {
 		ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 		served := make(chan error, 1)

@@ -62,6 +62,7 @@ func framedServer(t *testing.T, address string, limits engine.Limits, served *at
 }
 
 func TestFramedIdleConnectionsMayBeClosed(t *testing.T) {
+	sideBySide(t)
 	var served atomic.Int64
 	address, _ := framedServer(t, "127.0.0.1:0", engine.Limits{IdleTime: 140 * time.Millisecond}, &served)
 	r := must[*Result](t)(Run(context.Background(), Plan{
@@ -79,6 +80,7 @@ func TestFramedIdleConnectionsMayBeClosed(t *testing.T) {
 
 // A server that drains and comes back in mid-run is waited for.
 func TestDrainIsWaitedFor(t *testing.T) {
+	sideBySide(t)
 	const away = 300 * time.Millisecond
 	for _, rate := range []float64{0, 1000} {
 		var served atomic.Int64
@@ -136,6 +138,7 @@ func hanging(t *testing.T, n int64, left *atomic.Int64) Frames {
 
 // An answer that stays away costs one request, whatever the depth.
 func TestOneHangingAnswer(t *testing.T) {
+	sideBySide(t)
 	for _, p := range []Plan{{Conns: 4}, {Conns: 2, Depth: 16}, {Conns: 10, Rate: 1000}, {Conns: 10, Depth: 1, Rate: 1000}} {
 		var left atomic.Int64
 		p.Target, p.Echo, p.Requests, p.Timeout, p.MaxLag = hanging(t, 400, &left), true, 1000, time.Second, 10*time.Second
@@ -174,6 +177,7 @@ func TestLateAnswerIsPassedOver(t *testing.T) {
 
 // Aborted answers are failures of single requests: the run comes to its end.
 func TestAbortedAnswers(t *testing.T) {
+	sideBySide(t)
 	for name, abort := range map[string]func(w http.ResponseWriter){
 		"within": func(w http.ResponseWriter) {
 			w.Header().Set("Content-Length", "10")

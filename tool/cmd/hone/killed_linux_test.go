@@ -187,7 +187,7 @@ func awaitNobody(t *testing.T, mark string) {
 		if left == nil {
 			return
 		}
-		if time.Since(begun) > 5*time.Second {
+		if time.Since(begun) > patience {
 			for _, pid := range left {
 				syscall.Kill(pid, syscall.SIGKILL)
 			}
