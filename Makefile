@@ -45,7 +45,8 @@ timing: ## run the tests that compare measured figures, which need the machine t
 		HONE_TEST_TIMING=1 go test -count=1 -p 1 -run '^(TestTiming|TestTour)$$' ./tool/cmd/hone && exit 0; \
 	done; exit 1
 
-suites: ## fetch the requests that other projects test their parsers with, and compare http1 with net/http
+suites: ## compare http1 with net/http by Go's own server tests, and by the requests that other projects test their parsers with
+	HONE_TEST_ALL=1 go test -count=1 ./internal/servetest
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
 	fetch() { \
 		git init -q "$$dir/$$1"; git -C "$$dir/$$1" fetch -q --depth 1 "https://github.com/$$2" "$$3"; \

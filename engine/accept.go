@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"runtime"
+	"sync"
 	"syscall"
 	"time"
 
@@ -19,18 +21,18 @@ func (s *Server) Serve(ln net.Listener) error {
 		panic("engine: Server.Protocol is nil")
 	}
 	s.init()
-	defer ln.Close()
+	closer := &listenerCloser{ln: ln}
+	defer closer.close()
 	s.mu.Lock()
 	if s.draining.Load() {
 		s.mu.Unlock()
 		return ErrServerClosed
 	}
-	mine := &ln // a listener need not be comparable
-	s.listeners[mine] = struct{}{}
+	s.listeners[closer] = struct{}{}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
-		delete(s.listeners, mine)
+		delete(s.listeners, closer)
 		s.mu.Unlock()
 	}()
 	if err := s.prepare(ln); err != nil {
@@ -70,18 +72,32 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 }
 
+// listenerCloser closes a listener, which need not be comparable, once.
+type listenerCloser struct {
+	ln   net.Listener
+	once sync.Once
+}
+
+func (c *listenerCloser) close() { c.once.Do(func() { c.ln.Close() }) }
+
 // prepare makes the engine ready for ln's connections. A listener that has
 // SystemCalls is a test's, which has the calls on its connections fail as it
-// likes.
+// likes. Other listeners than sockets may never have a connection for a loop: loops
+// are started for the first.
 func (s *Server) prepare(ln net.Listener) error {
 	if s.how.style != events {
 		return nil
 	}
-	var fault sys.Fault
-	if test, ok := ln.(interface{ SystemCalls() sys.Fault }); ok {
-		fault = test.SystemCalls()
+	switch ln := ln.(type) {
+	case interface{ SystemCalls() sys.Fault }:
+		return s.startLoops(ln.SystemCalls())
+	case *net.TCPListener, *net.UnixListener:
+		return s.startLoops(nil)
 	}
-	return s.startLoops(fault)
+	if runtime.GOOS != "linux" {
+		return s.startLoops(nil) // which is no use, and says so
+	}
+	return nil
 }
 
 // accept serves nc, or refuses it.
@@ -90,8 +106,11 @@ func (s *Server) accept(nc net.Conn) {
 	proxy := s.trusts(from.Addr())
 	onLoop, socket := s.how.style == events && isSocket(nc), sys.NoSocket
 	if onLoop {
-		var err error
-		if socket, err = sys.Take(nc.(syscall.Conn)); err != nil {
+		err := s.startLoops(nil)
+		if err == nil {
+			socket, err = sys.Take(nc.(syscall.Conn))
+		}
+		if err != nil {
 			nc.Close()
 			s.refused(NoDescriptors)
 			return

@@ -12,6 +12,9 @@ import (
 
 // startLoops starts the loops, if they have not been.
 func (s *Server) startLoops(fault sys.Fault) error {
+	if len(s.started()) > 0 {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining.Load() || len(s.started()) > 0 {

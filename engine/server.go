@@ -101,7 +101,7 @@ type Server struct {
 	newcomers  []Conn             // that came meanwhile
 	excess     int                // newcomers to be refused that have not come yet
 	addresses  map[netip.Addr]int // see hostOf
-	listeners  map[*net.Listener]struct{}
+	listeners  map[*listenerCloser]struct{}
 	refusing   map[*net.Conn]struct{} // refused connections that are still being told so
 	empty      chan struct{}          // closed when a drain has no connection left
 	drained    Drained
@@ -136,7 +136,7 @@ func (s *Server) init() {
 		s.gone = make(chan struct{})
 		s.hurry = make(chan struct{})
 		s.empty = make(chan struct{})
-		s.listeners = map[*net.Listener]struct{}{}
+		s.listeners = map[*listenerCloser]struct{}{}
 		s.addresses = map[netip.Addr]int{}
 		s.refusing = map[*net.Conn]struct{}{}
 		for i := range runtime.GOMAXPROCS(0) {

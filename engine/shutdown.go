@@ -33,6 +33,20 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
+// EndIdle ends the connections that have sent messages and have nothing under way: no
+// part of a message has come, and nothing is owed to the peer or waits for it. What a peer
+// is sending at that moment may be lost. A connection that a handler is busy with may end
+// when that has returned. One that is lent stays.
+func (s *Server) EndIdle() {
+	s.init()
+	s.each(func(k connRef) {
+		if k.s.spoken && !k.s.dead && k.s.suspect == 0 && k.moments().isIdle() {
+			k.s.suspect = ClosedHere
+			k.notify()
+		}
+	})
+}
+
 // What connections get that are cut off, to end: time enough, unless they are inside
 // user code, or a crowd. Shutdown keeps to its context; Close has nothing to keep to.
 const (
@@ -48,7 +62,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining.Store(true)
 	for ln := range s.listeners {
-		(*ln).Close()
+		ln.close()
 	}
 	if s.open == 0 {
 		close(s.empty)

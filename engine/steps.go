@@ -109,9 +109,14 @@ func (k *connRef) carryOut(st step, d *workspace) {
 	s.mu.Unlock()
 }
 
-// reconsider judges the sweeper's suspicion. mu held.
+// reconsider judges the sweeper's suspicion, or EndIdle's. mu held.
 func (k *connRef) reconsider() {
+	asked := k.s.suspect == ClosedHere
 	k.s.suspect = 0
+	if asked && k.moments().isIdle() {
+		k.fail(ClosedHere)
+		return
+	}
 	if v, why, _ := k.sh.srv.rules.judge(k.moments(), k.sh.srv.clock.read()); v > rest {
 		k.fail(why)
 	}

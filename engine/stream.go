@@ -133,7 +133,7 @@ func (k *connRef) sendEarlier(t *Turn) (sent bool, err error) {
 
 // endsVisit is why a visit cannot go on, nil if it can. mu held.
 func (k *connRef) endsVisit(t *Turn) error {
-	if k.s.suspect != 0 {
+	if why := k.s.suspect; why != 0 && why != ClosedHere { // EndIdle waits for the visit's end
 		k.reconsider()
 	}
 	if k.s.dead || ends(k.reason()) {

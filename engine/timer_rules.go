@@ -33,6 +33,11 @@ func (k *connRef) moments() moments {
 	return m
 }
 
+// isIdle reports whether the connection has nothing under way, as far as moments tell.
+func (m moments) isIdle() bool {
+	return m.phase == serving && m.frame == 0 && m.stall == 0 && !m.owed
+}
+
 // rules are the limits in ticks.
 type rules struct {
 	idle, frame, stall, linger, auth uint64

@@ -155,6 +155,10 @@ func (s *Server) shownServer() *http.Server {
 type shownConn struct {
 	conn          engine.Conn
 	local, remote net.Addr
+
+	mu     sync.Mutex
+	loan   *loan // that is open, or nil
+	closed bool
 }
 
 var errShown = errors.New("http1: a connection in the hands of the server cannot be read, written or timed by a hook")
@@ -167,10 +171,29 @@ func (c *shownConn) SetWriteDeadline(time.Time) error { return errShown }
 func (c *shownConn) LocalAddr() net.Addr              { return c.local }
 func (c *shownConn) RemoteAddr() net.Addr             { return c.remote }
 
-// Close ends the connection when what is under way is answered.
+// Close ends the connection: when what is under way is answered, and one that is lent at
+// once.
 func (c *shownConn) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	l := c.loan
+	c.mu.Unlock()
 	c.conn.Close(engine.ClosedHere)
+	if l != nil {
+		l.Close()
+	}
 	return nil
+}
+
+// lend has Close end l too, until it is nil.
+func (c *shownConn) lend(l *loan) {
+	c.mu.Lock()
+	c.loan = l
+	closed := c.closed
+	c.mu.Unlock()
+	if l != nil && closed {
+		l.Close()
+	}
 }
 
 // localAddr is the address that c has come to. The engine does not tell which unix socket

@@ -43,6 +43,7 @@ type lender struct {
 	returns bool
 	limits  engine.Limits // with defaults
 	timed   bool          // net/http bounds the time of bodies itself (ReadTimeout)
+	prior   bool          // it speaks HTTP/2 to clients that begin with it, without TLS
 
 	queue  chan net.Conn
 	closed chan struct{}
@@ -61,6 +62,7 @@ func (le *lender) init() {
 	le.queue = make(chan net.Conn)
 	le.closed = make(chan struct{})
 	le.lent = map[*loan]struct{}{}
+	le.prior = protocols(&le.std).UnencryptedHTTP2()
 	le.std.ConnState = le.follow
 	le.std.BaseContext = nil
 	le.std.ConnContext = func(ctx context.Context, nc net.Conn) context.Context {
@@ -211,6 +213,7 @@ type loan struct {
 
 	mu       sync.Mutex
 	phase    loanPhase
+	preface  int    // how many of HTTP/2's first bytes it has begun with; -1: with others
 	unread   []byte // read by the engine, and not given to net/http yet
 	posted   bool   // the last request was a POST
 	mustPost bool   // what posted has to be when the connection comes back
@@ -308,8 +311,27 @@ func (l *loan) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
+// http2Preface is how a client begins that knows that the server speaks HTTP/2.
+const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// begins sees whether the connection turns out to be one for HTTP/2. mu held.
+func (l *loan) begins(p []byte) {
+	n := min(len(p), len(http2Preface)-l.preface)
+	switch {
+	case string(p[:n]) != http2Preface[l.preface:l.preface+n]:
+		l.preface = -1
+	case l.preface+n == len(http2Preface):
+		l.preface, l.phase = -1, given
+	default:
+		l.preface += n
+	}
+}
+
 // remember keeps the last bytes that net/http was given. mu held.
 func (l *loan) remember(p []byte) {
+	if l.lender.prior && l.preface >= 0 {
+		l.begins(p)
+	}
 	for _, b := range p[max(0, len(p)-len(l.tail)):] {
 		l.tail = [3]byte{l.tail[1], l.tail[2], b}
 	}

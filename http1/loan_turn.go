@@ -112,6 +112,10 @@ func (s *Server) loanOf(c engine.Conn, nc net.Conn, unread []byte) *loan {
 
 // lendTo has to's net/http serve l until it has done.
 func (s *Server) lendTo(to *lender, c engine.Conn, l *loan) (left []byte, back bool) {
+	if h, ok := c.Value().(*hooked); ok {
+		h.shown.lend(l)
+		defer h.shown.lend(nil)
+	}
 	left, back = to.lend(l)
 	if why := l.struck(); !back && why != 0 {
 		c.Close(why) // that is what it is counted as

@@ -91,7 +91,7 @@ func (s *Server) init() *engine.Server {
 		s.engine.Engine = s.Engine
 		s.engine.TrustedProxies = s.TrustedProxies
 		s.engine.Logger = s.Logger
-		s.engine.HandshakeFailed = badHandshake
+		s.engine.HandshakeFailed = s.badHandshake
 		if s.hooks.any() {
 			s.engine.OnOpen, s.engine.OnClose = s.opened, s.closed
 		}
@@ -195,12 +195,19 @@ func (s *Server) stopLending() {
 }
 
 // SetKeepAlivesEnabled says whether connections are kept for further requests; they are
-// at first. Idle connections on the fast path end after their next request.
+// at first. Without that, idle connections end at once.
 func (s *Server) SetKeepAlivesEnabled(on bool) {
 	s.init()
 	s.mute.Store(!on)
 	if !s.draining.Load() {
-		s.lender.std.SetKeepAlivesEnabled(on)
+		for _, le := range []*lender{&s.lender, s.http2} {
+			if le != nil {
+				le.std.SetKeepAlivesEnabled(on)
+			}
+		}
+		if !on {
+			s.engine.EndIdle()
+		}
 	}
 }
 

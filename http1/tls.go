@@ -150,8 +150,10 @@ func (s *Server) chosen(t *engine.Turn) (done bool, err error) {
 	return true, engine.ClosedHere // as net/http does
 }
 
-// badHandshake tells a client that speaks HTTP instead of TLS, in net/http's words.
-func badHandshake(err error) engine.Reason {
+// badHandshake logs as net/http does, but for the address, which the engine does not tell.
+// It tells a client that speaks HTTP instead of TLS, in net/http's words.
+func (s *Server) badHandshake(err error) engine.Reason {
+	s.std.ErrorLog.Printf("http: TLS handshake error: %v", err)
 	record, ok := err.(tls.RecordHeaderError)
 	if ok && record.Conn != nil {
 		switch string(record.RecordHeader[:]) {

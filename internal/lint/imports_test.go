@@ -16,17 +16,18 @@ const (
 // libraryWing is the root module: each package and what it may import of ours.
 // A new package gets its line here and in the table of docs/design.md.
 var libraryWing = map[string][]string{
-	"wire":          {},
-	"engine":        {"pool", "workers", "internal/sys"},
-	"http1":         {"engine", "pool", "internal/sys"},
-	"framed":        {"wire", "engine", "pool", "conns", "internal/sys"},
-	"pool":          {},
-	"workers":       {},
-	"conns":         {},
-	"route":         {},
-	"tlsfiles":      {},
-	"internal/sys":  {},
-	"internal/lint": {},
+	"wire":               {},
+	"engine":             {"pool", "workers", "internal/sys"},
+	"http1":              {"engine", "pool", "internal/sys"},
+	"framed":             {"wire", "engine", "pool", "conns", "internal/sys"},
+	"pool":               {},
+	"workers":            {},
+	"conns":              {},
+	"route":              {},
+	"tlsfiles":           {},
+	"internal/sys":       {},
+	"internal/lint":      {},
+	"internal/servetest": {},
 }
 
 // observeWing is the module in observe/, read like libraryWing.
