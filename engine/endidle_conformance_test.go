@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"net"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hone-go/hone/engine"
@@ -28,6 +30,30 @@ func TestEndIdle(t *testing.T) {
 		}
 		if n := s.Stats().Ended[engine.ClosedHere]; n != 1 {
 			t.Errorf("%d were closed here, want 1", n)
+		}
+	})
+}
+
+// countedListener counts how often it is closed.
+type countedListener struct {
+	net.Listener
+	closed atomic.Int32
+}
+
+func (l *countedListener) Close() error {
+	l.closed.Add(1)
+	return l.Listener.Close()
+}
+
+func TestListenerIsClosedOnce(t *testing.T) {
+	onEach(t, over(overTCP), func(t *testing.T, g ground) {
+		ln := &countedListener{Listener: listen(t, g.network)}
+		s := serveOn(t, g, ln, echoLines())
+		s.dial(t).ask("one", "one")
+		s.Shutdown(t.Context())
+		s.Close()
+		if !eventually(patience, func() bool { return ln.closed.Load() > 0 }) || ln.closed.Load() != 1 {
+			t.Errorf("closed %d times, want 1", ln.closed.Load())
 		}
 	})
 }

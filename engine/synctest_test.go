@@ -787,3 +787,19 @@ func TestMoreKeepsTheFrameRate(t *testing.T) {
 
 // errUploaded ends a visit whose message was given back already.
 var errUploaded = ClosedHere
+
+// An events server whose connections are no sockets has no loops, which would wait in the
+// kernel: it runs in a bubble of virtual time.
+func TestEventsStartsLoopsForSocketsOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, Events(Auto), scripted(echo), Limits{})
+		c := r.dial(t)
+		c.ask("hello")
+		if n := len(r.Server.started()); n > 0 {
+			t.Fatalf("%d loops run", n) // and the bubble hangs
+		}
+		pause(time.Minute)
+		c.ask("hello")
+		c.Close()
+	})
+}

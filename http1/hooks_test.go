@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hone-go/hone/engine"
 )
@@ -187,4 +188,66 @@ func TestShownConn(t *testing.T) {
 	if all, err := io.ReadAll(nc); len(all) != 0 || err != nil {
 		t.Errorf("read %q, %v", all, err)
 	}
+}
+
+// A hook that closes its connection ends it while it is lent, too, as httptest's servers
+// expect.
+func TestHookClosesALentConnection(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		shown := make(chan net.Conn, 1)
+		var once sync.Once
+		handled := make(chan error, 1)
+		s := serve(t, &Server{Engine: e, Limits: engine.Limits{FrameTime: time.Hour}, Std: &http.Server{
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, err := io.ReadAll(r.Body)
+				handled <- err
+			}),
+			ConnState: func(nc net.Conn, state http.ConnState) { once.Do(func() { shown <- nc }) },
+		}})
+		nc := s.dial(t)
+		say(t, nc, "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+		await(t, "the loan", func() bool { return s.Stats().OpenLoans == 1 })
+		(<-shown).Close()
+		if err := <-handled; err == nil {
+			t.Error("the handler has read a body to the end that has none")
+		}
+		await(t, "the end", func() bool { return s.Stats().Open == 0 })
+	})
+}
+
+// Close ends the loans of connections that a handler has hijacked and keeps.
+func TestCloseEndsHijackedLoans(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		kept := make(chan net.Conn, 1)
+		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			nc, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+			}
+			kept <- nc
+		})})
+		say(t, s.dial(t), "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		nc := <-kept
+		await(t, "the loan", func() bool { return s.Stats().OpenLoans == 1 })
+		s.Close()
+		await(t, "the loan's end", func() bool { return s.Stats().OpenLoans == 0 })
+		if _, err := nc.Write([]byte("x")); err == nil {
+			t.Error("the hijacked connection can still be written")
+		}
+	})
+}
+
+// A server that is not to speak HTTP/1 answers nothing, as net/http does.
+func TestWithoutHTTP1(t *testing.T) {
+	std := &http.Server{Handler: http.HandlerFunc(echo), Protocols: new(http.Protocols)}
+	std.Protocols.SetUnencryptedHTTP2(true)
+	run(t, func(t *testing.T, e engine.Engine) {
+		s := serve(t, &Server{Engine: e, Std: std})
+		nc := s.dial(t)
+		say(t, nc, getting("/"))
+		if got, _ := io.ReadAll(nc); len(got) > 0 { // the end may be a reset
+			t.Errorf("answers %q", got)
+		}
+		await(t, "the end", func() bool { return s.Stats().Open == 0 })
+	})
 }

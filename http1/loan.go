@@ -5,9 +5,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -145,6 +147,16 @@ func (le *lender) drain() {
 	}
 	le.mu.Unlock()
 	le.std.SetKeepAlivesEnabled(false) // closes those that are idle
+}
+
+// cut ends the loans that net/http does not know of any more: those that were hijacked.
+func (le *lender) cut() {
+	le.mu.Lock()
+	lent := slices.Collect(maps.Keys(le.lent))
+	le.mu.Unlock()
+	for _, l := range lent {
+		l.Close()
+	}
 }
 
 // open is how many connections are lent, and how many of them were hijacked.

@@ -17,10 +17,11 @@ import (
 
 // protocol is HTTP/1.1 on an engine.
 type protocol struct {
-	server *Server
-	fast   atomic.Uint64
-	visits sync.Pool // of *visit
-	copies sync.Pool // of buffers for ReadFrom
+	server  *Server
+	refuses bool // Std.Protocols is without HTTP/1: net/http knows what to do
+	fast    atomic.Uint64
+	visits  sync.Pool // of *visit
+	copies  sync.Pool // of buffers for ReadFrom
 }
 
 // block is the memory of one request: all that a handler may keep, in one allocation and
@@ -62,6 +63,9 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 		if done, err := p.server.chosen(t); done {
 			return 0, 0, err
 		}
+	}
+	if p.refuses {
+		return 0, 0, p.server.leave(t, in)
 	}
 	v, _ := p.visits.Get().(*visit)
 	if v == nil {

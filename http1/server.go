@@ -87,6 +87,7 @@ func (s *Server) init() *engine.Server {
 			std.ErrorLog = s.errorLog()
 		}
 		s.protocol.server = s
+		s.protocol.refuses = !protocols(std).HTTP1()
 		s.engine.Protocol = &s.protocol
 		s.engine.Engine = s.Engine
 		s.engine.TrustedProxies = s.TrustedProxies
@@ -189,6 +190,7 @@ func (s *Server) stopLending() {
 		if le != nil {
 			le.Close()
 			le.std.Close()
+			le.cut()
 		}
 	}
 	s.lenders.Wait()

@@ -250,7 +250,8 @@ func TestSeveralListeners(t *testing.T) {
 	})
 }
 
-// Without keep-alives every answer is its connection's last, in both halves.
+// Without keep-alives every answer is its connection's last, in both halves, and idle
+// connections end.
 func TestKeepAlivesOff(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(echo)})
@@ -267,6 +268,18 @@ func TestKeepAlivesOff(t *testing.T) {
 					t.Errorf("keep-alives %v: the answer says close %v", on, resp.Close)
 				}
 			}
+		}
+		for _, request := range []string{getting("/"), chunked} { // while keep-alives are on
+			nc := s.dial(t)
+			r := bufio.NewReader(nc)
+			say(t, nc, request)
+			readAnswer(t, r)
+			await(t, "the loan's end", func() bool { return s.Stats().OpenLoans == 0 })
+			s.SetKeepAlivesEnabled(false)
+			if _, err := r.ReadByte(); err != io.EOF {
+				t.Errorf("an idle connection read %v, want EOF", err)
+			}
+			s.SetKeepAlivesEnabled(true)
 		}
 	})
 }

@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/hone-go/hone/engine"
@@ -94,7 +96,8 @@ func protocols(std *http.Server) (p http.Protocols) {
 	}
 	_, h2 := std.TLSNextProto["h2"]
 	p.SetHTTP1(true)
-	p.SetHTTP2(std.TLSNextProto == nil || h2)
+	off := slices.Contains(strings.Split(os.Getenv("GODEBUG"), ","), "http2server=0")
+	p.SetHTTP2(h2 || std.TLSNextProto == nil && !off)
 	return p
 }
 
