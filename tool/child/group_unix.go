@@ -64,3 +64,6 @@ func (g *guard) dismiss() {
 	g.group.Close()
 	g.shell.Wait() // killed, as wanted
 }
+
+// isGone reports whether there is no such process any more.
+func isGone(pid int) bool { return syscall.Kill(pid, 0) == syscall.ESRCH }

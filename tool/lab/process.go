@@ -178,7 +178,7 @@ type profileOf struct{ cpu, allocs *probe.View }
 // profile takes profiles of a stage while loaded runs, or while it runs a case of
 // its own, and keeps them with the lab.
 func (b *bench) profile(ctx context.Context, p *process, d time.Duration, own string, loaded func(context.Context) error) (profileOf, error) {
-	folder, err := os.MkdirTemp("", "hone-lab-")
+	folder, err := child.Folder("hone-lab")
 	if err != nil {
 		return profileOf{}, err
 	}

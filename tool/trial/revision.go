@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/hone-go/hone/tool/child"
 )
 
 // Revision is a git revision beside the one in the working folder.
@@ -51,7 +53,7 @@ func Checkout(ctx context.Context, dir, rev string) (*Revision, error) {
 	if err != nil {
 		return nil, wrong(fmt.Errorf("there is no such commit"))
 	}
-	clone, err := os.MkdirTemp("", "hone-revision-")
+	clone, err := child.Folder("hone-revision")
 	if err != nil {
 		return nil, wrong(err)
 	}

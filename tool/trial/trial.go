@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/hone-go/hone/tool/child"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -143,7 +144,7 @@ func (p Plan) begin() (*course, error) {
 	}
 	t := &course{plan: p, random: rand.New(rand.NewPCG(p.Seed, 1)), planned: p.Samples * len(p.Servers)}
 	var err error
-	if t.folder, err = os.MkdirTemp("", "hone-trial-"); err != nil {
+	if t.folder, err = child.Folder("hone-trial"); err != nil {
 		return nil, fmt.Errorf("trial: %w", err)
 	}
 	for i, server := range p.Servers {

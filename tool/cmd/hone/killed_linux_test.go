@@ -43,6 +43,9 @@ func TestKilled(t *testing.T) {
 		if name == "bench" { // the server is the shell's child, which a signal to the shell does not reach
 			k.args = append(k.args, "hone serve --addr "+k.args[2]+" --admin 127.0.0.1:0 & wait")
 		}
+		if err := os.Mkdir(filepath.Join(k.dir, "tmp"), 0o700); err != nil {
+			t.Fatal(err)
+		}
 		t.Run(name, func(t *testing.T) {
 			k.atMoments(t, false)
 			if name == "load" {
@@ -70,6 +73,9 @@ func (k *killing) atMoments(t *testing.T, storing bool) {
 		k.kill(t, lasts*time.Duration(2*i+1)/20, storing)
 	}
 	k.whole(t, storing)
+	if left, _ := filepath.Glob(filepath.Join(k.dir, "tmp", "*")); len(left) > 0 { // the pattern is a good one
+		t.Errorf("after the next run these folders are left: %v", left)
+	}
 }
 
 // atBirth kills it while it makes the store, which is there after some 20 ms.
@@ -97,7 +103,7 @@ func (k *killing) forget(t *testing.T) {
 func (k *killing) command(mark string, said io.Writer) *exec.Cmd {
 	cmd := exec.Command("hone", append(k.args, "--store", k.store(), "--json")...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = k.dir, said, os.Stderr
-	cmd.Env = append(cmd.Environ(), killedMark+"="+mark)
+	cmd.Env = append(cmd.Environ(), killedMark+"="+mark, "TMPDIR="+filepath.Join(k.dir, "tmp"))
 	return cmd
 }
 
