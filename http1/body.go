@@ -25,8 +25,8 @@ func (b *requestBody) Read(p []byte) (n int, err error) {
 	if a.body = a.body[n:]; len(a.body) == 0 {
 		err = io.EOF // with the last bytes, as from net/http
 	}
-	if n == len(p) && n > 0 && !a.limited {
-		a.limited = limitReads()
+	if n == len(p) && n > 0 && !a.asked { // one reader reads it all; asking takes a microsecond
+		a.asked, a.limited = true, limitReads()
 	}
 	return n, err
 }

@@ -63,7 +63,8 @@ type answer struct {
 	given      io.ReadCloser // the request's Body as it was given to the handler
 	body       []byte        // what is unread
 	bodyClosed bool
-	limited    bool // read by a http.MaxBytesReader
+	asked      bool // whose reader reads the body
+	limited    bool // it is a http.MaxBytesReader
 	in         []byte
 	used       int // in[used:] belongs to later requests
 	flushes    int
@@ -85,7 +86,7 @@ func (a *answer) reset() {
 	a.turn, a.protocol, a.req, a.header, a.given = nil, nil, nil, nil, nil
 	a.status, a.written, a.pending, a.err, a.flushes = 0, 0, 0, nil, 0
 	a.wroteHeader, a.wroteHead, a.wantsClose, a.closes, a.fullDuplex = false, false, false, false, false
-	a.chunked, a.ended, a.hijacked, a.bodyClosed, a.limited = false, false, false, false, false
+	a.chunked, a.ended, a.hijacked, a.bodyClosed, a.asked, a.limited = false, false, false, false, false, false
 	a.body, a.in, a.trailers, a.notify = nil, nil, nil, nil
 }
 
