@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"regexp"
 	"slices"
 	"strconv"
@@ -29,14 +30,22 @@ const quickExit = "atexit_sleep_ms=0"
 func TestMain(m *testing.M) {
 	flag.Bool("update", false, "rewrite what transcripts expect with what was seen")
 	waitSideBySide()
+	if asTest() && signal.Ignored(syscall.SIGHUP) { // by nohup, which the commands under test would inherit
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	testscript.Main(m, map[string]func(){"hone": main})
+}
+
+// asTest reports whether this program is the tests, and not hone.
+func asTest() bool {
+	return flag.Lookup("test.parallel") != nil && slices.ContainsFunc(os.Args[1:], func(arg string) bool { return strings.HasPrefix(arg, "-test.") })
 }
 
 // waitSideBySide lets more parallel tests wait at once than there are processors,
 // unless the command line says how many. Where this program is hone, the command line
 // is not a test's.
 func waitSideBySide() {
-	if flag.Lookup("test.parallel") == nil || !slices.ContainsFunc(os.Args[1:], func(arg string) bool { return strings.HasPrefix(arg, "-test.") }) {
+	if !asTest() {
 		return
 	}
 	flag.Parse()

@@ -567,6 +567,7 @@ func TestTerminalDemo(t *testing.T) {
 
 // TestScreenOfPanic: a deferred close restores the terminal when a command panics.
 func TestScreenOfPanic(t *testing.T) {
+	t.Setenv("TERM", "xterm-256color") // whatever the tests run in
 	d := sitDown(t, 80, 24)
 	func() {
 		defer func() { recover() }()
