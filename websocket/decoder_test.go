@@ -140,7 +140,7 @@ func TestRandomStreams(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 1))
 	whole, faults := 0, make(map[Code]int)
-	for i := range 3000 {
+	for i := range 2000 {
 		c := randomConfig(random)
 		stream := randomStream(random, c)
 		if i%2 == 0 {
