@@ -94,7 +94,7 @@ func TestFaults(t *testing.T) {
 }
 
 // TestFailsFast has a text refused with the first byte that nothing can make good, as
-// Autobahn's cases 6.4 want it.
+// Autobahn's cases 6.4 want it, by a reader that waits for as many bytes as are needed.
 func TestFailsFast(t *testing.T) {
 	for _, test := range []struct {
 		name, text string
@@ -114,9 +114,11 @@ func TestFailsFast(t *testing.T) {
 			bad := 6 + cut + 6 + test.bad - cut
 			for size := range 5 {
 				r := newReader(t, config{limit: 1000, server: true})
-				for at := 0; at < len(whole) && r.h.code == 0; at += 1 + size {
-					end := min(at+1+size, len(whole))
-					r.visit(whole[at:end])
+				for at, end := 0, 0; end < len(whole) && r.h.code == 0; {
+					if end = min(end+1+size, len(whole)); end-at >= r.need {
+						r.visit(whole[at:end])
+						at = end
+					}
 					if want := end > bad; (r.h.code == InvalidPayload) != want {
 						t.Fatalf("%s, cut at %d: with %d bytes of %d the code is %d; byte %d is bad", test.name, cut, end, len(whole), r.h.code, bad)
 					}
@@ -203,6 +205,42 @@ func TestManyFrames(t *testing.T) {
 		}
 		if f := faultTooMany.code(); f != PolicyViolation {
 			t.Errorf("%s: code %v", name, f)
+		}
+	}
+}
+
+// TestLongFrames has texts whose frames have each size of head arrive in pieces, behind
+// another frame, so that the head of what is left is written anew.
+func TestLongFrames(t *testing.T) {
+	for _, server := range []bool{true, false} {
+		for _, n := range sizes {
+			s := &frames{c: config{limit: 100_000, server: server}, random: rand.New(rand.NewPCG(1, 1))}
+			text := []byte(strings.Repeat("κόσμε ", n/8+1)[:n/2*2])
+			s.add(0x01, []byte("é"))
+			s.add(0x00, bytes.ToValidUTF8(text, []byte("??")))
+			s.add(0x80, bytes.ToValidUTF8(text[:n/5], nil))
+			want := readWhole(s.bytes, s.c)
+			if len(want.events) != 1 {
+				t.Fatalf("%d bytes: the reference reads %d events", n, len(want.events))
+			}
+			alone := &frames{c: s.c, random: s.random}
+			alone.add(0x82, make([]byte, n))
+			if got := readNeeded(t, alone.bytes, s.c, false); len(got.events) != 1 {
+				t.Errorf("server %v: %d bytes and no more: %d events, code %d", server, n, len(got.events), got.code)
+			}
+			for _, exact := range []bool{true, false} {
+				if n > 1000 && !exact {
+					continue // it would be read byte by byte
+				}
+				if got := readNeeded(t, s.bytes, s.c, exact); !got.equal(want) {
+					t.Errorf("server %v: %d bytes, as many as are needed: %d events, code %d", server, n, len(got.events), got.code)
+				}
+			}
+			for _, piece := range []byte{100, 255} {
+				if got := readSplit(t, s.bytes, s.c, []byte{piece}); !got.equal(want) {
+					t.Errorf("server %v: %d bytes in pieces of %d: %d events, code %d", server, n, piece, len(got.events), got.code)
+				}
+			}
 		}
 	}
 }
