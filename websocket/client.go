@@ -208,9 +208,12 @@ func (c *Client) awaitEnd() {
 // fill reads from the socket. An error leaves the connection as it is.
 func (c *Client) fill(ctx context.Context) error {
 	c.makeRoom()
-	ended := whenDone(ctx, func() { c.nc.SetReadDeadline(past()) })
+	var ended func() bool
+	if ctx.Done() != nil {
+		ended = whenDone(ctx, func() { c.nc.SetReadDeadline(past()) })
+	}
 	n, err := c.nc.Read(c.in[c.end:])
-	cut := ended()
+	cut := ended != nil && ended()
 	if cut {
 		c.nc.SetReadDeadline(time.Time{})
 	}
