@@ -1,6 +1,7 @@
 package client
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -103,7 +104,8 @@ func TestWSServerThatCloses(t *testing.T) {
 		return c.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(1001, "bye"))
 	})
 	p.Window = time.Hour
-	if r, err := Run(t.Context(), p); err == nil || !strings.Contains(err.Error(), "bye") {
+	r, err := Run(t.Context(), p)
+	if text := fmt.Sprint(err); err == nil || !strings.Contains(text, "bye") {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -25,7 +25,7 @@ const Client = "bench/client"
 // Order is one line of a client's standard input, as JSON.
 type Order struct {
 	Addr string `json:"addr"`
-	Ask  string `json:"ask"`  // the name of a web.Question, or web.WebSocket; empty: hone's frames
+	Ask  string `json:"ask"`  // the name of a web.Question, or web.Socket; empty: hone's frames
 	Open int    `json:"open"` // connections to have served once and to keep open, in all
 	Load *Load  `json:"load"` // beside them; nil: none
 	// Crowd are connections of WebSocket to keep open that listen, and Deaf those that never
@@ -119,7 +119,7 @@ func (c *process) obey(ctx context.Context, o Order) (r Report, err error) {
 	plan := client.Plan{Addr: o.Addr, Content: []byte(content)}
 	switch o.Ask {
 	case "":
-	case web.WebSocket:
+	case web.Socket:
 		plan.WS, plan.Content = &client.WS{Path: web.EchoPath}, web.Echoed()
 		exchange = ExchangeWS
 	default:

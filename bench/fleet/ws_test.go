@@ -30,7 +30,7 @@ func TestWebSocketServers(t *testing.T) {
 			if err := drive.ExchangeWS(dial(t, server.Addr)); err != nil {
 				t.Error(err)
 			}
-			isLoadedWith(t, drive.Order{Addr: server.Addr, Ask: web.WebSocket, Open: 5,
+			isLoadedWith(t, drive.Order{Addr: server.Addr, Ask: web.Socket, Open: 5,
 				Load: &drive.Load{PID: server.PID, Conns: 3, Depth: 4, Window: 50 * time.Millisecond, Warmup: 10 * time.Millisecond}})
 		})
 	}

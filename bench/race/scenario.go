@@ -21,7 +21,7 @@ type Scenario struct {
 	Idle     int     // connections beside them that have been served once and wait
 	Sleepers int     // connections beside them whose handler sleeps for every request
 	Levels   []int   // how many idle connections to read the memory of, and nothing else
-	Ask      string  // the name of a web.Question, or web.WebSocket; empty: hone's frames
+	Ask      string  // the name of a web.Question, or web.Socket; empty: hone's frames
 	Wrk      bool    // asked by wrk instead of this project's client, which checks that one
 	Calls    bool    // for the system calls of a request, and nothing else
 	// Instructions is for those of a message, and nothing else.

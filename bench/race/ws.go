@@ -21,13 +21,13 @@ import (
 // idle reads memory, push sends to a crowd, and deaf is a crowd of which some never read.
 func WSScenarios() []Scenario {
 	return []Scenario{
-		{Name: "100x1", Ask: web.WebSocket, Conns: 100, Depth: 1, Pinned: true, Loops: 1},
-		{Name: "2000x1", Ask: web.WebSocket, Conns: 2000, Depth: 1, Pinned: true, Loops: 1},
-		{Name: "100x16", Ask: web.WebSocket, Conns: 100, Depth: 16, Pinned: true, Loops: 1},
-		{Name: "instructions", Ask: web.WebSocket, Conns: 100, Depth: 1, Pinned: true, Loops: 1, Instructions: true, Rounds: steadyRounds},
-		{Name: "idle", Ask: web.WebSocket, Levels: []int{15_000}, Rounds: steadyRounds},
-		{Name: "push", Ask: web.WebSocket, Conns: 100, Depth: 8, Rate: 2000, Loops: 2, Crowd: 15_000, Rounds: steadyRounds},
-		{Name: "deaf", Ask: web.WebSocket, Loops: 2, Crowd: 14_000, Deaf: 1000, Rounds: 1},
+		{Name: "100x1", Ask: web.Socket, Conns: 100, Depth: 1, Pinned: true, Loops: 1},
+		{Name: "2000x1", Ask: web.Socket, Conns: 2000, Depth: 1, Pinned: true, Loops: 1},
+		{Name: "100x16", Ask: web.Socket, Conns: 100, Depth: 16, Pinned: true, Loops: 1},
+		{Name: "instructions", Ask: web.Socket, Conns: 100, Depth: 1, Pinned: true, Loops: 1, Instructions: true, Rounds: steadyRounds},
+		{Name: "idle", Ask: web.Socket, Levels: []int{15_000}, Rounds: steadyRounds},
+		{Name: "push", Ask: web.Socket, Conns: 100, Depth: 8, Rate: 2000, Loops: 2, Crowd: 15_000, Rounds: steadyRounds},
+		{Name: "deaf", Ask: web.Socket, Loops: 2, Crowd: 14_000, Deaf: 1000, Rounds: 1},
 	}
 }
 

@@ -10,8 +10,8 @@ const (
 	CrowdPath = "/crowd"
 )
 
-// WebSocket is the name of the question to servers of WebSocket: to echo Echoed.
-const WebSocket = "ws"
+// Socket is the name of the question to servers of WebSocket: to echo Echoed.
+const Socket = "ws"
 
 // Echoed is what a message to them carries.
 func Echoed() []byte { return []byte(strings.Repeat("sixteen letters.", 4)) }

@@ -108,7 +108,7 @@ func TestWS(t *testing.T) {
 	}
 	for _, s := range p.Samples {
 		push, deaf := s.Push != nil && s.Push.During != nil && s.Push.CPU != nil, s.Push != nil && s.Push.Closed == 50
-		if s.Error != "" || (s.CPU != nil) != (s.Scenario == "100x16") || (s.PerConn != nil) != (s.Scenario == "idle-1k") || push != (s.Scenario == "push") || deaf != (s.Scenario == "deaf") {
+		if s.Error != "" || (s.CPU != nil) != (s.Scenario == "100x16" && s.Requests > 0) /* none on a busy machine */ || (s.PerConn != nil) != (s.Scenario == "idle-1k") || push != (s.Scenario == "push") || deaf != (s.Scenario == "deaf") {
 			t.Errorf("%+v", s)
 		}
 	}
