@@ -11,9 +11,9 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// TestNoAllocations counts what a whole process allocates for messages and for pushes, with
+// TestNoAllocationsPerMessage counts what a whole process allocates for messages and for pushes, with
 // a client that allocates nothing itself.
-func TestNoAllocations(t *testing.T) {
+func TestNoAllocationsPerMessage(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector makes sync.Pool drop what it is given, to find misuse; go test without -race runs this")
 	}
