@@ -1,6 +1,9 @@
 package websocket
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"unicode/utf8"
+)
 
 // decoder cuts the bytes of one connection into events. It does no I/O and keeps no
 // memory: a message that is not complete stays in the reader's buffer, and what a server
@@ -98,8 +101,24 @@ type event struct {
 // what the frame certainly still has; used is 0 but after a Close frame, when whatever
 // follows is dropped. A fault ends the connection: the decoder must not be used again.
 //
-// A message in one frame takes about 15 ns and no allocations (BenchmarkDecode).
+// Of 16 messages of 64 bytes each takes about 25 ns and no allocations (BenchmarkDecode).
 func (d *decoder) next(in []byte) (e event, f fault) {
+	if d.at == 0 && len(in) >= 6 && !d.closed && d.server { // nothing is open: most messages are short ones in one frame
+		first, n := in[0], int(in[1])-maskBit
+		if (first == finBit|byte(opText) || first == finBit|byte(opBinary)) && uint(n) < length16 && n <= min(d.limit, len(in)-6) {
+			payload := in[6 : 6+n : 6+n]
+			mask(payload, binary.LittleEndian.Uint32(in[2:]))
+			if first == finBit|byte(opText) && !utf8.Valid(payload) {
+				return event{}, faultText
+			}
+			return event{op: opcode(first & opcodeBits), payload: payload, used: 6 + n}, 0
+		}
+	}
+	return d.frame(in)
+}
+
+// frame is next for whatever is not a short message in one frame.
+func (d *decoder) frame(in []byte) (e event, f fault) {
 	if d.closed {
 		d.at, d.open = 0, openNone
 		return event{used: len(in), need: 1}, 0
