@@ -98,6 +98,9 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	case f.save != "" && f.discard:
 		return exit.Usagef("bench: choose one of --save and --discard")
 	}
+	if err := f.ui.check("bench"); err != nil {
+		return err
+	}
 	plan, server, err := f.Plan(cmd)
 	if err != nil {
 		return err
