@@ -139,7 +139,7 @@ func (b *bench) drive(ctx context.Context, p *process, plan load.Plan) (rate, cp
 			b.doubt("%s: %s", p.name, reason)
 		}
 		if errors.Join(blind[:]...) == nil {
-			cpu = figure(float64((uses[1].CPU - uses[0].CPU).Nanoseconds()) / 1000 / (*r.Rate * r.Window.Seconds()))
+			cpu = new(float64((uses[1].CPU - uses[0].CPU).Nanoseconds()) / 1000 / (*r.Rate * r.Window.Seconds()))
 		}
 		return r.Rate, cpu, nil
 	}

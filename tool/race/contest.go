@@ -126,8 +126,7 @@ func idleMemory(ctx context.Context, server *ownServer) (*float64, error) {
 	if resident[0] == nil || resident[1] == nil {
 		return nil, errors.New("this system does not tell how much memory a process has")
 	}
-	each := float64(*resident[1]-*resident[0]) / idleConns
-	return &each, nil
+	return new(float64(*resident[1]-*resident[0]) / idleConns), nil
 }
 
 // usedConn is a connection that has had one answer.

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,11 +37,9 @@ type Choice struct {
 
 // Set takes one of the words.
 func (c *Choice) Set(text string) error {
-	for _, known := range c.Of {
-		if text == known {
-			c.Value = text
-			return nil
-		}
+	if slices.Contains(c.Of, text) {
+		c.Value = text
+		return nil
 	}
 	return errors.New("not one of " + strings.Join(c.Of, ", ") + "; " + exit.DidYouMean(text, c.Of, "use "+c.Of[0]))
 }

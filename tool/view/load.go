@@ -34,13 +34,13 @@ func warmupOf(p load.Plan) time.Duration {
 func (p *loadPicture) take(now load.Progress) {
 	before := p.gauge.now
 	p.gauge.take(now)
-	if now.Phase == connectingPhase {
+	if now.Phase == load.Connecting {
 		return
 	}
-	if before.Phase == "" || before.Phase == connectingPhase {
+	if before.Phase == "" || before.Phase == load.Connecting {
 		p.connected = max(now.Elapsed-time.Second, before.Elapsed)
 	}
-	if now.Phase != warmingUpPhase && p.measuring == 0 {
+	if now.Phase != load.WarmingUp && p.measuring == 0 {
 		p.measuring = min(max(p.connected+p.warmup, before.Elapsed), now.Elapsed)
 	}
 }
@@ -67,16 +67,16 @@ func (p *loadPicture) progress(at time.Duration, width int) line {
 	short := words
 	switch phase {
 	case "":
-		phase = connectingPhase
-	case warmingUpPhase:
+		phase = load.Connecting
+	case load.WarmingUp:
 		short = figure.Lasting(p.connected+p.warmup+p.length-at) + " left"
 		words = figure.Lasting(p.connected+p.warmup-at) + " left, then " + figure.Lasting(p.length)
-	case measuringPhase:
+	case load.Measuring:
 		passed := min(at-p.measuring, p.length)
 		done = float64(passed) / float64(p.length)
 		short = figure.Lasting(p.length-passed) + " left"
 		words = fmt.Sprintf("%s of %s, %s", figure.Lasting(passed), figure.Lasting(p.length), short)
-	case drainingPhase:
+	case load.Draining:
 		done, words, short = 1, "waiting for the last answers", "ending"
 	}
 	return field(0, phase, barAnd(done, width, words, short)...)
@@ -130,7 +130,7 @@ func NewLoad(how How, target, shape string, plan load.Plan, goals []load.Goal) *
 		l.picture = &loadPicture{target: target, shape: shape, warmup: warmupOf(plan), length: plan.For,
 			allowErrors: plan.AllowErrors, gauge: gauge{conns: plan.Conns}}
 		if len(l.goals) > 0 {
-			l.latency, l.service = newSum(), newSum()
+			l.latency, l.service = load.NewHistogram(), load.NewHistogram()
 			l.picture.outcomes = load.Check(&load.Result{}, l.goals)
 		}
 		l.screen = openScreen(how.To, l.picture)
@@ -161,15 +161,14 @@ func (l *Load) judge(now load.Progress) []load.Outcome {
 	}
 	l.latency.Merge(now.Latency)
 	l.service.Merge(now.Service)
-	if now.Phase == measuringPhase {
+	if now.Phase == load.Measuring {
 		l.answered += now.Rate
 		l.seconds++
 	}
 	so := &load.Result{Valid: true, Requests: l.latency.TotalCount(), Errors: map[string]int64{"total": now.Errors},
-		Latency: quantilesOf(l.latency), Service: quantilesOf(l.service)}
+		Latency: load.QuantilesOf(l.latency), Service: load.QuantilesOf(l.service)}
 	if l.seconds > 0 {
-		rate := l.answered / l.seconds
-		so.Rate = &rate
+		so.Rate = new(l.answered / l.seconds)
 	}
 	return load.Check(so, l.goals)
 }

@@ -85,9 +85,9 @@ func TestNoisePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	seen := ""
+	var seen strings.Builder
 	for events := bufio.NewScanner(response.Body); events.Scan(); {
-		seen += events.Text() + "\n"
+		seen.WriteString(events.Text() + "\n")
 		if strings.Contains(events.Text(), "session 1 of 3, sample 2 of 10: ") {
 			cancel()
 		}
@@ -96,8 +96,8 @@ func TestNoisePage(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	for _, want := range []string{`"title":"hone doctor --noise"`, `"text":"session 1 of 3, sample 1 of 10: `, `"status":"interrupted"`} {
-		if !strings.Contains(seen, want) {
-			t.Errorf("the page lacks %s:\n%s", want, seen)
+		if !strings.Contains(seen.String(), want) {
+			t.Errorf("the page lacks %s:\n%s", want, seen.String())
 		}
 	}
 }
