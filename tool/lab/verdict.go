@@ -1,6 +1,10 @@
 package lab
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/hone-go/hone/tool/figure"
+)
 
 // Verdict is what to think of a claim.
 type Verdict string
@@ -24,12 +28,7 @@ type spread struct{ rounds []float64 }
 
 func (s spread) known() bool { return len(s.rounds) > 0 }
 
-// median is of the sorted rounds the middle one, or of two the mean.
-func (s spread) median() float64 {
-	sorted := slices.Sorted(slices.Values(s.rounds))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
-}
+func (s spread) median() float64 { return figure.Median(s.rounds) }
 
 // over is s divided by t, round by round: what happened to the machine in a round
 // happened to both.

@@ -110,9 +110,7 @@ func middle(values []float64, format func(float64) string) string {
 	if len(values) == 0 {
 		return "–"
 	}
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return format((sorted[(n-1)/2] + sorted[n/2]) / 2)
+	return format(figure.Median(values))
 }
 
 const latestShown = 6

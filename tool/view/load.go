@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -109,7 +110,7 @@ func outcomeLine(rank int, o load.Outcome) line {
 
 // Load shows how a run goes.
 type Load struct {
-	lines  *progress // nil: not in lines
+	lines  io.Writer // nil: not in lines
 	screen *screen   // nil: no view
 
 	// What follows is the run's supervision's; the picture is the screen's, too.
@@ -125,7 +126,7 @@ func NewLoad(how How, target, shape string, plan load.Plan, goals []load.Goal) *
 	l := &Load{goals: goals}
 	switch how.watching() {
 	case inLines:
-		l.lines = newProgress(how.To)
+		l.lines = how.To
 	case asPicture:
 		l.picture = &loadPicture{target: target, shape: shape, warmup: warmupOf(plan), length: plan.For,
 			allowErrors: plan.AllowErrors, gauge: gauge{conns: plan.Conns}}
@@ -142,7 +143,8 @@ func NewLoad(how How, target, shape string, plan load.Plan, goals []load.Goal) *
 func (l *Load) Show(now load.Progress) {
 	switch {
 	case l.lines != nil:
-		l.lines.show(now)
+		fmt.Fprintf(l.lines, "%-10s %3.0fs  %d conns  %s/s  p50 %s  p99 %s  %d errors\n", now.Phase, now.Elapsed.Seconds(),
+			now.Conns, figure.Grouped(now.Rate), figure.OrNone(now.P50, figure.Micros), figure.OrNone(now.P99, figure.Micros), now.Errors)
 	case l.screen != nil:
 		outcomes := l.judge(now)
 		l.screen.change(func() {
