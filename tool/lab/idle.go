@@ -65,7 +65,7 @@ func (b *bench) idleBytes(ctx context.Context, name string, n int) (float64, err
 		if err := wait(ctx, quickly(b, 0, idleRest)*time.Duration(i)); err != nil {
 			return 0, err
 		}
-		if err := p.settle(ctx); err != nil {
+		if err := p.order(ctx, "settle", 0, &done{}); err != nil {
 			return 0, err
 		}
 		use, err := p.Used()
