@@ -55,7 +55,11 @@ func TestNoisePage(t *testing.T) {
 		t.Skip("the server is started by sh")
 	}
 	t.Parallel() // it waits more than it works
-	dir, addr := t.TempDir(), freePort(t)
+	dir := t.TempDir()
+	addr, err := freeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
 	scenario := filepath.Join(dir, "hello.toml")
 	text := "target = 'tcp://" + addr + "'\ncmd = 'exec hone serve --admin off --addr " + addr + "'\nconns = 2\nrate = 50\nfor = '1s'\n"
 	if err := os.WriteFile(scenario, []byte(text), 0o600); err != nil {
