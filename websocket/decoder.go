@@ -353,13 +353,18 @@ func (d *decoder) first(in []byte, head, size int) (e event, done bool, f fault)
 	switch {
 	case to < size:
 		d.within = withinFirst
-		return event{need: 1}, true, 0
+		return event{need: soon(size - to)}, true, 0
 	case fin:
 		return d.message(in, head, size), true, 0
 	}
 	d.assemble(in, head, size)
 	return event{}, false, 0
 }
+
+// soon is how many of the missing bytes of a text's frame are waited for before they are
+// checked: one, so that what is no text is refused at once, or of many a few, since a
+// reader may take no byte that is not needed, and would read one at a time.
+func soon(missing int) int { return max(1, missing/16) }
 
 // later serves what has arrived of the frame at in[d.at], which continues a message.
 func (d *decoder) later(in []byte, head, size int) (e event, done bool, f fault) {
@@ -381,7 +386,7 @@ func (d *decoder) later(in []byte, head, size int) (e event, done bool, f fault)
 	if to < size {
 		d.keepRest(frame, kept[:head], len(p))
 		d.assemble(in, body, end)
-		return event{need: 1}, true, 0
+		return event{need: soon(size - to)}, true, 0
 	}
 	d.at, d.within = d.at+size, withinNothing
 	if fin {
