@@ -42,7 +42,7 @@ func (g *Guests) enter(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	if wrong := r.use(ctx, nc, r.plan.Content); wrong != nil {
+	if _, wrong := r.use(ctx, nc, r.plan.Target.Caller(), r.plan.Content); wrong != nil {
 		nc.Close()
 		return wrong
 	}
