@@ -1,0 +1,94 @@
+// Autobahn runs the Autobahn test suite for WebSocket against package websocket, and
+// against gorilla and coder as controls: as evidence that was not written here.
+//
+//	go run ./bench/autobahn                        run everything, and print the tables
+//	go run ./bench/autobahn -o docs/autobahn.md    the same, and store them
+//	go run ./bench/autobahn -agents gorilla -cases '1.*,6.4.*'
+//
+// The suite is a Python 2.7 program. This command looks for a python2.7 with pip, installs
+// the suite into a temporary folder, and removes it afterwards; -suite keeps it for the
+// next run. Its fuzzing client tests servers, its fuzzing server tests clients. The command
+// fails where package websocket fails a case, passes one in a way that the suite calls
+// non-strict, or does not close as the suite expects.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"github.com/hone-go/hone/bench/report"
+)
+
+// sections are those cases of the suite that are run: all of those that it has.
+const sections = "1.*,2.*,3.*,4.*,5.*,6.*,7.*,9.*,10.*,12.*,13.*"
+
+// options are the command's flags.
+type options struct {
+	python, suite, cases, agents, out string
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.python, "python", "", "a Python 2.7 `program` that has pip (default: python2.7 of PATH or pyenv)")
+	flag.StringVar(&o.suite, "suite", "", "install the suite into this `folder`, or use it where it is there already (default: a temporary one)")
+	flag.StringVar(&o.cases, "cases", sections, "run these `cases`, separated by commas")
+	flag.StringVar(&o.agents, "agents", "", "run the agents whose name matches this `regexp` (default: all)")
+	flag.StringVar(&o.out, "o", "", "write the tables to this `file`, too")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "autobahn:", err)
+		os.Exit(1)
+	}
+}
+
+// run runs the suite with each agent, and prints the tables.
+func run(ctx context.Context, o options) error {
+	wanted, err := regexp.Compile(o.agents)
+	if err != nil {
+		return fmt.Errorf("-agents: %w", err)
+	}
+	s, err := install(ctx, o.python, o.suite)
+	if err != nil {
+		return err
+	}
+	defer s.remove()
+	r := results{suite: s.version, machine: report.ThisMachine(ctx, ".", 0), peers: peerVersions()}
+	for _, a := range agents() {
+		if !wanted.MatchString(a.name) {
+			continue
+		}
+		outcomes, err := a.run(ctx, s, strings.Split(o.cases, ","))
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.name, err)
+		}
+		r.add(a, outcomes)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", a.name, tallyOf(outcomes))
+	}
+	if len(r.runs) == 0 {
+		return fmt.Errorf("no agent's name matches %q; leave -agents out to run all", o.agents)
+	}
+	page := r.markdown()
+	fmt.Print(page)
+	if o.out != "" {
+		if err := os.WriteFile(o.out, []byte(page), 0o666); err != nil {
+			return err
+		}
+	}
+	if worst := r.ours(); worst != "" {
+		return errors.New(worst)
+	}
+	return nil
+}
