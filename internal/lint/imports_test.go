@@ -19,6 +19,7 @@ var libraryWing = map[string][]string{
 	"wire":               {},
 	"engine":             {"pool", "workers", "internal/sys"},
 	"http1":              {"engine", "pool", "internal/sys"},
+	"websocket":          {"engine", "http1", "pool"},
 	"framed":             {"wire", "engine", "pool", "conns", "internal/sys"},
 	"pool":               {},
 	"workers":            {},
