@@ -9,19 +9,21 @@ import (
 	"net/url"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	coder "github.com/coder/websocket"
 	gorilla "github.com/gorilla/websocket"
+
+	"github.com/hone-go/hone/bench/report"
+	"github.com/hone-go/hone/engine"
 )
 
 // An agent is a server or a client that the suite tests. It has a serve or an echo.
 type agent struct {
-	name  string
-	ours  bool // package websocket, which has to pass
-	serve func(net.Listener) (stop func() error)
-	echo  client
+	name   string
+	module string // "" is package websocket, which has to pass
+	serve  func(net.Listener) (stop func() error)
+	echo   client
 }
 
 // client connects to a URL and sends each message back until the connection ends. If hear
@@ -29,13 +31,22 @@ type agent struct {
 // handshake only: a connection that ends badly is what the suite is for.
 type client func(ctx context.Context, url string, hear func(message []byte)) error
 
+const (
+	gorillaModule = "github.com/gorilla/websocket"
+	coderModule   = "github.com/coder/websocket"
+)
+
 // agents are all of them, servers first.
 func agents() []agent {
 	return []agent{
-		{name: "gorilla server", serve: onNetHTTP(http.HandlerFunc(gorillaServer))},
-		{name: "coder server", serve: onNetHTTP(http.HandlerFunc(coderServer))},
-		{name: "gorilla client", echo: gorillaClient},
-		{name: "coder client", echo: coderClient},
+		{name: "hone on http1, Events", serve: onHTTP1(engine.Events(engine.Auto))},
+		{name: "hone on http1, Parked", serve: onHTTP1(engine.Parked(0))},
+		{name: "hone on net/http", serve: onPlain},
+		{name: "hone client", echo: honeClient},
+		{name: "gorilla server", module: gorillaModule, serve: onNetHTTP(http.HandlerFunc(gorillaServer))},
+		{name: "coder server", module: coderModule, serve: onNetHTTP(http.HandlerFunc(coderServer))},
+		{name: "gorilla client", module: gorillaModule, echo: gorillaClient},
+		{name: "coder client", module: coderModule, echo: coderClient},
 	}
 }
 
@@ -160,14 +171,24 @@ func coderEcho(ctx context.Context, c *coder.Conn, hear func([]byte)) {
 	}
 }
 
-// peerVersions says which versions of the controls this command has been built with.
-func peerVersions() string {
-	info, _ := debug.ReadBuildInfo()
-	var said []string
-	for _, m := range info.Deps {
-		if m.Path == "github.com/gorilla/websocket" || m.Path == "github.com/coder/websocket" {
-			said = append(said, strings.TrimPrefix(m.Path, "github.com/")+" "+m.Version)
+// peerVersions are the versions of modules that this command has been built with.
+func peerVersions() map[string]string {
+	versions := make(map[string]string)
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			versions[m.Path] = m.Version
 		}
 	}
-	return strings.Join(said, ", ")
+	return versions
+}
+
+// version is what of the agent was tested.
+func (a agent) version(machine report.Machine, peers map[string]string) string {
+	if a.module != "" {
+		return peers[a.module]
+	}
+	if machine.Changed {
+		return machine.Commit + " with changes"
+	}
+	return machine.Commit
 }

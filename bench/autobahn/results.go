@@ -1,13 +1,15 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/hone-go/hone/bench/report"
 )
 
 // sectionNames say what a section of the suite tests.
@@ -73,34 +75,101 @@ func (t tally) String() string {
 
 // clean reports whether package websocket may have this tally.
 func (t tally) clean() bool {
-	return t.nonStrict == 0 && t.failed == 0 && t.unclean == 0
+	return t.ok > 0 && t.nonStrict == 0 && t.failed == 0 && t.unclean == 0
 }
 
-// results are of one run of this command.
+// results are what is known of each agent.
 type results struct {
-	suite, peers string
-	machine      report.Machine
-	runs         []agentRun
+	runs []agentRun
 }
 
+// agentRun is what the suite says of an agent.
 type agentRun struct {
-	agent
-	outcomes
+	Agent    string   `json:"agent"`
+	Version  string   `json:"version"` // of the agent
+	Suite    string   `json:"suite"`
+	Outcomes outcomes `json:"outcomes"`
 }
 
-func (r *results) add(a agent, of outcomes) {
-	r.runs = append(r.runs, agentRun{a, of})
+// load reads results that were stored; without a file there are none.
+func load(file string) (*results, error) {
+	r := new(results)
+	if file == "" {
+		return r, nil
+	}
+	text, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return r, nil
+	case err == nil:
+		err = json.Unmarshal(text, &r.runs)
+	}
+	return r, err
 }
 
-// ours says what package websocket has not passed, or "".
-func (r *results) ours() string {
-	var bad []string
-	for _, run := range r.runs {
-		if t := tallyOf(run.outcomes); run.ours && (!t.clean() || len(run.outcomes) == 0) {
-			bad = append(bad, fmt.Sprintf("%s: %v", run.name, t))
+// save stores them, if there is a file to.
+func (r *results) save(file string) error {
+	if file == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(r.runs, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o666)
+}
+
+// MarshalJSON is the outcomes in short: what was said of a case and of its close, and
+// the cases.
+func (of outcomes) MarshalJSON() ([]byte, error) {
+	short := make(map[string]string)
+	for _, id := range slices.SortedFunc(maps.Keys(of), byNumber) {
+		o := of[id]
+		kind := o.Behavior + "/" + o.Close
+		short[kind] = strings.TrimSpace(short[kind] + " " + id)
+	}
+	return json.Marshal(short)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (of *outcomes) UnmarshalJSON(text []byte) error {
+	var short map[string]string
+	if err := json.Unmarshal(text, &short); err != nil {
+		return err
+	}
+	*of = make(outcomes)
+	for kind, ids := range short {
+		behavior, close, _ := strings.Cut(kind, "/")
+		for _, id := range strings.Fields(ids) {
+			(*of)[id] = outcome{behavior, close}
 		}
 	}
-	return strings.Join(bad, "; ")
+	return nil
+}
+
+// set replaces what is known of an agent. The order is that of agents.
+func (r *results) set(run agentRun) {
+	known := func(name string) int {
+		return slices.IndexFunc(agents(), func(a agent) bool { return a.name == name })
+	}
+	r.runs = slices.DeleteFunc(r.runs, func(old agentRun) bool { return old.Agent == run.Agent || known(old.Agent) < 0 })
+	r.runs = append(r.runs, run)
+	slices.SortStableFunc(r.runs, func(a, b agentRun) int { return known(a.Agent) - known(b.Agent) })
+}
+
+// judge is an error where package websocket has not passed.
+func (r *results) judge() error {
+	var bad []string
+	for _, run := range r.runs {
+		control := slices.ContainsFunc(agents(), func(a agent) bool { return a.name == run.Agent && a.module != "" })
+		if t := tallyOf(run.Outcomes); !control && !t.clean() {
+			bad = append(bad, fmt.Sprintf("%s: %v", run.Agent, t))
+		}
+	}
+	if bad == nil {
+		return nil
+	}
+	return fmt.Errorf("not passed: %s", strings.Join(bad, "; "))
 }
 
 // section is the first number of a case.
@@ -121,22 +190,29 @@ func byNumber(a, b string) int {
 
 // markdown is the page.
 func (r *results) markdown() string {
-	commit := r.machine.Commit
-	if r.machine.Changed {
-		commit += " with changes"
-	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "# The Autobahn test suite against websocket\n\n"+
-		"How package websocket, and two other libraries as controls, do in the [Autobahn](https://github.com/crossbario/autobahn-testsuite) test suite for WebSocket. "+
-		"Written by `make autobahn`: %s; hone at %s; %s.\n\n"+
-		"Informational cases have no right answer. Non-strict is a pass that leaves a recommendation out. Unclean is a connection that did not close as expected, whatever came before. "+
-		"Not negotiated are compression parameters that the agent declines, so that the case does not run. "+
-		"The controls check UTF-8 in their handlers, since gorilla and coder leave it to their users.\n\n", r.suite, commit, r.peers)
-	fmt.Fprint(&b, "| agent | cases | OK | informational | non-strict | failed | not negotiated | unclean |\n|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprint(&b, `# The Autobahn test suite against websocket
+
+How package websocket, and two other libraries as controls, do in the
+[Autobahn test suite](https://github.com/crossbario/autobahn-testsuite) for WebSocket.
+`+"`make autobahn`"+` writes this page.
+
+Informational cases have no right answer. Non-strict is a pass that leaves a recommendation
+out. Unclean is a connection that did not close as expected, whatever came before. Not
+negotiated are compression parameters that the agent declines, so that the case does not run.
+The controls check UTF-8 in their handlers, since gorilla and coder leave that to their users.
+
+| agent | version | cases | OK | informational | non-strict | failed | not negotiated | unclean |
+|---|---|---|---|---|---|---|---|---|
+`)
+	var suites []string
 	for _, run := range r.runs {
-		t := tallyOf(run.outcomes)
-		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d | %d | %d | %d |\n", run.name, len(run.outcomes), t.ok, t.informational, t.nonStrict, t.failed, t.missing, t.unclean)
+		t := tallyOf(run.Outcomes)
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d | %d | %d | %d |\n", run.Agent, run.Version, len(run.Outcomes), t.ok, t.informational, t.nonStrict, t.failed, t.missing, t.unclean)
+		suites = append(suites, run.Suite)
 	}
+	slices.Sort(suites)
+	fmt.Fprintf(&b, "\n%s.\n", strings.Join(slices.Compact(suites), "; "))
 	r.sections(&b)
 	r.exceptions(&b)
 	return b.String()
@@ -146,27 +222,27 @@ func (r *results) markdown() string {
 func (r *results) sections(b *strings.Builder) {
 	counts := make(map[int]map[string]*tally)
 	for _, run := range r.runs {
-		for id, o := range run.outcomes {
+		for id, o := range run.Outcomes {
 			n := section(id)
 			if counts[n] == nil {
 				counts[n] = make(map[string]*tally)
 			}
-			if counts[n][run.name] == nil {
-				counts[n][run.name] = new(tally)
+			if counts[n][run.Agent] == nil {
+				counts[n][run.Agent] = new(tally)
 			}
-			counts[n][run.name].add(o)
+			counts[n][run.Agent].add(o)
 		}
 	}
 	fmt.Fprint(b, "\n## Sections\n\n| section |")
 	for _, run := range r.runs {
-		fmt.Fprintf(b, " %s |", run.name)
+		fmt.Fprintf(b, " %s |", run.Agent)
 	}
 	fmt.Fprint(b, "\n|---|", strings.Repeat("---|", len(r.runs)), "\n")
 	for _, n := range slices.Sorted(maps.Keys(counts)) {
 		fmt.Fprintf(b, "| %d %s |", n, sectionNames[n])
 		for _, run := range r.runs {
 			var t tally
-			if counted := counts[n][run.name]; counted != nil {
+			if counted := counts[n][run.Agent]; counted != nil {
 				t = *counted
 			}
 			fmt.Fprintf(b, " %v |", t)
@@ -180,7 +256,7 @@ func (r *results) exceptions(b *strings.Builder) {
 	fmt.Fprint(b, "\n## Cases that are not OK\n\n")
 	for _, run := range r.runs {
 		kinds := make(map[string][]string)
-		for id, o := range run.outcomes {
+		for id, o := range run.Outcomes {
 			kind := strings.ToLower(o.Behavior)
 			if kind == "unimplemented" {
 				kind = "not negotiated"
@@ -191,7 +267,7 @@ func (r *results) exceptions(b *strings.Builder) {
 				kinds[kind] = append(kinds[kind], id)
 			}
 		}
-		fmt.Fprintf(b, "- **%s**: ", run.name)
+		fmt.Fprintf(b, "- **%s**: ", run.Agent)
 		var parts []string
 		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 			parts = append(parts, kind+": "+ranges(kinds[kind]))

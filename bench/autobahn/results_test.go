@@ -5,12 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/hone-go/hone/bench/report"
 )
 
-// TestMarkdown makes the page of three agents.
-func TestMarkdown(t *testing.T) {
+// TestResults stores what is known of three agents, and makes the page of it.
+func TestResults(t *testing.T) {
 	index := func(cases string) outcomes {
 		of, err := parseOutcomes([]byte(`{"agent": {` + cases + `}}`))
 		if err != nil {
@@ -19,37 +17,46 @@ func TestMarkdown(t *testing.T) {
 		return of
 	}
 	const fine = `"1.1.1": {"behavior": "OK", "behaviorClose": "OK"}, "7.1.6": {"behavior": "INFORMATIONAL", "behaviorClose": "INFORMATIONAL"}`
-	r := results{suite: "Autobahn", peers: "gorilla/websocket v1", machine: report.Machine{Commit: "abc", Changed: true, Date: "2030-01-02"}}
-	r.add(agent{name: "hone", ours: true}, index(fine))
-	r.add(agent{name: "gorilla"}, index(fine+`, "6.4.1": {"behavior": "NON-STRICT", "behaviorClose": "OK"}, "6.4.2": {"behavior": "NON-STRICT", "behaviorClose": "OK"}`))
-	r.add(agent{name: "coder"}, index(`"1.1.1": {"behavior": "FAILED", "behaviorClose": "UNCLEAN"}, "13.1.1": {"behavior": "UNIMPLEMENTED", "behaviorClose": "UNIMPLEMENTED"}, "1.1.2": {"behavior": "OK", "behaviorClose": "WRONG CODE"}`))
+	file := filepath.Join(t.TempDir(), "results.json")
+	for _, run := range []agentRun{
+		{"coder server", "v2", "Autobahn", index(`"1.1.1": {"behavior": "FAILED", "behaviorClose": "UNCLEAN"}, "13.1.1": {"behavior": "UNIMPLEMENTED", "behaviorClose": "UNIMPLEMENTED"}, "1.1.2": {"behavior": "OK", "behaviorClose": "WRONG CODE"}`)},
+		{"gorilla server", "v1", "Autobahn", index(fine + `, "6.4.1": {"behavior": "NON-STRICT", "behaviorClose": "OK"}, "6.4.2": {"behavior": "NON-STRICT", "behaviorClose": "OK"}`)},
+		{"hone client", "abc", "Autobahn", index("")},
+		{"hone client", "abd", "Autobahn", index(fine)},
+	} {
+		r, err := load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.set(run)
+		if err := r.save(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
 	page := r.markdown()
 	for _, want := range []string{
-		"hone at abc with changes; gorilla/websocket v1.",
-		"| hone | 2 | 1 | 1 | 0 | 0 | 0 | 0 |\n",
-		"| gorilla | 4 | 1 | 1 | 2 | 0 | 0 | 0 |\n",
-		"| coder | 3 | 1 | 0 | 0 | 1 | 1 | 2 |\n",
-		"| section | hone | gorilla | coder |\n|---|---|---|---|\n| 1 framing | 1 OK | 1 OK | 1 OK, 1 failed, of these unclean: 2 |\n| 6 UTF-8 | – | 2 non-strict | – |\n| 7 closing | 1 informational | 1 informational | – |\n| 13 compression, parameters | – | – | 1 not negotiated |\n",
-		"- **gorilla**: informational: 7.1.6; non-strict: 6.4.1–2\n",
-		"- **coder**: failed, close unclean: 1.1.1; not negotiated: 13.1.1; ok, close wrong code: 1.1.2\n",
+		"| hone client | abd | 2 | 1 | 1 | 0 | 0 | 0 | 0 |\n| gorilla server | v1 | 4 | 1 | 1 | 2 | 0 | 0 | 0 |\n| coder server | v2 | 3 | 1 | 0 | 0 | 1 | 1 | 2 |\n\nAutobahn.\n",
+		"| section | hone client | gorilla server | coder server |\n|---|---|---|---|\n| 1 framing | 1 OK | 1 OK | 1 OK, 1 failed, of these unclean: 2 |\n| 6 UTF-8 | – | 2 non-strict | – |\n| 7 closing | 1 informational | 1 informational | – |\n| 13 compression, parameters | – | – | 1 not negotiated |\n",
+		"- **gorilla server**: informational: 7.1.6; non-strict: 6.4.1–2\n",
+		"- **coder server**: failed, close unclean: 1.1.1; not negotiated: 13.1.1; ok, close wrong code: 1.1.2\n",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
 	}
-	if strings.Contains(page, "2030") {
-		t.Errorf("the page has a date:\n%s", page)
-	}
-	if bad := r.ours(); bad != "" {
-		t.Errorf("ours: %s, want nothing", bad)
+	if err := r.judge(); err != nil {
+		t.Error(err)
 	}
 	for _, bad := range []string{
 		`"6.4.1": {"behavior": "NON-STRICT", "behaviorClose": "OK"}`, `"6.4.1": {"behavior": "FAILED", "behaviorClose": "OK"}`,
 		`"6.4.1": {"behavior": "OK", "behaviorClose": "UNCLEAN"}`, "",
 	} {
-		r := results{}
-		r.add(agent{name: "hone", ours: true}, index(bad))
-		if r.ours() == "" {
+		r.set(agentRun{Agent: "hone client", Outcomes: index(bad)})
+		if r.judge() == nil {
 			t.Errorf("{%s} passes", bad)
 		}
 	}

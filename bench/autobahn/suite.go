@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -275,15 +276,12 @@ func readOutcomes(folder string) (outcomes, error) {
 
 // parseOutcomes reads the suite's index of one agent.
 func parseOutcomes(text []byte) (outcomes, error) {
-	var index map[string]outcomes
+	var index map[string]map[string]outcome
 	if err := json.Unmarshal(text, &index); err != nil {
 		return nil, fmt.Errorf("the suite's result: %w", err)
 	}
 	if len(index) != 1 {
 		return nil, fmt.Errorf("the suite's result has %d agents, want 1", len(index))
 	}
-	for _, of := range index {
-		return of, nil
-	}
-	return nil, nil
+	return index[slices.Collect(maps.Keys(index))[0]], nil
 }
