@@ -57,7 +57,7 @@ suites: ## compare http1 with net/http by Go's own server tests, and by the requ
 	HONE_LLHTTP=$$dir/llhttp HONE_DESYNC=$$dir/desync go test -count=1 -v -run '^(TestLLHTTP|TestDesync)$$' ./http1
 
 autobahn: ## test websocket with the Autobahn test suite, which needs Python 2.7 with pip, and store the result
-	go run ./bench/autobahn -agents '$(AGENTS)' -store bench/results/autobahn.json -o docs/autobahn.md
+	go run ./bench/autobahn -agents '$(AGENTS)' $(if $(CASES),-cases '$(CASES)') -store bench/results/autobahn.json -o docs/autobahn.md
 
 fuzz: ## run each fuzz target for FUZZTIME (10s)
 	@listed=$$(go test -list '^Fuzz' $(ALL)); \

@@ -3,6 +3,7 @@
 //
 //	make autobahn                           run everything, store the results and the tables
 //	make autobahn AGENTS='hone client'      run some agents, and leave the others as stored
+//	make autobahn CASES='12.1.*'            run some cases, and keep others of the same commit
 //	go run ./bench/autobahn -agents gorilla -cases '1.*,6.4.*'    print what comes of some cases
 //
 // The suite is a Python 2.7 program. This command looks for a python2.7 with pip, installs
@@ -39,10 +40,10 @@ func main() {
 	flag.StringVar(&o.suite, "suite", "", "install the suite into this `folder`, or use it where it is there already (default: a temporary one)")
 	flag.StringVar(&o.cases, "cases", sections, "run these `cases`, separated by commas")
 	flag.StringVar(&o.agents, "agents", "", "run the agents whose name matches this `regexp` (default: all)")
-	flag.StringVar(&o.store, "store", "", "keep results in this `file`, and show what it has of agents that are not run")
+	flag.StringVar(&o.store, "store", "", "keep results in this `file`, and show what else is in it")
 	flag.StringVar(&o.out, "o", "", "write the tables to this `file`, too")
 	flag.Parse()
-	if flag.NArg() > 0 || o.store != "" && o.cases != sections {
+	if flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}

@@ -147,8 +147,15 @@ func (of *outcomes) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// set replaces what is known of an agent. The order is that of agents.
+// set replaces what is known of an agent, or adds to it where both are of the same version.
+// The order is that of agents.
 func (r *results) set(run agentRun) {
+	for _, old := range r.runs {
+		if old.Agent == run.Agent && old.Version == run.Version && old.Suite == run.Suite {
+			maps.Copy(old.Outcomes, run.Outcomes)
+			run.Outcomes = old.Outcomes
+		}
+	}
 	known := func(name string) int {
 		return slices.IndexFunc(agents(), func(a agent) bool { return a.name == name })
 	}

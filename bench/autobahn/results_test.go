@@ -21,7 +21,8 @@ func TestResults(t *testing.T) {
 	for _, run := range []agentRun{
 		{"coder server", "v2", "Autobahn", index(`"1.1.1": {"behavior": "FAILED", "behaviorClose": "UNCLEAN"}, "13.1.1": {"behavior": "UNIMPLEMENTED", "behaviorClose": "UNIMPLEMENTED"}, "1.1.2": {"behavior": "OK", "behaviorClose": "WRONG CODE"}`)},
 		{"gorilla server", "v1", "Autobahn", index(fine + `, "6.4.1": {"behavior": "NON-STRICT", "behaviorClose": "OK"}, "6.4.2": {"behavior": "NON-STRICT", "behaviorClose": "OK"}`)},
-		{"hone client", "abc", "Autobahn", index("")},
+		{"hone client", "abc", "Autobahn", index(`"1.1.2": {"behavior": "OK", "behaviorClose": "OK"}`)},
+		{"hone client", "abd", "Autobahn", index(`"1.1.1": {"behavior": "FAILED", "behaviorClose": "OK"}`)},
 		{"hone client", "abd", "Autobahn", index(fine)},
 	} {
 		r, err := load(file)
@@ -55,7 +56,7 @@ func TestResults(t *testing.T) {
 		`"6.4.1": {"behavior": "NON-STRICT", "behaviorClose": "OK"}`, `"6.4.1": {"behavior": "FAILED", "behaviorClose": "OK"}`,
 		`"6.4.1": {"behavior": "OK", "behaviorClose": "UNCLEAN"}`, "",
 	} {
-		r.set(agentRun{Agent: "hone client", Outcomes: index(bad)})
+		r.set(agentRun{Agent: "hone client", Version: bad, Outcomes: index(bad)})
 		if r.judge() == nil {
 			t.Errorf("{%s} passes", bad)
 		}

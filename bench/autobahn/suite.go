@@ -24,10 +24,10 @@ const (
 	accelerator = "wsaccel==0.6.2"
 )
 
-// An agent takes a few minutes; agentTime bounds it. startTime bounds how long the fuzzing
+// An agent takes some minutes, and many on a busy machine; agentTime bounds it. startTime bounds how long the fuzzing
 // server takes to listen.
 const (
-	agentTime = 30 * time.Minute
+	agentTime = 2 * time.Hour
 	startTime = time.Minute
 )
 
