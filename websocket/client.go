@@ -32,8 +32,9 @@ type Client struct {
 	end     int
 	broken  error // why nothing more can be read
 
-	writing chan struct{} // holds a token while somebody writes; guards out
-	out     []byte
+	writing  chan struct{} // holds a token while somebody writes; guards the next two
+	out      []byte
+	deflated []byte
 
 	goroutines sync.WaitGroup // that end a write, or answer pings
 	over       chan struct{}  // closed when the connection has ended: nothing more comes
@@ -207,9 +208,12 @@ func (c *Client) awaitEnd() {
 // fill reads from the socket. An error leaves the connection as it is.
 func (c *Client) fill(ctx context.Context) error {
 	c.makeRoom()
-	ended := whenDone(ctx, func() { c.nc.SetReadDeadline(past()) })
+	var ended func() bool
+	if ctx.Done() != nil {
+		ended = whenDone(ctx, func() { c.nc.SetReadDeadline(past()) })
+	}
 	n, err := c.nc.Read(c.in[c.end:])
-	cut := ended()
+	cut := ended != nil && ended()
 	if cut {
 		c.nc.SetReadDeadline(time.Time{})
 	}
@@ -231,11 +235,9 @@ func (c *Client) fill(ctx context.Context) error {
 func (c *Client) appendMessage(dst []byte, kind Kind, msg []byte) []byte {
 	first := byte(kind) | finBit
 	if c.window != 0 && c.compression.worthwhile(len(msg)) {
-		b := c.compression.borrow()
-		deflated := c.compression.deflate(b.bytes, c.window, msg)
-		defer c.compression.giveBack(b, deflated)
-		if len(deflated) < len(msg) {
-			return appendMasked(dst, first|compressedBit, deflated)
+		c.deflated = c.compression.deflate(c.deflated[:0], c.window, msg)
+		if len(c.deflated) < len(msg) {
+			return appendMasked(dst, first|compressedBit, c.deflated)
 		}
 	}
 	return appendMasked(dst, first, msg)
@@ -321,7 +323,7 @@ func closedBy(err error) error {
 // unlock gives the right to write back, when the pongs that have gathered are written.
 func (c *Client) unlock() {
 	if cap(c.out) > keptBuffer {
-		c.out = nil
+		c.out, c.deflated = nil, nil
 	}
 	for {
 		c.mu.Lock()

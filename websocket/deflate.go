@@ -25,7 +25,6 @@ type Compression struct {
 	once      sync.Once
 	deflaters chan *deflater // with nil for those that nobody has needed yet
 	inflaters chan *inflater
-	scratches sync.Pool // of *scratch
 }
 
 // init makes room for one of each a processor: a goroutine that finds none waits for one

@@ -109,6 +109,10 @@ func shakeHands(nc net.Conn, u *url.URL, o *Options) (*Client, error) {
 	r.Header["Connection"] = []string{"Upgrade"}
 	r.Header[versionHeader] = []string{version}
 	r.Header[keyHeader] = []string{key}
+	if u.User != nil && r.Header.Get("Authorization") == "" {
+		word, _ := u.User.Password()
+		r.SetBasicAuth(u.User.Username(), word)
+	}
 	if len(o.Subprotocols) > 0 {
 		r.Header[protocolHeader] = []string{strings.Join(o.Subprotocols, ", ")}
 	}
@@ -147,9 +151,6 @@ func past() time.Time { return time.Unix(1, 0) }
 // whenDone calls do when ctx ends. The function that it returns ends that, waits for a call
 // that has begun, and reports whether there was one.
 func whenDone(ctx context.Context, do func()) (ended func() bool) {
-	if ctx.Done() == nil {
-		return func() bool { return false }
-	}
 	called := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		do()

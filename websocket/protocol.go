@@ -76,15 +76,15 @@ func (p *protocol) message(t *engine.Turn, used int, e event) error {
 
 // inflated has a compressed message answered.
 func (p *protocol) inflated(t *engine.Turn, used int, e event) error {
-	z := p.upgrader.Compression
-	b := z.borrow()
-	msg, f := z.inflate(b.bytes, e.payload, p.limit, e.op == opText)
+	b := p.borrow()
+	msg, f := p.upgrader.Compression.inflate(b.bytes[:0], e.payload, p.limit, e.op == opText)
+	b.bytes = msg
 	if f != 0 {
-		z.giveBack(b, msg)
+		p.giveBack(b)
 		return &CloseError{Code: f.code(), Text: f.String()}
 	}
 	err := p.answer(t, used, Kind(e.op), msg)
-	z.giveBack(b, msg) // not after a panic: somebody may still have it
+	p.giveBack(b) // not after a panic: somebody may still have it
 	return err
 }
 

@@ -2,38 +2,54 @@ package websocket
 
 // How a message goes out that is no answer within a visit: pushes and late replies.
 
-// push sends a message to the connection.
+// mostParts is how many parts a message may have that is sent without being copied together
+// first.
+const mostParts = 4
+
+// push sends a message to the connection. It differs from Reply.send in the call at the end
+// alone: through a function value, what is on the stack here would be on the heap.
 func (c Conn) push(kind Kind, parts [][]byte) error {
-	var head [mostHead]byte
-	var room [5][]byte
 	n := lengthOf(parts)
-	if c.protocol.compresses(n) {
-		z := c.protocol.upgrader.Compression
-		b := z.borrow()
-		deflated := z.deflate(b.bytes, c.protocol.window, parts...)
-		defer z.giveBack(b, deflated)
-		if len(deflated) < n {
-			return c.conn.Push(appendHead(head[:0], byte(kind)|finBit|compressedBit, len(deflated)), deflated)
-		}
+	if p := c.protocol; p.compresses(n) || len(parts) > mostParts {
+		b := p.borrow()
+		defer p.giveBack(b)
+		return c.conn.Push(p.whole(b, kind, n, parts))
 	}
-	return c.conn.Push(append(append(room[:0], appendHead(head[:0], byte(kind)|finBit, n)), parts...)...)
+	var head [mostHead]byte
+	var all [1 + mostParts][]byte
+	all[0] = appendHead(head[:0], byte(kind)|finBit, n)
+	return c.conn.Push(all[:1+copy(all[1:], parts)]...)
 }
 
 // send sends a message as the answer.
 func (r Reply) send(kind Kind, parts [][]byte) error {
-	var head [mostHead]byte
-	var room [5][]byte
 	n := lengthOf(parts)
-	if r.protocol.compresses(n) {
-		z := r.protocol.upgrader.Compression
-		b := z.borrow()
-		deflated := z.deflate(b.bytes, r.protocol.window, parts...)
-		defer z.giveBack(b, deflated)
-		if len(deflated) < n {
-			return r.reply.Send(appendHead(head[:0], byte(kind)|finBit|compressedBit, len(deflated)), deflated)
-		}
+	if p := r.protocol; p.compresses(n) || len(parts) > mostParts {
+		b := p.borrow()
+		defer p.giveBack(b)
+		return r.reply.Send(p.whole(b, kind, n, parts))
 	}
-	return r.reply.Send(append(append(room[:0], appendHead(head[:0], byte(kind)|finBit, n)), parts...)...)
+	var head [mostHead]byte
+	var all [1 + mostParts][]byte
+	all[0] = appendHead(head[:0], byte(kind)|finBit, n)
+	return r.reply.Send(all[:1+copy(all[1:], parts)]...)
+}
+
+// whole makes the frame of a message in b, compressed where that is agreed on and makes it
+// shorter.
+func (p *protocol) whole(b *scratch, kind Kind, n int, parts [][]byte) []byte {
+	first := byte(kind) | finBit
+	b.bytes = beginFrame(b.bytes[:0], n)
+	body := len(b.bytes)
+	for _, part := range parts {
+		b.bytes = append(b.bytes, part...)
+	}
+	if p.compresses(n) {
+		b.bytes = p.endDeflated(b.bytes, 0, body, first)
+	} else {
+		b.bytes = endFrame(b.bytes, 0, body, first)
+	}
+	return b.bytes
 }
 
 // lengthOf is how long parts are together.
@@ -58,24 +74,27 @@ func (p *protocol) sendWindow() uint8 {
 	return p.window
 }
 
-// scratch is a buffer that compressed messages are made in, or decompressed into.
+// scratch is a buffer that messages are made in, or decompressed into.
 type scratch struct{ bytes []byte }
 
 // mostScratch is how large a scratch may be that is kept.
 const mostScratch = 64 << 10
 
-// borrow lends a scratch.
-func (c *Compression) borrow() *scratch {
-	if s, ok := c.scratches.Get().(*scratch); ok {
-		return s
+// borrow lends a scratch. p may be nil.
+func (p *protocol) borrow() *scratch {
+	if p != nil {
+		if b, ok := p.upgrader.scratches.Get().(*scratch); ok {
+			return b
+		}
 	}
 	return new(scratch)
 }
 
-// giveBack keeps the buffer that used has grown to.
-func (c *Compression) giveBack(s *scratch, used []byte) {
-	if s.bytes = used[:0]; cap(used) > mostScratch {
-		s.bytes = nil
+func (p *protocol) giveBack(b *scratch) {
+	if cap(b.bytes) > mostScratch {
+		b.bytes = nil
 	}
-	c.scratches.Put(s)
+	if p != nil {
+		p.upgrader.scratches.Put(b)
+	}
 }

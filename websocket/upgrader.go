@@ -69,6 +69,7 @@ type Upgrader struct {
 	once      sync.Once
 	protocols [mostWindow + 1]protocol // by their window
 	hijacked  hijacked
+	scratches sync.Pool // of *scratch
 	attaching sync.Mutex
 }
 
