@@ -1,110 +1,79 @@
 package websocket
 
 import (
-	"bufio"
-	"io"
-	"net/http"
-	"runtime"
-	"runtime/debug"
+	"bytes"
 	"testing"
-
-	"github.com/hone-go/hone/engine"
 )
 
-// TestNoAllocations counts what a whole process allocates for messages and for pushes, with
-// a client that allocates nothing itself.
 func TestNoAllocations(t *testing.T) {
 	if raceDetector {
-		t.Skip("the race detector makes sync.Pool drop what it is given, to find misuse; go test without -race runs this")
+		t.Skip("the race detector allocates; the other builds of make test look at this")
 	}
-	const (
-		depth  = 20
-		rounds = 1000
-		most   = 200 // of the runtime itself, over all of the rounds
-	)
-	content := []byte("thirty-two bytes of some content")
-	prepared := Prepare(Text, content, nil)
-	for _, c := range []struct {
-		name    string
-		sent    []byte
-		answers []byte
-		handle  func(c Call, dst, msg []byte) ([]byte, error)
-	}{
-		{"answers", frame(opText, string(content)), served(opText, string(content)), echo},
-		{"answers of another length class", frame(opText, string(content)), served(opText, string(make([]byte, 300))), func(_ Call, dst, _ []byte) ([]byte, error) {
-			return append(dst, make([]byte, 300)...), nil
-		}},
-		{"fragments and a ping", append(append(piece(opText, false, "thirty-two bytes "), frame(opPing, "?")...), piece(opContinuation, true, "of some content")...),
-			append(served(opPong, "?"), served(opText, string(content))...), echo},
-		{"pushes", frame(opText, string(content)), append(served(opBinary, string(content)), served(opText, string(content))...), func(c Call, _, msg []byte) ([]byte, error) {
-			if err := c.Conn().Binary(msg[:7], msg[7:]); err != nil {
-				return nil, err
+	c := &Compression{}
+	text := benchText(2000)
+	dst := make([]byte, 0, 64<<10)
+	payload := bytes.Clone(c.deflate(nil, mostWindow, text))
+	if _, f := c.inflate(dst, payload, 2000, true); f != 0 { // so that there is one of each
+		t.Fatal(f)
+	}
+	prepared := Prepare(Text, text, c)
+	messages := pipelined(16, 64, 0x81)
+	fragments := stream(0x01, "κόσ", 0x89, "ping", 0x00, "με", 0x80, "!")
+	in := make([]byte, 64<<10)
+	var errorSink error // what a fault becomes must be kept, or no conversion is compiled
+	decode := func(stream []byte, step int, want opcode) {
+		n := copy(in, stream)
+		var state uint64
+		used, last := 0, opContinuation
+		for end := step; ; end += step {
+			d := decoder{limit: 1000, server: true}
+			d.load(state)
+			for {
+				e, f := d.next(in[used:min(end, n)])
+				if used += e.used; f != 0 {
+					errorSink = f
+					return
+				}
+				if e.op == opContinuation {
+					break
+				}
+				last = e.op
 			}
-			return nil, c.Conn().Send(prepared)
-		}},
-		{"late replies", frame(opText, string(content)), served(opText, string(content)), func(c Call, _, msg []byte) ([]byte, error) {
-			return nil, c.Later().Text(msg)
-		}},
-	} {
-		for _, e := range engine.All() {
-			t.Run(c.name+"/"+e.Name(), func(t *testing.T) {
-				at := &place{t: t, engine: &e}
-				p, _ := upgraded(t, at.serve(&Upgrader{Message: c.handle}))
-				var all []byte
-				for range depth {
-					all = append(all, c.sent...)
-				}
-				got := make([]byte, depth*len(c.answers))
-				r := bufio.NewReaderSize(p.r, 64<<10)
-				round := func() {
-					p.send(all)
-					if _, err := io.ReadFull(r, got); err != nil {
-						t.Fatal(err)
-					}
-				}
-				for range 50 {
-					round()
-				}
-				defer debug.SetGCPercent(debug.SetGCPercent(-1))
-				var before, after runtime.MemStats
-				runtime.ReadMemStats(&before)
-				for range rounds {
-					round()
-				}
-				runtime.ReadMemStats(&after)
-				if n := after.Mallocs - before.Mallocs; n > most {
-					t.Errorf("%d allocations for %d messages", n, rounds*depth)
-				}
-			})
+			if state = d.state(); end >= n {
+				break
+			}
+		}
+		if last != want {
+			t.Errorf("the last event is %d, want %d", last, want)
 		}
 	}
-}
-
-// A push from another goroutine allocates nothing either.
-func TestNoAllocationsPerPush(t *testing.T) {
-	if raceDetector {
-		t.Skip("the race detector makes sync.Pool drop what it is given, to find misuse; go test without -race runs this")
+	for name, f := range map[string]func(){
+		"messages":                func() { decode(messages, len(messages), opText) },
+		"messages, byte by byte":  func() { decode(messages, 1, opText) },
+		"fragments":               func() { decode(fragments, len(fragments), opText) },
+		"fragments, byte by byte": func() { decode(fragments, 1, opText) },
+		"a fault":                 func() { decode([]byte{0xff, 0xff}, 2, 0) },
+		"a server's frame":        func() { dst = appendFrame(dst[:0], 0x81, text, text) },
+		"a client's frame":        func() { dst = appendMasked(dst[:0], 0x81, text, text) },
+		"an answer": func() {
+			dst = beginFrame(dst[:0], 100)
+			body := len(dst)
+			dst = endFrame(append(dst, text...), 0, body, 0x81)
+		},
+		"a Close frame":    func() { dst = appendClose(dst[:0], GoingAway, "bye") },
+		"a prepared frame": func() { dst = append(dst[:0], prepared.frame(mostWindow)...) },
+		"compressing":      func() { dst = c.deflate(dst[:0], mostWindow, text) },
+		"inflating": func() {
+			if _, f := c.inflate(dst[:0], payload, 2000, true); f != 0 {
+				errorSink = f
+			}
+		},
+	} {
+		if n := testing.AllocsPerRun(100, f); n != 0 {
+			t.Errorf("%s: %v allocations, want 0", name, n)
+		}
 	}
-	for _, e := range engine.All() {
-		t.Run(e.Name(), func(t *testing.T) {
-			at := &place{t: t, engine: &e}
-			conns := make(chan Conn, 1)
-			p, _ := upgraded(t, at.serve(&Upgrader{Message: echo, Open: func(c Conn, _ *http.Request) error { conns <- c; return nil }}))
-			c := heard(t, conns, "the connection")
-			prepared := Prepare(Binary, make([]byte, 100), nil)
-			text := make([]byte, 100)
-			got := make([]byte, 2*102)
-			push := func() {
-				if c.Text(text) != nil || c.Send(prepared) != nil {
-					t.Fatal("the connection has ended")
-				}
-				if _, err := io.ReadFull(p.r, got); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if n := testing.AllocsPerRun(2000, push); n != 0 {
-				t.Errorf("%v allocations for two pushes", n)
-			}
-		})
+	if errorSink != error(faultReserved) {
+		t.Errorf("the fault is %v", errorSink)
 	}
 }

@@ -375,7 +375,7 @@ func TestDialIsRefused(t *testing.T) {
 	} {
 		_, err := Dial(t.Context(), serverOf(t, c.answer, nil), Options{})
 		r, ok := errors.AsType[*Refusal](err)
-		if err == nil || ok != (c.status != 0) || ok && (r.Status != c.status || !strings.Contains(r.Error(), c.text)) {
+		if err == nil || ok != (c.status != 0) || ok && (r.Status != c.status || !strings.Contains(r.text(), c.text)) {
 			t.Errorf("%q: %v", c.answer, err)
 		}
 	}

@@ -1,6 +1,9 @@
 package websocket
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"unicode/utf8"
+)
 
 // decoder cuts the bytes of one connection into events. It does no I/O and keeps no
 // memory: a message that is not complete stays in the reader's buffer, and what a server
@@ -98,8 +101,24 @@ type event struct {
 // what the frame certainly still has; used is 0 but after a Close frame, when whatever
 // follows is dropped. A fault ends the connection: the decoder must not be used again.
 //
-// A message in one frame takes about 15 ns and no allocations (BenchmarkDecode).
+// Of 16 messages of 64 bytes each takes about 25 ns and no allocations (BenchmarkDecode).
 func (d *decoder) next(in []byte) (e event, f fault) {
+	if d.at == 0 && len(in) >= 6 && !d.closed && d.server { // nothing is open: most messages are short ones in one frame
+		first, n := in[0], int(in[1])-maskBit
+		if (first == finBit|byte(opText) || first == finBit|byte(opBinary)) && uint(n) < length16 && n <= min(d.limit, len(in)-6) {
+			payload := in[6 : 6+n : 6+n]
+			mask(payload, binary.LittleEndian.Uint32(in[2:]))
+			if first == finBit|byte(opText) && !utf8.Valid(payload) {
+				return event{}, faultText
+			}
+			return event{op: opcode(first & opcodeBits), payload: payload, used: 6 + n}, 0
+		}
+	}
+	return d.frame(in)
+}
+
+// frame is next for whatever is not a short message in one frame.
+func (d *decoder) frame(in []byte) (e event, f fault) {
 	if d.closed {
 		d.at, d.open = 0, openNone
 		return event{used: len(in), need: 1}, 0
@@ -334,13 +353,18 @@ func (d *decoder) first(in []byte, head, size int) (e event, done bool, f fault)
 	switch {
 	case to < size:
 		d.within = withinFirst
-		return event{need: 1}, true, 0
+		return event{need: soon(size - to)}, true, 0
 	case fin:
 		return d.message(in, head, size), true, 0
 	}
 	d.assemble(in, head, size)
 	return event{}, false, 0
 }
+
+// soon is how many of the missing bytes of a text's frame are waited for before they are
+// checked: one, so that what is no text is refused at once, or of many a few, since a
+// reader may take no byte that is not needed, and would read one at a time.
+func soon(missing int) int { return max(1, missing/16) }
 
 // later serves what has arrived of the frame at in[d.at], which continues a message.
 func (d *decoder) later(in []byte, head, size int) (e event, done bool, f fault) {
@@ -362,7 +386,7 @@ func (d *decoder) later(in []byte, head, size int) (e event, done bool, f fault)
 	if to < size {
 		d.keepRest(frame, kept[:head], len(p))
 		d.assemble(in, body, end)
-		return event{need: 1}, true, 0
+		return event{need: soon(size - to)}, true, 0
 	}
 	d.at, d.within = d.at+size, withinNothing
 	if fin {

@@ -7,13 +7,14 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"unicode/utf8"
 )
 
 // Compression is permessage-deflate (RFC 7692) for any number of connections. They share
-// a compressor and a decompressor for each processor, some 1.3 MB together, and keep no
-// memory of their own: every message is compressed by itself, and offers that ask for
+// a compressor and a decompressor for each processor, 1.2 MB together at level 1, and keep
+// no memory of their own: every message is compressed by itself, and offers that ask for
 // more are declined. The zero value works. Do not copy or change it once it is in use.
 type Compression struct {
 	// Level is compress/flate's, from 1 for speed to 9 for size. Zero: 1.
@@ -30,6 +31,9 @@ type Compression struct {
 // init makes room for one of each a processor: a goroutine that finds none waits for one
 // of those that run.
 func (c *Compression) init() {
+	if c.Level < 0 || c.Level > flate.BestCompression {
+		panic("websocket: Compression.Level must be from 1 to 9, not " + strconv.Itoa(c.Level))
+	}
 	c.once.Do(func() {
 		n := runtime.GOMAXPROCS(0)
 		c.deflaters, c.inflaters = make(chan *deflater, n), make(chan *inflater, n)
@@ -95,7 +99,7 @@ func newDeflater(level int) *deflater {
 	d := &deflater{}
 	w, err := flate.NewWriter(d, level)
 	if err != nil {
-		panic("websocket: Compression.Level must be from 1 to 9: " + err.Error())
+		panic(err) // init has looked at the level
 	}
 	d.writer = w
 	return d

@@ -3,7 +3,9 @@ package websocket
 import (
 	"bytes"
 	"encoding/hex"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -93,12 +95,47 @@ func TestDeflate(t *testing.T) {
 }
 
 func TestCompressionLevel(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("Level 10 does not panic")
+	text := bytes.Repeat([]byte("a message that repeats itself, "), 100)
+	for level := range 10 {
+		c := &Compression{Level: level}
+		if got := c.deflate(nil, mostWindow, text); len(got) > len(text)/2 {
+			t.Errorf("level %d: %d bytes became %d", level, len(text), len(got))
 		}
-	}()
-	(&Compression{Level: 10}).deflate(nil, mostWindow)
+	}
+	for _, level := range []int{-1, 10} {
+		c := &Compression{Level: level}
+		for range 2 * runtime.GOMAXPROCS(0) { // a panic must not take a compressor with it
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("level %d does not panic", level)
+					}
+				}()
+				c.deflate(nil, mostWindow, text)
+			}()
+		}
+	}
+}
+
+// TestCompressionShared has many goroutines share one Compression: it makes no more
+// compressors and decompressors than processors run.
+func TestCompressionShared(t *testing.T) {
+	c := &Compression{}
+	text := []byte(strings.Repeat("a message that repeats itself, ", 100))
+	var all sync.WaitGroup
+	for range 8 * runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for range 20 {
+				if back, f := c.inflate(nil, c.deflate(nil, mostWindow, text), len(text), true); f != 0 || !bytes.Equal(back, text) {
+					t.Errorf("%d bytes came back as %d, %v", len(text), len(back), f)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := runtime.GOMAXPROCS(0); len(c.deflaters) != n || cap(c.deflaters) != n || len(c.inflaters) != n || cap(c.inflaters) != n {
+		t.Errorf("%d and %d of %d are back", len(c.deflaters), len(c.inflaters), n)
+	}
 }
 
 func TestPrepared(t *testing.T) {

@@ -2,6 +2,7 @@ package websocket
 
 import (
 	"bufio"
+	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -294,5 +295,39 @@ func FuzzExtensions(f *testing.F) {
 		if back, ok := parseExtensions([]string{again}); !ok || len(back) != len(list) {
 			t.Fatalf("%q became %q, which is read as %v, %v", header, again, back, ok)
 		}
+	})
+}
+
+// FuzzHandshake has whatever a client writes into the headers of the handshake be refused
+// with one of four statuses, or be a handshake.
+func FuzzHandshake(f *testing.F) {
+	const key = "dGhlIHNhbXBsZSBub25jZQ=="
+	f.Add("websocket", "Upgrade", key, "13", "chat", deflateOffer, "http://example.com")
+	f.Add("a, WebSocket", "keep-alive, Upgrade", key, "13", "chat, x", "permessage-deflate; server_max_window_bits=8", "")
+	f.Fuzz(func(t *testing.T, upgrade, connection, key, version, protocol, extensions, origin string) {
+		r := &http.Request{Method: "GET", ProtoMajor: 1, ProtoMinor: 1, Host: "example.com", Header: http.Header{
+			"Upgrade": {upgrade}, "Connection": {connection}, keyHeader: {key}, versionHeader: {version},
+			protocolHeader: {protocol}, extensionsHeader: {extensions}, "Origin": {origin},
+		}}
+		h, no := readHandshake(r, []string{"chat"}, true, nil)
+		switch no.status {
+		case 400, 403, 426:
+			if h != (handshake{}) || no.text == "" {
+				t.Fatalf("refused with %+v and %+v", h, no)
+			}
+			return
+		case 0:
+		default:
+			t.Fatalf("refused with %+v", no)
+		}
+		nonce, err := base64.StdEncoding.DecodeString(key)
+		if err != nil || len(nonce) != 16 || version != "13" || !strings.Contains(strings.ToLower(upgrade), "websocket") ||
+			!strings.Contains(strings.ToLower(connection), "upgrade") || !strings.Contains(strings.ToLower(origin), "example.com") {
+			t.Fatalf("agreed to %+v", r.Header)
+		}
+		if h.protocol != "" && !strings.Contains(protocol, "chat") || h.window != 0 && (h.window < 8 || h.window > 15 || !strings.Contains(extensions, deflateName)) {
+			t.Fatalf("agreed on %+v for %q and %q", h, protocol, extensions)
+		}
+		answer(t, appendSwitching(nil, h, nil))
 	})
 }

@@ -272,7 +272,11 @@ func readNeeded(t *testing.T, stream []byte, c config, exact bool) history {
 		}
 	}
 	if len(stream) > 0 && r.h.code == 0 && !r.closed {
-		r.visit(stream) // less than what was needed: nothing must come of it, but an early fault
+		count, need := len(r.h.events), r.need
+		r.visit(stream) // less than what was needed: nothing may come of it, but an early fault
+		if len(r.h.events) > count {
+			t.Fatalf("%d bytes were needed, and an event came with %d", need, len(stream))
+		}
 	}
 	return r.h
 }
