@@ -4,6 +4,7 @@
 //	make autobahn                           run everything, store the results and the tables
 //	make autobahn AGENTS='hone client'      run some agents, and leave the others as stored
 //	make autobahn CASES='12.1.*'            run some cases, and keep others of the same commit
+//	make autobahn AGENTS=none               make the page of what is stored
 //	go run ./bench/autobahn -agents gorilla -cases '1.*,6.4.*'    print what comes of some cases
 //
 // The suite is a Python 2.7 program. This command looks for a python2.7 with pip, installs
@@ -20,6 +21,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -55,40 +57,19 @@ func main() {
 	}
 }
 
-// run runs the suite with each agent, and prints the tables.
+// run runs the suite with each agent that is wanted, and prints the tables.
 func run(ctx context.Context, o options) error {
 	wanted, err := regexp.Compile(o.agents)
 	if err != nil {
 		return fmt.Errorf("-agents: %w", err)
 	}
+	todo := slices.DeleteFunc(agents(), func(a agent) bool { return !wanted.MatchString(a.name) })
 	r, err := load(o.store)
+	if err == nil && len(todo) > 0 { // else the page is made again
+		err = o.test(ctx, todo, r)
+	}
 	if err != nil {
 		return err
-	}
-	s, err := install(ctx, o.python, o.suite)
-	if err != nil {
-		return err
-	}
-	defer s.remove()
-	machine, peers := report.ThisMachine(ctx, ".", 0), peerVersions()
-	for _, a := range agents() {
-		if !wanted.MatchString(a.name) {
-			continue
-		}
-		of, err := a.run(ctx, s, strings.Split(o.cases, ","))
-		if err != nil {
-			return fmt.Errorf("%s: %w", a.name, err)
-		}
-		fmt.Fprintf(os.Stderr, "%s: %v\n", a.name, tallyOf(of))
-		if o.store != "" { // others of this command may have stored something meanwhile
-			if r, err = load(o.store); err != nil {
-				return err
-			}
-		}
-		r.set(agentRun{Agent: a.name, Version: a.version(machine, peers), Suite: s.version, Outcomes: of})
-		if err := r.save(o.store); err != nil {
-			return err
-		}
 	}
 	page := r.markdown()
 	fmt.Print(page)
@@ -98,4 +79,26 @@ func run(ctx context.Context, o options) error {
 		}
 	}
 	return r.judge()
+}
+
+// test has the suite test agents, and stores what it says of each.
+func (o options) test(ctx context.Context, todo []agent, r *results) error {
+	s, err := install(ctx, o.python, o.suite)
+	if err != nil {
+		return err
+	}
+	defer s.remove()
+	machine, peers := report.ThisMachine(ctx, ".", 0), peerVersions()
+	for _, a := range todo {
+		of, err := a.run(ctx, s, strings.Split(o.cases, ","))
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.name, err)
+		}
+		fmt.Fprintf(os.Stderr, "%s: %v\n", a.name, tallyOf(of))
+		r.set(agentRun{Agent: a.name, Version: a.version(machine, peers), Suite: s.version, Outcomes: of})
+		if err := r.save(o.store); err != nil {
+			return err
+		}
+	}
+	return nil
 }

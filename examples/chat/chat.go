@@ -45,18 +45,19 @@ func inWord(r rune) bool {
 
 // chat is all rooms.
 type chat struct {
-	store  *store
-	mu     sync.Mutex
-	byName map[string]*room
+	store    *store
+	roomSize int // people in a room: each who comes or goes is a push to all of them
+	mu       sync.Mutex
+	byName   map[string]*room
 }
 
 // newChat makes the rooms that a file remembers, or none.
 func newChat(file string) (*chat, error) {
-	c := &chat{byName: make(map[string]*room)}
+	c := &chat{roomSize: 1000, byName: make(map[string]*room)}
 	var err error
 	c.store, err = openStore(file, func(in string, m message) {
 		if c.byName[in] == nil {
-			c.byName[in] = &room{name: in}
+			c.byName[in] = &room{name: in, most: c.roomSize}
 		}
 		c.byName[in].keep(m)
 	})
@@ -125,7 +126,9 @@ func (c *chat) open(conn websocket.Conn, r *http.Request) error {
 		seen = 0
 	}
 	conn.SetValue(member{name, in})
-	in.join(conn, name, seen)
+	if !in.join(conn, name, seen) {
+		return &websocket.Refusal{Status: http.StatusServiceUnavailable, Text: "the room is full; join another"}
+	}
 	return nil
 }
 
@@ -144,7 +147,7 @@ func (c *chat) room(name string) (*room, error) {
 	if len(c.byName) >= mostRooms {
 		return nil, &websocket.Refusal{Status: http.StatusServiceUnavailable, Text: "there are too many rooms; join one of them"}
 	}
-	r := &room{name: name, store: c.store}
+	r := &room{name: name, most: c.roomSize, store: c.store}
 	c.byName[name] = r
 	return r, nil
 }

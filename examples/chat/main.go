@@ -17,11 +17,12 @@
 // back to it with a number, like everybody else's. If the connection breaks before that,
 // the page sends it again, and the server knows it by its id, which the page has chosen.
 //
-// A room keeps its last 200 messages, or 128 KiB of them; who is away for longer misses
-// some, and is told so. Without -history they are kept in memory, and end with the server.
+// A room keeps its last 200 messages, or 128 KiB of them. A client that is away for longer
+// misses some, and the page says so. Without -history messages are in memory only, and a
+// server that is started again begins with none.
 //
 // A client that does not read is disconnected once 256 KiB wait for it
-// (engine.Limits.HardCap): nobody waits for it, and it comes back like after an outage.
+// (engine.Limits.HardCap). The others do not wait, and it reconnects as after an outage.
 // Ctrl-C sends what was said, closes the connections with 1001 (going away), and prints the
 // counts.
 package main

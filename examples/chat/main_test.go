@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/http1"
 	"github.com/hone-go/hone/websocket"
 )
 
@@ -413,6 +414,39 @@ func TestTooManyRooms(t *testing.T) {
 	if r, err := c.room("room7"); err != nil || r.last != 1 {
 		t.Errorf("a room that is there: %v", err)
 	}
+}
+
+// A full room takes nobody else until somebody leaves.
+func TestFullRoom(t *testing.T) {
+	c, err := newChat("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.roomSize = 2
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- serve(ctx, &http1.Server{Handler: c.handler()}, ln) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	addr := ln.Addr().String()
+	ann, bob := join(t, addr, "lobby", "Ann", "", 0), join(t, addr, "lobby", "Bob", "", 0)
+	_, err = websocket.Dial(t.Context(), address(addr, "lobby", "Eve", "", 0), websocket.Options{})
+	if refusal, ok := errors.AsType[*websocket.Refusal](err); !ok || refusal.Status != http.StatusServiceUnavailable {
+		t.Errorf("the third in a room for two: %v, want status 503", err)
+	}
+	join(t, addr, "garden", "Eve", "", 0)
+	bob.c.Close(websocket.NormalClosure, "")
+	for ann.next().Count != 1 { // she was told of two, and never of three
+	}
+	join(t, addr, "lobby", "Eve", "", 0)
 }
 
 // The page is served, and may load nothing from elsewhere.

@@ -10,8 +10,8 @@ import (
 	"github.com/hone-go/hone/websocket"
 )
 
-// A room keeps as many messages, of so many bytes together: less than may wait for a
-// client that comes back (engine.Limits.HardCap).
+// The limits of a room. What it keeps is less than may wait for a client that comes back
+// (engine.Limits.HardCap).
 const (
 	mostKept  = 200
 	bytesKept = 128 << 10
@@ -22,6 +22,7 @@ const (
 // everybody gets the same in the same order; a push does not wait for a client.
 type room struct {
 	name  string
+	most  int // people
 	store *store
 
 	mu     sync.Mutex
@@ -71,10 +72,13 @@ func encode(event any) []byte {
 }
 
 // join adds a connection, which has seen the messages up to a number, and tells it of the
-// others.
-func (r *room) join(c websocket.Conn, name string, seen uint64) {
+// others. It reports whether there was room.
+func (r *room) join(c websocket.Conn, name string, seen uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if len(r.people) >= r.most {
+		return false
+	}
 	if r.people == nil {
 		r.people = make(map[websocket.Conn]string)
 	}
@@ -86,6 +90,7 @@ func (r *room) join(c websocket.Conn, name string, seen uint64) {
 		}
 	}
 	r.tellPeople()
+	return true
 }
 
 // leave removes a connection.

@@ -22,8 +22,8 @@ type message struct {
 
 // store keeps messages in a file, a line of JSON for each behind one with the history's id.
 // A message is in the file before anybody is sent it, so a server that is killed has
-// forgotten nothing that was seen; a machine that loses power may, as the file is not
-// synced.
+// forgotten nothing that was seen; a machine that loses power may, since the file is not
+// synced. One server at a time may have the file.
 type store struct {
 	history string // numbers of different histories have nothing to do with each other
 
