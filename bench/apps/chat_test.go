@@ -124,6 +124,14 @@ func TestChat(t *testing.T) {
 		eve.shot(view.name)
 	}
 	dan.sees("1 Dan It is quiet here.")
+
+	// A server that has forgotten everything says so.
+	s.kill()
+	s.file = ""
+	s.start()
+	ann.await(`log.lastElementChild.textContent.includes("new history")`)
+	eve.says("We begin anew.")
+	ann.sees(append(all, "1 Eve We begin anew.")...)
 	for _, c := range []*chatter{ann, bob, eve, dan} {
 		c.quiet()
 	}

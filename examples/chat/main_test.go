@@ -344,7 +344,8 @@ func TestStop(t *testing.T) {
 		ann := join(t, r.addr, "lobby", "Ann", "", 0)
 		bob := join(t, r.addr, "lobby", "Bob", "", 0)
 		ann.says("1", "Good night.")
-		ann.hears("1 Ann Good night.")
+		ann.says("2", "Bob?")
+		ann.hears("1 Ann Good night.", "2 Ann Bob?") // the first has been sent to Bob, too
 		r.stop()
 		bob.hears("1 Ann Good night.")
 		for _, c := range []*client{ann, bob} {
