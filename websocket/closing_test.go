@@ -237,3 +237,21 @@ func TestPanic(t *testing.T) {
 		}
 	})
 }
+
+// A handler that closes its connection still answers; what follows is not served.
+func TestCloseWithin(t *testing.T) {
+	run(t, func(t *testing.T, at *place) {
+		u := &Upgrader{Message: func(c Call, dst, msg []byte) ([]byte, error) {
+			return append(dst, msg...), c.Conn().Close(NormalClosure, "done")
+		}}
+		ends := tellsEnds(u)
+		p, _ := upgraded(t, at.serve(u))
+		p.send(append(frame(opText, "last"), frame(opText, "never")...))
+		p.want(served(opText, "last"))
+		p.want(closing(NormalClosure, "done"))
+		p.wantEnd()
+		if got := heard(t, ends, "the end"); got != (ended{NormalClosure, engine.ClosedHere}) {
+			t.Errorf("told %v", got)
+		}
+	})
+}

@@ -49,7 +49,8 @@ func (s *frames) message(kind Kind, compressed bool, payload []byte) {
 	}
 }
 
-// randomStream is some messages and control frames, all of them valid.
+// randomStream is some messages and control frames, nearly all of them valid: a message
+// may be a byte too long.
 func randomStream(random *rand.Rand, c config) []byte {
 	s := &frames{c: c, random: random}
 	for range 1 + random.IntN(4) {
@@ -60,7 +61,11 @@ func randomStream(random *rand.Rand, c config) []byte {
 		if random.IntN(8) == 0 {
 			text = bytes.Repeat(text, random.IntN(200))
 		}
-		text = text[:min(len(text), c.limit)]
+		most := c.limit
+		if random.IntN(20) == 0 {
+			most++
+		}
+		text = text[:min(len(text), most)]
 		switch random.IntN(6) {
 		case 0:
 			s.add(0x89, text[:min(len(text), 125)])

@@ -52,3 +52,29 @@ func TestFragments(t *testing.T) {
 		}
 	})
 }
+
+// Compressed messages may come in pieces, with control frames in between, and those that
+// would be too long are refused without being decompressed as a whole.
+func TestCompressedFragments(t *testing.T) {
+	run(t, func(t *testing.T, at *place) {
+		z := &Compression{MinSize: 1}
+		u := &Upgrader{Message: echo, Compression: z, MessageSize: 10_000}
+		p, _ := upgraded(t, at.serve(u), "Sec-WebSocket-Extensions: permessage-deflate")
+		text := strings.Repeat("κόσμε", 800)
+		deflated := z.deflate(nil, mostWindow, []byte(text))
+		all := appendMasked(nil, byte(opText)|compressedBit, deflated[:3])
+		for i := 3; i < len(deflated); i++ {
+			all = append(all, frame(opPing, "")...)
+			all = append(all, piece(opContinuation, i == len(deflated)-1, string(deflated[i:i+1]))...)
+		}
+		all = append(all, frame(opText, "not compressed")...)
+		want := append(bytes.Repeat(served(opPong, ""), len(deflated)-3), appendFrame(nil, byte(opText)|finBit|compressedBit, deflated)...)
+		want = append(want, served(opText, "not compressed")...)
+		p.send(all)
+		p.want(want)
+		bomb := z.deflate(nil, mostWindow, make([]byte, 10_001))
+		p.send(appendMasked(nil, byte(opBinary)|finBit|compressedBit, bomb))
+		p.want(closing(MessageTooBig, faultTooBig.String()))
+		p.wantEnd()
+	})
+}

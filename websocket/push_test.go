@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -141,7 +142,10 @@ func upgradeAgainstPushes(addr string) error {
 	if err != nil {
 		return err
 	}
-	defer c.nc.Close()
+	defer func() {
+		c.nc.(*net.TCPConn).SetLinger(0) // so many ports in TIME_WAIT there are not
+		c.nc.Close()
+	}()
 	var got []string
 	for range 2 {
 		_, msg, err := c.Read(ctx, nil)

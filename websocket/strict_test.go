@@ -128,6 +128,17 @@ func TestFailsFast(t *testing.T) {
 	}
 }
 
+// TestExact has a reader that takes no byte too many wait for whole frames of a text.
+func TestExact(t *testing.T) {
+	frame := stream(0x81, strings.Repeat("x", 100))
+	for exact, want := range map[bool]int{false: 1, true: 98} {
+		d := decoder{limit: 1000, server: true, exact: exact}
+		if e, f := d.next(bytes.Clone(frame[:8])); f != 0 || e.need != want {
+			t.Errorf("exact %v: needs %d bytes, %v; want %d", exact, e.need, f, want)
+		}
+	}
+}
+
 // TestValidate compares with package utf8 for every start of up to three bytes, and with
 // the same in two pieces.
 func TestValidate(t *testing.T) {

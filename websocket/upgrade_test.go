@@ -410,3 +410,44 @@ func TestHooksOfHTTP1(t *testing.T) {
 		t.Errorf("states %v", all)
 	}
 }
+
+// A request that http1 lends to net/http becomes a WebSocket all the same.
+func TestUpgradeOnLoan(t *testing.T) {
+	for _, e := range engine.All() {
+		t.Run(e.Name(), func(t *testing.T) {
+			t.Parallel()
+			at := &place{t: t, engine: &e}
+			u := &Upgrader{Message: echo}
+			addr := at.serve(u)
+			p := dialTCP(t, addr)
+			p.send([]byte(strings.ReplaceAll(asking(), "\r\n", "\n") + string(frame(opText, "at once"))))
+			p.switched()
+			p.want(served(opText, "at once"))
+			p.send(frame(opText, "again"))
+			p.want(served(opText, "again"))
+			if !u.hijacked.started {
+				t.Error("http1 has not lent it")
+			}
+			p.send(frame(opClose, ""))
+			p.want(closing(NoStatus, ""))
+			p.wantEnd()
+		})
+	}
+}
+
+// Who is let in by Open has proved who it is.
+func TestAuthTime(t *testing.T) {
+	run(t, func(t *testing.T, at *place) {
+		at.limits.AuthTime = 100 * time.Millisecond
+		u := &Upgrader{Message: echo}
+		ends := tellsEnds(u)
+		p, _ := upgraded(t, at.serve(u))
+		select {
+		case got := <-ends:
+			t.Errorf("told %v", got)
+		case <-time.After(400 * time.Millisecond):
+		}
+		p.send(frame(opText, "still here"))
+		p.want(served(opText, "still here"))
+	})
+}

@@ -110,7 +110,7 @@ func (c *churner) visit(n uint64, moment int64) {
 	var wrong *Error
 	answered := opened
 	if !r.plan.ChurnUnused {
-		wrong = r.use(ctx, nc, r.sizedContent(n))
+		_, wrong = r.use(ctx, nc, r.plan.Target.Caller(), r.sizedContent(n))
 		answered = r.now()
 	}
 	c.count(moment, begun, opened, answered, wrong)

@@ -206,6 +206,8 @@ func (p Plan) complete() (Plan, error) {
 		err = t.fits(p)
 	case HTTP:
 		p.Target, err = t.prepared(p)
+	case WebSocket:
+		p.Target, err = t.prepared(p)
 	}
 	if err != nil {
 		return p, err
