@@ -40,7 +40,6 @@ const (
 func agents() []agent {
 	return []agent{
 		{name: "hone on http1, Events", serve: onHTTP1(engine.Events(engine.Auto))},
-		{name: "hone on http1, Parked", serve: onHTTP1(engine.Parked(0))},
 		{name: "hone on net/http", serve: onPlain},
 		{name: "hone client", echo: honeClient},
 		{name: "gorilla server", module: gorillaModule, serve: onNetHTTP(http.HandlerFunc(gorillaServer))},

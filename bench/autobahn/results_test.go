@@ -40,7 +40,7 @@ func TestResults(t *testing.T) {
 	}
 	page := r.markdown()
 	for _, want := range []string{
-		"| hone client | abd | 2 | 1 | 1 | 0 | 0 | 0 | 0 |\n| gorilla server | v1 | 4 | 1 | 1 | 2 | 0 | 0 | 0 |\n| coder server | v2 | 3 | 1 | 0 | 0 | 1 | 1 | 2 |\n\nAutobahn.\n",
+		"| hone client | abd | 2 of 517 | 1 | 1 | 0 | 0 | 0 | 0 |\n| gorilla server | v1 | 4 of 517 | 1 | 1 | 2 | 0 | 0 | 0 |\n| coder server | v2 | 3 of 517 | 1 | 0 | 0 | 1 | 1 | 2 |\n\nAutobahn.\n",
 		"| section | hone client | gorilla server | coder server |\n|---|---|---|---|\n| 1 framing | 1 OK | 1 OK | 1 OK, 1 failed, of these unclean: 2 |\n| 6 UTF-8 | – | 2 non-strict | – |\n| 7 closing | 1 informational | 1 informational | – |\n| 13 compression, parameters | – | – | 1 not negotiated |\n",
 		"- **gorilla server**: informational: 7.1.6; non-strict: 6.4.1–2\n",
 		"- **coder server**: failed, close unclean: 1.1.1; not negotiated: 13.1.1; ok, close wrong code: 1.1.2\n",
