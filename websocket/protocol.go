@@ -38,7 +38,18 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 		if !t.Room() {
 			break
 		}
-		e, f := d.next(in[used:])
+		op, payload, n, f := d.whole(in[used:])
+		if f == 0 && op != opContinuation {
+			if err := p.answer(t, used, Kind(op), payload); err != nil {
+				return p.failed(t, in, err)
+			}
+			used += n
+			continue
+		}
+		var e event
+		if f == 0 {
+			e, f = d.frame(in[used:])
+		}
 		if f != 0 {
 			return p.end(t, in, f.code(), f.String(), 0)
 		}
@@ -48,8 +59,7 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 			return used + e.used, e.need, nil
 		case opText, opBinary:
 			if err := p.message(t, used, e); err != nil {
-				code, text := codeOf(err)
-				return p.end(t, in, code, text, 0)
+				return p.failed(t, in, err)
 			}
 		case opPing:
 			t.Out = appendFrame(t.Out, byte(opPong)|finBit, e.payload)
@@ -64,6 +74,12 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 		need = shortestFrame
 	}
 	return used, need, nil
+}
+
+// failed ends the connection for an error of Upgrader.Message.
+func (p *protocol) failed(t *engine.Turn, in []byte, err error) (used, need int, end error) {
+	code, text := codeOf(err)
+	return p.end(t, in, code, text, 0)
 }
 
 // message has a message answered, which begins at in[used:] of what Advance was given.
@@ -216,7 +232,7 @@ func (p *protocol) Ended(c engine.Conn, state uint64, why engine.Reason) {
 		if code = Code(state); state&statePeer != 0 {
 			why = engine.PeerClosed
 		}
-	case a != nil && a.code != 0:
+	case a != nil && a.code != 0 && (why == engine.ClosedHere || why == engine.ShuttingDown):
 		code = a.code
 	case why == engine.ClosedHere: // the server has, and not by us
 		code = NoStatus

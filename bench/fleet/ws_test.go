@@ -9,6 +9,7 @@ import (
 	"github.com/hone-go/hone/bench/fleet"
 	"github.com/hone-go/hone/bench/service"
 	"github.com/hone-go/hone/bench/web"
+	"github.com/hone-go/hone/tool/load"
 )
 
 // TestWebSocketServers asks the same of every server of WebSocket.
@@ -32,7 +33,22 @@ func TestWebSocketServers(t *testing.T) {
 			}
 			isLoadedWith(t, drive.Order{Addr: server.Addr, Ask: web.Socket, Open: 5,
 				Load: &drive.Load{PID: server.PID, Conns: 3, Depth: 4, Window: 50 * time.Millisecond, Warmup: 10 * time.Millisecond}})
+			isLoadedByTool(t, server)
 		})
+	}
+}
+
+// isLoadedByTool has hone load ask, whose frames are written in another package.
+func isLoadedByTool(t *testing.T, server *fleet.Server) {
+	r, err := load.Run(t.Context(), load.Plan{
+		Target: load.WebSocket{URL: "ws://" + server.Addr + web.EchoPath}, Conns: 3, Depth: 4, Echo: true, Idle: 5, Churn: 20,
+		Size: 300, Warmup: -1, For: 300 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Requests == 0 || r.Errors["total"] != 0 || r.Reconnects != 0 || r.Idle.Open != 5 || r.Churn.Conns == 0 || r.Churn.Errors["total"] != 0 {
+		t.Errorf("%d requests, errors %v, %d reconnects, idle %+v, churn %+v", r.Requests, r.Errors, r.Reconnects, r.Idle, r.Churn)
 	}
 }
 
