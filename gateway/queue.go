@@ -1,0 +1,210 @@
+package gateway
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// queue is what waits for the log, as envelopes that grow while the one before them is on
+// its way. Its mutex is the gateway's one lock: it orders the records of all clients.
+type queue struct {
+	mu      sync.Mutex
+	filled  sync.Cond // there is something to commit, or the queue has ended
+	drained sync.Cond // there is room again, or the queue has ended
+	most    int       // bytes
+	waiting []*pack   // in order; only the last one grows
+	free    []*pack
+	bytes   int // of data that is not stored yet
+	records int
+	ended   bool   // no record is accepted any more
+	err     error  // why; nil: a shutdown
+	base    uint64 // where the newest complete checkpoint begins in the log
+	now     func() time.Time
+}
+
+// pack is an envelope on its way, and who is to be told of it.
+type pack struct {
+	records  journal.Encoder
+	began    int64      // when its first record came, in unix milliseconds
+	begun    []*session // new sessions, whose epochs are to be stored first
+	welcomed []welcome  // what each of them is told
+	entries  []entry
+	bytes    int // of the records' data
+}
+
+// entry is one thing to do when the pack is stored.
+type entry struct {
+	session *session
+	seq     uint64 // stored then; 0: nothing of it is new
+	reply   framed.Reply
+	kind    entryKind
+	welcome int32 // which of pack.begun this answers
+}
+
+type entryKind uint8
+
+const (
+	silent   entryKind = iota // acknowledged already
+	early                     // acknowledged when the committer takes the pack
+	durable                   // acknowledged when the pack is stored
+	welcomes                  // the session's epoch is durable
+)
+
+// Bounds of one envelope.
+const (
+	packRecords = 4096
+	packBytes   = 512 << 10
+	keptPacks   = 4
+)
+
+func (q *queue) prepare(most int, now func() time.Time) {
+	q.most, q.now = most, now
+	q.filled.L, q.drained.L = &q.mu, &q.mu
+}
+
+// outcome is what became of a record.
+type outcome uint8
+
+const (
+	promised outcome = iota // its acknowledgement comes later
+	stored                  // it may be acknowledged now
+	again                   // the same: it is stored since long
+)
+
+// accept queues a record, or finds that it was queued or stored before. When too much
+// waits for the log it blocks, and with it the reading of this connection.
+func (q *queue) accept(c framed.Call, l *link, data []byte) (outcome, error) {
+	seq, known := c.ID(), l.session
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.bytes >= q.most && !q.ended && known.link == l {
+		q.drained.Wait()
+	}
+	switch {
+	case q.ended:
+		return 0, ErrServerClosed
+	case known.link != l:
+		return 0, ErrFenced
+	case seq > known.accepted+1 || seq == 0:
+		return 0, fmt.Errorf("%w: %d came after %d", ErrGap, seq, known.accepted)
+	case seq <= known.durable.Load() || seq <= known.accepted && l.level == Received:
+		return again, nil
+	}
+	p := q.last(len(data))
+	e := entry{session: known, kind: durable}
+	if l.level == Received {
+		e.kind = silent
+		if q.bytes > q.most/4 || q.records > earlyRecords {
+			e.kind = early
+		}
+	}
+	if seq > known.accepted {
+		record := journal.Record{Client: known.client, Epoch: known.epoch, Seq: seq, Time: p.began, Data: data}
+		if err := p.records.Record(&record); err != nil {
+			return 0, err
+		}
+		known.accepted, e.seq = seq, seq
+		p.bytes += len(data) + recordCost
+		q.bytes += len(data) + recordCost
+		q.records++
+	}
+	if e.kind != silent {
+		e.reply = c.Later()
+	}
+	p.entries = append(p.entries, e)
+	if e.kind == silent {
+		return stored, nil
+	}
+	return promised, nil
+}
+
+// earlyRecords is how many records may wait before those at level received are
+// acknowledged only as the log takes them: else a fast client would fill the memory.
+const earlyRecords = 1 << 14
+
+// recordCost is what a record costs beside its data.
+const recordCost = 100
+
+// welcome queues a new session: its epoch is stored before the client hears of it.
+func (q *queue) welcome(r framed.Reply, next *session, w welcome) {
+	p := q.last(0)
+	p.begun = append(p.begun, next)
+	p.welcomed = append(p.welcomed, w)
+	p.entries = append(p.entries, entry{session: next, reply: r, kind: welcomes, welcome: int32(len(p.begun) - 1)})
+}
+
+// last is the pack that grows, with room for a record of size bytes.
+func (q *queue) last(size int) *pack {
+	if n := len(q.waiting); n > 0 {
+		p := q.waiting[n-1]
+		if len(p.entries) < packRecords && (p.bytes == 0 || p.bytes+size+recordCost <= packBytes) {
+			return p
+		}
+	}
+	var p *pack
+	if n := len(q.free); n > 0 {
+		p, q.free = q.free[n-1], q.free[:n-1]
+	} else {
+		p = new(pack)
+	}
+	p.began = q.now().UnixMilli()
+	p.records.Begin(q.base)
+	q.waiting = append(q.waiting, p)
+	q.filled.Signal()
+	return p
+}
+
+// take waits for the next pack. There is none once the queue has ended in peace and is
+// empty, or has failed.
+func (q *queue) take() *pack {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.waiting) == 0 && !q.ended {
+		q.filled.Wait()
+	}
+	if q.err != nil || len(q.waiting) == 0 {
+		return nil
+	}
+	p := q.waiting[0]
+	q.waiting = q.waiting[:copy(q.waiting, q.waiting[1:])]
+	return p
+}
+
+// release takes a stored pack back.
+func (q *queue) release(p *pack) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.bytes -= p.bytes
+	q.records -= p.records.Count()
+	q.drained.Broadcast()
+	if len(q.free) < keptPacks {
+		clear(p.entries)
+		clear(p.begun)
+		*p = pack{records: p.records, begun: p.begun[:0], welcomed: p.welcomed[:0], entries: p.entries[:0]}
+		q.free = append(q.free, p)
+	}
+}
+
+// end accepts nothing more; with an error, nothing that waits is stored either. The first
+// error stays.
+func (q *queue) end(why error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ended = true
+	if q.err == nil {
+		q.err = why
+	}
+	q.filled.Broadcast()
+	q.drained.Broadcast()
+}
+
+// failure is why the queue ended; nil: it has not, or in peace.
+func (q *queue) failure() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.err
+}
