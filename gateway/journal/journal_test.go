@@ -28,6 +28,10 @@ func each(t *testing.T, test func(t *testing.T, open opener)) {
 			return log
 		})
 	})
+	t.Run("embedded", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "data")
+		test(t, func(t *testing.T) Log { return openedEmbedded(t, dir, EmbeddedOptions{}) })
+	})
 }
 
 func appended(t *testing.T, log Log, envelope []byte, want uint64) {
