@@ -95,7 +95,6 @@ func TestAckAfterAppend(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.set(true, nil)
-	<-log.tried
 	p.submit(1, "x")
 	<-log.tried
 	p.submit(2, "y")
@@ -107,7 +106,6 @@ func TestAckAfterAppend(t *testing.T) {
 	if again := q.hello(hello{epoch: w.epoch, next: 1, client: "a"}); again.last != 0 {
 		t.Fatalf("%+v", again)
 	}
-	p.closed()
 	q.submit(1, "x")
 	q.submit(2, "y")
 	q.submit(3, "z")

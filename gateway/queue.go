@@ -98,7 +98,7 @@ func (q *queue) accept(c framed.Call, l *link, data []byte) (outcome, error) {
 	e := entry{session: known, kind: durable}
 	if l.level == Received {
 		e.kind = silent
-		if q.bytes > q.most/4 || q.records > earlyRecords {
+		if q.bytes > q.most/4 || q.records >= earlyRecords {
 			e.kind = early
 		}
 	}
