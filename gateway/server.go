@@ -88,13 +88,13 @@ var ErrServerClosed = framed.ErrServerClosed
 var ErrOpen = errors.New("gateway: an address that other machines can reach needs tokens or client certificates")
 
 // start recovers the sessions and starts the committer, once.
-func (s *Server) start() error {
+func (s *Server) start(ctx context.Context) error {
 	s.once.Do(func() {
 		if s.Log == nil {
 			panic("gateway: Server.Log is nil")
 		}
 		s.prepare()
-		s.startErr = s.recover(s.ctx)
+		s.startErr = s.recover(ctx)
 		if s.startErr != nil {
 			close(s.done)
 			return
@@ -103,6 +103,10 @@ func (s *Server) start() error {
 	})
 	return s.startErr
 }
+
+// Recover reads the sessions from the log. Serve does it where nobody else has; ctx bounds
+// this one.
+func (s *Server) Recover(ctx context.Context) error { return s.start(ctx) }
 
 // prepare fills in what zero fields mean.
 func (s *Server) prepare() {
@@ -143,11 +147,11 @@ const submitHead = 13
 // acknowledged by then may or may not be stored. It recovers the sessions from the log
 // first. ln is closed in every case. Serve may be called for several listeners at once.
 func (s *Server) Serve(ln net.Listener) error {
-	if err := s.mayServe(ln.Addr()); err != nil {
+	if err := s.MayServe(ln.Addr()); err != nil {
 		ln.Close()
 		return err
 	}
-	if err := s.start(); err != nil {
+	if err := s.start(context.Background()); err != nil {
 		ln.Close()
 		return err
 	}
@@ -161,8 +165,9 @@ func (s *Server) Serve(ln net.Listener) error {
 	return ErrServerClosed
 }
 
-// mayServe refuses addresses beyond this machine for clients that prove nothing.
-func (s *Server) mayServe(addr net.Addr) error {
+// MayServe says why addr may not be served, or nil: addresses beyond this machine are
+// for clients that prove who they are.
+func (s *Server) MayServe(addr net.Addr) error {
 	if s.Tokens != nil || s.Certificates || addr.Network() == "unix" {
 		return nil
 	}
@@ -177,7 +182,7 @@ func (s *Server) mayServe(addr net.Addr) error {
 // off without acknowledgements. It returns ctx's error in that case, and the log's if it
 // failed.
 func (s *Server) Shutdown(ctx context.Context) error {
-	if err := s.start(); err != nil {
+	if err := s.start(context.Background()); err != nil {
 		return err
 	}
 	err := s.framed.Shutdown(ctx)
@@ -192,7 +197,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Close cuts off every connection at once and returns when the server's goroutine has
 // ended. An envelope on its way to the log may or may not be stored.
 func (s *Server) Close() error {
-	if err := s.start(); err != nil {
+	if err := s.start(context.Background()); err != nil {
 		return err
 	}
 	s.cancel()
@@ -211,8 +216,6 @@ type counters struct {
 
 // Stats is what a Server has counted since its start, and what it holds now.
 type Stats struct {
-	Engine engine.Stats `json:"-"`
-
 	Records    uint64 `json:"records"`    // stored
 	Duplicates uint64 `json:"duplicates"` // received again, acknowledged and not stored again
 	Envelopes  uint64 `json:"envelopes"`  // stored, checkpoints included
@@ -225,10 +228,12 @@ type Stats struct {
 	Full       bool   `json:"full"` // the log has no space: nothing is acknowledged
 }
 
+// EngineStats reports what the engine has counted, for an admin side.
+func (s *Server) EngineStats() engine.Stats { return s.framed.Stats() }
+
 // Stats reports the counters. It may be called at any time.
 func (s *Server) Stats() Stats {
 	st := Stats{
-		Engine:     s.framed.Stats(),
 		Records:    s.count.records.Load(),
 		Duplicates: s.count.duplicates.Load(),
 		Envelopes:  s.count.envelopes.Load(),
