@@ -183,7 +183,19 @@ func (l *Cluster) find(ctx context.Context, marked bool) (*jetstream.StreamInfo,
 func (l *Cluster) state(ctx context.Context) (*jetstream.StreamInfo, error) {
 	attempt, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
-	return l.stream.state(attempt)
+	info, err := l.stream.state(attempt)
+	if err == nil && leaderless(info) {
+		return nil, errLeaderless
+	}
+	return info, err
+}
+
+var errLeaderless = errors.New("the stream has no leader")
+
+// leaderless reports whether an answer does not come from the leader of the stream. While
+// there is none, JetStream answers that the stream is empty.
+func leaderless(info *jetstream.StreamInfo) bool {
+	return info.Cluster != nil && info.Cluster.Name != "" && info.Cluster.Leader == ""
 }
 
 // lastingState asks until there is an answer or ctx ends.

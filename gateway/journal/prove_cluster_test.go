@@ -141,7 +141,7 @@ func streamInfo(t *testing.T, urls, stream string) *jetstream.StreamInfo {
 		attempt, done := context.WithTimeout(ctx, attemptTime)
 		s, err := js.Stream(attempt, stream)
 		done()
-		if err == nil {
+		if err == nil && !leaderless(s.CachedInfo()) {
 			return s.CachedInfo()
 		}
 		if err := pause(ctx, retryEvery); err != nil {
