@@ -50,8 +50,8 @@ var (
 	ErrBroken = errors.New("journal: the log is broken; exit and recover from it")
 	// ErrClosed: the Log was closed.
 	ErrClosed = errors.New("journal: the log is closed")
-	// ErrConflict: another writer of the same cluster appended first. Read from the
-	// position that this Log expected, and append again.
+	// ErrConflict: another writer of the same cluster appended first. Read to the end, drop
+	// what that shows to be stored already, and append the rest again.
 	ErrConflict = errors.New("journal: another writer appended first")
 	// ErrNoSpace: the disk is down to its reserve, or the log has reached its size limit.
 	ErrNoSpace = errors.New("journal: no space left for the log")
