@@ -53,46 +53,86 @@ func (s *Server) store(p *pack, acks *framed.Batch) error {
 		}
 	}
 	acks.Send()
-	if err := s.storeEpochs(p); err != nil {
+	if err := s.storeRecords(p); err != nil {
 		return err
 	}
-	if n := p.records.Count(); n > 0 {
-		if err := s.append(p.records.Bytes()); err != nil {
-			return err
-		}
-		s.count.records.Add(uint64(n))
-	}
-	var room [welcomeSize]byte
 	for i := range p.entries {
 		e := &p.entries[i]
+		if e.session.dead {
+			continue // its connection is closed, and another server has the client
+		}
 		if e.seq > 0 {
 			e.session.durable.Store(e.seq)
 		}
-		switch e.kind {
-		case durable:
+		if e.kind == durable {
 			acks.Add(e.reply, nil)
-		case welcomes:
-			acks.Add(e.reply, p.welcomed[e.welcome].append(room[:0]))
 		}
 	}
 	acks.Send()
-	return nil
+	return s.grant(p.requests, acks)
 }
 
-// storeEpochs stores the epochs of the sessions that a pack begins.
-func (s *Server) storeEpochs(p *pack) error {
-	if len(p.begun) == 0 {
+// storeRecords appends a pack's records.
+func (s *Server) storeRecords(p *pack) error {
+	n := p.records.Count()
+	if n == 0 {
 		return nil
 	}
-	var states journal.Encoder
-	states.BeginCheckpoint(0, s.base())
-	for _, begun := range p.begun {
-		state := s.stateOf(begun, p.began)
-		if err := states.State(&state); err != nil {
-			return err
+	whole := p.records.Bytes()
+	for range mostConflicts {
+		envelope, left, err := p.living(whole, n)
+		if err == nil && left > 0 {
+			err = s.append(envelope)
 		}
+		if s.conflicts(err) {
+			if err = s.follow(); err == nil {
+				continue
+			}
+		}
+		if err == nil {
+			s.count.records.Add(uint64(left))
+		}
+		return err
 	}
-	return s.append(states.Bytes())
+	return journal.ErrConflict
+}
+
+// mostConflicts is how often other servers may append first.
+const mostConflicts = 1000
+
+// conflicts reports whether err only means that another server has appended first.
+func (s *Server) conflicts(err error) bool { return s.Shared && errors.Is(err, journal.ErrConflict) }
+
+// living is the envelope without the records of clients that another server has now, and
+// how many are left of its n.
+func (p *pack) living(whole []byte, n int) ([]byte, int, error) {
+	dead := false
+	for i := range p.entries {
+		dead = dead || p.entries[i].session.dead
+	}
+	if !dead {
+		return whole, n, nil
+	}
+	e, err := journal.Decode(whole)
+	if err != nil {
+		return nil, 0, err
+	}
+	var living journal.Encoder
+	living.Begin(e.Base)
+	at := 0
+	for r := range e.Records() {
+		for p.entries[at].seq == 0 {
+			at++
+		}
+		if !p.entries[at].session.dead {
+			if err := living.Record(&r); err != nil {
+				return nil, 0, err
+			}
+		}
+		at++
+	}
+	left := living.Count()
+	return living.Bytes(), left, nil
 }
 
 // append stores one envelope. While the disk is full it waits for space: nothing is
@@ -135,6 +175,7 @@ func (s *Server) stored(pos uint64, envelope []byte) {
 	s.count.envelopes.Add(1)
 	s.count.bytes.Add(uint64(len(envelope)))
 	s.count.position.Store(pos)
+	s.next = pos + 1
 	if s.OnStored != nil {
 		s.OnStored(pos, envelope)
 	}

@@ -97,25 +97,37 @@ func TestAckAfterAppend(t *testing.T) {
 	log.set(true, nil)
 	p.submit(1, "x")
 	<-log.tried
-	p.submit(2, "y")
-	waitFor(t, "both to be queued", func() bool { return up.Stats().Queued == 2 })
 	p.silent()
 
-	// The client comes back and sends both again while the first ones are on their way.
+	// The client comes back while records of its old connection are on their way, and
+	// sends them again.
 	q := up.peer(t)
-	if again := q.hello(hello{epoch: w.epoch, next: 1, client: "a"}); again.last != 0 {
-		t.Fatalf("%+v", again)
+	q.send(wire.Packet{Command: wire.Conn, ID: 1, Content: hello{epoch: w.epoch, next: 1, client: "a"}.append(nil)})
+	p.submit(2, "y")
+	waitFor(t, "both to be queued", func() bool { return up.Stats().Queued == 2 })
+	q.silent()
+	log.pass()
+	p.must(wire.SubmitAck, 1, wire.OK)
+	<-log.tried
+	p.submit(3, "z")
+	waitFor(t, "the third to be queued", func() bool { return up.Stats().Queued == 2 })
+	p.silent()
+	log.pass()
+	p.must(wire.SubmitAck, 2, wire.OK)
+	if w, err = parseWelcome(q.must(wire.ConnAck, 1, wire.OK).Content); err != nil || w.last != 2 {
+		t.Fatalf("%+v, %v", w, err)
 	}
-	q.submit(1, "x")
+	<-log.tried
 	q.submit(2, "y")
+	q.must(wire.SubmitAck, 2, wire.OK)
 	q.submit(3, "z")
-	waitFor(t, "the third to be queued", func() bool { return up.Stats().Queued == 3 })
+	q.submit(4, "!")
+	waitFor(t, "the fourth to be queued", func() bool { return up.Stats().Queued == 2 })
 	q.silent()
 	log.set(false, nil)
-	for seq := range uint64(3) {
-		q.must(wire.SubmitAck, seq+1, wire.OK)
-	}
-	if got := fmt.Sprint(records(t, log)); got != "map[a:[x y z]]" {
+	q.must(wire.SubmitAck, 3, wire.OK)
+	q.must(wire.SubmitAck, 4, wire.OK)
+	if got := fmt.Sprint(records(t, log)); got != "map[a:[x y z !]]" {
 		t.Error(got)
 	}
 }
@@ -346,8 +358,7 @@ func TestLogFails(t *testing.T) {
 	p.must(wire.SubmitAck, 1, wire.OK)
 	broken := errors.New("the disk is on fire")
 	log.set(false, broken)
-	p.submit(2, "y")
-	p.submit(3, "z")
+	p.send(wire.Packet{Command: wire.Submit, ID: 2}, wire.Packet{Command: wire.Submit, ID: 3})
 	p.closed()
 	if err := up.ended(t); !errors.Is(err, broken) {
 		t.Fatal(err)

@@ -42,6 +42,7 @@ type gate struct {
 	mu     sync.Mutex
 	opened sync.Cond
 	shut   bool
+	passes int           // how many Appends may pass although it is shut
 	fail   error         // what Append returns instead
 	tried  chan struct{} // an Append has begun
 }
@@ -58,9 +59,10 @@ func (g *gate) Append(ctx context.Context, envelope []byte) (uint64, error) {
 	default:
 	}
 	g.mu.Lock()
-	for g.shut {
+	for g.shut && g.passes == 0 {
 		g.opened.Wait()
 	}
+	g.passes = max(g.passes-1, 0)
 	err := g.fail
 	g.mu.Unlock()
 	if err != nil {
@@ -74,6 +76,14 @@ func (g *gate) set(shut bool, fail error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shut, g.fail = shut, fail
+	g.opened.Broadcast()
+}
+
+// pass lets one Append through the shut gate.
+func (g *gate) pass() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.passes++
 	g.opened.Broadcast()
 }
 
@@ -219,4 +229,3 @@ func (p *peer) closed() {
 
 // play is what this binary does when a test starts it again.
 func play(role string) error { return fmt.Errorf("there is no role %q", role) }
-

@@ -29,11 +29,10 @@ type queue struct {
 // pack is an envelope on its way, and who is to be told of it.
 type pack struct {
 	records  journal.Encoder
-	began    int64      // when its first record came, in unix milliseconds
-	begun    []*session // new sessions, whose epochs are to be stored first
-	welcomed []welcome  // what each of them is told
-	entries  []entry
-	bytes    int // of the records' data
+	began    int64     // when its first record came, in unix milliseconds
+	entries  []entry   // those with a seq are the records, in this order
+	requests []request // to be granted when the records are stored
+	bytes    int       // of the records' data
 }
 
 // entry is one thing to do when the pack is stored.
@@ -42,16 +41,14 @@ type entry struct {
 	seq     uint64 // stored then; 0: nothing of it is new
 	reply   framed.Reply
 	kind    entryKind
-	welcome int32 // which of pack.begun this answers
 }
 
 type entryKind uint8
 
 const (
-	silent   entryKind = iota // acknowledged already
-	early                     // acknowledged when the committer takes the pack
-	durable                   // acknowledged when the pack is stored
-	welcomes                  // the session's epoch is durable
+	silent  entryKind = iota // acknowledged already
+	early                    // acknowledged when the committer takes the pack
+	durable                  // acknowledged when the pack is stored
 )
 
 // Bounds of one envelope.
@@ -78,9 +75,12 @@ const (
 // accept queues a record, or finds that it was queued or stored before. When too much
 // waits for the log it blocks, and with it the reading of this connection.
 func (q *queue) accept(c framed.Call, l *link, data []byte) (outcome, error) {
-	seq, known := c.ID(), l.session
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	seq, known := c.ID(), l.session
+	if known == nil {
+		return 0, fmt.Errorf("%w: a record came before the welcome", ErrHandshake)
+	}
 	for q.bytes >= q.most && !q.ended && known.link == l {
 		q.drained.Wait()
 	}
@@ -129,19 +129,23 @@ const earlyRecords = 1 << 14
 // recordCost is what a record costs beside its data.
 const recordCost = 100
 
-// welcome queues a new session: its epoch is stored before the client hears of it.
-func (q *queue) welcome(r framed.Reply, next *session, w welcome) {
+// greet queues a hello, and reports whether there is still somebody to answer it.
+func (q *queue) greet(r request) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ended {
+		return false
+	}
 	p := q.last(0)
-	p.begun = append(p.begun, next)
-	p.welcomed = append(p.welcomed, w)
-	p.entries = append(p.entries, entry{session: next, reply: r, kind: welcomes, welcome: int32(len(p.begun) - 1)})
+	p.requests = append(p.requests, r)
+	return true
 }
 
 // last is the pack that grows, with room for a record of size bytes.
 func (q *queue) last(size int) *pack {
 	if n := len(q.waiting); n > 0 {
 		p := q.waiting[n-1]
-		if len(p.entries) < packRecords && (p.bytes == 0 || p.bytes+size+recordCost <= packBytes) {
+		if len(p.entries)+len(p.requests) < packRecords && (p.bytes == 0 || p.bytes+size+recordCost <= packBytes) {
 			return p
 		}
 	}
@@ -183,8 +187,8 @@ func (q *queue) release(p *pack) {
 	q.drained.Broadcast()
 	if len(q.free) < keptPacks {
 		clear(p.entries)
-		clear(p.begun)
-		*p = pack{records: p.records, begun: p.begun[:0], welcomed: p.welcomed[:0], entries: p.entries[:0]}
+		clear(p.requests)
+		*p = pack{records: p.records, requests: p.requests[:0], entries: p.entries[:0]}
 		q.free = append(q.free, p)
 	}
 }

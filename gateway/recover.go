@@ -29,6 +29,23 @@ func (s *Server) base() uint64 {
 // checkpoint writes all sessions to the log and forgets those that have expired. The
 // committer calls it, so that durable is what the log holds.
 func (s *Server) checkpoint() error {
+	for range mostCheckpoints {
+		err := s.writeCheckpoint()
+		if s.conflicts(err) {
+			if err = s.follow(); err == nil {
+				continue
+			}
+		}
+		return err
+	}
+	s.Logger.Warn("other servers write so much that no checkpoint was written; the next start reads more of the log")
+	return nil
+}
+
+// mostCheckpoints is how often other servers may interrupt a checkpoint.
+const mostCheckpoints = 20
+
+func (s *Server) writeCheckpoint() error {
 	states := s.statesNow()
 	begins, base := uint64(0), s.base()
 	var e journal.Encoder
@@ -104,7 +121,8 @@ func (s *Server) recover(ctx context.Context) error {
 		return fmt.Errorf("gateway: the sessions cannot be read from the log: %w", err)
 	}
 	s.remember(m)
-	s.count.position.Store(max(next, 1) - 1)
+	s.next = max(s.next, next, 1)
+	s.count.position.Store(s.next - 1)
 	s.Logger.Info("sessions recovered", "clients", len(m.sessions), "first", first, "next", next, "took", time.Since(began).Round(time.Millisecond))
 	return nil
 }
@@ -137,8 +155,13 @@ func (s *Server) walk(ctx context.Context, m *memory, first, base uint64) error 
 			m.note(r.Client, r.Epoch, r.Seq, r.Time)
 		}
 		for state := range e.States() {
-			m.note(state.Client, state.Epoch, state.Last, state.Expiry-s.Expiry.Milliseconds())
+			seen := state.Expiry - s.Expiry.Milliseconds()
+			if state.Expiry == 0 { // a claim
+				seen = m.newest
+			}
+			m.note(state.Client, state.Epoch, state.Last, seen)
 		}
+		s.next = pos + 1
 		return nil
 	})
 }

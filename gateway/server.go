@@ -36,6 +36,9 @@ type Server struct {
 	Log journal.Log
 	// Durable is what the log promises when Append returns: Disk or Quorum. Zero: Disk.
 	Durable Level
+	// Shared says that other servers append to the same log, as they may to a
+	// journal.Cluster: a client can then go on with its session at any of them.
+	Shared bool
 	// Tokens are the clients and their secrets. Zero: clients need none.
 	Tokens *Tokens
 	// Certificates demands that a client's TLS certificate names the client, as its
@@ -73,6 +76,7 @@ type Server struct {
 	queue    queue
 	sessions sessions
 	count    counters
+	next     uint64          // the position that the log gives next, as far as the committer knows
 	ctx      context.Context // of appends; ends with Close
 	cancel   context.CancelFunc
 	done     chan struct{} // the committer has ended

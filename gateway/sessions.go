@@ -8,7 +8,6 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
-	"github.com/hone-go/hone/wire"
 )
 
 // session is one numbering of a client's records.
@@ -20,12 +19,14 @@ type session struct {
 	// queue.mu guards the rest.
 	accepted uint64 // the highest sequence number that is stored or queued
 	link     *link  // the connection that may write; nil: none
+	dead     bool   // another server has the client now: what is queued here is not stored
 	seen     int64  // when the client was last heard of, in unix milliseconds
 }
 
 // link is one connection's hold on a session.
 type link struct {
-	session *session
+	session *session // nil until the hello is granted; queue.mu guards it
+	gone    bool     // the connection has ended; queue.mu guards it
 	conn    framed.Conn
 	level   Level
 	proof   proof // what the client was let in by
@@ -59,14 +60,11 @@ func (s *Server) connect(c framed.Call, dst, content []byte) ([]byte, error) {
 	if l.level != Received && l.level != s.Durable {
 		return s.refuse(conn, dst, fmt.Errorf("%w: it offers received and %v, not %v", ErrLevel, s.Durable, h.level))
 	}
-	w, later, err := s.attach(c, l, h)
-	switch {
-	case err != nil:
-		return s.refuse(conn, dst, err)
-	case later:
-		return dst, nil
+	conn.SetValue(l)
+	if !s.queue.greet(request{reply: c.Later(), link: l, hello: h}) {
+		conn.Close() // without a word: the server ends
 	}
-	return w.append(dst), nil
+	return dst, nil
 }
 
 // refuse ends the connection with the words for err.
@@ -97,43 +95,11 @@ func (s *Server) authenticate(conn framed.Conn, h hello) (p proof, err error) {
 	return p, nil
 }
 
-// attach gives the session that h asks for to l. A new session is answered later, when
-// its epoch is durable: two clients must never have been given the same one.
-func (s *Server) attach(c framed.Call, l *link, h hello) (w welcome, later bool, err error) {
-	w = welcome{
-		level:  l.level,
-		window: uint32(max(s.limits.InFlight, 1)),
-		most:   uint32(s.most),
-		idle:   max(s.limits.IdleTime, 0),
-		expiry: s.Expiry,
-	}
-	q := &s.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.ended {
-		return w, false, wire.ShuttingDown
-	}
-	now := s.now().UnixMilli()
-	known := s.sessions.byClient[h.client]
-	if h.epoch == 0 {
-		next, err := s.sessions.begin(known, h.client, now, s.Clients)
-		if err != nil {
-			return w, false, err
-		}
-		l.take(next, now)
-		w.epoch = next.epoch
-		q.welcome(c.Later(), next, w)
-		return w, true, nil
-	}
-	if err := known.mayResume(h, l.level); err != nil {
-		return w, false, err
-	}
-	if h.next > known.accepted+1 { // at level received: what a crash has lost is lost
-		known.accepted = h.next - 1
-	}
-	l.take(known, now)
-	w.epoch, w.last = known.epoch, known.durable.Load()
-	return w, false, nil
+// request is a hello that waits for the committer.
+type request struct {
+	reply framed.Reply
+	link  *link
+	hello hello
 }
 
 // mayResume says why h may not go on with the session, or nil.
@@ -149,19 +115,21 @@ func (known *session) mayResume(h hello, level Level) error {
 	return nil
 }
 
-// begin makes a new session of a client, which ends the one that is known. Epochs follow
-// the clock, so that they grow even after the server has forgotten the client.
-func (t *sessions) begin(known *session, client string, now int64, most int) (*session, error) {
-	next := &session{client: client, epoch: uint64(max(now, 1))}
-	if known == nil {
-		if len(t.byClient) >= most {
-			return nil, fmt.Errorf("%w: %d", ErrTooMany, most)
-		}
-	} else {
-		next.epoch = max(next.epoch, known.epoch+1)
-		known.fence()
+// granted is the session that a request gets: the one that is known, or a new one. Epochs
+// follow the clock, so that they grow even after the server has forgotten the client.
+// queue.mu is held.
+func (t *sessions) granted(r *request, now int64, most int) (*session, error) {
+	known := t.byClient[r.hello.client]
+	if r.hello.epoch != 0 {
+		return known, known.mayResume(r.hello, r.link.level)
 	}
-	t.byClient[client] = next
+	next := &session{client: r.hello.client, epoch: uint64(max(now, 1))}
+	if known == nil && len(t.byClient) >= most {
+		return nil, fmt.Errorf("%w: %d", ErrTooMany, most)
+	}
+	if known != nil {
+		next.epoch = max(next.epoch, known.epoch+1)
+	}
 	return next, nil
 }
 
@@ -170,7 +138,6 @@ func (l *link) take(known *session, now int64) {
 	known.fence()
 	known.link, known.seen = l, now
 	l.session = known
-	l.conn.SetValue(l)
 }
 
 // fence ends the connection that may write now.
@@ -189,7 +156,8 @@ func (s *Server) closed(conn framed.Conn, _ engine.Reason) {
 	}
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	if l.session.link == l {
+	l.gone = true
+	if l.session != nil && l.session.link == l {
 		l.session.link, l.session.seen = nil, s.now().UnixMilli()
 	}
 }

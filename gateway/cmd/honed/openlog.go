@@ -98,4 +98,3 @@ func (p *progress) set(done, all uint64) {
 	p.shown = now
 	fmt.Fprintf(p.out, "%s %d of %d %s (%d %%), %d s\n", p.what, done, all, p.unit, 100*done/max(all, 1), int(now.Sub(p.began).Seconds()))
 }
-
