@@ -100,6 +100,7 @@ type ClientStats struct {
 // slot is the place of one record until it is acknowledged.
 type slot struct {
 	seq   uint64
+	acked bool // and one before it is not: what is sent again has no gap
 	frame []byte
 	done  func(seq uint64, err error)
 }
@@ -227,7 +228,7 @@ func (c *Client) SubmitAsync(ctx context.Context, data []byte, done func(seq uin
 	c.next++
 	c.stats.Submitted++
 	s := c.slot(seq)
-	s.seq, s.done = seq, done
+	s.seq, s.done, s.acked = seq, done, false
 	s.frame = wire.Standard.Append(s.frame[:0], wire.Packet{Command: wire.Submit, ID: seq, Content: data})
 	if c.conn != nil {
 		c.conn.queue(s.frame)
@@ -281,9 +282,8 @@ func (c *Client) end(why error) {
 	c.err = why
 	var unsettled []slot
 	for ; c.base < c.next; c.base++ {
-		if s := c.slot(c.base); s.seq == c.base {
+		if s := c.slot(c.base); !s.acked {
 			unsettled = append(unsettled, *s)
-			s.seq = 0
 		}
 	}
 	if c.conn != nil {
@@ -387,10 +387,8 @@ func (c *Client) adopt(conn *clientConn, w welcome) error {
 		settled = c.settle(seq, settled)
 	}
 	for seq := c.base; seq < c.next; seq++ {
-		if s := c.slot(seq); s.seq == seq {
-			conn.out = append(conn.out, s.frame...)
-			c.stats.Resent++
-		}
+		conn.out = append(conn.out, c.slot(seq).frame...)
+		c.stats.Resent++
 	}
 	c.idle = cmp.Or(c.Heartbeat, min(20*time.Second, max(w.idle/3, time.Second)))
 	c.conn = conn
@@ -403,19 +401,18 @@ func (c *Client) adopt(conn *clientConn, w welcome) error {
 // settle takes an acknowledged record off its slot, mu held; its done is to be called.
 func (c *Client) settle(seq uint64, settled []slot) []slot {
 	s := c.slot(seq)
-	if seq < c.base || seq >= c.next || s.seq != seq {
+	if seq < c.base || seq >= c.next || s.acked {
 		return settled // acknowledged before
 	}
 	c.stats.Acknowledged++
 	if s.done != nil {
 		settled = append(settled, slot{seq: seq, done: s.done})
 	}
-	s.seq, s.done = 0, nil
-	if cap(s.frame) > keptFrame {
-		s.frame = nil
-	}
-	for c.base < c.next && c.slot(c.base).seq == 0 {
-		c.base++
+	s.done, s.acked = nil, true
+	for ; c.base < c.next && c.slot(c.base).acked; c.base++ {
+		if s := c.slot(c.base); cap(s.frame) > keptFrame {
+			s.frame = nil
+		}
 	}
 	return settled
 }

@@ -289,6 +289,23 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestClaimWithoutRecords has a client whose first record was never stored come back.
+func TestClaimWithoutRecords(t *testing.T) {
+	log := newGate()
+	srv := &Server{Log: log}
+	up := serve(t, srv)
+	quiet := up.peer(t).hello(first("quiet"))
+	busy := up.peer(t)
+	busy.hello(first("busy"))
+	busy.submit(1, "x")
+	busy.must(wire.SubmitAck, 1, wire.OK)
+	srv.Close()
+	up = serve(t, &Server{Log: log})
+	if w := up.peer(t).hello(hello{epoch: quiet.epoch, next: 1, client: "quiet"}); w.last != 0 {
+		t.Errorf("%+v", w)
+	}
+}
+
 // TestExpiry has a client come back before and after its session expires.
 func TestExpiry(t *testing.T) {
 	log := newGate()

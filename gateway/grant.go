@@ -56,13 +56,13 @@ func (s *Server) decide(requests []request) (claims []journal.State, granted []*
 			continue
 		}
 		if s.Shared || r.hello.epoch == 0 {
-			claims = append(claims, journal.State{Client: r.hello.client, Epoch: granted[i].epoch, Last: granted[i].durable.Load()})
+			claims = append(claims, journal.State{Client: r.hello.client, Epoch: granted[i].epoch, Last: granted[i].durable.Load(), Expiry: -now})
 		}
 	}
 	return claims, granted, refusals
 }
 
-// claim stores that this server has clients now: states without an expiry.
+// claim stores that this server has clients now.
 func (s *Server) claim(claims []journal.State) error {
 	if len(claims) == 0 {
 		return nil
@@ -138,11 +138,8 @@ func (s *Server) follow() error {
 			s.sessions.learn(r.Client, r.Epoch, r.Seq, r.Time, true)
 		}
 		for state := range e.States() {
-			seen := state.Expiry - s.Expiry.Milliseconds()
-			if state.Expiry == 0 {
-				seen = s.now().UnixMilli()
-			}
-			s.sessions.learn(state.Client, state.Epoch, state.Last, seen, state.Expiry == 0)
+			seen, claimed := s.seenIn(state)
+			s.sessions.learn(state.Client, state.Epoch, state.Last, seen, claimed)
 		}
 		s.queue.base = max(s.queue.base, e.Base)
 		s.next = pos + 1

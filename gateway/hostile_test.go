@@ -58,8 +58,12 @@ func TestHostile(t *testing.T) {
 		t.Errorf("the log has grown from %d to %d", position, st.Position)
 	}
 	// The victim was not disturbed.
-	victim.submit(2, "kept too")
-	victim.must(wire.SubmitAck, 2, wire.OK)
+	again := up.peer(t)
+	if got := again.hello(hello{epoch: w.epoch, next: 2, client: h.client, token: h.token}); got.last != 1 {
+		t.Errorf("%+v", got)
+	}
+	again.submit(2, "kept too")
+	again.must(wire.SubmitAck, 2, wire.OK)
 }
 
 // attack is frames that must be refused, the last of them at the latest.

@@ -19,6 +19,15 @@ func (s *Server) stateOf(known *session, seen int64) journal.State {
 	}
 }
 
+// seenIn is when the client of a state was last heard of. A negative expiry is a claim's:
+// the time at which a server has taken the client, with its sign turned.
+func (s *Server) seenIn(state journal.State) (seen int64, claim bool) {
+	if state.Expiry < 0 {
+		return -state.Expiry, true
+	}
+	return state.Expiry - s.Expiry.Milliseconds(), false
+}
+
 // base is where the newest complete checkpoint begins.
 func (s *Server) base() uint64 {
 	s.queue.mu.Lock()
@@ -155,10 +164,7 @@ func (s *Server) walk(ctx context.Context, m *memory, first, base uint64) error 
 			m.note(r.Client, r.Epoch, r.Seq, r.Time)
 		}
 		for state := range e.States() {
-			seen := state.Expiry - s.Expiry.Milliseconds()
-			if state.Expiry == 0 { // a claim
-				seen = m.newest
-			}
+			seen, _ := s.seenIn(state)
 			m.note(state.Client, state.Epoch, state.Last, seen)
 		}
 		s.next = pos + 1

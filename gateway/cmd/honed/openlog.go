@@ -38,12 +38,23 @@ func (f *logFlags) add(flags *flag.FlagSet) {
 	flags.Int64Var(&f.maxBytes, "max-log", 0, "`BYTES` at which the log is full; 0: only the disk bounds it")
 }
 
+// isCluster reports whether other servers may append to the log too.
+func (f *logFlags) isCluster() bool {
+	return strings.HasPrefix(f.url, "nats://") || strings.HasPrefix(f.url, "tls://")
+}
+
 // open opens the log and says what its acknowledgements promise.
 func (f *logFlags) open(ctx context.Context, stderr io.Writer, logger *slog.Logger) (log journal.Log, level gateway.Level, err error) {
 	watch := &progress{out: stderr, what: "verified", unit: "envelopes"}
 	switch {
-	case strings.HasPrefix(f.url, "nats://") || strings.HasPrefix(f.url, "tls://"):
-		return f.openCluster(ctx, watch)
+	case f.isCluster():
+		if f.replicas < 3 && logger != nil {
+			logger.Warn("a stream with fewer than 3 replicas loses records with a machine", "replicas", f.replicas)
+		}
+		log, err = journal.OpenCluster(ctx, f.url, journal.ClusterOptions{
+			Stream: f.stream, Replicas: f.replicas, Create: f.create, Dir: f.data, Credentials: f.credentials, Progress: watch.set,
+		})
+		return log, gateway.Quorum, err
 	case f.url == "file:":
 		if err = os.MkdirAll(f.data, 0o700); err == nil {
 			log, err = journal.OpenFile(f.data + "/log")

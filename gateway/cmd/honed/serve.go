@@ -96,7 +96,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer log.Close()
-	srv.Log, srv.Durable = log, level
+	srv.Log, srv.Durable, srv.Shared = log, level, f.log.isCluster()
 	if err := srv.Recover(ctx); err != nil {
 		return err
 	}
