@@ -227,5 +227,3 @@ func (p *peer) closed() {
 	}
 }
 
-// play is what this binary does when a test starts it again.
-func play(role string) error { return fmt.Errorf("there is no role %q", role) }
