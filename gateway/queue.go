@@ -124,7 +124,7 @@ func (q *queue) accept(c framed.Call, l *link, data []byte) (outcome, error) {
 
 // earlyRecords is how many records may wait before those at level received are
 // acknowledged only as the log takes them: else a fast client would fill the memory.
-const earlyRecords = 1 << 14
+const earlyRecords = 1 << 16
 
 // recordCost is what a record costs beside its data.
 const recordCost = 100
