@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -24,6 +25,9 @@ type EmbeddedOptions struct {
 	MaxBytes int64
 	// Progress is told how far the verification at boot has come. nil means nobody is.
 	Progress func(done, all uint64)
+	// Patience is how long an Append waits for JetStream before the log is broken. JetStream
+	// does not answer at all when the disk fails. 0 means 30 s.
+	Patience time.Duration
 	// Logger gets JetStream's warnings and errors. nil is silent.
 	Logger *slog.Logger
 
@@ -45,10 +49,9 @@ const (
 	readyText = "honed log 1\n"
 
 	streamName      = "LOG"
-	startPatience   = 5 * time.Minute // recovery of a large store
-	requestPatience = 30 * time.Second
+	startPatience   = 5 * time.Minute  // recovery of a large store
+	requestPatience = 30 * time.Second // of an Append as well
 	defaultReserve  = 64 << 20
-	blockSize       = 8 << 20 // what JetStream may need beyond an envelope: a new block
 )
 
 // Embedded is the Log of one machine: a JetStream server in this process that opens no port
@@ -66,6 +69,7 @@ type Embedded struct {
 	next   uint64 // position of the next envelope; under turn.mu
 	size   int64  // of the log, roughly; under turn.mu
 	block  uint64 // number of JetStream's newest file
+	faults faults
 }
 
 // OpenEmbedded opens the log in the folder dir, or makes one when dir is empty or does not exist.
@@ -73,6 +77,9 @@ type Embedded struct {
 func OpenEmbedded(ctx context.Context, dir string, o EmbeddedOptions) (*Embedded, error) {
 	if o.Reserve == 0 {
 		o.Reserve = defaultReserve
+	}
+	if o.Patience == 0 {
+		o.Patience = requestPatience
 	}
 	l := &Embedded{dir: dir, o: o}
 	err := os.MkdirAll(dir, 0o700)
@@ -173,14 +180,12 @@ func (l *Embedded) start(ctx context.Context, create bool) error {
 		ServerName: "honed", DontListen: true, NoSigs: true, NoSystemAccount: true,
 		JetStream: true, StoreDir: l.path(storeName), DisableJetStreamBanner: true,
 		SyncAlways: !l.o.off.fsync, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 1 << 60,
-		MaxPayload: 1 << 20, NoLog: l.o.Logger == nil,
+		MaxPayload: 1 << 20,
 	})
 	if err != nil {
 		return err
 	}
-	if l.o.Logger != nil {
-		s.SetLoggerV2(serverLog{l.o.Logger}, false, false, false)
-	}
+	s.SetLoggerV2(serverLog{l.o.Logger, &l.faults}, false, false, false)
 	l.server = s
 	s.Start()
 	patience := startPatience
@@ -299,7 +304,7 @@ func (l *Embedded) Append(ctx context.Context, envelope []byte) (uint64, error) 
 		return 0, err
 	}
 	pos := l.next
-	err := l.stream.publish(ctx, envelope, pos, !l.o.off.expect, "")
+	err := l.publish(ctx, envelope, pos)
 	if err == nil {
 		err = l.syncNewBlock()
 	}
@@ -310,6 +315,50 @@ func (l *Embedded) Append(ctx context.Context, envelope []byte) (uint64, error) 
 	l.size += int64(len(envelope))
 	l.mark.pos.Store(pos)
 	return pos, nil
+}
+
+// publish gives up when ctx ends, when JetStream takes too long, and when JetStream logs an error.
+func (l *Embedded) publish(ctx context.Context, envelope []byte, pos uint64) error {
+	ctx, release := context.WithTimeout(ctx, l.o.Patience)
+	defer release()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := l.faults.watch(cancel); err != nil {
+		return err
+	}
+	defer l.faults.watch(nil)
+	err := l.stream.publish(ctx, envelope, pos, !l.o.off.expect, "")
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// faults is what JetStream logs as errors: the only sign of a disk that fails.
+type faults struct {
+	mu     sync.Mutex
+	first  error
+	cancel context.CancelCauseFunc // of the Append under way
+}
+
+// watch has cancel called at the first fault, and returns one that was there before.
+func (f *faults) watch(cancel context.CancelCauseFunc) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cancel = cancel
+	return f.first
+}
+
+func (f *faults) report(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.first != nil {
+		return
+	}
+	f.first = errors.New(text)
+	if f.cancel != nil {
+		f.cancel(f.first)
+	}
 }
 
 // room refuses an envelope that would use the reserve of the disk.
@@ -417,12 +466,29 @@ func syncTree(dir string) error {
 	})
 }
 
-// serverLog passes on what the operator should see of JetStream's words.
-type serverLog struct{ log *slog.Logger }
+// serverLog passes on what the operator should see of JetStream's words. An error is a fault of
+// the log.
+type serverLog struct {
+	log    *slog.Logger // nil: silent
+	faults *faults
+}
 
-func (s serverLog) Noticef(string, ...any)            {}
-func (s serverLog) Debugf(string, ...any)             {}
-func (s serverLog) Tracef(string, ...any)             {}
-func (s serverLog) Warnf(format string, args ...any)  { s.log.Warn(fmt.Sprintf(format, args...)) }
-func (s serverLog) Errorf(format string, args ...any) { s.log.Error(fmt.Sprintf(format, args...)) }
-func (s serverLog) Fatalf(format string, args ...any) { s.log.Error(fmt.Sprintf(format, args...)) }
+func (s serverLog) Noticef(string, ...any) {}
+func (s serverLog) Debugf(string, ...any)  {}
+func (s serverLog) Tracef(string, ...any)  {}
+
+func (s serverLog) Warnf(format string, args ...any) {
+	if s.log != nil {
+		s.log.Warn(fmt.Sprintf(format, args...))
+	}
+}
+
+func (s serverLog) Errorf(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	s.faults.report(text)
+	if s.log != nil {
+		s.log.Error(text)
+	}
+}
+
+func (s serverLog) Fatalf(format string, args ...any) { s.Errorf(format, args...) }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // insideVariable marks a test that runs in a user and mount namespace of its own.
@@ -81,12 +80,7 @@ func powerCuts(t *testing.T, what task, n, most int, torn bool) *proof {
 	p := newProof(t, what)
 	d := newDisk()
 	for range n {
-		dir, remove := inserted(t, d)
-		p.task.Dir = filepath.Join(dir, "data")
-		if p.task.Kind == "file" {
-			p.task.Dir = dir
-		}
-		c := p.start()
+		c, remove := p.onDisk(d)
 		if p.lost > 0 {
 			c.kill()
 			remove()
@@ -94,12 +88,12 @@ func powerCuts(t *testing.T, what task, n, most int, torn bool) *proof {
 		}
 		switch p.rng.IntN(8) {
 		case 0: // right after recovery: what a recovery finds has to be durable
-			c.p.acked = c.newest
+			p.acked = c.newest
 		case 1: // a kill before the cut: what was written and not synced is found, then lost
 			c.acks(1 + p.rng.IntN(most))
 			c.kill()
 			c = p.start()
-			c.p.acked = c.newest
+			p.acked = c.newest
 		default:
 			c.acks(1 + p.rng.IntN(most))
 		}
@@ -112,13 +106,7 @@ func powerCuts(t *testing.T, what task, n, most int, torn bool) *proof {
 		remove()
 		d = after
 	}
-	dir, remove := inserted(t, d)
-	p.task.Dir = filepath.Join(dir, "data")
-	if p.task.Kind == "file" {
-		p.task.Dir = dir
-	}
-	p.check()
-	remove()
+	p.after(d)
 	return p
 }
 
@@ -146,28 +134,146 @@ func TestProvePowerCuts(t *testing.T) {
 	}
 }
 
-// TestProvePowerControl: the same without fsync has to lose, or the proof shows nothing.
-func TestProvePowerControl(t *testing.T) {
+// onDisk starts a child on a disk.
+func (p *proof) onDisk(d *disk) (c *child, remove func()) {
+	p.t.Helper()
+	dir, remove := inserted(p.t, d)
+	p.task.Dir = dir
+	if p.task.Kind == "embedded" {
+		p.task.Dir = filepath.Join(dir, "data")
+	}
+	return p.start(), remove
+}
+
+// after checks what is left once the power was cut.
+func (p *proof) after(d *disk) {
+	p.t.Helper()
+	total := p.total
+	c, remove := p.onDisk(d)
+	c.kill()
+	remove()
+	p.total = total
+}
+
+// TestProvePowerControls: the same with one guard switched off has to lose, or the proof shows
+// nothing.
+func TestProvePowerControls(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	p := newProof(t, task{Kind: "file", Unsynced: true})
-	d := newDisk()
-	dir, remove := inserted(t, d)
-	p.task.Dir = dir
-	c := p.start()
-	c.acks(40)
-	after := d.cut(nil)
-	c.kill()
-	remove()
-	dir, remove = inserted(t, after)
-	defer remove()
-	p.task.Dir = dir
-	p.check()
-	t.Logf("without fsync: %d of %d acknowledged records are lost", p.lost, p.total)
-	if p.lost == 0 {
-		t.Error("the control loses nothing, so the proof shows nothing")
+	for _, what := range []task{{Kind: "file", Off: "fsync"}, {Kind: "embedded", Off: "fsync"}, {Kind: "embedded", Off: "folders"}} {
+		for _, off := range []string{what.Off, ""} {
+			what.Off = off
+			p := newProof(t, what)
+			d := newDisk()
+			c, remove := p.onDisk(d)
+			c.acks(130) // more than one file of JetStream
+			after := d.cut(nil)
+			c.kill()
+			remove()
+			p.after(after)
+			t.Logf("%s, without %q: %d of %d acknowledged records are lost", what.Kind, off, p.lost, p.total)
+			if off == "" != (p.lost == 0) {
+				t.Errorf("%s, without %q: %d records lost", what.Kind, off, p.lost)
+			}
+		}
 	}
 }
 
-var _ = time.Now
+// TestProveRecoveredIsDurable: a killed process has written what it did not sync. The next one
+// finds it, tells the clients, and the power is cut.
+func TestProveRecoveredIsDurable(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	for _, off := range []string{"resync", ""} {
+		p := newProof(t, task{Kind: "embedded", Off: "fsync"})
+		d := newDisk()
+		c, remove := p.onDisk(d)
+		c.acks(20)
+		c.kill()
+		p.task.Off = off
+		c = p.start()
+		p.acked = c.newest // as the resuming clients are told
+		after := d.cut(nil)
+		c.kill()
+		remove()
+		p.task.Off = "mark" // which would refuse the log
+		p.after(after)
+		t.Logf("without %q: %d of %d records that clients were told of are lost", off, p.lost, p.total)
+		if off == "" != (p.lost == 0) {
+			t.Errorf("without %q: %d records lost", off, p.lost)
+		}
+	}
+}
+
+// TestProveFailedSync: when fsync fails nothing is acknowledged any more, and the process ends.
+func TestProveFailedSync(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	for _, kind := range []string{"embedded", "file"} {
+		p := newProof(t, task{Kind: kind})
+		d := newDisk()
+		c, remove := p.onDisk(d)
+		c.acks(20)
+		d.mu.Lock()
+		d.failSync = true
+		d.mu.Unlock()
+		c.acks(-1) // ends by itself
+		c.kill()
+		if p.failed == "" {
+			t.Errorf("%s: the process said nothing", kind)
+		}
+		t.Logf("%s: %s", kind, strings.TrimSpace(p.failed))
+		after := d.cut(nil)
+		remove()
+		c, remove = p.onDisk(after)
+		c.acks(20) // and it goes on
+		c.kill()
+		p.check()
+		remove()
+		if p.lost > 0 {
+			t.Errorf("%s: %d of %d records lost", kind, p.lost, p.total)
+		}
+	}
+}
+
+// TestProveDiskFull: the log refuses before the disk is full, and goes on when space returns,
+// through a restart where the disk was full before the log knew.
+func TestProveDiskFull(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	for _, lie := range []bool{false, true} {
+		p := newProof(t, task{Kind: "embedded", Persist: true, Reserve: 8 << 20})
+		d := newDisk()
+		d.size, d.lie = 32<<20, lie
+		c, remove := p.onDisk(d)
+		got := c.acks(-1)
+		if p.full == lie || got == 0 {
+			t.Errorf("statfs lies %v: %d acknowledgements, then no space %v", lie, got, p.full)
+		}
+		d.mu.Lock()
+		if left := int64(d.size - d.used); !lie && left < 4<<20 {
+			t.Errorf("%d bytes are left of a reserve of 8 MiB", left)
+		}
+		d.size = 0
+		d.mu.Unlock()
+		if lie {
+			c.kill()
+			t.Log(strings.TrimSpace(p.failed))
+			c = p.start()
+		}
+		for c.acks(20); p.full; c.acks(20) {
+		}
+		after := d.cut(nil)
+		c.kill()
+		remove()
+		p.after(after)
+		t.Logf("statfs lies %v: %d records acknowledged, %d lost", lie, p.total, p.lost)
+		if p.lost > 0 || c.reports < 20 {
+			t.Errorf("statfs lies %v: %d lost, %d acknowledgements at the end", lie, p.lost, c.reports)
+		}
+	}
+}

@@ -56,32 +56,30 @@ const (
 
 // task is what a child does.
 type task struct {
-	Kind      string // of log: file, embedded, cluster
-	Dir       string // or the URLs of the servers
-	Stream    string
-	Replicas  int
-	Unsynced  bool          // the control
-	Reserve   int64         // of an embedded log
-	Acked     uint64        // what the clients know, and need not send again
-	Each      int           // records of each client in an envelope
-	Stop      uint64        // ends after this sequence; 0: goes on until it is killed
-	Patience  time.Duration // of an Append; 0: no limit
-	Reconcile bool          // goes on after ErrConflict and ErrNoSpace
+	Kind     string // of log: file, embedded, cluster
+	Dir      string // or the URLs of the servers
+	Stream   string
+	Replicas int
+	Off      string // the guard that is switched off, in the controls
+	Reserve  int64  // of an embedded log
+	Acked    uint64 // what the clients know, and need not send again
+	Each     int    // records of each client in an envelope
+	Persist  bool   // tries again after ErrNoSpace
 }
 
 func (t task) open(ctx context.Context) (Log, error) {
 	switch t.Kind {
 	case "file":
 		sync := dataSync
-		if t.Unsynced {
+		if t.Off == "fsync" {
 			sync = func(*os.File) error { return nil }
 		}
 		return openFile(filepath.Join(t.Dir, "log"), sync)
 	case "cluster":
 		return OpenCluster(ctx, t.Dir, ClusterOptions{Stream: t.Stream, Replicas: t.Replicas, Create: true})
 	default:
-		o := EmbeddedOptions{Reserve: max(t.Reserve, 1), off: guards{fsync: t.Unsynced, resync: t.Unsynced, folders: t.Unsynced}}
-		return OpenEmbedded(ctx, t.Dir, o)
+		off := guards{fsync: t.Off == "fsync", resync: t.Off == "resync", folders: t.Off == "folders", mark: t.Off == "mark"}
+		return OpenEmbedded(ctx, t.Dir, EmbeddedOptions{Reserve: max(t.Reserve, 1), off: off})
 	}
 }
 
@@ -164,7 +162,7 @@ func runChild(text string) error {
 	}
 	var e Encoder
 	var data []byte
-	for seq := t.Acked + 1; t.Stop == 0 || seq <= t.Stop; seq += uint64(t.Each) {
+	for seq := t.Acked + 1; ; seq += uint64(t.Each) {
 		e.Begin(0)
 		for c := range proofClients {
 			for s := seq; s < seq+uint64(t.Each); s++ {
@@ -189,19 +187,19 @@ func runChild(text string) error {
 			return err
 		}
 	}
-	return log.Close()
 }
+
+// noPosition is reported instead of a position while there is no space.
+const noPosition = 1<<64 - 1
 
 func (t task) append(ctx context.Context, log Log, l *ledger, envelope []byte) (uint64, error) {
 	for {
-		attempt, cancel := ctx, context.CancelFunc(func() {})
-		if t.Patience > 0 {
-			attempt, cancel = context.WithTimeout(ctx, t.Patience)
-		}
-		pos, err := log.Append(attempt, envelope)
-		cancel()
-		if !t.Reconcile || !errors.Is(err, ErrNoSpace) {
+		pos, err := log.Append(ctx, envelope)
+		if !t.Persist || !errors.Is(err, ErrNoSpace) {
 			return pos, err
+		}
+		if err := report(os.Stdout, l.last[0], noPosition); err != nil {
+			return 0, err
 		}
 		if err := pause(ctx, retryPause); err != nil {
 			return 0, err
@@ -218,7 +216,8 @@ type proof struct {
 	total  uint64 // records acknowledged
 	lost   uint64 // records acknowledged and not found
 	stall  time.Duration
-	failed string // what the newest child wrote as it ended
+	full   bool   // the newest child has found no space
+	failed string // what it wrote as it ended
 }
 
 func newProof(t *testing.T, task task) *proof {
@@ -284,12 +283,16 @@ func (c *child) next() (newest, pos uint64, err error) {
 	return binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(b[8:]), nil
 }
 
-// acks reads n acknowledgements, or all until the child ends when n < 0. It returns how many.
+// acks reads n acknowledgements, or all until the child ends when n < 0, or until it finds no
+// space. It returns how many.
 func (c *child) acks(n int) (got int) {
 	before := time.Now()
 	for n < 0 || got < n {
-		newest, _, err := c.next()
+		newest, pos, err := c.next()
 		if err != nil {
+			return got
+		}
+		if c.p.full = pos == noPosition; c.p.full {
 			return got
 		}
 		if took := time.Since(before); c.reports > 0 {
@@ -308,7 +311,8 @@ func (c *child) acks(n int) (got int) {
 func (c *child) kill() {
 	c.once.Do(func() {
 		c.cmd.Process.Kill()
-		c.acks(-1)
+		for c.acks(-1); c.p.full; c.acks(-1) {
+		}
 		c.cmd.Wait()
 		c.out.Close()
 		c.p.failed = c.errs.String()
@@ -318,8 +322,9 @@ func (c *child) kill() {
 // check opens the log a last time: everything acknowledged is there, once and in order.
 func (p *proof) check() {
 	p.t.Helper()
-	c := p.start()
-	c.kill()
+	total := p.total
+	p.start().kill()
+	p.total = total
 }
 
 // TestProveKills: no acknowledged record is lost or doubled by kill -9.
