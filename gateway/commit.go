@@ -15,14 +15,15 @@ import (
 func (s *Server) commit() {
 	defer close(s.done)
 	var acks framed.Batch
-	for since := 0; ; since++ {
+	for checkpointed := uint64(0); ; {
 		p := s.queue.take()
 		if p == nil {
 			break
 		}
 		err := s.store(p, &acks)
-		if err == nil && since >= s.Checkpoint {
-			since, err = 0, s.checkpoint()
+		if err == nil && s.count.envelopes.Load()-checkpointed >= uint64(s.Checkpoint) {
+			err = s.checkpoint()
+			checkpointed = s.count.envelopes.Load()
 		}
 		if err != nil {
 			s.fail(err)

@@ -226,4 +226,3 @@ func (p *peer) closed() {
 		}
 	}
 }
-
