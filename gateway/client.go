@@ -303,6 +303,7 @@ func (c *Client) end(why error) {
 func (c *Client) run() {
 	defer close(c.done)
 	pauses := pauser{shortest: 20 * time.Millisecond, longest: 2 * time.Second}
+	var moved moves
 	for at := 0; ; at++ {
 		welcomed, err := c.serve(c.Addrs[at%len(c.Addrs)])
 		c.mu.Lock()
@@ -313,6 +314,9 @@ func (c *Client) run() {
 			return
 		}
 		c.Logger.Info("connection ended", "addr", c.Addrs[at%len(c.Addrs)], "err", err)
+		if moved.now(err) {
+			err = fmt.Errorf("%w, by another program: it was taken %d times within a minute", ErrFenced, mostMoves)
+		}
 		if isFinal(err) {
 			c.end(err)
 			return
@@ -325,6 +329,25 @@ func (c *Client) run() {
 			pauses.wait(c.ctx)
 		}
 	}
+}
+
+// moves are the times at which another connection has taken the session: one that this
+// client has given up, or another program's. Those of another program do not end.
+type moves []time.Time
+
+const mostMoves = 10
+
+// now notes why a connection has ended, and reports whether another program must be it.
+func (m *moves) now(err error) bool {
+	if !errors.Is(err, ErrMoved) {
+		return false
+	}
+	*m = append(*m, time.Now())
+	if len(*m) <= mostMoves {
+		return false
+	}
+	*m = (*m)[1:]
+	return time.Since((*m)[0]) < time.Minute
 }
 
 // isFinal reports whether connecting anew cannot help.

@@ -249,6 +249,46 @@ func TestFencing(t *testing.T) {
 	}
 }
 
+// TestStaleHello has a client give up a hello that the server answers late: it must not take
+// the session from the connection that the client has now.
+func TestStaleHello(t *testing.T) {
+	log := newGate()
+	up := serve(t, &Server{Log: log})
+	other := up.peer(t)
+	other.hello(first("b"))
+	log.set(true, nil)
+	other.submit(1, "x")
+	<-log.tried
+	now := up.peer(t)
+	now.send(wire.Packet{Command: wire.Conn, ID: 1, Content: first("a").append(nil)})
+	waitFor(t, "the hello", func() bool { return up.waiting() == 1 })
+	old := up.peer(t)
+	old.send(wire.Packet{Command: wire.Conn, ID: 1, Content: first("a").append(nil)})
+	waitFor(t, "the second hello", func() bool { return up.waiting() == 2 })
+	old.nc.Close()
+	waitFor(t, "the server to know that it is given up", func() bool {
+		up.queue.mu.Lock()
+		defer up.queue.mu.Unlock()
+		return up.queue.waiting[0].requests[1].stale()
+	})
+	log.set(false, nil)
+	if _, err := parseWelcome(now.must(wire.ConnAck, 1, wire.OK).Content); err != nil {
+		t.Fatal(err)
+	}
+	now.submit(1, "y")
+	now.must(wire.SubmitAck, 1, wire.OK)
+}
+
+// waiting is how many hellos wait for the committer.
+func (u *served) waiting() (n int) {
+	u.queue.mu.Lock()
+	defer u.queue.mu.Unlock()
+	for _, p := range u.queue.waiting {
+		n += len(p.requests)
+	}
+	return n
+}
+
 func TestRestart(t *testing.T) {
 	for _, every := range []int{1, 3, 1 << 14} {
 		for _, drain := range []bool{true, false} {

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/hone-go/hone/framed"
@@ -34,22 +33,23 @@ func (s *Server) grant(requests []request, acks *framed.Batch) error {
 	return journal.ErrConflict
 }
 
-var errTwoHellos = errors.New("gateway: this client has said hello on a newer connection")
-
 // decide finds each request's session, or why it gets none, and what is to be stored first.
 func (s *Server) decide(requests []request) (claims []journal.State, granted []*session, refusals []error) {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	now := s.now().UnixMilli()
 	newest := map[string]int{}
+	stale := make([]bool, len(requests))
 	for i := range requests {
-		newest[requests[i].hello.client] = i
+		if stale[i] = requests[i].stale(); !stale[i] {
+			newest[requests[i].hello.client] = i
+		}
 	}
 	granted, refusals = make([]*session, len(requests)), make([]error, len(requests))
 	for i := range requests {
 		r := &requests[i]
-		if newest[r.hello.client] != i || r.link.gone {
-			refusals[i] = errTwoHellos
+		if stale[i] || newest[r.hello.client] != i {
+			refusals[i] = ErrMoved
 			continue
 		}
 		if granted[i], refusals[i] = s.sessions.granted(r, now, s.Clients); refusals[i] != nil {
@@ -84,20 +84,13 @@ func (s *Server) settle(requests []request, granted []*session, refusals []error
 	s.queue.mu.Lock()
 	for i := range requests {
 		r, known := &requests[i], granted[i]
+		if refusals[i] == nil {
+			refusals[i] = s.sessions.settle(r, known, now)
+		}
 		if refusals[i] != nil {
 			s.count.refused.Add(1)
 			acks.Fail(r.reply, refusal(refusals[i]))
 			continue
-		}
-		if before := s.sessions.byClient[known.client]; before != nil && before != known {
-			before.fence()
-		}
-		s.sessions.byClient[known.client] = known
-		if r.hello.next > known.accepted+1 { // at level received: what a crash has lost is lost
-			known.accepted = r.hello.next - 1
-		}
-		if !r.link.gone {
-			r.link.take(known, now)
 		}
 		acks.Add(r.reply, s.welcome(r.link.level, known).append(room[:0]))
 	}
@@ -108,6 +101,24 @@ func (s *Server) settle(requests []request, granted []*session, refusals []error
 			requests[i].link.conn.Close()
 		}
 	}
+}
+
+// settle gives a session that is stored to a connection, unless that has ended meanwhile;
+// queue.mu is held.
+func (t *sessions) settle(r *request, known *session, now int64) error {
+	if before := t.byClient[known.client]; before != nil && before != known {
+		before.ended = true
+		before.fence()
+	}
+	t.byClient[known.client] = known
+	if r.link.gone || r.client.Err() != nil {
+		return ErrMoved
+	}
+	if r.hello.next > known.accepted+1 { // at level received: what a crash has lost is lost
+		known.accepted = r.hello.next - 1
+	}
+	r.link.take(known, now)
+	return nil
 }
 
 // welcome is what a client is told of its session.
@@ -160,7 +171,7 @@ func (t *sessions) learn(client string, epoch, seq uint64, seen int64, claimed b
 		if !claimed && epoch == known.epoch {
 			return // a checkpoint of what the other has read here
 		}
-		known.dead = true
+		known.dead, known.ended = true, epoch > known.epoch
 		known.fence()
 		next := &session{client: client, epoch: epoch, seen: known.seen}
 		if epoch == known.epoch {

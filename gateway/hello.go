@@ -56,7 +56,7 @@ var (
 	ErrLevel        = errors.New("gateway: the server's log cannot promise this level")
 	ErrGap          = errors.New("gateway: a sequence number was left out")
 	ErrRegressed    = errors.New("gateway: the server's log lacks records that it acknowledged")
-	ErrStandby      = errors.New("gateway: another server owns the log now")
+	ErrMoved        = errors.New("gateway: another connection has this session now")
 	ErrTooMany      = errors.New("gateway: the server remembers as many clients as it may")
 	ErrHandshake    = errors.New("gateway: this is not a handshake of the gateway's protocol")
 )
@@ -68,7 +68,7 @@ const (
 	resultLevel
 	resultGap
 	resultRegressed
-	resultStandby
+	resultMoved
 	resultTooMany
 )
 
@@ -83,7 +83,7 @@ var refusals = []struct {
 	{ErrLevel, resultLevel},
 	{ErrGap, resultGap},
 	{ErrRegressed, resultRegressed},
-	{ErrStandby, resultStandby},
+	{ErrMoved, resultMoved},
 	{ErrTooMany, resultTooMany},
 }
 

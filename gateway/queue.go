@@ -87,8 +87,10 @@ func (q *queue) accept(c framed.Call, l *link, data []byte) (outcome, error) {
 	switch {
 	case q.ended:
 		return 0, ErrServerClosed
-	case known.link != l:
+	case known.ended:
 		return 0, ErrFenced
+	case known.link != l:
+		return 0, ErrMoved
 	case seq > known.accepted+1 || seq == 0:
 		return 0, fmt.Errorf("%w: %d came after %d", ErrGap, seq, known.accepted)
 	case seq <= known.durable.Load() || seq <= known.accepted && l.level == Received:

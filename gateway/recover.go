@@ -111,6 +111,7 @@ func (s *Server) statesNow() []journal.State {
 type memory struct {
 	sessions map[string]*session
 	newest   int64 // time in the log, unix milliseconds
+	base     uint64
 }
 
 // recover rebuilds the sessions from the log: from its newest complete checkpoint, whose
@@ -124,7 +125,7 @@ func (s *Server) recover(ctx context.Context) error {
 		if base, err = s.newestCheckpoint(ctx, next-1); err == nil {
 			err = s.walk(ctx, &m, first, base)
 		}
-		s.queue.base = base
+		m.base = base
 	}
 	if err != nil {
 		return fmt.Errorf("gateway: the sessions cannot be read from the log: %w", err)
@@ -199,7 +200,9 @@ func (s *Server) remember(m memory) {
 		known.seen += away
 		known.durable.Store(known.accepted)
 	}
-	s.sessions.byClient = m.sessions
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	s.sessions.byClient, s.queue.base = m.sessions, m.base
 }
 
 // ErrTwice is in the error of Check when a record is stored twice or out of order.

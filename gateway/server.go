@@ -68,6 +68,7 @@ type Server struct {
 	// its records are acknowledged. It must not keep the bytes. Zero: nobody is told.
 	OnStored func(pos uint64, envelope []byte)
 
+	prepared sync.Once
 	once     sync.Once
 	startErr error
 	framed   framed.Server
@@ -93,11 +94,11 @@ var ErrOpen = errors.New("gateway: an address that other machines can reach need
 
 // start recovers the sessions and starts the committer, once.
 func (s *Server) start(ctx context.Context) error {
+	s.prepared.Do(s.prepare)
 	s.once.Do(func() {
 		if s.Log == nil {
 			panic("gateway: Server.Log is nil")
 		}
-		s.prepare()
 		s.startErr = s.recover(ctx)
 		if s.startErr != nil {
 			close(s.done)
@@ -233,10 +234,14 @@ type Stats struct {
 }
 
 // EngineStats reports what the engine has counted, for an admin side.
-func (s *Server) EngineStats() engine.Stats { return s.framed.Stats() }
+func (s *Server) EngineStats() engine.Stats {
+	s.prepared.Do(s.prepare)
+	return s.framed.Stats()
+}
 
 // Stats reports the counters. It may be called at any time.
 func (s *Server) Stats() Stats {
+	s.prepared.Do(s.prepare)
 	st := Stats{
 		Records:    s.count.records.Load(),
 		Duplicates: s.count.duplicates.Load(),

@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"context"
 	"crypto/subtle"
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
@@ -19,6 +21,7 @@ type session struct {
 	// queue.mu guards the rest.
 	accepted uint64 // the highest sequence number that is stored or queued
 	link     *link  // the connection that may write; nil: none
+	ended    bool   // the client has begun a newer session
 	dead     bool   // another server has the client now: what is queued here is not stored
 	seen     int64  // when the client was last heard of, in unix milliseconds
 }
@@ -61,7 +64,9 @@ func (s *Server) connect(c framed.Call, dst, content []byte) ([]byte, error) {
 		return s.refuse(conn, dst, fmt.Errorf("%w: it offers received and %v, not %v", ErrLevel, s.Durable, h.level))
 	}
 	conn.SetValue(l)
-	if !s.queue.greet(request{reply: c.Later(), link: l, hello: h}) {
+	r := request{client: c.Context(), came: time.Now(), link: l, hello: h}
+	r.reply = c.Later()
+	if !s.queue.greet(r) {
 		conn.Close() // without a word: the server ends
 	}
 	return dst, nil
@@ -97,9 +102,21 @@ func (s *Server) authenticate(conn framed.Conn, h hello) (p proof, err error) {
 
 // request is a hello that waits for the committer.
 type request struct {
-	reply framed.Reply
-	link  *link
-	hello hello
+	client context.Context // ends when the client has given up
+	came   time.Time
+	reply  framed.Reply
+	link   *link
+	hello  hello
+}
+
+// helloPatience is how old a hello may be. A client that has given it up may have a session
+// elsewhere by then, which an old hello must not take from it. It is shorter than
+// Client.DialTime.
+const helloPatience = 3 * time.Second
+
+// stale reports whether the client does not wait for an answer any more.
+func (r *request) stale() bool {
+	return r.link.gone || r.client.Err() != nil || time.Since(r.came) > helloPatience
 }
 
 // mayResume says why h may not go on with the session, or nil.
