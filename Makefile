@@ -5,7 +5,7 @@ ALL         := ./... ./observe/... ./tool/...
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps demo test race timing suites fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-faults bench-gateway prove-gateway apps bench-apps cross
+.PHONY: help deps demo test race timing suites fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-ws bench-faults bench-gateway prove-gateway apps bench-apps cross
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -107,6 +107,10 @@ bench-streams: ## measure visits that wait: long streams, loans, pushes that wai
 bench-http: ## race other HTTP servers, within 20 minutes, and store the result
 	go run ./bench/cmd/peers http -o bench/results/http.json
 	go run ./bench/cmd/peers tables bench/README.md docs/http1.md
+
+bench-ws: ## race other servers of WebSocket, within 20 minutes, and store the result
+	go run ./bench/cmd/peers ws -o bench/results/ws.json
+	go run ./bench/cmd/peers tables bench/README.md
 
 bench-faults: ## see what each does when things go wrong, and store it
 	go run ./bench/cmd/peers faults -o bench/results/faults.json

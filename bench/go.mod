@@ -27,8 +27,10 @@ require (
 	github.com/alitto/pond/v2 v2.7.1
 	github.com/chromedp/chromedp v0.22.1
 	github.com/coder/websocket v1.8.14
+	github.com/gobwas/ws v1.5.0
 	github.com/gorilla/websocket v1.5.3
 	github.com/lesismal/llib v1.2.1
+	github.com/lxzan/gws v1.8.9
 	github.com/prometheus/client_golang v1.25.0
 )
 
@@ -36,7 +38,9 @@ require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/chromedp/cdproto v0.159.0 // indirect
+	github.com/dolthub/maphash v0.1.0 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
+	github.com/gobwas/httphead v0.1.0 // indirect
 	github.com/maypok86/otter/v2 v2.3.0 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect

@@ -288,7 +288,9 @@ func (s *Server) explainRefusal(nc net.Conn, why Reason) {
 		return // a handshake for the sake of a refusal would be a gift to a flood
 	}
 	nc.SetDeadline(time.Now().Add(min(s.limits.LingerTime, time.Second)))
-	nc.Write(s.refuse(Conn{}, nil, nil, why))
+	var words []byte
+	s.guard(Conn{}, func() { words = s.Protocol.Refuse(nil, nil, why) })
+	nc.Write(words)
 	if half, ok := nc.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		var waste [lingerRead]byte
 		for range lingerBytes / len(waste) {

@@ -20,7 +20,7 @@ func (s *Server) startLoops(fault sys.Fault) error {
 	if s.draining.Load() || len(s.started()) > 0 {
 		return nil
 	}
-	for i := range runtime.GOMAXPROCS(0) {
+	for i := range min(runtime.GOMAXPROCS(0), runtime.NumCPU()) {
 		l, err := newLoop(s, i, fault)
 		if err != nil {
 			for _, l := range s.loops {

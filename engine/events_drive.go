@@ -30,6 +30,9 @@ func (k *connRef) onReady(d *workspace, r *sys.Ready) {
 		if !d.beside && k.x.Load() == nil && s.want == sys.In && k.reason() == 0 {
 			return // nothing is in flight: as it was
 		}
+		if !d.beside && s.own.has(isLate) {
+			k.sh.loop.yield.others()
+		}
 		k.drive(d, r.Out())
 		return
 	case readable && k.phase() == lingering:
@@ -137,6 +140,9 @@ func (k *connRef) drive(d *workspace, writable bool) {
 			k.serveKept(d)
 			served = true
 		case stepHandOver:
+			if !d.beside {
+				k.sh.loop.yield.others()
+			}
 			k.lendBeside()
 			return
 		case stepEnd:

@@ -147,6 +147,7 @@ func newStage(t *testing.T, script []byte) *stage {
 	s := bare(limits)
 	s.Protocol, s.Engine = fuzzProtocol{st}, Events(mode)
 	s.how = s.Engine
+	s.spoken.Store(&[]*spoken{newSpoken(s.Protocol)})
 	s.OnClose = func(c Conn, why Reason) {
 		if _, twice := st.ended[c]; twice {
 			t.Errorf("OnClose twice for one connection")

@@ -8,6 +8,7 @@ import (
 
 // handOff has a connection served beside its loop. The caller is the loop.
 func (k *connRef) handOff() {
+	k.sh.loop.yield.others()
 	k.s.mu.Lock()
 	k.setAway(true)
 	k.watchFor(true)

@@ -23,6 +23,7 @@ type loop struct {
 	busy   int // times in a row that there was something to do
 	work   int // how much that was since the last sleep, for the policy
 	policy sleepPolicy
+	yield  yieldPolicy
 	turns  int // since counted was told
 	events int
 	visits uint64
@@ -99,14 +100,15 @@ func (l *loop) wait() bool {
 		runtime.Gosched() // others have work for this processor too
 	}
 	var dirty bool
-	l.batch, dirty = l.collect(l.batch)
+	if l.batch, dirty = l.collect(l.batch); dirty {
+		l.yield.others()
+	}
 	if l.found = l.poll.Now(l.ready[:]); dirty || l.found > 0 {
 		return true
 	}
-	// Without this the scheduler's monitor finds a loop that never yields, takes
-	// its processor away within system calls and gives it back late: a third more
-	// time per request.
-	runtime.Gosched()
+	if l.yield.yields(l.srv.clock.start) {
+		runtime.Gosched()
+	}
 	if !l.sleep() {
 		return !l.ends()
 	}
@@ -123,7 +125,9 @@ func (l *loop) wait() bool {
 	l.mu.Lock()
 	l.asleep = false
 	l.mu.Unlock()
-	l.batch, _ = l.collect(l.batch)
+	if l.batch, dirty = l.collect(l.batch); dirty {
+		l.yield.others()
+	}
 	return true
 }
 

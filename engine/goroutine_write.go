@@ -110,11 +110,13 @@ func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 		}
 	}
 	k.sh.counts.bytesOut.Add(uint64(total))
-	g.stall.Store(0)
+	began := g.stall.Swap(0)
 	if !g.relock() {
 		return false
 	}
-	k.touch() // whoever takes its time to read is not idle meanwhile
+	if c := &k.sh.srv.clock; c.now.Load()-began > k.sh.srv.rules.period {
+		k.touch() // whoever takes its time to read is not idle meanwhile
+	}
 	g.writing, g.lent = false, 0
 	g.waiting -= int64(len(p))
 	if wide {

@@ -59,6 +59,7 @@ type rare struct {
 	give    func(net.Conn) (left []byte, back bool) // user code that is to have the socket
 	watched watched                                 // Turn.Context's
 	given   net.Conn                                // the socket in the hands of user code
+	words   []byte                                  // Conn.End's; nil: none
 }
 
 // rarely is x.rare, made when there is none. mu held.

@@ -27,6 +27,7 @@ type facts struct {
 	promised bool   // user code is to have the socket
 	stopped  bool   // Advance has ended the service: what has arrived is dropped
 	said     bool   // the peer has been told why
+	words    bool   // there are words to tell it, see Conn.End
 	settled  bool   // nothing is owed to the peer, and nothing waits for it
 	suspect  bool   // the sweeper believes that a limit has struck
 	draining bool   // the server shuts down
@@ -82,7 +83,7 @@ func next(f facts) step {
 		return stepEnd
 	case f.phase == closing:
 		switch {
-		case !f.said && !needsNoWords(f.why):
+		case !f.said && (f.words || !needsNoWords(f.why)):
 			return stepRefuse
 		case f.why == Displaced:
 			return stepEnd // it has sent nothing that could destroy these words, and somebody needs its place

@@ -74,7 +74,7 @@ func (m modelled) broken(st step) string {
 		return "refused after a promise"
 	case (st == stepRefuse || leaves) && !m.settled:
 		return "leaves before all is settled"
-	case st == stepShut && m.told == 0 && !m.said && !needsNoWords(m.why):
+	case st == stepShut && m.told == 0 && !m.said && (m.words || !needsNoWords(m.why)):
 		return "leaves without a word"
 	case m.promised && (st == stepShut || st == stepEnd && !m.dead):
 		return "breaks a promise"
@@ -177,6 +177,9 @@ func (m modelled) happens() (all []modelled) {
 	into(func(m *modelled) { m.fail(WriteStall); m.dead = true })
 	for _, why := range []Reason{ShuttingDown, ClosedHere, IdleTimeout, PeerReset} {
 		into(func(m *modelled) { m.fail(why) }) // Conn.Close
+	}
+	if m.phase == serving && !m.said && !ends(m.why) {
+		into(func(m *modelled) { m.fail(ClosedHere); m.words = true }) // Conn.End
 	}
 	if m.phase == serving {
 		into(func(m *modelled) { m.suspect = true })
@@ -325,6 +328,7 @@ func TestLifecycleInvariantsKillMutants(t *testing.T) {
 		"a promise is forgotten":                when(is(stepHandOver), stepEnd),
 		"closes twice":                          when(func(f facts) bool { return f.phase == finishing && next(f) == stepEnd && f.stopped }, stepFinish),
 		"a drain never begins":                  when(is(stepDrain), waitForRoom),
+		"forgets the last words":                func(f facts) step { f.words = false; return next(f) },
 	}
 	for _, name := range slices.Sorted(maps.Keys(mutants)) {
 		if _, found := explore(mutants[name]); found == "" {

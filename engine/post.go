@@ -85,6 +85,13 @@ func (c Conn) lockToPost(push bool) (k connRef, x *inflight, err error) {
 
 // post queues parts, n bytes in all, and has them written. mu is held, and released.
 func (k *connRef) post(x *inflight, parts [][]byte, n int) error {
+	err := k.enqueue(x, parts, n)
+	k.s.mu.Unlock()
+	return err
+}
+
+// enqueue is post with mu kept.
+func (k *connRef) enqueue(x *inflight, parts [][]byte, n int) error {
 	s, srv := k.s, k.sh.srv
 	k.unwatch(x)
 	if n > 0 {
@@ -98,13 +105,11 @@ func (k *connRef) post(x *inflight, parts [][]byte, n int) error {
 	}
 	if srv.output.over() > 0 && k.burdens(x) {
 		k.abort(OutputBudget)
-		s.mu.Unlock()
 		return OutputBudget
 	}
 	if s.marks.has(isWaiting) {
 		k.resume(x)
 	}
-	s.mu.Unlock()
 	return nil
 }
 

@@ -68,6 +68,8 @@ type Server struct {
 	gone     chan struct{} // closed when that is done
 	hurried  sync.Once
 
+	spoken atomic.Pointer[[]*spoken] // Protocol, and what connections have become
+
 	buffers     pool.Buffers
 	workspaces  sync.Pool // of *workspace, for loops and for connections that borrow
 	smallSpaces sync.Pool // the same, where many borrow at once
@@ -117,6 +119,7 @@ func (s *Server) init() {
 		s.rules = rulesOf(s.limits)
 		s.clock.init()
 		s.ordered = s.limits.InFlight == 1
+		s.spoken.Store(&[]*spoken{newSpoken(s.Protocol)})
 		s.buffers.Max = maxShared
 		s.output.init(s.limits.TotalOutput, s.clock.sweepNow)
 		s.input.init(s.limits.TotalInput, &s.buffers, s.clock.sweepNow)

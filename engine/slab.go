@@ -42,6 +42,7 @@ type slot struct {
 	port       uint16
 	address    [4]byte // of IPv4; else it is in side.sixes
 	weight     uint8   // the owner's: how much its visits produce, see connRef.learn; 0 while nobody knows
+	speaks     uint8   // which of Server.spoken; written under mu by the owner
 }
 
 // flags are true or not, eight in a byte.

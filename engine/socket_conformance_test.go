@@ -177,7 +177,8 @@ func TestSocketHasNoLimits(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		taken, goOn := make(chan net.Conn, 1), make(chan struct{})
 		s := serve(t, g, giving(taken, func(t *engine.Turn) error { <-goOn; return nil }), func(s *engine.Server) {
-			s.Limits.IdleTime, s.Limits.FrameTime, s.Limits.StallTime = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+			const soon = time.Second // and not too soon for the request on a busy machine
+			s.Limits.IdleTime, s.Limits.FrameTime, s.Limits.StallTime = soon, soon, soon
 		})
 		c := s.dial(t)
 		c.send("give\n")

@@ -19,7 +19,7 @@ func (k *connRef) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn
 	s.why.Store(0)
 	s.phase.Store(uint32(serving))
 	s.since.Store(0)
-	s.state, s.socket, s.tickets = 0, socket, 0
+	s.state, s.socket, s.tickets, s.speaks = 0, socket, 0, 0
 	s.own, s.marks, s.opened, s.dead, s.slowVisits, s.epoch = 0, 0, false, false, 0, 0
 	s.want, s.suspect, s.counted, s.weight = 0, 0, counted, 0
 	s.spoken, s.displaced, s.trusted = false, false, false
@@ -51,7 +51,7 @@ func (k *connRef) facts(d *workspace) facts {
 		suspect: s.suspect != 0, draining: k.sh.srv.draining.Load(), drains: s.own.has(drains),
 	}
 	if x != nil {
-		f.promised = x.promised()
+		f.promised, f.words = x.promised(), x.rare != nil && x.rare.words != nil
 		f.settled = x.settled()
 		f.ready = x.in.ready() || d != nil && d.box.ready()
 		f.unread = x.left > 0
@@ -292,7 +292,11 @@ func (k *connRef) refuse(d *workspace) {
 	}
 	out := d.turn.Out[:0]
 	d.turn.Out = out
-	k.call(d, func() { d.turn.Out = k.sh.srv.Protocol.Refuse(out, unserved, k.reason()) })
+	if x := k.x.Load(); x != nil && x.rare != nil && x.rare.words != nil {
+		d.turn.Out = append(out, x.rare.words...)
+	} else {
+		k.call(d, func() { d.turn.Out = k.speaks().Refuse(out, unserved, k.reason()) })
+	}
 	k.flush(d, false)
 }
 
@@ -326,6 +330,9 @@ func (k *connRef) end(d *workspace) {
 		srv.uncount(why, addr, s.counted, s.displaced)
 		k.free()
 	}()
+	if told := k.speaks().ended; told != nil {
+		k.call(d, func() { told(k.conn(), s.state, why) })
+	}
 	if s.own.has(isKnown) && srv.OnClose != nil {
 		s.own.clear(isKnown)
 		k.call(d, func() { srv.OnClose(k.conn(), why) })

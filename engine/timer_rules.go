@@ -13,12 +13,14 @@ type moments struct {
 	trusted                         bool   // it has proved who it is, or waits in line and cannot
 	restAfter                       uint64 // periods of silence after which a rest gives memory back; 0: it would not
 	draining                        bool   // the server shuts down
+	asks                            bool   // its protocol is a Pinger
+	judged                          tick   // the connection was judged last
 }
 
 // moments is a snapshot of the connection. mu held.
 func (k *connRef) moments() moments {
 	s := k.s
-	m := moments{phase: k.phase(), since: s.since.Load(), seen: s.seen.Load(), trusted: s.trusted, draining: k.sh.srv.draining.Load()}
+	m := moments{asks: k.speaks().ping != nil, phase: k.phase(), since: s.since.Load(), seen: s.seen.Load(), trusted: s.trusted, draining: k.sh.srv.draining.Load()}
 	if x := k.x.Load(); x != nil {
 		m.frame, m.size, m.stall = x.frame.Load(), x.size.Load(), x.stall.Load()
 		m.owed = x.promises.open > 0 || x.starves()
@@ -63,6 +65,7 @@ const (
 	live    verdict = iota
 	measure         // stalled: see whether the peer has taken something
 	rest            // quiet for long enough to wait on less memory
+	ask             // silent for half of its time: see Pinger
 	refuse          // tell the peer why, then close
 	abort           // close at once: the peer does not read, or has had its time
 )
@@ -128,6 +131,9 @@ func (r *rules) judge(m moments, now tick) (v verdict, why Reason, next uint64) 
 		}
 		if m.stall == 0 && !m.owed && due(m.seen, r.idle) {
 			return refuse, IdleTimeout, 0
+		}
+		if half := r.idle / 2; m.asks && m.isIdle() && due(m.seen, half) && int64(int32(m.judged-m.seen)) < int64(half+uint64(r.period)) {
+			return ask, 0, next // once: it was not due when the connection was judged last
 		}
 		if m.restAfter > 0 && due(m.seen, m.restAfter*uint64(r.period)) {
 			return rest, 0, next

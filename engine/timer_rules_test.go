@@ -60,13 +60,16 @@ func judgeTable() []judged {
 		{"tired", moments{seen: 1, restAfter: 8}, rest, 0, 2_249},
 		{"tired on a loop", moments{seen: 1, restAfter: 2}, rest, 0, 749},
 		{"tired and owed", moments{seen: 1, owed: true, restAfter: 8}, rest, 0, 2_249},
+		{"silent, and may be asked", moments{seen: 1, asks: true, judged: 1}, ask, 0, 30_249},
+		{"silent and asked", moments{seen: 31_000, asks: true, judged: 500}, refuse, IdleTimeout, 29_250},
+		{"silent with a reply owed", moments{seen: 1, asks: true, judged: 1, owed: true}, live, 0, never},
 		{"taken over", moments{phase: takenOver, since: 1, seen: 50_000, frame: 1, owed: true}, live, 0, never},
 	}
 }
 
 // from turns ages into ticks as seen at now.
 func (m moments) from(now tick) moments {
-	for _, t := range []*tick{&m.seen, &m.frame, &m.stall, &m.since} {
+	for _, t := range []*tick{&m.seen, &m.frame, &m.stall, &m.since, &m.judged} {
 		if *t != 0 {
 			*t = now - *t
 		}
@@ -286,6 +289,7 @@ func bare(l Limits) *Server {
 	s.input.init(s.limits.TotalInput, &s.buffers, s.clock.sweepNow)
 	s.requests.init(s.limits.TotalInFlight, s.clock.sweepNow)
 	s.running = make(chan struct{})
+	s.spoken.Store(&[]*spoken{newSpoken(nil)})
 	s.inflights.New = func() any { return new(inflight) }
 	return s
 }

@@ -85,6 +85,7 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 	w.condemned = w.condemned[:0]
 	s.each(func(k connRef) {
 		m := k.moments()
+		m.judged = last
 		v, why, due := s.rules.judge(m, now)
 		if v != live {
 			w.condemned = append(w.condemned, sentence{k: k, v: v, why: why})
@@ -143,6 +144,8 @@ func (c *sentence) carryOut(now tick) {
 		}
 	case rest:
 		k.rest(x)
+	case ask:
+		k.ask()
 	case refuse:
 		s.suspect = c.why
 		k.notify()
@@ -152,6 +155,16 @@ func (c *sentence) carryOut(now tick) {
 			k.abort(c.why)
 		}
 	}
+}
+
+// ask sends what the protocol asks silent peers. mu held.
+func (k *connRef) ask() {
+	if s := k.s; s.marks.has(isShut) || s.marks.has(isSaid) || k.reason() != 0 {
+		return
+	}
+	ping := k.speaks().ping
+	k.sh.counts.pushes.Add(1)
+	k.enqueue(k.attach(), [][]byte{ping}, len(ping))
 }
 
 // rest has a quiet connection give back what it does not need. mu held.

@@ -31,6 +31,7 @@ type Turn struct {
 	serial   uint32
 	mark     struct{ out, used int }
 	takeOver func(nc net.Conn, unread []byte) (left []byte, back bool)
+	becomes  uint8 // the protocol of the next visit
 
 	d       *workspace
 	watched bool          // Context was called in this visit
@@ -201,7 +202,7 @@ func (t *Turn) begin(d *workspace) {
 	t.yields, t.largest, t.flushed, t.moved, t.owed = 0, 0, false, false, 0
 	t.granted, t.left, t.full = 0, srv.perVisit, srv.limits.HighWater
 	t.refused, t.requests, t.later, t.promised, t.takeOver = false, 0, 0, t.promised[:0], nil
-	t.spares = 0
+	t.spares, t.becomes = 0, k.s.speaks
 	t.mark.out, t.mark.used = len(t.Out), 0
 	t.serial++
 }
@@ -221,6 +222,11 @@ func (t *Turn) end(why Reason) {
 		k.sh.counts.promised.Add(uint64(t.later))
 	}
 	t.ref = nil
+	if t.becomes != k.s.speaks && why == 0 {
+		k.s.mu.Lock()
+		k.s.speaks = t.becomes
+		k.s.mu.Unlock()
+	}
 	k.visited(t.State, why)
 }
 
@@ -240,17 +246,17 @@ func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
 			t.takeOver = nil
 			s.reportPanic(t.Conn(), v, debug.Stack())
 			if unanswered {
-				t.Out = s.refuse(t.Conn(), t.Out, unserved[used:], Panicked)
+				t.Out = s.refuse(t.ref, t.Out, unserved[used:], Panicked)
 			} else if t.flushed {
 				t.ref.reset(Panicked) // an end in peace would look like the whole answer
 			}
 		}
 		t.end(fault)
 	}()
-	used, need, err := s.Protocol.Advance(t, in)
+	used, need, err := t.ref.speaks().Advance(t, in)
 	if err != nil {
 		why = asReason(err)
-	} else if used == 0 && need == 0 && !t.refused && t.takeOver == nil && t.yields == 0 && len(in) > 0 {
+	} else if used == 0 && need == 0 && !t.refused && t.takeOver == nil && t.yields == 0 && len(in) > 0 && t.becomes == t.ref.s.speaks {
 		panic("engine: Protocol.Advance used nothing, wants nothing and was not refused room")
 	}
 	finished = true
@@ -265,10 +271,10 @@ func asReason(err error) Reason {
 	return Malformed
 }
 
-// refuse is Protocol.Refuse, kept from taking the process along.
-func (s *Server) refuse(c Conn, dst, unserved []byte, why Reason) []byte {
+// refuse is Protocol.Refuse of a connection, kept from taking the process along.
+func (s *Server) refuse(k *connRef, dst, unserved []byte, why Reason) []byte {
 	out := dst
-	s.guard(c, func() { out = s.Protocol.Refuse(dst, unserved, why) })
+	s.guard(k.conn(), func() { out = k.speaks().Refuse(dst, unserved, why) })
 	return out
 }
 

@@ -79,7 +79,7 @@ func (h *head) parse(in []byte) verdict {
 	switch {
 	case at == needMore && len(in) < most:
 		return incomplete
-	case at <= 0 || !h.has(hostName):
+	case at <= 0 || !h.has(hostName) || h.has(upgradeName) && h.length > 0:
 		return leave
 	}
 	h.size = at
@@ -165,12 +165,16 @@ func (h *head) admit(k known, value []byte) bool {
 		switch {
 		case equalFold(value, "close"):
 			h.close = true
-		case !equalFold(value, "keep-alive"):
+		case !equalFold(value, "keep-alive") && !equalFold(value, "upgrade") && !equalFold(value, "keep-alive, upgrade"):
 			return false
 		}
 	case pragmaName:
 		h.noCache = h.noCache || !repeated && string(value) == "no-cache"
-	case expectName, trailerName, transferEncodingName, upgradeName:
+	case upgradeName:
+		if repeated || !equalFold(value, "websocket") {
+			return false
+		}
+	case expectName, trailerName, transferEncodingName:
 		return false
 	}
 	if repeated {

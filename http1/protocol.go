@@ -98,7 +98,12 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 			v.served++
 			note(t, rest)
 			p.server.tell(t, http.StateActive)
-			if used, in, err = p.serve(t, v, in, used); err == nil {
+			used, in, err = p.serve(t, v, in, used)
+			if err == errSwitched {
+				need, err = 0, nil
+				break
+			}
+			if err == nil {
 				p.server.tell(t, http.StateIdle)
 				if used < len(in) {
 					continue

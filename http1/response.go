@@ -46,6 +46,7 @@ type answer struct {
 	chunked     bool
 	ended       bool // the handler has returned
 	hijacked    bool
+	switched    bool // and the connection speaks another protocol from here on
 
 	fields   []headerField // of the header at WriteHeader, sorted by key
 	known    [unknown]knownField
@@ -86,6 +87,7 @@ func (a *answer) reset() {
 	a.turn, a.protocol, a.req, a.header, a.given = nil, nil, nil, nil, nil
 	a.status, a.written, a.pending, a.err, a.flushes = 0, 0, 0, nil, 0
 	a.wroteHeader, a.wroteHead, a.wantsClose, a.closes, a.fullDuplex = false, false, false, false, false
+	a.switched = false
 	a.chunked, a.ended, a.hijacked, a.bodyClosed, a.asked, a.limited = false, false, false, false, false, false
 	a.body, a.in, a.trailers, a.notify = nil, nil, nil, nil
 }
@@ -449,7 +451,10 @@ func (w *response) SetWriteDeadline(deadline time.Time) error {
 // finish completes the answer when the handler has returned. The error ends the
 // connection.
 func (a *answer) finish() error {
-	if a.hijacked {
+	switch {
+	case a.switched:
+		return errSwitched
+	case a.hijacked:
 		return engine.ClosedHere
 	}
 	a.ended = true

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/websocket"
 )
 
 // Latency times handlers by samples: one request in Every, chosen by chance, so
@@ -85,6 +86,20 @@ func (l *Latency) WrapHTTP(h http.Handler) http.Handler {
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// WrapMessages is the Message of a websocket.Upgrader, timed as Wrap times a handler.
+func (l *Latency) WrapMessages(h func(c websocket.Call, dst, msg []byte) ([]byte, error)) func(c websocket.Call, dst, msg []byte) ([]byte, error) {
+	if h == nil {
+		panic("observe: Latency.WrapMessages of no function")
+	}
+	return func(c websocket.Call, dst, msg []byte) ([]byte, error) {
+		if s := l.choose(); s != nil {
+			began := time.Now()
+			defer func() { s.add(time.Since(began)) }()
+		}
+		return h(c, dst, msg)
+	}
 }
 
 // choose is where to count the request that begins; nil: it is not timed.

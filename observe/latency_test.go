@@ -15,6 +15,7 @@ import (
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/http1"
 	"github.com/hone-go/hone/observe"
+	"github.com/hone-go/hone/websocket"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -216,5 +217,33 @@ func TestLatencyOfHTTP(t *testing.T) {
 	}()
 	if got := s.scrape(); got[durations+"_count"] != 11 || got[durations+"_sum"] < long.Seconds() {
 		t.Errorf("%v counted, %v s together", got[durations+"_count"], got[durations+"_sum"])
+	}
+}
+
+// TestLatencyOfMessages times a websocket.Upgrader's messages, also those that panic.
+func TestLatencyOfMessages(t *testing.T) {
+	l := &observe.Latency{Every: 1}
+	s := start(t, &observe.Admin{HTTP: func() http1.Stats { return http1.Stats{} }, Latency: l})
+	message := l.WrapMessages(func(_ websocket.Call, dst, msg []byte) ([]byte, error) {
+		if len(msg) == 0 {
+			panic("asked to")
+		}
+		return append(dst, msg...), io.EOF
+	})
+	for range 10 {
+		if answer, err := message(websocket.Call{}, []byte("a"), []byte("b")); string(answer) != "ab" || err != io.EOF {
+			t.Errorf("answered %q, %v", answer, err)
+		}
+	}
+	func() {
+		defer func() {
+			if v := recover(); v != "asked to" {
+				t.Errorf("the panic became %v", v)
+			}
+		}()
+		message(websocket.Call{}, nil, nil)
+	}()
+	if got := s.scrape(); got[durations+"_count"] != 11 {
+		t.Errorf("%v counted", got[durations+"_count"])
 	}
 }

@@ -1,4 +1,4 @@
-// Package client loads a server that speaks hone's frames, or HTTP/1.1, at as little CPU a
+// Package client loads a server that speaks hone's frames, HTTP/1.1 or WebSocket, at as little CPU a
 // request as the kernel allows, so that a comparison of servers is limited by the
 // servers. Linux only.
 //
@@ -29,6 +29,7 @@ type Plan struct {
 	Rate    float64 // requests a second over all of them; 0: the next as soon as an answer has come
 	Content []byte  // of every request; its answer must have the same
 	HTTP    *HTTP   // what to ask instead. Zero: hone's frames
+	WS      *WS     // or messages of WebSocket, which carry Content, eight bytes of it an id
 	// Slow are more connections with one request at a time each, which are verified
 	// and not measured. SlowContent is what these requests carry.
 	Slow        int
@@ -83,6 +84,8 @@ func (p *Plan) check() error {
 		return fmt.Errorf("client: warm-up %v and window %v: the first must not be negative, the second be positive", p.Warmup, p.Window)
 	case p.HTTP != nil && (p.Slow > 0 || len(p.HTTP.Request) == 0):
 		return errors.New("client: with HTTP there are no slow connections, and there must be a request")
+	case p.WS != nil && (p.HTTP != nil || p.Slow > 0 || len(p.Content) < idSize || len(p.Content) > longestWS):
+		return fmt.Errorf("client: with WebSocket there are no slow connections and no HTTP, and the content has %d to %d bytes", idSize, longestWS)
 	case p.Loops < 0:
 		return fmt.Errorf("client: %d loops: it must be 1 or more, or 0 for GOMAXPROCS", p.Loops)
 	}

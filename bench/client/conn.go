@@ -72,12 +72,15 @@ func (l *loop) add(fd, number int, slow bool) error {
 	}
 	if l.plan.HTTP != nil {
 		c.order = make([]uint16, len(c.slots))
-	} else {
+	} else if l.plan.WS == nil {
 		c.held = make([]byte, 0, len(l.in)-readSize)
 	}
 	var err error
-	if l.plan.HTTP != nil && l.plan.HTTP.TLS != nil {
+	switch {
+	case l.plan.HTTP != nil && l.plan.HTTP.TLS != nil:
 		c.wires, c.tls, err = l.handshake(fd)
+	case l.plan.WS != nil:
+		err = upgrade(fd, l.plan.WS.Path)
 	}
 	l.conns = append(l.conns, c)
 	return cmp.Or(err, l.arm(&c, syscall.EPOLL_CTL_ADD))
@@ -145,12 +148,20 @@ func (l *loop) settle(c *conn, in []byte) (rest []byte, err error) {
 	if l.plan.HTTP != nil {
 		return l.settleHTTP(c, in)
 	}
-	want := c.kind.answer
+	want, at := c.kind.answer, c.kind.answers
 	for len(in) > 0 {
-		if len(in) >= len(want) && string(in[:idAt]) == string(want[:idAt]) {
-			right := string(in[resultAt:len(want)]) == string(want[resultAt:])
-			l.answer(c, binary.BigEndian.Uint64(in[idAt:]), right)
+		if len(in) >= len(want) && string(in[:at]) == string(want[:at]) {
+			right := string(in[at+idSize:len(want)]) == string(want[at+idSize:])
+			l.answer(c, binary.BigEndian.Uint64(in[at:]), right)
 			in = in[len(want):]
+			continue
+		}
+		if l.plan.WS != nil {
+			used, err := l.otherFrame(c, in)
+			if err != nil || used == 0 {
+				return in, err
+			}
+			in = in[used:]
 			continue
 		}
 		payload, need, err := wire.Frame(in, max(longestAnswer, len(want)))
@@ -215,7 +226,7 @@ func (l *loop) send(c *conn) error {
 			c.order[(c.oldest+len(c.slots)-len(c.free)-1)%len(c.order)] = i
 			continue
 		}
-		binary.BigEndian.PutUint64(out[at*c.kind.size+idAt:], s.id)
+		binary.BigEndian.PutUint64(out[at*c.kind.size+c.kind.asks:], s.id^c.kind.key)
 	}
 	c.owed -= int64(count)
 	if l.gap == 0 && !c.slow {

@@ -78,35 +78,43 @@ type mark struct{ now, answered int64 }
 type kind struct {
 	requests []byte
 	size     int // of one request
+	asks     int // where the id is in a request
+	key      uint64
 	answer   []byte
+	answers  int // where the id is in an answer
 }
 
-// The places of a frame's parts.
-const (
-	idAt      = wire.HeaderSize + 1
-	resultAt  = idAt + 8
-	contentAt = resultAt + 1 // in an answer
-)
+// idSize is the length of an id.
+const idSize = 8
 
-func newKind(content []byte, depth int) (k kind) {
-	for range depth {
-		k.requests = wire.Standard.Append(k.requests, wire.Packet{Command: wire.Submit, Content: content})
-	}
-	k.size = len(k.requests) / depth
+func newKind(content []byte, depth int) kind {
+	k := kind{asks: wire.HeaderSize + 1, answers: wire.HeaderSize + 1}
+	k.repeat(wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, Content: content}), depth)
 	k.answer = wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, Content: content})
 	return k
+}
+
+// repeat makes the requests of one.
+func (k *kind) repeat(request []byte, depth int) {
+	k.requests, k.size = bytes.Repeat(request, depth), len(request)
 }
 
 func newLoop(p *Plan, index int) (*loop, error) {
 	l := &loop{
 		plan: p, index: index,
-		fast: newKind(p.Content, p.Depth), slow: newKind(p.SlowContent, 1),
 		from: int64(p.Warmup), till: int64(p.Warmup + p.Window),
 	}
-	room := max(len(l.fast.answer), len(l.slow.answer))
-	if p.HTTP != nil {
-		l.fast.requests, l.fast.size = bytes.Repeat(p.HTTP.Request, p.Depth), len(p.HTTP.Request)
+	room := 0
+	switch {
+	case p.HTTP != nil:
+		l.fast.repeat(p.HTTP.Request, p.Depth)
 		room = 2*longestAnswer + len(p.HTTP.Body)
+	case p.WS != nil:
+		l.fast = newWSKind(p.Content, p.Depth)
+		room = longestAnswer + len(l.fast.answer)
+	default:
+		l.fast, l.slow = newKind(p.Content, p.Depth), newKind(p.SlowContent, 1)
+		room = max(len(l.fast.answer), len(l.slow.answer))
 	}
 	l.in = make([]byte, readSize+room)
 	if p.Rate > 0 {

@@ -25,9 +25,14 @@ const Client = "bench/client"
 // Order is one line of a client's standard input, as JSON.
 type Order struct {
 	Addr string `json:"addr"`
-	Ask  string `json:"ask"`  // the name of a web.Question; empty: hone's frames
+	Ask  string `json:"ask"`  // the name of a web.Question, or web.Socket; empty: hone's frames
 	Open int    `json:"open"` // connections to have served once and to keep open, in all
 	Load *Load  `json:"load"` // beside them; nil: none
+	// Crowd are connections of WebSocket to keep open that listen, and Deaf those that never
+	// read, in all.
+	Crowd  int     `json:"crowd"`
+	Deaf   int     `json:"deaf"`
+	Gather *Gather `json:"gather"` // what the crowd is to have read; nil: nothing
 }
 
 // Load is how to load the server. Durations are nanoseconds.
@@ -75,7 +80,10 @@ const content = "sixteen letters."
 const openTime = 10 * time.Second
 
 // process is what a client process keeps from one order to the next.
-type process struct{ conns []net.Conn }
+type process struct {
+	conns           []net.Conn
+	listeners, deaf client.Crowd
+}
 
 // Obey carries out the orders of in, one after the other, until it ends.
 func Obey(ctx context.Context, in io.Reader, out io.Writer) error {
@@ -102,18 +110,28 @@ func (c *process) close() {
 	for _, conn := range c.conns {
 		conn.Close()
 	}
+	c.listeners.Close()
+	c.deaf.Close()
 }
 
 func (c *process) obey(ctx context.Context, o Order) (r Report, err error) {
 	exchange := func(conn net.Conn) error { return Exchange(conn, 1, []byte(content)) }
-	var ask *client.HTTP
-	if o.Ask != "" {
+	plan := client.Plan{Addr: o.Addr, Content: []byte(content)}
+	switch o.Ask {
+	case "":
+	case web.Socket:
+		plan.WS, plan.Content = &client.WS{Path: web.EchoPath}, web.Echoed()
+		exchange = ExchangeWS
+	default:
 		q, err := web.Named(o.Ask)
 		if err != nil {
 			return r, err
 		}
-		ask = askFor(q)
+		plan.HTTP = askFor(q)
 		exchange = func(conn net.Conn) error { return ExchangeHTTP(conn, q) }
+	}
+	if err := c.crowd(ctx, o); err != nil {
+		return r, err
 	}
 	for len(c.conns) < o.Open {
 		conn, err := served(ctx, o.Addr, exchange)
@@ -124,7 +142,7 @@ func (c *process) obey(ctx context.Context, o Order) (r Report, err error) {
 	}
 	r.Open = len(c.conns)
 	if o.Load != nil {
-		r.Load, err = o.Load.run(ctx, o.Addr, ask)
+		r.Load, err = o.Load.run(ctx, plan)
 	}
 	return r, err
 }
@@ -179,14 +197,13 @@ func ReadAnswer(in io.Reader, id uint64, content []byte) error {
 	return nil
 }
 
-// run loads the server once.
-func (l *Load) run(ctx context.Context, addr string, ask *client.HTTP) (*Figure, error) {
+// run loads the server once, with what the plan says to ask.
+func (l *Load) run(ctx context.Context, p client.Plan) (*Figure, error) {
 	edges := window{pid: l.PID}
-	r, err := client.Run(ctx, client.Plan{
-		Addr: addr, Conns: l.Conns, Depth: l.Depth, Rate: l.Rate, Content: []byte(content), HTTP: ask,
-		Slow: l.Sleepers, SlowContent: []byte{service.Slow},
-		Warmup: l.Warmup, Window: l.Window, Opened: edges.opens, Closed: edges.closes,
-	})
+	p.Conns, p.Depth, p.Rate = l.Conns, l.Depth, l.Rate
+	p.Slow, p.SlowContent = l.Sleepers, []byte{service.Slow}
+	p.Warmup, p.Window, p.Opened, p.Closed = l.Warmup, l.Window, edges.opens, edges.closes
+	r, err := client.Run(ctx, p)
 	switch {
 	case err != nil:
 		return nil, err

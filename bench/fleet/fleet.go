@@ -31,7 +31,7 @@ type Entry struct {
 }
 
 // Ours reports whether the server is hone's.
-func (e Entry) Ours() bool { return e.Program == "hone" || e.Program == "http1" }
+func (e Entry) Ours() bool { return e.Program == "hone" || e.Program == "http1" || e.Program == "ws" }
 
 // All are the servers, the standard library first.
 func All() []Entry {
@@ -63,6 +63,19 @@ func HTTP() []Entry {
 		{Name: "gnet", Program: "gnethttp", Module: "github.com/panjf2000/gnet/v2", ParsesNothing: true},
 		{Name: "http1-events", Program: "http1", Engine: "events", Module: "github.com/hone-go/hone"},
 		{Name: "http1-parked", Program: "http1", Engine: "parked", Module: "github.com/hone-go/hone"},
+	}
+}
+
+// WebSocket are the servers of WebSocket.
+func WebSocket() []Entry {
+	return []Entry{
+		{Name: "gorilla", Program: "wsgorilla", Module: "github.com/gorilla/websocket"},
+		{Name: "coder", Program: "wscoder", Module: "github.com/coder/websocket"},
+		{Name: "gws", Program: "wsgws", Module: "github.com/lxzan/gws"},
+		{Name: "gobwas", Program: "wsgobwas", Module: "github.com/gobwas/ws"},
+		{Name: "nbio", Program: "wsnbio", Module: "github.com/lesismal/nbio"},
+		{Name: "hone-events", Program: "ws", Engine: "events", Module: "github.com/hone-go/hone"},
+		{Name: "hone-parked", Program: "ws", Engine: "parked", Module: "github.com/hone-go/hone"},
 	}
 }
 
@@ -172,4 +185,28 @@ func (s *Server) Collect(ctx context.Context) (Memory, error) {
 		return Memory{}, errors.New("the server answers " + done)
 	}
 	return MemoryOf(s.PID)
+}
+
+// pushTime is how long a push may take.
+const pushTime = 30 * time.Second
+
+// Push has the server push what line says, and returns when it says that it has.
+func (s *Server) Push(ctx context.Context, line string) error {
+	var done string
+	if err := s.Ask(ctx, line, pushTime, &done); err != nil {
+		return err
+	}
+	if done != line {
+		return errors.New("the server answers " + done)
+	}
+	return nil
+}
+
+// Count asks how many connections the server's crowd has.
+func (s *Server) Count(ctx context.Context) (int, error) {
+	var n string
+	if err := s.Ask(ctx, service.Count, collectTime, &n); err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(n)
 }

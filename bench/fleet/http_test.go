@@ -67,8 +67,14 @@ func isAsked(t *testing.T, server *fleet.Server, q web.Question) {
 	if q.TLS {
 		open = 0
 	}
-	order, err := json.Marshal(drive.Order{Addr: server.Addr, Ask: q.Name, Open: open,
+	isLoadedWith(t, drive.Order{Addr: server.Addr, Ask: q.Name, Open: open,
 		Load: &drive.Load{PID: server.PID, Conns: 3, Depth: depth, Window: 50 * time.Millisecond, Warmup: 10 * time.Millisecond}})
+}
+
+// isLoadedWith has a client carry an order out.
+func isLoadedWith(t *testing.T, o drive.Order) {
+	t.Helper()
+	order, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,9 +86,9 @@ func isAsked(t *testing.T, server *fleet.Server, q web.Question) {
 	}
 	var r drive.Report
 	if err := json.Unmarshal(answer.Bytes(), &r); err != nil || r.Error != "" {
-		t.Fatalf("%s: %v %s", q.Name, err, r.Error)
+		t.Fatalf("%s: %v %s", o.Ask, err, r.Error)
 	}
-	if r.Open != open || r.Load == nil || r.Load.Requests == 0 || r.Load.Answered < r.Load.Requests || r.Load.CPU == nil || *r.Load.CPU <= 0 {
-		t.Errorf("%s: %d open, %+v", q.Name, r.Open, r.Load)
+	if r.Open != o.Open || r.Load == nil || r.Load.Requests == 0 || r.Load.Answered < r.Load.Requests || r.Load.CPU == nil || *r.Load.CPU <= 0 {
+		t.Errorf("%s: %d open, %+v", o.Ask, r.Open, r.Load)
 	}
 }

@@ -48,6 +48,37 @@ func parseMemory(text []byte) (m Memory, err error) {
 	return m, nil
 }
 
+// PeakOf is the most that a process has had resident.
+func PeakOf(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, found := bytes.Cut(text, []byte("\nVmHWM:"))
+	if words := strings.Fields(string(rest)); found && len(words) > 1 && words[1] == "kB" {
+		kb, err := strconv.ParseInt(words[0], 10, 64)
+		return kb << 10, err
+	}
+	return 0, errors.New("/proc/PID/status has no line VmHWM in kB")
+}
+
+// UserCPU is the user time that a process has used, to a tick of the kernel's.
+func UserCPU(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	const tick = time.Second / 100
+	_, rest, _ := bytes.Cut(text, []byte(") ")) // behind the name, which may contain anything
+	const userTime = 11                         // of the words behind it
+	words := strings.Fields(string(rest))
+	if len(words) <= userTime {
+		return 0, fmt.Errorf("/proc/%d/stat has %d words behind the name", pid, len(words))
+	}
+	ticks, err := strconv.ParseInt(words[userTime], 10, 64)
+	return time.Duration(ticks) * tick, err
+}
+
 // ResidentOf is a quick reading of a process's resident memory, up to a few
 // hundred kilobytes behind the truth.
 func ResidentOf(pid int) (int64, error) {

@@ -57,32 +57,35 @@ func (s Scenario) secure() bool {
 	return err == nil && q.TLS
 }
 
-// fits reports whether a server can take part.
+// fits reports whether a server can take part: beside who is deaf only one that does not
+// wait for everybody.
 func (s Scenario) fits(e fleet.Entry) bool {
 	switch {
 	case e.Extra:
 		return s.Sleepers > 0
 	case e.ParsesNothing:
 		return s.Ask != "chunked" && !s.secure()
+	case s.Deaf > 0:
+		return e.Ours()
 	}
 	return true
 }
 
-// counter is a client whose server's system calls are counted while it lives. perf counts
-// them in the kernel, so that the server is not slowed down.
-func (r *Race) counter(ctx context.Context, server *fleet.Server, cpu int, file string) (*child.Child, error) {
+// counter is a client whose server's events are counted while it lives. perf counts them in
+// the kernel, so that the server is not slowed down.
+func (r *Race) counter(ctx context.Context, server *fleet.Server, cpu int, file, events string) (*child.Child, error) {
 	name, err := exec.LookPath("perf")
 	if err != nil {
-		return nil, errors.New("perf is not here, which counts system calls; install linux-perf, or leave the scenario calls out")
+		return nil, errors.New("perf is not here, which counts them; install linux-perf, or leave the scenarios calls and instructions out")
 	}
-	args := append([]string{"stat", "-x", ",", "-o", file, "-e", "raw_syscalls:sys_enter", "-p", strconv.Itoa(server.PID), "--"}, r.Client...)
+	args := append([]string{"stat", "-x", ",", "-o", file, "-e", events, "-p", strconv.Itoa(server.PID), "--"}, r.Client...)
 	return fleet.Spawn(ctx, cpu, clientEnv(1), name, args...)
 }
 
 // calls counts the system calls of a load's requests, the warm-up included.
 func (r *Race) calls(ctx context.Context, server *fleet.Server, cpu int, order drive.Order, s *report.Sample) error {
 	file := filepath.Join(r.Dir, "calls")
-	client, err := r.counter(ctx, server, cpu, file)
+	client, err := r.counter(ctx, server, cpu, file, "raw_syscalls:sys_enter")
 	if err != nil {
 		return err
 	}
@@ -95,27 +98,30 @@ func (r *Race) calls(ctx context.Context, server *fleet.Server, cpu int, order d
 	if err != nil {
 		return err
 	}
-	n, err := perfCount(text)
+	counts, err := perfCounts(text)
 	if err != nil {
 		return err
 	}
 	if answer.Load.Answered == 0 {
 		return errors.New("no request was answered")
 	}
-	each := n / float64(answer.Load.Answered)
+	each := counts[0] / float64(answer.Load.Answered)
 	s.Requests, s.Answered, s.Calls = answer.Load.Requests, answer.Load.Answered, &each
 	return nil
 }
 
-// perfCount is the first number in the table that perf stat -x , writes.
-func perfCount(text []byte) (float64, error) {
+// perfCounts are the numbers in the table that perf stat -x , writes.
+func perfCounts(text []byte) (counts []float64, err error) {
 	for line := range bytes.Lines(text) {
 		field, _, found := strings.Cut(string(line), ",")
 		if n, err := strconv.ParseFloat(field, 64); err == nil && found {
-			return n, nil
+			counts = append(counts, n)
 		}
 	}
-	return 0, fmt.Errorf("perf has counted nothing: %.200s", bytes.TrimSpace(text))
+	if counts == nil {
+		return nil, fmt.Errorf("perf has counted nothing: %.200s", bytes.TrimSpace(text))
+	}
+	return counts, nil
 }
 
 // wrk loads a server with wrk, whose durations are whole seconds.

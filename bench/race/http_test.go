@@ -79,13 +79,13 @@ func TestWrkCount(t *testing.T) {
 	}
 }
 
-func TestPerfCount(t *testing.T) {
-	n, err := perfCount([]byte("# started on Sun Nov 22\n\n6051,,raw_syscalls:sys_enter,405005902,100.00,,\n"))
-	if n != 6051 || err != nil {
+func TestPerfCounts(t *testing.T) {
+	n, err := perfCounts([]byte("# started on Sun Nov 22\n\n6051,,raw_syscalls:sys_enter,405005902,100.00,,\n17,,instructions:u,405005902,100.00,,\n"))
+	if !slices.Equal(n, []float64{6051, 17}) || err != nil {
 		t.Errorf("%v, %v", n, err)
 	}
 	for _, bad := range []string{"", "<not counted>,,raw_syscalls:sys_enter,0,0.00,,\n", "event syntax error\n"} {
-		if n, err := perfCount([]byte(bad)); err == nil {
+		if n, err := perfCounts([]byte(bad)); err == nil {
 			t.Errorf("%q is read as %v", bad, n)
 		}
 	}

@@ -161,6 +161,9 @@ func disturbed(s report.Sample) bool { return s.Others != nil && *s.Others > dis
 
 // measure is a new server and a new client for one window.
 func (r *Race) measure(ctx context.Context, sc Scenario, e fleet.Entry, s *report.Sample) error {
+	if sc.Crowd > 0 {
+		return r.crowd(ctx, sc, e, s)
+	}
 	how, cpu, procs := sc.placed(r.CPUs)
 	server, err := fleet.Start(ctx, r.Dir, e, how)
 	if err != nil {
@@ -176,6 +179,8 @@ func (r *Race) measure(ctx context.Context, sc Scenario, e fleet.Entry, s *repor
 		return r.wrk(ctx, sc, server, cpu, s)
 	case sc.Calls:
 		return r.calls(ctx, server, cpu, order, s)
+	case sc.Instructions:
+		return r.instructions(ctx, server, cpu, order, s)
 	}
 	client, err := r.client(ctx, cpu, procs)
 	if err != nil {
@@ -318,6 +323,12 @@ func line(s report.Sample) string {
 		if f.value != nil {
 			text += fmt.Sprintf(f.format, *f.value)
 		}
+	}
+	if p := s.Push; p != nil {
+		text += p.String()
+	}
+	if s.UserInstructions != nil && s.KernelInstructions != nil {
+		text += fmt.Sprintf(" %.0f instructions and %.0f of the kernel's", *s.UserInstructions, *s.KernelInstructions)
 	}
 	for _, d := range s.Doubts {
 		text += "; " + d

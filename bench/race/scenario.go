@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/bench/fleet"
+	"github.com/hone-go/hone/bench/service"
 )
 
 // Scenario is one way of using a server.
@@ -20,10 +21,14 @@ type Scenario struct {
 	Idle     int     // connections beside them that have been served once and wait
 	Sleepers int     // connections beside them whose handler sleeps for every request
 	Levels   []int   // how many idle connections to read the memory of, and nothing else
-	Ask      string  // the name of a web.Question; empty: hone's frames
+	Ask      string  // the name of a web.Question, or web.Socket; empty: hone's frames
 	Wrk      bool    // asked by wrk instead of this project's client, which checks that one
 	Calls    bool    // for the system calls of a request, and nothing else
-	Rounds   int     // in how many of the first rounds; 0: in all
+	// Instructions is for those of a message, and nothing else.
+	Instructions bool
+	Crowd        int // connections that are pushed to
+	Deaf         int // and those that do not read
+	Rounds       int // in how many of the first rounds; 0: in all
 }
 
 // sleepTime is what a sleeping handler sleeps.
@@ -66,7 +71,7 @@ func Choose(all []Scenario, names []string) ([]Scenario, error) {
 
 // Small is the scenario with few connections that do nothing, for a quick look.
 func (s Scenario) Small() Scenario {
-	s.Idle = min(s.Idle, 1000)
+	s.Idle, s.Crowd, s.Deaf = min(s.Idle, 1000), min(s.Crowd, 1000), min(s.Deaf, 50)
 	if len(s.Levels) > 0 {
 		s.Levels = []int{min(1000, s.Levels[0])}
 	}
@@ -94,6 +99,13 @@ func (s Scenario) placed(cpus []int) (server fleet.How, clientCPU, clientProcs i
 func (s Scenario) title(cpus []int) string {
 	if len(s.Levels) > 0 {
 		return fmt.Sprintf("memory of %v idle connections that were served once%s, by connection", s.Levels, s.asked())
+	}
+	if s.Deaf > 0 {
+		return fmt.Sprintf("%d bytes pushed again and again to %d connections that read and %d that do not, until these are closed", service.LongPush, s.Crowd, s.Deaf)
+	}
+	if s.Crowd > 0 {
+		return fmt.Sprintf("%d bytes pushed to %d connections; then, beside that, %d connections that ask %.0f times a second, not pinned, %d loops",
+			service.PushedSize, s.Crowd, s.Conns, s.Rate, s.Loops)
 	}
 	t := fmt.Sprintf("%d connections × %d outstanding", s.Conns, s.Depth)
 	if s.Wrk {

@@ -14,7 +14,7 @@ const (
 )
 
 // nothing is what stands there when nothing is stored.
-const nothing = "*No run is stored: `make bench-peers`, `make bench-http` and `make bench-faults` store them.*\n"
+const nothing = "*No run is stored: `make bench-peers`, `make bench-http`, `make bench-ws` and `make bench-faults` store them.*\n"
 
 // Fill returns the page with every table between its markers made anew from what
 // is stored in the folder results.
@@ -31,18 +31,24 @@ func Fill(page, results string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	sockets, err := ReadWS(filepath.Join(results, WSFile))
+	if err != nil {
+		return "", err
+	}
 	table := func(file, name string) (string, error) {
 		switch {
 		case file == PeersFile && peers != nil:
 			return peers.Table(name)
 		case file == HTTPFile && web != nil:
 			return web.Table(name)
+		case file == WSFile && sockets != nil:
+			return sockets.Table(name)
 		case file == FaultsFile && faults != nil:
 			return faults.Table(name)
-		case file == PeersFile || file == HTTPFile || file == FaultsFile:
+		case file == PeersFile || file == HTTPFile || file == WSFile || file == FaultsFile:
 			return nothing, nil
 		}
-		return "", fmt.Errorf("a marker names %q; there are %s, %s and %s", file, PeersFile, HTTPFile, FaultsFile)
+		return "", fmt.Errorf("a marker names %q; there are %s, %s, %s and %s", file, PeersFile, HTTPFile, WSFile, FaultsFile)
 	}
 	return fill(page, table)
 }

@@ -19,9 +19,11 @@ import (
 const (
 	PeersFile    = "peers.json"
 	HTTPFile     = "http.json"
+	WSFile       = "ws.json"
 	FaultsFile   = "faults.json"
 	PeersSchema  = "hone.bench.peers/1"
 	HTTPSchema   = "hone.bench.http/1"
+	WSSchema     = "hone.bench.ws/1"
 	FaultsSchema = "hone.bench.faults/1"
 )
 
@@ -71,7 +73,46 @@ type Sample struct {
 	Resident *int64   `json:"resident_bytes"`
 	// Calls are the server's system calls for a request; where they were counted.
 	Calls *float64 `json:"calls,omitempty"`
+	// Instructions of the server's for a message, where they were counted.
+	UserInstructions   *float64 `json:"user_instructions,omitempty"`
+	KernelInstructions *float64 `json:"kernel_instructions,omitempty"`
+	Push               *Push    `json:"push,omitempty"` // where the server pushes
 	drive.Figure
+}
+
+// Push is what pushing to a crowd has shown.
+type Push struct {
+	CPU  *float64 `json:"cpu_us"`        // of the server's process, for each that a push goes to
+	User *float64 `json:"user_us"`       // the part of it outside the kernel
+	Peak int64    `json:"peak_resident"` // the most memory that the server had, in bytes
+	// Alone and During are the 99th percentile of others' response times without pushes and
+	// beside them, in microseconds.
+	Alone  *float64 `json:"alone_p99_us"`
+	During *float64 `json:"during_p99_us"`
+	Times  int      `json:"times"` // pushes beside the others, or to who is deaf
+	// Closed connections, of those that do not read, after so many seconds.
+	Closed      int      `json:"closed,omitempty"`
+	ClosedAfter *float64 `json:"closed_after_s,omitempty"`
+	Grown       int64    `json:"grown_bytes,omitempty"` // what Peak is above the memory before
+}
+
+// String is the figures that there are.
+func (p *Push) String() string {
+	text := fmt.Sprintf(" peak %.1f MiB, %d pushes", float64(p.Peak)/(1<<20), p.Times)
+	for _, f := range []struct {
+		format string
+		value  *float64
+	}{
+		{", %.2f µs/recipient", p.CPU}, {" (%.2f user)", p.User}, {", p99 %.0f µs", p.Alone}, {" and %.0f µs", p.During}, {", after %.1f s", p.ClosedAfter},
+	} {
+		if f.value != nil {
+			text += fmt.Sprintf(f.format, *f.value)
+		}
+	}
+	if p.ClosedAfter != nil {
+		text += fmt.Sprintf(" %d closed, grown by %.1f MiB", p.Closed, float64(p.Grown)/(1<<20))
+	}
+	return text
 }
 
 // Faults is a run of the fault probes.
@@ -162,6 +203,15 @@ type HTTP struct{ Peers }
 func ReadHTTP(path string) (*HTTP, error) {
 	p := new(HTTP)
 	return absent(p, read(path, HTTPSchema, &p.Head, p))
+}
+
+// WS is a run of the comparison of servers of WebSocket.
+type WS struct{ Peers }
+
+// ReadWS reads a stored WS; nil when there is none.
+func ReadWS(path string) (*WS, error) {
+	p := new(WS)
+	return absent(p, read(path, WSSchema, &p.Head, p))
 }
 
 // ReadFaults reads stored Faults; nil when there are none.

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -71,7 +72,7 @@ func run(engines []string, serve func(Options, func(string)) error, args []strin
 		if err := lines.Encode(Ready{addr, os.Getpid()}); err != nil {
 			ended <- err
 		}
-		go func() { ended <- obey(in, lines) }()
+		go func() { ended <- obey(in, lines, o.Pusher) }()
 	}
 	go func() {
 		err := serve(o, ready)
@@ -100,6 +101,7 @@ func options(engines, args []string) (o Options, err error) {
 	case o.Loops < 0 || o.Conns < 1 || o.Sleep < 0:
 		return o, errors.New("--loops and --sleep are 0 or more, --conns 1 or more")
 	}
+	o.Pusher = new(Pusher)
 	if o.Addr, err = chosen(o.Addr); err != nil {
 		return o, err
 	}
@@ -122,15 +124,25 @@ func chosen(addr string) (string, error) {
 }
 
 // obey does what the lines of in say until it ends.
-func obey(in io.Reader, out *json.Encoder) error {
+func obey(in io.Reader, out *json.Encoder, to *Pusher) error {
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
-		if lines.Text() != Collect {
-			return fmt.Errorf("there is no command %q", lines.Text())
+		line := lines.Text()
+		answer := line
+		switch {
+		case line == Collect:
+			debug.FreeOSMemory()
+			debug.FreeOSMemory() // what finalizers and pools let go of in the first
+		case line == Push && to.Push != nil:
+			to.Push(Message(PushedSize))
+		case line == PushLong && to.Push != nil:
+			to.Push(Message(LongPush))
+		case line == Count && to.Count != nil:
+			answer = strconv.Itoa(to.Count())
+		default:
+			return fmt.Errorf("there is no command %q", line)
 		}
-		debug.FreeOSMemory()
-		debug.FreeOSMemory() // what finalizers and pools let go of in the first
-		if err := out.Encode(Collect); err != nil {
+		if err := out.Encode(answer); err != nil {
 			return err
 		}
 	}

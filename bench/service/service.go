@@ -37,6 +37,7 @@ type Options struct {
 	Conns  int           // connections that must be allowed, where there is a limit
 	Engine string        // one of the program's
 	TLS    bool          // speak TLS; the servers of HTTP can, all but gnethttp
+	Pusher *Pusher       // to be filled in by servers that push
 }
 
 // Reply appends the content of the answer to dst, and says whether the

@@ -19,6 +19,7 @@ var libraryWing = map[string][]string{
 	"wire":               {},
 	"engine":             {"pool", "workers", "internal/sys"},
 	"http1":              {"engine", "pool", "internal/sys"},
+	"websocket":          {"engine", "http1", "pool"},
 	"framed":             {"wire", "engine", "pool", "conns", "internal/sys"},
 	"pool":               {},
 	"workers":            {},
@@ -32,7 +33,7 @@ var libraryWing = map[string][]string{
 
 // observeWing is the module in observe/, read like libraryWing.
 var observeWing = map[string][]string{
-	"observe": {"framed", "http1", "engine", "pool", "workers", "conns", "internal/sys"},
+	"observe": {"framed", "websocket", "http1", "engine", "pool", "workers", "conns", "internal/sys"},
 }
 
 // toolWing is the module in tool/, read like libraryWing.
@@ -135,7 +136,7 @@ package bench`,
 		{
 			name:  "the admin side drags the tool in",
 			files: "-- observe/observe.go --\npackage observe\n\nimport \"github.com/hone-go/hone/tool/probe\"",
-			want:  []string{"observe/observe.go:3: observe must not import tool/probe; it may import framed, http1, engine, pool, workers, conns, internal/sys"},
+			want:  []string{"observe/observe.go:3: observe must not import tool/probe; it may import framed, websocket, http1, engine, pool, workers, conns, internal/sys"},
 		},
 		{
 			name:  "a test that looks upwards",

@@ -132,6 +132,9 @@ func (c *conn) arrived(in []byte, now int64) (used int, parting bool, err error)
 		}
 	}
 	parting = c.ending
+	if r, ok := c.caller.(replier); ok && !parting {
+		c.out = r.AppendReplies(c.out)
+	}
 	out := c.claim()
 	c.mu.Unlock()
 	if out != nil {

@@ -51,6 +51,8 @@ func whereIs(t Target) (network, address string) {
 		network, address = t.Network, t.Address
 	case *httpTarget:
 		return t.network, t.address
+	case *wsTarget:
+		return t.network, t.address
 	default:
 		return "", ""
 	}

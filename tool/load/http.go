@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,15 +64,14 @@ const (
 
 // httpTarget is an HTTP that has been found to make sense.
 type httpTarget struct {
-	text, network, address string
-	tls                    *tls.Config // nil: plain
-	request                []byte
-	bodiless               bool // answers to this method never have a body
-	repeats                bool // a request may be sent again, as its method says (RFC 9110, 9.2.2)
-	closes                 bool // every request asks for the connection's end
-	good                   [mostCodes]bool
-	length                 int64 // of the body of a good answer; any: they differ
-	limit                  int64
+	site
+	request  []byte
+	bodiless bool // answers to this method never have a body
+	repeats  bool // a request may be sent again, as its method says (RFC 9110, 9.2.2)
+	closes   bool // every request asks for the connection's end
+	good     [mostCodes]bool
+	length   int64 // of the body of a good answer; any: they differ
+	limit    int64
 }
 
 const anyLength = -1
@@ -118,95 +115,21 @@ func badTarget(what, try string) *Error {
 }
 
 func (h HTTP) target() (*httpTarget, error) {
-	t := &httpTarget{text: public(h.URL), length: anyLength, limit: mostBody}
+	where, err := locate(h.URL, "http", "https", h.TLS)
+	if err != nil {
+		return nil, err
+	}
+	t := &httpTarget{site: where, length: anyLength, limit: mostBody}
 	if h.AnswerLimit > 0 {
 		t.limit = h.AnswerLimit
 	}
 	if h.Length != 0 {
 		t.length = max(h.Length, 0)
 	}
-	host, uri, err := t.locate(h.URL)
-	if err != nil {
-		return nil, err
-	}
-	if t.tls != nil {
-		name := t.tls.ServerName
-		if h.TLS != nil {
-			t.tls = h.TLS.Clone()
-		}
-		if t.tls.ServerName == "" {
-			t.tls.ServerName = name
-		}
-		t.tls.NextProtos = []string{"http/1.1"}
-	}
 	if err := t.accept(h.Statuses); err != nil {
 		return nil, err
 	}
-	return t, t.compose(h, host, uri)
-}
-
-// locate finds where the URL leads, and returns its host and what stands in a
-// request's first line.
-func (t *httpTarget) locate(text string) (host, uri string, err error) {
-	scheme, rest, _ := strings.Cut(text, "://")
-	if scheme != "http" && scheme != "https" {
-		return "", "", badURL(text, "begin it with http:// or https://")
-	}
-	if scheme == "https" {
-		t.tls = &tls.Config{}
-	}
-	if socket, ok := strings.CutPrefix(rest, "unix:"); ok {
-		socket, uri, _ = strings.Cut(socket, ":")
-		if socket == "" {
-			return "", "", badURL(text, "name the socket, as in http://unix:/run/server.sock:/path")
-		}
-		t.network, t.address = "unix", socket
-		text = scheme + "://localhost" + uri
-	}
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Host == "" || u.Hostname() == "":
-		return "", "", badURL(text, "write it as http://127.0.0.1:8080/path")
-	case u.User != nil:
-		return "", "", badURL(text, "give user and password as an Authorization header")
-	case u.Fragment != "":
-		return "", "", badURL(text, "leave out what begins with #: it is never sent")
-	}
-	host, uri = u.Host, u.RequestURI()
-	if strings.ContainsFunc(host+uri, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return "", "", badURL(text, "write blanks and other letters than ASCII as %20 and the like")
-	}
-	if t.tls != nil {
-		t.tls.ServerName = u.Hostname()
-	}
-	if t.network == "" {
-		port := u.Port()
-		if port == "" {
-			port = map[string]string{"http": "80", "https": "443"}[scheme]
-		}
-		t.network, t.address = "tcp", net.JoinHostPort(u.Hostname(), port)
-	}
-	return host, uri, nil
-}
-
-// public is a URL without what may be secret: results and errors are passed on.
-func public(text string) string {
-	if at := strings.IndexAny(text, "?#"); at >= 0 {
-		text = text[:at+1] + "…"
-	}
-	scheme, rest, found := strings.Cut(text, "://")
-	if !found {
-		return text
-	}
-	host, path, _ := strings.Cut(rest, "/")
-	if at := strings.LastIndex(host, "@"); at >= 0 {
-		return scheme + "://…@" + host[at+1:] + rest[len(rest)-len(path)-min(len(rest)-len(host), 1):]
-	}
-	return text
-}
-
-func badURL(text, try string) *Error {
-	return &Error{Kind: BadPlan, What: fmt.Sprintf("the target %q cannot be reached by HTTP", public(text)), Try: try}
+	return t, t.compose(h)
 }
 
 // accept says which statuses are good.
@@ -224,7 +147,7 @@ func (t *httpTarget) accept(statuses []int) error {
 }
 
 // compose makes the request.
-func (t *httpTarget) compose(h HTTP, host, uri string) error {
+func (t *httpTarget) compose(h HTTP) error {
 	method := h.Method
 	switch {
 	case method == "" && len(h.Body) > 0:
@@ -238,21 +161,9 @@ func (t *httpTarget) compose(h HTTP, host, uri string) error {
 		return badTarget("a length to expect of answers to HEAD", "leave it out: they have no body")
 	}
 	t.repeats = slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions, http.MethodTrace}, method)
-	header := http.Header{}
-	for name, values := range h.Header {
-		if err := checkHeader(name, values); err != nil {
-			return err
-		}
-		for _, value := range values {
-			header.Add(name, value)
-		}
-	}
-	if header.Get("Host") != "" {
-		host = header.Get("Host")
-	}
-	header.Del("Host") // it is the first
-	if header.Values("User-Agent") == nil {
-		header.Set("User-Agent", "hone")
+	header, host, err := t.header(h.Header)
+	if err != nil {
+		return err
 	}
 	if len(h.Body) > 0 || slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, method) {
 		header.Set("Content-Length", strconv.Itoa(len(h.Body)))
@@ -260,62 +171,11 @@ func (t *httpTarget) compose(h HTTP, host, uri string) error {
 	var asked httpHead
 	asked.connection([]byte(strings.Join(header.Values("Connection"), ",")))
 	t.closes = asked.closes
-	b := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\n", method, uri, host)
-	for _, name := range slices.Sorted(maps.Keys(header)) {
-		for _, value := range header[name] {
-			b = fmt.Appendf(b, "%s: %s\r\n", name, value)
-		}
-	}
-	t.request = append(append(b, "\r\n"...), h.Body...)
+	t.request = append(t.head(method, host, header), h.Body...)
 	return nil
-}
-
-// checkHeader refuses what would make another request of it.
-func checkHeader(name string, values []string) error {
-	switch http.CanonicalHeaderKey(name) {
-	case "Content-Length", "Transfer-Encoding":
-		return badTarget("the header "+name, "leave it out: it is made from the Body")
-	case "Upgrade":
-		return badTarget("the header "+name, "leave it out: nothing but HTTP/1.1 is spoken")
-	}
-	if !isToken(name) {
-		return badTarget(fmt.Sprintf("the header %q", name), "name it as in Accept: text/html")
-	}
-	for _, value := range values {
-		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-			return badTarget(fmt.Sprintf("the value %q of the header %s", value, name), "keep it on one line")
-		}
-	}
-	return nil
-}
-
-// isToken reports whether text can be a method or the name of a header.
-func isToken(text string) bool {
-	odd := func(r rune) bool {
-		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
-		return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-	}
-	return text != "" && !strings.ContainsFunc(text, odd)
-}
-
-// Dial opens one connection.
-func (t *httpTarget) Dial(ctx context.Context) (net.Conn, error) {
-	nc, err := dial(ctx, t.network, t.address)
-	if err != nil || t.tls == nil {
-		return nc, err
-	}
-	secured := tls.Client(nc, t.tls)
-	if err := secured.HandshakeContext(ctx); err != nil {
-		nc.Close()
-		return nil, handshakeError(err)
-	}
-	return secured, nil
 }
 
 // Caller makes one connection's codec.
 func (t *httpTarget) Caller() Caller {
 	return &httpCaller{target: t, headLeft: mostHead, bodyLeft: t.limit}
 }
-
-// String returns the URL.
-func (t *httpTarget) String() string { return t.text }

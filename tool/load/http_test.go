@@ -219,9 +219,8 @@ func TestHTTPFindsItsServer(t *testing.T) {
 		"http://unix:s.sock:/a:b?c=http://d": "unix s.sock localhost /a:b?c=http://d",
 		"https://unix:/run/s.sock:/a":        "unix /run/s.sock localhost /a",
 	} {
-		h := &httpTarget{}
-		host, uri, err := h.locate(text)
-		if got := strings.Join([]string{h.network, h.address, host, uri}, " "); err != nil || got != want {
+		h, err := locate(text, "http", "https", nil)
+		if got := strings.Join([]string{h.network, h.address, h.host, h.uri}, " "); err != nil || got != want {
 			t.Errorf("%s: %s, %v, want %s", text, got, err, want)
 		}
 	}

@@ -44,12 +44,14 @@ type soak struct {
 
 // kept is a connection without a word since then; nil: it has ended.
 type kept struct {
-	nc    net.Conn
-	since int64
+	nc     net.Conn
+	since  int64
+	caller replier // nil: the protocol wants nothing from who is silent
+	held   []byte  // the front of what caller is still to decode
 }
 
 func newSoak(r *run) *soak {
-	return &soak{run: r, kept: make([]kept, r.plan.Idle), after: newHistogram()}
+	return &soak{run: r, kept: make([]kept, r.plan.Idle), after: NewHistogram()}
 }
 
 // open opens the connections, and reports whether all could be.
@@ -80,7 +82,8 @@ func (s *soak) dial(number int) bool {
 		r.cannotDial(err)
 		return false
 	}
-	e := r.use(ctx, nc, r.sizedContent(uint64(number)))
+	caller := r.plan.Target.Caller()
+	rest, e := r.use(ctx, nc, caller, r.sizedContent(uint64(number)))
 	switch {
 	case e == nil, r.plan.AllowErrors && (e.Kind == Failed || e.Kind == WrongContent):
 	case r.plan.AllowErrors && (e.Kind == Closed || e.Kind == Timeout):
@@ -100,15 +103,20 @@ func (s *soak) dial(number int) bool {
 		return false
 	}
 	r.open.Add(1)
-	s.keep(number, nc)
+	s.keep(number, nc, caller, rest)
 	return true
 }
 
-func (s *soak) keep(number int, nc net.Conn) {
+func (s *soak) keep(number int, nc net.Conn, caller Caller, rest []byte) {
+	k := kept{nc: nc, since: s.run.now()}
+	if k.caller, _ = caller.(replier); k.caller != nil {
+		k.caller.Ignore()
+	}
 	s.mu.Lock()
-	s.kept[number] = kept{nc, s.run.now()}
+	s.kept[number] = k
 	s.used++
 	s.mu.Unlock()
+	s.reply(number, rest)
 	if s.poll == nil || !s.watched(number, nc) {
 		s.run.goroutines.Go(func() {
 			in := make([]byte, leastRead)
@@ -157,7 +165,8 @@ func (s *soak) watch() {
 
 // read reads once, and reports whether the connection is still open.
 func (s *soak) read(number int, nc net.Conn, in []byte) bool {
-	if _, err := nc.Read(in); err == nil {
+	if n, err := nc.Read(in); err == nil {
+		s.reply(number, in[:n])
 		return true
 	}
 	if s.run.stopping.Load() {
@@ -174,6 +183,29 @@ func (s *soak) read(number int, nc net.Conn, in []byte) bool {
 	nc.Close()
 	s.run.open.Add(-1)
 	return false
+}
+
+// reply sends what the protocol wants for what a connection has brought. Only who reads
+// the connection calls it. After what cannot be decoded nothing more is: nobody has asked.
+func (s *soak) reply(number int, in []byte) {
+	k := &s.kept[number]
+	if k.caller == nil {
+		return
+	}
+	in = append(k.held, in...)
+	for len(in) > 0 {
+		used, err := k.caller.Decode(new(Answer), in)
+		if err != nil {
+			k.caller, k.held = nil, nil
+			return
+		}
+		if used == 0 {
+			break
+		}
+		in = in[used:]
+	}
+	k.held = append([]byte(nil), in...)
+	reply(k.nc, k.caller)
 }
 
 // until says when the measured time ends.
@@ -205,5 +237,5 @@ func (s *soak) close() {
 }
 
 func (s *soak) result() *Idle {
-	return &Idle{Conns: s.used, Failed: s.failed, Open: s.used - s.closed, Closed: s.closed, ClosedAfter: quantiles(s.after)}
+	return &Idle{Conns: s.used, Failed: s.failed, Open: s.used - s.closed, Closed: s.closed, ClosedAfter: QuantilesOf(s.after)}
 }

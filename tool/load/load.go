@@ -4,8 +4,8 @@
 //	...
 //	result, err := load.Run(ctx, load.Plan{Target: target, Conns: 100, Depth: 64, Rate: 50_000})
 //
-// A target of hone's frames is a Frames, as here; an HTTP is a web service, and a
-// Messages whatever else exchanges messages over a stream.
+// A target of hone's frames is a Frames, as here; an HTTP is a web service, a WebSocket one
+// that answers messages, and a Messages whatever else exchanges messages over a stream.
 //
 // A plan without a rate is a closed loop: every connection keeps Depth requests
 // outstanding and sends the next when an answer comes, so a server that stops
@@ -30,7 +30,8 @@ import (
 )
 
 // Target is what a plan drives: where it is and what is spoken there. Its
-// methods may be called at the same time. Frames, HTTP and Messages are targets.
+// methods may be called at the same time. Frames, HTTP, WebSocket and
+// Messages are targets.
 type Target interface {
 	// Dial opens one connection, ready for requests. It must give up when ctx
 	// ends.
@@ -48,7 +49,7 @@ type Target interface {
 // carries ids repeats the answer's, one whose protocol answers in order keeps the
 // ids that it was given in a queue.
 //
-// A Caller may also be a forgetter or a repeater, by having their methods.
+// A Caller may also be a forgetter, a repeater or a replier, by having their methods.
 type Caller interface {
 	// AppendRequest appends one whole request to dst and returns it. The id is
 	// never 0 and unique among the connection's unanswered requests.
@@ -82,6 +83,15 @@ type repeater interface {
 	// Repeats reports whether the unanswered request may: it changes nothing at the
 	// server, and Decode has taken nothing of its answer.
 	Repeats(id uint64) bool
+}
+
+// replier is a Caller whose protocol has clients answer what is no answer, as a ping is.
+type replier interface {
+	Caller
+	// AppendReplies appends what is to be sent for what Decode has seen, once.
+	AppendReplies(dst []byte) []byte
+	// Ignore has Decode pass over, from now on, what nobody has asked for.
+	Ignore()
 }
 
 // Answer is what a server sent.

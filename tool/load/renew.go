@@ -157,12 +157,19 @@ func (c *conn) renew() bool {
 	c.mu.Lock()
 	c.settleRest(c.run.now())
 	old, polite, writerGone := c.socket.nc, c.polite, c.writerGone
+	var words []byte
+	if r, ok := c.caller.(replier); ok && polite && !c.writing {
+		words = r.AppendReplies(nil)
+	}
 	c.mu.Unlock()
 	if !c.wanted() {
 		return false
 	}
 	c.run.connections.gone(c.run.now())
-	if polite && old.SetReadDeadline(time.Now().Add(longestFarewell)) == nil {
+	if polite && old.SetDeadline(time.Now().Add(longestFarewell)) == nil {
+		if len(words) > 0 {
+			_, _ = old.Write(words) // one that fails has ended, which is all that is wanted
+		}
 		rest := make([]byte, leastRead)
 		for err := error(nil); err == nil; {
 			_, err = old.Read(rest)

@@ -12,12 +12,12 @@ import (
 )
 
 // use sends one request on a connection that has had none, and waits for its
-// answer, no longer than ctx lasts.
-func (r *run) use(ctx context.Context, nc net.Conn, content []byte) *Error {
+// answer, no longer than ctx lasts. The rest is what has come behind it.
+func (r *run) use(ctx context.Context, nc net.Conn, caller Caller, content []byte) (rest []byte, wrong *Error) {
 	long := time.Unix(1, 0)
 	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(long) }) // one that fails is closed already
 	defer stop()
-	v := visit{run: r, nc: nc, caller: r.plan.Target.Caller(), content: content}
+	v := visit{run: r, nc: nc, caller: caller, content: content}
 	request := v.caller.AppendRequest(nil, visitID, content)
 	if len(request) > smallestBuffer { // the answer may have to be read for the request to be
 		written := make(chan struct{})
@@ -30,7 +30,7 @@ func (r *run) use(ctx context.Context, nc net.Conn, content []byte) *Error {
 			<-written
 		}()
 	} else if _, err := nc.Write(request); err != nil {
-		return v.ended(err)
+		return nil, v.ended(err)
 	}
 	return v.await()
 }
@@ -46,22 +46,32 @@ type visit struct {
 const visitID = 1
 
 // await reads until the answer has come.
-func (v *visit) await() *Error {
+func (v *visit) await() (rest []byte, wrong *Error) {
 	in, held := make([]byte, leastRead), 0
 	for {
 		n, err := v.nc.Read(in[held:])
 		held += n
 		used, done, wrong := v.settle(in[:held])
+		if owed, ok := v.caller.(replier); ok && wrong == nil {
+			reply(v.nc, owed)
+		}
 		switch {
 		case wrong != nil || done:
-			return wrong
+			return in[used:held], wrong
 		case err != nil:
-			return v.ended(err)
+			return nil, v.ended(err)
 		}
 		held = copy(in, in[used:held])
 		if held == len(in) || n == len(in) && n < usualRead {
 			in = append(in, make([]byte, len(in))...)
 		}
+	}
+}
+
+// reply sends what is owed. A write that fails is the reader's to find.
+func reply(nc net.Conn, caller replier) {
+	if words := caller.AppendReplies(nil); len(words) > 0 {
+		_, _ = nc.Write(words)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // ServiceNames are what --service takes, the usual one first.
-func ServiceNames() []string { return []string{"submit", "upper", "faults", WebService} }
+func ServiceNames() []string { return []string{"submit", "upper", "faults", WebService, SocketService} }
 
 // service is the handler of one of ServiceNames that is asked in frames.
 func service(name string) framed.Handler {

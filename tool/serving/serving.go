@@ -1,5 +1,5 @@
 // Package serving is what hone serve runs: a framed server with one of a few services, or
-// one of HTTP, its listeners, its limits by name, its admin side and how it drains.
+// one of HTTP or WebSocket, its listeners, its limits by name, its admin side and how it drains.
 package serving
 
 import (
@@ -30,6 +30,7 @@ import (
 	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
+	"github.com/hone-go/hone/websocket"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -57,7 +58,8 @@ type Options struct {
 // serving is a server with its admin side.
 type serving struct {
 	server  server
-	web     *http1.Server // server, where that speaks HTTP; else nil
+	web     *http1.Server       // server, where that speaks HTTP; else nil
+	sockets *websocket.Upgrader // of SocketService; else nil
 	admin   *observe.Admin
 	live    *page.Page
 	ready   atomic.Bool
@@ -131,6 +133,9 @@ func (f *Options) prepare(stderr io.Writer) (*serving, error) {
 	if err := f.checkAdminHosts(); err != nil {
 		return nil, err
 	}
+	if f.Given("files") && f.Service.Value != WebService {
+		return nil, exit.Usagef("serve: --files is for --service http, and the service is %s; leave it out", f.Service.Value)
+	}
 	s := &serving{log: slog.New(slog.NewTextHandler(stderr, nil)), ended: make(chan error, 2)}
 	if f.Logs.Value == "json" {
 		s.log = slog.New(slog.NewJSONHandler(stderr, nil))
@@ -142,9 +147,10 @@ func (f *Options) prepare(stderr io.Writer) (*serving, error) {
 	if f.Timed && f.Admin != "off" {
 		s.admin.Latency = new(observe.Latency)
 	}
-	if f.Service.Value == WebService {
+	switch f.Service.Value {
+	case WebService, SocketService:
 		err = f.prepareWeb(s, proxies)
-	} else {
+	default:
 		err = f.prepareFrames(s, proxies)
 	}
 	if err != nil {
@@ -157,9 +163,6 @@ func (f *Options) prepare(stderr io.Writer) (*serving, error) {
 
 // prepareFrames makes the server of a service that is asked in frames.
 func (f *Options) prepareFrames(s *serving, proxies []netip.Prefix) error {
-	if f.Given("files") {
-		return exit.Usagef("serve: --files is for --service http, and the service is %s; leave it out", f.Service.Value)
-	}
 	var dialect wire.Dialect
 	if err := dialect.UnmarshalText([]byte(f.Dialect.Value)); err != nil {
 		return exit.Usagef("serve: --dialect: %w", err)
@@ -175,10 +178,10 @@ func (f *Options) prepareFrames(s *serving, proxies []netip.Prefix) error {
 	return nil
 }
 
-// prepareWeb makes the server of the service http.
+// prepareWeb makes the server of the services http and ws.
 func (f *Options) prepareWeb(s *serving, proxies []netip.Prefix) error {
 	if f.Given("dialect") {
-		return exit.Usagef("serve: --dialect is for services that are asked in hone's frames, and the service is http; leave it out")
+		return exit.Usagef("serve: --dialect is for services that are asked in hone's frames, and the service is %s; leave it out", f.Service.Value)
 	}
 	if f.Files != "" {
 		if info, err := os.Stat(f.Files); err != nil || !info.IsDir() {
@@ -186,9 +189,15 @@ func (f *Options) prepareWeb(s *serving, proxies []netip.Prefix) error {
 		}
 	}
 	s.admin.Info.Dialect = "http/1.1"
-	handler := webHandler(f.Files)
-	if s.admin.Latency != nil {
-		handler = s.admin.Latency.WrapHTTP(handler)
+	var handler http.Handler
+	switch {
+	case f.Service.Value == SocketService:
+		s.admin.Info.Dialect = "websocket"
+		handler = s.socketHandler()
+	case s.admin.Latency != nil:
+		handler = s.admin.Latency.WrapHTTP(webHandler(f.Files))
+	default:
+		handler = webHandler(f.Files)
 	}
 	s.web = &http1.Server{
 		Handler: handler, Engine: f.Engine.engine, Limits: f.Limits.limits, TrustedProxies: proxies, Logger: s.log, Std: new(http.Server),
@@ -349,6 +358,9 @@ func (s *serving) stop(drain bool) error {
 		s.log.Info("draining", "patience", DrainTime.String(), "open", s.server.Stats().Open)
 	}
 	err := s.server.Shutdown(patience)
+	if s.sockets != nil {
+		err = errors.Join(err, s.sockets.Shutdown(patience))
+	}
 	drained := s.server.Stats().Drained
 	s.log.Info("drained", "clean", drained.Clean, "forced", drained.Forced, "owed", drained.Owed, "stuck", drained.Stuck)
 	last, cancel := context.WithTimeout(context.Background(), AdminTime)

@@ -10,10 +10,14 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/http1"
+	"github.com/hone-go/hone/websocket"
 )
 
-// WebService is the name of the service that speaks HTTP instead of hone's frames.
-const WebService = "http"
+// The services that speak HTTP instead of hone's frames: SocketService upgrades to WebSocket.
+const (
+	WebService    = "http"
+	SocketService = "ws"
+)
 
 // webServer is an http1.Server as the other services' server is seen.
 type webServer struct{ *http1.Server }
@@ -39,6 +43,22 @@ func webHandler(folder string) http.Handler {
 	if folder != "" {
 		mux.Handle("GET /files/", http.StripPrefix("/files/", http.FileServer(http.Dir(folder))))
 	}
+	return mux
+}
+
+// socketHandler upgrades on /echo to connections that echo. A browser's page from anywhere
+// may connect: there is nothing to be had here.
+func (s *serving) socketHandler() http.Handler {
+	message := func(_ websocket.Call, dst, msg []byte) ([]byte, error) { return append(dst, msg...), nil }
+	if s.admin.Latency != nil {
+		message = s.admin.Latency.WrapMessages(message)
+	}
+	s.sockets = &websocket.Upgrader{
+		Message: message, MessageSize: mostEchoed, Logger: s.log,
+		Origins: func(*http.Request) bool { return true },
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /echo", s.sockets)
 	return mux
 }
 

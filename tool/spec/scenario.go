@@ -167,7 +167,7 @@ func hashed(secret string) string { return fmt.Sprintf("%.12x", sha256.Sum256([]
 // Public is a target as results and pages show it: they are passed on, and the query of a
 // URL has keys in it.
 func Public(target string) string {
-	if scheme, _, found := strings.Cut(target, "://"); found && strings.HasPrefix(scheme, "http") {
+	if scheme, _, found := strings.Cut(target, "://"); found && kindOf(scheme) != "" {
 		return load.HTTP{URL: target}.String()
 	}
 	return target

@@ -35,6 +35,7 @@ type targetFlags struct {
 	cert, key       string
 	content, expect contentFlag
 	size            contentSizeFlag
+	echo            bool
 }
 
 const (
@@ -48,6 +49,7 @@ func (f *targetFlags) define(cmd *cobra.Command) {
 	flags.Var(&f.size, "size", "bytes of content in a request, or as in uniform:LOW..HIGH, normal:MEAN,DEVIATION, lognormal:MEDIAN,SIGMA, zipf:POWER,MOST, file:@FILE")
 	flags.Var(&f.content, "request", "the content itself, instead of --size: TEXT, hex:BYTES or @FILE")
 	flags.Var(&f.expect, "expect-content", "the content that every answer must have, in the same words")
+	flags.BoolVar(&f.echo, "echo", true, "have every answer of WebSocket be its request's content, unless --expect-content says what else; --echo=false takes any answer")
 	f.dialect = AddChoice(cmd, "dialect", "standard", "what is spoken in hone's frames", "standard", "demo")
 	flags.Var(&f.frame, "frame", "how messages are cut: hone, line, len16be, len32be, len16le, len32le (with +incl the length counts itself), fixed:N")
 	flags.Var(&f.match, "match", "how answers are recognised: order, or a number in both at id@OFFSET:LEN[:be|le] of the content")
@@ -69,7 +71,14 @@ const (
 	kindMessages = "messages"
 	kindHTTP     = "HTTP"
 	kindHTTPS    = "HTTPS"
+	kindWS       = "WebSocket"
+	kindWSS      = "WebSocket over TLS"
 )
+
+// kindOf is the kind of target that a scheme has; empty: one that is spoken to in messages.
+func kindOf(scheme string) string {
+	return map[string]string{"http": kindHTTP, "https": kindHTTPS, "ws": kindWS, "wss": kindWSS}[scheme]
+}
 
 // onlyFor is a flag, the kinds of target that have it, and what to do with others.
 type onlyFor struct {
@@ -81,14 +90,17 @@ type onlyFor struct {
 // particular lists the flags that not every kind of target has.
 func particular() []onlyFor {
 	frames, messages := []string{kindFrames}, []string{kindMessages}
-	framed, web, secured := []string{kindFrames, kindMessages}, []string{kindHTTP, kindHTTPS}, []string{kindHTTPS}
+	framed, web, secured := []string{kindFrames, kindMessages}, []string{kindHTTP, kindHTTPS}, []string{kindHTTPS, kindWSS}
+	sockets := []string{kindWS, kindWSS}
+	content, urls := slices.Concat(framed, sockets), slices.Concat(web, sockets)
 	const target, url = "use tcp:// or unix: for messages", "use http:// for a web service"
-	const body, https = "use --body for what a request carries", "use https://"
+	const body, https = "use --body for what a request carries", "use https:// or wss://"
 	return []onlyFor{
 		{"dialect", frames, "leave it out: a dialect is one of hone's frames"},
 		{"frame", framed, target}, {"match", messages, "use --frame as well, to say how the messages are cut"},
-		{"size", framed, body}, {"request", framed, body}, {"expect-content", framed, "use --status for what to expect"},
-		{"method", web, url}, {"header", web, url}, {"body", web, "use --request for what a message carries"},
+		{"size", content, body}, {"request", content, body}, {"expect-content", content, "use --status for what to expect"},
+		{"echo", sockets, "use --expect-content for what to expect"},
+		{"method", web, url}, {"header", urls, url}, {"body", web, "use --request for what a message carries"},
 		{"status", web, "use --expect-content for what to expect"}, {"expect-length", web, "use --expect-content for what to expect"},
 		{"insecure", secured, https}, {"cacert", secured, https}, {"cert", secured, https}, {"key", secured, https},
 	}
@@ -96,21 +108,19 @@ func particular() []onlyFor {
 
 // target is what text means, and the flags that cmd was given.
 func (f *targetFlags) target(cmd *cobra.Command, text string) (load.Target, error) {
-	kind := kindFrames
 	scheme, _, _ := strings.Cut(text, "://")
+	kind := kindOf(scheme)
 	switch {
-	case scheme == "http":
-		kind = kindHTTP
-	case scheme == "https":
-		kind = kindHTTPS
-	case f.frame.other:
+	case kind == "" && f.frame.other:
 		kind = kindMessages
+	case kind == "":
+		kind = kindFrames
 	}
 	if err := suits(kind, cmd); err != nil {
 		return nil, err
 	}
-	if kind == kindHTTP || kind == kindHTTPS {
-		return f.web(cmd.Name(), text)
+	if kindOf(scheme) != "" {
+		return f.web(cmd.Name(), text, kind)
 	}
 	var dialect wire.Dialect
 	if err := dialect.UnmarshalText([]byte(f.dialect.Value)); err != nil {
@@ -119,7 +129,7 @@ func (f *targetFlags) target(cmd *cobra.Command, text string) (load.Target, erro
 	if scheme == text && !strings.HasPrefix(text, "unix:") {
 		text = "tcp://" + text
 	} else if scheme != "tcp" && scheme != "unix" && scheme != text {
-		return nil, exit.Usagef("%s: target %q: there is no scheme %q; use tcp://HOST:PORT, unix:PATH, http:// or https://", cmd.Name(), text, scheme)
+		return nil, exit.Usagef("%s: target %q: there is no scheme %q; use tcp://HOST:PORT, unix:PATH, http://, https://, ws:// or wss://", cmd.Name(), text, scheme)
 	}
 	frames, err := load.ParseTarget(text, dialect)
 	if err != nil {
@@ -145,20 +155,31 @@ func suits(kind string, cmd *cobra.Command) error {
 	return nil
 }
 
-// web is a target of HTTP.
-func (f *targetFlags) web(command, url string) (load.Target, error) {
-	h := load.HTTP{
-		URL: url, Method: f.method, Header: f.header.header, Body: f.body.content,
-		Statuses: f.statuses.statuses, Length: f.length.length, AnswerLimit: int64(f.limit),
-		TLS: &tls.Config{InsecureSkipVerify: f.insecure},
+// web is a target of HTTP or WebSocket.
+func (f *targetFlags) web(command, url, kind string) (load.Target, error) {
+	config, err := f.tls(command)
+	if err != nil {
+		return nil, err
 	}
+	if kind == kindWS || kind == kindWSS {
+		return load.WebSocket{URL: url, Header: f.header.header, AnswerLimit: int(f.limit), TLS: config}, nil
+	}
+	return load.HTTP{
+		URL: url, Method: f.method, Header: f.header.header, Body: f.body.content,
+		Statuses: f.statuses.statuses, Length: f.length.length, AnswerLimit: int64(f.limit), TLS: config,
+	}, nil
+}
+
+// tls is how TLS is spoken.
+func (f *targetFlags) tls(command string) (*tls.Config, error) {
+	config := &tls.Config{InsecureSkipVerify: f.insecure}
 	if f.cacert != "" {
 		certificates, err := os.ReadFile(f.cacert)
 		if err != nil {
 			return nil, exit.Failedf("%s: --cacert: %w; name a PEM file", command, err)
 		}
-		h.TLS.RootCAs = x509.NewCertPool()
-		if !h.TLS.RootCAs.AppendCertsFromPEM(certificates) {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(certificates) {
 			return nil, exit.Failedf("%s: --cacert %s: no certificate in it; name a PEM file", command, f.cacert)
 		}
 	}
@@ -170,9 +191,9 @@ func (f *targetFlags) web(command, url string) (load.Target, error) {
 		if err != nil {
 			return nil, exit.Failedf("%s: --cert %s --key %s: %w; give a certificate and its key, both PEM", command, f.cert, f.key, err)
 		}
-		h.TLS.Certificates = []tls.Certificate{pair}
+		config.Certificates = []tls.Certificate{pair}
 	}
-	return h, nil
+	return config, nil
 }
 
 // fill gives the plan what its requests carry and its answers must.
@@ -181,6 +202,9 @@ func (f *targetFlags) fill(p *load.Plan) {
 		return // the request is the target's
 	}
 	p.Expect = f.expect.content
+	if _, ok := p.Target.(load.WebSocket); ok {
+		p.Echo = f.echo && p.Expect == nil
+	}
 	if p.Content = f.content.content; p.Content == nil {
 		if p.Size, p.Sizes = int(f.size.bytes), f.size.sizes; p.Size == 0 && p.Sizes.None() {
 			p.Content = []byte{}

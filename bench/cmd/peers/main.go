@@ -1,8 +1,9 @@
 // Command peers compares hone with other Go servers, all of which answer the same
-// requests over the same wire: hone's frames, or HTTP/1.1.
+// requests over the same wire: hone's frames, HTTP/1.1, or WebSocket.
 //
 //	go run ./bench/cmd/peers race       speed and memory, within 20 minutes
 //	go run ./bench/cmd/peers http       the same for servers of HTTP/1.1
+//	go run ./bench/cmd/peers ws         the same for servers of WebSocket
 //	go run ./bench/cmd/peers faults     what each does when things go wrong
 //	go run ./bench/cmd/peers tables     makes the tables in bench/README.md from bench/results
 package main
@@ -58,7 +59,7 @@ func main() {
 const clientCommand = "client"
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	usage := &failure{exitUsage, errors.New("say what to do: race, http, faults or tables; race -h lists its flags")}
+	usage := &failure{exitUsage, errors.New("say what to do: race, http, ws, faults or tables; race -h lists its flags")}
 	if len(args) == 0 {
 		return usage
 	}
@@ -67,6 +68,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return framesContest().do(ctx, args[1:], stdout, stderr)
 	case "http":
 		return httpContest().do(ctx, args[1:], stdout, stderr)
+	case "ws":
+		return wsContest().do(ctx, args[1:], stdout, stderr)
 	case "faults":
 		return runFaults(ctx, args[1:], stdout, stderr)
 	case "tables":

@@ -93,6 +93,27 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
+func TestWS(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "w.json")
+	out, log, code := peers(t, t.Context(), "ws", "--quick", "-o", path, "--servers", "gws,hone-events", "--only", "100x16,idle,push,deaf")
+	if code != 0 || out != "" {
+		t.Fatalf("exit code %d\n%s\n%s", code, out, log)
+	}
+	p, err := report.ReadWS(path)
+	if err != nil || p == nil {
+		t.Fatal(p, err)
+	}
+	if p.Valid || len(p.InvalidReasons) != 1 || len(p.Samples) != 7 {
+		t.Errorf("%+v, %d samples", p.Head, len(p.Samples))
+	}
+	for _, s := range p.Samples {
+		push, deaf := s.Push != nil && s.Push.During != nil && s.Push.CPU != nil, s.Push != nil && s.Push.Closed == 50
+		if s.Error != "" || (s.CPU != nil) != (s.Scenario == "100x16" && s.Requests > 0) /* none on a busy machine */ || (s.PerConn != nil) != (s.Scenario == "idle-1k") || push != (s.Scenario == "push") || deaf != (s.Scenario == "deaf") {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
 func TestFaults(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.json")
 	out, log, code := peers(t, t.Context(), "faults", "--quick", "-o", path, "--servers", "net,hone-events", "--only", "panic,length-3,half-close,long-close,descriptors,trickle")
@@ -151,7 +172,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func TestWrongUse(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"nonsense"}, {"race", "--only", "Z"}, {"race", "more"}, {"race", "--rounds", "0"}, {"race", "--servers", "nobody"},
-		{"http", "--only", "A"}, {"http", "--servers", "net"}, {"faults", "--only", "Z"}, {"faults", "--nonsense"}, {"tables", "--nonsense"},
+		{"http", "--only", "A"}, {"http", "--servers", "net"}, {"ws", "--only", "hello"}, {"ws", "--servers", "net"}, {"faults", "--only", "Z"}, {"faults", "--nonsense"}, {"tables", "--nonsense"},
 	} {
 		if _, log, code := peers(t, t.Context(), args...); code != exitUsage {
 			t.Errorf("%q: exit code %d\n%s", args, code, log)

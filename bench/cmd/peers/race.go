@@ -27,7 +27,7 @@ const (
 	quickQuiet   = 100 * time.Millisecond
 )
 
-// contest is a comparison of speed and memory: of servers of hone's frames, or of HTTP.
+// contest is a comparison of speed and memory: of servers of hone's frames, of HTTP, or of WebSocket.
 type contest struct {
 	name      string
 	schema    string
@@ -44,6 +44,11 @@ func framesContest() contest {
 // httpContest pairs rounds, of which it wants eight at least.
 func httpContest() contest {
 	return contest{"http", report.HTTPSchema, fewestPairs, fleet.HTTP(), race.HTTPScenarios(), func(p *report.Peers) tabled { return &report.HTTP{Peers: *p} }}
+}
+
+// wsContest pairs rounds as httpContest does.
+func wsContest() contest {
+	return contest{"ws", report.WSSchema, fewestPairs, fleet.WebSocket(), race.WSScenarios(), func(p *report.Peers) tabled { return &report.WS{Peers: *p} }}
 }
 
 func (c contest) do(ctx context.Context, args []string, stdout, stderr io.Writer) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/hone-go/hone/bench/report"
 )
 
-// settings are the flags that race, http and faults share.
+// settings are the flags that race, http, ws and faults share.
 type settings struct {
 	json    bool
 	file    string

@@ -46,7 +46,9 @@ func newLoad() *cobra.Command {
                                               any protocol that exchanges messages
   http://HOST:PORT/PATH or https://…          a web service, in HTTP/1.1; HTTP/2 is
                                               not spoken
-  http://unix:/SOCKET:/PATH                   the same over a unix socket
+  ws://HOST:PORT/PATH or wss://…              messages over WebSocket, which the server
+                                              echoes, or answers with one message each
+  http://unix:/SOCKET:/PATH                   the same over a unix socket; also ws://
 
 Without --rate every connection keeps --depth requests outstanding (a closed
 loop): that finds the most a server can do. With --rate every request has its
@@ -77,6 +79,7 @@ them too often or not at all. --arrivals constant is for exact numbers.`,
   hone load unix:/run/hone.sock --request 'sleep 5ms' --server-stats 127.0.0.1:7070
   hone load http://127.0.0.1:8080/users -c 50 --rate 2000 --expect 'p99<20ms'
   hone load https://127.0.0.1:8443/orders -X POST -H 'Content-Type: application/json' --body @order.json
+  hone load ws://127.0.0.1:8080/echo -c 100 --depth 16 --size 64
   hone load 127.0.0.1:6379 --frame line --request PING --expect-content +PONG
   hone load 127.0.0.1:9000 --frame len32be --match id@4:8 --request hex:00000001000000000000000068656c6c6f
   hone load 127.0.0.1:7000 -n 100000 -c 50
@@ -116,9 +119,9 @@ func flagGroups() []struct{ heading, flags string } {
 	return []struct{ heading, flags string }{
 		{"Load", "conns depth rate schedule arrivals for count warmup ramp timeout deadline source seed"},
 		{"Connections beside the load", "idle churn churn-unused"},
-		{"Requests of hone's frames and of messages", "size request expect-content dialect frame match"},
+		{"Requests of hone's frames, of messages and of WebSocket", "size request expect-content echo dialect frame match"},
 		{"Requests of HTTP", "method header body status expect-length"},
-		{"TLS, of https://", "insecure cacert cert key"},
+		{"TLS, of https:// and wss://", "insecure cacert cert key"},
 		{"Verdict", "expect abort-on-miss allow-errors answer-limit most-others"},
 		{"Output", "server-stats progress plain json output save store help"},
 		{"Live page", "ui ui-stay ui-token-file against pprof pprof-token-file"},
@@ -132,7 +135,7 @@ func groupedUsage(cmd *cobra.Command) error {
 	for _, group := range flagGroups() {
 		set := pflag.NewFlagSet("", pflag.ContinueOnError)
 		set.SortFlags = false
-		for _, name := range strings.Fields(group.flags) {
+		for name := range strings.FieldsSeq(group.flags) {
 			if flag := cmd.Flags().Lookup(name); flag != nil {
 				set.AddFlag(flag)
 			}

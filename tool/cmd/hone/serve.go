@@ -19,9 +19,9 @@ func newServe() *cobra.Command {
 	f := &serving.Options{Mode: 0o600, Version: buildVersion().Version}
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve framed requests, or HTTP, until a signal",
-		Long: `Serve framed requests, or HTTP, until SIGTERM or SIGINT, which drain: what was sent is
-answered within 25 s, then the rest is cut off. A second signal does not wait.
+		Short: "Serve framed requests, HTTP or WebSocket, until a signal",
+		Long: `Serve framed requests, HTTP or WebSocket, until SIGTERM or SIGINT, which drain: what was
+sent is answered within 25 s, then the rest is cut off. A second signal does not wait.
 
 Engines (parked and events serve TLS as buffered does):
 
@@ -30,7 +30,8 @@ Services: submit answers nothing, upper the content in upper case, faults what
 the content says: sleep 50ms, burn 50ms, late 5ms, late 5ms 60000 (with so many
 bytes), reply 60000, push 3, push 3 6000 (of so many bytes each), panic. http speaks
 HTTP/1.1 instead of frames, with TLS also HTTP/2: GET /hello, /echo (a body of at most
-1 MiB), /stream?n=10&pause=100ms (server-sent events) and, with --files, /files/.
+1 MiB), /stream?n=10&pause=100ms (server-sent events) and, with --files, /files/. ws echoes
+messages of WebSocket of at most 1 MiB, at /echo.
 
 Limits (` + strings.Join(serving.LimitNames(), ", ") + `)
 are all on; the log begins with those in effect. Sizes take KiB and MiB, times
@@ -48,6 +49,7 @@ A socket of systemd's (LISTEN_FDS) is used when --addr is absent or fd:3.`,
   hone serve --engine direct --addr :7000 --limit conns-per-address=100
   hone serve --service upper --addr unix:/run/hone.sock --admin off
   hone serve --service http --addr 127.0.0.1:8080 --files public
+  hone serve --service ws --addr 127.0.0.1:8080
   hone serve --addr unix:/run/hone/hone.sock --socket-mode 0660
   hone serve --cert server.pem --key server-key.pem
   hone serve --cert server.pem --key server-key.pem --client-ca clients.pem

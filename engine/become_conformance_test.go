@@ -1,0 +1,170 @@
+package engine_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// upper is what connections become: it answers lines in capitals.
+type upper struct {
+	lines
+	ended chan farewell
+	ping  []byte
+}
+
+// farewell is what a protocol is told at the end.
+type farewell struct {
+	state uint64
+	why   engine.Reason
+}
+
+func (p *upper) Refuse(dst, _ []byte, why engine.Reason) []byte {
+	return append(dst, "UPPER "+refusal(why)...)
+}
+
+func (p *upper) Ended(_ engine.Conn, state uint64, why engine.Reason) {
+	p.ended <- farewell{state, why}
+}
+
+func (p *upper) Ping() []byte { return p.ping }
+
+// newUpper counts its lines in Turn.State. The line "panic" panics.
+func newUpper() *upper {
+	p := &upper{ended: make(chan farewell, 10)}
+	p.serve = func(t *engine.Turn, line []byte) error {
+		t.State++
+		if string(line) == "panic" {
+			panic("a handler's")
+		}
+		return say(t, string(bytes.ToUpper(line)))
+	}
+	return p
+}
+
+// becoming echoes lines until one says "become": from there on connections speak p.
+func becoming(p engine.Protocol) lines {
+	return lines{serve: func(t *engine.Turn, line []byte) error {
+		switch string(line) {
+		case "become":
+			t.State = 100
+			if err := t.Become(p); err != nil {
+				return err
+			}
+			say(t, "it has")
+			return errHandedOver
+		case "become and panic":
+			t.Become(p)
+			panic("a handler's")
+		}
+		return say(t, string(line))
+	}}
+}
+
+func TestBecome(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		p := newUpper()
+		s := serve(t, g, becoming(p))
+		c := s.dial(t)
+		c.send("one\nbecome\ntwo\nthr") // what follows in the same packet is the other protocol's
+		c.want("one\nit has\nTWO\n")
+		c.ask("ee", "THREE")
+		other := s.dial(t)
+		other.ask("one", "one") // one slot's protocol is not another's
+		c.send("panic\n")
+		c.wantEnd("UPPER " + refusal(engine.Panicked))
+		if got, want := heard(t, p.ended, "the end"), (farewell{2, engine.Panicked}); got.why != want.why || got.state != want.state+1 {
+			t.Errorf("ended as %+v, want state 3 and %v", got, want.why)
+		}
+		again := s.dial(t) // perhaps in the slot of the one that has ended
+		again.ask("one", "one")
+		again.send("become and panic\n")
+		again.wantEnd(refusal(engine.Panicked))
+		if len(p.ended) > 0 {
+			t.Error("a protocol is told of the end of a connection that has not become it")
+		}
+	})
+}
+
+func TestRefusalsOfWhatAConnectionHasBecome(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		p := newUpper()
+		s := serve(t, g, becoming(p))
+		c := s.dial(t)
+		c.ask("become", "it has")
+		c.ask("one", "ONE")
+		done := s.drain(t)
+		c.wantEnd("UPPER " + refusal(engine.ShuttingDown))
+		c.Close()
+		heard(t, done, "the end of the drain")
+		if got, want := heard(t, p.ended, "the end"), (farewell{1, engine.ShuttingDown}); got != want {
+			t.Errorf("ended as %+v, want %+v", got, want)
+		}
+	})
+}
+
+// End says its words behind what was posted, and Refuse is asked for none.
+func TestEnd(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		ended := make(chan error, 2)
+		s := serve(t, g, lines{
+			serve: func(t *engine.Turn, line []byte) error {
+				c := t.Conn()
+				if string(line) == "at once" {
+					c.Push([]byte("pushed\n"))
+					ended <- c.End(engine.Own, []byte("the last words\n"))
+					ended <- c.End(engine.Own, []byte("once more\n"))
+				}
+				return say(t, "answer")
+			},
+			refuse: func(why engine.Reason) { t.Errorf("asked for words because of %v", why) },
+		}, func(s *engine.Server) { s.OwnReasons = []string{"left"} })
+		c := s.dial(t)
+		c.ask("one", "answer")
+		c.send("at once\n")
+		var text string
+		for range 3 {
+			line, _ := c.r.ReadString('\n')
+			text += line
+		}
+		if text != "answer\npushed\nthe last words\n" && text != "pushed\nanswer\nthe last words\n" {
+			t.Errorf("heard %q", text)
+		}
+		c.wantEnd("")
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err != engine.ErrClosed {
+			t.Errorf("a second End: %v, want ErrClosed", err)
+		}
+		if !eventually(patience, func() bool { return s.Stats().Own[0].Count == 1 }) {
+			t.Errorf("%v, want one for its own reason", s.Stats().Own)
+		}
+	})
+}
+
+// A peer that has been silent for half of its time is asked, and lives when it answers.
+func TestPing(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		const idle = 5 * time.Second // a busy machine must not take half of it to pass an answer on
+		p := newUpper()
+		p.ping = []byte("are you there?\n")
+		s := serve(t, g, becoming(p), func(s *engine.Server) { s.Limits.IdleTime = idle })
+		begun := time.Now()
+		lives, dead, other := s.dial(t), s.dial(t), s.dial(t)
+		lives.ask("become", "it has")
+		dead.ask("become", "it has")
+		other.ask("one", "one")
+		lives.want("are you there?\n")
+		if asked := time.Since(begun); asked < idle/2-tick {
+			t.Errorf("asked after %v, want %v", asked, idle/2)
+		}
+		lives.ask("yes", "YES")
+		other.wantEnd(refusal(engine.IdleTimeout)) // its protocol asks nothing
+		dead.wantEnd("are you there?\nUPPER " + refusal(engine.IdleTimeout))
+		lives.want("are you there?\n") // once more: it is still served
+		lives.ask("still", "STILL")
+	})
+}

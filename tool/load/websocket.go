@@ -1,0 +1,211 @@
+package load
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha1"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// WebSocket is a target of messages over WebSocket (RFC 6455). The plan's content is
+// sent as one message again and again, and each must be answered with one message, in
+// order: an echo, where the plan has Echo. Content that is UTF-8 goes out as text, other
+// content as binary.
+//
+// Pings are answered, those to the connections of Plan.Idle too. A Close frame is answered,
+// and the connection opened again, as for the other targets: what was unanswered fails as
+// Closed. A close for a fault of ours (1002, 1003, 1007, 1009, 1010) ends the run, as does an
+// answer that nobody has asked for. No extension is offered, so nothing is compressed.
+// Connections that the run ends itself end without a Close frame.
+//
+// BenchmarkWebSocketCaller: a message of 64 bytes takes 30 to 100 ns, there and back; no
+// allocations.
+type WebSocket struct {
+	// URL is ws://HOST[:PORT][/PATH][?QUERY], the same with wss, or over a unix socket
+	// ws://unix:/SOCKET[:/PATH]. Required.
+	URL string
+	// Header is sent with the handshake, beside Host, User-Agent: hone and what the
+	// handshake needs; the first two can be replaced.
+	Header http.Header
+	// AnswerLimit is the longest message accepted. Zero: 16 MiB. Memory grows with the
+	// bytes received, never with the length claimed.
+	AnswerLimit int
+	// TLS is for wss, as HTTP.TLS is for https.
+	TLS *tls.Config
+}
+
+// wsTarget is a WebSocket that has been found to make sense.
+type wsTarget struct {
+	site
+	before, behind []byte // the handshake, up to its key and after it
+	limit          int
+	text           bool // requests are text
+}
+
+// Dial opens one connection, with its handshakes.
+func (w WebSocket) Dial(ctx context.Context) (net.Conn, error) {
+	t, err := w.target()
+	if err != nil {
+		return nil, err
+	}
+	return t.Dial(ctx)
+}
+
+// Caller makes one connection's codec, whose requests are binary unless Run calls it. It
+// panics when the fields cannot be; Run finds that first, and says so in its error.
+func (w WebSocket) Caller() Caller {
+	t, err := w.target()
+	if err != nil {
+		panic(err.Error())
+	}
+	return t.Caller()
+}
+
+// String returns the URL.
+func (w WebSocket) String() string { return public(w.URL) }
+
+// prepared makes the target that a plan drives.
+func (w WebSocket) prepared(p Plan) (Target, error) {
+	content := p.content()
+	if len(content) > mostFrame {
+		return nil, badTarget(fmt.Sprintf("content of %d bytes in a message of WebSocket", len(content)), fmt.Sprintf("send %d bytes at most", mostFrame))
+	}
+	t, err := w.target()
+	if err != nil {
+		return nil, err
+	}
+	t.text = utf8.Valid(content)
+	return t, nil
+}
+
+const keyHeader = "Sec-Websocket-Key"
+
+func (w WebSocket) target() (*wsTarget, error) {
+	where, err := locate(w.URL, "ws", "wss", w.TLS)
+	if err != nil {
+		return nil, err
+	}
+	header, host, err := where.header(w.Header)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"Connection", keyHeader, "Sec-Websocket-Version", "Sec-Websocket-Extensions"} {
+		if header.Values(name) != nil {
+			return nil, badTarget("the header "+name, "leave it out: the handshake has its own")
+		}
+	}
+	header.Set("Connection", "Upgrade")
+	header.Set("Upgrade", "websocket")
+	header.Set("Sec-Websocket-Version", "13")
+	const place = "KEY"
+	header.Set(keyHeader, place)
+	t := &wsTarget{site: where, limit: w.AnswerLimit}
+	t.before, t.behind, _ = bytes.Cut(where.head(http.MethodGet, host, header), []byte(keyHeader+": "+place))
+	t.before = append(slices.Clip(t.before), keyHeader+": "...)
+	if t.limit <= 0 {
+		t.limit = mostFrame
+	}
+	return t, nil
+}
+
+// Dial opens one connection.
+func (t *wsTarget) Dial(ctx context.Context) (net.Conn, error) {
+	nc, err := t.site.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) }) // one that fails is closed already
+	err = t.upgrade(nc)
+	stop()
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return nc, nil
+}
+
+// Caller makes one connection's codec.
+func (t *wsTarget) Caller() Caller {
+	c := &wsCaller{limit: t.limit, opcode: binaryFrame}
+	if t.text {
+		c.opcode = textFrame
+	}
+	var seed [8]byte
+	rand.Read(seed[:]) // which never fails
+	for _, b := range seed {
+		c.random = c.random<<8 | uint64(b)
+	}
+	return c
+}
+
+// upgrade asks for the protocol, and reads the answer.
+func (t *wsTarget) upgrade(nc net.Conn) error {
+	var nonce [16]byte
+	rand.Read(nonce[:])
+	key := base64.StdEncoding.EncodeToString(nonce[:])
+	if _, err := nc.Write(slices.Concat(t.before, []byte(key), t.behind)); err != nil {
+		return err
+	}
+	head, held, end := make([]byte, leastRead), 0, -1
+	for end < 0 {
+		if held == len(head) {
+			if held >= mostHead {
+				return malformed("the head is longer than %d bytes", mostHead)
+			}
+			head = append(head, make([]byte, held)...)
+		}
+		n, err := nc.Read(head[held:])
+		held += n
+		if end = bytes.Index(head[:held], []byte("\r\n\r\n")); end < 0 && err != nil {
+			return fmt.Errorf("the server closed the connection within the handshake (%w)", err)
+		}
+	}
+	end += len("\r\n\r\n")
+	if err := accepted(head[:end], key); err != nil {
+		return err
+	}
+	if held > end {
+		return unasked("WebSocket")
+	}
+	return nil
+}
+
+// accepted reports why a server's answer is not that of an upgrade; nil when it is.
+func accepted(head []byte, key string) error {
+	const asked = "GET"
+	answer, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(head)), &http.Request{Method: asked})
+	if err != nil {
+		return notHTTP(head)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusSwitchingProtocols {
+		return &Error{
+			Kind: Refused, What: fmt.Sprintf("the server answers the handshake of WebSocket with %s", answer.Status),
+			Try: "check the path, and which headers the server wants, as in -H 'Origin: https://example.com'",
+		}
+	}
+	const suffix = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11" // RFC 6455, 1.3
+	sum := sha1.Sum([]byte(key + suffix))
+	switch {
+	case !strings.EqualFold(answer.Header.Get("Upgrade"), "websocket"):
+		return malformed("it upgrades to %q", answer.Header.Get("Upgrade"))
+	case answer.Header.Get("Sec-Websocket-Accept") != base64.StdEncoding.EncodeToString(sum[:]):
+		return malformed("its Sec-WebSocket-Accept is not that of our key")
+	case answer.Header.Get("Sec-Websocket-Extensions") != "":
+		return malformed("it uses the extensions %q, and none were offered", answer.Header.Get("Sec-Websocket-Extensions"))
+	}
+	return nil
+}

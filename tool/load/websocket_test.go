@@ -1,0 +1,394 @@
+package load
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha1"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// wsSide is the server's side of a connection, written by the rules of RFC 6455 alone.
+type wsSide struct {
+	nc  net.Conn
+	in  *bufio.Reader
+	key string
+}
+
+// wsServer upgrades every connection, and has serve do the rest.
+func wsServer(tb testing.TB, serve func(*wsSide)) WebSocket {
+	tb.Helper()
+	frames := serveWith(tb, "tcp", func(nc net.Conn) {
+		side := &wsSide{nc: nc, in: bufio.NewReader(nc)}
+		if side.upgrade() == nil {
+			serve(side)
+		}
+	})
+	return WebSocket{URL: "ws://" + frames.Address + "/echo"}
+}
+
+func (s *wsSide) upgrade() error {
+	r, err := http.ReadRequest(s.in)
+	if err != nil {
+		return err
+	}
+	s.key = r.Header.Get("Sec-WebSocket-Key")
+	nonce, err := base64.StdEncoding.DecodeString(s.key)
+	if err != nil || len(nonce) != 16 || r.Header.Get("Upgrade") != "websocket" || r.Header.Get("Connection") != "Upgrade" || r.Header.Get("Sec-WebSocket-Version") != "13" {
+		return fmt.Errorf("no handshake: %v", r.Header)
+	}
+	_, err = io.WriteString(s.nc, switching(s.key))
+	return err
+}
+
+func switching(key string) string {
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	return "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " + base64.StdEncoding.EncodeToString(sum[:]) + "\r\n\r\n"
+}
+
+// read reads a frame, which must be masked.
+func (s *wsSide) read() (first byte, payload []byte, err error) {
+	var head [2]byte
+	if _, err := io.ReadFull(s.in, head[:]); err != nil {
+		return 0, nil, err
+	}
+	n := uint64(head[1] & 0x7f)
+	switch n {
+	case 126:
+		var length [2]byte
+		_, err = io.ReadFull(s.in, length[:])
+		n = uint64(binary.BigEndian.Uint16(length[:]))
+	case 127:
+		var length [8]byte
+		_, err = io.ReadFull(s.in, length[:])
+		n = binary.BigEndian.Uint64(length[:])
+	}
+	var key [4]byte
+	if err == nil && head[1]&0x80 == 0 {
+		err = fmt.Errorf("a frame is not masked")
+	}
+	if err == nil {
+		_, err = io.ReadFull(s.in, key[:])
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	payload = make([]byte, n)
+	_, err = io.ReadFull(s.in, payload)
+	for i := range payload {
+		payload[i] ^= key[i%4]
+	}
+	return head[0], payload, err
+}
+
+// wsFrameOf is a frame as servers send it.
+func wsFrameOf(first byte, payload []byte) []byte {
+	b := []byte{first}
+	switch n := len(payload); {
+	case n < 126:
+		b = append(b, byte(n))
+	case n < 1<<16:
+		b = binary.BigEndian.AppendUint16(append(b, 126), uint16(n))
+	default:
+		b = binary.BigEndian.AppendUint64(append(b, 127), uint64(n))
+	}
+	return append(b, payload...)
+}
+
+// echoWS answers every message as answer says, until a read fails.
+func echoWS(answer func(s *wsSide, first byte, payload []byte) []byte) func(*wsSide) {
+	return func(s *wsSide) {
+		for {
+			first, payload, err := s.read()
+			if err != nil {
+				return
+			}
+			if first&0x08 != 0 {
+				continue // a pong
+			}
+			if _, err := s.nc.Write(answer(s, first, payload)); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func TestWebSocketEchoes(t *testing.T) {
+	var kinds [2]atomic.Int64
+	whole := func(_ *wsSide, first byte, payload []byte) []byte {
+		kinds[first&1].Add(1) // text is 1, binary 2
+		return wsFrameOf(first, payload)
+	}
+	fragments := func(_ *wsSide, first byte, payload []byte) []byte {
+		half := len(payload) / 2
+		return slices.Concat(wsFrameOf(first&^0x80, payload[:half]), wsFrameOf(0x89, []byte("p")), wsFrameOf(0x00, nil), wsFrameOf(0x80, payload[half:]))
+	}
+	for name, c := range map[string]struct {
+		plan   Plan
+		answer func(*wsSide, byte, []byte) []byte
+	}{
+		"one at a time":  {Plan{Conns: 3}, whole},
+		"many in flight": {Plan{Conns: 2, Depth: 16}, whole},
+		"open loop":      {Plan{Conns: 2, Rate: 500, MaxLag: time.Second}, whole},
+		"nothing":        {Plan{Conns: 1, Content: []byte{}}, whole},
+		"16-bit length":  {Plan{Conns: 2, Depth: 3, Size: 126}, whole},
+		"64-bit length":  {Plan{Conns: 2, Size: 1 << 16}, whole},
+		"many sizes":     {Plan{Conns: 2, Depth: 4, Sizes: sizesOf(t, "uniform:0..70000")}, whole},
+		"fragments":      {Plan{Conns: 2, Depth: 4, Size: 300}, fragments},
+		"binary":         {Plan{Conns: 1, Content: []byte{0xff, 0, 0xfe}}, whole},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := c.plan
+			p.Target, p.Echo, p.Warmup, p.For = wsServer(t, echoWS(c.answer)), true, -1, 100*time.Millisecond
+			binary := kinds[0].Load()
+			r := measured(t, p)
+			if r.Requests == 0 || r.Errors["total"] != 0 || r.Reconnects != 0 {
+				t.Errorf("%d requests, errors %v, %d reconnects", r.Requests, r.Errors, r.Reconnects)
+			}
+			if got := kinds[0].Load() > binary; got != (name == "binary") {
+				t.Errorf("the content went out as binary: %v", got)
+			}
+		})
+	}
+}
+
+func TestWebSocketWrongAnswers(t *testing.T) {
+	var n, wrong atomic.Int64
+	target := wsServer(t, echoWS(func(_ *wsSide, first byte, payload []byte) []byte {
+		if n.Add(1)%10 == 0 {
+			wrong.Add(1)
+			payload[0] ^= 1
+		}
+		return wsFrameOf(first, payload)
+	}))
+	r := measured(t, Plan{Target: target, Echo: true, AllowErrors: true, Warmup: -1, For: 100 * time.Millisecond})
+	if got := r.Errors[WrongContent.String()]; got == 0 || got != wrong.Load() || got != r.Errors["total"] {
+		t.Errorf("errors %v, and %d were wrong", r.Errors, wrong.Load())
+	}
+}
+
+// Pings are answered with what they carry, on connections of the load and on idle ones.
+func TestWebSocketAnswersPings(t *testing.T) {
+	const conns, idle = 2, 5
+	var ponged atomic.Int64
+	target := wsServer(t, func(s *wsSide) {
+		for first := true; ; {
+			kind, payload, err := s.read()
+			switch {
+			case err != nil:
+				return
+			case kind == 0x8a && string(payload) == "are you there?":
+				ponged.Add(1)
+			case kind != 0x81:
+				t.Errorf("a frame of kind %#x with %q", kind, payload)
+				return
+			default:
+				s.nc.Write(wsFrameOf(kind, payload))
+				if first { // behind its answer, pushes to who is silent would be answers to nobody
+					s.nc.Write(wsFrameOf(0x89, []byte("are you there?")))
+				}
+				first = false
+			}
+		}
+	})
+	r := measured(t, Plan{Target: target, Conns: conns, Idle: idle, Echo: true, Warmup: -1, For: 200 * time.Millisecond})
+	if r.Errors["total"] != 0 || r.Idle.Open != idle || ponged.Load() != conns+idle {
+		t.Errorf("errors %v, idle %+v, %d pongs", r.Errors, r.Idle, ponged.Load())
+	}
+}
+
+// Who is silent passes pushes over, in whatever pieces they come, and answers the ping behind.
+func TestWebSocketIgnores(t *testing.T) {
+	c := WebSocket{URL: "ws://127.0.0.1"}.Caller().(*wsCaller)
+	c.Ignore()
+	long := bytes.Repeat([]byte("push"), 40_000)
+	stream := slices.Concat(wsFrameOf(0x01, long), wsFrameOf(0x80, []byte("end")), wsFrameOf(0x82, long[:200]), wsFrameOf(0x89, []byte("ping")))
+	for _, piece := range []int{1, 7, 1000, len(stream)} {
+		var held []byte
+		for at := 0; at < len(stream); at += piece {
+			held = append(held, stream[at:min(at+piece, len(stream))]...)
+			for len(held) > 0 {
+				var a Answer
+				used, err := c.Decode(&a, held)
+				if err != nil || a.ID != 0 {
+					t.Fatal(err, a.ID)
+				}
+				if used == 0 {
+					break
+				}
+				held = held[used:]
+			}
+			if len(held) > 14+shortest {
+				t.Fatalf("%d bytes are held", len(held))
+			}
+		}
+		s := &wsSide{in: bufio.NewReader(bytes.NewReader(c.AppendReplies(nil)))}
+		if kind, payload, err := s.read(); kind != 0x8a || string(payload) != "ping" || err != nil {
+			t.Errorf("in pieces of %d: %#x %q %v", piece, kind, payload, err)
+		}
+	}
+}
+
+// A server that closes in its own right is asked again, and hears a Close frame.
+func TestWebSocketReconnects(t *testing.T) {
+	var closes, heard atomic.Int64
+	target := wsServer(t, func(s *wsSide) {
+		for n := 1; ; n++ {
+			kind, payload, err := s.read()
+			if err != nil {
+				return
+			}
+			s.nc.Write(wsFrameOf(kind, payload))
+			if n < 3 {
+				continue
+			}
+			closes.Add(1)
+			code := []byte{0x03, 0xe8} // 1000
+			s.nc.Write(wsFrameOf(0x88, append(slices.Clone(code), "enough"...)))
+			for err == nil {
+				kind, payload, err = s.read()
+				if kind == 0x88 && bytes.Equal(payload, code) {
+					heard.Add(1)
+					return
+				}
+			}
+			return
+		}
+	})
+	r := measured(t, Plan{Target: target, Conns: 2, Echo: true, AllowErrors: true, Warmup: -1, For: 200 * time.Millisecond})
+	if r.Reconnects == 0 || r.Requests == 0 || r.Errors["total"] != r.Errors[Closed.String()] || heard.Load() == 0 || heard.Load() < closes.Load()-2 {
+		t.Errorf("%d reconnects, %d requests, errors %v; %d closes, %d answered", r.Reconnects, r.Requests, r.Errors, closes.Load(), heard.Load())
+	}
+	// A request that crosses the Close frame has no answer; none other is lost.
+	if lost := r.Errors[Closed.String()]; lost > closes.Load() {
+		t.Errorf("%d requests are lost in %d closes", lost, closes.Load())
+	}
+}
+
+func TestWebSocketEndsWithHostileServers(t *testing.T) {
+	for _, c := range []struct {
+		name, sends string
+		want        Kind
+		says        string
+	}{
+		{"masked", "\x81\x81abcdx", Garbage, "masked"},
+		{"reserved bit", "\xc1\x01x", Garbage, "reserved"},
+		{"opcode", "\x83\x01x", Garbage, "opcode 0x3"},
+		{"long control", "\x89\x7e\x00\x7e", Garbage, "control frame"},
+		{"fragmented control", "\x09\x01x", Garbage, "control frame"},
+		{"length in too many bytes", "\x81\x7e\x00\x05hello", Garbage, "a length of 5 takes 2 bytes"},
+		{"negative length", "\x81\x7f\xff\xff\xff\xff\xff\xff\xff\xff", Garbage, "takes 8 bytes"},
+		{"continued nothing", "\x80\x01x", Garbage, "goes on that has not begun"},
+		{"message in a message", "\x01\x01x\x81\x01x", Garbage, "begins within another"},
+		{"too long", "\x81\x7f\x00\x00\x00\x00\x10\x00\x00\x00", Garbage, "longer than the limit"},
+		{"too long in parts", "\x01\x7e\x00\xc8" + strings.Repeat("x", 200) + "\x80\x7e\x00\xc8" + strings.Repeat("x", 200), Garbage, "longer than the limit"},
+		{"close of one byte", "\x88\x01x", Garbage, "one byte"},
+		{"close with 1005", "\x88\x02\x03\xed", Garbage, "1005"},
+		{"close for too large", "\x88\x07\x03\xf1large", Refused, `1009 "large"`},
+		{"twice", "\x81\x01x\x81\x01x", WrongID, "nobody has asked"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			target := wsServer(t, func(s *wsSide) {
+				s.read()
+				io.WriteString(s.nc, c.sends)
+				io.Copy(io.Discard, s.nc)
+			})
+			target.AnswerLimit = 300
+			o := runPlan(t, context.Background(), Plan{Target: target, Requests: 1, For: 5 * time.Second, Timeout: 5 * time.Second})
+			if c.name == "twice" && o.err == nil {
+				t.Skip("the run was over before the second answer was read")
+			}
+			if e := faultOf(t, o.err); e.Kind != c.want || !strings.Contains(e.What, c.says) {
+				t.Errorf("%v: %v, want %v with %q", e.Kind, e, c.want, c.says)
+			}
+		})
+	}
+}
+
+func TestWebSocketHandshakes(t *testing.T) {
+	for _, c := range []struct {
+		name, answer string // KEY is the whole answer as it should be
+		want         Kind
+		says         string
+	}{
+		{"refused", "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", Refused, "403 Forbidden"},
+		{"other accept", switching("another key"), Garbage, "Sec-WebSocket-Accept"},
+		{"other protocol", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n", Garbage, `"h2c"`},
+		{"extension", "KEY+Sec-WebSocket-Extensions: permessage-deflate", Garbage, "permessage-deflate"},
+		{"no HTTP", "SSH-2.0-OpenSSH\r\n\r\n", Garbage, "SSH"},
+		{"greeting", "KEY\x81\x01x", WrongID, "nobody has asked"},
+		{"endless", "HTTP/1.1 101 Fine\r\n" + strings.Repeat("A: b\r\n", 20_000), Garbage, "longer than"},
+		{"nothing", "", Unreachable, "within the handshake"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				nc, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer nc.Close()
+				good := switching(r.Header.Get("Sec-WebSocket-Key"))
+				answer := strings.Replace(c.answer, "KEY+", good[:len(good)-2], 1)
+				if answer != c.answer {
+					answer += "\r\n\r\n"
+				}
+				io.WriteString(nc, strings.Replace(answer, "KEY", good, 1))
+			}))
+			defer s.Close()
+			_, err := Run(context.Background(), Plan{Target: WebSocket{URL: "ws://" + s.Listener.Addr().String()}, For: time.Second})
+			if e := faultOf(t, err); e.Kind != c.want || !strings.Contains(e.What, c.says) {
+				t.Errorf("%v: %v, want %v with %q", e.Kind, e, c.want, c.says)
+			}
+		})
+	}
+}
+
+func TestWebSocketPlans(t *testing.T) {
+	for name, target := range map[string]WebSocket{
+		"scheme":    {URL: "http://127.0.0.1/"},
+		"no host":   {URL: "ws:///echo"},
+		"fragment":  {URL: "ws://127.0.0.1/#a"},
+		"version":   {URL: "ws://127.0.0.1/", Header: http.Header{"Sec-WebSocket-Version": {"8"}}},
+		"extension": {URL: "ws://127.0.0.1/", Header: http.Header{"Sec-Websocket-Extensions": {"x"}}},
+		"upgrade":   {URL: "ws://127.0.0.1/", Header: http.Header{"Upgrade": {"x"}}},
+	} {
+		if _, err := Run(context.Background(), Plan{Target: target}); faultOf(t, err).Kind != BadPlan {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	target := must[*wsTarget](t)(WebSocket{URL: "wss://example.com/a?b", Header: http.Header{"Origin": {"https://x"}}}.target())
+	if network, address := whereIs(target); network != "tcp" || address != "example.com:443" || target.tls.ServerName != "example.com" {
+		t.Error(network, address)
+	}
+	if head := string(target.before) + "*" + string(target.behind); !strings.Contains(head, "GET /a?b HTTP/1.1\r\nHost: example.com\r\n") || !strings.Contains(head, "\r\nOrigin: https://x\r\n") || !strings.Contains(head, "\r\nSec-Websocket-Key: *\r\n") {
+		t.Errorf("%q", head)
+	}
+}
+
+func BenchmarkWebSocketCaller(b *testing.B) {
+	c := WebSocket{URL: "ws://127.0.0.1"}.Caller()
+	content := bytes.Repeat([]byte("x"), 64)
+	answer := wsFrameOf(0x82, content)
+	var out []byte
+	a := new(Answer)
+	b.ReportAllocs()
+	for b.Loop() {
+		out = c.AppendRequest(out[:0], 1, content)
+		*a = Answer{}
+		if n, err := c.Decode(a, answer); n != len(answer) || err != nil || a.ID != 1 {
+			b.Fatal(n, err, a)
+		}
+	}
+}

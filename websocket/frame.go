@@ -1,0 +1,141 @@
+package websocket
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+)
+
+// Kind is what a message is said to be.
+type Kind uint8
+
+const (
+	Text   Kind = 1 // UTF-8, which the receiver checks
+	Binary Kind = 2 // any bytes
+)
+
+// opcode is what a frame is for: the low four bits of its first byte.
+type opcode byte
+
+const (
+	opContinuation = opcode(0)
+	opText         = opcode(Text)
+	opBinary       = opcode(Binary)
+	opClose        = opcode(8)
+	opPing         = opcode(9)
+	opPong         = opcode(10)
+)
+
+// The other bits of a frame's first two bytes.
+const (
+	finBit        = 0x80 // the last frame of its message
+	compressedBit = 0x40 // RSV1: permessage-deflate, on the first frame of a message
+	reservedBits  = 0x30 // RSV2 and RSV3, which nobody has given a meaning
+	opcodeBits    = 0x0F
+	maskBit       = 0x80
+	lengthBits    = 0x7F
+	length16      = 126 // two bytes of length follow
+	length64      = 127 // eight
+)
+
+const (
+	mostControl = 125 // the longest payload of a control frame
+	mostHead    = 14  // the longest head of a frame: two bytes, length, masking key
+)
+
+// headSize is how long the head of an unmasked frame with n bytes of payload is.
+func headSize(n int) int {
+	switch {
+	case n < length16:
+		return 2
+	case n <= 0xFFFF:
+		return 4
+	}
+	return 10
+}
+
+// putHead writes the head of an unmasked frame with n bytes of payload to p, which must
+// have headSize(n) bytes. first is the frame's first byte.
+func putHead(p []byte, first byte, n int) {
+	p[0] = first
+	switch len(p) {
+	case 2:
+		p[1] = byte(n)
+	case 4:
+		p[1] = length16
+		binary.BigEndian.PutUint16(p[2:], uint16(n))
+	default:
+		p[1] = length64
+		binary.BigEndian.PutUint64(p[2:], uint64(n))
+	}
+}
+
+// appendHead appends the head of a server's frame with n bytes of payload.
+func appendHead(dst []byte, first byte, n int) []byte {
+	switch headSize(n) {
+	case 2:
+		return append(dst, first, byte(n))
+	case 4:
+		return append(dst, first, length16, byte(n>>8), byte(n))
+	}
+	return binary.BigEndian.AppendUint64(append(dst, first, length64), uint64(n))
+}
+
+// appendFrame appends a server's frame with the parts, one after the other, as payload.
+func appendFrame(dst []byte, first byte, parts ...[]byte) []byte {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	dst = appendHead(slices.Grow(dst, headSize(n)+n), first, n)
+	for _, p := range parts {
+		dst = append(dst, p...)
+	}
+	return dst
+}
+
+// appendMasked appends a client's frame: the same, masked with a key of its own that
+// nobody can foretell.
+func appendMasked(dst []byte, first byte, parts ...[]byte) []byte {
+	return appendMaskedWith(dst, rand.Uint32(), first, parts...)
+}
+
+func appendMaskedWith(dst []byte, key uint32, first byte, parts ...[]byte) []byte {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	start := len(dst)
+	dst = appendHead(slices.Grow(dst, mostHead+n), first, n)
+	dst[start+1] |= maskBit
+	dst = binary.LittleEndian.AppendUint32(dst, key)
+	body := len(dst)
+	for _, p := range parts {
+		dst = append(dst, p...)
+	}
+	mask(dst[body:], key)
+	return dst
+}
+
+// beginFrame appends room for the head of a server's frame whose payload will have about
+// expected bytes. The caller appends the payload behind it and finishes with endFrame.
+func beginFrame(dst []byte, expected int) []byte {
+	return append(dst, make([]byte, headSize(expected))...)
+}
+
+// endFrame writes the head of the frame for which beginFrame has appended room at
+// dst[start:body] and whose payload reaches to the end of dst. It moves the payload only
+// when its length needs another size of head than was expected.
+func endFrame(dst []byte, start, body int, first byte) []byte {
+	n := len(dst) - body
+	have, want := body-start, headSize(n)
+	if want > have {
+		dst = append(dst, make([]byte, want-have)...)
+	}
+	if want != have {
+		copy(dst[start+want:], dst[body:body+n])
+		dst = dst[:start+want+n]
+	}
+	putHead(dst[start:start+want], first, n)
+	return dst
+}

@@ -1,0 +1,259 @@
+package websocket
+
+import (
+	"crypto/rand"
+	"crypto/sha1"
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// The headers of the handshake, as package http spells them.
+const (
+	keyHeader        = "Sec-Websocket-Key"
+	acceptHeader     = "Sec-Websocket-Accept"
+	versionHeader    = "Sec-Websocket-Version"
+	protocolHeader   = "Sec-Websocket-Protocol"
+	extensionsHeader = "Sec-Websocket-Extensions"
+)
+
+// version is the only one there is, RFC 6455 §4.1.
+const version = "13"
+
+// handshake is what client and server have agreed on.
+type handshake struct {
+	accept     string // for Sec-WebSocket-Accept
+	protocol   string // the subprotocol; "": none
+	extensions string // for Sec-WebSocket-Extensions; "": none
+	window     uint8  // permessage-deflate: the window to send with; 0: not agreed on
+}
+
+// refusal is how a handshake is answered that does not become a WebSocket.
+type refusal struct {
+	status int
+	text   string // for the person who looks at it
+}
+
+// Error makes a refusal an error.
+func (r refusal) Error() string { return "websocket: refused: " + r.text }
+
+// write answers with the refusal and what RFC 9110 wants beside its status.
+func (r refusal) write(w http.ResponseWriter) {
+	h := w.Header()
+	switch r.status {
+	case http.StatusMethodNotAllowed:
+		h.Set("Allow", http.MethodGet)
+	case http.StatusUpgradeRequired:
+		h.Set("Upgrade", "websocket")
+		h.Set("Connection", "Upgrade")
+		h.Set("Sec-WebSocket-Version", version)
+	}
+	http.Error(w, r.text, r.status)
+}
+
+// readHandshake judges a client's request. protocols are those that the server speaks,
+// the best first. compress says that permessage-deflate may be agreed on. origin may
+// refuse who asks; nil is sameHost. A zero status in the refusal is none.
+func readHandshake(r *http.Request, protocols []string, compress bool, origin func(*http.Request) bool) (h handshake, no refusal) {
+	if no := requestRefusal(r); no.status != 0 {
+		return h, no
+	}
+	if origin == nil {
+		origin = sameHost
+	}
+	if !origin(r) {
+		return h, refusal{http.StatusForbidden, "this origin may not open a WebSocket here"}
+	}
+	asked, ok := tokens(r.Header[protocolHeader])
+	if !ok {
+		return h, refusal{http.StatusBadRequest, "Sec-WebSocket-Protocol is malformed or names one twice"}
+	}
+	offers, ok := parseExtensions(r.Header[extensionsHeader])
+	if !ok {
+		return h, refusal{http.StatusBadRequest, "Sec-WebSocket-Extensions is malformed"}
+	}
+	h.accept = acceptFor(r.Header[keyHeader][0])
+	for _, p := range protocols {
+		if slices.Contains(asked, p) {
+			h.protocol = p
+			break
+		}
+	}
+	if compress {
+		h.window, h.extensions = chooseDeflate(offers)
+	}
+	return h, refusal{}
+}
+
+// requestRefusal holds a request to RFC 6455 §4.2.1.
+func requestRefusal(r *http.Request) refusal {
+	key, asked := r.Header[keyHeader], r.Header[versionHeader]
+	switch {
+	case r.ProtoMajor != 1 || r.ProtoMinor < 1:
+		return refusal{http.StatusBadRequest, "a WebSocket begins with an HTTP/1.1 request"}
+	case r.Method != http.MethodGet:
+		return refusal{http.StatusMethodNotAllowed, "a WebSocket begins with a GET request"}
+	case !hasToken(r.Header["Upgrade"], "websocket"):
+		return refusal{http.StatusUpgradeRequired, "this is a WebSocket: ask for Upgrade: websocket"}
+	case !hasToken(r.Header["Connection"], "upgrade"):
+		return refusal{http.StatusBadRequest, "Upgrade without Connection: Upgrade"}
+	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
+		return refusal{http.StatusBadRequest, "a WebSocket's request has no body"}
+	case len(asked) != 1:
+		return refusal{http.StatusBadRequest, "Sec-WebSocket-Version must be there once"}
+	case asked[0] != version:
+		return refusal{http.StatusUpgradeRequired, "the version of WebSocket here is " + version}
+	case len(key) != 1 || !validKey(key[0]):
+		return refusal{http.StatusBadRequest, "Sec-WebSocket-Key must be there once, with 16 bytes in base64"}
+	}
+	return refusal{}
+}
+
+// appendSwitching appends the answer that accepts the handshake. extra are headers of the
+// caller's own, such as cookies; those of the handshake are left out of them.
+func appendSwitching(dst []byte, h handshake, extra http.Header) []byte {
+	dst = append(dst, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "...)
+	dst = append(dst, h.accept...)
+	if h.protocol != "" {
+		dst = append(append(dst, "\r\nSec-WebSocket-Protocol: "...), h.protocol...)
+	}
+	if h.extensions != "" {
+		dst = append(append(dst, "\r\nSec-WebSocket-Extensions: "...), h.extensions...)
+	}
+	dst = append(dst, "\r\n"...)
+	if len(extra) > 0 {
+		var text strings.Builder
+		_ = extra.WriteSubset(&text, map[string]bool{ // a Builder has no errors
+			"Upgrade": true, "Connection": true, "Content-Length": true, "Transfer-Encoding": true,
+			acceptHeader: true, protocolHeader: true, extensionsHeader: true,
+		})
+		dst = append(dst, text.String()...)
+	}
+	return append(dst, "\r\n"...)
+}
+
+// readSwitching judges a server's answer to a request with this key, that has asked for
+// these subprotocols and, with compress, offered deflateOffer.
+func readSwitching(r *http.Response, key string, protocols []string, compress bool) (h handshake, no refusal) {
+	refuse := func(text string) (handshake, refusal) { return handshake{}, refusal{r.StatusCode, text} }
+	accept, protocol := r.Header[acceptHeader], r.Header[protocolHeader]
+	switch {
+	case r.StatusCode != http.StatusSwitchingProtocols:
+		return refuse("the server answers " + r.Status)
+	case !hasToken(r.Header["Upgrade"], "websocket") || !hasToken(r.Header["Connection"], "upgrade"):
+		return refuse("the server switches to something other than WebSocket")
+	case len(accept) != 1 || accept[0] != acceptFor(key):
+		return refuse("Sec-WebSocket-Accept does not belong to this request")
+	case len(protocol) > 1 || len(protocol) == 1 && !slices.Contains(protocols, protocol[0]):
+		return refuse("the server speaks a subprotocol that it was not asked for")
+	}
+	if len(protocol) == 1 {
+		h.protocol = protocol[0]
+	}
+	answers, ok := parseExtensions(r.Header[extensionsHeader])
+	if !ok {
+		return refuse("Sec-WebSocket-Extensions is malformed")
+	}
+	if len(answers) == 0 {
+		return h, refusal{}
+	}
+	if !compress || len(answers) > 1 || !acceptsDeflate(answers[0]) {
+		return refuse("the server uses an extension that it was not offered")
+	}
+	h.window = mostWindow
+	return h, refusal{}
+}
+
+// newKey is a Sec-WebSocket-Key that nobody has used.
+func newKey() string {
+	var nonce [16]byte
+	_, _ = rand.Read(nonce[:]) // which never fails
+	return base64.StdEncoding.EncodeToString(nonce[:])
+}
+
+// validKey reports whether key is 16 bytes in base64.
+func validKey(key string) bool {
+	if len(key) != 24 {
+		return false
+	}
+	var nonce [18]byte
+	n, err := base64.StdEncoding.Decode(nonce[:], []byte(key))
+	return err == nil && n == 16
+}
+
+// acceptFor is the Sec-WebSocket-Accept that proves that key was read.
+func acceptFor(key string) string {
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// sameHost reports whether a page of the server's own host asks, or no page at all: what
+// is no browser sends no Origin, and can send whatever it likes.
+func sameHost(r *http.Request) bool {
+	origins := r.Header["Origin"]
+	if len(origins) == 0 {
+		return true
+	}
+	if len(origins) > 1 {
+		return false
+	}
+	origin, err := url.Parse(origins[0])
+	if err != nil || origin.Host == "" {
+		return false // "null" among them
+	}
+	port := ":80"
+	if strings.EqualFold(origin.Scheme, "https") {
+		port = ":443"
+	}
+	return strings.EqualFold(strings.TrimSuffix(origin.Host, port), strings.TrimSuffix(r.Host, port))
+}
+
+// hasToken reports whether a header that is a list has this lower-case token.
+func hasToken(values []string, token string) bool {
+	for _, v := range values {
+		for t := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.Trim(t, " \t"), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// tokens are the elements of a header that is a list of different tokens. Empty elements
+// are dropped, as RFC 9110 §5.6.1 has a recipient do.
+func tokens(values []string) (list []string, ok bool) {
+	for _, v := range values {
+		for t := range strings.SplitSeq(v, ",") {
+			t = strings.Trim(t, " \t")
+			switch {
+			case t == "":
+			case !isToken(t) || slices.Contains(list, t):
+				return nil, false
+			default:
+				list = append(list, t)
+			}
+		}
+	}
+	return list, true
+}
+
+// isToken reports whether s is a token of RFC 9110 §5.6.2.
+func isToken(s string) bool {
+	for i := range len(s) {
+		if !isTokenByte(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isTokenByte(b byte) bool {
+	switch {
+	case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9':
+		return true
+	}
+	return b < 0x80 && strings.IndexByte("!#$%&'*+-.^_`|~", b) >= 0
+}

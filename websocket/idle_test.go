@@ -1,0 +1,208 @@
+package websocket
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/http1"
+)
+
+// An idle connection takes little of the server's memory, after it has had a message in
+// pieces and a ping, compressed or not. What it takes over TLS is told and not judged:
+// most of it is crypto/tls's. The server is a process of its own.
+func TestIdleMemory(t *testing.T) {
+	if testing.Short() || raceDetector {
+		t.Skip("it measures memory: run it without -short and without -race")
+	}
+	if runtime.GOOS != "linux" {
+		t.Skipf("event loops need Linux, this is %s", runtime.GOOS)
+	}
+	all := 1000
+	if os.Getenv("HONE_TEST_ALL") != "" {
+		all = 15_000
+	}
+	const most = 220
+	for _, c := range []struct {
+		name             string
+		compress, secure bool
+	}{{name: "ws"}, {name: "deflate", compress: true}, {name: "wss", secure: true}} {
+		t.Run(c.name, func(t *testing.T) {
+			n := all
+			if c.secure {
+				n = min(n, 2000)
+			}
+			s := startIdle(t, c.secure)
+			s.open(t, 100, c.compress) // what the first ones take is the server's
+			heap, resident := s.memory(t, 100)
+			s.open(t, n, c.compress)
+			heapThen, residentThen := s.memory(t, 100+n)
+			each := float64(heapThen-heap) / float64(n)
+			t.Logf("%s: %.0f bytes of heap and stacks for each of %d idle connections, %.0f of the process's memory", c.name, each, n, float64(residentThen-resident)/float64(n))
+			if each > most && !c.secure {
+				t.Errorf("%.0f bytes a connection, want %d at most", each, most)
+			}
+		})
+	}
+}
+
+// idleServer is a process that serves.
+type idleServer struct {
+	addr   string
+	secure bool
+	in     io.Writer
+	out    *bufio.Scanner
+}
+
+// startIdle starts this test's own program as a server.
+func startIdle(t *testing.T, secure bool) *idleServer {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), fmt.Sprint("HONE_IDLE_SERVER=", secure))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close() // ends it
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &idleServer{secure: secure, in: in, out: bufio.NewScanner(out)}
+	s.addr = s.line(t)
+	return s
+}
+
+func (s *idleServer) line(t *testing.T) string {
+	t.Helper()
+	if !s.out.Scan() {
+		t.Fatalf("the server has ended: %v", s.out.Err())
+	}
+	return s.out.Text()
+}
+
+// memory asks for the memory in use when n connections are idle.
+func (s *idleServer) memory(t *testing.T, n int) (heap, resident int) {
+	t.Helper()
+	fmt.Fprintln(s.in, n)
+	if _, err := fmt.Sscan(s.line(t), &heap, &resident); err != nil {
+		t.Fatal(err)
+	}
+	return heap, resident
+}
+
+// open opens n connections that have had a message in pieces and a ping each.
+func (s *idleServer) open(t *testing.T, n int, compress bool) {
+	text := strings.Repeat("a message in pieces ", 10)
+	first, lines, want := byte(opText), []string(nil), appendFrame(nil, byte(opText)|finBit, []byte(text))
+	payload := []byte(text)
+	if compress {
+		var z Compression
+		lines = []string{"Sec-WebSocket-Extensions: permessage-deflate"}
+		payload = z.deflate(nil, mostWindow, payload)
+		first, want = first|compressedBit, appendFrame(nil, byte(opText)|finBit|compressedBit, payload)
+	}
+	want = append(served(opPong, "?"), want...)
+	got := make([]byte, len(want))
+	r := bufio.NewReader(nil)
+	for range n {
+		nc, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close() })
+		nc.SetDeadline(time.Now().Add(10 * patience))
+		if s.secure {
+			nc = tls.Client(nc, &tls.Config{InsecureSkipVerify: true})
+		}
+		r.Reset(nc)
+		p := &peer{nc, t, r}
+		p.send([]byte(asking(lines...)))
+		p.switched()
+		p.send(append(appendMasked(nil, first, payload[:7]), frame(opPing, "?")...))
+		p.send(piece(opContinuation, true, string(payload[7:])))
+		if _, err := io.ReadFull(r, got); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("got %q, %v", got, err)
+		}
+	}
+}
+
+// serveIdle is the server's process: for each number that it reads it waits until as many
+// connections are idle, and writes the memory that is in use.
+func serveIdle(secure bool) error {
+	s := &http1.Server{
+		Engine: engine.Events(engine.Auto), Limits: engine.Limits{Conns: -1},
+		Handler: &Upgrader{Message: echo, Compression: &Compression{MinSize: 1}},
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	addr := ln.Addr().String()
+	if secure {
+		certified := httptest.NewUnstartedServer(nil)
+		certified.StartTLS()
+		ln = tls.NewListener(ln, &tls.Config{Certificates: certified.TLS.Certificates})
+		certified.Close()
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ln) }()
+	fmt.Println(addr)
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		var n int
+		if _, err := fmt.Sscan(in.Text(), &n); err != nil {
+			return err
+		}
+		tick := time.NewTicker(100 * time.Millisecond)
+		for rested := 0; rested < 15; <-tick.C { // long enough for all to give back what they have borrowed
+			if st := s.Stats(); st.Open == n && (st.Lent == 0 || secure) {
+				rested++
+			} else {
+				rested = 0
+			}
+		}
+		tick.Stop()
+		for range 3 {
+			debug.FreeOSMemory() // pools keep what they have for two collections
+		}
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		fmt.Println(m.HeapAlloc+m.StackInuse, residentMemory())
+	}
+	s.Close()
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// residentMemory is the process's memory that is in use, in bytes.
+func residentMemory() int {
+	status, _ := os.ReadFile("/proc/self/status")
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	var kib int
+	fmt.Sscan(rest, &kib)
+	return kib << 10
+}

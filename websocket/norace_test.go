@@ -1,0 +1,6 @@
+//go:build !race
+
+package websocket
+
+// raceDetector says that this is a build with it.
+const raceDetector = false

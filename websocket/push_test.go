@@ -1,0 +1,370 @@
+package websocket
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// Pushes from many goroutines arrive whole, each sender's in its order, among the answers.
+func TestPushes(t *testing.T) {
+	run(t, func(t *testing.T, at *place) {
+		const senders, each = 8, 200
+		conns := make(chan Conn, 1)
+		p, _ := upgraded(t, at.serve(&Upgrader{Message: echo, Open: func(c Conn, _ *http.Request) error { conns <- c; return nil }}))
+		c := heard(t, conns, "the connection")
+		var wg sync.WaitGroup
+		for s := range senders {
+			wg.Go(func() {
+				for i := range each {
+					if err := c.Binary([]byte{byte(s)}, binary.BigEndian.AppendUint32(nil, uint32(i))); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Go(func() {
+			for range each {
+				if _, err := p.Write(frame(opText, "asked")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		var next [senders]uint32
+		answers := 0
+		for range senders*each + each {
+			kind, msg := p.message()
+			switch {
+			case kind == opText && string(msg) == "asked":
+				answers++
+			case kind == opBinary && len(msg) == 5 && binary.BigEndian.Uint32(msg[1:]) == next[msg[0]]:
+				next[msg[0]]++
+			default:
+				t.Fatalf("got %v %q", kind, msg)
+			}
+		}
+		wg.Wait()
+		if answers != each {
+			t.Errorf("%d answers, want %d", answers, each)
+		}
+	})
+}
+
+// message reads one frame of the server's.
+func (p *peer) message() (opcode, []byte) {
+	p.t.Helper()
+	var head [10]byte
+	if _, err := io.ReadFull(p.r, head[:2]); err != nil {
+		p.t.Fatal(err)
+	}
+	n := int(head[1])
+	if head[0]&finBit == 0 || n > length64 {
+		p.t.Fatalf("the frame begins with %x", head[:2])
+	}
+	if n == length16 {
+		io.ReadFull(p.r, head[2:4])
+		n = int(binary.BigEndian.Uint16(head[2:]))
+	} else if n == length64 {
+		io.ReadFull(p.r, head[2:10])
+		n = int(binary.BigEndian.Uint64(head[2:]))
+	}
+	msg := make([]byte, n)
+	if _, err := io.ReadFull(p.r, msg); err != nil {
+		p.t.Fatal(err)
+	}
+	return opcode(head[0] & opcodeBits), msg
+}
+
+// A push that is made while the request is being answered never passes the answer: this
+// many upgrades on each engine, 100,000 in all with HONE_TEST_ALL=1.
+func TestPushesNeverPassTheAnswer(t *testing.T) {
+	upgrades := 200
+	if os.Getenv("HONE_TEST_ALL") != "" {
+		upgrades = 100_000 / (len(engine.All()) + 1)
+	}
+	run(t, func(t *testing.T, at *place) {
+		conns := make(chan Conn)
+		var pushed atomic.Int64
+		u := &Upgrader{Message: echo, Open: func(c Conn, _ *http.Request) error {
+			conns <- c // others push from here on
+			return c.Text([]byte("from Open"))
+		}}
+		var pushers sync.WaitGroup
+		for range 4 {
+			pushers.Go(func() {
+				for c := range conns {
+					if err := c.Text([]byte("raced")); err != nil {
+						t.Error(err)
+					}
+					pushed.Add(1)
+				}
+			})
+		}
+		addr := at.serve(u)
+		var clients sync.WaitGroup
+		for range 4 {
+			clients.Go(func() {
+				for range upgrades / 4 {
+					if err := upgradeAgainstPushes(addr); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		clients.Wait()
+		close(conns)
+		pushers.Wait()
+		if n := pushed.Load(); n != int64(upgrades/4*4) && !t.Failed() {
+			t.Errorf("%d pushes", n)
+		}
+	})
+}
+
+// upgradeAgainstPushes upgrades one connection, and reads two pushes behind the answer.
+func upgradeAgainstPushes(addr string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c, err := Dial(ctx, "ws://"+addr, Options{})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		c.nc.(*net.TCPConn).SetLinger(0) // so many ports in TIME_WAIT there are not
+		c.nc.Close()
+	}()
+	var got []string
+	for range 2 {
+		_, msg, err := c.Read(ctx, nil)
+		if err != nil {
+			return err
+		}
+		got = append(got, string(msg))
+	}
+	if slices.Sort(got); got[0] != "from Open" || got[1] != "raced" {
+		return fmt.Errorf("got %q", got)
+	}
+	return nil
+}
+
+// A client that does not read is disconnected when too much waits for it.
+func TestSlowReader(t *testing.T) {
+	run(t, func(t *testing.T, at *place) {
+		at.limits.HardCap = 32 << 10
+		conns := make(chan Conn, 1)
+		u := &Upgrader{Message: echo, Open: func(c Conn, _ *http.Request) error { conns <- c; return nil }}
+		ends := tellsEnds(u)
+		upgraded(t, at.serve(u))
+		c := heard(t, conns, "the connection")
+		msg := make([]byte, 16<<10)
+		var err error
+		for range 10_000 {
+			if err = c.Binary(msg); err != nil {
+				break
+			}
+		}
+		if !errors.Is(err, engine.SlowReader) {
+			t.Errorf("pushed until %v", err)
+		}
+		if got := heard(t, ends, "the end"); got != (ended{AbnormalClosure, engine.SlowReader}) {
+			t.Errorf("told %v", got)
+		}
+		if err := c.Binary(msg); err != ErrClosed {
+			t.Errorf("afterwards: %v", err)
+		}
+	})
+}
+
+// A flood of pings whose answers nobody reads stops being read.
+func TestPingFlood(t *testing.T) {
+	run(t, func(t *testing.T, at *place) {
+		at.limits.StallTime = 300 * time.Millisecond
+		u := &Upgrader{Message: echo}
+		ends := tellsEnds(u)
+		p, _ := upgraded(t, at.serve(u))
+		var flood []byte
+		for range 1000 {
+			flood = append(flood, frame(opPing, string(make([]byte, mostControl)))...)
+		}
+		for {
+			if most := at.stats().Waiting; most > 1<<20 {
+				t.Fatalf("%d bytes wait", most)
+			}
+			if _, err := p.Write(flood); err != nil {
+				break
+			}
+		}
+		if got := heard(t, ends, "the end"); got.why != engine.WriteStall {
+			t.Errorf("told %v", got)
+		}
+	})
+}
+
+// Late replies may come in any order and from any goroutine.
+func TestLate(t *testing.T) {
+	run(t, func(t *testing.T, at *place) {
+		const n = 100
+		replies := make(chan Reply, n)
+		p, _ := upgraded(t, at.serve(&Upgrader{Message: func(c Call, dst, msg []byte) ([]byte, error) {
+			r := c.Later()
+			if r.Conn() != c.Conn() {
+				t.Error("another connection's reply")
+			}
+			if i, _ := strconv.Atoi(string(msg)); i%10 == 0 {
+				return append(dst, "ignored"...), r.Text(msg)
+			}
+			replies <- r
+			return append(dst, "ignored"...), nil
+		}}))
+		var all []byte
+		for i := range n {
+			all = append(all, frame(opText, strconv.Itoa(i))...)
+		}
+		p.send(all)
+		var kept []Reply
+		for range n - n/10 {
+			kept = append(kept, heard(t, replies, "a message"))
+		}
+		slices.Reverse(kept)
+		for i, r := range kept {
+			var err error
+			switch i % 3 {
+			case 0:
+				err = r.Text([]byte("t"))
+			case 1:
+				err = r.Binary([]byte("b"))
+			default:
+				err = errors.Join(r.Skip())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			if err := r.Skip(); err != engine.ErrSettled {
+				t.Errorf("settled twice: %v", err)
+			}
+		}
+		counts := map[string]int{}
+		for range n - n/10 - len(kept)/3 + n/10 {
+			_, msg := p.message()
+			counts[string(msg)]++
+		}
+		if counts["t"] != 30 || counts["b"] != 30 || counts["90"] != 1 {
+			t.Errorf("got %v", counts)
+		}
+	})
+}
+
+// An answer may be of the other kind, be another slice, be empty, or not be at all.
+func TestAnswers(t *testing.T) {
+	run(t, func(t *testing.T, at *place) {
+		long := make([]byte, 70_000)
+		p, _ := upgraded(t, at.serve(&Upgrader{Message: func(c Call, dst, msg []byte) ([]byte, error) {
+			switch string(msg) {
+			case "none":
+				return nil, nil
+			case "empty":
+				return dst, nil
+			case "other":
+				return []byte("another slice"), nil
+			case "binary":
+				c.Answer(Binary)
+				return append(dst, msg...), nil
+			case "long":
+				return append(dst, long...), nil
+			case "middle":
+				return append(dst, long[:200]...), nil
+			case "part":
+				return append(dst, "cut off"...)[4:], nil
+			}
+			if len(msg) > 1000 {
+				return append(dst, c.Kind().text()...), nil
+			}
+			return dst, PolicyViolation
+		}}))
+		for _, ask := range []string{"none", "empty", "other", "binary", "long", "middle", "part", string(make([]byte, 300*5))} {
+			p.send(frame(opText, ask))
+		}
+		p.want(served(opText, ""))
+		p.want(served(opText, "another slice"))
+		p.want(served(opBinary, "binary"))
+		p.want(served(opText, string(long)))
+		p.want(served(opText, string(long[:200])))
+		p.want(served(opText, "off"))
+		p.want(served(opText, "text"))
+	})
+}
+
+func (k Kind) text() string { return map[Kind]string{Text: "text", Binary: "binary"}[k] }
+
+// A Call that is kept says so instead of answering for another message.
+func TestCallIsOver(t *testing.T) {
+	run(t, func(t *testing.T, at *place) {
+		kept := make(chan Call, 2)
+		p, _ := upgraded(t, at.serve(&Upgrader{Message: func(c Call, dst, msg []byte) ([]byte, error) {
+			kept <- c
+			return append(dst, msg...), nil
+		}}))
+		p.send(frame(opText, "1"))
+		p.want(served(opText, "1"))
+		c := heard(t, kept, "the call")
+		for name, use := range map[string]func(){
+			"Conn": func() { c.Conn() }, "Later": func() { c.Later() }, "Context": func() { c.Context() }, "Answer": func() { c.Answer(Text) },
+		} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("%s of a call that is over does not panic", name)
+					}
+				}()
+				use()
+			}()
+		}
+	})
+}
+
+// A broadcast reaches all who are there.
+func TestBroadcast(t *testing.T) {
+	run(t, func(t *testing.T, at *place) {
+		const n = 100
+		conns := make(chan Conn, n)
+		u := &Upgrader{Message: echo, Compression: &Compression{MinSize: 10}}
+		u.Open = func(c Conn, _ *http.Request) error { conns <- c; return nil }
+		addr := at.serve(u)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all []Conn
+		var peers []*peer
+		for range n {
+			p, _ := upgraded(t, addr)
+			peers, all = append(peers, p), append(all, heard(t, conns, "a connection"))
+		}
+		gone := all[7]
+		peers[7].Close()
+		eventually(t, "one has gone", func() bool { return !gone.RemoteAddr().IsValid() })
+		msg := "hello everybody, hello everybody"
+		if sent := Broadcast(ctx, slices.Values(all), Prepare(Text, []byte(msg), u.Compression)); sent != n-1 {
+			t.Errorf("sent to %d", sent)
+		}
+		for i, p := range peers {
+			if i != 7 {
+				p.want(served(opText, msg))
+			}
+		}
+		cancel()
+		if sent := Broadcast(ctx, slices.Values(all), Prepared{}); sent >= n-1 {
+			t.Errorf("sent to %d although the context has ended", sent)
+		}
+	})
+}

@@ -1,0 +1,95 @@
+package websocket
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// upgrade is a request that may become a connection.
+type upgrade struct {
+	upgrader  *Upgrader
+	handshake handshake
+	request   *http.Request
+	header    http.Header // of the answer, as far as middleware has set it
+}
+
+// protocol is what the connection speaks from the next visit on.
+func (up *upgrade) protocol() *protocol { return &up.upgrader.protocols[up.handshake.window] }
+
+// answer has the user let the connection in or refuse it, and answers the request. The
+// connection has become up.protocol().
+func (up *upgrade) answer(t *engine.Turn) {
+	t.Hold() // nothing may go before the answer
+	if open := up.upgrader.Open; open != nil {
+		if err := open(Conn{t.Conn(), up.protocol()}, up.request); err != nil {
+			t.Out = appendRefusal(t.Out, refusalOf(err))
+			t.State = stateOver | stateRefused
+			return
+		}
+	}
+	t.Conn().Trust() // whoever is let in has proved who it is, as far as anybody asks
+	t.Out = appendSwitching(t.Out, up.handshake, up.header)
+	d := decoder{window: up.handshake.window}
+	t.State = d.state()
+}
+
+// Refusal is a request's refusal: an error for Upgrader.Open to return, and the one that
+// Dial returns when the server does not answer with a WebSocket.
+type Refusal struct {
+	Status int         // Zero: 403.
+	Text   string      // for whoever looks at it; Dial keeps its beginning. Zero: the status in words.
+	Header http.Header // further fields of the answer. Zero: none.
+}
+
+// Error says how the request was refused.
+func (r *Refusal) Error() string {
+	return "websocket: refused: " + strconv.Itoa(r.status()) + " " + r.text()
+}
+
+func (r *Refusal) status() int {
+	if r.Status == 0 {
+		return http.StatusForbidden
+	}
+	return r.Status
+}
+
+func (r *Refusal) text() string {
+	if r.Text == "" {
+		return http.StatusText(r.status())
+	}
+	return r.Text
+}
+
+// refusalOf is how a request is refused for which Open has returned err. What err says is
+// not text for everybody to read.
+func refusalOf(err error) *Refusal {
+	if r, ok := errors.AsType[*Refusal](err); ok && r != nil {
+		return r
+	}
+	return &Refusal{}
+}
+
+// appendRefusal appends the answer that refuses a request.
+func appendRefusal(dst []byte, r *Refusal) []byte {
+	h := r.Header.Clone()
+	if h == nil {
+		h = http.Header{}
+	}
+	text := r.text()
+	h.Set("Connection", "close")
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	if h.Get("Content-Type") == "" {
+		h.Set("Content-Type", "text/plain; charset=utf-8")
+	}
+	dst = append(dst, "HTTP/1.1 "...)
+	dst = append(strconv.AppendInt(dst, int64(r.status()), 10), ' ')
+	dst = append(append(dst, http.StatusText(r.status())...), "\r\n"...)
+	var fields strings.Builder
+	_ = h.Write(&fields) // a Builder has no errors
+	dst = append(append(dst, fields.String()...), "\r\n"...)
+	return append(dst, text...)
+}
