@@ -5,7 +5,7 @@ ALL         := ./... ./observe/... ./tool/...
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps demo test race timing suites fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-faults apps bench-apps cross
+.PHONY: help deps demo test race timing suites fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-faults prove apps bench-apps cross
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -111,6 +111,9 @@ bench-http: ## race other HTTP servers, within 20 minutes, and store the result
 bench-faults: ## see what each does when things go wrong, and store it
 	go run ./bench/cmd/peers faults -o bench/results/faults.json
 	go run ./bench/cmd/peers tables bench/README.md README.md README.zh.md
+
+prove: ## kill processes, servers and the power under the gateway's log, and count what is lost: 10 minutes
+	HONE_TEST_ALL=1 go test -count=1 -timeout 60m -v -run '^TestProve' ./gateway/journal -args -full
 
 cross: ## type-check every package and test for the other platforms
 	@for p in $(PLATFORMS); do \

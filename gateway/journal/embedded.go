@@ -289,7 +289,7 @@ func (l *Embedded) newestBlock(from uint64) uint64 {
 }
 
 // blockFolder is where JetStream keeps the stream's messages.
-var blockFolder = filepath.Join(storeName, "jetstream", "$G", "streams", streamName, "msgs")
+const blockFolder = storeName + "/jetstream/$G/streams/" + streamName + "/msgs"
 
 // Append publishes one envelope and waits until JetStream has fsynced it.
 func (l *Embedded) Append(ctx context.Context, envelope []byte) (uint64, error) {
