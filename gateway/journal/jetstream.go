@@ -156,7 +156,8 @@ const (
 	batchBytes    = 8 << 20
 	batchPatience = 5 * time.Second // for the next message of a batch
 	retryPause    = 50 * time.Millisecond
-	mostTries     = 600 // without an envelope: half a minute of refusals, or longer without answers
+	mostTries     = 600 // without an envelope: half a minute of refusals,
+	mostSilence   = 12  // or a minute without answers
 )
 
 // read calls each for the messages from position from up to, but not including, next. A
@@ -169,15 +170,19 @@ func (s *stream) read(ctx context.Context, from, next uint64, each func(pos uint
 		}
 		from = at
 		var missing *missingError
+		if errors.As(err, &missing) && !missing.replied {
+			tries += mostTries / mostSilence
+		}
 		switch {
-		case errors.As(err, &missing) && missing.replied && s.nc.Opts.InProcessServer != nil:
+		case missing != nil && missing.replied && (tries >= mostTries || s.nc.Opts.InProcessServer != nil):
 			return &Refusal{
 				What:   fmt.Sprintf("the envelope at position %d cannot be read", at),
-				Repair: "restore the folder from a backup",
+				Repair: "restore the log from a backup or a replica",
 				Err:    err,
 			}
-		case errors.As(err, &missing) && tries < mostTries:
-			// A replica has not caught up, or the machine is too busy to answer in time.
+		case missing != nil && tries < mostTries:
+			// A replica has not caught up, a connection has broken off in between, or the
+			// machine is too busy to answer in time.
 			if err := pause(ctx, retryPause); err != nil {
 				return errors.Join(missing, err)
 			}
@@ -196,7 +201,7 @@ type missingError struct {
 	replied bool // JetStream has answered
 }
 
-func (e *missingError) Error() string { return "JetStream has no such message (" + e.status + ")" }
+func (e *missingError) Error() string { return "JetStream does not yield the message: " + e.status }
 
 // readBatch reads what one request yields and returns the position after it.
 func (s *stream) readBatch(ctx context.Context, from, next uint64, each func(pos uint64, m *nats.Msg) error) (uint64, error) {
@@ -232,10 +237,7 @@ func (s *stream) readBatch(ctx context.Context, from, next uint64, each func(pos
 			return at, nil // the end of the batch
 		}
 		if pos := m.Header.Get(jetstream.SequenceHeader); pos != strconv.FormatUint(at, 10) {
-			return at, &Refusal{
-				What:   fmt.Sprintf("position %s follows %d: envelopes are missing", pos, at-1),
-				Repair: "restore the log from a backup or a replica",
-			}
+			return at, &missingError{fmt.Sprintf("position %s comes after %d", pos, at-1), true}
 		}
 		if at >= next {
 			return at, nil

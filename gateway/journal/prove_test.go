@@ -245,13 +245,23 @@ type child struct {
 // start starts a child and waits until it has recovered. wrap may put a command before it.
 func (p *proof) start(wrap ...string) *child {
 	p.t.Helper()
+	c, opened := p.try(wrap...)
+	if !opened {
+		p.t.Fatalf("the log does not open: %s", p.failed)
+	}
+	return c
+}
+
+// try is start for a log that may not open.
+func (p *proof) try(wrap ...string) (c *child, opened bool) {
+	p.t.Helper()
 	p.task.Acked = p.acked
 	text, err := json.Marshal(p.task)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	argv := append(append([]string{}, wrap...), os.Args[0])
-	c := &child{p: p, cmd: exec.Command(argv[0], argv[1:]...)}
+	c = &child{p: p, cmd: exec.Command(argv[0], argv[1:]...)}
 	c.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -266,14 +276,14 @@ func (p *proof) start(wrap ...string) *child {
 	newest, _, err := c.next()
 	if err != nil {
 		c.kill()
-		p.t.Fatalf("the log does not open: %s", c.errs.String())
+		return c, false
 	}
 	c.newest = newest
 	if newest < p.acked {
 		p.lost += (p.acked - newest) * proofClients
 		p.acked = newest
 	}
-	return c
+	return c, true
 }
 
 // next reads one report.
