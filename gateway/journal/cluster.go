@@ -222,8 +222,13 @@ func (l *Cluster) Append(ctx context.Context, envelope []byte) (uint64, error) {
 		return 0, l.turn.breaks(l.mark.err())
 	}
 	l.count++
-	pos, writer := l.next, l.writer+"-"+strconv.FormatUint(l.count, 10)
-	for {
+	return l.place(ctx, envelope, l.writer+"-"+strconv.FormatUint(l.count, 10), false)
+}
+
+// place publishes an envelope until its outcome is known. uncertain says that an attempt before
+// may have stored it.
+func (l *Cluster) place(ctx context.Context, envelope []byte, writer string, uncertain bool) (uint64, error) {
+	for pos := l.next; ; uncertain = true {
 		attempt, cancel := context.WithTimeout(ctx, attemptTime)
 		err := l.stream.publish(attempt, envelope, pos, true, writer)
 		cancel()
@@ -231,15 +236,13 @@ func (l *Cluster) Append(ctx context.Context, envelope []byte) (uint64, error) {
 		case err == nil:
 			return l.stored(pos), nil
 		case isOutOfStep(err):
-			ours, resolved := l.holds(ctx, pos, writer)
+			ours, resolved := l.holds(ctx, pos, writer, uncertain)
 			switch {
 			case resolved != nil:
 				return 0, l.turn.breaks(errors.Join(err, resolved))
 			case ours:
 				return l.stored(pos), nil
 			}
-			// Another writer has the position, so that no attempt of this Append, those
-			// that are still on their way included, can be stored.
 			return 0, ErrConflict
 		}
 		if paused := pause(ctx, retryEvery); paused != nil {
@@ -256,18 +259,32 @@ func (l *Cluster) stored(pos uint64) uint64 {
 	return pos
 }
 
-// holds reads position pos back and reports whether writer's envelope is there.
-func (l *Cluster) holds(ctx context.Context, pos uint64, writer string) (ours bool, err error) {
+// holds reports whether position pos has writer's envelope, after JetStream has refused pos to
+// it. Unless an earlier attempt is uncertain, somebody else's is there.
+func (l *Cluster) holds(ctx context.Context, pos uint64, writer string, uncertain bool) (ours bool, err error) {
 	info, err := l.lastingState(ctx)
 	if err != nil {
 		return false, err
 	}
-	if _, next := bounds(info.State); next < pos {
+	_, next := bounds(info.State)
+	if next < pos {
 		return false, fmt.Errorf("the stream ends at position %d and has reached %d before", next-1, pos-1)
 	}
-	err = l.stream.read(ctx, pos, pos+1, func(_ uint64, m *nats.Msg) error {
-		ours = m.Header.Get(writerHeader) == writer
-		return nil
+	if !uncertain {
+		return false, nil
+	}
+	err = l.stream.read(ctx, pos, max(next, pos+1), func(at uint64, m *nats.Msg) error {
+		switch {
+		case m.Header.Get(writerHeader) != writer:
+			return nil
+		case at == pos:
+			ours = true
+			return nil
+		case ours: // an election has stored it twice: Read yields it once
+			return nil
+		}
+		// An old leader had accepted it. What is between is unknown to the caller.
+		return fmt.Errorf("stored at position %d behind another writer, instead of %d", at, pos)
 	})
 	return ours, err
 }

@@ -49,7 +49,8 @@ const (
 	readyText = "honed log 1\n"
 
 	streamName      = "LOG"
-	startPatience   = 5 * time.Minute  // recovery of a large store
+	startPatience   = 5 * time.Minute // recovery of a large store
+	startStep       = 100 * time.Millisecond
 	requestPatience = 30 * time.Second // of an Append as well
 	defaultReserve  = 64 << 20
 )
@@ -188,15 +189,18 @@ func (l *Embedded) start(ctx context.Context, create bool) error {
 	s.SetLoggerV2(serverLog{l.o.Logger, &l.faults}, false, false, false)
 	l.server = s
 	s.Start()
-	patience := startPatience
-	if deadline, limited := ctx.Deadline(); limited {
-		patience = time.Until(deadline)
-	}
-	if !s.ReadyForConnections(patience) {
-		return errors.New("JetStream does not start")
+	for began := time.Now(); !s.ReadyForConnections(startStep); {
+		switch {
+		case l.faults.fatal() != nil:
+			return l.faults.fatal()
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case time.Since(began) > startPatience:
+			return errors.New("JetStream does not start")
+		}
 	}
 	if !s.JetStreamEnabled() {
-		return errors.New("JetStream cannot use its folder")
+		return errors.Join(errors.New("JetStream cannot use its folder"), l.faults.fatal())
 	}
 	nc, err := nats.Connect("", nats.InProcessServer(s), nats.NoReconnect())
 	if err != nil {
@@ -209,7 +213,15 @@ func (l *Embedded) start(ctx context.Context, create bool) error {
 	ctx, cancel := context.WithTimeout(ctx, requestPatience)
 	defer cancel()
 	if create {
-		_, err = l.stream.js.CreateOrUpdateStream(ctx, l.stream.config(1))
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		if err := l.faults.watch(cancel); err != nil {
+			return err
+		}
+		defer l.faults.watch(nil)
+		if _, err = l.stream.js.CreateOrUpdateStream(ctx, l.stream.config(1)); err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		return err
 	}
 	_, err = l.stream.state(ctx)
@@ -265,6 +277,7 @@ func (l *Embedded) recover(ctx context.Context) error {
 	}
 	l.mark.pos.Store(next - 1)
 	l.block = l.newestBlock(0)
+	l.faults.forgive()
 	return l.mark.save()
 }
 
@@ -289,7 +302,7 @@ func (l *Embedded) newestBlock(from uint64) uint64 {
 }
 
 // blockFolder is where JetStream keeps the stream's messages.
-var blockFolder = filepath.Join(storeName, "jetstream", "$G", "streams", streamName, "msgs")
+const blockFolder = storeName + "/jetstream/$G/streams/" + streamName + "/msgs"
 
 // Append publishes one envelope and waits until JetStream has fsynced it.
 func (l *Embedded) Append(ctx context.Context, envelope []byte) (uint64, error) {
@@ -338,7 +351,21 @@ func (l *Embedded) publish(ctx context.Context, envelope []byte, pos uint64) err
 type faults struct {
 	mu     sync.Mutex
 	first  error
-	cancel context.CancelCauseFunc // of the Append under way
+	worst  error                   // JetStream cannot go on
+	cancel context.CancelCauseFunc // of what is under way
+}
+
+func (f *faults) fatal() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.worst
+}
+
+// forgive forgets what JetStream said while it recovered: what it found has been verified since.
+func (f *faults) forgive() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.first = f.worst
 }
 
 // watch has cancel called at the first fault, and returns one that was there before.
@@ -349,9 +376,12 @@ func (f *faults) watch(cancel context.CancelCauseFunc) error {
 	return f.first
 }
 
-func (f *faults) report(text string) {
+func (f *faults) report(text string, fatal bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if fatal && f.worst == nil {
+		f.worst = errors.New(text)
+	}
 	if f.first != nil {
 		return
 	}
@@ -483,12 +513,12 @@ func (s serverLog) Warnf(format string, args ...any) {
 	}
 }
 
-func (s serverLog) Errorf(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	s.faults.report(text)
+func (s serverLog) Errorf(format string, args ...any) { s.fault(fmt.Sprintf(format, args...), false) }
+func (s serverLog) Fatalf(format string, args ...any) { s.fault(fmt.Sprintf(format, args...), true) }
+
+func (s serverLog) fault(text string, fatal bool) {
+	s.faults.report(text, fatal)
 	if s.log != nil {
 		s.log.Error(text)
 	}
 }
-
-func (s serverLog) Fatalf(format string, args ...any) { s.Errorf(format, args...) }

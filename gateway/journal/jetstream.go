@@ -156,22 +156,33 @@ const (
 	batchBytes    = 8 << 20
 	batchPatience = 5 * time.Second // for the next message of a batch
 	retryPause    = 50 * time.Millisecond
+	mostTries     = 600 // without an envelope: half a minute of refusals,
+	mostSilence   = 12  // or a minute without answers
 )
 
 // read calls each for the messages from position from up to, but not including, next. A
-// replica that has not caught up is asked again until ctx ends.
+// replica that has not caught up is asked again.
 func (s *stream) read(ctx context.Context, from, next uint64, each func(pos uint64, m *nats.Msg) error) error {
-	for from < next {
+	for tries := 0; from < next; {
 		at, err := s.readBatch(ctx, from, next, each)
+		if tries++; at > from {
+			tries = 0
+		}
+		from = at
 		var missing *missingError
+		if errors.As(err, &missing) && !missing.replied {
+			tries += mostTries / mostSilence
+		}
 		switch {
-		case errors.As(err, &missing) && s.nc.Opts.InProcessServer != nil:
+		case missing != nil && missing.replied && (tries >= mostTries || s.nc.Opts.InProcessServer != nil):
 			return &Refusal{
 				What:   fmt.Sprintf("the envelope at position %d cannot be read", at),
-				Repair: "restore the folder from a backup",
+				Repair: "restore the log from a backup or a replica",
 				Err:    err,
 			}
-		case errors.As(err, &missing):
+		case missing != nil && tries < mostTries:
+			// A replica has not caught up, a connection has broken off in between, or the
+			// machine is too busy to answer in time.
 			if err := pause(ctx, retryPause); err != nil {
 				return errors.Join(missing, err)
 			}
@@ -180,15 +191,17 @@ func (s *stream) read(ctx context.Context, from, next uint64, each func(pos uint
 		case err != nil:
 			return err
 		}
-		from = at
 	}
 	return nil
 }
 
 // missingError is the end of a batch without a message.
-type missingError struct{ status string }
+type missingError struct {
+	status  string
+	replied bool // JetStream has answered
+}
 
-func (e *missingError) Error() string { return "JetStream has no such message (" + e.status + ")" }
+func (e *missingError) Error() string { return "JetStream does not yield the message: " + e.status }
 
 // readBatch reads what one request yields and returns the position after it.
 func (s *stream) readBatch(ctx context.Context, from, next uint64, each func(pos uint64, m *nats.Msg) error) (uint64, error) {
@@ -213,21 +226,18 @@ func (s *stream) readBatch(ctx context.Context, from, next uint64, each func(pos
 		cancel()
 		switch {
 		case err != nil && ctx.Err() == nil && !errors.Is(err, nats.ErrConnectionClosed):
-			return at, &missingError{err.Error()}
+			return at, &missingError{status: err.Error()}
 		case err != nil:
 			return at, err
 		}
 		if status := m.Header.Get("Status"); status != "" {
 			if at == from {
-				return at, &missingError{status}
+				return at, &missingError{status, true}
 			}
 			return at, nil // the end of the batch
 		}
 		if pos := m.Header.Get(jetstream.SequenceHeader); pos != strconv.FormatUint(at, 10) {
-			return at, &Refusal{
-				What:   fmt.Sprintf("position %s follows %d: envelopes are missing", pos, at-1),
-				Repair: "restore the log from a backup or a replica",
-			}
+			return at, &missingError{fmt.Sprintf("position %s comes after %d", pos, at-1), true}
 		}
 		if at >= next {
 			return at, nil

@@ -1,3 +1,5 @@
+//go:build amd64 || arm64
+
 package journal
 
 import (
@@ -18,6 +20,7 @@ type disk struct {
 	mu   sync.Mutex
 	root *inode
 	off  bool // the power is cut: every call fails
+	left int  // calls until then; 0: it stays
 
 	failSync bool   // fsync fails with EIO, and what it should have kept is lost
 	size     uint64 // what statfs promises; 0: 1 TiB
@@ -140,6 +143,10 @@ func resized(b []byte, size int) []byte {
 // enter locks the disk. Without power it fails.
 func (d *disk) enter() syscall.Errno {
 	d.mu.Lock()
+	if d.left > 0 {
+		d.left--
+		d.off = d.off || d.left == 0
+	}
 	if d.off {
 		d.mu.Unlock()
 		return syscall.EIO

@@ -303,7 +303,10 @@ func TestLostReply(t *testing.T) {
 	if err := log.stream.publish(t.Context(), envelope, 1, true, log.writer+"-1"); err != nil {
 		t.Fatal(err) // the attempt whose reply is lost
 	}
-	appended(t, log, envelope, 1)
+	if pos, err := log.place(t.Context(), envelope, log.writer+"-1", true); err != nil || pos != 1 {
+		t.Fatalf("position %d, %v", pos, err)
+	}
+	log.count = 1
 	appended(t, log, sample("a", 2, 1), 2)
 	if all := contents(t, log, 0); len(all) != 2 {
 		t.Errorf("%d envelopes, want 2", len(all))
@@ -317,6 +320,16 @@ func TestLostReply(t *testing.T) {
 		if e, err := Decode(all[len(all)-1]); err != nil || e.Count != 0 {
 			t.Errorf("from %d: the double has %d records (%v)", from, e.Count, err)
 		}
+	}
+	// It stores another one behind a foreign envelope, which the caller has not seen.
+	foreign, late := sample("b", 1, 1), sample("a", 3, 1)
+	for i, b := range [][]byte{foreign, late} {
+		if err := log.stream.publish(t.Context(), b, 4+uint64(i), true, []string{"other-1", log.writer + "-3"}[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := log.place(t.Context(), late, log.writer+"-3", true); !errors.Is(err, ErrBroken) {
+		t.Errorf("stored behind another writer: %v", err)
 	}
 }
 
