@@ -44,13 +44,14 @@ func (s *Server) fail(err error) {
 	err = fmt.Errorf("gateway: the log failed, and nothing is acknowledged any more: %w", err)
 	s.queue.end(err)
 	s.framed.Close()
+	s.sockets.Close()
 }
 
 // store appends a pack to the log and settles its promises.
 func (s *Server) store(p *pack, acks *framed.Batch) error {
 	for i := range p.entries {
 		if e := &p.entries[i]; e.kind == early {
-			acks.Add(e.reply, nil)
+			e.reply.send(acks, nil)
 		}
 	}
 	acks.Send()
@@ -66,7 +67,7 @@ func (s *Server) store(p *pack, acks *framed.Batch) error {
 			e.session.durable.Store(e.seq)
 		}
 		if e.kind == durable {
-			acks.Add(e.reply, nil)
+			e.reply.send(acks, nil)
 		}
 	}
 	acks.Send()

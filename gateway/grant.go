@@ -89,10 +89,10 @@ func (s *Server) settle(requests []request, granted []*session, refusals []error
 		}
 		if refusals[i] != nil {
 			s.count.refused.Add(1)
-			acks.Fail(r.reply, refusal(refusals[i]))
+			r.reply.fail(acks, refusal(refusals[i]))
 			continue
 		}
-		acks.Add(r.reply, s.welcome(r.link.level, known).append(room[:0]))
+		r.reply.send(acks, s.welcome(r.link.level, known).append(room[:0]))
 	}
 	s.queue.mu.Unlock()
 	acks.Send()

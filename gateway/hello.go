@@ -88,13 +88,13 @@ var refusals = []struct {
 }
 
 // refusal is err as the client is told: its code, and its words.
-func refusal(err error) error {
+func refusal(err error) *framed.Refusal {
 	for _, r := range refusals {
 		if errors.Is(err, r.err) {
 			return &framed.Refusal{Result: r.code, Content: []byte(err.Error())}
 		}
 	}
-	return wire.Failed
+	return &framed.Refusal{Result: wire.Failed}
 }
 
 // refused is the error that a result other than OK stands for. A code that is none of the

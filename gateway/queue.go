@@ -1,11 +1,11 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
 )
 
@@ -39,7 +39,7 @@ type pack struct {
 type entry struct {
 	session *session
 	seq     uint64 // stored then; 0: nothing of it is new
-	reply   framed.Reply
+	reply   answer
 	kind    entryKind
 }
 
@@ -63,65 +63,70 @@ func (q *queue) prepare(most int, now func() time.Time) {
 	q.filled.L, q.drained.L = &q.mu, &q.mu
 }
 
-// outcome is what became of a record.
-type outcome uint8
+// errAgain says that a record was stored before: it may be acknowledged now.
+var errAgain = errors.New("gateway: the record is stored already")
 
-const (
-	promised outcome = iota // its acknowledgement comes later
-	stored                  // it may be acknowledged now
-	again                   // the same: it is stored since long
-)
-
-// accept queues a record, or finds that it was queued or stored before. When too much
-// waits for the log it blocks, and with it the reading of this connection.
-func (q *queue) accept(c framed.Call, l *link, data []byte) (outcome, error) {
+// accept queues a record, unless it was queued or stored before. When its acknowledgement
+// comes later it returns the entry that is to have the reply, and mu stays locked: without
+// an entry and an error, the record may be acknowledged now. When too much waits for
+// the log it blocks, and with it the reading of this connection.
+func (q *queue) accept(l *link, seq uint64, data []byte) (_ *entry, err error) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	seq, known := c.ID(), l.session
+	var e entry
+	if e, err = q.admit(l, seq, data); err != nil {
+		q.mu.Unlock()
+		return nil, err
+	}
+	p := q.waiting[len(q.waiting)-1]
+	p.entries = append(p.entries, e)
+	if e.kind == silent {
+		q.mu.Unlock()
+		return nil, nil
+	}
+	return &p.entries[len(p.entries)-1], nil
+}
+
+// admit puts a record into the pack that grows, if it is new; mu is held.
+func (q *queue) admit(l *link, seq uint64, data []byte) (e entry, err error) {
+	known := l.session
 	if known == nil {
-		return 0, fmt.Errorf("%w: a record came before the welcome", ErrHandshake)
+		return e, fmt.Errorf("%w: a record came before the welcome", ErrHandshake)
 	}
 	for q.bytes >= q.most && !q.ended && known.link == l {
 		q.drained.Wait()
 	}
 	switch {
 	case q.ended:
-		return 0, ErrServerClosed
+		return e, ErrServerClosed
 	case known.ended:
-		return 0, ErrFenced
+		return e, ErrFenced
 	case known.link != l:
-		return 0, ErrMoved
+		return e, ErrMoved
 	case seq > known.accepted+1 || seq == 0:
-		return 0, fmt.Errorf("%w: %d came after %d", ErrGap, seq, known.accepted)
+		return e, fmt.Errorf("%w: %d came after %d", ErrGap, seq, known.accepted)
 	case seq <= known.durable.Load() || seq <= known.accepted && l.level == Received:
-		return again, nil
+		return e, errAgain
 	}
-	p := q.last(len(data))
-	e := entry{session: known, kind: durable}
+	e = entry{session: known, kind: durable}
 	if l.level == Received {
 		e.kind = silent
 		if q.bytes > q.most/4 || q.records >= earlyRecords {
 			e.kind = early
 		}
 	}
-	if seq > known.accepted {
-		record := journal.Record{Client: known.client, Epoch: known.epoch, Seq: seq, Time: p.began, Data: data}
-		if err := p.records.Record(&record); err != nil {
-			return 0, err
-		}
-		known.accepted, e.seq = seq, seq
-		p.bytes += len(data) + recordCost
-		q.bytes += len(data) + recordCost
-		q.records++
+	p := q.last(len(data))
+	if seq <= known.accepted {
+		return e, nil // a duplicate of one that is on its way
 	}
-	if e.kind != silent {
-		e.reply = c.Later()
+	record := journal.Record{Client: known.client, Epoch: known.epoch, Seq: seq, Time: p.began, Data: data}
+	if err := p.records.Record(&record); err != nil {
+		return e, err
 	}
-	p.entries = append(p.entries, e)
-	if e.kind == silent {
-		return stored, nil
-	}
-	return promised, nil
+	known.accepted, e.seq = seq, seq
+	p.bytes += len(data) + recordCost
+	q.bytes += len(data) + recordCost
+	q.records++
+	return e, nil
 }
 
 // earlyRecords is how many records may wait before those at level received are

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,7 @@ import (
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/http1"
 )
 
 // Server is a gateway in front of a log. Fill the fields, call Serve; do not change them
@@ -72,6 +74,7 @@ type Server struct {
 	once     sync.Once
 	startErr error
 	framed   framed.Server
+	sockets  http1.Server
 	limits   engine.Limits
 	most     int // bytes of one record's data
 	queue    queue
@@ -140,8 +143,10 @@ func (s *Server) prepare() {
 		Engine:  s.Engine,
 		Limits:  s.Limits,
 		Logger:  s.Logger,
-		OnClose: s.closed,
+		OnClose: func(c framed.Conn, _ engine.Reason) { s.closed(c.Value()) },
 	}
+	s.sockets = http1.Server{Handler: s.upgrader(), Engine: s.Engine, Limits: s.Limits, Logger: s.Logger}
+	s.sockets.Limits.AuthTime = 0
 }
 
 // submitHead is what a Submit's frame has before the record's data.
@@ -151,7 +156,13 @@ const submitHead = 13
 // ErrServerClosed, or until the log fails, and then returns the log's error: what was not
 // acknowledged by then may or may not be stored. It recovers the sessions from the log
 // first. ln is closed in every case. Serve may be called for several listeners at once.
-func (s *Server) Serve(ln net.Listener) error {
+func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, s.framed.Serve) }
+
+// ServeWebSocket is Serve for clients that send each frame, without its length, as one
+// binary message of a WebSocket, on any path.
+func (s *Server) ServeWebSocket(ln net.Listener) error { return s.serve(ln, s.sockets.Serve) }
+
+func (s *Server) serve(ln net.Listener, accept func(net.Listener) error) error {
 	if err := s.MayServe(ln.Addr()); err != nil {
 		ln.Close()
 		return err
@@ -160,7 +171,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		ln.Close()
 		return err
 	}
-	if err := s.framed.Serve(ln); !errors.Is(err, framed.ErrServerClosed) {
+	if err := accept(ln); !errors.Is(err, framed.ErrServerClosed) && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("gateway: %w", err)
 	}
 	if err := s.queue.failure(); err != nil {
@@ -190,7 +201,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if err := s.start(context.Background()); err != nil {
 		return err
 	}
-	err := s.framed.Shutdown(ctx)
+	err := cmp.Or(s.framed.Shutdown(ctx), s.sockets.Shutdown(ctx))
 	if err != nil {
 		s.cancel()
 	}
@@ -207,7 +218,7 @@ func (s *Server) Close() error {
 	}
 	s.cancel()
 	s.queue.end(ErrServerClosed)
-	err := s.framed.Close()
+	err := cmp.Or(s.framed.Close(), s.sockets.Close())
 	<-s.done
 	return err
 }

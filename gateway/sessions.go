@@ -3,12 +3,12 @@ package gateway
 import (
 	"context"
 	"crypto/subtle"
+	"crypto/tls"
 	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
 )
 
@@ -30,7 +30,7 @@ type session struct {
 type link struct {
 	session *session // nil until the hello is granted; queue.mu guards it
 	gone    bool     // the connection has ended; queue.mu guards it
-	conn    framed.Conn
+	conn    caller
 	level   Level
 	proof   proof // what the client was let in by
 }
@@ -40,47 +40,66 @@ type sessions struct {
 	byClient map[string]*session
 }
 
+// caller is a client's connection, of either kind.
+type caller interface {
+	TLS() *tls.ConnectionState
+	Close()
+}
+
 // connect answers a Conn packet: a hello at first, empty heartbeats later.
 func (s *Server) connect(c framed.Call, dst, content []byte) ([]byte, error) {
 	conn := c.Conn()
-	if _, linked := conn.Value().(*link); linked {
-		if len(content) == 0 {
-			return dst, nil
-		}
-		return s.refuse(conn, dst, fmt.Errorf("%w: this connection has a session already", ErrHandshake))
-	}
-	h, err := parseHello(content)
+	_, linked := conn.Value().(*link)
+	l, h, err := s.hear(conn, linked, content)
 	if err != nil {
 		return s.refuse(conn, dst, err)
 	}
-	l := &link{conn: conn, level: h.level}
-	if l.proof, err = s.authenticate(conn, h); err != nil {
-		return s.refuse(conn, dst, err)
-	}
-	if l.level == Default {
-		l.level = s.Durable
-	}
-	if l.level != Received && l.level != s.Durable {
-		return s.refuse(conn, dst, fmt.Errorf("%w: it offers received and %v, not %v", ErrLevel, s.Durable, h.level))
+	if l == nil {
+		return dst, nil
 	}
 	conn.SetValue(l)
 	r := request{client: c.Context(), came: time.Now(), link: l, hello: h}
-	r.reply = c.Later()
+	r.reply.frames = c.Later()
 	if !s.queue.greet(r) {
 		conn.Close() // without a word: the server ends
 	}
 	return dst, nil
 }
 
+// hear judges what came in a Conn packet as far as the connection alone allows. There is
+// no link for a heartbeat.
+func (s *Server) hear(conn caller, linked bool, content []byte) (l *link, h hello, err error) {
+	if linked {
+		if len(content) > 0 {
+			err = fmt.Errorf("%w: this connection has a session already", ErrHandshake)
+		}
+		return nil, h, err
+	}
+	if h, err = parseHello(content); err != nil {
+		return nil, h, err
+	}
+	l = &link{conn: conn, level: h.level}
+	if l.proof, err = s.authenticate(conn, h); err != nil {
+		return nil, h, err
+	}
+	if l.level == Default {
+		l.level = s.Durable
+	}
+	if l.level != Received && l.level != s.Durable {
+		return nil, h, fmt.Errorf("%w: it offers received and %v, not %v", ErrLevel, s.Durable, h.level)
+	}
+	return l, h, nil
+}
+
 // refuse ends the connection with the words for err.
-func (s *Server) refuse(conn framed.Conn, dst []byte, err error) ([]byte, error) {
+func (s *Server) refuse(conn caller, dst []byte, err error) ([]byte, error) {
 	s.count.refused.Add(1)
 	conn.Close()
 	return dst, refusal(err)
 }
 
 // authenticate says whether the connection may speak for the client.
-func (s *Server) authenticate(conn framed.Conn, h hello) (p proof, err error) {
+func (s *Server) authenticate(conn caller, h hello) (p proof, err error) {
 	if s.Certificates {
 		state := conn.TLS()
 		if state == nil || len(state.PeerCertificates) == 0 {
@@ -104,7 +123,7 @@ func (s *Server) authenticate(conn framed.Conn, h hello) (p proof, err error) {
 type request struct {
 	client context.Context // ends when the client has given up
 	came   time.Time
-	reply  framed.Reply
+	reply  answer
 	link   *link
 	hello  hello
 }
@@ -166,8 +185,8 @@ func (known *session) fence() {
 }
 
 // closed notes that a client has left.
-func (s *Server) closed(conn framed.Conn, _ engine.Reason) {
-	l, ok := conn.Value().(*link)
+func (s *Server) closed(value any) {
+	l, ok := value.(*link)
 	if !ok {
 		return
 	}
@@ -186,16 +205,20 @@ func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 	if l == nil {
 		return s.refuse(conn, dst, fmt.Errorf("%w: a record came before it", ErrHandshake))
 	}
-	acked, err := s.queue.accept(c, l, data)
+	e, err := s.queue.accept(l, c.ID(), data)
+	if e != nil {
+		e.reply.frames = c.Later()
+		s.queue.mu.Unlock()
+	}
 	switch {
 	case err == ErrServerClosed: // no word: what is not acknowledged may be stored or not
 		c.Later()
 		conn.Close()
 		return dst, nil
+	case err == errAgain:
+		s.count.duplicates.Add(1)
 	case err != nil:
 		return s.refuse(conn, dst, err)
-	case acked == again:
-		s.count.duplicates.Add(1)
 	}
 	return dst, nil
 }

@@ -66,7 +66,7 @@ func TestCluster(t *testing.T) {
 	}
 	fed := make(chan struct{})
 	go func() { feeding.Wait(); close(fed) }()
-	disturbed := disturb(ctx, t, append(servers, gateways...), fed)
+	disturbed := disturb(ctx, t, append(gateways, servers...), fed)
 	select {
 	case <-fed:
 	default:

@@ -104,7 +104,7 @@ func TestRefusals(t *testing.T) {
 		{"key without certificate", []string{"--key", "x"}, exitUsage, "--cert and --key belong together"},
 		{"readable tokens", []string{"--tokens", open}, exitFailed, "chmod 600"},
 		{"no log", []string{"--data", dir + "/c", "--log", "http://x", "--listen", "127.0.0.1:0"}, exitUsage, "is no nats:// or tls:// URL"},
-		{"config", []string{"--config", config}, exitUsage, "--listen: address nowhere"},
+		{"config", []string{"--config", config}, exitUsage, "address to listen on: address nowhere"},
 		{"config key", []string{"verify", "--config", config}, exitUsage, `there is no setting "listen"`},
 		{"no config", []string{"--config", config + ".none"}, exitUsage, "no such file"},
 	} {
@@ -137,13 +137,13 @@ func TestServeDrains(t *testing.T) {
 	var errs bytes.Buffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"--json", "--data", filepath.Join(t.TempDir(), "log"), "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, lines(said), &errs)
+		ended <- run(ctx, []string{"--json", "--data", filepath.Join(t.TempDir(), "log"), "--listen", "127.0.0.1:0", "--websocket", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, lines(said), &errs)
 	}()
 	var ready struct {
-		Listen []string
-		Admin  string
+		Listen, Websocket []string
+		Admin             string
 	}
-	if err := json.Unmarshal(<-said, &ready); err != nil || len(ready.Listen) != 1 {
+	if err := json.Unmarshal(<-said, &ready); err != nil || len(ready.Listen) != 1 || len(ready.Websocket) != 1 {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{

@@ -27,6 +27,7 @@ import (
 type serving struct {
 	log           logFlags
 	listen        list
+	sockets       list
 	admin         string
 	adminToken    string
 	tokens        string
@@ -48,6 +49,7 @@ func (f *serving) add(flags *flag.FlagSet) {
 	f.log.add(flags)
 	f.listen.values = []string{"127.0.0.1:7100"}
 	flags.Var(&f.listen, "listen", "serve clients on `HOST:PORT` or unix:PATH; repeat for more. Port 0 picks a free one")
+	flags.Var(&f.sockets, "websocket", "serve clients that speak WebSocket on `HOST:PORT` or unix:PATH; repeat for more")
 	flags.StringVar(&f.admin, "admin", "127.0.0.1:7171", "metrics, profiles and health on `HOST:PORT` or unix:PATH, or off")
 	flags.StringVar(&f.adminToken, "admin-token-file", "", "`FILE` with the token that opens the admin side to other machines")
 	flags.StringVar(&f.tokens, "tokens", "", "let in the clients of this `FILE` only: lines \"CLIENT TOKEN\" or \"CLIENT sha256:HEX\"")
@@ -83,11 +85,17 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	listeners, err := f.open(srv, tlsConfig)
+	// All listeners are opened before the log: a port in use is found out at once.
+	listeners, err := listen(f.listen.values, srv, tlsConfig)
 	if err != nil {
 		return err
 	}
 	defer closeAll(listeners)
+	sockets, err := listen(f.sockets.values, srv, tlsConfig)
+	if err != nil {
+		return err
+	}
+	defer closeAll(sockets)
 	log, level, err := f.log.open(ctx, stderr, logger)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -110,8 +118,8 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	stop := f.reloadOnHangup(srv, logger)
 	defer stop()
-	f.announce(stdout, listeners, admin)
-	err = f.serveAll(ctx, srv, listeners, admin, logger)
+	f.announce(stdout, listeners, sockets, admin)
+	err = f.serveAll(ctx, srv, listeners, sockets, admin, logger)
 	return cmp.Or(err, log.Close())
 }
 
@@ -144,15 +152,15 @@ func (f *serving) server(logger *slog.Logger) (*gateway.Server, *tls.Config, err
 	return srv, config, err
 }
 
-// open opens all listeners before the log: a port in use is found out at once.
-func (f *serving) open(srv *gateway.Server, config *tls.Config) (all []net.Listener, err error) {
-	for _, addr := range f.listen.values {
+// listen opens listeners, where srv may serve on them.
+func listen(addrs []string, srv *gateway.Server, config *tls.Config) (all []net.Listener, err error) {
+	for _, addr := range addrs {
 		network := "tcp"
 		if path, ok := strings.CutPrefix(addr, "unix:"); ok {
 			network, addr = "unix", path
 		} else if _, _, err := net.SplitHostPort(addr); err != nil {
 			closeAll(all)
-			return nil, usageError{fmt.Errorf("--listen: %w", err)}
+			return nil, usageError{fmt.Errorf("an address to listen on: %w", err)}
 		}
 		ln, err := net.Listen(network, addr)
 		if err == nil {
@@ -179,11 +187,14 @@ func closeAll(all []net.Listener) {
 }
 
 // serveAll serves until ctx ends, and then drains, or until the log fails.
-func (f *serving) serveAll(ctx context.Context, srv *gateway.Server, listeners []net.Listener, admin *adminSide, logger *slog.Logger) error {
-	ends := make(chan error, len(listeners))
+func (f *serving) serveAll(ctx context.Context, srv *gateway.Server, listeners, sockets []net.Listener, admin *adminSide, logger *slog.Logger) error {
+	ends := make(chan error, len(listeners)+len(sockets))
 	var serving sync.WaitGroup
 	for _, ln := range listeners {
 		serving.Go(func() { ends <- srv.Serve(ln) })
+	}
+	for _, ln := range sockets {
+		serving.Go(func() { ends <- srv.ServeWebSocket(ln) })
 	}
 	defer serving.Wait()
 	select {
@@ -231,23 +242,31 @@ func (f *serving) reloadOnHangup(srv *gateway.Server, logger *slog.Logger) (stop
 }
 
 // announce says where the gateway is.
-func (f *serving) announce(stdout io.Writer, listeners []net.Listener, admin *adminSide) {
-	addrs := make([]string, len(listeners))
-	for i, ln := range listeners {
-		addrs[i] = ln.Addr().String()
-		if ln.Addr().Network() == "unix" {
-			addrs[i] = "unix:" + addrs[i]
-		}
-	}
+func (f *serving) announce(stdout io.Writer, listeners, sockets []net.Listener, admin *adminSide) {
+	addrs, socketAddrs := addresses(listeners), addresses(sockets)
 	if f.json {
-		json.NewEncoder(stdout).Encode(map[string]any{"listen": addrs, "admin": admin.addr, "pid": os.Getpid()})
+		json.NewEncoder(stdout).Encode(map[string]any{"listen": addrs, "websocket": socketAddrs, "admin": admin.addr, "pid": os.Getpid()})
 		return
 	}
 	where := f.log.data
 	if f.log.url != "" {
 		where = f.log.url
 	}
+	if len(sockets) > 0 {
+		where += "; WebSocket on " + strings.Join(socketAddrs, ", ")
+	}
 	fmt.Fprintf(stdout, "honed listens on %s; log %s; admin %s\n", strings.Join(addrs, ", "), where, cmp.Or(admin.addr, "off"))
+}
+
+func addresses(all []net.Listener) []string {
+	addrs := make([]string, len(all))
+	for i, ln := range all {
+		addrs[i] = ln.Addr().String()
+		if ln.Addr().Network() == "unix" {
+			addrs[i] = "unix:" + addrs[i]
+		}
+	}
+	return addrs
 }
 
 func newLogger(format string, stderr io.Writer) (*slog.Logger, error) {
