@@ -5,7 +5,7 @@ ALL         := ./... ./observe/... ./tool/...
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps demo test race timing suites autobahn fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-ws bench-faults apps bench-apps cross
+.PHONY: help deps demo test race timing suites autobahn fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-ws bench-faults bench-gateway prove prove-gateway apps bench-apps cross
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -118,6 +118,17 @@ bench-ws: ## race other servers of WebSocket, within 20 minutes, and store the r
 bench-faults: ## see what each does when things go wrong, and store it
 	go run ./bench/cmd/peers faults -o bench/results/faults.json
 	go run ./bench/cmd/peers tables bench/README.md README.md README.zh.md
+
+bench-gateway: ## measure the gateway: levels, logs, shapes of load and open loops
+	cd gateway && go test -run '^$$' -bench 'Gateway|OpenLoop' -benchtime 1000000x -timeout 30m .
+
+prove-gateway: ## kill a gateway 100 times under load, then move clients between two of one cluster; verify every message
+	go run ./gateway/cmd/honed prove --messages 20000000 --kills 100
+	cd gateway && go test -count=1 ./cmd/honed -timeout 30m -v -run TestCluster -cluster 6000000
+	cd gateway && go test -count=1 . -timeout 30m -v -run TestHostile -hostile 1000000
+
+prove: ## kill processes, servers and the power under the gateway's log, and count what is lost: 10 minutes
+	HONE_TEST_ALL=1 go test -count=1 -timeout 60m -v -run '^TestProve' ./gateway/journal -args -full
 
 cross: ## type-check every package and test for the other platforms
 	@for p in $(PLATFORMS); do \

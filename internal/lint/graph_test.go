@@ -18,8 +18,10 @@ func wing(which string) (map[string][]string, error) {
 		return observeWing, nil
 	case "tool":
 		return toolWing, nil
+	case "gateway":
+		return gatewayWing, nil
 	}
-	return nil, fmt.Errorf("there is no wing %q; use library, observe or tool", which)
+	return nil, fmt.Errorf("there is no wing %q; use library, observe, tool or gateway", which)
 }
 
 // rooms is a table of a wing's packages, each with the first sentence of its own
@@ -63,7 +65,7 @@ func (t *tree) graph(which string) (string, error) {
 	arrows := make(map[string]bool)
 	for _, f := range t.files {
 		from := f.dir()
-		if _, known := table[from]; !known || f.isTest() || from == "tool/cmd/hone" {
+		if _, known := table[from]; !known || f.isTest() || from == "tool/cmd/hone" || from == "gateway/cmd/honed" {
 			continue
 		}
 		for _, spec := range f.ast.Imports {

@@ -1,0 +1,193 @@
+package gateway
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/wire"
+)
+
+// tokensOf writes a file of tokens.
+func tokensOf(t *testing.T, mode os.FileMode, lines ...string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestTokens(t *testing.T) {
+	hash := sha256.Sum256([]byte("the-second-token-of-b"))
+	path := tokensOf(t, 0o600, "# who may", "", "a  the-first-token-of-a", "b the-first-token-of-b", "b sha256:"+hex.EncodeToString(hash[:]))
+	tokens, err := ReadTokens(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		client, token string
+		ok            bool
+	}{
+		{"a", "the-first-token-of-a", true},
+		{"b", "the-first-token-of-b", true},
+		{"b", "the-second-token-of-b", true},
+		{"a", "the-first-token-of-b", false},
+		{"a", "", false},
+		{"b", hex.EncodeToString(hash[:]), false},
+		{"b", "sha256:" + hex.EncodeToString(hash[:]), false},
+		{"c", "the-first-token-of-a", false},
+		{"#", "who", false},
+	} {
+		if _, ok := tokens.check(c.client, c.token); ok != c.ok {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+func TestWrongTokenFiles(t *testing.T) {
+	for _, c := range []struct {
+		mode os.FileMode
+		line string
+		says string
+	}{
+		{0o644, "a a-token-in-clear-text", "chmod 600"},
+		{0o600, "a", ":1: not CLIENT TOKEN"},
+		{0o600, "a b c", ":1: not CLIENT TOKEN"},
+		{0o600, "a short", ":1: a token has 16 to 512 characters, not 5"},
+		{0o600, "a sha256:12", ":1: sha256: is followed by 64"},
+		{0o600, strings.Repeat("a", 65) + " a-token-in-clear-text", ":1: a client's name has 1 to 64 bytes"},
+	} {
+		path := tokensOf(t, c.mode, c.line)
+		if _, err := ReadTokens(path); err == nil || !strings.Contains(fmt.Sprint(err), c.says) {
+			t.Errorf("%q: %v", c.line, err)
+		}
+	}
+	if _, err := ReadTokens(tokensOf(t, 0o644, "a sha256:"+strings.Repeat("0", 64))); err != nil {
+		t.Errorf("hashes are no secret: %v", err)
+	}
+}
+
+// TestRevoke takes a client out of the file while it is connected.
+func TestRevoke(t *testing.T) {
+	path := tokensOf(t, 0o600, "a the-first-token-of-a", "b the-first-token-of-b")
+	tokens, err := ReadTokens(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := serve(t, &Server{Log: newGate(), Tokens: tokens})
+	a, b := up.peer(t), up.peer(t)
+	w := a.hello(hello{next: 1, client: "a", token: "the-first-token-of-a"})
+	b.hello(hello{next: 1, client: "b", token: "the-first-token-of-b"})
+	if err := os.WriteFile(path, []byte("b the-first-token-of-b\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := tokens.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if n := up.Revoke(); n != 1 {
+		t.Errorf("%d sessions ended", n)
+	}
+	a.closed()
+	b.submit(1, "x")
+	b.must(wire.SubmitAck, 1, wire.OK)
+	again := up.peer(t)
+	again.send(wire.Packet{Command: wire.Conn, ID: 1, Content: hello{epoch: w.epoch, next: 1, client: "a", token: "the-first-token-of-a"}.append(nil)})
+	again.must(wire.ConnAck, 1, wire.Unauthorised)
+
+	// A file that cannot be used changes nothing.
+	if err := os.WriteFile(path, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := tokens.Reload(); err == nil || tokens.Err() == nil || up.Revoke() != 0 {
+		t.Errorf("%v, %v", err, tokens.Err())
+	}
+}
+
+// signer is an authority, or a certificate of one.
+type signer struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func (by *signer) sign(t *testing.T, template *x509.Certificate) *signer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.SerialNumber = big.NewInt(time.Now().UnixNano())
+	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	if by == nil {
+		by = &signer{template, key}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, &key.PublicKey, by.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &signer{cert, key}
+}
+
+func (s *signer) tls() tls.Certificate {
+	return tls.Certificate{Certificate: [][]byte{s.cert.Raw}, PrivateKey: s.key}
+}
+
+// TestCertificates lets in the clients that their certificates name.
+func TestCertificates(t *testing.T) {
+	authority := (*signer)(nil).sign(t, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	pool := x509.NewCertPool()
+	pool.AddCert(authority.cert)
+	local := []net.IP{net.IPv4(127, 0, 0, 1)}
+	own := authority.sign(t, &x509.Certificate{IPAddresses: local, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	forClients := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	common := authority.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "a"}, ExtKeyUsage: forClients})
+	dns := authority.sign(t, &x509.Certificate{DNSNames: []string{"x", "a"}, ExtKeyUsage: forClients})
+	other := authority.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "b"}, ExtKeyUsage: forClients})
+
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &tls.Config{Certificates: []tls.Certificate{own.tls()}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
+	up := serveOn(t, &Server{Log: newGate(), Certificates: true}, tls.NewListener(ln, config))
+	for _, c := range []struct {
+		name string
+		with *signer
+		want error
+	}{{"common name", common, nil}, {"DNS name", dns, nil}, {"another client's", other, ErrUnauthorised}} {
+		t.Run(c.name, func(t *testing.T) {
+			client := &Client{ID: "a", Addrs: []string{up.addr}, Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+				d := tls.Dialer{Config: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{c.with.tls()}}}
+				return d.DialContext(ctx, "tcp", addr)
+			}}
+			_, err := client.Submit(soon(t), []byte("x"))
+			if !errors.Is(err, c.want) {
+				t.Errorf("%v; want %v", err, c.want)
+			}
+			client.Close(soon(t))
+		})
+	}
+	// Without TLS there is nothing to go by.
+	plain := serve(t, &Server{Log: newGate(), Certificates: true}).peer(t)
+	plain.send(wire.Packet{Command: wire.Conn, ID: 1, Content: first("a").append(nil)})
+	plain.must(wire.ConnAck, 1, wire.Unauthorised)
+}

@@ -1,0 +1,306 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// play is what this binary does when a test starts it again: a server in a process of its
+// own, so that its CPU time is its own, until standard input ends.
+func play(role string) error {
+	kind, dir, _ := strings.Cut(role, " ")
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(ln.Addr())
+	if kind == "late" {
+		return playLate(ln)
+	}
+	var log journal.Log
+	switch kind {
+	case "memory":
+		log = forgetful{}
+	case "file":
+		log, err = journal.OpenFile(filepath.Join(dir, "log"))
+	default:
+		log, err = journal.OpenEmbedded(context.Background(), dir, journal.EmbeddedOptions{})
+	}
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	srv := &Server{Log: log}
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		srv.Close()
+	}()
+	if err := srv.Serve(ln); err != ErrServerClosed {
+		return err
+	}
+	return nil
+}
+
+// forgetful is a log that keeps nothing.
+type forgetful struct{}
+
+func (forgetful) Append(context.Context, []byte) (uint64, error)                 { return 1, nil }
+func (forgetful) Read(context.Context, uint64, func(uint64, []byte) error) error { return nil }
+func (forgetful) Bounds() (uint64, uint64, error)                                { return 1, 1, nil }
+func (forgetful) Verify(context.Context, func(uint64, uint64)) error             { return nil }
+func (forgetful) Close() error                                                   { return nil }
+
+// playLate is the plain late handler that level received is compared with: a goroutine
+// answers all that waits, without sessions and without a log.
+func playLate(ln net.Listener) error {
+	var (
+		mu      sync.Mutex
+		came    = sync.NewCond(&mu)
+		waiting []framed.Reply
+		ended   bool
+	)
+	srv := &framed.Server{
+		Connect: framed.HandlerFunc(func(_ framed.Call, dst, _ []byte) ([]byte, error) {
+			return welcome{level: Disk, epoch: 1, window: 1024, most: 60000, idle: time.Minute}.append(dst), nil
+		}),
+		Handler: framed.HandlerFunc(func(c framed.Call, dst, _ []byte) ([]byte, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			waiting = append(waiting, c.Later())
+			came.Signal()
+			return dst, nil
+		}),
+	}
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		mu.Lock()
+		ended = true
+		came.Signal()
+		mu.Unlock()
+		srv.Close()
+	}()
+	go func() {
+		var batch framed.Batch
+		var mine []framed.Reply
+		for {
+			mu.Lock()
+			for len(waiting) == 0 && !ended {
+				came.Wait()
+			}
+			if ended {
+				mu.Unlock()
+				return
+			}
+			mine, waiting = waiting, mine[:0]
+			mu.Unlock()
+			for i := range mine {
+				batch.Add(mine[i], nil)
+			}
+			batch.Send()
+		}
+	}()
+	if err := srv.Serve(ln); err != engine.ErrServerClosed {
+		return err
+	}
+	return nil
+}
+
+// process is a server that a benchmark has started.
+type process struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+	addr  string
+}
+
+func startProcess(b *testing.B, kind string) *process {
+	b.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "HONE_GATEWAY_ROLE="+kind+" "+filepath.Join(b.TempDir(), "log"))
+	if kind == "file" {
+		dir := b.TempDir()
+		cmd.Env = append(cmd.Env, "HONE_GATEWAY_ROLE="+kind+" "+dir)
+	}
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	p := &process{cmd: cmd, stdin: stdin}
+	b.Cleanup(func() { p.stdin.Close(); p.cmd.Wait() })
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	p.addr = strings.TrimSpace(line)
+	return p
+}
+
+// cpu is the processor time that the process has used, in steps of 10 ms.
+func (p *process) cpu(b *testing.B) time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	var ticks int
+	for _, field := range fields[11:13] {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
+// BenchmarkGateway measures acknowledged records a second, the server's CPU time for each
+// and the latency. A record has 128 bytes. file is a plain append and fdatasync behind the
+// same gateway; late a plain late handler without sessions and log; memory a log that
+// keeps nothing.
+func BenchmarkGateway(b *testing.B) {
+	for _, shape := range []struct{ conns, window int }{{4, 256}, {100, 16}, {100, 1024}} {
+		for _, kind := range []string{"late", "memory", "received", "file", "jetstream"} {
+			b.Run(fmt.Sprintf("%dx%d/%s", shape.conns, shape.window, kind), func(b *testing.B) {
+				level := Default
+				if kind == "received" {
+					level = Received
+				}
+				measure(b, kind, level, shape.conns, shape.window, 0)
+			})
+		}
+	}
+}
+
+// BenchmarkOpenLoop offers records at a rate: ns/op is nothing, p50 and p99 are.
+func BenchmarkOpenLoop(b *testing.B) {
+	for _, rate := range []int{50_000, 100_000} {
+		for _, kind := range []string{"file", "jetstream"} {
+			b.Run(fmt.Sprintf("%d/%s", rate, kind), func(b *testing.B) { measure(b, kind, Default, 8, 1024, rate) })
+		}
+	}
+}
+
+func measure(b *testing.B, kind string, level Level, conns, window, rate int) {
+	p := startProcess(b, kind)
+	clients := make([]*Client, conns)
+	for i := range clients {
+		clients[i] = &Client{Addrs: []string{p.addr}, ID: fmt.Sprint("c", i), Window: window, Level: level}
+		if _, err := clients[i].Open(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	before := p.cpu(b)
+	var all times
+	var feeding sync.WaitGroup
+	began := time.Now()
+	b.ResetTimer()
+	for i, c := range clients {
+		share := b.N / conns
+		if i < b.N%conns {
+			share++
+		}
+		feeding.Go(func() { feed(b, c, share, float64(rate)/float64(conns), &all) })
+	}
+	feeding.Wait()
+	b.StopTimer()
+	took := time.Since(began)
+	b.ReportMetric(float64(b.N)/took.Seconds(), "acked/s")
+	b.ReportMetric(float64((p.cpu(b)-before).Microseconds())/float64(b.N), "server-cpu-µs/record")
+	b.ReportMetric(all.quantile(0.5), "p50-ms")
+	b.ReportMetric(all.quantile(0.99), "p99-ms")
+}
+
+// times are how long some records took.
+type times struct {
+	mu  sync.Mutex
+	all []time.Duration
+}
+
+func (t *times) quantile(q float64) float64 {
+	if len(t.all) == 0 {
+		return 0
+	}
+	slices.Sort(t.all)
+	return float64(t.all[int(q*float64(len(t.all)-1))].Microseconds()) / 1000
+}
+
+// feed submits n records; with a rate, each is due at its own time, and late from then on.
+func feed(b *testing.B, c *Client, n int, rate float64, all *times) {
+	data := make([]byte, 128)
+	var mine []time.Duration // the reader's alone, until Close
+	sample := 16
+	if rate > 0 {
+		sample = 1
+	}
+	starts := make([]time.Time, 2048)
+	done := func(seq uint64, err error) {
+		if err != nil {
+			b.Error(err)
+		} else if seq%uint64(sample) == 0 {
+			mine = append(mine, time.Since(starts[seq%2048]))
+		}
+	}
+	began := time.Now()
+	for i := range n {
+		due := time.Now()
+		if rate > 0 {
+			due = began.Add(time.Duration(float64(i) / rate * float64(time.Second)))
+			if wait := time.Until(due); wait > 0 {
+				<-time.After(wait)
+			}
+		}
+		starts[(i+1)%2048] = due
+		if _, err := c.SubmitAsync(context.Background(), data, done); err != nil {
+			b.Error(err)
+			break
+		}
+	}
+	if err := c.Close(context.Background()); err != nil {
+		b.Error(err)
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.all = append(all.all, mine...)
+}
+
+// BenchmarkClient is the cost of a record on the client's side, and its allocations.
+func BenchmarkClient(b *testing.B) {
+	p := startProcess(b, "memory")
+	c := &Client{Addrs: []string{p.addr}, ID: "c"}
+	if _, err := c.Open(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+	data := make([]byte, 128)
+	done := func(uint64, error) {}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.SubmitAsync(context.Background(), data, done); err != nil {
+			b.Fatal(err)
+		}
+	}
+	c.Close(context.Background())
+}

@@ -1,0 +1,244 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/wire"
+)
+
+// clientConn is one connection of a Client.
+type clientConn struct {
+	client *Client
+	nc     net.Conn
+
+	// Client.mu guards the rest.
+	out    []byte // frames that wait for the writer
+	wake   sync.Cond
+	ended  bool
+	beaten bool // nothing was sent since the last heartbeat
+	beat   *time.Timer
+}
+
+// helloID is the id of Conn packets. Records have their own: the answer's command tells
+// them apart.
+const helloID = 1
+
+// mostAnswer bounds a frame from the server.
+const mostAnswer = 64 << 10
+
+// handshake says hello and reads the welcome.
+func (c *clientConn) handshake(ctx context.Context) (w welcome, err error) {
+	if deadline, ok := ctx.Deadline(); ok {
+		c.nc.SetDeadline(deadline)
+	}
+	stop := context.AfterFunc(ctx, func() { c.nc.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	h := c.client.hello()
+	frame := wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: helloID, Content: h.append(nil)})
+	if _, err := c.nc.Write(frame); err != nil {
+		return w, fmt.Errorf("gateway: %w", err)
+	}
+	p, err := c.readOne()
+	switch {
+	case err != nil:
+		return w, err
+	case p.Command != wire.ConnAck || p.ID != helloID && p.Result == wire.OK:
+		return w, fmt.Errorf("%w: the server answered with a %v", ErrHandshake, p.Command)
+	case p.Result != wire.OK:
+		return w, refused(p.Result, p.Content)
+	}
+	if w, err = parseWelcome(p.Content); err == nil && h.epoch != 0 && w.epoch != h.epoch {
+		err = fmt.Errorf("%w: epoch %d was asked for and %d granted", ErrHandshake, h.epoch, w.epoch)
+	}
+	if err == nil && !stop() {
+		err = context.Cause(ctx)
+	}
+	c.nc.SetDeadline(time.Time{})
+	return w, err
+}
+
+// hello is what the client says now.
+func (c *Client) hello() hello {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := hello{level: c.Level, epoch: c.session.Epoch, next: c.base, client: c.ID, token: c.Token}
+	if h.epoch == 0 {
+		h.epoch = c.Epoch
+	}
+	if h.epoch == 0 {
+		h.next = 1
+	}
+	return h
+}
+
+// readOne reads one frame, and nothing behind it.
+func (c *clientConn) readOne() (p wire.Packet, err error) {
+	var in []byte
+	for {
+		payload, need, err := wire.Frame(in, mostAnswer)
+		switch {
+		case err != nil:
+			return p, fmt.Errorf("%w: %w", ErrHandshake, err)
+		case need == 0:
+			return wire.Standard.Parse(payload)
+		}
+		in = append(in, make([]byte, need)...)
+		if _, err := io.ReadFull(c.nc, in[len(in)-need:]); err != nil {
+			return p, fmt.Errorf("gateway: %w", err)
+		}
+	}
+}
+
+// serve writes and reads until the connection ends, and says why it did.
+func (c *clientConn) serve() error {
+	var writer sync.WaitGroup
+	writer.Go(c.write)
+	c.client.mu.Lock()
+	c.beat = time.AfterFunc(c.client.idle, c.heartbeat)
+	c.client.mu.Unlock()
+	err := c.read()
+	c.client.mu.Lock()
+	c.ended = true
+	c.beat.Stop()
+	c.client.conn = nil
+	c.wake.Signal()
+	c.client.changed.Broadcast()
+	c.client.mu.Unlock()
+	c.nc.Close()
+	writer.Wait()
+	return err
+}
+
+// queue gives a frame to the writer; mu is held.
+func (c *clientConn) queue(frame []byte) {
+	c.out = append(c.out, frame...)
+	c.beaten = false
+	c.wake.Signal()
+}
+
+// heartbeat sends an empty Conn when nothing else was sent for a while, and comes again.
+func (c *clientConn) heartbeat() {
+	c.client.mu.Lock()
+	defer c.client.mu.Unlock()
+	if c.ended {
+		return
+	}
+	if c.beaten {
+		c.queue(wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: helloID}))
+	}
+	c.beaten = true
+	c.beat.Reset(c.client.idle)
+}
+
+// write is the writer: all that has gathered goes out in one call.
+func (c *clientConn) write() {
+	var frames []byte
+	mu := &c.client.mu
+	for {
+		mu.Lock()
+		for len(c.out) == 0 && !c.ended {
+			c.wake.Wait()
+			mu.Unlock()
+			runtime.Gosched() // more records are about to come: one write for all of them
+			mu.Lock()
+		}
+		if c.ended {
+			mu.Unlock()
+			return
+		}
+		full := len(c.out) >= mostOut
+		frames, c.out = c.out, frames[:0]
+		if full {
+			c.client.changed.Broadcast()
+		}
+		mu.Unlock()
+		if _, err := c.nc.Write(frames); err != nil {
+			c.nc.SetReadDeadline(time.Now().Add(time.Second)) // for the server's last word
+			return
+		}
+		if cap(frames) > 2*mostOut {
+			frames = nil
+		}
+	}
+}
+
+// read is the reader: it settles what is acknowledged.
+func (c *clientConn) read() error {
+	buffer, unread := make([]byte, 64<<10), 0
+	var settled []slot
+	for {
+		patience := c.client.idle*2 + stallTime(c.client.StallTime)
+		c.nc.SetReadDeadline(time.Now().Add(patience))
+		n, readErr := c.nc.Read(buffer[unread:])
+		used, err := 0, error(nil)
+		used, settled, err = c.receive(buffer[:unread+n], settled[:0])
+		call(settled, nil)
+		if err != nil {
+			return err
+		}
+		if readErr != nil {
+			return fmt.Errorf("gateway: %w", readErr)
+		}
+		unread = copy(buffer, buffer[used:unread+n])
+	}
+}
+
+func stallTime(d time.Duration) time.Duration {
+	if d == 0 {
+		return 40 * time.Second
+	}
+	return d
+}
+
+// receive serves the whole frames at the front of in. Frames from a gateway are small: one
+// that does not fit into the buffer is none of its.
+func (c *clientConn) receive(in []byte, settled []slot) (used int, _ []slot, err error) {
+	c.client.mu.Lock()
+	defer c.client.mu.Unlock()
+	before := c.client.base
+	defer func() {
+		if c.client.base != before {
+			c.client.changed.Broadcast()
+		}
+	}()
+	for {
+		payload, need, err := wire.Frame(in[used:], mostAnswer)
+		if err != nil || need > 0 {
+			return used, settled, err
+		}
+		p, err := wire.Standard.Parse(payload)
+		if err != nil {
+			return used, settled, err
+		}
+		used += wire.HeaderSize + len(payload)
+		switch {
+		case p.Command == wire.Deliver:
+		case p.Result != wire.OK:
+			return used, settled, refused(p.Result, p.Content)
+		case p.Command == wire.SubmitAck:
+			settled = c.client.settle(p.ID, settled)
+		}
+	}
+}
+
+// pauser is pauses that grow, cut at random so that clients do not come back together.
+type pauser struct{ shortest, longest, now time.Duration }
+
+func (p *pauser) reset() { p.now = 0 }
+
+func (p *pauser) wait(ctx context.Context) {
+	p.now = min(max(2*p.now, p.shortest), p.longest)
+	timer := time.NewTimer(p.now/2 + rand.N(p.now/2))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/observe"
+)
+
+// adminSide is the admin listener of a gateway: what observe has, and the gateway's own
+// counters below /gateway/.
+type adminSide struct {
+	addr     string // empty: off
+	draining atomic.Bool
+	server   *http.Server
+	done     chan struct{}
+}
+
+func (f *serving) startAdmin(srv *gateway.Server, logger *slog.Logger) (*adminSide, error) {
+	a := &adminSide{}
+	if f.admin == "off" {
+		return a, nil
+	}
+	token := ""
+	if f.adminToken != "" {
+		text, err := os.ReadFile(f.adminToken)
+		if err != nil {
+			return nil, fmt.Errorf("--admin-token-file: %w", err)
+		}
+		if token = strings.TrimSpace(string(text)); token == "" {
+			return nil, usageError{fmt.Errorf("--admin-token-file: %s is empty", f.adminToken)}
+		}
+	}
+	inner := &observe.Admin{
+		Stats:  srv.EngineStats,
+		Ready:  func() bool { return !a.draining.Load() && !srv.Stats().Full },
+		Token:  token,
+		Info:   observe.Info{Service: "honed", Dialect: "standard"},
+		Logger: logger,
+	}
+	guard := &observe.Guard{Token: token}
+	ln, err := guard.Listen(f.admin)
+	if err != nil {
+		return nil, err
+	}
+	a.serve(ln, inner, guard, srv)
+	return a, nil
+}
+
+func (a *adminSide) serve(ln net.Listener, inner *observe.Admin, guard *observe.Guard, srv *gateway.Server) {
+	mux := http.NewServeMux()
+	mux.Handle("/", inner.Handler())
+	mux.Handle("/gateway/stats", guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(srv.Stats())
+	})))
+	mux.Handle("/gateway/metrics", guard.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		writeMetrics(w, srv.Stats())
+	})))
+	a.addr, a.done = ln.Addr().String(), make(chan struct{})
+	a.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	go func() {
+		defer close(a.done)
+		a.server.Serve(ln)
+	}()
+}
+
+// writeMetrics are the gateway's counters for Prometheus.
+func writeMetrics(w http.ResponseWriter, st gateway.Stats) {
+	full := 0
+	if st.Full {
+		full = 1
+	}
+	for _, m := range []struct {
+		name, kind, help string
+		value            any
+	}{
+		{"honed_records_total", "counter", "Records stored.", st.Records},
+		{"honed_duplicates_total", "counter", "Records received again and not stored again.", st.Duplicates},
+		{"honed_envelopes_total", "counter", "Envelopes stored, checkpoints included.", st.Envelopes},
+		{"honed_envelope_bytes_total", "counter", "Bytes of the envelopes stored.", st.Bytes},
+		{"honed_refused_total", "counter", "Handshakes and records refused.", st.Refused},
+		{"honed_log_position", "gauge", "Position of the newest envelope.", st.Position},
+		{"honed_clients", "gauge", "Clients remembered.", st.Clients},
+		{"honed_queued_records", "gauge", "Records that wait for the log.", st.Queued},
+		{"honed_queued_bytes", "gauge", "Bytes that wait for the log.", st.QueuedSize},
+		{"honed_log_full", "gauge", "1 while the log has no space and nothing is acknowledged.", full},
+	} {
+		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %v\n", m.name, m.help, m.name, m.kind, m.name, m.value)
+	}
+}
+
+// stop ends the admin side.
+func (a *adminSide) stop() {
+	if a.server == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := a.server.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
+		a.server.Close()
+	}
+	<-a.done
+}

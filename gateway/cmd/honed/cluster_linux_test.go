@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+var clusterMessages = flag.Int("cluster", 0, "messages of TestCluster; 0 skips it")
+
+// TestCluster has two gateways share a log in a cluster of three nats-servers, all of them
+// processes. Under load each of the five is killed with kill -9, and each is stopped for
+// some seconds. It needs some minutes: go test ./cmd/honed -run TestCluster -cluster 2000000.
+func TestCluster(t *testing.T) {
+	if *clusterMessages == 0 {
+		t.Skip("takes minutes; run it with -cluster 2000000")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	defer cancel()
+	servers, urls := natsServers(t)
+	gateways := make([]*daemon, 2)
+	for i := range gateways {
+		gateways[i] = &daemon{name: fmt.Sprintf("honed %d", i), binary: os.Args[0], args: []string{
+			"serve", "--json", "--until-eof", "--admin", "off", "--data", filepath.Join(t.TempDir(), "mark"),
+			"--log", urls, "--create-stream", "--listen", freeAddr(t),
+		}}
+		gateways[i].begin(t)
+	}
+	f := &proving{messages: *clusterMessages, clients: 8, window: 1024, size: 128, level: gateway.Quorum}
+	var acked, failed atomic.Uint64
+	var stalls stalls
+	done := func(_ uint64, err error) {
+		if err != nil {
+			failed.Add(1)
+			return
+		}
+		acked.Add(1)
+		stalls.ack()
+	}
+	p := &proof{}
+	var feeding sync.WaitGroup
+	clients := make([]*gateway.Client, f.clients)
+	for i := range clients {
+		addrs := []string{gateways[i%2].listen(), gateways[1-i%2].listen()}
+		clients[i] = &gateway.Client{Addrs: addrs, ID: clientName(i), Window: f.window, Level: f.level, DialTime: 5 * time.Second, StallTime: 3 * time.Second, Heartbeat: time.Second}
+		feeding.Go(func() {
+			if err := f.feed(ctx, clients[i], i, done); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	fed := make(chan struct{})
+	go func() { feeding.Wait(); close(fed) }()
+	disturbed := disturb(ctx, t, append(gateways, servers...), fed)
+	select {
+	case <-fed:
+	default:
+		t.Log("all disturbances are over; the rest is submitted in peace")
+	}
+	<-fed
+	for _, g := range gateways {
+		g.end()
+	}
+	log, err := journal.OpenCluster(ctx, urls, journal.ClusterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if err := f.verify(ctx, log, p); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range clients {
+		p.Resent += c.Stats().Resent
+		t.Logf("connected %d times", c.Stats().Connected)
+	}
+	t.Logf("%d acknowledged, %d disturbances, longest stall %v, %+v", acked.Load(), disturbed, stalls.longest, *p)
+	if p.Lost+p.Twice+p.OutOfOrder+p.Wrong+failed.Load() > 0 || acked.Load() != uint64(f.messages) {
+		t.Errorf("%+v, %d failed", *p, failed.Load())
+	}
+	if stalls.longest > 12*time.Second {
+		t.Errorf("nothing was acknowledged for %v", stalls.longest)
+	}
+}
+
+// stalls finds the longest time without an acknowledgement.
+type stalls struct {
+	mu      sync.Mutex
+	last    time.Time
+	longest time.Duration
+}
+
+func (s *stalls) ack() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if !s.last.IsZero() {
+		s.longest = max(s.longest, now.Sub(s.last))
+	}
+	s.last = now
+}
+
+// disturb kills and stops each daemon in turn, until all were or the load has ended.
+func disturb(ctx context.Context, t *testing.T, all []*daemon, fed <-chan struct{}) (n int) {
+	wait := func(d time.Duration) bool {
+		select {
+		case <-fed:
+			return false
+		case <-ctx.Done():
+			return false
+		case <-time.After(d):
+			return true
+		}
+	}
+	for _, d := range all {
+		if !wait(4 * time.Second) {
+			return n
+		}
+		t.Log("kill -9", d.name)
+		d.signal(syscall.SIGKILL) // its keeper starts it again
+		n++
+		if !wait(6 * time.Second) {
+			return n
+		}
+		t.Log("stop", d.name)
+		d.signal(syscall.SIGSTOP)
+		wait(5 * time.Second)
+		d.signal(syscall.SIGCONT)
+		n++
+	}
+	return n
+}
+
+// daemon is a process that is started again whenever it ends.
+type daemon struct {
+	name, binary string
+	args         []string
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	ended  bool
+	keeper sync.WaitGroup
+}
+
+// listen is the daemon's address.
+func (d *daemon) listen() string { return d.args[len(d.args)-1] }
+
+// begin starts the daemon; the test's end ends it.
+func (d *daemon) begin(t *testing.T) {
+	t.Helper()
+	d.keeper.Go(func() {
+		for {
+			said, more := d.run(t)
+			if !more {
+				return
+			}
+			t.Logf("%s ended: %.300s", d.name, said)
+		}
+	})
+	t.Cleanup(d.end)
+}
+
+func (d *daemon) run(t *testing.T) (said []byte, more bool) {
+	var errs bytes.Buffer
+	d.mu.Lock()
+	if d.ended {
+		d.mu.Unlock()
+		return nil, false
+	}
+	d.cmd = exec.Command(d.binary, d.args...)
+	d.cmd.Stderr = &errs
+	var err error
+	if d.stdin, err = d.cmd.StdinPipe(); err == nil {
+		err = d.cmd.Start()
+	}
+	cmd := d.cmd
+	d.mu.Unlock()
+	if err != nil {
+		t.Error(err)
+		return nil, false
+	}
+	cmd.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	lines := bytes.Split(bytes.TrimSpace(errs.Bytes()), []byte("\n"))
+	return lines[len(lines)-1], !d.ended
+}
+
+func (d *daemon) signal(s syscall.Signal) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cmd.Process.Signal(s)
+}
+
+func (d *daemon) end() {
+	d.mu.Lock()
+	d.ended = true
+	if d.cmd != nil && d.cmd.Process != nil {
+		d.cmd.Process.Kill()
+	}
+	d.mu.Unlock()
+	d.keeper.Wait()
+}
+
+// freeAddr is an address that nobody listens on now.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// natsServers starts a cluster of three.
+func natsServers(t *testing.T) (all []*daemon, urls string) {
+	t.Helper()
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "nats-server")
+	if out, err := exec.Command("go", "build", "-o", binary, "github.com/nats-io/nats-server/v2").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var routes, clients []string
+	for range 3 {
+		routes, clients = append(routes, freeAddr(t)), append(clients, freeAddr(t))
+	}
+	for i := range 3 {
+		name := filepath.Join(dir, fmt.Sprintf("n%d", i))
+		text := fmt.Sprintf("server_name: n%d\nlisten: %q\njetstream { store_dir: %q, sync_interval: always }\n"+
+			"cluster { name: proof, listen: %q, routes: [nats://%s] }\n", i, clients[i], name, routes[i], strings.Join(routes, ", nats://"))
+		if err := os.WriteFile(name+".conf", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d := &daemon{name: fmt.Sprintf("nats-server %d", i), binary: binary, args: []string{"-c", name + ".conf"}}
+		d.begin(t)
+		all = append(all, d)
+	}
+	return all, "nats://" + strings.Join(clients, ",nats://")
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// list is a flag that may be repeated.
+type list struct {
+	values []string
+	given  bool // what was there before is no default any more
+}
+
+func (l *list) String() string { return strings.Join(l.values, " ") }
+
+func (l *list) Set(value string) error {
+	if !l.given {
+		l.values, l.given = nil, true
+	}
+	l.values = append(l.values, value)
+	return nil
+}
+
+// newFlags are the flags of a verb, with one for a configuration file.
+func newFlags(verb string, stdout io.Writer) (flags *flag.FlagSet, config *string) {
+	flags = flag.NewFlagSet(verb, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {
+		flags.SetOutput(stdout)
+		flags.PrintDefaults()
+	}
+	return flags, flags.String("config", "", "read flags from this TOML `FILE`; those of the command line win")
+}
+
+// parse reads the command line and then the configuration file.
+func parse(flags *flag.FlagSet, config *string, args []string) error {
+	if err := flags.Parse(args); err != nil {
+		if err == flag.ErrHelp {
+			return err
+		}
+		return usageError{err}
+	}
+	if flags.NArg() > 0 {
+		return usageError{fmt.Errorf("%q is no flag", flags.Arg(0))}
+	}
+	if *config == "" {
+		return nil
+	}
+	return readConfig(flags, *config)
+}
+
+// readConfig sets the flags of the file that the command line has not set: the keys are the
+// flags' names.
+func readConfig(flags *flag.FlagSet, path string) error {
+	var keys map[string]any
+	if _, err := toml.DecodeFile(path, &keys); err != nil {
+		return usageError{fmt.Errorf("%s: %w", path, err)}
+	}
+	given := map[string]bool{}
+	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	for key, value := range keys {
+		if flags.Lookup(key) == nil || key == "config" {
+			return usageError{fmt.Errorf("%s: there is no setting %q", path, key)}
+		}
+		if given[key] {
+			continue
+		}
+		values, ok := value.([]any)
+		if !ok {
+			values = []any{value}
+		}
+		for _, v := range values {
+			if err := flags.Set(key, fmt.Sprint(v)); err != nil {
+				return usageError{fmt.Errorf("%s: %s: %w", path, key, err)}
+			}
+		}
+	}
+	return nil
+}

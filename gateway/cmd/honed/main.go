@@ -1,0 +1,97 @@
+// Command honed is a message gateway that keeps what it has acknowledged. Run without
+// arguments it serves on this machine; see honed --help.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// The exit codes.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+const help = `honed is a message gateway that never loses what it acknowledged.
+
+Usage:
+  honed [flags]            serve clients until SIGTERM or SIGINT, then drain
+  honed verify  [flags]    check the whole log: damage, records stored twice or out of order
+  honed inspect [flags]    print a line of JSON for each envelope of the log
+  honed export  [flags]    print a line of JSON for each record of the log
+  honed prove   [flags]    submit a million messages to a honed of its own, kill it with
+                           kill -9 half-way, restart it, and verify every message
+
+honed VERB --help lists the flags of a verb. Each may also stand in a file for --config:
+  listen = ["127.0.0.1:7100"]
+  data = "/var/lib/honed"
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// usageError is a command line that cannot be.
+type usageError struct{ error }
+
+// errInterrupted ends a verb that a signal has ended.
+var errInterrupted = errors.New("interrupted")
+
+// run is the whole program; ctx ends with the first signal.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	err := dispatch(ctx, args, stdout, stderr)
+	var usage usageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "honed: %v; see honed --help\n", err)
+		return exitUsage
+	case errors.Is(err, errInterrupted):
+		fmt.Fprintln(stderr, "honed: interrupted")
+		return exitInterrupted
+	}
+	fmt.Fprintln(stderr, "honed:", explain(err))
+	return exitFailed
+}
+
+func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	verb := ""
+	if len(args) > 0 && (args[0] == "" || args[0][0] != '-') {
+		verb, args = args[0], args[1:]
+	}
+	switch verb {
+	case "", "serve":
+		if len(args) > 0 && (args[0] == "--help" || args[0] == "-h" || args[0] == "-help") {
+			fmt.Fprint(stdout, help)
+			fmt.Fprintln(stdout, "\nFlags of honed:")
+		}
+		return serve(ctx, args, stdout, stderr)
+	case "help":
+		fmt.Fprint(stdout, help)
+		return nil
+	case "verify":
+		return verify(ctx, args, stdout, stderr)
+	case "inspect":
+		return inspect(ctx, args, stdout, stderr)
+	case "export":
+		return export(ctx, args, stdout, stderr)
+	case "prove":
+		return prove(ctx, args, stdout, stderr)
+	}
+	return usageError{fmt.Errorf("there is no verb %q; use verify, inspect, export or prove", verb)}
+}

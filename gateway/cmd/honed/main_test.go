@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain plays honed where a test has started this binary again as one.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "serve" {
+		main()
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"))
+}
+
+// honed runs a command line to its end.
+func honed(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	var out, errs bytes.Buffer
+	code = run(ctx, args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// TestProve kills a gateway with kill -9 under load, again and again.
+func TestProve(t *testing.T) {
+	for _, log := range []string{"", "file:"} {
+		t.Run("log "+log, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "log")
+			code, out, errs := honed(t, "prove", "--json", "--messages", "60000", "--kills", "3", "--clients", "8", "--keep", dir, "--log", log)
+			var p proof
+			if err := json.Unmarshal([]byte(out), &p); err != nil || code != exitOK {
+				t.Fatalf("%d, %v\n%s%s", code, err, out, errs)
+			}
+			if p.Acknowledged != 60000 || p.Stored != 60000 || p.Kills != 3 || p.Resent == 0 {
+				t.Errorf("%+v", p)
+			}
+			if log == "" {
+				verbs(t, dir)
+			}
+		})
+	}
+}
+
+// verbs reads the log that a proof has left.
+func verbs(t *testing.T, dir string) {
+	code, out, errs := honed(t, "verify", "--data", dir)
+	if code != exitOK || !strings.Contains(out, `"records":60000,"sessions":8,"left_out":0`) {
+		t.Errorf("verify: %d %s%s", code, out, errs)
+	}
+	code, out, errs = honed(t, "export", "--data", dir)
+	if n := strings.Count(out, `"data":`); code != exitOK || n != 60000 {
+		t.Errorf("export: %d, %d records %s", code, n, errs)
+	}
+	code, out, errs = honed(t, "inspect", "--data", dir, "--from", "1")
+	if code != exitOK || !strings.Contains(out, `"kind":"checkpoint"`) || !strings.Contains(out, `"kind":"records"`) {
+		t.Errorf("inspect: %d %.300s%s", code, out, errs)
+	}
+}
+
+// TestProveFindsLosses is the control: level received must lose.
+func TestProveFindsLosses(t *testing.T) {
+	code, out, _ := honed(t, "prove", "--json", "--messages", "100000", "--kills", "4", "--level", "received", "--window", "1024")
+	var p proof
+	if err := json.Unmarshal([]byte(out), &p); err != nil || p.Lost == 0 || code != exitFailed {
+		t.Errorf("%d, %v, %+v", code, err, p)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "honed.toml")
+	open := filepath.Join(dir, "tokens")
+	os.WriteFile(config, []byte("data = \"x\"\nlisten = [\"nowhere\"]\n"), 0o600)
+	os.WriteFile(open, []byte("a a-token-for-everybody-to-read\n"), 0o644)
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"no such verb", []string{"fly"}, exitUsage, `there is no verb "fly"`},
+		{"no such flag", []string{"--fly"}, exitUsage, "flag provided but not defined"},
+		{"a word", []string{"verify", "it"}, exitUsage, `"it" is no flag`},
+		{"port in use", []string{"--data", dir + "/a", "--listen", ln.Addr().String()}, exitFailed, "choose another address with --listen"},
+		{"other machines", []string{"--data", dir + "/b", "--listen", "0.0.0.0:0"}, exitFailed, "give --tokens FILE or --client-ca FILE"},
+		{"key without certificate", []string{"--key", "x"}, exitUsage, "--cert and --key belong together"},
+		{"readable tokens", []string{"--tokens", open}, exitFailed, "chmod 600"},
+		{"no log", []string{"--data", dir + "/c", "--log", "http://x", "--listen", "127.0.0.1:0"}, exitUsage, "is no nats:// or tls:// URL"},
+		{"config", []string{"--config", config}, exitUsage, "address to listen on: address nowhere"},
+		{"config key", []string{"verify", "--config", config}, exitUsage, `there is no setting "listen"`},
+		{"no config", []string{"--config", config + ".none"}, exitUsage, "no such file"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, _, errs := honed(t, c.args...)
+			if code != c.code || !strings.Contains(errs, c.says) {
+				t.Errorf("%d %s; want %d, … %s …", code, errs, c.code, c.says)
+			}
+		})
+	}
+}
+
+// TestLockedFolder has two processes want one log.
+func TestLockedFolder(t *testing.T) {
+	gw := &victim{dir: filepath.Join(t.TempDir(), "log"), stderr: os.Stderr}
+	if err := gw.start(t.Context(), "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	defer gw.kill()
+	code, _, errs := honed(t, "--data", gw.dir, "--listen", "127.0.0.1:0", "--admin", "off")
+	if code != exitFailed || !strings.Contains(errs, "in use") && !strings.Contains(errs, "lock") {
+		t.Errorf("%d %s", code, errs)
+	}
+}
+
+// TestServeDrains has a gateway serve, be asked how it is, and end by its context.
+func TestServeDrains(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	said := make(chan []byte, 10)
+	var errs bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"--json", "--data", filepath.Join(t.TempDir(), "log"), "--listen", "127.0.0.1:0", "--websocket", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, lines(said), &errs)
+	}()
+	var ready struct {
+		Listen, Websocket []string
+		Admin             string
+	}
+	if err := json.Unmarshal(<-said, &ready); err != nil || len(ready.Listen) != 1 || len(ready.Websocket) != 1 {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"/healthz":         "ok",
+		"/gateway/stats":   `"records":0`,
+		"/gateway/metrics": "honed_records_total 0",
+		"/metrics":         "hone_connections",
+	} {
+		if got := get(t, "http://"+ready.Admin+path); !strings.Contains(got, want) {
+			t.Errorf("%s: %.200s", path, got)
+		}
+	}
+	cancel()
+	if code := <-ended; code != exitOK {
+		t.Errorf("%d %s", code, errs.String())
+	}
+}
+
+// lines passes on what is written.
+type lines chan<- []byte
+
+func (l lines) Write(p []byte) (int, error) {
+	l <- bytes.Clone(p)
+	return len(p), nil
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	answer, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

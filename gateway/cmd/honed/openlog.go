@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// logFlags say which log.
+type logFlags struct {
+	data, url   string
+	stream      string
+	replicas    int
+	credentials string
+	create      bool
+	reserve     int64
+	maxBytes    int64
+}
+
+func (f *logFlags) add(flags *flag.FlagSet) {
+	flags.StringVar(&f.data, "data", "honed-data", "`FOLDER` of the log")
+	flags.StringVar(&f.url, "log", "", "keep the log in a JetStream cluster, `nats://HOST:PORT,…`, or with file: in a plain file of --data; empty: embedded JetStream in --data")
+	flags.StringVar(&f.stream, "stream", "HONED", "name of the cluster's stream")
+	flags.IntVar(&f.replicas, "replicas", 3, "how many replicas the cluster's stream must have")
+	flags.StringVar(&f.credentials, "nats-credentials", "", "`FILE` of NATS credentials")
+	flags.BoolVar(&f.create, "create-stream", false, "make the cluster's stream if it does not exist")
+	flags.Int64Var(&f.reserve, "reserve", 64<<20, "`BYTES` of the disk that the log leaves free")
+	flags.Int64Var(&f.maxBytes, "max-log", 0, "`BYTES` at which the log is full; 0: only the disk bounds it")
+}
+
+// isCluster reports whether other servers may append to the log too.
+func (f *logFlags) isCluster() bool {
+	return strings.HasPrefix(f.url, "nats://") || strings.HasPrefix(f.url, "tls://")
+}
+
+// open opens the log and says what its acknowledgements promise.
+func (f *logFlags) open(ctx context.Context, stderr io.Writer, logger *slog.Logger) (log journal.Log, level gateway.Level, err error) {
+	watch := &progress{out: stderr, what: "verified", unit: "envelopes"}
+	switch {
+	case f.isCluster():
+		if f.replicas < 3 && logger != nil {
+			logger.Warn("a stream with fewer than 3 replicas loses records with a machine", "replicas", f.replicas)
+		}
+		log, err = journal.OpenCluster(ctx, f.url, journal.ClusterOptions{
+			Stream: f.stream, Replicas: f.replicas, Create: f.create, Dir: f.data, Credentials: f.credentials, Progress: watch.set,
+		})
+		return log, gateway.Quorum, err
+	case f.url == "file:":
+		if err = os.MkdirAll(f.data, 0o700); err == nil {
+			log, err = journal.OpenFile(f.data + "/log")
+		}
+		return log, gateway.Disk, err
+	case f.url != "":
+		return nil, 0, usageError{fmt.Errorf("--log %q is no nats:// or tls:// URL", f.url)}
+	}
+	log, err = journal.OpenEmbedded(ctx, f.data, journal.EmbeddedOptions{
+		Reserve: f.reserve, MaxBytes: f.maxBytes, Progress: watch.set, Logger: logger,
+	})
+	return log, gateway.Disk, err
+}
+
+// explain adds what to do to an error that an operator can do something about.
+func explain(err error) string {
+	var refusal *journal.Refusal
+	switch {
+	case errors.As(err, &refusal): // says it itself
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Sprintf("%v; choose another address with --listen or --admin", err)
+	case errors.Is(err, syscall.EACCES) || errors.Is(err, os.ErrPermission):
+		return fmt.Sprintf("%v; run honed as the owner of that file, or choose another with --data", err)
+	case errors.Is(err, journal.ErrNoSpace) || errors.Is(err, syscall.ENOSPC):
+		return fmt.Sprintf("%v; free some space, or lower --reserve, and start honed again", err)
+	case errors.Is(err, gateway.ErrOpen):
+		return fmt.Sprintf("%v; give --tokens FILE or --client-ca FILE, or listen on 127.0.0.1", err)
+	case errors.Is(err, journal.ErrConflict):
+		return fmt.Sprintf("%v; another honed writes to this log. Start honed again: it reads what the other has written", err)
+	case errors.Is(err, journal.ErrBroken):
+		return fmt.Sprintf("%v; start honed again: it recovers everything that was acknowledged", err)
+	}
+	return err.Error()
+}
+
+// progress is a line that long work rewrites on standard error, from its second second on.
+type progress struct {
+	out        io.Writer
+	what, unit string
+	began      time.Time
+	shown      time.Time
+}
+
+func (p *progress) set(done, all uint64) {
+	now := time.Now()
+	if p.began.IsZero() {
+		p.began, p.shown = now, now
+	}
+	if now.Sub(p.shown) < time.Second {
+		return
+	}
+	p.shown = now
+	fmt.Fprintf(p.out, "%s %d of %d %s (%d %%), %d s\n", p.what, done, all, p.unit, 100*done/max(all, 1), int(now.Sub(p.began).Seconds()))
+}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/tlsfiles"
+)
+
+// serving is the flags of honed without a verb.
+type serving struct {
+	log           logFlags
+	listen        list
+	sockets       list
+	admin         string
+	adminToken    string
+	tokens        string
+	cert, key, ca string
+	engine        engine.Engine
+	expiry        time.Duration
+	queueBytes    int
+	window        int
+	totalInFlight int
+	frameSize     int
+	conns         int
+	drain         time.Duration
+	logFormat     string
+	json          bool
+	untilEOF      bool
+}
+
+func (f *serving) add(flags *flag.FlagSet) {
+	f.log.add(flags)
+	f.listen.values = []string{"127.0.0.1:7100"}
+	flags.Var(&f.listen, "listen", "serve clients on `HOST:PORT` or unix:PATH; repeat for more. Port 0 picks a free one")
+	flags.Var(&f.sockets, "websocket", "serve clients that speak WebSocket on `HOST:PORT` or unix:PATH; repeat for more")
+	flags.StringVar(&f.admin, "admin", "127.0.0.1:7171", "metrics, profiles and health on `HOST:PORT` or unix:PATH, or off")
+	flags.StringVar(&f.adminToken, "admin-token-file", "", "`FILE` with the token that opens the admin side to other machines")
+	flags.StringVar(&f.tokens, "tokens", "", "let in the clients of this `FILE` only: lines \"CLIENT TOKEN\" or \"CLIENT sha256:HEX\"")
+	flags.StringVar(&f.cert, "cert", "", "speak TLS with the certificate in this PEM `FILE`")
+	flags.StringVar(&f.key, "key", "", "the certificate's key, a PEM `FILE`")
+	flags.StringVar(&f.ca, "client-ca", "", "let in only clients whose certificate names them and is of an authority in this PEM `FILE`")
+	flags.TextVar(&f.engine, "engine", engine.Engine{}, "how bytes move: direct, buffered, parked, events; default: the fastest here")
+	flags.DurationVar(&f.expiry, "expiry", 7*24*time.Hour, "how long a session is remembered while its client is away")
+	flags.IntVar(&f.queueBytes, "queue-bytes", 64<<20, "`BYTES` that may wait for the log before clients are not read")
+	flags.IntVar(&f.totalInFlight, "queue-records", 1<<16, "records that may wait for the log before clients are not read")
+	flags.IntVar(&f.window, "window", 1024, "records that one connection may have unacknowledged")
+	flags.IntVar(&f.frameSize, "frame-size", 64<<10, "`BYTES` of the largest frame; a record has 13 less")
+	flags.IntVar(&f.conns, "connections", 0, "how many connections are open at once; 0: 50 000, or half of the descriptor limit")
+	flags.DurationVar(&f.drain, "drain", 25*time.Second, "how long a drain may take before the rest is cut off")
+	flags.StringVar(&f.logFormat, "log-format", "text", "how the log on standard error is written: text or json")
+	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: listen, admin, pid")
+	flags.BoolVar(&f.untilEOF, "until-eof", false, "drain also when standard input ends, for a server that must not outlive its parent")
+}
+
+// serve runs a gateway until ctx ends or its log fails.
+func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	var f serving
+	flags, config := newFlags("honed", stdout)
+	f.add(flags)
+	if err := parse(flags, config, args); err != nil {
+		return err
+	}
+	logger, err := newLogger(f.logFormat, stderr)
+	if err != nil {
+		return err
+	}
+	srv, tlsConfig, err := f.server(logger)
+	if err != nil {
+		return err
+	}
+	// All listeners are opened before the log: a port in use is found out at once.
+	listeners, err := listen(f.listen.values, srv, tlsConfig)
+	if err != nil {
+		return err
+	}
+	defer closeAll(listeners)
+	sockets, err := listen(f.sockets.values, srv, tlsConfig)
+	if err != nil {
+		return err
+	}
+	defer closeAll(sockets)
+	log, level, err := f.log.open(ctx, stderr, logger)
+	if err != nil {
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
+		return err
+	}
+	defer log.Close()
+	srv.Log, srv.Durable, srv.Shared = log, level, f.log.isCluster()
+	if err := srv.Recover(ctx); err != nil {
+		return err
+	}
+	admin, err := f.startAdmin(srv, logger)
+	if err != nil {
+		return err
+	}
+	defer admin.stop()
+	if f.untilEOF {
+		ctx = untilEOF(ctx, os.Stdin)
+	}
+	stop := f.reloadOnHangup(srv, logger)
+	defer stop()
+	f.announce(stdout, listeners, sockets, admin)
+	err = f.serveAll(ctx, srv, listeners, sockets, admin, logger)
+	return cmp.Or(err, log.Close())
+}
+
+// server is the gateway that the flags describe, but for its log.
+func (f *serving) server(logger *slog.Logger) (*gateway.Server, *tls.Config, error) {
+	srv := &gateway.Server{
+		Certificates: f.ca != "",
+		Expiry:       f.expiry,
+		QueueBytes:   f.queueBytes,
+		Engine:       f.engine,
+		Limits: engine.Limits{
+			InFlight: f.window, TotalInFlight: f.totalInFlight, FrameSize: f.frameSize, Conns: f.conns,
+		},
+		Logger: logger,
+	}
+	if f.tokens != "" {
+		tokens, err := gateway.ReadTokens(f.tokens)
+		if err != nil {
+			return nil, nil, err
+		}
+		srv.Tokens = tokens
+	}
+	if f.cert == "" && f.key == "" && f.ca == "" {
+		return srv, nil, nil
+	}
+	if f.cert == "" || f.key == "" {
+		return nil, nil, usageError{errors.New("--cert and --key belong together, and --client-ca needs both")}
+	}
+	config, err := tlsfiles.Server{Cert: f.cert, Key: f.key, ClientCA: f.ca, Logger: logger}.Config()
+	return srv, config, err
+}
+
+// listen opens listeners, where srv may serve on them.
+func listen(addrs []string, srv *gateway.Server, config *tls.Config) (all []net.Listener, err error) {
+	for _, addr := range addrs {
+		network := "tcp"
+		if path, ok := strings.CutPrefix(addr, "unix:"); ok {
+			network, addr = "unix", path
+		} else if _, _, err := net.SplitHostPort(addr); err != nil {
+			closeAll(all)
+			return nil, usageError{fmt.Errorf("an address to listen on: %w", err)}
+		}
+		ln, err := net.Listen(network, addr)
+		if err == nil {
+			if err = srv.MayServe(ln.Addr()); err != nil {
+				ln.Close()
+			}
+		}
+		if err != nil {
+			closeAll(all)
+			return nil, err
+		}
+		if config != nil {
+			ln = tls.NewListener(ln, config)
+		}
+		all = append(all, ln)
+	}
+	return all, nil
+}
+
+func closeAll(all []net.Listener) {
+	for _, ln := range all {
+		ln.Close()
+	}
+}
+
+// serveAll serves until ctx ends, and then drains, or until the log fails.
+func (f *serving) serveAll(ctx context.Context, srv *gateway.Server, listeners, sockets []net.Listener, admin *adminSide, logger *slog.Logger) error {
+	ends := make(chan error, len(listeners)+len(sockets))
+	var serving sync.WaitGroup
+	for _, ln := range listeners {
+		serving.Go(func() { ends <- srv.Serve(ln) })
+	}
+	for _, ln := range sockets {
+		serving.Go(func() { ends <- srv.ServeWebSocket(ln) })
+	}
+	defer serving.Wait()
+	select {
+	case err := <-ends:
+		srv.Close()
+		return err
+	case <-ctx.Done():
+	}
+	admin.draining.Store(true)
+	logger.Info("draining", "within", f.drain)
+	limit, cancel := context.WithTimeout(context.Background(), f.drain)
+	defer cancel()
+	limit, stop := signal.NotifyContext(limit, os.Interrupt, syscall.SIGTERM) // a second signal does not wait
+	defer stop()
+	if err := srv.Shutdown(limit); err != nil {
+		return fmt.Errorf("the drain was cut off; every acknowledged record is stored: %w", err)
+	}
+	return nil
+}
+
+// reloadOnHangup reads the tokens again upon SIGHUP and ends the sessions of those that
+// are gone.
+func (f *serving) reloadOnHangup(srv *gateway.Server, logger *slog.Logger) (stop func()) {
+	if srv.Tokens == nil {
+		return func() {}
+	}
+	hangups, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(hangups, syscall.SIGHUP)
+	go func() {
+		defer close(done)
+		for range hangups {
+			err := srv.Tokens.Reload()
+			if err != nil {
+				logger.Error("the tokens stay as they were", "err", err)
+				continue
+			}
+			logger.Info("tokens reloaded", "sessions_ended", srv.Revoke())
+		}
+	}()
+	return func() {
+		signal.Stop(hangups)
+		close(hangups)
+		<-done
+	}
+}
+
+// announce says where the gateway is.
+func (f *serving) announce(stdout io.Writer, listeners, sockets []net.Listener, admin *adminSide) {
+	addrs, socketAddrs := addresses(listeners), addresses(sockets)
+	if f.json {
+		json.NewEncoder(stdout).Encode(map[string]any{"listen": addrs, "websocket": socketAddrs, "admin": admin.addr, "pid": os.Getpid()})
+		return
+	}
+	where := f.log.data
+	if f.log.url != "" {
+		where = f.log.url
+	}
+	if len(sockets) > 0 {
+		where += "; WebSocket on " + strings.Join(socketAddrs, ", ")
+	}
+	fmt.Fprintf(stdout, "honed listens on %s; log %s; admin %s\n", strings.Join(addrs, ", "), where, cmp.Or(admin.addr, "off"))
+}
+
+func addresses(all []net.Listener) []string {
+	addrs := make([]string, len(all))
+	for i, ln := range all {
+		addrs[i] = ln.Addr().String()
+		if ln.Addr().Network() == "unix" {
+			addrs[i] = "unix:" + addrs[i]
+		}
+	}
+	return addrs
+}
+
+func newLogger(format string, stderr io.Writer) (*slog.Logger, error) {
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(stderr, nil)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(stderr, nil)), nil
+	}
+	return nil, usageError{fmt.Errorf("--log-format is text or json, not %q", format)}
+}
+
+// untilEOF is ctx, which ends also with in.
+func untilEOF(ctx context.Context, in io.Reader) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() { // ends with the process
+		defer cancel()
+		io.Copy(io.Discard, in)
+	}()
+	return ctx
+}

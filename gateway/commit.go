@@ -1,0 +1,184 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// commit is the committer, the one goroutine that writes to the log: it stores all that
+// has gathered while the envelope before was on its way, and then acknowledges it.
+func (s *Server) commit() {
+	defer close(s.done)
+	var acks framed.Batch
+	for checkpointed := uint64(0); ; {
+		p := s.queue.take()
+		if p == nil {
+			break
+		}
+		err := s.store(p, &acks)
+		if err == nil && s.count.envelopes.Load()-checkpointed >= uint64(s.Checkpoint) {
+			err = s.checkpoint()
+			checkpointed = s.count.envelopes.Load()
+		}
+		if err != nil {
+			s.fail(err)
+			return
+		}
+		s.queue.release(p)
+	}
+	if s.queue.failure() == nil {
+		if err := s.checkpoint(); err != nil {
+			s.fail(err)
+		}
+	}
+}
+
+// fail is the crash-only rule: after an error of the log nobody knows what it holds, so
+// no further word leaves this process.
+func (s *Server) fail(err error) {
+	err = fmt.Errorf("gateway: the log failed, and nothing is acknowledged any more: %w", err)
+	s.queue.end(err)
+	s.framed.Close()
+	s.sockets.Close()
+}
+
+// store appends a pack to the log and settles its promises.
+func (s *Server) store(p *pack, acks *framed.Batch) error {
+	for i := range p.entries {
+		if e := &p.entries[i]; e.kind == early {
+			e.reply.send(acks, nil)
+		}
+	}
+	acks.Send()
+	if err := s.storeRecords(p); err != nil {
+		return err
+	}
+	for i := range p.entries {
+		e := &p.entries[i]
+		if e.session.dead {
+			continue // its connection is closed, and another server has the client
+		}
+		if e.seq > 0 {
+			e.session.durable.Store(e.seq)
+		}
+		if e.kind == durable {
+			e.reply.send(acks, nil)
+		}
+	}
+	acks.Send()
+	return s.grant(p.requests, acks)
+}
+
+// storeRecords appends a pack's records.
+func (s *Server) storeRecords(p *pack) error {
+	n := p.records.Count()
+	if n == 0 {
+		return nil
+	}
+	whole := p.records.Bytes()
+	for range mostConflicts {
+		envelope, left, err := p.living(whole, n)
+		if err == nil && left > 0 {
+			err = s.append(envelope)
+		}
+		if s.conflicts(err) {
+			if err = s.follow(); err == nil {
+				continue
+			}
+		}
+		if err == nil {
+			s.count.records.Add(uint64(left))
+		}
+		return err
+	}
+	return journal.ErrConflict
+}
+
+// mostConflicts is how often other servers may append first.
+const mostConflicts = 1000
+
+// conflicts reports whether err only means that another server has appended first.
+func (s *Server) conflicts(err error) bool { return s.Shared && errors.Is(err, journal.ErrConflict) }
+
+// living is the envelope without the records of clients that another server has now, and
+// how many are left of its n.
+func (p *pack) living(whole []byte, n int) ([]byte, int, error) {
+	dead := false
+	for i := range p.entries {
+		dead = dead || p.entries[i].session.dead
+	}
+	if !dead {
+		return whole, n, nil
+	}
+	e, err := journal.Decode(whole)
+	if err != nil {
+		return nil, 0, err
+	}
+	var living journal.Encoder
+	living.Begin(e.Base)
+	at := 0
+	for r := range e.Records() {
+		for p.entries[at].seq == 0 {
+			at++
+		}
+		if !p.entries[at].session.dead {
+			if err := living.Record(&r); err != nil {
+				return nil, 0, err
+			}
+		}
+		at++
+	}
+	left := living.Count()
+	return living.Bytes(), left, nil
+}
+
+// append stores one envelope. While the disk is full it waits for space: nothing is
+// acknowledged then, and the clients are not read.
+func (s *Server) append(envelope []byte) error {
+	for full := false; ; {
+		pos, err := s.appendOnce(envelope)
+		if errors.Is(err, journal.ErrNoSpace) {
+			if !full {
+				s.Logger.Error("no space for the log: nothing is acknowledged until there is", "err", err)
+			}
+			full = true
+			s.full.Store(true)
+			select {
+			case <-s.ctx.Done():
+				return err
+			case <-time.After(s.retry):
+				continue
+			}
+		}
+		if full {
+			s.full.Store(false)
+			s.Logger.Info("there is space for the log again", "err", err)
+		}
+		if err == nil {
+			s.stored(pos, envelope)
+		}
+		return err
+	}
+}
+
+func (s *Server) appendOnce(envelope []byte) (uint64, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.AppendTime)
+	defer cancel()
+	return s.Log.Append(ctx, envelope)
+}
+
+// stored counts an envelope that the log has.
+func (s *Server) stored(pos uint64, envelope []byte) {
+	s.count.envelopes.Add(1)
+	s.count.bytes.Add(uint64(len(envelope)))
+	s.count.position.Store(pos)
+	s.next = pos + 1
+	if s.OnStored != nil {
+		s.OnStored(pos, envelope)
+	}
+}

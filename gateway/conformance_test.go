@@ -1,0 +1,59 @@
+package gateway
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestPython has a second client, written in another language, check the protocol.
+func TestPython(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		missing(t, "python3 is missing; make deps installs it")
+	}
+	path := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(path, []byte("python a-token-for-python\nother another-token-there-is\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := ReadTokens(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		tokens *Tokens
+		args   []string
+	}{
+		"open":   {nil, nil},
+		"tokens": {tokens, []string{"a-token-for-python"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := newGate()
+			up := serve(t, &Server{Log: log, Tokens: c.tokens})
+			host, port, _ := net.SplitHostPort(up.addr)
+			out, err := exec.CommandContext(soon(t), python, append([]string{"conformance/client.py", host, port}, c.args...)...).CombinedOutput()
+			if err != nil || !strings.HasSuffix(string(out), "all passed\n") {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			for client, got := range records(t, log) {
+				if len(got) != 503 || got[0] != "record 1" || got[500] != "record 501" {
+					t.Errorf("%s: %d records, the first is %q", client, len(got), got[0])
+				}
+			}
+			fmt.Fprint(t.Output(), string(out))
+		})
+	}
+}
+
+// missing skips what lacks something on this machine, and fails where nothing may.
+func missing(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv("HONE_TEST_ALL") != "" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}

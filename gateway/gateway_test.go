@@ -1,0 +1,532 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/wire"
+)
+
+func first(client string) hello { return hello{next: 1, client: client} }
+
+func TestSubmit(t *testing.T) {
+	log := newGate()
+	up := serve(t, &Server{Log: log})
+	c := up.client(t, "meter-1")
+	session, err := c.Open(soon(t))
+	if err != nil || session.Level != Disk || session.Last != 0 || session.Expiry != 7*24*time.Hour {
+		t.Fatalf("%+v, %v", session, err)
+	}
+	for i := range 3 {
+		if seq, err := c.Submit(soon(t), fmt.Appendf(nil, "m%d", i)); seq != uint64(i+1) || err != nil {
+			t.Fatalf("%d: %d, %v", i, seq, err)
+		}
+	}
+	if err := c.Close(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(records(t, log)); got != "map[meter-1:[m0 m1 m2]]" {
+		t.Error(got)
+	}
+	if st := up.Stats(); st.Records != 3 || st.Duplicates != 0 || st.Clients != 1 || st.Queued != 0 || st.QueuedSize != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestManyInOneEnvelope(t *testing.T) {
+	log := newGate()
+	up := serve(t, &Server{Log: log})
+	c := up.client(t, "a")
+	if _, err := c.Open(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	log.set(true, nil)
+	for i := range 500 {
+		if _, err := c.SubmitAsync(soon(t), fmt.Append(nil, i), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitFor(t, "500 records to be queued", func() bool { return up.Stats().Queued == 500 })
+	log.set(false, nil)
+	if err := c.Flush(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(records(t, log)["a"]); n != 500 {
+		t.Errorf("%d records", n)
+	}
+	// one for the epoch, one for what came first, one for all that waited
+	if _, next, _ := log.Bounds(); next > 4 {
+		t.Errorf("%d envelopes", next-1)
+	}
+}
+
+// waitFor polls what no event tells.
+func waitFor(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := soon(t); !is(); {
+		select {
+		case <-tick.C:
+		case <-end.Done():
+			t.Fatalf("waited for %s", what)
+		}
+	}
+}
+
+// TestAckAfterAppend shows that no acknowledgement leaves while the log has not stored it:
+// none of a record, of a duplicate, of a new epoch.
+func TestAckAfterAppend(t *testing.T) {
+	log := newGate()
+	up := serve(t, &Server{Log: log})
+	log.set(true, nil)
+	p := up.peer(t)
+	p.send(wire.Packet{Command: wire.Conn, ID: 1, Content: first("a").append(nil)})
+	<-log.tried
+	p.silent()
+	log.set(false, nil)
+	w, err := parseWelcome(p.must(wire.ConnAck, 1, wire.OK).Content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.set(true, nil)
+	p.submit(1, "x")
+	<-log.tried
+	p.silent()
+
+	// The client comes back while records of its old connection are on their way, and
+	// sends them again.
+	q := up.peer(t)
+	q.send(wire.Packet{Command: wire.Conn, ID: 1, Content: hello{epoch: w.epoch, next: 1, client: "a"}.append(nil)})
+	p.submit(2, "y")
+	waitFor(t, "both to be queued", func() bool { return up.Stats().Queued == 2 })
+	q.silent()
+	log.pass()
+	p.must(wire.SubmitAck, 1, wire.OK)
+	<-log.tried
+	p.submit(3, "z")
+	waitFor(t, "the third to be queued", func() bool { return up.Stats().Queued == 2 })
+	p.silent()
+	log.pass()
+	p.must(wire.SubmitAck, 2, wire.OK)
+	if w, err = parseWelcome(q.must(wire.ConnAck, 1, wire.OK).Content); err != nil || w.last != 2 {
+		t.Fatalf("%+v, %v", w, err)
+	}
+	<-log.tried
+	q.submit(2, "y")
+	q.must(wire.SubmitAck, 2, wire.OK)
+	q.submit(3, "z")
+	q.submit(4, "!")
+	waitFor(t, "the fourth to be queued", func() bool { return up.Stats().Queued == 2 })
+	q.silent()
+	log.set(false, nil)
+	q.must(wire.SubmitAck, 3, wire.OK)
+	q.must(wire.SubmitAck, 4, wire.OK)
+	if got := fmt.Sprint(records(t, log)); got != "map[a:[x y z !]]" {
+		t.Error(got)
+	}
+}
+
+// silent checks that the server has sent nothing, a moment after it had every reason to.
+func (p *peer) silent() {
+	p.t.Helper()
+	p.nc.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	var one [1]byte
+	if n, err := p.nc.Read(one[:]); n > 0 || err == nil {
+		p.t.Fatal("the server sent something")
+	}
+	p.nc.SetDeadline(time.Now().Add(patience))
+}
+
+func TestReceivedLevel(t *testing.T) {
+	log := newGate()
+	up := serve(t, &Server{Log: log})
+	p := up.peer(t)
+	h := first("a")
+	h.level = Received
+	w := p.hello(h)
+	if w.level != Received {
+		t.Fatalf("%+v", w)
+	}
+	log.set(true, nil)
+	for seq := range uint64(100) {
+		p.submit(seq+1, "x")
+		p.must(wire.SubmitAck, seq+1, wire.OK) // although nothing is stored
+	}
+	log.set(false, nil)
+	waitFor(t, "the log", func() bool { return len(records(t, log)["a"]) == 100 })
+}
+
+// TestReceivedIsBounded submits more than may wait at level received.
+func TestReceivedIsBounded(t *testing.T) {
+	log := newGate()
+	up := serve(t, &Server{Log: log})
+	c := up.client(t, "a")
+	c.Level = Received
+	if _, err := c.Open(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	log.set(true, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	fed := make(chan uint64)
+	go func() {
+		n := uint64(0)
+		for ; ctx.Err() == nil; n++ {
+			if _, err := c.SubmitAsync(ctx, make([]byte, 100), nil); err != nil {
+				break
+			}
+		}
+		fed <- n
+	}()
+	most := earlyRecords + 1024
+	waitFor(t, "the bound", func() bool { return up.Stats().Queued >= earlyRecords })
+	stays := up.Stats().Queued
+	waitFor(t, "an end of growth", func() bool {
+		was := stays
+		stays = up.Stats().Queued
+		return was == stays && c.Stats().Submitted-c.Stats().Acknowledged == 1024
+	})
+	if stays > most {
+		t.Errorf("%d records wait; at most %d may", stays, most)
+	}
+	cancel()
+	n := <-fed
+	log.set(false, nil)
+	if err := c.Close(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the log", func() bool { return up.Stats().Records == n })
+}
+
+func TestLevelRefused(t *testing.T) {
+	up := serve(t, &Server{Log: newGate()})
+	c := up.client(t, "a")
+	c2 := &Client{Addrs: c.Addrs, ID: "b", Level: Quorum}
+	if _, err := c2.Open(soon(t)); !errors.Is(err, ErrLevel) {
+		t.Error(err)
+	}
+	c2.Close(soon(t))
+}
+
+func TestFencing(t *testing.T) {
+	log := newGate()
+	up := serve(t, &Server{Log: log})
+	old := up.peer(t)
+	w := old.hello(first("a"))
+	old.submit(1, "one")
+	old.must(wire.SubmitAck, 1, wire.OK)
+
+	// The same session on a new connection ends the old one.
+	same := up.peer(t)
+	if again := same.hello(hello{epoch: w.epoch, next: 2, client: "a"}); again.last != 1 || again.epoch != w.epoch {
+		t.Fatalf("%+v", again)
+	}
+	old.closed()
+	same.submit(2, "two")
+	same.must(wire.SubmitAck, 2, wire.OK)
+
+	// A new session ends the old session for good.
+	newer := up.peer(t)
+	v := newer.hello(first("a"))
+	if v.epoch <= w.epoch || v.last != 0 {
+		t.Fatalf("%+v after %+v", v, w)
+	}
+	same.closed()
+	late := up.peer(t)
+	late.send(wire.Packet{Command: wire.Conn, ID: 1, Content: hello{epoch: w.epoch, next: 3, client: "a"}.append(nil)})
+	late.must(wire.ConnAck, 1, resultFenced)
+	late.closed()
+	newer.submit(1, "three")
+	newer.must(wire.SubmitAck, 1, wire.OK)
+	if got := fmt.Sprint(records(t, log)); got != "map[a:[one two three]]" {
+		t.Error(got)
+	}
+}
+
+// TestStaleHello has a client give up a hello that the server answers late: it must not take
+// the session from the connection that the client has now.
+func TestStaleHello(t *testing.T) {
+	log := newGate()
+	up := serve(t, &Server{Log: log})
+	other := up.peer(t)
+	other.hello(first("b"))
+	log.set(true, nil)
+	other.submit(1, "x")
+	<-log.tried
+	now := up.peer(t)
+	now.send(wire.Packet{Command: wire.Conn, ID: 1, Content: first("a").append(nil)})
+	waitFor(t, "the hello", func() bool { return up.waiting() == 1 })
+	old := up.peer(t)
+	old.send(wire.Packet{Command: wire.Conn, ID: 1, Content: first("a").append(nil)})
+	waitFor(t, "the second hello", func() bool { return up.waiting() == 2 })
+	old.nc.Close()
+	waitFor(t, "the server to know that it is given up", func() bool {
+		up.queue.mu.Lock()
+		defer up.queue.mu.Unlock()
+		return up.queue.waiting[0].requests[1].stale()
+	})
+	log.set(false, nil)
+	if _, err := parseWelcome(now.must(wire.ConnAck, 1, wire.OK).Content); err != nil {
+		t.Fatal(err)
+	}
+	now.submit(1, "y")
+	now.must(wire.SubmitAck, 1, wire.OK)
+}
+
+// waiting is how many hellos wait for the committer.
+func (u *served) waiting() (n int) {
+	u.queue.mu.Lock()
+	defer u.queue.mu.Unlock()
+	for _, p := range u.queue.waiting {
+		n += len(p.requests)
+	}
+	return n
+}
+
+func TestRestart(t *testing.T) {
+	for _, every := range []int{1, 3, 1 << 14} {
+		for _, drain := range []bool{true, false} {
+			t.Run(fmt.Sprintf("checkpoint %d drain %v", every, drain), func(t *testing.T) {
+				log := newGate()
+				var epoch uint64
+				for run := range uint64(5) {
+					srv := &Server{Log: log, Checkpoint: every}
+					up := serve(t, srv)
+					p := up.peer(t)
+					w := p.hello(hello{epoch: epoch, next: 1, client: "a"})
+					if epoch != 0 && w.epoch != epoch || w.last != run*10 {
+						t.Fatalf("run %d: %+v", run, w)
+					}
+					epoch = w.epoch
+					for seq := range run*10 + 10 { // the old ones again
+						p.submit(seq+1, fmt.Sprint(seq))
+						p.must(wire.SubmitAck, seq+1, wire.OK)
+					}
+					other := up.peer(t)
+					other.hello(first(fmt.Sprintf("b%d", run)))
+					if drain {
+						if err := srv.Shutdown(soon(t)); err != nil {
+							t.Fatal(err)
+						}
+					} else {
+						srv.Close()
+					}
+					if err := up.ended(t); err != ErrServerClosed {
+						t.Fatal(err)
+					}
+				}
+				if n := len(records(t, log)["a"]); n != 50 {
+					t.Errorf("%d records", n)
+				}
+			})
+		}
+	}
+}
+
+// TestClaimWithoutRecords has a client whose first record was never stored come back.
+func TestClaimWithoutRecords(t *testing.T) {
+	log := newGate()
+	srv := &Server{Log: log}
+	up := serve(t, srv)
+	quiet := up.peer(t).hello(first("quiet"))
+	busy := up.peer(t)
+	busy.hello(first("busy"))
+	busy.submit(1, "x")
+	busy.must(wire.SubmitAck, 1, wire.OK)
+	srv.Close()
+	up = serve(t, &Server{Log: log})
+	if w := up.peer(t).hello(hello{epoch: quiet.epoch, next: 1, client: "quiet"}); w.last != 0 {
+		t.Errorf("%+v", w)
+	}
+}
+
+// TestExpiry has a client come back before and after its session expires.
+func TestExpiry(t *testing.T) {
+	log := newGate()
+	clock := time.Now()
+	at := func() time.Time { return clock }
+	srv := &Server{Log: log, Expiry: time.Hour, now: at}
+	up := serve(t, srv)
+	p := up.peer(t)
+	w := p.hello(first("a"))
+	if w.expiry != time.Hour {
+		t.Errorf("%+v", w)
+	}
+	p.submit(1, "x")
+	p.must(wire.SubmitAck, 1, wire.OK)
+	srv.Shutdown(soon(t))
+	up.ended(t)
+
+	// Time without a server does not count.
+	clock = clock.Add(100 * time.Hour)
+	srv = &Server{Log: log, Expiry: time.Hour, now: at}
+	up = serve(t, srv)
+	p = up.peer(t)
+	if w := p.hello(hello{epoch: w.epoch, next: 2, client: "a"}); w.last != 1 {
+		t.Errorf("%+v", w)
+	}
+	b := up.peer(t).hello(first("b"))
+	p.submit(2, "y")
+	p.must(wire.SubmitAck, 2, wire.OK)
+	p.nc.Close()
+	waitFor(t, "a to be gone", func() bool {
+		srv.queue.mu.Lock()
+		defer srv.queue.mu.Unlock()
+		return srv.sessions.byClient["a"].link == nil
+	})
+	srv.Shutdown(soon(t))
+	up.ended(t)
+
+	// Time while a server runs does, and shows at the next checkpoint.
+	srv = &Server{Log: log, Expiry: time.Hour, now: at}
+	up = serve(t, srv)
+	up.peer(t).hello(hello{epoch: b.epoch, next: 1, client: "b"})
+	srv.queue.mu.Lock()
+	clock = clock.Add(2 * time.Hour)
+	srv.queue.mu.Unlock()
+	srv.Shutdown(soon(t))
+	up.ended(t)
+	up = serve(t, &Server{Log: log, Expiry: time.Hour, now: at})
+	p = up.peer(t)
+	p.send(wire.Packet{Command: wire.Conn, ID: 1, Content: hello{epoch: w.epoch, next: 3, client: "a"}.append(nil)})
+	p.must(wire.ConnAck, 1, resultExpired)
+	up.peer(t).hello(hello{epoch: b.epoch, next: 1, client: "b"})
+
+	// A new session of the same client gets an epoch that none had before.
+	if v := up.peer(t).hello(first("a")); v.epoch <= w.epoch {
+		t.Errorf("epoch %d after %d", v.epoch, w.epoch)
+	}
+}
+
+// TestLogFails is the crash-only rule.
+func TestLogFails(t *testing.T) {
+	log := newGate()
+	srv := &Server{Log: log}
+	up := serve(t, srv)
+	p := up.peer(t)
+	w := p.hello(first("a"))
+	p.submit(1, "x")
+	p.must(wire.SubmitAck, 1, wire.OK)
+	broken := errors.New("the disk is on fire")
+	log.set(false, broken)
+	p.send(wire.Packet{Command: wire.Submit, ID: 2}, wire.Packet{Command: wire.Submit, ID: 3})
+	p.closed()
+	if err := up.ended(t); !errors.Is(err, broken) {
+		t.Fatal(err)
+	}
+	if err := srv.Shutdown(soon(t)); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	log.set(false, nil)
+	again := serve(t, &Server{Log: log}).peer(t)
+	if w := again.hello(hello{epoch: w.epoch, next: 2, client: "a"}); w.last != 1 {
+		t.Errorf("%+v", w)
+	}
+}
+
+// TestDiskFull has the log run out of space, and have some again.
+func TestDiskFull(t *testing.T) {
+	log := newGate()
+	srv := &Server{Log: log, retry: time.Millisecond}
+	up := serve(t, srv)
+	p := up.peer(t)
+	p.hello(first("a"))
+	log.set(false, journal.ErrNoSpace)
+	p.submit(1, "x")
+	waitFor(t, "the full disk", func() bool { return up.Stats().Full })
+	p.silent()
+	log.set(false, nil)
+	p.must(wire.SubmitAck, 1, wire.OK)
+	if up.Stats().Full {
+		t.Error("still full")
+	}
+	if got := fmt.Sprint(records(t, log)); got != "map[a:[x]]" {
+		t.Error(got)
+	}
+}
+
+// TestPauses has more bytes wait than may: the server stops reading and refuses nothing.
+func TestPauses(t *testing.T) {
+	log := newGate()
+	srv := &Server{Log: log, QueueBytes: 100 << 10}
+	up := serve(t, srv)
+	var all []*Client
+	for i := range 4 {
+		c := up.client(t, fmt.Sprint("c", i))
+		if _, err := c.Open(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	log.set(true, nil)
+	const each = 200
+	for _, c := range all {
+		for range each {
+			if _, err := c.SubmitAsync(soon(t), make([]byte, 2000), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	waitFor(t, "a full queue", func() bool { return up.Stats().QueuedSize >= srv.QueueBytes })
+	p := up.Stats()
+	if p.QueuedSize > srv.QueueBytes+len(all)*2200 {
+		t.Errorf("%d bytes wait", p.QueuedSize)
+	}
+	log.set(false, nil)
+	for _, c := range all {
+		if err := c.Close(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		if st := c.Stats(); st.Resent != 0 || st.Connected != 1 {
+			t.Errorf("%+v", st)
+		}
+	}
+	if n := up.Stats().Records; n != each*uint64(len(all)) {
+		t.Errorf("%d records", n)
+	}
+}
+
+func TestRegressed(t *testing.T) {
+	log := newGate()
+	up := serve(t, &Server{Log: log})
+	p := up.peer(t)
+	w := p.hello(first("a"))
+	p.submit(1, "x")
+	p.must(wire.SubmitAck, 1, wire.OK)
+	q := up.peer(t)
+	q.send(wire.Packet{Command: wire.Conn, ID: 1, Content: hello{epoch: w.epoch, next: 5, client: "a"}.append(nil)})
+	q.must(wire.ConnAck, 1, resultRegressed)
+	q.closed()
+
+	// At level received a crash may lose some: the session goes on behind them.
+	r := up.peer(t)
+	if v := r.hello(hello{epoch: w.epoch, next: 5, client: "a", level: Received}); v.last != 1 {
+		t.Fatalf("%+v", v)
+	}
+	r.submit(5, "y")
+	r.must(wire.SubmitAck, 5, wire.OK)
+	waitFor(t, "the log", func() bool { return len(records(t, log)["a"]) == 2 })
+}
+
+// elsewhere is a listener that other machines could reach.
+type elsewhere struct{ net.Listener }
+
+func (elsewhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 7} }
+
+func TestRefusesToServeOthers(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &Server{Log: newGate()}
+	defer srv.Close()
+	if err := srv.Serve(elsewhere{ln}); !errors.Is(err, ErrOpen) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,188 @@
+package gateway
+
+import (
+	"fmt"
+
+	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// grant answers hellos. A new session is stored before its client hears of it, so that no
+// two clients are ever given the same epoch; where other servers append to the log, so is
+// that a session goes on here, which ends it there.
+func (s *Server) grant(requests []request, acks *framed.Batch) error {
+	if len(requests) == 0 {
+		return nil
+	}
+	for range mostConflicts {
+		if s.Shared {
+			if err := s.follow(); err != nil {
+				return err
+			}
+		}
+		claims, sessions, refusals := s.decide(requests)
+		err := s.claim(claims)
+		if s.conflicts(err) {
+			continue
+		}
+		if err == nil {
+			s.settle(requests, sessions, refusals, acks)
+		}
+		return err
+	}
+	return journal.ErrConflict
+}
+
+// decide finds each request's session, or why it gets none, and what is to be stored first.
+func (s *Server) decide(requests []request) (claims []journal.State, granted []*session, refusals []error) {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	now := s.now().UnixMilli()
+	newest := map[string]int{}
+	stale := make([]bool, len(requests))
+	for i := range requests {
+		if stale[i] = requests[i].stale(); !stale[i] {
+			newest[requests[i].hello.client] = i
+		}
+	}
+	granted, refusals = make([]*session, len(requests)), make([]error, len(requests))
+	for i := range requests {
+		r := &requests[i]
+		if stale[i] || newest[r.hello.client] != i {
+			refusals[i] = ErrMoved
+			continue
+		}
+		if granted[i], refusals[i] = s.sessions.granted(r, now, s.Clients); refusals[i] != nil {
+			continue
+		}
+		if s.Shared || r.hello.epoch == 0 {
+			claims = append(claims, journal.State{Client: r.hello.client, Epoch: granted[i].epoch, Last: granted[i].durable.Load(), Expiry: -now})
+		}
+	}
+	return claims, granted, refusals
+}
+
+// claim stores that this server has clients now.
+func (s *Server) claim(claims []journal.State) error {
+	if len(claims) == 0 {
+		return nil
+	}
+	var e journal.Encoder
+	e.BeginCheckpoint(0, s.base())
+	for i := range claims {
+		if err := e.State(&claims[i]); err != nil {
+			return err
+		}
+	}
+	return s.append(e.Bytes())
+}
+
+// settle gives the sessions to their connections and answers them.
+func (s *Server) settle(requests []request, granted []*session, refusals []error, acks *framed.Batch) {
+	var room [welcomeSize]byte
+	now := s.now().UnixMilli()
+	s.queue.mu.Lock()
+	for i := range requests {
+		r, known := &requests[i], granted[i]
+		if refusals[i] == nil {
+			refusals[i] = s.sessions.settle(r, known, now)
+		}
+		if refusals[i] != nil {
+			s.count.refused.Add(1)
+			r.reply.fail(acks, refusal(refusals[i]))
+			continue
+		}
+		r.reply.send(acks, s.welcome(r.link.level, known).append(room[:0]))
+	}
+	s.queue.mu.Unlock()
+	acks.Send()
+	for i := range requests {
+		if refusals[i] != nil {
+			requests[i].link.conn.Close()
+		}
+	}
+}
+
+// settle gives a session that is stored to a connection, unless that has ended meanwhile;
+// queue.mu is held.
+func (t *sessions) settle(r *request, known *session, now int64) error {
+	if before := t.byClient[known.client]; before != nil && before != known {
+		before.ended = true
+		before.fence()
+	}
+	t.byClient[known.client] = known
+	if r.link.gone || r.client.Err() != nil {
+		return ErrMoved
+	}
+	if r.hello.next > known.accepted+1 { // at level received: what a crash has lost is lost
+		known.accepted = r.hello.next - 1
+	}
+	r.link.take(known, now)
+	return nil
+}
+
+// welcome is what a client is told of its session.
+func (s *Server) welcome(level Level, known *session) welcome {
+	return welcome{
+		level:  level,
+		epoch:  known.epoch,
+		last:   known.durable.Load(),
+		window: uint32(max(s.limits.InFlight, 1)),
+		most:   uint32(s.most),
+		idle:   max(s.limits.IdleTime, 0),
+		expiry: s.Expiry,
+	}
+}
+
+// follow reads what other servers have appended. A client that one of them has claimed is
+// theirs: its connection here is closed, and what waits of it here is not stored, for it
+// sends that again there.
+func (s *Server) follow() error {
+	return s.Log.Read(s.ctx, s.next, func(pos uint64, envelope []byte) error {
+		e, err := journal.Decode(envelope)
+		if err != nil {
+			return fmt.Errorf("envelope %d: %w", pos, err)
+		}
+		s.queue.mu.Lock()
+		defer s.queue.mu.Unlock()
+		for r := range e.Records() {
+			s.sessions.learn(r.Client, r.Epoch, r.Seq, r.Time, true)
+		}
+		for state := range e.States() {
+			seen, claimed := s.seenIn(state)
+			s.sessions.learn(state.Client, state.Epoch, state.Last, seen, claimed)
+		}
+		s.queue.base = max(s.queue.base, e.Base)
+		s.next = pos + 1
+		s.count.position.Store(pos)
+		return nil
+	})
+}
+
+// learn notes what another server has stored of a client; queue.mu is held.
+func (t *sessions) learn(client string, epoch, seq uint64, seen int64, claimed bool) {
+	known := t.byClient[client]
+	switch {
+	case known == nil:
+		known = &session{client: client, epoch: epoch}
+	case epoch < known.epoch:
+		return
+	case known.link != nil || known.accepted > known.durable.Load():
+		if !claimed && epoch == known.epoch {
+			return // a checkpoint of what the other has read here
+		}
+		known.dead, known.ended = true, epoch > known.epoch
+		known.fence()
+		next := &session{client: client, epoch: epoch, seen: known.seen}
+		if epoch == known.epoch {
+			next.accepted = known.durable.Load()
+		}
+		known = next
+	case epoch > known.epoch:
+		known = &session{client: client, epoch: epoch, seen: known.seen}
+	}
+	known.accepted = max(known.accepted, seq)
+	known.durable.Store(max(known.durable.Load(), known.accepted))
+	known.seen = max(known.seen, seen)
+	t.byClient[client] = known
+}

@@ -1,0 +1,396 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// ClusterOptions are the settings of a log in a JetStream cluster. The zero value works once
+// the stream exists.
+type ClusterOptions struct {
+	// Stream is the name of the stream. Empty means HONED.
+	Stream string
+	// Replicas is how many the stream must have at least. 0 means 3.
+	Replicas int
+	// Create makes the stream if it does not exist. Without it, and once Dir has a mark, a
+	// missing stream is refused.
+	Create bool
+	// Dir is a local folder for a high-water mark, which notices that the stream has lost
+	// its end or is gone. Empty means that nothing notices.
+	Dir string
+	// Credentials is a file of NATS credentials. Empty means none.
+	Credentials string
+	// Progress is told how far the verification at boot has come. nil means nobody is.
+	Progress func(done, all uint64)
+}
+
+// What a publish to a cluster may take before it is tried again. A node that hangs is found
+// after pingEvery * pingsOut; an election takes 4 to 9 s.
+const (
+	defaultStream  = "HONED"
+	attemptTime    = 2 * time.Second
+	retryEvery     = 100 * time.Millisecond
+	pingEvery      = time.Second
+	pingsOut       = 2
+	reconnectEvery = 200 * time.Millisecond
+	connectTime    = 2 * time.Second
+)
+
+// Cluster is a Log in one stream of an external JetStream cluster. An envelope is acknowledged
+// when a majority of the replicas has it; the servers must run with sync_interval: always.
+//
+// Several processes may append to one stream. Each knows what it has read, and an Append
+// that another process has forestalled returns ErrConflict: Read to the end, and append again.
+type Cluster struct {
+	o      ClusterOptions
+	lock   *os.File
+	mark   *mark
+	stream *stream
+	turn   turn
+	writer string // of this process, in writerHeader
+	count  uint64 // of Appends; under turn.mu
+	next   uint64 // position after what the caller knows; under turn.mu
+}
+
+// OpenCluster connects to the servers, which are NATS URLs with commas between them, checks
+// the stream and verifies it. ctx limits that, and nothing later.
+func OpenCluster(ctx context.Context, servers string, o ClusterOptions) (*Cluster, error) {
+	if o.Stream == "" {
+		o.Stream = defaultStream
+	}
+	if o.Replicas == 0 {
+		o.Replicas = 3
+	}
+	l := &Cluster{o: o, writer: nuid.Next()}
+	err := l.open(ctx, servers)
+	if err != nil {
+		l.release()
+		var refusal *Refusal
+		if errors.As(err, &refusal) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("journal: %s: %w", servers, err)
+	}
+	if l.mark != nil {
+		l.mark.run()
+	}
+	return l, nil
+}
+
+func (l *Cluster) open(ctx context.Context, servers string) error {
+	// ReconnectBufSize: a publish without a connection fails now, and is not sent later.
+	options := []nats.Option{
+		nats.Name("honed"), nats.Timeout(connectTime), nats.RetryOnFailedConnect(true),
+		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectEvery), nats.ReconnectBufSize(-1),
+		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(pingsOut), nats.IgnoreDiscoveredServers(),
+	}
+	if l.o.Credentials != "" {
+		options = append(options, nats.UserCredentials(l.o.Credentials))
+	}
+	nc, err := nats.Connect(servers, options...)
+	if err != nil {
+		return err
+	}
+	if l.stream, err = newStream(nc, l.o.Stream); err != nil {
+		nc.Close()
+		return err
+	}
+	marked, err := l.openMark()
+	if err != nil {
+		return err
+	}
+	info, err := l.find(ctx, marked)
+	if err != nil {
+		return err
+	}
+	if err := checkConfig(info.Config, l.o.Replicas); err != nil {
+		return err
+	}
+	_, l.next = bounds(info.State)
+	if marked && l.next-1 < l.mark.written {
+		return &Refusal{
+			What:   fmt.Sprintf("the stream %s ends at position %d and has reached %d before", l.o.Stream, l.next-1, l.mark.written),
+			Repair: "restore the stream from a backup; acknowledged messages are missing",
+		}
+	}
+	if l.o.Dir != "" && !marked {
+		if err := createMark(l.markPath()); err != nil {
+			return err
+		}
+		if l.mark, err = openMark(l.markPath()); err != nil {
+			return err
+		}
+	}
+	return l.Verify(ctx, l.o.Progress)
+}
+
+func (l *Cluster) markPath() string { return filepath.Join(l.o.Dir, l.o.Stream+"."+markName) }
+
+// openMark opens the local mark, if there is a folder for it and it has one.
+func (l *Cluster) openMark() (found bool, err error) {
+	if l.o.Dir == "" {
+		return false, nil
+	}
+	if err := os.MkdirAll(l.o.Dir, 0o700); err != nil {
+		return false, err
+	}
+	if l.lock, err = takeLock(filepath.Join(l.o.Dir, l.o.Stream+"."+lockName)); err != nil {
+		return false, err
+	}
+	if _, err := os.Lstat(l.markPath()); errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	l.mark, err = openMark(l.markPath())
+	return true, err
+}
+
+// find waits until the cluster answers for the stream, and makes it if it may.
+func (l *Cluster) find(ctx context.Context, marked bool) (*jetstream.StreamInfo, error) {
+	for {
+		info, err := l.state(ctx)
+		var api jetstream.JetStreamError
+		missing := errors.As(err, &api) && api.APIError() != nil && api.APIError().ErrorCode == codeStreamNotFound
+		switch {
+		case err == nil:
+			return info, nil
+		case missing && (marked || !l.o.Create):
+			return nil, &Refusal{
+				What:   fmt.Sprintf("the cluster has no stream %s", l.o.Stream),
+				Repair: "check the URL and the account; restore the stream from a backup, or have a new one made on purpose",
+				Err:    err,
+			}
+		case missing:
+			attempt, cancel := context.WithTimeout(ctx, requestPatience)
+			_, err = l.stream.js.CreateStream(attempt, l.stream.config(l.o.Replicas))
+			cancel()
+		}
+		if paused := pause(ctx, retryEvery); paused != nil {
+			return nil, errors.Join(paused, err)
+		}
+	}
+}
+
+// state asks the leader of the stream, once.
+func (l *Cluster) state(ctx context.Context) (*jetstream.StreamInfo, error) {
+	attempt, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	info, err := l.stream.state(attempt)
+	if err == nil && leaderless(info) {
+		return nil, errLeaderless
+	}
+	return info, err
+}
+
+var errLeaderless = errors.New("the stream has no leader")
+
+// leaderless reports whether an answer does not come from the leader of the stream. While
+// there is none, JetStream answers that the stream is empty.
+func leaderless(info *jetstream.StreamInfo) bool {
+	return info.Cluster != nil && info.Cluster.Name != "" && info.Cluster.Leader == ""
+}
+
+// lastingState asks until there is an answer or ctx ends.
+func (l *Cluster) lastingState(ctx context.Context) (*jetstream.StreamInfo, error) {
+	for {
+		info, err := l.state(ctx)
+		if err == nil || errors.Is(err, nats.ErrConnectionClosed) {
+			return info, err
+		}
+		if paused := pause(ctx, retryEvery); paused != nil {
+			return nil, errors.Join(paused, err)
+		}
+	}
+}
+
+// Append publishes one envelope and waits until a majority has it. It tries the same position
+// again through elections and reconnections until ctx ends, which then breaks the Log.
+func (l *Cluster) Append(ctx context.Context, envelope []byte) (uint64, error) {
+	if err := l.turn.enter(ctx, envelope); err != nil {
+		return 0, err
+	}
+	defer l.turn.mu.Unlock()
+	if l.mark != nil && l.mark.err() != nil {
+		return 0, l.turn.breaks(l.mark.err())
+	}
+	l.count++
+	return l.place(ctx, envelope, l.writer+"-"+strconv.FormatUint(l.count, 10), false)
+}
+
+// place publishes an envelope until its outcome is known. uncertain says that an attempt before
+// may have stored it.
+func (l *Cluster) place(ctx context.Context, envelope []byte, writer string, uncertain bool) (uint64, error) {
+	for pos := l.next; ; uncertain = true {
+		attempt, cancel := context.WithTimeout(ctx, attemptTime)
+		err := l.stream.publish(attempt, envelope, pos, true, writer)
+		cancel()
+		switch {
+		case err == nil:
+			return l.stored(pos), nil
+		case isOutOfStep(err):
+			ours, resolved := l.holds(ctx, pos, writer, uncertain)
+			switch {
+			case resolved != nil:
+				return 0, l.turn.breaks(errors.Join(err, resolved))
+			case ours:
+				return l.stored(pos), nil
+			}
+			return 0, ErrConflict
+		}
+		if paused := pause(ctx, retryEvery); paused != nil {
+			return 0, l.turn.breaks(errors.Join(err, paused))
+		}
+	}
+}
+
+func (l *Cluster) stored(pos uint64) uint64 {
+	l.next = pos + 1
+	if l.mark != nil {
+		l.mark.pos.Store(pos)
+	}
+	return pos
+}
+
+// holds reports whether position pos has writer's envelope, after JetStream has refused pos to
+// it. Unless an earlier attempt is uncertain, somebody else's is there.
+func (l *Cluster) holds(ctx context.Context, pos uint64, writer string, uncertain bool) (ours bool, err error) {
+	info, err := l.lastingState(ctx)
+	if err != nil {
+		return false, err
+	}
+	_, next := bounds(info.State)
+	if next < pos {
+		return false, fmt.Errorf("the stream ends at position %d and has reached %d before", next-1, pos-1)
+	}
+	if !uncertain {
+		return false, nil
+	}
+	err = l.stream.read(ctx, pos, max(next, pos+1), func(at uint64, m *nats.Msg) error {
+		switch {
+		case m.Header.Get(writerHeader) != writer:
+			return nil
+		case at == pos:
+			ours = true
+			return nil
+		case ours: // an election has stored it twice: Read yields it once
+			return nil
+		}
+		// An old leader had accepted it. What is between is unknown to the caller.
+		return fmt.Errorf("stored at position %d behind another writer, instead of %d", at, pos)
+	})
+	return ours, err
+}
+
+// Read calls each for every envelope from position from. Whatever it yields up to the end counts
+// as known to the caller: the next Append follows it.
+//
+// An envelope that JetStream has stored a second time, after an election, is yielded once: an
+// empty envelope of records takes the place of the second.
+func (l *Cluster) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
+	known, err := l.read(ctx, from, each)
+	if err != nil {
+		return err
+	}
+	l.turn.mu.Lock()
+	defer l.turn.mu.Unlock()
+	l.next = max(l.next, known)
+	return nil
+}
+
+// read returns the position after the last envelope that it yields.
+func (l *Cluster) read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) (uint64, error) {
+	info, err := l.lastingState(ctx)
+	if errors.Is(err, nats.ErrConnectionClosed) {
+		return 0, ErrClosed
+	}
+	if err != nil {
+		return 0, fmt.Errorf("journal: %w", err)
+	}
+	first, next := bounds(info.State)
+	from = max(from, first)
+	previous := ""
+	return next, l.stream.read(ctx, max(from-1, first), next, func(pos uint64, m *nats.Msg) error {
+		envelope, writer := m.Data, m.Header.Get(writerHeader)
+		if writer != "" && writer == previous {
+			envelope = emptied(envelope)
+		}
+		previous = writer
+		if pos < from {
+			return nil
+		}
+		return each(pos, envelope)
+	})
+}
+
+// emptied is an envelope without entries that keeps the base of another.
+func emptied(envelope []byte) []byte {
+	var e Encoder
+	base := uint64(0)
+	if full, err := header(envelope); err == nil {
+		base = full.Base
+	}
+	e.Begin(base)
+	return e.Bytes()
+}
+
+// Bounds asks the leader of the stream.
+func (l *Cluster) Bounds() (first, next uint64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), requestPatience)
+	defer cancel()
+	info, err := l.lastingState(ctx)
+	if errors.Is(err, nats.ErrConnectionClosed) {
+		return 0, 0, ErrClosed
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("journal: %w", err)
+	}
+	first, next = bounds(info.State)
+	return first, next, nil
+}
+
+// Verify reads every envelope and checks it. What it reads does not count as known to the caller.
+func (l *Cluster) Verify(ctx context.Context, progress func(done, all uint64)) error {
+	return verify(ctx, unknowing{l}, progress)
+}
+
+// unknowing is a Cluster whose Read tells the caller nothing.
+type unknowing struct{ *Cluster }
+
+func (u unknowing) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
+	_, err := u.read(ctx, from, each)
+	return err
+}
+
+// Close ends the connection and writes the high-water mark.
+func (l *Cluster) Close() error {
+	if !l.turn.shut() {
+		return nil
+	}
+	var err error
+	if l.mark != nil {
+		err = l.mark.halt()
+		l.mark = nil
+	}
+	l.release()
+	return err
+}
+
+func (l *Cluster) release() {
+	if l.stream != nil {
+		l.stream.nc.Close()
+	}
+	if l.mark != nil {
+		l.mark.f.Close()
+	}
+	if l.lock != nil {
+		l.lock.Close()
+	}
+}

@@ -1,0 +1,28 @@
+package journal
+
+import (
+	"os"
+	"syscall"
+)
+
+// lockFile takes the lock of a file, which the kernel releases when the process ends.
+func lockFile(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
+
+// freeSpace returns how many bytes a folder's disk has left for users other than root.
+func freeSpace(dir string) (uint64, error) {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(dir, &s); err != nil {
+		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	return s.Bavail * uint64(s.Bsize), nil
+}
+
+// dataSync makes a file's content and length durable, without its times.
+func dataSync(f *os.File) error {
+	for {
+		err := syscall.Fdatasync(int(f.Fd()))
+		if err != syscall.EINTR {
+			return os.NewSyscallError("fdatasync", err)
+		}
+	}
+}

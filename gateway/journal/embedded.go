@@ -1,0 +1,524 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// EmbeddedOptions are the settings of an embedded log. The zero value works.
+type EmbeddedOptions struct {
+	// Reserve is how many bytes Append leaves free on the disk; it returns ErrNoSpace
+	// instead of using them. 0 means 64 MiB.
+	Reserve int64
+	// MaxBytes is the size at which the log is full. 0 means that only Reserve limits it.
+	MaxBytes int64
+	// Progress is told how far the verification at boot has come. nil means nobody is.
+	Progress func(done, all uint64)
+	// Patience is how long an Append waits for JetStream before the log is broken. JetStream
+	// does not answer at all when the disk fails. 0 means 30 s.
+	Patience time.Duration
+	// Logger gets JetStream's warnings and errors. nil is silent.
+	Logger *slog.Logger
+
+	off guards
+}
+
+// guards are switched off by tests, to show that each is needed.
+type guards struct {
+	ready, mark, expect, verify, lock, reserve, fsync, resync, folders bool
+}
+
+// What an embedded log's folder contains.
+const (
+	lockName  = "lock"
+	readyName = "READY" // the store was made, closed, opened again and found
+	beginName = "BEGIN" // the store is being made: nothing in it was acknowledged
+	markName  = "mark"
+	storeName = "store" // JetStream's own
+	readyText = "honed log 1\n"
+
+	streamName      = "LOG"
+	startPatience   = 5 * time.Minute // recovery of a large store
+	startStep       = 100 * time.Millisecond
+	requestPatience = 30 * time.Second // of an Append as well
+	defaultReserve  = 64 << 20
+)
+
+// Embedded is the Log of one machine: a JetStream server in this process that opens no port
+// and fsyncs each envelope before it is acknowledged.
+//
+// A folder that is not as the last run left it is refused: see Refusal.
+type Embedded struct {
+	dir    string
+	o      EmbeddedOptions
+	lock   *os.File
+	mark   *mark
+	server *server.Server
+	stream *stream
+	turn   turn
+	next   uint64 // position of the next envelope; under turn.mu
+	size   int64  // of the log, roughly; under turn.mu
+	block  uint64 // number of JetStream's newest file
+	faults faults
+}
+
+// OpenEmbedded opens the log in the folder dir, or makes one when dir is empty or does not exist.
+// It reads and verifies the whole log. ctx limits that, and nothing later.
+func OpenEmbedded(ctx context.Context, dir string, o EmbeddedOptions) (*Embedded, error) {
+	if o.Reserve == 0 {
+		o.Reserve = defaultReserve
+	}
+	if o.Patience == 0 {
+		o.Patience = requestPatience
+	}
+	l := &Embedded{dir: dir, o: o}
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil && !o.off.lock {
+		l.lock, err = takeLock(filepath.Join(dir, lockName))
+	}
+	if err == nil {
+		err = l.prepare(ctx)
+	}
+	if err == nil {
+		err = l.recover(ctx)
+	}
+	if err != nil {
+		l.release()
+		var refusal *Refusal
+		if errors.As(err, &refusal) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("journal: %s: %w", dir, err)
+	}
+	l.mark.run()
+	return l, nil
+}
+
+// path is a file of the folder.
+func (l *Embedded) path(name string) string { return filepath.Join(l.dir, name) }
+
+// prepare makes the store if there has never been one. A store that exists is never made
+// again: JetStream would accept messages for it and drop them at the next start.
+func (l *Embedded) prepare(ctx context.Context) error {
+	ready, err := os.ReadFile(l.path(readyName))
+	switch {
+	case l.o.off.ready && err == nil:
+		return l.start(ctx, true) // as one would do without the guard
+	case err == nil && string(ready) == readyText:
+		os.Remove(l.path(beginName))
+		return l.start(ctx, false)
+	case err == nil:
+		return &Refusal{
+			What:   fmt.Sprintf("%s was written by another version of honed: %q", l.path(readyName), ready),
+			Repair: "start the version that wrote it",
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := l.mayBegin(); err != nil {
+		return err
+	}
+	if err := writeSynced(l.path(beginName), nil); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(l.path(storeName)); err != nil { // of a start that was interrupted
+		return err
+	}
+	if err := l.start(ctx, true); err != nil {
+		return err
+	}
+	l.stopServer()
+	if err := l.start(ctx, false); err != nil { // the store must come back by recovery
+		return err
+	}
+	if err := syncTree(l.path(storeName)); err != nil {
+		return err
+	}
+	if err := createMark(l.path(markName)); err != nil {
+		return err
+	}
+	if err := writeSynced(l.path(readyName), []byte(readyText)); err != nil {
+		return err
+	}
+	if err := os.Remove(l.path(beginName)); err != nil {
+		return err
+	}
+	parent := filepath.Dir(filepath.Clean(l.dir)) // which may hold dir since a moment ago
+	return errors.Join(syncDir(l.dir), syncDir(parent))
+}
+
+// mayBegin refuses to make a store beside the remains of another.
+func (l *Embedded) mayBegin() error {
+	if _, err := os.Stat(l.path(beginName)); err == nil {
+		return nil
+	}
+	for _, name := range []string{storeName, markName} {
+		if _, err := os.Lstat(l.path(name)); !errors.Is(err, fs.ErrNotExist) {
+			return &Refusal{
+				What:   fmt.Sprintf("%s has a log and no file %s", l.dir, readyName),
+				Repair: "restore the folder from a backup, or use an empty folder",
+				Err:    err,
+			}
+		}
+	}
+	return nil
+}
+
+// start starts JetStream and finds the stream, or makes it.
+func (l *Embedded) start(ctx context.Context, create bool) error {
+	s, err := server.NewServer(&server.Options{
+		ServerName: "honed", DontListen: true, NoSigs: true, NoSystemAccount: true,
+		JetStream: true, StoreDir: l.path(storeName), DisableJetStreamBanner: true,
+		SyncAlways: !l.o.off.fsync, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 1 << 60,
+		MaxPayload: 1 << 20,
+	})
+	if err != nil {
+		return err
+	}
+	s.SetLoggerV2(serverLog{l.o.Logger, &l.faults}, false, false, false)
+	l.server = s
+	s.Start()
+	for began := time.Now(); !s.ReadyForConnections(startStep); {
+		switch {
+		case l.faults.fatal() != nil:
+			return l.faults.fatal()
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case time.Since(began) > startPatience:
+			return errors.New("JetStream does not start")
+		}
+	}
+	if !s.JetStreamEnabled() {
+		return errors.Join(errors.New("JetStream cannot use its folder"), l.faults.fatal())
+	}
+	nc, err := nats.Connect("", nats.InProcessServer(s), nats.NoReconnect())
+	if err != nil {
+		return err
+	}
+	if l.stream, err = newStream(nc, streamName); err != nil {
+		nc.Close()
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestPatience)
+	defer cancel()
+	if create {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		if err := l.faults.watch(cancel); err != nil {
+			return err
+		}
+		defer l.faults.watch(nil)
+		if _, err = l.stream.js.CreateOrUpdateStream(ctx, l.stream.config(1)); err != nil && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	_, err = l.stream.state(ctx)
+	var api jetstream.JetStreamError
+	if errors.As(err, &api) && api.APIError() != nil && api.APIError().ErrorCode == codeStreamNotFound {
+		return &Refusal{
+			What: fmt.Sprintf("JetStream does not find the log in %s, which was there before", l.path(storeName)),
+			Repair: "restore the folder from a backup; the messages are probably still in the *.blk files, " +
+				"and meta.inf or meta.sum beside them is missing or damaged",
+			Err: err,
+		}
+	}
+	return err
+}
+
+// recover compares what JetStream found with the mark, and verifies it.
+func (l *Embedded) recover(ctx context.Context) error {
+	info, err := l.stream.state(ctx)
+	if err != nil {
+		return err
+	}
+	if err := checkConfig(info.Config, 1); err != nil {
+		return err
+	}
+	if l.mark, err = openMark(l.path(markName)); err != nil {
+		return err
+	}
+	first, next := bounds(info.State)
+	l.next, l.size = next, int64(info.State.Bytes)
+	if reached := l.mark.written; next-1 < reached && !l.o.off.mark {
+		return &Refusal{
+			What:   fmt.Sprintf("the log in %s ends at position %d and has reached %d before", l.dir, next-1, reached),
+			Repair: "restore the folder from a backup; acknowledged messages are missing",
+		}
+	}
+	if next-first != info.State.Msgs && !l.o.off.verify {
+		return &Refusal{
+			What:   fmt.Sprintf("the log in %s has %d envelopes from position %d to %d", l.dir, info.State.Msgs, first, next-1),
+			Repair: "restore the folder from a backup; acknowledged messages are missing",
+		}
+	}
+	if !l.o.off.verify {
+		if err := l.Verify(ctx, l.o.Progress); err != nil {
+			return err
+		}
+	}
+	// A process that was killed has written what it had no time to sync. Whoever finds such
+	// a record in the log acknowledges it, so it must be durable from here on.
+	if !l.o.off.resync {
+		if err := syncTree(l.path(storeName)); err != nil {
+			return err
+		}
+	}
+	l.mark.pos.Store(next - 1)
+	l.block = l.newestBlock(0)
+	l.faults.forgive()
+	return l.mark.save()
+}
+
+// newestBlock returns the number of the newest file of the store, which is at least from.
+func (l *Embedded) newestBlock(from uint64) uint64 {
+	if from == 0 {
+		files, _ := filepath.Glob(l.path(filepath.Join(blockFolder, "*.blk")))
+		for _, f := range files {
+			var n uint64
+			if _, err := fmt.Sscanf(filepath.Base(f), "%d.blk", &n); err == nil {
+				from = max(from, n)
+			}
+		}
+	}
+	for {
+		next := filepath.Join(blockFolder, fmt.Sprintf("%d.blk", from+1))
+		if _, err := os.Lstat(l.path(next)); err != nil {
+			return from
+		}
+		from++
+	}
+}
+
+// blockFolder is where JetStream keeps the stream's messages.
+const blockFolder = storeName + "/jetstream/$G/streams/" + streamName + "/msgs"
+
+// Append publishes one envelope and waits until JetStream has fsynced it.
+func (l *Embedded) Append(ctx context.Context, envelope []byte) (uint64, error) {
+	if err := l.turn.enter(ctx, envelope); err != nil {
+		return 0, err
+	}
+	defer l.turn.mu.Unlock()
+	if err := l.mark.err(); err != nil {
+		return 0, l.turn.breaks(err)
+	}
+	if err := l.room(int64(len(envelope))); err != nil {
+		return 0, err
+	}
+	pos := l.next
+	err := l.publish(ctx, envelope, pos)
+	if err == nil {
+		err = l.syncNewBlock()
+	}
+	if err != nil {
+		return 0, l.turn.breaks(err)
+	}
+	l.next++
+	l.size += int64(len(envelope))
+	l.mark.pos.Store(pos)
+	return pos, nil
+}
+
+// publish gives up when ctx ends, when JetStream takes too long, and when JetStream logs an error.
+func (l *Embedded) publish(ctx context.Context, envelope []byte, pos uint64) error {
+	ctx, release := context.WithTimeout(ctx, l.o.Patience)
+	defer release()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := l.faults.watch(cancel); err != nil {
+		return err
+	}
+	defer l.faults.watch(nil)
+	err := l.stream.publish(ctx, envelope, pos, !l.o.off.expect, "")
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// faults is what JetStream logs as errors: the only sign of a disk that fails.
+type faults struct {
+	mu     sync.Mutex
+	first  error
+	worst  error                   // JetStream cannot go on
+	cancel context.CancelCauseFunc // of what is under way
+}
+
+func (f *faults) fatal() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.worst
+}
+
+// forgive forgets what JetStream said while it recovered: what it found has been verified since.
+func (f *faults) forgive() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.first = f.worst
+}
+
+// watch has cancel called at the first fault, and returns one that was there before.
+func (f *faults) watch(cancel context.CancelCauseFunc) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cancel = cancel
+	return f.first
+}
+
+func (f *faults) report(text string, fatal bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if fatal && f.worst == nil {
+		f.worst = errors.New(text)
+	}
+	if f.first != nil {
+		return
+	}
+	f.first = errors.New(text)
+	if f.cancel != nil {
+		f.cancel(f.first)
+	}
+}
+
+// room refuses an envelope that would use the reserve of the disk.
+func (l *Embedded) room(size int64) error {
+	if l.o.MaxBytes > 0 && l.size+size > l.o.MaxBytes {
+		return fmt.Errorf("%w: it has %d bytes, of at most %d", ErrNoSpace, l.size, l.o.MaxBytes)
+	}
+	if l.o.off.reserve {
+		return nil
+	}
+	free, err := freeSpace(l.dir)
+	if err != nil {
+		return l.turn.breaks(err)
+	}
+	if free < uint64(l.o.Reserve+size) {
+		return fmt.Errorf("%w: the disk of %s has %d bytes free, and %d are the reserve", ErrNoSpace, l.dir, free, l.o.Reserve)
+	}
+	return nil
+}
+
+// syncNewBlock makes the name of a file durable that JetStream has begun: it syncs the file
+// alone, and POSIX promises nothing about the name of such a file.
+func (l *Embedded) syncNewBlock() error {
+	block := l.newestBlock(max(l.block, 1))
+	if block == l.block || l.o.off.folders {
+		return nil
+	}
+	l.block = block
+	return syncDir(l.path(blockFolder))
+}
+
+// Read calls each for every envelope from position from.
+func (l *Embedded) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
+	first, next, err := l.Bounds()
+	if err != nil {
+		return err
+	}
+	return l.stream.read(ctx, max(from, first), next, func(pos uint64, m *nats.Msg) error { return each(pos, m.Data) })
+}
+
+// Bounds returns the first position and the next one.
+func (l *Embedded) Bounds() (first, next uint64, err error) {
+	l.turn.mu.Lock()
+	defer l.turn.mu.Unlock()
+	if l.turn.closed {
+		return 0, 0, ErrClosed
+	}
+	return 1, l.next, nil // nothing is ever removed
+}
+
+// Verify reads every envelope and checks it. JetStream checks its own checksums meanwhile.
+func (l *Embedded) Verify(ctx context.Context, progress func(done, all uint64)) error {
+	return verify(ctx, l, progress)
+}
+
+// Close stops JetStream and writes the high-water mark.
+func (l *Embedded) Close() error {
+	if !l.turn.shut() {
+		return nil
+	}
+	err := l.mark.halt()
+	l.mark = nil
+	l.release()
+	return err
+}
+
+// release gives back what the log holds, as far as it was opened.
+func (l *Embedded) release() {
+	l.stopServer()
+	if l.mark != nil {
+		l.mark.f.Close()
+	}
+	if l.lock != nil {
+		l.lock.Close()
+	}
+}
+
+// stopServer ends JetStream and waits for it.
+func (l *Embedded) stopServer() {
+	if l.stream != nil {
+		l.stream.nc.Close()
+	}
+	if l.server != nil {
+		l.server.Shutdown()
+		l.server.WaitForShutdown()
+		l.server = nil
+	}
+}
+
+// syncTree makes a folder with everything in it durable.
+func syncTree(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // JetStream renames and removes files of its own
+			return nil
+		case err != nil:
+			return err
+		case d.Type()&^fs.ModeDir != 0:
+			return nil
+		}
+		if err := syncDir(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
+}
+
+// serverLog passes on what the operator should see of JetStream's words. An error is a fault of
+// the log.
+type serverLog struct {
+	log    *slog.Logger // nil: silent
+	faults *faults
+}
+
+func (s serverLog) Noticef(string, ...any) {}
+func (s serverLog) Debugf(string, ...any)  {}
+func (s serverLog) Tracef(string, ...any)  {}
+
+func (s serverLog) Warnf(format string, args ...any) {
+	if s.log != nil {
+		s.log.Warn(fmt.Sprintf(format, args...))
+	}
+}
+
+func (s serverLog) Errorf(format string, args ...any) { s.fault(fmt.Sprintf(format, args...), false) }
+func (s serverLog) Fatalf(format string, args ...any) { s.fault(fmt.Sprintf(format, args...), true) }
+
+func (s serverLog) fault(text string, fatal bool) {
+	s.faults.report(text, fatal)
+	if s.log != nil {
+		s.log.Error(text)
+	}
+}

@@ -1,0 +1,261 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// What both JetStream logs call things.
+const (
+	subject = "honed.log"
+	// writerHeader holds who appended an envelope and with which of its attempts, so that a
+	// publish whose outcome is unknown can be recognised in the stream.
+	writerHeader = "Honed-Writer"
+)
+
+// The error codes of JetStream that decide something here.
+const (
+	codeStreamNotFound    = 10059
+	codeWrongLastSequence = 10071
+	codeWrongLastConstant = 10164
+)
+
+// stream is one JetStream stream, which holds one envelope a message.
+type stream struct {
+	nc   *nats.Conn
+	js   jetstream.JetStream
+	name string
+}
+
+func newStream(nc *nats.Conn, name string) (*stream, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	return &stream{nc: nc, js: js, name: name}, nil
+}
+
+// config is how a stream of ours is made: it never discards anything by itself.
+func (s *stream) config(replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:        s.name,
+		Description: "honed: what was acknowledged; written by honed alone",
+		Subjects:    []string{subject + "." + s.name},
+		Retention:   jetstream.LimitsPolicy,
+		Discard:     jetstream.DiscardNew,
+		Storage:     jetstream.FileStorage,
+		Replicas:    replicas,
+		MaxMsgs:     -1,
+		MaxBytes:    -1,
+		MaxMsgSize:  -1,
+		AllowDirect: true,
+		DenyDelete:  true,
+		DenyPurge:   true,
+	}
+}
+
+// state asks the stream's leader for its configuration and bounds.
+func (s *stream) state(ctx context.Context) (*jetstream.StreamInfo, error) {
+	found, err := s.js.Stream(ctx, s.name)
+	if err != nil {
+		return nil, err
+	}
+	return found.CachedInfo(), nil
+}
+
+// bounds are those of Log.
+func bounds(state jetstream.StreamState) (first, next uint64) {
+	return max(state.FirstSeq, 1), state.LastSeq + 1
+}
+
+// checkConfig refuses a stream that loses envelopes by design.
+func checkConfig(c jetstream.StreamConfig, replicas int) error {
+	wrong := ""
+	switch {
+	case c.Storage != jetstream.FileStorage:
+		wrong = "keeps its messages in memory"
+	case c.Discard != jetstream.DiscardNew:
+		wrong = "discards old messages when it is full"
+	case c.Retention != jetstream.LimitsPolicy || c.MaxAge != 0 || c.MaxMsgsPerSubject > 0:
+		wrong = "deletes messages by age, number or interest"
+	case c.Replicas < replicas:
+		wrong = fmt.Sprintf("has %d replicas instead of %d", c.Replicas, replicas)
+	case !c.AllowDirect:
+		wrong = "does not allow direct gets"
+	default:
+		return nil
+	}
+	return &Refusal{
+		What:   fmt.Sprintf("the stream %s %s", c.Name, wrong),
+		Repair: "correct its configuration with the nats command, or use another stream",
+	}
+}
+
+// ack is JetStream's reply to a publish.
+type ack struct {
+	Error *struct {
+		Code        int    `json:"code"`
+		ErrCode     int    `json:"err_code"`
+		Description string `json:"description"`
+	} `json:"error"`
+	Stream   string `json:"stream"`
+	Sequence uint64 `json:"seq"`
+}
+
+// rejected is an error that JetStream itself replied.
+type rejected struct {
+	code int
+	text string
+}
+
+func (r *rejected) Error() string { return fmt.Sprintf("JetStream refuses: %s (%d)", r.text, r.code) }
+
+// publish sends one envelope that may only get the position want, and returns nil once
+// JetStream says that it has. An empty writer leaves that header out.
+func (s *stream) publish(ctx context.Context, envelope []byte, want uint64, expect bool, writer string) error {
+	m := &nats.Msg{Subject: subject + "." + s.name, Data: envelope, Header: nats.Header{}}
+	if expect {
+		m.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(want-1, 10)}
+	}
+	if writer != "" {
+		m.Header[writerHeader] = []string{writer}
+	}
+	reply, err := s.nc.RequestMsgWithContext(ctx, m)
+	if err != nil {
+		return err
+	}
+	var a ack
+	if err := json.Unmarshal(reply.Data, &a); err != nil {
+		return fmt.Errorf("JetStream's reply: %w", err)
+	}
+	switch {
+	case a.Error != nil:
+		return &rejected{a.Error.ErrCode, a.Error.Description}
+	case a.Stream != s.name || a.Sequence != want:
+		return fmt.Errorf("stored as %d in %q, expected %d in %q", a.Sequence, a.Stream, want, s.name)
+	}
+	return nil
+}
+
+// isOutOfStep reports whether JetStream refused because another message has the position.
+func isOutOfStep(err error) bool {
+	var r *rejected
+	return errors.As(err, &r) && (r.code == codeWrongLastSequence || r.code == codeWrongLastConstant)
+}
+
+// Reading asks for batches of this size.
+const (
+	batchMessages = 512
+	batchBytes    = 8 << 20
+	batchPatience = 5 * time.Second // for the next message of a batch
+	retryPause    = 50 * time.Millisecond
+	mostTries     = 600 // without an envelope: half a minute of refusals,
+	mostSilence   = 12  // or a minute without answers
+)
+
+// read calls each for the messages from position from up to, but not including, next. A
+// replica that has not caught up is asked again.
+func (s *stream) read(ctx context.Context, from, next uint64, each func(pos uint64, m *nats.Msg) error) error {
+	for tries := 0; from < next; {
+		at, err := s.readBatch(ctx, from, next, each)
+		if tries++; at > from {
+			tries = 0
+		}
+		from = at
+		var missing *missingError
+		if errors.As(err, &missing) && !missing.replied {
+			tries += mostTries / mostSilence
+		}
+		switch {
+		case missing != nil && missing.replied && (tries >= mostTries || s.nc.Opts.InProcessServer != nil):
+			return &Refusal{
+				What:   fmt.Sprintf("the envelope at position %d cannot be read", at),
+				Repair: "restore the log from a backup or a replica",
+				Err:    err,
+			}
+		case missing != nil && tries < mostTries:
+			// A replica has not caught up, a connection has broken off in between, or the
+			// machine is too busy to answer in time.
+			if err := pause(ctx, retryPause); err != nil {
+				return errors.Join(missing, err)
+			}
+		case errors.Is(err, nats.ErrConnectionClosed):
+			return ErrClosed
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// missingError is the end of a batch without a message.
+type missingError struct {
+	status  string
+	replied bool // JetStream has answered
+}
+
+func (e *missingError) Error() string { return "JetStream does not yield the message: " + e.status }
+
+// readBatch reads what one request yields and returns the position after it.
+func (s *stream) readBatch(ctx context.Context, from, next uint64, each func(pos uint64, m *nats.Msg) error) (uint64, error) {
+	inbox := s.nc.NewInbox()
+	sub, err := s.nc.SubscribeSync(inbox)
+	if err != nil {
+		return from, err
+	}
+	defer sub.Unsubscribe()
+	request, err := json.Marshal(map[string]any{
+		"seq": from, "batch": min(batchMessages, next-from), "max_bytes": batchBytes,
+	})
+	if err != nil {
+		return from, err
+	}
+	if err := s.nc.PublishRequest("$JS.API.DIRECT.GET."+s.name, inbox, request); err != nil {
+		return from, err
+	}
+	for at := from; ; at++ {
+		patience, cancel := context.WithTimeout(ctx, batchPatience)
+		m, err := sub.NextMsgWithContext(patience)
+		cancel()
+		switch {
+		case err != nil && ctx.Err() == nil && !errors.Is(err, nats.ErrConnectionClosed):
+			return at, &missingError{status: err.Error()}
+		case err != nil:
+			return at, err
+		}
+		if status := m.Header.Get("Status"); status != "" {
+			if at == from {
+				return at, &missingError{status, true}
+			}
+			return at, nil // the end of the batch
+		}
+		if pos := m.Header.Get(jetstream.SequenceHeader); pos != strconv.FormatUint(at, 10) {
+			return at, &missingError{fmt.Sprintf("position %s comes after %d", pos, at-1), true}
+		}
+		if at >= next {
+			return at, nil
+		}
+		if err := each(at, m); err != nil {
+			return at, err
+		}
+	}
+}
+
+// pause waits unless ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,236 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// opener opens a log of one kind; a second call opens the same log again.
+type opener func(t *testing.T) Log
+
+// each runs a test on every kind of log.
+func each(t *testing.T, test func(t *testing.T, open opener)) {
+	t.Run("memory", func(t *testing.T) {
+		log := new(Memory)
+		test(t, func(*testing.T) Log { log.turn.closed = false; return log })
+	})
+	t.Run("file", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "log")
+		test(t, func(t *testing.T) Log {
+			log, err := OpenFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return log
+		})
+	})
+	t.Run("embedded", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "data")
+		test(t, func(t *testing.T) Log { return openedEmbedded(t, dir, EmbeddedOptions{}) })
+	})
+}
+
+func appended(t *testing.T, log Log, envelope []byte, want uint64) {
+	t.Helper()
+	if pos, err := log.Append(t.Context(), envelope); err != nil || pos != want {
+		t.Fatalf("Append: position %d, %v; want %d", pos, err, want)
+	}
+}
+
+// contents reads a whole log.
+func contents(t *testing.T, log Log, from uint64) [][]byte {
+	t.Helper()
+	var all [][]byte
+	next := max(from, 1)
+	err := log.Read(t.Context(), from, func(pos uint64, envelope []byte) error {
+		if pos != next {
+			t.Fatalf("position %d, want %d", pos, next)
+		}
+		next++
+		all = append(all, bytes.Clone(envelope))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestLog(t *testing.T) {
+	each(t, func(t *testing.T, open opener) {
+		const n = 40
+		log := open(t)
+		if first, next, err := log.Bounds(); first != 1 || next != 1 || err != nil {
+			t.Fatalf("an empty log: bounds %d and %d, %v", first, next, err)
+		}
+		if all := contents(t, log, 0); len(all) != 0 {
+			t.Fatalf("an empty log has %d envelopes", len(all))
+		}
+		for i := uint64(1); i <= n; i++ {
+			appended(t, log, sample("a", i, int(i)), i)
+			if i%10 == 0 {
+				if err := log.Close(); err != nil {
+					t.Fatal(err)
+				}
+				log = open(t)
+			}
+		}
+		if first, next, err := log.Bounds(); first != 1 || next != n+1 || err != nil {
+			t.Fatalf("bounds %d and %d, %v", first, next, err)
+		}
+		for i, b := range contents(t, log, 7) {
+			if want := sample("a", uint64(i)+7, i+7); !bytes.Equal(b, want) {
+				t.Fatalf("position %d has other bytes", i+7)
+			}
+		}
+		if all := contents(t, log, n+1); len(all) != 0 {
+			t.Errorf("%d envelopes after the last", len(all))
+		}
+		var done, all uint64
+		if err := log.Verify(t.Context(), func(d, a uint64) { done, all = d, a }); err != nil || done != n || all != n {
+			t.Errorf("Verify: %v, progress %d of %d", err, done, all)
+		}
+		stop := errors.New("stop")
+		if err := log.Read(t.Context(), 1, func(uint64, []byte) error { return stop }); !errors.Is(err, stop) {
+			t.Errorf("Read returns %v when its function stops it", err)
+		}
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := log.Close(); err != nil {
+			t.Errorf("a second Close: %v", err)
+		}
+		if _, err := log.Append(t.Context(), sample("a", 1, 1)); !errors.Is(err, ErrClosed) {
+			t.Errorf("Append after Close: %v", err)
+		}
+	})
+}
+
+// TestRefusedAppends: what is refused before it is sent does not break the log.
+func TestRefusedAppends(t *testing.T) {
+	each(t, func(t *testing.T, open opener) {
+		log := open(t)
+		defer log.Close()
+		if _, err := log.Append(t.Context(), []byte("no envelope")); !errors.Is(err, ErrMalformed) {
+			t.Errorf("no envelope: %v", err)
+		}
+		if _, err := log.Append(t.Context(), make([]byte, MaxEnvelope+1)); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("too large: %v", err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := log.Append(ended, sample("a", 1, 1)); !errors.Is(err, context.Canceled) {
+			t.Errorf("ended: %v", err)
+		}
+		appended(t, log, sample("a", 1, 1), 1)
+	})
+}
+
+func TestFileTail(t *testing.T) {
+	whole := append(sample("a", 1, 3), sample("a", 4, 3)...)
+	second := len(sample("a", 1, 3))
+	for cut := second; cut < len(whole); cut += 7 {
+		path := filepath.Join(t.TempDir(), "log")
+		if err := os.WriteFile(path, whole[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		log, err := OpenFile(path)
+		if err != nil {
+			t.Fatalf("cut after %d bytes: %v", cut, err)
+		}
+		appended(t, log, sample("a", 4, 1), 2)
+		log.Close()
+	}
+}
+
+func TestFileRefusesDamage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	damaged := append(sample("a", 1, 3), sample("a", 4, 3)...)
+	damaged[100] ^= 1
+	if err := os.WriteFile(path, damaged, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var refusal *Refusal
+	if _, err := OpenFile(path); !errors.As(err, &refusal) || refusal.Repair == "" {
+		t.Fatalf("got %v", err)
+	}
+	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, damaged) {
+		t.Error("the refused file was changed")
+	}
+}
+
+func TestFileIsLocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	log, err := OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refusal *Refusal
+	if _, err := OpenFile(path); !errors.As(err, &refusal) {
+		t.Errorf("the second opener got %v", err)
+	}
+	log.Close()
+	if log, err = OpenFile(path); err != nil {
+		t.Fatalf("after Close: %v", err)
+	}
+	log.Close()
+}
+
+// TestBrokenFile: after an fsync that failed nothing is acknowledged any more.
+func TestBrokenFile(t *testing.T) {
+	fault := errors.New("input/output error")
+	var fails error
+	log, err := openFile(filepath.Join(t.TempDir(), "log"), func(*os.File) error { return fails })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	appended(t, log, sample("a", 1, 1), 1)
+	fails = fault
+	if _, err := log.Append(t.Context(), sample("a", 2, 1)); !errors.Is(err, ErrBroken) || !errors.Is(err, fault) {
+		t.Errorf("got %v", err)
+	}
+	fails = nil
+	if _, err := log.Append(t.Context(), sample("a", 2, 1)); !errors.Is(err, ErrBroken) {
+		t.Errorf("after the fault: %v", err)
+	}
+}
+
+func TestExport(t *testing.T) {
+	log := new(Memory)
+	var e Encoder
+	e.Begin(0)
+	if err := e.Record(&Record{Client: "meter-4", Epoch: 1, Seq: 12, Time: 1795381200125, Data: []byte("hello")}); err != nil {
+		t.Fatal(err)
+	}
+	appended(t, log, e.Bytes(), 1)
+	e.BeginCheckpoint(First|Last, 0)
+	if err := e.State(&State{Client: "meter-4", Epoch: 1, Last: 12, Expiry: 1795986000000}); err != nil {
+		t.Fatal(err)
+	}
+	appended(t, log, e.Bytes(), 2)
+	var got bytes.Buffer
+	if err := Export(t.Context(), log, 0, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"pos":1,"client":"meter-4","epoch":1,"seq":12,"time":"2026-11-22T21:00:00.125Z","data":"aGVsbG8="}
+{"pos":2,"client":"meter-4","epoch":1,"last":12,"expiry":"2026-11-29T21:00:00Z"}
+`
+	if got.String() != want {
+		t.Errorf("got\n%swant\n%s", got.String(), want)
+	}
+	got.Reset()
+	if err := Inspect(t.Context(), log, 0, &got); err != nil {
+		t.Fatal(err)
+	}
+	want = `{"pos":1,"kind":"records","count":1,"bytes":69,"base":0}
+{"pos":2,"kind":"checkpoint","part":3,"count":1,"bytes":60,"base":0}
+`
+	if got.String() != want {
+		t.Errorf("got\n%swant\n%s", got.String(), want)
+	}
+}

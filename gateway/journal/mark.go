@@ -1,0 +1,125 @@
+package journal
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	markSlots = 4096 // distance of the two slots: a torn write destroys one at most
+	markSize  = 20   // generation, position, checksum
+	markEvery = time.Second
+)
+
+// mark is the high-water mark: a file that says how far the log once reached. It lags by a
+// second at most and never leads, so a log that ends before it has lost envelopes.
+type mark struct {
+	f          *os.File
+	generation uint64
+	written    uint64 // position in the file
+
+	pos    atomic.Uint64 // newest acknowledged position
+	failed atomic.Pointer[error]
+	stop   chan struct{}
+	done   sync.WaitGroup
+}
+
+// createMark writes a mark of position 0.
+func createMark(path string) error {
+	b := make([]byte, 2*markSlots)
+	copy(b, markSlot(1, 0))
+	return writeSynced(path, b)
+}
+
+func markSlot(generation, pos uint64) []byte {
+	b := binary.BigEndian.AppendUint64(nil, generation)
+	b = binary.BigEndian.AppendUint64(b, pos)
+	return binary.BigEndian.AppendUint32(b, checksum(b))
+}
+
+// openMark reads a mark. Its file is not created: one that is missing is damage.
+func openMark(path string) (*mark, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err == nil {
+		m := &mark{f: f, stop: make(chan struct{})}
+		for slot := range int64(2) {
+			b := make([]byte, markSize)
+			if _, err = f.ReadAt(b, slot*markSlots); err != nil {
+				break
+			}
+			generation := binary.BigEndian.Uint64(b)
+			if checksum(b[:16]) == binary.BigEndian.Uint32(b[16:]) && generation > m.generation {
+				m.generation, m.written = generation, binary.BigEndian.Uint64(b[8:])
+			}
+		}
+		if err == nil && m.generation > 0 {
+			m.pos.Store(m.written)
+			return m, nil
+		}
+		f.Close()
+	}
+	return nil, &Refusal{
+		What:   fmt.Sprintf("the high-water mark %s cannot be read", path),
+		Repair: "restore the folder from a backup; a log without its mark may have lost its end unnoticed",
+		Err:    err,
+	}
+}
+
+// run keeps the file up to date until halt.
+func (m *mark) run() {
+	m.done.Go(func() {
+		tick := time.NewTicker(markEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				if err := m.save(); err != nil {
+					m.failed.Store(&err)
+					return
+				}
+			case <-m.stop:
+				return
+			}
+		}
+	})
+}
+
+// save writes the position into the older slot, if it has changed.
+func (m *mark) save() error {
+	pos := m.pos.Load()
+	if pos == m.written {
+		return nil
+	}
+	m.generation++
+	if _, err := m.f.WriteAt(markSlot(m.generation, pos), int64((m.generation+1)%2)*markSlots); err != nil {
+		return err
+	}
+	m.written = pos
+	return dataSync(m.f)
+}
+
+// err is why the file is no longer kept up to date.
+func (m *mark) err() error {
+	if err := m.failed.Load(); err != nil {
+		return fmt.Errorf("high-water mark: %w", *err)
+	}
+	return nil
+}
+
+// halt ends run and writes the position a last time.
+func (m *mark) halt() error {
+	close(m.stop)
+	m.done.Wait()
+	err := m.err()
+	if err == nil {
+		err = m.save()
+	}
+	if closed := m.f.Close(); err == nil {
+		err = closed
+	}
+	return err
+}

@@ -1,0 +1,319 @@
+//go:build amd64 || arm64
+
+package journal
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// insideVariable marks a test that runs in a user and mount namespace of its own.
+const insideVariable = "HONED_PROVE_INSIDE"
+
+// inNamespace runs the test again where it may mount file systems, which needs no root, and
+// reports whether this is already there. The caller returns when it is not.
+func inNamespace(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(insideVariable) != "" {
+		if err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+			t.Fatal(err)
+		}
+		return true
+	}
+	args := []string{"-test.run=^" + t.Name() + "$", "-test.v", "-test.timeout=30m"}
+	if *full {
+		args = append(args, "-full")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), insideVariable+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.CombinedOutput()
+	for line := range strings.Lines(string(out)) {
+		if strings.HasPrefix(line, "    ") {
+			t.Log(strings.TrimSpace(line))
+		}
+	}
+	var ended *exec.ExitError
+	switch {
+	case errors.As(err, &ended):
+		t.Fatalf("%v\n%s", err, out)
+	case err != nil:
+		lacks(t, "user namespaces", err)
+	case strings.Contains(string(out), "--- SKIP"):
+		lacks(t, "/dev/fuse", errors.New("see above"))
+	}
+	return false
+}
+
+// inserted mounts a disk and returns the folder.
+func inserted(t *testing.T, d *disk) (dir string, remove func()) {
+	t.Helper()
+	dir = t.TempDir()
+	unmount, err := d.mount(dir)
+	if err != nil {
+		t.Skipf("cannot mount: %v", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	return dir, unmount
+}
+
+// powerCuts cuts the power n times under load, each time after at most most envelopes, and
+// checks what is there. It stops at the first loss.
+func powerCuts(t *testing.T, what task, n, most int, torn bool) *proof {
+	p := newProof(t, what)
+	d := newDisk()
+	for range n {
+		c, remove := p.onDisk(d)
+		if p.lost > 0 {
+			c.kill()
+			remove()
+			return p
+		}
+		switch p.rng.IntN(8) {
+		case 0: // right after recovery: what a recovery finds has to be durable
+			p.acked = c.newest
+		case 1: // a kill before the cut: what was written and not synced is found, then lost
+			c.acks(1 + p.rng.IntN(most))
+			c.kill()
+			c = p.start()
+			p.acked = c.newest
+		default:
+			c.acks(1 + p.rng.IntN(most))
+		}
+		var rng *rand.Rand
+		if torn {
+			rng = p.rng
+		}
+		after := d.cut(rng)
+		c.kill()
+		remove()
+		d = after
+	}
+	p.after(d)
+	return p
+}
+
+// TestProvePowerCuts: no acknowledged record is lost or doubled by a power cut, be the last
+// writes whole, torn or absent. The controls do not fsync, and lose.
+func TestProvePowerCuts(t *testing.T) {
+	if os.Getenv(insideVariable) == "" {
+		t.Parallel()
+	}
+	if !inNamespace(t) {
+		return
+	}
+	cuts, most := 3, 60
+	if *full {
+		cuts, most = 30, 300
+	}
+	for _, kind := range []string{"embedded", "file"} {
+		for _, torn := range []bool{false, true} {
+			p := powerCuts(t, task{Kind: kind}, cuts, most, torn)
+			t.Logf("%s, torn writes %v: %d power cuts, %d records acknowledged, %d lost", kind, torn, cuts, p.total, p.lost)
+			if p.lost > 0 {
+				t.Errorf("%s: acknowledged records are lost", kind)
+			}
+		}
+	}
+}
+
+// onDisk starts a child on a disk.
+func (p *proof) onDisk(d *disk) (c *child, remove func()) {
+	p.t.Helper()
+	remove = p.insert(d)
+	return p.start(), remove
+}
+
+// insert makes a disk the one of the next child.
+func (p *proof) insert(d *disk) (remove func()) {
+	p.t.Helper()
+	dir, remove := inserted(p.t, d)
+	p.task.Dir = dir
+	if p.task.Kind == "embedded" {
+		p.task.Dir = filepath.Join(dir, "data")
+	}
+	return remove
+}
+
+// after checks what is left once the power was cut.
+func (p *proof) after(d *disk) {
+	p.t.Helper()
+	total := p.total
+	c, remove := p.onDisk(d)
+	c.kill()
+	remove()
+	p.total = total
+}
+
+// TestProvePowerControls: the same with one guard switched off has to lose, or the proof shows
+// nothing.
+func TestProvePowerControls(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	for _, what := range []task{{Kind: "file", Off: "fsync"}, {Kind: "embedded", Off: "fsync"}, {Kind: "embedded", Off: "folders"}} {
+		for _, off := range []string{what.Off, ""} {
+			what.Off = off
+			p := newProof(t, what)
+			d := newDisk()
+			c, remove := p.onDisk(d)
+			c.acks(130) // more than one file of JetStream
+			after := d.cut(nil)
+			c.kill()
+			remove()
+			p.after(after)
+			t.Logf("%s, without %q: %d of %d acknowledged records are lost", what.Kind, off, p.lost, p.total)
+			if off == "" != (p.lost == 0) {
+				t.Errorf("%s, without %q: %d records lost", what.Kind, off, p.lost)
+			}
+		}
+	}
+}
+
+// TestProveFirstStart cuts the power after each call to the disk of a first start, up to the
+// first acknowledgements. The next start makes the log, or finds what was acknowledged.
+func TestProveFirstStart(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	step, cuts := 61, 0
+	if *full {
+		step = 7
+	}
+	for n := 1; ; n += step {
+		p := newProof(t, task{Kind: "embedded", Appends: 3})
+		d := newDisk()
+		d.left = n
+		remove := p.insert(d)
+		c, opened := p.try()
+		if opened {
+			c.acks(-1)
+		}
+		c.kill()
+		d.mu.Lock()
+		left := d.left
+		d.mu.Unlock()
+		after := d.cut(p.rng)
+		remove()
+		c, remove = p.onDisk(after)
+		c.acks(3)
+		c.kill()
+		remove()
+		if p.lost > 0 {
+			t.Fatalf("cut after %d calls: %d of %d acknowledged records are lost", n, p.lost, p.total)
+		}
+		if left > 0 {
+			break // it needed fewer calls
+		}
+		cuts++
+	}
+	t.Logf("%d power cuts during a first start, 0 records lost", cuts)
+}
+
+// TestProveRecoveredIsDurable: a killed process has written what it did not sync. The next one
+// finds it, tells the clients, and the power is cut.
+func TestProveRecoveredIsDurable(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	for _, off := range []string{"resync", ""} {
+		p := newProof(t, task{Kind: "embedded", Off: "fsync"})
+		d := newDisk()
+		c, remove := p.onDisk(d)
+		c.acks(20)
+		c.kill()
+		p.task.Off = off
+		c = p.start()
+		p.acked = c.newest // as the resuming clients are told
+		after := d.cut(nil)
+		c.kill()
+		remove()
+		p.task.Off = "mark" // which would refuse the log
+		p.after(after)
+		t.Logf("without %q: %d of %d records that clients were told of are lost", off, p.lost, p.total)
+		if off == "" != (p.lost == 0) {
+			t.Errorf("without %q: %d records lost", off, p.lost)
+		}
+	}
+}
+
+// TestProveFailedSync: when fsync fails nothing is acknowledged any more, and the process ends.
+func TestProveFailedSync(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	for _, kind := range []string{"embedded", "file"} {
+		p := newProof(t, task{Kind: kind})
+		d := newDisk()
+		c, remove := p.onDisk(d)
+		c.acks(20)
+		d.mu.Lock()
+		d.failSync = true
+		d.mu.Unlock()
+		c.acks(-1) // ends by itself
+		c.kill()
+		if p.failed == "" {
+			t.Errorf("%s: the process said nothing", kind)
+		}
+		t.Logf("%s: %s", kind, strings.TrimSpace(p.failed))
+		after := d.cut(nil)
+		remove()
+		c, remove = p.onDisk(after)
+		c.acks(20) // and it goes on
+		c.kill()
+		p.check()
+		remove()
+		if p.lost > 0 {
+			t.Errorf("%s: %d of %d records lost", kind, p.lost, p.total)
+		}
+	}
+}
+
+// TestProveDiskFull: the log refuses before the disk is full, and goes on when space returns,
+// through a restart where the disk was full before the log knew.
+func TestProveDiskFull(t *testing.T) {
+	if !inNamespace(t) {
+		return
+	}
+	for _, lie := range []bool{false, true} {
+		p := newProof(t, task{Kind: "embedded", Persist: true, Reserve: 8 << 20})
+		d := newDisk()
+		d.size, d.lie = 32<<20, lie
+		c, remove := p.onDisk(d)
+		got := c.acks(-1)
+		if p.full == lie || got == 0 {
+			t.Errorf("statfs lies %v: %d acknowledgements, then no space %v", lie, got, p.full)
+		}
+		d.mu.Lock()
+		if left := int64(d.size - d.used); !lie && left < 4<<20 {
+			t.Errorf("%d bytes are left of a reserve of 8 MiB", left)
+		}
+		d.size = 0
+		d.mu.Unlock()
+		if lie {
+			c.kill()
+			t.Log(strings.TrimSpace(p.failed))
+			c = p.start()
+		}
+		for c.acks(20); p.full; c.acks(20) {
+		}
+		after := d.cut(nil)
+		c.kill()
+		remove()
+		p.after(after)
+		t.Logf("statfs lies %v: %d records acknowledged, %d lost", lie, p.total, p.lost)
+		if p.lost > 0 || c.reports < 20 {
+			t.Errorf("statfs lies %v: %d lost, %d acknowledgements at the end", lie, p.lost, c.reports)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// queue is what waits for the log, as envelopes that grow while the one before them is on
+// its way. Its mutex is the gateway's one lock: it orders the records of all clients.
+type queue struct {
+	mu      sync.Mutex
+	filled  sync.Cond // there is something to commit, or the queue has ended
+	drained sync.Cond // there is room again, or the queue has ended
+	most    int       // bytes
+	waiting []*pack   // in order; only the last one grows
+	free    []*pack
+	bytes   int // of data that is not stored yet
+	records int
+	ended   bool   // no record is accepted any more
+	err     error  // why; nil: a shutdown
+	base    uint64 // where the newest complete checkpoint begins in the log
+	now     func() time.Time
+}
+
+// pack is an envelope on its way, and who is to be told of it.
+type pack struct {
+	records  journal.Encoder
+	began    int64     // when its first record came, in unix milliseconds
+	entries  []entry   // those with a seq are the records, in this order
+	requests []request // to be granted when the records are stored
+	bytes    int       // of the records' data
+}
+
+// entry is one thing to do when the pack is stored.
+type entry struct {
+	session *session
+	seq     uint64 // stored then; 0: nothing of it is new
+	reply   answer
+	kind    entryKind
+}
+
+type entryKind uint8
+
+const (
+	silent  entryKind = iota // acknowledged already
+	early                    // acknowledged when the committer takes the pack
+	durable                  // acknowledged when the pack is stored
+)
+
+// Bounds of one envelope.
+const (
+	packRecords = 4096
+	packBytes   = 512 << 10
+	keptPacks   = 4
+)
+
+func (q *queue) prepare(most int, now func() time.Time) {
+	q.most, q.now = most, now
+	q.filled.L, q.drained.L = &q.mu, &q.mu
+}
+
+// errAgain says that a record was stored before: it may be acknowledged now.
+var errAgain = errors.New("gateway: the record is stored already")
+
+// accept queues a record, unless it was queued or stored before. When its acknowledgement
+// comes later it returns the entry that is to have the reply, and mu stays locked: without
+// an entry and an error, the record may be acknowledged now. When too much waits for
+// the log it blocks, and with it the reading of this connection.
+func (q *queue) accept(l *link, seq uint64, data []byte) (_ *entry, err error) {
+	q.mu.Lock()
+	var e entry
+	if e, err = q.admit(l, seq, data); err != nil {
+		q.mu.Unlock()
+		return nil, err
+	}
+	p := q.waiting[len(q.waiting)-1]
+	p.entries = append(p.entries, e)
+	if e.kind == silent {
+		q.mu.Unlock()
+		return nil, nil
+	}
+	return &p.entries[len(p.entries)-1], nil
+}
+
+// admit puts a record into the pack that grows, if it is new; mu is held.
+func (q *queue) admit(l *link, seq uint64, data []byte) (e entry, err error) {
+	known := l.session
+	if known == nil {
+		return e, fmt.Errorf("%w: a record came before the welcome", ErrHandshake)
+	}
+	for q.bytes >= q.most && !q.ended && known.link == l {
+		q.drained.Wait()
+	}
+	switch {
+	case q.ended:
+		return e, ErrServerClosed
+	case known.ended:
+		return e, ErrFenced
+	case known.link != l:
+		return e, ErrMoved
+	case seq > known.accepted+1 || seq == 0:
+		return e, fmt.Errorf("%w: %d came after %d", ErrGap, seq, known.accepted)
+	case seq <= known.durable.Load() || seq <= known.accepted && l.level == Received:
+		return e, errAgain
+	}
+	e = entry{session: known, kind: durable}
+	if l.level == Received {
+		e.kind = silent
+		if q.bytes > q.most/4 || q.records >= earlyRecords {
+			e.kind = early
+		}
+	}
+	p := q.last(len(data))
+	if seq <= known.accepted {
+		return e, nil // a duplicate of one that is on its way
+	}
+	record := journal.Record{Client: known.client, Epoch: known.epoch, Seq: seq, Time: p.began, Data: data}
+	if err := p.records.Record(&record); err != nil {
+		return e, err
+	}
+	known.accepted, e.seq = seq, seq
+	p.bytes += len(data) + recordCost
+	q.bytes += len(data) + recordCost
+	q.records++
+	return e, nil
+}
+
+// earlyRecords is how many records may wait before those at level received are
+// acknowledged only as the log takes them: else a fast client would fill the memory.
+const earlyRecords = 1 << 16
+
+// recordCost is what a record costs beside its data.
+const recordCost = 100
+
+// greet queues a hello, and reports whether there is still somebody to answer it.
+func (q *queue) greet(r request) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ended {
+		return false
+	}
+	p := q.last(0)
+	p.requests = append(p.requests, r)
+	return true
+}
+
+// last is the pack that grows, with room for a record of size bytes.
+func (q *queue) last(size int) *pack {
+	if n := len(q.waiting); n > 0 {
+		p := q.waiting[n-1]
+		if len(p.entries)+len(p.requests) < packRecords && (p.bytes == 0 || p.bytes+size+recordCost <= packBytes) {
+			return p
+		}
+	}
+	var p *pack
+	if n := len(q.free); n > 0 {
+		p, q.free = q.free[n-1], q.free[:n-1]
+	} else {
+		p = new(pack)
+	}
+	p.began = q.now().UnixMilli()
+	p.records.Begin(q.base)
+	q.waiting = append(q.waiting, p)
+	q.filled.Signal()
+	return p
+}
+
+// take waits for the next pack. There is none once the queue has ended in peace and is
+// empty, or has failed.
+func (q *queue) take() *pack {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.waiting) == 0 && !q.ended {
+		q.filled.Wait()
+	}
+	if q.err != nil || len(q.waiting) == 0 {
+		return nil
+	}
+	p := q.waiting[0]
+	q.waiting = q.waiting[:copy(q.waiting, q.waiting[1:])]
+	return p
+}
+
+// release takes a stored pack back.
+func (q *queue) release(p *pack) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.bytes -= p.bytes
+	q.records -= p.records.Count()
+	q.drained.Broadcast()
+	if len(q.free) < keptPacks {
+		clear(p.entries)
+		clear(p.requests)
+		*p = pack{records: p.records, requests: p.requests[:0], entries: p.entries[:0]}
+		q.free = append(q.free, p)
+	}
+}
+
+// end accepts nothing more; with an error, nothing that waits is stored either. The first
+// error stays.
+func (q *queue) end(why error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ended = true
+	if q.err == nil {
+		q.err = why
+	}
+	q.filled.Broadcast()
+	q.drained.Broadcast()
+}
+
+// failure is why the queue ended; nil: it has not, or in peace.
+func (q *queue) failure() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.err
+}

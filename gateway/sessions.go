@@ -1,0 +1,245 @@
+package gateway
+
+import (
+	"context"
+	"crypto/subtle"
+	"crypto/tls"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/hone-go/hone/framed"
+)
+
+// session is one numbering of a client's records.
+type session struct {
+	client  string
+	epoch   uint64
+	durable atomic.Uint64 // the highest stored sequence number; the committer raises it
+
+	// queue.mu guards the rest.
+	accepted uint64 // the highest sequence number that is stored or queued
+	link     *link  // the connection that may write; nil: none
+	ended    bool   // the client has begun a newer session
+	dead     bool   // another server has the client now: what is queued here is not stored
+	seen     int64  // when the client was last heard of, in unix milliseconds
+}
+
+// link is one connection's hold on a session.
+type link struct {
+	session *session // nil until the hello is granted; queue.mu guards it
+	gone    bool     // the connection has ended; queue.mu guards it
+	conn    caller
+	level   Level
+	proof   proof // what the client was let in by
+}
+
+// sessions are what the server remembers of its clients; queue.mu guards them.
+type sessions struct {
+	byClient map[string]*session
+}
+
+// caller is a client's connection, of either kind.
+type caller interface {
+	TLS() *tls.ConnectionState
+	Close()
+}
+
+// connect answers a Conn packet: a hello at first, empty heartbeats later.
+func (s *Server) connect(c framed.Call, dst, content []byte) ([]byte, error) {
+	conn := c.Conn()
+	_, linked := conn.Value().(*link)
+	l, h, err := s.hear(conn, linked, content)
+	if err != nil {
+		return s.refuse(conn, dst, err)
+	}
+	if l == nil {
+		return dst, nil
+	}
+	conn.SetValue(l)
+	r := request{client: c.Context(), came: time.Now(), link: l, hello: h}
+	r.reply.frames = c.Later()
+	if !s.queue.greet(r) {
+		conn.Close() // without a word: the server ends
+	}
+	return dst, nil
+}
+
+// hear judges what came in a Conn packet as far as the connection alone allows. There is
+// no link for a heartbeat.
+func (s *Server) hear(conn caller, linked bool, content []byte) (l *link, h hello, err error) {
+	if linked {
+		if len(content) > 0 {
+			err = fmt.Errorf("%w: this connection has a session already", ErrHandshake)
+		}
+		return nil, h, err
+	}
+	if h, err = parseHello(content); err != nil {
+		return nil, h, err
+	}
+	l = &link{conn: conn, level: h.level}
+	if l.proof, err = s.authenticate(conn, h); err != nil {
+		return nil, h, err
+	}
+	if l.level == Default {
+		l.level = s.Durable
+	}
+	if l.level != Received && l.level != s.Durable {
+		return nil, h, fmt.Errorf("%w: it offers received and %v, not %v", ErrLevel, s.Durable, h.level)
+	}
+	return l, h, nil
+}
+
+// refuse ends the connection with the words for err.
+func (s *Server) refuse(conn caller, dst []byte, err error) ([]byte, error) {
+	s.count.refused.Add(1)
+	conn.Close()
+	return dst, refusal(err)
+}
+
+// authenticate says whether the connection may speak for the client.
+func (s *Server) authenticate(conn caller, h hello) (p proof, err error) {
+	if s.Certificates {
+		state := conn.TLS()
+		if state == nil || len(state.PeerCertificates) == 0 {
+			return p, fmt.Errorf("%w: it has no certificate", ErrUnauthorised)
+		}
+		leaf := state.PeerCertificates[0]
+		if leaf.Subject.CommonName != h.client && !slices.Contains(leaf.DNSNames, h.client) {
+			return p, fmt.Errorf("%w: its certificate does not name it", ErrUnauthorised)
+		}
+	}
+	if s.Tokens != nil {
+		var ok bool
+		if p, ok = s.Tokens.check(h.client, h.token); !ok {
+			return p, ErrUnauthorised
+		}
+	}
+	return p, nil
+}
+
+// request is a hello that waits for the committer.
+type request struct {
+	client context.Context // ends when the client has given up
+	came   time.Time
+	reply  answer
+	link   *link
+	hello  hello
+}
+
+// helloPatience is how old a hello may be. A client that has given it up may have a session
+// elsewhere by then, which an old hello must not take from it. It is shorter than
+// Client.DialTime.
+const helloPatience = 3 * time.Second
+
+// stale reports whether the client does not wait for an answer any more.
+func (r *request) stale() bool {
+	return r.link.gone || r.client.Err() != nil || time.Since(r.came) > helloPatience
+}
+
+// mayResume says why h may not go on with the session, or nil.
+func (known *session) mayResume(h hello, level Level) error {
+	switch {
+	case known == nil || h.epoch > known.epoch:
+		return ErrExpired
+	case h.epoch < known.epoch:
+		return ErrFenced
+	case h.next > known.accepted+1 && level != Received:
+		return fmt.Errorf("%w: it has records to %d, and %d were acknowledged", ErrRegressed, known.durable.Load(), h.next-1)
+	}
+	return nil
+}
+
+// granted is the session that a request gets: the one that is known, or a new one. Epochs
+// follow the clock, so that they grow even after the server has forgotten the client.
+// queue.mu is held.
+func (t *sessions) granted(r *request, now int64, most int) (*session, error) {
+	known := t.byClient[r.hello.client]
+	if r.hello.epoch != 0 {
+		return known, known.mayResume(r.hello, r.link.level)
+	}
+	next := &session{client: r.hello.client, epoch: uint64(max(now, 1))}
+	if known == nil && len(t.byClient) >= most {
+		return nil, fmt.Errorf("%w: %d", ErrTooMany, most)
+	}
+	if known != nil {
+		next.epoch = max(next.epoch, known.epoch+1)
+	}
+	return next, nil
+}
+
+// take makes l the connection that may write to the session, and no other.
+func (l *link) take(known *session, now int64) {
+	known.fence()
+	known.link, known.seen = l, now
+	l.session = known
+}
+
+// fence ends the connection that may write now.
+func (known *session) fence() {
+	if known.link != nil {
+		known.link.conn.Close()
+		known.link = nil
+	}
+}
+
+// closed notes that a client has left.
+func (s *Server) closed(value any) {
+	l, ok := value.(*link)
+	if !ok {
+		return
+	}
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	l.gone = true
+	if l.session != nil && l.session.link == l {
+		l.session.link, l.session.seen = nil, s.now().UnixMilli()
+	}
+}
+
+// submit accepts one record: its sequence number is the request's id.
+func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
+	conn := c.Conn()
+	l, _ := conn.Value().(*link)
+	if l == nil {
+		return s.refuse(conn, dst, fmt.Errorf("%w: a record came before it", ErrHandshake))
+	}
+	e, err := s.queue.accept(l, c.ID(), data)
+	if e != nil {
+		e.reply.frames = c.Later()
+		s.queue.mu.Unlock()
+	}
+	switch {
+	case err == ErrServerClosed: // no word: what is not acknowledged may be stored or not
+		c.Later()
+		conn.Close()
+		return dst, nil
+	case err == errAgain:
+		s.count.duplicates.Add(1)
+	case err != nil:
+		return s.refuse(conn, dst, err)
+	}
+	return dst, nil
+}
+
+// Revoke ends the sessions whose tokens are no longer valid, after Tokens.Reload.
+func (s *Server) Revoke() (ended int) {
+	if s.Tokens == nil {
+		return 0
+	}
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	for _, known := range s.sessions.byClient {
+		if known.link != nil && !s.Tokens.valid(known.client, known.link.proof) {
+			known.fence()
+			ended++
+		}
+	}
+	return ended
+}
+
+// proof is the hash of the token that a client has shown.
+type proof [32]byte
+
+func (p proof) equals(other proof) bool { return subtle.ConstantTimeCompare(p[:], other[:]) == 1 }

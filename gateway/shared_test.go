@@ -1,0 +1,134 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// view is one server's side of a log in memory that others append to as well.
+type view struct {
+	*journal.Memory
+	all  *sync.Mutex // of all views
+	next uint64      // what this one has read to
+	gate *gate       // what Append waits for
+}
+
+func (v *view) Append(ctx context.Context, envelope []byte) (uint64, error) {
+	if _, err := v.gate.Append(ctx, envelope); err != nil {
+		return 0, err
+	}
+	v.all.Lock()
+	defer v.all.Unlock()
+	if _, next, _ := v.Bounds(); next != v.next {
+		return 0, journal.ErrConflict
+	}
+	v.next++
+	return v.Memory.Append(ctx, envelope)
+}
+
+func (v *view) Read(ctx context.Context, from uint64, each func(uint64, []byte) error) error {
+	v.all.Lock()
+	defer v.all.Unlock()
+	_, v.next, _ = v.Bounds()
+	return v.Memory.Read(ctx, from, each)
+}
+
+// TestShared has clients move between two servers of one log at any moment, also while
+// the one that they leave still has records that it has not stored, and stores them later.
+func TestShared(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	var (
+		memory  journal.Memory
+		all     sync.Mutex
+		servers [2]*served
+		views   [2]*view
+	)
+	for i := range servers {
+		views[i] = &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
+		servers[i] = serve(t, &Server{Log: views[i], Shared: true, Checkpoint: 7})
+	}
+	const clients, each = 3, 3000
+	ctx, cancel := context.WithCancel(soon(t))
+	var feeding, moving sync.WaitGroup
+	for n := range clients {
+		var at atomic.Int32
+		var mu sync.Mutex
+		var open net.Conn
+		c := &Client{ID: fmt.Sprint("c", n), Addrs: []string{"either"}, Window: 50}
+		c.Dial = func(ctx context.Context, _ string) (net.Conn, error) {
+			nc, err := dial(ctx, servers[at.Load()].addr)
+			mu.Lock()
+			defer mu.Unlock()
+			open = nc
+			return nc, err
+		}
+		feeding.Go(func() {
+			for i := range each {
+				if _, err := c.SubmitAsync(soon(t), fmt.Append(nil, i), nil); err != nil {
+					t.Error(err)
+					break
+				}
+			}
+			if err := c.Close(soon(t)); err != nil {
+				t.Error(err)
+			}
+		})
+		random := rand.New(rand.NewPCG(seed, uint64(n)))
+		moving.Go(func() {
+			for moved := 0; ctx.Err() == nil; moved++ {
+				to := at.Load()
+				if random.IntN(3) > 0 {
+					to = 1 - to
+					views[1-to].gate.set(random.IntN(2) == 0, nil) // the one that is left may hang
+					views[to].gate.set(false, nil)
+				}
+				at.Store(to)
+				mu.Lock()
+				if open != nil {
+					open.Close()
+				}
+				mu.Unlock()
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Duration(5+random.IntN(20)) * time.Millisecond):
+				}
+				views[0].gate.set(false, nil)
+				views[1].gate.set(false, nil)
+			}
+		})
+	}
+	feeding.Wait()
+	cancel()
+	moving.Wait()
+	for _, up := range servers {
+		if err := up.Shutdown(soon(t)); err != nil {
+			t.Error(err)
+		}
+	}
+	got := records(t, &memory)
+	for n := range clients {
+		of := got[fmt.Sprint("c", n)]
+		if len(of) != each {
+			t.Errorf("client %d: %d records of %d", n, len(of), each)
+		}
+		for i, data := range of {
+			if data != fmt.Sprint(i) {
+				t.Fatalf("client %d: record %d is %s", n, i, data)
+			}
+		}
+	}
+	a, b := servers[0].Stats(), servers[1].Stats()
+	t.Logf("%d and %d records stored, %d and %d duplicates", a.Records, b.Records, a.Duplicates, b.Duplicates)
+	if a.Records == 0 || b.Records == 0 {
+		t.Error("one server has done all the work")
+	}
+}

@@ -1,0 +1,139 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/websocket"
+	"github.com/hone-go/hone/wire"
+)
+
+// socketPeer is a client on a WebSocket.
+type socketPeer struct {
+	t *testing.T
+	c *websocket.Client
+}
+
+func dialSocket(t *testing.T, addr string) *socketPeer {
+	t.Helper()
+	c, err := websocket.Dial(soon(t), "ws://"+addr+"/", websocket.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(websocket.NormalClosure, "") })
+	return &socketPeer{t, c}
+}
+
+func (p *socketPeer) send(kind websocket.Kind, packet wire.Packet) {
+	p.t.Helper()
+	if err := p.c.Write(soon(p.t), kind, wire.Standard.Append(nil, packet)[wire.HeaderSize:]); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *socketPeer) must(what wire.Command, id uint64, result wire.Result) wire.Packet {
+	p.t.Helper()
+	_, msg, err := p.c.Read(soon(p.t), nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	packet, err := wire.Standard.Parse(msg)
+	if err != nil || packet.Command != what || packet.ID != id || packet.Result != result {
+		p.t.Fatalf("%+v, %v; want %v %d %v", packet, err, what, id, result)
+	}
+	return packet
+}
+
+// closed reads until the server closes, and fails when anything is acknowledged.
+func (p *socketPeer) closed() {
+	p.t.Helper()
+	for {
+		_, msg, err := p.c.Read(soon(p.t), nil)
+		if err != nil {
+			return
+		}
+		if packet, err := wire.Standard.Parse(msg); err != nil || packet.Result == wire.OK {
+			p.t.Fatalf("%+v, %v", packet, err)
+		}
+	}
+}
+
+// TestWebSocket has one session go from a WebSocket to frames and back.
+func TestWebSocket(t *testing.T) {
+	log := newGate()
+	srv := &Server{Log: log}
+	up := serve(t, srv)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.ServeWebSocket(ln) }()
+
+	p := dialSocket(t, ln.Addr().String())
+	p.send(websocket.Binary, wire.Packet{Command: wire.Conn, ID: 1, Content: first("a").append(nil)})
+	w, err := parseWelcome(p.must(wire.ConnAck, 1, wire.OK).Content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.send(websocket.Binary, wire.Packet{Command: wire.Conn, ID: 2})
+	p.must(wire.ConnAck, 2, wire.OK) // a heartbeat
+	for seq := range uint64(3) {
+		p.send(websocket.Binary, wire.Packet{Command: wire.Submit, ID: seq + 1, Content: fmt.Append(nil, seq)})
+		p.must(wire.SubmitAck, seq+1, wire.OK)
+	}
+	p.send(websocket.Binary, wire.Packet{Command: wire.Submit, ID: 2, Content: []byte("1")})
+	p.must(wire.SubmitAck, 2, wire.OK) // a duplicate
+
+	// No acknowledgement before the log has the record.
+	log.set(true, nil)
+	p.send(websocket.Binary, wire.Packet{Command: wire.Submit, ID: 4, Content: []byte("3")})
+	waitFor(t, "the record", func() bool { return srv.Stats().Queued == 1 })
+	brief, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	if _, msg, err := p.c.Read(brief, nil); err == nil {
+		t.Fatalf("the server sent %x", msg)
+	}
+	log.set(false, nil)
+	p.must(wire.SubmitAck, 4, wire.OK)
+
+	frames := up.peer(t)
+	if v := frames.hello(hello{epoch: w.epoch, next: 5, client: "a"}); v.last != 4 {
+		t.Errorf("%+v", v)
+	}
+	p.closed() // fenced
+	back := dialSocket(t, ln.Addr().String())
+	back.send(websocket.Binary, wire.Packet{Command: wire.Conn, ID: 1, Content: hello{epoch: w.epoch, next: 5, client: "a"}.append(nil)})
+	back.must(wire.ConnAck, 1, wire.OK)
+	back.send(websocket.Binary, wire.Packet{Command: wire.Submit, ID: 9})
+	back.must(wire.SubmitAck, 9, resultGap)
+	back.closed()
+
+	for name, c := range map[string]struct {
+		kind   websocket.Kind
+		packet wire.Packet
+	}{
+		"text":         {websocket.Text, wire.Packet{Command: wire.Conn, ID: 1}},
+		"no hello":     {websocket.Binary, wire.Packet{Command: wire.Submit, ID: 1}},
+		"wrong hello":  {websocket.Binary, wire.Packet{Command: wire.Conn, ID: 1, Content: []byte("hgw1")}},
+		"wrong packet": {websocket.Binary, wire.Packet{Command: wire.Deliver, ID: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := dialSocket(t, ln.Addr().String())
+			bad.send(c.kind, c.packet)
+			bad.closed()
+		})
+	}
+	if err := srv.Shutdown(soon(t)); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != ErrServerClosed {
+		t.Error(err)
+	}
+	if got := fmt.Sprint(records(t, log)); got != "map[a:[0 1 2 3]]" {
+		t.Error(got)
+	}
+}
