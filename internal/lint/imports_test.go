@@ -45,7 +45,7 @@ var toolWing = map[string][]string{
 	"tool/machine":     {"tool/figure"},
 	"tool/trial":       {"tool/child", "tool/load", "tool/machine", "tool/record"},
 	"tool/probe":       {"tool/figure", "tool/record"},
-	"tool/page":        {"tool/record", "tool/compare", "tool/probe"},
+	"tool/page":        {"tool/figure", "tool/record", "tool/compare", "tool/probe"},
 	"tool/record":      {},
 	"tool/compare":     {"tool/exit", "tool/figure", "tool/probe", "tool/record"},
 	"tool/dashboard":   {"observe"},
@@ -59,7 +59,7 @@ var toolWing = map[string][]string{
 	"tool/serving":     {anyLibrary, "internal/sys", "tool/exit", "tool/figure", "observe", "tool/page", "tool/probe", "tool/session", "tool/spec", "tool/admin"},
 	"tool/admin":       {"tool/exit", "tool/load", "observe"},
 	"tool/avatar":      {"route", "pool"},
-	"tool/lab":         {anyLibrary, "tool/child", "tool/load", "tool/machine", "tool/probe", "tool/avatar"},
+	"tool/lab":         {anyLibrary, "tool/child", "tool/figure", "tool/load", "tool/machine", "tool/probe", "tool/avatar"},
 	"tool/cmd/hone":    {anyRoom},
 }
 

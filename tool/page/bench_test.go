@@ -71,10 +71,3 @@ func BenchmarkReader(b *testing.B) {
 		})
 	}
 }
-
-func BenchmarkThisHost(b *testing.B) {
-	ask := ThisHost()
-	for b.Loop() {
-		ask(b.Context())
-	}
-}
