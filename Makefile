@@ -5,7 +5,7 @@ ALL         := ./... ./observe/... ./tool/...
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps demo test race timing suites fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-ws bench-faults apps bench-apps cross
+.PHONY: help deps demo test race timing suites autobahn fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-ws bench-faults apps bench-apps cross
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -55,6 +55,9 @@ suites: ## compare http1 with net/http by Go's own server tests, and by the requ
 	fetch llhttp nodejs/llhttp 01e105a30fd06e248bc8ac73c4adb34a63d4114a; \
 	fetch desync aws/http-desync-guardian 7dd6f37171f0a8428d259f2631aee5e7b01a1d64; \
 	HONE_LLHTTP=$$dir/llhttp HONE_DESYNC=$$dir/desync go test -count=1 -v -run '^(TestLLHTTP|TestDesync)$$' ./http1
+
+autobahn: ## test websocket with the Autobahn test suite, which needs Python 2.7 with pip, and store the result
+	go run ./bench/autobahn -agents '$(AGENTS)' $(if $(CASES),-cases '$(CASES)') -store bench/results/autobahn.json -o docs/autobahn.md
 
 fuzz: ## run each fuzz target for FUZZTIME (10s)
 	@listed=$$(go test -list '^Fuzz' $(ALL)); \

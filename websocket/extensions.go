@@ -98,9 +98,9 @@ const (
 	deflateNoTakeovers = deflateName + "; " + serverNoTakeover + "; " + clientNoTakeover
 )
 
-// deflateOffer is what a client of ours offers: it can honour that alone, since it keeps
-// no window either.
-const deflateOffer = deflateNoTakeovers
+// deflateOffer is what a client of ours offers: it keeps no window either, and can make do
+// with a smaller one for what it sends.
+const deflateOffer = deflateNoTakeovers + "; " + clientWindowBits
 
 // chooseDeflate takes the first offer of permessage-deflate that can be honoured. The
 // answer has both sides forget each message, whatever was offered: RFC 7692 §7.1.1 lets
@@ -122,17 +122,22 @@ func chooseDeflate(offers []extension) (window uint8, answer string) {
 	return 0, ""
 }
 
-// acceptsDeflate reports whether a server's answer to deflateOffer is one.
-func acceptsDeflate(answer extension) bool {
+// acceptsDeflate reports whether a server's answer to deflateOffer is one, and which window
+// the client has then.
+func acceptsDeflate(answer extension) (window uint8, ok bool) {
 	p, ok := readDeflate(answer)
-	return ok && answer.name == deflateName && p.serverForgets && !p.clientWindow
+	if p.clientWindow == 0 {
+		p.clientWindow = mostWindow
+	}
+	return p.clientWindow, ok && answer.name == deflateName && p.serverForgets && !p.anyClientWindow
 }
 
 // deflateParameters are what an offer or an answer of permessage-deflate says.
 type deflateParameters struct {
-	serverForgets bool
-	serverWindow  uint8 // 0: not said
-	clientWindow  bool  // said, with a value or without
+	serverForgets   bool
+	serverWindow    uint8 // 0: not said
+	clientWindow    uint8 // 0: not said
+	anyClientWindow bool  // said without a value, as only an offer may
 }
 
 // readDeflate reads the parameters. Those that are unknown, invalid or said twice make
@@ -149,8 +154,10 @@ func readDeflate(e extension) (d deflateParameters, ok bool) {
 		case p.name == clientNoTakeover && !p.hasValue: // it does in any case
 		case p.name == serverWindowBits && isBits:
 			d.serverWindow = bits
-		case p.name == clientWindowBits && (isBits || !p.hasValue):
-			d.clientWindow = true
+		case p.name == clientWindowBits && isBits:
+			d.clientWindow = bits
+		case p.name == clientWindowBits && !p.hasValue:
+			d.anyClientWindow = true
 		default:
 			return d, false
 		}

@@ -159,10 +159,11 @@ func readSwitching(r *http.Response, key string, protocols []string, compress bo
 	if len(answers) == 0 {
 		return h, refusal{}
 	}
-	if !compress || len(answers) > 1 || !acceptsDeflate(answers[0]) {
+	window, ok := acceptsDeflate(answers[0])
+	if !compress || len(answers) > 1 || !ok {
 		return refuse("the server uses an extension that it was not offered")
 	}
-	h.window = mostWindow
+	h.window = window
 	return h, refusal{}
 }
 

@@ -247,18 +247,26 @@ func TestSwitchingFaults(t *testing.T) {
 		{"two subprotocols", good + "Sec-WebSocket-Protocol: chat\r\nSec-WebSocket-Protocol: chat\r\n", false},
 		{"an extension", good + "Sec-WebSocket-Extensions: x\r\n", false},
 		{"a malformed extension", good + "Sec-WebSocket-Extensions: ;\r\n", false},
-		{"deflate", good + "Sec-WebSocket-Extensions: " + deflateOffer + "\r\n", true},
-		{"deflate with a smaller window", good + "Sec-WebSocket-Extensions: " + deflateOffer + "; server_max_window_bits=9\r\n", true},
-		{"deflate with a window for the client", good + "Sec-WebSocket-Extensions: " + deflateOffer + "; client_max_window_bits=9\r\n", false},
+		{"deflate", good + "Sec-WebSocket-Extensions: " + deflateNoTakeovers + "\r\n", true},
+		{"deflate with a smaller window", good + "Sec-WebSocket-Extensions: " + deflateNoTakeovers + "; server_max_window_bits=9\r\n", true},
+		{"deflate with a window for the client", good + "Sec-WebSocket-Extensions: " + deflateNoTakeovers + "; client_max_window_bits=9\r\n", true},
+		{"deflate with any window for the client", good + "Sec-WebSocket-Extensions: " + deflateOffer + "\r\n", false},
+		{"deflate with a window that there is not", good + "Sec-WebSocket-Extensions: " + deflateNoTakeovers + "; client_max_window_bits=16\r\n", false},
 		{"deflate that remembers", good + "Sec-WebSocket-Extensions: permessage-deflate\r\n", false},
-		{"deflate twice", good + "Sec-WebSocket-Extensions: " + deflateOffer + ", " + deflateOffer + "\r\n", false},
+		{"deflate twice", good + "Sec-WebSocket-Extensions: " + deflateNoTakeovers + ", " + deflateNoTakeovers + "\r\n", false},
 	} {
 		_, no := readSwitching(answer(t, []byte(test.text+"\r\n")), key, []string{"chat"}, true)
 		if (no.status == 0) != test.ok || no.status != 0 && no.text == "" {
 			t.Errorf("%s: %+v, want ok %v", test.name, no, test.ok)
 		}
 	}
-	r := answer(t, []byte(good+"Sec-WebSocket-Extensions: "+deflateOffer+"\r\n\r\n"))
+	for bits, want := range map[string]uint8{"": mostWindow, "; client_max_window_bits=9": 9, "; server_max_window_bits=9": mostWindow} {
+		r := answer(t, []byte(good+"Sec-WebSocket-Extensions: "+deflateNoTakeovers+bits+"\r\n\r\n"))
+		if h, no := readSwitching(r, key, nil, true); h.window != want || no.status != 0 {
+			t.Errorf("with %q the client's window is %d, want %d; %+v", bits, h.window, want, no)
+		}
+	}
+	r := answer(t, []byte(good+"Sec-WebSocket-Extensions: "+deflateNoTakeovers+"\r\n\r\n"))
 	if _, no := readSwitching(r, key, nil, false); no.status == 0 {
 		t.Error("the client takes compression that it has not offered")
 	}

@@ -3,7 +3,8 @@
 // Package apps runs applications and tools that others wrote, unchanged, behind
 // http1.Server: routers and their middleware, file servers, proxies, WebSocket
 // libraries, curl, nginx and a browser. net/http serves the same applications beside it
-// and says what the right answers are.
+// and says what the right answers are. One application is ours, since a browser is here:
+// examples/chat.
 //
 //	go test -count=1 ./apps                          what a merge needs
 //	go test -count=1 ./apps -timeout 60m -v -args -all   every engine, faults at full size
