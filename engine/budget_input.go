@@ -58,11 +58,11 @@ func (m *inputBudget) release(b pool.Buffer) {
 func (m *inputBudget) lose(b pool.Buffer) { m.held.Add(-capacity(b)) }
 
 // holdsTooMuch drops unserved input, and ends its connection, when there is much of it
-// and nearly nothing left of the budget. It is asked before more is read or kept. The
-// caller is the owner.
+// and nearly nothing left of the budget. It is asked before more is read or kept: behind
+// 4 KiB, a read takes a larger buffer. The caller is the owner.
 func (k *connRef) holdsTooMuch(in *inputBuffer) bool {
 	m := &k.sh.srv.input
-	if in.len() <= smallInput || m.held.Load() <= m.limit-m.limit/8 {
+	if in.len() < smallInput || m.held.Load() <= m.limit-m.limit/8 {
 		return false
 	}
 	in.forget(m)

@@ -219,3 +219,19 @@ func TestInputBufferAllocates0(t *testing.T) {
 		}
 	}
 }
+
+// When the input budget is nearly used up, a connection whose 4 KiB are full reads no
+// further: the next read would take a larger buffer.
+func TestFullBufferDoesNotGrowWhenMemoryIsShort(t *testing.T) {
+	s := bare(Limits{TotalInput: 1 << 20})
+	k := s.bareConn()
+	s.input.borrow(1 << 20)
+	box := inputBuffer{base: make([]byte, smallInput), end: smallInput - 1}
+	if k.holdsTooMuch(&box) {
+		t.Errorf("a connection with %d bytes is closed", smallInput-1)
+	}
+	box.end = smallInput
+	if !k.holdsTooMuch(&box) || k.reason() != InputBudget {
+		t.Errorf("a connection with %d bytes reads on, of %d with %d held; its reason to end is %v", smallInput, s.input.limit, s.input.held.Load(), k.reason())
+	}
+}

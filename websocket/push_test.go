@@ -1,6 +1,7 @@
 package websocket
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -188,29 +189,46 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
-// A flood of pings whose answers nobody reads stops being read.
-func TestPingFlood(t *testing.T) {
-	run(t, func(t *testing.T, at *place) {
-		at.limits.StallTime = 300 * time.Millisecond
-		u := &Upgrader{Message: echo}
-		ends := tellsEnds(u)
-		p, _ := upgraded(t, at.serve(u))
-		var flood []byte
-		for range 1000 {
-			flood = append(flood, frame(opPing, string(make([]byte, mostControl)))...)
-		}
-		for {
-			if most := at.stats().Waiting; most > 1<<20 {
-				t.Fatalf("%d bytes wait", most)
-			}
-			if _, err := p.Write(flood); err != nil {
-				break
-			}
-		}
-		if got := heard(t, ends, "the end"); got.why != engine.WriteStall {
-			t.Errorf("told %v", got)
-		}
-	})
+// A flood of pings, or of messages with long answers, stops being read when nobody reads
+// the answers: no visit produces much more than HighWater.
+func TestFloods(t *testing.T) {
+	answer := make([]byte, 10<<10)
+	for name, sent := range map[string][]byte{"pings": frame(opPing, string(make([]byte, mostControl))), "messages": frame(opText, "?")} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, at *place) {
+				at.limits.StallTime, at.limits.HighWater = 300*time.Millisecond, 16<<10
+				u := &Upgrader{Message: func(_ Call, dst, _ []byte) ([]byte, error) { return append(dst, answer...), nil }}
+				ends := tellsEnds(u)
+				p, _ := upgraded(t, at.serve(u))
+				flood := bytes.Repeat(sent, 1000)
+				var writer sync.WaitGroup
+				writer.Go(func() {
+					for {
+						if _, err := p.Write(flood); err != nil {
+							return
+						}
+					}
+				})
+				defer writer.Wait()
+				defer p.Close()
+				look := time.NewTicker(time.Millisecond)
+				defer look.Stop()
+				for {
+					select {
+					case got := <-ends:
+						if got.why != engine.WriteStall {
+							t.Errorf("told %v", got)
+						}
+						return
+					case <-look.C:
+						if most := at.stats().OutputMemory; most > 1<<20 {
+							t.Fatalf("output takes %d bytes", most)
+						}
+					}
+				}
+			})
+		})
+	}
 }
 
 // Late replies may come in any order and from any goroutine.

@@ -110,8 +110,14 @@ func (a attack) on(t *testing.T, hone, engine string) {
 		crowd[i] = dial(ctx, t, server.addr)
 		defer crowd[i].Close()
 	}
-	if err := ask(crowd[0], 1, "reply 1", "x"); err != nil { // what the service itself keeps is not the budget's
-		t.Fatal(err)
+	served := crowd[:1] // what the service itself keeps is not the budget's
+	if a.raw != nil {
+		served = crowd // nor is a connection's own read buffer, of which an engine touches nothing before the first read
+	}
+	for _, c := range served {
+		if err := ask(c, 1, "reply 1", "x"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	healthy := []*healthy{newHealthy(ctx, t, server.addr), newHealthy(ctx, t, other.addr)}
 	pause(ctx, 500*time.Millisecond)
