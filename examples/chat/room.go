@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -134,9 +133,13 @@ func (r *room) keep(m message) []byte {
 }
 
 // push sends an event to everybody. A client that does not read is disconnected, and
-// nobody waits for it.
+// nobody waits for it. websocket.Broadcast is for larger crowds: it pauses between some,
+// which mu must not be held for.
 func (r *room) push(event []byte) {
-	websocket.Broadcast(context.Background(), maps.Keys(r.people), websocket.Prepare(websocket.Text, event, nil))
+	p := websocket.Prepare(websocket.Text, event, nil)
+	for c := range r.people {
+		c.Send(p)
+	}
 }
 
 // tellPeople tells everybody who is there.
