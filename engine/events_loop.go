@@ -59,31 +59,41 @@ func (l *loop) run(d *workspace) {
 	}
 }
 
+// listedAtOnce is how many listed connections a loop looks at before it polls again: those
+// who ask must not wait for all that a broadcast has listed.
+const listedAtOnce = 64
+
 // round looks at what ready and batch hold. It reports false when the loop was
 // taken away meanwhile: whoever has it goes on where this one was.
 func (l *loop) round(d *workspace) bool {
-	for l.next < l.found {
-		r := &l.ready[l.next]
-		l.next++
-		if key := r.Key(); key != sys.WakeKey {
-			if k, ok := l.find(key); ok {
-				d.ref = k
-				d.ref.onReady(d, r)
-				if d.beside {
-					return false
+	for {
+		for l.next < l.found {
+			r := &l.ready[l.next]
+			l.next++
+			if key := r.Key(); key != sys.WakeKey {
+				if k, ok := l.find(key); ok {
+					d.ref = k
+					d.ref.onReady(d, r)
+					if d.beside {
+						return false
+					}
 				}
 			}
 		}
-	}
-	for l.turned < len(l.batch) {
-		key := l.batch[l.turned]
-		l.turned++
-		l.onListed(d, key)
-		if d.beside {
-			return false
+		for upTo := min(l.turned+listedAtOnce, len(l.batch)); l.turned < upTo; {
+			key := l.batch[l.turned]
+			l.turned++
+			l.onListed(d, key)
+			if d.beside {
+				return false
+			}
 		}
+		if l.turned == len(l.batch) {
+			return true
+		}
+		l.next, l.found = 0, l.poll.Now(l.ready[:])
+		l.events += l.found
 	}
-	return true
 }
 
 // wait fills ready and batch. It reports false when the loop is to end.
