@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -410,4 +411,38 @@ func BenchmarkAppend(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// BenchmarkAppendPaired appends to a file and to an embedded log in turn, so that both meet the
+// same disk, and compares medians.
+func BenchmarkAppendPaired(b *testing.B) {
+	file, err := OpenFile(filepath.Join(b.TempDir(), "log"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer file.Close()
+	embedded, err := OpenEmbedded(b.Context(), filepath.Join(b.TempDir(), "data"), EmbeddedOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer embedded.Close()
+	envelope := sample("client-1", 1, 530)
+	var took [2][]time.Duration
+	for range b.N {
+		for i, log := range []Log{file, embedded} {
+			began := time.Now()
+			if _, err := log.Append(b.Context(), envelope); err != nil {
+				b.Fatal(err)
+			}
+			took[i] = append(took[i], time.Since(began))
+		}
+	}
+	median := func(all []time.Duration) float64 {
+		slices.Sort(all)
+		return float64(all[len(all)/2].Microseconds())
+	}
+	b.ReportMetric(median(took[0]), "file-µs")
+	b.ReportMetric(median(took[1]), "embedded-µs")
+	b.ReportMetric(median(took[1])/max(median(took[0]), 1), "ratio")
+	b.ReportMetric(0, "ns/op")
 }

@@ -24,10 +24,11 @@ func takeLock(path string) (*os.File, error) {
 			Err:    err,
 		}
 	}
-	if err := f.Truncate(0); err == nil {
-		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	// The process id only informs: the lock holds without it.
+	if f.Truncate(0) == nil {
+		f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
-	return f, nil // the process id only informs: the lock holds without it
+	return f, nil
 }
 
 // syncDir makes a folder's entries durable.

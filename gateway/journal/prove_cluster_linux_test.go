@@ -358,7 +358,6 @@ func TestClusterRefusals(t *testing.T) {
 	}
 	appended(t, log, sample("a", 1, 1), 1)
 	refuses("the folder is in use", ClusterOptions{Dir: dir})
-	js := log.stream.js
 	log.Close()
 
 	nc, err := nats.Connect(urls)
@@ -366,7 +365,8 @@ func TestClusterRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	if js, err = jetstream.New(nc); err != nil {
+	js, err := jetstream.New(nc)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := js.DeleteStream(ctx, defaultStream); err != nil {
