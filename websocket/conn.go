@@ -37,8 +37,13 @@ func (c Conn) Close(code Code, why string) error {
 	if c.protocol == nil {
 		return ErrClosed
 	}
-	c.protocol.upgrader.noteCode(c.conn, code)
-	return c.conn.End(engine.ClosedHere, appendClose(nil, code, why))
+	u := c.protocol.upgrader
+	noted := u.noteCode(c.conn, 0, code)
+	err := c.conn.End(engine.ClosedHere, appendClose(nil, code, why))
+	if err != nil && noted {
+		u.noteCode(c.conn, code, 0) // it ends with another one
+	}
+	return err
 }
 
 // RemoteAddr is the client's address, as a trusted proxy told it where there is one; the
@@ -87,13 +92,15 @@ func (u *Upgrader) attach(c engine.Conn, change func(a *attachment)) {
 	c.SetValue(next)
 }
 
-// noteCode has Upgrader.Closed told with which code the connection was closed first.
-func (u *Upgrader) noteCode(c engine.Conn, code Code) {
+// noteCode has Upgrader.Closed told with which code the connection was closed from here,
+// unless that is known already.
+func (u *Upgrader) noteCode(c engine.Conn, known, code Code) (noted bool) {
 	if u.Closed != nil {
 		u.attach(c, func(a *attachment) {
-			if a.code == 0 {
+			if noted = a.code == known; noted {
 				a.code = code
 			}
 		})
 	}
+	return noted
 }

@@ -22,7 +22,6 @@ import (
 type decoder struct {
 	limit  int  // of a message, in bytes
 	server bool // frames must be masked, as clients mask them; else they must not
-	exact  bool // the reader takes no byte that is not needed: wait for a whole frame of a text before checking it, or each would be a read of one byte
 
 	at     int    // in[:at] is served but belongs to the open message
 	end    int    // a client's: where the payload of the open message ends
@@ -263,9 +262,6 @@ func (d *decoder) certain(first, second byte) int {
 // checksText reports whether the payload of a data frame is served as it arrives, because
 // it is text that is not compressed.
 func (d *decoder) checksText(first byte) bool {
-	if d.exact {
-		return false
-	}
 	if opcode(first&opcodeBits) == opText {
 		return first&compressedBit == 0
 	}

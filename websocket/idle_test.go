@@ -42,6 +42,7 @@ func TestIdleMemory(t *testing.T) {
 		compress, secure bool
 	}{{name: "ws"}, {name: "deflate", compress: true}, {name: "wss", secure: true}} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel() // it is another process that is measured
 			n := all
 			if c.secure {
 				n = min(n, 2000)

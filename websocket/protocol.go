@@ -232,7 +232,7 @@ func (p *protocol) Ended(c engine.Conn, state uint64, why engine.Reason) {
 		if code = Code(state); state&statePeer != 0 {
 			why = engine.PeerClosed
 		}
-	case a != nil && a.code != 0:
+	case a != nil && a.code != 0 && (why == engine.ClosedHere || why == engine.ShuttingDown):
 		code = a.code
 	case why == engine.ClosedHere: // the server has, and not by us
 		code = NoStatus

@@ -181,7 +181,6 @@ func couldBeText(b []byte) bool {
 type reader struct {
 	t      *testing.T
 	c      config
-	exact  bool
 	d      decoder
 	state  uint64
 	unused []byte // what is not used
@@ -203,10 +202,9 @@ func (r *reader) visit(more []byte) {
 	t := r.t
 	in := append(bytes.Clone(r.unused), more...)
 	if r.c.server {
-		r.d = decoder{limit: r.c.limit, server: true, exact: r.exact}
+		r.d = decoder{limit: r.c.limit, server: true}
 		r.d.load(r.state)
 	}
-	r.d.exact = r.exact
 	used := 0
 	for rounds := 0; ; rounds++ {
 		if rounds > len(in)+1 {
@@ -260,9 +258,8 @@ func readSplit(t *testing.T, stream []byte, c config, sizes []byte) history {
 
 // readNeeded takes exactly the bytes that are wanted, as an engine without a read buffer
 // does: when an event is complete, nothing of what follows it has been taken.
-func readNeeded(t *testing.T, stream []byte, c config, exact bool) history {
+func readNeeded(t *testing.T, stream []byte, c config) history {
 	r := newReader(t, c)
-	r.exact = exact
 	for r.need <= len(stream) && r.h.code == 0 && !r.closed {
 		count, n := len(r.h.events), r.need
 		r.visit(stream[:n])

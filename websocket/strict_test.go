@@ -128,14 +128,23 @@ func TestFailsFast(t *testing.T) {
 	}
 }
 
-// TestExact has a reader that takes no byte too many wait for whole frames of a text.
-func TestExact(t *testing.T) {
-	frame := stream(0x81, strings.Repeat("x", 100))
-	for exact, want := range map[bool]int{false: 1, true: 98} {
-		d := decoder{limit: 1000, server: true, exact: exact}
-		if e, f := d.next(bytes.Clone(frame[:8])); f != 0 || e.need != want {
-			t.Errorf("exact %v: needs %d bytes, %v; want %d", exact, e.need, f, want)
+// TestSoon has a reader that takes no byte too many get a long text in few reads, and the
+// end of every text be checked byte by byte.
+func TestSoon(t *testing.T) {
+	frame := stream(0x81, strings.Repeat("x", 60_000))
+	var state uint64
+	reads := 0
+	for n := 0; n < len(frame); reads++ {
+		d := decoder{limit: 60_000, server: true}
+		d.load(state)
+		e, f := d.next(frame[:n])
+		if state = d.state(); f != 0 || e.need < 1 || e.need > len(frame)-n || len(frame)-n < 32 && e.need != 1 {
+			t.Fatalf("with %d bytes of %d it needs %d, %v", n, len(frame), e.need, f)
 		}
+		n += e.need
+	}
+	if reads > 200 {
+		t.Errorf("%d reads for %d bytes", reads, len(frame))
 	}
 }
 
@@ -236,16 +245,11 @@ func TestLongFrames(t *testing.T) {
 			}
 			alone := &frames{c: s.c, random: s.random}
 			alone.add(0x82, make([]byte, n))
-			if got := readNeeded(t, alone.bytes, s.c, false); len(got.events) != 1 {
+			if got := readNeeded(t, alone.bytes, s.c); len(got.events) != 1 {
 				t.Errorf("server %v: %d bytes and no more: %d events, code %d", server, n, len(got.events), got.code)
 			}
-			for _, exact := range []bool{true, false} {
-				if n > 1000 && !exact {
-					continue // it would be read byte by byte
-				}
-				if got := readNeeded(t, s.bytes, s.c, exact); !got.equal(want) {
-					t.Errorf("server %v: %d bytes, as many as are needed: %d events, code %d", server, n, len(got.events), got.code)
-				}
+			if got := readNeeded(t, s.bytes, s.c); !got.equal(want) {
+				t.Errorf("server %v: %d bytes, as many as are needed: %d events, code %d", server, n, len(got.events), got.code)
 			}
 			for _, piece := range []byte{100, 255} {
 				if got := readSplit(t, s.bytes, s.c, []byte{piece}); !got.equal(want) {
