@@ -64,7 +64,7 @@ func TestStatsNames(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.body), &got); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range strings.Fields(stableNames) {
+	for name := range strings.FieldsSeq(stableNames) {
 		if _, ok := got[name]; !ok {
 			t.Errorf("%s is missing", name)
 		}

@@ -3,6 +3,7 @@ package observe_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -167,9 +168,7 @@ func TestProxies(t *testing.T) {
 	private := []string{"/metrics", "/stats", "/", "/debug/pprof/", "/debug/pprof/heap", "/nope"}
 	ask := func(s *site, path string, sign http.Header, bearer string) answer {
 		r := s.request(path)
-		for name, values := range sign {
-			r.Header[name] = values
-		}
+		maps.Copy(r.Header, sign)
 		if bearer != "" {
 			r.Header.Set("Authorization", "Bearer "+bearer)
 		}

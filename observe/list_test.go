@@ -92,7 +92,7 @@ func readExposition(t *testing.T, text string) map[string]*exposed {
 		default:
 			now.series++
 			_, labels, _ := strings.Cut(word[0], "{")
-			for _, pair := range strings.Split(strings.TrimSuffix(labels, "}"), `",`) {
+			for pair := range strings.SplitSeq(strings.TrimSuffix(labels, "}"), `",`) {
 				name, _, ok := strings.Cut(pair, "=")
 				if ok && name != "le" && name != "quantile" && !slices.Contains(now.labels, name) {
 					now.labels = append(now.labels, name)

@@ -92,8 +92,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 func (a *Admin) readAll() *reading {
 	r := &reading{info: a.Info, latency: a.Latency.read(), host: readHost()}
 	if a.HTTP != nil {
-		now := a.HTTP()
-		r.http = &now
+		r.http = new(a.HTTP())
 	}
 	r.server, r.sent = a.read()
 	r.conns = readEach(a.Conns, call)

@@ -42,7 +42,7 @@ func TestModuleStaysSmall(t *testing.T) {
 	if err != nil {
 		t.Fatalf("without go.work: %v\n%s", err, out)
 	}
-	for _, module := range strings.Fields(string(out)) {
+	for module := range strings.FieldsSeq(string(out)) {
 		if module != "github.com/hone-go/hone/observe" && !slices.Contains(required, module) {
 			t.Errorf("the package or its tests use %s, which go.mod does not list", module)
 		}

@@ -97,8 +97,7 @@ func (a *Admin) Snapshot() Snapshot {
 		ConnectionsEnded: map[string]uint64{},
 	}
 	if cpu, ok := processCPU(); ok {
-		seconds := cpu.Seconds()
-		s.CPUSeconds = &seconds
+		s.CPUSeconds = new(cpu.Seconds())
 	}
 	for _, own := range st.Own {
 		if own.Name != "" {
@@ -173,6 +172,5 @@ func residentBytes() *int64 {
 	if err != nil {
 		return nil
 	}
-	bytes := pages * int64(os.Getpagesize())
-	return &bytes
+	return new(pages * int64(os.Getpagesize()))
 }

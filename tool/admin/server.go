@@ -105,8 +105,7 @@ func (s *Server) Used() *load.Server {
 	}
 	used := &load.Server{RSS: b.RSSBytes, Engine: &b.Engine}
 	if a.CPUSeconds != nil && b.CPUSeconds != nil && b.RequestsReceived > a.RequestsReceived {
-		each := (*b.CPUSeconds - *a.CPUSeconds) / float64(b.RequestsReceived-a.RequestsReceived) * 1e6
-		used.CPUPerRequest = &each
+		used.CPUPerRequest = new((*b.CPUSeconds - *a.CPUSeconds) / float64(b.RequestsReceived-a.RequestsReceived) * 1e6)
 	}
 	return used
 }
@@ -127,7 +126,6 @@ func (s *Server) WatchIdle(p *load.Plan) (fill func(*load.Result)) {
 		if r.Idle == nil || r.Idle.Conns == 0 || before == nil || after == nil || *after <= *before {
 			return // too little to be seen
 		}
-		each := float64(*after-*before) / float64(r.Idle.Conns)
-		r.Idle.ServerBytes = &each
+		r.Idle.ServerBytes = new(float64(*after-*before) / float64(r.Idle.Conns))
 	}
 }

@@ -29,11 +29,11 @@ func BenchmarkRender(b *testing.B) {
 		name string
 		p    Picture
 	}{
-		{"png-128", Picture{Letters: Rules{}.Of("John Doe"), Size: 128, Background: ColorOf("John Doe"), Ink: Color{255, 255, 255}}},
-		{"png-128-round", Picture{Letters: Rules{}.Of("John Doe"), Size: 128, Shape: Round, Background: ColorOf("John Doe"), Ink: Color{255, 255, 255}}},
-		{"png-512", Picture{Letters: Rules{}.Of("John Doe"), Size: 512, Background: ColorOf("John Doe"), Ink: Color{255, 255, 255}}},
-		{"svg", Picture{Letters: Rules{}.Of("John Doe"), Size: 128, Format: SVG, Background: ColorOf("John Doe"), Ink: Color{255, 255, 255}}},
-		{"identicon-128", Picture{Seed: 0x5a5a7, Motif: Identicon, Size: 128, Background: ColorOf("John Doe"), Ink: Color{255, 255, 255}}},
+		{"png-128", Picture{Letters: Rules{}.Of("John Doe"), Size: 128, Background: colourOf(hashOf("John Doe")), Ink: Color{255, 255, 255}}},
+		{"png-128-round", Picture{Letters: Rules{}.Of("John Doe"), Size: 128, Shape: Round, Background: colourOf(hashOf("John Doe")), Ink: Color{255, 255, 255}}},
+		{"png-512", Picture{Letters: Rules{}.Of("John Doe"), Size: 512, Background: colourOf(hashOf("John Doe")), Ink: Color{255, 255, 255}}},
+		{"svg", Picture{Letters: Rules{}.Of("John Doe"), Size: 128, Format: SVG, Background: colourOf(hashOf("John Doe")), Ink: Color{255, 255, 255}}},
+		{"identicon-128", Picture{Seed: 0x5a5a7, Motif: Identicon, Size: 128, Background: colourOf(hashOf("John Doe")), Ink: Color{255, 255, 255}}},
 	} {
 		b.Run(bm.name, func(b *testing.B) {
 			var dst []byte
@@ -58,7 +58,7 @@ func BenchmarkRecolour(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		p.Background = ColorOf("John Doe")
+		p.Background = colourOf(hashOf("John Doe"))
 		dst := make([]byte, 0, len(mask))
 		b.Run(format.ContentType(), func(b *testing.B) {
 			b.ReportAllocs()

@@ -17,10 +17,8 @@ var colours = [...]uint32{
 	0x934fd6, 0x8151b1, 0xb930cc, 0x9548a0, 0xc62fa0, 0x9e4789, 0xcf336d, 0xa2496a,
 }
 
-// ColorOf is the background that belongs to a name: all of the name, so that
+// colourOf is the background that belongs to the hash of a name: all of the name, so that
 // those who share their initials do not share a colour as well.
-func ColorOf(name string) Color { return colourOf(hashOf(name)) }
-
 func colourOf(hash uint64) Color { return rgb(colours[hash>>32%uint64(len(colours))]) }
 
 func rgb(c uint32) Color { return Color{uint8(c >> 16), uint8(c >> 8), uint8(c)} }

@@ -195,15 +195,15 @@ func TestColors(t *testing.T) {
 			t.Errorf("%v: its ink has a contrast of %.2f", c, contrast)
 		}
 	}
-	if a, b := ColorOf("John Doe"), ColorOf("Jane Dee"); a == b {
+	if a, b := colourOf(hashOf("John Doe")), colourOf(hashOf("Jane Dee")); a == b {
 		t.Errorf("John Doe and Jane Dee have the same colour %v", a)
 	}
-	if got := ColorOf("John Doe"); got != (Color{0x76, 0x66, 0x35}) {
+	if got := colourOf(hashOf("John Doe")); got != (Color{0x76, 0x66, 0x35}) {
 		t.Errorf("John Doe's colour has changed to %v: raise the version", got)
 	}
 	seen := map[Color]bool{}
 	for i := range 2000 {
-		seen[ColorOf(strings.Repeat("x", i%60)+string(rune('a'+i/60)))] = true
+		seen[colourOf(hashOf(strings.Repeat("x", i%60)+string(rune('a'+i/60))))] = true
 	}
 	if len(seen) != len(colours) {
 		t.Errorf("2000 names have %d colours of %d", len(seen), len(colours))

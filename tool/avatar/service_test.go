@@ -44,7 +44,7 @@ func shows(t *testing.T, s *Service, target string, want Picture) {
 
 // letters are a picture of them, black or white on the name's colour.
 func letters(text string, size uint16, identity string) Picture {
-	p := Picture{Size: size, Background: ColorOf(identity)}
+	p := Picture{Size: size, Background: colourOf(hashOf(identity))}
 	p.Ink = p.Background.Ink()
 	copy(p.Letters[:], []rune(text))
 	return p

@@ -239,9 +239,9 @@ func (j *judgement) change() Change {
 		return j.c
 	}
 	e := j.estimate()
-	j.c.Ratio, j.c.Low, j.c.High = of(math.Exp(e.center)), of(math.Exp(e.low)), of(math.Exp(e.high))
+	j.c.Ratio, j.c.Low, j.c.High = new(math.Exp(e.center)), new(math.Exp(e.low)), new(math.Exp(e.high))
 	p := e.p(0)
-	j.c.P, j.c.PFamily = &p, of(min(1, p*alpha/j.level()))
+	j.c.P, j.c.PFamily = &p, new(min(1, p*alpha/j.level()))
 	if j.c.LimitedBy == "" {
 		j.c.LimitedBy = j.widest()
 		j.c.Verdict = j.verdict(e)
@@ -272,10 +272,10 @@ func (j *judgement) takeValues() {
 		c.MissingA, c.MissingB = len(j.A)-len(c.A), len(j.B)-len(c.B)
 	}
 	if len(c.A) > 0 {
-		c.MedianA = of(median(c.A))
+		c.MedianA = new(median(c.A))
 	}
 	if len(c.B) > 0 {
-		c.MedianB = of(median(c.B))
+		c.MedianB = new(median(c.B))
 	}
 }
 
@@ -364,5 +364,3 @@ func (j *judgement) widest() Limit {
 	}
 	return BySpread
 }
-
-func of(x float64) *float64 { return &x }

@@ -44,7 +44,7 @@ func (f Judge) Compare(a, b *Runs, paired bool, repeats [][2]*record.Run) (*Repo
 	if f.Look < 1 {
 		return nil, exit.Usagef("compare: --look %d: use 1 for the first look, 2 for the second", f.Look)
 	}
-	if err := f.Alike(a.Settings, b.Settings); err != nil {
+	if err := f.Alike("compare", a.Settings, b.Settings); err != nil {
 		return nil, err
 	}
 	figures, err := Match(a, b, paired)
@@ -68,15 +68,15 @@ func (f Judge) Compare(a, b *Runs, paired bool, repeats [][2]*record.Run) (*Repo
 	return c, nil
 }
 
-// Alike refuses two sides whose settings differ.
-func (f Judge) Alike(a, b Settings) error {
+// Alike refuses two sides whose settings differ, in the name of the command.
+func (f Judge) Alike(command string, a, b Settings) error {
 	err := Refusal(a, b, f.Across, func(keys []string) string {
 		return "if that is what you compare, add --across " + strings.Join(keys, ",")
 	})
 	if err == nil {
 		return nil
 	}
-	return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("compare: %w", err)}
+	return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("%s: %w", command, err)}
 }
 
 func (f Judge) tolerated() float64 {

@@ -134,8 +134,7 @@ func (d Dashboard) encode() []byte {
 	id, y := 0, 0
 	for _, row := range d.Rows {
 		id++
-		open := false
-		page.Panels = append(page.Panels, grafanaPanel{ID: id, Type: "row", Title: row.Title, GridPos: grafanaGrid{1, columns, 0, y}, Collapsed: &open})
+		page.Panels = append(page.Panels, grafanaPanel{ID: id, Type: "row", Title: row.Title, GridPos: grafanaGrid{1, columns, 0, y}, Collapsed: new(false)})
 		y++
 		for i, p := range row.Panels {
 			id++
@@ -182,8 +181,7 @@ func (p Panel) encode(id int, at grafanaGrid) grafanaPanel {
 	}
 	switch p.Form {
 	case Lines:
-		zero := 0
-		panel.FieldConfig.Defaults.Min = &zero
+		panel.FieldConfig.Defaults.Min = new(0)
 		panel.FieldConfig.Defaults.Custom = map[string]any{"fillOpacity": 8, "showPoints": "never", "spanNulls": false}
 		panel.Options = map[string]any{
 			"legend":  map[string]any{"displayMode": "list", "placement": "bottom", "showLegend": true},

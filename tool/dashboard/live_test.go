@@ -180,7 +180,7 @@ func loopback(t *testing.T) net.Listener {
 
 // pace is a pause between two rounds of the load, which is to be there and not
 // in the way.
-const pace = 2 * time.Millisecond
+const pace = 20 * time.Millisecond
 
 // ask is a client of the server.
 func ask(ctx context.Context, addr string) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -133,6 +134,16 @@ func Times(ratio float64) string {
 		return Grouped(ratio) + " ×"
 	}
 	return strconv.FormatFloat(ratio, 'f', decimals(ratio), 64) + " ×"
+}
+
+// Median is the middle one of values, or between the two in the middle; NaN: there are none.
+func Median(values []float64) float64 {
+	n := len(values)
+	if n == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
 // Number is a figure with four digits at least.

@@ -1,9 +1,11 @@
 package knee
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -286,15 +288,5 @@ func (r *Report) curve() []Point {
 			best[t.Load] = t
 		}
 	}
-	var points []Point
-	for _, t := range best {
-		points = append(points, t)
-	}
-	slices.SortFunc(points, func(a, b Point) int {
-		if a.Load < b.Load {
-			return -1
-		}
-		return 1
-	})
-	return points
+	return slices.SortedFunc(maps.Values(best), func(a, b Point) int { return cmp.Compare(a.Load, b.Load) })
 }

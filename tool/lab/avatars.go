@@ -28,7 +28,7 @@ func avatars(ctx context.Context, b *bench) error {
 	}
 	b.avatarSteps(laps)
 	var lines logCount
-	if err := all[len(avatarSteps)].Ask(ctx, "log", answerTime, &lines); err != nil {
+	if err := all[len(avatarSteps)].order(ctx, "log", 0, &lines); err != nil {
 		return err
 	}
 	b.avatarOwn(laps, lines)

@@ -1,23 +1,19 @@
 package lab
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/wire"
 )
 
 const (
-	idleWarm    = 100             // connections before memory is measured, so that code and tables are there
-	idleRest    = 6 * time.Second // after which a parked connection has given back what it can
-	idleDialers = 32
+	idleWarm = 100             // connections before memory is measured, so that code and tables are there
+	idleRest = 6 * time.Second // after which a parked connection has given back what it can
 )
 
 // idle is the fourth article's other half: memory of connections that wait.
@@ -54,17 +50,22 @@ func (b *bench) idleBytes(ctx context.Context, name string, n int) (float64, err
 		return 0, err
 	}
 	defer p.Stop()
-	var held guests
-	defer held.leave()
+	target, err := load.ParseTarget("tcp://"+p.addr, wire.Standard)
+	if err != nil {
+		return 0, err
+	}
+	asked := load.Plan{Target: target, Content: []byte("hello world\r\n"), Expect: []byte{}, Timeout: callTime}
+	var held load.Guests
+	defer held.Leave()
 	var resident [2]int64
 	for i, upTo := range []int{idleWarm, n} {
-		if err := held.upTo(ctx, p.addr, upTo); err != nil {
+		if err := held.UpTo(ctx, asked, upTo); err != nil {
 			return 0, err
 		}
 		if err := wait(ctx, quickly(b, 0, idleRest)*time.Duration(i)); err != nil {
 			return 0, err
 		}
-		if err := p.settle(ctx); err != nil {
+		if err := p.order(ctx, "settle", 0, &done{}); err != nil {
 			return 0, err
 		}
 		use, err := p.Used()
@@ -74,77 +75,6 @@ func (b *bench) idleBytes(ctx context.Context, name string, n int) (float64, err
 		resident[i] = use.Resident
 	}
 	return float64(resident[1]-resident[0]) / float64(n-idleWarm), nil
-}
-
-// guests are open connections.
-type guests struct {
-	mu   sync.Mutex
-	open []net.Conn
-}
-
-// upTo opens connections until there are n, each of which has had an answer.
-func (g *guests) upTo(ctx context.Context, addr string, n int) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	missing := make(chan struct{}, n)
-	for range n - len(g.open) {
-		missing <- struct{}{}
-	}
-	close(missing)
-	var all sync.WaitGroup
-	for range idleDialers {
-		all.Go(func() {
-			for range missing {
-				if ctx.Err() != nil {
-					return
-				}
-				conn, err := answeredOnce(ctx, addr)
-				if err != nil {
-					cancel(err)
-					return
-				}
-				g.mu.Lock()
-				g.open = append(g.open, conn)
-				g.mu.Unlock()
-			}
-		})
-	}
-	all.Wait()
-	return context.Cause(ctx)
-}
-
-func (g *guests) leave() {
-	for _, conn := range g.open {
-		if tcp, ok := conn.(*net.TCPConn); ok {
-			tcp.SetLinger(0) // a reset: no port has to wait
-		}
-		conn.Close()
-	}
-}
-
-// answeredOnce is a connection that has had one answer, and waits for more.
-func answeredOnce(ctx context.Context, addr string) (net.Conn, error) {
-	conn, err := (&net.Dialer{Timeout: callTime}).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	conn.SetDeadline(time.Now().Add(callTime)) // an error is a connection that fails in a moment
-	want := wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: 1})
-	got := make([]byte, len(want))
-	if _, err = conn.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("hello world\r\n")})); err == nil {
-		_, err = io.ReadFull(conn, got)
-	}
-	if err == nil && !bytes.Equal(got, want) {
-		err = fmt.Errorf("the server answered %x instead of %x", got, want)
-	}
-	if err == nil {
-		err = conn.SetDeadline(time.Time{})
-	}
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return conn, nil
 }
 
 // idleRows say what a connection costs, and what a million would.

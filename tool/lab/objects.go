@@ -149,8 +149,7 @@ func buffersPooled(size int) func(int) {
 
 // survival is how many collections an idle object of a sync.Pool outlives.
 type survival struct {
-	Error       string `json:"error"`
-	Collections int    `json:"collections"`
+	Collections int `json:"collections"`
 }
 
 func survivals(string) (any, error) {
@@ -189,7 +188,7 @@ func objects(ctx context.Context, b *bench) error {
 	}
 	b.objectClaims(all)
 	var idle survival
-	if err := p.Ask(ctx, "survivals", answerTime, &idle); err != nil {
+	if err := p.order(ctx, "survivals", 0, &idle); err != nil {
 		return err
 	}
 	b.add(one(float64(idle.Collections)).row("collections that an idle object survives", "collections",

@@ -247,7 +247,6 @@ func ownAvatar(logged bool) (*stage, error) {
 
 // logCount is what became of log lines.
 type logCount struct {
-	Error   string `json:"error"`
 	Written uint64 `json:"written"`
 	Dropped uint64 `json:"dropped"` // for want of room
 }

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -65,23 +66,20 @@ func (b *bench) startAll(ctx context.Context, names []string) (all []*process, e
 	return all, end, nil
 }
 
-// time has the stage time a case.
-func (p *process) time(ctx context.Context, name string, d time.Duration) (t timing, err error) {
-	err = p.Ask(ctx, fmt.Sprintf("time %s %v", name, d), d+answerTime, &t)
-	if err == nil && t.Error != "" {
-		err = errors.New(t.Error)
+// order has the stage obey, within answerTime beside the time that it takes.
+func (p *process) order(ctx context.Context, order string, takes time.Duration, answer any) error {
+	var line json.RawMessage
+	if err := p.Ask(ctx, order, takes+answerTime, &line); err != nil {
+		return err
 	}
-	return t, err
-}
-
-// settle has the stage give back what it does not need.
-func (p *process) settle(ctx context.Context) error {
-	var answer done
-	err := p.Ask(ctx, "settle", answerTime, &answer)
-	if err == nil && answer.Error != "" {
-		err = errors.New(answer.Error)
+	var end done
+	if err := json.Unmarshal(line, &end); err != nil {
+		return err
 	}
-	return err
+	if end.Error != "" {
+		return errors.New(end.Error)
+	}
+	return json.Unmarshal(line, answer)
 }
 
 // timeAll times cases in turn, round by round, each round beginning with another.
@@ -91,8 +89,8 @@ func (b *bench) timeAll(ctx context.Context, p *process, cases []string, rounds 
 		b.say("round %d of %d", round+1, rounds)
 		for i := range cases {
 			name := cases[(i+round)%len(cases)]
-			t, err := p.time(ctx, name, d)
-			if err != nil {
+			var t timing
+			if err := p.order(ctx, fmt.Sprintf("time %s %v", name, d), d, &t); err != nil {
 				return nil, err
 			}
 			all[name] = spread{append(all[name].rounds, t.NS)}
@@ -139,7 +137,7 @@ func (b *bench) drive(ctx context.Context, p *process, plan load.Plan) (rate, cp
 			b.doubt("%s: %s", p.name, reason)
 		}
 		if errors.Join(blind[:]...) == nil {
-			cpu = figure(float64((uses[1].CPU - uses[0].CPU).Nanoseconds()) / 1000 / (*r.Rate * r.Window.Seconds()))
+			cpu = new(float64((uses[1].CPU - uses[0].CPU).Nanoseconds()) / 1000 / (*r.Rate * r.Window.Seconds()))
 		}
 		return r.Rate, cpu, nil
 	}
@@ -188,13 +186,9 @@ func (b *bench) profile(ctx context.Context, p *process, d time.Duration, own st
 	defer cancel()
 	busy := make(chan error, 1)
 	go func() { busy <- loaded(ctx) }()
-	var answer done
-	err = p.Ask(ctx, fmt.Sprintf("profile %s %v %s", folder, d, own), d+answerTime, &answer)
+	err = p.order(ctx, fmt.Sprintf("profile %s %v %s", folder, d, own), d, &done{})
 	cancel()
-	if err = errors.Join(err, <-busy); err == nil && answer.Error != "" {
-		err = errors.New(answer.Error)
-	}
-	if err != nil {
+	if err = errors.Join(err, <-busy); err != nil {
 		return profileOf{}, err
 	}
 	var of profileOf

@@ -61,7 +61,7 @@ type timing struct {
 	Bytes  float64 `json:"bytes"`
 }
 
-// done is the answer to orders without a result.
+// done is the answer to orders without a result, and to those that were not obeyed.
 type done struct {
 	Error string `json:"error"`
 }

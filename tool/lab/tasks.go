@@ -48,7 +48,6 @@ func (p *articlePool) close() { close(p.tasks) }
 
 // stackSizes is what the runtime says of stacks.
 type stackSizes struct {
-	Error string `json:"error"`
 	Start uint64 `json:"start"` // of a new goroutine, in bytes
 }
 
@@ -172,13 +171,12 @@ func tasks(ctx context.Context, b *bench) error {
 		}
 		defer p.Stop()
 		if state.park {
-			var answer done
-			if err := p.Ask(ctx, "park", answerTime, &answer); err != nil {
+			if err := p.order(ctx, "park", 0, &done{}); err != nil {
 				return err
 			}
 		}
 		var stacks stackSizes
-		if err := p.Ask(ctx, "stacks", answerTime, &stacks); err != nil {
+		if err := p.order(ctx, "stacks", 0, &stacks); err != nil {
 			return err
 		}
 		starts[state.name] = one(float64(stacks.Start))

@@ -101,7 +101,7 @@ func thousands(n int) string {
 func wrap(b *strings.Builder, begin, indent, text string) {
 	line := begin
 	bare := true
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		if !bare && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns {
 			b.WriteString(line + "\n")
 			line, bare = indent, true

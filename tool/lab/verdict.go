@@ -1,6 +1,10 @@
 package lab
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/hone-go/hone/tool/figure"
+)
 
 // Verdict is what to think of a claim.
 type Verdict string
@@ -24,12 +28,7 @@ type spread struct{ rounds []float64 }
 
 func (s spread) known() bool { return len(s.rounds) > 0 }
 
-// median is of the sorted rounds the middle one, or of two the mean.
-func (s spread) median() float64 {
-	sorted := slices.Sorted(slices.Values(s.rounds))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
-}
+func (s spread) median() float64 { return figure.Median(s.rounds) }
 
 // over is s divided by t, round by round: what happened to the machine in a round
 // happened to both.
@@ -53,7 +52,7 @@ func (s spread) times(factor float64) (scaled spread) {
 func (s spread) row(what, unit, why string) Row {
 	r := Row{What: what, Unit: unit, Verdict: Untold, Why: why}
 	if s.known() {
-		r.Measured, r.Low, r.High = figure(s.median()), figure(slices.Min(s.rounds)), figure(slices.Max(s.rounds))
+		r.Measured, r.Low, r.High = new(s.median()), new(slices.Min(s.rounds)), new(slices.Max(s.rounds))
 	}
 	return r
 }
@@ -62,7 +61,7 @@ func (s spread) row(what, unit, why string) Row {
 func (r Row) beside(article float64) Row {
 	r.Article = &article
 	if r.Measured != nil && article != 0 {
-		r.Ratio, r.RatioTo = figure(*r.Measured/article), "the article"
+		r.Ratio, r.RatioTo = new(*r.Measured/article), "the article"
 	}
 	return r
 }
@@ -70,7 +69,7 @@ func (r Row) beside(article float64) Row {
 // to says how the measured figure compares with another one of this lab.
 func (r Row) to(ratio spread, what string) Row {
 	if ratio.known() {
-		r.Ratio, r.RatioTo = figure(ratio.median()), what
+		r.Ratio, r.RatioTo = new(ratio.median()), what
 	}
 	return r
 }
@@ -137,5 +136,3 @@ func inverse(s spread) (turned spread) {
 	}
 	return turned
 }
-
-func figure(v float64) *float64 { return &v }

@@ -291,13 +291,13 @@ func TestChurnThatFails(t *testing.T) {
 
 func TestGateOfChurn(t *testing.T) {
 	late := sound()
-	late.churned = &churned{lag: spiked(3_000_000, 20), conns: 1000, dial: newHistogram(), first: newHistogram()}
+	late.churned = &churned{lag: spiked(3_000_000, 20), conns: 1000, dial: NewHistogram(), first: NewHistogram()}
 	few := sound()
-	few.plan.Conns, few.churned = 0, &churned{lag: newHistogram(), conns: 20, dial: newHistogram(), first: newHistogram()}
+	few.plan.Conns, few.churned = 0, &churned{lag: NewHistogram(), conns: 20, dial: NewHistogram(), first: NewHistogram()}
 	record(few.churned.lag, 1000, 20)
 	own := sound()
 	own.plan.AllowErrors = true
-	own.churned = &churned{lag: spiked(1000, 99), conns: 1000, dial: newHistogram(), first: newHistogram()}
+	own.churned = &churned{lag: spiked(1000, 99), conns: 1000, dial: NewHistogram(), first: NewHistogram()}
 	own.churned.errors[Unreachable] = 7
 	own.churned.example = &Error{Kind: Unreachable, What: "x", Try: "y"}
 	own.churned.own = dialError(&wrappedCall{"connect", syscall.EADDRNOTAVAIL}, 5, time.Second)

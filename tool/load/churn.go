@@ -56,7 +56,7 @@ func newChurner(r *run) *churner {
 	return &churner{
 		run:      r,
 		schedule: schedule{arrivals: r.plan.Arrivals, rate: r.plan.Churn, seed: r.plan.Seed ^ apart},
-		churned:  churned{dial: newHistogram(), first: newHistogram(), lag: newHistogram()},
+		churned:  churned{dial: NewHistogram(), first: NewHistogram(), lag: NewHistogram()},
 	}
 }
 
@@ -180,10 +180,10 @@ func (m *measurement) churnOf() *Churn {
 	}
 	figures := &Churn{
 		Conns: c.conns, Errors: namedErrors(&c.errors),
-		Dial: quantiles(c.dial), First: quantiles(c.first), Lag: quantiles(c.lag),
+		Dial: QuantilesOf(c.dial), First: QuantilesOf(c.first), Lag: QuantilesOf(c.lag),
 	}
 	if m.span > 0 {
-		figures.Offered = known(float64(c.conns) / m.span.Seconds())
+		figures.Offered = new(float64(c.conns) / m.span.Seconds())
 	}
 	return figures
 }

@@ -85,7 +85,7 @@ func simulated(t *testing.T, p Plan) *run {
 		r.conns[i] = newConn(r, i, nowhere{})
 		r.conns[i].begin(0)
 	}
-	r.phase, r.opened = measuring, r.readCPU(0)
+	r.phase, r.opened = Measuring, r.readCPU(0)
 	return r
 }
 

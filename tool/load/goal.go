@@ -137,7 +137,7 @@ func (g Goal) figure(r *Result) *float64 {
 	case "rate":
 		return r.Rate
 	case "requests":
-		return known(float64(r.Requests))
+		return new(float64(r.Requests))
 	case "errors":
 		return g.count(r, "total")
 	case "shed":
@@ -156,11 +156,11 @@ func (g Goal) count(r *Result, kind string) *float64 {
 	n := float64(r.Errors[kind])
 	switch {
 	case !g.Part:
-		return known(n)
+		return new(n)
 	case r.Requests == 0:
 		return nil
 	}
-	return known(n / float64(r.Requests))
+	return new(n / float64(r.Requests))
 }
 
 // missed reports whether the goal will be missed whatever comes, when so much was

@@ -51,7 +51,7 @@ type kept struct {
 }
 
 func newSoak(r *run) *soak {
-	return &soak{run: r, kept: make([]kept, r.plan.Idle), after: newHistogram()}
+	return &soak{run: r, kept: make([]kept, r.plan.Idle), after: NewHistogram()}
 }
 
 // open opens the connections, and reports whether all could be.
@@ -237,5 +237,5 @@ func (s *soak) close() {
 }
 
 func (s *soak) result() *Idle {
-	return &Idle{Conns: s.used, Failed: s.failed, Open: s.used - s.closed, Closed: s.closed, ClosedAfter: quantiles(s.after)}
+	return &Idle{Conns: s.used, Failed: s.failed, Open: s.used - s.closed, Closed: s.closed, ClosedAfter: QuantilesOf(s.after)}
 }

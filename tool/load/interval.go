@@ -40,7 +40,7 @@ func (p Plan) intervalLength() time.Duration {
 func newInterval(t *tally, start, end int64) Interval {
 	i := Interval{
 		Start: time.Duration(start), End: time.Duration(end),
-		Answered: t.during, Errors: t.failures(), Times: quantiles(t.latency), Latency: encoded(t.latency),
+		Answered: t.during, Errors: t.failures(), Times: QuantilesOf(t.latency), Latency: encoded(t.latency),
 	}
 	if i.Service = i.Latency; t.service != nil {
 		i.Service = encoded(t.service)

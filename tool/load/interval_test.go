@@ -15,7 +15,7 @@ import (
 // sumOf decodes and adds what which picks.
 func sumOf(t *testing.T, intervals []Interval, which func(Interval) []byte) *hdrhistogram.Histogram {
 	t.Helper()
-	sum := newHistogram()
+	sum := NewHistogram()
 	for _, i := range intervals {
 		h, err := hdrhistogram.Decode(which(i))
 		if err != nil {

@@ -113,7 +113,7 @@ func TestGateKnowsTheSchedule(t *testing.T) {
 		m := sound()
 		m.plan.Rate, m.plan.Schedule, m.plan.For, m.plan.Warmup = 0, scheduleOf(t, c.schedule), 10*time.Second, c.warmup
 		m.course, m.offered, m.during = m.plan.course(), c.offered, c.offered-c.under
-		m.latency = newHistogram()
+		m.latency = NewHistogram()
 		record(m.latency, int64(latency), c.offered)
 		if says := m.behind(); (says != "") != c.behind {
 			t.Errorf("%s, %d more under way: %q", c.schedule, c.under, says)

@@ -48,7 +48,7 @@ func newPacer(r *run, number, pacers int) (*pacer, error) {
 		schedule: schedule{arrivals: r.plan.Arrivals, rate: r.plan.Rate, seed: r.plan.Seed, course: r.course},
 		due:      make([]int64, 0, mostDue),
 		alarm:    alarm{timer: timer, now: r.now, early: int64(usualEarly)},
-		lag:      newHistogram(),
+		lag:      NewHistogram(),
 	}
 	for i := number; i < len(r.conns); i += pacers {
 		p.conns = append(p.conns, r.conns[i])

@@ -163,7 +163,7 @@ func (a Arrivals) MarshalText() ([]byte, error) { return []byte(a.String()), nil
 
 // Progress is how a run goes, as plain values.
 type Progress struct {
-	Phase    string        // "connecting", "warming up", "measuring" or "draining"
+	Phase    string        // Connecting, WarmingUp, Measuring or Draining
 	Elapsed  time.Duration // since Run began
 	Conns    int           // connections open
 	Answered int64         // answers since Run began

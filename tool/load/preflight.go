@@ -124,7 +124,7 @@ func settings(name string) (numbers []int) {
 	if err != nil {
 		return nil
 	}
-	for _, field := range strings.Fields(string(text)) {
+	for field := range strings.FieldsSeq(string(text)) {
 		n, err := strconv.Atoi(field)
 		if err != nil {
 			return nil

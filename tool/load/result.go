@@ -166,7 +166,7 @@ func (m *measurement) result() *Result {
 		Statuses:   m.statuses(),
 		Reconnects: m.reconnects, Retries: m.retries, Drains: m.drains,
 		Intervals: m.intervals,
-		Latency:   quantiles(m.latency),
+		Latency:   QuantilesOf(m.latency),
 		Schedule:  m.plan.Schedule.String(), Idle: m.idle, Churn: m.churnOf(),
 		Window: m.span, Interrupted: m.interrupted,
 	}
@@ -174,27 +174,27 @@ func (m *measurement) result() *Result {
 	if m.service == nil {
 		r.Histograms.Service = m.latency
 	}
-	r.Service = quantiles(r.Histograms.Service)
+	r.Service = QuantilesOf(r.Histograms.Service)
 	if m.lag != nil {
-		r.Lag = quantiles(m.lag)
+		r.Lag = QuantilesOf(m.lag)
 	}
 	if m.sizes.counted > 0 {
-		r.SizeMean, r.SizeMost = known(float64(m.sizes.bytes)/float64(m.sizes.counted)), &m.sizes.most
+		r.SizeMean, r.SizeMost = new(float64(m.sizes.bytes)/float64(m.sizes.counted)), &m.sizes.most
 	}
 	if m.span > 0 && !m.unloaded() {
-		r.Rate = known(float64(m.good) / m.span.Seconds())
+		r.Rate = new(float64(m.good) / m.span.Seconds())
 		if m.lag != nil {
-			r.Offered = known(float64(m.offered) / m.span.Seconds())
+			r.Offered = new(float64(m.offered) / m.span.Seconds())
 		}
 	}
 	if m.outage > 0 {
-		r.Outage = known(float64(m.outage) / 1e3)
+		r.Outage = new(float64(m.outage) / 1e3)
 	}
 	if m.cpuKnown {
-		r.Client.CPUShare = known(m.cpuShare())
+		r.Client.CPUShare = new(m.cpuShare())
 		if m.during > 0 && m.span > 0 {
 			perSecond := float64(m.during) / m.span.Seconds()
-			r.Client.CPUPerRequest = known(m.cpu.Seconds() / m.cpuSpan.Seconds() / perSecond * 1e6)
+			r.Client.CPUPerRequest = new(m.cpu.Seconds() / m.cpuSpan.Seconds() / perSecond * 1e6)
 		}
 	}
 	r.Stopped, r.Warnings = m.missed, m.warnings(r)
@@ -202,8 +202,6 @@ func (m *measurement) result() *Result {
 	r.Valid = len(r.InvalidReasons) == 0
 	return r
 }
-
-func known(f float64) *float64 { return &f }
 
 // cpuShare is the part of what it may have that the process has used.
 func (m *measurement) cpuShare() float64 {
@@ -238,15 +236,16 @@ func (m *measurement) statuses() map[string]int64 {
 	return counts
 }
 
-func quantiles(h *hdrhistogram.Histogram) Quantiles {
+// QuantilesOf are those of times in nanoseconds.
+func QuantilesOf(h *hdrhistogram.Histogram) Quantiles {
 	q := Quantiles{
 		P50: quantile(h, 1, 2), P90: quantile(h, 9, 10), P95: quantile(h, 19, 20), P99: quantile(h, 99, 100), P999: quantile(h, 999, 1000),
 	}
 	if h.TotalCount() > 0 {
-		q.Max, q.Mean = known(float64(h.Max())/1e3), known(h.Mean()/1e3)
+		q.Max, q.Mean = new(float64(h.Max())/1e3), new(h.Mean()/1e3)
 	}
 	if h.TotalCount() > 1 {
-		q.Deviation = known(h.StdDev() / 1e3)
+		q.Deviation = new(h.StdDev() / 1e3)
 	}
 	return q
 }
@@ -257,5 +256,5 @@ func quantile(h *hdrhistogram.Histogram, parts, whole int64) *float64 {
 	if h.TotalCount()*(whole-parts) < whole {
 		return nil
 	}
-	return known(float64(h.ValueAtQuantile(float64(parts)/float64(whole)*100)) / 1e3)
+	return new(float64(h.ValueAtQuantile(float64(parts)/float64(whole)*100)) / 1e3)
 }

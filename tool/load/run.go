@@ -256,7 +256,7 @@ func (r *run) another() bool {
 // answered.
 func (r *run) complete() bool {
 	switch {
-	case r.plan.Requests == 0 || r.phase != measuring:
+	case r.plan.Requests == 0 || r.phase != Measuring:
 		return false
 	case !r.paced && r.begunRequests.Load() < r.plan.Requests:
 		return false
@@ -292,7 +292,7 @@ func (r *run) drained() bool {
 // time out have their time too, however long nobody had asked anything before.
 func (r *run) silence(now int64) *Error {
 	limit := now - int64(r.plan.Timeout)
-	if r.phase == draining {
+	if r.phase == Draining {
 		limit = 0
 	}
 	last := r.lastAnswer()

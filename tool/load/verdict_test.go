@@ -17,7 +17,7 @@ import (
 func sound() *measurement {
 	m := &measurement{
 		tally: newTally(true), plan: must1(Plan{Target: Frames{}, Rate: 1000, For: time.Second}.complete()),
-		span: time.Second, lag: newHistogram(), offered: 1000,
+		span: time.Second, lag: NewHistogram(), offered: 1000,
 		cpu: 500 * time.Millisecond, cpuSpan: time.Second, cpuKnown: true, procs: 2,
 	}
 	for i := range int64(1000) {
@@ -85,7 +85,7 @@ func TestGate(t *testing.T) {
 
 // spiked is a thousand values of 10 µs and n of ns; just n when there are few.
 func spiked(ns int64, n int64) *hdrhistogram.Histogram {
-	h := newHistogram()
+	h := NewHistogram()
 	record(h, ns, n)
 	if n < 99 {
 		record(h, 10_000, 1000-n)
@@ -100,12 +100,12 @@ func TestQuantilesNeedEnoughRequests(t *testing.T) {
 	}{
 		{0, ""}, {1, "max"}, {2, "p50 max"}, {10, "p50 p90 max"}, {99, "p50 p90 max"}, {100, "p50 p90 p99 max"}, {1000, "p50 p90 p99 p999 max"},
 	} {
-		h := newHistogram()
+		h := NewHistogram()
 		record(h, 5_000, c.n)
 		if c.n == 0 {
-			h = newHistogram()
+			h = NewHistogram()
 		}
-		q := quantiles(h)
+		q := QuantilesOf(h)
 		var have []string
 		for _, f := range []struct {
 			name   string
@@ -129,7 +129,7 @@ func TestResultAsJSON(t *testing.T) {
 	full.errors[Failed], full.errors[WrongContent] = 2, 1
 	full.good = 997
 	withServer := full.result()
-	withServer.Server = &Server{CPUPerRequest: known(1.5), RSS: new(int64), Engine: new(string)}
+	withServer.Server = &Server{CPUPerRequest: new(1.5), RSS: new(int64), Engine: new(string)}
 	*withServer.Server.RSS, *withServer.Server.Engine = 4096, "buffered"
 	nothing := &measurement{tally: newTally(false), plan: full.plan, interrupted: true, procs: 2}
 	got, err := json.MarshalIndent([]*Result{withServer, nothing.result()}, "", "  ")

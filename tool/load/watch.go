@@ -38,17 +38,17 @@ type cpuReading struct {
 	taken bool
 }
 
-// The phases of a run.
+// The phases of a run, as in Progress.Phase.
 const (
-	connecting = "connecting"
-	warmingUp  = "warming up"
-	measuring  = "measuring"
-	draining   = "draining"
+	Connecting = "connecting"
+	WarmingUp  = "warming up"
+	Measuring  = "measuring"
+	Draining   = "draining"
 )
 
 // watch supervises until the run is over, failed or interrupted.
 func (r *run) watch(ctx context.Context) {
-	r.phase = connecting
+	r.phase = Connecting
 	r.lately = r.readCPU(r.now())
 	connected := r.connected
 	timer := time.NewTimer(r.step())
@@ -60,7 +60,7 @@ func (r *run) watch(ctx context.Context) {
 		case <-r.failed:
 		case <-connected:
 			connected = nil
-			r.phase = warmingUp
+			r.phase = WarmingUp
 			if err := r.begin(); err != nil {
 				r.fail(decodeError(err))
 			}
@@ -86,7 +86,7 @@ func (r *run) over(ctx context.Context, now int64) bool {
 		r.interrupted = true
 		return true
 	}
-	if r.phase != connecting {
+	if r.phase != Connecting {
 		if e := r.silence(now); e != nil {
 			r.fail(e)
 		}
@@ -97,7 +97,7 @@ func (r *run) over(ctx context.Context, now int64) bool {
 		return true
 	default:
 	}
-	if r.missed == "" && !r.complete() && (r.phase != draining || !r.drained() && now < r.window.till+int64(r.plan.Timeout)) {
+	if r.missed == "" && !r.complete() && (r.phase != Draining || !r.drained() && now < r.window.till+int64(r.plan.Timeout)) {
 		return false
 	}
 	if e := r.deserted(); e != nil {
@@ -109,22 +109,22 @@ func (r *run) over(ctx context.Context, now int64) bool {
 
 // advance goes from phase to phase and reports once a second.
 func (r *run) advance(now int64) {
-	if r.phase == warmingUp && now >= r.window.from {
-		r.phase = measuring
+	if r.phase == WarmingUp && now >= r.window.from {
+		r.phase = Measuring
 		r.cut = r.window.from
 		r.opened = r.readCPU(now)
 		if r.plan.WindowOpens != nil {
 			r.plan.WindowOpens()
 		}
 	}
-	if r.phase == measuring && now >= r.window.till {
+	if r.phase == Measuring && now >= r.window.till {
 		r.closeWindow(now)
-		r.phase = draining
+		r.phase = Draining
 	}
-	if r.phase != connecting {
+	if r.phase != Connecting {
 		r.expire(now)
 	}
-	if r.phase == measuring && now >= r.nextCut() {
+	if r.phase == Measuring && now >= r.nextCut() {
 		r.gather()
 		r.closeInterval(now)
 	}
@@ -191,14 +191,14 @@ func (r *run) step() time.Duration {
 func (r *run) wait(now int64) time.Duration {
 	wait := min(r.step(), time.Duration(r.reported+int64(time.Second)-now))
 	switch r.phase {
-	case warmingUp:
+	case WarmingUp:
 		wait = min(wait, time.Duration(r.window.from-now))
-	case measuring:
+	case Measuring:
 		if r.plan.Requests > 0 {
 			wait = min(wait, 5*time.Millisecond) // the end may come at any time
 		}
 		wait = min(wait, time.Duration(r.window.till-now), time.Duration(r.nextCut()-now))
-	case draining:
+	case Draining:
 		wait = min(wait, time.Millisecond)
 	}
 	return max(wait, time.Microsecond)
@@ -230,7 +230,7 @@ func (r *run) report(now int64) {
 
 // judge finds a goal of AbortOn that is missed for certain.
 func (r *run) judge() {
-	if r.phase != measuring {
+	if r.phase != Measuring {
 		return
 	}
 	for _, g := range r.plan.AbortOn {
@@ -248,7 +248,7 @@ func (r *run) shareSince(now int64) *float64 {
 	if !before.known || !r.lately.known || now <= before.at {
 		return nil
 	}
-	return known((r.lately.used - before.used).Seconds() / time.Duration(now-before.at).Seconds() / float64(runtime.GOMAXPROCS(0)))
+	return new((r.lately.used - before.used).Seconds() / time.Duration(now-before.at).Seconds() / float64(runtime.GOMAXPROCS(0)))
 }
 
 // result is the run's report. Everything has ended.
@@ -293,7 +293,7 @@ func (r *run) measurement() measurement {
 		m.cpuKnown, m.cpu, m.cpuSpan = true, r.closed.used-r.opened.used, time.Duration(r.closed.at-r.opened.at)
 	}
 	if r.paced {
-		m.lag = newHistogram()
+		m.lag = NewHistogram()
 		for _, p := range r.pacers {
 			m.lag.Merge(p.lag)
 		}

@@ -129,7 +129,7 @@ func (h *host) checkClock() Check {
 	default:
 		c.State = Bad
 	}
-	for _, choice := range strings.Fields(h.text(choices)) {
+	for choice := range strings.FieldsSeq(h.text(choices)) {
 		if choice == "tsc" || choice == "kvm-clock" || choice == "arch_sys_counter" {
 			c.Want, c.Fix = choice, setFiles(choice, clocksourcePath)
 			return c

@@ -75,8 +75,7 @@ func (u Usage) Between(later Usage, own ...int) (m Meanwhile) {
 	ticks := later.cpu.all() - u.cpu.all()
 	if u.cpus > 0 && later.cpus > 0 && ticks > 0 {
 		part := func(from, to float64) *float64 {
-			v := min(max(0, (to-from)/ticks), 1)
-			return &v
+			return new(min(max(0, (to-from)/ticks), 1))
 		}
 		m.Interrupts = part(u.cpu.interrupts, later.cpu.interrupts)
 		m.Steal = part(u.cpu.steal, later.cpu.steal)
@@ -91,8 +90,7 @@ func (u Usage) Between(later Usage, own ...int) (m Meanwhile) {
 		m.MemoryPressure = u.pressed(later, "memory", elapsed)
 	}
 	if u.has.swapped && later.has.swapped {
-		pages := max(0, later.swapped-u.swapped)
-		m.SwappedPages = &pages
+		m.SwappedPages = new(max(0, later.swapped-u.swapped))
 	}
 	return m
 }
@@ -124,8 +122,7 @@ func (u Usage) pressed(later Usage, what string, elapsed time.Duration) *float64
 	if !known || !also || elapsed <= 0 {
 		return nil
 	}
-	part := min(max(0, float64(to-from)/float64(elapsed)), 1)
-	return &part
+	return new(min(max(0, float64(to-from)/float64(elapsed)), 1))
 }
 
 // busiest names the n processes that used most between two moments, this one not

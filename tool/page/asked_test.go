@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -31,9 +32,7 @@ func ask(t *testing.T, method, address string, head http.Header) *http.Response 
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, values := range head {
-		request.Header[key] = values
-	}
+	maps.Copy(request.Header, head)
 	request.Close = true
 	response, err := http.DefaultTransport.RoundTrip(request)
 	if err != nil {

@@ -71,3 +71,10 @@ func BenchmarkReader(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkThisHost(b *testing.B) {
+	ask := ThisHost()
+	for b.Loop() {
+		ask(b.Context())
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -207,13 +208,5 @@ func medianOf(all []map[string]float64, key string) float64 {
 			values = append(values, v)
 		}
 	}
-	if len(values) == 0 {
-		return math.NaN()
-	}
-	slices.Sort(values)
-	half := len(values) / 2
-	if len(values)%2 == 1 {
-		return values[half]
-	}
-	return (values[half-1] + values[half]) / 2
+	return figure.Median(values)
 }

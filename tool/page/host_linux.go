@@ -2,80 +2,51 @@ package page
 
 import (
 	"context"
-	"math"
-	"os"
-	"strconv"
-	"strings"
+
+	"github.com/prometheus/procfs"
 )
 
-// ThisHost is the machine, from /proc/stat and /proc/net/snmp alone: asking takes
-// about 50 µs, however many processes there are. What others than the target and
-// the generator did is package machine's to say.
+// ThisHost is the machine, from /proc/stat and /proc/net/snmp alone: asking takes about
+// 0.3 ms (BenchmarkThisHost), however many processes there are. What others than the
+// target and the generator did is package machine's to say.
 func ThisHost() Source {
-	var ticks []float64
-	retrans := math.NaN()
+	var before *procfs.CPUStat
+	var resent *float64
 	return func(context.Context) map[string]float64 {
 		values := map[string]float64{}
-		now := cpuTicks()
-		if len(ticks) > 0 && len(now) >= 8 {
-			var d [8]float64
-			total := 0.0
-			for i := range d {
-				d[i] = now[i] - ticks[i]
-				total += d[i]
-			}
-			if total > 0 {
-				values["h.busy"] = 1 - (d[3]+d[4]+d[7])/total
-				values["h.softirq"] = (d[5] + d[6]) / total
-				values["h.steal"] = d[7] / total
-			}
+		proc, err := procfs.NewDefaultFS()
+		if err != nil {
+			return values // what cannot be read says nothing
 		}
-		again := retransmitted()
-		values["h.retrans"] = again - retrans
-		ticks, retrans = now, again
+		if stat, err := proc.Stat(); err == nil {
+			now := stat.CPUTotal
+			if before != nil {
+				addCPU(values, *before, now)
+			}
+			before = &now
+		}
+		self, err := proc.Self()
+		if err != nil {
+			return values
+		}
+		if snmp, err := self.Snmp(); err == nil && snmp.RetransSegs != nil {
+			if resent != nil {
+				values["h.retrans"] = *snmp.RetransSegs - *resent
+			}
+			resent = snmp.RetransSegs
+		}
 		return values
 	}
 }
 
-// cpuTicks are the first line of /proc/stat: user, nice, system, idle, waiting for a
-// disk, interrupts, soft ones, steal.
-func cpuTicks() []float64 {
-	text, _ := os.ReadFile("/proc/stat") // what cannot be read says nothing
-	line, _, _ := strings.Cut(string(text), "\n")
-	words := strings.Fields(line)
-	if len(words) < 9 || words[0] != "cpu" {
-		return nil
+// addCPU adds what all processors did between two readings. Guests are in User and Nice.
+func addCPU(values map[string]float64, a, b procfs.CPUStat) {
+	idle, interrupts, steal := b.Idle+b.Iowait-a.Idle-a.Iowait, b.IRQ+b.SoftIRQ-a.IRQ-a.SoftIRQ, b.Steal-a.Steal
+	total := b.User + b.Nice + b.System - a.User - a.Nice - a.System + idle + interrupts + steal
+	if total <= 0 {
+		return
 	}
-	var ticks []float64
-	for _, word := range words[1:9] {
-		n, err := strconv.ParseFloat(word, 64)
-		if err != nil {
-			return nil
-		}
-		ticks = append(ticks, n)
-	}
-	return ticks
-}
-
-// retransmitted is RetransSegs of TCP; NaN where it is not told.
-func retransmitted() float64 {
-	text, _ := os.ReadFile("/proc/net/snmp")
-	var names []string
-	for line := range strings.Lines(string(text)) {
-		words := strings.Fields(line)
-		switch {
-		case len(words) == 0 || words[0] != "Tcp:":
-		case names == nil:
-			names = words
-		default:
-			for i, name := range names {
-				if name == "RetransSegs" && i < len(words) {
-					if n, err := strconv.ParseFloat(words[i], 64); err == nil {
-						return n
-					}
-				}
-			}
-		}
-	}
-	return math.NaN()
+	values["h.busy"] = 1 - (idle+steal)/total
+	values["h.softirq"] = interrupts / total
+	values["h.steal"] = steal / total
 }

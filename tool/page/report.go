@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"path"
 	"regexp"
@@ -107,12 +108,7 @@ func facts(run *record.Run) []Fact {
 		{"made by", "hone " + run.Made}, {"began", run.At.UTC().Format(time.RFC3339)},
 	}
 	for _, part := range []map[string]string{run.Environment.Strict, run.Environment.Soft} {
-		var keys []string
-		for key := range part {
-			keys = append(keys, key)
-		}
-		slices.Sort(keys)
-		for _, key := range keys {
+		for _, key := range slices.Sorted(maps.Keys(part)) {
 			all = append(all, Fact{key, part[key]})
 		}
 	}

@@ -3,6 +3,7 @@ package page_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -23,10 +24,8 @@ func everything(context.Context) map[string]float64 {
 	for key := range page.Keys() {
 		values[key] = 0.4
 	}
-	for key, v := range map[string]float64{"s.rate": 50_000, "s.cpureq": 6.4, "s.conns": 100, "s.rss": 48 << 20, "s.in": 3e6, "s.out": 2e6,
-		"g.goroutines": 214, "g.heap": 9 << 20, "g.goal": 18 << 20, "g.gc": 1, "g.pause": 80, "g.sched": 14, "h.softirq": 0.1, "h.steal": 0.01} {
-		values[key] = v
-	}
+	maps.Copy(values, map[string]float64{"s.rate": 50_000, "s.cpureq": 6.4, "s.conns": 100, "s.rss": 48 << 20, "s.in": 3e6, "s.out": 2e6,
+		"g.goroutines": 214, "g.heap": 9 << 20, "g.goal": 18 << 20, "g.gc": 1, "g.pause": 80, "g.sched": 14, "h.softirq": 0.1, "h.steal": 0.01})
 	return values
 }
 

@@ -53,10 +53,7 @@ func TestMain(m *testing.M) {
 }
 
 // running is the service.
-type running struct {
-	addr string
-	pid  int
-}
+type running struct{ addr string }
 
 // start runs the service until the test ends.
 func start(t *testing.T, args ...string) running {
@@ -83,11 +80,11 @@ func start(t *testing.T, args ...string) running {
 	if err != nil {
 		t.Fatalf("it does not say where it is: %v", err)
 	}
-	return running{strings.TrimSpace(line), cmd.Process.Pid}
+	return running{strings.TrimSpace(line)}
 }
 
-// underLoad calls do while a few clients ask the service, and returns the answers
-// a second.
+// underLoad calls do while a few clients ask the service, each up to 200 times a second,
+// and returns the answers a second.
 func (r running) underLoad(t *testing.T, do func()) float64 {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -100,7 +97,9 @@ func (r running) underLoad(t *testing.T, do func()) float64 {
 	warm := make(chan struct{}, 1)
 	for range 4 {
 		clients.Go(func() {
-			for ctx.Err() == nil {
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			for ; ctx.Err() == nil; <-tick.C {
 				request, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.addr+"/", nil)
 				response, err := client.Do(request)
 				if err != nil {

@@ -1,6 +1,6 @@
 // Package probe asks programs what they do under load, and makes it comparable.
 //
-// [Take] fetches profiles from the pages of net/http/pprof, or any that answer like
+// [Source.Take] fetches profiles from the pages of net/http/pprof, or any that answer like
 // them, over the same seconds of one load. They are [record.Artefact]s, for a
 // sample that is kept apart from those that are timed: a program that is looked at
 // is a little slower.
@@ -38,7 +38,6 @@ const (
 	Goroutine Kind = "goroutine" // what goroutines there are, at the end
 	Trace     Kind = "trace"     // what happened, moment by moment; for go tool trace
 	Metrics   Kind = "metrics"   // what /metrics says
-	Process   Kind = "process"   // what the system knows of the process
 )
 
 // Profiles are the kinds of net/http/pprof; Take takes them, and Metrics.
@@ -56,11 +55,6 @@ type Source struct {
 	MostBytes int64
 	// Patience is how much longer than it should an answer may take. Zero: 20 s.
 	Patience time.Duration
-}
-
-// Take takes profiles from a source with nothing but an address.
-func Take(ctx context.Context, url string, kinds ...Kind) ([]record.Artefact, error) {
-	return Source{URL: url}.Take(ctx, kinds...)
 }
 
 // Take takes the profiles, which lasts as long as Lasts says, and returns them in

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -78,8 +77,8 @@ func TestLasts(t *testing.T) {
 	}
 }
 
-// TestScrapeAndLocal reads the rest of what a program, or the system, says of it.
-func TestScrapeAndLocal(t *testing.T) {
+// TestScrape reads the rest of what a program says of itself.
+func TestScrape(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Write([]byte("path " + r.URL.Path + "\n"))
 	}))
@@ -89,19 +88,6 @@ func TestScrapeAndLocal(t *testing.T) {
 		if err != nil || Kind(a.Kind) != Metrics || string(a.Data) != want {
 			t.Errorf("%q: %s %q, %v", where, a.Kind, a.Data, err)
 		}
-	}
-	a, err := Local(start(t).pid)
-	if runtime.GOOS != "linux" {
-		if !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("a process of another system: %v", err)
-		}
-		return
-	}
-	if err != nil || !strings.Contains(string(a.Data), "VmRSS:") || !strings.Contains(string(a.Data), "Max open files") {
-		t.Errorf("%v: %s", err, a.Data)
-	}
-	if _, err := Local(1 << 30); reasonOf(err) != Unreachable {
-		t.Errorf("nobody's number: %v", err)
 	}
 }
 
@@ -164,7 +150,7 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 	addr := ln.Addr().String()
 	ln.Close()
-	if _, err := Take(t.Context(), addr, CPU); reasonOf(err) != Unreachable {
+	if _, err := (Source{URL: addr}).Take(t.Context(), CPU); reasonOf(err) != Unreachable {
 		t.Errorf("a port without a server: %v", err)
 	}
 	asked := make(chan struct{}, 9)
@@ -180,7 +166,7 @@ func TestNobodyAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		_, err := Take(ctx, mute.URL, Allocs, Heap, CPU)
+		_, err := Source{URL: mute.URL}.Take(ctx, Allocs, Heap, CPU)
 		ended <- err
 	}()
 	<-asked
@@ -192,11 +178,11 @@ func TestNobodyAnswers(t *testing.T) {
 
 func TestBadSources(t *testing.T) {
 	for _, url := range []string{"", "ftp://localhost", "http://", "http://%zz", "::"} {
-		if _, err := Take(t.Context(), url, CPU); reasonOf(err) != BadSource {
+		if _, err := (Source{URL: url}).Take(t.Context(), CPU); reasonOf(err) != BadSource {
 			t.Errorf("%q: %v", url, err)
 		}
 	}
-	_, err := Take(t.Context(), "localhost:1", "cpus")
+	_, err := Source{URL: "localhost:1"}.Take(t.Context(), "cpus")
 	if said := fmt.Sprint(err); reasonOf(err) != BadSource || !strings.Contains(said, "use one of cpu, allocs") {
 		t.Errorf("a kind that there is not: %v", err)
 	}

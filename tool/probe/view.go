@@ -52,8 +52,7 @@ func NewView(now, before *Profile) (*View, error) {
 	if v.before, err = before.scaled(v.Per, v.fine); err != nil {
 		return nil, err
 	}
-	total := v.sum(v.before)
-	v.Before, v.SamplesBefore, v.DoubtsBefore = &total, before.samples(), before.doubts()
+	v.Before, v.SamplesBefore, v.DoubtsBefore = new(v.sum(v.before)), before.samples(), before.doubts()
 	return v, nil
 }
 

@@ -1,12 +1,9 @@
 package race
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"time"
 
 	"github.com/hone-go/hone/tool/figure"
@@ -102,20 +99,16 @@ func (c *contest) doubt(what, reason string) {
 func idleMemory(ctx context.Context, server *ownServer) (*float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	var conns []net.Conn
-	defer func() {
-		for _, c := range conns {
-			c.Close()
-		}
-	}()
+	target, err := load.ParseTarget("tcp://"+server.addr, wire.Standard)
+	if err != nil {
+		return nil, err
+	}
+	var held load.Guests
+	defer held.Leave()
 	var resident [2]*int64
 	for i, n := range []int{warmConns, warmConns + idleConns} {
-		for len(conns) < n {
-			conn, err := usedConn(ctx, server.addr)
-			if err != nil {
-				return nil, err
-			}
-			conns = append(conns, conn)
+		if err := held.UpTo(ctx, load.Plan{Target: target, Content: []byte{}, Expect: []byte{}}, n); err != nil {
+			return nil, err
 		}
 		now, err := server.stats.Read(ctx)
 		if err != nil {
@@ -126,30 +119,5 @@ func idleMemory(ctx context.Context, server *ownServer) (*float64, error) {
 	if resident[0] == nil || resident[1] == nil {
 		return nil, errors.New("this system does not tell how much memory a process has")
 	}
-	each := float64(*resident[1]-*resident[0]) / idleConns
-	return &each, nil
-}
-
-// usedConn is a connection that has had one answer.
-func usedConn(ctx context.Context, addr string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	if deadline, ok := ctx.Deadline(); ok {
-		conn.SetDeadline(deadline) // an error is a connection that fails in a moment
-	}
-	want := wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: 1})
-	got := make([]byte, len(want))
-	if _, err = conn.Write(wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1})); err == nil {
-		_, err = io.ReadFull(conn, got)
-	}
-	if err == nil && !bytes.Equal(got, want) {
-		err = fmt.Errorf("the server answered %x instead of %x", got, want)
-	}
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return conn, nil
+	return new(float64(*resident[1]-*resident[0]) / idleConns), nil
 }

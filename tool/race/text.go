@@ -65,8 +65,7 @@ func ratio(a, b *float64) *float64 {
 	if a == nil || b == nil || *b == 0 {
 		return nil
 	}
-	times := *a / *b
-	return &times
+	return new(*a / *b)
 }
 
 // beside is what came of an engine in the second race; without figures where it

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -47,9 +48,7 @@ func TestMain(m *testing.M) {
 
 func roles() map[string]func(context.Context, string) error {
 	all := map[string]func(context.Context, string) error{"add": addMany}
-	for name, play := range platformRoles() {
-		all[name] = play
-	}
+	maps.Copy(all, platformRoles())
 	return all
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/spec"
 )
 
 // engines are those that this machine has, with every mode of Events.
@@ -69,15 +70,9 @@ func (f *engineFlag) Type() string { return "NAME" }
 
 // Add gives cmd the flag, with completion.
 func (f *engineFlag) Add(cmd *cobra.Command) {
-	cmd.Flags().Var(f, "engine", "how bytes move")
-	complete := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		var all []cobra.Completion
-		for _, name := range engineNames() {
-			all = append(all, cobra.CompletionWithDesc(name, engineNote(name)))
-		}
-		return all, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	var offers []cobra.Completion
+	for _, name := range engineNames() {
+		offers = append(offers, cobra.CompletionWithDesc(name, engineNote(name)))
 	}
-	if err := cmd.RegisterFlagCompletionFunc("engine", complete); err != nil {
-		panic("hone: " + err.Error()) // the flag was added above
-	}
+	spec.AddOffering(cmd, f, "engine", "how bytes move", offers...)
 }

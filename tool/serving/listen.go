@@ -18,6 +18,7 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/tlsfiles"
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/spec"
 )
 
 // firstInherited is the descriptor at which a supervisor's sockets begin.
@@ -121,17 +122,10 @@ func (f *Mode) Type() string { return "MODE" }
 
 // Add gives cmd the flag, with completion.
 func (f *Mode) Add(cmd *cobra.Command) {
-	cmd.Flags().Var(f, "socket-mode", "who may connect to unix:PATH, in octal: 0660 for its group as well")
-	complete := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return []cobra.Completion{
-			cobra.CompletionWithDesc("0600", "its owner"),
-			cobra.CompletionWithDesc("0660", "its owner and its group"),
-			cobra.CompletionWithDesc("0666", "everybody on this machine"),
-		}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	}
-	if err := cmd.RegisterFlagCompletionFunc("socket-mode", complete); err != nil {
-		panic("hone: " + err.Error()) // the flag was added above
-	}
+	spec.AddOffering(cmd, f, "socket-mode", "who may connect to unix:PATH, in octal: 0660 for its group as well",
+		cobra.CompletionWithDesc("0600", "its owner"),
+		cobra.CompletionWithDesc("0660", "its owner and its group"),
+		cobra.CompletionWithDesc("0666", "everybody on this machine"))
 }
 
 // inherit listens on a socket that whoever started us has opened.

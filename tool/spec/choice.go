@@ -2,6 +2,7 @@ package spec
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -36,11 +37,9 @@ type Choice struct {
 
 // Set takes one of the words.
 func (c *Choice) Set(text string) error {
-	for _, known := range c.Of {
-		if text == known {
-			c.Value = text
-			return nil
-		}
+	if slices.Contains(c.Of, text) {
+		c.Value = text
+		return nil
 	}
 	return errors.New("not one of " + strings.Join(c.Of, ", ") + "; " + exit.DidYouMean(text, c.Of, "use "+c.Of[0]))
 }
@@ -54,12 +53,15 @@ func (c *Choice) Type() string { return strings.Join(c.Of, "|") }
 // AddChoice gives cmd the flag, with completion.
 func AddChoice(cmd *cobra.Command, name, usual, usage string, of ...string) *Choice {
 	c := &Choice{usual, of}
-	cmd.Flags().Var(c, name, usage)
-	complete := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return of, cobra.ShellCompDirectiveNoFileComp
-	}
+	AddOffering(cmd, c, name, usage, of...)
+	return c
+}
+
+// AddOffering gives cmd a flag whose values the shell offers, in this order.
+func AddOffering(cmd *cobra.Command, value pflag.Value, name, usage string, offers ...cobra.Completion) {
+	cmd.Flags().Var(value, name, usage)
+	complete := cobra.FixedCompletions(offers, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveKeepOrder)
 	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
 		panic("hone: " + err.Error()) // the flag was added above
 	}
-	return c
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -120,12 +121,8 @@ func (s *subject) identify(program string, target load.Target) error {
 			"build it once, with --build, and start what was built", nil}
 	}
 	s.binary = hash
-	for key, value := range facts.Strict {
-		s.run.Environment.Strict[key] = value
-	}
-	for key, value := range facts.Soft {
-		s.run.Environment.Soft[key] = value
-	}
+	maps.Copy(s.run.Environment.Strict, facts.Strict)
+	maps.Copy(s.run.Environment.Soft, facts.Soft)
 	return nil
 }
 
@@ -194,8 +191,7 @@ func percent(part float64) string { return fmt.Sprintf("%.0f %%", 100*part) }
 func (w *window) fill(r *load.Result) {
 	if w.known.Load() && r.Requests > 0 {
 		used := float64(w.last.CPU-w.first.CPU) / 1e3 / float64(r.Requests)
-		memory := w.last.Resident
-		r.Server = &load.Server{CPUPerRequest: &used, RSS: &memory}
+		r.Server = &load.Server{CPUPerRequest: &used, RSS: new(w.last.Resident)}
 	}
 }
 

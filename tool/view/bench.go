@@ -10,6 +10,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/hone-go/hone/tool/figure"
+	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/trial"
 )
 
@@ -109,9 +110,7 @@ func middle(values []float64, format func(float64) string) string {
 	if len(values) == 0 {
 		return "–"
 	}
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return format((sorted[(n-1)/2] + sorted[n/2]) / 2)
+	return format(figure.Median(values))
 }
 
 const latestShown = 6
@@ -157,7 +156,7 @@ func NewBench(how How, title string, plan trial.Plan) *Bench {
 	case inLines:
 		b.lines = &Steps{w: how.To, asked: true}
 	case asPicture:
-		b.times = newSum()
+		b.times = load.NewHistogram()
 		b.picture = &benchPicture{title: title, gauge: gauge{conns: plan.Load.Conns}}
 		for i, s := range plan.Servers {
 			name := string(rune('A' + i))
@@ -196,7 +195,7 @@ func (b *Bench) take(now trial.Progress) {
 	}
 	if now.Load != nil {
 		p.gauge.take(*now.Load)
-		if now.Load.Phase == measuringPhase {
+		if now.Load.Phase == load.Measuring {
 			b.answered += now.Load.Rate
 			b.seconds++
 		}
@@ -225,10 +224,10 @@ func (b *Bench) begin(now trial.Progress) {
 
 // figures are those of the sample that has ended.
 func (b *Bench) figures() sampleFigures {
-	s := sampleFigures{p50: timeAt(b.times, 1, 2), p99: timeAt(b.times, 99, 100)}
+	times := load.QuantilesOf(b.times)
+	s := sampleFigures{p50: times.P50, p99: times.P99}
 	if b.seconds > 0 {
-		rate := b.answered / b.seconds
-		s.rate = &rate
+		s.rate = new(b.answered / b.seconds)
 	}
 	return s
 }

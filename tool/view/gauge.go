@@ -3,18 +3,8 @@ package view
 import (
 	"strconv"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/load"
-)
-
-// The phases of a load.Progress.
-const (
-	connectingPhase = "connecting"
-	warmingUpPhase  = "warming up"
-	measuringPhase  = "measuring"
-	drainingPhase   = "draining"
 )
 
 // saturatedShare is the part of its processors from which on a generator is
@@ -83,28 +73,4 @@ func (g *gauge) generator(rank int) line {
 		return field(1, "generator", span{toneWarn, "the generator is saturated: " + share})
 	}
 	return field(rank, "generator", text(share))
-}
-
-// newSum collects the histograms of several seconds. It is of the kind that
-// tool/load lends.
-func newSum() *hdrhistogram.Histogram { return hdrhistogram.New(1, 3600e9, 3) }
-
-// timeAt is the time in microseconds that parts in whole of h do not exceed; nil
-// when there are too few.
-func timeAt(h *hdrhistogram.Histogram, parts, whole int64) *float64 {
-	if h.TotalCount()*(whole-parts) < whole {
-		return nil
-	}
-	v := float64(h.ValueAtQuantile(float64(parts)/float64(whole)*100)) / 1e3
-	return &v
-}
-
-// quantilesOf are those of all that was collected.
-func quantilesOf(h *hdrhistogram.Histogram) load.Quantiles {
-	q := load.Quantiles{P50: timeAt(h, 1, 2), P90: timeAt(h, 9, 10), P99: timeAt(h, 99, 100), P999: timeAt(h, 999, 1000)}
-	if h.TotalCount() > 0 {
-		v := float64(h.Max()) / 1e3
-		q.Max = &v
-	}
-	return q
 }

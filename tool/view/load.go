@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -34,13 +35,13 @@ func warmupOf(p load.Plan) time.Duration {
 func (p *loadPicture) take(now load.Progress) {
 	before := p.gauge.now
 	p.gauge.take(now)
-	if now.Phase == connectingPhase {
+	if now.Phase == load.Connecting {
 		return
 	}
-	if before.Phase == "" || before.Phase == connectingPhase {
+	if before.Phase == "" || before.Phase == load.Connecting {
 		p.connected = max(now.Elapsed-time.Second, before.Elapsed)
 	}
-	if now.Phase != warmingUpPhase && p.measuring == 0 {
+	if now.Phase != load.WarmingUp && p.measuring == 0 {
 		p.measuring = min(max(p.connected+p.warmup, before.Elapsed), now.Elapsed)
 	}
 }
@@ -67,16 +68,16 @@ func (p *loadPicture) progress(at time.Duration, width int) line {
 	short := words
 	switch phase {
 	case "":
-		phase = connectingPhase
-	case warmingUpPhase:
+		phase = load.Connecting
+	case load.WarmingUp:
 		short = figure.Lasting(p.connected+p.warmup+p.length-at) + " left"
 		words = figure.Lasting(p.connected+p.warmup-at) + " left, then " + figure.Lasting(p.length)
-	case measuringPhase:
+	case load.Measuring:
 		passed := min(at-p.measuring, p.length)
 		done = float64(passed) / float64(p.length)
 		short = figure.Lasting(p.length-passed) + " left"
 		words = fmt.Sprintf("%s of %s, %s", figure.Lasting(passed), figure.Lasting(p.length), short)
-	case drainingPhase:
+	case load.Draining:
 		done, words, short = 1, "waiting for the last answers", "ending"
 	}
 	return field(0, phase, barAnd(done, width, words, short)...)
@@ -109,7 +110,7 @@ func outcomeLine(rank int, o load.Outcome) line {
 
 // Load shows how a run goes.
 type Load struct {
-	lines  *progress // nil: not in lines
+	lines  io.Writer // nil: not in lines
 	screen *screen   // nil: no view
 
 	// What follows is the run's supervision's; the picture is the screen's, too.
@@ -125,12 +126,12 @@ func NewLoad(how How, target, shape string, plan load.Plan, goals []load.Goal) *
 	l := &Load{goals: goals}
 	switch how.watching() {
 	case inLines:
-		l.lines = newProgress(how.To)
+		l.lines = how.To
 	case asPicture:
 		l.picture = &loadPicture{target: target, shape: shape, warmup: warmupOf(plan), length: plan.For,
 			allowErrors: plan.AllowErrors, gauge: gauge{conns: plan.Conns}}
 		if len(l.goals) > 0 {
-			l.latency, l.service = newSum(), newSum()
+			l.latency, l.service = load.NewHistogram(), load.NewHistogram()
 			l.picture.outcomes = load.Check(&load.Result{}, l.goals)
 		}
 		l.screen = openScreen(how.To, l.picture)
@@ -142,7 +143,8 @@ func NewLoad(how How, target, shape string, plan load.Plan, goals []load.Goal) *
 func (l *Load) Show(now load.Progress) {
 	switch {
 	case l.lines != nil:
-		l.lines.show(now)
+		fmt.Fprintf(l.lines, "%-10s %3.0fs  %d conns  %s/s  p50 %s  p99 %s  %d errors\n", now.Phase, now.Elapsed.Seconds(),
+			now.Conns, figure.Grouped(now.Rate), figure.OrNone(now.P50, figure.Micros), figure.OrNone(now.P99, figure.Micros), now.Errors)
 	case l.screen != nil:
 		outcomes := l.judge(now)
 		l.screen.change(func() {
@@ -161,15 +163,14 @@ func (l *Load) judge(now load.Progress) []load.Outcome {
 	}
 	l.latency.Merge(now.Latency)
 	l.service.Merge(now.Service)
-	if now.Phase == measuringPhase {
+	if now.Phase == load.Measuring {
 		l.answered += now.Rate
 		l.seconds++
 	}
 	so := &load.Result{Valid: true, Requests: l.latency.TotalCount(), Errors: map[string]int64{"total": now.Errors},
-		Latency: quantilesOf(l.latency), Service: quantilesOf(l.service)}
+		Latency: load.QuantilesOf(l.latency), Service: load.QuantilesOf(l.service)}
 	if l.seconds > 0 {
-		rate := l.answered / l.seconds
-		so.Rate = &rate
+		so.Rate = new(l.answered / l.seconds)
 	}
 	return load.Check(so, l.goals)
 }

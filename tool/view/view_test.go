@@ -15,16 +15,13 @@ import (
 	"github.com/hone-go/hone/tool/trial"
 )
 
-// of is a figure that is known.
-func of(v float64) *float64 { return &v }
-
 // wavy is a load that has gone on for so many seconds.
 func wavy(seconds int, share float64) gauge {
 	g := gauge{conns: 100}
 	for i := range seconds {
 		wave := 1 + math.Sin(float64(i)/5)/4
-		g.take(load.Progress{Phase: measuringPhase, Elapsed: time.Duration(i+1) * time.Second, Conns: 100, Rate: 182_000 * wave,
-			P50: of(310 / wave), P99: of(2130 / wave), CPUShare: of(share)})
+		g.take(load.Progress{Phase: load.Measuring, Elapsed: time.Duration(i+1) * time.Second, Conns: 100, Rate: 182_000 * wave,
+			P50: new(310 / wave), P99: new(2130 / wave), CPUShare: new(share)})
 	}
 	return g
 }
@@ -37,7 +34,7 @@ func loading() *loadPicture {
 		if err != nil {
 			panic(err)
 		}
-		r := &load.Result{Valid: true, Rate: of(181_234), Latency: load.Quantiles{P99: of(2130)}}
+		r := &load.Result{Valid: true, Rate: new(float64(181_234)), Latency: load.Quantiles{P99: new(float64(2130))}}
 		p.outcomes = append(p.outcomes, load.Check(r, []load.Goal{g})...)
 	}
 	return p
@@ -56,7 +53,7 @@ func benching() *benchPicture {
 	p.sides = []benchSide{{name: "A (main)"}, {name: "B (what is here)"}}
 	for i := range 5 {
 		side := &p.sides[i%2]
-		side.samples = append(side.samples, sampleFigures{of(42_000 + 900*float64(i)), of(500), of(3100 - 200*float64(i))})
+		side.samples = append(side.samples, sampleFigures{new(42_000 + 900*float64(i)), new(float64(500)), new(3100 - 200*float64(i))})
 	}
 	return p
 }
@@ -65,13 +62,13 @@ func searching() *kneePicture {
 	p := &kneePicture{title: "127.0.0.1:7000", goals: "p99<5ms", drawn: "p99", unit: "req/s", wanted: 0.02, doing: "trial 9: 9,051 req/s, full",
 		trialAt: 75 * time.Second, gauge: wavy(2, 0.3), found: knee.Knee{Met: 8000, Missed: 12800}}
 	for i, rate := range []float64{100, 200, 400, 800, 1600, 3200, 6400, 12800} {
-		s := kneeStep{load: rate, mark: knee.MarkMet, plotted: of(200 + rate/10)}
+		s := kneeStep{load: rate, mark: knee.MarkMet, plotted: new(200 + rate/10)}
 		if i == 7 {
-			s.mark, s.why, s.plotted = knee.MarkMissed, "p99 is 71ms", of(71_000)
+			s.mark, s.why, s.plotted = knee.MarkMissed, "p99 is 71ms", new(float64(71_000))
 		}
 		p.steps = append(p.steps, s)
 	}
-	p.steps = append(p.steps, kneeStep{load: 8000, full: true, mark: knee.MarkMet, plotted: of(2400)}, kneeStep{load: 20000, mark: knee.MarkInvalid, why: "the generator was late"})
+	p.steps = append(p.steps, kneeStep{load: 8000, full: true, mark: knee.MarkMet, plotted: new(float64(2400))}, kneeStep{load: 20000, mark: knee.MarkInvalid, why: "the generator was late"})
 	return p
 }
 
@@ -201,7 +198,7 @@ func TestSparkline(t *testing.T) {
 	}
 	var h history
 	for i := range 3 * remembered {
-		h.add(of(float64(i)))
+		h.add(new(float64(i)))
 	}
 	if len(h) != remembered || h[0] != 2*remembered {
 		t.Errorf("%d figures from %v on, want the last %d", len(h), h[0], remembered)
@@ -217,12 +214,12 @@ func TestLoadPictureTimes(t *testing.T) {
 		phase   string
 		want    string // in the line about the phase
 	}{
-		{1, connectingPhase, "1 s so far"},
-		{2, connectingPhase, "2 s so far"},
-		{3, warmingUpPhase, "1 s left, then 10 s"},
-		{4.1, measuringPhase, "0 s of 10 s, 10 s left"},
-		{9, measuringPhase, "5 s of 10 s, 5 s left"},
-		{14.2, drainingPhase, "waiting for the last answers"},
+		{1, load.Connecting, "1 s so far"},
+		{2, load.Connecting, "2 s so far"},
+		{3, load.WarmingUp, "1 s left, then 10 s"},
+		{4.1, load.Measuring, "0 s of 10 s, 10 s left"},
+		{9, load.Measuring, "5 s of 10 s, 5 s left"},
+		{14.2, load.Draining, "waiting for the last answers"},
 	} {
 		p.take(load.Progress{Phase: c.phase, Elapsed: at(c.elapsed)})
 		got := render(p, at(c.elapsed), 120, 40, nil)
@@ -234,8 +231,8 @@ func TestLoadPictureTimes(t *testing.T) {
 
 // TestBenchWatcherCountsSamples puts what a trial tells to the side that it is of.
 func TestBenchWatcherCountsSamples(t *testing.T) {
-	b := &Bench{times: newSum(), screen: &screen{began: time.Now()}, picture: &benchPicture{sides: []benchSide{{name: "A (x: y)"}, {name: "B"}}}}
-	times := newSum()
+	b := &Bench{times: load.NewHistogram(), screen: &screen{began: time.Now()}, picture: &benchPicture{sides: []benchSide{{name: "A (x: y)"}, {name: "B"}}}}
+	times := load.NewHistogram()
 	for range 1000 {
 		times.RecordValue(2e6)
 	}
@@ -246,12 +243,12 @@ func TestBenchWatcherCountsSamples(t *testing.T) {
 	for i, side := range []string{"B", "A (x: y)", "A (x: y)", "B"} {
 		doing := fmt.Sprintf("sample %d of 4: %s", i+1, side)
 		told(doing+", starting", i, nil)
-		told(doing+", warming up", i, &load.Progress{Phase: warmingUpPhase, Rate: 1})
-		told(doing+", measuring", i, &load.Progress{Phase: measuringPhase, Rate: 100 * float64(i+1), Latency: times})
-		told(doing+", measuring", i, &load.Progress{Phase: measuringPhase, Rate: 300 * float64(i+1), Latency: times})
+		told(doing+", warming up", i, &load.Progress{Phase: load.WarmingUp, Rate: 1})
+		told(doing+", measuring", i, &load.Progress{Phase: load.Measuring, Rate: 100 * float64(i+1), Latency: times})
+		told(doing+", measuring", i, &load.Progress{Phase: load.Measuring, Rate: 300 * float64(i+1), Latency: times})
 	}
 	told("profiles: sample 1 of 1: the server, starting", 0, nil)
-	told("profiles: sample 1 of 1: the server, measuring", 0, &load.Progress{Phase: measuringPhase, Rate: 5})
+	told("profiles: sample 1 of 1: the server, measuring", 0, &load.Progress{Phase: load.Measuring, Rate: 5})
 	a, bb := b.picture.sides[0].samples, b.picture.sides[1].samples
 	if len(a) != 2 || len(bb) != 1 { // nobody says that the last one has ended
 		t.Fatalf("%d samples of A and %d of B, want 2 and 1", len(a), len(bb))
@@ -302,14 +299,14 @@ func BenchmarkFrame(b *testing.B) {
 
 // BenchmarkSecond is what a second's figures cost beside the frames.
 func BenchmarkSecond(b *testing.B) {
-	h := newSum()
+	h := load.NewHistogram()
 	for i := range 50_000 {
 		h.RecordValue(int64(100_000 + i*17))
 	}
 	p := loading()
 	goals := []load.Goal{p.outcomes[0].Goal}
-	l := &Load{picture: p, goals: goals, latency: newSum(), service: newSum(), screen: &screen{}}
+	l := &Load{picture: p, goals: goals, latency: load.NewHistogram(), service: load.NewHistogram(), screen: &screen{}}
 	for b.Loop() {
-		l.Show(load.Progress{Phase: measuringPhase, Latency: h, Service: h})
+		l.Show(load.Progress{Phase: load.Measuring, Latency: h, Service: h})
 	}
 }

@@ -98,6 +98,9 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	case f.save != "" && f.discard:
 		return exit.Usagef("bench: choose one of --save and --discard")
 	}
+	if err := f.ui.check("bench"); err != nil {
+		return err
+	}
 	plan, server, err := f.Plan(cmd)
 	if err != nil {
 		return err
@@ -194,7 +197,7 @@ func (f *benchFlags) base(ctx context.Context, plan trial.Plan) (*record.Run, er
 		return nil, err
 	}
 	now := compare.Settings{Machine: trial.Environment(plan.Load.Target).Strict, Load: plan.Load.Settings, Scenario: &plan.Scenario}
-	return base, f.judge.judge.Alike(compare.SettingsOf(base), now)
+	return base, f.judge.judge.Alike("bench", compare.SettingsOf(base), now)
 }
 
 // compare judges the second run against the first, or the only one against the earlier one.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/trial"
@@ -101,7 +102,7 @@ func (f *profilingFlags) sample(ctx context.Context, plan trial.Plan) (*record.S
 		if show != nil {
 			show(now)
 		}
-		if now.Load != nil && now.Load.Phase == "measuring" {
+		if now.Load != nil && now.Load.Phase == load.Measuring {
 			begin.Do(func() {
 				looking.Go(func() {
 					var err error

@@ -48,9 +48,12 @@ noise could not be measured.`,
   hone doctor --fix-script -o fix.sh
   hone doctor --quick --json
   hone doctor --noise
-  hone doctor --noise -f hello.toml`,
+  hone doctor --noise -f hello.toml --ui 127.0.0.1:8080`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.noise.check(); err != nil {
+				return err
+			}
 			if f.noise.wanted {
 				return f.noise.run(cmd, &f.out)
 			}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/page"
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
 	"github.com/hone-go/hone/tool/spec"
@@ -26,6 +29,7 @@ type noiseFlags struct {
 	sessions int
 	progress bool
 	store    storeFlag
+	ui       uiFlags
 }
 
 func (f *noiseFlags) define(cmd *cobra.Command) {
@@ -35,7 +39,16 @@ func (f *noiseFlags) define(cmd *cobra.Command) {
 	flags.IntVarP(&f.samples, "samples", "n", 16, "with --noise: pairs in a session")
 	flags.IntVar(&f.sessions, "sessions", 1, "with --noise: sessions to measure now; each builds the program twice")
 	flags.BoolVar(&f.progress, "progress", false, "with --noise: report every second, also where standard error is no terminal")
+	f.ui.define(cmd)
 	f.store.define(cmd)
+}
+
+// check refuses what only measuring can do.
+func (f *noiseFlags) check() error {
+	if f.ui.Addr != "" && !f.wanted {
+		return exit.Usagef("doctor: --ui needs --noise: the checks take a second and have no live page; use hone doctor --noise --ui %s", f.ui.Addr)
+	}
+	return f.ui.check("doctor")
 }
 
 // run measures a program against itself.
@@ -55,40 +68,53 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *outputFlags) error {
 	}
 	plan.Samples = f.samples
 	plan.Servers = []trial.Server{server, server}
-	store, err := f.store.Write(ctx, "doctor")
+	name := plan.Scenario.Name
+	if f.scenario == "" {
+		name = "a server of hone's"
+	}
+	s, err := session.Open(ctx, session.Plan{
+		Command: "doctor", Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr(), Output: out.Output,
+		Keep: true, Store: f.store.Store, UI: f.ui.UI,
+		Page: &page.Page{
+			Title: "hone doctor --noise", Groups: []string{page.Client, page.Host},
+			About: []page.Fact{{Name: "scenario", Value: name}, {Name: "load", Value: subject.Load.Shape()}, {Name: "hone", Value: buildVersion().Version}},
+		},
+	})
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer s.Close(ctx)
 	watcher := view.NewSteps(cmd.ErrOrStderr(), f.progress)
 	defer watcher.End()
-	plan.Progress = watcher.Show
-	report := &compare.Noise{Schema: "hone.noise/2", Valid: true, Scenario: plan.Scenario.Name, InvalidReasons: []string{}, Floors: []compare.NoiseFigure{}}
-	if f.scenario == "" {
-		report.Scenario = "a server of hone's"
-	}
-	ended := f.sample(ctx, plan, store, report)
+	plan.Progress = s.Live.BesideTrial(watcher.Show)
+	report := &compare.Noise{Schema: "hone.noise/2", Valid: true, Scenario: name, InvalidReasons: []string{}, Floors: []compare.NoiseFigure{}}
+	end := session.End{Err: f.sample(ctx, plan, s.Store, report)}
 	watcher.End()
+	s.Live.End(report.InvalidReasons, errors.Join(end.Err, ctx.Err()))
 	if report.Kept, err = f.store.Locate(); err != nil {
 		return exit.Failedf("doctor: %w", err)
 	}
-	if report.Sessions == 0 && ended != nil {
-		return ended
+	if report.Sessions > 0 || end.Err == nil {
+		end.JSON, end.Text = report, session.InText(report.Write)
 	}
-	if err := out.write(cmd, report, report.Write); err != nil {
-		return err
+	if !report.Valid {
+		end.Verdict = &exit.Error{Code: exit.Invalid}
 	}
-	if ended == nil && !report.Valid {
-		return &exit.Error{Code: exit.Invalid}
-	}
-	return ended
+	return s.Finish(end)
 }
 
 // sample measures the sessions, and keeps each at once. What they show is in the report
 // also when one could not be kept.
 func (f *noiseFlags) sample(ctx context.Context, plan trial.Plan, store *record.Store, report *compare.Noise) error {
-	for range f.sessions {
+	show := plan.Progress
+	for i := range f.sessions {
 		plan.Seed++
+		plan.Progress = func(now trial.Progress) {
+			if f.sessions > 1 {
+				now.Doing = fmt.Sprintf("session %d of %d, %s", i+1, f.sessions, now.Doing)
+			}
+			show(now)
+		}
 		runs, err := trial.Run(ctx, plan)
 		if err != nil {
 			return session.Failure("doctor", err)

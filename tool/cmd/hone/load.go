@@ -135,7 +135,7 @@ func groupedUsage(cmd *cobra.Command) error {
 	for _, group := range flagGroups() {
 		set := pflag.NewFlagSet("", pflag.ContinueOnError)
 		set.SortFlags = false
-		for _, name := range strings.Fields(group.flags) {
+		for name := range strings.FieldsSeq(group.flags) {
 			if flag := cmd.Flags().Lookup(name); flag != nil {
 				set.AddFlag(flag)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/compare"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/probe"
 	"github.com/hone-go/hone/tool/record"
@@ -18,6 +19,7 @@ import (
 // profileFlags are profile's, as they were given.
 type profileFlags struct {
 	against string
+	across  []string
 	kind    *spec.Choice
 	top     int
 	cum     bool
@@ -41,7 +43,9 @@ else they are for a second. CPU-seconds per million requests are also microsecon
 per request.
 
 flat is what a function does itself, cum what it does with all that it calls. With
---against the functions that changed most come first, up or down.
+--against the functions that changed most come first, up or down. Two runs of different
+settings are refused, as hone compare refuses them; --across says which may differ. A
+file does not say its settings.
 
 --web serves the flame graph and other pages of google/pprof on this machine until
 Ctrl-C; with --against more is red and less is green.
@@ -51,7 +55,7 @@ values are multiples of that, so rows of a few samples say little. A profile tha
 taken under a load that was not valid says INVALID and why, and is shown all the same.
 
 Exit codes: 0 when there is something to show, 1 when there is no such run or
-profile, 4 when the profile is empty.`,
+profile, 4 when the profile is empty or the settings of the two runs differ.`,
 		Example: `  hone profile
   hone profile --against baseline:main
   hone profile after --against before --kind allocs --top 40
@@ -70,6 +74,7 @@ profile, 4 when the profile is empty.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.against, "against", "", "the earlier `RUN`, or file")
+	flags.StringSliceVar(&f.across, "across", nil, "settings that may differ, as in go,cpu")
 	var kinds []string
 	for _, kind := range probe.Profiles() {
 		if kind != probe.Trace {
@@ -138,6 +143,9 @@ func (f *profileFlags) view(cmd *cobra.Command, ref string) (*probe.View, []stri
 		}
 		sides, names = append(sides, side), append(names, side.name)
 	}
+	if err := f.alike(sides); err != nil {
+		return nil, nil, err
+	}
 	kind, err := f.common(sides)
 	if err != nil {
 		return nil, nil, err
@@ -156,6 +164,16 @@ func (f *profileFlags) view(cmd *cobra.Command, ref string) (*probe.View, []stri
 		return nil, nil, &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("profile: the %s profile of %s is empty; %s", kind, names[0], whyEmpty(kind))}
 	}
 	return view, names, nil
+}
+
+// alike refuses two runs of different settings: their difference would show the settings,
+// not the program. Nobody knows the settings of a file.
+func (f *profileFlags) alike(sides []*profiled) error {
+	if len(sides) < 2 || sides[0].run == nil || sides[1].run == nil {
+		return nil
+	}
+	judge := compare.Judge{Across: f.across}
+	return judge.Alike("profile", compare.SettingsOf(sides[1].run), compare.SettingsOf(sides[0].run))
 }
 
 // whyEmpty is what to do about a profile without a value.

@@ -66,7 +66,7 @@ func profiledRuns(t *testing.T) (store string) {
 	for name, planted := range map[string]string{"before": "0", "after": "400000"} {
 		plan := trial.Plan{
 			Servers: []trial.Server{{Name: name, Command: "exec " + service + " -addr " + addr + " -planted " + planted}},
-			Load:    load.Plan{Target: load.HTTP{URL: "http://" + addr + "/"}, Conns: 4, For: 200 * time.Millisecond},
+			Load:    load.Plan{Target: load.HTTP{URL: "http://" + addr + "/"}, Conns: 4, Rate: 400, For: 200 * time.Millisecond},
 			Samples: 1, Retakes: -1, MostOthers: 1,
 		}
 		runs, err := trial.Run(t.Context(), plan)
@@ -170,6 +170,53 @@ func TestProfileOfAnInvalidLoad(t *testing.T) {
 	if r.Valid || len(r.InvalidReasons) != 1 || !strings.HasPrefix(text.String(), want) {
 		t.Errorf("valid %v: %s", r.Valid, text.String())
 	}
+}
+
+// Profiles of different settings differ by the settings, so they are refused by name.
+func TestProfileAgainstOtherSettings(t *testing.T) {
+	cpu := &profile.Profile{
+		SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}},
+		Function:   []*profile.Function{{ID: 1, Name: "main.work"}},
+		Location:   []*profile.Location{{ID: 1}},
+	}
+	cpu.Location[0].Line = []profile.Line{{Function: cpu.Function[0]}}
+	cpu.Sample = []*profile.Sample{{Location: cpu.Location, Value: []int64{100, 1e9}}}
+	var data bytes.Buffer
+	if err := cpu.Write(&data); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	store, file := filepath.Join(dir, "runs.db"), filepath.Join(dir, "cpu.pprof")
+	if err := os.WriteFile(file, data.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := record.Open(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, run := range []record.Run{
+		{Name: "before", Scenario: record.Scenario{Text: "target=tcp\nconns=8\n"}, Environment: record.Environment{Strict: map[string]string{"cpu": "X"}}},
+		{Name: "alike", Scenario: record.Scenario{Text: "target=tcp\nconns=8\n"}, Environment: record.Environment{Strict: map[string]string{"cpu": "X"}}},
+		{Name: "after", Scenario: record.Scenario{Text: "target=tcp\nconns=64\n"}, Environment: record.Environment{Strict: map[string]string{"cpu": "Y"}}},
+	} {
+		run.At = time.Unix(int64(i), 0)
+		run.Samples = []record.Sample{{Order: 1, At: run.At, Valid: true, Artefacts: []record.Artefact{{Kind: string(probe.CPU), Name: "cpu.pprof", Data: data.Bytes()}}}}
+		if err := s.Add(t.Context(), &run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	out, said := hone(t, exit.Invalid, "profile", "after", "--against", "before", "--store", store)
+	want := `profile: cpu differs: "X" and "Y", conns differs: "8" and "64"; if that is what you compare, add --across cpu,conns`
+	if !strings.Contains(said, want) || out != "" {
+		t.Errorf("%s%s", out, said)
+	}
+	hone(t, exit.Invalid, "profile", "after", "--against", "before", "--store", store, "--across", "cpu")
+	hone(t, exit.OK, "profile", "after", "--against", "before", "--store", store, "--across", "cpu,conns")
+	hone(t, exit.OK, "profile", "alike", "--against", "before", "--store", store)
+	hone(t, exit.OK, "profile", file, "--against", "before", "--store", store) // nobody knows a file's settings
 }
 
 // profileFailures are what cannot be shown, and files.

@@ -18,7 +18,7 @@ import (
 // TestReadmeCommands runs what the READMEs, in both languages the same, tell a reader
 // to type: every line that begins with "$ go run ./tool/cmd/hone", in their order, the
 // server first. Ports are free ones, since somebody else may use the README's, which is
-// the default of serve. The demo runs shorter laps, and loads may find a busy machine,
+// the default of serve. The demo and loads are shorter, and loads may find a busy machine,
 // which misses goals or says nothing: what is wrong is a usage error or a failure.
 func TestReadmeCommands(t *testing.T) {
 	t.Parallel() // it waits more than it works
@@ -46,8 +46,11 @@ func TestReadmeCommands(t *testing.T) {
 				args[i] = "127.0.0.1:0"
 			}
 		}
-		if args[0] == "demo" {
+		switch args[0] {
+		case "demo":
 			args = append(args, "--for", "200ms")
+		case "load":
+			args = append(args, "--for", "500ms")
 		}
 		out, err := exec.Command("hone", args...).CombinedOutput()
 		if end := new(exec.ExitError); err != nil && !(errors.As(err, &end) && (end.ExitCode() == exit.Invalid || end.ExitCode() == exit.Missed)) {

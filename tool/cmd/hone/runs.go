@@ -176,10 +176,7 @@ type spread struct {
 	values []float64
 }
 
-func (f *spread) median() float64 {
-	n := len(f.values)
-	return (f.values[(n-1)/2] + f.values[n/2]) / 2
-}
+func (f *spread) median() float64 { return figure.Median(f.values) }
 
 func figuresOf(r *record.Run) (figures []spread) {
 	for _, s := range r.Samples {

@@ -139,7 +139,7 @@ func TestLoadHelpHasEveryFlag(t *testing.T) {
 	cmd.InitDefaultHelpFlag()
 	listed := map[string]int{}
 	for _, group := range flagGroups() {
-		for _, name := range strings.Fields(group.flags) {
+		for name := range strings.FieldsSeq(group.flags) {
 			if listed[name]++; cmd.Flags().Lookup(name) == nil {
 				t.Errorf("under %q: there is no flag --%s", group.heading, name)
 			}

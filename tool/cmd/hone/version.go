@@ -70,8 +70,7 @@ func buildVersion() versionReport {
 		case "vcs.revision":
 			v.Commit = &s.Value
 		case "vcs.modified":
-			modified := s.Value == "true"
-			v.Modified = &modified
+			v.Modified = new(s.Value == "true")
 		}
 	}
 	return v
