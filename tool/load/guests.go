@@ -8,7 +8,8 @@ import (
 )
 
 // Guests are connections that have had one answer each, and have been silent since: what
-// a server's memory for a connection is measured with. The zero value has none.
+// a server's memory for a connection is measured with. Nobody reads from them, so pings stay
+// unanswered. The zero value has none.
 type Guests struct {
 	mu   sync.Mutex
 	open []net.Conn
@@ -42,7 +43,7 @@ func (g *Guests) enter(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	if wrong := r.use(ctx, nc, r.plan.Content); wrong != nil {
+	if _, wrong := r.use(ctx, nc, r.plan.Target.Caller(), r.plan.Content); wrong != nil {
 		nc.Close()
 		return wrong
 	}
