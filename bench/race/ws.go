@@ -45,7 +45,8 @@ func (r *Race) crowd(ctx context.Context, sc Scenario, e fleet.Entry, s *report.
 		return err
 	}
 	defer server.Stop()
-	listeners, err := r.client(ctx, fleet.AnyCPU, 1)
+	// Who reads what is pushed gives way to who asks, and to the server.
+	listeners, err := fleet.Spawn(ctx, fleet.AnyCPU, clientEnv(1), "nice", append([]string{"-n", "19"}, r.Client...)...)
 	if err != nil {
 		return err
 	}

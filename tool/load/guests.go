@@ -8,7 +8,8 @@ import (
 )
 
 // Guests are connections that have had one answer each, and have been silent since: what
-// a server's memory for a connection is measured with. The zero value has none.
+// a server's memory for a connection is measured with. Nobody reads from them, so pings stay
+// unanswered. The zero value has none.
 type Guests struct {
 	mu   sync.Mutex
 	open []net.Conn
