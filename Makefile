@@ -124,7 +124,7 @@ bench-gateway: ## measure the gateway: levels, logs, shapes of load and open loo
 
 prove-gateway: ## kill a gateway 100 times under load, then move clients between two of one cluster; verify every message
 	go run ./gateway/cmd/honed prove --messages 20000000 --kills 100
-	cd gateway && go test -count=1 ./cmd/honed -timeout 30m -v -run TestCluster -cluster 6000000
+	cd gateway && go test -count=1 ./cmd/honed -timeout 30m -v -run TestCluster -cluster 8000000
 	cd gateway && go test -count=1 . -timeout 30m -v -run TestHostile -hostile 1000000
 
 prove: ## kill processes, servers and the power under the gateway's log, and count what is lost: 10 minutes

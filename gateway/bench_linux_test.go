@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -159,22 +158,25 @@ func startProcess(b *testing.B, kind string) *process {
 	return p
 }
 
-// cpu is the processor time that the process has used, in steps of 10 ms.
-func (p *process) cpu(b *testing.B) time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
-	if err != nil {
-		b.Fatal(err)
+// cpu is the processor time that the process's threads have used, in nanoseconds: the
+// ticks of /proc/PID/stat are too coarse for a short run.
+func (p *process) cpu(b *testing.B) (sum time.Duration) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.cmd.Process.Pid))
+	if err != nil || len(threads) == 0 {
+		b.Fatalf("no threads of %d: %v", p.cmd.Process.Pid, err)
 	}
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	var ticks int
-	for _, field := range fields[11:13] {
-		n, err := strconv.Atoi(field)
+	for _, thread := range threads {
+		text, err := os.ReadFile(thread)
+		if err != nil {
+			continue // it has ended
+		}
+		ran, err := strconv.ParseInt(strings.Fields(string(text))[0], 10, 64)
 		if err != nil {
 			b.Fatal(err)
 		}
-		ticks += n
+		sum += time.Duration(ran)
 	}
-	return time.Duration(ticks) * 10 * time.Millisecond
+	return sum
 }
 
 // BenchmarkGateway measures acknowledged records a second, the server's CPU time for each

@@ -58,6 +58,7 @@ func (g *gate) Append(ctx context.Context, envelope []byte) (uint64, error) {
 	case g.tried <- struct{}{}:
 	default:
 	}
+	defer context.AfterFunc(ctx, func() { g.set(false, ctx.Err()) })() // the server is closed
 	g.mu.Lock()
 	for g.shut && g.passes == 0 {
 		g.opened.Wait()
@@ -76,6 +77,10 @@ func (g *gate) set(shut bool, fail error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shut, g.fail = shut, fail
+	select {
+	case <-g.tried: // by an Append before
+	default:
+	}
 	g.opened.Broadcast()
 }
 
