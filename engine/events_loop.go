@@ -61,7 +61,7 @@ func (l *loop) run(d *workspace) {
 
 // listedAtOnce is how many listed connections a loop looks at before it polls again: those
 // who ask must not wait for all that a broadcast has listed.
-const listedAtOnce = 64
+const listedAtOnce = 16
 
 // round looks at what ready and batch hold. It reports false when the loop was
 // taken away meanwhile: whoever has it goes on where this one was.
