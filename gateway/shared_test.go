@@ -57,11 +57,12 @@ func TestShared(t *testing.T) {
 		views[i] = &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
 		servers[i] = serve(t, &Server{Log: views[i], Shared: true, Checkpoint: 7})
 	}
-	const clients, each = 3, 3000
+	const clients, each = 4, 10000
 	ctx, cancel := context.WithCancel(soon(t))
 	var feeding, moving sync.WaitGroup
 	for n := range clients {
 		var at atomic.Int32
+		at.Store(int32(n % 2)) // so that both have some, however quick the clients are
 		var mu sync.Mutex
 		var open net.Conn
 		c := &Client{ID: fmt.Sprint("c", n), Addrs: []string{"either"}, Window: 50}
