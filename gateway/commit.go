@@ -60,8 +60,11 @@ func (s *Server) store(p *pack, acks *framed.Batch) error {
 	}
 	for i := range p.entries {
 		e := &p.entries[i]
-		if e.session.dead {
-			continue // its connection is closed, and another server has the client
+		if e.session.dead { // another server has the client, and its connection here ends
+			if e.kind == durable {
+				e.reply.fail(acks, refusal(ErrMoved))
+			}
+			continue
 		}
 		if e.seq > 0 {
 			e.session.durable.Store(e.seq)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/wire"
 )
 
 // view is one server's side of a log in memory that others append to as well.
@@ -56,11 +57,12 @@ func TestShared(t *testing.T) {
 		views[i] = &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
 		servers[i] = serve(t, &Server{Log: views[i], Shared: true, Checkpoint: 7})
 	}
-	const clients, each = 3, 3000
+	const clients, each = 4, 10000
 	ctx, cancel := context.WithCancel(soon(t))
 	var feeding, moving sync.WaitGroup
 	for n := range clients {
 		var at atomic.Int32
+		at.Store(int32(n % 2)) // so that both have some, however quick the clients are
 		var mu sync.Mutex
 		var open net.Conn
 		c := &Client{ID: fmt.Sprint("c", n), Addrs: []string{"either"}, Window: 50}
@@ -130,5 +132,40 @@ func TestShared(t *testing.T) {
 	t.Logf("%d and %d records stored, %d and %d duplicates", a.Records, b.Records, a.Duplicates, b.Duplicates)
 	if a.Records == 0 || b.Records == 0 {
 		t.Error("one server has done all the work")
+	}
+}
+
+// TestSharedLeavesRecords has a client move while its first server still has records of it
+// that are not stored: they are stored once, by the second.
+func TestSharedLeavesRecords(t *testing.T) {
+	var memory journal.Memory
+	var all sync.Mutex
+	a := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
+	b := &view{Memory: &memory, all: &all, next: 1, gate: newGate()}
+	left := serve(t, &Server{Log: a, Shared: true})
+	taken := serve(t, &Server{Log: b, Shared: true})
+	p, stays := left.peer(t), left.peer(t)
+	w := p.hello(first("moves"))
+	stays.hello(first("stays"))
+	a.gate.set(true, nil)
+	p.submit(1, "x")
+	<-a.gate.tried
+	p.submit(2, "y")
+	stays.submit(1, "z")
+	waitFor(t, "the records", func() bool { return left.Stats().Queued == 3 })
+
+	q := taken.peer(t)
+	if v := q.hello(hello{epoch: w.epoch, next: 1, client: "moves"}); v.last != 0 {
+		t.Fatalf("%+v", v)
+	}
+	q.submit(1, "x")
+	q.submit(2, "y")
+	q.must(wire.SubmitAck, 1, wire.OK)
+	q.must(wire.SubmitAck, 2, wire.OK)
+	a.gate.set(false, nil)
+	stays.must(wire.SubmitAck, 1, wire.OK)
+	p.closed()
+	if got := fmt.Sprint(records(t, &memory)); got != "map[moves:[x y] stays:[z]]" {
+		t.Error(got)
 	}
 }
