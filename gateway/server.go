@@ -146,7 +146,6 @@ func (s *Server) prepare() {
 		OnClose: func(c framed.Conn, _ engine.Reason) { s.closed(c.Value()) },
 	}
 	s.sockets = http1.Server{Handler: s.upgrader(), Engine: s.Engine, Limits: s.Limits, Logger: s.Logger}
-	s.sockets.Limits.AuthTime = 0
 }
 
 // submitHead is what a Submit's frame has before the record's data.

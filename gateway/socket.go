@@ -21,6 +21,9 @@ func (a *answer) send(acks *framed.Batch, content []byte) {
 		acks.Add(a.frames, content)
 		return
 	}
+	if a.socket.ack == wire.ConnAck {
+		a.socket.reply.Conn().Trust()
+	}
 	a.socket.reply.Binary(payload(a.socket.ack, a.socket.id, wire.OK, content))
 }
 
@@ -56,6 +59,7 @@ func (s *Server) upgrader() *websocket.Upgrader {
 	return &websocket.Upgrader{
 		Message:     s.message,
 		Closed:      func(c websocket.Conn, _ websocket.Code, _ engine.Reason) { s.closed(c.Value()) },
+		AuthLater:   true,
 		MessageSize: s.limits.FrameSize,
 		Limits:      s.Limits,
 		Logger:      s.Logger,

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/websocket"
 	"github.com/hone-go/hone/wire"
 )
@@ -135,5 +136,28 @@ func TestWebSocket(t *testing.T) {
 	}
 	if got := fmt.Sprint(records(t, log)); got != "map[a:[0 1 2 3]]" {
 		t.Error(got)
+	}
+}
+
+// A WebSocket that says no hello is closed after AuthTime; one that has said it stays.
+func TestWebSocketAuthTime(t *testing.T) {
+	srv := &Server{Log: newGate(), Limits: engine.Limits{AuthTime: time.Second}}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.ServeWebSocket(ln) }()
+	known := dialSocket(t, ln.Addr().String())
+	known.send(websocket.Binary, wire.Packet{Command: wire.Conn, ID: 1, Content: first("a").append(nil)})
+	known.must(wire.ConnAck, 1, wire.OK)
+	dialSocket(t, ln.Addr().String()).closed()
+	known.send(websocket.Binary, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("still here")})
+	known.must(wire.SubmitAck, 1, wire.OK)
+	if err := srv.Shutdown(soon(t)); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != ErrServerClosed {
+		t.Error(err)
 	}
 }

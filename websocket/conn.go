@@ -46,6 +46,9 @@ func (c Conn) Close(code Code, why string) error {
 	return err
 }
 
+// Trust says that the client has proved who it is, see Upgrader.AuthLater.
+func (c Conn) Trust() { c.conn.Trust() }
+
 // RemoteAddr is the client's address, as a trusted proxy told it where there is one; the
 // zero AddrPort for unix sockets and when the connection has ended.
 func (c Conn) RemoteAddr() netip.AddrPort { return c.conn.RemoteAddr() }

@@ -31,7 +31,9 @@ func (up *upgrade) answer(t *engine.Turn) {
 			return
 		}
 	}
-	t.Conn().Trust() // whoever is let in has proved who it is, as far as anybody asks
+	if !up.upgrader.AuthLater {
+		t.Conn().Trust()
+	}
 	t.Out = appendSwitching(t.Out, up.handshake, up.header)
 	d := decoder{window: up.handshake.window}
 	t.State = d.state()

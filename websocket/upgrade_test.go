@@ -451,3 +451,26 @@ func TestAuthTime(t *testing.T) {
 		p.want(served(opText, "still here"))
 	})
 }
+
+// With AuthLater, whoever has not been trusted within AuthTime is closed.
+func TestAuthLater(t *testing.T) {
+	run(t, func(t *testing.T, at *place) {
+		at.limits.AuthTime = time.Second
+		u := &Upgrader{AuthLater: true, Message: func(c Call, dst, msg []byte) ([]byte, error) {
+			if string(msg) == "secret" {
+				c.Conn().Trust()
+			}
+			return append(dst, msg...), nil
+		}}
+		addr := at.serve(u)
+		trusted, _ := upgraded(t, addr)
+		trusted.send(frame(opText, "secret"))
+		trusted.want(served(opText, "secret"))
+		other, _ := upgraded(t, addr)
+		other.send(frame(opText, "guess"))
+		other.want(served(opText, "guess"))
+		other.want(closing(PolicyViolation, closureTexts[engine.AuthTimeout]))
+		trusted.send(frame(opText, "still here"))
+		trusted.want(served(opText, "still here"))
+	})
+}

@@ -51,6 +51,9 @@ type Upgrader struct {
 	// Origins says which pages may connect, where the request has an Origin header, as
 	// those of browsers have. Zero: those from the host that the request is for.
 	Origins func(r *http.Request) bool
+	// AuthLater says that clients prove who they are by their messages: Limits.AuthTime
+	// goes on until Conn.Trust. Zero: whoever Open lets in has proved it.
+	AuthLater bool
 	// Protocols are the subprotocols that are spoken here. The first that the client
 	// offers is chosen, see Subprotocol. Zero: none is.
 	Protocols []string

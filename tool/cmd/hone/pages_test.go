@@ -73,7 +73,7 @@ func limitsTold() []told {
 		{"FrameTime", "one frame, from its first byte to its last, plus its size at `frame-rate`; also a TLS handshake, and a trusted peer's PROXY header, which has its time from the accept on", "8", engine.FrameTimeout, "`TestFrameTimeIsAbsoluteByDefault`"},
 		{"FrameRate", "the slowest honest sender, bytes a second", "8", engine.FrameTimeout, "`TestLargeFrameHasTheTimeOfItsSize`"},
 		{"FrameSize", "the largest frame", "3", engine.TooLarge, "`TestFrameOfExactlyTheLimitIsServed`"},
-		{"IdleTime", "silence, while no reply is owed", "9", engine.IdleTimeout, "`TestIdleTimeByDefault`"},
+		{"IdleTime", "silence, while no reply is owed; a protocol that can (WebSocket) asks the peer after half of it", "9", engine.IdleTimeout, "`TestIdleTimeByDefault`"},
 		{"AuthTime", "from the accept until a Conn is accepted, for services that ask for credentials", "6", engine.AuthTimeout, "`TestAuthTime`, `TestConnectMustBeAcceptedInTime`"},
 		{"HighWater", "output waiting for one peer; its requests are not read until half of it is gone", "–", 0, "`TestHighWaterStopsServingUntilThePeerReads`"},
 		{"HardCap", "output queued for one peer behind what is being written", "none", engine.SlowReader, "`TestPushToPeerThatNeverReadsSaysSlowReader`"},
