@@ -1,0 +1,81 @@
+package websocket
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// TestHostileClients has clients send damaged streams right behind their requests: each is
+// closed with the code of the reference, and the echoes of others beside them are right.
+// HONE_TEST_HOSTILE is how many there are.
+func TestHostileClients(t *testing.T) {
+	total := 100
+	if given := os.Getenv("HONE_TEST_HOSTILE"); given != "" {
+		var err error
+		if total, err = strconv.Atoi(given); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, func(t *testing.T, at *place) {
+		c := config{limit: 1000, server: true}
+		addr := at.serve(&Upgrader{Message: echo, MessageSize: c.limit})
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		random := rand.New(rand.NewPCG(seed, 3))
+		neighbour, _ := upgraded(t, addr)
+		codes := map[uint16]int{}
+		for i := range total {
+			stream, _ := mutate(random, randomStream(random, c))
+			want := readWhole(stream, c).code
+			got, all := closedAfter(t, addr, stream)
+			if codes[uint16(want)]++; want != 0 && got != want {
+				t.Fatalf("closed with %d, want %d, after %x; all it said: %x", got, want, stream, all)
+			}
+			text := strconv.Itoa(i)
+			neighbour.SetDeadline(time.Now().Add(patience))
+			neighbour.send(frame(opText, text))
+			neighbour.want(served(opText, text))
+		}
+		t.Logf("by close code %v", codes)
+	})
+}
+
+// closedAfter sends a stream, says that it sends no more, and returns the code of the
+// server's Close frame, 0 without one, and all that the server has said.
+func closedAfter(t *testing.T, addr string, stream []byte) (Code, []byte) {
+	t.Helper()
+	p := dialTCP(t, addr)
+	defer p.Close()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		p.Write(append([]byte(asking()), stream...))
+		p.Conn.(*net.TCPConn).CloseWrite()
+	}()
+	p.switched()
+	all, err := io.ReadAll(p.r)
+	if err != nil {
+		t.Fatalf("%v after %x", err, stream)
+	}
+	<-sent
+	d := decoder{limit: 1 << 20}
+	for in := bytes.Clone(all); ; {
+		e, f := d.next(in)
+		switch {
+		case f != 0:
+			t.Fatalf("the server said %x: %s", all, f.String())
+		case e.op == opClose:
+			code, _, _ := parseClose(e.payload)
+			return code, all
+		case e.op == opContinuation:
+			return 0, all
+		}
+		in = in[e.used:]
+	}
+}
