@@ -26,20 +26,19 @@ func (l *list) Set(value string) error {
 }
 
 // newFlags are the flags of a verb, with one for a configuration file.
-func newFlags(verb string, stdout io.Writer) (flags *flag.FlagSet, config *string) {
+func newFlags(verb string) (flags *flag.FlagSet, config *string) {
 	flags = flag.NewFlagSet(verb, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	flags.Usage = func() {
-		flags.SetOutput(stdout)
-		flags.PrintDefaults()
-	}
+	flags.Usage = func() {} // a wrong flag is answered by a line, not by all of them
 	return flags, flags.String("config", "", "read flags from this TOML `FILE`; those of the command line win")
 }
 
 // parse reads the command line and then the configuration file.
-func parse(flags *flag.FlagSet, config *string, args []string) error {
+func parse(flags *flag.FlagSet, config *string, args []string, stdout io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		if err == flag.ErrHelp {
+			flags.SetOutput(stdout)
+			flags.PrintDefaults()
 			return err
 		}
 		return usageError{err}

@@ -109,9 +109,12 @@ func TestRefusals(t *testing.T) {
 		{"no config", []string{"--config", config + ".none"}, exitUsage, "no such file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			code, _, errs := honed(t, c.args...)
+			code, out, errs := honed(t, c.args...)
 			if code != c.code || !strings.Contains(errs, c.says) {
 				t.Errorf("%d %s; want %d, … %s …", code, errs, c.code, c.says)
+			}
+			if code == exitUsage && (out != "" || strings.Count(errs, "\n") != 1) {
+				t.Errorf("wrong usage is answered by more than a line:\n%s%s", out, errs)
 			}
 		})
 	}

@@ -48,7 +48,7 @@ type proof struct {
 // prove submits messages to a gateway of its own, kills it meanwhile, and verifies.
 func prove(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var f proving
-	flags, config := newFlags("honed prove", stdout)
+	flags, config := newFlags("honed prove")
 	flags.IntVar(&f.messages, "messages", 1_000_000, "how many messages to submit")
 	flags.IntVar(&f.clients, "clients", 4, "how many clients submit them")
 	flags.IntVar(&f.window, "window", 256, "messages that each client has unacknowledged")
@@ -58,7 +58,7 @@ func prove(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.StringVar(&f.url, "log", "", "file: proves the plain file instead of embedded JetStream")
 	flags.TextVar(&f.level, "level", gateway.Disk, "what an acknowledgement promises: disk, or received, which must lose")
 	flags.BoolVar(&f.json, "json", false, "print the result as JSON")
-	if err := parse(flags, config, args); err != nil {
+	if err := parse(flags, config, args, stdout); err != nil {
 		return err
 	}
 	if f.messages < 1 || f.clients < 1 || f.size < 16 || f.kills < 0 || f.url != "" && f.url != "file:" {

@@ -72,9 +72,9 @@ func (f *serving) add(flags *flag.FlagSet) {
 // serve runs a gateway until ctx ends or its log fails.
 func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var f serving
-	flags, config := newFlags("honed", stdout)
+	flags, config := newFlags("honed")
 	f.add(flags)
-	if err := parse(flags, config, args); err != nil {
+	if err := parse(flags, config, args, stdout); err != nil {
 		return err
 	}
 	logger, err := newLogger(f.logFormat, stderr)

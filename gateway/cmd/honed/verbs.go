@@ -13,12 +13,12 @@ import (
 // reading opens the log of a verb that only reads it.
 func reading(ctx context.Context, verb string, args []string, stdout, stderr io.Writer, from *uint64) (journal.Log, error) {
 	var f logFlags
-	flags, config := newFlags("honed "+verb, stdout)
+	flags, config := newFlags("honed " + verb)
 	f.add(flags)
 	if from != nil {
 		flags.Uint64Var(from, "from", 0, "begin with the envelope at this `POSITION`")
 	}
-	if err := parse(flags, config, args); err != nil {
+	if err := parse(flags, config, args, stdout); err != nil {
 		return nil, err
 	}
 	logger, err := newLogger("text", stderr)
