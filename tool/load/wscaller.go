@@ -6,7 +6,8 @@ import (
 	"io"
 )
 
-// wsCaller knows the requests by their order. It masks what it sends with keys that
+// wsCaller is a codec of its own, beside package websocket's: a fault of the server's must
+// not be the generator's too, which verifies it. It knows the requests by their order. It masks what it sends with keys that
 // nobody can foresee, as a client must.
 type wsCaller struct {
 	limit   int
