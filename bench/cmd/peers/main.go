@@ -6,6 +6,7 @@
 //	go run ./bench/cmd/peers ws         the same for servers of WebSocket
 //	go run ./bench/cmd/peers faults     what each does when things go wrong
 //	go run ./bench/cmd/peers tables     makes the tables in bench/README.md from bench/results
+//	go run ./bench/cmd/peers picture    draws docs/img/beside-others.svg from bench/results
 package main
 
 import (
@@ -59,7 +60,7 @@ func main() {
 const clientCommand = "client"
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	usage := &failure{exitUsage, errors.New("say what to do: race, http, ws, faults or tables; race -h lists its flags")}
+	usage := &failure{exitUsage, errors.New("say what to do: race, http, ws, faults, tables or picture; race -h lists its flags")}
 	if len(args) == 0 {
 		return usage
 	}
@@ -74,6 +75,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return runFaults(ctx, args[1:], stdout, stderr)
 	case "tables":
 		return runTables(args[1:], stderr)
+	case "picture":
+		return runPicture(args[1:], stderr)
 	case clientCommand:
 		return drive.Obey(ctx, stdin, stdout)
 	}
