@@ -13,7 +13,7 @@ import (
 // not theirs.
 
 // seedWish reads /NAME?size=, the form of initials-avatar: the letters as they
-// were written, 120 pixels, and 400 for a size that is no number.
+// were written, 120 pixels, and 400 for a size that is not a number.
 func (s *Service) seedWish(r *http.Request, path route.Params) (wish, error) {
 	w := wish{name: s.mended(path.At(0)), picture: Picture{Size: 120}, rules: Rules{KeepCase: true}}
 	var err error

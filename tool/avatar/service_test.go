@@ -107,7 +107,7 @@ func problem(t *testing.T, w *httptest.ResponseRecorder, target string, status i
 	}
 }
 
-// TestOtherPaths is what is no picture.
+// TestOtherPaths asks for anything but pictures.
 func TestOtherPaths(t *testing.T) {
 	s := newService(t, Limits{})
 	problem(t, ask(t, s, "GET", "/v1/a/b"), "/v1/a/b", 404)

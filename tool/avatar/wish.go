@@ -19,7 +19,7 @@ type wish struct {
 	negotiated bool // the format depends on Accept
 }
 
-// refusal is an answer that is no picture.
+// refusal is an answer other than a picture.
 type refusal struct {
 	status int
 	detail string // what happened, and what to try

@@ -57,7 +57,7 @@ func newSocket(nc net.Conn) *socket {
 	return s
 }
 
-// cut ends the stream for whoever reads it, a goroutine that waits or a poll.
+// cut ends the stream for its reader, a goroutine that waits or a poll.
 func (s *socket) cut() {
 	// What fails here has ended already, which the reader finds.
 	if half, ok := s.nc.(interface{ CloseRead() error }); ok {

@@ -56,7 +56,7 @@ func (f *targetFlags) define(cmd *cobra.Command) {
 	flags.StringVarP(&f.method, "method", "X", "", "the `METHOD` (GET, with --body POST)")
 	flags.VarP(&f.header, "header", "H", "a header, 'Name: value'; repeat for more")
 	flags.Var(&f.body, "body", "what every request carries: TEXT, hex:BYTES or @FILE")
-	flags.Var(&f.statuses, "status", "statuses that are no failures, as in 200,404 or 2xx (2xx,3xx)")
+	flags.Var(&f.statuses, "status", "status codes that count as success, as in 200,404 or 2xx (2xx,3xx)")
 	flags.Var(&f.length, "expect-length", "bytes that the body of every good answer must have (any number)")
 	flags.BoolVar(&f.insecure, "insecure", false, "do not verify the server's certificate")
 	flags.StringVar(&f.cacert, "cacert", "", "trust the authorities in this PEM `FILE`, not the system's")

@@ -156,7 +156,7 @@ func oneTarget(_ *cobra.Command, args []string) error {
 	return exit.Usagef("load: one target at a time, not also %q; flags begin with --, see hone load --help", args[1])
 }
 
-// run loads the target and says what came of it.
+// run loads the target and prints the result.
 func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	ctx := cmd.Context()
 	if err := f.Complete(cmd, target); err != nil {
