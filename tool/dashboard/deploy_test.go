@@ -177,7 +177,7 @@ var pinned = regexp.MustCompile(`^[a-z./-]+:v?[0-9]+\.[0-9]+\.[0-9]+$`)
 func TestCompose(t *testing.T) {
 	var c composition
 	decode(t, &c, "compose.yaml")
-	for _, want := range []string{"hone", "prometheus", "grafana", "node-exporter"} {
+	for _, want := range []string{"hone", "prometheus", "alertmanager", "grafana", "node-exporter"} {
 		if _, ok := c.Services[want]; !ok {
 			t.Errorf("there is no %s", want)
 		}
