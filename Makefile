@@ -1,7 +1,7 @@
 # Every target runs from the root of a clone. `make` alone prints this list.
 SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
-ALL         := ./... ./observe/... ./gateway/... ./tool/...
+ALL         := ./... ./observe/... ./gateway/... ./tool/... ./examples/embed
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
@@ -14,7 +14,7 @@ deps: ## download modules and install what the tests need from Debian (as root)
 	@for dir in $$(go list -m -f '{{.Dir}}'); do \
 		echo "go mod download in $$dir"; (cd "$$dir" && GOWORK=off go mod download); \
 	done; go list -deps $(ALL) tool >/dev/null
-	@missing=$$(for pair in prometheus:prometheus promtool:prometheus \
+	@missing=$$(for pair in prometheus:prometheus promtool:prometheus amtool:prometheus-alertmanager prometheus-alertmanager:prometheus-alertmanager \
 			prometheus-node-exporter:prometheus-node-exporter systemd-analyze:systemd kubectl:kubernetes-client chromium:chromium \
 			redis-server:redis-server strace:strace nginx:nginx wrk:wrk curl:curl python3:python3 \
 			/usr/share/fonts/truetype/droid/DroidSansFallbackFull.ttf:fonts-droid-fallback; do \

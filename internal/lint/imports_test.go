@@ -149,6 +149,11 @@ package bench`,
 			want:  []string{"examples/upper/upper.go:3: examples/upper must not import internal/sys; it may import the library"},
 		},
 		{
+			name:  "an example of the library's module that needs another",
+			files: "-- examples/upper/upper.go --\npackage upper\n\nimport \"github.com/hone-go/hone/observe\"",
+			want:  []string{"examples/upper/upper.go:3: examples/upper must not import observe; it may import the library"},
+		},
+		{
 			name:  "a library that stands on an example",
 			files: "-- framed/framed.go --\npackage framed\n\nimport \"github.com/hone-go/hone/examples/upper\"",
 			want:  []string{"framed/framed.go:3: framed must not import examples/upper; "},
@@ -175,6 +180,13 @@ package main
 import (
 	"github.com/hone-go/hone/examples/gateway/room"
 	"github.com/hone-go/hone/framed"
+)
+-- examples/embed/main.go --
+package main
+
+import (
+	"github.com/hone-go/hone/http1"
+	"github.com/hone-go/hone/observe"
 )
 -- tool/lab/lab.go --
 package lab
@@ -326,6 +338,8 @@ func checkDirection(t *tree) []finding {
 // mayImport is a folder's line in the table.
 func mayImport(dir string) []string {
 	switch {
+	case within(dir, "examples/embed"): // a module of its own
+		return []string{anyLibrary, "observe"}
 	case within(dir, "examples"):
 		return []string{anyLibrary}
 	case within(dir, "observe"):

@@ -71,6 +71,7 @@ func TestRules(t *testing.T) {
 	var rules ruleFile
 	decode(t, &rules, "prometheus", "rules.yml")
 	fired := text(t, "prometheus", "rules_test.yml")
+	runbook := runbookEntries(t)
 	metrics, recorded, alerts := listed(), map[string]bool{"up": true}, 0
 	for _, g := range rules.Groups {
 		for _, r := range g.Rules {
@@ -87,6 +88,11 @@ func TestRules(t *testing.T) {
 			if !strings.Contains(fired, `{alertname="`+r.Alert+`"}`) {
 				t.Errorf("rules_test.yml does not fire %s", r.Alert)
 			}
+			entry := "/docs/operations.md#" + strings.ToLower(r.Alert)
+			if !runbook[r.Alert] || !strings.HasSuffix(r.Annotations["runbook_url"], entry) {
+				t.Errorf("%s has no entry in docs/operations.md, or its runbook_url %q does not end in %s", r.Alert, r.Annotations["runbook_url"], entry)
+			}
+			delete(runbook, r.Alert)
 			if severity := r.Labels["severity"]; severity != "page" && severity != "ticket" {
 				t.Errorf("%s has the severity %q, want page or ticket", r.Alert, severity)
 			}
@@ -99,6 +105,36 @@ func TestRules(t *testing.T) {
 	if alerts == 0 {
 		t.Error("no alerts")
 	}
+	for name := range runbook {
+		t.Errorf("docs/operations.md has an entry for %s, which is no alert", name)
+	}
+}
+
+// runbookEntries are the headings of the manual's section about alerts, each with enough
+// below it to be of use.
+func runbookEntries(t *testing.T) map[string]bool {
+	t.Helper()
+	manual, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(manual), "\n## Alerts\n")
+	if !found {
+		t.Fatal("docs/operations.md has no section about alerts")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	entries := map[string]bool{}
+	for i, entry := range strings.Split(section, "\n### ") {
+		if i == 0 {
+			continue
+		}
+		name, advice, _ := strings.Cut(entry, "\n")
+		if len(strings.TrimSpace(advice)) < 100 {
+			t.Errorf("docs/operations.md says next to nothing about %s", name)
+		}
+		entries[name] = true
+	}
+	return entries
 }
 
 // service is what a service of compose.yaml may hold.
@@ -141,7 +177,7 @@ var pinned = regexp.MustCompile(`^[a-z./-]+:v?[0-9]+\.[0-9]+\.[0-9]+$`)
 func TestCompose(t *testing.T) {
 	var c composition
 	decode(t, &c, "compose.yaml")
-	for _, want := range []string{"hone", "prometheus", "grafana", "node-exporter"} {
+	for _, want := range []string{"hone", "prometheus", "alertmanager", "grafana", "node-exporter"} {
 		if _, ok := c.Services[want]; !ok {
 			t.Errorf("there is no %s", want)
 		}

@@ -37,7 +37,7 @@ func TestPanelsHaveData(t *testing.T) {
 	}
 	admin := loadedServer(t)
 	node := daemon(t, listening, nodeExporter, "--web.listen-address=127.0.0.1:0", "--web.disable-exporter-metrics")
-	config := configuration(t, admin, node)
+	config := configuration(t, admin, node, node, text(t, "prometheus", "rules.yml")) // alerts go where nobody takes them
 	api := newAPI(t, daemon(t, listening, prometheus, "--config.file="+config, "--storage.tsdb.path="+t.TempDir(),
 		"--web.listen-address=127.0.0.1:0"))
 	pending := map[string]string{ // by expression: where it is asked
@@ -85,8 +85,8 @@ func filled(expr string) string {
 	return strings.NewReplacer("$__rate_interval", "30s", "$job", "hone", "$instance", ".+").Replace(expr)
 }
 
-// configuration is the deploy folder's, for the two targets and in a hurry.
-func configuration(t *testing.T, admin, node string) string {
+// configuration is the deploy folder's, for these addresses and rules, and in a hurry.
+func configuration(t *testing.T, admin, node, alertmanager, rules string) string {
 	t.Helper()
 	dir := t.TempDir()
 	write := func(name, content string) {
@@ -110,8 +110,9 @@ func configuration(t *testing.T, admin, node string) string {
 	main = replace(main, "scrape_interval: 5s", "scrape_interval: 1s")
 	main = replace(main, "evaluation_interval: 15s", "evaluation_interval: 1s")
 	main = replace(main, "node-exporter:9100", node)
+	main = replace(main, "alertmanager:9093", alertmanager)
 	write("prometheus.yml", main)
-	write("rules.yml", text(t, "prometheus", "rules.yml"))
+	write("rules.yml", rules)
 	write("targets/compose.yml", replace(text(t, "prometheus", "targets", "compose.yml"), "hone:7070", admin))
 	return filepath.Join(dir, "prometheus.yml")
 }
