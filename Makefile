@@ -5,7 +5,7 @@ ALL         := ./... ./observe/... ./gateway/... ./tool/... ./examples/embed
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps demo test race timing suites autobahn fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-ws bench-faults bench-gateway prove prove-gateway apps bench-apps cross
+.PHONY: help deps demo test race timing suites autobahn fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-ws bench-faults bench-gateway lab prove prove-gateway apps bench-apps cross
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -121,6 +121,11 @@ bench-faults: ## see what each does when things go wrong, and store it
 
 bench-gateway: ## measure the gateway: levels, logs, shapes of load and open loops
 	cd gateway && go test -run '^$$' -bench 'Gateway|OpenLoop' -benchtime 1000000x -timeout 30m .
+
+lab: ## measure again what five articles claim, with fasthttp beside http1, within 11 minutes, and keep the runs
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
+	go build -o "$$dir/fasthttp" ./bench/servers/fasthttp && go build -o "$$dir/hone" ./tool/cmd/hone && \
+	"$$dir/hone" lab all --fasthttp "$$dir/fasthttp" --save lab
 
 prove-gateway: ## kill a gateway 100 times under load, then move clients between two of one cluster; verify every message
 	go run ./gateway/cmd/honed prove --messages 20000000 --kills 100
