@@ -50,6 +50,7 @@ var toolWing = map[string][]string{
 	"tool/compare":     {"tool/exit", "tool/figure", "tool/probe", "tool/record"},
 	"tool/dashboard":   {"observe"},
 	"tool/knee":        {"tool/exit", "tool/figure", "tool/load", "tool/record", "tool/trial", "internal/sys"},
+	"tool/exchange":    {"tool/figure", "tool/load", "tool/record"},
 	"tool/exit":        {},
 	"tool/figure":      {},
 	"tool/race":        {"engine", "wire", "tool/admin", "tool/child", "tool/figure", "tool/load"},
