@@ -61,8 +61,9 @@ var (
 	ErrMalformed = errors.New("journal: malformed envelope")
 )
 
-// Refusal is why a log does not open, or what Verify found. A log that is refused was not
-// changed by the refusal.
+// Refusal is why a log does not open, or what Verify found. This package changes nothing in a
+// log that it refuses. JetStream may have: it opens its files before they can be checked, and
+// then cuts off torn ends and rebuilds its indexes. Copy the folder before you repair it.
 type Refusal struct {
 	What   string // what is wrong, with the values that show it
 	Repair string // what the operator can do
