@@ -10,7 +10,7 @@ import (
 // TestInitials is how names become letters, in hone's rules and in those of the
 // services that it stands in for.
 func TestInitials(t *testing.T) {
-	own, dicebear, seed := Rules{}, Rules{Fill: true}, Rules{KeepCase: true}
+	own, dicebear, seed := Rules{}, Rules{Fill: true}, Rules{KeepCase: true, Preferred: true}
 	for _, c := range []struct {
 		rules      Rules
 		name, want string
@@ -30,11 +30,31 @@ func TestInitials(t *testing.T) {
 		{own, "john.doe+news@example.com", "JN"},
 		{own, "Joe Bloggs joe@example.com", "JB"},
 		{own, "Joe Bloggs <joe@example.com>", "JB"},
-		{own, "John Doe (jo)", "JO"},
+		{own, "John Doe (jo)", "JD"},
 		{own, "John Doe (Marketing)", "JD"},
 		{own, "John Doe (the one)", "JD"},
-		{own, "(John) Doe", "JD"},
-		{own, "(jo)", "J"},
+		{own, "Bob Smith (HR)", "BS"},
+		{own, "Bob Smith [ext]", "BS"},
+		{own, "[ext] Bob Smith", "BS"},
+		{own, "Bob {x} Smith", "BS"},
+		{own, "Bob Smith (HR) [ext]", "BS"},
+		{own, "Bob Smith (HR (Berlin))", "BS"},
+		{own, "Bob Smith (HR", "BS"}, // cut by a directory with short fields
+		{own, "Bob Smith HR)", "BH"},
+		{own, "Bob Smith (bob@example.com)", "BS"},
+		{own, "bob.smith@example.com (HR)", "BS"},
+		{own, "张三(销售)", "张"},
+		{own, "张三（销售）", "张"},
+		{own, "张三 【销售】", "张"},
+		{own, "田中 太郎［営業］", "田太"},
+		{own, "김철수(영업)", "김"},
+		{own, "שרה לוי (מכירות)", "לש"},
+		{own, "(John) Doe", "D"},
+		{own, "(jo)", "J"}, // there is nothing else
+		{own, "(bob@example.com)", "B"},
+		{own, "🎉 (HR)", "🎉"},
+		{own, "เอกชัย", "อ"}, // the vowel before it is no initial
+		{own, "แก้ว ใจดี", "กจ"},
 		{own, "张三", "张"},
 		{own, "欧阳修", "欧阳"},
 		{own, "歐陽修", "歐陽"},
@@ -68,6 +88,7 @@ func TestInitials(t *testing.T) {
 		{dicebear, "陳 方", "陳方"},
 		{dicebear, "陈方", "陈方"},
 		{dicebear, "X", "X"},
+		{dicebear, "John Doe (HR)", "JD"},
 		{Rules{Fill: true, Most: 3}, "John Doe", "JDO"},
 		{Rules{Fill: true, Most: 1}, "John Doe", "J"},
 
