@@ -2,6 +2,7 @@ package avatar
 
 import (
 	"flag"
+	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ const patience = 60 * time.Second
 var (
 	update  = flag.Bool("update", false, "write testdata again")
 	sheet   = flag.String("sheet", "", "write a contact sheet to `FILE`, a PNG")
+	seed    = flag.Uint64("seed", rand.Uint64(), "draw the same random `NUMBERS` again")
 	hanFont = flag.String("font", "", "a font `FILE` with Han characters, for the contact sheet")
 )
 

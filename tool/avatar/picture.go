@@ -76,7 +76,7 @@ func (p Picture) mask() Picture {
 }
 
 // version is part of every ETag. Raise it when the same Picture gets other bytes.
-const version = 1
+const version = 2
 
 // appendTag appends the strong ETag of p, in quotes, for fonts with this
 // fingerprint. It costs one SHA-256 and no allocation; nothing is drawn for it.
