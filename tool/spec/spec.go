@@ -104,7 +104,7 @@ func (f *Load) Define(cmd *cobra.Command) {
 	flags.IntVarP(&f.Plan.Conns, "conns", "c", 1, "connections; 0 with --idle or --churn for no load beside them")
 	flags.IntVar(&f.Plan.Depth, "depth", 0, "most requests outstanding on a connection (1, with --rate 256, for HTTP 1)")
 	flags.Float64Var(&f.Plan.Rate, "rate", 0, "requests a second over all connections (as many as are answered)")
-	flags.Var(scheduleFlag{&f.Plan.Schedule}, "schedule", "a rate that changes: ramp:FROM..TO, step:FROM..TO:STEP/DURATION, step:RATE,RATE/DURATION or sine:LOW..HIGH/PERIOD")
+	flags.Var(scheduleFlag{&f.Plan.Schedule}, "schedule", "a rate that changes: ramp:FROM..TO, step:FROM..TO:STEP/DURATION, step:RATE,RATE/DURATION, sine:LOW..HIGH/PERIOD or stages:FROM..TO/DURATION,RATE/DURATION,..TO/DURATION")
 	f.arrivals = AddChoice(cmd, "arrivals", load.Poisson.String(), "how --rate, --schedule and --churn are spread over time", load.Constant.String(), load.Poisson.String())
 	flags.DurationVarP(&f.Plan.For, "for", "d", 10*time.Second, "how long to measure")
 	flags.DurationVar(&f.Plan.Warmup, "warmup", 0, "how long to load before that (a tenth of --for, at most 5s)")
