@@ -106,7 +106,7 @@ func TestRules(t *testing.T) {
 		t.Error("no alerts")
 	}
 	for name := range runbook {
-		t.Errorf("docs/operations.md has an entry for %s, which is no alert", name)
+		t.Errorf("docs/operations.md has an entry for %s, which is not an alert", name)
 	}
 }
 

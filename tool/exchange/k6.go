@@ -15,7 +15,7 @@ import (
 // them, or under "values", as handleSummary gets them.
 type k6Metric struct{ values map[string]float64 }
 
-// UnmarshalJSON reads either form; what is no number is passed over.
+// UnmarshalJSON reads either form; anything but a number is passed over.
 func (m *k6Metric) UnmarshalJSON(text []byte) error {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {
