@@ -218,13 +218,19 @@ func (p Plan) most(course *offer.Course) int64 {
 	var n float64
 	switch {
 	case p.Requests > 0:
-		return p.Requests
+		n = float64(p.Requests)
 	case course != nil:
 		n = course.Due(p.Warmup+p.For) - course.Due(p.Warmup)
 	case p.Rate > 0:
 		n = p.Rate * p.For.Seconds()
 	default:
 		return 0
+	}
+	if p.Traffic != nil {
+		n *= float64(p.Traffic.Longest())
+	}
+	if p.Requests > 0 {
+		return int64(n)
 	}
 	if p.Arrivals == Poisson {
 		n += 6 * math.Sqrt(n) // its standard deviations
