@@ -11,8 +11,8 @@ import (
 // Timer is an alarm of the kernel for one goroutine. Package time rounds waits
 // up to a millisecond when the process has nothing else to do; a Timer rings
 // some 40 µs after its moment, and its goroutine waits in the runtime's poller,
-// without a thread. NewTimer makes one. Set and Wait belong to one goroutine;
-// Close may be called from any.
+// without a thread. NewTimer makes one. Wait belongs to one goroutine. Set belongs to
+// one at a time, also while another waits; Close may be called from any.
 type Timer struct {
 	file  *os.File
 	raw   syscall.RawConn

@@ -298,12 +298,14 @@ func (r *run) measurement() measurement {
 			m.lag.Merge(p.lag)
 		}
 		m.offered = m.lag.TotalCount()
+		m.followed = r.followed.Load()
 	}
 	for _, c := range r.conns {
 		if c != nil {
 			m.sizes.take(c.left)
 		}
 	}
+	m.steps = r.stepsOf(m.span.Seconds())
 	if r.idle != nil {
 		m.idle = r.idle.result()
 	}

@@ -84,7 +84,9 @@ func (w WebSocket) prepared(p Plan) (Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.text = utf8.Valid(content)
+	if t.text = utf8.Valid(content); p.Traffic != nil {
+		t.text = p.Traffic.IsText()
+	}
 	return t, nil
 }
 

@@ -95,6 +95,7 @@ func (f *contentFlag) Type() string { return "CONTENT" }
 type Load struct {
 	Plan        load.Plan
 	targetFlags targetFlags
+	traffic     trafficFlags
 	arrivals    *Choice
 }
 
@@ -116,6 +117,7 @@ func (f *Load) Define(cmd *cobra.Command) {
 	flags.Float64Var(&f.Plan.Churn, "churn", 0, "further connections a second that are opened, used once, and closed")
 	flags.BoolVar(&f.Plan.ChurnUnused, "churn-unused", false, "close those of --churn without a request")
 	f.targetFlags.define(cmd)
+	f.traffic.define(cmd)
 	flags.BoolVar(&f.Plan.AllowErrors, "allow-errors", false, "keep a result valid in which requests failed")
 	flags.Uint64Var(&f.Plan.Seed, "seed", 0, "chooses content and Poisson arrivals, the same for the same seed")
 }
@@ -132,6 +134,9 @@ func (f *Load) Complete(cmd *cobra.Command, target string) (err error) {
 		return err
 	}
 	f.targetFlags.fill(&f.Plan)
+	if err := f.completeTraffic(cmd); err != nil {
+		return err
+	}
 	if f.Plan.Requests > 0 && !cmd.Flags().Changed("for") {
 		f.Plan.For = 0
 	}
@@ -193,6 +198,9 @@ func (f *Load) Shape() string {
 	}
 	if !p.Schedule.None() {
 		shape += ", " + p.Schedule.String()
+	}
+	if p.Traffic != nil {
+		shape += fmt.Sprintf(", %d kinds of request", len(p.Traffic.Requests()))
 	}
 	if p.Idle > 0 {
 		shape += ", " + figure.Grouped(float64(p.Idle)) + " idle"

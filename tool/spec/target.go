@@ -102,6 +102,7 @@ func particular() []onlyFor {
 		{"echo", sockets, "use --expect-content for what to expect"},
 		{"method", web, url}, {"header", urls, url}, {"body", web, "use --request for what a message carries"},
 		{"status", web, "use --expect-content for what to expect"}, {"expect-length", web, "use --expect-content for what to expect"},
+		{"path", web, url}, {"cookies", web, url}, {"redirects", web, url},
 		{"insecure", secured, https}, {"cacert", secured, https}, {"cert", secured, https}, {"key", secured, https},
 	}
 }

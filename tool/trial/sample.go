@@ -213,6 +213,11 @@ func SampleOf(r *load.Result, at time.Time) *record.Sample {
 	add("p50", "µs", record.Lower, r.Latency.P50)
 	add("p99", "µs", record.Lower, r.Latency.P99)
 	add("p999", "µs", record.Lower, r.Latency.P999)
+	for _, s := range r.Steps {
+		if len(r.Steps) > 1 {
+			add(s.Name+" p99", "µs", record.Lower, s.Latency.P99)
+		}
+	}
 	if r.Server != nil && r.Server.RSS != nil {
 		resident := float64(*r.Server.RSS)
 		add("server memory", "B", record.Lower, &resident)
