@@ -73,7 +73,8 @@ type run struct {
 
 	begunRequests atomic.Int64 // of a closed loop with Plan.Requests
 
-	origin int64 // request 0's moment in an open loop
+	origin int64 // when the load begins, and request 0's moment in an open loop; 0: not known yet
+	late   int64 // how much later it began
 	window window
 
 	goroutines sync.WaitGroup // readers, writers, pacers
@@ -96,12 +97,12 @@ func newRun(p Plan) *run {
 	r := &run{
 		plan: p, start: time.Now(), paced: p.paced(), sized: !p.Sizes.None(), course: p.course(),
 		smallWindow: p.Depth*(len(p.Target.Caller().AppendRequest(nil, 1, p.Content))+headroom) <= smallestBuffer,
-		conns:       make([]*conn, p.Conns),
-		connections: outages{all: p.Conns},
+		conns:       make([]*conn, p.Part.count(p.Conns)),
+		connections: outages{all: p.Part.count(p.Conns)},
 		connected:   make(chan struct{}), dialled: make(chan struct{}), failed: make(chan struct{}),
 	}
 	r.dialing, r.endDials = context.WithCancel(fromSources(context.Background(), p.Sources))
-	for range min(runtime.GOMAXPROCS(0), p.Conns) {
+	for range min(runtime.GOMAXPROCS(0), len(r.conns)) {
 		r.shards = append(r.shards, &shard{
 			timeout: int64(p.Timeout),
 			now:     newTally(r.paced), spare: newTally(r.paced),
@@ -140,7 +141,7 @@ func (r *run) fail(e *Error) {
 // plan's ramp says, and starts their readers, which notice a refusal at once.
 func (r *run) connect() {
 	defer close(r.dialled)
-	if !r.rampUp(r.plan.Conns, r.dial) || r.idle != nil && !r.idle.open() {
+	if !r.rampUp(len(r.conns), r.dial) || r.idle != nil && !r.idle.open() {
 		return
 	}
 	close(r.connected)
@@ -166,7 +167,7 @@ func (r *run) rampUp(n int, dial func(number int) bool) bool {
 	return int(opened.Load()) == n
 }
 
-// dial opens one connection, and reports whether it is open.
+// dial opens one of the run's own connections, and reports whether it is open.
 func (r *run) dial(number int) bool {
 	ctx, cancel := context.WithTimeout(r.dialing, r.plan.Timeout)
 	defer cancel()
@@ -195,7 +196,7 @@ func (r *run) cannotDial(err error) {
 
 // inTurn waits for the moment in a ramp that began since then.
 func (r *run) inTurn(since time.Duration, number int) bool {
-	moment := since + time.Duration(float64(number)*1e9/r.plan.Ramp.PerSecond)
+	moment := since + time.Duration(float64(r.plan.Part.number(number))*1e9/r.plan.Ramp.PerSecond)
 	timer := time.NewTimer(moment - time.Duration(r.now()))
 	defer timer.Stop()
 	select {
@@ -206,9 +207,9 @@ func (r *run) inTurn(since time.Duration, number int) bool {
 	}
 }
 
-// begin starts the load.
+// begin starts the load, whose request 0 is due at r.origin.
 func (r *run) begin() error {
-	r.origin = r.now()
+	r.late = max(0, r.now()-r.origin)
 	r.window.from = r.origin + int64(r.plan.Warmup)
 	r.window.till = r.window.from + int64(r.plan.For)
 	for _, s := range r.shards {
@@ -249,7 +250,7 @@ func (r *run) begin() error {
 // another reports whether a closed loop may send one request more, and counts it
 // where their number is given.
 func (r *run) another() bool {
-	return r.plan.Requests == 0 || r.begunRequests.Add(1) <= r.plan.Requests
+	return r.plan.Requests == 0 || r.begunRequests.Add(1) <= r.plan.Part.share(r.plan.Requests)
 }
 
 // complete reports whether all of the plan's number of requests have been sent and
@@ -258,7 +259,7 @@ func (r *run) complete() bool {
 	switch {
 	case r.plan.Requests == 0 || r.phase != Measuring:
 		return false
-	case !r.paced && r.begunRequests.Load() < r.plan.Requests:
+	case !r.paced && r.begunRequests.Load() < r.plan.Part.share(r.plan.Requests):
 		return false
 	}
 	return r.drained()
