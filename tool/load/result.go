@@ -105,6 +105,10 @@ type Result struct {
 	// twice the length from every 16 MiB on. So the worst hour stays below 64 MiB;
 	// the usual one takes 20 MB, 40 in an open loop (BenchmarkInterval).
 	Intervals []Interval `json:"-"`
+	// Agents are those that ran the plan's parts; none: it ran in this process.
+	Agents []Agent `json:"agents,omitempty"`
+	// Measured is what Run made the figures of, for Plan.Merge.
+	Measured *Measured `json:"-"`
 }
 
 // Quantiles are of response times, in microseconds. A quantile needs enough
@@ -137,6 +141,7 @@ type measurement struct {
 	plan        Plan
 	failure     *Error
 	interrupted bool
+	broken      bool                    // an agent is missing, or could not go on
 	missed      string                  // the goal that ended the run early
 	span        time.Duration           // of the window that has passed
 	lag         *hdrhistogram.Histogram // nil in a closed loop
@@ -154,7 +159,7 @@ type measurement struct {
 	intervals   []Interval
 	course      *offer.Course // of a rate that changes; else nil
 	sizes       sizeSum
-	idle        *Idle
+	idle        *soaked  // nil: there were none
 	churned     *churned // nil: there was no churn
 }
 
@@ -171,7 +176,7 @@ func (m *measurement) result() *Result {
 		Reconnects: m.reconnects, Retries: m.retries, Drains: m.drains,
 		Intervals: m.intervals, Steps: m.steps,
 		Latency:  QuantilesOf(m.latency),
-		Schedule: m.plan.Schedule.String(), Idle: m.idle, Churn: m.churnOf(),
+		Schedule: m.plan.Schedule.String(), Idle: m.idleOf(), Churn: m.churnOf(),
 		Window: m.span, Interrupted: m.interrupted,
 	}
 	r.Histograms.Latency, r.Histograms.Service, r.Histograms.Lag = m.latency, m.service, m.lag
