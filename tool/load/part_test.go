@@ -33,13 +33,17 @@ func momentsOf(t *testing.T, p Plan) map[int64]time.Duration {
 	for i := range min(pacers, len(r.conns)) {
 		pacer := must[*pacer](t)(newPacer(r, i, min(pacers, len(r.conns))))
 		defer pacer.alarm.timer.Close()
-		for m := int64(0); pacer.moment(m) < r.window.till; m++ {
+		for m := int64(0); ; m++ {
+			a := pacer.arrival(m)
+			if a.moment >= r.window.till {
+				break
+			}
 			own := int64(len(pacer.conns))
 			n := m/own*int64(p.Conns) + int64(pacer.conns[m%own].number)
 			if _, twice := all[n]; twice {
 				t.Fatalf("request %d twice", n)
 			}
-			all[n] = time.Duration(pacer.moment(m))
+			all[n] = time.Duration(a.moment)
 		}
 	}
 	return all

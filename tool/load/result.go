@@ -60,6 +60,10 @@ type Result struct {
 	Outage *float64 `json:"outage_us,omitempty"`
 	// Steps are those of the plan's Traffic.
 	Steps []Step `json:"steps,omitempty"`
+	// Handshakes and Resumed are the TLS handshakes of all connections of the run, not only of
+	// the measured time, and how many of them resumed a session; nil without TLS.
+	Handshakes *int64 `json:"tls_handshakes,omitempty"`
+	Resumed    *int64 `json:"tls_resumed,omitempty"`
 	// Schedule is the plan's, when it has one.
 	Schedule string `json:"schedule,omitempty"`
 	// Offered is the requests a second that the schedule held in the measured time, on
@@ -195,6 +199,9 @@ func (m *measurement) result() *Result {
 		if m.lag != nil {
 			r.Offered = new(float64(m.offered) / m.span.Seconds())
 		}
+	}
+	if h := handshakesOf(m.plan.Target); h != nil {
+		r.Handshakes, r.Resumed = new(h.made.Load()), new(h.resumed.Load())
 	}
 	if m.outage > 0 {
 		r.Outage = new(float64(m.outage) / 1e3)

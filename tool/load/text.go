@@ -177,6 +177,9 @@ func writeConnections(table io.Writer, r *Result) {
 	if r.Reconnects > 0 {
 		fmt.Fprintf(table, "reconnects\t%s, %s requests retried\n", figure.Grouped(float64(r.Reconnects)), figure.Grouped(float64(r.Retries)))
 	}
+	if r.Handshakes != nil && r.Resumed != nil {
+		fmt.Fprintf(table, "TLS\t%s handshakes of all connections, %s resumed\n", figure.Grouped(float64(*r.Handshakes)), figure.Grouped(float64(*r.Resumed)))
+	}
 	if r.Drains > 0 {
 		fmt.Fprintf(table, "drains\t%s connections told that the server shuts down\n", figure.Grouped(float64(r.Drains)))
 	}
