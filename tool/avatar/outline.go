@@ -128,21 +128,3 @@ func nearest(v, of int64) int64 {
 	}
 	return (v + of/2) / of
 }
-
-// cells are the squares of an identicon: five by five, the right side like the
-// left, three columns of five bits of the seed.
-func cells(seed uint64, paint func(column, row int)) {
-	for column := range 5 {
-		mirrored := min(column, 4-column)
-		for row := range 5 {
-			if seed>>(5*mirrored+row)&1 == 1 {
-				paint(column, row)
-			}
-		}
-	}
-}
-
-// cellSide and cellEdge divide a side into an identicon's cells, with a margin
-// that keeps its corners inside a circle.
-func cellSide(side int64) int64          { return side * 13 / 100 }
-func cellEdge(side int64, i int64) int64 { return (side-5*cellSide(side))/2 + i*cellSide(side) }

@@ -7,6 +7,7 @@ import (
 	"image"
 	"image/color"
 	"image/png"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ func each(f func(name string, p Picture)) {
 		for i, motif := range []Motif{Identicon, Plain, Blank} {
 			p := Picture{Size: size, Motif: motif, Background: rgb(0x476ad4), Shape: Shape(i & 1)}
 			if motif == Identicon {
-				p.Seed, p.Ink = 0x5a5a, rgb(0xffffff)
+				p.Seed, p.Ink = seedOf(0x9e3779b9*uint64(size)), rgb(0xffffff)
 			}
 			f(fmt.Sprintf("motif %d %d", motif, size), p)
 		}
@@ -151,23 +152,29 @@ func TestSVGLooksLikePNG(t *testing.T) {
 		if p.Shape != Square || p.Motif > Identicon || p.Size&1 == 1 {
 			return
 		}
-		if p.Motif == Identicon && p.Size%100 != 0 {
-			return // its cells are whole pixels in a PNG
-		}
 		p.Format, p.Background, p.Ink = SVG, Color{}, Color{255, 255, 255}
 		svg, err := r.Append(nil, p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, path, ok := strings.Cut(string(svg), `currentColor" d="`)
-		path, _, closed := strings.Cut(path, `"`)
-		if !ok || !closed {
-			t.Fatalf("%s: no path in %s", name, svg)
+		cover := make([]int, int(p.Size)*int(p.Size))
+		for tone, percent := range map[string]int{`currentColor" d="`: 100, `currentColor" fill-opacity=".4" d="`: 40} {
+			_, path, ok := strings.Cut(string(svg), tone)
+			path, _, closed := strings.Cut(path, `"`)
+			if !ok && percent == 40 && p.Motif == Initials {
+				continue
+			}
+			if !ok || !closed {
+				t.Fatalf("%s: no path in %s", name, svg)
+			}
+			var z raster
+			z.reset(int(p.Size))
+			drawPath(t, &z, path, int64(p.Size)*subpixels)
+			for i, c := range z.coverage() {
+				cover[i] += int(c) * percent / 100
+			}
 		}
-		var z raster
-		z.reset(int(p.Size))
-		drawPath(t, &z, path, int64(p.Size)*subpixels)
-		img, cover := decode(t, r, p), z.coverage()
+		img := decode(t, r, p)
 		far, worst := 0, 0
 		for i, c := range cover {
 			x, y := i%int(p.Size), i/int(p.Size)
@@ -235,6 +242,45 @@ func drawPath(t *testing.T, s sink, path string, side int64) {
 			s.cube(at(add(0)), at(add(2)), at(add(4)))
 		}
 		pen = add(n - 2)
+	}
+}
+
+// TestPatterns draws patterns of names: each looks the same upside down, and hardly
+// any two of them look alike.
+func TestPatterns(t *testing.T) {
+	r := &Renderer{Fonts: onlyGo(t)}
+	const side, pairs = 64, 2000
+	draw := func(name string) []uint8 {
+		p := Picture{Motif: Identicon, Seed: seedOf(hashOf(name)), Size: side, Ink: Color{255, 255, 255}}
+		img := decode(t, r, p)
+		pix := make([]uint8, side*side)
+		for i := range pix {
+			pix[i] = color.GrayModel.Convert(img.At(i%side, i/side)).(color.Gray).Y
+		}
+		for i, shade := range pix {
+			if abs(int64(shade)-int64(pix[len(pix)-1-i])) > 2*255/(shades-1) {
+				t.Fatalf("%s: pixel %d has a shade of %d, and %d on the other side", name, i, shade, pix[len(pix)-1-i])
+			}
+		}
+		return pix
+	}
+	numbers := rand.New(rand.NewPCG(*seed, 26))
+	alike := 0
+	for range pairs {
+		one, two := draw(strconv.Itoa(numbers.Int())), draw(strconv.Itoa(numbers.Int()))
+		differing := 0
+		for i := range one {
+			if abs(int64(one[i])-int64(two[i])) > 255/4 {
+				differing++
+			}
+		}
+		if differing < side*side*4/100 { // a tenth of the tiles
+			alike++
+		}
+	}
+	t.Logf("%d of %d pairs look alike (-seed %d)", alike, pairs, *seed)
+	if alike > pairs/100 {
+		t.Errorf("%d of %d pairs look alike, want at most 1 %% (-seed %d)", alike, pairs, *seed)
 	}
 }
 
