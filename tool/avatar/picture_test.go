@@ -9,9 +9,14 @@ import (
 	"image/png"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/image/font/gofont/goregular"
 )
 
 // each calls f for pictures of every kind that the Go fonts can draw.
@@ -372,21 +377,69 @@ func TestHan(t *testing.T) {
 // TestFontErrors is what somebody hears who names a wrong file.
 func TestFontErrors(t *testing.T) {
 	dir := t.TempDir()
-	text := dir + "/text.ttf"
-	if err := os.WriteFile(text, []byte("no font"), 0o644); err != nil {
+	write := func(name string, data []byte) string {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(dir, name)
+	}
+	text := write("text.ttf", []byte("no font"))
+	large := write("large.ttf", goregular.TTF)
+	if err := os.Truncate(large, mostFont+1); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{dir + "/none.ttf", text, dir} {
+	wrong := map[string]string{
+		filepath.Join(dir, "none.ttf"):         "there is no such file",
+		dir:                                    "",
+		text:                                   "use a TrueType or OpenType file",
+		large:                                  "has more than 64 MiB; use a smaller font",
+		write("cut.ttf", goregular.TTF[:1000]): "use a TrueType or OpenType file",
+		write("empty.ttf", nil):                "use a TrueType or OpenType file",
+		write("web.woff", []byte("wOFF\x00\x01\x00\x00")):  "is a compressed web font (WOFF); use",
+		write("web.woff2", []byte("wOF2\x00\x01\x00\x00")): "is a compressed web font (WOFF); use",
+		write("colour.ttf", colouredFont(t)):               "has coloured bitmaps instead of outlines",
+	}
+	if runtime.GOOS == "linux" {
+		wrong["/dev/zero"] = "has more than 64 MiB"
+	}
+	for file, want := range wrong {
 		_, err := OpenFonts(FontOptions{Files: []string{file}, Places: []string{}})
 		if err == nil {
 			t.Errorf("%s is taken for a font", file)
 			continue
 		}
-		if said := err.Error(); !strings.HasPrefix(said, "avatar: font") || !strings.Contains(said, file) || !strings.Contains(said, ";") {
-			t.Errorf("%s: %v", file, err)
+		said := err.Error()
+		if !strings.HasPrefix(said, "avatar: font "+file) || !strings.Contains(said, want) || !strings.Contains(said, "; ") {
+			t.Errorf("%s: %v, want %q", file, err, want)
 		}
+	}
+	many := slices.Repeat([]string{write("go.ttf", goregular.TTF)}, mostFonts+1)
+	if _, err := OpenFonts(FontOptions{Files: many, Places: []string{}}); err == nil || err.Error() != "avatar: 17 fonts, and at most 16 are read; leave some out" {
+		t.Errorf("17 fonts: %v", err)
+	}
+	if _, err := OpenFonts(FontOptions{Files: many[1:], Places: []string{}}); err != nil {
+		t.Errorf("16 fonts: %v", err)
 	}
 	if f, err := OpenFonts(FontOptions{Places: []string{text}}); err != nil || f.Han() != "" {
 		t.Errorf("a broken file in a usual place: %v", err)
 	}
+}
+
+// colouredFont is a font that has a table of coloured bitmaps and none of
+// outlines, made of one that has.
+func colouredFont(t *testing.T) []byte {
+	const head, record = 12, 16
+	data := bytes.Clone(goregular.TTF)
+	tables := data[head:][:record*int(data[5])]
+	at := bytes.Index(tables, []byte("fpgm"))
+	outlines := bytes.Index(tables, []byte("loca"))
+	if at < 0 || at%record != 0 || outlines < 0 {
+		t.Fatal("the Go font has other tables than it had")
+	}
+	copy(tables[outlines:], "locb") // which nobody knows
+	bitmaps := bytes.Clone(tables[at:][:record])
+	copy(bitmaps, "CBLC")
+	copy(tables[record:], tables[:at]) // tables are sorted by their names
+	copy(tables, bitmaps)
+	return data
 }
