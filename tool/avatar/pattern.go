@@ -27,21 +27,20 @@ const (
 	hollowTile   // a square without the quarter disc around its bottom right
 )
 
-// Each tile of a quarter is chosen by four bits.
-var (
-	cornerTiles = [16]tile{
+// tiles are what four bits choose from: in the picture's corner, beside it in both
+// directions, and at the centre.
+var tiles = [3][16]tile{
+	{
 		{emptyTile, 0}, {emptyTile, 0}, {emptyTile, 0}, {discTile, 0}, {diamondTile, 0}, {triangleTile, 0}, {triangleTile, 2},
 		{triangleTile, 1}, {triangleTile, 3}, {quarterTile, 2}, {quarterTile, 2}, {quarterTile, 1}, {quarterTile, 3}, {leafTile, 0}, {leafTile, 1}, {hollowTile, 2},
-	}
-	edgeTiles = [16]tile{
+	}, {
 		{emptyTile, 0}, {squareTile, 0}, {discTile, 0}, {diamondTile, 0}, {triangleTile, 0}, {triangleTile, 1}, {triangleTile, 2}, {triangleTile, 3},
 		{quarterTile, 0}, {quarterTile, 1}, {quarterTile, 2}, {quarterTile, 3}, {leafTile, 0}, {leafTile, 1}, {hollowTile, 0}, {hollowTile, 2},
-	}
-	centreTiles = [16]tile{
+	}, {
 		{squareTile, 0}, {discTile, 0}, {diamondTile, 0}, {triangleTile, 0}, {triangleTile, 1}, {triangleTile, 2}, {triangleTile, 3}, {quarterTile, 0},
 		{quarterTile, 1}, {quarterTile, 2}, {quarterTile, 3}, {leafTile, 0}, {leafTile, 1}, {hollowTile, 0}, {hollowTile, 1}, {hollowTile, 2},
-	}
-)
+	},
+}
 
 // seedBits are as many bits as a pattern shows: four for each of four tiles, one
 // each for the tone of three of them, and one for how the quarter is repeated.
@@ -54,30 +53,32 @@ func seedOf(hash uint64) uint64 { return hash & (1<<seedBits - 1) }
 // pattern sends the tiles of one tone to s, for a picture whose side is so many
 // of s's units.
 func pattern(seed uint64, soft bool, side int64, s sink) {
-	tones := seed >> 16 & 7
-	turned := seed>>19 == 1
-	for i, tiles := range [...]*[16]tile{&cornerTiles, &edgeTiles, &edgeTiles, &centreTiles} {
+	tones, turned := seed>>16&7, seed>>19 == 1
+	for i := range 4 {
 		if (tones>>i&1 == 1) != soft {
 			continue
 		}
-		chosen := tiles[seed>>(4*i)&15]
-		for quarter := range uint8(4) {
+		chosen := tiles[(i+1)/2][seed>>(4*i)&15]
+		for quarter := range 4 {
+			mirrored := !turned && quarter%2 == 1
 			place := func(x, y int64) point {
+				if mirrored { // forms stay the same, and all outlines go round in one direction
+					x, y = y, x
+				}
 				for range chosen.turns { // within the tile
 					x, y = tileSide-y, x
 				}
 				x, y = x+int64(i%2-2)*tileSide, y+int64(i/2-2)*tileSide // from the middle of the picture
 				switch {
-				case turned:
-					for range quarter {
-						x, y = -y, x
-					}
-				case quarter == 1:
+				case mirrored && quarter == 1:
 					x = -x
-				case quarter == 2:
-					x, y = -x, -y
-				case quarter == 3:
+				case mirrored:
 					y = -y
+				case turned && quarter%2 == 1:
+					x, y = -y, x
+				}
+				if quarter >= 2 && !mirrored {
+					x, y = -x, -y
 				}
 				return point{nearest((x+patternSide/2)*side, patternSide), nearest((y+patternSide/2)*side, patternSide)}
 			}
