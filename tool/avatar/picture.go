@@ -57,7 +57,7 @@ const (
 // fonts. Equal pictures are equal bytes, on every machine.
 type Picture struct {
 	Letters    Letters
-	Seed       uint64 // of an identicon; else 0
+	Seed       uint64 // of an identicon, 20 bits; else 0
 	Background Color
 	Ink        Color
 	Size       uint16 // in pixels, 16 to 512
