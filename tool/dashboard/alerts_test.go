@@ -132,7 +132,7 @@ func (h *webhook) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 func (h *webhook) await(t *testing.T, want map[string]string, but ...string) {
 	t.Helper()
 	var missing []string
-	for deadline := time.Now().Add(2*patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		missing = missing[:0]
 		h.mu.Lock()
 		for _, wrong := range h.wrong {

@@ -20,12 +20,15 @@ import (
 	"github.com/hone-go/hone/framed"
 )
 
+// release is the version of what build makes, given as deploy/Dockerfile does.
+const release = "v1.2.3"
+
 // build makes hone, for one test. What go run links it keeps, which go build does not:
 // linking hone takes seconds of CPU time.
 func build(t testing.TB) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "hone")
-	run(t, root, "go", "run", "-buildvcs=false", "-exec", "cp", "./tool/cmd/hone", program)
+	run(t, root, "go", "run", "-buildvcs=false", "-ldflags=-X 'main.release="+release+"'", "-exec", "cp", "./tool/cmd/hone", program)
 	return program
 }
 
@@ -105,6 +108,15 @@ func TestProbesMatchDrain(t *testing.T) {
 			t.Errorf("%s answers %d before the drain", pr.HTTPGet.Path, got)
 		}
 	}
+	response, err := asked.Get("http://" + p.Admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics, _ := io.ReadAll(response.Body)
+	response.Body.Close()
+	if want := `version="` + release + `"} 1`; !strings.Contains(string(metrics), want) {
+		t.Errorf("hone_info does not say %s", want)
+	}
 	client := &framed.Mux{Addr: p.Addr}
 	defer client.Close()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -171,7 +183,7 @@ func TestUp(t *testing.T) {
 	noted := filepath.Join(dir, "noted")
 	for path, content := range map[string]string{
 		script:                              text(t, "up"),
-		filepath.Join(dir, "bin", "docker"): "#!/bin/sh\necho \"$* user=$HONE_USER password=$GRAFANA_PASSWORD\" >>" + noted + "\n",
+		filepath.Join(dir, "bin", "docker"): "#!/bin/sh\necho \"$* version=$HONE_VERSION user=$HONE_USER password=$GRAFANA_PASSWORD\" >>" + noted + "\n",
 		filepath.Join(dir, "bin", "curl"): "#!/bin/sh\n[ -e " + noted + ".online ] || exit 7\n" +
 			`while [ "$1" != -o ]; do shift; done; echo '"${DS_PROMETHEUS}" "${datasource}"' >"$2"` + "\n",
 	} {
@@ -207,7 +219,7 @@ func TestUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "password=" + secrets[0][0] + "\n"; strings.Count(string(b), "compose up --detach --build user=") != 2 || !strings.Contains(string(b), want) {
+	if want := "password=" + secrets[0][0] + "\n"; strings.Count(string(b), "compose up --detach --build version=unknown user=") != 2 || !strings.Contains(string(b), want) {
 		t.Errorf("docker was called with\n%s", b)
 	}
 	if strings.Contains(string(b), "user=0:") {
