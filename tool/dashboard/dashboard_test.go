@@ -24,6 +24,7 @@ var update = flag.Bool("update", false, "write the generated files into the repo
 // TestFiles holds the repository to what is generated, in both directions.
 func TestFiles(t *testing.T) {
 	files := Files()
+	files["deploy/kubernetes/monitoring/prometheusrule.yaml"] = ruleObject(text(t, "prometheus", "rules.yml"))
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		path := filepath.Join(root, filepath.FromSlash(name))
 		if *update {

@@ -479,6 +479,9 @@ func TestAddressesAgree(t *testing.T) {
 		"systemd/honed.service":      {"127.0.0.1:7100", "127.0.0.1:7171"},
 		"kubernetes/deployment.yaml": {"--addr=:7000", "containerPort: 7000", "--admin=:7070", "containerPort: 7070", `prometheus.io/port: "7070"`},
 		"kubernetes/service.yaml":    {"port: 7000"},
+
+		"kubernetes/honed/statefulset.yaml": {"--listen=:7100", "containerPort: 7100", "--admin=:7171", "containerPort: 7171"},
+		"kubernetes/honed/service.yaml":     {"port: 7100"},
 	} {
 		content := text(t, filepath.FromSlash(file))
 		for _, w := range want {
