@@ -291,7 +291,7 @@ func TestGrafana(t *testing.T) {
 func TestDockerfile(t *testing.T) {
 	file := text(t, "Dockerfile")
 	for _, want := range []string{
-		"CGO_ENABLED=0", "--admin=off", "\nFROM scratch AS hone\n", "\nFROM scratch AS honed\n", "--mount=type=cache,target=/root/.cache/go-build",
+		"CGO_ENABLED=0", "--admin=off", "\nFROM scratch AS hone\n", "\nFROM scratch AS honed\n", "--mount=type=cache,target=/go/cache",
 	} {
 		if !strings.Contains(file, want) {
 			t.Errorf("the Dockerfile lacks %q", want)
