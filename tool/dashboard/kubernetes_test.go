@@ -341,11 +341,21 @@ func TestMonitors(t *testing.T) {
 			if !slices.ContainsFunc(c.Ports, func(p port) bool { return p.Name == e.Port }) {
 				t.Errorf("%s scrapes the port %s of %v", file, e.Port, c.Ports)
 			}
-			switch labelled := len(e.Relabelings) == 1 && e.Relabelings[0].TargetLabel == "software" && e.Relabelings[0].Replacement == "hone"; {
-			case e.Path == "/metrics" && !labelled:
-				t.Errorf("%s: HoneDown would not fire before the first answer", file)
-			case e.Path == "/gateway/metrics" && e.Authorization.Credentials.Name != "honed-admin":
-				t.Errorf("%s: %s takes the token, and gets %+v", file, e.Path, e.Authorization)
+			label := ""
+			if len(e.Relabelings) == 1 {
+				label = e.Relabelings[0].TargetLabel + "=" + e.Relabelings[0].Replacement
+			}
+			switch e.Path {
+			case "/metrics":
+				if label != "software=hone" {
+					t.Errorf("%s: HoneDown would not fire before the first answer", file)
+				}
+			case "/gateway/metrics":
+				if label != "endpoint=gateway" || e.Authorization.Credentials.Name != "honed-admin" {
+					t.Errorf("%s: %s shares its series up with another endpoint (%s), or lacks the token %+v", file, e.Path, label, e.Authorization)
+				}
+			default:
+				t.Errorf("%s scrapes %s, which nobody serves", file, e.Path)
 			}
 		}
 	}
