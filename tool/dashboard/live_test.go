@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -122,6 +123,8 @@ func configuration(t *testing.T, admin, node, alertmanager, rules string) string
 func loadedServer(t *testing.T) string {
 	t.Helper()
 	var hits atomic.Uint64
+	unlimited := debug.SetMemoryLimit(1 << 40)
+	t.Cleanup(func() { debug.SetMemoryLimit(unlimited) })
 	latency := &observe.Latency{Every: 1}
 	srv := &framed.Server{Handler: latency.Wrap(framed.HandlerFunc(func(_ framed.Call, dst, req []byte) ([]byte, error) {
 		hits.Add(1)
