@@ -22,6 +22,11 @@ const (
 	Ended       Status = "ended" // nothing was to be judged
 )
 
+// final reports whether a load has ended so.
+func (s Status) final() bool {
+	return slices.Contains([]Status{Valid, Invalid, Failed, Interrupted, Ended}, s)
+}
+
 // Verdict is how a load ended.
 type Verdict struct {
 	Status Status
@@ -65,7 +70,8 @@ type laneLine struct {
 	Doubtful bool   `json:"doubtful,omitempty"`
 }
 
-// End says how the load ended. Sources go on.
+// End says how the load ended. Sources are asked no more, until Load goes on: the charts
+// stay as they are.
 func (p *Page) End(v Verdict) {
 	p.ready()
 	p.mu.Lock()

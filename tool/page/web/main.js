@@ -2,11 +2,12 @@
 import { charts, groupNames } from "./words.js";
 import { Store, follow, take } from "./store.js";
 import { Chart, Curve, HeatMap } from "./chart.js";
-import { element, fillAbout, fillBanner, fillCaptured, fillChanges, fillEvents, fillHot, fillRace, fillStrip, once } from "./tables.js";
+import { element, fillAbout, fillBanner, fillCaptured, fillChanges, fillEvents, fillHot, fillJumps, fillRace, fillStrip, once } from "./tables.js";
 
 const find = (name) => document.querySelector("[data-" + name + "]");
 const changed = once();
 const paintEvery = 250; // milliseconds, at most so often
+const leastLeft = 58; // pixels for the labels of an axis
 
 class View {
   constructor(store) {
@@ -16,6 +17,7 @@ class View {
     this.service = false;
     this.rarity = null;
     this.waiting = 0;
+    this.left = leastLeft;
     store.watch(() => this.later());
   }
 
@@ -43,6 +45,7 @@ class View {
     changed("capture", store.state.capture, () => this.showCapture());
     changed("events", store.marks.length, () => fillEvents(find("events"), store));
     changed("about", [store.hello, store.state.notes], () => fillAbout(find("about"), store));
+    fillJumps(find("jumps"));
     find("service-label").hidden = !store.state.curve?.service && !store.heat.some((c) => c.s);
     this.spans = this.lanesAt = null;
     for (const c of this.drawn) c.draw();
@@ -60,6 +63,8 @@ class View {
       this.drawn = [];
       find("charts").replaceChildren(...hello.groups.map((group) => {
         const section = element("section");
+        section.id = "charts-" + group;
+        section.dataset.jump = groupNames[group].split(" ").pop();
         const box = element("div", "group");
         section.append(element("h2", "", groupNames[group]), box);
         for (const what of charts.filter((c) => c.group === group && this.has(c))) {
@@ -70,6 +75,13 @@ class View {
         return section;
       }));
     });
+  }
+
+  // widen makes room for labels, in all charts alike: their times stay below each other.
+  widen(left) {
+    if (left <= this.left) return;
+    this.left = Math.ceil(left);
+    this.redraw();
   }
 
   // has reports whether a chart will have figures: of a report all are known.

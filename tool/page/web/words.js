@@ -56,7 +56,7 @@ export const serverFigures = [
   { key: "s.rss", name: "memory", unit: "bytes" }, { key: "g.goroutines", name: "goroutines", unit: "count" },
 ];
 
-const none = "–";
+export const none = "–";
 
 // digits writes a number with about three digits that matter.
 function digits(v) {
