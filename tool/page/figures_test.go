@@ -59,7 +59,7 @@ func TestChartsFreeze(t *testing.T) {
 		defer p.Close()
 		asks := func() int64 {
 			before := asked.Load()
-			time.Sleep(10 * time.Second)
+			<-time.After(10 * time.Second) // of the bubble
 			synctest.Wait()
 			return asked.Load() - before
 		}

@@ -112,7 +112,7 @@ function unjudged(now, before, unit) {
 export function fillRace(section, store) {
   const lanes = store.state.lanes ?? [];
   section.hidden = lanes.length === 0;
-  section.querySelector("h2").textContent = (lanes.every((l) => l.group === "samples") ? "Samples" : "In turn") + ", each as a whole";
+  section.querySelector("h2").textContent = (lanes.every((l) => l.group === "samples") ? "Samples" : "In turn") + ", whole run of each";
   const table = element("table");
   const top = table.createTHead().insertRow();
   for (const name of ["", "", "answers/s", "p50", "p99", "CPU/request"]) {
@@ -145,16 +145,16 @@ export function fillRace(section, store) {
   section.querySelector(".scroll").replaceChildren(table);
 }
 
+// svgOf makes a part of a drawing.
+export function svgOf(name, attributes = {}) {
+  const e = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, typeof value === "number" ? Number(value.toFixed(2)) : value);
+  return e;
+}
+
 function barOf(part) {
-  const space = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(space, "svg");
-  svg.setAttribute("viewBox", "0 0 100 10");
-  svg.setAttribute("preserveAspectRatio", "none");
-  svg.setAttribute("aria-hidden", "true");
-  const rect = document.createElementNS(space, "rect");
-  rect.setAttribute("width", (100 * part).toFixed(2));
-  rect.setAttribute("height", "10");
-  svg.append(rect);
+  const svg = svgOf("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" });
+  svg.append(svgOf("rect", { width: (100 * part).toFixed(2), height: "10" }));
   return svg;
 }
 
