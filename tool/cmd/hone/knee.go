@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -169,7 +170,10 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	began := time.Now().UTC()
 	watcher := view.NewKnee(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, shown, f.goals.String(), s)
 	defer watcher.End()
-	s.Made = watcher.Made
+	s.Made = func(t knee.Point, found knee.Knee) {
+		watcher.Made(t, found)
+		open.Live.Search(kneeShown(s.Report(shown, false)))
+	}
 	s.Watch = func(now knee.Progress) {
 		watcher.Show(now)
 		if now.Load != nil {
@@ -201,6 +205,18 @@ func (f *kneeFlags) page(target string) *page.Page {
 		Title: "hone knee " + target, Groups: []string{page.Client, page.Host},
 		About: []page.Fact{{Name: "goals", Value: f.goals.String()}, {Name: "load", Value: f.load.Shape()}, {Name: "hone", Value: buildVersion().Version}},
 	}
+}
+
+// kneeShown is what a search has found, as the page shows it.
+func kneeShown(r *knee.Report) page.Knee {
+	k := page.Knee{Goals: r.Knee.Goal, Unit: r.Unit, Drawn: strings.Replace(r.Drawn(), "p999", "p99.9", 1), Met: r.Knee.Met, Missed: r.Knee.Missed, Trials: []page.KneeTrial{}}
+	if goal := r.GoalLine(); goal > 0 {
+		k.Goal = &goal
+	}
+	for _, t := range r.Trials {
+		k.Trials = append(k.Trials, page.KneeTrial{Load: t.Load, Value: t.Plotted, Full: t.Full, Valid: t.Valid, Met: t.Mark() == knee.MarkMet, Why: t.Why})
+	}
+	return k
 }
 
 // kneeFailure is the failure of a search that could not go on.
