@@ -22,7 +22,8 @@ type Log interface {
 	// After ErrNoSpace, ErrTooLarge, ErrMalformed and ErrConflict nothing was stored and the
 	// Log goes on. Any other error leaves the outcome unknown: the Log is broken, and every
 	// later Append returns ErrBroken. A ctx that ends while the envelope is on its way
-	// breaks the Log too. The Log does not keep envelope.
+	// breaks the Log too. The Log does not keep envelope, but may still read it once it is
+	// broken.
 	Append(ctx context.Context, envelope []byte) (pos uint64, err error)
 
 	// Read calls each for every envelope from position from (0 is the first one) up to the
