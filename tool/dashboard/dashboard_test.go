@@ -188,7 +188,7 @@ func TestThresholds(t *testing.T) {
 		for i, alert := range p.Alerts {
 			expr, found := exprs[alert]
 			if !found {
-				t.Errorf("%s shows %s, which is no alert", name, alert)
+				t.Errorf("%s shows %s, which is not an alert", name, alert)
 			}
 			shown[alert] = true
 			expr, _, _ = strings.Cut(expr, " and on ")

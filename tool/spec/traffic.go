@@ -56,7 +56,7 @@ type flowsFlag struct {
 	text  string // all of it, for the hash that is kept
 }
 
-// Set refuses flows that are no table.
+// Set refuses flows that are not tables.
 func (f *flowsFlag) Set(string) error {
 	return errors.New("no flow; write flows in a file, as in [[flow]] with a [[flow.step]], and name it after --scenario")
 }
