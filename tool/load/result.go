@@ -151,7 +151,7 @@ type measurement struct {
 	lag         *hdrhistogram.Histogram // nil in a closed loop
 	offered     int64                   // requests of the schedule within the window, or sessions
 	followed    int64                   // requests within the window that follow others in their sessions
-	steps       []Step
+	steps       []stepTally             // of the plan's Traffic
 	cpu         time.Duration
 	cpuSpan     time.Duration
 	cpuKnown    bool
@@ -178,7 +178,7 @@ func (m *measurement) result() *Result {
 		Unsent:     m.unsent,
 		Statuses:   m.statuses(),
 		Reconnects: m.reconnects, Retries: m.retries, Drains: m.drains,
-		Intervals: m.intervals, Steps: m.steps,
+		Intervals: m.intervals, Steps: m.stepsOf(),
 		Latency:  QuantilesOf(m.latency),
 		Schedule: m.plan.Schedule.String(), Idle: m.idleOf(), Churn: m.churnOf(),
 		Window: m.span, Interrupted: m.interrupted,

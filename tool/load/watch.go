@@ -320,7 +320,7 @@ func (r *run) measurement() measurement {
 			m.sizes.take(c.left)
 		}
 	}
-	m.steps = r.stepsOf(m.span.Seconds())
+	m.steps = r.steps()
 	if r.idle != nil {
 		m.idle = r.idle.result()
 	}
