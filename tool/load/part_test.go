@@ -307,7 +307,7 @@ func TestEverythingCountedIsCarried(t *testing.T) {
 			example: &Error{What: "example"}, codes: make([]int64, mostCodes), answered: 7, during: 8, good: 9},
 		failure: &Error{Kind: Silent, Target: "there", What: "what", Try: "try"}, interrupted: true, missed: "p99", span: 10, lag: h, offered: 11, followed: 29,
 		steps: []stepTally{{h, h, [kinds]int64{30}, 31, 32, 33}},
-		cpu: 12, cpuSpan: 13, cpuKnown: true, procs: 14, reconnects: 15, retries: 16, drains: 17, outage: 18, sizes: sizeSum{19, 20, 21, 22},
+		cpu:   12, cpuSpan: 13, cpuKnown: true, procs: 14, reconnects: 15, retries: 16, drains: 17, outage: 18, sizes: sizeSum{19, 20, 21, 22},
 		idle:    &soaked{Idle{Conns: 23, Failed: 24, Open: 25, Closed: 26}, h},
 		churned: &churned{dial: h, first: h, lag: h, conns: 27, errors: [kinds]int64{28}, example: &Error{What: "a"}, own: &Error{What: "b"}},
 	}}
