@@ -77,6 +77,9 @@ func TestRules(t *testing.T) {
 	for _, g := range rules.Groups {
 		for _, r := range g.Rules {
 			recorded[r.Record] = true
+			if regexp.MustCompile(`\bjob *(=|!)`).MatchString(r.Expr) {
+				t.Errorf("%s%s chooses by the job's name, which is the user's: %s", r.Record, r.Alert, r.Expr)
+			}
 			for _, name := range regexp.MustCompile(`\b[a-z_]*:?(hone|go|process)_[a-z0-9_:]+`).FindAllString(r.Expr, -1) {
 				if _, ok := metrics[name]; !ok && !recorded[name] {
 					t.Errorf("%s%s asks for %s, which observe does not have", r.Record, r.Alert, name)
