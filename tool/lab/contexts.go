@@ -215,7 +215,7 @@ func (b *bench) servedContexts(ctx context.Context) error {
 	defer end()
 	laps, err := b.driveAll(ctx, all, quickly(b, 1, 5), "100 connections", func(p *process) (load.Plan, error) {
 		plan := b.webPlan(p, servedPath, 1)
-		plan.For = quickly(b, plan.For, 800*time.Millisecond)
+		plan.For = quickly(b, plan.For, 600*time.Millisecond)
 		return plan, nil
 	})
 	if err != nil {

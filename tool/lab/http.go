@@ -151,7 +151,7 @@ func (b *bench) startPeer(ctx context.Context, name, program string) (*process, 
 // webPlan is the load on a server of HTTP.
 func (b *bench) webPlan(p *process, path string, depth int) load.Plan {
 	return load.Plan{Target: load.HTTP{URL: "http://" + p.addr + path}, Conns: quickly(b, 20, 100), Depth: depth,
-		For: quickly(b, 100*time.Millisecond, 1200*time.Millisecond), Warmup: quickly(b, 20*time.Millisecond, 300*time.Millisecond)}
+		For: quickly(b, 100*time.Millisecond, time.Second), Warmup: quickly(b, 20*time.Millisecond, 300*time.Millisecond)}
 }
 
 // webRows set every server beside net/http, and http1 beside fasthttp.

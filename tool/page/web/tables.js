@@ -176,7 +176,7 @@ export function fillHot(section, store) {
   const before = hot.lines.some((l) => l.before !== null);
   const gap = (l) => element("span", "", l.before === null ? none : (l.flat < l.before ? "−" : "+") + seconds(Math.abs(l.flat - l.before)));
   const table = tableOf(["function", "itself", ...(before ? ["earlier", "difference"] : []), "with what it calls"],
-    hot.lines.map((l) => [l.function, seconds(l.flat), ...(before ? [seconds(l.before), gap(l)] : []), seconds(l.cum)]));
+    hot.lines.map((l) => [l.function, seconds(l.flat), ...(before ? [seconds(l.before), gap(l)] : []), seconds(l.cum)]), "functions");
   section.querySelector("h2").textContent = `Where processor time went, ${hot.per}, from ${hot.samples} samples`;
   const doubts = hot.doubts.map((d) => element("p", "bad", "INVALID: the load under which it was taken: " + d));
   section.querySelector(".scroll").replaceChildren(...doubts, table);
