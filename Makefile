@@ -122,13 +122,15 @@ bench-faults: ## see what each does when things go wrong, and store it
 bench-gateway: ## measure the gateway: levels, logs, shapes of load and open loops
 	cd gateway && go test -run '^$$' -bench 'Gateway|OpenLoop' -benchtime 1000000x -timeout 30m .
 
-prove-gateway: ## kill a gateway 100 times under load, then move clients between two of one cluster; verify every message
+prove-gateway: ## kill a gateway 100 times under load, move clients between two of one cluster, offer too much; verify every message
 	go run ./gateway/cmd/honed prove --messages 20000000 --kills 100
 	cd gateway && go test -count=1 ./cmd/honed -timeout 30m -v -run TestCluster -cluster 8000000
 	cd gateway && go test -count=1 . -timeout 30m -v -run TestHostile -hostile 1000000
+	cd gateway && go test -count=1 . -v -run TestTenfold -tenfold 20s
 
 prove: ## kill processes, servers and the power under the gateway's log, and count what is lost: 10 minutes
 	HONE_TEST_ALL=1 go test -count=1 -timeout 60m -v -run '^TestProve' ./gateway/journal -args -full
+	HONE_TEST_ALL=1 go test -count=1 -timeout 10m -v -run '^TestProve' ./gateway/cmd/honed
 
 cross: ## type-check every package and test for the other platforms
 	@for p in $(PLATFORMS); do \
