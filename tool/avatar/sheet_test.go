@@ -213,6 +213,24 @@ func TestAddedFont(t *testing.T) {
 	}
 }
 
+// TestBlankGlyph asks for a letter that a font has a number for and no outline of:
+// its name has a pattern, not an empty picture.
+func TestBlankGlyph(t *testing.T) {
+	fonts, err := OpenFonts(FontOptions{Files: fontFiles(t, "DroidSansFallbackFull.ttf"), Places: []string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const filler = '\u3164' // of Hangul
+	for range 2 {           // the second time from memory
+		if _, ok := fonts.Fit(Letters{filler}); ok {
+			t.Error("a letter without an outline is drawn")
+		}
+		if _, ok := fonts.Fit(Letters{'民', '小'}); !ok {
+			t.Error("letters with outlines are not drawn")
+		}
+	}
+}
+
 // TestKoreanFont adds a font that has some Han characters: Chinese names still
 // have theirs from the system's font.
 func TestKoreanFont(t *testing.T) {
