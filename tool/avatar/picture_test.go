@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"hash/maphash"
 	"image"
 	"image/color"
 	"image/png"
@@ -286,6 +287,30 @@ func TestPatterns(t *testing.T) {
 	t.Logf("%d of %d pairs look alike (-seed %d)", alike, pairs, *seed)
 	if alike > pairs/100 {
 		t.Errorf("%d of %d pairs look alike, want at most 1 %% (-seed %d)", alike, pairs, *seed)
+	}
+}
+
+// TestAllPatterns counts the different ones among all that there are.
+func TestAllPatterns(t *testing.T) {
+	if os.Getenv("HONE_TEST_ALL") == "" || raceEnabled {
+		t.Skip("draws a million pictures; HONE_TEST_ALL=1 without the race detector runs it")
+	}
+	fonts, seed := onlyGo(t), maphash.MakeSeed()
+	var pt painter
+	names := map[uint64]float64{}
+	for s := range uint64(1 << seedBits) {
+		if err := pt.paint(fonts, Picture{Motif: Identicon, Seed: s, Size: 32}); err != nil {
+			t.Fatal(err)
+		}
+		names[maphash.Bytes(seed, pt.rows)]++
+	}
+	same := 0.0
+	for _, n := range names {
+		same += n * n / (1 << (2 * seedBits))
+	}
+	t.Logf("%d different patterns; two names have the same one in %.1f of a million cases", len(names), same*1e6)
+	if len(names) != 763_003 || same > 2.35e-6 {
+		t.Errorf("%d different patterns, the same in %.2f of a million cases; docs/avatar.md says otherwise", len(names), same*1e6)
 	}
 }
 
