@@ -1,9 +1,11 @@
 package sys
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,18 +13,25 @@ import (
 // Timer is an alarm of the kernel for one goroutine. Package time rounds waits
 // up to a millisecond when the process has nothing else to do; a Timer rings
 // some 40 µs after its moment, and its goroutine waits in the runtime's poller,
-// without a thread. NewTimer makes one. Set and Wait belong to one goroutine;
-// Close may be called from any.
+// without a thread. NewTimer makes one. Wait belongs to one goroutine; Close may be
+// called from any.
+//
+// Its calls do not tell the scheduler, since the kernel answers both at once. That
+// saves more than the telling: the first call that is told after the process was idle
+// wakes the runtime's monitor, which then looks every 20 µs until all is idle again.
+// A load of 2,000 requests a second had three context switches and two futexes more for
+// each, and took a quarter more CPU.
 type Timer struct {
 	file  *os.File
 	raw   syscall.RawConn
 	spec  unix.ItimerSpec
+	armed bool
 	err   error
-	arm   func(fd uintptr) // made once, so that Set allocates nothing
+	wait  func(fd uintptr) bool // made once, so that Wait allocates nothing
 	rings [8]byte
 }
 
-// NewTimer opens a timer that is not set. It costs a descriptor until Close.
+// NewTimer opens a timer. It costs a descriptor until Close.
 func NewTimer() (*Timer, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
@@ -33,25 +42,34 @@ func NewTimer() (*Timer, error) {
 		t.file.Close()
 		return nil, err
 	}
-	t.arm = func(fd uintptr) { t.err = unix.TimerfdSettime(int(fd), 0, &t.spec, nil) }
+	t.wait = t.ring
 	return t, nil
 }
 
-// Set makes the timer ring once, after d, in the place of whatever it was set
-// to. A d that is not positive rings at once.
-func (t *Timer) Set(d time.Duration) error {
-	t.spec.Value = unix.NsecToTimespec(int64(max(d, 1)))
-	if err := t.raw.Control(t.arm); err != nil {
-		return err
+// ring arms the timer, and is called again when it has rung: it is armed only once the
+// poller is ready to hear it, so that nothing needs to be read before.
+func (t *Timer) ring(fd uintptr) bool {
+	if t.armed {
+		_, t.err = Read(fd, t.rings[:])
+		return !errors.Is(t.err, ErrAgain)
 	}
-	return os.NewSyscallError("timerfd_settime", t.err)
+	t.armed = true
+	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, fd, 0, uintptr(unsafe.Pointer(&t.spec)), 0, 0, 0)
+	if errno != 0 {
+		t.err = os.NewSyscallError("timerfd_settime", errno)
+	}
+	return errno != 0
 }
 
-// Wait returns when the timer has rung since it was last set, and with an error
-// that is os.ErrClosed when Close ends the wait.
-func (t *Timer) Wait() error {
-	_, err := t.file.Read(t.rings[:])
-	return err
+// Wait returns after d, at once if d is not positive, and with an error that is
+// os.ErrClosed when Close ends the wait.
+func (t *Timer) Wait(d time.Duration) error {
+	t.spec.Value = unix.NsecToTimespec(int64(max(d, 1)))
+	t.armed = false
+	if t.raw.Read(t.wait) != nil {
+		return os.ErrClosed // the only thing that ends the wait
+	}
+	return t.err
 }
 
 // Close gives the descriptor back and ends a Wait.

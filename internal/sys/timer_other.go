@@ -15,21 +15,16 @@ type Timer struct {
 	closed chan struct{}
 }
 
-// NewTimer makes a timer that is not set.
+// NewTimer makes a timer.
 func NewTimer() (*Timer, error) {
 	t := &Timer{timer: time.NewTimer(time.Hour), closed: make(chan struct{})}
 	t.timer.Stop()
 	return t, nil
 }
 
-// Set makes the timer ring once, after d.
-func (t *Timer) Set(d time.Duration) error {
+// Wait returns after d, or with os.ErrClosed after Close.
+func (t *Timer) Wait(d time.Duration) error {
 	t.timer.Reset(d)
-	return nil
-}
-
-// Wait returns when the timer has rung, or with os.ErrClosed after Close.
-func (t *Timer) Wait() error {
 	select {
 	case <-t.timer.C:
 		return nil
