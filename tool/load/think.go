@@ -12,7 +12,6 @@ import (
 type thoughts struct {
 	run   *run
 	timer *sys.Timer
-	going chan struct{} // closed when the goroutine has ended
 
 	mu     sync.Mutex
 	all    []thought // a heap: none is before the one at half its place
