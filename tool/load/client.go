@@ -68,7 +68,7 @@ func (r *run) prepareTraffic() {
 		}
 	}
 	if r.plan.Traffic.Thinks() {
-		r.thoughts = &thoughts{run: r}
+		r.thoughts = &thoughts{run: r, lag: NewHistogram()}
 	}
 }
 

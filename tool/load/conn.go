@@ -534,7 +534,7 @@ func (c *conn) cutAfter(d time.Duration, parted int) {
 func (c *conn) idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.free) == len(c.slots) && c.waiting.count == 0 && c.later.count == 0
+	return len(c.free) == len(c.slots) && c.waiting.count == 0 && c.live == 0
 }
 
 // unanswered is since when an answer stays away, and why if that is known; not ok:
