@@ -167,6 +167,10 @@ func TestFlowIsUnchangedByTheOthers(t *testing.T) {
 		if n := len(allOf(p, 1, 10*time.Second)); n < 1700 || n > 2300 {
 			t.Errorf("%v: %d sessions of a flow with a fifth of 10,000", arrivals, n)
 		}
+		// Scaled to the same rate, flows would be in step if they had the same seed.
+		if browse, buy := allOf(p, 0, time.Second)[1].moment*7, allOf(p, 2, time.Second)[1].moment; max(browse-buy, buy-browse) < 1000 {
+			t.Errorf("%v: flows are in step, at %d and %d", arrivals, browse, buy)
+		}
 	}
 }
 
@@ -391,6 +395,44 @@ func TestSessionsOutliveTheirConnection(t *testing.T) {
 		}))
 		if r.Errors["total"] != 0 || r.Steps[0].Requests != 300 || r.Steps[1].Requests != 300 || served != 600 || r.Reconnects < 100 {
 			t.Errorf("rate %v: %d served, %d reconnects, %v, %v", rate, served, r.Reconnects, r.Errors, r.InvalidReasons)
+		}
+	}
+}
+
+// A step sees the head of its own answer, also where a step that does not look at heads has
+// had the same bytes before.
+func TestStepsSeeTheirHeads(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Date"] = nil
+		w.Header().Set("X-For", "all")
+		if r.URL.Path == "/c" {
+			w.Header().Set("X-For", "one")
+		}
+		fmt.Fprint(w, "ok")
+	}))
+	defer s.Close()
+	script := compiled(t, traffic.Plan{Web: true, Flows: []traffic.Flow{{Steps: []traffic.Step{
+		{Path: "/c", Checks: []string{"header X-For == one"}},
+		{Path: "/a"},
+		{Path: "/b", Checks: []string{"header X-For == all", "body == ok"}},
+	}}}})
+	r := must[*Result](t)(Run(context.Background(), Plan{Target: HTTP{URL: s.URL}, Requests: 100, Traffic: script}))
+	if r.Errors["total"] != 0 || r.Requests != 300 {
+		t.Errorf("%v: %v", r.Errors, r.InvalidReasons)
+	}
+}
+
+// Later steps that get no answers in time are behind, as first steps are.
+func TestGateKnowsLaterSteps(t *testing.T) {
+	for followed, behind := range map[int64]bool{0: false, 10: false, 1000: true} {
+		m := measurement{
+			tally: newTally(true), lag: NewHistogram(), plan: Plan{Rate: 100, For: 10 * time.Second},
+			offered: 1000, followed: followed,
+		}
+		m.during = 1000
+		record(m.latency, 1000, 1000)
+		if why := m.behind(); (why != "") != behind {
+			t.Errorf("%d later steps: %q", followed, why)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func manualScenario(t *testing.T, target string) string {
 		t.Fatal("docs/load.md has no scenario")
 	}
 	for from, to := range map[string]string{
-		"http://127.0.0.1:8080": target,
+		"http://127.0.0.1:8080":                       target,
 		"stages:0..1000/10s,1000/30s,3000/5s,..0/10s": "stages:0..300/300ms,300/300ms,900/100ms,..0/300ms",
 	} {
 		if !strings.Contains(block, from) {
