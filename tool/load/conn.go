@@ -183,13 +183,11 @@ func (c *conn) accept(now int64) error {
 	if (c.sizes != nil || c.clients != nil) && c.run.plan.Echo {
 		expect = c.content(place)
 	}
-	again := false
+	again, well := false, false
 	if c.clients != nil && a.Err == nil {
-		if again, a.Err = c.ask(place); a.Err != nil {
-			a.Wrong = true
-		}
+		again, a.Err = c.ask(place)
+		a.Wrong = a.Err != nil
 	}
-	well := false
 	switch {
 	case a.Wrong:
 		c.batch.complain(WrongContent, c.shard.window.has(s.intended), a.Err)

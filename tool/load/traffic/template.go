@@ -56,6 +56,14 @@ const (
 // Most is the longest that the template can become.
 func (t *Template) Most() int { return t.most }
 
+// least is the shortest.
+func (t *Template) least() (n int) {
+	for i := range t.parts {
+		n += len(t.parts[i].literal)
+	}
+	return n
+}
+
 // Literal is the whole template where it has no value.
 func (t *Template) Literal() (text []byte, ok bool) {
 	switch {
