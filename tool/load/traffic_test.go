@@ -6,10 +6,13 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -164,6 +167,10 @@ func TestFlowIsUnchangedByTheOthers(t *testing.T) {
 		if n := len(allOf(p, 1, 10*time.Second)); n < 1700 || n > 2300 {
 			t.Errorf("%v: %d sessions of a flow with a fifth of 10,000", arrivals, n)
 		}
+		// Scaled to the same rate, flows would be in step if they had the same seed.
+		if browse, buy := allOf(p, 0, time.Second)[1].moment*7, allOf(p, 2, time.Second)[1].moment; max(browse-buy, buy-browse) < 1000 {
+			t.Errorf("%v: flows are in step, at %d and %d", arrivals, browse, buy)
+		}
 	}
 }
 
@@ -212,7 +219,7 @@ func TestFailedStepEndsItsSession(t *testing.T) {
 	if calls["buy"] != 9 || failed != calls["login"]-9 || failed == 0 || r.Errors["wrong_content"] != failed {
 		t.Errorf("%d logins, %d failed, %d bought: %v", calls["login"], failed, calls["buy"], r.Errors)
 	}
-	if why := strings.Join(r.InvalidReasons, " "); !strings.Contains(why, "step login: the answer fails the check json user.name matches user [0-8]$") {
+	if why := strings.Join(r.InvalidReasons, " "); !strings.Contains(why, "step login: the answer fails check 1, json user.name matches") {
 		t.Errorf("the reason is %q", why)
 	}
 }
@@ -263,5 +270,198 @@ func TestRedirectsAreFollowed(t *testing.T) {
 	r = must[*Result](t)(Run(context.Background(), Plan{Target: target, Requests: 100, Traffic: compiled(t, plan)}))
 	if r.Errors["failed"] != 100 || r.Statuses["302"] != 100 {
 		t.Errorf("without: %v, %v", r.Errors, r.Statuses)
+	}
+}
+
+// shopAnswer is what the shop answers to the only request of a connection.
+func shopAnswer(c *conn, login int) []byte {
+	client := c.clients[0]
+	status, body := "200 OK", ""
+	switch client.Request().Name {
+	case "browse":
+		body = `{"product": {"price": 100}}`
+	case "search":
+		path := string(client.Request().Path.Append(nil, &client.Session))
+		word, _ := url.QueryUnescape(strings.TrimPrefix(path, "/search?q="))
+		body = fmt.Sprintf(`{"query": %q, "found": %d}`, word, map[string]int{"lamp": 2, "red chair": 1}[word])
+	case "login":
+		body = fmt.Sprintf(`{"token": "t", "user": {"name": "user %d"}}`, login)
+	case "buy":
+		status = "201 Created"
+	case "order":
+		body = fmt.Sprintf(`{"user": "user %d"}`, login)
+	}
+	return fmt.Appendf(nil, "HTTP/1.1 %s\r\nContent-Type: json\r\nLocation: /orders/5\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
+}
+
+// Sessions, their values, takes and checks are sent, answered and ended without an
+// allocation, and what has ended is used again.
+func TestSessionsAllocateNothing(t *testing.T) {
+	plan := shopPlan(t, 1)
+	plan.Cookies = false
+	plan.Flows[2].Steps[0].Think, plan.Flows[2].Steps[0].ThinkMost = 0, 0
+	p := must[Plan](t)(Plan{Target: HTTP{URL: "http://h"}, Traffic: compiled(t, plan), Seed: 1, For: time.Hour}.complete())
+	begin := func() (*run, *conn) {
+		r := newRun(p)
+		r.shards[0].window = window{0, int64(time.Hour)}
+		c := newConn(r, 0, swallow{})
+		c.begin(r.now())
+		return r, c
+	}
+	settle := func(r *run, c *conn, answer []byte) {
+		if used, _, err := c.arrived(answer, r.now()); err != nil || used != len(answer) {
+			t.Fatal(used, err)
+		}
+	}
+	r, c := begin()
+	var answers [][]byte
+	done := map[string]int{}
+	for range 2600 {
+		name := c.clients[0].Request().Name
+		done[name]++
+		answers = append(answers, shopAnswer(c, done["login"]-1))
+		settle(r, c, answers[len(answers)-1])
+	}
+	r, c = begin() // the same again
+	next := 0
+	for ; next < 500; next++ {
+		settle(r, c, answers[next])
+	}
+	if n := testing.AllocsPerRun(2000, func() {
+		settle(r, c, answers[next])
+		next++
+	}); n != 0 {
+		t.Errorf("%v allocations for a request", n)
+	}
+	if bad := r.shards[0].now.failures(); bad != 0 {
+		t.Errorf("%d of %v failed: %v", bad, done, r.shards[0].now.example)
+	}
+	if done["order"] == 0 || done["login"] != done["buy"] || len(c.retired)+c.live > 2 {
+		t.Errorf("%v, %d sessions are kept", done, len(c.retired)+c.live)
+	}
+}
+
+// While a client thinks its connection serves others, and it goes on when its time has
+// come; the time to think is in no response time.
+func TestThinkingHoldsNoConnection(t *testing.T) {
+	const think = 300 * time.Millisecond
+	script := compiled(t, traffic.Plan{Flows: []traffic.Flow{{Steps: []traffic.Step{
+		{Name: "first", Body: "a{{n}}", Takes: []traffic.Take{{Name: "it", From: "regex [0-9]+"}}, Think: think},
+		{Name: "second", Body: "b{{it}}", Checks: []string{"body == b{{n}}"}},
+	}}}})
+	r := must[*Result](t)(Run(context.Background(), Plan{
+		Target: echoServer(t, "tcp"), Depth: 1, Rate: 400, Requests: 300, Traffic: script, MaxLag: time.Hour, For: patience,
+	}))
+	if r.Errors["total"] != 0 || r.Steps[0].Requests != 300 || r.Steps[1].Requests != 300 {
+		t.Fatalf("%v, %+v", r.Errors, r.Steps)
+	}
+	// One connection that waited for each client would take 300 times as long as one thinks.
+	if r.Window > 10*time.Second || r.Window < think {
+		t.Errorf("it took %v", r.Window)
+	}
+	if median := time.Duration(*r.Steps[1].Latency.P50 * 1e3); median > think/2 {
+		t.Errorf("the second step takes %v", median)
+	}
+	// A closed loop's client who thinks is one of its clients.
+	r = must[*Result](t)(Run(context.Background(), Plan{
+		Target: echoServer(t, "tcp"), Conns: 2, Depth: 3, Requests: 18, Traffic: script, For: patience,
+	}))
+	if r.Requests != 36 || r.Window < 3*think {
+		t.Errorf("six clients have done 18 sessions in %v: %+v", r.Window, r.Errors)
+	}
+}
+
+// A server that closes a connection within a session ends no session that can go on.
+func TestSessionsOutliveTheirConnection(t *testing.T) {
+	served := 0
+	var lock sync.Mutex
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		lock.Lock()
+		defer lock.Unlock()
+		if served++; served%3 == 0 {
+			w.Header().Set("Connection", "close")
+		}
+		fmt.Fprintf(w, "at %s", r.URL.Path)
+	}))
+	defer s.Close()
+	script := compiled(t, traffic.Plan{Web: true, Flows: []traffic.Flow{{Steps: []traffic.Step{
+		{Name: "first", Path: "/{{n}}", Takes: []traffic.Take{{Name: "at", From: "regex at (.*)"}}, Think: 2 * time.Millisecond},
+		{Name: "second", Path: "{{at|raw}}/more", Checks: []string{"body == at /{{n}}/more"}},
+	}}}})
+	for _, rate := range []float64{0, 1000} {
+		served = 0
+		r := must[*Result](t)(Run(context.Background(), Plan{
+			Target: HTTP{URL: s.URL}, Conns: 4, Rate: rate, Requests: 300, Traffic: script, MaxLag: time.Hour, For: patience,
+		}))
+		if r.Errors["total"] != 0 || r.Steps[0].Requests != 300 || r.Steps[1].Requests != 300 || served != 600 || r.Reconnects < 100 {
+			t.Errorf("rate %v: %d served, %d reconnects, %v, %v", rate, served, r.Reconnects, r.Errors, r.InvalidReasons)
+		}
+	}
+}
+
+// A step sees the head of its own answer, also where a step that does not look at heads has
+// had the same bytes before.
+func TestStepsSeeTheirHeads(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Date"] = nil
+		w.Header().Set("X-For", "all")
+		if r.URL.Path == "/c" {
+			w.Header().Set("X-For", "one")
+		}
+		fmt.Fprint(w, "ok")
+	}))
+	defer s.Close()
+	script := compiled(t, traffic.Plan{Web: true, Flows: []traffic.Flow{{Steps: []traffic.Step{
+		{Path: "/c", Checks: []string{"header X-For == one"}},
+		{Path: "/a"},
+		{Path: "/b", Checks: []string{"header X-For == all", "body == ok"}},
+	}}}})
+	r := must[*Result](t)(Run(context.Background(), Plan{Target: HTTP{URL: s.URL}, Requests: 100, Traffic: script}))
+	if r.Errors["total"] != 0 || r.Requests != 300 {
+		t.Errorf("%v: %v", r.Errors, r.InvalidReasons)
+	}
+}
+
+// Later steps that get no answers in time are behind, as first steps are.
+func TestGateKnowsLaterSteps(t *testing.T) {
+	for followed, behind := range map[int64]bool{0: false, 10: false, 1000: true} {
+		m := measurement{
+			tally: newTally(true), lag: NewHistogram(), plan: Plan{Rate: 100, For: 10 * time.Second},
+			offered: 1000, followed: followed,
+		}
+		m.during = 1000
+		record(m.latency, 1000, 1000)
+		if why := m.behind(); (why != "") != behind {
+			t.Errorf("%d later steps: %q", followed, why)
+		}
+	}
+}
+
+// What a frame cannot carry is refused, and dots in names of steps are no goals.
+func TestGoalsOfSteps(t *testing.T) {
+	for text, want := range map[string]Goal{
+		"login.p99<20ms":          {Step: "login", Metric: "p99"},
+		"a.b.service.p99.9<=20ms": {Step: "a.b", Metric: "service.p999"},
+		"login.errors<1%":         {Step: "login", Metric: "errors"},
+		"service.p50<1ms":         {Metric: "service.p50"},
+	} {
+		g := must[Goal](t)(ParseGoal(text))
+		if g.Step != want.Step || g.Metric != want.Metric || g.String() != text {
+			t.Errorf("%q is read as %+v", text, g)
+		}
+	}
+	r := &Result{Valid: true, Requests: 10, Errors: map[string]int64{"total": 5}, Steps: []Step{
+		{Name: "login", Requests: 200, Errors: map[string]int64{"total": 1}, Latency: Quantiles{P99: new(15000.0)}, Service: Quantiles{P99: new(14000.0)}},
+	}}
+	goals := []Goal{}
+	for _, text := range []string{"login.p99<20ms", "login.service.p99<14ms", "login.errors<1%", "login.requests>=200", "errors<1%", "buy.p99<1s"} {
+		goals = append(goals, must[Goal](t)(ParseGoal(text)))
+	}
+	met := ""
+	for _, o := range Check(r, goals) {
+		met += fmt.Sprint(o.Met, " ")
+	}
+	if met != "true false true true false false " {
+		t.Errorf("met: %s", met)
 	}
 }
