@@ -44,6 +44,8 @@ type Now struct {
 	Errors        int64
 	CPUShare      *float64
 	Clock         time.Duration // how far its clock is ahead
+	P50, P99      *float64      // of its last interval; nil: there was none
+	Fault         string        // why it is not to be believed; empty: nothing is known
 }
 
 // Source is where agents come from: Local or NATS.
@@ -75,6 +77,7 @@ type member struct {
 	latest reading
 	seen   seen
 	before int64 // answers at the last report
+	times  load.Quantiles
 
 	sum   load.Measured // of its intervals
 	told  bool          // it has had any
@@ -215,6 +218,8 @@ func (c *coordinator) take(e event) {
 	case said.Interval != nil:
 		m.told = true
 		m.sum.Add(said.Interval)
+		latency, _ := said.Interval.Times()
+		m.times = load.QuantilesOf(latency)
 		c.series.add(said.Interval)
 	case said.Done != nil && m.done == nil:
 		c.ended(m, said.Done)

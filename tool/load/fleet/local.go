@@ -26,8 +26,8 @@ type Local struct {
 // joinTime is how long a process may take until it speaks.
 const joinTime = 10 * time.Second
 
-// mostLocal is how many there may be: more gain nothing on any machine.
-const mostLocal = 64
+// MostLocal is how many there may be: more gain nothing on any machine.
+const MostLocal = 64
 
 // PipeFiles are the pipes of a process that Local has started.
 func PipeFiles() (in, out *os.File) {
@@ -37,8 +37,8 @@ func PipeFiles() (in, out *os.File) {
 func (l *Local) want() (int, time.Duration) { return l.Count, joinTime }
 
 func (l *Local) open(c *coordinator) error {
-	if l.Count < 1 || l.Count > mostLocal {
-		return fmt.Errorf("load: %d agents on one machine; use 1 to %d", l.Count, mostLocal)
+	if l.Count < 1 || l.Count > MostLocal {
+		return fmt.Errorf("load: %d agents on one machine; use 1 to %d", l.Count, MostLocal)
 	}
 	for i := range l.Count {
 		if err := l.start(c, i); err != nil {
