@@ -40,6 +40,7 @@ var observeWing = map[string][]string{
 var toolWing = map[string][]string{
 	"tool/child":        {},
 	"tool/load":         {"wire", "tool/figure", "tool/record", "tool/load/offer", "tool/load/source", "tool/load/traffic", "internal/sys"},
+	"tool/load/fleet":   {"tool/child", "tool/load"},
 	"tool/load/offer":   {},
 	"tool/load/source":  {},
 	"tool/load/traffic": {"tool/load/offer"},
