@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -249,9 +251,9 @@ func (f flooding) ask(ctx context.Context, at int) map[int]int {
 		seen[0]++
 		return seen
 	}
-	in := bufio.NewReaderSize(conn, 16<<10)
+	buf := make([]byte, 64<<10)
 	for n := f.First + at; ctx.Err() == nil; n += floods {
-		code, err := askNew(conn, in, n)
+		code, err := askNew(conn, buf, n)
 		seen[code]++
 		if err != nil {
 			return seen
@@ -260,19 +262,35 @@ func (f flooding) ask(ctx context.Context, at int) map[int]int {
 	return seen
 }
 
-// askNew asks for a picture that nobody has asked for: four letters of 26, and a size.
-func askNew(conn net.Conn, in *bufio.Reader, n int) (status int, err error) {
-	letter := func(i int) int { return 'a' + i%26 }
-	mixed := n * 7919
-	if _, err := fmt.Fprintf(conn, "GET /v1/%c%d%%20%c%%20%c%%20%c.png?letters=4&size=%d HTTP/1.1\r\nHost: x\r\n\r\n",
-		letter(n), n, letter(n/26), letter(n/676), letter(n/17576), 16+mixed%497); err != nil {
+// askNew asks for a picture that nobody has asked for: four letters of 26, and a size. It
+// reads no more of the answer than it must: what the client needs, others do not get.
+func askNew(conn net.Conn, buf []byte, n int) (status int, err error) {
+	letter := func(i int) byte { return 'a' + byte(i%26) }
+	request := fmt.Appendf(buf[:0], "GET /v1/%c%d%%20%c%%20%c%%20%c.png?letters=4&size=%d HTTP/1.1\r\nHost: x\r\n\r\n",
+		letter(n), n, letter(n/26), letter(n/676), letter(n/17576), 16+n*7919%497)
+	if _, err := conn.Write(request); err != nil {
 		return 0, err
 	}
-	resp, err := http.ReadResponse(in, nil)
-	if err != nil {
-		return 0, err
+	for got := 0; ; {
+		m, err := conn.Read(buf[got:])
+		if err != nil {
+			return 0, err
+		}
+		got += m
+		head, body, whole := bytes.Cut(buf[:got], []byte("\r\n\r\n"))
+		if !whole {
+			continue
+		}
+		_, text, _ := bytes.Cut(head, []byte("\r\nContent-Length: "))
+		text, _, _ = bytes.Cut(text, []byte("\r"))
+		length, err := strconv.Atoi(string(text))
+		if err != nil {
+			return 0, err
+		}
+		if len(body) < length {
+			continue
+		}
+		status, err := strconv.Atoi(string(head[len("HTTP/1.1 "):][:3]))
+		return status, err
 	}
-	defer resp.Body.Close()
-	_, err = io.Copy(io.Discard, resp.Body)
-	return resp.StatusCode, err
 }
