@@ -96,7 +96,7 @@ func httpStages() map[string]func() (*stage, error) {
 	return all
 }
 
-// web is the lab that is no article's: the same service on net/http, fasthttp and http1.
+// web is the lab that is not an article's: the same service on net/http, fasthttp and http1.
 func web(ctx context.Context, b *bench) error {
 	names := []string{stdStage, http1Name(engine.Parked(0))}
 	if own := http1Name(usual()); own != names[1] {

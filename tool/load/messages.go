@@ -285,6 +285,9 @@ func (m Messages) fits(p Plan) error {
 	if !p.Sizes.None() {
 		least, _ = p.Sizes.Bounds()
 	}
+	if p.Traffic != nil {
+		least, most = p.Traffic.Contents()
+	}
 	if most > m.Framing.most() {
 		return badTarget(fmt.Sprintf("content of %d bytes in a message of %v", most, m.Framing), fmt.Sprintf("send %d bytes at most", m.Framing.most()))
 	}

@@ -49,7 +49,7 @@ func newKnee() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "knee TARGET",
 		Short: "Find the most load under which a server keeps goals",
-		Long: `Find the most load under which a server keeps goals. TARGET is hone load's, which see.
+		Long: `Find the most load under which a server keeps goals. TARGET is as for hone load.
 
 The load doubles until a goal is missed. The range between the highest that met and
 the lowest that missed is then halved, with short trials, until it is narrow, and
@@ -61,7 +61,7 @@ With --axis rate the load is requests a second (an open loop: give as many
 connections as clients would); with --axis conns it is connections, each of which
 keeps --depth requests outstanding, or shares a fixed --rate.
 
-When the generator itself could not offer a load, that is no miss: the search goes
+When the generator itself could not offer a load, that does not count as a miss: the search goes
 on below, and if the server is never at its end the result is INVALID, with the
 reason, and only a load that the knee is not below.
 

@@ -101,7 +101,7 @@ func newLabStage() *cobra.Command {
 	}
 }
 
-// run runs the labs, and says what came of them.
+// run runs the labs and prints their results.
 func (f *labFlags) run(cmd *cobra.Command, name string) error {
 	ctx := cmd.Context()
 	if err := f.ui.check("lab"); err != nil {
