@@ -85,6 +85,12 @@ func TestFlameGraph(t *testing.T) {
 	for _, bad := range eval[[]string](b, contrastScript) {
 		t.Error(bad)
 	}
+	for _, dark := range []bool{false, true} {
+		b.size(1280, 900, dark)
+		if worst := eval[float64](b, leastFrameContrast); worst < 4.5 {
+			t.Errorf("a box's name has a contrast of %.2f to it (dark: %t)", worst, dark)
+		}
+	}
 	b.size(390, 844, true)
 	b.await(`Number(document.querySelector("[data-flame] > svg").getAttribute("width")) < 390`)
 	if wide := eval[int64](b, `document.documentElement.scrollWidth`); wide > 390 {
@@ -93,6 +99,22 @@ func TestFlameGraph(t *testing.T) {
 	b.shot("report-flame-phone")
 	b.quiet("file://" + file)
 }
+
+// leastFrameContrast is the least contrast of a name to its box, in all colours that a box
+// may have.
+const leastFrameContrast = `(() => {
+	const parts = (text) => text.startsWith("color(") ? text.match(/-?[\d.]+/g).slice(0, 3).map(Number) : text.match(/[\d.]+/g).slice(0, 3).map((v) => v / 255);
+	const light = (c) => { c = c.map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)); return 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2]; };
+	const frame = document.querySelector("[data-flame] .frame"), was = frame.className.baseVal;
+	let least = 99;
+	for (const kind of ["", "more1", "more2", "more3", "less1", "less2", "less3"]) {
+		frame.className.baseVal = "frame " + kind;
+		const a = light(parts(getComputedStyle(frame.querySelector("text")).fill)), b = light(parts(getComputedStyle(frame.querySelector("rect")).fill));
+		least = Math.min(least, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05));
+	}
+	frame.className.baseVal = was;
+	return least;
+})()`
 
 // TestKneeIsShown: each trial of a search has a mark, and the page says what is known.
 func TestKneeIsShown(t *testing.T) {
