@@ -116,6 +116,21 @@ const leastFrameContrast = `(() => {
 	return least;
 })()`
 
+// TestKneeIsReported: a report of a search has its trials.
+func TestKneeIsReported(t *testing.T) {
+	b := openTab(t)
+	run := runOf(t, "search", 200, 3)
+	met, micros := 40_000.0, 2100.0
+	k := page.Knee{Goals: "p99<5ms", Unit: "req/s", Drawn: "p99", Met: &met, Trials: []page.KneeTrial{{Load: met, Value: &micros, Full: true, Valid: true, Met: true}}}
+	run.Samples[2].Artefacts = append(run.Samples[2].Artefacts, k.Artefact())
+	file := filepath.Join(t.TempDir(), "report.html")
+	writeReport(t, file, run, nil, page.Judged{})
+	b.size(1280, 900, false)
+	b.do(chromedp.Navigate("file://" + file))
+	b.await(`document.querySelector("[data-knee-says]").textContent === "p99<5ms: met up to 40\u2009000 req/s" && document.querySelectorAll("[data-knee] .met").length === 1`)
+	b.quiet("file://" + file)
+}
+
 // TestKneeIsShown: each trial of a search has a mark, and the page says what is known.
 func TestKneeIsShown(t *testing.T) {
 	b := openTab(t)
