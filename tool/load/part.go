@@ -301,3 +301,10 @@ func (a *Agent) faults() []string {
 	}
 	return reasons
 }
+
+// Measures is when the measured time begins and ends, since the load began. The error is
+// that of a plan that cannot be.
+func (p Plan) Measures() (from, till time.Duration, err error) {
+	p, err = p.complete()
+	return p.Warmup, p.Warmup + p.For, err
+}
