@@ -5,7 +5,7 @@ ALL         := ./... ./observe/... ./gateway/... ./tool/... ./examples/embed
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps demo test race timing suites autobahn fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-ws bench-faults bench-gateway lab prove prove-gateway apps bench-apps cross
+.PHONY: help deps demo test race timing suites autobahn fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-avatar bench-ws bench-faults bench-gateway lab prove prove-gateway apps bench-apps cross
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -42,7 +42,7 @@ race: ## run every test with the race detector
 timing: ## run the tests that compare measured figures, which need the machine to themselves
 	@: 'other work may change the figures of an attempt, but hardly of three'; \
 	for again in 1 2 3; do \
-		HONE_TEST_TIMING=1 go test -count=1 -p 1 -run '^(TestTiming|TestTour)$$' ./tool/cmd/hone && exit 0; \
+		HONE_TEST_TIMING=1 go test -count=1 -p 1 -run '^(TestTiming|TestTour)$$' ./tool/cmd/hone ./bench/avatar && exit 0; \
 	done; exit 1
 
 suites: ## compare http1 with net/http by Go's own server tests, and by the requests that other projects test their parsers with
@@ -110,6 +110,10 @@ bench-streams: ## measure visits that wait: long streams, loans, pushes that wai
 bench-http: ## race other HTTP servers, within 20 minutes, and store the result
 	go run ./bench/cmd/peers http -o bench/results/http.json
 	go run ./bench/cmd/peers tables bench/README.md docs/http1.md
+
+bench-avatar: ## compare hone avatar with the article's service and with others, and flood it with new names
+	go run ./bench/avatar -all
+	go run ./bench/avatar -flood -lap 2s
 
 bench-ws: ## race other servers of WebSocket, within 20 minutes, and store the result
 	go run ./bench/cmd/peers ws -o bench/results/ws.json
