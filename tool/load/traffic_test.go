@@ -437,7 +437,44 @@ func TestGateKnowsLaterSteps(t *testing.T) {
 	}
 }
 
-// What a frame cannot carry is refused, and dots in names of steps are no goals.
+// Messages of any framing and match are a session's, too, and echoes are held to each.
+func TestSessionsOfMessages(t *testing.T) {
+	for _, c := range []struct{ frame, match, first, second string }{
+		{"line", "order", "hello {{n}}", "bye {{it}}"}, {"len16be", "order", "hello {{n}}", "bye {{it}}"},
+		{"len32le", "id@2:4", "hello {{n}}", "goodbye {{it}}"}, {"len32be+incl", "id@0:8", "{{random:10000000..99999999}} {{n}}", "12345678{{it}}"},
+		{"fixed:5", "order", "hello", "12345"},
+	} {
+		plan := traffic.Plan{OneLine: c.frame == "line", Flows: []traffic.Flow{
+			{Name: "a", Weight: 2, Steps: []traffic.Step{{Name: "one", Body: c.first, Takes: []traffic.Take{{Name: "it", From: "regex [^ ]*$"}}}, {Name: "two", Body: c.second}}},
+			{Name: "b", Steps: []traffic.Step{{Name: "other", Body: "12345", Checks: []string{"length == 5", "body contains 2345"}}}},
+		}}
+		if c.frame != "fixed:5" {
+			plan.Flows[1].Steps[0].Body, plan.Flows[1].Steps[0].Checks = "123456789{{n}}", []string{"body == 123456789{{n}}", "body matches ^1234567"}
+		}
+		target := Messages{Address: serveWith(t, "tcp", echoes(framing(t, c.frame), nil)).Address, Framing: framing(t, c.frame), Match: match(t, c.match)}
+		for _, rate := range []float64{0, 2000} {
+			r := must[*Result](t)(Run(context.Background(), Plan{
+				Target: target, Conns: 2, Depth: 5, Rate: rate, Requests: 300, Traffic: compiled(t, plan), Echo: true, MaxLag: time.Hour, For: patience,
+			}))
+			if r.Errors["total"] != 0 || r.Steps[0].Requests != r.Steps[1].Requests || r.Steps[0].Requests+r.Steps[2].Requests != 300 || r.Steps[0].Requests < 150 {
+				t.Errorf("%s, %s, rate %v: %v, %v, %+v", c.frame, c.match, rate, r.Errors, r.InvalidReasons, r.Steps)
+			}
+		}
+	}
+	for name, c := range map[string]struct{ frame, match, body string }{
+		"other lengths": {"fixed:5", "order", "{{n}}"}, "too long": {"len16be", "order", strings.Repeat("x", 1<<16)}, "no room": {"len32be", "id@1:8", "{{n}}"},
+	} {
+		plan := traffic.Plan{Flows: []traffic.Flow{{Steps: []traffic.Step{{Body: c.body}}}}}
+		r, err := Run(context.Background(), Plan{
+			Target: Messages{Address: "127.0.0.1:1", Framing: framing(t, c.frame), Match: match(t, c.match)}, Traffic: compiled(t, plan),
+		})
+		if e := faultOf(t, err); r != nil || e.Kind != BadPlan || e.Try == "" {
+			t.Errorf("%s: %v, %v", name, r, err)
+		}
+	}
+}
+
+// A goal may be a step's, whatever dots are in its name.
 func TestGoalsOfSteps(t *testing.T) {
 	for text, want := range map[string]Goal{
 		"login.p99<20ms":          {Step: "login", Metric: "p99"},
