@@ -198,6 +198,24 @@ func TestFlowHasTheSameRequests(t *testing.T) {
 	}
 }
 
+// So a step's figures are of the same requests, whatever else is asked at the same time.
+func TestStepsHaveTheSameNumbers(t *testing.T) {
+	addr, _ := startRole(t, "shop")
+	var numbers [][2]int64
+	for _, weight := range []float64{20, 60} {
+		plan := shopPlan(t, 4)
+		plan.Flows[1].Weight = weight
+		r := must[*Result](t)(Run(context.Background(), Plan{
+			Target: HTTP{URL: "http://" + addr}, Conns: 20, Rate: 300 * (80 + weight) / 100, Arrivals: Poisson, Seed: 4,
+			Traffic: compiled(t, plan), For: 700 * time.Millisecond, Warmup: 100 * time.Millisecond, MaxLag: time.Hour, AllowErrors: true,
+		}))
+		numbers = append(numbers, [2]int64{r.Steps[0].Requests, r.Steps[2].Requests})
+	}
+	if numbers[0] != numbers[1] || numbers[0][0] < 100 {
+		t.Errorf("browse and login have %v requests", numbers)
+	}
+}
+
 // An answer that fails a check ends its session, and counts for its step.
 func TestFailedStepEndsItsSession(t *testing.T) {
 	addr, _ := startRole(t, "shop")
