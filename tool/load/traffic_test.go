@@ -312,6 +312,32 @@ func shopAnswer(c *conn, login int) []byte {
 	return fmt.Appendf(nil, "HTTP/1.1 %s\r\nContent-Type: json\r\nLocation: /orders/5\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
 }
 
+// loneConn is a run's only connection, which sends to nobody.
+func loneConn(p Plan) (*run, *conn) {
+	r := newRun(p)
+	r.shards[0].window = window{0, int64(time.Hour)}
+	c := newConn(r, 0, swallow{})
+	c.begin(r.now())
+	return r, c
+}
+
+// shopAnswers are the answers to the first n requests of the shop's traffic, and how
+// often each step is among them.
+func shopAnswers(tb testing.TB, p Plan, n int) (answers [][]byte, done map[string]int) {
+	tb.Helper()
+	r, c := loneConn(p)
+	done = map[string]int{}
+	for range n {
+		done[c.clients[0].Request().Name]++
+		answer := shopAnswer(c, done["login"]-1)
+		answers = append(answers, answer)
+		if used, _, err := c.arrived(answer, r.now()); err != nil || used != len(answer) {
+			tb.Fatal(used, err)
+		}
+	}
+	return answers, done
+}
+
 // Sessions, their values, takes and checks are sent, answered and ended without an
 // allocation, and what has ended is used again.
 func TestSessionsAllocateNothing(t *testing.T) {
@@ -319,28 +345,13 @@ func TestSessionsAllocateNothing(t *testing.T) {
 	plan.Cookies = false
 	plan.Flows[2].Steps[0].Think, plan.Flows[2].Steps[0].ThinkMost = 0, 0
 	p := must[Plan](t)(Plan{Target: HTTP{URL: "http://h"}, Traffic: compiled(t, plan), Seed: 1, For: time.Hour}.complete())
-	begin := func() (*run, *conn) {
-		r := newRun(p)
-		r.shards[0].window = window{0, int64(time.Hour)}
-		c := newConn(r, 0, swallow{})
-		c.begin(r.now())
-		return r, c
-	}
 	settle := func(r *run, c *conn, answer []byte) {
 		if used, _, err := c.arrived(answer, r.now()); err != nil || used != len(answer) {
 			t.Fatal(used, err)
 		}
 	}
-	r, c := begin()
-	var answers [][]byte
-	done := map[string]int{}
-	for range 2600 {
-		name := c.clients[0].Request().Name
-		done[name]++
-		answers = append(answers, shopAnswer(c, done["login"]-1))
-		settle(r, c, answers[len(answers)-1])
-	}
-	r, c = begin() // the same again
+	answers, done := shopAnswers(t, p, 2600)
+	r, c := loneConn(p)
 	next := 0
 	for ; next < 500; next++ {
 		settle(r, c, answers[next])
