@@ -11,7 +11,7 @@ import (
 var errUnread = errors.New("conns: bytes that nobody has read")
 
 // peek looks at what a socket has received, without a round trip and without
-// waiting. What is no socket it knows nothing of.
+// waiting. It knows nothing of connections other than sockets.
 func peek(conn any) error {
 	c, ok := conn.(syscall.Conn)
 	if !ok {

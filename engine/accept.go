@@ -95,7 +95,7 @@ func (s *Server) prepare(ln net.Listener) error {
 		return s.startLoops(nil)
 	}
 	if runtime.GOOS != "linux" {
-		return s.startLoops(nil) // which is no use, and says so
+		return s.startLoops(nil) // which fails, and says so
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ const (
 	SlowReader               // more than Limits.HardCap bytes waited for the peer
 	OutputBudget             // all output together passed Limits.TotalOutput
 	TooLarge                 // a message over Limits.FrameSize
-	Malformed                // bytes that are no message
+	Malformed                // bytes that are not a message
 	UnknownCommand           // a message that the protocol does not know
 	BadProxyHeader           // a trusted proxy sent no valid PROXY header
 	Panicked                 // a handler panicked

@@ -6,6 +6,7 @@ import "sync/atomic"
 // Reading it sums a few counters; nothing is kept for it.
 type Stats struct {
 	Engine       string            // its name
+	Limits       Limits            // in effect, defaults filled in; zero before the server serves
 	Open         int               // connections now
 	Accepted     uint64            // connections that were served
 	Requests     uint64            // messages given to user code
@@ -46,6 +47,7 @@ func (s *Server) Stats() Stats {
 	if !s.begun.Load() {
 		return st
 	}
+	st.Limits = s.limits
 	for i := range s.counts {
 		c := &s.counts[i]
 		st.Requests += c.requests.Load()

@@ -181,7 +181,7 @@ func (c *Client) Done() <-chan struct{} { return c.done }
 //   - the wire.Result with which the server refused the whole connection, such
 //     as wire.Overloaded or wire.ShuttingDown;
 //   - engine.TooLarge, engine.Malformed or engine.UnknownCommand when the
-//     server sent what is no answer, as one that speaks another dialect does;
+//     server sent something other than an answer, as one that speaks another dialect does;
 //   - ErrStalled when a Mux gave the connection up;
 //   - or the error of the connection: io.EOF when the server closed it without
 //     a word, io.ErrUnexpectedEOF when it did so within a frame.

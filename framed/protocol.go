@@ -111,7 +111,7 @@ func resultOf(err error) wire.Result {
 	return wire.Failed
 }
 
-// fault refuses bytes that are no request, and names the engine's reason.
+// fault refuses bytes that are not a request, and names the engine's reason.
 func (p *protocol) fault(t *engine.Turn, err error) error {
 	why := engine.Malformed
 	switch err {

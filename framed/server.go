@@ -147,7 +147,7 @@ func (s *Server) init() *engine.Server {
 	return &s.engine
 }
 
-// failedHandshake tells a wrong certificate from bytes that are no TLS.
+// failedHandshake tells a wrong certificate from bytes that are not TLS.
 func failedHandshake(err error) engine.Reason {
 	if errors.As(err, new(*tls.CertificateVerificationError)) {
 		return AuthenticationFailed
@@ -168,7 +168,7 @@ func (s *Server) ListenAndServe() error {
 // listen opens Addr.
 func (s *Server) listen() (ln net.Listener, err error) {
 	if path, ok := strings.CutPrefix(s.Addr, "unix:"); ok {
-		if path == "" || path[0] == '@' { // Linux has names that are no files
+		if path == "" || path[0] == '@' { // Linux has names that are not files
 			return nil, fmt.Errorf("framed: Server.Addr %q is not a file, so no permissions would protect it; set it to unix:PATH", s.Addr)
 		}
 		ln, err = sys.ListenUnix(path, cmp.Or(s.SocketMode, 0o600))

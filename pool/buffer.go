@@ -152,7 +152,7 @@ func (b Buffer) refuseRelease() {
 	panic("pool: Release of a Buffer that is not lent: it was released before" + b.trace.history())
 }
 
-// Loan is a view of a buffer for somebody who only reads it. It sees the buffer
+// Loan is a read-only view of a buffer. It sees the buffer
 // as it is at each call, and panics once that is released.
 func (b Buffer) Loan() Loan {
 	b.memory()

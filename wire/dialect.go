@@ -56,7 +56,7 @@ func (d *Dialect) UnmarshalText(text []byte) error {
 }
 
 // Demo's acks stand one below Standard's: 0x80 for 0x81, 0x81 for 0x82. 0xff
-// wraps to 0, which is no command either.
+// wraps to 0, which is not a command either.
 const firstAck = 0x80
 
 // command is the meaning of the byte b, which may be none.

@@ -16,7 +16,7 @@ const (
 	Failed         Result = 1  // the handler returned an error
 	Malformed      Result = 2  // a length under MinFrame, or a payload too short for its command
 	TooLarge       Result = 3  // a length over the receiver's limit
-	UnknownCommand Result = 4  // a first byte that is no command
+	UnknownCommand Result = 4  // a first byte that is not a command
 	Overloaded     Result = 5  // too many connections, or too much unfinished input
 	Unauthorised   Result = 6  // the handler does not accept who asks
 	ShuttingDown   Result = 7  // the server drains

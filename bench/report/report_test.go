@@ -271,6 +271,21 @@ func TestPagesAreFilled(t *testing.T) {
 	}
 }
 
+// TestPictureIsDrawn holds the README's picture to what is stored.
+func TestPictureIsDrawn(t *testing.T) {
+	stored, err := os.ReadFile("../../docs/img/beside-others.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn, err := Picture("../results")
+	if err != nil || drawn != string(stored) {
+		t.Errorf("%v: docs/img/beside-others.svg does not show what is in bench/results; run go run ./bench/cmd/peers picture", err)
+	}
+	if _, err := Picture(t.TempDir()); err == nil {
+		t.Error("a picture of nothing")
+	}
+}
+
 func TestCPUModel(t *testing.T) {
 	text := "processor\t: 0\nmodel\t\t: 6\nmodel name\t: Some  Chip @ 2 GHz\nprocessor\t: 1\nmodel name\t: Other\n"
 	if got := cpuModel(text); got != "Some Chip @ 2 GHz" {

@@ -40,6 +40,7 @@ var observeWing = map[string][]string{
 var toolWing = map[string][]string{
 	"tool/child":        {},
 	"tool/load":         {"wire", "tool/figure", "tool/record", "tool/load/offer", "tool/load/source", "tool/load/traffic", "internal/sys"},
+	"tool/load/fleet":   {"tool/child", "tool/load"},
 	"tool/load/offer":   {},
 	"tool/load/source":  {},
 	"tool/load/traffic": {"tool/load/offer"},
@@ -51,6 +52,7 @@ var toolWing = map[string][]string{
 	"tool/compare":      {"tool/exit", "tool/figure", "tool/probe", "tool/record"},
 	"tool/dashboard":    {"observe"},
 	"tool/knee":         {"tool/exit", "tool/figure", "tool/load", "tool/record", "tool/trial", "internal/sys"},
+	"tool/exchange":     {"tool/figure", "tool/load", "tool/record"},
 	"tool/exit":         {},
 	"tool/figure":       {},
 	"tool/race":         {"engine", "wire", "tool/admin", "tool/child", "tool/figure", "tool/load"},
@@ -66,10 +68,10 @@ var toolWing = map[string][]string{
 
 // gatewayWing is the module in gateway/, read like libraryWing.
 var gatewayWing = map[string][]string{
-	"gateway":           {anyLibrary, "gateway/journal"},
-	"gateway/journal":   {},
-	"gateway/prove":     {"gateway/journal"},
-	"gateway/cmd/honed": {anyRoom},
+	"gateway":                        {anyLibrary, "gateway/journal"},
+	"gateway/journal":                {"gateway/internal/namespacetest"}, // its tests alone
+	"gateway/cmd/honed":              {anyRoom},
+	"gateway/internal/namespacetest": {},
 }
 
 // onlyHome names what one package alone may import, tests included. A path ends
@@ -150,6 +152,11 @@ package bench`,
 			want:  []string{"examples/upper/upper.go:3: examples/upper must not import internal/sys; it may import the library"},
 		},
 		{
+			name:  "an example of the library's module that needs another",
+			files: "-- examples/upper/upper.go --\npackage upper\n\nimport \"github.com/hone-go/hone/observe\"",
+			want:  []string{"examples/upper/upper.go:3: examples/upper must not import observe; it may import the library"},
+		},
+		{
 			name:  "a library that stands on an example",
 			files: "-- framed/framed.go --\npackage framed\n\nimport \"github.com/hone-go/hone/examples/upper\"",
 			want:  []string{"framed/framed.go:3: framed must not import examples/upper; "},
@@ -176,6 +183,13 @@ package main
 import (
 	"github.com/hone-go/hone/examples/gateway/room"
 	"github.com/hone-go/hone/framed"
+)
+-- examples/embed/main.go --
+package main
+
+import (
+	"github.com/hone-go/hone/http1"
+	"github.com/hone-go/hone/observe"
 )
 -- tool/lab/lab.go --
 package lab
@@ -327,6 +341,8 @@ func checkDirection(t *tree) []finding {
 // mayImport is a folder's line in the table.
 func mayImport(dir string) []string {
 	switch {
+	case within(dir, "examples/embed"): // a module of its own
+		return []string{anyLibrary, "observe"}
 	case within(dir, "examples"):
 		return []string{anyLibrary}
 	case within(dir, "observe"):

@@ -19,7 +19,7 @@ import (
 //
 // A line has time (when the request's head had been read), method, uri, proto,
 // status, bytes (of the body), us (how long it took), remote and cache: hit,
-// made, 304, or nothing for what is no picture. "of":N stands in a line that
+// made, 304, or nothing for anything other than a picture. "of":N stands in a line that
 // stands for N requests, "cut":true beside a uri that was longer than 160 bytes.
 type AccessLog struct {
 	To io.Writer // required; it is used by one goroutine at a time

@@ -107,7 +107,7 @@ func problem(t *testing.T, w *httptest.ResponseRecorder, target string, status i
 	}
 }
 
-// TestOtherPaths is what is no picture.
+// TestOtherPaths asks for anything but pictures.
 func TestOtherPaths(t *testing.T) {
 	s := newService(t, Limits{})
 	problem(t, ask(t, s, "GET", "/v1/a/b"), "/v1/a/b", 404)
@@ -289,7 +289,7 @@ func TestConditional(t *testing.T) {
 	seen := map[string]string{}
 	for _, other := range []string{
 		target, "/v1/John%20Doe.svg", "/v1/Jane%20Dee.png", target + "?size=64", target + "?shape=round",
-		target + "?weight=bold", target + "?background=000", target + "?color=000", target + "?letters=1",
+		target + "?weight=bold", target + "?background=000", target + "?color=f00", target + "?letters=1",
 	} {
 		tag := ask(t, s, "GET", other).Header().Get("Etag")
 		if seen[tag] != "" {

@@ -44,6 +44,10 @@ func (p Plan) check() error {
 		return wrong("Idle", p.Idle, "use a positive number of connections")
 	case !finite(p.Churn):
 		return wrong("Churn", p.Churn, "use a positive number of connections a second")
+	case p.Part.Of < 0 || p.Part.Index < 0 || p.Part.Index >= p.Part.of():
+		return wrong("Part", fmt.Sprintf("%d of %d", p.Part.Index, p.Part.Of), "use an index from 0 up to the number of parts")
+	case p.Part.Of > 1 && p.Conns < p.Part.Of && (p.Conns > 0 || p.Idle == 0 && p.Churn == 0):
+		return wrong("Conns", max(p.Conns, 1), fmt.Sprintf("use %d or more, one for each part", p.Part.Of))
 	case p.Deadline < 0:
 		return wrong("Deadline", p.Deadline, "use a positive duration")
 	}

@@ -78,7 +78,8 @@ func (c *churner) busy() bool { return c.going.Load() > 0 }
 // pace begins a connection at each moment, and never waits for one.
 func (c *churner) pace() {
 	defer c.going.Add(-1)
-	for n := int64(0); !c.run.stopping.Load(); n++ {
+	part := c.run.plan.Part
+	for n := int64(part.Index); !c.run.stopping.Load(); n += int64(part.of()) {
 		moment := c.run.origin + int64(c.schedule.at(n))
 		if moment >= c.run.window.till {
 			return

@@ -86,7 +86,7 @@ func (r *run) firstStep(flow int32) int32 {
 func (r *run) choose(a arrival, n uint64) (arrival, bool) {
 	a.flow = int32(r.plan.Traffic.Choose(n))
 	f := &r.flows[a.flow]
-	number := f.begun.Add(1) - 1
+	number := int64(r.plan.Part.number(int(f.begun.Add(1) - 1)))
 	if f.limit > 0 && number >= f.limit {
 		r.usedUp.Store(true)
 	}
@@ -261,16 +261,33 @@ type Step struct {
 	Histogram *hdrhistogram.Histogram `json:"-"`
 }
 
-// stepsOf makes the figures of the steps.
-func (r *run) stepsOf(seconds float64) (steps []Step) {
+// steps are those of all shards together.
+func (r *run) steps() []stepTally {
 	if r.plan.Traffic == nil || len(r.shards) == 0 {
 		return nil
 	}
-	for i, request := range r.plan.Traffic.Requests() {
-		all := &r.shards[0].steps[i]
-		for _, s := range r.shards[1:] {
-			all.add(&s.steps[i])
-		}
+	all := r.shards[0].steps
+	for _, s := range r.shards[1:] {
+		addSteps(all, s.steps)
+	}
+	return all
+}
+
+// addSteps adds what other steps have counted, of the same Traffic.
+func addSteps(all, other []stepTally) {
+	for i := range all {
+		all[i].add(&other[i])
+	}
+}
+
+// stepsOf makes the figures of the steps.
+func (m *measurement) stepsOf() (steps []Step) {
+	if m.plan.Traffic == nil || m.steps == nil {
+		return nil
+	}
+	seconds := m.span.Seconds()
+	for i, request := range m.plan.Traffic.Requests() {
+		all := &m.steps[i]
 		step := Step{
 			Name: request.Name, Flow: request.Flow, Requests: all.latency.TotalCount() + all.untimed,
 			Errors: namedErrors(&all.errors), Unsent: all.unsent, Latency: QuantilesOf(all.latency), Histogram: all.latency,

@@ -17,7 +17,7 @@ type conn struct {
 	shard  *shard
 	caller Caller
 	socket *socket
-	number uint64 // in every id, so that an answer on the wrong connection shows
+	number uint64 // among all of the plan; in every id, so that an answer on the wrong connection shows
 
 	mu         sync.Mutex
 	slots      []slot         // outstanding requests, at the place in the low bits of their id; grows up to the plan's depth
@@ -51,10 +51,11 @@ type slot struct {
 	intended, written int64
 }
 
+// newConn is the connection that is one of the run's own by number.
 func newConn(r *run, number int, nc net.Conn) *conn {
 	return &conn{
 		run: r, shard: r.shards[number%len(r.shards)],
-		caller: r.plan.Target.Caller(), socket: newSocket(nc), number: uint64(number),
+		caller: r.plan.Target.Caller(), socket: newSocket(nc), number: uint64(r.plan.Part.number(number)),
 	}
 }
 

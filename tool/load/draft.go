@@ -55,7 +55,7 @@ func (d *draft) printf(format string, args ...any) {
 	}
 }
 
-// print writes a request; one that is no text as Go writes it.
+// print writes a request; one that is not text as Go writes it.
 func (d *draft) print(request []byte) {
 	if utf8.Valid(request) {
 		d.printf("%s\n\n", request)

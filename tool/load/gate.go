@@ -16,10 +16,13 @@ const (
 // reasons says why the figures are not the target's. Each reason is a sentence
 // that ends with the next thing to try. None: the result is valid.
 func (m *measurement) reasons() []string {
+	return said(m.ended, m.behind, m.lagging, m.churnLagging, m.starved, m.faulty, m.churnFaulty, m.scarce)
+}
+
+// said is what the checks have found.
+func said(checks ...func() string) []string {
 	reasons := []string{}
-	for _, check := range []func() string{
-		m.ended, m.behind, m.lagging, m.churnLagging, m.starved, m.faulty, m.churnFaulty, m.scarce,
-	} {
+	for _, check := range checks {
 		if reason := check(); reason != "" {
 			reasons = append(reasons, reason)
 		}
@@ -62,12 +65,13 @@ func (m *measurement) behind() string {
 // dueWithin is how many requests are due in the time before a moment of the window,
 // as the schedule has them on average, the warm-up taken as long enough.
 func (m *measurement) dueWithin(moment, before time.Duration) float64 {
+	share := 1 / float64(m.plan.Part.of())
 	if m.course == nil {
-		return m.plan.Rate * before.Seconds()
+		return share * m.plan.Rate * before.Seconds()
 	}
 	early := max(before-moment-m.plan.Warmup, 0) // before there was a rate
 	moment += m.plan.Warmup
-	return m.course.Due(moment) - m.course.Due(moment-before+early) + m.course.Rate(0)*early.Seconds()
+	return share * (m.course.Due(moment) - m.course.Due(moment-before+early) + m.course.Rate(0)*early.Seconds())
 }
 
 // lagging: the generator was late with its own requests.
@@ -181,7 +185,9 @@ func (m *measurement) scarce() string {
 // answersCounted is how many of the window's requests were answered.
 func (m *measurement) answersCounted() int64 { return m.requests() - m.lost - m.unsent }
 
-func (m *measurement) unfinished() bool { return m.failure != nil || m.interrupted || m.missed != "" }
+func (m *measurement) unfinished() bool {
+	return m.failure != nil || m.interrupted || m.broken || m.missed != ""
+}
 
 const (
 	farAbove    = 10                     // times the highest percentile, from which the slowest answer is a stall

@@ -60,7 +60,7 @@ func badGoal(text, why string) error {
 	return fmt.Errorf("load: goal %q: %s", text, why)
 }
 
-// counts are the figures that are no times.
+// counts are the figures other than times.
 func counts() []string { return []string{"rate", "errors", "shed", "requests"} }
 
 func metrics() []string {

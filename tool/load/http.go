@@ -29,7 +29,8 @@ import (
 // counted in Result.Reconnects, and its handshake is part of no service time; in
 // an open loop it is part of the response times of what came due meanwhile. A
 // request that the server closes without a byte of an answer is sent again where
-// clients may do so: once, when the method is idempotent. Any other fails as Closed. TLS sessions are not resumed.
+// clients may do so: once, when the method is idempotent. Any other fails as Closed. TLS sessions are
+// resumed where TLS has a ClientSessionCache.
 //
 // The request is the same every time, and made once, unless the plan has Traffic: its
 // steps then have requests of their own, and URL says where and what else there is. BenchmarkHTTPDecode: an answer
@@ -40,6 +41,9 @@ type HTTP struct {
 	// URL is http://HOST[:PORT][/PATH][?QUERY], the same with https, or over a unix
 	// socket http://unix:/SOCKET[:/PATH][?QUERY]. Required.
 	URL string
+	// Address is the HOST:PORT to connect to instead of the URL's, which still names the host
+	// in requests and certificates. Zero: the URL's.
+	Address string
 	// Method: zero is GET, or POST when there is a Body.
 	Method string
 	// Header is sent as it is, beside Host (localhost for a unix socket),
@@ -137,7 +141,7 @@ func badTarget(what, try string) *Error {
 }
 
 func (h HTTP) target() (*httpTarget, error) {
-	where, err := locate(h.URL, "http", "https", h.TLS)
+	where, err := locate(h.URL, h.Address, "http", "https", h.TLS)
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ type kept struct {
 }
 
 func newSoak(r *run) *soak {
-	return &soak{run: r, kept: make([]kept, r.plan.Idle), after: NewHistogram()}
+	return &soak{run: r, kept: make([]kept, r.plan.Part.count(r.plan.Idle)), after: NewHistogram()}
 }
 
 // open opens the connections, and reports whether all could be.
@@ -63,7 +63,7 @@ func (s *soak) open() bool {
 	if s.run.plan.IdleOpens != nil {
 		s.run.plan.IdleOpens()
 	}
-	if !s.run.rampUp(s.run.plan.Idle, s.dial) {
+	if !s.run.rampUp(len(s.kept), s.dial) {
 		return false
 	}
 	if s.run.plan.IdleOpened != nil {
@@ -83,7 +83,7 @@ func (s *soak) dial(number int) bool {
 		return false
 	}
 	caller := r.plan.Target.Caller()
-	rest, e := r.use(ctx, nc, caller, r.sizedContent(uint64(number)))
+	rest, e := r.use(ctx, nc, caller, r.sizedContent(uint64(r.plan.Part.number(number))))
 	switch {
 	case e == nil, r.plan.AllowErrors && (e.Kind == Failed || e.Kind == WrongContent):
 	case r.plan.AllowErrors && (e.Kind == Closed || e.Kind == Timeout):
@@ -236,6 +236,22 @@ func (s *soak) close() {
 	}
 }
 
-func (s *soak) result() *Idle {
-	return &Idle{Conns: s.used, Failed: s.failed, Open: s.used - s.closed, Closed: s.closed, ClosedAfter: QuantilesOf(s.after)}
+func (s *soak) result() *soaked {
+	return &soaked{Idle{Conns: s.used, Failed: s.failed, Open: s.used - s.closed, Closed: s.closed}, s.after}
+}
+
+// soaked is what was counted.
+type soaked struct {
+	Idle
+	after *hdrhistogram.Histogram
+}
+
+// idleOf makes the figures.
+func (m *measurement) idleOf() *Idle {
+	if m.idle == nil {
+		return nil
+	}
+	figures := m.idle.Idle
+	figures.ClosedAfter = QuantilesOf(m.idle.after)
+	return &figures
 }

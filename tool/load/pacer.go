@@ -8,14 +8,12 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// pacer sends the requests of an open loop at their moments, on the connections
-// number, number+pacers, number+2·pacers and so on. It never waits for a server.
+// pacer sends the requests of an open loop at their moments, on every so many-th of the
+// run's connections. It never waits for a server.
 type pacer struct {
 	run      *run
 	offering *offering
 	conns    []*conn // its own, in their order
-	number   int64
-	pacers   int64
 
 	asked  int64     // how many of its own requests have been sent
 	next   arrival   // the one after
@@ -32,11 +30,11 @@ const (
 
 // pacersFor is how many pacers share the work.
 func pacersFor(p Plan, processors int) int {
-	peak := p.Rate
+	peak, own := p.Rate, p.Part.count(p.Conns)
 	if course := p.course(); course != nil {
 		peak = course.Peak()
 	}
-	return max(1, min(processors, p.Conns, int(min(peak/busiestPacer, 1<<16))+1))
+	return max(1, min(processors, own, int(min(peak/float64(p.Part.of())/busiestPacer, 1<<16))+1))
 }
 
 func newPacer(r *run, number, pacers int) (*pacer, error) {
@@ -45,7 +43,7 @@ func newPacer(r *run, number, pacers int) (*pacer, error) {
 		return nil, err
 	}
 	p := &pacer{
-		run: r, number: int64(number), pacers: int64(pacers),
+		run:      r,
 		offering: newOffering(r.plan, r.course),
 		due:      make([]arrival, 0, mostDue),
 		alarm:    alarm{timer: timer, now: r.now, early: int64(usualEarly)},
@@ -70,7 +68,7 @@ func newTimer() (*sys.Timer, error) {
 // Request n of the plan belongs to connection n modulo all connections.
 func (p *pacer) arrival(m int64) arrival {
 	own := int64(len(p.conns))
-	n := m/own*int64(len(p.run.conns)) + p.number + m%own*p.pacers
+	n := m/own*int64(p.run.plan.Conns) + int64(p.conns[m%own].number)
 	if most := p.run.plan.Requests; most > 0 && n >= most {
 		return arrival{moment: p.run.window.till}
 	}
@@ -165,10 +163,7 @@ func (a *alarm) until(moment int64) (now int64, err error) {
 }
 
 func (a *alarm) sleep(now, ring int64) (int64, error) {
-	if err := a.timer.Set(time.Duration(ring - now)); err != nil {
-		return now, err
-	}
-	if err := a.timer.Wait(); err != nil {
+	if err := a.timer.WaitFor(time.Duration(ring - now)); err != nil {
 		return now, err
 	}
 	return a.now(), nil

@@ -112,6 +112,8 @@ type Plan struct {
 	MaxStall time.Duration
 	// AllowErrors keeps a result valid that has errors in it.
 	AllowErrors bool
+	// Part has the run do one part of the plan, and others the rest. Zero: all of it.
+	Part Part
 	// Settings are what the caller calls the plan's settings, for Result.Settings.
 	// Zero: only those that Run fills in, the ones that have a zero of their own.
 	Settings map[string]string

@@ -32,6 +32,7 @@ const (
 // preflight refuses, before a thousand connections or more are opened, what this
 // machine cannot have open at the same time.
 func (p Plan) preflight() error {
+	p.Conns, p.Idle, p.Churn = p.Part.count(p.Conns), p.Part.count(p.Idle), p.Churn/float64(p.Part.of())
 	if p.Conns+p.Idle < manyConns && p.Churn == 0 {
 		return nil
 	}

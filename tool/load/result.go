@@ -60,6 +60,10 @@ type Result struct {
 	Outage *float64 `json:"outage_us,omitempty"`
 	// Steps are those of the plan's Traffic.
 	Steps []Step `json:"steps,omitempty"`
+	// Handshakes and Resumed are the TLS handshakes of all connections of the run, not only of
+	// the measured time, and how many of them resumed a session; nil without TLS.
+	Handshakes *int64 `json:"tls_handshakes,omitempty"`
+	Resumed    *int64 `json:"tls_resumed,omitempty"`
 	// Schedule is the plan's, when it has one.
 	Schedule string `json:"schedule,omitempty"`
 	// Offered is the requests a second that the schedule held in the measured time, on
@@ -105,6 +109,10 @@ type Result struct {
 	// twice the length from every 16 MiB on. So the worst hour stays below 64 MiB;
 	// the usual one takes 20 MB, 40 in an open loop (BenchmarkInterval).
 	Intervals []Interval `json:"-"`
+	// Agents are those that ran the plan's parts; none: it ran in this process.
+	Agents []Agent `json:"agents,omitempty"`
+	// Measured is what Run made the figures of, for Plan.Merge.
+	Measured *Measured `json:"-"`
 }
 
 // Quantiles are of response times, in microseconds. A quantile needs enough
@@ -137,12 +145,13 @@ type measurement struct {
 	plan        Plan
 	failure     *Error
 	interrupted bool
+	broken      bool                    // an agent is missing, or could not go on
 	missed      string                  // the goal that ended the run early
 	span        time.Duration           // of the window that has passed
 	lag         *hdrhistogram.Histogram // nil in a closed loop
 	offered     int64                   // requests of the schedule within the window, or sessions
 	followed    int64                   // requests within the window that follow others in their sessions
-	steps       []Step
+	steps       []stepTally             // of the plan's Traffic
 	cpu         time.Duration
 	cpuSpan     time.Duration
 	cpuKnown    bool
@@ -154,7 +163,7 @@ type measurement struct {
 	intervals   []Interval
 	course      *offer.Course // of a rate that changes; else nil
 	sizes       sizeSum
-	idle        *Idle
+	idle        *soaked  // nil: there were none
 	churned     *churned // nil: there was no churn
 }
 
@@ -169,9 +178,9 @@ func (m *measurement) result() *Result {
 		Unsent:     m.unsent,
 		Statuses:   m.statuses(),
 		Reconnects: m.reconnects, Retries: m.retries, Drains: m.drains,
-		Intervals: m.intervals, Steps: m.steps,
+		Intervals: m.intervals, Steps: m.stepsOf(),
 		Latency:  QuantilesOf(m.latency),
-		Schedule: m.plan.Schedule.String(), Idle: m.idle, Churn: m.churnOf(),
+		Schedule: m.plan.Schedule.String(), Idle: m.idleOf(), Churn: m.churnOf(),
 		Window: m.span, Interrupted: m.interrupted,
 	}
 	r.Histograms.Latency, r.Histograms.Service, r.Histograms.Lag = m.latency, m.service, m.lag
@@ -190,6 +199,9 @@ func (m *measurement) result() *Result {
 		if m.lag != nil {
 			r.Offered = new(float64(m.offered) / m.span.Seconds())
 		}
+	}
+	if h := handshakesOf(m.plan.Target); h != nil {
+		r.Handshakes, r.Resumed = new(h.made.Load()), new(h.resumed.Load())
 	}
 	if m.outage > 0 {
 		r.Outage = new(float64(m.outage) / 1e3)

@@ -79,7 +79,8 @@ type run struct {
 	followed      atomic.Int64 // of the window's requests, those that follow another one in their session
 	usedUp        atomic.Bool  // there is no more data for sessions
 
-	origin int64 // request 0's moment in an open loop
+	origin int64 // when the load begins, and request 0's moment in an open loop; 0: not known yet
+	late   int64 // how much later it began
 	window window
 
 	goroutines sync.WaitGroup // readers, writers, pacers
@@ -102,12 +103,12 @@ func newRun(p Plan) *run {
 	r := &run{
 		plan: p, start: time.Now(), paced: p.paced(), sized: !p.Sizes.None(), course: p.course(),
 		smallWindow: p.Depth*(p.longest()+headroom) <= smallestBuffer,
-		conns:       make([]*conn, p.Conns),
-		connections: outages{all: p.Conns},
+		conns:       make([]*conn, p.Part.count(p.Conns)),
+		connections: outages{all: p.Part.count(p.Conns)},
 		connected:   make(chan struct{}), dialled: make(chan struct{}), failed: make(chan struct{}),
 	}
 	r.dialing, r.endDials = context.WithCancel(fromSources(context.Background(), p.Sources))
-	for range min(runtime.GOMAXPROCS(0), p.Conns) {
+	for range min(runtime.GOMAXPROCS(0), len(r.conns)) {
 		r.shards = append(r.shards, &shard{
 			timeout: int64(p.Timeout),
 			now:     newTally(r.paced), spare: newTally(r.paced),
@@ -147,7 +148,7 @@ func (r *run) fail(e *Error) {
 // plan's ramp says, and starts their readers, which notice a refusal at once.
 func (r *run) connect() {
 	defer close(r.dialled)
-	if !r.rampUp(r.plan.Conns, r.dial) || r.idle != nil && !r.idle.open() {
+	if !r.rampUp(len(r.conns), r.dial) || r.idle != nil && !r.idle.open() {
 		return
 	}
 	close(r.connected)
@@ -173,7 +174,7 @@ func (r *run) rampUp(n int, dial func(number int) bool) bool {
 	return int(opened.Load()) == n
 }
 
-// dial opens one connection, and reports whether it is open.
+// dial opens one of the run's own connections, and reports whether it is open.
 func (r *run) dial(number int) bool {
 	ctx, cancel := context.WithTimeout(r.dialing, r.plan.Timeout)
 	defer cancel()
@@ -202,7 +203,7 @@ func (r *run) cannotDial(err error) {
 
 // inTurn waits for the moment in a ramp that began since then.
 func (r *run) inTurn(since time.Duration, number int) bool {
-	moment := since + time.Duration(float64(number)*1e9/r.plan.Ramp.PerSecond)
+	moment := since + time.Duration(float64(r.plan.Part.number(number))*1e9/r.plan.Ramp.PerSecond)
 	timer := time.NewTimer(moment - time.Duration(r.now()))
 	defer timer.Stop()
 	select {
@@ -213,9 +214,9 @@ func (r *run) inTurn(since time.Duration, number int) bool {
 	}
 }
 
-// begin starts the load.
+// begin starts the load, whose request 0 is due at r.origin.
 func (r *run) begin() error {
-	r.origin = r.now()
+	r.late = max(0, r.now()-r.origin)
 	r.window.from = r.origin + int64(r.plan.Warmup)
 	r.window.till = r.window.from + int64(r.plan.For)
 	for _, s := range r.shards {
@@ -266,11 +267,11 @@ func (r *run) another(now int64) (a arrival, ok bool) {
 		return a, true
 	}
 	n := r.begunRequests.Add(1)
-	if r.plan.Requests > 0 && n > r.plan.Requests {
+	if r.plan.Requests > 0 && n > r.plan.Part.share(r.plan.Requests) {
 		return a, false
 	}
 	if r.flows != nil {
-		return r.choose(a, uint64(n-1))
+		return r.choose(a, uint64(r.plan.Part.number(int(n-1))))
 	}
 	return a, true
 }
@@ -282,7 +283,7 @@ func (r *run) complete() bool {
 	case r.phase != Measuring:
 		return false
 	case r.usedUp.Load():
-	case r.plan.Requests == 0, !r.paced && r.begunRequests.Load() < r.plan.Requests:
+	case r.plan.Requests == 0, !r.paced && r.begunRequests.Load() < r.plan.Part.share(r.plan.Requests):
 		return false
 	}
 	return r.drained()

@@ -109,6 +109,29 @@ func WriteText(w io.Writer, title string, p Plan, r *Result, outcomes []Outcome)
 		fmt.Fprintf(table, "goal\t%v\n", o)
 	}
 	table.Flush()
+	writeAgents(w, r.Agents)
+}
+
+// writeAgents says what each agent has done.
+func writeAgents(w io.Writer, agents []Agent) {
+	if len(agents) == 0 {
+		return
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "\nagent\tmachine\tconns\trequests\terrors\tanswers/s\tp50\tp99\tlag p99\tCPU\tclock\t")
+	for _, a := range agents {
+		clock, cpu := "–", "–"
+		if a.Clock != nil && a.ClockError != nil {
+			clock = fmt.Sprintf("%+.3f ± %.3f ms", *a.Clock/1e3, *a.ClockError/1e3)
+		}
+		if a.CPUShare != nil {
+			cpu = strconv.FormatFloat(100**a.CPUShare, 'f', 0, 64) + " %"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", a.Name, a.Machine, figure.Grouped(float64(a.Conns)),
+			figure.Grouped(float64(a.Requests)), figure.Grouped(float64(a.Errors)), figure.OrNone(a.Rate, figure.Grouped),
+			figure.OrNone(a.Latency.P50, figure.Micros), figure.OrNone(a.Latency.P99, figure.Micros), figure.OrNone(a.LagP99, figure.Micros), cpu, clock)
+	}
+	table.Flush()
 }
 
 // writeRequests says what was asked and answered.
@@ -153,6 +176,9 @@ func writeSteps(table io.Writer, r *Result) {
 func writeConnections(table io.Writer, r *Result) {
 	if r.Reconnects > 0 {
 		fmt.Fprintf(table, "reconnects\t%s, %s requests retried\n", figure.Grouped(float64(r.Reconnects)), figure.Grouped(float64(r.Retries)))
+	}
+	if r.Handshakes != nil && r.Resumed != nil {
+		fmt.Fprintf(table, "TLS\t%s handshakes of all connections, %s resumed\n", figure.Grouped(float64(*r.Handshakes)), figure.Grouped(float64(*r.Resumed)))
 	}
 	if r.Drains > 0 {
 		fmt.Fprintf(table, "drains\t%s connections told that the server shuts down\n", figure.Grouped(float64(r.Drains)))

@@ -50,7 +50,7 @@ const (
 func (r *run) watch(ctx context.Context) {
 	r.phase = Connecting
 	r.lately = r.readCPU(r.now())
-	connected := r.connected
+	connected, start := r.connected, (<-chan time.Time)(nil)
 	timer := time.NewTimer(r.step())
 	defer timer.Stop()
 	for {
@@ -60,13 +60,20 @@ func (r *run) watch(ctx context.Context) {
 		case <-r.failed:
 		case <-connected:
 			connected = nil
+			if start = r.plan.Part.ready(); start == nil {
+				r.origin = r.now()
+			}
+		case at := <-start:
+			start, r.origin = nil, max(int64(at.Sub(r.start)), 1)
+		case <-timer.C:
+		}
+		now := r.now()
+		if r.phase == Connecting && r.origin > 0 && (r.paced || now >= r.origin) {
 			r.phase = WarmingUp
 			if err := r.begin(); err != nil {
 				r.fail(decodeError(err))
 			}
-		case <-timer.C:
 		}
-		now := r.now()
 		if r.over(ctx, now) {
 			r.closeWindow(now)
 			r.end = now
@@ -152,6 +159,9 @@ func (r *run) nextCut() int64 {
 func (r *run) closeInterval(now int64) {
 	closed := newInterval(r.recent, r.cut-r.window.from, now-r.window.from)
 	r.stored = append(r.stored, closed)
+	if told := r.plan.Part.Closed; told != nil {
+		told(&Measured{measurement: measurement{tally: r.recent, plan: r.plan}, start: closed.Start, end: closed.End})
+	}
 	r.storing += closed.size()
 	r.cut = now
 	r.total.take(r.recent)
@@ -191,6 +201,10 @@ func (r *run) step() time.Duration {
 func (r *run) wait(now int64) time.Duration {
 	wait := min(r.step(), time.Duration(r.reported+int64(time.Second)-now))
 	switch r.phase {
+	case Connecting:
+		if r.origin > 0 {
+			wait = min(wait, time.Duration(r.origin-now))
+		}
 	case WarmingUp:
 		wait = min(wait, time.Duration(r.window.from-now))
 	case Measuring:
@@ -268,6 +282,7 @@ func (r *run) result() (*Result, error) {
 	r.total.take(r.recent)
 	m := r.measurement()
 	result := m.result()
+	result.Measured = &Measured{measurement: m, late: time.Duration(r.late)}
 	switch {
 	case r.cause == nil:
 		return result, nil
@@ -308,7 +323,7 @@ func (r *run) measurement() measurement {
 			m.sizes.take(c.left)
 		}
 	}
-	m.steps = r.stepsOf(m.span.Seconds())
+	m.steps = r.steps()
 	if r.idle != nil {
 		m.idle = r.idle.result()
 	}

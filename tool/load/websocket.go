@@ -34,6 +34,8 @@ type WebSocket struct {
 	// URL is ws://HOST[:PORT][/PATH][?QUERY], the same with wss, or over a unix socket
 	// ws://unix:/SOCKET[:/PATH]. Required.
 	URL string
+	// Address is as HTTP.Address.
+	Address string
 	// Header is sent with the handshake, beside Host, User-Agent: hone and what the
 	// handshake needs; the first two can be replaced.
 	Header http.Header
@@ -93,7 +95,7 @@ func (w WebSocket) prepared(p Plan) (Target, error) {
 const keyHeader = "Sec-Websocket-Key"
 
 func (w WebSocket) target() (*wsTarget, error) {
-	where, err := locate(w.URL, "ws", "wss", w.TLS)
+	where, err := locate(w.URL, w.Address, "ws", "wss", w.TLS)
 	if err != nil {
 		return nil, err
 	}

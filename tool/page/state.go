@@ -22,6 +22,11 @@ const (
 	Ended       Status = "ended" // nothing was to be judged
 )
 
+// final reports whether a load has ended so.
+func (s Status) final() bool {
+	return slices.Contains([]Status{Valid, Invalid, Failed, Interrupted, Ended}, s)
+}
+
 // Verdict is how a load ended.
 type Verdict struct {
 	Status Status
@@ -43,6 +48,7 @@ type state struct {
 	Lanes    []laneLine        `json:"lanes,omitempty"`
 	Changes  []changeLine      `json:"changes,omitempty"`
 	Hot      *hotLines         `json:"hot,omitempty"`
+	Knee     *Knee             `json:"knee,omitempty"`
 	Capture  *captureState     `json:"capture,omitempty"`
 	Captured []captured        `json:"captured,omitempty"`
 }
@@ -65,7 +71,38 @@ type laneLine struct {
 	Doubtful bool   `json:"doubtful,omitempty"`
 }
 
-// End says how the load ended. Sources go on.
+// Knee is a search for the most load under which goals are met, until now.
+type Knee struct {
+	Goals  string      `json:"goals"` // as they were given
+	Unit   string      `json:"unit"`  // of the loads
+	Drawn  string      `json:"drawn"` // the time that Trials have
+	Goal   *float64    `json:"goal"`  // of that, in µs; nil: there is none
+	Met    *float64    `json:"met"`   // the highest load that meets the goals; nil: not known
+	Missed *float64    `json:"missed"`
+	Trials []KneeTrial `json:"trials"` // in the order in which they were made
+}
+
+// KneeTrial is one load that was tried.
+type KneeTrial struct {
+	Load  float64  `json:"load"`
+	Value *float64 `json:"value"` // in µs; nil: not known
+	Full  bool     `json:"full"`
+	Valid bool     `json:"valid"`
+	Met   bool     `json:"met"`
+	Why   string   `json:"why"` // it missed, or is not valid
+}
+
+// Search shows how the search for a knee goes. k takes the place of the one before.
+func (p *Page) Search(k Knee) {
+	p.ready()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Knee = &k
+	p.tellLocked()
+}
+
+// End says how the load ended. Sources are asked no more, until Load goes on: the charts
+// stay as they are.
 func (p *Page) End(v Verdict) {
 	p.ready()
 	p.mu.Lock()

@@ -114,6 +114,13 @@ func (l *Live) Show(lane page.Lane, now load.Progress) {
 	}
 }
 
+// Agents takes a second of those that send a load together.
+func (l *Live) Agents(all []page.Agent) {
+	if l != nil {
+		l.page.Agents(all)
+	}
+}
+
 // Beside makes a load's progress go to the page, too.
 func (l *Live) Beside(lane page.Lane, show func(load.Progress)) func(load.Progress) {
 	if l == nil {
@@ -124,6 +131,13 @@ func (l *Live) Beside(lane page.Lane, show func(load.Progress)) func(load.Progre
 			show(now)
 		}
 		l.Show(lane, now)
+	}
+}
+
+// Search shows how the search for a knee goes.
+func (l *Live) Search(k page.Knee) {
+	if l != nil {
+		l.page.Search(k)
 	}
 }
 

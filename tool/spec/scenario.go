@@ -133,7 +133,7 @@ func asTexts(value any) ([]string, error) {
 }
 
 // mayBeSecret are flags of which only a hash is kept: a store is handed around.
-var mayBeSecret = []string{"header", "body", "request", "expect-content", "cert", "key", "flow", "data", "path", "check"}
+var mayBeSecret = []string{"header", "body", "request", "expect-content", "cert", "key", "flow", "data", "path", "check", "basic-file", "bearer-file"}
 
 // Kept is the scenario as it is kept: the flags that say what load there is, with
 // their values, by name. The server's own are not among them: they may be what is
@@ -166,8 +166,8 @@ func eachSetting(cmd *cobra.Command, with func(name, value, usual string)) {
 	new(Load).Define(plain)
 	plain.Flags().VisitAll(func(flag *pflag.Flag) {
 		value := cmd.Flags().Lookup(flag.Name).Value.String()
-		if flag.Name == "arrivals" && !hasArrivals(cmd) {
-			return // it says nothing
+		if flag.Name == "arrivals" && !hasArrivals(cmd) || flag.Name == "resolve" {
+			return // it says nothing, or only where the target is
 		}
 		if value != flag.DefValue && slices.Contains(mayBeSecret, flag.Name) {
 			value = hashed(value)

@@ -244,6 +244,7 @@ func keep(sample *record.Sample, r *load.Result) {
 		}
 	}
 	rate := record.Series{Name: "rate", Unit: "req/s", Step: time.Second}
+	errors := record.Series{Name: "errors", Step: time.Second}
 	for _, i := range r.Intervals {
 		sample.Histograms = append(sample.Histograms, record.Histogram{Name: "latency", Start: i.Start, End: i.End, Data: i.Latency})
 		if r.Offered != nil {
@@ -251,8 +252,10 @@ func keep(sample *record.Sample, r *load.Result) {
 		}
 		rate.Step = max(rate.Step, i.End-i.Start)
 		rate.Values = append(rate.Values, float64(i.Answered)/(i.End-i.Start).Seconds())
+		errors.Values = append(errors.Values, float64(i.Errors))
 	}
-	sample.Series = append(sample.Series, rate)
+	errors.Step = rate.Step
+	sample.Series = append(sample.Series, rate, errors)
 	var text bytes.Buffer
 	if json.NewEncoder(&text).Encode(r) == nil {
 		sample.Artefacts = append(sample.Artefacts, record.Artefact{Kind: "load", Name: "result.json", Data: text.Bytes()})

@@ -57,9 +57,12 @@ drain: what was asked is answered within 25 s. A second signal does not wait.
   /                     a page to try them
 
 Latin, Greek and Cyrillic letters are part of the program; Han characters come
-from a font that is installed, or from --font. Other names get a pattern.`,
+from a font that is installed. --font adds fonts for other scripts; docs/avatar.md
+names free ones for Korean, Hebrew, Arabic, Devanagari and Thai. A name that no
+font has letters for gets a pattern.`,
 		Example: `  hone avatar
   hone avatar --addr :8080 --log access.log --log-sample 100
+  hone avatar --font NotoSansHebrew-Regular.ttf --font NotoSansThai-Regular.ttf
   hone avatar --font NotoSansSC-Regular.otf --cache 256MiB
   hone avatar --cert server.pem --key server-key.pem
   hone avatar --json --addr 127.0.0.1:0 --admin 127.0.0.1:0`,
@@ -72,7 +75,7 @@ from a font that is installed, or from --font. Other names get a pattern.`,
 	flags.SortFlags = false
 	flags.StringVar(&f.addr, "addr", usualAvatar, "serve on `HOST:PORT`; port 0 picks a free one")
 	flags.StringVar(&f.admin, "admin", usualAvatarAdmin, "metrics, profiles and health on `HOST:PORT`, unix:PATH, or off")
-	flags.StringArrayVar(&f.fonts, "font", nil, "look for glyphs in this `FILE` after the Go fonts; repeat for more")
+	flags.StringArrayVar(&f.fonts, "font", nil, "add the TrueType or OpenType font in this `FILE`, up to 64 MiB; repeat for up to 16")
 	flags.Var(&f.cache, "cache", "how much memory pictures may take")
 	flags.StringVar(&f.log, "log", "off", "append a line of JSON for each request to `FILE`, - for standard output, or off")
 	flags.IntVar(&f.sample, "log-sample", 1, "log one in `N` requests, and all errors and slow ones")

@@ -29,7 +29,7 @@ Exit codes: 0 ok, 1 failed or unreachable, 2 usage, 3 goal missed or regression,
 	root.CompletionOptions.DisableDefaultCmd = true // ours names the shells
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newDemo(), newServe(), newAvatar(), newLoad(), newBench(), newCompare(), newRun(), newBaseline(), newDoctor(), newKnee(), newLab(), newProfile(), newReport(), newVersion(), newCompletion(), newMan())
+	root.AddCommand(newDemo(), newServe(), newAvatar(), newLoad(), newAgent(), newBench(), newCompare(), newRun(), newBaseline(), newDoctor(), newKnee(), newLab(), newProfile(), newReport(), newVersion(), newCompletion(), newMan())
 	return root
 }
 
@@ -51,7 +51,7 @@ func commandNames(cmd *cobra.Command) []string {
 	return names
 }
 
-// noArguments refuses arguments that are no flags.
+// noArguments refuses arguments other than flags.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -1,0 +1,352 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/tool/load/offer"
+)
+
+// partsOf are the numbers of parts that the tests split into.
+var partsOf = []int{1, 2, 3, 7}
+
+// momentsOf are the moments of all requests of a part, by their number, as its pacers
+// have them.
+func momentsOf(t *testing.T, p Plan) map[int64]time.Duration {
+	t.Helper()
+	p = must[Plan](t)(p.complete())
+	r := newRun(p)
+	r.window.till = int64(p.For)
+	for i := range r.conns {
+		r.conns[i] = newConn(r, i, swallow{})
+	}
+	all := make(map[int64]time.Duration)
+	const pacers = 2
+	for i := range min(pacers, len(r.conns)) {
+		pacer := must[*pacer](t)(newPacer(r, i, min(pacers, len(r.conns))))
+		defer pacer.alarm.timer.Close()
+		for m := int64(0); ; m++ {
+			a := pacer.arrival(m)
+			if a.moment >= r.window.till {
+				break
+			}
+			own := int64(len(pacer.conns))
+			n := m/own*int64(p.Conns) + int64(pacer.conns[m%own].number)
+			if _, twice := all[n]; twice {
+				t.Fatalf("request %d twice", n)
+			}
+			all[n] = time.Duration(a.moment)
+		}
+	}
+	return all
+}
+
+// Parts have the requests of the whole between them, at the same moments to the
+// nanosecond.
+func TestPartsHaveTheMomentsOfTheWhole(t *testing.T) {
+	var ramp offer.Schedule
+	if err := ramp.UnmarshalText([]byte("ramp:1000..9000")); err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range map[string]Plan{
+		"constant": {Rate: 5000}, "poisson": {Rate: 5000, Arrivals: Poisson, Seed: 7},
+		"ramp": {Schedule: ramp, Arrivals: Poisson}, "count": {Rate: 5000, Requests: 777},
+	} {
+		p.Target, p.Conns, p.For, p.Warmup = Frames{}, 11, time.Second, -1
+		whole := momentsOf(t, p)
+		if want := 777; name == "count" && len(whole) != want || len(whole) < want {
+			t.Fatalf("%s: %d requests", name, len(whole))
+		}
+		for _, k := range partsOf {
+			sum := make(map[int64]time.Duration)
+			for i := range k {
+				p.Part = Part{Index: i, Of: k}
+				for n, at := range momentsOf(t, p) {
+					if _, twice := sum[n]; twice {
+						t.Fatalf("%s: %d parts have request %d twice", name, k, n)
+					}
+					sum[n] = at
+				}
+			}
+			if !maps.Equal(sum, whole) {
+				t.Errorf("%s: %d parts have other requests than the whole: %d of %d", name, k, len(sum), len(whole))
+			}
+		}
+	}
+}
+
+// recording notes what is sent: the size of each request by its number, and when.
+type recording struct {
+	Frames
+	conns int
+
+	mu    *sync.Mutex
+	count map[uint64]int
+	sizes map[int]int
+	times map[int]time.Time
+}
+
+func newRecording(target Frames, conns int) recording {
+	return recording{target, conns, new(sync.Mutex), make(map[uint64]int), make(map[int]int), make(map[int]time.Time)}
+}
+
+type recordingCaller struct {
+	Caller
+	to recording
+}
+
+// Caller notes what it appends.
+func (r recording) Caller() Caller { return recordingCaller{r.Frames.Caller(), r} }
+
+// AppendRequest notes the request.
+func (c recordingCaller) AppendRequest(dst []byte, id uint64, content []byte) []byte {
+	if id >= 1<<32 { // the run looks how long one is, as number 1
+		number := id >> 16 & 0xffff
+		c.to.mu.Lock()
+		n := c.to.count[number]*c.to.conns + int(number)
+		c.to.count[number]++
+		c.to.sizes[n], c.to.times[n] = len(content), time.Now()
+		c.to.mu.Unlock()
+	}
+	return c.Caller.AppendRequest(dst, id, content)
+}
+
+// runParts runs all parts of a plan beside each other, from one moment on, with what each
+// has told at the end of its intervals.
+func runParts(t *testing.T, p Plan, k int) (agents []Agent, told []*Measured, begun time.Time) {
+	t.Helper()
+	agents, told = make([]Agent, k), make([]*Measured, k)
+	starts := make([]chan time.Time, k)
+	var ready, all sync.WaitGroup
+	ready.Add(k)
+	for i := range k {
+		starts[i], told[i] = make(chan time.Time, 1), &Measured{}
+		own := p
+		own.Part = Part{
+			Index: i, Of: k, Ready: ready.Done, Start: starts[i],
+			Closed: func(m *Measured) { told[i].Add(overTheWire(t, m)) },
+		}
+		all.Go(func() {
+			r, err := Run(context.Background(), own)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			agents[i] = Agent{Name: fmt.Sprint(i), Machine: "here", Measured: overTheWire(t, r.Measured)}
+		})
+	}
+	ready.Wait()
+	begun = time.Now().Add(20 * time.Millisecond)
+	for _, start := range starts {
+		start <- begun
+	}
+	all.Wait()
+	return agents, told, begun
+}
+
+// overTheWire is m as another machine has it.
+func overTheWire(t *testing.T, m *Measured) *Measured {
+	text, err := json.Marshal(m)
+	other := new(Measured)
+	if err == nil {
+		err = json.Unmarshal(text, other)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return other
+}
+
+// Parts send what one process sends, no request early, and their sum is the result bucket
+// by bucket.
+func TestPartsSendAndSumTheWhole(t *testing.T) {
+	target := echoServer(t, "tcp")
+	var sizes offer.Sizes
+	if err := sizes.UnmarshalText([]byte("uniform:1..900")); err != nil {
+		t.Fatal(err)
+	}
+	const conns, requests = 11, 1500
+	p := Plan{Conns: conns, Rate: 5000, Requests: requests, Arrivals: Poisson, Seed: 3, Sizes: sizes, Echo: true, MaxLag: time.Minute}
+	want := make(map[int]int)
+	for n := range requests {
+		want[n] = sizes.At(p.Seed, uint64(n))
+	}
+	for _, k := range partsOf {
+		sent := newRecording(target, conns)
+		p.Target = sent
+		agents, told, begun := runParts(t, p, k)
+		if !maps.Equal(sent.sizes, want) {
+			t.Errorf("%d parts have sent %d requests, or others than one process", k, len(sent.sizes))
+		}
+		due := schedule{arrivals: Poisson, rate: p.Rate, seed: p.Seed}
+		for n := range requests {
+			if early := begun.Add(due.at(int64(n))).Sub(sent.times[n]); early > 0 {
+				t.Errorf("%d parts: request %d is %v early", k, n, early)
+			}
+		}
+		p.Part = Part{}
+		r, err := p.Merge(agents, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkSum(t, r, agents, told)
+		if r.Requests != requests || r.Errors["total"] != 0 || len(r.Agents) != k || int(*r.SizeMost) != slices.Max(slices.Collect(maps.Values(want))) {
+			t.Errorf("%d parts: %d requests, errors %v, the largest %d", k, r.Requests, r.Errors, *r.SizeMost)
+		}
+	}
+}
+
+// checkSum compares a merged result with the sums that it must be.
+func checkSum(t *testing.T, r *Result, agents []Agent, told []*Measured) {
+	t.Helper()
+	latency, service, lag := NewHistogram(), NewHistogram(), NewHistogram()
+	for i, a := range agents {
+		if !a.Measured.Same(told[i]) {
+			t.Errorf("agent %d: its intervals are not its whole", i)
+		}
+		latency.Merge(a.Measured.latency)
+		service.Merge(a.Measured.service)
+		lag.Merge(a.Measured.lag)
+	}
+	if !latency.Equals(r.Histograms.Latency) || !service.Equals(r.Histograms.Service) || !lag.Equals(r.Histograms.Lag) {
+		t.Error("the merged histograms are not the sums")
+	}
+}
+
+// A closed loop begins at its moment too, and its number of requests is split.
+func TestPartsOfAClosedLoop(t *testing.T) {
+	p := Plan{Target: echoServer(t, "tcp"), Conns: 5, Requests: 1001, Echo: true}
+	agents, _, _ := runParts(t, p, 3)
+	r, err := p.Merge(agents, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Requests != 1001 || r.Agents[0].Conns != 2 || r.Agents[2].Conns != 1 || r.Agents[1].Requests != 334 {
+		t.Errorf("%d requests; %+v", r.Requests, r.Agents)
+	}
+}
+
+// Nothing is valid in which an agent is missing, slow or faulty, and the reason names it.
+func TestMergeNamesWhoIsToBlame(t *testing.T) {
+	good := func() *Measured {
+		m := &Measured{measurement: measurement{tally: newTally(true), span: time.Second, lag: NewHistogram(), offered: 1000, cpuKnown: true, cpu: time.Second / 2, cpuSpan: time.Second, procs: 2}}
+		m.during, m.good = 1000, 1000
+		record(m.latency, 1000, 1000)
+		record(m.service, 1000, 1000)
+		record(m.lag, 1000, 1000)
+		return m
+	}
+	p := Plan{Target: Frames{Address: "127.0.0.1:1"}, Conns: 3, Rate: 3000, For: time.Second}
+	for name, c := range map[string]struct {
+		change func(all []Agent)
+		want   string // empty: valid
+	}{
+		"good":    {func([]Agent) {}, ""},
+		"missing": {func(all []Agent) { all[1].Measured = nil }, "agent b has not said what it measured; "},
+		"faulty":  {func(all []Agent) { all[2].Fault = "is gone; look for it" }, "agent c is gone; look for it"},
+		"failed":  {func(all []Agent) { all[0].Measured.failure = &Error{Kind: Closed, What: "it ends", Try: "look"} }, "agent a: load: it ends; look"},
+		"late": {func(all []Agent) { record(all[1].Measured.lag, int64(time.Second), 100) },
+			"agent b: the generator itself sent one request in a hundred"},
+		"busy": {func(all []Agent) {
+			for i := range all {
+				all[i].Machine = "same"
+				all[i].Measured.cpu = time.Second * 6 / 10
+			}
+		}, "the machine of agent a, b, c: the generator used 90 % of the CPU"},
+	} {
+		agents := []Agent{{Name: "a", Machine: "1", Measured: good()}, {Name: "b", Machine: "2", Measured: good()}, {Name: "c", Machine: "3", Measured: good()}}
+		c.change(agents)
+		r, err := p.Merge(agents, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Join(r.InvalidReasons, "\n"); r.Valid != (c.want == "") || !strings.HasPrefix(said, c.want) || r.Valid && *r.Rate != 3000 {
+			t.Errorf("%s: valid %v: %q, want %q; rate %v", name, r.Valid, said, c.want, *r.Rate)
+		}
+	}
+}
+
+// What is counted crosses machines, whatever is added to it: a field that is not carried
+// must be named here.
+func TestEverythingCountedIsCarried(t *testing.T) {
+	carriedOrNot := map[string]string{
+		"measurement": "tally failure interrupted missed span lag offered cpu cpuSpan cpuKnown procs reconnects retries drains outage sizes idle churned steps followed",
+		"stepTally":   "latency service errors untimed unsent good",
+		"tally":       "latency service errors lost untimed unsent example codes answered during good",
+		"churned":     "dial first lag conns errors example own",
+		"sizeSum":     "requests bytes counted most",
+		"soaked":      "Idle after",
+	}
+	// The coordinator has the plan, and makes the intervals of those that are told.
+	known := map[string]string{"measurement": "plan course intervals broken"}
+	for _, v := range []any{measurement{}, tally{}, churned{}, sizeSum{}, soaked{}, stepTally{}} {
+		kind := reflect.TypeOf(v)
+		fields := append(strings.Fields(carriedOrNot[kind.Name()]), strings.Fields(known[kind.Name()])...)
+		var have []string
+		for i := range kind.NumField() {
+			have = append(have, kind.Field(i).Name)
+		}
+		slices.Sort(fields)
+		slices.Sort(have)
+		if !slices.Equal(have, fields) {
+			t.Errorf("%s has %v, of which carried.go knows %v; have it carried, and merged in part.go", kind.Name(), have, fields)
+		}
+	}
+	h := NewHistogram()
+	record(h, 12345, 3)
+	full := &Measured{start: 1, end: 2, late: 3, measurement: measurement{
+		tally: &tally{latency: h, service: h, errors: [kinds]int64{1, 2, 3}, lost: 4, untimed: 5, unsent: 6,
+			example: &Error{What: "example"}, codes: make([]int64, mostCodes), answered: 7, during: 8, good: 9},
+		failure: &Error{Kind: Silent, Target: "there", What: "what", Try: "try"}, interrupted: true, missed: "p99", span: 10, lag: h, offered: 11, followed: 29,
+		steps: []stepTally{{h, h, [kinds]int64{30}, 31, 32, 33}},
+		cpu:   12, cpuSpan: 13, cpuKnown: true, procs: 14, reconnects: 15, retries: 16, drains: 17, outage: 18, sizes: sizeSum{19, 20, 21, 22},
+		idle:    &soaked{Idle{Conns: 23, Failed: 24, Open: 25, Closed: 26}, h},
+		churned: &churned{dial: h, first: h, lag: h, conns: 27, errors: [kinds]int64{28}, example: &Error{What: "a"}, own: &Error{What: "b"}},
+	}}
+	full.codes[404] = 5
+	first := must[[]byte](t)(json.Marshal(full))
+	if second := must[[]byte](t)(json.Marshal(overTheWire(t, full))); string(first) != string(second) {
+		t.Errorf("on the way it has changed:\n%s\n%s", first, second)
+	}
+	if !overTheWire(t, full).Same(full) {
+		t.Error("on the way the counts have changed")
+	}
+	var zero []string
+	c := new(carried)
+	if err := json.Unmarshal(first, c); err != nil {
+		t.Fatal(err)
+	}
+	for v, i := reflect.ValueOf(*c), 0; i < v.NumField(); i++ {
+		if v.Field(i).IsZero() {
+			zero = append(zero, v.Type().Field(i).Name)
+		}
+	}
+	if zero != nil {
+		t.Errorf("fields that nothing is carried in: %v", zero)
+	}
+}
+
+// BenchmarkPartMoments is what one of seven agents pays for its moments at 500,000
+// requests a second: with Poisson arrivals it draws the others' gaps as well.
+func BenchmarkPartMoments(b *testing.B) {
+	for _, arrivals := range []Arrivals{Constant, Poisson} {
+		for _, k := range []int{1, 7} {
+			b.Run(fmt.Sprintf("%v-%d", arrivals, k), func(b *testing.B) {
+				s := schedule{arrivals: arrivals, rate: 500_000, seed: 1}
+				n := int64(0)
+				for b.Loop() {
+					s.at(n)
+					n += int64(k)
+				}
+			})
+		}
+	}
+}
