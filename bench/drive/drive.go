@@ -25,9 +25,11 @@ const Client = "bench/client"
 // Order is one line of a client's standard input, as JSON.
 type Order struct {
 	Addr string `json:"addr"`
-	Ask  string `json:"ask"`  // the name of a web.Question, or web.Socket; empty: hone's frames
-	Open int    `json:"open"` // connections to have served once and to keep open, in all
-	Load *Load  `json:"load"` // beside them; nil: none
+	Ask  string `json:"ask"` // the name of a web.Question, or web.Socket; empty: hone's frames
+	// HTTP is what to ask instead, without Open.
+	HTTP *client.HTTP `json:"http,omitempty"`
+	Open int          `json:"open"` // connections to have served once and to keep open, in all
+	Load *Load        `json:"load"` // beside them; nil: none
 	// Crowd are connections of WebSocket to keep open that listen, and Deaf those that never
 	// read, in all.
 	Crowd  int     `json:"crowd"`
@@ -117,9 +119,11 @@ func (c *process) close() {
 func (c *process) obey(ctx context.Context, o Order) (r Report, err error) {
 	exchange := func(conn net.Conn) error { return Exchange(conn, 1, []byte(content)) }
 	plan := client.Plan{Addr: o.Addr, Content: []byte(content)}
-	switch o.Ask {
-	case "":
-	case web.Socket:
+	switch {
+	case o.HTTP != nil:
+		plan.HTTP = o.HTTP
+	case o.Ask == "":
+	case o.Ask == web.Socket:
 		plan.WS, plan.Content = &client.WS{Path: web.EchoPath}, web.Echoed()
 		exchange = ExchangeWS
 	default:

@@ -13,8 +13,9 @@ type Limits struct {
 	Size          int // the largest picture, in pixels; 0: 512, which is also the most
 
 	CacheBytes int64         // of pictures kept, all that belongs to them counted; 0: 64 MiB
-	Renders    int           // pictures drawn at the same time; 0: one a processor
-	RenderWait time.Duration // for a turn to draw, then 503; 0: 1 s
+	Renders    int           // pictures drawn at the same time; 0: half of the processors, at least one
+	Waiting    int           // pictures that wait to be drawn, others are 503; 0: 256
+	RenderWait time.Duration // until a picture begins to be drawn, then 503; 0: 1 s
 
 	Connections int           // open at the same time, others are closed at once; 0: 10 000
 	Streams     int           // of one HTTP/2 connection; 0: 100
@@ -38,7 +39,8 @@ func (l Limits) OrDefaults() Limits {
 	fill(&l.Size, largest)
 	l.Size = min(max(l.Size, smallest), largest)
 	fill(&l.CacheBytes, 64<<20)
-	fill(&l.Renders, runtime.GOMAXPROCS(0))
+	fill(&l.Renders, max(1, runtime.GOMAXPROCS(0)/2))
+	fill(&l.Waiting, 256)
 	fill(&l.RenderWait, time.Second)
 	fill(&l.Connections, 10_000)
 	fill(&l.Streams, 100)

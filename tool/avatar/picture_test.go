@@ -357,7 +357,7 @@ func TestNoAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes pools drop what they hold")
 	}
-	s := &Service{Fonts: onlyGo(t)}
+	s := newService(t, Limits{})
 	s.prepare()
 	p := s.grant(wish{name: "John Doe", picture: Picture{Size: 128, Shape: Round}})
 	room := make([]byte, 0, 64<<10)
@@ -365,10 +365,13 @@ func TestNoAllocations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.store.draw(p); err != nil {
+		t.Fatal(err)
+	}
 	for name, f := range map[string]func(){
 		"draw":     func() { s.store.renderer.Append(room, p) },
 		"recolour": func() { Recolour(room, mask, p) },
-		"lookup":   func() { s.store.get(p) },
+		"lookup":   func() { s.store.find(p) },
 		"name":     func() { s.limits.Clean("John Doe") },
 		"picture":  func() { s.grant(wish{name: "Иван Петров", picture: p}) },
 		"tag":      func() { p.appendTag(room, 1) },

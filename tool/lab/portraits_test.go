@@ -25,7 +25,9 @@ func ownService(t *testing.T) *avatar.Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &avatar.Service{Fonts: fonts}
+	s := &avatar.Service{Fonts: fonts}
+	t.Cleanup(s.Close)
+	return s
 }
 
 func articleService(t *testing.T) *portraits {
