@@ -428,6 +428,29 @@ func TestSessionsOutliveTheirConnection(t *testing.T) {
 	}
 }
 
+// A request with values in its body says how long it is in as many digits as that takes.
+func TestBodiesHaveTheirLength(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "d.jsonl")
+	var lines []byte
+	for _, n := range []int{0, 1, 9, 10, 99, 100, 12345} {
+		lines = fmt.Appendf(lines, "{\"v\": %q}\n", strings.Repeat("x", n))
+	}
+	if err := os.WriteFile(file, lines, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := Plan{Target: HTTP{URL: "http://h"}, Traffic: compiled(t, traffic.Plan{Web: true, Data: []traffic.Data{{Name: "d", File: file}}, Flows: []traffic.Flow{{Steps: []traffic.Step{{Body: "{{d.v}}"}}}}})}
+	p = must[Plan](t)(p.complete())
+	var s traffic.Session
+	for i, n := range []int{0, 1, 9, 10, 99, 100, 12345} {
+		s.Start(p.Traffic, 0, uint64(i))
+		got := string(p.Target.Caller().(stepper).AppendStep([]byte("before"), 1, &s))
+		want := fmt.Sprintf("beforePOST / HTTP/1.1\r\nHost: h\r\nUser-Agent: hone\r\nContent-Length: %d\r\n\r\n%s", n, strings.Repeat("x", n))
+		if got != want {
+			t.Errorf("%d bytes: %.200q", n, got)
+		}
+	}
+}
+
 // A step sees the head of its own answer, also where a step that does not look at heads has
 // had the same bytes before.
 func TestStepsSeeTheirHeads(t *testing.T) {
