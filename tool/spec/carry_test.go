@@ -160,7 +160,7 @@ func TestOverUnixSocket(t *testing.T) {
 // preview is what a plan's first sessions send.
 func preview(p load.Plan) string {
 	var out strings.Builder
-	if err := load.WriteRequests(&out, p, 20); err != nil {
+	if err := p.WriteRequests(&out, 20); err != nil {
 		return err.Error()
 	}
 	return out.String()

@@ -206,7 +206,7 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
 	if f.draft > 0 {
-		return loadFailure(load.WriteRequests(cmd.OutOrStdout(), f.Plan, f.draft))
+		return loadFailure(f.Plan.WriteRequests(cmd.OutOrStdout(), f.draft))
 	}
 	stats, err := serverAt(f.stats)
 	if err != nil {

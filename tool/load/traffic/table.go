@@ -195,7 +195,7 @@ func (t *table) readLines(text []byte) error {
 		clear(values)
 		whole := eachField(line, func(key, value []byte) {
 			if i := slices.Index(t.columns, string(appendText(nil, key))); i >= 0 {
-				values[i] = appendText(nil, value)
+				values[i] = appendText([]byte{}, value) // an empty text is a value, too
 			}
 		})
 		if !whole {
