@@ -438,7 +438,7 @@ func (c *coordinator) gather(now time.Time, count int) {
 
 // begin names the moment, in each agent's clock.
 func (c *coordinator) begin(now time.Time) {
-	lead := 300 * time.Millisecond
+	lead := 500 * time.Millisecond
 	for _, m := range c.members {
 		lead = max(lead, 8*m.first.error)
 	}
