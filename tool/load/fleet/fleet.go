@@ -22,8 +22,7 @@ import (
 // Fleet is a load with those who send it.
 type Fleet struct {
 	// Plan is the load as one process would run it. Its Progress, WindowOpens and
-	// WindowCloses are called here, those of idle connections never. AbortOn is not
-	// looked at.
+	// WindowCloses are called here, those of idle connections never.
 	Plan load.Plan
 	// Job is what the agents make the same plan of.
 	Job []byte

@@ -15,6 +15,7 @@ type series struct {
 	open   []*merging // by their begin, at most mostOpen
 	closed []load.Interval
 	fresh  *load.Measured // what was closed since the last report
+	total  load.Measured  // all that was closed
 }
 
 // merging is a second of which agents have told.
@@ -58,6 +59,7 @@ func (s *series) close() {
 		next.End = max(next.End, next.Start)
 	}
 	s.closed = append(s.closed, next)
+	s.total.Add(m)
 	if s.fresh == nil {
 		s.fresh = m
 	} else {
@@ -111,6 +113,9 @@ func (c *coordinator) report(now time.Time) {
 			most = max(most, share)
 		}
 		p.CPUShare = &most
+	}
+	if c.step == running && len(c.Plan.AbortOn) > 0 && c.Plan.Missed(&c.series.total) != "" {
+		c.stop()
 	}
 	p.Latency, p.Service = emptied(&c.series.fresh)
 	q := load.QuantilesOf(p.Latency)
