@@ -5,7 +5,7 @@ ALL         := ./... ./observe/... ./gateway/... ./tool/...
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps demo test race timing suites autobahn fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-ws bench-faults bench-generators bench-gateway prove prove-gateway apps bench-apps cross
+.PHONY: release-test licences help deps demo test race timing suites autobahn fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-ws bench-faults bench-generators bench-gateway prove prove-gateway apps bench-apps cross
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -135,6 +135,12 @@ prove-gateway: ## kill a gateway 100 times under load, then move clients between
 
 prove: ## kill processes, servers and the power under the gateway's log, and count what is lost: 10 minutes
 	HONE_TEST_ALL=1 go test -count=1 -timeout 60m -v -run '^TestProve' ./gateway/journal -args -full
+
+release-test: ## build the modules as they would be published, install both commands and build every example from them
+	HONE_TEST_RELEASE=1 go test -count=1 -timeout 30m ./tools/...
+
+licences: ## list the licences of all dependencies
+	@go run ./tools/licences
 
 cross: ## type-check every package and test for the other platforms
 	@for p in $(PLATFORMS); do \
