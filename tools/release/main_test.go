@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -100,9 +101,38 @@ func TestPublished(t *testing.T) {
 		output(t, program, outside, "go", "get", root+"@"+version)
 		output(t, program, outside, "go", "build", "-o", filepath.Join(bin, example.Name()), ".")
 	}
-	if built, err := os.ReadDir(bin); err != nil || len(built) < 6 {
+	page, err := os.ReadFile(filepath.Join(top, "docs", "start.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, program := range programs(string(page)) {
+		folder := t.TempDir()
+		if err := os.WriteFile(filepath.Join(folder, "main.go"), []byte(program), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		get := []string{"get", root + "@" + version}
+		for _, other := range []string{"/observe", "/gateway"} {
+			if strings.Contains(program, `"`+root+other+`"`) {
+				get = append(get, root+other+"@"+version)
+			}
+		}
+		output(t, folder, outside, "go", "mod", "init", "example.com/start")
+		output(t, folder, outside, "go", get...)
+		output(t, folder, outside, "go", "build", "-o", filepath.Join(bin, fmt.Sprintf("start%d", i+1)), ".")
+	}
+	if built, err := os.ReadDir(bin); err != nil || len(built) < 12 {
 		t.Errorf("%d programs built, %v", len(built), err)
 	}
+}
+
+// programs are a page's blocks of Go that are whole programs.
+func programs(page string) (all []string) {
+	for _, block := range strings.Split(page, "```go\n")[1:] {
+		if program, _, found := strings.Cut(block, "\n```"); found && strings.HasPrefix(program, "package main\n") {
+			all = append(all, program+"\n")
+		}
+	}
+	return all
 }
 
 // output runs a command and returns what it prints on standard output.
