@@ -68,7 +68,8 @@ func TestServerKeepsItsSchedule(t *testing.T) {
 			if body, err := io.ReadAll(response.Body); err == nil && string(body) == "hello" {
 				answered.Add(1)
 			}
-			if phase := asked % period; phase > edge && phase < stall-edge {
+			// A busy machine closes the gate late, so nothing is claimed of a stall's first half.
+			if phase := asked % period; phase > stall/2+edge && phase < stall-edge {
 				within.Add(1)
 				if time.Since(begun) < asked-phase+stall {
 					early.Add(1)
