@@ -153,7 +153,7 @@ func TestOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Contest{
-		Tools: tools[1:], Schedules: []report.Stalls{{PeriodMS: 200, StallMS: 40}}, Rate: 300, Settle: time.Second, Window: time.Second, Rounds: 1,
+		Tools: tools[1:], Schedules: []report.Stalls{{PeriodMS: 200, StallMS: 40}}, Rate: 600, Settle: time.Second, Window: time.Second, Rounds: 1, // p99.9 needs 1,000 requests
 		Server: []string{exe, "stalls"}, Dir: dir, Say: func(line string) { t.Log(line) },
 	}
 	for _, s := range c.Run(t.Context()).Samples {
