@@ -28,7 +28,7 @@ func TestTimerLetsTheMonitorSleep(t *testing.T) {
 	for range 3 { // what else the process does adds some, but hardly three times
 		before := switches()
 		for range waits {
-			if err := timer.Wait(time.Millisecond); err != nil {
+			if err := timer.WaitFor(time.Millisecond); err != nil {
 				t.Fatal(err)
 			}
 		}
