@@ -6,12 +6,39 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/hone-go/hone/bench/client"
 	"github.com/hone-go/hone/tool/avatar"
 )
+
+// TestMain makes the test binary a server, a client or a flood, too, as the program is.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && slices.Contains([]string{"-serve", "-client", "-flooder"}, os.Args[1]) {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestTiming holds the service to its goals: see the command itself. No count or order of
+// events could replace the figures.
+func TestTiming(t *testing.T) {
+	if os.Getenv("HONE_TEST_TIMING") == "" {
+		t.Skip("compares measured figures, so it needs a machine to itself: make timing runs it")
+	}
+	s := settings{server: "hone", rounds: 7, conns: 100, warm: 200 * time.Millisecond, lap: 700 * time.Millisecond}
+	if err := measure(t.Context(), s); err != nil {
+		t.Error(err)
+	}
+	s.lap = 2 * time.Second
+	if err := flood(t.Context(), s); err != nil {
+		t.Error(err)
+	}
+}
 
 // TestServers has every server prove that it sends the picture, and answers a client that
 // asks for long.
@@ -38,8 +65,7 @@ func TestServers(t *testing.T) {
 			if err != nil || e.path == targetOf(0) && !bytes.Equal(body, want[nameOf(0)+".png/128"].body) {
 				t.Fatalf("%d bytes, %v", len(body), err)
 			}
-			order.HTTP.Body = body
-			r, err := client.Run(t.Context(), client.Plan{Addr: order.Addr, HTTP: order.HTTP, Conns: 2, Depth: 1, Window: 50 * time.Millisecond, Loops: 1})
+			r, err := client.Run(t.Context(), client.Plan{Addr: order.Addr, HTTP: &client.HTTP{Request: order.HTTP.Request, Status: http.StatusOK, Body: body}, Conns: 2, Depth: 1, Window: 50 * time.Millisecond, Loops: 1})
 			if err != nil || r.Answered == 0 || r.Wrong > 0 {
 				t.Errorf("%+v, %v", r, err)
 			}

@@ -155,6 +155,7 @@ func serveHone(ln net.Listener, log *avatar.AccessLog, std bool) error {
 	if err != nil {
 		return err
 	}
+	s.Limits.UseMemory() // as hone avatar does
 	return (&avatar.Server{Service: s, NetHTTP: std}).Serve(ln)
 }
 

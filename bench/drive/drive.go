@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/hone-go/hone/bench/client"
@@ -27,14 +28,21 @@ type Order struct {
 	Addr string `json:"addr"`
 	Ask  string `json:"ask"` // the name of a web.Question, or web.Socket; empty: hone's frames
 	// HTTP is what to ask instead, without Open.
-	HTTP *client.HTTP `json:"http,omitempty"`
-	Open int          `json:"open"` // connections to have served once and to keep open, in all
-	Load *Load        `json:"load"` // beside them; nil: none
+	HTTP *Picked `json:"http,omitempty"`
+	Open int     `json:"open"` // connections to have served once and to keep open, in all
+	Load *Load   `json:"load"` // beside them; nil: none
 	// Crowd are connections of WebSocket to keep open that listen, and Deaf those that never
 	// read, in all.
 	Crowd  int     `json:"crowd"`
 	Deaf   int     `json:"deaf"`
 	Gather *Gather `json:"gather"` // what the crowd is to have read; nil: nothing
+}
+
+// Picked is a request that is none of package web's, and the body of its answer, whose
+// status is 200.
+type Picked struct {
+	Request []byte `json:"request"`
+	Body    []byte `json:"body"`
 }
 
 // Load is how to load the server. Durations are nanoseconds.
@@ -121,7 +129,7 @@ func (c *process) obey(ctx context.Context, o Order) (r Report, err error) {
 	plan := client.Plan{Addr: o.Addr, Content: []byte(content)}
 	switch {
 	case o.HTTP != nil:
-		plan.HTTP = o.HTTP
+		plan.HTTP = &client.HTTP{Request: o.HTTP.Request, Status: http.StatusOK, Body: o.HTTP.Body}
 	case o.Ask == "":
 	case o.Ask == web.Socket:
 		plan.WS, plan.Content = &client.WS{Path: web.EchoPath}, web.Echoed()

@@ -1,7 +1,9 @@
 package avatar
 
 import (
+	"os"
 	"runtime"
+	"runtime/debug"
 	"time"
 )
 
@@ -24,6 +26,21 @@ type Limits struct {
 	ReadTime    time.Duration // for a whole request; 0: 10 s
 	WriteTime   time.Duration // for an answer, from the end of the request's head; 0: 10 s
 	IdleTime    time.Duration // between two requests; 0: 60 s
+}
+
+// Memory is what a process that serves with these limits may take: twice CacheBytes, and
+// 64 MiB.
+func (l Limits) Memory() int64 { return 2*l.OrDefaults().CacheBytes + 64<<20 }
+
+// UseMemory has Go's collector use what Memory allows, for all of this process: it runs
+// when that is nearly full, or when there is five times of what is in use. Each of its runs
+// takes a part of the processors for a while, which requests have to wait for. Nothing is
+// changed where GOGC or GOMEMLIMIT is set.
+func (l Limits) UseMemory() {
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetGCPercent(400)
+		debug.SetMemoryLimit(l.Memory())
+	}
 }
 
 const (

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -275,6 +276,24 @@ func TestAbuse(t *testing.T) {
 	}
 	if st := s.Stats(); st.Failed != 0 || st.Pictures.Bytes+st.Masks.Bytes > cache+(64<<10) {
 		t.Errorf("%+v", st)
+	}
+}
+
+// TestUseMemory changes the collector only where nobody has said how it is to work.
+func TestUseMemory(t *testing.T) {
+	gogc, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(-1)
+	defer func() { debug.SetGCPercent(gogc); debug.SetMemoryLimit(limit) }()
+	l := Limits{CacheBytes: 16 << 20}
+	t.Setenv("GOGC", "100")
+	l.UseMemory()
+	if got := debug.SetMemoryLimit(-1); got != limit {
+		t.Errorf("with GOGC: a limit of %d", got)
+	}
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
+	l.UseMemory()
+	if got := debug.SetMemoryLimit(-1); got != 96<<20 || debug.SetGCPercent(100) != 400 {
+		t.Errorf("a limit of %d MiB", got>>20)
 	}
 }
 

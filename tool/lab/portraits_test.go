@@ -25,9 +25,9 @@ func ownService(t *testing.T) *avatar.Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &avatar.Service{Fonts: fonts}
-	t.Cleanup(s.Close)
-	return s
+	service := &avatar.Service{Fonts: fonts}
+	t.Cleanup(service.Close)
+	return service
 }
 
 func articleService(t *testing.T) *portraits {

@@ -138,7 +138,7 @@ func (p *Page) Agents(all []Agent) {
 	defer p.mu.Unlock()
 	p.state.Lanes = nil
 	for _, a := range all[:min(len(all), keptLanes)] {
-		line := laneLine{Group: "agents", Name: a.Name, Rate: number(a.Rate), P50: number(math.NaN()), P99: number(math.NaN()), CPU: number(math.NaN()), Doubtful: a.Doubtful}
+		line := laneLine{Group: "agents", Name: a.Name, Rate: number(a.Rate), P50: number(math.NaN()), P99: number(math.NaN()), CPU: number(math.NaN()), Done: true, Doubtful: a.Doubtful}
 		if a.P50 != nil {
 			line.P50 = number(*a.P50)
 		}

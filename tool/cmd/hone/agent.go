@@ -83,15 +83,9 @@ func (f *agentsFlags) check(cmd *cobra.Command) error {
 		}
 		return nil
 	}
-	for name, instead := range map[string]string{
-		"abort-on-miss": "no agent knows what the others have counted; leave it out",
-		"most-others":   "it looks at this machine alone; leave it out",
-	} {
-		if cmd.Flags().Changed(name) {
-			return exit.Usagef("load: --%s cannot be with --agents: %s", name, instead)
-		}
-	}
 	switch {
+	case cmd.Flags().Changed("most-others"):
+		return exit.Usagef("load: --most-others looks at this machine alone; leave it out with --agents")
 	case f.count < 0:
 		return exit.Usagef("load: --agents-count %d: use 1 or more", f.count)
 	case f.wait <= 0:

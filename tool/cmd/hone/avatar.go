@@ -132,6 +132,7 @@ func (f *avatarFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := f.open(ctx, g); err != nil {
 		return err
 	}
+	g.server.Service.Limits.UseMemory()
 	g.start()
 	defer g.reopenOnHangup()()
 	if err := f.announce(g, stdout); err != nil {
@@ -304,7 +305,7 @@ func (f *avatarFlags) announce(g *gallery, stdout io.Writer) error {
 	}
 	l := g.server.Service.Limits.OrDefaults()
 	g.log.Info("limits", "name-bytes", l.NameBytes, "name-graphemes", l.NameGraphemes, "size", l.Size,
-		"cache", figure.Size(int(l.CacheBytes)), "renders", l.Renders, "waiting", l.Waiting, "render-wait", l.RenderWait.String(),
+		"cache", figure.Size(int(l.CacheBytes)), "memory", figure.Size(int(l.Memory())), "renders", l.Renders, "waiting", l.Waiting, "render-wait", l.RenderWait.String(),
 		"connections", l.Connections, "streams", l.Streams, "header", figure.Size(l.HeaderBytes), "header-time", l.HeaderTime.String(),
 		"read-time", l.ReadTime.String(), "write-time", l.WriteTime.String(), "idle-time", l.IdleTime.String())
 	han := g.server.Service.Fonts.Han()

@@ -22,8 +22,7 @@ import (
 // Fleet is a load with those who send it.
 type Fleet struct {
 	// Plan is the load as one process would run it. Its Progress, WindowOpens and
-	// WindowCloses are called here, those of idle connections never. AbortOn is not
-	// looked at.
+	// WindowCloses are called here, those of idle connections never.
 	Plan load.Plan
 	// Job is what the agents make the same plan of.
 	Job []byte
@@ -112,6 +111,7 @@ type coordinator struct {
 	left     []*member // those that are not needed, or were lost too early
 	step     int
 	began    time.Time // Run
+	compared time.Time // the clocks
 	start    time.Time // the load's moment
 	from     time.Duration
 	till     time.Duration
@@ -158,6 +158,7 @@ func (f *Fleet) Run(ctx context.Context) (*load.Result, error) {
 		case e := <-c.events:
 			c.take(e)
 			for range len(c.events) { // who has spoken is not to be taken for silent
+				c.pings(time.Now())
 				c.take(<-c.events)
 			}
 		case <-tick.C:
@@ -220,7 +221,7 @@ func (c *coordinator) take(e event) {
 		m.sum.Add(said.Interval)
 		latency, _ := said.Interval.Times()
 		m.times = load.QuantilesOf(latency)
-		c.series.add(said.Interval)
+		c.series.add(said.Interval, len(c.members))
 	case said.Done != nil && m.done == nil:
 		c.ended(m, said.Done)
 	}
@@ -245,11 +246,22 @@ func (c *coordinator) answered(m *member, p *pong) {
 		}
 	case c.step >= running:
 		m.latest = r
-		after := time.Since(c.start)
+		after := time.Since(c.compared)
 		if apart := r.wandered(m.first, after); apart > 0 && m.fault == "" {
 			c.lose(m, fmt.Sprintf("has a clock that has moved by %v within %v of the others', so that its rate or its start is another; look at its machine's clock",
 				apart.Round(time.Millisecond), after.Round(100*time.Millisecond)))
 		}
+	}
+}
+
+// pings asks all how they do, when it is time.
+func (c *coordinator) pings(now time.Time) {
+	if now.Sub(c.pinged) < pingEach {
+		return
+	}
+	c.pinged = now
+	for _, m := range c.members {
+		c.ping(m)
 	}
 }
 
@@ -352,12 +364,7 @@ func (c *coordinator) advance(now time.Time, count int) {
 			m.fault = "has not ended when it was asked to; look into its log"
 		}
 	}
-	if now.Sub(c.pinged) >= pingEach {
-		c.pinged = now
-		for _, m := range c.members {
-			c.ping(m)
-		}
-	}
+	c.pings(now)
 	switch c.step {
 	case gathering:
 		c.gather(now, count)
@@ -438,11 +445,11 @@ func (c *coordinator) gather(now time.Time, count int) {
 
 // begin names the moment, in each agent's clock.
 func (c *coordinator) begin(now time.Time) {
-	lead := 300 * time.Millisecond
+	lead := 500 * time.Millisecond
 	for _, m := range c.members {
 		lead = max(lead, 8*m.first.error)
 	}
-	c.step, c.start = running, now.Add(lead)
+	c.step, c.compared, c.start = running, now, now.Add(lead)
 	start := c.clock().Add(lead)
 	limit := max(mostError, (c.till-c.from)/errorPercent)
 	for _, m := range c.members {

@@ -23,10 +23,11 @@ import (
 // Agents send what one process sends: the server has had each request of the plan once,
 // on its connection and in its size, and the result has them all.
 func TestFleetSendsThePlan(t *testing.T) {
-	for _, k := range []int{1, 2, 3, 7} {
-		const conns, requests = 9, 2000
+	t.Parallel()
+	for _, k := range []int{1, 2, 3, most} {
+		const conns, requests = 9, 1200
 		s := serve(t, nil)
-		j := testJob{Address: s.ln.Addr().String(), Conns: conns, Rate: 2000, Poisson: true, Requests: requests, Sizes: "uniform:1..700", MaxLag: time.Minute}
+		j := testJob{Address: s.ln.Addr().String(), Conns: conns, Rate: 3000, Poisson: true, Requests: requests, Sizes: "uniform:1..700", MaxLag: time.Minute}
 		r, err := fleetOf(t, j, localAgents(k, -1)).Run(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -78,6 +79,7 @@ func checkWhole(t *testing.T, r *load.Result) {
 
 // A closed loop is split as well, and a live view sees all of it.
 func TestFleetOfAClosedLoop(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil)
 	f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 6, For: 1500 * time.Millisecond}, localAgents(2, -1))
 	var most load.Progress
@@ -101,6 +103,7 @@ func TestFleetOfAClosedLoop(t *testing.T) {
 
 // What goes wrong with an agent is found within 3 s, named, and never valid.
 func TestFleetFindsWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		slow int
 		hurt func(pid int) error
@@ -118,7 +121,7 @@ func TestFleetFindsWhatIsWrong(t *testing.T) {
 			f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 6, Rate: 600, For: 20 * time.Second, Warmup: -1, MaxLag: time.Minute}, from)
 			var hurt time.Time
 			f.Told = func(all []Now) {
-				if len(all) == 3 && all[1].Phase == load.Measuring && hurt.IsZero() {
+				if measured(all, 3) && hurt.IsZero() {
 					if hurt = time.Now(); c.hurt(from.children[1].PID) != nil {
 						t.Error("the agent has ended already")
 					}
@@ -132,7 +135,7 @@ func TestFleetFindsWhatIsWrong(t *testing.T) {
 			if hurt.IsZero() {
 				hurt = began
 			}
-			if took := time.Since(hurt); took > 3*time.Second+lastWords {
+			if took := time.Since(hurt); took > slower*(3*time.Second+lastWords) {
 				t.Errorf("the run ended %v after that", took)
 			} else {
 				t.Logf("the run ended %v after that: %q", took.Round(time.Millisecond), r.InvalidReasons)
@@ -140,7 +143,7 @@ func TestFleetFindsWhatIsWrong(t *testing.T) {
 			if r.Valid || r.Interrupted || len(r.InvalidReasons) == 0 || !strings.HasPrefix(r.InvalidReasons[0], c.want) {
 				t.Errorf("valid %v: %q", r.Valid, r.InvalidReasons)
 			}
-			if r.Requests == 0 || r.Agents[0].Requests == 0 || r.Agents[1].Fault == "" {
+			if c.slow < 0 && (r.Requests == 0 || r.Agents[0].Requests == 0) || r.Agents[1].Fault == "" {
 				t.Errorf("the figures until then are lost: %+v", r.Agents)
 			}
 			checkWhole(t, r)
@@ -155,6 +158,7 @@ func TestFleetFindsWhatIsWrong(t *testing.T) {
 
 // A target that cannot be reached, or a plan that cannot be split, fails as without agents.
 func TestFleetFails(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil)
 	for name, c := range map[string]struct {
 		job  testJob
@@ -185,6 +189,7 @@ func TestFleetFails(t *testing.T) {
 
 // Ctrl-C has what was measured until then, interrupted.
 func TestFleetInterrupted(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil)
 	f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 4, Rate: 400, For: 20 * time.Second, Warmup: -1, MaxLag: time.Minute}, localAgents(2, -1))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -200,8 +205,30 @@ func TestFleetInterrupted(t *testing.T) {
 	}
 }
 
+// A goal that is missed for certain, by all together, ends the run.
+func TestFleetEndsAtAMissedGoal(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 4, Rate: 400, For: 20 * time.Second, Warmup: -1, MaxLag: time.Minute}, localAgents(2, -1))
+	for _, text := range []string{"p50<1m", "max<1ns"} {
+		goal, err := load.ParseGoal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Plan.AbortOn = append(f.Plan.AbortOn, goal)
+	}
+	r, err := f.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Stopped != "max<1ns" || r.Interrupted || !onlyBusy(r) || r.Requests == 0 || r.Window > slower*5*time.Second {
+		t.Errorf("stopped at %q after %v, interrupted %v, %d requests: %q", r.Stopped, r.Window, r.Interrupted, r.Requests, r.InvalidReasons)
+	}
+}
+
 // No agent is left when the coordinator is killed.
 func TestAgentsEndWithTheirCoordinator(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "HONE_TEST_ROLE=coordinator",
@@ -233,7 +260,7 @@ func TestAgentsEndWithTheirCoordinator(t *testing.T) {
 	}
 	_ = cmd.Wait() // it was killed
 	for pid := range pids {
-		if !eventually(3*time.Second, func() bool { return gone(pid) }) {
+		if !eventually(slower*3*time.Second, func() bool { return gone(pid) }) {
 			t.Errorf("agent %d is still there", pid)
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}

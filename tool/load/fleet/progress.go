@@ -12,48 +12,59 @@ import (
 
 // series merges the agents' intervals second by second.
 type series struct {
-	open   []*load.Measured // by their begin, at most mostOpen
+	open   []*merging // by their begin, at most mostOpen
 	closed []load.Interval
-	fresh  *load.Measured // what has come since the last report
+	fresh  *load.Measured // what was closed since the last report
+	total  load.Measured  // all that was closed
+}
+
+// merging is a second of which agents have told.
+type merging struct {
+	load.Measured
+	agents int
 }
 
 // mostOpen is how many seconds the agents' intervals may be apart before they fall into
 // one.
 const mostOpen = 8
 
+func (m *merging) second() int64 { return second(&m.Measured) }
+
 func second(m *load.Measured) int64 { return int64(math.Round(m.Start().Seconds())) }
 
-// add adds an agent's interval to that of the same second.
-func (s *series) add(m *load.Measured) {
-	if s.fresh == nil {
-		s.fresh = &load.Measured{}
-	}
-	s.fresh.Add(m)
-	i := slices.IndexFunc(s.open, func(o *load.Measured) bool { return second(o) >= second(m) })
+// add adds an agent's interval to that of the same second, and closes it with the last.
+func (s *series) add(m *load.Measured, agents int) {
+	i := slices.IndexFunc(s.open, func(o *merging) bool { return o.second() >= second(m) })
 	switch {
-	case i >= 0 && (second(s.open[i]) == second(m) || i == 0 && len(s.closed) > 0):
-		s.open[i].Add(m)
-		return
 	case i < 0:
 		i = len(s.open)
+		s.open = append(s.open, new(merging))
+	case s.open[i].second() > second(m) && (i > 0 || len(s.closed) == 0):
+		s.open = slices.Insert(s.open, i, new(merging))
 	}
-	own := &load.Measured{}
-	own.Add(m)
-	s.open = slices.Insert(s.open, i, own)
-	if len(s.open) > mostOpen {
+	s.open[i].Add(m)
+	s.open[i].agents++
+	for len(s.open) > mostOpen || len(s.open) > 0 && s.open[0].agents >= agents {
 		s.close()
 	}
 }
 
 // close closes the first.
 func (s *series) close() {
-	next := s.open[0].Interval()
+	m := &s.open[0].Measured
 	s.open = s.open[1:]
+	next := m.Interval()
 	if n := len(s.closed); n > 0 {
 		next.Start = s.closed[n-1].End
 		next.End = max(next.End, next.Start)
 	}
 	s.closed = append(s.closed, next)
+	s.total.Add(m)
+	if s.fresh == nil {
+		s.fresh = m
+	} else {
+		s.fresh.Add(m)
+	}
 }
 
 func (s *series) all() []load.Interval {
@@ -102,6 +113,9 @@ func (c *coordinator) report(now time.Time) {
 			most = max(most, share)
 		}
 		p.CPUShare = &most
+	}
+	if c.step == running && len(c.Plan.AbortOn) > 0 && c.Plan.Missed(&c.series.total) != "" {
+		c.stop()
 	}
 	p.Latency, p.Service = emptied(&c.series.fresh)
 	q := load.QuantilesOf(p.Latency)

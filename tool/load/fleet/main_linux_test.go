@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,6 +35,7 @@ const version = "test"
 func TestMain(m *testing.M) {
 	role := os.Getenv("HONE_TEST_ROLE")
 	if role == "" {
+		waitSideBySide()
 		goleak.VerifyTestMain(m)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -41,6 +44,17 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+}
+
+// waitSideBySide lets more tests wait at once than there are processors, unless the
+// command line says how many.
+func waitSideBySide() {
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if !said {
+		flag.Set("test.parallel", strconv.Itoa(8/slower))
 	}
 }
 
@@ -269,6 +283,11 @@ func eventually(within time.Duration, holds func() bool) bool {
 func gone(pid int) bool {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	return err != nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || strings.Contains(string(text), ") Z ")
+}
+
+// measured reports whether so many agents have told of what they measured.
+func measured(all []Now, count int) bool {
+	return len(all) == count && !slices.ContainsFunc(all, func(a Now) bool { return a.P50 == nil })
 }
 
 // textOf is an error's wording, which these tests are about; empty for none.
