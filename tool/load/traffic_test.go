@@ -451,6 +451,34 @@ func TestBodiesHaveTheirLength(t *testing.T) {
 	}
 }
 
+// An answer that stays away ends its session, and the connection serves the next one.
+func TestHangingStepEndsItsSession(t *testing.T) {
+	hang := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hang" {
+			<-hang
+		}
+	}))
+	defer s.Close()
+	defer close(hang)
+	script := compiled(t, traffic.Plan{Web: true, Flows: []traffic.Flow{{Steps: []traffic.Step{
+		{Name: "well", Path: "/"}, {Name: "hangs", Path: "/hang", Method: "POST"}, {Name: "never", Path: "/"},
+	}}}})
+	for _, rate := range []float64{0, 1000} {
+		r := must[*Result](t)(Run(context.Background(), Plan{
+			Target: HTTP{URL: s.URL}, Conns: 4, Rate: rate, Requests: 20, Timeout: 200 * time.Millisecond,
+			Traffic: script, MaxLag: time.Hour, For: patience, AllowErrors: true,
+		}))
+		hangs := r.Steps[1]
+		if r.Steps[2].Requests != 0 || hangs.Errors["timeout"] != hangs.Requests || hangs.Requests == 0 || *hangs.Latency.Max < 190_000 {
+			t.Errorf("rate %v: %+v", rate, r.Steps)
+		}
+		if rate == 0 && (hangs.Requests != 20 || r.Steps[0].Errors["total"] != 0) {
+			t.Errorf("%d of 20 sessions have come to it: %v", hangs.Requests, r.Steps[0].Errors)
+		}
+	}
+}
+
 // A step sees the head of its own answer, also where a step that does not look at heads has
 // had the same bytes before.
 func TestStepsSeeTheirHeads(t *testing.T) {
