@@ -39,7 +39,7 @@ func (l Limits) Memory() int64 { return 2*l.OrDefaults().CacheBytes + 64<<20 }
 func (l Limits) UseMemory() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetGCPercent(400)
-		debug.SetMemoryLimit(l.Memory())
+		debug.SetMemoryLimit(l.Memory() - 32<<20) // the program itself, and what the kernel counts beside
 	}
 }
 

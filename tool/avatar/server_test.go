@@ -292,7 +292,7 @@ func TestUseMemory(t *testing.T) {
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
 	l.UseMemory()
-	if got := debug.SetMemoryLimit(-1); got != 96<<20 || debug.SetGCPercent(100) != 400 {
+	if got := debug.SetMemoryLimit(-1); got != 64<<20 || debug.SetGCPercent(100) != 400 {
 		t.Errorf("a limit of %d MiB", got>>20)
 	}
 }
