@@ -330,7 +330,7 @@ func TestSourcesAreChecked(t *testing.T) {
 		many[fmt.Sprint(i)] = func() observe.Cache { return observe.Cache{} }
 	}
 	for want, a := range map[string]*observe.Admin{
-		`observe: Admin.Caches has 21 entries, and at most 20 keep a metric under 200 series; add related ones up`: {Caches: many},
+		`observe: Admin.Caches has 21 entries, but at most 20 are allowed, to keep each metric under 200 series; combine related ones`: {Caches: many},
 		`observe: Admin.Conns["x"] is nil`:   {Conns: map[string]func() conns.Stats{"x": nil}},
 		`observe: Admin.Workers["x"] is nil`: {Workers: map[string]observe.WorkerPool{"x": nil}},
 		`observe: Admin.Buffers["x"] is nil`: {Buffers: map[string]func() pool.Stats{"x": nil}},

@@ -212,9 +212,9 @@ func said(mux http.Handler, request string) string {
 // what to do.
 func TestRefusedPatterns(t *testing.T) {
 	for pattern, want := range map[string]string{
-		"": "no path", "GET": "no path", "GET x": "no path", "G{T /": "is no method", "/{x}y": "mixes text", "/y{x}": "mixes text",
-		"/{}": "no name", "/{1}": "no name", "/{x...}/y": "not at the end", "/{$}/": "not at the end", "/{x}/{x}": "two wildcards",
-		"{x}/": "a host has no wildcards", "GET /a/../b": "write /b", "/a/{$}x": "mixes text", "/{x": "mixes text",
+		"": "no path", "GET": "no path", "GET x": "no path", "G{T /": "is not a method", "/{x}y": "mixes text", "/y{x}": "mixes text",
+		"/{}": "not a valid wildcard name", "/{1}": "not a valid wildcard name", "/{x...}/y": "not at the end", "/{$}/": "not at the end", "/{x}/{x}": "two wildcards",
+		"{x}/": "a host cannot have wildcards", "GET /a/../b": "write /b", "/a/{$}x": "mixes text", "/{x": "mixes text",
 	} {
 		why := refused(func() { new(route.Mux).HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {}) })
 		err, _ := why.(error)
@@ -245,7 +245,7 @@ func TestConflicts(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{`"GET /a/{y}"`, `"GET /{x}/b"`, "both match /a/b", "only the first matches /a/y", "only the second /x/b", "Overlap"} {
+	for _, want := range []string{`"GET /a/{y}"`, `"GET /{x}/b"`, "both match /a/b", "only the first matches /a/y", "only the second matches /x/b", "Overlap"} {
 		if !strings.Contains(text(err), want) {
 			t.Errorf("%q does not say %q", text(err), want)
 		}

@@ -276,7 +276,7 @@ func TestShutdown(t *testing.T) {
 			}
 		})
 		for _, p := range peers {
-			p.want(closing(GoingAway, "the server shuts down"))
+			p.want(closing(GoingAway, "the server is shutting down"))
 			p.wantEnd()
 		}
 		wg.Wait()
