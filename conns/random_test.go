@@ -127,7 +127,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	return m
 }
 
-// step does one thing and looks at what came of it.
+// step does one thing and checks the result.
 func (m *model) step() {
 	names := []string{"get", "get", "get", "release", "release", "discard", "cancel", "cancel and release",
 		"dialed", "dialed", "dial failed", "closed", "closed", "pass", "pass long", "resize", "reset"}

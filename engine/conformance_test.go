@@ -25,7 +25,7 @@ import (
 
 // The conformance tests of this package know the engine by its exported names
 // alone. Each states one contract and runs on every engine, over TCP, over unix
-// sockets and over connections that are no plain sockets.
+// sockets and over connections that are not plain sockets.
 
 // ground is what a test runs on: an engine, and what its connections are.
 type ground struct {
@@ -426,7 +426,7 @@ func (l adapting) Accept() (net.Conn, error) {
 	return l.wrap(nc), nil
 }
 
-// adapter is a connection that is no plain socket. It can be half-closed.
+// adapter is a connection that is not a plain socket. It can be half-closed.
 type adapter struct{ net.Conn }
 
 func (a adapter) CloseWrite() error { return a.Conn.(*net.TCPConn).CloseWrite() }

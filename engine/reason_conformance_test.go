@@ -50,7 +50,7 @@ func TestReasonsOfAProtocolsOwn(t *testing.T) {
 	})
 }
 
-// What is no label beside the others is a mistake that is told at once.
+// A reason that would collide with another label is refused at once.
 func TestOwnReasonsMustBeLabels(t *testing.T) {
 	for name, wrong := range map[string][]string{
 		"no name": {""}, "an upper case one": {"Banned"}, "the engine's": {"malformed"}, "twice": {"banned", "banned"},

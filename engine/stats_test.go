@@ -61,7 +61,8 @@ func TestStats(t *testing.T) {
 				a.send(message("later"))
 				first, second := <-replies, <-replies
 				synctest.Wait()
-				want := Stats{Engine: e.Name(), Open: 3, Accepted: 3, Requests: 3, Promised: 2, BytesIn: 21, BytesOut: 6, Owed: 2}
+				limits := Limits{}.OrDefaults()
+				want := Stats{Engine: e.Name(), Limits: limits, Open: 3, Accepted: 3, Requests: 3, Promised: 2, BytesIn: 21, BytesOut: 6, Owed: 2}
 				if got := exact(r.Stats()); got != want {
 					t.Errorf("while replies are owed:\n got %+v\nwant %+v", got, want)
 				}
@@ -83,7 +84,7 @@ func TestStats(t *testing.T) {
 				a.wantEnd()
 				synctest.Wait()
 				want = Stats{
-					Engine: e.Name(), Accepted: 3, Requests: 5, Promised: 2, Late: 2, Pushes: 1, Panics: 1,
+					Engine: e.Name(), Limits: limits, Accepted: 3, Requests: 5, Promised: 2, Late: 2, Pushes: 1, Panics: 1,
 					BytesIn: 21 + 7 + 5, BytesOut: 6 + 20 + 19,
 				}
 				want.Ended[PeerClosed], want.Ended[Panicked], want.Ended[Malformed] = 1, 1, 1

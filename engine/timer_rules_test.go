@@ -120,7 +120,7 @@ func TestJudge(t *testing.T) {
 }
 
 // A connection may stamp a moment that the sweep, which read the clock before,
-// has not reached: that is no age of 49 days.
+// has not reached: that must not read as an age of 49 days.
 func TestJudgeStampsAheadOfTheSweep(t *testing.T) {
 	r := testRules()
 	for _, now := range beginnings() {

@@ -164,7 +164,7 @@ func (x *exposed) handle(c framed.Call, dst, req []byte) ([]byte, error) {
 }
 
 // converse does everything that a connection does, and reports whether it got
-// to its end: all answers, then a clean close. An end before that is no error, but
+// to its end: all answers, then a clean close. An end before that is not an error, but
 // a wrong byte is.
 func (x *exposed) converse(t *testing.T) (whole bool) {
 	t.Helper()

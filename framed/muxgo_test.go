@@ -163,7 +163,7 @@ func TestMuxGoWaitsForAConnection(t *testing.T) {
 }
 
 // What was certainly not executed is sent again, what may have been is not: as with
-// Call. And the end of ctx after that is no reason to give an answer up.
+// Call. And the end of ctx after that does not give an answer up.
 func TestMuxGoSendsAgainOnlyWhatWasNotExecuted(t *testing.T) {
 	m := &framed.Mux{}
 	var asked []string // on all connections together; one goroutine at a time

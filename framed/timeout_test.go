@@ -179,7 +179,7 @@ func TestFrameAsSlowAsAllowedIsServed(t *testing.T) {
 }
 
 // A protocol that cannot tell how much a message still wants says so byte by
-// byte. That is no reason to wait for ever.
+// byte. It must not wait for ever.
 func TestFrameTimeIsAbsoluteForLinesToo(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, e engine.Engine) {
 		s := &engine.Server{Engine: e, Protocol: lines{}}

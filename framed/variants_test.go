@@ -112,7 +112,7 @@ func countsMemory(test string) bool {
 }
 
 // runPlain is run without variants: for accepting, for what an idle connection is,
-// and for connections that are no sockets, which Events serves in one way only.
+// and for connections that are not sockets, which Events serves in one way only.
 func runPlain(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	t.Helper()
 	var all []variant

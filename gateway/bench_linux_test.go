@@ -126,16 +126,17 @@ type process struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	addr  string
+	dir   string // of the log
 }
 
-func startProcess(b *testing.B, kind string) *process {
+func startProcess(b testing.TB, kind string) *process {
 	b.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "HONE_GATEWAY_ROLE="+kind+" "+filepath.Join(b.TempDir(), "log"))
-	if kind == "file" {
-		dir := b.TempDir()
-		cmd.Env = append(cmd.Env, "HONE_GATEWAY_ROLE="+kind+" "+dir)
+	dir := filepath.Join(b.TempDir(), "log")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		b.Fatal(err)
 	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "HONE_GATEWAY_ROLE="+kind+" "+dir)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -148,14 +149,20 @@ func startProcess(b *testing.B, kind string) *process {
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
-	p := &process{cmd: cmd, stdin: stdin}
-	b.Cleanup(func() { p.stdin.Close(); p.cmd.Wait() })
+	p := &process{cmd: cmd, stdin: stdin, dir: dir}
+	b.Cleanup(p.stop)
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		b.Fatal(err)
 	}
 	p.addr = strings.TrimSpace(line)
 	return p
+}
+
+// stop ends the process.
+func (p *process) stop() {
+	p.stdin.Close()
+	p.cmd.Wait()
 }
 
 // cpu is the processor time that the process's threads have used, in nanoseconds: the

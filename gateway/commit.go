@@ -66,7 +66,7 @@ func (s *Server) store(p *pack, acks *framed.Batch) error {
 			}
 			continue
 		}
-		if e.seq > 0 {
+		if e.records > 0 {
 			e.session.durable.Store(e.seq)
 		}
 		if e.kind == durable {
@@ -124,17 +124,17 @@ func (p *pack) living(whole []byte, n int) ([]byte, int, error) {
 	}
 	var living journal.Encoder
 	living.Begin(e.Base)
-	at := 0
+	at, rest := -1, 0
 	for r := range e.Records() {
-		for p.entries[at].seq == 0 {
+		for ; rest == 0; rest = p.entries[at].records {
 			at++
 		}
+		rest--
 		if !p.entries[at].session.dead {
 			if err := living.Record(&r); err != nil {
 				return nil, 0, err
 			}
 		}
-		at++
 	}
 	left := living.Count()
 	return living.Bytes(), left, nil

@@ -30,15 +30,17 @@ type queue struct {
 type pack struct {
 	records  journal.Encoder
 	began    int64     // when its first record came, in unix milliseconds
-	entries  []entry   // those with a seq are the records, in this order
+	entries  []entry   // in the order of the records
 	requests []request // to be granted when the records are stored
+	messages int       // accepted, duplicates included
 	bytes    int       // of the records' data
 }
 
 // entry is one thing to do when the pack is stored.
 type entry struct {
 	session *session
-	seq     uint64 // stored then; 0: nothing of it is new
+	seq     uint64 // of its newest record, which is stored then
+	records int    // how many of the pack's it has: several in a row where nobody waits; 0: it is a duplicate
 	reply   answer
 	kind    entryKind
 }
@@ -54,8 +56,8 @@ const (
 // Bounds of one envelope.
 const (
 	packRecords = 4096
-	packBytes   = 512 << 10
-	keptPacks   = 4
+	packBytes   = 960 << 10
+	keptPacks   = 16
 )
 
 func (q *queue) prepare(most int, now func() time.Time) {
@@ -72,61 +74,77 @@ var errAgain = errors.New("gateway: the record is stored already")
 // the log it blocks, and with it the reading of this connection.
 func (q *queue) accept(l *link, seq uint64, data []byte) (_ *entry, err error) {
 	q.mu.Lock()
-	var e entry
-	if e, err = q.admit(l, seq, data); err != nil {
+	kind, records, err := q.admit(l, seq, data)
+	if err != nil {
 		q.mu.Unlock()
 		return nil, err
 	}
 	p := q.waiting[len(q.waiting)-1]
-	p.entries = append(p.entries, e)
-	if e.kind == silent {
+	p.messages++
+	if kind == silent {
+		p.quietly(l.session, seq)
 		q.mu.Unlock()
 		return nil, nil
 	}
+	p.entries = append(p.entries, entry{session: l.session, seq: seq, records: records, kind: kind})
 	return &p.entries[len(p.entries)-1], nil
 }
 
-// admit puts a record into the pack that grows, if it is new; mu is held.
-func (q *queue) admit(l *link, seq uint64, data []byte) (e entry, err error) {
+// quietly notes a record that nobody waits for. At level received a client's records come in
+// runs, and an entry for each would cost more than the record.
+func (p *pack) quietly(of *session, seq uint64) {
+	if n := len(p.entries); n > 0 {
+		if last := &p.entries[n-1]; last.kind == silent && last.session == of {
+			last.seq = seq
+			last.records++
+			return
+		}
+	}
+	p.entries = append(p.entries, entry{session: of, seq: seq, records: 1})
+}
+
+// admit puts a record into the pack that grows, if it is new, and says how many records that
+// makes; mu is held.
+func (q *queue) admit(l *link, seq uint64, data []byte) (kind entryKind, records int, err error) {
 	known := l.session
 	if known == nil {
-		return e, fmt.Errorf("%w: a record came before the welcome", ErrHandshake)
+		return 0, 0, fmt.Errorf("%w: a record came before the welcome", ErrHandshake)
 	}
 	for q.bytes >= q.most && !q.ended && known.link == l {
 		q.drained.Wait()
 	}
 	switch {
 	case q.ended:
-		return e, ErrServerClosed
+		return 0, 0, ErrServerClosed
 	case known.ended:
-		return e, ErrFenced
+		return 0, 0, ErrFenced
 	case known.link != l:
-		return e, ErrMoved
+		return 0, 0, ErrMoved
 	case seq > known.accepted+1 || seq == 0:
-		return e, fmt.Errorf("%w: %d came after %d", ErrGap, seq, known.accepted)
+		return 0, 0, fmt.Errorf("%w: %d came after %d", ErrGap, seq, known.accepted)
 	case seq <= known.durable.Load() || seq <= known.accepted && l.level == Received:
-		return e, errAgain
+		return 0, 0, errAgain
 	}
-	e = entry{session: known, kind: durable}
+	kind = durable
 	if l.level == Received {
-		e.kind = silent
+		kind = silent
 		if q.bytes > q.most/4 || q.records >= earlyRecords {
-			e.kind = early
+			kind = early
 		}
 	}
 	p := q.last(len(data))
 	if seq <= known.accepted {
-		return e, nil // a duplicate of one that is on its way
+		return kind, 0, nil // a duplicate of one that is on its way
 	}
 	record := journal.Record{Client: known.client, Epoch: known.epoch, Seq: seq, Time: p.began, Data: data}
 	if err := p.records.Record(&record); err != nil {
-		return e, err
+		return 0, 0, err
 	}
-	known.accepted, e.seq = seq, seq
+	known.accepted = seq
 	p.bytes += len(data) + recordCost
 	q.bytes += len(data) + recordCost
 	q.records++
-	return e, nil
+	return kind, 1, nil
 }
 
 // earlyRecords is how many records may wait before those at level received are
@@ -152,7 +170,7 @@ func (q *queue) greet(r request) bool {
 func (q *queue) last(size int) *pack {
 	if n := len(q.waiting); n > 0 {
 		p := q.waiting[n-1]
-		if len(p.entries)+len(p.requests) < packRecords && (p.bytes == 0 || p.bytes+size+recordCost <= packBytes) {
+		if p.messages+len(p.requests) < packRecords && (p.bytes == 0 || p.bytes+size+recordCost <= packBytes) {
 			return p
 		}
 	}

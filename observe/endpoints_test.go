@@ -3,9 +3,12 @@ package observe_test
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -18,16 +21,52 @@ import (
 // everything is one path for each endpoint.
 var everything = []string{"/", "/healthz", "/metrics", "/stats", "/debug/pprof/", "/debug/pprof/heap"}
 
+// TestIndex follows every link of the index, at the root and below a path, as a browser
+// would resolve it.
 func TestIndex(t *testing.T) {
-	s := start(t, &observe.Admin{Stats: nothing})
-	a := s.want(200, "/")
-	for _, path := range []string{"/healthz", "/metrics", "/stats", "/debug/pprof/", "engine direct"} {
-		if !strings.Contains(a.body, path) {
-			t.Errorf("the index does not mention %s:\n%s", path, a.body)
+	for _, base := range []string{"/", "/admin/"} {
+		page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "charts") })
+		a := &observe.Admin{Stats: nothing, Page: page, Token: secret, Info: observe.Info{Service: "<up>&per", Version: "v1.2.3"}}
+		h := http.StripPrefix(strings.TrimSuffix(base, "/"), a.Handler())
+		get := func(path string) *httptest.ResponseRecorder {
+			r := at(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80}, path)
+			r.Header.Set("Authorization", "Bearer "+secret)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return w
+		}
+		w := get(base)
+		body := w.Body.String()
+		if got := w.Header().Get("Content-Type"); w.Code != 200 || got != "text/html; charset=utf-8" {
+			t.Fatalf("%d %q", w.Code, got)
+		}
+		var followed []string
+		for _, m := range regexp.MustCompile(`<dt><a href="([^"]+)">[^<]+</a></dt>\n<dd>([^<]{10,})</dd>`).FindAllStringSubmatch(body, -1) {
+			to, err := (&url.URL{Path: base}).Parse(m[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if code := get(to.Path).Code; code != 200 {
+				t.Errorf("the index at %s links to %s, which answers %d", base, to, code)
+			}
+			followed = append(followed, m[1])
+		}
+		if want := []string{"healthz", "metrics", "stats", "live/", "debug/pprof/"}; !slices.Equal(followed, want) {
+			t.Errorf("the index at %s links to %q, want %q", base, followed, want)
+		}
+		for _, want := range []string{"&lt;up&gt;&amp;per", "v1.2.3", "engine direct"} {
+			if !strings.Contains(body, want) {
+				t.Errorf("%q is missing in\n%s", want, body)
+			}
+		}
+		for _, bad := range []string{secret, "src=", "http:", "https:", "//", "<script", "<link", "<style", "<up>"} {
+			if strings.Contains(body, bad) {
+				t.Errorf("%q is in\n%s", bad, body)
+			}
 		}
 	}
-	if got := a.header.Get("Content-Type"); got != "text/plain; charset=utf-8" {
-		t.Errorf("Content-Type %q", got)
+	if a := start(t, &observe.Admin{Stats: nothing}).want(200, "/"); strings.Contains(a.body, "live") {
+		t.Errorf("a link to a page that is not there:\n%s", a.body)
 	}
 }
 

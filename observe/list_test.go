@@ -59,7 +59,9 @@ func (s *sources) close(t *testing.T) {
 // admin shows all of them, a latency and a cache.
 func (s *sources) admin() *observe.Admin {
 	return &observe.Admin{
-		Stats:   nothing,
+		Stats: func() engine.Stats {
+			return engine.Stats{Engine: "direct", Limits: engine.Limits{Conns: 100, TotalOutput: 2000, TotalInput: 3000, TotalInFlight: 400}.OrDefaults()}
+		},
 		HTTP:    func() http1.Stats { return http1.Stats{Fast: 7, Loans: 2, OpenLoans: 1} },
 		Latency: new(observe.Latency),
 		Conns:   map[string]func() conns.Stats{"upstream": s.conns.Stats},
@@ -154,7 +156,7 @@ func wellFormed(t *testing.T, m observe.Metric) {
 	if m.Unit != "" && !strings.Contains(m.Name+"_", "_"+m.Unit+"_") {
 		t.Errorf("%s does not name its unit, %s", m.Name, m.Unit)
 	}
-	froms := []string{"", "Linux", "HTTP", "Latency", "Conns", "Workers", "Buffers", "Caches"}
+	froms := []string{"", "Linux", "Limits", "HTTP", "Latency", "Conns", "Workers", "Buffers", "Caches"}
 	if !slices.Contains(froms, m.From) {
 		t.Errorf("%s is from %q, want one of %q", m.Name, m.From, froms)
 	}
@@ -184,6 +186,11 @@ func TestSources(t *testing.T) {
 	lent := src.buffers.Get(1000)
 	eventually(t, "the discarded connection is closed", func() bool { return src.conns.Stats().Open == 1 })
 	want := series{
+		`hone_connections_limit`:                                         100,
+		`hone_output_memory_limit_bytes`:                                 2000,
+		`hone_input_memory_limit_bytes`:                                  3000,
+		`hone_replies_owed_limit`:                                        400,
+		`hone_helpers_limit`:                                             10_000,
 		`hone_http_fast_requests_total`:                                  7,
 		`hone_http_loans_total`:                                          2,
 		`hone_http_open_loans`:                                           1,
@@ -224,6 +231,17 @@ func TestSources(t *testing.T) {
 		return got[`hone_workers_done_total{pool="images"}`] == 1 && got[`hone_buffers_lent{pool="bodies"}`] == 0 &&
 			got[`hone_conns_connections{pool="upstream",state="idle"}`] == 1
 	})
+}
+
+// TestLimitsThatAreOff have no value: a quotient with one would say that it is near.
+func TestLimitsThatAreOff(t *testing.T) {
+	off := engine.Limits{Conns: -1, TotalOutput: -1, TotalInput: -1, TotalInFlight: -1, Helpers: -1}.OrDefaults()
+	got := start(t, &observe.Admin{Stats: func() engine.Stats { return engine.Stats{Engine: "direct", Limits: off} }}).scrape()
+	for _, m := range observe.Metrics() {
+		if v, there := got[m.Name]; m.From == "Limits" && there {
+			t.Errorf("%s is %v", m.Name, v)
+		}
+	}
 }
 
 // decided is a worker pool that has made decisions, at the seconds given.

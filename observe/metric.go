@@ -25,8 +25,8 @@ type Metric struct {
 	Unit   string   // of the values; empty: they count what Help says
 	Labels []string // beside job and instance, which Prometheus adds
 	Help   string
-	// From is the field of Admin that has to be filled for the metric to be
-	// there, or "Linux"; empty: it always is.
+	// From is the field of Admin that has to be filled for the metric to be there, "Linux",
+	// or "Limits": while the server serves with that limit on; empty: it always is.
 	From string
 	// Panel is where it is shown, DASHBOARD/TITLE.
 	Panel string

@@ -312,7 +312,7 @@ func oddAddress(random *rand.Rand) netip.AddrPort {
 }
 
 // askFromOddAddress asks a service behind a proxy: requests of random ids and
-// contents, and then, of some clients, bytes that are no request.
+// contents, and then, of some clients, bytes that are not a request.
 func askFromOddAddress(t *testing.T, addr string, random *rand.Rand, requests int) {
 	t.Helper()
 	nc := (&wires{}).dial(t, addr)

@@ -11,7 +11,7 @@
 // Everything is read when it is asked for, so a server that nobody looks at
 // pays nothing. There is one mux, which is not http.DefaultServeMux.
 //
-//	/              what there is, as text
+//	/              what there is, as a page of links
 //	/healthz       200 ok, or 503 draining
 //	/metrics       for Prometheus
 //	/stats         a Snapshot, as JSON
@@ -259,21 +259,6 @@ func (a *Admin) Shutdown(ctx context.Context) error {
 		return fmt.Errorf("observe: shutdown: %w", err)
 	}
 	return nil
-}
-
-// serveIndex lists what there is.
-func (a *Admin) serveIndex(w http.ResponseWriter, _ *http.Request) {
-	text(w)
-	fmt.Fprintf(w, `hone admin, engine %s
-
-/healthz       200 ok, or 503 draining
-/metrics       for Prometheus
-/stats         counters, CPU and memory of the process, as JSON
-/debug/pprof/  profiles
-`, a.Stats().Engine)
-	if a.Page != nil {
-		fmt.Fprintln(w, "/live/         a page of what goes on")
-	}
 }
 
 // serveHealth answers whether the server wants more connections.

@@ -244,7 +244,7 @@ func watch(t *testing.T, s *site, stop <-chan struct{}) (scrapes int) {
 }
 
 // checkCounters looks at every counter of ours but those of the host.
-func checkCounters(t *testing.T, s *site, engine string, bytes *wires) {
+func checkCounters(t *testing.T, s *site, on string, bytes *wires) {
 	t.Helper()
 	want := series{
 		"hone_connections":                0,
@@ -263,7 +263,12 @@ func checkCounters(t *testing.T, s *site, engine string, bytes *wires) {
 		"hone_connections_in_line":        0,
 		"hone_connections_paused":         0,
 		"hone_replies_owed":               0,
-		fmt.Sprintf("hone_info{dialect=%q,engine=%q,service=%q,version=%q}", "", engine, "", ""): 1,
+		"hone_connections_limit":          float64(engine.Limits{}.OrDefaults().Conns),
+		"hone_output_memory_limit_bytes":  128 << 20,
+		"hone_input_memory_limit_bytes":   128 << 20,
+		"hone_replies_owed_limit":         64 << 10,
+		"hone_helpers_limit":              10_000,
+		fmt.Sprintf("hone_info{dialect=%q,engine=%q,service=%q,version=%q}", "", on, "", ""): 1,
 	}
 	for reason, set := range sets {
 		want[sample(set, reason)] = 0
@@ -280,8 +285,8 @@ func checkCounters(t *testing.T, s *site, engine string, bytes *wires) {
 		case name == "hone_helpers":
 			continue
 		case strings.HasPrefix(name, "hone_loop_"):
-			if loops := strings.HasPrefix(engine, "events"); loops != (v > 0) {
-				t.Errorf("%s is %v on %s", name, v, engine)
+			if loops := strings.HasPrefix(on, "events"); loops != (v > 0) {
+				t.Errorf("%s is %v on %s", name, v, on)
 			}
 			continue
 		}

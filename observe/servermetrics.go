@@ -1,6 +1,10 @@
 package observe
 
-import "github.com/hone-go/hone/engine"
+import (
+	"math"
+
+	"github.com/hone-go/hone/engine"
+)
 
 // serverEntries are what a server counts, the three figures that one looks at
 // first before all others.
@@ -14,6 +18,8 @@ func serverEntries() []entry {
 	return []entry{
 		one(Gauge, "hone_connections", "", "Connections", "Connections open now.",
 			func(r *reading) float64 { return float64(r.server.Open) }),
+		limitEntry("hone_connections_limit", "", "Connections", "Most connections that may be open: the limit conns.",
+			func(l *engine.Limits) int { return l.Conns }),
 		one(Counter, "hone_requests_received_total", "", "Requests received", "Requests given to handlers.",
 			func(r *reading) float64 { return float64(r.server.Requests) }),
 		one(Counter, "hone_responses_sent_total", "", "Responses sent",
@@ -42,14 +48,20 @@ func serverEntries() []entry {
 			func(r *reading) float64 { return float64(r.server.Waiting) }),
 		one(Gauge, "hone_output_memory_bytes", "bytes", "Output memory", "Memory that the limit total-output bounds now: the buffers of waiting output, and what running requests are expected to add.",
 			func(r *reading) float64 { return float64(r.server.OutputMemory) }),
+		limitEntry("hone_output_memory_limit_bytes", "bytes", "Output memory", "Most memory that output may take: the limit total-output.",
+			func(l *engine.Limits) int { return l.TotalOutput }),
 		one(Gauge, "hone_input_memory_bytes", "bytes", "Input memory", "Memory that the limit total-input bounds now: the buffers of unfinished messages and of requests sent ahead.",
 			func(r *reading) float64 { return float64(r.server.InputMemory) }),
+		limitEntry("hone_input_memory_limit_bytes", "bytes", "Input memory", "Most memory that input may take: the limit total-input.",
+			func(l *engine.Limits) int { return l.TotalInput }),
 		one(Gauge, "hone_connections_in_line", "", "Connections in line", "Connections whose requests wait for room in the limit total-output now.",
 			func(r *reading) float64 { return float64(r.server.InLine) }),
 		one(Gauge, "hone_connections_paused", "", "Connections in line", "Connections that are not read because the limit total-in-flight is reached, now.",
 			func(r *reading) float64 { return float64(r.server.Paused) }),
 		one(Gauge, "hone_replies_owed", "", "Replies owed", "Replies promised for later and outstanding now.",
 			func(r *reading) float64 { return float64(r.server.Owed) }),
+		limitEntry("hone_replies_owed_limit", "", "Replies owed", "Most replies that may be owed before connections wait: the limit total-in-flight.",
+			func(l *engine.Limits) int { return l.TotalInFlight }),
 		one(Counter, "hone_late_responses_sent_total", "", "Late replies and pushes", "Replies that were promised for later and given.",
 			func(r *reading) float64 { return float64(r.server.Late) }),
 		one(Counter, "hone_pushes_sent_total", "", "Late replies and pushes", "Messages sent that nobody asked for.",
@@ -58,6 +70,8 @@ func serverEntries() []entry {
 			func(r *reading) float64 { return float64(r.server.HandOffs) }),
 		one(Gauge, "hone_helpers", "", "Helpers", "Goroutines beside the event loops now, for handlers that take long; idle ones included.",
 			func(r *reading) float64 { return float64(r.server.Helpers) }),
+		limitEntry("hone_helpers_limit", "", "Helpers", "Handlers that may run beside the event loops before others wait: the limit helpers.",
+			func(l *engine.Limits) int { return l.Helpers }),
 		one(Counter, "hone_loop_sleeps_total", "", "Loop turns", "Times that event loops waited for something to do.",
 			func(r *reading) float64 { return float64(r.server.Sleeps) }),
 		one(Counter, "hone_loop_turns_total", "", "Loop turns", "Times that event loops found something to do.",
@@ -76,6 +90,19 @@ func serverEntries() []entry {
 			read: func(r *reading, give func(float64, ...string)) {
 				give(1, r.server.Engine, r.info.Service, r.info.Dialect, r.info.Version)
 			},
+		},
+	}
+}
+
+// limitEntry is a limit in effect. One that is off has no value, so that no quotient with it
+// says how near it is.
+func limitEntry(name, unit, panel, help string, limit func(l *engine.Limits) int) entry {
+	return entry{
+		Metric: Metric{Name: name, Kind: Gauge, Unit: unit, Help: help, From: "Limits", Panel: "hone-server/" + panel},
+		read: func(r *reading, give func(float64, ...string)) {
+			if v := limit(&r.server.Limits); v > 0 && v < math.MaxInt32 {
+				give(float64(v))
+			}
 		},
 	}
 }

@@ -115,12 +115,12 @@ func TestStaleHandlePanics(t *testing.T) {
 			"Loan.Clone":   func() { loan.Clone() },
 		} {
 			t.Run(name+" while "+again, func(t *testing.T) {
-				wantPanic(t, "pool: use of a Buffer that is not lent", use)
+				wantPanic(t, "pool: use of a released or zero Buffer", use)
 			})
 		}
-		wantPanic(t, "pool: Release of a Buffer that is not lent", stale.Release)
+		wantPanic(t, "pool: Release of a released or zero Buffer", stale.Release)
 	}
-	wantPanic(t, "pool: Release of a Buffer that is not lent", Buffer{}.Release)
+	wantPanic(t, "pool: Release of a released or zero Buffer", Buffer{}.Release)
 }
 
 // All copies of a Buffer see what one of them does, also where it moves, and end
@@ -138,7 +138,7 @@ func TestCopiesAreOneBuffer(t *testing.T) {
 		t.Errorf("a copy sees %d bytes", len(got))
 	}
 	b.Release()
-	wantPanic(t, "pool: use of a Buffer that is not lent", func() { a.Bytes() })
+	wantPanic(t, "pool: use of a released or zero Buffer", func() { a.Bytes() })
 	for range 10 {
 		if c := p.Get(101 << 10); c.m == a.m && (c == a || a.Lent() || !c.Lent()) {
 			t.Error("a Buffer is taken for another lending of its memory")
@@ -146,7 +146,7 @@ func TestCopiesAreOneBuffer(t *testing.T) {
 			c.Release()
 		}
 	}
-	wantPanic(t, "pool: Release of a Buffer that is not lent", a.Release)
+	wantPanic(t, "pool: Release of a released or zero Buffer", a.Release)
 }
 
 func TestLent(t *testing.T) {
@@ -270,7 +270,7 @@ func TestLoan(t *testing.T) {
 		t.Errorf("WriteTo: %d, %v, %q", n, err, to.String())
 	}
 	clone := loan.Clone()
-	wantPanic(t, "pool: use of a Buffer that is not lent", func() { loan.WriteTo(writer(func() { b.Release() })) })
+	wantPanic(t, "pool: use of a released or zero Buffer", func() { loan.WriteTo(writer(func() { b.Release() })) })
 	if string(clone) != "hello, world" {
 		t.Errorf("the clone has become %q", clone)
 	}

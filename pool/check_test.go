@@ -32,8 +32,8 @@ func TestCheckSecondReleaseHasBothStacks(t *testing.T) {
 	var p Buffers
 	b := borrower(&p, 10)
 	releaser(b)
-	wantStacks(t, wantPanic(t, "pool: Release of a Buffer that is not lent", func() { b.Release() }), "borrower", "releaser")
-	wantStacks(t, wantPanic(t, "pool: use of a Buffer that is not lent", func() { b.Bytes() }), "borrower", "releaser")
+	wantStacks(t, wantPanic(t, "pool: Release of a released or zero Buffer", func() { b.Release() }), "borrower", "releaser")
+	wantStacks(t, wantPanic(t, "pool: use of a released or zero Buffer", func() { b.Bytes() }), "borrower", "releaser")
 }
 
 func TestCheckPoisons(t *testing.T) {
@@ -96,7 +96,7 @@ func TestCheckFindsWritesAfterRelease(t *testing.T) {
 	kept = b.Bytes()
 	b.Release()
 	kept[0]++
-	wantPanic(t, "pool: written to after it was given back", func() { churn(&strict) })
+	wantPanic(t, "pool: written to after its release", func() { churn(&strict) })
 }
 
 // await collects until the runtime has reported what it found.
@@ -144,11 +144,11 @@ func TestCheckObjects(t *testing.T) {
 	o := Objects[submit]{Report: func(f Finding) { found <- f }}
 	x := objectBorrower(&o)
 	objectReleaser(&o, x)
-	wantStacks(t, wantPanic(t, "pool: Put of an object that is not lent", func() { o.Put(x) }), "objectBorrower", "objectReleaser")
+	wantStacks(t, wantPanic(t, "pool: Put of an object that was put before", func() { o.Put(x) }), "objectBorrower", "objectReleaser")
 
 	foreign := new(submit)
 	o.Put(foreign)
-	wantPanic(t, "pool: Put of an object that is not lent", func() { o.Put(foreign) })
+	wantPanic(t, "pool: Put of an object that was put before", func() { o.Put(foreign) })
 
 	func() {
 		defer func() { recover() }()
@@ -170,5 +170,5 @@ func TestCheckLocal(t *testing.T) {
 	var l Local[submit]
 	x := l.Get()
 	l.Put(x)
-	wantPanic(t, "pool: Put of an object into Local that is free", func() { l.Put(x) })
+	wantPanic(t, "pool: Put into Local of an object that is free", func() { l.Put(x) })
 }

@@ -131,7 +131,7 @@ func TestGroups(t *testing.T) {
 }
 
 // A middleware that changes the path gets the values of the new one, or a panic
-// when that is no path of the pattern; never those of something else.
+// when that is not a path of the pattern; never those of something else.
 func TestMiddlewareThatChangesThePath(t *testing.T) {
 	var mux route.Mux
 	to := ""

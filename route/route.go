@@ -9,8 +9,9 @@
 //	api.HandleParams("GET /files/{path...}", file)
 //
 // Patterns, precedence, conflicts, redirects, 405 and escaped paths are those of
-// ServeMux; the differences are on the page docs/route.md: opt-in, but for paths
-// that only CONNECT can have and a limit of 62 different methods. Lookup does not
+// ServeMux; the differences are on the page docs/route.md: opt-in, but for empty
+// segments, as in //a, of a pattern or of a CONNECT's path, and a limit of 62
+// different methods. Lookup does not
 // allocate, whatever it finds, unless the path is escaped, is not clean or is
 // redirected.
 //

@@ -284,8 +284,8 @@ func TestNewFilesAreUsed(t *testing.T) {
 			passes(time.Second)
 			wantSerial(t, "with nothing new", config, client, 2)
 		}
-		if got := said.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "read again") || !strings.Contains(got, "not_after=2106-") {
-			t.Errorf("it says %q, want one line about new files", got)
+		if got := said.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "reloaded") || !strings.Contains(got, "not_after=2106-") {
+			t.Errorf("log = %q, want one line about reloaded files", got)
 		}
 	})
 }

@@ -360,7 +360,7 @@ func TestClientClose(t *testing.T) {
 	}
 }
 
-// What is no WebSocket is refused, and said.
+// Anything other than a WebSocket is refused, with the reason.
 func TestDialIsRefused(t *testing.T) {
 	switching := "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: nonsense\r\n\r\n"
 	for _, c := range []struct {

@@ -370,7 +370,7 @@ func (d *decoder) first(in []byte, head, size int) (e event, done bool, f fault)
 }
 
 // soon is how many of the missing bytes of a text's frame are waited for before they are
-// checked: one, so that what is no text is refused at once, or of many a few, since a
+// checked: one, so that something that is not text is refused at once, or of many a few, since a
 // reader may take no byte that is not needed, and would read one at a time.
 func soon(missing int) int { return max(1, missing/16) }
 

@@ -67,7 +67,7 @@ func TestRefusals(t *testing.T) {
 		{"no version", get, []string{"Sec-WebSocket-Version:"}, 400},
 		{"two versions", get, []string{"Sec-WebSocket-Version: 13", "Sec-WebSocket-Version: 8"}, 400},
 		{"an old version", get, []string{"Sec-WebSocket-Version: 8"}, 426},
-		{"a version that is no number", get, []string{"Sec-WebSocket-Version: 13, 8"}, 426},
+		{"a version that is not a number", get, []string{"Sec-WebSocket-Version: 13, 8"}, 426},
 		{"no key", get, []string{"Sec-WebSocket-Key:"}, 400},
 		{"two keys", get, []string{"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="}, 400},
 		{"a short key", get, []string{"Sec-WebSocket-Key: dGhlIHNhbXBsZQ=="}, 400},
@@ -88,7 +88,7 @@ func TestRefusals(t *testing.T) {
 		{"two origins", get, []string{"Origin: http://example.com", "Origin: http://example.com"}, 403},
 		{"an origin that is none", get, []string{"Origin: http://%"}, 403},
 		{"subprotocols", get, []string{"Sec-WebSocket-Protocol: chat, superchat"}, 0},
-		{"a subprotocol that is no token", get, []string{"Sec-WebSocket-Protocol: chat, super chat"}, 400},
+		{"a subprotocol that is not a token", get, []string{"Sec-WebSocket-Protocol: chat, super chat"}, 400},
 		{"a subprotocol twice", get, []string{"Sec-WebSocket-Protocol: chat", "Sec-WebSocket-Protocol: chat"}, 400},
 		{"an extension", get, []string{"Sec-WebSocket-Extensions: x; y=\"z\\!\", ,permessage-deflate"}, 0},
 		{"an extension without a name", get, []string{"Sec-WebSocket-Extensions: ;x"}, 400},
@@ -96,7 +96,7 @@ func TestRefusals(t *testing.T) {
 		{"a parameter without its value", get, []string{"Sec-WebSocket-Extensions: x; y="}, 400},
 		{"a quote that does not end", get, []string{"Sec-WebSocket-Extensions: x; y=\"z"}, 400},
 		{"an escape that does not end", get, []string{"Sec-WebSocket-Extensions: x; y=\"z\\"}, 400},
-		{"a quoted value that is no token", get, []string{"Sec-WebSocket-Extensions: x; y=\"a b\""}, 400},
+		{"a quoted value that is not a token", get, []string{"Sec-WebSocket-Extensions: x; y=\"a b\""}, 400},
 		{"words in a row", get, []string{"Sec-WebSocket-Extensions: x y"}, 400},
 	} {
 		_, no := readHandshake(request(t, test.start, test.lines...), []string{"chat"}, true, nil)
@@ -282,7 +282,7 @@ func FuzzExtensions(f *testing.F) {
 		again := ""
 		for _, e := range list {
 			if !isToken(e.name) {
-				t.Fatalf("a name that is no token: %q", e.name)
+				t.Fatalf("a name that is not a token: %q", e.name)
 			}
 			again += "," + e.name
 			for _, p := range e.parameters {

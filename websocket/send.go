@@ -1,6 +1,6 @@
 package websocket
 
-// How a message goes out that is no answer within a visit: pushes and late replies.
+// How a message goes out other than as an answer within a visit: pushes and late replies.
 
 // mostParts is how many parts a message may have that is sent without being copied together
 // first.

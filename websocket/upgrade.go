@@ -43,7 +43,7 @@ func (up *upgrade) answer(t *engine.Turn) {
 // Dial returns when the server does not answer with a WebSocket.
 type Refusal struct {
 	Status int         // Zero: 403.
-	Text   string      // for whoever looks at it; Dial keeps its beginning. Zero: the status in words.
+	Text   string      // for people to read; Dial keeps its beginning. Zero: the status in words.
 	Header http.Header // further fields of the answer. Zero: none.
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/hone-go/hone/http1"
 )
 
-// responded reads an answer that is no upgrade: its status and body.
+// responded reads an answer that is not an upgrade: its status and body.
 func (p *peer) responded() (*http.Response, string) {
 	p.t.Helper()
 	resp, err := http.ReadResponse(p.r, nil)
@@ -33,7 +33,7 @@ func (p *peer) responded() (*http.Response, string) {
 	return resp, string(body)
 }
 
-// What is no handshake is refused with the status that says why.
+// Anything other than a handshake is refused with the status that says why.
 func TestBadHandshakes(t *testing.T) {
 	good := asking()
 	for _, c := range []struct {

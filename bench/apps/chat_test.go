@@ -80,7 +80,7 @@ func TestChat(t *testing.T) {
 	ann.says("Still here?")
 	all = append(all, "5 Ann Still here?")
 	ann.sees(all...)
-	bob.mends()
+	bob.reconnects()
 	bob.sees(all...)
 	ann.eval(`write.elements.text.value = "Once.", write.requestSubmit(), socket.close(), connect()`)
 	all = append(all, "6 Ann Once.")
@@ -386,14 +386,14 @@ func (c *chatter) sees(want ...string) {
 	}
 }
 
-// breaks cuts the network off from this tab, and mends gives it back.
+// breaks cuts the network off from this tab, and reconnects gives it back.
 func (c *chatter) breaks() {
 	c.t.Helper()
 	c.eval(`window.connectAgain = connect, connect = () => {}, socket.close()`)
 	c.await(`document.getElementById("status").dataset.state === "off"`)
 }
 
-func (c *chatter) mends() {
+func (c *chatter) reconnects() {
 	c.t.Helper()
 	c.eval(`connect = window.connectAgain, connect()`)
 }

@@ -84,7 +84,7 @@ func TestNoPython(t *testing.T) {
 	}
 }
 
-// TestNoResult reads what is no index of one agent.
+// TestNoResult reads something that is not an index of one agent.
 func TestNoResult(t *testing.T) {
 	for _, text := range []string{"", "{}", `{"a": {}, "b": {}}`, "[1]"} {
 		if of, err := parseOutcomes([]byte(text)); err == nil {

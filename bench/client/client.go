@@ -93,7 +93,7 @@ func (p *Plan) check() error {
 }
 
 // Run carries out a plan. It returns an error as soon as the server closes a
-// connection or sends what is no frame; otherwise it takes the warm-up, the
+// connection or sends something that is not a frame; otherwise it takes the warm-up, the
 // window and at most drainTime. When ctx ends, so does Run, soon.
 func Run(ctx context.Context, p Plan) (*Result, error) {
 	if err := p.check(); err != nil {

@@ -166,7 +166,7 @@ func (l *loop) settle(c *conn, in []byte) (rest []byte, err error) {
 		}
 		payload, need, err := wire.Frame(in, max(longestAnswer, len(want)))
 		if err != nil {
-			return nil, fmt.Errorf("the server sends what is no frame: %w", err)
+			return nil, fmt.Errorf("the server sends something that is not a frame: %w", err)
 		}
 		if need > 0 {
 			break

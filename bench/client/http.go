@@ -108,7 +108,7 @@ func cut(in []byte, want *HTTP) (size int, right bool, err error) {
 	end += len("\r\n\r\n")
 	switch {
 	case status == 0:
-		return 0, false, fmt.Errorf("the server sends what is no answer: %.40q", in)
+		return 0, false, fmt.Errorf("the server sends something that is not an answer: %.40q", in)
 	case length < 0:
 		return 0, false, errNoLength
 	case length > longestAnswer+len(want.Body):

@@ -89,7 +89,7 @@ func cutWS(in []byte) (first byte, payload []byte, used int, err error) {
 	size, head := int(in[1]), 2
 	switch {
 	case size > shortest+1:
-		return 0, nil, 0, fmt.Errorf("the server sends what is no frame of an answer: %x", in[:2])
+		return 0, nil, 0, fmt.Errorf("the server sends something that is not a frame of an answer: %x", in[:2])
 	case size == shortest+1 && len(in) < 4:
 		return 0, nil, 0, nil
 	case size == shortest+1:

@@ -1,5 +1,5 @@
 // Package faults does to servers what networks, clients and handlers do to them
-// sooner or later, each time to a fresh process, and says in words what came of
+// sooner or later, each time to a fresh process, and says in words how
 // it. Every probe ends by itself.
 package faults
 

@@ -42,7 +42,7 @@ func TestServers(t *testing.T) {
 				of   func(*testing.T, net.Conn)
 			}{
 				{"byte by byte", asksByteByByte}, {"many at once", asksManyAtOnce}, {"large and small", asksLargeAndSmall},
-				{"slow", asksSlow}, {"long", asksLong}, {"what is no request", asksNonsense},
+				{"slow", asksSlow}, {"long", asksLong}, {"something that is not a request", asksNonsense},
 			} {
 				t.Run(ask.name, func(t *testing.T) { ask.of(t, dial(t, server.Addr)) })
 			}

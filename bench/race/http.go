@@ -21,7 +21,7 @@ import (
 	"github.com/hone-go/hone/tool/child"
 )
 
-// steadyRounds are enough for what is no figure of CPU to compare.
+// steadyRounds are enough for figures other than CPU.
 const steadyRounds = 3
 
 // HTTPScenarios compare servers of HTTP/1.1. The last four measure something other than

@@ -290,7 +290,7 @@ func (f *Faults) verdicts() string {
 	return markdown(rows)
 }
 
-// findings says of every probe what it does and what came of it.
+// findings says what every probe does and how each server fared.
 func (f *Faults) findings() string {
 	var t strings.Builder
 	for i, p := range f.Probes {

@@ -68,7 +68,7 @@ func appendLong(dst []byte) []byte {
 	return dst[:end]
 }
 
-// Visit is what came of the bytes that a connection has brought.
+// Visit is the result of handling the bytes that a connection has brought.
 type Visit struct {
 	Out   []byte // the answers, to be written as one
 	Used  int    // bytes that were requests; the rest is the beginning of the next

@@ -134,7 +134,7 @@ func start(t *testing.T, path string, args ...string) *server {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Stop)
-	c.Answer(t.Context(), 20*time.Second, new(any)) // the line with the address, which is no JSON
+	c.Answer(t.Context(), 20*time.Second, new(any)) // the line with the address, which is not JSON
 	select {
 	case a := <-addr:
 		return &server{Child: c, addr: a}

@@ -121,7 +121,7 @@ func (c *chat) open(conn websocket.Conn, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	seen, _ := strconv.ParseUint(q.Get("seen"), 10, 64) // what is no number has seen nothing
+	seen, _ := strconv.ParseUint(q.Get("seen"), 10, 64) // anything other than a number has seen nothing
 	if q.Get("history") != c.store.history {
 		seen = 0
 	}

@@ -360,7 +360,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// What is no name, no room and no message is refused.
+// Bad names, rooms and messages are refused.
 func TestRefusals(t *testing.T) {
 	r := start(t, engine.Engine{}, "")
 	for _, bad := range []string{

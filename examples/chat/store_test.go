@@ -59,7 +59,7 @@ func TestTornLine(t *testing.T) {
 	}
 }
 
-// A file that is no history is left as it is.
+// A file that is not a history is left as it is.
 func TestForeignFile(t *testing.T) {
 	for _, text := range []string{"hello\n", "{}\n", "{\"history\":\"x\"}\nhello\n", "{\"history\":\"x\"}\n{\"room\":\"\"}\n"} {
 		file := filepath.Join(t.TempDir(), "chat.jsonl")

@@ -65,7 +65,7 @@ func (p Protocol) maxLine() int {
 	return 64 << 10
 }
 
-// appendUpper appends text in upper case. Bytes that are no UTF-8 stay as they are.
+// appendUpper appends text in upper case. Bytes that are not UTF-8 stay as they are.
 func appendUpper(dst, text []byte) []byte {
 	for len(text) > 0 {
 		r, size := utf8.DecodeRune(text)

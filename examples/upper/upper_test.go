@@ -59,7 +59,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// oracle is the protocol once more, for somebody who has everything at once.
+// oracle is the protocol once more, on input that is complete.
 func oracle(in string, maxLine int) (out string, err error) {
 	var b strings.Builder
 	for line := range strings.Lines(in) {

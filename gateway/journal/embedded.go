@@ -25,8 +25,7 @@ type EmbeddedOptions struct {
 	MaxBytes int64
 	// Progress is told how far the verification at boot has come. nil means nobody is.
 	Progress func(done, all uint64)
-	// Patience is how long an Append waits for JetStream before the log is broken. JetStream
-	// does not answer at all when the disk fails. 0 means 30 s.
+	// Patience is how long an Append waits for JetStream before the log is broken. 0 means 30 s.
 	Patience time.Duration
 	// Logger gets JetStream's warnings and errors. nil is silent.
 	Logger *slog.Logger
@@ -37,6 +36,7 @@ type EmbeddedOptions struct {
 // guards are switched off by tests, to show that each is needed.
 type guards struct {
 	ready, mark, expect, verify, lock, reserve, fsync, resync, folders bool
+	direct                                                             bool // no guard: append through a client
 }
 
 // What an embedded log's folder contains.
@@ -66,10 +66,12 @@ type Embedded struct {
 	mark   *mark
 	server *server.Server
 	stream *stream
+	direct *direct // nil: publish to stream
 	turn   turn
 	next   uint64 // position of the next envelope; under turn.mu
 	size   int64  // of the log, roughly; under turn.mu
 	block  uint64 // number of JetStream's newest file
+	after  string // path of the file that it begins next
 	faults faults
 }
 
@@ -276,29 +278,37 @@ func (l *Embedded) recover(ctx context.Context) error {
 		}
 	}
 	l.mark.pos.Store(next - 1)
-	l.block = l.newestBlock(0)
+	if err := l.findBlock(); err != nil {
+		return err
+	}
 	l.faults.forgive()
+	if !l.o.off.direct && !l.o.off.expect {
+		if l.direct, err = openDirect(l.server, streamName); err != nil {
+			return err
+		}
+	}
 	return l.mark.save()
 }
 
-// newestBlock returns the number of the newest file of the store, which is at least from.
-func (l *Embedded) newestBlock(from uint64) uint64 {
-	if from == 0 {
-		files, _ := filepath.Glob(l.path(filepath.Join(blockFolder, "*.blk")))
-		for _, f := range files {
-			var n uint64
-			if _, err := fmt.Sscanf(filepath.Base(f), "%d.blk", &n); err == nil {
-				from = max(from, n)
-			}
+// findBlock finds the newest file of the store.
+func (l *Embedded) findBlock() error {
+	files, err := os.ReadDir(l.path(blockFolder))
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		var n uint64
+		if _, err := fmt.Sscanf(f.Name(), "%d.blk", &n); err == nil {
+			l.block = max(l.block, n)
 		}
 	}
-	for {
-		next := filepath.Join(blockFolder, fmt.Sprintf("%d.blk", from+1))
-		if _, err := os.Lstat(l.path(next)); err != nil {
-			return from
-		}
-		from++
-	}
+	l.nextBlock()
+	return nil
+}
+
+// nextBlock names the file that JetStream begins after l.block.
+func (l *Embedded) nextBlock() {
+	l.after = l.path(filepath.Join(blockFolder, fmt.Sprintf("%d.blk", l.block+1)))
 }
 
 // blockFolder is where JetStream keeps the stream's messages.
@@ -332,6 +342,16 @@ func (l *Embedded) Append(ctx context.Context, envelope []byte) (uint64, error) 
 
 // publish gives up when ctx ends, when JetStream takes too long, and when JetStream logs an error.
 func (l *Embedded) publish(ctx context.Context, envelope []byte, pos uint64) error {
+	if l.direct != nil {
+		err := l.faults.any()
+		if err == nil {
+			err = l.direct.append(ctx, envelope, pos, l.o.Patience)
+		}
+		if err == nil {
+			err = l.faults.any()
+		}
+		return err
+	}
 	ctx, release := context.WithTimeout(ctx, l.o.Patience)
 	defer release()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -353,6 +373,13 @@ type faults struct {
 	first  error
 	worst  error                   // JetStream cannot go on
 	cancel context.CancelCauseFunc // of what is under way
+}
+
+// any is the first fault.
+func (f *faults) any() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.first
 }
 
 func (f *faults) fatal() error {
@@ -412,11 +439,17 @@ func (l *Embedded) room(size int64) error {
 // syncNewBlock makes the name of a file durable that JetStream has begun: it syncs the file
 // alone, and POSIX promises nothing about the name of such a file.
 func (l *Embedded) syncNewBlock() error {
-	block := l.newestBlock(max(l.block, 1))
-	if block == l.block || l.o.off.folders {
+	begun := false
+	for ; ; begun = true {
+		if _, err := os.Lstat(l.after); err != nil {
+			break
+		}
+		l.block++
+		l.nextBlock()
+	}
+	if !begun || l.o.off.folders {
 		return nil
 	}
-	l.block = block
 	return syncDir(l.path(blockFolder))
 }
 
@@ -457,6 +490,9 @@ func (l *Embedded) Close() error {
 
 // release gives back what the log holds, as far as it was opened.
 func (l *Embedded) release() {
+	if l.direct != nil {
+		l.direct.close()
+	}
 	l.stopServer()
 	if l.mark != nil {
 		l.mark.f.Close()

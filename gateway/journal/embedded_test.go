@@ -388,14 +388,15 @@ func TestGoroutines(t *testing.T) {
 
 func BenchmarkAppend(b *testing.B) {
 	envelope := sample("client-1", 1, 530)
-	for _, kind := range []string{"file", "embedded", "embedded, not synced"} {
+	for _, kind := range []string{"file", "embedded", "embedded, through a client", "embedded, not synced"} {
 		b.Run(kind, func(b *testing.B) {
 			var log Log
 			var err error
 			if kind == "file" {
 				log, err = OpenFile(filepath.Join(b.TempDir(), "log"))
 			} else {
-				log, err = OpenEmbedded(b.Context(), filepath.Join(b.TempDir(), "data"), EmbeddedOptions{off: guards{fsync: kind != "embedded"}})
+				off := guards{fsync: kind == "embedded, not synced", direct: kind == "embedded, through a client"}
+				log, err = OpenEmbedded(b.Context(), filepath.Join(b.TempDir(), "data"), EmbeddedOptions{off: off})
 			}
 			if err != nil {
 				b.Fatal(err)

@@ -198,12 +198,17 @@ func (s *stream) read(ctx context.Context, from, next uint64, each func(pos uint
 // missingError is the end of a batch without a message.
 type missingError struct {
 	status  string
-	replied bool // JetStream has answered
+	replied bool // the replica that was asked lacks the message, or all messages
 }
 
 func (e *missingError) Error() string { return "JetStream does not yield the message: " + e.status }
 
 // readBatch reads what one request yields and returns the position after it.
+//
+// An answer is many messages, and some of them can be lost: when the connection breaks, its
+// subscription goes on at another server, and so does an answer that is still being sent.
+// Each message names the one before it in the answer, which tells a loss on the way from a
+// replica that lacks messages.
 func (s *stream) readBatch(ctx context.Context, from, next uint64, each func(pos uint64, m *nats.Msg) error) (uint64, error) {
 	inbox := s.nc.NewInbox()
 	sub, err := s.nc.SubscribeSync(inbox)
@@ -232,12 +237,12 @@ func (s *stream) readBatch(ctx context.Context, from, next uint64, each func(pos
 		}
 		if status := m.Header.Get("Status"); status != "" {
 			if at == from {
-				return at, &missingError{status, true}
+				return at, &missingError{status, !lostBefore(m, at)}
 			}
 			return at, nil // the end of the batch
 		}
 		if pos := m.Header.Get(jetstream.SequenceHeader); pos != strconv.FormatUint(at, 10) {
-			return at, &missingError{fmt.Sprintf("position %s comes after %d", pos, at-1), true}
+			return at, &missingError{fmt.Sprintf("position %s comes after %d", pos, at-1), !lostBefore(m, at)}
 		}
 		if at >= next {
 			return at, nil
@@ -246,6 +251,12 @@ func (s *stream) readBatch(ctx context.Context, from, next uint64, each func(pos
 			return at, err
 		}
 	}
+}
+
+// lostBefore reports whether messages of an answer, from position at on, were lost before m.
+func lostBefore(m *nats.Msg, at uint64) bool {
+	before, err := strconv.ParseUint(m.Header.Get(jetstream.LastSequenceHeader), 10, 64)
+	return err == nil && before >= at
 }
 
 // pause waits unless ctx ends.

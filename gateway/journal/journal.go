@@ -22,7 +22,8 @@ type Log interface {
 	// After ErrNoSpace, ErrTooLarge, ErrMalformed and ErrConflict nothing was stored and the
 	// Log goes on. Any other error leaves the outcome unknown: the Log is broken, and every
 	// later Append returns ErrBroken. A ctx that ends while the envelope is on its way
-	// breaks the Log too. The Log does not keep envelope.
+	// breaks the Log too. The Log does not keep envelope, but may still read it once it is
+	// broken.
 	Append(ctx context.Context, envelope []byte) (pos uint64, err error)
 
 	// Read calls each for every envelope from position from (0 is the first one) up to the
@@ -61,8 +62,9 @@ var (
 	ErrMalformed = errors.New("journal: malformed envelope")
 )
 
-// Refusal is why a log does not open, or what Verify found. A log that is refused was not
-// changed by the refusal.
+// Refusal is why a log does not open, or what Verify found. This package changes nothing in a
+// log that it refuses. JetStream may have: it opens its files before they can be checked, and
+// then cuts off torn ends and rebuilds its indexes. Copy the folder before you repair it.
 type Refusal struct {
 	What   string // what is wrong, with the values that show it
 	Repair string // what the operator can do

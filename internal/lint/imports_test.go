@@ -38,38 +38,40 @@ var observeWing = map[string][]string{
 
 // toolWing is the module in tool/, read like libraryWing.
 var toolWing = map[string][]string{
-	"tool/child":       {},
-	"tool/load":        {"wire", "tool/figure", "tool/record", "tool/load/offer", "tool/load/source", "internal/sys"},
-	"tool/load/fleet":  {"tool/child", "tool/load"},
-	"tool/load/offer":  {},
-	"tool/load/source": {},
-	"tool/machine":     {"tool/figure"},
-	"tool/trial":       {"tool/child", "tool/load", "tool/machine", "tool/record"},
-	"tool/probe":       {"tool/figure", "tool/record"},
-	"tool/page":        {"tool/figure", "tool/record", "tool/compare", "tool/probe"},
-	"tool/record":      {},
-	"tool/compare":     {"tool/exit", "tool/figure", "tool/probe", "tool/record"},
-	"tool/dashboard":   {"observe"},
-	"tool/knee":        {"tool/exit", "tool/figure", "tool/load", "tool/record", "tool/trial", "internal/sys"},
-	"tool/exit":        {},
-	"tool/figure":      {},
-	"tool/race":        {"engine", "wire", "tool/admin", "tool/child", "tool/figure", "tool/load"},
-	"tool/view":        {"tool/figure", "tool/knee", "tool/load", "tool/trial"},
-	"tool/session":     {"tool/admin", "tool/exit", "tool/load", "observe", "tool/page", "tool/record", "tool/trial"},
-	"tool/spec":        {"wire", "tool/admin", "tool/exit", "tool/figure", "tool/load", "tool/load/offer", "tool/load/source", "tool/record", "tool/trial"},
-	"tool/serving":     {anyLibrary, "internal/sys", "tool/exit", "tool/figure", "observe", "tool/page", "tool/probe", "tool/session", "tool/spec", "tool/admin"},
-	"tool/admin":       {"tool/exit", "tool/load", "observe"},
-	"tool/avatar":      {"route", "pool"},
-	"tool/lab":         {anyLibrary, "tool/child", "tool/figure", "tool/load", "tool/machine", "tool/probe", "tool/avatar"},
-	"tool/cmd/hone":    {anyRoom},
+	"tool/child":        {},
+	"tool/load":         {"wire", "tool/figure", "tool/record", "tool/load/offer", "tool/load/source", "tool/load/traffic", "internal/sys"},
+	"tool/load/fleet":   {"tool/child", "tool/load"},
+	"tool/load/offer":   {},
+	"tool/load/source":  {},
+	"tool/load/traffic": {"tool/load/offer"},
+	"tool/machine":      {"tool/figure"},
+	"tool/trial":        {"tool/child", "tool/load", "tool/machine", "tool/record"},
+	"tool/probe":        {"tool/figure", "tool/record"},
+	"tool/page":         {"tool/figure", "tool/record", "tool/compare", "tool/probe"},
+	"tool/record":       {},
+	"tool/compare":      {"tool/exit", "tool/figure", "tool/probe", "tool/record"},
+	"tool/dashboard":    {"observe"},
+	"tool/knee":         {"tool/exit", "tool/figure", "tool/load", "tool/record", "tool/trial", "internal/sys"},
+	"tool/exchange":     {"tool/figure", "tool/load", "tool/record"},
+	"tool/exit":         {},
+	"tool/figure":       {},
+	"tool/race":         {"engine", "wire", "tool/admin", "tool/child", "tool/figure", "tool/load"},
+	"tool/view":         {"tool/figure", "tool/knee", "tool/load", "tool/trial"},
+	"tool/session":      {"tool/admin", "tool/exit", "tool/load", "observe", "tool/page", "tool/record", "tool/trial"},
+	"tool/spec":         {"wire", "tool/admin", "tool/exit", "tool/figure", "tool/load", "tool/load/offer", "tool/load/source", "tool/load/traffic", "tool/record", "tool/trial"},
+	"tool/serving":      {anyLibrary, "internal/sys", "tool/exit", "tool/figure", "observe", "tool/page", "tool/probe", "tool/session", "tool/spec", "tool/admin"},
+	"tool/admin":        {"tool/exit", "tool/load", "observe"},
+	"tool/avatar":       {"route", "pool", "workers", "engine", "http1"},
+	"tool/lab":          {anyLibrary, "tool/child", "tool/figure", "tool/load", "tool/machine", "tool/probe", "tool/avatar"},
+	"tool/cmd/hone":     {anyRoom},
 }
 
 // gatewayWing is the module in gateway/, read like libraryWing.
 var gatewayWing = map[string][]string{
-	"gateway":           {anyLibrary, "gateway/journal"},
-	"gateway/journal":   {},
-	"gateway/prove":     {"gateway/journal"},
-	"gateway/cmd/honed": {anyRoom},
+	"gateway":                        {anyLibrary, "gateway/journal"},
+	"gateway/journal":                {"gateway/internal/namespacetest"}, // its tests alone
+	"gateway/cmd/honed":              {anyRoom},
+	"gateway/internal/namespacetest": {},
 }
 
 // onlyHome names what one package alone may import, tests included. A path ends
@@ -132,7 +134,7 @@ package bench`,
 		{
 			name:  "the generator shares the server's code",
 			files: "-- tool/load/load.go --\npackage load\n\nimport \"github.com/hone-go/hone/framed\"",
-			want:  []string{"tool/load/load.go:3: tool/load must not import framed; it may import wire, tool/figure, tool/record, tool/load/offer, tool/load/source, internal/sys"},
+			want:  []string{"tool/load/load.go:3: tool/load must not import framed; it may import wire, tool/figure, tool/record, tool/load/offer, tool/load/source, tool/load/traffic, internal/sys"},
 		},
 		{
 			name:  "the admin side drags the tool in",
@@ -148,6 +150,11 @@ package bench`,
 			name:  "an example that uses what users cannot",
 			files: "-- examples/upper/upper.go --\npackage upper\n\nimport \"github.com/hone-go/hone/internal/sys\"",
 			want:  []string{"examples/upper/upper.go:3: examples/upper must not import internal/sys; it may import the library"},
+		},
+		{
+			name:  "an example of the library's module that needs another",
+			files: "-- examples/upper/upper.go --\npackage upper\n\nimport \"github.com/hone-go/hone/observe\"",
+			want:  []string{"examples/upper/upper.go:3: examples/upper must not import observe; it may import the library"},
 		},
 		{
 			name:  "a library that stands on an example",
@@ -176,6 +183,13 @@ package main
 import (
 	"github.com/hone-go/hone/examples/gateway/room"
 	"github.com/hone-go/hone/framed"
+)
+-- examples/embed/main.go --
+package main
+
+import (
+	"github.com/hone-go/hone/http1"
+	"github.com/hone-go/hone/observe"
 )
 -- tool/lab/lab.go --
 package lab
@@ -327,6 +341,8 @@ func checkDirection(t *tree) []finding {
 // mayImport is a folder's line in the table.
 func mayImport(dir string) []string {
 	switch {
+	case within(dir, "examples/embed"): // a module of its own
+		return []string{anyLibrary, "observe"}
 	case within(dir, "examples"):
 		return []string{anyLibrary}
 	case within(dir, "observe"):

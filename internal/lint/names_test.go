@@ -47,6 +47,10 @@ var nameRules = []rule{
 			name:  "explains itself",
 			files: "-- pool/pool.go --\npackage pool\n-- tool/cmd/hone/main.go --\npackage main",
 		},
+		{
+			name:  "a command, which nobody imports",
+			files: "-- examples/embed/main.go --\npackage main",
+		},
 	}},
 	{"stutter", eachPackage(checkStutter), []example{
 		{
@@ -120,7 +124,7 @@ func checkPackageName(p *pkg) []finding {
 	switch {
 	case slices.Contains(emptyNames, name):
 		return []finding{f.finding(f.ast.Package, "package name %s says nothing; name it after what it gives its user", name)}
-	case slices.Contains(stdNames, name):
+	case p.name != "main" && slices.Contains(stdNames, name):
 		return []finding{f.finding(f.ast.Package, "package name %s is the standard library's; take one that nobody has to rename", name)}
 	}
 	return nil

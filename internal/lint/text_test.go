@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"go/ast"
 	"maps"
 	"net/url"
@@ -25,7 +26,40 @@ var notInText = []struct{ what, instead, pattern string }{
 	},
 }
 
+// notInWords are phrases that read as if they were translated, and what to write. They are
+// joined here as those above.
+var notInWords = []struct{ instead, pattern string }{
+	{`say what the page is for, in one sentence`, `(?i)\bfor ` + `(?:somebody (?:who|that)|whoever)\b`},
+	{`write "the result", or what happened`, `(?i)\b(?:what ` + `came of|came ` + `of it)\b`},
+	{`write the number`, `(?i)\bso and ` + `so many\b`},
+	{`write "see X"`, `(?i), which ` + `see\b`},
+	{`say how much`, `(?i)\bthat much ` + `of it\b`},
+	{`write "anything other than", or "is not a"`, `(?i)\b(?:what|that|which) (?:is|are|was|were) no (?:[a-z]+)\b`},
+	{`write "retransmits"`, `(?i)\bsegments sent ` + `again\b`},
+	{`write "steal"`, `(?i)\btaken by the ` + `host\b`},
+	{`write "self-contained"`, `(?i)\bneeds? ` + `nobody\b`},
+	{`write "headroom"`, `(?i)\bone ` + `dares\b`},
+	{`write "repository layout"`, `(?i)\brooms of the ` + `house\b`},
+	{`write "results vary from trial to trial"`, `(?i)\bnow so, ` + `now so\b`},
+	{`write "sources of noise"`, `(?i)\bstands? in the way of a ` + `good\b`},
+}
+
 var textRules = []rule{
+	{"words", checkWords, []example{
+		{
+			name:  "phrases to replace",
+			files: "-- docs/a.md --\nFor " + "somebody who\nreads what " + "is no file, which " + "see.",
+			want: []string{
+				"docs/a.md:1: the phrase \"For " + "somebody who\"; ",
+				"docs/a.md:2: the phrase \", which " + "see\"; ",
+				"docs/a.md:2: the phrase \"what " + "is no file\"; ",
+			},
+		},
+		{
+			name:  "plain words",
+			files: "-- docs/a.md --\nwhat is no longer used, and that is no more than recommended",
+		},
+	}},
 	{"doc-links", checkDocLinks, []example{
 		{
 			name: "links to nowhere",
@@ -236,6 +270,34 @@ func checkHygiene(t *tree) []finding {
 				number++
 				if pattern.MatchString(line) {
 					found = append(found, finding{p, number, "names " + no.what + "; " + no.instead})
+				}
+			}
+		}
+	}
+	return found
+}
+
+// checkWords finds phrases that docs, messages and comments are not to have.
+func checkWords(t *tree) []finding {
+	fine := regexp.MustCompile(`(?i) no (?:longer|more|less|fewer|later|earlier|different|one)\b`)
+	patterns := make([]*regexp.Regexp, len(notInWords))
+	var all []string
+	for i, no := range notInWords {
+		patterns[i] = regexp.MustCompile(no.pattern)
+		all = append(all, no.pattern)
+	}
+	any := regexp.MustCompile(strings.Join(all, "|"))
+	var found []finding
+	for _, p := range slices.Sorted(maps.Keys(t.texts)) {
+		if !any.Match(t.texts[p]) {
+			continue // a scan for all at once
+		}
+		number := 0
+		for line := range strings.Lines(string(t.texts[p])) {
+			number++
+			for i, no := range notInWords {
+				if phrase := patterns[i].FindString(line); phrase != "" && !fine.MatchString(phrase) {
+					found = append(found, finding{p, number, fmt.Sprintf("the phrase %q; %s", phrase, no.instead)})
 				}
 			}
 		}

@@ -91,7 +91,7 @@ func compare(t *testing.T, engine string, names []string, outcomes map[string][]
 	}
 	for name := range exceptions {
 		if !slices.Contains(names, name) {
-			t.Errorf("exceptions has %s, which is no test of Go's any more", name)
+			t.Errorf("exceptions has %s, which is no longer one of Go's tests", name)
 		}
 	}
 }

@@ -1,28 +1,41 @@
 package sys
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// Timer is an alarm of the kernel for one goroutine. Package time rounds waits
-// up to a millisecond when the process has nothing else to do; a Timer rings
-// some 40 µs after its moment, and its goroutine waits in the runtime's poller,
-// without a thread. NewTimer makes one. Set and Wait belong to one goroutine;
-// Close may be called from any.
+// Timer is a kernel timer (timerfd) for one goroutine. Package time rounds waits up to a
+// millisecond when the process is otherwise idle; a Timer fires about 40 µs late, and its
+// goroutine waits in the runtime's poller, without a thread. NewTimer makes one. Only one
+// goroutine may call Wait or WaitFor, and one at a time Set, also during a Wait; Close may be
+// called from any.
+//
+// Its system calls bypass the Go scheduler, since the kernel answers both at once. The first
+// call that the scheduler knows of after the process was idle wakes the runtime's monitor
+// thread, which then polls every 20 µs until all is idle again. A load of 2,000 requests/s
+// had two context switches and two futex calls more per request, and took a quarter more CPU.
 type Timer struct {
 	file  *os.File
 	raw   syscall.RawConn
-	spec  unix.ItimerSpec
+	spec  unix.ItimerSpec // WaitFor's
+	armed bool
 	err   error
-	arm   func(fd uintptr) // made once, so that Set allocates nothing
+	wait  func(fd uintptr) bool // made once, so that Wait allocates nothing
+
+	set    unix.ItimerSpec // Set's
+	setErr error
+	arm    func(fd uintptr)
+
 	rings [8]byte
 }
 
-// NewTimer opens a timer that is not set. It costs a descriptor until Close.
+// NewTimer opens a timer. It costs a descriptor until Close.
 func NewTimer() (*Timer, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
@@ -33,26 +46,63 @@ func NewTimer() (*Timer, error) {
 		t.file.Close()
 		return nil, err
 	}
-	t.arm = func(fd uintptr) { t.err = unix.TimerfdSettime(int(fd), 0, &t.spec, nil) }
+	t.wait = t.ring
+	t.arm = func(fd uintptr) { t.setErr = settime(fd, &t.set) }
 	return t, nil
 }
 
-// Set makes the timer ring once, after d, in the place of whatever it was set
-// to. A d that is not positive rings at once.
-func (t *Timer) Set(d time.Duration) error {
-	t.spec.Value = unix.NsecToTimespec(int64(max(d, 1)))
-	if err := t.raw.Control(t.arm); err != nil {
-		return err
+// settime arms the timer.
+func settime(fd uintptr, spec *unix.ItimerSpec) error {
+	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, fd, 0, uintptr(unsafe.Pointer(spec)), 0, 0, 0)
+	if errno != 0 {
+		return os.NewSyscallError("timerfd_settime", errno)
 	}
-	return os.NewSyscallError("timerfd_settime", t.err)
+	return nil
 }
 
-// Wait returns when the timer has rung since it was last set, and with an error
-// that is os.ErrClosed when Close ends the wait.
+// ring arms the timer unless it is, and is called again when it has rung: it is armed only
+// once the poller is ready to hear it, so that nothing needs to be read before.
+func (t *Timer) ring(fd uintptr) bool {
+	if t.armed {
+		_, t.err = Read(fd, t.rings[:])
+		return !errors.Is(t.err, ErrAgain)
+	}
+	t.armed = true
+	t.err = settime(fd, &t.spec)
+	return t.err != nil
+}
+
+// Set makes the timer ring once, after d, instead of whatever it was set to. A d that is
+// not positive rings at once.
+func (t *Timer) Set(d time.Duration) error {
+	t.set.Value = unix.NsecToTimespec(int64(max(d, 1)))
+	if t.raw.Control(t.arm) != nil {
+		return os.ErrClosed
+	}
+	return t.setErr
+}
+
+// Wait returns when the timer has rung since it was last set, and with an error that is
+// os.ErrClosed when Close ends the wait.
 func (t *Timer) Wait() error {
-	_, err := t.file.Read(t.rings[:])
-	return err
+	t.armed = true
+	return t.await()
 }
 
-// Close gives the descriptor back and ends a Wait.
+// WaitFor returns after d, at once if d is not positive. It is Set and Wait with a system
+// call less, for a timer that nobody else sets.
+func (t *Timer) WaitFor(d time.Duration) error {
+	t.spec.Value = unix.NsecToTimespec(int64(max(d, 1)))
+	t.armed = false
+	return t.await()
+}
+
+func (t *Timer) await() error {
+	if t.raw.Read(t.wait) != nil {
+		return os.ErrClosed // the only thing that ends the wait
+	}
+	return t.err
+}
+
+// Close closes the descriptor and ends a Wait.
 func (t *Timer) Close() error { return t.file.Close() }

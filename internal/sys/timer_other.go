@@ -8,24 +8,30 @@ import (
 	"time"
 )
 
-// Timer is package time's, with its rounding; see the one for Linux.
+// Timer is based on package time, with its rounding; see the one for Linux.
 type Timer struct {
 	timer  *time.Timer
 	once   sync.Once
 	closed chan struct{}
 }
 
-// NewTimer makes a timer that is not set.
+// NewTimer makes a timer.
 func NewTimer() (*Timer, error) {
 	t := &Timer{timer: time.NewTimer(time.Hour), closed: make(chan struct{})}
 	t.timer.Stop()
 	return t, nil
 }
 
-// Set makes the timer ring once, after d.
+// Set makes the timer fire once, after d.
 func (t *Timer) Set(d time.Duration) error {
 	t.timer.Reset(d)
 	return nil
+}
+
+// WaitFor returns after d, or with os.ErrClosed after Close.
+func (t *Timer) WaitFor(d time.Duration) error {
+	t.timer.Reset(d)
+	return t.Wait()
 }
 
 // Wait returns when the timer has rung, or with os.ErrClosed after Close.

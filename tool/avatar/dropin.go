@@ -13,9 +13,9 @@ import (
 // not theirs.
 
 // seedWish reads /NAME?size=, the form of initials-avatar: the letters as they
-// were written, 120 pixels, and 400 for a size that is no number.
+// were written, 120 pixels, and 400 for a size that is not a number.
 func (s *Service) seedWish(r *http.Request, path route.Params) (wish, error) {
-	w := wish{name: s.mended(path.At(0)), picture: Picture{Size: 120}, rules: Rules{KeepCase: true}}
+	w := wish{name: s.mended(path.At(0)), picture: Picture{Size: 120}, rules: Rules{KeepCase: true, Preferred: true}}
 	var err error
 	eachParam(r.URL.RawQuery, func(key, value string) {
 		if key != "size" || value == "" {

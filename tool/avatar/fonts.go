@@ -5,11 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 
@@ -24,28 +26,32 @@ import (
 	"github.com/hone-go/hone/pool"
 )
 
-// mostFont is the largest font file that is read.
-const mostFont = 64 << 20
+// Fonts stay in memory, so their number and size have limits.
+const (
+	mostFonts = 16       // files
+	mostFont  = 64 << 20 // bytes of one
+)
 
-// hanSample is a character of both scripts' fonts: one that has it has the rest.
-const hanSample = '陳'
+// hanSamples are traditional and simplified characters: a font that has all of
+// them has Han characters for Chinese names. Korean and Japanese fonts have some.
+const hanSamples = "陳陈晓"
 
 // FontOptions say where glyphs are looked for.
 type FontOptions struct {
 	// Files are TrueType or OpenType files, or collections of them, that are asked
-	// in this order after the Go fonts. Zero: none.
+	// in this order after the Go fonts: 16 at most, each up to 64 MiB. Zero: none.
 	Files []string
 	// Places are where a font with Han characters may be; the first that there is
-	// and that can be read is asked last, unless a file of Files has Han. Zero: the
-	// usual places of this system; one that does not exist: no such font.
+	// and that can be read is asked last, unless a file of Files has them for
+	// Chinese names. Zero: the usual places of this system; one that does not exist:
+	// no such font.
 	Places []string
 }
 
-// Fonts are fonts to draw with. They may be used by several goroutines at a
-// time: nothing in them changes, and what reading a glyph needs is the reader's.
+// Fonts are fonts to draw with. They may be used by several goroutines at a time.
 type Fonts struct {
 	weights     [Bold + 1]*sfnt.Font // the Go fonts
-	others      []*sfnt.Font
+	others      []*addedFont
 	han         string // the file that has Han characters; "": none
 	fingerprint uint64 // of all of them
 	buffers     pool.Objects[sfnt.Buffer]
@@ -69,12 +75,15 @@ func OpenFonts(o FontOptions) (*Fonts, error) {
 		if err != nil {
 			return err
 		}
-		f.others = append(f.others, parsed)
+		f.others = append(f.others, &addedFont{Font: parsed, known: make([]atomic.Uint32, parsed.NumGlyphs()/16+1)})
 		sum.Write(data)
-		if f.han == "" && hasGlyph(parsed, hanSample) {
+		if f.han == "" && hasGlyphs(parsed, hanSamples) {
 			f.han = file
 		}
 		return nil
+	}
+	if len(o.Files) > mostFonts {
+		return nil, fmt.Errorf("avatar: %d fonts, and at most %d are read; leave some out", len(o.Files), mostFonts)
 	}
 	for _, file := range o.Files {
 		if err := add(file); err != nil {
@@ -145,20 +154,12 @@ func usualPlaces() []string {
 // readFont reads a font file; of a collection, the first font with Han
 // characters, or else the first.
 func readFont(file string) ([]byte, *sfnt.Font, error) {
-	info, err := os.Stat(file)
+	data, err := readBounded(file)
 	if err != nil {
-		err = errors.Unwrap(err) // without the path, which is named below
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil, fmt.Errorf("avatar: font %s: there is no such file (%w); check the path", file, err)
-		}
-		return nil, nil, fmt.Errorf("avatar: font %s: %w; check the path", file, err)
+		return nil, nil, err
 	}
-	if info.Size() > mostFont {
-		return nil, nil, fmt.Errorf("avatar: font %s has %d MiB, and at most %d are read; use another font", file, info.Size()>>20, mostFont>>20)
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, nil, fmt.Errorf("avatar: font: %w; check who may read the file", err)
+	if len(data) >= 4 && (string(data[:4]) == "wOFF" || string(data[:4]) == "wOF2") {
+		return nil, nil, fmt.Errorf("avatar: font %s is a compressed web font (WOFF); use the TrueType or OpenType file that it was made from", file)
 	}
 	all, err := sfnt.ParseCollection(data)
 	if err != nil {
@@ -166,20 +167,48 @@ func readFont(file string) ([]byte, *sfnt.Font, error) {
 	}
 	var chosen *sfnt.Font
 	for i := range all.NumFonts() {
-		one, err := all.Font(i)
-		if err == nil && (chosen == nil || !hasGlyph(chosen, hanSample) && hasGlyph(one, hanSample)) {
+		var one *sfnt.Font
+		if one, err = all.Font(i); err == nil && (chosen == nil || !hasGlyphs(chosen, hanSamples) && hasGlyphs(one, hanSamples)) {
 			chosen = one
 		}
 	}
 	if chosen == nil {
-		return nil, nil, fmt.Errorf("avatar: font %s has no font that can be read; use another file", file)
+		return nil, nil, fmt.Errorf("avatar: font %s: %w; use a TrueType or OpenType file", file, err)
+	}
+	if _, err := chosen.LoadGlyph(nil, 0, em(chosen), nil); errors.Is(err, sfnt.ErrColoredGlyph) {
+		return nil, nil, fmt.Errorf("avatar: font %s has coloured bitmaps instead of outlines (%w); use another font", file, err)
 	}
 	return data, chosen, nil
 }
 
-func hasGlyph(f *sfnt.Font, r rune) bool {
-	index, err := f.GlyphIndex(nil, r)
-	return err == nil && index != 0
+// readBounded reads a file that may be too large, or endless.
+func readBounded(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		err = errors.Unwrap(err) // without the path, which is named below
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("avatar: font %s: there is no such file (%w); check the path", file, err)
+		}
+		return nil, fmt.Errorf("avatar: font %s: %w; check who may read the file", file, err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, mostFont+1))
+	if err != nil {
+		return nil, fmt.Errorf("avatar: font %s: %w; use a TrueType or OpenType file", file, err)
+	}
+	if len(data) > mostFont {
+		return nil, fmt.Errorf("avatar: font %s has more than %d MiB; use a smaller font", file, mostFont>>20)
+	}
+	return data, nil
+}
+
+func hasGlyphs(f *sfnt.Font, characters string) bool {
+	for _, r := range characters {
+		if index, err := f.GlyphIndex(nil, r); err != nil || index == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Fit is the letters with those that no font has replaced by themselves without
@@ -228,17 +257,47 @@ func isASCIILetter(r rune) bool {
 
 const letterBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
-// find is the first font that has a letter, and the glyph's number in it.
+// find is the first font that has a letter, and the glyph's number in it. Some fonts
+// have numbers for letters that they have no outlines of: those do not count.
 func (f *Fonts) find(b *sfnt.Buffer, r rune, w Weight) (*sfnt.Font, sfnt.GlyphIndex, bool) {
 	if index, err := f.weights[w].GlyphIndex(b, r); err == nil && index != 0 {
 		return f.weights[w], index, true
 	}
 	for _, other := range f.others {
-		if index, err := other.GlyphIndex(b, r); err == nil && index != 0 {
-			return other, index, true
+		if index, err := other.GlyphIndex(b, r); err == nil && index != 0 && other.draws(b, index) {
+			return other.Font, index, true
 		}
 	}
 	return nil, 0, false
+}
+
+// addedFont is a font beside the Go fonts.
+type addedFont struct {
+	*sfnt.Font
+	known []atomic.Uint32 // two bits for each glyph: 0 if nobody has looked for its outline
+}
+
+const (
+	isBlank = 1
+	isDrawn = 2
+)
+
+// draws reports whether a glyph has an outline. It loads the outline once, 1 µs for
+// a Han character, and then remembers.
+func (f *addedFont) draws(b *sfnt.Buffer, index sfnt.GlyphIndex) bool {
+	if int(index) >= f.NumGlyphs() {
+		return false
+	}
+	word, at := &f.known[index/16], index%16*2
+	known := word.Load() >> at & 3
+	if known == 0 {
+		known = isBlank
+		if outline, err := f.LoadGlyph(b, index, em(f.Font), nil); err == nil && len(outline) > 0 {
+			known = isDrawn
+		}
+		word.Or(known << at)
+	}
+	return known == isDrawn
 }
 
 // em is a font's em in its own units, at which outlines are exact integers.

@@ -2,6 +2,7 @@ package avatar
 
 import (
 	"flag"
+	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
@@ -13,9 +14,9 @@ import (
 const patience = 60 * time.Second
 
 var (
-	update  = flag.Bool("update", false, "write testdata again")
-	sheet   = flag.String("sheet", "", "write a contact sheet to `FILE`, a PNG")
-	hanFont = flag.String("font", "", "a font `FILE` with Han characters, for the contact sheet")
+	update   = flag.Bool("update", false, "write testdata and the pictures of docs/avatar.md again")
+	seed     = flag.Uint64("seed", rand.Uint64(), "draw the same random `NUMBERS` again")
+	fontDirs = flag.String("fonts", "/usr/share/fonts", "look for the fonts of docs/avatar.md in these `DIRECTORIES`, with commas between them")
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,11 +36,7 @@ func onlyGo(tb testing.TB) *Fonts {
 // where the package could be installed at all.
 func withHan(t *testing.T) *Fonts {
 	t.Helper()
-	o := FontOptions{}
-	if *hanFont != "" {
-		o.Files = []string{*hanFont}
-	}
-	f, err := OpenFonts(o)
+	f, err := OpenFonts(FontOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

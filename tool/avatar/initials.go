@@ -23,6 +23,10 @@ type Rules struct {
 	// Given takes the last two characters of a Han name, as is usual where
 	// colleagues call each other by given names. false: the family name.
 	Given bool
+	// Preferred takes the letters in parentheses behind a name for its initials if
+	// there are at most Most, as initials-avatar does: John Doe (jo) is JO. false:
+	// what stands in brackets is a note, and John Doe (HR) is JD.
+	Preferred bool
 }
 
 // Letters are what is drawn, from left to right; zeros end them.
@@ -43,25 +47,24 @@ func (l Letters) len() int {
 // Of is a name's letters; a name without letters, digits or symbols has none.
 // The name should be clean: see [Limits]. It allocates nothing.
 //
-// What stands in parentheses behind a name is its initials if it is short
-// enough, as in "John Doe (jo)", else it does not count. Nor does an address
-// beside a name; an address alone counts by its part before the @. Letters of a
-// script that is written from right to left are returned in that order.
+// What stands in brackets of any kind is a note and does not count, unless there
+// is nothing else. Nor does an address beside a name; an address alone counts by
+// its part before the @. Letters of a script that is written from right to left
+// are returned in the order in which they are drawn, from left to right.
 func (r Rules) Of(name string) Letters {
 	r.Most = min(max(r.Most, 0), len(Letters{}))
 	if r.Most == 0 {
 		r.Most = 2
 	}
-	name, preferred := withoutParentheses(name, r.Most)
-	w := wordsOf(name)
 	var l Letters
-	switch {
+	w := wordsOf(name)
+	switch preferred := r.preferred(name); {
 	case preferred != "":
 		l = r.fill(preferred, 0, l)
 	case w.count == 0 && w.address != "":
 		l = r.ofAddress(w.address)
 	case w.count == 0:
-		l[0] = symbolOf(name)
+		l[0] = w.symbol
 	case w.count == 1 && !r.Fill && unicode.Is(unicode.Han, first(w.last)):
 		l = r.ofHan(w.last)
 	default:
@@ -81,22 +84,38 @@ type words struct {
 	last    string
 	count   int    // all of them
 	address string // one that does not count as a word
+	symbol  rune   // the first, outside words; 0: none
 }
 
-// wordsOf finds the words that have a letter or digit.
+// wordsOf finds the words of a name that stand outside brackets, or all if there
+// is nothing outside.
 func wordsOf(name string) words {
 	var w words
-	for name != "" {
+	for rest := name; rest != ""; {
+		var part string
+		part, rest = outside(rest)
+		w.read(part)
+	}
+	if w.count == 0 && w.address == "" && w.symbol == 0 {
+		w.read(name)
+	}
+	return w
+}
+
+// read adds the words of text that have a letter or digit.
+func (w *words) read(text string) {
+	for text != "" {
 		var word string
-		word, name, _ = strings.Cut(name, " ")
+		word, text, _ = strings.Cut(text, " ")
 		switch {
 		case isAddress(word):
 			w.address = word
 		case first(word) != 0:
 			w.add(word)
+		case w.symbol == 0:
+			w.symbol = symbolOf(word)
 		}
 	}
-	return w
 }
 
 func (w *words) add(word string) {
@@ -184,18 +203,15 @@ func (r Rules) ofHan(word string) Letters {
 	return l
 }
 
-// withoutParentheses takes "(…)" off the end of a name; what stands in it is
-// preferred if it is a word of at most so many letters.
-func withoutParentheses(name string, most int) (rest, preferred string) {
+// preferred is what stands in parentheses behind a name if that is one word of at
+// most r.Most letters, or "".
+func (r Rules) preferred(name string) string {
 	inner, ok := strings.CutSuffix(name, ")")
 	open := strings.LastIndexByte(inner, '(')
-	if !ok || open < 1 {
-		return name, ""
+	if !r.Preferred || !ok || open < 1 || first(inner[:open]) == 0 {
+		return ""
 	}
-	rest, inner = strings.TrimSuffix(inner[:open], " "), inner[open+1:]
-	if first(rest) == 0 {
-		return name, ""
-	}
+	inner = inner[open+1:]
 	letters, left := 0, inner
 	for {
 		letter, more := next(left)
@@ -204,10 +220,48 @@ func withoutParentheses(name string, most int) (rest, preferred string) {
 		}
 		letters, left = letters+1, more
 	}
-	if letters == 0 || letters > most || strings.Contains(inner, " ") {
-		return rest, ""
+	if letters == 0 || letters > r.Most || strings.Contains(inner, " ") {
+		return ""
 	}
-	return rest, inner
+	return inner
+}
+
+// outside cuts the first part of a name off that stands outside brackets. A
+// bracket that nothing closes goes on to the end, as in a name that was cut.
+func outside(name string) (part, rest string) {
+	depth, from := 0, 0
+	for i, r := range name {
+		switch {
+		case isOpening(r):
+			if depth == 0 && i > from {
+				return name[from:i], name[i:]
+			}
+			depth++
+		case depth > 0 && isClosing(r):
+			depth--
+			from = i + utf8.RuneLen(r)
+		}
+	}
+	if depth > 0 {
+		return "", ""
+	}
+	return name[from:], ""
+}
+
+func isOpening(r rune) bool {
+	switch r {
+	case '(', '[', '{', '（', '［', '｛', '【', '〔', '〖', '「', '『', '〈', '《':
+		return true
+	}
+	return false
+}
+
+func isClosing(r rune) bool {
+	switch r {
+	case ')', ']', '}', '）', '］', '｝', '】', '〕', '〗', '」', '』', '〉', '》':
+		return true
+	}
+	return false
 }
 
 func isAddress(word string) bool {
@@ -222,12 +276,14 @@ func first(word string) rune {
 }
 
 // next is the first letter or digit of text, and what follows it. Of a letter
-// with marks that have not been composed with it, the marks are left out.
+// with marks that have not been composed with it, the marks are left out, and so
+// are vowels of Thai and Lao that are written before their consonant: เอกชัย
+// begins with อ to its readers.
 func next(text string) (letter rune, rest string) {
 	for text != "" {
 		cluster, behind := firstCluster(text)
 		r, _ := utf8.DecodeRuneInString(cluster)
-		if unicode.IsLetter(r) || unicode.IsNumber(r) {
+		if (unicode.IsLetter(r) || unicode.IsNumber(r)) && !isVowelBefore(r) {
 			return r, behind
 		}
 		text = behind
@@ -235,14 +291,18 @@ func next(text string) (letter rune, rest string) {
 	return 0, ""
 }
 
-// symbolOf is the first symbol of a name, or 0.
-func symbolOf(name string) rune {
-	for name != "" {
-		cluster, behind := firstCluster(name)
+func isVowelBefore(r rune) bool {
+	return r >= 'เ' && r <= 'ไ' || r >= 'ເ' && r <= 'ໄ'
+}
+
+// symbolOf is the first symbol of text, or 0.
+func symbolOf(text string) rune {
+	for text != "" {
+		cluster, behind := firstCluster(text)
 		if r, _ := utf8.DecodeRuneInString(cluster); unicode.IsSymbol(r) {
 			return r
 		}
-		name = behind
+		text = behind
 	}
 	return 0
 }

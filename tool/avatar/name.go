@@ -42,7 +42,7 @@ func (l Limits) Clean(name string) (string, error) {
 }
 
 // Mend is Clean for services that never refused a name: what is too long is
-// cut, what is no text is left out. The result may be blank.
+// cut, what is not text is left out. The result may be blank.
 func (l Limits) Mend(name string) string {
 	clean, _ := l.OrDefaults().mend(name)
 	return clean

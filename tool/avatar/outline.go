@@ -33,6 +33,10 @@ type layout struct {
 // widest is how much of the side letters take at most, in percent.
 const widest = 74
 
+// apart is how far Arabic letters stand from each other, in shares of an em:
+// initials are not joined, and without a gap they would look as if they were.
+const apart = share / 6
+
 // share is an em where widths in ems are added up.
 const share = 1 << 20
 
@@ -45,20 +49,31 @@ func (l layout) letters(p Picture, s sink) error {
 	}
 	var set [len(Letters{})]typeset
 	width, size := int64(0), l.side*scale/100 // of an em
+	var ink extent
 	for i, r := range p.Letters[:n] {
 		t, err := l.typeset(r, p.Weight)
 		if err != nil {
 			return err
 		}
+		if i > 0 && unicode.Is(unicode.Arabic, r) {
+			t.gap = apart
+		}
 		set[i] = t
-		width += t.advance * share / t.em
+		width += t.advance*share/t.em + t.gap
+		if t.byInk {
+			ink.add(t)
+		}
 	}
 	if most := l.side * widest / 100; width*size/share > most {
 		size = most * share / width
 	}
 	x := (l.side - width*size/share) / 2
 	for _, t := range set[:n] {
+		x += t.gap * size / share
 		at := point{x, l.side/2 + t.middle*size/t.em}
+		if t.byInk {
+			at.y = l.side/2 + ink.middle()*size/share
+		}
 		if err := l.glyph(t, at, size, s); err != nil {
 			return err
 		}
@@ -69,11 +84,14 @@ func (l layout) letters(p Picture, s sink) error {
 
 // typeset is a letter's glyph, in its font's units.
 type typeset struct {
-	font    *sfnt.Font
-	index   sfnt.GlyphIndex
-	em      int64
-	advance int64
-	middle  int64 // from the base line up to what stands in the middle
+	font        *sfnt.Font
+	index       sfnt.GlyphIndex
+	em          int64
+	advance     int64
+	gap         int64 // before it, in shares of an em
+	middle      int64 // from the base line up to what stands in the middle
+	byInk       bool  // the middle is that of what is drawn, from bottom to top
+	bottom, top int64 // from the base line up, if byInk
 }
 
 func (l layout) typeset(r rune, w Weight) (typeset, error) {
@@ -87,12 +105,37 @@ func (l layout) typeset(r rune, w Weight) (typeset, error) {
 		return t, fmt.Errorf("avatar: the glyph of %q: %w; use another font", r, err)
 	}
 	t.advance = int64(advance)
-	t.middle = capitals(l.buf, f) / 2
-	if unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul) {
+	switch {
+	case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul):
 		t.middle = t.em * 38 / 100 // the middle of the square that they fill
+	case unicode.In(r, unicode.Latin, unicode.Greek, unicode.Cyrillic, unicode.Armenian) || !unicode.IsLetter(r):
+		t.middle = capitals(l.buf, f) / 2
+	default: // a script without capitals: some of its letters reach far up or down
+		bounds, _, err := f.GlyphBounds(l.buf, index, em(f), font.HintingNone)
+		if err != nil {
+			return t, fmt.Errorf("avatar: the glyph of %q: %w; use another font", r, err)
+		}
+		t.byInk, t.bottom, t.top = true, -int64(bounds.Max.Y), -int64(bounds.Min.Y)
 	}
 	return t, nil
 }
+
+// extent is how far letters reach down and up from their base line, in shares of
+// an em.
+type extent struct {
+	bottom, top int64
+	some        bool
+}
+
+func (e *extent) add(t typeset) {
+	bottom, top := t.bottom*share/t.em, t.top*share/t.em
+	if e.some {
+		bottom, top = min(bottom, e.bottom), max(top, e.top)
+	}
+	*e = extent{bottom, top, true}
+}
+
+func (e extent) middle() int64 { return (e.bottom + e.top) / 2 }
 
 // glyph sends one outline, its origin at a point and its em of a size.
 func (l layout) glyph(t typeset, at point, size int64, s sink) error {
@@ -128,21 +171,3 @@ func nearest(v, of int64) int64 {
 	}
 	return (v + of/2) / of
 }
-
-// cells are the squares of an identicon: five by five, the right side like the
-// left, three columns of five bits of the seed.
-func cells(seed uint64, paint func(column, row int)) {
-	for column := range 5 {
-		mirrored := min(column, 4-column)
-		for row := range 5 {
-			if seed>>(5*mirrored+row)&1 == 1 {
-				paint(column, row)
-			}
-		}
-	}
-}
-
-// cellSide and cellEdge divide a side into an identicon's cells, with a margin
-// that keeps its corners inside a circle.
-func cellSide(side int64) int64          { return side * 13 / 100 }
-func cellEdge(side int64, i int64) int64 { return (side-5*cellSide(side))/2 + i*cellSide(side) }

@@ -57,7 +57,7 @@ const (
 // fonts. Equal pictures are equal bytes, on every machine.
 type Picture struct {
 	Letters    Letters
-	Seed       uint64 // of an identicon; else 0
+	Seed       uint64 // of an identicon, 20 bits; else 0
 	Background Color
 	Ink        Color
 	Size       uint16 // in pixels, 16 to 512
@@ -76,7 +76,7 @@ func (p Picture) mask() Picture {
 }
 
 // version is part of every ETag. Raise it when the same Picture gets other bytes.
-const version = 1
+const version = 2
 
 // appendTag appends the strong ETag of p, in quotes, for fonts with this
 // fingerprint. It costs one SHA-256 and no allocation; nothing is drawn for it.

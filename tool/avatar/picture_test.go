@@ -4,13 +4,20 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"hash/maphash"
 	"image"
 	"image/color"
 	"image/png"
+	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/image/font/gofont/goregular"
 )
 
 // each calls f for pictures of every kind that the Go fonts can draw.
@@ -28,7 +35,7 @@ func each(f func(name string, p Picture)) {
 		for i, motif := range []Motif{Identicon, Plain, Blank} {
 			p := Picture{Size: size, Motif: motif, Background: rgb(0x476ad4), Shape: Shape(i & 1)}
 			if motif == Identicon {
-				p.Seed, p.Ink = 0x5a5a, rgb(0xffffff)
+				p.Seed, p.Ink = seedOf(0x9e3779b9*uint64(size)), rgb(0xffffff)
 			}
 			f(fmt.Sprintf("motif %d %d", motif, size), p)
 		}
@@ -151,23 +158,29 @@ func TestSVGLooksLikePNG(t *testing.T) {
 		if p.Shape != Square || p.Motif > Identicon || p.Size&1 == 1 {
 			return
 		}
-		if p.Motif == Identicon && p.Size%100 != 0 {
-			return // its cells are whole pixels in a PNG
-		}
 		p.Format, p.Background, p.Ink = SVG, Color{}, Color{255, 255, 255}
 		svg, err := r.Append(nil, p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, path, ok := strings.Cut(string(svg), `currentColor" d="`)
-		path, _, closed := strings.Cut(path, `"`)
-		if !ok || !closed {
-			t.Fatalf("%s: no path in %s", name, svg)
+		cover := make([]int, int(p.Size)*int(p.Size))
+		for tone, percent := range map[string]int{`currentColor" d="`: 100, `currentColor" fill-opacity=".4" d="`: 40} {
+			_, path, ok := strings.Cut(string(svg), tone)
+			path, _, closed := strings.Cut(path, `"`)
+			if !ok && percent == 40 && p.Motif == Initials {
+				continue
+			}
+			if !ok || !closed {
+				t.Fatalf("%s: no path in %s", name, svg)
+			}
+			var z raster
+			z.reset(int(p.Size))
+			drawPath(t, &z, path, int64(p.Size)*subpixels)
+			for i, c := range z.coverage() {
+				cover[i] += int(c) * percent / 100
+			}
 		}
-		var z raster
-		z.reset(int(p.Size))
-		drawPath(t, &z, path, int64(p.Size)*subpixels)
-		img, cover := decode(t, r, p), z.coverage()
+		img := decode(t, r, p)
 		far, worst := 0, 0
 		for i, c := range cover {
 			x, y := i%int(p.Size), i/int(p.Size)
@@ -238,6 +251,90 @@ func drawPath(t *testing.T, s sink, path string, side int64) {
 	}
 }
 
+// TestPatterns draws patterns of names: each looks the same upside down, and hardly
+// any two of them look alike.
+func TestPatterns(t *testing.T) {
+	fonts := onlyGo(t)
+	var pt painter
+	const side, pairs = 64, 2000
+	draw := func(name string) []uint8 { // shades, from background to ink
+		if err := pt.paint(fonts, Picture{Motif: Identicon, Seed: seedOf(hashOf(name)), Size: side}); err != nil {
+			t.Fatal(err)
+		}
+		var pix []uint8
+		for line := range slices.Chunk(pt.rows, 1+side/2) {
+			for _, two := range line[1:] {
+				pix = append(pix, two>>4, two&15)
+			}
+		}
+		for i, shade := range pix {
+			if other := pix[len(pix)-1-i]; max(shade, other)-min(shade, other) > 2 {
+				t.Fatalf("%s: pixel %d has a shade of %d, and %d on the other side", name, i, shade, other)
+			}
+		}
+		return pix
+	}
+	numbers := rand.New(rand.NewPCG(*seed, 26))
+	alike := 0
+	for range pairs {
+		one, two := draw(strconv.Itoa(numbers.Int())), draw(strconv.Itoa(numbers.Int()))
+		differing := 0
+		for i := range one {
+			if max(one[i], two[i])-min(one[i], two[i]) > shades/4 {
+				differing++
+			}
+		}
+		if differing < side*side*4/100 { // a tenth of the tiles
+			alike++
+		}
+	}
+	t.Logf("%d of %d pairs look alike (-seed %d)", alike, pairs, *seed)
+	if alike > pairs/100 {
+		t.Errorf("%d of %d pairs look alike, want at most 1 %% (-seed %d)", alike, pairs, *seed)
+	}
+}
+
+// TestAllPatterns counts the different ones among all that there are.
+func TestAllPatterns(t *testing.T) {
+	if os.Getenv("HONE_TEST_ALL") == "" || raceEnabled {
+		t.Skip("draws a million pictures; HONE_TEST_ALL=1 without the race detector runs it")
+	}
+	fonts, seed := onlyGo(t), maphash.MakeSeed()
+	var pt painter
+	names := map[uint64]float64{}
+	for s := range uint64(1 << seedBits) {
+		if err := pt.paint(fonts, Picture{Motif: Identicon, Seed: s, Size: 32}); err != nil {
+			t.Fatal(err)
+		}
+		names[maphash.Bytes(seed, pt.rows)]++
+	}
+	same := 0.0
+	for _, n := range names {
+		same += n * n / (1 << (2 * seedBits))
+	}
+	t.Logf("%d different patterns; two names have the same one in %.1f of a million cases", len(names), same*1e6)
+	if len(names) != 763_003 || same > 2.35e-6 {
+		t.Errorf("%d different patterns, the same in %.2f of a million cases; docs/avatar.md says otherwise", len(names), same*1e6)
+	}
+}
+
+// TestPatternsHaveNoSeams has tiles meet within pixels: in the middle of a picture
+// whose side is odd, and where a tile is not a whole number of pixels wide.
+func TestPatternsHaveNoSeams(t *testing.T) {
+	r := &Renderer{Fonts: onlyGo(t)}
+	const squares = 0<<12 | 1<<8 | 1<<4 // at the centre and beside the corners
+	for _, size := range []int{16, 17, 31, 80, 127, 255, 511} {
+		for _, turned := range []uint64{0, 1 << 19} {
+			img := decode(t, r, Picture{Motif: Identicon, Seed: squares | turned, Size: uint16(size), Ink: Color{255, 255, 255}})
+			for x := size / 4; x < size-size/4; x++ {
+				if got := color.GrayModel.Convert(img.At(x, size/2)).(color.Gray).Y; got != 255 {
+					t.Fatalf("%d pixels, turned %v: pixel %d of the line in the middle has a shade of %d", size, turned != 0, x, got)
+				}
+			}
+		}
+	}
+}
+
 // TestSVGIsSafe looks for what an image in a page must not have. There is nothing
 // of the request in it but colours and a size.
 func TestSVGIsSafe(t *testing.T) {
@@ -260,7 +357,7 @@ func TestNoAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes pools drop what they hold")
 	}
-	s := &Service{Fonts: onlyGo(t)}
+	s := newService(t, Limits{})
 	s.prepare()
 	p := s.grant(wish{name: "John Doe", picture: Picture{Size: 128, Shape: Round}})
 	room := make([]byte, 0, 64<<10)
@@ -268,10 +365,13 @@ func TestNoAllocations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.store.draw(p); err != nil {
+		t.Fatal(err)
+	}
 	for name, f := range map[string]func(){
 		"draw":     func() { s.store.renderer.Append(room, p) },
 		"recolour": func() { Recolour(room, mask, p) },
-		"lookup":   func() { s.store.get(p) },
+		"lookup":   func() { s.store.find(p) },
 		"name":     func() { s.limits.Clean("John Doe") },
 		"picture":  func() { s.grant(wish{name: "Иван Петров", picture: p}) },
 		"tag":      func() { p.appendTag(room, 1) },
@@ -326,21 +426,70 @@ func TestHan(t *testing.T) {
 // TestFontErrors is what somebody hears who names a wrong file.
 func TestFontErrors(t *testing.T) {
 	dir := t.TempDir()
-	text := dir + "/text.ttf"
-	if err := os.WriteFile(text, []byte("no font"), 0o644); err != nil {
+	write := func(name string, data []byte) string {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(dir, name)
+	}
+	text := write("text.ttf", []byte("no font"))
+	large := write("large.ttf", goregular.TTF)
+	if err := os.Truncate(large, mostFont+1); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{dir + "/none.ttf", text, dir} {
+	wrong := map[string]string{
+		filepath.Join(dir, "none.ttf"):         "there is no such file",
+		dir:                                    "",
+		text:                                   "use a TrueType or OpenType file",
+		large:                                  "has more than 64 MiB; use a smaller font",
+		write("cut.ttf", goregular.TTF[:1000]): "use a TrueType or OpenType file",
+		write("empty.ttf", nil):                "use a TrueType or OpenType file",
+		write("web.woff", []byte("wOFF\x00\x01\x00\x00")):  "is a compressed web font (WOFF); use",
+		write("web.woff2", []byte("wOF2\x00\x01\x00\x00")): "is a compressed web font (WOFF); use",
+		write("colour.ttf", colouredFont(t)):               "has coloured bitmaps instead of outlines",
+	}
+	if runtime.GOOS == "linux" {
+		wrong["/dev/zero"] = "has more than 64 MiB"
+	}
+	for file, want := range wrong {
 		_, err := OpenFonts(FontOptions{Files: []string{file}, Places: []string{}})
 		if err == nil {
 			t.Errorf("%s is taken for a font", file)
 			continue
 		}
-		if said := err.Error(); !strings.HasPrefix(said, "avatar: font") || !strings.Contains(said, file) || !strings.Contains(said, ";") {
-			t.Errorf("%s: %v", file, err)
+		said := err.Error()
+		if !strings.HasPrefix(said, "avatar: font "+file) || !strings.Contains(said, want) || !strings.Contains(said, "; ") {
+			t.Errorf("%s: %v, want %q", file, err, want)
 		}
+	}
+	many := slices.Repeat([]string{write("go.ttf", goregular.TTF)}, mostFonts+1)
+	const tooMany = "avatar: 17 fonts, and at most 16 are read; leave some out"
+	if _, err := OpenFonts(FontOptions{Files: many, Places: []string{}}); fmt.Sprint(err) != tooMany {
+		t.Errorf("17 fonts: %v", err)
+	}
+	if _, err := OpenFonts(FontOptions{Files: many[1:], Places: []string{}}); err != nil {
+		t.Errorf("16 fonts: %v", err)
 	}
 	if f, err := OpenFonts(FontOptions{Places: []string{text}}); err != nil || f.Han() != "" {
 		t.Errorf("a broken file in a usual place: %v", err)
 	}
+}
+
+// colouredFont is a font that has a table of coloured bitmaps and none of
+// outlines, made of one that has.
+func colouredFont(t *testing.T) []byte {
+	const head, record = 12, 16
+	data := bytes.Clone(goregular.TTF)
+	tables := data[head:][:record*int(data[5])]
+	at := bytes.Index(tables, []byte("fpgm"))
+	outlines := bytes.Index(tables, []byte("loca"))
+	if at < 0 || at%record != 0 || outlines < 0 {
+		t.Fatal("the Go font has other tables than it had")
+	}
+	copy(tables[outlines:], "locb") // which nobody knows
+	bitmaps := bytes.Clone(tables[at:][:record])
+	copy(bitmaps, "CBLC")
+	copy(tables[record:], tables[:at]) // tables are sorted by their names
+	copy(tables, bitmaps)
+	return data
 }

@@ -3,6 +3,7 @@ package avatar
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"slices"
 
 	"github.com/klauspost/compress/zlib"
 	"golang.org/x/image/font/sfnt"
@@ -33,7 +34,21 @@ type painter struct {
 	path   pathSink
 	packed []byte
 	zip    *zlib.Writer
+	image  []byte
+	pause  func() // called between two parts of the work; nil: nobody waits
 }
+
+func (pt *painter) mayPause() {
+	if pt.pause != nil {
+		pt.pause()
+	}
+}
+
+// Large pictures are made in parts of so many scan lines, and of so many bytes of them.
+const (
+	pauseRows  = 128
+	pauseBytes = 32 << 10
+)
 
 // Write collects what the compressor puts out.
 func (pt *painter) Write(b []byte) (int, error) {
@@ -115,9 +130,13 @@ func (pt *painter) paint(f *Fonts, p Picture) error {
 		if err := l.letters(p, &pt.raster); err != nil {
 			return err
 		}
-		pt.shade(side, stride, ground)
+		pt.shade(side, stride, ground, 100)
 	case Identicon:
-		cells(p.Seed, func(column, row int) { pt.cell(side, stride, column, row) })
+		for _, percent := range [...]int{100, softPercent} {
+			pt.raster.reset(side)
+			pattern(p.Seed, percent == softPercent, int64(side)*subpixels, &pt.raster)
+			pt.shade(side, stride, ground, percent)
+		}
 	}
 	if ground != 0 {
 		pt.edge(side, stride)
@@ -136,33 +155,27 @@ func (pt *painter) ground(stride int, shade uint8) {
 	}
 }
 
-// shade turns coverage into shades from the ground up.
-func (pt *painter) shade(side, stride int, ground uint8) {
+// shade adds coverage to the ground, in shades: so much of it in percent. What is
+// added twice must not overlap.
+func (pt *painter) shade(side, stride int, ground uint8, percent int) {
 	cover := pt.raster.coverage()
 	var shadeOf [256]uint8
 	for c := range shadeOf {
-		shadeOf[c] = ground + uint8((c*int(shades-1-ground)+127)/255)
+		shadeOf[c] = uint8((c*int(shades-1-ground)*percent/100 + 127) / 255)
 	}
+	pt.mayPause()
 	for y := range side {
+		if y%pauseRows == pauseRows-1 {
+			pt.mayPause()
+		}
 		line, row := cover[y*side:][:side], pt.rows[y*stride+1:][:stride-1]
 		for x := 0; x+1 < side; x += 2 {
 			if line[x]|line[x+1] != 0 {
-				row[x/2] = shadeOf[line[x]]<<4 | shadeOf[line[x+1]]
+				row[x/2] += shadeOf[line[x]]<<4 | shadeOf[line[x+1]]
 			}
 		}
 		if side&1 == 1 {
-			row[side/2] = shadeOf[line[side-1]]<<4 | ground
-		}
-	}
-}
-
-// cell paints one square of an identicon in ink.
-func (pt *painter) cell(side, stride, column, row int) {
-	left, right := int(cellEdge(int64(side), int64(column))), int(cellEdge(int64(side), int64(column+1)))
-	top, bottom := int(cellEdge(int64(side), int64(row))), int(cellEdge(int64(side), int64(row+1)))
-	for y := top; y < bottom; y++ {
-		for x := left; x < right; x++ {
-			pt.set(stride, x, y, shades-1)
+			row[side/2] += shadeOf[line[side-1]] << 4
 		}
 	}
 }
@@ -247,8 +260,11 @@ func (pt *painter) pack() error {
 	} else {
 		pt.zip.Reset(pt)
 	}
-	if _, err := pt.zip.Write(pt.rows); err != nil {
-		return err
+	for part := range slices.Chunk(pt.rows, pauseBytes) {
+		if _, err := pt.zip.Write(part); err != nil {
+			return err
+		}
+		pt.mayPause()
 	}
 	return pt.zip.Close()
 }

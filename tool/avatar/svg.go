@@ -12,15 +12,15 @@ const (
 // pathSink writes outlines as an SVG path, in whole numbers relative to the last
 // point, which are the shortest.
 type pathSink struct {
-	dst  []byte
-	pen  point
-	op   byte
-	open bool
+	dst   []byte
+	pen   point
+	op    byte
+	drawn bool // there is an outline that nothing has ended
 }
 
 func (s *pathSink) move(to point) {
 	s.end()
-	s.op, s.open = 0, true
+	s.op, s.drawn = 0, true
 	s.dst = append(s.dst, 'M')
 	s.dst = strconv.AppendInt(s.dst, to.x, 10)
 	s.number(to.y)
@@ -28,7 +28,7 @@ func (s *pathSink) move(to point) {
 }
 
 func (s *pathSink) end() {
-	if s.open {
+	if s.drawn {
 		s.dst = append(s.dst, 'z')
 	}
 }
@@ -113,34 +113,45 @@ func (pt *painter) appendSVG(dst []byte, f *Fonts, p Picture) ([]byte, error) {
 	default:
 		dst = append(dst, `<path d="M0 0h2048v2048H0z"/>`...)
 	}
-	if p.Motif == Initials || p.Motif == Identicon {
-		dst = append(dst, `<path fill="currentColor" d="`...)
-		s := &pt.path // in the painter, or it would be allocated each time
-		*s = pathSink{dst: dst}
-		if p.Motif == Initials {
-			l := layout{fonts: f, buf: &pt.glyphs, side: svgSide * svgGrain, grain: svgGrain}
-			if err := l.letters(p, s); err != nil {
-				return dst, err
-			}
-			s.end()
-		} else {
-			cells(p.Seed, func(column, row int) { s.cell(int64(column), int64(row)) })
+	s := &pt.path // in the painter, or it would be allocated each time
+	*s = pathSink{dst: dst}
+	switch p.Motif {
+	case Initials:
+		s.open(svgInk)
+		l := layout{fonts: f, buf: &pt.glyphs, side: svgSide * svgGrain, grain: svgGrain}
+		if err := l.letters(p, s); err != nil {
+			return dst, err
 		}
-		dst = append(s.dst, `"/>`...)
-		s.dst = nil // it is the caller's
+		s.close()
+	case Identicon:
+		s.open(svgInk)
+		pattern(p.Seed, false, svgSide, s)
+		s.close()
+		s.open(svgSoftInk)
+		pattern(p.Seed, true, svgSide, s)
+		s.close()
 	}
-	return append(dst, `</svg>`...), nil
+	dst = append(s.dst, `</svg>`...)
+	s.dst = nil // it is the caller's
+	return dst, nil
 }
 
-// cell writes one square of an identicon.
-func (s *pathSink) cell(column, row int64) {
-	side := strconv.FormatInt(cellSide(svgSide), 10)
-	s.dst = append(s.dst, 'M')
-	s.dst = strconv.AppendInt(s.dst, cellEdge(svgSide, column), 10)
-	s.number(cellEdge(svgSide, row))
-	s.dst = append(append(s.dst, 'h'), side...)
-	s.dst = append(append(s.dst, 'v'), side...)
-	s.dst = append(append(append(s.dst, "h-"...), side...), 'z')
+// How a path begins, in ink or in the lighter tone.
+const (
+	svgInk     = `<path fill="currentColor" d="`
+	svgSoftInk = `<path fill="currentColor" fill-opacity=".4" d="`
+)
+
+// open begins a path.
+func (s *pathSink) open(element string) {
+	s.dst = append(s.dst, element...)
+	s.op, s.drawn = 0, false
+}
+
+// close ends it.
+func (s *pathSink) close() {
+	s.end()
+	s.dst = append(s.dst, `"/>`...)
 }
 
 func appendSVGColours(dst []byte, p Picture) []byte {

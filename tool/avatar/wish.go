@@ -2,7 +2,6 @@ package avatar
 
 import (
 	"math"
-	"math/bits"
 	"net/url"
 	"strconv"
 	"strings"
@@ -19,7 +18,7 @@ type wish struct {
 	negotiated bool // the format depends on Accept
 }
 
-// refusal is an answer that is no picture.
+// refusal is an answer other than a picture.
 type refusal struct {
 	status int
 	detail string // what happened, and what to try
@@ -56,15 +55,6 @@ func (s *Service) grant(w wish) Picture {
 		p.Ink, p.Scale, p.Weight = Color{}, 0, 0
 	}
 	return p
-}
-
-// seedOf is what an identicon shows of a hash: 15 bits, at least five of them.
-func seedOf(hash uint64) uint64 {
-	seed := hash & 0x7fff
-	if bits.OnesCount64(seed) < 5 {
-		seed ^= 0x7fff
-	}
-	return seed
 }
 
 // eachParam calls f for the parameters of a query, decoded; one that cannot be

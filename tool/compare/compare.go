@@ -174,7 +174,7 @@ type Change struct {
 	Unit    string    `json:"unit"`
 	Better  Direction `json:"better"`
 	Primary bool      `json:"primary"`
-	// Pairs is how many have both values, PairIDs which. Of runs that are no pairs
+	// Pairs is how many have both values, PairIDs which. Of runs that are not paired
 	// there are none.
 	Pairs    int   `json:"pairs"`
 	MissingA int   `json:"missing_a"`

@@ -22,7 +22,7 @@ type Method string
 const (
 	signedRank Method = "signed-rank" // Hodges–Lehmann's estimate, with Wilcoxon's test
 	studentT   Method = "t"           // the mean, with Student's test
-	welch      Method = "welch"       // the means of runs that are no pairs
+	welch      Method = "welch"       // the means of runs that are not paired
 )
 
 // ranked reports whether n pairs are enough for the signed-rank test at level. The
@@ -50,7 +50,7 @@ func center(differences []float64, method Method) float64 {
 	return mean
 }
 
-// ofRuns estimates from the logarithms of runs that are no pairs, at least two on
+// ofRuns estimates from the logarithms of runs that are not paired, at least two on
 // each side.
 func ofRuns(a, b []float64, level float64) estimate {
 	na, nb := float64(len(a)), float64(len(b))

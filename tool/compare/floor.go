@@ -19,7 +19,7 @@ type Session struct {
 // pairs can average away.
 type Floor struct {
 	// RMS is the root of the mean square of what the sessions estimate, as a relative
-	// difference. Of runs that are no pairs, it is between sessions.
+	// difference. Of runs that are not paired, it is between sessions.
 	RMS      float64   `json:"rms"`
 	Sessions int       `json:"sessions"`
 	Pairs    int       `json:"pairs"` // of the smallest session

@@ -49,6 +49,11 @@ func loadOf(r *record.Run) map[string]string {
 	return nil
 }
 
+// generatorKey names what measured a run: hone, unless an imported run says otherwise.
+const generatorKey = "generator"
+
+func (s Settings) generator() string { return orElse(s.Soft[generatorKey], "hone") }
+
 // scenarioKey is the setting that allows all of a scenario to differ.
 const scenarioKey = "scenario"
 
@@ -71,6 +76,9 @@ func (d Difference) String() string {
 // across. What only one of them knows is no difference.
 func Differences(a, b Settings, across []string) (all []Difference) {
 	all = slices.DeleteFunc(differing(a.Machine, b.Machine), func(d Difference) bool { return d.A == "" || d.B == "" }) // nobody knows
+	if ga, gb := a.generator(), b.generator(); ga != gb {                                                               // each measures other times
+		all = append(all, Difference{generatorKey, ga, gb})
+	}
 	if !slices.Contains(across, scenarioKey) {
 		all = append(all, loadDifferences(a, b)...)
 	}
@@ -149,7 +157,9 @@ func Refusal(a, b Settings, across []string, try func(keys []string) string) err
 // Doubts are about settings in which figures may differ a little, and do.
 func Doubts(a, b Settings) []string {
 	var doubts []string
-	if a.Untold || b.Untold || (a.Scenario == nil) != (b.Scenario == nil) && (a.Load == nil) != (b.Load == nil) {
+	if ga, gb := a.generator(), b.generator(); ga != "hone" || gb != "hone" {
+		doubts = append(doubts, fmt.Sprintf("measured by %s and imported: nobody knows the machine, or whether the generator kept up, and no runs are pairs; compare only runs of one machine, one after the other", orElse(a.Soft[generatorKey], gb)))
+	} else if a.Untold || b.Untold || (a.Scenario == nil) != (b.Scenario == nil) && (a.Load == nil) != (b.Load == nil) {
 		doubts = append(doubts, "one side was written by an older hone and does not say how the server was loaded; compare only what was loaded alike")
 	}
 	for _, key := range slices.Sorted(maps.Keys(a.Soft)) {
@@ -161,4 +171,4 @@ func Doubts(a, b Settings) []string {
 }
 
 // notOfTheMachine are soft settings in which two programs are meant to differ.
-var notOfTheMachine = []string{"revision", "sha256", "command", "build"}
+var notOfTheMachine = []string{"revision", "sha256", "command", "build", generatorKey}

@@ -36,6 +36,27 @@ type Panel struct {
 	Form    Form
 	Unit    string // Grafana's name of the values' unit
 	Queries []Query
+	// Alerts of rules.yml that fire on what is shown: the panel links to what to do.
+	Alerts []string
+	// Threshold is a line at the value from which on the first of Alerts fires. Zero: none,
+	// because anything above zero is bad, or because a limit is drawn.
+	Threshold float64
+}
+
+// alerted is the panel with the alerts that fire on it.
+func (p Panel) alerted(threshold float64, alerts ...string) Panel {
+	p.Threshold, p.Alerts = threshold, alerts
+	return p
+}
+
+// noValue is what the panel says when it has nothing to show.
+func (p Panel) noValue() string {
+	for _, q := range p.Queries {
+		if q.Empty == "" || q.Empty == limitOff {
+			return "no server answers scrapes: see HoneDown and HoneAbsent in docs/operations.md"
+		}
+	}
+	return p.Queries[0].Empty
 }
 
 // Form is how a panel draws.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,6 +25,7 @@ var update = flag.Bool("update", false, "write the generated files into the repo
 // TestFiles holds the repository to what is generated, in both directions.
 func TestFiles(t *testing.T) {
 	files := Files()
+	files["deploy/kubernetes/monitoring/prometheusrule.yaml"] = ruleObject(text(t, "prometheus", "rules.yml"))
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		path := filepath.Join(root, filepath.FromSlash(name))
 		if *update {
@@ -164,6 +166,58 @@ func checkQuery(t *testing.T, panel string, q Query, metrics map[string]observe.
 	for _, m := range regexp.MustCompile(`\{\{(\w+)\}\}`).FindAllStringSubmatch(q.Legend, -1) {
 		if !strings.Contains(q.Expr, m[1]) {
 			t.Errorf("%s: the legend has %s, the query %s not", panel, m[1], q.Expr)
+		}
+	}
+}
+
+// TestThresholds holds the panels' lines to the alerts of rules.yml: each alert on a metric of
+// observe has a panel, whose line is where it fires.
+func TestThresholds(t *testing.T) {
+	var rules ruleFile
+	decode(t, &rules, "prometheus", "rules.yml")
+	exprs, shown := map[string]string{}, map[string]bool{
+		"HoneDown": true, "HoneAbsent": true, // nothing can be shown
+		"HonedLogFull": true, // a metric of honed's own
+	}
+	for _, g := range rules.Groups {
+		for _, r := range g.Rules {
+			exprs[r.Alert] = r.Expr
+		}
+	}
+	for name, p := range panels(t) {
+		for i, alert := range p.Alerts {
+			expr, found := exprs[alert]
+			if !found {
+				t.Errorf("%s shows %s, which is not an alert", name, alert)
+			}
+			shown[alert] = true
+			expr, _, _ = strings.Cut(expr, " and on ")
+			ratio := strings.Contains(expr, "_limit") || strings.Contains(expr, "process_")
+			fires, err := strconv.ParseFloat(expr[strings.LastIndex(expr, "> ")+2:], 64)
+			if i == 0 && !ratio && (err != nil || fires != p.Threshold) {
+				t.Errorf("%s has its line at %v, and %s fires at %v (%v)", name, p.Threshold, alert, fires, err)
+			}
+		}
+	}
+	for alert := range exprs {
+		if alert != "" && !shown[alert] {
+			t.Errorf("no panel shows %s", alert)
+		}
+	}
+}
+
+// TestNoValue looks that every panel says why it may be empty.
+func TestNoValue(t *testing.T) {
+	for name, p := range panels(t) {
+		field := p.encode(1, grafanaGrid{}).FieldConfig.Defaults
+		if len(field.NoValue) < 10 {
+			t.Errorf("%s says nothing when it is empty", name)
+		}
+		if why := p.Queries[0].Empty; why != "" && len(p.Queries) == 1 && field.NoValue != why {
+			t.Errorf("%s says %q when it is empty, and not %q", name, field.NoValue, why)
+		}
+		if (field.Thresholds != nil) != (p.Threshold > 0) {
+			t.Errorf("%s: thresholds %v for %v", name, field.Thresholds, p.Threshold)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // schemaVersion is that of Grafana 10, which all later ones read.
@@ -89,7 +90,14 @@ type grafanaPanel struct {
 	FieldConfig *grafanaFields  `json:"fieldConfig,omitempty"`
 	Options     map[string]any  `json:"options,omitempty"`
 	Targets     []grafanaTarget `json:"targets,omitempty"`
+	Links       []grafanaRef    `json:"links,omitempty"`
 	Collapsed   *bool           `json:"collapsed,omitempty"`
+}
+
+type grafanaRef struct {
+	Title       string `json:"title"`
+	URL         string `json:"url"`
+	TargetBlank bool   `json:"targetBlank"`
 }
 
 type grafanaGrid struct {
@@ -100,14 +108,38 @@ type grafanaGrid struct {
 }
 
 type grafanaFields struct {
-	Defaults  grafanaField `json:"defaults"`
-	Overrides []string     `json:"overrides"`
+	Defaults  grafanaField      `json:"defaults"`
+	Overrides []grafanaOverride `json:"overrides"`
+}
+
+type grafanaOverride struct {
+	Matcher    grafanaOption   `json:"matcher"`
+	Properties []grafanaOption `json:"properties"`
+}
+
+// grafanaOption has one of the two names for its value's meaning.
+type grafanaOption struct {
+	ID      string `json:"id"`
+	Options string `json:"options,omitempty"`
+	Value   any    `json:"value,omitempty"`
+}
+
+type grafanaThresholds struct {
+	Mode  string        `json:"mode"`
+	Steps []grafanaStep `json:"steps"`
+}
+
+type grafanaStep struct {
+	Color string   `json:"color"`
+	Value *float64 `json:"value"` // null: from the bottom on
 }
 
 type grafanaField struct {
-	Unit   string         `json:"unit"`
-	Min    *int           `json:"min,omitempty"`
-	Custom map[string]any `json:"custom,omitempty"`
+	Unit       string             `json:"unit"`
+	Min        *int               `json:"min,omitempty"`
+	NoValue    string             `json:"noValue"`
+	Thresholds *grafanaThresholds `json:"thresholds,omitempty"`
+	Custom     map[string]any     `json:"custom,omitempty"`
 }
 
 type grafanaTarget struct {
@@ -172,17 +204,42 @@ func variables() []grafanaVariable {
 	}
 }
 
+// runbook is where an alert's entry is, with its name in lower case behind it.
+const runbook = "https://github.com/hone-go/hone/blob/main/docs/operations.md#"
+
+// limitLine draws limits dashed, red and without the space below them filled.
+func limitLine() grafanaOverride {
+	return grafanaOverride{grafanaOption{ID: "byRegexp", Options: "/limit$/i"}, []grafanaOption{
+		{ID: "color", Value: map[string]any{"mode": "fixed", "fixedColor": "red"}},
+		{ID: "custom.fillOpacity", Value: 0},
+		{ID: "custom.lineStyle", Value: map[string]any{"fill": "dash", "dash": []int{8, 8}}},
+	}}
+}
+
 // encode is the panel at its place.
 func (p Panel) encode(id int, at grafanaGrid) grafanaPanel {
 	source := prometheus()
 	panel := grafanaPanel{
 		ID: id, Type: string(p.Form), Title: p.Title, Description: p.Help, GridPos: at, Datasource: &source,
-		FieldConfig: &grafanaFields{grafanaField{Unit: p.Unit}, []string{}},
+		FieldConfig: &grafanaFields{grafanaField{Unit: p.Unit, NoValue: p.noValue()}, []grafanaOverride{}},
+	}
+	for _, alert := range p.Alerts {
+		panel.Links = append(panel.Links, grafanaRef{"What to do: " + alert, runbook + strings.ToLower(alert), true})
 	}
 	switch p.Form {
 	case Lines:
 		panel.FieldConfig.Defaults.Min = new(0)
-		panel.FieldConfig.Defaults.Custom = map[string]any{"fillOpacity": 8, "showPoints": "never", "spanNulls": false}
+		custom := map[string]any{"fillOpacity": 8, "showPoints": "never", "spanNulls": false}
+		panel.FieldConfig.Defaults.Custom = custom
+		if p.Threshold > 0 {
+			panel.FieldConfig.Defaults.Thresholds = &grafanaThresholds{"absolute", []grafanaStep{{Color: "green"}, {"red", &p.Threshold}}}
+			custom["thresholdsStyle"] = map[string]any{"mode": "dashed"}
+		}
+		for _, q := range p.Queries {
+			if strings.HasSuffix(strings.ToLower(q.Legend), "limit") {
+				panel.FieldConfig.Overrides = []grafanaOverride{limitLine()}
+			}
+		}
 		panel.Options = map[string]any{
 			"legend":  map[string]any{"displayMode": "list", "placement": "bottom", "showLegend": true},
 			"tooltip": map[string]any{"mode": "multi", "sort": "desc"},

@@ -27,14 +27,17 @@ type probe struct {
 	FailureThreshold int                         `yaml:"failureThreshold"`
 }
 
+// port is one of a container's.
+type port struct {
+	Name          string
+	ContainerPort int `yaml:"containerPort"`
+}
+
 // container is what one may hold.
 type container struct {
-	Name, Image string
-	Args        []string
-	Ports       []struct {
-		Name          string
-		ContainerPort int `yaml:"containerPort"`
-	}
+	Name, Image    string
+	Args           []string
+	Ports          []port
 	ReadinessProbe probe `yaml:"readinessProbe"`
 	LivenessProbe  probe `yaml:"livenessProbe"`
 	StartupProbe   probe `yaml:"startupProbe"`
@@ -55,15 +58,16 @@ type container struct {
 	} `yaml:"volumeMounts"`
 }
 
-// deployment is what deployment.yaml may hold.
+// deployment is what deployment.yaml and statefulset.yaml may hold.
 type deployment struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string
 	Metadata   meta
 	Spec       struct {
-		Replicas int
-		Selector labels
-		Strategy struct {
+		ServiceName string `yaml:"serviceName"` // of a StatefulSet
+		Replicas    int
+		Selector    labels
+		Strategy    struct {
 			RollingUpdate struct {
 				MaxUnavailable int `yaml:"maxUnavailable"`
 				MaxSurge       int `yaml:"maxSurge"`
@@ -79,6 +83,7 @@ type deployment struct {
 					RunAsUser      int                   `yaml:"runAsUser"`
 					RunAsGroup     int                   `yaml:"runAsGroup"`
 					FSGroup        int                   `yaml:"fsGroup"`
+					FSGroupChange  string                `yaml:"fsGroupChangePolicy"`
 					SeccompProfile struct{ Type string } `yaml:"seccompProfile"`
 				} `yaml:"securityContext"`
 				Containers []container
@@ -91,23 +96,39 @@ type deployment struct {
 				}
 			}
 		}
+		VolumeClaimTemplates []struct {
+			Metadata meta
+			Spec     struct {
+				AccessModes []string `yaml:"accessModes"`
+				Resources   struct{ Requests map[string]string }
+			}
+		} `yaml:"volumeClaimTemplates"`
 	}
 }
 
-func readDeployment(t *testing.T) (deployment, container) {
+// deployments are the manifests of both commands, each with the port of its admin side.
+var deployments = map[string]int{"deployment.yaml": 7070, "honed/statefulset.yaml": 7171}
+
+func readDeployment(t *testing.T, name string) (deployment, container) {
 	t.Helper()
 	var d deployment
-	decode(t, &d, "kubernetes", "deployment.yaml")
+	decode(t, &d, "kubernetes", filepath.FromSlash(name))
 	if len(d.Spec.Template.Spec.Containers) != 1 {
 		t.Fatalf("%d containers", len(d.Spec.Template.Spec.Containers))
 	}
 	return d, d.Spec.Template.Spec.Containers[0]
 }
 
-// TestDeployment holds the deployment to what it promises. The decoder knows no
+// TestDeployment holds the deployments to what they promise. The decoder knows no
 // hostNetwork, no hostPort and no privileged, so none can be there.
 func TestDeployment(t *testing.T) {
-	d, c := readDeployment(t)
+	for name, admin := range deployments {
+		t.Run(name, func(t *testing.T) { checkDeployment(t, name, admin) })
+	}
+}
+
+func checkDeployment(t *testing.T, name string, admin int) {
+	d, c := readDeployment(t, name)
 	pod := d.Spec.Template.Spec
 	if grace := time.Duration(pod.TerminationGracePeriodSeconds) * time.Second; grace <= time.Duration(c.Lifecycle.PreStop.Sleep.Seconds)*time.Second+drain(t) {
 		t.Errorf("a pod is killed after %v; it waits %d s and drains up to %v", grace, c.Lifecycle.PreStop.Sleep.Seconds, drain(t))
@@ -133,21 +154,58 @@ func TestDeployment(t *testing.T) {
 		ports[p.Name] = p.ContainerPort
 	}
 	for _, p := range []probe{c.ReadinessProbe, c.LivenessProbe, c.StartupProbe} {
-		if ports[p.HTTPGet.Port] != 7070 {
+		if ports[p.HTTPGet.Port] != admin {
 			t.Errorf("%s is asked on the port %q of %v", p.HTTPGet.Path, p.HTTPGet.Port, ports)
 		}
 	}
 	if c.ReadinessProbe.HTTPGet.Path != "/healthz" || c.LivenessProbe.HTTPGet.Path == "/healthz" {
 		t.Errorf("ready is %s, alive is %s: a draining server is alive and not ready", c.ReadinessProbe.HTTPGet.Path, c.LivenessProbe.HTTPGet.Path)
 	}
-	if v := pod.Volumes; len(v) != 1 || v[0].Secret.SecretName == "" || v[0].Secret.DefaultMode&0o007 != 0 {
-		t.Errorf("volumes %+v: the token, which others cannot read, and nothing else", v)
+	for _, v := range pod.Volumes {
+		if v.Secret.SecretName == "" || v.Secret.DefaultMode&0o007 != 0 {
+			t.Errorf("volume %+v: secrets, which others cannot read, and nothing else", v)
+		}
+	}
+	goal := ""
+	for _, e := range c.Env {
+		if e.Name == "GOMEMLIMIT" {
+			goal = e.Value
+		}
+	}
+	wantMemory(t, name, goal, c.Resources.Limits["memory"])
+	if d.Kind == "StatefulSet" && (d.Spec.ServiceName == "" || len(d.Spec.VolumeClaimTemplates) != 1 || d.Spec.Replicas != 1) {
+		t.Errorf("%d replicas with %d volumes: a log has one writer, and a volume of its own", d.Spec.Replicas, len(d.Spec.VolumeClaimTemplates))
 	}
 }
 
 // TestSelectors compares the labels of all objects.
 func TestSelectors(t *testing.T) {
-	d, c := readDeployment(t)
+	t.Run("hone", func(t *testing.T) {
+		d, c := readDeployment(t, "deployment.yaml")
+		var disruption struct {
+			APIVersion string `yaml:"apiVersion"`
+			Kind       string
+			Metadata   meta
+			Spec       struct {
+				MaxUnavailable int `yaml:"maxUnavailable"`
+				Selector       labels
+			}
+		}
+		decode(t, &disruption, "kubernetes", "disruption.yaml")
+		checkSelectors(t, ".", d, c, disruption.Spec.Selector)
+		if d.Spec.Replicas <= disruption.Spec.MaxUnavailable {
+			t.Errorf("%d replicas, of which %d may be away at once", d.Spec.Replicas, disruption.Spec.MaxUnavailable)
+		}
+	})
+	t.Run("honed", func(t *testing.T) {
+		d, c := readDeployment(t, "honed/statefulset.yaml")
+		checkSelectors(t, "honed", d, c)
+	})
+}
+
+// checkSelectors compares the labels of one folder's objects, and of others.
+func checkSelectors(t *testing.T, dir string, d deployment, c container, others ...labels) {
+	t.Helper()
 	var service struct {
 		APIVersion string `yaml:"apiVersion"`
 		Kind       string
@@ -161,17 +219,7 @@ func TestSelectors(t *testing.T) {
 			}
 		}
 	}
-	decode(t, &service, "kubernetes", "service.yaml")
-	var disruption struct {
-		APIVersion string `yaml:"apiVersion"`
-		Kind       string
-		Metadata   meta
-		Spec       struct {
-			MaxUnavailable int `yaml:"maxUnavailable"`
-			Selector       labels
-		}
-	}
-	decode(t, &disruption, "kubernetes", "disruption.yaml")
+	decode(t, &service, "kubernetes", dir, "service.yaml")
 	var network struct {
 		APIVersion string `yaml:"apiVersion"`
 		Kind       string
@@ -187,14 +235,11 @@ func TestSelectors(t *testing.T) {
 			}
 		}
 	}
-	decode(t, &network, "kubernetes", "network.yaml")
+	decode(t, &network, "kubernetes", dir, "network.yaml")
 	name := d.Spec.Template.Metadata.Labels["app.kubernetes.io/name"]
-	for what, chosen := range map[string]map[string]string{
-		"deployment": d.Spec.Selector.MatchLabels, "service": service.Spec.Selector,
-		"disruption": disruption.Spec.Selector.MatchLabels, "network": network.Spec.PodSelector.MatchLabels,
-	} {
-		if len(chosen) != 1 || name == "" || chosen["app.kubernetes.io/name"] != name {
-			t.Errorf("%s chooses %v, pods are %v", what, chosen, d.Spec.Template.Metadata.Labels)
+	for i, chosen := range append(others, d.Spec.Selector, labels{service.Spec.Selector}, network.Spec.PodSelector) {
+		if len(chosen.MatchLabels) != 1 || name == "" || chosen.MatchLabels["app.kubernetes.io/name"] != name {
+			t.Errorf("selector %d chooses %v, pods are %v", i, chosen, d.Spec.Template.Metadata.Labels)
 		}
 	}
 	var ports []string
@@ -213,28 +258,159 @@ func TestSelectors(t *testing.T) {
 			}
 		}
 	}
-	if d.Spec.Replicas <= disruption.Spec.MaxUnavailable {
-		t.Errorf("%d replicas, of which %d may be away at once", d.Spec.Replicas, disruption.Spec.MaxUnavailable)
+}
+
+// TestKustomizations compares what each folder lists with what there is.
+func TestKustomizations(t *testing.T) {
+	for _, dir := range []string{".", "honed", "monitoring"} {
+		checkKustomization(t, dir)
 	}
+}
+
+func checkKustomization(t *testing.T, dir string) {
+	t.Helper()
 	var all struct {
 		APIVersion string `yaml:"apiVersion"`
 		Kind       string
 		Resources  []string
 	}
-	decode(t, &all, "kubernetes", "kustomization.yaml")
-	files, err := filepath.Glob(deployed(t, "kubernetes", "*.yaml"))
+	decode(t, &all, "kubernetes", dir, "kustomization.yaml")
+	files, err := filepath.Glob(deployed(t, "kubernetes", dir, "*.yaml"))
 	if err != nil || len(files) != len(all.Resources)+1 {
-		t.Errorf("kustomization.yaml lists %v, there are %v (%v)", all.Resources, files, err)
+		t.Errorf("%s: kustomization.yaml lists %v, there are %v (%v)", dir, all.Resources, files, err)
 	}
 }
 
 // TestKustomize has kubectl put the manifests together.
 func TestKustomize(t *testing.T) {
 	kubectl := needs(t, "kubectl")
-	out := run(t, deployed(t, "kubernetes"), kubectl, "kustomize", ".")
-	for _, kind := range []string{"Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"} {
-		if !strings.Contains(out, "kind: "+kind+"\n") {
-			t.Errorf("kubectl kustomize makes no %s", kind)
+	for dir, kinds := range map[string][]string{
+		".":          {"Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy"},
+		"honed":      {"StatefulSet", "Service", "NetworkPolicy"},
+		"monitoring": {"PodMonitor", "PrometheusRule", "AlertmanagerConfig"},
+	} {
+		out := run(t, deployed(t, "kubernetes", dir), kubectl, "kustomize", ".")
+		for _, kind := range kinds {
+			if !strings.Contains(out, "kind: "+kind+"\n") {
+				t.Errorf("kubectl kustomize makes no %s in %s", kind, dir)
+			}
 		}
 	}
+}
+
+// ruleObject is rules.yml as the Prometheus Operator reads it.
+func ruleObject(rules string) []byte {
+	var out strings.Builder
+	out.WriteString("# Made from deploy/prometheus/rules.yml: go test ./tool/dashboard -update\n" +
+		"apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: hone\n" +
+		"  labels: {app.kubernetes.io/name: hone}\nspec:\n")
+	for line := range strings.Lines(rules[strings.Index(rules, "groups:"):]) {
+		if line != "\n" {
+			out.WriteString("  ")
+		}
+		out.WriteString(line)
+	}
+	return []byte(out.String())
+}
+
+// TestMonitors compares the PodMonitors with the pods, and with the paths that honed has.
+func TestMonitors(t *testing.T) {
+	for file, manifest := range map[string]string{"podmonitor.yaml": "deployment.yaml", "podmonitor-honed.yaml": "honed/statefulset.yaml"} {
+		var monitor struct {
+			APIVersion string `yaml:"apiVersion"`
+			Kind       string
+			Metadata   meta
+			Spec       struct {
+				Selector  labels
+				Endpoints []struct {
+					Port, Path, Interval string
+					Authorization        struct{ Credentials struct{ Name, Key string } }
+					Relabelings          []struct {
+						TargetLabel string `yaml:"targetLabel"`
+						Replacement string
+					}
+				} `yaml:"podMetricsEndpoints"`
+			}
+		}
+		decode(t, &monitor, "kubernetes", "monitoring", file)
+		d, c := readDeployment(t, manifest)
+		if name := d.Spec.Template.Metadata.Labels["app.kubernetes.io/name"]; monitor.Spec.Selector.MatchLabels["app.kubernetes.io/name"] != name {
+			t.Errorf("%s chooses %v, pods are %s", file, monitor.Spec.Selector, name)
+		}
+		for _, e := range monitor.Spec.Endpoints {
+			if !slices.ContainsFunc(c.Ports, func(p port) bool { return p.Name == e.Port }) {
+				t.Errorf("%s scrapes the port %s of %v", file, e.Port, c.Ports)
+			}
+			label := ""
+			if len(e.Relabelings) == 1 {
+				label = e.Relabelings[0].TargetLabel + "=" + e.Relabelings[0].Replacement
+			}
+			switch e.Path {
+			case "/metrics":
+				if label != "software=hone" {
+					t.Errorf("%s: HoneDown would not fire before the first answer", file)
+				}
+			case "/gateway/metrics":
+				if label != "endpoint=gateway" || e.Authorization.Credentials.Name != "honed-admin" {
+					t.Errorf("%s: %s shares its series up with another endpoint (%s), or lacks the token %+v", file, e.Path, label, e.Authorization)
+				}
+			default:
+				t.Errorf("%s scrapes %s, which nobody serves", file, e.Path)
+			}
+		}
+	}
+}
+
+// TestReceiversAgree compares where alerts go on Kubernetes with where they go elsewhere.
+func TestReceiversAgree(t *testing.T) {
+	var plain struct {
+		Route     route
+		Inhibit   []any `yaml:"inhibit_rules"`
+		Receivers []struct{ Name string }
+	}
+	decode(t, &plain, "alertmanager", "alertmanager.yml")
+	var object struct {
+		APIVersion string `yaml:"apiVersion"`
+		Kind       string
+		Metadata   meta
+		Spec       struct {
+			Route     operatorRoute
+			Inhibit   []any `yaml:"inhibitRules"`
+			Receivers []struct{ Name string }
+		}
+	}
+	decode(t, &object, "kubernetes", "monitoring", "alertmanagerconfig.yaml")
+	if !slices.Equal(plain.Receivers, object.Spec.Receivers) || len(plain.Inhibit) != len(object.Spec.Inhibit) {
+		t.Errorf("receivers %v and %v", plain.Receivers, object.Spec.Receivers)
+	}
+	for p, o := &plain.Route, &object.Spec.Route; ; p, o = &p.Routes[0], &o.Routes[0] {
+		if p.Receiver != o.Receiver || p.Wait != o.Wait || p.Interval != o.Interval || p.Repeat != o.Repeat || !slices.Equal(p.By, o.By) || len(p.Routes) != len(o.Routes) {
+			t.Errorf("routes %+v and %+v", p, o)
+		}
+		if len(p.Routes) != 1 || len(o.Routes) != 1 {
+			return
+		}
+	}
+}
+
+// route is one of Alertmanager's.
+type route struct {
+	Receiver string
+	By       []string `yaml:"group_by"`
+	Wait     string   `yaml:"group_wait"`
+	Interval string   `yaml:"group_interval"`
+	Repeat   string   `yaml:"repeat_interval"`
+	Matchers []string
+	Routes   []route
+}
+
+// operatorRoute is the same in the Prometheus Operator's words.
+type operatorRoute struct {
+	Receiver string
+	By       []string `yaml:"groupBy"`
+	Wait     string   `yaml:"groupWait"`
+	Interval string   `yaml:"groupInterval"`
+	Repeat   string   `yaml:"repeatInterval"`
+	Matchers []struct{ Name, Value string }
+	Routes   []operatorRoute
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,7 +38,7 @@ func TestPanelsHaveData(t *testing.T) {
 	}
 	admin := loadedServer(t)
 	node := daemon(t, listening, nodeExporter, "--web.listen-address=127.0.0.1:0", "--web.disable-exporter-metrics")
-	config := configuration(t, admin, node)
+	config := configuration(t, admin, node, node, text(t, "prometheus", "rules.yml")) // alerts go where nobody takes them
 	api := newAPI(t, daemon(t, listening, prometheus, "--config.file="+config, "--storage.tsdb.path="+t.TempDir(),
 		"--web.listen-address=127.0.0.1:0"))
 	pending := map[string]string{ // by expression: where it is asked
@@ -85,8 +86,8 @@ func filled(expr string) string {
 	return strings.NewReplacer("$__rate_interval", "30s", "$job", "hone", "$instance", ".+").Replace(expr)
 }
 
-// configuration is the deploy folder's, for the two targets and in a hurry.
-func configuration(t *testing.T, admin, node string) string {
+// configuration is the deploy folder's, for these addresses and rules, and in a hurry.
+func configuration(t *testing.T, admin, node, alertmanager, rules string) string {
 	t.Helper()
 	dir := t.TempDir()
 	write := func(name, content string) {
@@ -110,8 +111,9 @@ func configuration(t *testing.T, admin, node string) string {
 	main = replace(main, "scrape_interval: 5s", "scrape_interval: 1s")
 	main = replace(main, "evaluation_interval: 15s", "evaluation_interval: 1s")
 	main = replace(main, "node-exporter:9100", node)
+	main = replace(main, "alertmanager:9093", alertmanager)
 	write("prometheus.yml", main)
-	write("rules.yml", text(t, "prometheus", "rules.yml"))
+	write("rules.yml", rules)
 	write("targets/compose.yml", replace(text(t, "prometheus", "targets", "compose.yml"), "hone:7070", admin))
 	return filepath.Join(dir, "prometheus.yml")
 }
@@ -121,6 +123,8 @@ func configuration(t *testing.T, admin, node string) string {
 func loadedServer(t *testing.T) string {
 	t.Helper()
 	var hits atomic.Uint64
+	unlimited := debug.SetMemoryLimit(1 << 40)
+	t.Cleanup(func() { debug.SetMemoryLimit(unlimited) })
 	latency := &observe.Latency{Every: 1}
 	srv := &framed.Server{Handler: latency.Wrap(framed.HandlerFunc(func(_ framed.Call, dst, req []byte) ([]byte, error) {
 		hits.Add(1)

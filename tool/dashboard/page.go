@@ -20,7 +20,8 @@ server itself uses (` + "`go test ./tool/dashboard -update`" + `); a test fails 
 - No label has a value that a client chose, and no metric has more than 200 series.
 - Prometheus adds ` + "`job`" + ` and ` + "`instance`" + `. The panel is that of a dashboard in
   [deploy/grafana](../deploy/grafana), which also says what to do when it looks bad.
-- Metrics that need something are there when that field of ` + "`observe.Admin`" + ` is filled.
+- Metrics that need something are there when that field of ` + "`observe.Admin`" + ` is filled;
+  those that need ` + "`Limits`" + ` while the server serves, unless that limit is off.
 `)
 	sections := []struct{ title, text, prefix string }{
 		{"The server", "The first three are where to begin.", "hone-server"},

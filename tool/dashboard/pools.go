@@ -45,7 +45,7 @@ func clientPools() []Panel {
 		lines("Loans refused", "ops",
 			"Calls that got no connection, a second. busy: the queue is full; backoff: dials fail; wait_timeout: callers gave up.",
 			Query{rate("hone_conns_refused_total", "pool", "reason"), legend("pool", "reason"), noConns},
-			Query{rate("hone_conns_passed_over_total", "pool"), legend("pool") + " passed over", noConns}),
+			Query{rate("hone_conns_passed_over_total", "pool"), legend("pool") + " passed over", noConns}).alerted(1, "HonePoolStarved"),
 		lines("Dials", "ops",
 			"Connections dialled, failed and probed, a second. Dials that go on under a steady load: connections do not live; see connections closed.",
 			Query{rate("hone_conns_dials_total", "pool"), legend("pool") + " dials", noConns},
@@ -77,7 +77,7 @@ func workerPools() []Panel {
 			"Callers that had to wait, tasks that never began, and panics, a second. full: the pool is overloaded; panics: the log of Options.Panic has the stack.",
 			Query{rate("hone_workers_waits_total", "pool"), legend("pool") + " waits", noWorkers},
 			Query{rate("hone_workers_refused_total", "pool", "reason"), legend("pool", "reason"), noWorkers},
-			Query{rate("hone_workers_panics_total", "pool"), legend("pool") + " panics", noWorkers}),
+			Query{rate("hone_workers_panics_total", "pool"), legend("pool") + " panics", noWorkers}).alerted(1, "HoneTasksRefused"),
 		lines("Limit moves", "ops",
 			"Changes of a limit that finds itself, by why, a second. no gain and backlog in turns without end: the load sits between two limits; set Min and Max closer.",
 			Query{rate("hone_workers_limit_moves_total", "pool", "reason"), legend("pool", "reason"), noWorkers}),
@@ -101,7 +101,7 @@ func bufferPools() []Panel {
 			Query{rate("hone_buffers_dropped_total", "pool", "reason"), legend("pool", "reason"), noBuffers}),
 		lines("Buffers leaked", "ops",
 			"Buffers that were collected while lent, a second. Any at all: a Release is missing; run with the race detector, which names the place that lent it.",
-			Query{rate("hone_buffers_leaked_total", "pool"), legend("pool"), noBuffers}),
+			Query{rate("hone_buffers_leaked_total", "pool"), legend("pool"), noBuffers}).alerted(0, "HoneBuffersLeaked"),
 	}
 }
 

@@ -5,7 +5,9 @@ package dashboard
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -20,12 +22,15 @@ import (
 	"github.com/hone-go/hone/framed"
 )
 
-// build makes hone, for one test. What go run links it keeps, which go build does not:
-// linking hone takes seconds of CPU time.
-func build(t testing.TB) string {
+// release is the version of what build makes, given as deploy/Dockerfile does.
+const release = "v1.2.3"
+
+// build makes hone or honed, for one test. What go run links it keeps, which go build does
+// not: linking takes seconds of CPU time.
+func build(t testing.TB, command string) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "hone")
-	run(t, root, "go", "run", "-buildvcs=false", "-exec", "cp", "./tool/cmd/hone", program)
+	program := filepath.Join(t.TempDir(), filepath.Base(command))
+	run(t, root, "go", "run", "-buildvcs=false", "-ldflags=-X 'main.release="+release+"'", "-exec", "cp", command, program)
 	return program
 }
 
@@ -80,7 +85,7 @@ func (p *program) stop() {
 // on loopback, and asks as its probes would, before a drain and in it.
 func TestProbesMatchDrain(t *testing.T) {
 	t.Parallel()
-	_, c := readDeployment(t)
+	_, c := readDeployment(t, "deployment.yaml")
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("0123456789abcdef"), 0o600); err != nil {
 		t.Fatal(err)
@@ -89,7 +94,7 @@ func TestProbesMatchDrain(t *testing.T) {
 	for _, arg := range c.Args {
 		args = append(args, strings.NewReplacer("--addr=:7000", "--addr=127.0.0.1:0", "--admin=:7070", "--admin=127.0.0.1:0", "/etc/hone/token", token).Replace(arg))
 	}
-	p := start(t, build(t), append(args, "--service=faults")...)
+	p := start(t, build(t, "./tool/cmd/hone"), append(args, "--service=faults")...)
 	asked := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	status := func(pr probe) int {
 		t.Helper()
@@ -104,6 +109,15 @@ func TestProbesMatchDrain(t *testing.T) {
 		if got := status(pr); got != 200 {
 			t.Errorf("%s answers %d before the drain", pr.HTTPGet.Path, got)
 		}
+	}
+	response, err := asked.Get("http://" + p.Admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics, _ := io.ReadAll(response.Body)
+	response.Body.Close()
+	if want := `version="` + release + `"} 1`; !strings.Contains(string(metrics), want) {
+		t.Errorf("hone_info does not say %s", want)
 	}
 	client := &framed.Mux{Addr: p.Addr}
 	defer client.Close()
@@ -130,6 +144,62 @@ func TestProbesMatchDrain(t *testing.T) {
 	}
 }
 
+// TestHonedMatchesManifest runs honed with the arguments of its Kubernetes manifest, on
+// loopback, and asks as the probes and the PodMonitor would.
+func TestHonedMatchesManifest(t *testing.T) {
+	t.Parallel()
+	_, c := readDeployment(t, "honed/statefulset.yaml")
+	dir := t.TempDir()
+	const secret = "0123456789abcdef"
+	for name, content := range map[string]string{"token": secret + "\n", "tokens": fmt.Sprintf("device-1 sha256:%x\n", sha256.Sum256([]byte(secret)))} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var args []string
+	for _, arg := range c.Args {
+		args = append(args, strings.NewReplacer("=:7100", "=127.0.0.1:0", "=:7171", "=127.0.0.1:0", "/etc/honed/admin", dir, "/etc/honed/clients", dir, "/data/log", dir+"/log").Replace(arg))
+	}
+	program := build(t, "./gateway/cmd/honed")
+	_, line, _ := strings.Cut(text(t, "systemd", "honed.service"), "\nExecStart=")
+	line, _, _ = strings.Cut(line, "\n")
+	line = strings.NewReplacer("127.0.0.1:7100", "127.0.0.1:0", "127.0.0.1:7171", "127.0.0.1:0", "%S", dir).Replace(line)
+	start(t, program, strings.Fields(line)[1:]...).stop() // the unit's arguments serve too
+	p := start(t, program, args...)
+	asked := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	ask := func(path, token string) (int, string) {
+		t.Helper()
+		r, err := http.NewRequest("GET", "http://"+p.Admin+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		response, err := asked.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, _ := io.ReadAll(response.Body)
+		return response.StatusCode, string(body)
+	}
+	for _, pr := range []probe{c.StartupProbe, c.ReadinessProbe, c.LivenessProbe} {
+		if code, body := ask(pr.HTTPGet.Path, ""); code != 200 {
+			t.Errorf("%s answers %d %s", pr.HTTPGet.Path, code, body)
+		}
+	}
+	if _, body := ask("/metrics", ""); !strings.Contains(body, `service="honed",version="`+release+`"} 1`) || !strings.Contains(body, "\nhone_connections_limit ") {
+		t.Error("/metrics does not say what runs, or its limits")
+	}
+	if code, _ := ask("/gateway/metrics", ""); code != 401 {
+		t.Errorf("/gateway/metrics answers %d without the token", code)
+	}
+	if code, body := ask("/gateway/metrics", secret); code != 200 || !strings.Contains(body, "\nhoned_log_full 0\n") {
+		t.Errorf("/gateway/metrics answers %d: %s", code, body)
+	}
+}
+
 // await waits until something that no event announces is true.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
@@ -152,7 +222,7 @@ func TestSocketActivation(t *testing.T) {
 	line, _, _ := strings.Cut(exec, "\n")
 	args := strings.Fields(strings.ReplaceAll(line, "127.0.0.1:7070", "127.0.0.1:0"))[1:]
 	socket := filepath.Join(t.TempDir(), "hone.sock")
-	daemon(t, `Listening on (\S+) as 3`, activate, append([]string{"--fdname=hone", "--listen=" + socket, build(t)}, args...)...)
+	daemon(t, `Listening on (\S+) as 3`, activate, append([]string{"--fdname=hone", "--listen=" + socket, build(t, "./tool/cmd/hone")}, args...)...)
 	client := &framed.Mux{Addr: "unix:" + socket}
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -171,7 +241,7 @@ func TestUp(t *testing.T) {
 	noted := filepath.Join(dir, "noted")
 	for path, content := range map[string]string{
 		script:                              text(t, "up"),
-		filepath.Join(dir, "bin", "docker"): "#!/bin/sh\necho \"$* user=$HONE_USER password=$GRAFANA_PASSWORD\" >>" + noted + "\n",
+		filepath.Join(dir, "bin", "docker"): "#!/bin/sh\necho \"$* version=$HONE_VERSION user=$HONE_USER password=$GRAFANA_PASSWORD\" >>" + noted + "\n",
 		filepath.Join(dir, "bin", "curl"): "#!/bin/sh\n[ -e " + noted + ".online ] || exit 7\n" +
 			`while [ "$1" != -o ]; do shift; done; echo '"${DS_PROMETHEUS}" "${datasource}"' >"$2"` + "\n",
 	} {
@@ -207,7 +277,7 @@ func TestUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "password=" + secrets[0][0] + "\n"; strings.Count(string(b), "compose up --detach --build user=") != 2 || !strings.Contains(string(b), want) {
+	if want := "password=" + secrets[0][0] + "\n"; strings.Count(string(b), "compose up --detach --build version=unknown user=") != 2 || !strings.Contains(string(b), want) {
 		t.Errorf("docker was called with\n%s", b)
 	}
 	if strings.Contains(string(b), "user=0:") {

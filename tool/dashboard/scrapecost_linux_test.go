@@ -36,7 +36,7 @@ const (
 //
 // It takes two minutes, and wants an idle machine.
 func BenchmarkScrapeCost(b *testing.B) {
-	name := build(b)
+	name := build(b, "./tool/cmd/hone")
 	for b.Loop() {
 		var none, again, scraped []float64
 		sides := []struct {

@@ -1,5 +1,8 @@
 package dashboard
 
+// limitOff is why a limit has no line.
+const limitOff = "the limit is off"
+
 // server is what clients notice.
 func server() Dashboard {
 	return Dashboard{
@@ -26,7 +29,8 @@ func loadPanels() []Panel {
 			Query{Expr: rate("hone_responses_sent_total"), Legend: legend()}),
 		lines("Connections", "short",
 			"Connections open now. Flat at a round number: the limit for connections is reached; see rejected, too_many_conns.",
-			Query{Expr: gauge("hone_connections"), Legend: legend()}),
+			Query{Expr: gauge("hone_connections"), Legend: legend()},
+			Query{gauge("hone_connections_limit"), legend() + " limit", limitOff}).alerted(0, "HoneConnectionsNearLimit"),
 	}
 }
 
@@ -37,19 +41,21 @@ func handlers() []Panel {
 			"Time in handlers, of samples. A p99 far above the median: some requests wait for something; take a CPU profile and a trace at /debug/pprof/.",
 			Query{quantile("0.5", "hone_handler_duration_seconds"), legend() + " p50", sampled},
 			Query{quantile("0.9", "hone_handler_duration_seconds"), legend() + " p90", sampled},
-			Query{quantile("0.99", "hone_handler_duration_seconds"), legend() + " p99", sampled}),
+			Query{quantile("0.99", "hone_handler_duration_seconds"), legend() + " p99", sampled}).alerted(0.5, "HoneSlowHandlers"),
 		lines("Hand-offs", "ops",
 			"Loops that went on without a handler that took over a millisecond, a second. Many of them: the handlers block; try the parked engine, or events-offload.",
-			Query{Expr: rate("hone_hand_offs_total"), Legend: legend()}),
+			Query{Expr: rate("hone_hand_offs_total"), Legend: legend()}).alerted(100, "HoneHandOffs"),
 		lines("Helpers", "short",
-			"Goroutines beside the event loops, for handlers that take long; idle ones included. Near the limit helpers (10 000): so many handlers block that connections which are known for such handlers wait for one to return; find out what they wait for.",
-			Query{Expr: gauge("hone_helpers"), Legend: legend()}),
+			"Goroutines beside the event loops, for handlers that take long; idle ones included. Near the limit helpers : so many handlers block that connections which are known for such handlers wait for one to return; find out what they wait for.",
+			Query{Expr: gauge("hone_helpers"), Legend: legend()},
+			Query{gauge("hone_helpers_limit"), legend() + " limit", limitOff}).alerted(0, "HoneHelpersNearLimit"),
 		lines("Panics", "ops",
 			"Panics in user code, a second. Any at all: the log has the stack; each has cost one client its connection.",
-			Query{Expr: rate("hone_panics_total"), Legend: legend()}),
+			Query{Expr: rate("hone_panics_total"), Legend: legend()}).alerted(0, "HonePanics"),
 		lines("Replies owed", "short",
 			"Replies promised for later and outstanding. A line that only rises: some path of the program forgets to send its reply.",
-			Query{Expr: gauge("hone_replies_owed"), Legend: legend()}),
+			Query{Expr: gauge("hone_replies_owed"), Legend: legend()},
+			Query{gauge("hone_replies_owed_limit"), legend() + " limit", limitOff}).alerted(0, "HoneRepliesNearLimit", "HoneRepliesForgotten"),
 		lines("Late replies and pushes", "ops",
 			"Replies that were promised before, and messages that nobody asked for, a second. Pushes that stop: look at output waiting.",
 			Query{Expr: rate("hone_late_responses_sent_total"), Legend: legend() + " late replies"},
@@ -79,7 +85,7 @@ func refusals() []Panel {
 	return []Panel{
 		lines("Rejected", "ops",
 			"Connections refused or closed for a limit or a broken protocol, a second. The reason names the limit: raise that one with --limit, or find the client that runs into it.",
-			Query{Expr: rate("hone_rejected_total", "reason"), Legend: legend("reason")}),
+			Query{Expr: rate("hone_rejected_total", "reason"), Legend: legend("reason")}).alerted(1, "HoneRejects"),
 		lines("Connections accepted and ended", "ops",
 			"Connections begun, and ended without breaking a rule, a second. As many as requests: clients do not keep their connections; have them use one again.",
 			Query{Expr: rate("hone_connections_accepted_total"), Legend: legend() + " accepted"},
@@ -98,14 +104,16 @@ func bytesMoved() []Panel {
 			Query{Expr: gauge("hone_output_waiting_bytes"), Legend: legend()}),
 		lines("Output memory", "bytes",
 			"Memory of waiting output, with what running requests are expected to add. Near the limit total-output (128 MiB): large replies take turns from 11/16 of it on, and peers that do not read are about to be disconnected; see rejected, output_budget.",
-			Query{Expr: gauge("hone_output_memory_bytes"), Legend: legend()}),
+			Query{Expr: gauge("hone_output_memory_bytes"), Legend: legend()},
+			Query{gauge("hone_output_memory_limit_bytes"), legend() + " limit", limitOff}).alerted(0, "HoneOutputNearLimit"),
 		lines("Connections in line", "short",
 			"Connections whose requests wait for room in the limit total-output. Above zero for minutes: replies are large and peers slow to take them; raise total-output, or find those peers. Those that wait for replies are not read because total-in-flight is reached: the handlers behind late replies are the limit.",
 			Query{Expr: gauge("hone_connections_in_line"), Legend: legend() + " for output"},
 			Query{Expr: gauge("hone_connections_paused"), Legend: legend() + " for replies"}),
 		lines("Input memory", "bytes",
 			"Memory of unfinished messages, and of requests sent ahead. Near three quarters of the limit total-input (128 MiB): connections that have held most for longest are about to be closed; see rejected, input_budget.",
-			Query{Expr: gauge("hone_input_memory_bytes"), Legend: legend()}),
+			Query{Expr: gauge("hone_input_memory_bytes"), Legend: legend()},
+			Query{gauge("hone_input_memory_limit_bytes"), legend() + " limit", limitOff}).alerted(0, "HoneInputNearLimit"),
 		lines("Connection buffers", "bytes",
 			"Memory on loan to connections with something in flight. Growing while connections do not: messages got larger, or peers got slower.",
 			Query{Expr: gauge("hone_connection_buffer_bytes"), Legend: legend()}),

@@ -61,7 +61,7 @@ type Step struct {
 	Rest bool
 }
 
-// Trial is a step and what came of it.
+// Trial is a step and its result.
 type Trial struct {
 	Step
 	// Met says of each goal whether it was met. It is not looked at when Invalid.

@@ -44,9 +44,9 @@ func (r *Report) writePlot(w io.Writer) {
 		return
 	}
 	p := newPlot(points)
-	goal := r.goalLine()
+	goal := r.GoalLine()
 	p.draw(points, goal)
-	name := strings.Replace(r.drawn(), "p999", "p99.9", 1)
+	name := strings.Replace(r.Drawn(), "p999", "p99.9", 1)
 	fmt.Fprintf(w, "\n%s against answers a second: %c met, %c missed", name, MarkMet, MarkMissed)
 	if slices.ContainsFunc(points, func(t Point) bool { return !t.Valid }) {
 		fmt.Fprintf(w, ", %c not valid", MarkInvalid)
@@ -58,9 +58,9 @@ func (r *Report) writePlot(w io.Writer) {
 	p.write(w, r.colour)
 }
 
-// goalLine is the time of the goal that is drawn, in µs; 0: there is none.
-func (r *Report) goalLine() float64 {
-	i := slices.IndexFunc(r.goals, func(g load.Goal) bool { return g.Metric == r.drawn() })
+// GoalLine is the time of the goal that is drawn, in µs; 0: there is none.
+func (r *Report) GoalLine() float64 {
+	i := slices.IndexFunc(r.goals, func(g load.Goal) bool { return g.Metric == r.Drawn() })
 	if i < 0 {
 		return 0
 	}

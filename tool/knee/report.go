@@ -109,7 +109,8 @@ func (p measured) inJSON(drawn string) Point {
 	return t
 }
 
-func (r *Report) drawn() string { return DrawnOf(r.goals) }
+// Drawn is the figure that trials are drawn with.
+func (r *Report) Drawn() string { return DrawnOf(r.goals) }
 
 func (s *Search) drawn() string { return DrawnOf(s.Goals) }
 

@@ -13,7 +13,7 @@ var avatarSteps = [...]string{drawEach: "article-draw", keepImages: "article-ima
 
 // avatars is the fifth article.
 func avatars(ctx context.Context, b *bench) error {
-	names := append(avatarSteps[:len(avatarSteps):len(avatarSteps)], "hone-avatar", "hone-avatar-off")
+	names := append(avatarSteps[:len(avatarSteps):len(avatarSteps)], movedStage, "hone-avatar", "hone-avatar-off")
 	all, end, err := b.startAll(ctx, names)
 	if err != nil {
 		return err
@@ -28,20 +28,43 @@ func avatars(ctx context.Context, b *bench) error {
 	}
 	b.avatarSteps(laps)
 	var lines logCount
-	if err := all[len(avatarSteps)].order(ctx, "log", 0, &lines); err != nil {
+	if err := all[len(avatarSteps)+1].order(ctx, "log", 0, &lines); err != nil {
 		return err
 	}
+	b.avatarMoved(laps)
 	b.avatarOwn(laps, lines)
-	of, err := b.profile(ctx, all[keepImages], quickly(b, 150*time.Millisecond, 2*time.Second), "", func(ctx context.Context) error {
-		_, err := load.Run(ctx, load.Plan{Target: load.HTTP{URL: "http://" + all[keepImages].addr + "/avatar/a?size=128"}, Conns: quickly(b, 10, 100), For: time.Minute})
-		return err
-	})
-	if err != nil {
-		return err
+	return b.avatarProfiles(ctx, all)
+}
+
+// avatarProfiles are the article's, and one more: of the step behind its last profile.
+func (b *bench) avatarProfiles(ctx context.Context, all []*process) error {
+	var views [2]profileOf
+	for i, p := range []*process{all[keepImages], all[keepUnlogged]} {
+		var err error
+		views[i], err = b.profile(ctx, p, quickly(b, 150*time.Millisecond, 2*time.Second), "", func(ctx context.Context) error {
+			_, err := load.Run(ctx, load.Plan{Target: load.HTTP{URL: "http://" + p.addr + "/avatar/a?size=128"}, Conns: quickly(b, 10, 100), For: time.Minute})
+			return err
+		})
+		if err != nil {
+			return err
+		}
 	}
-	encoding := cumShare(of.cpu, "image/png.(*Encoder).Encode")
-	b.add(one(encoding).row("image cache: encoding PNG, of its CPU", "%", "The article's second profile shows that encoding is what is left. Most of all: "+top(of.cpu, 3)+".").as(first(encoding > 50, encoding > 20)))
+	images, last := views[0].cpu, views[1].cpu
+	encoding := cumShare(images, "image/png.(*Encoder).Encode")
+	b.add(one(encoding).row("image cache: encoding PNG, of its CPU", "%", "The article's second profile shows that encoding is what is left. Most of all: "+top(images, 3)+".").as(first(encoding > 50, encoding > 20)))
+	own := cumShare(last, "github.com/hone-go/hone/tool/lab.(*portraits).ServeHTTP")
+	b.add(one(own).row("no log: the service's own handler, of its CPU", "%", "The article's profiles end before this step. Here the handler is the smaller part, and the rest is net/http, the scheduler and the kernel: the next thing to change is the server. Most of all: "+top(last, 3)+".").
+		as(first(own < 50, false)))
 	return nil
+}
+
+// avatarMoved sets the article's last step on http1 beside the same on net/http.
+func (b *bench) avatarMoved(laps map[string]lap) {
+	std, moved := laps[avatarSteps[keepUnlogged]], laps[movedStage]
+	const why = "One change: the article's last step, handler and cache, served by http1. The claim is that the server is where the next gain is."
+	more, saved := moved.rate.over(std.rate), std.cpu.over(moved.cpu)
+	b.add(moved.rate.row("the same on http1", "requests/s", why).to(more, "the same on net/http").as(better(more)),
+		moved.cpu.row("the same on http1, CPU", perRequest, why).to(saved, "less than on net/http").as(better(saved)))
 }
 
 // avatarSteps are the article's rates, and the gains between them.
@@ -67,7 +90,7 @@ func (b *bench) avatarSteps(laps map[string]lap) {
 func (b *bench) avatarOwn(laps map[string]lap, lines logCount) {
 	own, off := laps["hone-avatar"], laps["hone-avatar-off"]
 	logged, unlogged := laps[avatarSteps[keepEncoded]], laps[avatarSteps[keepUnlogged]]
-	why := fmt.Sprintf("Ours, with a line of JSON for each request: %s written, %s dropped for want of room. ", thousands(int(lines.Written)), thousands(int(lines.Dropped)))
+	why := fmt.Sprintf("Ours on http1, with a line of JSON for each request: %s written, %s dropped for want of room. ", thousands(int(lines.Written)), thousands(int(lines.Dropped)))
 	for _, c := range []struct {
 		what, why, to string
 		own, other    lap

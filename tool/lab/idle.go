@@ -16,6 +16,12 @@ const (
 	idleRest = 6 * time.Second // after which a parked connection has given back what it can
 )
 
+// waitingHTTP are servers of HTTP and WebSocket whose connections wait: net/http, and the
+// same on http1.
+func waitingHTTP() []string {
+	return []string{stdStage, http1Name(usual()), wsStdStage, wsHTTP1}
+}
+
 // idle is the fourth article's other half: memory of connections that wait.
 func idle(ctx context.Context, b *bench) error {
 	limit, err := descriptors()
@@ -32,6 +38,7 @@ func idle(ctx context.Context, b *bench) error {
 	for _, e := range engine.All() {
 		names = append(names, ownName(e))
 	}
+	names = append(names, waitingHTTP()...)
 	each := make(map[string]float64, len(names))
 	for _, name := range names {
 		b.say("%s with %s connections", name, thousands(n))
@@ -50,11 +57,10 @@ func (b *bench) idleBytes(ctx context.Context, name string, n int) (float64, err
 		return 0, err
 	}
 	defer p.Stop()
-	target, err := load.ParseTarget("tcp://"+p.addr, wire.Standard)
+	asked, err := idlePlan(p)
 	if err != nil {
 		return 0, err
 	}
-	asked := load.Plan{Target: target, Content: []byte("hello world\r\n"), Expect: []byte{}, Timeout: callTime}
 	var held load.Guests
 	defer held.Leave()
 	var resident [2]int64
@@ -77,6 +83,25 @@ func (b *bench) idleBytes(ctx context.Context, name string, n int) (float64, err
 	return float64(resident[1]-resident[0]) / float64(n-idleWarm), nil
 }
 
+// idlePlan is the one request of each connection. The addresses that they come from have
+// ports for 50,000.
+func idlePlan(p *process) (plan load.Plan, err error) {
+	plan = load.Plan{Timeout: callTime}
+	if err := plan.Sources.UnmarshalText([]byte("127.0.0.1-127.0.0.4")); err != nil {
+		return plan, err
+	}
+	switch p.name {
+	case wsStdStage, wsHTTP1:
+		plan.Target, plan.Content, plan.Echo = load.WebSocket{URL: "ws://" + p.addr + echoPath}, []byte("hello world\r\n"), true
+	case stdStage, http1Name(usual()):
+		plan.Target = load.HTTP{URL: "http://" + p.addr + helloPath}
+	default:
+		plan.Content, plan.Expect = []byte("hello world\r\n"), []byte{}
+		plan.Target, err = load.ParseTarget("tcp://"+p.addr, wire.Standard)
+	}
+	return plan, err
+}
+
 // idleRows say what a connection costs, and what a million would.
 func (b *bench) idleRows(names []string, each map[string]float64, n int) {
 	const gib = 1e6 / (1 << 30)
@@ -95,6 +120,17 @@ func (b *bench) idleRows(names []string, each map[string]float64, n int) {
 			less := whole.over(here)
 			b.add(here.row(name+", a waiting connection", "bytes", why+"The claim is that it takes less than a goroutine with buffers. What is left are package net's connection, which is registered with Go's own epoll as well, and a map's entry.").
 				to(less, "less than a goroutine with buffers").as(larger(less)))
+		case stdStage, wsStdStage:
+			what := map[string]string{stdStage: "net/http, a keep-alive connection that waits", wsStdStage: "websocket on net/http, a connection that waits"}[name]
+			b.add(here.row(what, "bytes", why+"A goroutine for each, with the stack and the buffers of package net/http.").to(here.over(epoll), "the article's epoll").as(NoClaim))
+		case http1Name(usual()), wsHTTP1:
+			what, beside := "http1, a keep-alive connection that waits", one(each[stdStage])
+			if name == wsHTTP1 {
+				what, beside = "websocket on http1, a connection that waits", one(each[wsStdStage])
+			}
+			less := beside.over(here)
+			b.add(here.row(what, "bytes", why+"One change: the server. No goroutine and no buffer while nothing comes: an entry in the event loop's table, and for WebSocket the connection's state.").
+				to(less, "less than on net/http").as(larger(less)))
 		default:
 			less := epoll.over(here)
 			b.add(here.row(name+", a waiting connection", "bytes", why+"Ours: the claim is that it takes less than the article's epoll server.").to(less, "less than the article's epoll").as(larger(less)))

@@ -1,5 +1,6 @@
 // Package lab rebuilds what five articles on fast Go services measured, and
-// measures it again beside hone.
+// measures it again beside hone. One lab more, http, sets net/http, fasthttp and http1
+// side by side.
 //
 //	report, err := lab.Run(ctx, lab.Plan{Stage: []string{"hone", "lab", "stage"}})
 //
@@ -34,6 +35,9 @@ type Plan struct {
 	// Stage is a command that calls Serve with the last argument that is added to
 	// it, its standard input and its standard output.
 	Stage []string
+	// Fasthttp is the program of bench/servers/fasthttp, for the lab "http". Empty: that
+	// lab does without, and says so.
+	Fasthttp string
 	// Quick gives each lab a second or so: enough to see that it works. The figures
 	// are rough, and the report says so.
 	Quick bool
@@ -116,6 +120,7 @@ func experiments() []experiment {
 		{"conns", "With a pool of 2,000 connections, 500,000 requests take 3.73 s: more than 150,000 a second.", connections},
 		{"idle", "A million connections with a goroutine each take tens of GB; epoll does without most of that.", idle},
 		{"avatar", "A service of pictures goes from 897 to 1,204, to 22,889 and to 42,850 requests/s, by caching what it sends and by not logging.", avatars},
+		{"http", "The same service on net/http, fasthttp and http1: no article's, but where the last three lead.", web},
 	}
 }
 
@@ -128,7 +133,7 @@ func Names() []string {
 	return names
 }
 
-// Run runs the labs, one after the other: six to nine minutes for all of them on
+// Run runs the labs, one after the other: eight to eleven minutes for all of them on
 // two processors. Nothing is left running. When ctx ends, so does Run, within seconds,
 // with its error. The report then has the labs that had ended; it is nil if none had.
 func Run(ctx context.Context, p Plan) (*Report, error) {

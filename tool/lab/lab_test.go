@@ -36,7 +36,7 @@ func checkRows(t *testing.T, l *Lab) {
 	if len(l.Rows) == 0 {
 		t.Error("no rows")
 	}
-	verdicts := []Verdict{Holds, HoldsLess, Contradicted, Untold}
+	verdicts := []Verdict{Holds, HoldsLess, Contradicted, Untold, NoClaim}
 	for _, r := range l.Rows {
 		switch {
 		case r.What == "" || r.Unit == "" || r.Why == "" || !slices.Contains(verdicts, r.Verdict):

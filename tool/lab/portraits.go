@@ -10,7 +10,6 @@ import (
 	"image/draw"
 	"image/png"
 	"log"
-	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -22,6 +21,7 @@ import (
 	"golang.org/x/image/font/opentype"
 	"golang.org/x/image/math/fixed"
 
+	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/tool/avatar"
 )
 
@@ -187,8 +187,15 @@ func logFile() (*os.File, func(), error) {
 	}, nil
 }
 
+// movedStage is the article's last step with one change: the server.
+const movedStage = "article-http1"
+
 func avatarStages() map[string]func() (*stage, error) {
 	all := map[string]func() (*stage, error){
+		movedStage: func() (*stage, error) {
+			s, err := newPortraits(keepUnlogged)
+			return onEngine(engine.Engine{}, s), err
+		},
 		"hone-avatar":     func() (*stage, error) { return ownAvatar(true) },
 		"hone-avatar-off": func() (*stage, error) { return ownAvatar(false) },
 	}
@@ -212,12 +219,14 @@ func portraitStage(at step) (*stage, error) {
 		}
 		s.log = log.New(file, "[portraits] ", log.LstdFlags)
 	}
-	server := &http.Server{Handler: s}
-	return &stage{serve: server.Serve, stop: func() { server.Close(); forget() }}, nil
+	served := onStd(s)
+	closeServer := served.stop
+	served.stop = func() { closeServer(); forget() }
+	return served, nil
 }
 
-// ownAvatar is hone's service, with every line of its access log in a file, or
-// without one.
+// ownAvatar is hone's service on http1, with every line of its access log in a file,
+// or without one.
 func ownAvatar(logged bool) (*stage, error) {
 	fonts, err := avatar.OpenFonts(avatar.FontOptions{Places: []string{}})
 	if err != nil {
@@ -234,7 +243,7 @@ func ownAvatar(logged bool) (*stage, error) {
 		forget = func() { service.Log.Close(); remove() }
 	}
 	server := &avatar.Server{Service: service}
-	s := &stage{serve: func(ln net.Listener) error { return server.Serve(ln, nil) }, stop: func() { server.Close(); forget() }}
+	s := &stage{serve: server.Serve, stop: func() { server.Close(); service.Close(); forget() }}
 	s.asked = func(string) (any, error) {
 		if service.Log == nil {
 			return nil, errors.New("there is no log")

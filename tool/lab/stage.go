@@ -44,6 +44,8 @@ func stages() map[string]func() (*stage, error) {
 	maps.Copy(all, connectionStages())
 	maps.Copy(all, idleStages())
 	maps.Copy(all, avatarStages())
+	maps.Copy(all, contextStages())
+	maps.Copy(all, httpStages())
 	return all
 }
 

@@ -15,6 +15,7 @@ const (
 	HoldsLess    Verdict = "holds less" // the effect is there, and clearly smaller
 	Contradicted Verdict = "contradicted"
 	Untold       Verdict = "cannot be told here"
+	NoClaim      Verdict = "no claim" // a figure that others are set beside
 )
 
 // fewestRounds are how many it takes to say that one thing is better in all.

@@ -19,6 +19,8 @@ type carried struct {
 	Span        time.Duration    `json:",omitempty"`
 	Lag         carriedHistogram `json:",omitempty"`
 	Offered     int64            `json:",omitempty"`
+	Followed    int64            `json:",omitempty"`
+	Steps       []carriedStep    `json:",omitempty"`
 	CPU         time.Duration    `json:",omitempty"`
 	CPUSpan     time.Duration    `json:",omitempty"`
 	CPUKnown    bool             `json:",omitempty"`
@@ -39,6 +41,12 @@ type carriedTally struct {
 	Answered, During, Good int64
 	Example                string        `json:",omitempty"`
 	Codes                  map[int]int64 `json:",omitempty"`
+}
+
+type carriedStep struct {
+	Latency, Service      carriedHistogram // no Service: a closed loop
+	Errors                [kinds]int64
+	Untimed, Unsent, Good int64
 }
 
 type carriedSizes struct {
@@ -72,10 +80,13 @@ type carriedHistogram string
 func (m *Measured) MarshalJSON() ([]byte, error) {
 	c := carried{
 		Start: m.start, End: m.end, Late: m.late, Tally: m.tally.carried(),
-		Failure: m.failure.carried(), Interrupted: m.interrupted, Missed: m.missed, Span: m.span, Lag: carriedOf(m.lag), Offered: m.offered,
+		Failure: m.failure.carried(), Interrupted: m.interrupted, Missed: m.missed, Span: m.span, Lag: carriedOf(m.lag), Offered: m.offered, Followed: m.followed,
 		CPU: m.cpu, CPUSpan: m.cpuSpan, CPUKnown: m.cpuKnown, Procs: m.procs,
 		Reconnects: m.reconnects, Retries: m.retries, Drains: m.drains, Outage: m.outage,
 		Sizes: carriedSizes{m.sizes.requests, m.sizes.bytes, m.sizes.counted, m.sizes.most},
+	}
+	for _, s := range m.steps {
+		c.Steps = append(c.Steps, carriedStep{carriedOf(s.latency), carriedOf(s.service), s.errors, s.untimed, s.unsent, s.good})
 	}
 	if i := m.idle; i != nil {
 		c.Idle = &carriedIdle{i.Idle, carriedOf(i.after)}
@@ -98,10 +109,18 @@ func (m *Measured) UnmarshalJSON(text []byte) (err error) {
 	var all unpacking
 	*m = Measured{start: c.Start, end: c.End, late: c.Late, measurement: measurement{
 		tally: c.Tally.tally(&all), failure: c.Failure.fault(), interrupted: c.Interrupted, missed: c.Missed, span: c.Span,
-		lag: all.histogram(c.Lag), offered: c.Offered, cpu: c.CPU, cpuSpan: c.CPUSpan, cpuKnown: c.CPUKnown, procs: c.Procs,
+		lag: all.histogram(c.Lag), offered: c.Offered, followed: c.Followed, cpu: c.CPU, cpuSpan: c.CPUSpan, cpuKnown: c.CPUKnown, procs: c.Procs,
 		reconnects: c.Reconnects, retries: c.Retries, drains: c.Drains, outage: c.Outage,
 		sizes: sizeSum{c.Sizes.Requests, c.Sizes.Bytes, c.Sizes.Counted, c.Sizes.Most},
 	}}
+	for _, s := range c.Steps {
+		step := stepTally{all.histogram(s.Latency), all.histogram(s.Service), s.Errors, s.Untimed, s.Unsent, s.Good}
+		if step.latency == nil {
+			step.latency = NewHistogram()
+			all.err = errors.Join(all.err, errNoTimes)
+		}
+		m.steps = append(m.steps, step)
+	}
 	if i := c.Idle; i != nil {
 		m.idle = &soaked{i.Idle, all.histogram(i.After)}
 	}

@@ -69,6 +69,10 @@ func (p Plan) checkTogether() error {
 		return badTarget("Requests beside a Churn or without connections", "give the time to measure instead")
 	case p.Deadline > 0 && !p.paced():
 		return badTarget("a Deadline without a rate", "give a rate: a closed loop sends nothing late")
+	case p.Traffic != nil && (p.Content != nil || !p.Sizes.None()):
+		return badTarget("both Traffic and Content or Sizes", "give the steps what their requests carry")
+	case p.Traffic != nil && (p.Idle > 0 || p.Churn > 0):
+		return badTarget("Traffic and connections beside the load", "run a second load for those")
 	case !p.Sizes.None() && p.Content != nil:
 		return badTarget("both Content and Sizes", "give one of them")
 	case !p.Sizes.None() && len(p.Expect) > 0:

@@ -20,15 +20,17 @@ type conn struct {
 	number uint64 // among all of the plan; in every id, so that an answer on the wrong connection shows
 
 	mu         sync.Mutex
-	slots      []slot   // outstanding requests, at the place in the low bits of their id; grows up to the plan's depth
-	sizes      []int32  // of their content, at the same places; nil: all are the plan's Content
-	left       sizeSum  // what has left the schedule: sent or given up
-	free       []uint16 // places without a request
-	generation uint32   // in every id, so that a second answer shows
-	waiting    moments  // intended moments of requests that are due and have no place
-	out        []byte   // encoded, not taken by the writer
-	spare      []byte   // the writer's second buffer
-	writing    bool     // somebody writes; stays true when writing has failed
+	slots      []slot         // outstanding requests, at the place in the low bits of their id; grows up to the plan's depth
+	sizes      []int32        // of their content, at the same places; nil: all are the plan's Content
+	clients    []*client      // whose requests they are, at the same places; nil: the plan has no Traffic
+	sessions                  // of the plan's Traffic
+	left       sizeSum        // what has left the schedule: sent or given up
+	free       []uint16       // places without a request
+	generation uint32         // in every id, so that a second answer shows
+	waiting    queue[arrival] // requests that are due and have no place
+	out        []byte         // encoded, not taken by the writer
+	spare      []byte         // the writer's second buffer
+	writing    bool           // somebody writes; stays true when writing has failed
 	writeErr   error
 	writerGone chan struct{} // closed when nobody writes any more; not nil while somebody waits for that
 	parted     int           // how often socket was replaced
@@ -124,7 +126,7 @@ func (c *conn) read() {
 // sent in their place. It reports whether the socket is to be replaced.
 func (c *conn) arrived(in []byte, now int64) (used int, parting bool, err error) {
 	c.mu.Lock()
-	used, err = c.settle(in)
+	used, err = c.settle(in, now)
 	if c.batch.count > 0 {
 		c.answeredAt = now
 		if !c.ending {
@@ -148,7 +150,7 @@ func (c *conn) arrived(in []byte, now int64) (used int, parting bool, err error)
 }
 
 // settle verifies the complete answers of in and frees their places.
-func (c *conn) settle(in []byte) (used int, err error) {
+func (c *conn) settle(in []byte, now int64) (used int, err error) {
 	for used < len(in) && !c.ending {
 		c.answer = Answer{}
 		n, err := c.caller.Decode(&c.answer, in[used:])
@@ -162,7 +164,7 @@ func (c *conn) settle(in []byte) (used int, err error) {
 			}
 			continue
 		}
-		if err := c.accept(); err != nil {
+		if err := c.accept(now); err != nil {
 			return used, err
 		}
 	}
@@ -170,17 +172,22 @@ func (c *conn) settle(in []byte) (used int, err error) {
 }
 
 // accept settles the answer that was decoded.
-func (c *conn) accept() error {
+func (c *conn) accept(now int64) error {
 	a := &c.answer
 	place := int(a.ID & mostDepth)
 	if place >= len(c.slots) || c.slots[place].id != a.ID {
 		return wrongID(a.ID)
 	}
 	s := &c.slots[place]
-	c.batch.add(s.intended, s.written)
+	c.batch.add(s.intended, s.written, c.stepAt(place))
 	expect := c.run.plan.Expect
-	if c.sizes != nil && c.run.plan.Echo {
+	if (c.sizes != nil || c.clients != nil) && c.run.plan.Echo {
 		expect = c.content(place)
+	}
+	again, well := false, false
+	if c.clients != nil && a.Err == nil {
+		again, a.Err = c.ask(place)
+		a.Wrong = a.Err != nil
 	}
 	switch {
 	case a.Wrong:
@@ -189,11 +196,16 @@ func (c *conn) accept() error {
 		c.batch.complain(Failed, c.shard.window.has(s.intended), a.Err)
 	case expect != nil && !bytes.Equal(a.Content, expect):
 		c.batch.complain(WrongContent, c.shard.window.has(s.intended), nil)
+	default:
+		well = true
 	}
 	if a.Code != 0 && a.Code < mostCodes && c.shard.window.has(s.intended) {
 		c.batch.code(a.Code)
 	}
-	c.release(place)
+	client := c.release(place)
+	if client != nil {
+		c.follow(client, now, well && again, well)
+	}
 	c.served = true
 	if a.Last {
 		c.announced, c.polite = true, true
@@ -202,10 +214,22 @@ func (c *conn) accept() error {
 	return nil
 }
 
-// release frees a place.
-func (c *conn) release(place int) {
+// release frees a place, and returns the client who had it, if there are any.
+func (c *conn) release(place int) (of *client) {
 	c.slots[place].id = 0
 	c.free = append(c.free, uint16(place))
+	if c.clients != nil {
+		of, c.clients[place] = c.clients[place], nil
+	}
+	return of
+}
+
+// lose gives up the request at a place, which was sent, and the session that it is of.
+func (c *conn) lose(kind Kind, place int, now int64, why error) {
+	c.shard.lose(kind, c.stepAt(place), c.slots[place].intended, now, why)
+	if client := c.release(place); client != nil {
+		c.retire(client)
+	}
 }
 
 func wrongID(id uint64) *Error {
@@ -219,6 +243,7 @@ func wrongID(id uint64) *Error {
 // refill sends in the places that answers have freed: in a closed loop whatever
 // fits, in an open one what is due and waits.
 func (c *conn) refill(now int64) {
+	c.goOn(now)
 	if !c.run.paced {
 		if now < c.shard.window.till {
 			c.fill(now)
@@ -226,11 +251,11 @@ func (c *conn) refill(now int64) {
 		return
 	}
 	for c.waiting.count > 0 && c.room() {
-		intended := c.waiting.pop()
-		if kind, late := c.tooLate(now - intended); late {
-			c.drop(kind, intended, now)
+		next := c.waiting.pop()
+		if kind, late := c.tooLate(now - next.moment); late {
+			c.drop(kind, next, now)
 		} else {
-			c.send(intended, now)
+			c.send(next, now)
 		}
 	}
 }
@@ -250,15 +275,19 @@ func (c *conn) overdue(waited int64) bool {
 }
 
 // drop gives a request up that was not sent.
-func (c *conn) drop(kind Kind, intended, now int64) {
+func (c *conn) drop(kind Kind, a arrival, now int64) {
 	c.left.requests++
-	c.shard.drop(kind, intended, now)
+	c.shard.drop(kind, c.run.firstStep(a.flow), a.moment, now)
 }
 
 // fill sends as many requests as there are free places.
 func (c *conn) fill(now int64) {
-	for c.room() && c.run.another() {
-		c.send(now, now)
+	for c.room() && (c.clients == nil || c.live < c.run.plan.Depth) {
+		next, ok := c.run.another(now)
+		if !ok {
+			return
+		}
+		c.send(next, now)
 	}
 }
 
@@ -280,11 +309,27 @@ func (c *conn) room() bool {
 	if c.run.sized {
 		c.sizes = append(c.sizes, make([]int32, after-before)...)
 	}
+	if c.run.plan.Traffic != nil {
+		c.clients = append(c.clients, make([]*client, after-before)...)
+	}
 	return after > before
 }
 
 // send encodes a request into a free place.
-func (c *conn) send(intended, now int64) {
+func (c *conn) send(a arrival, now int64) {
+	place := c.occupy(a.moment, now)
+	if c.clients != nil {
+		c.clients[place] = c.admit(a)
+	}
+	if c.sizes != nil {
+		c.measure(place)
+	}
+	c.left.requests++
+	c.encode(place)
+}
+
+// occupy takes a free place.
+func (c *conn) occupy(intended, now int64) (at int) {
 	last := len(c.free) - 1
 	place := c.free[last]
 	c.free = c.free[:last]
@@ -293,15 +338,28 @@ func (c *conn) send(intended, now int64) {
 	}
 	id := uint64(c.generation)<<32 | c.number&0xffff<<16 | uint64(place)
 	c.slots[place] = slot{id, intended, now}
-	if c.sizes != nil {
-		c.measure(int(place))
+	return int(place)
+}
+
+// encode appends the request at a place to what is to be written.
+func (c *conn) encode(place int) {
+	id := c.slots[place].id
+	if c.clients != nil {
+		if caller, ok := c.caller.(stepper); ok {
+			c.out = caller.AppendStep(c.out, id, &c.clients[place].Session)
+			return
+		}
 	}
-	c.left.requests++
-	c.out = c.caller.AppendRequest(c.out, id, c.content(int(place)))
+	c.out = c.caller.AppendRequest(c.out, id, c.content(place))
 }
 
 // content is what the request at a place carries.
 func (c *conn) content(place int) []byte {
+	if c.clients != nil {
+		client := c.clients[place]
+		c.message = client.Request().Body.Append(c.message[:0], &client.Session)
+		return c.message
+	}
 	if c.sizes == nil {
 		return c.run.plan.Content
 	}
@@ -333,17 +391,17 @@ func (c *conn) begin(now int64) {
 // due takes the requests of an open loop that are due: every stride-th of them.
 // Those without a place wait, but no longer than the deadline and the time-out, which
 // also bounds how many wait.
-func (c *conn) due(intended []int64, stride int, now int64) {
+func (c *conn) due(all []arrival, stride int, now int64) {
 	c.mu.Lock()
-	for i := 0; i < len(intended); i += stride {
-		if c.waiting.count == 0 && c.room() && !c.overdue(now-intended[i]) {
-			c.send(intended[i], now)
+	for i := 0; i < len(all); i += stride {
+		if c.waiting.count == 0 && c.later.count == 0 && c.room() && !c.overdue(now-all[i].moment) {
+			c.send(all[i], now)
 		} else {
-			c.waiting.push(intended[i])
+			c.waiting.push(all[i])
 		}
 	}
 	for c.waiting.count > 0 {
-		kind, late := c.tooLate(now - c.waiting.first())
+		kind, late := c.tooLate(now - c.waiting.first().moment)
 		if !late {
 			break
 		}
@@ -475,7 +533,7 @@ func (c *conn) cutAfter(d time.Duration, parted int) {
 func (c *conn) idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.free) == len(c.slots) && c.waiting.count == 0
+	return len(c.free) == len(c.slots) && c.waiting.count == 0 && c.live == 0
 }
 
 // unanswered is since when an answer stays away, and why if that is known; not ok:
@@ -498,14 +556,22 @@ func (c *conn) unanswered() (since int64, why *Error, ok bool) {
 func (c *conn) abandon(now int64) {
 	for i := range c.slots {
 		if s := &c.slots[i]; s.id != 0 {
-			c.shard.lose(Unanswered, s.intended, now, nil)
+			c.shard.lose(Unanswered, c.stepAt(i), s.intended, now, nil)
 		}
 	}
-	for c.waiting.count > 0 {
-		kind, intended := Unanswered, c.waiting.pop()
-		if c.overdue(now - intended) {
+	unsent := func(step int32, moment int64) {
+		kind := Unanswered
+		if c.overdue(now - moment) {
 			kind = Shed
 		}
-		c.shard.drop(kind, intended, now)
+		c.shard.drop(kind, step, moment, now)
+	}
+	for c.later.count > 0 {
+		client := c.later.pop()
+		unsent(client.step(), client.due)
+	}
+	for c.waiting.count > 0 {
+		next := c.waiting.pop()
+		unsent(c.run.firstStep(next.flow), next.moment)
 	}
 }

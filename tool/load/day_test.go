@@ -98,7 +98,7 @@ func TestSilenceAtALowRate(t *testing.T) {
 		for now := int64(0); now < int64(90*time.Second) && ended == 0; now += int64(100 * time.Millisecond) {
 			r.start = time.Now().Add(-time.Duration(now))
 			if now%int64(20*time.Second) == 0 {
-				c.due([]int64{now}, 1, now)
+				c.due([]arrival{{moment: now}}, 1, now)
 				if now == 0 || recovers && now > int64(20*time.Second) {
 					if _, _, err := c.arrived(echo(nil, wire.Packet{ID: c.slots[c.outstanding()[0]].id}), now+1); err != nil {
 						t.Fatal(err)
@@ -146,7 +146,7 @@ func (d *day) request(c *conn, at int64) {
 	if at >= c.look {
 		c.look = c.expire(at)
 	}
-	c.due([]int64{at}, 1, at)
+	c.due([]arrival{{moment: at}}, 1, at)
 	newest := c.outstanding()
 	id := c.slots[newest[len(newest)-1]].id
 	switch {

@@ -62,6 +62,17 @@ func whereIs(t Target) (network, address string) {
 	return network, address
 }
 
+// handshakesOf are those of a target's connections; nil: it does not speak TLS.
+func handshakesOf(t Target) *handshakes {
+	switch t := t.(type) {
+	case *httpTarget:
+		return t.handshakes
+	case *wsTarget:
+		return t.handshakes
+	}
+	return nil
+}
+
 // dialError explains why a connection could not be opened, after so many.
 func (r *run) dialError(err error, opened int64) *Error {
 	if kind := new(Error); errors.As(err, &kind) {

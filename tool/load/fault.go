@@ -112,7 +112,7 @@ func decodeError(err error) *Error {
 	}
 	return &Error{
 		Kind: Garbage, Err: err,
-		What: fmt.Sprintf("the server sends what is no answer of this protocol: %v", err),
+		What: fmt.Sprintf("the server sends something that is not an answer of this protocol: %v", err),
 		Try:  "check that the address, the protocol and the dialect are the server's",
 	}
 }

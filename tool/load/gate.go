@@ -50,10 +50,11 @@ func (m *measurement) behind() string {
 	if m.lag == nil || m.unfinished() || m.offered == 0 {
 		return ""
 	}
-	asked := m.offered - m.errors[Shed] - m.lost
+	each := float64(m.offered+m.followed) / float64(m.offered) // requests of a session
+	asked := m.offered + m.followed - m.errors[Shed] - m.lost
 	median := time.Duration(m.latency.ValueAtQuantile(50))
 	first, last := m.dueWithin(0, median), m.dueWithin(m.plan.For, median)
-	allowance := max(0, last-first) + 3*math.Sqrt(max(first, last)) + m.dueWithin(m.plan.For, m.plan.MaxStall)
+	allowance := each * (max(0, last-first) + 3*math.Sqrt(max(first, last)) + m.dueWithin(m.plan.For, m.plan.MaxStall))
 	if float64(m.during) >= leastAchieved*float64(asked)-allowance {
 		return ""
 	}

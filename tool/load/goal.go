@@ -13,6 +13,7 @@ import (
 
 // Goal is what a result should be, as ParseGoal reads it.
 type Goal struct {
+	Step   string  // of the plan's Traffic whose figure it is; zero: the whole run's
 	Metric string  // p50, p90, p95, p99, p999, max, mean, service.p50 and so on, rate, errors, shed, requests
 	Than   string  // <, <=, >, >= or ==
 	Value  float64 // microseconds for times, requests a second for rate, else a count
@@ -24,6 +25,7 @@ type Goal struct {
 //
 //	p99<5ms    service.p999<=250us    rate>=10000    errors==0    errors<0.1%    shed<1%
 //
+// or login.p99<20ms, which is about one step of a plan's Traffic.
 // Times are response times, from the intended moment in an open loop, and take a
 // unit: ns, us, µs, ms, s or m. Blanks are allowed; p99.9 is p999.
 func ParseGoal(text string) (Goal, error) {
@@ -33,6 +35,14 @@ func ParseGoal(text string) (Goal, error) {
 		return Goal{}, badGoal(text, "write a figure, a comparison and a value, as in p99<5ms")
 	}
 	g := Goal{Metric: strings.Replace(bare[:at], "p99.9", "p999", 1), text: text}
+	for _, name := range metrics() {
+		if step, ok := strings.CutSuffix(g.Metric, "."+name); ok && !slices.Contains(metrics(), g.Metric) && step != "service" {
+			g.Step, g.Metric = strings.TrimSuffix(step, ".service"), name
+			if g.Step != step {
+				g.Metric = "service." + name
+			}
+		}
+	}
 	if !slices.Contains(metrics(), g.Metric) {
 		return Goal{}, badGoal(text, fmt.Sprintf("there is no figure %q; use one of %s", g.Metric, strings.Join(metrics(), ", ")))
 	}
@@ -50,7 +60,7 @@ func badGoal(text, why string) error {
 	return fmt.Errorf("load: goal %q: %s", text, why)
 }
 
-// counts are the figures that are no times.
+// counts are the figures other than times.
 func counts() []string { return []string{"rate", "errors", "shed", "requests"} }
 
 func metrics() []string {
@@ -91,7 +101,35 @@ func (g Goal) String() string {
 	if g.text != "" {
 		return g.text
 	}
-	return g.Metric + g.Than + g.format(g.Value)
+	return g.name() + g.Than + g.format(g.Value)
+}
+
+// name is the figure's, with that of its step.
+func (g Goal) name() string {
+	if g.Step == "" {
+		return g.Metric
+	}
+	return g.Step + "." + g.Metric
+}
+
+// HasSteps refuses a goal for a step that a plan does not have.
+func (p Plan) HasSteps(goals []Goal) error {
+	var names []string
+	if p.Traffic != nil {
+		for _, r := range p.Traffic.Requests() {
+			names = append(names, r.Name)
+		}
+	}
+	for _, g := range goals {
+		switch {
+		case g.Step == "" || slices.Contains(names, g.Step):
+		case names == nil:
+			return badGoal(g.text, fmt.Sprintf("there is no figure %q, and the load has no steps; use one of %s", g.name(), strings.Join(metrics(), ", ")))
+		default:
+			return badGoal(g.text, fmt.Sprintf("there is no step %q; use one of %s", g.Step, strings.Join(names, ", ")))
+		}
+	}
+	return nil
 }
 
 // Outcome is what became of a goal.
@@ -109,7 +147,7 @@ type Outcome struct {
 func (o Outcome) String() string {
 	got := "without a figure"
 	if o.Got != nil {
-		got = o.Goal.Metric + " is " + o.Goal.format(*o.Got)
+		got = o.Goal.name() + " is " + o.Goal.format(*o.Got)
 	}
 	switch {
 	case !o.Judged:
@@ -133,6 +171,14 @@ func Check(r *Result, goals []Goal) []Outcome {
 
 // figure is what the result has under the goal's name.
 func (g Goal) figure(r *Result) *float64 {
+	if g.Step != "" {
+		at := slices.IndexFunc(r.Steps, func(s Step) bool { return s.Name == g.Step })
+		if at < 0 {
+			return nil
+		}
+		s := r.Steps[at]
+		r = &Result{Rate: s.Rate, Requests: s.Requests, Errors: s.Errors, Latency: s.Latency, Service: s.Service}
+	}
 	switch g.Metric {
 	case "rate":
 		return r.Rate
@@ -167,8 +213,8 @@ func (g Goal) count(r *Result, kind string) *float64 {
 // counted of most requests at the end; 0 when nobody knows how many there will be.
 // That can be certain of upper bounds alone, and of a rate never.
 func (g Goal) missed(total, recent *tally, most int64) bool {
-	if g.Than == ">" || g.Than == ">=" {
-		return false
+	if g.Than == ">" || g.Than == ">=" || g.Step != "" {
+		return false // those of steps are judged at the end
 	}
 	switch g.Metric {
 	case "rate", "requests":
@@ -218,13 +264,19 @@ func (p Plan) most(course *offer.Course) int64 {
 	var n float64
 	switch {
 	case p.Requests > 0:
-		return p.Requests
+		n = float64(p.Requests)
 	case course != nil:
 		n = course.Due(p.Warmup+p.For) - course.Due(p.Warmup)
 	case p.Rate > 0:
 		n = p.Rate * p.For.Seconds()
 	default:
 		return 0
+	}
+	if p.Traffic != nil {
+		n *= float64(p.Traffic.Longest())
+	}
+	if p.Requests > 0 {
+		return int64(n)
 	}
 	if p.Arrivals == Poisson {
 		n += 6 * math.Sqrt(n) // its standard deviations

@@ -22,7 +22,7 @@ func (g *Guests) UpTo(ctx context.Context, p Plan, n int) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(fromSources(ctx, p.Sources))
 	defer cancel(nil)
 	r := &run{plan: p, start: time.Now(), dialing: ctx}
 	r.rampUp(n-len(g.open), func(int) bool {

@@ -2,6 +2,8 @@ package load
 
 import (
 	"errors"
+	"net"
+	"runtime"
 	"testing"
 )
 
@@ -21,5 +23,28 @@ func TestGuests(t *testing.T) {
 	g.Leave()
 	if len(g.open) != 0 {
 		t.Errorf("%d are left", len(g.open))
+	}
+}
+
+// Guests come from the plan's addresses, one after the other: one address has 28,000 ports.
+func TestGuestsHaveSources(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has all of 127.0.0.0/8; run it there")
+	}
+	p := Plan{Target: echoServer(t, "tcp"), Echo: true}
+	if err := p.Sources.UnmarshalText([]byte("127.0.0.2-127.0.0.3")); err != nil {
+		t.Fatal(err)
+	}
+	var g Guests
+	defer g.Leave()
+	if err := g.UpTo(t.Context(), p, 4); err != nil {
+		t.Fatal(err)
+	}
+	from := map[string]int{}
+	for _, nc := range g.open {
+		from[nc.LocalAddr().(*net.TCPAddr).IP.String()]++
+	}
+	if from["127.0.0.2"] != 2 || from["127.0.0.3"] != 2 {
+		t.Errorf("connections come from %v", from)
 	}
 }

@@ -29,7 +29,7 @@ func handshakeError(err error) error {
 	case errors.As(err, &record):
 		e.Try = "use http:// or ws:// if it does not speak TLS"
 	case errors.As(err, &refused) && refused.Op == "remote error":
-		e.Try = "check that it speaks HTTP/1.1 and not HTTP/2 alone, and whether it wants a client's certificate"
+		e.Try = "check that it speaks HTTP/1.1 and not HTTP/2 alone, a version of TLS between --tls-min and --tls-max, and whether it wants a client's certificate"
 	default:
 		return err
 	}

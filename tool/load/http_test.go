@@ -219,7 +219,7 @@ func TestHTTPFindsItsServer(t *testing.T) {
 		"http://unix:s.sock:/a:b?c=http://d": "unix s.sock localhost /a:b?c=http://d",
 		"https://unix:/run/s.sock:/a":        "unix /run/s.sock localhost /a",
 	} {
-		h, err := locate(text, "http", "https", nil)
+		h, err := locate(text, "", "http", "https", nil)
 		if got := strings.Join([]string{h.network, h.address, h.host, h.uri}, " "); err != nil || got != want {
 			t.Errorf("%s: %s, %v, want %s", text, got, err, want)
 		}
@@ -268,6 +268,95 @@ func TestHTTPSWithoutVerification(t *testing.T) {
 	target := webServer(t, "tls", handlers()["length"])
 	target.TLS = &tls.Config{InsecureSkipVerify: true}
 	checkAnswered(t, measured(t, Plan{Target: target, Conns: 2, Warmup: -1, For: 50 * time.Millisecond}), 2)
+}
+
+// Sessions are resumed where the plan asks for it: each connection after the first, over both
+// versions of TLS that do, and none otherwise.
+func TestHTTPSResumesSessions(t *testing.T) {
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		target := webServer(t, "tls", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") })
+		target.TLS.MinVersion, target.TLS.MaxVersion = version, version
+		for _, resumes := range []bool{false, true} {
+			if resumes {
+				target.TLS.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+			}
+			r := measured(t, Plan{Target: target, Requests: 20})
+			if r.Handshakes == nil || r.Resumed == nil {
+				t.Fatalf("%s: no handshakes", tls.VersionName(version))
+			}
+			// After its last answer the run may open one more connection, or not.
+			if made, resumed := *r.Handshakes, *r.Resumed; made < 20 || resumes && resumed != made-1 || !resumes && resumed != 0 {
+				t.Errorf("%s, resumes %v: %d of %d handshakes resumed a session", tls.VersionName(version), resumes, resumed, made)
+			}
+		}
+	}
+	if r := measured(t, Plan{Target: webServer(t, "tcp", handlers()["length"]), Requests: 1}); r.Handshakes != nil || r.Resumed != nil {
+		t.Errorf("without TLS: %d of %d handshakes", r.Resumed, r.Handshakes)
+	}
+}
+
+// TLS may return the last bytes of an answer together with the end of the stream. They are an
+// answer all the same.
+func TestHTTPSAnswersThatEndConnections(t *testing.T) {
+	target := webServer(t, "tls", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") })
+	r := measured(t, Plan{Target: target, Requests: 60})
+	if r.Requests != 60 || r.Errors["total"] != 0 || r.Retries != 0 || r.Statuses["200"] != 60 {
+		t.Errorf("%d requests, errors %v, %d retries, statuses %v", r.Requests, r.Errors, r.Retries, r.Statuses)
+	}
+}
+
+// A version of TLS that the server does not speak is said, and so are those that both do.
+func TestHTTPSVersions(t *testing.T) {
+	target := webServer(t, "tls", func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS.Version != tls.VersionTLS12 {
+			w.WriteHeader(http.StatusTeapot)
+		}
+	})
+	target.TLS.MaxVersion = tls.VersionTLS12
+	checkAnswered(t, measured(t, Plan{Target: target, Conns: 2, Requests: 10}), 2)
+	s := httptest.NewUnstartedServer(handlers()["length"])
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.TLS = &tls.Config{MinVersion: tls.VersionTLS13}
+	s.StartTLS()
+	defer s.Close()
+	e := faultOf(t, runPlan(t, context.Background(), Plan{Target: HTTP{URL: s.URL, TLS: target.TLS}, For: time.Second}).err)
+	checkLine(t, e, "--tls-min")
+}
+
+// A connection goes to the Address; the request and the certificate are for the URL's host.
+func TestHTTPAddress(t *testing.T) {
+	hosts := make(chan string, 64)
+	seen := func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case hosts <- r.Host:
+		default:
+		}
+	}
+	plain, secured := webServer(t, "tcp", seen), webServer(t, "tls", seen)
+	_, port, _ := strings.Cut(strings.TrimPrefix(secured.URL, "https://"), ":")
+	at := "127.0.0.1:" + port
+	for _, target := range []HTTP{
+		{URL: "http://shop.invalid/x", Address: strings.TrimSuffix(strings.TrimPrefix(plain.URL, "http://"), "/path?q=1")},
+		{URL: "https://example.com:8443/x", Address: at, TLS: secured.TLS}, // the test server's certificate is for it
+	} {
+		checkAnswered(t, measured(t, Plan{Target: target, Requests: 5}), 1)
+		want := strings.TrimSuffix(strings.SplitN(target.URL, "/", 4)[2], ":80")
+		if got := <-hosts; got != want {
+			t.Errorf("the request names %s, want %s", got, want)
+		}
+		for len(hosts) > 0 {
+			<-hosts
+		}
+	}
+	for name, target := range map[string]HTTP{
+		"another name":  {URL: "https://other.invalid/", Address: at, TLS: secured.TLS},
+		"a unix socket": {URL: "http://unix:/s:/x", Address: at},
+		"no port":       {URL: "http://shop.invalid/x", Address: "127.0.0.1"},
+	} {
+		if o := runPlan(t, context.Background(), Plan{Target: target, For: time.Second}); o.err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
 }
 
 // A server that wants a client's certificate gets it.

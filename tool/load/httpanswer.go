@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+
+	"github.com/hone-go/hone/tool/load/traffic"
 )
 
 // httpCaller sends the target's request, and takes answers as their bytes come:
@@ -15,8 +17,8 @@ import (
 // feeds within chunks.
 type httpCaller struct {
 	target *httpTarget
-	asked  queue[uint64] // unanswered ids, in their order
-	failed error         // the last failure, so that the next alike allocates nothing
+	asked  queue[httpAsked] // unanswered requests, in their order
+	failed error            // the last failure, so that the next alike allocates nothing
 
 	state    httpState
 	headLeft int   // bytes that heads and trailers may still take
@@ -25,6 +27,14 @@ type httpCaller struct {
 	size     int64 // bytes of the body that have come
 	head     httpHead
 	known    knownHead
+
+	keptHead, keptBody []byte // of the answer, where its request wants them
+}
+
+// httpAsked is an unanswered request.
+type httpAsked struct {
+	id      uint64
+	request *httpRequest
 }
 
 // httpHead is what an answer's head says that matters here.
@@ -60,22 +70,43 @@ type httpStatus int
 func (s httpStatus) Error() string { return fmt.Sprintf("HTTP %d %s", int(s), http.StatusText(int(s))) }
 
 func (c *httpCaller) AppendRequest(dst []byte, id uint64, _ []byte) []byte {
-	c.asked.push(id)
-	return append(dst, c.target.request...)
+	c.asked.push(httpAsked{id, &c.target.plain})
+	return append(dst, c.target.plain.whole...)
+}
+
+// AppendStep appends the request of the step that a session is at.
+func (c *httpCaller) AppendStep(dst []byte, id uint64, s *traffic.Session) []byte {
+	r := &c.target.steps[s.Request().Index]
+	c.asked.push(httpAsked{id, r})
+	location, get := s.Redirected()
+	if r.whole != nil && len(location) == 0 && !c.target.cookies {
+		return append(dst, r.whole...)
+	}
+	return r.append(dst, s, location, get && len(location) > 0)
+}
+
+// Seen is the answer that was decoded last, as far as its request wants it.
+func (c *httpCaller) Seen() traffic.Answer {
+	return traffic.Answer{Status: c.head.status, Head: c.keptHead, Body: c.keptBody, Length: c.size}
 }
 
 // Repeats reports whether the request may be sent again: it is idempotent, and
 // nothing of its answer has come.
 func (c *httpCaller) Repeats(id uint64) bool {
 	untouched := c.state == statusLine && c.headLeft == mostHead
-	return c.target.repeats && (untouched || id != c.asked.first())
+	for i := range c.asked.count {
+		if asked := c.asked.at(i); asked.id == id {
+			return asked.request.repeats && (untouched || i > 0)
+		}
+	}
+	return false
 }
 
 func (c *httpCaller) Decode(a *Answer, in []byte) (used int, err error) {
 	if len(in) == 0 {
 		return 0, c.end(a)
 	}
-	whole := c.state == statusLine && c.asked.count > 0 // in begins with a head
+	whole := c.state == statusLine && c.asked.count > 0 && !c.asked.first().request.wantsHead // in begins with a head
 	if whole {
 		if used, err = c.takeKnown(in); err != nil {
 			return used, err
@@ -115,9 +146,12 @@ func (c *httpCaller) step(in []byte) (int, error) {
 		if c.asked.count == 0 {
 			return 0, unasked("HTTP")
 		}
-		return c.readStatus(in)
+		c.keptHead, c.keptBody = c.keptHead[:0], c.keptBody[:0]
+		n, err := c.readStatus(in)
+		return c.keepHead(in, n, err)
 	case headerLine:
-		return c.readHeader(in)
+		n, err := c.readHeader(in)
+		return c.keepHead(in, n, err)
 	case chunkSize:
 		return c.readChunkSize(in)
 	case chunkEnd:
@@ -126,11 +160,13 @@ func (c *httpCaller) step(in []byte) (int, error) {
 		return c.readTrailer(in)
 	case bodyTillEnd:
 		c.size += int64(len(in))
+		c.keepBody(in)
 		return len(in), c.takeBody(int64(len(in)))
 	}
 	n := min(int64(len(in)), c.part) // fixedBody or chunkBytes
 	c.part -= n
 	c.size += n
+	c.keepBody(in[:n])
 	switch {
 	case c.part > 0:
 	case c.state == fixedBody:
@@ -139,6 +175,22 @@ func (c *httpCaller) step(in []byte) (int, error) {
 		c.state = chunkEnd
 	}
 	return int(n), nil
+}
+
+// keepHead keeps a line of the head where the request wants it. A head that is known is
+// not wanted.
+func (c *httpCaller) keepHead(in []byte, n int, err error) (int, error) {
+	if n > 0 && err == nil && c.asked.first().request.wantsHead {
+		c.keptHead = append(c.keptHead, in[:n]...)
+	}
+	return n, err
+}
+
+// keepBody keeps a piece of the body where the request wants it.
+func (c *httpCaller) keepBody(in []byte) {
+	if room := traffic.MostBody - len(c.keptBody); room > 0 && c.asked.first().request.wantsBody {
+		c.keptBody = append(c.keptBody, in[:min(len(in), room)]...)
+	}
 }
 
 // takeBody counts bytes of the body.
@@ -355,9 +407,9 @@ func (c *httpCaller) beginBody() error {
 		c.state = statusLine // the answer is still to come
 		return nil
 	}
-	h.last = h.closes || h.old && !h.stays || c.target.closes
+	h.last = h.closes || h.old && !h.stays || c.asked.first().request.closes
 	switch {
-	case c.target.bodiless, h.status == http.StatusNoContent, h.status == http.StatusNotModified:
+	case c.asked.first().request.bodiless, h.status == http.StatusNoContent, h.status == http.StatusNotModified:
 		c.state = allThere
 	case h.chunked:
 		c.state = chunkSize
@@ -446,9 +498,10 @@ func (c *httpCaller) readTrailer(in []byte) (int, error) {
 
 // answer fills a with the answer that is all there.
 func (c *httpCaller) answer(a *Answer) {
-	a.ID, a.Code, a.Last = c.asked.pop(), uint16(c.head.status), c.head.last
-	switch want := c.target.length; {
-	case !c.target.good[c.head.status]:
+	asked := c.asked.pop()
+	a.ID, a.Code, a.Last = asked.id, uint16(c.head.status), c.head.last
+	switch want := asked.request.length; {
+	case !asked.request.good[c.head.status]:
 		if status := httpStatus(c.head.status); c.failed != status {
 			c.failed = status
 		}

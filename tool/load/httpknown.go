@@ -69,6 +69,6 @@ func (c *httpCaller) takeKnown(in []byte) (int, error) {
 	}
 	c.known.misses = 0
 	c.headLeft -= n
-	c.head, c.size = c.known.head, 0
+	c.head, c.size, c.keptBody = c.known.head, 0, c.keptBody[:0]
 	return n, c.beginBody()
 }

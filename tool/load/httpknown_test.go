@@ -26,7 +26,7 @@ func newDecoder(t *httpTarget, reads bool) *decoder {
 	return d
 }
 
-// seen is what came of a call, and what is in a decoder then but for what it knows.
+// seen is the result of a call, and what is in a decoder then but for what it knows.
 type seen struct {
 	used               int
 	answer             string

@@ -85,7 +85,7 @@ type repeater interface {
 	Repeats(id uint64) bool
 }
 
-// replier is a Caller whose protocol has clients answer what is no answer, as a ping is.
+// replier is a Caller whose protocol has clients reply to messages other than answers, such as pings.
 type replier interface {
 	Caller
 	// AppendReplies appends what is to be sent for what Decode has seen, once.

@@ -22,7 +22,7 @@ import (
 // generator for BenchmarkWrkAgainstNginx, which start this binary again to have
 // them in a process of their own.
 func TestMain(m *testing.M) {
-	play := map[string]func() error{"serve": serveUntilInputEnds, "load": loadAsAsked}[os.Getenv("HONE_TEST_ROLE")]
+	play := map[string]func() error{"serve": serveUntilInputEnds, "load": loadAsAsked, "shop": serveShop}[os.Getenv("HONE_TEST_ROLE")]
 	if play == nil {
 		waitSideBySide()
 		if ln, err := net.Listen("tcp", "127.0.0.1:0"); err == nil { // the runtime's poller is not to be counted
@@ -67,6 +67,7 @@ func serveUntilInputEnds() error {
 	}
 	s := &framed.Server{
 		Engine: engine.Buffered(16 << 10),
+		Limits: engine.Limits{FrameSize: 1 << 20},
 		Handler: framed.HandlerFunc(func(_ framed.Call, dst, req []byte) ([]byte, error) {
 			return append(dst, req...), nil
 		}),
@@ -86,8 +87,14 @@ func serveUntilInputEnds() error {
 // its address and its process.
 func startServer(tb testing.TB, env ...string) (string, int) {
 	tb.Helper()
+	return startRole(tb, "serve", env...)
+}
+
+// startRole starts a process that serves in a role of TestMain.
+func startRole(tb testing.TB, role string, env ...string) (string, int) {
+	tb.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "HONE_TEST_ROLE=serve")
+	cmd.Env = append(os.Environ(), "HONE_TEST_ROLE="+role)
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()

@@ -12,14 +12,15 @@ import (
 // run's connections. It never waits for a server.
 type pacer struct {
 	run      *run
-	schedule schedule
+	offering *offering
 	conns    []*conn // its own, in their order
 
-	asked int64   // how many of its own requests have been sent
-	next  int64   // the moment of the one after, since Run began
-	due   []int64 // moments of what goes out now
-	alarm alarm
-	lag   *hdrhistogram.Histogram // sent − intended, of the window's requests
+	asked  int64     // how many of its own requests have been sent
+	next   arrival   // the one after
+	due    []arrival // what goes out now
+	alarm  alarm
+	usedUp bool                    // there are no rows of data for more
+	lag    *hdrhistogram.Histogram // sent − intended, of the window's requests
 }
 
 const (
@@ -43,15 +44,15 @@ func newPacer(r *run, number, pacers int) (*pacer, error) {
 	}
 	p := &pacer{
 		run:      r,
-		schedule: schedule{arrivals: r.plan.Arrivals, rate: r.plan.Rate, seed: r.plan.Seed, course: r.course},
-		due:      make([]int64, 0, mostDue),
+		offering: newOffering(r.plan, r.course),
+		due:      make([]arrival, 0, mostDue),
 		alarm:    alarm{timer: timer, now: r.now, early: int64(usualEarly)},
 		lag:      NewHistogram(),
 	}
 	for i := number; i < len(r.conns); i += pacers {
 		p.conns = append(p.conns, r.conns[i])
 	}
-	p.next = p.moment(0)
+	p.next = p.arrival(0)
 	return p, nil
 }
 
@@ -63,24 +64,28 @@ func newTimer() (*sys.Timer, error) {
 	return timer, nil
 }
 
-// moment is the intended moment of the pacer's own m-th request, or the window's end
-// when there is none. Request n of the plan belongs to connection n modulo all
-// connections.
-func (p *pacer) moment(m int64) int64 {
+// arrival is the pacer's own m-th request, at the window's end when there is none.
+// Request n of the plan belongs to connection n modulo all connections.
+func (p *pacer) arrival(m int64) arrival {
 	own := int64(len(p.conns))
 	n := m/own*int64(p.run.plan.Conns) + int64(p.conns[m%own].number)
 	if most := p.run.plan.Requests; most > 0 && n >= most {
-		return p.run.window.till
+		return arrival{moment: p.run.window.till}
 	}
-	return p.run.origin + int64(p.schedule.at(n))
+	a, ok := p.offering.at(n)
+	if a.moment += p.run.origin; !ok {
+		p.usedUp = true
+		a.moment = p.run.window.till
+	}
+	return a
 }
 
 // pace sends everything that is intended before the window's end, however late.
 func (p *pacer) pace() {
 	defer p.run.goroutines.Done()
 	defer p.run.pacing.Add(-1)
-	for p.next < p.run.window.till && !p.run.stopping.Load() {
-		now, err := p.alarm.until(p.next)
+	for p.next.moment < p.run.window.till && !p.run.stopping.Load() {
+		now, err := p.alarm.until(p.next.moment)
 		if err != nil {
 			return // Run has closed the timer
 		}
@@ -93,15 +98,18 @@ func (p *pacer) pace() {
 			c.due(p.due[i:], len(p.conns), now)
 		}
 	}
+	if p.usedUp {
+		p.run.usedUp.Store(true)
+	}
 }
 
 // collect gathers the moments that have come by now.
 func (p *pacer) collect(now int64) {
 	p.due = p.due[:0]
-	for p.next <= now && p.next < p.run.window.till && len(p.due) < cap(p.due) {
+	for p.next.moment <= now && p.next.moment < p.run.window.till && len(p.due) < cap(p.due) {
 		p.due = append(p.due, p.next)
 		p.asked++
-		p.next = p.moment(p.asked)
+		p.next = p.arrival(p.asked)
 	}
 }
 
@@ -109,8 +117,8 @@ func (p *pacer) collect(now int64) {
 // generator's own fault, before any of the target's.
 func (p *pacer) late(first int, now int64) {
 	for i := first; i < len(p.due); i += len(p.conns) {
-		if p.run.window.has(p.due[i]) {
-			record(p.lag, now-p.due[i], 1)
+		if moment := p.due[i].moment; p.run.window.has(moment) {
+			record(p.lag, now-moment, 1)
 		}
 	}
 }
@@ -155,10 +163,7 @@ func (a *alarm) until(moment int64) (now int64, err error) {
 }
 
 func (a *alarm) sleep(now, ring int64) (int64, error) {
-	if err := a.timer.Set(time.Duration(ring - now)); err != nil {
-		return now, err
-	}
-	if err := a.timer.Wait(); err != nil {
+	if err := a.timer.WaitFor(time.Duration(ring - now)); err != nil {
 		return now, err
 	}
 	return a.now(), nil

@@ -92,7 +92,7 @@ func TestPacersShareTheSchedule(t *testing.T) {
 			pacer := must[*pacer](t)(newPacer(r, i, c.pacers))
 			defer pacer.alarm.timer.Close()
 			for m := range int64(100) {
-				n := pacer.moment(m)
+				n := pacer.arrival(m).moment
 				if seen[n] {
 					t.Fatalf("%+v: request %d twice", c, n)
 				}

@@ -220,6 +220,12 @@ func (m *measurement) merge(part *measurement) {
 	m.interrupted = m.interrupted || part.interrupted
 	m.span = max(m.span, part.span)
 	m.offered += part.offered
+	m.followed += part.followed
+	if m.steps == nil {
+		m.steps = part.steps
+	} else if len(part.steps) == len(m.steps) {
+		addSteps(m.steps, part.steps)
+	}
 	m.reconnects += part.reconnects
 	m.retries += part.retries
 	m.drains += part.drains

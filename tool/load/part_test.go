@@ -33,13 +33,17 @@ func momentsOf(t *testing.T, p Plan) map[int64]time.Duration {
 	for i := range min(pacers, len(r.conns)) {
 		pacer := must[*pacer](t)(newPacer(r, i, min(pacers, len(r.conns))))
 		defer pacer.alarm.timer.Close()
-		for m := int64(0); pacer.moment(m) < r.window.till; m++ {
+		for m := int64(0); ; m++ {
+			a := pacer.arrival(m)
+			if a.moment >= r.window.till {
+				break
+			}
 			own := int64(len(pacer.conns))
 			n := m/own*int64(p.Conns) + int64(pacer.conns[m%own].number)
 			if _, twice := all[n]; twice {
 				t.Fatalf("request %d twice", n)
 			}
-			all[n] = time.Duration(pacer.moment(m))
+			all[n] = time.Duration(a.moment)
 		}
 	}
 	return all
@@ -274,7 +278,8 @@ func TestMergeNamesWhoIsToBlame(t *testing.T) {
 // must be named here.
 func TestEverythingCountedIsCarried(t *testing.T) {
 	carriedOrNot := map[string]string{
-		"measurement": "tally failure interrupted missed span lag offered cpu cpuSpan cpuKnown procs reconnects retries drains outage sizes idle churned",
+		"measurement": "tally failure interrupted missed span lag offered cpu cpuSpan cpuKnown procs reconnects retries drains outage sizes idle churned steps followed",
+		"stepTally":   "latency service errors untimed unsent good",
 		"tally":       "latency service errors lost untimed unsent example codes answered during good",
 		"churned":     "dial first lag conns errors example own",
 		"sizeSum":     "requests bytes counted most",
@@ -282,7 +287,7 @@ func TestEverythingCountedIsCarried(t *testing.T) {
 	}
 	// The coordinator has the plan, and makes the intervals of those that are told.
 	known := map[string]string{"measurement": "plan course intervals broken"}
-	for _, v := range []any{measurement{}, tally{}, churned{}, sizeSum{}, soaked{}} {
+	for _, v := range []any{measurement{}, tally{}, churned{}, sizeSum{}, soaked{}, stepTally{}} {
 		kind := reflect.TypeOf(v)
 		fields := append(strings.Fields(carriedOrNot[kind.Name()]), strings.Fields(known[kind.Name()])...)
 		var have []string
@@ -300,8 +305,9 @@ func TestEverythingCountedIsCarried(t *testing.T) {
 	full := &Measured{start: 1, end: 2, late: 3, measurement: measurement{
 		tally: &tally{latency: h, service: h, errors: [kinds]int64{1, 2, 3}, lost: 4, untimed: 5, unsent: 6,
 			example: &Error{What: "example"}, codes: make([]int64, mostCodes), answered: 7, during: 8, good: 9},
-		failure: &Error{Kind: Silent, Target: "there", What: "what", Try: "try"}, interrupted: true, missed: "p99", span: 10, lag: h, offered: 11,
-		cpu: 12, cpuSpan: 13, cpuKnown: true, procs: 14, reconnects: 15, retries: 16, drains: 17, outage: 18, sizes: sizeSum{19, 20, 21, 22},
+		failure: &Error{Kind: Silent, Target: "there", What: "what", Try: "try"}, interrupted: true, missed: "p99", span: 10, lag: h, offered: 11, followed: 29,
+		steps: []stepTally{{h, h, [kinds]int64{30}, 31, 32, 33}},
+		cpu:   12, cpuSpan: 13, cpuKnown: true, procs: 14, reconnects: 15, retries: 16, drains: 17, outage: 18, sizes: sizeSum{19, 20, 21, 22},
 		idle:    &soaked{Idle{Conns: 23, Failed: 24, Open: 25, Closed: 26}, h},
 		churned: &churned{dial: h, first: h, lag: h, conns: 27, errors: [kinds]int64{28}, example: &Error{What: "a"}, own: &Error{What: "b"}},
 	}}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/hone-go/hone/tool/load/offer"
 	"github.com/hone-go/hone/tool/load/source"
+	"github.com/hone-go/hone/tool/load/traffic"
 )
 
 // Plan is what to do. Every field but Target has a working zero. Processes are
@@ -78,6 +80,10 @@ type Plan struct {
 	Churn float64
 	// ChurnUnused has those connections closed without a request.
 	ChurnUnused bool
+	// Traffic is what clients do, where requests differ: each arrival is then a session of
+	// its steps, Rate and Requests count sessions, and every step has figures of its own.
+	// Its Seed must be the plan's. Zero: the same request every time.
+	Traffic *traffic.Script
 	// Content is what every request carries. Zero: Size bytes of letters, chosen
 	// by Seed; an empty slice that is not nil: nothing. A target of HTTP has its own.
 	Content []byte
@@ -225,6 +231,9 @@ func (p Plan) complete() (Plan, error) {
 	if p.Requests > 0 {
 		orElse(&p.For, longestFor)
 		orElse(&p.Warmup, -1)
+	}
+	if p.Traffic != nil && slices.ContainsFunc(p.Traffic.Shares(), func(s traffic.Share) bool { return s.Limit > 0 }) {
+		orElse(&p.Warmup, -1) // every row counts
 	}
 	orElse(&p.For, usualFor)
 	orElse(&p.Warmup, min(p.For/10, longestWarmup))

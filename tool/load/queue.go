@@ -8,9 +8,6 @@ type queue[T any] struct {
 	count int
 }
 
-// moments is a queue of times since Run began.
-type moments = queue[int64]
-
 func (q *queue[T]) push(v T) {
 	if q.count == len(q.ring) {
 		grown := make([]T, max(16, 2*len(q.ring)))
@@ -24,6 +21,9 @@ func (q *queue[T]) push(v T) {
 
 // first panics when there is none, and so does pop.
 func (q *queue[T]) first() T { return q.ring[q.head] }
+
+// at is the i-th, from 0.
+func (q *queue[T]) at(i int) T { return q.ring[(q.head+i)&(len(q.ring)-1)] }
 
 func (q *queue[T]) pop() T {
 	v := q.first()

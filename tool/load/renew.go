@@ -121,7 +121,7 @@ func (c *conn) farewell(err error) *Error {
 	c.answer = Answer{}
 	_, wrong := c.caller.Decode(&c.answer, nil)
 	if wrong == nil && c.answer.ID != 0 {
-		wrong = c.accept()
+		wrong = c.accept(c.run.now())
 	}
 	if wrong == nil {
 		return nil
@@ -205,7 +205,7 @@ func (c *conn) wanted() bool {
 	pacing := c.run.pacing.Load() > 0 // a pacer that is late still brings requests behind the window's end
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.begun || pacing || len(c.free) < len(c.slots) || c.waiting.count > 0 || c.run.now() < c.shard.window.till
+	return !c.begun || pacing || len(c.free) < len(c.slots) || c.waiting.count > 0 || c.live > 0 || c.run.now() < c.shard.window.till
 }
 
 // The pause before a connection is opened again on which there was no answer, or
@@ -300,8 +300,7 @@ func (c *conn) settleRest(now int64) {
 			}
 			continue
 		}
-		c.shard.lose(kind, s.intended, now, why)
-		c.release(place)
+		c.lose(kind, place, now, why)
 	}
 }
 
@@ -321,7 +320,7 @@ func (c *conn) resume(now int64) {
 	for _, place := range c.outstanding() {
 		s := &c.slots[place]
 		s.written = now
-		c.out = c.caller.AppendRequest(c.out, s.id, c.content(place))
+		c.encode(place)
 		c.resent = s.id
 	}
 	c.refill(now)
@@ -351,8 +350,7 @@ func (c *conn) expire(now int64) (next int64) {
 			unordered, _ := c.caller.(forgetter)
 			dark = dark || c.answeredAt <= s.written || unordered == nil || !unordered.Forget(s.id)
 		}
-		c.shard.lose(Timeout, s.intended, now, nil)
-		c.release(place)
+		c.lose(Timeout, place, now, nil)
 	}
 	socket := c.socket
 	if dark {

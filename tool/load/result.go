@@ -58,10 +58,16 @@ type Result struct {
 	// connection was open, in microseconds; nil: one always was.
 	Drains int64    `json:"drains"`
 	Outage *float64 `json:"outage_us,omitempty"`
+	// Steps are those of the plan's Traffic.
+	Steps []Step `json:"steps,omitempty"`
+	// Handshakes and Resumed are the TLS handshakes of all connections of the run, not only of
+	// the measured time, and how many of them resumed a session; nil without TLS.
+	Handshakes *int64 `json:"tls_handshakes,omitempty"`
+	Resumed    *int64 `json:"tls_resumed,omitempty"`
 	// Schedule is the plan's, when it has one.
 	Schedule string `json:"schedule,omitempty"`
 	// Offered is the requests a second that the schedule held in the measured time, on
-	// average; nil in a closed loop.
+	// average, sessions where the plan has Traffic; nil in a closed loop.
 	Offered *float64 `json:"offered,omitempty"`
 	// SizeMean and SizeMost are of the content of all requests, in bytes, when the plan
 	// has Sizes; else nil.
@@ -143,7 +149,9 @@ type measurement struct {
 	missed      string                  // the goal that ended the run early
 	span        time.Duration           // of the window that has passed
 	lag         *hdrhistogram.Histogram // nil in a closed loop
-	offered     int64                   // requests of the schedule within the window
+	offered     int64                   // requests of the schedule within the window, or sessions
+	followed    int64                   // requests within the window that follow others in their sessions
+	steps       []stepTally             // of the plan's Traffic
 	cpu         time.Duration
 	cpuSpan     time.Duration
 	cpuKnown    bool
@@ -170,9 +178,9 @@ func (m *measurement) result() *Result {
 		Unsent:     m.unsent,
 		Statuses:   m.statuses(),
 		Reconnects: m.reconnects, Retries: m.retries, Drains: m.drains,
-		Intervals: m.intervals,
-		Latency:   QuantilesOf(m.latency),
-		Schedule:  m.plan.Schedule.String(), Idle: m.idleOf(), Churn: m.churnOf(),
+		Intervals: m.intervals, Steps: m.stepsOf(),
+		Latency:  QuantilesOf(m.latency),
+		Schedule: m.plan.Schedule.String(), Idle: m.idleOf(), Churn: m.churnOf(),
 		Window: m.span, Interrupted: m.interrupted,
 	}
 	r.Histograms.Latency, r.Histograms.Service, r.Histograms.Lag = m.latency, m.service, m.lag
@@ -191,6 +199,9 @@ func (m *measurement) result() *Result {
 		if m.lag != nil {
 			r.Offered = new(float64(m.offered) / m.span.Seconds())
 		}
+	}
+	if h := handshakesOf(m.plan.Target); h != nil {
+		r.Handshakes, r.Resumed = new(h.made.Load()), new(h.resumed.Load())
 	}
 	if m.outage > 0 {
 		r.Outage = new(float64(m.outage) / 1e3)

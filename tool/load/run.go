@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -71,7 +72,12 @@ type run struct {
 
 	connections outages
 
-	begunRequests atomic.Int64 // of a closed loop with Plan.Requests
+	begunRequests atomic.Int64 // of a closed loop with Plan.Requests or Plan.Traffic
+	flows         []flowState  // of a plan with Traffic
+	base          *url.URL     // where redirects lead from
+	thoughts      *thoughts    // sessions of it whose clients think; nil: it has none
+	followed      atomic.Int64 // of the window's requests, those that follow another one in their session
+	usedUp        atomic.Bool  // there is no more data for sessions
 
 	origin int64 // when the load begins, and request 0's moment in an open loop; 0: not known yet
 	late   int64 // how much later it began
@@ -96,7 +102,7 @@ const (
 func newRun(p Plan) *run {
 	r := &run{
 		plan: p, start: time.Now(), paced: p.paced(), sized: !p.Sizes.None(), course: p.course(),
-		smallWindow: p.Depth*(len(p.Target.Caller().AppendRequest(nil, 1, p.Content))+headroom) <= smallestBuffer,
+		smallWindow: p.Depth*(p.longest()+headroom) <= smallestBuffer,
 		conns:       make([]*conn, p.Part.count(p.Conns)),
 		connections: outages{all: p.Part.count(p.Conns)},
 		connected:   make(chan struct{}), dialled: make(chan struct{}), failed: make(chan struct{}),
@@ -117,6 +123,7 @@ func newRun(p Plan) *run {
 	if p.Churn > 0 {
 		r.churn = newChurner(r)
 	}
+	r.prepareTraffic()
 	return r
 }
 
@@ -224,6 +231,11 @@ func (r *run) begin() error {
 			return err
 		}
 	}
+	if r.thoughts != nil {
+		if err := r.thoughts.begin(); err != nil {
+			return err
+		}
+	}
 	for _, c := range r.conns {
 		c.begin(r.now())
 	}
@@ -247,19 +259,31 @@ func (r *run) begin() error {
 	return nil
 }
 
-// another reports whether a closed loop may send one request more, and counts it
-// where their number is given.
-func (r *run) another() bool {
-	return r.plan.Requests == 0 || r.begunRequests.Add(1) <= r.plan.Part.share(r.plan.Requests)
+// another is one request more of a closed loop, if it may send one. They are counted
+// where their number is given or decides what they are.
+func (r *run) another(now int64) (a arrival, ok bool) {
+	a.moment = now
+	if r.plan.Requests == 0 && r.flows == nil {
+		return a, true
+	}
+	n := r.begunRequests.Add(1)
+	if r.plan.Requests > 0 && n > r.plan.Part.share(r.plan.Requests) {
+		return a, false
+	}
+	if r.flows != nil {
+		return r.choose(a, uint64(r.plan.Part.number(int(n-1))))
+	}
+	return a, true
 }
 
 // complete reports whether all of the plan's number of requests have been sent and
 // answered.
 func (r *run) complete() bool {
 	switch {
-	case r.plan.Requests == 0 || r.phase != Measuring:
+	case r.phase != Measuring:
 		return false
-	case !r.paced && r.begunRequests.Load() < r.plan.Part.share(r.plan.Requests):
+	case r.usedUp.Load():
+	case r.plan.Requests == 0, !r.paced && r.begunRequests.Load() < r.plan.Part.share(r.plan.Requests):
 		return false
 	}
 	return r.drained()
@@ -357,6 +381,9 @@ func (r *run) stop() {
 	}
 	if r.churn != nil {
 		r.churn.stop()
+	}
+	if r.thoughts != nil {
+		r.thoughts.stop()
 	}
 	if r.idle != nil {
 		r.idle.stop()

@@ -121,9 +121,10 @@ type shard struct {
 	timeout int64
 
 	mu    sync.Mutex
-	now   *tally // counts
-	spare *tally // is counted together; the collector's while it is away
-	last  int64  // the moment of the last answer
+	now   *tally      // counts
+	spare *tally      // is counted together; the collector's while it is away
+	last  int64       // the moment of the last answer
+	steps []stepTally // of a plan with Traffic, for the whole run
 
 	_ [64]byte // the next shard's lock is on another line of the cache
 }
@@ -137,6 +138,13 @@ type batch struct {
 	errors  [kinds]int64
 	example error
 	codes   []codes
+	wrong   []stepFault
+}
+
+// stepFault is a failure of a step's request.
+type stepFault struct {
+	step int32
+	kind Kind
 }
 
 // codes is how many answers had a code.
@@ -145,15 +153,18 @@ type codes struct {
 	count int64
 }
 
-type answers struct{ intended, written, count, bad int64 }
+type answers struct {
+	intended, written, count, bad int64
+	step                          int32
+}
 
-func (b *batch) add(intended, written int64) {
+func (b *batch) add(intended, written int64, step int32) {
 	b.count++
-	if n := len(b.runs); n > 0 && b.runs[n-1].intended == intended && b.runs[n-1].written == written {
+	if n := len(b.runs); n > 0 && b.runs[n-1].intended == intended && b.runs[n-1].written == written && b.runs[n-1].step == step {
 		b.runs[n-1].count++
 		return
 	}
-	b.runs = append(b.runs, answers{intended, written, 1, 0})
+	b.runs = append(b.runs, answers{intended, written, 1, 0, step})
 }
 
 // complain says that the answer added last was not as expected.
@@ -162,6 +173,7 @@ func (b *batch) complain(k Kind, measured bool, err error) {
 	b.runs[len(b.runs)-1].bad++
 	if measured {
 		b.errors[k]++
+		b.wrong = append(b.wrong, stepFault{b.runs[len(b.runs)-1].step, k})
 		if b.example == nil {
 			b.example = err
 		}
@@ -185,6 +197,9 @@ func (s *shard) record(b *batch, now int64) {
 	t := s.now
 	s.last = max(s.last, now)
 	for _, a := range b.runs {
+		if s.steps != nil {
+			s.steps[a.step].record(s, &a, now)
+		}
 		if !s.window.has(a.intended) {
 			continue
 		}
@@ -218,15 +233,24 @@ func (s *shard) complaints(b *batch) {
 	if s.now.example == nil {
 		s.now.example = b.example
 	}
-	b.errors, b.example = [kinds]int64{}, nil
+	for _, w := range b.wrong {
+		if s.steps != nil {
+			s.steps[w.step].errors[w.kind]++
+		}
+	}
+	b.errors, b.example, b.wrong = [kinds]int64{}, nil, b.wrong[:0]
 }
 
 // drop counts a request that was not sent, with the time it has waited.
-func (s *shard) drop(k Kind, intended, now int64) {
+func (s *shard) drop(k Kind, step int32, intended, now int64) {
 	if !s.window.has(intended) {
 		return
 	}
 	s.mu.Lock()
+	if s.steps != nil {
+		s.steps[step].fail(k, intended, now)
+		s.steps[step].unsent++
+	}
 	record(s.now.latency, now-intended, 1)
 	s.now.unsent++
 	s.now.errors[k]++
@@ -237,11 +261,14 @@ func (s *shard) drop(k Kind, intended, now int64) {
 // counts with the time that it waited, which is less than an answer would have taken:
 // without it, a server that hangs would look better than one that is slow. One whose
 // connection broke has no time: it would make the server look fast.
-func (s *shard) lose(k Kind, intended, now int64, why error) {
+func (s *shard) lose(k Kind, step int32, intended, now int64, why error) {
 	if !s.window.has(intended) {
 		return
 	}
 	s.mu.Lock()
+	if s.steps != nil {
+		s.steps[step].fail(k, intended, now)
+	}
 	s.now.lost++
 	if k == Closed {
 		s.now.untimed++

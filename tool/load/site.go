@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 )
 
 // site is where a URL leads: what the targets HTTP and WebSocket have in common.
@@ -17,10 +18,15 @@ type site struct {
 	text, network, address string
 	host, uri              string      // for the first lines of a request
 	tls                    *tls.Config // nil: plain
+	handshakes             *handshakes // nil: plain
 }
 
-// locate finds where a URL leads whose scheme is one of two.
-func locate(text, plain, secured string, config *tls.Config) (site, error) {
+// handshakes counts those of TLS, of all connections of a run.
+type handshakes struct{ made, resumed atomic.Int64 }
+
+// locate finds where a URL leads whose scheme is one of two; elsewhere is an address to
+// connect to instead, if it is not empty.
+func locate(text, elsewhere, plain, secured string, config *tls.Config) (site, error) {
 	s := site{text: public(text)}
 	scheme, rest, _ := strings.Cut(text, "://")
 	if scheme != plain && scheme != secured {
@@ -40,7 +46,7 @@ func locate(text, plain, secured string, config *tls.Config) (site, error) {
 	case err != nil || u.Host == "" || u.Hostname() == "":
 		return s, badURL(text, fmt.Sprintf("write it as %s://127.0.0.1:8080/path", plain))
 	case u.User != nil:
-		return s, badURL(text, "give user and password as an Authorization header")
+		return s, badURL(text, "give user and password as an Authorization header (--basic-file FILE)")
 	case u.Fragment != "":
 		return s, badURL(text, "leave out what begins with #: it is never sent")
 	}
@@ -55,7 +61,15 @@ func locate(text, plain, secured string, config *tls.Config) (site, error) {
 	case port == "":
 		port = "443"
 	}
-	if s.network == "" {
+	switch {
+	case s.network != "" && elsewhere != "":
+		return s, badTarget("both a unix socket and an Address", "give one of them")
+	case elsewhere != "":
+		if _, _, err := net.SplitHostPort(elsewhere); err != nil {
+			return s, badTarget(fmt.Sprintf("the Address %q", elsewhere), "write it as in 127.0.0.1:8080")
+		}
+		s.network, s.address = "tcp", elsewhere
+	case s.network == "":
 		s.network, s.address = "tcp", net.JoinHostPort(u.Hostname(), port)
 	}
 	if scheme == secured {
@@ -66,7 +80,7 @@ func locate(text, plain, secured string, config *tls.Config) (site, error) {
 
 // secure has connections speak TLS.
 func (s *site) secure(config *tls.Config, name string) {
-	s.tls = config.Clone()
+	s.tls, s.handshakes = config.Clone(), new(handshakes)
 	if s.tls == nil {
 		s.tls = &tls.Config{}
 	}
@@ -166,6 +180,10 @@ func (s *site) Dial(ctx context.Context) (net.Conn, error) {
 	if err := secured.HandshakeContext(ctx); err != nil {
 		nc.Close()
 		return nil, handshakeError(err)
+	}
+	s.handshakes.made.Add(1)
+	if secured.ConnectionState().DidResume {
+		s.handshakes.resumed.Add(1)
 	}
 	return secured, nil
 }

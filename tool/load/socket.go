@@ -57,7 +57,7 @@ func newSocket(nc net.Conn) *socket {
 	return s
 }
 
-// cut ends the stream for whoever reads it, a goroutine that waits or a poll.
+// cut ends the stream for its reader, a goroutine that waits or a poll.
 func (s *socket) cut() {
 	// What fails here has ended already, which the reader finds.
 	if half, ok := s.nc.(interface{ CloseRead() error }); ok {
@@ -70,7 +70,11 @@ func (s *socket) cut() {
 // is io.EOF.
 func (s *socket) read(p []byte) (int, error) {
 	if s.raw == nil {
-		return s.nc.Read(p)
+		n, err := s.nc.Read(p)
+		if n > 0 {
+			err = nil // TLS returns the last bytes with the end behind them, and the end again
+		}
+		return n, err
 	}
 	s.in = p
 	if err := s.raw.Read(s.readRaw); err != nil {

@@ -333,14 +333,14 @@ func TestNothingIsValidWithoutAnswers(t *testing.T) {
 		} {
 			s := &shard{window: window{0, 1000}, timeout: 10, now: newTally(open)}
 			for range c.closed {
-				s.lose(Closed, 1, 2, nil)
+				s.lose(Closed, 0, 1, 2, nil)
 			}
 			for range c.timedOut {
-				s.lose(Timeout, 1, 2, nil)
+				s.lose(Timeout, 0, 1, 2, nil)
 			}
 			var b batch
 			for range c.answered {
-				b.add(1, 1)
+				b.add(1, 1, 0)
 			}
 			s.record(&b, 2)
 			m := measurement{tally: s.now, plan: Plan{Conns: 1, AllowErrors: true}, span: time.Second}

@@ -81,6 +81,7 @@ func WriteText(w io.Writer, title string, p Plan, r *Result, outcomes []Outcome)
 	if p.Conns > 0 {
 		fmt.Fprintf(table, "latency\t%s\n", quantilesText(r.Latency))
 	}
+	writeSteps(table, r)
 	switch open := p.Rate > 0 || !p.Schedule.None(); {
 	case p.Conns > 0 && !open:
 		fmt.Fprintln(table, "\ttimes of a closed loop, which are not waiting times; --rate measures those")
@@ -142,7 +143,11 @@ func writeRequests(table io.Writer, r *Result) {
 	fmt.Fprintln(table)
 	rate := figure.OrNone(r.Rate, figure.Grouped) + "/s"
 	if r.Offered != nil {
-		rate += ", offered " + figure.Grouped(*r.Offered) + "/s"
+		what := "/s"
+		if len(r.Steps) > 0 {
+			what = " sessions/s"
+		}
+		rate += ", offered " + figure.Grouped(*r.Offered) + what
 	}
 	if r.Schedule != "" {
 		rate += " (" + r.Schedule + ")"
@@ -156,10 +161,24 @@ func writeRequests(table io.Writer, r *Result) {
 	}
 }
 
+// writeSteps says how each kind of request fared.
+func writeSteps(table io.Writer, r *Result) {
+	if len(r.Steps) < 2 {
+		return
+	}
+	for _, s := range r.Steps {
+		fmt.Fprintf(table, "%s\t%s requests, %s errors, %s/s, %s\n", s.Name, figure.Grouped(float64(s.Requests)),
+			figure.Grouped(float64(s.Errors["total"])), figure.OrNone(s.Rate, figure.Grouped), quantilesText(s.Latency))
+	}
+}
+
 // writeConnections says what became of the connections and of what had no answer.
 func writeConnections(table io.Writer, r *Result) {
 	if r.Reconnects > 0 {
 		fmt.Fprintf(table, "reconnects\t%s, %s requests retried\n", figure.Grouped(float64(r.Reconnects)), figure.Grouped(float64(r.Retries)))
+	}
+	if r.Handshakes != nil && r.Resumed != nil {
+		fmt.Fprintf(table, "TLS\t%s handshakes of all connections, %s resumed\n", figure.Grouped(float64(*r.Handshakes)), figure.Grouped(float64(*r.Resumed)))
 	}
 	if r.Drains > 0 {
 		fmt.Fprintf(table, "drains\t%s connections told that the server shuts down\n", figure.Grouped(float64(r.Drains)))

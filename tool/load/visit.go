@@ -23,7 +23,7 @@ func (r *run) use(ctx context.Context, nc net.Conn, caller Caller, content []byt
 		written := make(chan struct{})
 		go func() {
 			defer close(written)
-			_, _ = nc.Write(request) // the answer, or none, says what came of it
+			_, _ = nc.Write(request) // the answer, or its absence, tells whether it arrived
 		}()
 		defer func() {
 			nc.SetWriteDeadline(long)

@@ -313,12 +313,17 @@ func (r *run) measurement() measurement {
 			m.lag.Merge(p.lag)
 		}
 		m.offered = m.lag.TotalCount()
+		m.followed = r.followed.Load()
+		if r.thoughts != nil {
+			m.lag.Merge(r.thoughts.lag)
+		}
 	}
 	for _, c := range r.conns {
 		if c != nil {
 			m.sizes.take(c.left)
 		}
 	}
+	m.steps = r.steps()
 	if r.idle != nil {
 		m.idle = r.idle.result()
 	}

@@ -34,6 +34,8 @@ type WebSocket struct {
 	// URL is ws://HOST[:PORT][/PATH][?QUERY], the same with wss, or over a unix socket
 	// ws://unix:/SOCKET[:/PATH]. Required.
 	URL string
+	// Address is as HTTP.Address.
+	Address string
 	// Header is sent with the handshake, beside Host, User-Agent: hone and what the
 	// handshake needs; the first two can be replaced.
 	Header http.Header
@@ -84,14 +86,16 @@ func (w WebSocket) prepared(p Plan) (Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.text = utf8.Valid(content)
+	if t.text = utf8.Valid(content); p.Traffic != nil {
+		t.text = p.Traffic.IsText()
+	}
 	return t, nil
 }
 
 const keyHeader = "Sec-Websocket-Key"
 
 func (w WebSocket) target() (*wsTarget, error) {
-	where, err := locate(w.URL, "ws", "wss", w.TLS)
+	where, err := locate(w.URL, w.Address, "ws", "wss", w.TLS)
 	if err != nil {
 		return nil, err
 	}

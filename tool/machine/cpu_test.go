@@ -153,7 +153,7 @@ func TestChosenNames(t *testing.T) {
 }
 
 // TestDamage puts nonsense in the place of each file of each tree: whatever is said
-// then, nothing panics, no figure leaves its range, and what is mended has a state.
+// then, nothing panics, no figure leaves its range, and what is fixed has a state.
 func TestDamage(t *testing.T) {
 	numbers := regexp.MustCompile(`\b\d+\b`)
 	trees(t, func(t *testing.T, a *txtar.Archive, _ string) {

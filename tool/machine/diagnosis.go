@@ -112,7 +112,7 @@ const scriptHead = `#!/bin/sh
 # Run it with a dot, as in ". ./fix.sh": limits are those of the shell that sets them.
 `
 
-// Script is the commands that mend, each under its reason.
+// Script is the commands that fix, each under its reason.
 func (d *Diagnosis) Script() string {
 	var b strings.Builder
 	for _, c := range d.wrong() {
@@ -121,7 +121,7 @@ func (d *Diagnosis) Script() string {
 		}
 	}
 	if b.Len() == 0 {
-		b.WriteString("\n# There is no command that would mend anything.\n")
+		b.WriteString("\n# There is no command that would fix anything.\n")
 	}
 	return scriptHead + b.String()
 }

@@ -78,7 +78,7 @@ sudo sysctl -w net.core.somaxconn=4096
 	none := ward(OK, Bad).Script()
 	for line := range strings.Lines(none) {
 		if line != "\n" && !strings.HasPrefix(line, "#") {
-			t.Errorf("nothing can be mended, and yet: %s", line)
+			t.Errorf("nothing can be fixed, and yet: %s", line)
 		}
 	}
 	shell, err := exec.LookPath("sh")

@@ -241,7 +241,7 @@ func TestCommands(t *testing.T) {
 				t.Errorf("%s: %q, and superuser is %v", c.Name, c.Fix, h.superuser)
 			}
 			if c.State != Warn && c.State != Bad {
-				t.Errorf("%s: nothing to mend, but %q", c.Name, c.Fix)
+				t.Errorf("%s: nothing to fix, but %q", c.Name, c.Fix)
 			}
 		}
 	})

@@ -22,7 +22,7 @@ func (n number) MarshalJSON() ([]byte, error) {
 	return strconv.AppendFloat(nil, rounded, 'f', -1, 64), nil
 }
 
-// numbers leaves out what is no figure.
+// numbers leaves out everything but figures.
 func numbers(of map[string]float64) map[string]number {
 	all := make(map[string]number, len(of))
 	for key, v := range of {

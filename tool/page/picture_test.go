@@ -8,30 +8,41 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 )
 
-// TestPicture takes the pictures of docs/img: of a page that is served at -page.url,
-// written to -page.shots.
+// TestPicture takes the pictures of docs/img, written to -page.shots: of a live page that is
+// served at -page.url, once all of its figures are there, or of a report, of which that is
+// file:///PATH.
 func TestPicture(t *testing.T) {
 	address := flag.Lookup("page.url").Value.String()
 	if address == "" {
 		t.Skip("give -page.url and -page.shots to take pictures of a page that is served")
 	}
+	kind := "live"
+	if strings.HasPrefix(address, "file:") {
+		kind = "report"
+	}
 	b := openTab(t)
 	b.size(1280, 900, false)
 	b.do(chromedp.Navigate(address))
-	b.await(`document.querySelector("[data-status]").textContent !== "waiting" || document.querySelector("[data-chart=served]")`)
-	b.await(`[...document.querySelectorAll("[data-chart]")].some((f) => f.dataset.points > 20)`)
+	b.await(`Number(document.querySelector("[data-chart=rate], [data-chart=served], [data-chart=times]").dataset.points) >= ` + map[string]string{"live": "25", "report": "10"}[kind])
+	b.await(`[...document.querySelectorAll("[data-strip] dd:not(.delta)")].every((d) => d.textContent !== "–")`)
 	for _, look := range []struct {
-		name string
-		dark bool
-	}{{"live-light", false}, {"live-dark", true}} {
-		b.size(1120, 800, look.dark)
+		name          string
+		width, height int64
+		dark          bool
+	}{{"light", 1120, 800, false}, {"dark", 1120, 800, true}, {"phone", 390, 800, false}} {
+		b.size(look.width, look.height, look.dark)
 		b.settle()
-		name := filepath.Join(flag.Lookup("page.shots").Value.String(), look.name+".png")
+		if kind == "report" {
+			eval[bool](b, `(document.querySelector("#flames").scrollIntoView(), true)`)
+			b.settle()
+		}
+		name := filepath.Join(flag.Lookup("page.shots").Value.String(), kind+"-"+look.name+".png")
 		picture, err := png.Decode(bytes.NewReader(get(b, chromedp.CaptureScreenshot())))
 		if err != nil {
 			t.Fatal(err)

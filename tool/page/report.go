@@ -52,6 +52,26 @@ type hotLines struct {
 	Samples *int64    `json:"samples"` // that the profile rests on
 	Doubts  []string  `json:"doubts"`  // why its load was not valid
 	Lines   []hotLine `json:"lines"`
+	Flame   *flame    `json:"flame,omitempty"`
+}
+
+// flame is a probe.Frame.
+type flame struct {
+	Name   string   `json:"n"`
+	Value  number   `json:"v"`
+	Before number   `json:"b"`
+	Calls  []*flame `json:"c"`
+}
+
+// leastFlame is the part of a profile from which on a call is in the flame graph.
+const leastFlame = 0.003
+
+func flameOf(f probe.Frame) *flame {
+	made := &flame{f.Function, number(f.Value), orNone(f.Before), []*flame{}}
+	for _, called := range f.Calls {
+		made.Calls = append(made.Calls, flameOf(called))
+	}
+	return made
 }
 
 type hotLine struct {
@@ -91,6 +111,7 @@ func reportOf(run, against *record.Run, judged Judged) *recorded {
 	r.judge(run)
 	r.addChanges(judged)
 	r.addHot(run, against)
+	r.State.Knee = kneeOf(run)
 	return r
 }
 
@@ -214,17 +235,23 @@ func (r *recorded) addHot(run, against *record.Run) {
 	}
 	hot := &hotLines{Per: fmt.Sprint(view.Per), Samples: view.Samples, Doubts: view.Doubts, Lines: []hotLine{}}
 	for _, l := range view.Top(false) {
-		if len(hot.Lines) == mostHot || l.FlatGrowth() == 0 && l.Flat == 0 {
+		if len(hot.Lines) == mostHot {
 			break
 		}
+		if l.Flat == 0 && l.FlatGrowth() == 0 {
+			continue // it only calls others
+		}
 		hot.Lines = append(hot.Lines, hotLine{l.Function, number(l.Flat), number(l.Cum), orNone(l.FlatBefore)})
+	}
+	if len(hot.Lines) > 0 {
+		hot.Flame = flameOf(view.Flame(leastFlame))
 	}
 	r.State.Hot = hot
 }
 
 // modules are the scripts, each after those that it imports.
 func modules() []string {
-	return []string{"words.js", "store.js", "axis.js", "tables.js", "chart.js", "main.js"}
+	return []string{"words.js", "store.js", "axis.js", "tables.js", "chart.js", "flame.js", "knee.js", "main.js"}
 }
 
 // oneFile puts styles, scripts and data into the page. Its policy names the very

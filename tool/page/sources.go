@@ -48,11 +48,11 @@ func (p *Page) sample(s *sampling) {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	for {
-		values := map[string]float64{}
-		for _, source := range p.Sources {
-			maps.Copy(values, source(p.ctx))
-		}
-		if p.ctx.Err() == nil {
+		if !p.frozen() {
+			values := map[string]float64{}
+			for _, source := range p.Sources {
+				maps.Copy(values, source(p.ctx))
+			}
 			p.sampled(values)
 		}
 		select {
@@ -70,10 +70,20 @@ func (p *Page) sample(s *sampling) {
 	}
 }
 
-// sampled tells what the sources said.
+// frozen reports whether the load has ended: what comes after it is no part of it.
+func (p *Page) frozen() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state.Status.final()
+}
+
+// sampled tells what the sources said, unless the load has ended meanwhile.
 func (p *Page) sampled(values map[string]float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.ctx.Err() != nil || p.state.Status.final() {
+		return
+	}
 	p.lane.counted(values)
 	if clean := numbers(values); len(clean) > 0 {
 		p.stream.add(encode("point", point{T: number(p.now()), Values: clean}))

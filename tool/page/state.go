@@ -22,6 +22,11 @@ const (
 	Ended       Status = "ended" // nothing was to be judged
 )
 
+// final reports whether a load has ended so.
+func (s Status) final() bool {
+	return slices.Contains([]Status{Valid, Invalid, Failed, Interrupted, Ended}, s)
+}
+
 // Verdict is how a load ended.
 type Verdict struct {
 	Status Status
@@ -43,6 +48,7 @@ type state struct {
 	Lanes    []laneLine        `json:"lanes,omitempty"`
 	Changes  []changeLine      `json:"changes,omitempty"`
 	Hot      *hotLines         `json:"hot,omitempty"`
+	Knee     *Knee             `json:"knee,omitempty"`
 	Capture  *captureState     `json:"capture,omitempty"`
 	Captured []captured        `json:"captured,omitempty"`
 }
@@ -65,7 +71,8 @@ type laneLine struct {
 	Doubtful bool   `json:"doubtful,omitempty"`
 }
 
-// End says how the load ended. Sources go on.
+// End says how the load ended. Sources are asked no more, until Load goes on: the charts
+// stay as they are.
 func (p *Page) End(v Verdict) {
 	p.ready()
 	p.mu.Lock()

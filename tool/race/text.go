@@ -68,7 +68,7 @@ func ratio(a, b *float64) *float64 {
 	return new(*a / *b)
 }
 
-// beside is what came of an engine in the second race; without figures where it
+// beside is how an engine did in the second race; without figures where it
 // was not in it.
 func (r *Report) beside(e engine.Engine) *Beside {
 	for _, b := range r.Beside {

@@ -23,7 +23,7 @@ var (
 	ErrFull = errors.New("record: there is no room for the store to grow")
 	// ErrReadOnly says that the store may only be read.
 	ErrReadOnly = errors.New("record: the store may only be read")
-	// ErrForeign is about a file that is no store of runs.
+	// ErrForeign is about a file that is not a store of runs.
 	ErrForeign = errors.New("record: this is no store of runs")
 	// ErrDamaged is about a store or an export that is not as it was written.
 	ErrDamaged = errors.New("record: not as it was written")

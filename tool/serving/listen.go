@@ -61,7 +61,7 @@ func listenUnix(ctx context.Context, path string, mode fs.FileMode) (net.Listene
 	if path == "" {
 		return nil, exit.Usagef("serve: --addr unix: lacks its path; write it as in unix:/run/hone.sock")
 	}
-	if path[0] == '@' { // Linux has names that are no files
+	if path[0] == '@' { // Linux has names that are not files
 		return nil, exit.Usagef("serve: --addr unix:%s is not a file, so no permissions would protect it; use a path, as in unix:/run/hone.sock", path)
 	}
 	ln, err := sys.ListenUnix(path, mode)

@@ -134,6 +134,13 @@ func (l *Live) Beside(lane page.Lane, show func(load.Progress)) func(load.Progre
 	}
 }
 
+// Search shows how the search for a knee goes.
+func (l *Live) Search(k page.Knee) {
+	if l != nil {
+		l.page.Search(k)
+	}
+}
+
 // Finish says how one load ended.
 func (l *Live) Finish(r *load.Result, err error) {
 	switch {

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"bytes"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -14,13 +15,38 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/traffic"
 )
 
 // files are what the flags of a load read. Every flag that names a file reads it here: so
 // what was read can be sent to other machines, and what was sent can name no file there.
 type files struct {
-	seen map[string][]byte // what was read from this machine
-	sent map[string][]byte // all that there is, when the load has come from elsewhere
+	seen  map[string][]byte // what was read from this machine
+	large []string          // what was opened there, and is not kept in memory
+	sent  map[string][]byte // all that there is, when the load has come from elsewhere
+}
+
+// open opens a file that may be large.
+func (f *files) open(name string) (io.ReadCloser, error) {
+	if f.sent != nil {
+		text, err := f.read(name)
+		return io.NopCloser(bytes.NewReader(text)), err
+	}
+	file, err := os.Open(name)
+	if err == nil && !slices.Contains(f.large, name) {
+		f.large = append(f.large, name)
+	}
+	return file, err
+}
+
+// contents are all files that were read.
+func (f *files) contents() (map[string][]byte, error) {
+	for _, name := range f.large {
+		if _, err := f.read(name); err != nil {
+			return nil, err
+		}
+	}
+	return f.seen, nil
 }
 
 var errNotSent = errors.New("the file was not sent with the load")
@@ -62,6 +88,8 @@ type sentLoad struct {
 	Target   string
 	Requests int64
 	Flags    []sentFlag // those that were given
+	Flows    []traffic.Flow
+	Data     []traffic.Data
 	Files    map[string][]byte
 }
 
@@ -73,13 +101,17 @@ type sentFlag struct {
 // Carry is the load, with the content of its files, for FromCarried. Flags that were not
 // given have the same values everywhere.
 func (f *Load) Carry(cmd *cobra.Command, target string) ([]byte, error) {
-	sent := sentLoad{Target: target, Requests: f.Plan.Requests, Files: f.files.seen}
+	contents, err := f.files.contents()
+	if err != nil {
+		return nil, err
+	}
+	sent := sentLoad{Target: target, Requests: f.Plan.Requests, Flows: f.traffic.flows.flows, Data: f.traffic.data.data, Files: contents}
 	plain := &cobra.Command{}
 	new(Load).Define(plain)
 	plain.Flags().VisitAll(func(known *pflag.Flag) {
 		flag := cmd.Flags().Lookup(known.Name)
-		if !flag.Changed {
-			return
+		if !flag.Changed || flag.Value == &f.traffic.flows || flag.Value == &f.traffic.data {
+			return // tables of a file are not texts
 		}
 		values := []string{flag.Value.String()}
 		if list, ok := flag.Value.(interface{ GetSlice() []string }); ok {
@@ -111,6 +143,12 @@ func FromCarried(text []byte) (load.Plan, error) {
 		}
 	}
 	f.Plan.Requests = sent.Requests
+	f.traffic.flows.flows = sent.Flows
+	for _, d := range sent.Data {
+		if err := f.traffic.data.add(d); err != nil {
+			return load.Plan{}, err
+		}
+	}
 	err := f.Complete(cmd, sent.Target)
 	return f.Plan, err
 }

@@ -36,7 +36,9 @@ func given(t *testing.T, target string, flags ...string) (*Load, *cobra.Command)
 func TestCarriedLoadIsTheSame(t *testing.T) {
 	dir := t.TempDir()
 	body, sizes := filepath.Join(dir, "body"), filepath.Join(dir, "sizes")
-	for name, text := range map[string]string{body: "the body", sizes: "10\n900\n"} {
+	users, login := filepath.Join(dir, "users.csv"), filepath.Join(dir, "login")
+	files := []string{body, sizes, users, login}
+	for name, text := range map[string]string{body: "the body", sizes: "10\n900\n", users: "name\nada\nbob\n", login: "ada:secret"} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -45,6 +47,7 @@ func TestCarriedLoadIsTheSame(t *testing.T) {
 		{"127.0.0.1:1", "-c", "7", "--rate", "123.5", "--size", "file:@" + sizes, "--seed", "9", "--idle", "3", "--churn", "2"},
 		{"127.0.0.1:1", "--request", "@" + body, "--expect-content", "@" + body, "--schedule", "ramp:1..9", "--arrivals", "constant", "--warmup", "0"},
 		{"http://127.0.0.1:1/x?y=z", "--body", "@" + body, "-H", "A: b, c", "-H", "A: d", "-X", "PUT", "--status", "2xx,404", "--expect-length", "0"},
+		{"http://127.0.0.1:80", "--path", "3 /a?{{users.name}}", "--path", "1 /b", "--data", "users=" + users + ",once", "--check", "status == 200", "--cookies", "--redirects", "2", "--basic-file", login, "--resolve", "127.0.0.1:80:127.0.0.2"},
 		{"ws://127.0.0.1:1/", "--size", "0", "--echo=false", "-H", "Origin: here", "--source", "127.0.0.1-127.0.0.9"},
 		{"127.0.0.1:1", "--frame", "len32be+incl", "--match", "id@4:8:le", "--request", "hex:000102030405060708090a0b", "--deadline", "1s", "--ramp", "9"},
 	} {
@@ -53,13 +56,13 @@ func TestCarriedLoadIsTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{body, sizes} {
+		for _, name := range files {
 			if err := os.Rename(name, name+".away"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		got, err := FromCarried(text) // while the files are away
-		for _, name := range []string{body, sizes} {
+		for _, name := range files {
 			err = errors.Join(err, os.Rename(name+".away", name))
 		}
 		if err != nil {
@@ -70,6 +73,12 @@ func TestCarriedLoadIsTheSame(t *testing.T) {
 			t.Errorf("%v: other sizes", c)
 		}
 		want.Sizes = got.Sizes // they hold functions
+		if want.Traffic != nil {
+			if w, g := preview(want), preview(got); w != g || w == "" {
+				t.Errorf("%v: sends\n%s, not\n%s", c, g, w)
+			}
+			want.Traffic = got.Traffic // it is compiled
+		}
 		if !reflect.DeepEqual(want, got) {
 			t.Errorf("%v:\n%+v\n%+v", c, got, want)
 		}
@@ -89,6 +98,9 @@ func TestCarriedLoadReadsNoFile(t *testing.T) {
 		`{"Target":"http://127.0.0.1:1","Flags":[{"Name":"body","Values":["@SECRET"]}]}`,
 		`{"Target":"https://127.0.0.1:1","Flags":[{"Name":"cacert","Values":["SECRET"]}]}`,
 		`{"Target":"https://127.0.0.1:1","Flags":[{"Name":"cert","Values":["SECRET"]},{"Name":"key","Values":["SECRET"]}],"Files":{"x":""}}`,
+		`{"Target":"http://127.0.0.1:1","Data":[{"Name":"users","File":"SECRET"}]}`,
+		`{"Target":"http://127.0.0.1:1","Flags":[{"Name":"data","Values":["users=SECRET"]}]}`,
+		`{"Target":"http://127.0.0.1:1","Flags":[{"Name":"basic-file","Values":["SECRET"]}]}`,
 		`{"Target":"127.0.0.1:1","Flags":[{"Name":"nowhere","Values":["x"]}]}`,
 		`[]`,
 	} {
@@ -143,4 +155,13 @@ func TestOverUnixSocket(t *testing.T) {
 	if _, messages := f.Plan.Target.(load.Messages); !messages || !OverUnixSocket(f.Plan) {
 		t.Error("messages over a unix socket")
 	}
+}
+
+// preview is what a plan's first sessions send.
+func preview(p load.Plan) string {
+	var out strings.Builder
+	if err := p.WriteRequests(&out, 20); err != nil {
+		return err.Error()
+	}
+	return out.String()
 }

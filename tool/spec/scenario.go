@@ -23,7 +23,7 @@ import (
 )
 
 // notInFiles are flags about one call of the command, not about what is measured.
-var notInFiles = []string{"help", "scenario", "revision", "against", "save", "discard", "json", "md", "output", "store", "progress", "plain", "look", "ui", "ui-stay", "ui-token-file"}
+var notInFiles = []string{"help", "scenario", "revision", "against", "save", "discard", "print-requests", "json", "md", "output", "store", "progress", "plain", "look", "ui", "ui-stay", "ui-token-file"}
 
 // ReadFile sets the flags that a file has, and that were not given.
 func ReadFile(cmd *cobra.Command, name string) error {
@@ -44,6 +44,13 @@ func ReadFile(cmd *cobra.Command, name string) error {
 			return exit.Usagef("%s: %s: there is no key %q; %s", cmd.Name(), name, key, exit.DidYouMean(key, fileKeys(cmd), "see hone "+cmd.Name()+" --help"))
 		}
 		if flag.Changed {
+			continue
+		}
+		if table, ok := flag.Value.(tabled); ok && isTable(values[key]) {
+			if err := table.setTable(values[key], name); err != nil {
+				return exit.Usagef("%s: %s: %s: %w", cmd.Name(), name, key, err)
+			}
+			flag.Changed = true
 			continue
 		}
 		texts, err := asTexts(values[key])
@@ -81,11 +88,18 @@ func keysOf(name string, text []byte) (order []string, values map[string]any, er
 		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
 	for _, key := range about.Keys() {
-		if len(key) == 1 { // else within a table, which is refused
+		if !slices.Contains(order, key[0]) { // a table has several
 			order = append(order, key[0])
 		}
 	}
 	return order, values, nil
+}
+
+// isTable reports whether a key's value is a table, or several.
+func isTable(value any) bool {
+	_, one := value.(map[string]any)
+	_, several := tablesOf(value)
+	return one || several
 }
 
 func fileKeys(cmd *cobra.Command) (keys []string) {
@@ -119,7 +133,7 @@ func asTexts(value any) ([]string, error) {
 }
 
 // mayBeSecret are flags of which only a hash is kept: a store is handed around.
-var mayBeSecret = []string{"header", "body", "request", "expect-content", "cert", "key"}
+var mayBeSecret = []string{"header", "body", "request", "expect-content", "cert", "key", "flow", "data", "path", "check", "basic-file", "bearer-file"}
 
 // Kept is the scenario as it is kept: the flags that say what load there is, with
 // their values, by name. The server's own are not among them: they may be what is
@@ -152,8 +166,8 @@ func eachSetting(cmd *cobra.Command, with func(name, value, usual string)) {
 	new(Load).Define(plain)
 	plain.Flags().VisitAll(func(flag *pflag.Flag) {
 		value := cmd.Flags().Lookup(flag.Name).Value.String()
-		if flag.Name == "arrivals" && !hasArrivals(cmd) {
-			return // it says nothing
+		if flag.Name == "arrivals" && !hasArrivals(cmd) || flag.Name == "resolve" {
+			return // it says nothing, or only where the target is
 		}
 		if value != flag.DefValue && slices.Contains(mayBeSecret, flag.Name) {
 			value = hashed(value)

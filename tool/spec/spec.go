@@ -95,6 +95,7 @@ func (f *contentFlag) Type() string { return "CONTENT" }
 type Load struct {
 	Plan        load.Plan
 	targetFlags targetFlags
+	traffic     trafficFlags
 	arrivals    *Choice
 	files       *files
 }
@@ -108,7 +109,7 @@ func (f *Load) Define(cmd *cobra.Command) {
 	flags.IntVarP(&f.Plan.Conns, "conns", "c", 1, "connections; 0 with --idle or --churn for no load beside them")
 	flags.IntVar(&f.Plan.Depth, "depth", 0, "most requests outstanding on a connection (1, with --rate 256, for HTTP 1)")
 	flags.Float64Var(&f.Plan.Rate, "rate", 0, "requests a second over all connections (as many as are answered)")
-	flags.Var(scheduleFlag{&f.Plan.Schedule}, "schedule", "a rate that changes: ramp:FROM..TO, step:FROM..TO:STEP/DURATION, step:RATE,RATE/DURATION or sine:LOW..HIGH/PERIOD")
+	flags.Var(scheduleFlag{&f.Plan.Schedule}, "schedule", "a rate that changes: ramp:FROM..TO, step:FROM..TO:STEP/DURATION, step:RATE,RATE/DURATION, sine:LOW..HIGH/PERIOD or stages:FROM..TO/DURATION,RATE/DURATION,..TO/DURATION")
 	f.arrivals = AddChoice(cmd, "arrivals", load.Poisson.String(), "how --rate, --schedule and --churn are spread over time", load.Constant.String(), load.Poisson.String())
 	flags.DurationVarP(&f.Plan.For, "for", "d", 10*time.Second, "how long to measure")
 	flags.DurationVar(&f.Plan.Warmup, "warmup", 0, "how long to load before that (a tenth of --for, at most 5s)")
@@ -120,6 +121,7 @@ func (f *Load) Define(cmd *cobra.Command) {
 	flags.Float64Var(&f.Plan.Churn, "churn", 0, "further connections a second that are opened, used once, and closed")
 	flags.BoolVar(&f.Plan.ChurnUnused, "churn-unused", false, "close those of --churn without a request")
 	f.targetFlags.define(cmd, f.files)
+	f.traffic.define(cmd, f.files)
 	flags.BoolVar(&f.Plan.AllowErrors, "allow-errors", false, "keep a result valid in which requests failed")
 	flags.Uint64Var(&f.Plan.Seed, "seed", 0, "chooses content and Poisson arrivals, the same for the same seed")
 }
@@ -136,6 +138,9 @@ func (f *Load) Complete(cmd *cobra.Command, target string) (err error) {
 		return err
 	}
 	f.targetFlags.fill(&f.Plan)
+	if err := f.completeTraffic(cmd); err != nil {
+		return err
+	}
 	if f.Plan.Requests > 0 && !cmd.Flags().Changed("for") {
 		f.Plan.For = 0
 	}
@@ -197,6 +202,9 @@ func (f *Load) Shape() string {
 	}
 	if !p.Schedule.None() {
 		shape += ", " + p.Schedule.String()
+	}
+	if p.Traffic != nil {
+		shape += fmt.Sprintf(", %d kinds of request", len(p.Traffic.Requests()))
 	}
 	if p.Idle > 0 {
 		shape += ", " + figure.Grouped(float64(p.Idle)) + " idle"

@@ -35,7 +35,8 @@ type targetFlags struct {
 	content, expect contentFlag
 	size            contentSizeFlag
 	echo            bool
-	files           *files
+	webFlags
+	files *files
 }
 
 const (
@@ -57,12 +58,13 @@ func (f *targetFlags) define(cmd *cobra.Command, from *files) {
 	flags.StringVarP(&f.method, "method", "X", "", "the `METHOD` (GET, with --body POST)")
 	flags.VarP(&f.header, "header", "H", "a header, 'Name: value'; repeat for more")
 	flags.Var(&f.body, "body", "what every request carries: TEXT, hex:BYTES or @FILE")
-	flags.Var(&f.statuses, "status", "statuses that are no failures, as in 200,404 or 2xx (2xx,3xx)")
+	flags.Var(&f.statuses, "status", "status codes that count as success, as in 200,404 or 2xx (2xx,3xx)")
 	flags.Var(&f.length, "expect-length", "bytes that the body of every good answer must have (any number)")
 	flags.BoolVar(&f.insecure, "insecure", false, "do not verify the server's certificate")
 	flags.StringVar(&f.cacert, "cacert", "", "trust the authorities in this PEM `FILE`, not the system's")
 	flags.StringVar(&f.cert, "cert", "", "our certificate, a PEM `FILE`, for servers that want one")
 	flags.StringVar(&f.key, "key", "", "its key, a PEM `FILE`")
+	f.webFlags.define(cmd)
 	flags.Var(&f.limit, "answer-limit", "the longest answer that is accepted")
 }
 
@@ -103,7 +105,9 @@ func particular() []onlyFor {
 		{"echo", sockets, "use --expect-content for what to expect"},
 		{"method", web, url}, {"header", urls, url}, {"body", web, "use --request for what a message carries"},
 		{"status", web, "use --expect-content for what to expect"}, {"expect-length", web, "use --expect-content for what to expect"},
-		{"insecure", secured, https}, {"cacert", secured, https}, {"cert", secured, https}, {"key", secured, https},
+		{"path", web, url}, {"cookies", web, url}, {"redirects", web, url},
+		{"basic-file", urls, url}, {"bearer-file", urls, url}, {"resolve", urls, url},
+		{"tls-min", secured, https}, {"tls-max", secured, https}, {"tls-resume", secured, https}, {"insecure", secured, https}, {"cacert", secured, https}, {"cert", secured, https}, {"key", secured, https},
 	}
 }
 
@@ -162,11 +166,19 @@ func (f *targetFlags) web(command, url, kind string) (load.Target, error) {
 	if err != nil {
 		return nil, err
 	}
+	header, err := f.login(command, f.header.header, f.files)
+	if err != nil {
+		return nil, err
+	}
+	address, err := f.resolve.address(command, url)
+	if err != nil {
+		return nil, err
+	}
 	if kind == kindWS || kind == kindWSS {
-		return load.WebSocket{URL: url, Header: f.header.header, AnswerLimit: int(f.limit), TLS: config}, nil
+		return load.WebSocket{URL: url, Address: address, Header: header, AnswerLimit: int(f.limit), TLS: config}, nil
 	}
 	return load.HTTP{
-		URL: url, Method: f.method, Header: f.header.header, Body: f.body.content,
+		URL: url, Address: address, Method: f.method, Header: header, Body: f.body.content,
 		Statuses: f.statuses.statuses, Length: f.length.length, AnswerLimit: int64(f.limit), TLS: config,
 	}, nil
 }
@@ -174,6 +186,9 @@ func (f *targetFlags) web(command, url, kind string) (load.Target, error) {
 // tls is how TLS is spoken.
 func (f *targetFlags) tls(command string) (*tls.Config, error) {
 	config := &tls.Config{InsecureSkipVerify: f.insecure}
+	if err := f.versions(command, config); err != nil {
+		return nil, err
+	}
 	if f.cacert != "" {
 		certificates, err := f.files.read(f.cacert)
 		if err != nil {

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"net"
@@ -47,6 +48,12 @@ func Environment(target load.Target) record.Environment {
 // Topology is how the load reaches the server: "loopback", "unix" or "network".
 func Topology(target load.Target) string {
 	text := target.String()
+	switch t := target.(type) { // what is connected to, whatever the URL says
+	case load.HTTP:
+		text = cmp.Or(t.Address, text)
+	case load.WebSocket:
+		text = cmp.Or(t.Address, text)
+	}
 	if strings.HasPrefix(text, "unix") {
 		return "unix"
 	}

@@ -213,6 +213,11 @@ func SampleOf(r *load.Result, at time.Time) *record.Sample {
 	add("p50", "µs", record.Lower, r.Latency.P50)
 	add("p99", "µs", record.Lower, r.Latency.P99)
 	add("p999", "µs", record.Lower, r.Latency.P999)
+	for _, s := range r.Steps {
+		if len(r.Steps) > 1 {
+			add(s.Name+" p99", "µs", record.Lower, s.Latency.P99)
+		}
+	}
 	if r.Server != nil && r.Server.RSS != nil {
 		resident := float64(*r.Server.RSS)
 		add("server memory", "B", record.Lower, &resident)
@@ -239,6 +244,7 @@ func keep(sample *record.Sample, r *load.Result) {
 		}
 	}
 	rate := record.Series{Name: "rate", Unit: "req/s", Step: time.Second}
+	errors := record.Series{Name: "errors", Step: time.Second}
 	for _, i := range r.Intervals {
 		sample.Histograms = append(sample.Histograms, record.Histogram{Name: "latency", Start: i.Start, End: i.End, Data: i.Latency})
 		if r.Offered != nil {
@@ -246,8 +252,10 @@ func keep(sample *record.Sample, r *load.Result) {
 		}
 		rate.Step = max(rate.Step, i.End-i.Start)
 		rate.Values = append(rate.Values, float64(i.Answered)/(i.End-i.Start).Seconds())
+		errors.Values = append(errors.Values, float64(i.Errors))
 	}
-	sample.Series = append(sample.Series, rate)
+	errors.Step = rate.Step
+	sample.Series = append(sample.Series, rate, errors)
 	var text bytes.Buffer
 	if json.NewEncoder(&text).Encode(r) == nil {
 		sample.Artefacts = append(sample.Artefacts, record.Artefact{Kind: "load", Name: "result.json", Data: text.Bytes()})

@@ -41,3 +41,21 @@ func runTables(args []string, stderr io.Writer) error {
 	}
 	return nil
 }
+
+// runPicture draws docs/img/beside-others.svg.
+func runPicture(args []string, stderr io.Writer) error {
+	f := flag.NewFlagSet("picture", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	if err := f.Parse(args); err != nil {
+		return usageError(err)
+	}
+	module, err := moduleDir(context.Background())
+	if err != nil {
+		return err
+	}
+	svg, err := report.Picture(filepath.Join(module, "results"))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(module, "..", "docs", "img", "beside-others.svg"), []byte(svg), 0o644)
+}

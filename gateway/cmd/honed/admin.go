@@ -45,7 +45,7 @@ func (f *serving) startAdmin(srv *gateway.Server, logger *slog.Logger) (*adminSi
 		Stats:  srv.EngineStats,
 		Ready:  func() bool { return !a.draining.Load() && !srv.Stats().Full },
 		Token:  token,
-		Info:   observe.Info{Service: "honed", Dialect: "standard"},
+		Info:   observe.Info{Service: "honed", Dialect: "standard", Version: version()},
 		Logger: logger,
 	}
 	guard := &observe.Guard{Token: token}

@@ -64,7 +64,7 @@ noise could not be measured.`,
 	flags.SortFlags = false
 	flags.BoolVar(&f.quick, "quick", false, "do not watch what others do: what needs that is unknown")
 	flags.BoolVar(&f.strict, "strict", false, "exit code 4 when the machine is BAD")
-	flags.BoolVar(&f.script, "fix-script", false, "print only the commands that mend, as a shell script")
+	flags.BoolVar(&f.script, "fix-script", false, "print only the commands that fix it, as a shell script")
 	f.noise.define(cmd)
 	f.out.define(cmd)
 	return cmd

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,7 +49,7 @@ func newKnee() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "knee TARGET",
 		Short: "Find the most load under which a server keeps goals",
-		Long: `Find the most load under which a server keeps goals. TARGET is hone load's, which see.
+		Long: `Find the most load under which a server keeps goals. TARGET is as for hone load.
 
 The load doubles until a goal is missed. The range between the highest that met and
 the lowest that missed is then halved, with short trials, until it is narrow, and
@@ -60,7 +61,7 @@ With --axis rate the load is requests a second (an open loop: give as many
 connections as clients would); with --axis conns it is connections, each of which
 keeps --depth requests outstanding, or shares a fixed --rate.
 
-When the generator itself could not offer a load, that is no miss: the search goes
+When the generator itself could not offer a load, that does not count as a miss: the search goes
 on below, and if the server is never at its end the result is INVALID, with the
 reason, and only a load that the knee is not below.
 
@@ -169,7 +170,10 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	began := time.Now().UTC()
 	watcher := view.NewKnee(view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}, shown, f.goals.String(), s)
 	defer watcher.End()
-	s.Made = watcher.Made
+	s.Made = func(t knee.Point, found knee.Knee) {
+		watcher.Made(t, found)
+		open.Live.Search(kneeShown(s.Report(shown, false)))
+	}
 	s.Watch = func(now knee.Progress) {
 		watcher.Show(now)
 		if now.Load != nil {
@@ -183,7 +187,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		return kneeFailure(err)
 	}
 	report := s.Report(shown, view.IsTerminal(open.Result()))
-	end := session.End{JSON: report, Text: session.InText(report.Write), Runs: []*record.Run{f.made(cmd, target, s, began)}}
+	end := session.End{JSON: report, Text: session.InText(report.Write), Runs: []*record.Run{f.made(cmd, target, s, report, began)}}
 	if err != nil {
 		report.Fail(err)
 		end.Err = kneeFailure(err)
@@ -203,6 +207,18 @@ func (f *kneeFlags) page(target string) *page.Page {
 	}
 }
 
+// kneeShown is what a search has found, as the page shows it.
+func kneeShown(r *knee.Report) page.Knee {
+	k := page.Knee{Goals: r.Knee.Goal, Unit: r.Unit, Drawn: strings.Replace(r.Drawn(), "p999", "p99.9", 1), Met: r.Knee.Met, Missed: r.Knee.Missed, Trials: []page.KneeTrial{}}
+	if goal := r.GoalLine(); goal > 0 {
+		k.Goal = &goal
+	}
+	for _, t := range r.Trials {
+		k.Trials = append(k.Trials, page.KneeTrial{Load: t.Load, Value: t.Plotted, Full: t.Full, Valid: t.Valid, Met: t.Mark() == knee.MarkMet, Why: t.Why})
+	}
+	return k
+}
+
 // kneeFailure is the failure of a search that could not go on.
 func kneeFailure(err error) error {
 	if errors.Is(err, context.Canceled) {
@@ -211,11 +227,14 @@ func kneeFailure(err error) error {
 	return loadFailure(err)
 }
 
-// made is the search as it is kept: a sample of each trial.
-func (f *kneeFlags) made(cmd *cobra.Command, target string, s *knee.Search, began time.Time) *record.Run {
+// made is the search as it is kept: a sample of each trial, the last with all of them.
+func (f *kneeFlags) made(cmd *cobra.Command, target string, s *knee.Search, report *knee.Report, began time.Time) *record.Run {
 	scenario := spec.Kept(cmd, "knee by "+s.Axis(), target)
 	scenario.Text += fmt.Sprintf("axis=%s\ngoal=%s\ntrial=%v\n", s.Axis(), f.goals.String(), f.load.Plan.For)
 	run := &record.Run{Name: f.save, Made: "knee", At: began, Scenario: scenario, Environment: trial.Environment(f.load.Plan.Target), Samples: s.Samples()}
+	if n := len(run.Samples); n > 0 {
+		run.Samples[n-1].Artefacts = append(run.Samples[n-1].Artefacts, kneeShown(report).Artefact())
+	}
 	noteVersion(run)
 	return run
 }

@@ -28,6 +28,7 @@ type labFlags struct {
 	out   outputFlags
 	save  string
 	quick bool
+	fast  string // fasthttp's server
 	store storeFlag
 	ui    uiFlags
 }
@@ -49,10 +50,14 @@ and why.
   contexts   request contexts from a pool, and who still holds them
   conns      500,000 requests over a pool of 2,000 connections
   idle       memory of connections that wait
-  avatar     a service of pictures: caching, and no log
+  avatar     a service of pictures: caching, no log, and the server
+  http       the same service on net/http, fasthttp and http1
 
-All of them take six to nine minutes on two processors. Let nothing else run
-meanwhile.`,
+All of them take eight to eleven minutes on two processors. Let nothing else run
+meanwhile.
+
+fasthttp is no part of hone: in a clone, make lab builds its server from the bench
+module and passes it. Without it the lab http says so.`,
 		Example: `  hone lab ladder
   hone lab all -o lab.txt
   hone lab all --save tuesday
@@ -75,6 +80,7 @@ meanwhile.`,
 	cmd.Flags().SortFlags = false
 	cmd.Flags().BoolVar(&f.quick, "quick", false, "a second or so for each lab: to see that it works; figures are rough")
 	cmd.Flags().StringVar(&f.save, "save", "", "keep a run of each lab, with its profiles, under this `NAME`, of all each with the lab's behind it; see hone run --help")
+	cmd.Flags().StringVar(&f.fast, "fasthttp", "", "the `PROGRAM` of bench/servers/fasthttp, for the lab http")
 	f.out.define(cmd)
 	f.store.define(cmd)
 	f.ui.define(cmd)
@@ -95,7 +101,7 @@ func newLabStage() *cobra.Command {
 	}
 }
 
-// run runs the labs, and says what came of them.
+// run runs the labs and prints their results.
 func (f *labFlags) run(cmd *cobra.Command, name string) error {
 	ctx := cmd.Context()
 	if err := f.ui.check("lab"); err != nil {
@@ -153,7 +159,7 @@ func (f *labFlags) plan(name string, live *session.Live, stderr io.Writer) (lab.
 		return lab.Plan{}, exit.Failedf("lab: %w", err)
 	}
 	plan := lab.Plan{
-		Stage: []string{exe, "lab", "stage"}, Quick: f.quick,
+		Stage: []string{exe, "lab", "stage"}, Quick: f.quick, Fasthttp: f.fast,
 		Say:   func(line string) { fmt.Fprintln(stderr, line) },
 		Watch: func(what, stage string, now load.Progress) { live.Show(page.Lane{Group: what, Name: stage}, now) },
 	}

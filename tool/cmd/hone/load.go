@@ -33,6 +33,8 @@ type loadFlags struct {
 	progress     bool
 	plain, abort bool
 	save         string
+	file, target string // a scenario, and the target that it names
+	draft        int
 	ui           uiFlags
 	store        storeFlag
 }
@@ -87,14 +89,27 @@ same moments, on this machine or on those that wait with hone agent.`,
   hone load ws://127.0.0.1:8080/echo -c 100 --depth 16 --size 64
   hone load 127.0.0.1:6379 --frame line --request PING --expect-content +PONG
   hone load 127.0.0.1:9000 --frame len32be --match id@4:8 --request hex:00000001000000000000000068656c6c6f
+  hone load http://127.0.0.1:8080 -c 50 --rate 1000 --path '80 /products' --path '20 /search?q={{words.word}}' --data words=words.csv,random
+  hone load --scenario shop.toml --expect 'login.p99<20ms'
   hone load 127.0.0.1:7000 -n 100000 -c 50
   hone load 127.0.0.1:7000 --rate 5000 -d 10m --expect 'p99<5ms' --abort-on-miss
   hone load 127.0.0.1:7000 -c 300 --rate 300000 --agents 3
   hone load 10.0.0.9:7000 -c 3000 --rate 900000 --agents nats://10.0.0.1:4222 --agents-token-file token
   hone load 127.0.0.1:7000 --json -o result.json`,
-		Args: oneTarget,
+		Args: f.oneTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.run(cmd, args[0])
+			if f.file != "" {
+				if err := spec.ReadFile(cmd, f.file); err != nil {
+					return err
+				}
+			}
+			if len(args) > 0 {
+				f.target = args[0]
+			}
+			if f.target == "" {
+				return exit.Usagef("load: name a target, as in: hone load 127.0.0.1:7000, or as target = \"http://127.0.0.1:8080\" in %s", f.file)
+			}
+			return f.run(cmd, f.target)
 		},
 	}
 	f.define(cmd)
@@ -107,6 +122,10 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 	cmd.Flags().SortFlags = false
 	f.Define(cmd)
 	flags := cmd.Flags()
+	flags.StringVarP(&f.file, "scenario", "f", "", "the `FILE` with these flags, and with flows of several requests, in TOML or JSON")
+	flags.StringVar(&f.target, "target", "", "the TARGET, in a scenario")
+	flags.Lookup("target").Hidden = true
+	flags.IntVar(&f.draft, "print-requests", 0, "send nothing; print the first so many sessions, with their requests")
 	flags.Var(&f.goals, "expect", "a goal; repeat for more; exit code 3 when one is missed")
 	flags.BoolVar(&f.abort, "abort-on-miss", false, "end as soon as a goal of --expect is missed for certain")
 	flags.Int64VarP(&f.Plan.Requests, "count", "n", 0, "send so many requests in all, without a warm-up, then end; --for is the most it may take (1h)")
@@ -125,11 +144,12 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 // flagGroups are the headings of load's flags, in the order of its help.
 func flagGroups() []struct{ heading, flags string } {
 	return []struct{ heading, flags string }{
-		{"Load", "conns depth rate schedule arrivals for count warmup ramp timeout deadline source seed"},
+		{"Load", "scenario target conns depth rate schedule arrivals for count warmup ramp timeout deadline source seed"},
 		{"Connections beside the load", "idle churn churn-unused"},
 		{"Requests of hone's frames, of messages and of WebSocket", "size request expect-content echo dialect frame match"},
-		{"Requests of HTTP", "method header body status expect-length"},
-		{"TLS, of https:// and wss://", "insecure cacert cert key"},
+		{"Requests of HTTP, and handshakes of WebSocket", "method header body status expect-length basic-file bearer-file resolve"},
+		{"Several requests, with values in them", "path flow data check cookies redirects print-requests"},
+		{"TLS, of https:// and wss://", "insecure cacert cert key tls-min tls-max tls-resume"},
 		{"Agents", "agents agents-count agents-wait agents-token-file nats-credentials nats-cacert nats-cert nats-key"},
 		{"Verdict", "expect abort-on-miss allow-errors answer-limit most-others"},
 		{"Output", "server-stats progress plain json output save store help"},
@@ -155,9 +175,12 @@ func groupedUsage(cmd *cobra.Command) error {
 	return err
 }
 
-func oneTarget(_ *cobra.Command, args []string) error {
+func (f *loadFlags) oneTarget(_ *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:
+		if f.file != "" {
+			return nil
+		}
 		return exit.Usagef("load: name a target, as in: hone load 127.0.0.1:7000")
 	case 1:
 		return nil
@@ -165,7 +188,7 @@ func oneTarget(_ *cobra.Command, args []string) error {
 	return exit.Usagef("load: one target at a time, not also %q; flags begin with --, see hone load --help", args[1])
 }
 
-// run loads the target and says what came of it.
+// run loads the target and prints the result.
 func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	ctx := cmd.Context()
 	if err := f.Complete(cmd, target); err != nil {
@@ -178,6 +201,12 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 		if f.Plan.AbortOn = f.goals.List; len(f.Plan.AbortOn) == 0 {
 			return exit.Usagef("load: --abort-on-miss is about --expect; give a goal, as in --expect 'p99<5ms'")
 		}
+	}
+	if err := f.Plan.HasSteps(f.goals.List); err != nil {
+		return &exit.Error{Code: exit.Usage, Err: err}
+	}
+	if f.draft > 0 {
+		return loadFailure(f.Plan.WriteRequests(cmd.OutOrStdout(), f.draft))
 	}
 	stats, err := serverAt(f.stats)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -63,6 +64,46 @@ func TestReadmeCommands(t *testing.T) {
 	server.Process.Signal(os.Interrupt)
 	if err := server.Wait(); err != nil {
 		t.Errorf("serve: %v\n%s", err, server.Stderr)
+	}
+}
+
+// TestReadmeCode builds the READMEs' first lines of Go, which are the same.
+func TestReadmeCode(t *testing.T) {
+	t.Parallel()
+	block := regexp.MustCompile("(?s)```go\n(.*?)```")
+	var code string
+	for _, name := range []string{"README.md", "README.zh.md"} {
+		text, err := os.ReadFile("../../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := block.FindSubmatch(text)
+		if m == nil || code != "" && code != string(m[1]) {
+			t.Fatalf("%s has no code, or other code than README.md", name)
+		}
+		code = string(m[1])
+	}
+	program := filepath.Join(t.TempDir(), "main.go")
+	err := os.WriteFile(program, []byte(`package main
+
+import (
+	"io"
+	"log"
+	"net/http"
+
+	"github.com/hone-go/hone/http1"
+)
+
+var mux = http.NewServeMux()
+
+func main() {
+`+code+"}\n"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-o", os.DevNull, program)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

@@ -24,7 +24,7 @@ func newReport() *cobra.Command {
 	f := new(reportFlags)
 	cmd := &cobra.Command{
 		Use:   "report [RUN]",
-		Short: "Write a run as one page that needs nobody",
+		Short: "Write a run as a self-contained HTML report",
 		Long: `Write a run as one file of HTML, to look at, keep or pass on: the charts of the live
 page, with the figures in them. It opens from a disk, asks nothing of any network and
 is the same to the byte for the same runs.

@@ -51,7 +51,7 @@ func commandNames(cmd *cobra.Command) []string {
 	return names
 }
 
-// noArguments refuses arguments that are no flags.
+// noArguments refuses arguments other than flags.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/tool/exchange"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/figure"
 	"github.com/hone-go/hone/tool/record"
@@ -138,7 +139,11 @@ func writeRun(w io.Writer, r *record.Run) {
 			valid++
 		}
 	}
-	fmt.Fprintf(w, "%s %s, by hone %s, %s\n", r.ID, r.Name, r.Made, r.At.Local().Format(time.DateTime))
+	by := "hone " + r.Made
+	if generator := r.Environment.Soft[exchange.GeneratorKey]; generator != "" {
+		by = generator
+	}
+	fmt.Fprintf(w, "%s %s, by %s, %s\n", r.ID, r.Name, by, r.At.Local().Format(time.DateTime))
 	if r.PairedWith != "" {
 		fmt.Fprintf(w, "taken in turn with %s\n", r.PairedWith)
 	}
@@ -235,18 +240,26 @@ func newRunExport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [RUN…]",
 		Short: "Write runs for other programs, or for another store",
-		Long: `Write runs for other programs, or for another store. tar has all of one run and is what
-hone run import reads; benchmark is Go's benchmark format, which benchstat reads;
-csv has a line for each figure.`,
-		Example: "  hone run export latest -o run.tar\n  hone run export before after --format benchmark | benchstat -",
+		Long: `Write runs for other programs, or for another store. A load is one of them once it
+is kept: hone load … --save NAME; hone run export NAME --format hdr.
+
+  tar          all of one run; hone run import reads it
+  csv          a line for each figure of each sample
+  intervals    CSV with a line for each second of each sample
+  hdr          one run's histograms, a line for each second, for HdrHistogram's tools
+  openmetrics  figures and the distribution, for node_exporter's textfile collector
+  benchmark    Go's benchmark format, for benchstat`,
+		Example: `  hone run export latest -o run.tar
+  hone run export before after --format benchmark | benchstat -
+  hone run export nightly --format openmetrics -o nightly.prom`,
 	}
-	format := spec.AddChoice(cmd, "format", "tar", "how it is written", "tar", "benchmark", "csv")
+	format := spec.AddChoice(cmd, "format", "tar", "how it is written", "tar", "csv", "intervals", "hdr", "openmetrics", "benchmark")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			args = []string{"latest"}
 		}
-		if format.Value == "tar" && len(args) > 1 {
-			return exit.Usagef("run export: a tar has one run; export them one by one, or use --format benchmark or csv")
+		if (format.Value == "tar" || format.Value == "hdr") && len(args) > 1 {
+			return exit.Usagef("run export: a file of --format %s has one run; export them one by one, or use another format", format.Value)
 		}
 		if format.Value == "tar" && file == "" && view.IsTerminal(cmd.OutOrStdout()) {
 			return exit.Usagef("run export: a tar is nothing to read; give -o FILE, or send it to a program")
@@ -273,51 +286,134 @@ csv has a line for each figure.`,
 }
 
 func exportRuns(cmd *cobra.Command, format, file string, runs []*record.Run) error {
-	return session.Output{File: file}.Stream("run export", cmd.OutOrStdout(), func(w io.Writer) error {
-		switch format {
-		case "tar":
-			return record.Export(w, runs[0])
-		case "benchmark":
-			return record.WriteBenchmarks(w, runs...)
-		}
-		return record.WriteCSV(w, runs...)
-	})
+	write := map[string]func(io.Writer) error{
+		"tar":         func(w io.Writer) error { return record.Export(w, runs[0]) },
+		"csv":         func(w io.Writer) error { return record.WriteCSV(w, runs...) },
+		"intervals":   func(w io.Writer) error { return exchange.WriteIntervals(w, runs...) },
+		"hdr":         func(w io.Writer) error { return exchange.WriteHistogramLog(w, runs[0]) },
+		"openmetrics": func(w io.Writer) error { return exchange.WriteOpenMetrics(w, runs...) },
+		"benchmark":   func(w io.Writer) error { return record.WriteBenchmarks(w, runs...) },
+	}[format]
+	return session.Output{File: file}.Stream("run export", cmd.OutOrStdout(), write)
+}
+
+// importFlags are run import's, as they were given.
+type importFlags struct {
+	store       storeFlag
+	from        *spec.Choice
+	save        string
+	allowErrors bool
 }
 
 func newRunImport() *cobra.Command {
-	var store storeFlag
+	f := &importFlags{}
 	cmd := &cobra.Command{
 		Use:   "import FILE…",
-		Short: "Take runs from other stores, or from go test -bench",
+		Short: "Take runs from other stores, go test -bench, or other load generators",
 		Long: `Take runs from other stores (what hone run export wrote), or from what go test -bench
--count printed.`,
-		Example: "  hone run import run.tar\n  go test -bench . -count 10 | tee new.txt; hone run import new.txt",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return exit.Usagef("run import: name files, as in: hone run import run.tar")
-			}
-			s, err := store.Write(cmd.Context(), "run import")
-			if err != nil {
+-count printed. With --from, take what another load generator wrote: the files are samples
+of one run, to compare with another run of the same generator.
+
+  wrk     its output, with --latency; wrk2's, too
+  k6      the summary in JSON: k6 run --summary-trend-stats 'med,p(99),p(99.9),max'
+          --summary-export FILE
+  vegeta  its results, as vegeta attack wrote them; or vegeta report -type=json
+
+Such files do not say on which machine they were measured, whether the generator kept up,
+and which runs were taken in turn. So hone compare refuses to compare them with loads by
+hone, and its verdicts need --noise.`,
+		Example: `  hone run import run.tar
+  go test -bench . -count 10 | tee new.txt; hone run import new.txt
+  hone run import --from k6 old-1.json old-2.json old-3.json old-4.json old-5.json --save old`,
+		RunE: f.run,
+	}
+	f.from = spec.AddChoice(cmd, "from", "hone", "what wrote the files", append([]string{"hone"}, exchange.Generators()...)...)
+	cmd.Flags().StringVar(&f.save, "save", "", "of --from: keep the run under this `NAME`")
+	cmd.Flags().BoolVar(&f.allowErrors, "allow-errors", false, "of --from: keep samples valid in which requests failed")
+	f.store.define(cmd)
+	return cmd
+}
+
+func (f *importFlags) run(cmd *cobra.Command, args []string) error {
+	foreign := f.from.Value != "hone"
+	switch {
+	case len(args) == 0:
+		return exit.Usagef("run import: name files, as in: hone run import run.tar")
+	case !foreign && (f.save != "" || f.allowErrors):
+		return exit.Usagef("run import: --save and --allow-errors are about --from; runs of hone have a name, and keep it")
+	}
+	s, err := f.store.Write(cmd.Context(), "run import")
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	keep := func(name string, run *record.Run) error {
+		if err := s.Add(cmd.Context(), run); err != nil {
+			return session.StoreFailure("run import: "+name, err)
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), run.ID)
+		return nil
+	}
+	if foreign {
+		run, err := f.join(cmd.ErrOrStderr(), args)
+		if err != nil {
+			return err
+		}
+		return keep(args[0], run)
+	}
+	for _, name := range args {
+		runs, err := importFile(name)
+		if err != nil {
+			return exit.Failedf("run import: %s: %w", name, err)
+		}
+		for _, run := range runs {
+			if err := keep(name, run); err != nil {
 				return err
 			}
-			defer s.Close()
-			for _, name := range args {
-				runs, err := importFile(name)
-				if err != nil {
-					return exit.Failedf("run import: %s: %w", name, err)
-				}
-				for _, run := range runs {
-					if err := s.Add(cmd.Context(), run); err != nil {
-						return session.StoreFailure("run import: "+name, err)
-					}
-					fmt.Fprintln(cmd.OutOrStdout(), run.ID)
-				}
-			}
-			return nil
-		},
+		}
 	}
-	store.define(cmd)
-	return cmd
+	return nil
+}
+
+// join makes one run of another generator's files, and says what they do not hold.
+func (f *importFlags) join(stderr io.Writer, names []string) (*record.Run, error) {
+	var all []*exchange.Measured
+	var at time.Time
+	for _, name := range names {
+		m, written, err := f.measured(name)
+		if err != nil {
+			return nil, exit.Failedf("run import: %s: %w", name, err)
+		}
+		if at.IsZero() || written.Before(at) {
+			at = written
+		}
+		for _, reason := range m.Sample.Reasons {
+			fmt.Fprintf(stderr, "hone: %s is not valid: %s\n", name, reason)
+		}
+		all = append(all, m)
+	}
+	run, err := exchange.Join(f.save, at, all)
+	if err != nil {
+		return nil, exit.Failedf("run import: %w", err)
+	}
+	for _, lack := range all[0].Lacks {
+		fmt.Fprintf(stderr, "hone: not in %s: %s\n", names[0], lack)
+	}
+	return run, nil
+}
+
+func (f *importFlags) measured(name string) (m *exchange.Measured, written time.Time, err error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, written, errors.Unwrap(err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, written, err
+	}
+	m, err = exchange.Read(f.from.Value, file, f.allowErrors)
+	return m, info.ModTime().UTC(), err
 }
 
 // importFile reads a tar or benchmarks, whichever it is.

@@ -21,7 +21,7 @@ import (
 // planted are secrets in all places where a command takes some.
 func planted() map[string]string {
 	secrets := map[string]string{}
-	for i, where := range []string{"query", "header", "body", "argument", "environment", "setting", "build", "request", "answer", "inherited"} {
+	for i, where := range []string{"query", "header", "body", "argument", "environment", "setting", "build", "request", "answer", "inherited", "token"} {
 		secrets[where] = fmt.Sprintf("hush%02dhush%s", i, where)
 	}
 	return secrets
@@ -60,6 +60,10 @@ func TestSecretsStay(t *testing.T) {
 	dir := t.TempDir()
 	store, html := filepath.Join(dir, "runs.db"), filepath.Join(dir, "report.html")
 	query := "/users?key=" + secrets["query"]
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(secrets["token"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	asked := []string{"-H", "Authorization: " + secrets["header"], "--body", secrets["body"]}
 	addr := freePort(t)
 	check := func(what string, args []string, wanted ...int) {
@@ -76,6 +80,8 @@ func TestSecretsStay(t *testing.T) {
 	load := append([]string{"load", web.URL + query, "-d", "100ms", "--store", store}, asked...)
 	check("load", append(load, "--save", "text"), exit.OK, exit.Invalid)
 	check("load --json", append(load, "--json", "-o", filepath.Join(dir, "load.json")), exit.OK, exit.Invalid)
+	check("load with a login", []string{"load", web.URL + query, "-d", "100ms", "--bearer-file", token, "--json", "--save", "login", "--store", store}, exit.OK, exit.Invalid)
+	check("load with a wrong login", []string{"load", web.URL, "--basic-file", token}, exit.Failed)
 	check("load of nobody", append([]string{"load", gone + query, "-d", "100ms"}, asked...), exit.Failed)
 	check("load of no URL", append([]string{"load", "http://me:" + secrets["query"] + "@127.0.0.1:1" + query, "-d", "100ms"}, asked...), exit.Usage)
 	check("load of messages", []string{"load", strings.TrimPrefix(web.URL, "http://"), "--frame", "line", "--request", secrets["request"],
@@ -94,6 +100,11 @@ func TestSecretsStay(t *testing.T) {
 		check("run show", []string{"run", "show", name, "--store", store}, exit.OK)
 		check("run show --json", []string{"run", "show", name, "--json", "--store", store}, exit.OK)
 		check("run export", []string{"run", "export", name, "-o", filepath.Join(dir, name+".tar"), "--store", store}, exit.OK)
+		for _, format := range []string{"intervals", "hdr", "openmetrics"} {
+			if name != "knee" { // which keeps no intervals
+				check("run export", []string{"run", "export", name, "--format", format, "-o", filepath.Join(dir, name+"."+format), "--store", store}, exit.OK)
+			}
+		}
 		check("report", []string{"report", name, "-o", html + name, "--store", store}, exit.OK)
 	}
 	check("run list", []string{"run", "list", "--store", store}, exit.OK)

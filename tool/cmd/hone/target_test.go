@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -103,6 +104,27 @@ func TestLoadHTTPS(t *testing.T) {
 		if code != c.code || !strings.Contains(stderr, c.says) || stdout != "" || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: exit code %d, %q, %q, want %d and %q", name, code, stdout, stderr, c.code, c.says)
 		}
+	}
+}
+
+// A login goes out with every request; sessions are resumed, and the version is the one asked for.
+func TestLoadLogsIn(t *testing.T) {
+	url, cert, _ := https(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+		if user, password, _ := r.BasicAuth(); user != "me" || password != "pass:word" || r.TLS.Version != tls.VersionTLS12 {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	})
+	file := filepath.Join(t.TempDir(), "login")
+	if err := os.WriteFile(file, []byte("me:pass:word\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := strings.Cut(strings.TrimPrefix(url, "https://"), ":")
+	code, stdout, stderr := loaded(t, "https://example.com:"+port+"/", "--resolve", "example.com:"+port+":127.0.0.1",
+		"--cacert", cert, "--basic-file", file, "--tls-max", "1.2", "--tls-resume")
+	resumed := regexp.MustCompile(`(?m)^TLS +[\d,]+ handshakes of all connections, [1-9][\d,]* resumed$`).MatchString(stdout)
+	if code != exit.OK && code != exit.Invalid || !strings.Contains(stdout, "statuses    200 × ") || strings.Contains(stdout, "401 ×") || !resumed {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -11,6 +12,10 @@ import (
 	"github.com/hone-go/hone/tool/record"
 	"github.com/hone-go/hone/tool/session"
 )
+
+// release is the version of a build that has none of its own, such as one from a folder
+// without .git. deploy/Dockerfile has the linker set it: -X main.release=v1.2.3.
+var release = ""
 
 // versionReport is what a build knows of itself.
 type versionReport struct {
@@ -57,12 +62,12 @@ func noteVersion(run *record.Run) {
 
 // buildVersion reads what the linker has left.
 func buildVersion() versionReport {
-	v := versionReport{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	v := versionReport{Version: cmp.Or(release, "(devel)"), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	build, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
 	}
-	if build.Main.Version != "" {
+	if release == "" && build.Main.Version != "" {
 		v.Version = build.Main.Version
 	}
 	for _, s := range build.Settings {

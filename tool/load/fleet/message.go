@@ -130,7 +130,7 @@ func (l *link) read(take func(message)) error {
 		}
 		var m message
 		if err := json.Unmarshal(text, &m); err != nil {
-			return fmt.Errorf("sends what is no message: %w", err)
+			return fmt.Errorf("sends something other than a message: %w", err)
 		}
 		take(m)
 	}

@@ -50,6 +50,13 @@ func (s Schedule) Over(warmup, measured time.Duration) *Course {
 		}
 		last := rates[len(rates)-1]
 		c.add(last, last, math.Inf(1))
+	case "stages":
+		last := 0.0
+		for _, each := range s.stages() {
+			c.add(each.from, each.to, each.length.Seconds())
+			last = each.to
+		}
+		c.add(last, last, math.Inf(1))
 	case "sine":
 		c.period = s.shape.each.Seconds()
 		for i := range sinePieces {

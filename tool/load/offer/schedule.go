@@ -18,21 +18,23 @@ import (
 //	step:1000..5000:1000/10s     1000 for 10 s, 2000 for 10 s, and so on; the last is 5000
 //	step:1000,4000,2000/10s      these, each for 10 s
 //	sine:1000..5000/1m           from the lower rate to the higher and back in a minute, again and again
+//	stages:0..1000/30s,1000/2m,5000/10s,..0/1m
+//	                             a ramp, a plateau, a spike, and a ramp from there to 0, one after the other
 //
-// What comes after the last step has the last step's rate. The zero Schedule is
-// none. Schedules are values, and can be compared.
+// Stages may have blanks and line ends between them. What comes after the last step or
+// stage has its last rate. The zero Schedule is none. Schedules are values, and can be compared.
 type Schedule struct {
 	shape shape
 	text  string // as UnmarshalText read it
 }
 
-// shape is what a schedule's text means. The steps of a list are in the text alone, so
-// that schedules can be compared.
+// shape is what a schedule's text means. The steps of a list and the stages are in the
+// text alone, so that schedules can be compared.
 type shape struct {
-	kind     string        // "", "ramp", "step" or "sine"
+	kind     string        // "", "ramp", "step", "sine" or "stages"
 	from, to float64       // requests a second
 	step     float64       // what each step adds; 0 in a list of steps
-	each     time.Duration // of a step, or a sine's period
+	each     time.Duration // of a step or of all stages, or a sine's period
 	steps    int
 }
 
@@ -74,8 +76,10 @@ func parse(text string) (shape, error) {
 		if err == nil && s.from > s.to {
 			err = errors.New("name the lower rate first")
 		}
+	case "stages":
+		s, err = parseShapeOfStages(rest)
 	default:
-		err = errors.New("write it as ramp:FROM..TO, step:FROM..TO:STEP/DURATION, step:RATE,RATE,…/DURATION or sine:LOW..HIGH/PERIOD")
+		err = errors.New("write it as ramp:FROM..TO, step:FROM..TO:STEP/DURATION, step:RATE,RATE,…/DURATION, sine:LOW..HIGH/PERIOD or stages:FROM..TO/DURATION,RATE/DURATION,…")
 	}
 	if s.kind = kind; err == nil && s.steps == 0 && s.from == 0 && s.to == 0 {
 		err = errors.New("offer more than 0")
@@ -174,6 +178,58 @@ func (s shape) parseEven(text string) (shape, error) {
 	return s, nil
 }
 
+// stage is a part of the time with a rate of its own, or with one that grows or falls.
+type stage struct {
+	from, to float64
+	length   time.Duration
+}
+
+// parseStages reads FROM..TO/DURATION, RATE/DURATION and ..TO/DURATION, with commas
+// between them.
+func parseStages(text string) (stages []stage, err error) {
+	last := 0.0
+	for word := range strings.SplitSeq(text, ",") {
+		word = strings.Join(strings.Fields(word), "")
+		rates, length, _ := strings.Cut(word, "/")
+		s := stage{from: last}
+		from, to, ramps := strings.Cut(rates, "..")
+		if from != "" || !ramps {
+			s.from, err = parseRate(from)
+		}
+		if s.to = s.from; ramps && err == nil {
+			s.to, err = parseRate(to)
+		}
+		if err == nil {
+			s.length, err = parseTime(length)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("stage %d is %q: %w", len(stages)+1, word, err)
+		}
+		if stages = append(stages, s); len(stages) > mostSteps {
+			return nil, fmt.Errorf("have %d stages at most", mostSteps)
+		}
+		last = s.to
+	}
+	return stages, nil
+}
+
+func parseShapeOfStages(text string) (s shape, err error) {
+	stages, err := parseStages(text)
+	if err != nil {
+		return s, err
+	}
+	s.steps = len(stages)
+	offers := false
+	for _, each := range stages {
+		offers = offers || each.from > 0 || each.to > 0
+		s.each = min(s.each+each.length, longest)
+	}
+	if !offers {
+		return s, errors.New("offer more than 0")
+	}
+	return s, nil
+}
+
 // MarshalText returns what UnmarshalText took.
 func (s Schedule) MarshalText() ([]byte, error) { return []byte(s.text), nil }
 
@@ -183,16 +239,23 @@ func (s Schedule) String() string { return s.text }
 // None reports whether this is no schedule.
 func (s Schedule) None() bool { return s.shape.kind == "" }
 
-// Length is how long all of it takes: its steps, or one period. Zero: as long as
+// Length is how long all of it takes: its steps, its stages, or one period. Zero: as long as
 // there is time.
 func (s Schedule) Length() time.Duration {
 	switch s.shape.kind {
 	case "step":
 		return min(s.shape.each, longest/time.Duration(s.shape.steps)) * time.Duration(s.shape.steps)
-	case "sine":
+	case "sine", "stages":
 		return s.shape.each
 	}
 	return 0
+}
+
+// stages are the stages.
+func (s Schedule) stages() []stage {
+	_, list, _ := strings.Cut(s.text, ":")
+	stages, _ := parseStages(list) // it has been read before
+	return stages
 }
 
 // rates are the rates of the steps.

@@ -16,8 +16,18 @@ func schedules() []string {
 		"ramp:1000..9000", "ramp:9000..1000", "ramp:0..500", "ramp:500..0", "ramp:700..700", "ramp:0.5..3.25",
 		"step:1000..5000:1000/10s", "step:5000..1000:1500/100ms", "step:1000..1900:400/1s", "step:300..300:1/1s",
 		"step:1000,4000,2000/10s", "step:0,100,0,200/1s", "step:100,0/500ms", "step:250/1s",
+		"stages:0..1000/30s,1000/2m,5000/10s,..0/1m", "stages: 100/1s,\n ..300/2s, 0/1s, 50/1s", "stages:10/1s,0/1s", "stages:" + manyStages(200),
 		"sine:1000..5000/1m", "sine:0..100/10s", "sine:50..50/1ms", "sine:0..0.25/1h",
 	}
+}
+
+// manyStages are n of them, of a second each, that hold, spike and ramp in turn.
+func manyStages(n int) string {
+	var words []string
+	for i := range n {
+		words = append(words, fmt.Sprintf([]string{"%d/1s", "..%d/1s", "0..%d/1s"}[i%3], 10+i))
+	}
+	return strings.Join(words, ",")
 }
 
 func read(tb testing.TB, text string) Schedule {
@@ -43,33 +53,39 @@ func TestScheduleAsText(t *testing.T) {
 		t.Errorf("the zero schedule is %q", none)
 	}
 	for text, says := range map[string]string{
-		"":                      "write it as ramp:",
-		"1000":                  "write it as ramp:",
-		"spike:1..2":            "write it as ramp:",
-		"ramp":                  "FROM..TO",
-		"ramp:1000":             "FROM..TO",
-		"ramp:1000..":           "in digits",
-		"ramp:-1..5":            "in digits",
-		"ramp:1..2000000000":    "at most 1000000000",
-		"ramp:1..NaN":           "in digits",
-		"ramp:1..Inf":           "in digits",
-		"ramp:0..0":             "more than 0",
-		"ramp:1..2/10s":         "in digits",
-		"step:1..2/10s":         "by how much",
-		"step:1..2:0/10s":       "by more than 0",
-		"step:0..0:5/10s":       "more than 0",
-		"step:0,0/10s":          "more than 0",
-		"step:1..1000000:1/10s": "10000 steps at most",
-		"step:1,2":              "how long",
-		"step:1,2/0s":           "how long",
-		"step:1,,2/1s":          "in digits",
-		"step:1,2/-1s":          "how long",
-		"sine:1..2":             "how long",
-		"sine:1..2/10":          "how long",
-		"sine:1..2/1us":         "1ms at least",
-		"sine:5..2/1s":          "lower rate first",
-		"sine:0..0/1s":          "more than 0",
-		"step:1..2:1/1s/1s":     "how long",
+		"":                             "write it as ramp:",
+		"1000":                         "write it as ramp:",
+		"spike:1..2":                   "write it as ramp:",
+		"ramp":                         "FROM..TO",
+		"ramp:1000":                    "FROM..TO",
+		"ramp:1000..":                  "in digits",
+		"ramp:-1..5":                   "in digits",
+		"ramp:1..2000000000":           "at most 1000000000",
+		"ramp:1..NaN":                  "in digits",
+		"ramp:1..Inf":                  "in digits",
+		"ramp:0..0":                    "more than 0",
+		"ramp:1..2/10s":                "in digits",
+		"step:1..2/10s":                "by how much",
+		"step:1..2:0/10s":              "by more than 0",
+		"step:0..0:5/10s":              "more than 0",
+		"step:0,0/10s":                 "more than 0",
+		"step:1..1000000:1/10s":        "10000 steps at most",
+		"step:1,2":                     "how long",
+		"step:1,2/0s":                  "how long",
+		"step:1,,2/1s":                 "in digits",
+		"step:1,2/-1s":                 "how long",
+		"sine:1..2":                    "how long",
+		"sine:1..2/10":                 "how long",
+		"sine:1..2/1us":                "1ms at least",
+		"sine:5..2/1s":                 "lower rate first",
+		"sine:0..0/1s":                 "more than 0",
+		"step:1..2:1/1s/1s":            "how long",
+		"stages:":                      "in digits",
+		"stages:5":                     "how long",
+		"stages:0/1s,0..0/1s":          "more than 0",
+		"stages:1..2/1s,x/1s":          "stage 2 is \"x/1s\": write rates in digits",
+		"stages:1..2/1s,..3":           "stage 2 is \"..3\": write how long",
+		"stages:" + manyStages(10_001): "10000 stages at most",
 		"step:" + strings.Repeat("1,", 20_000) + "1/1s": "10000 steps at most",
 	} {
 		var s Schedule
@@ -86,7 +102,9 @@ func TestScheduleLength(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"ramp:1..2": 0, "step:1000..5000:1000/10s": 50 * time.Second, "step:1000..1900:400/1s": 4 * time.Second,
 		"step:5000..1000:1500/100ms": 400 * time.Millisecond, "step:1,2,3/1m": 3 * time.Minute, "sine:1..2/5m": 5 * time.Minute,
-		"step:1..1000:1/1000000h": longest / 1000 * 1000,
+		"step:1..1000:1/1000000h":       longest / 1000 * 1000,
+		"stages:0..5/3s,5/1m,..0/500ms": 63*time.Second + 500*time.Millisecond, "stages:" + manyStages(200): 200 * time.Second,
+		"stages:1/600000h,1/600000h": longest,
 	} {
 		if got := read(t, text).Length(); got != want {
 			t.Errorf("%q takes %v, want %v", text, got, want)
@@ -101,8 +119,10 @@ func TestCourseHasTheRates(t *testing.T) {
 		"step:1000,4000,2000/5s": {0: 1000, warm + 4999*time.Millisecond: 1000, warm + 5*time.Second: 4000, warm + 10*time.Second: 2000, time.Hour: 2000},
 		"step:1000..1900:400/5s": {warm + 9*time.Second: 1400, warm + 11*time.Second: 1800, warm + 16*time.Second: 1900},
 		"step:2000..1100:400/5s": {warm + 9*time.Second: 1600, warm + 16*time.Second: 1100},
-		"sine:1000..5000/8s":     {0: 1000, warm: 1000, warm + 2*time.Second: 3000, warm + 4*time.Second: 5000, warm + 8*time.Second: 1000, warm + 18*time.Second: 3000},
-		"sine:1000..3000/1h":     {warm + 20*time.Second: 1000 + 1000*(1-math.Cos(2*math.Pi*20/3600))},
+		"stages:0..1000/4s,3000/2s,..1000/4s,0/2s,500/1s": {0: 0, warm: 0, warm + 2*time.Second: 500, warm + 5*time.Second: 3000,
+			warm + 8*time.Second: 2000, warm + 11*time.Second: 0, warm + 12500*time.Millisecond: 500, time.Hour: 500},
+		"sine:1000..5000/8s": {0: 1000, warm: 1000, warm + 2*time.Second: 3000, warm + 4*time.Second: 5000, warm + 8*time.Second: 1000, warm + 18*time.Second: 3000},
+		"sine:1000..3000/1h": {warm + 20*time.Second: 1000 + 1000*(1-math.Cos(2*math.Pi*20/3600))},
 	} {
 		c := read(t, text).Over(warm, length)
 		for at, want := range rates {

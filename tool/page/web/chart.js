@@ -2,9 +2,10 @@
 import { difference, moment, short, written } from "./words.js";
 import { linear, logarithmic, timeSteps } from "./axis.js";
 import { firstFrom, spacing } from "./store.js";
-import { element, tableOf } from "./tables.js";
+import { element, spanOf, tableOf } from "./tables.js";
 
-const margin = { left: 58, right: 10, top: 8, bottom: 20 };
+const margin = { right: 10, top: 8, bottom: 20 };
+const labelGap = 6; // between an axis and its labels
 const mostRows = 300;
 
 export class Chart {
@@ -53,7 +54,7 @@ export class Chart {
 
   // point moves the crosshair to where the pointer is.
   point(x) {
-    const part = (x - margin.left) / (this.width - margin.left - margin.right);
+    const part = (x - this.view.left) / (this.width - this.view.left - margin.right);
     const [low, high] = this.domain();
     this.move(part < 0 || part > 1 ? null : low + part * (high - low));
   }
@@ -108,6 +109,8 @@ export class Chart {
     this.pen.font = "11px system-ui, sans-serif";
     this.lines = this.series().map((s) => ({ ...s, now: this.visible(s.key), before: this.ghosts(s.key) }));
     this.scale = this.scaleOf();
+    this.labels = this.scale.ticks.map((v) => [v, short(written(v, this.what.unit))]);
+    this.view.widen(Math.max(0, ...this.labels.map(([, text]) => this.pen.measureText(text).width)) + 2 * labelGap);
     this.drawGround();
     this.drawFigures();
     this.drawCross();
@@ -120,7 +123,7 @@ export class Chart {
 
   x(t) {
     const [low, high] = this.domain();
-    return margin.left + (t - low) / (high - low) * (this.width - margin.left - margin.right);
+    return this.view.left + (t - low) / (high - low) * (this.width - this.view.left - margin.right);
   }
 
   y(v) { return this.height - margin.bottom - this.scale.part(v) * (this.height - margin.top - margin.bottom); }
@@ -144,20 +147,20 @@ export class Chart {
     const right = this.width - margin.right, bottom = this.height - margin.bottom;
     pen.fillStyle = this.color("--shade");
     for (const [from, to] of this.view.unmeasured()) {
-      const a = Math.max(margin.left, this.x(from)), b = Math.min(right, this.x(to));
+      const a = Math.max(this.view.left, this.x(from)), b = Math.min(right, this.x(to));
       if (b > a) pen.fillRect(a, margin.top, b - a, bottom - margin.top);
     }
     pen.lineWidth = 1;
     pen.textAlign = "right";
     pen.textBaseline = "middle";
-    for (const v of this.scale.ticks) {
+    for (const [v, text] of this.labels) {
       const y = Math.round(this.y(v)) + 0.5;
       if (y < margin.top - 1 || y > bottom + 1) continue;
-      this.stroke([[margin.left, y], [right, y]], "--grid", 1);
+      this.stroke([[this.view.left, y], [right, y]], "--grid", 1);
       pen.fillStyle = this.color("--muted");
-      pen.fillText(short(written(v, this.what.unit)), margin.left - 6, y);
+      pen.fillText(text, this.view.left - labelGap, y);
     }
-    if (this.what.limit) this.stroke([[margin.left, this.y(this.what.limit)], [right, this.y(this.what.limit)]], "--bad", 1, [2, 3]);
+    if (this.what.limit) this.stroke([[this.view.left, this.y(this.what.limit)], [right, this.y(this.what.limit)]], "--bad", 1, [2, 3]);
     this.drawBottom(bottom);
   }
 
@@ -220,7 +223,7 @@ export class Chart {
     if (!places.length) return;
     pen.save();
     pen.beginPath();
-    pen.rect(margin.left, margin.top - 4, this.width - margin.left - margin.right + 1, this.height - margin.bottom - margin.top + 6);
+    pen.rect(this.view.left, margin.top - 4, this.width - this.view.left - margin.right + 1, this.height - margin.bottom - margin.top + 6);
     pen.clip();
     pen.beginPath();
     pen.strokeStyle = this.color(color);
@@ -246,7 +249,9 @@ export class Chart {
 
   fillLegend() {
     const t = this.place();
-    const parts = [element("b", "", this.what.title)];
+    const title = element("b", "", this.what.title);
+    title.append(element("small", "", this.span(t)));
+    const parts = [title];
     const words = [];
     for (const line of this.lines ?? []) {
       const v = this.valueAt(line, t);
@@ -266,12 +271,16 @@ export class Chart {
     this.words = words.join(", ");
   }
 
+  // span says what the legend's figures are of.
+  span(t) { return t === null ? "last second" : "the second at " + this.at(t); }
+
   // describe says to those who do not see it, and to tests, what is shown.
   describe() {
     const [low, high] = this.domain();
     const t = this.place();
     const data = this.figure.dataset;
     data.points = (this.lines ?? []).reduce((n, l) => n + l.now.t.length, 0);
+    data.left = this.view.left;
     data.cursor = t === null ? "" : t.toFixed(2);
     this.plot.setAttribute("aria-valuemin", low.toFixed(1));
     this.plot.setAttribute("aria-valuemax", high.toFixed(1));
@@ -323,7 +332,7 @@ export class HeatMap extends Chart {
     const gap = spacing(this.shown.map((c) => c.t));
     pen.fillStyle = this.color("--one");
     for (const { t, pairs } of this.shown) {
-      const left = Math.max(margin.left, this.x(t - gap)), right = this.x(t);
+      const left = Math.max(this.view.left, this.x(t - gap)), right = this.x(t);
       for (let i = 0; i < pairs.length && right > left; i += 2) {
         const top = this.y(from(pairs[i] + 1));
         pen.globalAlpha = 0.1 + 0.9 * Math.log1p(pairs[i + 1]) / Math.log1p(most);
@@ -415,10 +424,7 @@ export class Curve extends Chart {
 
   ghostAt(line, at) { return line.before.length ? this.look(line.before[0], at) : undefined; }
 
-  fillLegend() {
-    super.fillLegend();
-    this.legend.firstChild.append(element("small", "", "  at " + this.at(this.place() ?? 2)));
-  }
+  span(at) { return (this.store.hello.measured ? "whole run" : spanOf(this.store)) + ", at " + this.at(at ?? 2); }
 
   at(place) { return percent(Math.pow(10, place)); }
 

@@ -1,12 +1,15 @@
 // The page put together.
-import { charts, groupNames } from "./words.js";
+import { charts, groupNames, jumpNames } from "./words.js";
 import { Store, follow, take } from "./store.js";
+import { Flame, legendOf } from "./flame.js";
+import { Knee, kneeTable, kneeWords } from "./knee.js";
 import { Chart, Curve, HeatMap } from "./chart.js";
-import { element, fillAbout, fillBanner, fillCaptured, fillChanges, fillEvents, fillHot, fillRace, fillStrip, once } from "./tables.js";
+import { element, fillAbout, fillBanner, fillCaptured, fillChanges, fillEvents, fillHot, fillJumps, fillRace, fillStrip, once } from "./tables.js";
 
 const find = (name) => document.querySelector("[data-" + name + "]");
 const changed = once();
 const paintEvery = 250; // milliseconds, at most so often
+const leastLeft = 58; // pixels for the labels of an axis
 
 class View {
   constructor(store) {
@@ -16,6 +19,9 @@ class View {
     this.service = false;
     this.rarity = null;
     this.waiting = 0;
+    this.left = leastLeft;
+    this.flame = new Flame(find("flame"), find("flame-says"));
+    this.knee = new Knee(find("knee"));
     store.watch(() => this.later());
   }
 
@@ -38,11 +44,13 @@ class View {
     fillStrip(find("strip"), store);
     changed("race", store.state.lanes, () => fillRace(find("race"), store));
     changed("changes", store.state.changes, () => fillChanges(find("changes"), store));
-    changed("hot", store.state.hot, () => fillHot(find("hot"), store));
+    changed("hot", store.state.hot, () => this.showHot());
+    changed("knee", [store.state.knee, store.state.status], () => this.showKnee());
     changed("captured", store.state.captured, () => fillCaptured(find("captured"), store));
     changed("capture", store.state.capture, () => this.showCapture());
     changed("events", store.marks.length, () => fillEvents(find("events"), store));
     changed("about", [store.hello, store.state.notes], () => fillAbout(find("about"), store));
+    fillJumps(find("jumps"));
     find("service-label").hidden = !store.state.curve?.service && !store.heat.some((c) => c.s);
     this.spans = this.lanesAt = null;
     for (const c of this.drawn) c.draw();
@@ -60,6 +68,8 @@ class View {
       this.drawn = [];
       find("charts").replaceChildren(...hello.groups.map((group) => {
         const section = element("section");
+        section.id = "charts-" + group;
+        section.dataset.jump = jumpNames[group];
         const box = element("div", "group");
         section.append(element("h2", "", groupNames[group]), box);
         for (const what of charts.filter((c) => c.group === group && this.has(c))) {
@@ -70,6 +80,13 @@ class View {
         return section;
       }));
     });
+  }
+
+  // widen makes room for labels, in all charts alike: their times stay below each other.
+  widen(left) {
+    if (left <= this.left) return;
+    this.left = Math.ceil(left);
+    this.redraw();
   }
 
   // has reports whether a chart will have figures: of a report all are known.
@@ -111,6 +128,24 @@ class View {
   recolor() {
     this.colors.clear();
     this.redraw();
+  }
+
+  showHot() {
+    const { hot } = this.store.state;
+    fillHot(find("hot"), this.store);
+    find("flamegraph").hidden = !hot?.flame;
+    if (!hot?.flame) return;
+    find("flame-legend").replaceChildren(legendOf(hot));
+    this.flame.show(hot);
+  }
+
+  showKnee() {
+    const { knee, status } = this.store.state;
+    find("search").hidden = !knee;
+    if (!knee) return;
+    find("knee-says").textContent = kneeWords(knee, status === "running");
+    find("knee-trials").replaceChildren(kneeTable(knee));
+    this.knee.show(knee);
   }
 
   showCapture() {

@@ -1,5 +1,5 @@
 // What is written and not drawn.
-import { difference, loadFigures, moment, serverFigures, signed, written } from "./words.js";
+import { difference, loadFigures, moment, none, serverFigures, signed, written } from "./words.js";
 
 export function element(name, kind = "", text = "") {
   const e = document.createElement(name);
@@ -53,6 +53,27 @@ export function fillBanner(banner, store) {
   banner.replaceChildren(element("strong", "", words[status] || "INVALID so far. Do not believe these figures."), list);
 }
 
+// spanOf says what part of a load the figures are of that are not of one second.
+export function spanOf(store) {
+  const { hello, state } = store;
+  if (hello.measured) return "median of the samples";
+  const lane = state.lanes?.length ? "this turn" : "whole run";
+  return ["waiting", "running"].includes(state.status) ? lane + " so far" : lane;
+}
+
+// fillJumps has a link to each part of the page that is there.
+export function fillJumps(nav) {
+  const there = [...document.querySelectorAll("main section[id]:not([hidden]), main details[id]")];
+  const key = there.map((e) => e.id).join();
+  if (nav.dataset.parts === key) return;
+  nav.dataset.parts = key;
+  nav.replaceChildren(...there.map((e) => {
+    const a = element("a", "", e.dataset.jump ?? e.querySelector("h2, summary").textContent);
+    a.href = "#" + e.id;
+    return a;
+  }));
+}
+
 export function fillStrip(strip, store) {
   const load = store.hello.groups.includes("client");
   const ghost = store.hello.ghost;
@@ -60,7 +81,9 @@ export function fillStrip(strip, store) {
     const v = load ? store.state.figures[figure.key] : store.at(figure.key, null);
     const box = element("div");
     box.dataset.figure = figure.key;
-    box.append(element("dt", "", figure.name), element("dd", "", written(v, figure.unit)));
+    const name = element("dt", "", figure.name);
+    name.append(element("small", "", load ? spanOf(store) : "last second"));
+    box.append(name, element("dd", "", written(v, figure.unit)));
     if (load && ghost) box.append(store.hello.measured ? judged(store, figure) : unjudged(v, ghost.figures[figure.key], figure.unit));
     return box;
   });
@@ -89,7 +112,7 @@ function unjudged(now, before, unit) {
 export function fillRace(section, store) {
   const lanes = store.state.lanes ?? [];
   section.hidden = lanes.length === 0;
-  section.querySelector("h2").textContent = { samples: "Samples", agents: "Agents" }[lanes.length > 0 && lanes.every((l) => l.group === lanes[0].group) && lanes[0].group] ?? "In turn";
+  section.querySelector("h2").textContent = ({ samples: "Samples", agents: "Agents" }[lanes.length > 0 && lanes.every((l) => l.group === lanes[0].group) && lanes[0].group] ?? "In turn") + ", whole run of each";
   const table = element("table");
   const top = table.createTHead().insertRow();
   for (const name of ["", "", "answers/s", "p50", "p99", "CPU/request"]) {
@@ -122,16 +145,16 @@ export function fillRace(section, store) {
   section.querySelector(".scroll").replaceChildren(table);
 }
 
+// svgOf makes a part of a drawing.
+export function svgOf(name, attributes = {}) {
+  const e = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, typeof value === "number" ? Number(value.toFixed(2)) : value);
+  return e;
+}
+
 function barOf(part) {
-  const space = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(space, "svg");
-  svg.setAttribute("viewBox", "0 0 100 10");
-  svg.setAttribute("preserveAspectRatio", "none");
-  svg.setAttribute("aria-hidden", "true");
-  const rect = document.createElementNS(space, "rect");
-  rect.setAttribute("width", (100 * part).toFixed(2));
-  rect.setAttribute("height", "10");
-  svg.append(rect);
+  const svg = svgOf("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" });
+  svg.append(svgOf("rect", { width: (100 * part).toFixed(2), height: "10" }));
   return svg;
 }
 
@@ -139,8 +162,9 @@ export function fillChanges(section, store) {
   const { changes = [] } = store.state;
   section.hidden = changes.length === 0;
   const unit = (c) => ({ "req/s": "count", "µs": "us", "µs/req": "us", B: "bytes" }[c.unit] ?? "plain");
-  const table = tableOf(["figure", "earlier", "now", "now against earlier"],
-    changes.map((c) => [c.name, written(c.before, unit(c)), written(c.now, unit(c)), element("b", kinds[c.verdict] ?? "muted", c.words)]), "verdicts");
+  const gap = (c) => element("span", kinds[c.verdict] ?? "", c.ratio === null ? none : signed(c.ratio - 1));
+  const table = tableOf(["figure", "earlier", "now", "difference", "verdict"],
+    changes.map((c) => [c.name, written(c.before, unit(c)), written(c.now, unit(c)), gap(c), element("b", kinds[c.verdict] ?? "muted", c.words)]), "verdicts");
   section.querySelector(".scroll").replaceChildren(table);
 }
 
@@ -148,10 +172,11 @@ export function fillHot(section, store) {
   const hot = store.state.hot;
   section.hidden = !hot;
   if (!hot) return;
-  const seconds = (v) => (v === null ? "–" : written(v * 1e6, "us"));
+  const seconds = (v) => (v === null ? none : written(v * 1e6, "us"));
   const before = hot.lines.some((l) => l.before !== null);
-  const table = tableOf(["function", "itself", ...(before ? ["earlier"] : []), "with what it calls"],
-    hot.lines.map((l) => [l.function, seconds(l.flat), ...(before ? [seconds(l.before)] : []), seconds(l.cum)]));
+  const gap = (l) => element("span", "", l.before === null ? none : (l.flat < l.before ? "−" : "+") + seconds(Math.abs(l.flat - l.before)));
+  const table = tableOf(["function", "itself", ...(before ? ["earlier", "difference"] : []), "with what it calls"],
+    hot.lines.map((l) => [l.function, seconds(l.flat), ...(before ? [seconds(l.before), gap(l)] : []), seconds(l.cum)]), "functions");
   section.querySelector("h2").textContent = `Where processor time went, ${hot.per}, from ${hot.samples} samples`;
   const doubts = hot.doubts.map((d) => element("p", "bad", "INVALID: the load under which it was taken: " + d));
   section.querySelector(".scroll").replaceChildren(...doubts, table);

@@ -43,6 +43,7 @@ export const charts = [
 ];
 
 export const groupNames = { client: "Seen by the generator", server: "Said by the server", runtime: "Go runtime", host: "Machine" };
+export const jumpNames = { client: "Generator", server: "Server", runtime: "Runtime", host: "Machine" };
 
 // The figures of the strip: those of the load, or of a server alone.
 export const loadFigures = [
@@ -56,7 +57,7 @@ export const serverFigures = [
   { key: "s.rss", name: "memory", unit: "bytes" }, { key: "g.goroutines", name: "goroutines", unit: "count" },
 ];
 
-const none = "–";
+export const none = "–";
 
 // digits writes a number with about three digits that matter.
 function digits(v) {

@@ -1,0 +1,172 @@
+package report
+
+import (
+	"fmt"
+	"html"
+	"path/filepath"
+	"strings"
+)
+
+// subject is a comparison of which the picture shows two figures.
+type subject struct {
+	title string
+	run   *Peers
+	cpu   string // the scenario that compares CPU
+	about string // what that scenario is
+	base  string // the server whose CPU is 1
+}
+
+// Picture draws CPU per request and memory per idle connection of hone beside its peers, as
+// SVG, from what is stored in the folder results.
+func Picture(results string) (string, error) {
+	peers, err := ReadPeers(filepath.Join(results, PeersFile))
+	if err != nil {
+		return "", err
+	}
+	web, err := ReadHTTP(filepath.Join(results, HTTPFile))
+	if err != nil {
+		return "", err
+	}
+	sockets, err := ReadWS(filepath.Join(results, WSFile))
+	if err != nil {
+		return "", err
+	}
+	if peers == nil || web == nil || sockets == nil {
+		return "", fmt.Errorf("%s lacks a run: the picture needs %s, %s and %s", results, PeersFile, HTTPFile, WSFile)
+	}
+	return draw([]subject{
+		{"Framed TCP", peers, "A", "100 connections, net = 1", "net"},
+		{"HTTP/1.1", &web.Peers, "hello-256", "256 connections, net/http = 1", "net/http"},
+		{"WebSocket", &sockets.Peers, "2000x1", "2,000 connections, gorilla = 1", "gorilla"},
+	}), nil
+}
+
+// The picture's measures, in pixels.
+const (
+	panelWidth  = 320
+	panelMargin = 20
+	nameWidth   = 78
+	valueWidth  = 64
+	rowHeight   = 22
+	barHeight   = 14
+)
+
+// bar is one server's figure.
+type bar struct {
+	name  string
+	value float64
+	text  string
+	ours  bool
+}
+
+// bars are the figures of the servers that compete: of hone only Events, its default.
+func (s subject) bars(value func(server string) (v float64, text string)) (all []bar) {
+	for _, e := range s.run.Servers {
+		if e.ParsesNothing || e.Extra || e.Ours() && e.Engine != "events" {
+			continue
+		}
+		if v, text := value(e.Name); text != "" {
+			name := e.Name
+			if e.Ours() {
+				name = "hone"
+			}
+			all = append(all, bar{name, v, text, e.Ours()})
+		}
+	}
+	return all
+}
+
+func (s subject) cpuBars() []bar {
+	return s.bars(func(server string) (float64, string) {
+		ratios := Ratios(s.run.rounds(s.cpu, server, cpuOf), s.run.rounds(s.cpu, s.base, cpuOf))
+		if ratios.N == 0 {
+			return 0, ""
+		}
+		return ratios.Median, fmt.Sprintf("%.2f", ratios.Median)
+	})
+}
+
+func (s subject) idleBars() []bar {
+	return s.bars(func(server string) (float64, string) {
+		idle := s.run.spread("idle-15k", server, func(s Sample) *float64 { return s.PerConn })
+		switch {
+		case idle.N == 0:
+			return 0, ""
+		case idle.Median >= 1000:
+			return idle.Median, fmt.Sprintf("%.1f KB", idle.Median/1e3)
+		}
+		return idle.Median, fmt.Sprintf("%.0f B", idle.Median)
+	})
+}
+
+// draw sets two rows of panels, a column for each subject.
+func draw(subjects []subject) string {
+	var body strings.Builder
+	top := 0
+	for row, heading := range []string{"Server CPU per request, lower is better", "Memory per idle connection, 15,000 open, lower is better"} {
+		fmt.Fprintf(&body, `<text class="heading" x="%d" y="%d">%s</text>`+"\n", panelMargin, top+28, heading)
+		top += 40
+		most := 0
+		for i, s := range subjects {
+			bars, about := s.cpuBars(), s.about
+			if row == 1 {
+				bars, about = s.idleBars(), ""
+			}
+			panel(&body, panelMargin+i*panelWidth, top, s.title, about, bars)
+			most = max(most, len(bars))
+		}
+		top += 30 + most*rowHeight + 12
+	}
+	for i, s := range subjects {
+		m := s.run.Machine
+		fmt.Fprintf(&body, `<text class="small" x="%d" y="%d">%d rounds, commit %.7s, %s</text>`+"\n", panelMargin+i*panelWidth, top+8, s.run.Settings.Rounds, m.Commit, m.Date)
+	}
+	m := subjects[0].run.Machine
+	fmt.Fprintf(&body, `<text class="small" x="%d" y="%d">%s</text>`+"\n", panelMargin, top+26, html.EscapeString(fmt.Sprintf(
+		"Medians of interleaved rounds; %s, %d CPUs, Linux, %s. hone runs with every limit on.", m.CPU, m.CPUs, m.Go)))
+	width, height := 2*panelMargin+len(subjects)*panelWidth, top+40
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="CPU per request and memory per idle connection: hone beside other Go servers">
+<style>
+text { font: 13px system-ui, sans-serif; fill: #24292f }
+.heading { font-size: 15px; font-weight: 600 }
+.title { font-weight: 600 }
+.small { font-size: 11px; fill: #57606a }
+.ours { font-weight: 600 }
+.back { fill: #ffffff }
+rect.peer { fill: #afb8c1 }
+rect.hone { fill: #0a7d55 }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 }
+.small { fill: #9198a1 }
+.back { fill: #0d1117 }
+rect.peer { fill: #565e68 }
+rect.hone { fill: #3fb98a }
+}
+</style>
+<rect class="back" width="%d" height="%d" rx="6"/>
+%s</svg>
+`, width, height, width, height, width, height, body.String())
+}
+
+// panel sets one comparison, its longest bar as wide as there is room.
+func panel(out *strings.Builder, left, top int, title, about string, bars []bar) {
+	fmt.Fprintf(out, `<text x="%d" y="%d"><tspan class="title">%s</tspan>`, left, top+12, title)
+	if about != "" {
+		fmt.Fprintf(out, ` <tspan class="small" dx="4">%s</tspan>`, about)
+	}
+	out.WriteString("</text>\n")
+	longest := 0.0
+	for _, b := range bars {
+		longest = max(longest, b.value)
+	}
+	for i, b := range bars {
+		y := top + 24 + i*rowHeight
+		width := max(1.5, b.value/longest*(panelWidth-panelMargin-nameWidth-valueWidth))
+		kind, weight := "peer", ""
+		if b.ours {
+			kind, weight = "hone", ` class="ours"`
+		}
+		fmt.Fprintf(out, `<text%s x="%d" y="%d">%s</text><rect class="%s" x="%d" y="%d" width="%.1f" height="%d" rx="2"/><text%s x="%.1f" y="%d">%s</text>`+"\n",
+			weight, left, y+12, b.name, kind, left+nameWidth, y+1, width, barHeight, weight, float64(left+nameWidth)+width+6, y+12, b.text)
+	}
+}

@@ -1,0 +1,137 @@
+// Embed is a web service of somebody's own with hone's admin side in it: metrics, profiles,
+// counters and health, on a listener that clients of the service do not reach.
+//
+//	cd examples/embed && go run .
+//	curl http://127.0.0.1:8080/hello/Ann
+//	curl http://127.0.0.1:7070/metrics        # or open http://127.0.0.1:7070/ in a browser
+//
+// For other machines the admin side needs a token, and the name that they use:
+//
+//	openssl rand -hex 16 > token
+//	go run . -admin :7070 -admin-token-file token -admin-host service.example
+//
+// It is a module of its own: package observe brings two dependencies, which the library
+// does not have.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hone-go/hone/http1"
+	"github.com/hone-go/hone/observe"
+)
+
+// drainTime is how long a shutdown waits for requests under way.
+const drainTime = 5 * time.Second
+
+// options are the command's flags.
+type options struct {
+	addr, admin, tokenFile string
+	hosts                  []string
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.addr, "addr", "127.0.0.1:8080", "serve on `host:port`; port 0 picks a free one")
+	flag.StringVar(&o.admin, "admin", "127.0.0.1:7070", "serve the admin side on `host:port` or unix:PATH")
+	flag.StringVar(&o.tokenFile, "admin-token-file", "", "the `file` with the token that opens the admin side to other machines")
+	flag.Func("admin-host", "allow requests to the admin side under this host `name` too; repeat for more", func(name string) error {
+		o.hosts = append(o.hosts, name)
+		return nil
+	})
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait
+	if err := run(ctx, o, service(), os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "embed:", err)
+		os.Exit(1)
+	}
+}
+
+// service is what the program is for.
+func service() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /hello/{name}", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "Hello, "+r.PathValue("name")+"!\n")
+	})
+	return mux
+}
+
+// run serves both sides until ctx ends.
+func run(ctx context.Context, o options, service http.Handler, stdout, stderr io.Writer) error {
+	logger := slog.New(slog.NewTextHandler(stderr, nil))
+	token, err := readToken(o.tokenFile)
+	if err != nil {
+		return err
+	}
+	var draining atomic.Bool
+	latency := new(observe.Latency) // times one request in 128
+	srv := &http1.Server{Handler: latency.WrapHTTP(service), Logger: logger}
+	admin := &observe.Admin{
+		HTTP:    srv.Stats,
+		Latency: latency,
+		Ready:   func() bool { return !draining.Load() },
+		Token:   token,
+		Hosts:   o.hosts,
+		Info:    observe.Info{Service: "embed", Version: "v1.0.0"},
+		Logger:  logger,
+	}
+	public, err := net.Listen("tcp", o.addr)
+	if err != nil {
+		return fmt.Errorf("%w; choose another address with -addr", err)
+	}
+	private, err := admin.Listen(o.admin) // refuses what other machines reach without a token
+	if err != nil {
+		public.Close()
+		return fmt.Errorf("%w; choose another address with -admin", err)
+	}
+	ended := make(chan error, 2)
+	go func() { ended <- srv.Serve(public) }()
+	go func() { ended <- admin.Serve(private) }()
+	fmt.Fprintf(stdout, "serving on http://%v/, admin side on http://%v/\n", public.Addr(), private.Addr())
+	var failed error
+	waitFor := 2
+	select {
+	case failed = <-ended:
+		waitFor = 1
+	case <-ctx.Done():
+	}
+	draining.Store(true) // /healthz says 503 from here on, so that balancers look elsewhere
+	limit, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	err = srv.Shutdown(limit)
+	err = errors.Join(failed, err, admin.Shutdown(limit)) // the last to go: it shows the drain
+	for range waitFor {
+		<-ended
+	}
+	return err
+}
+
+// readToken reads the token, without the end of its line.
+func readToken(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", fmt.Errorf("%s is empty; make a token with: openssl rand -hex 16", file)
+	}
+	return token, nil
+}

@@ -1,0 +1,96 @@
+package gateway
+
+import (
+	"sync/atomic"
+
+	"github.com/hone-go/hone/engine"
+)
+
+// counters are a Server's own.
+type counters struct {
+	records, duplicates, envelopes, bytes atomic.Uint64
+	refused                               atomic.Uint64
+	position                              atomic.Uint64
+}
+
+// Stats is what a Server has counted since its start, and what it holds now.
+type Stats struct {
+	Records    uint64 `json:"records"`    // stored
+	Duplicates uint64 `json:"duplicates"` // received again, acknowledged and not stored again
+	Envelopes  uint64 `json:"envelopes"`  // stored, checkpoints included
+	Bytes      uint64 `json:"bytes"`      // of the envelopes
+	Refused    uint64 `json:"refused"`    // handshakes and records
+	Position   uint64 `json:"position"`   // of the newest envelope
+	Clients    int    `json:"clients"`    // remembered
+	Queued     int    `json:"queued"`     // records that wait for the log, now
+	QueuedSize int    `json:"queued_bytes"`
+	Full       bool   `json:"full"` // the log has no space: nothing is acknowledged
+}
+
+// EngineStats reports what the engine has counted for both kinds of connection, for an admin
+// side.
+func (s *Server) EngineStats() engine.Stats {
+	s.prepared.Do(s.prepare)
+	return sum(s.framed.Stats(), s.sockets.Stats().Stats)
+}
+
+// sum is what two servers have counted together.
+func sum(a, b engine.Stats) engine.Stats {
+	a.Open += b.Open
+	a.Accepted += b.Accepted
+	a.Requests += b.Requests
+	a.Promised += b.Promised
+	a.Late += b.Late
+	a.Pushes += b.Pushes
+	a.BytesIn += b.BytesIn
+	a.BytesOut += b.BytesOut
+	a.Panics += b.Panics
+	a.HandOffs += b.HandOffs
+	a.Owed += b.Owed
+	a.Waiting += b.Waiting
+	a.InLine += b.InLine
+	a.Paused += b.Paused
+	a.Buffers += b.Buffers
+	a.Lent += b.Lent
+	a.OutputMemory += b.OutputMemory
+	a.InputMemory += b.InputMemory
+	a.Helpers += b.Helpers
+	a.Sleeps += b.Sleeps
+	a.Turns += b.Turns
+	a.Events += b.Events
+	a.Drained.Clean += b.Drained.Clean
+	a.Drained.Forced += b.Drained.Forced
+	a.Drained.Owed += b.Drained.Owed
+	a.Drained.Stuck += b.Drained.Stuck
+	for i, n := range b.Ended {
+		a.Ended[i] += n
+	}
+	for _, own := range b.Own { // the protocols name their own reasons
+		for i := range a.Own {
+			if a.Own[i].Name == own.Name || a.Own[i].Name == "" {
+				a.Own[i].Name = own.Name
+				a.Own[i].Count += own.Count
+				break
+			}
+		}
+	}
+	return a
+}
+
+// Stats reports the counters. It may be called at any time.
+func (s *Server) Stats() Stats {
+	s.prepared.Do(s.prepare)
+	st := Stats{
+		Records:    s.count.records.Load(),
+		Duplicates: s.count.duplicates.Load(),
+		Envelopes:  s.count.envelopes.Load(),
+		Bytes:      s.count.bytes.Load(),
+		Refused:    s.count.refused.Load(),
+		Position:   s.count.position.Load(),
+		Full:       s.full.Load(),
+	}
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	st.Clients, st.Queued, st.QueuedSize = len(s.sessions.byClient), s.queue.records, s.queue.bytes
+	return st
+}

@@ -1,0 +1,65 @@
+package gateway
+
+import (
+	"net"
+	"reflect"
+	"testing"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/websocket"
+	"github.com/hone-go/hone/wire"
+)
+
+// TestEngineStats: an admin side sees both kinds of connection.
+func TestEngineStats(t *testing.T) {
+	up := serve(t, &Server{Log: newGate()})
+	up.peer(t).hello(first("a"))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go up.ServeWebSocket(ln)
+	p := dialSocket(t, ln.Addr().String())
+	p.send(websocket.Binary, wire.Packet{Command: wire.Conn, ID: 1, Content: first("b").append(nil)})
+	p.must(wire.ConnAck, 1, wire.OK)
+	if st := up.EngineStats(); st.Open != 2 || st.Accepted != 2 || st.Promised != 2 {
+		t.Errorf("%d open, %d accepted, %d promised; want 2 of each", st.Open, st.Accepted, st.Promised)
+	}
+}
+
+// TestSum: no counter of the engine is left out.
+func TestSum(t *testing.T) {
+	var one engine.Stats
+	numbers(reflect.ValueOf(&one).Elem(), func(_ string, v reflect.Value) {
+		if v.CanInt() {
+			v.SetInt(1)
+		} else {
+			v.SetUint(1)
+		}
+	})
+	for i := range one.Own {
+		one.Own[i].Name = string(rune('a' + i))
+	}
+	two := sum(one, one)
+	numbers(reflect.ValueOf(&two).Elem(), func(name string, v reflect.Value) {
+		if v.CanInt() && v.Int() != 2 || v.CanUint() && v.Uint() != 2 {
+			t.Errorf("%s is %v, want 2", name, v)
+		}
+	})
+}
+
+// numbers calls each for every number in v.
+func numbers(v reflect.Value, each func(name string, v reflect.Value)) {
+	switch {
+	case v.CanInt() || v.CanUint():
+		each(v.Type().String(), v)
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			numbers(v.Field(i), func(name string, f reflect.Value) { each(v.Type().Field(i).Name+"."+name, f) })
+		}
+	case v.Kind() == reflect.Array:
+		for i := range v.Len() {
+			numbers(v.Index(i), each)
+		}
+	}
+}

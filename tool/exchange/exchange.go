@@ -1,0 +1,77 @@
+// Package exchange writes stored runs for other programs, and reads the results of other
+// load generators as runs.
+//
+// [WriteIntervals] is for spreadsheets, [WriteHistogramLog] for HdrHistogram's own tools,
+// [WriteOpenMetrics] for Prometheus. [Read] takes what wrk, k6 and vegeta write.
+package exchange
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hone-go/hone/tool/record"
+)
+
+// The distributions of a load's samples.
+const (
+	latencyName = "latency"
+	serviceName = "service"
+)
+
+// piece is a distribution of a sample: of an interval, or of all of it.
+type piece struct {
+	start, end time.Duration // both 0: all of it
+	times      *hdrhistogram.Histogram
+}
+
+func (p piece) whole() bool { return p.start == 0 && p.end == 0 }
+
+// piecesOf decodes the distributions of that name: the intervals in their order, or the
+// whole where the sample has no intervals.
+func piecesOf(s *record.Sample, name string) ([]piece, error) {
+	var intervals, whole []piece
+	for _, h := range s.Histograms {
+		if h.Name != name {
+			continue
+		}
+		times, err := hdrhistogram.Decode(h.Data)
+		if err != nil {
+			return nil, fmt.Errorf("a stored histogram cannot be read: %w", err)
+		}
+		if p := (piece{h.Start, h.End, times}); p.whole() {
+			whole = append(whole, p)
+		} else {
+			intervals = append(intervals, p)
+		}
+	}
+	if len(intervals) == 0 {
+		return whole, nil
+	}
+	slices.SortStableFunc(intervals, func(a, b piece) int { return int(a.start - b.start) })
+	return intervals, nil
+}
+
+// seriesOf is the sample's series of that name; nil: it has none.
+func seriesOf(s *record.Sample, name string) *record.Series {
+	for i := range s.Series {
+		if s.Series[i].Name == name {
+			return &s.Series[i]
+		}
+	}
+	return nil
+}
+
+// title is what a run is called for people: its name, or else its ID.
+func title(r *record.Run) string {
+	if r.Name != "" {
+		return r.Name
+	}
+	return r.ID
+}
+
+// oneLine is a text that ends no line.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -1,0 +1,79 @@
+package exchange
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hone-go/hone/tool/record"
+)
+
+// invalidTag begins the tag of histograms that say nothing of the server.
+const invalidTag = "INVALID-"
+
+// WriteHistogramLog writes a run's histograms as HdrHistogram's log format 1.3, in
+// nanoseconds, a line for each interval, V2 compressed. Response times have no tag, so that
+// tools read them unasked; service times of open loops have the tag service. Histograms of
+// samples that are not valid have a tag that begins with INVALID-. Samples follow one
+// another at the times at which they were taken. A run without histograms is an error.
+func WriteHistogramLog(w io.Writer, r *record.Run) error {
+	out := &hdrLog{to: w, began: r.At}
+	out.printf("#[hone run %s, %s]\n#[Histogram log format version 1.3]\n", oneLine(r.ID), oneLine(title(r)))
+	out.printf("#[StartTime: %.3f (seconds since epoch), %s]\n", float64(r.At.UnixMilli())/1e3, r.At.UTC().Format(time.RFC3339))
+	out.printf("\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n")
+	for i := range r.Samples {
+		if err := out.sample(&r.Samples[i]); err != nil {
+			return fmt.Errorf("exchange: run %s, sample %d: %w", title(r), i+1, err)
+		}
+	}
+	if out.err != nil {
+		return fmt.Errorf("exchange: writing the histogram log: %w", out.err)
+	}
+	if out.lines == 0 {
+		return fmt.Errorf("exchange: run %s has no histograms: the program that measured it wrote percentiles only; use --format csv", title(r))
+	}
+	return nil
+}
+
+// hdrLog is a log on its way.
+type hdrLog struct {
+	to    io.Writer
+	began time.Time
+	lines int
+	err   error // the first one
+}
+
+func (l *hdrLog) printf(format string, args ...any) {
+	if l.err == nil {
+		_, l.err = fmt.Fprintf(l.to, format, args...)
+	}
+}
+
+func (l *hdrLog) sample(s *record.Sample) error {
+	for _, name := range []string{latencyName, serviceName} {
+		pieces, err := piecesOf(s, name)
+		if err != nil {
+			return err
+		}
+		for _, p := range pieces {
+			data, err := p.times.EncodeV2()
+			if err != nil {
+				return err
+			}
+			const milli = 1e6 // the format's maximum is in milliseconds of nanoseconds
+			l.lines++
+			l.printf("%s%.3f,%.3f,%.3f,%s\n", tagOf(name, s.Valid), (s.At.Sub(l.began) + p.start).Seconds(), (p.end - p.start).Seconds(), float64(p.times.Max())/milli, data)
+		}
+	}
+	return nil
+}
+
+func tagOf(name string, valid bool) string {
+	switch {
+	case !valid:
+		return "Tag=" + invalidTag + name + ","
+	case name == latencyName:
+		return ""
+	}
+	return "Tag=" + name + ","
+}

@@ -1,0 +1,304 @@
+package load
+
+import (
+	"sync/atomic"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hone-go/hone/tool/load/traffic"
+)
+
+// A plan with Traffic sends what clients do: each arrival begins a session, whose steps
+// follow each other on the arrival's connection. A later step has its moment, too: that of
+// the answer before it, and the time to think. Of what is due on a connection, later steps
+// go first. A client that thinks occupies no place of the connection in an open loop; in a
+// closed loop, whose places are its clients, it does.
+
+// stepper is a Caller whose requests are made for a session's step.
+type stepper interface {
+	// AppendStep is AppendRequest for the step that a session is at.
+	AppendStep(dst []byte, id uint64, s *traffic.Session) []byte
+	// Seen is the answer that was decoded last, valid until the next one is.
+	Seen() traffic.Answer
+}
+
+// client is a session on its connection.
+type client struct {
+	traffic.Session
+	due int64 // the moment of its next request
+}
+
+func (c *client) step() int32 { return int32(c.Request().Index) }
+
+// sessions are a connection's clients.
+type sessions struct {
+	live    int            // that have begun and not ended
+	later   queue[*client] // whose next request is due and has no place
+	retired []*client      // that have ended, to be used again
+	message []byte         // the content of the request at hand
+}
+
+// flowState is how far a flow of a closed loop is.
+type flowState struct {
+	begun atomic.Int64 // sessions
+	first int32        // step
+	limit int64        // sessions that there are; 0: no limit
+}
+
+// prepareTraffic makes what sessions need.
+func (r *run) prepareTraffic() {
+	if r.plan.Traffic == nil {
+		return
+	}
+	if t, ok := r.plan.Target.(*httpTarget); ok {
+		r.base = t.base
+	}
+	shares, requests := r.plan.Traffic.Shares(), r.plan.Traffic.Requests()
+	r.flows = make([]flowState, len(shares))
+	first := 0
+	for i := range r.flows {
+		r.flows[i].first, r.flows[i].limit = int32(first), shares[i].Limit
+		first += shares[i].Steps
+	}
+	for _, s := range r.shards {
+		s.steps = make([]stepTally, len(requests))
+		for i := range s.steps {
+			s.steps[i].latency = NewHistogram()
+			if r.paced {
+				s.steps[i].service = NewHistogram()
+			}
+		}
+	}
+	if r.plan.Traffic.Thinks() {
+		r.thoughts = &thoughts{run: r, lag: NewHistogram()}
+	}
+}
+
+// firstStep is where a flow begins.
+func (r *run) firstStep(flow int32) int32 {
+	if r.flows == nil {
+		return 0
+	}
+	return r.flows[flow].first
+}
+
+// choose decides what session n of a closed loop is; not ok when there is no more data.
+func (r *run) choose(a arrival, n uint64) (arrival, bool) {
+	a.flow = int32(r.plan.Traffic.Choose(n))
+	f := &r.flows[a.flow]
+	number := int64(r.plan.Part.number(int(f.begun.Add(1) - 1)))
+	if f.limit > 0 && number >= f.limit {
+		r.usedUp.Store(true)
+	}
+	a.number = uint64(number)
+	return a, !r.usedUp.Load()
+}
+
+// longest is the most bytes that a request of the plan can have.
+func (p Plan) longest() int {
+	request := len(p.Target.Caller().AppendRequest(nil, 1, p.Content))
+	if p.Traffic != nil {
+		request += p.Traffic.Most()
+	}
+	return request
+}
+
+// stepAt is the step of the request at a place; 0 without Traffic. c.mu is held, as for all
+// that follows.
+func (c *conn) stepAt(place int) int32 {
+	if c.clients == nil {
+		return 0
+	}
+	return c.clients[place].step()
+}
+
+// admit begins a session.
+func (c *conn) admit(a arrival) *client {
+	var of *client
+	if last := len(c.retired) - 1; last >= 0 {
+		of, c.retired = c.retired[last], c.retired[:last]
+	} else {
+		of = &client{}
+	}
+	of.Start(c.run.plan.Traffic, int(a.flow), a.number)
+	c.live++
+	return of
+}
+
+// retire ends a session.
+func (c *conn) retire(of *client) {
+	c.live--
+	c.retired = append(c.retired, of)
+}
+
+// ask shows the session its answer: it takes what it needs, or finds what is wrong.
+func (c *conn) ask(place int) (again bool, err error) {
+	seen := traffic.Answer{Body: c.answer.Content, Length: int64(len(c.answer.Content))}
+	if caller, ok := c.caller.(stepper); ok {
+		seen = caller.Seen()
+	}
+	return c.clients[place].Answer(seen, c.run.base)
+}
+
+// follow goes on with a session whose request was answered at now.
+func (c *conn) follow(of *client, now int64, again, well bool) {
+	of.due = now
+	if !again {
+		think, more := of.Next()
+		if of.due += int64(think); !well || !more {
+			c.retire(of)
+			return
+		}
+	}
+	if of.due >= c.shard.window.till || c.run.stopping.Load() {
+		c.retire(of) // the load is over
+		return
+	}
+	if c.shard.window.has(of.due) {
+		c.run.followed.Add(1)
+	}
+	switch {
+	case of.due == now:
+		c.later.push(of)
+	case !c.run.thoughts.push(thought{of.due, c, of}):
+		c.shard.drop(Shed, of.step(), of.due, of.due)
+		c.retire(of)
+	}
+}
+
+// goOn sends the later steps that are due, as far as there are places.
+func (c *conn) goOn(now int64) {
+	for c.later.count > 0 && c.room() {
+		of := c.later.pop()
+		if kind, late := c.tooLate(now - of.due); late {
+			c.shard.drop(kind, of.step(), of.due, now)
+			c.retire(of)
+			continue
+		}
+		if !c.run.paced {
+			of.due = now // a closed loop has no moments
+		}
+		place := c.occupy(of.due, now)
+		c.clients[place] = of
+		c.encode(place)
+	}
+}
+
+// wake goes on with a client that has thought.
+func (c *conn) wake(of *client, now int64) {
+	c.mu.Lock()
+	c.later.push(of)
+	if !c.ending {
+		c.refill(now)
+	}
+	out := c.claim()
+	c.mu.Unlock()
+	if out != nil {
+		c.write(out)
+	}
+}
+
+// stepTally is what was counted of a step.
+type stepTally struct {
+	latency, service *hdrhistogram.Histogram // service: nil in a closed loop
+	errors           [kinds]int64
+	untimed, unsent  int64
+	good             int64 // answers within the window that were as expected
+}
+
+// record counts answers that came at now.
+func (t *stepTally) record(s *shard, a *answers, now int64) {
+	if s.window.has(now) {
+		t.good += a.count - a.bad
+	}
+	if !s.window.has(a.intended) {
+		return
+	}
+	record(t.latency, now-a.intended, a.count)
+	if t.service != nil {
+		record(t.service, now-a.written, a.count)
+	}
+	if now-a.intended > s.timeout {
+		t.errors[Timeout] += a.count - a.bad
+	}
+}
+
+// fail counts a request without an answer.
+func (t *stepTally) fail(k Kind, intended, now int64) {
+	t.errors[k]++
+	if k == Closed {
+		t.untimed++
+	} else {
+		record(t.latency, now-intended, 1)
+	}
+}
+
+func (t *stepTally) add(other *stepTally) {
+	t.latency.Merge(other.latency)
+	if t.service != nil {
+		t.service.Merge(other.service)
+	}
+	for k, n := range other.errors {
+		t.errors[k] += n
+	}
+	t.untimed += other.untimed
+	t.unsent += other.unsent
+	t.good += other.good
+}
+
+// Step is what was measured of one step of the plan's Traffic.
+type Step struct {
+	Name string `json:"name"`
+	Flow string `json:"flow,omitempty"`
+	// Requests, Errors, Unsent, Rate and the times are as those of Result.
+	Requests int64            `json:"requests"`
+	Errors   map[string]int64 `json:"errors"`
+	Unsent   int64            `json:"unsent"`
+	Rate     *float64         `json:"rate"`
+	Latency  Quantiles        `json:"latency_us"`
+	Service  Quantiles        `json:"service_us"`
+	// Histogram is the distribution of Latency, in nanoseconds.
+	Histogram *hdrhistogram.Histogram `json:"-"`
+}
+
+// steps are those of all shards together.
+func (r *run) steps() []stepTally {
+	if r.plan.Traffic == nil || len(r.shards) == 0 {
+		return nil
+	}
+	all := r.shards[0].steps
+	for _, s := range r.shards[1:] {
+		addSteps(all, s.steps)
+	}
+	return all
+}
+
+// addSteps adds what other steps have counted, of the same Traffic.
+func addSteps(all, other []stepTally) {
+	for i := range all {
+		all[i].add(&other[i])
+	}
+}
+
+// stepsOf makes the figures of the steps.
+func (m *measurement) stepsOf() (steps []Step) {
+	if m.plan.Traffic == nil || m.steps == nil {
+		return nil
+	}
+	seconds := m.span.Seconds()
+	for i, request := range m.plan.Traffic.Requests() {
+		all := &m.steps[i]
+		step := Step{
+			Name: request.Name, Flow: request.Flow, Requests: all.latency.TotalCount() + all.untimed,
+			Errors: namedErrors(&all.errors), Unsent: all.unsent, Latency: QuantilesOf(all.latency), Histogram: all.latency,
+		}
+		if step.Service = step.Latency; all.service != nil {
+			step.Service = QuantilesOf(all.service)
+		}
+		if seconds > 0 {
+			step.Rate = new(float64(all.good) / seconds)
+		}
+		steps = append(steps, step)
+	}
+	return steps
+}

@@ -1,0 +1,94 @@
+package load
+
+import (
+	"fmt"
+	"io"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hone-go/hone/tool/load/traffic"
+)
+
+// WriteRequests writes what the plan's first sessions would send, and when, and sends
+// nothing. Values that would be taken from answers stand as <name>; those of data are as
+// they are. A target's frame around a message is left out.
+func (p Plan) WriteRequests(w io.Writer, sessions int) error {
+	p, err := p.complete()
+	if err != nil {
+		return err
+	}
+	d := draft{w: w, plan: p}
+	if p.Traffic == nil {
+		caller := p.Target.Caller()
+		if _, ok := caller.(*httpCaller); ok {
+			d.print(caller.AppendRequest(nil, 1, p.Content))
+		} else {
+			d.print(p.Content)
+		}
+		return d.err
+	}
+	all, r := newOffering(p, p.course()), &run{plan: p}
+	r.prepareTraffic()
+	for n := range int64(sessions) {
+		a, ok := all.at(n)
+		if !p.paced() {
+			a, ok = r.choose(arrival{}, uint64(n))
+		}
+		if !ok || p.Requests > 0 && n >= p.Requests {
+			break
+		}
+		d.session(a)
+	}
+	return d.err
+}
+
+// draft writes requests.
+type draft struct {
+	w    io.Writer
+	plan Plan
+	err  error
+}
+
+func (d *draft) printf(format string, args ...any) {
+	if d.err == nil {
+		_, d.err = fmt.Fprintf(d.w, format, args...)
+	}
+}
+
+// print writes a request; one that is not text as Go writes it.
+func (d *draft) print(request []byte) {
+	if utf8.Valid(request) {
+		d.printf("%s\n\n", request)
+	} else {
+		d.printf("%q\n\n", request)
+	}
+}
+
+func (d *draft) session(a arrival) {
+	var s traffic.Session
+	s.Start(d.plan.Traffic, int(a.flow), a.number)
+	s.Draft()
+	when := "in its turn"
+	if d.plan.paced() {
+		when = "after " + time.Duration(a.moment).Round(time.Microsecond).String()
+	}
+	for more := true; more; {
+		of := s.Request()
+		name := ""
+		if of.Flow != "" && of.Flow != of.Name {
+			name = " of " + of.Flow
+		}
+		d.printf("# session %d%s, %s: %s\n", a.number, name, when, of.Name)
+		if stepper, ok := d.plan.Target.Caller().(stepper); ok {
+			d.print(stepper.AppendStep(nil, 1, &s))
+		} else {
+			d.print(of.Body.Append(nil, &s))
+		}
+		var think time.Duration
+		think, more = s.Next()
+		when = "after the answer"
+		if think > 0 {
+			when += " and " + think.Round(time.Millisecond).String()
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package load
+
+import (
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hone-go/hone/internal/sys"
+)
+
+// thoughts are the sessions whose clients think, in the order in which they go on. One
+// goroutine waits for the first of them.
+type thoughts struct {
+	run   *run
+	timer *sys.Timer
+	lag   *hdrhistogram.Histogram // how late they went on, which is the generator's own doing
+
+	mu     sync.Mutex
+	all    []thought // a heap: none is before the one at half its place
+	closed bool
+}
+
+// thought is a session that goes on at a moment.
+type thought struct {
+	moment int64
+	conn   *conn
+	client *client
+}
+
+// mostThinking bounds the memory of sessions.
+const mostThinking = 1 << 20
+
+// begin starts the goroutine.
+func (t *thoughts) begin() (err error) {
+	if t.timer, err = newTimer(); err != nil {
+		return err
+	}
+	t.run.goroutines.Go(t.wake)
+	return nil
+}
+
+// push adds a thought, and reports whether there was room. The caller may hold the lock of
+// its connection.
+func (t *thoughts) push(next thought) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.all) == mostThinking {
+		return false
+	}
+	t.all = append(t.all, next)
+	at := len(t.all) - 1
+	for up := (at - 1) / 2; at > 0 && t.all[at].moment < t.all[up].moment; up = (at - 1) / 2 {
+		t.all[at], t.all[up] = t.all[up], t.all[at]
+		at = up
+	}
+	if at == 0 {
+		t.set()
+	}
+	return true
+}
+
+// pop takes the first one out. t.mu is held.
+func (t *thoughts) pop() thought {
+	first, last := t.all[0], len(t.all)-1
+	t.all[0], t.all[last] = t.all[last], thought{}
+	t.all = t.all[:last]
+	for at := 0; ; {
+		least := at
+		for down := 2*at + 1; down <= 2*at+2 && down < last; down++ {
+			if t.all[down].moment < t.all[least].moment {
+				least = down
+			}
+		}
+		if least == at {
+			return first
+		}
+		t.all[at], t.all[least] = t.all[least], t.all[at]
+		at = least
+	}
+}
+
+// set has the timer ring for the first thought. t.mu is held.
+func (t *thoughts) set() {
+	if t.closed || len(t.all) == 0 {
+		return
+	}
+	// One that fails is closed, and so is the run.
+	_ = t.timer.Set(time.Duration(t.all[0].moment - t.run.now()))
+}
+
+// wake hands sessions back to their connections when their clients have thought.
+func (t *thoughts) wake() {
+	for t.timer.Wait() == nil {
+		for {
+			next, now, ok := t.take()
+			if !ok {
+				break
+			}
+			record(t.lag, now-next.moment, 1)
+			next.conn.wake(next.client, now)
+		}
+	}
+}
+
+// take takes the first thought whose moment has come; else the timer rings for it.
+func (t *thoughts) take() (next thought, now int64, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now = t.run.now()
+	if len(t.all) == 0 || t.all[0].moment > now {
+		t.set()
+		return thought{}, now, false
+	}
+	return t.pop(), now, true
+}
+
+// stop ends the goroutine.
+func (t *thoughts) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed = true; t.timer != nil {
+		t.timer.Close()
+	}
+}

@@ -1,0 +1,392 @@
+package traffic
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A check is what an answer must be, as in
+//
+//	status == 201               length <= 4096
+//	header Content-Type contains json
+//	body contains <h1>Cart      body matches order-[0-9]+
+//	json user.name == {{users.name}}
+//	json items[0] exists
+//
+// What it compares with is a template, and may stand between quotes.
+type check struct {
+	text   string // as it was written, for messages: values are not in it
+	what   subject
+	op     string
+	want   Template
+	number float64 // of want, where the comparison is one of numbers
+	expr   *regexp.Regexp
+}
+
+// subject is a part of an answer.
+type subject struct {
+	kind string // status, length, body, header, json, cookie or regex
+	name string // of a header or cookie
+	path []pathStep
+	expr *regexp.Regexp
+}
+
+// take is a value of an answer that the session keeps.
+type take struct {
+	text string
+	name string
+	slot int
+	what subject
+}
+
+// Answer is what a step was answered with. A message has a Body alone.
+type Answer struct {
+	Status int
+	Head   []byte // of HTTP: the status line and the headers, where the request wants them
+	Body   []byte // where the request wants it, MostBody of it at most
+	Length int64  // of the whole body
+}
+
+// failure is a check or a take that an answer has failed. Results have its text, which
+// therefore has no values in it.
+type failure struct{ step, what string }
+
+func (f *failure) Error() string { return "step " + f.step + ": " + f.what }
+
+// public is a check without what it compares with.
+func (k *check) public() string {
+	if k.what.name == "" {
+		return k.what.kind + " " + k.op
+	}
+	return k.what.kind + " " + k.what.name + " " + k.op
+}
+
+// public is what is taken, without an expression.
+func (t *take) public() string {
+	if t.what.kind == "regex" {
+		return t.what.kind
+	}
+	return t.text
+}
+
+// operators are how a check compares, the longer of two that begin alike first.
+func operators() []string {
+	return []string{"==", "!=", "<=", ">=", "<", ">", "contains", "matches", "exists"}
+}
+
+// checks compiles the checks of a step.
+func (c *compiler) checks(p Plan, st Step) error {
+	for _, text := range st.Checks {
+		k, err := c.check(p, text)
+		if err != nil {
+			return fmt.Errorf("check %q: %w", text, err)
+		}
+		c.request.checks = append(c.request.checks, k)
+		c.wants(k.what)
+	}
+	return c.canHold()
+}
+
+// wants notes what a subject has to see of an answer.
+func (c *compiler) wants(s subject) {
+	switch s.kind {
+	case "header", "cookie":
+		c.request.WantsHead = true
+	case "body", "json", "regex":
+		c.request.WantsBody = true
+	}
+}
+
+func (c *compiler) check(p Plan, text string) (k check, err error) {
+	k.text = text
+	word, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
+	rest = strings.TrimSpace(rest)
+	k.what.kind = word
+	if word == "header" || word == "json" {
+		k.what.name, rest, _ = strings.Cut(rest, " ")
+	}
+	if !slices.Contains([]string{"status", "length", "body", "header", "json"}, word) {
+		return k, fmt.Errorf("there is no %q in an answer; begin with status, length, body, header NAME or json FIELD", word)
+	}
+	if !p.Web && (word == "status" || word == "header") {
+		return k, fmt.Errorf("a message has no %s; check its body or a json field", word)
+	}
+	if word == "json" {
+		if k.what.path, err = parsePath(k.what.name); err != nil {
+			return k, err
+		}
+	}
+	rest = strings.TrimSpace(rest)
+	for _, op := range operators() {
+		if value, ok := strings.CutPrefix(rest, op); ok {
+			k.op = op
+			return k, c.compare(&k, unquoted(strings.TrimSpace(value)))
+		}
+	}
+	return k, fmt.Errorf("it compares nothing; use one of %s behind what is looked at", strings.Join(operators(), " "))
+}
+
+func unquoted(text string) string {
+	if len(text) > 1 && (text[0] == '"' || text[0] == '\'') && text[len(text)-1] == text[0] {
+		return text[1 : len(text)-1]
+	}
+	return text
+}
+
+// compare reads what a check compares with.
+func (c *compiler) compare(k *check, value string) (err error) {
+	if k.want, err = c.template("value", value, plain); err != nil {
+		return err
+	}
+	text, isLiteral := k.want.Literal()
+	isNumber := k.what.kind == "status" || k.what.kind == "length"
+	switch {
+	case k.op == "exists":
+		if value != "" || k.what.kind != "header" && k.what.kind != "json" {
+			return errors.New("only headers and json fields exist or do not, without a value behind it; compare with ==")
+		}
+		return nil
+	case k.op == "matches":
+		if !isLiteral {
+			return errors.New("an expression cannot have values in it; use contains")
+		}
+		if k.expr, err = regexp.Compile(string(text)); err != nil {
+			return fmt.Errorf("%w; see https://pkg.go.dev/regexp/syntax", err)
+		}
+	case isNumber && k.op == "contains":
+		return fmt.Errorf("a %s is a number; compare it with ==, !=, <, <=, > or >=", k.what.kind)
+	case isNumber || k.op[0] == '<' || k.op[0] == '>':
+		if k.number, err = strconv.ParseFloat(string(text), 64); err != nil || !isLiteral {
+			return fmt.Errorf("%q is no number; write it in digits", value)
+		}
+	}
+	return nil
+}
+
+// canHold refuses checks that no good answer can pass.
+func (c *compiler) canHold() error {
+	r := c.request
+	for status := 100; ; status++ {
+		if status == 1000 {
+			return fmt.Errorf("no status that counts as good (%s) can pass the checks of the status; have the step's status and its checks agree", statusesText(r.Statuses))
+		}
+		good := slices.Contains(r.Statuses, status) || len(r.Statuses) == 0 && status >= 200 && status < 400
+		for i := range r.checks {
+			k := &r.checks[i]
+			good = good && (k.what.kind != "status" || k.expr != nil || compared(k.op, cmp.Compare(float64(status), k.number)))
+		}
+		if good {
+			break
+		}
+	}
+	for i := range r.checks {
+		k := &r.checks[i]
+		if r.Method == "HEAD" && (k.what.kind == "body" || k.what.kind == "json") {
+			return fmt.Errorf("check %q can never hold: answers to HEAD have no body; use GET", k.text)
+		}
+		if k.what.kind == "length" && (k.number < 0 || k.number == 0 && k.op == "<") && k.op[0] != '>' && k.op != "!=" {
+			return fmt.Errorf("check %q can never hold: no length is below 0; compare with another number", k.text)
+		}
+		for j := range i {
+			if err := contradiction(&r.checks[j], k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// contradiction reports two values that one thing should have.
+func contradiction(a, b *check) error {
+	x, isX := a.want.Literal()
+	y, isY := b.want.Literal()
+	if a.what.kind != b.what.kind || a.what.name != b.what.name || a.op != "==" || !isX || !isY || a.what.kind == "status" {
+		return nil
+	}
+	if b.op == "==" && !bytes.Equal(x, y) || b.op == "!=" && bytes.Equal(x, y) || b.op == "contains" && !bytes.Contains(x, y) {
+		return fmt.Errorf("check %q can never hold together with %q; leave one of them out", b.text, a.text)
+	}
+	return nil
+}
+
+func statusesText(statuses []int) string {
+	if len(statuses) == 0 {
+		return "200 to 399"
+	}
+	return strings.Trim(fmt.Sprint(statuses), "[]")
+}
+
+// compared reports whether a comparison with that outcome holds.
+func compared(op string, outcome int) bool {
+	switch op {
+	case "==":
+		return outcome == 0
+	case "!=":
+		return outcome != 0
+	case "<":
+		return outcome < 0
+	case "<=":
+		return outcome <= 0
+	case ">":
+		return outcome > 0
+	case ">=":
+		return outcome >= 0
+	}
+	return true
+}
+
+// holds reports whether an answer passes.
+func (k *check) holds(s *Session, a *Answer) bool {
+	switch k.what.kind {
+	case "status":
+		return k.expr != nil || compared(k.op, cmp.Compare(float64(a.Status), k.number))
+	case "length":
+		return k.expr != nil || compared(k.op, cmp.Compare(float64(a.Length), k.number))
+	}
+	got, ok := k.what.find(s, a)
+	switch k.op {
+	case "exists":
+		return ok
+	case "matches":
+		return ok && k.expr.Match(got)
+	case "<", "<=", ">", ">=":
+		n, err := strconv.ParseFloat(string(got), 64)
+		return ok && err == nil && compared(k.op, cmp.Compare(n, k.number))
+	}
+	s.want = k.want.Append(s.want[:0], s)
+	switch k.op {
+	case "contains":
+		return ok && bytes.Contains(got, s.want)
+	case "!=":
+		return ok && !bytes.Equal(got, s.want)
+	}
+	return ok && bytes.Equal(got, s.want)
+}
+
+// find is the part of an answer, valid until the session's next one.
+func (w *subject) find(s *Session, a *Answer) (value []byte, ok bool) {
+	switch w.kind {
+	case "body":
+		return a.Body, true
+	case "header":
+		return headerOf(a.Head, w.name)
+	case "cookie":
+		for rest := a.Head; ; {
+			var line []byte
+			if line, rest, ok = nextHeader(rest, "set-cookie"); !ok {
+				return nil, false
+			}
+			if name, value := splitCookie(line); string(name) == w.name {
+				return value, true
+			}
+		}
+	case "json":
+		raw, ok := findField(a.Body, w.path)
+		s.found = appendText(s.found[:0], raw)
+		return s.found, ok
+	case "regex":
+		at := w.expr.FindSubmatchIndex(a.Body)
+		if at == nil {
+			return nil, false
+		}
+		if len(at) > 2 && at[2] >= 0 {
+			at = at[2:]
+		}
+		return a.Body[at[0]:at[1]], true
+	}
+	return nil, false
+}
+
+// headerOf is the value of the first header of that name.
+func headerOf(head []byte, name string) ([]byte, bool) {
+	value, _, ok := nextHeader(head, name)
+	return value, ok
+}
+
+// nextHeader is the next header of that name, and what follows it.
+func nextHeader(head []byte, name string) (value, rest []byte, ok bool) {
+	for len(head) > 0 {
+		var line []byte
+		line, head, _ = bytes.Cut(head, []byte("\n"))
+		if len(line) > len(name) && line[len(name)] == ':' && isNamed(line[:len(name)], name) {
+			return bytes.TrimSpace(line[len(name)+1:]), head, true
+		}
+	}
+	return nil, nil, false
+}
+
+// isNamed compares ASCII, whatever the case.
+func isNamed(b []byte, name string) bool {
+	for i := range b {
+		x, y := b[i], name[i]
+		if 'A' <= x && x <= 'Z' {
+			x += 'a' - 'A'
+		}
+		if 'A' <= y && y <= 'Z' {
+			y += 'a' - 'A'
+		}
+		if x != y {
+			return false
+		}
+	}
+	return len(b) == len(name)
+}
+
+// takes compiles what a step takes from its answer.
+func (c *compiler) takes(p Plan, st Step) error {
+	for _, t := range st.Takes {
+		what, err := subjectOfTake(t.From)
+		if err == nil {
+			err = checkName("a value", t.Name)
+		}
+		switch {
+		case err != nil:
+		case t.Name == "" || t.Name == "n" || strings.ContainsAny(t.Name, ".:"):
+			err = errors.New("a value cannot have that name; use letters, digits, - and _")
+		case slices.Contains(c.flow.taken, t.Name) && slices.ContainsFunc(c.request.takes, func(o take) bool { return o.name == t.Name }):
+			err = errors.New("it is taken twice; leave one of them out")
+		case !p.Web && (what.kind == "header" || what.kind == "cookie"):
+			err = fmt.Errorf("a message has no %s; take a json field, a regex or the body", what.kind)
+		case c.request.Method == "HEAD" && what.kind != "header" && what.kind != "cookie":
+			err = errors.New("answers to HEAD have no body; use GET")
+		}
+		if err != nil {
+			return fmt.Errorf("take.%s: %w", t.Name, err)
+		}
+		slot := slices.Index(c.flow.taken, t.Name)
+		if slot < 0 {
+			slot = len(c.flow.taken)
+			c.flow.taken = append(c.flow.taken, t.Name)
+		}
+		c.request.takes = append(c.request.takes, take{t.From, t.Name, slot, what})
+		c.wants(what)
+	}
+	return nil
+}
+
+func subjectOfTake(text string) (s subject, err error) {
+	s.kind, s.name, _ = strings.Cut(strings.TrimSpace(text), " ")
+	s.name = strings.TrimSpace(s.name)
+	switch s.kind {
+	case "header", "cookie":
+		if s.name == "" {
+			return s, fmt.Errorf("name the %s, as in %[1]s sid", s.kind)
+		}
+	case "json":
+		s.path, err = parsePath(s.name)
+	case "regex":
+		if s.expr, err = regexp.Compile(s.name); err != nil {
+			err = fmt.Errorf("%w; see https://pkg.go.dev/regexp/syntax", err)
+		}
+	case "body":
+	default:
+		err = fmt.Errorf("there is no %q in an answer; use header NAME, cookie NAME, json FIELD, regex EXPRESSION or body", text)
+	}
+	return s, err
+}

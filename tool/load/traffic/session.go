@@ -1,0 +1,212 @@
+package traffic
+
+import (
+	"bytes"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/hone-go/hone/tool/load/offer"
+)
+
+// Session is a client on its way through a flow. The zero Session is to be started; one
+// that has ended can be started again, and keeps its memory.
+type Session struct {
+	script *Script
+	flow   *flow
+	number uint64
+	step   int
+	draft  bool // values that are taken stand as <name>
+
+	values  [][]byte // that were taken, by their places
+	cookies []cookie
+
+	hops     int    // redirects of this step
+	location []byte // where the next request goes instead of the step's Path; empty: nowhere else
+	get      bool   // that request is a GET without a body
+
+	want, found []byte // of the check at hand
+}
+
+type cookie struct{ name, value []byte }
+
+// Start begins session number of a flow.
+func (s *Session) Start(script *Script, flow int, number uint64) {
+	s.script, s.flow, s.number, s.step = script, script.flows[flow], number, 0
+	for len(s.values) < len(s.flow.taken) {
+		s.values = append(s.values, nil)
+	}
+	for i := range s.values {
+		s.values[i] = s.values[i][:0]
+	}
+	s.cookies, s.hops, s.location = s.cookies[:0], 0, s.location[:0]
+}
+
+func (s *Session) seed() uint64 { return s.script.seed ^ s.flow.key }
+
+// Request is the step that the session is at.
+func (s *Session) Request() *Request { return s.flow.steps[s.step] }
+
+// Redirected is where the next request goes after a redirect, and whether it is a GET
+// without a body; empty: to the step's own Path.
+func (s *Session) Redirected() (location []byte, get bool) { return s.location, s.get }
+
+// Answer takes from an answer what the step takes, and reports what is wrong with it.
+// again says that the answer was a redirect, and that the step has another request.
+func (s *Session) Answer(seen Answer, from *url.URL) (again bool, err error) {
+	r, a := s.Request(), &seen
+	if s.script.cookies {
+		s.keepCookies(a.Head)
+	}
+	if isRedirect(a.Status) && s.script.redirects > 0 {
+		if err := s.follow(a, from); err != nil {
+			return false, err
+		}
+		return true, nil
+	}
+	if r.WantsBody && int64(len(a.Body)) < a.Length {
+		return false, &failure{r.Name, "the answer's body has more than 1 MiB, which checks cannot see"}
+	}
+	for i := range r.checks {
+		if k := &r.checks[i]; !k.holds(s, a) {
+			return false, &failure{r.Name, fmt.Sprintf("the answer fails check %d, %s", i+1, k.public())}
+		}
+	}
+	for i := range r.takes {
+		t := &r.takes[i]
+		value, ok := t.what.find(s, a)
+		if !ok {
+			return false, &failure{r.Name, "the answer has nothing to take for " + t.name + " (" + t.public() + ")"}
+		}
+		if len(value) > mostValue {
+			return false, &failure{r.Name, "the answer's " + t.name + " has more than 8 KiB"}
+		}
+		s.values[t.slot] = append(s.values[t.slot][:0], value...)
+	}
+	return false, nil
+}
+
+// Next goes to the next step, after so long; more is false when the session is over.
+func (s *Session) Next() (think time.Duration, more bool) {
+	r := s.Request()
+	s.location, s.hops = s.location[:0], 0
+	if s.step++; s.step == len(s.flow.steps) {
+		s.step--
+		return 0, false
+	}
+	if think = r.think; r.thinkSpan > 1 {
+		think += time.Duration(offer.Scramble(s.seed()^r.key, s.number) % r.thinkSpan)
+	}
+	return think, true
+}
+
+func isRedirect(status int) bool {
+	return status == 301 || status == 302 || status == 303 || status == 307 || status == 308
+}
+
+// follow notes where a redirect leads.
+func (s *Session) follow(a *Answer, from *url.URL) error {
+	r := s.Request()
+	if s.hops++; s.hops > s.script.redirects {
+		return &failure{r.Name, "too many redirects, one after the other"}
+	}
+	text, ok := headerOf(a.Head, "Location")
+	if !ok {
+		return &failure{r.Name, "a redirect without a Location"}
+	}
+	at := from
+	if len(s.location) > 0 {
+		if before, err := from.Parse(string(s.location)); err == nil {
+			at = before
+		}
+	} else if !r.Path.IsEmpty() {
+		s.want = r.Path.Append(s.want[:0], s)
+		if before, err := from.Parse(string(s.want)); err == nil {
+			at = before
+		}
+	}
+	to, err := at.Parse(string(text))
+	if err != nil || to.Scheme != from.Scheme || to.Host != from.Host {
+		return &failure{r.Name, "a redirect to another server, where the connection does not lead; give that server as the target"}
+	}
+	if len(text) > mostValue {
+		return &failure{r.Name, "a redirect whose Location has more than 8 KiB"}
+	}
+	if a.Status < 307 && r.Method != "HEAD" {
+		s.get = true
+	} else if s.hops == 1 {
+		s.get = false
+	}
+	s.location = inURI.append(s.location[:0], []byte(to.RequestURI()))
+	return nil
+}
+
+// keepCookies keeps the cookies of an answer. Domain, Path and Secure are not looked at:
+// a session speaks to one server.
+func (s *Session) keepCookies(head []byte) {
+	for rest, ok := head, true; ok; {
+		var line []byte
+		if line, rest, ok = nextHeader(rest, "set-cookie"); !ok {
+			return
+		}
+		name, value := splitCookie(line)
+		if len(name) == 0 || len(name)+len(value) > mostValue {
+			continue
+		}
+		at := slices.IndexFunc(s.cookies, func(c cookie) bool { return bytes.Equal(c.name, name) })
+		switch gone := isGone(line); {
+		case gone && at >= 0:
+			s.cookies = slices.Delete(s.cookies, at, at+1)
+		case gone || at < 0 && len(s.cookies) == mostCookies:
+		case at >= 0:
+			s.cookies[at].value = append(s.cookies[at].value[:0], value...)
+		default:
+			s.cookies = append(s.cookies, cookie{bytes.Clone(name), bytes.Clone(value)})
+		}
+	}
+}
+
+// splitCookie is the name and the value of a cookie that is set.
+func splitCookie(line []byte) (name, value []byte) {
+	pair, _, _ := bytes.Cut(line, []byte(";"))
+	name, value, _ = bytes.Cut(pair, []byte("="))
+	return bytes.TrimSpace(name), bytes.TrimSpace(value)
+}
+
+// isGone reports whether a cookie is set for it to be deleted.
+func isGone(line []byte) bool {
+	_, rest, _ := bytes.Cut(line, []byte(";"))
+	for len(rest) > 0 {
+		var attribute []byte
+		attribute, rest, _ = bytes.Cut(rest, []byte(";"))
+		name, value := splitCookie(attribute)
+		switch {
+		case len(name) == len("max-age") && isNamed(name, "max-age"):
+			return len(value) > 0 && (value[0] == '-' || string(value) == "0")
+		case len(name) == len("expires") && isNamed(name, "expires"):
+			if bytes.Contains(value, []byte("1970")) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// AppendCookies appends the header Cookie, or nothing.
+func (s *Session) AppendCookies(dst []byte) []byte {
+	if len(s.cookies) == 0 {
+		return dst
+	}
+	dst = append(dst, "Cookie: "...)
+	for i, c := range s.cookies {
+		if i > 0 {
+			dst = append(dst, "; "...)
+		}
+		dst = append(append(append(dst, c.name...), '='), c.value...)
+	}
+	return append(dst, '\r', '\n')
+}
+
+// Draft has values that are taken stand as <name>, for requests that nobody sends.
+func (s *Session) Draft() { s.draft = true }

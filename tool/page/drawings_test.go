@@ -1,0 +1,190 @@
+package page_test
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/google/pprof/profile"
+
+	"github.com/hone-go/hone/observe"
+	"github.com/hone-go/hone/tool/page"
+	"github.com/hone-go/hone/tool/record"
+)
+
+// addStacks gives a run a CPU profile of these stacks, the innermost first, in
+// milliseconds.
+func addStacks(t *testing.T, run *record.Run, stacks map[string]int64) {
+	t.Helper()
+	p := &profile.Profile{
+		SampleType: []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}},
+		PeriodType: &profile.ValueType{Type: "cpu", Unit: "nanoseconds"}, Period: 1e7, DurationNanos: int64(time.Second),
+	}
+	known := map[string]*profile.Location{}
+	for stack, ms := range stacks {
+		s := &profile.Sample{Value: []int64{ms / 10, ms * int64(time.Millisecond)}}
+		for name := range strings.FieldsSeq(stack) {
+			if known[name] == nil {
+				f := &profile.Function{ID: uint64(len(known) + 1), Name: name}
+				known[name] = &profile.Location{ID: f.ID, Line: []profile.Line{{Function: f}}}
+				p.Function, p.Location = append(p.Function, f), append(p.Location, known[name])
+			}
+			s.Location = append(s.Location, known[name])
+		}
+		p.Sample = append(p.Sample, s)
+	}
+	var data bytes.Buffer
+	if err := p.Write(&data); err != nil {
+		t.Fatal(err)
+	}
+	sample := sampleOf(t, run.At.Add(time.Hour), 200, len(run.Samples)+1)
+	sample.Valid, sample.Reasons = false, []string{"profiled: a server that is looked at is slower"}
+	sample.Artefacts = append(sample.Artefacts, record.Artefact{Kind: "cpu", Name: "cpu.pb.gz", Data: data.Bytes()})
+	run.Samples = append(run.Samples, sample)
+}
+
+// TestFlameGraph: the report of two runs draws both profiles as one tree, in their
+// proportions, says of each call what it took in both, and widens it when it is clicked.
+func TestFlameGraph(t *testing.T) {
+	b := openTab(t)
+	before, after := runOf(t, "before", 200, 3), runOf(t, "after", 150, 3)
+	addStacks(t, before, map[string]int64{"net/http.read main.handle main.main": 300, "main.slow main.handle main.main": 300, "main.main": 200})
+	addStacks(t, after, map[string]int64{"net/http.read main.handle main.main": 300, "main.main": 100, "main.fast main.main": 400})
+	file := filepath.Join(t.TempDir(), "report.html")
+	writeReport(t, file, after, before, page.Judged{})
+	b.size(1280, 900, false)
+	b.do(chromedp.Navigate("file://" + file))
+	b.await(`document.querySelectorAll("[data-flame] .frame").length === 6`)
+	frames := func() string {
+		return eval[string](b, `(() => { const all = [...document.querySelectorAll("[data-flame] > svg > .frame")], whole = Number(all[0].getAttribute("width"));
+			return all.map((f) => f.querySelector("text")?.textContent + " " + f.className.baseVal.replace("frame", "").trim() + " " + Math.round(100 * f.getAttribute("width") / whole)).join("\n"); })()`)
+	}
+	// Both totals are 0.8 s. A box is as wide as the larger of both: handle 0.6 and fast 0.4
+	// share their caller's 0.8, and so do slow and read below.
+	if got, want := frames(), "all  100\nmain.main  100\nmain.fast more3 40\nmain.handle less3 60\nmain.slow less3 30\nhttp.read  30"; got != want {
+		t.Errorf("frames\n%s\nwant\n%s", got, want)
+	}
+	if got := eval[string](b, `document.querySelectorAll("[data-flame] .frame title")[3].textContent`); !strings.Contains(got, "main.handle: 15.0 s, 37.5 % of all, earlier 30.0 s (−50 %)") {
+		t.Errorf("a call says %q", got)
+	}
+	eval[bool](b, `(document.querySelectorAll("[data-flame] > svg > .frame")[3].dispatchEvent(new MouseEvent("click")), true)`)
+	if got, want := frames(), "all  100\nmain.main  100\nmain.handle less3 100\nmain.slow less3 50\nhttp.read  50"; got != want {
+		t.Errorf("after a click the frames are\n%s\nwant\n%s", got, want)
+	}
+	eval[bool](b, `(document.querySelector("[data-flame] > svg > .frame").dispatchEvent(new MouseEvent("click")), true)`)
+	if got := strings.Count(frames(), "\n"); got != 5 {
+		t.Errorf("%d frames after a click on all", got+1)
+	}
+	// The table of functions has a difference.
+	if got := eval[string](b, `[...document.querySelectorAll("[data-hot] tr")].map((r) => [...r.cells].map((c) => c.textContent).join(" ")).join("\n")`); !strings.Contains(got, "function itself earlier difference") || !strings.Contains(got, "main.slow 0 µs 15.0 s −15.0 s") || !strings.Contains(got, "main.fast 20.0 s 0 µs +20.0 s") || !strings.Contains(got, "net/http.read 15.0 s 15.0 s +0 µs") {
+		t.Errorf("the functions are\n%s", got)
+	}
+	for _, bad := range eval[[]string](b, contrastScript) {
+		t.Error(bad)
+	}
+	for _, dark := range []bool{false, true} {
+		b.size(1280, 900, dark)
+		if worst := eval[float64](b, leastFrameContrast); worst < 4.5 {
+			t.Errorf("a box's name has a contrast of %.2f to it (dark: %t)", worst, dark)
+		}
+	}
+	b.size(390, 844, true)
+	b.await(`Number(document.querySelector("[data-flame] > svg").getAttribute("width")) < 390`)
+	if wide := eval[int64](b, `document.documentElement.scrollWidth`); wide > 390 {
+		t.Errorf("the report is %d pixels wide on a phone", wide)
+	}
+	b.shot("report-flame-phone")
+	b.quiet("file://" + file)
+}
+
+// leastFrameContrast is the least contrast of a name to its box, in all colours that a box
+// may have.
+const leastFrameContrast = `(() => {
+	const parts = (text) => text.startsWith("color(") ? text.match(/-?[\d.]+/g).slice(0, 3).map(Number) : text.match(/[\d.]+/g).slice(0, 3).map((v) => v / 255);
+	const light = (c) => { c = c.map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)); return 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2]; };
+	const frame = document.querySelector("[data-flame] .frame"), was = frame.className.baseVal;
+	let least = 99;
+	for (const kind of ["", "more1", "more2", "more3", "less1", "less2", "less3"]) {
+		frame.className.baseVal = "frame " + kind;
+		const a = light(parts(getComputedStyle(frame.querySelector("text")).fill)), b = light(parts(getComputedStyle(frame.querySelector("rect")).fill));
+		least = Math.min(least, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05));
+	}
+	frame.className.baseVal = was;
+	return least;
+})()`
+
+// TestKneeIsReported: a report of a search has its trials.
+func TestKneeIsReported(t *testing.T) {
+	b := openTab(t)
+	run := runOf(t, "search", 200, 3)
+	met, micros := 40_000.0, 2100.0
+	k := page.Knee{Goals: "p99<5ms", Unit: "req/s", Drawn: "p99", Met: &met, Trials: []page.KneeTrial{{Load: met, Value: &micros, Full: true, Valid: true, Met: true}}}
+	run.Samples[2].Artefacts = append(run.Samples[2].Artefacts, k.Artefact())
+	file := filepath.Join(t.TempDir(), "report.html")
+	writeReport(t, file, run, nil, page.Judged{})
+	b.size(1280, 900, false)
+	b.do(chromedp.Navigate("file://" + file))
+	b.await(`document.querySelector("[data-knee-says]").textContent === "p99<5ms: met up to 40\u2009000 req/s" && document.querySelectorAll("[data-knee] .met").length === 1`)
+	b.quiet("file://" + file)
+}
+
+// TestKneeIsShown: each trial of a search has a mark, and the page says what is known.
+func TestKneeIsShown(t *testing.T) {
+	b := openTab(t)
+	p := &page.Page{Title: "hone knee 127.0.0.1:7000"}
+	address := serve(t, p, &observe.Guard{})
+	b.size(1280, 900, false)
+	b.do(chromedp.Navigate(address))
+	b.await(`document.querySelector("[data-link]").textContent === "live"`)
+	if eval[bool](b, `document.querySelector("[data-search]").checkVisibility()`) {
+		t.Error("a page without a search has one")
+	}
+	goal, met, missed := 5000.0, 40_000.0, 44_000.0
+	k := page.Knee{Goals: "p99<5ms", Unit: "req/s", Drawn: "p99", Goal: &goal, Trials: []page.KneeTrial{}}
+	s := second(0)
+	s.Lane = page.Lane{Group: "trials", Name: "trial 1"}
+	p.Load(s)
+	try := func(load, micros float64, full, valid, met bool) {
+		k.Trials = append(k.Trials, page.KneeTrial{Load: load, Value: &micros, Full: full, Valid: valid, Met: met})
+		p.Search(k)
+	}
+	for load := 1000.0; load < 40_000; load *= 2 {
+		try(load, 200+load/100, false, true, true)
+	}
+	try(64_000, 90_000, false, false, false)
+	k.Met = &met
+	try(40_000, 2100, true, true, true)
+	b.await(`document.querySelector("[data-knee-says]").textContent === "p99<5ms: met up to 40\u2009000 req/s, so far"`)
+	k.Missed = &missed
+	try(44_000, 21_000, true, true, false)
+	b.await(`document.querySelector("[data-knee-says]").textContent === "p99<5ms: met up to 40\u2009000 req/s, missed from 44\u2009000 req/s, so far"`)
+	for kind, want := range map[string]int{".met": 7, ".missed": 1, ".unclear": 1, "rect.knee": 1, ".goal": 1} {
+		if n := eval[int](b, `document.querySelectorAll("[data-knee] `+kind+`").length`); n != want {
+			t.Errorf("%d of %s, want %d", n, kind, want)
+		}
+	}
+	if n := eval[int](b, `document.querySelectorAll("[data-knee-trials] tbody tr").length`); n != 9 {
+		t.Errorf("the table has %d trials", n)
+	}
+	p.End(page.Verdict{Status: page.Valid})
+	b.await(`document.querySelector("[data-knee-says]").textContent.endsWith("missed from 44\u2009000 req/s")`)
+	for _, look := range []struct {
+		name  string
+		width int64
+		dark  bool
+	}{{"knee-light", 1280, false}, {"knee-dark", 1280, true}, {"knee-phone", 390, false}} {
+		b.size(look.width, 900, look.dark)
+		b.settle()
+		if wide := eval[int64](b, `document.documentElement.scrollWidth`); wide > look.width {
+			t.Errorf("%s is %d pixels wide", look.name, wide)
+		}
+		for _, bad := range eval[[]string](b, contrastScript) {
+			t.Errorf("%s: %s", look.name, bad)
+		}
+		b.shot(look.name)
+	}
+	b.quiet(address)
+}

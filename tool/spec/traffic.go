@@ -1,0 +1,450 @@
+package spec
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/traffic"
+)
+
+// trafficFlags say what clients do beyond one request that is always the same.
+type trafficFlags struct {
+	flows     flowsFlag
+	data      dataFlag
+	paths     pathsFlag
+	checks    []string
+	cookies   bool
+	redirects int
+}
+
+func (f *trafficFlags) define(cmd *cobra.Command, from *files) {
+	flags := cmd.Flags()
+	f.flows.files, f.data.files = from, from
+	flags.Var(&f.paths, "path", "a request for a path, 'WEIGHT /PATH'; repeat for a mix of them, in these weights")
+	flags.Var(&f.data, "data", "a file of values for requests, CSV or JSON lines: NAME=FILE, at whose end ,random or ,once may stand; {{NAME.COLUMN}} is a value; repeat for more")
+	flags.StringArrayVar(&f.checks, "check", nil, "what every answer must be, as in 'json user.name == ada', 'header Age < 60' or 'body contains ok'; repeat for more")
+	flags.BoolVar(&f.cookies, "cookies", false, "keep the cookies of a session, and send them")
+	flags.IntVar(&f.redirects, "redirects", 0, "follow so many redirects, one after the other, on the same server (none: a redirect is an answer)")
+	flags.Var(&f.flows, "flow", "sessions of several requests, as a scenario file has them")
+	flags.Lookup("flow").Hidden = true
+}
+
+// tabled is a flag that a scenario file gives a table for.
+type tabled interface {
+	// setTable takes the value of a key of the file; files that it names are sought
+	// in its folder.
+	setTable(value any, file string) error
+}
+
+// flowsFlag takes flows, from a file alone.
+type flowsFlag struct {
+	files *files
+	file  string
+	flows []traffic.Flow
+	text  string // all of it, for the hash that is kept
+}
+
+// Set refuses flows that are not tables.
+func (f *flowsFlag) Set(string) error {
+	return errors.New("no flow; write flows in a file, as in [[flow]] with a [[flow.step]], and name it after --scenario")
+}
+
+// String returns all flows.
+func (f *flowsFlag) String() string { return f.text }
+
+// Type is how help names the value.
+func (f *flowsFlag) Type() string { return "FLOW" }
+
+func (f *flowsFlag) setTable(value any, file string) error {
+	tables, ok := tablesOf(value)
+	if !ok {
+		return errors.New("it must be tables; write each as [[flow]]")
+	}
+	for i, t := range tables {
+		flow, err := f.readFlow(t, filepath.Dir(file))
+		if err != nil {
+			return fmt.Errorf("%s: %w", place("flow", t["name"], i), err)
+		}
+		f.flows = append(f.flows, flow)
+	}
+	f.file, f.text = file, fmt.Sprintf("%#v", f.flows)
+	return nil
+}
+
+// tablesOf are a list's tables, as TOML and JSON have them.
+func tablesOf(value any) (tables []map[string]any, ok bool) {
+	switch v := value.(type) {
+	case []map[string]any:
+		return v, true
+	case []any:
+		for _, each := range v {
+			t, ok := each.(map[string]any)
+			if !ok {
+				return nil, false
+			}
+			tables = append(tables, t)
+		}
+		return tables, len(tables) > 0
+	}
+	return nil, false
+}
+
+// place is what an error calls a table: by its name, else by its number.
+func place(what string, name any, i int) string {
+	if text, ok := name.(string); ok && text != "" {
+		return what + " " + text
+	}
+	return fmt.Sprintf("%s %d", what, i+1)
+}
+
+// fields are the keys of a table, with what takes each.
+type fields map[string]func(any) error
+
+// read gives every key of a table to what takes it.
+func (f fields) read(table map[string]any) error {
+	for _, key := range slices.Sorted(maps.Keys(table)) {
+		take, ok := f[key]
+		if !ok {
+			keys := slices.Sorted(maps.Keys(f))
+			return fmt.Errorf("there is no key %q; %s", key, exit.DidYouMean(key, keys, "use one of "+strings.Join(keys, ", ")))
+		}
+		if err := take(table[key]); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+func intoText(to *string) func(any) error {
+	return func(v any) error {
+		texts, err := asTexts(v)
+		if err != nil || len(texts) != 1 {
+			return errors.New("it must be one text")
+		}
+		*to = texts[0]
+		return nil
+	}
+}
+
+func intoTexts(to *[]string) func(any) error {
+	return func(v any) (err error) {
+		*to, err = asTexts(v)
+		return err
+	}
+}
+
+func (f *flowsFlag) readFlow(table map[string]any, folder string) (flow traffic.Flow, err error) {
+	return flow, fields{
+		"name": intoText(&flow.Name),
+		"weight": func(v any) error {
+			w, err := strconv.ParseFloat(fmt.Sprint(v), 64)
+			if flow.Weight = w; err != nil || !(w > 0) {
+				return fmt.Errorf("it cannot be %v; write a number above 0, as in weight = 70", v)
+			}
+			return nil
+		},
+		"step": func(v any) error {
+			tables, ok := tablesOf(v)
+			if !ok {
+				return errors.New("it must be tables; write each as [[flow.step]]")
+			}
+			for i, t := range tables {
+				step, err := f.readStep(t, folder)
+				if err != nil {
+					return fmt.Errorf("%s: %w", place("step", t["name"], i), err)
+				}
+				flow.Steps = append(flow.Steps, step)
+			}
+			return nil
+		},
+	}.read(table)
+}
+
+func (f *flowsFlag) readStep(table map[string]any, folder string) (step traffic.Step, err error) {
+	carried := func(v any) error {
+		var text string
+		if err := intoText(&text)(v); err != nil {
+			return err
+		}
+		if name, ok := strings.CutPrefix(text, "@"); ok {
+			text = "@" + beside(folder, name)
+		}
+		content := contentFlag{files: f.files}
+		err := content.Set(text)
+		step.Body = string(content.content)
+		return err
+	}
+	return step, fields{
+		"name": intoText(&step.Name), "method": intoText(&step.Method), "path": intoText(&step.Path),
+		"body": carried, "request": carried,
+		"check": intoTexts(&step.Checks),
+		"header": func(v any) error {
+			texts, err := asTexts(v)
+			for _, text := range texts {
+				name, value, ok := strings.Cut(text, ":")
+				if !ok || name == "" {
+					return fmt.Errorf("%q is no header; write it as in \"Accept: text/html\"", text)
+				}
+				step.Header = append(step.Header, traffic.Field{Name: name, Value: strings.TrimSpace(value)})
+			}
+			return err
+		},
+		"status": func(v any) error {
+			texts, err := asTexts(v)
+			if err != nil {
+				return err
+			}
+			var statuses statusFlag
+			err = statuses.Set(strings.Join(texts, ","))
+			step.Statuses = statuses.statuses
+			return err
+		},
+		"take": func(v any) error {
+			names, ok := v.(map[string]any)
+			if !ok {
+				return errors.New("it must be a table of names; write it as in take.token = \"json token\"")
+			}
+			for _, name := range slices.Sorted(maps.Keys(names)) {
+				var from string
+				if err := intoText(&from)(names[name]); err != nil {
+					return fmt.Errorf("%s: %w", name, err)
+				}
+				step.Takes = append(step.Takes, traffic.Take{Name: name, From: from})
+			}
+			return nil
+		},
+		"think": func(v any) (err error) {
+			var text string
+			if err := intoText(&text)(v); err != nil {
+				return err
+			}
+			least, most, isRange := strings.Cut(text, "..")
+			if step.Think, err = time.ParseDuration(least); err == nil && isRange {
+				step.ThinkMost, err = time.ParseDuration(most)
+			}
+			if err != nil {
+				return fmt.Errorf("%q is no time; write it as in 500ms or 1s..3s", text)
+			}
+			return nil
+		},
+	}.read(table)
+}
+
+// beside is a file's path, from the folder of the scenario that names it.
+func beside(folder, name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(folder, name)
+}
+
+// dataFlag takes files of values.
+type dataFlag struct {
+	files *files
+	data  []traffic.Data
+	text  string // their hashes, which are kept: the values are not
+}
+
+// Set takes NAME=FILE or NAME=FILE,ORDER.
+func (f *dataFlag) Set(text string) error {
+	name, file, ok := strings.Cut(text, "=")
+	if !ok || name == "" || file == "" {
+		return errors.New("no data; write them as in users=users.csv or users=users.csv,random")
+	}
+	d := traffic.Data{Name: name, File: file}
+	for _, order := range []string{traffic.InOrder, traffic.Random, traffic.Once} {
+		if before, ok := strings.CutSuffix(file, ","+order); ok {
+			d.File, d.Order = before, order
+		}
+	}
+	return f.add(d)
+}
+
+func (f *dataFlag) add(d traffic.Data) error {
+	d.Open = f.files.open
+	file, err := f.files.open(d.File)
+	if err != nil {
+		return fmt.Errorf("the file cannot be read: %w; name a file of CSV or JSON lines", err)
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return fmt.Errorf("the file cannot be read: %w; name a file of CSV or JSON lines", err)
+	}
+	f.data = append(f.data, d)
+	f.text += fmt.Sprintf("%s %s %.12x ", d.Name, d.Order, sum.Sum(nil))
+	return nil
+}
+
+func (f *dataFlag) setTable(value any, file string) error {
+	tables, ok := value.(map[string]any)
+	if !ok {
+		return errors.New("it must be tables; write each as [data.users]")
+	}
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		table, ok := tables[name].(map[string]any)
+		if !ok {
+			return fmt.Errorf("%s: it must be a table; write it as [data.%[1]s]", name)
+		}
+		d := traffic.Data{Name: name}
+		if err := (fields{"file": intoText(&d.File), "order": intoText(&d.Order)}).read(table); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if d.File == "" {
+			return fmt.Errorf("%s: it has no file; name one, as in file = \"%[1]s.csv\"", name)
+		}
+		d.File = beside(filepath.Dir(file), d.File)
+		if err := f.add(d); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// String returns the names and hashes.
+func (f *dataFlag) String() string { return f.text }
+
+// Type is how help names the value.
+func (f *dataFlag) Type() string { return "NAME=FILE" }
+
+// pathsFlag takes requests of the same kind for several paths.
+type pathsFlag struct {
+	texts []string
+	flows []traffic.Flow
+}
+
+// Set takes WEIGHT /PATH.
+func (f *pathsFlag) Set(text string) error {
+	first, path, ok := strings.Cut(strings.TrimSpace(text), " ")
+	weight, err := strconv.ParseFloat(strings.TrimSuffix(first, "%"), 64)
+	if path = strings.TrimSpace(path); !ok || err != nil || !(weight > 0) || !strings.HasPrefix(path, "/") {
+		return errors.New("no request; write it as in '70 /products'")
+	}
+	name, _, _ := strings.Cut(path, "?")
+	f.texts = append(f.texts, text)
+	f.flows = append(f.flows, traffic.Flow{Name: strings.NewReplacer("{", "", "}", "", "|", "").Replace(name), Weight: weight, Steps: []traffic.Step{{Path: path}}})
+	return nil
+}
+
+// GetSlice returns them one by one.
+func (f *pathsFlag) GetSlice() []string { return f.texts }
+
+// String returns the requests given.
+func (f *pathsFlag) String() string { return strings.Join(f.texts, ", ") }
+
+// Type is how help names the value.
+func (f *pathsFlag) Type() string { return "REQUEST" }
+
+// asked reports whether there is more than one request that is always the same.
+func (f *trafficFlags) asked() bool {
+	return len(f.flows.flows) > 0 || len(f.paths.flows) > 0 || len(f.data.data) > 0 || len(f.checks) > 0 || f.cookies || f.redirects > 0
+}
+
+// completeTraffic makes what clients do, where that is more than one request.
+func (f *Load) completeTraffic(cmd *cobra.Command) error {
+	t, given := &f.traffic, cmd.Flags().Changed
+	switch {
+	case !t.asked():
+		return nil
+	case t.redirects < 0 || t.redirects > 20:
+		return exit.Usagef("%s: --redirects %d is out of range; use 0 to 20", cmd.Name(), t.redirects)
+	case len(t.flows.flows) > 0 && len(t.paths.flows) > 0:
+		return exit.Usagef("%s: --path and the flows of a file cannot both be; write the path as a flow", cmd.Name())
+	case len(t.flows.flows) > 0 && (given("method") || given("body") || given("request")):
+		return exit.Usagef("%s: --method, --body and --request are about one request; give them to the steps of the flows", cmd.Name())
+	case given("size"):
+		return exit.Usagef("%s: --size is about one request; write what requests carry, as in --request or a step's request", cmd.Name())
+	}
+	script, err := traffic.Compile(f.trafficPlan(cmd))
+	if err != nil {
+		if t.flows.file != "" {
+			err = fmt.Errorf("%s: %w", t.flows.file, err)
+		}
+		return exit.Usagef("%s: %w", cmd.Name(), err)
+	}
+	f.Plan.Traffic, f.Plan.Content, f.Plan.Size = script, nil, 0
+	f.Plan.Echo = f.Plan.Echo && given("echo")
+	return nil
+}
+
+// trafficPlan is what the flags and the file say.
+func (f *Load) trafficPlan(cmd *cobra.Command) traffic.Plan {
+	t := &f.traffic
+	target, isWeb := f.Plan.Target.(load.HTTP)
+	messages, isMessages := f.Plan.Target.(load.Messages)
+	p := traffic.Plan{
+		Web: isWeb, OneLine: isMessages && messages.Framing == load.Framing{}, Seed: f.Plan.Seed,
+		Data: t.data.data, Cookies: t.cookies, Redirects: t.redirects,
+	}
+	one := traffic.Step{Method: target.Method, Body: string(target.Body)}
+	if !isWeb {
+		one.Body = string(f.targetFlags.content.content)
+	}
+	switch {
+	case len(t.flows.flows) > 0:
+		p.Flows = t.flows.flows
+	case len(t.paths.flows) > 0:
+		p.Flows = t.paths.flows
+	default:
+		p.Flows = []traffic.Flow{{Steps: []traffic.Step{one}}}
+	}
+	// Flows are read once and completed for each run: what a file has stays as it is.
+	p.Flows = slices.Clone(p.Flows)
+	for i := range p.Flows {
+		flow := &p.Flows[i]
+		flow.Steps = slices.Clone(flow.Steps)
+		for j := range flow.Steps {
+			f.completeStep(&flow.Steps[j], one, target.Header, len(t.paths.flows) > 0)
+		}
+	}
+	f.splitTarget(&p, target, isWeb)
+	return p
+}
+
+// completeStep gives a step what the flags say for all.
+func (f *Load) completeStep(step *traffic.Step, one traffic.Step, header http.Header, alike bool) {
+	if alike {
+		step.Method, step.Body = one.Method, one.Body
+	}
+	step.Checks = slices.Concat(f.traffic.checks, step.Checks)
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		own := func(h traffic.Field) bool { return http.CanonicalHeaderKey(h.Name) == name }
+		if slices.ContainsFunc(step.Header, own) {
+			continue
+		}
+		for _, value := range header[name] {
+			step.Header = append(slices.Clip(step.Header), traffic.Field{Name: name, Value: value})
+		}
+	}
+}
+
+// splitTarget makes the path of a URL with values in it the path of its steps.
+func (f *Load) splitTarget(p *traffic.Plan, target load.HTTP, isWeb bool) {
+	scheme, rest, _ := strings.Cut(target.URL, "://")
+	host, path, found := strings.Cut(rest, "/")
+	if !isWeb || !found || !strings.Contains(path, "{{") || strings.HasPrefix(host, "unix:") {
+		return
+	}
+	target.URL = scheme + "://" + host + "/"
+	f.Plan.Target = target
+	for i := range p.Flows {
+		for j := range p.Flows[i].Steps {
+			if step := &p.Flows[i].Steps[j]; step.Path == "" {
+				step.Path = "/" + path
+			}
+		}
+	}
+}
