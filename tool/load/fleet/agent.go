@@ -118,6 +118,10 @@ func (a *Agent) serve(ctx context.Context, open func(take func(message), ended f
 		case err := <-gone:
 			return fmt.Errorf("the coordinator is gone: %w", err)
 		case <-quiet.C:
+			if parts, ok := l.carrier.(interface{ heard() time.Time }); ok && time.Since(parts.heard()) < silence {
+				quiet.Reset(silence) // a long message is on its way
+				continue
+			}
 			return errGone
 		case <-interrupted:
 			interrupted = nil

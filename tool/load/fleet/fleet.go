@@ -135,6 +135,9 @@ func (f *Fleet) Run(ctx context.Context) (*load.Result, error) {
 	if c.from, c.till, err = f.Plan.Measures(); err != nil {
 		return nil, err
 	}
+	if len(f.Job) > mostJob {
+		return nil, &load.Error{Kind: load.BadPlan, What: fmt.Sprintf("the load with its files takes %d MiB, and agents are sent %d MiB at most", len(f.Job)>>20, mostJob>>20), Try: "use smaller files"}
+	}
 	count, within := f.From.want()
 	c.deadline = time.Now().Add(within)
 	defer func() {
@@ -357,8 +360,8 @@ func (m *member) alive() bool {
 // advance does what is due.
 func (c *coordinator) advance(now time.Time, count int) {
 	for _, m := range slices.Clone(c.members) {
-		if m.done == nil && m.fault == "" && now.Sub(m.heard) > silence {
-			c.lose(m, fmt.Sprintf("has not been heard for %v: it has stopped, or what is between has; look at its machine and the network", silence))
+		if m.done == nil && m.fault == "" && now.Sub(m.heard) > c.patience() {
+			c.lose(m, fmt.Sprintf("has not been heard for %v: it has stopped, or what is between has; look at its machine and the network", c.patience().Round(time.Second/10)))
 		}
 		if m.done == nil && c.step == stopping && now.After(c.deadline) && m.fault == "" {
 			m.fault = "has not ended when it was asked to; look into its log"
@@ -385,6 +388,15 @@ func (c *coordinator) advance(now time.Time, count int) {
 	if now.Sub(c.reported) >= time.Second {
 		c.report(now)
 	}
+}
+
+// patience is how long an agent may be silent: longer while it has to receive the job,
+// for which a quarter of a megabyte a second is enough.
+func (c *coordinator) patience() time.Duration {
+	if c.step == connecting {
+		return silence + 4*time.Duration(len(c.Job))*time.Microsecond
+	}
+	return silence
 }
 
 func (c *coordinator) all(holds func(*member) bool) bool {

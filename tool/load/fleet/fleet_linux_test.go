@@ -180,6 +180,10 @@ func TestFleetFails(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, r, err)
 		}
 	}
+	huge := testJob{Address: s.ln.Addr().String(), Conns: 2, Padding: strings.Repeat("x", mostJob)}
+	if _, err := fleetOf(t, huge, localAgents(1, -1)).Run(t.Context()); !strings.Contains(textOf(err), "the load with its files takes 47 MiB, and agents are sent 47 MiB at most; use smaller files") {
+		t.Errorf("a huge job: %v", err)
+	}
 	f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 2}, localAgents(1, -1))
 	f.Version = "other"
 	if _, err := f.Run(t.Context()); !strings.Contains(textOf(err), "agent 1 is hone test, and this is other; run the same version") {

@@ -73,6 +73,7 @@ type carrier interface {
 
 const (
 	mostMessage = 64 << 20 // bytes
+	mostJob     = 47 << 20 // bytes, which take a third more on their way
 	mostQueued  = 256      // messages that wait to be sent
 )
 

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -42,7 +43,7 @@ const (
 	mostCalls = 1024 // agents that may answer
 	chunkHead = 9    // a message's chunk: its number, and whether it is the last
 	leastRoom = 1024 // bytes that a server must allow in a message
-	mostRoom  = 512 << 10
+	mostRoom  = 128 << 10
 )
 
 // call is what a coordinator says to agents that have nothing to do.
@@ -72,7 +73,7 @@ func (n *NATS) connect(name string) (*server, error) {
 	s := &server{seal: sealed, inbox: make(map[string]*letters)}
 	options := []nats.Option{
 		nats.Name(name), nats.Timeout(5 * time.Second), nats.NoReconnect(), nats.FlusherTimeout(time.Second),
-		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(2),
+		nats.PingInterval(10 * time.Second), nats.MaxPingsOutstanding(2), // within a run there are pings of our own
 		nats.ClosedHandler(func(c *nats.Conn) {
 			if why := c.LastError(); why != nil {
 				s.fail(fmt.Errorf("%w (%w)", errLost, why))
@@ -139,7 +140,8 @@ type letters struct {
 	sent     uint64
 	received uint64
 	rest     []byte
-	chunks   chan []byte // still sealed
+	chunks   chan []byte
+	latest   atomic.Int64 // when the last chunk came, in Unix nanoseconds
 	over     chan struct{}
 	once     sync.Once
 	why      error // read it behind over
@@ -157,8 +159,14 @@ func (s *server) letters(to, own string) *letters {
 	return l
 }
 
-// put takes a chunk. What is not read in time is a loss, which ends the letters.
-func (l *letters) put(chunk []byte) {
+// put takes a chunk, if it is sealed with the token. What is not read in time is a loss,
+// which ends the letters.
+func (l *letters) put(sealed []byte) {
+	chunk, err := l.server.seal.open(l.own, sealed)
+	if err != nil || len(chunk) < chunkHead {
+		return
+	}
+	l.latest.Store(time.Now().UnixNano())
 	select {
 	case l.chunks <- chunk:
 	case <-l.over:
@@ -187,19 +195,18 @@ func (l *letters) Send(text []byte) error {
 	}
 }
 
-// Receive opens the chunks of the next message. What is not sealed with the token, or was
-// sent before, is passed over; what is missing ends the letters.
+// heard is when the last part of a message came.
+func (l *letters) heard() time.Time { return time.Unix(0, l.latest.Load()) }
+
+// Receive puts the next message together. What was sent before is passed over; what is
+// missing ends the letters.
 func (l *letters) Receive() ([]byte, error) {
 	for {
-		var sealed []byte
+		var chunk []byte
 		select {
-		case sealed = <-l.chunks:
+		case chunk = <-l.chunks:
 		case <-l.over:
 			return nil, l.why
-		}
-		chunk, err := l.server.seal.open(l.own, sealed)
-		if err != nil || len(chunk) < chunkHead {
-			continue
 		}
 		switch number := binary.BigEndian.Uint64(chunk); {
 		case number < l.received:

@@ -97,6 +97,7 @@ func natsAgent(t *testing.T, name, address string) int {
 type proxy struct {
 	ln      net.Listener
 	blocked atomic.Bool
+	slow    atomic.Bool // 4 KiB each 5 ms
 	mu      sync.Mutex
 	conns   []net.Conn
 	over    chan struct{}
@@ -141,8 +142,13 @@ func (p *proxy) pass(from, to net.Conn) {
 	defer from.Close()
 	defer to.Close()
 	buffer := make([]byte, 4<<10)
+	each := time.NewTicker(5 * time.Millisecond)
+	defer each.Stop()
 	for {
 		n, err := from.Read(buffer)
+		if p.slow.Load() {
+			<-each.C
+		}
 		if p.blocked.Load() {
 			<-p.over // and both ends take it for a slow network
 			return
@@ -233,6 +239,20 @@ func TestFleetOverNATS(t *testing.T) {
 			}
 		})
 	}
+	t.Run("slow network", func(t *testing.T) {
+		t.Parallel()
+		address, _ := natsServer(t, binary, "")
+		between := newProxy(t, address)
+		between.slow.Store(true)
+		natsAgent(t, "a", between.ln.Addr().String())
+		from := testNATS("nats://" + address)
+		from.Count, from.Wait = 1, patience
+		s := serve(t, nil)
+		j := testJob{Address: s.ln.Addr().String(), Conns: 2, Rate: 200, For: time.Second, Warmup: -1, MaxLag: time.Minute, Padding: strings.Repeat("x", 2<<20)}
+		if r, err := fleetOf(t, j, from).Run(t.Context()); err != nil || r.Requests != 200 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
 	t.Run("refused", func(t *testing.T) {
 		t.Parallel()
 		refusedByNATS(t, binary)
@@ -412,10 +432,24 @@ func TestLetters(t *testing.T) {
 	if text, err := l.Receive(); !strings.Contains(textOf(err), "1 messages were lost") {
 		t.Errorf("%q, %v", text, err)
 	}
-	for range 5 * mostQueued { // nobody reads
-		l.put(nil)
+	l = s.letters("up", "down")
+	for range 5 * mostQueued {
+		l.put([]byte("a stranger's"))
 	}
-	if _, err := l.Receive(); err == nil {
+	l.put(chunk("down", 0, 1, "hello"))
+	if text, err := l.Receive(); err != nil || string(text) != "hello" {
+		t.Errorf("strangers disturb: %q, %v", text, err)
+	}
+	for number := range uint64(5 * mostQueued) { // nobody reads
+		l.put(chunk("down", 1+number, 1, "x"))
+	}
+	err = nil
+	for range 5 * mostQueued {
+		if _, err = l.Receive(); err != nil {
+			break
+		}
+	}
+	if err == nil {
 		t.Error("what was lost is not noticed")
 	}
 	other, err := newSeal(testToken + "x")
