@@ -36,6 +36,17 @@ type settings struct {
 	server        string // that is flooded
 	rounds, conns int
 	warm, lap     time.Duration
+	// regress is the part of a goal below which TestTiming fails: other programs on the
+	// machine move the figures. Zero: all of it.
+	regress float64
+}
+
+// least is what a goal of so much must reach.
+func (s settings) least(goal float64) float64 {
+	if s.regress > 0 {
+		return goal * s.regress
+	}
+	return goal
 }
 
 func main() {
@@ -247,7 +258,10 @@ func print(all []*contender, s settings, others float64) (missed error) {
 	for _, g := range goals() {
 		got, verdict := ratio(find(g.to), find(g.of)), "reached"
 		if got < g.least {
-			verdict, missed = "MISSED", errMissed
+			verdict = "MISSED"
+		}
+		if got < s.least(g.least) {
+			missed = errMissed
 		}
 		fmt.Printf("%s: requests for the CPU of one of %s: %.2f, at least %.2f wanted: %s\n", g.of, g.to, got, g.least, verdict)
 	}
