@@ -1,10 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,22 +83,22 @@ func TestPublished(t *testing.T) {
 		t.Errorf("hone version says %q", said)
 	}
 	output(t, dir, nil, filepath.Join(bin, "honed"), "--help")
-	examples, err := os.ReadDir(filepath.Join(top, "examples"))
+	examples, err := filepath.Glob(filepath.Join(top, "examples", "*", "main.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, example := range examples {
-		from := filepath.Join(top, "examples", example.Name())
-		if _, err := os.Stat(filepath.Join(from, "main.go")); errors.Is(err, fs.ErrNotExist) {
-			continue // snippets beside each other, of which some are for others' libraries
-		}
-		program := filepath.Join(t.TempDir(), example.Name())
-		if err := os.CopyFS(program, os.DirFS(from)); err != nil {
+	more, err := filepath.Glob(filepath.Join(top, "examples", "*", "*", "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, example := range append(examples, more...) {
+		program := t.TempDir()
+		if err := os.CopyFS(program, os.DirFS(filepath.Dir(example))); err != nil {
 			t.Fatal(err)
 		}
-		output(t, program, outside, "go", "mod", "init", "example.com/"+example.Name())
+		output(t, program, outside, "go", "mod", "init", "example.com/program")
 		output(t, program, outside, "go", "get", root+"@"+version)
-		output(t, program, outside, "go", "build", "-o", filepath.Join(bin, example.Name()), ".")
+		output(t, program, outside, "go", "build", "-o", filepath.Join(bin, fmt.Sprintf("example%d", i+1)), ".")
 	}
 	page, err := os.ReadFile(filepath.Join(top, "docs", "start.md"))
 	if err != nil {
@@ -121,7 +119,7 @@ func TestPublished(t *testing.T) {
 		output(t, folder, outside, "go", get...)
 		output(t, folder, outside, "go", "build", "-o", filepath.Join(bin, fmt.Sprintf("start%d", i+1)), ".")
 	}
-	if built, err := os.ReadDir(bin); err != nil || len(built) < 12 {
+	if built, err := os.ReadDir(bin); err != nil || len(built) < 16 {
 		t.Errorf("%d programs built, %v", len(built), err)
 	}
 }
