@@ -323,7 +323,7 @@ func honeLines(t *testing.T, page string) (lines []string) {
 func parseCommand(line string) string {
 	line = regexp.MustCompile(`\$\{\{[^}]*\}\}`).ReplaceAllString(line, "X")
 	line = regexp.MustCompile(`\s(#|&&|\|\||\||>).*$`).ReplaceAllString(line, "")
-	line = regexp.MustCompile(`@[a-z][a-z.-]*`).ReplaceAllString(line, "@pages_test.go")              // a file that is there
+	line = regexp.MustCompile(`@[a-z][a-z.-]*`).ReplaceAllString(line, "@pages_test.go")             // a file that is there
 	line = regexp.MustCompile(`(--data [a-z]+=)[a-z.]+`).ReplaceAllString(line, "${1}pages_test.go") // the same
 	args := words(line)
 	root := newRoot()

@@ -134,7 +134,7 @@ func (t *table) add(value []byte) {
 	column := len(t.ends) % len(t.columns)
 	t.longest[column] = max(t.longest[column], len(value))
 	t.bytes = append(t.bytes, value...)
-	t.ends = append(t.ends, uint32(min(len(t.bytes), math.MaxUint32)))
+	t.ends = append(t.ends, uint32(min(uint64(len(t.bytes)), math.MaxUint32)))
 }
 
 func (t *table) added() error {
