@@ -8,13 +8,13 @@ import (
 	"github.com/hone-go/hone/route"
 )
 
-// What others got wrong, and what ServeMux promises, by where it was told.
+// Published bugs of other routers, and rules of ServeMux, by source.
 func TestPublishedCases(t *testing.T) {
 	for _, c := range []struct {
 		from     string
-		overlap  bool // ServeMux refuses the patterns
+		overlap  bool // ServeMux refuses these patterns
 		patterns []string
-		requests map[string]string // "METHOD target" to what is answered, or to the status
+		requests map[string]string // from "METHOD target" to the body or the status
 	}{
 		{
 			from:     "gin #4783: a dead end below a literal",
@@ -128,8 +128,8 @@ func TestPublishedCases(t *testing.T) {
 	}
 }
 
-// A file server behind a router is where escaped slashes are let into what another
-// pattern protects. ServeMux lets them pass, and so do we unless told.
+// Behind a router, a file server decodes escaped slashes, and so serves files that another pattern
+// protects. ServeMux passes them on, and so does Mux by default.
 func TestRefuseEncodedSlashes(t *testing.T) {
 	mux := echoing(&route.Mux{RefuseEncodedSlashes: true}, "/admin/{file...}", "/{file...}")
 	for target, want := range map[string]int{
@@ -145,8 +145,8 @@ func TestRefuseEncodedSlashes(t *testing.T) {
 	}
 }
 
-// ServeMux takes an empty segment in a pattern for a wildcard, and has no value
-// for one in a CONNECT's path. Here an empty segment is an empty segment.
+// In ServeMux an empty segment in a pattern is a wildcard, for which a CONNECT's path has no value.
+// Here it matches an empty segment.
 func TestEmptySegments(t *testing.T) {
 	mux := echoing(new(route.Mux), "/a//b", "/c/{x}/d")
 	for request, want := range map[string]string{
@@ -161,8 +161,7 @@ func TestEmptySegments(t *testing.T) {
 	}
 }
 
-// What cannot be registered is refused with what is wrong, where it stands, and
-// what to do.
+// Registering an invalid pattern panics with the error, its place, and what to do.
 func TestRefusedPatterns(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"": "no path", "GET": "no path", "GET x": "no path", "G{T /": "is not a method", "/{x}y": "mixes text", "/y{x}": "mixes text",
@@ -188,10 +187,10 @@ func TestRefusedPatterns(t *testing.T) {
 	}
 }
 
-// text is an error's wording, where that is what is tested.
+// text is an error's text, for tests of the text.
 func text(err error) string { return err.Error() }
 
-// A conflict names both patterns, both places, and paths that show it.
+// A conflict names both patterns, both places, and paths that demonstrate it.
 func TestConflicts(t *testing.T) {
 	mux := echoing(new(route.Mux), "GET /{x}/b")
 	err, _ := refused(func() { echoing(mux, "GET /a/{y}") }).(error)

@@ -9,11 +9,10 @@ import (
 	"strings"
 )
 
-// An oracle knows the rules and nothing of trees: it tries every pattern on every
-// request.
+// An oracle applies the rules without any tree: it tries every pattern on every request.
 type oracle []spec
 
-// An answer is what a mux did with a request.
+// An answer is the response of a mux to a request.
 type answer struct {
 	code     int
 	pattern  string
@@ -22,7 +21,7 @@ type answer struct {
 	location string
 }
 
-// answer is what the rules say. It does not know CONNECT.
+// answer applies the rules. It does not support CONNECT.
 func (o oracle) answer(r *http.Request) answer {
 	if r.RequestURI == "*" {
 		return answer{code: http.StatusBadRequest}
@@ -58,14 +57,14 @@ func (o oracle) answer(r *http.Request) answer {
 	return answer{code: http.StatusNotFound}
 }
 
-// sent is the Location that net/http makes of a URL.
+// sent is the Location that net/http sends for a URL.
 func sent(r *http.Request, to string) string {
 	w := sink{header: make(http.Header)}
 	http.Redirect(&w, r, to, http.StatusTemporaryRedirect)
 	return w.header.Get("Location")
 }
 
-// best is the pattern that goes first.
+// best returns the pattern with precedence.
 func (o oracle) best(host, method, path string) *spec {
 	var best *spec
 	for i := range o {
@@ -92,7 +91,7 @@ func (s *spec) methodRank(method string) int {
 	return -1
 }
 
-// before reports whether s goes before t, where both match.
+// before reports whether s takes precedence over t, where both match.
 func (s *spec) before(t *spec, method string) bool {
 	if s.host != t.host {
 		return s.host != ""
@@ -115,8 +114,8 @@ func (p part) rank() int {
 	return 0
 }
 
-// segments are the decoded segments of a path, "/" for the end behind a slash,
-// and where each begins.
+// segments returns the decoded segments of a path, with "/" for the end after a slash, and where
+// each begins.
 func segments(path string) (texts []string, starts []int) {
 	at := 0
 	for at < len(path) {
@@ -142,7 +141,7 @@ func decoded(s string) string {
 	return s
 }
 
-// match compares s with a path, and finds its values.
+// match reports whether s matches a path, and returns its values.
 func (s *spec) match(path string) (matches bool, values []string) {
 	texts, starts := segments(path)
 	for i, p := range s.parts {
@@ -167,7 +166,7 @@ func (s *spec) match(path string) (matches bool, values []string) {
 	return len(texts) == len(s.parts), values
 }
 
-// takesMore reports whether the end of s takes something of the path.
+// takesMore reports whether the last segment of s matches more than nothing.
 func (s *spec) takesMore(path string) bool {
 	last := s.parts[len(s.parts)-1]
 	_, starts := segments(path)
@@ -206,7 +205,7 @@ func cleaned(p string) string {
 	return c
 }
 
-// equal reports whether s and t match the very same requests.
+// equal reports whether s and t match exactly the same requests.
 func (s *spec) equal(t *spec) bool {
 	if s.method != t.method || s.host != t.host || len(s.parts) != len(t.parts) {
 		return false
