@@ -14,10 +14,10 @@ import (
 
 var (
 	howMany = flag.Int("route.requests", 100_000, "compare this many requests with ServeMux and the oracle")
-	seed    = flag.Uint64("route.seed", 0, "generate from this `number`; 0 takes another each time")
+	seed    = flag.Uint64("route.seed", 0, "generate from this `number`; 0 takes a random one")
 )
 
-// A sink is a ResponseWriter that keeps what is compared.
+// A sink is a ResponseWriter that keeps what the test compares.
 type sink struct {
 	header http.Header
 	code   int
@@ -35,7 +35,7 @@ func (s *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ask has a request answered. The handlers leave their values in values.
+// ask sends a request to h. The handlers store their values in values.
 func ask(h http.Handler, r *http.Request, values *string) answer {
 	w := sink{header: make(http.Header)}
 	*values = ""
@@ -46,14 +46,14 @@ func ask(h http.Handler, r *http.Request, values *string) answer {
 	return answer{w.code, r.Pattern, *values, w.header.Get("Allow"), w.header.Get("Location")}
 }
 
-// refused calls register and says what it panicked with.
+// refused calls register and returns its panic value.
 func refused(register func()) (why any) {
 	defer func() { why = recover() }()
 	register()
 	return nil
 }
 
-// A contest is the same patterns in a ServeMux, a Mux and an oracle.
+// A contest holds the same patterns in a ServeMux, a Mux and an oracle.
 type contest struct {
 	std    *http.ServeMux
 	mux    *route.Mux
@@ -63,7 +63,7 @@ type contest struct {
 	empty  int         // CONNECTs with an empty segment that were compared with ServeMux
 }
 
-// add registers a pattern on all, the Mux's handler of a kind that n says, and
+// add registers a pattern in all of them, in the Mux with the kind of handler that n selects, and
 // reports a difference in what is accepted.
 func (c *contest) add(s spec, n int) error {
 	text, names := s.String(), s.names()
@@ -181,8 +181,8 @@ func play(d dice, overlap bool, requests int, codes map[int]int) (empty int, err
 	return c.empty, nil
 }
 
-// Random patterns and requests are answered as ServeMux answers them, and as the
-// rules say where ServeMux refuses the patterns.
+// Random patterns and requests get ServeMux's results, or the oracle's where ServeMux refuses the
+// patterns.
 func TestSameAsServeMux(t *testing.T) {
 	from := *seed
 	if from == 0 {
@@ -205,13 +205,12 @@ func TestSameAsServeMux(t *testing.T) {
 	}
 	for _, code := range []int{200, 307, 400, 404, 405} {
 		if codes[code] < *howMany/100 {
-			t.Errorf("%d was the answer only %d times; the generator misses it", code, codes[code])
+			t.Errorf("status %d occurred only %d times; fix the generator", code, codes[code])
 		}
 	}
 }
 
-// FuzzSameAsServeMux does the same with patterns and requests that the fuzzer
-// chooses.
+// FuzzSameAsServeMux does the same with patterns and requests from the fuzzer.
 func FuzzSameAsServeMux(f *testing.F) {
 	f.Add([]byte("\x03\x02\x00\x01\x05\x07\x02\x01"), false)
 	f.Add([]byte("\x0b\x02\x03\x01\x05\x07\x02\x01\x00\x01\x02\x03\x04"), true)

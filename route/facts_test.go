@@ -11,13 +11,13 @@ import (
 	"github.com/hone-go/hone/route"
 )
 
-// What others got wrong, and what ServeMux promises, by where it was told.
+// Published bugs of other routers, and rules of ServeMux, by source.
 func TestPublishedCases(t *testing.T) {
 	for _, c := range []struct {
 		from     string
-		overlap  bool // ServeMux refuses the patterns
+		overlap  bool // ServeMux refuses these patterns
 		patterns []string
-		requests map[string]string // "METHOD target" to what is answered, or to the status
+		requests map[string]string // from "METHOD target" to the body or the status
 	}{
 		{
 			from:     "gin #4783: a dead end below a literal",
@@ -131,8 +131,8 @@ func TestPublishedCases(t *testing.T) {
 	}
 }
 
-// A file server behind a router is where escaped slashes are let into what another
-// pattern protects. ServeMux lets them pass, and so do we unless told.
+// Behind a router, a file server decodes escaped slashes, and so serves files that another pattern
+// protects. ServeMux passes them on, and so does Mux by default.
 func TestRefuseEncodedSlashes(t *testing.T) {
 	mux := echoing(&route.Mux{RefuseEncodedSlashes: true}, "/admin/{file...}", "/{file...}")
 	for target, want := range map[string]int{
@@ -235,10 +235,10 @@ func TestRefusedPatterns(t *testing.T) {
 	}
 }
 
-// text is an error's wording, where that is what is tested.
+// text is an error's text, for tests of the text.
 func text(err error) string { return err.Error() }
 
-// A conflict names both patterns, both places, and paths that show it.
+// A conflict names both patterns, both places, and paths that demonstrate it.
 func TestConflicts(t *testing.T) {
 	mux := echoing(new(route.Mux), "GET /{x}/b")
 	err, _ := refused(func() { echoing(mux, "GET /a/{y}") }).(error)
