@@ -14,13 +14,13 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// trustingLoopback makes every connection of a test a trusted proxy's.
+// trustingLoopback makes every connection of a test come from a trusted proxy.
 func trustingLoopback(s *engine.Server) {
 	s.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 }
 
-// A trusted proxy that sends nothing has FrameTime for its header, as one that
-// sends half of it; afterwards its connection may be idle for IdleTime.
+// A trusted proxy that sends nothing has FrameTime for its header, as does one that sends
+// half of it; afterwards its connection may be idle for IdleTime.
 func TestSilentProxyIsClosedAfterFrameTime(t *testing.T) {
 	const frame = 2 * time.Second // a busy machine may take some of it before the healthy one sends
 	onEach(t, append(over(overTCP), over(overAdapter)...), func(t *testing.T, g ground) {
@@ -34,7 +34,7 @@ func TestSilentProxyIsClosedAfterFrameTime(t *testing.T) {
 			c.send(header)
 			c.SetDeadline(time.Now().Add(patience / 2))
 			got, err := io.ReadAll(c.r)
-			// The clock is coarse, and lags where the machine is busy.
+			// The clock is coarse, and lags on a busy machine.
 			if took := time.Since(begun) + tick; err != nil || took < frame*3/4 {
 				t.Errorf("after %q: closed after %v (%v), want a clean close after %v", header, took.Round(time.Millisecond), err, frame)
 				continue
@@ -48,7 +48,7 @@ func TestSilentProxyIsClosedAfterFrameTime(t *testing.T) {
 	})
 }
 
-// noticing is a listener that says when it is used.
+// noticing is a listener that reports when it is used.
 type noticing struct {
 	net.Listener
 	accepts atomic.Bool
@@ -59,7 +59,7 @@ func (l *noticing) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// Stats may be called at any time, also while Serve begins.
+// Stats may be called at any time, even while Serve starts.
 func TestStatsWhileServeBegins(t *testing.T) {
 	const rounds = 20
 	oneByOne(t, over(overTCP), func(t *testing.T, g ground) {
@@ -69,7 +69,7 @@ func TestStatsWhileServeBegins(t *testing.T) {
 			go func() { served <- s.Serve(ln) }()
 			for !ln.accepts.Load() {
 				if open := s.Stats().Open; open != 0 {
-					t.Errorf("%d connections are open, and nobody has dialed", open)
+					t.Errorf("%d connections are open, want none before the first dial", open)
 				}
 				runtime.Gosched()
 			}
@@ -81,7 +81,7 @@ func TestStatsWhileServeBegins(t *testing.T) {
 	})
 }
 
-// forgetful is an adapter that knows no addresses any more once it is closed.
+// forgetful is an adapter that has no addresses any more once it is closed.
 type forgetful struct {
 	adapter
 	once   *sync.Once
@@ -103,8 +103,8 @@ func (f forgetful) RemoteAddr() net.Addr {
 	}
 }
 
-// A connection gives the place of its address back whatever its RemoteAddr does
-// once it is closed.
+// An ended connection no longer counts for its address, whatever its RemoteAddr does once
+// it is closed.
 func TestPlaceOfAnAddressIsGivenBack(t *testing.T) {
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
@@ -124,7 +124,7 @@ func TestPlaceOfAnAddressIsGivenBack(t *testing.T) {
 				s := serveOn(t, g, ln, answering, func(s *engine.Server) { s.Limits.ConnsPerAddress = 1 })
 				for range 3 {
 					if !eventually(patience/5, func() bool { return isServed(s, patience/5) }) {
-						t.Fatal("a connection is not served although all before it have ended")
+						t.Fatal("a connection was refused although all before it have ended")
 					}
 				}
 			})
@@ -146,8 +146,8 @@ func isServed(s *server, within time.Duration) bool {
 	return err == nil && string(answer) == "answer\n"
 }
 
-// All addresses of one IPv6 network of 64 bits share its places, which are given back
-// one by one; those of other networks and of IPv4 do not.
+// All addresses of one IPv6 /64 share a limit, and ended connections no longer count;
+// other networks and IPv4 do not share it.
 func TestConnsPerAddressCountsNetworksOfIPv6(t *testing.T) {
 	onEach(t, over(overTCP), func(t *testing.T, g ground) {
 		s := serve(t, g, answering, trustingLoopback, func(s *engine.Server) { s.Limits.ConnsPerAddress = 2 })
@@ -182,7 +182,7 @@ func TestConnsPerAddressCountsNetworksOfIPv6(t *testing.T) {
 		from("192.0.2.2", refused)
 		first.Close()
 		if !eventually(patience, func() bool { _, answer := ask("2001:db8:0:1::3"); return answer == served }) {
-			t.Error("a place is not given back")
+			t.Error("an ended connection still counts")
 		}
 		from("2001:db8:0:1::4", refused)
 	})

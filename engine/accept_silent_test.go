@@ -2,8 +2,8 @@ package engine
 
 import "testing"
 
-// The line does not grow with connections that have come and gone, or have asked, and
-// keeps the order of the others.
+// The queue does not grow with connections that have ended or have sent something, and
+// keeps the others in order.
 func TestSilentLineStaysShort(t *testing.T) {
 	s := bare(Limits{})
 	sh := s.bareShard()
@@ -19,14 +19,14 @@ func TestSilentLineStaysShort(t *testing.T) {
 			k.free()
 		}
 		if s.silent.push(50_000, k.conn()); len(s.silent.line) > 2*fewSilent {
-			t.Fatalf("%d are in line after %d connections", len(s.silent.line), i+1)
+			t.Fatalf("%d are queued after %d connections", len(s.silent.line), i+1)
 		}
 	}
 	for _, want := range quiet {
 		for {
 			c, ok := s.silent.pop()
 			if !ok {
-				t.Fatal("a silent connection is not in line")
+				t.Fatal("a silent connection is not queued")
 			}
 			if c == want {
 				break
@@ -35,13 +35,13 @@ func TestSilentLineStaysShort(t *testing.T) {
 	}
 	if s.silent.push(Limits{Conns: -1}.OrDefaults().Conns, quiet[0]); len(s.silent.line) > 0 {
 		if c, ok := s.silent.pop(); ok && c == quiet[0] {
-			t.Error("connections stand in line although their number is not limited")
+			t.Error("connections are queued although their number is not limited")
 		}
 	}
 }
 
-// A newcomer that is refused as it comes does not make room for another one as well: two
-// places would be counted as free for one connection that leaves.
+// A newcomer that is refused at once is not displaced as well: two places would count as
+// free for one connection that ends.
 func TestRefusedNewcomerDoesNotMakeRoom(t *testing.T) {
 	s := bare(Limits{Conns: 3})
 	k := s.bareConn()
@@ -50,24 +50,24 @@ func TestRefusedNewcomerDoesNotMakeRoom(t *testing.T) {
 		t.Errorf("it ends for %v, want %v", k.reason(), TooManyConns)
 	}
 	if _, ok := s.silent.pop(); ok {
-		t.Error("it is in line to make room")
+		t.Error("it is queued to be displaced")
 	}
 }
 
-// A newcomer that need not be refused for another one's sake can still be refused later.
+// A newcomer that is not refused in favour of another one can still be refused later.
 func TestNewcomerIsNotedWhileOthersMakeRoom(t *testing.T) {
 	s := bare(Limits{Conns: 3})
 	k := s.bareConn()
-	s.open, s.displacing, s.excess = 4, 1, 1 // whoever was to be refused has left
+	s.open, s.displacing, s.excess = 4, 1, 1 // the newcomer to refuse has left
 	if s.came(k.conn()); k.reason() != 0 {
 		t.Fatalf("it ends for %v, want nothing", k.reason())
 	}
 	if s.refuseNewcomer(); k.reason() != TooManyConns {
-		t.Errorf("it ends for %v when the place stays taken, want %v", k.reason(), TooManyConns)
+		t.Errorf("it ends for %v when the place is not freed, want %v", k.reason(), TooManyConns)
 	}
 }
 
-// BenchmarkSilentLine is what a connection pays to be in line, with 50 000 that are.
+// BenchmarkSilentLine is the cost per connection of the queue, with 50 000 queued.
 func BenchmarkSilentLine(b *testing.B) {
 	s := bare(Limits{})
 	sh := s.bareShard()

@@ -8,14 +8,14 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// upper is what connections become: it answers lines in capitals.
+// upper is the protocol to switch to: it answers lines in capitals.
 type upper struct {
 	lines
 	ended chan farewell
 	ping  []byte
 }
 
-// farewell is what a protocol is told at the end.
+// farewell is what Ended was called with.
 type farewell struct {
 	state uint64
 	why   engine.Reason
@@ -44,7 +44,7 @@ func newUpper() *upper {
 	return p
 }
 
-// becoming echoes lines until one says "become": from there on connections speak p.
+// becoming echoes lines until one is "become": then the connection switches to p.
 func becoming(p engine.Protocol) lines {
 	return lines{serve: func(t *engine.Turn, line []byte) error {
 		switch string(line) {
@@ -68,11 +68,11 @@ func TestBecome(t *testing.T) {
 		p := newUpper()
 		s := serve(t, g, becoming(p))
 		c := s.dial(t)
-		c.send("one\nbecome\ntwo\nthr") // what follows in the same packet is the other protocol's
+		c.send("one\nbecome\ntwo\nthr") // what follows in the same packet is for the other protocol
 		c.want("one\nit has\nTWO\n")
 		c.ask("ee", "THREE")
 		other := s.dial(t)
-		other.ask("one", "one") // one slot's protocol is not another's
+		other.ask("one", "one") // a slot's protocol does not affect others
 		c.send("panic\n")
 		c.wantEnd("UPPER " + refusal(engine.Panicked))
 		if got, want := heard(t, p.ended, "the end"), (farewell{2, engine.Panicked}); got.why != want.why || got.state != want.state+1 {
@@ -83,7 +83,7 @@ func TestBecome(t *testing.T) {
 		again.send("become and panic\n")
 		again.wantEnd(refusal(engine.Panicked))
 		if len(p.ended) > 0 {
-			t.Error("a protocol is told of the end of a connection that has not become it")
+			t.Error("Ended was called for a connection that has not switched")
 		}
 	})
 }
@@ -105,7 +105,7 @@ func TestRefusalsOfWhatAConnectionHasBecome(t *testing.T) {
 	})
 }
 
-// End says its words behind what was posted, and Refuse is asked for none.
+// End's final message follows what was posted, and Refuse is not called.
 func TestEnd(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		ended := make(chan error, 2)
@@ -119,7 +119,7 @@ func TestEnd(t *testing.T) {
 				}
 				return say(t, "answer")
 			},
-			refuse: func(why engine.Reason) { t.Errorf("asked for words because of %v", why) },
+			refuse: func(why engine.Reason) { t.Errorf("Refuse was called for %v", why) },
 		}, func(s *engine.Server) { s.OwnReasons = []string{"left"} })
 		c := s.dial(t)
 		c.ask("one", "answer")
@@ -140,15 +140,16 @@ func TestEnd(t *testing.T) {
 			t.Errorf("a second End: %v, want ErrClosed", err)
 		}
 		if !eventually(patience, func() bool { return s.Stats().Own[0].Count == 1 }) {
-			t.Errorf("%v, want one for its own reason", s.Stats().Own)
+			t.Errorf("%v, want one with the protocol's own reason", s.Stats().Own)
 		}
 	})
 }
 
-// A peer that has been silent for half of its time is asked, and lives when it answers.
+// A peer that has been silent for half of IdleTime gets a ping, and stays connected when
+// it answers.
 func TestPing(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
-		const idle = 5 * time.Second // a busy machine must not take half of it to pass an answer on
+		const idle = 5 * time.Second // a busy machine must not use up half of it before the reply
 		p := newUpper()
 		p.ping = []byte("are you there?\n")
 		s := serve(t, g, becoming(p), func(s *engine.Server) { s.Limits.IdleTime = idle })
@@ -159,12 +160,12 @@ func TestPing(t *testing.T) {
 		other.ask("one", "one")
 		lives.want("are you there?\n")
 		if asked := time.Since(begun); asked < idle/2-tick {
-			t.Errorf("asked after %v, want %v", asked, idle/2)
+			t.Errorf("pinged after %v, want %v", asked, idle/2)
 		}
 		lives.ask("yes", "YES")
-		other.wantEnd(refusal(engine.IdleTimeout)) // its protocol asks nothing
+		other.wantEnd(refusal(engine.IdleTimeout)) // its protocol is not a Pinger
 		dead.wantEnd("are you there?\nUPPER " + refusal(engine.IdleTimeout))
-		lives.want("are you there?\n") // once more: it is still served
+		lives.want("are you there?\n") // a second time: it is still served
 		lives.ask("still", "STILL")
 	})
 }

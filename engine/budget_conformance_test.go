@@ -25,7 +25,7 @@ func replier(large int) lines {
 	}}
 }
 
-// watch is the most that of said until stop was called.
+// watch tracks the maximum of of until stop is called.
 func watch(of func() int64) (stop func() (most int64)) {
 	var most atomic.Int64
 	over := make(chan struct{})
@@ -45,16 +45,16 @@ func watch(of func() int64) (stop func() (most int64)) {
 	return func() int64 { close(over); watching.Wait(); return most.Load() }
 }
 
-// narrow dials with little room for what the server sends.
+// narrow dials with small socket buffers for what the server sends.
 func (s *server) narrow(t *testing.T) *client {
 	c := s.dial(t)
 	c.Conn.(interface{ SetReadBuffer(int) error }).SetReadBuffer(4096)
 	return c
 }
 
-// A crowd that asks for a hundred times the budget and reads nothing: what is held
-// stays within it, but for a reply of every handler that runs; who does nothing wrong
-// is answered all the time; and the crowd is closed when nothing else helps.
+// Many clients request a hundred times the budget and read nothing: the memory held stays
+// within the budget, except for one reply of every running handler; well-behaved clients
+// are answered all the time; and the others are closed when nothing else helps.
 func TestOutputBudgetHolds(t *testing.T) {
 	const budget, crowd, large = 8 << 20, 100, 500_000
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
@@ -72,13 +72,13 @@ func TestOutputBudgetHolds(t *testing.T) {
 			healthy.ask("ping", "small")
 			return s.Stats().Ended[engine.OutputBudget] > 0
 		}) {
-			t.Errorf("nobody was closed: %+v", s.Stats())
+			t.Errorf("no connection was closed: %+v", s.Stats())
 		}
 		newcomer := s.dial(t)
 		newcomer.ask("ping", "small")
 		held := most()
 		if bound := int64(budget + 2*runtime.GOMAXPROCS(0)*2*large); held > bound || held < budget/4 {
-			t.Errorf("held at most %d bytes, want at most %d and more than nothing", held, bound)
+			t.Errorf("held at most %d bytes, want 1 to %d", held, bound)
 		}
 		for why, n := range s.Stats().Ended {
 			if why := engine.Reason(why); n > 0 && why != engine.OutputBudget && why != engine.WriteStall {
@@ -88,9 +88,9 @@ func TestOutputBudgetHolds(t *testing.T) {
 	})
 }
 
-// What a visit flushes is as much its output as what it leaves: a connection that has
+// What a visit flushes counts as its output, like what it leaves: a connection that has
 // flushed much waits for room before it does so again. (Over TCP a narrow peer takes long
-// to read the first answer.)
+// to read the first reply.)
 func TestOutputBudgetKnowsWhatIsFlushed(t *testing.T) {
 	const budget, crowd, large = 2 << 20, 40, 300_000
 	answer := strings.Repeat("x", large) + "\n"
@@ -112,7 +112,7 @@ func TestOutputBudgetKnowsWhatIsFlushed(t *testing.T) {
 			c.send("large\n")
 		}
 		if !eventually(patience, func() bool { return s.Stats().InLine > 0 || s.Stats().Ended[engine.OutputBudget] > 0 }) {
-			t.Errorf("nobody waits for room: %+v", s.Stats())
+			t.Errorf("no connection waits for room: %+v", s.Stats())
 		}
 		if held, bound := most(), int64(budget+2*runtime.GOMAXPROCS(0)*2*large); held > bound {
 			t.Errorf("held at most %d bytes, want at most %d", held, bound)
@@ -120,14 +120,14 @@ func TestOutputBudgetKnowsWhatIsFlushed(t *testing.T) {
 	})
 }
 
-// Clients that read everything get everything, however small the budget: they wait for
-// their turn, and none of them waits for ever.
+// Clients that read everything get everything, however small the budget: they take turns,
+// and none starves.
 func TestLargeRepliesTakeTurns(t *testing.T) {
 	const crowd, each, large = 24, 6, 150_000
 	answer := strings.Repeat("x", large) + "\n"
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		s := serve(t, g, replier(large), func(s *engine.Server) {
-			s.Limits.TotalOutput, s.Limits.StallTime = 512<<10, time.Hour // nobody stalls, however busy the machine
+			s.Limits.TotalOutput, s.Limits.StallTime = 512<<10, time.Hour // no stalls, however busy the machine
 		})
 		waited := watch(func() int64 { return int64(s.Stats().InLine) })
 		var all sync.WaitGroup
@@ -154,8 +154,8 @@ func TestLargeRepliesTakeTurns(t *testing.T) {
 	})
 }
 
-// Pushes to those who do not read are within the budget, too. (An adapter's kernel
-// buffers take more than this test sends.)
+// Pushes to peers that do not read also stay within the budget. (An adapter's kernel
+// buffers hold more than this test sends.)
 func TestPushesKeepToTheOutputBudget(t *testing.T) {
 	const budget, crowd, size, each = 2 << 20, 100, 50_000, 20
 	push := make([]byte, size)
@@ -187,14 +187,14 @@ func TestPushesKeepToTheOutputBudget(t *testing.T) {
 			healthy.ask("ping", "small")
 		}
 		held := most()
-		// Each may hold one push when the budget is found exceeded.
+		// Each connection may hold one push when the budget is found exceeded.
 		if bound := int64(budget + budget/8 + crowd*size*3/2); refused == 0 || held > bound {
 			t.Errorf("%d of %d pushes were refused, and at most %d bytes held, want at most %d", refused, crowd*each, held, bound)
 		}
 	})
 }
 
-// parcels are lines, and messages that begin with an L and whose end does not come.
+// parcels are lines, and messages that begin with an L and never end.
 type parcels struct{ lines }
 
 func (p parcels) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
@@ -204,7 +204,7 @@ func (p parcels) Advance(t *engine.Turn, in []byte) (used, need int, err error) 
 	return p.lines.Advance(t, in)
 }
 
-// Unfinished messages: those who have held most for longest go.
+// Unfinished messages: the connections that have held most for longest are closed.
 func TestInputBudgetHolds(t *testing.T) {
 	const budget, crowd, size = 2 << 20, 100, 60_000
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
@@ -214,7 +214,7 @@ func TestInputBudgetHolds(t *testing.T) {
 		healthy := s.dial(t)
 		healthy.ask("ping", "small")
 		waiting := s.dial(t)
-		waiting.send("pi") // holds little, and for longest
+		waiting.send("pi") // holds little, for longest
 		most := watch(func() int64 { return s.Stats().InputMemory })
 		for range crowd {
 			io.WriteString(s.dial(t), strings.Repeat("L", size))
@@ -235,8 +235,8 @@ func TestInputBudgetHolds(t *testing.T) {
 	})
 }
 
-// When nothing is known of connections, few of their first visits run at once. Handlers
-// that block there must not hold the others up.
+// Few first visits of unknown connections run at once. Handlers that block in them must
+// not delay the others.
 func TestFirstVisitsThatBlockHoldUpNobody(t *testing.T) {
 	const crowd = 300
 	onEach(t, everywhere(func(g ground) bool { return !g.isInline() }), func(t *testing.T, g ground) {
@@ -261,8 +261,8 @@ func TestFirstVisitsThatBlockHoldUpNobody(t *testing.T) {
 	})
 }
 
-// A connection that waits in line for the budget leaves it when it ends, and one that
-// is promised a place does not keep it.
+// A connection that ends while it waits in line for the budget leaves the line, and one
+// that has been granted room does not keep it.
 func TestInLineAndGone(t *testing.T) {
 	const large = 200_000
 	onEach(t, everywhere(), func(t *testing.T, g ground) {

@@ -8,9 +8,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestOutputBudgetModel drives a budget by random visits, and keeps books beside it:
-// what is held is what the visits that run have reserved and what connections retain,
-// nobody is granted what there is no room for, and nobody waits while there is.
+// TestOutputBudgetModel runs random visits against a budget, and a model of it: the bytes
+// held are those reserved by running visits and those retained by connections, nothing is
+// granted without room, and nothing waits while there is room.
 func TestOutputBudgetModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := bare(Limits{TotalOutput: 1 << 20})
@@ -22,7 +22,7 @@ func TestOutputBudgetModel(t *testing.T) {
 		var running []visit
 		var waiting []*claim
 		retained := int64(0)
-		collect := func() { // those that were granted begin
+		collect := func() { // granted claims start
 			waiting = slices.DeleteFunc(waiting, func(c *claim) bool {
 				if c.granted.Load() {
 					running = append(running, visit{c, c.amount == unknown})
@@ -80,12 +80,12 @@ func TestOutputBudgetModel(t *testing.T) {
 					}
 				}
 				if b.held.Load() != held || int(b.trials.Load()) != trials || int(b.waiting.Load()) != len(waiting) {
-					t.Fatalf("%d held, %d trials, %d wait; want %d, %d, %d", b.held.Load(), b.trials.Load(), b.waiting.Load(), held, trials, len(waiting))
+					t.Fatalf("%d held, %d trials, %d waiting; want %d, %d, %d", b.held.Load(), b.trials.Load(), b.waiting.Load(), held, trials, len(waiting))
 				}
 				for i := range b.line {
 					if c := b.line[i].first; c != nil {
 						if b.take(c.amount, c.size) {
-							t.Fatalf("there is room for %d bytes beside %d of %d, and somebody waits for it", c.size, held, b.limit)
+							t.Fatalf("a claim of %d bytes waits although only %d of %d are held", c.size, held, b.limit)
 						}
 					}
 				}
@@ -94,15 +94,15 @@ func TestOutputBudgetModel(t *testing.T) {
 	})
 }
 
-// Handlers that block in the first visits let more and more others begin, and first
-// visits that produce much let few.
+// When handlers block in the first visits, more and more others may start; when first
+// visits produce much, fewer.
 func TestTrialsWidenAndNarrow(t *testing.T) {
 	s := bare(Limits{TotalOutput: 64 << 20})
 	sh, b := s.bareShard(), &s.output
 	few := runtime.GOMAXPROCS(0)
 	for range few {
 		if !b.admit(unknown, 0) {
-			t.Fatal("a first visit has to wait")
+			t.Fatal("a first visit must wait")
 		}
 	}
 	crowd := make([]*claim, 10_000)
@@ -116,11 +116,11 @@ func TestTrialsWidenAndNarrow(t *testing.T) {
 	sweeps := 0
 	for ; b.waiting.Load() > 0; sweeps++ {
 		if sweeps > 100 {
-			t.Fatalf("%d still wait after %d sweeps", b.waiting.Load(), sweeps)
+			t.Fatalf("%d still waiting after %d sweeps", b.waiting.Load(), sweeps)
 		}
 		b.review()
 	}
-	t.Logf("%d handlers that block begin within %d sweeps", len(crowd), sweeps)
+	t.Logf("%d blocking handlers start within %d sweeps", len(crowd), sweeps)
 	b.tried(16 << 20)
 	if most := int(b.most.Load()); most != few {
 		t.Errorf("%d first visits may run after one of 16 MiB, want %d", most, few)
@@ -138,7 +138,7 @@ func TestWeightIsLearnt(t *testing.T) {
 	k := s.bareConn()
 	k.s.weight = 0
 	if a, _ := s.output.expect(k.s.weight); a != unknown {
-		t.Error("a new connection is known")
+		t.Error("a new connection has a known weight")
 	}
 	for _, x := range []struct {
 		size   int

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// inPlaces are claims of connections that nobody serves.
+// inPlaces returns claims of connections without an owner.
 func inPlaces(b *requestBudget, sh *shard, n int) (all []*claim) {
 	for i := range n {
 		c := &claim{sh: sh, key: uint64(i), since: 1}
 		if !b.wait(c) {
-			panic("there is room")
+			panic("inPlaces needs an exhausted budget")
 		}
 		all = append(all, c)
 	}
@@ -22,7 +22,7 @@ func granted(all []*claim) (n int) {
 	for i, c := range all {
 		if !c.waits() {
 			if n != i {
-				return -1 // somebody who came earlier waits
+				return -1 // an earlier one waits
 			}
 			n++
 		}
@@ -30,8 +30,8 @@ func granted(all []*claim) (n int) {
 	return n
 }
 
-// Nobody goes on before half of the limit is free, those who have waited longest come
-// first, and as many go on as there is room for.
+// No claim continues before half of the limit is free, then those that have waited
+// longest continue, as many as there is room for.
 func TestRequestBudget(t *testing.T) {
 	s := bare(Limits{TotalInFlight: 10})
 	b, sh := &s.requests, s.bareShard()
@@ -39,35 +39,35 @@ func TestRequestBudget(t *testing.T) {
 		t.Fatal("full below the limit")
 	}
 	if b.wait(&claim{sh: sh}) {
-		t.Fatal("waits although there is room")
+		t.Fatal("a claim waits although there is room")
 	}
 	if b.add(2); !b.full.Load() {
 		t.Fatal("not full at the limit")
 	}
 	all := inPlaces(b, sh, 12)
 	if b.add(-5); granted(all) != 0 {
-		t.Errorf("%d go on with 6 owed, want none before half is free", granted(all))
+		t.Errorf("%d continue with 6 owed, want none before half is free", granted(all))
 	}
 	if b.add(-1); granted(all) != 5 || b.owed.Load() != 10 || !b.full.Load() {
-		t.Errorf("%d go on with 5 owed, want 5, in the order of their coming; %d are owed then, want 10", granted(all), b.owed.Load())
+		t.Errorf("%d continue with 5 owed, want 5 in FIFO order; %d are owed then, want 10", granted(all), b.owed.Load())
 	}
 	b.cancel(all[5])
-	b.cancel(all[0]) // its permit is free again
+	b.cancel(all[0]) // frees its permit
 	if b.waiting.Load() != 6 || b.owed.Load() != 9 {
-		t.Errorf("%d wait, want 6; %d are owed, want 9", b.waiting.Load(), b.owed.Load())
+		t.Errorf("%d waiting, want 6; %d owed, want 9", b.waiting.Load(), b.owed.Load())
 	}
 	if b.review(250, 250); granted(all[6:]) != 0 {
-		t.Error("the sweeper lets somebody go on who has not waited for a period")
+		t.Error("the sweeper released a claim that has not waited for a period")
 	}
 	if b.review(252, 250); granted(all[6:]) != 1 {
-		t.Errorf("the sweeper lets %d go on with room for one", granted(all[6:]))
+		t.Errorf("the sweeper released %d with room for one", granted(all[6:]))
 	}
 	if b.add(-10); granted(all[6:]) != 6 || b.full.Load() || b.review(1000, 250) {
-		t.Errorf("%d of the last 6 go on when all is answered", granted(all[6:]))
+		t.Errorf("%d of the last 6 continue when all is answered", granted(all[6:]))
 	}
 }
 
-// Whatever many goroutines do at once, nobody is left in line when nothing is owed.
+// Whatever concurrent goroutines do, no claim is left in line when nothing is owed.
 func TestRequestBudgetLeavesNobodyInLine(t *testing.T) {
 	for round := range 50 {
 		s := bare(Limits{TotalInFlight: 1 + round%7})
@@ -93,7 +93,7 @@ func TestRequestBudgetLeavesNobodyInLine(t *testing.T) {
 			})
 		}
 		all.Wait()
-		for again := true; again; { // those who went on have asked, and were answered
+		for again := true; again; { // those that continued have sent a request, and were answered
 			mu.Lock()
 			some := claims
 			claims, again = nil, false
@@ -108,13 +108,13 @@ func TestRequestBudgetLeavesNobodyInLine(t *testing.T) {
 			}
 		}
 		if b.owed.Load() != 0 || b.waiting.Load() != 0 || len(claims) != 0 || b.full.Load() {
-			t.Fatalf("round %d: %d are owed, %d wait, full is %v; want nothing", round, b.owed.Load(), b.waiting.Load(), b.full.Load())
+			t.Fatalf("round %d: %d owed, %d waiting, full is %v; want nothing", round, b.owed.Load(), b.waiting.Load(), b.full.Load())
 		}
 	}
 }
 
-// A request that is answered within its visit does not touch the sum that all processors
-// share, and one that is not is counted once.
+// A request that is answered within its visit does not touch the counter that all
+// processors share, and one that is not is counted once.
 func TestRequestsAnsweredAtOnceAreNotCounted(t *testing.T) {
 	s := bare(Limits{TotalInFlight: 1000})
 	d := &workspace{ref: *s.bareConn()}

@@ -23,11 +23,11 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// The conformance tests of this package know the engine by its exported names
-// alone. Each states one contract and runs on every engine, over TCP, over unix
-// sockets and over connections that are not plain sockets.
+// The conformance tests of this package use exported names only. Each tests one contract
+// and runs on every engine, over TCP, over unix sockets and over connections other than
+// plain sockets.
 
-// ground is what a test runs on: an engine, and what its connections are.
+// ground is what a test runs on: an engine, and a network.
 type ground struct {
 	engine  engine.Engine
 	network string
@@ -37,7 +37,7 @@ type ground struct {
 const (
 	overTCP     = "tcp"
 	overUnix    = "unix"
-	overAdapter = "adapter" // a wrapper of TCP, which no engine may take for a socket
+	overAdapter = "adapter" // a wrapper of TCP, which engines must not treat as a socket
 )
 
 func (g ground) String() string {
@@ -47,18 +47,17 @@ func (g ground) String() string {
 	return g.engine.Name() + "-" + g.network
 }
 
-// isLoop reports whether the engine serves this ground's connections from event
-// loops.
+// isLoop reports whether the engine serves this ground's connections from event loops.
 func (g ground) isLoop() bool {
 	return strings.HasPrefix(g.engine.Name(), "events") && g.network != overAdapter
 }
 
-// isInline reports whether a handler that blocks stops others of its loop, and
-// isBeside whether they go on.
+// isInline reports whether a handler that blocks stalls other connections of its loop,
+// and isBeside whether they continue.
 func (g ground) isInline() bool { return g.isLoop() && g.engine == engine.Events(engine.Inline) }
 func (g ground) isBeside() bool { return g.isLoop() && g.engine != engine.Events(engine.Inline) }
 
-// engines are all of this operating system, in every mode.
+// engines returns all engines of this operating system, in every mode.
 func engines() (all []engine.Engine) {
 	for _, e := range engine.All() {
 		all = append(all, e)
@@ -69,7 +68,7 @@ func engines() (all []engine.Engine) {
 	return all
 }
 
-// over is every engine on one network.
+// over returns every engine on one network.
 func over(network string) (all []ground) {
 	for _, e := range engines() {
 		all = append(all, ground{e, network})
@@ -77,8 +76,8 @@ func over(network string) (all []ground) {
 	return all
 }
 
-// everywhere is every engine over every network, where all of is holds. Adapters
-// are served in one way by all engines but Direct.
+// everywhere returns every engine on every network for which all of is hold. All engines
+// except Direct serve adapters in the same way.
 func everywhere(is ...func(ground) bool) []ground {
 	all := append(over(overTCP), over(overUnix)...)
 	all = append(all, ground{engine.Direct(), overAdapter}, ground{engine.Engine{}, overAdapter})
@@ -88,7 +87,7 @@ func everywhere(is ...func(ground) bool) []ground {
 	return all
 }
 
-// onEach runs a test on each ground, on all of them at once: they wait much and
+// onEach runs a test on each ground, concurrently, because the tests wait much and
 // compute little.
 func onEach(t *testing.T, grounds []ground, test func(t *testing.T, g ground)) {
 	t.Helper()
@@ -102,7 +101,7 @@ func onEach(t *testing.T, grounds []ground, test func(t *testing.T, g ground)) {
 	all.Wait()
 }
 
-// oneByOne runs a test on each ground, with the machine to itself.
+// oneByOne runs a test on each ground in sequence.
 func oneByOne(t *testing.T, grounds []ground, test func(t *testing.T, g ground)) {
 	t.Helper()
 	for _, g := range grounds {
@@ -110,14 +109,14 @@ func oneByOne(t *testing.T, grounds []ground, test func(t *testing.T, g ground))
 	}
 }
 
-// patience bounds everything that a test waits for.
+// patience is the timeout of everything that a test waits for.
 const patience = 20 * time.Second
 
-// tick is how exactly a server tells the time: no limit strikes earlier than that
-// before it is reached.
+// tick is the resolution of a server's clock: no limit applies earlier than that before
+// it is reached.
 const tick = time.Millisecond
 
-// heard is the next value of ch.
+// heard returns the next value of ch.
 func heard[T any](t *testing.T, ch <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -129,7 +128,7 @@ func heard[T any](t *testing.T, ch <-chan T, what string) T {
 	}
 }
 
-// eventually waits for what no event announces, and reports whether it came.
+// eventually polls for a condition without an event, and reports whether it became true.
 func eventually(within time.Duration, ok func() bool) bool {
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
@@ -145,14 +144,14 @@ func eventually(within time.Duration, ok func() bool) bool {
 	return true
 }
 
-// lines is a protocol of lines, each of which serve answers.
+// lines is a line protocol; serve answers each line.
 type lines struct {
 	serve  func(t *engine.Turn, line []byte) error
 	refuse func(why engine.Reason) // called by Refuse, if set
 }
 
-// errHandedOver is what serve returns to have Advance return at once, as it must
-// after a TakeOver.
+// errHandedOver is returned by serve to make Advance return at once, as it must after
+// TakeOver.
 var errHandedOver = errors.New("the socket is handed over")
 
 func (p lines) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
@@ -187,8 +186,8 @@ func (p lines) Refuse(dst, _ []byte, why engine.Reason) []byte {
 // refusal is the line that tells a peer why its connection ends.
 func refusal(why engine.Reason) string { return "refused " + why.String() + "\n" }
 
-// saysItself reports whether the protocol has told the peer why, or whether there
-// is nothing to say: the engine does not ask for a refusal then.
+// saysItself reports whether the protocol has sent the reason, or there is nothing to
+// send: then the engine does not call Refuse.
 func saysItself(why engine.Reason) bool {
 	switch why {
 	case engine.PeerClosed, engine.ClosedHere, engine.TooLarge, engine.Malformed, engine.UnknownCommand, engine.Panicked:
@@ -197,7 +196,7 @@ func saysItself(why engine.Reason) bool {
 	return false
 }
 
-// malformed is a protocol error, which the protocol answers itself.
+// malformed is a protocol error, for which the protocol writes the reply itself.
 func malformed(t *engine.Turn) error {
 	t.Out = append(t.Out, refusal(engine.Malformed)...)
 	return engine.Malformed
@@ -209,25 +208,25 @@ func say(t *engine.Turn, text string) error {
 	return nil
 }
 
-// server is a server under test, with books of who came and went.
+// server is a server under test that records its connections.
 type server struct {
 	*engine.Server
 	t     *testing.T
 	g     ground
 	addr  net.Addr
 	label string
-	ends  chan engine.Reason // what OnClose was told, in order
+	ends  chan engine.Reason // reasons passed to OnClose, in order
 
 	mu     sync.Mutex
 	opened map[engine.Conn]int
 	closed map[engine.Conn]int
 }
 
-var servers atomic.Uint64 // numbers them, for their labels
+var servers atomic.Uint64 // numbers servers, for their labels
 
-// serve serves p until the test ends. The server's hooks keep the books and call
-// those that set has installed. At the end every connection that OnOpen saw must
-// have been told to OnClose once, no other one, and no goroutine may be left.
+// serve serves p until the test ends. The server's hooks record connections and call
+// those that set has installed. At the end OnClose must have been called once for every
+// connection that OnOpen saw, for no other one, and no goroutine may be left.
 func serve(t *testing.T, g ground, p engine.Protocol, set ...func(s *engine.Server)) *server {
 	t.Helper()
 	return serveOn(t, g, listen(t, g.network), p, set...)
@@ -265,7 +264,7 @@ func serveOn(t *testing.T, g ground, ln net.Listener, p engine.Protocol, set ...
 	}
 	begun, served := make(chan struct{}), make(chan error, 1)
 	s.labelled(func() {
-		s.Context() // which makes the server ready for Stats
+		s.Context() // prepares the server for Stats
 		close(begun)
 		served <- s.Serve(ln)
 	})
@@ -282,14 +281,14 @@ func serveOn(t *testing.T, g ground, ln net.Listener, p engine.Protocol, set ...
 	return s
 }
 
-// labelled runs f on a goroutine that, with all that it starts, can be told from
-// those of other servers.
+// labelled runs f on a goroutine labelled for this server, as are all goroutines that it
+// starts.
 func (s *server) labelled(f func()) {
 	pprof.Do(context.Background(), pprof.Labels("server", s.label), func(context.Context) { go f() })
 }
 
-// goroutines is how many the server has now, those that its handlers started
-// included.
+// goroutines returns how many goroutines the server has now, including those started by
+// its handlers.
 func (s *server) goroutines() (n int) {
 	var text bytes.Buffer
 	pprof.Lookup("goroutine").WriteTo(&text, 1)
@@ -304,21 +303,21 @@ func (s *server) goroutines() (n int) {
 	return n
 }
 
-// audit checks the books of a server that has been closed.
+// audit checks the records of a server that has been closed.
 func (s *server) audit() {
 	if s.t.Failed() {
-		return // what a failure left behind is not news
+		return // leftovers of a failed test are expected
 	}
 	imbalance := ""
 	if !eventually(patience, func() bool { imbalance = s.imbalance(); return imbalance == "" }) {
 		s.t.Error(imbalance)
 	}
 	if left := 0; !eventually(patience, func() bool { left = s.goroutines(); return left == 0 }) {
-		s.t.Errorf("%d goroutines outlive their server", left)
+		s.t.Errorf("%d goroutines have outlived their server", left)
 	}
 }
 
-// imbalance says how OnOpen and OnClose differ, or nothing.
+// imbalance returns how the calls of OnOpen and OnClose differ, or "".
 func (s *server) imbalance() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -328,7 +327,7 @@ func (s *server) imbalance() string {
 		}
 	}
 	if st := s.Stats(); st.OutputMemory != 0 || st.InputMemory != 0 || st.InLine != 0 {
-		return fmt.Sprintf("%d bytes of output and %d of input are on the books, and %d connections in line, when all have ended", st.OutputMemory, st.InputMemory, st.InLine)
+		return fmt.Sprintf("%d bytes of output and %d of input are counted, and %d connections wait in line, after all have ended", st.OutputMemory, st.InputMemory, st.InLine)
 	}
 	if opened, closed := len(s.opened), len(s.closed); opened != closed {
 		return fmt.Sprintf("OnOpen was called for %d connections and OnClose for %d, want as many", opened, closed)
@@ -336,22 +335,22 @@ func (s *server) imbalance() string {
 	return ""
 }
 
-// ended waits for the next OnClose and compares its reason.
+// ended waits for the next OnClose and checks its reason.
 func (s *server) ended(t *testing.T, want engine.Reason) {
 	t.Helper()
 	if why := heard(t, s.ends, "OnClose"); why != want {
-		t.Errorf("OnClose was told %v, want %v", why.String(), want.String())
+		t.Errorf("OnClose got %v, want %v", why.String(), want.String())
 	}
 }
 
-// outcome is what a Shutdown came to.
+// outcome is the result of a Shutdown.
 type outcome struct {
 	engine.Drained
 	err  error
 	took time.Duration
 }
 
-// shutdown begins a Shutdown and returns where its outcome will be.
+// shutdown starts a Shutdown and returns a channel for its result.
 func (s *server) shutdown(ctx context.Context) <-chan outcome {
 	done := make(chan outcome, 1)
 	s.labelled(func() {
@@ -363,25 +362,24 @@ func (s *server) shutdown(ctx context.Context) <-chan outcome {
 	return done
 }
 
-// drain begins a Shutdown that has all the time it wants, and returns when the
-// server has begun to drain.
+// drain starts a Shutdown without a deadline, and returns when the server is draining.
 func (s *server) drain(t *testing.T) <-chan outcome {
 	t.Helper()
 	done := s.shutdown(context.Background())
 	shut := listen(t, overTCP)
-	shut.Close() // a server that does not drain says so
+	shut.Close() // fails unless the server is draining
 	if !eventually(patience, func() bool { return s.Serve(shut) == engine.ErrServerClosed }) {
-		t.Fatal("the server does not begin to drain")
+		t.Fatal("the server did not start to drain")
 	}
 	return done
 }
 
-// inPeace waits for a Shutdown that forces nobody.
+// inPeace waits for a Shutdown that forces no connection.
 func inPeace(t *testing.T, done <-chan outcome, clean int) {
 	t.Helper()
 	got := heard(t, done, "Shutdown returns")
 	if want := (engine.Drained{Clean: clean}); got.Drained != want || got.err != nil {
-		t.Errorf("Shutdown came to %+v and %v, want %+v and no error", got.Drained, got.err, want)
+		t.Errorf("Shutdown ended with %+v and %v, want %+v and no error", got.Drained, got.err, want)
 	}
 }
 
@@ -390,7 +388,7 @@ func listen(t *testing.T, network string) net.Listener {
 	t.Helper()
 	switch network {
 	case overUnix:
-		dir, err := os.MkdirTemp("", "hone") // t.TempDir is longer than the address of a unix socket may be
+		dir, err := os.MkdirTemp("", "hone") // t.TempDir is too long for the address of a unix socket
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -412,7 +410,7 @@ func listen(t *testing.T, network string) net.Listener {
 	}
 }
 
-// adapting is a listener of connections that somebody has wrapped.
+// adapting is a listener of wrapped connections.
 type adapting struct {
 	net.Listener
 	wrap func(nc net.Conn) net.Conn
@@ -426,22 +424,22 @@ func (l adapting) Accept() (net.Conn, error) {
 	return l.wrap(nc), nil
 }
 
-// adapter is a connection that is not a plain socket. It can be half-closed.
+// adapter is a connection other than a plain socket. It can be half-closed.
 type adapter struct{ net.Conn }
 
 func (a adapter) CloseWrite() error { return a.Conn.(*net.TCPConn).CloseWrite() }
 
-// client is the other side of a connection. Unless a test has set a deadline, every
-// read and every piece of a write has patience of its own: a crowd on a busy machine takes
-// long, but is never without progress.
+// client is the other side of a connection. Unless a test has set a deadline, every read
+// and every piece of a write has its own timeout: many clients on a busy machine take
+// long, but never stop making progress.
 type client struct {
 	net.Conn
 	t       *testing.T
 	r       *bufio.Reader
-	limited atomic.Bool // by a test's deadline
+	limited atomic.Bool // a test has set a deadline
 }
 
-// dial connects to the server. Everything the client does is bounded in time.
+// dial connects to the server. All operations of the client have timeouts.
 func (s *server) dial(t *testing.T) *client {
 	t.Helper()
 	nc, err := net.Dial(s.addr.Network(), s.addr.String())
@@ -501,7 +499,7 @@ func (c *client) ask(line, answer string) {
 	c.want(answer + "\n")
 }
 
-// wantEnd reads this text and the end of the stream behind it: a FIN, not a reset.
+// wantEnd reads this text and then the end of the stream: a FIN, not a reset.
 func (c *client) wantEnd(text string) {
 	c.t.Helper()
 	if got, err := io.ReadAll(c.r); string(got) != text || err != nil {
@@ -509,8 +507,7 @@ func (c *client) wantEnd(text string) {
 	}
 }
 
-// over waits for the end of the stream, however it comes, and reports whether it
-// came.
+// over waits for the end of the stream, FIN or reset, and reports whether it came.
 func (c *client) over() bool {
 	_, err := io.Copy(io.Discard, c.r)
 	return !errors.Is(err, os.ErrDeadlineExceeded)
@@ -524,10 +521,10 @@ func (c *client) reset() {
 	c.Close()
 }
 
-// gate is a point at which a handler waits until the test lets it go on.
+// gate is a point at which a handler blocks until the test opens it.
 type gate struct{ entered, release chan struct{} }
 
-// newGate makes one that is open when the test ends.
+// newGate returns a gate that opens at the latest when the test ends.
 func newGate(t *testing.T) *gate {
 	g := &gate{make(chan struct{}, 1<<10), make(chan struct{})}
 	t.Cleanup(g.open)
@@ -539,7 +536,7 @@ func (g *gate) pass() {
 	<-g.release
 }
 
-// open lets everybody through. The test's goroutine alone calls it.
+// open opens the gate. Only the test's goroutine calls it.
 func (g *gate) open() {
 	select {
 	case <-g.release:
@@ -548,9 +545,8 @@ func (g *gate) open() {
 	}
 }
 
-// alone reports whether the test is to go on here. A test that would end this
-// process where an engine has a defect runs in one of its own; its output is an
-// error of the calling test.
+// alone reports whether the test is to continue here. A test that could crash the process
+// runs in one of its own; that process's failure becomes an error of the calling test.
 func alone(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv("HONE_TEST_ALONE") != "" {
@@ -573,7 +569,7 @@ func alone(t *testing.T) bool {
 	return false
 }
 
-// forGood gives a socket away: it does not come back.
+// forGood gives a socket away for good.
 func forGood(serve func(nc net.Conn, unread []byte)) func(nc net.Conn, unread []byte) ([]byte, bool) {
 	return func(nc net.Conn, unread []byte) ([]byte, bool) {
 		serve(nc, unread)

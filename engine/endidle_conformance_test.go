@@ -8,8 +8,8 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// EndIdle ends connections that have asked and wait, without a word, and no others: neither
-// one that has never asked nor one with half a message.
+// EndIdle ends idle connections that have sent requests, without a refusal, and no
+// others: neither one that has never sent a request nor one with half a message.
 func TestEndIdle(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		s := serve(t, g, echoLines())

@@ -18,7 +18,7 @@ func TestEngineIsText(t *testing.T) {
 		}
 		var back Engine
 		if err := back.UnmarshalText(text); err != nil || back != e {
-			t.Errorf("%s comes back as %s, %v", e.Name(), back.Name(), err)
+			t.Errorf("%s was unmarshalled as %s, %v", e.Name(), back.Name(), err)
 		}
 	}
 	var e Engine
@@ -27,12 +27,12 @@ func TestEngineIsText(t *testing.T) {
 	}
 	e = Direct()
 	if err := e.UnmarshalText(nil); err != nil || e != (Engine{}) {
-		t.Errorf("no text is %s, %v; want the default", e.Name(), err)
+		t.Errorf("empty text is %s, %v; want the default", e.Name(), err)
 	}
 	err := e.UnmarshalText([]byte("turbo"))
-	text := fmt.Sprint(err) // its wording is the help that a flag gives
+	text := fmt.Sprint(err) // a flag prints the message as help
 	if err == nil || !strings.Contains(text, `"turbo"`) || !strings.Contains(text, "parked") {
-		t.Errorf("an unknown name answers %v; want it, and those there are", err)
+		t.Errorf("an unknown name returns %v; want it and the known names", err)
 	}
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
 	fs.TextVar(&e, "engine", Engine{}, "")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// More loops than processors would only take turns on them.
+// More loops than processors would only compete for them.
 func TestLoopsAreNoMoreThanProcessors(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2 * runtime.NumCPU()))
 	s := &Server{Engine: Events(Auto), Protocol: &oneLine{}}

@@ -14,19 +14,19 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// FuzzLoop plays a script against one event loop: clients that send, read, leave
-// and vanish, system calls that fail, limits that strike, handlers that are late,
-// panic or get stuck until the watchdog takes their loop, that wait for output or
-// for input, that leave, hold, and lend the socket. Sockets and epoll are the kernel's;
-// the loop, its watchdog and its helpers are turned by the script. One goroutine runs
-// at a time, so that a script that fails fails again: a visit that waits is a coroutine,
-// see errand, and goes on when the script says so.
+// FuzzLoop plays a script against one event loop: clients that send, read, disconnect and
+// reset, system calls that fail, timeouts that expire, handlers that reply late, panic or
+// get stuck until the watchdog takes their loop away, that wait for output or for input,
+// that leave, hold, and lend the socket. Sockets and epoll are real; the script drives
+// the loop, its watchdog and its helpers. One goroutine runs at a time, so that failures
+// are reproducible: a visit that waits is a coroutine, see errand, and continues when the
+// script says so.
 //
-// What must hold: no client ever sees a byte that is not its own, an answer or a push
-// twice, a reply out of its place or something within an answer that is held; no visit
-// is given bytes that are not its own; everything is answered that was asked by a
-// client that reads and says goodbye; every connection and context ends by itself then,
-// for one counted reason, no visit waits, and nothing is left on the books.
+// The invariants: no client ever sees foreign bytes, a reply or a push twice, a reply out
+// of order or anything within a reply that holds; no visit gets foreign bytes; every
+// request of a client that reads and closes properly is answered; every connection and
+// context then ends by itself, with one counted reason, no visit waits, and no counts are
+// left.
 func FuzzLoop(f *testing.F) {
 	for _, script := range []string{
 		"", "\x00\x01\x05\x05\x02", "\x00\x01\x40\x05\x05\x01\x20\x05",
@@ -56,7 +56,7 @@ func play(t *testing.T, script []byte) {
 	st.finish()
 }
 
-// stage is one loop and everybody around it.
+// stage is one loop and everything around it.
 type stage struct {
 	t       *testing.T
 	script  []byte
@@ -64,40 +64,40 @@ type stage struct {
 	l       *loop
 	runner  *workspace
 	helpers []*helper
-	tasks   []job // given to helpers, not yet begun
+	tasks   []job // given to helpers, not yet started
 	actors  []*actor
 	late    []lateAnswer
 	faults  map[sys.Call][]misfortune
-	errand  *errand   // the one that runs
+	errand  *errand   // the running one
 	waiting []*errand // in the middle of a visit
-	seats   int       // the size of a loop's buffer
+	seats   int       // size of a loop's buffer
 	loan    *loan     // from TakeOver until its end
 	ctxs    []watchedBy
-	depth   int  // of handlers that are stuck
-	letGo   bool // the innermost is to return
-	calm    bool // nothing fails any more, and nobody gets stuck
+	depth   int  // nesting of stuck handlers
+	letGo   bool // the innermost must return
+	calm    bool // no more failures and no stuck handlers
 	ended   map[Conn]Reason
 	opened  int // connections that OnOpen has seen
 	last    tick
 }
 
-// actor is a client, and what the server must say to it.
+// actor is a client, with what it expects from the server.
 type actor struct {
 	fd     int
-	conn   Conn // as the server knows it
+	conn   Conn // the server's handle
 	id     byte
-	unsent []byte // what it has still to send
-	rest   []int  // the same, in bytes of each message
-	heard  []byte // not yet understood
+	unsent []byte // queued for sending
+	rest   []int  // the same, as the remaining bytes of each message
+	heard  []byte // received but not parsed yet
 	asked  uint16
-	seen   map[uint16]int // answers by request
-	parts  map[uint16]int // of the answer, which have come so far
-	pushes map[uint16]int // that came, less those that were accepted, by the request that held them
-	last   int            // the last request that was answered at once
-	closed bool           // here
+	seen   map[uint16]int // replies per request
+	parts  map[uint16]int // parts of the current reply received so far
+	pushes map[uint16]int // pushes received, less those accepted, by the request that held them
+	last   int            // last request that was answered at once
+	closed bool           // on this side
 	half   bool           // it sends no more
 	over   bool           // it has read the end
-	broken bool           // something failed, or a limit struck: not all is answered
+	broken bool           // something failed, or a timeout expired: not everything is answered
 }
 
 type misfortune struct {
@@ -105,8 +105,8 @@ type misfortune struct {
 	err   error
 }
 
-// errand is what one goroutine of a server does until it has ended: a round of the loop,
-// or a helper's job. It stops in the middle when a visit of it waits.
+// errand is the work of one server goroutine until it ends: a round of the loop, or a
+// helper's job. It pauses when its visit waits.
 type errand struct {
 	goOn   func() (struct{}, bool)
 	pause  func(struct{}) bool
@@ -138,7 +138,7 @@ func newStage(t *testing.T, script []byte) *stage {
 	first := st.next()
 	mode := HandOff(first % 3)
 	if st.seats = 256; first/3%2 == 1 {
-		st.seats = streamRead + 256 // more than a visit that waits may keep
+		st.seats = streamRead + 256 // more than a waiting visit may keep
 	}
 	limits := Limits{HighWater: 2 << 10, HardCap: 8 << 10, InFlight: 4, Helpers: 2, TotalOutput: 64 << 10, FrameTime: time.Second, IdleTime: 10 * time.Second, StallTime: 2 * time.Second}
 	if st.next()%4 == 0 {
@@ -191,7 +191,7 @@ func (st *stage) close() {
 		close(st.loan.goOn)
 		st.s.goroutines.Wait()
 	}
-	for _, c := range *st.l.chunks.Load() { // not links: a panic may have left a mutex locked
+	for _, c := range *st.l.chunks.Load() { // no locking: a panic may have left a mutex locked
 		for i := range c.slots {
 			if s := &c.slots[i]; s.tenant.Load() != 0 {
 				s.socket.Close()
@@ -201,7 +201,7 @@ func (st *stage) close() {
 	st.l.poll.Close()
 }
 
-// next is the script's next byte; 0 at its end.
+// next returns the script's next byte; 0 at its end.
 func (st *stage) next() int {
 	if len(st.script) == 0 {
 		return 0
@@ -221,7 +221,7 @@ func (st *stage) fault(c sys.Call, n int) (int, error) {
 	st.faults[c] = queue[1:]
 	if m := queue[0]; m.err != nil {
 		if m.err != syscall.EINTR && m.err != syscall.EAGAIN {
-			for _, a := range st.actors { // whose call it is, is not said
+			for _, a := range st.actors { // the call does not identify the client
 				a.broken = true
 			}
 		}
@@ -232,7 +232,7 @@ func (st *stage) fault(c sys.Call, n int) (int, error) {
 	return n, nil
 }
 
-// step is one deed of the script.
+// step performs one action of the script.
 func (st *stage) step() {
 	switch what := st.next(); what % 16 {
 	case 0:
@@ -287,7 +287,7 @@ func (st *stage) step() {
 			a.conn.SetValue(a)
 		case a != nil && what < 128:
 			if v := a.conn.Value(); v != nil && v != a {
-				st.t.Fatalf("client %d has the value of another", a.id)
+				st.t.Fatalf("client %d has another client's value", a.id)
 			}
 			a.conn.Close(ClosedHere)
 			a.broken = true
@@ -312,7 +312,7 @@ func (st *stage) connect() {
 	if err != nil {
 		st.t.Fatal(err)
 	}
-	syscall.SetsockoptInt(fds[0], syscall.SOL_SOCKET, syscall.SO_SNDBUF, 1) // the kernel's least: some 4 KiB
+	syscall.SetsockoptInt(fds[0], syscall.SOL_SOCKET, syscall.SO_SNDBUF, 1) // the kernel's minimum: about 4 KiB
 	a := &actor{fd: fds[1], id: byte(len(st.actors) + 1), seen: map[uint16]int{}, parts: map[uint16]int{}, pushes: map[uint16]int{}}
 	counted := false
 	st.s.mu.Lock()
@@ -336,11 +336,11 @@ func (st *stage) connect() {
 	k.release()
 }
 
-// turn lets the loop have a round.
+// turn runs one round of the loop.
 func (st *stage) turn() {
 	l := st.l
 	if st.depth > 0 && l.visiting.Load()&visitSlots != 0 {
-		return // inline, and stuck
+		return // stuck, in inline mode
 	}
 	l.batch, _ = l.collect(l.batch)
 	l.turned, l.next = 0, 0
@@ -348,17 +348,17 @@ func (st *stage) turn() {
 	st.round()
 }
 
-// round goes on with a round that was begun, if there is one.
+// round continues a round that was begun, if there is one.
 func (st *stage) round() {
 	d := st.runner
 	st.run(func() {
-		if !st.l.round(d) { // its goroutine runs no loop any more
+		if !st.l.round(d) { // its goroutine has lost the loop
 			st.served()
 		}
 	})
 }
 
-// run does an errand until it has ended, or waits.
+// run runs an errand until it ends or waits.
 func (st *stage) run(do func()) {
 	e := &errand{}
 	e.goOn, _ = iter.Pull(func(pause func(struct{}) bool) {
@@ -368,7 +368,7 @@ func (st *stage) run(do func()) {
 	st.goOn(e)
 }
 
-// goOn goes on with an errand.
+// goOn resumes an errand.
 func (st *stage) goOn(e *errand) {
 	before := st.errand
 	st.errand = e
@@ -379,15 +379,14 @@ func (st *stage) goOn(e *errand) {
 	st.gather()
 }
 
-// wait is where the owner of a connection waits in the middle of a visit.
+// wait is called where the owner of a connection waits in the middle of a visit.
 func (st *stage) wait(wakeUp <-chan struct{}) {
 	e := st.errand
 	e.wakeUp = wakeUp
 	e.pause(struct{}{})
 }
 
-// wakeUp goes on with one of the visits that were woken up, and reports whether there
-// was one.
+// wakeUp resumes one of the visits that were woken, and reports whether there was one.
 func (st *stage) wakeUp(i int) bool {
 	for n := range st.waiting {
 		n = (n + i) % len(st.waiting)
@@ -400,12 +399,12 @@ func (st *stage) wakeUp(i int) bool {
 	return false
 }
 
-// gather takes the jobs that helpers have been given. One that is to run the loop goes
-// on with its round at once. A loan that has begun is in user code then.
+// gather collects the jobs given to helpers. A job that runs the loop continues with its
+// round at once. A loan that has begun is then in user code.
 func (st *stage) gather() {
 	if o := st.loan; o != nil && !o.begun {
 		if k, ok := o.conn.lock(); !ok {
-			st.loan = nil // the connection has ended before
+			st.loan = nil // the connection ended before
 		} else {
 			o.begun = k.phase() == takenOver
 			k.s.mu.Unlock()
@@ -429,7 +428,7 @@ func (st *stage) gather() {
 	}
 }
 
-// endLoan has user code give a socket back, or keep it, and reports whether it had one.
+// endLoan makes user code return a socket, or keep it, and reports whether it had one.
 func (st *stage) endLoan() bool {
 	if st.loan == nil || !st.loan.begun {
 		return false
@@ -441,7 +440,7 @@ func (st *stage) endLoan() bool {
 	return true
 }
 
-// work has a helper do one of its jobs.
+// work runs one of the helpers' jobs.
 func (st *stage) work(i int) {
 	st.gather()
 	if len(st.tasks) == 0 {
@@ -493,7 +492,7 @@ func (st *stage) answer(i int) {
 	st.late = append(st.late[:i], st.late[i+1:]...)
 	b := answerOf(saidLate, a.id, a.seq, i)
 	say := [][]byte{b[:3], b[3:]}
-	if a.seq%5 == 4 { // without a word
+	if a.seq%5 == 4 { // an empty reply
 		say = nil
 		st.actors[a.id-1].seen[a.seq]++
 	}
@@ -501,26 +500,26 @@ func (st *stage) answer(i int) {
 	case nil, ErrClosed, SlowReader:
 		if err == nil {
 			if again := a.reply.Send(b); again != ErrSettled && again != ErrClosed && again != SlowReader {
-				st.t.Errorf("a second Send answers %v", again)
+				st.t.Errorf("a second Send returned %v", again)
 			}
 		}
 	default:
-		st.t.Errorf("a late reply answers %v", err)
+		st.t.Errorf("a late reply returned %v", err)
 	}
 }
 
-// pass lets time pass, and the sweeper look.
+// pass advances the time and runs the sweeper.
 func (st *stage) pass(d time.Duration) {
 	st.s.clock.start = st.s.clock.start.Add(-d)
 	now := st.s.clock.read()
 	st.s.judgeAll(st.last, now)
 	st.last = now
 	for _, a := range st.actors {
-		a.broken = true // a limit may strike
+		a.broken = true // a timeout may expire
 	}
 }
 
-// harm has the next system calls fail.
+// harm makes the next system calls fail.
 func (st *stage) harm(what int) {
 	call := []sys.Call{sys.CallRead, sys.CallWrite, sys.CallWait, sys.CallRegister}[what%4]
 	var m misfortune
@@ -542,7 +541,7 @@ func (st *stage) harm(what int) {
 	st.faults[call] = append(st.faults[call], m)
 }
 
-// drain is a Shutdown's beginning.
+// drain starts a Shutdown.
 func (st *stage) drain() {
 	st.s.draining.Store(true)
 	st.l.each(func(k connRef) { k.notify() })
@@ -551,7 +550,7 @@ func (st *stage) drain() {
 	}
 }
 
-// finish has everybody behave, and sees that all is well then.
+// finish makes all actors behave, and checks the invariants.
 func (st *stage) finish() {
 	st.calm = true
 	for round := range 2000 {
@@ -596,20 +595,20 @@ func (st *stage) check() {
 			state += fmt.Sprintf(", goal %d, rest %d, ready %v, lacks %d, left %d, waiting %d, owed %d, blocked %v, front %v, queue %d",
 				x.goal, x.in.len(), x.in.ready(), x.in.want, x.left, x.waiting, x.promises.open, x.blocked.Load(), x.front.Lent(), x.queue.len())
 		}
-		t.Errorf("connection %d does not end: %s", uint32(k.key), state)
+		t.Errorf("connection %d did not end: %s", uint32(k.key), state)
 	})
 	if len(st.waiting) > 0 {
-		t.Errorf("%d visits wait for ever", len(st.waiting))
+		t.Errorf("%d visits are still waiting", len(st.waiting))
 	}
 	if t.Failed() {
 		return
 	}
 	if c := &s.helpers; c.besides != 0 || c.busy.Load() != 0 || len(c.line) != 0 {
-		t.Errorf("%d helpers serve beside the loop, %d are in user code, and %d jobs are in line", c.besides, c.busy.Load(), len(c.line))
+		t.Errorf("%d helpers serve off the loop, %d are in user code, and %d jobs wait in line", c.besides, c.busy.Load(), len(c.line))
 	}
 	for _, w := range st.ctxs {
 		if w.ctx.Err() == nil {
-			t.Errorf("a context of client %d does not end", w.id)
+			t.Errorf("a context of client %d was not cancelled", w.id)
 		}
 	}
 	var ended uint64
@@ -621,23 +620,23 @@ func (st *stage) check() {
 		told = st.opened
 	}
 	if s.open != 0 || st.l.open != 0 || s.output.held.Load() != 0 || s.input.held.Load() != 0 || s.output.waiting.Load() != 0 || ended != s.accepted.Load() || len(st.ended) != told {
-		t.Errorf("books: %d open, %d in the loop, %d bytes of output, %d of input, %d in line, %d ended of %d accepted, OnClose for %d",
+		t.Errorf("counts: %d open, %d in the loop, %d bytes of output, %d of input, %d in line, %d ended of %d accepted, OnClose for %d",
 			s.open, st.l.open, s.output.held.Load(), s.input.held.Load(), s.output.waiting.Load(), ended, s.accepted.Load(), len(st.ended))
 	}
 	for _, a := range st.actors {
 		why := st.ended[a.conn]
 		if !a.closed && !a.broken && why != PeerClosed {
-			t.Errorf("client %d did nothing wrong, and was left for %v", a.id, why)
+			t.Errorf("client %d behaved well, but its connection ended for %v", a.id, why)
 		}
 		if a.closed || why != PeerClosed {
 			continue
 		}
 		if !a.over {
-			t.Errorf("client %d: the server has ended, and it has not heard so", a.id)
+			t.Errorf("client %d: the server has ended, but the client has not seen the end", a.id)
 		}
 		for seq := range a.asked {
 			if a.seen[seq] != 1 {
-				t.Errorf("client %d: %d answers to request %d of %d; ended for %v", a.id, a.seen[seq], seq, a.asked, st.ended[a.conn])
+				t.Errorf("client %d: %d replies to request %d of %d; ended for %v", a.id, a.seen[seq], seq, a.asked, st.ended[a.conn])
 			}
 			if a.pushes[seq] != 0 {
 				t.Errorf("client %d: %d more pushes than were accepted came for request %d", a.id, a.pushes[seq], seq)
@@ -653,7 +652,7 @@ func (a *actor) close() {
 	}
 }
 
-// ask puts a message in line.
+// ask queues a message.
 func (a *actor) ask(what, size byte) {
 	if a.half || a.closed || a.asked >= 500 {
 		return
@@ -673,7 +672,7 @@ func (a *actor) ask(what, size byte) {
 	a.asked++
 }
 
-// send sends up to n bytes of what is in line and reports whether it could.
+// send sends up to n queued bytes and reports whether it could.
 func (a *actor) send(st *stage, n int) bool {
 	if a.closed || len(a.unsent) == 0 {
 		return false
@@ -683,7 +682,7 @@ func (a *actor) send(st *stage, n int) bool {
 	case err == syscall.EAGAIN:
 		return false
 	case err != nil:
-		a.unsent, a.rest = nil, nil // the server has left
+		a.unsent, a.rest = nil, nil // the server has closed the connection
 		return false
 	}
 	a.unsent = a.unsent[n:]
@@ -740,12 +739,12 @@ func (a *actor) understand(st *stage) bool {
 		return true // a greeting
 	}
 	if id != a.id || !bytes.Equal(body, bytes.Repeat([]byte{id}, size)) {
-		st.t.Fatalf("client %d reads what belongs to client %d", a.id, id)
+		st.t.Fatalf("client %d reads bytes of client %d", a.id, id)
 	}
 	switch kind {
 	case saidAnswer, saidLate:
 		if a.seen[seq]++; a.seen[seq] > 1 || seq >= a.asked && !a.half {
-			st.t.Fatalf("client %d: answer %d to request %d of %d", a.id, a.seen[seq], seq, a.asked)
+			st.t.Fatalf("client %d: reply %d to request %d of %d", a.id, a.seen[seq], seq, a.asked)
 		}
 		if kind == saidAnswer || st.s.ordered {
 			if a.last > int(seq)+1 {
@@ -755,12 +754,12 @@ func (a *actor) understand(st *stage) bool {
 		}
 	case saidPart:
 		if a.parts[seq] != part || a.seen[seq] > 0 || a.last > int(seq) {
-			st.t.Fatalf("client %d: part %d of the answer to request %d comes after %d others and %d answers, the last to request %d", a.id, part, seq, a.parts[seq], a.seen[seq], a.last-1)
+			st.t.Fatalf("client %d: part %d of the reply to request %d comes after %d others and %d replies, the last to request %d", a.id, part, seq, a.parts[seq], a.seen[seq], a.last-1)
 		}
 		a.parts[seq]++
 	case saidHeld:
 		if a.pushes[seq]++; a.pushes[seq] > 0 || a.seen[seq] == 0 {
-			st.t.Fatalf("client %d: a push comes before the answer to request %d, or twice", a.id, seq)
+			st.t.Fatalf("client %d: a push comes before the reply to request %d, or twice", a.id, seq)
 		}
 	case saidRefusal:
 		a.broken = true

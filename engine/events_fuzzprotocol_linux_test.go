@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// What FuzzLoop's clients ask for, and the protocol that does it.
+// The requests of FuzzLoop's clients, and the protocol that serves them.
 
-// A message is 4 bytes: what to do, a size, and the request's number; doMore has a body
-// behind it. An answer is a kind, the client, the number, which part it is, the size of
-// what follows, and that.
+// A message is 4 bytes: an operation, a size, and the request's number; doMore is
+// followed by a body. A reply is a kind, the client, the number, the part, the size of
+// the content, and the content.
 const (
 	messageSize = 4
 	answerHead  = 8
@@ -37,7 +37,7 @@ const (
 	doEnd
 )
 
-// bodySize is how much follows a message of doMore of that size.
+// bodySize returns the length of the body after a doMore message of that size.
 func bodySize(size byte) int { return 4 * int(size) }
 
 const (
@@ -55,12 +55,12 @@ func answerOf(kind, id byte, seq uint16, size int) []byte {
 	return append(b, bytes.Repeat([]byte{id}, size)...)
 }
 
-// panicsLate says of doFlush that it panics when a part has gone, and keepsSocket of
-// doLend that it does not give the socket back.
+// panicsLate reports whether doFlush panics after sending a part, and keepsSocket whether
+// doLend keeps the socket.
 func panicsLate(what, size byte) bool { return what == doFlush && size%16 == 15 }
 func keepsSocket(size byte) bool      { return size%8 == 7 }
 
-// fuzzProtocol does what its messages say.
+// fuzzProtocol does what its messages request.
 type fuzzProtocol struct{ *stage }
 
 func (p fuzzProtocol) Advance(t *Turn, in []byte) (used, need int, err error) {
@@ -74,7 +74,7 @@ func (p fuzzProtocol) Advance(t *Turn, in []byte) (used, need int, err error) {
 		m := in[used : used+messageSize : used+messageSize]
 		what, id, size, seq := m[0]&15, m[0]>>4, int(m[1]), binary.BigEndian.Uint16(m[2:])
 		if id == 0 || int(id) > len(p.actors) || p.actors[id-1].conn != t.Conn() {
-			p.t.Fatalf("client %d's message comes from another", id)
+			p.t.Fatalf("client %d's message arrived on another connection", id)
 		}
 		a := p.actors[id-1]
 		t.Mark(used)
@@ -132,7 +132,7 @@ func (p fuzzProtocol) Advance(t *Turn, in []byte) (used, need int, err error) {
 	}
 }
 
-// flush answers in parts.
+// flush replies in parts.
 func (p fuzzProtocol) flush(t *Turn, a *actor, size byte, seq uint16) error {
 	for i := range int(size)%5 + 1 {
 		part := answerOf(saidPart, a.id, seq, 32*int(size))
@@ -142,7 +142,7 @@ func (p fuzzProtocol) flush(t *Turn, a *actor, size byte, seq uint16) error {
 			return err
 		}
 		if len(t.Out) > 0 {
-			p.t.Fatal("Flush leaves something")
+			p.t.Fatal("Flush left output")
 		}
 		if panicsLate(doFlush, size) {
 			panic(errors.New("as the script says, in the middle of an answer"))
@@ -151,13 +151,13 @@ func (p fuzzProtocol) flush(t *Turn, a *actor, size byte, seq uint16) error {
 	return nil
 }
 
-// read reads a body, which it gives back at once or at the end.
+// read reads a body, and consumes it at once or at the end.
 func (p fuzzProtocol) read(t *Turn, a *actor, in []byte, used int, size byte, seq uint16) (rest []byte, at int, err error) {
 	lacks, keeps := bodySize(size), seq%2 == 1
 	for {
 		part := in[used:min(len(in), used+lacks)]
 		if len(bytes.Trim(part, string(a.id))) > 0 {
-			p.t.Fatalf("client %d: request %d reads what does not belong to it", a.id, seq)
+			p.t.Fatalf("client %d: request %d reads foreign bytes", a.id, seq)
 		}
 		switch {
 		case len(part) == lacks:
@@ -174,7 +174,7 @@ func (p fuzzProtocol) read(t *Turn, a *actor, in []byte, used int, size byte, se
 	}
 }
 
-// hold has a push come behind the answer, which goes in pieces.
+// hold holds a push until after its reply, which is sent in parts.
 func (p fuzzProtocol) hold(t *Turn, a *actor, size int, seq uint16) error {
 	t.Hold()
 	push := func() {
@@ -196,7 +196,7 @@ func (p fuzzProtocol) hold(t *Turn, a *actor, size int, seq uint16) error {
 	return nil
 }
 
-// lend gives the socket to user code, which answers.
+// lend gives the socket to user code, which replies.
 func (p fuzzProtocol) lend(t *Turn, a *actor, size byte, seq uint16) {
 	o := &loan{conn: t.Conn(), entered: make(chan struct{}), goOn: make(chan struct{})}
 	p.loan = o
@@ -211,7 +211,7 @@ func (p fuzzProtocol) lend(t *Turn, a *actor, size byte, seq uint16) {
 		raw.Control(func(fd uintptr) {
 			answer := answerOf(saidAnswer, a.id, seq, 0)
 			if n, _ := syscall.Write(int(fd), answer); n < len(answer) {
-				a.broken = true // the kernel takes no more, or the client has left
+				a.broken = true // the socket is full, or the client has disconnected
 				return
 			}
 			back = !keepsSocket(size)
@@ -225,7 +225,7 @@ func (p fuzzProtocol) lend(t *Turn, a *actor, size byte, seq uint16) {
 }
 
 func (p fuzzProtocol) Refuse(dst, unserved []byte, why Reason) []byte {
-	for _, a := range p.actors { // whose connection this is, the words do not say
+	for _, a := range p.actors { // the refusal does not identify the connection
 		a.broken = true
 	}
 	return dst

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A loop that is alone yields once in yieldEvery, and one whose connections others have to
-// do with before each wait.
+// A loop that is alone yields once per yieldEvery; one whose connections others touch
+// yields before each wait.
 func TestYieldPolicy(t *testing.T) {
 	at := func(d time.Duration) (began time.Time) { return time.Now().Add(-d) }
 	var y yieldPolicy
@@ -29,6 +29,6 @@ func TestYieldPolicy(t *testing.T) {
 	}
 	y.others()
 	if n := waits(aloneAfter, 3*time.Hour); n != aloneAfter {
-		t.Errorf("%d yields before %d waits after others had to do with a connection", n, aloneAfter)
+		t.Errorf("%d yields before %d waits after others touched a connection", n, aloneAfter)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// reverse is a protocol of lines: each is answered with itself from back to front.
-// It does no I/O and keeps nothing: bytes come in whatever pieces the network makes.
+// reverse is a line protocol that answers each line with its reverse. It does no I/O and
+// keeps no state: bytes arrive in whatever pieces the network delivers.
 type reverse struct{}
 
 // Advance answers the whole lines at the front of in.
@@ -25,12 +25,12 @@ func (reverse) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
 		case end < 0 && len(in)-used > 1000:
 			return used, 0, engine.TooLarge
 		case end < 0:
-			return used, 1, nil // its line feed is still to come
+			return used, 1, nil // the line feed has not arrived yet
 		case !t.Room():
 			return used, 0, nil // the peer has to read first
 		}
 		line := in[used : used+end]
-		t.Mark(used) // what is appended from here on goes if the code below panics
+		t.Mark(used) // rolls back the output below if the code panics
 		for i := len(line) - 1; i >= 0; i-- {
 			t.Out = append(t.Out, line[i])
 		}
@@ -39,16 +39,16 @@ func (reverse) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
 	}
 }
 
-// Refuse is what the peer is told before its connection ends.
+// Refuse writes the last message before the connection ends.
 func (reverse) Refuse(dst, _ []byte, why engine.Reason) []byte {
 	return fmt.Appendf(dst, "closed: %v\n", why.String())
 }
 
-// A protocol of your own runs on every engine, with all the limits.
+// A custom protocol runs on every engine, with all the limits.
 func Example() {
 	srv := &engine.Server{
 		Protocol: reverse{},
-		Limits:   engine.Limits{InFlight: 1}, // lines have no ids: answers keep their order
+		Limits:   engine.Limits{InFlight: 1}, // lines have no ids: replies must stay in order
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 )
 
 // On a busy machine the short deadline of a drain's read can pass before the read begins.
-// What has arrived is read again then, not dropped.
+// Then unread bytes are read again, not dropped.
 func TestDrainReadsAgainAfterALateDeadline(t *testing.T) {
 	if !sys.Readiness {
-		t.Skip("what has arrived cannot be asked for here")
+		t.Skip("this system does not report unread bytes")
 	}
 	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
@@ -38,12 +38,12 @@ func TestDrainReadsAgainAfterALateDeadline(t *testing.T) {
 	g.left = len("request\n") + 100
 	g.readDrain(&workspace{in: make([]byte, 64), ref: g.ref, g: g})
 	if g.left != len("request\n") {
-		t.Errorf("%d bytes left to read after the deadline, want the %d that have arrived", g.left, len("request\n"))
+		t.Errorf("%d bytes left to read after the deadline, want %d", g.left, len("request\n"))
 	}
 	nc.(*net.UnixConn).CloseRead()
 	g.left = 100
 	g.readDrain(&workspace{in: make([]byte, 64), ref: g.ref, g: g})
 	if g.left == 100 {
-		t.Error("a drain that finds the end of the input goes on reading")
+		t.Error("a drain continues to read after the end of the input")
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// What a crowd of slow handlers needed is given back while the server is used on:
-// goroutines beside the loops go home although one client never stops asking.
+// Resources for many slow handlers are released while the server stays busy: helpers end
+// although one client never stops sending requests.
 func TestGoroutinesOfSlowHandlersGoHomeOnABusyServer(t *testing.T) {
-	const crowd, atOnce, few = 300, 100, 30 // an engine may bound how many block at once
+	const crowd, atOnce, few = 300, 100, 30 // an engine may limit how many block at once
 	onEach(t, everywhere(ground.isBeside), func(t *testing.T, g ground) {
 		block := newGate(t)
 		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
@@ -19,7 +19,7 @@ func TestGoroutinesOfSlowHandlersGoHomeOnABusyServer(t *testing.T) {
 				block.pass()
 			}
 			return say(t, "answer")
-		}}, func(s *engine.Server) { s.Limits.StallTime = 2 * time.Second }) // what is periodic happens every quarter of a second
+		}}, func(s *engine.Server) { s.Limits.StallTime = 2 * time.Second }) // makes periodic work run every quarter of a second
 		pinger := s.dial(t)
 		pinger.ask("hello", "answer")
 		base := s.goroutines()
@@ -32,7 +32,7 @@ func TestGoroutinesOfSlowHandlersGoHomeOnABusyServer(t *testing.T) {
 		for range atOnce {
 			heard(t, block.entered, "a handler")
 		}
-		// The last handlers to block may still hold their loops, until the watchdog looks.
+		// The last handlers to block may still hold their loops, until the watchdog runs.
 		ticks := time.NewTicker(5 * time.Millisecond)
 		defer ticks.Stop()
 		peak := s.goroutines()
@@ -40,7 +40,7 @@ func TestGoroutinesOfSlowHandlersGoHomeOnABusyServer(t *testing.T) {
 			<-ticks.C
 		}
 		if peak < base+atOnce {
-			t.Fatalf("%d goroutines before %d handlers block, and %d after %v of it: the test shows nothing", base, atOnce, peak, patience)
+			t.Fatalf("%d goroutines before %d handlers block, and %d after %v of it: the test proves nothing", base, atOnce, peak, patience)
 		}
 		block.open()
 		for _, c := range slow {
@@ -57,17 +57,17 @@ func TestGoroutinesOfSlowHandlersGoHomeOnABusyServer(t *testing.T) {
 			}
 		}
 		if left > base+few {
-			t.Errorf("%d goroutines before %d slow handlers, %d meanwhile, and still %d after %v of pings", base, crowd, peak, left, patience)
+			t.Errorf("%d goroutines before %d slow handlers, %d during them, and still %d after %v of pings", base, crowd, peak, left, patience)
 		}
 	})
 }
 
-// While all helpers are stuck in handlers, connections whose handlers return at once
-// are served as before.
+// While all helpers are stuck in handlers, connections with fast handlers are still
+// served.
 func TestStuckHelpersDoNotHoldOthersUp(t *testing.T) {
 	const crowd, most = 20, 2
 	if !slices.ContainsFunc(engine.All(), func(e engine.Engine) bool { return e == engine.Events(engine.Auto) }) {
-		t.Skip("there are no event loops here")
+		t.Skip("this ground has no event loops")
 	}
 	g := ground{engine.Events(engine.Auto), overTCP}
 	block := newGate(t)
@@ -92,10 +92,11 @@ func TestStuckHelpersDoNotHoldOthersUp(t *testing.T) {
 		if err == nil && line == "answer\n" {
 			continue
 		}
-		// A machine that stops a handler for some milliseconds makes it look slow, and it
-		// waits in line behind the stuck ones. That is another hand-off than the crowd's.
+		// If the machine stops a handler for some milliseconds, the handler looks slow
+		// and waits in line after the stuck ones. That is a hand-off in addition to those
+		// of the stuck ones.
 		if mistaken++; s.Stats().HandOffs < uint64(crowd+mistaken) || mistaken > 3 {
-			t.Fatalf("ping %d: %q, %v; %d hand-offs for %d handlers that block", pings, line, err, s.Stats().HandOffs, crowd)
+			t.Fatalf("ping %d: %q, %v; %d hand-offs for %d blocking handlers", pings, line, err, s.Stats().HandOffs, crowd)
 		}
 		healthy = s.dial(t)
 	}

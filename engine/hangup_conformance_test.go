@@ -9,11 +9,12 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// knowsHangUps reports whether the kernel says when a peer leaves that nobody reads from.
+// knowsHangUps reports whether the kernel reports the disconnect of a peer from which
+// nobody reads.
 func knowsHangUps(g ground) bool { return sys.Polls && g.network != overAdapter }
 
-// The context of a handler that runs ends when its client leaves, with FIN or RST, and
-// however much it has sent before; a reply to a client that has only closed its side
+// The context of a running handler is cancelled when its client disconnects, with FIN or
+// RST, however much it has sent before; a reply to a client that has only closed its side
 // still arrives.
 func TestContextEndsWhenTheClientLeaves(t *testing.T) {
 	onEach(t, everywhere(knowsHangUps), func(t *testing.T, g ground) {
@@ -53,8 +54,8 @@ func TestContextEndsWhenTheClientLeaves(t *testing.T) {
 	})
 }
 
-// Where the kernel does not say that a peer has left, the end of what it sends does: a
-// connection that is read while it owes a late reply.
+// Where the kernel does not report disconnects, the end of the input cancels the context:
+// on a connection that is read while it owes a late reply.
 func TestContextEndsWithWhatTheClientSends(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
@@ -74,8 +75,8 @@ func TestContextEndsWithWhatTheClientSends(t *testing.T) {
 	})
 }
 
-// It ends with the visit, with the last late reply, and with the connection, and is made
-// anew for the next request.
+// The context is cancelled at the end of the visit, after the last late reply, and at the
+// end of the connection, and a new one is made for the next request.
 func TestContextEndsWithTheAnswer(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		contexts := make(chan context.Context, 2)
@@ -84,7 +85,7 @@ func TestContextEndsWithTheAnswer(t *testing.T) {
 		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
 			ctx := t.Context(context.WithValue(context.Background(), key{}, string(line)))
 			if again := t.Context(context.Background()); again != ctx {
-				panic("asked twice, there are two")
+				panic("two calls of Context returned different contexts")
 			}
 			contexts <- ctx
 			if string(line) == "later" {
@@ -105,7 +106,7 @@ func TestContextEndsWithTheAnswer(t *testing.T) {
 			ctx = heard(t, contexts, "the context")
 			r := heard(t, replies, "the promise")
 			if err := ctx.Err(); err != nil {
-				t.Errorf("while a reply is owed the context says %v", err)
+				t.Errorf("while a reply is owed the context's error is %v", err)
 			}
 			r.Send([]byte("late\n"))
 			heard(t, ctx.Done(), "the end of the context")
@@ -118,7 +119,7 @@ func TestContextEndsWithTheAnswer(t *testing.T) {
 	})
 }
 
-// A loan keeps no context of the visit that lent.
+// A loan keeps no context of the visit that lent the socket.
 func TestContextOfALoan(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		contexts := make(chan context.Context, 1)

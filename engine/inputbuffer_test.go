@@ -15,19 +15,19 @@ func newInputBudget() *inputBudget {
 	return m
 }
 
-// inboxModel drives an inputBuffer and a plain slice side by side.
+// inboxModel compares an inputBuffer with a plain slice.
 type inboxModel struct {
 	in     inputBuffer
 	memory *inputBudget
 	base   []byte
-	next   byte   // to arrive: every one differs from its neighbours
+	next   byte   // next byte to arrive: neighbours differ
 	sent   int    // bytes that have arrived
-	held   []byte // what the inputBuffer must hold
-	want   int    // what it must wait for
-	size   int    // of its buffer, when last seen
+	held   []byte // expected content of the inputBuffer
+	want   int    // expected number of bytes to wait for
+	size   int    // of its buffer, when last checked
 }
 
-// room asks for space and checks how the buffer grew.
+// room calls space and checks how the buffer grew.
 func (m *inboxModel) room(t *rapid.T) []byte {
 	p := m.in.space(m.memory)
 	if len(p) == 0 {
@@ -41,7 +41,7 @@ func (m *inboxModel) room(t *rapid.T) []byte {
 	return p
 }
 
-// arrive brings between 1 and most bytes, and serves when it is time.
+// arrive adds between 1 and most bytes, and serves when possible.
 func (m *inboxModel) arrive(t *rapid.T, p []byte, most int) {
 	n := min(most, len(p))
 	if rapid.Bool().Draw(t, "short read") {
@@ -55,7 +55,7 @@ func (m *inboxModel) arrive(t *rapid.T, p []byte, most int) {
 	m.want -= n
 	m.sent += n
 	if ready := m.in.arrived(n); ready != (m.want <= 0) {
-		t.Fatalf("arrived(%d) says %v, still wanting %d", n, ready, m.want)
+		t.Fatalf("arrived(%d) returned %v, %d still wanted", n, ready, m.want)
 	} else if !ready {
 		return
 	}
@@ -70,7 +70,7 @@ func (m *inboxModel) arrive(t *rapid.T, p []byte, most int) {
 
 func (m *inboxModel) check(t *rapid.T) {
 	if held := m.memory.held.Load(); held != capacity(m.in.kept) {
-		t.Fatalf("%d bytes are on loan, and %d on the books", capacity(m.in.kept), held)
+		t.Fatalf("%d bytes are in use, but %d are counted", capacity(m.in.kept), held)
 	}
 	if got := m.in.bytes(); !bytes.Equal(got, m.held) || m.in.len() != len(m.held) {
 		at := 0
@@ -109,10 +109,10 @@ func checkInbox(t *rapid.T, size int) {
 				left -= m.sent - before
 			}
 		},
-		"lend": func(t *rapid.T) { // again while lent, too: a drain does
+		"lend": func(t *rapid.T) { // also while lent, as a drain does
 			if m.in.base == nil {
 				for i := range m.base {
-					m.base[i] = 0xee // somebody else has used it
+					m.base[i] = 0xee // overwritten by its next user
 				}
 			}
 			m.in.lend(m.memory, m.base)
@@ -120,19 +120,20 @@ func checkInbox(t *rapid.T, size int) {
 		"give back": func(t *rapid.T) {
 			m.in.giveBack(m.memory)
 			if m.in.base != nil {
-				t.Fatal("gave the base back and still knows it")
+				t.Fatal("the base was given back but is still referenced")
 			}
 		},
 		"": m.check,
 	})
 }
 
-// A connection that waits keeps its rest, not the buffer that the rest was in.
+// A waiting connection keeps its rest in a fitting buffer, not in the buffer that was
+// read into.
 func TestInputBufferGivesBack(t *testing.T) {
 	const size = 65536
 	for _, x := range []struct{ before, message, rest int }{
 		{0, 100, 0}, {0, 100, 1}, {0, 60_000, 1}, {0, 60_000, 5_000},
-		// A first part too long to move into the base goes on in a buffer of its own.
+		// A first part too long to move into the base stays in its own buffer.
 		{5_000, 60_000, 0}, {5_000, 60_000, 1}, {5_000, 60_000, 300}, {5_000, 60_000, 20_000},
 	} {
 		var in inputBuffer
@@ -170,7 +171,7 @@ func TestInputBufferGivesBack(t *testing.T) {
 	}
 }
 
-// What a peer claims costs nothing; only what it sends does.
+// Only bytes that a peer sends cost memory, not the length that it claims.
 func TestInputBufferBelievesNoLength(t *testing.T) {
 	for _, size := range []int{512, 4096, 65536} {
 		var in inputBuffer
@@ -220,8 +221,8 @@ func TestInputBufferAllocates0(t *testing.T) {
 	}
 }
 
-// When the input budget is nearly used up, a connection whose 4 KiB are full reads no
-// further: the next read would take a larger buffer.
+// When the input budget is almost exhausted, a connection with 4 KiB of input stops
+// reading: the next read would use a larger buffer.
 func TestFullBufferDoesNotGrowWhenMemoryIsShort(t *testing.T) {
 	s := bare(Limits{TotalInput: 1 << 20})
 	k := s.bareConn()
@@ -232,6 +233,6 @@ func TestFullBufferDoesNotGrowWhenMemoryIsShort(t *testing.T) {
 	}
 	box.end = smallInput
 	if !k.holdsTooMuch(&box) || k.reason() != InputBudget {
-		t.Errorf("a connection with %d bytes reads on, of %d with %d held; its reason to end is %v", smallInput, s.input.limit, s.input.held.Load(), k.reason())
+		t.Errorf("a connection with %d bytes continues to read, of %d with %d held; its reason to end is %v", smallInput, s.input.limit, s.input.held.Load(), k.reason())
 	}
 }

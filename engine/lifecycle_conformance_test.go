@@ -15,9 +15,8 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// Conn.Close ends the connection for whatever reason it is given: what is queued
-// is flushed, the peer is told why unless the reason says that it knows, the stream
-// ends, and OnClose hears the reason once.
+// Conn.Close ends the connection for any reason: queued output is flushed, the peer is
+// sent the reason unless it knows it, the stream ends, and OnClose gets the reason once.
 func TestCloseEndsTheConnectionForEveryReason(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		met := make(chan engine.Conn, 1)
@@ -66,10 +65,10 @@ func TestCloseEndsTheConnectionForEveryReason(t *testing.T) {
 	})
 }
 
-// A connection that has been closed from here costs no processor time while its
-// peer stays and goes on sending.
+// A connection closed by the server costs no CPU time while its peer stays and keeps
+// sending.
 func TestClosedConnectionDoesNotSpin(t *testing.T) {
-	const window, most = 100 * time.Millisecond, 1000 // a loop that spins turns ten thousands of times
+	const window, most = 100 * time.Millisecond, 1000 // a busy loop turns tens of thousands of times
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		for _, why := range []engine.Reason{engine.ClosedHere, engine.ShuttingDown, engine.IdleTimeout} {
 			met := make(chan engine.Conn, 1)
@@ -101,18 +100,18 @@ func TestClosedConnectionDoesNotSpin(t *testing.T) {
 			select {
 			case got := <-s.ends:
 				if got != why {
-					t.Errorf("closed for %v, and OnClose was told %v", why.String(), got.String())
+					t.Errorf("closed for %v, but OnClose got %v", why.String(), got.String())
 				}
 			case <-time.After(patience / 2):
-				t.Errorf("closed for %v, and OnClose is not called although the peer has left", why.String())
+				t.Errorf("closed for %v, but OnClose was not called although the peer has disconnected", why.String())
 			}
 		}
 	})
 }
 
-// When Advance returns a reason, nothing behind that message is served, neither
-// what the engine has read nor what the kernel holds: the output is flushed, the
-// peer is told once, and the connection ends.
+// When Advance returns a reason, nothing after that message is served, neither input that
+// the engine has read nor input in the kernel: the output is flushed, the peer is sent
+// the reason once, and the connection ends.
 func TestReasonFromAdvanceStopsTheConnection(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		for _, why := range []engine.Reason{engine.ShuttingDown, engine.ClosedHere, engine.IdleTimeout, engine.Malformed} {
@@ -155,9 +154,8 @@ func TestReasonFromAdvanceStopsTheConnection(t *testing.T) {
 	})
 }
 
-// Everything whose Push returned nil is on the wire before the end of the stream,
-// and before a hand-over, in order, however the connection ends; and nothing
-// follows a refusal.
+// Every push accepted by Push is sent before the end of the stream, and before a
+// hand-over, in order, however the connection ends; and nothing follows a refusal.
 func TestPushThatWasAcceptedIsDelivered(t *testing.T) {
 	const rounds = 40
 	grounds := append(over(overTCP), ground{engine.Engine{}, overUnix}, ground{engine.Engine{}, overAdapter})
@@ -186,7 +184,7 @@ func TestPushThatWasAcceptedIsDelivered(t *testing.T) {
 					}
 				}
 				if lost > 0 {
-					t.Errorf("a push that was accepted did not arrive, or arrived behind the hand-over, in %d of %d rounds", lost, rounds)
+					t.Errorf("an accepted push did not arrive, or arrived after the hand-over, in %d of %d rounds", lost, rounds)
 				}
 				if behind > 0 {
 					t.Errorf("a push followed a refusal in %d of %d rounds", behind, rounds)
@@ -196,10 +194,10 @@ func TestPushThatWasAcceptedIsDelivered(t *testing.T) {
 	})
 }
 
-// What is posted while the peer takes a large answer follows it, although the peer asks
-// nothing more, and although the visit after it does not return.
+// Output posted while the peer reads a large reply follows it, although the peer sends no
+// further request, and although the visit after it does not return.
 func TestPostedBesideALargeAnswerIsDelivered(t *testing.T) {
-	const size, some = 16 << 20, 1 << 20 // the kernel holds less than the difference
+	const size, some = 16 << 20, 1 << 20 // the kernel buffers less than the difference
 	large := bytes.Repeat([]byte("large "), size/6)
 	for way, behind := range map[string]string{"read": "", "serve": "block\n"} {
 		t.Run(way, func(t *testing.T) {
@@ -220,10 +218,10 @@ func TestPostedBesideALargeAnswerIsDelivered(t *testing.T) {
 				c := s.dial(t)
 				c.send("late\nlate\nlarge\n" + behind)
 				if !eventually(patience, func() bool { return s.Stats().Waiting > 0 }) {
-					t.Fatal("no output waits for a peer that does not read")
+					t.Fatal("no output is queued for a peer that does not read")
 				}
 				heard(t, owed, "a promise").Send([]byte("first\n"))
-				c.want(string(large[:some])) // by now somebody waits for the peer to take the rest
+				c.want(string(large[:some])) // by now somebody waits for the peer to read the rest
 				heard(t, owed, "a promise").Send([]byte("second\n"))
 				c.want(string(large[some:]) + "first\nsecond\n")
 				blocked.open() // before the server is closed
@@ -232,10 +230,10 @@ func TestPostedBesideALargeAnswerIsDelivered(t *testing.T) {
 	}
 }
 
-// pushLine is the n-th line of a pusher.
+// pushLine returns the n-th line of a pusher.
 func pushLine(pusher, n int) string { return fmt.Sprintf("push %d %d\n", pusher, n) }
 
-// pushed is a server whose connections end in the way that they are told.
+// pushed is a server whose connections end in the requested way.
 type pushed struct {
 	*server
 	met chan engine.Conn
@@ -258,12 +256,12 @@ func newPushed(t *testing.T, g ground) pushed {
 			return errHandedOver
 		}
 		return nil
-	}}, func(s *engine.Server) { s.Limits.HighWater, s.Limits.HardCap = 1<<30, 1<<30 }), met} // no push is too many
+	}}, func(s *engine.Server) { s.Limits.HighWater, s.Limits.HardCap = 1<<30, 1<<30 }), met} // unlimited pushes
 }
 
-// pushUntilTheEnd pushes numbered lines from other goroutines while a connection
-// ends in one way. It returns how many of each were accepted, and all that the
-// peer read.
+// pushUntilTheEnd pushes numbered lines from other goroutines while a connection ends in
+// the given way. It returns how many of each were accepted, and everything that the peer
+// read.
 func (s pushed) pushUntilTheEnd(t *testing.T, way string) (accepted [2]int, stream string) {
 	c := s.dial(t)
 	c.send("introduce\n")
@@ -272,7 +270,7 @@ func (s pushed) pushUntilTheEnd(t *testing.T, way string) (accepted [2]int, stre
 	begun := make(chan struct{}, len(accepted))
 	for pusher := range accepted {
 		pushing.Go(func() {
-			// Not so many at once that the peer counts as one that does not read.
+			// Not so many at once that the peer counts as a slow reader.
 			for n := 0; ; {
 				if s.Stats().Waiting > 32<<10 {
 					runtime.Gosched()
@@ -280,7 +278,7 @@ func (s pushed) pushUntilTheEnd(t *testing.T, way string) (accepted [2]int, stre
 				}
 				if err := conn.Push([]byte(pushLine(pusher, n))); err != nil {
 					if err != engine.ErrClosed {
-						t.Errorf("Push answers %v, want ErrClosed", err)
+						t.Errorf("Push returned %v, want ErrClosed", err)
 					}
 					return
 				}
@@ -320,8 +318,8 @@ func (s pushed) pushUntilTheEnd(t *testing.T, way string) (accepted [2]int, stre
 	return accepted, stream
 }
 
-// Once a peer has been refused, nothing is pushed to it any more: Push answers
-// ErrClosed, even while a late reply keeps the connection.
+// After a refusal nothing is pushed any more: Push returns ErrClosed, even while a late
+// reply keeps the connection open.
 func TestPushAfterARefusalIsNotSent(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		owed := make(chan engine.Reply, 1)
@@ -337,9 +335,9 @@ func TestPushAfterARefusalIsNotSent(t *testing.T) {
 		reply := heard(t, owed, "a handler")
 		c.want(refusal(engine.Malformed))
 		if err := reply.Conn().Push([]byte("push\n")); err != engine.ErrClosed {
-			t.Errorf("Push to a peer that has been refused answers %v, want ErrClosed", err)
+			t.Errorf("Push to a refused peer returned %v, want ErrClosed", err)
 		}
-		reply.Send() // which may be too late
+		reply.Send() // may be too late
 		if rest, err := io.ReadAll(c.r); err != nil || len(rest) > 0 {
 			t.Errorf("after the refusal: %q (%v), want the end of the stream", rest, err)
 		}
@@ -348,8 +346,8 @@ func TestPushAfterARefusalIsNotSent(t *testing.T) {
 	})
 }
 
-// When one Advance asks for a TakeOver and returns an error, or panics, the
-// protocol has failed: the peer is refused and nobody gets the socket.
+// When one Advance calls TakeOver and returns an error, or panics, the error wins: the
+// peer is refused and nobody gets the socket.
 func TestErrorBeatsTakeOver(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		for _, why := range []engine.Reason{engine.Malformed, engine.IdleTimeout, engine.Panicked} {
@@ -381,8 +379,8 @@ func TestErrorBeatsTakeOver(t *testing.T) {
 	})
 }
 
-// takeOverProtocol serves "late" with a promise and "take" with a TakeOver whose
-// user says "taken" and then waits for the peer to leave.
+// takeOverProtocol serves "late" with a promise and "take" with a TakeOver whose user
+// writes "taken" and then waits for the peer to disconnect.
 func takeOverProtocol(owed chan<- engine.Reply, taken chan<- struct{}) lines {
 	return lines{serve: func(t *engine.Turn, line []byte) error {
 		switch string(line) {
@@ -401,8 +399,8 @@ func takeOverProtocol(owed chan<- engine.Reply, taken chan<- struct{}) lines {
 	}}
 }
 
-// A TakeOver waits for the late replies that are owed, however long they take
-// within IdleTime: StallTime is for peers that do not read.
+// TakeOver waits for owed late replies, however long they take within IdleTime: StallTime
+// is for peers that do not read.
 func TestTakeOverAwaitsLateRepliesBeyondStallTime(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		const stall = 40 * time.Millisecond
@@ -413,7 +411,7 @@ func TestTakeOverAwaitsLateRepliesBeyondStallTime(t *testing.T) {
 		reply := heard(t, owed, "a handler")
 		select {
 		case why := <-s.ends:
-			t.Fatalf("OnClose was told %v while a late reply was owed to a peer that reads", why.String())
+			t.Fatalf("OnClose got %v while a late reply was owed to a peer that reads", why.String())
 		case <-taken:
 			t.Fatal("the socket was handed over while a late reply was owed")
 		case <-time.After(5 * stall):
@@ -427,12 +425,11 @@ func TestTakeOverAwaitsLateRepliesBeyondStallTime(t *testing.T) {
 	})
 }
 
-// A TakeOver does not wait for ever: a late reply that has not come within
-// IdleTime ends the connection, as it does after a half-close, and nobody gets the
-// socket.
+// TakeOver does not wait for ever: a late reply that is not sent within IdleTime ends the
+// connection, as after a half-close, and nobody gets the socket.
 func TestTakeOverDoesNotAwaitALateReplyForEver(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
-		const idle = time.Second // a busy machine may take some of it before the request is read
+		const idle = time.Second // a busy machine may use up some of it before the request is read
 		owed, taken := make(chan engine.Reply, 1), make(chan struct{}, 1)
 		s := serve(t, g, takeOverProtocol(owed, taken), func(s *engine.Server) { s.Limits.IdleTime = idle })
 		c := s.dial(t)
@@ -442,13 +439,13 @@ func TestTakeOverDoesNotAwaitALateReplyForEver(t *testing.T) {
 		select {
 		case why := <-s.ends:
 			if took := time.Since(begun) + tick; why != engine.IdleTimeout || took < idle*3/4 { // the clock is coarse
-				t.Errorf("OnClose was told %v after %v, want %v after %v", why.String(), took, engine.IdleTimeout.String(), idle)
+				t.Errorf("OnClose got %v after %v, want %v after %v", why.String(), took, engine.IdleTimeout.String(), idle)
 			}
 		case <-time.After(patience / 2):
-			t.Fatalf("a late reply that never comes keeps the connection for more than %v, with an IdleTime of %v", patience/2, idle)
+			t.Fatalf("a missing late reply keeps the connection open for more than %v, with an IdleTime of %v", patience/2, idle)
 		}
 		if err := reply.Send(nil); err != engine.ErrClosed {
-			t.Errorf("the late reply answers %v, want ErrClosed", err)
+			t.Errorf("the late reply returned %v, want ErrClosed", err)
 		}
 		if len(taken) > 0 {
 			t.Error("the socket was handed over although a late reply was owed")
@@ -456,7 +453,7 @@ func TestTakeOverDoesNotAwaitALateReplyForEver(t *testing.T) {
 	})
 }
 
-// A write that fails because the peer has reset the connection is PeerReset, also
+// A write that fails because the peer has reset the connection ends it as PeerReset, even
 // when the peer had not been reading before.
 func TestResetDuringAWriteIsPeerReset(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
@@ -476,7 +473,7 @@ func TestResetDuringAWriteIsPeerReset(t *testing.T) {
 			c := s.dial(t)
 			c.send("go\n")
 			if !eventually(patience, func() bool { return s.Stats().Waiting > 0 }) {
-				t.Fatal("nothing waits for the peer")
+				t.Fatal("no output is queued for the peer")
 			}
 			if g.network == overUnix {
 				c.Close() // unread bytes make it a reset
@@ -484,14 +481,14 @@ func TestResetDuringAWriteIsPeerReset(t *testing.T) {
 				c.reset()
 			}
 			if why := heard(t, s.ends, "OnClose"); why != engine.PeerReset {
-				t.Errorf("%s: OnClose was told %v, want %v", how, why.String(), engine.PeerReset.String())
+				t.Errorf("%s: OnClose got %v, want %v", how, why.String(), engine.PeerReset.String())
 			}
 		}
 	})
 }
 
-// OnOpen and OnClose are called for the same connections, once each, whatever
-// moment a Close of the server hits.
+// OnOpen and OnClose are called for the same connections, once each, whenever the server
+// is closed.
 func TestHooksAgreeWhenTheServerIsClosedAtAnyMoment(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		for round := range 8 {
@@ -501,7 +498,7 @@ func TestHooksAgreeWhenTheServerIsClosedAtAnyMoment(t *testing.T) {
 				dialing.Go(func() {
 					nc, err := net.Dial(s.addr.Network(), s.addr.String())
 					if err != nil {
-						return // it has been closed
+						return // closed already
 					}
 					defer nc.Close()
 					nc.SetDeadline(time.Now().Add(patience))

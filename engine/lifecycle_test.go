@@ -8,26 +8,27 @@ import (
 	"testing"
 )
 
-// The model below is everything that can happen to a connection, seen through the
-// facts alone: what its own steps do, and what the peer, user code, the sweeper and
-// a shutdown may do between any two of them. It is small enough to visit every
-// state that can be reached, and in each the invariants must hold.
+// The model below is everything that can happen to a connection, reduced to the facts:
+// what its own steps do, and what the peer, user code, the sweeper and a shutdown may do
+// between any two of them. It is small enough to visit every reachable state, and the
+// invariants must hold in each.
 
-// modelled is one state of a connection. It is comparable, so states are found again.
+// modelled is one state of a connection. It is comparable, so that visited states are
+// recognised.
 type modelled struct {
 	facts
-	input    int8 // messages that have arrived and are not read; see facts.ready for those that are
-	told     int8 // times that the peer was refused
+	input    int8 // messages that have arrived and are unread; see facts.ready for those that were read
+	told     int8 // how often the peer was refused
 	gave     bool // user code has had the socket
 	known    bool // OnOpen was called
-	closed   int8 // times that OnClose was called
+	closed   int8 // how often OnClose was called
 	ended    bool
-	violated string // the invariant that broke
+	violated string // the violated invariant
 }
 
 func (m modelled) String() string { return fmt.Sprintf("%+v, next %d", m.facts, next(m.facts)) }
 
-// with is m with something changed.
+// with returns m with a change.
 func (m modelled) with(change func(*modelled)) modelled {
 	change(&m)
 	return m
@@ -43,50 +44,50 @@ func (m *modelled) fail(why Reason) {
 // decider is next, or a mutant of it.
 type decider func(facts) step
 
-// broken says which invariant forbids a step, if one does.
+// broken returns the invariant that a step would violate, or "".
 func (m modelled) broken(st step) string {
 	serves := st == stepServe || st == stepRead
 	leaves := st == stepShut || st == stepHandOver || st == stepEnd && !m.dead
 	switch {
 	case m.dead && m.phase != takenOver && st != stepEnd:
-		return "the dead do not end at once"
+		return "a dead connection does not end at once"
 	case m.phase == takenOver && st != waitForUser:
-		return "the socket of user code is touched"
+		return "touches a socket of user code"
 	case serves && (!m.opened || m.phase != serving):
-		return "served outside its time"
+		return "serves in the wrong phase"
 	case serves && (m.stopped || m.promised || ends(m.why)):
-		return "served after an error, a refusal or a promise"
+		return "serves after an error, a refusal or a promise"
 	case serves && m.paused:
-		return "served without room"
+		return "serves without room"
 	case st == stepRead && !m.drains:
-		return "read without being asked"
+		return "reads without need"
 	case st == waitForBytes && (m.why != 0 || m.draining):
 		return "waits for bytes with a reason to end"
 	case (st == waitForBytes || st == waitForRoom) && m.suspect:
-		return "waits without hearing a suspicion"
+		return "waits with a pending suspicion"
 	case (st == waitForBytes || st == waitForRoom) && (m.stopped || m.promised):
 		return "waits for input that will not be served"
 	case st == stepFinish && m.why == ShuttingDown && !m.stopped && !m.promised && (m.ready || m.unread):
-		return "a drain leaves what had arrived"
+		return "a drain drops received input"
 	case st == stepRefuse && (m.told > 0 || m.said):
-		return "refused twice"
+		return "refuses twice"
 	case st == stepRefuse && (m.promised || m.gave):
-		return "refused after a promise"
+		return "refuses after a promise"
 	case (st == stepRefuse || leaves) && !m.settled:
-		return "leaves before all is settled"
+		return "ends before all is settled"
 	case st == stepShut && m.told == 0 && !m.said && (m.words || !needsNoWords(m.why)):
-		return "leaves without a word"
+		return "ends without a refusal"
 	case m.promised && (st == stepShut || st == stepEnd && !m.dead):
-		return "breaks a promise"
+		return "ends with a promised hand-over"
 	case st == stepHandOver && !m.promised:
-		return "gives away what nobody asked for"
+		return "hands over an unrequested socket"
 	case (st == stepFinish || st == stepClose) && m.why == 0 && !m.promised && !m.stopped:
-		return "leaves without a reason"
+		return "ends without a reason"
 	}
 	return ""
 }
 
-// carriedOut are the states that a step can lead to.
+// carriedOut returns the states that a step can lead to.
 func (m modelled) carriedOut(st step) (all []modelled) {
 	into := func(change func(*modelled)) { all = append(all, m.with(change)) }
 	enter := func(p phase) {
@@ -100,7 +101,7 @@ func (m modelled) carriedOut(st step) (all []modelled) {
 	switch st {
 	case stepOpen:
 		into(func(m *modelled) { m.opened, m.known = true, true })
-		into(func(m *modelled) { m.opened = true; m.fail(Malformed); m.dead = true }) // a handshake that failed
+		into(func(m *modelled) { m.opened = true; m.fail(Malformed); m.dead = true }) // a failed handshake
 		into(func(m *modelled) { m.opened, m.known = true, true; m.fail(TooManyConns) })
 	case stepReconsider:
 		into(func(m *modelled) { m.suspect = false })
@@ -136,7 +137,7 @@ func (m modelled) carriedOut(st step) (all []modelled) {
 	return all
 }
 
-// visits are the states after one visit of the protocol.
+// visits returns the states after one visit of the protocol.
 func (m modelled) visits(read bool) (all []modelled) {
 	if read && m.input > 0 {
 		m.input--
@@ -169,7 +170,7 @@ func (m modelled) visits(read bool) (all []modelled) {
 	return all
 }
 
-// happens are the states that others can bring about at any moment.
+// happens returns the states that others can cause at any moment.
 func (m modelled) happens() (all []modelled) {
 	into := func(change func(*modelled)) { all = append(all, m.with(change)) }
 	into(func(m *modelled) { m.draining = true })
@@ -191,7 +192,7 @@ func (m modelled) happens() (all []modelled) {
 	return all
 }
 
-// resolved are the states after what a wait waits for.
+// resolved returns the states after a wait is over.
 func (m modelled) resolved(st step) (all []modelled) {
 	into := func(change func(*modelled)) { all = append(all, m.with(change)) }
 	switch st {
@@ -216,8 +217,8 @@ func (m modelled) resolved(st step) (all []modelled) {
 	return all
 }
 
-// explore visits every state that can be reached and returns how many there are,
-// and the first that breaks an invariant.
+// explore visits every reachable state and returns how many there are, and the first one
+// that violates an invariant.
 func explore(next decider) (states int, found string) {
 	start := modelled{facts: facts{settled: true}}
 	proxied := start.with(func(m *modelled) { m.opened, m.known = true, true })
@@ -258,8 +259,8 @@ func explore(next decider) (states int, found string) {
 	return len(seen), ""
 }
 
-// endsAlone reports whether the connection ends when nothing happens but what each
-// of its waits waits for, whatever its steps do.
+// endsAlone reports whether the connection ends when only the events occur for which it
+// waits, whatever its steps do.
 func (m modelled) endsAlone(next decider) string {
 	for range 40 {
 		if m.ended {
@@ -284,14 +285,14 @@ func TestLifecycleInvariants(t *testing.T) {
 		t.Error(found)
 	}
 	if t.Logf("%d states", states); states < 1000 {
-		t.Errorf("the model reaches %d states: it no longer moves", states)
+		t.Errorf("the model reaches only %d states", states)
 	}
 }
 
-// Each mutant makes a mistake that the invariants must see. The first three are what
-// the engines did before there was one decision.
+// Each mutant has a bug that the invariants must detect. The first three are how the
+// engines behaved before they shared next.
 func TestLifecycleInvariantsKillMutants(t *testing.T) {
-	// when has a mutant decide otherwise where a condition holds.
+	// when returns a mutant that decides otherwise where a condition holds.
 	when := func(holds func(facts) bool, otherwise step) decider {
 		return func(f facts) step {
 			if holds(f) {
@@ -303,44 +304,44 @@ func TestLifecycleInvariantsKillMutants(t *testing.T) {
 	is := func(st step) func(facts) bool { return func(f facts) bool { return next(f) == st } }
 	mutants := map[string]decider{
 		"a close for ShuttingDown waits for bytes": when(func(f facts) bool { return is(stepDrain)(f) && !f.draining }, waitForBytes),
-		"a drain refuses before it hands over": func(f facts) step {
+		"a drain refuses before the hand-over": func(f facts) step {
 			if f.why == ShuttingDown {
 				f.promised = false
 			}
 			return next(f)
 		},
-		"what the protocol said in a drain is said again": func(f facts) step {
+		"a drain refuses again after the protocol": func(f facts) step {
 			if f.drains {
 				f.said = f.said && !f.stopped
 			}
 			return next(f)
 		},
-		"serves on after an error":              func(f facts) step { f.stopped = false; return next(f) },
-		"serves without room":                   func(f facts) step { f.paused = false; return next(f) },
-		"serves before it is open":              func(f facts) step { f.opened = true; return next(f) },
-		"the dead wait":                         when(func(f facts) bool { return is(stepEnd)(f) && f.dead && !f.settled }, waitForSettled),
-		"leaves what is owed":                   func(f facts) step { f.settled = true; return next(f) },
-		"forgets the suspicion":                 func(f facts) step { f.suspect = false; return next(f) },
-		"a drain leaves what it has not read":   func(f facts) step { f.unread = false; return next(f) },
-		"a drain leaves what it has not served": when(func(f facts) bool { return is(stepServe)(f) && f.drains }, stepFinish),
-		"reads on after a reason":               when(func(f facts) bool { return is(stepClose)(f) && !f.stopped }, waitForBytes),
-		"leaves without a word":                 when(is(stepRefuse), stepShut),
-		"a promise is forgotten":                when(is(stepHandOver), stepEnd),
-		"closes twice":                          when(func(f facts) bool { return f.phase == finishing && next(f) == stepEnd && f.stopped }, stepFinish),
-		"a drain never begins":                  when(is(stepDrain), waitForRoom),
-		"forgets the last words":                func(f facts) step { f.words = false; return next(f) },
+		"continues to serve after an error": func(f facts) step { f.stopped = false; return next(f) },
+		"serves without room":               func(f facts) step { f.paused = false; return next(f) },
+		"serves before it is open":          func(f facts) step { f.opened = true; return next(f) },
+		"a dead connection waits":           when(func(f facts) bool { return is(stepEnd)(f) && f.dead && !f.settled }, waitForSettled),
+		"ends with replies owed":            func(f facts) step { f.settled = true; return next(f) },
+		"ignores the suspicion":             func(f facts) step { f.suspect = false; return next(f) },
+		"a drain drops unread input":        func(f facts) step { f.unread = false; return next(f) },
+		"a drain drops unserved input":      when(func(f facts) bool { return is(stepServe)(f) && f.drains }, stepFinish),
+		"continues to read after a reason":  when(func(f facts) bool { return is(stepClose)(f) && !f.stopped }, waitForBytes),
+		"ends without a refusal":            when(is(stepRefuse), stepShut),
+		"forgets a promised hand-over":      when(is(stepHandOver), stepEnd),
+		"closes twice":                      when(func(f facts) bool { return f.phase == finishing && next(f) == stepEnd && f.stopped }, stepFinish),
+		"a drain never begins":              when(is(stepDrain), waitForRoom),
+		"forgets the final message":         func(f facts) step { f.words = false; return next(f) },
 	}
 	for _, name := range slices.Sorted(maps.Keys(mutants)) {
 		if _, found := explore(mutants[name]); found == "" {
-			t.Errorf("%s: no invariant sees it", name)
+			t.Errorf("%s: no invariant detects it", name)
 		} else {
 			t.Logf("%s: %.60s", name, found)
 		}
 	}
 }
 
-// A random walk goes where a search in order might not: a million steps, with a seed
-// to walk them again.
+// A random walk reaches states that an ordered search might not: a million steps, with a
+// seed to repeat them.
 func TestLifecycleRandomWalk(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -353,7 +354,7 @@ func TestLifecycleRandomWalk(t *testing.T) {
 	}
 }
 
-// walk is one random step.
+// walk takes one random step.
 func walk(t *testing.T, m modelled, pick func(int) int, seed uint64) modelled {
 	st := next(m.facts)
 	if why := m.broken(st); why != "" {
@@ -370,7 +371,7 @@ func walk(t *testing.T, m modelled, pick func(int) int, seed uint64) modelled {
 	return n
 }
 
-// FuzzLifecycle has the fuzzer choose what happens.
+// FuzzLifecycle lets the fuzzer choose what happens.
 func FuzzLifecycle(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03"))
 	f.Fuzz(func(t *testing.T, script []byte) {
@@ -387,7 +388,7 @@ func FuzzLifecycle(f *testing.F) {
 	})
 }
 
-// The table of the decision, line by line.
+// TestNext tests the decision table line by line.
 func TestNext(t *testing.T) {
 	open := func(change func(*facts)) facts {
 		f := facts{opened: true, settled: true}
@@ -402,9 +403,9 @@ func TestNext(t *testing.T) {
 		{"new", facts{settled: true}, stepOpen},
 		{"new, and the server drains", facts{settled: true, draining: true}, stepOpen},
 		{"dead before it was opened", facts{dead: true}, stepEnd},
-		{"dead in user code's hands", open(func(f *facts) { f.phase, f.dead = takenOver, true }), waitForUser},
+		{"dead while user code has the socket", open(func(f *facts) { f.phase, f.dead = takenOver, true }), waitForUser},
 		{"idle", open(func(*facts) {}), waitForBytes},
-		{"owed, and idle", open(func(f *facts) { f.settled = false }), waitForBytes},
+		{"reply owed, idle", open(func(f *facts) { f.settled = false }), waitForBytes},
 		{"input", open(func(f *facts) { f.ready = true }), stepServe},
 		{"input without room", open(func(f *facts) { f.ready, f.paused = true, true }), waitForRoom},
 		{"suspected", open(func(f *facts) { f.suspect, f.paused = true, true }), stepReconsider},
@@ -428,9 +429,9 @@ func TestNext(t *testing.T) {
 		{"closing", open(func(f *facts) { f.phase, f.why = closing, IdleTimeout }), stepRefuse},
 		{"closing for PeerReset, as asked", open(func(f *facts) { f.phase, f.why = closing, PeerReset }), stepRefuse},
 		{"closing, refused", open(func(f *facts) { f.phase, f.why, f.said = closing, IdleTimeout, true }), stepShut},
-		{"closing for a newcomer", open(func(f *facts) { f.phase, f.why = closing, Displaced }), stepRefuse},
-		{"closing for a newcomer, refused", open(func(f *facts) { f.phase, f.why, f.said = closing, Displaced, true }), stepEnd},
-		{"closing without words", open(func(f *facts) { f.phase, f.why = closing, ClosedHere }), stepShut},
+		{"displaced", open(func(f *facts) { f.phase, f.why = closing, Displaced }), stepRefuse},
+		{"displaced, refused", open(func(f *facts) { f.phase, f.why, f.said = closing, Displaced, true }), stepEnd},
+		{"closing without a refusal", open(func(f *facts) { f.phase, f.why = closing, ClosedHere }), stepShut},
 		{"lingering", open(func(f *facts) { f.phase, f.why = lingering, IdleTimeout }), waitForPeer},
 	} {
 		if got := next(x.f); got != x.want {

@@ -50,7 +50,7 @@ func TestLimitsOrDefaults(t *testing.T) {
 	}
 }
 
-// A field that somebody adds and forgets here would be a limit of nothing.
+// A new field that is missing here would mean a limit of zero.
 func TestEveryLimitHasADefault(t *testing.T) {
 	v := reflect.ValueOf(Limits{}.OrDefaults())
 	for i := range v.NumField() {

@@ -17,12 +17,12 @@ func (p *oneLine) Advance(t *Turn, in []byte) (used, need int, err error) {
 		t.Out = append(t.Out, "ok\n"...)
 		return n, 0, nil
 	}
-	return 0, 1, nil // a line protocol is never certain of more
+	return 0, 1, nil // a line protocol cannot know more
 }
 func (p *oneLine) Refuse(dst, _ []byte, _ Reason) []byte { return dst }
 
-// A message whose protocol can only say need 1 must not be read byte by byte,
-// into a new buffer for each, once it is larger than the largest pooled buffer.
+// A message whose protocol can only return need 1 must not be read byte by byte, into a
+// new buffer each time, once it exceeds the largest pooled buffer.
 func TestLongMessageOfNeedOne(t *testing.T) {
 	for _, e := range onGoroutines()[1:] {
 		t.Run(e.Name(), func(t *testing.T) {

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// stream is one direction of a memory connection: a bounded buffer.
+// stream is one direction of an in-memory connection: a bounded buffer.
 type stream struct {
 	mu       sync.Mutex
 	changed  sync.Cond
 	data     []byte
 	limit    int
-	finished bool // the writer has said its last byte
+	finished bool // the writer has closed its side
 	left     bool // the reader has closed
-	reset    bool // broken: nothing more gets through in either direction
+	reset    bool // broken: no more bytes in either direction
 	readBy   alarm
 	writeBy  alarm
 }
@@ -39,7 +39,7 @@ func newStream(limit int) *stream {
 	return s
 }
 
-// change does something to the stream and wakes whoever waits for it.
+// change modifies the stream and wakes its waiters.
 func (s *stream) change(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,9 +111,8 @@ func (s *stream) write(p []byte) (n int, err error) {
 	}
 }
 
-// memoryConn is one end of a connection. As on TCP, closing it with bytes
-// unread, or after SetLinger(0), resets it, and so does writing to an end that
-// is closed.
+// memoryConn is one end of a connection. As with TCP, closing it with unread bytes, or
+// after SetLinger(0), resets it, and so does writing to a closed end.
 type memoryConn struct {
 	in, out *stream
 	once    sync.Once
@@ -205,15 +204,15 @@ func (l *memoryListener) Close() error {
 
 func (l *memoryListener) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "memory"} }
 
-// socketBuffer is how much a memory connection holds in each direction.
+// socketBuffer is how much an in-memory connection holds in each direction.
 const socketBuffer = 64 << 10
 
-// What a memory connection does where TCP does something is what TCP does.
+// memoryConn behaves like TCP.
 func TestMemoryConnBehavesLikeTCP(t *testing.T) {
 	pairs := map[string]func(t *testing.T) (a, b net.Conn){
 		"memory": func(*testing.T) (net.Conn, net.Conn) { return memoryPair(socketBuffer) },
 	}
-	if runtime.GOOS == "linux" { // others have errors of their own
+	if runtime.GOOS == "linux" { // other systems have different errors
 		pairs["tcp"] = tcpPair
 	}
 	for name, pair := range pairs {
@@ -312,7 +311,7 @@ func writeAll(c net.Conn) error {
 	}
 }
 
-// onGoroutines are the engines that serve connections in memory.
+// onGoroutines returns the engines that serve in-memory connections.
 func onGoroutines() []Engine {
 	return slices.DeleteFunc(All(), func(e Engine) bool { return e.style == events })
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// misbehave is how user code ends badly: by a panic, or by ending its goroutine.
+// misbehave is how user code ends abnormally: by a panic, or by runtime.Goexit.
 type misbehave struct {
 	name string
 	do   func()
@@ -23,9 +23,9 @@ var misbehaviours = []misbehave{
 	{"exit", runtime.Goexit},
 }
 
-// User code that panics or ends its goroutine, wherever the engine calls it, ends
-// its own connection at most: the process lives, others are answered, panics are
-// counted, and the server can be shut down.
+// User code that panics or ends its goroutine, wherever the engine calls it, ends at most
+// its own connection: the process survives, others are answered, panics are counted, and
+// the server can be shut down.
 func TestMisbehaviourEndsItsConnectionAtMost(t *testing.T) {
 	const times = 3
 	places := []string{"Advance", "Advance, then Refuse", "OnOpen", "OnClose", "the socket's user", "Refuse", "after Flush", "after More"}
@@ -54,7 +54,7 @@ func TestMisbehaviourEndsItsConnectionAtMost(t *testing.T) {
 							}
 							in("Advance")
 							switch place {
-							case "after Flush": // twice, so that it leaves its loop
+							case "after Flush": // twice, so that the visit leaves its loop
 								t.Out = append(t.Out, strings.Repeat("part", 1<<20)...)
 								t.Flush()
 								t.Flush()
@@ -100,7 +100,7 @@ func TestMisbehaviourEndsItsConnectionAtMost(t *testing.T) {
 						}
 						c.SetDeadline(time.Now().Add(patience / 2))
 						if !c.over() {
-							t.Fatal("the connection does not end")
+							t.Fatal("the connection did not end")
 						}
 						c.Close()
 						heard(t, s.ends, "OnClose")
@@ -108,16 +108,16 @@ func TestMisbehaviourEndsItsConnectionAtMost(t *testing.T) {
 					}
 					armed.Store(false)
 					if !eventually(patience, func() bool { return s.Stats().Open == 1 }) {
-						t.Fatal("a connection stays on the books")
+						t.Fatal("a connection is still counted")
 					}
 					if n := s.Stats().Panics; bad.name == "panic" && n < times {
-						t.Errorf("%d panics are counted, want %d at least", n, times)
+						t.Errorf("counted %d panics, want at least %d", n, times)
 					}
 					done := s.shutdown(t.Context())
 					neighbour.wantEnd(refusal(engine.ShuttingDown))
 					neighbour.Close()
 					if got := heard(t, done, "Shutdown returns"); got.Drained != (engine.Drained{Clean: 1}) || got.err != nil {
-						t.Errorf("Shutdown came to %+v and %v, want one clean connection", got.Drained, got.err)
+						t.Errorf("Shutdown ended with %+v and %v, want one clean connection", got.Drained, got.err)
 					}
 				})
 			}
@@ -125,8 +125,8 @@ func TestMisbehaviourEndsItsConnectionAtMost(t *testing.T) {
 	})
 }
 
-// A Refuse that misbehaves towards one peer during a drain leaves the others
-// their refusals and the Shutdown its peace.
+// When Refuse panics for one peer during a drain, the others still get their refusals,
+// and Shutdown succeeds.
 func TestMisbehaviourInRefuseDuringADrain(t *testing.T) {
 	const peers = 3
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
@@ -154,11 +154,11 @@ func TestMisbehaviourInRefuseDuringADrain(t *testing.T) {
 					c.Close()
 				}
 				if told != peers-1 {
-					t.Errorf("%d of %d peers were told, want all but one", told, peers)
+					t.Errorf("%d of %d peers got a refusal, want all but one", told, peers)
 				}
 				got := heard(t, done, "Shutdown returns")
 				if want := (engine.Drained{Clean: peers}); got.Drained != want || got.err != nil {
-					t.Errorf("Shutdown came to %+v and %v, want %+v and no error", got.Drained, got.err, want)
+					t.Errorf("Shutdown ended with %+v and %v, want %+v and no error", got.Drained, got.err, want)
 				}
 				if n := s.Stats().Panics; bad.name == "panic" && n != 1 {
 					t.Errorf("%d panics are counted, want 1", n)
@@ -168,8 +168,8 @@ func TestMisbehaviourInRefuseDuringADrain(t *testing.T) {
 	})
 }
 
-// A Refuse that misbehaves towards a peer for whom there is no place ends neither
-// the process nor the telling of later ones.
+// When Refuse panics for a peer over the limit, the process survives, and later peers
+// still get a refusal.
 func TestMisbehaviourInRefuseOfAPeerTooMany(t *testing.T) {
 	const many = 70 // more than are told at once
 	onEach(t, over(overTCP), func(t *testing.T, g ground) {
@@ -190,7 +190,7 @@ func TestMisbehaviourInRefuseOfAPeerTooMany(t *testing.T) {
 				for range many {
 					c := s.dial(t)
 					if !c.over() {
-						t.Fatal("the connection does not end")
+						t.Fatal("the connection did not end")
 					}
 					c.Close()
 				}
@@ -206,15 +206,15 @@ func TestMisbehaviourInRefuseOfAPeerTooMany(t *testing.T) {
 	})
 }
 
-// What a handler still holds when it panics, its output and its input, is never
-// used for another connection, whatever else ends the handler's own.
+// The output and input memory that a handler still holds when it panics is never used for
+// another connection, whatever else ends the handler's own.
 func TestMemoryHeldByAPanickedHandlerIsNotUsedAgain(t *testing.T) {
 	const replies = 40
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		for _, before := range []string{"nothing", "close", "close for a drain", "slow reader"} {
 			t.Run(before+" before the panic", func(t *testing.T) {
 				held := make(chan []byte, 2)
-				var scribble atomic.Pointer[func()] // over what the handler holds
+				var scribble atomic.Pointer[func()] // overwrites what the handler holds
 				s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
 					if string(line) != "hold" {
 						t.Out = append(t.Out, line...)
@@ -249,7 +249,7 @@ func TestMemoryHeldByAPanickedHandlerIsNotUsedAgain(t *testing.T) {
 				c := s.dial(t)
 				c.send("hold\n")
 				out, in := heard(t, held, "a handler"), heard(t, held, "a handler")
-				if before == "slow reader" { // the peer's reading would spoil it
+				if before == "slow reader" { // reading by the peer would prevent it
 					heard(t, s.ends, "OnClose")
 					c.Close()
 				} else {
@@ -269,7 +269,7 @@ func TestMemoryHeldByAPanickedHandlerIsNotUsedAgain(t *testing.T) {
 				bad := 0
 				for i := range replies {
 					c := others[i%len(others)]
-					if i%2 == 1 { // what is given back may go to somebody new
+					if i%2 == 1 { // freed memory may go to a new connection
 						c = s.dial(t)
 					}
 					c.send("echo\n")
@@ -282,7 +282,7 @@ func TestMemoryHeldByAPanickedHandlerIsNotUsedAgain(t *testing.T) {
 					}
 				}
 				if bad > 0 {
-					t.Errorf("%d of %d replies to others carry what the handler wrote into its memory after its panic", bad, replies)
+					t.Errorf("%d of %d replies to others contain what the handler wrote into its memory after its panic", bad, replies)
 				}
 				scribble.Store(nil)
 			})

@@ -8,7 +8,7 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// Who has the socket of a connection can still ask the Conn where it came from.
+// While user code has the socket, LocalAddr of the Conn still works.
 func TestLocalAddrOfATakenSocket(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		seen := make(chan netip.AddrPort, 1)

@@ -2,9 +2,9 @@ package engine
 
 import "testing"
 
-// BenchmarkLateReply is what a late reply costs beside its request, 64 of them in a
-// visit and without the write: sent one by one, or all together. "none" is the visit
-// alone.
+// BenchmarkLateReply is the cost of a late reply in addition to its request, for 64 of
+// them in a visit and without the write: sent one by one, or together. "none" is the
+// visit alone.
 func BenchmarkLateReply(b *testing.B) {
 	const each = 64
 	head, content := make([]byte, 14), make([]byte, 16)

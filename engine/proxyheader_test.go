@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// binaryHeader makes a version 2 header whose length field tells the truth.
+// binaryHeader returns a version 2 header with a correct length field.
 func binaryHeader(command, family byte, body string) string {
 	h := append([]byte(proxySignature), command, family)
 	h = binary.BigEndian.AppendUint16(h, uint16(len(body)))
@@ -26,7 +26,8 @@ const (
 	tlvs = "\x03\x00\x04\xde\xad\xbe\xef\x02\x00\x0bexample.org"
 )
 
-// Headers that are good, with the address they carry: "" for the socket's own.
+// goodProxyHeaders are valid headers, with the address that they carry: "" for the
+// socket's own.
 var goodProxyHeaders = []struct{ name, header, addr string }{
 	{"v1 tcp4", "PROXY TCP4 192.168.0.1 192.168.0.11 56324 443\r\n", "192.168.0.1:56324"},
 	{"v1 tcp4 shortest", "PROXY TCP4 0.0.0.0 0.0.0.0 0 0\r\n", "0.0.0.0:0"},
@@ -59,7 +60,7 @@ var goodProxyHeaders = []struct{ name, header, addr string }{
 	{"v2 unix datagram", binaryHeader(0x21, 0x32, strings.Repeat("/", 216)), ""},
 }
 
-// Headers that are bad, and how many of their bytes are still fine.
+// badProxyHeaders are invalid headers, and how many of their bytes are still valid.
 var badProxyHeaders = []struct {
 	name, header string
 	fine         int
@@ -161,17 +162,17 @@ func TestProxyHeaderRefused(t *testing.T) {
 				t.Fatalf("used %d, need %d, address %v, error %v; want only the error", used, need, addr, err)
 			}
 			if _, need, _, err := proxyHeader(in[:c.fine]); err != nil || need == 0 {
-				t.Errorf("refused within the first %d bytes, which are fine", c.fine)
+				t.Errorf("refused within the first %d bytes, which are valid", c.fine)
 			}
 			if _, _, _, err := proxyHeader(in[:c.fine+1]); err == nil {
-				t.Errorf("byte %d, %q, was not refused as soon as it came", c.fine, in[c.fine])
+				t.Errorf("byte %d, %q, was not refused at once", c.fine, in[c.fine])
 			}
 			checkProxyPrefixes(t, in)
 		})
 	}
 }
 
-// The least that is missing, for prefixes whose shortest continuation is known.
+// The minimum that is missing, for prefixes whose shortest continuation is known.
 func TestProxyHeaderNeed(t *testing.T) {
 	tests := []struct{ prefix, shortest string }{
 		{"", "PROXY UNKNOWN\r\n"},
@@ -205,7 +206,7 @@ func TestProxyHeaderNeed(t *testing.T) {
 		{"PROXY TCP6 ::1.", "0.0.0 :: 0 0\r\n"},
 		{"\r", proxySignature[1:] + "\x20\x00\x00\x00"},
 		{proxySignature + "\x21", "\x00\x00\x00"},
-		{proxySignature + "\x21\x11\x00", "\x0c"}, // the length alone: what it says is not known
+		{proxySignature + "\x21\x11\x00", "\x0c"}, // the length is incomplete
 		{proxySignature + "\x21\x11\x00\x0c", body4},
 		{proxySignature + "\x21\x11\x00\x0c" + body4[:11], body4[11:]},
 	}
@@ -216,28 +217,28 @@ func TestProxyHeaderNeed(t *testing.T) {
 	}
 }
 
-// checkProxyPrefixes feeds every prefix of in and demands one story: wanting
-// more, never for bytes that turn out not to belong to the header, until the
-// verdict is there, and then the same verdict for good.
+// checkProxyPrefixes parses every prefix of in and checks that the results are
+// consistent: more is needed, never beyond the header, until there is a verdict, and then
+// the same verdict for every longer prefix.
 func checkProxyPrefixes(t *testing.T, in []byte) {
 	t.Helper()
 	allUsed, allNeed, allAddr, allErr := proxyHeader(in)
-	end := len(in) + allNeed // the header certainly reaches this far
+	end := len(in) + allNeed // the header has at least this length
 	if allErr == nil && allNeed == 0 {
 		end = allUsed
 	}
 	decided := false
-	certain := 0 // how long the header is at least, by the prefixes so far
+	certain := 0 // minimum length of the header, from the prefixes so far
 	for n := range len(in) + 1 {
 		used, need, addr, err := proxyHeader(in[:n])
 		switch {
 		case used < 0 || used > n || need < 0 || need > 0 && (used != 0 || addr.IsValid() || err != nil) || err != nil && (used != 0 || addr.IsValid()):
 			t.Fatalf("%q: used %d, need %d, address %v, error %v at once", in[:n], used, need, addr, err)
 		case need > 0 && decided:
-			t.Fatalf("%q: wants %d more after the verdict", in[:n], need)
+			t.Fatalf("%q: needs %d more after the verdict", in[:n], need)
 		case need > 0:
 			if n+need < certain {
-				t.Fatalf("%q: needs %d, though a prefix of it knew of %d bytes", in[:n], need, certain)
+				t.Fatalf("%q: needs %d, but a prefix of it needed %d bytes in total", in[:n], need, certain)
 			}
 			if certain = n + need; allErr == nil && certain > end {
 				t.Fatalf("%q: needs %d, which reaches beyond the header's %d bytes", in[:n], need, end)
@@ -251,8 +252,7 @@ func checkProxyPrefixes(t *testing.T, in []byte) {
 	checkProxyExactReader(t, in)
 }
 
-// checkProxyExactReader reads in the way an engine does that takes exactly what
-// is needed.
+// checkProxyExactReader reads like an engine that reads exactly what is needed.
 func checkProxyExactReader(t *testing.T, in []byte) {
 	t.Helper()
 	allUsed, allNeed, _, allErr := proxyHeader(in)
@@ -268,7 +268,7 @@ func checkProxyExactReader(t *testing.T, in []byte) {
 			return
 		}
 		if reads > proxyLineMax {
-			t.Fatalf("%q: %d exact reads and no verdict", in, reads)
+			t.Fatalf("%q: no verdict after %d exact reads", in, reads)
 		}
 		if n += need; n > len(in) {
 			t.Fatalf("%q: an exact read went %d bytes beyond the header", in, n-len(in))
@@ -281,7 +281,7 @@ var (
 	proxyAnyLine = regexp.MustCompile(`(?s)^PROXY UNKNOWN( [^\r\n]*)?\r\n`)
 )
 
-// slowProxyLine reads version 1 by other means: whole lines only.
+// slowProxyLine is an independent parser of version 1, for whole lines only.
 func slowProxyLine(in []byte) (used int, addr netip.AddrPort, ok bool) {
 	in = in[:min(len(in), proxyLineMax)]
 	if m := proxyAnyLine.FindIndex(in); m != nil {
@@ -301,8 +301,8 @@ func slowProxyLine(in []byte) (used int, addr netip.AddrPort, ok bool) {
 	return len(m[0]), netip.AddrPortFrom(src.Unmap(), uint16(port)), true
 }
 
-// FuzzProxyHeader holds that any split tells the same story, that exact reads
-// end and never go too far, and that lines are those of a slow reader.
+// FuzzProxyHeader checks that any split gives the same result, that exact reads end and
+// never read too far, and that lines parse like those of slowProxyLine.
 func FuzzProxyHeader(f *testing.F) {
 	for _, c := range goodProxyHeaders {
 		f.Add([]byte(c.header))

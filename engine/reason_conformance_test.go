@@ -10,9 +10,9 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// A protocol's own reasons end connections as the engine's do: returned by Advance, given
-// to Close, with the protocol's words, and counted by their names. One without a name is
-// malformed.
+// A protocol's own reasons end connections as the engine's do: returned by Advance or
+// passed to Close, with the protocol's refusal, and counted by name. One without a name
+// counts as malformed.
 func TestReasonsOfAProtocolsOwn(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
@@ -38,7 +38,7 @@ func TestReasonsOfAProtocolsOwn(t *testing.T) {
 			s.ended(t, want)
 		}
 		if !eventually(patience, func() bool { return s.Stats().Open == 0 }) {
-			t.Error("they do not end")
+			t.Error("the connections did not end")
 		}
 		st := s.Stats()
 		if st.Own[0] != (engine.OwnEnded{Name: "out_of_credit", Count: 1}) || st.Own[1] != (engine.OwnEnded{Name: "banned", Count: 1}) {
@@ -50,7 +50,7 @@ func TestReasonsOfAProtocolsOwn(t *testing.T) {
 	})
 }
 
-// A reason that would collide with another label is refused at once.
+// A reason that would collide with another label panics at once.
 func TestOwnReasonsMustBeLabels(t *testing.T) {
 	for name, wrong := range map[string][]string{
 		"no name": {""}, "an upper case one": {"Banned"}, "the engine's": {"malformed"}, "twice": {"banned", "banned"},
@@ -68,8 +68,8 @@ func TestOwnReasonsMustBeLabels(t *testing.T) {
 	}
 }
 
-// A handshake that fails ends its connection for what HandshakeFailed says, or for the
-// Reason that its error wraps, and else as malformed.
+// After a failed handshake the connection ends for the reason returned by
+// HandshakeFailed, or the Reason that the error wraps, and else as malformed.
 func TestReasonOfAFailedHandshake(t *testing.T) {
 	wrong := &tls.CertificateVerificationError{Err: errors.New("expired")}
 	for name, x := range map[string]struct {
@@ -95,7 +95,7 @@ func TestReasonOfAFailedHandshake(t *testing.T) {
 				})
 				c := tls.Client(s.dial(t).Conn, &tls.Config{InsecureSkipVerify: true})
 				if err := c.Handshake(); err == nil {
-					t.Fatal("the handshake succeeds")
+					t.Fatal("the handshake succeeded")
 				}
 				count := func() uint64 {
 					if x.want == engine.Malformed {

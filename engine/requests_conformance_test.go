@@ -11,7 +11,8 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// owing answers "now" at once, and promises every other line, to be answered by answer.
+// owing answers "now" at once, and promises a reply to every other line, to be sent by
+// answer.
 type owing struct {
 	mu    sync.Mutex
 	owed  []engine.Reply
@@ -47,9 +48,9 @@ func (o *owing) count() int {
 	return o.taken
 }
 
-// All requests together that are owed a reply stay within the limit, whoever has asked
-// them; who is answered at once is served meanwhile, a newcomer too; and everybody's
-// requests are answered in the end, again and again.
+// The requests in flight of all connections together stay within the limit; connections
+// that are answered at once are served meanwhile, new ones too; and all requests are
+// answered in the end, repeatedly.
 func TestTotalInFlightPausesAndResumes(t *testing.T) {
 	const limit, crowd, each, rounds = 40, 8, 50, 3
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
@@ -67,12 +68,13 @@ func TestTotalInFlightPausesAndResumes(t *testing.T) {
 				io.WriteString(c, strings.Repeat("later\n", each))
 			}
 			if !eventually(patience, func() bool { return s.Stats().Paused == crowd }) {
-				t.Fatalf("round %d: %d of %d connections are paused, %d requests taken", round, s.Stats().Paused, crowd, o.count()-before)
+				t.Fatalf("round %d: %d of %d connections are paused, %d requests in flight", round, s.Stats().Paused, crowd, o.count()-before)
 			}
-			// Connections that have never asked may go a quarter beyond it, and every visit
-			// that began before it was reached may have one request more.
+			// Connections that have never sent a request may exceed the limit by a
+			// quarter, and every visit that started before it was reached may have one
+			// more request.
 			if taken := o.count() - before; taken < limit || taken > limit+limit/4+crowd {
-				t.Errorf("round %d: %d requests were taken with a limit of %d", round, taken, limit)
+				t.Errorf("round %d: %d requests in flight with a limit of %d", round, taken, limit)
 			}
 			prompt.ask("now", "now")
 			newcomer := s.dial(t)
@@ -82,7 +84,7 @@ func TestTotalInFlightPausesAndResumes(t *testing.T) {
 				o.answer(limit)
 				return o.count() == before+crowd*each && s.Stats().Owed == 0
 			}) {
-				t.Fatalf("round %d: %d of %d requests were taken: %+v", round, o.count()-before, crowd*each, s.Stats())
+				t.Fatalf("round %d: %d of %d requests were accepted: %+v", round, o.count()-before, crowd*each, s.Stats())
 			}
 			for _, c := range all {
 				c.want(strings.Repeat("late\n", each))
@@ -94,8 +96,8 @@ func TestTotalInFlightPausesAndResumes(t *testing.T) {
 	})
 }
 
-// Replies that never come hold up what they take of the limit and nothing else: not even
-// when they are more than half of it.
+// Replies that are never sent occupy their share of the limit and block nothing else,
+// even if they are more than half of it.
 func TestTotalInFlightWithRepliesThatNeverCome(t *testing.T) {
 	const limit, stuck = 8, 6
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
@@ -107,7 +109,7 @@ func TestTotalInFlightWithRepliesThatNeverCome(t *testing.T) {
 			}
 			return o.serve(t, line)
 		}}, func(s *engine.Server) {
-			s.Limits.TotalInFlight, s.Limits.FrameTime = limit, 200*time.Millisecond // which makes sweeps frequent
+			s.Limits.TotalInFlight, s.Limits.FrameTime = limit, 200*time.Millisecond // makes sweeps frequent
 		})
 		s.dial(t).send(strings.Repeat("never\n", stuck))
 		if !eventually(patience, func() bool { return s.Stats().Owed == stuck }) {
@@ -117,7 +119,7 @@ func TestTotalInFlightWithRepliesThatNeverCome(t *testing.T) {
 		c.send(strings.Repeat("later\n", 20))
 		for range 20 {
 			if !eventually(patience, func() bool { return s.Stats().Owed > stuck }) {
-				t.Fatalf("nothing more is served: %+v", s.Stats())
+				t.Fatalf("no more requests are served: %+v", s.Stats())
 			}
 			o.answer(1)
 			c.want("late\n")
@@ -125,8 +127,8 @@ func TestTotalInFlightWithRepliesThatNeverCome(t *testing.T) {
 	})
 }
 
-// A connection that ends while it waits in line, or while replies are owed to it, gives
-// back what it had of the limit; and a drain answers what was sent.
+// A connection that ends while it waits in line, or while replies are owed to it, frees
+// its share of the limit; and a drain answers what was sent.
 func TestTotalInFlightOfConnectionsThatEnd(t *testing.T) {
 	const limit, crowd = 4, 6
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
@@ -145,16 +147,16 @@ func TestTotalInFlightOfConnectionsThatEnd(t *testing.T) {
 			for _, c := range all {
 				c.reset()
 			}
-			// Nobody hears of a reset who does not read.
+			// Without reading, no reset is detected.
 			if !eventually(patience, func() bool { o.answer(limit); return s.Stats().Open == 0 }) {
-				t.Fatalf("the crowd has left, and %d connections are open", s.Stats().Open)
+				t.Fatalf("all clients have disconnected, but %d connections are open", s.Stats().Open)
 			}
 			o.answer(crowd * limit)
 		}
 		c := s.dial(t)
 		c.send(strings.Repeat("later\n", 10))
 		if !eventually(patience, func() bool { return s.Stats().Paused == 1 }) {
-			t.Fatal("the limit does not strike any more")
+			t.Fatal("the limit no longer applies")
 		}
 		if owed := s.Stats().Owed; owed < limit || owed > limit+1 {
 			t.Errorf("%d replies are owed, want %d", owed, limit)
@@ -162,7 +164,7 @@ func TestTotalInFlightOfConnectionsThatEnd(t *testing.T) {
 		done := s.shutdown(context.Background())
 		for i := range 10 {
 			if !eventually(patience, func() bool { return s.Stats().Owed > 0 }) {
-				t.Fatalf("the drain does not take what was sent: %d answered", i)
+				t.Fatalf("the drain did not serve what was sent: %d answered", i)
 			}
 			o.answer(1)
 			c.want("late\n")

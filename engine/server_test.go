@@ -7,8 +7,8 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// A zero Server may be ended, whatever its engine, and leaves nothing behind; a Server
-// without a Protocol is still misuse, where it would serve.
+// A zero Server may be closed, whatever its engine, and leaves nothing behind; serving
+// without a Protocol still panics.
 func TestZeroServerCanBeClosed(t *testing.T) {
 	for _, e := range append(engine.All(), engine.Engine{}) {
 		for name, end := range map[string]func(*engine.Server) error{
@@ -18,7 +18,7 @@ func TestZeroServerCanBeClosed(t *testing.T) {
 			s := &engine.Server{Engine: e}
 			for range 2 {
 				if err := end(s); err != nil {
-					t.Errorf("%s: %s of a zero Server answers %v", e.Name(), name, err)
+					t.Errorf("%s: %s of a zero Server returned %v", e.Name(), name, err)
 				}
 			}
 		}

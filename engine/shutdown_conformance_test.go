@@ -15,8 +15,8 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// A request that is served during a drain may take the socket over: its user gets
-// it with no refusal before, and the drain waits for it and counts it as clean.
+// A request that is served during a drain may take over the socket: its user gets it
+// without a refusal before, and the drain waits for it and counts it as clean.
 func TestTakeOverDuringADrain(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		for _, where := range []string{"read", "in the kernel"} {
@@ -59,8 +59,8 @@ func TestTakeOverDuringADrain(t *testing.T) {
 	})
 }
 
-// A peer that is refused during a drain is refused once: for what it did, and not
-// again for the drain.
+// A peer that is refused during a drain gets one refusal: for its error, and not again
+// for the drain.
 func TestRefusalDuringADrainIsTheOnlyOne(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		for _, why := range []engine.Reason{engine.Malformed, engine.Panicked} {
@@ -90,7 +90,7 @@ func TestRefusalDuringADrainIsTheOnlyOne(t *testing.T) {
 	})
 }
 
-// hooked is an adapter whose deadlines a test hears of.
+// hooked is an adapter that intercepts its deadlines.
 type hooked struct {
 	adapter
 	onReadDeadline func(time.Time)
@@ -120,8 +120,8 @@ func (h hooked) SetLinger(seconds int) error {
 	return h.Conn.(*net.TCPConn).SetLinger(seconds)
 }
 
-// A Close of the server that comes while a socket is handed over is not lost: the
-// user's next read or write fails.
+// A Close of the server while a socket is handed over is not lost: the user's next read
+// or write fails.
 func TestCloseDuringAHandOverEndsTheUsersReads(t *testing.T) {
 	taking := func(onTake func(), ended chan<- error) lines {
 		return lines{serve: func(t *engine.Turn, line []byte) error {
@@ -142,8 +142,8 @@ func TestCloseDuringAHandOverEndsTheUsersReads(t *testing.T) {
 			return false
 		}
 	}
-	// An engine that takes its own deadline back for the socket's user is
-	// interrupted right then.
+	// An engine that resets its own deadline for the socket's user is interrupted at that
+	// point.
 	t.Run("as the deadline is taken back", func(t *testing.T) {
 		onEach(t, over(overAdapter), func(t *testing.T, g ground) {
 			var s *server
@@ -171,10 +171,10 @@ func TestCloseDuringAHandOverEndsTheUsersReads(t *testing.T) {
 			c.send("take\n")
 			eventually(patience/10, func() bool { return !armed.Load() })
 			if armed.CompareAndSwap(true, false) {
-				closeNow() // an engine that takes no deadline back
+				closeNow() // for engines that reset no deadline
 			}
 			if !wantError(t, ended) {
-				t.Error("Close does not end the read of the socket's user")
+				t.Error("Close did not end the read of the socket's user")
 			}
 			c.Close()
 			heard(t, closed, "Close returns")
@@ -185,7 +185,7 @@ func TestCloseDuringAHandOverEndsTheUsersReads(t *testing.T) {
 		grounds := append(over(overTCP), ground{engine.Engine{}, overUnix})
 		oneByOne(t, grounds, func(t *testing.T, g ground) {
 			lost := 0
-			hold := 20 * time.Microsecond // how long the handler goes on once Close is called: to be just late enough
+			hold := 20 * time.Microsecond // how long the handler runs after Close was called: to be just late enough
 			for range rounds {
 				now, ended, closed := make(chan struct{}), make(chan error, 1), make(chan struct{})
 				s := serve(t, g, taking(func() {
@@ -202,16 +202,16 @@ func TestCloseDuringAHandOverEndsTheUsersReads(t *testing.T) {
 				c.send("take\n")
 				heard(t, closed, "Close returns")
 				select {
-				case why := <-s.ends: // whether the user has had the socket or not
+				case why := <-s.ends: // whether or not the user has had the socket
 					if len(ended) > 0 {
 						if err := <-ended; err == nil || err == io.EOF {
-							t.Errorf("the user's read came to %v, want an error", err)
+							t.Errorf("the user's read returned %v, want an error", err)
 						}
 						hold += hold / 16
 					} else {
 						hold -= hold / 16
 						if why != engine.Forced {
-							t.Errorf("OnClose was told %v, want %v", why.String(), engine.Forced.String())
+							t.Errorf("OnClose got %v, want %v", why.String(), engine.Forced.String())
 						}
 					}
 				case <-time.After(patience / 5):
@@ -226,9 +226,9 @@ func TestCloseDuringAHandOverEndsTheUsersReads(t *testing.T) {
 	})
 }
 
-// A forced Shutdown ends what user code waits for on a socket that it has taken
-// over by a deadline in the past, and does nothing else to it: who takes the
-// deadline back can still say goodbye.
+// A forced Shutdown interrupts user code on a socket that it has taken over by a deadline
+// in the past, and does nothing else to the socket: user code that resets the deadline
+// can still close it properly.
 func TestForcedShutdownLeavesATakenOverSocketUsable(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		for _, blocked := range []string{"read", "write"} {
@@ -265,17 +265,17 @@ func TestForcedShutdownLeavesATakenOverSocketUsable(t *testing.T) {
 				giveUp()
 				done := s.shutdown(ctx)
 				if err := heard(t, failed, "the user's "+blocked+" fails"); !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("the user's %s answers %v, want the deadline's error", blocked, err)
+					t.Errorf("the user's %s returned %v, want the deadline's error", blocked, err)
 				}
 				all, err := io.ReadAll(c.r)
 				if said := heard(t, bye, "the user says goodbye"); said != nil {
-					t.Errorf("the user cannot say goodbye: %v", said)
+					t.Errorf("the user cannot write any more: %v", said)
 				}
 				if !strings.HasSuffix(string(all), "bye") || err != nil {
 					t.Errorf("read %d bytes, %.10q last (%v), want the user's goodbye and a clean end of the stream", len(all), all[max(0, len(all)-10):], err)
 				}
 				if got := heard(t, done, "Shutdown returns"); got.Forced != 1 || got.Clean != 0 || !errors.Is(got.err, context.Canceled) {
-					t.Errorf("Shutdown came to %+v and %v, want one forced and the context's error", got.Drained, got.err)
+					t.Errorf("Shutdown ended with %+v and %v, want one forced and the context's error", got.Drained, got.err)
 				}
 				if n := lingers.Load(); n > 0 {
 					t.Errorf("SetLinger was called %d times on the user's socket", n)
@@ -285,8 +285,8 @@ func TestForcedShutdownLeavesATakenOverSocketUsable(t *testing.T) {
 	})
 }
 
-// shaking is an adapter with a handshake that takes as long as the test likes and
-// succeeds however late it is.
+// shaking is an adapter whose handshake takes as long as the test needs, and succeeds
+// however late.
 type shaking struct {
 	adapter
 	hands *gate
@@ -297,12 +297,13 @@ func (s shaking) HandshakeContext(context.Context) error {
 	return nil
 }
 
-// A connection that is forced before OnOpen was called is told to neither hook.
+// For a connection that is forced closed before OnOpen was called, neither hook is
+// called.
 func TestConnectionForcedBeforeItOpensIsToldToNoHook(t *testing.T) {
 	check := func(t *testing.T, s *server) {
 		t.Helper()
 		if !eventually(patience, func() bool { return s.Stats().Open == 0 }) {
-			t.Fatal("the connection does not end")
+			t.Fatal("the connection did not end")
 		}
 		if len(s.opened) > 0 || len(s.ends) > 0 {
 			t.Errorf("OnOpen was called for %d connections and OnClose %d times, want neither", len(s.opened), len(s.ends))
@@ -350,7 +351,7 @@ func TestConnectionForcedBeforeItOpensIsToldToNoHook(t *testing.T) {
 			s.Close()
 			block.open()
 			if !eventually(patience, func() bool { return s.Stats().Open == 0 }) {
-				t.Fatal("the connections do not end")
+				t.Fatal("the connections did not end")
 			}
 			if len(s.opened) != loops || len(s.ends) != loops {
 				t.Errorf("OnOpen was called for %d connections and OnClose %d times, want %d each", len(s.opened), len(s.ends), loops)
@@ -359,15 +360,15 @@ func TestConnectionForcedBeforeItOpensIsToldToNoHook(t *testing.T) {
 	})
 }
 
-// Shutdown returns as soon as its context has ended, whatever holds it up then.
+// Shutdown returns soon after its context has ended, whatever delays it.
 func TestShutdownKeepsToItsContext(t *testing.T) {
 	const (
 		within = 20 * time.Millisecond
 		margin = 50 * time.Millisecond
-		tries  = 3 // a busy machine may make some of them late
+		tries  = 3 // a busy machine may delay some of them
 	)
-	// Each makes a server that cannot drain, says how many connections are open on
-	// it and lets go of what it holds when the Shutdown has returned.
+	// Each starts a server that cannot drain, and returns how many connections are open
+	// on it and a function that releases what it holds after the Shutdown has returned.
 	hindrances := map[string]func(t *testing.T, g ground) (s *server, open int, letGo func()){
 		"refused peers stay": func(t *testing.T, g ground) (*server, int, func()) {
 			s := serve(t, g, answering, func(s *engine.Server) { s.Limits.Conns = 1 })
@@ -413,11 +414,11 @@ func TestShutdownKeepsToItsContext(t *testing.T) {
 				s.dial(t).send("more than the kernel holds\n")
 			}
 			if !eventually(patience, func() bool { st := s.Stats(); return st.Requests == 2 && st.Waiting > int64(len(large))/2 }) {
-				t.Fatal("nothing waits for the peers")
+				t.Fatal("no output is queued for the peers")
 			}
 			return s, 2, nil
 		},
-		"half a message has come": func(t *testing.T, g ground) (*server, int, func()) {
+		"half a message has arrived": func(t *testing.T, g ground) (*server, int, func()) {
 			s := serve(t, g, answering)
 			s.dial(t).send("half")
 			if !eventually(patience, func() bool { return s.Stats().BytesIn == 4 }) {
@@ -425,7 +426,7 @@ func TestShutdownKeepsToItsContext(t *testing.T) {
 			}
 			return s, 1, nil
 		},
-		"a late reply never comes": func(t *testing.T, g ground) (*server, int, func()) {
+		"a late reply is never sent": func(t *testing.T, g ground) (*server, int, func()) {
 			s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error { t.Later(); return nil }})
 			s.dial(t).send("late\n")
 			if !eventually(patience, func() bool { return s.Stats().Owed == 1 }) {
@@ -447,7 +448,7 @@ func TestShutdownKeepsToItsContext(t *testing.T) {
 						letGo()
 					}
 					if got.Clean+got.Forced != open || got.Forced > 0 && !errors.Is(got.err, context.DeadlineExceeded) {
-						t.Errorf("Shutdown came to %+v and %v, want %d connections counted and the context's error", got.Drained, got.err, open)
+						t.Errorf("Shutdown ended with %+v and %v, want %d connections counted and the context's error", got.Drained, got.err, open)
 					}
 					if best = min(best, got.took); best <= within+margin || best > 10*margin {
 						break // in time, or later than noise explains
@@ -477,7 +478,7 @@ func TestCloseWhileAConnectionIsAccepted(t *testing.T) {
 			told := c.over()
 			c.Close()
 			if !told || !eventually(patience/5, func() bool { return s.Stats().Open == 0 && s.imbalance() == "" }) {
-				t.Fatalf("round %d: the connection outlives its server; its peer has seen the end: %v; %d are open; %s", round, told, s.Stats().Open, s.imbalance())
+				t.Fatalf("round %d: the connection has outlived its server; its peer has seen the end: %v; %d are open; %s", round, told, s.Stats().Open, s.imbalance())
 			}
 		}
 	})
@@ -486,10 +487,10 @@ func TestCloseWhileAConnectionIsAccepted(t *testing.T) {
 // answering answers every line.
 var answering = lines{serve: func(t *engine.Turn, line []byte) error { return say(t, "answer") }}
 
-// Peers that have been told everything and merely keep their sockets open do not
-// make a drain take LingerTime: they get a moment, a quarter of a second, to hear it.
+// Peers that have been sent everything and merely keep their sockets open do not delay a
+// drain by LingerTime: they get a quarter of a second to receive it.
 func TestPeersThatStayDoNotHoldAShutdownUp(t *testing.T) {
-	const linger, most = 15 * time.Second, 5 * time.Second // the moment, and what a busy machine adds
+	const linger, most = 15 * time.Second, 5 * time.Second // with allowance for a busy machine
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
 			if string(line) == "bad" {
@@ -504,7 +505,7 @@ func TestPeersThatStayDoNotHoldAShutdownUp(t *testing.T) {
 		refused.want(refusal(engine.Malformed))
 		got := heard(t, s.shutdown(t.Context()), "Shutdown returns")
 		if want := (engine.Drained{Clean: 2}); got.Drained != want || got.err != nil {
-			t.Errorf("Shutdown came to %+v and %v, want %+v and no error", got.Drained, got.err, want)
+			t.Errorf("Shutdown ended with %+v and %v, want %+v and no error", got.Drained, got.err, want)
 		}
 		if got.took > most {
 			t.Errorf("Shutdown took %v, want %v at most", got.took.Round(time.Millisecond), most)

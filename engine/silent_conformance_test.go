@@ -12,9 +12,9 @@ func echoLines() lines {
 	return lines{serve: func(t *engine.Turn, line []byte) error { return say(t, string(line)) }}
 }
 
-// At the limit, a connection that has never sent a byte makes room for a newcomer, and is
-// told so: the oldest first. One that has sent anything stays, even half a message that
-// nobody has read, and when all have, newcomers are refused.
+// At the limit, a new connection displaces one that has never sent a byte, with a
+// refusal: the oldest first. One that has sent anything stays, even half a message that
+// nobody has read, and when all have, new connections are refused.
 func TestSilentConnectionsMakeRoom(t *testing.T) {
 	const silent, busy = 6, 4
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
@@ -52,14 +52,14 @@ func TestSilentConnectionsMakeRoom(t *testing.T) {
 		}
 		st := s.Stats()
 		if st.Open != silent+busy || st.Ended[engine.Displaced] != silent || st.Ended[engine.TooManyConns] != 1 {
-			t.Errorf("%d are open, %d made room, %d were refused; want %d, %d and 1",
+			t.Errorf("%d are open, %d were displaced, %d were refused; want %d, %d and 1",
 				st.Open, st.Ended[engine.Displaced], st.Ended[engine.TooManyConns], silent+busy, silent)
 		}
 	})
 }
 
-// A connection whose proxy has told its address is silent until a byte of a message has
-// come.
+// Behind a proxy, a connection with a PROXY header counts as silent until a byte of a
+// message has arrived.
 func TestSilentBehindAProxyMakesRoom(t *testing.T) {
 	const header = "PROXY TCP4 192.0.2.1 192.0.2.2 1000 2000\r\n"
 	onEach(t, over(overTCP), func(t *testing.T, g ground) {
@@ -80,7 +80,7 @@ func TestSilentBehindAProxyMakesRoom(t *testing.T) {
 	})
 }
 
-// Two thousand silent connections keep nobody out.
+// Two thousand silent connections lock nobody out.
 func TestSilentCrowdKeepsNobodyOut(t *testing.T) {
 	const limit, newcomers = 2000, 100
 	oneByOne(t, over(overTCP), func(t *testing.T, g ground) {
@@ -98,13 +98,13 @@ func TestSilentCrowdKeepsNobodyOut(t *testing.T) {
 			t.Errorf("%d connections are open, want %d", s.Stats().Open, limit)
 		}
 		if st := s.Stats(); st.Ended[engine.Displaced] != newcomers || st.Ended[engine.TooManyConns] != 0 {
-			t.Errorf("%d made room and %d were refused, want %d and none", st.Ended[engine.Displaced], st.Ended[engine.TooManyConns], newcomers)
+			t.Errorf("%d were displaced and %d were refused, want %d and none", st.Ended[engine.Displaced], st.Ended[engine.TooManyConns], newcomers)
 		}
 	})
 }
 
-// Silent connections that ask just when they are to make room keep their places, and the
-// limit holds all the same: newcomers go.
+// Silent connections that send a request just when they are to be displaced stay, and the
+// limit still holds: newcomers are closed.
 func TestSilentConnectionsThatAskKeepTheirPlaces(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		const places = 3
@@ -116,13 +116,13 @@ func TestSilentConnectionsThatAskKeepTheirPlaces(t *testing.T) {
 				all[len(all)-1].Write([]byte("hello\n")) // a refused peer may be gone
 			}
 			if !eventually(patience, func() bool { return s.Stats().Open <= places }) {
-				t.Fatalf("%d connections stay open, of %d places", s.Stats().Open, places)
+				t.Fatalf("%d connections stay open with a limit of %d", s.Stats().Open, places)
 			}
 			for _, c := range all {
 				c.Close()
 			}
 			if !eventually(patience, func() bool { return s.Stats().Open == 0 }) {
-				t.Fatal("they do not leave")
+				t.Fatal("the connections did not end")
 			}
 		}
 	})

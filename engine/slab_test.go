@@ -9,7 +9,7 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// slabs is a shard that nobody runs, for its slab.
+// slabs returns a shard without a runner, for its slab.
 func slabs() *shard { return bare(Limits{}).bareShard() }
 
 func taken(t *testing.T, l *shard) connRef {
@@ -22,7 +22,7 @@ func taken(t *testing.T, l *shard) connRef {
 	return k
 }
 
-// What an idle connection costs is a promise; this is where it is kept or broken.
+// TestSlotSize enforces the memory cost of an idle connection.
 func TestSlotSize(t *testing.T) {
 	const most = 72
 	size := unsafe.Sizeof(slot{}) + unsafe.Sizeof(chunk{}.inflights[0])
@@ -31,8 +31,8 @@ func TestSlotSize(t *testing.T) {
 	}
 }
 
-// The generation names a connection, not its slot: no key comes twice, whatever is
-// given back in between, the slab's memory included.
+// A key identifies a connection, not its slot: no key is used twice, whatever is freed in
+// between, the slab's memory included.
 func TestKeysAreNotUsedAgain(t *testing.T) {
 	l := slabs()
 	seen := map[uint64]bool{}
@@ -50,17 +50,17 @@ func TestKeysAreNotUsedAgain(t *testing.T) {
 			k := all[len(all)-1-i]
 			k.free()
 			if _, ok := l.lock(k.key); ok {
-				t.Fatal("a key outlives its connection")
+				t.Fatal("a key has outlived its connection")
 			}
 		}
 	}
 	for key := range seen {
 		if _, ok := l.lock(key); ok {
-			t.Fatal("an old key finds somebody")
+			t.Fatal("a stale key finds a connection")
 		}
 	}
 	if l.open != 0 {
-		t.Errorf("%d open", l.open)
+		t.Errorf("%d open connections", l.open)
 	}
 }
 
@@ -87,7 +87,7 @@ func TestSlabShrinks(t *testing.T) {
 	}
 }
 
-// A slab does not flutter at a chunk's edge.
+// A slab has hysteresis at a chunk's edge.
 func TestSlabDoesNotFlutter(t *testing.T) {
 	l := slabs()
 	for range chunkSlots {
@@ -100,7 +100,7 @@ func TestSlabDoesNotFlutter(t *testing.T) {
 		k = taken(t, l)
 	}
 	if l.chunks.Load() != chunks {
-		t.Error("a chunk comes and goes with one connection")
+		t.Error("a chunk is allocated and freed with one connection")
 	}
 }
 
@@ -111,7 +111,7 @@ func TestSlotAddresses(t *testing.T) {
 		want := netip.MustParseAddrPort(text)
 		k.setAddr(want)
 		if got := (k.conn()).RemoteAddr(); got != want {
-			t.Errorf("%v comes back as %v", want, got)
+			t.Errorf("%v is returned as %v", want, got)
 		}
 		k.s.mu.Lock()
 		k.detach()
@@ -126,7 +126,7 @@ func TestSlotAddresses(t *testing.T) {
 	}
 }
 
-// A flight that was given back and one that comes after it are one row of tickets.
+// Tickets are unique across inflights of a connection.
 func TestTicketsOutliveTheFlight(t *testing.T) {
 	l := slabs()
 	k := taken(t, l)
@@ -137,17 +137,17 @@ func TestTicketsOutliveTheFlight(t *testing.T) {
 	landed := k.x.Load() == nil
 	k.s.mu.Unlock()
 	if !landed {
-		t.Fatal("a flight with nothing in it is kept")
+		t.Fatal("an empty inflight is kept")
 	}
 	if again := promised(&k); again == old {
-		t.Error("a ticket is given out twice")
+		t.Error("a ticket is used twice")
 	}
 	if err := k.conn().post(old, nil); err != ErrSettled {
-		t.Errorf("an old ticket answers %v, want ErrSettled", err)
+		t.Errorf("a stale ticket returned %v, want ErrSettled", err)
 	}
 }
 
-// Others look for connections while some come and go.
+// Goroutines look up connections while others begin and end.
 func TestSlabFromManyGoroutines(t *testing.T) {
 	l := slabs()
 	l.poll = new(sys.Poll)
@@ -182,8 +182,8 @@ func TestSlabFromManyGoroutines(t *testing.T) {
 	looking.Wait()
 }
 
-// A loop that holds a report of a connection that was away must not take the next
-// one in its slot for it, whatever happens between any two of its instructions.
+// A loop that holds an event of a connection that was away must not apply it to the next
+// connection in the slot, whatever happens between any two of its instructions.
 func TestStaleReportFindsNobody(t *testing.T) {
 	l := slabs()
 	k := taken(t, l)
@@ -197,15 +197,15 @@ func TestStaleReportFindsNobody(t *testing.T) {
 				return
 			default:
 			}
-			old.setAway(true)   // the connection is served beside its loop,
+			old.setAway(true)   // the connection is served off its loop,
 			k.s.tenant.Store(0) // ends there,
-			k.setAway(false)    // and the next one takes its slot.
+			k.setAway(false)    // and the next one reuses its slot.
 		}
 	})
 	report := connRef{sh: l, s: k.s, x: k.x, key: keyOf(0, stale)}
 	for range 2_000_000 {
 		if ended, away := report.standing(); !ended && !away {
-			t.Error("a stale report finds a connection that is the loop's")
+			t.Error("a stale event finds a connection that is the loop's")
 			break
 		}
 	}
@@ -213,8 +213,8 @@ func TestStaleReportFindsNobody(t *testing.T) {
 	ending.Wait()
 }
 
-// Others look for connections while crowds leave and take several chunks with them.
-// It is for the race detector: what a shard has published is never written again.
+// Goroutines look up connections while many others end and several chunks are freed. It
+// is for the race detector: a published slice is never modified.
 func TestSlabShrinksWhileOthersLook(t *testing.T) {
 	l := slabs()
 	first := taken(t, l)
@@ -233,14 +233,14 @@ func TestSlabShrinksWhileOthersLook(t *testing.T) {
 	left := (*l.chunks.Load())[0]
 	for range 2_000 {
 		chunks := []chunk{left}
-		for range 200 { // a crowd has been there
+		for range 200 { // after a burst
 			chunks = append(chunks, chunk{left.slots, left.inflights, &side{}})
 		}
-		chunks[200].side.open = 1 // but for one
+		chunks[200].side.open = 1 // except for one
 		l.chunks.Store(&chunks)
 		l.open++
 		k := connRef{sh: l, s: &left.slots[1], x: &left.inflights[1], key: keyOf(200*chunkSlots+1, 9)}
-		k.free() // takes 200 chunks with it
+		k.free() // frees 200 chunks
 		if n := len(*l.chunks.Load()); n != 1 {
 			t.Fatalf("%d chunks are left for one connection", n)
 		}
@@ -249,7 +249,7 @@ func TestSlabShrinksWhileOthersLook(t *testing.T) {
 	looking.Wait()
 }
 
-// promised is the ticket of one more reply that k owes.
+// promised returns the ticket of one more reply owed by k.
 func promised(k *connRef) uint64 {
 	var tickets [1]uint64
 	k.promise(tickets[:])

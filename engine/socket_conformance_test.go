@@ -11,7 +11,7 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// giving is a protocol of lines, of which "give" gives the socket to taken within the visit
+// giving is a line protocol in which "give" sends the socket to taken within the visit
 // and then calls after.
 func giving(taken chan<- net.Conn, after func(t *engine.Turn) error) lines {
 	return lines{serve: func(t *engine.Turn, line []byte) error {
@@ -33,7 +33,7 @@ func giving(taken chan<- net.Conn, after func(t *engine.Turn) error) lines {
 	}}
 }
 
-// echoes answers each line on a socket, prefixed, until its end.
+// echoes answers each line on a socket, with a prefix, until its end.
 func echoes(nc net.Conn) {
 	defer nc.Close()
 	var got []byte
@@ -55,8 +55,8 @@ func echoes(nc net.Conn) {
 	}
 }
 
-// A socket that is given away works both ways while the visit lasts and after it, from
-// several goroutines, behind everything that was answered before.
+// A socket that is given away works in both directions during and after the visit, from
+// several goroutines, after all earlier replies.
 func TestSocketWithinTheVisit(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		taken, goOn := make(chan net.Conn, 1), make(chan struct{})
@@ -69,7 +69,7 @@ func TestSocketWithinTheVisit(t *testing.T) {
 		c.ask("within the visit", "socket within the visit")
 		go io.WriteString(nc, "from another goroutine\n")
 		c.want("from another goroutine\n")
-		other := s.dial(t) // the loop goes on
+		other := s.dial(t) // the loop continues
 		other.ask("three", "three")
 		close(goOn)
 		s.ended(t, engine.ClosedHere)
@@ -77,14 +77,14 @@ func TestSocketWithinTheVisit(t *testing.T) {
 			c.ask("after the visit", "socket after the visit")
 		}
 		if st := s.Stats(); st.Open != 1 {
-			t.Errorf("%d connections are open, want the other", st.Open)
+			t.Errorf("%d connections are open, want only the other", st.Open)
 		}
 		nc.Close()
 		c.wantEnd("")
 	})
 }
 
-// What was pushed before arrives before, and nothing can be pushed afterwards.
+// Earlier pushes arrive before, and later ones are refused.
 func TestSocketAndPushes(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		taken := make(chan net.Conn, 1)
@@ -106,7 +106,7 @@ func TestSocketAndPushes(t *testing.T) {
 		close(pushed)
 		nc := heard(t, taken, "the socket")
 		if err := conn.Push([]byte("too late\n")); err != engine.ErrClosed {
-			t.Errorf("Push says %v, want %v", err, engine.ErrClosed)
+			t.Errorf("Push returned %v, want %v", err, engine.ErrClosed)
 		}
 		io.WriteString(nc, "by hand\n")
 		nc.Close()
@@ -118,8 +118,8 @@ func TestSocketAndPushes(t *testing.T) {
 	})
 }
 
-// A server that shuts down waits for the visit, and leaves the socket alone; so does one
-// that is closed.
+// A server that shuts down waits for the visit, and does not touch the socket; nor does
+// one that is closed.
 func TestSocketOutlivesItsServer(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		for _, force := range []bool{false, true} {
@@ -153,7 +153,7 @@ func TestSocketOutlivesItsServer(t *testing.T) {
 	})
 }
 
-// A panic after it is counted, and the socket stays whose it is.
+// A panic after Socket is counted, and the socket stays open.
 func TestSocketAndPanic(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		taken := make(chan net.Conn, 1)
@@ -172,19 +172,19 @@ func TestSocketAndPanic(t *testing.T) {
 	})
 }
 
-// Limits no longer strike: a silent socket that is given away is nobody's to close.
+// Limits no longer apply: the engine must not close a silent socket that was given away.
 func TestSocketHasNoLimits(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		taken, goOn := make(chan net.Conn, 1), make(chan struct{})
 		s := serve(t, g, giving(taken, func(t *engine.Turn) error { <-goOn; return nil }), func(s *engine.Server) {
-			const soon = time.Second // and not too soon for the request on a busy machine
+			const soon = time.Second // enough time for the request on a busy machine
 			s.Limits.IdleTime, s.Limits.FrameTime, s.Limits.StallTime = soon, soon, soon
 		})
 		c := s.dial(t)
 		c.send("give\n")
 		c.want("given\n")
 		nc := heard(t, taken, "the socket")
-		idle := s.dial(t) // which ends when the limits have struck
+		idle := s.dial(t) // ends when the limits have been reached
 		heard(t, s.ends, "the idle connection's end")
 		go echoes(nc)
 		c.ask("still here", "socket still here")
@@ -195,7 +195,7 @@ func TestSocketHasNoLimits(t *testing.T) {
 	})
 }
 
-// Large pushes that race with it arrive whole or not at all.
+// Large concurrent pushes arrive in full or not at all.
 func TestSocketCutsNoPush(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		line := strings.Repeat("p", 99_999) + "\n"
@@ -229,14 +229,14 @@ func TestSocketCutsNoPush(t *testing.T) {
 		text, last := strings.CutSuffix(string(got), "by hand\n")
 		text = strings.Replace(text, "given\n", "", 1)
 		if err != nil || !last || len(text)%len(line) != 0 || strings.Count(text, line) != len(text)/len(line) {
-			t.Errorf("%d bytes, %v; a push was cut, or the last words are not the last", len(got), err)
+			t.Errorf("%d bytes, %v; a push was cut, or the last line is not the last", len(got), err)
 		}
 		s.ended(t, engine.ClosedHere)
 	})
 }
 
-// The kernel no longer reports it: nobody of ours would read what arrives, and a loop would
-// be told of it for ever.
+// The kernel no longer reports the socket: the engine would not read what arrives, and a
+// loop would get events for ever.
 func TestSocketIsNotReported(t *testing.T) {
 	onEach(t, everywhere(ground.isLoop), func(t *testing.T, g ground) {
 		taken := make(chan net.Conn, 1)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The reasons are a closed set: every one has a label of its own, fit for a
-// counter, and everything beyond them has the same.
+// The reasons are a closed set: each has a unique label, valid for a metric, and all
+// values beyond them share one.
 func TestReasons(t *testing.T) {
 	seen := map[string]Reason{}
 	for r := Reason(1); r < reasons; r++ {
@@ -92,30 +92,30 @@ func TestStats(t *testing.T) {
 					t.Errorf("at the end:\n got %+v\nwant %+v", got, want)
 				}
 				if err := second.Conn().Push([]byte("x")); err != ErrClosed {
-					t.Errorf("Push says %v, want ErrClosed", err)
+					t.Errorf("Push returned %v, want ErrClosed", err)
 				}
 				if got := exact(r.Stats()); got != want {
-					t.Errorf("what reached nobody was counted: %+v", got)
+					t.Errorf("unsent output was counted: %+v", got)
 				}
 			})
 		})
 	}
 }
 
-// exact is st without what depends on which memory is lent at the moment.
+// exact returns st without figures that depend on the state of the pools.
 func exact(st Stats) Stats {
 	st.Buffers, st.Lent, st.OutputMemory, st.InputMemory = 0, 0, 0, 0
 	return st
 }
 
-// What waits for a peer that does not read is on the books until it is gone.
+// Output for a peer that does not read is counted until it is sent or dropped.
 func TestStatsOfWhatWaits(t *testing.T) {
 	virtually(t, scripted(big), Limits{}, func(r *running) {
 		c := r.dial(r.t)
 		c.send(message("more"))
 		synctest.Wait()
 		if got := r.Stats().Waiting; got != 1<<20 {
-			r.t.Errorf("%d bytes wait, want the whole reply until it is written", got)
+			r.t.Errorf("%d bytes are queued, want the whole reply until it is written", got)
 		}
 		pause(time.Minute)
 		if st := r.Stats(); st.Waiting != 0 || st.Open != 0 || st.Ended[WriteStall] != 1 || r.output.held.Load() != 0 {

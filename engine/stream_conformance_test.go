@@ -18,17 +18,17 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// streams is a protocol of lines whose visits may wait. "put n" is followed by n bytes
-// and answered with their checksum, "get n" is answered with n bytes of pattern.
+// streams is a line protocol whose visits may wait. "put n" is followed by n bytes and
+// answered with their checksum, "get n" is answered with n bytes of pattern.
 type streams struct {
 	lines // for all other lines
-	// failed hears of the errors of Flush and More.
+	// failed is called with the errors of Flush and More.
 	failed func(t *engine.Turn, err error)
 	// waits is called before every More.
 	waits func(t *engine.Turn)
 }
 
-// streamChunk is what "get" flushes at a time.
+// streamChunk is how much "get" flushes at a time.
 const streamChunk = 16 << 10
 
 func (p streams) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
@@ -90,7 +90,7 @@ func (p streams) fail(t *engine.Turn, err error) error {
 	return err
 }
 
-// pattern is n bytes that differ everywhere, from at on.
+// pattern returns n bytes from offset at, with few repetitions.
 func pattern(at, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -102,7 +102,7 @@ func pattern(at, n int) []byte {
 // echoing answers a line with itself.
 func echoing(t *engine.Turn, line []byte) error { return say(t, string(line)) }
 
-// Streams go both ways, whole, and what is pipelined behind them is served.
+// Streams work in both directions, and pipelined requests after them are served.
 func TestStreams(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		s := serve(t, g, streams{lines: lines{serve: echoing}})
@@ -117,7 +117,7 @@ func TestStreams(t *testing.T) {
 			all.Go(func() {
 				got := make([]byte, len(answer))
 				if n, err := io.ReadFull(c.r, got); string(got) != answer {
-					t.Errorf("%d bytes of %d came (%v), or others", n, len(answer), err)
+					t.Errorf("%d bytes of %d arrived (%v), or wrong ones", n, len(answer), err)
 				}
 			})
 		}
@@ -125,9 +125,9 @@ func TestStreams(t *testing.T) {
 	})
 }
 
-// While More waits, the peer already has the answers to what it asked before: it may need
-// them to go on. A part of the answer that is not flushed is not among them, and can still
-// be taken back.
+// While More waits, the peer already has the replies to its earlier requests: it may need
+// them to continue. An unflushed part of the current reply is not among them, and can
+// still be rolled back.
 func TestMoreSendsEarlierAnswers(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		s := serve(t, g, streams{lines: lines{serve: echoing}, waits: func(t *engine.Turn) {
@@ -148,7 +148,7 @@ func TestMoreSendsEarlierAnswers(t *testing.T) {
 	})
 }
 
-// A visit that waits for input hears why it waits in vain.
+// A visit that waits for input gets the reason when it waits in vain.
 func TestMoreSaysWhyNothingComes(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		for _, test := range []struct {
@@ -184,10 +184,10 @@ func TestMoreSaysWhyNothingComes(t *testing.T) {
 				if !eventually(patience, func() bool { return s.Stats().BytesIn == uint64(len("hello\n"+test.begin)) }) {
 					t.Fatal("the beginning does not arrive")
 				}
-				eventually(20*time.Millisecond, func() bool { return len(failed) > 0 }) // mostly it waits by then
+				eventually(20*time.Millisecond, func() bool { return len(failed) > 0 }) // by then it mostly waits
 				test.do(s, c, heard(t, opened, "OnOpen"))
 				if err := heard(t, failed, "More fails"); err != test.want {
-					t.Errorf("More says %v, want %v", err, test.want)
+					t.Errorf("More returned %v, want %v", err, test.want)
 				}
 				s.ended(t, test.want)
 				if test.want != engine.Forced {
@@ -198,7 +198,7 @@ func TestMoreSaysWhyNothingComes(t *testing.T) {
 	})
 }
 
-// A peer that takes nothing of what is flushed has StallTime.
+// A peer that reads nothing of what is flushed has StallTime.
 func TestFlushGivesUpOnAPeerThatDoesNotRead(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		failed := make(chan error, 1)
@@ -207,13 +207,13 @@ func TestFlushGivesUpOnAPeerThatDoesNotRead(t *testing.T) {
 		})
 		s.dial(t).send("get 1000000000\n")
 		if err := heard(t, failed, "Flush fails"); err != engine.WriteStall {
-			t.Errorf("Flush says %v, want %v", err, engine.WriteStall)
+			t.Errorf("Flush returned %v, want %v", err, engine.WriteStall)
 		}
 		s.ended(t, engine.WriteStall)
 	})
 }
 
-// What is posted between two Flushes is neither torn nor lost.
+// Pushes between two Flushes are neither torn nor lost.
 func TestPushesBesideAStream(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		const records, pushes = 400, 1000
@@ -252,7 +252,7 @@ func TestPushesBesideAStream(t *testing.T) {
 	})
 }
 
-// busyWriter has something posted during every write, while wanted says so.
+// busyWriter posts during every write while wanted returns true.
 type busyWriter struct {
 	adapter
 	wanted func() (post func())
@@ -265,11 +265,11 @@ func (c busyWriter) Write(p []byte) (int, error) {
 	return c.adapter.Write(p)
 }
 
-// Flush waits for its own output, not for what is posted meanwhile, which may have no end.
+// Flush waits for its own output, not for concurrent posts, which may have no end.
 func TestFlushEndsBesideEndlessPushes(t *testing.T) {
 	onEach(t, everywhere(func(g ground) bool { return g.network == overAdapter }), func(t *testing.T, g ground) {
 		const records, enough = 20, 1000
-		var to atomic.Pointer[engine.Conn] // while it flushes
+		var to atomic.Pointer[engine.Conn] // set while it flushes
 		var pushes atomic.Int32
 		wanted := func() func() {
 			if c := to.Load(); c != nil && pushes.Add(1) < enough {
@@ -302,13 +302,13 @@ func TestFlushEndsBesideEndlessPushes(t *testing.T) {
 			}
 		}
 		if n := pushes.Load(); came != records || n >= enough {
-			t.Errorf("%d records came beside %d pushes, want %d beside fewer than %d", came, n, records, enough)
+			t.Errorf("%d records arrived with %d pushes, want %d with fewer than %d", came, n, records, enough)
 		}
 	})
 }
 
-// What is posted in a visit after Hold comes behind the visit's output, also when that
-// goes in pieces, and when other output waited before.
+// Posts after Hold follow the visit's output, even when that is sent in parts, and when
+// other output was queued before.
 func TestHoldKeepsThePushBehindTheAnswer(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
@@ -356,12 +356,12 @@ func TestHoldKeepsThePushBehindTheAnswer(t *testing.T) {
 	})
 }
 
-// What a visit holds beyond HardCap is not its peer's fault, also while it writes.
+// Held posts beyond HardCap are not the peer's fault, even while the visit writes.
 func TestHeldPushesAreNotThePeersFault(t *testing.T) {
 	const hardCap, size = 64 << 10, 48 << 10
 	push := strings.Repeat("p", size-1) + "\n"
 	onEach(t, everywhere(func(g ground) bool { return g.network == overAdapter }), func(t *testing.T, g ground) {
-		var to atomic.Pointer[engine.Conn] // while it flushes
+		var to atomic.Pointer[engine.Conn] // set while it flushes
 		wanted := func() func() {
 			if c := to.Swap(nil); c != nil {
 				return func() {
@@ -393,7 +393,7 @@ func TestHeldPushesAreNotThePeersFault(t *testing.T) {
 	})
 }
 
-// settlesLate sends a reply that is owed at the beginning of the visit that reads "put".
+// settlesLate sends an owed reply at the beginning of the visit that reads "put".
 type settlesLate struct {
 	streams
 	owed chan engine.Reply
@@ -410,8 +410,8 @@ func (p settlesLate) Advance(t *engine.Turn, in []byte) (used, need int, err err
 	return p.streams.Advance(t, in)
 }
 
-// A visit that waits for input does not hold back the reply to an earlier request, for
-// which the peer may wait before it sends more.
+// A visit that waits for input does not delay the reply to an earlier request, for which
+// the peer may wait before it sends more.
 func TestMoreLetsEarlierRepliesGo(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		owed := make(chan engine.Reply, 1)
@@ -422,7 +422,7 @@ func TestMoreLetsEarlierRepliesGo(t *testing.T) {
 		c := s.dial(t)
 		c.send("later\n")
 		if !eventually(patience, func() bool { return len(owed) > 0 }) {
-			t.Fatal("the first request does not arrive")
+			t.Fatal("the first request did not arrive")
 		}
 		c.send("put 3\n")
 		c.want("late\n")
@@ -431,8 +431,8 @@ func TestMoreLetsEarlierRepliesGo(t *testing.T) {
 	})
 }
 
-// Holding twice in a visit lets nothing pass that was held the first time: one visit may
-// serve many messages.
+// A second Hold in a visit releases nothing that the first has held: one visit may serve
+// many messages.
 func TestHoldTwice(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
@@ -449,14 +449,14 @@ func TestHoldTwice(t *testing.T) {
 			line, err := c.r.ReadString('\n')
 			kind, number, _ := strings.Cut(line, " ")
 			if welcome[number] = welcome[number] || kind == "welcome"; err != nil || !welcome[number] {
-				t.Fatalf("read %q, %v; before its welcome", line, err)
+				t.Fatalf("read %q, %v before the welcome", line, err)
 			}
 		}
 	})
 }
 
-// A panic in the middle of an answer resets the connection: an end in peace would look
-// like the whole answer. Before the first Flush it is as everywhere.
+// A panic in the middle of a reply resets the connection: a graceful close would look
+// like the end of the reply. Before the first Flush a panic is handled as usual.
 func TestPanicInAStream(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		var mu sync.Mutex
@@ -484,7 +484,7 @@ func TestPanicInAStream(t *testing.T) {
 		before := s.Stats().BytesIn
 		c.send("more and panic\n12")
 		if !eventually(patience, func() bool { return s.Stats().BytesIn > before }) {
-			t.Fatal("nothing arrives")
+			t.Fatal("nothing has arrived")
 		}
 		c.send("345next\n")
 		c.wantEnd(refusal(engine.Panicked))
@@ -492,13 +492,13 @@ func TestPanicInAStream(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(unserved) != 1 || unserved[0] != "" {
-			t.Errorf("Refuse was given %q, want nothing, once", unserved)
+			t.Errorf("Refuse got %q, want one call with nothing", unserved)
 		}
 	})
 }
 
-// A Flush that finds nothing of the message's own answer leaves a panic as it is
-// everywhere: the peer has what was answered before, and is told.
+// After a Flush that sent only earlier replies, a panic is handled as usual: the peer has
+// the earlier replies, and gets a refusal.
 func TestPanicAfterAFlushOfOtherAnswers(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
@@ -517,7 +517,7 @@ func TestPanicAfterAFlushOfOtherAnswers(t *testing.T) {
 	})
 }
 
-// remembering hears what Refuse is given.
+// remembering records what Refuse gets.
 type remembering struct {
 	streams
 	refused func(unserved string)
@@ -528,7 +528,7 @@ func (p remembering) Refuse(dst, unserved []byte, why engine.Reason) []byte {
 	return p.streams.Refuse(dst, unserved, why)
 }
 
-// A connection that is lent comes back with what was read too much, again and again, and
+// A lent connection is returned with the bytes that were read too far, repeatedly, and
 // requests are served in between.
 func TestLoans(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
@@ -583,17 +583,17 @@ func TestLoanEndsWithItsServer(t *testing.T) {
 		s.dial(t).send("lend\n")
 		conn := heard(t, lent, "the loan")
 		if err := conn.Push([]byte("push")); err != engine.ErrClosed {
-			t.Errorf("Push says %v, want %v", err, engine.ErrClosed)
+			t.Errorf("Push returned %v, want %v", err, engine.ErrClosed)
 		}
 		go s.Close()
 		if err := heard(t, failed, "the read ends"); err == nil {
-			t.Error("the read found something")
+			t.Error("the read succeeded")
 		}
 		s.ended(t, engine.Forced)
 	})
 }
 
-// A drain lets streams end in peace, both ways.
+// A drain lets streams complete, in both directions.
 func TestDrainWaitsForStreams(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		for _, way := range []string{"up", "down"} {
@@ -626,7 +626,7 @@ func TestDrainWaitsForStreams(t *testing.T) {
 	})
 }
 
-// A Shutdown that has lost its patience ends visits that wait.
+// When a Shutdown's context ends, waiting visits end.
 func TestForceEndsVisitsThatWait(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		failed := make(chan error, 2)
@@ -634,23 +634,23 @@ func TestForceEndsVisitsThatWait(t *testing.T) {
 		s.dial(t).send("put 1000000\nabc")
 		s.dial(t).send("get 1000000000\n")
 		if !eventually(patience, func() bool { return s.Stats().Open == 2 && s.Stats().BytesOut > 100_000 }) {
-			t.Fatal("the streams do not begin")
+			t.Fatal("the streams did not start")
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
 		got := heard(t, s.shutdown(ctx), "Shutdown returns")
 		if got.Forced != 2 || !errors.Is(got.err, context.DeadlineExceeded) {
-			t.Errorf("Shutdown came to %+v and %v, want 2 forced and the context's error", got.Drained, got.err)
+			t.Errorf("Shutdown ended with %+v and %v, want 2 forced and the context's error", got.Drained, got.err)
 		}
 		for range 2 {
 			if err := heard(t, failed, "a visit ends"); err != engine.Forced {
-				t.Errorf("the visit was told %v, want %v", err, engine.Forced)
+				t.Errorf("the visit got %v, want %v", err, engine.Forced)
 			}
 		}
 	})
 }
 
-// A visit that has left its loop delays nobody, in any mode.
+// A visit that has left its loop delays no others, in any mode.
 func TestLeaveFreesTheLoop(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
 		block := newGate(t)
@@ -677,7 +677,7 @@ func TestLeaveFreesTheLoop(t *testing.T) {
 	})
 }
 
-// endsWithData reports the end of the input together with the last bytes, which are
+// endsWithData returns the end of the input together with the last bytes, which are
 // "last\n", as TLS does.
 type endsWithData struct{ adapter }
 
@@ -688,8 +688,9 @@ func (c endsWithData) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// What comes together with the end of the input is served, also when a visit has waited
-// for some of it, and when flow control does not let all of it be served at once.
+// Data that comes together with the end of the input is served, also when a visit has
+// waited for some of it, and when flow control does not allow all of it to be served at
+// once.
 func TestDataThatComesWithTheEnd(t *testing.T) {
 	onEach(t, everywhere(func(g ground) bool { return g.network == overAdapter }), func(t *testing.T, g ground) {
 		ln := listen(t, overTCP)

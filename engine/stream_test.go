@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// longAnswer gives back all that it was given, and then answers in two parts.
+// longAnswer consumes all its input, and then replies in two parts.
 type longAnswer struct {
-	holds chan int // bytes to read into, while the visit goes on
+	holds chan int // size of the read buffer during the visit
 }
 
 func (p longAnswer) Advance(t *Turn, in []byte) (used, need int, err error) {
@@ -35,8 +35,8 @@ func (p longAnswer) Advance(t *Turn, in []byte) (used, need int, err error) {
 
 func (longAnswer) Refuse(dst, _ []byte, _ Reason) []byte { return dst }
 
-// Before a long answer More gives back what the visit was read into; there may be
-// thousands of such answers, and their loops go on.
+// Before a long reply More returns the visit's read buffer; there may be thousands of
+// such replies, and their loops continue.
 func TestLongAnswerHoldsNoReadBuffer(t *testing.T) {
 	for _, e := range All() {
 		t.Run(e.Name(), func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestLongAnswerHoldsNoReadBuffer(t *testing.T) {
 					t.Fatalf("answered %q, %v", got, err)
 				}
 				if n := <-p.holds; n > helperRead {
-					t.Errorf("the visit holds %d bytes to read into, want %d at most", n, helperRead)
+					t.Errorf("the visit holds a read buffer of %d bytes, want at most %d", n, helperRead)
 				}
 			}
 		})

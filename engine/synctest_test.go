@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// The tests of this file run whole servers, with the limits that users get, in
-// virtual time and over connections that are memory: a minute costs nothing.
+// The tests in this file run whole servers, with the default limits, in fake time and
+// over in-memory connections: a minute costs nothing.
 
-// scripted is a protocol of messages with a two-byte length, which one function
-// serves. It answers refusals with the reason's name and a new line.
+// scripted is a protocol of messages with a two-byte length, served by a function. It
+// answers refusals with the reason's name and a new line.
 type scripted func(t *Turn, message string) error
 
 func (p scripted) Advance(t *Turn, in []byte) (used, need int, err error) {
@@ -47,7 +47,7 @@ func (p scripted) Advance(t *Turn, in []byte) (used, need int, err error) {
 
 func (scripted) Refuse(dst, _ []byte, why Reason) []byte { return append(dst, why.String()+"\n"...) }
 
-// message is a message of the scripted protocol.
+// message encodes a message of the scripted protocol.
 func message(text string) []byte {
 	return append(binary.BigEndian.AppendUint16(nil, uint16(len(text))), text...)
 }
@@ -58,7 +58,7 @@ func echo(t *Turn, message string) error {
 	return nil
 }
 
-// lines is a protocol that never knows how long its messages are.
+// lines is a protocol that never knows the length of its messages.
 type lines struct{}
 
 func (lines) Advance(t *Turn, in []byte) (used, need int, err error) {
@@ -78,7 +78,7 @@ func (lines) Advance(t *Turn, in []byte) (used, need int, err error) {
 
 func (lines) Refuse(dst, _ []byte, why Reason) []byte { return append(dst, why.String()+"\n"...) }
 
-// running is a server in virtual time.
+// running is a server in fake time.
 type running struct {
 	*Server
 	*memoryListener
@@ -87,13 +87,13 @@ type running struct {
 	period time.Duration
 }
 
-// ended is what OnClose was told, and when.
+// ended is a call of OnClose, with its time.
 type ended struct {
 	why Reason
 	at  time.Time
 }
 
-// virtually runs a test in virtual time on every engine.
+// virtually runs a test in fake time on every engine.
 func virtually(t *testing.T, p Protocol, l Limits, test func(r *running)) {
 	for _, e := range onGoroutines() {
 		t.Run(e.Name(), func(t *testing.T) {
@@ -123,8 +123,8 @@ func start(t *testing.T, e Engine, p Protocol, l Limits) *running {
 	return r
 }
 
-// end waits for a connection's end, for this reason and within a window from
-// begun that is two periods wide.
+// end waits for a connection's end, with this reason and within a window after
+// begun+limit that is two periods wide.
 func (r *running) end(why Reason, begun time.Time, limit time.Duration) {
 	r.t.Helper()
 	r.endOf(<-r.ended, why, begun, limit)
@@ -345,7 +345,7 @@ func TestRefusedPeerIsLingeredFor(t *testing.T) {
 	})
 }
 
-// later promises a reply for every message, and hands it out.
+// later promises a reply to every message, and sends the Reply to replies.
 func later(replies chan Reply) scripted {
 	return func(t *Turn, _ string) error {
 		replies <- t.Later()
@@ -362,25 +362,25 @@ func TestReplyThatNeverComes(t *testing.T) {
 				c := r.dial(t)
 				c.send(message("please"))
 				reply := <-replies
-				pause(time.Hour) // owed is not idle
+				pause(time.Hour) // with a reply owed, it is not idle
 				r.alive()
 				begun := time.Now()
 				c.CloseWrite()
 				got := <-r.ended
 				r.endOf(got, got.why, begun, 3*time.Minute)
 				if got.why == PeerClosed {
-					t.Errorf("counted as %v, which says that everything was answered", got.why)
+					t.Errorf("counted as %v although a reply was owed", got.why)
 				}
 				if err := reply.Send([]byte("too late\n")); err != ErrClosed {
-					t.Errorf("Send says %v, want ErrClosed", err)
+					t.Errorf("Send returned %v, want ErrClosed", err)
 				}
 			})
 		})
 	}
 }
 
-// The idle time begins when nothing is owed any more: who waited five minutes
-// for a reply is not sent away at the moment when it comes.
+// The idle timeout starts when no reply is owed any more: a client that waited five
+// minutes for a reply is not closed at the moment when it arrives.
 func TestIdleTimeBeginsAfterTheLastReply(t *testing.T) {
 	for _, e := range onGoroutines() {
 		t.Run(e.Name(), func(t *testing.T) {
@@ -402,7 +402,7 @@ func TestIdleTimeBeginsAfterTheLastReply(t *testing.T) {
 	}
 }
 
-// A handler that works for longer than its client may be idle.
+// A handler that runs for longer than the idle timeout.
 func TestSlowHandlerIsNotIdleness(t *testing.T) {
 	slow := scripted(func(t *Turn, message string) error {
 		pause(10 * time.Minute)
@@ -454,8 +454,8 @@ func TestTakenOverSocketHasNoTimers(t *testing.T) {
 	}
 }
 
-// The sweeper is the only part of a server with a timer, and every sweep brings
-// the clock up to date: a clock that stands still has nobody to move it.
+// The sweeper is the only part of a server with a timer, and every sweep updates the
+// clock: while the clock stands still, the server does not wake up.
 func TestIdleServerDoesNotWakeUp(t *testing.T) {
 	standsStill := func(r *running, d time.Duration) {
 		r.t.Helper()
@@ -467,7 +467,7 @@ func TestIdleServerDoesNotWakeUp(t *testing.T) {
 			}
 		}
 		if !r.clock.parked.Load() {
-			r.t.Error("the clock claims to tick")
+			r.t.Error("the clock reports that it ticks")
 		}
 	}
 	virtually(t, scripted(echo), Limits{IdleTime: -1}, func(r *running) {
@@ -493,7 +493,7 @@ func TestIdleServerDoesNotWakeUp(t *testing.T) {
 	})
 }
 
-// With dues at ten different moments, the sweeper wakes up for those.
+// With ten different due times, the sweeper wakes up for those.
 func TestSweepsAreFew(t *testing.T) {
 	virtually(t, scripted(echo), Limits{}, func(r *running) {
 		const n = 10
@@ -513,7 +513,7 @@ func TestSweepsAreFew(t *testing.T) {
 				sweeps, last = sweeps+1, now
 			}
 		}
-		// Each end is a due sweep, what it stamps, and one that finds nothing.
+		// Each end costs a due sweep, what it stamps, and one that finds nothing.
 		if most := 4 * n; sweeps > most {
 			r.t.Errorf("%d sweeps to end %d connections, want at most %d", sweeps, n, most)
 		}
@@ -536,14 +536,14 @@ func TestLimitsHoldAfterMonthsOfSilence(t *testing.T) {
 	})
 }
 
-// drained is a Shutdown's outcome.
+// drained is the result of a Shutdown.
 type drained struct {
 	Drained
 	err  error
 	took time.Duration
 }
 
-// shutdown begins a Shutdown with the patience that a service manager has.
+// shutdown starts a Shutdown with a service manager's usual timeout.
 func (r *running) shutdown() chan drained {
 	done := make(chan drained, 1)
 	go func() {
@@ -578,7 +578,7 @@ func TestDrain(t *testing.T) {
 			c.Close()
 		}
 		if took := time.Since(begun); took > time.Second {
-			r.t.Errorf("who had nothing to wait for was told after %v", took)
+			r.t.Errorf("an idle connection was refused only after %v", took)
 		}
 		busy.want("slow")
 		busy.want("and what was sent before")
@@ -592,7 +592,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// A late reply is given the whole of the shutdown's patience to arrive.
+// A late reply may be sent until the shutdown's context ends.
 func TestDrainWaitsForLateReplies(t *testing.T) {
 	for _, e := range onGoroutines() {
 		t.Run(e.Name(), func(t *testing.T) {
@@ -674,7 +674,7 @@ func TestShutdownForces(t *testing.T) {
 	}
 }
 
-// Close has no patience, and a Shutdown under way loses its own.
+// Close does not wait, and a Shutdown in progress stops waiting.
 func TestCloseHurriesShutdown(t *testing.T) {
 	for _, e := range onGoroutines() {
 		t.Run(e.Name(), func(t *testing.T) {
@@ -699,7 +699,7 @@ func TestCloseHurriesShutdown(t *testing.T) {
 	}
 }
 
-// forGood gives a socket away: it does not come back.
+// forGood gives a socket away for good.
 func forGood(serve func(nc net.Conn, unread []byte)) func(nc net.Conn, unread []byte) ([]byte, bool) {
 	return func(nc net.Conn, unread []byte) ([]byte, bool) {
 		serve(nc, unread)
@@ -707,9 +707,9 @@ func forGood(serve func(nc net.Conn, unread []byte)) func(nc net.Conn, unread []
 	}
 }
 
-// A visit that waits for input is patient with a peer that keeps Limits.FrameRate, however
-// long that takes, and with nobody else: neither what came fast nor the visit's own time
-// counts for or against the peer.
+// A visit that waits for input waits as long as the peer keeps Limits.FrameRate, and no
+// longer: neither bytes that arrived fast nor the visit's own time count for or against
+// the peer.
 func TestMoreKeepsTheFrameRate(t *testing.T) {
 	const kib = 1 << 10
 	upload := func(text string) scripted {
@@ -717,7 +717,7 @@ func TestMoreKeepsTheFrameRate(t *testing.T) {
 			if text == "computes before" {
 				pause(10 * time.Minute)
 			}
-			in := t.d.box.bytes() // behind the message, whose bytes scripted has not given back yet
+			in := t.d.box.bytes() // after the message, whose bytes scripted has not consumed yet
 			used := 2 + len(message)
 			for got := len(in) - used; got < 4<<20; {
 				more, err := t.More(used, 1)
@@ -739,8 +739,8 @@ func TestMoreKeepsTheFrameRate(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name string
-		send func(c *client) // 4 MiB in all, or less
-		cut  time.Duration   // after the last byte; 0: not
+		send func(c *client) // 4 MiB in total, or less
+		cut  time.Duration   // after the last byte; 0: not cut
 	}{
 		{"steady", func(c *client) {
 			for range 4 * kib {
@@ -785,18 +785,18 @@ func TestMoreKeepsTheFrameRate(t *testing.T) {
 	}
 }
 
-// errUploaded ends a visit whose message was given back already.
+// errUploaded ends a visit whose message was consumed already.
 var errUploaded = ClosedHere
 
-// An events server whose connections are no sockets has no loops, which would wait in the
-// kernel: it runs in a bubble of virtual time.
+// An Events server whose connections are not sockets starts no loops, which would block
+// in the kernel: it works in a bubble of fake time.
 func TestEventsStartsLoopsForSocketsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, Events(Auto), scripted(echo), Limits{})
 		c := r.dial(t)
 		c.ask("hello")
 		if n := len(r.Server.started()); n > 0 {
-			t.Fatalf("%d loops run", n) // and the bubble hangs
+			t.Fatalf("%d loops run", n) // otherwise the bubble hangs
 		}
 		pause(time.Minute)
 		c.ask("hello")

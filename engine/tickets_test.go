@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestTickets takes and settles at random and compares with a plain set: a
-// ticket settles once, whatever happens to its slot before and after.
+// TestTickets takes and settles at random and compares with a plain set: a ticket settles
+// once, whatever happens to its slot before and after.
 func TestTickets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var tickets tickets
@@ -18,7 +18,7 @@ func TestTickets(t *testing.T) {
 			"take": func(t *rapid.T) {
 				n := tickets.take()
 				if n == noTicket || slices.Contains(open, n) || slices.Contains(used, n) {
-					t.Fatalf("took %#x, which has been somebody's", n)
+					t.Fatalf("took %#x, which was used before", n)
 				}
 				open = append(open, n)
 				most = max(most, len(open))
@@ -32,10 +32,10 @@ func TestTickets(t *testing.T) {
 				open = slices.Delete(open, i, i+1)
 				used = append(used, n)
 				if !tickets.settle(n) {
-					t.Fatalf("%#x is open and does not settle", n)
+					t.Fatalf("%#x is open but cannot be settled", n)
 				}
 				if tickets.settle(n) {
-					t.Fatalf("%#x settles twice", n)
+					t.Fatalf("%#x was settled twice", n)
 				}
 			},
 			"settle again": func(t *rapid.T) {
@@ -43,13 +43,13 @@ func TestTickets(t *testing.T) {
 					t.Skip("nothing is settled")
 				}
 				if n := rapid.SampledFrom(used).Draw(t, "which"); tickets.settle(n) {
-					t.Fatalf("%#x settles again after its slot was used anew", n)
+					t.Fatalf("%#x was settled again after its slot was reused", n)
 				}
 			},
 			"settle what nobody took": func(t *rapid.T) {
 				n := rapid.OneOf(rapid.Uint64(), rapid.Uint64Range(0, 10), rapid.Just(noTicket)).Draw(t, "n")
 				if !slices.Contains(open, n) && tickets.settle(n) {
-					t.Fatalf("%#x settles and was never taken", n)
+					t.Fatalf("%#x was settled but never taken", n)
 				}
 			},
 			"": func(t *rapid.T) {
@@ -80,7 +80,7 @@ func TestTicketsAllocate0(t *testing.T) {
 	}
 }
 
-// freeSlots counts the list of free slots.
+// freeSlots returns the length of the list of free slots.
 func (t *tickets) freeSlots() (n int) {
 	for slot := t.free; slot != 0 && n <= len(t.slots); n++ {
 		slot = t.slots[slot-1].next

@@ -10,8 +10,8 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// testRules are rules with round numbers: a period of 250 ticks, so that a
-// limit of n strikes at n+250.
+// testRules returns rules with round numbers: a period of 250 ticks, so that a limit of n
+// applies at n+250.
 func testRules() rules {
 	return rulesOf(Limits{
 		AuthTime: 20 * time.Second,
@@ -20,8 +20,8 @@ func testRules() rules {
 	}.OrDefaults())
 }
 
-// judged is one line of the judge's table. Stamps are ages at the time when
-// counting begins: 1 is a moment ago, 0 is not running.
+// judged is one row of the judge's table. Timestamps are ages at the start: 1 is a moment
+// ago, 0 is not running.
 type judged struct {
 	name    string
 	m       moments
@@ -67,7 +67,7 @@ func judgeTable() []judged {
 	}
 }
 
-// from turns ages into ticks as seen at now.
+// from converts ages into ticks as seen at now.
 func (m moments) from(now tick) moments {
 	for _, t := range []*tick{&m.seen, &m.frame, &m.stall, &m.since, &m.judged} {
 		if *t != 0 {
@@ -77,7 +77,7 @@ func (m moments) from(now tick) moments {
 	return m
 }
 
-// beginnings are moments to count from: plain ones and around the wrap.
+// beginnings returns start times: plain ones and ones around the wrap.
 func beginnings() []tick {
 	all := []tick{200_000, math.MaxInt32, math.MaxInt32 + 50_000, math.MaxUint32}
 	for _, before := range []tick{1, 100, 2_249, 5_250, 10_249, 60_000} {
@@ -93,7 +93,7 @@ func TestJudge(t *testing.T) {
 			m := x.m.from(now)
 			v, why, next := r.judge(m, now)
 			first, waiting := x.after, live
-			if m.stall != 0 { // it is looked at every period
+			if m.stall != 0 { // it is checked every period
 				first, waiting = 249, measure
 			}
 			if v != live || why != 0 || next != first {
@@ -119,8 +119,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A connection may stamp a moment that the sweep, which read the clock before,
-// has not reached: that must not read as an age of 49 days.
+// A connection may store a timestamp that the sweep, which read the clock before, has not
+// reached: that must not count as an age of 49 days.
 func TestJudgeStampsAheadOfTheSweep(t *testing.T) {
 	r := testRules()
 	for _, now := range beginnings() {
@@ -178,8 +178,8 @@ func TestRulesPeriod(t *testing.T) {
 	}
 }
 
-// TestLimitsStrikeInTime sweeps random connections once a period, as a clock
-// does that their stamps lag behind.
+// TestLimitsStrikeInTime sweeps random connections once a period, with timestamps from a
+// clock that lags.
 func TestLimitsStrikeInTime(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -201,12 +201,12 @@ func TestLimitsStrikeInTime(t *testing.T) {
 			{moments{phase: lingering, since: 1}, abort, 0, r.linger},
 		}
 		kind := kinds[rng.IntN(len(kinds))]
-		begun := uint64(rng.Uint32()) | 1<<33 // the true moment; the wrap is as likely as any
+		begun := uint64(rng.Uint32()) | 1<<33 // the true time; wraps are as likely as any value
 		sweep := begun - uint64(rng.IntN(int(r.period)))
 		m := kind.m
 		for _, s := range []*tick{&m.seen, &m.frame, &m.stall, &m.since} {
 			if *s != 0 {
-				*s = max(1, tick(sweep)) // the clock stood there
+				*s = max(1, tick(sweep)) // where the clock stood
 			}
 		}
 		for {
@@ -229,7 +229,7 @@ func TestClockReads(t *testing.T) {
 	var k clock
 	k.init()
 	if k.now.Load() == 0 {
-		t.Fatal("a clock that shows 0 cannot stamp: 0 is not running")
+		t.Fatal("a clock at 0 cannot store timestamps: 0 means not running")
 	}
 	before := k.now.Load()
 	k.start = k.start.Add(-time.Second)
@@ -242,8 +242,8 @@ func TestClockReads(t *testing.T) {
 	}
 }
 
-// A server without connections does not sweep, so nothing reads its clock:
-// whatever the silence, the first connection must find the time right.
+// A server without connections does not sweep, so nothing reads its clock: after any idle
+// time, the first connection must get the right time.
 func TestClockAfterALongSilence(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, silence := range []time.Duration{time.Hour, 20 * day, 25 * day, 30 * day, 49 * day, 60 * day, 400 * day} {
@@ -268,7 +268,7 @@ func TestClockWakesTheSweeperOnce(t *testing.T) {
 	k.init()
 	k.wakeUp()
 	if len(k.kick) != 0 {
-		t.Error("a sweeper that ticks was kicked")
+		t.Error("a running sweeper was woken")
 	}
 	k.parked.Store(true)
 	for range 3 {
@@ -279,7 +279,7 @@ func TestClockWakesTheSweeperOnce(t *testing.T) {
 	}
 }
 
-// bare is a server whose background does not run, for plain-value tests.
+// bare returns a server without background goroutines, for tests with plain values.
 func bare(l Limits) *Server {
 	s := &Server{limits: l.OrDefaults(), perVisit: -1}
 	s.rules = rulesOf(s.limits)
@@ -294,14 +294,14 @@ func bare(l Limits) *Server {
 	return s
 }
 
-// bareShard is a shard that nobody runs.
+// bareShard returns a shard without a runner.
 func (s *Server) bareShard() *shard {
 	sh := &shard{srv: s, counts: &s.counts[0], rouse: func() {}}
 	sh.chunks.Store(&[]chunk{})
 	return sh
 }
 
-// bareConn is a connection of a bare server that nobody serves.
+// bareConn returns a connection of a bare server without an owner.
 func (s *Server) bareConn() *connRef {
 	k, err := s.bareShard().take()
 	if err != nil {
@@ -320,15 +320,15 @@ func TestStampWakesAParkedClock(t *testing.T) {
 	s.clock.parked.Store(true)
 	c.touch()
 	if age := s.clock.read() - c.s.seen.Load(); age > 10_000 {
-		t.Errorf("stamped a moment %d ms old: the clock was stale", age)
+		t.Errorf("stored a timestamp %d ms old: the clock was stale", age)
 	}
 	if s.clock.parked.Load() || len(s.clock.kick) != 1 {
-		t.Error("the sweeper sleeps on although there is something to sweep")
+		t.Error("the sweeper was not woken although there is something to sweep")
 	}
 }
 
-// The sweeper reads a connection's stamps while the connection changes them. A
-// phase seen with the moment of another phase, or of none, is judged by it.
+// The sweeper reads a connection's timestamps while the connection changes them. A phase
+// read with the time of another phase, or without one, would be judged by it.
 func TestPhaseIsNeverSeenWithoutItsBeginning(t *testing.T) {
 	s := bare(Limits{})
 	s.clock.now.Store(1_000_000)
@@ -346,22 +346,21 @@ func TestPhaseIsNeverSeenWithoutItsBeginning(t *testing.T) {
 				m = c.locked()
 			}
 			if v, why, _ := s.rules.judge(m, 1_000_000); v != live {
-				t.Errorf("round %d: a connection that enters phase %d now is judged %v %v: stamped %d, now 1000000", round, p, v, why, m.since)
+				t.Errorf("round %d: a connection that enters phase %d now gets the verdict %v %v: timestamp %d, now 1000000", round, p, v, why, m.since)
 				break
 			}
 		}
 	}
 }
 
-// locked is moments for a test.
+// locked returns moments for a test.
 func (k *connRef) locked() moments {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	return k.moments()
 }
 
-// A sentence may arrive late: the owner, who knows what happened meanwhile, has
-// the last word.
+// A sentence may arrive late: the owner, which knows what happened meanwhile, decides.
 func TestLateSentences(t *testing.T) {
 	for _, x := range []struct {
 		name        string
@@ -390,7 +389,7 @@ func TestLateSentences(t *testing.T) {
 		c.carryOut(stepReconsider, nil)
 		c.s.mu.Lock()
 		if on := next(c.facts(nil)) == waitForBytes; on != x.on {
-			t.Errorf("%s: reads on: %v, want %v (ended for %v)", x.name, on, x.on, c.reason())
+			t.Errorf("%s: continues to read: %v, want %v (ended for %v)", x.name, on, x.on, c.reason())
 		}
 		c.s.mu.Unlock()
 	}

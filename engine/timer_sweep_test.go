@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A sweep over a crowd allocates nothing: it happens four times a second while
-// anything else does.
+// A sweep over many connections allocates nothing: on a busy server it runs four times a
+// second.
 func TestSweepAllocates0(t *testing.T) {
 	s := bare(Limits{})
 	f := newFlusher(s, 0)
@@ -24,9 +24,9 @@ func TestSweepAllocates0(t *testing.T) {
 		}
 		k.s.mu.Unlock()
 	}
-	now := s.clock.read() // and no later, however slow the test is: verdicts may allocate
+	now := s.clock.read() // not later, however slow the test is: verdicts may allocate
 	if n := testing.AllocsPerRun(20, func() { s.judgeAll(now, now) }); n != 0 {
-		t.Errorf("%v allocations a sweep, want 0", n)
+		t.Errorf("%v allocations per sweep, want 0", n)
 	}
 }
 
@@ -51,8 +51,8 @@ func BenchmarkSweep(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/conns, "ns/conn")
 }
 
-// A clock that stood still, because the machine was busy or the process stopped, makes
-// no connection look older than it is.
+// After the clock stood still, because the machine was busy or the process stopped, no
+// connection looks older than it is.
 func TestLateSweepStrikesNobodyEarly(t *testing.T) {
 	s := bare(Limits{})
 	f := newFlusher(s, 0)
@@ -65,12 +65,12 @@ func TestLateSweepStrikesNobodyEarly(t *testing.T) {
 	s.clock.start = s.clock.start.Add(-time.Hour)
 	s.clock.read()
 	k.touch()
-	s.clock.start = s.clock.start.Add(-time.Hour) // nobody swept meanwhile, and only now
+	s.clock.start = s.clock.start.Add(-time.Hour) // an hour without a sweep until now
 	now := s.readLate()
 	if age := now - k.s.seen.Load(); age != 0 {
-		t.Errorf("a connection that was stamped while the clock stood still is %d ms old", age)
+		t.Errorf("a connection with a timestamp from a stopped clock is %d ms old", age)
 	}
-	s.clock.parked.Store(true) // an idle server does not sweep: its stamps are right
+	s.clock.parked.Store(true) // an idle server does not sweep: its timestamps are right
 	s.clock.start = s.clock.start.Add(-time.Minute)
 	if age := s.readLate() - k.s.seen.Load(); age < 59_000 {
 		t.Errorf("a minute of idleness counts as %d ms", age)

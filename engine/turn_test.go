@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The zero Turn is for testing a protocol with plain values.
+// The zero Turn serves to test a protocol with plain values.
 func TestZeroTurn(t *testing.T) {
 	var turn Turn
 	for range 10_000 {
@@ -27,27 +27,27 @@ func TestZeroTurn(t *testing.T) {
 		t.Errorf("rolled back to %q", turn.Out)
 	}
 	if turn.Promised() != 0 {
-		t.Errorf("%d still promised after Rollback, as if a reply were owed", turn.Promised())
+		t.Errorf("%d still promised after Rollback", turn.Promised())
 	}
 	turn.Mark(7)
 	if turn.Promised() != 0 {
-		t.Errorf("%d promised after Mark, by the message before", turn.Promised())
+		t.Errorf("%d promised after Mark", turn.Promised())
 	}
 	if err := r.Send([]byte("x")); err != ErrClosed {
-		t.Errorf("its Reply says %v, want ErrClosed", err)
+		t.Errorf("its Reply returned %v, want ErrClosed", err)
 	}
 	if err := turn.TakeOver(forGood(func(net.Conn, []byte) {})); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("TakeOver says %v, want ErrUnsupported", err)
+		t.Errorf("TakeOver returned %v, want ErrUnsupported", err)
 	}
 	if turn.Conn() != (Conn{}) || r.Conn() != (Conn{}) {
-		t.Error("its Conn is somebody's")
+		t.Error("its Conn is not the zero Conn")
 	}
 }
 
 func TestZeroConn(t *testing.T) {
 	var c Conn
 	if err := c.Push([]byte("x")); err != ErrClosed {
-		t.Errorf("Push says %v, want ErrClosed", err)
+		t.Errorf("Push returned %v, want ErrClosed", err)
 	}
 	c.Close(ClosedHere)
 	c.SetValue(1)
@@ -55,11 +55,11 @@ func TestZeroConn(t *testing.T) {
 		t.Errorf("value %v, address %v; want none", c.Value(), c.RemoteAddr())
 	}
 	if err := (Reply{}).Send(); err != ErrClosed {
-		t.Errorf("Send says %v, want ErrClosed", err)
+		t.Errorf("Send returned %v, want ErrClosed", err)
 	}
 }
 
-// owed is how many replies the connection owes.
+// owed returns how many replies the connection owes.
 func (k *connRef) owed() int { return int(k.x.Load().promises.open) }
 
 func TestSerialChanges(t *testing.T) {
@@ -141,7 +141,7 @@ func TestTurnRoom(t *testing.T) {
 	s.perVisit = 1
 	begin()
 	if !turn.Room() || turn.Room() {
-		t.Error("want room for exactly one message a visit")
+		t.Error("want room for exactly one message per visit")
 	}
 	turn.end(0)
 }
@@ -150,7 +150,7 @@ func TestRollbackTakesPromisesBack(t *testing.T) {
 	s := bare(Limits{})
 	c := s.bareConn()
 	var turn Turn
-	owed := func() int { return c.owed() - turn.spares } // what was taken beforehand is given back with the output
+	owed := func() int { return c.owed() - turn.spares } // unused tickets are returned with the output
 	turn.begin(&workspace{ref: *c})
 	turn.Mark(0)
 	kept := turn.Later()
@@ -165,11 +165,11 @@ func TestRollbackTakesPromisesBack(t *testing.T) {
 	if string(turn.Out) != "kept" || turn.Promised() != 0 || owed() != 1 {
 		t.Errorf("after Rollback: %q, promised %d, owed %d", turn.Out, turn.Promised(), owed())
 	}
-	turn.Rollback() // twice is once
+	turn.Rollback() // idempotent
 	turn.end(0)
 	for _, r := range []Reply{lost, lost2} {
 		if err := r.Send([]byte("x")); err != ErrSettled {
-			t.Errorf("a revoked reply says %v, want ErrSettled", err)
+			t.Errorf("a revoked reply returned %v, want ErrSettled", err)
 		}
 	}
 	if err := kept.Send([]byte("x")); err != nil || owed() != 0 {

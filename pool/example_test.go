@@ -29,7 +29,7 @@ func Example() {
 	// Output:
 	// hello, ann
 	// hello, bob
-	// still lent: 0
+	// in use: 0
 }
 
 // Pool values that are expensive to make and cheap to reset. With puts the value back,

@@ -115,7 +115,7 @@ func TestAgents(t *testing.T) {
 	if strings.Join(got, ",") != want {
 		t.Errorf("agents %q, want %q", strings.Join(got, ","), want)
 	}
-	if head := eval[string](b, `document.querySelector("[data-race] h2").textContent`); head != "Agents" {
+	if head := eval[string](b, `document.querySelector("[data-race] h2").textContent`); head != "Agents, whole run of each" {
 		t.Errorf("the heading is %q", head)
 	}
 	if !eval[bool](b, `document.querySelector("[data-strip]").checkVisibility()`) {

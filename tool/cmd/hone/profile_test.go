@@ -126,7 +126,7 @@ func TestProfile(t *testing.T) {
 	out, _ := hone(t, exit.OK, "profile", "after", "--against", "before", "--store", store)
 	lines := strings.Split(out[max(0, strings.Index(out, "cpu of ")):], "\n") // behind what a busy machine makes INVALID
 	if !regexp.MustCompile(`^cpu of after \([0-9a-f]+\): [0-9.]+ CPU-seconds per million requests, from [0-9,]+ samples of [0-9.]+ s$`).MatchString(lines[0]) ||
-		!regexp.MustCompile(`^against before \([0-9a-f]+\): .* s, from [0-9,]+ samples of [0-9.]+ s, so \+`).MatchString(lines[1]) {
+		!regexp.MustCompile(`^against before \([0-9a-f]+\): (0|.* s, from [0-9,]+ samples of [0-9.]+ s), so \+`).MatchString(lines[1]) {
 		t.Errorf("it begins with\n%s", strings.Join(lines[:3], "\n"))
 	}
 	if !regexp.MustCompile(`^ *\+[0-9.]+ s +.* main\.planted$`).MatchString(lines[4]) {
@@ -140,7 +140,7 @@ func TestProfile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if first := report.Lines[0]; len(report.Lines) != 3 || first.Function != "main.planted" || *first.FlatBefore != 0 || first.Flat < 100 || report.Per != probe.PerMillion ||
-		*report.Samples < 1 || *report.SamplesBefore < 1 {
+		*report.Samples < 1 || report.SamplesBefore == nil { // the service before may do too little for a sample
 		t.Errorf("%s", out)
 	}
 
