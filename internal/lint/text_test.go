@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// notInText is what no file may say. The parts are joined here so that this file
-// does not say it either.
+// notInText is what no file may contain. The patterns are concatenated so that this file does not
+// contain them either.
 var notInText = []struct{ what, instead, pattern string }{
 	{
 		what:    "a package registry's host",
@@ -26,8 +26,8 @@ var notInText = []struct{ what, instead, pattern string }{
 	},
 }
 
-// notInWords are phrases that read as if they were translated, and what to write. They are
-// joined here as those above.
+// notInWords are phrases that read as if translated, and what to write instead. They are
+// concatenated for the same reason.
 var notInWords = []struct{ instead, pattern string }{
 	{`say what the page is for, in one sentence`, `(?i)\bfor ` + `(?:somebody (?:who|that)|whoever)\b`},
 	{`write "the result", or what happened`, `(?i)\b(?:what ` + `came of|came ` + `of it)\b`},
@@ -62,7 +62,7 @@ var textRules = []rule{
 	}},
 	{"doc-links", checkDocLinks, []example{
 		{
-			name: "links to nowhere",
+			name: "broken links",
 			files: `
 -- README.md --
 See [the design](docs/plan.md#rooms) and ![a picture](docs/race.svg "the race").
@@ -81,7 +81,7 @@ Back to [start](README.md).`,
 			},
 		},
 		{
-			name: "links that lead somewhere",
+			name: "working links",
 			files: strings.ReplaceAll(`
 -- README.md --
 See [the codes](docs/protocol.md#codes), [below](#test), [Go](https://go.dev/doc), [me](/README.md)
@@ -124,7 +124,7 @@ func TestLimit() {}
 			},
 		},
 		{
-			name: "tests that are there, and words that are none",
+			name: "tests that exist, and words that are not tests",
 			files: strings.ReplaceAll(`
 -- docs/limits.md --
 'TestLimit', 'BenchmarkOf/Size', 'TestMain', a Testing, 'go test -bench Of/ ./pool', TestGone
@@ -169,7 +169,7 @@ const (
 	goRun       = "\\bgo run (?:-\\S+ )*(\\./[^\\s`'\"),;]+)"
 )
 
-// checkDocLinks finds links and commands in the manual that lead nowhere.
+// checkDocLinks finds broken links and commands in Markdown files.
 func checkDocLinks(t *tree) []finding {
 	spans, inline := regexp.MustCompile(codeSpan), regexp.MustCompile(inlineLink)
 	defined, run := regexp.MustCompile(definedLink), regexp.MustCompile(goRun)
