@@ -68,8 +68,8 @@ func serve() {
 	_ = web.DefaultServeMux
 }`,
 			want: []string{
-				"tool/avatar/avatar.go:6: http.HandleFunc uses the process's one mux; ",
-				"tool/avatar/avatar.go:7: http.DefaultServeMux uses the process's one mux; ",
+				"tool/avatar/avatar.go:6: http.HandleFunc uses http.DefaultServeMux; ",
+				"tool/avatar/avatar.go:7: http.DefaultServeMux uses http.DefaultServeMux; ",
 			},
 		},
 		{
@@ -181,7 +181,7 @@ func checkDefaultMux(f *file) []finding {
 		}
 		from, name := f.qualified(e)
 		if from == "net/http" && (name == "DefaultServeMux" || name == "Handle" || name == "HandleFunc") {
-			found = append(found, f.finding(e.Pos(), "http.%s uses the process's one mux; make one with http.NewServeMux", name))
+			found = append(found, f.finding(e.Pos(), "http.%s uses http.DefaultServeMux; create a mux with http.NewServeMux", name))
 		}
 		return true
 	})

@@ -323,7 +323,7 @@ func checkDirection(t *tree) []finding {
 			case !ours || to == from || within(from, "bench"):
 			case f.isTest() && isLibrary(from) && !isLibrary(to):
 				found = append(found, f.finding(spec.Pos(),
-					"%s must not import %s, not even in a test; move the test to where both are in reach", from, to))
+					"%s must not import %s, not even in a test; move the test to a package that may import both", from, to))
 			case f.isTest():
 			case !allowed(from, to):
 				may := mayImport(from)

@@ -31,12 +31,12 @@ var nameRules = []rule{
 		{
 			name:  "a meaningless name",
 			files: "-- internal/util/util.go --\npackage util",
-			want:  []string{"internal/util/util.go:1: package name util says nothing; "},
+			want:  []string{"internal/util/util.go:1: package name util is meaningless; "},
 		},
 		{
 			name:  "a meaningless name, as a folder",
 			files: "-- examples/common/main.go --\npackage main",
-			want:  []string{"examples/common/main.go:1: package name common says nothing; "},
+			want:  []string{"examples/common/main.go:1: package name common is meaningless; "},
 		},
 		{
 			name:  "shadows the standard library",
@@ -123,9 +123,9 @@ func checkPackageName(p *pkg) []finding {
 	f := p.files[0]
 	switch {
 	case slices.Contains(emptyNames, name):
-		return []finding{f.finding(f.ast.Package, "package name %s says nothing; name it after what it gives its user", name)}
+		return []finding{f.finding(f.ast.Package, "package name %s is meaningless; name it after what it provides", name)}
 	case p.name != "main" && slices.Contains(stdNames, name):
-		return []finding{f.finding(f.ast.Package, "package name %s is the standard library's; take one that nobody has to rename", name)}
+		return []finding{f.finding(f.ast.Package, "package name %s is the standard library's; choose a different one", name)}
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func checkExportedCount(p *pkg) []finding {
 	}
 	f := p.files[0]
 	return []finding{f.finding(f.ast.Package,
-		"package %s exports %d names (at most %d); hide some, or split it in two that each make sense", p.name, len(names), mostExported)}
+		"package %s exports %d names (at most %d); unexport some, or split the package", p.name, len(names), mostExported)}
 }
 
 // enumerated lists the constants of blocks that begin with one of an exported type.

@@ -13,7 +13,7 @@ var stateRules = []rule{
 		{
 			name:  "work before main",
 			files: "-- pool/pool.go --\npackage pool\n\nfunc init() { warm() }",
-			want:  []string{"pool/pool.go:3: init() runs before anybody asked; "},
+			want:  []string{"pool/pool.go:3: init() runs before main; "},
 		},
 		{
 			name:  "a method and another name",
@@ -142,7 +142,7 @@ func checkInit(f *file) []finding {
 	var found []finding
 	for _, d := range f.ast.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-			found = append(found, f.finding(fn.Pos(), "init() runs before anybody asked; do it where the value is made"))
+			found = append(found, f.finding(fn.Pos(), "init() runs before main; do the work in a constructor"))
 		}
 	}
 	return found
@@ -167,10 +167,10 @@ func checkGlobals(p *pkg) []finding {
 					case name.Name == "_":
 					case !isEmbedded(decl, spec) && (i >= len(spec.Values) || !isFixed(info, spec.Values[i])):
 						found = append(found, f.finding(name.Pos(),
-							"package-level var %s is mutable state; keep it in a struct that its user makes", name.Name))
+							"package-level var %s is mutable state; keep it in a struct that the caller creates", name.Name))
 					case changed:
 						found = append(found, f.finding(name.Pos(),
-							"package-level var %s is changed at %s:%d; keep it in a struct that its user makes", name.Name, where.Filename, where.Line))
+							"package-level var %s is changed at %s:%d; keep it in a struct that the caller creates", name.Name, where.Filename, where.Line))
 					}
 				}
 			}

@@ -38,7 +38,7 @@ func pace() { time.Sleep(time.Millisecond) }`,
 		{
 			name:  "code hidden from the race detector",
 			files: "-- engine/parked.go --\npackage engine\n\n//go:norace\nfunc read() {}",
-			want:  []string{"engine/parked.go:3: //go:norace hides shipping code from its test; "},
+			want:  []string{"engine/parked.go:3: //go:norace excludes code from race tests; "},
 		},
 		{
 			name:  "another directive, and a mention of it",
@@ -111,7 +111,7 @@ func checkNorace(f *file) []finding {
 	for _, group := range f.ast.Comments {
 		for _, c := range group.List {
 			if strings.HasPrefix(c.Text, "//go:norace") {
-				found = append(found, f.finding(c.Pos(), "//go:norace hides shipping code from its test; make the code free of races"))
+				found = append(found, f.finding(c.Pos(), "//go:norace excludes code from race tests; make the code free of races"))
 			}
 		}
 	}

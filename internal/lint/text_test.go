@@ -158,7 +158,7 @@ func BenchmarkOf() {}
 	}},
 }
 
-// What is looked for in a line of Markdown.
+// Patterns for a line of Markdown.
 const (
 	codeSpan    = "`[^`]*`"
 	inlineLink  = `\]\(\s*<?([^)\s>]+)`
@@ -203,8 +203,8 @@ func checkDocLinks(t *tree) []finding {
 	return found
 }
 
-// checkDocTests finds tests, benchmarks and folders of tests that the manual
-// names and nobody has.
+// checkDocTests finds tests, benchmarks and test folders that Markdown files name but that do not
+// exist.
 func checkDocTests(t *tree) []finding {
 	known := make(map[string]bool)
 	for _, f := range t.files {
@@ -243,8 +243,8 @@ func checkDocTests(t *tree) []finding {
 	return found
 }
 
-// linkTarget is the path in the tree that a link on a page means, or "" when it
-// leads out of it or to the page itself.
+// linkTarget returns the path in the tree that a link on a page points to, or "" if it points outside
+// the tree or to the page itself.
 func linkTarget(page, link string) string {
 	u, err := url.Parse(link)
 	if err != nil {
@@ -259,7 +259,7 @@ func linkTarget(page, link string) string {
 	return path.Join(path.Dir(page), u.Path)
 }
 
-// checkHygiene finds what makes sense on one machine only.
+// checkHygiene finds text that is specific to one machine.
 func checkHygiene(t *tree) []finding {
 	var found []finding
 	for _, no := range notInText {
@@ -277,7 +277,7 @@ func checkHygiene(t *tree) []finding {
 	return found
 }
 
-// checkWords finds phrases that docs, messages and comments are not to have.
+// checkWords finds phrases that docs, messages and comments must not contain.
 func checkWords(t *tree) []finding {
 	fine := regexp.MustCompile(`(?i) no (?:longer|more|less|fewer|later|earlier|different|one)\b`)
 	patterns := make([]*regexp.Regexp, len(notInWords))
@@ -290,7 +290,7 @@ func checkWords(t *tree) []finding {
 	var found []finding
 	for _, p := range slices.Sorted(maps.Keys(t.texts)) {
 		if !any.Match(t.texts[p]) {
-			continue // a scan for all at once
+			continue // one scan for all patterns, to be fast
 		}
 		number := 0
 		for line := range strings.Lines(string(t.texts[p])) {
