@@ -228,8 +228,8 @@ func TestHeadFields(t *testing.T) {
 	}
 }
 
-// TestHeadIsUsedAgain parses several heads with the same head value.
-func TestHeadIsUsedAgain(t *testing.T) {
+// TestHeadReuse parses several heads with the same head value.
+func TestHeadReuse(t *testing.T) {
 	ins := []string{
 		browserHead, bareHead, "GET / HTTP/1.1\r\nA: b\r\n\r\n", curlHead,
 		"POST /%41*?? HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nConnection: close\r\nPragma: no-cache\r\nA: 1\r\nA: 2\r\n\r\n",

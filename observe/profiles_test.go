@@ -57,7 +57,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-func TestProfilesRefuseNonsense(t *testing.T) {
+func TestInvalidProfileRequests(t *testing.T) {
 	s := start(t, &observe.Admin{Stats: nothing})
 	for path, says := range map[string]string{
 		"profile?seconds=61":          "at most 60",
@@ -152,7 +152,7 @@ func TestCaptureOutlastsWriteTime(t *testing.T) {
 	}
 }
 
-func TestShutdownOutOfPatience(t *testing.T) {
+func TestShutdownDeadline(t *testing.T) {
 	countLeaks(t)
 	block, entered := make(chan struct{}), make(chan struct{})
 	a := &observe.Admin{Stats: nothing, Ready: func() bool {

@@ -128,9 +128,9 @@ func TestFailsFast(t *testing.T) {
 	}
 }
 
-// TestSoon checks that a reader that reads no byte too many needs few reads for a long text, and
+// TestFewReadsForLongText checks that a reader that reads no byte too many needs few reads for a long text, and
 // that the end of every text is validated byte by byte.
-func TestSoon(t *testing.T) {
+func TestFewReadsForLongText(t *testing.T) {
 	frame := stream(0x81, strings.Repeat("x", 60_000))
 	var state uint64
 	reads := 0
