@@ -177,7 +177,7 @@ func TestShutdownDeadline(t *testing.T) {
 	if err := a.Shutdown(ctx); err == nil {
 		t.Error("Shutdown returned nil with a response in progress and no time left")
 	}
-	if err := receive(t, "the client is cut off", asked); err == nil {
+	if err := receive(t, "the connection closes", asked); err == nil {
 		t.Error("the connection was not closed")
 	}
 	close(block)

@@ -106,7 +106,7 @@ package main
 	}},
 	{"doc-tests", checkDocTests, []example{
 		{
-			name: "tests that nobody has",
+			name: "tests that do not exist",
 			files: strings.ReplaceAll(`
 -- docs/limits.md --
 It is so ('TestLimit', 'BenchmarkOf/Size' in [pool](../pool)), and so ('TestGone').
