@@ -63,7 +63,7 @@ func (f UI) open(command string, stderr io.Writer, p *page.Page) (*Live, error) 
 	if errors.Is(err, observe.ErrNoToken) {
 		return nil, exit.Failedf("%s: --ui %s: %w (--ui-token-file)", command, f.Addr, observe.ErrNoToken)
 	} else if err != nil {
-		return nil, exit.Failedf("%s: --ui %s: %w; use another port, 0 picks a free one", command, f.Addr, err)
+		return nil, exit.Failedf("%s: --ui %s: %w; use another port (0 picks a free one)", command, f.Addr, err)
 	}
 	l := &Live{page: p, ended: make(chan error, 1), stay: f.Stay, stderr: stderr, target: new(admin.Figures)}
 	p.Sources = append(p.Sources, page.ThisHost(), l.target.Read)
