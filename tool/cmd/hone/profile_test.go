@@ -230,7 +230,7 @@ func profileFailures(t *testing.T, store string) {
 		t.Errorf("%s", err)
 	}
 	_, err = hone(t, exit.Failed, "profile", "nobody", "--store", store)
-	if !strings.Contains(err, `profile: "nobody" is no file, and `) || !strings.Contains(err, "hone run list") {
+	if !strings.Contains(err, `profile: "nobody" is not a file, and `) || !strings.Contains(err, "hone run list") {
 		t.Errorf("%s", err)
 	}
 	empty := &profile.Profile{SampleType: []*profile.ValueType{{Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "nanoseconds"}}}
