@@ -101,10 +101,10 @@ func profilingOf(t *testing.T, args ...string) *profilingFlags {
 func TestProfilingFlags(t *testing.T) {
 	for want, args := range map[string][]string{
 		"": {"--profile", "cpu,trace", "--pprof", "127.0.0.1:1"},
-		"bench: --profile needs --pprof: say where the server shows its profiles, as in --pprof 127.0.0.1:6060": {"--profile", "cpu"},
-		"bench: --pprof needs --profile: say which profiles, as in --profile cpu,allocs":                        {"--pprof", "127.0.0.1:1"},
-		"bench: --profile cpus: there is no such profile; did you mean cpu?":                                    {"--profile", "cpus", "--pprof", "127.0.0.1:1"},
-		"bench: --profile-for 500ms: use 1s or more":                                                            {"--profile", "cpu", "--pprof", "127.0.0.1:1", "--profile-for", "500ms"},
+		"bench: --profile needs --pprof, the address of the server's profiles, as in --pprof 127.0.0.1:6060": {"--profile", "cpu"},
+		"bench: --pprof needs --profile, the list of profiles, as in --profile cpu,allocs":                   {"--pprof", "127.0.0.1:1"},
+		"bench: --profile cpus: no such profile; did you mean cpu?":                                          {"--profile", "cpus", "--pprof", "127.0.0.1:1"},
+		"bench: --profile-for 500ms: use 1s or more":                                                         {"--profile", "cpu", "--pprof", "127.0.0.1:1", "--profile-for", "500ms"},
 	} {
 		got := ""
 		if err := profilingOf(t, args...).check("bench"); err != nil {
@@ -230,7 +230,7 @@ func profileFailures(t *testing.T, store string) {
 		t.Errorf("%s", err)
 	}
 	_, err = hone(t, exit.Failed, "profile", "nobody", "--store", store)
-	if !strings.Contains(err, `profile: "nobody" is no file, and `) || !strings.Contains(err, "hone run list") {
+	if !strings.Contains(err, `profile: "nobody" is not a file, and `) || !strings.Contains(err, "hone run list") {
 		t.Errorf("%s", err)
 	}
 	empty := &profile.Profile{SampleType: []*profile.ValueType{{Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "nanoseconds"}}}
@@ -243,7 +243,7 @@ func profileFailures(t *testing.T, store string) {
 		t.Fatal(err)
 	}
 	_, err = hone(t, exit.Invalid, "profile", name, "--kind", "mutex")
-	if !strings.Contains(err, "is empty; the program has to ask for it: runtime.SetMutexProfileFraction(10)") {
+	if !strings.Contains(err, "is empty; the program must enable it: runtime.SetMutexProfileFraction(10)") {
 		t.Errorf("%s", err)
 	}
 	s, openErr := record.OpenRead(t.Context(), store)
