@@ -52,7 +52,7 @@ func BenchmarkDo(b *testing.B) {
 	}
 }
 
-// BenchmarkContended is 64 goroutines that compute on 8 connections.
+// BenchmarkContended has 64 goroutines that compute on 8 connections.
 func BenchmarkContended(b *testing.B) {
 	p := integers(b, 8)
 	b.ReportAllocs()
@@ -67,7 +67,7 @@ func BenchmarkContended(b *testing.B) {
 	})
 }
 
-// BenchmarkBurst is 256 goroutines at once on 64 connections, then silence.
+// BenchmarkBurst has 256 goroutines at once on 64 connections, then a pause.
 func BenchmarkBurst(b *testing.B) {
 	p := integers(b, 64)
 	b.ReportAllocs()
@@ -87,8 +87,8 @@ func BenchmarkBurst(b *testing.B) {
 	}
 }
 
-// BenchmarkCancelStorm is 64 goroutines whose contexts mostly end before one of
-// two connections is free.
+// BenchmarkCancelStorm has 64 goroutines whose contexts mostly end before one of two
+// connections is free.
 func BenchmarkCancelStorm(b *testing.B) {
 	p := integers(b, 2)
 	b.ReportAllocs()

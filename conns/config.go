@@ -6,89 +6,90 @@ import (
 	"time"
 )
 
-// Config says how a Pool gets its connections and how long it keeps them. Only
-// Dial has to be set.
+// Config configures a Pool. Only Dial is required.
 //
-// None of its functions is called under the pool's lock. A panic in Dial is that
-// dial's failure, and one in Alive or Hooks.Waited is the borrower's. A panic in
-// the others has nobody to be told, and ends the process as in any goroutine.
+// The pool calls none of its functions while it holds its lock. A panic in Dial counts as
+// a failed dial, and one in Alive or Hooks.Waited propagates to the borrower. A panic in
+// the others has no caller to propagate to, and crashes the process as in any goroutine.
 type Config[C any] struct {
 	// Dial opens a connection. It runs on a goroutine of the pool: ctx ends with
-	// DialTimeout, Reset or Close, not with the caller that wanted the
-	// connection, because the next one in the queue may have it instead.
+	// DialTimeout, Reset or Close, not with the caller that caused the dial, because the
+	// next one in the queue may get the connection instead.
 	Dial func(ctx context.Context) (C, error)
-	// Close closes a connection, on a goroutine of its own. The connection counts
-	// against Max until it returns. Zero: C's own Close method, if it has one.
+	// Close closes a connection, on a goroutine of its own. The connection counts against
+	// Max until Close returns. Zero: C's own Close method, if it has one.
 	Close func(c C)
 
-	// Max is how many connections may be open, being dialed or being closed
-	// together. Zero: 64, which is more than most servers can use at once.
+	// Max is the maximum number of connections that are open, being dialed or being
+	// closed. Zero: 64, which is more than most servers can use at once.
 	Max int
-	// MinIdle is how many connections are kept idle: dialed ahead from New on,
-	// replaced as soon as one is missing, and not closed for being idle.
-	// Zero: none.
+	// MinIdle is the number of idle connections to maintain: the pool dials them from New
+	// on, replaces missing ones at once, and does not close them for being idle. Zero:
+	// none.
 	MinIdle int
-	// MaxWaiters is how many callers may wait for a connection that others have;
-	// a further one gets ErrBusy. Zero: 10 000. Negative: nobody waits for others.
+	// MaxWaiters is the maximum number of callers that wait for a connection; further
+	// ones get ErrBusy. Zero: 10 000. Negative: callers never wait for a connection in
+	// use.
 	MaxWaiters int
-	// MaxDials is how many dials, and how many probes, run at the same time.
-	// Zero: 16.
+	// MaxDials is the maximum number of concurrent dials, and of concurrent probes. Zero:
+	// 16.
 	MaxDials int
 
-	// MaxIdleTime is how long a connection may be idle. It is closed up to an
-	// eighth of that later, at most a second, so stay well under the server's own
-	// limit. Zero: 90 s. Negative: for ever.
+	// MaxIdleTime is the idle timeout. A connection is closed up to an eighth of that
+	// later, at most a second, so stay well below the server's own idle timeout. Zero: 90
+	// s. Negative: none.
 	MaxIdleTime time.Duration
-	// MaxLifetime is how old a connection may get. It is closed when it is idle
-	// or comes back. One that MinIdle needs is lent until its replacement is
-	// there, at most DialTimeout longer. Zero: 30 min. Negative: for ever.
+	// MaxLifetime is the maximum age of a connection. The pool closes an older one when
+	// it is idle or released. One that MinIdle needs stays in use until its replacement
+	// is open, at most DialTimeout longer. Zero: 30 min. Negative: none.
 	MaxLifetime time.Duration
-	// Jitter is the part of MaxLifetime by which a connection's life may be
-	// shorter. It is drawn once, at birth. Zero: 0.1. Negative: none.
+	// Jitter is the maximum fraction by which a connection's lifetime is shortened at
+	// random. It is drawn once, when the connection is opened. Zero: 0.1. Negative: none.
 	Jitter float64
-	// DialTimeout bounds one Dial, and one Probe. Zero: 5 s. Negative: nothing.
+	// DialTimeout is the timeout of one Dial, and of one Probe. Zero: 5 s. Negative:
+	// none.
 	DialTimeout time.Duration
-	// MaxBackoff is the longest pause after failed dials. The first is 25 to
-	// 50 ms, each further one up to twice as long. When it has passed, one dial
-	// alone is tried. Zero: 5 s. Negative: no pause.
+	// MaxBackoff is the maximum backoff after failed dials. The first pause is 25 to 50
+	// ms, each further one up to twice as long. After a pause, the pool tries a single
+	// dial. Zero: 5 s. Negative: no backoff.
 	MaxBackoff time.Duration
 
-	// Alive says why a connection must not be lent again, or nil. It is asked
-	// before a loan when the connection has been idle for AliveAfter or longer.
-	// It delays the borrower: no round trips here. Zero: for a connection with a
-	// SyscallConn method, on Unix, one system call finds unread bytes, the end of
-	// the stream, an error or an expired deadline; nobody else may be reading from
-	// it then. Other connections, TLS among them, are not asked. idle may be a
-	// second too low.
+	// Alive reports why a connection must not be reused, or nil. The pool calls it before
+	// it lends a connection that has been idle for AliveAfter or longer. It delays the
+	// borrower, so it should make no round trips. Zero: for a connection with a
+	// SyscallConn method, on Unix, one system call detects unread bytes, the end of the
+	// stream, an error or an expired deadline; nobody else may be reading from the
+	// connection then. Other connections, TLS included, are not checked. idle may be up
+	// to a second too low.
 	Alive func(c C, idle time.Duration) error
-	// AliveAfter is how long a connection is trusted to stay as its borrower left
-	// it. Zero: 1 s. Negative: not at all, Alive is asked before every loan.
+	// AliveAfter is for how long an idle connection is assumed to be healthy. Zero: 1 s.
+	// Negative: the pool calls Alive before every loan.
 	AliveAfter time.Duration
-	// Probe checks an idle connection in the background, with a round trip if it
-	// likes; meanwhile the connection is not lent. An error closes it. It neither
-	// counts as use nor delays a borrower. Zero: no probes.
+	// Probe checks an idle connection in the background, with a round trip if necessary;
+	// meanwhile the connection is not lent. If it returns an error, the pool closes the
+	// connection. A probe neither counts as use nor delays a borrower. Zero: no probes.
 	Probe func(ctx context.Context, c C) error
-	// ProbeAfter is how long a connection is idle before it is probed, and again
-	// between probes. Zero: 30 s.
+	// ProbeAfter is the interval of idleness between probes, and before the first. Zero:
+	// 30 s.
 	ProbeAfter time.Duration
 
-	// Hooks are told what happens.
+	// Hooks are callbacks for metrics and logs.
 	Hooks Hooks
 }
 
-// Hooks are told what happens. They should return soon: they run on the
-// goroutine that did it. Zero: nobody is told.
+// Hooks are callbacks on pool events. They should return soon: they run on the goroutine
+// that caused the event. Zero: none.
 type Hooks struct {
 	// Dialed is called after each Dial.
 	Dialed func(took time.Duration, err error)
 	// Waited is called by each Get that had to wait, before it returns.
 	Waited func(waited time.Duration, err error)
-	// Closed is called after each Close. err is what Alive, Probe or the borrower
-	// said, if the reason is NotAlive or Discarded.
+	// Closed is called after each Close. err is the error of Alive, Probe or the borrower
+	// if the reason is NotAlive or Discarded.
 	Closed func(why Reason, err error)
 }
 
-// New makes a Pool, which dials what MinIdle asks for. It panics if c.Dial is nil.
+// New returns a Pool and starts to dial MinIdle connections. It panics if c.Dial is nil.
 func New[C any](c Config[C]) *Pool[C] {
 	if c.Dial == nil {
 		panic("conns: Config.Dial is nil")
@@ -108,7 +109,7 @@ func New[C any](c Config[C]) *Pool[C] {
 	return p
 }
 
-// resolved is c with its zeros replaced, and never where there is no limit.
+// resolved returns c with zeros replaced by defaults, and never where there is no limit.
 func (c Config[C]) resolved() Config[C] {
 	if c.Close == nil {
 		c.Close = func(conn C) {
@@ -137,7 +138,7 @@ func (c Config[C]) resolved() Config[C] {
 	return c
 }
 
-// or is n, or what is meant where n is zero or negative.
+// or returns n, or the given value when n is zero or negative.
 func or[N int | time.Duration | float64](n, zero, negative N) N {
 	switch {
 	case n == 0:
@@ -148,7 +149,7 @@ func or[N int | time.Duration | float64](n, zero, negative N) N {
 	return n
 }
 
-// timeout is a context for one dial or probe.
+// timeout returns the context of one dial or probe.
 func (p *Pool[C]) timeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if p.config.DialTimeout == never {
 		return context.WithCancel(ctx)

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// warmer is one call of Warm that waits.
+// warmer is a waiting call of Warm.
 type warmer struct {
 	n    int
-	done chan error // holds one
+	done chan error // capacity 1
 }
 
-// Warm dials until n connections are open, but no more than Max, and waits for
-// that. The first dial that fails meanwhile ends the waiting, not the pool.
+// Warm dials until n connections are open, but no more than Max, and waits for them. It
+// returns the first error of a dial; the pool goes on.
 func (p *Pool[C]) Warm(ctx context.Context, n int) error {
 	p.mu.Lock()
 	if p.ended {
@@ -36,7 +36,7 @@ func (p *Pool[C]) Warm(ctx context.Context, n int) error {
 	return context.Cause(ctx)
 }
 
-// warmest is how many open connections the calls of Warm want; mu is held.
+// warmest returns the largest n of the waiting calls of Warm; mu is held.
 func (p *Pool[C]) warmest() int {
 	most := 0
 	for _, w := range p.warming {
@@ -45,8 +45,8 @@ func (p *Pool[C]) warmest() int {
 	return most
 }
 
-// warmed tells the calls of Warm that have what they want, or all of them that
-// something failed; mu is held.
+// warmed ends the calls of Warm whose connections are open, or all of them with err; mu
+// is held.
 func (p *Pool[C]) warmed(err error) {
 	if len(p.warming) == 0 {
 		return
@@ -61,9 +61,9 @@ func (p *Pool[C]) warmed(err error) {
 	})
 }
 
-// Resize changes Max and MinIdle for a pool in use, with the meaning of the
-// fields except that zero idle means none. What is too many is closed: idle
-// connections now, longest idle first, others when they come back.
+// Resize changes Max and MinIdle of a pool in use. They mean the same as in Config,
+// except that a zero minIdle means none. Excess connections are closed: idle ones now,
+// longest idle first, others when they are released.
 func (p *Pool[C]) Resize(most, minIdle int) {
 	if most < 1 {
 		panic("conns: Resize to less than one connection")
@@ -95,9 +95,9 @@ func (p *Pool[C]) Resize(most, minIdle int) {
 	p.arm(p.nextDue())
 }
 
-// Reset closes every connection that is open or being dialed now: the idle at
-// once, those that are lent when they come back; dials are cancelled. Use it after
-// a failover, for example. The pool stays open.
+// Reset closes every connection that is open or being dialed: idle ones at once, those in
+// use when they are released; dials are cancelled. Use it after a failover, for example.
+// The pool stays open.
 func (p *Pool[C]) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +110,7 @@ func (p *Pool[C]) Reset() {
 	p.balance()
 }
 
-// doomAll closes all connections, now or when they come back; mu is held.
+// doomAll closes all connections, now or when they are released; mu is held.
 func (p *Pool[C]) doomAll(why Reason) {
 	for len(p.idle) > 0 {
 		p.retire(p.takeIdle(len(p.idle)-1), why, nil)
@@ -122,10 +122,10 @@ func (p *Pool[C]) doomAll(why Reason) {
 	}
 }
 
-// Close ends the pool: everybody who waits gets ErrClosed, idle connections
-// are closed, dials are cancelled. It returns nil when the last connection has
-// come back and is closed and no goroutine of the pool is left, or an error when
-// ctx ends before. Another call waits again.
+// Close shuts the pool down: waiting callers get ErrClosed, idle connections are closed,
+// dials are cancelled. It returns nil when the last connection has been released and
+// closed and all goroutines of the pool have ended, or an error when ctx ends first. It
+// may be called again to go on waiting.
 func (p *Pool[C]) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.ended {
@@ -153,7 +153,7 @@ func (p *Pool[C]) Close(ctx context.Context) error {
 	}
 }
 
-// settleEnd says that the pool is gone, once it is; mu is held.
+// settleEnd closes gone when the pool has ended; mu is held.
 func (p *Pool[C]) settleEnd() {
 	if p.ended && p.running == 0 && len(p.all) == 0 {
 		select {

@@ -12,8 +12,7 @@ import (
 	"github.com/hone-go/hone/conns"
 )
 
-// Those who wait for the pools of the article and of silenceper are never told
-// that the pool was closed.
+// Closing the pools of the article and of silenceper does not wake waiting callers.
 func TestCloseWakesAllAndJoins_silenceper(t *testing.T) {
 	s := &server{}
 	in(t, s, s.config(3), func(t *testing.T, p *conns.Pool[*fake]) {
@@ -32,7 +31,7 @@ func TestCloseWakesAllAndJoins_silenceper(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Close with two lent returned %v", err)
+			t.Errorf("Close with two in use returned %v", err)
 		}
 		for _, w := range waits {
 			if got := settled(t, w); !errors.Is(got.err, conns.ErrClosed) {
@@ -68,7 +67,7 @@ func TestCloseWakesAllAndJoins_silenceper(t *testing.T) {
 	})
 }
 
-// Close waits for every goroutine, also one that is in a hook.
+// Close waits for every goroutine, including one in a hook.
 func TestCloseJoinsHooks(t *testing.T) {
 	s := &server{}
 	c := s.config(2)
@@ -92,7 +91,7 @@ func TestCloseJoinsHooks(t *testing.T) {
 		select {
 		case <-told:
 		default:
-			t.Error("Close returned before the hook did")
+			t.Error("Close returned before the hook")
 		}
 		if got := settled(t, wait); !errors.Is(got.err, conns.ErrClosed) {
 			t.Error(got.err)
@@ -100,8 +99,8 @@ func TestCloseJoinsHooks(t *testing.T) {
 	})
 }
 
-// A connection that was being dialed when Reset was called is not lent either:
-// puddle's CreateResource forgets that.
+// A connection that was being dialed when Reset was called is not lent either: puddle's
+// CreateResource misses that case.
 func TestResetCatchesDials_puddle(t *testing.T) {
 	s := &server{}
 	in(t, s, s.config(2), func(t *testing.T, p *conns.Pool[*fake]) {
@@ -109,7 +108,7 @@ func TestResetCatchesDials_puddle(t *testing.T) {
 		s.dialing(slowly(time.Second))
 		wait := later(t.Context(), p)
 		pass(500 * time.Millisecond)
-		p.Reset() // cancels the dial, and begins another
+		p.Reset() // cancels the dial, and starts another
 		s.wantCounts(t, 3, 0)
 		s.dialing(func(context.Context) error { pass1(time.Second); return nil }) // cannot be cancelled
 		pass(time.Second)
@@ -185,7 +184,7 @@ func TestResize(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 		if !panics(func() { p.Resize(0, 0) }) {
-			t.Error("Resize to nothing does not panic")
+			t.Error("Resize(0, 0) did not panic")
 		}
 	})
 }
@@ -226,7 +225,7 @@ func TestHooks(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if dialed != 1 || failed != 1 || len(why) != 1 || why[0].String() != "reset" {
-			t.Errorf("the hooks were told of %d dials, %d failures, closings %v", dialed, failed, why)
+			t.Errorf("the hooks got %d dials, %d failures, closes %v", dialed, failed, why)
 		}
 	})
 }

@@ -13,21 +13,21 @@ const firstBackoff = 50 * time.Millisecond
 
 var errExited = errors.New("conns: Dial or Probe ended its goroutine")
 
-// pausedError is ErrBackoff together with the error that caused the pause.
+// pausedError is ErrBackoff together with the error that caused the backoff.
 type pausedError struct{ last error }
 
 func (e *pausedError) Error() string   { return ErrBackoff.Error() + ": " + e.last.Error() }
 func (e *pausedError) Unwrap() []error { return []error{ErrBackoff, e.last} }
 
-// live counts the connections that may come back to serve somebody, with those
-// being dialed; mu is held.
+// live returns the number of connections that are open or being dialed, without those
+// being closed; mu is held.
 func (p *Pool[C]) live() int { return len(p.all) - p.closing }
 
-// pausing reports whether a failed dial forbids the next one for now; mu is held.
+// pausing reports whether the pool is in backoff; mu is held.
 func (p *Pool[C]) pausing() bool { return p.failures > 0 && p.now() < p.retryAt }
 
-// balance starts the dials that waiters, MinIdle and Warm call for. It is called
-// after whatever changes the need or the room; mu is held.
+// balance starts the dials that waiters, MinIdle and Warm need. It is called after every
+// change of demand or capacity; mu is held.
 func (p *Pool[C]) balance() {
 	if p.ended {
 		return
@@ -44,7 +44,7 @@ func (p *Pool[C]) balance() {
 	room := p.config.Max - len(p.all)
 	if room <= 0 {
 		if p.dialing+p.closing == 0 {
-			p.retireWorn(1) // there is no room to replace it first
+			p.retireWorn(1) // there is no room to open the replacement first
 		}
 		return
 	}
@@ -62,8 +62,8 @@ func (p *Pool[C]) balance() {
 	}
 }
 
-// dial opens s. Whoever waits then has it: the caller for whom it was begun may
-// be served or gone (pgx #1287).
+// dial opens s and hands it to the first waiter: the caller that caused the dial may have
+// been served or have given up (pgx #1287).
 func (p *Pool[C]) dial(ctx context.Context, s *slot[C]) {
 	defer p.leave()
 	ctx, cancel := p.timeout(ctx)
@@ -84,14 +84,14 @@ func (p *Pool[C]) dial(ctx context.Context, s *slot[C]) {
 	c, err = p.config.Dial(ctx)
 }
 
-// dialed settles a dial that has ended.
+// dialed handles the result of a dial.
 func (p *Pool[C]) dialed(s *slot[C], c C, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dialing--
 	if err != nil {
 		p.remove(s)
-		if s.doomed == 0 { // else we have cancelled it
+		if s.doomed == 0 { // otherwise the pool cancelled it
 			p.dialFailed(fmt.Errorf("conns: dial: %w", err))
 		}
 		p.balance()
@@ -111,9 +111,9 @@ func (p *Pool[C]) dialed(s *slot[C], c C, err error) {
 	p.balance()
 }
 
-// dialFailed begins a pause and tells those whom it concerns; mu is held. While
-// anything is open, that is the first waiter alone: the others may yet be served
-// by what comes back.
+// dialFailed starts the backoff and reports the error to waiters; mu is held. While
+// anything is open, only the first waiter gets it: a released connection may still serve
+// the others.
 func (p *Pool[C]) dialFailed(err error) {
 	p.count.dialFailures++
 	p.lastErr = err
@@ -131,8 +131,8 @@ func (p *Pool[C]) dialFailed(err error) {
 	}
 }
 
-// retire has s closed on a goroutine of its own; mu is held, and s is in
-// nobody's hands. Its permit is free when Close has returned.
+// retire closes s on a new goroutine; mu is held, and nobody owns s. Its permit is free
+// when Close has returned.
 func (p *Pool[C]) retire(s *slot[C], why Reason, err error) {
 	s.doomed = why
 	p.count.closed[why]++
@@ -141,7 +141,7 @@ func (p *Pool[C]) retire(s *slot[C], why Reason, err error) {
 	go p.shut(s, why, err)
 }
 
-// retireWorn closes up to n idle connections whose time is over; mu is held.
+// retireWorn closes up to n idle connections that are past their lifetime; mu is held.
 func (p *Pool[C]) retireWorn(n int) {
 	for i := 0; i < len(p.idle) && n > 0 && p.worn > 0; {
 		if p.idle[i].doomed == 0 {
@@ -179,7 +179,7 @@ func (p *Pool[C]) remove(s *slot[C]) {
 	p.all = p.all[:last]
 }
 
-// leave is how a goroutine of the pool ends.
+// leave is called at the end of every goroutine of the pool.
 func (p *Pool[C]) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/hone-go/hone/conns"
 )
 
-// slowly makes every dial take so long, unless its context ends before.
+// slowly makes every dial take that long, unless its context ends first.
 func slowly(d time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error {
 		select {
@@ -22,8 +22,8 @@ func slowly(d time.Duration) func(context.Context) error {
 	}
 }
 
-// A token of the article's pool is a reason to dial, even when a connection
-// comes back a moment later. Here whoever waits takes what comes first.
+// In the article's pool, a caller with a token dials even when a connection is released a
+// moment later. Here a waiter takes whichever comes first.
 func TestWaiterTakesWhatComesFirst_goredis3497(t *testing.T) {
 	s := &server{}
 	in(t, s, s.config(2), func(t *testing.T, p *conns.Pool[*fake]) {
@@ -35,18 +35,18 @@ func TestWaiterTakesWhatComesFirst_goredis3497(t *testing.T) {
 		l.Release()
 		got := settled(t, wait)
 		if got.err != nil || got.lease.Conn() != conn {
-			t.Errorf("waits for its own dial, error %v", got.err)
+			t.Errorf("waited for its own dial, error %v", got.err)
 		}
 		got.lease.Release()
 		pass(time.Second)
-		if st := p.Stats(); st.Idle != 2 { // the dial was not wasted
+		if st := p.Stats(); st.Idle != 2 { // the dialed connection was kept
 			t.Errorf("%+v", st)
 		}
 	})
 }
 
-// When every caller gives up before a dial is through, the dial must still come
-// to an end, or there is never a connection (pgx #1287, #1259).
+// When every caller gives up before a dial completes, the dial must still complete, or
+// there is never a connection (pgx #1287, #1259).
 func TestDialOutlivesItsCaller_pgx1287(t *testing.T) {
 	s := &server{onDial: slowly(time.Second)}
 	in(t, s, s.config(1), func(t *testing.T, p *conns.Pool[*fake]) {
@@ -62,7 +62,7 @@ func TestDialOutlivesItsCaller_pgx1287(t *testing.T) {
 	})
 }
 
-// The article's dial has no limit.
+// The article's dial has no timeout.
 func TestDialTimeout_article003(t *testing.T) {
 	s := &server{onDial: slowly(time.Hour)}
 	c := s.config(1)
@@ -97,8 +97,7 @@ func TestDialsAreBounded(t *testing.T) {
 	})
 }
 
-// Whoever waits while a dial fails is told, or served by somebody else's
-// connection: nobody is left behind.
+// When a dial fails, a waiter gets the error or another connection: none is stranded.
 func TestFailedDialStrandsNobody(t *testing.T) {
 	s := &server{}
 	in(t, s, s.config(3), func(t *testing.T, p *conns.Pool[*fake]) {
@@ -109,7 +108,7 @@ func TestFailedDialStrandsNobody(t *testing.T) {
 			waits = append(waits, later(t.Context(), p))
 		}
 		pass(time.Second)
-		// Two dials have failed and something is open: the first two are told.
+		// Two dials have failed and something is open: the first two get the error.
 		for _, w := range waits[:2] {
 			if got := settled(t, w); !errors.Is(got.err, errDown) {
 				t.Errorf("the dial's error did not arrive: %v", got.err)
@@ -119,7 +118,7 @@ func TestFailedDialStrandsNobody(t *testing.T) {
 		l.Release()
 		l = settled(t, waits[2]).lease
 		pending(t, waits[3])
-		l.Discard(nil) // now nothing is open: the next failure is everybody's
+		l.Discard(nil) // now nothing is open: the next failure is reported to all
 		pass(10 * time.Second)
 		if got := settled(t, waits[3]); !errors.Is(got.err, errDown) {
 			t.Errorf("the last one got %v", got.err)
@@ -148,17 +147,17 @@ func TestBackoffIsSharedAndTriesOnce(t *testing.T) {
 			return told, refused
 		}
 		if told, refused := crowd(); told != 20 || refused != 0 {
-			t.Errorf("of 20 at first %d were told why and %d were not tried for", told, refused)
+			t.Errorf("of 20 at first %d got the dial error and %d ErrBackoff", told, refused)
 		}
 		dials, _ := s.counts()
 		if dials != 16 {
-			t.Errorf("%d dials at first, want MaxDials", dials)
+			t.Errorf("%d initial dials, want MaxDials", dials)
 		}
 		if told, refused := crowd(); told != 20 || refused != 20 {
-			t.Errorf("of 20 in the pause %d were told why and %d were not tried for", told, refused)
+			t.Errorf("of 20 in the backoff %d got the dial error and %d ErrBackoff", told, refused)
 		}
 		pauses := 0
-		for range 400 { // 20 s with a crowd every 50 ms
+		for range 400 { // 20 s with a burst every 50 ms
 			pass(48 * time.Millisecond)
 			before, _ := s.counts()
 			crowd()
@@ -168,13 +167,13 @@ func TestBackoffIsSharedAndTriesOnce(t *testing.T) {
 			}
 			pauses += after - before
 		}
-		if pauses < 8 || pauses > 16 { // 50 ms doubled up to 5 s, halved at most
+		if pauses < 8 || pauses > 16 { // 50 ms doubled up to 5 s, with at most 50 % jitter
 			t.Errorf("%d dials in 20 s", pauses)
 		}
 		s.dialing(nil)
 		pass(5 * time.Second)
 		get(t, p).Release()
-		s.dialing(slowly(time.Second)) // all is well again: not one by one any more
+		s.dialing(slowly(time.Second)) // recovered: no longer one by one
 		var waits []<-chan result
 		for range 10 {
 			waits = append(waits, later(t.Context(), p))
@@ -189,8 +188,8 @@ func TestBackoffIsSharedAndTriesOnce(t *testing.T) {
 	})
 }
 
-// During a pause nobody is refused who can still be served, and nobody has to
-// come and ask for the dial at its end.
+// During a backoff no caller is refused that can still be served, and the dial at its end
+// needs no new caller.
 func TestPauseEndsByItself(t *testing.T) {
 	s := &server{}
 	in(t, s, s.config(2), func(t *testing.T, p *conns.Pool[*fake]) {
@@ -209,8 +208,7 @@ func TestPauseEndsByItself(t *testing.T) {
 	})
 }
 
-// A connection that is being closed still counts, and frees its place for
-// whoever waits.
+// A connection that is being closed still counts, and then frees its place for a waiter.
 func TestClosingCountsAgainstMax(t *testing.T) {
 	s := &server{onClose: func() { pass1(time.Second) }}
 	in(t, s, s.config(1), func(t *testing.T, p *conns.Pool[*fake]) {
@@ -231,6 +229,6 @@ func TestClosingCountsAgainstMax(t *testing.T) {
 
 func TestNewWithoutDialPanics(t *testing.T) {
 	if !panics(func() { conns.New(conns.Config[int]{}) }) {
-		t.Error("a pool without Dial was made")
+		t.Error("New without Dial did not panic")
 	}
 }

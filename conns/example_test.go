@@ -14,8 +14,8 @@ import (
 	"github.com/hone-go/hone/conns"
 )
 
-// A server of lines, as many are: it answers "get NAME", one request at a time, and
-// has no ids. Whoever asks needs a connection to himself.
+// A typical line-based server: it answers "get NAME", one request at a time, without
+// request ids. So each caller needs a connection of its own.
 func Example() {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -54,17 +54,17 @@ func Example() {
 	// dialled: 1
 }
 
-// session is a connection with what has been read ahead.
+// session is a connection with its read buffer.
 type session struct {
 	net.Conn
 	in *bufio.Reader
 }
 
-// errNoSuchName is the server's honest answer: the connection is as good as before.
+// errNoSuchName is an ordinary reply of the server: the connection stays healthy.
 var errNoSuchName = fmt.Errorf("there is no such name: %w", conns.ErrKeepConn)
 
-// get makes one request. Any other error, one of time for example, closes the
-// connection: its late answer would be the next borrower's.
+// get makes one request. After any other error, such as a timeout, the connection must be
+// closed: otherwise its late reply would go to the next borrower.
 func (s *session) get(ctx context.Context, name string) (string, error) {
 	deadline, _ := ctx.Deadline()
 	s.SetDeadline(deadline)

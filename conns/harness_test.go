@@ -22,15 +22,15 @@ func TestMain(m *testing.M) {
 
 var errDown = errors.New("the server is down")
 
-// server is what the pools of these tests dial: it counts, and does as it is told.
+// server is what the pools of these tests dial: it counts, and follows instructions.
 type server struct {
 	mu      sync.Mutex
-	onDial  func(ctx context.Context) error // nil: at once, without an error
+	onDial  func(ctx context.Context) error // nil: succeed at once
 	onClose func()
 	dials   int
 	pending int     // dials that have not ended
 	open    []*fake // those not closed yet
-	most    int     // of open and dialing together, at any time
+	most    int     // peak of open and dialing together
 	closed  int
 }
 
@@ -85,21 +85,21 @@ func (s *server) close(c *fake) {
 	panic("a connection was closed twice")
 }
 
-// dialing says how the next dials go.
+// dialing sets the behaviour of the next dials.
 func (s *server) dialing(f func(context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onDial = f
 }
 
-// closing says how the next closings go.
+// closing sets the behaviour of the next closes.
 func (s *server) closing(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onClose = f
 }
 
-// counts are the dials begun and the connections closed so far.
+// counts returns the dials started and the connections closed so far.
 func (s *server) counts() (dials, closed int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,11 +110,11 @@ func (s *server) wantCounts(t *testing.T, dials, closed int) {
 	t.Helper()
 	synctest.Wait()
 	if d, c := s.counts(); d != dials || c != closed {
-		t.Errorf("%d dials and %d closings, want %d and %d", d, c, dials, closed)
+		t.Errorf("%d dials and %d closes, want %d and %d", d, c, dials, closed)
 	}
 }
 
-// config is for most tests: connections last for ever, nothing is checked.
+// config is the default of these tests: connections last for ever, without checks.
 func (s *server) config(most int) conns.Config[*fake] {
 	return conns.Config[*fake]{
 		Dial: s.dial, Close: s.close, Max: most,
@@ -122,8 +122,8 @@ func (s *server) config(most int) conns.Config[*fake] {
 	}
 }
 
-// in runs a test in a bubble, where time is fake, with a pool that has to end
-// with no goroutine and no connection left.
+// in runs a test in a bubble with fake time and a pool that must end without a goroutine
+// or connection left.
 func in(t *testing.T, s *server, c conns.Config[*fake], test func(t *testing.T, p *conns.Pool[*fake])) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,13 +151,13 @@ func get(t *testing.T, p *conns.Pool[*fake]) conns.Lease[*fake] {
 	return l
 }
 
-// result is what a Get in the background came to.
+// result is the result of a Get in the background.
 type result struct {
 	lease conns.Lease[*fake]
 	err   error
 }
 
-// later calls Get on a goroutine of its own, and returns when that waits.
+// later calls Get on a new goroutine, and returns when that blocks.
 func later(ctx context.Context, p *conns.Pool[*fake]) <-chan result {
 	done := make(chan result, 1)
 	go func() {
@@ -179,7 +179,7 @@ func pending(t *testing.T, r <-chan result) {
 	}
 }
 
-// settled is what a Get in the background has returned by now.
+// settled returns the result of a Get in the background.
 func settled(t *testing.T, r <-chan result) result {
 	t.Helper()
 	synctest.Wait()
@@ -192,13 +192,13 @@ func settled(t *testing.T, r <-chan result) result {
 	}
 }
 
-// pass lets fake time pass, and what is due then happen.
+// pass advances fake time, and lets what is due happen.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// panics reports whether f does.
+// panics reports whether f panics.
 func panics(f func()) (did bool) {
 	defer func() { did = recover() != nil }()
 	f()

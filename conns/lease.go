@@ -2,16 +2,16 @@ package conns
 
 import "fmt"
 
-// Lease is the loan of one connection to one borrower. It is a small value;
-// copies are the same loan. Any use after Release or Discard, of the zero Lease
-// too, panics: somebody else may have the connection by then.
+// Lease is the loan of a connection to one borrower. It is a small value; copies are the
+// same loan. Using it after Release or Discard panics, and so does using the zero Lease:
+// somebody else may have the connection by then.
 type Lease[C any] struct {
 	conn C
 	slot *slot[C]
 	loan uint64
 }
 
-// Conn is the connection.
+// Conn returns the connection.
 func (l Lease[C]) Conn() C {
 	if l.slot == nil || l.slot.loan.Load() != l.loan {
 		panic("conns: use of a Lease that has ended")
@@ -19,17 +19,17 @@ func (l Lease[C]) Conn() C {
 	return l.conn
 }
 
-// Reused reports whether the connection was idle or lent before. Its server may
-// have closed it unseen: when such a connection fails before the first byte of
-// a reply, a request that may be executed twice deserves one more try.
+// Reused reports whether the connection was used or idle before. Its server may have
+// closed it in the meantime: when such a connection fails before the first byte of a
+// reply, retry the request once if it is idempotent.
 func (l Lease[C]) Reused() bool {
 	l.Conn()
 	return l.loan > 0
 }
 
-// Release gives the connection back, ready for the next request: nobody reads
-// from it, no reply is left to be read, and no deadline is set. For AliveAfter
-// the pool takes the borrower's word for that.
+// Release returns the connection to the pool, ready for the next request: nobody reads
+// from it, no reply is pending, and no deadline is set. The pool does not check that
+// until AliveAfter has passed.
 func (l Lease[C]) Release() {
 	p := l.lock()
 	s := l.slot
@@ -44,8 +44,8 @@ func (l Lease[C]) Release() {
 	p.mu.Unlock()
 }
 
-// Discard ends the loan and has the connection closed, on another goroutine.
-// err is why; Hooks.Closed gets it.
+// Discard ends the loan and closes the connection on another goroutine. Hooks.Closed gets
+// err as the reason.
 func (l Lease[C]) Discard(err error) { l.discard(Discarded, err) }
 
 func (l Lease[C]) discard(why Reason, err error) {
@@ -55,24 +55,24 @@ func (l Lease[C]) discard(why Reason, err error) {
 	p.mu.Unlock()
 }
 
-// lock ends the loan and leaves the pool locked. A loan that has ended already
-// panics: it could be somebody else's that is ended here.
+// lock ends the loan and locks the pool. It panics when the loan has ended already,
+// because it would end somebody else's.
 func (l Lease[C]) lock() *Pool[C] {
 	if l.slot == nil {
-		panic("conns: end of the zero Lease")
+		panic("conns: Release or Discard of the zero Lease")
 	}
 	p := l.slot.pool
 	p.mu.Lock()
 	if l.slot.loan.Load() != l.loan {
 		p.mu.Unlock()
-		panic("conns: a Lease ended twice")
+		panic("conns: Release or Discard of a Lease that has ended")
 	}
 	l.slot.loan.Store(l.loan + 1)
 	return p
 }
 
-// check reports whether a connection that has been idle for long may be lent. If
-// not, or if Alive panics, the loan has ended.
+// check reports whether a connection that has been idle for long is healthy. If not, or
+// if Alive panics, it ends the loan.
 func (l Lease[C]) check() (good bool) {
 	p, s := l.slot.pool, l.slot
 	why, err := NotAlive, errPanicked

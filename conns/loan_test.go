@@ -36,15 +36,14 @@ func TestLastInIsFirstOut(t *testing.T) {
 		b.Release()
 		l := get(t, p)
 		if l.Conn() != last {
-			t.Error("lent the connection that has been idle for longer")
+			t.Error("got the connection that has been idle for longer")
 		}
 		l.Release()
 		s.wantCounts(t, 2, 0)
 	})
 }
 
-// The pool of the article hands a nil connection to whoever does not look at
-// the error, and takes it back.
+// After an error, the pool of the article returns a nil connection, and accepts it back.
 func TestFailedDialLendsNothing_article003(t *testing.T) {
 	s := &server{onDial: func(context.Context) error { return errDown }}
 	in(t, s, s.config(1), func(t *testing.T, p *conns.Pool[*fake]) {
@@ -53,7 +52,7 @@ func TestFailedDialLendsNothing_article003(t *testing.T) {
 			t.Errorf("Get returned %v, want the dial's error", err)
 		}
 		if !panics(func() { l.Conn() }) || !panics(l.Release) || !panics(func() { l.Discard(nil) }) {
-			t.Error("a lease of nothing can be used")
+			t.Error("the zero Lease did not panic")
 		}
 		if st := p.Stats(); st.Open != 0 || st.Idle != 0 || st.DialFailures != 1 {
 			t.Errorf("after a failed dial: %+v", st)
@@ -61,8 +60,8 @@ func TestFailedDialLendsNothing_article003(t *testing.T) {
 	})
 }
 
-// The pool of the article deadlocks on a second Put, or lends one connection to
-// two.
+// On a second Put, the pool of the article deadlocks, or lends one connection to two
+// borrowers.
 func TestDoubleReleasePanics_article003(t *testing.T) {
 	s := &server{}
 	in(t, s, s.config(2), func(t *testing.T, p *conns.Pool[*fake]) {
@@ -76,19 +75,19 @@ func TestDoubleReleasePanics_article003(t *testing.T) {
 			"Reused":  func() { first.Reused() },
 		} {
 			if !panics(f) {
-				t.Errorf("%s of a loan that has ended does not panic", name)
+				t.Errorf("%s after the end of a loan did not panic", name)
 			}
 		}
-		second.Conn() // is not ended by any of that
+		second.Conn() // still valid after all of that
 		second.Discard(nil)
 		if !panics(second.Release) {
-			t.Error("Release after Discard does not panic")
+			t.Error("Release after Discard did not panic")
 		}
 		get(t, p).Release()
 	})
 }
 
-// Tokens of the article's pool leak when Dial, TestOnBorrow or the borrower panics.
+// The article's pool leaks tokens when Dial, TestOnBorrow or the borrower panics.
 func TestPanicReturnsThePermit_article003(t *testing.T) {
 	s := &server{}
 	explode := false
@@ -106,7 +105,7 @@ func TestPanicReturnsThePermit_article003(t *testing.T) {
 			t.Error("the borrower's panic was swallowed")
 		}
 		get(t, p).Release()
-		s.wantCounts(t, 2, 1) // the connection was not used again
+		s.wantCounts(t, 2, 1) // the connection was not reused
 
 		explode = true
 		if !panics(func() { p.Get(t.Context()) }) {
@@ -119,11 +118,11 @@ func TestPanicReturnsThePermit_article003(t *testing.T) {
 		get(t, p).Discard(nil)
 		s.dialing(func(context.Context) error { panic("Dial") })
 		if _, err := p.Get(t.Context()); err == nil {
-			t.Error("a panic of Dial is no error")
+			t.Error("a panic of Dial returned no error")
 		}
 		s.dialing(func(context.Context) error { runtime.Goexit(); return nil })
 		if _, err := p.Get(t.Context()); err == nil {
-			t.Error("a Dial that ended its goroutine is no error")
+			t.Error("a Dial that ended its goroutine returned no error")
 		}
 		s.dialing(nil)
 		get(t, p).Release()
@@ -137,8 +136,8 @@ func TestPanicReturnsThePermit_article003(t *testing.T) {
 	})
 }
 
-// The article's caller puts a connection back after a failed read, and its
-// workers end with the first error, until nobody is left.
+// The article's caller returns a connection after a failed read, and its workers end with
+// the first error, until none is left.
 func TestFailedLoanIsNotLentAgain_article003(t *testing.T) {
 	s := &server{}
 	var mu sync.Mutex
@@ -171,7 +170,7 @@ func TestFailedLoanIsNotLentAgain_article003(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(why) != 3 || !errors.Is(why[0], errRead) {
-			t.Errorf("the hook was told %v", why)
+			t.Errorf("the hook got %v", why)
 		}
 	})
 }
@@ -193,7 +192,7 @@ func TestReused(t *testing.T) {
 	in(t, s, s.config(2), func(t *testing.T, p *conns.Pool[*fake]) {
 		first := get(t, p)
 		if first.Reused() {
-			t.Error("a connection fresh from the dial counts as reused")
+			t.Error("a new connection counts as reused")
 		}
 		second := settled(t, later(t.Context(), p)).lease
 		if second.Reused() {
@@ -201,7 +200,7 @@ func TestReused(t *testing.T) {
 		}
 		first.Release()
 		if again := get(t, p); !again.Reused() {
-			t.Error("a connection that was lent before counts as fresh")
+			t.Error("a connection that was lent before counts as new")
 		} else {
 			again.Discard(nil)
 		}
@@ -209,7 +208,7 @@ func TestReused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if idle := get(t, p); !idle.Reused() {
-			t.Error("a connection that was idle counts as fresh")
+			t.Error("a connection that was idle counts as new")
 		} else {
 			idle.Release()
 		}
@@ -217,9 +216,8 @@ func TestReused(t *testing.T) {
 	})
 }
 
-// The article's MaxIdle of 100 for 2 000 workers costs a dial for every tenth
-// request; so do redigo #301 and golang/go #13801. Without a MaxIdle there is
-// none.
+// The article's MaxIdle of 100 for 2 000 workers costs a dial for every tenth request, as
+// in redigo #301 and golang/go #13801. This pool has no MaxIdle.
 func TestNoDialsOnceWarm_redigo301(t *testing.T) {
 	const workers, rounds = 200, 30
 	s := &server{onDial: func(context.Context) error { pass1(3 * time.Millisecond); return nil }}
@@ -243,7 +241,7 @@ func TestNoDialsOnceWarm_redigo301(t *testing.T) {
 		all.Wait()
 		dials, closed := s.counts()
 		if dials > workers || closed != 0 {
-			t.Errorf("%d requests took %d dials and %d closings", workers*rounds, dials, closed)
+			t.Errorf("%d requests took %d dials and %d closes", workers*rounds, dials, closed)
 		}
 		if st := p.Stats(); st.Gets != workers*rounds || st.Dials != int64(dials) || st.Idle != dials {
 			t.Errorf("%+v", st)
@@ -251,11 +249,11 @@ func TestNoDialsOnceWarm_redigo301(t *testing.T) {
 	})
 }
 
-// pass1 lets fake time pass for one goroutine of several.
+// pass1 advances fake time for one goroutine of several.
 func pass1(d time.Duration) { <-time.After(d) }
 
-// The counters of the article's pool are fields that anybody may read, and
-// change, without a lock. The race detector watches here.
+// The counters of the article's pool are fields that anybody may read and change without
+// a lock. Here the race detector checks.
 func TestStatsWhileWorking_article003(t *testing.T) {
 	s := &server{}
 	in(t, s, s.config(4), func(t *testing.T, p *conns.Pool[*fake]) {
@@ -265,7 +263,7 @@ func TestStatsWhileWorking_article003(t *testing.T) {
 				for range 200 {
 					l := get(t, p)
 					if st := p.Stats(); st.InUse < 1 || st.InUse > 4 || st.Open > 4 || st.Idle+st.InUse != st.Open {
-						t.Errorf("while one is lent: %+v", st)
+						t.Errorf("while one is in use: %+v", st)
 					}
 					l.Release()
 				}
@@ -278,9 +276,9 @@ func TestStatsWhileWorking_article003(t *testing.T) {
 	}
 }
 
-// A pool that locks while it dials or closes stands still for all
-// (silenceper/pool). Here Dial, Close, Alive, Probe and a hook block at the same
-// time, and the pool still lends.
+// A pool that holds its lock while it dials or closes blocks everybody (silenceper/pool).
+// Here Dial, Close, Alive, Probe and a hook block at the same time, and the pool still
+// lends.
 func TestUserCodeBlocksNobodyElse_silenceper(t *testing.T) {
 	s := &server{}
 	var block chan struct{}
@@ -313,7 +311,7 @@ func TestUserCodeBlocksNobodyElse_silenceper(t *testing.T) {
 			t.Fatal(err)
 		}
 		probeBlocks.Store(true)
-		pass(12 * time.Second) // the first to be probed stays there
+		pass(12 * time.Second) // the first to be probed blocks there
 		aliveBlocks.Store(true)
 		checked := later(t.Context(), p)
 		s.closing(stuck)

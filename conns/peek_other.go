@@ -2,6 +2,6 @@
 
 package conns
 
-// peek knows nothing here: a dead connection is found by its borrower or by
-// Config.Probe.
+// peek detects nothing on this system: the borrower or Config.Probe finds dead
+// connections.
 func peek(any) error { return nil }

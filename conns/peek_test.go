@@ -14,10 +14,9 @@ import (
 	"github.com/hone-go/hone/conns"
 )
 
-// Unread bytes, the end of the stream, a reset and an expired deadline are seen
-// in the socket itself, without a round trip: a reply that comes late must not
-// reach the next borrower, and a server that closes idle connections costs no
-// request (fasthttp #1875).
+// Unread bytes, the end of the stream, a reset and an expired deadline are detected in
+// the socket itself, without a round trip: a late reply must not reach the next borrower,
+// and a server's idle timeout must not fail a request (fasthttp #1875).
 func TestSocketsAreLookedAt_fasthttp1875(t *testing.T) {
 	before := descriptors(t)
 	for _, c := range []struct {
@@ -92,8 +91,8 @@ func TestSocketsAreLookedAt_fasthttp1875(t *testing.T) {
 	}
 }
 
-// arrived waits until the client's socket can be read, where the server has done
-// something to it: readable, without a byte taken.
+// arrived waits until the client's socket is readable after the server's action, without
+// reading a byte.
 func arrived(t *testing.T, client net.Conn, what string) {
 	switch what {
 	case "unread bytes", "end of stream", "reset":
@@ -116,7 +115,7 @@ func arrived(t *testing.T, client net.Conn, what string) {
 	}
 }
 
-// A pipe in memory has no socket: nothing is asked, and nothing fails.
+// An in-memory pipe has no socket: peek checks nothing and reports no error.
 func TestWhatIsNoSocketIsNotLookedAt(t *testing.T) {
 	var servers []net.Conn
 	p := conns.New(conns.Config[net.Conn]{
@@ -136,11 +135,11 @@ func TestWhatIsNoSocketIsNotLookedAt(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := servers[0].Read(make([]byte, 1)); err == nil || len(servers) != 1 {
-		t.Errorf("%d dials, and Close has not closed the first", len(servers))
+		t.Errorf("%d dials, and the first connection was not closed", len(servers))
 	}
 }
 
-// descriptors counts the open ones, where that can be seen.
+// descriptors counts the open descriptors, where the system supports it.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	all, err := os.ReadDir("/dev/fd")

@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-var errUnread = errors.New("conns: bytes that nobody has read")
+var errUnread = errors.New("conns: unread bytes")
 
-// peek looks at what a socket has received, without a round trip and without
-// waiting. It knows nothing of connections other than sockets.
+// peek checks a socket's receive buffer without a round trip and without blocking. It
+// returns nil for connections other than sockets.
 func peek(conn any) error {
 	c, ok := conn.(syscall.Conn)
 	if !ok {

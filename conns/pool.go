@@ -1,12 +1,12 @@
-// Package conns lends client connections that are used again and again.
+// Package conns is a connection pool for clients.
 //
-// A Pool opens at most Max connections and lends each to one borrower at a
-// time. A connection's slot is the permit: there is one structure under one
-// lock, and no second count that could disagree with it. Do is the way to
-// borrow; Get and Lease are for a loan that one function cannot hold.
+// A Pool opens at most Max connections and lends each to one borrower at a time. A
+// connection's slot is the permit: there is one structure under one lock, and no second
+// count that could disagree with it. Borrow with Do where possible; use Get and Lease for
+// loans that outlast a function.
 //
-// A protocol with request ids needs no pool: many callers can share one
-// connection, which is faster (see docs/conns.md).
+// A protocol with request ids needs no pool: many callers can share one connection, which
+// is faster (see docs/conns.md).
 package conns
 
 import (
@@ -18,42 +18,42 @@ import (
 )
 
 var (
-	// ErrClosed is the answer of a pool that has been closed.
+	// ErrClosed is returned after Close.
 	ErrClosed = errors.New("conns: pool closed")
-	// ErrBusy means that Max connections are taken and MaxWaiters wait already.
-	ErrBusy = errors.New("conns: too many wait for a connection")
-	// ErrBackoff means that dialing failed a moment ago, nothing is open, and
-	// nothing was tried this time. It wraps the error of the last dial.
-	ErrBackoff = errors.New("conns: not dialing again yet")
-	// ErrKeepConn, anywhere in the error of a function given to Do, says that the
-	// connection is healthy all the same: the server's "no such key", for example.
-	// Join it (errors.Join), or let your error's Is method know it.
+	// ErrBusy means that Max connections are in use and MaxWaiters callers wait already.
+	ErrBusy = errors.New("conns: too many callers wait for a connection")
+	// ErrBackoff means that nothing is open and the pool is in backoff after a failed
+	// dial, so that it did not dial this time. It wraps the error of the last dial.
+	ErrBackoff = errors.New("conns: in backoff after a failed dial")
+	// ErrKeepConn, wrapped by the error of a function given to Do, means that the
+	// connection is healthy nevertheless, as with "no such key" from a server. Wrap it
+	// with errors.Join, or match it in your error's Is method.
 	ErrKeepConn = errors.New("conns: the connection is healthy")
 
 	errPanicked = errors.New("conns: the borrower panicked")
 )
 
-// Pool lends connections of type C; New makes one and Close ends it. All methods
-// may be called at the same time.
+// Pool is a pool of connections of type C; New makes one and Close ends it. All methods
+// are safe for concurrent use.
 //
-// Who waits is served in the order of arrival, and who has given up is passed
-// over. Idle connections are lent last in, first out, so that those beyond need
-// grow old and are closed.
+// Waiting callers are served in FIFO order; those that have given up are skipped. Idle
+// connections are lent in LIFO order, so that surplus ones reach the idle timeout and are
+// closed.
 //
-// Cost: no clock, system call or allocation in Get and Release while there is an
+// Cost: Get and Release make no clock read, system call or allocation while there is an
 // idle connection that was used within the last second (BenchmarkGetRelease).
 type Pool[C any] struct {
-	config   Config[C] // zeros replaced; Resize changes Max and MinIdle
-	distrust bool      // check before every loan
+	config   Config[C] // with defaults; Resize changes Max and MinIdle
+	distrust bool      // call Alive before every loan
 	tick     time.Duration
 	epoch    time.Time
 
 	mu     sync.Mutex
 	ctx    context.Context // of dials and probes; ends with Reset and Close
 	cancel context.CancelFunc
-	// Every connection that is open, being dialed or being closed is in all; that
-	// is its permit. idle has those that may be lent, longest idle first. If
-	// somebody waits, idle is empty.
+	// all holds every connection that is open, being dialed or being closed; its place
+	// there is its permit. idle holds those that may be lent, longest idle first. While
+	// callers wait, idle is empty.
 	all     []*slot[C]
 	idle    []*slot[C]
 	waiting queue[C]
@@ -61,46 +61,46 @@ type Pool[C any] struct {
 	dialing int
 	probing int
 	closing int
-	worn    int // of idle: doomed, and lent only until a replacement is there
+	worn    int // idle ones past their lifetime, lent only until a replacement is open
 
-	failures int           // failed dials in a row, one counted per pause
+	failures int           // consecutive failed dials, counted once per backoff
 	lastErr  error         // of the last failed dial
-	retryAt  time.Duration // end of the pause
+	retryAt  time.Duration // end of the backoff
 
 	timer   *time.Timer
-	due     time.Duration // when the timer fires; zero: it is not set
-	ticking bool          // a sweep will come within a tick, or none is needed
+	due     time.Duration // when the timer fires; zero: not set
+	ticking bool          // a sweep is due within a tick, or none is needed
 
 	ended   bool          // Close was called
-	running int           // goroutines and timers of ours that have not ended
-	gone    chan struct{} // closed when ended, all is empty and nothing runs
+	running int           // goroutines and timers of the pool that have not ended
+	gone    chan struct{} // closed when ended, and all is empty and nothing runs
 
 	count  counters
-	waited atomic.Int64 // nanoseconds that callers have waited
-	spare  sync.Pool    // of *waiter[C] that nobody refers to
+	waited atomic.Int64 // nanoseconds spent waiting
+	spare  sync.Pool    // free list of *waiter[C]
 }
 
-// slot is one connection and its place in the pool. It is in the hands of one
-// at a time: a dial, the idle list, a borrower, a probe, or a closing.
+// slot is a connection and its place in the pool. It has one owner at a time: a dial, the
+// idle list, a borrower, a probe, or a close.
 type slot[C any] struct {
 	pool *Pool[C]
 	conn C
-	// loan is how often it came back; a Lease with another number is stale.
-	// Changed under the lock.
+	// loan counts how often the connection was released; a Lease with another number is
+	// stale. Changed under the lock.
 	loan    atomic.Uint64
-	place   int           // in Pool.all
-	doomed  Reason        // not zero: to be closed when it comes back
-	expires time.Duration // end of its life; never when it has none
-	quiet   time.Duration // first sweep that saw it idle; zero: none has yet
+	place   int           // index in Pool.all
+	doomed  Reason        // if not zero, close when released
+	expires time.Duration // end of its lifetime, or never
+	quiet   time.Duration // first sweep that saw it idle; zero: none yet
 	probed  time.Duration // end of its last probe
 }
 
 const never = time.Duration(1<<63 - 1)
 
-// Do borrows a connection for f. When f returns nil, or an error that is
-// ErrKeepConn, the connection goes back to the pool; when it returns another
-// error or panics, the connection is closed. f must not keep it. A deadline that
-// f sets on it should be taken back by f.
+// Do borrows a connection for f. When f returns nil, or an error that wraps ErrKeepConn,
+// the connection goes back to the pool; when f returns another error or panics, the
+// connection is closed. f must not keep the connection, and must clear any deadline that
+// it sets on it.
 func (p *Pool[C]) Do(ctx context.Context, f func(ctx context.Context, c C) error) error {
 	l, err := p.Get(ctx)
 	if err != nil {
@@ -118,13 +118,12 @@ func (p *Pool[C]) Do(ctx context.Context, f func(ctx context.Context, c C) error
 	return err
 }
 
-// Get borrows a connection; Release or Discard of the Lease ends the loan. When
-// none is idle it waits for one that comes back or is dialed, whichever is
-// first. The error is
+// Get borrows a connection; Release or Discard of the Lease ends the loan. When none is
+// idle, Get waits until one is released or dialed, whichever comes first. The error is
 //
-//   - ctx's cause when ctx ended first: no connection is lent any more then;
-//   - that of a Dial, when one failed and this was the first in the queue or
-//     nothing is open that could come back;
+//   - ctx's cause when ctx ended first;
+//   - the error of a Dial, when this caller was first in the queue or
+//     nothing is open that could be released;
 //   - ErrBackoff, ErrBusy or ErrClosed, at once.
 func (p *Pool[C]) Get(ctx context.Context) (Lease[C], error) {
 	if ctx.Err() != nil {
@@ -145,7 +144,7 @@ func (p *Pool[C]) Get(ctx context.Context) (Lease[C], error) {
 	return p.borrow(ctx)
 }
 
-// borrow is Get where more is to be done than taking what is there.
+// borrow is the slow path of Get.
 func (p *Pool[C]) borrow(ctx context.Context) (Lease[C], error) {
 	p.mu.Lock()
 	p.count.gets++
@@ -159,7 +158,7 @@ func (p *Pool[C]) borrow(ctx context.Context) (Lease[C], error) {
 		}
 		p.mu.Lock()
 	}
-	w, err := p.enqueue(ctx) // still under the lock that found nothing (vitess #17662)
+	w, err := p.enqueue(ctx) // still under the lock under which nothing was idle (vitess #17662)
 	p.mu.Unlock()
 	if err != nil {
 		return Lease[C]{}, err
@@ -167,7 +166,7 @@ func (p *Pool[C]) borrow(ctx context.Context) (Lease[C], error) {
 	return p.await(ctx, w)
 }
 
-// takeIdle takes the i-th connection out of idle; mu is held.
+// takeIdle removes the i-th connection from idle; mu is held.
 func (p *Pool[C]) takeIdle(i int) *slot[C] {
 	s := p.idle[i]
 	last := len(p.idle) - 1
@@ -180,8 +179,8 @@ func (p *Pool[C]) takeIdle(i int) *slot[C] {
 	return s
 }
 
-// comeBack decides what becomes of a connection that is in nobody's hands; mu
-// is held.
+// comeBack hands a connection without an owner to a waiter, or makes it idle, or closes
+// it; mu is held.
 func (p *Pool[C]) comeBack(s *slot[C]) {
 	switch {
 	case s.doomed != 0:
@@ -192,7 +191,7 @@ func (p *Pool[C]) comeBack(s *slot[C]) {
 	}
 }
 
-// rest puts s among the idle, where its idle time says; mu is held.
+// rest inserts s into idle, ordered by its idle time; mu is held.
 func (p *Pool[C]) rest(s *slot[C]) {
 	i := len(p.idle)
 	for s.quiet != 0 && i > 0 && (p.idle[i-1].quiet == 0 || p.idle[i-1].quiet > s.quiet) {
@@ -201,7 +200,7 @@ func (p *Pool[C]) rest(s *slot[C]) {
 	p.idle = append(p.idle, nil)
 	copy(p.idle[i+1:], p.idle[i:])
 	p.idle[i] = s
-	s.loan.CompareAndSwap(0, 1) // not fresh from the dial for its first borrower
+	s.loan.CompareAndSwap(0, 1) // lent before, for Lease.Reused
 	if p.distrust && s.quiet == 0 {
 		s.quiet = p.now()
 	}
@@ -211,5 +210,5 @@ func (p *Pool[C]) rest(s *slot[C]) {
 	}
 }
 
-// now is the pool's clock. It is never zero.
+// now returns the pool's time. It is never zero.
 func (p *Pool[C]) now() time.Duration { return time.Since(p.epoch) + 1 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// An idle pool with nothing to expire does not wake: after the one sweep that
-// notes what is idle, no timer is set.
+// An idle pool with nothing to expire does not wake up: after the one sweep that records
+// what is idle, no timer is set.
 func TestIdlePoolDoesNotWake(t *testing.T) {
 	for name, c := range map[string]Config[int]{
 		"nothing to expire": {MaxIdleTime: -1, MaxLifetime: -1},
@@ -29,7 +29,7 @@ func TestIdlePoolDoesNotWake(t *testing.T) {
 				synctest.Wait()
 				p.mu.Lock()
 				if p.due != never && p.due > p.now() || p.running != 0 {
-					t.Errorf("a timer is set for %v, at %v; %d run", p.due, p.now(), p.running)
+					t.Errorf("a timer is set for %v, at %v; %d running", p.due, p.now(), p.running)
 				}
 				p.mu.Unlock()
 				if err := p.Close(t.Context()); err != nil {
@@ -40,7 +40,7 @@ func TestIdlePoolDoesNotWake(t *testing.T) {
 	}
 }
 
-// One timer is set, for the earliest end.
+// One timer is set, for the earliest deadline.
 func TestTimerIsSetForTheEarliest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config[int]{
@@ -57,12 +57,12 @@ func TestTimerIsSetForTheEarliest(t *testing.T) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if p.due.Round(time.Millisecond) != want || p.running != 1 {
-				t.Errorf("the timer is set for %v, want %v; %d run", p.due, want, p.running)
+				t.Errorf("the timer is set for %v, want %v; %d running", p.due, want, p.running)
 			}
 		}
 		due(70 * time.Second)
 		l.Release()
-		due(time.Second) // the tick that will note that it is idle
+		due(time.Second) // the tick that records that it is idle
 		<-time.After(time.Second)
 		due(61 * time.Second)
 		if err := p.Close(t.Context()); err != nil {
@@ -71,9 +71,9 @@ func TestTimerIsSetForTheEarliest(t *testing.T) {
 	})
 }
 
-// A connection given to callers who have left goes from one to the next of them
-// while nobody works: 19 177 goroutines and no I/O (vitess #20310). Here they
-// leave while the lock is held, so that none can take itself out of the queue.
+// Connections were handed from one expired waiter to the next, while nobody did any work:
+// 19 177 goroutines and no I/O (vitess #20310). Here callers give up while the lock is
+// held, so that none can remove itself from the queue.
 func TestExpiredWaiterIsPassedOver_vitess20310(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config[int]{Dial: func(context.Context) (int, error) { return 1, nil }, Max: 1})
@@ -108,11 +108,11 @@ func TestExpiredWaiterIsPassedOver_vitess20310(t *testing.T) {
 		}
 		p.mu.Unlock()
 		if err := <-stays; err != nil {
-			t.Errorf("the one who stayed got %v", err)
+			t.Errorf("the waiter that stayed got %v", err)
 		}
 		for range cap(left) {
 			if err := <-left; !errors.Is(err, context.Canceled) {
-				t.Errorf("one who left got %v", err)
+				t.Errorf("a waiter that gave up got %v", err)
 			}
 		}
 		if err := p.Close(t.Context()); err != nil {
@@ -121,7 +121,7 @@ func TestExpiredWaiterIsPassedOver_vitess20310(t *testing.T) {
 	})
 }
 
-// Get looks at a lifetime itself where the timer is late.
+// Get checks the lifetime itself when the timer is late.
 func TestLifetimeIsCheckedBeforeALoan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials := 0
@@ -136,7 +136,7 @@ func TestLifetimeIsCheckedBeforeALoan(t *testing.T) {
 		p.mu.Unlock()
 		if err := p.Do(t.Context(), func(_ context.Context, c int) error {
 			if c != 2 {
-				t.Error("lent a connection whose life is over")
+				t.Error("got a connection past its lifetime")
 			}
 			return nil
 		}); err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/hone-go/hone/conns"
 )
 
-// TestRandom plays random lists of operations and holds the pool to a model: the
-// permits are never exceeded, a connection has one owner, who waits is served in
-// order, what was reset or has grown old is not lent, and nothing is forgotten.
-// HONE_TEST_SEED plays one list again.
+// TestRandom runs random lists of operations and compares the pool with a model: the
+// permits are never exceeded, a connection has one owner, waiters are served in order,
+// connections that were reset or have expired are not lent, and nothing is lost.
+// HONE_TEST_SEED repeats one list.
 func TestRandom(t *testing.T) {
 	first, lists := rand.Uint64(), 150
 	if again := os.Getenv("HONE_TEST_SEED"); again != "" {
@@ -47,23 +47,23 @@ func TestRandom(t *testing.T) {
 		}
 	}
 	if lists > 1 && (served < 1000 || refused < 100 || passed < 100) {
-		t.Errorf("%d served, %d refused, %d cancelled: too few to mean something", served, refused, passed)
+		t.Errorf("%d served, %d refused, %d cancelled: too few to prove anything", served, refused, passed)
 	}
 }
 
 const modelLife = 3 * time.Minute
 
-// model knows who should have what.
+// model tracks who should own what.
 type model struct {
 	t       *testing.T
 	rand    *rand.Rand
 	config  conns.Config[*fake]
 	server  *server
 	pool    *conns.Pool[*fake]
-	limit   int // on permits, now
+	limit   int // current limit on permits
 	waits   []*wait
 	leases  []conns.Lease[*fake]
-	oldest  int // the least id that may be lent: others were reset
+	oldest  int // the smallest id that may be lent: earlier ones were reset
 	dials   []chan error
 	closes  []chan struct{}
 	did     []string
@@ -80,7 +80,7 @@ type wait struct {
 func newModel(t *testing.T, seed uint64) *model {
 	r := rand.New(rand.NewPCG(seed, 1))
 	m := &model{t: t, rand: r, server: &server{}}
-	deaf := r.IntN(2) == 0 // dials cannot be cancelled
+	deaf := r.IntN(2) == 0 // dials ignore cancellation
 	m.server.onDial = func(ctx context.Context) error {
 		gate := make(chan error)
 		if deaf {
@@ -127,7 +127,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	return m
 }
 
-// step does one thing and checks the result.
+// step performs one operation and checks the result.
 func (m *model) step() {
 	names := []string{"get", "get", "get", "release", "release", "discard", "cancel", "cancel and release",
 		"dialed", "dialed", "dial failed", "closed", "closed", "pass", "pass long", "resize", "reset"}
@@ -147,7 +147,7 @@ func (m *model) step() {
 		}
 	case "cancel":
 		m.cancel()
-	case "cancel and release": // in the same moment
+	case "cancel and release": // concurrently
 		l, ok := take(m.rand, &m.leases)
 		m.cancel()
 		if ok {
@@ -178,7 +178,7 @@ func (m *model) step() {
 	m.check()
 }
 
-// take removes one of all.
+// take removes a random element of all.
 func take[T any](r *rand.Rand, all *[]T) (T, bool) {
 	var one T
 	if len(*all) == 0 {
@@ -219,8 +219,7 @@ func (m *model) letClose() {
 	}
 }
 
-// collect takes over what waiters were given, and wants it to be the first of
-// them who were.
+// collect checks that waiters were served in order, and takes over their leases.
 func (m *model) collect() {
 	synctest.Wait()
 	var still []*wait
@@ -230,7 +229,7 @@ func (m *model) collect() {
 			w.cancel()
 			atOnce := errors.Is(got.err, conns.ErrBusy) || errors.Is(got.err, conns.ErrBackoff)
 			if len(still) > 0 && !atOnce {
-				m.t.Errorf("a later one was served (error %v) before one that waits", got.err)
+				m.t.Errorf("a waiter was served (error %v) before an earlier one", got.err)
 			}
 			if got.err != nil {
 				m.refused++
@@ -249,11 +248,11 @@ func (m *model) collect() {
 func (m *model) checkLent(c *fake) {
 	for _, other := range m.leases {
 		if other.Conn() == c {
-			m.t.Errorf("connection %d was lent to two", c.id)
+			m.t.Errorf("connection %d was lent twice", c.id)
 		}
 	}
 	if c.id < m.oldest {
-		m.t.Errorf("connection %d was lent, and should be gone since the reset before %d", c.id, m.oldest)
+		m.t.Errorf("connection %d was lent after the reset before %d", c.id, m.oldest)
 	}
 	if age := time.Since(c.born); age > modelLife && m.pool.Stats().Max == m.config.Max && m.config.MinIdle == 0 && !slices.Contains(m.did, "resize") {
 		m.t.Errorf("a connection was lent at the age of %v", age)
@@ -266,24 +265,25 @@ func (m *model) check() {
 	dialing, open := m.server.pending, len(m.server.open)
 	m.server.mu.Unlock()
 	if st.Dialing != dialing || st.Open+st.Closing != open {
-		m.t.Errorf("%d are being dialed and %d open, the pool says %+v", dialing, open, st)
+		m.t.Errorf("%d dialing and %d open, the pool reports %+v", dialing, open, st)
 	}
 	if dialing+open > m.limit {
-		m.t.Errorf("%d dialed or open, at most %d may be", dialing+open, m.limit)
+		m.t.Errorf("%d dialing or open, want at most %d", dialing+open, m.limit)
 	}
 	m.limit = max(m.config.Max, min(m.limit, dialing+open))
 	if st.InUse != len(m.leases) || st.Waiters != len(m.waits) {
-		m.t.Errorf("%d are lent and %d wait, the pool says %+v", len(m.leases), len(m.waits), st)
+		m.t.Errorf("%d in use and %d waiting, the pool reports %+v", len(m.leases), len(m.waits), st)
 	}
 	if st.Waiters > 0 && st.Idle > 0 {
-		m.t.Errorf("some wait beside idle connections: %+v", st)
+		m.t.Errorf("callers wait although connections are idle: %+v", st)
 	}
 	if room := min(st.Max-dialing-open, m.config.MaxDials-dialing); !m.pausing && room > 0 && st.Waiters > dialing {
-		m.t.Errorf("some wait and nobody dials for them: %+v", st)
+		m.t.Errorf("callers wait and no dial is in progress: %+v", st)
 	}
 }
 
-// end lets everything go well: then all must be served, and the pool end.
+// end makes every operation succeed: then all callers must be served, and the pool must
+// end.
 func (m *model) end() {
 	for range 1000 {
 		if len(m.waits) == 0 {
@@ -299,7 +299,7 @@ func (m *model) end() {
 		m.collect()
 	}
 	if len(m.waits) > 0 {
-		m.t.Errorf("%d wait for ever: %+v, did %v", len(m.waits), m.pool.Stats(), m.did)
+		m.t.Errorf("%d callers wait for ever: %+v, operations %v", len(m.waits), m.pool.Stats(), m.did)
 	}
 	for _, w := range m.waits {
 		w.cancel()

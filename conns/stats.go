@@ -9,12 +9,12 @@ import (
 // Reason is why the pool closed a connection.
 type Reason uint8
 
-// The reasons. All but Discarded are the pool's own.
+// Discarded is the borrower's decision, the others are the pool's.
 const (
-	Discarded    Reason = iota + 1 // its borrower failed with it
+	Discarded    Reason = iota + 1 // the borrower called Discard
 	IdleTooLong                    // MaxIdleTime
 	LifetimeOver                   // MaxLifetime, shortened by Jitter
-	NotAlive                       // Alive or Probe said so
+	NotAlive                       // Alive or Probe failed
 	PoolReset                      // Reset
 	PoolResized                    // Resize
 	PoolClosed                     // Close
@@ -24,7 +24,7 @@ const (
 
 var reasonNames = [reasons]string{"", "discarded", "idle", "lifetime", "dead", "reset", "resized", "closed"}
 
-// String is the reason in one word, as for a metric's label.
+// String returns the reason as one word, for a metric's label.
 func (r Reason) String() string {
 	if int(r) < reasons {
 		return reasonNames[r]
@@ -39,23 +39,23 @@ type counters struct {
 	closed                                                   [reasons]int64
 }
 
-// Stats are the pool's numbers of one moment. Open + Dialing + Closing never
-// exceeds Max, but for a while after Resize.
+// Stats are the counters and gauges of a Pool. Open + Dialing + Closing never exceeds
+// Max, except for a while after Resize.
 type Stats struct {
 	Max     int
 	Open    int // Idle + InUse + Probing
-	Idle    int // ready to be lent
+	Idle    int // available
 	InUse   int // lent
-	Probing int // with Probe
+	Probing int // being probed
 	Dialing int
 	Closing int
 	Waiters int
 
-	Gets         int64         // calls of Get and Do, but for those whose context had ended before
-	Waits        int64         // of them, those that had to wait
-	WaitTime     time.Duration // all waits that have ended together
+	Gets         int64         // calls of Get and Do, except those whose context had ended before
+	Waits        int64         // of these, calls that had to wait
+	WaitTime     time.Duration // total time of finished waits
 	WaitTimeouts int64         // waits that ended with their context
-	PassedOver   int64         // of them, those that a connection would have gone to
+	PassedOver   int64         // of these, waiters skipped when a connection became available
 	Rejected     int64         // ErrBusy
 	Refused      int64         // ErrBackoff
 
@@ -65,7 +65,7 @@ type Stats struct {
 	Closed       map[Reason]int64
 }
 
-// Stats reads the numbers. It takes the pool's lock for a moment.
+// Stats returns the counters and gauges. It takes the pool's lock briefly.
 func (p *Pool[C]) Stats() Stats {
 	p.mu.Lock()
 	idle, dialing, probing, closing := len(p.idle), p.dialing, p.probing, p.closing
@@ -82,7 +82,7 @@ func (p *Pool[C]) Stats() Stats {
 	return s
 }
 
-// perReason ranges over the reasons that have occurred.
+// perReason iterates over the reasons that have occurred.
 func (n *counters) perReason(yield func(Reason, int64) bool) {
 	for why, times := range n.closed {
 		if times > 0 && !yield(Reason(why), times) {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// arm sets the timer for at, if it is not set for an earlier moment; mu is held.
-// A timer that is set counts as running until its sweep has ended.
+// arm sets the timer for at, unless it is set for an earlier time; mu is held. A timer
+// that is set counts as running until its sweep has ended.
 func (p *Pool[C]) arm(at time.Duration) {
 	if p.ended || at == never || p.due != 0 && p.due <= at {
 		return
@@ -21,8 +21,8 @@ func (p *Pool[C]) arm(at time.Duration) {
 	}
 }
 
-// sweep does what is due and sets the timer for what is due next. It also notes
-// which connections are idle: nothing on the way of a loan reads a clock.
+// sweep does what is due and sets the timer for what is due next. It also records which
+// connections are idle, so that Get and Release need not read a clock.
 func (p *Pool[C]) sweep() {
 	defer p.leave()
 	p.mu.Lock()
@@ -35,15 +35,15 @@ func (p *Pool[C]) sweep() {
 	p.sweepIdle(now)
 	for _, s := range p.all {
 		if s.doomed == 0 && now >= s.expires {
-			s.doomed = LifetimeOver // and closed when it comes back (pgx #2560)
+			s.doomed = LifetimeOver // closed when released (pgx #2560)
 		}
 	}
 	p.balance()
 	p.arm(p.nextDue())
 }
 
-// sweepIdle notes which connections are idle, closes those whose time is over
-// and probes those that have been quiet; mu is held.
+// sweepIdle records which connections are idle, closes those past a timeout and probes
+// those that are due; mu is held.
 func (p *Pool[C]) sweepIdle(now time.Duration) {
 	for i := 0; i < len(p.idle); {
 		s := p.idle[i]
@@ -55,7 +55,7 @@ func (p *Pool[C]) sweepIdle(now time.Duration) {
 		case s.doomed != 0:
 			i++
 		case now >= s.expires && healthy <= p.config.MinIdle && len(p.all) < p.config.Max && !p.pausing():
-			// Lent on until its replacement is there (vitess #20080).
+			// Stays in use until its replacement is open (vitess #20080).
 			s.doomed, s.expires = LifetimeOver, never
 			p.worn++
 			i++
@@ -75,8 +75,8 @@ func (p *Pool[C]) sweepIdle(now time.Duration) {
 	}
 }
 
-// nextDue is when a sweep has something to do if nothing else happens, or never;
-// mu is held.
+// nextDue returns when the next sweep has something to do if nothing else happens, or
+// never; mu is held.
 func (p *Pool[C]) nextDue() time.Duration {
 	next := never
 	for _, s := range p.all {
@@ -104,7 +104,7 @@ func (p *Pool[C]) nextDue() time.Duration {
 	return next
 }
 
-// probe checks an idle connection while nobody has it.
+// probe checks an idle connection that nobody else owns.
 func (p *Pool[C]) probe(ctx context.Context, s *slot[C]) {
 	defer p.leave()
 	ctx, cancel := p.timeout(ctx)

@@ -12,8 +12,8 @@ import (
 	"github.com/hone-go/hone/conns"
 )
 
-// The article's pool prunes inside Get, at the expense of the caller, and not at
-// all without traffic; fasthttp kept idle connections up to twice as long (#308).
+// The article's pool prunes inside Get, at the caller's expense, and not at all without
+// traffic; fasthttp kept idle connections up to twice as long (#308).
 func TestIdleConnectionsCloseByThemselves_fasthttp308(t *testing.T) {
 	s := &server{}
 	c := s.config(5)
@@ -22,7 +22,7 @@ func TestIdleConnectionsCloseByThemselves_fasthttp308(t *testing.T) {
 		if err := p.Warm(t.Context(), 5); err != nil {
 			t.Fatal(err)
 		}
-		for range 100 { // one is enough for this traffic
+		for range 100 { // one suffices for this traffic
 			pass(880 * time.Millisecond)
 			get(t, p).Release()
 		}
@@ -37,8 +37,8 @@ func TestIdleConnectionsCloseByThemselves_fasthttp308(t *testing.T) {
 	})
 }
 
-// Each connection's life is drawn once, and they differ (pgx #1437, where the
-// jitter had no effect).
+// Each connection's lifetime is drawn once, and they differ (pgx #1437, where the jitter
+// had no effect).
 func TestLifetimeJitterFixedAtBirth_pgx1437(t *testing.T) {
 	const n, life = 200, time.Hour
 	s := &server{}
@@ -59,8 +59,8 @@ func TestLifetimeJitterFixedAtBirth_pgx1437(t *testing.T) {
 		if err := p.Warm(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}
-		// A lot drawn at every look would be drawn 3 600 times here, and the
-		// shortest of so many wins.
+		// If the jitter were drawn at every check, it would be drawn 3 600 times here,
+		// and the shortest would win.
 		for range 3600 {
 			pass(time.Second)
 			p.Stats()
@@ -75,12 +75,12 @@ func TestLifetimeJitterFixedAtBirth_pgx1437(t *testing.T) {
 			sum, least = sum+a, min(least, a)
 		}
 		if mean := sum / n; least < 29.9 || mean < 42 || mean > 48 {
-			t.Errorf("lives of %.1f minutes on average, %.1f the shortest, want about 45 and at least 30", mean, least)
+			t.Errorf("lifetimes of %.1f minutes on average, %.1f at least, want about 45 and at least 30", mean, least)
 		}
 	})
 }
 
-// A connection that is never idle for long grows old all the same (pgx #2560).
+// A connection that is never idle for long still reaches its maximum age (pgx #2560).
 func TestLifetimeEndsOnAHotPool_pgx2560(t *testing.T) {
 	s := &server{}
 	c := s.config(1)
@@ -89,7 +89,7 @@ func TestLifetimeEndsOnAHotPool_pgx2560(t *testing.T) {
 		for range 1000 {
 			l := get(t, p)
 			if age := time.Since(l.Conn().born); age > time.Minute {
-				t.Fatalf("lent at the age of %v", age)
+				t.Fatalf("got a connection of age %v", age)
 			}
 			pass1(500 * time.Millisecond)
 			l.Release()
@@ -98,13 +98,12 @@ func TestLifetimeEndsOnAHotPool_pgx2560(t *testing.T) {
 	})
 }
 
-// A pool that is refilled at the next tick is empty until then: 20 s
-// (pgx #1164).
+// A pool that is refilled only at the next tick is empty until then: 20 s (pgx #1164).
 func TestMinIdleIsRefilledAtOnce_pgx1164(t *testing.T) {
 	s := &server{}
 	c := s.config(10)
 	c.MinIdle, c.MaxIdleTime = 3, time.Minute
-	c.Probe = func(context.Context, *fake) error { return nil } // has them looked at often
+	c.Probe = func(context.Context, *fake) error { return nil } // makes sweeps frequent
 	in(t, s, c, func(t *testing.T, p *conns.Pool[*fake]) {
 		s.wantCounts(t, 3, 0)
 		l := get(t, p)
@@ -113,21 +112,20 @@ func TestMinIdleIsRefilledAtOnce_pgx1164(t *testing.T) {
 		s.wantCounts(t, 4, 1)
 		p.Reset()
 		s.wantCounts(t, 7, 4)
-		pass(10 * time.Minute) // MinIdle are not closed for being idle
+		pass(10 * time.Minute) // MinIdle connections have no idle timeout
 		s.wantCounts(t, 7, 4)
 		s.dialing(func(context.Context) error { return errDown })
 		p.Reset()
 		pass(20 * time.Second)
 		s.dialing(nil)
-		pass(5 * time.Second) // nobody asks, and they are back
+		pass(5 * time.Second) // refilled without a caller
 		if st := p.Stats(); st.Idle != 3 {
 			t.Errorf("%+v", st)
 		}
 	})
 }
 
-// Closing first and dialing then takes capacity away for as long as dialing
-// takes (vitess #20080).
+// Closing before dialing reduces capacity for as long as the dial takes (vitess #20080).
 func TestRefreshDialsBeforeClosing_vitess20080(t *testing.T) {
 	for name, most := range map[string]int{"room for all": 8, "room for one": 5, "no room": 4} {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +151,7 @@ func TestRefreshDialsBeforeClosing_vitess20080(t *testing.T) {
 	}
 }
 
-// Until then the old one serves, and goes when it comes back.
+// Until its replacement is open the old connection is used, and closed on release.
 func TestOldServesDuringRefresh(t *testing.T) {
 	s := &server{}
 	c := s.config(8)
@@ -172,7 +170,7 @@ func TestOldServesDuringRefresh(t *testing.T) {
 	})
 }
 
-// When the replacement cannot be dialed, the old one goes all the same.
+// When the replacement cannot be dialed, the old connection is closed anyway.
 func TestRefreshThatFailsClosesTheOld(t *testing.T) {
 	s := &server{}
 	c := s.config(4)
@@ -192,7 +190,7 @@ func TestRefreshThatFailsClosesTheOld(t *testing.T) {
 	})
 }
 
-// What MinIdle does not need any more has no replacement to wait for.
+// Connections that MinIdle no longer needs are closed without a replacement.
 func TestResizeDuringRefresh(t *testing.T) {
 	s := &server{}
 	c := s.config(8)
@@ -207,8 +205,8 @@ func TestResizeDuringRefresh(t *testing.T) {
 	})
 }
 
-// A probe leaves the order of the idle as it was, or it would keep too many
-// young.
+// A probe does not change the order of idle connections; otherwise it would keep too many
+// in use.
 func TestProbeIsNoUse(t *testing.T) {
 	s := &server{}
 	c := s.config(2)
@@ -221,18 +219,18 @@ func TestProbeIsNoUse(t *testing.T) {
 		b.Release()
 		pass(25 * time.Second)
 		if n := p.Stats().Probes; n != 1 {
-			t.Fatalf("%d probes so far, want one", n)
+			t.Fatalf("%d probes so far, want 1", n)
 		}
 		l := get(t, p)
 		if l.Conn() != last {
-			t.Error("lent the one that was probed, not the one used last")
+			t.Error("got the probed connection, not the one used last")
 		}
 		l.Release()
 	})
 }
 
-// Pings that delay requests add up to minutes when a server is gone (moov #506).
-// Probes run beside them.
+// Pings that delay requests add up to minutes when a server is down (moov #506). Probes
+// run in the background.
 func TestProbesAreInTheBackground_moov506(t *testing.T) {
 	s := &server{}
 	var mu sync.Mutex
@@ -245,7 +243,7 @@ func TestProbesAreInTheBackground_moov506(t *testing.T) {
 		gone := dead[c.id]
 		mu.Unlock()
 		if gone {
-			return slowly(time.Hour)(ctx) // gone without a word: ends with DialTimeout
+			return slowly(time.Hour)(ctx) // unresponsive: ends with DialTimeout
 		}
 		return nil
 	}
@@ -273,7 +271,7 @@ func TestProbesAreInTheBackground_moov506(t *testing.T) {
 		began := time.Now()
 		a, b := get(t, p), get(t, p)
 		if time.Since(began) != 0 || dead[a.Conn().id] || dead[b.Conn().id] {
-			t.Error("a probe delayed a borrower, or lent what it doubted")
+			t.Error("a probe delayed a borrower, or its connection was lent")
 		}
 		a.Release()
 		b.Release()
@@ -282,13 +280,13 @@ func TestProbesAreInTheBackground_moov506(t *testing.T) {
 		if st := p.Stats(); st.Closed[conns.NotAlive] != 2 || st.Idle != 2 {
 			t.Errorf("%+v", st)
 		}
-		pass(11 * time.Minute) // a probe is no use: they still go for being idle
+		pass(11 * time.Minute) // a probe does not count as use: the idle timeout still applies
 		s.wantCounts(t, 4, 4)
 	})
 }
 
-// A pool at rest does not ask at the borrower's expense what it used a moment
-// ago (the article's TestOnBorrow does), but what was idle for long.
+// The pool does not check a connection that was used a moment ago at the borrower's
+// expense (the article's TestOnBorrow does), but one that was idle for long.
 func TestAliveIsAskedAfterSilence_article003(t *testing.T) {
 	s := &server{}
 	asked := 0
@@ -297,7 +295,7 @@ func TestAliveIsAskedAfterSilence_article003(t *testing.T) {
 	c.Alive = func(_ *fake, idle time.Duration) error {
 		asked++
 		if idle < 8*time.Second || idle > 20*time.Second {
-			t.Errorf("asked after %v", idle)
+			t.Errorf("Alive was called after %v", idle)
 		}
 		return bad
 	}
@@ -309,17 +307,17 @@ func TestAliveIsAskedAfterSilence_article003(t *testing.T) {
 			get(t, p).Release()
 		}
 		if asked != 0 {
-			t.Errorf("asked %d times in traffic", asked)
+			t.Errorf("Alive was called %d times in traffic", asked)
 		}
 		pass(10 * time.Second)
 		get(t, p).Release()
 		get(t, p).Release()
 		if asked != 1 {
-			t.Errorf("asked %d times after silence, want once", asked)
+			t.Errorf("Alive was called %d times after idleness, want 1", asked)
 		}
 		pass(10 * time.Second)
 		bad = errors.New("end of stream")
-		get(t, p).Release() // three are refused, a fourth is dialed
+		get(t, p).Release() // three fail the check, a fourth is dialed
 		s.wantCounts(t, 4, 3)
 		if st := p.Stats(); st.Closed[conns.NotAlive] != 3 || st.Idle != 1 {
 			t.Errorf("%+v", st)
@@ -337,8 +335,8 @@ func TestAliveAlways(t *testing.T) {
 		for range 10 {
 			get(t, p).Release()
 		}
-		if asked != 9 { // all but the first loan, fresh from the dial
-			t.Errorf("asked %d times", asked)
+		if asked != 9 { // all except the first loan, which is a new connection
+			t.Errorf("Alive was called %d times", asked)
 		}
 	})
 }

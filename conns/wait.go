@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// waiter is one caller of Get that waits. It has one owner: while it is queued
-// that is the pool; whoever takes it out of the queue, under the lock, settles
-// it. Settling fills in slot or err and puts one token into ready, which holds
-// one, so nobody waits for a waiter. One whose context has ended is taken out
-// without a token: it wakes by itself.
+// waiter is a waiting call of Get. It has one owner: the pool while it is queued; then
+// whoever takes it out of the queue, under the lock, settles it. Settling fills in slot
+// or err and puts one token into ready, which has capacity 1, so settling never blocks. A
+// waiter whose context has ended is taken out without a token: it wakes by itself.
 type waiter[C any] struct {
 	next, prev *waiter[C]
 	queued     bool
@@ -19,8 +18,8 @@ type waiter[C any] struct {
 	err        error
 }
 
-// gone reports whether the waiter has given up. It asks the channel and not the
-// context, which is somebody else's code.
+// gone reports whether the waiter has given up. It checks the channel rather than the
+// context, which is foreign code.
 func (w *waiter[C]) gone() bool {
 	select {
 	case <-w.done:
@@ -30,7 +29,7 @@ func (w *waiter[C]) gone() bool {
 	}
 }
 
-// queue holds waiters in the order of their arrival.
+// queue is a FIFO queue of waiters.
 type queue[C any] struct {
 	first, last *waiter[C]
 	len         int
@@ -62,9 +61,9 @@ func (q *queue[C]) remove(w *waiter[C]) {
 	q.len--
 }
 
-// nextWaiter takes the first waiter that has not given up out of the queue, or
-// returns nil; mu is held. The others are dropped on the way: a pool that serves
-// callers who left does nothing else under load (vitess #20310).
+// nextWaiter takes the first waiter that has not given up out of the queue, or returns
+// nil; mu is held. It drops the others on the way: a pool that serves callers who have
+// given up makes no progress under load (vitess #20310).
 func (p *Pool[C]) nextWaiter() *waiter[C] {
 	for w := p.waiting.first; w != nil; w = p.waiting.first {
 		p.waiting.remove(w)
@@ -87,7 +86,7 @@ func (p *Pool[C]) handOver(s *slot[C]) bool {
 	return true
 }
 
-// refuse tells the first n waiters why they get nothing; mu is held.
+// refuse settles the first n waiters with err; mu is held.
 func (p *Pool[C]) refuse(n int, err error) {
 	for range n {
 		w := p.nextWaiter()
@@ -147,8 +146,8 @@ func (p *Pool[C]) await(ctx context.Context, w *waiter[C]) (Lease[C], error) {
 	return Lease[C]{s.conn, s, s.loan.Load()}, nil
 }
 
-// giveUp takes back a waiter whose context has ended, and passes on what it was
-// given in the same moment.
+// giveUp removes a waiter whose context has ended, and passes on a connection that it was
+// given concurrently.
 func (p *Pool[C]) giveUp(w *waiter[C]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,7 +166,7 @@ func (p *Pool[C]) giveUp(w *waiter[C]) {
 	}
 }
 
-// reportWait calls the hook; if it panics, the connection is not lost.
+// reportWait calls the hook; if that panics, the connection is not leaked.
 func (p *Pool[C]) reportWait(s *slot[C], waited time.Duration, err error) {
 	returned := false
 	defer func() {

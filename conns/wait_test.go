@@ -35,8 +35,8 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	})
 }
 
-// When many waiters expire, all of them leave the queue, not the first alone
-// (vitess #16897).
+// When many waiters expire, all of them leave the queue, not just the first (vitess
+// #16897).
 func TestAllExpiredWaitersLeave_vitess16897(t *testing.T) {
 	s := &server{}
 	in(t, s, s.config(1), func(t *testing.T, p *conns.Pool[*fake]) {
@@ -60,9 +60,9 @@ func TestAllExpiredWaitersLeave_vitess16897(t *testing.T) {
 	})
 }
 
-// Looking for a connection and joining the queue are one step. Between two, a
-// connection may come back that nobody hears of; here that is a deadlock, which
-// the bubble reports (vitess #17662).
+// Looking for an idle connection and joining the queue are atomic. Otherwise a connection
+// may be released between the two unnoticed; here that would be a deadlock, which the
+// bubble reports (vitess #17662).
 func TestCheckAndEnqueueIsAtomic_vitess17662(t *testing.T) {
 	s := &server{}
 	in(t, s, s.config(2), func(t *testing.T, p *conns.Pool[*fake]) {
@@ -89,8 +89,8 @@ func TestCheckAndEnqueueIsAtomic_vitess17662(t *testing.T) {
 	}
 }
 
-// What is handed over to a caller who leaves in that moment goes to the next
-// (redigo #520 lost it).
+// A connection handed to a caller that gives up at that moment goes to the next (redigo
+// #520 lost it).
 func TestHandOverToLeavingWaiterIsNotLost_redigo520(t *testing.T) {
 	s := &server{}
 	in(t, s, s.config(1), func(t *testing.T, p *conns.Pool[*fake]) {
@@ -98,7 +98,7 @@ func TestHandOverToLeavingWaiterIsNotLost_redigo520(t *testing.T) {
 			l := get(t, p)
 			ctx, cancel := context.WithCancel(t.Context())
 			leaves, stays := later(ctx, p), later(t.Context(), p)
-			l.Release() // to the first
+			l.Release() // hands over to the first
 			cancel()    // before or after it has woken
 			if got := settled(t, leaves); got.err == nil {
 				got.lease.Release()
@@ -109,7 +109,7 @@ func TestHandOverToLeavingWaiterIsNotLost_redigo520(t *testing.T) {
 	})
 }
 
-// The article's Get cannot be interrupted.
+// The article's Get ignores its context.
 func TestGetEndsWithItsContext_article003(t *testing.T) {
 	s := &server{}
 	in(t, s, s.config(1), func(t *testing.T, p *conns.Pool[*fake]) {
@@ -137,14 +137,14 @@ func TestMaxWaiters(t *testing.T) {
 			cfg := s.config(2)
 			cfg.MaxWaiters = c.most
 			in(t, s, cfg, func(t *testing.T, p *conns.Pool[*fake]) {
-				// Waiting for one's own dial is no waiting for others.
+				// Waiting for one's own dial does not count as a waiter.
 				a, b := later(t.Context(), p), later(t.Context(), p)
 				var waits []<-chan result
 				for range c.wait {
 					waits = append(waits, later(t.Context(), p))
 				}
 				if _, err := p.Get(t.Context()); !errors.Is(err, conns.ErrBusy) {
-					t.Errorf("one more got %v", err)
+					t.Errorf("a further caller got %v", err)
 				}
 				pass(time.Second)
 				settled(t, a).lease.Release()
@@ -179,13 +179,12 @@ func TestWaitedHook(t *testing.T) {
 		l.Release()
 		get(t, p).Release()
 		if want := []wait{{0, false}, {time.Second, true}}; !slices.Equal(waits, want) {
-			t.Errorf("the hook was told %v, want %v", waits, want)
+			t.Errorf("the hook got %v, want %v", waits, want)
 		}
 	})
 }
 
-// 512 callers with deadlines of 2 ms on 8 connections: when the storm is over,
-// all 8 are back.
+// 512 callers with deadlines of 2 ms on 8 connections: after the storm, all 8 are idle.
 func TestStorm_vitess20310(t *testing.T) {
 	storm := func(t *testing.T, p *conns.Pool[*fake], work time.Duration) (served, left int) {
 		var mu sync.Mutex
@@ -227,7 +226,7 @@ func TestStorm_vitess20310(t *testing.T) {
 		in(t, s, s.config(8), func(t *testing.T, p *conns.Pool[*fake]) {
 			served, left := storm(t, p, 500*time.Microsecond)
 			if served == 0 || left == 0 {
-				t.Errorf("%d served, %d left: no storm", served, left)
+				t.Errorf("%d served, %d gave up: no storm", served, left)
 			}
 			calm(t, p)
 		})

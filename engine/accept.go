@@ -14,8 +14,7 @@ import (
 )
 
 // Serve accepts connections from ln until Shutdown or Close, and then returns
-// ErrServerClosed; ln is closed in every case. Running out of descriptors does
-// not end it.
+// ErrServerClosed; it always closes ln. It keeps running when descriptors run out.
 func (s *Server) Serve(ln net.Listener) error {
 	if s.Protocol == nil {
 		panic("engine: Server.Protocol is nil")
@@ -49,7 +48,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		case err == nil:
 			pause.reset()
 			if !spare.Hold() {
-				// nc sits in the spare descriptor's place: there is no room for it.
+				// nc uses the spare descriptor's number, so there is no room for it.
 				nc.Close()
 				s.refused(NoDescriptors)
 				spare.Hold()
@@ -59,8 +58,8 @@ func (s *Server) Serve(ln net.Listener) error {
 		case s.draining.Load():
 			return ErrServerClosed
 		case sys.Exhausted(err) && spare.Release():
-			// Accept now has one descriptor: it waits for the next connection,
-			// without spinning, instead of failing at once.
+			// With one descriptor free, Accept blocks until the next connection instead
+			// of failing in a busy loop.
 		case sys.Exhausted(err) || temporary(err):
 			s.noise.say(s.Logger, slog.LevelWarn, NoDescriptors, "accept failed; trying again", "error", err)
 			if !pause.wait(s.stop, func() bool { return s.draining.Load() }) {
@@ -72,7 +71,8 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 }
 
-// listenerCloser closes a listener, which need not be comparable, once.
+// listenerCloser closes a listener once. It is used by pointer, because listeners need
+// not be comparable.
 type listenerCloser struct {
 	ln   net.Listener
 	once sync.Once
@@ -80,10 +80,9 @@ type listenerCloser struct {
 
 func (c *listenerCloser) close() { c.once.Do(func() { c.ln.Close() }) }
 
-// prepare makes the engine ready for ln's connections. A listener that has
-// SystemCalls is a test's, which has the calls on its connections fail as it
-// likes. Other listeners than sockets may never have a connection for a loop: loops
-// are started for the first.
+// prepare prepares the engine for ln's connections. Tests inject system call failures
+// with a listener that has a SystemCalls method. Listeners other than sockets may never
+// produce a connection for a loop, so loops start with the first such connection.
 func (s *Server) prepare(ln net.Listener) error {
 	if s.how.style != events {
 		return nil
@@ -95,7 +94,7 @@ func (s *Server) prepare(ln net.Listener) error {
 		return s.startLoops(nil)
 	}
 	if runtime.GOOS != "linux" {
-		return s.startLoops(nil) // which fails, and says so
+		return s.startLoops(nil) // reports that the engine is unsupported
 	}
 	return nil
 }
@@ -129,14 +128,14 @@ func (s *Server) accept(nc net.Conn) {
 		socket.Close()
 		s.turnAway(nc, why)
 	case onLoop:
-		nc.Close() // before the poll knows the socket: closing that alone must be its end
+		nc.Close() // before the poll knows the socket: then closing the socket alone ends the connection
 		s.joinLoop(socket, from, proxy, counted)
 	default:
 		s.startGoroutine(nc, from, proxy, counted)
 	}
 }
 
-// notTaken is why a shard has taken no connection.
+// notTaken returns the reason for a shard's error when it was given a connection.
 func notTaken(err error) Reason {
 	if err == ErrServerClosed {
 		return ShuttingDown
@@ -144,9 +143,8 @@ func notTaken(err error) Reason {
 	return NoDescriptors
 }
 
-// admit enters one more connection from addr in the books, or says why it may
-// not be served; mu is held. One that speaks for another address is not counted
-// for its own.
+// admit counts a new connection from addr, or returns the reason to refuse it; mu is
+// held. A proxy's connection does not count against the proxy's own address.
 func (s *Server) admit(addr netip.Addr, proxy bool, counted *bool) Reason {
 	switch {
 	case s.draining.Load():
@@ -164,7 +162,7 @@ func (s *Server) admit(addr netip.Addr, proxy bool, counted *bool) Reason {
 	return 0
 }
 
-// count takes one of addr's places, if there is one; mu is held.
+// count adds a connection to addr's count if the limit allows; mu is held.
 func (s *Server) count(addr netip.Addr, counted *bool) bool {
 	if !s.hasPlace(addr) {
 		return false
@@ -176,26 +174,25 @@ func (s *Server) count(addr netip.Addr, counted *bool) bool {
 	return true
 }
 
-// hasPlace reports whether addr may have one connection more; mu is held.
+// hasPlace reports whether addr may have one more connection; mu is held.
 func (s *Server) hasPlace(addr netip.Addr) bool {
 	return !addr.IsValid() || s.Limits.ConnsPerAddress <= 0 || s.addresses[hostOf(addr)] < s.limits.ConnsPerAddress
 }
 
-// hostOf is whom the places of an address belong to: the address itself, but the network
-// of 64 bits of an IPv6 address, since a host chooses the rest as it likes.
+// hostOf returns the key for limits per address: the address itself, or the /64 prefix of
+// an IPv6 address, because a host can choose the other 64 bits freely.
 func hostOf(addr netip.Addr) netip.Addr {
 	if !addr.Is6() {
 		return addr
 	}
-	network, err := addr.Prefix(64) // without its zone
+	network, err := addr.Prefix(64) // drops the zone
 	if err != nil {
 		return addr
 	}
 	return network.Addr().WithZone(addr.Zone())
 }
 
-// uncount takes a connection off the books, and the place of its address if it was
-// counted.
+// uncount removes an ended connection from the counts.
 func (s *Server) uncount(why Reason, addr netip.Addr, counted, displaced bool) {
 	s.endedFor(why).Add(1)
 	s.mu.Lock()
@@ -224,13 +221,13 @@ func (s *Server) uncount(why Reason, addr netip.Addr, counted, displaced bool) {
 	}
 }
 
-// remoteAddr is asked once, when the connection comes: an adapter may have
-// forgotten its peer when it is closed.
+// remoteAddr is called once, on accept: an adapter may not know its peer any more when it
+// is closed.
 func remoteAddr(nc net.Conn) netip.AddrPort {
 	return addrPort(nc.RemoteAddr())
 }
 
-// addrPort is a as a value, or zero where it has no port.
+// addrPort converts a, or returns zero if a has no port.
 func addrPort(a net.Addr) netip.AddrPort {
 	if a, ok := a.(interface{ AddrPort() netip.AddrPort }); ok {
 		p := a.AddrPort()
@@ -239,12 +236,12 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// turnAway refuses nc, on a goroutine that tells the peer why, unless there are
-// many of those already.
+// turnAway refuses nc. A goroutine sends the reason to the peer, unless too many such
+// goroutines are running.
 func (s *Server) turnAway(nc net.Conn, why Reason) {
 	s.refused(why)
 	s.mu.Lock()
-	mine := &nc // a connection need not be comparable
+	mine := &nc // a key, because connections need not be comparable
 	tell := len(s.refusing) < maxRefusing && !s.draining.Load()
 	if tell {
 		s.refusing[mine] = struct{}{}
@@ -267,8 +264,8 @@ func (s *Server) turnAway(nc net.Conn, why Reason) {
 	}()
 }
 
-// isSocket goes by exact type: what embeds a socket may read and write in its own
-// way.
+// isSocket checks the exact type: a type that embeds a socket may read and write
+// differently.
 func isSocket(nc net.Conn) bool {
 	switch nc.(type) {
 	case *net.TCPConn, *net.UnixConn:
@@ -277,15 +274,15 @@ func isSocket(nc net.Conn) bool {
 	return false
 }
 
-// maxRefusing bounds the refused connections that are told why; the others are
-// closed without a word.
+// maxRefusing is the maximum number of refused connections that get a reason at the same
+// time; the others are just closed.
 const maxRefusing = 64
 
-// explainRefusal tells a refused peer why, and lingers so that it can hear it. A Shutdown
-// does not wait for that: see hurryRefusals.
+// explainRefusal sends a refused peer the reason, and lingers so that the peer can read
+// it. Shutdown does not wait for the linger: see hurryRefusals.
 func (s *Server) explainRefusal(nc net.Conn, why Reason) {
 	if _, tls := nc.(interface{ NetConn() net.Conn }); tls {
-		return // a handshake for the sake of a refusal would be a gift to a flood
+		return // a TLS handshake for a refusal would help a flood
 	}
 	nc.SetDeadline(time.Now().Add(min(s.limits.LingerTime, time.Second)))
 	var words []byte
@@ -301,7 +298,7 @@ func (s *Server) explainRefusal(nc net.Conn, why Reason) {
 	}
 }
 
-// hurryRefusals ends the lingering of refused connections.
+// hurryRefusals ends the linger of refused connections.
 func (s *Server) hurryRefusals() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -310,13 +307,13 @@ func (s *Server) hurryRefusals() {
 	}
 }
 
-// refused counts a connection that was not served.
+// refused counts and logs a refused connection.
 func (s *Server) refused(why Reason) {
 	s.ended[why].Add(1)
 	s.noise.say(s.Logger, slog.LevelWarn, why, "connection refused")
 }
 
-// trusts reports whether addr speaks for others.
+// trusts reports whether addr is a trusted proxy.
 func (s *Server) trusts(addr netip.Addr) bool {
 	for _, p := range s.TrustedProxies {
 		if p.Contains(addr) {
@@ -331,12 +328,12 @@ func temporary(err error) bool {
 	return errors.As(err, &t) && t.Temporary()
 }
 
-// backoff is the pause after an accept that failed: 5 ms, doubling to 1 s.
+// backoff is the pause after a failed accept: 5 ms, doubling to 1 s.
 type backoff struct{ next time.Duration }
 
 func (b *backoff) reset() { b.next = 0 }
 
-// wait pauses and reports whether to go on.
+// wait pauses, and reports whether to continue.
 func (b *backoff) wait(stop <-chan struct{}, over func() bool) bool {
 	b.next = min(max(2*b.next, 5*time.Millisecond), time.Second)
 	t := time.NewTimer(b.next)

@@ -7,26 +7,25 @@ import (
 	"time"
 )
 
-// What happens at Limits.Conns: the connection that has been silent since it came, for
-// longer than all others, makes room for a newcomer. So a crowd that only connects keeps
-// nobody out.
+// At Limits.Conns, a new connection displaces the one that has been open longest without
+// ever sending a byte. So clients that only connect cannot lock others out.
 
-// silentLine has the connections that may be silent still, in the order in which they
-// came. Those that have asked, or have ended, are dropped when they are met.
+// silentLine is a FIFO queue of the connections that may not have sent anything yet.
+// Those that have, or have ended, are dropped when they are found.
 type silentLine struct {
 	mu    sync.Mutex
 	line  []Conn
-	drops int // how long the line may grow before it is gone through
+	drops int // length at which the queue is compacted
 }
 
-// fewSilent is how many are not worth to be gone through.
+// fewSilent is a length below which compacting is not worthwhile.
 const fewSilent = 1 << 10
 
-// push adds a connection. That costs little more than an append: the line is gone
-// through only when it has doubled.
+// push adds a connection. Its amortised cost is little more than an append's: the queue
+// is compacted only when it has doubled.
 func (l *silentLine) push(limit int, c Conn) {
 	if limit == math.MaxInt32 {
-		return // nobody needs a place
+		return // no limit
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +44,7 @@ func (l *silentLine) push(limit int, c Conn) {
 	l.line = append(l.line, c)
 }
 
-// pop takes the oldest.
+// pop removes the oldest.
 func (l *silentLine) pop() (c Conn, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,15 +55,16 @@ func (l *silentLine) pop() (c Conn, ok bool) {
 	return c, true
 }
 
-// came puts a new connection in line, and notes it while places are counted as free that
-// are not yet. One that is refused for such a place never stands in line: it would be
-// asked to make room for another newcomer, and its one place would count for both.
+// came queues a new connection, and records it while connections count as displaced that
+// are still open. A connection that is refused because such a place did not become free
+// is never queued: otherwise it could be displaced for another newcomer, and its one
+// place would count twice.
 func (s *Server) came(c Conn) {
 	s.mu.Lock()
 	over := s.excess > 0
 	if over {
 		s.excess--
-		over = s.open-s.displacing > s.limits.Conns // who was refused may have left by itself
+		over = s.open-s.displacing > s.limits.Conns // a refused newcomer may have left by itself
 	}
 	if !over && s.displacing > 0 {
 		s.newcomers = append(s.newcomers, c)
@@ -77,11 +77,11 @@ func (s *Server) came(c Conn) {
 	s.silent.push(s.limits.Conns, c)
 }
 
-// displace has the oldest silent connection make room, and reports whether there is one.
-// Its place counts as free at once, although its owner may need a moment.
+// displace tells the oldest silent connection to end, and reports whether there is one.
+// Its place counts as free at once, although its owner may take a moment.
 func (s *Server) displace() bool {
 	s.mu.Lock()
-	many := s.displacing >= s.limits.Conns/8+64 // owners do not get to it
+	many := s.displacing >= s.limits.Conns/8+64 // owners do not keep up
 	if !many {
 		s.displacing++
 	}
@@ -98,14 +98,14 @@ func (s *Server) displace() bool {
 	return true
 }
 
-// displaced says that one connection less is to make room. Server.mu held.
+// displaced decrements the number of connections to be displaced. Server.mu held.
 func (s *Server) displaced() {
 	if s.displacing--; s.displacing == 0 {
 		s.newcomers = nil
 	}
 }
 
-// askOldest has the oldest silent connection look whether it is to make room, and reports
+// askOldest makes the oldest silent connection check whether it must go, and reports
 // whether there is one.
 func (s *Server) askOldest() bool {
 	for {
@@ -129,7 +129,7 @@ func (s *Server) askOldest() bool {
 	}
 }
 
-// hear notes that a byte of a message has come. The caller is the owner.
+// hear records that a byte of a message has arrived. The caller is the owner.
 func (k *connRef) hear() {
 	if s := k.s; !s.spoken && !s.own.has(wantsProxy) {
 		s.mu.Lock()
@@ -139,14 +139,14 @@ func (k *connRef) hear() {
 	}
 }
 
-// makeRoom ends a connection that is to make room, unless it has asked meanwhile: what
-// has arrived and is not read counts. mu is held, and released. The caller is the owner.
+// makeRoom ends a connection that is to be displaced, unless it has sent something in the
+// meantime, unread bytes included. mu is held, and released. The caller is the owner.
 func (k *connRef) makeRoom(d *workspace) {
 	s, silent := k.s, false
 	x := k.x.Load()
 	switch {
-	case x != nil && x.g != nil && x.g.raw == nil: // what hides its socket must be read to know
-		x.g.nudged = true // the deadline is ours; clearNudge takes it back
+	case x != nil && x.g != nil && x.g.raw == nil: // without a plain socket, only a read can tell
+		x.g.nudged = true // marks our own deadline; clearNudge resets it
 		x.g.nc.SetReadDeadline(time.Now().Add(drainRead))
 		s.mu.Unlock()
 		silent = !x.g.hears(d)
@@ -161,8 +161,8 @@ func (k *connRef) makeRoom(d *workspace) {
 	}
 }
 
-// stay says that the connection does not make room, so that another one must. The caller
-// is the owner.
+// stay records that the connection stays, so that another one must be displaced instead.
+// The caller is the owner.
 func (k *connRef) stay() {
 	s := k.s
 	s.mu.Lock()
@@ -174,8 +174,8 @@ func (k *connRef) stay() {
 	}
 }
 
-// refuseNewcomer refuses the latest connection that was let in for a place which has not
-// become free, unless it makes room itself for another one.
+// refuseNewcomer refuses the latest connection that was admitted to a place that did not
+// become free, unless it is itself being displaced.
 func (s *Server) refuseNewcomer() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,11 +196,11 @@ func (s *Server) refuseNewcomer() {
 			return
 		}
 	}
-	s.excess++ // it is about to come
+	s.excess++ // it has been admitted but not queued yet
 }
 
-// asksUnread reports whether bytes have arrived that nobody has read, as far as the kernel
-// says. mu held.
+// asksUnread reports whether there are unread bytes, as far as the kernel reports them.
+// mu held.
 func (k *connRef) asksUnread() bool {
 	x := k.x.Load()
 	return (x == nil || x.g == nil || x.g.raw != nil) && k.unread() > 0

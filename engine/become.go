@@ -5,24 +5,25 @@ import (
 	"slices"
 )
 
-// Connections that begin as one protocol and go on as another.
+// Connections that switch protocols.
 
-// Pinger is a Protocol that asks peers whether they are still there. What Ping returns is
-// sent to a connection that has been silent for half of Limits.IdleTime; one that answers
-// is not idle. Ping is called once for each protocol of a server, so that asking costs a
-// connection no timer.
+// Pinger is a Protocol with a keepalive message. The engine sends the bytes that Ping
+// returned to a connection that has been silent for half of Limits.IdleTime; a reply
+// resets the idle timeout. Ping is called once per protocol of a server, so that pinging
+// needs no timer per connection.
 type Pinger interface{ Ping() []byte }
 
-// Ender is a Protocol that is told when a connection that speaks it has ended: once, after
-// its last visit and before Server.OnClose, with what was in Turn.State last.
+// Ender is a Protocol with a callback for the end of a connection that speaks it: called
+// once, after its last visit and before Server.OnClose, with the last value of
+// Turn.State.
 type Ender interface {
 	Ended(c Conn, state uint64, why Reason)
 }
 
-// spoken is a protocol of a server's connections.
+// spoken is a protocol in use by a server.
 type spoken struct {
 	Protocol
-	ended func(c Conn, state uint64, why Reason) // nil: it need not be told
+	ended func(c Conn, state uint64, why Reason) // nil: not an Ender
 	ping  []byte
 }
 
@@ -37,15 +38,16 @@ func newSpoken(p Protocol) *spoken {
 	return sp
 }
 
-// mostSpoken is how many protocols a server can have: a slot has a byte for them.
+// mostSpoken is the maximum number of protocols of a server: a slot stores the index in a
+// byte.
 const mostSpoken = 256
 
-var errTooManyProtocols = errors.New("engine: Turn.Become was called with more than 255 protocols; make each once, and use it for all connections")
+var errTooManyProtocols = errors.New("engine: Turn.Become was called with more than 255 protocols; create each protocol once and share it between connections")
 
-// speaks is the protocol of the connection: the owner's to ask for, or under mu.
+// speaks returns the connection's protocol. The caller is the owner, or holds mu.
 func (k *connRef) speaks() *spoken { return (*k.sh.srv.spoken.Load())[k.s.speaks] }
 
-// protocolOf is the number of p among the server's protocols.
+// protocolOf returns the index of p among the server's protocols.
 func (s *Server) protocolOf(p Protocol) (uint8, error) {
 	known := func(all []*spoken) int {
 		return slices.IndexFunc(all, func(sp *spoken) bool { return sp.Protocol == p })
@@ -67,11 +69,12 @@ func (s *Server) protocolOf(p Protocol) (uint8, error) {
 	return uint8(len(all)), nil
 }
 
-// Become has the connection speak p from the next visit on, which follows at once when
-// Advance returns without an error: the bytes that it has not used are p's, and so are
-// refusals and the end. Turn.State is p's as well: 0, and what Advance sets it to from here
-// on. p is compared with ==, so it is a pointer mostly; one value serves all connections,
-// and a server takes 255 at most. Outside an engine Become answers errors.ErrUnsupported.
+// Become switches the connection to p from the next visit on, which follows at once when
+// Advance returns without an error: p gets the unused bytes, and also writes the
+// refusals. Turn.State then belongs to p: it is 0, and whatever Advance sets it to from
+// here on. p is compared with ==, so it is usually a pointer; one value serves all
+// connections, and a server supports 255 at most. Outside an engine Become returns
+// errors.ErrUnsupported.
 func (t *Turn) Become(p Protocol) (err error) {
 	if t.ref == nil {
 		return errors.ErrUnsupported
@@ -82,9 +85,9 @@ func (t *Turn) Become(p Protocol) (err error) {
 	return err
 }
 
-// End ends the connection as Close does, with words that are the last that the peer hears:
-// they go behind all that was posted before, and Protocol.Refuse is not asked for any. When
-// the connection is ending already, there are no further words, and ErrClosed is returned.
+// End ends the connection like Close, with words as the final bytes sent to the peer:
+// they follow all output posted before, and replace Protocol.Refuse. When the connection
+// is already ending, words are dropped, and End returns ErrClosed.
 func (c Conn) End(why Reason, words []byte) error {
 	k, ok := c.lock()
 	if !ok {

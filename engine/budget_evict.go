@@ -8,23 +8,24 @@ import (
 	"slices"
 )
 
-// What the sweeper does when a budget is used up, and when it is needed no longer.
+// What the sweeper does when a budget is exhausted, and when its memory is no longer
+// needed.
 
 // debtor is a connection that holds memory of a budget.
 type debtor struct {
 	k    connRef
-	age  tick // how long it has taken nothing, or how old its unfinished message is
+	age  tick // how long its peer has read nothing, or the age of its unfinished message
 	held int64
 }
 
-// evict closes connections when a budget is used up, and reports whether one is.
+// evict closes connections when a budget is exhausted, and reports whether one is.
 func (s *Server) evict(now tick) (pressed bool) {
 	out, w := &s.output, &s.sweeper
 	out.review()
 	held := out.held.Load()
 	if held > out.limit || out.waiting.Load() > 0 {
 		pressed = true
-		if w.pressed++; w.pressed > 6 { // by now the stamps of those who read are fresh
+		if w.pressed++; w.pressed > 6 { // by now the stamps of peers that read are fresh
 			s.evictReaders(now, held)
 		}
 	} else {
@@ -37,9 +38,9 @@ func (s *Server) evict(now tick) (pressed bool) {
 	return pressed
 }
 
-// evictReaders picks peers that hold the output budget: those who have taken nothing
-// for an eighth of StallTime, or for a moment when the budget is exceeded, and when a
-// visit has waited for half of StallTime those who hold most, also when they read.
+// evictReaders selects peers that hold the output budget: those that have read nothing
+// for an eighth of StallTime, or for a moment when the budget is exceeded; and when a
+// visit has waited for half of StallTime, those that hold most, even if they read.
 func (s *Server) evictReaders(now tick, held int64) {
 	out := &s.output
 	patience := max(2*s.rules.period, tick(min(s.rules.stall/8, math.MaxInt32)))
@@ -73,8 +74,8 @@ func (s *Server) evictReaders(now tick, held int64) {
 	}
 }
 
-// evictSenders picks peers that hold the input budget: those who have held most for
-// longest, but nobody whose message has only just begun.
+// evictSenders selects peers that hold the input budget: those with the most bytes held
+// for the longest time, but none whose message has only just begun.
 func (s *Server) evictSenders(now tick) {
 	in, patience := &s.input, s.rules.hurried()
 	debtors := s.debtors(func(k connRef, x *inflight) (age tick, held int64) {
@@ -98,7 +99,7 @@ func (s *Server) evictSenders(now tick) {
 	}
 }
 
-// debtors are the connections of which owes says that they hold something.
+// debtors returns the connections for which owes reports memory held.
 func (s *Server) debtors(owes func(k connRef, x *inflight) (age tick, held int64)) (all []debtor) {
 	s.each(func(k connRef) {
 		if x := k.x.Load(); x != nil && !k.s.dead {
@@ -110,20 +111,20 @@ func (s *Server) debtors(owes func(k connRef, x *inflight) (age tick, held int64
 	return all
 }
 
-// memoryReturn gives memory back to the operating system after an hour of need: the
-// collector by itself would keep it for minutes.
+// memoryReturn decides when to return memory to the operating system after a peak: the
+// garbage collector alone would keep it for minutes.
 type memoryReturn struct {
-	low     int    // sweeps in which less than half of the most was held
-	at      tick   // the last time
-	evicted uint64 // until then
+	low     int    // sweeps in which less than half of the peak was held
+	at      tick   // time of the last return
+	evicted uint64 // connections evicted until then
 }
 
 const (
-	worthReturning = 16 << 20 // held, or lost by those who were closed for what they held
+	worthReturning = 16 << 20 // bytes held, or released by evicted connections
 	betweenReturns = 2000     // ticks
 )
 
-// returnMemory looks at what the budgets hold, and reports whether it is to be called
+// returnMemory checks the memory held by the budgets, and reports whether to call it
 // again soon.
 func (s *Server) returnMemory(now tick) (pending bool) {
 	r, out, in := &s.sweeper.memory, &s.output, &s.input
@@ -142,7 +143,7 @@ func (s *Server) returnMemory(now tick) (pending bool) {
 	s.goroutines.Add(1)
 	go func() {
 		defer s.goroutines.Done()
-		runtime.GC() // empties half of what pools keep, and the next one the rest
+		runtime.GC() // empties half of the pools, and the next one the rest
 		debug.FreeOSMemory()
 	}()
 	return true

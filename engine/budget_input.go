@@ -7,30 +7,30 @@ import (
 	"github.com/hone-go/hone/pool"
 )
 
-// inputBudget bounds the memory of all input that is not served yet: unfinished
-// messages, and what a connection has sent ahead. When three quarters of it are used,
-// those who have held most for longest are closed, see evict; when seven eighths are,
-// whoever would hold much more is closed at once. The last eighth is for those who hold
-// little.
+// inputBudget bounds the memory of all unserved input: unfinished messages, and pipelined
+// requests that were read ahead. Above three quarters of the limit, the connections that
+// hold most for the longest time are closed, see evict; above seven eighths, any
+// connection that wants to hold much more is closed at once. The last eighth is reserved
+// for connections that hold little.
 type inputBudget struct {
 	limit   int64 // Limits.TotalInput
 	kick    func()
 	buffers *pool.Buffers
-	held    atomic.Int64 // capacity of the buffers that connections have borrowed
-	peak    atomic.Int64 // about the most since memory was last returned
+	held    atomic.Int64 // capacity of the buffers in use by connections
+	peak    atomic.Int64 // approximate peak since memory was last returned
 }
 
-// smallInput is what a connection may hold in any case.
+// smallInput is what a connection may always hold.
 const smallInput = 4 << 10
 
 func (m *inputBudget) init(limit int, buffers *pool.Buffers, kick func()) {
 	m.limit, m.buffers, m.kick = int64(limit), buffers, kick
-	if limit == math.MaxInt32 { // switched off
+	if limit == math.MaxInt32 { // no limit
 		m.limit = math.MaxInt64 / 32
 	}
 }
 
-// borrow lends n bytes or more, all that there are.
+// borrow gets a buffer of at least n bytes, at its full capacity.
 func (m *inputBudget) borrow(n int) pool.Buffer {
 	b := m.buffers.Get(n)
 	size := cap(b.Bytes())
@@ -45,21 +45,21 @@ func (m *inputBudget) borrow(n int) pool.Buffer {
 	return b
 }
 
-// high is how much is held when somebody must go.
+// high is the amount held above which connections are closed.
 func (m *inputBudget) high() int64 { return m.limit - m.limit/4 }
 
-// release takes a buffer back.
+// release puts a buffer back.
 func (m *inputBudget) release(b pool.Buffer) {
 	m.held.Add(-capacity(b))
 	b.Release()
 }
 
-// lose forgets a buffer that somebody may still hold.
+// lose gives up a buffer to which user code may still refer.
 func (m *inputBudget) lose(b pool.Buffer) { m.held.Add(-capacity(b)) }
 
 // holdsTooMuch drops unserved input, and ends its connection, when there is much of it
-// and nearly nothing left of the budget. It is asked before more is read or kept: behind
-// 4 KiB, a read takes a larger buffer. The caller is the owner.
+// and the budget is almost exhausted. It is called before more is read or kept: beyond 4
+// KiB, a read uses a larger buffer. The caller is the owner.
 func (k *connRef) holdsTooMuch(in *inputBuffer) bool {
 	m := &k.sh.srv.input
 	if in.len() < smallInput || m.held.Load() <= m.limit-m.limit/8 {
@@ -70,7 +70,7 @@ func (k *connRef) holdsTooMuch(in *inputBuffer) bool {
 	return true
 }
 
-// noteInput has the sweeper see what input the connection holds. The caller is the
+// noteInput publishes to the sweeper what input the connection holds. The caller is the
 // owner.
 func (x *inflight) noteInput(in *inputBuffer) {
 	if size := uint32(capacity(in.kept)); x.input.Load() != size {

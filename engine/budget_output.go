@@ -8,39 +8,40 @@ import (
 	"sync/atomic"
 )
 
-// outputBudget bounds the memory of all output that waits for peers: the capacity of
-// the buffers that hold it, plus what running visits are expected to add. A visit
-// begins when there is room for it; until then its connection waits in line. What is
-// expected depends on the connection's visits so far, see connRef.learn.
+// outputBudget bounds the memory of all unsent output: the capacity of the buffers that
+// hold it, plus what running visits are expected to add. A visit starts when there is
+// room for it; until then its connection waits in line. The expectation depends on the
+// connection's previous visits, see connRef.learn.
 type outputBudget struct {
 	limit int64 // Limits.TotalOutput
 	kick  func()
 
 	held    atomic.Int64 // bytes: retained buffers, and reservations of running visits
-	peak    atomic.Int64 // about the most that was held since memory was last returned
+	peak    atomic.Int64 // approximate peak since memory was last returned
 	waiting atomic.Int32 // claims in line
 
-	// Nobody knows what the first visit of a connection will produce, so few of them
-	// run at once: more when those that return have produced little, as TCP widens its
-	// window, and when none returns at all, so that handlers that block hold up nobody.
-	trials     atomic.Int32 // that run
-	most       atomic.Int32 // that may run
-	mostAtOnce atomic.Int32 // that did since the last sweep
+	// The output of a connection's first visit (a trial) cannot be predicted, so few of
+	// them run at once: more after trials that produced little, as TCP grows its
+	// congestion window, and more when none returns at all, so that blocked handlers do
+	// not hold up others.
+	trials     atomic.Int32 // running
+	most       atomic.Int32 // may run at once
+	mostAtOnce atomic.Int32 // peak of running trials since the last sweep
 	returned   atomic.Uint32
-	seen       uint32 // the sweeper's: returned at its last look
-	still      int    // the sweeper's: looks since one has returned
+	seen       uint32 // the sweeper's: trials returned at its last check
+	still      int    // the sweeper's: checks since one has returned
 
-	mu   sync.Mutex // a leaf but for shard.mu
+	mu   sync.Mutex // in the lock order, only shard.mu comes after it
 	line [amounts]line
 }
 
-// amount is what is expected of a visit.
+// amount is how much output is expected of a visit.
 type amount uint8
 
 const (
 	little  amount = iota // less than 4 KiB
-	unknown               // a connection's first
-	much                  // about as much as the largest lately
+	unknown               // first visit of a connection
+	much                  // about as much as its largest recent visit
 	amounts
 )
 
@@ -49,15 +50,15 @@ type claim struct {
 	sh      *shard
 	key     uint64
 	amount  amount
-	size    int64 // to be reserved
+	size    int64 // bytes to reserve
 	since   tick
 	granted atomic.Bool
-	in      *line // nil when it does not wait
+	in      *line // nil while it does not wait
 	before  *claim
 	behind  *claim
 }
 
-// line is a queue from which any claim can leave.
+// line is a FIFO queue from which any claim can be removed.
 type line struct{ first, last *claim }
 
 func (l *line) push(c *claim) {
@@ -91,16 +92,16 @@ const (
 
 func (b *outputBudget) init(limit int, kick func()) {
 	b.limit, b.kick = int64(limit), kick
-	if limit == math.MaxInt32 { // switched off
+	if limit == math.MaxInt32 { // no limit
 		b.limit = math.MaxInt64 / 32
 	}
 	b.most.Store(fewTrials())
 }
 
-// fewTrials is how many trials run at once in any case.
+// fewTrials is the minimum number of trials that may run at once.
 func fewTrials() int32 { return int32(runtime.GOMAXPROCS(0)) }
 
-// expect is what a visit of a connection of that weight may produce.
+// expect returns how much a visit of a connection of that weight may produce.
 func (b *outputBudget) expect(weight uint8) (amount, int64) {
 	switch {
 	case weight == 0:
@@ -111,8 +112,8 @@ func (b *outputBudget) expect(weight uint8) (amount, int64) {
 	return much, min(1<<weight, b.limit/2)
 }
 
-// learn remembers the weight of a connection's visits: the binary logarithm of the
-// largest one lately. The caller is the owner.
+// learn updates the weight of a connection: the binary logarithm of the output of its
+// largest recent visit. The caller is the owner.
 func (k *connRef) learn(size int) {
 	s, w := k.s, uint8(max(bits.Len(uint(size)), smallWeight))
 	switch {
@@ -126,8 +127,8 @@ func (k *connRef) learn(size int) {
 	}
 }
 
-// tried says what a connection's first visit has produced. As many as may run at once
-// produce no more than a sixteenth of the budget, if they are alike.
+// tried records the output of a connection's first visit. The number of concurrent trials
+// is set so that they produce at most a sixteenth of the budget if they are alike.
 func (b *outputBudget) tried(size int) {
 	b.returned.Add(1)
 	enough := max(fewTrials(), int32(min(b.limit/16/int64(max(size, 1)), manyTrials)))
@@ -142,7 +143,7 @@ func (b *outputBudget) tried(size int) {
 // manyTrials is more than ever run.
 const manyTrials = 1 << 24
 
-// mayProduce reports whether the output budget lets a visit of the connection begin.
+// mayProduce reports whether the output budget allows a visit of the connection to start.
 // If not, the connection waits in line, see inflight.starves. The caller is the owner.
 func (k *connRef) mayProduce() bool {
 	b := &k.sh.srv.output
@@ -156,9 +157,9 @@ func (k *connRef) mayProduce() bool {
 	x = k.attach()
 	switch c := x.claim; {
 	case x.trial || x.reserved > 0:
-		return true // the visit has begun already
+		return true // the visit has started already
 	case amount == little && x.waiting == 0 && c == nil:
-		// A peer that takes its output is served, however little room there is.
+		// A peer that reads its output is served, however little room there is.
 	case c.waits():
 		return false
 	case c != nil:
@@ -172,18 +173,18 @@ func (k *connRef) mayProduce() bool {
 	return true
 }
 
-// starves reports whether the connection waits in line for a budget. mu held, or by the
-// owner.
+// starves reports whether the connection waits in line for a budget. mu held, or called
+// by the owner.
 func (x *inflight) starves() bool { return x.claim.waits() || x.place.waits() }
 
 func (c *claim) waits() bool { return c != nil && !c.granted.Load() }
 
-// over is how much more is held than may be.
+// over returns by how much the limit is exceeded.
 func (b *outputBudget) over() int64 { return b.held.Load() - b.limit }
 
 // take reserves what a visit needs, if there is room. The last quarter of the budget is
-// for visits of which little is expected, and for what others produce beyond what was
-// expected; a sixteenth before it is for the unknown.
+// for visits with little expected output, and for output beyond what was expected; a
+// sixteenth before it is for unknown visits.
 func (b *outputBudget) take(amount amount, size int64) bool {
 	held := b.held.Load()
 	switch amount {
@@ -210,7 +211,7 @@ func (b *outputBudget) take(amount amount, size int64) bool {
 	return true
 }
 
-// admit is take unless somebody who waits comes first.
+// admit is take, but a claim that waits already goes first.
 func (b *outputBudget) admit(amount amount, size int64) bool {
 	if amount == much && b.waiting.Load() > 0 {
 		b.mu.Lock()
@@ -232,12 +233,12 @@ func (b *outputBudget) wait(c *claim) {
 	if first {
 		b.kick()
 	}
-	b.grant() // what there was no room for may have gone before anybody saw the claim
+	b.grant() // room may have appeared before the claim was visible
 }
 
-// grant lets those begin who have waited longest, as far as there is room. Of the
-// unknown it is those who have come last: whoever fills the budget with connections
-// that do not read must not have all newcomers wait behind them.
+// grant starts the claims that have waited longest, as far as there is room. Unknown
+// claims are granted in LIFO order: otherwise an attacker that fills the budget with
+// connections that do not read would make all newcomers wait behind them.
 func (b *outputBudget) grant() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -258,7 +259,7 @@ func (b *outputBudget) grant() {
 	}
 }
 
-// cancel takes a claim back, in whatever state it is.
+// cancel removes a claim, in whatever state it is.
 func (b *outputBudget) cancel(c *claim) {
 	b.mu.Lock()
 	granted := c.granted.Load()
@@ -270,7 +271,7 @@ func (b *outputBudget) cancel(c *claim) {
 	if granted {
 		b.giveBack(c.amount == unknown, c.size)
 	} else {
-		b.grant() // those behind it may need less
+		b.grant() // claims after it may need less
 	}
 }
 
@@ -285,7 +286,7 @@ func (b *outputBudget) giveBack(trial bool, size int64) {
 	}
 }
 
-// add counts n bytes more, or less.
+// add adds n to the bytes held; n may be negative.
 func (b *outputBudget) add(n int64) {
 	now := b.held.Add(n)
 	switch {
@@ -299,11 +300,11 @@ func (b *outputBudget) add(n int64) {
 	}
 }
 
-// stuck is for how many sweeps no trial may return before more of them are begun.
+// stuck is for how many sweeps no trial must return before more of them may start.
 const stuck = 8
 
-// review is the sweeper's look at the trials: more may run when none has returned for
-// some sweeps, and fewer when fewer do.
+// review is the sweeper's check of the trials: it allows more when none has returned for
+// some sweeps, and fewer when fewer run.
 func (b *outputBudget) review() {
 	running, most, returned := b.trials.Load(), b.most.Load(), b.returned.Load()
 	atOnce := b.mostAtOnce.Swap(running)
@@ -320,7 +321,7 @@ func (b *outputBudget) review() {
 	}
 }
 
-// oldest is how long the first in any line has waited, and for what.
+// oldest returns how long the first claim in any line has waited, and its size.
 func (b *outputBudget) oldest(now tick) (age tick, size int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -332,17 +333,17 @@ func (b *outputBudget) oldest(now tick) (age tick, size int64) {
 	return age, size
 }
 
-// memory is the capacity of all buffers that hold the connection's output. mu held.
+// memory returns the capacity of all buffers that hold the connection's output. mu held.
 func (x *inflight) memory() int64 {
 	return int64(x.lent) + capacity(x.front) + int64(cap(x.queue.content))
 }
 
-// keepCharged is how much less than charged a connection may hold until the next
-// sweep: one that is busy would otherwise count up and down at every reply, in a line
-// of the cache that all processors share.
+// keepCharged is how far a connection's memory may fall below the charged amount until
+// the next sweep: a busy connection would otherwise update a shared cache line with every
+// reply.
 const keepCharged = 4 << 10
 
-// recount tells the budget what memory the connection's output takes. mu held.
+// recount updates the budget for the memory of the connection's output. mu held.
 func (k *connRef) recount(x *inflight) {
 	if n := x.memory() - x.charged; n > 0 || n < -keepCharged {
 		x.charged += n
@@ -358,8 +359,8 @@ func (k *connRef) recountExactly(x *inflight) {
 	}
 }
 
-// visitCharged gives back what was reserved for a visit, whose output is sent or
-// charged. mu held.
+// visitCharged ends a visit's reservation, now that its output is sent or charged. mu
+// held.
 func (k *connRef) visitCharged(x *inflight) {
 	if x.trial || x.reserved > 0 {
 		k.sh.srv.output.giveBack(x.trial, x.reserved)
@@ -375,9 +376,9 @@ const (
 	triedFor    = 1
 )
 
-// review is the sweeper's look at the connection's part of the budget. mu held.
+// review is the sweeper's check of the connection's share of the budget. mu held.
 func (k *connRef) review(x *inflight, now tick) {
-	if !x.writing { // a blocked writer is about to say itself what it has sent
+	if !x.writing { // a blocked writer is about to report its progress itself
 		k.recountExactly(x)
 	}
 	if !x.trial && x.reserved == 0 {

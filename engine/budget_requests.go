@@ -6,53 +6,51 @@ import (
 	"sync/atomic"
 )
 
-// requestBudget bounds the requests of all connections together that were taken and are
-// not answered: Limits.TotalInFlight. When it is used up, a connection whose requests
-// are answered late waits in line before its next visit; when half of it is free again,
-// those that have waited longest go on, each with a permit for one request, so that
-// nobody is passed over for ever. Connections whose requests are answered at once do not
-// wait.
+// requestBudget bounds the requests in flight of all connections together:
+// Limits.TotalInFlight. When it is exhausted, a connection with late replies waits in
+// line before its next visit; when half of it is free again, those that have waited
+// longest continue, each with a permit for one request, so that none starves. Connections
+// whose requests are answered at once do not wait.
 //
-// A reply counts when it is still owed at the end of the visit that has promised it. A
-// request that is answered within its visit does not touch owed, which all processors
-// share.
+// A reply counts if it is still owed at the end of the visit that promised it. A request
+// that is answered within its visit does not touch owed, which all processors share.
 type requestBudget struct {
 	limit int64 // Limits.TotalInFlight
-	every int32 // promises of a visit that is still running that are counted at once
+	every int32 // batch size in which a running visit counts its promises
 	kick  func()
 
-	_    [64]byte    // every visit reads full: it shares its cache line with nothing that is written often
+	_    [64]byte    // every visit reads full: keep it off cache lines that are written often
 	full atomic.Bool // written under mu
 	_    [64]byte
 
 	owed    atomic.Int64 // replies, and permits
 	waiting atomic.Int32 // connections in line
 
-	mu   sync.Mutex // a leaf but for shard.mu
+	mu   sync.Mutex // in the lock order, only shard.mu comes after it
 	line line
 }
 
 func (b *requestBudget) init(limit int, kick func()) {
 	b.limit, b.kick = int64(limit), kick
 	b.every = int32(max(1, min(limit/64, 64)))
-	if limit == math.MaxInt32 { // switched off
+	if limit == math.MaxInt32 { // no limit
 		b.limit = math.MaxInt64
 	}
 }
 
-// add counts n replies more, or less.
+// add adds n to the replies owed; n may be negative.
 func (b *requestBudget) add(n int64) {
 	now, full := b.owed.Add(n), b.full.Load()
 	if n > 0 && !full && now >= b.limit || n < 0 && full && now <= b.limit/2 {
 		b.mu.Lock()
-		b.full.Store(true) // before the look at owed: whoever counts down after that look sees it
+		b.full.Store(true) // before owed is read: whoever decrements it after that sees full
 		b.resume(b.limit / 2)
 		b.mu.Unlock()
 	}
 }
 
-// resume lets go on who has waited longest, as far as there is room, if no more than
-// most is owed. mu held.
+// resume releases the connections that have waited longest, as far as there is room,
+// unless more than most is owed. mu held.
 func (b *requestBudget) resume(most int64) {
 	owed := b.owed.Load()
 	if owed > most {
@@ -68,7 +66,7 @@ func (b *requestBudget) resume(most int64) {
 	b.full.Store(owed >= b.limit)
 }
 
-// wait puts a claim in line, unless there is room meanwhile.
+// wait puts a claim in line, unless room has appeared.
 func (b *requestBudget) wait(c *claim) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,7 +80,7 @@ func (b *requestBudget) wait(c *claim) bool {
 	return true
 }
 
-// cancel takes a claim back, in whatever state it is.
+// cancel removes a claim, in whatever state it is.
 func (b *requestBudget) cancel(c *claim) {
 	b.mu.Lock()
 	granted := c.granted.Load()
@@ -96,9 +94,9 @@ func (b *requestBudget) cancel(c *claim) {
 	}
 }
 
-// review is the sweeper's look: where more than half of the budget is owed for long,
-// whoever has waited for a period goes on with what room there is. It reports whether
-// anybody waits.
+// review is the sweeper's check: when more than half of the budget is owed for long,
+// connections that have waited for a period continue with the room there is. It reports
+// whether any connection waits.
 func (b *requestBudget) review(now, period tick) bool {
 	if b.waiting.Load() == 0 {
 		return false
@@ -111,10 +109,10 @@ func (b *requestBudget) review(now, period tick) bool {
 	return b.waiting.Load() > 0
 }
 
-// mayOwe reports whether a visit may begin while the request budget is used up. If not,
-// the connection waits in line, see inflight.starves. A connection that has never asked
-// is tried as long as no more than a quarter is owed beyond the limit. The caller is the
-// owner.
+// mayOwe reports whether a visit may start while the request budget is exhausted. If not,
+// the connection waits in line, see inflight.starves. A connection that has never sent a
+// request may start as long as at most a quarter is owed beyond the limit. The caller is
+// the owner.
 func (k *connRef) mayOwe() bool {
 	s, b := k.s, &k.sh.srv.requests
 	s.mu.Lock()
@@ -143,7 +141,7 @@ func (k *connRef) mayOwe() bool {
 	return false
 }
 
-// mayOweMore reports whether a visit may go on while the request budget is used up.
+// mayOweMore reports whether a visit may continue while the request budget is exhausted.
 func (k *connRef) mayOweMore() bool {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
@@ -151,8 +149,8 @@ func (k *connRef) mayOweMore() bool {
 	return x == nil || x.promises.open == 0
 }
 
-// visitOwes tells the request budget what a visit of so many requests leaves owed, and
-// remembers whether it was anything. mu held, by the owner.
+// visitOwes updates the request budget after a visit of that many requests, and records
+// whether it left replies owed. mu held, by the owner.
 func (k *connRef) visitOwes(x *inflight, requests int) {
 	if requests == 0 {
 		return // a permit is kept until it is used
@@ -171,7 +169,7 @@ func (k *connRef) visitOwes(x *inflight, requests int) {
 	k.recountOwed(x)
 }
 
-// recountOwed tells the request budget what the connection is owed. mu held.
+// recountOwed updates the request budget with what the connection is owed. mu held.
 func (k *connRef) recountOwed(x *inflight) {
 	owed := x.promises.open
 	if x.permit {

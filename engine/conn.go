@@ -6,32 +6,32 @@ import (
 	"slices"
 )
 
-// ErrClosed is the answer of a Conn or Reply whose connection has ended.
+// ErrClosed is returned by a Conn or Reply whose connection has ended.
 var ErrClosed = errors.New("engine: connection closed")
 
-// ErrSettled is the answer to a second Send on one Reply, or to a Send after
-// the message that promised it panicked.
+// ErrSettled is returned by a second Send on one Reply, and by a Send after the message
+// that promised it has panicked.
 var ErrSettled = errors.New("engine: reply already settled")
 
-// Conn is a connection as a small comparable value: safe to keep, to use as a
-// map key and to call from any goroutine. When its connection has ended it
-// answers ErrClosed.
+// Conn is a handle to a connection: a small comparable value, safe to keep, to use as a
+// map key and to call from any goroutine. After the connection has ended, its methods
+// return ErrClosed.
 type Conn struct {
 	sh  *shard
 	key uint64
 }
 
-// Push queues parts, one after the other and nothing between them, behind what
-// already waits for the peer. The bytes are copied. A peer that does not read
-// fast enough (Limits.HardCap) is disconnected and SlowReader returned.
+// Push appends parts to the connection's output queue, as one piece. It copies the bytes.
+// If the peer does not read fast enough (Limits.HardCap), Push disconnects it and returns
+// SlowReader.
 func (c Conn) Push(parts ...[]byte) error {
 	return c.post(noTicket, parts)
 }
 
-// SendAll settles promises of this connection together, as Reply.Send does each: the
-// connection is locked once for all of them. What answers replies[i] begins where the
-// one before it ends, and ends at out[ends[i]]. The bytes are copied. It returns how
-// many were sent; failed, if it is not nil, is told of each of the others, afterwards.
+// SendAll sends several replies of this connection like Reply.Send, but locks the
+// connection only once. The reply to replies[i] begins where the previous one ends, and
+// ends at out[ends[i]]. It copies the bytes. It returns how many were sent; afterwards it
+// calls failed, if not nil, for each of the others.
 func (c Conn) SendAll(replies []Reply, out []byte, ends []int, failed func(i int, err error)) (sent int) {
 	from := 0
 	for at := 0; at < len(replies); {
@@ -55,8 +55,8 @@ func (c Conn) SendAll(replies []Reply, out []byte, ends []int, failed func(i int
 	return sent
 }
 
-// Close ends the connection for the reason given: nothing more is read, what
-// is queued is flushed, then it closes. It does not wait.
+// Close starts to end the connection for the given reason, and returns at once: the
+// engine stops reading, flushes the queued output and then closes.
 func (c Conn) Close(why Reason) {
 	if k, ok := c.lock(); ok {
 		k.fail(why)
@@ -65,7 +65,7 @@ func (c Conn) Close(why Reason) {
 	}
 }
 
-// Trust says that the connection has proved who it is: Limits.AuthTime is over for it.
+// Trust marks the connection as authenticated: it stops the timeout of Limits.AuthTime.
 func (c Conn) Trust() {
 	if k, ok := c.lock(); ok {
 		k.s.trusted = true
@@ -73,8 +73,8 @@ func (c Conn) Trust() {
 	}
 }
 
-// RemoteAddr is the peer's address, as a trusted proxy told it where there is
-// one; the zero AddrPort for unix sockets.
+// RemoteAddr returns the peer's address, from the PROXY header when a trusted proxy sent
+// one; it returns the zero AddrPort for unix sockets.
 func (c Conn) RemoteAddr() netip.AddrPort {
 	k, ok := c.lock()
 	if !ok {
@@ -84,8 +84,8 @@ func (c Conn) RemoteAddr() netip.AddrPort {
 	return k.addr()
 }
 
-// Value is what SetValue stored last, or nil. A connection that never stores
-// anything pays nothing for it.
+// Value returns what SetValue stored last, or nil. A connection that stores nothing uses
+// no memory for it.
 func (c Conn) Value() any {
 	k, ok := c.lock()
 	if !ok {
@@ -98,7 +98,7 @@ func (c Conn) Value() any {
 	return nil
 }
 
-// SetValue keeps v with the connection until it ends.
+// SetValue attaches v to the connection until it ends.
 func (c Conn) SetValue(v any) {
 	if k, ok := c.lock(); ok {
 		k.attach().rarely().value = v
@@ -106,7 +106,7 @@ func (c Conn) SetValue(v any) {
 	}
 }
 
-// lock finds the connection and locks it, unless it has ended.
+// lock finds and locks the connection, unless it has ended.
 func (c Conn) lock() (connRef, bool) {
 	if c.sh == nil {
 		return connRef{}, false
@@ -114,22 +114,22 @@ func (c Conn) lock() (connRef, bool) {
 	return c.sh.lock(c.key)
 }
 
-// Reply is one promised reply: a small value, safe to keep, to be sent once
+// Reply is a handle to one promised reply: a small value, safe to keep, to be sent once
 // and from any goroutine.
 type Reply struct {
 	conn   Conn
 	ticket uint64
 }
 
-// Send settles the promise with parts, which are copied. With no parts it
-// settles without a word. It answers ErrClosed when the connection has ended
-// and ErrSettled when the promise is no longer open.
+// Send sends parts as the reply, and copies them. With no parts it settles the promise
+// without output. It returns ErrClosed when the connection has ended and ErrSettled when
+// the promise is no longer open.
 func (r Reply) Send(parts ...[]byte) error {
 	return r.conn.post(r.ticket, parts)
 }
 
-// Conn is the connection the reply belongs to.
+// Conn returns the reply's connection.
 func (r Reply) Conn() Conn { return r.conn }
 
-// noTicket marks a push: output that settles nothing.
+// noTicket marks a push: output that settles no promise.
 const noTicket = ^uint64(0)

@@ -8,9 +8,9 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// How a connection comes to a loop.
+// How the Events engine assigns connections to loops.
 
-// startLoops starts the loops, if they have not been.
+// startLoops starts the loops, unless they run already.
 func (s *Server) startLoops(fault sys.Fault) error {
 	if len(s.started()) > 0 {
 		return nil
@@ -35,14 +35,14 @@ func (s *Server) startLoops(fault sys.Fault) error {
 	for _, l := range s.loops {
 		s.helpers.run(l)
 	}
-	if s.how.hand != Inline { // Offload has hooks on its loops
+	if s.how.hand != Inline { // also for Offload, whose callbacks run on loops
 		s.goroutines.Add(1)
 		go s.watchLoops()
 	}
 	return nil
 }
 
-// started are the loops, once there are any.
+// started returns the loops, or nil before they run.
 func (s *Server) started() []*loop {
 	select {
 	case <-s.running:
@@ -52,8 +52,7 @@ func (s *Server) started() []*loop {
 	}
 }
 
-// joinLoop gives a connection that the server has admitted to the loop that has the
-// fewest.
+// joinLoop gives an admitted connection to the loop that has the fewest.
 func (s *Server) joinLoop(socket sys.Socket, from netip.AddrPort, proxy, counted bool) {
 	k, err := s.leastLoaded().take()
 	if err != nil {
@@ -76,7 +75,7 @@ func (s *Server) joinLoop(socket sys.Socket, from netip.AddrPort, proxy, counted
 	s.came(k.conn())
 }
 
-// leastLoaded is the loop that has the fewest connections.
+// leastLoaded returns the loop that has the fewest connections.
 func (s *Server) leastLoaded() (least *loop) {
 	fewest := 0
 	for _, l := range s.loops {

@@ -2,10 +2,10 @@ package engine
 
 import "github.com/hone-go/hone/internal/sys"
 
-// An event loop's side of a connection's life: what the poll reports, which steps
-// follow, and what the connection then waits for.
+// A connection's life on an event loop: what the poll reports, which steps follow, and
+// what the connection then waits for.
 
-// onReady takes a report of the poll. The caller is the loop.
+// onReady handles an event of the poll. The caller is the loop.
 func (k *connRef) onReady(d *workspace, r *sys.Ready) {
 	s := k.s
 	switch ended, away := k.standing(); {
@@ -17,7 +17,7 @@ func (k *connRef) onReady(d *workspace, r *sys.Ready) {
 	readable := r.In() || r.HungUp() || r.Broken()
 	if s.want&sys.Once != 0 {
 		s.mu.Lock()
-		s.want = 0 // the kernel waits for nothing until it is told to
+		s.want = 0 // one-shot: disarmed until the next Change
 		s.mu.Unlock()
 	}
 	switch {
@@ -28,7 +28,7 @@ func (k *connRef) onReady(d *workspace, r *sys.Ready) {
 		}
 		k.readOnce(d)
 		if !d.beside && k.x.Load() == nil && s.want == sys.In && k.reason() == 0 {
-			return // nothing is in flight: as it was
+			return // nothing is in flight: no change
 		}
 		if !d.beside && s.own.has(isLate) {
 			k.sh.loop.yield.others()
@@ -41,7 +41,7 @@ func (k *connRef) onReady(d *workspace, r *sys.Ready) {
 	k.drive(d, true)
 }
 
-// readsOn reports whether what arrives is to be read at once.
+// readsOn reports whether to read at once.
 func (k *connRef) readsOn() bool {
 	if k.phase() != serving || k.reason() != 0 || !k.s.opened || k.sh.srv.draining.Load() {
 		return false
@@ -50,20 +50,20 @@ func (k *connRef) readsOn() bool {
 	return x == nil || !x.in.ready() && !x.blocked.Load()
 }
 
-// onReadyAway writes what waits for the peer of a connection whose owner is
-// elsewhere. It reports whether it still is: the report may be the only one that
-// an owner who has just given the connection back has asked for.
+// onReadyAway writes the queued output of a connection that is off its loop. It reports
+// whether the connection still is: the event may be a one-shot event that an owner who
+// has just returned the connection has armed.
 func (k *connRef) onReadyAway(r *sys.Ready) bool {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	switch ended, away := k.standing(); {
 	case ended:
-		return true // nobody's any more, or another connection's
+		return true // no longer in use, or another connection's
 	case !away:
 		return false
 	}
 	if k.s.want&sys.Once != 0 {
-		k.s.want = 0 // the kernel waits for nothing until it is told to
+		k.s.want = 0 // one-shot: disarmed until the next Change
 	}
 	if x := k.x.Load(); x != nil && x.goal == arrived && (r.In() || r.HungUp() || r.Broken()) {
 		x.wakeOwner()
@@ -72,7 +72,7 @@ func (k *connRef) onReadyAway(r *sys.Ready) bool {
 	return true
 }
 
-// writeAway writes what waits while the owner is elsewhere. mu held.
+// writeAway writes queued output while the connection is off its loop. mu held.
 func (k *connRef) writeAway(again bool) {
 	if x := k.x.Load(); x != nil && !k.s.dead {
 		k.write(x, again)
@@ -80,7 +80,7 @@ func (k *connRef) writeAway(again bool) {
 	k.watchFor(true)
 }
 
-// onListed looks at a connection that somebody has listed. The caller is the loop.
+// onListed handles a connection in the shard's list. The caller is the loop.
 func (l *loop) onListed(d *workspace, key uint64) {
 	k, ok := l.lock(key)
 	if !ok {
@@ -97,9 +97,9 @@ func (l *loop) onListed(d *workspace, key uint64) {
 	d.ref.drive(d, false)
 }
 
-// drive takes the connection as far as it goes without waiting, then waits for
-// what it needs next. writable says that the peer takes output again. The owner
-// calls it last: afterwards the connection may be somebody else's.
+// drive runs the connection's steps as far as possible without waiting, then arms it for
+// what it needs next. writable means that the peer reads output again. It is the owner's
+// last call: afterwards the connection may belong to somebody else.
 func (k *connRef) drive(d *workspace, writable bool) {
 	s := k.s
 	for served := false; ; {
@@ -127,7 +127,7 @@ func (k *connRef) drive(d *workspace, writable bool) {
 			return
 		case stepServe, stepRead:
 			switch {
-			case served: // others first
+			case served: // other connections first
 				k.list()
 				k.release()
 				return
@@ -146,7 +146,7 @@ func (k *connRef) drive(d *workspace, writable bool) {
 			k.lendBeside()
 			return
 		case stepEnd:
-			s.dead = true // under this hold: what is posted from now on would be lost
+			s.dead = true // under this hold of mu: anything posted from now on would be lost
 			s.mu.Unlock()
 			k.end(d)
 			return
@@ -156,7 +156,7 @@ func (k *connRef) drive(d *workspace, writable bool) {
 	}
 }
 
-// serveKept serves input that was kept, or reads on in a drain.
+// serveKept serves input that was kept, or continues to read in a drain.
 func (k *connRef) serveKept(d *workspace) {
 	x := k.x.Load()
 	if !x.in.ready() {
@@ -168,7 +168,7 @@ func (k *connRef) serveKept(d *workspace) {
 	k.pack(d)
 }
 
-// readOnce reads once and serves what that completes.
+// readOnce reads once and serves the messages that this completes.
 func (k *connRef) readOnce(d *workspace) {
 	k.unpack(d)
 	p := d.box.space(&k.sh.srv.input)
@@ -197,7 +197,7 @@ func (k *connRef) readOnce(d *workspace) {
 	}
 }
 
-// discardOnce drops what a refused peer still sends.
+// discardOnce reads and drops what a refused peer still sends.
 func (k *connRef) discardOnce(d *workspace) {
 	x := k.attachUnlocked()
 	n, err := k.sh.poll.Read(k.s.socket, d.in[:min(len(d.in), helperRead)])
@@ -207,7 +207,7 @@ func (k *connRef) discardOnce(d *workspace) {
 	}
 }
 
-// unpack lays the input that was kept where it can be served.
+// unpack moves kept input to where it can be served.
 func (k *connRef) unpack(d *workspace) {
 	d.box.base = d.in
 	if x := k.x.Load(); x != nil && x.in.len() > 0 {
@@ -216,8 +216,7 @@ func (k *connRef) unpack(d *workspace) {
 	}
 }
 
-// pack keeps the input that is not served, and clears the workspace for the next
-// connection.
+// pack keeps unserved input, and clears the workspace for the next connection.
 func (k *connRef) pack(d *workspace) {
 	memory := &k.sh.srv.input
 	if d.box.len() > 0 && !k.holdsTooMuch(&d.box) {
@@ -232,16 +231,16 @@ func (k *connRef) pack(d *workspace) {
 	d.box = inputBuffer{}
 }
 
-// release arms the connection for what it waits for, gives it back to its loop if
-// it was away, and unlocks it. What happened while it was away has been seen
-// under the same hold of mu.
+// release arms the connection for what it waits for, returns it to its loop if it was
+// away, and unlocks it. Whatever happened while it was away was seen under the same hold
+// of mu.
 func (k *connRef) release() {
 	k.watchFor(false)
-	k.setAway(false) // last: from here on the loop looks at what is its owner's
+	k.setAway(false) // last: from here on the loop accesses the owner's fields
 	k.s.mu.Unlock()
 }
 
-// watchFor tells the poll what to report to an owner that is away or is not. mu
+// watchFor updates the poll's interest for a connection that is away or on its loop. mu
 // held.
 func (k *connRef) watchFor(away bool) {
 	s, x := k.s, k.x.Load()
@@ -266,7 +265,7 @@ func (k *connRef) watchFor(away bool) {
 	var err error
 	switch {
 	case want == 0:
-		if s.marks.has(isListed) { // with an interest in nothing, hang-ups would still be reported, for ever
+		if s.marks.has(isListed) { // even with no interest, epoll would keep reporting hang-ups
 			err = k.sh.poll.Remove(s.socket)
 		}
 		s.marks.clear(isListed)

@@ -5,11 +5,11 @@ import (
 	"github.com/hone-go/hone/pool"
 )
 
-// The output of a visit on an event loop: no write waits, so holding the connection's
+// The output of a visit on an event loop: writes never block, so holding the connection's
 // mutex is the right to write.
 
-// flushNow writes what a visit has produced, and what was posted during it. It
-// reports false when the connection is dead.
+// flushNow writes the output of a visit, and what was posted during it. It reports false
+// when the connection is dead.
 func (k *connRef) flushNow(t *Turn, said bool) bool {
 	s := k.s
 	s.mu.Lock()
@@ -25,7 +25,7 @@ func (k *connRef) flushNow(t *Turn, said bool) bool {
 	}
 	t.Out = t.Out[:0]
 	if cap(t.Out) > maxPooled {
-		t.Out = nil // one large reply is no reason to stay large
+		t.Out = nil // do not keep a large buffer after one large reply
 	}
 	if x := k.x.Load(); x != nil {
 		x.queue.visiting = false
@@ -35,7 +35,7 @@ func (k *connRef) flushNow(t *Turn, said bool) bool {
 			k.write(x, false)
 		}
 		if first && !s.dead {
-			k.detach() // it was attached for the trial, and a busy connection does not rest
+			k.detach() // it was attached for the trial, and a busy connection would not be detached soon
 		}
 	}
 	dead := s.dead
@@ -43,7 +43,7 @@ func (k *connRef) flushNow(t *Turn, said bool) bool {
 	return !dead
 }
 
-// put writes what a visit has produced, and queues what cannot go now. mu held.
+// put writes the output of a visit, and queues what the socket does not accept. mu held.
 func (k *connRef) put(t *Turn) {
 	x := k.x.Load()
 	switch {
@@ -70,7 +70,7 @@ func (k *connRef) put(t *Turn) {
 	}
 }
 
-// keep is what the peer has not taken of t.Out, of which sent bytes have gone: a
+// keep returns a buffer with the unsent rest of t.Out, of which sent bytes have gone: a
 // copy, or t.Out itself where that is cheaper and not much larger.
 func (k *connRef) keep(t *Turn, sent int) (pool.Buffer, int) {
 	if rest := t.Out[sent:]; len(rest) < max(maxPooled/4, cap(t.Out)/2) {

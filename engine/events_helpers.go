@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// handOff has a connection served beside its loop. The caller is the loop.
+// handOff moves a connection off its loop, to a helper. The caller is the loop.
 func (k *connRef) handOff() {
 	k.sh.loop.yield.others()
 	k.s.mu.Lock()
@@ -20,25 +20,25 @@ func (k *connRef) handOff() {
 type job struct {
 	l      *loop
 	key    uint64     // 0: run the loop
-	broken *workspace // what a goroutine has left that user code has ended
+	broken *workspace // the workspace of a goroutine that user code ended with runtime.Goexit
 }
 
-// helpers are the goroutines that run loops and serve beside them. They are kept
-// for the next job: a goroutine for each would allocate. While Limits.Helpers of them
-// serve beside loops, connections whose handlers are known to be slow wait in line,
-// where each costs a key. Running a loop never waits, and neither do connections that
-// are not known to be slow: see full.
+// helpers are a pool of goroutines that run loops and serve connections off the loops.
+// Reusing them saves an allocation per job. While Limits.Helpers of them serve
+// connections, further connections with handlers known to be slow wait in line, at the
+// cost of a key each. Running a loop never waits, and neither do connections that are not
+// known to be slow: see full.
 type helpers struct {
 	srv     *Server
 	mu      sync.Mutex
 	idle    []*helper
-	spare   int   // the fewest that were idle since the last sweep: nobody has needed them
+	spare   int   // minimum of idle helpers since the last sweep: so many were not needed
 	line    []job // jobs that wait for a helper
-	besides int   // helpers that serve beside a loop
-	unbound bool  // the server has lost its patience: nobody waits in line
+	besides int   // helpers that serve connections off the loops
+	unbound bool  // the shutdown's context has ended: no job waits in line
 	ended   bool
 
-	full  atomic.Bool  // as many serve beside loops as may; written under mu
+	full  atomic.Bool  // besides has reached the limit; written under mu
 	count atomic.Int32 // goroutines
 	busy  atomic.Int32 // in user code: they need a processor when it returns
 }
@@ -48,7 +48,7 @@ type helper struct {
 	d    workspace
 }
 
-// run has somebody run a loop.
+// run has a helper run a loop.
 func (c *helpers) run(l *loop) {
 	c.mu.Lock()
 	h := c.pick()
@@ -56,7 +56,7 @@ func (c *helpers) run(l *loop) {
 	h.jobs <- job{l: l}
 }
 
-// serve has somebody serve a connection, or puts it in line.
+// serve has a helper serve a connection, or puts the job in line.
 func (c *helpers) serve(j job) {
 	c.mu.Lock()
 	if c.full.Load() && !c.unbound {
@@ -70,7 +70,7 @@ func (c *helpers) serve(j job) {
 	h.jobs <- j
 }
 
-// beside counts n more that serve beside a loop. mu held.
+// beside adds n to the helpers that serve connections off the loops. mu held.
 func (c *helpers) beside(n int) {
 	c.besides += n
 	c.full.Store(c.besides >= c.srv.limits.Helpers)
@@ -83,7 +83,7 @@ func (c *helpers) takenAway() {
 	c.mu.Unlock()
 }
 
-// pick is a helper that is idle, or a new one. mu held.
+// pick returns an idle helper, or a new one. mu held.
 func (c *helpers) pick() *helper {
 	if n := len(c.idle) - 1; n >= 0 {
 		h := c.idle[n]
@@ -100,8 +100,8 @@ func (c *helpers) pick() *helper {
 	return h
 }
 
-// unbind has all jobs in line begun: their connections are to end, and whoever they
-// wait for may never return.
+// unbind starts all jobs in line: their connections are to end, and the handlers that
+// they wait for may never return.
 func (c *helpers) unbind() {
 	c.mu.Lock()
 	line := c.line
@@ -112,9 +112,9 @@ func (c *helpers) unbind() {
 	}
 }
 
-// dismiss sends home half of the helpers that nobody has needed since the last
-// time, or all of them. The sweeper calls it, so a crowd that was needed once is
-// gone a dozen sweeps later, however busy the server is.
+// dismiss ends half of the helpers that were not needed since the last call, or all idle
+// ones. The sweeper calls it, so the helpers of a burst have ended a dozen sweeps later,
+// however busy the server is.
 func (c *helpers) dismiss(all bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,7 +139,7 @@ func (c *helpers) sendHome(n int) {
 	c.spare = kept
 }
 
-// end sends helpers home, those that are busy when they have done their job.
+// end ends all helpers: idle ones now, busy ones after their job.
 func (c *helpers) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,14 +147,14 @@ func (c *helpers) end() {
 	c.sendHome(len(c.idle))
 }
 
-// served takes the next job in line for the helper that has done its own, if there
+// served returns the next job in line for a helper that has completed its own, if there
 // is one.
 func (c *helpers) served() (next job, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.line) == 0 {
 		c.beside(-1)
-		c.line = nil // a long line is no reason to stay large
+		c.line = nil // free the memory of a long line
 		return job{}, false
 	}
 	next = c.line[0]
@@ -162,7 +162,7 @@ func (c *helpers) served() (next job, more bool) {
 	return next, true
 }
 
-// idles puts h among those who wait for a job, unless there will be none.
+// idles makes h idle, unless the helpers have ended.
 func (c *helpers) idles(h *helper) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +172,7 @@ func (c *helpers) idles(h *helper) bool {
 	return !c.ended
 }
 
-// work does jobs until it is sent home.
+// work runs jobs until the helper is dismissed.
 func (h *helper) work(c *helpers) {
 	defer c.srv.goroutines.Done()
 	defer c.count.Add(-1)
@@ -188,8 +188,8 @@ func (h *helper) work(c *helpers) {
 	}
 }
 
-// do does one job, and reports whether it was, or became, one beside a loop. When user
-// code ends the goroutine in the middle of it, another one goes on.
+// do runs one job, and reports whether it ran, or ended up, off the loop. When user code
+// ends the goroutine in the middle of it (runtime.Goexit), another helper continues.
 func (h *helper) do(c *helpers, j job) (beside bool) {
 	d, done := j.broken, false
 	defer func() {
@@ -225,17 +225,17 @@ func (h *helper) do(c *helpers, j job) (beside bool) {
 	}
 	beside = j.key != 0 || d.beside
 	if done = true; j.key == 0 && j.broken == nil {
-		if d.beside = false; len(d.in) == loopRead { // else it has waited for input
+		if d.beside = false; len(d.in) == loopRead { // a smaller buffer means that the visit has waited for input
 			c.srv.workspaces.Put(d)
 		}
 	}
 	return beside
 }
 
-// resumeAfterExit goes on where user code has ended the goroutine of a visit.
+// resumeAfterExit continues after user code has ended the goroutine of a visit.
 func (k *connRef) resumeAfterExit(d *workspace) {
 	if ended, _ := k.standing(); ended {
-		return // it was OnClose
+		return // it was in OnClose
 	}
 	k.fail(Panicked)
 	k.s.own.set(isStopped)
@@ -244,12 +244,12 @@ func (k *connRef) resumeAfterExit(d *workspace) {
 	k.drive(d, false)
 }
 
-// serveBeside serves a connection beside its loop.
+// serveBeside serves a connection off its loop.
 func (k *connRef) serveBeside(d *workspace) {
 	busy := &k.sh.srv.helpers.busy
 	busy.Add(1)
-	defer busy.Add(-1) // also of a goroutine that user code has ended
-	if k.isDead() {    // while it waited in line
+	defer busy.Add(-1) // also after runtime.Goexit in user code
+	if k.isDead() {    // it ended while it waited in line
 		k.drive(d, false)
 		return
 	}

@@ -3,28 +3,28 @@ package engine
 import (
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// loop serves its share of the connections of an Events server. One goroutine at
-// a time runs it; the fields behind shard are that goroutine's. Others reach it
-// through the shard's list: whoever has changed something that an owner must look
-// at (output to write, a reason to leave) lists the connection once, and wakes the
-// loop if it sleeps.
+// loop serves its share of the connections of an Events server. One goroutine at a time
+// runs it and owns the fields after shard. Other goroutines reach it through the shard's
+// list: whoever changes something that an owner must handle (output to write, a reason to
+// end) lists the connection once, and wakes the loop if it sleeps.
 type loop struct {
 	shard
 
 	ready  [256]sys.Ready
-	next   int // ready[next:found] is to be looked at
+	next   int // ready[next:found] is to be handled
 	found  int
-	batch  []uint64 // batch[turned:] is to be looked at
+	batch  []uint64 // batch[turned:] is to be handled
 	turned int
-	busy   int // times in a row that there was something to do
-	work   int // how much that was since the last sleep, for the policy
+	busy   int // consecutive turns with something to do
+	work   int // amount of work since the last sleep, for the policy
 	policy sleepPolicy
 	yield  yieldPolicy
-	turns  int // since counted was told
+	turns  int // since counted was updated
 	events int
 	visits uint64
 	slow   slowAlarm
@@ -32,8 +32,8 @@ type loop struct {
 	counted struct{ sleeps, turns, events atomic.Uint64 }
 }
 
-// loopRead is what a loop reads at a time, and helperRead what a goroutine beside
-// it does: there may be many of those.
+// loopRead is the read size of a loop, and helperRead that of a helper: there may be many
+// of those.
 const (
 	loopRead   = 64 << 10
 	helperRead = 4 << 10
@@ -50,21 +50,22 @@ func newLoop(s *Server, i int, fault sys.Fault) (*loop, error) {
 	return l, nil
 }
 
-// yieldAfter is how often in a row a loop may find work before it lets others run.
+// yieldAfter is how many consecutive turns a loop may find work before it yields to other
+// goroutines.
 const yieldAfter = 16
 
-// run turns the loop until it is to end, or until somebody else runs it.
+// run runs the loop until it ends, or until another goroutine takes it over.
 func (l *loop) run(d *workspace) {
 	for l.round(d) && l.wait() {
 	}
 }
 
-// listedAtOnce is how many listed connections a loop looks at before it polls again: those
-// who ask must not wait for all that a broadcast has listed.
+// listedAtOnce is how many listed connections a loop handles before it polls again:
+// requests must not wait for all connections that a broadcast has listed.
 const listedAtOnce = 16
 
-// round looks at what ready and batch hold. It reports false when the loop was
-// taken away meanwhile: whoever has it goes on where this one was.
+// round handles ready and batch. It reports false when the loop was taken away meanwhile:
+// the new owner continues where this one was.
 func (l *loop) round(d *workspace) bool {
 	for {
 		for l.next < l.found {
@@ -96,7 +97,7 @@ func (l *loop) round(d *workspace) bool {
 	}
 }
 
-// wait fills ready and batch. It reports false when the loop is to end.
+// wait fills ready and batch. It reports false when the loop must end.
 func (l *loop) wait() bool {
 	if l.work += len(l.batch); len(l.srv.loops) > 1 {
 		l.work += l.found
@@ -107,7 +108,7 @@ func (l *loop) wait() bool {
 	if l.busy++; l.busy >= yieldAfter {
 		l.busy = 0
 		l.count()
-		runtime.Gosched() // others have work for this processor too
+		runtime.Gosched() // let other goroutines use this processor
 	}
 	var dirty bool
 	if l.batch, dirty = l.collect(l.batch); dirty {
@@ -116,7 +117,11 @@ func (l *loop) wait() bool {
 	if l.found = l.poll.Now(l.ready[:]); dirty || l.found > 0 {
 		return true
 	}
-	if l.yield.yields(l.srv.clock.start) {
+	if l.srv.helpers.busy.Load() > 0 {
+		if l.othersRun() {
+			return true
+		}
+	} else if l.yield.yields(l.srv.clock.start) {
 		runtime.Gosched()
 	}
 	if !l.sleep() {
@@ -141,16 +146,33 @@ func (l *loop) wait() bool {
 	return true
 }
 
-// count tells others what the loop has done. Not in every turn: it costs as much as
-// a small handler.
+// othersRun yields, and reports whether other goroutines keep the processor busy: then the
+// loop polls again instead of waiting. The runtime's poller would notice what a parked loop
+// waits for only every 10 ms, and a loop that blocks would keep the processor from them.
+func (l *loop) othersRun() bool {
+	for range 3 {
+		began := time.Now()
+		runtime.Gosched()
+		if time.Since(began) > othersRan {
+			return true
+		}
+	}
+	return false
+}
+
+// othersRan is the least time that a yield takes when another goroutine runs meanwhile.
+const othersRan = 2 * time.Microsecond
+
+// count publishes the loop's counters. Not in every turn: it costs as much as a small
+// handler.
 func (l *loop) count() {
 	l.counted.turns.Add(uint64(l.turns))
 	l.counted.events.Add(uint64(l.events))
 	l.turns, l.events = 0, 0
 }
 
-// sleep reports whether the loop may wait: whoever makes a connection dirty from
-// now on will wake it.
+// sleep reports whether the loop may block: whoever lists a connection from now on wakes
+// it.
 func (l *loop) sleep() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -158,7 +180,7 @@ func (l *loop) sleep() bool {
 	return l.asleep
 }
 
-// ends reports whether the goroutine that runs the loop is to leave it.
+// ends reports whether the goroutine that runs the loop must leave it.
 func (l *loop) ends() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,16 +1,15 @@
 package engine
 
-// sleepPolicy decides how an idle loop waits. Parked in Go's poller it holds no
-// thread: one thread can serve several loops, and goroutines beside them get a
-// processor at once. Blocked in the kernel it wakes up for less: a fifth to a
-// quarter of the time per request at a steady rate. So much to do a wake-up, by
-// several loops or for others' replies, favours the first, little the second; a
-// single loop without such replies always blocks.
+// sleepPolicy decides how an idle loop waits. Parked in Go's poller it holds no thread:
+// one thread can serve several loops, and other goroutines get a processor at once.
+// Blocked in the kernel it wakes up more cheaply, which saves a fifth to a quarter of the
+// time per request at a steady rate. Much work per wake-up, with several loops or for
+// replies from other goroutines, favours parking, little work blocking; a single loop
+// without such replies always blocks.
 //
-// Handlers that were left behind favour the first, too: loops that block keep the
-// processors, and such handlers have to wait, thousands of times a second, until
-// the scheduler's monitor has taken one away. To change costs a descriptor, hence
-// the window.
+// Slow handlers off the loop also favour parking: loops that block keep their processors,
+// and such handlers have to wait, thousands of times a second, until the scheduler's
+// monitor (sysmon) retakes one. Switching costs a descriptor, hence the window.
 type sleepPolicy struct {
 	parked              bool
 	waits, work, beside int
@@ -18,9 +17,8 @@ type sleepPolicy struct {
 
 const policyWindow = 256 // waits
 
-// slept notes what the loop has done between two sleeps, connections that others
-// have made dirty and, beside other loops, reports; and whether handlers that were
-// left behind were still at it.
+// slept records the work between two sleeps: connections listed by other goroutines and,
+// with several loops, events; and whether slow handlers were still running off the loop.
 func (r *sleepPolicy) slept(work int, beside bool) {
 	r.waits++
 	r.work += work

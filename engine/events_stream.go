@@ -4,7 +4,7 @@ import "github.com/hone-go/hone/internal/sys"
 
 // Visits that wait, on an event loop.
 
-// leaveLoop has the loop go on without the visit that it is in.
+// leaveLoop hands the loop to another goroutine and continues the visit on this one.
 func (k *connRef) leaveLoop(d *workspace) {
 	if d.g != nil || d.beside {
 		return
@@ -14,8 +14,8 @@ func (k *connRef) leaveLoop(d *workspace) {
 	}
 }
 
-// flushAndAwait writes a visit's output so far, and waits until the kernel has it. mu
-// held, but not meanwhile.
+// flushAndAwait writes a visit's output so far, and waits until the kernel has accepted
+// it. mu held, but not meanwhile.
 func (k *connRef) flushAndAwait(t *Turn) {
 	s := k.s
 	if s.dead {

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Hand-off. A loop calls handlers itself, since passing each request to another
-// goroutine costs more than most handlers do. So that one which blocks does not
-// stop its loop, a watchdog looks at the visits that are under way, every
-// millisecond while there are any. A visit that it finds twice has its loop
-// taken away: another goroutine goes on with the loop, the stuck one finishes its
-// visit, returns the connection and runs no loop any more.
+// Hand-off. A loop calls handlers itself, because passing each request to another
+// goroutine costs more than most handlers. So that a handler that blocks does not stall
+// its loop, a watchdog checks the running visits every millisecond while there are any.
+// When it finds the same visit twice, it takes the loop away: another goroutine continues
+// the loop, and the slow one finishes its visit, returns the connection and leaves the
+// loop.
 
-// shard.visiting is the visit under way: 1 + its slot, and above it a number that
-// grows with every visit; without the slot, none is. Two stores a visit.
+// shard.visiting identifies the running visit: 1 + its slot in the low bits, and above
+// them a visit counter; with no slot, none is running. It costs two stores per visit.
 const visitSlots = 1<<slotBits - 1
 
 // enterUser begins a call of user code for the connection.
@@ -30,8 +30,8 @@ func (k *connRef) enterUser(d *workspace) {
 	}
 }
 
-// exitUser ends it, however it ended. When the loop was taken away meanwhile, the
-// goroutine must not touch what belongs to whoever runs it.
+// exitUser ends the call, however it ended. When the loop was taken away meanwhile, the
+// goroutine must not touch the loop's fields.
 func (k *connRef) exitUser(d *workspace) {
 	if !d.beside && !k.sh.stopVisit(d.visit) {
 		d.beside = true
@@ -39,20 +39,20 @@ func (k *connRef) exitUser(d *workspace) {
 	}
 }
 
-// stopVisit ends a visit, unless somebody else has.
+// stopVisit ends a visit, and reports false if somebody else has ended it.
 func (sh *shard) stopVisit(visit uint64) bool {
 	return sh.visiting.CompareAndSwap(visit, visit&^visitSlots)
 }
 
-// watchdog looks at the loops of a server.
+// watchdog checks the loops of a server.
 type watchdog struct {
-	asleep atomic.Bool // nobody looks: the next visit says so
+	asleep atomic.Bool // the watchdog sleeps: the next visit must wake it
 	kick   chan struct{}
 }
 
 const (
 	watchTick = time.Millisecond
-	watchIdle = 20 // ticks without a visit, after which the watchdog sleeps
+	watchIdle = 20 // ticks without a visit after which the watchdog sleeps
 )
 
 func (w *watchdog) wake() {
@@ -64,7 +64,7 @@ func (w *watchdog) wake() {
 	}
 }
 
-// watchLoops looks at the loops until stop is closed.
+// watchLoops checks the loops until stop is closed.
 func (s *Server) watchLoops() {
 	defer s.goroutines.Done()
 	tick := time.NewTicker(watchTick)
@@ -102,7 +102,7 @@ func (s *Server) watchLoops() {
 		}
 		idle = 0
 		s.watchdog.asleep.Store(true)
-		if !look() { // a visit that began before it could know
+		if !look() { // a visit may have begun before asleep was set
 			s.watchdog.asleep.Store(false)
 			continue
 		}
@@ -116,11 +116,11 @@ func (s *Server) watchLoops() {
 	}
 }
 
-// takeAway gives the loop of a visit that does not end to another goroutine.
+// takeAway moves the loop of a slow visit to another goroutine.
 func (l *loop) takeAway(visit uint64) { l.passOn(visit, true) }
 
-// passOn has another goroutine go on with the loop of a visit; slow tells that the visit
-// takes longer than anybody has said.
+// passOn has another goroutine continue the loop of a visit; slow means that the visit
+// was not known to take long.
 func (l *loop) passOn(visit uint64, slow bool) {
 	k, ok := l.find(uint64(visit&visitSlots) - 1)
 	if !ok {
@@ -129,8 +129,8 @@ func (l *loop) passOn(visit uint64, slow bool) {
 	s := k.s
 	s.mu.Lock()
 	k.key = keyOf(int(visit&visitSlots)-1, s.tenant.Load()&^awayBit)
-	// From here on nobody runs the loop, and the connection's owner waits for mu
-	// before it gives the connection back.
+	// From here on nobody runs the loop, and the connection's owner waits for mu before
+	// it returns the connection.
 	if !l.stopVisit(visit) {
 		s.mu.Unlock()
 		return
@@ -148,8 +148,8 @@ func (l *loop) passOn(visit uint64, slow bool) {
 	l.srv.helpers.run(l)
 }
 
-// rescue takes every loop away from the visit that it is in, in all modes: those
-// behind a handler that does not return are not stuck with it.
+// rescue takes every loop away from its running visit, in all modes, so that a handler
+// that does not return does not block the loop's other connections.
 func (s *Server) rescue() {
 	for _, l := range s.started() {
 		if visit := l.visiting.Load(); visit&visitSlots != 0 {
@@ -158,32 +158,32 @@ func (s *Server) rescue() {
 	}
 }
 
-// A connection whose visit was taken from its loop is served beside it until so
-// many visits have been fast, more of them each time.
+// A connection whose visit lost its loop is served off the loop until so many visits have
+// been fast, more of them each time.
 const (
 	minSlowVisits = 4
 	maxSlowVisits = 128
 	fast          = 50 * time.Microsecond
 )
 
-// Connections that have not been slow yet cost a tick each to find out. When many
-// turn slow at once, the loop raises an alarm: until it is calm again, it serves no
-// connection that has not been fast since the alarm.
+// Detecting that a connection is slow costs a tick each. When many become slow at once,
+// the loop raises an alarm: until the alarm ends, it serves only connections that were
+// fast since it began.
 const (
-	alarms   = 3                      // visits taken away that raise an alarm
-	alarmGap = 100 * time.Millisecond // with no more than that between two
-	calmTime = 500 * time.Millisecond // without a slow visit, after which it ends
+	alarms   = 3                      // number of visits taken away that raises an alarm
+	alarmGap = 100 * time.Millisecond // maximum gap between two of them
+	calmTime = 500 * time.Millisecond // time without a slow visit after which the alarm ends
 )
 
-// slowAlarm is a loop's.
+// slowAlarm is a loop's alarm about slow visits.
 type slowAlarm struct {
-	epoch  atomic.Uint32 // 0: none; else which alarm it is
-	last   atomic.Int64  // the last slow visit, in nanoseconds since the server began
-	alarms int           // in a row; of whoever holds the loop
+	epoch  atomic.Uint32 // 0: no alarm; otherwise its number
+	last   atomic.Int64  // time of the last slow visit, in nanoseconds since the server began
+	alarms int           // consecutive; owned by whoever runs the loop
 	epochs uint8
 }
 
-// alarm notes that the loop was taken away. The caller holds the loop.
+// alarm records that the loop was taken away. The caller owns the loop.
 func (l *loop) alarm() {
 	now := int64(time.Since(l.srv.clock.start))
 	before := l.slow.last.Swap(now)
@@ -205,7 +205,7 @@ func (l *loop) calmDown() {
 	}
 }
 
-// servedBeside reports whether the connection is to be served beside its loop.
+// servedBeside reports whether to serve the connection off its loop.
 func (k *connRef) servedBeside() bool {
 	switch k.sh.srv.how.hand {
 	case Offload:

@@ -2,18 +2,18 @@ package engine
 
 import "time"
 
-// yieldPolicy decides whether a loop that finds nothing lets other goroutines run before
-// it waits. That serves those that are to answer for the loop's connections: nobody else
-// may run them while the loop waits in the kernel and keeps its processor. It also tells
-// the scheduler's monitor that the loop lets others run: from a loop that has not yielded
-// for 10 ms, the monitor takes the processor away within each system call.
+// yieldPolicy decides whether a loop that finds nothing yields to other goroutines before
+// it waits. That helps the goroutines that produce replies for the loop's connections:
+// they cannot run while the loop blocks in the kernel and keeps its processor. It also
+// signals cooperation to the scheduler's monitor (sysmon): from a loop that has not
+// yielded for 10 ms, it retakes the processor in each system call.
 //
-// Where processors are idle, each yield wakes a thread, which finds nothing: two system
+// Where processors are idle, each yield wakes a thread that finds nothing: two system
 // calls for three requests of a single busy connection. So a loop whose requests are
-// answered at once yields once in yieldEvery.
+// answered at once yields once per yieldEvery.
 type yieldPolicy struct {
-	alone int           // waits since others had to do with a connection of the loop
-	last  time.Duration // when the loop yielded while it was alone, since the server began
+	alone int           // waits since another goroutine touched a connection of the loop
+	last  time.Duration // time of the last yield while alone, since the server began
 }
 
 const (
@@ -21,11 +21,10 @@ const (
 	aloneAfter = 8 // waits
 )
 
-// others notes that another goroutine has had to do with a connection of the loop, or is
-// about to.
+// others records that another goroutine touches a connection of the loop, or is about to.
 func (y *yieldPolicy) others() { y.alone = 0 }
 
-// yields is asked before each wait.
+// yields is called before each wait.
 func (y *yieldPolicy) yields(began time.Time) bool {
 	if y.alone < aloneAfter {
 		y.alone++

@@ -15,36 +15,34 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// goroutineConn is what a connection has beside its slot on a goroutine engine, and
-// wherever an event loop cannot serve its socket.
+// goroutineConn is the state of a connection on a goroutine engine, in addition to its
+// slot; also on Events, where a loop cannot serve the socket.
 //
-// One goroutine owns it: it reads, calls the protocol, writes the replies of each
-// visit, and is the only one to close the socket. What others post is written by a
-// flusher while the owner reads, or by a goroutine that lives until a slow peer has
-// taken it.
+// One goroutine owns it: it reads, calls the protocol, writes the replies of each visit,
+// and alone closes the socket. What others post is written by a flusher while the owner
+// reads, or by a goroutine that lives until a slow peer has read it.
 type goroutineConn struct {
 	ref connRef
 	inflight
 
 	nc    net.Conn
 	raw   syscall.RawConn // nil unless nc is a plain socket
-	fd    int             // while readParked has a workspace: the descriptor
+	fd    int             // the descriptor, while readParked has a workspace
 	burst int             // visits since the last yield
-	own   *workspace      // nil where the connection borrows one
-	used  atomic.Bool     // a Parked connection has been served since it last rested
+	own   *workspace      // nil if the connection borrows one
+	used  atomic.Bool     // a Parked connection has been served since its last rest
 
-	resting   bool // the owner's: it goes on as a fresh goroutine
-	borrowing bool // the owner's: it has a workspace
+	resting   bool // the owner's: continue on a new goroutine
+	borrowing bool // the owner's: it has borrowed a workspace
 
-	ended  bool       // under mu: what was in flight is dropped, and off the books
-	nudged bool       // under mu: the read deadline is in the past, so that the owner looks
+	ended  bool       // under mu: in-flight data is dropped and no longer counted
+	nudged bool       // under mu: the read deadline is in the past, to wake the owner
 	now    *nowWriter // under mu; nil until a flusher has written
 }
 
 const noDescriptor = -1
 
-// startGoroutine has a connection served by a goroutine of its own. The server has
-// admitted it.
+// startGoroutine serves an admitted connection on a goroutine of its own.
 func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted bool) {
 	sh := &s.flushers[s.accepted.Load()%uint64(len(s.flushers))].shard
 	k, err := sh.take()
@@ -71,7 +69,7 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 	go g.live()
 }
 
-// rawConn is a plain socket's descriptor, where the system lets us use it.
+// rawConn returns access to a plain socket's descriptor, where the system supports it.
 func rawConn(socket syscall.Conn) syscall.RawConn {
 	if !sys.Readiness {
 		return nil
@@ -83,17 +81,16 @@ func rawConn(socket syscall.Conn) syscall.RawConn {
 	return raw
 }
 
-// borrows reports whether the connection waits without a buffer.
+// borrows reports whether the connection holds no buffer while it waits.
 func (g *goroutineConn) borrows() bool {
 	return g.ref.sh.srv.how.style == parked && g.raw != nil
 }
 
-// manyBorrowed is how many workspaces a shard lends. Where more goroutines than that
-// are in the middle of something, as when thousands of them wait for a processor, the
-// others get small ones.
+// manyBorrowed is how many full-size workspaces a shard lends. When more goroutines are
+// active, as when thousands of them wait for a processor, the others get small ones.
 const manyBorrowed = 16
 
-// borrow is a workspace for as long as bytes are in flight.
+// borrow gets a workspace for as long as bytes are in flight.
 func (g *goroutineConn) borrow() *workspace {
 	sh := g.ref.sh
 	from := &sh.srv.workspaces
@@ -106,7 +103,7 @@ func (g *goroutineConn) borrow() *workspace {
 	return d
 }
 
-// giveBack keeps the input that is not served and gives a borrowed workspace back.
+// giveBack keeps unserved input and returns a borrowed workspace.
 func (g *goroutineConn) giveBack(d *workspace) {
 	g.ref.pack(d)
 	g.fd = noDescriptor
@@ -118,13 +115,13 @@ func (g *goroutineConn) giveBack(d *workspace) {
 		to, keep = &sh.srv.smallSpaces, keepOut
 	}
 	if d.turn.Out = d.turn.Out[:0]; cap(d.turn.Out) > keep {
-		d.turn.Out = nil // one large reply is no reason to stay large
+		d.turn.Out = nil // do not keep a large buffer after one large reply
 	}
 	to.Put(d)
 }
 
-// tired reports whether a rest would give memory back: to a Parked connection the
-// stack that its last visit has grown, to others the tickets of a burst.
+// tired reports whether a rest would free memory: the stack that the last visit has
+// grown, on a Parked connection; the tickets of a burst, on others.
 func (g *goroutineConn) tired() bool {
 	if g.borrows() {
 		return g.used.Load()
@@ -132,7 +129,7 @@ func (g *goroutineConn) tired() bool {
 	return g.promises.open == 0 && len(g.promises.slots) > keepTickets
 }
 
-// nudge has the owner look at its connection. mu held.
+// nudge wakes the owner to check its connection. mu held.
 func (g *goroutineConn) nudge() {
 	s := g.ref.s
 	switch {
@@ -150,7 +147,7 @@ func (g *goroutineConn) nudge() {
 	}
 }
 
-// clearNudge takes back what a nudge has done, before the owner reads. mu held.
+// clearNudge resets the deadline of a nudge, before the owner reads. mu held.
 func (g *goroutineConn) clearNudge() {
 	if g.nudged {
 		g.nudged = false
@@ -158,8 +155,8 @@ func (g *goroutineConn) clearNudge() {
 	}
 }
 
-// interrupt ends whatever reads or writes the socket; hard also drops what the
-// kernel has not sent. mu held.
+// interrupt ends all reads and writes of the socket; hard also drops what the kernel has
+// not sent. mu held.
 func (g *goroutineConn) interrupt(hard bool) {
 	if s, ok := g.nc.(interface{ SetLinger(int) error }); ok && hard {
 		s.SetLinger(0)
@@ -168,10 +165,10 @@ func (g *goroutineConn) interrupt(hard bool) {
 	g.nc.SetDeadline(past())
 }
 
-// past is a deadline that has been.
+// past is a deadline that has passed.
 func past() time.Time { return time.Unix(1, 0) }
 
-// handshake completes a TLS handshake, if there is one, within a message's time.
+// handshake completes the TLS handshake, if there is one, within a message's time.
 func (g *goroutineConn) handshake() bool {
 	h, ok := g.nc.(interface{ HandshakeContext(context.Context) error })
 	if !ok {
@@ -198,11 +195,11 @@ func (g *goroutineConn) handshake() bool {
 	case errors.As(err, new(net.Error)):
 		k.fail(PeerReset)
 	}
-	k.fail(k.sh.srv.failedHandshake(k.conn(), err)) // it spoke, but not as we want
+	k.fail(k.sh.srv.failedHandshake(k.conn(), err)) // the peer sent something, but not a valid handshake
 	return false
 }
 
-// failedHandshake is why a connection ends whose peer has failed a handshake.
+// failedHandshake returns the reason after a failed handshake.
 func (s *Server) failedHandshake(c Conn, err error) Reason {
 	why := Reason(0)
 	if s.HandshakeFailed != nil {
@@ -214,9 +211,9 @@ func (s *Server) failedHandshake(c Conn, err error) Reason {
 	return why
 }
 
-// yield lets other connections run after a burst. An owner whose socket is never
-// empty does not park, and would otherwise keep its processor until the
-// scheduler takes it, after 10 ms: with 100 such peers, a second for the last.
+// yield lets other connections run after a burst. An owner whose socket is never empty
+// does not park, and would otherwise keep its processor until the scheduler preempts it
+// after 10 ms: with 100 such peers, a second for the last.
 func (g *goroutineConn) yield(requests int) {
 	if g.burst += 1 + requests/16; g.burst >= 16 {
 		g.burst = 0
@@ -224,8 +221,8 @@ func (g *goroutineConn) yield(requests int) {
 	}
 }
 
-// unreadBytes is how many bytes have arrived and are not read yet: what the kernel
-// says, or a guess for what hides its socket.
+// unreadBytes returns the number of unread bytes: what the kernel reports, or a guess
+// without a plain socket.
 func (g *goroutineConn) unreadBytes() (n int) {
 	if g.raw == nil {
 		return drainGuess
@@ -235,9 +232,9 @@ func (g *goroutineConn) unreadBytes() (n int) {
 }
 
 const (
-	drainRead  = 5 * time.Millisecond // bytes that are there need no waiting
+	drainRead  = 5 * time.Millisecond // bytes in the buffer need no waiting
 	drainGuess = 64 << 10
 )
 
-// timedOut reports whether a read has ended because somebody nudged.
+// timedOut reports whether a nudge has ended a read.
 func timedOut(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

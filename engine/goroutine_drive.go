@@ -2,11 +2,11 @@ package engine
 
 import "time"
 
-// A goroutine's side of a connection's life: it carries the steps out one after the
-// other, and blocks where there is something to wait for.
+// A connection's life on a goroutine engine: its goroutine carries out the steps in
+// sequence, and blocks where there is something to wait for.
 
-// live is the connection's whole life: it carries out steps until the end. The frames
-// below it while a read waits are few, so that an idle connection's stack stays small.
+// live runs the connection's steps until the end. It keeps few frames below a waiting
+// read, so that an idle connection's stack stays small.
 func (g *goroutineConn) live() {
 	defer g.leave()
 	k, s, own := &g.ref, g.ref.s, g.own
@@ -14,7 +14,7 @@ func (g *goroutineConn) live() {
 		s.mu.Lock()
 		switch st := next(k.facts(own)); st {
 		case stepEnd:
-			s.dead = true // under this hold: what is posted from now on would be lost
+			s.dead = true // under this hold of mu: anything posted from now on would be lost
 			s.mu.Unlock()
 			return
 		case stepHandOver:
@@ -26,9 +26,9 @@ func (g *goroutineConn) live() {
 				k.paceFrame(&g.inflight, &g.in, true)
 			}
 			if !g.writing && g.nextFront() {
-				g.writeFront() // by the owner, who has nothing else to do and holds no workspace
+				g.writeFront() // by the owner, which is idle and holds no workspace
 				if !s.dead && !g.queue.held() {
-					k.list() // it was posted meanwhile, and the owner may read next, or serve
+					k.list() // it was posted meanwhile, and the owner may read or serve next
 				}
 				s.mu.Unlock()
 				break
@@ -68,23 +68,23 @@ func (g *goroutineConn) live() {
 	}
 }
 
-// leave ends the connection, also when user code has ended the goroutine, unless a
-// Parked one goes on as a fresh goroutine: the stack that a visit has grown never
-// shrinks below 4 KiB, and a fresh one waits on 2.
+// leave ends the connection, also after runtime.Goexit in user code, unless a Parked one
+// continues on a new goroutine: a stack that a visit has grown never shrinks below 4 KiB,
+// and a new one waits on 2.
 func (g *goroutineConn) leave() {
 	if g.resting {
 		g.resting = false
 		go g.live()
 		return
 	}
-	if g.borrowing { // user code has ended the goroutine, and nobody else may have the workspace
+	if g.borrowing { // after runtime.Goexit in user code, which may still refer to the workspace
 		g.ref.sh.borrowed.Add(-1)
 	}
 	why := g.ref.reason()
 	g.ref.end(&workspace{beside: true, ref: g.ref, g: g})
 	switch own, memory := g.own, &g.ref.sh.srv.input; {
 	case own == nil:
-	case why == 0 || why == Panicked: // user code may still hold them
+	case why == 0 || why == Panicked: // user code may still refer to them
 		own.box.lose(memory)
 	default:
 		own.box.forget(memory)
@@ -94,9 +94,8 @@ func (g *goroutineConn) leave() {
 	}
 }
 
-// carryOutOn does what a step says that needs a workspace: own, or a borrowed one. mu
-// is held, and released. When user code ends the goroutine, the workspace is not
-// used again.
+// carryOutOn carries out a step that needs a workspace: own, or a borrowed one. mu is
+// held, and released. After runtime.Goexit in user code, the workspace is not reused.
 func (g *goroutineConn) carryOutOn(st step, own *workspace) {
 	k, d := &g.ref, own
 	if own == nil {
@@ -109,7 +108,7 @@ func (g *goroutineConn) carryOutOn(st step, own *workspace) {
 		d.lendOut()
 		k.serve(d)
 	case stepRead:
-		g.nudged = true // the deadline is ours; clearNudge takes it back
+		g.nudged = true // marks our own deadline; clearNudge resets it
 		g.nc.SetReadDeadline(time.Now().Add(drainRead))
 		k.s.mu.Unlock()
 		d.lendOut()

@@ -6,12 +6,12 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// Late replies and pushes of a goroutine engine: while the owner reads, a flusher
-// sends them without waiting; what a peer does not take is left to a goroutine that
-// waits, and lives until it has.
+// Late replies and pushes on a goroutine engine: while the owner reads, a flusher writes
+// them without blocking; a temporary goroutine writes what the peer does not accept at
+// once.
 
-// flusher writes what was posted to its share of the connections. It sleeps while
-// there is nothing to do.
+// flusher writes the posted output of its share of the connections. It sleeps while there
+// is nothing to do.
 type flusher struct {
 	shard
 	batch []uint64
@@ -31,7 +31,7 @@ func newFlusher(s *Server, i int) *flusher {
 	return f
 }
 
-// sendPosted sends what is posted until the server stops.
+// sendPosted writes posted output until the server stops.
 func (f *flusher) sendPosted() {
 	for {
 		more := false
@@ -45,7 +45,7 @@ func (f *flusher) sendPosted() {
 			}
 			select {
 			case <-f.kick:
-				runtime.Gosched() // whoever posted has more to post: one write for all of it
+				runtime.Gosched() // whoever posted may post more: batch it into one write
 			case <-f.srv.stop:
 				return
 			}
@@ -64,7 +64,7 @@ func (f *flusher) sendPosted() {
 	}
 }
 
-// nowWriter writes without waiting, through RawConn. Its closure is made once, so
+// nowWriter writes without blocking, through RawConn. Its closure is allocated once, so
 // that a late reply allocates nothing.
 type nowWriter struct {
 	p   []byte
@@ -82,7 +82,7 @@ func newNowWriter() *nowWriter {
 	return w
 }
 
-// sendNow sends what a plain socket takes at once. mu held.
+// sendNow sends what a plain socket accepts at once. mu held.
 func (g *goroutineConn) sendNow(p []byte) (int, error) {
 	if g.now == nil {
 		g.now = newNowWriter()
@@ -97,7 +97,8 @@ func (g *goroutineConn) sendNow(p []byte) (int, error) {
 	return w.n, err
 }
 
-// startWriter has a goroutine write the front, and what queues meanwhile. mu held.
+// startWriter starts a goroutine that writes the front buffer, and what is queued
+// meanwhile. mu held.
 func (g *goroutineConn) startWriter() {
 	if g.writing {
 		return
@@ -116,7 +117,7 @@ func (g *goroutineConn) startWriter() {
 				return
 			}
 		}
-		g.wakeOwner() // who waits in a visit goes on with the writing
+		g.wakeOwner() // an owner that waits in a visit continues to write
 		g.ref.resume(&g.inflight)
 		g.ref.s.mu.Unlock()
 	}()

@@ -7,8 +7,8 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// readBlocking reads and serves until the protocol does not simply want more bytes:
-// Direct and Buffered.
+// readBlocking reads and serves as long as the protocol only needs more bytes: Direct and
+// Buffered.
 func (g *goroutineConn) readBlocking(d *workspace) {
 	k := &g.ref
 	exact := k.sh.srv.how.style == direct
@@ -37,9 +37,9 @@ func (g *goroutineConn) readBlocking(d *workspace) {
 	}
 }
 
-// readSome is one read. The end of the input may come together with the last bytes, as
-// from TLS; those are to be served before, so it is left to the next read, which says it
-// again.
+// readSome reads once. When the end of the input comes together with the last bytes, as
+// from TLS, it returns the bytes first and leaves the end to the next read, which reports
+// it again.
 func readSome(from io.Reader, p []byte) (n int, err error) {
 	n, err = from.Read(p)
 	if n > 0 && errors.Is(err, io.EOF) {
@@ -48,10 +48,10 @@ func readSome(from io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// readParked does the same, holding no buffer while nothing arrives. Go's poller
-// forgets an edge that it has seen between two calls of RawConn.Read, so the first thing
-// in each is to read until nothing is left. Visits are outside of them, since whoever
-// is inside holds the right to read: Turn.More would wait for itself.
+// readParked does the same without holding a buffer while nothing arrives. Go's poller
+// forgets an edge that it has seen between two calls of RawConn.Read, so each call first
+// reads until nothing is left. Visits run outside of these calls, because the callback
+// holds the read lock: Turn.More would deadlock.
 func (g *goroutineConn) readParked() {
 	k := &g.ref
 	var d *workspace
@@ -73,18 +73,18 @@ func (g *goroutineConn) readParked() {
 	for {
 		n, end = 0, nil
 		if err := g.raw.Read(read); err != nil {
-			end = err // and d is nil, unless somebody nudged in between
+			end = err // d is nil, unless a nudge came in between
 		}
 		if n > 0 {
 			if !g.used.Load() {
 				g.used.Store(true)
 			}
 			if !k.received(d, n) {
-				end = errParked // next is to decide
+				end = errParked // next decides
 			}
 		}
 		switch {
-		case end == nil && k.sh.srv.draining.Load(): // a flood must not hide that we are leaving
+		case end == nil && k.sh.srv.draining.Load(): // a flood must not hide the shutdown
 		case end == nil && !k.holdsTooMuch(&d.box):
 			continue
 		case end != nil && end != errParked:
@@ -97,12 +97,12 @@ func (g *goroutineConn) readParked() {
 	}
 }
 
-// errParked says that everything that had arrived is read.
+// errParked reports that everything that had arrived is read.
 var errParked = errors.New("engine: parked")
 
-// readSocket is one read of a ready descriptor. It answers errParked when
-// nothing is left, and only then has every FIN been seen: Go's poller reports
-// edges, and data and FIN may share one.
+// readSocket reads once from a ready descriptor. It returns errParked only when nothing
+// is left, because only then has it seen any FIN: Go's poller is edge-triggered, and data
+// and FIN may share an edge.
 func readSocket(fd uintptr, p []byte) (int, error) {
 	n, err := sys.Read(fd, p)
 	switch err {
@@ -114,10 +114,10 @@ func readSocket(fd uintptr, p []byte) (int, error) {
 	return n, err
 }
 
-// readFailed says what the end of a read means.
+// readFailed handles the error of a read.
 func (g *goroutineConn) readFailed(err error) {
 	switch {
-	case timedOut(err): // somebody nudged; next finds out why
+	case timedOut(err): // nudged; next finds out why
 	case errors.Is(err, io.EOF):
 		g.ref.fail(PeerClosed)
 	default:
@@ -125,8 +125,8 @@ func (g *goroutineConn) readFailed(err error) {
 	}
 }
 
-// readDrain reads what a drain has noted. What is sent from now on is not read: a
-// peer that goes on asking does not hold us up.
+// readDrain reads what a drain has noted, and nothing that is sent from now on: a peer
+// that keeps sending requests must not delay the shutdown.
 func (g *goroutineConn) readDrain(d *workspace) {
 	p := d.box.space(&g.ref.sh.srv.input)
 	n, err := g.nc.Read(p[:min(len(p), g.left)])
@@ -141,14 +141,14 @@ func (g *goroutineConn) readDrain(d *workspace) {
 	}
 }
 
-// discard reads and drops what a refused peer still sends: closing a socket with
-// unread bytes resets it and can destroy the last replies on their way.
+// discard reads and drops what a refused peer still sends: closing a socket with unread
+// bytes resets it and can destroy the last replies in transit.
 func (g *goroutineConn) discard() {
 	waste := g.ref.sh.srv.buffers.Get(lingerRead)
 	defer waste.Release()
 	n, err := g.nc.Read(waste.Bytes())
 	if timedOut(err) {
-		n++ // nor is that for ever
+		n++ // bounds this loop too
 	}
 	if g.left -= n; g.left <= 0 || err != nil && !timedOut(err) {
 		g.ref.kill()

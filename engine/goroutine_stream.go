@@ -2,8 +2,8 @@ package engine
 
 // Visits that wait, on a goroutine engine.
 
-// flushAndWait writes a visit's output so far, and waits until the kernel has it. mu
-// held, but not meanwhile.
+// flushAndWait writes a visit's output so far, and waits until the kernel has accepted
+// it. mu held, but not meanwhile.
 func (g *goroutineConn) flushAndWait(t *Turn) {
 	k, s := &g.ref, g.ref.s
 	gone := false
@@ -20,19 +20,19 @@ func (g *goroutineConn) flushAndWait(t *Turn) {
 			k.await(&g.inflight, written)
 			continue
 		}
-		gone = !g.front.Lent() // else the queue, where Out is, comes after it
+		gone = !g.front.Lent() // otherwise the queue, with Out, comes after it
 		if !g.nextFront() {
 			break
 		}
 		g.writeFront()
 	}
 	if !s.dead && !g.writing && !g.queue.held() {
-		k.list() // it was posted meanwhile, and may have no end: others write it
+		k.list() // others may post without end, so a flusher writes it
 	}
 }
 
-// readMore reads in the middle of a visit, and waits until there is something. It
-// returns 0, nil when somebody has ended the wait and the visit goes on.
+// readMore reads in the middle of a visit, and blocks until there is something. It
+// returns 0, nil when the wait was interrupted and the visit continues.
 func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 	k, t, memory := &g.ref, &d.turn, &g.ref.sh.srv.input
 	if g.fd != noDescriptor {
@@ -71,7 +71,7 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 	err = k.endsVisit(t)
 	k.endWait(&g.inflight, t, began)
 	if nudged {
-		g.nudge() // what it was for is seen after the visit
+		g.nudge() // its cause is handled after the visit
 	}
 	return n, err
 }

@@ -6,13 +6,12 @@ import (
 )
 
 // Output of a goroutine engine takes one of two ways. The replies of a visit are
-// written by the owner, straight from Turn.Out: the common case, nothing is copied.
-// What is posted meanwhile or from elsewhere queues, and whoever writes takes it
-// along; if nobody does, a flusher sends it, see goroutine_flusher.go.
+// The owner writes replies directly from Turn.Out: the common case, without a copy. What
+// is posted meanwhile or by others is queued, and whoever writes next includes it;
+// otherwise a flusher sends it, see goroutine_flusher.go.
 
-// flushWaiting writes what a visit has produced, and what was posted during it, and
-// waits for as long as the sweeper lets it. It reports false when the connection is
-// dead.
+// flushWaiting writes the output of a visit, and what was posted during it, and blocks
+// for as long as the sweeper allows. It reports false when the connection is dead.
 func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 	k, s := &g.ref, g.ref.s
 	s.mu.Lock()
@@ -23,7 +22,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 	}
 	k.visitOwes(&g.inflight, t.requests)
 	out := t.Out
-	t.Out = t.Out[:0] // a borrowed workspace must not carry it to somebody else
+	t.Out = t.Out[:0] // a borrowed workspace must not carry it to another connection
 	switch {
 	case s.dead:
 		return false
@@ -33,7 +32,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 			k.recount(&g.inflight)
 		}
 	case len(out) > 0:
-		if g.fd != noDescriptor { // in a visit of a Parked connection the descriptor is at hand
+		if g.fd != noDescriptor { // in a visit of a Parked connection the descriptor is available
 			n, err := sys.Write(uintptr(g.fd), out[:min(len(out), maxSend)])
 			k.sh.counts.bytesOut.Add(uint64(n))
 			g.written.Add(uint32(n))
@@ -41,7 +40,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 				g.writeFailed()
 				return false
 			}
-			if n < len(out) { // the owner writes the rest when it has given the workspace back
+			if n < len(out) { // the owner writes the rest after returning the workspace
 				t.Out = out
 				g.front, g.sent = k.keep(t, n)
 				t.Out = t.Out[:0]
@@ -63,8 +62,8 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 	return !s.dead
 }
 
-// nextFront makes what has queued the front, and reports whether there is one. mu
-// held.
+// nextFront makes the queued output the front buffer, and reports whether there is any.
+// mu held.
 func (g *goroutineConn) nextFront() bool {
 	g.ref.countLate(&g.inflight)
 	if !g.front.Lent() && !g.queue.held() {
@@ -73,7 +72,7 @@ func (g *goroutineConn) nextFront() bool {
 	return g.front.Lent()
 }
 
-// writeFront writes the front and waits until the peer has it. mu held, but not
+// writeFront writes the front buffer and blocks until it is sent. mu held, but not
 // meanwhile.
 func (g *goroutineConn) writeFront() (alive bool) {
 	b, from := g.front, g.sent
@@ -87,10 +86,10 @@ func (g *goroutineConn) writeFront() (alive bool) {
 	return alive
 }
 
-// writeWaiting writes p, which counts as waiting already and is in a buffer of that
-// capacity, and waits until the peer has it. mu held, but not meanwhile. It reports
-// false when the connection has ended meanwhile: then mu is another connection's, and
-// not held. That cannot happen to the owner.
+// writeWaiting writes p, which is already counted as waiting and whose buffer has that
+// capacity, and blocks until it is sent. mu held, but not meanwhile. It reports false
+// when the connection has ended meanwhile: then mu is another connection's, and not held.
+// That cannot happen to the owner.
 func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 	k, s := &g.ref, g.ref.s
 	g.writing, g.lent = true, capacity
@@ -115,7 +114,7 @@ func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 		return false
 	}
 	if c := &k.sh.srv.clock; c.now.Load()-began > k.sh.srv.rules.period {
-		k.touch() // whoever takes its time to read is not idle meanwhile
+		k.touch() // a peer that reads slowly is not idle
 	}
 	g.writing, g.lent = false, 0
 	g.waiting -= int64(len(p))
@@ -130,18 +129,18 @@ func (g *goroutineConn) writeWaiting(p []byte, capacity int) (alive bool) {
 	return true
 }
 
-// writeChunk is what an adapter must accept within Limits.StallTime, as nobody can ask
-// what its peer has acknowledged.
+// writeChunk is what an adapter must accept within Limits.StallTime, because there is no
+// way to know what its peer has acknowledged.
 const writeChunk = 32 << 10
 
 // writeFailed ends the connection after a failed write. mu held.
 func (g *goroutineConn) writeFailed() {
-	g.ref.fail(PeerReset) // unless a limit or a shutdown has cut the write off, and said so before
+	g.ref.fail(PeerReset) // no effect if a limit or a shutdown has interrupted the write, and set its own reason
 	g.ref.s.dead = true
 	g.nudge()
 }
 
-// relock takes the mutex again, unless the connection has ended.
+// relock locks the mutex again, unless the connection has ended.
 func (g *goroutineConn) relock() bool {
 	k, ok := g.ref.sh.lock(g.ref.key)
 	if ok && g.ended {

@@ -7,23 +7,23 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// A context that ends when the peer leaves, for those who ask for it. The sweeper asks the
-// kernel about them every period: a loop that does not read from a connection does not
-// hear that its peer has closed it.
+// A context that is cancelled when the peer disconnects, created on demand. The sweeper
+// polls the kernel for these connections every period: a loop that does not read from a
+// connection does not learn that its peer has closed it.
 
-// watched is a context that somebody has asked for.
+// watched is a context in use.
 type watched struct {
 	ctx     context.Context
 	end     context.CancelFunc
-	visited bool // in this visit: it does not end before it
+	visited bool // requested in this visit: not cancelled before the visit ends
 }
 
-// Context ends when the peer has closed its side or broken the connection, about a second
-// later at most; when the connection ends; and when this visit has ended and nothing more
-// is owed to the peer (Later). It carries the values of parent, such as Server.Context. Of peers behind something that hides its socket, and elsewhere than on
-// Linux, the end is heard of only when the connection is read. It costs about a
-// microsecond and some allocations, and nothing to those who do not ask. Outside an engine
-// it is parent.
+// Context returns a context that is cancelled when the peer closes its side or the
+// connection breaks, within about a second; when the connection ends; and when this visit
+// has ended and no reply is owed any more (Later). It carries the values of parent, such
+// as Server.Context. Without a plain socket, and on systems other than Linux, a
+// disconnect is only detected when the connection is read. It costs about a microsecond
+// and some allocations, and nothing when not called. Outside an engine it returns parent.
 func (t *Turn) Context(parent context.Context) context.Context {
 	if t.ref == nil {
 		return parent
@@ -32,7 +32,7 @@ func (t *Turn) Context(parent context.Context) context.Context {
 	return t.ref.watch(parent)
 }
 
-// watch is the connection's context, made when there is none.
+// watch returns the connection's context, created if there is none.
 func (k *connRef) watch(parent context.Context) context.Context {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
@@ -44,12 +44,12 @@ func (k *connRef) watch(parent context.Context) context.Context {
 		}
 	}
 	r.watched.visited = true
-	k.touch() // and the sweeper is awake
+	k.touch() // wakes the sweeper
 	return r.watched.ctx
 }
 
-// unwatch ends the context when there is nothing more to do for the peer: at the end of a
-// visit, and when a late reply has been sent. mu held.
+// unwatch cancels the context when there is nothing left to do for the peer: at the end
+// of a visit, and when a late reply has been sent. mu held.
 func (k *connRef) unwatch(x *inflight) {
 	if r := x.rare; r != nil && r.watched.ctx != nil && !r.watched.visited && x.promises.open == 0 {
 		r.watched.end()
@@ -58,7 +58,7 @@ func (k *connRef) unwatch(x *inflight) {
 	}
 }
 
-// visitUnwatched is what a visit that has asked for the context calls at its end.
+// visitUnwatched is called at the end of a visit that has requested the context.
 func (k *connRef) visitUnwatched(t *Turn) {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
@@ -69,22 +69,22 @@ func (k *connRef) visitUnwatched(t *Turn) {
 	}
 }
 
-// endContext ends the context at once. mu held.
+// endContext cancels the context at once. mu held.
 func (x *inflight) endContext() {
 	if x.rare != nil && x.rare.watched.ctx != nil {
 		x.rare.watched.end()
 	}
 }
 
-// forgetRare lets go of rare when there is nothing in it. mu held.
+// forgetRare frees rare when there is nothing in it. mu held.
 func (x *inflight) forgetRare() {
 	if r := x.rare; r.value == nil && r.zone == "" && r.give == nil && r.given == nil && r.watched.ctx == nil {
 		x.rare = nil
 	}
 }
 
-// listen ends the context of a connection whose peer has left, and reports whether there
-// is one to listen for. mu held.
+// listen cancels the context of a connection whose peer has disconnected, and reports
+// whether there is a context to watch for. mu held.
 func (k *connRef) listen(x *inflight) (watching bool) {
 	if x.rare == nil || x.rare.watched.ctx == nil || x.rare.watched.ctx.Err() != nil {
 		return false

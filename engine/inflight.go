@@ -7,62 +7,62 @@ import (
 	"github.com/hone-go/hone/pool"
 )
 
-// inflight is what a connection needs while anything is in flight: input that is
-// not served, output that waits, replies that are owed. Connections of an event
-// loop attach one when they need it and detach it when they have been quiet, so
-// an idle one costs a nil pointer; a goroutine connection has its own for life.
+// inflight is the state of a connection while anything is in flight: unserved input,
+// unsent output, replies owed. Connections of an event loop attach one when they need it
+// and detach it when they have been quiet, so an idle one costs a nil pointer; a
+// goroutine connection has its own for life.
 type inflight struct {
-	g *goroutineConn // whose it is for life; nil on an event loop
+	g *goroutineConn // its connection, for life; nil on an event loop
 
-	in   inputBuffer // the owner's: input that is not served, between visits
-	left int         // the owner's: bytes still to be read in a drain, or to be dropped
+	in   inputBuffer // the owner's: unserved input between visits
+	left int         // the owner's: bytes left to read in a drain, or to discard
 
-	frame   atomic.Uint32 // the unfinished message began
-	size    atomic.Uint32 // its size, as far as it is known
+	frame   atomic.Uint32 // when the unfinished message began
+	size    atomic.Uint32 // its size, as far as known
 	input   atomic.Uint32 // capacity of the buffer that holds unserved input
-	stall   atomic.Uint32 // the peer was last seen to take some of the output that waits
+	stall   atomic.Uint32 // when the peer was last seen to read some of the unsent output
 	written atomic.Uint32 // bytes that the kernel has accepted, modulo 2^32
-	blocked atomic.Bool   // replies of a visit are in front: nothing is read; written under mu
+	blocked atomic.Bool   // replies of a visit are in front: stop reading; written under mu
 
-	// All that follows is guarded by the connection's mutex.
-	waiting  int64       // bytes of output that wait for the peer
-	taken    uint32      // of written, what the peer had acknowledged when it was last looked at
+	// The connection's mutex guards everything below.
+	waiting  int64       // bytes of unsent output
+	taken    uint32      // of written, what the peer had acknowledged at the last check
 	measured bool        // taken is known since the stall began
-	charged  int64       // memory for output that the budget has been told of
+	charged  int64       // memory for output that the budget has counted
 	lent     int         // capacity of the buffer that a blocked writer holds
-	reserved int64       // of the budget, for the visit that runs
-	trial    bool        // it is the connection's first
-	began    tick        // it did
+	reserved int64       // of the budget, for the running visit
+	trial    bool        // the running visit is the connection's first
+	began    tick        // when it started
 	claim    *claim      // in line for the budget, or granted; written by the owner
-	front    pool.Buffer // output that is being written; the peer takes none of it for now
-	sent     int         // bytes of front that have gone
-	took     int         // bytes that the peer has taken since it last stalled
-	wide     bool        // for that the kernel may accept more for it
-	cut      bool        // the last write ended because it was the others' turn, not because the socket was full
-	writing  bool        // a goroutine that may block is writing: all other output queues
+	front    pool.Buffer // output that is being written; the socket is full
+	sent     int         // bytes of front that are written
+	took     int         // bytes that the peer has read since it last stalled
+	wide     bool        // a fast reader: the kernel may accept more for it
+	cut      bool        // the last write ended for fairness, not because the socket was full
+	writing  bool        // a goroutine that may block is writing: all other output is queued
 	queue    outputQueue
-	promises tickets       // late replies outstanding
-	told     int32         // of these, what the request budget has been told of, and the permit
-	permit   bool          // the request budget lets one request be taken
+	promises tickets       // late replies owed
+	told     int32         // of these, what the request budget has counted, and the permit
+	permit   bool          // the request budget allows one request
 	place    *claim        // in line for the request budget, or granted; written by the owner
-	late     uint64        // late replies that the counters have not been told of
+	late     uint64        // late replies not yet in the counters
 	goal     goal          // what the owner waits for in the middle of a visit
-	target   uint32        // of written, for it
-	wakeUp   chan struct{} // ends the owner's wait; one slot; nil until the first
-	rare     *rare         // nil for most
+	target   uint32        // value of written to wait for
+	wakeUp   chan struct{} // ends the owner's wait; capacity 1; nil until first used
+	rare     *rare         // nil for most connections
 }
 
-// rare is what few connections need. The connection's mutex guards it.
+// rare is state that few connections need. The connection's mutex guards it.
 type rare struct {
-	value   any                                     // Conn.SetValue's
+	value   any                                     // of Conn.SetValue
 	zone    string                                  // of the peer's address
-	give    func(net.Conn) (left []byte, back bool) // user code that is to have the socket
-	watched watched                                 // Turn.Context's
-	given   net.Conn                                // the socket in the hands of user code
-	words   []byte                                  // Conn.End's; nil: none
+	give    func(net.Conn) (left []byte, back bool) // user code that will get the socket
+	watched watched                                 // of Turn.Context
+	given   net.Conn                                // the socket while user code has it
+	words   []byte                                  // of Conn.End; nil: none
 }
 
-// rarely is x.rare, made when there is none. mu held.
+// rarely returns x.rare, created if there is none. mu held.
 func (x *inflight) rarely() *rare {
 	if x.rare == nil {
 		x.rare = new(rare)
@@ -70,10 +70,10 @@ func (x *inflight) rarely() *rare {
 	return x.rare
 }
 
-// promised reports whether user code is to have the socket. mu held.
+// promised reports whether user code will get the socket. mu held.
 func (x *inflight) promised() bool { return x.rare != nil && x.rare.give != nil }
 
-// attach is the connection's inflight, made when there is none. mu held.
+// attach returns the connection's inflight, created if there is none. mu held.
 func (k *connRef) attach() *inflight {
 	x := k.x.Load()
 	if x == nil {
@@ -94,8 +94,8 @@ func (k *connRef) attachUnlocked() *inflight {
 	return k.attach()
 }
 
-// detach gives the inflight of a quiet connection back. mu held, by the owner. A
-// connection that is leaving keeps it: what is left to be read is there.
+// detach frees the inflight of a quiet connection. mu held, by the owner. A connection
+// that is ending keeps it, because it counts what is left to read.
 func (k *connRef) detach() {
 	x := k.x.Load()
 	if x == nil || x.g != nil || !x.quiet() || x.rare != nil || k.s.own.has(drains) || k.phase() != serving {
@@ -123,22 +123,22 @@ func (x *inflight) quiet() bool {
 	return x.in.len() == 0 && x.settled() && x.claim == nil && x.place == nil && x.told == 0
 }
 
-// settled reports whether nothing is owed and nothing waits for the peer.
+// settled reports whether no reply is owed and no output is unsent.
 func (x *inflight) settled() bool { return x.promises.open == 0 && x.unwritten() }
 
-// unwritten is false while output waits or is being written. See settled.
+// unwritten reports that no output is queued or being written. See settled.
 func (x *inflight) unwritten() bool {
 	return !x.front.Lent() && x.queue.empty() && !x.writing
 }
 
-// mostGranted is how many messages are served before flow control is asked again
-// while nothing is owed and nothing waits: it bounds by how much what others do
-// meanwhile can pass a limit.
+// mostGranted is how many messages are served before flow control is checked again while
+// no reply is owed and nothing is unsent: it bounds how far concurrent posts can exceed a
+// limit.
 const mostGranted = 16
 
-// admit is how many messages flow control lets be served before it is asked
-// again, which it is too when there is a reason to end. The first of a visit
-// tells apart what was posted before it.
+// admit returns how many messages flow control allows before it must be checked again,
+// which also happens when there is a reason to end. The first call of a visit separates
+// what was posted before the visit.
 func (k *connRef) admit(first bool) int {
 	if ends(k.reason()) {
 		return 0
@@ -159,7 +159,7 @@ func (k *connRef) admit(first bool) int {
 	case !k.below(x):
 		return 0
 	case first && k.sh.srv.ordered:
-		x.queue.startVisit() // a reply that came since the visit began is still an earlier one
+		x.queue.startVisit() // a reply that was posted since the visit began still precedes its output
 	}
 	if x.promises.open > 0 || x.waiting > 0 {
 		return 1
@@ -167,20 +167,19 @@ func (k *connRef) admit(first bool) int {
 	return mostGranted
 }
 
-// below reports whether x is below the limits that pause a connection. mu held.
+// below reports whether x is below the limits that pause reading. mu held.
 func (k *connRef) below(x *inflight) bool {
 	limits := &k.sh.srv.limits
 	return !x.blocked.Load() && !x.starves() && int(x.promises.open) < limits.InFlight && x.waiting < int64(limits.HighWater)
 }
 
-// resumes reports whether a pause may end: at half of what began it, so that
-// reading does not flutter. mu held.
+// resumes reports whether a pause may end: at half of the limit, as hysteresis. mu held.
 func (k *connRef) resumes(x *inflight) bool {
 	limits := &k.sh.srv.limits
 	return !x.blocked.Load() && !x.starves() && int(x.promises.open) <= limits.InFlight/2 && x.waiting <= int64(limits.HighWater/2)
 }
 
-// hasRoom reports whether flow control lets the connection go on after a visit.
+// hasRoom reports whether flow control lets the connection continue after a visit.
 func (k *connRef) hasRoom() bool {
 	x := k.x.Load()
 	if x == nil {
@@ -191,15 +190,16 @@ func (k *connRef) hasRoom() bool {
 	return k.below(x)
 }
 
-// startVisit remembers what was posted before this visit, so that an ordered
-// protocol's replies keep their place.
+// startVisit records what was posted before this visit, so that an ordered protocol's
+// replies stay in order.
 func (k *connRef) startVisit() {
 	k.s.mu.Lock()
 	k.attach().queue.startVisit()
 	k.s.mu.Unlock()
 }
 
-// hold is startVisit for user code. What the visit holds already stays behind its output.
+// hold is startVisit for user code. What was posted during the visit already stays behind
+// its output.
 func (k *connRef) hold() {
 	k.s.mu.Lock()
 	if q := &k.attach().queue; !q.visiting {
@@ -208,8 +208,8 @@ func (k *connRef) hold() {
 	k.s.mu.Unlock()
 }
 
-// startFrame starts the clock of the message that has begun to arrive and lacks
-// need bytes; a message that goes on keeps its clock.
+// startFrame starts the timer of the message that has begun to arrive and lacks need
+// bytes; for a message in progress it keeps running.
 func (k *connRef) startFrame(in *inputBuffer, need int) {
 	if in.len() == 0 {
 		return
@@ -227,8 +227,8 @@ func (k *connRef) stopFrame() {
 	}
 }
 
-// paceFrame stops the clock of a message that we do not read on, which is not the
-// peer's to hurry, and starts it anew when we do. mu held, by the owner.
+// paceFrame stops the timer of a message while we do not read, because that is not the
+// peer's fault, and restarts it when we do. mu held, by the owner.
 func (k *connRef) paceFrame(x *inflight, in *inputBuffer, paused bool) {
 	switch running := x.frame.Load() != 0; {
 	case running && paused:
@@ -238,17 +238,17 @@ func (k *connRef) paceFrame(x *inflight, in *inputBuffer, paused bool) {
 	}
 }
 
-// countLate tells the counters of late replies before they are written. mu held.
+// countLate updates the counters of late replies before they are written. mu held.
 func (k *connRef) countLate(x *inflight) {
 	if x.late > 0 {
 		k.sh.counts.late.Add(x.late)
 		x.late = 0
 		k.recountOwed(x)
-		k.touch() // the peer's time to ask again begins with the answer
+		k.touch() // the idle timeout starts with the reply
 	}
 }
 
-// dropOutput throws away what waits for the peer. mu held.
+// dropOutput drops the unsent output. mu held.
 func (k *connRef) dropOutput(x *inflight) {
 	for _, b := range [...]pool.Buffer{x.front, x.queue.takeAll()} {
 		if b.Lent() {
@@ -259,8 +259,8 @@ func (k *connRef) dropOutput(x *inflight) {
 	k.recountExactly(x)
 }
 
-// drop throws away what is in flight, except for the bytes that a blocked writer
-// holds: it releases them itself. mu held.
+// drop drops everything in flight, except for the bytes that a blocked writer holds: it
+// releases them itself. mu held.
 func (k *connRef) drop(x *inflight) {
 	k.sh.counts.late.Add(x.late)
 	x.late = 0

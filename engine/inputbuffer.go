@@ -2,18 +2,18 @@ package engine
 
 import "github.com/hone-go/hone/pool"
 
-// inputBuffer holds the bytes of one connection that have arrived and are not yet
-// served. It grows with bytes received, never with a length that was claimed:
-// doubling, up to what the current message still wants.
+// inputBuffer holds the received but unserved bytes of one connection. It grows with the
+// bytes received, never with a claimed length: it doubles, up to what the current message
+// still needs.
 type inputBuffer struct {
-	base  []byte      // the buffer in use while nothing larger is needed
-	kept  pool.Buffer // the buffer of a message that base cannot hold, or of a rest
+	base  []byte      // in use while nothing larger is needed
+	kept  pool.Buffer // holds a message that does not fit base, or a rest
 	start int         // buffer[start:end] is unserved
 	end   int
-	want  int // bytes that must arrive before the protocol is asked again
+	want  int // bytes that must arrive before the protocol is called again
 }
 
-// leastKept is how small a buffer may be that is not worth a smaller one.
+// leastKept is the size below which shrinking a buffer is not worthwhile.
 const leastKept = 256
 
 func (b *inputBuffer) buffer() []byte {
@@ -23,11 +23,11 @@ func (b *inputBuffer) buffer() []byte {
 	return b.base
 }
 
-// bytes is what is unserved.
+// bytes returns the unserved bytes.
 func (b *inputBuffer) bytes() []byte { return b.buffer()[b.start:b.end] }
 
-// space is where the next bytes go; never empty. Engines that read exactly
-// what is wanted cut it to want themselves.
+// space returns where to read to; never empty. Engines that read exactly what is needed
+// limit it to want themselves.
 func (b *inputBuffer) space(memory *inputBudget) []byte {
 	if b.start == b.end {
 		b.start, b.end = 0, 0
@@ -43,7 +43,7 @@ func (b *inputBuffer) space(memory *inputBudget) []byte {
 	}
 	if b.end == len(buf) {
 		size := 2 * max(len(buf), leastKept/2)
-		if wanted > size/8 { // else a protocol that asks byte by byte would copy at every one
+		if wanted > size/8 { // otherwise a protocol that asks for single bytes would copy every time
 			size = min(size, b.end+wanted)
 		}
 		b.move(memory, memory.borrow(size))
@@ -52,13 +52,13 @@ func (b *inputBuffer) space(memory *inputBudget) []byte {
 	return buf[b.end:]
 }
 
-// move keeps what is unserved in another buffer.
+// move copies the unserved bytes to another buffer.
 func (b *inputBuffer) move(memory *inputBudget, to pool.Buffer) {
 	b.start, b.end = 0, copy(to.Bytes(), b.bytes())
 	b.keep(memory, to)
 }
 
-// keep gives kept back for another one, or none.
+// keep replaces kept by another buffer, or none.
 func (b *inputBuffer) keep(memory *inputBudget, other pool.Buffer) {
 	if b.kept.Lent() {
 		memory.release(b.kept)
@@ -66,8 +66,7 @@ func (b *inputBuffer) keep(memory *inputBudget, other pool.Buffer) {
 	b.kept = other
 }
 
-// arrived accounts for n bytes read into space and reports whether the
-// protocol can be asked.
+// arrived accounts for n bytes read into space and reports whether to call the protocol.
 func (b *inputBuffer) arrived(n int) bool {
 	b.end += n
 	b.want -= n
@@ -82,11 +81,11 @@ func (b *inputBuffer) served(used, want int) {
 
 func (b *inputBuffer) len() int { return b.end - b.start }
 
-// ready reports whether the protocol can go on with what is here.
+// ready reports whether the protocol can continue with what is here.
 func (b *inputBuffer) ready() bool { return b.end > b.start && b.want <= 0 }
 
-// lend makes base the buffer to read into. A short rest moves there, so that
-// the next read is a large one; a long one stays where it is and grows.
+// lend makes base the buffer to read into. A short rest is moved there, so that the next
+// read is a large one; a long rest stays where it is and grows.
 func (b *inputBuffer) lend(memory *inputBudget, base []byte) {
 	b.base = base
 	if b.kept.Lent() && b.len() <= len(base)/16 {
@@ -95,7 +94,7 @@ func (b *inputBuffer) lend(memory *inputBudget, base []byte) {
 	}
 }
 
-// giveBack lets go of base, keeping a copy of the rest in a buffer that fits it.
+// giveBack releases base, and copies the rest to a buffer that fits it.
 func (b *inputBuffer) giveBack(memory *inputBudget) {
 	rest := b.len()
 	if rest == 0 {
@@ -114,13 +113,13 @@ func (b *inputBuffer) put(memory *inputBudget, p []byte) {
 	}
 }
 
-// forget drops what is unserved and gives the buffers back.
+// forget drops the unserved bytes and releases the buffers.
 func (b *inputBuffer) forget(memory *inputBudget) {
 	b.start, b.end, b.base = 0, 0, nil
 	b.keep(memory, pool.Buffer{})
 }
 
-// lose is forget for buffers that somebody may still hold.
+// lose is forget for buffers to which user code may still refer.
 func (b *inputBuffer) lose(memory *inputBudget) {
 	if b.kept.Lent() {
 		memory.lose(b.kept)

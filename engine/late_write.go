@@ -7,15 +7,15 @@ import (
 	"github.com/hone-go/hone/pool"
 )
 
-// Where late replies and pushes are written, and what a peer did not take at once: by
-// the loop, or by a flusher of a goroutine engine. No write waits here.
+// Writes late replies, pushes, and what a peer did not accept at once: from the loop, or
+// from a flusher of a goroutine engine. No write here blocks.
 
-// write sends what waits, as far as the peer takes it. mu held. Where the peer
-// took nothing the last time, it is tried again only if that is said to be worth
-// a system call.
+// write sends the queued output, as far as the socket accepts it. mu held. If the socket
+// was full the last time, it tries again only with again set, because that costs a system
+// call.
 func (k *connRef) write(x *inflight, again bool) {
 	k.countLate(x)
-	if x.g != nil && x.g.raw == nil { // nobody can write to it without waiting
+	if x.g != nil && x.g.raw == nil { // without a plain socket, every write may block
 		if !x.writing && x.g.nextFront() {
 			x.g.startWriter()
 		}
@@ -48,7 +48,7 @@ func (k *connRef) write(x *inflight, again bool) {
 		x.blocked.Store(false)
 		if x.stall.Load() != 0 {
 			x.stall.Store(0)
-			k.touch() // whoever takes its time to read is not idle meanwhile
+			k.touch() // a peer that reads slowly is not idle
 		}
 	}
 	k.recount(x)
@@ -60,12 +60,11 @@ func (k *connRef) write(x *inflight, again bool) {
 	case k.s.dead:
 		x.g.nudge()
 	case x.front.Lent():
-		x.g.startWriter() // what is left needs somebody who waits
+		x.g.startWriter() // the rest needs a writer that may block
 	}
 }
 
-// shrinkFront moves the rest of a large buffer to one of its size, when most of it has
-// gone. mu held.
+// shrinkFront moves the rest of a mostly sent buffer to a smaller one. mu held.
 func (k *connRef) shrinkFront(x *inflight) {
 	all := x.front.Bytes()
 	if rest := all[x.sent:]; cap(all) > maxPooled/4 && len(rest) <= cap(all)/4 {
@@ -76,18 +75,17 @@ func (k *connRef) shrinkFront(x *inflight) {
 	}
 }
 
-// What the kernel may accept for a peer beyond what it can send at once. Without a
-// limit, a peer that does not read costs a megabyte and more of the kernel's memory.
-// One that has taken much of its output without a pause gets more: the socket of a fast
-// reader would run dry between two visits of its loop.
+// Limits on what the kernel may buffer for a peer beyond its window. Without one, a peer
+// that does not read costs a megabyte or more of kernel memory. A peer that has read much
+// without a pause gets more: the socket of a fast reader would otherwise run dry between
+// two visits of its loop.
 const (
 	maxUnsent  = 128 << 10
 	moreUnsent = 2 << 20
 	provenFast = 1 << 20
 )
 
-// widen raises the limit for a peer that takes what it is sent, of which n bytes have
-// just gone. mu held.
+// widen raises the limit for a peer that keeps reading, after n bytes were sent. mu held.
 func (k *connRef) widen(x *inflight, n int) {
 	if x.wide {
 		return
@@ -98,7 +96,7 @@ func (k *connRef) widen(x *inflight, n int) {
 	}
 }
 
-// narrow takes that back from a peer that has stalled. mu held.
+// narrow resets the limit of a peer that has stalled. mu held.
 func (k *connRef) narrow(x *inflight) {
 	if x.took = 0; x.wide {
 		x.wide = false
@@ -119,13 +117,13 @@ func (k *connRef) limitUnsent(x *inflight, n int) {
 	}
 }
 
-// maxSend is what one peer is sent at a time. A peer that takes large replies as
-// fast as they come would otherwise hold its loop, and its mutex, for as long as
-// the reply lasts: 12 MB took up to 200 ms.
+// maxSend is how much one peer is sent at a time. Otherwise a peer that reads a large
+// reply as fast as it is sent would hold its loop, and its mutex, for the whole reply: 12
+// MB took up to 200 ms.
 const maxSend = 256 << 10
 
-// send is one write that does not wait. ErrAgain says that p was not sent whole:
-// the socket is full, or it was time to look at others. mu held.
+// send writes once without blocking. ErrAgain means that p was not sent in full: the
+// socket is full, or other connections are due. mu held.
 func (k *connRef) send(p []byte) (n int, err error) {
 	q := p[:min(len(p), maxSend)]
 	x := k.x.Load()
@@ -144,7 +142,7 @@ func (k *connRef) send(p []byte) (n int, err error) {
 	return n, err
 }
 
-// notSent notes that output waits, after a write of n bytes. mu held.
+// notSent records that output is unsent, after a write of n bytes. mu held.
 func (k *connRef) notSent(x *inflight, n int) {
 	if x.cut = n == maxSend; x.cut && x.stall.Load() != 0 {
 		k.sh.srv.clock.stamp(&x.stall)
@@ -152,8 +150,8 @@ func (k *connRef) notSent(x *inflight, n int) {
 	k.startStall(x)
 }
 
-// startStall starts the stall clock, unless it runs: that our own kernel accepts a
-// little more does not say that the peer has taken anything. mu held.
+// startStall starts the stall timer, unless it runs: when our own kernel accepts a little
+// more, that does not show that the peer has read anything. mu held.
 func (k *connRef) startStall(x *inflight) {
 	if x.stall.Load() == 0 {
 		x.measured = false

@@ -1,20 +1,20 @@
 package engine
 
-// The life of a connection, as one pure function: facts go in, the next step
-// comes out. Both engine families gather the facts under the connection's mutex,
-// ask next, and carry the step out; what cannot be undone (no more posts, the
-// socket is given away) is published under the same hold of the mutex in which
-// it was decided. Nothing here touches a socket, a clock or a lock, so the whole
-// life is tested with plain values.
+// The life cycle of a connection, as one pure function: facts go in, the next step comes
+// out. Both kinds of engine collect the facts under the connection's mutex, call next,
+// and carry out the step; whatever is irreversible (no more posts, the socket is given
+// away) is published under the same hold of the mutex in which it was decided. Nothing
+// here uses a socket, a clock or a lock, so the whole life cycle is tested with plain
+// values.
 
-// phase is how far a connection has come.
+// phase is a connection's state in its life cycle.
 type phase uint32
 
 const (
 	serving   phase = iota
-	finishing       // nothing more is served; what is owed is still answered
+	finishing       // serves no more messages; owed replies are still sent
 	closing         // refused, or closed from here; the last output is flushed
-	lingering       // everything is said; the peer's rest is dropped
+	lingering       // all output is sent; input is discarded
 	takenOver       // the socket belongs to user code
 )
 
@@ -23,44 +23,44 @@ type facts struct {
 	phase    phase
 	why      Reason // why the connection ends; 0 while it does not
 	dead     bool   // aborted or broken: nothing may be written any more
-	opened   bool   // what comes before the first read is done, OnOpen included
-	promised bool   // user code is to have the socket
-	stopped  bool   // Advance has ended the service: what has arrived is dropped
-	said     bool   // the peer has been told why
-	words    bool   // there are words to tell it, see Conn.End
-	settled  bool   // nothing is owed to the peer, and nothing waits for it
-	suspect  bool   // the sweeper believes that a limit has struck
-	draining bool   // the server shuts down
-	drains   bool   // this connection drains: what had arrived by then is still served
-	paused   bool   // flow control: output has to go before more input is served
-	ready    bool   // the protocol can go on with input that is here
+	opened   bool   // everything before the first read is done, OnOpen included
+	promised bool   // user code will get the socket
+	stopped  bool   // Advance has ended the service: received input is dropped
+	said     bool   // the peer has been sent the reason
+	words    bool   // there is a final message, see Conn.End
+	settled  bool   // no reply is owed, and no output is unsent
+	suspect  bool   // the sweeper suspects that a limit was exceeded
+	draining bool   // the server is shutting down
+	drains   bool   // this connection is draining: input that had arrived by then is still served
+	paused   bool   // flow control: output must be sent before more input is served
+	ready    bool   // the protocol can continue with the buffered input
 	unread   bool   // a drain has bytes left to read
 }
 
-// step is what a connection does next. The waits come first: they return the
-// connection to whoever will report that something has changed.
+// step is what a connection does next. The waits come first: they return the connection
+// to whoever will report a change.
 type step uint8
 
 const (
 	waitForUser    step = iota // user code has the socket
-	waitForPeer                // the peer is to close; what it sends is dropped
-	waitForSettled             // for all replies to be sent and taken
-	waitForRoom                // for the peer to take output
+	waitForPeer                // the peer is to close; what it sends is discarded
+	waitForSettled             // until all replies are sent
+	waitForRoom                // until the peer reads output
 	waitForBytes
-	stepOpen       // tell user code of the new connection
-	stepReconsider // judge the sweeper's suspicion
+	stepOpen       // call OnOpen
+	stepReconsider // check the sweeper's suspicion
 	stepDrain      // note what has arrived; nothing beyond it will be served
-	stepServe      // serve the input that is here
+	stepServe      // serve the buffered input
 	stepRead       // read what a drain has noted
 	stepFinish     // enter finishing
 	stepClose      // enter closing
-	stepRefuse     // tell the peer why
+	stepRefuse     // send the peer the reason
 	stepHandOver   // give the socket to user code
-	stepShut       // close the writing side and linger
-	stepEnd        // close the socket and tell user code
+	stepShut       // shut down the sending direction and linger
+	stepEnd        // close the socket and call OnClose
 )
 
-// next is the decision. The first line that fits wins.
+// next decides on the next step. The first matching line wins.
 func next(f facts) step {
 	switch {
 	case f.phase == takenOver:
@@ -86,7 +86,7 @@ func next(f facts) step {
 		case !f.said && (f.words || !needsNoWords(f.why)):
 			return stepRefuse
 		case f.why == Displaced:
-			return stepEnd // it has sent nothing that could destroy these words, and somebody needs its place
+			return stepEnd // it has sent nothing that could destroy the refusal, and its place is needed
 		}
 		return stepShut
 	}
@@ -112,12 +112,11 @@ func next(f facts) step {
 	return waitForBytes
 }
 
-// ends reports whether why ends the service at once. A drain still serves what
-// was sent before it.
+// ends reports whether why ends the service at once. A drain still serves what was sent
+// before it.
 func ends(why Reason) bool { return why != 0 && why != ShuttingDown }
 
-// needsNoWords reports whether the peer has been told why by the protocol, or
-// need not be.
+// needsNoWords reports whether the protocol has already sent the reason, or need not.
 func needsNoWords(why Reason) bool {
 	switch why {
 	case TooLarge, Malformed, UnknownCommand, Panicked, ClosedHere:
@@ -126,7 +125,7 @@ func needsNoWords(why Reason) bool {
 	return false
 }
 
-// result is what a visit of the protocol leaves behind.
+// result is the result of a visit.
 type result struct {
 	why      Reason // Advance's error, or Panicked
 	takeOver bool   // Turn.TakeOver was called
@@ -138,15 +137,15 @@ type result struct {
 type afterVisit uint8
 
 const (
-	visitAgain afterVisit = iota // if flow control lets it
+	visitAgain afterVisit = iota // if flow control allows
 	visitLater                   // when bytes have arrived
 	stopVisits                   // the protocol has ended the service
 	promise                      // the protocol gives the socket away
 	leave                        // next decides
 )
 
-// after is the second decision. An error wins over a take-over: a protocol that
-// has lost its place in the bytes has nothing to hand over.
+// after decides what follows a visit. An error takes precedence over TakeOver: a protocol
+// that has lost its position in the input has nothing to hand over.
 func after(r result) afterVisit {
 	switch {
 	case r.why != 0:

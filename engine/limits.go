@@ -7,72 +7,70 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// Limits are the defences of a server. The zero value is safe: every field
-// left at zero takes its default, and a negative one is switched off.
+// Limits are the limits and timeouts that protect a server. The zero value is safe: a
+// zero field means its default, and a negative one no limit.
 type Limits struct {
-	// FrameTime is how long one message may take from its first byte to its
-	// last, plus its size at FrameRate. Zero: 5 s. It is absolute: a byte now
-	// and then does not extend it. A PROXY header and a TLS handshake have as long,
-	// from the moment at which the connection comes.
+	// FrameTime is the read timeout of one message, from its first byte to its last, plus
+	// the time for its size at FrameRate. Zero: 5 s. It is absolute: slow progress does
+	// not extend it. It also applies to a PROXY header and a TLS handshake, from the time
+	// of accept.
 	FrameTime time.Duration
-	// FrameRate is the slowest honest sender in bytes per second. Zero: 1024.
+	// FrameRate is the minimum rate of a legitimate sender in bytes per second. Zero:
+	// 1024.
 	FrameRate int
-	// FrameSize is the largest message. Zero: 64 KiB. The protocol enforces it,
-	// since it can say so to the peer.
+	// FrameSize is the maximum size of a message. Zero: 64 KiB. The protocol enforces it,
+	// because it can send the peer the reason.
 	FrameSize int
-	// IdleTime closes a connection on which nothing has arrived for that long
-	// while nothing was owed to it. A late reply that is owed to a peer that has
-	// closed its side, or before a TakeOver, has as long. Zero: 3 min.
+	// IdleTime is the idle timeout: the engine closes a connection that has sent nothing
+	// for that long while no reply was owed to it. A late reply may take as long when the
+	// peer has closed its side, or before a TakeOver. Zero: 3 min.
 	IdleTime time.Duration
-	// AuthTime is how long a connection may take to prove who it is, from the moment at
-	// which it comes, whatever it does meanwhile: until Conn.Trust. Zero: no limit,
-	// because most protocols have nobody prove that.
+	// AuthTime is the time limit for authentication, from accept until Conn.Trust,
+	// whatever the connection does meanwhile. Zero: none, because most protocols have no
+	// authentication.
 	AuthTime time.Duration
-	// HighWater is how much output may wait for one peer before its requests
-	// are no longer read; reading resumes at half of it. Zero: 64 KiB.
+	// HighWater is how much unsent output one peer may have before the engine stops
+	// reading its requests (backpressure); it resumes at half of that. Zero: 64 KiB.
 	HighWater int
-	// HardCap is how much output may wait for one peer, beyond the reply being
-	// written, before the connection is closed. Zero: 256 KiB.
+	// HardCap is how much unsent output one peer may have, in addition to the reply being
+	// written, before its connection is closed. Zero: 256 KiB.
 	HardCap int
-	// StallTime is how long a peer may take nothing of what waits for it, in
-	// steps of 32 KiB where the kernel does not tell what it still holds.
-	// Zero: 10 s.
+	// StallTime is the write timeout: how long a peer may read none of its output, in
+	// steps of 32 KiB where the kernel does not report what is unacknowledged. Zero: 10
+	// s.
 	StallTime time.Duration
-	// LingerTime is how long, after the last reply, the rest of what a refused
-	// peer sends is read and dropped, so that a reset does not destroy the
-	// refusal. Zero: 2 s.
+	// LingerTime is how long, after the last reply, the engine reads and discards input
+	// from a refused peer, so that a reset does not destroy the refusal. Zero: 2 s.
 	LingerTime time.Duration
-	// InFlight is how many late replies one connection may be owed before its
-	// requests are no longer read. Zero: 1024. A protocol without ids sets 1,
-	// and its replies keep their order.
+	// InFlight is how many late replies one connection may be owed before the engine
+	// stops reading its requests. Zero: 1024. A protocol without request ids sets 1, and
+	// its replies stay in order.
 	InFlight int
-	// TotalInFlight is the same for all connections together. At it, connections whose
-	// requests are answered late are no longer read until half of the replies are sent;
-	// connections whose requests are answered at once are. One that has never asked may
-	// still have a request taken, up to a quarter beyond the limit. A reply is owed no
-	// longer when its connection has ended. Zero: 65 536.
+	// TotalInFlight is the same for all connections together. At the limit, the engine
+	// stops reading connections whose requests are answered late, until half of the
+	// replies are sent; it keeps reading those whose requests are answered at once. A
+	// connection that has never sent a request may still send one, up to a quarter beyond
+	// the limit. A reply is no longer owed when its connection has ended. Zero: 65 536.
 	TotalInFlight int
-	// TotalOutput bounds the memory of the output that waits for all peers together.
-	// A visit that may produce much waits until there is room, and when nothing else
-	// helps the slowest readers are closed. Zero: 128 MiB.
+	// TotalOutput bounds the memory of the unsent output of all peers together. A visit
+	// that may produce much waits for room, and if nothing else helps the slowest readers
+	// are closed. Zero: 128 MiB.
 	TotalOutput int
-	// TotalInput bounds the memory of input that waits to be served, unfinished
-	// messages mostly, beyond 4 KiB for each connection; who holds most for longest is
+	// TotalInput bounds the memory of unserved input, mostly unfinished messages, beyond
+	// 4 KiB for each connection; the connections that hold most for the longest time are
 	// closed first. Zero: 128 MiB.
 	TotalInput int
-	// Helpers is how many handlers that take long may run beside the event loops at
-	// once; connections that are known for such handlers then wait for one of them to
-	// return. Others do not wait: a handler that turns out to take long is one more.
-	// Zero: 10 000.
+	// Helpers is how many slow handlers may run off the event loops at once; connections
+	// known for slow handlers then wait for one of them to return. Others do not wait: a
+	// handler that unexpectedly turns out slow exceeds the limit by one. Zero: 10 000.
 	Helpers int
-	// Conns is how many connections are open at once. A newcomer beyond it takes the
-	// place of the connection that has been silent for longest, if there is one that has
-	// never sent a byte of a message. Zero: 50 000, or half of the descriptor limit if
-	// that is less.
+	// Conns is the maximum number of open connections. At the limit, a new connection
+	// displaces the oldest one that has never sent a byte of a message, if there is one.
+	// Zero: 50 000, or half of the descriptor limit if that is less.
 	Conns int
-	// ConnsPerAddress is the same for one remote address, or one network of 64 bits
-	// where it is IPv6, because a single host has all addresses of it. Zero: no limit,
-	// because a load balancer is one address.
+	// ConnsPerAddress is the maximum per remote address, or per /64 prefix for IPv6,
+	// because a single host owns all addresses of a /64. Zero: none, because a load
+	// balancer is one address.
 	ConnsPerAddress int
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// A socket in the hands of user code: given away, or lent and taken back.
+// Sockets in the hands of user code: given away, or lent and returned.
 
-// promiseSocket remembers who takes the socket over, and the bytes that go along.
+// promiseSocket records which function gets the socket, and the bytes that go with it.
 func (k *connRef) promiseSocket(d *workspace) {
 	serve := d.turn.takeOver
 	d.turn.takeOver = nil
@@ -22,14 +22,15 @@ func (k *connRef) promiseSocket(d *workspace) {
 	k.s.mu.Unlock()
 }
 
-// beginLoan gives nc to user code: nothing of ours may fall into it. mu held.
+// beginLoan gives nc to user code: from here the engine must not read or write it. mu
+// held.
 func (k *connRef) beginLoan(nc net.Conn) {
 	k.enter(takenOver)
 	k.s.marks.set(isShut)
 	k.x.Load().rare.given = nc
 }
 
-// endLoan has the connection served again. mu held.
+// endLoan resumes serving the connection. mu held.
 func (k *connRef) endLoan() {
 	x := k.x.Load()
 	x.rare.give, x.rare.given = nil, nil
@@ -42,7 +43,7 @@ func (k *connRef) endLoan() {
 	k.touch()
 }
 
-// lent is what user code says at the end.
+// lent calls user code with the socket and returns its result.
 func (k *connRef) lent(nc net.Conn) (left []byte, back bool) {
 	k.sh.srv.guard(k.conn(), func() { left, back = k.x.Load().rare.give(nc) })
 	if !back {
@@ -52,11 +53,11 @@ func (k *connRef) lent(nc net.Conn) (left []byte, back bool) {
 }
 
 // lend gives the socket of a goroutine engine's connection to user code, and reports
-// whether the connection goes on. mu is held, and released.
+// whether the connection continues. mu is held, and released.
 func (g *goroutineConn) lend() bool {
 	k, memory := &g.ref, &g.ref.sh.srv.input
 	k.beginLoan(g.nc)
-	g.nc.SetReadDeadline(time.Time{}) // whoever hurried us has done so by now
+	g.nc.SetReadDeadline(time.Time{}) // clear the deadline of a nudge
 	k.s.mu.Unlock()
 	left, back := k.lent(g.nc)
 	if !back {
@@ -65,7 +66,7 @@ func (g *goroutineConn) lend() bool {
 	}
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
-	if !k.s.dead { // else the deadline is what ends it
+	if !k.s.dead { // otherwise the deadline ends it
 		g.nc.SetDeadline(time.Time{})
 		g.nudged = false
 	}
@@ -79,12 +80,12 @@ func (g *goroutineConn) lend() bool {
 	return true
 }
 
-// lendBeside gives the socket of an event loop's connection to user code, on a goroutine
-// of its own. mu is held, and released.
+// lendBeside gives the socket of an event loop's connection to user code, on a new
+// goroutine. mu is held, and released.
 func (k *connRef) lendBeside() {
 	s, srv := k.s, k.sh.srv
 	k.setAway(true)
-	if s.marks.has(isListed) { // the kernel would go on to report the socket under its other descriptor
+	if s.marks.has(isListed) { // the kernel would keep reporting the socket through its duplicate descriptor
 		k.sh.poll.Remove(s.socket)
 		s.marks.clear(isListed)
 	}
@@ -95,13 +96,13 @@ func (k *connRef) lendBeside() {
 	if err != nil {
 		k.fail(NoDescriptors)
 	}
-	d := &workspace{beside: true, ref: *k} // k may be another connection's in a moment
+	d := &workspace{beside: true, ref: *k} // k may soon refer to another connection
 	s.mu.Unlock()
 	srv.goroutines.Add(1)
 	go func() {
 		back := false
 		defer srv.goroutines.Done()
-		defer func() { // also when user code has ended the goroutine
+		defer func() { // also after runtime.Goexit in user code
 			if !back {
 				d.ref.end(d)
 			}
@@ -117,8 +118,7 @@ func (k *connRef) lendBeside() {
 	}()
 }
 
-// takeBack has a loop serve a connection again that was lent, and reports whether that is
-// possible.
+// takeBack returns a lent connection to a loop, and reports whether that is possible.
 func (k *connRef) takeBack(nc net.Conn, left []byte) bool {
 	socket, err := sys.Take(nc.(syscall.Conn))
 	if err != nil {
@@ -134,18 +134,18 @@ func (k *connRef) takeBack(nc net.Conn, left []byte) bool {
 	return true
 }
 
-// Socket gives the socket away for good, within the visit: Out is written first, and the
-// visit has left its event loop. From here on the server neither reads nor writes it, keeps
-// no limit, and neither waits for it nor closes it when it shuts down: whoever has it does.
-// The connection ends as ClosedHere when the visit does; what Advance returns does not
-// count, and what was read and not used is Advance's to pass on. Nothing can be posted any
-// more. The error is the Reason for which the connection ends, or why there is no
+// Socket gives the socket away for good, within the visit: it writes Out first, and moves
+// the visit off its event loop. From here on the server neither reads nor writes the
+// socket, enforces no limits, and neither waits for it nor closes it on shutdown: its new
+// owner must. The connection ends as ClosedHere at the end of the visit; Advance's
+// results are ignored, and Advance must pass on any unused input. Nothing can be posted
+// any more. The error is the Reason for which the connection ends, or why there is no
 // descriptor for a net.Conn. Outside an engine it is errors.ErrUnsupported.
 func (t *Turn) Socket() (net.Conn, error) {
 	if t.ref == nil {
 		return nil, errors.ErrUnsupported
 	}
-	t.Hold() // or a push could be half written
+	t.Hold() // otherwise a push could be half written
 	t.Leave()
 	if err := t.Flush(); err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (t *Turn) Socket() (net.Conn, error) {
 	return t.ref.giveAway(t)
 }
 
-// giveAway is the end of Turn.Socket: as far as the engine goes the connection is dead.
+// giveAway ends Turn.Socket: for the engine the connection is dead.
 func (k *connRef) giveAway(t *Turn) (nc net.Conn, err error) {
 	s := k.s
 	s.mu.Lock()
@@ -183,7 +183,7 @@ func (k *connRef) giveAway(t *Turn) (nc net.Conn, err error) {
 	return nc, err
 }
 
-// givenAway stands for a socket that is somebody else's: only its addresses are known.
+// givenAway stands in for a socket that was given away: only its addresses are known.
 type givenAway struct{ local, remote net.Addr }
 
 func (a givenAway) Read([]byte) (int, error)         { return 0, net.ErrClosed }

@@ -2,25 +2,25 @@ package engine
 
 import "github.com/hone-go/hone/pool"
 
-// outputQueue is output that was posted to a connection and not yet handed to a
-// writer. The connection's mutex guards it.
+// outputQueue is the output posted to a connection that no writer has taken yet. The
+// connection's mutex guards it.
 type outputQueue struct {
 	buffer   pool.Buffer
-	content  []byte // buffer's, which is told how long it is when it is handed on; nil: there is none
+	content  []byte // of buffer, whose length is set when it is handed on; nil: empty
 	top      int    // how much of it was posted before the current visit
-	visiting bool   // in a visit whose output goes before what is posted during it
-	free     int    // of that visit: how much a writer may take already
+	visiting bool   // in a visit whose output precedes what is posted during it
+	free     int    // during that visit: how much a writer may take already
 }
 
 func (q *outputQueue) len() int { return len(q.content) }
 
-// empty reports whether nothing was posted.
+// empty reports whether nothing is queued.
 func (q *outputQueue) empty() bool { return q.content == nil }
 
 // held reports whether there is nothing that a writer may take now.
 func (q *outputQueue) held() bool { return q.content == nil || q.visiting && q.free == 0 }
 
-// take hands the queue to a writer, or what it may take of it.
+// take hands the queue to a writer, or the part that it may take.
 func (q *outputQueue) take(buffers *pool.Buffers) pool.Buffer {
 	if !q.visiting || q.free >= q.len() {
 		return q.takeAll()
@@ -41,13 +41,13 @@ func (q *outputQueue) takeAll() pool.Buffer {
 	return b
 }
 
-// startVisit remembers what was posted before this visit.
+// startVisit records what was posted before this visit.
 func (q *outputQueue) startVisit() { q.visiting, q.top, q.free = true, q.len(), 0 }
 
 // letEarlierGo lets a writer take what was posted before the visit.
 func (q *outputQueue) letEarlierGo() { q.free = q.top }
 
-// add appends parts, n bytes in all, and reports whether that took more memory.
+// add appends parts, n bytes in total, and reports whether the buffer grew.
 func (q *outputQueue) add(s *Server, parts [][]byte, n int) (grown bool) {
 	if n > cap(q.content)-len(q.content) {
 		q.reserve(&s.buffers, n)
@@ -60,7 +60,7 @@ func (q *outputQueue) add(s *Server, parts [][]byte, n int) (grown bool) {
 }
 
 // insert adds a visit's output: before what was posted during the visit if that is held,
-// else at the end. It reports whether that took more memory.
+// else at the end. It reports whether the buffer grew.
 func (q *outputQueue) insert(s *Server, p []byte) (grown bool) {
 	end := q.len()
 	at := end
@@ -85,10 +85,10 @@ func (q *outputQueue) reserve(buffers *pool.Buffers, n int) {
 	q.content = q.buffer.Bytes()[:len(q.content)]
 }
 
-// smallQueue is the least memory that a queue takes: it rarely has one short reply alone.
+// smallQueue is the minimum capacity: a queue rarely holds just one short reply.
 const smallQueue = 512
 
-// capacity is the memory of a buffer, 0 if there is none.
+// capacity returns the memory of a buffer, 0 if there is none.
 func capacity(b pool.Buffer) int64 {
 	if !b.Lent() {
 		return 0

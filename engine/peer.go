@@ -8,12 +8,11 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// Who is at the other end, and how it came here. Nothing of this is kept with a
-// connection: the socket is asked.
+// The peer's identity and addresses. None of it is stored: the socket is queried.
 
-// LocalAddr is the address that the peer has connected to: a trusted proxy's peer, if
-// there is one, has connected elsewhere. It is the zero AddrPort for unix sockets and
-// when the connection has ended. It takes a system call.
+// LocalAddr returns the address to which the peer connected; behind a trusted proxy, that
+// is the address to which the proxy connected. It returns the zero AddrPort for unix
+// sockets and after the connection has ended. It costs a system call.
 func (c Conn) LocalAddr() netip.AddrPort {
 	k, nc, ok := c.carrier()
 	if !ok {
@@ -26,9 +25,9 @@ func (c Conn) LocalAddr() netip.AddrPort {
 	return k.s.socket.LocalAddr()
 }
 
-// TLS is what the handshake has agreed on, with the peer's certificates: nil without
-// TLS, and when the connection has ended. It is there from OnOpen on, made anew by every
-// call.
+// TLS returns the state of the TLS handshake, with the peer's certificates: nil without
+// TLS, and after the connection has ended. It is available from OnOpen on; every call
+// allocates a new copy.
 func (c Conn) TLS() *tls.ConnectionState {
 	k, nc, ok := c.carrier()
 	if !ok {
@@ -45,10 +44,10 @@ func (c Conn) TLS() *tls.ConnectionState {
 	return &state
 }
 
-// Credentials says which process, of which user and group, has connected a unix
-// socket, behind TLS too. The process may have ended since, and its number may be
-// another's. They are known on Linux, while the connection lasts. Where they are not,
-// all are -1, which is nobody: 0 would be root. It takes two system calls.
+// Credentials returns the process, user and group that connected a unix socket, also
+// under TLS. The process may have ended since, and its number may have been reused. They
+// are available on Linux while the connection is open. Otherwise all are -1, which is
+// nobody: 0 would be root. It costs two system calls.
 func (c Conn) Credentials() (pid, uid, gid int, known bool) {
 	k, nc, ok := c.carrier()
 	if !ok {
@@ -67,9 +66,9 @@ func (c Conn) Credentials() (pid, uid, gid int, known bool) {
 	return pid, uid, gid, known
 }
 
-// innermost is the connection under layers such as TLS.
+// innermost returns the connection under layers such as TLS.
 func innermost(nc net.Conn) net.Conn {
-	for range 8 { // a layer may be its own
+	for range 8 { // bounded, because a layer may wrap itself
 		outer, ok := nc.(interface{ NetConn() net.Conn })
 		if !ok {
 			break
@@ -79,9 +78,9 @@ func innermost(nc net.Conn) net.Conn {
 	return nc
 }
 
-// carrier finds what carries the connection's bytes: a net.Conn, to be asked without
-// the mutex because it may be anybody's; or, where that is nil, the slot's socket, with
-// the mutex held.
+// carrier finds the transport of the connection: a net.Conn, to be used without the mutex
+// because it may be user code; or, where that is nil, the slot's socket, with the mutex
+// held.
 func (c Conn) carrier() (k connRef, nc net.Conn, ok bool) {
 	k, ok = c.lock()
 	if !ok {

@@ -2,9 +2,8 @@ package engine
 
 import "math"
 
-// What others than its owner do to a connection: late replies and pushes, promises,
-// and the end. They hold its mutex. How what was posted is written is in
-// late_write.go.
+// Operations on a connection by others than its owner: late replies and pushes, promises,
+// and the end. They hold its mutex. How posted output is written is in late_write.go.
 
 // post queues a late reply or a push.
 func (c Conn) post(ticket uint64, parts [][]byte) error {
@@ -27,8 +26,8 @@ func (c Conn) post(ticket uint64, parts [][]byte) error {
 	return k.post(x, parts, n)
 }
 
-// postAll queues the answers to promises of the connection, as far as they fit into one
-// post, and reports how many it has looked at, and which of them were not open.
+// postAll queues late replies of the connection, as many as fit into one post, and
+// returns how many it has processed, and which of them were not open.
 func (c Conn) postAll(replies []Reply, out []byte, ends []int, from int) (n int, settled []int, err error) {
 	for n = 1; n < len(replies) && ends[n]-from <= maxSend; n++ {
 	}
@@ -63,7 +62,7 @@ func (c Conn) postAll(replies []Reply, out []byte, ends []int, from int) (n int,
 	return n, settled, k.post(x, parts, size)
 }
 
-// lockToPost locks the connection, if something may be posted to it.
+// lockToPost locks the connection, if posting to it is allowed.
 func (c Conn) lockToPost(push bool) (k connRef, x *inflight, err error) {
 	k, ok := c.lock()
 	if !ok {
@@ -83,7 +82,7 @@ func (c Conn) lockToPost(push bool) (k connRef, x *inflight, err error) {
 	return k, x, nil
 }
 
-// post queues parts, n bytes in all, and has them written. mu is held, and released.
+// post queues parts, n bytes in total, and triggers a write. mu is held, and released.
 func (k *connRef) post(x *inflight, parts [][]byte, n int) error {
 	err := k.enqueue(x, parts, n)
 	k.s.mu.Unlock()
@@ -113,23 +112,22 @@ func (k *connRef) enqueue(x *inflight, parts [][]byte, n int) error {
 	return nil
 }
 
-// inVisit reports whether the loop is in a visit of the connection right now: what
-// is posted then is written with the visit's own output. mu held.
+// inVisit reports whether the loop is in a visit of the connection right now: what is
+// posted then is written with the visit's own output. mu held.
 func (k *connRef) inVisit() bool {
 	return k.sh.visiting.Load()&visitSlots == uint64(uint32(k.key))+1
 }
 
-// resume has an owner that waits for room, or for all to be settled, look again. mu
-// held.
+// resume wakes an owner that waits for room, or for all replies to be sent. mu held.
 func (k *connRef) resume(x *inflight) {
 	if k.s.marks.has(isWaiting) && (k.resumes(x) || x.settled()) {
 		k.notify()
 	}
 }
 
-// relieve is asked when more is posted than the hard cap: a queue that only waits
-// for somebody to write it is not the peer's fault, and is written here and now. It
-// reports whether the queue may grow by one more. mu held.
+// relieve is called when more is queued than the hard cap: a queue that merely has not
+// been written yet is not the peer's fault, and is written here. It reports whether the
+// queue may grow. mu held.
 func (k *connRef) relieve(x *inflight) bool {
 	limits := &k.sh.srv.limits
 	switch {
@@ -139,16 +137,16 @@ func (k *connRef) relieve(x *inflight) bool {
 		return x.queue.len() <= limits.hardest()
 	}
 	k.write(x, true)
-	if x.front.Lent() && x.cut { // the peer takes all that it is sent
+	if x.front.Lent() && x.cut { // the peer reads all that it is sent
 		return x.queue.len() <= limits.hardest()
 	}
 	return !k.s.dead && x.queue.len() <= limits.HardCap
 }
 
-// burdens reports whether a connection to which something was posted must go, since
-// the output budget is exceeded: much waits for it although it was just written, and
-// its peer has taken nothing for some sweeps, or, when the budget is far exceeded, now.
-// mu held.
+// burdens reports whether a connection to which something was posted must be closed
+// because the output budget is exceeded: it has much unsent output although it was just
+// written, and its peer has read nothing for some sweeps, or, when the budget is far
+// exceeded, now. mu held.
 func (k *connRef) burdens(x *inflight) bool {
 	srv := k.sh.srv
 	far := srv.output.over() > srv.output.limit/8
@@ -167,28 +165,28 @@ func (k *connRef) burdens(x *inflight) bool {
 	return x.waiting > much && stall != 0 && !x.cut && (far || age > 4*srv.rules.hurried() && age < ahead)
 }
 
-// promise owes one more reply, or as many as there is room for in into and below
-// Limits.InFlight, and says how many. It also says whether flow control lets one more
-// message be served after these.
+// promise records one more owed reply, or as many as fit into and Limits.InFlight allows,
+// and returns the number. It also returns whether flow control allows one more message
+// after these.
 func (k *connRef) promise(into []uint64) (n int, more bool) {
 	k.s.mu.Lock()
 	x := k.attach()
 	n = min(len(into), max(1, k.sh.srv.limits.InFlight-int(x.promises.open)))
 	if b := &k.sh.srv.requests; b.owed.Load() > b.limit/2 {
-		n = 1 // what many visits take beforehand would pass Limits.TotalInFlight by much
+		n = 1 // tickets taken in advance by many visits would far exceed Limits.TotalInFlight
 	}
 	for i := range into[:n] {
 		into[i] = x.promises.take()
 	}
 	if x.promises.open-x.told >= k.sh.srv.requests.every {
-		k.recountOwed(x) // one visit must not pass the limit by much
+		k.recountOwed(x) // one visit must not exceed the limit by much
 	}
 	more = k.below(x) && !k.sh.srv.requests.full.Load()
 	k.s.mu.Unlock()
 	return n, more
 }
 
-// giveBack takes back the tickets that a visit has not promised. mu held.
+// giveBack returns the tickets that a visit has not used. mu held.
 func (t *Turn) giveBack(x *inflight) {
 	if t.spares > 0 {
 		x.promises.revoke(t.spare[:t.spares])
@@ -203,7 +201,7 @@ func (k *connRef) revoke(tickets []uint64) (open int) {
 	return k.attach().promises.revoke(tickets)
 }
 
-// notify has the owner look at its connection. mu held.
+// notify makes the owner check its connection. mu held.
 func (k *connRef) notify() {
 	switch x := k.x.Load(); {
 	case x != nil && x.g != nil:
@@ -215,13 +213,13 @@ func (k *connRef) notify() {
 	}
 }
 
-// abort ends the connection at once: what waits for the peer is dropped. mu held.
+// abort ends the connection at once: unsent output is dropped. mu held.
 func (k *connRef) abort(why Reason) {
 	s := k.s
 	switch why {
-	case 0: // its time to linger is over; why it lingers has been said
+	case 0: // its linger time is over; the reason was sent before
 	case Forced:
-		s.why.Store(uint32(Forced)) // whatever it was about to end for, it was not let
+		s.why.Store(uint32(Forced)) // overrides a graceful reason
 	default:
 		k.fail(why)
 	}
@@ -244,13 +242,13 @@ func (k *connRef) abort(why Reason) {
 	k.notify()
 }
 
-// reset is abort by the owner, who does not hold mu.
+// reset is abort by the owner, without mu.
 func (k *connRef) reset(why Reason) {
 	k.s.mu.Lock()
 	k.abort(why)
 	k.s.mu.Unlock()
 }
 
-// hardest is what may gather while a write is under way that the peer has not
+// hardest is how much may be queued while a write is in progress that the socket has not
 // refused yet.
 func (l *Limits) hardest() int { return int(min(2*int64(l.HardCap), math.MaxInt32)) }

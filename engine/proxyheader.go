@@ -7,42 +7,42 @@ import (
 	"net/netip"
 )
 
-// errProxyHeader says that the first bytes of a connection are no PROXY
-// protocol header. There is no second guess: a listener that expects the header
-// and takes anything else lets every stranger choose its own address.
+// errProxyHeader means that a connection does not begin with a PROXY protocol header.
+// There is no fallback: a listener that accepts connections with and without the header
+// lets every stranger choose its own address.
 var errProxyHeader = errors.New("engine: malformed PROXY header")
 
 const (
-	// proxyLineMax is the longest line of version 1, CRLF included; the
-	// specification has the receiver refuse what has not ended by then.
+	// proxyLineMax is the maximum length of a version 1 line, CRLF included; the
+	// specification requires receivers to refuse longer ones.
 	proxyLineMax = 107
-	// proxyUnknownMin is "PROXY UNKNOWN\r\n", the shortest header of all.
+	// proxyUnknownMin is the length of "PROXY UNKNOWN\r\n", the shortest header of all.
 	proxyUnknownMin = 15
-	// proxyFixed is what every header of version 2 begins with.
+	// proxyFixed is the length of the fixed part of a version 2 header.
 	proxyFixed = 16
-	// proxyBodyMax bounds the addresses and TLVs of version 2. The length field
-	// could claim 64 KiB, and a peer that has proven nothing yet would have us
-	// hold them. Senders are told to stay within one segment (536 bytes); eight
-	// times that leaves room for the names out of a TLS certificate.
+	// proxyBodyMax bounds the addresses and TLVs of version 2. The length field could
+	// claim 64 KiB, which an unauthenticated peer would make us buffer. The specification
+	// tells senders to stay within one segment (536 bytes); eight times that leaves room
+	// for names from a TLS certificate.
 	proxyBodyMax = 4096
 
 	proxySignature = "\r\n\r\n\x00\r\nQUIT\n"
 )
 
-// proxyHeader reads a PROXY protocol header, version 1 or 2, from the front of
-// in. It never looks behind the header and keeps nothing: call it again with
-// more bytes and it starts anew.
+// proxyHeader parses a PROXY protocol header, version 1 or 2, at the front of in. It
+// reads nothing after the header and keeps no state: call it again with more bytes and it
+// starts over.
 //
-//   - need > 0: the header is good so far and has at least that many bytes left;
-//     a reader that takes exactly need never takes a byte of what follows.
+//   - need > 0: the header is valid so far and lacks at least that many bytes;
+//     reading exactly need bytes never reads past the header.
 //   - err == nil, need == 0: the header was in[:used] and addr is the client. An
 //     invalid addr (LOCAL, UNKNOWN, unix and datagram families) means that the
 //     socket's own address stays.
-//   - err != nil: in holds a byte that no header has in that place. More bytes
-//     cannot repair it.
+//   - err != nil: in is not a valid header. More bytes
+//     cannot make it one.
 //
-// IPv4 addresses that came mapped into IPv6 are returned as IPv4, so that they
-// compare with prefixes the way those of plain sockets do. TLVs are skipped.
+// IPv4 addresses mapped into IPv6 are returned as IPv4, so that they compare with
+// prefixes like those of plain sockets. TLVs are skipped.
 func proxyHeader(in []byte) (used, need int, addr netip.AddrPort, err error) {
 	if len(in) > 0 && in[0] == proxySignature[0] {
 		return proxyBinary(in)
@@ -50,7 +50,7 @@ func proxyHeader(in []byte) (used, need int, addr netip.AddrPort, err error) {
 	return proxyLine(in)
 }
 
-// proxyBinary reads version 2, whose first byte has been seen.
+// proxyBinary parses version 2, whose first byte has been checked.
 func proxyBinary(in []byte) (used, need int, addr netip.AddrPort, err error) {
 	const versionAt, familyAt, lengthAt = 12, 13, 14
 	const local, proxied = 0x20, 0x21 // version 2 in the high bits
@@ -64,7 +64,7 @@ func proxyBinary(in []byte) (used, need int, addr netip.AddrPort, err error) {
 		return 0, 0, addr, errProxyHeader
 	}
 	least := 0
-	if len(in) > familyAt && in[versionAt] == proxied { // LOCAL: to be ignored
+	if len(in) > familyAt && in[versionAt] == proxied { // a LOCAL header's content is ignored
 		if least = proxyBodyMin(in[familyAt]); least < 0 {
 			return 0, 0, addr, errProxyHeader
 		}
@@ -96,14 +96,14 @@ func proxyBinary(in []byte) (used, need int, addr netip.AddrPort, err error) {
 	return used, 0, addr, nil
 }
 
-// proxyBodyMin returns how long the addresses of a family are, or -1 for a
-// family or transport that version 2 does not have.
+// proxyBodyMin returns the length of the addresses of a family, or -1 for a family or
+// transport that version 2 does not have.
 func proxyBodyMin(family byte) int {
 	if family&0x0f > 2 { // unspecified, stream, datagram
 		return -1
 	}
 	switch family >> 4 {
-	case 0: // unspecified: nothing is promised
+	case 0: // unspecified: no addresses
 		return 0
 	case 1: // IPv4
 		return 2*4 + 2*2
@@ -115,12 +115,12 @@ func proxyBodyMin(family byte) int {
 	return -1
 }
 
-// proxyLine reads version 1, from its very first byte.
+// proxyLine parses version 1, from its first byte.
 func proxyLine(in []byte) (used, need int, addr netip.AddrPort, err error) {
 	r := proxyText{rest: in}
 	r.word("PROXY ")
 	switch {
-	case !r.bad && len(r.rest) == 0: // which kind it is remains to be seen
+	case !r.bad && len(r.rest) == 0: // the kind is not known yet
 		return 0, proxyUnknownMin - len(in), addr, nil
 	case r.next('U'):
 		r.unknown()
@@ -136,20 +136,20 @@ func proxyLine(in []byte) (used, need int, addr netip.AddrPort, err error) {
 	return used, 0, addr, nil
 }
 
-// proxyText reads the fields of a version 1 line one after the other, each with
-// the byte that ends it. When the bytes run out within a field, that field and
-// all after it add to short the least that they still want: the sum is what the
-// line certainly still has. After a bad byte every read is a no-op.
+// proxyText parses the fields of a version 1 line, each with its terminating byte. When
+// the bytes run out within a field, that field and all after it add to short the minimum
+// that they still lack: the sum is the minimum that the line still lacks. After an
+// invalid byte every method is a no-op.
 type proxyText struct {
 	rest  []byte
 	short int
 	bad   bool
 }
 
-// took settles a field that ends n bytes into rest.
+// took consumes a field that ends n bytes into rest.
 func (r *proxyText) took(n int) { r.rest = r.rest[n:] }
 
-// lacks settles a field that wants n bytes or more beyond rest.
+// lacks records that a field lacks at least n bytes beyond rest.
 func (r *proxyText) lacks(n int) { r.rest, r.short = nil, r.short+n }
 
 func (r *proxyText) next(c byte) bool { return len(r.rest) > 0 && r.rest[0] == c }
@@ -166,8 +166,8 @@ func (r *proxyText) word(w string) {
 	}
 }
 
-// unknown reads "UNKNOWN", anything at all, which is to be ignored, and CRLF.
-// Neither CR nor LF may stand alone.
+// unknown parses "UNKNOWN", any text, which is ignored, and CRLF. Neither CR nor LF may
+// occur alone.
 func (r *proxyText) unknown() {
 	r.word("UNKNOWN")
 	if r.next(' ') {
@@ -180,11 +180,10 @@ func (r *proxyText) unknown() {
 	r.word("\r\n")
 }
 
-// tcp reads "TCP4" or "TCP6", the addresses and ports, and CRLF; it returns the
-// source.
+// tcp parses "TCP4" or "TCP6", the addresses and ports, and CRLF; it returns the source.
 func (r *proxyText) tcp() netip.AddrPort {
 	r.word("TCP")
-	address := r.address6 // the shorter kind, as long as the digit is missing
+	address := r.address6 // assume the shorter kind until the digit has arrived
 	if r.next('4') {
 		address = r.address4
 		r.word("4 ")
@@ -199,7 +198,7 @@ func (r *proxyText) tcp() netip.AddrPort {
 	return netip.AddrPortFrom(src, port)
 }
 
-// port reads a number up to 65535 without leading zeros, and the byte after it.
+// port parses a number up to 65535 without leading zeros, and the byte after it.
 func (r *proxyText) port(end byte) uint16 {
 	digits, value := 0, 0
 	for i, c := range r.rest {
@@ -218,7 +217,7 @@ func (r *proxyText) port(end byte) uint16 {
 	return 0
 }
 
-// address4 reads four numbers without leading zeros, and a space.
+// address4 parses four numbers without leading zeros, and a space.
 func (r *proxyText) address4() netip.Addr {
 	var ip [4]byte
 	at, digits, value := 0, 0, 0
@@ -241,14 +240,13 @@ func (r *proxyText) address4() netip.Addr {
 	return netip.Addr{}
 }
 
-// address6 reads an IPv6 address and a space. It takes what netip.ParseAddr
-// takes, the dotted tail included because inet_ntop writes it, but no zone. The
-// specification asks for "::" in place of the longest run of zeros only; that
-// is for senders.
+// address6 parses an IPv6 address and a space. It accepts what netip.ParseAddr accepts,
+// including the dotted tail because inet_ntop writes it, but no zone. The specification
+// allows "::" only for the longest run of zeros; that rule is for senders.
 func (r *proxyText) address6() netip.Addr {
 	var ip [16]byte
-	groups, gap, most := 0, -1, 8 // complete ones, how many before "::", how many there may be
-	digits, value := 0, 0         // of the group being read
+	groups, gap, most := 0, -1, 8 // complete groups, index of "::" or -1, maximum number of groups
+	digits, value := 0, 0         // of the current group
 	for i, c := range r.rest {
 		digit := hexDigit(c)
 		switch {
@@ -259,7 +257,7 @@ func (r *proxyText) address6() netip.Addr {
 			groups, digits, value = groups+1, 0, 0
 		case c == ':' && i == 0:
 		case c == ':' && digits == 0 && gap < 0 && i > 0:
-			gap, most = groups, 7 // it stands for one group at least
+			gap, most = groups, 7 // it stands for at least one group
 		case c == '.' && digits > 0 && (gap < 0 && groups == 6 || gap >= 0 && groups < 6):
 			r.took(i - digits)
 			tail := r.address4()
@@ -283,7 +281,7 @@ func (r *proxyText) address6() netip.Addr {
 	switch {
 	case len(r.rest) == 0 || digits > 0 && gap < 0 && groups < 7:
 		r.lacks(len(":: "))
-	case digits == 0 && gap != groups: // one colon stands last
+	case digits == 0 && gap != groups: // a single colon at the end
 		r.lacks(len(": "))
 	default:
 		r.lacks(len(" "))
@@ -291,7 +289,7 @@ func (r *proxyText) address6() netip.Addr {
 	return netip.Addr{}
 }
 
-// proxyExpand moves the groups behind the gap, if there is one, to the end.
+// proxyExpand moves the groups after the gap, if there is one, to the end.
 func proxyExpand(ip [16]byte, groups, gap int) netip.Addr {
 	if gap >= 0 {
 		behind := ip

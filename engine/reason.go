@@ -7,49 +7,49 @@ import (
 	"sync/atomic"
 )
 
-// Reason says why a connection ended or was refused. It is an error. The engine's are a
-// closed set: their names are the labels of the counters in Stats. A protocol may add a
+// Reason is why a connection ended or was refused. It is an error. The engine's reasons
+// are a closed set: their names are labels of the counters in Stats. A protocol may add a
 // few, see Own.
 type Reason uint8
 
 // The reasons, in the order of Stats.Ended.
 const (
 	_                 Reason = iota
-	PeerClosed               // the peer closed, and everything it asked was answered
+	PeerClosed               // the peer closed, and all its requests were answered
 	PeerReset                // the connection broke
-	ClosedHere               // a handler closed it, or took the socket over
+	ClosedHere               // a handler closed it, or took over the socket
 	IdleTimeout              // nothing arrived for Limits.IdleTime
-	FrameTimeout             // a message trickled beyond its time
+	FrameTimeout             // a message took too long to arrive
 	WriteStall               // the peer read nothing for Limits.StallTime
-	SlowReader               // more than Limits.HardCap bytes waited for the peer
-	OutputBudget             // all output together passed Limits.TotalOutput
+	SlowReader               // more than Limits.HardCap bytes were unsent
+	OutputBudget             // total output exceeded Limits.TotalOutput
 	TooLarge                 // a message over Limits.FrameSize
-	Malformed                // bytes that are not a message
-	UnknownCommand           // a message that the protocol does not know
+	Malformed                // not a valid message
+	UnknownCommand           // unknown message type
 	BadProxyHeader           // a trusted proxy sent no valid PROXY header
 	Panicked                 // a handler panicked
 	TooManyConns             // over Limits.Conns
 	TooManyPerAddress        // over Limits.ConnsPerAddress
-	NoDescriptors            // accepted on the spare descriptor, and closed
+	NoDescriptors            // out of descriptors
 	ShuttingDown             // drained
-	Forced                   // the shutdown's patience ended first
-	InputBudget              // all unserved input together passed Limits.TotalInput
-	Displaced                // never sent a byte, and made room for a newcomer at Limits.Conns
-	AuthTimeout              // had not proved who it is within Limits.AuthTime
+	Forced                   // the shutdown's context ended first
+	InputBudget              // total unserved input exceeded Limits.TotalInput
+	Displaced                // never sent a byte, and was displaced by a new connection at Limits.Conns
+	AuthTimeout              // did not authenticate within Limits.AuthTime
 	reasons
 )
 
-// Own is the first of the reasons that a protocol has of its own, Own+1 the second, and so
-// on: they are named by Server.OwnReasons and counted in Stats.Own. Refuse is asked for
-// their words as for all others. One that has no name counts as Malformed.
+// Own is the first of a protocol's own reasons, Own+1 the second, and so on:
+// Server.OwnReasons names them and Stats.Own counts them. Like all others they are passed
+// to Refuse. One without a name counts as Malformed.
 const Own Reason = 64
 
-// mostOwn is how many there may be: they are labels of metrics.
+// mostOwn is the maximum number of own reasons: each is a label of metrics.
 const mostOwn = 8
 
-// OwnEnded is how many connections have ended for one reason of the protocol's own.
+// OwnEnded is how many connections have ended for one of the protocol's own reasons.
 type OwnEnded struct {
-	Name  string // "" where the protocol has no such reason
+	Name  string // "" if unused
 	Count uint64
 }
 
@@ -77,8 +77,8 @@ var reasonNames = [reasons]string{
 	AuthTimeout:       "auth_timeout",
 }
 
-// String is the reason's label: lower case, words joined by underscores. For those of a
-// protocol's own it is a number, since their names are the server's.
+// String returns the reason's label: lower case, words joined by underscores. For a
+// protocol's own reason it is a number, because only the server knows the name.
 func (r Reason) String() string {
 	if r >= Own && r < Own+mostOwn {
 		return "own_" + strconv.Itoa(int(r-Own)+1)
@@ -89,13 +89,13 @@ func (r Reason) String() string {
 	return reasonNames[r]
 }
 
-// Error makes a Reason an error.
+// Error returns the reason's label with a prefix.
 func (r Reason) Error() string { return "engine: connection ended: " + r.String() }
 
-// checkOwnReasons panics if a protocol's reasons cannot be labels beside the engine's.
+// checkOwnReasons panics if a protocol's reasons cannot be used as labels.
 func (s *Server) checkOwnReasons() {
 	if len(s.OwnReasons) > mostOwn {
-		panic(fmt.Sprintf("engine: Server.OwnReasons has %d names; there may be %d", len(s.OwnReasons), mostOwn))
+		panic(fmt.Sprintf("engine: Server.OwnReasons has %d names; the maximum is %d", len(s.OwnReasons), mostOwn))
 	}
 	known := map[string]bool{}
 	for r := range reasons {
@@ -103,13 +103,13 @@ func (s *Server) checkOwnReasons() {
 	}
 	for _, name := range s.OwnReasons {
 		if name == "" || known[name] || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
-			panic(fmt.Sprintf("engine: Server.OwnReasons has %q; a name is lower case letters and underscores, and nobody else's", name))
+			panic(fmt.Sprintf("engine: Server.OwnReasons has %q; use a unique name of lower case letters and underscores", name))
 		}
 		known[name] = true
 	}
 }
 
-// endedFor is where connections that end for why are counted.
+// endedFor returns the counter of connections that ended for why.
 func (s *Server) endedFor(why Reason) *atomic.Uint64 {
 	switch {
 	case why < reasons:

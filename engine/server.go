@@ -15,42 +15,43 @@ import (
 	"github.com/hone-go/hone/pool"
 )
 
-// ErrServerClosed is what Serve returns after Shutdown or Close.
+// ErrServerClosed is returned by Serve after Shutdown or Close.
 var ErrServerClosed = errors.New("engine: server closed")
 
-// Server serves one Protocol on any number of listeners. Fill the fields, call
-// Serve; do not change them afterwards. The zero value of every field but
-// Protocol is a working default.
+// Server serves one Protocol on any number of listeners. Fill the fields, then call
+// Serve; do not change the fields afterwards. The zero value of every field but Protocol
+// is a working default.
 type Server struct {
-	// Protocol gives the bytes their meaning. Required.
+	// Protocol parses and answers messages. Required.
 	Protocol Protocol
-	// Engine moves the bytes. Zero: the default of this operating system.
+	// Engine does the I/O. Zero: the default of this operating system.
 	Engine Engine
-	// Limits protect the server.
+	// Limits are the server's limits and timeouts.
 	Limits Limits
-	// TrustedProxies are the addresses whose connections begin with a PROXY
-	// protocol header, version 1 or 2; from everybody else such a header is
-	// just bytes. Zero: nobody.
+	// TrustedProxies are the addresses whose connections begin with a PROXY protocol
+	// header, version 1 or 2; from all others such a header is ordinary input. Zero:
+	// none.
 	TrustedProxies []netip.Prefix
-	// OwnReasons are the names of the reasons for which Protocol ends connections beside
-	// the engine's, the name of Own first: lower case and underscores, 8 at most. Zero:
-	// it has none.
+	// OwnReasons are the names of the reasons for which Protocol ends connections in
+	// addition to the engine's, starting with the name of Own: lower case and
+	// underscores, 8 at most. Zero: none.
 	OwnReasons []string
-	// HandshakeFailed says for which reason a connection ends whose peer has failed a TLS
-	// handshake by what it sent; 0 leaves that to the engine. Zero: the Reason that the
-	// error is or wraps, as a tls.Config's VerifyConnection may return it, else Malformed.
+	// HandshakeFailed returns the reason for which a connection ends after the peer sent
+	// an invalid TLS handshake; 0 leaves that to the engine. Zero: the Reason that the
+	// error is or wraps, as a tls.Config's VerifyConnection may return it, else
+	// Malformed.
 	HandshakeFailed func(err error) Reason
-	// Logger hears of panics, of accept errors and of refused connections, at
-	// most once a second each. Zero: silence.
+	// Logger gets panics, accept errors and refused connections, at most once a second
+	// each. Zero: no logging.
 	Logger *slog.Logger
 	// OnOpen is called when a connection begins, before its first message.
 	OnOpen func(Conn)
-	// OnClose is called exactly once for every connection that OnOpen saw,
-	// after its last handler has returned.
+	// OnClose is called exactly once for every connection for which OnOpen was, after its
+	// last handler has returned.
 	OnClose func(Conn, Reason)
 
 	once     sync.Once
-	begun    atomic.Bool // all that once makes is there
+	begun    atomic.Bool // the once function has completed
 	how      Engine
 	limits   Limits
 	rules    rules
@@ -60,19 +61,19 @@ type Server struct {
 
 	ctx      context.Context
 	cancel   context.CancelFunc
-	stop     chan struct{} // closed when the background may end
-	hurry    chan struct{} // closed by Close: no more patience
+	stop     chan struct{} // closed to end the background goroutines
+	hurry    chan struct{} // closed by Close: a Shutdown in progress stops waiting
 	draining atomic.Bool
-	forced   atomic.Bool   // the patience has ended
-	leaving  atomic.Bool   // somebody shuts down
-	gone     chan struct{} // closed when that is done
+	forced   atomic.Bool   // connections are being forced closed
+	leaving  atomic.Bool   // a Shutdown is in progress
+	gone     chan struct{} // closed when it is done
 	hurried  sync.Once
 
-	spoken atomic.Pointer[[]*spoken] // Protocol, and what connections have become
+	spoken atomic.Pointer[[]*spoken] // Protocol, and what connections have switched to
 
 	buffers     pool.Buffers
 	workspaces  sync.Pool // of *workspace, for loops and for connections that borrow
-	smallSpaces sync.Pool // the same, where many borrow at once
+	smallSpaces sync.Pool // the same, when many borrow at once
 	inflights   sync.Pool // of *inflight, for connections of loops
 	goroutines  sync.WaitGroup
 	flushers    []*flusher // of the goroutine engines, and of what an Events server cannot put on a loop
@@ -82,8 +83,8 @@ type Server struct {
 	helpers   helpers
 	watchdog  watchdog
 	handOffs  atomic.Uint64
-	waits     func(wakeUp <-chan struct{}) // a test's: called before an owner waits in the middle of a visit
-	abandoned atomic.Bool                  // all are cut off: the loops end, though user code may still have connections
+	waits     func(wakeUp <-chan struct{}) // for tests: called before an owner waits in the middle of a visit
+	abandoned atomic.Bool                  // all connections were cut off: loops end even if user code still has connections
 
 	counts   [8]counters
 	accepted atomic.Uint64
@@ -99,12 +100,12 @@ type Server struct {
 
 	mu         sync.Mutex
 	open       int                // connections
-	displacing int                // of these, silent ones that are to make room
-	newcomers  []Conn             // that came meanwhile
-	excess     int                // newcomers to be refused that have not come yet
+	displacing int                // of these, silent ones that are being displaced
+	newcomers  []Conn             // admitted meanwhile
+	excess     int                // newcomers to refuse that are not queued yet
 	addresses  map[netip.Addr]int // see hostOf
 	listeners  map[*listenerCloser]struct{}
-	refusing   map[*net.Conn]struct{} // refused connections that are still being told so
+	refusing   map[*net.Conn]struct{} // refused connections that are being sent the reason
 	empty      chan struct{}          // closed when a drain has no connection left
 	drained    Drained
 	drainEnded bool // drained is final
@@ -130,7 +131,7 @@ func (s *Server) init() {
 		s.workspaces.New = func() any { return &workspace{in: make([]byte, s.how.size)} }
 		s.smallSpaces.New = func() any { return &workspace{in: make([]byte, max(1, min(smallInput, s.how.size-1)))} }
 		s.inflights.New = func() any { return new(inflight) }
-		s.perVisit = -1 // no end
+		s.perVisit = -1 // unlimited
 		if s.how.style == direct {
 			s.perVisit = 1
 		}
@@ -157,14 +158,14 @@ func (s *Server) init() {
 	})
 }
 
-// Context ends when the server is closed or a Shutdown's patience has ended,
-// not when it begins to drain.
+// Context returns a context that is cancelled when the server is closed or a Shutdown's
+// context ends, not when a drain starts.
 func (s *Server) Context() context.Context {
 	s.init()
 	return s.ctx
 }
 
-// bufferSize is the read buffer of a connection that owns one.
+// bufferSize returns the size of a connection's own read buffer.
 func (s *Server) bufferSize() int {
 	if s.how.style == parked || s.how.style == events {
 		return Buffered(0).size
@@ -172,7 +173,7 @@ func (s *Server) bufferSize() int {
 	return s.how.size
 }
 
-// each calls do with every connection, its mutex held.
+// each calls do with every connection, with its mutex held.
 func (s *Server) each(do func(k connRef)) {
 	for _, l := range s.started() {
 		l.each(do)
@@ -182,14 +183,14 @@ func (s *Server) each(do func(k connRef)) {
 	}
 }
 
-// reportPanic counts a panic of user code and tells the logger.
+// reportPanic counts and logs a panic of user code.
 func (s *Server) reportPanic(c Conn, v any, stack []byte) {
 	s.panics.Add(1)
 	s.noise.say(s.Logger, slog.LevelError, Panicked, "panic in a handler", "remote", c.RemoteAddr(), "panic", fmt.Sprint(v), "stack", string(stack))
 }
 
-// noise keeps repeated faults from flooding the log: one line a second for each
-// reason, with the number of those left out.
+// noise rate-limits the log for repeated faults: one line a second for each reason, with
+// the number of suppressed lines.
 type noise struct {
 	mu    sync.Mutex
 	last  [reasons]time.Time

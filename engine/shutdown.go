@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Drained says how a Shutdown goes or went, in connections but for Owed. It is final
-// when Shutdown has returned.
+// Drained reports the progress or result of a Shutdown, in connections except for Owed.
+// It is final when Shutdown has returned.
 type Drained struct {
-	Clean  int // answered, flushed and closed in peace
-	Forced int // cut off when the context ended
-	Owed   int // late replies that never came
-	Stuck  int // of the forced: had not ended when Shutdown returned, mostly because of user code
+	Clean  int // answered, flushed and closed
+	Forced int // forced closed when the context ended
+	Owed   int // late replies that were never sent
+	Stuck  int // of the forced: still open when Shutdown returned, mostly because of user code
 }
 
-// Shutdown stops accepting, answers what was sent, flushes and closes. When ctx
-// ends first, the connections that are left are cut off; handlers that do not
-// return are left behind. It returns ctx's error in that case, at most some 50 ms later.
-// Stats.Drained has the counts.
+// Shutdown drains the server: it stops accepting, answers the requests that were sent,
+// flushes and closes. When ctx ends first, it forces the remaining connections closed,
+// abandons handlers that do not return, and returns ctx's error at most about 50 ms
+// later. Stats.Drained has the counts.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.init()
 	if s.leaving.CompareAndSwap(false, true) {
@@ -33,10 +33,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// EndIdle ends the connections that have sent messages and have nothing under way: no
-// part of a message has come, and nothing is owed to the peer or waits for it. What a peer
-// is sending at that moment may be lost. A connection that a handler is busy with may end
-// when that has returned. One that is lent stays.
+// EndIdle ends the connections that have sent messages and are idle: no partial message
+// has arrived, no reply is owed and no output is unsent. A request in transit at that
+// moment may be lost. A connection that a handler is working on may end when the handler
+// has returned. Connections lent by TakeOver stay.
 func (s *Server) EndIdle() {
 	s.init()
 	s.each(func(k connRef) {
@@ -47,15 +47,15 @@ func (s *Server) EndIdle() {
 	})
 }
 
-// What connections get that are cut off, to end: time enough, unless they are inside
-// user code, or a crowd. Shutdown keeps to its context; Close has nothing to keep to.
+// How long forced connections get to end: enough time, unless they are inside user code,
+// or very many. Shutdown is bound by its context; Close is not.
 const (
 	shutdownForce = 30 * time.Millisecond
 	closeForce    = 500 * time.Millisecond
 )
 
-// drainLinger is how long a peer that has been told everything may keep its end
-// open in a drain. It has had the refusal by then, or is not there.
+// drainLinger is how long a peer that has been sent everything may keep its side open in
+// a drain. By then it has received the refusal, or is gone.
 const drainLinger = 250 * time.Millisecond
 
 func (s *Server) shutdown(ctx context.Context) error {
@@ -68,8 +68,8 @@ func (s *Server) shutdown(ctx context.Context) error {
 		close(s.empty)
 	}
 	s.mu.Unlock()
-	go s.each(func(k connRef) { k.notify() }) // a crowd may take longer than ctx lasts
-	s.clock.sweepNow()                        // it sweeps faster now
+	go s.each(func(k connRef) { k.notify() }) // many connections may take longer than ctx lasts
+	s.clock.sweepNow()                        // the sweeper now runs faster
 
 	var err error
 	patience := shutdownForce
@@ -80,7 +80,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 	case <-s.hurry:
 		err, patience = ErrServerClosed, closeForce
 	}
-	var until time.Time // while the patience lasts: no moment
+	var until time.Time // zero while ctx has not ended
 	if err != nil {
 		err = fmt.Errorf("engine: shutdown: %w", err)
 		until = time.Now().Add(patience)
@@ -97,10 +97,10 @@ func (s *Server) shutdown(ctx context.Context) error {
 	return err
 }
 
-// force cuts off every connection that is left and gives them some time to end.
+// force cuts off every remaining connection and gives them some time to end.
 func (s *Server) force(until time.Time) {
 	s.cancel()
-	s.forced.Store(true) // whoever is being accepted is either cut off below, or sees this
+	s.forced.Store(true) // a connection being accepted is either cut off below, or sees this
 	owed, seen, late := 0, 0, false
 	s.each(func(k connRef) {
 		if seen++; seen%256 == 0 && !time.Now().Before(until) {
@@ -114,7 +114,7 @@ func (s *Server) force(until time.Time) {
 		}
 		k.abort(Forced)
 	})
-	if late { // a crowd takes longer than there is time
+	if late { // very many connections take longer than there is time
 		go s.abandon(true)
 	} else {
 		s.abandon(false)
@@ -140,8 +140,8 @@ func (s *Server) force(until time.Time) {
 	}
 }
 
-// abandon lets the loops end although user code may still have connections of theirs,
-// when all connections have been cut off: first those that have not been yet.
+// abandon lets the loops end although user code may still have connections of theirs. It
+// first cuts off the connections that have not been yet.
 func (s *Server) abandon(cut bool) {
 	if cut {
 		s.each(func(k connRef) { k.abort(Forced) })
@@ -153,8 +153,8 @@ func (s *Server) abandon(cut bool) {
 	}
 }
 
-// waitForGoroutines waits for all that the server has started, unless some of it is
-// stuck in user code or the time is up.
+// waitForGoroutines waits for all goroutines of the server, unless some are stuck in user
+// code or the time is up.
 func (s *Server) waitForGoroutines(ctx context.Context, until time.Time) {
 	if s.drained.Stuck > 0 {
 		return
@@ -179,8 +179,8 @@ func (s *Server) waitForGoroutines(ctx context.Context, until time.Time) {
 	}
 }
 
-// Close cuts off every connection at once; a Shutdown under way loses its
-// patience too. It does not wait for handlers that do not return.
+// Close cuts off every connection at once, and a Shutdown in progress stops waiting.
+// Close does not wait for handlers that do not return.
 func (s *Server) Close() error {
 	s.init()
 	s.hurried.Do(func() { close(s.hurry) })

@@ -9,43 +9,42 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// slot is all that a connection of an event loop costs while nothing is in
-// flight. It has no pointers, so the collector passes over a slab of them, and it
-// is one line of the cache; what a connection needs beyond it is its inflight.
+// slot is the whole memory of an event loop's connection while nothing is in flight. It
+// has no pointers, so the garbage collector skips a slab of them, and it fits one cache
+// line; everything else is in inflight.
 //
 // One goroutine at a time owns a connection: its loop, the goroutine that runs its
-// handler while it is away from the loop, or, on a goroutine engine, its own. The
-// owner alone reads from the socket, visits the protocol and closes. mu guards
-// what others touch.
+// handler while it is off the loop, or, on a goroutine engine, its own. Only the owner
+// reads from the socket, visits the protocol and closes. mu guards what others access.
 type slot struct {
 	mu         sync.Mutex
 	state      uint64        // the owner's: Turn.State; while free: 1 + the next free slot
 	tenant     atomic.Uint32 // the generation, 0 while free, and awayBit; written under mu
 	why        atomic.Uint32 // the first fatal Reason wins
-	seen       atomic.Uint32 // bytes last arrived, or a visit last ended
-	since      atomic.Uint32 // the phase began
+	seen       atomic.Uint32 // when bytes last arrived, or a visit last ended
+	since      atomic.Uint32 // when the phase began
 	phase      atomic.Uint32
-	socket     sys.Socket   // the owner's, who closes it under mu; on an event loop
-	tickets    uint32       // the generation that the next inflight's tickets go on from
-	own        flags        // the owner's, of the first kind
-	slowVisits uint8        // the owner's: visits to pass beside the loop before it is trusted again
-	epoch      uint8        // the owner's: the alarm of the loop since which it was found fast
-	marks      flags        // under mu, of the second kind
-	opened     bool         // written under mu by the owner, who has seen it
+	socket     sys.Socket   // on an event loop: the owner's, who closes it under mu
+	tickets    uint32       // generation at which the next inflight's tickets start
+	own        flags        // the owner's flags
+	slowVisits uint8        // the owner's: fast visits off the loop before it returns to the loop
+	epoch      uint8        // the owner's: the loop's alarm since which it was found fast
+	marks      flags        // the flags under mu
+	opened     bool         // written under mu by the owner; OnOpen is done
 	dead       bool         // under mu: nothing may be posted or written any more
-	want       sys.Interest // under mu: what is to be reported
-	suspect    Reason       // under mu: what the sweeper thinks
-	counted    bool         // its address holds a place; guarded by Server.mu
-	spoken     bool         // written under mu by the owner: a byte of a message has come
-	trusted    bool         // under mu: it has proved who it is
-	displaced  bool         // under mu: it is to make room for a newcomer, see accept_silent.go
+	want       sys.Interest // under mu: registered interest
+	suspect    Reason       // under mu: reason suspected by the sweeper
+	counted    bool         // counted for its address; guarded by Server.mu
+	spoken     bool         // written under mu by the owner: a byte of a message has arrived
+	trusted    bool         // under mu: authenticated
+	displaced  bool         // under mu: is being displaced, see accept_silent.go
 	port       uint16
-	address    [4]byte // of IPv4; else it is in side.sixes
-	weight     uint8   // the owner's: how much its visits produce, see connRef.learn; 0 while nobody knows
-	speaks     uint8   // which of Server.spoken; written under mu by the owner
+	address    [4]byte // if IPv4; IPv6 is in side.sixes
+	weight     uint8   // the owner's: typical output of its visits, see connRef.learn; 0: unknown
+	speaks     uint8   // index in Server.spoken; written under mu by the owner
 }
 
-// flags are true or not, eight in a byte.
+// flags is a set of eight booleans.
 type flags uint8
 
 func (f flags) has(flag flags) bool { return f&flag != 0 }
@@ -56,52 +55,52 @@ func (f *flags) clear(flag flags)   { *f &^= flag }
 const (
 	drains     flags = 1 << iota // what has arrived is still answered, see inflight.left
 	isStopped                    // Advance has ended the service
-	isKnown                      // to OnOpen, so that OnClose must be told
+	isKnown                      // OnOpen was called, so OnClose must be
 	wantsProxy                   // a PROXY header comes first
-	hasAsked                     // a request was given to the protocol's user code
+	hasAsked                     // user code has had a request
 	isLate                       // its last visit has left replies owed
 )
 
 // The flags under mu.
 const (
-	isShut    flags = 1 << iota // nothing may be posted any more; what was posted is written
-	isSaid                      // the peer has been told why: no push may follow
-	isWaiting                   // the owner waits for room, or for all to be settled
-	isTired                     // quiet for long enough to wait on less memory
+	isShut    flags = 1 << iota // no more posts; what was posted is written
+	isSaid                      // the peer was sent the reason: no push may follow
+	isWaiting                   // the owner waits for room, or for all replies to be sent
+	isTired                     // quiet for long enough to wait with less memory
 	isDirty                     // in its shard's list
 	isListed                    // registered with the poll
-	hasFour                     // an address of IPv4
-	hasSix                      // an address of IPv6
+	hasFour                     // has an IPv4 address
+	hasSix                      // has an IPv6 address
 )
 
-// awayBit of slot.tenant: somebody other than the loop owns the connection. It is
-// one word with the generation, because a loop that holds a report must learn both
-// at one moment: between two loads the connection could end beside the loop, and
-// the next one take its slot.
+// awayBit of slot.tenant means that somebody other than the loop owns the connection. It
+// shares a word with the generation, because a loop that holds an event must read both
+// atomically: between two loads the connection could end off the loop, and the next one
+// reuse its slot.
 const awayBit = 1 << 31
 
-// shard is a share of a server's connections: their slots, and the list of those
-// that somebody has to look at. An event loop has one, and so has each flusher of
-// the goroutine engines.
+// shard is a share of a server's connections: their slots, and the list of those that
+// need attention. Each event loop has one, and so has each flusher of the goroutine
+// engines.
 type shard struct {
 	srv      *Server
 	counts   *counters
-	loop     *loop         // whose it is; nil on a goroutine engine
+	loop     *loop         // its loop; nil on a goroutine engine
 	poll     *sys.Poll     // the loop's
-	visiting atomic.Uint64 // the loop's: the visit under way; see events_watchdog.go
-	borrowed atomic.Int32  // workspaces that connections of a goroutine engine have
-	rouse    func()        // ends the runner's sleep; called with mu held
+	visiting atomic.Uint64 // the loop's: the running visit; see events_watchdog.go
+	borrowed atomic.Int32  // workspaces borrowed by connections of a goroutine engine
+	rouse    func()        // wakes the runner; called with mu held
 
 	mu         sync.Mutex
-	dirty      []uint64    // keys of connections to look at
-	pending    atomic.Bool // there are some; written under mu
-	asleep     bool        // the runner waits, and rouse is needed
-	leaving    bool        // nothing new is taken in, and the runner ends
-	gone       bool        // it has ended
-	closed     bool        // the poll is
+	dirty      []uint64    // keys of connections that need attention
+	pending    atomic.Bool // dirty is not empty; written under mu
+	asleep     bool        // the runner waits and must be woken
+	leaving    bool        // no new connections; the runner will end
+	gone       bool        // the runner has ended
+	closed     bool        // the poll is closed
 	open       int
 	roomy      int    // no chunk before this one has a free slot
-	generation uint32 // of the connection taken in last
+	generation uint32 // of the latest connection
 	chunks     atomic.Pointer[[]chunk]
 }
 
@@ -112,11 +111,11 @@ type chunk struct {
 	side      *side
 }
 
-// side is what a chunk needs beside its slots.
+// side is a chunk's data outside of its slots.
 type side struct {
 	open  int                                  // guarded by shard.mu
 	free  int                                  // 1 + the first free slot; guarded by shard.mu
-	sixes atomic.Pointer[[chunkSlots][16]byte] // addresses of IPv6; nil until there is one
+	sixes atomic.Pointer[[chunkSlots][16]byte] // IPv6 addresses; nil until there is one
 }
 
 const (
@@ -125,24 +124,24 @@ const (
 	maxSlots   = 1 << slotBits
 )
 
-// connRef is a connection at hand: where its parts are. It is small enough to be
-// passed in registers: one word more costs a late reply a twentieth.
+// connRef is a resolved connection: pointers to its parts. It is small enough to be
+// passed in registers: one word more would cost a late reply 5 %.
 type connRef struct {
 	sh  *shard
 	s   *slot
 	x   *atomic.Pointer[inflight]
-	key uint64 // slot, and above it the generation
+	key uint64 // slot in the low bits, generation above
 }
 
 func keyOf(slot int, generation uint32) uint64 { return uint64(slot) | uint64(generation)<<32 }
 
 func (k *connRef) generation() uint32 { return uint32(k.key >> 32) }
 
-// conn is the connection as a value that may be kept.
+// conn returns the handle of the connection, which may be kept.
 func (k *connRef) conn() Conn { return Conn{sh: k.sh, key: k.key} }
 
-// standing says whether the connection has ended, and else whether it is away
-// from its loop. If neither, it cannot change but through the loop.
+// standing reports whether the connection has ended, and otherwise whether it is away
+// from its loop. If neither, only the loop can change it.
 func (k *connRef) standing() (ended, away bool) {
 	t := k.s.tenant.Load()
 	return t&^awayBit != k.generation(), t&awayBit != 0
@@ -156,8 +155,7 @@ func (k *connRef) setAway(away bool) {
 	k.s.tenant.Store(t)
 }
 
-// find is the connection that key names. It may have ended: ask standing, or lock
-// instead.
+// find resolves key. The connection may have ended: call standing, or use lock instead.
 func (sh *shard) find(key uint64) (connRef, bool) {
 	i := int(uint32(key))
 	chunks := *sh.chunks.Load()
@@ -168,7 +166,8 @@ func (sh *shard) find(key uint64) (connRef, bool) {
 	return connRef{sh: sh, s: &c.slots[i%chunkSlots], x: &c.inflights[i%chunkSlots], key: key}, true
 }
 
-// lock is find with the connection's mutex held, or false if it has ended.
+// lock is find with the connection's mutex held; it returns false if the connection has
+// ended.
 func (sh *shard) lock(key uint64) (connRef, bool) {
 	k, ok := sh.find(key)
 	if !ok {
@@ -182,7 +181,7 @@ func (sh *shard) lock(key uint64) (connRef, bool) {
 	return k, true
 }
 
-// take finds a slot for a new connection and names it.
+// take allocates a slot for a new connection.
 func (sh *shard) take() (connRef, error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -221,8 +220,8 @@ func newChunk() chunk {
 	return c
 }
 
-// free gives an ended connection's slot back, and the slab's last chunks when a
-// crowd has left.
+// free returns an ended connection's slot, and frees the slab's last chunks after a burst
+// of connections.
 func (k *connRef) free() {
 	sh, s := k.sh, k.s
 	s.mu.Lock()
@@ -247,7 +246,7 @@ func (k *connRef) free() {
 		n--
 	}
 	if n < len(chunks) {
-		kept := chunks[:n:n] // what is published is never written again: others read it without a lock
+		kept := chunks[:n:n] // a published slice is never modified: others read it without a lock
 		sh.chunks.Store(&kept)
 	}
 	if sh.open == 0 && sh.leaving {
@@ -256,7 +255,7 @@ func (k *connRef) free() {
 	}
 }
 
-// each calls do with every connection of the shard, its mutex held.
+// each calls do with every connection of the shard, with its mutex held.
 func (sh *shard) each(do func(k connRef)) {
 	for i, c := range *sh.chunks.Load() {
 		for j := range c.slots {
@@ -273,7 +272,7 @@ func (sh *shard) each(do func(k connRef)) {
 	}
 }
 
-// list has the shard's runner look at the connection. mu held.
+// list makes the shard's runner check the connection. mu held.
 func (k *connRef) list() {
 	if k.s.marks.has(isDirty) {
 		return
@@ -282,7 +281,7 @@ func (k *connRef) list() {
 	k.sh.look(k.key)
 }
 
-// look has the runner look at a connection, whoever holds its mutex.
+// look makes the runner check a connection; the caller need not hold its mutex.
 func (sh *shard) look(key uint64) {
 	sh.mu.Lock()
 	sh.dirty = append(sh.dirty, key)
@@ -291,7 +290,7 @@ func (sh *shard) look(key uint64) {
 	sh.mu.Unlock()
 }
 
-// collect swaps the list for batch, which is empty, and reports whether it had
+// collect swaps the list for batch, which is empty, and reports whether there was
 // anything.
 func (sh *shard) collect(batch []uint64) ([]uint64, bool) {
 	batch = batch[:0]
@@ -305,7 +304,7 @@ func (sh *shard) collect(batch []uint64) ([]uint64, bool) {
 	return batch, len(batch) > 0
 }
 
-// wake ends the runner's sleep; sh.mu is held.
+// wake wakes the runner; sh.mu is held.
 func (sh *shard) wake() {
 	if sh.asleep && !sh.closed {
 		sh.asleep = false
@@ -313,11 +312,11 @@ func (sh *shard) wake() {
 	}
 }
 
-// over reports whether a runner that is to end has nothing left to wait for;
-// sh.mu is held.
+// over reports whether a runner that is to end has nothing left to wait for; sh.mu is
+// held.
 func (sh *shard) over() bool { return sh.leaving && (sh.open == 0 || sh.srv.abandoned.Load()) }
 
-// closeIfLast closes the poll when nobody is left to use it; sh.mu is held.
+// closeIfLast closes the poll when nobody uses it any more; sh.mu is held.
 func (sh *shard) closeIfLast() {
 	if sh.gone && sh.open == 0 && sh.poll != nil && !sh.closed {
 		sh.closed = true
@@ -325,8 +324,8 @@ func (sh *shard) closeIfLast() {
 	}
 }
 
-// end has the runner end: as soon as its last connection has, or at once when the
-// server has given up waiting.
+// end makes the runner end: after its last connection, or at once when the server has
+// given up waiting.
 func (sh *shard) end() {
 	sh.mu.Lock()
 	sh.leaving = true
@@ -334,7 +333,7 @@ func (sh *shard) end() {
 	sh.mu.Unlock()
 }
 
-// six is where the connection's address is if it has one of IPv6. mu held.
+// six returns where the connection's IPv6 address is stored. mu held.
 func (k *connRef) six() *[16]byte {
 	i := int(uint32(k.key))
 	side := (*k.sh.chunks.Load())[i/chunkSlots].side
@@ -364,7 +363,7 @@ func (k *connRef) setAddr(a netip.AddrPort) {
 	}
 }
 
-// addr is the peer's address. mu held.
+// addr returns the peer's address. mu held.
 func (k *connRef) addr() netip.AddrPort {
 	switch s := k.s; {
 	case s.marks.has(hasFour):

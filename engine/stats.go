@@ -2,46 +2,45 @@ package engine
 
 import "sync/atomic"
 
-// Stats is what a server has counted since it began, and what it holds now.
-// Reading it sums a few counters; nothing is kept for it.
+// Stats are a server's counters and gauges. Reading them sums a few per-shard counters.
 type Stats struct {
-	Engine       string            // its name
-	Limits       Limits            // in effect, defaults filled in; zero before the server serves
-	Open         int               // connections now
-	Accepted     uint64            // connections that were served
-	Requests     uint64            // messages given to user code
-	Promised     uint64            // of those, answers put off with Later
+	Engine       string            // name of the engine
+	Limits       Limits            // in effect, with defaults; zero before the server serves
+	Open         int               // open connections
+	Accepted     uint64            // connections served
+	Requests     uint64            // messages passed to user code
+	Promised     uint64            // of these, deferred with Later
 	Late         uint64            // late replies sent
 	Pushes       uint64            // pushes queued
 	BytesIn      uint64            // read from sockets
 	BytesOut     uint64            // written to sockets
-	Panics       uint64            // in user code
-	HandOffs     uint64            // times that a loop went on without a handler that took long
-	Owed         int               // late replies outstanding now; a visit that promises many counts up to 7 ahead
-	Waiting      int64             // bytes of output waiting for peers now
-	InLine       int               // connections whose next visit waits for room in Limits.TotalOutput now
-	Paused       int               // connections that are not read because of Limits.TotalInFlight now
-	Buffers      int64             // buffers that connections and workspaces have on loan now
+	Panics       uint64            // panics in user code
+	HandOffs     uint64            // times that a loop moved on without a slow handler
+	Owed         int               // late replies outstanding; a visit that promises many counts up to 7 ahead
+	Waiting      int64             // bytes of unsent output
+	InLine       int               // connections whose next visit waits for room in Limits.TotalOutput
+	Paused       int               // connections that are not read because of Limits.TotalInFlight
+	Buffers      int64             // pooled buffers in use by connections and workspaces
 	Lent         int64             // their bytes
-	OutputMemory int64             // bytes that Limits.TotalOutput bounds now: what output takes, or is about to
-	InputMemory  int64             // bytes that Limits.TotalInput bounds now
-	Helpers      int               // goroutines beside the event loops now, for handlers that take long
-	Sleeps       uint64            // times that event loops waited for something to do
-	Turns        uint64            // times that they found it, up to 16 late
-	Events       uint64            // how much that was: reports of sockets, and what goroutines beside them have done
-	Drained      Drained           // how a Shutdown goes or went
+	OutputMemory int64             // bytes that count against Limits.TotalOutput: buffered output and reservations
+	InputMemory  int64             // bytes that count against Limits.TotalInput
+	Helpers      int               // goroutines off the event loops, for slow handlers
+	Sleeps       uint64            // times that event loops went to sleep
+	Turns        uint64            // turns of event loops with work, counted in batches of up to 16
+	Events       uint64            // work in these turns: socket events, and connections listed by other goroutines
+	Drained      Drained           // progress or result of a Shutdown
 	Ended        [reasons]uint64   // connections ended or refused, by Reason
-	Own          [mostOwn]OwnEnded // the same for the protocol's own, Own first
+	Own          [mostOwn]OwnEnded // the same for the protocol's own reasons, Own first
 }
 
-// counters are one part of a server's counters. Connections are spread over the
-// parts; a cache line each, so that two processors seldom meet on one.
+// counters are one shard of a server's counters. Connections are spread over the shards,
+// of a cache line each, so that processors rarely contend for one.
 type counters struct {
 	requests, promised, late, pushes, bytesIn, bytesOut atomic.Uint64
 	_                                                   [16]byte
 }
 
-// Stats reports the counters. It may be called at any time.
+// Stats returns the counters and gauges. It may be called at any time.
 func (s *Server) Stats() Stats {
 	st := Stats{Engine: s.Engine.Name(), Accepted: s.accepted.Load(), Panics: s.panics.Load(), HandOffs: s.handOffs.Load()}
 	if !s.begun.Load() {

@@ -8,11 +8,11 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// The steps of lifecycle.go, as both engine families carry them out: all but the
-// waits, and but reading and writing. The caller of every function here is the
-// connection's owner.
+// The steps of lifecycle.go, as far as both kinds of engine share them: everything except
+// waiting, reading and writing. The caller of every function here is the connection's
+// owner.
 
-// begin makes a connection of a slot. The caller goes on with release.
+// begin initialises a slot for a connection. The caller then calls release.
 func (k *connRef) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn, proxy, counted bool) {
 	s, srv := k.s, k.sh.srv
 	s.mu.Lock()
@@ -33,7 +33,7 @@ func (k *connRef) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn
 	switch {
 	case proxy:
 		s.own.set(wantsProxy)
-		srv.clock.stamp(&k.attach().frame) // the header has a message's time from here on
+		srv.clock.stamp(&k.attach().frame) // the PROXY header has a message's time from here on
 	case srv.OnOpen == nil && g == nil:
 		s.own.set(isKnown)
 		s.opened = true
@@ -41,8 +41,8 @@ func (k *connRef) begin(from netip.AddrPort, socket sys.Socket, g *goroutineConn
 	k.setAway(true) // ours, for now
 }
 
-// facts are what the next step depends on. mu held; d has the connection's input
-// if it is not in its inflight.
+// facts returns the input of next. mu held; d has the connection's input if it is not in
+// its inflight.
 func (k *connRef) facts(d *workspace) facts {
 	s, x := k.s, k.x.Load()
 	f := facts{
@@ -60,7 +60,7 @@ func (k *connRef) facts(d *workspace) facts {
 	return f
 }
 
-// carryOut does what a step says, unless it is a wait or the family's own. mu is
+// carryOut carries out a step, unless it is a wait or specific to a kind of engine. mu is
 // held, and released.
 func (k *connRef) carryOut(st step, d *workspace) {
 	s, srv := k.s, k.sh.srv
@@ -71,7 +71,7 @@ func (k *connRef) carryOut(st step, d *workspace) {
 		k.open(d)
 		return
 	case stepReconsider:
-		// A handler may have been at work for long, which is not idleness, or the
+		// A handler may have been running for long, which does not count as idle, or the
 		// message may have been completed just now.
 		if k.reconsider(); s.displaced && !ends(k.reason()) {
 			k.makeRoom(d)
@@ -83,7 +83,7 @@ func (k *connRef) carryOut(st step, d *workspace) {
 		k.attach().left = k.unread()
 	case stepFinish:
 		if x := k.x.Load(); x != nil && k.reason() == PeerClosed {
-			x.endContext() // where the kernel cannot be asked, nobody else hears of it
+			x.endContext() // where the kernel does not report disconnects, this is the only signal
 		}
 		k.enter(finishing)
 	case stepClose:
@@ -101,7 +101,7 @@ func (k *connRef) carryOut(st step, d *workspace) {
 		d.box.forget(&srv.input)
 		s.mu.Unlock()
 		if !k.closeWrite() {
-			k.kill() // and not the other way round: an abort may have come first
+			k.kill() // in this order, because an abort may have come first
 		}
 		k.enter(lingering)
 		return
@@ -109,7 +109,7 @@ func (k *connRef) carryOut(st step, d *workspace) {
 	s.mu.Unlock()
 }
 
-// reconsider judges the sweeper's suspicion, or EndIdle's. mu held.
+// reconsider checks the sweeper's suspicion, or EndIdle's. mu held.
 func (k *connRef) reconsider() {
 	asked := k.s.suspect == ClosedHere
 	k.s.suspect = 0
@@ -123,14 +123,14 @@ func (k *connRef) reconsider() {
 }
 
 const (
-	lingerBytes = 1 << 20 // bounds what a refused peer may still pour in
-	lingerRead  = 256     // a crowd of them is to cost little
+	lingerBytes = 1 << 20 // bounds what a refused peer may still send
+	lingerRead  = 256     // small, because there may be many of them
 )
 
 // open does what comes before the first read.
 func (k *connRef) open(d *workspace) {
 	if k.s.own.has(wantsProxy) {
-		return // OnOpen is to see the address that the header tells
+		return // OnOpen must see the address in the header
 	}
 	if d.g != nil && (!d.g.handshake() || k.isDead()) {
 		k.kill()
@@ -142,8 +142,8 @@ func (k *connRef) open(d *workspace) {
 	}
 }
 
-// received takes n bytes into account that have been read into the box, and
-// serves what they complete. It reports whether the protocol wants more.
+// received accounts for n bytes read into the box, and serves the messages that they
+// complete. It reports whether the protocol needs more.
 func (k *connRef) received(d *workspace, n int) (hungry bool) {
 	k.touch()
 	k.sh.counts.bytesIn.Add(uint64(n))
@@ -158,12 +158,13 @@ func (k *connRef) received(d *workspace, n int) (hungry bool) {
 	return true
 }
 
-// rounds is how many visits in a row a connection of a loop may have before others
-// are looked at.
+// rounds is how many consecutive visits a connection of a loop may have before the others
+// are served.
 const rounds = 4
 
-// serve gives the protocol what has arrived until it wants more bytes, and writes
-// its replies. It reports whether it wants more and may have it: otherwise next decides.
+// serve passes what has arrived to the protocol until it needs more bytes, and writes its
+// replies. It reports whether the protocol needs more and may have it: otherwise next
+// decides.
 func (k *connRef) serve(d *workspace) (hungry bool) {
 	for n := 1; ; n++ {
 		used, need, why := k.visit(d)
@@ -198,7 +199,7 @@ func (k *connRef) serve(d *workspace) (hungry bool) {
 			return x == nil || !x.blocked.Load()
 		}
 		if !k.hasRoom() {
-			k.stopFrame() // a message that we do not read is not the peer's to hurry
+			k.stopFrame() // while we do not read a message, its timer must not run
 			return false
 		}
 		if d.g != nil {
@@ -209,9 +210,8 @@ func (k *connRef) serve(d *workspace) (hungry bool) {
 	}
 }
 
-// flush writes the replies of a visit and what was posted meanwhile; said tells
-// that they end with the protocol's words for an error. It reports false when the
-// connection is dead.
+// flush writes the replies of a visit and what was posted meanwhile; said means that they
+// end with the protocol's error message. It reports false when the connection is dead.
 func (k *connRef) flush(d *workspace, said bool) bool {
 	if d.g != nil {
 		return d.g.flushWaiting(&d.turn, said)
@@ -219,15 +219,14 @@ func (k *connRef) flush(d *workspace, said bool) bool {
 	return k.flushNow(&d.turn, said)
 }
 
-// visit is one call of the protocol, or of the reader of a PROXY header, under the
-// watchdog's eyes.
+// visit calls the protocol, or the parser of the PROXY header, under the watchdog.
 func (k *connRef) visit(d *workspace) (used, need int, why Reason) {
 	srv, t := k.sh.srv, &d.turn
 	if srv.ordered {
 		k.startVisit()
 	}
 	if d.box.len() > 0 {
-		k.hear() // behind a PROXY header
+		k.hear() // after a PROXY header
 	}
 	t.begin(d)
 	k.enterUser(d)
@@ -239,7 +238,7 @@ func (k *connRef) visit(d *workspace) (used, need int, why Reason) {
 	return srv.visit(t, d.box.bytes())
 }
 
-// readProxyHeader takes the PROXY header from the front of in.
+// readProxyHeader parses the PROXY header at the front of in.
 func (k *connRef) readProxyHeader(in []byte) (used, need int, why Reason) {
 	used, need, addr, err := proxyHeader(in)
 	if err != nil {
@@ -269,7 +268,7 @@ func (k *connRef) readProxyHeader(in []byte) (used, need int, why Reason) {
 	return used, 0, 0
 }
 
-// visited takes what a visit leaves behind: the state, and Panicked or 0.
+// visited stores the results of a visit: the state, and Panicked or 0.
 func (k *connRef) visited(state uint64, why Reason) {
 	k.s.state = state
 	if why != 0 {
@@ -277,14 +276,14 @@ func (k *connRef) visited(state uint64, why Reason) {
 	}
 }
 
-// call calls user code under the watchdog's eyes.
+// call calls user code under the watchdog.
 func (k *connRef) call(d *workspace, user func()) {
 	k.enterUser(d)
 	defer k.exitUser(d)
 	k.sh.srv.guard(k.conn(), user)
 }
 
-// refuse tells the peer why the connection ends.
+// refuse sends the peer the reason for which the connection ends.
 func (k *connRef) refuse(d *workspace) {
 	unserved := d.box.bytes()
 	if x := k.x.Load(); x != nil && x.in.len() > 0 {
@@ -300,15 +299,15 @@ func (k *connRef) refuse(d *workspace) {
 	k.flush(d, false)
 }
 
-// end closes the socket, whatever happened, and tells who needs to know.
+// end closes the socket, whatever happened, and calls the callbacks.
 func (k *connRef) end(d *workspace) {
 	s, srv := k.s, k.sh.srv
 	if k.reason() == 0 {
-		k.fail(Panicked) // only runtime.Goexit comes here without a reason
+		k.fail(Panicked) // only runtime.Goexit gets here without a reason
 	}
 	s.mu.Lock()
 	s.dead = true
-	k.setAway(true) // nobody's any more
+	k.setAway(true) // no owner from here on
 	s.marks.clear(isListed)
 	s.want = 0
 	x := k.x.Load()
@@ -323,10 +322,10 @@ func (k *connRef) end(d *workspace) {
 	addr := k.addr().Addr()
 	s.mu.Unlock()
 	if x != nil && x.g != nil {
-		x.g.nc.Close() // not under mu: TLS says goodbye to its peer
+		x.g.nc.Close() // not under mu: TLS sends a close_notify
 	}
 	why := k.reason()
-	defer func() { // whatever OnClose does
+	defer func() { // even if OnClose panics or ends the goroutine
 		srv.uncount(why, addr, s.counted, s.displaced)
 		k.free()
 	}()
@@ -339,8 +338,8 @@ func (k *connRef) end(d *workspace) {
 	}
 }
 
-// unread is how many bytes have arrived and are not read yet: what the kernel
-// says, or a guess for what hides its socket. mu held.
+// unread returns the number of unread bytes: what the kernel reports, or a guess without
+// a plain socket. mu held.
 func (k *connRef) unread() int {
 	if x := k.x.Load(); x != nil && x.g != nil {
 		return x.g.unreadBytes()
@@ -348,7 +347,7 @@ func (k *connRef) unread() int {
 	return k.s.socket.Unread()
 }
 
-// closeWrite closes the writing side and reports whether that was possible.
+// closeWrite shuts down the sending direction and reports whether that was possible.
 func (k *connRef) closeWrite() bool {
 	if x := k.x.Load(); x.g != nil {
 		half, ok := x.g.nc.(interface{ CloseWrite() error })
@@ -359,18 +358,18 @@ func (k *connRef) closeWrite() bool {
 	return k.s.socket.CloseWrite() == nil
 }
 
-// reason is why the connection is ending, 0 while it is not.
+// reason returns why the connection is ending, 0 while it is not.
 func (k *connRef) reason() Reason { return Reason(k.s.why.Load()) }
 
-// fail records why the connection ends. The first reason wins, except that a peer
-// which has only said that it will send no more can still fail otherwise.
+// fail records why the connection ends. The first reason wins, except that any reason
+// replaces PeerClosed, which only says that the peer will send no more.
 func (k *connRef) fail(why Reason) {
 	if !k.s.why.CompareAndSwap(0, uint32(why)) {
 		k.s.why.CompareAndSwap(uint32(PeerClosed), uint32(why))
 	}
 }
 
-// kill has nothing written any more.
+// kill makes sure that nothing more is written.
 func (k *connRef) kill() {
 	k.s.mu.Lock()
 	k.s.dead = true
@@ -393,10 +392,10 @@ func (k *connRef) phase() phase { return phase(k.s.phase.Load()) }
 
 func (k *connRef) enter(p phase) { k.sh.srv.clock.enter(&k.s.since, &k.s.phase, p) }
 
-// touch says that the connection is not idle.
+// touch resets the idle timeout.
 func (k *connRef) touch() { k.sh.srv.clock.stamp(&k.s.seen) }
 
-// netConn makes a net.Conn of a socket, which is closed.
+// netConn makes a net.Conn from a socket, and closes the socket.
 func netConn(s sys.Socket) (net.Conn, error) {
 	f := os.NewFile(uintptr(s), "connection")
 	defer f.Close()

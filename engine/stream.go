@@ -2,10 +2,10 @@ package engine
 
 import "time"
 
-// A visit that waits: for its output to be with the kernel (Turn.Flush), or for more
-// input (Turn.More). On an event loop the visit leaves the loop before it waits, and the
-// loop, which watches the connection anyway, wakes it up; on a goroutine engine it waits
-// in its own reads and writes.
+// Visits that wait: for the kernel to accept their output (Turn.Flush), or for more input
+// (Turn.More). On an event loop the visit leaves the loop before it waits, and the loop,
+// which watches the connection anyway, wakes it; on a goroutine engine it blocks in its
+// own reads and writes.
 
 // goal is what the owner of a connection waits for in the middle of a visit.
 type goal uint8
@@ -16,10 +16,11 @@ const (
 	arrived      // there is something to read
 )
 
-// yield notes that a visit could wait now, and leaves the loop when it is not the first
-// time: a stream that never has to wait would keep the others of its loop waiting.
+// yield records that a visit is at a point where it could wait, and leaves the loop from
+// the second time on: a stream that never has to wait would stall the other connections
+// of its loop.
 func (t *Turn) yield() {
-	t.granted = 0 // flow control is asked again
+	t.granted = 0 // flow control is checked again
 	if t.yields++; t.yields > 1 {
 		t.Leave()
 	}
@@ -27,7 +28,7 @@ func (t *Turn) yield() {
 
 // flushMid is Turn.Flush.
 func (k *connRef) flushMid(t *Turn) error {
-	if t.moved && t.d.box.len() == 0 { // More has taken back all that was read
+	if t.moved && t.d.box.len() == 0 { // More has returned all that was read
 		t.d.slim(helperRead)
 	}
 	t.yield()
@@ -49,10 +50,10 @@ func (k *connRef) flushMid(t *Turn) error {
 	return nil
 }
 
-// failed is the reason that ends a visit in the middle. mu held.
+// failed returns the reason that ends a visit in the middle. mu held.
 func (k *connRef) failed(t *Turn) error {
 	if t.flushed {
-		k.s.marks.set(isSaid) // words for the fault would become part of the answer
+		k.s.marks.set(isSaid) // an error message would become part of the reply
 	}
 	if why := k.reason(); why != 0 {
 		return why
@@ -60,7 +61,7 @@ func (k *connRef) failed(t *Turn) error {
 	return ErrClosed
 }
 
-// await waits until somebody wakes the owner, which is not on a loop. mu held, but not
+// await blocks until the owner, which is off the loop, is woken. mu held, but not
 // meanwhile.
 func (k *connRef) await(x *inflight, what goal) {
 	x.goal = what
@@ -79,7 +80,7 @@ func (k *connRef) await(x *inflight, what goal) {
 	k.s.mu.Lock()
 }
 
-// wakeOwner ends the owner's wait in the middle of a visit, if there is one. mu held.
+// wakeOwner ends the owner's wait in the middle of a visit, if it waits. mu held.
 func (x *inflight) wakeOwner() {
 	if x.goal != noGoal {
 		x.goal = noGoal
@@ -91,7 +92,7 @@ func (x *inflight) wakeOwner() {
 func (k *connRef) more(d *workspace, used, need int) (in []byte, err error) {
 	t, box := &d.turn, &d.box
 	if used < 0 || used > box.len() || need < 0 {
-		panic("engine: Turn.More gives back more than there is")
+		panic("engine: Turn.More with used beyond the unserved input")
 	}
 	t.yield()
 	t.moved = true
@@ -100,13 +101,13 @@ func (k *connRef) more(d *workspace, used, need int) (in []byte, err error) {
 	k.touch()
 	if need > 0 {
 		k.s.mu.Lock()
-		k.s.suspect = 0 // the time until now was not the peer's
+		k.s.suspect = 0 // the time until now was not the peer's fault
 		err = k.endsVisit(t)
 		k.s.mu.Unlock()
 	}
 	for err == nil && box.want > 0 {
 		if err = k.moreInput(d); box.want <= 0 {
-			err = nil // all is there, whatever else has happened
+			err = nil // all input is here, so other errors can wait
 		}
 	}
 	if x := k.x.Load(); x != nil {
@@ -117,9 +118,9 @@ func (k *connRef) more(d *workspace, used, need int) (in []byte, err error) {
 	return box.bytes(), err
 }
 
-// sendEarlier flushes the answers to the messages before this one, and reports whether it
-// has: before More waits, since the peer may need them to go on. What this message has
-// answered stays, so that it can be taken back.
+// sendEarlier flushes the replies to earlier messages, before More waits, because the
+// peer may need them to continue. It reports whether it did. The reply to the current
+// message stays, so that it can be rolled back.
 func (k *connRef) sendEarlier(t *Turn) (sent bool, err error) {
 	if t.mark.out == 0 {
 		return false, nil
@@ -131,7 +132,7 @@ func (k *connRef) sendEarlier(t *Turn) (sent bool, err error) {
 	return true, err
 }
 
-// endsVisit is why a visit cannot go on, nil if it can. mu held.
+// endsVisit returns why a visit cannot continue, or nil. mu held.
 func (k *connRef) endsVisit(t *Turn) error {
 	if why := k.s.suspect; why != 0 && why != ClosedHere { // EndIdle waits for the visit's end
 		k.reconsider()
@@ -142,7 +143,7 @@ func (k *connRef) endsVisit(t *Turn) error {
 	return nil
 }
 
-// moreInput reads once, and waits before that if it has to.
+// moreInput reads once, and waits before that if necessary.
 func (k *connRef) moreInput(d *workspace) error {
 	t, srv := &d.turn, k.sh.srv
 	if k.holdsTooMuch(&d.box) {
@@ -174,13 +175,13 @@ func (k *connRef) moreInput(d *workspace) error {
 	return k.failed(t)
 }
 
-// streamRead is what a visit reads at a time after it has waited: there may be thousands
-// of them, and most wait.
+// streamRead is the read size of a visit after it has waited: there may be thousands of
+// them, and most wait.
 const streamRead = 16 << 10
 
-// slim swaps a large buffer to read into for one of that size, before a wait, and before
-// a visit leaves its loop: whoever goes on with the loop needs a large one. A connection's
-// own stays.
+// slim replaces a large read buffer by one of that size, before a wait, and before a
+// visit leaves its loop: the loop's next runner needs a large one. A connection's own
+// buffer stays.
 func (d *workspace) slim(size int) {
 	if len(d.in) <= streamRead || d.g != nil && !d.g.borrows() {
 		return
@@ -192,18 +193,18 @@ func (d *workspace) slim(size int) {
 	d.box.lend(&srv.input, d.in)
 }
 
-// startWait starts the clock for bytes that a visit waits for. Only time in which it
-// waits counts, and what arrives pays for some, but for none that is still to come: a
-// peer that was fast for long must not be silent for as long. mu held.
+// startWait starts the timer for bytes that a visit waits for. Only waiting time counts,
+// and arriving bytes earn time, but none for bytes still to come: a peer that was fast
+// for long must not be silent for as long. mu held.
 func (k *connRef) startWait(x *inflight, t *Turn, lacks int) (began tick) {
 	began = k.sh.srv.clock.read()
-	k.sh.srv.clock.stamp(&x.frame) // and the sweeper is awake
+	k.sh.srv.clock.stamp(&x.frame) // wakes the sweeper
 	x.size.Store(uint32(lacks))
 	x.frame.Store(max(1, began-tick(t.owed.Milliseconds())))
 	return began
 }
 
-// endWait stops it. mu held.
+// endWait stops the timer. mu held.
 func (k *connRef) endWait(x *inflight, t *Turn, began tick) {
 	x.frame.Store(0)
 	t.owed += time.Duration(k.sh.srv.clock.read()-began) * time.Millisecond

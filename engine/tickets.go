@@ -1,13 +1,13 @@
 package engine
 
-// tickets are the promises of one connection: exact, so that a second answer to
-// one request can neither reach the peer nor settle somebody else's. A ticket
-// is its slot with the slot's generation above it.
+// tickets are the promised replies of one connection. They are exact, so that a second
+// reply to a request can neither reach the peer nor settle another request. A ticket is
+// its slot with the slot's generation above it.
 type tickets struct {
 	slots      []ticket
 	open       int32
 	free       uint32 // 1 + the first free slot
-	generation uint32 // of the ticket taken last, so that slots can be forgotten
+	generation uint32 // of the latest ticket, so that slots can be freed
 }
 
 type ticket struct {
@@ -34,7 +34,7 @@ func (t *tickets) take() uint64 {
 // keepTickets is how many slots a quiet connection may keep.
 const keepTickets = 64
 
-// forget gives the slots of a large burst back when nothing is open.
+// forget frees the slots of a large burst when nothing is open.
 func (t *tickets) forget() {
 	if t.open == 0 && len(t.slots) > keepTickets {
 		t.slots, t.free = nil, 0
@@ -55,7 +55,7 @@ func (t *tickets) settle(n uint64) bool {
 	return true
 }
 
-// revoke settles those of them that are open, and returns how many were.
+// revoke settles those that are open, and returns how many were.
 func (t *tickets) revoke(all []uint64) (open int) {
 	for _, n := range all {
 		if t.settle(n) {
@@ -65,5 +65,5 @@ func (t *tickets) revoke(all []uint64) (open int) {
 	return open
 }
 
-// abandon closes every promise and keeps the slots' room for another connection.
+// abandon closes every promise and keeps the slots' memory for another connection.
 func (t *tickets) abandon() { t.slots, t.free, t.open = t.slots[:0], 0, 0 }

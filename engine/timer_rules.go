@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// moments are what the limits are judged by.
+// moments is what the limits are checked against.
 type moments struct {
 	seen, frame, size, stall, since tick
 	phase                           phase
 	owed                            bool   // late replies are outstanding
-	trusted                         bool   // it has proved who it is, or waits in line and cannot
-	restAfter                       uint64 // periods of silence after which a rest gives memory back; 0: it would not
-	draining                        bool   // the server shuts down
+	trusted                         bool   // authenticated, or waits in line and cannot authenticate
+	restAfter                       uint64 // idle periods after which a rest frees memory; 0: it would not
+	draining                        bool   // the server is shutting down
 	asks                            bool   // its protocol is a Pinger
-	judged                          tick   // the connection was judged last
+	judged                          tick   // last check of the connection
 }
 
-// moments is a snapshot of the connection. mu held.
+// moments returns a snapshot of the connection. mu held.
 func (k *connRef) moments() moments {
 	s := k.s
 	m := moments{asks: k.speaks().ping != nil, phase: k.phase(), since: s.since.Load(), seen: s.seen.Load(), trusted: s.trusted, draining: k.sh.srv.draining.Load()}
@@ -35,7 +35,7 @@ func (k *connRef) moments() moments {
 	return m
 }
 
-// isIdle reports whether the connection has nothing under way, as far as moments tell.
+// isIdle reports whether the connection has nothing in flight, as far as moments shows.
 func (m moments) isIdle() bool {
 	return m.phase == serving && m.frame == 0 && m.stall == 0 && !m.owed
 }
@@ -44,7 +44,7 @@ func (m moments) isIdle() bool {
 type rules struct {
 	idle, frame, stall, linger, auth uint64
 	rate                             uint64 // bytes per second
-	period                           tick   // how far the clock may lag behind
+	period                           tick   // how far the clock may lag
 }
 
 func rulesOf(l Limits) rules {
@@ -54,8 +54,8 @@ func rulesOf(l Limits) rules {
 	return r
 }
 
-// hurried is the period while the output budget is exceeded, time enough to see who
-// reads and who does not, and in a drain.
+// hurried returns the period in a drain and while the output budget is exceeded, which is
+// long enough to tell which peers read.
 func (r *rules) hurried() tick { return max(1, r.period/8) }
 
 // verdict is what the sweeper must do to a connection now.
@@ -63,26 +63,26 @@ type verdict uint8
 
 const (
 	live    verdict = iota
-	measure         // stalled: see whether the peer has taken something
-	rest            // quiet for long enough to wait on less memory
-	ask             // silent for half of its time: see Pinger
-	refuse          // tell the peer why, then close
-	abort           // close at once: the peer does not read, or has had its time
+	measure         // stalled: check whether the peer has read something
+	rest            // idle for long enough to wait with less memory
+	ask             // silent for half of the idle timeout: see Pinger
+	refuse          // send the peer the reason, then close
+	abort           // close at once: the peer does not read, or its time is up
 )
 
-// How many periods of silence make a connection rest. What it costs is to be rare beside
-// the requests before it: to detach an inflight 0.3 µs, to begin a fresh goroutine 3.
+// After how many idle periods a connection rests. A rest must be rare compared with the
+// requests before it: detaching an inflight costs 0.3 µs, a new goroutine 3.
 const (
 	detachAfter     = 2 // half a second by default
 	parkedRestAfter = 8 // 2 s
 )
 
-// never is a due time that does not come.
+// never is a due time that never comes.
 const never = math.MaxUint64
 
-// judge says what is to be done at now and, for a live connection, in how many
-// ticks it must be looked at again. A moment may have been stamped by a clock
-// that lagged by a period, so no limit strikes before it is really reached.
+// judge returns what to do at now and, for a live connection, in how many ticks to check
+// it again. A timestamp may come from a clock that lagged by a period, so no limit
+// applies before it is really reached.
 func (r *rules) judge(m moments, now tick) (v verdict, why Reason, next uint64) {
 	next = never
 	due := func(since tick, limit uint64) bool {
@@ -90,7 +90,7 @@ func (r *rules) judge(m moments, now tick) (v verdict, why Reason, next uint64) 
 		if int32(now-since) < 0 { // stamped just now by a clock ahead of the sweep
 			age = 0
 		}
-		if limit > math.MaxInt32 { // switched off, or beyond what a tick can tell
+		if limit > math.MaxInt32 { // no limit, or beyond the range of a tick
 			return false
 		}
 		limit += uint64(r.period)
@@ -110,11 +110,11 @@ func (r *rules) judge(m moments, now tick) (v verdict, why Reason, next uint64) 
 		}
 	}
 	switch m.phase {
-	case finishing: // handlers get as long to answer as an idle peer gets to ask
+	case finishing: // handlers get as long to reply as an idle peer gets to send
 		if m.owed && due(m.since, r.idle) {
 			return abort, IdleTimeout, 0
 		}
-	case closing: // a peer that reads is the stall clock's business
+	case closing: // the stall timer handles a peer that reads
 		if m.stall == 0 && due(m.since, r.stall) {
 			return abort, WriteStall, 0
 		}
@@ -133,7 +133,7 @@ func (r *rules) judge(m moments, now tick) (v verdict, why Reason, next uint64) 
 			return refuse, IdleTimeout, 0
 		}
 		if half := r.idle / 2; m.asks && m.isIdle() && due(m.seen, half) && int64(int32(m.judged-m.seen)) < int64(half+uint64(r.period)) {
-			return ask, 0, next // once: it was not due when the connection was judged last
+			return ask, 0, next // once: it was not due at the last check
 		}
 		if m.restAfter > 0 && due(m.seen, m.restAfter*uint64(r.period)) {
 			return rest, 0, next

@@ -7,10 +7,10 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// sweeper judges all connections of a server every period: one goroutine.
+// sweeper checks all connections of a server every period: one goroutine.
 type sweeper struct {
 	condemned []sentence
-	pressed   int // sweeps since the output budget was kept, and nobody waited for it
+	pressed   int // consecutive sweeps with the output budget exceeded, or with a visit waiting for it
 	memory    memoryReturn
 }
 
@@ -19,7 +19,7 @@ type sentence struct {
 	k    connRef
 	v    verdict
 	why  Reason
-	sure bool // also if the peer has taken something
+	sure bool // even if the peer has read something
 }
 
 // sweep runs the sweeper.
@@ -54,9 +54,9 @@ func (s *Server) sweep() {
 	}
 }
 
-// readLate brings the clock up to date. On a busy machine, or after a stop of the whole
-// process, it may have stood still for longer than a period: then what was stamped in
-// that time looks too old, and is stamped again, since no limit strikes early.
+// readLate updates the clock. On a busy machine, or after the whole process was stopped,
+// the clock may have stood still for longer than a period: then timestamps from that time
+// look too old and are stored again, because no limit may apply early.
 func (s *Server) readLate() (now tick) {
 	parked, shown := s.clock.parked.Load(), s.clock.now.Load()
 	now = s.clock.read()
@@ -75,10 +75,9 @@ func (s *Server) readLate() (now tick) {
 	return now
 }
 
-// judgeAll looks at every connection once. It reports in how many ticks to look
-// again, and whether anything has happened since last: if so, that is a period,
-// else when the next limit can be due. It allocates nothing unless verdicts are
-// more than ever before.
+// judgeAll checks every connection once. It returns in how many ticks to check again, and
+// whether anything has happened since last: if so, after a period, else when the next
+// limit can be due. It allocates nothing unless there are more verdicts than ever before.
 func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 	w := &s.sweeper
 	next = never
@@ -121,11 +120,11 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 	return next, busy
 }
 
-// since reports whether t lies between last and now, or was stamped while now
-// was being read.
+// since reports whether t lies between last and now, or was stamped while now was being
+// read.
 func since(t, last, now tick) bool { return now-t <= now-last || t-now < ahead }
 
-// carryOut does what was judged, if the connection is still there.
+// carryOut carries out the verdict, if the connection is still open.
 func (c *sentence) carryOut(now tick) {
 	k, ok := c.k.sh.lock(c.k.key)
 	if !ok {
@@ -157,7 +156,7 @@ func (c *sentence) carryOut(now tick) {
 	}
 }
 
-// ask sends what the protocol asks silent peers. mu held.
+// ask sends the protocol's ping. mu held.
 func (k *connRef) ask() {
 	if s := k.s; s.marks.has(isShut) || s.marks.has(isSaid) || k.reason() != 0 {
 		return
@@ -167,18 +166,18 @@ func (k *connRef) ask() {
 	k.enqueue(k.attach(), [][]byte{ping}, len(ping))
 }
 
-// rest has a quiet connection give back what it does not need. mu held.
+// rest makes an idle connection free what it does not need. mu held.
 func (k *connRef) rest(x *inflight) {
 	if x != nil && x.g != nil && !x.g.borrows() {
-		x.promises.forget() // its owner has the rest for life, and is not to be woken
+		x.promises.forget() // its owner keeps the rest for life, and must not be woken
 		return
 	}
 	k.s.marks.set(isTired)
 	k.notify()
 }
 
-// unsent is how many bytes the kernel still holds for the peer, as far as it can be
-// asked. mu held.
+// unsent returns how many bytes the kernel still holds for the peer, as far as it reports
+// them. mu held.
 func (k *connRef) unsent(x *inflight) uint32 {
 	if x.g == nil {
 		return uint32(k.s.socket.Unsent())
@@ -190,12 +189,12 @@ func (k *connRef) unsent(x *inflight) uint32 {
 	return uint32(n)
 }
 
-// hasTaken reports whether a peer that seems to have stalled has taken something since
-// it was last looked at: what our kernel has accepted of us, less what it still holds.
-// A blocked write does not tell: the kernel wakes it only when a third of a buffer of
-// megabytes is free again, and accepts more although the peer takes nothing. (Nor does
-// the peer's kernel tell at once: it acknowledges a reader of 16 KiB/s behind a buffer
-// of 64 KiB every 8 s.) mu held.
+// hasTaken reports whether a peer that seems to have stalled has read something since the
+// last check: what our kernel has accepted, less what it still holds. A blocked write
+// does not tell: the kernel wakes it only when a third of a buffer of megabytes is free
+// again, and accepts more although the peer reads nothing. (Nor does the peer's kernel
+// report at once: with a buffer of 64 KiB, it acknowledges a reader of 16 KiB/s every 8
+// s.) mu held.
 func (k *connRef) hasTaken(x *inflight, now tick) bool {
 	taken := x.written.Load() - k.unsent(x)
 	progress := !x.measured || int32(taken-x.taken) > 0

@@ -7,44 +7,44 @@ import (
 	"time"
 )
 
-// Turn is one visit of a connection's bytes to the protocol. It is valid until
-// Advance returns. The zero Turn, outside any engine, always has room and
-// serves to test a protocol with plain values.
+// Turn is one visit: a call of the protocol with a connection's input. It is valid until
+// Advance returns. The zero Turn, outside any engine, always has room and serves to test
+// a protocol with plain values.
 type Turn struct {
 	// Out collects the replies; Advance appends to it.
 	Out []byte
-	// State is the protocol's eight bytes for this connection, kept from visit
-	// to visit, zero at first.
+	// State is eight bytes of protocol state for this connection, kept from visit to
+	// visit, initially zero.
 	State uint64
 
 	ref      *connRef // nil outside an engine
-	granted  int      // messages until flow control is asked again
+	granted  int      // messages until flow control is checked again
 	left     int      // messages this visit may still serve
-	full     int      // Room says no at this many bytes of Out
-	refused  bool     // Room said no
+	full     int      // Room returns false at this many bytes of Out
+	refused  bool     // Room returned false
 	requests int
 	promised []uint64 // tickets of the message since Mark
-	later    int      // promises of this visit that were not taken back
+	later    int      // promises of this visit that were not rolled back
 	spare    [mostSpare]uint64
-	spares   int  // tickets in spare: taken for this visit, and not promised yet
-	room     bool // flow control lets more be served when there are no spares
+	spares   int  // unused tickets in spare, taken for this visit
+	room     bool // flow control allows more when there are no spares
 	serial   uint32
 	mark     struct{ out, used int }
 	takeOver func(nc net.Conn, unread []byte) (left []byte, back bool)
-	becomes  uint8 // the protocol of the next visit
+	becomes  uint8 // protocol of the next visit
 
 	d       *workspace
 	watched bool          // Context was called in this visit
 	yields  int           // calls of Flush and More in this visit
-	largest int           // the most that Flush has written at once in this visit
-	flushed bool          // since Mark: a part of the answer has gone
-	moved   bool          // since Mark: what Advance was given is no longer what is unserved
-	owed    time.Duration // how long More has waited, less what the bytes that came were good for
+	largest int           // most bytes that Flush has written at once in this visit
+	flushed bool          // since Mark: a part of the reply was sent
+	moved   bool          // since Mark: Advance's input is no longer the unserved input
+	owed    time.Duration // how long More has waited, less what the bytes that arrived have earned
 }
 
-// Room reports whether one more message may be served. Ask before every
-// message: flow control lives here, and a protocol that does not ask lets one
-// client's amplified replies or late replies grow without bound.
+// Room reports whether one more message may be served. Call it before every message: it
+// applies flow control, and a protocol that does not call it lets one client's amplified
+// or late replies grow without bound.
 func (t *Turn) Room() bool {
 	if t.ref == nil {
 		return true
@@ -62,8 +62,8 @@ func (t *Turn) Room() bool {
 	return true
 }
 
-// Mark says that the message beginning at in[used] is about to reach user
-// code. If that panics, everything since is undone and Refuse sees in[used:].
+// Mark declares that the message at in[used] is about to reach user code. If that panics,
+// the engine rolls back everything since and passes in[used:] to Refuse.
 func (t *Turn) Mark(used int) {
 	t.mark.out, t.mark.used = len(t.Out), used
 	t.flushed, t.moved = false, false
@@ -72,9 +72,9 @@ func (t *Turn) Mark(used int) {
 	t.serial++
 }
 
-// Rollback undoes what happened since Mark: the output is cut, and replies
-// promised with Later are no longer owed. It reports false when such a reply, or a part
-// of the answer (Flush), has been sent already: the peer must not get a second one.
+// Rollback undoes what happened since Mark: it cuts the output, and cancels replies
+// promised with Later. It reports false when such a reply, or a part of the reply
+// (Flush), has been sent already: the peer must not get a second one.
 func (t *Turn) Rollback() (unanswered bool) {
 	t.Out = t.Out[:t.mark.out]
 	unanswered = !t.flushed
@@ -88,22 +88,21 @@ func (t *Turn) Rollback() (unanswered bool) {
 	return unanswered
 }
 
-// Serial changes with every Mark and at the end of the visit: user code that
-// kept something of a Turn can be told so instead of being served another
-// connection's data.
+// Serial changes with every Mark and at the end of the visit, so that user code that uses
+// a stale Turn can be detected instead of accessing another connection's data.
 func (t *Turn) Serial() uint32 { return t.serial }
 
-// Later promises one more reply, to be sent from any goroutine at any time.
-// The connection stays open for it, a half-closed one too.
+// Later promises one more reply, to be sent from any goroutine at any time. The
+// connection stays open until it is sent, even when half-closed.
 func (t *Turn) Later() Reply {
 	if t.ref == nil {
 		t.promised = append(t.promised, noTicket)
 		return Reply{}
 	}
-	if t.spares == 0 { // as many as the visit has had: whoever promises once may not do it again
+	if t.spares == 0 { // as many as the visit has used: a visit with one promise may not make more
 		t.spares, t.room = t.ref.promise(t.spare[:min(max(1, t.later), mostSpare)])
-		if t.ref.sh.srv.ordered { // never more than one at a time
-			t.left = 0 // its reply comes before all that follow, even if it is sent at once
+		if t.ref.sh.srv.ordered { // at most one at a time
+			t.left = 0 // its reply precedes all that follow, even if it is sent at once
 		}
 	}
 	t.spares--
@@ -116,15 +115,15 @@ func (t *Turn) Later() Reply {
 	return Reply{conn: t.ref.conn(), ticket: ticket}
 }
 
-// mostSpare bounds how many tickets a visit takes at a time: the connection's mutex is
-// locked, and flow control asked, once for all of them. Until the visit ends they count
-// as owed.
+// mostSpare bounds how many tickets a visit takes at a time, with one lock of the
+// connection's mutex and one check of flow control. Until the visit ends they count as
+// owed.
 const mostSpare = 8
 
-// Promised is how many replies have been promised since Mark.
+// Promised returns how many replies have been promised since Mark.
 func (t *Turn) Promised() int { return len(t.promised) }
 
-// Conn is the connection as a value that may be kept.
+// Conn returns the handle of the connection, which may be kept.
 func (t *Turn) Conn() Conn {
 	if t.ref == nil {
 		return Conn{}
@@ -132,13 +131,13 @@ func (t *Turn) Conn() Conn {
 	return t.ref.conn()
 }
 
-// TakeOver gives the socket to serve once this visit's output is flushed and what is
-// owed to the peer is answered, within Limits.IdleTime, with the bytes that were read
-// and not used. Until serve returns nothing can be posted to the connection, and no limit
-// is kept but by serve. When it gives the socket back, the protocol is visited again, with
-// the bytes that serve has read too much; by then nobody else may use nc. Else the
-// connection ends. Advance returns right after TakeOver; an error that it returns wins.
-// Outside an engine TakeOver answers errors.ErrUnsupported.
+// TakeOver calls serve with the socket and the unused input, after this visit's output is
+// flushed and all owed replies are sent, within Limits.IdleTime. Until serve returns,
+// nothing can be posted to the connection, and the engine enforces no limits. When serve
+// returns the socket, the protocol is visited again, with the bytes that serve has read
+// too far; nothing else may use nc by then. Otherwise the connection ends. Advance must
+// return right after TakeOver; an error that it returns takes precedence. Outside an
+// engine TakeOver returns errors.ErrUnsupported.
 func (t *Turn) TakeOver(serve func(nc net.Conn, unread []byte) (left []byte, back bool)) error {
 	if t.ref == nil {
 		return errors.ErrUnsupported
@@ -148,30 +147,31 @@ func (t *Turn) TakeOver(serve func(nc net.Conn, unread []byte) (left []byte, bac
 	return nil
 }
 
-// Hold has everything that is posted to the connection from now on, late replies too,
-// wait until this visit's output has gone: a push to a peer that has just been let in must
-// not pass the words that let it in. A visit that waits keeps them waiting; more than twice
-// Limits.HardCap of them ends the connection as SlowReader.
+// Hold delays everything that is posted to the connection from now on, late replies
+// included, until this visit's output is written: a push to a peer that has just been
+// accepted must not overtake the message that accepts it. A visit that waits keeps
+// delaying them; more than twice Limits.HardCap of them ends the connection as
+// SlowReader.
 func (t *Turn) Hold() {
 	if t.ref != nil {
 		t.ref.hold()
 	}
 }
 
-// Leave says that this visit may block: an event loop goes on without it at once. A visit
-// that blocks is found out anyway, but its loop then stands still for a millisecond or
-// two. It costs some microseconds, and nothing on a goroutine engine.
+// Leave declares that this visit may block: another goroutine takes over the event loop
+// at once. The engine detects a visit that blocks anyway, but its loop then stalls for a
+// millisecond or two. Leave costs a few microseconds, and nothing on a goroutine engine.
 func (t *Turn) Leave() {
 	if t.ref != nil {
 		t.ref.leaveLoop(t.d)
 	}
 }
 
-// Flush writes Out, which is empty afterwards, and waits until the kernel has it, for as
-// long as Limits.StallTime lets the peer take nothing. The error is the Reason for which
-// the connection ends; Advance is to return it. What has gone cannot be taken back: when
-// the message panics now, the connection is reset. With Flush a large answer takes little
-// memory; replies that were promised by Later do not wait for it.
+// Flush writes and empties Out, and waits until the kernel has accepted it, for as long
+// as Limits.StallTime lets the peer read nothing. The error is the Reason for which the
+// connection ends; Advance must return it. What was written cannot be rolled back: if the
+// message panics now, the connection is reset. Use Flush to send a large reply with
+// little memory; replies promised by Later do not wait for it.
 func (t *Turn) Flush() error {
 	if t.ref == nil {
 		return nil
@@ -179,14 +179,14 @@ func (t *Turn) Flush() error {
 	return t.ref.flushMid(t)
 }
 
-// More gives back used bytes of what Advance, or the last More, was given, and waits until
-// need more have arrived than were left. It returns all that is unserved now; what it
-// returned before is no longer valid, and what Advance returns as used counts from the
-// beginning of in. The peer must send Limits.FrameRate; only the time counts in which
-// the visit waits here. With need = 0 it does not wait; when nothing is left, a Flush after
-// it gives the buffer back that the visit was read into (64 KiB on an event loop), which is
-// worth it before a long answer. The error is the Reason for which the connection ends;
-// Advance is to return it. Outside an engine More answers errors.ErrUnsupported.
+// More consumes used bytes of the input of Advance, or of the last More, and waits until
+// need more bytes have arrived than were left. It returns all unserved input; the slice
+// that it returned before is no longer valid, and the count that Advance returns is
+// relative to the new slice. The peer must send at Limits.FrameRate; only the time that
+// the visit waits here counts. With need = 0 it does not wait; when nothing is left, a
+// Flush after it frees the visit's read buffer (64 KiB on an event loop), which is
+// worthwhile before a long reply. The error is the Reason for which the connection ends;
+// Advance must return it. Outside an engine More returns errors.ErrUnsupported.
 func (t *Turn) More(used, need int) (in []byte, err error) {
 	if t.ref == nil {
 		return nil, errors.ErrUnsupported
@@ -207,7 +207,7 @@ func (t *Turn) begin(d *workspace) {
 	t.serial++
 }
 
-// end settles the visit's account with its connection.
+// end accounts for the visit.
 func (t *Turn) end(why Reason) {
 	k := t.ref
 	t.serial++
@@ -230,7 +230,7 @@ func (t *Turn) end(why Reason) {
 	k.visited(t.State, why)
 }
 
-// visit is one call of the protocol, whatever happens in it.
+// visit calls the protocol once, and recovers panics.
 func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
 	finished := false
 	defer func() {
@@ -240,7 +240,7 @@ func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
 			used, need, why, fault = t.mark.used, 0, Panicked, Panicked
 			unserved := t.d.box.bytes()
 			if t.moved {
-				used, unserved = 0, nil // it begins somewhere in the message
+				used, unserved = 0, nil // the panic occurred somewhere within the message
 			}
 			unanswered := t.Rollback()
 			t.takeOver = nil
@@ -248,7 +248,7 @@ func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
 			if unanswered {
 				t.Out = s.refuse(t.ref, t.Out, unserved[used:], Panicked)
 			} else if t.flushed {
-				t.ref.reset(Panicked) // an end in peace would look like the whole answer
+				t.ref.reset(Panicked) // a graceful close would look like the end of the reply
 			}
 		}
 		t.end(fault)
@@ -257,7 +257,7 @@ func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
 	if err != nil {
 		why = asReason(err)
 	} else if used == 0 && need == 0 && !t.refused && t.takeOver == nil && t.yields == 0 && len(in) > 0 && t.becomes == t.ref.s.speaks {
-		panic("engine: Protocol.Advance used nothing, wants nothing and was not refused room")
+		panic("engine: Protocol.Advance used no input, needs none and was not refused room")
 	}
 	finished = true
 	return used, need, why
@@ -271,14 +271,14 @@ func asReason(err error) Reason {
 	return Malformed
 }
 
-// refuse is Protocol.Refuse of a connection, kept from taking the process along.
+// refuse calls Protocol.Refuse for a connection, and recovers panics.
 func (s *Server) refuse(k *connRef, dst, unserved []byte, why Reason) []byte {
 	out := dst
 	s.guard(k.conn(), func() { out = k.speaks().Refuse(dst, unserved, why) })
 	return out
 }
 
-// guard keeps a panic of user code from taking the process along.
+// guard recovers panics of user code.
 func (s *Server) guard(c Conn, call func()) {
 	defer func() {
 		if v := recover(); v != nil {

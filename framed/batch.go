@@ -7,50 +7,50 @@ import (
 
 // Batch collects late replies and sends them together, grouped by connection: each
 // connection is locked and written to once for all of its replies. It suits handlers
-// whose work ends in batches, such as a commit to a disk. The zero value is ready, and
-// is best used again after Send. One goroutine at a time may use it.
+// whose work completes in batches, such as a commit to disk. The zero value is ready;
+// reuse a Batch after Send. One goroutine at a time may use it.
 //
-// Cost of a reply among many to each connection: half of what Reply.Send from another
-// goroutine costs, the hand-over included (BenchmarkLate), and no allocations.
+// Cost per reply, with many replies for each connection: half of a Reply.Send from
+// another goroutine, hand-over included (BenchmarkLate), and no allocations.
 type Batch struct {
 	groups []batchGroup
-	used   int                 // of groups
-	last   int                 // the group that the last reply went to
-	places map[engine.Conn]int // of the used groups
+	used   int                 // number of groups in use
+	last   int                 // index of the group of the last reply
+	places map[engine.Conn]int // index of each group in use
 	length int
 }
 
-// batchGroup is the replies to one connection.
+// batchGroup holds the replies to one connection.
 type batchGroup struct {
 	conn     engine.Conn
 	replies  []engine.Reply
 	out      []byte
-	ends     []int      // of each reply in out
-	outcomes []batchEnd // of each reply, where somebody wants to know
-	trust    bool       // one accepts who asks
+	ends     []int      // end of each reply in out
+	outcomes []batchEnd // of each reply, if OnRequest is set
+	trust    bool       // one of the replies authenticates the client
 }
 
-// batchEnd is what OnRequest is told of a reply.
+// batchEnd is what OnRequest gets about a reply.
 type batchEnd struct {
 	reply  Reply
 	result wire.Result
-	why    error // what it failed of
-	sent   error // why it could not be sent
+	why    error // error given to Fail
+	sent   error // why sending failed
 }
 
-// What a Batch keeps for its next use.
+// Limits on what a Batch keeps for its next use.
 const (
 	keptGroups = 1 << 10
 	keptOut    = 64 << 10
 )
 
-// Add is Reply.Send at the time of Send. The content is copied now.
+// Add queues a reply, which Send then sends as Reply.Send does. It copies content.
 func (b *Batch) Add(r Reply, content []byte) { b.add(&r, wire.OK, content, nil) }
 
-// Fail is Reply.Fail at the time of Send.
+// Fail queues a failure, which Send then sends as Reply.Fail does.
 func (b *Batch) Fail(r Reply, err error) { b.add(&r, resultOf(err), contentOf(err), err) }
 
-// Len is how many replies wait for Send.
+// Len returns the number of replies queued for Send.
 func (b *Batch) Len() int { return b.length }
 
 func (b *Batch) add(r *Reply, result wire.Result, content []byte, why error) {
@@ -67,7 +67,7 @@ func (b *Batch) add(r *Reply, result wire.Result, content []byte, why error) {
 	b.length++
 }
 
-// group is where replies to a connection go.
+// group returns the group for replies to a connection.
 func (b *Batch) group(c engine.Conn) *batchGroup {
 	if b.last < b.used && b.groups[b.last].conn == c {
 		return &b.groups[b.last]
@@ -87,9 +87,8 @@ func (b *Batch) group(c engine.Conn) *batchGroup {
 	return &b.groups[at]
 }
 
-// Send sends what was added, each connection's replies in the order of their Add, and
-// returns how many were sent. The others had been answered before, or their connection
-// had ended.
+// Send sends the queued replies, each connection's in the order of Add, and returns how
+// many were sent. The others were answered before, or their connection has ended.
 func (b *Batch) Send() (sent int) {
 	for i := range b.groups[:b.used] {
 		sent += b.groups[i].send()

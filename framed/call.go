@@ -9,11 +9,11 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// Call is what a handler knows of a request beside its bytes. It is valid until
-// the handler returns, and panics when it is used later: what may be kept is
-// what it hands out, a Conn, a Reply or a Context.
+// Call gives a handler access to the request's metadata. It is valid until the handler
+// returns and panics when used later; a Conn, a Reply or a Context obtained from it may
+// be kept.
 //
-// Four fields and 32 bytes at most: Go keeps that in registers.
+// It has at most four fields and 32 bytes, so that Go passes it in registers.
 type Call struct {
 	turn     *engine.Turn
 	protocol *protocol
@@ -21,27 +21,27 @@ type Call struct {
 	message  message
 }
 
-// message is which of a turn's it is, and what.
+// message identifies a message within a turn, and its kind.
 type message struct {
 	serial  uint32
 	command wire.Command
 }
 
-// ID is the request's id, chosen by the client.
+// ID returns the request's id, chosen by the client.
 func (c Call) ID() uint64 { return c.id }
 
-// Conn is the connection the request came on.
+// Conn returns the connection on which the request arrived.
 func (c Call) Conn() Conn {
 	c.check()
 	return Conn{c.turn.Conn()}
 }
 
-// Context carries what ConnContext made for the connection, or else the server's values.
-// It ends when the client has closed its side or broken the connection, about a second
-// later at most, see engine.Turn.Context; when the requests of this visit are answered,
-// those for later too; and when the server is closed or cut off, not when it begins to
-// drain. With Server.RequestTime it has a deadline. Requests that do not ask for it pay
-// nothing.
+// Context returns a context derived from what ConnContext returned for the connection, or
+// else from the server's. It is cancelled when the client closes its side or the
+// connection breaks, within about a second (see engine.Turn.Context); when all requests
+// of this visit are answered, deferred ones included; and when the server is closed or
+// forced to stop, but not when it starts to drain. With Server.RequestTime it has a
+// deadline. Handlers that do not call Context pay nothing.
 func (c Call) Context() context.Context {
 	parent := c.protocol.ctx
 	if a := c.Conn().attachment(); a != nil && a.ctx != nil {
@@ -56,9 +56,9 @@ func (c Call) Context() context.Context {
 	return limited
 }
 
-// Later promises the reply for later: what the handler returns then is ignored
-// (an error still answers at once, and takes the promise back), and the Reply
-// may be sent from any goroutine at any time. Replies may finish out of order.
+// Later defers the reply. The handler's return value is then ignored (but returning an
+// error still answers at once and cancels the Reply), and the Reply may be sent from any
+// goroutine at any time. Replies may complete out of order.
 func (c Call) Later() (r Reply) {
 	c.check()
 	if c.turn.Promised() > 0 {
@@ -76,26 +76,26 @@ func (c Call) Later() (r Reply) {
 
 func (c Call) check() {
 	if c.turn == nil || c.turn.Serial() != c.message.serial {
-		panic("framed: Call used after its handler returned; keep the Conn, Reply or Context that it gives instead")
+		panic("framed: Call used after its handler returned; keep the Conn, Reply or Context that it returns instead")
 	}
 }
 
-// Reply is the reply to one request, to be sent once: a small value that may be
-// kept and sent from any goroutine.
+// Reply is a handle to send the reply to one request, once: a small value that may be
+// kept and used from any goroutine.
 //
-// 48 bytes: Go copies those in three steps, and one that is copied again at once is
-// not waited for, as it would be if the steps overlapped.
+// It has 48 bytes: Go copies those in three separate stores, so that copying it again at
+// once does not stall on store forwarding, as overlapping stores would.
 type Reply struct {
 	reply    engine.Reply
 	id       uint64
 	protocol *protocol
-	began    uint64 // answersConn or 0, and with OnRequest Turn.State
+	began    uint64 // answersConn or 0; with OnRequest also Turn.State
 }
 
-// answersConn says that the request was a Conn packet.
+// answersConn marks a reply to a Conn packet.
 const answersConn = 1 << 63
 
-// request is what the reply answers.
+// request returns the command that the reply answers.
 func (r *Reply) request() wire.Command {
 	if r.began&answersConn != 0 {
 		return wire.Conn
@@ -103,10 +103,10 @@ func (r *Reply) request() wire.Command {
 	return wire.Submit
 }
 
-// observed reports whether OnRequest is to hear of the reply.
+// observed reports whether OnRequest is set.
 func (r *Reply) observed() bool { return r.protocol != nil && r.protocol.onRequest != nil }
 
-// dialect is what the client speaks.
+// dialect returns the client's dialect.
 func (r *Reply) dialect() wire.Dialect {
 	if r.protocol == nil {
 		return wire.Standard
@@ -114,20 +114,20 @@ func (r *Reply) dialect() wire.Dialect {
 	return r.protocol.dialect
 }
 
-// Send answers the request. The content is copied. It returns ErrClosed when
-// the connection has ended and engine.ErrSettled for a second answer.
+// Send sends the reply and copies content. It returns ErrClosed when the connection has
+// ended, and engine.ErrSettled when the request was answered before.
 func (r Reply) Send(content []byte) error { return r.send(wire.OK, content, nil) }
 
-// Fail answers the request with the code that err is or wraps, or wire.Failed, and with
-// the content of a Refusal.
+// Fail answers the request with the Result that err is or wraps, or else wire.Failed, and
+// with the content of a Refusal.
 func (r Reply) Fail(err error) error { return r.send(resultOf(err), contentOf(err), err) }
 
-// Conn is the connection the reply belongs to.
+// Conn returns the reply's connection.
 func (r Reply) Conn() Conn { return Conn{r.reply.Conn()} }
 
-// send is on a pointer because copies of a Reply are what sending one would cost most.
+// send has a pointer receiver because copying the Reply would dominate its cost.
 func (r *Reply) send(result wire.Result, content []byte, why error) error {
-	var p wire.Packet // field by field: a literal would be copied before it is in memory
+	var p wire.Packet // set field by field: a composite literal would be built and copied
 	p.Command, p.Result, p.ID, p.Content = wire.SubmitAck, result, r.id, content
 	if r.began&answersConn != 0 {
 		p.Command = wire.ConnAck
@@ -144,40 +144,42 @@ func (r *Reply) send(result wire.Result, content []byte, why error) error {
 	return err
 }
 
-// Conn is a client's connection as a small comparable value: safe to keep, to
-// use as a map key and to call from any goroutine, after its end too.
+// Conn is a handle to a client's connection: a small comparable value, safe to keep, to
+// use as a map key and to call from any goroutine, even after the connection has ended.
 type Conn struct{ c engine.Conn }
 
-// Send pushes a Deliver packet to the client: it is queued behind what already
-// waits for it, and copied. A client that does not read is disconnected.
+// Send pushes a Deliver packet to the client: it copies the content and appends it to the
+// output queue. A client that does not read is disconnected.
 func (c Conn) Send(id uint64, content []byte) error {
 	var room [32]byte
 	head, content := wire.Standard.Split(room[:0], &wire.Packet{Command: wire.Deliver, ID: id, Content: content})
 	return c.c.Push(head, content)
 }
 
-// Close ends the connection: nothing more is read, what is queued is flushed.
-// It does not wait.
+// Close starts to close the connection and returns at once: the server stops reading and
+// flushes the queued output.
 func (c Conn) Close() { c.c.Close(engine.ClosedHere) }
 
-// RemoteAddr is the client's address, as a trusted proxy told it where there
-// is one; the zero AddrPort for unix sockets and when the connection has ended.
+// RemoteAddr returns the client's address, from the PROXY header when a trusted proxy
+// sent one. It returns the zero AddrPort for unix sockets and after the connection has
+// ended.
 func (c Conn) RemoteAddr() netip.AddrPort { return c.c.RemoteAddr() }
 
-// LocalAddr is the address that the client has connected to, or its proxy; the zero
-// AddrPort for unix sockets and when the connection has ended. It takes a system call.
+// LocalAddr returns the address to which the client, or its proxy, connected. It returns
+// the zero AddrPort for unix sockets and after the connection has ended. It costs a
+// system call.
 func (c Conn) LocalAddr() netip.AddrPort { return c.c.LocalAddr() }
 
-// TLS is what the handshake has agreed on, with the client's certificates: nil without
-// TLS, and when the connection has ended. It is there from ConnContext on, made anew by
-// every call.
+// TLS returns the state of the TLS handshake, with the client's certificates: nil without
+// TLS, and after the connection has ended. It is available from ConnContext on; every
+// call allocates a new copy.
 func (c Conn) TLS() *tls.ConnectionState { return c.c.TLS() }
 
-// Credentials says which process, of which user and group, is at the other end of a
-// unix socket, as engine.Conn.Credentials does: -1 is nobody.
+// Credentials returns the process, user and group at the other end of a unix socket, as
+// engine.Conn.Credentials does: -1 means unknown.
 func (c Conn) Credentials() (pid, uid, gid int, known bool) { return c.c.Credentials() }
 
-// Value is what SetValue stored last, or nil.
+// Value returns what SetValue stored last, or nil.
 func (c Conn) Value() any {
 	if a := c.attachment(); a != nil {
 		return a.value
@@ -185,8 +187,8 @@ func (c Conn) Value() any {
 	return nil
 }
 
-// SetValue keeps v with the connection until it ends. A connection without a
-// value or a context of its own pays nothing for either.
+// SetValue attaches v to the connection until it ends. A connection with neither a value
+// nor a context of its own uses no memory for them.
 func (c Conn) SetValue(v any) {
 	next := &attachment{value: v}
 	if a := c.attachment(); a != nil {
@@ -195,8 +197,7 @@ func (c Conn) SetValue(v any) {
 	c.c.SetValue(next)
 }
 
-// attachment is what belongs to one connection besides its bytes; never
-// changed once it is stored.
+// attachment is a connection's value and context; immutable once stored.
 type attachment struct {
 	ctx   context.Context
 	value any

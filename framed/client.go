@@ -13,41 +13,37 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// ErrNotSent is in the error of a call that was certainly not executed, so to make
-// it again is safe: its request never left whole, or the server drained and has
-// promised that it executed nothing that it did not answer (docs/protocol.md). A
-// call that failed without it may have been executed.
+// ErrNotSent is wrapped by the error of a call that was certainly not executed, so a
+// retry is safe: either its request was not sent in full, or the server drained and
+// guarantees that it executed nothing that it did not answer (docs/protocol.md). A call
+// that failed without ErrNotSent may have been executed.
 var ErrNotSent = errors.New("framed: the request was not executed")
 
-// ClientOptions is how a Client speaks and what it accepts. The zero value
-// works.
+// ClientOptions configures a Client. The zero value works.
 type ClientOptions struct {
-	// Dialect is what is spoken on the wire; it must be the server's. Zero:
-	// wire.Standard.
+	// Dialect must be the server's. Zero: wire.Standard.
 	Dialect wire.Dialect
-	// FrameSize is the largest frame accepted from the server. Zero: 16 MiB.
-	// Memory grows with the bytes received, never with the length claimed.
+	// FrameSize is the largest frame accepted from the server. Zero: 16 MiB. Memory grows
+	// with the bytes received, never with the length claimed.
 	FrameSize int
-	// Window is how many requests of one connection may be unanswered; further
-	// calls wait their turn. One whose caller gave up counts until its late
-	// answer comes, for the server works on it. Zero: 1024, which is what a
-	// server serves at once of one connection (engine.Limits.InFlight).
+	// Window is the maximum number of requests in flight on the connection; further calls
+	// wait. A request whose caller gave up stays in flight until its late reply arrives,
+	// because the server still works on it. Zero: 1024, which is what a server allows per
+	// connection (engine.Limits.InFlight).
 	Window int
-	// OnDeliver is called with every push, in the order of their arrival. It
-	// runs on the goroutine that reads: replies wait until it returns, and
-	// content is valid until then. It must not wait for the client: a Call in
-	// it waits for a reply that nobody reads, and Close never returns. A panic
-	// in it is not recovered. Zero: pushes are dropped.
+	// OnDeliver is called with every push, in order of arrival. It runs on the goroutine
+	// that reads: replies wait until it returns, and content is valid until then. It must
+	// not block on the client: a Call in it waits for a reply that nobody reads, and
+	// Close never returns. A panic in it is not recovered. Zero: pushes are dropped.
 	OnDeliver func(id uint64, content []byte)
 }
 
-// Client is one connection that any number of goroutines share. Dial or
-// NewClient makes one, Close ends it. Requests of different callers are written
-// together, and replies find their caller by id, in whatever order they come.
+// Client is one connection shared by any number of goroutines. Dial or NewClient makes
+// one, Close ends it. Requests of concurrent callers are written in batches, and replies
+// are matched to callers by id, in any order.
 //
-// When the connection ends, every pending and later call fails with an error
-// that is ErrClosed and wraps the reason (see Err). A Client does not dial
-// again: a program that outlives its connections wants a Mux.
+// When the connection ends, every pending and later call fails with an error that wraps
+// ErrClosed and the reason (see Err). A Client does not reconnect; use a Mux for that.
 //
 // Cost: no allocations for a call whose reply fits its dst (BenchmarkClient).
 type Client struct {
@@ -59,21 +55,21 @@ type Client struct {
 
 	done       chan struct{}  // closed when the connection has ended
 	goroutines sync.WaitGroup // reader and writer
-	used       sync.Pool      // of *pendingCall that nobody refers to any more
-	load       atomic.Int64   // len(pending) + queue.length, for who chooses among clients
+	used       sync.Pool      // free list of *pendingCall
+	load       atomic.Int64   // len(pending) + queue.length, for balancing between clients
 
 	mu       sync.Mutex
-	gathered sync.Cond // out is no longer empty, or the connection has ended
-	out      []byte    // frames that wait for the writer
-	writing  int       // bytes in the writer's hands
-	queue    callQueue // calls that wait for room
-	issued   uint64    // ids 1 to issued have been used
+	gathered sync.Cond // signals that out is no longer empty, or that the connection has ended
+	out      []byte    // frames queued for the writer
+	writing  int       // bytes that the writer is writing
+	queue    callQueue // calls that wait for the window or the backlog
+	issued   uint64    // ids 1 to issued are used
 	taken    uint64    // of these, ids 1 to taken may have been executed
 	answers  uint64    // requests answered
-	late     uint64    // of these, when their caller had given up
+	late     uint64    // of these, after the caller had given up
 	pending  map[uint64]*pendingCall
-	writeErr error // why the writer gave up
-	err      error // why the connection ended; nil while it lives
+	writeErr error // why the writer failed
+	err      error // why the connection ended; nil while it is open
 	unsent   error // ErrNotSent and err
 }
 
@@ -81,12 +77,12 @@ const (
 	defaultFrameSize = 16 << 20
 	defaultWindow    = 1024
 
-	// mostContent fits a frame's 32-bit length, whatever its head.
+	// mostContent leaves room for any frame's head within the 32-bit length.
 	mostContent = math.MaxUint32 - 64
 )
 
-// Dial connects to addr, host:port or unix:PATH as in Server.Addr, and makes a
-// Client of the connection. ctx bounds the dialling only.
+// Dial connects to addr, which is host:port or unix:PATH as in Server.Addr, and returns a
+// Client. ctx bounds dialling only.
 func Dial(ctx context.Context, addr string, o ClientOptions) (*Client, error) {
 	nc, err := dial(ctx, addr)
 	if err != nil {
@@ -108,9 +104,8 @@ func dial(ctx context.Context, addr string) (net.Conn, error) {
 	return nc, nil
 }
 
-// NewClient makes a Client of a connection that is open already, TLS for
-// example, and owns it from then on. It starts two goroutines, which end with
-// the connection.
+// NewClient returns a Client on an open connection, such as a TLS one, and takes
+// ownership of it. It starts two goroutines, which end with the connection.
 func NewClient(nc net.Conn, o ClientOptions) *Client {
 	c := &Client{
 		nc:        nc,
@@ -134,64 +129,64 @@ func NewClient(nc net.Conn, o ClientOptions) *Client {
 	return c
 }
 
-// Call sends content as a request, waits for the reply and returns dst with the
-// reply's content appended. It touches neither dst nor content after it has
-// returned. The error is
+// Call sends content as a request, waits for the reply, appends its content to dst and
+// returns the result. It uses neither dst nor content after it has returned. The error is
 //
-//   - a wire.Result when the server answered with one that is not OK; what the
-//     server said beside it (see Refusal) is appended all the same;
+//   - a wire.Result when the server answered with one other than OK; the reply's
+//     content (see Refusal) is appended all the same;
 //   - ctx's cause when ctx ended first: the server may still execute the
 //     request, and its late reply is dropped;
 //   - ErrClosed, wrapping the reason, when the connection ended first: the
 //     request may or may not have been executed.
 //
-// In the last two cases it returns dst as it was, and the error is ErrNotSent
-// too where the request was certainly not executed. While Window requests are unanswered, or
-// 256 KiB wait to be written, calls wait before they send, first come first
-// served. A request over the server's limit (engine.Limits.FrameSize, 64 KiB by
-// default) ends the connection, for all who share it.
+// In the last two cases it returns dst unchanged, and the error also wraps ErrNotSent
+// where the request was certainly not executed. When Window requests are in flight, or
+// 256 KiB are queued for writing, calls wait in FIFO order before they send. A request
+// over the server's limit (engine.Limits.FrameSize, 64 KiB by default) ends the
+// connection for all callers.
 func (c *Client) Call(ctx context.Context, dst, content []byte) ([]byte, error) {
 	return c.do(ctx, wire.Submit, wire.SubmitAck, dst, content)
 }
 
-// Connect sends a Conn packet with credentials or options; everything else is
-// as with Call: what the server says beside its answer is appended to dst, also
-// when it refuses. A Conn is also the heartbeat: a server closes a connection on
-// which it hears nothing for long (engine.Limits.IdleTime, 3 minutes by
-// default), so send one well within that time where calls may be rarer.
+// Connect sends a Conn packet with credentials or options and otherwise works like Call:
+// the content of the server's reply is appended to dst, also when the server refuses. A
+// Conn is also the heartbeat: a server closes a connection after an idle timeout
+// (engine.Limits.IdleTime, 3 minutes by default), so send one well within that time when
+// calls may be rarer.
 func (c *Client) Connect(ctx context.Context, dst, credentials []byte) ([]byte, error) {
 	return c.do(ctx, wire.Conn, wire.ConnAck, dst, credentials)
 }
 
-// Close ends the connection at once: what waits to be written is dropped and
-// pending calls fail with ErrClosed. It returns when the client's goroutines
-// have ended, and so after a running OnDeliver. Its error is always nil.
+// Close ends the connection at once: queued requests are dropped and pending calls fail
+// with ErrClosed. It returns when the client's goroutines have ended, which includes a
+// running OnDeliver. Its error is always nil.
 func (c *Client) Close() error {
 	c.end(ErrClosed)
 	c.goroutines.Wait()
 	return nil
 }
 
-// Done is closed when the connection has ended, for whatever reason.
+// Done returns a channel that is closed when the connection has ended, for whatever
+// reason.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
-// Err says why the connection ended, and is nil while it lives. After Close it
-// is ErrClosed; otherwise it is ErrClosed and wraps
+// Err returns why the connection ended, and nil while it is open. After Close it is
+// ErrClosed; otherwise it wraps ErrClosed and
 //
 //   - the wire.Result with which the server refused the whole connection, such
 //     as wire.Overloaded or wire.ShuttingDown;
 //   - engine.TooLarge, engine.Malformed or engine.UnknownCommand when the
-//     server sent something other than an answer, as one that speaks another dialect does;
-//   - ErrStalled when a Mux gave the connection up;
+//     server sent something other than a reply, as one with another dialect does;
+//   - ErrStalled when a Mux closed a stalled connection;
 //   - or the error of the connection: io.EOF when the server closed it without
-//     a word, io.ErrUnexpectedEOF when it did so within a frame.
+//     a reason, io.ErrUnexpectedEOF when it did so within a frame.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// do sends one request and waits for its answer.
+// do sends one request and waits for its reply.
 func (c *Client) do(ctx context.Context, request, answer wire.Command, dst, content []byte) ([]byte, error) {
 	checkSize(content)
 	if ctx.Err() != nil {
@@ -229,5 +224,5 @@ func checkSize(content []byte) {
 	}
 }
 
-// notSent is why a request was certainly not executed.
+// notSent wraps the reason why a request was certainly not executed.
 func notSent(why error) error { return fmt.Errorf("%w: %w", ErrNotSent, why) }

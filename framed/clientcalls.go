@@ -7,38 +7,36 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// pendingCall is one request and the place for its answer.
+// pendingCall is one request and the place for its reply.
 //
-// It has one owner at any time. While it is in Client.queue or Client.pending
-// that is nobody; whoever takes it out, under Client.mu, owns it. A caller that
-// gives up and takes it out itself knows that nobody else ever will. The reader,
-// or whoever ends the connection, takes it out, fills it in and sends its one
-// token; a caller that gives up and finds it gone waits for that token, which
-// takes no longer than the copying. So a caller that has its call back is the
-// last to refer to it, no token is left behind, and neither dst nor content is
-// touched after Call has returned.
+// It has one owner at any time. While it is in Client.queue or Client.pending, it has
+// none; whoever takes it out, under Client.mu, owns it. A caller that gives up and takes
+// out its own call knows that nobody else will. Otherwise the reader, or whoever ends the
+// connection, takes the call out, fills it in and sends its one token; a caller that
+// gives up and finds its call gone waits for that token, which takes no longer than
+// copying the reply. So when a caller owns its call again, it holds the only reference,
+// no token is pending, and neither dst nor content is used after Call has returned.
 type pendingCall struct {
 	request wire.Command
-	answer  wire.Command // what the reply has to be
-	content []byte       // the caller's, until it is copied behind what waits for the writer
+	answer  wire.Command // expected command of the reply
+	content []byte       // the caller's, until it is copied into the output buffer
 	id      uint64       // 0: in the queue
-	reply   []byte       // the caller's dst, longer by the reply's content
+	reply   []byte       // the caller's dst with the reply's content appended
 	result  wire.Result
-	err     error // the connection ended first
+	err     error // why the connection ended before the reply
 	settled chan struct{}
-	async   *asyncCall // not nil: nobody waits for settled, and this is its own call
+	async   *asyncCall // if set, nobody waits for settled; it embeds this call
 
 	before, behind *pendingCall // neighbours in the queue
 }
 
-// reuse keeps a call that nobody else refers to.
+// reuse puts a call without other references on the free list.
 func (c *Client) reuse(call *pendingCall) {
 	*call = pendingCall{settled: call.settled}
 	c.used.Put(call)
 }
 
-// send puts call into the queue, and as many calls from there to the writer as
-// there is room for.
+// send queues call and admits as many queued calls as there is room for.
 func (c *Client) send(call *pendingCall) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,8 +48,8 @@ func (c *Client) send(call *pendingCall) error {
 	return nil
 }
 
-// admit moves calls from the queue to the writer while there is room; mu is
-// held. Whoever makes room calls it: nobody wakes up only to send.
+// admit moves calls from the queue to the writer while there is room; mu is held. Whoever
+// makes room calls it, so that no goroutine wakes up only to send.
 func (c *Client) admit() {
 	for c.queue.first != nil && c.hasRoom() {
 		call := c.queue.first
@@ -66,8 +64,8 @@ func (c *Client) hasRoom() bool {
 	return len(c.pending) < c.window && len(c.out)+c.writing <= backlog
 }
 
-// issue gives a request its id and puts it behind what waits for the writer; mu
-// is held. Without a call its answer is dropped.
+// issue assigns an id to a request and appends it to the output; mu is held. If call is
+// nil, the reply is dropped.
 func (c *Client) issue(request wire.Command, content []byte, call *pendingCall) (id uint64) {
 	c.issued++
 	c.out = c.dialect.Append(c.out, wire.Packet{Command: request, ID: c.issued, Content: content})
@@ -76,8 +74,9 @@ func (c *Client) issue(request wire.Command, content []byte, call *pendingCall) 
 	return c.issued
 }
 
-// beat sends a heartbeat when nothing was issued since then, and returns the id
-// issued last. Where there is no room the server owes an answer, and waits.
+// beat sends a heartbeat unless a request was sent after since, and returns the last id.
+// Without room in the window it sends none: the server owes a reply, so the connection is
+// not idle.
 func (c *Client) beat(since uint64) (issued uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,15 +87,15 @@ func (c *Client) beat(since uint64) (issued uint64) {
 	return c.issued
 }
 
-// abandon takes a call back. It is not mine when somebody else has taken it,
-// whose token is then due. One that is sent stays among those that an answer is
-// due for: the server still works on it.
+// abandon takes a call back. mine is false when somebody else has taken it: then its
+// token follows. A call that was sent stays in flight, because the server still works on
+// it.
 func (c *Client) abandon(call *pendingCall) (mine, sent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.err != nil:
-		return false, false // its token is due, see end
+		return false, false // its token follows, see end
 	case call.id == 0:
 		c.queue.remove(call)
 		c.admit()
@@ -108,21 +107,21 @@ func (c *Client) abandon(call *pendingCall) (mine, sent bool) {
 	return false, false
 }
 
-// claim takes the call that p answers from those that wait. There is none, and
-// no error, when the caller has given up, or p is a second answer.
+// claim takes the call that p answers out of pending. It returns nil without an error
+// when the caller has given up, or when p is a second reply.
 func (c *Client) claim(p wire.Packet) (*pendingCall, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	call, due := c.pending[p.ID]
 	switch {
 	case p.ID == 0 || p.ID > c.issued:
-		return nil, malformed(p, "which nobody asked for")
+		return nil, malformed(p, "with an unknown request id")
 	case !due:
 		return nil, nil
 	case call == nil:
 		c.late++
 	case call.answer != p.Command:
-		return nil, malformed(p, "which was to be a "+call.answer.String())
+		return nil, malformed(p, "instead of a "+call.answer.String())
 	}
 	delete(c.pending, p.ID)
 	c.answers++
@@ -130,7 +129,7 @@ func (c *Client) claim(p wire.Packet) (*pendingCall, error) {
 	return call, nil
 }
 
-// end ends the connection for the reason given; the first reason wins.
+// end ends the connection for the given reason; the first reason wins.
 func (c *Client) end(why error) {
 	c.mu.Lock()
 	if c.err != nil {
@@ -138,7 +137,7 @@ func (c *Client) end(why error) {
 		return
 	}
 	c.err, c.unsent = why, notSent(why)
-	if errors.Is(why, wire.ShuttingDown) { // the server's word: what it did not answer, it did not execute
+	if errors.Is(why, wire.ShuttingDown) { // the server guarantees that it did not execute what it did not answer
 		c.taken = 0
 	}
 	calls, queue, taken := c.pending, c.queue, c.taken
@@ -149,7 +148,7 @@ func (c *Client) end(why error) {
 	close(c.done)
 	for id, call := range calls {
 		switch {
-		case call == nil: // given up
+		case call == nil: // its caller gave up
 		case id <= taken:
 			call.settle(c, why)
 		default:
@@ -157,14 +156,14 @@ func (c *Client) end(why error) {
 		}
 	}
 	for call := queue.first; call != nil; {
-		behind := call.behind // before the caller has it back
+		behind := call.behind // read before the caller owns it again
 		call.settle(c, c.unsent)
 		call = behind
 	}
 	c.nc.Close()
 }
 
-// settle gives the call back to who made it; err is why c ended first, if it did.
+// settle returns the call to its caller; err is why c ended first, if it did.
 func (call *pendingCall) settle(c *Client, err error) {
 	if call.async != nil {
 		call.async.ended(c, err)
@@ -174,11 +173,11 @@ func (call *pendingCall) settle(c *Client, err error) {
 	call.settled <- struct{}{}
 }
 
-// broken ends the connection for a reason that was not ours.
+// broken ends the connection for a reason other than Close.
 func (c *Client) broken(why error) { c.end(fmt.Errorf("framed: %w: %w", ErrClosed, why)) }
 
-// oldest is the id of the request that has waited longest for its answer, and
-// issued the id given last. It visits all that wait: not for every call.
+// oldest returns the id of the request that has been in flight longest, and the id issued
+// last. It scans all pending calls: too slow to run per call.
 func (c *Client) oldest() (oldest, issued uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,7 +188,7 @@ func (c *Client) oldest() (oldest, issued uint64) {
 	return oldest, c.issued
 }
 
-// callQueue is calls in the order of their arrival; any may be taken out.
+// callQueue is a FIFO queue of calls; any call can be removed.
 type callQueue struct {
 	first, last *pendingCall
 	length      int
@@ -221,7 +220,7 @@ func (q *callQueue) remove(call *pendingCall) {
 	q.length--
 }
 
-// count adds what c has counted and what it holds.
+// count adds c's counters and gauges to s.
 func (c *Client) count(s *MuxStats) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,7 +230,7 @@ func (c *Client) count(s *MuxStats) {
 	s.Late += c.late
 }
 
-// answered reports whether any request was.
+// answered reports whether any request was answered.
 func (c *Client) answered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

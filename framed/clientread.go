@@ -8,7 +8,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// read is the reader: it cuts frames and gives them to whom they are for.
+// read is the reader goroutine: it splits the stream into frames and dispatches them.
 func (c *Client) read() {
 	defer c.end(ErrClosed) // for an OnDeliver that calls runtime.Goexit
 	var in received
@@ -28,8 +28,8 @@ func (c *Client) read() {
 	}
 }
 
-// receive serves the whole frames at the front of in and says how many bytes
-// the next one still lacks.
+// receive handles the whole frames at the front of in and returns how many bytes the next
+// one still lacks.
 func (c *Client) receive(in []byte) (used, need int, err error) {
 	for {
 		payload, need, err := wire.Frame(in[used:], c.frameSize)
@@ -47,8 +47,8 @@ func (c *Client) receive(in []byte) (used, need int, err error) {
 	}
 }
 
-// unreadable is why the connection ends when wire cannot read a frame: not a
-// wire.Result, which would read as if the server had refused us.
+// unreadable converts an error of package wire, because a wire.Result would look as if
+// the server had refused the connection.
 func unreadable(err error) error {
 	switch err {
 	case nil:
@@ -61,7 +61,7 @@ func unreadable(err error) error {
 	return engine.Malformed
 }
 
-// dispatch gives one packet to whom it is for; an error ends the connection.
+// dispatch handles one packet; an error ends the connection.
 func (c *Client) dispatch(p wire.Packet) error {
 	switch p.Command {
 	case wire.Deliver:
@@ -83,12 +83,12 @@ func (c *Client) dispatch(p wire.Packet) error {
 	return fmt.Errorf("%w: the server sent a %v", engine.UnknownCommand, p.Command)
 }
 
-// malformed is why an answer ends the connection.
+// malformed returns the error for an invalid reply.
 func malformed(p wire.Packet, what string) error {
 	return fmt.Errorf("%w: %v %d, %s", engine.Malformed, p.Command, p.ID, what)
 }
 
-// lastError is why nothing more can be read.
+// lastError returns why reading ended.
 func (c *Client) lastError(err error, unfinished bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,8 +101,8 @@ func (c *Client) lastError(err error, unfinished bool) error {
 	return err
 }
 
-// received is what has been read: buffer[start:end] is not served yet. It grows
-// by doubling what has come, never to what a length claims.
+// received is the read buffer: buffer[start:end] is unprocessed. It grows by doubling as
+// bytes arrive, never to the length that a frame claims.
 type received struct {
 	buffer     []byte
 	start, end int
@@ -113,7 +113,7 @@ const firstBuffer = 16 << 10
 
 func (r *received) unserved() []byte { return r.buffer[r.start:r.end] }
 
-// space is where to read to; never empty.
+// space returns where to read to; never empty.
 func (r *received) space() []byte {
 	if r.start == r.end {
 		r.start, r.end = 0, 0

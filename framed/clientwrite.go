@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// backlog is how many bytes may wait to be written before callers wait.
+	// backlog is how many bytes may be queued for writing before callers wait.
 	backlog = 256 << 10
 
-	// keptBuffer is the largest buffer that is kept for what comes next.
+	// keptBuffer is the largest buffer that is kept for reuse.
 	keptBuffer = 2 * backlog
 
-	// lastWords is how long the reader goes on after a failed write: what the
-	// server said before it stopped reading explains more than a broken pipe.
+	// lastWords is how long the reader goes on after a failed write, because the server's
+	// last reply explains more than a broken pipe.
 	lastWords = time.Second
 )
 
-// write is the writer: all that has gathered goes out in one call.
+// write is the writer goroutine: it sends all queued frames in one call.
 func (c *Client) write() {
 	var frames []byte
 	for {
@@ -35,8 +35,8 @@ func (c *Client) write() {
 	}
 }
 
-// nextFrames takes back the buffer that has been written and waits for frames to
-// write; nil: the connection has ended.
+// nextFrames takes back the written buffer and waits for queued frames; nil: the
+// connection has ended.
 func (c *Client) nextFrames(written []byte) []byte {
 	if cap(written) > keptBuffer {
 		written = nil
@@ -48,7 +48,7 @@ func (c *Client) nextFrames(written []byte) []byte {
 	for len(c.out) == 0 && c.err == nil {
 		c.gathered.Wait()
 		c.mu.Unlock()
-		runtime.Gosched() // more callers are about to call: one write for all of them
+		runtime.Gosched() // other callers may be about to send: batch their frames
 		c.mu.Lock()
 	}
 	frames := c.out
@@ -56,8 +56,8 @@ func (c *Client) nextFrames(written []byte) []byte {
 	return frames
 }
 
-// writeFailed notes which requests have not left whole, when n bytes of frames
-// have, and leaves the last word to the reader, for a moment.
+// writeFailed determines which requests were not sent in full, when n bytes of frames
+// were, and lets the reader go on for a moment.
 func (c *Client) writeFailed(frames []byte, n int, err error) {
 	left := uint64(wholeFrames(frames) - wholeFrames(frames[:min(n, len(frames))]))
 	c.mu.Lock()
@@ -71,7 +71,7 @@ func (c *Client) writeFailed(frames []byte, n int, err error) {
 	}
 }
 
-// wholeFrames counts the frames that p holds to their end.
+// wholeFrames counts the complete frames in p.
 func wholeFrames(p []byte) (n int) {
 	for {
 		payload, need, err := wire.Frame(p, math.MaxInt)

@@ -11,106 +11,103 @@ import (
 	"time"
 )
 
-// ErrStalled is why a Mux ended a connection: a request on it had waited for
-// its answer longer than Mux.StallTime.
+// ErrStalled is why a Mux ended a connection: a request on it was in flight for longer
+// than Mux.StallTime.
 var ErrStalled = errors.New("framed: the server does not answer")
 
-// Mux is a client that outlives its connections: it keeps one or a few open to
-// one server and shares them among any number of goroutines. Fill the fields,
-// call Call or Go; do not change them afterwards. The zero value of every field but
-// Addr is a working default. Close ends it.
+// Mux is a client that reconnects: it keeps one or a few connections to one server open
+// and shares them among any number of goroutines. Fill the fields, then call Call or Go;
+// do not change the fields afterwards. The zero value of every field but Addr is a
+// working default. Close ends it.
 //
-// A call takes the less loaded of two connections chosen at random. A request
-// is never executed twice: one that may have been executed on a connection that
-// ended fails (see Client.Call), one that was certainly not (ErrNotSent) is sent on
-// another, so that a server that drains fails no call. A call tries some twenty
-// connections at most.
+// A call uses the less loaded of two connections chosen at random. A request is never
+// executed twice: if its connection ends and it may have been executed, it fails (see
+// Client.Call); if it certainly was not (ErrNotSent), it is sent on another connection,
+// so a draining server fails no call. A call tries about twenty connections at most.
 //
-// While there is no connection, calls wait for the next one until their ctx
-// ends, and then fail with ErrNotSent and what the last dial failed of. So give
-// every ctx an end. Behind that are as many dialling goroutines as connections,
-// whatever the number of callers: the first dial comes at once, then after
-// pauses that grow from 50 ms to 5 s, each cut by up to half at random. Only
-// when the server answers the credentials with a wire.Result, which is no
-// outage, do calls fail with it at once.
+// While there is no connection, calls wait for the next one until their ctx ends, and
+// then fail with ErrNotSent and the error of the last dial. So give every ctx a deadline.
+// As many goroutines dial as there are connections, whatever the number of callers: the
+// first dial starts at once, then with backoff from 50 ms to 5 s, each with up to 50 %
+// jitter. Only when the server answers the credentials with a wire.Result, which is not
+// an outage, do calls fail with it at once.
 //
-// Cost: three goroutines a connection; no allocations for a call whose reply
-// fits its dst (BenchmarkMux).
+// Cost: three goroutines per connection; no allocations for a call whose reply fits its
+// dst (BenchmarkMux).
 type Mux struct {
-	// Addr is the server, host:port or unix:PATH. Required without Dial.
+	// Addr is the server's address, host:port or unix:PATH. Required without Dial.
 	Addr string
-	// Dial opens a connection, TLS for example. It must heed ctx: Close waits
-	// for it. Zero: Addr is dialled.
+	// Dial opens a connection, TLS for example. It must return when ctx ends: Close waits
+	// for it. Zero: the Mux dials Addr.
 	Dial func(ctx context.Context) (net.Conn, error)
-	// DialTime bounds Credentials, Dial and the answer to the credentials, all
+	// DialTime is the timeout for Credentials, Dial and the reply to the credentials
 	// together. Zero: 5 s.
 	DialTime time.Duration
-	// Credentials returns the content of the Conn packet that is sent first on
-	// every new connection; calls wait for its answer. Zero: none is sent.
+	// Credentials returns the content of the Conn packet that is sent first on every new
+	// connection; calls wait for its reply. Zero: none is sent.
 	Credentials func(ctx context.Context) ([]byte, error)
-	// OnConnect is called with the server's answer to the credentials, before calls
-	// get the connection: its content, and nil or the wire.Result with which the
-	// server refused them. The content is valid until it returns. Connections are
-	// opened side by side, so it may be called by several at once, and DialTime does
-	// not bound it. It must not wait for the Mux: a Call in it may wait for this
-	// connection, and Close waits for it. Zero: the content is dropped.
+	// OnConnect is called with the server's reply to the credentials, before calls use
+	// the connection: its content, and nil or the wire.Result with which the server
+	// refused them. The content is valid until it returns. Connections are opened
+	// concurrently, so OnConnect may run several times at once, and DialTime does not
+	// bound it. It must not wait for the Mux: a Call in it may wait for this connection,
+	// and Close waits for it. Zero: the content is dropped.
 	OnConnect func(answer []byte, err error)
-	// Conns is how many connections are kept open. Zero: 1; more pay where
-	// thousands call at once (docs/client.md).
+	// Conns is the number of connections to keep open. Zero: 1; more helps when thousands
+	// of goroutines call at once (docs/client.md).
 	Conns int
-	// Client is what each connection is. OnDeliver may be called by all of
-	// them at once.
+	// Client configures each connection. OnDeliver may be called by all of them at once.
 	Client ClientOptions
-	// Heartbeat is how long a connection may send nothing before it sends an
-	// empty Conn, at the latest after twice that time. Zero: 1 min, for a server
-	// that closes after 3. Negative: none is sent.
+	// Heartbeat is after how long without a request a connection sends an empty Conn, at
+	// the latest after twice that time. Zero: 1 min, for a server with an idle timeout of
+	// 3. Negative: none is sent.
 	Heartbeat time.Duration
-	// StallTime ends a connection on which a request, a heartbeat too, has
-	// waited that long for its answer, and up to a quarter longer: all its calls
-	// fail with ErrStalled. It must be longer than the slowest honest answer.
-	// Zero: never; calls then wait for as long as their ctx.
+	// StallTime ends a connection on which a request, heartbeats included, has been in
+	// flight for that long, up to a quarter longer: all its calls fail with ErrStalled.
+	// It must be longer than the slowest legitimate reply. Zero: never; calls then wait
+	// for as long as their ctx allows.
 	StallTime time.Duration
 
-	live atomic.Pointer[[]*Client] // connections that take calls; replaced under mu, never changed
+	live atomic.Pointer[[]*Client] // connections that take calls; copy on write, under mu
 
 	keepers sync.WaitGroup
 	ctx     context.Context // of the keepers
 	waiting atomic.Int64    // calls that wait for a connection
-	calls   sync.Pool       // of *asyncCall that nobody refers to any more
+	calls   sync.Pool       // free list of *asyncCall
 
 	mu      sync.Mutex
 	cancel  context.CancelFunc // nil: not started
 	closed  bool
-	changed chan struct{} // closed when those who wait for a connection look again
-	refused error         // the server's answer to the credentials, until it accepts them
-	open    []*Client     // connections whose counts are not yet in past
+	changed chan struct{} // closed to make waiting calls look for a connection again
+	refused error         // the server's reply to the credentials, until it accepts them
+	open    []*Client     // connections whose counters are not yet in past
 	past    MuxStats      // counters of connections that have ended, and LastError
 
 	parked, lastParked *asyncCall // calls of Go that wait for a connection
 }
 
-// MuxStats is what a Mux has counted and what it holds.
+// MuxStats are the counters and gauges of a Mux.
 type MuxStats struct {
 	Conns    int // connections that take calls
-	InFlight int // requests without an answer, those whose caller gave up included
-	Waiting  int // calls that wait for room or for a connection
+	InFlight int // requests in flight, including those whose caller gave up
+	Waiting  int // calls that wait for the window, the backlog or a connection
 
-	Sent        uint64 // requests given to a connection, heartbeats and credentials too
-	Late        uint64 // answers to heartbeats, and to callers who had given up
-	Dialled     uint64 // connections opened, their credentials accepted
-	DialsFailed uint64 // others
+	Sent        uint64 // requests given to a connection, including heartbeats and credentials
+	Late        uint64 // replies to heartbeats, and to callers that had given up
+	Dialled     uint64 // connections opened whose credentials were accepted
+	DialsFailed uint64 // other dials
 	Lost        uint64 // connections that ended before Close
 	Stalled     uint64 // of these, with ErrStalled
 	LastError   error  // why the last dial failed or connection was lost; nil: neither has happened
 }
 
-// moreTries is how often a request that was certainly not executed is sent again,
-// beyond once for each connection: by then the servers do nothing but drain.
+// moreTries is how often a request that was certainly not executed is sent again, beyond
+// once per connection: by then every server is draining.
 const moreTries = 16
 
-// Call is Client.Call on one of the connections, opened when there is none.
+// Call is Client.Call on one of the connections; it waits for one if necessary.
 func (m *Mux) Call(ctx context.Context, dst, content []byte) ([]byte, error) {
-	for tries := max(1, m.Conns) + moreTries; ; tries-- { // each ends with the call, or with a connection that has ended
+	for tries := max(1, m.Conns) + moreTries; ; tries-- { // each iteration ends with the call, or with a connection that has ended
 		c, err := m.choose(ctx)
 		if err != nil {
 			return dst, err
@@ -123,8 +120,8 @@ func (m *Mux) Call(ctx context.Context, dst, content []byte) ([]byte, error) {
 	}
 }
 
-// Open waits for the first connection, as a call does. A program that only
-// listens for pushes calls it, and one that wants to know at its start.
+// Open waits for the first connection, as a call does. Use it in a program that only
+// listens for pushes, or to fail early at start.
 func (m *Mux) Open(ctx context.Context) error {
 	_, err := m.choose(ctx)
 	return err
@@ -141,11 +138,11 @@ func (m *Mux) Close() error {
 	}
 	m.mu.Unlock()
 	m.keepers.Wait()
-	m.resume() // to fail
+	m.resume() // fails what is parked
 	return nil
 }
 
-// Stats reports what the Mux has counted and what it holds.
+// Stats returns the counters and gauges of the Mux.
 func (m *Mux) Stats() MuxStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,7 +157,7 @@ func (m *Mux) Stats() MuxStats {
 	return s
 }
 
-// choose returns a connection to call on, and waits for one if need be.
+// choose returns a connection for a call and waits for one if necessary.
 func (m *Mux) choose(ctx context.Context) (*Client, error) {
 	if c := m.pick(); c != nil {
 		return c, nil
@@ -168,7 +165,7 @@ func (m *Mux) choose(ctx context.Context) (*Client, error) {
 	m.waiting.Add(1)
 	defer m.waiting.Add(-1)
 	for {
-		changed, err := m.wait() // before the next look, so that no change is missed
+		changed, err := m.wait() // before the next pick, so that no change is missed
 		if err != nil {
 			return nil, err
 		}
@@ -183,8 +180,8 @@ func (m *Mux) choose(ctx context.Context) (*Client, error) {
 	}
 }
 
-// wait returns what is closed when there is reason to look again, or why there
-// is no sense in waiting. The first to wait starts the keepers.
+// wait returns a channel that is closed when it is time to look again, or why waiting is
+// pointless. The first call starts the keepers.
 func (m *Mux) wait() (changed <-chan struct{}, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -192,7 +189,7 @@ func (m *Mux) wait() (changed <-chan struct{}, err error) {
 	return m.changed, err
 }
 
-// mayWait is why there is no sense in waiting for a connection; mu is held.
+// mayWait returns why waiting for a connection is pointless, or nil; mu is held.
 func (m *Mux) mayWait() error {
 	switch {
 	case m.closed:
@@ -217,7 +214,7 @@ func (m *Mux) start() {
 	}
 }
 
-// outage is why a call ends that has waited for a connection.
+// outage returns the error of a call that gave up waiting for a connection.
 func (m *Mux) outage(why error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -227,8 +224,7 @@ func (m *Mux) outage(why error) error {
 	return fmt.Errorf("%w: %w; no connection: %w", ErrNotSent, why, m.past.LastError)
 }
 
-// pick takes two connections at random and returns the one with less in flight;
-// nil: there is none.
+// pick returns the less loaded of two random connections, or nil if there is none.
 func (m *Mux) pick() *Client {
 	var live []*Client
 	if p := m.live.Load(); p != nil {

@@ -7,40 +7,40 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// asyncCall is a call that nobody waits for: a callback has its end. It has one owner
-// at any time, as a pendingCall has; in Mux.parked that is nobody, and whoever takes it
-// out, under Mux.mu, owns it.
+// asyncCall is a call with a callback instead of a waiting goroutine. Like a pendingCall
+// it has one owner at any time; while it is in Mux.parked it has none, and whoever takes
+// it out, under Mux.mu, owns it.
 type asyncCall struct {
 	pendingCall
 	mux     *Mux
 	ctx     context.Context
-	message []byte // the caller's content, kept in case it has to be sent again
+	message []byte // the caller's content, in case it has to be sent again
 	done    func(reply []byte, err error)
-	tries   int // how often it may be sent
+	tries   int // how many more times it may be sent
 
-	parked         bool        // it is in Mux.parked; all of these are guarded by Mux.mu
-	turn           uint64      // how often it has been: what stop stops is of one turn
-	stop           func() bool // ends the watch on ctx
+	parked         bool        // it is in Mux.parked; Mux.mu guards this and the next two
+	turn           uint64      // how often it was parked: identifies what stop cancels
+	stop           func() bool // stops watching ctx
 	former, latter *asyncCall
 }
 
-// Go is Call without a goroutine that waits: it returns at once, and done gets what
-// Call would return. When Go returns an error, the request was certainly not executed,
-// and done is not called.
+// Go is an asynchronous Call: it returns at once, and done gets what Call would return.
+// When Go returns an error, the request was certainly not executed, and done is not
+// called.
 //
-// dst and content belong to the call until done is called, and reply is dst, longer by
-// what the server said. done runs on the goroutine that reads the connection, or on
-// one that ends it: replies wait until it returns. It may call Go. It must not block,
-// must not wait for the Mux (a Call or Close in it never returns), and a panic in it is
-// not recovered.
+// dst and content belong to the call until done is called; reply is dst with the reply's
+// content appended. done runs on the goroutine that reads the connection, or on one that
+// ends it: other replies wait until it returns. It may call Go. It must not block, must
+// not wait for the Mux (a Call or Close in it never returns), and a panic in it is not
+// recovered.
 //
-// Go never waits for room: who calls it bounds how many calls are under way. ctx bounds
-// how long the call waits for a connection, and is looked at before the request is sent
-// again; once a connection has it, the answer or the connection's end is awaited, so set
-// StallTime.
+// Go applies no backpressure: the caller bounds the number of calls in flight. ctx bounds
+// how long the call waits for a connection, and is checked before the request is sent
+// again; once the request is on a connection, the call ends with the reply or the
+// connection, so set StallTime.
 //
-// Cost: no allocations for a call whose reply fits its dst, with a done that is made
-// once (BenchmarkMuxGo).
+// Cost: no allocations for a call whose reply fits its dst, if done is allocated once
+// (BenchmarkMuxGo).
 func (m *Mux) Go(ctx context.Context, dst, content []byte, done func(reply []byte, err error)) error {
 	checkSize(content)
 	call, _ := m.calls.Get().(*asyncCall)
@@ -63,10 +63,10 @@ func (m *Mux) reuse(call *asyncCall) {
 	m.calls.Put(call)
 }
 
-// try gives the call to a connection, or has it wait for one. err is why it did not
-// succeed before; the error is why it must not be tried again.
+// try gives the call to a connection, or parks it until there is one. err is why the
+// previous attempt failed; the result is why it must not be tried again.
 func (m *Mux) try(call *asyncCall, err error) error {
-	for ; call.tries > 0; call.tries-- { // each ends with the call in other hands, or with a connection that has ended
+	for ; call.tries > 0; call.tries-- { // each iteration hands the call over, or ends with a connection that has ended
 		if call.ctx.Err() != nil {
 			return notSent(context.Cause(call.ctx))
 		}
@@ -88,7 +88,7 @@ func (m *Mux) try(call *asyncCall, err error) error {
 	return err
 }
 
-// ended ends the call, or has it tried again if it was certainly not executed on c.
+// ended completes the call, or retries it if it was certainly not executed on c.
 func (call *asyncCall) ended(c *Client, err error) {
 	m := call.mux
 	if err != nil && errors.Is(err, ErrNotSent) {
@@ -101,7 +101,7 @@ func (call *asyncCall) ended(c *Client, err error) {
 	call.finish(err)
 }
 
-// finish calls done. The call is free by then, for a Go in it.
+// finish calls done. It frees the call first, so that a Go in done can reuse it.
 func (call *asyncCall) finish(err error) {
 	done, reply := call.done, call.reply
 	if err == nil && call.result != wire.OK {
@@ -111,7 +111,7 @@ func (call *asyncCall) finish(err error) {
 	done(reply, err)
 }
 
-// park has the call wait for a connection, unless there is one again.
+// park queues the call until there is a connection, or returns one that has appeared.
 func (m *Mux) park(call *asyncCall) (*Client, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,7 +135,7 @@ func (m *Mux) park(call *asyncCall) (*Client, error) {
 	return nil, nil
 }
 
-// unpark takes a call out of those that wait; mu is held.
+// unpark takes a call out of the parked ones; mu is held.
 func (m *Mux) unpark(call *asyncCall) {
 	if call.former == nil {
 		m.parked = call.latter
@@ -152,7 +152,7 @@ func (m *Mux) unpark(call *asyncCall) {
 	call.stop()
 }
 
-// giveUp ends a call whose ctx has ended while it waited for a connection.
+// giveUp ends a parked call whose ctx has ended.
 func (m *Mux) giveUp(call *asyncCall, turn uint64) {
 	m.mu.Lock()
 	mine := call.parked && call.turn == turn
@@ -165,13 +165,13 @@ func (m *Mux) giveUp(call *asyncCall, turn uint64) {
 	}
 }
 
-// resume has the calls that wait for a connection look again.
+// resume retries the parked calls.
 func (m *Mux) resume() {
 	for call := m.nextParked(); call != nil; call = m.nextParked() {
 		if err := m.try(call, nil); err != nil {
 			call.finish(err)
 		} else if m.pick() == nil {
-			return // there is none again, and it may be the same call that waits
+			return // the connection is gone again, and this may be the same call
 		}
 	}
 }

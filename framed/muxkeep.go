@@ -18,7 +18,7 @@ const (
 	firstPause   = 50 * time.Millisecond
 	longestPause = 5 * time.Second
 
-	// stallSteps is how many looks at a connection make a StallTime.
+	// stallSteps is how often a connection is checked per StallTime.
 	stallSteps = 4
 )
 
@@ -38,16 +38,16 @@ func (m *Mux) keep() {
 		} else {
 			failures++
 			if m.failed(err) {
-				m.resume() // to fail
+				m.resume() // fails what is parked
 			}
 		}
 		m.rest(pause(failures))
 	}
 }
 
-// failuresAfter is how many dials in a row count as failed after a connection
-// has ended: none when it lived long, one when it was of use. A server that
-// accepts and closes is not dialled without pause.
+// failuresAfter returns how many consecutive dials count as failed after a connection has
+// ended: none when it lived long, one when it answered a request. So a server that
+// accepts and closes is dialled with backoff.
 func failuresAfter(failures int, lived time.Duration, c *Client) int {
 	switch {
 	case lived >= longestPause:
@@ -58,8 +58,8 @@ func failuresAfter(failures int, lived time.Duration, c *Client) int {
 	return failures + 1
 }
 
-// pause is how long to wait after so many failures in a row: half of it is
-// random, so that the clients of a server that restarts come one by one.
+// pause returns the backoff after that many consecutive failures. Half of it is jitter,
+// so that the clients of a restarting server do not reconnect at once.
 func pause(failures int) time.Duration {
 	if failures == 0 {
 		return 0
@@ -81,7 +81,7 @@ func (m *Mux) rest(d time.Duration) {
 	}
 }
 
-// connect opens a connection and has its credentials accepted.
+// connect opens a connection and sends its credentials.
 func (m *Mux) connect() (*Client, error) {
 	limit := m.DialTime
 	if limit <= 0 {
@@ -121,8 +121,8 @@ func (m *Mux) dial(ctx context.Context) (net.Conn, error) {
 	return dial(ctx, m.Addr)
 }
 
-// tend sends heartbeats and watches for a stall until the connection ends, or
-// the Mux is closed.
+// tend sends heartbeats and detects stalls until the connection ends or the Mux is
+// closed.
 func (m *Mux) tend(c *Client) {
 	every := m.Heartbeat
 	if every == 0 {
@@ -133,7 +133,7 @@ func (m *Mux) tend(c *Client) {
 	looks, stopLooks := ticks(m.StallTime / stallSteps)
 	defer stopLooks()
 	var sent uint64
-	var marks [stallSteps]uint64 // the ids issued by the last looks, the oldest first
+	var marks [stallSteps]uint64 // ids issued at the last checks, the oldest first
 	for {
 		select {
 		case <-c.done:
@@ -154,7 +154,7 @@ func (m *Mux) tend(c *Client) {
 	}
 }
 
-// ticks is a ticker, or nothing for a time that is none.
+// ticks returns a ticker's channel, or nil when every is not positive.
 func ticks(every time.Duration) (<-chan time.Time, func()) {
 	if every <= 0 {
 		return nil, func() {}
@@ -163,13 +163,13 @@ func ticks(every time.Duration) (<-chan time.Time, func()) {
 	return t.C, t.Stop
 }
 
-// lookAgain wakes all who wait for a connection; mu is held.
+// lookAgain wakes all calls that wait for a connection; mu is held.
 func (m *Mux) lookAgain() {
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
 
-// join lets calls have c.
+// join makes c available to calls.
 func (m *Mux) join(c *Client) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -180,22 +180,22 @@ func (m *Mux) join(c *Client) {
 	m.lookAgain()
 }
 
-// leave lets calls have c no more. Whoever finds out first that it has ended
-// says so, or calls would choose it again and again until its keeper runs.
+// leave makes c unavailable to calls. Whoever detects first that it has ended calls
+// leave; otherwise calls would choose c until its keeper runs.
 func (m *Mux) leave(c *Client) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.setLive(m.liveWithout(c))
 }
 
-// retire forgets c and keeps its counts.
+// retire forgets c and keeps its counters.
 func (m *Mux) retire(c *Client) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.setLive(m.liveWithout(c))
 	m.open = slices.DeleteFunc(m.open, func(o *Client) bool { return o == c })
 	c.count(&m.past)
-	if err := c.Err(); err != ErrClosed { // not by Close
+	if err := c.Err(); err != ErrClosed { // not ended by Close
 		m.past.Lost++
 		m.past.LastError = err
 		if errors.Is(err, ErrStalled) {
@@ -204,8 +204,8 @@ func (m *Mux) retire(c *Client) {
 	}
 }
 
-// failed counts a dial that failed. When the server has refused the
-// credentials, it reports so: calls need not wait.
+// failed counts a failed dial. It reports whether the server refused the credentials,
+// because calls then need not wait.
 func (m *Mux) failed(err error) (refused bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -222,7 +222,7 @@ func (m *Mux) failed(err error) (refused bool) {
 	return m.refused != nil
 }
 
-// refuses reports whether err is the server's answer to the credentials, and no
+// refuses reports whether err is the server's reply to the credentials rather than an
 // outage.
 func refuses(err error) bool {
 	return errors.As(err, new(wire.Result)) && !errors.Is(err, ErrClosed)
@@ -230,7 +230,7 @@ func refuses(err error) bool {
 
 func (m *Mux) setLive(live []*Client) { m.live.Store(&live) }
 
-// liveWithout is a fresh list of the connections that take calls, but c.
+// liveWithout returns a new list of the connections that take calls, without c.
 func (m *Mux) liveWithout(c *Client) (others []*Client) {
 	if live := m.live.Load(); live != nil {
 		for _, l := range *live {

@@ -7,29 +7,29 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// Request is a request that has been answered, for Server.OnRequest.
+// Request describes an answered request to Server.OnRequest.
 type Request struct {
 	Conn    Conn
 	ID      uint64        // chosen by the client
-	Command wire.Command  // wire.Submit, or wire.Conn for one that Connect answered
+	Command wire.Command  // wire.Submit, or wire.Conn for one that Connect handled
 	Began   time.Time     // when its handler was called
 	Took    time.Duration // until the handler returned, or its late reply was sent
-	Late    bool          // it was answered by a Reply
-	Result  wire.Result   // what the client is told
+	Late    bool          // answered by a Reply
+	Result  wire.Result   // the code sent to the client
 	// Err is what the handler returned or gave to Reply.Fail. For a late reply that
 	// could not be sent it says why: ErrClosed, for example.
 	Err error
 }
 
-// observed is next, with a report of each request to OnRequest. Without that it is next
-// itself: servers that do not use the hook do not pay for it.
+// observed wraps next to report each request to OnRequest. Without OnRequest it returns
+// next itself, so that servers that do not use the hook do not pay for it.
 func (p *protocol) observed(next HandlerFunc) HandlerFunc {
 	if next == nil || p.onRequest == nil {
 		return next
 	}
 	return func(c Call, dst, req []byte) (content []byte, err error) {
 		t := c.turn
-		t.State = uint64(time.Since(p.epoch)) // Later takes it along
+		t.State = uint64(time.Since(p.epoch)) // Later copies it into the Reply
 		returned := false
 		defer func() {
 			if !returned && unanswered(t) {
@@ -48,17 +48,17 @@ func (p *protocol) observed(next HandlerFunc) HandlerFunc {
 	}
 }
 
-// unanswered takes the promise of the request in hand back, if there is one, and
-// reports whether the request has no answer yet.
+// unanswered cancels the current request's Reply, if there is one, and reports whether
+// the request is still unanswered.
 func unanswered(t *engine.Turn) bool {
 	if t.Promised() == 0 || t.Rollback() {
 		return true
 	}
-	t.Later().Send() // Rollback has forgotten it: a promise that is kept tells whoever asks next
+	t.Later().Send() // Rollback forgets that a reply was sent: a settled promise records it
 	return false
 }
 
-// report tells OnRequest of a request that its handler has answered.
+// report calls OnRequest for a request that its handler has answered.
 func (p *protocol) report(c Call, result wire.Result, err error) {
 	now := time.Now()
 	took := now.Sub(p.epoch) - time.Duration(c.turn.State)
@@ -68,8 +68,8 @@ func (p *protocol) report(c Call, result wire.Result, err error) {
 	})
 }
 
-// report tells OnRequest of a request that a late reply has answered, or could not
-// where sent says why. A reply that had been answered before was reported then.
+// report calls OnRequest for a request that a late reply has answered, or failed to
+// answer because of sent. A request that was answered before was reported then.
 func (r *Reply) report(result wire.Result, err, sent error) {
 	if sent == engine.ErrSettled {
 		return

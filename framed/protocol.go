@@ -9,21 +9,21 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// protocol is the framed protocol as engines see it: one value a server.
+// protocol implements engine.Protocol: one value per server.
 type protocol struct {
 	handle  HandlerFunc
 	connect HandlerFunc // nil: every Conn is acknowledged
-	proves  bool        // a Conn that connect accepts proves who the client is, in time for AuthTime
+	proves  bool        // a Conn that connect accepts authenticates the client, within AuthTime
 	dialect wire.Dialect
-	limit   int // of one frame
+	limit   int // frame size
 	ctx     context.Context
 	within  time.Duration // Server.RequestTime
 
-	onRequest func(Request) // nil: nobody wants to know
-	epoch     time.Time     // what Turn.State counts nanoseconds from, where somebody does
+	onRequest func(Request) // nil: not called
+	epoch     time.Time     // Turn.State counts nanoseconds from here, with onRequest
 }
 
-// funcOf is h without the way through an interface, where it is a HandlerFunc.
+// funcOf returns h without the interface call if it is a HandlerFunc.
 func funcOf(h Handler) HandlerFunc {
 	if f, ok := h.(HandlerFunc); ok || h == nil {
 		return f
@@ -31,7 +31,7 @@ func funcOf(h Handler) HandlerFunc {
 	return h.Handle
 }
 
-// Advance serves the whole frames at the front of in.
+// Advance processes the whole frames at the front of in.
 func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
 	var packet wire.Packet
 	for {
@@ -57,24 +57,24 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 				break
 			}
 			t.Out = p.dialect.Append(t.Out, wire.Packet{Command: wire.ConnAck, ID: packet.ID})
-		default: // a server's own packets are not for it to receive
+		default: // a command that only servers send
 			return used, 0, p.fault(t, wire.UnknownCommand)
 		}
 		used += wire.HeaderSize + len(payload)
 	}
 }
 
-// answer runs one handler and appends its reply. Its arguments fit into
-// registers; a Packet would not, and costs a tenth of a pipelined request.
+// answer runs one handler and appends its reply. Its arguments fit into registers; a
+// Packet does not and would cost a tenth of a pipelined request.
 func (p *protocol) answer(t *engine.Turn, used int, command wire.Command, id uint64, request []byte) {
 	t.Mark(used)
 	handle := p.handle
 	if command == wire.Conn {
 		handle = p.connect
 	}
-	// The head goes first, so that the content grows in its final place; t.Out
-	// does not know of it before the handler has returned, or a panic would
-	// leave behind a reply that says success.
+	// The head goes first, so that the content grows in its final place. t.Out excludes
+	// it until the handler has returned; otherwise a panic would leave a reply that
+	// reports success.
 	start := len(t.Out)
 	head := p.dialect.BeginAck(t.Out, command, id)
 	dst := head[len(head):]
@@ -83,12 +83,12 @@ func (p *protocol) answer(t *engine.Turn, used int, command wire.Command, id uin
 	switch {
 	case err != nil:
 		if !t.Rollback() {
-			return // it has had its answer
+			return // answered already
 		}
 		result = resultOf(err)
 		head = append(head, contentOf(err)...)
 	case t.Promised() > 0:
-		t.Out = head[:start] // keeping what it has grown
+		t.Out = head[:start] // keep the memory that it has grown to
 		return
 	case len(content) == 0:
 	case cap(dst) > 0 && &content[0] == &dst[:1][0]:
@@ -102,7 +102,7 @@ func (p *protocol) answer(t *engine.Turn, used int, command wire.Command, id uin
 	t.Out = p.dialect.EndAck(head, start, result)
 }
 
-// resultOf is the code that an error puts on the wire.
+// resultOf returns the code on the wire for an error.
 func resultOf(err error) wire.Result {
 	var r wire.Result
 	if errors.As(err, &r) && r != wire.OK {
@@ -111,7 +111,7 @@ func resultOf(err error) wire.Result {
 	return wire.Failed
 }
 
-// fault refuses bytes that are not a request, and names the engine's reason.
+// fault refuses input that is not a request, and returns the engine's reason.
 func (p *protocol) fault(t *engine.Turn, err error) error {
 	why := engine.Malformed
 	switch err {
@@ -124,8 +124,8 @@ func (p *protocol) fault(t *engine.Turn, err error) error {
 	return why
 }
 
-// refusals are the codes for what engines and this protocol refuse; reasons
-// without one are not said to the peer.
+// refusals are the codes for what engines and this protocol refuse; for other reasons the
+// peer gets no reply.
 var refusals = map[engine.Reason]wire.Result{
 	engine.IdleTimeout:       wire.Idle,
 	engine.FrameTimeout:      wire.TooSlow,
@@ -142,8 +142,8 @@ var refusals = map[engine.Reason]wire.Result{
 	engine.ShuttingDown:      wire.ShuttingDown,
 }
 
-// Refuse says why in the protocol's words: to the request that panicked under
-// its own id, to the connection as a whole under id 0.
+// Refuse appends a refusal: under the request's own id for one that panicked, under id 0
+// for the whole connection.
 func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte {
 	code, ok := refusals[why]
 	if !ok {

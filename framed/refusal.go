@@ -7,19 +7,19 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// Refusal is an error with content. A handler that returns one, or gives one to
-// Reply.Fail, has the client told more than a code, such as when to try again. It wraps its
-// Result. A Client and a Mux return the Result as their error, and the content as that of
-// any reply. The Demo dialect has no room for it.
+// Refusal is an error with content. A handler returns one, or passes it to Reply.Fail, to
+// send the client more than a code, such as when to retry. It wraps its Result. Client
+// and Mux return the Result as their error, and the content as that of any reply. The
+// Demo dialect cannot carry it.
 type Refusal struct {
 	Result  wire.Result // Zero: wire.Failed.
 	Content []byte      // copied when it is sent
 }
 
-// Error names the result. The content is not text for everybody to read.
+// Error returns the result's name but not the content, which may be confidential.
 func (r *Refusal) Error() string { return fmt.Sprintf("framed: refused: %v", r.Unwrap()) }
 
-// Unwrap is the result as an error.
+// Unwrap returns the result as an error.
 func (r *Refusal) Unwrap() error {
 	if r.Result == wire.OK {
 		return wire.Failed
@@ -27,7 +27,7 @@ func (r *Refusal) Unwrap() error {
 	return r.Result
 }
 
-// contentOf is what an error has to say beside its code.
+// contentOf returns the content of a Refusal in err.
 func contentOf(err error) []byte {
 	if r, ok := errors.AsType[*Refusal](err); ok && r != nil {
 		return r.Content

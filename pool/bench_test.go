@@ -8,10 +8,10 @@ import (
 	"github.com/hone-go/hone/pool"
 )
 
-// The sink makes what the benchmarks allocate escape.
+// sink makes allocations of the benchmarks escape to the heap.
 type sink struct{ bytes []byte }
 
-// BenchmarkBuffers is one buffer: lent, touched, given back.
+// BenchmarkBuffers gets one buffer, touches it and releases it.
 func BenchmarkBuffers(b *testing.B) {
 	for _, n := range []int{256, 1 << 10, 4 << 10, 32 << 10, 33 << 10, 64 << 10} {
 		size := fmt.Sprintf("%dB", n)
@@ -47,7 +47,7 @@ func BenchmarkBuffers(b *testing.B) {
 	}
 }
 
-// BenchmarkBuffersParallel shows what processors share: nothing, it should be.
+// BenchmarkBuffersParallel detects contention between processors; there should be none.
 func BenchmarkBuffersParallel(b *testing.B) {
 	b.Run("Buffers", func(b *testing.B) {
 		var p pool.Buffers
@@ -69,7 +69,7 @@ func BenchmarkBuffersParallel(b *testing.B) {
 	})
 }
 
-// BenchmarkWrite is content of unknown size, written 100 bytes at a time.
+// BenchmarkWrite writes content of unknown size, 100 bytes at a time.
 func BenchmarkWrite(b *testing.B) {
 	part := make([]byte, 100)
 	for _, n := range []int{1 << 10, 32 << 10} {
@@ -94,7 +94,7 @@ type (
 	bytes4k  struct{ n [4 << 10]byte }
 )
 
-// BenchmarkObjects is one object by each of the ways to get memory.
+// BenchmarkObjects compares the ways to get an object.
 func BenchmarkObjects(b *testing.B) {
 	b.Run("8B", func(b *testing.B) { benchObjects(b, func(x *bytes8) { x.n[0]++ }) })
 	b.Run("64B", func(b *testing.B) { benchObjects(b, func(x *bytes64) { x.n[0]++ }) })

@@ -6,24 +6,24 @@ import (
 	"unsafe"
 )
 
-// Buffer is one lending: a small value that may be copied. All copies are the same
-// buffer, which has one user at a time, and all of them end with its Release. The
-// zero Buffer is not lent.
+// Buffer is a buffer on loan from a [Buffers]: a small handle that may be copied. All
+// copies refer to the same memory, which has one user at a time, and Release ends all of
+// them. The zero Buffer holds nothing.
 //
-// A copy that is kept after Release panics when it is used, whoever has the memory
-// by then: memory counts its lendings in 64 bits, and a Buffer knows which one it
-// is. It keeps that memory from the collector, though: where a struct holds a
+// Using a copy after Release panics, even when the memory has been handed out again: each
+// memory block has a 64-bit generation counter, and a Buffer knows its generation. A
+// stale copy still keeps that memory from the garbage collector: where a struct holds a
 // Buffer, set it to Buffer{} after Release.
 type Buffer struct {
 	trace   trace
-	m       *memory // nil: the zero Buffer
+	m       *memory // nil in the zero Buffer
 	lending uint64
 }
 
-// Lent reports whether b may be used.
+// Lent reports whether b is valid: handed out and not yet released.
 func (b Buffer) Lent() bool { return b.m != nil && b.m.account.moves.Load() == b.lending }
 
-// memory is what b lends.
+// memory returns b's memory and panics if b has been released.
 func (b Buffer) memory() *memory {
 	if !b.Lent() {
 		b.refuse()
@@ -32,31 +32,31 @@ func (b Buffer) memory() *memory {
 }
 
 func (b Buffer) refuse() {
-	panic("pool: use of a Buffer that is not lent: it was released before" + b.trace.history())
+	panic("pool: use of a released or zero Buffer" + b.trace.history())
 }
 
-// Bytes is the content, at the buffer's full capacity. It is valid until the next
+// Bytes returns the content, at the buffer's full capacity. It is valid until the next
 // Release, Write, Grow or SetBytes.
 func (b Buffer) Bytes() []byte { return b.memory().b }
 
-// SetLen makes the content n bytes long; what is added is what an earlier user
-// left. It panics when n is negative or more than the capacity. To use all there
-// is: b.SetLen(cap(b.Bytes())).
+// SetLen sets the length of the content to n; bytes that this adds hold whatever an
+// earlier user left. It panics when n is negative or exceeds the capacity. To use the
+// whole buffer: b.SetLen(cap(b.Bytes())).
 func (b Buffer) SetLen(n int) {
 	m := b.memory()
 	if uint(n) > uint(cap(m.b)) {
 		panic("pool: SetLen beyond the capacity of the Buffer")
 	}
 	if n == 0 {
-		m.most = max(m.most, len(m.b)) // emptied before Release, it was used all the same
+		m.most = max(m.most, len(m.b)) // counts as used even if the content is cut to nothing before Release
 	}
 	m.b = m.b[:n]
 }
 
-// SetBytes makes p the content, where p is what append made of Bytes. When
-// append has moved it, p's memory is the pool's from here on: nobody else may
-// hold it, and Release files it under the class that its capacity fills. It
-// panics when p begins inside the buffer (only whole memory can be lent again).
+// SetBytes makes p the content, where p is the result of appending to Bytes. If append
+// has moved the data, the pool takes ownership of p's memory: nobody else may hold it,
+// and Release files it under the size class that its capacity fills. It panics when p
+// begins inside the buffer, because only whole memory blocks can be reused.
 func (b Buffer) SetBytes(p []byte) {
 	m := b.memory()
 	at, start := uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(unsafe.Pointer(unsafe.SliceData(m.b)))
@@ -74,21 +74,21 @@ func (b Buffer) SetBytes(p []byte) {
 	}
 }
 
-// swap has b lend the bytes of n, which nobody else has, and gives its own back:
-// the bytes change places, as all copies of b know b.m alone.
+// swap exchanges the bytes of b's memory with those of n, which the caller owns. The
+// bytes move and the memory stays, because all copies of b point to b.m.
 func (b Buffer) swap(n *memory) {
 	m, p := b.m, b.m.from
 	p.exchange(m, n)
 	if checking {
 		b.trace.moved(n)
 	}
-	n.account.moves.Add(2) // it has been lent, and comes back
+	n.account.moves.Add(2) // counts n's bytes as handed out and returned
 	p.put(n)
 }
 
-// Write appends p, growing through the pool. The error is always nil. Where an
-// io.Writer is wanted, a Buffer in a variable that is on the heap already is best
-// passed by its address: a copy in an interface is an allocation.
+// Write appends p, growing through the pool. The error is always nil. To pass a Buffer as
+// an io.Writer without an allocation, pass the address of a variable that is on the heap
+// already: a copy stored in an interface allocates.
 func (b Buffer) Write(p []byte) (int, error) {
 	m := b.memory()
 	n := len(m.b)
@@ -100,7 +100,7 @@ func (b Buffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Grow makes room for n more bytes behind the content, which may move.
+// Grow makes room for n more bytes after the content, which may move.
 func (b Buffer) Grow(n int) {
 	if n < 0 {
 		panic("pool: Grow by a negative length")
@@ -109,11 +109,11 @@ func (b Buffer) Grow(n int) {
 	if n > cap(m.b)-len(m.b) {
 		b.grow(n)
 	}
-	m.most = max(m.most, len(m.b)+n) // asked for is used
+	m.most = max(m.most, len(m.b)+n) // asking for room counts as using it
 }
 
-// grow moves the content to where n more bytes have room. It doubles, as long as
-// what it takes is pooled.
+// grow moves the content to memory with room for n more bytes. It doubles the capacity
+// while the result is small enough to be pooled.
 func (b Buffer) grow(n int) {
 	m := b.m
 	need := len(m.b) + n
@@ -130,8 +130,8 @@ func (b Buffer) grow(n int) {
 	b.swap(larger)
 }
 
-// Release gives the memory back. It panics when the buffer is not lent; of two
-// goroutines that release it at once, one succeeds.
+// Release returns the memory to the pool. It panics when the buffer was released before;
+// when two goroutines release it at once, one of them panics.
 func (b Buffer) Release() {
 	m := b.m
 	if m == nil || !m.account.moves.CompareAndSwap(b.lending, b.lending+1) {
@@ -141,7 +141,7 @@ func (b Buffer) Release() {
 		b.trace.ended(m)
 	}
 	p := m.from
-	if m.class != loose && !m.open && p.Warm == 0 && !checking { // what put would do
+	if m.class != loose && !m.open && p.Warm == 0 && !checking { // put, inlined for the common case
 		p.free[m.class].Put(m)
 		return
 	}
@@ -149,11 +149,11 @@ func (b Buffer) Release() {
 }
 
 func (b Buffer) refuseRelease() {
-	panic("pool: Release of a Buffer that is not lent: it was released before" + b.trace.history())
+	panic("pool: Release of a released or zero Buffer" + b.trace.history())
 }
 
-// Loan is a read-only view of a buffer. It sees the buffer
-// as it is at each call, and panics once that is released.
+// Loan returns a read-only view of b. Each call on the view reads the current content,
+// and panics once b is released.
 func (b Buffer) Loan() Loan {
 	b.memory()
 	return Loan{b}
@@ -162,11 +162,11 @@ func (b Buffer) Loan() Loan {
 // Loan is a read-only view of a [Buffer], made by [Buffer.Loan].
 type Loan struct{ b Buffer }
 
-// Len is the length of the content.
+// Len returns the length of the content.
 func (l Loan) Len() int { return len(l.b.Bytes()) }
 
-// WriteTo writes the content to w. It panics, too, when the buffer was released
-// while w had it: nobody knows then what was written.
+// WriteTo writes the content to w. It also panics when the buffer is released while w is
+// writing, because what was written is then unknown.
 func (l Loan) WriteTo(w io.Writer) (int64, error) {
 	p := l.b.Bytes()
 	n, err := w.Write(p)
@@ -177,5 +177,5 @@ func (l Loan) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// Clone is a copy of the content, which outlives the buffer.
+// Clone returns a copy of the content, which stays valid after Release.
 func (l Loan) Clone() []byte { return slices.Clone(l.b.Bytes()) }

@@ -6,74 +6,74 @@ import (
 	"unsafe"
 )
 
-// defaultMax is Buffers.Max when it is not told.
+// defaultMax is the default of Buffers.Max.
 const defaultMax = 1 << 20
 
-// Buffers lends byte buffers of every size. The zero value is ready. Buffers
-// must not be copied after first use; all methods are safe for concurrent use,
-// a [Buffer] has one user at a time.
+// Buffers is a pool of byte buffers of every size, in size classes. The zero value is
+// ready. Buffers must not be copied after first use; all methods are safe for concurrent
+// use, while a [Buffer] has one user at a time.
 //
-// Idle memory goes away with the second garbage collection, as in sync.Pool.
-// Each class of sizes has its own, so that a small buffer is never served from
-// huge memory that it would keep alive (golang/go#23199), and nothing is given
-// back for being large, which would make a workload of large buffers allocate
-// each of them anew (VictoriaMetrics #8510): what decides is use, see Get.
+// Idle memory is freed by the second garbage collection, as in sync.Pool. Each size class
+// has its own free list, so a small request never keeps a huge block alive
+// (golang/go#23199). No buffer is dropped only for being large, because a workload of
+// large buffers would then allocate each of them anew (VictoriaMetrics #8510): usage
+// decides, see Get.
 type Buffers struct {
-	// Max is the largest buffer that is pooled; larger ones are made to measure
-	// and left to the collector. 0: 1 MiB. More than 64 MiB counts as 64 MiB.
+	// Max is the largest buffer that is pooled; larger ones are allocated to size and
+	// left to the garbage collector. Zero: 1 MiB. Values above 64 MiB count as 64 MiB.
 	Max int
 
-	// Warm is how many bytes of idle memory may survive collections; it is held
-	// until other sizes need the room. 0: none.
+	// Warm is how many bytes of idle memory may survive garbage collections. They stay
+	// with their size class until other sizes need the room. Zero: none.
 	Warm int
 
-	// Report is told what the check build finds, by whichever goroutine comes upon
-	// it. nil: a buffer written to after its Release panics, a leak is only counted.
-	// Other builds do not use it.
+	// Report is called with what a build with -tags poolcheck finds, on the goroutine
+	// that finds it. Nil: a buffer written to after its Release panics, and a leak is
+	// only counted. Other builds ignore it.
 	Report func(Finding)
 
 	check   bufferCheck
-	first   atomic.Uint32                   // the class that Get(0) lends
-	free    [classes + 1]sync.Pool          // that of loose memory stays empty
+	first   atomic.Uint32                   // size class that Get(0) returns
+	free    [classes + 1]sync.Pool          // the last one, of loose memory, stays empty
 	ends    [stripes][classes]atomic.Uint32 // see underused
 	learned sync.Mutex
 	ledger  ledger
 	warm    warm
 }
 
-// memory is what is pooled: bytes, and who has them. It has one owner at a time:
-// a Buffer, or the pool.
+// memory is a block of pooled bytes and its accounting. It has one owner at a time: a
+// Buffer or the pool.
 type memory struct {
 	stored
 	trace   trace
 	account *account
 	from    *Buffers
-	most    int         // the longest content before it was cut to nothing
-	open    bool        // lent by Get(0)
-	pinned  bool        // warm has held it: it may be found in several places
-	claimed atomic.Bool // whoever sets it has the memory, where it is pinned
+	most    int         // longest content while it was handed out, before it was cut
+	open    bool        // handed out by Get(0)
+	pinned  bool        // held by warm too, so it can be found in two places
+	claimed atomic.Bool // where pinned: whoever sets it owns the memory
 }
 
-// stored is what goes along when bytes change their memory.
+// stored is what moves along when memory blocks swap their bytes.
 type stored struct {
 	b     []byte // always at its full capacity
 	size  int    // the capacity
-	place int    // where warm holds it, -1: nowhere; guarded by warm.mu where pinned
+	place int    // index in warm, -1: not held; guarded by warm.mu where pinned
 	class uint8
-	fresh bool // has not come back yet
+	fresh bool // never released yet
 }
 
-// Get lends a buffer of length n. Its bytes are what an earlier user left; what
-// lies between its length and its capacity is the borrower's too.
+// Get returns a buffer of length n. Its bytes hold whatever an earlier user left; the
+// capacity beyond the length is the caller's too.
 //
-// Get(0) is for content whose size is not known. Its capacity is what nineteen
-// of twenty such buffers needed lately, and when one that was hardly used comes
-// back four times larger than that, it is dropped (Stats.Underused). An n that
-// was asked for is never held against a buffer: it counts as used.
+// Get(0) is for content of unknown size. Its capacity is the 95th percentile of what such
+// buffers needed lately. A buffer that returns more than four times larger than that, and
+// hardly used, is dropped (Stats.Underused). Memory that was asked for with n > 0 counts
+// as used.
 //
-// Cost: Get and Release together take twice the time of a bare sync.Pool's, 23 ns
-// where that takes 11 (BenchmarkBuffersParallel), and allocate nothing. Memory that
-// has to be made costs 0.3 µs and 120 bytes beside its own.
+// Cost: Get and Release together take 23 ns, twice a bare sync.Pool's 11 ns
+// (BenchmarkBuffersParallel), and allocate nothing. A miss costs 0.3 µs and 120 bytes in
+// addition to the buffer's memory.
 func (p *Buffers) Get(n int) Buffer {
 	if n < 0 {
 		panic("pool: Get of a negative length")
@@ -94,7 +94,7 @@ func (p *Buffers) Get(n int) Buffer {
 	return b
 }
 
-// class is the one that Get(n) lends.
+// class returns the size class for Get(n).
 func (p *Buffers) class(n int) int {
 	switch {
 	case n == 0:
@@ -105,7 +105,7 @@ func (p *Buffers) class(n int) int {
 	return classFor(n)
 }
 
-// max is never more than the largest class.
+// max returns Max, limited to the largest size class.
 func (p *Buffers) max() int {
 	if p.Max <= 0 {
 		return defaultMax
@@ -113,8 +113,8 @@ func (p *Buffers) max() int {
 	return min(p.Max, maxSize)
 }
 
-// seek takes memory of class c from the pool, or makes it for n bytes. m is what has
-// been found already.
+// seek takes memory of class c from the pool, or allocates it for n bytes. m is memory
+// that was found already, or nil.
 func (p *Buffers) seek(m *memory, c, n int) *memory {
 	for ; ; m = nil {
 		if m == nil {
@@ -128,7 +128,7 @@ func (p *Buffers) seek(m *memory, c, n int) *memory {
 		if int(m.class) == c {
 			return m
 		}
-		p.shelve(m) // it was found elsewhere, and has other bytes since
+		p.shelve(m) // it was found through another class, and has swapped its bytes since
 	}
 	if c == loose {
 		return p.own(make([]byte, n), c)
@@ -141,14 +141,14 @@ func (p *Buffers) seek(m *memory, c, n int) *memory {
 	return p.own(make([]byte, classSize(c)), c)
 }
 
-// own makes memory of bytes that are new to the pool.
+// own wraps bytes that are new to the pool.
 func (p *Buffers) own(b []byte, c int) *memory {
 	m := &memory{stored: stored{b: b, size: cap(b), place: -1, class: uint8(c), fresh: true}, from: p}
 	p.ledger.open(m)
 	return m
 }
 
-// exchange has m and n, which the caller owns, swap their bytes.
+// exchange swaps the bytes of m and n, which the caller owns.
 func (p *Buffers) exchange(m, n *memory) {
 	if m.pinned || n.pinned {
 		p.warm.mu.Lock()
@@ -163,7 +163,7 @@ func (p *Buffers) exchange(m, n *memory) {
 	}
 }
 
-// put takes memory back that is not lent any more.
+// put returns released memory to the pool.
 func (p *Buffers) put(m *memory) {
 	underused := m.open && p.underused(m)
 	m.open = false
@@ -174,7 +174,7 @@ func (p *Buffers) put(m *memory) {
 		} else {
 			p.ledger.tooSmall.Add(1)
 		}
-		m.b = nil // a Buffer that is kept must not keep it
+		m.b = nil // a stale Buffer must not keep the bytes alive
 		return
 	case underused && !m.pinned:
 		p.ledger.underused.Add(1)
@@ -193,7 +193,7 @@ func (p *Buffers) put(m *memory) {
 	p.shelve(m)
 }
 
-// shelve puts m where Get finds it.
+// shelve puts m on the free list that Get reads.
 func (p *Buffers) shelve(m *memory) {
 	c := m.class
 	if m.pinned {
@@ -204,17 +204,17 @@ func (p *Buffers) shelve(m *memory) {
 	}
 }
 
-// Get(0) counts the lengths that its buffers come to, per class. Each time that
-// a class has got learnEvery more, the pool looks at all of them, and forgets
-// half: the last hundred or so decide.
+// learnEvery is how many more lengths a class counts before the pool re-evaluates the
+// capacity for Get(0). Each evaluation halves all counts, so the last hundred or so
+// buffers decide.
 const learnEvery = 64
 
-// stripes is in how many places is counted: memory keeps to one, and stays for
-// the most part with the processor that used it last.
+// stripes is how many copies of the counters there are. A block of memory always uses the
+// same stripe, and mostly stays with the processor that used it last.
 const stripes = 8
 
-// underused notes how long an open-ended buffer has become, and reports whether
-// it is far larger than what such buffers are used for lately.
+// underused records the final length of an open-ended buffer, and reports whether it is
+// far larger than what such buffers are used for lately.
 func (p *Buffers) underused(m *memory) bool {
 	used := classFor(min(max(m.most, len(m.b)), maxSize))
 	if p.ends[uintptr(unsafe.Pointer(m))/unsafe.Sizeof(*m)%stripes][used].Add(1)%learnEvery == 0 {
@@ -224,12 +224,12 @@ func (p *Buffers) underused(m *memory) bool {
 	return used <= first && int(m.class) >= first+2*octave
 }
 
-// learn sets what Get(0) lends to the 95th percentile of what it was used for.
-// The mode of all sizes, as bytebufferpool takes it, is too small for many
-// of them (bytebufferpool #15).
+// learn sets the capacity for Get(0) to the 95th percentile of recent use. The mode of
+// all sizes, which bytebufferpool uses, is too small for many buffers (bytebufferpool
+// #15).
 func (p *Buffers) learn() {
 	if !p.learned.TryLock() {
-		return // somebody is at it
+		return // another goroutine is already at it
 	}
 	defer p.learned.Unlock()
 	var ends [classes]uint32

@@ -21,14 +21,14 @@ func TestGet(t *testing.T) {
 	} {
 		b := p.Get(x.n)
 		if got := b.Bytes(); len(got) != x.n || cap(got) != x.capacity {
-			t.Errorf("Get(%d) lends %d bytes of %d, want capacity %d", x.n, len(got), cap(got), x.capacity)
+			t.Errorf("Get(%d) returned length %d, capacity %d, want capacity %d", x.n, len(got), cap(got), x.capacity)
 		}
 		b.Release()
 	}
 	wantPanic(t, "pool: Get of a negative length", func() { p.Get(-1) })
 }
 
-// Whatever is done with buffers, each has its own memory and its own content.
+// Whatever the operations, each buffer has its own memory and its own content.
 func TestBuffersKeepContentsApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Buffers{Max: 64 << 10, Warm: rapid.SampledFrom([]int{0, 64 << 10}).Draw(t, "warm")}
@@ -62,7 +62,7 @@ func TestBuffersKeepContentsApart(t *testing.T) {
 			case 2:
 				l.b.Grow(len(more))
 				if free := cap(l.b.Bytes()) - len(l.b.Bytes()); free < len(more) {
-					t.Fatalf("Grow(%d) leaves room for %d", len(more), free)
+					t.Fatalf("Grow(%d) left room for %d", len(more), free)
 				}
 			case 3:
 				n := rapid.IntRange(0, len(l.want)).Draw(t, "cut")
@@ -74,24 +74,24 @@ func TestBuffersKeepContentsApart(t *testing.T) {
 			}
 			for _, l := range loans {
 				if !bytes.Equal(l.b.Bytes(), l.want) {
-					t.Fatal("a buffer has not the content that was written to it")
+					t.Fatal("a buffer lost the content that was written to it")
 				}
 			}
 		}
 		if s := p.Stats(); s.Lent != int64(len(loans)) {
-			t.Fatalf("%d buffers are lent, want %d", s.Lent, len(loans))
+			t.Fatalf("%d buffers in use, want %d", s.Lent, len(loans))
 		}
 		for _, l := range loans {
 			l.b.Release()
 		}
 		if s := p.Stats(); s.Lent != 0 || s.LentBytes != 0 || s.WarmBytes > int64(p.Warm) {
-			t.Fatalf("after all were released: %+v", s)
+			t.Fatalf("after all Releases: %+v", s)
 		}
 	})
 }
 
-// Every use of a Buffer panics after its Release, also when the same memory is
-// lent to somebody else by then (grpc #8023, aibrix #2440).
+// Every use of a Buffer panics after its Release, even when the same memory has been
+// handed out again by then (grpc #8023, aibrix #2440).
 func TestStaleHandlePanics(t *testing.T) {
 	var p Buffers
 	stale := p.Get(10)
@@ -115,16 +115,16 @@ func TestStaleHandlePanics(t *testing.T) {
 			"Loan.Clone":   func() { loan.Clone() },
 		} {
 			t.Run(name+" while "+again, func(t *testing.T) {
-				wantPanic(t, "pool: use of a Buffer that is not lent", use)
+				wantPanic(t, "pool: use of a released or zero Buffer", use)
 			})
 		}
-		wantPanic(t, "pool: Release of a Buffer that is not lent", stale.Release)
+		wantPanic(t, "pool: Release of a released or zero Buffer", stale.Release)
 	}
-	wantPanic(t, "pool: Release of a Buffer that is not lent", Buffer{}.Release)
+	wantPanic(t, "pool: Release of a released or zero Buffer", Buffer{}.Release)
 }
 
-// All copies of a Buffer see what one of them does, also where it moves, and end
-// together; the same memory under another lending is not theirs.
+// All copies of a Buffer see the effect of a call on one of them, even when the content
+// moves, and end together; a later loan of the same memory does not affect them.
 func TestCopiesAreOneBuffer(t *testing.T) {
 	needReuse(t)
 	var p Buffers
@@ -135,31 +135,31 @@ func TestCopiesAreOneBuffer(t *testing.T) {
 	a.Write([]byte("y"))
 	a.SetBytes(append(a.Bytes(), make([]byte, 100<<10)...))
 	if got := b.Bytes(); len(got) != 5001+100<<10 || got[4999] != 'x' || got[5000] != 'y' || &got[0] != &a.Bytes()[0] {
-		t.Errorf("a copy sees %d bytes", len(got))
+		t.Errorf("a copy has length %d", len(got))
 	}
 	b.Release()
-	wantPanic(t, "pool: use of a Buffer that is not lent", func() { a.Bytes() })
+	wantPanic(t, "pool: use of a released or zero Buffer", func() { a.Bytes() })
 	for range 10 {
 		if c := p.Get(101 << 10); c.m == a.m && (c == a || a.Lent() || !c.Lent()) {
-			t.Error("a Buffer is taken for another lending of its memory")
+			t.Error("a stale Buffer refers to a later loan of its memory")
 		} else {
 			c.Release()
 		}
 	}
-	wantPanic(t, "pool: Release of a Buffer that is not lent", a.Release)
+	wantPanic(t, "pool: Release of a released or zero Buffer", a.Release)
 }
 
 func TestLent(t *testing.T) {
 	var p Buffers
 	var b Buffer
 	if b.Lent() {
-		t.Error("the zero Buffer is lent")
+		t.Error("Lent is true for the zero Buffer")
 	}
 	if b = p.Get(1); !b.Lent() {
-		t.Error("a Buffer is not lent")
+		t.Error("Lent is false for a new Buffer")
 	}
 	if b.Release(); b.Lent() {
-		t.Error("a Buffer is lent after its Release")
+		t.Error("Lent is true after Release")
 	}
 }
 
@@ -184,7 +184,7 @@ func TestReleaseByTwoAtOnce(t *testing.T) {
 		all.Go(func() {
 			for i, b := range lent {
 				arrived.Add(1)
-				for spins := 0; arrived.Load() < int32(2*i+2); spins++ { // side by side
+				for spins := 0; arrived.Load() < int32(2*i+2); spins++ { // concurrently
 					if spins > 100 {
 						runtime.Gosched()
 					}
@@ -195,10 +195,10 @@ func TestReleaseByTwoAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	if n := succeeded.Load(); int(n) != len(lent) {
-		t.Errorf("%d Releases of %d buffers succeed", n, len(lent))
+		t.Errorf("%d Releases of %d buffers succeeded", n, len(lent))
 	}
 	if s := p.Stats(); s.Lent != 0 {
-		t.Errorf("%d are lent", s.Lent)
+		t.Errorf("%d buffers still in use", s.Lent)
 	}
 }
 
@@ -215,7 +215,7 @@ func TestSetLen(t *testing.T) {
 	b.Release()
 }
 
-// What append has made is lent again as the class that it fills.
+// Memory that append has allocated is reused in the class that it fills.
 func TestSetBytesAfterAppend(t *testing.T) {
 	needReuse(t)
 	var p Buffers
@@ -225,13 +225,13 @@ func TestSetBytesAfterAppend(t *testing.T) {
 	at := &grown[0]
 	b.Release()
 	found := false
-	for range 10 { // other memory of that class there is none
+	for range 10 { // no other memory of that class exists
 		again := p.Get(4 << 10)
 		found = found || &again.Bytes()[0] == at
 		defer again.Release()
 	}
 	if !found {
-		t.Errorf("%d bytes that append made were not lent again", cap(grown))
+		t.Errorf("%d bytes allocated by append were not reused", cap(grown))
 	}
 	if s := p.Stats(); s.TooLarge+s.TooSmall != 0 {
 		t.Errorf("%+v", s)
@@ -240,19 +240,19 @@ func TestSetBytesAfterAppend(t *testing.T) {
 	small.SetBytes(make([]byte, 100))
 	small.Release()
 	if s := p.Stats(); s.TooSmall != 1 {
-		t.Errorf("100 bytes of somebody's were kept: %+v", s)
+		t.Errorf("foreign memory of 100 bytes was pooled: %+v", s)
 	}
 }
 
-// mcache files any slice whose capacity is a size of its own, and so lends the
-// inside of memory that somebody has.
+// mcache pools any slice whose capacity is a class size, and so can hand out the inside
+// of memory in use.
 func TestMcacheInteriorPointerIsRefused(t *testing.T) {
 	var p Buffers
 	b := p.Get(4 << 10)
 	for _, inside := range [][]byte{b.Bytes()[2048:], b.Bytes()[1:], b.Bytes()[2048:2050:3000]} {
 		wantPanic(t, "pool: SetBytes with a slice from inside", func() { b.SetBytes(inside) })
 	}
-	b.SetBytes(b.Bytes()[:100:100]) // whole memory again, whatever the capacity says
+	b.SetBytes(b.Bytes()[:100:100]) // whole memory again, whatever its capacity
 	if got := b.Bytes(); len(got) != 100 || cap(got) != 4<<10 {
 		t.Errorf("%d bytes of %d", len(got), cap(got))
 	}
@@ -270,13 +270,13 @@ func TestLoan(t *testing.T) {
 		t.Errorf("WriteTo: %d, %v, %q", n, err, to.String())
 	}
 	clone := loan.Clone()
-	wantPanic(t, "pool: use of a Buffer that is not lent", func() { loan.WriteTo(writer(func() { b.Release() })) })
+	wantPanic(t, "pool: use of a released or zero Buffer", func() { loan.WriteTo(writer(func() { b.Release() })) })
 	if string(clone) != "hello, world" {
-		t.Errorf("the clone has become %q", clone)
+		t.Errorf("the clone changed to %q", clone)
 	}
 }
 
-// writer is an io.Writer that does something else.
+// writer is an io.Writer that calls a function.
 type writer func()
 
 func (w writer) Write(p []byte) (int, error) { w(); return len(p), nil }
@@ -294,7 +294,7 @@ func TestGoroutinesShareBuffers(t *testing.T) {
 					b.Write(part)
 				}
 				if got := b.Bytes(); bytes.Count(got, part[:1]) != len(got) {
-					t.Error("somebody else wrote into a buffer that is lent")
+					t.Error("a buffer in use was overwritten")
 				}
 				b.Release()
 				if i%100 == 0 {
@@ -319,11 +319,11 @@ func TestStats(t *testing.T) {
 	var p Buffers
 	a, b := p.Get(1000), p.Get(2<<20)
 	if s := p.Stats(); s.Misses != 2 || s.Hits != 0 || s.Lent != 2 || s.LentBytes != 1<<10+2<<20 {
-		t.Errorf("two are lent: %+v", s)
+		t.Errorf("with two in use: %+v", s)
 	}
 	a.Grow(2000)
 	if s := p.Stats(); s.Misses != 3 || s.Lent != 2 || s.LentBytes != 3<<10+2<<20 {
-		t.Errorf("one has grown: %+v", s)
+		t.Errorf("after one has grown: %+v", s)
 	}
 	a.Release()
 	b.Release()
@@ -332,7 +332,7 @@ func TestStats(t *testing.T) {
 	}
 	s := p.Stats()
 	if s.Hits+s.Misses != 103 || s.Hits < 90 || s.TooLarge != 1 || s.Lent != 0 || s.LentBytes != 0 {
-		t.Errorf("at the end: %+v", s)
+		t.Errorf("after Release: %+v", s)
 	}
 }
 
@@ -355,7 +355,7 @@ func TestBuffersAllocateNothing(t *testing.T) {
 	}
 }
 
-// A pool may serve several bubbles: it has nothing that belongs to one.
+// A pool may serve several bubbles: it holds no channels or timers.
 func TestBuffersInBubbles(t *testing.T) {
 	p := Buffers{Warm: 4 << 10}
 	for i := range 3 {

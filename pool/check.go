@@ -14,20 +14,20 @@ import (
 	"weak"
 )
 
-// checking turns the hooks on. They only add: what is lent goes through the same
-// code, and comes back to it later.
+// checking enables the checks. They only add: buffers take the same code path, and are
+// put back later.
 const checking = true
 
-// lending is one loan and its two stacks.
+// lending is one loan with the stacks of its Get and its Release.
 type lending struct {
 	lent    []uintptr
-	back    atomic.Pointer[[]uintptr] // nil: still lent
+	back    atomic.Pointer[[]uintptr] // nil: not released yet
 	cleanup runtime.Cleanup
 }
 
 func newLending() *lending { return &lending{lent: callers()} }
 
-// end notes who gave it back, and reports whether that was the first to do so.
+// end records the stack of a release, and reports whether it was the first.
 func (l *lending) end() bool {
 	at := callers()
 	return l.back.CompareAndSwap(nil, &at)
@@ -46,7 +46,7 @@ func callers() []uintptr {
 	return at[:runtime.Callers(2, at)]
 }
 
-// text is a stack without the frames of this package's own code.
+// text formats a stack without the frames of this package.
 func text(at []uintptr) string {
 	var s strings.Builder
 	frames := runtime.CallersFrames(at)
@@ -61,19 +61,19 @@ func text(at []uintptr) string {
 	return s.String()
 }
 
-// trace is the lending of a Buffer, and the last one of memory.
+// trace is the current loan of a Buffer, or the last one of a memory block.
 type trace struct{ *lending }
 
-// history is the end of a panic's text.
+// history is what a panic's message ends with: where the loan began and ended.
 func (t trace) history() string {
 	if t.lending == nil {
 		return " (or never came from Get)"
 	}
 	f := t.finding("")
-	return "\nlent by:\n" + f.Lent + "released by:\n" + f.Back
+	return "\nhanded out by:\n" + f.Lent + "put back by:\n" + f.Back
 }
 
-// lent begins the watch over the memory of a new Buffer.
+// lent starts to watch the memory of a new Buffer.
 func (t *trace) lent(m *memory) {
 	t.lending = newLending()
 	t.cleanup = runtime.AddCleanup(m, m.from.leaked, t.lending)
@@ -86,24 +86,24 @@ func (t trace) ended(m *memory) {
 	m.trace = t
 }
 
-// moved is called when a Buffer has moved, and n has the bytes that it had.
+// moved is called when a Buffer has moved; n now has its former bytes.
 func (t trace) moved(n *memory) {
 	old := &lending{lent: t.lending.lent}
 	old.end()
 	n.trace = trace{old}
 }
 
-// leaked runs when a Buffer became unreachable and was not released.
+// leaked runs when a Buffer became unreachable without a Release.
 func (p *Buffers) leaked(l *lending) {
 	if p.Report != nil {
 		p.Report(l.finding(Leaked))
 	}
 }
 
-// poison is what released memory is filled with.
+// poison is the byte that released memory is filled with.
 const poison = 0xDB
 
-// quarantine is how many released buffers are kept back.
+// quarantine is how many released buffers are held back from reuse.
 const quarantine = 64
 
 type bufferCheck struct {
@@ -112,7 +112,7 @@ type bufferCheck struct {
 	next int
 }
 
-// swap keeps m back and lets go of what has been kept longest, or nil.
+// swap quarantines m and returns the memory that was held longest, or nil.
 func (q *bufferCheck) swap(m *memory, p *Buffers) *memory {
 	m.b = m.b[:cap(m.b)]
 	for i := range m.b {
@@ -132,26 +132,26 @@ func (q *bufferCheck) swap(m *memory, p *Buffers) *memory {
 	return m
 }
 
-// objectCheck knows the objects of an Objects without holding them.
+// objectCheck tracks the objects of an Objects without keeping them alive.
 type objectCheck[T any] struct {
 	mu    sync.Mutex
 	known map[weak.Pointer[T]]*lending
 }
 
-// watches reports whether objects of T have an address of their own.
+// watches reports whether objects of T have distinct addresses.
 func (*objectCheck[T]) watches() bool {
 	var x T
 	return unsafe.Sizeof(x) > 0
 }
 
-// lent notes that x is lent.
+// lent records that x is handed out.
 func (c *objectCheck[T]) lent(x *T, report func(Finding)) {
 	if c.watches() {
 		c.set(x, newLending(), report)
 	}
 }
 
-// back notes that x is put.
+// back records that x is put back.
 func (c *objectCheck[T]) back(x *T, report func(Finding)) {
 	if !c.watches() {
 		return
@@ -164,11 +164,11 @@ func (c *objectCheck[T]) back(x *T, report func(Finding)) {
 		c.set(x, l, report)
 	}
 	if !l.end() {
-		panic("pool: Put of an object that is not lent: it was put before" + trace{l}.history())
+		panic("pool: Put of an object that was put before" + trace{l}.history())
 	}
 }
 
-// dropped forgives a lending that With did not finish.
+// dropped ends the loan of an object that With dropped.
 func (c *objectCheck[T]) dropped(x *T, finished *bool) {
 	if *finished || !c.watches() {
 		return
@@ -193,7 +193,7 @@ func (c *objectCheck[T]) set(x *T, l *lending, report func(Finding)) {
 	}
 }
 
-// gone runs when an object is no more.
+// gone runs when an object has been garbage-collected.
 func (c *objectCheck[T]) gone(key weak.Pointer[T], report func(Finding)) {
 	c.mu.Lock()
 	l := c.known[key]
@@ -204,9 +204,9 @@ func (c *objectCheck[T]) gone(key weak.Pointer[T], report func(Finding)) {
 	}
 }
 
-// checkAbsent panics when x is free already.
+// checkAbsent panics when x is already in the free list.
 func checkAbsent[T any](free []*T, x *T) {
 	if (*objectCheck[T])(nil).watches() && slices.Contains(free, x) {
-		panic("pool: Put of an object into Local that is free already")
+		panic("pool: Put into Local of an object that is free already")
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Their names are what the stacks must have.
+// The test looks for these function names in the stacks.
 //
 //go:noinline
 func borrower(p *Buffers, n int) Buffer { return p.Get(n) }
@@ -23,7 +23,7 @@ func wantStacks(t *testing.T, text string, functions ...string) {
 	t.Helper()
 	for _, f := range functions {
 		if !strings.Contains(text, "pool."+f) {
-			t.Errorf("%s is not in:\n%s", f, text)
+			t.Errorf("no %s in:\n%s", f, text)
 		}
 	}
 }
@@ -32,8 +32,8 @@ func TestCheckSecondReleaseHasBothStacks(t *testing.T) {
 	var p Buffers
 	b := borrower(&p, 10)
 	releaser(b)
-	wantStacks(t, wantPanic(t, "pool: Release of a Buffer that is not lent", func() { b.Release() }), "borrower", "releaser")
-	wantStacks(t, wantPanic(t, "pool: use of a Buffer that is not lent", func() { b.Bytes() }), "borrower", "releaser")
+	wantStacks(t, wantPanic(t, "pool: Release of a released or zero Buffer", func() { b.Release() }), "borrower", "releaser")
+	wantStacks(t, wantPanic(t, "pool: use of a released or zero Buffer", func() { b.Bytes() }), "borrower", "releaser")
 }
 
 func TestCheckPoisons(t *testing.T) {
@@ -42,11 +42,11 @@ func TestCheckPoisons(t *testing.T) {
 	kept := b.Bytes()
 	b.Release()
 	if bytes.Count(kept, []byte{poison}) != len(kept) {
-		t.Error("a released buffer still has its content")
+		t.Error("a released buffer was not poisoned")
 	}
 }
 
-// churn has everything that is kept back come out.
+// churn pushes everything out of quarantine.
 func churn(p *Buffers) {
 	for range 2 * quarantine {
 		p.Get(10).Release()
@@ -75,7 +75,7 @@ func TestCheckFindsWritesAfterRelease(t *testing.T) {
 	b.Release()
 	churn(&p)
 	if len(found) != 1 || found[0].Problem != Written {
-		t.Fatalf("found %v, want one write to what was moved", found)
+		t.Fatalf("found %v, want one write to the moved content", found)
 	}
 
 	found = nil
@@ -86,7 +86,7 @@ func TestCheckFindsWritesAfterRelease(t *testing.T) {
 	kept[0]++
 	churn(&p)
 	if len(found) != 1 {
-		t.Fatalf("found %v, want one write to what it was moved to", found)
+		t.Fatalf("found %v, want one write to the new memory", found)
 	}
 	wantStacks(t, found[0].Lent, "borrower")
 	wantStacks(t, found[0].Back, "releaser")
@@ -96,10 +96,10 @@ func TestCheckFindsWritesAfterRelease(t *testing.T) {
 	kept = b.Bytes()
 	b.Release()
 	kept[0]++
-	wantPanic(t, "pool: written to after it was given back", func() { churn(&strict) })
+	wantPanic(t, "pool: written to after its release", func() { churn(&strict) })
 }
 
-// await collects until the runtime has reported what it found.
+// await runs garbage collections until the runtime has reported a finding.
 func await(t *testing.T, found <-chan Finding) Finding {
 	t.Helper()
 	for range 100 {
@@ -110,7 +110,7 @@ func await(t *testing.T, found <-chan Finding) Finding {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	t.Fatal("nothing was found")
+	t.Fatal("no finding")
 	return Finding{}
 }
 
@@ -129,7 +129,7 @@ func TestCheckFindsLeaks(t *testing.T) {
 	}
 	wantStacks(t, f.String(), "borrower")
 	if n := p.Stats().Leaked; n != 1 || len(found) != 0 {
-		t.Errorf("%d leaks, and %d reports more", n, len(found))
+		t.Errorf("%d leaks, and %d more reports", n, len(found))
 	}
 }
 
@@ -144,23 +144,23 @@ func TestCheckObjects(t *testing.T) {
 	o := Objects[submit]{Report: func(f Finding) { found <- f }}
 	x := objectBorrower(&o)
 	objectReleaser(&o, x)
-	wantStacks(t, wantPanic(t, "pool: Put of an object that is not lent", func() { o.Put(x) }), "objectBorrower", "objectReleaser")
+	wantStacks(t, wantPanic(t, "pool: Put of an object that was put before", func() { o.Put(x) }), "objectBorrower", "objectReleaser")
 
 	foreign := new(submit)
 	o.Put(foreign)
-	wantPanic(t, "pool: Put of an object that is not lent", func() { o.Put(foreign) })
+	wantPanic(t, "pool: Put of an object that was put before", func() { o.Put(foreign) })
 
 	func() {
 		defer func() { recover() }()
-		o.With(func(*submit) { panic("pool: on purpose") }) // dropped on purpose: no leak
+		o.With(func(*submit) { panic("pool: on purpose") }) // dropped by With: not a leak
 	}()
 	objectBorrower(&o).id = 4
 	wantStacks(t, await(t, found).String(), "objectBorrower")
 	if len(found) != 0 {
-		t.Errorf("another finding: %v", <-found)
+		t.Errorf("unexpected finding: %v", <-found)
 	}
 
-	var none Objects[struct{}] // they all are at one address
+	var none Objects[struct{}] // all have the same address
 	a, b := none.Get(), none.Get()
 	none.Put(a)
 	none.Put(b)
@@ -170,5 +170,5 @@ func TestCheckLocal(t *testing.T) {
 	var l Local[submit]
 	x := l.Get()
 	l.Put(x)
-	wantPanic(t, "pool: Put of an object into Local that is free", func() { l.Put(x) })
+	wantPanic(t, "pool: Put into Local of an object that is free", func() { l.Put(x) })
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestCheckBuild runs all tests again in the check build, which has its own.
+// TestCheckBuild runs all tests again with -tags poolcheck, which adds some.
 func TestCheckBuild(t *testing.T) {
 	if raceDetector {
 		t.Skip("runs without the race detector; with it: go test -race -tags poolcheck ./pool")

@@ -10,7 +10,7 @@ func TestClasses(t *testing.T) {
 		}
 		if c+1 < classes {
 			if next := classSize(c + 1); next <= size || next > size+size/2 {
-				t.Errorf("after %d bytes comes %d", size, next)
+				t.Errorf("the class after %d bytes has %d", size, next)
 			}
 			if classFor(size+1) != c+1 || classFilled(size+1) != c {
 				t.Errorf("%d bytes: for class %d, filled %d, want %d, %d", size+1, classFor(size+1), classFilled(size+1), c+1, c)
@@ -18,9 +18,9 @@ func TestClasses(t *testing.T) {
 		}
 	}
 	if classSize(0) != minSize || classSize(classes-1) != maxSize || classFor(0) != 0 || classFor(1) != 0 {
-		t.Errorf("classes from %d to %d", classSize(0), classSize(classes-1))
+		t.Errorf("classes range from %d to %d", classSize(0), classSize(classes-1))
 	}
 	if classSize(classFor(33<<10)) != 48<<10 {
-		t.Errorf("33 KiB are lent as %d bytes", classSize(classFor(33<<10)))
+		t.Errorf("33 KiB use a class of %d bytes", classSize(classFor(33<<10)))
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/hone-go/hone/pool"
 )
 
-// A message is written into memory that is used again, and sent in one piece.
+// A message is written into pooled memory, and sent in one piece.
 func Example() {
 	var buffers pool.Buffers // one for the whole program, in the struct that uses it
 
 	send := func(name string) error {
-		b := buffers.Get(0) // how long it will be is not known
+		b := buffers.Get(0) // the length is unknown
 		defer b.Release()
 		b.SetBytes(fmt.Appendf(b.Bytes(), "hello, %s\n", name))
 		_, err := os.Stdout.Write(b.Bytes())
@@ -25,15 +25,15 @@ func Example() {
 			fmt.Println(err)
 		}
 	}
-	fmt.Println("still lent:", buffers.Stats().Lent)
+	fmt.Println("in use:", buffers.Stats().Lent)
 	// Output:
 	// hello, ann
 	// hello, bob
 	// still lent: 0
 }
 
-// What is dear to make and cheap to reset can be lent. With gives it back, and
-// drops it when the function panics.
+// Pool values that are expensive to make and cheap to reset. With puts the value back,
+// and drops it when the function panics.
 func ExampleObjects() {
 	type encoder struct {
 		text bytes.Buffer
@@ -59,7 +59,7 @@ func ExampleObjects() {
 	// {"answer":42}
 }
 
-// Who owns what is used again needs no pool that is shared.
+// A goroutine that owns its objects needs no shared pool.
 func ExampleLocal() {
 	type request struct{ words []string }
 	free := pool.Local[request]{ // a field of the goroutine that uses it
@@ -75,7 +75,7 @@ func ExampleLocal() {
 	// true 0 true
 }
 
-// A Buffer that is used after its Release panics, whoever has the memory by then.
+// Using a Buffer after its Release panics, even if its memory has been handed out again.
 func ExampleBuffer_Release() {
 	var buffers pool.Buffers
 	b := buffers.Get(100)

@@ -12,28 +12,29 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// needReuse skips where what was given back is not lent again at once.
+// needReuse skips the test in builds that do not reuse memory at once.
 func needReuse(t *testing.T) {
 	t.Helper()
 	if raceDetector {
 		t.Skip("with the race detector a sync.Pool drops one Put in four on purpose")
 	}
 	if checking {
-		t.Skip("the check build keeps released buffers back on purpose")
+		t.Skip("the check build quarantines released buffers")
 	}
-	before := debug.SetGCPercent(-1) // a collection would empty the pools
+	before := debug.SetGCPercent(-1) // a garbage collection would empty the pools
 	t.Cleanup(func() { debug.SetGCPercent(before) })
 }
 
-// needDrop skips where released memory is kept for longer than the pool does.
+// needDrop skips the test in builds that keep released memory for longer than the pool
+// does.
 func needDrop(t *testing.T) {
 	t.Helper()
 	if checking {
-		t.Skip("the check build keeps released buffers back on purpose")
+		t.Skip("the check build quarantines released buffers")
 	}
 }
 
-// wantPanic runs f, which must panic with a text that begins so.
+// wantPanic runs f, which must panic with a message that begins with begins.
 func wantPanic(t *testing.T, begins string, f func()) (text string) {
 	t.Helper()
 	defer func() {
@@ -47,11 +48,11 @@ func wantPanic(t *testing.T, begins string, f func()) (text string) {
 	return ""
 }
 
-// watch tells later whether a buffer's memory is still there.
+// watch returns a weak pointer to a buffer's memory.
 func watch(b Buffer) weak.Pointer[byte] { return weak.Make(&b.Bytes()[:1][0]) }
 
-// gone reports whether all of the memory is, after a few collections with f
-// between them.
+// gone reports whether all of the memory has been freed, after a few garbage collections
+// with f between them.
 func gone(all []weak.Pointer[byte], f func()) bool {
 	left := len(all)
 	for range 6 {

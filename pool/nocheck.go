@@ -2,7 +2,7 @@
 
 package pool
 
-// checking is false: everything below is compiled away.
+// checking is false, so the compiler removes everything below.
 const checking = false
 
 type trace struct{}

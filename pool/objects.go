@@ -2,27 +2,27 @@ package pool
 
 import "sync"
 
-// Objects lends values of one type, over a sync.Pool: what nobody borrows goes
-// away with the second garbage collection. The zero value lends new(T) as it
-// was put. Objects must not be copied after first use; all methods are safe for
-// concurrent use.
+// Objects is a pool of values of one type, on top of sync.Pool: idle objects are freed by
+// the second garbage collection. The zero value returns new(T), and objects in the state
+// in which they were put. Objects must not be copied after first use; all methods are
+// safe for concurrent use.
 //
-// It is for what is dear to make and cheap to reset. A value that must be
-// closed does not belong here: it would be dropped silently.
+// Use it for values that are expensive to make and cheap to reset. Do not use it for
+// values that must be closed: the pool drops them silently.
 type Objects[T any] struct {
-	New   func() *T     // makes one where none is free; nil: new(T)
-	Reset func(*T)      // runs in Put: drop references here, not in Get; nil: as it is
-	Keep  func(*T) bool // runs in Put before Reset; false: dropped as it is; nil: all are kept
+	New   func() *T     // allocates an object when the pool is empty; nil: new(T)
+	Reset func(*T)      // runs in Put: clear references here, not in Get; nil: objects stay as they are
+	Keep  func(*T) bool // runs in Put before Reset; false drops the object; nil: all are kept
 
-	// Report is told what the check build finds, on a goroutine of the runtime's.
-	// nil: nobody is. Other builds do not use it.
+	// Report is called with what a build with -tags poolcheck finds, on a goroutine of
+	// the runtime. Nil: findings are dropped. Other builds ignore it.
 	Report func(Finding)
 
 	check objectCheck[T]
 	free  sync.Pool
 }
 
-// Get lends an object. It need not be put back.
+// Get returns an object. It need not be put back.
 func (o *Objects[T]) Get() *T {
 	x, _ := o.free.Get().(*T)
 	if x == nil {
@@ -34,8 +34,8 @@ func (o *Objects[T]) Get() *T {
 	return x
 }
 
-// Put takes an object back; the caller must not touch it again. An object whose
-// Keep or Reset panics is dropped.
+// Put returns x to the pool; the caller must not touch it again. An object whose Keep or
+// Reset panics is dropped.
 func (o *Objects[T]) Put(x *T) {
 	if x == nil {
 		panic("pool: Put of nil into Objects")
@@ -48,8 +48,8 @@ func (o *Objects[T]) Put(x *T) {
 	}
 }
 
-// With lends an object to f. When f panics or ends its goroutine the object is
-// dropped, whatever state it is in; else it is put back.
+// With calls f with an object and puts the object back. When f panics or ends its
+// goroutine, the object is dropped, because its state is unknown.
 func (o *Objects[T]) With(f func(*T)) {
 	x, finished := o.Get(), false
 	if checking {
@@ -71,7 +71,7 @@ func made[T any](how func() *T) *T {
 	return x
 }
 
-// fit makes x ready to be lent again, or reports that it is to be dropped.
+// fit runs keep and reset, and reports whether x may be reused.
 func fit[T any](x *T, keep func(*T) bool, reset func(*T)) bool {
 	if keep != nil && !keep(x) {
 		return false

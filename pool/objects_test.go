@@ -25,15 +25,15 @@ func TestObjects(t *testing.T) {
 	}
 	made := Objects[submit]{New: func() *submit { return &submit{id: 9} }}
 	if x := made.Get(); x.id != 9 {
-		t.Errorf("New was not asked: id %d", x.id)
+		t.Errorf("New was not called: id %d", x.id)
 	}
 	wantPanic(t, "pool: Put of nil into Objects", func() { o.Put(nil) })
 	none := Objects[submit]{New: func() *submit { return nil }}
 	wantPanic(t, "pool: New returned nil", func() { none.Get() })
 }
 
-// A pooled request that is not reset when it is put keeps its frame alive for as
-// long as nobody needs the request.
+// A pooled request that is not reset in Put keeps its frame alive until the request is
+// reused.
 func TestPutLetsGoOfWhatWasReferenced(t *testing.T) {
 	o := Objects[submit]{Reset: func(s *submit) { *s = submit{} }}
 	l := Local[submit]{Reset: func(s *submit) { *s = submit{} }}
@@ -47,13 +47,13 @@ func TestPutLetsGoOfWhatWasReferenced(t *testing.T) {
 		pool.Put(x)
 		runtime.GC()
 		if frame.Value() != nil {
-			t.Errorf("%s: the payload is alive", name)
+			t.Errorf("%s: the payload was not freed", name)
 		}
 		runtime.KeepAlive(x)
 	}
 }
 
-// fmt, since golang/go#23199: an object that has become large is not kept.
+// As package fmt does since golang/go#23199: an object that has grown large is not kept.
 func TestKeepDropsWhatHasGrown(t *testing.T) {
 	resets := 0
 	small := func(s *submit) bool { return cap(s.payload) <= 64<<10 }
@@ -74,13 +74,13 @@ func TestKeepDropsWhatHasGrown(t *testing.T) {
 			}
 		}
 		if resets != 0 {
-			t.Errorf("%s: what is dropped was reset", name)
+			t.Errorf("%s: a dropped object was reset", name)
 		}
 	}
 }
 
-// A server whose decoder failed did not put its request back; one whose handler
-// panicked must not, whatever state it is in.
+// After a failed decode the request goes back to the pool; after a panic in a handler it
+// must not, because its state is unknown.
 func TestWith(t *testing.T) {
 	for name, x := range map[string]struct {
 		f    func(*submit)
@@ -100,7 +100,7 @@ func TestWith(t *testing.T) {
 			})
 			done.Wait()
 			if back != x.back {
-				t.Errorf("given back: %v, want %v", back, x.back)
+				t.Errorf("put back: %v, want %v", back, x.back)
 			}
 		})
 	}
@@ -113,12 +113,12 @@ func TestObjectsWhoseResetPanicsAreDropped(t *testing.T) {
 	wantPanic(t, "pool: on purpose", func() { o.Put(x) })
 	for range 10 {
 		if o.Get() == x {
-			t.Fatal("the object is lent again")
+			t.Fatal("the object was reused")
 		}
 	}
 }
 
-// What holds a channel or a timer belongs to a bubble, and so does its pool
+// An object with a channel or a timer belongs to a bubble, and so does its pool
 // (cockroach #167120, tailscale #20693).
 func TestObjectsWithChannelsInBubbles(t *testing.T) {
 	type waiter struct {
@@ -172,15 +172,15 @@ func TestLocal(t *testing.T) {
 		}
 		for i := range x.keeps {
 			if got := l.Get(); got != all[x.keeps-1-i] {
-				t.Fatalf("Max %d: Get %d is not the last that was put", x.max, i)
+				t.Fatalf("Max %d: Get %d did not return the last object put", x.max, i)
 			}
 		}
 		if fresh := l.Get(); len(l.free) != 0 || fresh == nil {
-			t.Errorf("Max %d: %d are free", x.max, len(l.free))
+			t.Errorf("Max %d: %d free objects", x.max, len(l.free))
 		}
 		for i, s := range l.free[:x.keeps] {
 			if s != nil {
-				t.Errorf("Max %d: place %d still refers to what is lent", x.max, i)
+				t.Errorf("Max %d: slot %d still refers to an object in use", x.max, i)
 			}
 		}
 	}

@@ -1,54 +1,54 @@
-// Package pool lends memory that is used again.
+// Package pool provides free lists and pools that reuse memory.
 //
 // Prefer, in this order:
 //
 //  1. the stack: a value or an array that does not escape costs nothing;
 //  2. its owner: a field of the connection, the loop or the worker that uses it,
-//     or a [Local] where the owner needs several;
+//     or a [Local] where that owner needs several;
 //  3. a pool: [Objects] for values of one type, [Buffers] for bytes.
 //
-// Each step costs more than the one before (a Local 7 ns, Objects 20, Buffers 25),
-// and from a Local on somebody may still use what has been given back.
-// docs/pooling.md has the sizes from which a pool is worth that.
+// Each step costs more than the one before (Local 7 ns, Objects 20, Buffers 25), and from
+// Local on a use after release is possible. docs/pooling.md gives the sizes from which a
+// pool pays off.
 //
-// Nothing here starts a goroutine, and no pool has a channel or a timer of its
-// own. Keep pools in the struct that uses them: a pooled object that holds a
-// channel or a timer must not go from one testing/synctest bubble to another.
+// The package starts no goroutines, and no pool contains a channel or a timer. Keep a
+// pool in the struct that uses it: a pooled object that holds a channel or a timer must
+// not move from one testing/synctest bubble to another.
 //
 // # Checking
 //
-// Release of a [Buffer] that is not lent panics in every build, and so does any
-// other use of it. With the build tag poolcheck the same code also
+// Releasing a [Buffer] twice, or using it after its Release, panics in every build. With
+// the build tag poolcheck the same code also
 //
-//   - fills released buffers with 0xDB, keeps them back for a while, and finds
-//     out who wrote into them meanwhile;
-//   - finds out what has become unreachable without being given back;
+//   - fills released buffers with 0xDB, holds them back for a while, and detects
+//     writes to them;
+//   - detects what became unreachable without being put back;
 //   - panics when an object is put twice into [Objects] or [Local];
-//   - says in each case where the memory was lent and where it was given back.
+//   - reports in each case where the memory was handed out and where it was put back.
 package pool
 
-// Problem is what is wrong about a [Finding].
+// Problem is the kind of misuse in a [Finding].
 type Problem string
 
 const (
-	// Leaked is what became unreachable without being given back.
-	Leaked Problem = "leaked: never given back"
+	// Leaked is a buffer or object that became unreachable without being put back.
+	Leaked Problem = "leaked: never put back"
 	// Written is a buffer that was written to after its Release.
-	Written Problem = "written to after it was given back"
+	Written Problem = "written to after its release"
 )
 
-// Finding is misuse that the check build has found later than it happened.
+// Finding is misuse that a build with -tags poolcheck detected after the fact.
 type Finding struct {
 	Problem Problem
-	Lent    string // the stack that borrowed it
-	Back    string // the stack that gave it back; empty when Leaked
+	Lent    string // stack of the Get
+	Back    string // stack of the Release or Put; empty when Leaked
 }
 
-// String has both stacks.
+// String returns the problem and both stacks.
 func (f Finding) String() string {
-	s := "pool: " + string(f.Problem) + "\nlent by:\n" + f.Lent
+	s := "pool: " + string(f.Problem) + "\nhanded out by:\n" + f.Lent
 	if f.Back != "" {
-		s += "given back by:\n" + f.Back
+		s += "put back by:\n" + f.Back
 	}
 	return s
 }

@@ -6,49 +6,49 @@ import (
 	"weak"
 )
 
-// Stats counts what a [Buffers] has done. Numbers that belong together are
-// exact while nobody uses the pool, and at most a few calls apart otherwise.
+// Stats are the counters and gauges of a [Buffers]. Related numbers are consistent while
+// the pool is not in use, and at most a few calls apart otherwise.
 type Stats struct {
-	Hits   uint64 // memory that was lent again, for Get and for growth
+	Hits   uint64 // memory that was reused, by Get and by growth
 	Misses uint64 // memory that was allocated
 
 	TooLarge  uint64 // dropped for being larger than Max
 	TooSmall  uint64 // dropped for being smaller than the smallest class
 	Underused uint64 // dropped for being far larger than what Get(0) is used for
 
-	Lent      int64 // buffers that are lent now
+	Lent      int64 // buffers in use
 	LentBytes int64 // and their memory
-	WarmBytes int64 // memory that collections do not free, lent or not
+	WarmBytes int64 // memory that survives garbage collections, in use or not
 
-	Leaked uint64 // collected while lent: nobody can release them any more
+	Leaked uint64 // garbage-collected without a Release
 }
 
-// account counts the lendings of one memory. Counting there, and adding up when
-// somebody asks, is what makes a lending cost no operation on anything shared. It
-// outlives its memory, so that nothing that has been counted is lost.
+// account counts how often one memory block was handed out and released. Counting per
+// block, and adding up in Stats, keeps Get and Release off shared cache lines. An account
+// outlives its memory, so that no count is lost.
 type account struct {
-	moves  atomic.Uint64 // one for each Get and each Release: odd while lent
+	moves  atomic.Uint64 // one for each Get and each Release: odd while in use
 	size   atomic.Int64  // of the memory; written by its user
 	holder weak.Pointer[memory]
 }
 
-// ledger has the accounts of a pool, and the sums of those that are closed.
+// ledger holds the accounts of a pool, and the totals of the closed ones.
 type ledger struct {
 	mu       sync.Mutex
 	accounts []*account
-	full     int // how many accounts make it worth to look which can be closed
+	full     int // number of accounts at which to look for ones that can be closed
 	hits     uint64
 	misses   uint64
 	leaked   uint64
 
-	tooLarge, tooSmall, underused atomic.Uint64 // each one is an allocation elsewhere
+	tooLarge, tooSmall, underused atomic.Uint64 // rare: each implies an allocation elsewhere
 }
 
-// leastFull is what ledger.full never falls below.
+// leastFull is the lower bound of ledger.full.
 const leastFull = 64
 
-// open begins to count for memory that is lent for the first time. Closing old
-// accounts is paid for by opening as many.
+// open opens an account for memory that is handed out for the first time. It amortises
+// closing old accounts.
 func (l *ledger) open(m *memory) {
 	a := &account{holder: weak.Make(m)}
 	a.size.Store(int64(m.size))
@@ -63,13 +63,12 @@ func (l *ledger) open(m *memory) {
 	l.misses++
 }
 
-// close closes the accounts of memory that is no more, and adds up the others. mu
-// held.
+// close closes the accounts of freed memory and adds up the others. mu is held.
 func (l *ledger) close(s *Stats) {
 	open := l.accounts[:0]
 	for _, a := range l.accounts {
 		gone := a.holder.Value() == nil
-		moves := a.moves.Load() // after gone: then it is final
+		moves := a.moves.Load() // final if read after gone
 		hits, lent := (max(moves, 1)-1)/2, moves%2
 		switch {
 		case gone:
@@ -87,7 +86,7 @@ func (l *ledger) close(s *Stats) {
 	l.accounts = open
 }
 
-// Stats looks at all memory there is, some 20 ns each. It allocates nothing.
+// Stats visits all accounts, about 20 ns each. It allocates nothing.
 func (p *Buffers) Stats() Stats {
 	l := &p.ledger
 	s := Stats{

@@ -7,7 +7,7 @@ import (
 	"weak"
 )
 
-// fill lends a buffer of unknown size and writes n bytes, a part at a time.
+// fill gets a buffer of unknown size and writes n bytes, in parts.
 func fill(p *Buffers, n int) Buffer {
 	b := p.Get(0)
 	for part := make([]byte, min(n, max(100, n/8))); n > 0; n -= len(part) {
@@ -16,7 +16,7 @@ func fill(p *Buffers, n int) Buffer {
 	return b
 }
 
-// golang/go#23199: some huge buffers, then small ones only, which must not keep
+// golang/go#23199: after some huge buffers, traffic with only small ones must not keep
 // the huge ones alive by using them.
 func TestGo23199HugeBuffersAreLetGoInSmallTraffic(t *testing.T) {
 	needDrop(t)
@@ -40,14 +40,14 @@ func TestGo23199HugeBuffersAreLetGoInSmallTraffic(t *testing.T) {
 					fill(&p, 1<<10).Release()
 				}
 			}) {
-				t.Error("huge buffers are alive that nobody needs")
+				t.Error("unused huge buffers were not freed")
 			}
 		})
 	}
 }
 
-// VictoriaMetrics #8510: who always needs more than some limit must not be made
-// to allocate every time.
+// VictoriaMetrics #8510: a workload that always needs more than some limit must not
+// allocate every time.
 func TestVictoriaMetrics8510LargeBuffersAreReused(t *testing.T) {
 	needReuse(t)
 	for name, get := range map[string]func(*Buffers) Buffer{
@@ -61,7 +61,7 @@ func TestVictoriaMetrics8510LargeBuffersAreReused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p Buffers
-			fill(&p, 100<<10).Release() // which says nothing about what comes after
+			fill(&p, 100<<10).Release() // does not predict what comes after
 			for range 1000 {
 				get(&p).Release()
 			}
@@ -72,8 +72,7 @@ func TestVictoriaMetrics8510LargeBuffersAreReused(t *testing.T) {
 	}
 }
 
-// VictoriaMetrics #10389: a buffer that is far larger than what is written to it
-// lately is dropped.
+// VictoriaMetrics #10389: a buffer is dropped if it is far larger than recent content.
 func TestVictoriaMetrics10389UnderusedBuffersAreDropped(t *testing.T) {
 	needReuse(t)
 	var p Buffers
@@ -83,7 +82,7 @@ func TestVictoriaMetrics10389UnderusedBuffersAreDropped(t *testing.T) {
 	before := p.Stats()
 	var kept []Buffer
 	for range 10 {
-		kept = append(kept, p.Get(0)) // large ones, as learned
+		kept = append(kept, p.Get(0)) // large ones, as learnt
 	}
 	for range 1000 {
 		fill(&p, 100).Release()
@@ -93,15 +92,15 @@ func TestVictoriaMetrics10389UnderusedBuffersAreDropped(t *testing.T) {
 		b.Release()
 	}
 	if s := p.Stats(); before.Underused != 0 || s.Underused < uint64(len(kept)) {
-		t.Errorf("%d dropped while all were large, %d of 10 after", before.Underused, s.Underused)
+		t.Errorf("%d dropped while all were large, then %d of 10", before.Underused, s.Underused)
 	}
 	if n := cap(p.Get(0).Bytes()); n > 1<<10 {
-		t.Errorf("Get(0) still lends %d bytes", n)
+		t.Errorf("Get(0) still returns a capacity of %d", n)
 	}
 }
 
-// bytebufferpool #15: sizes between 1 and 2 KiB made it lend 128 bytes, and grow
-// every one.
+// bytebufferpool #15: with sizes between 1 and 2 KiB its buffers start at 128 bytes, and
+// each one has to grow.
 func TestBytebufferpool15FirstCapacityFitsMost(t *testing.T) {
 	needReuse(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -119,11 +118,11 @@ func TestBytebufferpool15FirstCapacityFitsMost(t *testing.T) {
 		t.Errorf("%d of %d buffers had to grow", grown, more)
 	}
 	if n := cap(p.Get(0).Bytes()); n > 2<<10 {
-		t.Errorf("Get(0) lends %d bytes", n)
+		t.Errorf("Get(0) returns a capacity of %d", n)
 	}
 }
 
-// A few large ones do not set the size for all others.
+// A few large buffers do not determine the capacity for all others.
 func TestFirstCapacityIgnoresRareSizes(t *testing.T) {
 	var p Buffers
 	for i := range 4000 {
@@ -133,15 +132,15 @@ func TestFirstCapacityIgnoresRareSizes(t *testing.T) {
 		}
 		b := p.Get(0)
 		if got := cap(b.Bytes()); got > 1<<10 {
-			t.Fatalf("Get(0) lends %d bytes after %d", got, i)
+			t.Fatalf("Get(0) returns a capacity of %d after %d", got, i)
 		}
 		b.Write(make([]byte, n))
 		b.Release()
 	}
 }
 
-// Emptying a buffer before Release, as with a bytes.Buffer, does not make it
-// count as unused.
+// Emptying a buffer before Release, as with a bytes.Buffer, does not make it count as
+// underused.
 func TestEmptiedBuffersCountAsUsed(t *testing.T) {
 	needReuse(t)
 	var p Buffers
@@ -152,19 +151,19 @@ func TestEmptiedBuffersCountAsUsed(t *testing.T) {
 	}
 	b := p.Get(0)
 	if n := cap(b.Bytes()); n < 3<<10 {
-		t.Errorf("Get(0) lends %d bytes", n)
+		t.Errorf("Get(0) returns a capacity of %d", n)
 	}
 	b.Release()
 	for range 1000 {
 		fill(&p, 100).Release()
 	}
 	if n := cap(p.Get(0).Bytes()); n > 1<<10 {
-		t.Errorf("Get(0) lends %d bytes for what needs 100 now", n)
+		t.Errorf("Get(0) returns a capacity of %d for content of 100 bytes", n)
 	}
 }
 
-// grpc #8500: what was too large for any class went to a pool of its own, which
-// hoarded it.
+// grpc #8500: buffers too large for any class went to a pool of their own, which hoarded
+// them.
 func TestGrpc8500LargerThanMaxIsNeverKept(t *testing.T) {
 	p := Buffers{Max: 64 << 10, Warm: 1 << 20}
 	var all []weak.Pointer[byte]
@@ -179,7 +178,7 @@ func TestGrpc8500LargerThanMaxIsNeverKept(t *testing.T) {
 	runtime.GC()
 	for _, w := range all {
 		if w.Value() != nil {
-			t.Fatal("a buffer above Max is alive after its Release")
+			t.Fatal("a buffer above Max was not freed after its Release")
 		}
 	}
 	if s := p.Stats(); s.TooLarge < uint64(len(all)) || s.Lent != 0 || s.LentBytes != 0 {
@@ -202,13 +201,13 @@ func TestIdleMemoryIsCollected(t *testing.T) {
 		lent[i] = Buffer{}
 	}
 	if !gone(all, func() {}) {
-		t.Error("idle memory is alive")
+		t.Error("idle memory was not freed")
 	}
 	runtime.KeepAlive(lent)
 }
 
-// What is warm stays right where memory gets other bytes: a buffer is what was
-// asked for, nobody else's, and the budget is kept.
+// Warm memory stays correct when memory gets other bytes: a buffer has the requested size
+// and is not shared, and the budget is kept.
 func TestWarmMemoryGrows(t *testing.T) {
 	needDrop(t)
 	p := Buffers{Warm: 64 << 10}
@@ -222,7 +221,7 @@ func TestWarmMemoryGrows(t *testing.T) {
 			n := 1 + random.IntN(3000)
 			b := p.Get(n)
 			if c := cap(b.Bytes()); c < n || c >= 2*max(n, 256) {
-				t.Fatalf("Get(%d) lends a capacity of %d", n, c)
+				t.Fatalf("Get(%d) returned a capacity of %d", n, c)
 			}
 			b.Bytes()[0] = byte(len(lent))
 			lent = append(lent, b)
@@ -233,7 +232,7 @@ func TestWarmMemoryGrows(t *testing.T) {
 			b.Grow(random.IntN(6000))
 		} else {
 			if b.Bytes()[0] != byte(at) {
-				t.Fatal("somebody else wrote into a buffer that is lent")
+				t.Fatal("a buffer in use was overwritten")
 			}
 			b.Release()
 			last := len(lent) - 1
@@ -251,17 +250,17 @@ func TestWarmMemoryGrows(t *testing.T) {
 	for c := range p.warm.shelves {
 		for place, m := range p.warm.shelves[c].held {
 			if held += m.size; m.place != place || int(m.class) != c || !m.pinned {
-				t.Errorf("place %d of class %d has %+v", place, c, m.stored)
+				t.Errorf("slot %d of class %d has %+v", place, c, m.stored)
 			}
 		}
 	}
 	if s := p.Stats(); s.Lent != 0 || int(s.WarmBytes) != held || held > 64<<10 {
-		t.Errorf("%d bytes are held; %+v", held, s)
+		t.Errorf("%d bytes held; %+v", held, s)
 	}
 }
 
-// What has been counted stays counted when the memory goes, and what went while
-// it was lent is told.
+// Counts survive the memory that they are about, and memory that is garbage-collected
+// while in use counts as leaked.
 func TestStatsOutliveMemory(t *testing.T) {
 	needDrop(t)
 	var p Buffers
@@ -269,7 +268,7 @@ func TestStatsOutliveMemory(t *testing.T) {
 		for range 20 {
 			p.Get(1000).Release()
 		}
-		p.Get(5000) // and nobody can release it any more
+		p.Get(5000) // nobody can release it any more
 		runtime.GC()
 		runtime.GC()
 	}
@@ -279,7 +278,7 @@ func TestStatsOutliveMemory(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	if open := len(p.ledger.accounts); open > 4 {
-		t.Errorf("%d accounts are open", open)
+		t.Errorf("%d open accounts", open)
 	}
 	for range 2000 {
 		p.own(nil, loose)
@@ -289,11 +288,11 @@ func TestStatsOutliveMemory(t *testing.T) {
 		p.own(nil, loose)
 	}
 	if open := len(p.ledger.accounts); open > 3000 {
-		t.Errorf("%d accounts are open, and nobody closes those of what is gone", open)
+		t.Errorf("%d open accounts: those of freed memory are not closed", open)
 	}
 }
 
-// borrow lends n buffers of a size at once and releases all.
+// borrow gets n buffers of a size at once and releases all.
 func borrow(p *Buffers, n, size int) {
 	var lent []Buffer
 	for range n {
@@ -310,7 +309,7 @@ func TestWarmMemorySurvivesCollections(t *testing.T) {
 	borrow(&p, 100, 4<<10)
 	for round := range 5 {
 		if s := p.Stats(); s.WarmBytes != 64<<10 {
-			t.Fatalf("%d bytes are warm, want all of %d", s.WarmBytes, 64<<10)
+			t.Fatalf("%d bytes are warm, want %d", s.WarmBytes, 64<<10)
 		}
 		for range 3 {
 			runtime.GC()
@@ -323,8 +322,7 @@ func TestWarmMemorySurvivesCollections(t *testing.T) {
 	}
 }
 
-// What is warm makes room for sizes that are needed instead, and no more than
-// Warm bytes are.
+// Warm memory makes room for sizes that are needed instead, and never exceeds Warm bytes.
 func TestWarmMemoryFollowsUse(t *testing.T) {
 	needDrop(t)
 	p := Buffers{Warm: 64 << 10}
@@ -351,7 +349,7 @@ func TestWarmMemoryIsLentOnce(t *testing.T) {
 		for range 8 {
 			b := p.Get(4 << 10)
 			if seen[&b.Bytes()[0]] {
-				t.Fatal("memory was lent twice")
+				t.Fatal("memory was handed out twice")
 			}
 			seen[&b.Bytes()[0]] = true
 			lent = append(lent, b)

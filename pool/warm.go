@@ -5,24 +5,24 @@ import (
 	"sync/atomic"
 )
 
-// warm holds memory that collections must not free. What it holds is lent
-// through the classes' sync.Pools like all other, as long as they have it; only
-// who finds nothing there comes here. So memory can be found in two places, and
-// whoever sets claimed has it.
+// warm holds memory that garbage collections must not free. The memory also goes through
+// the sync.Pools of its size class while they have it; a Get comes here only when it
+// finds nothing there. So memory can be found in two places, and whoever sets claimed
+// owns it.
 type warm struct {
-	bytes   atomic.Int64 // held, lent or not; changed under mu
+	bytes   atomic.Int64 // held, in use or not; changed under mu
 	mu      sync.Mutex
-	now     uint64 // counts what did not find memory in its sync.Pool
+	now     uint64 // counts the requests that missed their sync.Pool
 	shelves [classes]shelf
 }
 
 // shelf is the warm memory of one class.
 type shelf struct {
 	held  []*memory
-	asked uint64 // when it was needed last
+	asked uint64 // value of now when it was last needed
 }
 
-// set has the shelf hold m, whose owner the caller is or which is pinned.
+// set stores m at place. The caller owns m, or m is pinned.
 func (s *shelf) set(place int, m *memory) {
 	if !m.pinned {
 		m.pinned = true
@@ -31,7 +31,7 @@ func (s *shelf) set(place int, m *memory) {
 	s.held[place], m.place = m, place
 }
 
-// look is how much memory of a shelf is looked at: most of it may be lent.
+// look is how many entries of a shelf are inspected: most may be in use.
 const look = 64
 
 // take claims memory of class c, or returns nil.
@@ -45,7 +45,7 @@ func (w *warm) take(c int) *memory {
 		last := len(s.held) - 1
 		m := s.held[last-n]
 		if m.claimed.CompareAndSwap(false, true) {
-			s.set(last-n, s.held[0]) // what is lent is looked at last
+			s.set(last-n, s.held[0]) // look at memory in use last
 			s.set(0, m)
 			return m
 		}
@@ -53,8 +53,8 @@ func (w *warm) take(c int) *memory {
 	return nil
 }
 
-// pin holds memory that nobody else knows, where budget bytes allow: at the cost
-// of sizes that nobody missed for longer.
+// pin holds memory that nobody else references, if the budget in bytes allows. It evicts
+// sizes that were needed less recently.
 func (w *warm) pin(m *memory, budget int) {
 	c, size := int(m.class), int64(m.size)
 	if size > int64(budget) {
@@ -76,8 +76,8 @@ func (w *warm) pin(m *memory, budget int) {
 	w.bytes.Add(size)
 }
 
-// evict lets go of memory of the size that was needed least lately, if that is
-// before the given moment. mu held.
+// evict drops memory of the least recently needed size, if that was before the given
+// time. mu is held.
 func (w *warm) evict(before uint64) bool {
 	var stalest *shelf
 	for i := range w.shelves {

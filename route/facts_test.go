@@ -1,7 +1,10 @@
 package route_test
 
 import (
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -145,23 +148,68 @@ func TestRefuseEncodedSlashes(t *testing.T) {
 	}
 }
 
-// In ServeMux an empty segment in a pattern is a wildcard, for which a CONNECT's path has no value.
-// Here it matches an empty segment.
+// ServeMux takes an empty segment in a pattern for a wildcard, and has no value for one in
+// a CONNECT's path: it gives the next wildcard's, or panics. Here an empty segment is an
+// empty segment. This shows both, since docs/route.md says so.
 func TestEmptySegments(t *testing.T) {
-	mux := echoing(new(route.Mux), "/a//b", "/c/{x}/d")
-	for request, want := range map[string]string{
-		"GET /a/1/b": "404 page not found\n", "CONNECT /a//b": "/a//b", "CONNECT /a/1/b": "404 page not found\n", "CONNECT /c//d": "/c/{x}/d x=",
+	for _, c := range []struct{ pattern, request, here, there string }{
+		{"/a//b", "GET /a/1/b", "404", "/a//b"},
+		{"/a//b", "CONNECT /a/1/b", "404", "/a//b"},
+		{"/a//b", "CONNECT /a//b", "/a//b", "/a//b"},
+		{"CONNECT /a//b", "CONNECT /a/1/b", "404", "CONNECT /a//b"},
+		{"CONNECT /a//b", "CONNECT /a//b", "CONNECT /a//b", "CONNECT /a//b"},
+		{"/c/{x}/d", "CONNECT /c//d", "/c/{x}/d x=", "panics"},
+		{"/c/{x}/d", "GET /c//d", "307 /c/d", "307 /c/d"},
+		{"/{x}/{y}", "CONNECT //a", "/{x}/{y} x= y=a", "panics"},
+		{"/{x}/{y...}", "CONNECT //a/b", "/{x}/{y...} x= y=a/b", "panics"},
+		{"GET /a//b", "", "refused", "refused"},
 	} {
-		method, path, _ := strings.Cut(request, " ")
-		r, _ := http.NewRequest(method, "http://h.example"+path, nil)
-		w := httpAnswer(mux, r)
-		if got := w.Body.String(); got != want {
-			t.Errorf("%s: %q, want %q", request, got, want)
+		names := regexp.MustCompile(`\{(\w+)`).FindAllStringSubmatch(c.pattern, -1)
+		handler := func(w http.ResponseWriter, r *http.Request) {
+			text := r.Pattern
+			for _, name := range names {
+				text += " " + name[1] + "=" + r.PathValue(name[1])
+			}
+			io.WriteString(w, text)
+		}
+		for who, mux := range map[string]interface {
+			http.Handler
+			HandleFunc(string, func(http.ResponseWriter, *http.Request))
+		}{"here": new(route.Mux), "ServeMux": http.NewServeMux()} {
+			want := map[string]string{"here": c.here, "ServeMux": c.there}[who]
+			got := "refused"
+			if refused(func() { mux.HandleFunc(c.pattern, handler) }) == nil {
+				got = said(mux, c.request)
+			}
+			if got != want {
+				t.Errorf("%s, %q, %s: %q, want %q", who, c.pattern, c.request, got, want)
+			}
 		}
 	}
 }
 
-// Registering an invalid pattern panics with the error, its place, and what to do.
+// said is what a mux answers, in short.
+func said(mux http.Handler, request string) string {
+	method, path, _ := strings.Cut(request, " ")
+	r, err := http.NewRequest(method, "http://h.example"+path, nil)
+	if err != nil {
+		return err.Error()
+	}
+	var w *httptest.ResponseRecorder
+	if refused(func() { w = httpAnswer(mux, r) }) != nil {
+		return "panics"
+	}
+	switch w.Code {
+	case http.StatusNotFound:
+		return "404"
+	case http.StatusTemporaryRedirect:
+		return "307 " + w.Header().Get("Location")
+	}
+	return w.Body.String()
+}
+
+// What cannot be registered is refused with what is wrong, where it stands, and
+// what to do.
 func TestRefusedPatterns(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"": "no path", "GET": "no path", "GET x": "no path", "G{T /": "is not a method", "/{x}y": "mixes text", "/y{x}": "mixes text",

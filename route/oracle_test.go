@@ -21,10 +21,13 @@ type answer struct {
 	location string
 }
 
-// answer applies the rules. It does not support CONNECT.
+// answer is what the rules say.
 func (o oracle) answer(r *http.Request) answer {
 	if r.RequestURI == "*" {
 		return answer{code: http.StatusBadRequest}
+	}
+	if r.Method == http.MethodConnect {
+		return o.connected(r)
 	}
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -47,17 +50,36 @@ func (o oracle) answer(r *http.Request) answer {
 		}
 		return a
 	}
+	return o.found(best, host, clean)
+}
+
+// found is the answer of a pattern to a clean path, or what there is without one.
+func (o oracle) found(best *spec, host, path string) answer {
 	if best != nil {
-		_, values := best.match(clean)
+		_, values := best.match(path)
 		return answer{code: http.StatusOK, pattern: best.String(), values: strings.Join(values, "|")}
 	}
-	if methods := o.methods(host, clean); len(methods) > 0 {
+	if methods := o.methods(host, path); len(methods) > 0 {
 		return answer{code: http.StatusMethodNotAllowed, allow: strings.Join(methods, ", ")}
 	}
 	return answer{code: http.StatusNotFound}
 }
 
-// sent is the Location that net/http sends for a URL.
+// connected is the answer to a CONNECT: its path is as it was sent, and its host with the
+// port. Whether a slash is missing, and what else there is, is asked of the URL's host.
+func (o oracle) connected(r *http.Request) answer {
+	path := r.URL.EscapedPath()
+	best := o.best(r.URL.Host, r.Method, path)
+	if (best == nil || best.takesMore(path)) && !strings.HasSuffix(path, "/") {
+		if to := o.best(r.URL.Host, r.Method, path+"/"); to != nil && !to.takesMore(path+"/") {
+			u := url.URL{Path: cleaned(r.URL.Path) + "/", RawQuery: r.URL.RawQuery}
+			return answer{code: http.StatusTemporaryRedirect, pattern: u.Path, location: sent(r, u.String())}
+		}
+	}
+	return o.found(o.best(r.Host, r.Method, path), r.URL.Host, path)
+}
+
+// sent is the Location that net/http makes of a URL.
 func sent(r *http.Request, to string) string {
 	w := sink{header: make(http.Header)}
 	http.Redirect(&w, r, to, http.StatusTemporaryRedirect)

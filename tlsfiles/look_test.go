@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// BenchmarkLook is what the handshake pays that looks at the files, where nothing has
-// changed.
+// BenchmarkLook is the cost of the check for a handshake when nothing has changed.
 func BenchmarkLook(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "file")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

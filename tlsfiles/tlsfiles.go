@@ -1,5 +1,5 @@
-// Package tlsfiles makes TLS configurations that follow the files they are made of, so
-// that a certificate is renewed without a restart.
+// Package tlsfiles makes TLS configurations that reload their certificate files when
+// these change, so that certificates can be renewed without a restart.
 //
 //	config, err := tlsfiles.Server{Cert: "server.pem", Key: "server-key.pem", ClientCA: "clients.pem"}.Config()
 //	if err != nil {
@@ -24,44 +24,41 @@ import (
 	"time"
 )
 
-// Server is what a server needs for TLS: a certificate and its key, and, where clients
-// have certificates too, the authorities that sign those.
+// Server lists the files of a TLS server: a certificate and its key, and, for client
+// certificates, the authorities that sign those.
 type Server struct {
-	// Cert is a PEM file with the certificate, followed by those between it and its
-	// authority. Required.
+	// Cert is a PEM file with the certificate, followed by the intermediate certificates.
+	// Required.
 	Cert string
 	// Key is a PEM file with the certificate's private key. Required.
 	Key string
-	// ClientCA is a PEM file with authorities. Every client must then have a
-	// certificate of one of them. Zero: clients need none.
+	// ClientCA is a PEM file with certificate authorities. If set, every client must
+	// present a certificate from one of them. Zero: clients need none.
 	ClientCA string
-	// Base is where all other settings come from; it is cloned. A net/http server that
-	// is to offer HTTP/2 needs NextProtos "h2" and "http/1.1" here. Zero: TLS 1.2 and
-	// newer.
+	// Base has all other settings; it is cloned. For HTTP/2 with a net/http server, set
+	// NextProtos to "h2" and "http/1.1" here. Zero: TLS 1.2 and newer.
 	Base *tls.Config
-	// Logger hears of files that were read again, and of those that could not be used.
-	// Zero: silence.
+	// Logger gets a line when files were reloaded, or could not be. Zero: no logging.
 	Logger *slog.Logger
 }
 
-// ErrNoCertificate is in the tls.CertificateVerificationError with which the handshake of a
-// client without a certificate fails where it must have one.
+// ErrNoCertificate is wrapped by the tls.CertificateVerificationError with which the
+// handshake fails when a client presents no certificate but needs one.
 var ErrNoCertificate = errors.New("tlsfiles: the client has no certificate")
 
-// checkEvery is how long handshakes do without a look at the files.
+// checkEvery is the minimum time between two checks of the files.
 const checkEvery = time.Second
 
-// Config reads the files. The configuration that it returns looks at them again when a
-// client connects, at most once a second, and has no goroutine: a change counts from
-// the next handshake on, and open connections stay what they are. Where the new files
-// cannot be used, handshakes go on with what was read last, and the Logger is told
-// once.
+// Config reads the files. When a client connects, the configuration that it returns
+// checks them again, at most once a second, without a goroutine: a change applies from
+// the next handshake on, and open connections are not affected. If the new files are
+// invalid, the last valid ones stay in use, and the Logger gets one line.
 //
 // A session ticket does not outlive the authority of its client: resuming a session
-// checks the client's certificates again.
+// verifies the client's certificates again.
 //
-// A look costs some 2 µs where nothing has changed (BenchmarkLook), a handshake in
-// between 40 ns (BenchmarkHandshakesShare).
+// A check takes about 2 µs when nothing has changed (BenchmarkLook); a handshake between
+// checks adds 40 ns (BenchmarkHandshakesShare).
 func (s Server) Config() (*tls.Config, error) {
 	f := &files{Server: s, begun: time.Now()}
 	f.seen = f.stat()
@@ -76,18 +73,18 @@ func (s Server) Config() (*tls.Config, error) {
 	return outer, nil
 }
 
-// files are a Server's files and what was read of them.
+// files are a Server's files and the configuration made from them.
 type files struct {
 	Server
 	begun   time.Time
-	due     atomic.Int64 // when to look at the files again, in nanoseconds since begun
+	due     atomic.Int64 // when to check the files next, in nanoseconds since begun
 	current atomic.Pointer[tls.Config]
 
 	mu   sync.Mutex
-	seen [3]fs.FileInfo // before the files were read last; nil for one that was not there
+	seen [3]fs.FileInfo // from before the last read; nil for a file that did not exist
 }
 
-// config is the configuration for the next handshake.
+// config returns the configuration for the next handshake.
 func (f *files) config(*tls.ClientHelloInfo) (*tls.Config, error) {
 	now, due := int64(time.Since(f.begun)), f.due.Load()
 	if now >= due && f.due.CompareAndSwap(due, now+int64(checkEvery)) {
@@ -96,11 +93,11 @@ func (f *files) config(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return f.current.Load(), nil
 }
 
-// look reads the files again if they have changed.
+// look reloads the files if they have changed.
 func (f *files) look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// Before reading: what changes meanwhile will be seen as a change next time.
+	// Before reading, so that the next check detects a change made meanwhile.
 	found := f.stat()
 	changed := false
 	for i := range found {
@@ -114,23 +111,23 @@ func (f *files) look() {
 	switch {
 	case err == nil:
 		f.current.Store(config)
-		f.log(slog.LevelInfo, "TLS files read again", "cert", f.Cert, "not_after", config.Certificates[0].Leaf.NotAfter)
+		f.log(slog.LevelInfo, "TLS files reloaded", "cert", f.Cert, "not_after", config.Certificates[0].Leaf.NotAfter)
 	default:
-		f.log(slog.LevelWarn, "TLS files have changed and cannot be used; going on with the old ones", "error", err)
+		f.log(slog.LevelWarn, "cannot use the changed TLS files; keeping the old ones", "error", err)
 	}
 }
 
 func (f *files) stat() (found [3]fs.FileInfo) {
 	for i, path := range [...]string{f.Cert, f.Key, f.ClientCA} {
-		if info, err := os.Stat(path); err == nil { // of a symbolic link's target
+		if info, err := os.Stat(path); err == nil { // follows a symbolic link
 			found[i] = info
 		}
 	}
 	return found
 }
 
-// same reports whether a file is what it was. A new file in its place is another one
-// even if it is as long and as old.
+// same reports whether a file is unchanged. A new file in its place counts as a change
+// even with the same size and time.
 func same(a, b fs.FileInfo) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
@@ -144,7 +141,7 @@ func (f *files) log(level slog.Level, text string, args ...any) {
 	}
 }
 
-// read makes a configuration of the files.
+// read makes a configuration from the files.
 func (f *files) read() (*tls.Config, error) {
 	config := f.Base.Clone()
 	if config == nil {
@@ -174,8 +171,8 @@ func (f *files) read() (*tls.Config, error) {
 	for _, authority := range authorities {
 		config.ClientCAs.AddCert(authority)
 	}
-	// As tls.RequireAndVerifyClientCert, but for the error of a client without one: its
-	// type says what was wrong.
+	// Like tls.RequireAndVerifyClientCert, except for the error without a certificate:
+	// its type identifies the cause.
 	config.ClientAuth = tls.VerifyClientCertIfGiven
 	verify := config.VerifyConnection
 	config.VerifyConnection = func(state tls.ConnectionState) error {
@@ -190,8 +187,8 @@ func (f *files) read() (*tls.Config, error) {
 	return config, nil
 }
 
-// certificates reads a PEM file of certificates and nothing else. It is stricter than
-// the standard library, which takes the part of a file that has been written so far.
+// certificates reads a PEM file of certificates. It is stricter than the standard
+// library, which accepts a file that is only partly written.
 func certificates(path string) (text []byte, all []*x509.Certificate, err error) {
 	text, err = os.ReadFile(path)
 	if err != nil {
@@ -200,7 +197,7 @@ func certificates(path string) (text []byte, all []*x509.Certificate, err error)
 	blocks := 0
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if blocks++; block.Type != "CERTIFICATE" {
-			continue // a key or parameters, for programs that want all in one file
+			continue // a key or parameters, for programs that want everything in one file
 		}
 		certificate, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {

@@ -25,8 +25,8 @@ import (
 	"github.com/hone-go/hone/tlsfiles"
 )
 
-// authority signs certificates. They are valid at the fake time of tests too, and all
-// equally long.
+// authority signs certificates. They are valid in fake time too, and all have the same
+// length.
 type authority struct {
 	certificate *x509.Certificate
 	key         ed25519.PrivateKey
@@ -39,7 +39,7 @@ func newAuthority(t testing.TB) *authority {
 	return a
 }
 
-// sign makes a certificate; an authority without one signs its own.
+// sign makes a certificate; with a nil authority, it is self-signed.
 func sign(t testing.TB, a *authority, template *x509.Certificate) (*x509.Certificate, ed25519.PrivateKey) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -62,7 +62,7 @@ func sign(t testing.TB, a *authority, template *x509.Certificate) (*x509.Certifi
 	return made, private
 }
 
-// text is certificates in PEM.
+// text returns certificates in PEM.
 func text(certificates ...*x509.Certificate) (all []byte) {
 	for _, c := range certificates {
 		all = append(all, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})...)
@@ -81,14 +81,15 @@ func (a *authority) issue(t testing.TB, serial int64) (cert, key []byte) {
 	return text(certificate), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// pool is those that trust a.
+// pool returns a pool that contains a.
 func (a *authority) pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.certificate)
 	return pool
 }
 
-// client is a client that trusts a, with a certificate of by if that is not nil.
+// client returns the configuration of a client that trusts a, with a certificate from by
+// unless that is nil.
 func (a *authority) client(t testing.TB, by *authority) *tls.Config {
 	t.Helper()
 	config := &tls.Config{RootCAs: a.pool(), ServerName: "localhost"}
@@ -102,7 +103,7 @@ func (a *authority) client(t testing.TB, by *authority) *tls.Config {
 	return config
 }
 
-// folder is where a server's files are.
+// folder is the directory of a server's files.
 type folder struct {
 	t   testing.TB
 	dir string
@@ -110,7 +111,7 @@ type folder struct {
 
 func (f folder) path(name string) string { return filepath.Join(f.dir, name) }
 
-// put replaces a file by one with this content, as tools that renew certificates do.
+// put replaces a file atomically, as tools that renew certificates do.
 func (f folder) put(name string, content []byte) {
 	f.t.Helper()
 	if err := os.WriteFile(f.path("new"), content, 0o600); err != nil {
@@ -121,7 +122,7 @@ func (f folder) put(name string, content []byte) {
 	}
 }
 
-// renew puts a new certificate and its key in place.
+// renew installs a new certificate and its key.
 func (f folder) renew(by *authority, serial int64) {
 	f.t.Helper()
 	cert, key := by.issue(f.t, serial)
@@ -129,7 +130,7 @@ func (f folder) renew(by *authority, serial int64) {
 	f.put("key", key)
 }
 
-// server is the files' Server, with its log.
+// server returns the Server for the files, with its log.
 func (f folder) server(clientCA bool) (tlsfiles.Server, *bytes.Buffer) {
 	said := new(bytes.Buffer)
 	s := tlsfiles.Server{Cert: f.path("cert"), Key: f.path("key"), Logger: slog.New(slog.NewTextHandler(said, nil))}
@@ -149,16 +150,16 @@ func (f folder) config(clientCA bool) (*tls.Config, *bytes.Buffer) {
 	return config, said
 }
 
-// link is a connection between a server and a client, both in this process.
+// link is a connection between a server and a client in this process.
 type link struct {
 	server, client *tls.Conn
 }
 
-// connect has both sides make a handshake and exchange a byte, which is when a client
-// of TLS 1.3 hears that it was refused.
+// connect performs a handshake and exchanges a byte, which is when a client with TLS 1.3
+// learns that it was refused.
 func connect(t testing.TB, server, client *tls.Config) (link, error) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0") // not a net.Pipe, where two alerts wait for each other
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // not a net.Pipe, where two alerts deadlock
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,12 +195,12 @@ func connect(t testing.TB, server, client *tls.Config) (link, error) {
 	return l, err
 }
 
-// serial is which certificate a client is shown.
+// serial returns the serial number of the server's certificate.
 func (l link) serial() int64 {
 	return l.client.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 }
 
-// wantSerial connects and wants to be shown that certificate.
+// wantSerial connects and checks the certificate's serial number.
 func wantSerial(t testing.TB, what string, server, client *tls.Config, want int64) link {
 	t.Helper()
 	l, err := connect(t, server, client)
@@ -212,7 +213,7 @@ func wantSerial(t testing.TB, what string, server, client *tls.Config, want int6
 	return l
 }
 
-// alive wants the connection to carry bytes.
+// alive checks that the connection carries bytes.
 func (l link) alive(t testing.TB) {
 	t.Helper()
 	go l.client.Write([]byte("alive"))
@@ -225,14 +226,14 @@ func (l link) alive(t testing.TB) {
 // passes lets fake time pass.
 func passes(d time.Duration) { <-time.After(d) }
 
-// onFakeTime runs a test whose files are in a folder of their own.
+// onFakeTime runs a test in fake time with its own folder.
 func onFakeTime(t *testing.T, test func(t *testing.T, f folder)) {
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) { test(t, folder{t, dir}) })
 }
 
-// With ClientCA a client needs a certificate of that authority; without it, none.
+// With ClientCA a client needs a certificate from that authority; without it, none.
 func TestClientsNeedACertificate(t *testing.T) {
 	us, them := newAuthority(t), newAuthority(t)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
@@ -265,8 +266,8 @@ func TestClientsNeedACertificate(t *testing.T) {
 	}
 }
 
-// New files count from the first handshake a second later; connections that are open
-// do not notice.
+// New files apply from the first handshake a second later; open connections are not
+// affected.
 func TestNewFilesAreUsed(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, f folder) {
 		us := newAuthority(t)
@@ -284,13 +285,13 @@ func TestNewFilesAreUsed(t *testing.T) {
 			passes(time.Second)
 			wantSerial(t, "with nothing new", config, client, 2)
 		}
-		if got := said.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "read again") || !strings.Contains(got, "not_after=2106-") {
-			t.Errorf("it says %q, want one line about new files", got)
+		if got := said.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "reloaded") || !strings.Contains(got, "not_after=2106-") {
+			t.Errorf("log = %q, want one line about reloaded files", got)
 		}
 	})
 }
 
-// A file in another's place is seen even if it is as long and as old.
+// A replaced file is detected even with the same size and time.
 func TestReplacedFilesAreSeen(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, f folder) {
 		us := newAuthority(t)
@@ -302,7 +303,7 @@ func TestReplacedFilesAreSeen(t *testing.T) {
 			if old[i], err = os.Stat(f.path(name)); err != nil {
 				t.Fatal(err)
 			}
-			os.Link(f.path(name), f.path(name+".old")) // so that its place on the disk is not taken
+			os.Link(f.path(name), f.path(name+".old")) // keeps its inode from being reused
 		}
 		f.renew(us, 2)
 		for i, name := range []string{"cert", "key"} {
@@ -310,7 +311,7 @@ func TestReplacedFilesAreSeen(t *testing.T) {
 				t.Fatal(err)
 			}
 			if now, err := os.Stat(f.path(name)); err != nil || now.Size() != old[i].Size() || !now.ModTime().Equal(old[i].ModTime()) {
-				t.Fatalf("%s cannot be told from the old one in the way this test wants: %v, %v", name, now, err)
+				t.Fatalf("%s does not differ from the old one as this test needs: %v, %v", name, now, err)
 			}
 		}
 		passes(time.Second)
@@ -318,8 +319,8 @@ func TestReplacedFilesAreSeen(t *testing.T) {
 	})
 }
 
-// What cannot be used is reported once, and nobody is refused for it; what can be used
-// again is taken.
+// Unusable files are logged once and refuse no client; when they are usable again, they
+// apply.
 func TestBrokenFilesKeepTheOldOnes(t *testing.T) {
 	us, them := newAuthority(t), newAuthority(t)
 	cert, key := us.issue(t, 2)
@@ -351,7 +352,7 @@ func TestBrokenFilesKeepTheOldOnes(t *testing.T) {
 					wantSerial(t, "with broken files", config, client, 1)
 				}
 				if got := said.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN") || !strings.Contains(got, f.dir) {
-					t.Errorf("it says %q, want one warning that names the file", got)
+					t.Errorf("log = %q, want one warning that names the file", got)
 				}
 				if _, err := connect(t, config, us.client(t, them)); err == nil {
 					t.Error("with broken files a client of a foreign authority is let in")
@@ -367,7 +368,7 @@ func TestBrokenFilesKeepTheOldOnes(t *testing.T) {
 	}
 }
 
-// Who has lost its authority does not come back by resuming a session.
+// A client whose authority was removed cannot return by resuming a session.
 func TestSessionsEndWithTheirAuthority(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		t.Run(tls.VersionName(version), func(t *testing.T) {
@@ -417,7 +418,7 @@ func TestConfigReportsBadFiles(t *testing.T) {
 	}
 }
 
-// Base's settings hold, before and after a renewal, and Base stays what it is.
+// Base's settings apply before and after a renewal, and Base is not modified.
 func TestBaseIsKept(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, f folder) {
 		us := newAuthority(t)
@@ -447,7 +448,7 @@ func TestBaseIsKept(t *testing.T) {
 	})
 }
 
-// Handshakes on all sides while the files change: nobody is refused.
+// Concurrent handshakes while the files change: none fails.
 func TestHandshakesWhileFilesChange(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, f folder) {
 		us := newAuthority(t)
@@ -476,8 +477,8 @@ func TestHandshakesWhileFilesChange(t *testing.T) {
 	})
 }
 
-// BenchmarkHandshakesShare is what following the files adds to a handshake: between
-// two looks, and for the one in a second that looks.
+// BenchmarkHandshakesShare is the cost that reloading adds to a handshake: between two
+// checks, and for the one per second that checks.
 func BenchmarkHandshakesShare(b *testing.B) {
 	us := newAuthority(b)
 	f := folder{b, b.TempDir()}

@@ -7,7 +7,7 @@ import (
 )
 
 func TestNoAllocations(t *testing.T) {
-	var errorSink error // what f returns must be kept, or no conversion to an error is compiled
+	var errorSink error // keeps f's result, or the compiler drops the conversion to an error
 	content := make([]byte, 100)
 	dst := make([]byte, 0, 4096)
 	for _, d := range dialects {
@@ -39,7 +39,7 @@ func TestNoAllocations(t *testing.T) {
 	_ = errorSink
 }
 
-// resultOf is a Result that the compiler does not know.
+// resultOf returns a Result that the compiler does not know.
 //
 //go:noinline
 func resultOf(b []byte) wire.Result { return wire.Result(len(b)) }

@@ -6,11 +6,11 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// The content of the benchmarks: a short message, where heads cost most.
+// benchContent is a short message, for which the heads cost most.
 const benchContent = "a message of thirty-two bytes..."
 
-// BenchmarkSubmitRoundTrip is all that the codec does for one request on both
-// sides: encode, cut, decode, answer with the same content, cut, decode.
+// BenchmarkSubmitRoundTrip is the whole work of the codec for one request on both sides:
+// encode, split, decode, reply with the same content, split, decode.
 func BenchmarkSubmitRoundTrip(b *testing.B) {
 	for _, d := range dialects {
 		b.Run(d.String(), func(b *testing.B) {
@@ -41,8 +41,8 @@ func BenchmarkSubmitRoundTrip(b *testing.B) {
 	}
 }
 
-// BenchmarkServePipelined is a server's share of it, a buffer of 64 requests at a
-// time; ns/op is for one request.
+// BenchmarkServePipelined is the server's part of it, for a buffer of 64 requests at a
+// time; ns/op is per request.
 func BenchmarkServePipelined(b *testing.B) {
 	const depth = 64
 	var in []byte

@@ -21,7 +21,7 @@ func TestDialectText(t *testing.T) {
 		}
 	}
 	if _, err := wire.Dialect(7).MarshalText(); err == nil {
-		t.Error("MarshalText of a dialect that does not exist: want an error")
+		t.Error("MarshalText of an unknown dialect: want an error")
 	}
 	if got := wire.Dialect(7).String(); got != "dialect 7" {
 		t.Errorf("Dialect(7).String() = %q", got)
@@ -39,7 +39,7 @@ func TestDialectTextRefusesOthersByNamingTheValidOnes(t *testing.T) {
 		text := err.Error()
 		for _, part := range []string{"wire: ", `"` + bad + `"`, "standard", "demo"} {
 			if !strings.Contains(text, part) {
-				t.Errorf("the error %q does not say %q", err, part)
+				t.Errorf("the error %q does not contain %q", err, part)
 			}
 		}
 	}

@@ -7,15 +7,15 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// A server's inner loop: cut the whole frames of what has arrived, answer each
-// behind the last answer, and keep the rest for when more bytes are here.
+// The inner loop of a server: take the whole frames out of the buffer, append each reply
+// after the last one, and keep the rest until more bytes arrive.
 func Example() {
 	const limit = 64 << 10
 	d := wire.Standard
 
 	in := d.Append(nil, wire.Packet{Command: wire.Submit, ID: 7, Content: []byte("hello")})
 	in = d.Append(in, wire.Packet{Command: wire.Submit, ID: 8, Content: []byte("world")})
-	in = in[:len(in)-3] // the network has brought no more yet
+	in = in[:len(in)-3] // the rest has not arrived yet
 
 	var out []byte
 	for {
@@ -46,7 +46,7 @@ func Example() {
 	// 00 00 00 13 82 00 00 00 00 00 00 00 07 00 48 45 4c 4c 4f
 }
 
-// A client's side of the same: an ack's result is an error when it is not OK.
+// The client's side of the same: an ack's result is an error when it is not OK.
 func ExampleDialect_Parse() {
 	frame := wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: 7, Result: wire.TooLarge})
 

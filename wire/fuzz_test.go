@@ -9,10 +9,10 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// history is everything that a stream of frames can show its reader.
+// history is everything that a reader can observe of a stream of frames.
 type history struct {
 	payloads [][]byte
-	left     []byte // the start of a frame that never came whole
+	left     []byte // the start of an incomplete frame
 	err      error
 }
 
@@ -20,7 +20,7 @@ func (h history) equal(o history) bool {
 	return slices.EqualFunc(h.payloads, o.payloads, bytes.Equal) && bytes.Equal(h.left, o.left) && h.err == o.err
 }
 
-// cut takes the frames off the front of buf and says how many bytes it wants next.
+// cut takes the frames off the front of buf and returns how many bytes it needs next.
 func (h *history) cut(t *testing.T, buf []byte, limit int) (rest []byte, need int) {
 	for {
 		payload, need, err := wire.Frame(buf, limit)
@@ -33,7 +33,7 @@ func (h *history) cut(t *testing.T, buf []byte, limit int) (rest []byte, need in
 			return buf, 0
 		case need > 0:
 			if payload != nil {
-				t.Fatalf("Frame wants %d bytes and returned a payload", need)
+				t.Fatalf("Frame needs %d bytes and returned a payload", need)
 			}
 			return buf, need
 		case len(payload) == 0 || cap(payload) != len(payload) || wire.HeaderSize+len(payload) > limit:
@@ -44,14 +44,14 @@ func (h *history) cut(t *testing.T, buf []byte, limit int) (rest []byte, need in
 	}
 }
 
-// readWhole sees the stream at once.
+// readWhole reads the stream at once.
 func readWhole(t *testing.T, stream []byte, limit int) (h history) {
 	h.left, _ = h.cut(t, stream, limit)
 	return h
 }
 
-// readSplit sees the stream in pieces of the given sizes, over and over, and keeps
-// what is left of each.
+// readSplit reads the stream in pieces of the given sizes, repeated, and keeps the rest
+// of each.
 func readSplit(t *testing.T, stream, sizes []byte, limit int) (h history) {
 	for i := 0; len(stream) > 0 && h.err == nil; i++ {
 		n := min(1+int(sizes[i%len(sizes)]), len(stream))
@@ -62,8 +62,8 @@ func readSplit(t *testing.T, stream, sizes []byte, limit int) (h history) {
 	return h
 }
 
-// readNeeded takes exactly the bytes that are wanted, as an engine without a read
-// buffer does: when a frame is whole, nothing of the next one has been taken.
+// readNeeded reads exactly the bytes that are needed, as an engine without a read buffer
+// does: when a frame is complete, nothing of the next one has been read.
 func readNeeded(t *testing.T, stream []byte, limit int) (h history) {
 	need := wire.HeaderSize
 	for need > 0 && need <= len(stream) && h.err == nil {
@@ -114,7 +114,7 @@ func FuzzFrame(f *testing.F) {
 		}
 		if whole.err != nil && len(whole.left) >= wire.HeaderSize {
 			if _, _, err := wire.Frame(whole.left[:wire.HeaderSize], limit); err != whole.err {
-				t.Errorf("from the length alone %v, with what follows %v", err, whole.err)
+				t.Errorf("from the length alone %v, from the whole stream %v", err, whole.err)
 			}
 		}
 	})
@@ -140,7 +140,7 @@ func FuzzParse(f *testing.F) {
 					t.Errorf("%v: Parse returned the error %v", d, err)
 				}
 				if !same(p, wire.Packet{}) {
-					t.Errorf("%v: Parse returned %+v beside the error %v", d, p, err)
+					t.Errorf("%v: Parse returned %+v with the error %v", d, p, err)
 				}
 				continue
 			}
@@ -149,7 +149,7 @@ func FuzzParse(f *testing.F) {
 			if err != nil || need != 0 {
 				t.Fatalf("%v: Frame of an appended packet: need %d, %v", d, need, err)
 			}
-			// Standard keeps every byte; Demo every byte but the value of a failure.
+			// Standard keeps every byte; Demo every byte except the code of a failure.
 			want := bytes.Clone(payload)
 			if d == wire.Demo && isAck(p.Command) {
 				want[9] = min(want[9], 1)

@@ -7,16 +7,16 @@ import (
 	"strconv"
 )
 
-// Command is the first byte of a payload and says what the rest is. The
-// constants are what package wire speaks of; the byte itself is the [Dialect]'s.
+// Command is the kind of a packet, encoded in the first byte of its payload. The
+// constants are this package's values; a [Dialect] maps them to bytes.
 type Command uint8
 
 const (
 	Conn      Command = 0x01 // client to server: credentials or options, and the heartbeat
 	Submit    Command = 0x02 // client to server: a request
-	Deliver   Command = 0x03 // server to client: a push that nobody asked for
-	ConnAck   Command = 0x81 // server to client: the answer to a Conn, and every refusal that has no request
-	SubmitAck Command = 0x82 // server to client: the answer to a Submit
+	Deliver   Command = 0x03 // server to client: a push
+	ConnAck   Command = 0x81 // server to client: the reply to a Conn, and every refusal without a request
+	SubmitAck Command = 0x82 // server to client: the reply to a Submit
 )
 
 // String returns the constant's name, or the byte in hexadecimal, as in "0x7f".
@@ -37,39 +37,39 @@ func (c Command) String() string {
 	return string([]byte{'0', 'x', digits[c>>4], digits[c&15]})
 }
 
-// Packet is one decoded payload, or one to encode.
+// Packet is a decoded payload, or one to encode.
 type Packet struct {
 	Command Command
-	Result  Result // ConnAck and SubmitAck only; in the others it is zero, and ignored
-	ID      uint64 // the sender's choice, opaque to the receiver; an ack repeats its request's
+	Result  Result // ConnAck and SubmitAck only; zero and ignored in the others
+	ID      uint64 // chosen by the sender, opaque to the receiver; an ack repeats its request's
 	Content []byte // after Parse it aliases the payload, and is empty but not nil when there is none
 }
 
 const (
-	plainHead = 1 + 8         // a payload's bytes before the content: command, id
+	plainHead = 1 + 8         // bytes of a payload before the content: command, id
 	ackHead   = plainHead + 1 // command, id, result
 
-	resultAt = HeaderSize + plainHead // the result's place in an ack's frame
+	resultAt = HeaderSize + plainHead // offset of the result in an ack's frame
 )
 
-// Parse decodes one payload, as [Frame] cut it. The packet's content aliases
+// Parse decodes one payload, as returned by [Frame]. The packet's content aliases
 // payload.
 //
-// err is [UnknownCommand] when the first byte is no command of this dialect,
-// whatever follows it, and [Malformed] when the payload is too short for its
-// command (or, in [Demo], an ack is too long). Result codes that this package
-// has no name for are no error: they are newer than it is.
+// err is [UnknownCommand] when the first byte is not a command of this dialect, whatever
+// follows it, and [Malformed] when the payload is too short for its command (or, in
+// [Demo], an ack is too long). Unknown result codes are not an error: the peer may be
+// newer than this package.
 func (d Dialect) Parse(payload []byte) (p Packet, err error) {
 	err = d.ParseInto(&p, payload)
 	return p, err
 }
 
-// ParseInto is [Dialect.Parse] into a packet that the caller keeps for one
-// payload after the other. After an error p is as it was.
+// ParseInto is [Dialect.Parse] into a packet that the caller reuses. After an error p is
+// unchanged.
 //
-// Cost: 2 to 3 ns, no allocations (BenchmarkParse). Parse costs twice as much
-// where its result is copied: the copy reads 16 bytes at a time what was just
-// written in smaller pieces, and waits for it.
+// Cost: 2 to 3 ns, no allocations (BenchmarkParse). Parse costs twice as much where its
+// result is copied: the copy loads 16 bytes at a time from smaller recent stores, which
+// defeats store forwarding.
 func (d Dialect) ParseInto(p *Packet, payload []byte) error {
 	if len(payload) == 0 {
 		return Malformed
@@ -96,20 +96,20 @@ func (d Dialect) ParseInto(p *Packet, payload []byte) error {
 	return UnknownCommand
 }
 
-// Append appends p to dst as one whole frame and returns the longer slice. It
-// grows dst at most once. p.Content must not lie in the spare capacity of dst.
-// It does not know the receiver's limit; a frame is 13 bytes longer than its
-// content, an ack 14.
+// Append appends p to dst as one whole frame and returns the extended slice. It grows dst
+// at most once. p.Content must not lie in the spare capacity of dst. Append does not
+// check the receiver's frame size limit; a frame is 13 bytes longer than its content, an
+// ack 14.
 //
-// It panics when p.Command is none of the constants, and when the content does
-// not fit a 32-bit length.
+// It panics when p.Command is not one of the constants, and when the frame does not fit a
+// 32-bit length.
 //
-// Cost with room in dst: about 7 ns for 32 bytes of content, no
-// allocations (BenchmarkAppend).
+// Cost with room in dst: about 7 ns for 32 bytes of content, no allocations
+// (BenchmarkAppend).
 func (d Dialect) Append(dst []byte, p Packet) []byte {
 	head, content := d.parts(p.Command, p.Content)
 	size := HeaderSize + head + len(content)
-	length := frameLength(size) // before anything grows
+	length := frameLength(size) // panics before dst grows
 	dst = appendHead(slices.Grow(dst, size), length, d.code(p.Command), p.ID)
 	if head == ackHead {
 		dst = append(dst, byte(d.result(p.Result)))
@@ -117,9 +117,9 @@ func (d Dialect) Append(dst []byte, p Packet) []byte {
 	return append(dst, content...)
 }
 
-// Split is [Dialect.Append] in two pieces, for a caller that copies the content
-// elsewhere or not at all: it appends the frame's head to dst and returns it
-// with the content that must follow on the wire (none for an ack in [Demo]).
+// Split is [Dialect.Append] without the copy of the content: it appends the frame's head
+// to dst and returns it with the content that must follow on the wire (none for an ack in
+// [Demo]).
 func (d Dialect) Split(dst []byte, p *Packet) (head, content []byte) {
 	n, content := d.parts(p.Command, p.Content)
 	dst = appendHead(dst, frameLength(HeaderSize+n+len(content)), d.code(p.Command), p.ID)
@@ -129,8 +129,9 @@ func (d Dialect) Split(dst []byte, p *Packet) (head, content []byte) {
 	return dst, content
 }
 
-// parts is how long the head of c is behind the length, and what of the content
-// follows it. Its panic is a constant so that it is inlined.
+// parts returns the length of c's head after the length field, and the part of the
+// content that follows it. Its panic message is a constant, so that the function is
+// inlined.
 func (d Dialect) parts(c Command, whole []byte) (head int, content []byte) {
 	switch c {
 	case Conn, Submit, Deliver:
@@ -144,11 +145,10 @@ func (d Dialect) parts(c Command, whole []byte) (head int, content []byte) {
 	panic("wire: encoding a packet without a known command")
 }
 
-// BeginAck appends the head of the ack that answers request, which must be Conn
-// or Submit (it panics otherwise). The caller appends the content behind it,
-// cuts it back at will, and finishes the frame with [Dialect.EndAck], giving the
-// length that dst had before BeginAck as start. Until then the frame's length
-// and result are not valid.
+// BeginAck appends the head of the ack to request, which must be Conn or Submit; it
+// panics otherwise. The caller appends the content, may truncate it again, and finishes
+// the frame with [Dialect.EndAck], passing the length that dst had before BeginAck as
+// start. Until then the frame's length and result are not valid.
 //
 // Cost of the pair with room in dst: about 7 ns, no allocations (BenchmarkAck).
 func (d Dialect) BeginAck(dst []byte, request Command, id uint64) []byte {
@@ -158,16 +158,16 @@ func (d Dialect) BeginAck(dst []byte, request Command, id uint64) []byte {
 	case Submit:
 		ack = SubmitAck
 	default:
-		panic("wire: BeginAck answers Conn and Submit only, not " + request.String())
+		panic("wire: BeginAck needs Conn or Submit, not " + request.String())
 	}
 	return append(appendHead(dst, 0, d.code(ack), id), byte(OK))
 }
 
-// EndAck writes length and result into the frame that begins at dst[start] and
-// reaches to the end of dst, and returns dst. In [Demo] it first cuts the frame
-// after its result, so dst may come back shorter.
+// EndAck fills in length and result of the frame that begins at dst[start] and extends to
+// the end of dst, and returns dst. In [Demo] it first cuts the frame after its result, so
+// dst may become shorter.
 //
-// It panics when no ack can begin at start, and when the frame does not fit a
+// It panics when start is not the begin of an ack, and when the frame does not fit a
 // 32-bit length.
 func (d Dialect) EndAck(dst []byte, start int, r Result) []byte {
 	if start < 0 || len(dst)-start < HeaderSize+ackHead {
@@ -182,7 +182,7 @@ func (d Dialect) EndAck(dst []byte, start int, r Result) []byte {
 	return dst
 }
 
-// appendHead appends what all packets begin with, in one step.
+// appendHead appends the fields that all packets begin with, in one step.
 func appendHead(dst []byte, length uint32, code byte, id uint64) []byte {
 	return append(dst,
 		byte(length>>24), byte(length>>16), byte(length>>8), byte(length),
@@ -191,7 +191,7 @@ func appendHead(dst []byte, length uint32, code byte, id uint64) []byte {
 		byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
 }
 
-// frameLength is n as a frame's length field.
+// frameLength converts n to a frame's length field, or panics.
 func frameLength(n int) uint32 {
 	if uint64(n) > math.MaxUint32 {
 		panic("wire: a frame does not fit its 32-bit length")

@@ -11,7 +11,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// protocolPage is docs/protocol.md; the tests here hold it to the code.
+// protocolPage returns docs/protocol.md; the tests here compare it with the code.
 func protocolPage(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("../docs/protocol.md")
@@ -21,7 +21,7 @@ func protocolPage(t *testing.T) string {
 	return string(page)
 }
 
-// resultName is the name of r in the page.
+// resultName returns the name of r on the page.
 func resultName(r wire.Result) string { return strings.TrimPrefix(r.Error(), "wire: ") }
 
 func TestProtocolPageListsTheResults(t *testing.T) {
@@ -35,7 +35,7 @@ func TestProtocolPageListsTheResults(t *testing.T) {
 			t.Errorf("result %d is %q in the page and %q in the code", i, r[2], want)
 		}
 	}
-	// The first code that prints as a number is the first that has no row.
+	// The first code that prints as a number is the first without a row.
 	named := 0
 	for resultName(wire.Result(named)) != fmt.Sprintf("result %d", named) {
 		named++

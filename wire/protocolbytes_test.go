@@ -10,8 +10,8 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// The conversations of docs/protocol.md, in both dialects, are what is written for
-// what stands behind them, to the byte; and the demo's is also what is read.
+// The bytes of the conversations in docs/protocol.md, in both dialects, are what the
+// codec writes for the packets next to them; those of the demo are also parsed.
 func TestProtocolPageBytes(t *testing.T) {
 	line := regexp.MustCompile(`(?m)^(demo )?(client|server)  ([0-9a-f ]+?) +# (\w+) (\d+) ?([a-z ]+?)? ?("[^"]*")?$`)
 	seen := map[wire.Dialect]int{}
@@ -22,13 +22,13 @@ func TestProtocolPageBytes(t *testing.T) {
 		}
 		p, ok := packetOf(l[4], l[5], l[6], l[7])
 		if !ok {
-			t.Errorf("what is this: %s", l[0])
+			t.Errorf("cannot parse this line: %s", l[0])
 			continue
 		}
 		seen[d]++
 		want := unhex(t, l[3])
 		if got := d.Append(nil, p); !bytes.Equal(got, want) {
-			t.Errorf("%v: %v is % x, and in the page: %s", d, p, got, l[0])
+			t.Errorf("%v: %v is % x, but on the page: %s", d, p, got, l[0])
 		}
 		payload, need, err := wire.Frame(want, limit)
 		if err != nil || need != 0 {
@@ -41,7 +41,7 @@ func TestProtocolPageBytes(t *testing.T) {
 		}
 	}
 	if seen[wire.Standard] < 7 || seen[wire.Demo] < 7 {
-		t.Errorf("the page shows %v packets of the two dialects", seen)
+		t.Errorf("the page shows %v packets for the two dialects", seen)
 	}
 }
 
@@ -75,7 +75,7 @@ func packetOf(command, id, result, content string) (p wire.Packet, ok bool) {
 	return p, false
 }
 
-// TestPacketOf tries what is read from a line.
+// TestPacketOf checks the parser of the lines.
 func TestPacketOf(t *testing.T) {
 	if p, ok := packetOf("SubmitAck", "3", "too large", `"x"`); !ok || p.Command != wire.SubmitAck || p.ID != 3 || p.Result != wire.TooLarge || string(p.Content) != "x" {
 		t.Errorf("%v, %v", p, ok)

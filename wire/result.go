@@ -2,32 +2,31 @@ package wire
 
 import "strconv"
 
-// Result is an ack's result code. Every code but [OK] is also an error: one that
-// a parser or a client returns, and one that a handler may return to have its
-// request answered with it. Compare with errors.Is or ==; an interface holding a
-// Result costs no allocation.
+// Result is an ack's result code. Every code except [OK] is also an error: parsers and
+// clients return it, and a handler may return it to answer its request with that code.
+// Compare with errors.Is or ==; storing a Result in an interface does not allocate.
 //
 // The set is open: a peer may send a code that is newer than this package.
-// docs/protocol.md says of each who sends it and whether the connection lives.
+// docs/protocol.md lists for each code who sends it and whether the connection stays
+// open.
 type Result uint8
 
 const (
-	OK             Result = 0  // done; never return it as an error
+	OK             Result = 0  // success; never return it as an error
 	Failed         Result = 1  // the handler returned an error
 	Malformed      Result = 2  // a length under MinFrame, or a payload too short for its command
 	TooLarge       Result = 3  // a length over the receiver's limit
 	UnknownCommand Result = 4  // a first byte that is not a command
-	Overloaded     Result = 5  // too many connections, or too much unfinished input
-	Unauthorised   Result = 6  // the handler does not accept who asks
-	ShuttingDown   Result = 7  // the server drains
-	TooSlow        Result = 8  // a frame took longer than its time to arrive
-	Idle           Result = 9  // the connection said nothing for too long
+	Overloaded     Result = 5  // too many connections, or too much unprocessed input
+	Unauthorised   Result = 6  // the handler rejects the client's credentials
+	ShuttingDown   Result = 7  // the server is draining
+	TooSlow        Result = 8  // a frame took too long to arrive
+	Idle           Result = 9  // idle timeout: the client sent nothing for too long
 	Internal       Result = 10 // the handler panicked
 )
 
-// Error returns "wire: " and the code's name in docs/protocol.md, as in
-// "wire: too large". A code without a name prints as "wire: result 200"; only
-// that allocates.
+// Error returns "wire: " and the code's name in docs/protocol.md, as in "wire: too
+// large". An unknown code prints as "wire: result 200"; only that allocates.
 func (r Result) Error() string {
 	switch r {
 	case OK:

@@ -1,5 +1,5 @@
-// Package wire turns bytes into frames and packets, and packets into bytes. It
-// does no I/O, keeps no state, and depends on the standard library alone.
+// Package wire encodes and decodes frames and packets. It does no I/O, keeps no state,
+// and depends on the standard library alone.
 //
 // A frame is a length and a payload; the length counts its own four bytes:
 //
@@ -13,43 +13,43 @@
 //	| length uint32 | command | id, 8 bytes        | result | content     |   ConnAck, SubmitAck
 //	+---------------+---------+--------------------+--------+- - - - - - -+
 //
-// Numbers are big-endian. [Frame] cuts the first frame of a buffer,
-// [Dialect.Parse] decodes its payload, and [Dialect.Append] writes a packet as
-// one whole frame. A server whose reply grows behind its head uses
-// [Dialect.BeginAck] and [Dialect.EndAck] instead, which copy nothing.
+// Numbers are big-endian. [Frame] returns the payload of the first frame in a buffer,
+// [Dialect.Parse] decodes it, and [Dialect.Append] encodes a packet as one whole frame. A
+// server that builds its reply in place uses [Dialect.BeginAck] and [Dialect.EndAck]
+// instead, which copy nothing.
 //
-// Every function is safe for concurrent use on different memory. Nothing
-// decoded is copied: payloads and contents alias the input and are valid as
-// long as it is.
+// Every function is safe for concurrent use on different memory. Decoding copies nothing:
+// payloads and contents alias the input and are valid as long as it is.
 //
-// The protocol itself, for clients in any language, is docs/protocol.md.
+// The protocol itself, for clients in any language, is in docs/protocol.md.
 package wire
 
 import "encoding/binary"
 
 const (
-	// HeaderSize is the length field in front of every payload: a big-endian
+	// HeaderSize is the size of the length field before every payload: a big-endian
 	// unsigned 32-bit count of the whole frame, itself included.
 	HeaderSize = 4
 
-	// MinFrame is the shortest frame that can be: a length and a command.
+	// MinFrame is the length of the shortest valid frame: a length field and a command.
 	MinFrame = HeaderSize + 1
 )
 
-// Frame cuts the first frame of in, which may hold less than one frame or many.
+// Frame returns the payload of the first frame in in, which may hold part of a frame or
+// many frames.
 //
-//   - A whole frame is there: its payload, never empty. It aliases in; its
+//   - The frame is complete: payload is not empty and aliases in. Its
 //     capacity ends with it, so appending to it cannot reach the next frame. The
 //     frame took HeaderSize+len(payload) bytes of in.
-//   - It is not: need is at least 1 and nothing else is returned. need is what
+//   - The frame is incomplete: need is at least 1 and nothing else is returned. need is what
 //     the length still lacks while the length is incomplete, and then exactly
 //     what the frame still lacks, so reading need bytes never reads too far.
-//   - It never will be: err is [Malformed] when the length is under [MinFrame],
-//     else [TooLarge] when it is over limit. Both are said as soon as the length
+//   - The frame is invalid: err is [Malformed] when the length is under [MinFrame],
+//     else [TooLarge] when it is over limit. Both are returned as soon as the length
 //     is complete, whatever follows it, and before anything is allocated.
 //
-// limit bounds the whole frame, its length field included; it must be positive,
-// and Frame panics when it is not. The length is unsigned on every platform.
+// limit bounds the whole frame including its length field; Frame panics when it is not
+// positive. The length is unsigned on every platform.
 //
 // Cost: 2 to 3 ns, no allocations (BenchmarkFrame).
 func Frame(in []byte, limit int) (payload []byte, need int, err error) {

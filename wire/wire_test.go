@@ -27,19 +27,19 @@ func unhex(t testing.TB, s string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(strings.Join(strings.Fields(s), ""))
 	if err != nil {
-		t.Fatalf("bad hex in the test itself: %v", err)
+		t.Fatalf("invalid hex in the test: %v", err)
 	}
 	return b
 }
 
 func isAck(c wire.Command) bool { return c == wire.ConnAck || c == wire.SubmitAck }
 
-// same says whether two packets mean the same; no content is an empty content.
+// same reports whether two packets are equal; no content equals empty content.
 func same(a, b wire.Packet) bool {
 	return a.Command == b.Command && a.Result == b.Result && a.ID == b.ID && bytes.Equal(a.Content, b.Content)
 }
 
-// carried is what is left of p when it has crossed d.
+// carried returns what is left of p after encoding and decoding in d.
 func carried(d wire.Dialect, p wire.Packet) wire.Packet {
 	if !isAck(p.Command) {
 		p.Result = wire.OK
@@ -50,7 +50,7 @@ func carried(d wire.Dialect, p wire.Packet) wire.Packet {
 	return p
 }
 
-// mustPanic runs f and checks that it panics with the package's name in front.
+// mustPanic runs f and checks that it panics with the package's name as prefix.
 func mustPanic(t *testing.T, what string, f func()) {
 	t.Helper()
 	defer func() {
@@ -120,10 +120,10 @@ func TestFrameLimitMustBePositive(t *testing.T) {
 	}
 }
 
-// The decoder published with the article takes the length as a signed number,
-// subtracts 4, and makes a slice of the rest: the whole process dies of these
-// four bytes, or allocates a gibibyte for them. Here they are plain errors, with
-// nothing behind them as well as with everything, and cost no memory.
+// The decoder published with the article reads the length as a signed number, subtracts
+// 4, and allocates a slice for the rest: these four bytes crash the whole process, or
+// make it allocate a gibibyte. Here they are plain errors, whatever follows them, and
+// allocate nothing.
 func TestArticleDecoderDiesOnFourBytes(t *testing.T) {
 	tests := []struct {
 		length uint32
@@ -213,7 +213,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Every first byte with a long enough body: exactly five mean something.
+// Of all first bytes with a long enough body, exactly five are commands.
 func TestEveryCommandByte(t *testing.T) {
 	want := map[wire.Dialect]map[byte]wire.Command{
 		wire.Standard: {0x01: wire.Conn, 0x02: wire.Submit, 0x03: wire.Deliver, 0x81: wire.ConnAck, 0x82: wire.SubmitAck},
@@ -253,7 +253,7 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// One growth is what slices.Grow allocates: once, and once more under -race.
+// One growth costs what slices.Grow allocates: once, and once more under -race.
 func TestAppendGrowsOnce(t *testing.T) {
 	p := wire.Packet{Command: wire.SubmitAck, Content: make([]byte, 1000)}
 	var frame []byte
@@ -264,7 +264,7 @@ func TestAppendGrowsOnce(t *testing.T) {
 	_ = frame
 }
 
-// The two halves around a growing content write what Append writes at once.
+// BeginAck and EndAck around a growing content write what Append writes at once.
 func TestBeginAckEndAck(t *testing.T) {
 	answers := map[wire.Command]wire.Command{wire.Conn: wire.ConnAck, wire.Submit: wire.SubmitAck}
 	rapid.Check(t, func(t *rapid.T) {

@@ -9,76 +9,75 @@ import (
 	"time"
 )
 
-// AutoOptions bound a limit that finds itself. The zero value works.
+// AutoOptions bound an adaptive limit. The zero value works.
 //
-// The pool looks at itself about 45 times a second while it has tasks. When
-// tasks wait and only the limit keeps them waiting, it tries a higher limit, and
-// from time to time a lower one: it alternates between the two and keeps the
-// higher one if its throughput is worth the additional workers. A limit that
-// tasks do not reach is not judged and does not grow; after half a minute it
-// sinks to the number of workers in use.
+// The pool samples itself about 45 times a second while it has tasks. When tasks wait
+// only because of the limit, it tries a higher limit, and from time to time a lower one:
+// it alternates between the two and keeps the higher one if the gain in throughput is
+// worth the additional workers. A limit that is not reached is not evaluated and does not
+// grow; after half a minute it falls to the number of workers in use.
 type AutoOptions struct {
 	// Min is the lowest limit. Zero: 1.
 	Min int
-	// Max is the highest limit. Zero: 1024 for each processor.
+	// Max is the highest limit. Zero: 1024 per processor.
 	Max int
-	// Start is the first limit. Zero: two for each processor.
+	// Start is the initial limit. Zero: two per processor.
 	Start int
 }
 
-// Decision is one step of an Auto pool's limit: a trial of another limit, or the
-// way back from one. It carries what was measured just before. That the limit
-// alternates during a trial is not logged.
+// Decision is one step of an Auto pool's limit: a trial of another limit, or the return
+// from one, with the measurements just before it. The alternation of the limit during a
+// trial is not recorded.
 type Decision struct {
 	At       time.Time
 	From, To int
 	Reason   Reason
-	// Measured: tasks a second, mean numbers of tasks running and waiting,
-	// the used part of the processors (negative: not known), and goroutines that
-	// waited for a processor.
+	// Measurements: tasks per second, mean numbers of running and of waiting tasks, CPU
+	// utilisation (0 to 1; negative: unknown), and runnable goroutines (scheduler
+	// backlog).
 	Throughput, Running, Waiting, CPU, Runnable float64
 }
 
 const (
-	look          = 20 * time.Millisecond // between two looks at the pool
+	look          = 20 * time.Millisecond // sampling interval
 	shortest      = 100 * time.Millisecond
 	longest       = time.Second
-	fewest        = 50  // tasks that make a window before it is longest
-	keptDecisions = 128 // in the log
+	fewest        = 50  // tasks that complete a window before its maximum length
+	keptDecisions = 128 // length of the log
 )
 
-// census is what the crew counts at one moment.
+// census is a sample of the crew's counters.
 type census struct {
 	limit, busy, waiting, inUse int
-	bound                       bool // tasks wait, and only for the limit
+	bound                       bool // tasks wait, and only because of the limit
 	done                        int64
 }
 
-// machine is the state of the machine at one moment.
+// machine is a sample of the machine's state.
 type machine struct {
-	cpu      time.Duration // used by the process; negative: not known
+	cpu      time.Duration // CPU time of the process; negative: unknown
 	procs    int
 	runnable int // goroutines that wait for a processor
 }
 
-// pilot looks at a crew and steers its limit.
+// pilot samples a crew and sets its limit.
 type pilot struct {
 	climb   climb
 	machine func() machine
 	timer   *time.Timer
-	fresh   bool // the next look begins a window; the crew's lock
+	fresh   bool // the next sample starts a window; guarded by the crew's lock
 
-	// Of the timer's function alone:
+	// Used by the timer's function alone:
 	began        time.Time
 	done         int64
 	cpu          time.Duration
-	looks        int // negative: the next window begins when the change of the limit shows
+	looks        int // negative: the next window starts when the change of the limit has taken effect
 	inUse, crowd int
 	sum          struct{ busy, waiting, runnable, bound int }
 	samples      [1]metrics.Sample
 
 	mu  sync.Mutex
-	log []Decision // a circle once it is full
+	log []Decision // ring buffer once it is full
 	at  int
 }
 
@@ -100,7 +99,7 @@ func newPilot(o AutoOptions) *pilot {
 	return p
 }
 
-// look reads the state of the machine.
+// look samples the state of the machine.
 func (p *pilot) look() machine {
 	m := machine{cpu: -1, procs: runtime.GOMAXPROCS(0)}
 	if cpu, known := processTime(); known {
@@ -113,7 +112,7 @@ func (p *pilot) look() machine {
 	return m
 }
 
-// begin has the crew looked at until it is quiet; the crew's lock is held.
+// begin starts sampling, until the crew is idle; the crew's lock is held.
 func (p *pilot) begin(observe func()) {
 	p.fresh = true
 	if p.timer == nil {
@@ -123,10 +122,10 @@ func (p *pilot) begin(observe func()) {
 	}
 }
 
-// end reports whether nobody will look any more; the crew's lock is held.
+// end stops sampling, and reports whether it stopped the timer; the crew's lock is held.
 func (p *pilot) end() bool { return p.timer.Stop() }
 
-// census counts; mu is held.
+// census samples the counters; mu is held.
 func (c *crew[T]) census() census {
 	c.recall()
 	busy := c.busy()
@@ -137,10 +136,10 @@ func (c *crew[T]) census() census {
 	}
 }
 
-// observe is one look at the crew.
+// observe takes one sample.
 func (c *crew[T]) observe() {
 	p := c.pilot
-	runtime.Gosched() // goroutines that the same tick woke run first: they are no sign of busy processors
+	runtime.Gosched() // let goroutines woken by the same tick run first: they do not mean that processors are busy
 	c.mu.Lock()
 	now := c.census()
 	fresh := p.fresh
@@ -148,7 +147,7 @@ func (c *crew[T]) observe() {
 	c.mu.Unlock()
 	limit := p.see(time.Now(), now, fresh)
 	c.mu.Lock()
-	if limit != now.limit && c.limit == now.limit { // else Resize was called just now
+	if limit != now.limit && c.limit == now.limit { // otherwise Resize was called just now
 		c.setLimit(limit)
 	}
 	if c.ended || now.busy+now.waiting == 0 && c.started == now.done && c.queued == 0 {
@@ -156,11 +155,11 @@ func (c *crew[T]) observe() {
 		c.exit() // unlocks
 		return
 	}
-	p.timer.Reset(look + rand.N(look/4)) // out of step with tasks that use timers
+	p.timer.Reset(look + rand.N(look/4)) // jitter: avoids lockstep with tasks that use timers
 	c.mu.Unlock()
 }
 
-// see adds one look to the window, and is the limit from now on.
+// see adds one sample to the window, and returns the new limit.
 func (p *pilot) see(at time.Time, now census, fresh bool) (limit int) {
 	m := p.machine()
 	if p.climb.moved(now.limit) || fresh || p.looks < 0 {
@@ -202,7 +201,7 @@ func (p *pilot) see(at time.Time, now census, fresh bool) (limit int) {
 	return p.climb.limit
 }
 
-// open begins a window.
+// open starts a window.
 func (p *pilot) open(at time.Time, now census, cpu time.Duration) {
 	p.began, p.done, p.cpu, p.looks, p.inUse, p.crowd = at, now.done, cpu, 0, 0, math.MaxInt
 	p.sum.busy, p.sum.waiting, p.sum.runnable, p.sum.bound = 0, 0, 0, 0

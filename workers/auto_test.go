@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A whole pool in fake time, on a machine that says it is idle: it grows to what
-// the tasks can use, says why, and is not looked at any more when it is quiet.
+// A whole pool in fake time, on a machine that reports idle processors: its limit grows
+// to what the tasks can use, gives reasons, and sampling stops when the pool is idle.
 func TestAutoPoolGrowsAndRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Options{Limit: Auto(AutoOptions{Min: 2, Max: 200, Start: 4})})
@@ -19,7 +19,7 @@ func TestAutoPoolGrowsAndRests(t *testing.T) {
 		var done atomic.Int64
 		task := func() {
 			downstream <- struct{}{}
-			<-time.After(time.Duration(25+(done.Add(1)*7919)%51) * time.Millisecond) // 50 on average, out of step
+			<-time.After(time.Duration(25+(done.Add(1)*7919)%51) * time.Millisecond) // 50 on average, with jitter
 			<-downstream
 		}
 		begin := time.Now()
@@ -48,7 +48,7 @@ func TestAutoPoolGrowsAndRests(t *testing.T) {
 		quiet := looks
 		<-time.After(time.Hour)
 		if looks != quiet {
-			t.Errorf("a quiet pool was looked at %d times", looks-quiet)
+			t.Errorf("an idle pool was sampled %d times", looks-quiet)
 		}
 		p.Resize(7)
 		if st := p.Stats(); st.Limit != 7 || st.Workers != 0 {
@@ -72,7 +72,7 @@ func TestDecisionsAreBounded(t *testing.T) {
 	}
 }
 
-// A trial whose lower limit no longer binds ends where it began, without a verdict.
+// A trial whose lower limit no longer binds ends where it began, without a decision.
 func TestTrialEndsWithTheBacklog(t *testing.T) {
 	for _, bound := range []bool{true, false} {
 		c := climb{min: 1, max: 100, limit: 20, stride: widest}
@@ -98,7 +98,7 @@ func TestNoGrowthIntoCrowd(t *testing.T) {
 		for range 20 {
 			w := window{took: shortest, done: 100, procs: 8, bound: true, inUse: c.limit, busy: float64(c.limit), waiting: 90, cpu: 0.5}
 			if c.limit > 8 {
-				w.done = 200 // by luck
+				w.done = 200 // by chance
 				if crowded {
 					w.crowd = c.limit - 8
 				}
@@ -112,9 +112,9 @@ func TestNoGrowthIntoCrowd(t *testing.T) {
 	}
 }
 
-// Goroutines that wait for a processor while the limit is no higher than the
-// number of processors are not workers that are too many: two workers that compute
-// were taken for one too many, because those who bring the tasks waited.
+// While the limit does not exceed the number of processors, waiting goroutines are not
+// surplus workers: two CPU-bound workers were once judged one too many, because the
+// callers waited for processors.
 func TestGrowthToTheProcessorsIgnoresTheCrowd(t *testing.T) {
 	c := climb{min: 1, max: 2, limit: 1, stride: widest}
 	for range 20 {
@@ -126,8 +126,8 @@ func TestGrowthToTheProcessorsIgnoresTheCrowd(t *testing.T) {
 	}
 }
 
-// One worker more is a large part of a low limit, and need not be worth as much:
-// the best limit is the smallest one with 95 % of the throughput.
+// At a low limit, one more worker is a large fraction and need not add as much: the best
+// limit is the smallest one with 95 % of the throughput.
 func TestLowLimitIsWorthItsLastWorker(t *testing.T) {
 	for _, test := range []struct{ gain, limit int }{{2, 1}, {8, 2}} { // % of the second worker
 		c := climb{min: 1, max: 2, limit: 1, stride: widest}
@@ -139,13 +139,13 @@ func TestLowLimitIsWorthItsLastWorker(t *testing.T) {
 			}
 		}
 		if c.votes == 0 {
-			t.Error("no trial")
+			t.Error("no trial was started")
 		}
 	}
 }
 
-// platinummonkey's gradient was wrong for two years: whatever the windows say,
-// the limit stays between Min and Max.
+// The gradient in platinummonkey's library was wrong for two years: whatever the windows
+// show, the limit stays between Min and Max.
 func TestPlatinummonkey166RailsHold(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -166,8 +166,8 @@ func TestPlatinummonkey166RailsHold(t *testing.T) {
 	}
 }
 
-// A limit that tasks reach now and then stays, whatever the throughput: nothing
-// waits for it.
+// A limit that is reached now and then stays, whatever the throughput: nothing waits for
+// it.
 func TestHoldsWhenTheLoadIsTheLimit(t *testing.T) {
 	c := climb{min: 1, max: 100, limit: 40, stride: widest}
 	for i := range 1000 {
@@ -178,7 +178,7 @@ func TestHoldsWhenTheLoadIsTheLimit(t *testing.T) {
 	}
 }
 
-// Tasks that wait for a worker to come do not wait for the limit.
+// Tasks that wait for a worker to wake up do not wait because of the limit.
 func TestBoundOnlyByTheLimit(t *testing.T) {
 	for _, test := range []struct {
 		workers, coming, idle, queued int
@@ -199,8 +199,8 @@ func TestBoundOnlyByTheLimit(t *testing.T) {
 	}
 }
 
-// A growth trial keeps the workers that were used, not the limit that it tried:
-// a limit that doubled while nobody used it has doubled again and again.
+// A growth trial keeps the workers that were used, not the limit that it tried: otherwise
+// a limit that nobody uses doubles again and again.
 func TestGrowthKeepsWhatIsUsed(t *testing.T) {
 	c := climb{min: 1, max: 4096, limit: 250, stride: widest}
 	for range 20 {
@@ -216,7 +216,7 @@ func TestGrowthKeepsWhatIsUsed(t *testing.T) {
 	}
 }
 
-// BenchmarkLook is what watching a pool costs, 50 times a second.
+// BenchmarkLook is the cost of one sample, of which there are 50 a second.
 func BenchmarkLook(b *testing.B) {
 	p := newPilot(AutoOptions{})
 	for b.Loop() {

@@ -8,8 +8,8 @@ import (
 	"github.com/hone-go/hone/workers"
 )
 
-// BenchmarkBurst hands over 10 000 tasks and waits for them, with 8 workers. See
-// bench/pools for the comparison with others.
+// BenchmarkBurst submits 10 000 tasks and waits for them, with 8 workers. See bench/pools
+// for the comparison with other libraries.
 func BenchmarkBurst(b *testing.B) {
 	const burst = 10_000
 	ctx, cancel := context.WithCancel(context.Background())
@@ -25,9 +25,9 @@ func BenchmarkBurst(b *testing.B) {
 		hand func()
 	}{
 		{"Go", func() { p.Go(context.Background(), done) }},
-		{"Go with a context that can end", func() { p.Go(ctx, done) }},
+		{"Go with a cancellable context", func() { p.Go(ctx, done) }},
 		{"Func", func() { f.Go(context.Background(), &all) }},
-		{"Func with a context that can end", func() { f.Go(ctx, &all) }},
+		{"Func with a cancellable context", func() { f.Go(ctx, &all) }},
 	} {
 		b.Run(way.name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -43,7 +43,7 @@ func BenchmarkBurst(b *testing.B) {
 	}
 }
 
-// BenchmarkSubmit is one task and the wait for its result.
+// BenchmarkSubmit submits one task and waits for its result.
 func BenchmarkSubmit(b *testing.B) {
 	ctx := context.Background()
 	p := workers.New(fixed(8, 0))
@@ -54,7 +54,7 @@ func BenchmarkSubmit(b *testing.B) {
 	}
 }
 
-// A task costs no allocation, with contexts that can end and that cannot.
+// A task allocates nothing, with cancellable contexts and others.
 func TestNoAllocations(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -70,7 +70,7 @@ func TestNoAllocations(t *testing.T) {
 		"Func.Go, own worker": func() { f.TryGo(1) },
 	} {
 		if n := testing.AllocsPerRun(1000, func() { hand(); <-done }); n > 0 {
-			t.Errorf("%s: %v allocations a task", name, n)
+			t.Errorf("%s: %v allocations per task", name, n)
 		}
 	}
 	closeAll(t, p)

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Reason is why the limit of an Auto pool moved.
+// Reason is why the limit of an Auto pool changed.
 type Reason uint8
 
-// The reasons.
+// The reasons for a Decision.
 const (
-	Hold      Reason = iota // the limit did not move
+	Hold      Reason = iota // the limit did not change
 	Backlog                 // tasks wait and processors are idle: try more workers
-	NoGain                  // more workers did not raise the throughput enough: back
+	NoGain                  // more workers did not raise throughput enough: return
 	Contended               // goroutines wait for processors: try fewer workers
-	Costly                  // fewer workers lowered the throughput: back
-	Probe                   // try fewer workers, or give up those that were not used
+	Costly                  // fewer workers lowered throughput: return
+	Probe                   // try fewer workers, or drop unused ones
 )
 
 var reasonNames = [...]string{"hold", "backlog", "no gain", "contended", "costly", "probe"}
 
-// String is the reason in a word or two, as for a log or a metric's label.
+// String returns the reason in a word or two, for a log or a metric's label.
 func (r Reason) String() string {
 	if int(r) < len(reasonNames) {
 		return reasonNames[r]
@@ -28,38 +28,39 @@ func (r Reason) String() string {
 	return "Reason(" + strconv.Itoa(int(r)) + ")"
 }
 
-// window is what the pilot saw of a pool in some time.
+// window aggregates the samples of a period.
 type window struct {
 	took     time.Duration
 	done     int     // tasks that ended
-	bound    bool    // tasks waited, and only for the limit
+	bound    bool    // tasks waited, and only because of the limit
 	inUse    int     // highest number of workers in use
-	busy     float64 // mean number of tasks that ran
-	waiting  float64 // mean number of tasks that waited
+	busy     float64 // mean number of running tasks
+	waiting  float64 // mean number of waiting tasks
 	procs    int
-	cpu      float64 // used part of the processors; negative: not known
+	cpu      float64 // CPU utilisation; negative: unknown
 	runnable float64 // mean number of goroutines that waited for a processor
-	crowd    int     // lowest number of them
+	crowd    int     // minimum of runnable
 }
 
 func (w window) throughput() float64 { return float64(w.done) / w.took.Seconds() }
 
-// settle is how long a change of the limit takes to show: one task, by Little's law.
+// settle returns how long a change of the limit takes to show: the time of one task, by
+// Little's law.
 func (w window) settle() time.Duration {
 	return min(longest, time.Duration(w.busy*float64(w.took))/time.Duration(max(1, w.done)))
 }
 
 const (
-	full     = 0.95             // of the processors: more workers would only wait for them
-	worth    = 0.3              // 10 % more workers have to add 3 % of throughput
-	single   = 0.05             // one more worker never has to add more than this
-	crowding = 0.6              // of the added workers: they wait for processors, and a gain is noise
-	pause    = 3 * time.Second  // before a direction that failed is tried again
-	memory   = 30 * time.Second // after which a limit that is not reached sinks
+	full     = 0.95             // CPU utilisation above which more workers would only wait for processors
+	worth    = 0.3              // 10 % more workers must add 3 % of throughput
+	single   = 0.05             // one more worker never needs to add more than this
+	crowding = 0.6              // fraction of the added workers that wait for processors, above which a gain is noise
+	pause    = 3 * time.Second  // before a failed direction is tried again
+	memory   = 30 * time.Second // after which an unreached limit falls
 )
 
-// strides are the factors by which a trial changes the limit, and the lead in
-// votes that decides it: a short step shows less above the noise.
+// strides are the factors by which a trial changes the limit, and the lead in votes that
+// decides the trial: a short step shows less above the noise.
 var strides = [...]struct {
 	factor float64
 	lead   int
@@ -67,45 +68,44 @@ var strides = [...]struct {
 
 const widest = len(strides) - 1
 
-// climb looks for the smallest limit that has nearly all of the throughput. It
-// takes windows and sets a limit, without a clock and without a pool.
+// climb searches for the smallest limit with nearly the full throughput. It takes windows
+// and sets a limit, without a clock and without a pool.
 //
-// Only comparisons move the limit. During a trial the pool alternates between
-// two limits, and every pair of neighbouring windows votes: was the throughput at
-// the higher limit worth its additional workers? Neighbouring windows share the
-// noise of the machine, which can double or halve the throughput for seconds. A
-// figure remembered from earlier does not, and can be learnt in the wrong moment
-// (gradient2's drift, Netflix #134; Vegas's baseline, Netflix #165; a baseline
-// that learns the incident, failsafe-go #127). Votes have no size, so a stall
-// counts once, however long it is. One rule decides in both directions, so noise
-// favours neither.
+// Only comparisons move the limit. During a trial the pool alternates between two limits,
+// and every pair of neighbouring windows votes: was the throughput at the higher limit
+// worth its additional workers? Neighbouring windows share the noise of the machine,
+// which can double or halve throughput for seconds. A remembered baseline does not, and
+// may have been learnt at a bad moment (gradient2's drift, Netflix #134; Vegas's
+// baseline, Netflix #165; a baseline that learns the incident, failsafe-go #127). Votes
+// have no magnitude, so a stall counts once, however long it is. The same rule decides in
+// both directions, so noise favours neither.
 //
-// A comparison counts only if the lower limit was what kept tasks waiting. A
-// limit that tasks do not reach has no effect, and throughput says nothing about
-// it: it never grows, and sinks to the number of workers in use.
+// A comparison counts only if tasks waited because of the lower limit. A limit that is
+// not reached has no effect, and throughput reveals nothing about it: it never grows, and
+// falls to the number of workers in use.
 type climb struct {
 	min, max int
 	limit    int // of the pool
 
 	trial       Reason // Backlog, Contended or Probe; Hold: none
-	base, other int    // the limits compared; the trial began at base
-	before      window // the previous one, at the other of the two
-	lead, votes int    // votes for the higher limit minus votes for the lower; all votes
+	base, other int    // the limits under comparison; the trial began at base
+	before      window // the previous window, at the other of the two limits
+	lead, votes int    // votes for the higher limit minus votes for the lower; total votes
 	stride      int
 
-	growIn, shrinkIn time.Duration // until the next trial in that direction
-	slack            time.Duration // since the limit was reached
-	peak             int           // workers in use in that time
+	growIn, shrinkIn time.Duration // time until the next trial in that direction
+	slack            time.Duration // time since the limit was last reached
+	peak             int           // maximum of workers in use in that time
 }
 
-// step is a change of the limit for a reason. Without one, the limit stays or
+// step is a change of the limit with its reason. With Hold, the limit stays or
 // alternates.
 type step struct {
 	why      Reason
 	from, to int
 }
 
-// next takes a window and may set another limit.
+// next takes a window and may change the limit.
 func (c *climb) next(w window) step {
 	c.growIn, c.shrinkIn = max(0, c.growIn-w.took), max(0, c.shrinkIn-w.took)
 	crowded := c.limit > w.procs && 4*w.crowd > c.limit
@@ -132,18 +132,18 @@ func (c *climb) next(w window) step {
 	fewer, more := c.scaled(1/factor), c.scaled(factor)
 	switch {
 	case w.bound && !crowded && w.cpu < full && c.limit < c.max && c.growIn == 0:
-		tasks := int(w.busy + w.waiting) // more workers than tasks could not be used
+		tasks := int(w.busy + w.waiting) // more workers than tasks would be idle
 		return c.try(Backlog, min(more, max(tasks, c.scaled(strides[0].factor))), w)
 	case c.limit <= c.min || c.shrinkIn > 0:
 	case crowded:
 		return c.try(Contended, fewer, w)
-	case w.bound && (c.limit > w.procs || w.cpu*float64(w.procs) < 0.8*float64(c.limit)): // else fewer would leave processors idle
+	case w.bound && (c.limit > w.procs || w.cpu*float64(w.procs) < 0.8*float64(c.limit)): // otherwise fewer would leave processors idle
 		return c.try(Probe, fewer, w)
 	}
 	return step{}
 }
 
-// scaled is the limit times a factor, and never the same.
+// scaled returns the limit times a factor, and at least one worker more or less.
 func (c *climb) scaled(factor float64) int {
 	n := int(float64(c.limit)*factor + 0.5)
 	if factor > 1 {
@@ -152,7 +152,7 @@ func (c *climb) scaled(factor float64) int {
 	return max(min(n, c.limit-1), c.min)
 }
 
-// moved reports whether somebody else has set the limit.
+// moved reports whether somebody else has changed the limit.
 func (c *climb) moved(limit int) bool {
 	if limit == c.limit {
 		return false
@@ -161,7 +161,7 @@ func (c *climb) moved(limit int) bool {
 	return true
 }
 
-// sink lowers a limit that was not reached for long to what was.
+// sink lowers a limit that was not reached for long to the peak of workers in use.
 func (c *climb) sink(w window) step {
 	c.slack, c.peak = c.slack+w.took, max(c.peak, w.inUse)
 	if c.slack < memory {
@@ -173,15 +173,15 @@ func (c *climb) sink(w window) step {
 	return step{Probe, from, c.limit}
 }
 
-// try begins a trial.
+// try starts a trial.
 func (c *climb) try(why Reason, other int, w window) step {
 	c.trial, c.base, c.other, c.before, c.lead, c.votes = why, c.limit, other, w, 0, 0
 	c.limit = other
 	return step{why, c.base, other}
 }
 
-// vote compares a window of a trial with the one before, and ends the trial when
-// the lead is large enough.
+// vote compares a window of a trial with the previous one, and ends the trial when the
+// lead is large enough.
 func (c *climb) vote(w window) step {
 	few, many := min(c.base, c.other), max(c.base, c.other)
 	low, high := c.before, w
@@ -192,7 +192,7 @@ func (c *climb) vote(w window) step {
 	}
 	added := float64(many - few)
 	gain := worth * added / float64(few)
-	if added == 1 { // else few workers would have to add a large part of the throughput each
+	if added == 1 { // otherwise with few workers each would have to add a large share of the throughput
 		gain = min(gain, single)
 	}
 	c.votes++
@@ -212,8 +212,8 @@ func (c *climb) vote(w window) step {
 	return step{}
 }
 
-// needed is the lead that decides the trial. A step of one worker is the shortest
-// there is, whatever its share of the limit.
+// needed returns the lead that decides the trial. A step of one worker counts as the
+// shortest, whatever its share of the limit.
 func (c *climb) needed() int {
 	if max(c.base, c.other)-min(c.base, c.other) == 1 {
 		return strides[0].lead
@@ -225,11 +225,11 @@ func (c *climb) needed() int {
 func (c *climb) end(limit int) step {
 	grow, kept, narrow := c.trial == Backlog, limit != c.base, false
 	switch {
-	case kept && c.votes == c.needed(): // unanimous: a longer step next
+	case kept && c.votes == c.needed(): // unanimous: take a longer step next
 		c.stride = min(c.stride+1, widest)
 	case !kept && c.trial == Contended:
 		c.stride = 0
-	case !kept && c.stride > 0: // a shorter one at once
+	case !kept && c.stride > 0: // take a shorter step at once
 		c.stride--
 		narrow = true
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The kinds of load of these tests, for a machine with 4 processors.
+// The kinds of load in these tests, for a machine with 4 processors.
 const procs = 4
 
 var (
@@ -18,10 +18,10 @@ var (
 	mixed     = kind{cpu: 0.001, wait: 0.03, kappa: 0.00001}
 )
 
-const mostWorkers = 256 // that best tries
+const mostWorkers = 256 // upper bound for best
 
-// few are 400 callers, and idle workers that take their time to come: tasks wait
-// although the limit does not keep them waiting.
+// few is 400 callers, with idle workers that are slow to wake up: tasks wait, but not
+// because of the limit.
 var few = kind{cpu: 0.0004, wait: 0.2, tasks: 400, handOff: 0.0004}
 
 // load is a kind, the throughput of its best fixed limit, and the smallest limit
@@ -52,7 +52,8 @@ func (p *pilotage) story() string {
 	return b.String()
 }
 
-// wantNear lets 10 s pass, and then wants 95 % of the best fixed limit.
+// wantNear lets 10 s pass, and then requires 95 % of the throughput of the best fixed
+// limit.
 func (p *pilotage) wantNear(t *testing.T, l load) {
 	t.Helper()
 	p.become(l.kind)
@@ -74,11 +75,11 @@ func TestFindsTheLimitAndFindsItAgain(t *testing.T) {
 			}
 			t.Run(from.name+" to "+to.name, func(t *testing.T) {
 				p := newPilotage(from.kind, uint64(i))
-				p.steer(15 + float64(j)) // in the midst of whatever it tries just then
+				p.steer(15 + float64(j)) // in the middle of any trial
 				p.wantNear(t, to)
 			})
 		}
-		// Where the processors are not known, throughput alone has to do.
+		// Without CPU utilisation, throughput alone has to do.
 		t.Run("blind to "+from.name, func(t *testing.T) {
 			p := newPilotage(from.kind, 7)
 			p.blind = true
@@ -90,12 +91,12 @@ func TestFindsTheLimitAndFindsItAgain(t *testing.T) {
 	}
 }
 
-// With other programs on the machine, which take up to 70 % of it for half a
-// second or nearly all of it for 60 ms, twice a second each, the limit stays near
-// the smallest one that is enough: on average within a quarter, for ten seeds of
-// ten, and for two thirds of the time (96 % in most runs; the trials of a third
-// more or less are outside). Noise of 85 % is beyond what a comparison of seconds
-// can resolve: there 1 run in 120 is outside.
+// With other programs on the machine, which take up to 70 % of it for half a second or
+// nearly all of it for 60 ms, twice a second each, the limit stays near the smallest
+// sufficient one: on average within a quarter, for ten of ten seeds, and for two thirds
+// of the time (96 % in most runs; trials that change the limit by a third are outside).
+// Noise of 85 % exceeds what a comparison of seconds can resolve: there 1 run in 120 is
+// outside.
 func TestStaysNearTheBestLimit(t *testing.T) {
 	for _, l := range loads() {
 		for seed := range uint64(20) {
@@ -119,7 +120,7 @@ func TestStaysNearTheBestLimit(t *testing.T) {
 					}
 				}
 				if mean := sum / looks; mean < low || mean > high || near < looks*2/3 {
-					t.Errorf("%d are enough: limit %.0f on average, within a quarter for %.0f %% of the time\n%s",
+					t.Errorf("%d suffice: limit %.0f on average, within a quarter for %.0f %% of the time\n%s",
 						l.limit, mean, 100*near/looks, p.story())
 				}
 			})
@@ -127,25 +128,25 @@ func TestStaysNearTheBestLimit(t *testing.T) {
 	}
 }
 
-// The limit went from 435 to 1740 and on, with 400 tasks in existence: tasks that
-// wait for a worker to come were taken for tasks that wait for the limit, and a
-// trial of a limit that was not even half used ended there without a verdict.
+// The limit once rose from 435 to 1740 and on, with only 400 tasks: tasks that waited for
+// a worker to wake up were counted as waiting because of the limit, and a trial of a
+// limit that was not even half used ended there without a decision.
 func TestFewTasksDoNotRaiseTheLimit(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			k := few
-			k.slowest = 0.3 * float64(seed%2) // every other machine has other programs
+			k.slowest = 0.3 * float64(seed%2) // every other machine runs other programs
 			p := newPilotage(k, seed)
 			p.steer(120)
 			if p.highest > 475 || p.limit < 300 {
-				t.Errorf("the limit is %d, and was %d:\n%s", p.limit, p.highest, p.story())
+				t.Errorf("the limit is %d, with a maximum of %d:\n%s", p.limit, p.highest, p.story())
 			}
 		})
 	}
 }
 
-// A limit from a time with more tasks comes back to what is in use.
+// A limit from a time with more tasks falls back to what is in use.
 func TestUnusedLimitSinks(t *testing.T) {
 	k := few
 	k.tasks = 2000
@@ -161,8 +162,8 @@ func TestUnusedLimitSinks(t *testing.T) {
 	}
 }
 
-// gradient2 adds a queue to its limit in every round: at a load that is modest
-// but for moments, it grew without end (Netflix/concurrency-limits #134).
+// gradient2 adds a queue to its limit in every round: at a load that is modest except for
+// moments, it grew without end (Netflix/concurrency-limits #134).
 func TestNetflix134NoDriftAtModestOverload(t *testing.T) {
 	for _, share := range []float64{0.5, 0.9, 1.02} {
 		t.Run(fmt.Sprint(share), func(t *testing.T) {
@@ -181,9 +182,9 @@ func TestNetflix134NoDriftAtModestOverload(t *testing.T) {
 	}
 }
 
-// Vegas took its best latency from an overloaded moment, and later took overload
-// for normal (Netflix/concurrency-limits #165): here a start in overload ends as
-// a calm one does.
+// Vegas took its best latency from a moment of overload, and later considered overload
+// normal (Netflix/concurrency-limits #165): here a start in overload ends like a calm
+// one.
 func TestNetflix165StartInOverload(t *testing.T) {
 	p := newPilotage(computing, 5)
 	p.limit = mostWorkers
@@ -193,9 +194,9 @@ func TestNetflix165StartInOverload(t *testing.T) {
 	}
 }
 
-// A baseline that moves learns the incident, and the limit rises again in the
-// midst of it (failsafe-go #127). Here something elsewhere takes ten times as
-// long and serves no more than 20 at once, for five minutes.
+// A moving baseline learns the incident, and the limit rises again in the middle of it
+// (failsafe-go #127). Here a downstream service takes ten times as long and serves no
+// more than 20 at once, for five minutes.
 func TestFailsafe127IncidentIsNotLearnt(t *testing.T) {
 	p := newPilotage(asking150, 6)
 	p.steer(20)
@@ -206,7 +207,7 @@ func TestFailsafe127IncidentIsNotLearnt(t *testing.T) {
 	p.steer(p.now + 60)
 	p.highest = 0
 	p.steer(p.now + 240)
-	if p.highest > 225 || p.limit > 190 { // it tries a quarter more now and then
+	if p.highest > 225 || p.limit > 190 { // trials of a quarter more are allowed
 		t.Errorf("the limit has risen to %d and is %d:\n%s", p.highest, p.limit, p.story())
 	}
 	p.become(asking150)

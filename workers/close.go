@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// close takes no more tasks, has those queued done, and joins every goroutine.
+// close refuses new tasks, completes the queued ones, and joins every goroutine.
 func (c *crew[T]) close(ctx context.Context) error {
 	c.mu.Lock()
 	if !c.ended {
@@ -27,7 +27,7 @@ func (c *crew[T]) close(ctx context.Context) error {
 			c.observed = false
 			c.running--
 		}
-		c.staff() // the idle are gone, and somebody may have been about to be woken
+		c.staff() // idle workers have ended, and one may have been about to wake
 		c.settleEnd()
 	}
 	c.mu.Unlock()
@@ -44,7 +44,7 @@ func (c *crew[T]) close(ctx context.Context) error {
 	return c.abandon(ctx)
 }
 
-// abandon fails what is queued: Close has waited long enough.
+// abandon fails the queued tasks: the context of Close has ended.
 func (c *crew[T]) abandon(ctx context.Context) error {
 	c.mu.Lock()
 	left := c.extract(math.MaxInt, func(entry[T]) bool { return true })
@@ -59,12 +59,12 @@ func (c *crew[T]) abandon(ctx context.Context) error {
 	case <-c.gone:
 		return nil
 	default:
-		return fmt.Errorf("workers: %d goroutines still work: %w", working, context.Cause(ctx))
+		return fmt.Errorf("workers: %d goroutines still run tasks: %w", working, context.Cause(ctx))
 	}
 }
 
-// settleEnd ends what only waits for tasks once there will be none, and says
-// that the pool is gone once it is; mu is held.
+// settleEnd stops what only waits for tasks once none can come, and closes gone when the
+// pool has ended; mu is held.
 func (c *crew[T]) settleEnd() {
 	if !c.ended || c.workers > 0 {
 		return

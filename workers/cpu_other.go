@@ -4,5 +4,5 @@ package workers
 
 import "time"
 
-// processTime is not known here: Auto goes by throughput and by the scheduler.
+// processTime is unknown on this system: Auto uses throughput and the scheduler instead.
 func processTime() (used time.Duration, known bool) { return 0, false }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processTime is the processor time that this process has used.
+// processTime returns the CPU time of this process.
 func processTime() (used time.Duration, known bool) {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// processTime is the processor time that this process has used.
+// processTime returns the CPU time of this process.
 func processTime() (used time.Duration, known bool) {
 	self, err := syscall.GetCurrentProcess()
 	if err != nil {
@@ -18,7 +18,7 @@ func processTime() (used time.Duration, known bool) {
 	return span(kernel) + span(user), true
 }
 
-// span is a Filetime that means a length of time: hundreds of nanoseconds.
+// span converts a Filetime that is a duration, in units of 100 ns.
 func span(t syscall.Filetime) time.Duration {
 	return time.Duration(int64(t.HighDateTime)<<32|int64(t.LowDateTime)) * 100
 }

@@ -10,44 +10,42 @@ import (
 
 // crew is the goroutines and the queue of a pool, for tasks of type T.
 //
-// Everything but the hand of a worker is under one lock, and every decision that
-// depends on a count is made under the lock that made the count: ants #374 and
-// gopool #231 exceeded their cap between the two, pond #115 lost a wake-up there.
+// Everything but a worker's hand is under one lock, and every decision that depends on a
+// count is made under the lock under which it was counted: ants #374 and gopool #231
+// exceeded their limit between the two, pond #115 lost a wake-up there.
 //
-// A worker is working, coming or idle. Coming is one that has been woken or
-// started, or is about to look at the queue once more before it rests. While tasks
-// are queued and a worker is idle or could be started, one is coming, so no task
-// waits for nothing.
+// A worker is working, coming or idle. A coming worker has been woken or started, or is
+// about to check the queue once more before it idles. While tasks are queued and a worker
+// is idle or could be started, one is coming, so no task is stranded.
 type crew[T any] struct {
-	// What every task changes is one cache line, which goes from one processor to
-	// the other.
+	// What every task changes shares one cache line, which moves between processors.
 	mu      sync.Mutex
 	queued  int   // in all queues
-	started int64 // tasks, with those in hand
+	started int64 // tasks, including those in hand
 	queues  [mostLevels]ring[entry[T]]
 
-	held    int        // tasks in hand at most, which queued does not count
-	hand    *hand[T]   // that has tasks, if held is not zero
-	visitor *worker[T] // the last that took a task from the queue
+	held    int        // upper bound of tasks in hand, which queued excludes
+	hand    *hand[T]   // the hand with tasks, if held is not zero
+	visitor *worker[T] // the last worker that took a task from the queue
 	coming  int
 	workers int // working, coming and idle
 	limit   int
 	idle    []*worker[T] // longest idle first
 	count   counters
 
-	// Never changed:
+	// Immutable:
 	do         func(s *shift, job T)
-	fail       func(job T, err error) // a job that was accepted will not be done, or was not done to its end
+	fail       func(job T, err error) // an accepted job will not run, or did not complete
 	panicked   func(value any, stack []byte)
-	pilot      *pilot // nil: the limit is fixed
+	pilot      *pilot // nil: fixed limit
 	queueLimit int
 	levels     int
-	tick       time.Duration // a quarter of the time that a worker may be idle; zero: for ever
+	tick       time.Duration // a quarter of the idle timeout; zero: none
 	overflow   Overflow
 
 	ended    bool
-	observed bool // the pilot looks at this busy period
-	ticking  bool // somebody is idle, and timer counts ticks
+	observed bool // the pilot samples this busy period
+	ticking  bool // workers are idle, and timer counts ticks
 	ticks    int
 	timer    *time.Timer
 	turns    turns
@@ -55,13 +53,13 @@ type crew[T any] struct {
 
 	watches    map[<-chan struct{}]*watch[T]
 	lastWatch  *watch[T]
-	sweepWatch int // drop those that watch nothing when there are so many
+	sweepWatch int // number of watches at which to drop unused ones
 
-	running int           // goroutines of ours, and timers and contexts that may call us
+	running int           // goroutines of the pool, and timers and contexts that may call it
 	gone    chan struct{} // closed when ended and nothing runs
 
 	inlined atomic.Int64
-	spare   sync.Pool // of *waiter[T]
+	spare   sync.Pool // free list of *waiter[T]
 }
 
 // entry is a queued task.
@@ -70,14 +68,14 @@ type entry[T any] struct {
 	watch *watch[T] // of its context, or nil
 }
 
-// worker is one goroutine. Working, job and shift are its own, the rest the lock's.
+// worker is one goroutine. It owns working, job and shift; the lock guards the rest.
 type worker[T any] struct {
 	crew    *crew[T]
-	wake    chan struct{} // one place
+	wake    chan struct{} // capacity 1
 	coming  bool
-	sent    bool // home: it was idle, and counts no more
-	idleAt  int  // tick at which it went idle
-	working bool // a job is being done
+	sent    bool // dismissed: it was idle, and no longer counts
+	idleAt  int  // tick at which it became idle
+	working bool // it runs a job
 	job     T
 	shift   shift
 	hand    hand[T]
@@ -102,7 +100,7 @@ func newCrew[T any](o Options, do func(*shift, T), fail func(T, error)) *crew[T]
 	return c
 }
 
-// submit hands a job over.
+// submit accepts a job.
 func (c *crew[T]) submit(ctx context.Context, job T) error {
 	done := ctx.Done()
 	if done != nil && ctx.Err() != nil {
@@ -148,7 +146,7 @@ func (c *crew[T]) level(ctx context.Context) int {
 	return min(level, c.levels-1)
 }
 
-// free is for how many tasks there is a worker, or could be; mu is held.
+// free returns for how many tasks there is, or could be, a worker; mu is held.
 func (c *crew[T]) free() int {
 	return c.coming + len(c.idle) + max(0, c.limit-c.workers)
 }
@@ -168,7 +166,7 @@ func (c *crew[T]) served() bool {
 	return c.queued < c.free()
 }
 
-// push queues a task; mu is held, and staff has to follow.
+// push queues a task; mu is held, and the caller calls staff next.
 func (c *crew[T]) push(level int, e entry[T]) {
 	c.queues[level].push(e)
 	c.queued++
@@ -179,9 +177,9 @@ func (c *crew[T]) push(level int, e entry[T]) {
 	}
 }
 
-// staff has a worker come if tasks are queued and none is coming; mu is held. One
-// at a time is enough: it calls staff when it has taken its task. Tasks so short
-// that one worker keeps up wake no others.
+// staff wakes or starts a worker if tasks are queued and none is coming; mu is held. One
+// at a time is enough: it calls staff after taking its task. So tasks short enough for
+// one worker wake no others.
 func (c *crew[T]) staff() {
 	if c.queued == 0 && c.free() > 0 {
 		c.recall()
@@ -191,15 +189,15 @@ func (c *crew[T]) staff() {
 	}
 }
 
-// summon makes one more worker come, if there can be one; mu is held.
+// summon wakes or starts one more worker, if the limit allows; mu is held.
 func (c *crew[T]) summon() {
 	if n := len(c.idle); n > 0 {
-		w := c.idle[n-1] // last in, first out: its stack is warm, others may expire
+		w := c.idle[n-1] // LIFO: its stack is warm, and the others may time out
 		c.idle[n-1] = nil
 		c.idle = c.idle[:n-1]
 		w.coming = true
 		c.coming++
-		w.wake <- struct{}{} // does not block: its place is empty while it is idle
+		w.wake <- struct{}{} // never blocks: the channel of an idle worker is empty
 	} else if c.workers < c.limit {
 		w := &worker[T]{crew: c, wake: make(chan struct{}, 1), coming: true}
 		w.shift.crew = c
@@ -210,7 +208,7 @@ func (c *crew[T]) summon() {
 	}
 }
 
-// pop takes the next task; mu is held.
+// pop removes the next task; mu is held.
 func (c *crew[T]) pop() entry[T] {
 	level := 0
 	if c.levels > 1 {
@@ -224,10 +222,10 @@ func (c *crew[T]) pop() entry[T] {
 	return e
 }
 
-// busy is how many workers do a task; mu is held.
+// busy returns how many workers run a task; mu is held.
 func (c *crew[T]) busy() int { return c.workers - c.coming - len(c.idle) }
 
-// next is the worker's next task; none means that its goroutine shall end.
+// next fetches the worker's next task, and reports false when its goroutine should end.
 func (w *worker[T]) next() bool {
 	c := w.crew
 	if job, ok := w.hand.next(); ok {
@@ -244,7 +242,7 @@ func (w *worker[T]) next() bool {
 			c.coming--
 		}
 		if c.queued == 0 && c.waiting.len > 0 && c.workers <= c.limit {
-			c.coming++ // without a queue, this worker is the room
+			c.coming++ // without a queue, a coming worker is the room
 			c.admit()
 			c.coming--
 		}
@@ -260,7 +258,8 @@ func (w *worker[T]) next() bool {
 			c.leave()
 			return false
 		case !looked:
-			// A task that comes in a moment is found without a sleep and a wake-up.
+			// Check once more, because a task that arrives soon then needs no sleep and
+			// wake-up.
 			looked, w.coming = true, true
 			c.coming++
 			c.mu.Unlock()
@@ -278,8 +277,8 @@ func (w *worker[T]) next() bool {
 	return false
 }
 
-// take takes a task from the queue, and reports whether it is to be done. mu is
-// held, and released if so.
+// take takes a task from the queue, and reports whether to run it. mu is held, and
+// released if so.
 func (w *worker[T]) take() bool {
 	c := w.crew
 	e := c.pop()
@@ -291,7 +290,7 @@ func (w *worker[T]) take() bool {
 	}
 	if e.watch != nil {
 		select {
-		case <-e.watch.done: // ended, and its own goroutine has not come by yet
+		case <-e.watch.done: // its context has ended, but the callback has not run yet
 			c.count.cancelled++
 			c.count.removed++
 			c.mu.Unlock()
@@ -307,7 +306,7 @@ func (w *worker[T]) take() bool {
 	return true
 }
 
-// rest puts w among the idle; mu is held.
+// rest makes w idle; mu is held.
 func (c *crew[T]) rest(w *worker[T]) {
 	w.idleAt = c.ticks
 	w.shift.forget()
@@ -323,7 +322,7 @@ func (c *crew[T]) rest(w *worker[T]) {
 	}
 }
 
-// sweep sends home who has been idle for too long.
+// sweep dismisses workers past the idle timeout.
 func (c *crew[T]) sweep() {
 	c.mu.Lock()
 	c.ticks++
@@ -341,7 +340,7 @@ func (c *crew[T]) sweep() {
 	c.exit() // unlocks
 }
 
-// dismiss sends the n longest idle home; mu is held. They count no more from now.
+// dismiss ends the n longest idle workers; mu is held. They no longer count from now on.
 func (c *crew[T]) dismiss(n int) {
 	for _, w := range c.idle[:n] {
 		w.sent = true
@@ -356,11 +355,12 @@ func (c *crew[T]) dismiss(n int) {
 // leave ends a worker; mu is held, and released.
 func (c *crew[T]) leave() {
 	c.workers--
-	c.visitor = nil // what it remembers can go
+	c.visitor = nil // allow what it references to be freed
 	c.exit()
 }
 
-// exit says that one thing of ours runs no more; mu is held, and released.
+// exit records that one goroutine or callback of the pool has ended; mu is held, and
+// released.
 func (c *crew[T]) exit() {
 	c.running--
 	c.settleEnd()
@@ -373,8 +373,8 @@ func (c *crew[T]) resize(n int) {
 	c.setLimit(max(1, n))
 }
 
-// setLimit changes the limit; mu is held. No task begins while as many run as are
-// allowed now.
+// setLimit changes the limit; mu is held. No task starts while as many run as the limit
+// allows.
 func (c *crew[T]) setLimit(n int) {
 	c.recall()
 	c.limit = n

@@ -10,7 +10,7 @@ import (
 	"github.com/hone-go/hone/workers"
 )
 
-// Tasks run on four goroutines at most. Close has all of them done.
+// Tasks run on at most four goroutines. Close waits until all are done.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -29,8 +29,8 @@ func Example() {
 	// 4950 100
 }
 
-// For one kind of task, arguments are queued instead of functions: no closure, and
-// no allocation.
+// For one kind of task, the pool can queue arguments instead of functions: no closure,
+// and no allocation.
 func ExampleFunc() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -52,7 +52,7 @@ func ExampleFunc() {
 	// 4500
 }
 
-// A server refuses what it cannot take, rather than let everybody wait.
+// Load shedding: a server refuses what it cannot handle instead of making everybody wait.
 func ExampleOptions_overflow() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -70,7 +70,7 @@ func ExampleOptions_overflow() {
 	// <nil> 1
 }
 
-// A Group ends with its first error, and a Future has a task's result.
+// A Group ends with its first error, and a Future returns a task's result.
 func ExamplePool_Group() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Future is the result of a task, which may not be there yet. Submit makes one.
+// Future is the pending result of a task. Submit makes one.
 type Future[T any] struct {
 	pool  *Pool
 	ctx   context.Context
@@ -15,8 +15,8 @@ type Future[T any] struct {
 	err   error
 }
 
-// Submit has f run in p, as Pool.Go does, with a context that comes from ctx.
-// There is always a Future; what keeps f from running is its result.
+// Submit runs f in p, as Pool.Go does, with a context derived from ctx. It always returns
+// a Future; if f cannot run, the reason is its result.
 func Submit[T any](ctx context.Context, p *Pool, f func(context.Context) (T, error)) *Future[T] {
 	future := &Future[T]{pool: p, ctx: ctx, f: f, done: make(chan struct{})}
 	if err := p.crew.submit(ctx, future); err != nil {
@@ -25,12 +25,12 @@ func Submit[T any](ctx context.Context, p *Pool, f func(context.Context) (T, err
 	return future
 }
 
-// Wait is the result of the task: of f, or ErrClosed, ErrFull, ErrDropped,
-// ErrPanicked (only with Options.Panic), ErrExited, or the cause of the context
-// given to Submit. When ctx ends first, its cause is returned and the task goes on.
+// Wait waits for the result and returns it: that of f, or ErrClosed, ErrFull, ErrDropped,
+// ErrPanicked (only with Options.Panic), ErrExited, or the cause of the context given to
+// Submit. When ctx ends first, Wait returns its cause and the task goes on.
 func (f *Future[T]) Wait(ctx context.Context) (T, error) {
 	if f.pool.crew.isInside(ctx) {
-		// No worker may be left for a task that waits in the queue, but this one.
+		// A task that is still queued may have no worker left except this one.
 		if job, ok := f.pool.crew.reclaim(func(t task) bool { return t == task(f) }); ok {
 			f.pool.crew.inline(job)
 		}
@@ -51,7 +51,7 @@ func (f *Future[T]) Wait(ctx context.Context) (T, error) {
 
 func (f *Future[T]) do(s *shift) {
 	f.value, f.err = f.f(s.context(f.ctx))
-	f.f = nil // what it refers to lives no longer than it has to
+	f.f = nil // allow what it references to be freed
 	close(f.done)
 }
 
@@ -60,11 +60,11 @@ func (f *Future[T]) fail(err error) {
 	close(f.done)
 }
 
-// Group is tasks that belong together. Pool.Group makes one.
+// Group is a set of related tasks. Pool.Group makes one.
 type Group struct {
-	// Limit is how many of the group may be queued or run at the same time; Go
-	// waits for its turn. Zero: no limit but the pool's. Do not change it after
-	// the first Go.
+	// Limit is the maximum number of the group's tasks that are queued or running; Go
+	// waits for its turn. Zero: only the pool's limits apply. Do not change it after the
+	// first Go.
 	Limit int
 
 	pool   *Pool
@@ -72,14 +72,14 @@ type Group struct {
 	cancel context.CancelCauseFunc
 
 	mu     sync.Mutex
-	ended  sync.Cond // a task has ended, or ctx has
+	ended  sync.Cond // signals that a task or ctx has ended
 	open   int       // tasks that have not ended
 	err    error
 	unhook func() bool
 }
 
-// Group makes a Group. ctx bounds all of it: when it ends, queued tasks are
-// dropped and Wait returns its cause.
+// Group returns a new Group, bounded by ctx: when ctx ends, queued tasks are dropped and
+// Wait returns its cause.
 func (p *Pool) Group(ctx context.Context) *Group {
 	g := &Group{pool: p}
 	g.ended.L = &g.mu
@@ -92,9 +92,9 @@ func (p *Pool) Group(ctx context.Context) *Group {
 	return g
 }
 
-// Go has f run in the group's pool. The first error of a task, or of handing one
-// over, ends the context of all of them. A task that hands over more of its own
-// should make a Group from its context: only so the pool knows it is inside.
+// Go runs f in the group's pool. The first error, of a task or of submitting one, cancels
+// the context of all tasks. A task that submits more tasks should make a Group from its
+// own context, so that the pool can detect nesting.
 func (g *Group) Go(f func(ctx context.Context) error) {
 	g.mu.Lock()
 	for g.full() {
@@ -110,11 +110,11 @@ func (g *Group) Go(f func(ctx context.Context) error) {
 	}
 }
 
-// full reports whether Go has to wait; mu is held.
+// full reports whether Go must wait; mu is held.
 func (g *Group) full() bool { return g.Limit > 0 && g.open >= g.Limit && g.ctx.Err() == nil }
 
-// Wait returns when every task has ended, with the first error. The group cannot
-// be used again after it.
+// Wait waits for every task to end and returns the first error. The group cannot be used
+// after it.
 func (g *Group) Wait() error {
 	g.mu.Lock()
 	for g.open > 0 {
@@ -132,8 +132,8 @@ func (g *Group) Wait() error {
 	return err
 }
 
-// help does one of the group's queued tasks if the caller is inside the pool,
-// where otherwise nobody may be left to do it. mu is held, but not meanwhile.
+// help runs one of the group's queued tasks if the caller is itself a task of the pool,
+// because no other worker may be left. mu is held, but not meanwhile.
 func (g *Group) help() bool {
 	g.mu.Unlock()
 	defer g.mu.Lock()
@@ -158,7 +158,7 @@ type member struct {
 
 func (m *member) do(s *shift) { m.fail(m.f(s.context(m.group.ctx))) }
 
-// fail says that the task has ended, with an error or nil.
+// fail records that the task has ended, with an error or nil.
 func (m *member) fail(err error) {
 	g := m.group
 	g.mu.Lock()

@@ -3,19 +3,19 @@ package workers
 import "sync/atomic"
 
 const (
-	handful = 8           // most tasks in a hand
-	deep    = 2 * handful // queued tasks that let a worker take more than one
+	handful = 8           // maximum number of tasks in a hand
+	deep    = 2 * handful // queue length from which a worker takes more than one
 )
 
-// hand is tasks that a worker has taken from a deep queue in one visit, so that
-// the lock and the queue need not travel between processors for each of them.
+// hand is a batch of tasks that a worker has taken from a long queue at once, so that the
+// lock and the queue do not move between processors for each task.
 //
-// Only one hand of a pool has tasks, and they are the oldest. Whoever visits the
-// queue has them back first (recall), so no task begins before an older one, and
-// none waits behind a long task while a worker is free. Tasks whose context can
-// end stay in the queue.
+// Only one hand of a pool has tasks, and they are the oldest. Every access to the queue
+// first puts them back (recall), so no task starts before an older one, and none waits
+// behind a long task while a worker is free. Tasks with a cancellable context stay in the
+// queue.
 type hand[T any] struct {
-	span  atomic.Uint64 // next<<32 | end, of tasks; the worker and recall compete for it
+	span  atomic.Uint64 // next<<32 | end, of tasks; the worker and recall compete for it with CAS
 	tasks [handful]T
 }
 
@@ -23,7 +23,7 @@ type hand[T any] struct {
 func (h *hand[T]) next() (job T, ok bool) {
 	s := h.span.Load()
 	at := s >> 32
-	if at == s&(1<<32-1) || !h.span.CompareAndSwap(s, s+1<<32) { // else recalled just now
+	if at == s&(1<<32-1) || !h.span.CompareAndSwap(s, s+1<<32) { // otherwise recalled concurrently
 		return job, false
 	}
 	job = h.tasks[at]
@@ -32,8 +32,8 @@ func (h *hand[T]) next() (job T, ok bool) {
 	return job, true
 }
 
-// fill takes more tasks into the worker's hand if the queue is deep and no other
-// worker has come to it since; mu is held.
+// fill takes more tasks into the worker's hand if the queue is long and no other worker
+// has accessed it since; mu is held.
 func (c *crew[T]) fill(w *worker[T]) {
 	alone := c.visitor == w
 	c.visitor = w
@@ -53,7 +53,7 @@ func (c *crew[T]) fill(w *worker[T]) {
 	}
 }
 
-// recall puts what is left in a hand back to the front of the queue; mu is held.
+// recall puts the rest of a hand back to the front of the queue; mu is held.
 func (c *crew[T]) recall() {
 	if c.held == 0 {
 		return

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 )
 
-// inHand is how many tasks are in the hand of a worker.
+// inHand returns how many tasks are in a worker's hand.
 func (c *crew[T]) inHand() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -21,10 +21,10 @@ func (c *crew[T]) inHand() int {
 	return int(s&(1<<32-1)) - int(s>>32)
 }
 
-// withHand has a pool with one free worker do 100 tasks, of which the one numbered
-// 20 gets to act while its worker has more in its hand; next is closed by the one
-// after it. As many workers more as busy says have a task until release is called.
-// After is called when all that can run has run.
+// withHand runs 100 tasks in a pool with one free worker. Task 20 calls act while its
+// worker has more tasks in its hand; the task after it closes next. busy more workers
+// hold a task until release is called. When everything that can run has run, withHand
+// calls after.
 func withHand(t *testing.T, o Options, busy int, act func(p *Pool, release func(), next <-chan struct{}), after func(p *Pool)) {
 	synctest.Test(t, func(t *testing.T) {
 		o.Limit = Fixed(busy + 1)
@@ -85,8 +85,8 @@ func TestHandCounts(t *testing.T) {
 	}, nil)
 }
 
-// A task that waits for the one after it, which its own worker has taken already,
-// gets it from a worker that is free.
+// A task that waits for the next one, which its own worker has already taken, is not
+// stuck: a free worker runs it.
 func TestHandIsNoTrap(t *testing.T) {
 	withHand(t, Options{}, 1, func(_ *Pool, release func(), next <-chan struct{}) {
 		release()
@@ -94,16 +94,16 @@ func TestHandIsNoTrap(t *testing.T) {
 	}, nil)
 }
 
-// The limit that shrinks takes the hand back.
+// When the limit shrinks, the hand is recalled.
 func TestHandObeysTheLimit(t *testing.T) {
 	withHand(t, Options{}, 1, func(p *Pool, _ func(), _ <-chan struct{}) { p.Resize(1) }, func(p *Pool) {
 		if st := p.Stats(); st.Started != 23 || st.Workers != 1 {
-			t.Errorf("a task began over the limit: %+v", st)
+			t.Errorf("a task started over the limit: %+v", st)
 		}
 	})
 }
 
-// What is in a hand is in the queue, and takes its room.
+// Tasks in a hand count as queued.
 func TestHandTakesRoom(t *testing.T) {
 	more := 0
 	withHand(t, Options{Queue: 101}, 0, func(p *Pool, _ func(), _ <-chan struct{}) {
@@ -134,7 +134,7 @@ func TestHandIsAbandoned(t *testing.T) {
 	}, nil)
 }
 
-// Every task runs once, whoever takes it while hands are filled and recalled.
+// Every task runs once, whoever runs it, while hands are filled and recalled.
 func TestHandLosesNothing(t *testing.T) {
 	p := New(Options{Limit: Fixed(4)})
 	const each = 5000

@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// in runs a test in a bubble, where time is fake, with a pool that has to end
-// with no goroutine and no task left.
+// in runs a test in a bubble with fake time and a pool that must end without a goroutine
+// or task left.
 func in(t *testing.T, o workers.Options, test func(t *testing.T, p *workers.Pool)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -38,7 +38,7 @@ func closeAll(t testing.TB, p *workers.Pool) {
 	}
 }
 
-// gate holds tasks until it is opened, and counts them.
+// gate blocks tasks until it is opened, and counts them.
 type gate struct {
 	open    chan struct{}
 	running atomic.Int32
@@ -61,7 +61,7 @@ func (g *gate) pass() {
 	g.ran.Add(1)
 }
 
-// fill hands over n tasks that stay at the gate.
+// fill submits n tasks that block at the gate.
 func (g *gate) fill(t *testing.T, p *workers.Pool, n int) {
 	t.Helper()
 	for range n {
@@ -72,7 +72,7 @@ func (g *gate) fill(t *testing.T, p *workers.Pool, n int) {
 	synctest.Wait()
 }
 
-// in the background, until the bubble has settled.
+// later calls f in the background, and returns when the bubble has settled.
 func later(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()

@@ -11,8 +11,8 @@ import (
 	"github.com/hone-go/hone/workers"
 )
 
-// real is a load for this machine: callers that wait for their task and then
-// bring the next one.
+// real is a load for this machine: callers that wait for their task and then submit the
+// next one.
 type real struct {
 	name    string
 	callers int
@@ -38,7 +38,7 @@ func rest() {
 	rests.took.Add(int64(time.Since(began)))
 }
 
-// rests are all of them so far.
+// rests counts all of them so far.
 var rests struct{ count, took atomic.Int64 }
 
 var reals = []real{
@@ -51,7 +51,7 @@ var reals = []real{
 	{"mixed", 400, func() func() { return func() { compute(50_000); rest() } }, []int{16, 24, 32, 40, 48, 56, 64, 80}},
 }
 
-// run keeps a pool busy for as long as watch, called every 10 ms, says so.
+// run keeps a pool busy for as long as watch, called every 10 ms, returns true.
 func (r real) run(t testing.TB, l workers.Limit, watch func(time.Duration, *workers.Pool) (more bool)) {
 	p := workers.New(workers.Options{Limit: l})
 	task, stop := r.task(), make(chan struct{})
@@ -81,9 +81,9 @@ func (r real) run(t testing.TB, l workers.Limit, watch func(time.Duration, *work
 	closeAll(t, p)
 }
 
-// On this machine the limit comes to within a quarter of what is enough, and is there for
-// a second on end. While other work keeps tasks from their processors, they take longer, and
-// nobody knows what is enough.
+// On this machine the limit comes to within a quarter of the smallest sufficient one, and
+// stays there for a second. While other work competes for the processors, tasks take
+// longer, and the smallest sufficient limit is unknown.
 func TestAutoOnThisMachine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds; run without -short")
@@ -98,7 +98,7 @@ func TestAutoOnThisMachine(t *testing.T) {
 				}
 				near := now >= since+time.Second
 				if near {
-					t.Logf("near %d after %v", enough, since)
+					t.Logf("close to %d after %v", enough, since)
 				} else if now > 30*time.Second {
 					if mean := time.Duration(rests.took.Load() / rests.count.Load()); mean > restTime*11/10 {
 						busy = mean
@@ -116,9 +116,8 @@ func TestAutoOnThisMachine(t *testing.T) {
 	}
 }
 
-// BenchmarkAuto compares Auto with fixed limits. An iteration measures each fixed
-// limit four times, in turn, and then Auto for 20 s, of which the first 10 s do
-// not count.
+// BenchmarkAuto compares Auto with fixed limits. An iteration measures each fixed limit
+// four times, interleaved, and then Auto for 20 s, of which the first 10 s do not count.
 func BenchmarkAuto(b *testing.B) {
 	for _, r := range reals {
 		b.Run(r.name, func(b *testing.B) {
@@ -129,14 +128,14 @@ func BenchmarkAuto(b *testing.B) {
 					enough++
 				}
 				limit, lowest, highest, rate := r.auto(b)
-				b.Logf("%.0f/s with %v workers: %d are enough; Auto has %.1f (%d to %d), and %.2f of the best throughput",
+				b.Logf("%.0f/s with %v workers: %d suffice; Auto has %.1f (%d to %d), and %.2f of the best throughput",
 					rates, r.fixed, r.fixed[enough], limit, lowest, highest, rate/best)
 			}
 		})
 	}
 }
 
-// sweep is the median throughput of each fixed limit.
+// sweep returns the median throughput of each fixed limit.
 func (r real) sweep(t testing.TB) []float64 {
 	const turns, long, settle = 4, 300 * time.Millisecond, 50 * time.Millisecond
 	all := make([][]float64, len(r.fixed))
@@ -164,7 +163,7 @@ func (r real) sweep(t testing.TB) []float64 {
 	return medians
 }
 
-// auto is the mean, lowest and highest limit and the throughput of Auto.
+// auto returns the mean, minimum and maximum limit and the throughput of Auto.
 func (r real) auto(t testing.TB) (limit float64, lowest, highest int, rate float64) {
 	var from time.Duration
 	var before int64

@@ -36,13 +36,13 @@ func TestFuture(t *testing.T) {
 		}
 		close(g.open)
 		if v, err := slow.Wait(ctx); v != 7 || err != nil {
-			t.Error("it does not go on when somebody stops waiting:", v, err)
+			t.Error("the task did not continue after a caller stopped waiting:", v, err)
 		}
 	})
 }
 
-// ants says that a task which submits to its own pool may block it for ever.
-// Here every worker does so at once, and waits, in four ways.
+// The documentation of ants warns that a task which submits to its own pool may block it
+// for ever. Here every worker does so at once, and waits, in four ways.
 func TestAntsSubmitFromInsideDoesNotDeadlock(t *testing.T) {
 	for _, queue := range []int{-1, 1, 64} {
 		for name, nest := range map[string]func(ctx context.Context, p *workers.Pool, f func(context.Context)){
@@ -131,8 +131,8 @@ func TestPanicOfATaskThatItsCallerRan(t *testing.T) {
 	})
 }
 
-// A task waits for another one, and then the limit shrinks: only the one that
-// waits is left to do it.
+// A task waits for another one, and then the limit shrinks: only the waiting task is left
+// to run it.
 func TestWaitingTaskHelpsWhenTheLimitShrinks(t *testing.T) {
 	in(t, fixed(2, 4), func(t *testing.T, p *workers.Pool) {
 		inside, shrunk := make(chan struct{}), make(chan struct{})
@@ -202,7 +202,7 @@ func TestGroupFirstError(t *testing.T) {
 	})
 }
 
-// pond #110: a group kept what its tasks referred to.
+// pond #110: a group kept references of its tasks.
 func TestPond110GroupKeepsNoPayload(t *testing.T) {
 	p := workers.New(fixed(1, 4))
 	g := p.Group(context.Background())
@@ -243,7 +243,7 @@ func TestFunc(t *testing.T) {
 		f = workers.NewFunc(fixed(2, 8), func(ctx context.Context, n int) {
 			sum.Add(int64(n))
 			if n > 1 {
-				f.Go(ctx, n-1) // from inside
+				f.Go(ctx, n-1) // a nested task
 			}
 		})
 		for range 4 {
@@ -264,15 +264,15 @@ func TestFunc(t *testing.T) {
 	})
 }
 
-// ants #35, milvus #24536: a recovered panic is a bug that nobody hears of.
-// golang/go #74275: a panic that is raised again elsewhere has lost its stack.
+// ants #35, milvus #24536: a recovered panic is a bug that nobody notices. golang/go
+// #74275: a panic that is raised again elsewhere has lost its stack.
 func TestGolang74275PanicCrashesWithItsStack(t *testing.T) {
 	if os.Getenv("HONE_TEST_ROLE") == "panic" {
 		p := workers.New(fixed(1, 4))
 		g := p.Group(context.Background())
 		g.Go(func(context.Context) error { panics(taskThatPanics); taskThatPanics(); return nil })
 		g.Wait()
-		os.Exit(0) // a crash must not look like an end
+		os.Exit(0) // a crash must not look like success
 	}
 	self, err := os.Executable()
 	if err != nil {

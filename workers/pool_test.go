@@ -133,11 +133,11 @@ func TestPriorities(t *testing.T) {
 	in(t, o, func(t *testing.T, p *workers.Pool) {
 		g, n := newGate(), names{}
 		g.fill(t, p, 1)
-		for level, s := range []string{"a", "b", "c", "d"} { // d asks for less than there is
+		for level, s := range []string{"a", "b", "c", "d"} { // d's level is below the lowest
 			p.Go(workers.Priority(t.Context(), 3-level), n.add(s))
 		}
 		close(g.open)
-		n.want(t, "dcab") // a came before b, and both are last
+		n.want(t, "dcab") // a before b, both last
 	})
 }
 
@@ -168,7 +168,7 @@ func TestAnts374CapIsExactDuringResize(t *testing.T) {
 	p := workers.New(fixed(4, 8))
 	var running, most atomic.Int32
 	limit := atomic.Int32{}
-	limit.Store(8) // the highest so far that a running task may have begun under
+	limit.Store(8) // highest limit so far at which a running task may have started
 	var over atomic.Int32
 	task := func() {
 		n := running.Add(1)
@@ -200,7 +200,7 @@ func TestAnts374CapIsExactDuringResize(t *testing.T) {
 	all.Wait()
 	closeAll(t, p)
 	if over.Load() > 0 || most.Load() > 8 {
-		t.Errorf("%d tasks began over the limit, %d at once", over.Load(), most.Load())
+		t.Errorf("%d tasks started over the limit, %d at once", over.Load(), most.Load())
 	}
 }
 
@@ -218,7 +218,7 @@ func TestResize(t *testing.T) {
 			g.open <- struct{}{}
 			synctest.Wait()
 			if n := int(g.running.Load()); n != left {
-				t.Errorf("%d run, want %d: no task begins over the limit", n, left)
+				t.Errorf("%d run, want %d: no task may start over the limit", n, left)
 			}
 		}
 		g.open <- struct{}{}
@@ -230,7 +230,7 @@ func TestResize(t *testing.T) {
 	})
 }
 
-// pond's Resize did not wake those who waited.
+// pond's Resize did not wake waiting callers.
 func TestResizeLetsWaitersIn(t *testing.T) {
 	in(t, fixed(1, -1), func(t *testing.T, p *workers.Pool) {
 		g := newGate()
@@ -260,13 +260,13 @@ func TestIdleTimeout(t *testing.T) {
 		g := newGate()
 		g.fill(t, p, 8)
 		close(g.open)
-		for range 3 { // one worker at a time is enough: the others are not needed
+		for range 3 { // one worker at a time is enough
 			pass(30 * time.Second)
 			p.Go(t.Context(), g.pass)
 		}
 		synctest.Wait()
 		if st := p.Stats(); st.Workers != 1 {
-			t.Errorf("%d goroutines after 90 s with a task now and then", st.Workers)
+			t.Errorf("%d goroutines after 90 s with few tasks", st.Workers)
 		}
 		pass(76 * time.Second)
 		if st := p.Stats(); st.Workers != 0 {
@@ -297,8 +297,8 @@ func TestCancelBefore(t *testing.T) {
 	})
 }
 
-// pond #61 and #138: a context that ended with tasks in the queue left the pool
-// stuck. Here all workers are stuck, and the queue is free again at once.
+// pond #61 and #138: a context that ended with tasks in the queue left the pool stuck.
+// Here all workers are stuck, and the queue still has room again at once.
 func TestPond138CancelRemovesQueuedTasks(t *testing.T) {
 	in(t, fixed(1, 4), func(t *testing.T, p *workers.Pool) {
 		g, n := newGate(), names{}
@@ -320,7 +320,7 @@ func TestPond138CancelRemovesQueuedTasks(t *testing.T) {
 		pending(t, waiting[0])
 		cancel(errOver)
 		if _, err := future.Wait(t.Context()); err != errOver {
-			t.Errorf("the future of a cancelled task says %v", err)
+			t.Errorf("the future of a cancelled task returned %v", err)
 		}
 		for _, w := range waiting {
 			if err := settled(t, w); err != nil {
@@ -355,15 +355,15 @@ func TestCancelEndsTheWait(t *testing.T) {
 	})
 }
 
-// ants #6, #50, #146: a task that panicked was counted for ever, and those who
-// waited slept until the next purge.
+// ants #6, #50, #146: a task that panicked was counted for ever, and waiting callers
+// slept until the next purge.
 func TestAnts146PanicsDoNotUseUpWorkers(t *testing.T) {
 	var told atomic.Int32
 	o := fixed(2, 2)
 	o.Panic = func(value any, stack []byte) {
 		told.Add(1)
 		if value != errOver || !strings.Contains(string(stack), "TestAnts146") {
-			t.Errorf("told of %v at %s", value, stack)
+			t.Errorf("Panic was called with %v at %s", value, stack)
 		}
 	}
 	in(t, o, func(t *testing.T, p *workers.Pool) {
@@ -383,7 +383,7 @@ func TestAnts146PanicsDoNotUseUpWorkers(t *testing.T) {
 		}
 		synctest.Wait()
 		if st := p.Stats(); st.Panicked != 102 || told.Load() != 102 || st.Workers > 2 {
-			t.Errorf("%+v, told %d times", st, told.Load())
+			t.Errorf("%+v, Panic was called %d times", st, told.Load())
 		}
 	})
 }
@@ -404,8 +404,8 @@ func TestGoexit(t *testing.T) {
 	})
 }
 
-// gopkg #177: what a task leaves with its goroutine reaches the next, and what
-// its starter had reaches all.
+// gopkg #177: labels that a task sets on its goroutine leak into the next task, and those
+// of the starting goroutine into all.
 func TestGopkg177LabelsAreNotKept(t *testing.T) {
 	p := workers.New(fixed(1, 0))
 	ctx := pprof.WithLabels(context.Background(), pprof.Labels("who", "starter"))
@@ -419,7 +419,7 @@ func TestGopkg177LabelsAreNotKept(t *testing.T) {
 		}).Wait(ctx)
 		for _, entry := range strings.Split(profile.String(), "\n\n") {
 			if strings.Contains(entry, "(*worker[...]).work") && strings.Contains(entry, `"who"`) {
-				t.Errorf("a worker has the labels of somebody else:\n%s", entry)
+				t.Errorf("a worker has foreign labels:\n%s", entry)
 			}
 		}
 		if !strings.Contains(profile.String(), "(*worker[...]).work") {
@@ -439,7 +439,7 @@ func TestClose(t *testing.T) {
 			t.Error(err)
 		}
 		if err := p.Go(t.Context(), g.pass); err != workers.ErrClosed || p.TryGo(g.pass) {
-			t.Errorf("a closed pool answers %v", err)
+			t.Errorf("a closed pool returned %v", err)
 		}
 		pending(t, closing)
 		close(g.open)
@@ -449,7 +449,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// ants #113, #323: closing left goroutines behind.
+// ants #113, #323: Close left goroutines behind.
 func TestAnts113CloseThatRunsOutOfPatience(t *testing.T) {
 	in(t, fixed(1, 2), func(t *testing.T, p *workers.Pool) {
 		g := newGate()
@@ -467,8 +467,8 @@ func TestAnts113CloseThatRunsOutOfPatience(t *testing.T) {
 	})
 }
 
-// Everything at once, on real time and all processors: nothing is lost, nothing
-// hangs (pond #108, #109, #115), and Close joins (ants #113).
+// Everything at once, in real time and on all processors: nothing is lost, nothing hangs
+// (pond #108, #109, #115), and Close joins (ants #113).
 func TestPond115NothingIsLost(t *testing.T) {
 	for round := range 30 {
 		seed := rand.Uint64()
@@ -516,8 +516,8 @@ func TestPond115NothingIsLost(t *testing.T) {
 	}
 }
 
-// grafana/alloy #2174 and cilium/workerpool grew without bound behind a stuck
-// consumer.
+// The queues of grafana/alloy #2174 and cilium/workerpool grew without bound when a
+// consumer was stuck.
 func TestAlloy2174MemoryIsBounded(t *testing.T) {
 	in(t, fixed(1, 16), func(t *testing.T, p *workers.Pool) {
 		g := newGate()
@@ -535,7 +535,7 @@ func TestAlloy2174MemoryIsBounded(t *testing.T) {
 	})
 }
 
-// Contexts that come and go cost nothing for ever.
+// Many short-lived contexts leave no memory behind.
 func TestManyContexts(t *testing.T) {
 	in(t, fixed(1, 8), func(t *testing.T, p *workers.Pool) {
 		var ran atomic.Int32

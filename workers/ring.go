@@ -1,9 +1,9 @@
 package workers
 
-// ring is a queue in a circle of memory, which grows by doubling. Whoever pushes
-// bounds it.
+// ring is a FIFO queue in a ring buffer that grows by doubling. Callers of push bound its
+// length.
 type ring[T any] struct {
-	slots []T // a power of two, or none
+	slots []T // length is a power of two, or zero
 	head  int
 	len   int
 }
@@ -32,11 +32,11 @@ func (r *ring[T]) pushFront(v T) {
 	r.len++
 }
 
-// first is the oldest; the ring is not empty.
+// first returns the oldest element; the ring must not be empty.
 func (r *ring[T]) first() *T { return &r.slots[r.head] }
 
-// pop takes the oldest out; the ring is not empty. It keeps nothing of it
-// (pond #110).
+// pop removes the oldest element; the ring must not be empty. It clears the slot (pond
+// #110).
 func (r *ring[T]) pop() T {
 	slot := &r.slots[r.head]
 	v := *slot
@@ -47,7 +47,7 @@ func (r *ring[T]) pop() T {
 	return v
 }
 
-// remove takes out all that match, at most limit, and appends them to dst.
+// remove removes all elements that match, at most limit, and appends them to dst.
 func (r *ring[T]) remove(dst []T, limit int, match func(T) bool) []T {
 	for range r.len {
 		if v := r.pop(); limit > 0 && match(v) {
@@ -60,14 +60,15 @@ func (r *ring[T]) remove(dst []T, limit int, match func(T) bool) []T {
 	return dst
 }
 
-// turns decides whose turn it is among levels of which 0 is the highest.
+// turns schedules priority levels, of which 0 is the highest.
 type turns struct {
-	passed [mostLevels]int // how often a level with something to do was passed over
+	passed [mostLevels]int // how often a level with tasks was passed over
 }
 
 const mostPassed = 16
 
-// next is the level to serve; size says how much each has, and one has some.
+// next returns the level to serve; size returns the length of each level's queue, and at
+// least one is not empty.
 func (t *turns) next(levels int, size func(level int) int) int {
 	chosen, starved := -1, -1
 	for l := range levels {

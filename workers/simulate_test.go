@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// kind is what tasks need, and what happens when there are many.
+// kind is what tasks need, and how they interfere.
 type kind struct {
-	cpu        float64 // seconds of processor a task needs, on average
+	cpu        float64 // mean CPU time of a task in seconds
 	wait       float64 // seconds it waits for something else
 	sigma      float64 // contention: tasks on a processor slow each other down
-	kappa      float64 // and so does every pair of them
-	downstream int     // how many can wait at once elsewhere; zero: any number
-	rate       float64 // tasks offered a second; zero: as many as are taken
-	tasks      int     // callers that each wait for their task and bring the next; zero: as many as are taken
-	handOff    float64 // seconds that an idle worker takes to come; one comes at a time
+	kappa      float64 // coherence: and so does every pair of them
+	downstream int     // capacity of a downstream service; zero: unlimited
+	rate       float64 // tasks offered per second; zero: saturation
+	tasks      int     // closed-loop callers; zero: saturation
+	handOff    float64 // seconds that an idle worker takes to wake up; one wakes at a time
 	slowest    float64 // other programs change the speed twice a second, to between this and 1; zero: never
-	stalls     float64 // they take most of the machine for 60 ms, after so many seconds on average; zero: never
+	stalls     float64 // mean seconds between stalls of 60 ms by other programs; zero: never
 }
 
-// server is a machine with a pool, in virtual time: processors are shared
-// equally by tasks that compute, as in Gunther's universal scalability law, and
-// others wait. It is the same for the same seed.
+// server is a machine with a pool, in virtual time: CPU-bound tasks share processors
+// equally, as in Gunther's universal scalability law, and others wait. It is
+// deterministic for a seed.
 type server struct {
 	kind
 	procs  int
@@ -35,18 +35,18 @@ type server struct {
 
 	queue   int // tasks that wait for a worker
 	busy    int
-	held    int     // tasks that wait for a place downstream
-	waited  float64 // seconds that each waiting task has got so far
-	waiting times   // waited at which they have enough
-	work    float64 // processor seconds that each computing task has got so far
-	working times   // work at which they have enough
+	held    int     // tasks that wait for the downstream service
+	waited  float64 // waiting time of each waiting task so far
+	waiting times   // values of waited at which they are done
+	work    float64 // CPU time of each computing task so far
+	working times   // values of work at which they are done
 	arrival float64
-	back    times   // when callers come back with a task
+	back    times   // when callers submit the next task
 	handed  float64 // when the last task got its worker
-	factor  float64 // of the speed, because of other programs
+	factor  float64 // speed factor caused by other programs
 	shift   float64 // when that changes
 	done    int
-	used    float64 // processor seconds
+	used    float64 // CPU seconds
 }
 
 type times []float64
@@ -61,7 +61,7 @@ func (t *times) Pop() any {
 	return last
 }
 
-const backlog = 1000 // tasks that always wait where as many are offered as are taken
+const backlog = 1000 // tasks that always wait under saturation
 
 func newServer(k kind, limit int, seed uint64) *server {
 	s := &server{kind: k, procs: procs, limit: limit, factor: 1, random: rand.New(rand.NewPCG(1, seed)), others: rand.New(rand.NewPCG(2, seed))}
@@ -69,7 +69,7 @@ func newServer(k kind, limit int, seed uint64) *server {
 	return s
 }
 
-// become changes the kind of load. Tasks that run go on as they were.
+// become changes the kind of load. Running tasks are not affected.
 func (s *server) become(k kind) {
 	s.kind = k
 	s.arrival, s.shift, s.back = math.Inf(1), math.Inf(1), nil
@@ -87,7 +87,7 @@ func (s *server) become(k kind) {
 	}
 }
 
-// speed is how fast a computing task goes on.
+// speed returns how fast computing tasks progress.
 func (s *server) speed() float64 {
 	n := float64(len(s.working))
 	if n == 0 {
@@ -96,7 +96,7 @@ func (s *server) speed() float64 {
 	return s.factor * min(1, float64(s.procs)/n) / (1 + s.sigma*(n-1) + s.kappa*n*(n-1))
 }
 
-// run lets time pass until the given moment.
+// run advances the time to until.
 func (s *server) run(until float64) {
 	for {
 		for s.queue > 0 && s.busy < s.limit && s.now >= s.handed+s.handOff {
@@ -160,7 +160,7 @@ func (s *server) advance(dt, speed float64) {
 	s.used += dt * float64(min(n, s.procs)) * s.factor
 }
 
-// disturb is what the other programs do next.
+// disturb decides what the other programs do next.
 func (s *server) disturb() {
 	share, long := s.others.Float64(), s.others.ExpFloat64()
 	switch {
@@ -173,7 +173,7 @@ func (s *server) disturb() {
 	}
 }
 
-// start has a worker take a task from the queue.
+// start makes a worker take a task from the queue.
 func (s *server) start() {
 	s.queue--
 	s.busy++
@@ -198,12 +198,12 @@ func (s *server) finish() {
 	}
 }
 
-// best is the throughput of the best fixed limit for a kind of load, and the
-// smallest limit with 95 % of it.
+// best returns the smallest limit with 95 % of the throughput of the best fixed limit,
+// and that throughput.
 func best(k kind) (limit int, rate float64) {
 	at := func(n int) float64 {
 		s := newServer(k, n, 2)
-		s.run(2) // warm
+		s.run(2) // warm-up
 		before := s.done
 		s.run(5)
 		return float64(s.done-before) / 3
@@ -216,13 +216,13 @@ func best(k kind) (limit int, rate float64) {
 	return 1 + sort.Search(limit-1, func(i int) bool { return at(1+i) >= 0.95*rate }), rate
 }
 
-// pilotage is a server that a pilot steers.
+// pilotage is a server controlled by a pilot.
 type pilotage struct {
 	*server
 	pilot   *pilot
-	blind   bool // as where nothing is known of processors
+	blind   bool // CPU utilisation is unknown
 	began   bool
-	highest int // limit
+	highest int // maximum of the limit
 }
 
 func newPilotage(k kind, seed uint64) *pilotage {
@@ -241,7 +241,7 @@ func newPilotage(k kind, seed uint64) *pilotage {
 	return p
 }
 
-// steer is run with looks.
+// steer is run with samples.
 func (p *pilotage) steer(until float64) {
 	for p.now < until {
 		p.run(p.now + look.Seconds()*(1+p.random.Float64()/4))
@@ -253,7 +253,7 @@ func (p *pilotage) steer(until float64) {
 	}
 }
 
-// rate is the throughput while it is steered for so many seconds more.
+// rate returns the throughput while the pilot is in control, over the given time.
 func (p *pilotage) rate(seconds float64) float64 {
 	before, from := p.done, p.now
 	p.steer(p.now + seconds)

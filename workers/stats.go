@@ -2,16 +2,16 @@ package workers
 
 // counters only grow; crew.mu is held.
 type counters struct {
-	removed int64 // from the queue, without having been started
+	removed int64 // taken from the queue without being started
 
 	waits, rejected, cancelled, dropped, panicked int64
 }
 
-// Stats are a pool's numbers of one moment.
+// Stats are the counters and gauges of a pool.
 type Stats struct {
 	Limit   int
-	Workers int // goroutines; over Limit only for a while after it shrank
-	Idle    int // of them, those without a task
+	Workers int // goroutines; exceeds Limit only for a while after it shrank
+	Idle    int // of these, without a task
 	Queued  int // tasks that wait for a goroutine
 	Waiting int // callers that wait for room in the queue
 
@@ -21,7 +21,7 @@ type Stats struct {
 	Inlined   int64 // run by their caller, and counted nowhere else
 	Waits     int64 // callers that had to wait
 	Rejected  int64 // ErrFull
-	Cancelled int64 // ended by their context, or by an impatient Close, before they began
+	Cancelled int64 // cancelled by their context, or by the end of Close's context, before they started
 	Dropped   int64 // ErrDropped
 	Panicked  int64
 }
@@ -39,7 +39,7 @@ func (c *crew[T]) stats() Stats {
 	}
 }
 
-// Decisions are nil for a fixed limit.
+// decisions returns nil for a fixed limit.
 func (c *crew[T]) decisions() []Decision {
 	if c.pilot == nil {
 		return nil

@@ -6,12 +6,12 @@ import "context"
 type waiter[T any] struct {
 	entry      entry[T]
 	level      int
-	told       chan error // one place: nil when the job has been queued
+	told       chan error // capacity 1; nil: the job has been queued
 	prev, next *waiter[T]
 	inLine     bool
 }
 
-// line is the callers that wait for room, a list for each level.
+// line holds the callers that wait for room, in a list for each level.
 type line[T any] struct {
 	len   int
 	turns turns
@@ -51,14 +51,14 @@ func (l *line[T]) remove(w *waiter[T]) {
 	l.len--
 }
 
-// pop takes out whose turn it is.
+// pop removes the caller whose turn it is.
 func (l *line[T]) pop() *waiter[T] {
 	w := l.lists[l.turns.next(mostLevels, func(i int) int { return l.lists[i].len })].first
 	l.remove(w)
 	return w
 }
 
-// admit queues the jobs of callers that wait, while there is room; mu is held.
+// admit queues the jobs of waiting callers while there is room; mu is held.
 func (c *crew[T]) admit() {
 	for c.waiting.len > 0 && c.room() {
 		w := c.waiting.pop()
@@ -68,8 +68,8 @@ func (c *crew[T]) admit() {
 	c.staff()
 }
 
-// crowded is submit where there is no room, or no worker for a task of a task.
-// mu is held, and released.
+// crowded is submit without room, or without a free worker for a nested task. mu is held,
+// and released.
 func (c *crew[T]) crowded(ctx context.Context, done <-chan struct{}, level int, inside bool, job T) error {
 	if c.ended {
 		c.mu.Unlock()
@@ -90,15 +90,15 @@ func (c *crew[T]) crowded(ctx context.Context, done <-chan struct{}, level int, 
 		inside = true
 	}
 	c.mu.Unlock()
-	if inside { // a task that waited here could be waiting for itself
+	if inside { // a task that waits here could be waiting for itself
 		c.inline(job)
 		return nil
 	}
 	return c.wait(ctx, done, level, job)
 }
 
-// replace drops the oldest job that is not more important than this one; mu is
-// held, and released.
+// replace drops the oldest job whose priority is not higher than this one's; mu is held,
+// and released.
 func (c *crew[T]) replace(ctx context.Context, done <-chan struct{}, level int, job T) error {
 	victim := c.levels - 1
 	for victim >= level && c.queues[victim].len == 0 {
@@ -136,7 +136,7 @@ func (c *crew[T]) wait(ctx context.Context, done <-chan struct{}, level int, job
 	w.entry, w.level = entry[T]{job, watch}, level
 	c.waiting.push(w)
 	c.count.waits++
-	c.admit() // there may be room by now
+	c.admit() // room may have appeared
 	c.mu.Unlock()
 	watch.begin(ctx)
 	var err error
@@ -144,7 +144,7 @@ func (c *crew[T]) wait(ctx context.Context, done <-chan struct{}, level int, job
 	case err = <-w.told:
 	case <-done:
 		if err = context.Cause(ctx); !c.withdraw(w) {
-			err = <-w.told // queued, or refused, at the same moment
+			err = <-w.told // queued or refused concurrently
 		}
 	}
 	w.entry = entry[T]{}
@@ -152,7 +152,7 @@ func (c *crew[T]) wait(ctx context.Context, done <-chan struct{}, level int, job
 	return err
 }
 
-// withdraw takes a caller out of the line if it is still there.
+// withdraw removes a caller from the line if it is still there.
 func (c *crew[T]) withdraw(w *waiter[T]) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,7 +167,7 @@ func (c *crew[T]) withdraw(w *waiter[T]) bool {
 	return true
 }
 
-// reclaim takes a queued job back for its owner, who has to do it or fail it.
+// reclaim removes a queued job on behalf of its owner, who must run or fail it.
 func (c *crew[T]) reclaim(match func(T) bool) (job T, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +178,7 @@ func (c *crew[T]) reclaim(match func(T) bool) (job T, ok bool) {
 	return found[0].job, true
 }
 
-// extract takes entries out of the queues; mu is held.
+// extract removes entries from the queues; mu is held.
 func (c *crew[T]) extract(limit int, match func(entry[T]) bool) []entry[T] {
 	c.recall()
 	var found []entry[T]

@@ -6,24 +6,24 @@ import (
 	"sync/atomic"
 )
 
-// watch takes the tasks of one context out of the queue when it ends. Contexts
-// with the same Done channel share one, so that tasks cost no registration each.
+// watch removes the tasks of one context from the queue when the context ends. Contexts
+// with the same Done channel share a watch, so that tasks cost no registration each.
 type watch[T any] struct {
 	crew  *crew[T]
 	ctx   context.Context
 	done  <-chan struct{}
 	begun atomic.Bool
-	// Under the lock:
-	tasks   int // queued, and of callers in line
+	// Guarded by the lock:
+	tasks   int // queued, and of waiting callers
 	stop    func() bool
 	dropped bool // no longer in crew.watches
 }
 
-// fewWatches are kept though they watch nothing just now.
+// fewWatches is how many watches may stay without tasks.
 const fewWatches = 32
 
-// watch counts one more task of a context; mu is held. After the lock, begin has
-// to be called. It is nil for a context that cannot end.
+// watch counts one more task of a context; mu is held. The caller calls begin after
+// unlocking. It returns nil for a context that cannot end.
 func (c *crew[T]) watch(ctx context.Context, done <-chan struct{}) *watch[T] {
 	if done == nil {
 		return nil
@@ -43,7 +43,8 @@ func (c *crew[T]) watch(ctx context.Context, done <-chan struct{}) *watch[T] {
 	return w
 }
 
-// begin asks the context to call, once. Contexts are their users' code.
+// begin registers with the context, once, without the lock: a context may be foreign
+// code.
 func (w *watch[T]) begin(ctx context.Context) {
 	if w == nil || w.begun.Load() || !w.begun.CompareAndSwap(false, true) {
 		return
@@ -66,7 +67,7 @@ func (w *watch[T]) begin(ctx context.Context) {
 	}
 }
 
-// cancel takes the request back.
+// cancel ends the registration.
 func (w *watch[T]) cancel() {
 	if w.stop() {
 		w.crew.mu.Lock()
@@ -74,7 +75,7 @@ func (w *watch[T]) cancel() {
 	}
 }
 
-// fire removes the tasks: the context has ended.
+// fire removes the tasks of a context that has ended.
 func (w *watch[T]) fire() {
 	c := w.crew
 	c.mu.Lock()
@@ -100,14 +101,14 @@ func (c *crew[T]) drop(w *watch[T]) {
 	}
 }
 
-// sweepWatches drops those without tasks; mu is held. Their contexts are told on
-// another goroutine: they are their users' code.
+// sweepWatches drops watches without tasks; mu is held. It ends their registrations on
+// another goroutine, because a context may be foreign code.
 func (c *crew[T]) sweepWatches() {
 	var stop []*watch[T]
 	for _, w := range c.watches {
 		if w.tasks == 0 {
 			c.drop(w)
-			if w.stop != nil { // else begin sees that it was dropped
+			if w.stop != nil { // otherwise begin sees that it was dropped
 				stop = append(stop, w)
 			}
 		}

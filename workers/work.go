@@ -10,13 +10,13 @@ import (
 
 // work is a worker's goroutine.
 func (w *worker[T]) work() {
-	pprof.SetGoroutineLabels(context.Background()) // those of who started it are not its own
+	pprof.SetGoroutineLabels(context.Background()) // do not inherit the labels of the goroutine that started it
 	for w.tasks() {
 	}
 }
 
-// tasks does tasks until there are no more, and reports whether to go on because
-// it was a panic that ended it.
+// tasks runs tasks until there are none, and reports whether to continue because a panic
+// ended it.
 func (w *worker[T]) tasks() (again bool) {
 	defer func() {
 		if w.working {
@@ -27,19 +27,19 @@ func (w *worker[T]) tasks() (again bool) {
 		w.crew.do(&w.shift, w.job)
 		var none T
 		w.job = none
-		pprof.SetGoroutineLabels(context.Background()) // those of a task are not the next one's (gopkg #177)
+		pprof.SetGoroutineLabels(context.Background()) // a task's labels must not leak into the next one (gopkg #177)
 	}
 	return false
 }
 
-// broken settles a task that did not return: with what it has panicked, or nil
-// for runtime.Goexit, which ends this goroutine whatever we do. It is called
-// above the frames of the panic.
+// broken handles a task that did not return: value is its panic, or nil for
+// runtime.Goexit, which ends this goroutine in any case. It is called above the frames of
+// the panic.
 func (w *worker[T]) broken(value any) (again bool) {
 	c := w.crew
 	if value != nil && c.panicked == nil {
 		w.working = false
-		panic(value) // still in the deferred call: the trace has the task's frames
+		panic(value) // still in the deferred call, so that the trace has the task's frames
 	}
 	var none T
 	job := w.job
@@ -59,7 +59,7 @@ func (w *worker[T]) broken(value any) (again bool) {
 	return false
 }
 
-// told tells Options.Panic, and then who waits for the task.
+// told calls Options.Panic and then fails the task.
 func (c *crew[T]) told(job T, value any) {
 	c.mu.Lock()
 	c.count.panicked++
@@ -68,20 +68,20 @@ func (c *crew[T]) told(job T, value any) {
 	c.fail(job, panicError{value})
 }
 
-// panicError is a panic's value as an error.
+// panicError is a panic value as an error.
 type panicError struct{ value any }
 
 func (p panicError) Error() string { return fmt.Sprintf("%v: %v", ErrPanicked, p.value) }
 
 func (p panicError) Is(target error) bool { return target == ErrPanicked }
 
-// Unwrap is the panic's value if it is an error.
+// Unwrap returns the panic value if it is an error.
 func (p panicError) Unwrap() error {
 	err, _ := p.value.(error)
 	return err
 }
 
-// inline does a job on the caller's goroutine.
+// inline runs a job on the caller's goroutine.
 func (c *crew[T]) inline(job T) {
 	c.inlined.Add(1)
 	returned := false
@@ -103,26 +103,26 @@ func (c *crew[T]) inline(job T) {
 	returned = true
 }
 
-// shift makes the contexts of the tasks of one worker.
+// shift makes the contexts for the tasks of one worker.
 type shift struct {
-	crew any // the *crew[T], as the key under which its contexts know themselves
+	crew any // the *crew[T], which is the key under which nested contexts find it
 	last *insideContext
 }
 
-// context is ctx for a task: it knows that it is inside the pool. It allocates
-// when the worker's last task had another one.
+// context derives a task's context from ctx, which marks it as inside the pool. It
+// allocates unless the worker's last task had the same ctx.
 func (s *shift) context(ctx context.Context) context.Context {
 	if s.last != nil && s.last.Context == ctx {
 		return s.last
 	}
 	inside := &insideContext{ctx, s.crew}
-	if reflect.ValueOf(ctx).Comparable() { // the next comparison must not panic
+	if reflect.ValueOf(ctx).Comparable() { // or the next comparison would panic
 		s.last = inside
 	}
 	return inside
 }
 
-// forget drops the last context, which may hold on to much.
+// forget drops the last context, so that what it references can be freed.
 func (s *shift) forget() { s.last = nil }
 
 // insideContext is the context of a task.
@@ -138,5 +138,5 @@ func (i *insideContext) Value(key any) any {
 	return i.Context.Value(key)
 }
 
-// isInside reports whether ctx comes from a task of this pool.
+// isInside reports whether ctx derives from a task of this pool.
 func (c *crew[T]) isInside(ctx context.Context) bool { return ctx.Value(c) != nil }

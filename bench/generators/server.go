@@ -2,12 +2,12 @@ package generators
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -20,8 +20,14 @@ type status struct {
 	Requests int64  `json:"requests"` // that have come
 }
 
+// answer is what every request gets.
+const answer = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+
 // Serve is the server: over HTTP/1.1 it answers at once, but for the first stall of every
 // period, counted from its start, in which it answers nothing. It ends with its input.
+//
+// It reads requests without a body, and looks into none: what it needs for an answer is in
+// the response times of those behind it, hundreds at the end of a stall.
 func Serve(stdin io.Reader, stdout io.Writer, period, stall time.Duration) error {
 	if period <= 0 || stall < 0 || stall >= period {
 		return fmt.Errorf("a stall of %v in every %v cannot be", stall, period)
@@ -33,25 +39,86 @@ func Serve(stdin io.Reader, stdout io.Writer, period, stall time.Duration) error
 	ctx, stop := context.WithCancel(context.Background())
 	g := &gate{period: period, stall: stall, epoch: time.Now()}
 	g.open.Store(new(make(chan struct{})))
-	var requests atomic.Int64
-	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		requests.Add(1)
-		<-*g.open.Load()
-		_, _ = io.WriteString(w, "hello")
-	})}
+	s := &server{gate: g, open: map[net.Conn]bool{}}
 	var all sync.WaitGroup
 	all.Go(func() { g.run(ctx) })
-	all.Go(func() { _ = srv.Serve(ln) }) // ends with Close
+	all.Go(func() { s.accept(ln) })
 	defer all.Wait()
-	defer srv.Close()
+	defer s.close(ln)
 	defer stop()
 	lines, out := bufio.NewScanner(stdin), json.NewEncoder(stdout)
 	for more := true; more; more = lines.Scan() {
-		if err := out.Encode(status{ln.Addr().String(), requests.Load()}); err != nil {
+		if err := out.Encode(status{ln.Addr().String(), s.requests.Load()}); err != nil {
 			return err
 		}
 	}
 	return lines.Err()
+}
+
+// server answers on connections that stay open.
+type server struct {
+	gate     *gate
+	requests atomic.Int64
+
+	mu    sync.Mutex
+	open  map[net.Conn]bool // nil: no more are let in
+	conns sync.WaitGroup
+}
+
+// accept serves until the listener is closed, and returns when all connections are.
+func (s *server) accept(ln net.Listener) {
+	defer s.conns.Wait()
+	for {
+		nc, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		if s.open == nil {
+			nc.Close()
+		} else {
+			s.open[nc] = true
+			s.conns.Go(func() { s.serve(nc) })
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (s *server) serve(nc net.Conn) {
+	defer func() {
+		nc.Close()
+		s.mu.Lock()
+		delete(s.open, nc)
+		s.mu.Unlock()
+	}()
+	in := bufio.NewReader(nc)
+	for {
+		for {
+			line, err := in.ReadSlice('\n')
+			if err != nil {
+				return
+			}
+			if len(bytes.TrimSpace(line)) == 0 {
+				break
+			}
+		}
+		s.requests.Add(1)
+		<-*s.gate.open.Load()
+		if _, err := io.WriteString(nc, answer); err != nil {
+			return
+		}
+	}
+}
+
+// close ends the listener and all connections.
+func (s *server) close(ln net.Listener) {
+	ln.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for nc := range s.open {
+		nc.Close()
+	}
+	s.open = nil
 }
 
 // gate is closed in stalls: open is a channel to wait for, which is closed when the gate opens.

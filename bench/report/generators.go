@@ -221,7 +221,11 @@ func (g *Generators) cpu() string {
 func (g *Generators) facts() string {
 	var t strings.Builder
 	if !g.Valid {
-		fmt.Fprintf(&t, "**INVALID**: %s.\n\n", strings.Join(g.InvalidReasons, "; "))
+		reasons := g.InvalidReasons
+		if more := len(reasons) - 3; more > 0 {
+			reasons = append(reasons[:3:3], fmt.Sprintf("and %d more", more))
+		}
+		fmt.Fprintf(&t, "**INVALID**: %s.\n\n", strings.Join(reasons, "; "))
 	}
 	fmt.Fprintf(&t, "%v. %d requests a second, medians of %d rounds in random order (seed %d); CPU in a window of %.0f s, with the least and the greatest behind it.\n",
 		g.Machine, g.Rate, g.Rounds, g.Seed, float64(g.WindowMS)/1e3)

@@ -4,11 +4,10 @@ package sys
 
 import "syscall"
 
-// The race detector learns from package syscall that what was written to a
-// socket happened before what was read from it. RawSyscall tells it nothing, and
-// a test with client and server in one process would see races that are none.
-// These two say it, through the same bookkeeping, beside the same reads and
-// writes that every build makes.
+// The race detector learns from package syscall that a write to a socket happens before
+// the read of those bytes. RawSyscall reports nothing to it, so a test with client and
+// server in one process would show false races. These two functions report it through the
+// same bookkeeping, around the same reads and writes as in every build.
 
 func acquire(fd uintptr) { syscall.Read(int(fd), nil) }
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// script answers a Fault's questions one by one, then lets everything through,
-// and notes what was asked.
+// script answers a Fault's calls one by one, then lets everything through, and records
+// the calls.
 type script struct {
 	answers []answer
 	asked   []string
@@ -69,7 +69,7 @@ func TestFaultsOfRead(t *testing.T) {
 			t.Errorf("%s: read %q and %v after asking %v, want %q and %v", name, buf[:n], err, s.asked, test.read, test.err)
 		}
 		if got := len(test.read) + a.Unread(); got != 5 {
-			t.Errorf("%s: 5 bytes have become %d", name, got)
+			t.Errorf("%s: %d bytes left, want 5", name, got)
 		}
 	}
 	s := &script{answers: fails(syscall.ECONNRESET)}
@@ -116,8 +116,8 @@ func TestFaultsOfWrite(t *testing.T) {
 	}
 }
 
-// A large write asks for pieces, with a fault and without, and stops where the
-// peer does.
+// A large write is split into pieces, with and without a fault, and stops when the socket
+// is full.
 func TestPollWritesPieces(t *testing.T) {
 	counted(t)
 	s := &script{}
@@ -197,8 +197,8 @@ func TestFaultsOfTheWaits(t *testing.T) {
 	}
 }
 
-// A fault that hits a parked goroutine when Go's poller wakes it must not make
-// it park again: the poller does not say the same thing twice.
+// A fault that hits a parked goroutine when Go's poller wakes it must not make it park
+// again: the poller is edge-triggered.
 func TestFaultAtTheEndOfParking(t *testing.T) {
 	counted(t)
 	waits := 0
@@ -220,7 +220,7 @@ func TestFaultAtTheEndOfParking(t *testing.T) {
 		t.Errorf("%d reports from a wait that failed", n)
 	}
 	if n := <-found; n != 1 || ready[0].Key() != WakeKey {
-		t.Errorf("%d reports, want the wake that is still there", n)
+		t.Errorf("%d reports, want the wake that is still pending", n)
 	}
 }
 
@@ -240,7 +240,7 @@ func TestFaultsThatInterruptForever(t *testing.T) {
 	} {
 		asked = 0
 		if n, err := call(); n != 5 || err != nil || asked != maxInterrupts {
-			t.Errorf("%s: %d and %v after %d interruptions, want to be through after %d", name, n, err, asked, maxInterrupts)
+			t.Errorf("%s: %d and %v after %d interruptions, want success after %d", name, n, err, asked, maxInterrupts)
 		}
 	}
 }

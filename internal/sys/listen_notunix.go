@@ -7,6 +7,6 @@ import (
 	"net"
 )
 
-// ListenUnix listens on a new socket file. There are no such permissions here: the
-// folder's decide.
+// ListenUnix listens on a new socket file. The mode is ignored here: the folder's
+// permissions apply.
 func ListenUnix(path string, _ fs.FileMode) (net.Listener, error) { return net.Listen("unix", path) }

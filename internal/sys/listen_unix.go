@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// longestQueue is more than any system lets listen(2) have, so that the system's
-// own limit counts, as it does in package net.
+// longestQueue exceeds every system's maximum backlog for listen(2), so that the system's
+// own limit applies, as in package net.
 const longestQueue = 1<<16 - 1
 
-// ListenUnix listens on a new socket file with these permissions, whatever the
-// umask is. Nobody else gets in while the file is made: a socket refuses everybody
-// until listen(2), and the permissions are in place before that. The file is removed
-// when the listener is closed.
+// ListenUnix listens on a new socket file with the given permissions, whatever the umask
+// is. Nobody else can connect while the file is created: a socket refuses connections
+// until listen(2), and the permissions are set before that. Closing the listener removes
+// the file.
 func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	ln, err := listenUnix(path, mode)
 	if err != nil {
@@ -30,7 +30,7 @@ func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer socket.Close() // FileListener has its own
+	defer socket.Close() // FileListener duplicates it
 	if err := setMode(path, mode); err != nil {
 		os.Remove(path)
 		return nil, err
@@ -48,7 +48,7 @@ func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	return ln, nil
 }
 
-// bindUnix makes a socket and its file, and does not listen yet.
+// bindUnix creates a socket and its file, but does not listen yet.
 func bindUnix(path string, mode fs.FileMode) (*os.File, error) {
 	syscall.ForkLock.RLock()
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -60,8 +60,8 @@ func bindUnix(path string, mode fs.FileMode) (*os.File, error) {
 		return nil, os.NewSyscallError("socket", err)
 	}
 	socket := os.NewFile(uintptr(fd), path)
-	// On Linux the file takes the socket's own mode, less the umask, so it is never
-	// wider than asked. Other systems refuse this and depend on setMode.
+	// On Linux the file gets the socket's own mode, less the umask, so it is never wider
+	// than asked. Other systems refuse this and depend on setMode.
 	syscall.Fchmod(fd, uint32(mode.Perm()))
 	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}); err != nil {
 		socket.Close()
@@ -70,9 +70,9 @@ func bindUnix(path string, mode fs.FileMode) (*os.File, error) {
 	return socket, nil
 }
 
-// setMode changes the permissions of a file that has others. Where the file has the
-// right ones, as it has on Linux unless the umask took some, nothing is done: chmod
-// goes by name, and who may write to the folder can put another file there.
+// setMode changes the permissions of a file unless it has them already, as on Linux
+// except for what the umask removed: chmod goes by name, and anyone with write access to
+// the folder can put another file there.
 func setMode(path string, mode fs.FileMode) error {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().Perm() == mode.Perm() {

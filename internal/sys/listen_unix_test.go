@@ -29,8 +29,8 @@ func wantMode(t *testing.T, path string, want fs.FileMode) {
 	}
 }
 
-// The file has the permissions that were asked for, whatever the umask is, serves,
-// and is gone with its listener.
+// The file has the requested permissions, whatever the umask is; it accepts connections,
+// and is removed with its listener.
 func TestListenUnix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	for _, mask := range []int{0, 0o022, 0o077, 0o777} {
@@ -75,8 +75,8 @@ func exchange(t *testing.T, ln net.Listener, path string) {
 	}
 }
 
-// From its first moment the file lets nobody in: it refuses connections, and on
-// Linux its permissions are no wider than asked.
+// From the start nobody can connect: the socket refuses connections, and on Linux its
+// permissions are no wider than requested.
 func TestSocketFileIsNeverWiderThanAsked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	withUmask(t, 0)
@@ -93,7 +93,7 @@ func TestSocketFileIsNeverWiderThanAsked(t *testing.T) {
 	}
 }
 
-// What cannot be is said as package net says it, and leaves files alone.
+// Errors are those of package net, and no files are left or removed.
 func TestListenUnixWhereItCannot(t *testing.T) {
 	dir := t.TempDir()
 	taken := filepath.Join(dir, "taken")

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Polls says that Poll and Take work here.
+// Polls reports that Poll and Take work on this system.
 const Polls = true
 
 // maxInterrupts bounds how often a Fault may interrupt one call.
 const maxInterrupts = 64
 
-// ask is the Fault's answer once it has stopped interrupting, with an allowance
-// within what was wanted.
+// ask calls the Fault until it no longer interrupts, and limits its answer to what was
+// requested.
 func (f Fault) ask(c Call, n int) (int, error) {
 	for range maxInterrupts {
 		allow, err := f(c, n)
@@ -27,47 +27,46 @@ func (f Fault) ask(c Call, n int) (int, error) {
 	return n, nil
 }
 
-// Ready is one report of a Poll.
+// Ready is one event reported by a Poll.
 type Ready struct{ event unix.EpollEvent }
 
-// Key is the key that the socket was added with, or WakeKey.
+// Key returns the key that the socket was added with, or WakeKey.
 func (r *Ready) Key() uint64 { return uint64(uint32(r.event.Fd)) | uint64(uint32(r.event.Pad))<<32 }
 
-// In says that a read will not find the socket empty: there are bytes, or the
-// end, or an error.
+// In reports whether a read would not block: there are bytes, the end of the stream, or
+// an error.
 func (r *Ready) In() bool { return r.event.Events&unix.EPOLLIN != 0 }
 
-// Out says that there is room to write.
+// Out reports whether the socket is writable.
 func (r *Ready) Out() bool { return r.event.Events&unix.EPOLLOUT != 0 }
 
-// Broken says that the socket has an error, which the next call on it returns.
+// Broken reports whether the socket has an error, which the next call on it returns.
 func (r *Ready) Broken() bool { return r.event.Events&unix.EPOLLERR != 0 }
 
-// HungUp says that both directions are closed; what has arrived can be read.
+// HungUp reports whether both directions are closed; what has arrived can still be read.
 func (r *Ready) HungUp() bool { return r.event.Events&unix.EPOLLHUP != 0 }
 
-// Poll waits for many sockets at once, and makes the calls on them. It is an
-// epoll instance, level-triggered: a socket is reported by every wait for as
-// long as it is ready. Its alarm, which ends a wait from outside, is an eventfd
-// that is never read: registered edge-triggered, each ring is one report, and
-// the read that would silence it is saved.
+// Poll waits for many sockets at once and makes the calls on them. It is a
+// level-triggered epoll instance: every wait reports a socket for as long as it is ready.
+// To wake a wait from outside it uses an eventfd that is never read: the eventfd is
+// registered edge-triggered, so each write causes one report and needs no read.
 //
-// One goroutine waits, and Now, Block, Park, Unpark belong to it. Add, Change,
-// Remove, Read, Write and Wake may be called from any. Close comes last, after
-// all of them.
+// One goroutine waits, and only that one may call Now, Block, Park and Unpark. Add,
+// Change, Remove, Read, Write and Wake may be called from any goroutine. Close comes
+// last, after all of them.
 type Poll struct {
 	fault  Fault
 	epoll  int
 	alarm  int
-	parked *os.File // a duplicate of epoll in Go's poller; nil until Park
+	parked *os.File // a duplicate of epoll in Go's poller; nil before Park
 	raw    syscall.RawConn
-	try    func(uintptr) bool // attempt, made once, so that Park allocates nothing
+	try    func(uintptr) bool // attempt, allocated once, so that Park allocates nothing
 	ready  []Ready            // Park's argument, for try
 	found  int                // try's result
 }
 
-// NewPoll opens a Poll. It costs two descriptors until Close, three while
-// parked. The fault, which may be nil, is not asked about the alarm's calls.
+// NewPoll opens a Poll. It uses two descriptors until Close, three while parked. The
+// fault, which may be nil, does not apply to the eventfd.
 func NewPoll(fault Fault) (*Poll, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -87,21 +86,20 @@ func NewPoll(fault Fault) (*Poll, error) {
 	return p, nil
 }
 
-// Add has s reported under key from now on. All keys are free for use but
-// WakeKey. A socket that is closed is removed with it.
+// Add registers s under key. Every key except WakeKey may be used. Closing a socket
+// removes it.
 func (p *Poll) Add(s Socket, want Interest, key uint64) error {
 	return p.register(unix.EPOLL_CTL_ADD, s, want, key)
 }
 
-// Change waits for something else on s, or reports it under another key, or
-// arms it again after a report that was to come Once. A report that the waiting
-// goroutine already holds is not taken back.
+// Change changes the interest or the key of s, or re-arms it after a report with Once. A
+// report that the waiting goroutine already holds is not taken back.
 func (p *Poll) Change(s Socket, want Interest, key uint64) error {
 	return p.register(unix.EPOLL_CTL_MOD, s, want, key)
 }
 
-// Remove ends the reports of s, but for those that the waiting goroutine
-// already holds.
+// Remove ends the reports of s, except for those that the waiting goroutine already
+// holds.
 func (p *Poll) Remove(s Socket) error {
 	return p.register(unix.EPOLL_CTL_DEL, s, 0, 0)
 }
@@ -134,16 +132,15 @@ func (want Interest) events() uint32 {
 	return events
 }
 
-// Now reports what is ready now, without waiting and without telling the
-// scheduler: the call cannot block. It fills ready, which must not be empty,
-// from its start and returns how many reports there are: 0 also after an
-// interruption or a fault.
+// Now returns the events that are ready now, without waiting and without telling the
+// scheduler, because the call cannot block. It fills ready, which must not be empty, from
+// its start and returns the number of events, which is also 0 after EINTR or a fault.
 func (p *Poll) Now(ready []Ready) int {
 	n, _ := p.now(ready)
 	return n
 }
 
-// now also says whether the kernel was asked and answered.
+// now is Now; answered is false when the kernel was not called or failed.
 func (p *Poll) now(ready []Ready) (n int, answered bool) {
 	if p.fault != nil {
 		if ready = p.allowed(ready); len(ready) == 0 {
@@ -159,9 +156,8 @@ func (p *Poll) now(ready []Ready) (n int, answered bool) {
 	return int(r), true
 }
 
-// Block waits in the kernel until something is ready and reports it like Now.
-// The goroutine keeps its thread. It may return 0 (an interruption, a fault):
-// wait again.
+// Block waits in the kernel until something is ready and returns the events like Now. The
+// goroutine keeps its thread. It may return 0 (EINTR, a fault): wait again.
 func (p *Poll) Block(ready []Ready) int {
 	if p.fault != nil {
 		if ready = p.allowed(ready); len(ready) == 0 {
@@ -177,9 +173,9 @@ func (p *Poll) Block(ready []Ready) int {
 	return int(r)
 }
 
-// allowed is the part of ready that the fault lets a wait fill.
+// allowed returns the part of ready that the fault lets a wait fill.
 func (p *Poll) allowed(ready []Ready) []Ready {
-	// An interrupted wait returns, so nothing counts as one to be retried.
+	// An interrupted wait returns, so EINTR is not retried here.
 	allow, err := p.fault(CallWait, len(ready))
 	if err != nil {
 		return nil
@@ -187,9 +183,9 @@ func (p *Poll) allowed(ready []Ready) []Ready {
 	return ready[:min(max(allow, 0), len(ready))]
 }
 
-// Park waits in Go's own poller until something is ready and reports it like
-// Now. The goroutine keeps no thread. It may return 0 like Block, which also
-// does the waiting where parking is impossible, as when descriptors ran out.
+// Park waits in Go's own poller until something is ready and returns the events like Now.
+// The goroutine holds no thread. It may return 0 like Block, which does the waiting where
+// parking is impossible, for example without a free descriptor.
 func (p *Poll) Park(ready []Ready) int {
 	if p.parked == nil && p.park() != nil {
 		return p.Block(ready)
@@ -204,22 +200,21 @@ func (p *Poll) Park(ready []Ready) int {
 	return p.found
 }
 
-// attempt ends the parking when there are reports, and also when the kernel did
-// not say whether there are: Go's poller hears of each change once, and this
-// may have been it.
+// attempt ends the parking when there are events, and also when the kernel did not report
+// whether there are: Go's poller is edge-triggered, and this may have been the edge.
 func (p *Poll) attempt(uintptr) bool {
 	n, answered := p.now(p.ready)
 	p.found = n
 	return n > 0 || !answered
 }
 
-// park gives Go's poller a duplicate of the epoll descriptor.
+// park registers a duplicate of the epoll descriptor in Go's poller.
 func (p *Poll) park() error {
 	fd, err := unix.FcntlInt(uintptr(p.epoll), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return os.NewSyscallError("fcntl", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // else os.NewFile leaves Go's poller out
+	if err := unix.SetNonblock(fd, true); err != nil { // required for os.NewFile to use Go's poller
 		unix.Close(fd)
 		return os.NewSyscallError("fcntl", err)
 	}
@@ -233,8 +228,8 @@ func (p *Poll) park() error {
 	return nil
 }
 
-// Unpark takes the Poll out of Go's poller until the next Park. Without it,
-// what Block waits for keeps Go's poller busy too.
+// Unpark takes the Poll out of Go's poller until the next Park. Otherwise events that
+// Block waits for wake Go's poller too.
 func (p *Poll) Unpark() {
 	if p.parked != nil {
 		p.parked.Close()
@@ -242,9 +237,9 @@ func (p *Poll) Unpark() {
 	}
 }
 
-// Wake ends a Block or Park, or makes the next wait return at once, with a
-// report whose key is WakeKey. Several may share one report. It costs a write,
-// which the scheduler is not told of.
+// Wake ends a Block or Park, or makes the next wait return at once, with a report whose
+// key is WakeKey. Several calls may share one report. It costs a write, without telling
+// the scheduler.
 func (p *Poll) Wake() error {
 	one := uint64(1)
 	for {
@@ -259,7 +254,7 @@ func (p *Poll) Wake() error {
 	}
 }
 
-// Read is the function Read on s, and what the fault makes of it.
+// Read is the function Read on s, subject to the fault.
 func (p *Poll) Read(s Socket, b []byte) (int, error) {
 	if p.fault != nil && len(b) > 0 {
 		allow, err := p.ration(CallRead, len(b))
@@ -271,8 +266,8 @@ func (p *Poll) Read(s Socket, b []byte) (int, error) {
 	return Read(uintptr(s), b)
 }
 
-// Write is the function Write on s, and what the fault makes of it: it is asked
-// again after a short write, until all is written or it says no.
+// Write is the function Write on s, subject to the fault, which is called again after a
+// short write until all is written or it refuses.
 func (p *Poll) Write(s Socket, b []byte) (int, error) {
 	if p.fault == nil {
 		return Write(uintptr(s), b)
@@ -292,7 +287,7 @@ func (p *Poll) Write(s Socket, b []byte) (int, error) {
 	return done, nil
 }
 
-// ration is how much of n the fault lets a call ask for, which is not nothing.
+// ration returns how many of n bytes the fault lets a call request, at least one.
 func (p *Poll) ration(c Call, n int) (int, error) {
 	allow, err := p.fault.ask(c, n)
 	if errors.Is(err, unix.EAGAIN) || err == nil && allow == 0 {
@@ -301,7 +296,7 @@ func (p *Poll) ration(c Call, n int) (int, error) {
 	return allow, err
 }
 
-// Close gives the descriptors back. The sockets stay open.
+// Close closes the descriptors. The sockets stay open.
 func (p *Poll) Close() error {
 	p.Unpark()
 	return errors.Join(

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// counted fails the test if it ends with more goroutines or descriptors than it
-// began with. Call it first.
+// counted fails the test if it ends with more goroutines or descriptors than it began
+// with. Call it first.
 func counted(t *testing.T) {
 	t.Helper()
-	r, w, err := os.Pipe() // Go's poller has opened its own descriptors by now
+	r, w, err := os.Pipe() // makes Go's poller open its own descriptors
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,8 +51,8 @@ func eventually(done func() bool) bool {
 	return true
 }
 
-// awaitGoroutines returns once n goroutines are inside the named method and in
-// the state that a traceback shows: "IO wait" in Go's poller, "syscall".
+// awaitGoroutines waits until n goroutines are inside the named method and in the given
+// traceback state: "IO wait" in Go's poller, "syscall".
 func awaitGoroutines(t *testing.T, n int, method, state string) {
 	t.Helper()
 	stacks := make([]byte, 1<<20)
@@ -70,8 +70,8 @@ func awaitGoroutines(t *testing.T, n int, method, state string) {
 	}
 }
 
-// starved is a process with room for so many more descriptors, 0 or 1, until the
-// function that it returns is called.
+// starved limits the process to room more descriptors, 0 or 1, until the returned
+// function is called.
 func starved(t *testing.T, room uint64) (feed func()) {
 	t.Helper()
 	next, err := syscall.Open(os.DevNull, syscall.O_CLOEXEC, 0)
@@ -107,14 +107,14 @@ func newPoll(t *testing.T, fault Fault) *Poll {
 	return p
 }
 
-// pair is a connected pair of Sockets, closed when the test ends.
+// pair returns a connected pair of Sockets, closed when the test ends.
 func pair(t *testing.T) (a, b Socket) {
 	t.Helper()
 	x, y := sockets(t)
 	return Socket(x), Socket(y)
 }
 
-// ownPair is a connected pair of Sockets that the test closes.
+// ownPair returns a connected pair of Sockets that the test closes.
 func ownPair(t *testing.T) (a, b Socket) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
@@ -131,7 +131,7 @@ func send(t *testing.T, s Socket, text string) {
 	}
 }
 
-// told is a wait's reports as text, in the order of the kernel.
+// told formats a wait's events, in the order of the kernel.
 func told(ready []Ready) string {
 	var text strings.Builder
 	for i := range ready {
@@ -209,7 +209,7 @@ func TestPollKeysHave64Bits(t *testing.T) {
 	for _, key := range []uint64{0, 1, 1 << 31, 1 << 32, 1 << 63, 0x8765_4321_fedc_ba98, WakeKey - 1} {
 		do(t, p.Change(a, Out, key))
 		if n := p.Now(ready); n != 1 || ready[0].Key() != key {
-			t.Errorf("%d reports, with key %#x, want one with %#x", n, ready[0].Key(), key)
+			t.Errorf("%d events, with key %#x, want one with %#x", n, ready[0].Key(), key)
 		}
 	}
 }
@@ -247,7 +247,7 @@ func TestPollForgets(t *testing.T) {
 	wantNow(t, p, "")
 	for _, err := range []error{p.Remove(a), p.Change(a, In, 1)} {
 		if !errors.Is(err, syscall.ENOENT) {
-			t.Errorf("of what is not there: %v, want ENOENT", err)
+			t.Errorf("of an unknown socket: %v, want ENOENT", err)
 		}
 	}
 	do(t, p.Add(a, In, 3))
@@ -255,7 +255,7 @@ func TestPollForgets(t *testing.T) {
 	do(t, a.Close())
 	wantNow(t, p, "")
 	if err := p.Add(NoSocket, In, 1); !errors.Is(err, syscall.EBADF) {
-		t.Errorf("added no socket: %v, want EBADF", err)
+		t.Errorf("added NoSocket: %v, want EBADF", err)
 	}
 }
 
@@ -272,7 +272,7 @@ func TestPollReportsHangUpsToTheUninterested(t *testing.T) {
 		wantNow(t, p, "1 hung-up;")
 	}
 	do(t, p.Change(a, In, 1))
-	wantNow(t, p, "1 in hung-up;") // the x is still there
+	wantNow(t, p, "1 in hung-up;") // the x is still unread
 	do(t, p.Remove(a))
 	wantNow(t, p, "")
 }
@@ -293,7 +293,7 @@ func TestPollReportsAReset(t *testing.T) {
 	}
 }
 
-// With more ready than there is room for, waits take turns.
+// With more events than room for them, waits report all sockets in turn.
 func TestPollIsFairToAll(t *testing.T) {
 	counted(t)
 	p := newPoll(t, nil)
@@ -315,7 +315,7 @@ func TestPollIsFairToAll(t *testing.T) {
 	}
 }
 
-// eachWait runs a test on both ways to wait.
+// eachWait runs a test with both ways to wait.
 func eachWait(t *testing.T, test func(t *testing.T, wait waiting)) {
 	for _, wait := range []waiting{
 		{"Block", "syscall", (*Poll).Block},
@@ -336,7 +336,7 @@ func (w waiting) await(t *testing.T, n int) {
 	awaitGoroutines(t, n, "sys.(*Poll)."+w.name, w.state)
 }
 
-// untilTold waits until there is a report: a wait may return without one.
+// untilTold waits until there is an event: a wait may return without one.
 func (w waiting) untilTold(p *Poll) string {
 	ready := make([]Ready, 8)
 	for {
@@ -382,7 +382,7 @@ func TestWakeDuringTheWait(t *testing.T) {
 	})
 }
 
-// Wakes from everywhere, with a socket that changes meanwhile: none is lost.
+// Concurrent Wakes, with a socket that changes meanwhile: none is lost.
 func TestWakeFromEverywhere(t *testing.T) {
 	eachWait(t, func(t *testing.T, wait waiting) {
 		p := newPoll(t, nil)
@@ -442,7 +442,7 @@ func TestWaitReportsSockets(t *testing.T) {
 				got := wait.untilTold(p)
 				buf := make([]byte, 10)
 				n, err := p.Read(a, buf)
-				if string(buf[:n]) != said { // the race detector sees no race here
+				if string(buf[:n]) != said { // the race detector must report no race here
 					got = fmt.Sprintf("read %q, said %q", buf[:n], said)
 				}
 				heard <- fmt.Sprint(got, n, err)
@@ -461,8 +461,8 @@ func TestWaitReportsSockets(t *testing.T) {
 	})
 }
 
-// A socket that is ready when Park begins to wait is reported although Go's
-// poller heard of it long ago.
+// Park reports a socket that was ready before it began to wait, although Go's poller has
+// seen the edge already.
 func TestParkReportsWhatWasReadyBefore(t *testing.T) {
 	counted(t)
 	p := newPoll(t, nil)
@@ -509,9 +509,9 @@ func TestParkAndBlockByTurns(t *testing.T) {
 	}
 }
 
-// A goroutine in the state "IO wait" is one that holds no thread. Counting the
-// process's threads instead would count how busy the machine is: one is made
-// whenever any system call takes its time.
+// A goroutine in the state "IO wait" holds no thread. Counting the process's threads
+// instead would measure how busy the machine is: the runtime starts one whenever a system
+// call takes long.
 func TestParkCostsNoThread(t *testing.T) {
 	counted(t)
 	const polls = 256
@@ -545,7 +545,7 @@ func TestParkWithoutRoomForADescriptor(t *testing.T) {
 		t.Errorf("reported %q", got)
 	}
 	if p.parked != nil {
-		t.Error("took a descriptor that there was no room for")
+		t.Error("got a descriptor beyond the limit")
 	}
 }
 
@@ -577,7 +577,7 @@ func TestPollAllocatesNothing(t *testing.T) {
 		}()
 		ready, buf := make([]Ready, 4), make([]byte, 10)
 		do(t, p.Wake())
-		p.Park(ready) // the first opens what Unpark closes
+		p.Park(ready) // opens what Unpark closed
 		for name, call := range map[string]func(){
 			"Now":   func() { p.Now(ready) },
 			"Block": func() { p.Wake(); p.Block(ready) },

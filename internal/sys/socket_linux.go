@@ -8,24 +8,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CloseWrite tells the peer that nothing more will be sent.
+// CloseWrite shuts down the sending direction.
 func (s Socket) CloseWrite() error {
 	return os.NewSyscallError("shutdown", unix.Shutdown(int(s), unix.SHUT_WR))
 }
 
-// ResetOnClose makes Close throw away what is not sent and tell a TCP peer that
-// the connection broke.
+// ResetOnClose makes Close discard unsent data and reset a TCP connection (SO_LINGER 0).
 func (s Socket) ResetOnClose() {
 	unix.SetsockoptLinger(int(s), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 }
 
-// LimitUnsent has the kernel accept about n bytes beyond what the peer's window lets it
-// send, instead of megabytes. Sockets that are not TCP have no such limit.
+// LimitUnsent makes the kernel accept about n bytes beyond what the peer's window allows,
+// instead of megabytes (TCP_NOTSENT_LOWAT). Sockets other than TCP have no such limit.
 func LimitUnsent(fd uintptr, n int) {
 	unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, n)
 }
 
-// LocalAddr is this end's address; zero for unix sockets and where there is no socket.
+// LocalAddr returns the local address; zero for unix sockets and for NoSocket.
 func (s Socket) LocalAddr() netip.AddrPort {
 	name, err := unix.Getsockname(int(s))
 	if err != nil {
@@ -44,9 +43,9 @@ func (s Socket) LocalAddr() netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// PeerCredentials says who has connected a unix socket; -1 three times where it is
-// not known. Of other sockets the kernel says nothing, in numbers that look like an
-// answer.
+// PeerCredentials returns who connected a unix socket; -1 three times where unknown. For
+// other sockets the kernel returns plausible but meaningless numbers, so they are not
+// asked.
 func PeerCredentials(fd int) (pid, uid, gid int, known bool) {
 	if family, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN); err != nil || family != unix.AF_UNIX {
 		return -1, -1, -1, false
@@ -58,8 +57,8 @@ func PeerCredentials(fd int) (pid, uid, gid int, known bool) {
 	return int(peer.Pid), int(peer.Uid), int(peer.Gid), true
 }
 
-// Close gives the descriptor back, whatever it returns, and takes the socket out
-// of every Poll.
+// Close closes the descriptor, whatever it returns, and removes the socket from every
+// Poll.
 func (s Socket) Close() error {
 	return os.NewSyscallError("close", unix.Close(int(s)))
 }

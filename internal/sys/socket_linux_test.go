@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// tcpPair is a connection on 127.0.0.1, closed when the test ends.
+// tcpPair returns a connection on 127.0.0.1, closed when the test ends.
 func tcpPair(t *testing.T) (near *net.TCPConn, far Socket) {
 	t.Helper()
 	near, far = ownTCPPair(t)
@@ -16,7 +16,7 @@ func tcpPair(t *testing.T) (near *net.TCPConn, far Socket) {
 	return near, far
 }
 
-// ownTCPPair is a connection on 127.0.0.1 whose far side the test closes.
+// ownTCPPair returns a connection on 127.0.0.1 whose far side the test closes.
 func ownTCPPair(t *testing.T) (near *net.TCPConn, far Socket) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -41,8 +41,8 @@ func ownTCPPair(t *testing.T) (near *net.TCPConn, far Socket) {
 	return nc.(*net.TCPConn), far
 }
 
-// What package net has set on a connection, a socket that was taken from it keeps,
-// and closing the connection leaves the socket alone.
+// A socket taken from a connection keeps the options that package net has set, and
+// closing the connection does not affect the socket.
 func TestTakenSocketIsTheConnections(t *testing.T) {
 	counted(t)
 	near, far := tcpPair(t)
@@ -64,7 +64,7 @@ func TestTakenSocketIsTheConnections(t *testing.T) {
 	}
 	near.Close()
 	if _, err := Take(near); err == nil {
-		t.Error("took the socket of a connection that is closed")
+		t.Error("took the socket of a closed connection")
 	}
 }
 
@@ -104,7 +104,7 @@ func TestSocketResetOnClose(t *testing.T) {
 		}
 	}
 	if n := far.Unsent(); n == 0 {
-		t.Error("nothing unsent although nobody reads")
+		t.Error("nothing is unsent although the peer does not read")
 	}
 	far.ResetOnClose()
 	do(t, far.Close())
@@ -128,21 +128,21 @@ func TestNoSocket(t *testing.T) {
 		}
 	}
 	if NoSocket.Unsent() != 0 || NoSocket.Unread() != 0 {
-		t.Error("no socket holds bytes")
+		t.Error("NoSocket has bytes")
 	}
 	if a := NoSocket.LocalAddr(); a.IsValid() {
-		t.Errorf("no socket is at %v", a)
+		t.Errorf("NoSocket has the address %v", a)
 	}
 	if _, _, _, known := PeerCredentials(int(NoSocket)); known {
-		t.Error("no socket has a peer")
+		t.Error("NoSocket has a peer")
 	}
 }
 
-// The kernel answers for TCP too, with a user that does not exist, or is 0.
+// For TCP the kernel returns credentials too, with a user that does not exist, or 0.
 func TestPeerCredentialsAreOfUnixSocketsOnly(t *testing.T) {
 	near, far := tcpPair(t)
 	if pid, uid, gid, known := PeerCredentials(int(far)); known || pid != -1 || uid != -1 || gid != -1 {
-		t.Errorf("a TCP peer is process %d of user %d, group %d", pid, uid, gid)
+		t.Errorf("a TCP peer has process %d of user %d, group %d", pid, uid, gid)
 	}
 	if got, want := far.LocalAddr().String(), near.RemoteAddr().String(); got != want {
 		t.Errorf("LocalAddr is %s, want %s", got, want)
@@ -158,6 +158,6 @@ func TestPeerCredentialsAreOfUnixSocketsOnly(t *testing.T) {
 		t.Errorf("a unix peer is process %d of user %d, group %d, known: %v; want this process", pid, uid, gid, known)
 	}
 	if a := Socket(pair[0]).LocalAddr(); a.IsValid() {
-		t.Errorf("a unix socket is at %v", a)
+		t.Errorf("a unix socket has the address %v", a)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 )
 
-// CloseWrite is not offered here.
+// CloseWrite is not supported here.
 func (s Socket) CloseWrite() error { return errors.ErrUnsupported }
 
 // ResetOnClose does nothing here.
@@ -16,11 +16,11 @@ func (s Socket) ResetOnClose() {}
 // LimitUnsent does nothing here.
 func LimitUnsent(fd uintptr, n int) {}
 
-// LocalAddr is not offered here.
+// LocalAddr is not supported here.
 func (s Socket) LocalAddr() netip.AddrPort { return netip.AddrPort{} }
 
-// PeerCredentials is not offered here.
+// PeerCredentials is not supported here.
 func PeerCredentials(int) (pid, uid, gid int, known bool) { return -1, -1, -1, false }
 
-// Close is not offered here.
+// Close is not supported here.
 func (s Socket) Close() error { return errors.ErrUnsupported }

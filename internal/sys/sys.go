@@ -1,15 +1,13 @@
-// Package sys is the operating system as the engines need it: non-blocking
-// reads and writes on descriptors known to be ready, bare sockets and the poll
-// that waits for them, descriptor limits, and
-// the spare descriptor for the moment when there are none left. Servers have unix
-// sockets with permissions from it. Nothing else in the library imports
-// golang.org/x/sys.
+// Package sys wraps the system calls that the engines need: non-blocking reads and writes
+// on ready descriptors, raw sockets and epoll, descriptor limits, and a spare descriptor
+// for when none are left. It also creates unix sockets with permissions. Nothing else in
+// the library imports golang.org/x/sys.
 package sys
 
 import "errors"
 
-// ErrAgain says that a descriptor is not ready: wait, then try again.
+// ErrAgain reports that a descriptor is not ready: wait, then try again.
 var ErrAgain = errors.New("sys: not ready")
 
-// ErrClosed says that the peer has sent its last byte.
+// ErrClosed reports the end of the stream.
 var ErrClosed = errors.New("sys: end of stream")

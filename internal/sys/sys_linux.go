@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Readiness says that Read and Write work here.
+// Readiness reports that Read and Write work on this system.
 const Readiness = true
 
-// Read reads once from a non-blocking descriptor without telling the
-// scheduler: the call cannot block, and entering and leaving a system call
-// costs more than it would gain (and wakes the monitor that takes processors
-// away). A TCP read of a short request is about 0.3 µs this way.
+// Read reads once from a non-blocking descriptor without telling the scheduler: the call
+// cannot block, and the runtime's bookkeeping for a system call would cost more than it
+// gains (and wakes the monitor that retakes processors). A TCP read of a short request
+// takes about 0.3 µs this way.
 func Read(fd uintptr, p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -37,11 +37,11 @@ func Read(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// maxWrite bounds one write, and so the time a processor is held by a call
-// that the scheduler does not see.
+// maxWrite bounds one write, and so how long a system call that the scheduler does not
+// see holds a processor.
 const maxWrite = 64 << 10
 
-// Write writes what the descriptor takes without blocking. A short count comes
+// Write writes as much as the descriptor accepts without blocking. A short count comes
 // with ErrAgain.
 func Write(fd uintptr, p []byte) (int, error) {
 	release()
@@ -62,8 +62,8 @@ func Write(fd uintptr, p []byte) (int, error) {
 	return done, nil
 }
 
-// Unsent is how many bytes the kernel holds for the peer of a socket: not sent,
-// or not acknowledged. 0 if it does not say.
+// Unsent returns how many bytes are in a socket's send buffer: not sent, or not
+// acknowledged. 0 if the kernel does not report it.
 func Unsent(fd uintptr) int {
 	n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
 	if err != nil {
@@ -73,15 +73,15 @@ func Unsent(fd uintptr) int {
 }
 
 // HungUp reports whether the peer of a socket has closed its side or broken the
-// connection, whatever waits to be read.
+// connection, whether or not there is unread data.
 func HungUp(fd uintptr) bool {
 	asked := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(asked, 0)
 	return err == nil && n > 0
 }
 
-// Unread is how many bytes a socket has received that nobody has read. 0 if it
-// does not say.
+// Unread returns how many bytes are in a socket's receive buffer. 0 if the kernel does
+// not report it.
 func Unread(fd uintptr) int {
 	n, err := unix.IoctlGetInt(int(fd), unix.SIOCINQ)
 	if err != nil {
@@ -90,7 +90,7 @@ func Unread(fd uintptr) int {
 	return max(n, 0)
 }
 
-// DescriptorLimit is the process's limit of open descriptors.
+// DescriptorLimit returns the process's limit on open descriptors.
 func DescriptorLimit() (uint64, bool) {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
@@ -99,22 +99,21 @@ func DescriptorLimit() (uint64, bool) {
 	return l.Cur, true
 }
 
-// Exhausted reports whether err says that descriptors or buffers ran out,
-// which passes, unlike a listener's own faults.
+// Exhausted reports whether err means a temporary lack of descriptors or buffers, unlike
+// a fault of the listener.
 func Exhausted(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) ||
 		errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM)
 }
 
-// Spare is a descriptor kept for the moment when there are none left: released,
-// it leaves exactly one for the connection that must be told so.
+// Spare is a descriptor held in reserve for when none are left: releasing it frees
+// exactly one for the connection that must be refused.
 type Spare struct {
 	mu sync.Mutex
 	f  *os.File
 }
 
-// Hold takes the spare descriptor if it is not held, and reports whether it is
-// held now.
+// Hold opens the spare descriptor if necessary, and reports whether it is held now.
 func (s *Spare) Hold() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +127,7 @@ func (s *Spare) Hold() bool {
 	return true
 }
 
-// Release gives the spare descriptor up and reports whether it was held.
+// Release closes the spare descriptor and reports whether it was held.
 func (s *Spare) Release() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// sockets is a connected pair of non-blocking sockets.
+// sockets returns a connected pair of non-blocking sockets.
 func sockets(t *testing.T) (a, b uintptr) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
@@ -34,7 +34,7 @@ func TestReadAndWrite(t *testing.T) {
 		t.Errorf("with nothing to read: %d and %v, want ErrAgain", n, err)
 	}
 	if n, err := Read(b, nil); n != 0 || err != nil {
-		t.Errorf("with no room to read into: %d and %v, want nothing: it is not the end", n, err)
+		t.Errorf("with no room to read into: %d and %v, want 0, nil: it is not the end", n, err)
 	}
 	if n, err := Write(a, []byte("hello")); n != 5 || err != nil {
 		t.Errorf("wrote %d and %v", n, err)
@@ -56,8 +56,8 @@ func TestReadAndWrite(t *testing.T) {
 	}
 }
 
-// A large write goes in pieces, so that no call holds a processor for long, and
-// stops where the peer does.
+// A large write is split into pieces, so that no call holds a processor for long, and
+// stops when the socket is full.
 func TestWriteTakesWhatFits(t *testing.T) {
 	a, b := sockets(t)
 	want := make([]byte, 4<<20)
@@ -88,15 +88,15 @@ func TestWriteTakesWhatFits(t *testing.T) {
 			got = append(got, p[:n]...)
 		}
 		if len(rest) == 0 && !full {
-			t.Fatal("a socket took 4 MiB at once; the test shows nothing")
+			t.Fatal("a socket took 4 MiB at once; the test proves nothing")
 		}
 	}
 	if !bytes.Equal(got, want) {
-		t.Error("what was read is not what was written")
+		t.Error("read other bytes than were written")
 	}
 }
 
-// Writing to a peer that is gone is an error, not a signal that ends the process.
+// Writing to a closed peer returns an error and does not raise SIGPIPE.
 func TestWriteToNobody(t *testing.T) {
 	a, b := sockets(t)
 	syscall.Shutdown(int(b), syscall.SHUT_RD)
@@ -193,11 +193,11 @@ func TestExhausted(t *testing.T) {
 func TestSpare(t *testing.T) {
 	var s Spare
 	if s.Release() {
-		t.Error("released what nobody held")
+		t.Error("Release before Hold returned true")
 	}
 	for range 2 {
 		if !s.Hold() {
-			t.Fatal("there is a descriptor, and it is not held")
+			t.Fatal("Hold failed although there is a descriptor")
 		}
 	}
 	if !s.Release() || s.Release() {
@@ -205,7 +205,7 @@ func TestSpare(t *testing.T) {
 	}
 }
 
-// TestSpareLeavesRoomForOne takes every descriptor that there is.
+// TestSpareLeavesRoomForOne uses up all descriptors.
 func TestSpareLeavesRoomForOne(t *testing.T) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -241,7 +241,7 @@ func TestSpareLeavesRoomForOne(t *testing.T) {
 	}
 	for err = take(); err == nil; err = take() {
 		if len(taken) > 100 {
-			t.Fatal("the limit does not limit")
+			t.Fatal("the descriptor limit has no effect")
 		}
 	}
 	if !Exhausted(err) {
@@ -251,17 +251,17 @@ func TestSpareLeavesRoomForOne(t *testing.T) {
 		t.Fatal("not released")
 	}
 	if err := take(); err != nil {
-		t.Errorf("the spare's place is no room for one: %v", err)
+		t.Errorf("releasing the spare did not free a descriptor: %v", err)
 	}
 	if err := take(); err == nil {
-		t.Error("room for two")
+		t.Error("the spare freed more than one descriptor")
 	}
 	if s.Hold() {
-		t.Error("holds a descriptor that does not exist")
+		t.Error("Hold succeeded without a free descriptor")
 	}
 	taken[0].Close()
 	taken = taken[1:]
 	if !s.Hold() {
-		t.Error("not held although there is room again")
+		t.Error("Hold failed although there is a free descriptor again")
 	}
 }

@@ -4,35 +4,35 @@ package sys
 
 import "errors"
 
-// Readiness says that Read and Write work here.
+// Readiness reports that Read and Write work on this system.
 const Readiness = false
 
-// Read is not offered here.
+// Read is not supported here.
 func Read(uintptr, []byte) (int, error) { return 0, errors.ErrUnsupported }
 
-// Write is not offered here.
+// Write is not supported here.
 func Write(uintptr, []byte) (int, error) { return 0, errors.ErrUnsupported }
 
-// Unsent is not known here.
+// Unsent returns 0 here.
 func Unsent(uintptr) int { return 0 }
 
-// HungUp is not known here.
+// HungUp returns false here.
 func HungUp(uintptr) bool { return false }
 
-// Unread is not known here.
+// Unread returns 0 here.
 func Unread(uintptr) int { return 0 }
 
-// DescriptorLimit is not known here.
+// DescriptorLimit is not supported here.
 func DescriptorLimit() (uint64, bool) { return 0, false }
 
-// Exhausted is not known here: an accept error that is temporary is retried.
+// Exhausted returns false here: a temporary accept error is retried.
 func Exhausted(error) bool { return false }
 
-// Spare is not kept here.
+// Spare is empty here.
 type Spare struct{}
 
-// Hold reports that the spare descriptor is held, so that nothing waits for it.
+// Hold returns true, so that nothing waits for the spare descriptor.
 func (s *Spare) Hold() bool { return true }
 
-// Release reports that there was none to give up.
+// Release returns false: there is nothing to release.
 func (s *Spare) Release() bool { return false }

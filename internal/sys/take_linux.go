@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Take makes a Socket of a connection of package net, which is to be closed then:
-// the socket has a descriptor of its own, without a place in Go's poller and
-// without the memory behind it.
+// Take makes a Socket from a connection of package net, which the caller closes
+// afterwards: the socket has a descriptor of its own, outside Go's poller and without its
+// memory.
 func Take(c syscall.Conn) (Socket, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

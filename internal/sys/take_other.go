@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// Take is not offered here.
+// Take is not supported here.
 func Take(syscall.Conn) (Socket, error) { return NoSocket, errors.ErrUnsupported }

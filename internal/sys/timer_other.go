@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Timer is package time's, with its rounding; see the one for Linux.
+// Timer is based on package time, with its rounding; see the one for Linux.
 type Timer struct {
 	timer  *time.Timer
 	once   sync.Once
@@ -22,7 +22,7 @@ func NewTimer() (*Timer, error) {
 	return t, nil
 }
 
-// Set makes the timer ring once, after d.
+// Set makes the timer fire once, after d.
 func (t *Timer) Set(d time.Duration) error {
 	t.timer.Reset(d)
 	return nil

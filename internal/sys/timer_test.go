@@ -20,7 +20,7 @@ func newTimer(t testing.TB) *Timer {
 }
 
 // Package time overshoots a wait of 200 µs by most of a millisecond, each time. Other
-// work on the machine makes a timer late as well, but hardly nine times of ten.
+// work on the machine delays a timer as well, but hardly nine times out of ten.
 func TestTimerRingsSoonAfterItsMoment(t *testing.T) {
 	timer := newTimer(t)
 	late := make([]time.Duration, 200)
@@ -31,7 +31,7 @@ func TestTimerRingsSoonAfterItsMoment(t *testing.T) {
 			t.Fatal(err)
 		}
 		if late[i] = time.Since(begun) - want; late[i] < 0 {
-			t.Fatalf("rang %v before its moment", -late[i])
+			t.Fatalf("fired %v early", -late[i])
 		}
 	}
 	slices.Sort(late)
@@ -67,7 +67,7 @@ func TestTimerCloseEndsAWait(t *testing.T) {
 			t.Errorf("Wait returned %v, want os.ErrClosed", err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Fatal("Wait goes on after Close")
+		t.Fatal("Wait did not return after Close")
 	}
 }
 
@@ -78,7 +78,7 @@ func TestTimerAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations a wait, want none", n)
+		t.Errorf("%v allocations per wait, want 0", n)
 	}
 }
 

@@ -70,6 +70,32 @@ func BenchmarkShop(b *testing.B) {
 	b.ReportMetric(median(ratio), "×plain")
 }
 
+// BenchmarkStep is what a request of the shop's traffic and its answer cost beside the
+// kernel, and what a plain one with the same answer does.
+func BenchmarkStep(b *testing.B) {
+	plan := shopPlan(b, 1)
+	plan.Cookies = false
+	plan.Flows[2].Steps[0].Think, plan.Flows[2].Steps[0].ThinkMost = 0, 0
+	const n = 2000
+	traffic := must[Plan](b)(Plan{Target: HTTP{URL: "http://h"}, Traffic: compiled(b, plan), Seed: 1, For: time.Hour}.complete())
+	answers, _ := shopAnswers(b, traffic, n)
+	for name, p := range map[string]Plan{"plain": must[Plan](b)(Plan{Target: HTTP{URL: "http://h"}, For: time.Hour}.complete()), "traffic": traffic} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			var r *run
+			var c *conn
+			for i := 0; b.Loop(); i++ {
+				if i%n == 0 {
+					r, c = loneConn(p)
+				}
+				if used, _, err := c.arrived(answers[i%n], r.now()); err != nil || used != len(answers[i%n]) {
+					b.Fatal(used, err)
+				}
+			}
+		})
+	}
+}
+
 // greatTraffic is a plan of 200 stages, with a million rows of data and templates of 64 KiB.
 func greatTraffic(tb testing.TB) (stages string, script *traffic.Script) {
 	tb.Helper()

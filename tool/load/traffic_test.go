@@ -198,6 +198,24 @@ func TestFlowHasTheSameRequests(t *testing.T) {
 	}
 }
 
+// So a step's figures are of the same requests, whatever else is asked at the same time.
+func TestStepsHaveTheSameNumbers(t *testing.T) {
+	addr, _ := startRole(t, "shop")
+	var numbers [][2]int64
+	for _, weight := range []float64{20, 60} {
+		plan := shopPlan(t, 4)
+		plan.Flows[1].Weight = weight
+		r := must[*Result](t)(Run(context.Background(), Plan{
+			Target: HTTP{URL: "http://" + addr}, Conns: 20, Rate: 300 * (80 + weight) / 100, Arrivals: Poisson, Seed: 4,
+			Traffic: compiled(t, plan), For: 700 * time.Millisecond, Warmup: 100 * time.Millisecond, MaxLag: time.Hour, AllowErrors: true,
+		}))
+		numbers = append(numbers, [2]int64{r.Steps[0].Requests, r.Steps[2].Requests})
+	}
+	if numbers[0] != numbers[1] || numbers[0][0] < 100 {
+		t.Errorf("browse and login have %v requests", numbers)
+	}
+}
+
 // An answer that fails a check ends its session, and counts for its step.
 func TestFailedStepEndsItsSession(t *testing.T) {
 	addr, _ := startRole(t, "shop")
@@ -294,6 +312,32 @@ func shopAnswer(c *conn, login int) []byte {
 	return fmt.Appendf(nil, "HTTP/1.1 %s\r\nContent-Type: json\r\nLocation: /orders/5\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
 }
 
+// loneConn is a run's only connection, which sends to nobody.
+func loneConn(p Plan) (*run, *conn) {
+	r := newRun(p)
+	r.shards[0].window = window{0, int64(time.Hour)}
+	c := newConn(r, 0, swallow{})
+	c.begin(r.now())
+	return r, c
+}
+
+// shopAnswers are the answers to the first n requests of the shop's traffic, and how
+// often each step is among them.
+func shopAnswers(tb testing.TB, p Plan, n int) (answers [][]byte, done map[string]int) {
+	tb.Helper()
+	r, c := loneConn(p)
+	done = map[string]int{}
+	for range n {
+		done[c.clients[0].Request().Name]++
+		answer := shopAnswer(c, done["login"]-1)
+		answers = append(answers, answer)
+		if used, _, err := c.arrived(answer, r.now()); err != nil || used != len(answer) {
+			tb.Fatal(used, err)
+		}
+	}
+	return answers, done
+}
+
 // Sessions, their values, takes and checks are sent, answered and ended without an
 // allocation, and what has ended is used again.
 func TestSessionsAllocateNothing(t *testing.T) {
@@ -301,28 +345,13 @@ func TestSessionsAllocateNothing(t *testing.T) {
 	plan.Cookies = false
 	plan.Flows[2].Steps[0].Think, plan.Flows[2].Steps[0].ThinkMost = 0, 0
 	p := must[Plan](t)(Plan{Target: HTTP{URL: "http://h"}, Traffic: compiled(t, plan), Seed: 1, For: time.Hour}.complete())
-	begin := func() (*run, *conn) {
-		r := newRun(p)
-		r.shards[0].window = window{0, int64(time.Hour)}
-		c := newConn(r, 0, swallow{})
-		c.begin(r.now())
-		return r, c
-	}
 	settle := func(r *run, c *conn, answer []byte) {
 		if used, _, err := c.arrived(answer, r.now()); err != nil || used != len(answer) {
 			t.Fatal(used, err)
 		}
 	}
-	r, c := begin()
-	var answers [][]byte
-	done := map[string]int{}
-	for range 2600 {
-		name := c.clients[0].Request().Name
-		done[name]++
-		answers = append(answers, shopAnswer(c, done["login"]-1))
-		settle(r, c, answers[len(answers)-1])
-	}
-	r, c = begin() // the same again
+	answers, done := shopAnswers(t, p, 2600)
+	r, c := loneConn(p)
 	next := 0
 	for ; next < 500; next++ {
 		settle(r, c, answers[next])
@@ -399,6 +428,57 @@ func TestSessionsOutliveTheirConnection(t *testing.T) {
 	}
 }
 
+// A request with values in its body says how long it is in as many digits as that takes.
+func TestBodiesHaveTheirLength(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "d.jsonl")
+	var lines []byte
+	for _, n := range []int{0, 1, 9, 10, 99, 100, 12345} {
+		lines = fmt.Appendf(lines, "{\"v\": %q}\n", strings.Repeat("x", n))
+	}
+	if err := os.WriteFile(file, lines, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := Plan{Target: HTTP{URL: "http://h"}, Traffic: compiled(t, traffic.Plan{Web: true, Data: []traffic.Data{{Name: "d", File: file}}, Flows: []traffic.Flow{{Steps: []traffic.Step{{Body: "{{d.v}}"}}}}})}
+	p = must[Plan](t)(p.complete())
+	var s traffic.Session
+	for i, n := range []int{0, 1, 9, 10, 99, 100, 12345} {
+		s.Start(p.Traffic, 0, uint64(i))
+		got := string(p.Target.Caller().(stepper).AppendStep([]byte("before"), 1, &s))
+		want := fmt.Sprintf("beforePOST / HTTP/1.1\r\nHost: h\r\nUser-Agent: hone\r\nContent-Length: %d\r\n\r\n%s", n, strings.Repeat("x", n))
+		if got != want {
+			t.Errorf("%d bytes: %.200q", n, got)
+		}
+	}
+}
+
+// An answer that stays away ends its session, and the connection serves the next one.
+func TestHangingStepEndsItsSession(t *testing.T) {
+	hang := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hang" {
+			<-hang
+		}
+	}))
+	defer s.Close()
+	defer close(hang)
+	script := compiled(t, traffic.Plan{Web: true, Flows: []traffic.Flow{{Steps: []traffic.Step{
+		{Name: "well", Path: "/"}, {Name: "hangs", Path: "/hang", Method: "POST"}, {Name: "never", Path: "/"},
+	}}}})
+	for _, rate := range []float64{0, 1000} {
+		r := must[*Result](t)(Run(context.Background(), Plan{
+			Target: HTTP{URL: s.URL}, Conns: 4, Rate: rate, Requests: 20, Timeout: 200 * time.Millisecond,
+			Traffic: script, MaxLag: time.Hour, For: patience, AllowErrors: true,
+		}))
+		hangs := r.Steps[1]
+		if r.Steps[2].Requests != 0 || hangs.Errors["timeout"] != hangs.Requests || hangs.Requests == 0 || *hangs.Latency.Max < 190_000 {
+			t.Errorf("rate %v: %+v", rate, r.Steps)
+		}
+		if rate == 0 && (hangs.Requests != 20 || r.Steps[0].Errors["total"] != 0) {
+			t.Errorf("%d of 20 sessions have come to it: %v", hangs.Requests, r.Steps[0].Errors)
+		}
+	}
+}
+
 // A step sees the head of its own answer, also where a step that does not look at heads has
 // had the same bytes before.
 func TestStepsSeeTheirHeads(t *testing.T) {
@@ -437,7 +517,44 @@ func TestGateKnowsLaterSteps(t *testing.T) {
 	}
 }
 
-// What a frame cannot carry is refused, and dots in names of steps are no goals.
+// Messages of any framing and match are a session's, too, and echoes are held to each.
+func TestSessionsOfMessages(t *testing.T) {
+	for _, c := range []struct{ frame, match, first, second string }{
+		{"line", "order", "hello {{n}}", "bye {{it}}"}, {"len16be", "order", "hello {{n}}", "bye {{it}}"},
+		{"len32le", "id@2:4", "hello {{n}}", "goodbye {{it}}"}, {"len32be+incl", "id@0:8", "{{random:10000000..99999999}} {{n}}", "12345678{{it}}"},
+		{"fixed:5", "order", "hello", "12345"},
+	} {
+		plan := traffic.Plan{OneLine: c.frame == "line", Flows: []traffic.Flow{
+			{Name: "a", Weight: 2, Steps: []traffic.Step{{Name: "one", Body: c.first, Takes: []traffic.Take{{Name: "it", From: "regex [^ ]*$"}}}, {Name: "two", Body: c.second}}},
+			{Name: "b", Steps: []traffic.Step{{Name: "other", Body: "12345", Checks: []string{"length == 5", "body contains 2345"}}}},
+		}}
+		if c.frame != "fixed:5" {
+			plan.Flows[1].Steps[0].Body, plan.Flows[1].Steps[0].Checks = "123456789{{n}}", []string{"body == 123456789{{n}}", "body matches ^1234567"}
+		}
+		target := Messages{Address: serveWith(t, "tcp", echoes(framing(t, c.frame), nil)).Address, Framing: framing(t, c.frame), Match: match(t, c.match)}
+		for _, rate := range []float64{0, 2000} {
+			r := must[*Result](t)(Run(context.Background(), Plan{
+				Target: target, Conns: 2, Depth: 5, Rate: rate, Requests: 300, Traffic: compiled(t, plan), Echo: true, MaxLag: time.Hour, For: patience,
+			}))
+			if r.Errors["total"] != 0 || r.Steps[0].Requests != r.Steps[1].Requests || r.Steps[0].Requests+r.Steps[2].Requests != 300 || r.Steps[0].Requests < 150 {
+				t.Errorf("%s, %s, rate %v: %v, %v, %+v", c.frame, c.match, rate, r.Errors, r.InvalidReasons, r.Steps)
+			}
+		}
+	}
+	for name, c := range map[string]struct{ frame, match, body string }{
+		"other lengths": {"fixed:5", "order", "{{n}}"}, "too long": {"len16be", "order", strings.Repeat("x", 1<<16)}, "no room": {"len32be", "id@1:8", "{{n}}"},
+	} {
+		plan := traffic.Plan{Flows: []traffic.Flow{{Steps: []traffic.Step{{Body: c.body}}}}}
+		r, err := Run(context.Background(), Plan{
+			Target: Messages{Address: "127.0.0.1:1", Framing: framing(t, c.frame), Match: match(t, c.match)}, Traffic: compiled(t, plan),
+		})
+		if e := faultOf(t, err); r != nil || e.Kind != BadPlan || e.Try == "" {
+			t.Errorf("%s: %v, %v", name, r, err)
+		}
+	}
+}
+
+// A goal may be a step's, whatever dots are in its name.
 func TestGoalsOfSteps(t *testing.T) {
 	for text, want := range map[string]Goal{
 		"login.p99<20ms":          {Step: "login", Metric: "p99"},

@@ -33,14 +33,15 @@ func runGenerators(ctx context.Context, args []string, stdout, stderr io.Writer)
 	s := newSettings("generators", stderr)
 	c := &generators.Contest{Rate: generatorRate, Settle: generatorSettle, Window: generatorWindow, Schedules: generators.Schedules(), Say: stopwatch(stderr)}
 	var bin string
+	s.flags.IntVar(&c.Rate, "rate", generatorRate, "requests a second")
 	s.flags.IntVar(&c.Rounds, "rounds", generatorRounds, "how often to measure each")
 	s.flags.Uint64Var(&c.Seed, "seed", uint64(time.Now().UnixNano()), "of the order; the same seed, the same order")
 	s.flags.StringVar(&bin, "bin", "", "where k6 and vegeta are, if not on PATH")
 	if err := s.parse(args); err != nil {
 		return err
 	}
-	if c.Rounds < 1 {
-		return usageError(errors.New("--rounds is positive"))
+	if c.Rounds < 1 || c.Rate < 1 {
+		return usageError(errors.New("--rounds and --rate are positive"))
 	}
 	if s.quick {
 		c.Settle, c.Window, c.Rounds, c.Schedules = quickSettle, quickSettle, 1, c.Schedules[:1]

@@ -58,8 +58,13 @@ func (t *Template) Most() int { return t.most }
 
 // least is the shortest.
 func (t *Template) least() (n int) {
-	for i := range t.parts {
-		n += len(t.parts[i].literal)
+	for _, p := range t.parts {
+		switch n += len(p.literal); p.kind {
+		case number:
+			n++
+		case random:
+			n += len(strconv.FormatUint(p.low, 10))
+		}
 	}
 	return n
 }
