@@ -60,7 +60,7 @@ type contest struct {
 	oracle oracle
 	values string
 	codes  map[int]int // how often each status was the answer
-	empty  int // CONNECTs with an empty segment that were compared with ServeMux
+	empty  int         // CONNECTs with an empty segment that were compared with ServeMux
 }
 
 // add registers a pattern in all of them, in the Mux with the kind of handler that n selects, and
