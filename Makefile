@@ -5,7 +5,7 @@ ALL         := ./... ./observe/... ./gateway/... ./tool/... ./examples/embed
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps demo test race timing suites autobahn fuzz lint vuln bench bench-peers bench-routes bench-memory bench-streams bench-http bench-ws bench-faults bench-gateway lab prove prove-gateway apps bench-apps cross
+.PHONY: help deps demo test race timing suites autobahn fuzz lint vuln licences release-test bench bench-peers bench-routes bench-memory bench-streams bench-http bench-avatar bench-ws bench-faults bench-generators bench-gateway lab prove prove-gateway apps bench-apps cross
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -42,7 +42,7 @@ race: ## run every test with the race detector
 timing: ## run the tests that compare measured figures, which need the machine to themselves
 	@: 'other work may change the figures of an attempt, but hardly of three'; \
 	for again in 1 2 3; do \
-		HONE_TEST_TIMING=1 go test -count=1 -p 1 -run '^(TestTiming|TestTour)$$' ./tool/cmd/hone && exit 0; \
+		HONE_TEST_TIMING=1 go test -count=1 -p 1 -run '^(TestTiming|TestTour)$$' ./tool/cmd/hone ./bench/avatar && exit 0; \
 	done; exit 1
 
 suites: ## compare http1 with net/http by Go's own server tests, and by the requests that other projects test their parsers with
@@ -111,6 +111,10 @@ bench-http: ## race other HTTP servers, within 20 minutes, and store the result
 	go run ./bench/cmd/peers http -o bench/results/http.json
 	go run ./bench/cmd/peers tables bench/README.md docs/http1.md
 
+bench-avatar: ## compare hone avatar with the article's service and with others, and flood it with new names
+	go run ./bench/avatar -all
+	go run ./bench/avatar -flood -lap 2s
+
 bench-ws: ## race other servers of WebSocket, within 20 minutes, and store the result
 	go run ./bench/cmd/peers ws -o bench/results/ws.json
 	go run ./bench/cmd/peers tables bench/README.md
@@ -118,6 +122,12 @@ bench-ws: ## race other servers of WebSocket, within 20 minutes, and store the r
 bench-faults: ## see what each does when things go wrong, and store it
 	go run ./bench/cmd/peers faults -o bench/results/faults.json
 	go run ./bench/cmd/peers tables bench/README.md README.md README.zh.md
+
+bench-generators: ## install vegeta and k6, compare load generators with a computed truth, within 10 minutes, and store the result
+	GOWORK=off go install github.com/tsenart/vegeta/v12@v12.13.0
+	GOWORK=off go install go.k6.io/k6@v1.8.1
+	go run ./bench/cmd/peers generators -bin "$$(go env GOPATH)/bin" -o bench/results/generators.json
+	go run ./bench/cmd/peers tables docs/load.md
 
 bench-gateway: ## measure the gateway: levels, logs, shapes of load and open loops
 	cd gateway && go test -run '^$$' -bench 'Gateway|OpenLoop' -benchtime 1000000x -timeout 30m .
@@ -127,13 +137,21 @@ lab: ## measure again what five articles claim, with fasthttp beside http1, with
 	go build -o "$$dir/fasthttp" ./bench/servers/fasthttp && go build -o "$$dir/hone" ./tool/cmd/hone && \
 	"$$dir/hone" lab all --fasthttp "$$dir/fasthttp" --save lab
 
-prove-gateway: ## kill a gateway 100 times under load, then move clients between two of one cluster; verify every message
+prove-gateway: ## kill a gateway 100 times under load, move clients between two of one cluster, offer too much; verify every message
 	go run ./gateway/cmd/honed prove --messages 20000000 --kills 100
 	cd gateway && go test -count=1 ./cmd/honed -timeout 30m -v -run TestCluster -cluster 8000000
 	cd gateway && go test -count=1 . -timeout 30m -v -run TestHostile -hostile 1000000
+	cd gateway && go test -count=1 . -v -run TestTenfold -tenfold 20s
 
 prove: ## kill processes, servers and the power under the gateway's log, and count what is lost: 10 minutes
 	HONE_TEST_ALL=1 go test -count=1 -timeout 60m -v -run '^TestProve' ./gateway/journal -args -full
+	HONE_TEST_ALL=1 go test -count=1 -timeout 10m -v -run '^TestProve' ./gateway/cmd/honed
+
+release-test: ## build the modules as they would be published, install both commands and build every example from them
+	HONE_TEST_RELEASE=1 go test -count=1 -timeout 30m ./tools/...
+
+licences: ## list the licences of all dependencies
+	@go run ./tools/licences
 
 cross: ## type-check every package and test for the other platforms
 	@for p in $(PLATFORMS); do \

@@ -3,6 +3,7 @@ package engine
 import (
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/hone-go/hone/internal/sys"
 )
@@ -116,7 +117,11 @@ func (l *loop) wait() bool {
 	if l.found = l.poll.Now(l.ready[:]); dirty || l.found > 0 {
 		return true
 	}
-	if l.yield.yields(l.srv.clock.start) {
+	if l.srv.helpers.busy.Load() > 0 {
+		if l.othersRun() {
+			return true
+		}
+	} else if l.yield.yields(l.srv.clock.start) {
 		runtime.Gosched()
 	}
 	if !l.sleep() {
@@ -140,6 +145,23 @@ func (l *loop) wait() bool {
 	}
 	return true
 }
+
+// othersRun yields, and reports whether other goroutines keep the processor busy: then the
+// loop polls again instead of waiting. The runtime's poller would notice what a parked loop
+// waits for only every 10 ms, and a loop that blocks would keep the processor from them.
+func (l *loop) othersRun() bool {
+	for range 3 {
+		began := time.Now()
+		runtime.Gosched()
+		if time.Since(began) > othersRan {
+			return true
+		}
+	}
+	return false
+}
+
+// othersRan is the least time that a yield takes when another goroutine runs meanwhile.
+const othersRan = 2 * time.Microsecond
 
 // count publishes the loop's counters. Not in every turn: it costs as much as a small
 // handler.

@@ -107,3 +107,48 @@ func discard(t *testing.T, c *client, n int) {
 		t.Errorf("taking a large reply: %v", err)
 	}
 }
+
+// A handler that was left behind and computes lets others have the processor every 50 µs.
+// The loop looks for what has arrived each time, or nearly: it does not leave that to Go's
+// poller, which would look every 10 ms.
+func TestLoopsLookBesideHandlersThatCompute(t *testing.T) {
+	const slices, slice = 200, 50 * time.Microsecond
+	oneByOne(t, []ground{{engine.Events(engine.Auto), overTCP}}, func(t *testing.T, g ground) {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+		ln := &counting{Listener: listen(t, overTCP)}
+		looks := make(chan int64, 1)
+		s := serveOn(t, g, ln, lines{serve: func(t *engine.Turn, line []byte) error {
+			if string(line) == "compute" {
+				t.Leave()
+				before := ln.looks.Load()
+				for range slices {
+					for began := time.Now(); time.Since(began) < slice; {
+					}
+					runtime.Gosched()
+				}
+				looks <- ln.looks.Load() - before
+			}
+			return say(t, "answer")
+		}})
+		c := s.dial(t)
+		c.ask("compute", "answer")
+		if n := <-looks; n < slices/2 {
+			t.Errorf("the loop has looked %d times in %d pauses", n, slices)
+		}
+	})
+}
+
+// counting is a listener that counts how often its event loops look for events.
+type counting struct {
+	net.Listener
+	looks atomic.Int64
+}
+
+func (l *counting) SystemCalls() sys.Fault {
+	return func(c sys.Call, n int) (int, error) {
+		if c == sys.CallWait {
+			l.looks.Add(1)
+		}
+		return n, nil
+	}
+}

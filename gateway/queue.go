@@ -56,7 +56,7 @@ const (
 // Bounds of one envelope.
 const (
 	packRecords = 4096
-	packBytes   = 512 << 10
+	packBytes   = 960 << 10
 	keptPacks   = 16
 )
 

@@ -62,6 +62,12 @@ func sum(a, b engine.Stats) engine.Stats {
 	a.Drained.Forced += b.Drained.Forced
 	a.Drained.Owed += b.Drained.Owed
 	a.Drained.Stuck += b.Drained.Stuck
+	// Both servers have limits of their own, so the budgets add up.
+	a.Limits.Conns += b.Limits.Conns
+	a.Limits.TotalOutput += b.Limits.TotalOutput
+	a.Limits.TotalInput += b.Limits.TotalInput
+	a.Limits.TotalInFlight += b.Limits.TotalInFlight
+	a.Limits.Helpers += b.Limits.Helpers
 	for i, n := range b.Ended {
 		a.Ended[i] += n
 	}

@@ -7,8 +7,8 @@ import (
 	"runtime"
 )
 
-// requestBody is a body that is in memory: a block under the methods of a body. It reads
-// from what the engine has read, so it is closed when the handler has returned.
+// requestBody is a request body held in memory. It is a block under the methods of a body.
+// It reads from the engine's read buffer, so it is closed when the handler returns.
 type requestBody block
 
 func (b *requestBody) Read(p []byte) (n int, err error) {
@@ -23,15 +23,15 @@ func (b *requestBody) Read(p []byte) (n int, err error) {
 	}
 	n = copy(p, a.body)
 	if a.body = a.body[n:]; len(a.body) == 0 {
-		err = io.EOF // with the last bytes, as from net/http
+		err = io.EOF // together with the last bytes, as net/http does
 	}
-	if n == len(p) && n > 0 && !a.asked { // one reader reads it all; asking takes a microsecond
+	if n == len(p) && n > 0 && !a.asked { // one call read it all; asking costs a microsecond
 		a.asked, a.limited = true, limitReads()
 	}
 	return n, err
 }
 
-// Close drops the rest.
+// Close discards what is unread.
 func (b *requestBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,25 +43,25 @@ func (b *requestBody) Close() error {
 
 func (a *answer) closeBody() { a.body, a.bodyClosed = nil, true }
 
-// http.MaxBytesReader tells net/http's own ResponseWriter about a body that is too large,
-// by a method that nobody else can have: the connection closes after the answer. Two
-// signs make up for it: the reader's own error, where it has become the request's Body, and
-// the status 413 after reads by such a reader.
+// http.MaxBytesReader tells net/http's own ResponseWriter that a body is too large, through
+// an unexported method that no other type can have: net/http then closes the connection after
+// the response. Two signs replace that call: the reader's own error, if the reader has become
+// the request's Body, and status 413 after such a reader has read.
 
-// overLimit reports whether the handler's http.MaxBytesReader has met its limit.
+// overLimit reports whether the handler's http.MaxBytesReader has reached its limit.
 func (a *answer) overLimit() bool {
 	if a.limited && a.status == http.StatusRequestEntityTooLarge {
 		return true
 	}
 	if body := a.req.Body; body != nil && body != a.given && reflect.TypeOf(body) == reflect.TypeOf(http.MaxBytesReader(nil, nil, 0)) {
-		_, err := body.Read(nil) // repeats the error, and reads nothing
+		_, err := body.Read(nil) // returns the sticky error and reads nothing
 		_, over := err.(*http.MaxBytesError)
 		return over
 	}
 	return false
 }
 
-// limitReads reports whether the body's caller is a http.MaxBytesReader.
+// limitReads reports whether an http.MaxBytesReader called the body.
 func limitReads() bool {
 	var pc [1]uintptr
 	if runtime.Callers(3, pc[:]) == 0 {

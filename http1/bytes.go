@@ -1,12 +1,12 @@
 package http1
 
-// class says what a byte may be part of.
+// class is a bit set of the roles that a byte may have.
 type class uint8
 
 const (
 	tokenByte class = 1 << iota // methods and field names
-	hostByte                    // net/http's idea of a Host
-	pathByte                    // needs no escape in a path, and means nothing else there
+	hostByte                    // what net/http accepts in a Host
+	pathByte                    // needs no escape in a path and has no special meaning there
 	hexByte
 
 	hexDigit = letter | hexByte

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// requestContext is a request's context: a block under the methods of a context. What ends
-// it is made when somebody asks for it, which most handlers never do.
+// requestContext is a request's context: a block under the methods of a context. The inner
+// context, which can be cancelled, is created on first use: most handlers never need it.
 type requestContext block
 
 func (c *requestContext) Deadline() (deadline time.Time, ok bool) {
 	return c.base.Deadline()
 }
 
-// Done ends when the peer has left and when the handler has returned.
+// Done is closed when the peer has disconnected or the handler has returned.
 func (c *requestContext) Done() <-chan struct{} { return c.watch().Done() }
 
 func (c *requestContext) Err() error { return c.watch().Err() }
 
-// Value hands what package context looks for to the inner context, so that a context
-// derived from this one is told of its end without a goroutine.
+// Value passes package context's own lookups to the inner context, so that a derived
+// context is cancelled without a goroutine of its own.
 func (c *requestContext) Value(key any) any {
 	if key == http.LocalAddrContextKey {
 		return c.localAddr()
@@ -35,10 +35,10 @@ func (c *requestContext) Value(key any) any {
 	return inner.Value(key)
 }
 
-// String keeps package fmt from reading the block.
+// String stops package fmt from printing the block.
 func (c *requestContext) String() string { return "http1.requestContext" }
 
-// watch is the inner context, made when there is none.
+// watch returns the inner context and creates it on first use.
 func (c *requestContext) watch() context.Context {
 	c.contextMu.Lock()
 	defer c.contextMu.Unlock()
@@ -55,7 +55,8 @@ func (c *requestContext) watch() context.Context {
 	return c.inner
 }
 
-// end is called when the handler has returned: the Turn is not used any more.
+// end cancels the context when the handler has returned. From then on the Turn must not be
+// used.
 func (c *requestContext) end() {
 	c.contextMu.Lock()
 	c.turn = nil
@@ -66,7 +67,7 @@ func (c *requestContext) end() {
 	}
 }
 
-// localAddr is the address that the peer has connected to.
+// localAddr is the address that the peer connected to.
 func (c *requestContext) localAddr() net.Addr {
 	c.contextMu.Lock()
 	defer c.contextMu.Unlock()
@@ -76,7 +77,7 @@ func (c *requestContext) localAddr() net.Addr {
 	return c.local
 }
 
-// isServed reports whether the handler has not returned yet.
+// isServed reports whether the handler is still running.
 func (c *requestContext) isServed() bool {
 	c.contextMu.Lock()
 	defer c.contextMu.Unlock()

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// The requests that other projects test their parsers with. `make suites` fetches them and
-// runs these tests.
+// Requests from other projects' parser tests. `make suites` fetches them and runs these tests.
 
 // TestLLHTTP reads the Markdown files of github.com/nodejs/llhttp, test/request.
 func TestLLHTTP(t *testing.T) {
@@ -22,8 +21,8 @@ func TestDesync(t *testing.T) {
 	compareCorpus(t, "HONE_DESYNC", "tests/*.yaml", 150, readYAML)
 }
 
-// compareCorpus compares with net/http what becomes of the requests in a folder. Many of
-// them lack a Host, so that nobody accepts them: they are tried with one too.
+// compareCorpus compares with net/http how the requests in a folder are served. Many of them
+// lack a Host, so that every server refuses them: these are also tried with a Host.
 func compareCorpus(t *testing.T, variable, files string, atLeast int, read func(string) []string) {
 	folder := os.Getenv(variable)
 	if folder == "" {
@@ -86,7 +85,7 @@ func readMarkdown(text string) []string {
 	return found
 }
 
-// readYAML returns the requests of a list of maps, as far as these files need YAML.
+// readYAML returns the requests from a list of maps, in the subset of YAML that these files use.
 func readYAML(text string) []string {
 	var found []string
 	part := map[string]string{}
@@ -116,7 +115,7 @@ func readYAML(text string) []string {
 	return found
 }
 
-// scalar is what a value on one line means.
+// scalar decodes a value on one line.
 func scalar(s string) string {
 	switch {
 	case strings.HasPrefix(s, `"`):

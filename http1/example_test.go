@@ -12,7 +12,7 @@ import (
 	"github.com/hone-go/hone/http1"
 )
 
-// A server that was http.Server's, on an event loop.
+// A net/http server, moved to an event loop.
 func Example() {
 	std := &http.Server{
 		Addr:              "127.0.0.1:8080",
@@ -23,7 +23,7 @@ func Example() {
 	log.Fatal(srv.ListenAndServe())
 }
 
-// Serve takes a listener that is there already; Stats tell what was served where.
+// Serve accepts an existing listener; Stats shows which half has served what.
 func ExampleServer_Serve() {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

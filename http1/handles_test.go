@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// onEngines runs a test on every engine, with a server of h.
+// onEngines runs a test on every engine, with a server for h.
 func onEngines(t *testing.T, h http.Handler, test func(t *testing.T, s *Server, addr string)) {
 	for _, e := range engines() {
 		t.Run(e.Name(), func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestHandlesAreClosedWhenTheHandlerReturns(t *testing.T) {
 			nc := dial(t, addr)
 			io.WriteString(nc, request)
 			k := <-keeps
-			nc.Read(make([]byte, 1)) // the handler has returned
+			nc.Read(make([]byte, 1)) // then the handler has returned
 			want := "http1: ResponseWriter of " + name + " used after its handler returned"
 			for _, f := range []func(){
 				func() { k.w.Header() },
@@ -102,15 +102,15 @@ func TestHandlesAreClosedWhenTheHandlerReturns(t *testing.T) {
 				t.Error(err)
 			}
 			if k.r.Method == "" || k.r.URL.Path == "" || k.r.Context().Err() == nil {
-				t.Error("the Request has not been kept whole")
+				t.Error("the kept Request has changed")
 			}
 			<-k.r.Context().Done()
 		}
 	})
 }
 
-// Whatever is kept is used by another goroutine while the same connection serves other
-// requests, whose answers and bodies must stay whole.
+// Another goroutine uses everything that a handler may keep, while the same connection serves
+// other requests, whose answers and bodies must not change.
 func TestKeptHandlesNeverTouchAnotherRequest(t *testing.T) {
 	attempts := int64(100_000)
 	if os.Getenv("HONE_TEST_ALL") == "1" {
@@ -123,9 +123,9 @@ func TestKeptHandlesNeverTouchAnotherRequest(t *testing.T) {
 	}
 	var keeps chan kept
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body := make([]byte, r.ContentLength-1) // a Flush drops the rest, as with net/http
+		body := make([]byte, r.ContentLength-1) // a Flush drops the rest, as in net/http
 		io.ReadFull(r.Body, body)
-		w.Header().Set("X-Id", r.URL.Path) // before, since a header is the handler's alone
+		w.Header().Set("X-Id", r.URL.Path) // before the goroutine starts, since only the handler may use the header
 		select {
 		case keeps <- kept{w, r}:
 		default:
@@ -179,7 +179,7 @@ func TestKeptHandlesNeverTouchAnotherRequest(t *testing.T) {
 			}
 			got, _ := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			// what another goroutine writes before the handler's end is seen in its own answer only
+			// what another goroutine writes before the handler returns appears only in its own answer
 			if text := strings.ReplaceAll(string(got), "stolen", ""); text != path+" "+body[1:] || resp.Header.Get("X-Id") != path {
 				t.Errorf("%s: got %q, %v", path, got, resp.Header)
 			}
@@ -231,7 +231,7 @@ func TestContextEndsWithThePeer(t *testing.T) {
 	}
 	for _, e := range engines() {
 		t.Run(e.Name(), func(t *testing.T) {
-			t.Parallel() // the kernel is asked once a second
+			t.Parallel() // the engine checks for a disconnect once a second
 			ended := make(chan error, 2)
 			addr := start(t, &Server{Engine: e, Handler: h(ended)})
 			for _, path := range []string{"/", "/notify"} {
@@ -249,7 +249,7 @@ func TestContextEndsWithThePeer(t *testing.T) {
 	}
 }
 
-// A context that is derived from a request's is told of its end without a goroutine.
+// A context derived from a request's context is cancelled without a goroutine of its own.
 func TestDerivedContextsTakeNoGoroutine(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		before := runtime.NumGoroutine()
@@ -333,7 +333,7 @@ func TestRequestByteByByte(t *testing.T) {
 	})
 }
 
-// A large answer is sent at the peer's pace, from a bounded Turn.Out.
+// A large answer is sent at the peer's pace, from a Turn.Out of limited size.
 func TestLargeAnswerWaitsForThePeer(t *testing.T) {
 	const size = 64 << 20
 	var written atomic.Int64
@@ -366,7 +366,7 @@ func TestLargeAnswerWaitsForThePeer(t *testing.T) {
 	})
 }
 
-// Part of an answer must not look like all of it.
+// A truncated answer must not look complete.
 func TestPanicAfterFlush(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Transfer-Encoding", "identity")
@@ -378,7 +378,7 @@ func TestPanicAfterFlush(t *testing.T) {
 		nc := dial(t, addr)
 		io.WriteString(nc, get)
 		if got, err := io.ReadAll(nc); err == nil {
-			t.Errorf("%q ends in peace", got)
+			t.Errorf("%q ends with a clean close", got)
 		}
 		if st := s.Stats(); st.Panics != 1 {
 			t.Errorf("%d panics", st.Panics)

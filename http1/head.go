@@ -5,35 +5,35 @@ import (
 	"math/bits"
 )
 
-// The fast path reads only heads of which it is certain what net/http would make: HTTP/1.1,
-// a path, lines that end in CRLF, one Host, and at most a plain Content-Length. What it is
-// not certain of it leaves, so it can be strict where net/http is lenient, never the other
-// way round. FuzzHeadAgainstNetHTTP and TestMutants hold it to that.
+// The fast path parses only heads for which it knows exactly what net/http would produce:
+// HTTP/1.1, a path, lines ending in CRLF, one Host, and at most a plain Content-Length.
+// It leaves everything else to net/http. So it may be stricter than net/http but never more
+// lenient. FuzzHeadAgainstNetHTTP and TestMutants check that.
 
 const (
-	maxHead   = 8 << 10  // bytes of a head; a longer one is net/http's, which has a limit of its own
-	maxBody   = 48 << 10 // bytes of a body that is waited for in memory; a longer one is net/http's
+	maxHead   = 8 << 10  // bytes of a head; net/http serves longer ones, with its own limit
+	maxBody   = 48 << 10 // bytes of a body that are buffered in memory; net/http serves longer ones
 	maxFields = 100
 	maxMethod = 32
-	maxName   = 255 // of a field, so that its length fits in a byte
+	maxName   = 255 // bytes of a field name, so that its length fits in a byte
 )
 
-// verdict says who serves a request.
+// verdict says which half serves a request.
 type verdict uint8
 
 const (
-	incomplete verdict = iota // the head has no end yet
-	fast                      // what net/http would make of it is known exactly
-	leave                     // net/http's to read, valid or not
+	incomplete verdict = iota // the end of the head has not arrived
+	fast                      // the fast path knows exactly what net/http would make of it
+	leave                     // net/http reads it, valid or not
 )
 
-// head is a request's head as offsets into the bytes it was read from. It is used again
-// for the next request.
+// head is a request's head, as offsets into the bytes it was parsed from. It is reused for
+// the next request.
 type head struct {
-	most   int  // longest head to read, over it leave; 0 or more than maxHead: maxHead
+	most   int  // the longest head to parse, longer ones leave; 0 or above maxHead: maxHead
 	size   int  // bytes up to and including the empty line
-	length int  // of the body that follows; 0 without Content-Length, never over maxBody
-	close  bool // the connection ends after the answer
+	length int  // of the body that follows; 0 without Content-Length, at most maxBody
+	close  bool // the connection closes after the response
 
 	method  uint16 // its length
 	target  target
@@ -44,7 +44,7 @@ type head struct {
 	noCache bool // the first Pragma is no-cache
 }
 
-// field is one line of a head. Its value has no white space around it.
+// field is one line of a head. Its value has no surrounding white space.
 type field struct {
 	name     uint16
 	from, to uint16 // the value
@@ -52,14 +52,13 @@ type field struct {
 	known    known
 }
 
-// What the parts of the parser return in place of the offset behind what they have read.
+// What the parts of the parser return instead of the offset after what they have parsed.
 const (
-	needMore = 0  // the bytes end too early
+	needMore = 0  // the input ends too early
 	giveUp   = -1 // leave
 )
 
-// parse reads the head at the beginning of in, which may hold more than that. It does not
-// allocate.
+// parse parses the head at the start of in; more bytes may follow it. It does not allocate.
 func (h *head) parse(in []byte) verdict {
 	most := maxHead
 	if 0 < h.most && h.most < most {
@@ -86,7 +85,7 @@ func (h *head) parse(in []byte) verdict {
 	return fast
 }
 
-// parseLine reads the request line.
+// parseLine parses the request line.
 func (h *head) parseLine(in []byte) int {
 	i := 0
 	for i < len(in) && i < maxMethod && bytesOf[in[i]]&tokenByte != 0 {
@@ -98,7 +97,7 @@ func (h *head) parseLine(in []byte) int {
 	case i == 0 || in[i] != ' ':
 		return giveUp
 	case string(in[:i]) == "CONNECT" || string(in[:i]) == "PRI":
-		return giveUp // their targets mean something else
+		return giveUp // their targets have another form
 	}
 	h.method = uint16(i)
 	at := h.target.parse(in, i+1)
@@ -108,7 +107,7 @@ func (h *head) parseLine(in []byte) int {
 	return expect(in, at, " HTTP/1.1\r\n")
 }
 
-// parseField reads one field and the end of its line.
+// parseField parses one field and its line end.
 func (h *head) parseField(in []byte, at int) int {
 	i := at
 	for i < len(in) && bytesOf[in[i]]&tokenByte != 0 {
@@ -144,8 +143,8 @@ func (h *head) parseField(in []byte, at int) int {
 	return next
 }
 
-// admit reports whether the fast path serves requests with this field, and notes what it
-// says about the connection and the body.
+// admit reports whether the fast path serves requests with this field, and records what it
+// determines about the connection and the body.
 func (h *head) admit(k known, value []byte) bool {
 	repeated := k != otherName && h.has(k)
 	switch k {
@@ -187,7 +186,7 @@ func (h *head) admit(k known, value []byte) bool {
 // has reports whether a field of this name has occurred.
 func (h *head) has(k known) bool { return h.seen>>k&1 != 0 }
 
-// expect returns the offset behind want, which is to be at in[at:].
+// expect returns the offset after want, which must be at in[at:].
 func expect(in []byte, at int, want string) int {
 	rest := in[at:]
 	if len(rest) >= len(want) {
@@ -202,7 +201,7 @@ func expect(in []byte, at int, want string) int {
 	return giveUp
 }
 
-// parseLength reads a Content-Length of at most maxBody.
+// parseLength parses a Content-Length of at most maxBody.
 func parseLength(value []byte) (n int, ok bool) {
 	if len(value) == 0 || len(value) > 19 {
 		return 0, false
@@ -230,7 +229,7 @@ func isHost(value []byte) bool {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
-// equalFold reports whether b is s in upper or lower case. s is lower case or canonical.
+// equalFold reports whether b equals s, ignoring case. s is lower case or canonical.
 func equalFold(b []byte, s string) bool {
 	if len(b) != len(s) {
 		return false
@@ -243,8 +242,8 @@ func equalFold(b []byte, s string) bool {
 	return true
 }
 
-// control returns the offset of the first control character in in[i:], or len(in). It
-// looks at eight bytes at a time: most of a head is values.
+// control returns the offset of the first control character in in[i:], or len(in). It scans
+// eight bytes at a time because most of a head is field values.
 func control(in []byte, i int) int {
 	const (
 		ones  = 0x0101010101010101

@@ -20,7 +20,7 @@ import (
 
 var howManyMutants = flag.Int("http1.mutants", 200_000, "compare what this many mutated heads mean with net/http")
 
-// headSeeds are heads, good ones and bad ones, for the fuzzer and the mutants.
+// headSeeds are valid and invalid heads, for the fuzzer and the mutants.
 var headSeeds = []string{
 	bareHead, curlHead, browserHead, browserHead + bareHead,
 	"POST /submit HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\nhello=world" + bareHead,
@@ -88,7 +88,8 @@ func TestEveryByte(t *testing.T) {
 	}
 }
 
-// FuzzHeadAgainstNetHTTP sees that net/http's server reads what is fast, and reads the same.
+// FuzzHeadAgainstNetHTTP checks that net/http's server accepts what the fast path accepts, and
+// reads the same request.
 func FuzzHeadAgainstNetHTTP(f *testing.F) {
 	std := newStdServer(f)
 	for _, s := range headSeeds {
@@ -105,7 +106,7 @@ func FuzzHeadAgainstNetHTTP(f *testing.F) {
 	})
 }
 
-// checkPrefixes sees that the verdict on in does not depend on how it arrives.
+// checkPrefixes checks that the verdict on in does not depend on how its bytes arrive.
 func checkPrefixes(t *testing.T, h *head, in []byte, whole verdict) {
 	t.Helper()
 	size := h.size
@@ -122,8 +123,8 @@ func checkPrefixes(t *testing.T, h *head, in []byte, whole verdict) {
 	}
 }
 
-// TestMutants compares what becomes of mutated heads with net/http. Of the default number
-// about 35 000 are fast.
+// TestMutants compares with net/http how mutated heads are read. Of the default number about
+// 35 000 are fast.
 func TestMutants(t *testing.T) {
 	std := newStdServer(t)
 	var counts struct {
@@ -162,7 +163,7 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// mutant makes a seed, or two joined, worse in one to three places.
+// mutant damages a seed, or two joined ones, in one to three places.
 func mutant(random *rand.Rand) []byte {
 	pick := func() string { return headSeeds[random.IntN(len(headSeeds))] }
 	in := []byte(pick())
@@ -196,27 +197,27 @@ func mutate(random *rand.Rand, in []byte) []byte {
 		return insert(special[random.IntN(len(special))])
 	case 4:
 		return append(in[:at:at], in[min(len(in), at+1+random.IntN(4)):]...)
-	case 5: // a line twice, perhaps elsewhere
+	case 5: // repeat a line, perhaps elsewhere
 		lines := bytes.SplitAfter(in, []byte("\r\n"))
 		line := string(lines[random.IntN(len(lines))])
 		at = len(bytes.Join(lines[:random.IntN(len(lines))], nil))
 		return insert(line)
-	case 6: // a new line
+	case 6: // insert a line
 		lines := []string{
 			"Host: b\r\n", "Content-Length: 3\r\n", "content-length:0\r\n", "Transfer-Encoding: chunked\r\n", "Connection: close\r\n",
 			"Connection: Keep-Alive\r\n", "connection: upgrade\r\n", "Pragma: no-cache\r\n", "Cache-control: a\r\n", "Expect: a\r\n",
 			"Trailer: X\r\n", "TE: trailers\r\n", "x-new-name: \t v \t\r\n", "X_y: \r\n", "\r\n",
 		}
-		at += bytes.Index(in[at:], []byte("\r\n")) + 2 // or two bytes on
+		at += bytes.Index(in[at:], []byte("\r\n")) + 2 // or two bytes further
 		at = min(at, len(in))
 		return insert(lines[random.IntN(len(lines))])
-	case 7: // another number
+	case 7: // change a number
 		digits := "0123456789"
 		if i := bytes.IndexAny(in[at:], digits); i >= 0 {
 			in[at+i] = digits[random.IntN(len(digits))]
 		}
 		return in
-	default: // another case
+	default: // change case
 		if c := in[at] | ' '; 'a' <= c && c <= 'z' {
 			in[at] ^= ' '
 		}
@@ -245,14 +246,14 @@ func newStdServer(tb testing.TB) *stdServer {
 	return s
 }
 
-// check sees that net/http's server calls its handler with what h makes of in.
+// check checks that net/http's server calls its handler with the request that h parses from in.
 func (s *stdServer) check(t *testing.T, h *head, in []byte) {
 	t.Helper()
 	c := &scriptConn{in: bytes.NewReader(in), ended: make(chan struct{})}
 	s.conns <- c
 	<-c.ended
 	if c.request == nil {
-		t.Errorf("%q: net/http's server refuses it", in)
+		t.Errorf("%q: net/http's server refused it", in)
 		return
 	}
 	got, want := new(http.Request), c.request
@@ -273,7 +274,7 @@ func (s *stdServer) check(t *testing.T, h *head, in []byte) {
 
 type scriptKey struct{}
 
-// serveScript notes the first request of a connection.
+// serveScript records the first request of a connection.
 func serveScript(w http.ResponseWriter, r *http.Request) {
 	c := r.Context().Value(scriptKey{}).(*scriptConn)
 	if c.request == nil {
@@ -283,9 +284,9 @@ func serveScript(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Connection", "close")
 }
 
-// scriptConn reads what was written before, and forgets what is written to it.
+// scriptConn reads prepared bytes, and discards what is written to it.
 type scriptConn struct {
-	net.Conn // the methods that net/http does not call
+	net.Conn // for the methods that net/http does not call
 	in       *bytes.Reader
 	request  *http.Request
 	body     []byte
@@ -309,7 +310,7 @@ func (c *scriptConn) Close() error {
 	return nil
 }
 
-// scriptListener accepts what is sent to it.
+// scriptListener accepts the connections that are sent to it.
 type scriptListener struct {
 	conns  chan *scriptConn
 	closed <-chan struct{}

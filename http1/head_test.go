@@ -33,7 +33,7 @@ const (
 	remoteAddr = "192.0.2.1:50000"
 )
 
-// TestHeadVerdict has an accepted and a refused example of each rule.
+// TestHeadVerdict has an accepted and a refused example for each rule.
 func TestHeadVerdict(t *testing.T) {
 	const end = " HTTP/1.1\r\nHost: a\r\n\r\n"
 	with := func(line string) string { return "GET / HTTP/1.1\r\nHost: a\r\n" + line + "\r\n\r\n" }
@@ -179,13 +179,13 @@ func TestHeadVerdict(t *testing.T) {
 	}
 }
 
-// sizedHead is a valid head of that many bytes.
+// sizedHead is a valid head of size bytes.
 func sizedHead(size int) string {
 	const before, after = "GET / HTTP/1.1\r\nHost: a\r\nA: ", "\r\n\r\n"
 	return before + strings.Repeat("x", size-len(before)-len(after)) + after
 }
 
-// TestHeadLimit keeps to a limit that is lower than its own.
+// TestHeadLimit checks limits below and above maxHead.
 func TestHeadLimit(t *testing.T) {
 	for most, want := range map[int]verdict{100: fast, 99: leave, 0: fast, 2 * maxHead: fast} {
 		h := head{most: most}
@@ -199,7 +199,8 @@ func TestHeadLimit(t *testing.T) {
 	}
 }
 
-// TestHeadFields has requests whose meaning one can read here, as net/http has no say in it.
+// TestHeadFields checks requests against results that are written out here, independently of
+// net/http.
 func TestHeadFields(t *testing.T) {
 	in := []byte("POST /a%20b/c?d=e HTTP/1.1\r\nHOST: a:1\r\nx-one:  1\r\nCookie: a=b\r\nX-One: 2 \r\n" +
 		"Pragma: no-cache\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabcGET")
@@ -209,7 +210,7 @@ func TestHeadFields(t *testing.T) {
 	}
 	var r http.Request
 	h.fill(&r, new(url.URL), in, remoteAddr)
-	clear(in) // nothing may alias it
+	clear(in) // the request must not alias it
 	want := http.Request{
 		Method: "POST", URL: &url.URL{Path: "/a b/c", RawQuery: "d=e"}, RequestURI: "/a%20b/c?d=e",
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Host: "a:1", ContentLength: 3, Close: true, RemoteAddr: remoteAddr,
@@ -221,13 +222,13 @@ func TestHeadFields(t *testing.T) {
 	if !reflect.DeepEqual(r, want) {
 		t.Errorf("got  %+v\nwant %+v", r, want)
 	}
-	r.Header.Add("Cookie", "c=d") // makes a copy, so that it cannot overwrite a neighbour
+	r.Header.Add("Cookie", "c=d") // must copy, so that it cannot overwrite a neighbour
 	if got := r.Header["X-One"]; got[0] != "1" || got[1] != "2" {
 		t.Errorf("X-One has become %q", got)
 	}
 }
 
-// TestHeadIsUsedAgain reads heads one after the other with the same head.
+// TestHeadIsUsedAgain parses several heads with the same head value.
 func TestHeadIsUsedAgain(t *testing.T) {
 	ins := []string{
 		browserHead, bareHead, "GET / HTTP/1.1\r\nA: b\r\n\r\n", curlHead,
@@ -248,8 +249,8 @@ func TestHeadIsUsedAgain(t *testing.T) {
 	}
 }
 
-// TestHeadSplit cuts heads after each byte: what is served fast as a whole is incomplete
-// before, whatever follows it.
+// TestHeadSplit cuts heads after each byte: a head that is fast as a whole is incomplete at
+// every cut.
 func TestHeadSplit(t *testing.T) {
 	for _, in := range []string{
 		bareHead, curlHead, browserHead,
@@ -272,7 +273,8 @@ func TestHeadSplit(t *testing.T) {
 	}
 }
 
-// TestHeadGivesUpAtOnce sees that net/http gets what cannot become fast before it ends.
+// TestHeadGivesUpAtOnce checks that a head that cannot become fast goes to net/http before it is
+// complete.
 func TestHeadGivesUpAtOnce(t *testing.T) {
 	for _, in := range []string{
 		"\x16", "\r", "\n", " ", "{", "PRI ", "CONNECT ", "GET h", "GET *", "GET /%g", "GET /\n", "GET /a\r",
@@ -290,7 +292,7 @@ func TestHeadGivesUpAtOnce(t *testing.T) {
 	}
 }
 
-// TestKnownNames compares the names with package textproto's spelling.
+// TestKnownNames checks the spelling of the names with package textproto.
 func TestKnownNames(t *testing.T) {
 	for k, name := range knownNames {
 		if k == 0 {
@@ -318,8 +320,8 @@ func TestKnownNames(t *testing.T) {
 	}
 }
 
-// TestHeadAllocs holds parse and fill to what they may allocate: the bytes of the head and
-// the map; with fields, also the map's table and the values.
+// TestHeadAllocs limits the allocations of parse and fill: the bytes of the head and the map;
+// with fields, also the map's table and the values.
 func TestHeadAllocs(t *testing.T) {
 	for _, c := range []struct {
 		name, in string
@@ -340,7 +342,7 @@ func TestHeadAllocs(t *testing.T) {
 	}
 }
 
-// checkHead compares what h makes of in, which is fast, with http.ReadRequest.
+// checkHead compares what h makes of in, which is fast, with the result of http.ReadRequest.
 func checkHead(t *testing.T, h *head, in []byte) {
 	t.Helper()
 	buf := bufio.NewReader(bytes.NewReader(in))
@@ -368,7 +370,7 @@ func checkHead(t *testing.T, h *head, in []byte) {
 	}
 }
 
-// BenchmarkHead parses and fills beside http.ReadRequest.
+// BenchmarkHead compares parse and fill with http.ReadRequest.
 func BenchmarkHead(b *testing.B) {
 	for _, c := range []struct{ name, in string }{{"bare", bareHead}, {"curl", curlHead}, {"browser", browserHead}} {
 		in := []byte(c.in)

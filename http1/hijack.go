@@ -9,8 +9,8 @@ import (
 	"net/http"
 )
 
-// Hijack gives the socket to the handler, at once and for good, with the bytes that have
-// been read and not served. From then on the server neither reads nor closes it.
+// Hijack hands the socket to the handler for good, with the bytes that were read but not
+// served. From then on the server neither reads from it nor closes it.
 func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	a := w.begin()
 	defer w.mu.Unlock()
@@ -21,7 +21,7 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, a.err
 	}
 	(*requestContext)(w).detach()
-	if a.wroteHeader && !a.wroteHead { // as net/http does: the head goes, and what is buffered does not
+	if a.wroteHeader && !a.wroteHead { // as net/http does: it sends the head and drops the buffered body
 		a.writeHead(nil)
 	}
 	unread := append(bytes.Clone(a.body), a.in[a.used:]...)
@@ -38,12 +38,12 @@ func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	r := bufio.NewReader(from)
 	if len(unread) > 0 {
-		r.Peek(min(len(unread), r.Size())) // so that Buffered tells of them
+		r.Peek(min(len(unread), r.Size())) // so that Buffered reports them
 	}
 	return nc, bufio.NewReadWriter(r, bufio.NewWriter(nc)), nil
 }
 
-// unreadFirst reads what the engine has read, and then from the socket.
+// unreadFirst returns the bytes that the engine has read, and then reads from the socket.
 type unreadFirst struct {
 	io.Reader
 	unread []byte
@@ -58,9 +58,10 @@ func (f *unreadFirst) Read(p []byte) (n int, err error) {
 	return f.Reader.Read(p)
 }
 
-// detach makes the context end with the handler only: the peer is the hijacker's to watch.
+// detach makes the context end only with the handler: after a hijack, noticing that the peer
+// has left is the handler's task.
 func (c *requestContext) detach() {
-	c.localAddr() // while the connection knows it
+	c.localAddr() // while the connection still knows it
 	c.contextMu.Lock()
 	defer c.contextMu.Unlock()
 	if c.inner == nil {

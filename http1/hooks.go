@@ -12,11 +12,11 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// Std's hooks for connections: BaseContext, ConnContext and ConnState. They are called
-// once for what both halves do with a connection. A server without them keeps nothing
-// for its connections.
+// Std's connection hooks: BaseContext, ConnContext and ConnState. Each is called once per
+// event, whichever half serves the connection. A server without hooks stores nothing per
+// connection.
 
-// hooks are the user's.
+// hooks are the functions that the user has set.
 type hooks struct {
 	state func(net.Conn, http.ConnState)
 	conn  func(context.Context, net.Conn) context.Context
@@ -26,16 +26,16 @@ type hooks struct {
 	bases []listening
 }
 
-// listening is what BaseContext has said of a listener.
+// listening is a listener's address and the context that BaseContext returned for it.
 type listening struct {
 	addr net.Addr
 	ctx  context.Context
 }
 
-// any reports whether a connection has to keep something.
+// any reports whether connections have to store something.
 func (h *hooks) any() bool { return h.state != nil || h.conn != nil || h.base != nil }
 
-// listen asks BaseContext about ln.
+// listen calls BaseContext for ln.
 func (h *hooks) listen(ln net.Listener) {
 	if h.base == nil {
 		return
@@ -49,8 +49,8 @@ func (h *hooks) listen(ln net.Listener) {
 	h.mu.Unlock()
 }
 
-// baseOf finds the context of the listener that a connection to local has come from: the
-// engine does not tell which it was.
+// baseOf finds the context of the listener that accepted a connection to local. It goes by
+// address because the engine does not report the listener.
 func (h *hooks) baseOf(local netip.AddrPort) context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -78,7 +78,7 @@ func (h *hooks) baseOf(local netip.AddrPort) context.Context {
 	return at
 }
 
-// hooked is what a connection keeps.
+// hooked is what a connection with hooks stores.
 type hooked struct {
 	ctx   context.Context
 	shown *shownConn
@@ -104,17 +104,17 @@ func (s *Server) opened(c engine.Conn) {
 	}
 }
 
-// closed is its OnClose.
+// closed is the engine's OnClose.
 func (s *Server) closed(c engine.Conn, _ engine.Reason) { s.tellOf(c, http.StateClosed) }
 
-// tell tells ConnState of the connection that t visits.
+// tell reports a state of t's connection to ConnState.
 func (s *Server) tell(t *engine.Turn, state http.ConnState) {
 	if s.hooks.state != nil {
 		s.tellOf(t.Conn(), state)
 	}
 }
 
-// tellOf calls ConnState when state is news.
+// tellOf calls ConnState if state differs from the last one reported.
 func (s *Server) tellOf(c engine.Conn, state http.ConnState) {
 	h, ok := c.Value().(*hooked)
 	if s.hooks.state == nil || !ok {
@@ -132,8 +132,8 @@ func (s *Server) tellOf(c engine.Conn, state http.ConnState) {
 	}
 }
 
-// contextOf is the context that a connection's requests have theirs from: of BaseContext
-// and ConnContext, with http.ServerContextKey.
+// contextOf is the parent of the contexts of a connection's requests: the result of
+// BaseContext and ConnContext, with http.ServerContextKey.
 func (s *Server) contextOf(c engine.Conn) context.Context {
 	if s.hooks.conn != nil || s.hooks.base != nil {
 		if h, ok := c.Value().(*hooked); ok {
@@ -151,17 +151,17 @@ func (s *Server) shownServer() *http.Server {
 	return &s.std
 }
 
-// shownConn is what hooks are given: addresses, and a way to close the connection.
+// shownConn is the net.Conn that hooks receive: addresses, and a way to close the connection.
 type shownConn struct {
 	conn          engine.Conn
 	local, remote net.Addr
 
 	mu     sync.Mutex
-	loan   *loan // that is open, or nil
+	loan   *loan // the open loan, or nil
 	closed bool
 }
 
-var errShown = errors.New("http1: a connection in the hands of the server cannot be read, written or timed by a hook")
+var errShown = errors.New("http1: a hook cannot read from, write to or set deadlines on a connection that the server is serving")
 
 func (c *shownConn) Read([]byte) (int, error)         { return 0, errShown }
 func (c *shownConn) Write([]byte) (int, error)        { return 0, errShown }
@@ -171,8 +171,8 @@ func (c *shownConn) SetWriteDeadline(time.Time) error { return errShown }
 func (c *shownConn) LocalAddr() net.Addr              { return c.local }
 func (c *shownConn) RemoteAddr() net.Addr             { return c.remote }
 
-// Close ends the connection: when what is under way is answered, and one that is lent at
-// once.
+// Close ends the connection: after the response in progress, or at once if the connection is
+// lent to net/http.
 func (c *shownConn) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -185,7 +185,7 @@ func (c *shownConn) Close() error {
 	return nil
 }
 
-// lend has Close end l too, until it is nil.
+// lend makes Close end l as well. A nil l undoes that.
 func (c *shownConn) lend(l *loan) {
 	c.mu.Lock()
 	c.loan = l
@@ -196,8 +196,8 @@ func (c *shownConn) lend(l *loan) {
 	}
 }
 
-// localAddr is the address that c has come to. The engine does not tell which unix socket
-// that was: of several it is one.
+// localAddr is the address that c's peer connected to. For a unix socket it is the one that
+// was listened on last, because the engine does not report which one accepted c.
 func (s *Server) localAddr(c engine.Conn) net.Addr {
 	a := c.LocalAddr()
 	if unix := s.unix.Load(); unix != nil && !a.IsValid() {
@@ -206,7 +206,7 @@ func (s *Server) localAddr(c engine.Conn) net.Addr {
 	return addrOf(a)
 }
 
-// addrOf is a as a net.Addr; without one it is a unix socket's.
+// addrOf is a as a net.Addr. An invalid a stands for a unix socket.
 func addrOf(a netip.AddrPort) net.Addr {
 	if !a.IsValid() {
 		return &net.UnixAddr{Name: "@", Net: "unix"}

@@ -18,7 +18,7 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// states records what ConnState is told.
+// states records the calls of ConnState.
 type states struct {
 	mu   sync.Mutex
 	seen map[net.Conn][]string
@@ -33,7 +33,7 @@ func (s *states) note(nc net.Conn, state http.ConnState) {
 	s.seen[nc] = append(s.seen[nc], state.String())
 }
 
-// only is the states of the only connection.
+// only returns the states of the only connection.
 func (s *states) only() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,8 @@ func (s *states) only() string {
 	return ""
 }
 
-// ConnState hears of a connection once, whichever half serves it, and in net/http's order.
+// ConnState is called once per state, whichever half serves the connection, and in net/http's
+// order.
 func TestConnState(t *testing.T) {
 	cases := []struct{ name, sent, want string }{
 		{"both halves", getting("/1") + chunked + getting("/2"), "new active idle active idle active idle closed"},
@@ -82,8 +83,8 @@ func TestConnState(t *testing.T) {
 	}
 }
 
-// BaseContext is called for every listener and ConnContext for every connection, once;
-// handlers of both halves see their values.
+// BaseContext is called once per listener and ConnContext once per connection; handlers of
+// both halves see their values.
 func TestContextHooks(t *testing.T) {
 	type key string
 	run(t, func(t *testing.T, e engine.Engine) {
@@ -133,7 +134,7 @@ func TestContextHooks(t *testing.T) {
 	})
 }
 
-// Both halves say the same of addresses: behind a proxy and on unix sockets.
+// Both halves report the same addresses, behind a proxy and on unix sockets.
 func TestAddresses(t *testing.T) {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.RemoteAddr, " ", r.Context().Value(http.LocalAddrContextKey))
@@ -168,7 +169,7 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// A hook's connection has addresses, cannot be read, and can be closed.
+// A hook's connection has addresses, cannot be read, but can be closed.
 func TestShownConn(t *testing.T) {
 	shown := make(chan net.Conn, 1)
 	s := serve(t, &Server{Std: &http.Server{Handler: http.HandlerFunc(echo), ConnState: func(nc net.Conn, state http.ConnState) {
@@ -190,7 +191,7 @@ func TestShownConn(t *testing.T) {
 	}
 }
 
-// A hook that closes its connection ends it while it is lent, too, as httptest's servers
+// A hook that closes its connection also closes it while it is lent, as httptest's servers
 // expect.
 func TestHookClosesALentConnection(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
@@ -210,13 +211,13 @@ func TestHookClosesALentConnection(t *testing.T) {
 		<-begun
 		(<-shown).Close()
 		if err := <-handled; err == nil {
-			t.Error("the handler has read a body to the end that has none")
+			t.Error("the handler read an incomplete body without an error")
 		}
 		await(t, "the end", func() bool { return s.Stats().Open == 0 })
 	})
 }
 
-// Close ends the loans of connections that a handler has hijacked and keeps.
+// Close closes connections that a handler has hijacked from net/http and keeps.
 func TestCloseEndsHijackedLoans(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		kept := make(chan net.Conn, 1)
@@ -238,7 +239,7 @@ func TestCloseEndsHijackedLoans(t *testing.T) {
 	})
 }
 
-// A server that is not to speak HTTP/1 answers nothing, as net/http does.
+// A server with HTTP/1 switched off answers nothing, as net/http does.
 func TestWithoutHTTP1(t *testing.T) {
 	std := &http.Server{Handler: http.HandlerFunc(echo), Protocols: new(http.Protocols)}
 	std.Protocols.SetUnencryptedHTTP2(true)
@@ -246,7 +247,7 @@ func TestWithoutHTTP1(t *testing.T) {
 		s := serve(t, &Server{Engine: e, Std: std})
 		nc := s.dial(t)
 		say(t, nc, getting("/"))
-		if got, _ := io.ReadAll(nc); len(got) > 0 { // the end may be a reset
+		if got, _ := io.ReadAll(nc); len(got) > 0 { // the connection may end with a reset
 			t.Errorf("answers %q", got)
 		}
 		await(t, "the end", func() bool { return s.Stats().Open == 0 })

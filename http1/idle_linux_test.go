@@ -12,7 +12,7 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// A connection that was lent once takes, when it is idle again, what it took before.
+// A connection that was lent once needs no more memory, when it is idle again, than before.
 func TestIdleAfterLoan(t *testing.T) {
 	if testing.Short() || raceDetector {
 		t.Skip("it measures memory: run it without -short and without -race")
@@ -30,7 +30,7 @@ func TestIdleAfterLoan(t *testing.T) {
 	}
 	buf := make([]byte, 1<<10)
 	each := func(request string) {
-		for _, nc := range all { // one after the other: a crowd's goroutines leave memory behind
+		for _, nc := range all { // one by one: many concurrent goroutines would leave memory behind
 			say(t, nc, request)
 			for n := 0; !bytes.HasSuffix(buf[:n], []byte("\r\n\r\n")); {
 				m, err := nc.Read(buf[n:])
@@ -42,7 +42,7 @@ func TestIdleAfterLoan(t *testing.T) {
 		}
 	}
 	each(getting("/"))
-	say(t, all[0], chunked) // what the first loan takes is the server's
+	say(t, all[0], chunked) // so that the server has allocated what the first loan needs
 	if _, err := all[0].Read(buf); err != nil {
 		t.Fatal(err)
 	}
@@ -58,12 +58,12 @@ func TestIdleAfterLoan(t *testing.T) {
 	t.Logf("%.0f bytes more for each of %d connections", float64(after-before)/float64(conns), conns)
 }
 
-// rested is the memory in use when connections hold no buffers.
+// rested is the memory in use once connections hold no buffers.
 func rested(t *testing.T, s *serving) int {
 	t.Helper()
 	await(t, "buffers to be given back", func() bool { return s.Stats().Lent == 0 })
 	for range 3 {
-		runtime.GC() // pools keep what they have for two of them
+		runtime.GC() // pools keep their contents for two collections
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

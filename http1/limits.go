@@ -9,20 +9,20 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// The limits of net/http and of the engine are one set: what is set in one of them holds
-// in both halves, and where nothing is set the engine's defaults do, which are never off.
+// The limits of net/http and of the engine are one set. A value set in either applies to both
+// halves. Where neither is set, the engine's defaults apply, and they are never off.
 //
 //	http.Server        engine.Limits   default   what it bounds
-//	ReadHeaderTimeout  FrameTime       5 s       a head, and a body in memory beyond its size at FrameRate
-//	ReadTimeout        FrameTime,      off       the same, where ReadHeaderTimeout is not set; a request
+//	ReadHeaderTimeout  FrameTime       5 s       a head, and an in-memory body beyond its size at FrameRate
+//	ReadTimeout        FrameTime,      off       the same, if ReadHeaderTimeout is not set; a request
 //	                   FrameRate                 as a whole
-//	–                  FrameRate       1 KiB/s   bodies, in memory or read by a handler while it waits for them
-//	IdleTimeout        IdleTime        3 min     silence between two requests
-//	WriteTimeout       StallTime       10 s      a peer that takes nothing; WriteTimeout counts for what is lent
+//	–                  FrameRate       1 KiB/s   bodies, in memory or while a handler waits for them
+//	IdleTimeout        IdleTime        3 min     idle time between two requests
+//	WriteTimeout       StallTime       10 s      a peer that reads nothing; WriteTimeout counts for loans
 //	MaxHeaderBytes     FrameSize       1 MiB     a head
 //
-// A handler that waits for its client for longer on purpose calls
-// http.ResponseController.SetReadDeadline, as it would against ReadTimeout.
+// A handler that means to wait longer for its client calls
+// http.ResponseController.SetReadDeadline, as it would because of ReadTimeout.
 
 // initLimits sets the limits of both halves.
 func (s *Server) initLimits(std *http.Server) {
@@ -42,15 +42,15 @@ func (s *Server) initLimits(std *http.Server) {
 	s.lender.timed = std.ReadTimeout > 0
 }
 
-// rateWithin is the FrameRate at which the largest body in memory has arrived after rest.
+// rateWithin is the FrameRate at which the largest in-memory body arrives within rest.
 func rateWithin(rest time.Duration) int {
 	if rest <= 0 {
-		return -1 // FrameTime is all there is
+		return -1 // FrameTime is the only limit
 	}
 	return int(min(math.MaxInt32, max(1<<10, float64(maxBody)/rest.Seconds())))
 }
 
-// orOff is d as net/http has it: a limit that is off is negative.
+// orOff converts d to net/http's convention: a limit that is off is negative.
 func orOff(d time.Duration) time.Duration {
 	if d > endless {
 		return -1
@@ -58,9 +58,9 @@ func orOff(d time.Duration) time.Duration {
 	return d
 }
 
-// refusal appends what a peer is told that is refused for why. Where net/http closes
-// without a word, so do we: a client could take words that nobody has asked for as the
-// answer to its next request.
+// refusal appends the response to a connection that is refused for why. Where net/http closes
+// silently, it does too: a client could take an unsolicited response for the answer to its
+// next request.
 func refusal(dst []byte, why engine.Reason) []byte {
 	text := ""
 	switch why {

@@ -14,13 +14,13 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// strikes are limits of time that a client runs into, in both halves. What it reads then
-// is nothing, as net/http has it.
+// strikes are timeouts that a client hits, in both halves. The client then reads nothing, as
+// with net/http.
 var strikes = []struct {
 	name, sent string
 	limits     engine.Limits
 	std        *http.Server
-	stays      bool // on loan while it is idle
+	stays      bool // stays on loan while idle
 	why        engine.Reason
 }{
 	{name: "slow head", sent: "GET / HTTP/1.1\r\nHo", limits: engine.Limits{FrameTime: soon}, why: engine.FrameTimeout},
@@ -70,17 +70,17 @@ func TestLimitsOfTime(t *testing.T) {
 				if quick := strings.Contains(c.sent, "/quick"); quick != strings.HasPrefix(string(all), "HTTP/1.1 200 OK\r\n") || !quick && len(all) > 0 {
 					t.Errorf("read %q", all)
 				}
-				nc.Close() // nobody has to linger
+				nc.Close() // so that the server need not linger
 				await(t, "the connection's end", func() bool { return s.Stats().Open == 0 })
 				if st := s.Stats(); st.Ended[c.why] != 1 {
-					t.Errorf("no connection ended for %v: %v", c.why, st.Ended)
+					t.Errorf("no connection ended with %v: %v", c.why, st.Ended)
 				}
 			})
 		})
 	}
 }
 
-// A client that does not read a large answer is closed, whoever writes it.
+// A client that does not read a large answer is disconnected, whichever half writes it.
 func TestStallTime(t *testing.T) {
 	file := bytes.Repeat([]byte("x"), 8<<20)
 	for _, request := range []string{getting("/"), chunked, getting("/file"), strings.Replace(chunked, "/up", "/file", 1)} {
@@ -105,20 +105,20 @@ func TestStallTime(t *testing.T) {
 				<-ended
 				await(t, "the connection's end", func() bool { return s.Stats().Open == 0 })
 				if st := s.Stats(); st.Ended[engine.WriteStall] != 1 {
-					t.Errorf("no connection ended for a write stall: %v", st.Ended)
+					t.Errorf("no connection ended with a write stall: %v", st.Ended)
 				}
 			})
 		})
 	}
 }
 
-// A body that a handler waits for may take as long as it likes at Limits.FrameRate.
+// A body that a handler waits for may take any time, as long as it keeps to Limits.FrameRate.
 func TestFrameRateOnLoan(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := serve(t, &Server{Engine: e, Limits: engine.Limits{FrameTime: 500 * time.Millisecond, FrameRate: 100}, Handler: http.HandlerFunc(echo)})
 		nc := s.dial(t)
 		say(t, nc, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
-		for range 15 { // 100 bytes each pay for a second
+		for range 15 { // 100 bytes each allow for a second
 			say(t, nc, "64\r\n"+strings.Repeat("x", 100)+"\r\n")
 			<-time.After(50 * time.Millisecond)
 		}
@@ -129,7 +129,7 @@ func TestFrameRateOnLoan(t *testing.T) {
 	})
 }
 
-// A handler that has set a deadline, or none, for what it reads is not bounded by ours.
+// A read deadline that a handler sets or clears replaces our limit.
 func TestHandlersOwnReadDeadline(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		waits := make(chan struct{})
@@ -149,7 +149,7 @@ func TestHandlersOwnReadDeadline(t *testing.T) {
 	})
 }
 
-// Heads have one limit in both halves: what is over it gets 431.
+// Both halves have one limit for heads: a larger one gets 431.
 func TestMaxHeaderBytes(t *testing.T) {
 	for _, set := range []*Server{{Std: &http.Server{MaxHeaderBytes: 1000}}, {Limits: engine.Limits{FrameSize: 1000}}} {
 		run(t, func(t *testing.T, e engine.Engine) {
@@ -174,7 +174,7 @@ func TestMaxHeaderBytes(t *testing.T) {
 	}
 }
 
-// Who finds no place is told so by an HTTP answer.
+// A client beyond the connection limit gets an HTTP response that says so.
 func TestTooManyConns(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := serve(t, &Server{Engine: e, Limits: engine.Limits{Conns: 1}, Handler: http.HandlerFunc(echo)})
@@ -192,7 +192,7 @@ func TestTooManyConns(t *testing.T) {
 	})
 }
 
-// What is set for one half holds in both, and what is not set has a default.
+// A limit set for one half applies to both, and limits that are not set have defaults.
 func TestLimitsAreOneSet(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -222,7 +222,7 @@ func TestLimitsAreOneSet(t *testing.T) {
 	}
 }
 
-// What net/http says goes to Std.ErrorLog, else to Logger.
+// net/http's log goes to Std.ErrorLog, else to Logger.
 func TestLoggerHearsOfLoans(t *testing.T) {
 	var text strings.Builder
 	s := serve(t, &Server{Logger: slog.New(slog.NewTextHandler(&text, nil)), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -17,35 +17,35 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// A connection is lent to net/http for the requests that the fast path leaves, and comes
-// back when net/http has answered all that it was given and asks for more.
+// The fast path lends a connection to net/http for the requests that it does not serve. The
+// connection comes back when net/http has answered everything it was given and asks for more.
 //
-// Why no byte is lost or invented (conn.serve and connReader of net/http, Go 1.26): after
-// an answer net/http has no read under way (finishRequest ends the background read that
-// listens for the peer's leaving), calls setState(StateIdle), sets the read deadline for
-// the idle time, peeks 4 bytes through its bufio.Reader, and sets the read deadline for
-// the head. So what is read after the first deadline behind StateIdle and before the
-// second is asked for by that Peek, which reads only while its buffer holds 0 to 3 bytes:
-// as many as Read's argument is shorter than the buffer. They are the last bytes that
-// net/http was given (the one that a background read may have caught among them), and
-// begin the next request. They and what net/http was not given go back to the engine;
-// net/http sees the end of the input and closes, without a word.
+// Why no byte is lost or invented (conn.serve and connReader of net/http, Go 1.26): after a
+// response, net/http has no read in flight, because finishRequest ends the background read
+// that watches for a disconnect. It calls setState(StateIdle), sets the read deadline for the
+// idle time, peeks 4 bytes through its bufio.Reader, and sets the read deadline for the head.
+// So a Read between the first and the second deadline after StateIdle comes from that Peek,
+// which reads only while its buffer holds 0 to 3 bytes: as many as the argument of Read is
+// shorter than the buffer. Those are the last bytes that net/http was given (including the
+// one that a background read may have caught), and they begin the next request. Together with
+// the bytes that net/http was not given, they go back to the engine; net/http sees EOF and
+// closes without writing anything.
 //
 // The buffer's size is the length of the first Read: the limit of a head (MaxHeaderBytes
-// and 4096 more) never makes that one shorter, since the buffer has 4096 bytes.
+// plus 4096) never shortens that Read, since the buffer has 4096 bytes.
 //
-// A net/http that does something else is found out by comesBack, which plays the cases
-// that matter through when a server starts: then connections stay lent until they end.
+// comesBack detects a net/http that behaves differently: it plays through the cases that
+// matter when a server starts. In that case connections stay lent until they close.
 
 // lender is a net/http server and the connections that are lent to it.
 type lender struct {
 	std   http.Server
 	whole bool // connections are lent for good: HTTP/2
-	// returns says that this net/http asks for more as described above.
+	// returns reports that this net/http asks for more as described above.
 	returns bool
-	limits  engine.Limits // with defaults
-	timed   bool          // net/http bounds the time of bodies itself (ReadTimeout)
-	prior   bool          // it speaks HTTP/2 to clients that begin with it, without TLS
+	limits  engine.Limits // with defaults filled in
+	timed   bool          // net/http itself limits the time of bodies (ReadTimeout)
+	prior   bool          // it speaks HTTP/2 without TLS to clients that start with the preface
 
 	queue  chan net.Conn
 	closed chan struct{}
@@ -59,7 +59,7 @@ type lender struct {
 	loans, requests, bytesIn, bytesOut atomic.Uint64
 }
 
-// init is called when std is set.
+// init prepares the lender; std must be set.
 func (le *lender) init() {
 	le.queue = make(chan net.Conn)
 	le.closed = make(chan struct{})
@@ -79,10 +79,10 @@ func (le *lender) init() {
 	}
 }
 
-// loanKey is the key of a request's loan in its context.
+// loanKey is the context key of a request's loan.
 type loanKey struct{}
 
-// Accept gives net/http what is lent to it.
+// Accept returns the next connection that is lent to net/http.
 func (le *lender) Accept() (net.Conn, error) {
 	select {
 	case nc := <-le.queue:
@@ -92,16 +92,16 @@ func (le *lender) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends the lending; connections that are lent stay so.
+// Close stops lending. Connections that are already lent stay lent.
 func (le *lender) Close() error {
 	le.once.Do(func() { close(le.closed) })
 	return nil
 }
 
-// Addr is the address of nothing: connections have the one they came to.
+// Addr is a placeholder: each connection has its own local address.
 func (le *lender) Addr() net.Addr { return &net.TCPAddr{} }
 
-// lend has net/http serve l, and returns what it has not used when it is done.
+// lend lets net/http serve l. When net/http is done, it returns the bytes that are unused.
 func (le *lender) lend(l *loan) (left []byte, back bool) {
 	l.lender = le
 	if le.whole {
@@ -137,8 +137,8 @@ func (le *lender) lend(l *loan) (left []byte, back bool) {
 	return l.unread, l.back
 }
 
-// drain has connections that wait for a request end soon, and the others after their
-// answer.
+// drain makes connections that wait for a request end soon, and the others after their
+// response.
 func (le *lender) drain() {
 	le.mu.Lock()
 	le.draining = true
@@ -146,10 +146,10 @@ func (le *lender) drain() {
 		l.drain()
 	}
 	le.mu.Unlock()
-	le.std.SetKeepAlivesEnabled(false) // closes those that are idle
+	le.std.SetKeepAlivesEnabled(false) // closes idle connections
 }
 
-// cut ends the loans that net/http does not know of any more: those that were hijacked.
+// cut closes the loans that net/http no longer tracks: hijacked ones.
 func (le *lender) cut() {
 	le.mu.Lock()
 	lent := slices.Collect(maps.Keys(le.lent))
@@ -159,7 +159,7 @@ func (le *lender) cut() {
 	}
 }
 
-// open is how many connections are lent, and how many of them were hijacked.
+// open returns how many connections are lent, and how many of them are hijacked.
 func (le *lender) open() (lent, hijacked int) {
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -198,16 +198,16 @@ func (le *lender) follow(nc net.Conn, state http.ConnState) {
 	}
 }
 
-// loanPhase is how far net/http is with a connection.
+// loanPhase is how far net/http has got with a connection.
 type loanPhase uint8
 
 const (
-	inHead   loanPhase = iota // it reads a head, or something that we do not know
-	inBody                    // the handler runs, and reads the body
-	inAnswer                  // the same, and the body has ended, or somebody has set a deadline for it
-	answered                  // all that it has read is answered
-	asking                    // the same, and it waits for more
-	given                     // it has the connection for good
+	inHead   loanPhase = iota // net/http reads a head, or does something unknown to us
+	inBody                    // the handler runs and reads the body
+	inAnswer                  // the handler runs, and the body has ended or somebody has set a deadline for it
+	answered                  // everything that net/http has read is answered
+	asking                    // as answered, and net/http waits for more
+	given                     // net/http keeps the connection for good
 	hijacked                  // the handler has taken the connection
 )
 
@@ -216,29 +216,29 @@ type loan struct {
 	nc     net.Conn
 	lender *lender
 	ctx    context.Context      // the connection's; nil: the lender's
-	told   func(http.ConnState) // what the user wants to hear of; nil: nothing
-	remote net.Addr             // the peer, if a proxy has told of it
+	told   func(http.ConnState) // reports states to the user's hook; nil: no hook
+	remote net.Addr             // the peer's address, if a proxy has sent it
 	tail   [3]byte              // the last bytes that net/http was given
-	full   int                  // how much it reads when its buffer is empty
-	tls    *tls.ConnectionState // for HTTP/2, whose server does not know of it
+	full   int                  // how much net/http reads when its buffer is empty
+	tls    *tls.ConnectionState // for HTTP/2, whose server does not see the TLS connection
 	ended  chan struct{}
 
 	mu       sync.Mutex
 	phase    loanPhase
-	preface  int    // how many of HTTP/2's first bytes it has begun with; -1: with others
-	unread   []byte // read by the engine, and not given to net/http yet
+	preface  int    // how many bytes of the HTTP/2 preface have matched; -1: not HTTP/2
+	unread   []byte // read by the engine and not yet given to net/http
 	posted   bool   // the last request was a POST
-	mustPost bool   // what posted has to be when the connection comes back
+	mustPost bool   // the value of posted without which the connection must not come back
 	back     bool
 	over     bool
 	draining bool
 	readBy   time.Time // the deadlines that net/http has set
 	writeBy  time.Time
-	owed     time.Duration // by which the body is late, at Limits.FrameRate
-	why      engine.Reason // the limit that has struck
+	owed     time.Duration // how far the body lags behind Limits.FrameRate
+	why      engine.Reason // the limit that ended the loan
 }
 
-// reached is how far net/http is.
+// reached returns the current phase.
 func (l *loan) reached() loanPhase {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -252,17 +252,17 @@ func (l *loan) isBack() bool {
 	return l.back
 }
 
-// struck is the limit that has ended the loan, 0 if none has.
+// struck is the limit that ended the loan, 0 if none did.
 func (l *loan) struck() engine.Reason {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.why
 }
 
-// drainGrace is how long net/http waits for the rest of a head when the server drains.
+// drainGrace is how long net/http waits for the rest of a head while the server drains.
 const drainGrace = 250 * time.Millisecond
 
-// drain ends the wait for a head.
+// drain shortens the wait for a head.
 func (l *loan) drain() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -272,7 +272,7 @@ func (l *loan) drain() {
 	}
 }
 
-// Read gives net/http what it asks for, but nothing between two requests.
+// Read gives net/http the bytes it asks for, and ends the loan between two requests.
 func (l *loan) Read(p []byte) (n int, err error) {
 	l.mu.Lock()
 	if l.over {
@@ -323,10 +323,10 @@ func (l *loan) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// http2Preface is how a client begins that knows that the server speaks HTTP/2.
+// http2Preface is what a client sends first if it knows that the server speaks HTTP/2.
 const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// begins sees whether the connection turns out to be one for HTTP/2. mu held.
+// begins checks whether the connection starts with the HTTP/2 preface. Callers hold mu.
 func (l *loan) begins(p []byte) {
 	n := min(len(p), len(http2Preface)-l.preface)
 	switch {
@@ -339,7 +339,7 @@ func (l *loan) begins(p []byte) {
 	}
 }
 
-// remember keeps the last bytes that net/http was given. mu held.
+// remember keeps the last bytes that net/http was given. Callers hold mu.
 func (l *loan) remember(p []byte) {
 	if l.lender.prior && l.preface >= 0 {
 		l.begins(p)
@@ -349,7 +349,7 @@ func (l *loan) remember(p []byte) {
 	}
 }
 
-// after is the moment d after t, and no moment when d is without end.
+// after is t plus d, or the zero time if d is unlimited.
 func after(t time.Time, d time.Duration) time.Time {
 	if d > endless {
 		return time.Time{}
@@ -357,20 +357,20 @@ func after(t time.Time, d time.Duration) time.Time {
 	return t.Add(d)
 }
 
-// endless is a time that nobody waits for; limits that are off are longer.
+// endless is longer than any real limit. Limits that are off are longer still.
 const endless = 100 * 365 * 24 * time.Hour
 
-// writePiece is how much a peer has Limits.StallTime to take.
+// writePiece is how many bytes the peer must accept within Limits.StallTime.
 const writePiece = 64 << 10
 
-// step prepares writing a piece, and says whether the limits hold for it.
+// step prepares the write of one piece, and reports whether the limits apply to it.
 func (l *loan) step() (limited bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch l.phase {
 	case hijacked:
 		return false, nil
-	case answered, asking: // not as we know it
+	case answered, asking: // not what the comment at the top describes
 		l.phase = inHead
 	}
 	if l.over {
@@ -383,7 +383,7 @@ func (l *loan) step() (limited bool, err error) {
 	return true, l.nc.SetWriteDeadline(until)
 }
 
-// wrote counts n bytes, and finds out whether a limit has struck.
+// wrote counts n bytes and records a write stall.
 func (l *loan) wrote(n int, err error) {
 	l.lender.bytesOut.Add(uint64(n))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -395,7 +395,7 @@ func (l *loan) wrote(n int, err error) {
 	}
 }
 
-// Write has the peer take every piece within Limits.StallTime.
+// Write gives the peer Limits.StallTime for every piece.
 func (l *loan) Write(p []byte) (n int, err error) {
 	for {
 		limited, err := l.step()
@@ -415,7 +415,7 @@ func (l *loan) Write(p []byte) (n int, err error) {
 	}
 }
 
-// ReadFrom lets the kernel send files, in pieces as Write.
+// ReadFrom lets the kernel send files, in pieces as Write does.
 func (l *loan) ReadFrom(r io.Reader) (n int64, err error) {
 	to, ok := l.nc.(io.ReaderFrom)
 	if !ok {
@@ -423,7 +423,7 @@ func (l *loan) ReadFrom(r io.Reader) (n int64, err error) {
 	}
 	rest := &io.LimitedReader{R: r, N: 1<<63 - 1}
 	if lr, ok := r.(*io.LimitedReader); ok {
-		rest = lr // the kernel is asked only for what is behind one of these
+		rest = lr // package net uses sendfile only through one LimitedReader
 	}
 	for {
 		if _, err := l.step(); err != nil {
@@ -444,7 +444,7 @@ func (l *loan) ReadFrom(r io.Reader) (n int64, err error) {
 // writeOnly hides ReadFrom.
 type writeOnly struct{ io.Writer }
 
-// CloseWrite is what net/http calls after a refusal.
+// CloseWrite half-closes the connection. net/http calls it after refusing a request.
 func (l *loan) CloseWrite() error {
 	if half, ok := l.nc.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -469,7 +469,7 @@ func (l *loan) Close() (err error) {
 	return err
 }
 
-// SetReadDeadline tells us too what net/http is about to do.
+// SetReadDeadline also reveals what net/http is about to do.
 func (l *loan) SetReadDeadline(t time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -486,12 +486,12 @@ func (l *loan) SetReadDeadline(t time.Time) error {
 	}
 	l.readBy = t
 	if l.draining && l.phase == inHead {
-		return nil // the end of the drain is sooner
+		return nil // the drain's deadline is sooner
 	}
 	return l.nc.SetReadDeadline(t)
 }
 
-// SetWriteDeadline counts where it is sooner than Limits.StallTime.
+// SetWriteDeadline sets a deadline for writes. Limits.StallTime still applies if it is sooner.
 func (l *loan) SetWriteDeadline(t time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -502,15 +502,15 @@ func (l *loan) SetWriteDeadline(t time.Time) error {
 	return l.nc.SetWriteDeadline(t)
 }
 
-// SetDeadline is both.
+// SetDeadline sets both deadlines.
 func (l *loan) SetDeadline(t time.Time) error {
 	return errors.Join(l.SetReadDeadline(t), l.SetWriteDeadline(t))
 }
 
-// LocalAddr is the address that the peer has connected to.
+// LocalAddr is the address that the peer connected to.
 func (l *loan) LocalAddr() net.Addr { return l.nc.LocalAddr() }
 
-// RemoteAddr is the peer's address, as a trusted proxy has told it where there is one.
+// RemoteAddr is the peer's address, as a trusted proxy reported it if there is one.
 func (l *loan) RemoteAddr() net.Addr {
 	if l.remote != nil {
 		return l.remote
@@ -518,10 +518,10 @@ func (l *loan) RemoteAddr() net.Addr {
 	return l.nc.RemoteAddr()
 }
 
-// NetConn is for those who have hijacked the connection and want what is below.
+// NetConn returns the underlying connection, for handlers that have hijacked this one.
 func (l *loan) NetConn() net.Conn { return l.nc }
 
-// handled notes that a handler is called.
+// handled records that net/http calls the handler.
 func (l *loan) handled(r *http.Request) {
 	l.lender.requests.Add(1)
 	l.mu.Lock()
@@ -529,7 +529,7 @@ func (l *loan) handled(r *http.Request) {
 	l.mu.Unlock()
 }
 
-// loanOf is the loan that net/http knows as nc, nil if it is none.
+// loanOf returns the loan that net/http knows as nc, or nil.
 func loanOf(nc net.Conn) *loan {
 	switch nc := nc.(type) {
 	case tlsLoan:
@@ -540,7 +540,7 @@ func loanOf(nc net.Conn) *loan {
 	return nil
 }
 
-// newLoan is nc with what was read from it already.
+// newLoan makes a loan of nc, from which unread has already been read.
 func newLoan(nc net.Conn, unread []byte) *loan {
 	return &loan{nc: nc, unread: unread, ended: make(chan struct{})}
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// probe is a case that comesBack plays through.
+// probe is one case that comesBack plays through.
 type probe struct {
-	lent, sent string // what net/http is given at first, and what the peer sends then
-	requests   uint64 // how many net/http must serve of it
-	left       string // what must be left
+	lent, sent string // what net/http is given first, and what the peer sends afterwards
+	requests   uint64 // how many of these requests net/http must serve
+	left       string // which bytes must be left over
 }
 
-// probes are the cases in which net/http could keep bytes, or have more than we know.
+// probes are the cases in which net/http could keep bytes, or have more than expected.
 var probes = [...]probe{
 	{lent: chunkedProbe, requests: 1},
 	{lent: chunkedProbe + "GE", requests: 1, left: "GE"},
@@ -29,7 +29,7 @@ var probes = [...]probe{
 const chunkedProbe = "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"
 
 // comesBack reports whether this net/http asks for more between two requests as loans
-// expect. It takes some 200 µs, once a server.
+// expect. It costs about 200 µs, once per server.
 func comesBack() bool {
 	le := &lender{returns: true, limits: engine.Limits{}.OrDefaults()}
 	le.std.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -58,7 +58,7 @@ func comesBack() bool {
 
 // holds plays one case through.
 func (p *probe) holds(le *lender) bool {
-	const patience = 2 * time.Second // for a net/http that never asks; this one needs none
+	const patience = 2 * time.Second // for a net/http that never asks; the known one asks at once
 	here, there := net.Pipe()
 	defer here.Close()
 	here.SetDeadline(time.Now().Add(patience))

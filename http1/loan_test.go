@@ -27,14 +27,14 @@ func run(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	}
 }
 
-// serving is a server under test and where it listens.
+// serving is a server under test and its address.
 type serving struct {
 	*Server
 	addr   string
 	served chan error
 }
 
-// serve starts s, and ends it with the test.
+// serve starts s, and stops it when the test ends.
 func serve(t *testing.T, s *Server) *serving {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,7 +61,7 @@ func serveOn(t *testing.T, s *Server, ln net.Listener) *serving {
 	return r
 }
 
-// dial connects to the server, for at most ten seconds.
+// dial connects to the server with a deadline of ten seconds.
 func (s *serving) dial(t *testing.T) *net.TCPConn {
 	t.Helper()
 	nc, err := net.Dial("tcp", s.addr)
@@ -81,7 +81,7 @@ func say(t *testing.T, nc net.Conn, text string) {
 	}
 }
 
-// readAnswer reads an answer and returns its status and body.
+// readAnswer reads a response and returns its status and body.
 func readAnswer(t *testing.T, r *bufio.Reader) string {
 	t.Helper()
 	resp, err := http.ReadResponse(r, nil)
@@ -95,7 +95,7 @@ func readAnswer(t *testing.T, r *bufio.Reader) string {
 	return fmt.Sprintf("%d %s", resp.StatusCode, body)
 }
 
-// echo tells what it was asked.
+// echo answers with a description of the request.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	fmt.Fprintf(w, "%s %s %q %v", r.Method, r.URL, body, err)
@@ -113,8 +113,8 @@ func plain(t testing.TB, std *http.Server) string {
 	return ln.Addr().String()
 }
 
-// talk sends parts one after the other, each when what comes before it has been read by
-// the peer's kernel, closes its side and returns all answers, without their dates.
+// talk sends parts one by one, each after the peer's kernel has received the previous one,
+// half-closes, and returns all answers without their dates.
 func talk(t *testing.T, addr string, parts ...string) string {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)
@@ -125,7 +125,7 @@ func talk(t *testing.T, addr string, parts ...string) string {
 	nc.SetDeadline(time.Now().Add(10 * time.Second))
 	for _, part := range parts {
 		if _, err := io.WriteString(nc, part); err != nil {
-			break // it has closed
+			break // the server has closed it
 		}
 	}
 	nc.(*net.TCPConn).CloseWrite()
@@ -136,7 +136,7 @@ func talk(t *testing.T, addr string, parts ...string) string {
 	return undated(string(all))
 }
 
-// undated is answers without their Date lines.
+// undated returns answers without their Date lines.
 func undated(answers string) string {
 	var b strings.Builder
 	for line := range strings.Lines(answers) {
@@ -149,7 +149,7 @@ func undated(answers string) string {
 
 const chunked = "POST /up HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
 
-// conversations are what clients send on one connection.
+// conversations are the bytes that clients send on one connection.
 var conversations = []struct{ name, sent string }{
 	{"chunked", chunked},
 	{"chunked, then pipelined", chunked + getting("/1") + chunked + getting("/2") + "PUT /3 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nxy" + getting("/4")},
@@ -180,7 +180,7 @@ var conversations = []struct{ name, sent string }{
 
 func getting(target string) string { return "GET " + target + " HTTP/1.1\r\nHost: a\r\n\r\n" }
 
-// some reads the body but for /unread.
+// some reads the body, except for /unread.
 func some(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/unread" {
 		io.WriteString(w, "unread")
@@ -189,7 +189,7 @@ func some(w http.ResponseWriter, r *http.Request) {
 	echo(w, r)
 }
 
-// Whatever a client sends, and however it is split, its answers are those of net/http.
+// Whatever a client sends, and however it is split, the answers are those of net/http.
 func TestAnswersAreThoseOfNetHTTP(t *testing.T) {
 	oracle := plain(t, &http.Server{Handler: http.HandlerFunc(some)})
 	wants := make([]string, len(conversations))
@@ -215,7 +215,7 @@ func TestAnswersAreThoseOfNetHTTP(t *testing.T) {
 	})
 }
 
-// splitTalk sends text in two parts, the second when the server has read the first.
+// splitTalk sends text in two parts, the second after the server has read the first.
 func splitTalk(t *testing.T, s *serving, text string, at int) string {
 	t.Helper()
 	nc := s.dial(t)
@@ -223,15 +223,15 @@ func splitTalk(t *testing.T, s *serving, text string, at int) string {
 	before := s.Stats().BytesIn
 	say(t, nc, text[:at])
 	for end := time.Now().Add(20 * time.Millisecond); s.Stats().BytesIn < before+uint64(at) && time.Now().Before(end); {
-		runtime.Gosched() // it may also have refused to read on
+		runtime.Gosched() // it may also have stopped reading
 	}
-	io.WriteString(nc, text[at:]) // it may have closed
+	io.WriteString(nc, text[at:]) // the server may have closed
 	nc.CloseWrite()
 	all, _ := io.ReadAll(nc)
 	return undated(string(all))
 }
 
-// Requests that are sent when the answer before them has come have the connection lent and
+// If each request is sent after the previous answer has arrived, the connection is lent and
 // taken back each time.
 func TestLoansComeBack(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
@@ -251,18 +251,18 @@ func TestLoansComeBack(t *testing.T) {
 	})
 }
 
-// await waits until something is so that nobody signals.
+// await polls until a condition holds that has no event to wait for.
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !so(); {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 		<-time.After(time.Millisecond)
 	}
 }
 
-// A net/http that asks for more in another way keeps its connections, and loses nothing.
+// If net/http asks for more in a different way, its connections stay lent and lose nothing.
 func TestLoanStaysWhenNetHTTPAsksOtherwise(t *testing.T) {
 	if !comesBack() {
 		t.Fatal("this net/http does not ask for more as loans expect; see loan.go")
@@ -283,7 +283,7 @@ func TestLoanStaysWhenNetHTTPAsksOtherwise(t *testing.T) {
 	}
 }
 
-// A handler on a connection that is lent may take it, and talk both ways.
+// A handler may hijack a lent connection, and use it in both directions.
 func TestHijackOfALoan(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -316,7 +316,7 @@ func TestHijackOfALoan(t *testing.T) {
 	})
 }
 
-// A client that leaves ends the context of the handler that net/http runs for it.
+// A client that disconnects cancels the context of a handler that net/http runs.
 func TestDisconnectCancelsOnLoan(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		begun, ended := make(chan struct{}), make(chan error, 1)
@@ -327,7 +327,7 @@ func TestDisconnectCancelsOnLoan(t *testing.T) {
 			case <-r.Context().Done():
 				ended <- r.Context().Err()
 			case <-time.After(10 * time.Second):
-				ended <- errors.New("no end")
+				ended <- errors.New("the context did not end")
 			}
 		})})
 		nc := s.dial(t)
@@ -340,7 +340,7 @@ func TestDisconnectCancelsOnLoan(t *testing.T) {
 	})
 }
 
-// A deadline that a handler has left behind does not strike afterwards.
+// A deadline that a handler has set does not fire after the loan.
 func TestDeadlinesEndWithTheLoan(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -359,12 +359,12 @@ func TestDeadlinesEndWithTheLoan(t *testing.T) {
 			if got := readAnswer(t, r); got != "200 fine" {
 				t.Fatal(got)
 			}
-			<-time.After(25 * time.Millisecond) // what is left of it would be over now
+			<-time.After(25 * time.Millisecond) // the rest of the deadline would have passed by now
 		}
 	})
 }
 
-// Random requests, split anywhere, have net/http's answers.
+// Random requests, split anywhere, get net/http's answers.
 func FuzzConversations(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06"), uint16(5), uint16(30))
 	f.Add([]byte("\x03\x03\x00\x05\x05\x03"), uint16(70), uint16(77))
@@ -415,8 +415,8 @@ func FuzzConversations(f *testing.F) {
 	})
 }
 
-// A body that the handler has left is dropped up to 256 KiB, and ends the connection
-// beyond that.
+// Up to 256 KiB of a body that the handler has not read are discarded; more of it closes the
+// connection.
 func TestUnreadBodyOnLoan(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(some)})

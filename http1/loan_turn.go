@@ -10,23 +10,23 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// From a visit of the engine to a loan.
+// How a visit of the engine becomes a loan.
 
 // Bits of Turn.State.
 const (
-	stateVisited uint64 = 1 << iota // the handshake's choice of a protocol is dealt with
-	stateServed                     // this is not the first request
-	statePosted                     // the last one was a POST
+	stateVisited uint64 = 1 << iota // the protocol that the handshake chose has been acted on
+	stateServed                     // this is not the connection's first request
+	statePosted                     // the last request was a POST
 )
 
-// leave lends the connection to net/http, for the requests at the front of in.
+// leave lends the connection to net/http for the requests at the front of in.
 func (s *Server) leave(t *engine.Turn, in []byte) error {
 	served, posted := t.State&stateServed != 0, t.State&statePosted != 0
 	if posted {
 		in = in[lineEnds(in):]
 	}
-	// The last request that is served on loan is mostly the first: whether that is a POST
-	// has to be known now. If it turns out otherwise, the connection stays lent.
+	// The last request that net/http serves on loan is usually the first one, and whether
+	// that is a POST must be known now. If the guess is wrong, the connection stays lent.
 	note(t, in)
 	posts := t.State&statePosted != 0
 	c := t.Conn()
@@ -43,7 +43,7 @@ func (s *Server) leave(t *engine.Turn, in []byte) error {
 	})
 }
 
-// note remembers what net/http would of the request at the front of in.
+// note records what net/http would record about the request at the front of in.
 func note(t *engine.Turn, in []byte) {
 	t.State |= stateServed
 	t.State &^= statePosted
@@ -52,9 +52,9 @@ func note(t *engine.Turn, in []byte) {
 	}
 }
 
-// peek waits for 4 bytes, as net/http does before every request but the first: when they
-// do not come it closes without a word, whatever the others are. After a POST it drops
-// line ends among the 4, for the sake of old clients.
+// peek waits for 4 bytes, as net/http does before every request but the first. If they do
+// not arrive, net/http closes without a response, whatever it has received. After a POST it
+// drops line ends among those 4 bytes, for compatibility with old clients.
 func (l *loan) peek(le *lender) bool {
 	if len(l.unread) >= peeked {
 		return true
@@ -75,7 +75,7 @@ func (l *loan) peek(le *lender) bool {
 
 const peeked = 4
 
-// lineEnds is how many of the first 4 bytes of in are line ends at its front.
+// lineEnds is how many of the first 4 bytes of in are leading line ends.
 func lineEnds(in []byte) (n int) {
 	for n < min(peeked, len(in)) && isLineEnd(in[n]) {
 		n++
@@ -95,7 +95,7 @@ func (s *Server) give(t *engine.Turn, to *lender, state *tls.ConnectionState) er
 	})
 }
 
-// loanOf is c on loan.
+// loanOf makes a loan of c.
 func (s *Server) loanOf(c engine.Conn, nc net.Conn, unread []byte) *loan {
 	l := newLoan(nc, unread)
 	l.ctx = s.contextOf(c)
@@ -110,7 +110,7 @@ func (s *Server) loanOf(c engine.Conn, nc net.Conn, unread []byte) *loan {
 	return l
 }
 
-// lendTo has to's net/http serve l until it has done.
+// lendTo lets the net/http server of to serve l, until it is done.
 func (s *Server) lendTo(to *lender, c engine.Conn, l *loan) (left []byte, back bool) {
 	if h, ok := c.Value().(*hooked); ok {
 		h.shown.lend(l)
@@ -118,12 +118,12 @@ func (s *Server) lendTo(to *lender, c engine.Conn, l *loan) (left []byte, back b
 	}
 	left, back = to.lend(l)
 	if why := l.struck(); !back && why != 0 {
-		c.Close(why) // that is what it is counted as
+		c.Close(why) // so that the loan counts under this reason
 	}
 	return left, back
 }
 
-// serveLoan is the handler of net/http.
+// serveLoan is the handler that net/http calls for lent connections.
 func (s *Server) serveLoan(w http.ResponseWriter, r *http.Request) {
 	if l, ok := r.Context().Value(loanKey{}).(*loan); ok {
 		l.handled(r)

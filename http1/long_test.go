@@ -12,8 +12,8 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// Many slow readers of long answers are all served, within Limits.TotalOutput: it is not
-// the reason to end connections as long as a small part of each answer fits into it.
+// Many slow readers of long answers are all served within Limits.TotalOutput: it does not end
+// connections as long as a small part of each answer fits into it.
 func TestSlowReadersOfLongAnswers(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		const clients = 64

@@ -1,7 +1,6 @@
 package http1
 
-// known is a field name that the fast path knows, so that it neither copies nor
-// canonicalises it.
+// known is a field name that the fast path knows, and so neither copies nor canonicalises.
 type known uint8
 
 const (
@@ -63,7 +62,7 @@ const (
 	xRequestedWithName
 )
 
-// knownNames are spelt as textproto.CanonicalMIMEHeaderKey spells them.
+// knownNames are spelled as textproto.CanonicalMIMEHeaderKey spells them.
 var knownNames = [...]string{
 	acceptName:                  "Accept",
 	acceptCharsetName:           "Accept-Charset",
@@ -122,7 +121,7 @@ var knownNames = [...]string{
 	xRequestedWithName:          "X-Requested-With",
 }
 
-// knownOfLength are the known names of each length.
+// knownOfLength lists the known names by length.
 var knownOfLength = [...][]known{
 	2:  {teName},
 	3:  {dntName, viaName},
@@ -145,7 +144,7 @@ var knownOfLength = [...][]known{
 	25: {upgradeInsecureRequestsName},
 }
 
-// lookUp returns which known name that is, in any case of letters.
+// lookUp returns the known name that equals name, ignoring case.
 func lookUp(name []byte) known {
 	if len(name) >= len(knownOfLength) {
 		return otherName

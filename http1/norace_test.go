@@ -2,5 +2,5 @@
 
 package http1
 
-// raceDetector says that this is a build with it.
+// raceDetector reports whether the race detector is on.
 const raceDetector = false

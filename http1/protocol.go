@@ -15,49 +15,49 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// protocol is HTTP/1.1 on an engine.
+// protocol serves HTTP/1.1 on an engine.
 type protocol struct {
 	server  *Server
-	refuses bool // Std.Protocols is without HTTP/1: net/http knows what to do
+	refuses bool // Std.Protocols excludes HTTP/1: net/http handles every connection
 	fast    atomic.Uint64
 	visits  sync.Pool // of *visit
 	copies  sync.Pool // of buffers for ReadFrom
 }
 
-// block is the memory of one request: all that a handler may keep, in one allocation and
-// never used again. The ResponseWriter, the Body and the context are this block under
-// other methods.
+// block is the memory of one request: everything that a handler may keep, in one allocation
+// that is never reused. The ResponseWriter, the Body and the context are this block under
+// different method sets.
 type block struct {
 	req    http.Request
 	url    url.URL
 	server *Server
 	conn   engine.Conn
-	base   context.Context // the connection's
+	base   context.Context // of the connection
 
 	mu     sync.Mutex
-	answer *answer // nil when the handler has returned
+	answer *answer // nil after the handler has returned
 
 	contextMu sync.Mutex
-	turn      *engine.Turn // nil when the handler has returned
+	turn      *engine.Turn // nil after the handler has returned
 	inner     context.Context
 	cancel    context.CancelFunc
 	local     net.Addr
 }
 
-// visit is what the requests of one visit share, and what is used again for another.
+// visit is the state that the requests of one visit share. It is reused for later visits.
 type visit struct {
 	head   head
 	answer answer
 	remote string
 	tls    *tls.ConnectionState
-	served uint64 // not counted yet
+	served uint64 // not yet added to protocol.fast
 }
 
-// keepsAlive reports whether connections stay open after an answer.
+// keepsAlive reports whether connections stay open after a response.
 func (p *protocol) keepsAlive() bool { return !p.server.lastAnswer() }
 
-// Advance serves the requests at the front of in that the fast path is sure of, and lends
-// the connection to net/http for the first that it is not sure of.
+// Advance serves the requests at the front of in that the fast path can prove equal to
+// net/http. At the first one that it cannot, it lends the connection to net/http.
 func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
 	if p.server.secure.Load() && t.State&stateVisited == 0 {
 		if done, err := p.server.chosen(t); done {
@@ -76,7 +76,7 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 		rest := in[used:]
 		switch v.head.parse(rest) {
 		case incomplete:
-			need = 1 // whatever net/http refuses may end with the next byte
+			need = 1 // a request that net/http refuses may be complete with the next byte
 			if len(rest) > 0 && p.direct() {
 				if in, err = t.More(used, need); err == nil {
 					used, need = 0, 0
@@ -119,15 +119,15 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 	return used, need, err
 }
 
-// direct reports whether the engine reads only what is asked for. It would read a head byte
-// by byte; Turn.More takes what there is.
+// direct reports whether the engine reads no more than it is asked for. Such an engine would
+// read a head byte by byte; Turn.More reads everything that has arrived.
 func (p *protocol) direct() bool { return p.server.Engine == engine.Direct() }
 
-// Refuse tells a peer that is refused why.
+// Refuse tells a refused peer why.
 func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte { return refusal(dst, why) }
 
-// serve answers the request at in[at:], which is there as a whole. It returns what is
-// unserved then, and where in it.
+// serve answers the complete request at in[at:]. It returns the input as it is after the
+// handler, and the offset of its first unserved byte.
 func (p *protocol) serve(t *engine.Turn, v *visit, in []byte, at int) (used int, rest []byte, err error) {
 	body := at + v.head.size
 	used = body + v.head.length
@@ -140,7 +140,7 @@ func (p *protocol) serve(t *engine.Turn, v *visit, in []byte, at int) (used int,
 	b := &block{server: p.server, conn: t.Conn(), turn: t}
 	b.base = p.server.contextOf(b.conn)
 	var bare http.Request
-	b.req = *bare.WithContext((*requestContext)(b)) // copies nothing: it is inlined
+	b.req = *bare.WithContext((*requestContext)(b)) // does not copy: WithContext is inlined
 	v.head.fill(&b.req, &b.url, in[at:body:body], v.remote)
 	b.req.TLS = v.tls
 	b.req.Body = http.NoBody
@@ -173,8 +173,8 @@ func (p *protocol) serve(t *engine.Turn, v *visit, in []byte, at int) (used int,
 	return used, rest, err
 }
 
-// failed ends a request whose handler has panicked with v, or has ended its goroutine.
-// Of the answer goes nothing that has not gone yet.
+// failed ends a request whose handler panicked with v or ended its goroutine. It sends no
+// more of the response than has already been sent.
 func (p *protocol) failed(t *engine.Turn, of *visit, b *block, v any) error {
 	(*requestContext)(b).end()
 	b.mu.Lock()
@@ -191,12 +191,12 @@ func (p *protocol) failed(t *engine.Turn, of *visit, b *block, v any) error {
 		std.ErrorLog.Printf("http: panic serving %v: %v\n%s", addrText(t.Conn()), v, stack[:runtime.Stack(stack, false)])
 	}
 	if v != nil {
-		panic(v) // the engine counts it, tells Server.Logger and closes the connection
+		panic(v) // the engine counts it, logs it to Server.Logger and closes the connection
 	}
-	return engine.Panicked // of no consequence: the goroutine ends
+	return engine.Panicked // the value does not matter: the goroutine ends
 }
 
-// handler is whose request it is.
+// handler returns the handler for r.
 func (p *protocol) handler(r *http.Request) http.Handler {
 	std := &p.server.std
 	switch {
@@ -217,7 +217,7 @@ func generalOptions(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// addrText is the peer's address as net/http spells it.
+// addrText is the peer's address in net/http's format.
 func addrText(c engine.Conn) string {
 	if addr := c.RemoteAddr(); addr.IsValid() {
 		return addr.String()
@@ -225,7 +225,7 @@ func addrText(c engine.Conn) string {
 	return "@" // a unix socket
 }
 
-// deadline is when the answer must have been written, by Std.WriteTimeout.
+// deadline is when Std.WriteTimeout requires the response to be written.
 func (p *protocol) deadline() (at time.Time) {
 	if d := p.server.std.WriteTimeout; d > 0 {
 		at = time.Now().Add(d)

@@ -6,9 +6,9 @@ import (
 	"net/url"
 )
 
-// fill sets what a head determines of r, and u as r's URL. r and u are zero but for the
-// context. Nothing of r aliases in: its strings are parts of one copy, because handlers
-// keep them.
+// fill sets the parts of r that the head determines, and u as r's URL. Both are zero except
+// for r's context. Nothing in r aliases in: handlers keep strings, so all of them are parts
+// of one copy.
 func (h *head) fill(r *http.Request, u *url.URL, in []byte, remote string) {
 	s := string(in[:h.size])
 	h.target.fill(u, s)
@@ -24,7 +24,7 @@ func (h *head) fill(r *http.Request, u *url.URL, in []byte, remote string) {
 
 // fillHeader sets r.Header and r.Host.
 func (h *head) fillHeader(r *http.Request, s string) {
-	n := h.count - 1 // without Host
+	n := h.count - 1 // Host is not in the map
 	noCache := h.noCache && !h.has(cacheControlName)
 	hint := n
 	if noCache {
@@ -44,7 +44,7 @@ func (h *head) fillHeader(r *http.Request, s string) {
 		if f.known == otherName {
 			key = textproto.CanonicalMIMEHeaderKey(s[f.name : f.name+uint16(f.length)])
 		}
-		// Only a name that is not known, or has occurred twice, can be in the map.
+		// Only names that are unknown or repeated can be in the map already.
 		if f.known == otherName || h.again>>f.known&1 != 0 {
 			if before := header[key]; before != nil {
 				header[key] = append(before, value)

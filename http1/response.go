@@ -20,57 +20,57 @@ import (
 )
 
 const (
-	beforeChunking = 2 << 10  // an answer that ends within it has a Content-Length, as from net/http
-	flushAt        = 64 << 10 // Turn.Out does not grow beyond it
-	partOfLong     = 16 << 10 // or beyond this, of an answer that is known to be longer than two of those
+	beforeChunking = 2 << 10  // a response that ends within this many bytes gets a Content-Length, as in net/http
+	flushAt        = 64 << 10 // Turn.Out is flushed at this size
+	partOfLong     = 16 << 10 // or at this size, if the response is known to be longer than twice this
 )
 
-// response is the http.ResponseWriter of one request: a block under its methods. It is
-// safe to keep: when the handler has returned it panics, whatever is served by then.
+// response is the http.ResponseWriter of one request: a block under its methods. A handler
+// may keep it: once the handler has returned, every call panics, whatever is being served.
 type response block
 
-// answer is what a response being written needs. It is used again for other requests;
-// only the holder of block.mu uses it, and only while block.answer is set.
+// answer is the state of a response that is being written. It is reused for other requests.
+// Only the holder of block.mu may use it, and only while block.answer is set.
 type answer struct {
 	turn     *engine.Turn
 	protocol *protocol
 	req      *http.Request
-	header   http.Header // the handler's; nil until it asks for it
+	header   http.Header // the handler's; nil until it asks for one
 
 	status      int
-	wroteHeader bool // the handler's part is fixed: status and fields
+	wroteHeader bool // status and fields of the handler are final
 	wroteHead   bool // the head is in Turn.Out
-	wantsClose  bool // the request says so
-	closes      bool // the connection ends after this answer
+	wantsClose  bool // the request has Connection: close
+	closes      bool // the connection closes after this response
 	fullDuplex  bool
 	chunked     bool
 	ended       bool // the handler has returned
 	hijacked    bool
-	switched    bool // and the connection speaks another protocol from here on
+	switched    bool // and the connection speaks another protocol from now on
 
-	fields   []headerField // of the header at WriteHeader, sorted by key
+	fields   []headerField // the header as of WriteHeader, sorted by key
 	known    [unknown]knownField
-	prefixed bool // there are keys with http.TrailerPrefix
+	prefixed bool // some keys start with http.TrailerPrefix
 	date     dateLine
 	trailers []string
 
-	declared int64 // Content-Length; -1 without one
-	written  int64 // what the handler has written of the body
+	declared int64 // the Content-Length; -1 without one
+	written  int64 // bytes of body that the handler has written
 	pending  int   // bytes in buf
 	buf      [beforeChunking]byte
 	err      error
 	deadline time.Time
 
-	given      io.ReadCloser // the request's Body as it was given to the handler
-	body       []byte        // what is unread
+	given      io.ReadCloser // the request's Body as the handler received it
+	body       []byte        // the unread part
 	bodyClosed bool
-	asked      bool // whose reader reads the body
-	limited    bool // it is a http.MaxBytesReader
+	asked      bool // overLimit has asked who reads the body
+	limited    bool // an http.MaxBytesReader does
 	in         []byte
 	used       int // in[used:] belongs to later requests
 	flushes    int
 
-	notify chan bool // of CloseNotify
+	notify chan bool // CloseNotify's channel
 }
 
 func (a *answer) begin(t *engine.Turn, p *protocol, b *block, in []byte, used int) {
@@ -79,7 +79,7 @@ func (a *answer) begin(t *engine.Turn, p *protocol, b *block, in []byte, used in
 	a.deadline = p.deadline()
 }
 
-// reset forgets the request.
+// reset clears everything that belongs to the request.
 func (a *answer) reset() {
 	if a.header != nil {
 		a.forgetFields()
@@ -92,8 +92,8 @@ func (a *answer) reset() {
 	a.body, a.in, a.trailers, a.notify = nil, nil, nil, nil
 }
 
-// begin locks the answer. It panics when the handler has returned: to go on would be to
-// write into somebody else's answer.
+// begin locks the answer. It panics if the handler has returned: going on would write into
+// the response of another request.
 func (w *response) begin() *answer {
 	w.mu.Lock()
 	if w.answer == nil {
@@ -139,7 +139,7 @@ func (w *response) WriteHeader(code int) {
 	}
 }
 
-// writeHeader fixes the handler's part of the head, or sends an informational one.
+// writeHeader makes status and fields final, or sends an informational response.
 func (a *answer) writeHeader(code int) {
 	if code < 200 && code != http.StatusSwitchingProtocols {
 		a.inform(code)
@@ -164,7 +164,7 @@ func (a *answer) writeHeader(code int) {
 	}
 }
 
-// inform sends a head of status 1xx at once.
+// inform sends a 1xx response at once.
 func (a *answer) inform(code int) {
 	a.snapshot()
 	out := appendStatusLine(a.turn.Out, code)
@@ -190,7 +190,7 @@ func (w *response) WriteString(s string) (n int, err error) {
 	return n, w.endWrite(len(s), err)
 }
 
-// beginWrite locks the answer, and says why n more bytes of body cannot be written.
+// beginWrite locks the answer. Its error says why n more bytes of body cannot be written.
 func (w *response) beginWrite(n int) (a *answer, err error) {
 	a = w.begin()
 	if a.hijacked {
@@ -221,7 +221,7 @@ func (w *response) endWrite(n int, err error) error {
 	return err
 }
 
-// write buffers p as bufio.Writer does, so that chunks are cut where net/http cuts them.
+// write buffers p as bufio.Writer does, so that chunk boundaries are net/http's.
 func (a *answer) write(p []byte) (n int, err error) {
 	for len(p) > len(a.buf)-a.pending && a.err == nil {
 		m := len(p)
@@ -255,7 +255,7 @@ func (a *answer) writeString(s string) (n int, err error) {
 	return n + len(s), nil
 }
 
-// emitPending puts what is buffered into Turn.Out.
+// emitPending moves the buffered bytes to Turn.Out.
 func (a *answer) emitPending() {
 	if n := a.pending; n > 0 {
 		a.pending = 0
@@ -263,7 +263,7 @@ func (a *answer) emitPending() {
 	}
 }
 
-// emit puts a part of the body into Turn.Out, as one chunk where the answer is chunked.
+// emit appends a part of the body to Turn.Out, as one chunk if the response is chunked.
 func (a *answer) emit(p []byte) {
 	if !a.wroteHead {
 		a.writeHead(p)
@@ -280,7 +280,7 @@ func (a *answer) emit(p []byte) {
 	}
 }
 
-// raw appends p to Turn.Out, and has it flushed as often as it is full.
+// raw appends p to Turn.Out and flushes it whenever it is full.
 func (a *answer) raw(p []byte) {
 	for a.err == nil {
 		n := min(len(p), max(0, a.flushAt(len(p))-len(a.turn.Out)))
@@ -292,8 +292,9 @@ func (a *answer) raw(p []byte) {
 	}
 }
 
-// flushAt is how much Turn.Out may hold, with n bytes about to come. A slow reader of a
-// long answer keeps two parts of it in memory: those of 2 000 fit into Limits.TotalOutput.
+// flushAt is how much Turn.Out may hold when n more bytes are about to come. A slow reader
+// of a long response keeps two parts in memory: those of 2 000 readers fit into
+// Limits.TotalOutput.
 func (a *answer) flushAt(n int) int {
 	if max(a.declared, int64(n)) > 2*flushAt {
 		return partOfLong
@@ -301,7 +302,7 @@ func (a *answer) flushAt(n int) int {
 	return flushAt
 }
 
-// flush writes Turn.Out to the peer and waits for it to take it.
+// flush writes Turn.Out to the peer and waits until the peer has accepted it.
 func (a *answer) flush() error {
 	if a.err == nil && a.late() {
 		a.fail(os.ErrDeadlineExceeded)
@@ -309,7 +310,7 @@ func (a *answer) flush() error {
 	if a.err != nil {
 		return a.err
 	}
-	if a.flushes++; a.flushes == 2 && len(a.body) == 0 { // a long answer: the read buffer may go
+	if a.flushes++; a.flushes == 2 && len(a.body) == 0 { // a long response: free the read buffer
 		in, err := a.turn.More(a.used, 0)
 		if err == nil {
 			a.in, a.used = in, 0
@@ -326,7 +327,7 @@ func (a *answer) flush() error {
 	return a.err
 }
 
-// fail notes why nothing more can be written.
+// fail records why nothing more can be written.
 func (a *answer) fail(err error) { a.err, a.closes = err, true }
 
 // late reports whether the write deadline has passed.
@@ -334,7 +335,7 @@ func (a *answer) late() bool { return !a.deadline.IsZero() && !time.Now().Before
 
 func (w *response) Flush() { w.FlushError() }
 
-// FlushError sends what has been written so far.
+// FlushError sends everything written so far.
 func (w *response) FlushError() error {
 	a := w.begin()
 	defer w.mu.Unlock()
@@ -347,7 +348,7 @@ func (w *response) FlushError() error {
 	return a.flush()
 }
 
-// push puts everything that has been written so far into Turn.Out.
+// push moves everything written so far to Turn.Out.
 func (a *answer) push() error {
 	if !a.wroteHeader {
 		a.writeHeader(http.StatusOK)
@@ -359,8 +360,8 @@ func (a *answer) push() error {
 	return a.err
 }
 
-// ReadFrom writes what src has. As with net/http the first 512 bytes go first, for the
-// Content-Type, and what follows goes by itself unless the answer is chunked.
+// ReadFrom writes the contents of src. As in net/http, the first 512 bytes go through Write,
+// to detect the Content-Type; the rest bypasses the buffer unless the response is chunked.
 func (w *response) ReadFrom(src io.Reader) (n int64, err error) {
 	const sniffed = 512
 	a := w.begin()
@@ -397,10 +398,10 @@ func (w *response) ReadFrom(src io.Reader) (n int64, err error) {
 	return n + m, err
 }
 
-// onlyWriter hides the other methods from package io.
+// onlyWriter hides all other methods from package io.
 type onlyWriter struct{ io.Writer }
 
-// rawWriter writes past the buffer, and past the declared length, as net/http's sendfile
+// rawWriter writes past the buffer and past the declared length, as net/http's sendfile
 // does.
 type rawWriter struct{ w *response }
 
@@ -412,8 +413,8 @@ func (r rawWriter) Write(p []byte) (int, error) {
 	return len(p), a.err
 }
 
-// waits reports whether reading src may wait for somebody: then the peer gets what is
-// there. Whatever can seek is a file, or in memory.
+// waits reports whether reading from src may block on something; then everything written so
+// far is sent to the peer first. A source that can seek is a file or in memory.
 func waits(src io.Reader) bool {
 	if limited, ok := src.(*io.LimitedReader); ok {
 		src = limited.R
@@ -426,29 +427,29 @@ func waits(src io.Reader) bool {
 	return !seeks
 }
 
-// EnableFullDuplex has the body stay readable while the answer is written.
+// EnableFullDuplex keeps the body readable while the response is being written.
 func (w *response) EnableFullDuplex() error {
 	w.begin().fullDuplex = true
 	w.mu.Unlock()
 	return nil
 }
 
-// SetReadDeadline has nothing to do: the body has arrived as a whole.
+// SetReadDeadline does nothing: the whole body has arrived.
 func (w *response) SetReadDeadline(time.Time) error {
 	w.begin()
 	w.mu.Unlock()
 	return nil
 }
 
-// SetWriteDeadline has writes fail after the deadline. One that waits for the peer at that
-// moment goes on for up to Limits.StallTime.
+// SetWriteDeadline makes writes fail after the deadline. A write that is already waiting for
+// the peer at that moment may go on for up to Limits.StallTime.
 func (w *response) SetWriteDeadline(deadline time.Time) error {
 	w.begin().deadline = deadline
 	w.mu.Unlock()
 	return nil
 }
 
-// finish completes the answer when the handler has returned. The error ends the
+// finish completes the response after the handler has returned. An error closes the
 // connection.
 func (a *answer) finish() error {
 	switch {
@@ -485,17 +486,17 @@ func (a *answer) finish() error {
 	case a.closes || a.overLimit():
 		return engine.ClosedHere
 	case a.req.Method != http.MethodHead && a.declared != -1 && bodyAllowed(a.status) && a.declared != a.written:
-		return engine.ClosedHere // too short: the peer waits for the rest
+		return engine.ClosedHere // too short: the peer still waits for the rest
 	}
 	return nil
 }
 
-// bodyAllowed reports whether an answer of that status has a body.
+// bodyAllowed reports whether a response with that status may have a body.
 func bodyAllowed(status int) bool {
 	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// appendTrailers writes the fields that the handler has declared, or named with
+// appendTrailers writes the trailers that the handler declared, or set with
 // http.TrailerPrefix.
 func (a *answer) appendTrailers() {
 	var trailers http.Header
@@ -529,7 +530,7 @@ func (a *answer) appendTrailers() {
 	}
 }
 
-// declareTrailers notes the fields that a Trailer field names.
+// declareTrailers records the names in a Trailer field.
 func (a *answer) declareTrailers(list string) {
 	for name := range strings.SplitSeq(list, ",") {
 		name = http.CanonicalHeaderKey(textproto.TrimString(name))
@@ -539,7 +540,8 @@ func (a *answer) declareTrailers(list string) {
 	}
 }
 
-// neverTrailers are what RFC 9110 §6.5.1 keeps out of trailers, as net/http reads it.
+// neverTrailers are the fields that RFC 9110 §6.5.1 excludes from trailers, in net/http's
+// reading.
 var neverTrailers = map[string]bool{
 	"Authorization": true, "Cache-Control": true, "Connection": true, "Content-Encoding": true,
 	"Content-Length": true, "Content-Range": true, "Content-Type": true, "Expect": true,
@@ -549,7 +551,7 @@ var neverTrailers = map[string]bool{
 	"Www-Authenticate": true,
 }
 
-// CloseNotify tells of the peer's end.
+// CloseNotify returns a channel that receives a value when the peer disconnects.
 func (w *response) CloseNotify() <-chan bool {
 	a := w.begin()
 	defer w.mu.Unlock()
@@ -565,7 +567,7 @@ func (w *response) CloseNotify() <-chan bool {
 	return a.notify
 }
 
-// logCall logs a call that has no effect, and who made it.
+// logCall logs a call that has no effect, and its caller.
 func logCall(s *Server, what string) {
 	var pcs [16]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
@@ -580,5 +582,5 @@ func logCall(s *Server, what string) {
 	}
 }
 
-// logf tells Std.ErrorLog, else Logger.
+// logf logs to Std.ErrorLog, or to Logger if that is not set.
 func logf(s *Server, format string, args ...any) { s.std.ErrorLog.Printf(format, args...) }

@@ -24,7 +24,7 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// notes are what a handler has seen, and what its server has logged.
+// notes are what a handler has observed, and what its server has logged.
 type notes struct {
 	mu    sync.Mutex
 	lines []string
@@ -36,7 +36,7 @@ func (n *notes) add(format string, args ...any) {
 	n.lines = append(n.lines, fmt.Sprintf(format, args...))
 }
 
-// Write takes a line of the log: the first, without the address.
+// Write records the first line of a log entry, without the address.
 func (n *notes) Write(p []byte) (int, error) {
 	line, _, _ := strings.Cut(string(p), "\n")
 	n.add("log: %s", address.ReplaceAllString(line, "ADDRESS"))
@@ -68,10 +68,11 @@ func post(body string) string {
 	return fmt.Sprintf("POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
-// answers are handlers whose answers net/http and the fast path must give byte by byte.
+// answers are handlers whose responses must be equal byte by byte on net/http and on the fast
+// path.
 var answers = []struct {
 	name    string
-	request string // get when empty
+	request string // empty: get
 	serve   func(n *notes, w http.ResponseWriter, r *http.Request)
 }{
 	{"nothing", "", func(n *notes, w http.ResponseWriter, r *http.Request) {}},
@@ -407,7 +408,7 @@ var answers = []struct {
 		n.add("%v", http.NewResponseController(w).EnableFullDuplex())
 		w.(http.Flusher).Flush()
 		n.count(r.Body.Read(make([]byte, 4)))
-		io.Copy(io.Discard, r.Body) // else net/http panics
+		io.Copy(io.Discard, r.Body) // otherwise net/http panics
 	}},
 	{"body after the head, closing", "POST /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 10\r\n\r\n0123456789", func(n *notes, w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
@@ -626,7 +627,7 @@ var answers = []struct {
 	}},
 }
 
-// only hides all but Read.
+// only hides all methods but Read.
 func only(s string) io.Reader { return struct{ io.Reader }{strings.NewReader(s)} }
 
 func (n *notes) count(m int, err error)    { n.add("%d %v", m, err) }
@@ -643,12 +644,12 @@ func multipartPost() string {
 	return fmt.Sprintf("POST /x HTTP/1.1\r\nHost: h\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", form.FormDataContentType(), body.Len(), body.String())
 }
 
-// contender is a server under comparison.
+// contender is a server to compare.
 type contender struct {
 	name  string
 	addr  string
 	notes notes
-	at    atomic.Int32 // which of answers is asked for
+	at    atomic.Int32 // the index in answers that is requested
 	fast  func() uint64
 	mute  func(bool) // SetKeepAlivesEnabled
 }
@@ -661,7 +662,7 @@ func (c *contender) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answers[c.at.Load()].serve(&c.notes, w, r)
 }
 
-// startContenders runs net/http, the first, and the fast path on every engine.
+// startContenders starts net/http, as the first, and the fast path on every engine.
 func startContenders(t *testing.T) (all []*contender) {
 	listen := func() net.Listener {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -690,7 +691,7 @@ func startContenders(t *testing.T) (all []*contender) {
 	return all
 }
 
-// engines are all of this operating system, in every mode.
+// engines are all engines of this operating system, in every mode.
 func engines() (all []engine.Engine) {
 	for _, e := range engine.All() {
 		all = append(all, e)
@@ -701,7 +702,7 @@ func engines() (all []engine.Engine) {
 	return all
 }
 
-// exchange sends a request and one more, and returns all that comes.
+// exchange sends a request and another one, and returns everything that it reads.
 func (c *contender) exchange(t *testing.T, request string) string {
 	nc, err := net.Dial("tcp", c.addr)
 	if err != nil {
@@ -727,7 +728,7 @@ func TestAnswersWithoutKeepAlives(t *testing.T) {
 	compareAnswers(t, all)
 }
 
-// compareAnswers asks everybody for all of answers.
+// compareAnswers requests all of answers from every server.
 func compareAnswers(t *testing.T, all []*contender) {
 	for i, a := range answers {
 		if t.Failed() {
@@ -757,7 +758,7 @@ func compareAnswers(t *testing.T, all []*contender) {
 				t.Errorf("%s on %s: the handler and the log saw\n%s\nwant\n%s", a.name, c.name, gotNotes, wantNotes)
 			}
 			for end := time.Now().Add(5 * time.Second); c.fast() == before && time.Now().Before(end); {
-				runtime.Gosched() // it is counted when the visit ends, and a hijacker may hang up before
+				runtime.Gosched() // the count is updated when the visit ends, and a hijacker may close before
 			}
 			if c.fast() == before {
 				t.Errorf("%s on %s: not served by the fast path", a.name, c.name)

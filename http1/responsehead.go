@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The head of an answer, written straight into Turn.Out: the handler's fields, sorted as
-// net/http sorts them, and then the server's own.
+// The head of a response is written straight into Turn.Out: first the handler's fields in
+// net/http's order, then the server's own.
 
 // headerField is one field of the handler's header.
 type headerField struct {
@@ -17,7 +17,7 @@ type headerField struct {
 	kind       kind
 }
 
-// kind says which fields the server looks at.
+// kind classifies the fields that the server looks at.
 type kind uint8
 
 const (
@@ -29,12 +29,12 @@ const (
 	date
 	trailer
 	unknown
-	dropped // no valid name: it is not sent
+	dropped // an invalid name: the field is not sent
 )
 
-// knownField is what there is of such a field.
+// knownField is the state of a field that the server looks at.
 type knownField struct {
-	set   bool   // there is a key, perhaps without values
+	set   bool   // the key exists, perhaps without values
 	first string // the first value
 }
 
@@ -61,8 +61,7 @@ func kindOf(key string) kind {
 	return unknown
 }
 
-// snapshot takes the handler's fields as they are now: what it changes afterwards is not
-// sent.
+// snapshot copies the handler's fields. Later changes to the header have no effect.
 func (a *answer) snapshot() {
 	for key, values := range a.header {
 		k := kindOf(key)
@@ -90,7 +89,7 @@ func (a *answer) forgetFields() {
 	a.fields, a.known, a.prefixed = a.fields[:0], [unknown]knownField{}, false
 }
 
-// appendFields writes the fields that are not of the kinds in without, a bit each.
+// appendFields writes all fields except those whose kind's bit is set in without.
 func (a *answer) appendFields(out []byte, without uint) []byte {
 	for i := range a.fields {
 		if f := &a.fields[i]; without&(1<<f.kind) == 0 {
@@ -100,7 +99,7 @@ func (a *answer) appendFields(out []byte, without uint) []byte {
 	return out
 }
 
-// appendField writes a field in one line, whatever is in its value.
+// appendField writes a field on one line: it replaces line ends in value by spaces.
 func appendField(out []byte, key, value string) []byte {
 	out = append(append(out, key...), ": "...)
 	for value != "" && isSpace(value[0]) {
@@ -121,8 +120,8 @@ func appendField(out []byte, key, value string) []byte {
 
 func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\r' || b == '\n' }
 
-// writeHead completes the head and writes it. p is the first part of the body: all of it
-// when the handler has returned.
+// writeHead completes the head and writes it. p is the first part of the body, and all of it
+// if the handler has returned.
 func (a *answer) writeHead(p []byte) {
 	a.wroteHead = true
 	known := &a.known
@@ -144,7 +143,7 @@ func (a *answer) writeHead(p []byte) {
 		a.closes = true
 	}
 	if a.req.ContentLength != 0 && !a.closes && !a.fullDuplex {
-		a.closeBody() // net/http drains it now, and a handler can see that
+		a.closeBody() // net/http drains it now, and handlers can observe that
 	}
 
 	sniffed := ""
@@ -166,7 +165,7 @@ func (a *answer) writeHead(p []byte) {
 	switch {
 	case isHead || !bodyAllowed(a.status) || hasLength:
 		without |= 1 << transferEncoding
-	case te == "identity": // the end of the connection ends the answer
+	case te == "identity": // closing the connection ends the response
 		a.closes = true
 		without |= 1 << transferEncoding
 	default:
@@ -203,7 +202,7 @@ func (a *answer) writeHead(p []byte) {
 	a.turn.Out = append(out, "\r\n"...)
 }
 
-// dateLine is the Date field, formatted once a second.
+// dateLine is the Date field, formatted once per second.
 type dateLine struct {
 	second int64
 	line   []byte
@@ -217,7 +216,7 @@ func (d *dateLine) append(out []byte, now time.Time) []byte {
 	return append(out, d.line...)
 }
 
-// findTrailers notes the trailers that were declared, and reports whether there are any.
+// findTrailers records the declared trailers, and reports whether there are any.
 func (a *answer) findTrailers() (any bool) {
 	for i := range a.fields {
 		if f := &a.fields[i]; f.kind == trailer {
@@ -228,7 +227,7 @@ func (a *answer) findTrailers() (any bool) {
 	return any
 }
 
-// switches reports whether the answer is a switch of protocols.
+// switches reports whether the response is a protocol switch.
 func (a *answer) switches() bool {
 	if a.status != http.StatusSwitchingProtocols {
 		return false
@@ -245,7 +244,7 @@ func (a *answer) switches() bool {
 	return upgrade && asks
 }
 
-// hasToken reports whether a list has the token, which is lower case.
+// hasToken reports whether list contains token, which is lower case.
 func hasToken(list, token string) bool {
 	for part := range strings.SplitSeq(list, ",") {
 		for word := range strings.FieldsSeq(part) {
@@ -257,7 +256,7 @@ func hasToken(list, token string) bool {
 	return false
 }
 
-// isToken reports whether s is a valid name of a field.
+// isToken reports whether s is a valid field name.
 func isToken(s string) bool {
 	for i := range len(s) {
 		if bytesOf[s[i]]&tokenByte == 0 {
@@ -267,7 +266,7 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// appendStatusLine writes the first line.
+// appendStatusLine writes the status line.
 func appendStatusLine(out []byte, code int) []byte {
 	if code == http.StatusOK {
 		return append(out, "HTTP/1.1 200 OK\r\n"...)

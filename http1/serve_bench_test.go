@@ -24,7 +24,7 @@ const (
 
 var hello = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "Hello, World!") })
 
-// serverOf is a server that serves Turns outside any engine.
+// serverOf is a server for Turns without an engine.
 func serverOf(h http.Handler) *protocol {
 	s := &Server{Handler: h}
 	s.init()
@@ -43,9 +43,9 @@ func TestAllocationsOfABareGet(t *testing.T) {
 			t.Errorf("%v allocations, want at most 5", n)
 		}
 		const runs = 5000
-		defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection empties the pools
+		defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would empty the pools
 		least := uint64(1 << 20)
-		for range 5 { // each processor has pools of its own, to be filled at some time
+		for range 5 { // each CPU has its own pools, which fill at some time
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			for range runs {
@@ -75,8 +75,8 @@ func BenchmarkAdvance(b *testing.B) {
 	}
 }
 
-// BenchmarkServe is a request on a connection of the loopback, client and server in one
-// process: net/http beside the fast path on every engine. One operation is one request.
+// BenchmarkServe is one request over a loopback connection, with client and server in one
+// process: net/http compared with the fast path on every engine.
 func BenchmarkServe(b *testing.B) {
 	type server interface {
 		Serve(net.Listener) error
@@ -121,7 +121,7 @@ func BenchmarkServe(b *testing.B) {
 	}
 }
 
-// ask sends n requests at once and reads n answers.
+// ask sends n pipelined requests and reads n answers.
 func ask(t testing.TB, nc net.Conn, requests []byte, n int, buf []byte) {
 	nc.Write(requests)
 	world := []byte("World!")

@@ -3,9 +3,10 @@
 //	srv := &http1.Server{Std: &http.Server{Addr: "127.0.0.1:8080", Handler: handler}}
 //	log.Fatal(srv.ListenAndServe())
 //
-// One rule makes this safe: the fast path serves only what it can prove equal to net/http.
-// Everything else goes, with its bytes, to a real http.Server on the same connection, and
-// the connection comes back afterwards. So every refusal is net/http's own.
+// One rule makes this safe: the fast path serves only requests for which it can prove that
+// the response equals net/http's. For every other request it lends the connection, with the
+// bytes read so far, to a real http.Server, and takes it back afterwards. So net/http itself
+// refuses every bad request.
 package http1
 
 import (
@@ -27,34 +28,34 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// Server serves HTTP. Fill the fields, call ListenAndServe or Serve; do not change them
-// afterwards. The zero value of every field is a working default.
+// Server serves HTTP. Fill in the fields, then call ListenAndServe or Serve; do not change
+// the fields afterwards. The zero value of every field is a working default.
 type Server struct {
-	// Handler answers requests. Zero: Std.Handler, else http.DefaultServeMux.
+	// Handler handles requests. Zero: Std.Handler, else http.DefaultServeMux.
 	Handler http.Handler
-	// Std is configured as for net/http: Addr, TLSConfig, timeouts, hooks. It is copied and
-	// never served itself. Its timeouts become Limits where those are zero. Zero: none set.
+	// Std is configured as for net/http: Addr, TLSConfig, timeouts, hooks. Server copies it
+	// and never runs it. Its timeouts set the Limits that are zero. Zero: no settings.
 	Std *http.Server
-	// Engine moves the bytes. Zero: the default of this operating system.
+	// Engine does the network I/O. Zero: the default for this operating system.
 	Engine engine.Engine
 	// Limits protect the server. Zero fields take their defaults.
 	Limits engine.Limits
-	// TrustedProxies are the addresses whose connections begin with a PROXY protocol
-	// header. Zero: nobody.
+	// TrustedProxies are the addresses of proxies, whose connections start with a PROXY
+	// protocol header. Zero: none.
 	TrustedProxies []netip.Prefix
-	// Logger hears of panics and refused connections. Zero: silence.
+	// Logger logs panics and refused connections. Zero: no log.
 	Logger *slog.Logger
 
 	once     sync.Once
 	engine   engine.Server
 	protocol protocol
-	std      http.Server // Std with everything set; it serves nothing
-	lender   lender      // serves what the fast path leaves
-	http2    *lender     // serves HTTP/2 over TLS; nil: nobody does
+	std      http.Server // Std with all settings; it serves nothing
+	lender   lender      // serves what the fast path does not
+	http2    *lender     // serves HTTP/2 over TLS; nil: HTTP/2 is off
 	hooks    hooks
 	context  context.Context              // of connections without hooks
-	secure   atomic.Bool                  // there may be connections with TLS
-	unix     atomic.Pointer[net.UnixAddr] // what was listened on last
+	secure   atomic.Bool                  // some connections may use TLS
+	unix     atomic.Pointer[net.UnixAddr] // the unix socket that was listened on last
 	mute     atomic.Bool                  // SetKeepAlivesEnabled(false)
 	draining atomic.Bool
 
@@ -64,16 +65,16 @@ type Server struct {
 	lenders sync.WaitGroup
 }
 
-// Stats are a server's counters, of both halves: requests and bytes of connections that
-// are lent to net/http are in the engine's counters too.
+// Stats are a server's counters. The engine's counters include requests and bytes of
+// connections that are lent to net/http.
 type Stats struct {
 	engine.Stats
-	Fast      uint64 // requests that the fast path has served
-	Loans     uint64 // times that a connection was lent to net/http
-	OpenLoans int    // connections that are lent now
+	Fast      uint64 // requests served on the fast path
+	Loans     uint64 // times a connection was lent to net/http
+	OpenLoans int    // connections lent to net/http now
 }
 
-// init builds the engine's server and net/http's around the handler.
+// init builds the engine's server and the net/http servers around the handler.
 func (s *Server) init() *engine.Server {
 	s.once.Do(func() {
 		std := &s.std
@@ -105,7 +106,7 @@ func (s *Server) init() *engine.Server {
 	return &s.engine
 }
 
-// errorLog is where net/http writes when Std has no ErrorLog.
+// errorLog is where net/http logs if Std has no ErrorLog.
 func (s *Server) errorLog() *log.Logger {
 	if s.Logger == nil {
 		return log.New(io.Discard, "", 0)
@@ -113,7 +114,7 @@ func (s *Server) errorLog() *log.Logger {
 	return slog.NewLogLogger(s.Logger.Handler(), slog.LevelError)
 }
 
-// ListenAndServe listens on Std.Addr, or port 80 as net/http does, and serves until
+// ListenAndServe listens on Std.Addr, or on port 80 as net/http does, and serves until
 // Shutdown or Close.
 func (s *Server) ListenAndServe() error {
 	ln, err := s.listen(":http")
@@ -123,7 +124,7 @@ func (s *Server) ListenAndServe() error {
 	return s.Serve(ln)
 }
 
-// listen listens on Std.Addr, or on otherwise.
+// listen listens on Std.Addr, or on otherwise if that is empty.
 func (s *Server) listen(otherwise string) (net.Listener, error) {
 	s.init()
 	if s.draining.Load() {
@@ -137,7 +138,7 @@ func (s *Server) listen(otherwise string) (net.Listener, error) {
 }
 
 // Serve accepts connections from ln until Shutdown or Close, and then returns
-// http.ErrServerClosed. It may be called for several listeners at once.
+// http.ErrServerClosed. Serve may be called for several listeners at the same time.
 func (s *Server) Serve(ln net.Listener) error {
 	e := s.init()
 	switch ln.(type) {
@@ -159,7 +160,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	return err
 }
 
-// startLending has net/http wait for connections, once.
+// startLending starts the net/http servers that wait for lent connections, once.
 func (s *Server) startLending() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +169,7 @@ func (s *Server) startLending() {
 	}
 	s.lending = true
 	if s.lender.returns = comesBack(); !s.lender.returns && s.Logger != nil {
-		s.Logger.Warn("this net/http is not the one that http1 knows: connections that are lent to it stay lent", "go", runtime.Version())
+		s.Logger.Warn("this Go version's net/http behaves differently from the one http1 was written for: connections lent to it stay with it until they close", "go", runtime.Version())
 	}
 	for _, le := range []*lender{&s.lender, s.http2} {
 		if le != nil {
@@ -181,7 +182,7 @@ func (s *Server) startLending() {
 	}
 }
 
-// stopLending ends that. Connections that are still lent are cut off.
+// stopLending closes the net/http servers and the connections that are still lent.
 func (s *Server) stopLending() {
 	s.mu.Lock()
 	s.over = true
@@ -196,8 +197,8 @@ func (s *Server) stopLending() {
 	s.lenders.Wait()
 }
 
-// SetKeepAlivesEnabled says whether connections are kept for further requests; they are
-// at first. Without that, idle connections end at once.
+// SetKeepAlivesEnabled sets whether connections stay open for further requests. By default
+// they do. Switching it off closes idle connections at once.
 func (s *Server) SetKeepAlivesEnabled(on bool) {
 	s.init()
 	s.mute.Store(!on)
@@ -213,13 +214,13 @@ func (s *Server) SetKeepAlivesEnabled(on bool) {
 	}
 }
 
-// lastAnswer reports whether connections end after the answer that is under way.
+// lastAnswer reports whether connections close after the response in progress.
 func (s *Server) lastAnswer() bool { return s.draining.Load() || s.mute.Load() }
 
-// Shutdown stops accepting, answers what was sent and closes. When ctx ends first, the
-// connections that are left are cut off, and it returns ctx's error some 50 ms later. It
-// neither waits for connections that handlers have hijacked nor closes them, as long as
-// ctx has not ended before that. It calls Std.Shutdown, for what was registered with
+// Shutdown stops accepting, answers the requests that have arrived, and closes the
+// connections. If ctx ends first, Shutdown closes the remaining connections and returns ctx's
+// error about 50 ms later. It neither waits for hijacked connections nor closes them, unless
+// ctx ends first. It calls Std.Shutdown, which runs the functions that were registered with
 // Std.RegisterOnShutdown.
 func (s *Server) Shutdown(ctx context.Context) error {
 	e := s.init()
@@ -258,10 +259,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// shutdownLook is how often Shutdown looks whether only hijacked connections are left.
+// shutdownLook is how often Shutdown checks whether only hijacked connections are left.
 const shutdownLook = 5 * time.Millisecond
 
-// Close cuts off every connection at once, hijacked ones too.
+// Close closes every connection at once, hijacked ones too.
 func (s *Server) Close() error {
 	e := s.init()
 	s.draining.Store(true)
@@ -269,7 +270,7 @@ func (s *Server) Close() error {
 	return e.Close()
 }
 
-// Stats reports what the server has counted and what it holds.
+// Stats returns the server's counters and the number of connections it holds.
 func (s *Server) Stats() Stats {
 	st := Stats{Stats: s.init().Stats(), Fast: s.protocol.fast.Load()}
 	for _, le := range []*lender{&s.lender, s.http2} {
@@ -286,7 +287,7 @@ func (s *Server) Stats() Stats {
 	return st
 }
 
-// copyServer sets the exported fields of to as those of from.
+// copyServer copies the exported fields of from to to.
 func copyServer(to, from *http.Server) {
 	if from == nil {
 		return

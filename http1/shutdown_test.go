@@ -15,8 +15,8 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// A Shutdown closes idle connections of both halves at once, answers what is under way
-// with "Connection: close", and runs what was registered.
+// Shutdown closes idle connections of both halves at once, answers requests in progress with
+// "Connection: close", and runs the registered functions.
 func TestShutdownDrainsBothHalves(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		begun, go_ := make(chan struct{}, 2), make(chan struct{})
@@ -72,7 +72,7 @@ func TestShutdownDrainsBothHalves(t *testing.T) {
 	})
 }
 
-// A Shutdown keeps to its context although handlers do not return.
+// Shutdown returns when its context ends, even if handlers do not return.
 func TestShutdownKeepsToItsContext(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		begun, end := make(chan struct{}, 2), make(chan struct{})
@@ -92,13 +92,13 @@ func TestShutdownKeepsToItsContext(t *testing.T) {
 		if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Shutdown returned %v", err)
 		}
-		if took := time.Since(began); took > time.Second { // 100 ms, on a machine that is not busy
+		if took := time.Since(began); took > time.Second { // 100 ms on a machine that is not busy
 			t.Errorf("Shutdown took %v", took)
 		}
 	})
 }
 
-// A Shutdown neither waits for connections that were hijacked nor closes them.
+// Shutdown neither waits for hijacked connections nor closes them.
 func TestShutdownLeavesHijackedAlone(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		taken := make(chan net.Conn, 1)
@@ -154,7 +154,7 @@ func TestGoroutines(t *testing.T) {
 				s.SetKeepAlivesEnabled(true)
 				buf := make([]byte, 1<<20)
 				if n := runtime.Stack(buf, true); strings.Contains(string(buf[:n]), "net/http.(*Server).Serve(") {
-					t.Fatalf("net/http serves before Serve was called\n%s", buf[:n])
+					t.Fatalf("net/http started before Serve was called\n%s", buf[:n])
 				}
 				ln, err := net.Listen("tcp", "127.0.0.1:0")
 				if err != nil {
@@ -181,7 +181,7 @@ func TestGoroutines(t *testing.T) {
 	}
 }
 
-// While a connection is lent it has two goroutines, and none when it is back.
+// A connection has two goroutines while it is lent, and none when it is back.
 func TestLoanGoroutines(t *testing.T) {
 	for _, e := range engine.All() {
 		t.Run(e.Name(), func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestLoanGoroutines(t *testing.T) {
 				<-begun
 			}
 			if lent := runtime.NumGoroutine() - idle; lent > 2*conns+10 {
-				t.Errorf("%d goroutines more for %d loans", lent, conns)
+				t.Errorf("%d additional goroutines for %d loans", lent, conns)
 			}
 			close(end)
 			for _, nc := range all {
@@ -220,7 +220,7 @@ func TestLoanGoroutines(t *testing.T) {
 	}
 }
 
-// settled is the number of goroutines when it has stopped falling.
+// settled is the number of goroutines once it has stopped falling.
 func settled() int {
 	n := runtime.NumGoroutine()
 	for range 50 {
@@ -250,8 +250,8 @@ func TestSeveralListeners(t *testing.T) {
 	})
 }
 
-// Without keep-alives every answer is its connection's last, in both halves, and idle
-// connections end.
+// Without keep-alives, every connection closes after one answer, in both halves, and idle
+// connections close.
 func TestKeepAlivesOff(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(echo)})

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzSniff compares the content types with net/http's.
+// FuzzSniff compares the detected content types with net/http's.
 func FuzzSniff(f *testing.F) {
 	for _, s := range []string{
 		"", "a", "hello", "{\"a\": 1}", "[1]", "<html>", " <!doctype html>", "<?xml", "%PDF-", "%!PS-Adobe-", "BM", "B", "BMx", "GIF87a", "GIF89a",
@@ -22,7 +22,7 @@ func FuzzSniff(f *testing.F) {
 		if got, want := sniff(data), http.DetectContentType(data); got != want {
 			t.Errorf("%q: %s, want %s", data, got, want)
 		}
-		for i := range min(len(data), 40) { // shorter and shifted ones, as signatures are short
+		for i := range min(len(data), 40) { // also shorter and shifted input, because signatures are short
 			for _, part := range [][]byte{data[:i], data[i:]} {
 				if got, want := sniff(part), http.DetectContentType(part); got != want {
 					t.Errorf("%q: %s, want %s", part, got, want)
@@ -32,7 +32,7 @@ func FuzzSniff(f *testing.F) {
 	})
 }
 
-// Every beginning of two bytes is tried, since the fast path decides on those.
+// Tries all pairs of first bytes, because the fast path decides by those.
 func TestSniffEveryBeginning(t *testing.T) {
 	tails := []string{"", "F", "F87a", "F89a", "FF1234WEBPVP", "FF1234AVI ", "FF1234WAVE", "RM1234AIFF", "3", "gS\x00", "hd\x00\x00\x00\x06", "TO", "cf", "FF", "F2", "\x03\x04", "r!\x1a\x07\x00", "DF-", "PS-Adobe-", "text"}
 	for a := range 256 {

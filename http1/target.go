@@ -2,16 +2,16 @@ package http1
 
 import "net/url"
 
-// target is where a request line's path and query are. Only paths are served on the fast
-// path, so url.ParseRequestURI can fail only at a wrong escape.
+// target is the position of a request line's path and query. The fast path serves only
+// paths, so url.ParseRequestURI can fail only on a bad escape.
 type target struct {
 	from, query, to uint16 // query is the offset of the first '?', or to
-	questions       bool   // there are several '?'
+	questions       bool   // there is more than one '?'
 	escaped         bool   // the path has a '%'
 	unusual         bool   // the path has a byte that package url would escape
 }
 
-// parse reads the target at in[at:] and returns the offset of the space behind it.
+// parse parses the target at in[at:] and returns the offset of the space after it.
 func (t *target) parse(in []byte, at int) int {
 	*t = target{from: uint16(at)}
 	if at == len(in) {
@@ -62,7 +62,7 @@ func (t *target) fill(u *url.URL, s string) {
 	u.Path = path
 	if t.unusual {
 		if t.escaped {
-			u.Path, _ = url.PathUnescape(path) // parse has seen that it can be
+			u.Path, _ = url.PathUnescape(path) // cannot fail: parse has checked the escapes
 		}
 		if u.EscapedPath() != path {
 			u.RawPath = path

@@ -14,23 +14,23 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// TLS is the engine's business, as for every protocol: HTTP/1.1 over it is served as
-// without it. A connection on which the client has chosen HTTP/2 is net/http's from its
-// first byte on: a second http.Server speaks HTTP/2 on what the engine has decrypted.
+// The engine handles TLS, as for every protocol, so HTTP/1.1 over TLS takes the same path as
+// without it. If the client has chosen HTTP/2, net/http serves the connection from its first
+// byte: a second http.Server speaks HTTP/2 on the bytes that the engine has decrypted.
 
-// tlsStater is a connection that has agreed on TLS.
+// tlsStater is a connection that has completed a TLS handshake.
 type tlsStater interface {
 	ConnectionState() tls.ConnectionState
 }
 
-// tlsLoan is a loan of which net/http learns what Request.TLS is to be.
+// tlsLoan is a loan from which net/http gets the value of Request.TLS.
 type tlsLoan struct{ *loan }
 
 func (l tlsLoan) ConnectionState() tls.ConnectionState {
 	return l.nc.(tlsStater).ConnectionState()
 }
 
-// ListenAndServeTLS listens on Std.Addr, or port 443, and serves as ServeTLS.
+// ListenAndServeTLS listens on Std.Addr, or on port 443, and calls ServeTLS.
 func (s *Server) ListenAndServeTLS(certFile, keyFile string) error {
 	ln, err := s.listen(":https")
 	if err != nil {
@@ -39,9 +39,9 @@ func (s *Server) ListenAndServeTLS(certFile, keyFile string) error {
 	return s.ServeTLS(ln, certFile, keyFile)
 }
 
-// ServeTLS serves HTTP/1.1 and HTTP/2 over TLS, as net/http does: with the certificate of
-// those files, or of Std.TLSConfig where both are empty. Std.Protocols says which of the
-// two; an empty Std.TLSNextProto switches HTTP/2 off, and functions in it are not called.
+// ServeTLS serves HTTP/1.1 and HTTP/2 over TLS, as net/http does. The certificate comes from
+// the two files, or from Std.TLSConfig if both names are empty. Std.Protocols selects the
+// protocols. An empty Std.TLSNextProto switches HTTP/2 off; its functions are not called.
 func (s *Server) ServeTLS(ln net.Listener, certFile, keyFile string) error {
 	s.init()
 	config := &tls.Config{}
@@ -63,16 +63,16 @@ func (s *Server) ServeTLS(ln net.Listener, certFile, keyFile string) error {
 	return s.Serve(tls.NewListener(ln, config))
 }
 
-// offering offers names in configurations that are made for each client, as tlsfiles does,
-// and that offer nothing.
+// offering adds protocol names to configurations that are made per client (tlsfiles does
+// that) and list none themselves.
 type offering struct {
 	names []string
 	inner func(*tls.ClientHelloInfo) (*tls.Config, error)
 	last  atomic.Pointer[offered]
 }
 
-// offered is a configuration and the same with names, which keeps its session tickets as
-// long as it is the same.
+// offered is a configuration and its copy with names. The copy is reused as long as the
+// original is the same, so that it keeps its session tickets.
 type offered struct{ from, to *tls.Config }
 
 func (o *offering) config(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -89,7 +89,7 @@ func (o *offering) config(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	return last.to, nil
 }
 
-// protocols are those that std may speak.
+// protocols are the protocols that std may speak.
 func protocols(std *http.Server) (p http.Protocols) {
 	if std.Protocols != nil {
 		return *std.Protocols
@@ -101,8 +101,8 @@ func protocols(std *http.Server) (p http.Protocols) {
 	return p
 }
 
-// spokenNames are the protocols that a handshake offers: names without those that are not
-// spoken, and with those that are.
+// spokenNames are the protocol names that a handshake offers: names without the protocols
+// that are off, plus those that are on.
 func spokenNames(names []string, spoken http.Protocols) []string {
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		return name == "http/1.1" && !spoken.HTTP1() || name == "h2" && !spoken.HTTP2()
@@ -118,7 +118,7 @@ func spokenNames(names []string, spoken http.Protocols) []string {
 	return names
 }
 
-// initHTTP2 makes the server for connections whose handshake has chosen HTTP/2.
+// initHTTP2 creates the server for connections whose handshake chose HTTP/2.
 func (s *Server) initHTTP2() {
 	if !protocols(&s.std).HTTP2() {
 		return
@@ -128,14 +128,13 @@ func (s *Server) initHTTP2() {
 	le.std.Handler = http.HandlerFunc(s.serveLoan)
 	le.std.TLSConfig, le.std.TLSNextProto = nil, nil
 	le.std.Protocols = new(http.Protocols)
-	le.std.Protocols.SetUnencryptedHTTP2(true) // as far as that server can see
+	le.std.Protocols.SetUnencryptedHTTP2(true) // the engine has decrypted it
 	le.init()
 	s.http2 = le
 }
 
-// chosen is called at the first visit of a connection that may have TLS. When the
-// handshake has chosen something else than HTTP/1, it reports that it has dealt with the
-// connection.
+// chosen is called on the first visit of a connection that may use TLS. If the handshake
+// chose anything other than HTTP/1, chosen handles the connection and returns true.
 func (s *Server) chosen(t *engine.Turn) (done bool, err error) {
 	t.State |= stateVisited
 	state := t.Conn().TLS()
@@ -153,8 +152,8 @@ func (s *Server) chosen(t *engine.Turn) (done bool, err error) {
 	return true, engine.ClosedHere // as net/http does
 }
 
-// badHandshake logs as net/http does, but for the address, which the engine does not tell.
-// It tells a client that speaks HTTP instead of TLS, in net/http's words.
+// badHandshake logs as net/http does, but without the address, which the engine does not
+// report. It answers a client that speaks HTTP instead of TLS in net/http's words.
 func (s *Server) badHandshake(err error) engine.Reason {
 	s.std.ErrorLog.Printf("http: TLS handshake error: %v", err)
 	record, ok := err.(tls.RecordHeaderError)

@@ -22,7 +22,7 @@ import (
 	"github.com/hone-go/hone/tlsfiles"
 )
 
-// certified is a certificate for 127.0.0.1, and who trusts it.
+// certified makes a certificate for 127.0.0.1, and a pool that trusts it.
 func certified(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	s := httptest.NewTLSServer(nil)
@@ -32,7 +32,7 @@ func certified(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return s.TLS.Certificates[0], trusted
 }
 
-// serveTLS starts s with TLS, and returns a client of it.
+// serveTLS starts s with TLS, and returns a client for it.
 func serveTLS(t *testing.T, s *Server, h2 bool) (*serving, *http.Client) {
 	t.Helper()
 	cert, trusted := certified(t)
@@ -57,13 +57,13 @@ func serveTLS(t *testing.T, s *Server, h2 bool) (*serving, *http.Client) {
 	return r, &http.Client{Transport: transport, Timeout: 20 * time.Second}
 }
 
-// said tells what a handler sees of the connection.
+// said answers with what a handler sees of the connection.
 func said(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	fmt.Fprintf(w, "%s %s %d %v", r.Proto, r.URL.Path, len(body), r.TLS != nil && r.TLS.HandshakeComplete)
 }
 
-// HTTP/1.1 over TLS is served on the engine's path and on loan, and both know of the TLS.
+// Both halves serve HTTP/1.1 over TLS, and both set Request.TLS.
 func TestHTTP1OverTLS(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s, client := serveTLS(t, &Server{Engine: e, Handler: http.HandlerFunc(said)}, false)
@@ -76,7 +76,7 @@ func TestHTTP1OverTLS(t *testing.T) {
 	})
 }
 
-// HTTP/2 is net/http's, behind the engine's handshake.
+// net/http serves HTTP/2 after the engine's handshake.
 func TestHTTP2(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s, client := serveTLS(t, &Server{Engine: e, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -107,7 +107,7 @@ func TestHTTP2(t *testing.T) {
 	})
 }
 
-// A stream is flushed part by part, and a Shutdown lets it end.
+// A stream is flushed part by part, and Shutdown waits for its end.
 func TestHTTP2FlushAndShutdown(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		next := make(chan struct{})
@@ -149,7 +149,7 @@ func TestHTTP2FlushAndShutdown(t *testing.T) {
 	})
 }
 
-// Std says which protocols are spoken; what is not offered is not spoken.
+// Std selects the protocols; the server refuses those that it does not offer.
 func TestProtocols(t *testing.T) {
 	only := func(set func(*http.Protocols, bool)) *http.Protocols {
 		p := new(http.Protocols)
@@ -180,7 +180,7 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// Without TLS, HTTP/2 is spoken only where Std.Protocols says so.
+// Without TLS, HTTP/2 is served only if Std.Protocols allows it.
 func TestHTTP2WithoutTLS(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		for _, on := range []bool{false, true} {
@@ -209,7 +209,7 @@ func TestHTTP2WithoutTLS(t *testing.T) {
 			if !on {
 				continue
 			}
-			nc := s.dial(t) // HTTP/1 is served beside it, and comes back
+			nc := s.dial(t) // HTTP/1 is served too, and the connection comes back
 			r := bufio.NewReader(nc)
 			for range 2 {
 				say(t, nc, chunked)
@@ -221,7 +221,7 @@ func TestHTTP2WithoutTLS(t *testing.T) {
 	})
 }
 
-// Who speaks HTTP to the TLS port is told so, in net/http's words.
+// A client that speaks HTTP on the TLS port is told so in net/http's words.
 func TestPlainTextToTLS(t *testing.T) {
 	s, _ := serveTLS(t, &Server{Handler: http.HandlerFunc(said)}, false)
 	want := "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
@@ -244,7 +244,7 @@ func posting(t *testing.T, client *http.Client, url string, body io.Reader) stri
 	return string(all)
 }
 
-// A certificate that package tlsfiles reads serves HTTP/1.1 and HTTP/2.
+// Certificates from package tlsfiles serve HTTP/1.1 and HTTP/2.
 func TestCertificateOfTLSFiles(t *testing.T) {
 	cert, trusted := certified(t)
 	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)

@@ -10,8 +10,7 @@ import (
 	"github.com/hone-go/hone/observe"
 )
 
-// pipes is a listener whose connections are pipes: ten thousand of them cost no
-// descriptors.
+// pipes is a listener whose connections are pipes: ten thousand of them need no file descriptors.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -37,8 +36,8 @@ func (l pipes) Close() error {
 
 func (l pipes) Addr() net.Addr { return &net.UnixAddr{Net: "unix", Name: "pipes"} }
 
-// BenchmarkScrape is what one scrape costs the server's process: the whole of
-// /metrics, the hone_ part of it (/stats), and reading the counters alone.
+// BenchmarkScrape is the cost of one scrape for the server's process: all of /metrics, the hone_
+// part of it (/stats), and reading the counters alone.
 func BenchmarkScrape(b *testing.B) {
 	for _, conns := range []int{0, 10_000} {
 		srv := &framed.Server{
@@ -80,7 +79,7 @@ func BenchmarkScrape(b *testing.B) {
 	}
 }
 
-// sink counts a body and drops it.
+// sink counts the bytes of a body and discards them.
 type sink struct {
 	*httptest.ResponseRecorder
 	n int

@@ -20,14 +20,14 @@ import (
 	"github.com/hone-go/hone/observe"
 )
 
-// childRole is the variable that makes this program a server.
+// childRole is the environment variable that makes the test binary a server.
 const childRole = "HONE_TEST_ROLE"
 
-// childReady is the line with which it says that it serves.
+// childReady is the line that the child prints when it serves.
 type childReady struct{ Addr, Admin string }
 
-// serveAsChild serves until its standard input ends: a server whose connections
-// and processor time are not those of the test.
+// serveAsChild serves until its standard input ends. The server runs in a process of its own, so
+// its connections and CPU time are separate from the test's.
 func serveAsChild() error {
 	var ready childReady
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,7 +54,7 @@ func serveAsChild() error {
 	return nil
 }
 
-// startChild starts a server in a process of its own, which ends with the test.
+// startChild starts a server process, which ends with the test.
 func startChild(tb testing.TB) (ready childReady) {
 	tb.Helper()
 	self, err := os.Executable()
@@ -78,7 +78,7 @@ func startChild(tb testing.TB) (ready childReady) {
 	tb.Cleanup(func() {
 		stdin.Close()
 		if err := cmd.Wait(); err != nil {
-			tb.Errorf("the server's process: %v", err)
+			tb.Errorf("the server process: %v", err)
 		}
 	})
 	line, err := bufio.NewReader(stdout).ReadBytes('\n')
@@ -93,12 +93,12 @@ func startChild(tb testing.TB) (ready childReady) {
 
 const (
 	crowd = 15_000
-	spare = 500 // descriptors for all else
-	dials = 64  // at a time
+	spare = 500 // descriptors for everything else
+	dials = 64  // concurrently
 )
 
-// crowdSize is how many connections two processes can have between them: as
-// many as one has descriptors for.
+// crowdSize is how many connections the two processes can have between them: as many as one of
+// them has descriptors.
 func crowdSize(tb testing.TB) int {
 	tb.Helper()
 	var limit syscall.Rlimit
@@ -113,8 +113,7 @@ func crowdSize(tb testing.TB) int {
 	return n
 }
 
-// gather opens n connections to addr, which are reset at the end: so none
-// lingers in the kernel.
+// gather opens n connections to addr. It resets them at the end, so that none stays in TIME_WAIT.
 func gather(tb testing.TB, addr string, n int) {
 	tb.Helper()
 	conns := make([]net.Conn, n)
@@ -147,7 +146,7 @@ func gather(tb testing.TB, addr string, n int) {
 	}
 }
 
-// scraper asks an admin side in another process.
+// scraper sends requests to an admin side in another process.
 type scraper struct {
 	admin string
 	http  http.Client
@@ -160,7 +159,7 @@ func newScraper(tb testing.TB, admin string) *scraper {
 	return &scraper{admin: admin, http: http.Client{Transport: transport, Timeout: patience}}
 }
 
-// get is the body of path, and how long it took.
+// get returns the body of path, and how long the request took.
 func (s *scraper) get(path string) (string, time.Duration, error) {
 	began := time.Now()
 	response, err := s.http.Get("http://" + s.admin + path)
@@ -175,7 +174,7 @@ func (s *scraper) get(path string) (string, time.Duration, error) {
 	return string(body), time.Since(began), err
 }
 
-// snapshot is /stats.
+// snapshot returns /stats.
 func (s *scraper) snapshot() (*observe.Snapshot, error) {
 	body, _, err := s.get("/stats")
 	if err != nil {
@@ -185,7 +184,7 @@ func (s *scraper) snapshot() (*observe.Snapshot, error) {
 	return snapshot, json.Unmarshal([]byte(body), snapshot)
 }
 
-// awaitCrowd waits until the server has taken all connections in.
+// awaitCrowd waits until the server has accepted all connections.
 func (s *scraper) awaitCrowd(tb testing.TB, n int) {
 	tb.Helper()
 	deadline := time.Now().Add(patience)
@@ -202,10 +201,9 @@ func (s *scraper) awaitCrowd(tb testing.TB, n int) {
 	}
 }
 
-// TestScrapeOfACrowd scrapes a server with 15 000 connections, in a process of
-// its own. What it takes is BenchmarkScrapeOfACrowd's to say, some 2 ms; here is
-// ruled out that it grows out of hand: the best of ten scrapes stays under half a
-// second on any machine.
+// TestScrapeOfACrowd scrapes a server with 15 000 connections in a process of its own.
+// BenchmarkScrapeOfACrowd measures the time, about 2 ms. This test only rules out that it gets out
+// of hand: the best of ten scrapes must take less than half a second on any machine.
 func TestScrapeOfACrowd(t *testing.T) {
 	n := crowdSize(t)
 	child := startChild(t)
@@ -229,7 +227,7 @@ func TestScrapeOfACrowd(t *testing.T) {
 	}
 }
 
-// BenchmarkScrapeOfACrowd is one scrape over HTTP of a server in another process.
+// BenchmarkScrapeOfACrowd is one scrape, over HTTP, of a server in another process.
 func BenchmarkScrapeOfACrowd(b *testing.B) {
 	for _, conns := range []int{0, 1000, crowd} {
 		b.Run(fmt.Sprint("conns=", conns), func(b *testing.B) {

@@ -2,7 +2,7 @@
 
 package observe_test
 
-// childRole is for tests of Linux.
+// childRole is used only on Linux.
 const childRole = "HONE_TEST_ROLE"
 
 func serveAsChild() error { return nil }

@@ -8,7 +8,7 @@ import (
 	"github.com/hone-go/hone/observe"
 )
 
-// A server, and its admin side on a listener of its own.
+// A server, with its admin side on a separate listener.
 func Example() {
 	srv := &framed.Server{Addr: ":7000", Handler: framed.HandlerFunc(
 		func(_ framed.Call, dst, req []byte) ([]byte, error) { return append(dst, req...), nil },
@@ -22,12 +22,12 @@ func Example() {
 	log.Fatal(srv.ListenAndServe())
 }
 
-// The admin side below a path of an HTTP server that is there already.
+// The admin side below a path of an existing HTTP server.
 func ExampleAdmin_Handler() {
 	srv := &framed.Server{Addr: ":7000"}
 	admin := &observe.Admin{
 		Stats: srv.Stats,
-		Token: "0123456789abcdef", // from a file; without one, only loopback is served
+		Token: "0123456789abcdef", // from a file; without a token, only loopback is served
 		Hosts: []string{"service.example"},
 	}
 	http.NewServeMux().Handle("/admin/", http.StripPrefix("/admin", admin.Handler()))

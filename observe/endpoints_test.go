@@ -18,11 +18,11 @@ import (
 	"github.com/hone-go/hone/observe"
 )
 
-// everything is one path for each endpoint.
+// everything has one path for each endpoint.
 var everything = []string{"/", "/healthz", "/metrics", "/stats", "/debug/pprof/", "/debug/pprof/heap"}
 
-// TestIndex follows every link of the index, at the root and below a path, as a browser
-// would resolve it.
+// TestIndex follows every link of the index page, mounted at the root and below a path, as a
+// browser would resolve it.
 func TestIndex(t *testing.T) {
 	for _, base := range []string{"/", "/admin/"} {
 		page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "charts") })
@@ -66,7 +66,7 @@ func TestIndex(t *testing.T) {
 		}
 	}
 	if a := start(t, &observe.Admin{Stats: nothing}).want(200, "/"); strings.Contains(a.body, "live") {
-		t.Errorf("a link to a page that is not there:\n%s", a.body)
+		t.Errorf("a link to a page that does not exist:\n%s", a.body)
 	}
 }
 
@@ -81,14 +81,14 @@ func TestHealthFollowsDrain(t *testing.T) {
 	if a := s.want(503, "/healthz"); a.body != "draining\n" {
 		t.Errorf("body %q", a.body)
 	}
-	s.want(200, "/metrics") // the last scrape of a draining server is worth having
+	s.want(200, "/metrics") // the last scrape of a draining server is useful
 }
 
 func TestHealthWithoutReady(t *testing.T) {
 	start(t, &observe.Admin{Stats: nothing}).want(200, "/healthz")
 }
 
-// stableNames are the keys of /stats: renaming one breaks who reads them.
+// stableNames are the keys of /stats: renaming one breaks its readers.
 const stableNames = "schema engine service dialect version pid uptime_seconds cpu_seconds rss_bytes goroutines " +
 	"connections connections_accepted requests_received responses_sent late_responses_sent pushes_sent " +
 	"received_bytes sent_bytes panics hand_offs helpers loop_sleeps loop_turns loop_events connection_buffers connection_buffer_bytes output_waiting_bytes output_memory_bytes input_memory_bytes connections_in_line connections_paused replies_owed rejected connections_ended"
@@ -123,7 +123,7 @@ func TestStatsOfTheProcess(t *testing.T) {
 	a := &observe.Admin{Stats: nothing}
 	before := a.Snapshot()
 	if runtime.GOOS != "linux" {
-		t.Skip("CPU and memory of a process are promised on Linux only")
+		t.Skip("CPU and memory of a process are guaranteed on Linux only")
 	}
 	if before.CPUSeconds == nil || before.RSSBytes == nil || *before.RSSBytes < 1<<20 {
 		t.Fatalf("%+v", before)
@@ -201,8 +201,8 @@ func TestSecurityHeaders(t *testing.T) {
 	}
 }
 
-// TestDefaultMux looks at what the whole process would serve on a server
-// without a handler: nothing of ours, and no profiles of net/http/pprof's.
+// TestDefaultMux checks what http.DefaultServeMux would serve: nothing of ours, and no profiles of
+// net/http/pprof.
 func TestDefaultMux(t *testing.T) {
 	start(t, &observe.Admin{Stats: nothing}).want(200, "/debug/pprof/")
 	process := httptest.NewServer(nil)

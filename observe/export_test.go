@@ -2,20 +2,20 @@ package observe
 
 import "time"
 
-// Taking reports whether a capture of that name is under way.
+// Taking reports whether a capture with that name is in progress.
 func (a *Admin) Taking(name string) bool {
 	a.captures.mu.Lock()
 	defer a.captures.mu.Unlock()
 	return a.captures.taken[name]
 }
 
-// SetWriteTime shortens the time for a response; call it before Serve.
+// SetWriteTime shortens the write timeout; call it before Serve.
 func (a *Admin) SetWriteTime(d time.Duration) {
 	a.init()
 	a.server.WriteTimeout = d
 }
 
-// CoreSeries is what cores that worked a second each become: label to value.
+// CoreSeries returns the series, label to value, for cores that were busy for one second each.
 func CoreSeries(cores int) map[string]float64 {
 	h := host{cores: map[int64]core{}}
 	for id := range cores {

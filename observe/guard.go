@@ -13,36 +13,35 @@ import (
 	"sync"
 )
 
-// shortestToken keeps guessing hopeless: nothing here slows a guesser down.
+// shortestToken makes guessing hopeless: nothing here limits the rate of guesses.
 const shortestToken = 16
 
-// Guard decides who may ask, for an Admin and for any other page of this kind: see
-// the package. Fill in the fields before its first use; the zero value lets in
-// who comes from this machine.
+// Guard is the access control of an Admin, and of any other page of this kind: see the
+// package. Fill in the fields before its first use; the zero value allows requests from this
+// machine only.
 type Guard struct {
-	// Token opens what is guarded: see Admin.Token. A browser asks its user for it,
-	// as a password. Zero: none is needed, and only this machine is served.
+	// Token gives access to what is protected: see Admin.Token. A browser asks its user for
+	// it as a password. Zero: none is needed, and only this machine is served.
 	Token string
-	// Hosts are names under which requests may come beside those of this machine: see
-	// Admin.Hosts. Zero: none.
+	// Hosts are additional names that requests may use for this machine: see Admin.Hosts.
+	// Zero: none.
 	Hosts []string
-	// Posts are the paths that take POST, from pages of the same origin. Zero: none.
+	// Posts are the paths that accept POST, from pages of the same origin. Zero: none.
 	Posts []string
-	// Sandboxed are the beginnings of paths to pages without an origin of their own,
-	// whose links to each other seem to come from elsewhere. Asking for one must
-	// change nothing. Zero: none.
+	// Sandboxed are the path prefixes of sandboxed pages, which have no origin, so that links
+	// between them look cross-site. A request for one must not have side effects. Zero: none.
 	Sandboxed []string
 
-	free  func(r *http.Request) bool // what needs no token; nil: nothing
+	free  func(r *http.Request) bool // requests that need no token; nil: none
 	mu    sync.Mutex
-	bound []string // names given to Listen
+	bound []string // names passed to Listen
 }
 
-// MayServe says why addr may not be served, or nil.
+// MayServe returns an error if addr must not be served.
 func (g *Guard) MayServe(addr net.Addr) error {
 	switch {
 	case strings.ContainsFunc(g.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return errors.New("observe: the token has blanks, line ends or other characters that no header carries; " +
+		return errors.New("observe: the token contains blanks, line ends or other characters that a header cannot carry; " +
 			"strip them, or make one with: openssl rand -hex 16")
 	case thisMachine(addr) || len(g.Token) >= shortestToken:
 		return nil
@@ -50,7 +49,7 @@ func (g *Guard) MayServe(addr net.Addr) error {
 	return fmt.Errorf("observe: not listening on %v: %w", addr, ErrNoToken)
 }
 
-// thisMachine reports whether only this machine reaches a local address.
+// thisMachine reports whether a local address can be reached only from this machine.
 func thisMachine(local net.Addr) bool {
 	switch local := local.(type) {
 	case *net.UnixAddr:
@@ -61,14 +60,15 @@ func thisMachine(local net.Addr) bool {
 	return false
 }
 
-// localAddr is our end of the request's connection; nil where nobody says.
+// localAddr is the local address of the request's connection, or nil if the server does not
+// provide it.
 func localAddr(r *http.Request) net.Addr {
 	addr, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return addr
 }
 
-// Handler lets through to next what may be answered. What it sets on the answer's
-// head is the strictest policy; next may set another.
+// Handler passes allowed requests on to next. It sets the strictest security headers; next may
+// relax them.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -83,19 +83,19 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 			http.Error(w, fmt.Sprintf("host name %q is not allowed here; use the address itself, or allow the name: hone serve --admin-host, Admin.Hosts", r.Host),
 				http.StatusForbidden)
 		case cross.Check(r) != nil:
-			http.Error(w, "a page of another origin may not ask for this", http.StatusForbidden)
+			http.Error(w, "requests from pages of another origin are not allowed", http.StatusForbidden)
 		case !g.allows(r):
 			h.Set("Allow", "GET, HEAD")
-			http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
+			http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
 		case r.URL.Query().Has("token"):
-			http.Error(w, "a token in a URL ends up in logs; send it as Authorization: Bearer TOKEN, and replace this one", http.StatusBadRequest)
+			http.Error(w, "a token in a URL ends up in logs; send it as Authorization: Bearer TOKEN, and replace the exposed token", http.StatusBadRequest)
 		case g.free != nil && g.free(r) || g.admits(w, r):
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// allows reports whether a request's method is one for its path.
+// allows reports whether a request's method is allowed for its path.
 func (g *Guard) allows(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
@@ -104,8 +104,8 @@ func (g *Guard) allows(r *http.Request) bool {
 	return r.Method == http.MethodPost && slices.Contains(g.Posts, r.URL.Path)
 }
 
-// open reports whether an Admin answers a request without a token. Health is for
-// balancers, which are proxies themselves; a proxy in front of the rest would publish it.
+// open reports whether an Admin answers a request without a token. /healthz is for load
+// balancers, which are proxies themselves; for the rest, a proxy would make it public.
 func open(r *http.Request) bool {
 	switch r.URL.Path {
 	case "/healthz":
@@ -116,7 +116,7 @@ func open(r *http.Request) bool {
 	return false
 }
 
-// admits reports whether r may see what is not open, and answers if not.
+// admits reports whether r may access what is protected, and answers if not.
 func (g *Guard) admits(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case g.Token != "" && g.hasToken(r):
@@ -124,32 +124,32 @@ func (g *Guard) admits(w http.ResponseWriter, r *http.Request) bool {
 	case g.Token != "" && !g.hasPassword(r):
 		w.Header().Set("WWW-Authenticate", `Bearer realm="hone admin"`)
 		w.Header().Add("WWW-Authenticate", `Basic realm="hone admin, the token is the password"`)
-		http.Error(w, "send the admin token as Authorization: Bearer TOKEN, or as the password of any user", http.StatusUnauthorized)
+		http.Error(w, "send the admin token as Authorization: Bearer TOKEN, or as the password with any user name", http.StatusUnauthorized)
 	case g.Token == "" && !thisMachine(localAddr(r)):
-		http.Error(w, "only over loopback or a unix socket while there is no token", http.StatusForbidden)
+		http.Error(w, "without a token, only loopback and unix sockets are allowed", http.StatusForbidden)
 	case g.Token == "" && proxySign(r) != "":
 		http.Error(w, "this request came through a proxy ("+proxySign(r)+"), so it may come from anywhere; "+
-			"ask without the proxy, or start with a token (--admin-token-file, --ui-token-file) and send it", http.StatusForbidden)
+			"connect without the proxy, or start with a token (--admin-token-file, --ui-token-file) and send it", http.StatusForbidden)
 	case g.Token == "" && !g.isLocalName(r): // one of Hosts: a proxy that adds no header passes such names on
-		http.Error(w, fmt.Sprintf("without a token only under localhost, a loopback address or the address listened on, not under %q; "+
+		http.Error(w, fmt.Sprintf("without a token, the host must be localhost, a loopback address or the listen address, not %q; "+
 			"start with a token (--admin-token-file, --ui-token-file) and send it", r.Host), http.StatusForbidden)
-	case fromElsewhere(r) && !g.linked(r): // a browser adds a password to whatever it is made to ask
-		http.Error(w, "not from another site's page; open this address by itself", http.StatusForbidden)
+	case fromElsewhere(r) && !g.linked(r): // a browser adds a saved password to requests from any site
+		http.Error(w, "requests from another site's page are not allowed; open this address directly", http.StatusForbidden)
 	default:
 		return true
 	}
 	return false
 }
 
-// proxyHeaders are what proxies add to a request that they pass on, beside X-Forwarded-….
+// proxyHeaders are headers that proxies add to requests, in addition to X-Forwarded-….
 var proxyHeaders = [...]string{
 	"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip",
 	"Fastly-Client-Ip", "X-Original-Forwarded-For", "X-Envoy-External-Address", "X-Proxyuser-Ip",
 }
 
-// proxySign says what shows that r was passed on by a proxy; "" if nothing does. A
-// proxy on this machine makes the whole world come from loopback. HTTP/1.0 is what
-// nginx speaks by default, with no header that tells.
+// proxySign returns what shows that r came through a proxy, or "". A proxy on this machine
+// makes requests from anywhere look like loopback. HTTP/1.0 is a sign because nginx speaks it
+// by default, without any header.
 func proxySign(r *http.Request) string {
 	if !r.ProtoAtLeast(1, 1) {
 		return r.Proto
@@ -167,13 +167,13 @@ func proxySign(r *http.Request) string {
 	return ""
 }
 
-// hasToken reports whether a program sent the token.
+// hasToken reports whether the request carries the token as a bearer token.
 func (g *Guard) hasToken(r *http.Request) bool {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	return g.isToken(token) && strings.EqualFold(scheme, "Bearer")
 }
 
-// hasPassword reports whether a browser's user gave the token.
+// hasPassword reports whether the request carries the token as a password.
 func (g *Guard) hasPassword(r *http.Request) bool {
 	_, password, _ := r.BasicAuth()
 	return g.isToken(password)
@@ -185,15 +185,15 @@ func (g *Guard) isToken(text string) bool {
 	return subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
-// linked reports whether a request may be that of a link in a sandboxed page.
+// linked reports whether a request may come from a link in a sandboxed page.
 func (g *Guard) linked(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Mode") == "navigate" &&
 		slices.ContainsFunc(g.Sandboxed, func(begin string) bool { return strings.HasPrefix(r.URL.Path, begin) })
 }
 
-// fromElsewhere reports whether a browser says that another site's page made
-// it ask. Such a page cannot read the answer, but the asking alone would start
-// a profile, and GET passes http.CrossOriginProtection.
+// fromElsewhere reports whether the browser says that a page of another site sent the request.
+// Such a page cannot read the response, but the request alone would start a profile, and
+// http.CrossOriginProtection allows GET.
 func fromElsewhere(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none":
@@ -202,14 +202,14 @@ func fromElsewhere(r *http.Request) bool {
 	return true
 }
 
-// knowsHost reports whether the request came under a name that is ours: one
-// that another's DNS can point to us is not.
+// knowsHost reports whether the request's host is one of this server's names. A name that
+// somebody else's DNS points here is not.
 func (g *Guard) knowsHost(r *http.Request) bool {
 	return g.isLocalName(r) || isOneOf(hostName(r.Host), g.Hosts)
 }
 
-// isLocalName reports whether the name is this machine's own, or the one listened
-// on. Browsers do not reach unix sockets.
+// isLocalName reports whether the host names this machine, or is the name listened on.
+// Browsers do not reach unix sockets.
 func (g *Guard) isLocalName(r *http.Request) bool {
 	local := localAddr(r)
 	if _, ok := local.(*net.UnixAddr); ok {
@@ -233,12 +233,12 @@ func (g *Guard) isLocalName(r *http.Request) bool {
 	return isOneOf(host, g.bound)
 }
 
-// isOneOf reports whether a name as hostName spells it is one of names.
+// isOneOf reports whether host, normalised by hostName, is one of names.
 func isOneOf(host string, names []string) bool {
 	return host != "" && slices.ContainsFunc(names, func(name string) bool { return hostName(name) == host })
 }
 
-// hostName is a Host header without its port, in one spelling.
+// hostName is a Host header without its port, normalised.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -248,9 +248,9 @@ func hostName(host string) string {
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
-// Listen listens on addr, HOST:PORT or unix:PATH. An address that other
-// machines can reach is refused with ErrNoToken unless there is a Token. A
-// socket file belongs to this user alone (mode 0600).
+// Listen listens on addr, HOST:PORT or unix:PATH. Without a Token it refuses an address that
+// other machines can reach with ErrNoToken. A socket file is accessible to this user only
+// (mode 0600).
 func (g *Guard) Listen(addr string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
 		return listenUnix(path)
@@ -270,7 +270,7 @@ func (g *Guard) Listen(addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("observe: %w", err)
 	}
-	if _, err := netip.ParseAddr(host); err != nil { // a name; addresses are known by their connections
+	if _, err := netip.ParseAddr(host); err != nil { // a name; an address is known from the connection
 		g.mu.Lock()
 		g.bound = append(g.bound, host)
 		g.mu.Unlock()

@@ -28,7 +28,7 @@ func TestHosts(t *testing.T) {
 			"127.0.0.1", "127.0.0.1:" + port, "127.9.9.9", "localhost", "LocalHost:80", "localhost.", "[::1]", "[::1]:80",
 			"[::ffff:127.0.0.1]",
 		},
-		{200, 403, 403}: {"admin.example", "ADMIN.example:1", "other.example"}, // allowed, and not this machine's own
+		{200, 403, 403}: {"admin.example", "ADMIN.example:1", "other.example"}, // allowed, but not this machine's own names
 		{403, 403, 403}: {
 			"rebind.example", "rebind.example:" + port, "localhost.rebind.example", "127.0.0.1.rebind.example", "admin.example.rebind.example",
 			"xlocalhost", "0.0.0.0", "0.0.0.0:" + port, "[::]", "192.168.1.10", "127.1", "2130706433", "0x7f.0.0.1",
@@ -50,7 +50,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestAllowedHostWithToken opens under one of Hosts what a token opens.
+// TestAllowedHostWithToken checks that a token gives access under one of Hosts.
 func TestAllowedHostWithToken(t *testing.T) {
 	s := start(t, &observe.Admin{Stats: nothing, Token: secret, Hosts: []string{"admin.example"}})
 	r := s.request("/debug/pprof/")
@@ -84,8 +84,8 @@ func TestHostsByHand(t *testing.T) {
 	}
 }
 
-// at is a request as a mounted Handler sees it on a connection whose own end
-// has that address; nil: nobody says.
+// at returns a request as a mounted Handler sees it on a connection with that local address; nil:
+// the server does not provide it.
 func at(local net.Addr, path string) *http.Request {
 	r := httptest.NewRequest("GET", path, nil)
 	r.Host = "localhost"
@@ -120,7 +120,7 @@ func TestMountedElsewhere(t *testing.T) {
 	r.Host = "192.168.1.10:80"
 	w := httptest.NewRecorder()
 	if h.ServeHTTP(w, r); w.Code != 200 {
-		t.Errorf("under the address itself: %d, want 200", w.Code)
+		t.Errorf("under the listen address: %d, want 200", w.Code)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestProxies asks through a proxy on this machine, which connects over loopback.
+// TestProxies sends requests through a proxy on this machine, which connects over loopback.
 func TestProxies(t *testing.T) {
 	signs := []http.Header{
 		{"Forwarded": {"for=192.0.2.1"}}, {"Via": {"1.1 front"}}, {"X-Forwarded-For": {"192.0.2.1"}}, {"X-Forwarded-For": {""}},
@@ -188,7 +188,7 @@ func TestProxies(t *testing.T) {
 		}
 		for path, want := range map[string]string{"/stats": " 403 ", "/debug/pprof/": " 403 ", "/healthz": " 200 "} {
 			if got := s.send("GET " + path + " HTTP/1.0\r\nHost: 127.0.0.1:7070\r\nConnection: close\r\n\r\n"); !strings.Contains(got, want) {
-				t.Errorf("as nginx asks by default, GET %s: %.80q, want%s", path, got, want)
+				t.Errorf("as nginx sends it by default, GET %s: %.80q, want%s", path, got, want)
 			}
 		}
 	})
@@ -209,7 +209,7 @@ func TestProxies(t *testing.T) {
 	})
 }
 
-// TestProxiesOnUnixSocket does the same with a proxy that has the socket's file.
+// TestProxiesOnUnixSocket does the same with a proxy on the unix socket.
 func TestProxiesOnUnixSocket(t *testing.T) {
 	h := (&observe.Admin{Stats: nothing}).Handler()
 	r := at(&net.UnixAddr{Net: "unix", Name: "x"}, "/debug/pprof/")
@@ -220,7 +220,7 @@ func TestProxiesOnUnixSocket(t *testing.T) {
 	}
 }
 
-// TestReverseProxy asks through net/http's own, as somebody on another machine would.
+// TestReverseProxy sends requests through net/http's reverse proxy, as from another machine.
 func TestReverseProxy(t *testing.T) {
 	s := start(t, &observe.Admin{Stats: nothing})
 	inside, err := url.Parse("http://" + s.addr)
@@ -301,13 +301,13 @@ func TestListenRefusesNonsense(t *testing.T) {
 			continue
 		}
 		if text := err.Error(); !strings.HasPrefix(text, "observe: ") || !strings.Contains(text, "unix:PATH") {
-			t.Errorf("Listen(%q): %v; does not say what would do", addr, err)
+			t.Errorf("Listen(%q): %v; does not say what to do", addr, err)
 		}
 	}
 	for _, token := range []string{secret + "\n", "two words of a token", "tökentökentöken"} {
 		if ln, err := (&observe.Admin{Stats: nothing, Token: token}).Listen("127.0.0.1:0"); err == nil {
 			ln.Close()
-			t.Errorf("token %q, which no header carries, was accepted", token)
+			t.Errorf("token %q, which a header cannot carry, was accepted", token)
 		}
 	}
 }
@@ -327,7 +327,7 @@ func TestListenOnLoopback(t *testing.T) {
 	}
 }
 
-// elsewhere is a listener that says it is reachable, and is not.
+// elsewhere is a listener with a public address that is not really listening there.
 type elsewhere struct {
 	addr   net.Addr
 	once   sync.Once
@@ -372,7 +372,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 	if second, err := a.Listen("unix:" + path); err == nil {
 		second.Close()
-		t.Error("a second Listen took the file over")
+		t.Error("a second Listen replaced the file")
 	} else if text := err.Error(); runtime.GOOS != "windows" && !strings.Contains(text, "remove it") {
 		t.Errorf("%q does not say what to do", text)
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/hone-go/hone/observe"
 )
 
-// patience bounds everything that a test waits for.
+// patience limits everything that a test waits for.
 const patience = 60 * time.Second
 
-// secret is long enough for any listener.
+// secret is a token that is long enough for any listener.
 const secret = "0123456789abcdef"
 
 func TestMain(m *testing.M) {
@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// goroutinesEnd waits until there are no more goroutines than so many, and reports
-// whether that was so within patience. The tests here run one after the other.
+// goroutinesEnd waits until at most this many goroutines exist, and reports whether that happened
+// within patience. The tests here run one by one.
 func goroutinesEnd(most int) bool {
 	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > most; <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -52,13 +52,13 @@ func goroutinesEnd(most int) bool {
 	return true
 }
 
-// stacks are those of all goroutines.
+// stacks returns the stacks of all goroutines.
 func stacks() []byte {
 	text := make([]byte, 1<<20)
 	return text[:runtime.Stack(text, true)]
 }
 
-// eventually waits until something that no event announces is true.
+// eventually polls until a condition holds that has no event to wait for.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(patience)
@@ -69,30 +69,30 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			t.Fatalf("not after %v: %s", patience, what)
+			t.Fatalf("timed out after %v: %s", patience, what)
 		}
 	}
 }
 
-// receive waits for what comes from ch, or for its end.
+// receive waits for a value from ch, or for its end.
 func receive[T any](t *testing.T, what string, ch <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-ch:
 		return v
 	case <-time.After(patience):
-		t.Fatalf("not after %v: %s", patience, what)
+		t.Fatalf("timed out after %v: %s", patience, what)
 		panic("unreachable")
 	}
 }
 
-// countLeaks compares goroutines and descriptors at the end of the test with
-// now. Call it first, so that it looks after every other clean-up.
+// countLeaks compares the goroutines and descriptors at the end of the test with those now. Call it
+// first, so that it runs after every other clean-up.
 func countLeaks(t *testing.T) {
 	before, files := runtime.NumGoroutine(), openFiles()
 	t.Cleanup(func() {
 		if t.Failed() {
-			return // what the failure left behind is not news
+			return // a failed test may leave things behind
 		}
 		if !goroutinesEnd(before) {
 			t.Errorf("goroutines outlive the test:\n%s", stacks())
@@ -111,10 +111,10 @@ func openFiles() int {
 	return len(names)
 }
 
-// nothing is a server that has done nothing.
+// nothing returns the stats of an unused server.
 func nothing() engine.Stats { return engine.Stats{Engine: "direct"} }
 
-// site is an Admin that is served, and a client for it.
+// site is a running Admin and a client for it.
 type site struct {
 	t     *testing.T
 	admin *observe.Admin
@@ -172,14 +172,14 @@ func (s *site) shutdown() {
 	}
 }
 
-// answer is a whole response.
+// answer is a complete response.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// request is a GET of path; change it before do.
+// request makes a GET request for path; change it before do.
 func (s *site) request(path string) *http.Request {
 	s.t.Helper()
 	r, err := http.NewRequest("GET", "http://"+s.addr+path, nil)
@@ -213,7 +213,7 @@ func (s *site) get(path string) answer {
 	return s.do(s.request(path))
 }
 
-// want is get, with the status that it must have.
+// want is get with an expected status.
 func (s *site) want(status int, path string) answer {
 	s.t.Helper()
 	a := s.get(path)
@@ -223,7 +223,7 @@ func (s *site) want(status int, path string) answer {
 	return a
 }
 
-// send writes a request by hand, byte for byte, and returns the status line.
+// send writes a raw request and returns the status line.
 func (s *site) send(raw string) string {
 	s.t.Helper()
 	nc, err := net.Dial("tcp", s.addr)

@@ -2,7 +2,7 @@ package observe
 
 import "github.com/prometheus/procfs"
 
-// readHost reads /proc; nil where it is not there, and without what it lacks.
+// readHost reads /proc. It returns nil without /proc, and omits what is missing there.
 func readHost() *host {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -32,7 +32,7 @@ func readHost() *host {
 	return h
 }
 
-// note keeps a figure that was there.
+// note stores a figure that was found.
 func (h *host) note(which tcpFigure, v *float64) {
 	if v != nil {
 		h.tcp[which] = *v

@@ -2,5 +2,5 @@
 
 package observe
 
-// readHost reads nothing: other systems say it otherwise.
+// readHost returns nil: only Linux is implemented.
 func readHost() *host { return nil }

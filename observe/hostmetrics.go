@@ -7,18 +7,18 @@ import (
 	"strconv"
 )
 
-// host is what the machine says of itself, since it was started. The TCP
-// figures are those of this process's network namespace.
+// host are the machine's counters since it booted. The TCP counters are those of this
+// process's network namespace.
 type host struct {
 	cores map[int64]core
-	tcp   map[tcpFigure]float64 // what could be read
+	tcp   map[tcpFigure]float64 // the ones that could be read
 }
 
-// core is what a processor did, in seconds.
+// core is the CPU time of one core, in seconds.
 type core struct {
 	busy    float64 // user and system, interrupts included
-	softirq float64 // of it, network and timers
-	steal   float64 // another machine on the same hardware had it
+	softirq float64 // the part of busy spent on network and timers
+	steal   float64 // time the core was ready but the hypervisor ran another guest
 }
 
 type tcpFigure uint8
@@ -29,7 +29,7 @@ const (
 	listenOverflows
 )
 
-// otherCores is the label under which cores beyond mostSeries are added up.
+// otherCores is the label of the sum of all cores beyond mostSeries.
 const otherCores = "other"
 
 func hostEntries() []entry {
@@ -57,19 +57,19 @@ func hostEntries() []entry {
 		}
 	}
 	return []entry{
-		cpu("hone_host_cpu_busy_seconds_total", "Host processors", "Time that a processor of the machine worked, interrupts included.",
+		cpu("hone_host_cpu_busy_seconds_total", "Host processors", "Time that a CPU of the machine was busy, interrupts included.",
 			func(c core) float64 { return c.busy }),
-		cpu("hone_host_cpu_softirq_seconds_total", "Host soft interrupts", "Time that a processor of the machine spent on network packets and timers.",
+		cpu("hone_host_cpu_softirq_seconds_total", "Host soft interrupts", "Time that a CPU of the machine spent in soft interrupts: network packets and timers.",
 			func(c core) float64 { return c.softirq }),
-		cpu("hone_host_cpu_steal_seconds_total", "Host steal", "CPU time that this machine wanted and the host gave to others.",
+		cpu("hone_host_cpu_steal_seconds_total", "Host steal", "Steal time: CPU time that this machine wanted and the hypervisor gave to others.",
 			func(c core) float64 { return c.steal }),
 		tcp("hone_host_tcp_sent_segments_total", "TCP retransmits", "TCP segments sent in the network namespace of the process, without retransmits.", segmentsSent),
 		tcp("hone_host_tcp_retransmitted_segments_total", "TCP retransmits", "TCP segments retransmitted in the network namespace of the process.", segmentsRetransmitted),
-		tcp("hone_host_tcp_listen_overflows_total", "Accept queue overflows", "Connections dropped because a listener's queue was full, in the network namespace of the process.", listenOverflows),
+		tcp("hone_host_tcp_listen_overflows_total", "Accept queue overflows", "Connections dropped because a listener's accept queue was full, in the network namespace of the process.", listenOverflows),
 	}
 }
 
-// perCore gives one figure of each core, at most mostSeries of them.
+// perCore reports one value per core, for at most mostSeries series.
 func (h *host) perCore(seconds func(c core) float64, give func(float64, ...string)) {
 	ids := slices.SortedFunc(maps.Keys(h.cores), cmp.Compare)
 	var others float64

@@ -1,6 +1,6 @@
 package observe
 
-// httpEntries are what a server of HTTP counts beside what every server does.
+// httpEntries are the additional metrics of an HTTP server.
 func httpEntries() []entry {
 	one := func(kind Kind, name, panel, help string, v func(r *reading) float64) entry {
 		return entry{
@@ -13,9 +13,9 @@ func httpEntries() []entry {
 		}
 	}
 	return []entry{
-		one(Counter, "hone_http_fast_requests_total", "HTTP requests", "HTTP requests that the engine served itself, on the fast path.",
+		one(Counter, "hone_http_fast_requests_total", "HTTP requests", "HTTP requests served on the fast path.",
 			func(r *reading) float64 { return float64(r.http.Fast) }),
-		one(Counter, "hone_http_loans_total", "HTTP requests", "Times that a connection was lent to net/http, for one request or more.",
+		one(Counter, "hone_http_loans_total", "HTTP requests", "Times that a connection was lent to net/http, for one or more requests.",
 			func(r *reading) float64 { return float64(r.http.Loans) }),
 		one(Gauge, "hone_http_open_loans", "Loans to net/http", "Connections that are lent to net/http now.",
 			func(r *reading) float64 { return float64(r.http.OpenLoans) }),

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// links are the index's, in the order in which an operator needs them. They are relative:
-// a Handler may be mounted below a path.
+// links are the links of the index page, in the order in which an operator needs them. They are
+// relative because a Handler may be mounted below a path.
 var links = [...]struct{ path, what string }{
 	{"healthz", "ok, or 503 while the server drains: what balancers and readiness probes ask"},
 	{"metrics", "every metric, for Prometheus to scrape"},
@@ -17,8 +17,8 @@ var links = [...]struct{ path, what string }{
 	{"debug/pprof/", "profiles: CPU, heap, goroutines, mutexes, an execution trace"},
 }
 
-// serveIndex lists what there is. The page asks for nothing else, and has nothing that
-// /stats does not say.
+// serveIndex serves a page of links. The page loads nothing else and shows nothing that /stats
+// does not.
 func (a *Admin) serveIndex(w http.ResponseWriter, _ *http.Request) {
 	name := a.Info.Service
 	if name == "" {

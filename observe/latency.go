@@ -10,19 +10,18 @@ import (
 	"github.com/hone-go/hone/websocket"
 )
 
-// Latency times handlers by samples: one request in Every, chosen by chance, so
-// that no rhythm of the requests can hide from it or fill it. The zero value
-// works; the same Latency may wrap several handlers, which are then counted
-// together.
+// Latency measures handler times by sampling: it times one request in Every, chosen at random
+// so that periodic traffic cannot bias the samples. The zero value works. One Latency may wrap
+// several handlers; they share one histogram.
 //
 //	admin.Latency = new(observe.Latency)
 //	srv.Handler = admin.Latency.Wrap(handler)
 //
-// A request that is not chosen costs some 15 ns more than without, one that is
-// some 150 (BenchmarkLatency). Nothing is allocated and nothing is locked.
+// It adds about 15 ns to a request that is not sampled and about 150 ns to one that is
+// (BenchmarkLatency). It allocates nothing and takes no lock.
 type Latency struct {
-	// Every is how many requests there are for one that is timed. Zero: 128; 1:
-	// all are timed.
+	// Every is the sampling interval: one request in Every is timed. Zero: 128; 1: every
+	// request.
 	Every uint32
 
 	shards [latencyShards]latencyShard
@@ -30,19 +29,18 @@ type Latency struct {
 
 const (
 	usualEvery    = 128
-	latencyShards = 16 // a power of two; two processors seldom choose the same
+	latencyShards = 16 // a power of two; two CPUs rarely choose the same
 )
 
-// latencyShard is a part of the counts, away from the others' cache lines.
+// latencyShard is a part of the counters, on cache lines of its own.
 type latencyShard struct {
 	buckets     [len(latencyBounds) + 1]atomic.Uint64
 	nanoseconds atomic.Uint64
 	_           [64]byte
 }
 
-// latencyBounds are the buckets' upper ends: 1, 2 and 5 of each decade from a
-// microsecond, which is less than a socket takes, to the longest that a client
-// waits.
+// latencyBounds are the upper bounds of the buckets: 1, 2 and 5 of each decade, from a
+// microsecond, which is less than any socket takes, to the longest that clients wait.
 var latencyBounds = [...]time.Duration{
 	1 * time.Microsecond, 2 * time.Microsecond, 5 * time.Microsecond,
 	10 * time.Microsecond, 20 * time.Microsecond, 50 * time.Microsecond,
@@ -53,12 +51,11 @@ var latencyBounds = [...]time.Duration{
 	1 * time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second,
 }
 
-// Wrap is h, timed. What is timed is the handler: the time until a reply that
-// it promises for later (Call.Later) is not in it. A panic ends it as a return
-// does.
+// Wrap returns h with timing. It measures the time until the handler returns or panics; the
+// time until a reply that was promised for later (Call.Later) is not included.
 func (l *Latency) Wrap(h framed.Handler) framed.Handler {
 	if h == nil {
-		panic("observe: Latency.Wrap of no handler")
+		panic("observe: Latency.Wrap: the handler is nil")
 	}
 	handle, isFunc := h.(framed.HandlerFunc)
 	if !isFunc {
@@ -73,11 +70,11 @@ func (l *Latency) Wrap(h framed.Handler) framed.Handler {
 	})
 }
 
-// WrapHTTP is h, timed: for a handler of net/http's, on any server. A panic ends it as a
-// return does, and so does http.ErrAbortHandler.
+// WrapHTTP returns h with timing: for a net/http handler on any server. It measures the time
+// until the handler returns or panics, including http.ErrAbortHandler.
 func (l *Latency) WrapHTTP(h http.Handler) http.Handler {
 	if h == nil {
-		panic("observe: Latency.WrapHTTP of no handler")
+		panic("observe: Latency.WrapHTTP: the handler is nil")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s := l.choose(); s != nil {
@@ -88,10 +85,10 @@ func (l *Latency) WrapHTTP(h http.Handler) http.Handler {
 	})
 }
 
-// WrapMessages is the Message of a websocket.Upgrader, timed as Wrap times a handler.
+// WrapMessages returns a websocket.Upgrader's Message with timing, as Wrap does for handlers.
 func (l *Latency) WrapMessages(h func(c websocket.Call, dst, msg []byte) ([]byte, error)) func(c websocket.Call, dst, msg []byte) ([]byte, error) {
 	if h == nil {
-		panic("observe: Latency.WrapMessages of no function")
+		panic("observe: Latency.WrapMessages: the function is nil")
 	}
 	return func(c websocket.Call, dst, msg []byte) ([]byte, error) {
 		if s := l.choose(); s != nil {
@@ -102,19 +99,19 @@ func (l *Latency) WrapMessages(h func(c websocket.Call, dst, msg []byte) ([]byte
 	}
 }
 
-// choose is where to count the request that begins; nil: it is not timed.
+// choose returns the shard for the request that begins, or nil if it is not sampled.
 func (l *Latency) choose() *latencyShard {
 	every, chance := uint64(l.Every), rand.Uint64()
 	if every == 0 {
 		every = usualEvery
 	}
-	if uint64(uint32(chance))*every>>32 != 0 { // the high half of the product is evenly 0 to every-1
+	if uint64(uint32(chance))*every>>32 != 0 { // the high half of the product is uniform over 0 to every-1
 		return nil
 	}
 	return &l.shards[chance>>32%latencyShards]
 }
 
-// time calls handle and counts how long that took.
+// time calls handle and counts how long it took.
 func (s *latencyShard) time(handle framed.HandlerFunc, c framed.Call, dst, req []byte) ([]byte, error) {
 	began := time.Now()
 	defer func() { s.add(time.Since(began)) }()
@@ -131,15 +128,15 @@ func (s *latencyShard) add(took time.Duration) {
 	s.buckets[i].Add(1)
 }
 
-// times is a histogram as a scrape wants it.
+// times is a histogram in the form that a scrape needs.
 type times struct {
 	count   uint64
 	seconds float64            // their sum
-	buckets map[float64]uint64 // each with all below it
+	buckets map[float64]uint64 // cumulative counts
 }
 
-// read adds the shards up; nil for nil. What is counted meanwhile may be in the
-// sum and not yet in the count.
+// read sums the shards; a nil Latency returns nil. A sample that is counted meanwhile may be in
+// the sum but not yet in the count.
 func (l *Latency) read() *times {
 	if l == nil {
 		return nil
@@ -166,7 +163,7 @@ func latencyEntries() []entry {
 	return []entry{{
 		Metric: Metric{
 			Name: "hone_handler_duration_seconds", Kind: Histogram, Unit: "seconds", From: "Latency", Panel: "hone-server/Handler time",
-			Help: "Time in handlers, of samples: one request in Latency.Every. A reply promised for later is not waited for.",
+			Help: "Handler time of sampled requests: one in Latency.Every. The wait for a reply promised for later is not included.",
 		},
 		timed: func(r *reading) *times { return r.latency },
 	}}

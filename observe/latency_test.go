@@ -21,7 +21,7 @@ import (
 
 const durations = "hone_handler_duration_seconds"
 
-// echo answers what was asked.
+// echo answers with the request.
 type echo struct{}
 
 func (echo) Handle(_ framed.Call, dst, req []byte) ([]byte, error) {
@@ -31,13 +31,13 @@ func (echo) Handle(_ framed.Call, dst, req []byte) ([]byte, error) {
 	return append(dst, req...), nil
 }
 
-// TestLatencyCountsAll times every request, of several goroutines, and some that
-// fail, panic or take long: the count is exact, the sum and the buckets fit.
+// TestLatencyCountsAll times every request, from several goroutines, including some that fail,
+// panic or are slow: the count is exact, and sum and buckets are consistent.
 func TestLatencyCountsAll(t *testing.T) {
 	l := &observe.Latency{Every: 1}
 	s := start(t, &observe.Admin{Stats: nothing, Latency: l})
 	if got := s.scrape()[durations+"_count"]; got != 0 {
-		t.Errorf("%v counted before anything was asked", got)
+		t.Errorf("%v counted before the first request", got)
 	}
 	h := l.Wrap(echo{})
 	var askers sync.WaitGroup
@@ -73,19 +73,19 @@ func TestLatencyCountsAll(t *testing.T) {
 		t.Errorf("%v counted, %v in all buckets, want %d", got[durations+"_count"], got[durations+`_bucket{le="+Inf"}`], all)
 	}
 	if sum := got[durations+"_sum"]; sum < long.Seconds() {
-		t.Errorf("%v s together, want %v at least", sum, long.Seconds())
+		t.Errorf("%v s in total, want at least %v", sum, long.Seconds())
 	}
 	if below := got[durations+`_bucket{le="0.02"}`]; below > all-1 {
 		t.Errorf("%v of %d under 20 ms; one took %v", below, all, long)
 	}
 	if got[durations+`_bucket{le="10"}`] != all || got[durations+`_bucket{le="0.001"}`] == 0 {
-		t.Errorf("%v under 10 s and %v under 1 ms; all should be the one and some the other",
+		t.Errorf("%v under 10 s and %v under 1 ms; want all of them, and some of them",
 			got[durations+`_bucket{le="10"}`], got[durations+`_bucket{le="0.001"}`])
 	}
 	risesTo(t, got, all)
 }
 
-// risesTo looks that no bucket has less than the one below it.
+// risesTo checks that the buckets never decrease.
 func risesTo(t *testing.T, got series, all float64) {
 	t.Helper()
 	buckets, before := 0, 0.0
@@ -107,8 +107,8 @@ func risesTo(t *testing.T, got series, all float64) {
 	}
 }
 
-// TestLatencySamples counts how many of a million are timed. The bounds are ten
-// standard deviations wide.
+// TestLatencySamples counts how many of a million requests are timed. The bounds are ten standard
+// deviations wide.
 func TestLatencySamples(t *testing.T) {
 	const asked = 1_000_000
 	for _, every := range []uint32{0, 2, 100, 1000} {
@@ -130,16 +130,16 @@ func TestLatencySamples(t *testing.T) {
 	}
 }
 
-// TestLatencyAllocatesNothing wraps a handler that does not either.
+// TestLatencyAllocatesNothing wraps a handler that does not allocate.
 func TestLatencyAllocatesNothing(t *testing.T) {
 	h := (&observe.Latency{Every: 2}).Wrap(echo{})
 	dst, req := make([]byte, 0, 8), []byte("x")
 	if n := testing.AllocsPerRun(1000, func() { h.Handle(framed.Call{}, dst, req) }); n != 0 {
-		t.Errorf("%v allocations a request", n)
+		t.Errorf("%v allocations per request", n)
 	}
 }
 
-// TestLatencyOfAServer times the handlers of a real one.
+// TestLatencyOfAServer times the handlers of a real server.
 func TestLatencyOfAServer(t *testing.T) {
 	l := &observe.Latency{Every: 1}
 	srv := &framed.Server{Handler: l.Wrap(echo{})}
@@ -165,7 +165,7 @@ func TestLatencyNeedsAHandler(t *testing.T) {
 	new(observe.Latency).Wrap(nil)
 }
 
-// BenchmarkLatency is what timing adds to a handler that does next to nothing.
+// BenchmarkLatency is what timing adds to a handler that does almost nothing.
 func BenchmarkLatency(b *testing.B) {
 	bare := framed.HandlerFunc(func(_ framed.Call, dst, _ []byte) ([]byte, error) { return dst, nil })
 	run := func(name string, h framed.Handler) {
@@ -189,7 +189,7 @@ func BenchmarkLatency(b *testing.B) {
 	}
 }
 
-// TestLatencyOfHTTP times handlers of net/http, also those that panic.
+// TestLatencyOfHTTP times net/http handlers, including ones that panic.
 func TestLatencyOfHTTP(t *testing.T) {
 	l := &observe.Latency{Every: 1}
 	s := start(t, &observe.Admin{HTTP: func() http1.Stats { return http1.Stats{} }, Latency: l})
@@ -216,11 +216,11 @@ func TestLatencyOfHTTP(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/slow", nil))
 	}()
 	if got := s.scrape(); got[durations+"_count"] != 11 || got[durations+"_sum"] < long.Seconds() {
-		t.Errorf("%v counted, %v s together", got[durations+"_count"], got[durations+"_sum"])
+		t.Errorf("%v counted, %v s in total", got[durations+"_count"], got[durations+"_sum"])
 	}
 }
 
-// TestLatencyOfMessages times a websocket.Upgrader's messages, also those that panic.
+// TestLatencyOfMessages times a websocket.Upgrader's messages, including ones that panic.
 func TestLatencyOfMessages(t *testing.T) {
 	l := &observe.Latency{Every: 1}
 	s := start(t, &observe.Admin{HTTP: func() http1.Stats { return http1.Stats{} }, Latency: l})

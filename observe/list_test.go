@@ -19,8 +19,8 @@ import (
 	"github.com/hone-go/hone/workers"
 )
 
-// sources fills every field of an Admin with real parts. Call close after start,
-// so that they have ended when the leaks are counted.
+// sources fills every field of an Admin with real components. Call close after start, so that they
+// have ended when leaks are counted.
 type sources struct {
 	conns   *conns.Pool[net.Conn]
 	workers *workers.Pool
@@ -56,7 +56,7 @@ func (s *sources) close(t *testing.T) {
 	})
 }
 
-// admin shows all of them, a latency and a cache.
+// admin returns an Admin with all of them, a latency and a cache.
 func (s *sources) admin() *observe.Admin {
 	return &observe.Admin{
 		Stats: func() engine.Stats {
@@ -71,14 +71,14 @@ func (s *sources) admin() *observe.Admin {
 	}
 }
 
-// exposed is what an exposition says of one metric.
+// exposed is one metric of an exposition.
 type exposed struct {
 	help, kind string
 	labels     []string
 	series     int
 }
 
-// readExposition reads the metrics of an exposition by name.
+// readExposition parses the metrics of an exposition by name.
 func readExposition(t *testing.T, text string) map[string]*exposed {
 	t.Helper()
 	all := map[string]*exposed{}
@@ -105,8 +105,7 @@ func readExposition(t *testing.T, text string) map[string]*exposed {
 	return all
 }
 
-// TestList compares the list with what is answered, with every field filled and
-// with none.
+// TestList compares the list with the exposition, with every field set and with none.
 func TestList(t *testing.T) {
 	s := newSources(t)
 	full := readExposition(t, start(t, s.admin()).want(200, "/metrics").body)
@@ -122,7 +121,7 @@ func TestList(t *testing.T) {
 		got := full[m.Name]
 		if got == nil {
 			if m.From != "Linux" || runtime.GOOS == "linux" {
-				t.Errorf("%s is listed and not answered", m.Name)
+				t.Errorf("%s is listed but not exposed", m.Name)
 			}
 			continue
 		}
@@ -134,17 +133,17 @@ func TestList(t *testing.T) {
 			t.Errorf("%s: help %q, listed as %q", m.Name, got.help, m.Help)
 		}
 		if always := m.From == "" || m.From == "Linux" && runtime.GOOS == "linux"; (bare[m.Name] != nil) != always {
-			t.Errorf("%s: there without any field: %v, listed: %v (%q)", m.Name, bare[m.Name] != nil, always, m.From)
+			t.Errorf("%s: exposed without any field: %v, listed: %v (%q)", m.Name, bare[m.Name] != nil, always, m.From)
 		}
 	}
 	for name := range full {
 		if !listed[name] {
-			t.Errorf("%s is answered and not in Metrics", name)
+			t.Errorf("%s is exposed but not in Metrics", name)
 		}
 	}
 }
 
-// wellFormed looks at one entry by itself.
+// wellFormed checks one entry by itself.
 func wellFormed(t *testing.T, m observe.Metric) {
 	t.Helper()
 	if m.Help == "" || !strings.Contains(m.Panel, "/") {
@@ -233,7 +232,8 @@ func TestSources(t *testing.T) {
 	})
 }
 
-// TestLimitsThatAreOff have no value: a quotient with one would say that it is near.
+// TestLimitsThatAreOff checks that limits that are off have no value: a utilisation computed from
+// one would be wrong.
 func TestLimitsThatAreOff(t *testing.T) {
 	off := engine.Limits{Conns: -1, TotalOutput: -1, TotalInput: -1, TotalInFlight: -1, Helpers: -1}.OrDefaults()
 	got := start(t, &observe.Admin{Stats: func() engine.Stats { return engine.Stats{Engine: "direct", Limits: off} }}).scrape()
@@ -244,7 +244,7 @@ func TestLimitsThatAreOff(t *testing.T) {
 	}
 }
 
-// decided is a worker pool that has made decisions, at the seconds given.
+// decided is a worker pool that made decisions at the given seconds.
 type decided struct{ log []workers.Decision }
 
 func (d *decided) Stats() workers.Stats          { return workers.Stats{} }
@@ -253,7 +253,7 @@ func (d *decided) add(second int64, why workers.Reason) {
 	d.log = append(d.log, workers.Decision{At: time.Unix(second, 0), Reason: why})
 }
 
-// TestMovesAreCountedOnce scrapes a log that grows and forgets its beginning.
+// TestMovesAreCountedOnce scrapes a log that grows and drops its oldest entries.
 func TestMovesAreCountedOnce(t *testing.T) {
 	d := &decided{}
 	s := start(t, &observe.Admin{Stats: nothing, Workers: map[string]observe.WorkerPool{"p": d}})
@@ -279,17 +279,17 @@ func TestMovesAreCountedOnce(t *testing.T) {
 	want(2, 2)
 }
 
-// TestEveryReasonOfConns holds the loop over reasons to those that there are.
+// TestEveryReasonOfConns checks that the loop over reasons covers all of them.
 func TestEveryReasonOfConns(t *testing.T) {
 	if got := (conns.PoolClosed + 1).String(); got != fmt.Sprintf("Reason(%d)", conns.PoolClosed+1) {
-		t.Errorf("conns has a reason %s after PoolClosed: let hone_conns_closed_total end with it", got)
+		t.Errorf("conns has a reason %s after PoolClosed: extend hone_conns_closed_total to it", got)
 	}
 	if got := (workers.Probe + 1).String(); got != fmt.Sprintf("Reason(%d)", workers.Probe+1) {
-		t.Errorf("workers has a reason %s after Probe: let hone_workers_limit_moves_total end with it", got)
+		t.Errorf("workers has a reason %s after Probe: extend hone_workers_limit_moves_total to it", got)
 	}
 }
 
-// TestSeriesCap fills every field to the brim: no metric has more than 200 series.
+// TestSeriesCap fills every field to its limit: no metric has more than 200 series.
 func TestSeriesCap(t *testing.T) {
 	a := &observe.Admin{
 		Stats: nothing, Latency: new(observe.Latency),
@@ -315,7 +315,7 @@ func TestSeriesCap(t *testing.T) {
 			sum += v
 		}
 		if len(got) != min(cores, 200) || sum != float64(cores) {
-			t.Errorf("%d cores of 1 s each: %d series, %v s together", cores, len(got), sum)
+			t.Errorf("%d cores of 1 s each: %d series, %v s in total", cores, len(got), sum)
 		}
 		if _, folded := got["other"]; folded != (cores > 200) {
 			t.Errorf("%d cores: %v", cores, slices.Sorted(maps.Keys(got)))
@@ -323,14 +323,14 @@ func TestSeriesCap(t *testing.T) {
 	}
 }
 
-// TestSourcesAreChecked fills fields wrongly.
+// TestSourcesAreChecked fills fields in wrongly.
 func TestSourcesAreChecked(t *testing.T) {
 	many := map[string]func() observe.Cache{}
 	for i := range 21 {
 		many[fmt.Sprint(i)] = func() observe.Cache { return observe.Cache{} }
 	}
 	for want, a := range map[string]*observe.Admin{
-		`observe: Admin.Caches has 21 entries, and at most 20 keep a metric under 200 series; add related ones up`: {Caches: many},
+		`observe: Admin.Caches has 21 entries, but at most 20 are allowed, to keep each metric under 200 series; combine related ones`: {Caches: many},
 		`observe: Admin.Conns["x"] is nil`:   {Conns: map[string]func() conns.Stats{"x": nil}},
 		`observe: Admin.Workers["x"] is nil`: {Workers: map[string]observe.WorkerPool{"x": nil}},
 		`observe: Admin.Buffers["x"] is nil`: {Buffers: map[string]func() pool.Stats{"x": nil}},

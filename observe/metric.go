@@ -6,41 +6,42 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Kind is how a metric's values are to be read.
+// Kind is a metric's type.
 type Kind string
 
-// The kinds.
+// The kinds of metrics.
 const (
-	Counter   Kind = "counter"   // only grows while the process lives; take its rate
-	Gauge     Kind = "gauge"     // a value of this moment
+	Counter   Kind = "counter"   // only grows while the process lives; use its rate
+	Gauge     Kind = "gauge"     // a current value
 	Histogram Kind = "histogram" // with classic buckets
 	Summary   Kind = "summary"   // with quantiles since the start
 )
 
-// Metric is one entry of the list that /metrics, docs/metrics.md and the
-// dashboards are made from.
+// Metric is an entry of the list from which /metrics, docs/metrics.md and the dashboards are
+// made.
 type Metric struct {
 	Name   string
 	Kind   Kind
-	Unit   string   // of the values; empty: they count what Help says
-	Labels []string // beside job and instance, which Prometheus adds
+	Unit   string   // of the values; empty: a count of what Help says
+	Labels []string // in addition to job and instance, which Prometheus adds
 	Help   string
-	// From is the field of Admin that has to be filled for the metric to be there, "Linux",
-	// or "Limits": while the server serves with that limit on; empty: it always is.
+	// From is the condition under which the metric exists: the field of Admin that must be
+	// set, "Linux", or "Limits" (while the server serves, unless that limit is off). Empty:
+	// it always exists.
 	From string
-	// Panel is where it is shown, DASHBOARD/TITLE.
+	// Panel is the dashboard panel that shows it, DASHBOARD/TITLE.
 	Panel string
 }
 
-// mostSeries bounds the series of one metric, whoever asks for what: with a
-// label for a source, mostSources of them and a few reasons each stay below.
+// mostSeries limits the series per metric: with one label for the source, mostSources sources
+// with a few reasons each stay below it.
 const (
 	mostSeries  = 200
 	mostSources = 20
 )
 
-// Metrics lists everything that /metrics may answer. An entry without From is
-// always there; the others as it says.
+// Metrics lists everything that /metrics may return. An entry with an empty From is always
+// there; for the others From says when.
 func Metrics() []Metric {
 	var all []Metric
 	for _, e := range entries() {
@@ -49,26 +50,26 @@ func Metrics() []Metric {
 	return slices.Concat(all, runtimeMetrics(), processMetrics())
 }
 
-// entry is a metric of ours, with how it is read.
+// entry is a metric of this package and how to read it.
 type entry struct {
 	Metric
-	// read gives the samples: a value and the values of Labels.
+	// read reports the samples: a value and the values of Labels.
 	read func(r *reading, give func(v float64, labels ...string))
-	// timed gives what a histogram has counted; nil for every other kind.
+	// timed returns a histogram's data; nil for every other kind.
 	timed func(r *reading) *times
 }
 
-// entries are all metrics of ours.
+// entries are all metrics of this package.
 func entries() []entry {
 	return slices.Concat(serverEntries(), httpEntries(), latencyEntries(), connsEntries(), workersEntries(), buffersEntries(), cacheEntries(), hostEntries())
 }
 
-// describe is the entry as the registry wants it.
+// describe returns the entry in the registry's form.
 func (e *entry) describe() *prometheus.Desc {
 	return prometheus.NewDesc(e.Name, e.Help, e.Labels, nil)
 }
 
-// valueType is the kind as the registry wants it.
+// valueType returns the kind in the registry's form.
 func (e *entry) valueType() prometheus.ValueType {
 	if e.Kind == Counter {
 		return prometheus.CounterValue

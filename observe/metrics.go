@@ -15,10 +15,10 @@ import (
 	"github.com/hone-go/hone/workers"
 )
 
-// scrapers bounds the scrapes under way; one more is answered 503.
+// scrapers limits concurrent scrapes; one more is answered with 503.
 const scrapers = 4
 
-// metrics serves what Metrics lists from a registry of its own.
+// metrics serves the metrics that Metrics lists, from a registry of its own.
 func (a *Admin) metrics() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
@@ -29,24 +29,23 @@ func (a *Admin) metrics() http.Handler {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: scrapers})
 }
 
-// reading is everything that one scrape has read, each source once.
+// reading is one scrape's data: every source is read once.
 type reading struct {
 	info    Info
 	server  engine.Stats
-	sent    uint64       // see Admin.read
-	http    *http1.Stats // nil: a server of something else
+	sent    uint64       // responses sent; see Admin.read
+	http    *http1.Stats // nil: not an HTTP server
 	latency *times       // nil: not timed
 	conns   map[string]conns.Stats
 	workers map[string]workers.Stats
 	moves   map[string]map[workers.Reason]uint64 // by pool
 	buffers map[string]pool.Stats
 	caches  map[string]Cache
-	host    *host // nil: this system does not say
+	host    *host // nil: not available on this system
 }
 
-// collector reads everything once for every scrape, and keeps nothing. The
-// number of its series is fixed by the Admin's fields: no label has a value that
-// a client chose.
+// collector reads everything once per scrape and keeps nothing. The number of its series is
+// fixed by the Admin's fields: no label has a value that a client chose.
 type collector struct {
 	admin   *Admin
 	entries []entry
@@ -81,7 +80,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		}
 		e.read(r, func(v float64, labels ...string) {
 			for i := range labels {
-				labels[i] = strings.ToValidUTF8(labels[i], "\uFFFD") // all that Prometheus can carry
+				labels[i] = strings.ToValidUTF8(labels[i], "\uFFFD") // Prometheus accepts only valid UTF-8
 			}
 			to <- prometheus.MustNewConstMetric(desc, e.valueType(), v, labels...)
 		})

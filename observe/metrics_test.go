@@ -27,7 +27,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// sets says where each reason belongs: a new one must be thought about here.
+// sets assigns each reason to a group: decide here for a new one.
 var sets = map[string]string{
 	"peer_closed":          "hone_connections_ended_total",
 	"peer_reset":           "hone_connections_ended_total",
@@ -96,7 +96,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestReasonsOfAProtocolsOwn: they are rejections by their own names.
+// TestReasonsOfAProtocolsOwn checks that a protocol's own reasons are rejections under their names.
 func TestReasonsOfAProtocolsOwn(t *testing.T) {
 	st := engine.Stats{}
 	st.Own[0], st.Own[1] = engine.OwnEnded{Name: "banned", Count: 7}, engine.OwnEnded{Name: "out_of_credit"}
@@ -183,23 +183,23 @@ func TestStatsAreReadOnceAScrape(t *testing.T) {
 	reads := 0
 	s := start(t, &observe.Admin{Stats: func() engine.Stats { reads++; return engine.Stats{} }})
 	if reads != 0 {
-		t.Errorf("read %d times before anybody asked", reads)
+		t.Errorf("read %d times before the first scrape", reads)
 	}
 	for i, path := range []string{"/metrics", "/metrics", "/stats"} {
 		s.want(200, path)
 		if reads != i+1 {
-			t.Errorf("read %d times by %d scrapes", reads, i+1)
+			t.Errorf("read %d times in %d scrapes", reads, i+1)
 		}
 	}
 	s.want(200, "/healthz")
 	s.want(200, "/debug/pprof/")
 	if reads != 3 {
-		t.Error("read by who does not need it")
+		t.Error("read by an endpoint that does not need it")
 	}
 }
 
-// TestResponsesNeverFall reads counters in the moment when a promise is counted
-// and its request is not yet.
+// TestResponsesNeverFall reads the counters between the moment when a promise is counted and the
+// moment when its request is.
 func TestResponsesNeverFall(t *testing.T) {
 	var now engine.Stats
 	a := &observe.Admin{Stats: func() engine.Stats { return now }}
@@ -231,9 +231,9 @@ func TestLint(t *testing.T) {
 func TestPromtool(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil && os.Getenv("HONE_TEST_ALL") == "1" {
-		t.Fatal("promtool is not here: make deps installs what it can of the tools that tests need")
+		t.Fatal("promtool is not installed: make deps installs what it can of the tools that tests need")
 	} else if err != nil {
-		t.Skip("promtool is not here: make deps installs what it can of the tools that tests need")
+		t.Skip("promtool is not installed: make deps installs what it can of the tools that tests need")
 	}
 	src := newSources(t)
 	a := src.admin()
@@ -247,10 +247,9 @@ func TestPromtool(t *testing.T) {
 	}
 }
 
-// TestOddClients has a hundred thousand clients ask the admin side, each from an
-// address of its own, under some name, for a path that nobody offers; and as
-// many requests to the service, from clients whose addresses a proxy invents. No
-// series is there afterwards that was not before.
+// TestOddClients sends a hundred thousand requests to the admin side, each from a different
+// address, under some host name, for a path that does not exist; and as many to the service, from
+// client addresses that a proxy invents. No new series may appear.
 func TestOddClients(t *testing.T) {
 	countLeaks(t)
 	latency := &observe.Latency{Every: 1}
@@ -284,7 +283,7 @@ func TestOddClients(t *testing.T) {
 	}
 }
 
-// askForOddPaths asks an admin side.
+// askForOddPaths sends requests to an admin side.
 func askForOddPaths(t *testing.T, h http.Handler, random *rand.Rand) {
 	t.Helper()
 	template := at(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, "/")
@@ -311,8 +310,8 @@ func oddAddress(random *rand.Rand) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4(ip), uint16(1+random.IntN(65535)))
 }
 
-// askFromOddAddress asks a service behind a proxy: requests of random ids and
-// contents, and then, of some clients, bytes that are not a request.
+// askFromOddAddress sends requests to a service behind a proxy: requests with random ids and
+// contents, and then, for some clients, bytes that are not a request.
 func askFromOddAddress(t *testing.T, addr string, random *rand.Rand, requests int) {
 	t.Helper()
 	nc := (&wires{}).dial(t, addr)
@@ -334,8 +333,7 @@ func askFromOddAddress(t *testing.T, addr string, random *rand.Rand, requests in
 	}
 }
 
-// oddPath is a path with nothing behind it, made of what paths are made of and
-// of what they are not.
+// oddPath returns a path that does not exist, made of valid and invalid parts.
 func oddPath(random *rand.Rand) string {
 	parts := []string{"metrics", "stats", "debug", "pprof", "..", ".", "/", "%2e", "%00", "\x00", "\\", "\xff", "é", "\u202e", "\r\n", "=", "&", "{", `"`, "0", "x"}
 	var b strings.Builder

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestModuleStaysSmall holds go.mod to what the admin side needs, tests included:
-// whoever embeds it gets these modules and no part of the command's.
+// TestModuleStaysSmall limits go.mod to what the admin side needs, tests included: a program that
+// embeds it gets these modules, and none of the command's.
 func TestModuleStaysSmall(t *testing.T) {
 	var mod struct {
 		Require []struct {
@@ -36,10 +36,10 @@ func TestModuleStaysSmall(t *testing.T) {
 		}
 	}
 	if want := []string{"github.com/hone-go/hone", "github.com/prometheus/client_golang", "github.com/prometheus/procfs"}; !slices.Equal(direct, want) {
-		t.Errorf("go.mod requires %v, want %v; what needs more belongs into tool/", direct, want)
+		t.Errorf("go.mod requires %v, want %v; code that needs more belongs in tool/", direct, want)
 	}
 	list := exec.Command("go", "list", "-deps", "-test", "-f", "{{with .Module}}{{.Path}}{{end}}", ".")
-	list.Env = append(os.Environ(), "GOWORK=off") // go.mod by itself has to do
+	list.Env = append(os.Environ(), "GOWORK=off") // go.mod must be sufficient by itself
 	out, err = list.CombinedOutput()
 	if err != nil {
 		t.Fatalf("without go.work: %v\n%s", err, out)
@@ -51,9 +51,8 @@ func TestModuleStaysSmall(t *testing.T) {
 	}
 }
 
-// TestOutsideProgram builds examples/embed in a folder outside the repository, with an
-// empty go.sum and without a network, and compares what it has to download with what
-// client_golang and procfs alone need.
+// TestOutsideProgram builds examples/embed outside the repository, with an empty go.sum and without
+// a network, and compares what it must download with what client_golang and procfs alone need.
 func TestOutsideProgram(t *testing.T) {
 	source, err := os.ReadFile(filepath.Join("..", "examples", "embed", "main.go"))
 	if err != nil {
@@ -64,9 +63,9 @@ func TestOutsideProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	mine, sums := outside(t, string(source), "")
-	var require strings.Builder // without observe's go.mod nobody says which versions
+	var require strings.Builder // without observe's go.mod, the versions must be named here
 	for line := range strings.Lines(string(own)) {
-		for _, module := range []string{"github.com/prometheus/client_golang", "github.com/prometheus/procfs", "golang.org/x/sys"} { // procfs needs the last too
+		for _, module := range []string{"github.com/prometheus/client_golang", "github.com/prometheus/procfs", "golang.org/x/sys"} { // procfs needs the last one too
 			if version, found := strings.CutPrefix(line, "\t"+module+" "); found {
 				fmt.Fprintf(&require, "require %s %s\n", module, strings.TrimSuffix(strings.TrimSpace(version), " // indirect"))
 			}
@@ -83,9 +82,9 @@ import (
 func main() {}
 `, require.String())
 	if len(alone) < 5 || fewest < 20 {
-		t.Fatalf("client_golang and procfs alone need %v and %d sums: the test looks at the wrong thing", alone, fewest)
+		t.Fatalf("client_golang and procfs alone need %v and %d sums: the test checks the wrong thing", alone, fewest)
 	}
-	library, err := os.ReadFile(filepath.Join("..", "go.sum")) // x/sys, and what its tests use
+	library, err := os.ReadFile(filepath.Join("..", "go.sum")) // x/sys, and what its tests need
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,8 +99,8 @@ func main() {}
 	t.Logf("%d lines of go.sum, %d without the library and observe; modules %v", sums, fewest, mine)
 }
 
-// outside builds a program in a folder of its own. It returns the modules that its go.sum
-// names, and how many lines that has.
+// outside builds a program in a folder of its own. It returns the modules that its go.sum names, and
+// the number of lines in it.
 func outside(t *testing.T, source, require string) (modules []string, sums int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -119,13 +118,13 @@ func outside(t *testing.T, source, require string) (modules []string, sums int) 
 	for _, args := range [][]string{{"mod", "tidy"}, {"build", "-o", os.DevNull, "."}} {
 		command := exec.Command("go", args...)
 		command.Dir = dir
-		// The sums that the cache has are those of the repository's own go.sum.
+		// The sums in the cache are those of the repository's own go.sum.
 		command.Env = append(os.Environ(), "GOWORK=off", "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=")
 		out, err := command.CombinedOutput()
 		switch {
 		case err == nil:
 		case args[0] == "mod" && strings.Contains(string(out), "GOPROXY=off") && os.Getenv("HONE_TEST_ALL") != "1":
-			t.Skipf("modules that go mod tidy looks at are not in the cache: make deps downloads them\n%s", out)
+			t.Skipf("modules that go mod tidy needs are not in the cache: make deps downloads them\n%s", out)
 		default:
 			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 		}

@@ -8,57 +8,58 @@
 //	}
 //	go admin.Serve(ln)
 //
-// Everything is read when it is asked for, so a server that nobody looks at
-// pays nothing. There is one mux, which is not http.DefaultServeMux.
+// Everything is read on demand, so a server that nobody observes pays nothing. The mux is
+// separate from http.DefaultServeMux.
 //
-//	/              what there is, as a page of links
+//	/              a page of links
 //	/healthz       200 ok, or 503 draining
 //	/metrics       for Prometheus
 //	/stats         a Snapshot, as JSON
 //	/debug/pprof/  profiles: cpu (profile), trace, and all of runtime/pprof
-//	/live/         the page, where there is one
+//	/live/         the live page, if Admin.Page is set
 //
-// # Who may ask
+// # Access control
 //
-// Only GET and HEAD do anything, except for POST /live/capture from the page itself.
-// A request must name the server by localhost, by a loopback address, by the address
-// or name listened on, or by one of Admin.Hosts. That stops DNS rebinding.
+// Only GET and HEAD are allowed, except for POST /live/capture from the page itself. A request
+// must name the server by localhost, by a loopback address, by the address or name listened
+// on, or by one of Admin.Hosts. That stops DNS rebinding.
 //
 //   - /healthz is open to everybody who can connect, and so are /metrics and /stats,
 //     except through a proxy.
-//   - All else is open too while Token is empty, but then Listen and Serve
-//     accept nothing but loopback addresses and unix sockets, and a Handler
-//     mounted elsewhere serves it to no other connections.
-//   - With a Token, all else needs it, on every listener.
-//   - Under one of Admin.Hosts all else needs the Token as well, so that the name of
-//     a proxy on this machine opens nothing.
-//   - What came through a proxy does not count as local: it needs the Token, for
-//     everything but /healthz. A request did when it has a header that proxies add
-//     (Forwarded, Via, X-Forwarded-…, X-Real-IP and the like), or speaks HTTP/1.0.
-//     A proxy that adds nothing (HAProxy without "option forwardfor", TCP forwarding)
-//     cannot be told from a local client: set a Token before one can reach this.
+//   - While Token is empty, everything else is open too, but Listen and Serve then accept
+//     only loopback addresses and unix sockets, and a Handler mounted elsewhere serves it
+//     only to connections over these.
+//   - With a Token, everything else requires it, on every listener.
+//   - Under one of Admin.Hosts, everything else always requires the Token, so that the host
+//     name of a proxy on this machine opens nothing.
+//   - A request that came through a proxy does not count as local: it requires the Token for
+//     everything but /healthz. A request counts as proxied if it has a header that proxies add
+//     (Forwarded, Via, X-Forwarded-…, X-Real-IP and the like), or speaks HTTP/1.0. A proxy
+//     that adds nothing (HAProxy without "option forwardfor", TCP forwarding) cannot be told
+//     from a local client: set a Token before such a proxy can reach this.
 //
-// The token travels as "Authorization: Bearer TOKEN", or as the password that a
-// browser asks its user for, whatever the user's name. In the URL it is refused:
-// URLs end up in logs, histories and Referer headers. Off this machine it
-// travels in clear, unless Serve is given a TLS listener.
+// A client sends the token as "Authorization: Bearer TOKEN", or as the password that a browser
+// asks its user for, with any user name. A token in the URL is refused: URLs end up in logs,
+// histories and Referer headers. Between machines the token is not encrypted, unless Serve is
+// given a TLS listener.
 //
-// # The counters
+// # Counters
 //
-// The JSON of /stats and the server's metrics are the same counters: JSON leaves
-// out the prefix hone_ and the suffix _total. Metrics lists all that /metrics
-// may answer: HTTP, handlers' times, pools and caches when their fields of Admin are
-// filled, the Go runtime, the process, and the host on Linux. The reasons are engine's, a closed set,
-// all there from the start, and each belongs to one of two:
+// The JSON of /stats and the server's metrics are the same counters: JSON leaves out the
+// prefix hone_ and the suffix _total. Metrics lists everything that /metrics may return: HTTP,
+// handler times, pools and caches if their fields of Admin are set, the Go runtime, the
+// process, and the host on Linux. The reasons are engine's, a closed set. All of them are
+// there from the start, and each belongs to one of two groups:
 //
-//   - rejected: the server said no, to a connection or to what came on it,
-//     because of one of engine.Limits or because it broke the protocol;
-//   - connections_ended: nobody broke a rule: peer_closed, peer_reset,
-//     closed_here, panicked, shutting_down, forced.
+//   - rejected: the server refused a connection or what arrived on it, because of one of
+//     engine.Limits or a protocol violation;
+//   - connections_ended: no rule was violated: peer_closed, peer_reset, closed_here,
+//     panicked, shutting_down, forced.
 //
-// The two together are all connections that ended or were never let in.
-// responses_sent counts the requests that are owed no reply any more. Where a
-// handler promised its reply for later and the connection ended first, that is
+// The two together are all connections that ended or were never accepted. responses_sent
+// counts the requests that are no longer owed a reply. If a handler promised its reply for
+// later and the connection ended first, that is one too many: an engine does not count the
+// promises that it could not keep.
 // one too many: an engine does not count the promises that it could not keep.
 package observe
 
@@ -83,53 +84,52 @@ import (
 	"github.com/hone-go/hone/pool"
 )
 
-// ErrNoToken is the error, wrapped, of Listen and Serve for an address that
-// other machines can reach when Admin.Token does not protect it.
+// ErrNoToken is wrapped by the errors of Listen and Serve for an address that other machines
+// can reach while no Admin.Token protects it.
 var ErrNoToken = errors.New("other machines can reach this address and no token of 16 characters or more protects it; " +
 	"listen on 127.0.0.1:PORT or unix:PATH, or set a token")
 
-// Admin is what an operator sees of a running server. Fill the fields, call
-// Handler, or Listen and Serve; do not change them afterwards. The zero value
-// of every field but Stats is a working default.
+// Admin is the admin side of a running server. Fill in the fields, then call Handler, or Listen
+// and Serve; do not change the fields afterwards. The zero value of every field but Stats is a
+// working default.
 type Admin struct {
-	// Stats is the server's. Required, except with HTTP. It is called once for every scrape.
+	// Stats is the server's method. Required unless HTTP is set. It is called once per scrape.
 	Stats func() engine.Stats
-	// HTTP is the Stats of an http1.Server; Stats may be left out then. Zero: the server
-	// is of another kind.
+	// HTTP is the Stats method of an http1.Server; Stats may then be left out. Zero: the
+	// server is of another kind.
 	HTTP func() http1.Stats
-	// Ready says whether /healthz answers 200; give it false when a drain
-	// begins. Zero: always ready.
+	// Ready reports whether /healthz answers 200; return false once a drain has begun. Zero:
+	// always ready.
 	Ready func() bool
-	// Token opens what is not open to everybody: see the package. Zero: nothing
-	// needs a token, and only this machine is served.
+	// Token protects everything that is not open to everybody: see the package. Zero: no
+	// token is needed, and only this machine is served.
 	Token string
-	// Hosts are names, without ports, under which requests may come beside
-	// localhost, loopback addresses and the address bound. Under them, /healthz,
-	// /metrics and /stats are open, and all else needs the Token. Zero: none.
+	// Hosts are names, without ports, that requests may use in addition to localhost,
+	// loopback addresses and the address bound. Under them, /healthz, /metrics and /stats are
+	// open, and everything else requires the Token. Zero: none.
 	Hosts []string
-	// Info is what the server does not know of itself. Zero: empty labels.
+	// Info describes what the server does not know about itself. Zero: empty labels.
 	Info Info
-	// Latency has timed the server's handlers. Zero: nobody times them.
+	// Latency times the server's handlers. Zero: handlers are not timed.
 	Latency *Latency
-	// Conns, Workers, Buffers and Caches are what else is to be seen, each under
-	// the name that becomes its label, at most 20 of a kind: the Stats of a
-	// conns.Pool, a workers.Pool or Func, the Stats of a pool.Buffers, a cache.
-	// Each is read once for every scrape. Zero: none.
+	// Conns, Workers, Buffers and Caches are further sources, each under the name that becomes
+	// its label, at most 20 of a kind: the Stats of a conns.Pool, a workers.Pool or Func, the
+	// Stats of a pool.Buffers, a cache. Each is read once per scrape. Zero: none.
 	Conns   map[string]func() conns.Stats
 	Workers map[string]WorkerPool
 	Buffers map[string]func() pool.Stats
 	Caches  map[string]func() Cache
-	// Page is what to serve below /live/, with that taken from the paths: a
-	// page.Page's Handler. Only live/capture takes POST. Zero: nothing.
+	// Page is served below /live/, with that prefix removed from the path: the Handler of a
+	// page.Page. Only live/capture accepts POST. Zero: nothing.
 	Page http.Handler
-	// Logger hears of what goes wrong with connections. Zero: silence.
+	// Logger logs connection errors. Zero: no log.
 	Logger *slog.Logger
 
 	once     sync.Once
 	began    time.Time
 	handler  http.Handler
 	server   http.Server
-	closing  chan struct{} // closed by Shutdown: captures end early
+	closing  chan struct{} // closed by Shutdown, to end captures early
 	closed   sync.Once
 	captures captures
 	answered answered
@@ -139,10 +139,10 @@ type Admin struct {
 	guard Guard
 }
 
-// livePath is where Admin.Page is.
+// livePath is the path of Admin.Page.
 const livePath = "/live/"
 
-// Info describes a server with constants: they are labels of a metric.
+// Info describes a server. The fields are constant labels of a metric.
 type Info struct {
 	Service string `json:"service"`
 	Dialect string `json:"dialect"`
@@ -150,8 +150,8 @@ type Info struct {
 }
 
 const (
-	readTime  = 10 * time.Second // for a request
-	writeTime = 15 * time.Second // for a response, beyond what it takes to record
+	readTime  = 10 * time.Second // to read a request
+	writeTime = 15 * time.Second // to write a response, beyond the time of a recording
 	idleTime  = time.Minute
 	headBytes = 16 << 10
 )
@@ -182,7 +182,7 @@ func (a *Admin) init() {
 	})
 }
 
-// initServer prepares the server of Serve: every wait in it has an end.
+// initServer prepares the server of Serve: every wait in it has a timeout.
 func (a *Admin) initServer() {
 	complaints := log.New(io.Discard, "", 0)
 	if a.Logger != nil {
@@ -190,7 +190,7 @@ func (a *Admin) initServer() {
 	}
 	a.server = http.Server{
 		Handler:                      a.handler,
-		DisableGeneralOptionsHandler: true, // guard answers OPTIONS * as well
+		DisableGeneralOptionsHandler: true, // the guard answers OPTIONS * too
 		ReadHeaderTimeout:            readTime,
 		ReadTimeout:                  readTime,
 		WriteTimeout:                 writeTime,
@@ -201,19 +201,19 @@ func (a *Admin) initServer() {
 	a.server.RegisterOnShutdown(func() { a.closed.Do(func() { close(a.closing) }) })
 }
 
-// Handler serves everything, for a server that is there already. What it
-// allows depends on the connection: see the package.
+// Handler returns a handler for everything, to mount on an existing server. What it allows
+// depends on the connection: see the package.
 func (a *Admin) Handler() http.Handler {
 	a.init()
 	return a.handler
 }
 
-// Listen listens on addr, HOST:PORT or unix:PATH. An address that other
-// machines can reach is refused with ErrNoToken unless there is a Token. A
-// socket file belongs to this user alone (mode 0600).
+// Listen listens on addr, HOST:PORT or unix:PATH. Without a Token it refuses an address that
+// other machines can reach with ErrNoToken. A socket file is accessible to this user only
+// (mode 0600).
 func (a *Admin) Listen(addr string) (net.Listener, error) { return a.gate().Listen(addr) }
 
-// gate is the guard of what the Admin serves.
+// gate returns the Admin's guard.
 func (a *Admin) gate() *Guard {
 	a.gated.Do(func() {
 		a.guard.Token, a.guard.Hosts, a.guard.free = a.Token, a.Hosts, open
@@ -222,14 +222,14 @@ func (a *Admin) gate() *Guard {
 	return &a.guard
 }
 
-// listenUnix makes a socket file that nobody else may use.
+// listenUnix creates a socket file that only this user may use.
 func listenUnix(path string) (net.Listener, error) {
 	if path == "" || path[0] == '@' {
 		return nil, fmt.Errorf("observe: unix:%s is not a file, so no permissions would protect it; use unix:PATH", path)
 	}
 	ln, err := sys.ListenUnix(path, 0o600)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("observe: %s is there already; remove it if no process serves it any more: %w", path, err)
+		return nil, fmt.Errorf("observe: %s already exists; remove it if no process serves it any more: %w", path, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("observe: %w", err)
@@ -237,9 +237,8 @@ func listenUnix(path string) (net.Listener, error) {
 	return ln, nil
 }
 
-// Serve serves ln until Shutdown, and then returns http.ErrServerClosed; ln is
-// closed in every case. It refuses what Listen refuses. It may be called for
-// several listeners at once.
+// Serve serves ln until Shutdown, and then returns http.ErrServerClosed. It always closes ln.
+// It refuses what Listen refuses. It may be called for several listeners at the same time.
 func (a *Admin) Serve(ln net.Listener) error {
 	a.init()
 	if err := a.gate().MayServe(ln.Addr()); err != nil {
@@ -249,8 +248,8 @@ func (a *Admin) Serve(ln net.Listener) error {
 	return a.server.Serve(ln)
 }
 
-// Shutdown stops listening, ends captures early and waits for the answers
-// under way. When ctx ends first, the connections that are left are cut off.
+// Shutdown stops listening, ends captures early and waits for responses in progress. If ctx
+// ends first, it closes the remaining connections.
 func (a *Admin) Shutdown(ctx context.Context) error {
 	a.init()
 	err := a.server.Shutdown(ctx)
@@ -261,7 +260,7 @@ func (a *Admin) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// serveHealth answers whether the server wants more connections.
+// serveHealth reports whether the server wants more connections.
 func (a *Admin) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	text(w)
 	if a.Ready != nil && !a.Ready() {

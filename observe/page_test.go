@@ -8,8 +8,8 @@ import (
 	"github.com/hone-go/hone/observe"
 )
 
-// TestPage mounts a page below /live/, behind the same guard as profiles; only its
-// capture takes POST.
+// TestPage mounts a page below /live/, behind the same guard as profiles; only its capture accepts
+// POST.
 func TestPage(t *testing.T) {
 	path := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Method, " ", r.URL.Path) })
 	for _, c := range []struct {

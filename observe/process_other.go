@@ -4,5 +4,5 @@ package observe
 
 import "time"
 
-// processCPU is not known here.
+// processCPU is not implemented on this system.
 func processCPU() (time.Duration, bool) { return 0, false }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processCPU is what this process has used, user and system, since its start.
+// processCPU returns the CPU time of this process since its start, user and system.
 func processCPU() (time.Duration, bool) {
 	var used syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) != nil {

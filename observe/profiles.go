@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// longest is how long a client may make the process record itself.
+// longest is the longest recording that a client may ask for.
 const longest = 60 * time.Second
 
-// captures are the profiles being taken, by name: one of each at a time.
+// captures are the profiles in progress, by name: one of each at a time.
 type captures struct {
 	mu    sync.Mutex
 	taken map[string]bool
@@ -40,17 +40,16 @@ func (c *captures) end(name string) {
 	delete(c.taken, name)
 }
 
-// recorder is a profile that takes time.
+// recorder is a profile that is recorded over some time.
 type recorder struct {
 	usual time.Duration
 	start func(io.Writer) error
 	stop  func()
 }
 
-// serveProfile serves what net/http/pprof would, without it: importing that
-// package puts profiles on http.DefaultServeMux for the whole process. It has
-// no cmdline, which may show secrets, and no symbol, which Go's profiles do not
-// need.
+// serveProfile replaces net/http/pprof: importing that package registers profiles on
+// http.DefaultServeMux for the whole process. It leaves out cmdline, which may contain
+// secrets, and symbol, which Go's profiles do not need.
 func (a *Admin) serveProfile(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	known := pprof.Lookup(name)
@@ -60,7 +59,7 @@ func (a *Admin) serveProfile(w http.ResponseWriter, r *http.Request) {
 	case name != "profile" && name != "trace" && known == nil:
 		http.NotFound(w, r)
 	case !a.captures.begin(name):
-		http.Error(w, "somebody is taking this profile already; try again when theirs is done", http.StatusConflict)
+		http.Error(w, "this profile is already being taken; try again when it is done", http.StatusConflict)
 	default:
 		defer a.captures.end(name)
 		switch name {
@@ -74,14 +73,14 @@ func (a *Admin) serveProfile(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// record records for as long as r says, or until the client leaves or the
-// Admin shuts down; what there is then is a whole profile all the same.
+// record records for the time that r asks for, or until the client disconnects or the Admin
+// shuts down. The result is a valid profile in every case.
 func (a *Admin) record(w http.ResponseWriter, r *http.Request, name string, rec recorder) {
 	length := rec.usual
 	if r.URL.Query().Has("seconds") {
 		seconds, err := strconv.ParseFloat(r.FormValue("seconds"), 64)
 		if err != nil || !(seconds > 0 && seconds <= longest.Seconds()) {
-			http.Error(w, fmt.Sprintf("seconds must be a number over 0 and at most %v", longest.Seconds()), http.StatusBadRequest)
+			http.Error(w, fmt.Sprintf("seconds must be greater than 0 and at most %v", longest.Seconds()), http.StatusBadRequest)
 			return
 		}
 		length = time.Duration(seconds * float64(time.Second))
@@ -90,11 +89,11 @@ func (a *Admin) record(w http.ResponseWriter, r *http.Request, name string, rec 
 	if r.Method == http.MethodHead {
 		return
 	}
-	// Where deadlines cannot be set, there are none to extend.
+	// If the writer has no deadlines, none needs extending.
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(length + writeTime))
 	if err := rec.start(w); err != nil {
 		w.Header().Del("Content-Disposition")
-		http.Error(w, "the process is recording itself already: "+err.Error(), http.StatusConflict)
+		http.Error(w, "the process is already being recorded: "+err.Error(), http.StatusConflict)
 		return
 	}
 	defer rec.stop()
@@ -107,13 +106,13 @@ func (a *Admin) record(w http.ResponseWriter, r *http.Request, name string, rec 
 	}
 }
 
-// writeProfile writes one that the runtime keeps all the time.
+// writeProfile writes a profile that the runtime maintains all the time.
 func writeProfile(w http.ResponseWriter, r *http.Request, p *pprof.Profile) {
 	query := r.URL.Query()
 	debug, err := strconv.Atoi(query.Get("debug"))
 	switch {
 	case query.Has("seconds"):
-		http.Error(w, "this profile is a sum since the start; fetch it twice and subtract: go tool pprof -diff_base BEFORE AFTER", http.StatusBadRequest)
+		http.Error(w, "this profile is cumulative since the start; fetch it twice and take the difference: go tool pprof -diff_base BEFORE AFTER", http.StatusBadRequest)
 		return
 	case query.Has("debug") && (err != nil || debug < 0 || debug > 2):
 		http.Error(w, "debug must be 0, 1 or 2", http.StatusBadRequest)
@@ -129,7 +128,7 @@ func writeProfile(w http.ResponseWriter, r *http.Request, p *pprof.Profile) {
 	if p.Name() == "heap" && query.Get("gc") == "1" {
 		runtime.GC()
 	}
-	p.WriteTo(w, debug) // an error is a client that has left
+	p.WriteTo(w, debug) // it fails only if the client has disconnected
 }
 
 func attachment(w http.ResponseWriter, name string) {

@@ -15,8 +15,7 @@ import (
 	"github.com/hone-go/hone/observe"
 )
 
-// isProfile reports whether b is a whole gzip stream with something in it, as
-// profiles are.
+// isProfile reports whether b is a complete, non-empty gzip stream, as profiles are.
 func isProfile(b string) bool {
 	r, err := gzip.NewReader(strings.NewReader(b))
 	if err != nil {
@@ -36,7 +35,7 @@ func TestProfiles(t *testing.T) {
 			t.Errorf("the list does not mention %s", p.Name())
 		}
 		if a := s.want(200, "/debug/pprof/"+p.Name()); !isProfile(a.body) {
-			t.Errorf("%s is no profile: %.40q", p.Name(), a.body)
+			t.Errorf("%s is not a profile: %.40q", p.Name(), a.body)
 		} else if got := a.header.Get("Content-Disposition"); got != `attachment; filename="`+p.Name()+`"` {
 			t.Errorf("Content-Disposition %s", got)
 		}
@@ -48,13 +47,13 @@ func TestProfiles(t *testing.T) {
 		t.Errorf("no stacks in %.60q", a.body)
 	}
 	if a := s.want(200, "/debug/pprof/profile?seconds=0.05"); !isProfile(a.body) {
-		t.Errorf("the CPU profile is none: %.40q", a.body)
+		t.Errorf("not a CPU profile: %.40q", a.body)
 	}
 	if a := s.want(200, "/debug/pprof/trace?seconds=0.05"); !isTrace(a.body) {
-		t.Errorf("the trace is none: %.40q", a.body)
+		t.Errorf("not a trace: %.40q", a.body)
 	}
 	if a := s.want(200, "/debug/pprof/trace"); !isTrace(a.body) {
-		t.Errorf("the trace of usual length is none: %.40q", a.body)
+		t.Errorf("the trace of default length is not a trace: %.40q", a.body)
 	}
 }
 
@@ -81,7 +80,7 @@ func TestProfilesRefuseNonsense(t *testing.T) {
 	}
 }
 
-// begin asks for a long capture and returns when it is under way.
+// begin starts a long capture and returns once it is in progress.
 func (s *site) begin(ctx context.Context, name string) <-chan answer {
 	s.t.Helper()
 	got := make(chan answer, 1)
@@ -104,7 +103,7 @@ func TestOneCaptureAtATime(t *testing.T) {
 			if a := s.want(409, "/debug/pprof/"+name+"?seconds=1"); !strings.Contains(a.body, "try again") {
 				t.Errorf("%q", a.body)
 			}
-			s.want(200, "/debug/pprof/heap") // another profile is another matter
+			s.want(200, "/debug/pprof/heap") // a different profile is allowed
 			leave()
 			receive(t, "the client has left", got)
 			eventually(t, "a client that left ends its capture", func() bool { return !s.admin.Taking(name) })
@@ -139,11 +138,11 @@ func TestShutdownEndsCaptures(t *testing.T) {
 	if a := receive(t, "a trace", events); a.status != 200 || !isTrace(a.body) {
 		t.Errorf("the trace until Shutdown: %d %.40q", a.status, a.body)
 	}
-	s.shutdown() // twice is no more than once
+	s.shutdown() // a second call has no effect
 }
 
-// TestCaptureOutlastsWriteTime has a server whose responses may take less time
-// than the capture: its length comes on top.
+// TestCaptureOutlastsWriteTime takes a capture that is longer than the write timeout, which is
+// extended by the capture's length.
 func TestCaptureOutlastsWriteTime(t *testing.T) {
 	a := &observe.Admin{Stats: nothing}
 	a.SetWriteTime(50 * time.Millisecond)
@@ -176,10 +175,10 @@ func TestShutdownOutOfPatience(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := a.Shutdown(ctx); err == nil {
-		t.Error("Shutdown returned nil with an answer under way and no time left")
+		t.Error("Shutdown returned nil with a response in progress and no time left")
 	}
 	if err := receive(t, "the client is cut off", asked); err == nil {
-		t.Error("the connection was not cut off")
+		t.Error("the connection was not closed")
 	}
 	close(block)
 	if err := receive(t, "Serve returns", served); err != http.ErrServerClosed {

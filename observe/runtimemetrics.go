@@ -8,9 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// runtimeChosen are the figures of package runtime/metrics that the Go collector
-// adds to its own few. Its imitation of runtime.MemStats is off: the same
-// figures are here under the runtime's names.
+// runtimeChosen are the runtime/metrics that the Go collector adds to its few defaults. Its
+// emulation of runtime.MemStats is off: the same values are here under the runtime's names.
 var runtimeChosen = []string{
 	"/sched/latencies:seconds",
 	"/sched/goroutines/(running|runnable|waiting|not-in-go):goroutines",
@@ -30,7 +29,7 @@ func goCollector() prometheus.Collector {
 	)
 }
 
-// runtimeMetrics is what goCollector answers.
+// runtimeMetrics lists what goCollector collects.
 func runtimeMetrics() []Metric {
 	m := func(kind Kind, name, unit, panel, help string) Metric {
 		return Metric{Name: name, Kind: kind, Unit: unit, Help: help, Panel: "hone-process/" + panel}
@@ -39,45 +38,45 @@ func runtimeMetrics() []Metric {
 	info.Labels = []string{"version"}
 	return []Metric{
 		m(Gauge, "go_goroutines", "", "Goroutines", "Goroutines that exist now."),
-		m(Gauge, "go_sched_goroutines_running_goroutines", "", "Goroutine states", "Goroutines that have a processor now."),
-		m(Gauge, "go_sched_goroutines_runnable_goroutines", "", "Goroutine states", "Goroutines that wait for a processor now."),
-		m(Gauge, "go_sched_goroutines_waiting_goroutines", "", "Goroutine states", "Goroutines that wait for something else now."),
+		m(Gauge, "go_sched_goroutines_running_goroutines", "", "Goroutine states", "Goroutines running on a CPU now."),
+		m(Gauge, "go_sched_goroutines_runnable_goroutines", "", "Goroutine states", "Goroutines ready to run and waiting for a CPU now."),
+		m(Gauge, "go_sched_goroutines_waiting_goroutines", "", "Goroutine states", "Goroutines waiting for anything else now."),
 		m(Gauge, "go_sched_goroutines_not_in_go_goroutines", "", "Goroutine states", "Goroutines in a system call or in C now."),
-		m(Gauge, "go_threads", "", "Goroutines", "Threads that the process has made."),
-		m(Gauge, "go_sched_gomaxprocs_threads", "", "Processor time", "GOMAXPROCS: most goroutines that run at once."),
-		m(Histogram, "go_sched_latencies_seconds", "seconds", "Wait for a processor", "Time that goroutines waited, ready, for a processor."),
-		m(Histogram, "go_sched_pauses_total_gc_seconds", "seconds", "Collection pauses", "Time that collections stopped everything for."),
-		m(Summary, "go_gc_duration_seconds", "seconds", "Collection pauses", "The same, as quantiles of the latest collections."),
-		m(Counter, "go_gc_cycles_total_gc_cycles_total", "", "Collections", "Collections that have ended."),
-		m(Gauge, "go_memstats_last_gc_time_seconds", "seconds", "Since the last collection", "When the latest collection ended, in Unix time."),
-		m(Counter, "go_cpu_classes_gc_total_cpu_seconds_total", "seconds", "Processor time", "Processor time that collections took; it moves when one ends."),
-		m(Counter, "go_sync_mutex_wait_total_seconds_total", "seconds", "Mutex waits", "Time that goroutines waited for a lock, all together."),
-		m(Counter, "go_gc_heap_allocs_bytes_total", "bytes", "Allocation", "Bytes allocated, freed since or not."),
-		m(Gauge, "go_gc_heap_live_bytes", "bytes", "Heap", "Heap that the latest collection left."),
-		m(Gauge, "go_gc_heap_goal_bytes", "bytes", "Heap", "Heap at which the next collection ends."),
-		m(Gauge, "go_memory_classes_heap_objects_bytes", "bytes", "Heap", "Heap that objects have now, dead ones included."),
+		m(Gauge, "go_threads", "", "Goroutines", "Threads that the process has created."),
+		m(Gauge, "go_sched_gomaxprocs_threads", "", "Processor time", "GOMAXPROCS: maximum number of goroutines running at once."),
+		m(Histogram, "go_sched_latencies_seconds", "seconds", "Wait for a processor", "Scheduler latency: time that goroutines were ready and waited for a CPU."),
+		m(Histogram, "go_sched_pauses_total_gc_seconds", "seconds", "Collection pauses", "GC pauses: time for which garbage collections stopped the world."),
+		m(Summary, "go_gc_duration_seconds", "seconds", "Collection pauses", "GC pauses, as quantiles of the latest garbage collections."),
+		m(Counter, "go_gc_cycles_total_gc_cycles_total", "", "Collections", "Garbage collections completed."),
+		m(Gauge, "go_memstats_last_gc_time_seconds", "seconds", "Since the last collection", "When the latest garbage collection ended, in Unix time."),
+		m(Counter, "go_cpu_classes_gc_total_cpu_seconds_total", "seconds", "Processor time", "CPU time of garbage collection; updated when one ends."),
+		m(Counter, "go_sync_mutex_wait_total_seconds_total", "seconds", "Mutex waits", "Total time that goroutines waited for locks."),
+		m(Counter, "go_gc_heap_allocs_bytes_total", "bytes", "Allocation", "Bytes allocated, including those freed since."),
+		m(Gauge, "go_gc_heap_live_bytes", "bytes", "Heap", "Live heap after the latest garbage collection."),
+		m(Gauge, "go_gc_heap_goal_bytes", "bytes", "Heap", "Heap size goal of the next garbage collection."),
+		m(Gauge, "go_memory_classes_heap_objects_bytes", "bytes", "Heap", "Heap in objects now, dead ones included."),
 		m(Gauge, "go_memory_classes_heap_stacks_bytes", "bytes", "Memory", "Memory of goroutines' stacks."),
-		m(Gauge, "go_memory_classes_heap_released_bytes", "bytes", "Memory", "Memory given back to the system."),
+		m(Gauge, "go_memory_classes_heap_released_bytes", "bytes", "Memory", "Memory returned to the operating system."),
 		m(Gauge, "go_memory_classes_total_bytes", "bytes", "Memory", "Memory that the Go runtime has mapped."),
-		m(Gauge, "go_gc_gogc_percent", "", "Built with", "GOGC: how far the heap may grow before the next collection."),
-		m(Gauge, "go_gc_gomemlimit_bytes", "bytes", "Built with", "GOMEMLIMIT; 9.22e18: none."),
+		m(Gauge, "go_gc_gogc_percent", "", "Built with", "GOGC: how far the heap may grow before the next garbage collection."),
+		m(Gauge, "go_gc_gomemlimit_bytes", "bytes", "Built with", "GOMEMLIMIT; 9.22e18 means none."),
 		info,
 	}
 }
 
-// processMetrics is what client_golang's process collector answers.
+// processMetrics lists what client_golang's process collector collects.
 func processMetrics() []Metric {
 	m := func(kind Kind, name, unit, panel, help string) Metric {
 		return Metric{Name: name, Kind: kind, Unit: unit, Help: help, From: "Linux", Panel: "hone-process/" + panel}
 	}
 	return []Metric{
-		m(Counter, "process_cpu_seconds_total", "seconds", "Processor time", "Processor time of the process, user and system."),
+		m(Counter, "process_cpu_seconds_total", "seconds", "Processor time", "CPU time of the process, user and system."),
 		m(Gauge, "process_resident_memory_bytes", "bytes", "Memory", "Resident memory of the process."),
 		m(Gauge, "process_virtual_memory_bytes", "bytes", "Address space", "Address space of the process."),
-		m(Gauge, "process_virtual_memory_max_bytes", "bytes", "Address space", "Most address space that the process may have."),
-		m(Gauge, "process_open_fds", "", "Descriptors", "Descriptors that are open now."),
-		m(Gauge, "process_max_fds", "", "Descriptors", "Most descriptors that the process may have open."),
-		m(Gauge, "process_start_time_seconds", "seconds", "Up since", "When the process began, in Unix time."),
+		m(Gauge, "process_virtual_memory_max_bytes", "bytes", "Address space", "Maximum address space of the process."),
+		m(Gauge, "process_open_fds", "", "Descriptors", "Open file descriptors now."),
+		m(Gauge, "process_max_fds", "", "Descriptors", "Maximum number of open file descriptors."),
+		m(Gauge, "process_start_time_seconds", "seconds", "Up since", "When the process started, in Unix time."),
 		m(Counter, "process_network_receive_bytes_total", "bytes", "Network", "Bytes received in the network namespace of the process."),
 		m(Counter, "process_network_transmit_bytes_total", "bytes", "Network", "Bytes sent in the network namespace of the process."),
 	}

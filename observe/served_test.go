@@ -37,7 +37,7 @@ func serve(t *testing.T, s *framed.Server) string {
 	return ln.Addr().String()
 }
 
-// does serves requests that say what is to be done with them.
+// does serves requests that say what to do with them.
 type does struct{ late sync.WaitGroup }
 
 func (d *does) Handle(c framed.Call, dst, req []byte) ([]byte, error) {
@@ -62,7 +62,7 @@ func (d *does) Handle(c framed.Call, dst, req []byte) ([]byte, error) {
 // wires counts what all clients together have written and read.
 type wires struct{ out, in atomic.Int64 }
 
-// counted is a connection whose bytes are counted.
+// counted is a connection that counts its bytes.
 type counted struct {
 	net.Conn
 	bytes *wires
@@ -93,12 +93,12 @@ func (w *wires) dial(t *testing.T, addr string) net.Conn {
 
 const (
 	clients = 8
-	rounds  = 150 // of each kind, a client
-	broken  = 3   // connections of each kind of misuse
+	rounds  = 150 // of each kind, per client
+	broken  = 3   // connections for each kind of misuse
 )
 
-// TestCountersAddUp drives every engine with clients that count for themselves,
-// scrapes all the while, and compares at the end: everything to the last byte.
+// TestCountersAddUp drives every engine with clients that keep counters of their own, scrapes at the
+// same time, and compares at the end: everything to the last byte.
 func TestCountersAddUp(t *testing.T) {
 	for _, e := range engine.All() {
 		t.Run(e.Name(), func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestCountersAddUp(t *testing.T) {
 	}
 }
 
-// drive has the clients ask for everything that leaves a connection alive.
+// drive sends every kind of request that leaves a connection open.
 func drive(t *testing.T, addr string, bytes *wires) {
 	t.Helper()
 	failed := make(chan error, clients)
@@ -135,7 +135,7 @@ func drive(t *testing.T, addr string, bytes *wires) {
 	}
 }
 
-// ask is one client: five kinds of request at once, and all of its pushes.
+// ask is one client: it sends five kinds of requests at once, and receives all of its pushes.
 func ask(nc net.Conn) error {
 	pushes := make(chan struct{}, rounds)
 	c := framed.NewClient(nc, framed.ClientOptions{OnDeliver: func(uint64, []byte) { pushes <- struct{}{} }})
@@ -171,9 +171,9 @@ func ask(nc net.Conn) error {
 	return nil
 }
 
-// misuse opens connections that end badly: by a panic, and by a frame that is
-// as large as the first letters of HTTP say. Of what follows such a frame only
-// some engines have read a part, so nothing follows.
+// misuse opens connections that end badly: with a panic, and with a frame whose length is the first
+// letters of HTTP. Nothing is sent after such a frame, because only some engines would have read
+// part of it.
 func misuse(t *testing.T, addr string, bytes *wires) {
 	t.Helper()
 	panics := wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("panic")})
@@ -186,7 +186,7 @@ func misuse(t *testing.T, addr string, bytes *wires) {
 	}
 }
 
-// refused sends something and reads all that comes until the end.
+// refused sends something and reads until the end.
 func refused(t *testing.T, nc net.Conn, send string) []byte {
 	t.Helper()
 	defer nc.Close()
@@ -198,7 +198,7 @@ func refused(t *testing.T, nc net.Conn, send string) []byte {
 	return answer
 }
 
-// TestPublicPort asks the port of the service for what the admin port has.
+// TestPublicPort requests the admin side's paths on the service's port.
 func TestPublicPort(t *testing.T) {
 	srv := &framed.Server{Handler: &does{}}
 	site := start(t, &observe.Admin{Stats: srv.Stats})
@@ -215,7 +215,7 @@ func TestPublicPort(t *testing.T) {
 	})
 }
 
-// watch scrapes until stop, and looks that no counter goes back.
+// watch scrapes until stop, and checks that no counter decreases.
 func watch(t *testing.T, s *site, stop <-chan struct{}) (scrapes int) {
 	before := series{}
 	for {
@@ -243,7 +243,7 @@ func watch(t *testing.T, s *site, stop <-chan struct{}) (scrapes int) {
 	}
 }
 
-// checkCounters looks at every counter of ours but those of the host.
+// checkCounters checks all of our counters, except those of the host.
 func checkCounters(t *testing.T, s *site, on string, bytes *wires) {
 	t.Helper()
 	want := series{
@@ -256,7 +256,7 @@ func checkCounters(t *testing.T, s *site, on string, bytes *wires) {
 		"hone_received_bytes_total":       float64(bytes.out.Load()),
 		"hone_sent_bytes_total":           float64(bytes.in.Load()),
 		"hone_panics_total":               broken,
-		"hone_hand_offs_total":            float64(s.admin.Stats().HandOffs), // how many is chance
+		"hone_hand_offs_total":            float64(s.admin.Stats().HandOffs), // their number depends on timing
 		"hone_output_waiting_bytes":       0,
 		"hone_output_memory_bytes":        0,
 		"hone_input_memory_bytes":         0,
@@ -279,7 +279,7 @@ func checkCounters(t *testing.T, s *site, on string, bytes *wires) {
 	want[sample("hone_rejected_total", "authentication_failed")] = 0
 	got := s.scrape()
 	for name, v := range got {
-		switch { // these are chance
+		switch { // these depend on timing
 		case strings.HasPrefix(name, "hone_host_"), strings.HasPrefix(name, "hone_connection_buffer"):
 			continue
 		case name == "hone_helpers":

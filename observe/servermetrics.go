@@ -6,8 +6,7 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// serverEntries are what a server counts, the three figures that one looks at
-// first before all others.
+// serverEntries are the server's metrics. The first three are the ones to look at first.
 func serverEntries() []entry {
 	one := func(kind Kind, name, unit, panel, help string, v func(r *reading) float64) entry {
 		return entry{
@@ -18,19 +17,19 @@ func serverEntries() []entry {
 	return []entry{
 		one(Gauge, "hone_connections", "", "Connections", "Connections open now.",
 			func(r *reading) float64 { return float64(r.server.Open) }),
-		limitEntry("hone_connections_limit", "", "Connections", "Most connections that may be open: the limit conns.",
+		limitEntry("hone_connections_limit", "", "Connections", "Maximum number of open connections: the limit conns.",
 			func(l *engine.Limits) int { return l.Conns }),
 		one(Counter, "hone_requests_received_total", "", "Requests received", "Requests given to handlers.",
 			func(r *reading) float64 { return float64(r.server.Requests) }),
 		one(Counter, "hone_responses_sent_total", "", "Responses sent",
-			"Requests that are owed no reply any more: answered, or their connection ended first.",
+			"Requests that are no longer owed a reply: answered, or their connection ended first.",
 			func(r *reading) float64 { return float64(r.sent) }),
-		one(Counter, "hone_connections_accepted_total", "", "Connections accepted and ended", "Connections that were served.",
+		one(Counter, "hone_connections_accepted_total", "", "Connections accepted and ended", "Connections accepted and served.",
 			func(r *reading) float64 { return float64(r.server.Accepted) }),
 		reasonEntry("hone_connections_ended_total", "Connections accepted and ended",
 			"Connections that ended without breaking a rule.", func(why engine.Reason) bool { return !rejection(why) }),
 		reasonEntry("hone_rejected_total", "Rejected",
-			"Connections refused or closed because of a limit or a broken protocol, or for a reason of the protocol's own.", rejection).
+			"Connections refused or closed because of a limit, a protocol violation or a protocol's own reason.", rejection).
 			also(func(r *reading, give func(float64, ...string)) {
 				for _, own := range r.server.Own {
 					if own.Name != "" {
@@ -44,48 +43,48 @@ func serverEntries() []entry {
 			func(r *reading) float64 { return float64(r.server.BytesIn) }),
 		one(Counter, "hone_sent_bytes_total", "bytes", "Bytes", "Bytes written to sockets.",
 			func(r *reading) float64 { return float64(r.server.BytesOut) }),
-		one(Gauge, "hone_output_waiting_bytes", "bytes", "Output waiting", "Output waiting for slow peers now.",
+		one(Gauge, "hone_output_waiting_bytes", "bytes", "Output waiting", "Output waiting for slow clients now.",
 			func(r *reading) float64 { return float64(r.server.Waiting) }),
-		one(Gauge, "hone_output_memory_bytes", "bytes", "Output memory", "Memory that the limit total-output bounds now: the buffers of waiting output, and what running requests are expected to add.",
+		one(Gauge, "hone_output_memory_bytes", "bytes", "Output memory", "Memory counted against the limit total-output now: buffers of unsent output, and what running requests are expected to add.",
 			func(r *reading) float64 { return float64(r.server.OutputMemory) }),
-		limitEntry("hone_output_memory_limit_bytes", "bytes", "Output memory", "Most memory that output may take: the limit total-output.",
+		limitEntry("hone_output_memory_limit_bytes", "bytes", "Output memory", "Maximum memory for output: the limit total-output.",
 			func(l *engine.Limits) int { return l.TotalOutput }),
-		one(Gauge, "hone_input_memory_bytes", "bytes", "Input memory", "Memory that the limit total-input bounds now: the buffers of unfinished messages and of requests sent ahead.",
+		one(Gauge, "hone_input_memory_bytes", "bytes", "Input memory", "Memory counted against the limit total-input now: buffers of incomplete messages and of pipelined requests.",
 			func(r *reading) float64 { return float64(r.server.InputMemory) }),
-		limitEntry("hone_input_memory_limit_bytes", "bytes", "Input memory", "Most memory that input may take: the limit total-input.",
+		limitEntry("hone_input_memory_limit_bytes", "bytes", "Input memory", "Maximum memory for input: the limit total-input.",
 			func(l *engine.Limits) int { return l.TotalInput }),
-		one(Gauge, "hone_connections_in_line", "", "Connections in line", "Connections whose requests wait for room in the limit total-output now.",
+		one(Gauge, "hone_connections_in_line", "", "Connections in line", "Connections whose requests wait now because the limit total-output is reached.",
 			func(r *reading) float64 { return float64(r.server.InLine) }),
-		one(Gauge, "hone_connections_paused", "", "Connections in line", "Connections that are not read because the limit total-in-flight is reached, now.",
+		one(Gauge, "hone_connections_paused", "", "Connections in line", "Connections that are not being read now because the limit total-in-flight is reached.",
 			func(r *reading) float64 { return float64(r.server.Paused) }),
-		one(Gauge, "hone_replies_owed", "", "Replies owed", "Replies promised for later and outstanding now.",
+		one(Gauge, "hone_replies_owed", "", "Replies owed", "Replies promised for later that are outstanding now.",
 			func(r *reading) float64 { return float64(r.server.Owed) }),
-		limitEntry("hone_replies_owed_limit", "", "Replies owed", "Most replies that may be owed before connections wait: the limit total-in-flight.",
+		limitEntry("hone_replies_owed_limit", "", "Replies owed", "Maximum number of replies owed before connections wait: the limit total-in-flight.",
 			func(l *engine.Limits) int { return l.TotalInFlight }),
-		one(Counter, "hone_late_responses_sent_total", "", "Late replies and pushes", "Replies that were promised for later and given.",
+		one(Counter, "hone_late_responses_sent_total", "", "Late replies and pushes", "Replies that were promised for later and have been sent.",
 			func(r *reading) float64 { return float64(r.server.Late) }),
-		one(Counter, "hone_pushes_sent_total", "", "Late replies and pushes", "Messages sent that nobody asked for.",
+		one(Counter, "hone_pushes_sent_total", "", "Late replies and pushes", "Messages sent without a request (server push).",
 			func(r *reading) float64 { return float64(r.server.Pushes) }),
-		one(Counter, "hone_hand_offs_total", "", "Hand-offs", "Times that an event loop went on without a handler that took long.",
+		one(Counter, "hone_hand_offs_total", "", "Hand-offs", "Times that an event loop went on without a slow handler.",
 			func(r *reading) float64 { return float64(r.server.HandOffs) }),
-		one(Gauge, "hone_helpers", "", "Helpers", "Goroutines beside the event loops now, for handlers that take long; idle ones included.",
+		one(Gauge, "hone_helpers", "", "Helpers", "Goroutines in addition to the event loops now, for slow handlers; idle ones included.",
 			func(r *reading) float64 { return float64(r.server.Helpers) }),
-		limitEntry("hone_helpers_limit", "", "Helpers", "Handlers that may run beside the event loops before others wait: the limit helpers.",
+		limitEntry("hone_helpers_limit", "", "Helpers", "Maximum number of handlers off the event loops before others wait: the limit helpers.",
 			func(l *engine.Limits) int { return l.Helpers }),
-		one(Counter, "hone_loop_sleeps_total", "", "Loop turns", "Times that event loops waited for something to do.",
+		one(Counter, "hone_loop_sleeps_total", "", "Loop turns", "Times that event loops blocked waiting for events.",
 			func(r *reading) float64 { return float64(r.server.Sleeps) }),
-		one(Counter, "hone_loop_turns_total", "", "Loop turns", "Times that event loops found something to do.",
+		one(Counter, "hone_loop_turns_total", "", "Loop turns", "Times that event loops woke up with events.",
 			func(r *reading) float64 { return float64(r.server.Turns) }),
-		one(Counter, "hone_loop_events_total", "", "Loop batches", "What event loops found to do: sockets that were ready, and what others had done to connections.",
+		one(Counter, "hone_loop_events_total", "", "Loop batches", "Events that event loops handled: ready sockets, and operations by other goroutines on connections.",
 			func(r *reading) float64 { return float64(r.server.Events) }),
-		one(Gauge, "hone_connection_buffers", "", "Connection buffers lent", "Buffers that connections have on loan now.",
+		one(Gauge, "hone_connection_buffers", "", "Connection buffers lent", "Buffers that connections hold now.",
 			func(r *reading) float64 { return float64(r.server.Buffers) }),
-		one(Gauge, "hone_connection_buffer_bytes", "bytes", "Connection buffers", "Memory of the buffers that connections have on loan now.",
+		one(Gauge, "hone_connection_buffer_bytes", "bytes", "Connection buffers", "Memory of the buffers that connections hold now.",
 			func(r *reading) float64 { return float64(r.server.Lent) }),
 		{
 			Metric: Metric{
 				Name: "hone_info", Kind: Gauge, Labels: []string{"engine", "service", "dialect", "version"},
-				Help: "What is running; always 1.", Panel: "hone-server/What runs",
+				Help: "The engine, service, dialect and version that run; always 1.", Panel: "hone-server/What runs",
 			},
 			read: func(r *reading, give func(float64, ...string)) {
 				give(1, r.server.Engine, r.info.Service, r.info.Dialect, r.info.Version)
@@ -94,8 +93,8 @@ func serverEntries() []entry {
 	}
 }
 
-// limitEntry is a limit in effect. One that is off has no value, so that no quotient with it
-// says how near it is.
+// limitEntry is a limit in effect. A limit that is off has no value, so that no utilisation is
+// computed from it.
 func limitEntry(name, unit, panel, help string, limit func(l *engine.Limits) int) entry {
 	return entry{
 		Metric: Metric{Name: name, Kind: Gauge, Unit: unit, Help: help, From: "Limits", Panel: "hone-server/" + panel},
@@ -107,7 +106,7 @@ func limitEntry(name, unit, panel, help string, limit func(l *engine.Limits) int
 	}
 }
 
-// reasonEntry counts connections by the reasons of one set.
+// reasonEntry counts connections by reason, for the reasons that belong to one group.
 func reasonEntry(name, panel, help string, belongs func(engine.Reason) bool) entry {
 	return entry{
 		Metric: Metric{Name: name, Kind: Counter, Labels: []string{"reason"}, Help: help, Panel: "hone-server/" + panel},
@@ -121,7 +120,7 @@ func reasonEntry(name, panel, help string, belongs func(engine.Reason) bool) ent
 	}
 }
 
-// also is an entry with further series.
+// also returns the entry with additional series.
 func (e entry) also(more func(r *reading, give func(float64, ...string))) entry {
 	first := e.read
 	e.read = func(r *reading, give func(float64, ...string)) {

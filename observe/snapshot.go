@@ -13,16 +13,16 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// Snapshot is what /stats answers: the counters of a server since it began and
-// what its process has cost. The names are stable; hone load reads two of them,
-// before and after a run, and takes the difference. A figure that this
-// operating system does not give is null.
+// Snapshot is the response of /stats: a server's counters since it started and the resources
+// that its process uses. The names are stable; hone load reads one Snapshot before and one
+// after a run, and takes the difference. A value that is not available on this operating
+// system is null.
 type Snapshot struct {
-	Schema string `json:"schema"` // of this object
+	Schema string `json:"schema"` // identifies this format
 	Engine string `json:"engine"`
 	Info
 	PID           int      `json:"pid"`
-	UptimeSeconds float64  `json:"uptime_seconds"` // since the Admin was first used
+	UptimeSeconds float64  `json:"uptime_seconds"` // since the first use of the Admin
 	CPUSeconds    *float64 `json:"cpu_seconds"`    // of the process, user and system
 	RSSBytes      *int64   `json:"rss_bytes"`      // resident memory of the process
 	Goroutines    int      `json:"goroutines"`
@@ -36,16 +36,16 @@ type Snapshot struct {
 	ReceivedBytes       uint64 `json:"received_bytes"`
 	SentBytes           uint64 `json:"sent_bytes"`
 	Panics              uint64 `json:"panics"`
-	HandOffs            uint64 `json:"hand_offs"` // loops that went on without a handler that took long
-	Helpers             int    `json:"helpers"`   // goroutines beside the event loops, now
+	HandOffs            uint64 `json:"hand_offs"` // times a loop went on without a slow handler
+	Helpers             int    `json:"helpers"`   // goroutines in addition to the event loops, now
 	LoopSleeps          uint64 `json:"loop_sleeps"`
 	LoopTurns           uint64 `json:"loop_turns"`
 	LoopEvents          uint64 `json:"loop_events"`
-	ConnectionBuffers   int64  `json:"connection_buffers"` // on loan now
+	ConnectionBuffers   int64  `json:"connection_buffers"` // lent now
 	BufferBytes         int64  `json:"connection_buffer_bytes"`
-	OutputWaitingBytes  int64  `json:"output_waiting_bytes"` // for peers, now
-	OutputMemoryBytes   int64  `json:"output_memory_bytes"`  // what total-output bounds, now
-	InputMemoryBytes    int64  `json:"input_memory_bytes"`   // what total-input bounds, now
+	OutputWaitingBytes  int64  `json:"output_waiting_bytes"` // unsent, now
+	OutputMemoryBytes   int64  `json:"output_memory_bytes"`  // counted against total-output, now
+	InputMemoryBytes    int64  `json:"input_memory_bytes"`   // counted against total-input, now
 	ConnectionsInLine   int    `json:"connections_in_line"`  // waiting for room in total-output, now
 	ConnectionsPaused   int    `json:"connections_paused"`   // not read because of total-in-flight, now
 	RepliesOwed         int    `json:"replies_owed"`         // promised for later, now
@@ -54,7 +54,7 @@ type Snapshot struct {
 	ConnectionsEnded map[string]uint64 `json:"connections_ended"` // by reason
 }
 
-// snapshotSchema names the meaning of a Snapshot's fields; new ones may join.
+// snapshotSchema identifies the meaning of a Snapshot's fields; fields may be added.
 const snapshotSchema = "hone.stats/1"
 
 // Snapshot reads everything now.
@@ -118,19 +118,18 @@ func (a *Admin) serveStats(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	lines := json.NewEncoder(w)
 	lines.SetIndent("", "  ")
-	lines.Encode(a.Snapshot()) // an error is a client that has left
+	lines.Encode(a.Snapshot()) // it fails only if the client has disconnected
 }
 
-// answered keeps the responses sent from falling: see Admin.read.
+// answered keeps the number of responses from decreasing: see Admin.read.
 type answered struct {
 	mu   sync.Mutex
 	most uint64
 }
 
-// read reads the server's counters once, and derives the responses from them:
-// what was asked and is owed no more. The two are not read in one instant; a
-// request that comes between them makes the difference too small for a moment,
-// and a counter must not go back.
+// read reads the server's counters once and derives the number of responses: requests that are
+// no longer owed a reply. The two counters are not read at the same instant; a request between
+// them makes the difference too small for a moment, and a counter must never decrease.
 func (a *Admin) read() (st engine.Stats, sent uint64) {
 	a.answered.mu.Lock()
 	defer a.answered.mu.Unlock()
@@ -141,7 +140,7 @@ func (a *Admin) read() (st engine.Stats, sent uint64) {
 	return st, a.answered.most
 }
 
-// reasons goes through the closed set: every reason, counted yet or not.
+// reasons iterates over every reason of the closed set, counted yet or not.
 func reasons(st engine.Stats) func(yield func(engine.Reason, uint64) bool) {
 	return func(yield func(engine.Reason, uint64) bool) {
 		for i, n := range st.Ended {
@@ -152,7 +151,7 @@ func reasons(st engine.Stats) func(yield func(engine.Reason, uint64) bool) {
 	}
 }
 
-// rejection reports to which of the two sets a reason belongs.
+// rejection reports whether a reason counts as a rejection; see the package.
 func rejection(why engine.Reason) bool {
 	switch why {
 	case engine.PeerClosed, engine.PeerReset, engine.ClosedHere, engine.Panicked, engine.ShuttingDown, engine.Forced:
@@ -161,7 +160,8 @@ func rejection(why engine.Reason) bool {
 	return true
 }
 
-// residentBytes is the second figure of Linux's statm, in pages; nil elsewhere.
+// residentBytes reads the resident set size, the second field of Linux's statm in pages; nil
+// elsewhere.
 func residentBytes() *int64 {
 	statm, err := os.ReadFile("/proc/self/statm")
 	fields := strings.Fields(string(statm))

@@ -16,15 +16,15 @@ type WorkerPool interface {
 	Decisions() []workers.Decision
 }
 
-// Cache is what a cache has counted since it began, and what it holds.
+// Cache are a cache's counters since it started, and its current contents.
 type Cache struct {
 	Hits, Misses uint64
-	Evicted      uint64 // entries that made room for others
+	Evicted      uint64 // entries evicted to make room for others
 	Entries      int    // now
-	Bytes        int64  // of them, as the cache counts; zero: it does not
+	Bytes        int64  // size of the entries by the cache's own count; zero: unknown
 }
 
-// checkSources panics for what the programmer has filled in wrongly.
+// checkSources panics if the sources are filled in wrongly.
 func (a *Admin) checkSources() {
 	checkSources("Conns", a.Conns, func(f func() conns.Stats) bool { return f == nil })
 	checkSources("Workers", a.Workers, func(p WorkerPool) bool { return p == nil })
@@ -34,7 +34,7 @@ func (a *Admin) checkSources() {
 
 func checkSources[Source any](field string, sources map[string]Source, missing func(Source) bool) {
 	if len(sources) > mostSources {
-		panic(fmt.Sprintf("observe: Admin.%s has %d entries, and at most %d keep a metric under %d series; add related ones up",
+		panic(fmt.Sprintf("observe: Admin.%s has %d entries, but at most %d are allowed, to keep each metric under %d series; combine related ones",
 			field, len(sources), mostSources, mostSeries))
 	}
 	for name, source := range sources {
@@ -44,8 +44,8 @@ func checkSources[Source any](field string, sources map[string]Source, missing f
 	}
 }
 
-// moves counts what pools with a limit that finds itself have decided. A pool
-// keeps the latest decisions only, so each is counted when it is first seen.
+// moves counts the limit changes of adaptive pools. A pool keeps only its latest changes, so
+// each is counted when it is first seen.
 type moves struct {
 	mu    sync.Mutex
 	known map[string]*poolMoves
@@ -56,8 +56,7 @@ type poolMoves struct {
 	counts map[workers.Reason]uint64
 }
 
-// read counts what is new, and answers copies. A pool without such a limit has
-// no counts.
+// read counts new changes and returns copies of the counts. A pool with a fixed limit has none.
 func (m *moves) read(pools map[string]WorkerPool) map[string]map[workers.Reason]uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,8 +10,7 @@ import (
 	"github.com/hone-go/hone/route"
 )
 
-// BenchmarkLookup is what finding a handler and calling it costs, by what the path
-// is made of.
+// BenchmarkLookup is the cost of finding and calling a handler, by kind of path.
 func BenchmarkLookup(b *testing.B) {
 	nothing := func(http.ResponseWriter, *http.Request, route.Params) {}
 	mux := &route.Mux{NotFound: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
@@ -35,8 +34,8 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
-// BenchmarkValue is what reading a value costs, with its lookup: the first and the
-// last of three by name, and through PathValue.
+// BenchmarkValue is the cost of a lookup and reading a value: the first and the last of three by
+// name, and through PathValue.
 func BenchmarkValue(b *testing.B) {
 	const pattern, target = "GET /repos/{owner}/{repo}/issues/{number}/comments", "/repos/hone-go/hone/issues/17/comments"
 	bytes := 0
@@ -56,14 +55,14 @@ func BenchmarkValue(b *testing.B) {
 			w := &sink{header: make(http.Header)}
 			b.ReportAllocs()
 			for b.Loop() {
-				r := *base // values are set on a fresh request
+				r := *base // SetPathValue needs a fresh request
 				c.h.ServeHTTP(w, &r)
 			}
 		})
 	}
 }
 
-// A pooledContext is a raw pointer from a sync.Pool, as others hand it out.
+// A pooledContext is a raw pointer from a sync.Pool, as other routers pass it to handlers.
 type pooledContext struct {
 	w      http.ResponseWriter
 	r      *http.Request
@@ -71,8 +70,8 @@ type pooledContext struct {
 	values []any
 }
 
-// BenchmarkCtx is what a context costs with one value read: as an argument, as a
-// raw pointer from a pool, as a Ctx, made afresh.
+// BenchmarkCtx is the cost of a context with one value read: as an argument, as a raw pointer from
+// a pool, as a Ctx, newly allocated.
 func BenchmarkCtx(b *testing.B) {
 	bytes := 0
 	var free sync.Pool
@@ -119,9 +118,9 @@ func BenchmarkCtx(b *testing.B) {
 	}
 }
 
-var made *pooledContext // so that what is made is not on the stack
+var made *pooledContext // forces a heap allocation
 
-// BenchmarkRegister is what it costs to build and compile a table of 1000 patterns.
+// BenchmarkRegister builds and compiles a table of 1000 patterns.
 func BenchmarkRegister(b *testing.B) {
 	var patterns []string
 	for i := range 1000 {

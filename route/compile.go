@@ -2,12 +2,12 @@ package route
 
 import "math/bits"
 
-// A chooser says which of several entries for the same paths a tree has: nil for
+// A chooser picks which of several entries for the same paths a tree contains, or nil for
 // none.
 type chooser func([]*entry) *entry
 
-// compile builds the nodes of what choose takes of a trie, or nil if that is
-// nothing. The tree of all methods gets the methods of every entry instead.
+// compile builds the nodes for the entries of t that choose picks, or returns nil if there are
+// none. The tree for all methods stores the methods of every entry instead.
 func (t *trie) compile(choose chooser, methods func([]*entry) uint64) *node {
 	n := &node{
 		leaf:        choose(t.ends),
@@ -37,7 +37,7 @@ func (t *trie) compile(choose chooser, methods func([]*entry) uint64) *node {
 	return n
 }
 
-// lay puts the edges into a table, one to a place if that can be had.
+// lay puts the edges into a hash table, without collisions if possible.
 func (n *node) lay(edges []edge) {
 	if len(edges) == 0 {
 		return
@@ -59,8 +59,8 @@ func (n *node) lay(edges []edge) {
 	}
 }
 
-// spread finds a multiplier and a shift that send hashes to different places of a
-// table of that size, or else to few equal ones.
+// spread finds a multiplier and a shift that map the hashes to different slots of a table of
+// that size, or otherwise with few collisions.
 func spread(hashes []uint64) (multiplier uint64, shift uint8, size int) {
 	const tries = 64
 	best := len(hashes) + 1
@@ -90,8 +90,7 @@ func spread(hashes []uint64) (multiplier uint64, shift uint8, size int) {
 	return multiplier, shift, size
 }
 
-// mix is the next of a sequence of numbers that look random and are always the
-// same.
+// mix returns the next number of a deterministic pseudo-random sequence.
 func mix(x uint64) uint64 {
 	x += 0x9E3779B97F4A7C15
 	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
@@ -99,10 +98,10 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// exact has the entries that match one path only, by that path.
+// exact maps paths to the entries that match exactly one path.
 type exact struct {
-	sizes      uint64  // a bit for each size that a path has, modulo 64
-	places     []place // a table of a power of two, or nil
+	sizes      uint64  // a bit for each path size, modulo 64
+	places     []place // a hash table whose size is a power of two, or nil
 	multiplier uint64
 	shift      uint8
 }
@@ -111,11 +110,11 @@ type place struct {
 	words
 	path string
 	to   *entry
-	next *place // of the same place in the table, hardly ever
+	next *place // a collision in the table, very rare
 }
 
-// words are eight bytes each of a path's beginning, middle and end. Together they
-// are all of a path of up to wholeInWords bytes.
+// words are eight bytes each from a path's beginning, middle and end. Together they cover a
+// path of up to wholeInWords bytes completely.
 type words struct{ first, middle, last uint64 }
 
 const wholeInWords = 24
@@ -128,15 +127,15 @@ func wordsOf(path string) words {
 	return words{load(path, 0), load(path, (n-8)>>1), load(path, n-8)}
 }
 
-// digest is a number of a path.
+// digest is a hash of a path.
 func (w words) digest(size int) uint64 {
 	return (w.last ^ bits.RotateLeft64(w.middle, 31)) + (w.first^uint64(size))*0xBF58476D1CE4E5B9
 }
 
-// has reports whether a path of this size may be there.
+// has reports whether a path of this size may be in x.
 func (x *exact) has(size int) bool { return x.sizes>>(size&63)&1 != 0 }
 
-// find is the entry that matches just this path, whose size it may have, or nil.
+// find returns the entry that matches exactly this path, or nil. Call has first.
 func (x *exact) find(path string) *entry {
 	var w words // as wordsOf, which is too large to be inlined
 	if n := len(path); n >= 8 {
@@ -153,7 +152,7 @@ func (x *exact) find(path string) *entry {
 	return nil
 }
 
-// newExact makes the table for a tree of entries.
+// newExact builds the table for a tree of entries.
 func newExact(entries []*entry, choose chooser) exact {
 	byPath := make(map[string][]*entry)
 	for _, e := range entries {

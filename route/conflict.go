@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// A relation says of two sets of requests which has what the other has not.
+// A relation says how two sets of requests overlap.
 type relation uint8
 
 const (
 	same     relation = 0
-	wider    relation = 1                // the first has more
-	narrower relation = 2                // the second has more
-	crossing          = wider | narrower // each has some of its own, and both have some
-	apart    relation = 4                // they have nothing in common
+	wider    relation = 1                // the first is a superset
+	narrower relation = 2                // the second is a superset
+	crossing          = wider | narrower // they overlap, and each has requests of its own
+	apart    relation = 4                // they are disjoint
 )
 
-// and is the relation of pairs whose parts are so related.
+// and is the relation of two pairs whose parts have these relations.
 func (a relation) and(b relation) relation {
 	if a == apart || b == apart {
 		return apart
@@ -24,7 +24,7 @@ func (a relation) and(b relation) relation {
 	return a | b
 }
 
-// compareMethods relates the methods of two patterns. GET has HEAD as well.
+// compareMethods compares the methods of two patterns. GET includes HEAD.
 func compareMethods(a, b string) relation {
 	switch {
 	case a == b:
@@ -37,7 +37,7 @@ func compareMethods(a, b string) relation {
 	return apart
 }
 
-// compareSegments relates what two segments at the same place match.
+// compareSegments compares what two segments at the same position match.
 func compareSegments(a, b segment) relation {
 	switch {
 	case a.rest || b.rest:
@@ -52,7 +52,7 @@ func compareSegments(a, b segment) relation {
 	return apart
 }
 
-// rank relates two segments of which one or both are the more general kind.
+// rank compares two segments of which at least one is of the more general kind.
 func rank(a, b bool) relation {
 	switch {
 	case a && !b:
@@ -63,7 +63,7 @@ func rank(a, b bool) relation {
 	return same
 }
 
-// comparePaths relates the paths that two patterns match.
+// comparePaths compares the paths that two patterns match.
 func comparePaths(a, b []segment) relation {
 	all := same
 	shared := min(len(a), len(b))
@@ -83,9 +83,9 @@ func comparePaths(a, b []segment) relation {
 	return apart
 }
 
-// conflict says why two patterns of the same host cannot stand side by side, or
-// "". Where both match a request one of them has to be the more specific. With
-// overlap, only patterns that match the very same requests are refused.
+// conflict says why two patterns of the same host cannot both be registered, or "". If both
+// match some request, one of them must be more specific. With overlap, only patterns that
+// match exactly the same requests conflict.
 func conflict(a, b *pattern, overlap bool) string {
 	methods, paths := compareMethods(a.method, b.method), comparePaths(a.segments, b.segments)
 	switch both := methods.and(paths); {
@@ -94,7 +94,7 @@ func conflict(a, b *pattern, overlap bool) string {
 	case both != crossing || overlap:
 		return ""
 	case paths == crossing:
-		return fmt.Sprintf("both match %s, and neither is more specific: only the first matches %s, only the second %s; "+
+		return fmt.Sprintf("both match %s, and neither is more specific: only the first matches %s, only the second matches %s; "+
 			"make one more specific, or set Mux.Overlap", sharedPath(a.segments, b.segments),
 			onlyPath(a.segments, b.segments), onlyPath(b.segments, a.segments))
 	case methods == wider:
@@ -103,7 +103,7 @@ func conflict(a, b *pattern, overlap bool) string {
 	return "the first matches fewer methods but more paths; give both a method"
 }
 
-// sharedPath is a path that matches a and b, which are not apart.
+// sharedPath returns a path that matches both a and b, which overlap.
 func sharedPath(a, b []segment) string {
 	if len(a) < len(b) {
 		a, b = b, a
@@ -118,8 +118,8 @@ func sharedPath(a, b []segment) string {
 	return path.String()
 }
 
-// onlyPath is a path that matches a and not b, where their paths cross: at some
-// place a takes more than b.
+// onlyPath returns a path that matches a but not b, for patterns that overlap without either
+// being more specific: at some position a matches more than b.
 func onlyPath(a, b []segment) string {
 	var path strings.Builder
 	for i, s := range a {
@@ -139,8 +139,8 @@ func onlyPath(a, b []segment) string {
 	return path.String()
 }
 
-// sample is a slash and something that the segment matches, but not the literal
-// that is to be avoided.
+// sample returns a slash and something that the segment matches, other than the literal
+// avoid.
 func sample(s segment, avoid string) string {
 	switch {
 	case s.rest || s.isEnd():

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The paths that a conflict is explained with do what is said of them.
+// The paths in the text of a conflict behave as the text says.
 func TestConflictPaths(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	parts := []string{"/a", "/b", "/{x}", "/{y}", "/x", "/y"}
@@ -45,17 +45,17 @@ func TestConflictPaths(t *testing.T) {
 		}
 	}
 	if crossed < 100 {
-		t.Errorf("only %d patterns crossed", crossed)
+		t.Errorf("only %d patterns overlapped", crossed)
 	}
 }
 
-// Tables without collisions and tables with some find the same.
+// Lookups give the same results in tables with and without collisions.
 func TestTablesWithEqualPlaces(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 9, 100, 1000} {
 		root := new(trie)
 		var all []*entry
 		for i := range n {
-			// equal first and last eight bytes and equal sizes: nothing tells them apart but the middle
+			// equal sizes, and equal first and last eight bytes: they differ only in the middle
 			p, err := parse("/12345678-" + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676)) + "-12345678")
 			if err != nil {
 				t.Fatal(err)

@@ -15,8 +15,8 @@ import (
 	"github.com/hone-go/hone/route"
 )
 
-// A rawContext is what routers with pooled contexts hand out: a pointer that the
-// next request gets as well.
+// A rawContext is what routers with pooled contexts pass to handlers: a pointer that the next
+// request reuses.
 type rawContext struct {
 	customer string
 }
@@ -37,8 +37,8 @@ func (m *rawRouter) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	m.free = append(m.free, c)
 }
 
-// A handler that keeps its context for later sees another customer's data with a
-// raw pooled context, and is caught with a Ctx.
+// A handler that keeps its context sees another customer's data with a raw pooled context; with a
+// Ctx it panics.
 func TestKeptContext(t *testing.T) {
 	t.Run("raw", func(t *testing.T) {
 		var kept *rawContext
@@ -58,7 +58,7 @@ func TestKeptContext(t *testing.T) {
 		var mux route.Mux
 		mux.HandleCtx("GET /{customer}", func(c route.Ctx) error {
 			if got := c.Get("customer"); got != nil {
-				t.Errorf("%s found what %v stored", c.Param("customer"), got)
+				t.Errorf("%s read a value that %v stored", c.Param("customer"), got)
 			}
 			c.Set("customer", c.Param("customer"))
 			kept = append(kept, c)
@@ -72,11 +72,11 @@ func TestKeptContext(t *testing.T) {
 				why := fmt.Sprint(refused(func() { use(c) }))
 				for _, want := range []string{"route: ", `"GET /{customer}"`, "registered at", "ctx_test.go:", "Detach"} {
 					if !strings.Contains(why, want) {
-						t.Fatalf("%s of what request %d kept: %s; want %s", name, i, why, want)
+						t.Fatalf("%s on the Ctx that request %d kept: %s; want %s", name, i, why, want)
 					}
 				}
 				if strings.Count(why, "ctx_test.go:") != 2 {
-					t.Fatalf("%s says %q, and not where it was used and where registered", name, why)
+					t.Fatalf("%s says %q, without the places of use and registration", name, why)
 				}
 			}
 		}
@@ -101,8 +101,8 @@ func uses() map[string]func(route.Ctx) {
 	}
 }
 
-// Goroutines that go on using a Ctx while its state serves others see their own
-// values or panic, and so do those who write.
+// Goroutines that keep using a Ctx while its state serves other requests see their own values or
+// panic; the same holds for writers.
 func TestKeptContextInGoroutines(t *testing.T) {
 	var mux route.Mux
 	var late sync.WaitGroup
@@ -126,7 +126,7 @@ func TestKeptContextInGoroutines(t *testing.T) {
 			}
 		})
 		if more := c.Get("more"); more != nil && more != mine {
-			t.Errorf("%s found what %v stored", mine, more)
+			t.Errorf("%s read a value that %v stored", mine, more)
 		}
 		return nil
 	})
@@ -142,13 +142,13 @@ func TestKeptContextInGoroutines(t *testing.T) {
 	late.Wait()
 }
 
-// A state that a handler left in a panic is not used again, and its Ctx is stale.
+// A state is not reused after a panic, and its Ctx is stale.
 func TestPanicEndsTheContext(t *testing.T) {
 	var mux route.Mux
 	var kept route.Ctx
 	mux.HandleCtx("GET /{x}", func(c route.Ctx) error {
 		if got := c.Get("half done"); got != nil {
-			t.Errorf("found %v of a handler that panicked", got)
+			t.Errorf("read %v, stored by a handler that panicked", got)
 		}
 		c.Set("half done", c.Param("x"))
 		kept = c
@@ -165,8 +165,8 @@ func TestPanicEndsTheContext(t *testing.T) {
 	}
 }
 
-// A handler that takes the connection over may use its Ctx until it returns, and
-// not later; others are served on.
+// A handler that hijacks the connection may use its Ctx until it returns, and not later. Other
+// requests are served as before.
 func TestHijack(t *testing.T) {
 	var mux route.Mux
 	kept := make(chan route.Ctx, 1)
@@ -202,11 +202,11 @@ func TestHijack(t *testing.T) {
 	}
 	w, _ := get(&mux, "GET", "/take/x")
 	if w.Code != http.StatusInternalServerError {
-		t.Errorf("a connection that cannot be taken over: %d", w.Code)
+		t.Errorf("a connection that cannot be hijacked: %d", w.Code)
 	}
 }
 
-// What Detach returns has the request's data for as long as anybody wants it.
+// The copy from Detach keeps the request's data.
 func TestDetach(t *testing.T) {
 	var mux route.Mux
 	var kept []route.Detached
@@ -239,7 +239,7 @@ func TestDetach(t *testing.T) {
 	}
 }
 
-// Errors and answers of handlers with a Ctx.
+// Errors and responses of handlers with a Ctx.
 func TestCtxAnswers(t *testing.T) {
 	unspeakable := errors.New("password is 1234")
 	handlers := map[string]route.CtxFunc{
@@ -273,7 +273,7 @@ func TestCtxAnswers(t *testing.T) {
 	var told []error
 	mux.Error = func(c route.Ctx, err error) { told = append(told, err); c.Text(418, "mine") }
 	if w, _ := get(&mux, "GET", "/error"); w.Code != 418 || len(told) != 1 || told[0] != unspeakable {
-		t.Errorf("Mux.Error was told %v, and the answer is %d", told, w.Code)
+		t.Errorf("Mux.Error got %v, and the answer is %d", told, w.Code)
 	}
 	get(&mux, "GET", "/encode")
 	var unsupported *json.UnsupportedTypeError

@@ -5,21 +5,21 @@ import (
 	"net/http"
 )
 
-// An entry is a registered pattern and what serves it.
+// An entry is a registered pattern and its handler.
 type entry struct {
 	*pattern
-	takesRest bool       // the last segment takes all that is left
+	takesRest bool       // the last segment matches the rest of the path
 	wildcards []wildcard // those with a name
-	direct    ParamsFunc // nil where plain has to be asked
+	direct    ParamsFunc // nil if plain must be called
 	plain     http.Handler
-	setValues bool // plain may ask for r.PathValue
+	setValues bool // plain may call r.PathValue
 }
 
-// A wildcard is where the value of one is, seen from the end of the one before.
+// A wildcard is the position of a value, relative to the end of the previous one.
 type wildcard struct {
 	name  string
-	skip  int // bytes in an unescaped path: the literals between, and slashes
-	place int // the number of the segment
+	skip  int // bytes to skip in an unescaped path: literals and slashes
+	place int // the index of the segment
 	rest  bool
 }
 
@@ -40,7 +40,7 @@ func newEntry(p *pattern) *entry {
 	return e
 }
 
-// serve has the request answered.
+// serve calls the handler.
 func (e *entry) serve(w http.ResponseWriter, r *http.Request, p Params) {
 	if e.direct != nil {
 		e.direct(w, r, p)
@@ -54,9 +54,8 @@ func (e *entry) serve(w http.ResponseWriter, r *http.Request, p Params) {
 	e.plain.ServeHTTP(w, r)
 }
 
-// behind makes e served by what middleware makes of its handler. A middleware
-// does not know of Params, so the last step finds them again: in the path of the
-// request that it gets, which has to match still.
+// behind wraps e's handler in middleware. Middleware does not know Params, so the last step
+// reads them again from the path of the request that it receives; that path must still match.
 func (e *entry) behind(chain []Middleware) {
 	if len(chain) == 0 {
 		return
@@ -67,22 +66,22 @@ func (e *entry) behind(chain []Middleware) {
 	}
 	for i := len(chain) - 1; i >= 0; i-- {
 		if e.plain = chain[i](e.plain); e.plain == nil {
-			panic(fmt.Errorf("route: a middleware of %q made a nil handler (registered at %s); return the next one instead", e.text, e.site))
+			panic(fmt.Errorf("route: a middleware of %q returned a nil handler (registered at %s); return the next handler instead", e.text, e.site))
 		}
 	}
 }
 
-// read finds the values in a request that middleware has let pass.
+// read returns the values for a request that middleware has passed on.
 func (e *entry) read(r *http.Request) Params {
 	p := paramsOf(e, r)
 	if !e.matches(p.path, p.escaped) {
-		panic(fmt.Sprintf("route: the middleware of %q (registered at %s) passed on a request for %q, which has no values for it; "+
+		panic(fmt.Sprintf("route: the middleware of %q (registered at %s) passed on a request for %q, which does not match the pattern; "+
 			"use Handle for handlers behind a middleware that changes paths", e.text, e.site, r.URL.Path))
 	}
 	return p
 }
 
-// matches reports whether a path is one of the pattern's.
+// matches reports whether the pattern matches a path.
 func (e *entry) matches(path string, escaped bool) bool {
 	for _, s := range e.segments {
 		if path == "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/hone-go/hone/route"
 )
 
-// A Mux takes ServeMux's patterns, and three kinds of handlers.
+// A Mux accepts ServeMux's patterns, and three kinds of handlers.
 func Example() {
 	var mux route.Mux
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
@@ -36,7 +36,7 @@ func Example() {
 	// 404 404 page not found
 }
 
-// A table is replaced while the Mux serves, all at once.
+// Replace replaces the table atomically while the Mux serves.
 func ExampleMux_Replace() {
 	version := func(n int) *route.Mux {
 		var mux route.Mux
@@ -55,8 +55,7 @@ func ExampleMux_Replace() {
 	// 1
 }
 
-// Lookup says what would be done, and how long values are to be kept is nobody's
-// concern.
+// Lookup returns what would happen to a request. Its values may be kept.
 func ExampleMux_Lookup() {
 	var mux route.Mux
 	mux.HandleFunc("GET /users/{id}", func(http.ResponseWriter, *http.Request) {})
@@ -69,7 +68,7 @@ func ExampleMux_Lookup() {
 	// "" "" "GET, HEAD"
 }
 
-// Errors that no handler has answered for are told to Error.
+// Error receives errors of handlers that have not answered.
 func ExampleMux_HandleCtx() {
 	mux := route.Mux{Error: func(c route.Ctx, err error) {
 		fmt.Println("logged:", err)

@@ -1,20 +1,23 @@
 package route_test
 
 import (
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/hone-go/hone/route"
 )
 
-// What others got wrong, and what ServeMux promises, by where it was told.
+// Published bugs of other routers, and rules of ServeMux, by source.
 func TestPublishedCases(t *testing.T) {
 	for _, c := range []struct {
 		from     string
-		overlap  bool // ServeMux refuses the patterns
+		overlap  bool // ServeMux refuses these patterns
 		patterns []string
-		requests map[string]string // "METHOD target" to what is answered, or to the status
+		requests map[string]string // from "METHOD target" to the body or the status
 	}{
 		{
 			from:     "gin #4783: a dead end below a literal",
@@ -128,8 +131,8 @@ func TestPublishedCases(t *testing.T) {
 	}
 }
 
-// A file server behind a router is where escaped slashes are let into what another
-// pattern protects. ServeMux lets them pass, and so do we unless told.
+// Behind a router, a file server decodes escaped slashes, and so serves files that another pattern
+// protects. ServeMux passes them on, and so does Mux by default.
 func TestRefuseEncodedSlashes(t *testing.T) {
 	mux := echoing(&route.Mux{RefuseEncodedSlashes: true}, "/admin/{file...}", "/{file...}")
 	for target, want := range map[string]int{
@@ -145,29 +148,73 @@ func TestRefuseEncodedSlashes(t *testing.T) {
 	}
 }
 
-// ServeMux takes an empty segment in a pattern for a wildcard, and has no value
-// for one in a CONNECT's path. Here an empty segment is an empty segment.
+// ServeMux takes an empty segment in a pattern for a wildcard, and has no value for one in
+// a CONNECT's path: it gives the next wildcard's, or panics. Here an empty segment is an
+// empty segment. This shows both, since docs/route.md says so.
 func TestEmptySegments(t *testing.T) {
-	mux := echoing(new(route.Mux), "/a//b", "/c/{x}/d")
-	for request, want := range map[string]string{
-		"GET /a/1/b": "404 page not found\n", "CONNECT /a//b": "/a//b", "CONNECT /a/1/b": "404 page not found\n", "CONNECT /c//d": "/c/{x}/d x=",
+	for _, c := range []struct{ pattern, request, here, there string }{
+		{"/a//b", "GET /a/1/b", "404", "/a//b"},
+		{"/a//b", "CONNECT /a/1/b", "404", "/a//b"},
+		{"/a//b", "CONNECT /a//b", "/a//b", "/a//b"},
+		{"CONNECT /a//b", "CONNECT /a/1/b", "404", "CONNECT /a//b"},
+		{"CONNECT /a//b", "CONNECT /a//b", "CONNECT /a//b", "CONNECT /a//b"},
+		{"/c/{x}/d", "CONNECT /c//d", "/c/{x}/d x=", "panics"},
+		{"/c/{x}/d", "GET /c//d", "307 /c/d", "307 /c/d"},
+		{"/{x}/{y}", "CONNECT //a", "/{x}/{y} x= y=a", "panics"},
+		{"/{x}/{y...}", "CONNECT //a/b", "/{x}/{y...} x= y=a/b", "panics"},
+		{"GET /a//b", "", "refused", "refused"},
 	} {
-		method, path, _ := strings.Cut(request, " ")
-		r, _ := http.NewRequest(method, "http://h.example"+path, nil)
-		w := httpAnswer(mux, r)
-		if got := w.Body.String(); got != want {
-			t.Errorf("%s: %q, want %q", request, got, want)
+		names := regexp.MustCompile(`\{(\w+)`).FindAllStringSubmatch(c.pattern, -1)
+		handler := func(w http.ResponseWriter, r *http.Request) {
+			text := r.Pattern
+			for _, name := range names {
+				text += " " + name[1] + "=" + r.PathValue(name[1])
+			}
+			io.WriteString(w, text)
+		}
+		for who, mux := range map[string]interface {
+			http.Handler
+			HandleFunc(string, func(http.ResponseWriter, *http.Request))
+		}{"here": new(route.Mux), "ServeMux": http.NewServeMux()} {
+			want := map[string]string{"here": c.here, "ServeMux": c.there}[who]
+			got := "refused"
+			if refused(func() { mux.HandleFunc(c.pattern, handler) }) == nil {
+				got = said(mux, c.request)
+			}
+			if got != want {
+				t.Errorf("%s, %q, %s: %q, want %q", who, c.pattern, c.request, got, want)
+			}
 		}
 	}
+}
+
+// said is what a mux answers, in short.
+func said(mux http.Handler, request string) string {
+	method, path, _ := strings.Cut(request, " ")
+	r, err := http.NewRequest(method, "http://h.example"+path, nil)
+	if err != nil {
+		return err.Error()
+	}
+	var w *httptest.ResponseRecorder
+	if refused(func() { w = httpAnswer(mux, r) }) != nil {
+		return "panics"
+	}
+	switch w.Code {
+	case http.StatusNotFound:
+		return "404"
+	case http.StatusTemporaryRedirect:
+		return "307 " + w.Header().Get("Location")
+	}
+	return w.Body.String()
 }
 
 // What cannot be registered is refused with what is wrong, where it stands, and
 // what to do.
 func TestRefusedPatterns(t *testing.T) {
 	for pattern, want := range map[string]string{
-		"": "no path", "GET": "no path", "GET x": "no path", "G{T /": "is no method", "/{x}y": "mixes text", "/y{x}": "mixes text",
-		"/{}": "no name", "/{1}": "no name", "/{x...}/y": "not at the end", "/{$}/": "not at the end", "/{x}/{x}": "two wildcards",
-		"{x}/": "a host has no wildcards", "GET /a/../b": "write /b", "/a/{$}x": "mixes text", "/{x": "mixes text",
+		"": "no path", "GET": "no path", "GET x": "no path", "G{T /": "is not a method", "/{x}y": "mixes text", "/y{x}": "mixes text",
+		"/{}": "not a valid wildcard name", "/{1}": "not a valid wildcard name", "/{x...}/y": "not at the end", "/{$}/": "not at the end", "/{x}/{x}": "two wildcards",
+		"{x}/": "a host cannot have wildcards", "GET /a/../b": "write /b", "/a/{$}x": "mixes text", "/{x": "mixes text",
 	} {
 		why := refused(func() { new(route.Mux).HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {}) })
 		err, _ := why.(error)
@@ -188,17 +235,17 @@ func TestRefusedPatterns(t *testing.T) {
 	}
 }
 
-// text is an error's wording, where that is what is tested.
+// text is an error's text, for tests of the text.
 func text(err error) string { return err.Error() }
 
-// A conflict names both patterns, both places, and paths that show it.
+// A conflict names both patterns, both places, and paths that demonstrate it.
 func TestConflicts(t *testing.T) {
 	mux := echoing(new(route.Mux), "GET /{x}/b")
 	err, _ := refused(func() { echoing(mux, "GET /a/{y}") }).(error)
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{`"GET /a/{y}"`, `"GET /{x}/b"`, "both match /a/b", "only the first matches /a/y", "only the second /x/b", "Overlap"} {
+	for _, want := range []string{`"GET /a/{y}"`, `"GET /{x}/b"`, "both match /a/b", "only the first matches /a/y", "only the second matches /x/b", "Overlap"} {
 		if !strings.Contains(text(err), want) {
 			t.Errorf("%q does not say %q", text(err), want)
 		}

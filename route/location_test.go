@@ -10,9 +10,9 @@ import (
 	"github.com/hone-go/hone/route"
 )
 
-// Lookup returns the Location that ServeHTTP sends, and that is ServeMux's, for
-// every path of three segments that cleaning, decoding or encoding may change, with
-// queries and hosts of every kind. TestSameAsServeMux adds random patterns.
+// Lookup returns the Location that ServeHTTP sends, which is ServeMux's, for every path of three
+// segments that cleaning, decoding or encoding may change, with all kinds of queries and hosts.
+// TestSameAsServeMux adds random patterns.
 func TestLookupLocation(t *testing.T) {
 	for _, patterns := range [][]string{
 		{"GET /{y}/"},
@@ -27,7 +27,7 @@ func TestLookupLocation(t *testing.T) {
 		for r := range redirectable(t) {
 			looked, sent, theirs := mux.Lookup(r).Location, location(mux, r), location(std, r)
 			if r.Method == http.MethodConnect && strings.Contains(r.URL.Path, "//") {
-				theirs = sent // not the same: see TestEmptySegments
+				theirs = sent // they differ: see TestEmptySegments
 			}
 			if sent != "" {
 				redirects++
@@ -45,7 +45,7 @@ func TestLookupLocation(t *testing.T) {
 	}
 }
 
-// redirectable generates requests as a server would read them.
+// redirectable generates requests as a server parses them.
 func redirectable(t *testing.T) iter.Seq[*http.Request] {
 	segments := []string{"", "a", ".", "..", "%2e", "%2E%2e", "%2F", "..%2F", "%2f%2Fh.example", "%5C", "%25", "ä", "a:b"}
 	return func(yield func(*http.Request) bool) {

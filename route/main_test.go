@@ -13,10 +13,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds everything that a test waits for.
+// patience limits everything that a test waits for.
 const patience = 20 * time.Second
 
-// get asks h for a target, which is read as a server would read it.
+// get sends a request to h; target is parsed as a server parses it.
 func get(h http.Handler, method, target string) (*httptest.ResponseRecorder, *http.Request) {
 	r := httptest.NewRequest(method, target, nil)
 	w := httptest.NewRecorder()
@@ -24,7 +24,7 @@ func get(h http.Handler, method, target string) (*httptest.ResponseRecorder, *ht
 	return w, r
 }
 
-// echoing has each pattern answer with itself and its values.
+// echoing registers patterns whose handlers answer with the pattern and its values.
 func echoing(mux *route.Mux, patterns ...string) *route.Mux {
 	for _, pattern := range patterns {
 		mux.HandleParams(pattern, func(w http.ResponseWriter, _ *http.Request, p route.Params) {
@@ -38,7 +38,7 @@ func echoing(mux *route.Mux, patterns ...string) *route.Mux {
 	return mux
 }
 
-// httpAnswer asks h with a request that a client would send.
+// httpAnswer sends h a request that a client would send.
 func httpAnswer(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)

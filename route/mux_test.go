@@ -13,8 +13,8 @@ import (
 	"github.com/hone-go/hone/route"
 )
 
-// Lookup and dispatch allocate nothing: hits, misses, wrong methods, a slash that
-// would help, twenty values, and reading them.
+// Lookup and dispatch do not allocate: hits, misses, wrong methods, a missing final slash, twenty
+// values, and reading them.
 func TestNoAllocations(t *testing.T) {
 	var many strings.Builder
 	for i := range 20 {
@@ -56,7 +56,7 @@ func TestNoAllocations(t *testing.T) {
 				t.Errorf("Lookup of %s (host %q): %v allocations", name, host, n)
 			}
 			if name == "wrong method" || raceDetector && name == "ctx" {
-				continue // a 405 sets a header; under -race sync.Pool drops
+				continue // a 405 sets a header; with -race, sync.Pool drops items
 			}
 			w := &sink{header: make(http.Header)}
 			if n := testing.AllocsPerRun(200, func() { mux.ServeHTTP(w, r) }); n != 0 {
@@ -69,8 +69,8 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// Middleware runs in the order in which it is written, groups inside groups, and
-// is composed when a pattern is registered.
+// Middleware runs in the order in which it is written, that of inner groups inside, and is applied
+// at registration.
 func TestGroups(t *testing.T) {
 	var trace []string
 	composed := 0
@@ -113,7 +113,7 @@ func TestGroups(t *testing.T) {
 		t.Errorf("saw %s", got)
 	}
 	if composed != before || composed != 4*3 {
-		t.Errorf("composed %d times, %d of them before requests", composed, before)
+		t.Errorf("applied %d times, %d of them before requests", composed, before)
 	}
 	for name, wrong := range map[string]func(){
 		"slash":  func() { mux.Group("/x/") },
@@ -130,8 +130,8 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// A middleware that changes the path gets the values of the new one, or a panic
-// when that is not a path of the pattern; never those of something else.
+// Middleware that changes the path gets the values of the new path, or a panic if the pattern does
+// not match it; never values of another pattern.
 func TestMiddlewareThatChangesThePath(t *testing.T) {
 	var mux route.Mux
 	to := ""
@@ -155,8 +155,8 @@ func TestMiddlewareThatChangesThePath(t *testing.T) {
 	}
 }
 
-// While patterns are added and the table is replaced, each request finds what was
-// there before, or after.
+// While patterns are added and the table is replaced, each request gets either the old or the new
+// result.
 func TestChangesWhileServing(t *testing.T) {
 	var mux route.Mux
 	tables := make([]*route.Mux, 2)
@@ -178,7 +178,7 @@ func TestChangesWhileServing(t *testing.T) {
 				}
 				a, _ := get(&mux, "GET", "/a/1")
 				if got := a.Body.String(); got != "0" && got != "1" {
-					t.Errorf("in between there was %q (%d)", got, a.Code)
+					t.Errorf("a request during the change got %q (%d)", got, a.Code)
 					return
 				}
 			}
@@ -189,13 +189,13 @@ func TestChangesWhileServing(t *testing.T) {
 		added := fmt.Sprintf("GET /added/%d", i)
 		echoing(&mux, added)
 		if w, _ := get(&mux, "GET", fmt.Sprint("/added/", i)); w.Body.String() != added {
-			t.Errorf("%s is not found when it has been registered: %q", added, w.Body)
+			t.Errorf("%s is not found after its registration: %q", added, w.Body)
 		}
 		if w, _ := get(&mux, "GET", "/b/1"); w.Body.String() != fmt.Sprint(i%2) {
-			t.Errorf("table %d was put in, and %s answers", i%2, w.Body)
+			t.Errorf("after Replace with table %d, %s answers", i%2, w.Body)
 		}
 		if w, _ := get(tables[i%2], "GET", fmt.Sprint("/added/", i)); w.Code != 404 {
-			t.Error("what was added to one Mux is in another")
+			t.Error("a pattern added to one Mux appears in another")
 		}
 	}
 	close(stop)
@@ -206,7 +206,7 @@ func TestChangesWhileServing(t *testing.T) {
 	}
 }
 
-// A Mux can tell 62 methods apart, and says so.
+// A Mux accepts 62 methods, and the error names that limit.
 func TestManyMethods(t *testing.T) {
 	var mux route.Mux
 	for i := range 62 {
@@ -216,11 +216,11 @@ func TestManyMethods(t *testing.T) {
 		t.Errorf("Allow is %q", w.Header().Get("Allow"))
 	}
 	if err, _ := refused(func() { echoing(&mux, "ONE /more") }).(error); err == nil || !strings.Contains(text(err), "62") {
-		t.Errorf("one more: %v", err)
+		t.Errorf("the 63rd: %v", err)
 	}
 }
 
-// Handler gives what ServeHTTP would call, and the handler itself where it can.
+// Handler returns what ServeHTTP would call, and the registered handler itself if possible.
 func TestHandler(t *testing.T) {
 	var mux route.Mux
 	mine := http.NotFoundHandler()
@@ -250,7 +250,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// The printed tree has each pattern once, at its place.
+// The printed tree has each pattern once, in the right place.
 func TestString(t *testing.T) {
 	mux := echoing(new(route.Mux), "GET /users/{id}", "PUT /users/{id}", "/users/{$}", "/files/{path...}", "GET h.example/{x}/y", "/")
 	site := regexp.MustCompile(`\(([^)]*):\d+\)`)

@@ -2,31 +2,31 @@ package route
 
 import "math/bits"
 
-// A node is a place in a compiled tree: some segments of a path have been read.
-// Nodes do not change once the tree is built.
+// A node is a position in a compiled tree: some segments of a path have been read. Nodes are
+// immutable once the tree is built.
 //
-// A literal is found by its first eight bytes, as one number, in a table without
-// collisions; only a longer one is compared as text. The same numbers find the
-// next slash. A segment takes 3 to 5 ns (BenchmarkLookup).
+// A literal is found by its first eight bytes, as one number, in a collision-free table; only
+// a longer one is compared as text. The same numbers find the next slash. A segment takes 3 to
+// 5 ns (BenchmarkLookup).
 type node struct {
-	edges       []edge // a table of a power of two, or nil
+	edges       []edge // a hash table whose size is a power of two, or nil
 	multiplier  uint64
 	shift       uint8
 	wild        *node
-	closing     *node  // behind a slash that ends the path
+	closing     *node  // after a slash that ends the path
 	leaf        *entry // the path ends here
-	rest        *entry // takes what remains, from the slash on
-	methods     uint64 // as leaf, in the tree of all methods
-	restMethods uint64 // as rest, in the tree of all methods
+	rest        *entry // matches the rest of the path, from the slash on
+	methods     uint64 // of leaf, in the tree for all methods
+	restMethods uint64 // of rest, in the tree for all methods
 }
 
-// An edge leads along one literal.
+// An edge leads over one literal to the next node.
 type edge struct {
-	word uint64 // its first bytes, the first one lowest, zero where there is none
+	word uint64 // its first bytes in little-endian order, padded with zeros
 	size int
 	text string
-	to   *node // nil: no edge
-	next *edge // of the same place in the table, hardly ever
+	to   *node // nil: an empty slot
+	next *edge // a collision in the table, very rare
 }
 
 const (
@@ -35,14 +35,14 @@ const (
 	slashes = '/' * ones
 )
 
-// load is the eight bytes at s[i:], the first one lowest.
+// load returns the eight bytes at s[i:] in little-endian order.
 func load(s string, i int) uint64 {
 	b := s[i : i+8]
 	return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
 		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
 }
 
-// loadTail is the bytes at s[i:], fewer than eight, with zeros above.
+// loadTail returns the bytes at s[i:], fewer than eight, in little-endian order.
 func loadTail(s string, i int) uint64 {
 	if len(s) >= 8 {
 		return load(s, len(s)-8) >> (8 * uint(8-len(s)+i) & 63)
@@ -62,11 +62,11 @@ func load4(s string, i int) uint64 {
 	return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24
 }
 
-// zeros has the top bit of each byte that is zero, and perhaps of some above the
-// lowest of them.
+// zeros sets the top bit of each byte of w that is zero. Bytes above the lowest zero byte may
+// be false positives.
 func zeros(w uint64) uint64 { return (w - ones) &^ w & tops }
 
-// segmentAt reads the segment that begins at i: its first bytes and its size.
+// segmentAt returns the first bytes and the size of the segment that starts at i.
 func segmentAt(path string, i int) (word uint64, size int) {
 	left := len(path) - i
 	if left < 8 {
@@ -84,7 +84,7 @@ func segmentAt(path string, i int) (word uint64, size int) {
 	return word, 8 + slashAt(path[i+8:])
 }
 
-// slashAt is where the next slash is, or the end.
+// slashAt returns the index of the first slash, or the length of s.
 func slashAt(s string) int {
 	i := 0
 	for ; len(s)-i >= 8; i += 8 {
@@ -97,7 +97,7 @@ func slashAt(s string) int {
 	return i
 }
 
-// hash spreads literals of which the first bytes are word.
+// hash is the hash of a literal whose first bytes are word.
 func hash(word uint64, text string, size int) uint64 {
 	if size > 8 {
 		return word ^ bits.RotateLeft64(load(text, size-8), 23)*0x9E3779B97F4A7C15
@@ -105,7 +105,7 @@ func hash(word uint64, text string, size int) uint64 {
 	return word
 }
 
-// along finds the node behind a literal.
+// along returns the node after a literal.
 func (n *node) along(word uint64, segment string) *node {
 	if n.edges == nil {
 		return nil
@@ -113,7 +113,7 @@ func (n *node) along(word uint64, segment string) *node {
 	return n.edges[hash(word, segment, len(segment))*n.multiplier>>n.shift].search(word, segment)
 }
 
-// search finds a literal among the edges of the same place.
+// search finds a literal among colliding edges.
 func (e *edge) search(word uint64, segment string) *node {
 	for ; e != nil; e = e.next {
 		if e.word == word && e.size == len(segment) && (e.size <= 8 || e.text == segment) {
@@ -128,12 +128,12 @@ func isDots(word uint64, size int) bool {
 	return size == 0 || size <= 2 && (word == '.' || word == '.'|'.'<<8)
 }
 
-// walk finds the entry for an unescaped path, of which n has read everything
-// before i. With slash it does so as if the path had one more slash at its end.
-// A segment that cleaning would remove matches no {x}; what a {x...} takes is not
-// looked at.
+// walk finds the entry for an unescaped path, of which n has read everything before i. With
+// slash, it does so as if the path had one more slash at its end. A segment that cleaning
+// would remove matches no {x}; what a {x...} matches is not checked.
 //
-// Literals go before {x}, and that before {x...}. A node is visited at most once.
+// Literals take precedence over {x}, which takes precedence over {x...}. Each node is visited
+// at most once.
 func (n *node) walk(path string, i int, slash bool) *entry {
 	var remainder *entry
 	for i < len(path) {
@@ -195,7 +195,7 @@ func (n *node) walk(path string, i int, slash bool) *entry {
 	return remainder
 }
 
-// goOn continues a walk behind a segment.
+// goOn continues walk after a segment.
 func (n *node) goOn(path string, i int, slash bool) *entry {
 	if i == len(path) {
 		return n.ending(slash)
@@ -203,7 +203,7 @@ func (n *node) goOn(path string, i int, slash bool) *entry {
 	return n.walk(path, i+1, slash)
 }
 
-// ending is the entry for a path that ends here, or with one slash more.
+// ending returns the entry for a path that ends here, or here with one more slash.
 func (n *node) ending(slash bool) *entry {
 	if !slash {
 		return n.leaf
@@ -214,8 +214,8 @@ func (n *node) ending(slash bool) *entry {
 	return n.rest
 }
 
-// seek is walk for a path that may be escaped and need not be clean; path is what
-// is left, from a slash on.
+// seek is walk for a path that may be escaped or unclean. path is the rest of it, starting
+// with a slash.
 func (n *node) seek(path string, escaped bool) *entry {
 	if path == "" {
 		return n.leaf
@@ -231,8 +231,8 @@ func (n *node) seek(path string, escaped bool) *entry {
 	return n.rest
 }
 
-// collect adds up the methods of every entry that matches the path, or the path
-// and a slash.
+// collect returns the methods of all entries that match the path, or the path with one more
+// slash.
 func (n *node) collect(path string, escaped bool) uint64 {
 	if path == "" {
 		methods := n.methods | n.restMethods
@@ -257,8 +257,7 @@ func (n *node) collect(path string, escaped bool) uint64 {
 	return methods
 }
 
-// gather is collect for an unescaped and clean path, of which n has read everything
-// before i.
+// gather is collect for an unescaped, clean path, of which n has read everything before i.
 func (n *node) gather(path string, i int) uint64 {
 	var methods uint64
 	for i < len(path) {
@@ -284,7 +283,7 @@ func (n *node) gather(path string, i int) uint64 {
 	return methods | n.collect(end, false)
 }
 
-// gatherOn continues behind a segment.
+// gatherOn continues gather after a segment.
 func (n *node) gatherOn(path string, i int) uint64 {
 	if i == len(path) {
 		return n.collect("", false)
@@ -292,7 +291,7 @@ func (n *node) gatherOn(path string, i int) uint64 {
 	return n.gather(path, i+1)
 }
 
-// ways are the nodes to which a segment may lead, the best first.
+// ways returns the nodes that a segment may lead to, in order of precedence.
 func (n *node) ways(segment string) [2]*node {
 	if segment == end {
 		return [2]*node{n.closing}
@@ -300,7 +299,7 @@ func (n *node) ways(segment string) [2]*node {
 	return [2]*node{n.along(firstWord(segment), segment), n.wild}
 }
 
-// first cuts the first segment off a path. A slash at the end is a segment.
+// first cuts the first segment off a path. A slash at the end counts as a segment.
 func first(path string, escaped bool) (segment, left string) {
 	if path == end {
 		return end, ""
@@ -313,7 +312,7 @@ func first(path string, escaped bool) (segment, left string) {
 	return segment, path[stop:]
 }
 
-// firstWord is the word of a literal.
+// firstWord returns the first bytes of a literal, as in edge.word.
 func firstWord(text string) uint64 {
 	if len(text) < 8 {
 		return loadTail(text, 0)

@@ -9,11 +9,10 @@ import (
 	"strings"
 )
 
-// An oracle knows the rules and nothing of trees: it tries every pattern on every
-// request.
+// An oracle applies the rules without any tree: it tries every pattern on every request.
 type oracle []spec
 
-// An answer is what a mux did with a request.
+// An answer is the response of a mux to a request.
 type answer struct {
 	code     int
 	pattern  string
@@ -22,10 +21,13 @@ type answer struct {
 	location string
 }
 
-// answer is what the rules say. It does not know CONNECT.
+// answer is what the rules say.
 func (o oracle) answer(r *http.Request) answer {
 	if r.RequestURI == "*" {
 		return answer{code: http.StatusBadRequest}
+	}
+	if r.Method == http.MethodConnect {
+		return o.connected(r)
 	}
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -48,14 +50,33 @@ func (o oracle) answer(r *http.Request) answer {
 		}
 		return a
 	}
+	return o.found(best, host, clean)
+}
+
+// found is the answer of a pattern to a clean path, or what there is without one.
+func (o oracle) found(best *spec, host, path string) answer {
 	if best != nil {
-		_, values := best.match(clean)
+		_, values := best.match(path)
 		return answer{code: http.StatusOK, pattern: best.String(), values: strings.Join(values, "|")}
 	}
-	if methods := o.methods(host, clean); len(methods) > 0 {
+	if methods := o.methods(host, path); len(methods) > 0 {
 		return answer{code: http.StatusMethodNotAllowed, allow: strings.Join(methods, ", ")}
 	}
 	return answer{code: http.StatusNotFound}
+}
+
+// connected is the answer to a CONNECT: its path is as it was sent, and its host with the
+// port. Whether a slash is missing, and what else there is, is asked of the URL's host.
+func (o oracle) connected(r *http.Request) answer {
+	path := r.URL.EscapedPath()
+	best := o.best(r.URL.Host, r.Method, path)
+	if (best == nil || best.takesMore(path)) && !strings.HasSuffix(path, "/") {
+		if to := o.best(r.URL.Host, r.Method, path+"/"); to != nil && !to.takesMore(path+"/") {
+			u := url.URL{Path: cleaned(r.URL.Path) + "/", RawQuery: r.URL.RawQuery}
+			return answer{code: http.StatusTemporaryRedirect, pattern: u.Path, location: sent(r, u.String())}
+		}
+	}
+	return o.found(o.best(r.Host, r.Method, path), r.URL.Host, path)
 }
 
 // sent is the Location that net/http makes of a URL.
@@ -65,7 +86,7 @@ func sent(r *http.Request, to string) string {
 	return w.header.Get("Location")
 }
 
-// best is the pattern that goes first.
+// best returns the pattern with precedence.
 func (o oracle) best(host, method, path string) *spec {
 	var best *spec
 	for i := range o {
@@ -92,7 +113,7 @@ func (s *spec) methodRank(method string) int {
 	return -1
 }
 
-// before reports whether s goes before t, where both match.
+// before reports whether s takes precedence over t, where both match.
 func (s *spec) before(t *spec, method string) bool {
 	if s.host != t.host {
 		return s.host != ""
@@ -115,8 +136,8 @@ func (p part) rank() int {
 	return 0
 }
 
-// segments are the decoded segments of a path, "/" for the end behind a slash,
-// and where each begins.
+// segments returns the decoded segments of a path, with "/" for the end after a slash, and where
+// each begins.
 func segments(path string) (texts []string, starts []int) {
 	at := 0
 	for at < len(path) {
@@ -142,7 +163,7 @@ func decoded(s string) string {
 	return s
 }
 
-// match compares s with a path, and finds its values.
+// match reports whether s matches a path, and returns its values.
 func (s *spec) match(path string) (matches bool, values []string) {
 	texts, starts := segments(path)
 	for i, p := range s.parts {
@@ -167,7 +188,7 @@ func (s *spec) match(path string) (matches bool, values []string) {
 	return len(texts) == len(s.parts), values
 }
 
-// takesMore reports whether the end of s takes something of the path.
+// takesMore reports whether the last segment of s matches more than nothing.
 func (s *spec) takesMore(path string) bool {
 	last := s.parts[len(s.parts)-1]
 	_, starts := segments(path)
@@ -206,7 +227,7 @@ func cleaned(p string) string {
 	return c
 }
 
-// equal reports whether s and t match the very same requests.
+// equal reports whether s and t match exactly the same requests.
 func (s *spec) equal(t *spec) bool {
 	if s.method != t.method || s.host != t.host || len(s.parts) != len(t.parts) {
 		return false

@@ -5,17 +5,17 @@ import (
 	"net/http"
 )
 
-// Params are the values of a pattern's wildcards in one request: a value of four
-// words that can be copied and kept. Nothing was stored for it: a value is cut
-// out of the path when it is asked for, in about 10 ns and, unless the path was
-// escaped, without an allocation (BenchmarkValue). The zero Params have no values.
+// Params are the values of a pattern's wildcards in one request. They are four words that may
+// be copied and kept. Nothing is parsed in advance: each access cuts the value out of the path,
+// in about 10 ns and without an allocation unless the path is escaped (BenchmarkValue). The
+// zero Params have no values.
 type Params struct {
 	entry   *entry
 	path    string
-	escaped bool // values are still to be decoded
+	escaped bool // values must be decoded
 }
 
-// paramsOf are the values that r's path has for a pattern that it matches.
+// paramsOf returns the values of r's path, which matches e's pattern.
 func paramsOf(e *entry, r *http.Request) Params {
 	if isPlain(r.URL) {
 		return Params{e, r.URL.Path, false}
@@ -23,7 +23,7 @@ func paramsOf(e *entry, r *http.Request) Params {
 	return Params{e, r.URL.EscapedPath(), true}
 }
 
-// Len is the number of wildcards that have names.
+// Len returns the number of named wildcards.
 func (p Params) Len() int {
 	if p.entry == nil {
 		return 0
@@ -31,10 +31,10 @@ func (p Params) Len() int {
 	return len(p.entry.wildcards)
 }
 
-// Name is the name of the i-th wildcard, counted from 0.
+// Name returns the name of the i-th wildcard, counted from 0.
 func (p Params) Name(i int) string { return p.entry.wildcards[i].name }
 
-// At is the value of the i-th wildcard, decoded. It panics when there is none.
+// At returns the decoded value of the i-th wildcard. It panics if i is out of range.
 func (p Params) At(i int) string {
 	all := p.entry.wildcards[:i+1]
 	if p.escaped {
@@ -52,7 +52,7 @@ func (p Params) At(i int) string {
 	return p.path[from:to]
 }
 
-// decode is the value of a wildcard in an escaped path.
+// decode returns the value of a wildcard in an escaped path.
 func (p Params) decode(w wildcard) string {
 	path := p.path
 	for range w.place {
@@ -65,8 +65,8 @@ func (p Params) decode(w wildcard) string {
 	return value
 }
 
-// Get is the value of the wildcard with this name, or "" where the pattern has
-// none, like [http.Request.PathValue].
+// Get returns the value of the wildcard with this name, or "" if the pattern has none, like
+// [http.Request.PathValue].
 func (p Params) Get(name string) string {
 	if p.entry == nil {
 		return ""
@@ -79,8 +79,8 @@ func (p Params) Get(name string) string {
 	return ""
 }
 
-// All are the names and values in their order, cut out in one pass: for handlers
-// that read many.
+// All iterates over names and values in order. It reads the path once, so it is faster than
+// At or Get for handlers that need many values.
 func (p Params) All() iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		to := 0
@@ -103,7 +103,7 @@ func (p Params) All() iter.Seq2[string, string] {
 	}
 }
 
-// Pattern is the pattern as it was registered, or "".
+// Pattern returns the pattern as it was registered, or "".
 func (p Params) Pattern() string {
 	if p.entry == nil {
 		return ""
@@ -111,20 +111,19 @@ func (p Params) Pattern() string {
 	return p.entry.text
 }
 
-// A Match is what a Mux has for a request. At most one of Pattern without
-// Location, Allow and Location says what will happen; if none does, the answer is
-// 404.
+// A Match is the result of [Mux.Lookup]. At most one of Allow, Location and a Pattern without
+// Location says what happens; if none does, the answer is 404.
 type Match struct {
-	Pattern  string // the pattern that serves it, or the one that is found after a redirect
+	Pattern  string // the pattern that serves it, or that will match after the redirect
 	Params   Params // the values of the pattern's wildcards
-	Allow    string // 405: the methods that the path has
+	Allow    string // 405: the methods that the path allows
 	Location string // 307: the Location header that is sent
 
 	entry *entry
 }
 
-// handler is what serves the request. It takes the Location of resolve, which
-// http.Redirect has yet to write its way.
+// handler returns what serves the request. Location is as resolve sets it: http.Redirect has
+// yet to rewrite it.
 func (m Match) handler(mux *Mux) http.Handler {
 	switch {
 	case m.Location != "":

@@ -9,35 +9,33 @@ import (
 	"unicode"
 )
 
-// A pattern is a parsed pattern: what it asks of a request, and where it stands
-// in the program.
+// A pattern is a parsed pattern and the place in the program where it was registered.
 type pattern struct {
 	text     string // as it was registered
-	method   string // "" is every method
-	host     string // "" is every host
+	method   string // "" matches every method
+	host     string // "" matches every host
 	segments []segment
 	site     string // file:line of the registration
 }
 
-// A segment is one part of a path between slashes, or its end.
+// A segment is the part of a path between two slashes, or the end of the path.
 //
 //	/a   {text: "a"}
 //	/{x} {text: "x", wild: true}
 //	/{$} {text: "/"}, like a segment that is one escaped slash
-//	/{x...} {text: "x", wild: true, rest: true}; a slash at the end is one without a name
+//	/{x...} {text: "x", wild: true, rest: true}; a slash at the end is an unnamed one
 type segment struct {
 	text string // the unescaped literal, or the wildcard's name
 	wild bool
-	rest bool // takes everything up to the end
+	rest bool // matches everything up to the end
 }
 
-// end is the literal that stands for the end of a path behind a slash.
+// end is the literal for the end of a path after a slash.
 const end = "/"
 
 func (s segment) isEnd() bool { return !s.wild && s.text == end }
 
-// isOdd reports whether a literal can only be met in a path that is not cleaned,
-// or is escaped.
+// isOdd reports whether a literal can occur only in a path that is unclean or escaped.
 func (s segment) isOdd() bool {
 	return !s.wild && (s.text == "" || s.text == "." || s.text == "..")
 }
@@ -54,8 +52,8 @@ func (p *pattern) isOdd() bool {
 	return false
 }
 
-// exactPath is the one path that the pattern matches, if it is only one and can
-// come unescaped.
+// exactPath returns the only path that the pattern matches, if there is only one and it can
+// arrive unescaped.
 func (p *pattern) exactPath() (string, bool) {
 	var b strings.Builder
 	for i, s := range p.segments {
@@ -71,14 +69,14 @@ func (p *pattern) exactPath() (string, bool) {
 	return b.String(), true
 }
 
-// parse reads "[METHOD ][HOST]/[PATH]", the language of net/http.ServeMux.
+// parse parses "[METHOD ][HOST]/[PATH]", the syntax of net/http.ServeMux.
 func parse(text string) (*pattern, error) {
 	p := &pattern{text: text}
 	rest := text
 	if i := strings.IndexAny(text, " \t"); i >= 0 {
 		p.method, rest = text[:i], strings.TrimLeft(text[i+1:], " \t")
 		if p.method != "" && !isToken(p.method) {
-			return nil, fmt.Errorf("%q is no method; write it like GET", p.method)
+			return nil, fmt.Errorf("%q is not a method; write one like GET", p.method)
 		}
 	}
 	slash := strings.IndexByte(rest, '/')
@@ -87,7 +85,7 @@ func parse(text string) (*pattern, error) {
 	}
 	p.host, rest = rest[:slash], rest[slash:]
 	if strings.Contains(p.host, "{") {
-		return nil, errors.New("a host has no wildcards; begin the path with a slash")
+		return nil, errors.New("a host cannot have wildcards; begin the path with a slash")
 	}
 	if p.method != "" && p.method != "CONNECT" && rest != clean(rest) {
 		return nil, fmt.Errorf("no request has this path, because paths are cleaned; write %s", clean(rest))
@@ -95,7 +93,7 @@ func parse(text string) (*pattern, error) {
 	return p, p.parsePath(rest)
 }
 
-// parsePath appends the segments of a path that begins with a slash.
+// parsePath parses a path that begins with a slash.
 func (p *pattern) parsePath(rest string) error {
 	names := make(map[string]bool)
 	for more := true; more; {
@@ -109,7 +107,7 @@ func (p *pattern) parsePath(rest string) error {
 		}
 		if s.wild && s.text != "" {
 			if names[s.text] {
-				return fmt.Errorf("two wildcards are named %s; rename one", s.text)
+				return fmt.Errorf("two wildcards are named %s; rename one of them", s.text)
 			}
 			names[s.text] = true
 		}
@@ -118,7 +116,7 @@ func (p *pattern) parsePath(rest string) error {
 	return nil
 }
 
-// parseSegment reads what is between two slashes, or behind the last.
+// parseSegment parses the text between two slashes, or after the last one.
 func parseSegment(text string, more bool) (segment, error) {
 	open := strings.IndexByte(text, '{')
 	switch {
@@ -127,18 +125,18 @@ func parseSegment(text string, more bool) (segment, error) {
 	case open < 0:
 		return segment{text: unescape(text)}, nil
 	case open > 0 || text[len(text)-1] != '}':
-		return segment{}, fmt.Errorf("%s mixes text and a wildcard; a wildcard is a whole segment", text)
+		return segment{}, fmt.Errorf("%s mixes text and a wildcard; a wildcard must be a whole segment", text)
 	case text == "{$}" && more:
-		return segment{}, errors.New("{$} is not at the end; it stands for the end")
+		return segment{}, errors.New("{$} is not at the end; it matches the end of the path")
 	case text == "{$}":
 		return segment{text: end}, nil
 	}
 	name, rest := strings.CutSuffix(text[1:len(text)-1], "...")
 	if rest && more {
-		return segment{}, fmt.Errorf("%s is not at the end; it takes all that follows", text)
+		return segment{}, fmt.Errorf("%s is not at the end; it matches the rest of the path", text)
 	}
 	if !isName(name) {
-		return segment{}, fmt.Errorf("%q is no name for a wildcard; take a Go identifier", name)
+		return segment{}, fmt.Errorf("%q is not a valid wildcard name; use a Go identifier", name)
 	}
 	return segment{text: name, wild: true, rest: rest}, nil
 }
@@ -153,7 +151,7 @@ func isName(s string) bool {
 	return s != ""
 }
 
-// isToken reports whether s can be a method in HTTP.
+// isToken reports whether s is a valid HTTP method.
 func isToken(s string) bool {
 	for i := range len(s) {
 		c := s[i]

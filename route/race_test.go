@@ -2,5 +2,5 @@
 
 package route_test
 
-// raceDetector says that this is a build with it.
+// raceDetector reports whether the race detector is on.
 const raceDetector = true

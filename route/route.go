@@ -1,21 +1,20 @@
-// Package route is an HTTP mux that speaks the language of [http.ServeMux], finds
-// handlers several times faster, and cannot give one request's data to another.
+// Package route is an HTTP mux with the syntax and rules of [http.ServeMux]. It finds handlers
+// several times faster, and never gives one request's data to another.
 //
 //	var mux route.Mux
 //	mux.HandleFunc("GET /health", health)                 // as in net/http
 //	mux.HandleParams("GET /users/{id}", user)             // values without an allocation
-//	mux.HandleCtx("POST /users/{id}/notes", addNote)      // helpers, a store, an error to return
-//	api := mux.Group("/api", authenticate)                // composed once, here
+//	mux.HandleCtx("POST /users/{id}/notes", addNote) // helpers, values, an error to return
+//	api := mux.Group("/api", authenticate) // applied once, at registration
 //	api.HandleParams("GET /files/{path...}", file)
 //
-// Patterns, precedence, conflicts, redirects, 405 and escaped paths are those of
-// ServeMux; the differences are on the page docs/route.md: opt-in, but for paths
-// that only CONNECT can have and a limit of 62 different methods. Lookup does not
-// allocate, whatever it finds, unless the path is escaped, is not clean or is
-// redirected.
+// Patterns, precedence, conflicts, redirects, 405 and escaped paths work as in ServeMux.
+// docs/route.md lists the differences. They are opt-in, except for empty segments, as in //a,
+// of a pattern or of a CONNECT's path, and a limit of 62 different methods. Lookup never
+// allocates, unless the path is escaped or unclean, or is redirected.
 //
-// Use ServeMux unless you have a reason: it takes 0.1 to 0.4 µs of a request
-// that takes 19 over loopback (docs/route.md).
+// Use ServeMux unless you have a reason: it takes 0.1 to 0.4 µs of a request that takes 19 µs
+// over loopback (docs/route.md).
 package route
 
 import (
@@ -27,70 +26,70 @@ import (
 	"sync/atomic"
 )
 
-// A Mux sends requests to the handler of the most specific pattern. The zero Mux
-// has none. Patterns can be registered, and the whole table replaced, while it
-// serves: a request sees either all of a change or nothing of it, and never waits
-// once the first has been served. A Mux must not be copied after first use.
+// A Mux dispatches requests to the handler of the most specific pattern. The zero Mux has no
+// patterns. Patterns can be registered, and the whole table replaced, while it serves: a
+// request sees either all of a change or none of it, and no request waits once the first has
+// been served. A Mux must not be copied after first use.
 type Mux struct {
-	NotFound   http.Handler // answers where no pattern matches; nil: http.NotFound
-	NotAllowed http.Handler // answers where the method is missing, with Allow set; nil: a line of text
+	NotFound   http.Handler // answers if no pattern matches; nil: http.NotFound
+	NotAllowed http.Handler // answers if the path has other methods, with Allow set; nil: a line of text
 
-	// Error answers for a handler of HandleCtx that returned an error. nil: the
-	// status and text of a *[StatusError], for others 500 and nothing of their
-	// text; and nothing at all where the Ctx has already answered.
+	// Error answers if a handler of HandleCtx returned an error. nil: the status and text of
+	// a *[StatusError]; for other errors 500 without their text; and nothing if the Ctx has
+	// already answered.
 	Error func(Ctx, error)
 
-	// Overlap accepts patterns that ServeMux refuses because both match some
-	// request and neither is more specific, as /{x}/b and /a/{y}. The first
-	// segment in which they differ decides: a literal goes before {x}, and that
-	// before {x...}; then the method. false: they are refused. Set it before
+	// Overlap accepts patterns that ServeMux refuses because both match some request and
+	// neither is more specific, such as /{x}/b and /a/{y}. The first segment in which they
+	// differ decides: a literal takes precedence over {x}, which takes precedence over
+	// {x...}; then the method decides. false: they are refused. Set it before registering
 	// the first pattern.
 	Overlap bool
 
-	// RefuseEncodedSlashes answers 400 to a path that has %2F or %5C. A
-	// handler that serves files by name, such as http.FileServer, takes
-	// /admin%2Fsecret for a file in admin, and a pattern of /admin/ does not.
-	// false: they are parts of a segment, as in ServeMux.
+	// RefuseEncodedSlashes answers 400 to paths that contain %2F or %5C. A handler that
+	// serves files by name, such as http.FileServer, takes /admin%2Fsecret for a file in
+	// admin, but a pattern for /admin/ does not match it. false: an encoded slash is part of
+	// a segment, as in ServeMux.
 	RefuseEncodedSlashes bool
 
 	mu      sync.Mutex // held while patterns change
 	entries []*entry
 	tries   map[string]*trie // by host
-	methods map[string]bool  // that patterns name
-	serving bool             // a request has been seen
+	methods map[string]bool  // of all patterns
+	serving bool             // a request has been served
 	table   atomic.Pointer[table]
 	states  sync.Pool // of *state
 }
 
-// A ParamsFunc is a handler that gets the values of its pattern's wildcards.
+// A ParamsFunc is a handler that receives the values of its pattern's wildcards.
 type ParamsFunc func(http.ResponseWriter, *http.Request, Params)
 
-// Handle registers a handler for a pattern. The handler finds the values of
-// wildcards with r.PathValue, which costs two allocations where there are any. It
-// panics when the pattern is malformed or conflicts with another; the error that
-// it panics with has the file and line of both.
+// Handle registers a handler for a pattern. The handler reads wildcard values with
+// r.PathValue, which costs two allocations if the pattern has any. Handle panics if the
+// pattern is malformed or conflicts with another; the panic value is an error with the file
+// and line of both registrations.
 func (m *Mux) Handle(pattern string, h http.Handler) { m.root().Handle(pattern, h) }
 
-// HandleFunc is Handle for a function.
+// HandleFunc registers a function as Handle registers a handler.
 func (m *Mux) HandleFunc(pattern string, f func(http.ResponseWriter, *http.Request)) {
 	m.root().HandleFunc(pattern, f)
 }
 
-// HandleParams registers a function that gets its values as an argument, for no
-// allocation. r.PathValue has none for it.
+// HandleParams registers a function that receives the wildcard values as an argument, without
+// an allocation. r.PathValue is empty there.
 func (m *Mux) HandleParams(pattern string, f ParamsFunc) { m.root().HandleParams(pattern, f) }
 
-// HandleCtx registers a function that gets a [Ctx], for no allocation.
+// HandleCtx registers a function that receives a [Ctx], without an allocation.
 func (m *Mux) HandleCtx(pattern string, f CtxFunc) { m.root().HandleCtx(pattern, f) }
 
-// Group is where patterns get a prefix and middleware; see [Group].
+// Group returns a group of patterns with a prefix and middleware; see [Group].
 func (m *Mux) Group(prefix string, chain ...Middleware) *Group {
 	return m.root().Group(prefix, chain...)
 }
 
 func (m *Mux) root() *Group { return &Group{mux: m} }
 
-// add puts an entry among the others.
+// add adds an entry, or reports a conflict.
 func (m *Mux) add(e *entry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,7 +111,7 @@ func (m *Mux) add(e *entry) error {
 		m.tries, m.methods = make(map[string]*trie), make(map[string]bool)
 	}
 	if !m.methods[e.method] && len(m.methods) == mostMethods {
-		return fmt.Errorf("route: pattern %q (registered at %s) has one method more than the %d that a Mux can have; "+
+		return fmt.Errorf("route: pattern %q (registered at %s) exceeds the limit of %d different methods per Mux; "+
 			"register it without a method", e.text, e.site, mostMethods)
 	}
 	t.insert(e, 0)
@@ -124,7 +123,7 @@ func (m *Mux) add(e *entry) error {
 	return nil
 }
 
-// current is the table to look into.
+// current returns the table, compiled if patterns have changed.
 func (m *Mux) current() *table {
 	if t := m.table.Load(); t != nil {
 		return t
@@ -138,10 +137,9 @@ func (m *Mux) current() *table {
 	return m.table.Load()
 }
 
-// Replace gives m the patterns and handlers that with has now, at once, and
-// forgets its own; requests that have begun go on with theirs. m keeps its
-// fields. Handlers of HandleCtx keep with's Error. Later changes of with are its
-// own.
+// Replace replaces the patterns and handlers of m by those that with has now, atomically.
+// Requests in progress continue with the old ones. m keeps its fields, but handlers of
+// HandleCtx keep with's Error. Later changes to with do not affect m.
 func (m *Mux) Replace(with *Mux) {
 	if m == with {
 		return
@@ -164,8 +162,8 @@ func (m *Mux) Replace(with *Mux) {
 	m.table.Store(t)
 }
 
-// ServeHTTP answers a request: by the handler of its pattern, with a redirect to
-// its clean path or to the one with a slash, with 405 or with 404.
+// ServeHTTP calls the handler of the matching pattern, or answers with a redirect to the clean
+// path or to the path with a final slash, with 405 or with 404.
 func (m *Mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t := m.table.Load()
 	if t == nil {
@@ -193,13 +191,13 @@ func (m *Mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.serveRest(t, w, r)
 }
 
-// isSettled reports whether a pattern that takes the rest of the path is the
-// answer, because the path is clean and no slash at its end is of interest.
+// isSettled reports whether a pattern that matches the rest of the path is the answer: the
+// path is clean, and a final slash would change nothing.
 func (t *table) isSettled(e *entry, path string) bool {
 	return isClean(path) && !t.mayRedirect(e, path)
 }
 
-// serveRest is ServeHTTP for everything that is not found at once.
+// serveRest is ServeHTTP for everything that the fast lookup does not find.
 func (m *Mux) serveRest(t *table, w http.ResponseWriter, r *http.Request) {
 	if r.RequestURI == "*" {
 		if r.ProtoAtLeast(1, 1) {
@@ -209,7 +207,7 @@ func (m *Mux) serveRest(t *table, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if m.RefuseEncodedSlashes && hasEncodedSlash(r.URL.EscapedPath()) {
-		http.Error(w, "a slash or backslash in the path is escaped; send it plain", http.StatusBadRequest)
+		http.Error(w, "the path contains an escaped slash or backslash; send it unescaped", http.StatusBadRequest)
 		return
 	}
 	found := t.resolve(r)
@@ -221,7 +219,7 @@ func (m *Mux) serveRest(t *table, w http.ResponseWriter, r *http.Request) {
 	found.handler(m).ServeHTTP(w, r)
 }
 
-// hasEncodedSlash reports whether an escaped path has %2F or %5C.
+// hasEncodedSlash reports whether an escaped path contains %2F or %5C.
 func hasEncodedSlash(path string) bool {
 	for {
 		_, after, found := strings.Cut(path, "%")
@@ -235,8 +233,8 @@ func hasEncodedSlash(path string) bool {
 	}
 }
 
-// Lookup says what ServeHTTP would do with a request, but for
-// RefuseEncodedSlashes and a request for *. It does not change the request.
+// Lookup returns what ServeHTTP would do with a request, except for RefuseEncodedSlashes and
+// requests for *. It does not change the request.
 func (m *Mux) Lookup(r *http.Request) Match {
 	found := m.current().resolve(r)
 	if found.Location != "" {
@@ -245,32 +243,31 @@ func (m *Mux) Lookup(r *http.Request) Match {
 	return found
 }
 
-// redirected is the Location that http.Redirect sends for a URL: it cleans the path
-// and encodes the query, so only its own answer is the one that the client gets.
+// redirected returns the Location that http.Redirect sends for a URL. It calls http.Redirect,
+// because that cleans the path and encodes the query.
 func redirected(r *http.Request, to string) string {
-	h := http.Header{"Content-Type": nil} // where there is a type, no body is written
+	h := http.Header{"Content-Type": nil} // with a Content-Type set, http.Redirect writes no body
 	http.Redirect(discard{h}, r, to, http.StatusTemporaryRedirect)
 	return h.Get("Location")
 }
 
-// discard is a ResponseWriter of which only the header is wanted.
+// discard is a ResponseWriter that keeps only the header.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header         { return d.header }
 func (d discard) WriteHeader(int)             {}
 func (d discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// Handler is the handler for a request and its pattern, like
-// [http.ServeMux.Handler]: it is never nil, and the pattern of a 404 or 405 is
-// "". It does not change the request; the handler must be given that very one.
+// Handler returns the handler for a request and its pattern, like [http.ServeMux.Handler]: the
+// handler is never nil, and the pattern of a 404 or 405 is "". Handler does not change the
+// request; the handler must be called with that same request.
 func (m *Mux) Handler(r *http.Request) (h http.Handler, pattern string) {
 	found := m.current().resolve(r)
 	return found.handler(m), found.Pattern
 }
 
-// String is the tree of patterns: a line for each segment, and in it the patterns
-// that end there and where they were registered. The segments of each host stand
-// below its name.
+// String returns the tree of patterns: a line per segment, with the patterns that end there
+// and where they were registered. The segments of each host are below its name.
 func (m *Mux) String() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

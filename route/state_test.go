@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A hijackable is a ResponseWriter whose connection can be taken over.
+// A hijackable is a ResponseWriter that can be hijacked.
 type hijackable struct {
 	*httptest.ResponseRecorder
 	conn net.Conn
@@ -16,8 +16,8 @@ type hijackable struct {
 
 func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return h.conn, nil, nil }
 
-// States go back to the pool when a handler returns, with an error or without, but
-// not after a panic or when the connection was taken over.
+// States are reused when a handler returns, with or without an error, but not after a panic or a
+// hijack.
 func TestStatesThatGoBack(t *testing.T) {
 	mine, theirs := net.Pipe()
 	defer mine.Close()
@@ -34,7 +34,7 @@ func TestStatesThatGoBack(t *testing.T) {
 		var mux Mux
 		mux.HandleCtx("/", c.handle)
 		kept := false
-		for range 100 { // under -race a pool drops some
+		for range 100 { // with -race, a pool drops items
 			func() {
 				defer func() { recover() }()
 				mux.ServeHTTP(hijackable{httptest.NewRecorder(), mine}, httptest.NewRequest("GET", "/", nil))
@@ -42,7 +42,7 @@ func TestStatesThatGoBack(t *testing.T) {
 			kept = kept || mux.states.Get() != nil
 		}
 		if kept != c.kept {
-			t.Errorf("%s: the state went back is %v", name, kept)
+			t.Errorf("%s: the state was put back: %v", name, kept)
 		}
 	}
 }

@@ -11,46 +11,45 @@ import (
 	"sync/atomic"
 )
 
-// mostMethods is how many different methods one Mux can tell apart: a bit each,
-// one for HEAD and one for patterns without a method.
+// mostMethods is how many different methods one Mux can distinguish: one bit each, plus one
+// for HEAD and one for patterns without a method.
 const mostMethods = 62
 
 // anyMethod is the bit of patterns without a method.
 const anyMethod = 1 << 63
 
-// A table is what a Mux knows, compiled. It does not change: who registers a
-// pattern makes another one.
+// A table is a Mux's patterns, compiled. It is immutable: registering a pattern leads to a new
+// table.
 type table struct {
 	every   *domain            // patterns without a host
-	hosts   map[string]*domain // by host; nil where no pattern has one
-	methods []string           // all that patterns name, sorted
-	deepest int                // segments of the longest pattern that matches a path with a slash at its end
+	hosts   map[string]*domain // by host; nil if no pattern has one
+	methods []string           // all that occur in patterns, sorted
+	deepest int                // segments of the longest pattern that matches a path with a final slash
 	allowed atomic.Pointer[map[uint64]string]
 }
 
-// A domain is the trees of one host.
+// A domain holds the trees of one host.
 type domain struct {
 	clean trees // for paths that are neither escaped nor unclean: no odd literals, no CONNECT
 	all   trees
 	union *node // every method
 }
 
-// trees are the tree of each method. A method's tree has what serves that method:
-// where two patterns match the same paths, the one that names the method; HEAD is
-// served by GET, and all by patterns without a method. Patterns for a request are
-// each more specific than the next, by method and path, so that the path alone
-// finds the one that goes first.
+// trees are the trees of each method. A method's tree contains what serves that method: if two
+// patterns match the same paths, the one that names the method. GET serves HEAD too, and
+// patterns without a method serve all. The patterns that match a request are ordered by
+// specificity, in method and path, so the path alone finds the one with precedence.
 type trees struct {
 	get, head, post, put, patch, del, options, other *tree
-	named                                            map[string]*tree // further methods
+	named                                            map[string]*tree // other methods that patterns name
 }
 
 type tree struct {
 	exact exact
-	root  *node // or nil
+	root  *node // may be nil
 }
 
-// of is the tree for a method.
+// of returns the tree for a method.
 func (t *trees) of(method string) *tree {
 	switch method {
 	case "GET":
@@ -74,8 +73,8 @@ func (t *trees) of(method string) *tree {
 	return t.other
 }
 
-// find is the entry for an unescaped path that begins with a slash; with slash,
-// for the path and one more slash.
+// find returns the entry for an unescaped path that begins with a slash; with slash, for the
+// path and one more slash.
 func (t *tree) find(path string, slash bool) *entry {
 	if !slash && t.exact.has(len(path)) {
 		if e := t.exact.find(path); e != nil {
@@ -88,7 +87,7 @@ func (t *tree) find(path string, slash bool) *entry {
 	return t.root.walk(path, 1, slash)
 }
 
-// newTable compiles entries and the tries that have them, by host.
+// newTable compiles the entries and the tries that contain them, by host.
 func newTable(entries []*entry, tries map[string]*trie) *table {
 	t := &table{methods: methodsOf(entries)}
 	t.allowed.Store(new(map[uint64]string))
@@ -116,7 +115,7 @@ func newTable(entries []*entry, tries map[string]*trie) *table {
 	return t
 }
 
-// methodsOf lists the methods that entries name, and HEAD where there is GET.
+// methodsOf lists the methods that entries name, and HEAD if there is GET.
 func methodsOf(entries []*entry) []string {
 	names := make(map[string]bool)
 	for _, e := range entries {
@@ -156,7 +155,7 @@ func (t *table) newDomain(entries []*entry, all *trie) *domain {
 	return d
 }
 
-// newTrees compiles one tree for each method that is named, and one for the others.
+// newTrees compiles one tree for each method that patterns name, and one for all others.
 func (t *table) newTrees(entries []*entry, from *trie) trees {
 	build := func(method string) *tree {
 		choose := func(same []*entry) *entry { return best(same, method) }
@@ -180,8 +179,8 @@ func (t *table) newTrees(entries []*entry, from *trie) trees {
 	return s
 }
 
-// best is the one of entries for the same paths that serves a method: who names
-// it, else GET for HEAD, else who names none.
+// best picks the one of several entries for the same paths that serves a method: the one that
+// names it, else GET for HEAD, else the one without a method.
 func best(same []*entry, method string) *entry {
 	var found *entry
 	for _, e := range same {
@@ -197,7 +196,7 @@ func best(same []*entry, method string) *entry {
 	return found
 }
 
-// bitsOf is the set of methods that entries name.
+// bitsOf returns the set of methods that entries name.
 func (t *table) bitsOf(entries []*entry) uint64 {
 	var set uint64
 	for _, e := range entries {
@@ -214,14 +213,14 @@ func (t *table) bitsOf(entries []*entry) uint64 {
 	return set
 }
 
-// A question is what a table is asked.
+// A question is a lookup in a table.
 type question struct {
 	host, method, path string
 	escaped            bool
 }
 
-// match is the entry that goes first, or nil. The host's patterns go before those
-// without one.
+// match returns the entry with precedence, or nil. The host's patterns take precedence over
+// those without a host.
 func (t *table) match(q question) *entry {
 	if t.hosts != nil && q.host != "" {
 		if d := t.hosts[q.host]; d != nil {
@@ -240,7 +239,7 @@ func (d *domain) match(q question) *entry {
 	return nil
 }
 
-// find is match for a path that is clean and not escaped, or shall be thought of
+// find is match for a clean, unescaped path; with slash, for the path and one more slash.
 // with a slash at its end.
 func (t *table) find(host, method, path string, slash bool) *entry {
 	if t.hosts != nil && host != "" {
@@ -253,7 +252,7 @@ func (t *table) find(host, method, path string, slash bool) *entry {
 	return t.every.clean.of(method).find(path, slash)
 }
 
-// methodsFor is the set of methods that a path, or the path and a slash, has.
+// methodsFor returns the methods that a path, or the path with one more slash, allows.
 func (t *table) methodsFor(q question) uint64 {
 	set := t.every.methodsFor(q)
 	if t.hosts != nil && q.host != "" {
@@ -271,7 +270,7 @@ func (d *domain) methodsFor(q question) uint64 {
 	return d.union.gather(q.path, 1)
 }
 
-// serves reports whether a set of methods has one that is served with this one.
+// serves reports whether a set of methods serves this one.
 func (t *table) serves(set uint64, method string) bool {
 	if set&anyMethod != 0 {
 		return true
@@ -280,7 +279,7 @@ func (t *table) serves(set uint64, method string) bool {
 	return named && set>>at&1 != 0
 }
 
-// allow is the Allow header for a set of methods, or "" for none.
+// allow returns the Allow header for a set of methods, or "" for none.
 func (t *table) allow(set uint64) string {
 	if set &^= anyMethod; set == 0 {
 		return ""
@@ -299,11 +298,11 @@ func (t *table) allow(set uint64) string {
 		more = make(map[uint64]string)
 	}
 	more[set] = text
-	t.allowed.CompareAndSwap(known, &more) // who loses writes it again another time
+	t.allowed.CompareAndSwap(known, &more) // if another goroutine wins, a later request stores it
 	return text
 }
 
-// resolve answers a request in full: the rules of ServeMux, one after the other.
+// resolve applies the rules of ServeMux in order.
 func (t *table) resolve(r *http.Request) Match {
 	if r.Method == http.MethodConnect {
 		return t.resolveConnect(r)
@@ -330,7 +329,7 @@ func (t *table) resolve(r *http.Request) Match {
 	return t.resolveEscaped(host, r)
 }
 
-// resolveEscaped is resolve for paths that are escaped, or not clean.
+// resolveEscaped is resolve for paths that are escaped or unclean.
 func (t *table) resolveEscaped(host string, r *http.Request) Match {
 	escaped := r.URL.EscapedPath()
 	q := question{host, r.Method, clean(escaped), true}
@@ -353,8 +352,7 @@ func (t *table) resolveEscaped(host string, r *http.Request) Match {
 	return t.settle(e, q)
 }
 
-// resolveConnect is resolve for CONNECT: its path is not cleaned, and its host has
-// a port.
+// resolveConnect is resolve for CONNECT: its path is not cleaned, and its host keeps the port.
 func (t *table) resolveConnect(r *http.Request) Match {
 	q := question{r.URL.Host, r.Method, r.URL.EscapedPath(), true}
 	e := t.match(q)
@@ -373,7 +371,7 @@ func (t *table) resolveConnect(r *http.Request) Match {
 	return t.settle(e, q)
 }
 
-// settle makes the answer when there is nothing to redirect.
+// settle returns the answer if there is no redirect.
 func (t *table) settle(e *entry, q question) Match {
 	if e != nil {
 		return conclude(e, q, "")
@@ -388,8 +386,8 @@ func conclude(e *entry, q question, allow string) Match {
 	return Match{Pattern: e.text, Params: Params{e, q.path, q.escaped}, entry: e}
 }
 
-// mayRedirect reports whether a path that found e could match something better
-// with a slash at its end.
+// mayRedirect reports whether a path that found e could match something better with a final
+// slash.
 func (t *table) mayRedirect(e *entry, path string) bool {
 	if path == "" || path[len(path)-1] == '/' {
 		return false
@@ -397,30 +395,28 @@ func (t *table) mayRedirect(e *entry, path string) bool {
 	return e == nil || e.takesRest && (t.deepest > len(e.segments) || path[0] != '/')
 }
 
-// isExact reports whether e matches the path and a slash without its {x...}
-// taking anything.
+// isExact reports whether e matches the path and a slash with its {x...} matching nothing.
 func (e *entry) isExact(path string) bool {
 	return e != nil && (!e.takesRest || len(e.segments) == strings.Count(path, "/")+1)
 }
 
-// redirectToSlash sends the client to the path with a slash at its end.
+// redirectToSlash redirects to the path with a final slash.
 func redirectToSlash(pattern string, from *url.URL) Match {
 	to := url.URL{Path: clean(from.Path) + "/", RawQuery: from.RawQuery}
 	return Match{Pattern: pattern, Location: to.String()}
 }
 
-// isPlain reports whether a URL's path is what it means, so that its segments
-// need no decoding.
+// isPlain reports whether a URL's path is unescaped, so that its segments need no decoding.
 func isPlain(u *url.URL) bool {
 	return u.RawPath == "" && u.Path != "" && u.Path[0] == '/'
 }
 
-// isClean reports whether cleaning would leave the path as it is.
+// isClean reports whether cleaning would not change the path.
 func isClean(path string) bool {
 	return !strings.Contains(path, "//") && !strings.Contains(path, "/.") || clean(path) == path
 }
 
-// withoutPort is the host of "host:port".
+// withoutPort returns the host of "host:port".
 func withoutPort(host string) string {
 	if !strings.Contains(host, ":") {
 		return host

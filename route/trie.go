@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// A trie has the patterns of one host by their segments. It is what registration
-// works on, and what nodes are compiled from; requests do not see it.
+// A trie holds the patterns of one host by their segments. Registration works on it, and nodes
+// are compiled from it; requests never use it.
 type trie struct {
-	literals   map[string]*trie // the end behind a slash is the literal "/"
+	literals   map[string]*trie // the end after a slash is the literal "/"
 	wild       *trie
 	ends       []*entry // patterns that end here
-	remainders []*entry // patterns that take the rest of the path from here
+	remainders []*entry // patterns that match the rest of the path from here
 }
 
 // insert adds e below segments[at:].
@@ -42,8 +42,8 @@ func (t *trie) insert(e *entry, at int) {
 	}
 }
 
-// rivals calls yield with every entry that may match a path that the segments
-// match, until it returns false.
+// rivals calls yield with every entry that may match a path that the segments match, until
+// yield returns false.
 func (t *trie) rivals(segments []segment, yield func(*entry) bool) bool {
 	for _, e := range t.remainders {
 		if !yield(e) {
@@ -65,7 +65,7 @@ func (t *trie) rivals(segments []segment, yield func(*entry) bool) bool {
 	return t.wild == nil || s.isEnd() || t.wild.rivals(segments[1:], yield)
 }
 
-// below calls yield with what is deeper than t.
+// below calls yield with every entry deeper than t.
 func (t *trie) below(yield func(*entry) bool) bool {
 	for child := range t.children() {
 		if !each(child.ends, yield) || !each(child.remainders, yield) || !child.below(yield) {
@@ -84,8 +84,8 @@ func each(all []*entry, yield func(*entry) bool) bool {
 	return true
 }
 
-// children are the tries one segment further, in a fixed order: literals, then
-// the wildcard.
+// children iterates over the tries one segment deeper, in a fixed order: literals, then the
+// wildcard.
 func (t *trie) children() iter.Seq[*trie] {
 	return func(yield func(*trie) bool) {
 		for _, text := range slices.Sorted(maps.Keys(t.literals)) {
@@ -99,8 +99,8 @@ func (t *trie) children() iter.Seq[*trie] {
 	}
 }
 
-// print writes one line for each segment, deeper ones further in, and behind it
-// the patterns that end there.
+// print writes one line per segment, indented by depth, followed by the patterns that end
+// there.
 func (t *trie) print(b *strings.Builder, depth int) {
 	for _, text := range slices.Sorted(maps.Keys(t.literals)) {
 		child := t.literals[text]

@@ -7,20 +7,20 @@ import (
 
 func TestNoAllocations(t *testing.T) {
 	if raceDetector {
-		t.Skip("the race detector allocates; the other builds of make test look at this")
+		t.Skip("the race detector allocates; the other builds of make test check this")
 	}
 	c := &Compression{}
 	text := benchText(2000)
 	dst := make([]byte, 0, 64<<10)
 	payload := bytes.Clone(c.deflate(nil, mostWindow, text))
-	if _, f := c.inflate(dst, payload, 2000, true); f != 0 { // so that there is one of each
+	if _, f := c.inflate(dst, payload, 2000, true); f != 0 { // so that both exist
 		t.Fatal(f)
 	}
 	prepared := Prepare(Text, text, c)
 	messages := pipelined(16, 64, 0x81)
 	fragments := stream(0x01, "κόσ", 0x89, "ping", 0x00, "με", 0x80, "!")
 	in := make([]byte, 64<<10)
-	var errorSink error // what a fault becomes must be kept, or no conversion is compiled
+	var errorSink error // a stored error makes the compiler keep the conversion
 	decode := func(stream []byte, step int, want opcode) {
 		n := copy(in, stream)
 		var state uint64

@@ -24,7 +24,7 @@ func BenchmarkMask(b *testing.B) {
 // benchText is n bytes of text.
 func benchText(n int) []byte { return []byte(strings.Repeat("a message of sixteen", n/20+1)[:n]) }
 
-// pipelined is what a client has sent that does not wait for answers.
+// pipelined are messages from a client that does not wait for answers.
 func pipelined(messages, n int, first byte) []byte {
 	var in []byte
 	for i := range messages {
@@ -33,8 +33,8 @@ func pipelined(messages, n int, first byte) []byte {
 	return in
 }
 
-// BenchmarkDecode is a visit with 16 messages, from the 64 bits of one state to the 64
-// bits of the next; ns/message is for one of them. Copying the input anew is in it.
+// BenchmarkDecode is a visit with 16 messages, from one 64-bit state to the next. ns/message is
+// the time per message, including a copy of the input.
 func BenchmarkDecode(b *testing.B) {
 	for _, test := range []struct {
 		name  string
@@ -73,8 +73,8 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkFragments is a message of 64 KiB in frames of 64 bytes, one a visit: what it
-// costs to take a message apart that grows.
+// BenchmarkFragments is a message of 64 KiB in frames of 64 bytes, one per visit: the cost of
+// decoding a message that grows.
 func BenchmarkFragments(b *testing.B) {
 	for _, total := range []int{16 << 10, 64 << 10, 256 << 10} {
 		b.Run(fmt.Sprint(total), func(b *testing.B) {
@@ -127,7 +127,7 @@ func BenchmarkValidate(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend is a server's answer that grows behind its head, and a client's frame.
+// BenchmarkAppend builds a server's answer after its head, and a client's frame.
 func BenchmarkAppend(b *testing.B) {
 	dst, text := make([]byte, 0, 4096), benchText(64)
 	b.Run("server", func(b *testing.B) {
@@ -146,7 +146,8 @@ func BenchmarkAppend(b *testing.B) {
 	})
 }
 
-// BenchmarkCompression compresses and inflates 1 KiB of text, and a bomb.
+// BenchmarkCompression compresses and decompresses 1 KiB of text, and decompresses a
+// decompression bomb.
 func BenchmarkCompression(b *testing.B) {
 	c := &Compression{}
 	random := rand.New(rand.NewPCG(1, 1))

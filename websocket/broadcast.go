@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// Broadcast sends p to all conns and returns how many took it: those that have ended, or do
-// not read, are left out. It ends early when ctx does.
+// Broadcast sends p to all conns and returns how many accepted it. It skips connections that
+// have ended or whose clients do not read. It stops early if ctx ends.
 //
-// It sends to some at a time and pauses in between, for a millisecond, so that the crowd's
-// output does not gather in memory and other connections are answered meanwhile: the event
-// loops have time to send 32 messages each. Without the pauses an answer waited for the
-// whole crowd.
+// It sends in batches with a pause of a millisecond in between, so that the output does not
+// accumulate in memory and other connections are answered meanwhile: each event loop gets
+// time to send 32 messages. Without the pauses, an answer waited for the whole broadcast.
 func Broadcast(ctx context.Context, conns iter.Seq[Conn], p Prepared) (sent int) {
 	var pause *time.Timer
 	n, slice := 0, 32*runtime.GOMAXPROCS(0)

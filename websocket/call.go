@@ -6,11 +6,11 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// Call is what Upgrader.Message knows of a message beside its bytes. It is valid until
-// Message returns, and panics when it is used later: what may be kept is what it hands
-// out, a Conn, a Reply or a Context.
+// Call is the context of one message in Upgrader.Message. It is valid until Message returns,
+// and panics if it is used later. The values it returns may be kept: a Conn, a Reply or a
+// Context.
 //
-// Four fields and 32 bytes at most: Go keeps that in registers.
+// It has at most four fields and 32 bytes: Go passes that in registers.
 type Call struct {
 	turn     *engine.Turn
 	protocol *protocol
@@ -18,35 +18,35 @@ type Call struct {
 	kind     Kind
 }
 
-// Kind is whether the message is text or binary. Text is valid UTF-8.
+// Kind returns whether the message is text or binary. Text is valid UTF-8.
 func (c Call) Kind() Kind { return c.kind }
 
-// Answer sets the kind of the answer, which otherwise is that of the message.
+// Answer sets the kind of the answer. By default it is the kind of the message.
 func (c Call) Answer(k Kind) {
 	if c.check(); k != Text && k != Binary {
-		panic("websocket: Call.Answer with a Kind that is neither Text nor Binary")
+		panic("websocket: Call.Answer: the Kind is neither Text nor Binary")
 	}
 	c.turn.State = uint64(k)
 }
 
-// Conn is the connection that the message came on.
+// Conn returns the connection that the message arrived on.
 func (c Call) Conn() Conn {
 	c.check()
 	return Conn{c.turn.Conn(), c.protocol}
 }
 
-// Context ends when the client has closed its side or broken the connection, about a
-// second later at most, see engine.Turn.Context; when the messages of this visit are
-// answered, those for later too; and when the connection ends. It carries no values.
-// Messages that do not ask for it pay nothing.
+// Context ends when the client has closed its side or the connection is broken (noticed
+// within about a second, see engine.Turn.Context), when the messages of this visit are
+// answered, including those promised with Later, and when the connection ends. It carries no
+// values. Messages that do not call it pay nothing.
 func (c Call) Context() context.Context {
 	c.check()
 	return c.turn.Context(context.Background())
 }
 
-// Later promises the answer for later: what Message returns then is ignored (an error
-// still closes the connection), and the Reply may be sent from any goroutine at any time.
-// Replies may finish out of order.
+// Later promises to answer later: what Message then returns is ignored, except that an error
+// still closes the connection. The Reply may be sent from any goroutine at any time, and
+// replies may finish out of order.
 func (c Call) Later() Reply {
 	c.check()
 	if c.turn.Promised() > 0 {
@@ -57,6 +57,6 @@ func (c Call) Later() Reply {
 
 func (c Call) check() {
 	if c.turn == nil || c.turn.Serial() != c.serial {
-		panic("websocket: Call used after Message returned; keep the Conn, Reply or Context that it gives instead")
+		panic("websocket: Call used after Message returned; keep the Conn, Reply or Context that it returns instead")
 	}
 }

@@ -12,44 +12,43 @@ import (
 	"time"
 )
 
-// Client is a connection to a server. Its methods may be called from any goroutines at
-// once. Somebody must call Read, again and again: that is also what answers the server's
-// pings and hears of its Close.
+// Client is a client's side of a connection. Its methods are safe for concurrent use. The
+// user must keep calling Read: Read also answers the server's pings and notices its Close.
 //
-// A context that ends makes a method return and leaves the connection as it is: what was
-// being read is there for the next Read, and a message that was being written still goes
+// If a context ends, the method returns and the connection stays as it is: the next Read
+// gets the message that was being read, and a message that was being written is still sent
 // as a whole.
 type Client struct {
 	nc          net.Conn
 	subprotocol string
 	compression *Compression
-	window      uint8 // 0: nothing is compressed
+	window      uint8 // 0: no compression
 
-	reading chan struct{} // holds a token while somebody reads; guards the next five
+	reading chan struct{} // holds a token while a goroutine reads; guards the next five fields
 	decoder decoder
-	in      []byte // in[start:end] has been read and not used
+	in      []byte // in[start:end] has been read but not consumed
 	start   int
 	end     int
 	broken  error // why nothing more can be read
 
-	writing  chan struct{} // holds a token while somebody writes; guards the next two
+	writing  chan struct{} // holds a token while a goroutine writes; guards the next two fields
 	out      []byte
 	deflated []byte
 
-	goroutines sync.WaitGroup // that end a write, or answer pings
-	over       chan struct{}  // closed when the connection has ended: nothing more comes
+	goroutines sync.WaitGroup // goroutines that finish a write or answer pings
+	over       chan struct{}  // closed when the connection has ended and nothing more arrives
 
 	mu    sync.Mutex
-	pongs []byte // frames that wait for the right to write
-	said  bool   // our Close frame has gone, or cannot go any more
+	pongs []byte // frames that wait for the writing token
+	said  bool   // our Close frame has been sent, or cannot be sent any more
 	pings uint64
-	waits map[uint64]chan struct{} // closed by the pong to that ping
+	waits map[uint64]chan struct{} // each is closed by the pong to that ping
 }
 
 const (
 	firstBuffer = 4 << 10
-	keptBuffer  = 64 << 10 // a larger buffer is not kept beyond its message
-	mostPongs   = 16 << 10 // bytes of pongs that may wait; beyond it the last ping alone is answered
+	keptBuffer  = 64 << 10 // a larger buffer is freed after its message
+	mostPongs   = 16 << 10 // bytes of pongs that may wait; beyond it only the last ping is answered
 	closeTime   = 5 * time.Second
 	endTime     = time.Second // how long a server may take to close the connection after both Close frames
 )
@@ -65,7 +64,7 @@ func newClient(nc net.Conn, rest []byte, h handshake, o *Options) *Client {
 	return c
 }
 
-// orDefault is n, or otherwise.
+// orDefault returns n, or otherwise if n is 0.
 func orDefault(n, otherwise int) int {
 	if n > 0 {
 		return n
@@ -73,17 +72,17 @@ func orDefault(n, otherwise int) int {
 	return otherwise
 }
 
-// Subprotocol is what the server has chosen, or "".
+// Subprotocol returns the subprotocol that the server chose, or "".
 func (c *Client) Subprotocol() string { return c.subprotocol }
 
-// CloseError is why a connection has ended: the Close frame that has come, or a Close that
-// an Upgrader.Message asks for. It wraps its Code, and ErrClosed.
+// CloseError is why a connection ended: the Close frame that the peer sent, or a Close that
+// Upgrader.Message asks for by returning it. It wraps its Code and ErrClosed.
 type CloseError struct {
 	Code Code
-	Text string // at most 123 bytes are sent
+	Text string // only the first 123 bytes are sent
 }
 
-// Error says the code and the text.
+// Error returns the code and the text.
 func (e *CloseError) Error() string {
 	if e.Text == "" {
 		return e.Code.Error()
@@ -91,16 +90,16 @@ func (e *CloseError) Error() string {
 	return e.Code.Error() + ": " + e.Text
 }
 
-// Unwrap is the code, and ErrClosed.
+// Unwrap returns the code and ErrClosed.
 func (e *CloseError) Unwrap() []error { return []error{e.Code, ErrClosed} }
 
-// Read waits for the next message, appends it to dst and returns that. The error is
+// Read waits for the next message, appends it to dst and returns the result. The error is
 //
-//   - ctx's cause when ctx has ended first;
-//   - a *CloseError when the server has closed the connection;
-//   - ErrClosed, wrapping the reason, when it has ended otherwise.
+//   - ctx's cause if ctx ended first;
+//   - a *CloseError if the server closed the connection with a Close frame;
+//   - ErrClosed, wrapping the reason, if the connection ended in any other way.
 //
-// It allocates nothing when the message fits into dst and ctx cannot end.
+// Read allocates nothing if the message fits into dst and ctx cannot end.
 func (c *Client) Read(ctx context.Context, dst []byte) (Kind, []byte, error) {
 	if err := acquire(ctx, c.reading); err != nil {
 		return 0, dst, err
@@ -109,7 +108,7 @@ func (c *Client) Read(ctx context.Context, dst []byte) (Kind, []byte, error) {
 	return c.read(ctx, dst)
 }
 
-// acquire takes the token of a lock, unless ctx ends first.
+// acquire takes a lock's token, unless ctx ends first.
 func acquire(ctx context.Context, lock chan struct{}) error {
 	select {
 	case lock <- struct{}{}:
@@ -126,7 +125,7 @@ func acquire(ctx context.Context, lock chan struct{}) error {
 
 func release(lock chan struct{}) { <-lock }
 
-// read is Read for who has the right to.
+// read is Read for the holder of the reading token.
 func (c *Client) read(ctx context.Context, dst []byte) (Kind, []byte, error) {
 	for c.broken == nil {
 		kind, more, err := c.next(dst)
@@ -144,8 +143,8 @@ func (c *Client) read(ctx context.Context, dst []byte) (Kind, []byte, error) {
 	return 0, dst, c.broken
 }
 
-// next takes what has arrived: the next message, which it appends to dst, or no kind. An
-// error ends the connection.
+// next consumes what has arrived. It appends the next complete message to dst, or returns
+// Kind 0. An error ends the connection.
 func (c *Client) next(dst []byte) (Kind, []byte, error) {
 	for {
 		e, f := c.decoder.next(c.in[c.start:c.end])
@@ -174,7 +173,7 @@ func (c *Client) next(dst []byte) (Kind, []byte, error) {
 	}
 }
 
-// content appends a message to dst.
+// content appends the content of a message to dst.
 func (c *Client) content(dst []byte, e event) ([]byte, error) {
 	if !e.compressed {
 		return append(dst, e.payload...), nil
@@ -187,15 +186,15 @@ func (c *Client) content(dst []byte, e event) ([]byte, error) {
 	return dst, nil
 }
 
-// lastWords writes a Close frame for who reads. Whoever writes for longer than that may
-// take is cut off: nobody listens to it any more.
+// lastWords sends a Close frame on behalf of the reader. A write in progress gets a deadline,
+// because the server no longer reads.
 func (c *Client) lastWords(code Code, text string) {
 	c.nc.SetWriteDeadline(time.Now().Add(endTime))
 	c.writing <- struct{}{}
 	c.sayClose(code, text)
 }
 
-// awaitEnd waits until the server closes the connection, which is its part.
+// awaitEnd waits until the server closes the connection: closing is the server's part.
 func (c *Client) awaitEnd() {
 	c.nc.SetReadDeadline(time.Now().Add(endTime))
 	for {
@@ -205,7 +204,7 @@ func (c *Client) awaitEnd() {
 	}
 }
 
-// fill reads from the socket. An error leaves the connection as it is.
+// fill reads from the socket. If ctx ends, the connection stays as it is.
 func (c *Client) fill(ctx context.Context) error {
 	c.makeRoom()
 	var ended func() bool
@@ -224,14 +223,14 @@ func (c *Client) fill(ctx context.Context) error {
 		return context.Cause(ctx)
 	default:
 		if err == io.EOF {
-			err = io.ErrUnexpectedEOF // without a Close frame
+			err = io.ErrUnexpectedEOF // the server did not send a Close frame
 		}
 		c.breakDown(fmt.Errorf("%w: %w", ErrClosed, err))
 	}
 	return nil
 }
 
-// appendMessage appends the frame of a message.
+// appendMessage appends a message's frame.
 func (c *Client) appendMessage(dst []byte, kind Kind, msg []byte) []byte {
 	first := byte(kind) | finBit
 	if c.window != 0 && c.compression.worthwhile(len(msg)) {
@@ -243,7 +242,7 @@ func (c *Client) appendMessage(dst []byte, kind Kind, msg []byte) []byte {
 	return appendMasked(dst, first, msg)
 }
 
-// breakDown notes why nothing more comes, and closes the socket.
+// breakDown records why nothing more can be read, and closes the socket.
 func (c *Client) breakDown(err error) {
 	c.mu.Lock()
 	c.said = true
@@ -253,7 +252,7 @@ func (c *Client) breakDown(err error) {
 	close(c.over)
 }
 
-// makeRoom has space behind what was read.
+// makeRoom makes room in the buffer after what has been read.
 func (c *Client) makeRoom() {
 	if c.start == c.end {
 		c.start, c.end = 0, 0
@@ -272,9 +271,9 @@ func (c *Client) makeRoom() {
 	c.in, c.start = to, 0
 }
 
-// Write sends a message. When ctx ends first, its cause is returned: the message was not
-// sent if it had to wait for others, else it still goes. Text must be valid UTF-8. A
-// context that can end costs a goroutine for the time of the write.
+// Write sends a message. If ctx ends first, Write returns its cause: a message that was still
+// waiting for other writes is not sent, one that was already being written is. Text must be
+// valid UTF-8. A context that can end costs one goroutine for the duration of the write.
 func (c *Client) Write(ctx context.Context, kind Kind, msg []byte) error {
 	if err := acquire(ctx, c.writing); err != nil {
 		return err
@@ -283,7 +282,7 @@ func (c *Client) Write(ctx context.Context, kind Kind, msg []byte) error {
 	return c.send(ctx)
 }
 
-// send writes out and gives the right to write back.
+// send writes c.out and releases the writing token.
 func (c *Client) send(ctx context.Context) error {
 	c.mu.Lock()
 	if c.said {
@@ -312,7 +311,7 @@ func (c *Client) send(ctx context.Context) error {
 	}
 }
 
-// closedBy is the error of a write.
+// closedBy wraps the error of a write.
 func closedBy(err error) error {
 	if err == nil {
 		return nil
@@ -320,7 +319,7 @@ func closedBy(err error) error {
 	return fmt.Errorf("%w: %w", ErrClosed, err)
 }
 
-// unlock gives the right to write back, when the pongs that have gathered are written.
+// unlock writes the pongs that have accumulated and releases the writing token.
 func (c *Client) unlock() {
 	if cap(c.out) > keptBuffer {
 		c.out, c.deflated = nil, nil
@@ -335,12 +334,12 @@ func (c *Client) unlock() {
 		c.out = append(c.out[:0], c.pongs...)
 		c.pongs = c.pongs[:0]
 		c.mu.Unlock()
-		c.nc.Write(c.out) // what has failed is found out by Read
+		c.nc.Write(c.out) // Read reports a failure
 	}
 }
 
-// pong has a ping answered by whoever may write. Reading must not wait for writing: a
-// server that waits for us to read would wait for ever.
+// pong answers a ping, or leaves that to the goroutine that is writing. Reading must never
+// wait for writing: if the server also waits for us to read, that would be a deadlock.
 func (c *Client) pong(payload []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -354,11 +353,11 @@ func (c *Client) pong(payload []byte) {
 	select {
 	case c.writing <- struct{}{}:
 		c.goroutines.Go(c.unlock)
-	default: // who writes does it
+	default: // the writer does it
 	}
 }
 
-// Ping sends a ping and waits until it is answered, which Read hears: one must be under way.
+// Ping sends a ping and waits for its pong. Only Read receives it, so a Read must be running.
 func (c *Client) Ping(ctx context.Context) error {
 	if err := acquire(ctx, c.writing); err != nil {
 		return err
@@ -391,7 +390,7 @@ func (c *Client) Ping(ctx context.Context) error {
 	}
 }
 
-// ponged takes a pong. One to a ping that was not ours means nothing.
+// ponged handles a pong. It ignores one that answers no ping of ours.
 func (c *Client) ponged(payload []byte) {
 	if len(payload) != 8 {
 		return
@@ -405,15 +404,15 @@ func (c *Client) ponged(payload []byte) {
 	}
 }
 
-// Close sends a Close frame, waits for the server's, for five seconds at most, and closes
-// the socket. Messages that come meanwhile and that nobody reads are dropped. The error
-// says why the server's did not come. When it returns, the client has no goroutines left.
+// Close sends a Close frame, waits up to five seconds for the server's, and closes the socket.
+// It drops unread messages that arrive meanwhile. The error says why the server's Close frame
+// did not arrive. When Close returns, the client has no goroutines left.
 func (c *Client) Close(code Code, text string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
 	err := c.close(ctx, code, text)
 	c.mu.Lock()
-	c.said = true // from here on no goroutine begins
+	c.said = true // no goroutine starts after this
 	c.mu.Unlock()
 	c.nc.Close()
 	c.goroutines.Wait()
@@ -442,7 +441,7 @@ func (c *Client) close(ctx context.Context, code Code, text string) error {
 	return fmt.Errorf("websocket: close: %w", err)
 }
 
-// sayClose writes our Close frame, unless that was done, and gives the right to write back.
+// sayClose sends our Close frame if none has been sent, and releases the writing token.
 func (c *Client) sayClose(code Code, text string) {
 	c.mu.Lock()
 	said := c.said
@@ -451,7 +450,7 @@ func (c *Client) sayClose(code Code, text string) {
 	if !said {
 		c.out = appendMasked(c.out[:0], byte(opClose)|finBit, appendClosePayload(nil, code, text))
 		c.nc.SetWriteDeadline(time.Now().Add(endTime))
-		c.nc.Write(c.out) // what has failed is found out by Read
+		c.nc.Write(c.out) // Read reports a failure
 	}
 	c.unlock()
 }

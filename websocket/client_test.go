@@ -20,7 +20,7 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// connected is a Client of a server that the test has.
+// connected dials a server that the test controls.
 func connected(t *testing.T, url string, o Options) *Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -48,7 +48,7 @@ func exchange(t *testing.T, c *Client, kind Kind, msg string) string {
 	return string(answer)
 }
 
-// A Client and an Upgrader understand each other, compressed and not.
+// A Client and an Upgrader work together, with and without compression.
 func TestClientAndServer(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		ends := make(chan ended, 10)
@@ -74,13 +74,13 @@ func TestClientAndServer(t *testing.T) {
 				t.Errorf("Close: %v", err)
 			}
 			if got := heard(t, ends, "the end"); got != (ended{4321, engine.PeerClosed}) {
-				t.Errorf("told %v", got)
+				t.Errorf("Closed got %v", got)
 			}
 		}
 	})
 }
 
-// Pushes to connections with compression are compressed, whichever way they go.
+// Pushes to connections with compression are compressed, by whichever method they are sent.
 func TestCompressedPushes(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		z := &Compression{}
@@ -93,7 +93,7 @@ func TestCompressedPushes(t *testing.T) {
 			return nil, c.Later().Text(long)
 		}}), "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits")
 		if got := resp.Header.Get("Sec-Websocket-Extensions"); !strings.HasPrefix(got, "permessage-deflate; server_no_context_takeover; client_no_context_takeover") {
-			t.Errorf("agreed on %q", got)
+			t.Errorf("negotiated %q", got)
 		}
 		p.send(frame(opText, "go"))
 		for i := range 4 {
@@ -124,7 +124,7 @@ func TestCompressedPushes(t *testing.T) {
 	})
 }
 
-// A context that ends leaves the connection as it is.
+// A context that ends leaves the connection intact.
 func TestClientContexts(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		t.Run(map[bool]string{false: "plain", true: "TLS"}[secure], func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestClientContexts(t *testing.T) {
 			if _, _, err := c.Read(never, nil); !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("Read: %v", err)
 			}
-			// The server does not read now: at some point a Write has to wait.
+			// The server does not read now, so at some point a Write has to wait.
 			block := make([]byte, 60<<10)
 			written := 0
 			for ; written < 10_000; written++ {
@@ -168,7 +168,7 @@ func TestClientContexts(t *testing.T) {
 				t.Errorf("a Write that had to wait for another: %v", err)
 			}
 			close(release)
-			for i := range written + 1 { // the one that was cut off goes as well
+			for i := range written + 1 { // the interrupted one is also sent
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				_, msg, err := c.Read(ctx, nil)
 				cancel()
@@ -183,7 +183,7 @@ func TestClientContexts(t *testing.T) {
 	}
 }
 
-// Pings are answered by both sides, each with what it has.
+// Both sides answer pings with the ping's payload.
 func TestClientPing(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		c := connected(t, "ws://"+at.serve(&Upgrader{Message: echo}), Options{})
@@ -206,8 +206,8 @@ func TestClientPing(t *testing.T) {
 	})
 }
 
-// serverOf plays a server by hand: it answers the handshake with what answer says, if that
-// is not empty, and goes on with play.
+// serverOf is a hand-written server: it answers the handshake with answer, unless that is
+// empty, and then calls play.
 func serverOf(t *testing.T, answer string, play func(p *peer)) (url string) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -242,7 +242,7 @@ func serverOf(t *testing.T, answer string, play func(p *peer)) (url string) {
 	return "ws://" + ln.Addr().String()
 }
 
-// A Client answers every ping, although nobody writes.
+// A Client answers every ping even if the user never writes.
 func TestClientAnswersPings(t *testing.T) {
 	ponged := make(chan struct{})
 	url := serverOf(t, "", func(p *peer) {
@@ -279,12 +279,12 @@ func TestClientAnswersPings(t *testing.T) {
 	heard(t, ponged, "the pongs")
 }
 
-// What ends a connection is told by Read, again and again.
+// Read returns the end of the connection, every time.
 func TestClientHearsTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		sent []byte
-		code Code // of the Close frame that is heard; 0: none
+		code Code // of the Close frame that is received; 0: none
 		says []byte
 	}{
 		{"Close", closing(GoingAway, "bye"), GoingAway, []byte("\x03\xe9")},
@@ -333,7 +333,7 @@ func TestClientHearsTheEnd(t *testing.T) {
 	}
 }
 
-// Close waits for the server's Close, whoever reads it, and leaves no goroutine.
+// Close waits for the server's Close frame, whoever reads it, and leaves no goroutine.
 func TestClientClose(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		c := connected(t, "ws://"+at.serve(&Upgrader{Message: echo}), Options{})
@@ -360,7 +360,7 @@ func TestClientClose(t *testing.T) {
 	}
 }
 
-// Anything other than a WebSocket is refused, with the reason.
+// A response other than a WebSocket is refused, with the reason.
 func TestDialIsRefused(t *testing.T) {
 	switching := "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: nonsense\r\n\r\n"
 	for _, c := range []struct {
@@ -381,7 +381,7 @@ func TestDialIsRefused(t *testing.T) {
 	}
 	for _, url := range []string{"http://127.0.0.1/", "ws:///path", "ws://127.0.0.1/#part", "::"} {
 		if _, err := Dial(t.Context(), url, Options{}); err == nil {
-			t.Errorf("%s is dialled", url)
+			t.Errorf("%s was dialled", url)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -392,7 +392,7 @@ func TestDialIsRefused(t *testing.T) {
 	}
 }
 
-// What Options says is what the server hears.
+// The server receives what Options configure.
 func TestDialOptions(t *testing.T) {
 	heardOf := make(chan *http.Request, 1)
 	u := &Upgrader{Message: echo, Open: func(_ Conn, r *http.Request) error {
@@ -400,7 +400,7 @@ func TestDialOptions(t *testing.T) {
 		return &Refusal{Status: 402}
 	}}
 	std := httptest.NewUnstartedServer(u)
-	std.Config.ErrorLog = log.New(io.Discard, "", 0) // it hears of the bad certificate
+	std.Config.ErrorLog = log.New(io.Discard, "", 0) // it would log the bad certificate
 	std.StartTLS()
 	defer std.Close()
 	defer u.Shutdown(t.Context())
@@ -423,18 +423,18 @@ func TestDialOptions(t *testing.T) {
 		t.Errorf("dialled %s; the request is %s %v %v", dialled, r.RequestURI, r.Host, r.Header)
 	}
 	if _, err := Dial(t.Context(), "wss://"+addr, Options{TLS: &tls.Config{}}); !errors.As(err, new(*tls.CertificateVerificationError)) {
-		t.Errorf("a certificate that nobody knows: %v", err)
+		t.Errorf("an unknown certificate: %v", err)
 	}
 }
 
-// A Client starts no goroutine, and without a context that can end allocates nothing.
+// A Client starts no goroutine, and allocates nothing for contexts that cannot end.
 func TestClientIsCheap(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates; go test without -race runs this")
 	}
 	at := &place{t: t, engine: new(engine.Engine)}
 	addr := at.serve(&Upgrader{Message: echo})
-	connected(t, "ws://"+addr, Options{}) // the server has begun
+	connected(t, "ws://"+addr, Options{}) // warms the server up
 	before := runtime.NumGoroutine()
 	c, err := Dial(context.Background(), "ws://"+addr, Options{})
 	if err != nil {
@@ -450,9 +450,9 @@ func TestClientIsCheap(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations an exchange", n)
+		t.Errorf("%v allocations per exchange", n)
 	}
 	if after := runtime.NumGoroutine(); after > before {
-		t.Errorf("%d goroutines more", after-before)
+		t.Errorf("%d additional goroutines", after-before)
 	}
 }

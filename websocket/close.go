@@ -7,28 +7,28 @@ import (
 )
 
 // Code says why a WebSocket was closed, RFC 6455 §7.4. It is an error: a handler that
-// returns one closes the connection with it.
+// returns one closes the connection with that code.
 type Code uint16
 
 const (
-	NormalClosure      Code = 1000 // its purpose is fulfilled
-	GoingAway          Code = 1001 // the server shuts down, or the page was left
+	NormalClosure      Code = 1000 // the connection has served its purpose
+	GoingAway          Code = 1001 // the server shuts down, or the user left the page
 	ProtocolError      Code = 1002 // the peer broke the protocol
-	UnsupportedData    Code = 1003 // a kind of message that is not accepted here
-	NoStatus           Code = 1005 // never sent: the Close frame had no code
+	UnsupportedData    Code = 1003 // the receiver does not accept this kind of message
+	NoStatus           Code = 1005 // never sent: the Close frame carried no code
 	AbnormalClosure    Code = 1006 // never sent: the connection ended without a Close frame
-	InvalidPayload     Code = 1007 // a text that is not UTF-8, or compressed data that is damaged
-	PolicyViolation    Code = 1008 // a rule of this service
+	InvalidPayload     Code = 1007 // a text that is not UTF-8, or corrupt compressed data
+	PolicyViolation    Code = 1008 // a rule of this service was violated
 	MessageTooBig      Code = 1009 // a message beyond the receiver's limit
 	MandatoryExtension Code = 1010 // the client needs an extension that the server does not have
 	InternalError      Code = 1011 // the server failed
-	ServiceRestart     Code = 1012 // the server restarts; come back
+	ServiceRestart     Code = 1012 // the server restarts; reconnect
 	TryAgainLater      Code = 1013 // the server is overloaded
-	BadGateway         Code = 1014 // the server behind this one failed
+	BadGateway         Code = 1014 // the server's upstream failed
 	TLSHandshake       Code = 1015 // never sent: the TLS handshake failed
 )
 
-// String is the code as RFC 6455 and its registry call it, and its number.
+// String returns the code's number and its name in RFC 6455 and the IANA registry.
 func (c Code) String() string {
 	name := ""
 	switch c {
@@ -71,8 +71,8 @@ func (c Code) String() string {
 // Error makes a Code an error.
 func (c Code) Error() string { return "websocket: closed with code " + c.String() }
 
-// onWire reports whether a Close frame may carry the code: those that are registered and
-// not reserved, those of libraries and frameworks (3000 on) and private ones (4000 on).
+// onWire reports whether a Close frame may carry the code: registered codes that are not
+// reserved, those of libraries and frameworks (from 3000) and private ones (from 4000).
 func (c Code) onWire() bool {
 	switch {
 	case c >= 3000 && c <= 4999:
@@ -83,11 +83,11 @@ func (c Code) onWire() bool {
 	return c >= NormalClosure && c <= UnsupportedData
 }
 
-// mostReason is how long the reason in a Close frame may be: a control frame's payload
-// has 125 bytes, and the code takes two.
+// mostReason is the longest reason in a Close frame: a control frame's payload has 125 bytes,
+// two of which are the code.
 const mostReason = mostControl - 2
 
-// parseClose reads the payload of a Close frame. Without a code it is NoStatus.
+// parseClose parses the payload of a Close frame. Without a code it returns NoStatus.
 func parseClose(payload []byte) (code Code, reason []byte, f fault) {
 	if len(payload) == 0 {
 		return NoStatus, nil, 0
@@ -105,9 +105,9 @@ func parseClose(payload []byte) (code Code, reason []byte, f fault) {
 	return code, reason, 0
 }
 
-// appendClosePayload appends what a Close frame says: nothing for a code that must not be
-// sent, and at most 123 bytes of the reason, cut between two characters and before what
-// is not UTF-8.
+// appendClosePayload appends the payload of a Close frame: nothing if the code must not be
+// sent, and at most 123 bytes of the reason, cut between two characters and before the first
+// byte that is not UTF-8.
 func appendClosePayload(dst []byte, code Code, reason string) []byte {
 	if !code.onWire() {
 		return dst
@@ -116,7 +116,7 @@ func appendClosePayload(dst []byte, code Code, reason string) []byte {
 	return append(dst, reason[:closeReason(reason)]...)
 }
 
-// closeReason is how much of the reason fits.
+// closeReason returns how many bytes of the reason fit.
 func closeReason(reason string) int {
 	n := 0
 	for n < len(reason) {

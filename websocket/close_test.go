@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestCodesOnWire goes through every number a Close frame can hold.
+// TestCodesOnWire checks every number that a Close frame can hold.
 func TestCodesOnWire(t *testing.T) {
 	for n := range 1 << 16 {
 		want := n >= 1000 && n <= 1003 || n >= 1007 && n <= 1014 || n >= 3000 && n <= 4999

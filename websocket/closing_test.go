@@ -12,20 +12,20 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// ended is what Upgrader.Closed was told.
+// ended are the arguments of Upgrader.Closed.
 type ended struct {
 	code Code
 	why  engine.Reason
 }
 
-// tellsEnds has u.Closed tell a channel.
+// tellsEnds makes u.Closed send to a channel.
 func tellsEnds(u *Upgrader) <-chan ended {
 	ends := make(chan ended, 100)
 	u.Closed = func(_ Conn, code Code, why engine.Reason) { ends <- ended{code, why} }
 	return ends
 }
 
-// A Close of the client's is answered with its code, and told with it.
+// A client's Close is answered with its code, and Closed receives it.
 func TestCloseByTheClient(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		u := &Upgrader{Message: echo}
@@ -50,13 +50,13 @@ func TestCloseByTheClient(t *testing.T) {
 			p.want(c.answer)
 			p.wantEnd()
 			if got := heard(t, ends, "the end"); got != c.told {
-				t.Errorf("Close with %q was told as %v, want %v", c.payload, got, c.told)
+				t.Errorf("after Close with %q, Closed got %v, want %v", c.payload, got, c.told)
 			}
 		}
 	})
 }
 
-// What follows a Close frame is dropped, and late replies come before our own.
+// Input after a Close frame is dropped, and late replies come before our Close frame.
 func TestCloseComesLast(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		replies := make(chan Reply, 1)
@@ -76,8 +76,8 @@ func TestCloseComesLast(t *testing.T) {
 	})
 }
 
-// An error of Message closes the connection with its code; a code that must not be sent
-// goes as none.
+// An error of Message closes the connection with its code; a code that must not be sent is sent
+// as none.
 func TestCloseByAnError(t *testing.T) {
 	long := strings.Repeat("ö", 100)
 	for _, c := range []struct {
@@ -109,15 +109,15 @@ func TestCloseByAnError(t *testing.T) {
 				p.want(c.want)
 				p.wantEnd()
 				if got := heard(t, ends, "the end"); got != (ended{c.code, c.why}) {
-					t.Errorf("told %v", got)
+					t.Errorf("Closed got %v", got)
 				}
 			})
 		})
 	}
 }
 
-// Frames that break the protocol, or a limit, end the connection with the code that
-// RFC 6455 has for them, behind the answers to what came before.
+// Protocol violations and exceeded limits end the connection with the code of RFC 6455, after
+// the answers to earlier messages.
 func TestCloseOfThoseWhoBreakTheProtocol(t *testing.T) {
 	unmasked := served(opText, "hello")
 	for _, c := range []struct {
@@ -147,14 +147,14 @@ func TestCloseOfThoseWhoBreakTheProtocol(t *testing.T) {
 				p.want(closing(c.want.code(), c.want.String()))
 				p.wantEnd()
 				if got := heard(t, ends, "the end"); got != (ended{c.want.code(), c.why}) {
-					t.Errorf("told %v", got)
+					t.Errorf("Closed got %v", got)
 				}
 			})
 		})
 	}
 }
 
-// Conn.Close says its code behind what was sent before, and nothing can be sent afterwards.
+// Conn.Close sends its code after everything sent before, and nothing can be sent afterwards.
 func TestCloseByTheServer(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		conns := make(chan Conn, 1)
@@ -176,7 +176,7 @@ func TestCloseByTheServer(t *testing.T) {
 		p.send(frame(opClose, "\x03\xe9"))
 		p.wantEnd()
 		if got := heard(t, ends, "the end"); got != (ended{GoingAway, engine.ClosedHere}) {
-			t.Errorf("told %v", got)
+			t.Errorf("Closed got %v", got)
 		}
 		eventually(t, "the end", func() bool { return !c.RemoteAddr().IsValid() })
 		for _, err := range []error{c.Text(nil), c.Binary(nil), c.Send(Prepared{}), c.Close(NormalClosure, "")} {
@@ -190,7 +190,7 @@ func TestCloseByTheServer(t *testing.T) {
 	})
 }
 
-// A connection that ends without a Close frame is told as such.
+// Closed reports a connection that ended without a Close frame as such.
 func TestEndWithoutClose(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		u := &Upgrader{Message: echo}
@@ -199,18 +199,18 @@ func TestEndWithoutClose(t *testing.T) {
 		p, _ := upgraded(t, addr)
 		p.Close()
 		if got := heard(t, ends, "the end"); got != (ended{AbnormalClosure, engine.PeerClosed}) {
-			t.Errorf("told %v", got)
+			t.Errorf("Closed got %v", got)
 		}
 		p, _ = upgraded(t, addr)
 		p.Conn.(*net.TCPConn).SetLinger(0)
 		p.Close()
 		if got := heard(t, ends, "the end"); got != (ended{AbnormalClosure, engine.PeerReset}) {
-			t.Errorf("told %v", got)
+			t.Errorf("Closed got %v", got)
 		}
 	})
 }
 
-// A handler that panics ends its connection, and no other.
+// A handler that panics ends its own connection and no other.
 func TestPanic(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		u := &Upgrader{Message: func(_ Call, dst, msg []byte) ([]byte, error) {
@@ -228,7 +228,7 @@ func TestPanic(t *testing.T) {
 		p.want(closing(InternalError, ""))
 		p.wantEnd()
 		if got := heard(t, ends, "the end"); got != (ended{InternalError, engine.Panicked}) {
-			t.Errorf("told %v", got)
+			t.Errorf("Closed got %v", got)
 		}
 		other.send(frame(opText, "still here"))
 		other.want(served(opText, "still here"))
@@ -238,7 +238,7 @@ func TestPanic(t *testing.T) {
 	})
 }
 
-// A handler that closes its connection still answers; what follows is not served.
+// A handler that closes its connection still answers; later messages are not served.
 func TestCloseWithin(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		u := &Upgrader{Message: func(c Call, dst, msg []byte) ([]byte, error) {
@@ -251,7 +251,7 @@ func TestCloseWithin(t *testing.T) {
 		p.want(closing(NormalClosure, "done"))
 		p.wantEnd()
 		if got := heard(t, ends, "the end"); got != (ended{NormalClosure, engine.ClosedHere}) {
-			t.Errorf("told %v", got)
+			t.Errorf("Closed got %v", got)
 		}
 	})
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// TestNoAllocationsPerMessage counts what a whole process allocates for messages and for pushes, with
-// a client that allocates nothing itself.
+// TestNoAllocationsPerMessage counts the allocations of the whole process for messages and
+// pushes, with a client that does not allocate.
 func TestNoAllocationsPerMessage(t *testing.T) {
 	if raceDetector {
-		t.Skip("the race detector makes sync.Pool drop what it is given, to find misuse; go test without -race runs this")
+		t.Skip("the race detector makes sync.Pool drop items at random; go test without -race runs this")
 	}
 	const (
 		depth  = 20
 		rounds = 1000
-		most   = 800 // of the runtime itself, on a busy machine; one a visit would be 1000
+		most   = 800 // the runtime's own, on a busy machine; one per visit would be 1000
 	)
 	content := []byte("thirty-two bytes of some content")
 	prepared := Prepare(Text, content, nil)
@@ -80,10 +80,10 @@ func TestNoAllocationsPerMessage(t *testing.T) {
 	}
 }
 
-// A push from another goroutine allocates nothing either.
+// A push from another goroutine does not allocate either.
 func TestNoAllocationsPerPush(t *testing.T) {
 	if raceDetector {
-		t.Skip("the race detector makes sync.Pool drop what it is given, to find misuse; go test without -race runs this")
+		t.Skip("the race detector makes sync.Pool drop items at random; go test without -race runs this")
 	}
 	for _, e := range engine.All() {
 		t.Run(e.Name(), func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// frames are a stream in the making.
+// frames builds a stream of frames.
 type frames struct {
 	c      config
 	random *rand.Rand
@@ -22,11 +22,11 @@ func (s *frames) add(first byte, payload []byte) {
 	}
 }
 
-// words are what messages are made of: characters of every length and the edges of
+// words are the building blocks of messages: characters of every length, and the limits of
 // UTF-8's ranges.
 var words = []string{"", "a", "hello", "é", "߿", "ࠀ", "퟿", "", "￿", "𐀀", "\U000FFFFF", "\U0010FFFF", "κόσμε", "日本語"}
 
-// message adds a message in some frames with control frames between them.
+// message appends a message in several frames, with control frames between them.
 func (s *frames) message(kind Kind, compressed bool, payload []byte) {
 	first := byte(kind)
 	if compressed {
@@ -49,8 +49,8 @@ func (s *frames) message(kind Kind, compressed bool, payload []byte) {
 	}
 }
 
-// randomStream is some messages and control frames, nearly all of them valid: a message
-// may be a byte too long.
+// randomStream returns messages and control frames, nearly all of them valid: a message may be
+// one byte too long.
 func randomStream(random *rand.Rand, c config) []byte {
 	s := &frames{c: c, random: random}
 	for range 1 + random.IntN(4) {
@@ -86,7 +86,7 @@ func randomStream(random *rand.Rand, c config) []byte {
 	return s.bytes
 }
 
-// mutate damages a stream in a few places, and says in how many.
+// mutate damages a stream in a few places, and returns how many.
 func mutate(random *rand.Rand, stream []byte) (damaged []byte, places int) {
 	stream = bytes.Clone(stream)
 	for range 1 + random.IntN(3) {
@@ -111,7 +111,7 @@ func mutate(random *rand.Rand, stream []byte) (damaged []byte, places int) {
 	return stream, places
 }
 
-// compare reads the stream in every way and wants the reference's history from all.
+// compare reads the stream in every way, and wants the reference's history each time.
 func compare(t *testing.T, stream []byte, c config, sizes []byte) history {
 	t.Helper()
 	want := readWhole(stream, c)

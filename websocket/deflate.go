@@ -12,24 +12,24 @@ import (
 	"unicode/utf8"
 )
 
-// Compression is permessage-deflate (RFC 7692) for any number of connections. They share
-// a compressor and a decompressor for each processor, 1.2 MB together at level 1, and keep
-// no memory of their own: every message is compressed by itself, and offers that ask for
-// more are declined. The zero value works. Do not copy or change it once it is in use.
+// Compression is permessage-deflate (RFC 7692) for any number of connections. They share one
+// compressor and one decompressor per CPU, together 1.2 MB at level 1. Connections keep no
+// memory of their own: every message is compressed independently (no context takeover), and
+// offers that ask for more are declined. The zero value works. Do not copy or change it once
+// it is in use.
 type Compression struct {
-	// Level is compress/flate's, from 1 for speed to 9 for size. Zero: 1.
+	// Level is the level of compress/flate, from 1 (fastest) to 9 (smallest). Zero: 1.
 	Level int
 	// MinSize is the smallest message that is compressed, in bytes. Zero: 256, because
-	// shorter ones gain nothing.
+	// compressing shorter ones gains nothing.
 	MinSize int
 
 	once      sync.Once
-	deflaters chan *deflater // with nil for those that nobody has needed yet
+	deflaters chan *deflater // holds nil for those that have not been needed yet
 	inflaters chan *inflater
 }
 
-// init makes room for one of each a processor: a goroutine that finds none waits for one
-// of those that run.
+// init makes room for one of each per CPU. A goroutine that finds none free waits for one.
 func (c *Compression) init() {
 	if c.Level < 0 || c.Level > flate.BestCompression {
 		panic("websocket: Compression.Level must be from 1 to 9, not " + strconv.Itoa(c.Level))
@@ -44,7 +44,7 @@ func (c *Compression) init() {
 	})
 }
 
-// worthwhile reports whether a message of n bytes is to be compressed.
+// worthwhile reports whether to compress a message of n bytes.
 func (c *Compression) worthwhile(n int) bool {
 	if c.MinSize == 0 {
 		return n >= 256
@@ -52,22 +52,22 @@ func (c *Compression) worthwhile(n int) bool {
 	return n >= c.MinSize
 }
 
-// The window of a connection is the base-2 logarithm of how far back its compressed data
-// may refer.
+// The window of a connection is the base-2 logarithm of how far back its compressed data may
+// refer.
 const (
 	leastWindow = 8
 	mostWindow  = 15
 )
 
-// flushed is how data ends that was flushed: an empty stored block, which a message is
-// sent without.
+// flushed is what compressed data ends with after a flush: an empty stored block. Messages
+// are sent without it.
 const flushed = "\x00\x00\xff\xff"
 
-// deflate appends the parts, as one compressed message, to dst. The parts may lie in
+// deflate compresses the parts as one message and appends it to dst. The parts may lie in
 // dst, but not in its spare capacity.
 //
-// A connection with a smaller window than compress/flate's gets its message in pieces of
-// that size, each compressed by itself, so that nothing refers further back.
+// For a connection with a smaller window than compress/flate's, it compresses pieces of that
+// size independently, so that no reference goes further back.
 func (c *Compression) deflate(dst []byte, window uint8, parts ...[]byte) []byte {
 	c.init()
 	d := <-c.deflaters
@@ -85,11 +85,11 @@ func (c *Compression) deflate(dst []byte, window uint8, parts ...[]byte) []byte 
 	return dst
 }
 
-// deflater is one compressor and where its output goes.
+// deflater is one compressor and the destination of its output.
 type deflater struct {
 	writer *flate.Writer
 	out    []byte
-	since  int // bytes since reset
+	since  int // bytes since the last reset
 }
 
 func newDeflater(level int) *deflater {
@@ -99,20 +99,20 @@ func newDeflater(level int) *deflater {
 	d := &deflater{}
 	w, err := flate.NewWriter(d, level)
 	if err != nil {
-		panic(err) // init has looked at the level
+		panic(err) // cannot happen: init has checked the level
 	}
 	d.writer = w
 	return d
 }
 
-// Write is how the compressor's output comes.
+// Write receives the compressor's output.
 func (d *deflater) Write(p []byte) (int, error) {
 	d.out = append(d.out, p...)
 	return len(p), nil
 }
 
-// write compresses p. Write and Flush of d.writer have no errors but d's own, which has
-// none.
+// write compresses p. Write and Flush of d.writer return only errors of d.Write, which never
+// fails.
 func (d *deflater) write(p []byte, window uint8) {
 	if window >= mostWindow {
 		_, _ = d.writer.Write(p)
@@ -137,8 +137,8 @@ func (d *deflater) reset() {
 	d.since = 0
 }
 
-// inflate appends what payload, the compressed message, holds to dst. It is damaged, or
-// too big as soon as more than limit bytes come out, or a text that is not UTF-8.
+// inflate decompresses payload and appends the message to dst. It returns a fault if the data
+// is corrupt, as soon as more than limit bytes come out, or if a text is not UTF-8.
 func (c *Compression) inflate(dst, payload []byte, limit int, text bool) ([]byte, fault) {
 	c.init()
 	i := <-c.inflaters
@@ -157,15 +157,15 @@ func (c *Compression) inflate(dst, payload []byte, limit int, text bool) ([]byte
 	return dst, 0
 }
 
-// inflater is one decompressor and what it reads: the payload and the tail behind it.
+// inflater is one decompressor and its input: the payload and the tail after it.
 type inflater struct {
 	reader  io.ReadCloser
 	payload bytes.Reader
 	tail    bytes.Reader
 }
 
-// tail is what was left out of the message, and an empty last block, so that the end of a
-// whole message is not taken for one that is cut off.
+// inflateTail is what the sender left out of the message, plus an empty final block, so that
+// the end of a complete message is not mistaken for truncation.
 var inflateTail = []byte(flushed + "\x01\x00\x00\xff\xff")
 
 func newInflater() *inflater {
@@ -174,7 +174,7 @@ func newInflater() *inflater {
 	return i
 }
 
-// ReadByte is how the decompressor takes most of its input.
+// ReadByte is how the decompressor reads most of its input.
 func (i *inflater) ReadByte() (byte, error) {
 	if b, err := i.payload.ReadByte(); err == nil {
 		return b, nil
@@ -182,7 +182,7 @@ func (i *inflater) ReadByte() (byte, error) {
 	return i.tail.ReadByte()
 }
 
-// Read is how it takes stored blocks.
+// Read is how the decompressor reads stored blocks.
 func (i *inflater) Read(p []byte) (int, error) {
 	if n, err := i.payload.Read(p); err == nil {
 		return n, nil
@@ -193,7 +193,7 @@ func (i *inflater) Read(p []byte) (int, error) {
 func (i *inflater) inflate(dst, payload []byte, limit int) ([]byte, fault) {
 	i.payload.Reset(payload)
 	i.tail.Reset(inflateTail)
-	defer i.payload.Reset(nil) // the payload is not ours to keep
+	defer i.payload.Reset(nil) // the payload must not be retained
 	if err := i.reader.(flate.Resetter).Reset(i, nil); err != nil {
 		return dst, faultInflate
 	}
@@ -215,9 +215,8 @@ func (i *inflater) inflate(dst, payload []byte, limit int) ([]byte, fault) {
 	}
 }
 
-// ended judges where the last block was. It is ours, or the sender has marked one of its
-// own as the last and put no more than the empty block behind it that RFC 7692 §7.2.3.4
-// wants there.
+// ended checks where the final block was. It must be ours, or one of the sender's own that
+// is marked as final and followed only by the empty block that RFC 7692 §7.2.3.4 requires.
 func (i *inflater) ended(payload []byte) fault {
 	rest := payload[len(payload)-i.payload.Len():]
 	if len(rest) == 0 || len(rest) == 1 && rest[0] == 0 {

@@ -18,7 +18,7 @@ func unhex(t *testing.T, s string) []byte {
 	return b
 }
 
-// TestInflateRFC has the examples of RFC 7692 §7.2.3.
+// TestInflateRFC decompresses the examples of RFC 7692 §7.2.3.
 func TestInflateRFC(t *testing.T) {
 	var c Compression
 	for name, payload := range map[string]string{
@@ -62,13 +62,13 @@ func TestInflateFaults(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v; want %v", test.name, len(got), f, test.want)
 		}
 		if most := test.limit + 1024; cap(got) > 2*most {
-			t.Errorf("%s: took %d bytes for a limit of %d", test.name, cap(got), test.limit)
+			t.Errorf("%s: allocated %d bytes for a limit of %d", test.name, cap(got), test.limit)
 		}
 	}
 }
 
-// TestDeflate has messages of many sizes, in parts, come back from every window, and a
-// decompressor that has no more than that window read them.
+// TestDeflate checks that messages of many sizes, in parts, survive a round trip with every
+// window, and that a decompressor with only that window can read them.
 func TestDeflate(t *testing.T) {
 	c := &Compression{}
 	text := []byte(strings.Repeat("a message that repeats itself, ", 3000))
@@ -104,7 +104,7 @@ func TestCompressionLevel(t *testing.T) {
 	}
 	for _, level := range []int{-1, 10} {
 		c := &Compression{Level: level}
-		for range 2 * runtime.GOMAXPROCS(0) { // a panic must not take a compressor with it
+		for range 2 * runtime.GOMAXPROCS(0) { // a panic must not lose a compressor
 			func() {
 				defer func() {
 					if recover() == nil {
@@ -117,8 +117,8 @@ func TestCompressionLevel(t *testing.T) {
 	}
 }
 
-// TestCompressionShared has many goroutines share one Compression: it makes no more
-// compressors and decompressors than processors run.
+// TestCompressionShared shares one Compression among many goroutines: it creates no more
+// compressors and decompressors than there are CPUs.
 func TestCompressionShared(t *testing.T) {
 	c := &Compression{}
 	text := []byte(strings.Repeat("a message that repeats itself, ", 100))
@@ -134,7 +134,7 @@ func TestCompressionShared(t *testing.T) {
 	}
 	all.Wait()
 	if n := runtime.GOMAXPROCS(0); len(c.deflaters) != n || cap(c.deflaters) != n || len(c.inflaters) != n || cap(c.inflaters) != n {
-		t.Errorf("%d and %d of %d are back", len(c.deflaters), len(c.inflaters), n)
+		t.Errorf("%d compressors and %d decompressors of %d were returned", len(c.deflaters), len(c.inflaters), n)
 	}
 }
 

@@ -16,29 +16,29 @@ import (
 	"time"
 )
 
-// Options is how Dial connects and what a Client accepts. The zero value works.
+// Options configure Dial and the Client it returns. The zero value works.
 type Options struct {
-	// Header has further fields of the request: cookies, credentials, Host. Zero: none.
+	// Header holds further fields of the request: cookies, credentials, Host. Zero: none.
 	Header http.Header
-	// Subprotocols are offered to the server, the best first. Zero: none is.
+	// Subprotocols are offered to the server, in order of preference. Zero: none.
 	Subprotocols []string
-	// TLS is for wss. It is copied. Zero: the system's certificates, and the URL's host.
+	// TLS is for wss. Dial copies it. Zero: the system's roots, and the URL's host.
 	TLS *tls.Config
-	// Compression is offered to the server (permessage-deflate). Zero: it is not.
+	// Compression is offered to the server (permessage-deflate). Zero: no compression.
 	Compression *Compression
-	// MessageSize is the longest message accepted. Zero: 16 MiB. Memory grows with the
-	// bytes received, never with the length claimed.
+	// MessageSize is the longest message accepted, in bytes. Zero: 16 MiB. Memory grows
+	// with the bytes received, never with the length that a frame claims.
 	MessageSize int
-	// Dial makes the connection under TLS and WebSocket. Zero: a net.Dialer.
+	// Dial opens the connection that carries TLS and WebSocket. Zero: a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
-// defaultClientSize is how long a message from a server may be where nothing else is said.
+// defaultClientSize is the default limit of a message from a server.
 const defaultClientSize = 16 << 20
 
-// Dial connects to a ws:// or wss:// URL. ctx bounds the dialling only. The error is or
-// wraps a *Refusal when the server has answered with something else than a WebSocket. It
-// starts no goroutine, and proxies are not asked.
+// Dial connects to a ws:// or wss:// URL. ctx limits only the dialling. If the server answers
+// with anything other than a WebSocket, the error is or wraps a *Refusal. Dial starts no
+// goroutine and uses no proxy.
 func Dial(ctx context.Context, address string, o Options) (*Client, error) {
 	c, err := dial(ctx, address, &o)
 	if err != nil {
@@ -72,7 +72,7 @@ func dial(ctx context.Context, address string, o *Options) (*Client, error) {
 	return c, nil
 }
 
-// connect makes the connection that the handshake goes over.
+// connect opens the connection for the handshake.
 func connect(ctx context.Context, u *url.URL, secure bool, o *Options) (net.Conn, error) {
 	port := "80"
 	if secure {
@@ -100,7 +100,7 @@ func connect(ctx context.Context, u *url.URL, secure bool, o *Options) (net.Conn
 	return over, nil
 }
 
-// shakeHands asks for a WebSocket.
+// shakeHands performs the opening handshake.
 func shakeHands(nc net.Conn, u *url.URL, o *Options) (*Client, error) {
 	key := newKey()
 	r := &http.Request{Method: http.MethodGet, URL: u, Host: o.Header.Get("Host"), Header: http.Header{}}
@@ -141,14 +141,14 @@ func shakeHands(nc net.Conn, u *url.URL, o *Options) (*Client, error) {
 }
 
 const (
-	mostAnswer  = 1 << 20 // bytes of a server's answer to the handshake
-	mostRefusal = 1 << 10 // bytes of the body of a refusal that are kept
+	mostAnswer  = 1 << 20 // bytes of a server's response to the handshake
+	mostRefusal = 1 << 10 // bytes that are kept of the body of a refusal
 )
 
-// past is a deadline that has been.
+// past is a deadline that has already passed.
 func past() time.Time { return time.Unix(1, 0) }
 
-// whenDone calls do when ctx ends. The function that it returns ends that, waits for a call
+// whenDone calls do when ctx ends. The returned function stops that, waits for a call of do
 // that has begun, and reports whether there was one.
 func whenDone(ctx context.Context, do func()) (ended func() bool) {
 	called := make(chan struct{})

@@ -25,8 +25,8 @@ func TestEcho(t *testing.T) {
 	})
 }
 
-// A message in pieces, with control frames in between, is one message; however the bytes
-// are split.
+// A fragmented message with control frames in between is one message, however the bytes are
+// split.
 func TestFragments(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		addr := at.serve(&Upgrader{Message: echo})
@@ -53,8 +53,8 @@ func TestFragments(t *testing.T) {
 	})
 }
 
-// Compressed messages may come in pieces, with control frames in between, and those that
-// would be too long are refused without being decompressed as a whole.
+// Compressed messages may be fragmented, with control frames in between. One that would be too
+// long is refused before it is decompressed completely.
 func TestCompressedFragments(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		z := &Compression{MinSize: 1}

@@ -16,7 +16,7 @@ import (
 	"github.com/hone-go/hone/websocket"
 )
 
-// An echo server, and a client that asks it.
+// An echo server, and a client that sends it a message.
 func Example() {
 	mux := http.NewServeMux()
 	mux.Handle("/echo", &websocket.Upgrader{
@@ -47,7 +47,7 @@ func Example() {
 	// Output: true hello <nil>
 }
 
-// room is who hears what the others say.
+// room holds the connections of a chat room.
 type room struct {
 	mu      sync.Mutex
 	members map[websocket.Conn]bool
@@ -60,8 +60,8 @@ func (r *room) say(text []byte) {
 	websocket.Broadcast(context.Background(), maps.Keys(members), websocket.Prepare(websocket.Text, text, nil))
 }
 
-// A chat room: who is let in is a member until the connection has ended, and what one says
-// is pushed to all. Connections are values that serve as keys of a map.
+// A chat room: a connection that Open accepts is a member until it ends, and each message is
+// pushed to all members. Connections are values that can be map keys.
 func ExampleBroadcast() {
 	r := &room{members: map[websocket.Conn]bool{}}
 	up := &websocket.Upgrader{
@@ -118,8 +118,8 @@ func ExampleBroadcast() {
 	// <nil>
 }
 
-// On plain net/http everything works as well. Its server does not know of the connections,
-// so its Shutdown is told to end them.
+// On plain net/http everything works too. Its server does not track hijacked connections, so
+// its Shutdown must be made to close them.
 func ExampleUpgrader_Shutdown() {
 	up := &websocket.Upgrader{Message: func(_ websocket.Call, dst, msg []byte) ([]byte, error) {
 		return append(dst, msg...), nil

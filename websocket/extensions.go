@@ -11,14 +11,14 @@ type extension struct {
 	parameters []parameter
 }
 
-// parameter is one of an extension's. One without a value is not the same as one whose
-// value is empty.
+// parameter is a parameter of an extension. One without a value differs from one with an
+// empty value.
 type parameter struct {
 	name, value string
 	hasValue    bool
 }
 
-// parseExtensions reads Sec-WebSocket-Extensions by the grammar of RFC 6455 §9.1.
+// parseExtensions parses Sec-WebSocket-Extensions by the grammar of RFC 6455 §9.1.
 func parseExtensions(values []string) (list []extension, ok bool) {
 	for _, v := range values {
 		for rest := skipBlanks(v); rest != ""; {
@@ -36,7 +36,7 @@ func parseExtensions(values []string) (list []extension, ok bool) {
 	return list, true
 }
 
-// cutExtension cuts one element off s, up to the comma behind it, if there is one.
+// cutExtension cuts one element off s, up to the comma after it.
 func cutExtension(s string) (e extension, rest string, ok bool) {
 	if e.name, rest = cutToken(s); e.name == "" {
 		return e, "", false
@@ -57,7 +57,7 @@ func cutExtension(s string) (e extension, rest string, ok bool) {
 	return e, rest, rest == "" || rest[0] == ','
 }
 
-// cutToken cuts a token, and the blanks behind it, off s. "" is none.
+// cutToken cuts a token and the blanks after it off s. It returns "" if there is none.
 func cutToken(s string) (token, rest string) {
 	n := 0
 	for n < len(s) && isTokenByte(s[n]) {
@@ -66,7 +66,7 @@ func cutToken(s string) (token, rest string) {
 	return s[:n], skipBlanks(s[n:])
 }
 
-// cutValue cuts a token off s, or a quoted string that is a token without its quotes.
+// cutValue cuts a token off s, or a quoted string whose content is a token.
 func cutValue(s string) (value, rest string, ok bool) {
 	if s == "" || s[0] != '"' {
 		value, rest = cutToken(s)
@@ -98,13 +98,13 @@ const (
 	deflateNoTakeovers = deflateName + "; " + serverNoTakeover + "; " + clientNoTakeover
 )
 
-// deflateOffer is what a client of ours offers: it keeps no window either, and can make do
-// with a smaller one for what it sends.
+// deflateOffer is what our client offers: no context takeover either, and a smaller window
+// for what it sends if the server wants that.
 const deflateOffer = deflateNoTakeovers + "; " + clientWindowBits
 
-// chooseDeflate takes the first offer of permessage-deflate that can be honoured. The
-// answer has both sides forget each message, whatever was offered: RFC 7692 §7.1.1 lets
-// the server demand it, and a window per connection is 32 KiB. A zero window is no offer.
+// chooseDeflate accepts the first offer of permessage-deflate that it can honour. The answer
+// makes both sides forget each message, whatever was offered: RFC 7692 §7.1.1 lets the server
+// demand that, and a window per connection would cost 32 KiB. A zero window means no offer.
 func chooseDeflate(offers []extension) (window uint8, answer string) {
 	for _, o := range offers {
 		if o.name != deflateName {
@@ -122,8 +122,8 @@ func chooseDeflate(offers []extension) (window uint8, answer string) {
 	return 0, ""
 }
 
-// acceptsDeflate reports whether a server's answer to deflateOffer is one, and which window
-// the client has then.
+// acceptsDeflate reports whether a server's answer accepts deflateOffer, and the window that
+// the client then has for sending.
 func acceptsDeflate(answer extension) (window uint8, ok bool) {
 	p, ok := readDeflate(answer)
 	if p.clientWindow == 0 {
@@ -132,16 +132,16 @@ func acceptsDeflate(answer extension) (window uint8, ok bool) {
 	return p.clientWindow, ok && answer.name == deflateName && p.serverForgets && !p.anyClientWindow
 }
 
-// deflateParameters are what an offer or an answer of permessage-deflate says.
+// deflateParameters are the parameters of an offer or an answer of permessage-deflate.
 type deflateParameters struct {
 	serverForgets   bool
-	serverWindow    uint8 // 0: not said
-	clientWindow    uint8 // 0: not said
-	anyClientWindow bool  // said without a value, as only an offer may
+	serverWindow    uint8 // 0: absent
+	clientWindow    uint8 // 0: absent
+	anyClientWindow bool  // present without a value, as only an offer may have it
 }
 
-// readDeflate reads the parameters. Those that are unknown, invalid or said twice make
-// the whole of it one that must be declined.
+// readDeflate reads the parameters. ok is false if one is unknown, invalid or repeated: then
+// the offer must be declined as a whole.
 func readDeflate(e extension) (d deflateParameters, ok bool) {
 	seen := make(map[string]bool, len(e.parameters))
 	for _, p := range e.parameters {
@@ -151,7 +151,7 @@ func readDeflate(e extension) (d deflateParameters, ok bool) {
 			return d, false
 		case p.name == serverNoTakeover && !p.hasValue:
 			d.serverForgets = true
-		case p.name == clientNoTakeover && !p.hasValue: // it does in any case
+		case p.name == clientNoTakeover && !p.hasValue: // our client never takes its context over
 		case p.name == serverWindowBits && isBits:
 			d.serverWindow = bits
 		case p.name == clientWindowBits && isBits:
@@ -166,7 +166,7 @@ func readDeflate(e extension) (d deflateParameters, ok bool) {
 	return d, true
 }
 
-// windowBits is a window as it is written, from 8 to 15 and without leading zeros.
+// windowBits parses a window size: 8 to 15, without leading zeros.
 func windowBits(s string) (bits uint8, ok bool) {
 	n, err := strconv.ParseUint(s, 10, 8)
 	if err != nil || n < leastWindow || n > mostWindow || s[0] == '0' {

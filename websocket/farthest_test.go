@@ -11,7 +11,7 @@ type bitReader struct {
 
 func (r *bitReader) one() int {
 	if r.bit/8 >= len(r.p) {
-		r.t.Fatal("a compressed message is cut off")
+		r.t.Fatal("a compressed message is truncated")
 	}
 	b := int(r.p[r.bit/8]>>(r.bit%8)) & 1
 	r.bit++
@@ -54,11 +54,11 @@ func (r *bitReader) symbol(h huffman) int {
 		first = (first + h.counts[n]) << 1
 		code <<= 1
 	}
-	r.t.Fatal("a compressed message has a code that is none")
+	r.t.Fatal("a compressed message has an invalid code")
 	return 0
 }
 
-// dynamic reads the codes at the beginning of a block (RFC 1951 §3.2.7).
+// dynamic reads the code tables at the beginning of a block (RFC 1951 §3.2.7).
 func (r *bitReader) dynamic() (literals, distances huffman) {
 	n, d, k := r.number(5)+257, r.number(5)+1, r.number(4)+4
 	var sizes [19]int
@@ -86,12 +86,12 @@ func (r *bitReader) dynamic() (literals, distances huffman) {
 	return newHuffman(lengths[:n]), newHuffman(lengths[n:])
 }
 
-// farthest is how far back a compressed message refers.
+// farthest is how far back a compressed message's references go.
 func farthest(t *testing.T, payload []byte) (most int) {
 	r := &bitReader{t: t, p: append(payload[:len(payload):len(payload)], flushed...)}
 	for r.bit < 8*len(r.p) {
 		if r.one() == 1 {
-			t.Fatal("a last block in a message")
+			t.Fatal("a final block in a message")
 		}
 		var literals, distances huffman
 		switch r.number(2) {

@@ -1,7 +1,7 @@
 package websocket
 
-// fault is how a peer has broken the protocol or passed a limit. Zero: it has not. It is
-// an error, and says with which code to close the connection.
+// fault is how a peer has violated the protocol or exceeded a limit. Zero: it has not. It is
+// an error that determines the code of the Close frame.
 type fault uint8
 
 const (
@@ -34,10 +34,10 @@ var faultTexts = [faults]string{
 	faultLength:          "a length that is not in its shortest form, or beyond 63 bits",
 	faultControlLength:   "a control frame over 125 bytes",
 	faultControlFragment: "a fragmented control frame",
-	faultContinuation:    "a continuation of no message",
-	faultInterleaved:     "a new message inside another one",
+	faultContinuation:    "a continuation frame without a message to continue",
+	faultInterleaved:     "a new message before the last one was complete",
 	faultCompressed:      "a compressed frame where none is allowed",
-	faultCloseLength:     "a Close frame with half a code",
+	faultCloseLength:     "a Close frame with a one-byte payload",
 	faultCloseCode:       "a Close frame with a code that must not be sent",
 	faultCloseText:       "a Close frame whose reason is not UTF-8",
 	faultText:            "a text that is not UTF-8",
@@ -46,7 +46,7 @@ var faultTexts = [faults]string{
 	faultTooMany:         "a message in too many frames",
 }
 
-// code is what RFC 6455 has a peer told that does this.
+// code is the close code that RFC 6455 assigns to the fault.
 func (f fault) code() Code {
 	switch f {
 	case faultCloseText, faultText, faultInflate:
@@ -59,7 +59,7 @@ func (f fault) code() Code {
 	return ProtocolError
 }
 
-// String says what the peer has sent, for a Close frame's reason.
+// String describes what the peer sent, for a Close frame's reason.
 func (f fault) String() string {
 	if f < faults {
 		return faultTexts[f]
@@ -70,5 +70,5 @@ func (f fault) String() string {
 // Error makes a fault an error.
 func (f fault) Error() string { return "websocket: the peer sent " + f.String() }
 
-// Unwrap is the fault's code, so that errors.As finds it.
+// Unwrap returns the fault's code, so that errors.As finds it.
 func (f fault) Unwrap() error { return f.code() }

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// Kind is what a message is said to be.
+// Kind is the declared type of a message.
 type Kind uint8
 
 const (
-	Text   Kind = 1 // UTF-8, which the receiver checks
+	Text   Kind = 1 // UTF-8, which the receiver validates
 	Binary Kind = 2 // any bytes
 )
 
-// opcode is what a frame is for: the low four bits of its first byte.
+// opcode is a frame's type: the low four bits of its first byte.
 type opcode byte
 
 const (
@@ -30,12 +30,12 @@ const (
 const (
 	finBit        = 0x80 // the last frame of its message
 	compressedBit = 0x40 // RSV1: permessage-deflate, on the first frame of a message
-	reservedBits  = 0x30 // RSV2 and RSV3, which nobody has given a meaning
+	reservedBits  = 0x30 // RSV2 and RSV3, which have no meaning
 	opcodeBits    = 0x0F
 	maskBit       = 0x80
 	lengthBits    = 0x7F
-	length16      = 126 // two bytes of length follow
-	length64      = 127 // eight
+	length16      = 126 // a 16-bit length follows
+	length64      = 127 // a 64-bit length follows
 )
 
 const (
@@ -43,7 +43,7 @@ const (
 	mostHead    = 14  // the longest head of a frame: two bytes, length, masking key
 )
 
-// headSize is how long the head of an unmasked frame with n bytes of payload is.
+// headSize returns the length of the head of an unmasked frame with n bytes of payload.
 func headSize(n int) int {
 	switch {
 	case n < length16:
@@ -54,8 +54,8 @@ func headSize(n int) int {
 	return 10
 }
 
-// putHead writes the head of an unmasked frame with n bytes of payload to p, which must
-// have headSize(n) bytes. first is the frame's first byte.
+// putHead writes the head of an unmasked frame with n bytes of payload to p, which must have
+// headSize(n) bytes. first is the frame's first byte.
 func putHead(p []byte, first byte, n int) {
 	p[0] = first
 	switch len(p) {
@@ -81,7 +81,7 @@ func appendHead(dst []byte, first byte, n int) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, first, length64), uint64(n))
 }
 
-// appendFrame appends a server's frame with the parts, one after the other, as payload.
+// appendFrame appends a server's frame whose payload is the concatenated parts.
 func appendFrame(dst []byte, first byte, parts ...[]byte) []byte {
 	n := 0
 	for _, p := range parts {
@@ -94,8 +94,7 @@ func appendFrame(dst []byte, first byte, parts ...[]byte) []byte {
 	return dst
 }
 
-// appendMasked appends a client's frame: the same, masked with a key of its own that
-// nobody can foretell.
+// appendMasked appends a client's frame, masked with a random key of its own.
 func appendMasked(dst []byte, first byte, parts ...[]byte) []byte {
 	return appendMaskedWith(dst, rand.Uint32(), first, parts...)
 }
@@ -117,15 +116,15 @@ func appendMaskedWith(dst []byte, key uint32, first byte, parts ...[]byte) []byt
 	return dst
 }
 
-// beginFrame appends room for the head of a server's frame whose payload will have about
-// expected bytes. The caller appends the payload behind it and finishes with endFrame.
+// beginFrame appends room for the head of a server's frame with an expected payload size.
+// The caller appends the payload after it and then calls endFrame.
 func beginFrame(dst []byte, expected int) []byte {
 	return append(dst, make([]byte, headSize(expected))...)
 }
 
-// endFrame writes the head of the frame for which beginFrame has appended room at
-// dst[start:body] and whose payload reaches to the end of dst. It moves the payload only
-// when its length needs another size of head than was expected.
+// endFrame writes the head of the frame that beginFrame started, at dst[start:body]; the
+// payload extends to the end of dst. It moves the payload only if its length needs a head of
+// another size than expected.
 func endFrame(dst []byte, start, body int, first byte) []byte {
 	n := len(dst) - body
 	have, want := body-start, headSize(n)

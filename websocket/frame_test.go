@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// sizes are where the head of a frame changes, and others.
+// sizes are those at which a frame's head changes, and others.
 var sizes = []int{0, 1, 5, 124, 125, 126, 127, 1000, 65534, 65535, 65536, 70000}
 
-// TestFramesRFC has the examples of RFC 6455 §5.7.
+// TestFramesRFC checks the examples of RFC 6455 §5.7.
 func TestFramesRFC(t *testing.T) {
 	hello := []byte("Hello")
 	for _, test := range []struct {
@@ -38,7 +38,7 @@ func TestFramesRFC(t *testing.T) {
 	}
 }
 
-// TestFrames has every size of frame come back, however it was made.
+// TestFrames decodes frames of every size of head, made in every way.
 func TestFrames(t *testing.T) {
 	for _, n := range sizes {
 		payload := bytes.Repeat([]byte("0123456789abcdef~"), n/17+1)[:n]
@@ -56,7 +56,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestBeginEndFrame has a payload grow behind every size of head.
+// TestBeginEndFrame builds a payload after every size of head.
 func TestBeginEndFrame(t *testing.T) {
 	for _, expected := range sizes {
 		for _, n := range sizes {
@@ -95,7 +95,7 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// TestMaskingKeys wants keys that differ from frame to frame.
+// TestMaskingKeys checks that masking keys differ from frame to frame.
 func TestMaskingKeys(t *testing.T) {
 	keys := make(map[string]bool)
 	for range 100 {

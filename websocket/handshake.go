@@ -19,27 +19,27 @@ const (
 	extensionsHeader = "Sec-Websocket-Extensions"
 )
 
-// version is the only one there is, RFC 6455 §4.1.
+// version is the only protocol version, RFC 6455 §4.1.
 const version = "13"
 
-// handshake is what client and server have agreed on.
+// handshake is what client and server have negotiated.
 type handshake struct {
 	accept     string // for Sec-WebSocket-Accept
 	protocol   string // the subprotocol; "": none
 	extensions string // for Sec-WebSocket-Extensions; "": none
-	window     uint8  // permessage-deflate: the window to send with; 0: not agreed on
+	window     uint8  // permessage-deflate: the window for sending; 0: not negotiated
 }
 
-// refusal is how a handshake is answered that does not become a WebSocket.
+// refusal is the response to a handshake that fails.
 type refusal struct {
 	status int
-	text   string // for the person who looks at it
+	text   string // for people
 }
 
 // Error makes a refusal an error.
 func (r refusal) Error() string { return "websocket: refused: " + r.text }
 
-// write answers with the refusal and what RFC 9110 wants beside its status.
+// write sends the refusal, with the fields that RFC 9110 requires for its status.
 func (r refusal) write(w http.ResponseWriter) {
 	h := w.Header()
 	switch r.status {
@@ -53,9 +53,9 @@ func (r refusal) write(w http.ResponseWriter) {
 	http.Error(w, r.text, r.status)
 }
 
-// readHandshake judges a client's request. protocols are those that the server speaks,
-// the best first. compress says that permessage-deflate may be agreed on. origin may
-// refuse who asks; nil is sameHost. A zero status in the refusal is none.
+// readHandshake checks a client's request. protocols are the server's subprotocols in order of
+// preference. compress allows permessage-deflate. origin decides about the Origin; nil is
+// sameHost. A refusal with status 0 means that the handshake is accepted.
 func readHandshake(r *http.Request, protocols []string, compress bool, origin func(*http.Request) bool) (h handshake, no refusal) {
 	if no := requestRefusal(r); no.status != 0 {
 		return h, no
@@ -64,11 +64,11 @@ func readHandshake(r *http.Request, protocols []string, compress bool, origin fu
 		origin = sameHost
 	}
 	if !origin(r) {
-		return h, refusal{http.StatusForbidden, "this origin may not open a WebSocket here"}
+		return h, refusal{http.StatusForbidden, "WebSockets from this origin are not allowed"}
 	}
 	asked, ok := tokens(r.Header[protocolHeader])
 	if !ok {
-		return h, refusal{http.StatusBadRequest, "Sec-WebSocket-Protocol is malformed or names one twice"}
+		return h, refusal{http.StatusBadRequest, "Sec-WebSocket-Protocol is malformed or lists a subprotocol twice"}
 	}
 	offers, ok := parseExtensions(r.Header[extensionsHeader])
 	if !ok {
@@ -87,32 +87,32 @@ func readHandshake(r *http.Request, protocols []string, compress bool, origin fu
 	return h, refusal{}
 }
 
-// requestRefusal holds a request to RFC 6455 §4.2.1.
+// requestRefusal checks a request against RFC 6455 §4.2.1.
 func requestRefusal(r *http.Request) refusal {
 	key, asked := r.Header[keyHeader], r.Header[versionHeader]
 	switch {
 	case r.ProtoMajor != 1 || r.ProtoMinor < 1:
-		return refusal{http.StatusBadRequest, "a WebSocket begins with an HTTP/1.1 request"}
+		return refusal{http.StatusBadRequest, "the WebSocket handshake must be an HTTP/1.1 request"}
 	case r.Method != http.MethodGet:
-		return refusal{http.StatusMethodNotAllowed, "a WebSocket begins with a GET request"}
+		return refusal{http.StatusMethodNotAllowed, "the WebSocket handshake must be a GET request"}
 	case !hasToken(r.Header["Upgrade"], "websocket"):
-		return refusal{http.StatusUpgradeRequired, "this is a WebSocket: ask for Upgrade: websocket"}
+		return refusal{http.StatusUpgradeRequired, "this is a WebSocket endpoint: send Upgrade: websocket"}
 	case !hasToken(r.Header["Connection"], "upgrade"):
-		return refusal{http.StatusBadRequest, "Upgrade without Connection: Upgrade"}
+		return refusal{http.StatusBadRequest, "Upgrade needs Connection: Upgrade"}
 	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
-		return refusal{http.StatusBadRequest, "a WebSocket's request has no body"}
+		return refusal{http.StatusBadRequest, "the WebSocket handshake must not have a body"}
 	case len(asked) != 1:
-		return refusal{http.StatusBadRequest, "Sec-WebSocket-Version must be there once"}
+		return refusal{http.StatusBadRequest, "Sec-WebSocket-Version must occur exactly once"}
 	case asked[0] != version:
-		return refusal{http.StatusUpgradeRequired, "the version of WebSocket here is " + version}
+		return refusal{http.StatusUpgradeRequired, "the only supported Sec-WebSocket-Version is " + version}
 	case len(key) != 1 || !validKey(key[0]):
-		return refusal{http.StatusBadRequest, "Sec-WebSocket-Key must be there once, with 16 bytes in base64"}
+		return refusal{http.StatusBadRequest, "Sec-WebSocket-Key must occur exactly once and be 16 bytes in base64"}
 	}
 	return refusal{}
 }
 
-// appendSwitching appends the answer that accepts the handshake. extra are headers of the
-// caller's own, such as cookies; those of the handshake are left out of them.
+// appendSwitching appends the response that accepts the handshake. extra are the caller's own
+// header fields, such as cookies; those of the handshake are left out of them.
 func appendSwitching(dst []byte, h handshake, extra http.Header) []byte {
 	dst = append(dst, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "...)
 	dst = append(dst, h.accept...)
@@ -125,7 +125,7 @@ func appendSwitching(dst []byte, h handshake, extra http.Header) []byte {
 	dst = append(dst, "\r\n"...)
 	if len(extra) > 0 {
 		var text strings.Builder
-		_ = extra.WriteSubset(&text, map[string]bool{ // a Builder has no errors
+		_ = extra.WriteSubset(&text, map[string]bool{ // writing to a Builder cannot fail
 			"Upgrade": true, "Connection": true, "Content-Length": true, "Transfer-Encoding": true,
 			acceptHeader: true, protocolHeader: true, extensionsHeader: true,
 		})
@@ -134,20 +134,20 @@ func appendSwitching(dst []byte, h handshake, extra http.Header) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// readSwitching judges a server's answer to a request with this key, that has asked for
-// these subprotocols and, with compress, offered deflateOffer.
+// readSwitching checks a server's response to a request with this key that asked for these
+// subprotocols and, with compress, offered deflateOffer.
 func readSwitching(r *http.Response, key string, protocols []string, compress bool) (h handshake, no refusal) {
 	refuse := func(text string) (handshake, refusal) { return handshake{}, refusal{r.StatusCode, text} }
 	accept, protocol := r.Header[acceptHeader], r.Header[protocolHeader]
 	switch {
 	case r.StatusCode != http.StatusSwitchingProtocols:
-		return refuse("the server answers " + r.Status)
+		return refuse("the server answered " + r.Status)
 	case !hasToken(r.Header["Upgrade"], "websocket") || !hasToken(r.Header["Connection"], "upgrade"):
-		return refuse("the server switches to something other than WebSocket")
+		return refuse("the server switched to a protocol other than WebSocket")
 	case len(accept) != 1 || accept[0] != acceptFor(key):
-		return refuse("Sec-WebSocket-Accept does not belong to this request")
+		return refuse("Sec-WebSocket-Accept does not match this request")
 	case len(protocol) > 1 || len(protocol) == 1 && !slices.Contains(protocols, protocol[0]):
-		return refuse("the server speaks a subprotocol that it was not asked for")
+		return refuse("the server chose a subprotocol that was not offered")
 	}
 	if len(protocol) == 1 {
 		h.protocol = protocol[0]
@@ -161,16 +161,16 @@ func readSwitching(r *http.Response, key string, protocols []string, compress bo
 	}
 	window, ok := acceptsDeflate(answers[0])
 	if !compress || len(answers) > 1 || !ok {
-		return refuse("the server uses an extension that it was not offered")
+		return refuse("the server chose an extension that was not offered")
 	}
 	h.window = window
 	return h, refusal{}
 }
 
-// newKey is a Sec-WebSocket-Key that nobody has used.
+// newKey returns a random Sec-WebSocket-Key.
 func newKey() string {
 	var nonce [16]byte
-	_, _ = rand.Read(nonce[:]) // which never fails
+	_, _ = rand.Read(nonce[:]) // cannot fail
 	return base64.StdEncoding.EncodeToString(nonce[:])
 }
 
@@ -184,14 +184,14 @@ func validKey(key string) bool {
 	return err == nil && n == 16
 }
 
-// acceptFor is the Sec-WebSocket-Accept that proves that key was read.
+// acceptFor returns the Sec-WebSocket-Accept that proves that the server has read key.
 func acceptFor(key string) string {
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// sameHost reports whether a page of the server's own host asks, or no page at all: what
-// is no browser sends no Origin, and can send whatever it likes.
+// sameHost reports whether the Origin is the request's own host, or absent: clients other
+// than browsers send no Origin, and could forge it anyway.
 func sameHost(r *http.Request) bool {
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {
@@ -202,7 +202,7 @@ func sameHost(r *http.Request) bool {
 	}
 	origin, err := url.Parse(origins[0])
 	if err != nil || origin.Host == "" {
-		return false // "null" among them
+		return false // including "null"
 	}
 	port := ":80"
 	if strings.EqualFold(origin.Scheme, "https") {
@@ -211,7 +211,7 @@ func sameHost(r *http.Request) bool {
 	return strings.EqualFold(strings.TrimSuffix(origin.Host, port), strings.TrimSuffix(r.Host, port))
 }
 
-// hasToken reports whether a header that is a list has this lower-case token.
+// hasToken reports whether a list header contains this lower-case token.
 func hasToken(values []string, token string) bool {
 	for _, v := range values {
 		for t := range strings.SplitSeq(v, ",") {
@@ -223,8 +223,8 @@ func hasToken(values []string, token string) bool {
 	return false
 }
 
-// tokens are the elements of a header that is a list of different tokens. Empty elements
-// are dropped, as RFC 9110 §5.6.1 has a recipient do.
+// tokens are the elements of a list header whose tokens must differ. It drops empty elements,
+// as RFC 9110 §5.6.1 requires of a recipient.
 func tokens(values []string) (list []string, ok bool) {
 	for _, v := range values {
 		for t := range strings.SplitSeq(v, ",") {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// request parses a handshake; each line replaces the header of its name, or adds it, and
-// one that ends in a colon removes it.
+// request parses a handshake. Each line replaces the header with its name or adds it; a line
+// that ends in a colon removes it.
 func request(t *testing.T, start string, lines ...string) *http.Request {
 	t.Helper()
 	head := []string{
@@ -127,10 +127,10 @@ func TestRefusesHTTP2(t *testing.T) {
 func TestOrigin(t *testing.T) {
 	r := request(t, get, "Origin: http://example.org")
 	if _, no := readHandshake(r, nil, false, func(*http.Request) bool { return true }); no.status != 0 {
-		t.Errorf("an origin that is let in: %+v", no)
+		t.Errorf("an allowed origin: %+v", no)
 	}
 	if _, no := readHandshake(request(t, get), nil, false, func(*http.Request) bool { return false }); no.status != 403 {
-		t.Errorf("an origin that is kept out: %+v", no)
+		t.Errorf("a refused origin: %+v", no)
 	}
 }
 
@@ -190,12 +190,12 @@ func TestDeflateOffers(t *testing.T) {
 			t.Errorf("%s: %q, window %d, %+v; want %q, %d", test.offer, h.extensions, h.window, no, test.answer, test.window)
 		}
 		if h, _ := readHandshake(request(t, get, "Sec-WebSocket-Extensions: "+test.offer), nil, false, nil); h.window != 0 || h.extensions != "" {
-			t.Errorf("%s: agreed on %q without compression", test.offer, h.extensions)
+			t.Errorf("%s: negotiated %q without compression", test.offer, h.extensions)
 		}
 	}
 }
 
-// answer parses what a server has sent.
+// answer parses a server's response.
 func answer(t *testing.T, text []byte) *http.Response {
 	t.Helper()
 	r, err := http.ReadResponse(bufio.NewReader(strings.NewReader(string(text))), nil)
@@ -268,7 +268,7 @@ func TestSwitchingFaults(t *testing.T) {
 	}
 	r := answer(t, []byte(good+"Sec-WebSocket-Extensions: "+deflateNoTakeovers+"\r\n\r\n"))
 	if _, no := readSwitching(r, key, nil, false); no.status == 0 {
-		t.Error("the client takes compression that it has not offered")
+		t.Error("the client accepts compression that it has not offered")
 	}
 }
 
@@ -277,7 +277,7 @@ func FuzzExtensions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header string) {
 		list, ok := parseExtensions([]string{header})
 		if !ok && len(list) > 0 {
-			t.Fatal("a malformed header has a list")
+			t.Fatal("a malformed header yields a list")
 		}
 		again := ""
 		for _, e := range list {
@@ -298,8 +298,8 @@ func FuzzExtensions(f *testing.F) {
 	})
 }
 
-// FuzzHandshake has whatever a client writes into the headers of the handshake be refused
-// with one of four statuses, or be a handshake.
+// FuzzHandshake checks that every value of the handshake's headers is either refused with one of
+// four statuses, or leads to a handshake.
 func FuzzHandshake(f *testing.F) {
 	const key = "dGhlIHNhbXBsZSBub25jZQ=="
 	f.Add("websocket", "Upgrade", key, "13", "chat", deflateOffer, "http://example.com")
@@ -323,10 +323,10 @@ func FuzzHandshake(f *testing.F) {
 		nonce, err := base64.StdEncoding.DecodeString(key)
 		if err != nil || len(nonce) != 16 || version != "13" || !strings.Contains(strings.ToLower(upgrade), "websocket") ||
 			!strings.Contains(strings.ToLower(connection), "upgrade") || !strings.Contains(strings.ToLower(origin), "example.com") {
-			t.Fatalf("agreed to %+v", r.Header)
+			t.Fatalf("accepted %+v", r.Header)
 		}
 		if h.protocol != "" && !strings.Contains(protocol, "chat") || h.window != 0 && (h.window < 8 || h.window > 15 || !strings.Contains(extensions, deflateName)) {
-			t.Fatalf("agreed on %+v for %q and %q", h, protocol, extensions)
+			t.Fatalf("negotiated %+v for %q and %q", h, protocol, extensions)
 		}
 		answer(t, appendSwitching(nil, h, nil))
 	})

@@ -19,11 +19,11 @@ import (
 	"github.com/hone-go/hone/http1"
 )
 
-// patience bounds everything that a test waits for.
+// patience limits everything that a test waits for.
 const patience = 30 * time.Second
 
-// TestMain counts goroutines when all tests have ended. A process that TestIdleMemory has
-// started serves instead.
+// TestMain counts goroutines after all tests. In the process that TestIdleMemory starts, it runs
+// the server instead.
 func TestMain(m *testing.M) {
 	if secure := os.Getenv("HONE_IDLE_SERVER"); secure != "" {
 		if err := serveIdle(secure == "true"); err != nil {
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// place is somewhere an Upgrader can be used.
+// place is a server on which an Upgrader can run.
 type place struct {
 	t      *testing.T
 	engine *engine.Engine // of an http1.Server; nil: net/http
@@ -109,7 +109,7 @@ func (at *place) serveOn(u *Upgrader, ln net.Listener) (addr string) {
 	return ln.Addr().String()
 }
 
-// eventually waits until something that no event announces is true.
+// eventually polls until a condition holds that has no event to wait for.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(patience)
@@ -120,37 +120,37 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			t.Fatalf("not after %v: %s", patience, what)
+			t.Fatalf("timed out after %v: %s", patience, what)
 		}
 	}
 }
 
-// heard is the next value of ch.
+// heard returns the next value from ch.
 func heard[T any](t *testing.T, ch <-chan T, what string) T {
 	t.Helper()
 	select {
 	case v := <-ch:
 		return v
 	case <-time.After(patience):
-		t.Fatalf("not within %v: %s", patience, what)
+		t.Fatalf("timed out after %v: %s", patience, what)
 		panic("unreachable")
 	}
 }
 
-// peer is a client's side of a connection, by hand.
+// peer is a client's side of a connection, written by hand.
 type peer struct {
 	net.Conn
 	t *testing.T
 	r *bufio.Reader
 }
 
-// asking is a request for a WebSocket, with further lines.
+// asking is a WebSocket handshake request with additional lines.
 func asking(lines ...string) string {
 	return "GET /ws HTTP/1.1\r\nHost: example.org\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n" +
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n" + strings.Join(append(lines, "\r\n"), "\r\n")
 }
 
-// dial connects without asking for anything.
+// dialTCP connects without sending anything.
 func dialTCP(t *testing.T, addr string) *peer {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)
@@ -166,7 +166,7 @@ func peerOf(t *testing.T, nc net.Conn) *peer {
 	return &peer{nc, t, bufio.NewReader(nc)}
 }
 
-// upgraded is a connection that has become a WebSocket, and the answer.
+// upgraded returns a connection that has become a WebSocket, and the response.
 func upgraded(t *testing.T, addr string, lines ...string) (*peer, *http.Response) {
 	t.Helper()
 	p := dialTCP(t, addr)
@@ -174,7 +174,7 @@ func upgraded(t *testing.T, addr string, lines ...string) (*peer, *http.Response
 	return p, p.switched()
 }
 
-// switched reads the answer that accepts a request.
+// switched reads the response that accepts a handshake.
 func (p *peer) switched() *http.Response {
 	p.t.Helper()
 	resp, err := http.ReadResponse(p.r, nil)
@@ -199,7 +199,7 @@ func frame(op opcode, payload string) []byte {
 	return appendMasked(nil, byte(op)|finBit, []byte(payload))
 }
 
-// piece is one of several of a message.
+// piece is one frame of a fragmented message.
 func piece(op opcode, fin bool, payload string) []byte {
 	first := byte(op)
 	if fin {
@@ -226,7 +226,7 @@ func (p *peer) want(want []byte) {
 	}
 }
 
-// wantEnd reads the end of the stream, a FIN and not a reset, and closes the other side.
+// wantEnd reads EOF, from a FIN and not a reset, and closes the connection.
 func (p *peer) wantEnd() {
 	p.t.Helper()
 	if rest, err := io.ReadAll(p.r); err != nil || len(rest) > 0 {

@@ -13,11 +13,11 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// A connection that net/http has read its request from is hijacked and given to an
-// engine.Server of the Upgrader's own, with a goroutine of its own. The first bytes that
-// the engine reads from it are a token, by which entrance finds the request that waits.
+// A connection whose request net/http has read is hijacked and passed to an engine.Server of
+// the Upgrader's own, with a goroutine per connection. The first bytes that the engine reads
+// from it are a token, by which entrance finds the waiting request.
 
-// hijacked serves connections that come from net/http.
+// hijacked serves the connections taken over from net/http.
 type hijacked struct {
 	server engine.Server
 	queue  chan net.Conn
@@ -27,25 +27,25 @@ type hijacked struct {
 	mu      sync.Mutex
 	started bool
 	over    bool
-	guests  map[uint64]*guest // that have not come to their first visit
-	last    uint64            // the token that was given last
+	guests  map[uint64]*guest // not yet at their first visit
+	last    uint64            // the last token that was issued
 }
 
 // tokenSize is the length of a token.
 const tokenSize = 8
 
-// guest is a connection on its way from net/http to the engine, and from then on the
-// net.Conn that the engine serves.
+// guest is a connection on its way from net/http to the engine. It is also the net.Conn that
+// the engine serves from then on.
 type guest struct {
 	net.Conn
 	token   uint64
-	unread  []byte // the token, and what net/http has read too much
+	unread  []byte // the token, and what net/http has read too far
 	request *upgrade
-	came    chan struct{} // closed when the request is answered, or will not be
+	came    chan struct{} // closed when the request is answered or will never be
 	once    sync.Once
 }
 
-// secureGuest is one with TLS.
+// secureGuest is a guest with TLS.
 type secureGuest struct {
 	*guest
 	tls interface{ ConnectionState() tls.ConnectionState }
@@ -53,7 +53,7 @@ type secureGuest struct {
 
 func (g secureGuest) ConnectionState() tls.ConnectionState { return g.tls.ConnectionState() }
 
-// Read reads what was read before, and then from the socket.
+// Read returns the bytes that have already been read, and then reads from the socket.
 func (g *guest) Read(p []byte) (int, error) {
 	if len(g.unread) > 0 {
 		n := copy(p, g.unread)
@@ -65,7 +65,7 @@ func (g *guest) Read(p []byte) (int, error) {
 	return g.Conn.Read(p)
 }
 
-// Close answers the request of a connection that the engine has refused.
+// Close answers the request if the engine has refused the connection.
 func (g *guest) Close() error {
 	g.once.Do(func() {
 		g.SetDeadline(time.Now().Add(time.Second))
@@ -75,10 +75,10 @@ func (g *guest) Close() error {
 	return g.Conn.Close()
 }
 
-// NetConn has the engine find the socket.
+// NetConn lets the engine find the socket.
 func (g *guest) NetConn() net.Conn { return g.Conn }
 
-// CloseWrite closes the writing side, where that is possible.
+// CloseWrite half-closes the connection if it can.
 func (g *guest) CloseWrite() error {
 	if half, ok := g.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -86,7 +86,7 @@ func (g *guest) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// SetLinger is the socket's.
+// SetLinger sets the socket's linger time if it can.
 func (g *guest) SetLinger(seconds int) error {
 	if socket, ok := g.Conn.(interface{ SetLinger(int) error }); ok {
 		return socket.SetLinger(seconds)
@@ -94,11 +94,11 @@ func (g *guest) SetLinger(seconds int) error {
 	return errors.ErrUnsupported
 }
 
-// hijack takes the connection of w from net/http and has the engine answer the request.
+// hijack takes w's connection from net/http and lets the engine answer the request.
 func (u *Upgrader) hijack(w http.ResponseWriter, up *upgrade) {
 	h := &u.hijacked
 	if !h.start(u) {
-		refusal{http.StatusServiceUnavailable, "the server shuts down"}.write(w)
+		refusal{http.StatusServiceUnavailable, "the server is shutting down"}.write(w)
 		return
 	}
 	nc, rw, err := http.NewResponseController(w).Hijack()
@@ -115,11 +115,11 @@ func (u *Upgrader) hijack(w http.ResponseWriter, up *upgrade) {
 	case <-h.closed:
 		g.Close()
 	}
-	<-g.came // the request must not be used when ServeHTTP has returned
+	<-g.came // the request must not be used after ServeHTTP has returned
 	h.take(g.token)
 }
 
-// shown is g with TLS, if there is any.
+// shown is g, as a secureGuest if it has TLS.
 func (g *guest) shown() net.Conn {
 	if secure, ok := g.Conn.(interface{ ConnectionState() tls.ConnectionState }); ok {
 		return secureGuest{g, secure}
@@ -127,7 +127,7 @@ func (g *guest) shown() net.Conn {
 	return g
 }
 
-// expect gives g a token.
+// expect issues a token to g.
 func (h *hijacked) expect(g *guest) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,7 +136,7 @@ func (h *hijacked) expect(g *guest) {
 	h.guests[g.token] = g
 }
 
-// take finds who has been given token.
+// take returns the guest with this token.
 func (h *hijacked) take(token uint64) *guest {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -145,7 +145,7 @@ func (h *hijacked) take(token uint64) *guest {
 	return g
 }
 
-// start has the engine wait for connections. It reports false after Shutdown.
+// start starts the engine's server. It returns false after Shutdown.
 func (h *hijacked) start(u *Upgrader) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -195,10 +195,10 @@ func (a *arrivals) Close() error {
 	return nil
 }
 
-// Addr is the address of nothing: connections have the one they came to.
+// Addr is a placeholder: each connection has its own local address.
 func (a *arrivals) Addr() net.Addr { return &net.TCPAddr{} }
 
-// entrance is what a hijacked connection speaks until its request is answered.
+// entrance is the protocol of a hijacked connection until its request is answered.
 type entrance struct{ *hijacked }
 
 // Advance answers the request whose token is at the front of in.
@@ -223,7 +223,7 @@ func (e *entrance) Advance(t *engine.Turn, in []byte) (used, need int, err error
 	return tokenSize, 0, nil
 }
 
-// Refuse answers the request of a connection that the engine does not serve.
+// Refuse answers the request of a connection that the engine refuses.
 func (e *entrance) Refuse(dst, unserved []byte, why engine.Reason) []byte {
 	status := http.StatusServiceUnavailable
 	if why == engine.Panicked {

@@ -13,9 +13,9 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// TestHostileClients has clients send damaged streams right behind their requests: each is
-// closed with the code of the reference, and the echoes of others beside them are right.
-// HONE_TEST_HOSTILE is how many there are.
+// TestHostileClients sends damaged streams directly after the handshake requests. Each
+// connection is closed with the reference's code, and echoes on other connections stay correct.
+// HONE_TEST_HOSTILE is the number of hostile clients.
 func TestHostileClients(t *testing.T) {
 	total := 100
 	if given := os.Getenv("HONE_TEST_HOSTILE"); given != "" {
@@ -37,11 +37,11 @@ func TestHostileClients(t *testing.T) {
 			stream, _ := mutate(random, randomStream(random, c))
 			want := readWhole(stream, c).code
 			got, all := closedAfter(t, addr, stream)
-			if got == 0 && exact { // a frame that ends too soon is not looked at to its last byte
+			if got == 0 && exact { // a frame that ends too soon is not checked to its last byte
 				want = 0
 			}
 			if codes[uint16(want)]++; want != 0 && got != want {
-				t.Fatalf("closed with %d, want %d, after %x; all it said: %x", got, want, stream, all)
+				t.Fatalf("closed with %d, want %d, after %x; all it sent: %x", got, want, stream, all)
 			}
 			text := strconv.Itoa(i)
 			neighbour.SetDeadline(time.Now().Add(patience))
@@ -52,8 +52,8 @@ func TestHostileClients(t *testing.T) {
 	})
 }
 
-// closedAfter sends a stream, says that it sends no more, and returns the code of the
-// server's Close frame, 0 without one, and all that the server has said.
+// closedAfter sends a stream, half-closes, and returns the code of the server's Close frame, 0
+// without one, and everything that the server sent.
 func closedAfter(t *testing.T, addr string, stream []byte) (Code, []byte) {
 	t.Helper()
 	p := dialTCP(t, addr)
@@ -75,7 +75,7 @@ func closedAfter(t *testing.T, addr string, stream []byte) (Code, []byte) {
 		e, f := d.next(in)
 		switch {
 		case f != 0:
-			t.Fatalf("the server said %x: %s", all, f.String())
+			t.Fatalf("the server sent %x: %s", all, f.String())
 		case e.op == opClose:
 			code, _, _ := parseClose(e.payload)
 			return code, all

@@ -22,9 +22,9 @@ import (
 	"github.com/hone-go/hone/http1"
 )
 
-// An idle connection takes little of the server's memory, after it has had a message in
-// pieces and a ping, compressed or not. What it takes over TLS is told and not judged:
-// most of it is crypto/tls's. The server is a process of its own.
+// An idle connection needs little of the server's memory, after it has received a fragmented
+// message and a ping, with and without compression. The memory over TLS is only logged: most of
+// it is crypto/tls's. The server runs in a process of its own.
 func TestIdleMemory(t *testing.T) {
 	if testing.Short() || raceDetector {
 		t.Skip("it measures memory: run it without -short and without -race")
@@ -42,26 +42,26 @@ func TestIdleMemory(t *testing.T) {
 		compress, secure bool
 	}{{name: "ws"}, {name: "deflate", compress: true}, {name: "wss", secure: true}} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel() // it is another process that is measured
+			t.Parallel() // the memory is another process's
 			n := all
 			if c.secure {
 				n = min(n, 2000)
 			}
 			s := startIdle(t, c.secure)
-			s.open(t, 100, c.compress) // what the first ones take is the server's
+			s.open(t, 100, c.compress) // so that the server has allocated what the first ones need
 			heap, resident := s.memory(t, 100)
 			s.open(t, n, c.compress)
 			heapThen, residentThen := s.memory(t, 100+n)
 			each := float64(heapThen-heap) / float64(n)
 			t.Logf("%s: %.0f bytes of heap and stacks for each of %d idle connections, %.0f of the process's memory", c.name, each, n, float64(residentThen-resident)/float64(n))
 			if each > most && !c.secure {
-				t.Errorf("%.0f bytes a connection, want %d at most", each, most)
+				t.Errorf("%.0f bytes per connection, want at most %d", each, most)
 			}
 		})
 	}
 }
 
-// idleServer is a process that serves.
+// idleServer is a server process.
 type idleServer struct {
 	addr   string
 	secure bool
@@ -69,7 +69,7 @@ type idleServer struct {
 	out    *bufio.Scanner
 }
 
-// startIdle starts this test's own program as a server.
+// startIdle starts the test binary as a server.
 func startIdle(t *testing.T, secure bool) *idleServer {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), fmt.Sprint("HONE_IDLE_SERVER=", secure))
@@ -86,7 +86,7 @@ func startIdle(t *testing.T, secure bool) *idleServer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		in.Close() // ends it
+		in.Close() // ends the process
 		if err := cmd.Wait(); err != nil {
 			t.Error(err)
 		}
@@ -104,7 +104,7 @@ func (s *idleServer) line(t *testing.T) string {
 	return s.out.Text()
 }
 
-// memory asks for the memory in use when n connections are idle.
+// memory returns the memory in use once n connections are idle.
 func (s *idleServer) memory(t *testing.T, n int) (heap, resident int) {
 	t.Helper()
 	fmt.Fprintln(s.in, n)
@@ -114,7 +114,7 @@ func (s *idleServer) memory(t *testing.T, n int) (heap, resident int) {
 	return heap, resident
 }
 
-// open opens n connections that have had a message in pieces and a ping each.
+// open opens n connections, each of which sends a fragmented message and a ping.
 func (s *idleServer) open(t *testing.T, n int, compress bool) {
 	text := strings.Repeat("a message in pieces ", 10)
 	first, lines, want := byte(opText), []string(nil), appendFrame(nil, byte(opText)|finBit, []byte(text))
@@ -150,8 +150,8 @@ func (s *idleServer) open(t *testing.T, n int, compress bool) {
 	}
 }
 
-// serveIdle is the server's process: for each number that it reads it waits until as many
-// connections are idle, and writes the memory that is in use.
+// serveIdle runs in the server process: for each number that it reads, it waits until that many
+// connections are idle, and writes the memory in use.
 func serveIdle(secure bool) error {
 	s := &http1.Server{
 		Engine: engine.Events(engine.Auto), Limits: engine.Limits{Conns: -1},
@@ -177,7 +177,7 @@ func serveIdle(secure bool) error {
 			return err
 		}
 		tick := time.NewTicker(100 * time.Millisecond)
-		for rested := 0; rested < 15; <-tick.C { // long enough for all to give back what they have borrowed
+		for rested := 0; rested < 15; <-tick.C { // long enough for all connections to return their buffers
 			if st := s.Stats(); st.Open == n && (st.Lent == 0 || secure) {
 				rested++
 			} else {
@@ -186,7 +186,7 @@ func serveIdle(secure bool) error {
 		}
 		tick.Stop()
 		for range 3 {
-			debug.FreeOSMemory() // pools keep what they have for two collections
+			debug.FreeOSMemory() // pools keep their contents for two collections
 		}
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
@@ -199,7 +199,7 @@ func serveIdle(secure bool) error {
 	return nil
 }
 
-// residentMemory is the process's memory that is in use, in bytes.
+// residentMemory is the process's resident memory, in bytes.
 func residentMemory() int {
 	status, _ := os.ReadFile("/proc/self/status")
 	_, rest, _ := strings.Cut(string(status), "VmRSS:")

@@ -5,11 +5,11 @@ import (
 	"math/bits"
 )
 
-// mask applies a masking key to p, in place: the same step masks and unmasks. The key's
-// lowest byte goes to p[0]. A piece that begins n bytes further on in its frame takes
+// mask applies a masking key to p in place; the same operation masks and unmasks. The key's
+// lowest byte applies to p[0]. For a piece that begins n bytes into its frame, pass
 // rotated(key, n).
 //
-// Cost: 1 KiB in about 20 ns, no allocations (BenchmarkMask).
+// 1 KiB takes about 20 ns and no allocations (BenchmarkMask).
 func mask(p []byte, key uint32) {
 	k := uint64(key)<<32 | uint64(key)
 	for len(p) >= 64 {
@@ -38,5 +38,5 @@ func mask(p []byte, key uint32) {
 	}
 }
 
-// rotated is the key as it applies n bytes further on.
+// rotated is the key as it applies n bytes into a frame.
 func rotated(key uint32, n int) uint32 { return bits.RotateLeft32(key, -8*(n&3)) }

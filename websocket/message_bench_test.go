@@ -6,8 +6,8 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// BenchmarkAdvance is what a message costs in the protocol: 16 of 64 bytes in a visit that
-// are echoed, beside the engine's reading and writing.
+// BenchmarkAdvance is the protocol's cost per message, without the engine's I/O: a visit echoes
+// 16 messages of 64 bytes.
 func BenchmarkAdvance(b *testing.B) {
 	for _, c := range []struct {
 		name string

@@ -2,5 +2,5 @@
 
 package websocket
 
-// raceDetector says that this is a build with it.
+// raceDetector reports whether the race detector is on.
 const raceDetector = false

@@ -1,15 +1,15 @@
 package websocket
 
-// Prepared is one message for many connections, whose frame is made once. It is never
-// changed and safe for concurrent use. The zero Prepared is an empty text.
+// Prepared is one message for many connections, encoded once. It is immutable and safe for
+// concurrent use. The zero Prepared is an empty text.
 type Prepared struct {
 	plain    []byte
-	deflated []byte // nil: compressing it gains nothing
+	deflated []byte // nil: compression gains nothing
 }
 
-// Prepare makes the frame of a message for Conn.Send. The bytes are copied. With c, which
-// may be nil, it is made a second time, compressed, for the connections that have agreed
-// on that. A text must be valid UTF-8.
+// Prepare encodes a message for Conn.Send. It copies the bytes. If c is not nil, it also
+// encodes a compressed form, for the connections that have negotiated compression. A text must
+// be valid UTF-8.
 func Prepare(kind Kind, message []byte, c *Compression) Prepared {
 	first := byte(kind) | finBit
 	p := Prepared{plain: appendFrame(nil, first, message)}
@@ -23,7 +23,7 @@ func Prepare(kind Kind, message []byte, c *Compression) Prepared {
 	return p
 }
 
-// frame is what a connection with this window is sent.
+// frame is the form for connections with this window.
 func (p Prepared) frame(window uint8) []byte {
 	switch {
 	case p.deflated != nil && window == mostWindow:

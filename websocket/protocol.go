@@ -6,28 +6,28 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// protocol is WebSocket as engines see it. An Upgrader has one for each kind of connection:
-// without compression, and with each window that a client may ask for. So what has been
-// negotiated costs a connection nothing.
+// protocol is WebSocket as engines see it. An Upgrader has one without compression and one for
+// each window that a client may ask for. So the result of negotiation costs a connection no
+// memory.
 type protocol struct {
 	upgrader *Upgrader
 	limit    int   // of a message
-	window   uint8 // of what is sent compressed, as decoder.window; 0: nothing is
+	window   uint8 // for sending, as decoder.window; 0: no compression
 }
 
-// What is in Turn.State when the connection ends for what the protocol has found: it is not
-// the decoder's any more, and has the Code of the first Close frame.
+// The layout of Turn.State once the protocol itself ends the connection: it no longer belongs
+// to the decoder, and holds the Code of the first Close frame.
 const (
 	stateOver    = 1 << 63
-	statePeer    = 1 << 62 // the frame was the peer's
-	stateRefused = 1 << 61 // Open has not let it in
+	statePeer    = 1 << 62 // the peer sent that frame
+	stateRefused = 1 << 61 // Open has refused the connection
 )
 
-// shortestFrame is what a client's frame has at least: two bytes and a masking key.
+// shortestFrame is the length of a client's shortest frame: two bytes and a masking key.
 const shortestFrame = 6
 
-// Advance serves the frames at the front of in. Pings and messages ask for room before they
-// are looked at, since looking unmasks them.
+// Advance serves the frames at the front of in. It checks for output room before it decodes
+// pings and messages, because decoding unmasks them in place.
 func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
 	if t.State&stateOver != 0 {
 		return len(in), 0, engine.ClosedHere // after a refusal
@@ -76,13 +76,13 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 	return used, need, nil
 }
 
-// failed ends the connection for an error of Upgrader.Message.
+// failed ends the connection because Upgrader.Message returned an error.
 func (p *protocol) failed(t *engine.Turn, in []byte, err error) (used, need int, end error) {
 	code, text := codeOf(err)
 	return p.end(t, in, code, text, 0)
 }
 
-// message has a message answered, which begins at in[used:] of what Advance was given.
+// message answers a message that begins at in[used:] of Advance's input.
 func (p *protocol) message(t *engine.Turn, used int, e event) error {
 	if e.compressed {
 		return p.inflated(t, used, e)
@@ -90,7 +90,7 @@ func (p *protocol) message(t *engine.Turn, used int, e event) error {
 	return p.answer(t, used, Kind(e.op), e.payload)
 }
 
-// inflated has a compressed message answered.
+// inflated answers a compressed message.
 func (p *protocol) inflated(t *engine.Turn, used int, e event) error {
 	b := p.borrow()
 	msg, f := p.upgrader.Compression.inflate(b.bytes[:0], e.payload, p.limit, e.op == opText)
@@ -100,19 +100,19 @@ func (p *protocol) inflated(t *engine.Turn, used int, e event) error {
 		return &CloseError{Code: f.code(), Text: f.String()}
 	}
 	err := p.answer(t, used, Kind(e.op), msg)
-	p.giveBack(b) // not after a panic: somebody may still have it
+	p.giveBack(b) // not after a panic: the handler may have kept it
 	return err
 }
 
-// answer has one message answered.
+// answer calls Upgrader.Message and sends the answer.
 func (p *protocol) answer(t *engine.Turn, used int, kind Kind, msg []byte) error {
 	t.Mark(used)
-	// The head goes first, so that the answer grows in its final place; t.Out does not
-	// know of it before Message has returned, or a panic would leave it behind.
+	// Room for the head comes first, so that the answer is built in its final place. t.Out
+	// does not include it before Message has returned, or a panic would leave it behind.
 	start := len(t.Out)
 	out := beginFrame(t.Out, len(msg))
 	body := len(out)
-	t.Out = out[:start] // keeping what it has grown
+	t.Out = out[:start] // keeps the capacity that was added
 	t.State = uint64(kind)
 	dst := out[body:]
 	content, err := p.upgrader.Message(Call{t, p, t.Serial(), kind}, dst, msg)
@@ -137,7 +137,7 @@ func (p *protocol) answer(t *engine.Turn, used int, kind Kind, msg []byte) error
 	return nil
 }
 
-// endDeflated is endFrame for content that is to be compressed, if that makes it shorter.
+// endDeflated is endFrame for a payload that is compressed if that makes it shorter.
 func (p *protocol) endDeflated(out []byte, start, body int, first byte) []byte {
 	end := len(out)
 	out = p.upgrader.Compression.deflate(out, p.window, out[body:])
@@ -148,8 +148,8 @@ func (p *protocol) endDeflated(out []byte, start, body int, first byte) []byte {
 	return endFrame(out[:start+copy(out[start:], out[end-(body-start):])], start, body, first|compressedBit)
 }
 
-// end has the connection closed with our Close frame as its last words, when what is owed
-// to the peer is answered. What else has arrived is dropped.
+// end closes the connection with our Close frame as the last one, after everything owed to the
+// peer. It drops the rest of the input.
 func (p *protocol) end(t *engine.Turn, in []byte, code Code, text string, whose uint64) (used, need int, err error) {
 	t.State = stateOver | whose | uint64(code)
 	var room [2 + mostControl]byte
@@ -157,7 +157,7 @@ func (p *protocol) end(t *engine.Turn, in []byte, code Code, text string, whose 
 	return len(in), shortestFrame, nil
 }
 
-// reasonOf is why the engine ends a connection that ends with code.
+// reasonOf is the engine's reason for a connection that ends with code.
 func reasonOf(code Code, whose uint64) engine.Reason {
 	switch {
 	case whose == statePeer:
@@ -169,7 +169,7 @@ func reasonOf(code Code, whose uint64) engine.Reason {
 	return engine.ClosedHere
 }
 
-// codeOf is what an error of Upgrader.Message closes the connection with.
+// codeOf is the code and text with which an error of Upgrader.Message closes the connection.
 func codeOf(err error) (Code, string) {
 	if e, ok := errors.AsType[*CloseError](err); ok && e != nil {
 		return e.Code, e.Text
@@ -180,8 +180,8 @@ func codeOf(err error) (Code, string) {
 	return InternalError, ""
 }
 
-// closures are the codes for what the engine ends connections for; where there is none, no
-// Close frame is sent.
+// closures are the close codes for the engine's reasons. For reasons without a code no Close
+// frame is sent.
 var closures = [...]Code{
 	engine.IdleTimeout:  PolicyViolation,
 	engine.FrameTimeout: PolicyViolation,
@@ -193,7 +193,7 @@ var closures = [...]Code{
 	engine.ShuttingDown: GoingAway,
 }
 
-// closure is the code for why, or AbnormalClosure.
+// closure is the close code for why, or AbnormalClosure.
 func closure(why engine.Reason) Code {
 	if int(why) < len(closures) && closures[why] != 0 {
 		return closures[why]
@@ -201,7 +201,7 @@ func closure(why engine.Reason) Code {
 	return AbnormalClosure
 }
 
-// Refuse is the Close frame for what the engine has found.
+// Refuse appends the Close frame for the reason why the engine ends a connection.
 func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte {
 	code := closure(why)
 	if code == AbnormalClosure {
@@ -210,18 +210,18 @@ func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte {
 	return appendClose(dst, code, closureTexts[why])
 }
 
-// closureTexts say which of several limits it was.
+// closureTexts tell reasons with the same code apart.
 var closureTexts = map[engine.Reason]string{
 	engine.IdleTimeout:  "idle for too long",
 	engine.FrameTimeout: "a message took too long",
 	engine.AuthTimeout:  "not authenticated in time",
-	engine.ShuttingDown: "the server shuts down",
+	engine.ShuttingDown: "the server is shutting down",
 }
 
-// Ping is what a silent connection is sent.
+// Ping is the ping for idle connections.
 func (p *protocol) Ping() []byte { return []byte{byte(opPing) | finBit, 0} }
 
-// Ended tells the user of a connection's end.
+// Ended calls Upgrader.Closed.
 func (p *protocol) Ended(c engine.Conn, state uint64, why engine.Reason) {
 	if p.upgrader.Closed == nil || state&stateRefused != 0 {
 		return
@@ -234,7 +234,7 @@ func (p *protocol) Ended(c engine.Conn, state uint64, why engine.Reason) {
 		}
 	case a != nil && a.code != 0 && (why == engine.ClosedHere || why == engine.ShuttingDown):
 		code = a.code
-	case why == engine.ClosedHere: // the server has, and not by us
+	case why == engine.ClosedHere: // the server closed it, but not through Conn.Close
 		code = NoStatus
 	}
 	p.upgrader.Closed(Conn{c, p}, code, why)

@@ -20,7 +20,7 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// Pushes from many goroutines arrive whole, each sender's in its order, among the answers.
+// Pushes from many goroutines arrive complete, in each sender's order, among the answers.
 func TestPushes(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		const senders, each = 8, 200
@@ -64,7 +64,7 @@ func TestPushes(t *testing.T) {
 	})
 }
 
-// message reads one frame of the server's.
+// message reads one of the server's frames.
 func (p *peer) message() (opcode, []byte) {
 	p.t.Helper()
 	var head [10]byte
@@ -89,8 +89,8 @@ func (p *peer) message() (opcode, []byte) {
 	return opcode(head[0] & opcodeBits), msg
 }
 
-// A push that is made while the request is being answered never passes the answer: this
-// many upgrades on each engine, 100,000 in all with HONE_TEST_ALL=1.
+// A push made while the handshake is being answered never overtakes the response. The test makes
+// this many upgrades on each engine; with HONE_TEST_ALL=1, 100,000 in all.
 func TestPushesNeverPassTheAnswer(t *testing.T) {
 	upgrades := 200
 	if os.Getenv("HONE_TEST_ALL") != "" {
@@ -100,7 +100,7 @@ func TestPushesNeverPassTheAnswer(t *testing.T) {
 		conns := make(chan Conn)
 		var pushed atomic.Int64
 		u := &Upgrader{Message: echo, Open: func(c Conn, _ *http.Request) error {
-			conns <- c // others push from here on
+			conns <- c // from here on others push to it
 			return c.Text([]byte("from Open"))
 		}}
 		var pushers sync.WaitGroup
@@ -135,7 +135,7 @@ func TestPushesNeverPassTheAnswer(t *testing.T) {
 	})
 }
 
-// upgradeAgainstPushes upgrades one connection, and reads two pushes behind the answer.
+// upgradeAgainstPushes upgrades one connection, and reads two pushes after the response.
 func upgradeAgainstPushes(addr string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -144,7 +144,7 @@ func upgradeAgainstPushes(addr string) error {
 		return err
 	}
 	defer func() {
-		c.nc.(*net.TCPConn).SetLinger(0) // so many ports in TIME_WAIT there are not
+		c.nc.(*net.TCPConn).SetLinger(0) // a reset: there are not enough ports for this many in TIME_WAIT
 		c.nc.Close()
 	}()
 	var got []string
@@ -161,7 +161,7 @@ func upgradeAgainstPushes(addr string) error {
 	return nil
 }
 
-// A client that does not read is disconnected when too much waits for it.
+// A client that does not read is disconnected when too much output waits for it.
 func TestSlowReader(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		at.limits.HardCap = 32 << 10
@@ -181,7 +181,7 @@ func TestSlowReader(t *testing.T) {
 			t.Errorf("pushed until %v", err)
 		}
 		if got := heard(t, ends, "the end"); got != (ended{AbnormalClosure, engine.SlowReader}) {
-			t.Errorf("told %v", got)
+			t.Errorf("Closed got %v", got)
 		}
 		if err := c.Binary(msg); err != ErrClosed {
 			t.Errorf("afterwards: %v", err)
@@ -189,8 +189,8 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
-// A flood of pings, or of messages with long answers, stops being read when nobody reads
-// the answers: no visit produces much more than HighWater.
+// Backpressure: the server stops reading a flood of pings, or of messages with long answers, if
+// the client does not read. No visit produces much more output than HighWater.
 func TestFloods(t *testing.T) {
 	answer := make([]byte, 10<<10)
 	for name, sent := range map[string][]byte{"pings": frame(opPing, string(make([]byte, mostControl))), "messages": frame(opText, "?")} {
@@ -217,12 +217,12 @@ func TestFloods(t *testing.T) {
 					select {
 					case got := <-ends:
 						if got.why != engine.WriteStall {
-							t.Errorf("told %v", got)
+							t.Errorf("Closed got %v", got)
 						}
 						return
 					case <-look.C:
 						if most := at.stats().OutputMemory; most > 1<<20 {
-							t.Fatalf("output takes %d bytes", most)
+							t.Fatalf("output uses %d bytes", most)
 						}
 					}
 				}
@@ -231,7 +231,7 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// Late replies may come in any order and from any goroutine.
+// Late replies may be sent in any order and from any goroutine.
 func TestLate(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		const n = 100
@@ -285,7 +285,7 @@ func TestLate(t *testing.T) {
 	})
 }
 
-// An answer may be of the other kind, be another slice, be empty, or not be at all.
+// An answer may have the other kind, be another slice, be empty, or be left out.
 func TestAnswers(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		long := make([]byte, 70_000)
@@ -327,7 +327,7 @@ func TestAnswers(t *testing.T) {
 
 func (k Kind) text() string { return map[Kind]string{Text: "text", Binary: "binary"}[k] }
 
-// A Call that is kept says so instead of answering for another message.
+// Using a Call after Message has returned panics, instead of answering another message.
 func TestCallIsOver(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		kept := make(chan Call, 2)
@@ -353,7 +353,7 @@ func TestCallIsOver(t *testing.T) {
 	})
 }
 
-// A broadcast reaches all who are there.
+// A broadcast reaches every open connection.
 func TestBroadcast(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		const n = 100

@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// seen is one event as a test remembers it.
+// seen is one recorded event.
 type seen struct {
 	op         opcode
 	compressed bool
 	payload    string
 }
 
-// history is everything that a stream of frames can show its reader.
+// history is everything that reading a stream of frames can produce.
 type history struct {
 	events []seen
 	code   Code // 0: no fault
@@ -26,21 +26,21 @@ func (h history) equal(o history) bool { return h.code == o.code && slices.Equal
 
 func (h history) String() string { return fmt.Sprintf("%+v, code %d", h.events, h.code) }
 
-// config is how a stream is to be read.
+// config configures how to read a stream.
 type config struct {
 	limit  int
 	server bool
 	window uint8
 }
 
-// readWhole is the reference: it sees the whole stream at once, allocates as it likes, and
-// follows RFC 6455 §5 paragraph by paragraph.
+// readWhole is the reference implementation: it sees the whole stream at once, allocates freely,
+// and follows RFC 6455 §5 paragraph by paragraph.
 func readWhole(stream []byte, c config) (h history) {
 	var (
 		open       bool
 		first      byte // of the open message
 		message    []byte
-		begins, at int // of the open message, of the frame
+		begins, at int // positions: of the open message, of the frame
 	)
 	fail := func(code Code) history { h.code = code; return h }
 	for {
@@ -130,7 +130,7 @@ func readWhole(stream []byte, c config) (h history) {
 	}
 }
 
-// badClose is the code that a Close frame with this payload earns; 0: it is good.
+// badClose is the close code for a Close frame with an invalid payload; 0: it is valid.
 func badClose(payload []byte) Code {
 	if len(payload) == 0 {
 		return 0
@@ -149,7 +149,7 @@ func badClose(payload []byte) Code {
 	return 0
 }
 
-// couldBeText reports whether some bytes behind b make it valid UTF-8.
+// couldBeText reports whether some continuation of b is valid UTF-8.
 func couldBeText(b []byte) bool {
 	for len(b) > 0 {
 		r, size := utf8.DecodeRune(b)
@@ -176,16 +176,16 @@ func couldBeText(b []byte) bool {
 	return try(b, 3)
 }
 
-// reader feeds a decoder as an engine does. A server's decoder is made anew for every
-// visit, from the 64 bits of its state.
+// reader feeds a decoder as an engine does. A server's decoder is restored for every visit from
+// its 64-bit state.
 type reader struct {
 	t      *testing.T
 	c      config
 	d      decoder
 	state  uint64
-	unused []byte // what is not used
-	past   int    // bytes that were used
-	need   int    // what the last visit has asked for
+	unused []byte // bytes that have not been used
+	past   int    // number of bytes used
+	need   int    // what the last visit asked for
 	h      history
 	closed bool
 }
@@ -197,7 +197,7 @@ func newReader(t *testing.T, c config) *reader {
 	return r
 }
 
-// visit gives the decoder more bytes and takes all events.
+// visit gives the decoder more bytes and collects all events.
 func (r *reader) visit(more []byte) {
 	t := r.t
 	in := append(bytes.Clone(r.unused), more...)
@@ -230,7 +230,7 @@ func (r *reader) visit(more []byte) {
 		}
 		r.h.events = append(r.h.events, seen{e.op, e.compressed, string(e.payload)})
 		r.closed = r.closed || e.op == opClose
-		clear(in[used : used+e.used]) // it is somebody else's now
+		clear(in[used : used+e.used]) // it may be overwritten from now on
 		used += e.used
 	}
 	r.past += used
@@ -242,7 +242,7 @@ func (r *reader) visit(more []byte) {
 	}
 }
 
-// readSplit reads the stream in pieces of the given sizes, over and over; none: at once.
+// readSplit reads the stream in pieces of the given sizes, repeated; without sizes, at once.
 func readSplit(t *testing.T, stream []byte, c config, sizes []byte) history {
 	r := newReader(t, c)
 	for i := 0; len(stream) > 0 && r.h.code == 0 && !r.closed; i++ {
@@ -256,8 +256,8 @@ func readSplit(t *testing.T, stream []byte, c config, sizes []byte) history {
 	return r.h
 }
 
-// readNeeded takes exactly the bytes that are wanted, as an engine without a read buffer
-// does: when an event is complete, nothing of what follows it has been taken.
+// readNeeded reads exactly the bytes that are needed, as an engine without a read buffer does:
+// when an event is complete, nothing after it has been read.
 func readNeeded(t *testing.T, stream []byte, c config) history {
 	r := newReader(t, c)
 	for r.need <= len(stream) && r.h.code == 0 && !r.closed {
@@ -270,7 +270,7 @@ func readNeeded(t *testing.T, stream []byte, c config) history {
 	}
 	if len(stream) > 0 && r.h.code == 0 && !r.closed {
 		count, need := len(r.h.events), r.need
-		r.visit(stream) // less than what was needed: nothing may come of it, but an early fault
+		r.visit(stream) // less than what was needed: it may only yield an early fault
 		if len(r.h.events) > count {
 			t.Fatalf("%d bytes were needed, and an event came with %d", need, len(stream))
 		}

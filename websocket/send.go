@@ -1,13 +1,12 @@
 package websocket
 
-// How a message goes out other than as an answer within a visit: pushes and late replies.
+// Messages that are not answered within a visit: pushes and late replies.
 
-// mostParts is how many parts a message may have that is sent without being copied together
-// first.
+// mostParts is the largest number of parts that are sent without first being copied together.
 const mostParts = 4
 
-// push sends a message to the connection. It differs from Reply.send in the call at the end
-// alone: through a function value, what is on the stack here would be on the heap.
+// push sends a message to the connection. It differs from Reply.send only in the call at the
+// end: calling through a function value would move the variables here to the heap.
 func (c Conn) push(kind Kind, parts [][]byte) error {
 	n := lengthOf(parts)
 	if p := c.protocol; p.compresses(n) || len(parts) > mostParts {
@@ -35,8 +34,7 @@ func (r Reply) send(kind Kind, parts [][]byte) error {
 	return r.reply.Send(all[:1+copy(all[1:], parts)]...)
 }
 
-// whole makes the frame of a message in b, compressed where that is agreed on and makes it
-// shorter.
+// whole builds a message's frame in b, compressed if that was negotiated and makes it shorter.
 func (p *protocol) whole(b *scratch, kind Kind, n int, parts [][]byte) []byte {
 	first := byte(kind) | finBit
 	b.bytes = beginFrame(b.bytes[:0], n)
@@ -52,7 +50,7 @@ func (p *protocol) whole(b *scratch, kind Kind, n int, parts [][]byte) []byte {
 	return b.bytes
 }
 
-// lengthOf is how long parts are together.
+// lengthOf is the total length of parts.
 func lengthOf(parts [][]byte) (n int) {
 	for _, p := range parts {
 		n += len(p)
@@ -60,13 +58,13 @@ func lengthOf(parts [][]byte) (n int) {
 	return n
 }
 
-// compresses reports whether a message of n bytes is to be sent compressed. p may be nil,
-// as that of the zero Conn.
+// compresses reports whether to compress a message of n bytes. p may be nil, as in the zero
+// Conn.
 func (p *protocol) compresses(n int) bool {
 	return p != nil && p.window != 0 && p.upgrader.Compression.worthwhile(n)
 }
 
-// sendWindow is p.window, also where there is no protocol.
+// sendWindow is p.window, or 0 if p is nil.
 func (p *protocol) sendWindow() uint8 {
 	if p == nil {
 		return 0
@@ -74,13 +72,13 @@ func (p *protocol) sendWindow() uint8 {
 	return p.window
 }
 
-// scratch is a buffer that messages are made in, or decompressed into.
+// scratch is a buffer for building or decompressing messages.
 type scratch struct{ bytes []byte }
 
-// mostScratch is how large a scratch may be that is kept.
+// mostScratch is the largest scratch that is kept.
 const mostScratch = 64 << 10
 
-// borrow lends a scratch. p may be nil.
+// borrow takes a scratch from the free list. p may be nil.
 func (p *protocol) borrow() *scratch {
 	if p != nil {
 		if b, ok := p.upgrader.scratches.Get().(*scratch); ok {

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// stream makes a client's frames of first bytes and payloads in turn.
+// stream builds a client's frames from alternating first bytes and payloads.
 func stream(parts ...any) (b []byte) {
 	for i := 0; i < len(parts); i += 2 {
 		b = appendMaskedWith(b, 0x3d21fa37+uint32(i), byte(parts[i].(int)), []byte(parts[i+1].(string)))
@@ -18,7 +18,7 @@ func stream(parts ...any) (b []byte) {
 	return b
 }
 
-// TestFaults has every way to break the protocol, its close code, and what was read before.
+// TestFaults checks every protocol violation: its close code, and the events before it.
 func TestFaults(t *testing.T) {
 	c := config{limit: 1000, server: true}
 	deflate := config{limit: 1000, server: true, window: mostWindow}
@@ -87,18 +87,18 @@ func TestFaults(t *testing.T) {
 			r.h.events = append(r.h.events, seen{op: e.op})
 		}
 		if got != test.want || len(r.h.events) != test.events {
-			t.Errorf("%s: %v behind %d events, want %v behind %d", test.name, got, len(r.h.events), test.want, test.events)
+			t.Errorf("%s: %v after %d events, want %v after %d", test.name, got, len(r.h.events), test.want, test.events)
 		}
 		compare(t, test.stream, test.c, []byte{3})
 	}
 }
 
-// TestFailsFast has a text refused with the first byte that nothing can make good, as
-// Autobahn's cases 6.4 want it, by a reader that waits for as many bytes as are needed.
+// TestFailsFast checks that a text is refused at the first byte that no continuation can make
+// valid, as Autobahn's cases 6.4 require, by a reader that waits for as many bytes as needed.
 func TestFailsFast(t *testing.T) {
 	for _, test := range []struct {
 		name, text string
-		bad        int // which byte
+		bad        int // index of the bad byte
 	}{
 		{"beyond U+10FFFF", "κόσμε\xf4\x90\x80\x80edited", 11},
 		{"overlong, two bytes", "ab\xc0\xaf", 2},
@@ -128,8 +128,8 @@ func TestFailsFast(t *testing.T) {
 	}
 }
 
-// TestSoon has a reader that takes no byte too many get a long text in few reads, and the
-// end of every text be checked byte by byte.
+// TestSoon checks that a reader that reads no byte too many needs few reads for a long text, and
+// that the end of every text is validated byte by byte.
 func TestSoon(t *testing.T) {
 	frame := stream(0x81, strings.Repeat("x", 60_000))
 	var state uint64
@@ -148,8 +148,8 @@ func TestSoon(t *testing.T) {
 	}
 }
 
-// TestValidate compares with package utf8 for every start of up to three bytes, and with
-// the same in two pieces.
+// TestValidate compares with package utf8 for all sequences of up to three bytes, whole and in
+// two pieces.
 func TestValidate(t *testing.T) {
 	check := func(b []byte) {
 		s, ok := textWhole.validate(b)
@@ -188,8 +188,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestManyFrames bounds what an open message takes in the reader's buffer, and has its
-// frames taken apart in time that grows with their number, not with its square.
+// TestManyFrames checks the limit on the buffer of an open message, and that decoding its frames
+// takes time linear in their number, not quadratic.
 func TestManyFrames(t *testing.T) {
 	const limit = 64 << 10
 	for name, piece := range map[string][]byte{
@@ -229,8 +229,8 @@ func TestManyFrames(t *testing.T) {
 	}
 }
 
-// TestLongFrames has texts whose frames have each size of head arrive in pieces, behind
-// another frame, so that the head of what is left is written anew.
+// TestLongFrames splits texts whose frames have each size of head, after another frame, so that
+// the head of the rest is written anew.
 func TestLongFrames(t *testing.T) {
 	for _, server := range []bool{true, false} {
 		for _, n := range sizes {
@@ -260,7 +260,8 @@ func TestLongFrames(t *testing.T) {
 	}
 }
 
-// TestState has every state come back from its 64 bits, apart from the caller's.
+// TestState checks that every state survives a round trip through its 64 bits, together with the
+// caller's bits.
 func TestState(t *testing.T) {
 	for _, at := range []int{0, 1, 1 << 20, rawMost} {
 		for o := openNone; o <= openCompressedData; o++ {
@@ -284,8 +285,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestMutatedFrames damages valid streams: no stream may crash the decoder, and each ends
-// with the code that the reference has. HONE_TEST_FRAMES is how many places to damage.
+// TestMutatedFrames damages valid streams: none may crash the decoder, and each ends with the
+// reference's code. HONE_TEST_FRAMES is how many places to damage.
 func TestMutatedFrames(t *testing.T) {
 	total := 10_000
 	if given := os.Getenv("HONE_TEST_FRAMES"); given != "" {
@@ -313,7 +314,7 @@ func TestMutatedFrames(t *testing.T) {
 	t.Logf("damaged in %d places: %d streams, by close code %v", places, streams, codes)
 }
 
-// FuzzDecoder has any bytes, in any pieces, give what the reference reads from the whole.
+// FuzzDecoder checks that any bytes, split anywhere, give the same events as the reference.
 func FuzzDecoder(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for mode := range byte(32) {
@@ -326,7 +327,7 @@ func FuzzDecoder(f *testing.F) {
 	})
 }
 
-// modeConfig is one of 32 ways to read a stream.
+// modeConfig returns one of 32 ways to read a stream.
 func modeConfig(mode byte) config {
 	return config{
 		limit:  []int{10, 125, 1000, 70000}[mode&3],
@@ -335,7 +336,7 @@ func modeConfig(mode byte) config {
 	}
 }
 
-// FuzzText compares with package utf8.
+// FuzzText compares text validation with package utf8.
 func FuzzText(f *testing.F) {
 	for _, w := range words {
 		f.Add([]byte(w+"a"+w), 1)

@@ -14,16 +14,16 @@ type upgrade struct {
 	upgrader  *Upgrader
 	handshake handshake
 	request   *http.Request
-	header    http.Header // of the answer, as far as middleware has set it
+	header    http.Header // of the response, as set by middleware
 }
 
-// protocol is what the connection speaks from the next visit on.
+// protocol is what the connection speaks from its next visit on.
 func (up *upgrade) protocol() *protocol { return &up.upgrader.protocols[up.handshake.window] }
 
-// answer has the user let the connection in or refuse it, and answers the request. The
-// connection has become up.protocol().
+// answer lets Open accept or refuse the connection, and answers the request. The connection
+// already speaks up.protocol().
 func (up *upgrade) answer(t *engine.Turn) {
-	t.Hold() // nothing may go before the answer
+	t.Hold() // nothing may be sent before the response
 	if open := up.upgrader.Open; open != nil {
 		if err := open(Conn{t.Conn(), up.protocol()}, up.request); err != nil {
 			t.Out = appendRefusal(t.Out, refusalOf(err))
@@ -39,15 +39,15 @@ func (up *upgrade) answer(t *engine.Turn) {
 	t.State = d.state()
 }
 
-// Refusal is a request's refusal: an error for Upgrader.Open to return, and the one that
-// Dial returns when the server does not answer with a WebSocket.
+// Refusal is a refused request: an error for Upgrader.Open to return, and the error that Dial
+// returns if the server does not answer with a WebSocket.
 type Refusal struct {
 	Status int         // Zero: 403.
-	Text   string      // for people to read; Dial keeps its beginning. Zero: the status in words.
-	Header http.Header // further fields of the answer. Zero: none.
+	Text   string      // for people; Dial keeps its beginning. Zero: the status in words.
+	Header http.Header // further fields of the response. Zero: none.
 }
 
-// Error says how the request was refused.
+// Error returns the status and the text.
 func (r *Refusal) Error() string {
 	return "websocket: refused: " + strconv.Itoa(r.status()) + " " + r.text()
 }
@@ -66,8 +66,8 @@ func (r *Refusal) text() string {
 	return r.Text
 }
 
-// refusalOf is how a request is refused for which Open has returned err. What err says is
-// not text for everybody to read.
+// refusalOf is the refusal for an error of Open. The error's own text is not sent: it may not
+// be meant for clients.
 func refusalOf(err error) *Refusal {
 	if r, ok := errors.AsType[*Refusal](err); ok && r != nil {
 		return r
@@ -75,7 +75,7 @@ func refusalOf(err error) *Refusal {
 	return &Refusal{}
 }
 
-// appendRefusal appends the answer that refuses a request.
+// appendRefusal appends the response that refuses a request.
 func appendRefusal(dst []byte, r *Refusal) []byte {
 	h := r.Header.Clone()
 	if h == nil {
@@ -91,7 +91,7 @@ func appendRefusal(dst []byte, r *Refusal) []byte {
 	dst = append(strconv.AppendInt(dst, int64(r.status()), 10), ' ')
 	dst = append(append(dst, http.StatusText(r.status())...), "\r\n"...)
 	var fields strings.Builder
-	_ = h.Write(&fields) // a Builder has no errors
+	_ = h.Write(&fields) // writing to a Builder cannot fail
 	dst = append(append(dst, fields.String()...), "\r\n"...)
 	return append(dst, text...)
 }

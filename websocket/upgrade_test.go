@@ -19,7 +19,7 @@ import (
 	"github.com/hone-go/hone/http1"
 )
 
-// responded reads an answer that is not an upgrade: its status and body.
+// responded reads a response that is not an upgrade.
 func (p *peer) responded() (*http.Response, string) {
 	p.t.Helper()
 	resp, err := http.ReadResponse(p.r, nil)
@@ -33,7 +33,7 @@ func (p *peer) responded() (*http.Response, string) {
 	return resp, string(body)
 }
 
-// Anything other than a handshake is refused with the status that says why.
+// A request other than a valid handshake is refused with the status that says why.
 func TestBadHandshakes(t *testing.T) {
 	good := asking()
 	for _, c := range []struct {
@@ -57,7 +57,7 @@ func TestBadHandshakes(t *testing.T) {
 			run(t, func(t *testing.T, at *place) {
 				p := dialTCP(t, at.serve(&Upgrader{
 					Message: echo,
-					Open:    func(Conn, *http.Request) error { t.Error("let in"); return nil },
+					Open:    func(Conn, *http.Request) error { t.Error("Open was called"); return nil },
 				}))
 				p.send([]byte(c.sent))
 				resp, body := p.responded()
@@ -84,12 +84,12 @@ func TestOrigins(t *testing.T) {
 			t.Errorf("got %s", resp.Status)
 		}
 	})
-	run(t, func(t *testing.T, at *place) { // by default: the own host
+	run(t, func(t *testing.T, at *place) { // the default: the request's own host
 		upgraded(t, at.serve(&Upgrader{Message: echo}), "Origin: http://EXAMPLE.org:80")
 	})
 }
 
-// Open may refuse a request, with an answer of its own.
+// Open may refuse a request with its own response.
 func TestOpenRefuses(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		u := &Upgrader{Message: echo}
@@ -124,16 +124,16 @@ func TestOpenRefuses(t *testing.T) {
 		p.want(closing(NoStatus, ""))
 		p.wantEnd()
 		if who := heard(t, ended, "the end"); who != "somebody" {
-			t.Errorf("told of the end of %v, which Open has not let in", who)
+			t.Errorf("Closed was called for %v, which Open has refused", who)
 		}
 	})
 }
 
-// An Open that panics ends the connection: nothing of an upgrade is sent.
+// If Open panics, the connection ends, and no part of an upgrade is sent.
 func TestOpenPanics(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		u := &Upgrader{Message: echo, Open: func(c Conn, _ *http.Request) error { panic("as asked") }}
-		u.Closed = func(Conn, Code, engine.Reason) { t.Error("told of an end") }
+		u.Closed = func(Conn, Code, engine.Reason) { t.Error("Closed was called") }
 		p := dialTCP(t, at.serve(u))
 		p.send([]byte(asking()))
 		if all, err := io.ReadAll(p.r); err != nil || strings.Contains(string(all), " 101 ") {
@@ -151,19 +151,19 @@ func TestSubprotocols(t *testing.T) {
 		for offered, want := range map[string]string{"chat.v1, chat.v2": "chat.v2", "chat.v0,chat.v1": "chat.v1", "other": ""} {
 			_, resp := upgraded(t, addr, "Sec-WebSocket-Protocol: "+offered)
 			if got, told := resp.Header.Get("Sec-Websocket-Protocol"), <-chosen; got != want || told != want {
-				t.Errorf("offered %q: chose %q and told %q, want %q", offered, got, told, want)
+				t.Errorf("offered %q: chose %q and sent %q, want %q", offered, got, told, want)
 			}
 		}
 	})
 }
 
-// wrapper is middleware that wraps the ResponseWriter, as loggers do.
+// wrapper is middleware's ResponseWriter, as loggers use it.
 type wrapper struct{ http.ResponseWriter }
 
 func (w wrapper) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Middleware may wrap the ResponseWriter and set header fields; behind the upgrade the
-// connection still costs no goroutine on Events.
+// Middleware may wrap the ResponseWriter and set header fields. After the upgrade, the connection
+// still needs no goroutine on Events.
 func TestMiddleware(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		at.wrap = func(next http.Handler) http.Handler {
@@ -186,7 +186,7 @@ func TestMiddleware(t *testing.T) {
 	})
 }
 
-// HTTP/2 has no upgrades: such a request is refused as such.
+// HTTP/2 has no upgrades: such a request is refused with that reason.
 func TestHTTP2(t *testing.T) {
 	std := httptest.NewUnstartedServer(&Upgrader{Message: echo})
 	std.EnableHTTP2 = true
@@ -202,9 +202,9 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// Over TLS everything is as without.
+// Over TLS everything works as without.
 func TestTLS(t *testing.T) {
-	std := httptest.NewUnstartedServer(nil) // for its certificate
+	std := httptest.NewUnstartedServer(nil) // only for its certificate
 	std.StartTLS()
 	defer std.Close()
 	config := &tls.Config{Certificates: std.TLS.Certificates}
@@ -236,7 +236,7 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// Frames that come with the request are served after the answer, however it is split.
+// Frames that arrive with the request are served after the response, however they are split.
 func TestFramesBehindTheRequest(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		addr := at.serve(&Upgrader{Message: echo})
@@ -254,7 +254,7 @@ func TestFramesBehindTheRequest(t *testing.T) {
 	})
 }
 
-// A shutdown says GoingAway behind the answers to what was sent.
+// Shutdown sends GoingAway after the answers to earlier messages.
 func TestShutdown(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		u := &Upgrader{Message: echo}
@@ -276,13 +276,13 @@ func TestShutdown(t *testing.T) {
 			}
 		})
 		for _, p := range peers {
-			p.want(closing(GoingAway, "the server shuts down"))
+			p.want(closing(GoingAway, "the server is shutting down"))
 			p.wantEnd()
 		}
 		wg.Wait()
 		for range peers {
 			if got := heard(t, ends, "the end"); got != (ended{GoingAway, engine.ShuttingDown}) {
-				t.Errorf("told %v", got)
+				t.Errorf("Closed got %v", got)
 			}
 		}
 	})
@@ -306,11 +306,11 @@ func TestUpgradeAfterShutdown(t *testing.T) {
 		t.Errorf("got %s", resp.Status)
 	}
 	if err := (&Upgrader{Message: echo}).Shutdown(t.Context()); err != nil {
-		t.Errorf("of one that was never used: %v", err)
+		t.Errorf("Shutdown of an unused Upgrader: %v", err)
 	}
 }
 
-// A connection that the own engine does not take is told so.
+// A client beyond the limit of the Upgrader's own engine gets a response that says so.
 func TestTooManyOnNetHTTP(t *testing.T) {
 	at := &place{t: t, limits: engine.Limits{Conns: 1}}
 	addr := at.serve(&Upgrader{Message: echo})
@@ -326,7 +326,7 @@ func TestTooManyOnNetHTTP(t *testing.T) {
 	p.want(served(opText, "still here"))
 }
 
-// A server that cannot give connections away says so.
+// On a server that cannot hijack connections, the response says so.
 func TestNoHijacker(t *testing.T) {
 	u := &Upgrader{Message: echo}
 	defer u.Shutdown(t.Context())
@@ -341,7 +341,7 @@ func TestNoHijacker(t *testing.T) {
 	}
 }
 
-// Limits of the http1.Server hold for its WebSockets.
+// Limits of the http1.Server apply to its WebSockets.
 func TestLimits(t *testing.T) {
 	for _, e := range engine.All() {
 		t.Run(e.Name(), func(t *testing.T) {
@@ -355,14 +355,14 @@ func TestLimits(t *testing.T) {
 			p.want(closing(PolicyViolation, "a message took too long"))
 			p.wantEnd()
 			if got := heard(t, ends, "the end"); got != (ended{PolicyViolation, engine.FrameTimeout}) {
-				t.Errorf("told %v", got)
+				t.Errorf("Closed got %v", got)
 			}
 			p, _ = upgraded(t, addr)
-			p.want([]byte{finBit | byte(opPing), 0}) // and nobody answers
+			p.want([]byte{finBit | byte(opPing), 0}) // the client does not answer it
 			p.want(closing(PolicyViolation, "idle for too long"))
 			p.wantEnd()
 			if got := heard(t, ends, "the end"); got != (ended{PolicyViolation, engine.IdleTimeout}) {
-				t.Errorf("told %v", got)
+				t.Errorf("Closed got %v", got)
 			}
 			p, _ = upgraded(t, addr)
 			for range 3 { // longer than IdleTime
@@ -375,7 +375,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// An http1.Server whose hooks keep something with a connection lets go of it.
+// An http1.Server with hooks releases the value that it stored with a connection.
 func TestHooksOfHTTP1(t *testing.T) {
 	states := make(chan http.ConnState, 10)
 	srv := &http1.Server{Std: &http.Server{Handler: &Upgrader{
@@ -411,7 +411,7 @@ func TestHooksOfHTTP1(t *testing.T) {
 	}
 }
 
-// A request that http1 lends to net/http becomes a WebSocket all the same.
+// A request that http1 lends to net/http can still become a WebSocket.
 func TestUpgradeOnLoan(t *testing.T) {
 	for _, e := range engine.All() {
 		t.Run(e.Name(), func(t *testing.T) {
@@ -435,7 +435,7 @@ func TestUpgradeOnLoan(t *testing.T) {
 	}
 }
 
-// Who is let in by Open has proved who it is.
+// A client that Open accepts counts as authenticated.
 func TestAuthTime(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		at.limits.AuthTime = 100 * time.Millisecond
@@ -444,7 +444,7 @@ func TestAuthTime(t *testing.T) {
 		p, _ := upgraded(t, at.serve(u))
 		select {
 		case got := <-ends:
-			t.Errorf("told %v", got)
+			t.Errorf("Closed got %v", got)
 		case <-time.After(400 * time.Millisecond):
 		}
 		p.send(frame(opText, "still here"))
@@ -452,7 +452,7 @@ func TestAuthTime(t *testing.T) {
 	})
 }
 
-// With AuthLater, whoever has not been trusted within AuthTime is closed.
+// With AuthLater, a client that is not trusted within AuthTime is disconnected.
 func TestAuthLater(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		at.limits.AuthTime = time.Second

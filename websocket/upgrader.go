@@ -8,9 +8,9 @@
 //	srv := &http1.Server{Std: &http.Server{Addr: "127.0.0.1:8080", Handler: echo}}
 //	log.Fatal(srv.ListenAndServe())
 //
-// An Upgrader is an http.Handler. On an http1.Server the connection stays where it is: an
-// idle WebSocket is an entry in the engine's table, without a goroutine and without a
-// buffer. On any other server it works too, with a goroutine for each connection.
+// An Upgrader is an http.Handler. On an http1.Server the connection stays on its engine: an
+// idle WebSocket is an entry in the engine's table, without a goroutine and without a buffer.
+// On any other server an Upgrader works too, with one goroutine per connection.
 package websocket
 
 import (
@@ -23,60 +23,60 @@ import (
 	"github.com/hone-go/hone/http1"
 )
 
-// Upgrader turns HTTP requests into WebSocket connections and serves those. Fill the
-// fields before the first request; do not change them afterwards. The zero value of every
-// field but Message is a working default.
+// Upgrader turns HTTP requests into WebSocket connections and serves them. Fill in the fields
+// before the first request; do not change them afterwards. The zero value of every field but
+// Message is a working default.
 //
-// Open, Message and Closed are called from many goroutines at once, but for one connection
-// from one at a time.
+// Open, Message and Closed are called concurrently, but never for the same connection at the
+// same time.
 type Upgrader struct {
-	// Open is called for every request that may become a connection, before it is
-	// answered. What it sends to c goes behind the answer. An error refuses the request:
-	// with its status and text if it is or wraps a *Refusal, else with 403. r must not be
-	// used when Open has returned. Zero: everybody is let in.
+	// Open is called for every valid request, before the response. What it sends to c follows
+	// the response. An error refuses the request: with status and text of a *Refusal that it
+	// is or wraps, else with 403. r must not be used after Open has returned. Zero: every
+	// request is accepted.
 	Open func(c Conn, r *http.Request) error
-	// Message is called for every message, in their order. It appends the answer to dst
-	// and returns it; returning any other slice sends that one, at the price of a copy.
-	// The answer is of the message's kind, see Call.Answer. nil is no answer: dst as it was
-	// is an empty one. msg is valid until Message returns: keep nothing of it.
+	// Message is called for every message, in order. It appends the answer to dst and returns
+	// it; returning any other slice sends that one, at the cost of a copy. The answer has the
+	// kind of the message, see Call.Answer. Returning nil sends no answer; returning dst
+	// unchanged sends an empty one. msg is valid only until Message returns.
 	//
-	// An error closes the connection: with the code and text of a *CloseError or the Code
+	// An error closes the connection: with code and text of a *CloseError, or with the Code,
 	// that it is or wraps, else with InternalError and no text. A panic closes it with
 	// InternalError. Required.
 	Message func(c Call, dst, msg []byte) ([]byte, error)
-	// Closed is called once for every connection that Open has let in, when it has ended.
-	// code is what the first Close frame said: the client's, where why is
-	// engine.PeerClosed, or ours. It is AbnormalClosure when there was none.
+	// Closed is called once for every connection that Open accepted, after it has ended. code
+	// is that of the first Close frame: the client's if why is engine.PeerClosed, otherwise
+	// ours. It is AbnormalClosure if there was none.
 	Closed func(c Conn, code Code, why engine.Reason)
-	// Origins says which pages may connect, where the request has an Origin header, as
-	// those of browsers have. Zero: those from the host that the request is for.
+	// Origins reports whether a page may connect. It is called for requests with an Origin
+	// header, which browsers send. Zero: pages from the request's own host.
 	Origins func(r *http.Request) bool
-	// AuthLater says that clients prove who they are by their messages: Limits.AuthTime
-	// goes on until Conn.Trust. Zero: whoever Open lets in has proved it.
+	// AuthLater says that clients authenticate with their messages: Limits.AuthTime runs
+	// until Conn.Trust. Zero: a client that Open accepts counts as authenticated.
 	AuthLater bool
-	// Protocols are the subprotocols that are spoken here. The first that the client
-	// offers is chosen, see Subprotocol. Zero: none is.
+	// Protocols are the supported subprotocols in order of preference. The first that the
+	// client offers is chosen, see Subprotocol. Zero: none.
 	Protocols []string
-	// Compression is for messages to and from clients that offer it (permessage-deflate).
-	// Zero: nothing is compressed.
+	// Compression compresses messages to and from clients that offer permessage-deflate.
+	// Zero: no compression.
 	Compression *Compression
-	// MessageSize is the longest message accepted, in bytes and not compressed. Zero:
+	// MessageSize is the longest message accepted, in bytes after decompression. Zero:
 	// 64 KiB.
 	MessageSize int
-	// Limits protect the server of the connections that come from a server other than
-	// http1.Server, where that one's hold. Zero fields take their defaults.
+	// Limits protect connections that come from a server other than http1.Server; an
+	// http1.Server applies its own. Zero fields take their defaults.
 	Limits engine.Limits
-	// Logger hears of panics on such connections. Zero: silence.
+	// Logger logs panics on such connections. Zero: no log.
 	Logger *slog.Logger
 
 	once      sync.Once
-	protocols [mostWindow + 1]protocol // by their window
+	protocols [mostWindow + 1]protocol // indexed by window
 	hijacked  hijacked
 	scratches sync.Pool // of *scratch
 	attaching sync.Mutex
 }
 
-// defaultMessageSize is how long a message may be where nothing else is said.
+// defaultMessageSize is the default of Upgrader.MessageSize.
 const defaultMessageSize = 64 << 10
 
 // init prepares u for its first request.
@@ -91,7 +91,7 @@ func (u *Upgrader) init() {
 	})
 }
 
-// ServeHTTP makes the request's connection a WebSocket, or refuses the request.
+// ServeHTTP turns the request's connection into a WebSocket, or refuses the request.
 func (u *Upgrader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.init()
 	h, no := readHandshake(r, u.Protocols, u.Compression != nil, u.Origins)
@@ -107,14 +107,14 @@ func (u *Upgrader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Subprotocol is the one of Protocols that is chosen for a request, or "".
+// Subprotocol returns the one of Protocols that is chosen for r, or "".
 func (u *Upgrader) Subprotocol(r *http.Request) string {
 	h, _ := readHandshake(r, u.Protocols, false, func(*http.Request) bool { return true })
 	return h.protocol
 }
 
-// Shutdown closes the connections that have come from a server other than http1.Server,
-// with GoingAway, when what they have sent is answered; it refuses further ones. When ctx
-// ends first, those that are left are cut off, and ctx's error is returned. The connections
-// of an http1.Server end with that: its Shutdown says GoingAway to them, too.
+// Shutdown closes the connections that come from a server other than http1.Server, with
+// GoingAway, after answering what they have sent. It refuses new ones. If ctx ends first, it
+// closes the remaining connections at once and returns ctx's error. The Shutdown of an
+// http1.Server closes that server's connections, also with GoingAway.
 func (u *Upgrader) Shutdown(ctx context.Context) error { return u.hijacked.shutdown(ctx) }

@@ -2,24 +2,24 @@ package websocket
 
 import "unicode/utf8"
 
-// textState says what a text message that is not complete must go on with. It is less
-// than 8, so that it fits into three bits of a connection's state.
+// textState is the continuation that an incomplete text message requires. It is less than 8,
+// to fit into three bits of a connection's state.
 type textState uint8
 
 const (
-	textWhole    textState = iota // nothing: the last character is complete
+	textWhole    textState = iota // none: the last character is complete
 	textOne                       // one continuation byte, 80 to BF
 	textTwo                       // two of them
 	textThree                     // three of them
-	textAfterE0                   // A0 to BF, else the form is overlong, and one more
-	textAfterED                   // 80 to 9F, else it is half of a surrogate pair, and one more
-	textAfterF0                   // 90 to BF, else the form is overlong, and two more
-	textAfterF4                   // 80 to 8F, else it is beyond U+10FFFF, and two more
-	textStateEnd                  // how many there are
+	textAfterE0                   // A0 to BF, or the encoding is overlong; then one more
+	textAfterED                   // 80 to 9F, or it is half of a surrogate pair; then one more
+	textAfterF0                   // 90 to BF, or the encoding is overlong; then two more
+	textAfterF4                   // 80 to 8F, or it is beyond U+10FFFF; then two more
+	textStateEnd                  // the number of states
 )
 
-// validate goes on with p where the bytes before it have led. ok is false as soon as no
-// continuation can make the text valid UTF-8.
+// validate continues with p from the state that the bytes before it led to. ok is false as
+// soon as no continuation can make the text valid UTF-8.
 func (s textState) validate(p []byte) (next textState, ok bool) {
 	for s != textWhole {
 		if len(p) == 0 {
@@ -37,7 +37,7 @@ func (s textState) validate(p []byte) (next textState, ok bool) {
 	if p = p[len(whole):]; len(p) == 0 {
 		return textWhole, true
 	}
-	s = begun(p[0]) // begins a character: unfinished has seen to that
+	s = begun(p[0]) // p[0] begins a character: unfinished guarantees that
 	for _, b := range p[1:] {
 		if s, ok = s.continued(b); !ok {
 			return s, false
@@ -46,8 +46,8 @@ func (s textState) validate(p []byte) (next textState, ok bool) {
 	return s, true
 }
 
-// unfinished is how many bytes at the end of p are a character that is not complete:
-// a leading byte and fewer continuation bytes than it announces.
+// unfinished is how many bytes at the end of p are an incomplete character: a leading byte
+// with fewer continuation bytes than it announces.
 func unfinished(p []byte) int {
 	for n := 1; n <= min(3, len(p)); n++ {
 		switch b := p[len(p)-n]; {
@@ -56,13 +56,13 @@ func unfinished(p []byte) int {
 		case b >= 0xF0 && b <= 0xF4, b >= 0xE0 && b < 0xF0 && n < 3, b >= 0xC2 && b < 0xE0 && n < 2:
 			return n
 		case b >= 0xC0:
-			return 0 // complete, or no leading byte at all
+			return 0 // complete, or no leading byte
 		}
 	}
 	return 0
 }
 
-// begun is what a leading byte of two to four announces.
+// begun is the state after a leading byte of two to four.
 func begun(b byte) textState {
 	switch {
 	case b < 0xE0:
@@ -81,7 +81,7 @@ func begun(b byte) textState {
 	return textThree
 }
 
-// continued is where one more byte of a character leads.
+// continued is the state after one more byte of a character.
 func (s textState) continued(b byte) (next textState, ok bool) {
 	low, high := byte(0x80), byte(0xBF)
 	switch s {

@@ -203,14 +203,14 @@ func (r *results) markdown() string {
 	var b strings.Builder
 	fmt.Fprint(&b, `# The Autobahn test suite against websocket
 
-How package websocket, and two other libraries as controls, do in the
+Conformance: results of package websocket, and of two other libraries as controls, in the
 [Autobahn test suite](https://github.com/crossbario/autobahn-testsuite) for WebSocket.
 `+"`make autobahn`"+` writes this page.
 
-Informational cases have no right answer. Non-strict is a pass that leaves a recommendation
-out. Unclean is a connection that did not close as expected, whatever came before. Not
-negotiated are compression parameters that the agent declines, so that the case does not run.
-The controls check UTF-8 in their handlers, since gorilla and coder leave that to their users.
+Informational: the case has no right answer. Non-strict: it passed, but ignored a
+recommendation. Unclean: the connection did not close as expected, whatever the result. Not
+negotiated: the agent declined the compression parameters, so the case did not run. The
+controls validate UTF-8 in their handlers, because gorilla and coder leave that to their users.
 
 | agent | version | cases | OK | informational | non-strict | failed | not negotiated | unclean |
 |---|---|---|---|---|---|---|---|---|

@@ -1,18 +1,50 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/bench/client"
+	"github.com/hone-go/hone/tool/avatar"
 )
 
-// TestServers has every server prove that it sends the same bytes, and answers
-// who asks for long.
+// TestMain makes the test binary a server, a client or a flood, too, as the program is.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && slices.Contains([]string{"-serve", "-client", "-flooder"}, os.Args[1]) {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestTiming fails when the service is far from its goals, which the command itself checks.
+// No count or order of events could replace the figures.
+func TestTiming(t *testing.T) {
+	if os.Getenv("HONE_TEST_TIMING") == "" {
+		t.Skip("compares measured figures, so it needs a machine to itself: make timing runs it")
+	}
+	s := settings{server: "hone", rounds: 7, conns: 100, warm: 200 * time.Millisecond, lap: 700 * time.Millisecond, regress: 0.65}
+	if err := measure(t.Context(), s); err != nil {
+		t.Error(err)
+	}
+	s.lap = 2 * time.Second
+	if err := flood(t.Context(), s); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestServers has every server prove that it sends the picture, and answers a client that
+// asks for long.
 func TestServers(t *testing.T) {
 	if testing.Short() {
-		t.Skip("starts seven servers")
+		t.Skip("starts nine servers")
 	}
 	want, err := images()
 	if err != nil {
@@ -21,18 +53,50 @@ func TestServers(t *testing.T) {
 	if len(want) != pictures {
 		t.Fatalf("%d pictures, want %d", len(want), pictures)
 	}
-	for name, run := range servers() {
-		t.Run(name, func(t *testing.T) {
+	for _, e := range servers() {
+		if e.serve == nil {
+			continue // tool/lab tests its stages
+		}
+		t.Run(e.name, func(t *testing.T) {
 			ln := listen(t)
-			go run(ln) // until the listener is closed
-			if err := verify(ln.Addr().String(), want); err != nil {
-				t.Fatal(err)
+			go e.serve(ln) // until the listener is closed
+			order := e.order(ln.Addr().String(), nil)
+			body, err := fetch("http://" + order.Addr + e.path)
+			if err != nil || e.path == targetOf(0) && !bytes.Equal(body, want[nameOf(0)+".png/128"].body) {
+				t.Fatalf("%d bytes, %v", len(body), err)
 			}
-			n, err := drive(t.Context(), ln.Addr().String(), 2, 50*time.Millisecond)
-			if err != nil || n == 0 {
-				t.Errorf("%d answers, %v", n, err)
+			r, err := client.Run(t.Context(), client.Plan{Addr: order.Addr, HTTP: &client.HTTP{Request: order.HTTP.Request, Status: http.StatusOK, Body: body}, Conns: 2, Depth: 1, Window: 50 * time.Millisecond, Loops: 1})
+			if err != nil || r.Answered == 0 || r.Wrong > 0 {
+				t.Errorf("%+v, %v", r, err)
 			}
 		})
+	}
+}
+
+// TestFlood asks for new pictures, all of which are drawn.
+func TestFlood(t *testing.T) {
+	s, err := service(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	ln, server := listen(t), &avatar.Server{Service: s}
+	go server.Serve(ln)
+	t.Cleanup(func() { server.Close() })
+	line, err := json.Marshal(flooding{Addr: ln.Addr().String(), For: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := obeyFlooding(t.Context(), bytes.NewReader(line), &out); err != nil {
+		t.Fatal(err)
+	}
+	var got flooded
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got.Statuses[200] == 0 || len(got.Statuses) != 1 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if st := s.Stats(); int(st.Masks.Misses) != got.Statuses[200] {
+		t.Errorf("%d pictures, of which %d were drawn", got.Statuses[200], st.Masks.Misses)
 	}
 }
 

@@ -1,23 +1,29 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 	"github.com/go-chi/chi/v5"
 	"github.com/labstack/echo/v5"
+	"github.com/labstack/echo/v5/middleware"
 	"github.com/valyala/fasthttp"
 
+	"github.com/hone-go/hone/bench/web"
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/http1"
 	"github.com/hone-go/hone/tool/avatar"
+	"github.com/hone-go/hone/tool/lab"
 )
 
 // The pictures that are asked for: as many as fit any cache.
@@ -36,6 +42,7 @@ func images() (map[string]picture, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer service.Close()
 	all := make(map[string]picture, pictures)
 	for i := range pictures {
 		w := &kept{header: http.Header{}}
@@ -73,42 +80,66 @@ func service(log *avatar.AccessLog) (*avatar.Service, error) {
 	return &avatar.Service{Fonts: fonts, Log: log}, err
 }
 
-// servers are the programs that take part. The others find the path's name and
-// the query's size as their users do, look the bytes up in a map, and send them
-// with the headers that hone sends.
-func servers() map[string]func(net.Listener) error {
-	return map[string]func(net.Listener) error{
-		"hone":     func(ln net.Listener) error { return serveHone(ln, nil) },
-		"hone+log": serveLogged,
-		"echo":     serveHandler(echoHandler),
-		"gin":      serveHandler(ginHandler),
-		"chi":      serveHandler(chiHandler),
-		"fasthttp": withImages(serveFast),
-		"net/http": serveHandler(muxHandler),
+// entry is a program that takes part.
+type entry struct {
+	name  string
+	serve func(net.Listener) error // nil: a stage of tool/lab
+	path  string                   // of the picture that it is asked for
+}
+
+// servers are the programs that take part, hone first. Those that are not hone find the
+// path's name and the query's size as their users do, look the bytes up in a map, and send
+// them with the headers that hone sends. The article's are its last two stages.
+func servers() []entry {
+	own, article := targetOf(0), "/avatar/a?size="+strconv.Itoa(side)
+	return []entry{
+		{"hone", func(ln net.Listener) error { return serveHone(ln, nil, false) }, own},
+		{"hone+log", withLog(func(ln net.Listener, file *os.File) error { return serveHone(ln, &avatar.AccessLog{To: file}, false) }), own},
+		{"article", nil, article},
+		{"article+log", nil, article},
+		{"echo", serveHandler(echoHandler), own},
+		{"echo+log", withLog(serveLoggedEcho), own},
+		{"hello", serveHello, web.HelloPath},
+		{"hone-net/http", func(ln net.Listener) error { return serveHone(ln, nil, true) }, own},
+		{"chi", serveHandler(chiHandler), own},
+		{"gin", serveHandler(ginHandler), own},
+		{"net/http", serveHandler(muxHandler), own},
+		{"fasthttp", withImages(serveFast), own},
 	}
+}
+
+// named finds a program.
+func named(name string) (entry, error) {
+	for _, e := range servers() {
+		if e.name == name {
+			return e, nil
+		}
+	}
+	return entry{}, fmt.Errorf("there is no server %q", name)
 }
 
 func serveHandler(handler func(map[string]picture) http.Handler) func(net.Listener) error {
 	return withImages(func(ln net.Listener, all map[string]picture) error { return withLimits(ln, handler(all)) })
 }
 
-// names are the servers, hone first.
-func names() []string {
-	others := slices.DeleteFunc(slices.Sorted(maps.Keys(servers())), func(n string) bool { return n == "hone" || n == "hone+log" })
-	return append([]string{"hone", "hone+log"}, others...)
-}
-
 func serve(name string) error {
-	run, ok := servers()[name]
-	if !ok {
-		return fmt.Errorf("there is no server %q; use one of %v", name, names())
+	e, err := named(name)
+	if err != nil {
+		return err
+	}
+	if e.serve == nil {
+		stage := "article-unlogged"
+		if strings.HasSuffix(name, "+log") {
+			stage = "article-encoded"
+		}
+		return lab.Serve(context.Background(), stage, os.Stdin, os.Stdout)
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- run(ln) }()
+	go func() { ended <- e.serve(ln) }()
 	go func() {
 		io.Copy(io.Discard, os.Stdin)
 		ended <- nil
@@ -119,28 +150,50 @@ func serve(name string) error {
 	return <-ended
 }
 
-func serveHone(ln net.Listener, log *avatar.AccessLog) error {
+func serveHone(ln net.Listener, log *avatar.AccessLog, std bool) error {
 	s, err := service(log)
 	if err != nil {
 		return err
 	}
-	return (&avatar.Server{Service: s}).Serve(ln, nil)
+	s.Limits.UseMemory() // as hone avatar does
+	return (&avatar.Server{Service: s, NetHTTP: std}).Serve(ln)
 }
 
-func serveLogged(ln net.Listener) error {
-	dir, err := os.MkdirTemp("", "avatar")
+// serveHello is the least that http1 can be asked for.
+func serveHello(ln net.Listener) error {
+	l := avatar.Limits{}.OrDefaults()
+	return (&http1.Server{Handler: web.Handler(), Limits: engine.Limits{Conns: l.Connections}}).Serve(ln)
+}
+
+// withLog has a file for a log, which is gone when the server ends.
+func withLog(serve func(net.Listener, *os.File) error) func(net.Listener) error {
+	return func(ln net.Listener) error {
+		dir, err := os.MkdirTemp("", "avatar")
+		if err != nil {
+			return err
+		}
+		file, err := os.Create(filepath.Join(dir, "access.log"))
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if err := os.RemoveAll(dir); err != nil { // the open file is enough
+			return err
+		}
+		return serve(ln, file)
+	}
+}
+
+// serveLoggedEcho has echo's own access log, through slog.
+func serveLoggedEcho(ln net.Listener, file *os.File) error {
+	all, err := images()
 	if err != nil {
 		return err
 	}
-	file, err := os.Create(filepath.Join(dir, "access.log"))
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	if err := os.RemoveAll(dir); err != nil { // the open file is enough
-		return err
-	}
-	return serveHone(ln, &avatar.AccessLog{To: file})
+	e := echoHandler(all).(*echo.Echo)
+	e.Logger = slog.New(slog.NewJSONHandler(file, nil))
+	e.Use(middleware.RequestLogger())
+	return withLimits(ln, e)
 }
 
 func withImages(serve func(net.Listener, map[string]picture) error) func(net.Listener) error {

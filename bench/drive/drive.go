@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/hone-go/hone/bench/client"
@@ -25,14 +26,23 @@ const Client = "bench/client"
 // Order is one line of a client's standard input, as JSON.
 type Order struct {
 	Addr string `json:"addr"`
-	Ask  string `json:"ask"`  // the name of a web.Question, or web.Socket; empty: hone's frames
-	Open int    `json:"open"` // connections to have served once and to keep open, in all
-	Load *Load  `json:"load"` // beside them; nil: none
+	Ask  string `json:"ask"` // the name of a web.Question, or web.Socket; empty: hone's frames
+	// HTTP is what to ask instead, without Open.
+	HTTP *Picked `json:"http,omitempty"`
+	Open int     `json:"open"` // connections to have served once and to keep open, in all
+	Load *Load   `json:"load"` // beside them; nil: none
 	// Crowd are connections of WebSocket to keep open that listen, and Deaf those that never
 	// read, in all.
 	Crowd  int     `json:"crowd"`
 	Deaf   int     `json:"deaf"`
 	Gather *Gather `json:"gather"` // what the crowd is to have read; nil: nothing
+}
+
+// Picked is a request that is none of package web's, and the body of its answer, whose
+// status is 200.
+type Picked struct {
+	Request []byte `json:"request"`
+	Body    []byte `json:"body"`
 }
 
 // Load is how to load the server. Durations are nanoseconds.
@@ -117,9 +127,11 @@ func (c *process) close() {
 func (c *process) obey(ctx context.Context, o Order) (r Report, err error) {
 	exchange := func(conn net.Conn) error { return Exchange(conn, 1, []byte(content)) }
 	plan := client.Plan{Addr: o.Addr, Content: []byte(content)}
-	switch o.Ask {
-	case "":
-	case web.Socket:
+	switch {
+	case o.HTTP != nil:
+		plan.HTTP = &client.HTTP{Request: o.HTTP.Request, Status: http.StatusOK, Body: o.HTTP.Body}
+	case o.Ask == "":
+	case o.Ask == web.Socket:
 		plan.WS, plan.Content = &client.WS{Path: web.EchoPath}, web.Echoed()
 		exchange = ExchangeWS
 	default:

@@ -14,7 +14,7 @@ const (
 )
 
 // nothing is what stands there when nothing is stored.
-const nothing = "*No run is stored: `make bench-peers`, `make bench-http`, `make bench-ws` and `make bench-faults` store them.*\n"
+const nothing = "*No run is stored: `make bench-peers`, `make bench-http`, `make bench-ws`, `make bench-faults` and `make bench-generators` store them.*\n"
 
 // Fill returns the page with every table between its markers made anew from what
 // is stored in the folder results.
@@ -35,6 +35,10 @@ func Fill(page, results string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	generators, err := ReadGenerators(filepath.Join(results, GeneratorsFile))
+	if err != nil {
+		return "", err
+	}
 	table := func(file, name string) (string, error) {
 		switch {
 		case file == PeersFile && peers != nil:
@@ -45,10 +49,12 @@ func Fill(page, results string) (string, error) {
 			return sockets.Table(name)
 		case file == FaultsFile && faults != nil:
 			return faults.Table(name)
-		case file == PeersFile || file == HTTPFile || file == WSFile || file == FaultsFile:
+		case file == GeneratorsFile && generators != nil:
+			return generators.Table(name)
+		case file == GeneratorsFile || file == PeersFile || file == HTTPFile || file == WSFile || file == FaultsFile:
 			return nothing, nil
 		}
-		return "", fmt.Errorf("a marker names %q; there are %s, %s, %s and %s", file, PeersFile, HTTPFile, WSFile, FaultsFile)
+		return "", fmt.Errorf("a marker names %q; there are %s, %s, %s, %s and %s", file, PeersFile, HTTPFile, WSFile, FaultsFile, GeneratorsFile)
 	}
 	return fill(page, table)
 }

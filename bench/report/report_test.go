@@ -3,6 +3,7 @@ package report
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -257,7 +258,7 @@ func TestFill(t *testing.T) {
 
 // TestPagesAreFilled holds the manual to what is stored.
 func TestPagesAreFilled(t *testing.T) {
-	for _, path := range []string{"../README.md", "../../README.md", "../../README.zh.md", "../../docs/http1.md"} {
+	for _, path := range []string{"../README.md", "../../README.md", "../../README.zh.md", "../../docs/http1.md", "../../docs/load.md"} {
 		page, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -293,5 +294,42 @@ func TestCPUModel(t *testing.T) {
 	}
 	if got := cpuModel("nothing"); got != "" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestGenerators(t *testing.T) {
+	stalls := Stalls{PeriodMS: 500, StallMS: 300}
+	for part, want := range map[float64]float64{0.3: 0, 0.5: 50_000, 0.99: 295_000, 0.999: 299_500} {
+		if got := stalls.Quantile(part); math.Abs(got-want) > 1e-6 {
+			t.Errorf("quantile %v is %v, want %v", part, got, want)
+		}
+	}
+	g := &Generators{Head: Head{Valid: true}, Rate: 1000, Rounds: 2, Tools: []Tool{{"hone", ""}, {"k6", "v1"}}, Schedules: []Stalls{stalls}}
+	for round := 1; round <= 2; round++ {
+		for i, tool := range g.Tools {
+			cpu := 25.0 * float64(round) * float64(1+3*i)
+			g.Samples = append(g.Samples, Generated{
+				Generator: tool.Name, Schedule: stalls.Name(), Round: round, Rate: 1000,
+				P50: new(50_000.0), P99: new(295_000 * (1 + 0.1*float64(i))), CPU: &cpu,
+			})
+		}
+	}
+	for name, want := range map[string]string{
+		"truth": "| 300 ms in 500 | p99 | 295.0 | 295.0 (+0.0 %) | 324.5 (+10.0 %) |\n| 300 ms in 500 | p99.9 | 299.5 | – | – |",
+		"cpu":   "| 300 ms in 500 | 37.5 (25.0–50.0) | 150 (100–200) | 0.250 (0.250–0.250) |",
+	} {
+		if got, err := g.Table(name); err != nil || !strings.Contains(got, want) {
+			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got, want)
+		}
+	}
+	if g.Judge(); !g.Valid {
+		t.Errorf("not valid: %q", g.InvalidReasons)
+	}
+	g.Samples[0].Rate, g.Samples[1].Doubt, g.Samples[2].Error = 900, "dropped", "died"
+	if g.Judge(); g.Valid || len(g.InvalidReasons) != 3 {
+		t.Errorf("valid %v: %q", g.Valid, g.InvalidReasons)
+	}
+	if _, err := g.Table("x"); err == nil {
+		t.Error("there is any table")
 	}
 }

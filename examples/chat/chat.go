@@ -22,8 +22,8 @@ import (
 //go:embed page
 var embedded embed.FS
 
-// What clients may send. longestMessage is a longestText of characters that are written as
-// two \uXXXX each, and more than anybody types.
+// Limits of what clients may send. longestMessage is a longestText of characters that are each
+// encoded as two \uXXXX, plus a margin.
 const (
 	longestText    = 2000 // characters
 	longestName    = 24   // of people and rooms
@@ -31,27 +31,27 @@ const (
 	mostRooms      = 1000
 )
 
-// fits reports whether a text has up to so many characters, at least one, and only those
-// that are allowed.
+// fits reports whether a text is not empty, has at most longest characters, and only allowed
+// ones.
 func fits(text string, longest int, allowed func(rune) bool) bool {
 	n := utf8.RuneCountInString(text)
 	return utf8.ValidString(text) && n > 0 && n <= longest && !strings.ContainsFunc(text, func(r rune) bool { return !allowed(r) })
 }
 
-// inWord is what the names of rooms and the ids of messages are made of.
+// inWord reports whether r may occur in the names of rooms and the ids of messages.
 func inWord(r rune) bool {
 	return unicode.In(r, unicode.L, unicode.M, unicode.N) || r == '-' || r == '_'
 }
 
-// chat is all rooms.
+// chat is the set of all rooms.
 type chat struct {
 	store    *store
-	roomSize int // people in a room: each who comes or goes is a push to all of them
+	roomSize int // people per room: each join or leave is a push to all of them
 	mu       sync.Mutex
 	byName   map[string]*room
 }
 
-// newChat makes the rooms that a file remembers, or none.
+// newChat restores the rooms from a history file.
 func newChat(file string) (*chat, error) {
 	c := &chat{roomSize: 1000, byName: make(map[string]*room)}
 	var err error
@@ -71,7 +71,7 @@ func newChat(file string) (*chat, error) {
 func (c *chat) handler() http.Handler {
 	page, err := fs.Sub(embedded, "page")
 	if err != nil {
-		panic(err) // it is embedded above
+		panic(err) // cannot happen: it is embedded above
 	}
 	files := http.FileServerFS(page)
 	mux := http.NewServeMux()
@@ -85,7 +85,7 @@ func (c *chat) handler() http.Handler {
 	return mux
 }
 
-// list answers with the rooms that somebody is in.
+// list answers with the rooms that have people in them.
 func (c *chat) list(w http.ResponseWriter, _ *http.Request) {
 	names := []string{}
 	for _, r := range c.all() {
@@ -104,13 +104,13 @@ func (c *chat) all() []*room {
 	return slices.Collect(maps.Values(c.byName))
 }
 
-// member is who a connection is: its value.
+// member identifies the person on a connection; it is the connection's value.
 type member struct {
 	name string
 	room *room
 }
 
-// open has a connection join the room that its address names.
+// open adds a connection to the room that its URL names.
 func (c *chat) open(conn websocket.Conn, r *http.Request) error {
 	q := r.URL.Query()
 	name := strings.TrimSpace(q.Get("name"))
@@ -121,7 +121,7 @@ func (c *chat) open(conn websocket.Conn, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	seen, _ := strconv.ParseUint(q.Get("seen"), 10, 64) // anything other than a number has seen nothing
+	seen, _ := strconv.ParseUint(q.Get("seen"), 10, 64) // anything other than a number means that it has seen nothing
 	if q.Get("history") != c.store.history {
 		seen = 0
 	}
@@ -132,7 +132,7 @@ func (c *chat) open(conn websocket.Conn, r *http.Request) error {
 	return nil
 }
 
-// room is the room of a name, a new one if there is none.
+// room returns the room with a name, and creates it if there is none.
 func (c *chat) room(name string) (*room, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,8 +152,8 @@ func (c *chat) room(name string) (*room, error) {
 	return r, nil
 }
 
-// message takes what a client says. It comes back to it as it comes to everybody: pushed,
-// since an answer may come later than what is pushed meanwhile. Only refusals are answers.
+// message handles a message from a client. The sender gets it back like everybody else, as a
+// push: an answer could arrive after later pushes. Only refusals are answers.
 func (c *chat) message(call websocket.Call, dst, msg []byte) ([]byte, error) {
 	var said struct{ ID, Text string }
 	if err := json.Unmarshal(msg, &said); err != nil || !fits(said.ID, 64, inWord) {
@@ -171,7 +171,7 @@ func (c *chat) message(call websocket.Call, dst, msg []byte) ([]byte, error) {
 	return nil, nil // no answer
 }
 
-// closed has a connection leave its room.
+// closed removes a connection from its room.
 func (c *chat) closed(conn websocket.Conn, _ websocket.Code, _ engine.Reason) {
 	if who, ok := conn.Value().(member); ok {
 		who.room.leave(conn)

@@ -1,30 +1,31 @@
-// Chat is rooms to talk in, for browsers: a page, and WebSocket connections beside it on
-// the same port. It shows a server that pushes what one client says to all others, and
-// clients that come back after an outage and miss nothing.
+// Chat is a chat server with rooms, for browsers: a page, and WebSocket connections on the
+// same port. It shows a server that pushes each client's messages to all others, and clients
+// that reconnect after an outage without missing messages.
 //
 //	go run ./examples/chat -history chat.jsonl
 //
 // Open http://127.0.0.1:7005/ in two windows, join with two names and talk. Then kill the
-// server, write something, and start it again: the page reconnects, sends what waited, and
-// gets what it has missed; nothing is lost and nothing comes twice.
+// server, write something, and start it again: the page reconnects, sends the messages that
+// were waiting, and receives those it has missed. None is lost and none appears twice.
 //
 // The messages of a room are numbered from 1. A page connects with
 //
 //	GET /socket?room=lobby&name=Ann&history=ID&seen=17
 //
-// and is sent the messages after the one that it has seen last, those of others as they
-// come, and who is there, each as a text of JSON. What it says, {"id": …, "text": …}, comes
-// back to it with a number, like everybody else's. If the connection breaks before that,
-// the page sends it again, and the server knows it by its id, which the page has chosen.
+// and receives the messages after the last one that it has seen, new messages as they come,
+// and the list of people, each as a JSON text. A message that it sends, {"id": …, "text": …},
+// comes back with a number, as it does to everybody else. If the connection breaks before
+// that, the page sends the message again; the server recognises it by its id, which the page
+// has chosen.
 //
 // A room keeps its last 200 messages, or 128 KiB of them. A client that is away for longer
-// misses some, and the page says so. Without -history messages are in memory only, and a
-// server that is started again begins with none.
+// misses some, and the page says so. Without -history, messages are in memory only, and a
+// restarted server begins with none.
 //
-// A client that does not read is disconnected once 256 KiB wait for it
-// (engine.Limits.HardCap). The others do not wait, and it reconnects as after an outage.
-// Ctrl-C sends what was said, closes the connections with 1001 (going away), and prints the
-// counts.
+// A client that does not read is disconnected once 256 KiB are waiting for it
+// (engine.Limits.HardCap). Others do not wait for it, and it reconnects as after an outage.
+// Ctrl-C sends what has been said, closes the connections with 1001 (going away), and prints
+// the counters.
 package main
 
 import (
@@ -58,14 +59,14 @@ func main() {
 	var o options
 	flag.StringVar(&o.addr, "addr", "127.0.0.1:7005", "listen on `host:port`; port 0 picks a free one")
 	flag.StringVar(&o.history, "history", "", "keep messages in this `file` (default: in memory, until the server ends)")
-	flag.TextVar(&o.engine, "engine", o.engine, "move bytes with the engine `name` (default "+o.engine.Name()+")")
+	flag.TextVar(&o.engine, "engine", o.engine, "serve on the engine `name` (default "+o.engine.Name()+")")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	if err := run(ctx, o, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "chat:", err)
 		os.Exit(1)
@@ -96,8 +97,8 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	return err
 }
 
-// serve serves until ctx ends. Then it closes the connections behind what was sent on them;
-// who has not read it after drainTime is cut off.
+// serve serves until ctx ends. Then it closes the connections after everything sent on them.
+// It cuts off clients that have not read it after drainTime.
 func serve(ctx context.Context, srv *http1.Server, ln net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()

@@ -28,8 +28,8 @@ import (
 	"github.com/hone-go/hone/websocket"
 )
 
-// TestMain runs the tests, or the example itself for those tests that want it in
-// a process of its own.
+// TestMain runs the tests, or the example itself for tests that need it as a separate
+// process.
 func TestMain(m *testing.M) {
 	if os.Getenv("HONE_TEST_ROLE") == "example" {
 		main()
@@ -38,22 +38,22 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience bounds everything that a test waits for.
+// patience limits everything that a test waits for.
 const patience = 20 * time.Second
 
-// onEveryEngine is the conformance suite's habit: a new engine inherits the tests.
+// onEveryEngine runs a test on every engine, new ones included.
 func onEveryEngine(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	for _, e := range engine.All() {
 		t.Run(e.Name(), func(t *testing.T) { test(t, e) })
 	}
 }
 
-// running is the program, and what it says at its end.
+// running is the running program and its output.
 type running struct {
 	addr   string
 	stop   context.CancelFunc
 	ended  chan error
-	stderr bytes.Buffer // not to be read before it has ended
+	stderr bytes.Buffer // read it only after the program has ended
 }
 
 // start runs the program until stop is called or the test ends.
@@ -77,7 +77,7 @@ func start(t *testing.T, e engine.Engine, history string) *running {
 	return r
 }
 
-// end stops the program, which has to end in peace.
+// end stops the program, which must end without an error.
 func (r *running) end(t *testing.T) {
 	t.Helper()
 	r.stop()
@@ -94,23 +94,23 @@ type event struct {
 	People                        []string
 }
 
-// client is somebody in a room.
+// client is one person in a room.
 type client struct {
 	t       *testing.T
 	ctx     context.Context
 	c       *websocket.Client
 	history string
 	first   uint64
-	past    []string // what came at once: "NUMBER NAME TEXT"
+	past    []string // the messages received on joining: "NUMBER NAME TEXT"
 }
 
-// address is where a page connects to.
+// address is the URL that a page connects to.
 func address(addr, room, name, history string, seen uint64) string {
 	q := url.Values{"room": {room}, "name": {name}, "history": {history}, "seen": {fmt.Sprint(seen)}}
 	return "ws://" + addr + "/socket?" + q.Encode()
 }
 
-// join joins a room, and has read what has been said since.
+// join joins a room, and reads what has been said since.
 func join(t *testing.T, addr, room, name, history string, seen uint64) *client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -135,7 +135,7 @@ func join(t *testing.T, addr, room, name, history string, seen uint64) *client {
 	}
 }
 
-// String is a message in short.
+// String is a message in short form.
 func (e event) String() string { return fmt.Sprint(e.Number, " ", e.Name, " ", e.Text) }
 
 // next is the next event.
@@ -151,7 +151,7 @@ func (c *client) next() (e event) {
 	return e
 }
 
-// hears wants messages, and passes over who is there.
+// hears waits for these messages, and skips events about people.
 func (c *client) hears(want ...string) {
 	c.t.Helper()
 	for _, w := range want {
@@ -165,7 +165,7 @@ func (c *client) hears(want ...string) {
 	}
 }
 
-// ended waits for the end of the connection, and says why it was. Others may leave first.
+// ended waits for the end of the connection and returns the reason. Others may leave first.
 func (c *client) ended() (err error) {
 	for err == nil {
 		_, _, err = c.c.Read(c.ctx, nil)
@@ -191,10 +191,10 @@ func TestTalk(t *testing.T) {
 		ann.hears("1 Ann Is anybody here?")
 		bob, dan := join(t, r.addr, "lobby", "Bob", "", 0), join(t, r.addr, "garden", "Dan", "", 0)
 		if want := []string{"1 Ann Is anybody here?"}; !slices.Equal(bob.past, want) || len(dan.past) != 0 {
-			t.Errorf("Bob was told %q, want %q; Dan %q, want nothing", bob.past, want, dan.past)
+			t.Errorf("Bob received %q, want %q; Dan %q, want nothing", bob.past, want, dan.past)
 		}
 		if e := ann.next(); e.Count != 2 || !slices.Equal(e.People, []string{"Ann", "Bob"}) {
-			t.Errorf("when Bob has come, Ann is told %+v", e)
+			t.Errorf("after Bob joined, Ann received %+v", e)
 		}
 		bob.says("1-bob", "Me.")
 		dan.says("1", "It is quiet here.")
@@ -204,7 +204,7 @@ func TestTalk(t *testing.T) {
 		}
 		bob.c.Close(websocket.NormalClosure, "")
 		if e := ann.next(); e.Count != 1 || !slices.Equal(e.People, []string{"Ann"}) {
-			t.Errorf("when Bob has gone, Ann is told %+v", e)
+			t.Errorf("after Bob left, Ann received %+v", e)
 		}
 		if got := get(t, "http://"+r.addr+"/rooms"); got != `["garden","lobby"]`+"\n" {
 			t.Errorf("the rooms are %q", got)
@@ -212,7 +212,7 @@ func TestTalk(t *testing.T) {
 	})
 }
 
-// get is what a page is answered with.
+// get returns the body that url answers with.
 func get(t *testing.T, url string) string {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
@@ -228,8 +228,8 @@ func get(t *testing.T, url string) string {
 	return string(body)
 }
 
-// Who comes back to a server that was started again is told what it has not seen, and what
-// it says again is not said twice.
+// A client that reconnects to a restarted server gets the messages that it has missed, and a
+// message that it sends again appears once.
 func TestComeBack(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
 		file := filepath.Join(t.TempDir(), "chat.jsonl")
@@ -245,22 +245,22 @@ func TestComeBack(t *testing.T) {
 		after := start(t, e, file)
 		ann = join(t, after.addr, "lobby", "Ann", bob.history, 3)
 		if want := []string{"4 Ann message 3", "5 Ann message 4"}; ann.history != bob.history || ann.first != 1 || !slices.Equal(ann.past, want) {
-			t.Errorf("Ann was told of history %q from %d on, %q; want %q from 1 on, %q", ann.history, ann.first, ann.past, bob.history, want)
+			t.Errorf("Ann received history %q from %d on, %q; want %q from 1 on, %q", ann.history, ann.first, ann.past, bob.history, want)
 		}
 		ann.says("ann-4", "message 4")
 		ann.says("ann-5", "message 5")
 		ann.hears("5 Ann message 4", "6 Ann message 5")
 		bob = join(t, after.addr, "lobby", "Bob", bob.history, 5)
 		if want := []string{"6 Ann message 5"}; !slices.Equal(bob.past, want) {
-			t.Errorf("Bob was told %q, want %q", bob.past, want)
+			t.Errorf("Bob received %q, want %q", bob.past, want)
 		}
 		if eve := join(t, after.addr, "lobby", "Eve", "another", 5); len(eve.past) != 6 {
-			t.Errorf("Eve, with numbers of another history, was told %q", eve.past)
+			t.Errorf("Eve, with numbers of another history, received %q", eve.past)
 		}
 	})
 }
 
-// Without a file, a server that is started again begins a new history, and says so.
+// Without a file, a restarted server begins a new history, and tells clients so.
 func TestNewHistory(t *testing.T) {
 	before := start(t, engine.Engine{}, "")
 	ann := join(t, before.addr, "lobby", "Ann", "", 0)
@@ -273,11 +273,11 @@ func TestNewHistory(t *testing.T) {
 	bob.hears("1 Bob Anybody?")
 	again := join(t, after.addr, "lobby", "Ann", ann.history, 1)
 	if want := []string{"1 Bob Anybody?"}; again.history == ann.history || !slices.Equal(again.past, want) {
-		t.Errorf("Ann was told %q of history %q, want %q of another than %q", again.past, again.history, want, ann.history)
+		t.Errorf("Ann received %q of history %q, want %q of a history other than %q", again.past, again.history, want, ann.history)
 	}
 }
 
-// A room keeps the last messages, not all.
+// A room keeps only the latest messages.
 func TestKept(t *testing.T) {
 	r := start(t, engine.Engine{}, "")
 	for _, test := range []struct {
@@ -297,12 +297,12 @@ func TestKept(t *testing.T) {
 		}
 		bob := join(t, r.addr, test.room, "Bob", "", 0)
 		if n := len(bob.past); n > test.atMost || n < test.atMost*9/10 || bob.first != uint64(test.sent-n+1) {
-			t.Errorf("%s: %d messages of %d are kept, and the first is said to be number %d; want %d messages", test.room, n, test.sent, bob.first, test.atMost)
+			t.Errorf("%s: %d messages of %d are kept, the first with number %d; want %d messages", test.room, n, test.sent, bob.first, test.atMost)
 		}
 	}
 }
 
-// A client that does not read is disconnected; those who do are told everything.
+// A client that does not read is disconnected; the others receive everything.
 func TestSlowReader(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
 		r := start(t, e, "")
@@ -324,7 +324,7 @@ func TestSlowReader(t *testing.T) {
 		alone, last := false, uint64(0)
 		for i := 0; !alone; i++ {
 			if i == 20_000 {
-				t.Fatalf("the server keeps a client that has not read %d messages", i)
+				t.Fatalf("the server has not disconnected a client with %d unread messages", i)
 			}
 			ann.says(fmt.Sprint(i), text)
 			for last <= uint64(i) {
@@ -337,7 +337,7 @@ func TestSlowReader(t *testing.T) {
 	})
 }
 
-// Ctrl-C says going away, behind what was said.
+// Ctrl-C closes connections with "going away", after everything sent before.
 func TestStop(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
 		r := start(t, e, "")
@@ -345,7 +345,7 @@ func TestStop(t *testing.T) {
 		bob := join(t, r.addr, "lobby", "Bob", "", 0)
 		ann.says("1", "Good night.")
 		ann.says("2", "Bob?")
-		ann.hears("1 Ann Good night.", "2 Ann Bob?") // the first has been sent to Bob, too
+		ann.hears("1 Ann Good night.", "2 Ann Bob?") // by now the first has also been sent to Bob
 		r.stop()
 		bob.hears("1 Ann Good night.")
 		for _, c := range []*client{ann, bob} {
@@ -390,7 +390,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// There are at most so many rooms, not counting those that nobody has used.
+// The number of rooms is limited; unused rooms do not count.
 func TestTooManyRooms(t *testing.T) {
 	c, err := newChat("")
 	if err != nil {
@@ -406,18 +406,18 @@ func TestTooManyRooms(t *testing.T) {
 		}
 	}
 	if _, err := c.room("one-more"); err != nil {
-		t.Errorf("with one room that nobody has used: %v", err)
+		t.Errorf("with one unused room: %v", err)
 	}
 	c.byName["one-more"].keep(message{Number: 1})
 	if _, err := c.room("too-many"); err == nil {
 		t.Errorf("there are %d rooms", len(c.byName))
 	}
 	if r, err := c.room("room7"); err != nil || r.last != 1 {
-		t.Errorf("a room that is there: %v", err)
+		t.Errorf("an existing room: %v", err)
 	}
 }
 
-// A full room takes nobody else until somebody leaves.
+// A full room refuses people until somebody leaves.
 func TestFullRoom(t *testing.T) {
 	c, err := newChat("")
 	if err != nil {
@@ -445,12 +445,12 @@ func TestFullRoom(t *testing.T) {
 	}
 	join(t, addr, "garden", "Eve", "", 0)
 	bob.c.Close(websocket.NormalClosure, "")
-	for ann.next().Count != 1 { // she was told of two, and never of three
+	for ann.next().Count != 1 { // she heard of two people, never of three
 	}
 	join(t, addr, "lobby", "Eve", "", 0)
 }
 
-// The page is served, and may load nothing from elsewhere.
+// The page is served, and may load nothing from other origins.
 func TestPage(t *testing.T) {
 	r := start(t, engine.Engine{}, "")
 	for path, has := range map[string]string{"": "<title>Chat</title>", "chat.js": "new WebSocket(", "chat.css": "light-dark(", "icon.svg": "<svg "} {

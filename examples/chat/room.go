@@ -9,41 +9,41 @@ import (
 	"github.com/hone-go/hone/websocket"
 )
 
-// The limits of a room. What it keeps is less than may wait for a client that comes back
-// (engine.Limits.HardCap).
+// The limits of a room. What it keeps is smaller than what may wait for a client that
+// reconnects (engine.Limits.HardCap).
 const (
 	mostKept  = 200
 	bytesKept = 128 << 10
-	mostNames = 50 // that are told of those who are there
+	mostNames = 50 // in the list of people that is sent
 )
 
-// room is the people in it, and what they have said last. Whoever holds mu may push, so
-// everybody gets the same in the same order; a push does not wait for a client.
+// room is the people in it and their latest messages. Pushes happen while holding mu, so that
+// everybody receives the same order; a push does not wait for a client.
 type room struct {
 	name  string
-	most  int // people
+	most  int // the largest number of people
 	store *store
 
 	mu     sync.Mutex
 	people map[websocket.Conn]string
 	last   uint64 // number
 	kept   []kept
-	bytes  int // of kept
+	bytes  int // size of kept
 }
 
-// kept is a message, and the event that clients are sent.
+// kept is a message and its encoded event.
 type kept struct {
 	number uint64
 	id     string
 	event  []byte
 }
 
-// The events that clients are sent.
+// The events that are sent to clients.
 type (
 	hello struct {
 		Kind    string `json:"kind"`
 		History string `json:"history"`
-		First   uint64 `json:"first"` // the number of the first message that is kept
+		First   uint64 `json:"first"` // the number of the oldest message that is kept
 	}
 	crowd struct {
 		Kind   string   `json:"kind"`
@@ -61,17 +61,17 @@ type (
 	}
 )
 
-// encode is an event as clients are sent it.
+// encode encodes an event for clients.
 func encode(event any) []byte {
 	text, err := json.Marshal(event)
 	if err != nil {
-		panic(err) // strings and numbers
+		panic(err) // cannot happen: only strings and numbers
 	}
 	return text
 }
 
-// join adds a connection, which has seen the messages up to a number, and tells it of the
-// others. It reports whether there was room.
+// join adds a connection that has seen the messages up to a number, and sends it the later
+// ones. It reports whether there was room.
 func (r *room) join(c websocket.Conn, name string, seen uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,8 +100,8 @@ func (r *room) leave(c websocket.Conn) {
 	r.tellPeople()
 }
 
-// say numbers what a connection says, keeps it and sends it to everybody. What has been said
-// before is sent as it was then, to that connection alone.
+// say numbers a message, stores it and sends it to everybody. A message that was already said
+// is sent again only to its sender, as it was then.
 func (r *room) say(c websocket.Conn, m message) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +119,7 @@ func (r *room) say(c websocket.Conn, m message) error {
 	return nil
 }
 
-// keep keeps a message, drops the oldest where there are too many, and returns its event.
+// keep stores a message, drops the oldest if there are too many, and returns its event.
 func (r *room) keep(m message) []byte {
 	event := encode(said{"message", m})
 	r.last = m.Number
@@ -132,9 +132,9 @@ func (r *room) keep(m message) []byte {
 	return event
 }
 
-// push sends an event to everybody. A client that does not read is disconnected, and
-// nobody waits for it. websocket.Broadcast is for larger crowds: it pauses between some,
-// which mu must not be held for.
+// push sends an event to everybody, without waiting for anybody. A client that does not read
+// is disconnected. For larger rooms there is websocket.Broadcast, but it pauses between
+// batches, so mu must not be held.
 func (r *room) push(event []byte) {
 	p := websocket.Prepare(websocket.Text, event, nil)
 	for c := range r.people {
@@ -142,13 +142,14 @@ func (r *room) push(event []byte) {
 	}
 }
 
-// tellPeople tells everybody who is there.
+// tellPeople sends everybody the list of people.
 func (r *room) tellPeople() {
 	names := slices.Compact(slices.Sorted(maps.Values(r.people)))
 	r.push(encode(crowd{"people", len(r.people), names[:min(len(names), mostNames)]}))
 }
 
-// busy says whether somebody is there, and unused whether nobody is or has said anything.
+// busy reports whether somebody is in the room; unused, whether it has neither people nor
+// messages.
 func (r *room) busy() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,35 +11,35 @@ import (
 	"sync"
 )
 
-// message is what somebody has said.
+// message is one chat message.
 type message struct {
 	Number uint64 `json:"number"` // in its room, from 1
-	ID     string `json:"id"`     // whoever said it has chosen that
+	ID     string `json:"id"`     // chosen by the sender
 	Name   string `json:"name"`
 	Text   string `json:"text"`
 	At     int64  `json:"at"` // Unix milliseconds
 }
 
-// store keeps messages in a file, a line of JSON for each behind one with the history's id.
-// A message is in the file before anybody is sent it, so a server that is killed has
-// forgotten nothing that was seen; a machine that loses power may, since the file is not
-// synced. One server at a time may have the file.
+// store keeps messages in a file: a line with the history's id, then one line of JSON per
+// message. A message is written before it is sent to anybody, so if the server is killed, no
+// message that anybody saw is lost. A power failure may lose some, because the file is not
+// synced. Only one server at a time may use the file.
 type store struct {
-	history string // numbers of different histories have nothing to do with each other
+	history string // numbers of different histories are unrelated
 
 	mu   sync.Mutex
 	file *os.File // nil: messages are in memory only
-	size int64    // of the lines that are whole
+	size int64    // of the complete lines
 }
 
-// line is what the file has for a message.
+// line is a message's line in the file.
 type line struct {
 	Room string `json:"room"`
 	message
 }
 
-// openStore opens a file and tells of the messages in it. An empty name is a history
-// in memory.
+// openStore opens a file and calls tell for every message in it. An empty name keeps the
+// history in memory.
 func openStore(name string, tell func(room string, m message)) (*store, error) {
 	s := &store{history: rand.Text()}
 	if name == "" {
@@ -56,8 +56,8 @@ func openStore(name string, tell func(room string, m message)) (*store, error) {
 	return s, nil
 }
 
-// read reads the file. A last line without an end is of a server that was killed while it
-// wrote, and nobody has seen it.
+// read reads the file. It drops an incomplete last line: the server was killed while writing
+// it, so nobody has seen that message.
 func (s *store) read(tell func(room string, m message)) error {
 	r := bufio.NewReader(s.file)
 	for number := 1; ; number++ {
@@ -76,7 +76,7 @@ func (s *store) read(tell func(room string, m message)) error {
 			err = json.Unmarshal(text, &l)
 		}
 		if err != nil || number == 1 && first.History == "" || number > 1 && (l.Room == "" || l.Number == 0) {
-			return fmt.Errorf("line %d is not of a chat", number)
+			return fmt.Errorf("line %d is not a chat message", number)
 		}
 		if number > 1 {
 			tell(l.Room, l.message)
@@ -89,7 +89,7 @@ func (s *store) read(tell func(room string, m message)) error {
 	return s.append(map[string]string{"history": s.history})
 }
 
-// add keeps a message.
+// add stores a message.
 func (s *store) add(room string, m message) error {
 	if s.file == nil {
 		return nil
@@ -97,7 +97,7 @@ func (s *store) add(room string, m message) error {
 	return s.append(line{room, m})
 }
 
-// append appends a line, behind the last that is whole.
+// append appends a line after the last complete one.
 func (s *store) append(v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {

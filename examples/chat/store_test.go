@@ -11,7 +11,7 @@ import (
 	"github.com/hone-go/hone/websocket"
 )
 
-// told opens a file as a store and returns what it tells of.
+// told opens a file as a store and returns the messages in it.
 func told(t *testing.T, file string) (*store, []string, error) {
 	t.Helper()
 	var messages []string
@@ -24,8 +24,8 @@ func told(t *testing.T, file string) (*store, []string, error) {
 	return s, messages, err
 }
 
-// A server that was killed while it wrote leaves a line without an end, wherever that is:
-// it is as if it had not begun.
+// A server that is killed while writing leaves an incomplete line, cut anywhere. The store
+// ignores it.
 func TestTornLine(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "chat.jsonl")
 	s, _, err := told(t, file)
@@ -59,7 +59,7 @@ func TestTornLine(t *testing.T) {
 	}
 }
 
-// A file that is not a history is left as it is.
+// A file that is not a history is left unchanged.
 func TestForeignFile(t *testing.T) {
 	for _, text := range []string{"hello\n", "{}\n", "{\"history\":\"x\"}\nhello\n", "{\"history\":\"x\"}\n{\"room\":\"\"}\n"} {
 		file := filepath.Join(t.TempDir(), "chat.jsonl")
@@ -76,7 +76,7 @@ func TestForeignFile(t *testing.T) {
 	}
 }
 
-// A message that the file cannot take is not numbered.
+// A message that cannot be written to the file gets no number.
 func TestFullDisk(t *testing.T) {
 	s, _, err := told(t, filepath.Join(t.TempDir(), "chat.jsonl"))
 	if err != nil {

@@ -1,16 +1,16 @@
-// Embed is a web service of somebody's own with hone's admin side in it: metrics, profiles,
-// counters and health, on a listener that clients of the service do not reach.
+// Embed is a web service with hone's admin side embedded: metrics, profiles, counters and
+// health, on a listener that the service's clients cannot reach.
 //
 //	cd examples/embed && go run .
 //	curl http://127.0.0.1:8080/hello/Ann
 //	curl http://127.0.0.1:7070/metrics        # or open http://127.0.0.1:7070/ in a browser
 //
-// For other machines the admin side needs a token, and the name that they use:
+// To reach the admin side from other machines, set a token and the host name that they use:
 //
 //	openssl rand -hex 16 > token
 //	go run . -admin :7070 -admin-token-file token -admin-host service.example
 //
-// It is a module of its own: package observe brings two dependencies, which the library
+// It is a module of its own, because package observe has two dependencies that the library
 // does not have.
 package main
 
@@ -34,7 +34,7 @@ import (
 	"github.com/hone-go/hone/observe"
 )
 
-// drainTime is how long a shutdown waits for requests under way.
+// drainTime is how long a shutdown waits for requests in progress.
 const drainTime = 5 * time.Second
 
 // options are the command's flags.
@@ -54,14 +54,14 @@ func main() {
 	})
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	if err := run(ctx, o, service(), os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "embed:", err)
 		os.Exit(1)
 	}
 }
 
-// service is what the program is for.
+// service is the web service itself.
 func service() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /hello/{name}", func(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +93,7 @@ func run(ctx context.Context, o options, service http.Handler, stdout, stderr io
 	if err != nil {
 		return fmt.Errorf("%w; choose another address with -addr", err)
 	}
-	private, err := admin.Listen(o.admin) // refuses what other machines reach without a token
+	private, err := admin.Listen(o.admin) // refuses an address that other machines can reach unless there is a token
 	if err != nil {
 		public.Close()
 		return fmt.Errorf("%w; choose another address with -admin", err)
@@ -109,18 +109,18 @@ func run(ctx context.Context, o options, service http.Handler, stdout, stderr io
 		waitFor = 1
 	case <-ctx.Done():
 	}
-	draining.Store(true) // /healthz says 503 from here on, so that balancers look elsewhere
+	draining.Store(true) // /healthz answers 503 from now on, so that load balancers stop sending clients
 	limit, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	err = srv.Shutdown(limit)
-	err = errors.Join(failed, err, admin.Shutdown(limit)) // the last to go: it shows the drain
+	err = errors.Join(failed, err, admin.Shutdown(limit)) // last, so that it shows the drain
 	for range waitFor {
 		<-ended
 	}
 	return err
 }
 
-// readToken reads the token, without the end of its line.
+// readToken reads the token and strips its line end.
 func readToken(file string) (string, error) {
 	if file == "" {
 		return "", nil

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// patience bounds everything that a test waits for.
+// patience limits everything that a test waits for.
 const patience = 20 * time.Second
 
-// TestMain counts goroutines: a program that embeds the admin side gets none that stay.
+// TestMain checks that the embedded admin side leaves no goroutines behind.
 func TestMain(m *testing.M) {
 	before := runtime.NumGoroutine()
 	code := m.Run()
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 // program is the example, running.
 type program struct {
 	t                *testing.T
-	service, private string // URLs that end in a slash
+	service, private string // URLs that end with a slash
 	client           http.Client
 	stop             context.CancelFunc
 	ended            chan error
@@ -66,7 +66,7 @@ func start(t *testing.T, o options, handler http.Handler) *program {
 	return p
 }
 
-// get asks, under another host name or with a token if they are not empty.
+// get sends a request, with another host name or a token if these are not empty.
 func (p *program) get(url, host, token string) (int, string) {
 	p.t.Helper()
 	r, err := http.NewRequest("GET", url, nil)
@@ -131,8 +131,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestDrain ends the program while a request is under way: it is answered, and the admin
-// side says meanwhile that no more are wanted.
+// TestDrain ends the program while a request is in progress: the request is answered, and
+// meanwhile /healthz reports the drain.
 func TestDrain(t *testing.T) {
 	began, finish := make(chan struct{}), make(chan struct{})
 	p := start(t, options{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -166,7 +166,7 @@ func TestDrain(t *testing.T) {
 	}
 	close(finish)
 	if body := <-answer; body != "done" {
-		t.Errorf("the request under way was answered %q", body)
+		t.Errorf("the request in progress was answered %q", body)
 	}
 }
 

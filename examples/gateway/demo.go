@@ -16,10 +16,10 @@ import (
 
 const (
 	talkTime  = 2 * time.Second
-	demoLimit = 20 * time.Second // for everything, on a busy machine too
+	demoLimit = 20 * time.Second // for the whole demo, even on a busy machine
 )
 
-// demo lets three devices talk to each other and prints what happened.
+// demo lets three devices talk to each other and prints what happens.
 func demo(ctx context.Context, g *gateway, srv *framed.Server, stdout io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, demoLimit)
 	defer cancel()
@@ -43,7 +43,7 @@ func demo(ctx context.Context, g *gateway, srv *framed.Server, stdout io.Writer)
 	return nil
 }
 
-// play is what the devices do.
+// play runs the devices.
 func play(ctx context.Context, addr, secret string, stdout io.Writer) error {
 	_, err := login(ctx, addr, "eve", secret+"?")
 	fmt.Fprintf(stdout, "eve guesses the secret: %v\n", err)
@@ -64,7 +64,7 @@ func play(ctx context.Context, addr, secret string, stdout io.Writer) error {
 	}
 	ann, bob := devices[0], devices[1]
 	_, err = ann.client.Call(ctx, nil, []byte("to zoe are you there?"))
-	fmt.Fprintf(stdout, "ann writes to zoe, who is not there: %v\n", err)
+	fmt.Fprintf(stdout, "ann writes to zoe, who is not logged in: %v\n", err)
 
 	again, err := login(ctx, addr, "bob", secret)
 	if err != nil {
@@ -86,7 +86,7 @@ func play(ctx context.Context, addr, secret string, stdout io.Writer) error {
 	return tab.Flush()
 }
 
-// talk lets every device write to the others, as fast as it is answered.
+// talk lets every device write to the others as fast as they answer.
 func talk(ctx context.Context, devices []*device, names []string) error {
 	until := time.Now().Add(talkTime)
 	var all sync.WaitGroup
@@ -102,13 +102,13 @@ func talk(ctx context.Context, devices []*device, names []string) error {
 	}
 	sent, heard := 0, 0
 	for _, d := range devices {
-		// The answer to a heartbeat comes behind all that was pushed before it.
+		// The answer to a heartbeat arrives after everything that was pushed before it.
 		_, err := d.client.Connect(ctx, nil, nil)
 		errs = append(errs, err)
 		sent, heard = sent+d.sent, heard+int(d.heard.Load())
 	}
 	if sent != heard {
-		errs = append(errs, fmt.Errorf("of %d messages, %d were heard", sent, heard))
+		errs = append(errs, fmt.Errorf("of %d messages, %d arrived", sent, heard))
 	}
 	return errors.Join(errs...)
 }
@@ -119,18 +119,18 @@ type device struct {
 	client *framed.Client
 	sent   int
 	heard  atomic.Int64
-	first  atomic.Pointer[string] // what it heard first
+	first  atomic.Pointer[string] // the first message it received
 }
 
-// login connects a device. What is pushed to it arrives in OnDeliver, which must
-// not wait for the client: it takes note, and others act on it.
+// login connects a device. Pushes arrive in OnDeliver, which must not wait for the client:
+// it only records them.
 func login(ctx context.Context, addr, name, secret string) (*device, error) {
 	d := &device{name: name}
 	d.first.Store(new(string))
 	client, err := framed.Dial(ctx, addr, framed.ClientOptions{
 		OnDeliver: func(_ uint64, content []byte) {
 			if d.heard.Add(1) == 1 {
-				said := string(content) // content is valid until we return
+				said := string(content) // content is valid until the function returns
 				d.first.Store(&said)
 			}
 		},

@@ -14,16 +14,16 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// noSuchDevice answers a message to a device that is not logged in. Beside the
-// codes of package wire, an application may have its own.
+// noSuchDevice answers a message to a device that is not logged in. An application may define
+// codes in addition to those of package wire.
 const noSuchDevice wire.Result = 100
 
-// gateway knows the devices that are logged in and carries messages between
-// them. A connection's value is the name of its device.
+// gateway tracks the devices that are logged in and carries messages between them. A
+// connection's value is the name of its device.
 type gateway struct {
 	secret   string
 	log      *slog.Logger
-	messages atomic.Uint64 // carried so far; the number of each is its Deliver's id
+	messages atomic.Uint64 // carried so far; a message's number is the id of its Deliver
 	times    timing
 
 	mu      sync.Mutex
@@ -34,7 +34,7 @@ func newGateway(secret string, log *slog.Logger) *gateway {
 	return &gateway{secret: secret, log: log, devices: map[string]framed.Conn{}}
 }
 
-// server is the gateway on an engine.
+// server runs the gateway on an engine.
 func (g *gateway) server(how engine.Engine) *framed.Server {
 	return &framed.Server{
 		Connect: g.times.around(g.recovered(framed.HandlerFunc(g.login))),
@@ -45,8 +45,8 @@ func (g *gateway) server(how engine.Engine) *framed.Server {
 	}
 }
 
-// login answers a Conn packet: "name secret". An empty one is the heartbeat of a
-// device that is logged in.
+// login answers a Conn packet: "name secret". An empty one is the heartbeat of a device that
+// is logged in.
 func (g *gateway) login(c framed.Call, dst, credentials []byte) ([]byte, error) {
 	conn := c.Conn()
 	if len(credentials) == 0 && conn.Value() != nil {
@@ -56,7 +56,7 @@ func (g *gateway) login(c framed.Call, dst, credentials []byte) ([]byte, error) 
 	if name == "" || subtle.ConstantTimeCompare([]byte(secret), []byte(g.secret)) == 0 {
 		return dst, wire.Unauthorised
 	}
-	g.leave(conn) // it may have been logged in under another name
+	g.leave(conn) // in case it was logged in under another name
 	conn.SetValue(name)
 	if before, replaced := g.enter(name, conn); replaced {
 		before.Close()
@@ -64,9 +64,9 @@ func (g *gateway) login(c framed.Call, dst, credentials []byte) ([]byte, error) 
 	return fmt.Appendf(dst, "welcome %s", name), nil
 }
 
-// carry answers a Submit packet: "to NAME text" goes to that device as a Deliver
-// packet, "from NAME text". OK means that it is on its way, not that it is read:
-// Send does not wait, and a device that stops reading is disconnected.
+// carry answers a Submit packet: "to NAME text" goes to that device as a Deliver packet, "from
+// NAME text". OK means that the message is queued, not that it has been read: Send does not
+// wait, and a device that stops reading is disconnected.
 func (g *gateway) carry(c framed.Call, dst, req []byte) ([]byte, error) {
 	words := bytes.SplitN(req, []byte(" "), 3)
 	if len(words) != 3 || string(words[0]) != "to" {
@@ -78,12 +78,12 @@ func (g *gateway) carry(c framed.Call, dst, req []byte) ([]byte, error) {
 	}
 	message := fmt.Appendf(nil, "from %v %s", c.Conn().Value(), words[2])
 	if err := to.Send(g.messages.Add(1), message); err != nil {
-		return dst, noSuchDevice // it left just now
+		return dst, noSuchDevice // it has just disconnected
 	}
 	return dst, nil
 }
 
-// enter makes conn the connection of the device, and returns the one before.
+// enter makes conn the connection of the device, and returns the previous one.
 func (g *gateway) enter(name string, conn framed.Conn) (before framed.Conn, replaced bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -92,7 +92,7 @@ func (g *gateway) enter(name string, conn framed.Conn) (before framed.Conn, repl
 	return before, replaced
 }
 
-// leave forgets a connection, unless its device has another one by now.
+// leave removes a connection, unless its device already has another one.
 func (g *gateway) leave(conn framed.Conn) {
 	name, _ := conn.Value().(string)
 	g.mu.Lock()

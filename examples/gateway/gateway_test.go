@@ -16,7 +16,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// patience bounds everything that a test waits for.
+// patience limits everything that a test waits for.
 const patience = 20 * time.Second
 
 // running is a gateway that serves until the test ends.
@@ -24,10 +24,10 @@ type running struct {
 	*gateway
 	srv  *framed.Server
 	addr string
-	left chan engine.Reason // one for every connection that has left
+	left chan engine.Reason // one for each connection that has ended
 }
 
-// onEveryEngine is the conformance suite's habit: a new engine inherits the tests.
+// onEveryEngine runs a test on every engine, new ones included.
 func onEveryEngine(t *testing.T, test func(t *testing.T, g *running)) {
 	for _, e := range engine.All() {
 		t.Run(e.Name(), func(t *testing.T) {
@@ -60,7 +60,7 @@ func start(t *testing.T, g *gateway, srv *framed.Server) *running {
 	return r
 }
 
-// user is a client whose pushes wait to be looked at.
+// user is a client whose pushes are queued for the test to check.
 type user struct {
 	t     *testing.T
 	ctx   context.Context
@@ -68,7 +68,7 @@ type user struct {
 	heard chan string
 }
 
-// dial connects, and does not log in.
+// dial connects without logging in.
 func (r *running) dial(t *testing.T) *user {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -121,16 +121,16 @@ func (u *user) hears(want string) {
 	}
 }
 
-// leaves waits until a connection has left.
+// leaves waits until a connection has ended.
 func (r *running) leaves(t *testing.T, want engine.Reason) {
 	t.Helper()
 	select {
 	case why := <-r.left:
 		if why != want {
-			t.Errorf("a connection left for %v, want %v", why, want)
+			t.Errorf("a connection ended with %v, want %v", why, want)
 		}
 	case <-time.After(patience):
-		t.Fatalf("no connection has left for %v", want)
+		t.Fatalf("no connection ended with %v", want)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestUnauthorised(t *testing.T) {
 		eve.submit("to ann hello", wire.Unauthorised)
 		ann.submit("to ann still me", nil)
 		ann.hears("1 from ann still me")
-		eve.connect("eve sesame", "welcome eve", nil) // the connection has lived through it
+		eve.connect("eve sesame", "welcome eve", nil) // the connection has survived it
 		eve.submit("to ann hello", nil)
 		ann.hears("2 from eve hello")
 	})
@@ -195,7 +195,7 @@ func TestReplacedLogin(t *testing.T) {
 	})
 }
 
-// A Conn packet on a connection that is logged in: the heartbeat, the same name
+// A Conn packet on a connection that is already logged in: the heartbeat, the same name
 // again, another name.
 func TestLoginAgain(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, g *running) {
@@ -215,7 +215,7 @@ func TestLoginAgain(t *testing.T) {
 	})
 }
 
-// logLines is a log that a test waits for.
+// logLines is a log that a test can wait for.
 type logLines chan string
 
 func (l logLines) Write(line []byte) (int, error) {
@@ -236,7 +236,7 @@ func TestRecovered(t *testing.T) {
 			u.submit("", wire.Failed) // its handler panics
 			u.submit("A", wire.Result('A'))
 			if line := <-said; !strings.Contains(line, "panic in a handler") || !strings.Contains(line, "gateway_test.go") {
-				t.Errorf("the log says %s, want the panic and where", line)
+				t.Errorf("the log says %s, want the panic and its stack", line)
 			}
 			if st := srv.Stats(); len(said) > 0 || st.Panics != 0 || st.Open != 1 {
 				t.Errorf("%d more lines, %d panics that the server saw, %d connections open; want 0, 0, 1", len(said), st.Panics, st.Open)

@@ -1,21 +1,21 @@
-// Gateway carries messages between devices. It shows a server that pushes: who
-// is logged in, messages to others than who asked, and handlers wrapped around
-// handlers (for authentication, timing and recovery).
+// Gateway carries messages between devices. It shows a server that pushes: it tracks who is
+// logged in, sends messages to clients other than the sender, and wraps handlers in handlers
+// (for authentication, timing and recovery).
 //
 // See it work, with three devices in the same process:
 //
 //	go run ./examples/gateway -demo
 //
-// Or start it for your own devices, written with framed.Dial or, in another
-// language, after docs/protocol.md:
+// Or start it for your own devices, written with framed.Dial or, in another language,
+// according to docs/protocol.md:
 //
 //	go run ./examples/gateway -secret sesame
 //
-// A device logs in with a Conn packet, "NAME SECRET". A Submit packet
-// "to NAME text" reaches that device as a Deliver packet, "from NAME text", and
-// is answered OK; or unauthorised (6) before the login, malformed (2) when it is
-// no "to NAME text", and 100 when there is no such device. A second login under
-// a name replaces the first. An empty Conn packet now and then is the heartbeat.
+// A device logs in with a Conn packet, "NAME SECRET". A Submit packet "to NAME text" reaches
+// that device as a Deliver packet, "from NAME text". Its answer is OK; unauthorised (6) before
+// the login; malformed (2) unless it has the form "to NAME text"; or 100 if there is no such
+// device. A second login under the same name replaces the first. An empty Conn packet from
+// time to time is the heartbeat.
 package main
 
 import (
@@ -34,7 +34,7 @@ import (
 	"github.com/hone-go/hone/framed"
 )
 
-// drainTime is how long a shutdown waits for answers to be read.
+// drainTime is how long a shutdown waits for clients to read their answers.
 const drainTime = 5 * time.Second
 
 // options are the command's flags.
@@ -48,22 +48,22 @@ func main() {
 	var o options
 	flag.StringVar(&o.addr, "addr", "127.0.0.1:7000", "listen on `host:port`; port 0 picks a free one")
 	flag.StringVar(&o.secret, "secret", "sesame", "the `word` that devices log in with")
-	flag.BoolVar(&o.demo, "demo", false, "let three devices talk to each other on a free port, and end")
-	flag.TextVar(&o.engine, "engine", o.engine, "move bytes with the engine `name` (default "+o.engine.Name()+")")
+	flag.BoolVar(&o.demo, "demo", false, "let three devices talk to each other on a free port, then exit")
+	flag.TextVar(&o.engine, "engine", o.engine, "serve on the engine `name` (default "+o.engine.Name()+")")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	if err := run(ctx, o, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "gateway:", err)
 		os.Exit(1)
 	}
 }
 
-// run serves until ctx ends, or shows the demo.
+// run serves until ctx ends, or runs the demo.
 func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	g := newGateway(o.secret, slog.New(slog.NewTextHandler(stderr, nil)))
 	srv := g.server(o.engine)
@@ -82,8 +82,8 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	return err
 }
 
-// serve serves until ctx ends. Then it answers what was sent and closes; who has
-// not read the answers after drainTime is cut off.
+// serve serves until ctx ends. Then it answers what has been sent and closes. It cuts off
+// clients that have not read their answers after drainTime.
 func serve(ctx context.Context, srv *framed.Server, ln net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()

@@ -23,8 +23,8 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// TestMain runs the tests, or the example itself for those tests that want it in
-// a process of its own.
+// TestMain runs the tests, or the example itself for tests that need it as a separate
+// process.
 func TestMain(m *testing.M) {
 	if os.Getenv("HONE_TEST_ROLE") == "example" {
 		main()
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// program is the example in a process of its own.
+// program is the example as a separate process.
 func program(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -45,7 +45,7 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// The demo is a process that ends by itself, in time, having lost nothing.
+// The demo ends by itself, in time, and loses no message.
 func TestDemo(t *testing.T) {
 	for _, e := range engine.All() {
 		t.Run(e.Name(), func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestDemo(t *testing.T) {
 			}
 			for _, want := range []string{
 				`eve guesses the secret: wire: unauthorised`,
-				`ann writes to zoe, who is not there: wire: result 100`,
+				`ann writes to zoe, who is not logged in: wire: result 100`,
 				`bob logs in a second time; his first connection: .* closed`,
 				`ann +[0-9]+ +[0-9]+ +"from (bob|cyd) this is message [0-9]+"`,
 				`bob +[0-9]+ +[0-9]+ +"from (ann|cyd) this is message [0-9]+"`,

@@ -11,7 +11,7 @@ import (
 	"github.com/hone-go/hone/framed"
 )
 
-// report prints what the server and the gateway have counted.
+// report prints the counters of the server and the gateway.
 func report(w io.Writer, g *gateway, srv *framed.Server) {
 	st := srv.Stats()
 	var ended []string

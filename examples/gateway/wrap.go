@@ -9,9 +9,9 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// What other servers call middleware is a function from Handler to Handler.
+// Middleware is a function from Handler to Handler.
 
-// authenticated lets only those through who have logged in.
+// authenticated passes on only the requests of clients that have logged in.
 func authenticated(next framed.Handler) framed.Handler {
 	return framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
 		if c.Conn().Value() == nil {
@@ -21,9 +21,9 @@ func authenticated(next framed.Handler) framed.Handler {
 	})
 }
 
-// recovered logs a panic and answers wire.Failed; the connection lives. Without
-// it, a panic answers wire.Internal and closes its connection. Use it where a
-// handler that stops half-way leaves nothing behind: unlock with defer.
+// recovered logs a panic and answers wire.Failed; the connection stays open. Without it, a
+// panic answers wire.Internal and closes the connection. Use it only if a handler that stops
+// half-way leaves the state consistent: unlock with defer.
 func (g *gateway) recovered(next framed.Handler) framed.Handler {
 	return framed.HandlerFunc(func(c framed.Call, dst, req []byte) (reply []byte, err error) {
 		defer func() {
@@ -36,14 +36,14 @@ func (g *gateway) recovered(next framed.Handler) framed.Handler {
 	})
 }
 
-// timing is how often handlers ran and how long that took, all together. Where
-// you need percentiles, put a histogram in its place.
+// timing counts calls of handlers and their total time. If you need percentiles, use a
+// histogram instead.
 type timing struct {
 	calls, failed atomic.Uint64
 	total         atomic.Int64 // nanoseconds
 }
 
-// around counts the calls of next.
+// around times and counts the calls of next.
 func (t *timing) around(next framed.Handler) framed.Handler {
 	return framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
 		start := time.Now()

@@ -1,12 +1,12 @@
-// Route serves notes of users as JSON: a small service that was written for echo,
-// moved over. docs/route.md shows both side by side.
+// Route is a small JSON service for users' notes. It was written for echo and ported.
+// docs/route.md shows both versions.
 //
 //	go run ./examples/route
 //	curl -X POST -H 'Authorization: ann' -d 'buy milk' 127.0.0.1:7003/users/ann/notes
 //	curl -H 'Authorization: ann' 127.0.0.1:7003/users/ann/notes/1
 //
-// Who asks is who the Authorization header says; a real service would ask for more.
-// Ctrl-C answers what was asked, and what handlers have left to do is done.
+// The Authorization header is simply the user's name; a real service would authenticate.
+// Ctrl-C answers the requests that have arrived, and finishes the work after responses.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// drainTime is how long a shutdown waits for answers to be read.
+// drainTime is how long a shutdown waits for clients to read their answers.
 const drainTime = 5 * time.Second
 
 func main() {
@@ -34,7 +34,7 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	if err := run(ctx, *addr, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "route:", err)
 		os.Exit(1)

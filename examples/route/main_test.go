@@ -16,11 +16,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds everything that a test waits for.
+// patience limits everything that a test waits for.
 const patience = 20 * time.Second
 
-// Many users write and read notes at a time; each sees their own, and what is told
-// afterwards is of the request that it belongs to.
+// Many users write and read notes at the same time. Each sees only their own notes, and the
+// work after each response belongs to its own request.
 func TestNotes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -61,12 +61,12 @@ func TestNotes(t *testing.T) {
 	for i := range 20 {
 		user := fmt.Sprint("user", i)
 		if line, _ := told.Load(user); line == nil || !strings.Contains(line.(string), "wrote note 1 from 127.0.0.1:") {
-			t.Errorf("of %s was told: %v", user, line)
+			t.Errorf("the log for %s: %v", user, line)
 		}
 	}
 }
 
-// visit is one user's day.
+// visit makes one user's requests.
 func visit(ctx context.Context, t *testing.T, client *http.Client, base, user string) {
 	for _, step := range []struct {
 		method, path, who, body string
@@ -79,7 +79,7 @@ func visit(ctx context.Context, t *testing.T, client *http.Client, base, user st
 		{"GET", "/users/" + user + "/notes/2", user, "", 404, "no such note\n"},
 		{"GET", "/users/" + user + "/notes/one", user, "", 404, "no such note\n"},
 		{"GET", "/users/" + user + "/notes/1", "mallory", "", 403, "these notes are somebody else's\n"},
-		{"GET", "/users/" + user + "/notes/1", "", "", 401, "say who you are in the Authorization header\n"},
+		{"GET", "/users/" + user + "/notes/1", "", "", 401, "send your user name in the Authorization header\n"},
 		{"PUT", "/users/" + user + "/notes", user, "", 405, "Method Not Allowed\n"},
 	} {
 		r, err := http.NewRequestWithContext(ctx, step.method, base+step.path, strings.NewReader(step.body))

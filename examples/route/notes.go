@@ -12,13 +12,13 @@ import (
 
 // A service keeps notes in memory.
 type service struct {
-	mu    sync.Mutex // also of log
+	mu    sync.Mutex // also guards log
 	notes map[string][]string
 	log   io.Writer
-	late  sync.WaitGroup // what handlers have left to do
+	late  sync.WaitGroup // work that continues after responses
 }
 
-// A note is what is answered.
+// A note is the body of a response.
 type note struct {
 	ID   int    `json:"id"`
 	User string `json:"user"`
@@ -34,18 +34,18 @@ func (s *service) routes() http.Handler {
 	return mux
 }
 
-// signedIn refuses those who do not say who they are.
+// signedIn refuses requests without a user.
 func signedIn(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "" {
-			http.Error(w, "say who you are in the Authorization header", http.StatusUnauthorized)
+			http.Error(w, "send your user name in the Authorization header", http.StatusUnauthorized)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// mine is the user whose notes are asked for, if that is who asks.
+// mine returns the user in the path, if that is the user who sent the request.
 func mine(c route.Ctx) (string, error) {
 	user := c.Param("user")
 	if c.Request().Header.Get("Authorization") != user {
@@ -68,7 +68,7 @@ func (s *service) show(c route.Ctx) error {
 	return c.JSON(http.StatusOK, note{id, user, s.notes[user][id-1]})
 }
 
-// longest is how many bytes a note may have.
+// longest is the longest note, in bytes.
 const longest = 64 << 10
 
 func (s *service) add(c route.Ctx) error {
@@ -92,7 +92,7 @@ func (s *service) add(c route.Ctx) error {
 	return c.JSON(http.StatusCreated, n)
 }
 
-// tell goes on when the request has been answered, with a copy of it.
+// tell continues after the response, with a copy of the request.
 func (s *service) tell(d route.Detached) {
 	s.late.Go(func() {
 		s.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// push pushes events until ctx or the connection ends, and settles the promise.
+// push pushes events until ctx or the connection ends, and then settles the promise.
 func push(ctx context.Context, end engine.Reply, every time.Duration) {
 	defer end.Send([]byte("end\n"))
 	ticks := time.NewTicker(every)
@@ -27,8 +27,8 @@ func push(ctx context.Context, end engine.Reply, every time.Duration) {
 	}
 }
 
-// appendBytes appends n bytes of the sequence that get serves, from at on, a multiple of
-// 8. No two chunks of it are the same.
+// appendBytes appends n bytes of the sequence that get serves, starting at offset at, a
+// multiple of 8. No two chunks of the sequence are equal.
 func appendBytes(dst []byte, at, n int64) []byte {
 	dst = slices.Grow(dst, int(n)+8)
 	end := len(dst) + int(n)

@@ -23,8 +23,8 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// TestMain runs the tests, or the example itself for those tests that want it in
-// a process of its own.
+// TestMain runs the tests, or the example itself for tests that need it as a separate
+// process.
 func TestMain(m *testing.M) {
 	if os.Getenv("HONE_TEST_ROLE") == "example" {
 		main()
@@ -33,22 +33,22 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience bounds everything that a test waits for.
+// patience limits everything that a test waits for.
 const patience = 20 * time.Second
 
-// onEveryEngine is the conformance suite's habit: a new engine inherits the tests.
+// onEveryEngine runs a test on every engine, new ones included.
 func onEveryEngine(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	for _, e := range engine.All() {
 		t.Run(e.Name(), func(t *testing.T) { test(t, e) })
 	}
 }
 
-// running is the program, and what it says at its end.
+// running is the running program and its output.
 type running struct {
 	addr   string
 	stop   context.CancelFunc
 	ended  chan error
-	stderr bytes.Buffer // not to be read before it has ended
+	stderr bytes.Buffer // read it only after the program has ended
 }
 
 // start runs the program until stop is called or the test ends.
@@ -72,7 +72,7 @@ func start(t *testing.T, e engine.Engine) *running {
 	return r
 }
 
-// client is a connection as nc would make it.
+// client is a connection such as nc would make.
 type client struct {
 	*net.TCPConn
 	r *bufio.Reader
@@ -89,7 +89,7 @@ func dial(t *testing.T, addr string) *client {
 	return &client{nc.(*net.TCPConn), bufio.NewReader(nc)}
 }
 
-// line wants a line.
+// line reads a line and compares it.
 func (c *client) line(t *testing.T, want string) {
 	t.Helper()
 	if got, err := c.r.ReadString('\n'); got != want+"\n" {
@@ -97,7 +97,7 @@ func (c *client) line(t *testing.T, want string) {
 	}
 }
 
-// bytes wants the bytes of a download.
+// bytes reads a download and compares it.
 func (c *client) bytes(t *testing.T, want []byte) {
 	t.Helper()
 	got := make([]byte, len(want))
@@ -106,17 +106,17 @@ func (c *client) bytes(t *testing.T, want []byte) {
 	}
 }
 
-// end wants the end of the stream: a close, not a reset.
+// end wants the rest of the stream, and EOF: a close, not a reset.
 func (c *client) end(t *testing.T, want string) {
 	t.Helper()
 	if got, err := io.ReadAll(c.r); string(got) != want || err != nil {
-		t.Errorf("read %.200q and %v, want %q and the end", got, err, want)
+		t.Errorf("read %.200q and %v, want %q and EOF", got, err, want)
 	}
 }
 
 const large = 8<<20 + 5
 
-// Streams go both ways, longer than any buffer, one behind the other on one connection.
+// Streams in both directions, longer than any buffer, one after the other on one connection.
 func TestUploadAndDownload(t *testing.T) {
 	body := appendBytes(nil, 0, large)
 	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
@@ -138,8 +138,8 @@ func TestUploadAndDownload(t *testing.T) {
 	})
 }
 
-// Events come after the answer that begins them and between the answers of a client that
-// goes on asking, and end when it leaves.
+// Events follow the answer that starts them, come between the answers of a client that sends
+// further commands, and end when it disconnects.
 func TestFeed(t *testing.T) {
 	body := appendBytes(nil, 0, large)
 	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
@@ -191,7 +191,7 @@ func TestFeed(t *testing.T) {
 	})
 }
 
-// Ctrl-C ends a feed, and waits for streams that have begun.
+// Ctrl-C ends a feed, and waits for streams in progress.
 func TestStop(t *testing.T) {
 	body := appendBytes(nil, 0, large)
 	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
@@ -221,7 +221,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// What a client does wrong is said in a line.
+// An error of the client is answered in one line.
 func TestRefusals(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
 		c := dial(t, start(t, e).addr)
@@ -242,7 +242,7 @@ func TestAddressInUse(t *testing.T) {
 	}
 }
 
-// program is the example in a process of its own.
+// program is the example as a separate process.
 func program(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()

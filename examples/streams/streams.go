@@ -11,14 +11,14 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// Protocol serves put, get and feed. Where the peer is slower than the server the visit
-// waits: in More for its bytes, in Flush until it has read. So a stream takes one chunk of
-// memory, however long it is.
+// Protocol serves put, get and feed. If the peer is slower than the server, the visit waits: in
+// More for input, in Flush until the peer has read. So a stream needs one chunk of memory,
+// however long it is.
 type Protocol struct {
-	Running context.Context // feeds end with it; nil: only with their clients
+	Running context.Context // feeds end with it; nil: only when their clients disconnect
 }
 
-const maxLine, chunk = 64, 8<<10 - 64 // with the line before it a chunk fits into 8 KiB
+const maxLine, chunk = 64, 8<<10 - 64 // a chunk and the line in front of it fit into 8 KiB
 
 // Advance serves the commands at the front of in.
 func (p Protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
@@ -46,13 +46,13 @@ func (p Protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error)
 			err = engine.Malformed
 		}
 	}
-	if err == engine.TooLarge || err == engine.Malformed { // for all others the engine asks
+	if err == engine.TooLarge || err == engine.Malformed { // the engine calls Refuse for all other errors
 		t.Out = p.Refuse(t.Out, nil, err.(engine.Reason))
 	}
 	return used, 0, err
 }
 
-// put answers n bytes with their checksum. It returns what was not served, as More does.
+// put answers n bytes with their checksum. It returns the unserved input, as More does.
 func put(t *engine.Turn, in []byte, used int, n int64) (rest []byte, at int, err error) {
 	for sum := uint32(0); ; used = 0 {
 		part := in[used:min(int64(len(in)), int64(used)+n)]
@@ -68,12 +68,12 @@ func put(t *engine.Turn, in []byte, used int, n int64) (rest []byte, at int, err
 	}
 }
 
-// get answers with n and n bytes. No event falls between them.
+// get answers with the line n and n bytes. No event is pushed between them.
 func get(t *engine.Turn, in []byte, used int, n int64) (rest []byte, at int, err error) {
 	t.Hold()
 	t.Out = append(strconv.AppendInt(t.Out, n, 10), '\n')
-	if n > chunk { // less goes with the other answers of the visit
-		in, err = t.More(used, 0) // while it waits, it is to hold no buffer for input
+	if n > chunk { // shorter ones are sent with the visit's other answers
+		in, err = t.More(used, 0) // so that it holds no input buffer while it waits
 		used = 0
 	}
 	for at := int64(0); at < n && err == nil; at += chunk {
@@ -84,15 +84,15 @@ func get(t *engine.Turn, in []byte, used int, n int64) (rest []byte, at int, err
 	return in, used, err
 }
 
-// feed answers at once, and then pushes events until its client leaves. The late reply,
-// with which it ends, keeps the context from ending with the visit.
+// feed answers at once, and then pushes events until its client disconnects. The promise of a
+// late reply keeps the context alive after the visit.
 func (p Protocol) feed(t *engine.Turn, every time.Duration) {
-	t.Hold() // no event passes the answer
+	t.Hold() // so that no event is sent before the answer
 	t.Out = append(t.Out, "feed\n"...)
 	go push(t.Context(p.Running), t.Later(), every)
 }
 
-// Refuse says why the connection ends, as a line.
+// Refuse tells the client in one line why the connection ends.
 func (p Protocol) Refuse(dst, _ []byte, why engine.Reason) []byte {
 	return fmt.Appendf(dst, "error: %v\n", why.String())
 }

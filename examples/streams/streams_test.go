@@ -10,8 +10,8 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// What a connection sends at once is served in one visit; what does not wait needs no
-// engine for it.
+// Commands that arrive together are served in one visit. Those that never wait work without
+// an engine.
 func TestCommands(t *testing.T) {
 	sum := fmt.Sprintf("%08x\n", crc32.ChecksumIEEE([]byte("hello world")))
 	some := string(appendBytes(nil, 0, 5))
@@ -28,7 +28,7 @@ func TestCommands(t *testing.T) {
 		{"carriage return", "get 5\r\n", "5\n" + some, 7, nil},
 		{"pipelined", "get 5\nput 11\nhello worldget 0\n", "5\n" + some + sum + "0\n", 30, nil},
 		{"unfinished", "get 0\nget 1", "0\n", 6, nil},
-		{"part of an upload", "put 11\nhello", "", 0, errors.ErrUnsupported}, // to wait takes an engine
+		{"part of an upload", "put 11\nhello", "", 0, errors.ErrUnsupported}, // waiting requires an engine
 		{"unknown", "get 0\npot 5\nget 0\n", "0\nerror: malformed\n", 12, engine.Malformed},
 		{"no number", "get five\n", "error: malformed\n", 9, engine.Malformed},
 		{"less than nothing", "put -1\n", "error: malformed\n", 7, engine.Malformed},
@@ -46,7 +46,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// The sequence does not depend on how it is cut, and no chunk comes twice.
+// The sequence does not depend on how it is split, and no chunk occurs twice.
 func TestAppendBytes(t *testing.T) {
 	whole := appendBytes(nil, 0, 3*chunk+5)
 	var parts []byte
@@ -67,7 +67,7 @@ func TestCommandsAllocate0(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		turn.Out = turn.Out[:0]
 		Protocol{}.Advance(&turn, in)
-	}); n > 1 { // fmt has its own
-		t.Errorf("%v allocations a visit, want 1 at most", n)
+	}); n > 1 { // fmt has its own allocation
+		t.Errorf("%v allocations per visit, want at most 1", n)
 	}
 }

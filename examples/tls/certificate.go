@@ -17,8 +17,8 @@ import (
 	"github.com/hone-go/hone/tlsfiles"
 )
 
-// loadOrMake reads a certificate and its key, now and whenever the files change, or
-// makes both where none are given. With clientCA clients need a certificate, too.
+// loadOrMake loads a certificate and its key, now and whenever the files change, or creates
+// both if no files are given. With clientCA, clients need a certificate too.
 func loadOrMake(cert, key, clientCA string, logger *slog.Logger) (*tls.Config, error) {
 	if cert == "" && key == "" && clientCA == "" {
 		certificate, err := selfSigned()
@@ -31,8 +31,8 @@ func loadOrMake(cert, key, clientCA string, logger *slog.Logger) (*tls.Config, e
 	return config, nil
 }
 
-// selfSigned makes a certificate for this machine, valid for a day. It lives in
-// memory only: enough to try things out, and for tests.
+// selfSigned creates a certificate for this machine, valid for a day and in memory only:
+// enough for trying things out, and for tests.
 func selfSigned() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -40,7 +40,7 @@ func selfSigned() (tls.Certificate, error) {
 	}
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: "examples/tls"},
-		NotBefore:   time.Now().Add(-time.Hour), // clocks differ
+		NotBefore:   time.Now().Add(-time.Hour), // clocks may differ
 		NotAfter:    time.Now().Add(24 * time.Hour),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},

@@ -1,5 +1,5 @@
-// Tls serves framed requests over TLS: a framed.Server takes any net.Listener,
-// and framed.NewClient any net.Conn.
+// Tls serves framed requests over TLS: a framed.Server accepts any net.Listener, and
+// framed.NewClient any net.Conn.
 //
 // Start it, and send one request (18 bytes: length, Submit, id 1, "hello"):
 //
@@ -7,19 +7,17 @@
 //	(printf '\0\0\0\022\002\0\0\0\0\0\0\0\001hello'; sleep 1) |
 //		openssl s_client -quiet -no_ign_eof -connect 127.0.0.1:7002 | xxd
 //
-// Without -cert and -key it makes itself a certificate, which nobody trusts, and
-// prints its fingerprint for clients that want to compare it. With them, renewed
-// files are used without a restart.
+// Without -cert and -key it creates a self-signed certificate, and prints its fingerprint for
+// clients to compare. With them, it reloads renewed files without a restart.
 //
-// With -client-ca, only clients that have a certificate of an authority in that file are
-// served (mTLS), and the answers begin with the name in it. Add -cert and -key of the
-// client to the openssl above.
+// With -client-ca, it serves only clients whose certificate is signed by an authority in that
+// file (mTLS), and the answers begin with the name in the certificate. For that, add the
+// client's -cert and -key to the openssl command above.
 //
-// Every engine serves it. Direct and Buffered read from the TLS connection as
-// from any other. Parked and Events wait on the socket itself, where they would
-// see records and not what is in them, so they serve TLS as Buffered does: a
-// connection has a goroutine, and keeps its read buffer while it is quiet, beside
-// those that crypto/tls keeps anyway.
+// Every engine can serve TLS. Direct and Buffered read from the TLS connection as from any
+// other. Parked and Events wait on the socket itself, where they would see encrypted records,
+// so they serve TLS as Buffered does: a connection has a goroutine and keeps its read buffer
+// while it is idle, in addition to the buffers that crypto/tls keeps anyway.
 package main
 
 import (
@@ -40,7 +38,7 @@ import (
 	"github.com/hone-go/hone/framed"
 )
 
-// drainTime is how long a shutdown waits for answers to be read.
+// drainTime is how long a shutdown waits for clients to read their answers.
 const drainTime = 5 * time.Second
 
 // options are the command's flags.
@@ -52,17 +50,17 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.addr, "addr", "127.0.0.1:7002", "listen on `host:port`; port 0 picks a free one")
-	flag.StringVar(&o.cert, "cert", "", "the certificate, a PEM `file` (default: one made at start)")
+	flag.StringVar(&o.cert, "cert", "", "the certificate, a PEM `file` (default: one created at start)")
 	flag.StringVar(&o.key, "key", "", "its private key, a PEM `file`")
 	flag.StringVar(&o.clientCA, "client-ca", "", "serve only clients with a certificate of an authority in this PEM `file` (default: all)")
-	flag.TextVar(&o.engine, "engine", o.engine, "move bytes with the engine `name` (default "+o.engine.Name()+")")
+	flag.TextVar(&o.engine, "engine", o.engine, "serve on the engine `name` (default "+o.engine.Name()+")")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	if err := run(ctx, o, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "tls:", err)
 		os.Exit(1)
@@ -94,7 +92,7 @@ func run(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	return err
 }
 
-// upper answers in upper case, to clients with a certificate by the name in it.
+// upper answers in upper case, and greets a client with a certificate by its name.
 func upper(c framed.Call, dst, req []byte) ([]byte, error) {
 	if name := clientName(c.Conn()); name != "" {
 		dst = append(append(dst, name...), ": "...)
@@ -102,8 +100,8 @@ func upper(c framed.Call, dst, req []byte) ([]byte, error) {
 	return append(dst, bytes.ToUpper(req)...), nil
 }
 
-// clientName is the name in the client's certificate, "" without one. The chain has been
-// verified in the handshake: what only PeerCertificates has may be anybody's.
+// clientName is the name in the client's certificate, "" without one. The handshake has
+// verified the chains; PeerCertificates alone could be anybody's.
 func clientName(c framed.Conn) string {
 	if state := c.TLS(); state != nil && len(state.VerifiedChains) > 0 {
 		return state.VerifiedChains[0][0].Subject.CommonName
@@ -111,8 +109,8 @@ func clientName(c framed.Conn) string {
 	return ""
 }
 
-// serve serves until ctx ends. Then it answers what was sent and closes; who has
-// not read the answers after drainTime is cut off.
+// serve serves until ctx ends. Then it answers what has been sent and closes. It cuts off
+// clients that have not read their answers after drainTime.
 func serve(ctx context.Context, srv *framed.Server, ln net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()

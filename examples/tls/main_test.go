@@ -31,8 +31,8 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// TestMain runs the tests, or the example itself for those tests that want it in
-// a process of its own.
+// TestMain runs the tests, or the example itself for tests that need it as a separate
+// process.
 func TestMain(m *testing.M) {
 	if os.Getenv("HONE_TEST_ROLE") == "example" {
 		main()
@@ -41,22 +41,22 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience bounds everything that a test waits for.
+// patience limits everything that a test waits for.
 const patience = 20 * time.Second
 
-// onEveryEngine is the conformance suite's habit: a new engine inherits the tests.
+// onEveryEngine runs a test on every engine, new ones included.
 func onEveryEngine(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	for _, e := range engine.All() {
 		t.Run(e.Name(), func(t *testing.T) { test(t, e) })
 	}
 }
 
-// running is the program, and what it says.
+// running is the running program and its output.
 type running struct {
 	addr, fingerprint string
 	stop              context.CancelFunc
 	ended             chan error
-	stderr            bytes.Buffer // not to be read before it has ended
+	stderr            bytes.Buffer // read it only after the program has ended
 }
 
 // start runs the program until stop is called or the test ends.
@@ -86,7 +86,7 @@ func start(t *testing.T, o options) *running {
 	return r
 }
 
-// dial makes a Client of a TLS connection.
+// dial opens a TLS connection and makes a Client of it.
 func dial(t *testing.T, addr string, config *tls.Config) (*framed.Client, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -100,7 +100,7 @@ func dial(t *testing.T, addr string, config *tls.Config) (*framed.Client, error)
 	return client, nil
 }
 
-// pinned trusts the one certificate that has this fingerprint.
+// pinned trusts only the certificate with this fingerprint.
 func pinned(want string) *tls.Config {
 	return &tls.Config{
 		InsecureSkipVerify: true, // VerifyConnection is stricter
@@ -113,7 +113,7 @@ func pinned(want string) *tls.Config {
 	}
 }
 
-// call wants each request answered in upper case, many of them at the same time.
+// call sends many concurrent requests, and wants each answered in upper case.
 func call(t *testing.T, client *framed.Client) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -144,7 +144,7 @@ func TestSelfSigned(t *testing.T) {
 		r.stop()
 		<-client.Done()
 		if err := client.Err(); !errors.Is(err, wire.ShuttingDown) {
-			t.Errorf("the client was left with %v, want wire.ShuttingDown", err)
+			t.Errorf("the client ended with %v, want wire.ShuttingDown", err)
 		}
 		client.Close()
 		if err := <-r.ended; err != nil {
@@ -156,7 +156,7 @@ func TestSelfSigned(t *testing.T) {
 	})
 }
 
-// With -cert and -key, a client verifies as it does everywhere else.
+// With -cert and -key, clients verify as usual.
 func TestGivenCertificate(t *testing.T) {
 	cert, key, roots := certificateFiles(t)
 	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
@@ -173,8 +173,8 @@ func TestGivenCertificate(t *testing.T) {
 	})
 }
 
-// With -client-ca the handler knows who asks, and only clients of that authority are
-// served.
+// With -client-ca, the handler knows the client's name, and only clients of that authority
+// are served.
 func TestClientCertificates(t *testing.T) {
 	cert, key, roots := certificateFiles(t)
 	ca, foreign := newAuthority(t, "clients"), newAuthority(t, "strangers")
@@ -212,7 +212,7 @@ func TestClientCertificates(t *testing.T) {
 	})
 }
 
-// authority signs certificates of clients.
+// authority signs client certificates.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -241,7 +241,7 @@ func newAuthority(t *testing.T, name string) authority {
 	return a
 }
 
-// issue makes a client's certificate.
+// issue makes a client certificate.
 func (a authority) issue(t *testing.T, name string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -256,7 +256,7 @@ func (a authority) issue(t *testing.T, name string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// sign fills in what all have in common; the authority's own certificate signs itself.
+// sign fills in the common fields; the authority's own certificate signs itself.
 func (a authority) sign(t *testing.T, template *x509.Certificate, key *ecdsa.PrivateKey) (der []byte) {
 	t.Helper()
 	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
@@ -272,7 +272,7 @@ func (a authority) sign(t *testing.T, template *x509.Certificate, key *ecdsa.Pri
 	return der
 }
 
-// certificateFiles writes a certificate and its key, and who trusts them.
+// certificateFiles writes a certificate and its key, and returns a pool that trusts it.
 func certificateFiles(t *testing.T) (cert, key string, roots *x509.CertPool) {
 	t.Helper()
 	made, err := selfSigned()
@@ -301,7 +301,7 @@ func certificateFiles(t *testing.T) (cert, key string, roots *x509.CertPool) {
 	return cert, key, roots
 }
 
-// Who speaks no TLS is turned away, and nobody else notices.
+// A client that does not speak TLS is refused, without affecting others.
 func TestNoTLS(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
 		r := start(t, options{engine: e})

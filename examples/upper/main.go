@@ -1,13 +1,13 @@
-// Upper answers lines of text in upper case. It shows a protocol of your own:
-// upper.go is all that it takes to put one on every engine, with their limits,
-// counters and shutdown.
+// Upper answers lines of text in upper case. It shows a protocol of your own: upper.go is all
+// the code that a protocol needs to run on every engine, with their limits, counters and
+// shutdown.
 //
-// Start it, and type into nc what is to be answered:
+// Start it, and type lines into nc:
 //
 //	go run ./examples/upper
 //	nc 127.0.0.1 7001
 //
-// Ctrl-C answers what was sent, closes, and prints the counts.
+// Ctrl-C answers what has been sent, closes the connections, and prints the counters.
 package main
 
 import (
@@ -25,20 +25,20 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// drainTime is how long a shutdown waits for answers to be read.
+// drainTime is how long a shutdown waits for clients to read their answers.
 const drainTime = 5 * time.Second
 
 func main() {
 	var how engine.Engine
 	addr := flag.String("addr", "127.0.0.1:7001", "listen on `host:port`; port 0 picks a free one")
-	flag.TextVar(&how, "engine", how, "move bytes with the engine `name` (default "+how.Name()+")")
+	flag.TextVar(&how, "engine", how, "serve on the engine `name` (default "+how.Name()+")")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	if err := run(ctx, *addr, how, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "upper:", err)
 		os.Exit(1)
@@ -61,10 +61,10 @@ func run(ctx context.Context, addr string, how engine.Engine, stdout, stderr io.
 	return err
 }
 
-// newServer puts the protocol on an engine.
+// newServer runs the protocol on an engine.
 func newServer(how engine.Engine) *engine.Server {
 	limits := engine.Limits{
-		InFlight: 1, // lines have no ids: an answer is known by its place
+		InFlight: 1, // lines have no ids, so answers must keep their order
 	}
 	return &engine.Server{
 		Protocol: Protocol{MaxLine: limits.OrDefaults().FrameSize},
@@ -73,8 +73,8 @@ func newServer(how engine.Engine) *engine.Server {
 	}
 }
 
-// serve serves until ctx ends. Then it answers what was sent and closes; who has
-// not read the answers after drainTime is cut off.
+// serve serves until ctx ends. Then it answers what has been sent and closes. It cuts off
+// clients that have not read their answers after drainTime.
 func serve(ctx context.Context, srv *engine.Server, ln net.Listener) error {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()

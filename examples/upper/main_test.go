@@ -21,8 +21,8 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// TestMain runs the tests, or the example itself for those tests that want it in
-// a process of its own.
+// TestMain runs the tests, or the example itself for tests that need it as a separate
+// process.
 func TestMain(m *testing.M) {
 	if os.Getenv("HONE_TEST_ROLE") == "example" {
 		main()
@@ -31,10 +31,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// patience bounds everything that a test waits for.
+// patience limits everything that a test waits for.
 const patience = 20 * time.Second
 
-// onEveryEngine is the conformance suite's habit: a new engine inherits the tests.
+// onEveryEngine runs a test on every engine, new ones included.
 func onEveryEngine(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	for _, e := range engine.All() {
 		t.Run(e.Name(), func(t *testing.T) { test(t, e) })
@@ -70,12 +70,12 @@ func dial(t *testing.T, addr string) *net.TCPConn {
 	return nc.(*net.TCPConn)
 }
 
-// wantAll reads to the end of the stream: a close, not a reset.
+// wantAll reads until EOF: a close, not a reset.
 func wantAll(t *testing.T, nc net.Conn, want string) {
 	t.Helper()
 	got, err := io.ReadAll(nc)
 	if string(got) != want || err != nil {
-		t.Errorf("read %.200q (%d bytes) and %v, want %.200q (%d bytes) and the end", got, len(got), err, want, len(want))
+		t.Errorf("read %.200q (%d bytes) and %v, want %.200q (%d bytes) and EOF", got, len(got), err, want, len(want))
 	}
 }
 
@@ -95,7 +95,7 @@ func TestConversation(t *testing.T) {
 	})
 }
 
-// Far more than one visit, one buffer or one window: answers keep their order.
+// Far more data than one visit, buffer or TCP window holds: answers keep their order.
 func TestPipelined(t *testing.T) {
 	var ask strings.Builder
 	for i := range 20_000 {
@@ -154,7 +154,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// The program as its user sees it, on every engine: what it prints, and its end.
+// The program as its user sees it, on every engine: its output and its end.
 func TestRun(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, e engine.Engine) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -202,7 +202,7 @@ func TestAddressInUse(t *testing.T) {
 	}
 }
 
-// program is the example in a process of its own.
+// program is the example as a separate process.
 func program(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()

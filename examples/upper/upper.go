@@ -9,20 +9,19 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// Protocol answers every line of text with the same line in upper case. It does
-// no I/O: an engine calls it with whatever has arrived, in whatever pieces, and
-// writes what it appends to Turn.Out.
+// Protocol answers every line of text with the same line in upper case. It does no I/O: an
+// engine calls it with whatever bytes have arrived, and writes what it appends to Turn.Out.
 //
-// A line ends with \n or \r\n, and its answer ends the same way. A line that the
-// peer does not end is not answered.
+// A line ends with \n or \r\n, and its answer ends the same way. A line without an end is
+// not answered.
 type Protocol struct {
-	// MaxLine is the longest line in bytes, its end included. Zero: 64 KiB.
+	// MaxLine is the longest line in bytes, including its end. Zero: 64 KiB.
 	MaxLine int
 }
 
-// Advance answers the whole lines at the front of in. Turn.State remembers how
-// many bytes of the unfinished line behind them hold no \n: a line that arrives
-// byte by byte is looked at once, not once for every byte.
+// Advance answers the complete lines at the front of in. Turn.State remembers how many bytes
+// of the incomplete line after them contain no \n: a line that arrives byte by byte is
+// scanned once, not once per byte.
 func (p Protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
 	for {
 		rest := in[used:]
@@ -37,7 +36,7 @@ func (p Protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error)
 			return used, 0, engine.TooLarge
 		}
 		if newline < 0 {
-			return used, 1, nil // all that is certain to come is its \n
+			return used, 1, nil // the only byte that must still come is its \n
 		}
 		if !t.Room() {
 			return used, 0, nil
@@ -50,7 +49,7 @@ func (p Protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error)
 	}
 }
 
-// Refuse says why the connection ends, as a line that a person can read.
+// Refuse tells the client, in one readable line, why the connection ends.
 func (p Protocol) Refuse(dst, _ []byte, why engine.Reason) []byte {
 	if why == engine.TooLarge {
 		return fmt.Appendf(dst, "error: %v, a line has at most %d bytes\n", why.String(), p.maxLine())
@@ -65,7 +64,7 @@ func (p Protocol) maxLine() int {
 	return 64 << 10
 }
 
-// appendUpper appends text in upper case. Bytes that are not UTF-8 stay as they are.
+// appendUpper appends text in upper case. Invalid UTF-8 is kept as it is.
 func appendUpper(dst, text []byte) []byte {
 	for len(text) > 0 {
 		r, size := utf8.DecodeRune(text)

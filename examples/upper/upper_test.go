@@ -9,8 +9,8 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// feed gives p the pieces one after the other, as an engine does: what is not
-// used comes again, with more behind it.
+// feed passes the pieces to p one by one, as an engine does: bytes that were not used come
+// again, with more after them.
 func feed(t *testing.T, p Protocol, pieces ...[]byte) (out string, err error) {
 	t.Helper()
 	var turn engine.Turn
@@ -23,9 +23,9 @@ func feed(t *testing.T, p Protocol, pieces ...[]byte) (out string, err error) {
 		case err != nil:
 			return string(turn.Out), err
 		case need != 1:
-			t.Fatalf("need %d after %q, want 1: the end of a line is all that is certain to come", need, piece)
+			t.Fatalf("need %d after %q, want 1: only the end of the line must still come", need, piece)
 		case bytes.IndexByte(in, '\n') >= 0:
-			t.Fatalf("used %d bytes and left a whole line: %q", used, in)
+			t.Fatalf("used %d bytes and left a complete line: %q", used, in)
 		}
 	}
 	return string(turn.Out), nil
@@ -59,7 +59,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// oracle is the protocol once more, on input that is complete.
+// oracle is a second implementation of the protocol, for complete input.
 func oracle(in string, maxLine int) (out string, err error) {
 	var b strings.Builder
 	for line := range strings.Lines(in) {
@@ -75,7 +75,7 @@ func oracle(in string, maxLine int) (out string, err error) {
 	return b.String(), nil
 }
 
-// FuzzAnySplit cuts the input anywhere: the answers are the same.
+// FuzzAnySplit checks that splitting the input anywhere does not change the answers.
 func FuzzAnySplit(f *testing.F) {
 	f.Add([]byte("hello\nworld\n"), []byte{1, 3, 2})
 	f.Add([]byte("a\r\nbc"), []byte{2})
@@ -100,9 +100,8 @@ func FuzzAnySplit(f *testing.F) {
 	})
 }
 
-// A line that trickles is looked at once. What State says has been looked at is
-// overwritten with newlines before the next byte comes: looking there again
-// would find one.
+// A line that arrives byte by byte is scanned once. Before each byte, the test overwrites
+// the part that State says was scanned with newlines: scanning it again would find one.
 func TestTrickleIsLinear(t *testing.T) {
 	const length = 32 << 10
 	var turn engine.Turn
@@ -125,14 +124,14 @@ func TestTrickleIsLinear(t *testing.T) {
 			break
 		}
 		if used != 0 || need != 1 {
-			t.Fatalf("after %d bytes: used %d, need %d; it has looked at a byte again", len(in), used, need)
+			t.Fatalf("after %d bytes: used %d, need %d; it scanned a byte twice", len(in), used, need)
 		}
 		for ; overwritten < int(turn.State); overwritten++ {
 			in[overwritten] = '\n'
 		}
 	}
 	if scanned != length {
-		t.Errorf("looked at %d bytes for a line of %d", scanned, length)
+		t.Errorf("scanned %d bytes for a line of %d", scanned, length)
 	}
 }
 
@@ -143,7 +142,7 @@ func TestAdvanceAllocates0(t *testing.T) {
 		turn.Out = turn.Out[:0]
 		Protocol{}.Advance(&turn, in)
 	}); n != 0 {
-		t.Errorf("%v allocations a visit, want 0", n)
+		t.Errorf("%v allocations per visit, want 0", n)
 	}
 }
 

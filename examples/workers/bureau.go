@@ -15,20 +15,20 @@ import (
 	"github.com/hone-go/hone/workers"
 )
 
-// bureau has requests done by a pool.
+// bureau runs requests on a worker pool.
 type bureau struct {
 	pool *workers.Func[request]
 }
 
-// request is what a task needs: a value, copied into the pool's queue.
+// request is a task's argument: a value, copied into the pool's queue.
 type request struct {
 	work  func(ctx context.Context, text []byte) ([]byte, error)
 	text  []byte
 	reply framed.Reply
 }
 
-// newBureau makes one whose pool refuses what its queue cannot take: a handler
-// that waited for room would hold up every request of its connection.
+// newBureau makes a bureau whose pool refuses what its queue cannot hold: a handler that waited
+// for room would block every other request of its connection.
 func newBureau(o workers.Options) *bureau {
 	o.Overflow = workers.Reject
 	return &bureau{workers.NewFunc(o, func(ctx context.Context, r request) {
@@ -45,8 +45,8 @@ func (b *bureau) server(how engine.Engine) *framed.Server {
 	return &framed.Server{Handler: framed.HandlerFunc(b.handle), Engine: how}
 }
 
-// handle hands a request to the pool. Its bytes are valid until it returns, so
-// they are copied.
+// handle passes a request to the pool. It copies the bytes, because they are valid only until
+// handle returns.
 func (b *bureau) handle(c framed.Call, dst, req []byte) ([]byte, error) {
 	kind, text, _ := bytes.Cut(req, []byte(" "))
 	r := request{text: bytes.Clone(text)}
@@ -63,7 +63,7 @@ func (b *bureau) handle(c framed.Call, dst, req []byte) ([]byte, error) {
 	r.reply = c.Later()
 	switch err := b.pool.Go(c.Context(), r); {
 	case errors.Is(err, workers.ErrFull):
-		return dst, wire.Overloaded // takes the promise of a late reply back
+		return dst, wire.Overloaded // withdraws the promise of a late reply
 	case err != nil:
 		return dst, wire.ShuttingDown
 	}
@@ -80,7 +80,7 @@ func compute(_ context.Context, text []byte) ([]byte, error) {
 	return fmt.Appendf(nil, "%x", sum), nil
 }
 
-// ask stands for a request to another server.
+// ask simulates a request to another server.
 func ask(ctx context.Context, text []byte) ([]byte, error) {
 	select {
 	case <-time.After(5 * time.Millisecond):
@@ -99,12 +99,12 @@ func mixed(ctx context.Context, text []byte) ([]byte, error) {
 	return fmt.Appendf(answer, " %s", sum), err
 }
 
-// report says what the pool did, and why its limit moved.
+// report prints what the pool did, and why its limit moved.
 func (b *bureau) report(w io.Writer) {
 	st := b.pool.Stats()
 	fmt.Fprintf(w, "%d requests done, %d refused, limit %d\n", st.Done, st.Rejected, st.Limit)
 	for _, d := range b.pool.Decisions() {
-		fmt.Fprintf(w, "  %s  limit %d -> %d: %v (%.0f/s, %.0f waiting, %.0f %% of the processors)\n",
+		fmt.Fprintf(w, "  %s  limit %d -> %d: %v (%.0f/s, %.0f waiting, %.0f %% of the CPUs)\n",
 			d.At.Format(time.TimeOnly), d.From, d.To, d.Reason, d.Throughput, d.Waiting, 100*d.CPU)
 	}
 }

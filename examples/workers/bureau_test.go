@@ -22,10 +22,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds everything that a test waits for.
+// patience limits everything that a test waits for.
 const patience = 20 * time.Second
 
-// start runs the program on every engine, with one client; its end is checked.
+// start runs the program on every engine with one client, and checks how it ends.
 func start(t *testing.T, o workers.Options, test func(t *testing.T, ctx context.Context, c *framed.Client)) {
 	for _, e := range engine.All() {
 		t.Run(e.Name(), func(t *testing.T) {
@@ -92,8 +92,8 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// One goroutine and no queue: what cannot be done now is refused, and the
-// connection lives on.
+// One goroutine and no queue: a task that cannot run now is refused, and the connection stays
+// open.
 func TestOverloaded(t *testing.T) {
 	o := workers.Options{Limit: workers.Fixed(1), Queue: -1}
 	start(t, o, func(t *testing.T, ctx context.Context, c *framed.Client) {

@@ -1,16 +1,14 @@
-// Workers answers three kinds of requests, one that computes, one that asks
-// somebody else and waits, and one that does both. It shows handlers that may
-// take long: they run on a pool whose limit finds itself, and reply late, so that
-// the connection goes on with its other requests.
+// Workers answers three kinds of requests: one computes, one waits for another server, and
+// one does both. It shows slow handlers: they run on a worker pool with an adaptive limit and
+// reply later, so that the connection can go on with its other requests.
 //
 //	go run ./examples/workers
 //
-// A Submit packet is "compute TEXT", "ask TEXT" or "mixed TEXT". The reply to the
-// first is the text's SHA-256 after some thousand rounds, to the second the text,
-// half a hundredth of a second later, to the third both. When the pool's queue is
-// full, the answer is overloaded (5), at once.
+// A Submit packet is "compute TEXT", "ask TEXT" or "mixed TEXT". The reply to the first is the
+// text's SHA-256 after some thousand rounds; to the second the text, 5 ms later; to the third
+// both. If the pool's queue is full, the answer is overloaded (5), at once.
 //
-// Ctrl-C answers what was sent, closes, and prints how the limit moved and why.
+// Ctrl-C answers what has been sent, closes, and prints how the limit moved and why.
 package main
 
 import (
@@ -29,14 +27,14 @@ import (
 	"github.com/hone-go/hone/workers"
 )
 
-// drainTime is how long a shutdown waits for tasks, and for answers to be read.
+// drainTime is how long a shutdown waits for tasks, and for clients to read their answers.
 const drainTime = 5 * time.Second
 
 func main() {
 	var how engine.Engine
 	addr := flag.String("addr", "127.0.0.1:7002", "listen on `host:port`; port 0 picks a free one")
-	limit := flag.Int("limit", 0, "run at most `n` requests at once; 0 lets the limit find itself")
-	flag.TextVar(&how, "engine", how, "move bytes with the engine `name` (default "+how.Name()+")")
+	limit := flag.Int("limit", 0, "run at most `n` requests at once; 0 adapts the limit")
+	flag.TextVar(&how, "engine", how, "serve on the engine `name` (default "+how.Name()+")")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()
@@ -47,15 +45,15 @@ func main() {
 		o.Limit = workers.Fixed(*limit)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
 	if err := run(ctx, *addr, how, o, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "workers:", err)
 		os.Exit(1)
 	}
 }
 
-// run serves until ctx ends. Then it answers what was sent: the server drains
-// first, because its requests need the pool.
+// run serves until ctx ends. Then it answers what has been sent: the server drains first,
+// because its requests need the pool.
 func run(ctx context.Context, addr string, how engine.Engine, o workers.Options, stdout, stderr io.Writer) error {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {

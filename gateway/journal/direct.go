@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -27,10 +28,11 @@ type direct struct {
 // job is one envelope on its way.
 type job struct {
 	header, envelope []byte
+	pos              uint64
 }
 
 // directVersion is the version of nats-server whose functions are declared here. Any other gets
-// its messages through a client. TestDirect compares the declarations with its source.
+// its messages through a client. TestDirectDeclarations compares the declarations with its source.
 const directVersion = "2.15.2"
 
 //go:linkname lookupStream github.com/nats-io/nats-server/v2/server.(*Account).lookupStream
@@ -38,6 +40,9 @@ func lookupStream(a *server.Account, name string) (unsafe.Pointer, error)
 
 //go:linkname processJetStreamMsg github.com/nats-io/nats-server/v2/server.(*stream).processJetStreamMsg
 func processJetStreamMsg(mset unsafe.Pointer, subject, reply string, hdr, msg []byte, lseq uint64, ts int64, mt unsafe.Pointer, sourced bool, needIsolation bool) error
+
+//go:linkname lastSeq github.com/nats-io/nats-server/v2/server.(*stream).lastSeq
+func lastSeq(mset unsafe.Pointer) uint64
 
 // openDirect finds the stream. There is none for a server of another version.
 func openDirect(s *server.Server, name string) (*direct, error) {
@@ -51,7 +56,11 @@ func openDirect(s *server.Server, name string) (*direct, error) {
 	d := &direct{stream: found, jobs: make(chan job), results: make(chan error, 1), patient: time.NewTimer(0)}
 	d.ended.Go(func() {
 		for j := range d.jobs {
-			d.results <- processJetStreamMsg(d.stream, subject+"."+name, "", j.header, j.envelope, 0, 0, nil, false, true)
+			err := processJetStreamMsg(d.stream, subject+"."+name, "", j.header, j.envelope, 0, 0, nil, false, true)
+			if last := lastSeq(d.stream); err == nil && last != j.pos { // of a stream that ends, it says nothing
+				err = fmt.Errorf("the stream ends at %d, and should at %d", last, j.pos)
+			}
+			d.results <- err
 		}
 	})
 	return d, nil
@@ -65,7 +74,7 @@ func (d *direct) append(ctx context.Context, envelope []byte, pos uint64, patien
 	header := append(make([]byte, 0, 80), "NATS/1.0\r\n"+jetstream.ExpectedLastSeqHeader+": "...)
 	header = append(strconv.AppendUint(header, pos-1, 10), "\r\n\r\n"...)
 	d.patient.Reset(patience)
-	d.jobs <- job{header, envelope}
+	d.jobs <- job{header, envelope, pos}
 	select {
 	case err := <-d.results:
 		d.patient.Stop()

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
@@ -27,9 +28,11 @@ func TestDirectDeclarations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, want := range map[string]string{
-		"jetstream.go": "func (a *Account) lookupStream(name string) (*stream, error)",
-		"stream.go":    "func (mset *stream) processJetStreamMsg(subject, reply string, hdr, msg []byte, lseq uint64, ts int64, mt *msgTrace, sourced bool, needIsolation bool) error",
+	for want, file := range map[string]string{
+		"func (a *Account) lookupStream(name string) (*stream, error)": "jetstream.go",
+		"func (mset *stream) processJetStreamMsg(subject, reply string, hdr, msg []byte, lseq uint64, ts int64, mt *msgTrace, sourced bool, needIsolation bool) error": "stream.go",
+		"func (mset *stream) lastSeq() uint64":                                       "stream.go",
+		"func (mset *stream) unsubscribeToStream(stopping, shuttingDown bool) error": "stream.go",
 	} {
 		files := token.NewFileSet()
 		parsed, err := parser.ParseFile(files, filepath.Join(strings.TrimSpace(string(dir)), file), nil, 0)
@@ -73,6 +76,23 @@ func TestDirectAndClient(t *testing.T) {
 		if !bytes.Equal(b, sample("a", uint64(i)+1, 1)) {
 			t.Errorf("position %d has other bytes", i+1)
 		}
+	}
+}
+
+//go:linkname unsubscribeToStream github.com/nats-io/nats-server/v2/server.(*stream).unsubscribeToStream
+func unsubscribeToStream(mset unsafe.Pointer, stopping, shuttingDown bool) error
+
+// TestDirectInactive: a stream that has begun to end stores nothing and reports no error. That is
+// no acknowledgement.
+func TestDirectInactive(t *testing.T) {
+	log := openedEmbedded(t, filepath.Join(t.TempDir(), "data"), EmbeddedOptions{})
+	defer log.Close()
+	appended(t, log, sample("a", 1, 1), 1)
+	if err := unsubscribeToStream(log.direct.stream, false, false); err != nil {
+		t.Fatal(err)
+	}
+	if pos, err := log.Append(t.Context(), sample("a", 2, 1)); !errors.Is(err, ErrBroken) {
+		t.Errorf("position %d, %v", pos, err)
 	}
 }
 

@@ -3,56 +3,23 @@
 package journal
 
 import (
-	"errors"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/hone-go/hone/gateway/internal/namespacetest"
 )
 
-// insideVariable marks a test that runs in a user and mount namespace of its own.
-const insideVariable = "HONED_PROVE_INSIDE"
-
-// inNamespace runs the test again where it may mount file systems, which needs no root, and
-// reports whether this is already there. The caller returns when it is not.
+// inNamespace is namespacetest.Inside with this package's flag.
 func inNamespace(t *testing.T) bool {
 	t.Helper()
-	if os.Getenv(insideVariable) != "" {
-		if err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
-			t.Fatal(err)
-		}
-		return true
-	}
-	args := []string{"-test.run=^" + t.Name() + "$", "-test.v", "-test.timeout=30m"}
 	if *full {
-		args = append(args, "-full")
+		return namespacetest.Inside(t, "-full")
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append(os.Environ(), insideVariable+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-	}
-	out, err := cmd.CombinedOutput()
-	for line := range strings.Lines(string(out)) {
-		if strings.HasPrefix(line, "    ") {
-			t.Log(strings.TrimSpace(line))
-		}
-	}
-	var ended *exec.ExitError
-	switch {
-	case errors.As(err, &ended):
-		t.Fatalf("%v\n%s", err, out)
-	case err != nil:
-		lacks(t, "user namespaces", err)
-	case strings.Contains(string(out), "--- SKIP"):
-		lacks(t, "/dev/fuse", errors.New("see above"))
-	}
-	return false
+	return namespacetest.Inside(t)
 }
 
 // inserted mounts a disk and returns the folder.
@@ -106,7 +73,7 @@ func powerCuts(t *testing.T, what task, n, most int, torn bool) *proof {
 // TestProvePowerCuts: no acknowledged record is lost or doubled by a power cut, be the last
 // writes whole, torn or absent. The controls do not fsync, and lose.
 func TestProvePowerCuts(t *testing.T) {
-	if os.Getenv(insideVariable) == "" {
+	if os.Getenv(namespacetest.Variable) == "" {
 		t.Parallel()
 	}
 	if !inNamespace(t) {

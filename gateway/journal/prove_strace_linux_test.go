@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/hone-go/hone/gateway/internal/namespacetest"
 )
 
 // traced is a line of strace -f -y: process, then a call that ended, began or went on.
@@ -67,7 +69,7 @@ func order(trace *bufio.Scanner, isData func(path string) bool) (acks int, err e
 func TestProveOrder(t *testing.T) {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
-		lacks(t, "strace", err)
+		namespacetest.Lacks(t, "strace", err)
 	}
 	const appends = 150
 	for _, kind := range []string{"embedded", "file"} {

@@ -339,15 +339,6 @@ func (p *proof) check() {
 	p.total = total
 }
 
-// lacks skips a test for want of something, which is a failure in CI.
-func lacks(t *testing.T, what string, err error) {
-	t.Helper()
-	if os.Getenv("HONE_TEST_ALL") != "" {
-		t.Fatalf("this proof needs %s: %v", what, err)
-	}
-	t.Skipf("NOT PROVEN HERE: this proof needs %s: %v", what, err)
-}
-
 // TestProveKills: no acknowledged record is lost or doubled by kill -9.
 func TestProveKills(t *testing.T) {
 	rounds, kills, most := 1, 3, 150

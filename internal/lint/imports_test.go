@@ -40,6 +40,7 @@ var observeWing = map[string][]string{
 var toolWing = map[string][]string{
 	"tool/child":        {},
 	"tool/load":         {"wire", "tool/figure", "tool/record", "tool/load/offer", "tool/load/source", "tool/load/traffic", "internal/sys"},
+	"tool/load/fleet":   {"tool/child", "tool/load"},
 	"tool/load/offer":   {},
 	"tool/load/source":  {},
 	"tool/load/traffic": {"tool/load/offer"},
@@ -60,17 +61,17 @@ var toolWing = map[string][]string{
 	"tool/spec":         {"wire", "tool/admin", "tool/exit", "tool/figure", "tool/load", "tool/load/offer", "tool/load/source", "tool/load/traffic", "tool/record", "tool/trial"},
 	"tool/serving":      {anyLibrary, "internal/sys", "tool/exit", "tool/figure", "observe", "tool/page", "tool/probe", "tool/session", "tool/spec", "tool/admin"},
 	"tool/admin":        {"tool/exit", "tool/load", "observe"},
-	"tool/avatar":       {"route", "pool"},
+	"tool/avatar":       {"route", "pool", "workers", "engine", "http1"},
 	"tool/lab":          {anyLibrary, "tool/child", "tool/figure", "tool/load", "tool/machine", "tool/probe", "tool/avatar"},
 	"tool/cmd/hone":     {anyRoom},
 }
 
 // gatewayWing is the module in gateway/, read like libraryWing.
 var gatewayWing = map[string][]string{
-	"gateway":           {anyLibrary, "gateway/journal"},
-	"gateway/journal":   {},
-	"gateway/prove":     {"gateway/journal"},
-	"gateway/cmd/honed": {anyRoom},
+	"gateway":                        {anyLibrary, "gateway/journal"},
+	"gateway/journal":                {"gateway/internal/namespacetest"}, // its tests alone
+	"gateway/cmd/honed":              {anyRoom},
+	"gateway/internal/namespacetest": {},
 }
 
 // onlyHome names what one package alone may import, tests included. A path ends

@@ -18,8 +18,8 @@ import (
 
 const module = "github.com/hone-go/hone"
 
-// build makes the test binary of net/http, with hooks, in a temporary folder, and says where
-// its source is.
+// build builds net/http's test binary, with hooks, in a temporary folder. It also returns the
+// folder of the source.
 func build(t *testing.T) (binary, source string) {
 	t.Helper()
 	g := newGoroot(t)
@@ -55,7 +55,7 @@ func newGoroot(t *testing.T) *goroot {
 	return g
 }
 
-// link makes a folder of links to what is in the installed Go's, but for one folder.
+// link makes a folder of links to the contents of the installed Go's folder, except for one.
 func (g *goroot) link(folder, but string) {
 	files, err := os.ReadDir(filepath.Join(g.from, folder))
 	if err == nil {
@@ -71,7 +71,7 @@ func (g *goroot) link(folder, but string) {
 	}
 }
 
-// put adds a file, or replaces a link.
+// put adds a file or replaces a link.
 func (g *goroot) put(name string, content []byte) {
 	name = filepath.Join(g.dir, name)
 	err := os.MkdirAll(filepath.Dir(name), 0o700)
@@ -86,8 +86,8 @@ func (g *goroot) put(name string, content []byte) {
 	}
 }
 
-// addHone lays http1, and what it imports from outside the standard library, into GOROOT:
-// a package there may import no others.
+// addHone copies http1, and the packages it imports from outside the standard library, into
+// GOROOT: a package there may import no others.
 func (g *goroot) addHone() {
 	type pkg struct {
 		Dir, ImportPath string
@@ -95,7 +95,7 @@ func (g *goroot) addHone() {
 		GoFiles, SFiles []string
 		HFiles          []string
 	}
-	paths := make(map[string]string) // import paths: ours, and those in GOROOT
+	paths := make(map[string]string) // import paths: the original one, and the one in GOROOT
 	var pkgs []pkg
 	dec := json.NewDecoder(strings.NewReader(goTool(g.t, "list", "-deps", "-json=Dir,ImportPath,Standard,GoFiles,SFiles,HFiles", module+"/http1")))
 	for dec.More() {
@@ -124,7 +124,7 @@ func (g *goroot) addHone() {
 	}
 }
 
-// withImports is a Go file that imports other paths, and knows its own.
+// withImports rewrites the import paths of a Go file.
 func withImports(src []byte, paths map[string]string) []byte {
 	for old, now := range paths {
 		src = bytes.ReplaceAll(src, []byte(strconv.Quote(old)), []byte(strconv.Quote(now)))
@@ -132,7 +132,7 @@ func withImports(src []byte, paths map[string]string) []byte {
 	return bytes.ReplaceAll(src, []byte(module+"/"), []byte("hone/"))
 }
 
-// hooked are the methods of http.Server that ask a hook first: with %s for the receiver and
+// hooked are the methods of http.Server that call a hook first. %s stands for the receiver and
 // the parameters.
 var hooked = map[string]string{
 	"Serve":                "if hook := HoneHooks.Serve; hook != nil { if err, done := hook(%s); done { return err } }; ",
@@ -142,7 +142,7 @@ var hooked = map[string]string{
 	"SetKeepAlivesEnabled": "if hook := HoneHooks.SetKeepAlivesEnabled; hook != nil && hook(%s) { return }; ",
 }
 
-// withHooks is net/http's server.go with hooks.
+// withHooks returns net/http's server.go with hooks.
 func withHooks(t *testing.T, src []byte) []byte {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, "", src, parser.SkipObjectResolution)
@@ -178,7 +178,7 @@ func withHooks(t *testing.T, src []byte) []byte {
 	return src
 }
 
-// withRun is net/http's main_test.go with honeRun in place of m.Run.
+// withRun returns net/http's main_test.go with honeRun instead of m.Run.
 func withRun(t *testing.T, src []byte) []byte {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, "", src, parser.SkipObjectResolution)
@@ -195,7 +195,7 @@ func withRun(t *testing.T, src []byte) []byte {
 	}), "honeRun(m)")
 }
 
-// find is the first node that is wanted, or nil.
+// find returns the first node for which wanted is true, or nil.
 func find(in ast.Node, wanted func(ast.Node) bool) (found ast.Node) {
 	ast.Inspect(in, func(n ast.Node) bool {
 		if found == nil && n != nil && wanted(n) {
@@ -213,11 +213,11 @@ func isIdent(name string) func(ast.Node) bool {
 	}
 }
 
-// replaceNode is src with other text in place of n.
+// replaceNode returns src with n replaced by text.
 func replaceNode(t *testing.T, src []byte, fset *token.FileSet, n ast.Node, text string) []byte {
 	t.Helper()
 	if n == nil {
-		t.Fatalf("%s has no place in this Go; change how the hooks are added", text)
+		t.Fatalf("%s does not fit into this Go version; change how the hooks are added", text)
 	}
 	return slices.Replace(src, fset.Position(n.Pos()).Offset, fset.Position(n.End()).Offset, []byte(text)...)
 }

@@ -27,19 +27,19 @@ var (
 // resultFile is what -update writes.
 const resultFile = "docs/servetest.md"
 
-// leastFast is how many tests have to send a request over the fast path and pass.
+// leastFast is how many tests must pass with at least one request on the fast path.
 const leastFast = 80
 
-// columns are who serves: net/http itself, and the engines under http1.
+// columns are the servers: net/http itself, and http1 on each engine.
 var columns = []string{"", "events", "parked"}
 
 // TestServe runs each test of serve_test.go against net/http and against http1.
 func TestServe(t *testing.T) {
 	if os.Getenv("HONE_TEST_ALL") == "" && !*update && *only == "" {
-		t.Skip("takes two minutes; HONE_TEST_ALL=1 or make suites runs it")
+		t.Skip("it takes two minutes; HONE_TEST_ALL=1 or make suites runs it")
 	}
 	if runtime.GOOS != "linux" {
-		t.Skip("compares the engines of Linux")
+		t.Skip("it compares Linux's engines")
 	}
 	binary, source := build(t)
 	names := testsIn(t, filepath.Join(source, "serve_test.go"))
@@ -66,7 +66,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// compare holds one engine's outcomes to net/http's, but for the exceptions.
+// compare checks that one engine's outcomes equal net/http's, except for the exceptions.
 func compare(t *testing.T, engine string, names []string, outcomes map[string][]outcome, column int) {
 	fast := 0
 	for _, name := range names {
@@ -96,7 +96,7 @@ func compare(t *testing.T, engine string, names []string, outcomes map[string][]
 	}
 }
 
-// testsIn lists the tests of a file.
+// testsIn lists the tests in a file.
 func testsIn(t *testing.T, file string) (names []string) {
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 	if err != nil {
@@ -120,16 +120,16 @@ const (
 	failed  result = "fail"
 )
 
-// outcome is how a test ended, and what served its requests.
+// outcome is how a test ended, and which half of http1 served its requests.
 type outcome struct {
 	result
 	fast, loans int
 	output      string
 }
 
-// runAll runs each test in each column, a process for each: one that hangs or leaves
-// goroutines behind fails alone. A few that fail are run twice more, with nothing beside
-// them, since some of these tests measure time.
+// runAll runs each test on each server in a process of its own: a test that hangs or leaks
+// goroutines fails alone. If few fail, it runs these twice more, one at a time, because some
+// of these tests measure time.
 func runAll(t *testing.T, binary, source string, names []string) map[string][]outcome {
 	outcomes := make(map[string][]outcome)
 	type job struct {
@@ -196,7 +196,7 @@ func runOne(ctx context.Context, binary, source, name, engine string) (o outcome
 	return o
 }
 
-// markdown is the result as a page.
+// markdown renders the result as a page.
 func markdown(t *testing.T, names []string, outcomes map[string][]outcome) string {
 	versions := strings.TrimPrefix(goTool(t, "version"), "go version ")
 	if out, err := exec.Command("git", "rev-parse", "--short=12", "HEAD").Output(); err == nil {
@@ -204,7 +204,7 @@ func markdown(t *testing.T, names []string, outcomes map[string][]outcome) strin
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Go's own server tests against http1\n\n")
-	fmt.Fprintf(&b, "`net/http/serve_test.go`, run against package http1 by `go test ./internal/servetest -update`: %s.\n\n", versions)
+	fmt.Fprintf(&b, "Compatibility: `net/http/serve_test.go`, run against package http1 by `go test ./internal/servetest -update`: %s.\n\n", versions)
 	fmt.Fprintf(&b, "| | net/http | %s |\n|---|---|%s\n", strings.Join(columns[1:], " | "), strings.Repeat("---|", len(columns)-1))
 	row := func(what string, has func(outcome) bool) {
 		fmt.Fprintf(&b, "| %s |", what)
@@ -224,7 +224,7 @@ func markdown(t *testing.T, names []string, outcomes map[string][]outcome) strin
 	row("of those, with loans to net/http only", func(o outcome) bool { return o.result == passed && o.fast == 0 && o.loans > 0 })
 	row("skip", func(o outcome) bool { return o.result == skipped })
 	row("fail", func(o outcome) bool { return o.result == failed })
-	fmt.Fprintf(&b, "\nThe rest of those that pass send no HTTP/1 request to a server, or serve a single connection themselves.\n")
+	fmt.Fprintf(&b, "\nThe remaining passing tests send no HTTP/1 request to a server, or serve a single connection themselves.\n")
 	if len(exceptions) > 0 {
 		fmt.Fprintf(&b, "\n## Exceptions\n\n")
 		for _, name := range names {
@@ -233,7 +233,7 @@ func markdown(t *testing.T, names []string, outcomes map[string][]outcome) strin
 			}
 		}
 	}
-	fmt.Fprintf(&b, "\n## Each test\n\nThe figures are requests on the fast path + loans to net/http.\n\n| test | net/http | %s |\n|---|---|%s\n",
+	fmt.Fprintf(&b, "\n## Each test\n\nThe numbers are requests on the fast path + loans to net/http.\n\n| test | net/http | %s |\n|---|---|%s\n",
 		strings.Join(columns[1:], " | "), strings.Repeat("---|", len(columns)-1))
 	for _, name := range names {
 		fmt.Fprintf(&b, "| %s | %s |", name, outcomes[name][0].result)

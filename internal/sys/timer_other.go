@@ -15,7 +15,7 @@ type Timer struct {
 	closed chan struct{}
 }
 
-// NewTimer makes a timer that is not set.
+// NewTimer makes a timer.
 func NewTimer() (*Timer, error) {
 	t := &Timer{timer: time.NewTimer(time.Hour), closed: make(chan struct{})}
 	t.timer.Stop()
@@ -28,7 +28,13 @@ func (t *Timer) Set(d time.Duration) error {
 	return nil
 }
 
-// Wait returns when the timer has fired, or with os.ErrClosed after Close.
+// WaitFor returns after d, or with os.ErrClosed after Close.
+func (t *Timer) WaitFor(d time.Duration) error {
+	t.timer.Reset(d)
+	return t.Wait()
+}
+
+// Wait returns when the timer has rung, or with os.ErrClosed after Close.
 func (t *Timer) Wait() error {
 	select {
 	case <-t.timer.C:

@@ -27,7 +27,7 @@ func TestTimerRingsSoonAfterItsMoment(t *testing.T) {
 	for i := range late {
 		const want = 200 * time.Microsecond
 		begun := time.Now()
-		if err := errors.Join(timer.Set(want), timer.Wait()); err != nil {
+		if err := timer.WaitFor(want); err != nil {
 			t.Fatal(err)
 		}
 		if late[i] = time.Since(begun) - want; late[i] < 0 {
@@ -41,24 +41,23 @@ func TestTimerRingsSoonAfterItsMoment(t *testing.T) {
 	}
 }
 
-func TestTimerSetAgain(t *testing.T) {
+func TestTimerOfThePast(t *testing.T) {
 	timer := newTimer(t)
 	begun := time.Now()
-	if err := errors.Join(timer.Set(time.Hour), timer.Set(-time.Second), timer.Wait()); err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		if err := timer.WaitFor(-time.Second); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if took := time.Since(begun); took > time.Minute {
-		t.Errorf("fired after %v, want at once", took)
+		t.Errorf("1000 waits took %v, want all to return at once", took)
 	}
 }
 
 func TestTimerCloseEndsAWait(t *testing.T) {
 	timer := newTimer(t)
-	if err := timer.Set(time.Hour); err != nil {
-		t.Fatal(err)
-	}
 	ended := make(chan error)
-	go func() { ended <- timer.Wait() }()
+	go func() { ended <- timer.WaitFor(time.Hour) }()
 	if err := timer.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -75,10 +74,32 @@ func TestTimerCloseEndsAWait(t *testing.T) {
 func TestTimerAllocatesNothing(t *testing.T) {
 	timer := newTimer(t)
 	if n := testing.AllocsPerRun(20, func() {
-		if err := errors.Join(timer.Set(0), timer.Wait()); err != nil {
+		if err := timer.WaitFor(0); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations per wait, want 0", n)
+	}
+}
+
+// Set takes effect while another goroutine waits.
+func TestTimerSetWhileWaiting(t *testing.T) {
+	timer, err := NewTimer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer timer.Close()
+	if err := timer.Set(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	rang := make(chan error, 1)
+	for range 100 {
+		go func() { rang <- timer.Wait() }()
+		if err := timer.Set(-time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-rang; err != nil {
+			t.Fatal(err)
+		}
 	}
 }

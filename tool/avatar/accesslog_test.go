@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -14,11 +16,11 @@ import (
 
 // logLine is a line of the log as its reader sees it.
 type logLine struct {
-	Time                              time.Time
-	Method, URI, Proto, Remote, Cache string
-	Status, Bytes, Of                 int
-	US                                float64
-	Cut                               bool
+	Time                                          time.Time
+	Level, Msg, Method, URI, Proto, Remote, Cache string
+	Status, Bytes, Of                             int
+	NS                                            int64
+	Cut                                           bool
 }
 
 func logLines(t *testing.T, text string) (lines []logLine) {
@@ -63,13 +65,13 @@ func TestAccessLog(t *testing.T) {
 		want[l]++
 	}
 	for _, l := range logLines(t, b.String()) {
-		if l.Time.Before(before) || l.Time.After(time.Now()) || l.US <= 0 || l.Remote != "192.0.2.1:1234" || l.Proto != "HTTP/1.1" {
+		if l.Time.Before(before) || l.Time.After(time.Now()) || l.NS <= 0 || l.Level != "INFO" || l.Msg != "request" || l.Remote != "192.0.2.1:1234" || l.Proto != "HTTP/1.1" {
 			t.Errorf("%+v", l)
 		}
 		if l.Status >= 400 || l.Status == 307 || l.Cut {
 			l.Bytes = 0
 		}
-		l.Time, l.US, l.Remote, l.Proto = time.Time{}, 0, "", ""
+		l.Time, l.NS, l.Remote, l.Proto, l.Level, l.Msg = time.Time{}, 0, "", "", "", ""
 		want[l]--
 	}
 	for l, missing := range want {
@@ -100,7 +102,7 @@ func TestAccessLogSample(t *testing.T) {
 		switch {
 		case l.Status == 404 && l.Of == 0:
 			errs++
-		case l.US >= 1e6 && l.Of == 0:
+		case l.NS >= 1e9 && l.Of == 0:
 			slow++
 		case l.Of == 3:
 			ordinary++
@@ -132,7 +134,8 @@ func (w *stuck) Write(b []byte) (int, error) {
 // no room is counted, and nothing else is lost.
 func TestAccessLogDrops(t *testing.T) {
 	w := &stuck{entered: make(chan struct{}), release: make(chan struct{})}
-	log := &AccessLog{To: w, Bytes: 16 * 57} // of this request's
+	const room = 4096
+	log := &AccessLog{To: w, Bytes: room}
 	r := httptest.NewRequest("GET", "/v1/a", nil)
 	add := func() { log.add(r, time.Now(), 0, &visit{status: 200}) }
 	add()
@@ -146,7 +149,7 @@ func TestAccessLogDrops(t *testing.T) {
 		add()
 	}
 	dropped := log.Stats().Dropped
-	if dropped < n-2*ringCount*16 || dropped >= n {
+	if dropped < n-room/100 || dropped >= n { // a line has more than 100 bytes
 		t.Errorf("%d of %d dropped", dropped, n)
 	}
 	close(w.release)
@@ -195,45 +198,94 @@ func TestAccessLogTogether(t *testing.T) {
 	}
 }
 
-// BenchmarkAccessLog is what a line costs a request, and what it costs in all:
-// written beside others, nothing dropped.
-func BenchmarkAccessLog(b *testing.B) {
-	r := httptest.NewRequest("GET", "/v1/John%20Doe.png?size=128", nil)
-	now, v := time.Now(), &visit{status: 200}
-	for _, formatted := range []bool{false, true} {
-		name := map[bool]string{false: "request", true: "request-and-line"}[formatted]
-		b.Run(name, func(b *testing.B) {
-			log := &AccessLog{To: io.Discard}
-			log.Close() // the benchmark is the writer
-			spare, line := make([]byte, 0, log.Bytes), make([]byte, 0, 2*enough)
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				log.add(r, now, time.Microsecond, v)
-				switch {
-				case i%512 != 511:
-				case formatted:
-					spare = log.drain(spare, line)
-				default:
-					for j := range log.rings {
-						log.rings[j].records = log.rings[j].records[:0]
-					}
-				}
-			}
-			if n := log.Stats().Dropped; n != 0 {
-				b.Fatalf("%d dropped", n)
-			}
-		})
+// TestAccessLogText has clients say what would make one line look like two, or speak to a
+// terminal.
+func TestAccessLogText(t *testing.T) {
+	var b bytes.Buffer
+	log := &AccessLog{To: &b}
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RequestURI = "/\"\n{\x1b[31m\x7f\xc2\x9b\u202e"
+	log.add(r, time.Now(), 1, &visit{status: 200})
+	log.Close()
+	if strings.Count(b.String(), "\n") != 1 || strings.ContainsFunc(strings.TrimSpace(b.String()), func(c rune) bool { return c < ' ' || c > '~' }) {
+		t.Errorf("%q", b.String())
+	}
+	if l := logLines(t, b.String()); l[0].URI != "/\"\n{\x1b[31m%7F%C2%9B%E2%80%AE" {
+		t.Errorf("%q", l[0].URI)
 	}
 }
 
-func BenchmarkAccessLogLine(b *testing.B) {
-	rec := record{wall: time.Now().UnixNano(), took: 12345, bytes: 693, of: 1, status: 200, cache: fromCache,
-		method: []byte("GET"), remote: []byte("192.0.2.1:1234"), uri: []byte("/v1/John%20Doe.png?size=128")}
-	var line []byte
-	var clock clockText
+// TestAccessLogAllocatesNothing logs with every attribute.
+func TestAccessLogAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector makes pools drop what they hold")
+	}
+	log := &AccessLog{To: io.Discard, Sample: 1}
+	defer log.Close()
+	r := httptest.NewRequest("GET", "/v1/"+strings.Repeat("x", 200), nil)
+	v := &visit{status: 200, cache: fromCache}
+	if n := testing.AllocsPerRun(1000, func() { log.add(r, time.Now(), time.Second, v) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestLogFile goes on in a new file when the old one has been renamed.
+func TestLogFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "access.log")
+	f, err := OpenLogFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(f, "first\n")
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(f, "second\n")
+	if err := f.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	io.WriteString(f, "third\n")
+	for file, want := range map[string]string{path + ".1": "first\nsecond\n", path: "third\n"} {
+		if got, err := os.ReadFile(file); err != nil || string(got) != want {
+			t.Errorf("%s has %q, want %q (%v)", file, got, want, err)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Reopen(); err == nil {
+		t.Error("a folder has been opened")
+	}
+	if _, err := io.WriteString(f, "fourth\n"); err != nil {
+		t.Errorf("the old file is gone: %v", err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := OpenLogFile(path); err == nil {
+		t.Error("a folder has been opened")
+	}
+}
+
+// BenchmarkAccessLog is what a line costs in all: laid out, and written beside others.
+func BenchmarkAccessLog(b *testing.B) {
+	r := httptest.NewRequest("GET", "/v1/John%20Doe.png?size=128", nil)
+	now, v := time.Now(), &visit{status: 200, cache: fromCache}
+	log := &AccessLog{To: io.Discard}
+	log.Close() // the benchmark is the writer
+	spare := make([]byte, 0, log.Bytes)
 	b.ReportAllocs()
-	for b.Loop() {
-		line = rec.appendTo(line[:0], &clock)
+	for i := 0; b.Loop(); i++ {
+		log.add(r, now, time.Microsecond, v)
+		if i%256 == 255 {
+			spare = log.flush(spare)
+		}
+	}
+	if n := log.Stats().Dropped; n != 0 {
+		b.Fatalf("%d dropped", n)
 	}
 }
 

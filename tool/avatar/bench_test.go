@@ -96,3 +96,13 @@ func BenchmarkArticle(b *testing.B) {
 	}
 	b.ReportMetric(float64(out.Len()), "bytes")
 }
+
+// BenchmarkFit looks for the letters of a name in Han characters.
+func BenchmarkFit(b *testing.B) {
+	fonts := benchFonts(b)
+	letters := Rules{}.Of("欧阳小明")
+	b.ReportAllocs()
+	for b.Loop() {
+		fonts.Fit(letters)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 
@@ -47,11 +48,10 @@ type FontOptions struct {
 	Places []string
 }
 
-// Fonts are fonts to draw with. They may be used by several goroutines at a
-// time: nothing in them changes, and what reading a glyph needs is the reader's.
+// Fonts are fonts to draw with. They may be used by several goroutines at a time.
 type Fonts struct {
 	weights     [Bold + 1]*sfnt.Font // the Go fonts
-	others      []*sfnt.Font
+	others      []*addedFont
 	han         string // the file that has Han characters; "": none
 	fingerprint uint64 // of all of them
 	buffers     pool.Objects[sfnt.Buffer]
@@ -75,7 +75,7 @@ func OpenFonts(o FontOptions) (*Fonts, error) {
 		if err != nil {
 			return err
 		}
-		f.others = append(f.others, parsed)
+		f.others = append(f.others, &addedFont{Font: parsed, known: make([]atomic.Uint32, parsed.NumGlyphs()/16+1)})
 		sum.Write(data)
 		if f.han == "" && hasGlyphs(parsed, hanSamples) {
 			f.han = file
@@ -257,17 +257,47 @@ func isASCIILetter(r rune) bool {
 
 const letterBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
-// find is the first font that has a letter, and the glyph's number in it.
+// find is the first font that has a letter, and the glyph's number in it. Some fonts
+// have numbers for letters that they have no outlines of: those do not count.
 func (f *Fonts) find(b *sfnt.Buffer, r rune, w Weight) (*sfnt.Font, sfnt.GlyphIndex, bool) {
 	if index, err := f.weights[w].GlyphIndex(b, r); err == nil && index != 0 {
 		return f.weights[w], index, true
 	}
 	for _, other := range f.others {
-		if index, err := other.GlyphIndex(b, r); err == nil && index != 0 {
-			return other, index, true
+		if index, err := other.GlyphIndex(b, r); err == nil && index != 0 && other.draws(b, index) {
+			return other.Font, index, true
 		}
 	}
 	return nil, 0, false
+}
+
+// addedFont is a font beside the Go fonts.
+type addedFont struct {
+	*sfnt.Font
+	known []atomic.Uint32 // two bits for each glyph: 0 if nobody has looked for its outline
+}
+
+const (
+	isBlank = 1
+	isDrawn = 2
+)
+
+// draws reports whether a glyph has an outline. It loads the outline once, 1 µs for
+// a Han character, and then remembers.
+func (f *addedFont) draws(b *sfnt.Buffer, index sfnt.GlyphIndex) bool {
+	if int(index) >= f.NumGlyphs() {
+		return false
+	}
+	word, at := &f.known[index/16], index%16*2
+	known := word.Load() >> at & 3
+	if known == 0 {
+		known = isBlank
+		if outline, err := f.LoadGlyph(b, index, em(f.Font), nil); err == nil && len(outline) > 0 {
+			known = isDrawn
+		}
+		word.Or(known << at)
+	}
+	return known == isDrawn
 }
 
 // em is a font's em in its own units, at which outlines are exact integers.

@@ -1,7 +1,9 @@
 package avatar
 
 import (
+	"os"
 	"runtime"
+	"runtime/debug"
 	"time"
 )
 
@@ -13,8 +15,9 @@ type Limits struct {
 	Size          int // the largest picture, in pixels; 0: 512, which is also the most
 
 	CacheBytes int64         // of pictures kept, all that belongs to them counted; 0: 64 MiB
-	Renders    int           // pictures drawn at the same time; 0: one a processor
-	RenderWait time.Duration // for a turn to draw, then 503; 0: 1 s
+	Renders    int           // pictures drawn at the same time; 0: half of the processors, at least one
+	Waiting    int           // pictures that wait to be drawn, others are 503; 0: 256
+	RenderWait time.Duration // until a picture begins to be drawn, then 503; 0: 1 s
 
 	Connections int           // open at the same time, others are closed at once; 0: 10 000
 	Streams     int           // of one HTTP/2 connection; 0: 100
@@ -23,6 +26,21 @@ type Limits struct {
 	ReadTime    time.Duration // for a whole request; 0: 10 s
 	WriteTime   time.Duration // for an answer, from the end of the request's head; 0: 10 s
 	IdleTime    time.Duration // between two requests; 0: 60 s
+}
+
+// Memory is what a process that serves with these limits may take: twice CacheBytes, and
+// 64 MiB.
+func (l Limits) Memory() int64 { return 2*l.OrDefaults().CacheBytes + 64<<20 }
+
+// UseMemory has Go's collector use what Memory allows, for all of this process: it runs
+// when that is nearly full, or when there is five times of what is in use. Each of its runs
+// takes a part of the processors for a while, which requests have to wait for. Nothing is
+// changed where GOGC or GOMEMLIMIT is set.
+func (l Limits) UseMemory() {
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetGCPercent(400)
+		debug.SetMemoryLimit(l.Memory() - 32<<20) // the program itself, and what the kernel counts beside
+	}
 }
 
 const (
@@ -38,7 +56,8 @@ func (l Limits) OrDefaults() Limits {
 	fill(&l.Size, largest)
 	l.Size = min(max(l.Size, smallest), largest)
 	fill(&l.CacheBytes, 64<<20)
-	fill(&l.Renders, runtime.GOMAXPROCS(0))
+	fill(&l.Renders, max(1, runtime.GOMAXPROCS(0)/2))
+	fill(&l.Waiting, 256)
 	fill(&l.RenderWait, time.Second)
 	fill(&l.Connections, 10_000)
 	fill(&l.Streams, 100)

@@ -75,6 +75,7 @@ func TestInitials(t *testing.T) {
 		{own, "ა ბ", "აბ"}, // not the capitals that no font has
 		{own, "שרה לוי", "לש"},
 		{own, "محمد علي", "عم"},
+		{own, "श्री", "श"}, // no conjunct, no vowel sign
 		{own, "🎉", "🎉"},
 		{own, "👩‍🚀 Sally", "S"},
 		{own, "+", "+"},

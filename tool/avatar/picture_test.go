@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"hash/maphash"
 	"image"
 	"image/color"
 	"image/png"
@@ -253,18 +254,22 @@ func drawPath(t *testing.T, s sink, path string, side int64) {
 // TestPatterns draws patterns of names: each looks the same upside down, and hardly
 // any two of them look alike.
 func TestPatterns(t *testing.T) {
-	r := &Renderer{Fonts: onlyGo(t)}
+	fonts := onlyGo(t)
+	var pt painter
 	const side, pairs = 64, 2000
-	draw := func(name string) []uint8 {
-		p := Picture{Motif: Identicon, Seed: seedOf(hashOf(name)), Size: side, Ink: Color{255, 255, 255}}
-		img := decode(t, r, p)
-		pix := make([]uint8, side*side)
-		for i := range pix {
-			pix[i] = color.GrayModel.Convert(img.At(i%side, i/side)).(color.Gray).Y
+	draw := func(name string) []uint8 { // shades, from background to ink
+		if err := pt.paint(fonts, Picture{Motif: Identicon, Seed: seedOf(hashOf(name)), Size: side}); err != nil {
+			t.Fatal(err)
+		}
+		var pix []uint8
+		for line := range slices.Chunk(pt.rows, 1+side/2) {
+			for _, two := range line[1:] {
+				pix = append(pix, two>>4, two&15)
+			}
 		}
 		for i, shade := range pix {
-			if abs(int64(shade)-int64(pix[len(pix)-1-i])) > 2*255/(shades-1) {
-				t.Fatalf("%s: pixel %d has a shade of %d, and %d on the other side", name, i, shade, pix[len(pix)-1-i])
+			if other := pix[len(pix)-1-i]; max(shade, other)-min(shade, other) > 2 {
+				t.Fatalf("%s: pixel %d has a shade of %d, and %d on the other side", name, i, shade, other)
 			}
 		}
 		return pix
@@ -275,7 +280,7 @@ func TestPatterns(t *testing.T) {
 		one, two := draw(strconv.Itoa(numbers.Int())), draw(strconv.Itoa(numbers.Int()))
 		differing := 0
 		for i := range one {
-			if abs(int64(one[i])-int64(two[i])) > 255/4 {
+			if max(one[i], two[i])-min(one[i], two[i]) > shades/4 {
 				differing++
 			}
 		}
@@ -286,6 +291,30 @@ func TestPatterns(t *testing.T) {
 	t.Logf("%d of %d pairs look alike (-seed %d)", alike, pairs, *seed)
 	if alike > pairs/100 {
 		t.Errorf("%d of %d pairs look alike, want at most 1 %% (-seed %d)", alike, pairs, *seed)
+	}
+}
+
+// TestAllPatterns counts the different ones among all that there are.
+func TestAllPatterns(t *testing.T) {
+	if os.Getenv("HONE_TEST_ALL") == "" || raceEnabled {
+		t.Skip("draws a million pictures; HONE_TEST_ALL=1 without the race detector runs it")
+	}
+	fonts, seed := onlyGo(t), maphash.MakeSeed()
+	var pt painter
+	names := map[uint64]float64{}
+	for s := range uint64(1 << seedBits) {
+		if err := pt.paint(fonts, Picture{Motif: Identicon, Seed: s, Size: 32}); err != nil {
+			t.Fatal(err)
+		}
+		names[maphash.Bytes(seed, pt.rows)]++
+	}
+	same := 0.0
+	for _, n := range names {
+		same += n * n / (1 << (2 * seedBits))
+	}
+	t.Logf("%d different patterns; two names have the same one in %.1f of a million cases", len(names), same*1e6)
+	if len(names) != 763_003 || same > 2.35e-6 {
+		t.Errorf("%d different patterns, the same in %.2f of a million cases; docs/avatar.md says otherwise", len(names), same*1e6)
 	}
 }
 
@@ -328,7 +357,7 @@ func TestNoAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes pools drop what they hold")
 	}
-	s := &Service{Fonts: onlyGo(t)}
+	s := newService(t, Limits{})
 	s.prepare()
 	p := s.grant(wish{name: "John Doe", picture: Picture{Size: 128, Shape: Round}})
 	room := make([]byte, 0, 64<<10)
@@ -336,10 +365,13 @@ func TestNoAllocations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.store.draw(p); err != nil {
+		t.Fatal(err)
+	}
 	for name, f := range map[string]func(){
 		"draw":     func() { s.store.renderer.Append(room, p) },
 		"recolour": func() { Recolour(room, mask, p) },
-		"lookup":   func() { s.store.get(p) },
+		"lookup":   func() { s.store.find(p) },
 		"name":     func() { s.limits.Clean("John Doe") },
 		"picture":  func() { s.grant(wish{name: "Иван Петров", picture: p}) },
 		"tag":      func() { p.appendTag(room, 1) },

@@ -3,6 +3,7 @@ package avatar
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"slices"
 
 	"github.com/klauspost/compress/zlib"
 	"golang.org/x/image/font/sfnt"
@@ -33,7 +34,21 @@ type painter struct {
 	path   pathSink
 	packed []byte
 	zip    *zlib.Writer
+	image  []byte
+	pause  func() // called between two parts of the work; nil: nobody waits
 }
+
+func (pt *painter) mayPause() {
+	if pt.pause != nil {
+		pt.pause()
+	}
+}
+
+// Large pictures are made in parts of so many scan lines, and of so many bytes of them.
+const (
+	pauseRows  = 128
+	pauseBytes = 32 << 10
+)
 
 // Write collects what the compressor puts out.
 func (pt *painter) Write(b []byte) (int, error) {
@@ -148,7 +163,11 @@ func (pt *painter) shade(side, stride int, ground uint8, percent int) {
 	for c := range shadeOf {
 		shadeOf[c] = uint8((c*int(shades-1-ground)*percent/100 + 127) / 255)
 	}
+	pt.mayPause()
 	for y := range side {
+		if y%pauseRows == pauseRows-1 {
+			pt.mayPause()
+		}
 		line, row := cover[y*side:][:side], pt.rows[y*stride+1:][:stride-1]
 		for x := 0; x+1 < side; x += 2 {
 			if line[x]|line[x+1] != 0 {
@@ -241,8 +260,11 @@ func (pt *painter) pack() error {
 	} else {
 		pt.zip.Reset(pt)
 	}
-	if _, err := pt.zip.Write(pt.rows); err != nil {
-		return err
+	for part := range slices.Chunk(pt.rows, pauseBytes) {
+		if _, err := pt.zip.Write(part); err != nil {
+			return err
+		}
+		pt.mayPause()
 	}
 	return pt.zip.Close()
 }

@@ -5,70 +5,81 @@ import (
 	"crypto/tls"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
+
+	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/http1"
 )
 
-// A Server serves a Service by net/http with every limit set: HTTP/1.1, and
-// HTTP/2 over TLS. Fill the fields, then use it; do not change them afterwards.
+// A Server serves a Service with every limit set: HTTP/1.1 on an engine by package http1,
+// and HTTP/2 over TLS. Fill the fields, then use it; do not change them afterwards.
 type Server struct {
 	Service *Service // required
 
-	// Errors hears what net/http has to say of connections, a line at a time.
+	// Engine moves the bytes. Zero: the default of this operating system, which is
+	// engine.Events on Linux.
+	Engine engine.Engine
+	// NetHTTP serves by net/http instead, under the same limits: to compare the two.
+	NetHTTP bool
+	// TLS is how to speak TLS, with a certificate. nil: plain HTTP/1.1.
+	TLS *tls.Config
+	// Logger hears of panics and, at the level of debugging, of faulty connections.
 	// nil: nobody does.
-	Errors io.Writer
+	Logger *slog.Logger
 
-	once    sync.Once
-	http    http.Server
-	limits  Limits
+	once sync.Once
+	fast *http1.Server // nil with NetHTTP
+	std  http.Server
+
+	most    int64 // connections, with NetHTTP
 	open    atomic.Int64
 	opened  atomic.Uint64
 	refused atomic.Uint64
 }
 
-// ServerStats are what a Server has counted.
-type ServerStats struct {
-	Open     int    // connections, now
-	Accepted uint64 // connections, since it began
-	Refused  uint64 // connections closed at once for Limits.Connections
-}
-
 func (s *Server) prepare() {
 	s.once.Do(func() {
-		s.limits = s.Service.Limits.OrDefaults()
-		l := s.limits
-		to := s.Errors
-		if to == nil {
-			to = io.Discard
-		}
-		s.http = http.Server{
-			Handler:           s.Service,
+		l := s.Service.Limits.OrDefaults()
+		s.std = http.Server{
+			Handler: s.Service, TLSConfig: s.TLS.Clone(),
 			ReadHeaderTimeout: l.HeaderTime, ReadTimeout: l.ReadTime, WriteTimeout: l.WriteTime, IdleTimeout: l.IdleTime,
 			MaxHeaderBytes: l.HeaderBytes,
 			HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: l.Streams},
-			ErrorLog:       log.New(to, "", 0),
-			ConnState: func(_ net.Conn, state http.ConnState) {
+			ErrorLog:       log.New(io.Discard, "", 0),
+		}
+		if s.Logger != nil { // clients' doing, mostly: not at the usual level
+			s.std.ErrorLog = slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug)
+		}
+		if s.NetHTTP {
+			s.most = int64(l.Connections)
+			s.std.ConnState = func(_ net.Conn, state http.ConnState) {
 				if state == http.StateClosed || state == http.StateHijacked {
 					s.open.Add(-1)
 				}
-			},
+			}
+			return
 		}
+		s.fast = &http1.Server{Std: &s.std, Engine: s.Engine, Limits: engine.Limits{Conns: l.Connections}, Logger: s.Logger}
 	})
 }
 
-// Serve answers on ln until Shutdown or Close, and then returns
-// http.ErrServerClosed. With a certificate in config it speaks TLS, and HTTP/2
-// to who asks for it; nil: plain HTTP/1.1.
-func (s *Server) Serve(ln net.Listener, config *tls.Config) error {
+// Serve answers on ln until Shutdown or Close, and then returns http.ErrServerClosed.
+func (s *Server) Serve(ln net.Listener) error {
 	s.prepare()
-	gated := &gate{ln, s}
-	if config == nil {
-		return s.http.Serve(gated)
+	serve, serveTLS := s.std.Serve, s.std.ServeTLS
+	if s.fast != nil {
+		serve, serveTLS = s.fast.Serve, s.fast.ServeTLS
+	} else {
+		ln = &gate{ln, s}
 	}
-	s.http.TLSConfig = config.Clone()
-	return s.http.ServeTLS(gated, "", "")
+	if s.TLS == nil {
+		return serve(ln)
+	}
+	return serveTLS(ln, "", "")
 }
 
 // Shutdown stops listening and waits for the answers under way; connections
@@ -76,18 +87,32 @@ func (s *Server) Serve(ln net.Listener, config *tls.Config) error {
 // Close cuts it off.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.prepare()
-	return s.http.Shutdown(ctx)
+	if s.fast != nil {
+		return s.fast.Shutdown(ctx)
+	}
+	return s.std.Shutdown(ctx)
 }
 
 // Close cuts everything off.
 func (s *Server) Close() error {
 	s.prepare()
-	return s.http.Close()
+	if s.fast != nil {
+		return s.fast.Close()
+	}
+	return s.std.Close()
 }
 
-// Stats reads the counters.
-func (s *Server) Stats() ServerStats {
-	return ServerStats{Open: int(s.open.Load()), Accepted: s.opened.Load(), Refused: s.refused.Load()}
+// Stats reads the counters. With NetHTTP there are few of them.
+func (s *Server) Stats() http1.Stats {
+	s.prepare()
+	if s.fast != nil {
+		return s.fast.Stats()
+	}
+	st := http1.Stats{Stats: engine.Stats{
+		Engine: "net/http", Open: int(s.open.Load()), Accepted: s.opened.Load(), Requests: s.Service.counters.requests.Load(),
+	}}
+	st.Ended[engine.TooManyConns] = s.refused.Load()
+	return st
 }
 
 // gate lets no more connections in than there may be.
@@ -104,7 +129,7 @@ func (g *gate) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if g.server.open.Add(1) <= int64(g.server.limits.Connections) {
+		if g.server.open.Add(1) <= g.server.most {
 			g.server.opened.Add(1)
 			return conn, nil
 		}

@@ -16,22 +16,29 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/engine"
 )
 
 // startServer serves on a port of this machine until the test ends.
 func startServer(t *testing.T, l Limits, config *tls.Config) (*Server, string) {
 	t.Helper()
+	return serving(t, &Server{Service: newService(t, l), TLS: config})
+}
+
+func serving(t *testing.T, s *Server) (*Server, string) {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Service: newService(t, l)}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(ln, config) }()
+	go func() { served <- s.Serve(ln) }()
 	t.Cleanup(func() {
 		s.Close()
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
@@ -73,7 +80,7 @@ func TestTimeouts(t *testing.T) {
 		change     func(*Limits)
 	}{
 		{"a head that does not end", request, func(l *Limits) { l.HeaderTime = brief }},
-		{"no request at all", "", func(l *Limits) { l.HeaderTime = brief }},
+		{"no request at all", "", func(l *Limits) { l.IdleTime = brief }},
 		{"a body that does not come", request + "Content-Length: 9\r\n\r\n", func(l *Limits) { l.ReadTime = brief; l.HeaderTime = brief }},
 		{"no next request", request + "\r\n", func(l *Limits) { l.IdleTime = brief }},
 	} {
@@ -121,7 +128,13 @@ func TestHeaderBytes(t *testing.T) {
 
 // TestConnections is one connection more than there may be.
 func TestConnections(t *testing.T) {
-	s, addr := startServer(t, Limits{Connections: 2}, nil)
+	for _, std := range []bool{false, true} {
+		t.Run(fmt.Sprintf("net/http=%v", std), func(t *testing.T) { oneTooMany(t, std) })
+	}
+}
+
+func oneTooMany(t *testing.T, std bool) {
+	s, addr := serving(t, &Server{Service: newService(t, Limits{Connections: 2}), NetHTTP: std})
 	request := "GET /v1/a.png HTTP/1.1\r\nHost: x\r\n\r\n"
 	var held []net.Conn
 	for range 2 {
@@ -132,10 +145,10 @@ func TestConnections(t *testing.T) {
 		}
 		held = append(held, conn)
 	}
-	if said := closes(t, "the third", dial(t, addr)); said != "" {
+	if said := closes(t, "the third", dial(t, addr)); !std && !strings.Contains(said, "503 ") || std && said != "" {
 		t.Errorf("the third is told %q", said)
 	}
-	if st := s.Stats(); st.Open != 2 || st.Refused != 1 || st.Accepted != 2 {
+	if st := s.Stats(); st.Open != 2 || st.Ended[engine.TooManyConns] != 1 || st.Accepted != 2 {
 		t.Errorf("%+v", st)
 	}
 	held[0].Close()
@@ -263,6 +276,24 @@ func TestAbuse(t *testing.T) {
 	}
 	if st := s.Stats(); st.Failed != 0 || st.Pictures.Bytes+st.Masks.Bytes > cache+(64<<10) {
 		t.Errorf("%+v", st)
+	}
+}
+
+// TestUseMemory changes the collector only where nobody has said how it is to work.
+func TestUseMemory(t *testing.T) {
+	gogc, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(-1)
+	defer func() { debug.SetGCPercent(gogc); debug.SetMemoryLimit(limit) }()
+	l := Limits{CacheBytes: 16 << 20}
+	t.Setenv("GOGC", "100")
+	l.UseMemory()
+	if got := debug.SetMemoryLimit(-1); got != limit {
+		t.Errorf("with GOGC: a limit of %d", got)
+	}
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
+	l.UseMemory()
+	if got := debug.SetMemoryLimit(-1); got != 64<<20 || debug.SetGCPercent(100) != 400 {
+		t.Errorf("a limit of %d MiB", got>>20)
 	}
 }
 

@@ -1,17 +1,21 @@
 package avatar
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/hone-go/hone/http1"
 	"github.com/hone-go/hone/pool"
 	"github.com/hone-go/hone/route"
+	"github.com/hone-go/hone/workers"
 )
 
 // A Service answers requests for pictures: its own at /v1/NAME, and those that
@@ -28,6 +32,7 @@ type Service struct {
 	mux      route.Mux
 	store    *store
 	counters counters
+	answers  [2][2]*http1.Prepared // by format, and whether it was negotiated
 	visits   pool.Objects[visit]
 	epoch    time.Time // of the clock
 }
@@ -40,6 +45,7 @@ func (s *Service) prepare() {
 		}
 		s.limits = s.Limits.OrDefaults()
 		s.store = newStore(&Renderer{Fonts: s.Fonts}, s.limits)
+		s.prepareAnswers()
 		s.epoch = time.Now()
 		s.visits.Reset = func(v *visit) { *v = visit{} }
 		s.mux.NotFound = http.HandlerFunc(s.notFound)
@@ -58,6 +64,13 @@ func (s *Service) prepare() {
 	})
 }
 
+// Close ends the goroutines that draw, when they have drawn what they are at. Requests for
+// what is not in the cache are answered with 503 then.
+func (s *Service) Close() {
+	s.prepare()
+	s.store.crew.Close(context.Background())
+}
+
 // visit is one request while it is answered. It is the ResponseWriter that
 // handlers get: what they send is counted on the way.
 type visit struct {
@@ -66,6 +79,7 @@ type visit struct {
 	bytes  int
 	cache  outcome
 	ended  bool // the handler has returned
+	attrs  [10]slog.Attr
 }
 
 // outcome is where an answer came from.
@@ -77,6 +91,9 @@ const (
 	made                       // recoloured or drawn
 	notModified                // the client had it
 )
+
+// String is what the log says of it.
+func (o outcome) String() string { return [...]string{"", "hit", "made", "304"}[o] }
 
 // WriteHeader notes the status.
 func (v *visit) WriteHeader(status int) {
@@ -145,13 +162,8 @@ func (s *Service) endpoint(read func(*http.Request, route.Params) (wish, error))
 var (
 	cacheControl = []string{"public, max-age=86400, stale-while-revalidate=604800"}
 	noSniff      = []string{"nosniff"}
-	crossOrigin  = []string{"cross-origin"}
-	anyOrigin    = []string{"*"}
 	varyAccept   = []string{"Accept"}
-	typePNG      = []string{"image/png"}
-	typeSVG      = []string{"image/svg+xml"}
 	typeProblem  = []string{"application/problem+json"}
-	policySVG    = []string{"default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 	policyPage   = []string{"default-src 'none'; img-src 'self'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"}
 	noStore      = []string{"no-store"}
 	retrySoon    = []string{"1"}
@@ -159,40 +171,68 @@ var (
 
 // answer sends a picture, or 304, which needs neither a cache nor a drawing.
 func (s *Service) answer(v *visit, r *http.Request, p Picture, negotiated bool) {
-	h := v.Header()
-	h["Cache-Control"] = cacheControl
-	if negotiated {
-		h["Vary"] = varyAccept
-	}
 	if asked := r.Header["If-None-Match"]; len(asked) > 0 {
 		var room [32]byte
 		if tag := p.appendTag(room[:0], s.Fonts.fingerprint); matches(asked, tag) {
+			h := v.Header()
+			h["Cache-Control"] = cacheControl
+			if negotiated {
+				h["Vary"] = varyAccept
+			}
 			h["Etag"] = sameTag(asked, tag)
 			v.cache = notModified
 			v.WriteHeader(http.StatusNotModified)
 			return
 		}
 	}
-	e, hit, err := s.store.get(p)
-	if err != nil {
-		delete(h, "Cache-Control")
-		s.fail(v, err)
-		return
+	e, hit := s.store.find(p)
+	if e == nil {
+		http1.Leave(v) // others are answered while it is drawn
+		var err error
+		if e, err = s.store.draw(p); err != nil {
+			if errors.Is(err, workers.ErrPanicked) {
+				panic(err) // for the server to report
+			}
+			s.fail(v, err)
+			return
+		}
 	}
 	v.cache = made
 	if hit {
 		v.cache = fromCache
 	}
-	h["Etag"], h["Content-Length"] = e.tag, e.length
-	h["Content-Type"] = typePNG
-	h["X-Content-Type-Options"] = noSniff
-	h["Cross-Origin-Resource-Policy"] = crossOrigin
-	h["Access-Control-Allow-Origin"] = anyOrigin
-	if p.Format == SVG {
-		h["Content-Type"] = typeSVG
-		h["Content-Security-Policy"] = policySVG
+	v.status, v.bytes = http.StatusOK, len(e.image)
+	if r.Method == http.MethodHead {
+		v.bytes = 0
 	}
-	v.Write(e.image) // an error is the client's having gone
+	way := 0
+	if negotiated {
+		way = 1
+	}
+	s.answers[p.Format][way].Send(v.ResponseWriter, e.image, http1.Field{Key: "Etag", Value: e.tag})
+}
+
+// prepareAnswers lays out what pictures have in common: of each format, without and with
+// the word that the format was negotiated.
+func (s *Service) prepareAnswers() {
+	for format := range s.answers {
+		for negotiated := range s.answers[format] {
+			h := http.Header{
+				"Cache-Control":                cacheControl,
+				"X-Content-Type-Options":       noSniff,
+				"Cross-Origin-Resource-Policy": {"cross-origin"},
+				"Access-Control-Allow-Origin":  {"*"},
+				"Content-Type":                 {Format(format).ContentType()},
+			}
+			if Format(format) == SVG {
+				h["Content-Security-Policy"] = []string{"default-src 'none'; style-src 'unsafe-inline'; sandbox"}
+			}
+			if negotiated == 1 {
+				h["Vary"] = varyAccept
+			}
+			s.answers[format][negotiated] = http1.Prepare(http.StatusOK, h)
+		}
+	}
 }
 
 // matches reports whether one of the entity tags that a client has is tag.

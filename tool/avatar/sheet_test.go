@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 const page = "../../docs/avatar.md"
@@ -117,32 +118,18 @@ func TestContactSheets(t *testing.T) {
 	})
 }
 
-// fontsNamed are these font files, looked for in -fonts. Where one is missing or
-// another version than the one that the page's picture was drawn with, the test is
-// skipped.
+// fontsNamed are the page's fonts. Where they are other versions than those that
+// the page's picture was drawn with, the test is skipped.
 func fontsNamed(t *testing.T, names []string) *Fonts {
 	t.Helper()
-	found := map[string]string{}
-	for _, dir := range strings.Split(*fontDirs, ",") {
-		filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-			if err == nil && found[filepath.Base(path)] == "" {
-				found[filepath.Base(path)] = path
-			}
-			return nil
-		})
-	}
-	var files []string
+	files := fontFiles(t, names...)
 	var sums strings.Builder
-	for _, name := range names {
-		if found[name] == "" {
-			t.Skipf("no %s here; install the packages that docs/avatar.md names, or name a directory with -fonts", name)
-		}
-		data, err := os.ReadFile(found[name])
+	for i, file := range files {
+		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&sums, "%x %s\n", sha256.Sum256(data), name)
-		files = append(files, found[name])
+		fmt.Fprintf(&sums, "%x %s\n", sha256.Sum256(data), names[i])
 	}
 	const versions = "testdata/fonts.txt"
 	if *update {
@@ -158,6 +145,108 @@ func fontsNamed(t *testing.T, names []string) *Fonts {
 		t.Fatal(err)
 	}
 	return fonts
+}
+
+// fontFiles looks for fonts in -fonts. Where one is missing, the test is skipped.
+func fontFiles(t *testing.T, names ...string) []string {
+	t.Helper()
+	found := map[string]string{}
+	for _, dir := range strings.Split(*fontDirs, ",") {
+		filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if err == nil && found[filepath.Base(path)] == "" {
+				found[filepath.Base(path)] = path
+			}
+			return nil
+		})
+	}
+	var files []string
+	for _, name := range names {
+		if found[name] == "" {
+			t.Skipf("no %s here; install the packages that docs/avatar.md names, or name a directory with -fonts", name)
+		}
+		files = append(files, found[name])
+	}
+	return files
+}
+
+// TestAddedFont draws letters of scripts without capitals with a font that many
+// machines have: they stand in the middle, and those of Arabic apart.
+func TestAddedFont(t *testing.T) {
+	fonts, err := OpenFonts(FontOptions{Files: fontFiles(t, "DejaVuSans.ttf"), Places: []string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Service{Fonts: fonts}
+	s.prepare()
+	r := &Renderer{Fonts: fonts}
+	for _, name := range []string{"ნინო", "გიორგი ლევან", "נועה", "דוד קים", "ليلى", "عمر يوسف", "مريم نور", "خالد ليلى"} {
+		const side = 128
+		p := s.grant(wish{name: name, picture: Picture{Size: side}})
+		if p.Motif != Initials {
+			t.Errorf("%s has no initials", name)
+			continue
+		}
+		p.Background, p.Ink = Color{}, Color{255, 255, 255}
+		img := decode(t, r, p)
+		top, bottom := side, 0
+		var columns [side]bool
+		for i := range side * side {
+			x, y := i%side, i/side
+			if color.GrayModel.Convert(img.At(x, y)).(color.Gray).Y > 127 {
+				top, bottom, columns[x] = min(top, y), max(bottom, y), true
+			}
+		}
+		if middle := top + bottom; abs(int64(middle-(side-1))) > 3 {
+			t.Errorf("%s: the letters go from line %d to %d of %d", name, top, bottom, side)
+		}
+		gap, widest := 0, 0
+		for x := side / 4; x < side-side/4; x++ {
+			gap++
+			if columns[x] {
+				gap = 0
+			}
+			widest = max(widest, gap)
+		}
+		if isArabic := unicode.Is(unicode.Arabic, p.Letters[0]); isArabic && p.Letters.len() == 2 && widest < 10 {
+			t.Errorf("%s: the letters %s are %d pixels apart", name, p.Letters, widest)
+		}
+	}
+}
+
+// TestBlankGlyph asks for a letter that a font has a number for and no outline of:
+// its name has a pattern, not an empty picture.
+func TestBlankGlyph(t *testing.T) {
+	fonts, err := OpenFonts(FontOptions{Files: fontFiles(t, "DroidSansFallbackFull.ttf"), Places: []string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const filler = '\u3164' // of Hangul
+	for range 2 {           // the second time from memory
+		if _, ok := fonts.Fit(Letters{filler}); ok {
+			t.Error("a letter without an outline is drawn")
+		}
+		if _, ok := fonts.Fit(Letters{'民', '小'}); !ok {
+			t.Error("letters with outlines are not drawn")
+		}
+	}
+}
+
+// TestKoreanFont adds a font that has some Han characters: Chinese names still
+// have theirs from the system's font.
+func TestKoreanFont(t *testing.T) {
+	files := fontFiles(t, "NanumGothic.ttf", "DroidSansFallbackFull.ttf")
+	fonts, err := OpenFonts(FontOptions{Files: files[:1], Places: files[1:]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, letter := range "김陳晓" {
+		if l, ok := fonts.Fit(Letters{letter}); !ok || l[0] != letter {
+			t.Errorf("%c is not drawn", letter)
+		}
+	}
+	if fonts.Han() != files[1] {
+		t.Errorf("Han characters come from %q", fonts.Han())
+	}
 }
 
 // contactSheet draws names in rows of ten, by turns five square and five round

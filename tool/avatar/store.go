@@ -3,21 +3,24 @@ package avatar
 import (
 	"context"
 	"errors"
-	"strconv"
+	"runtime"
 	"sync/atomic"
 	"time"
 
 	"github.com/maypok86/otter/v2"
 	"github.com/maypok86/otter/v2/stats"
+
+	"github.com/hone-go/hone/workers"
 )
 
-// ErrBusy is the error when there was no turn to draw within Limits.RenderWait.
+// ErrBusy is the error when a picture could not be drawn within Limits.RenderWait, or
+// Limits.Waiting others wait for that already.
 var ErrBusy = errors.New("avatar: too many pictures are being drawn; ask again in a moment")
 
-// stored is an image with the header values that belong to it, made once.
+// stored is an image with its tag.
 type stored struct {
-	image       []byte
-	tag, length []string
+	image []byte
+	tag   string
 }
 
 // What an entry takes beside its image: itself, its key, and what the cache
@@ -32,7 +35,7 @@ const (
 // wait for one of them to do it.
 type store struct {
 	renderer *Renderer
-	turns    chan struct{} // one for each that draws
+	crew     *workers.Pool // draws
 	wait     time.Duration
 	pictures *otter.Cache[Picture, *stored]
 	masks    *otter.Cache[Picture, []byte]
@@ -45,7 +48,11 @@ type store struct {
 }
 
 func newStore(r *Renderer, l Limits) *store {
-	s := &store{renderer: r, turns: make(chan struct{}, l.Renders), wait: l.RenderWait}
+	s := &store{renderer: r, wait: l.RenderWait}
+	s.crew = workers.New(workers.Options{
+		Limit: workers.Fixed(l.Renders), Queue: l.Waiting, Overflow: workers.Reject,
+		Panic: func(any, []byte) {}, // who waits for the picture is told
+	})
 	atOnce := func(f func()) { f() } // the cache has no goroutines of its own
 	s.masks = otter.Must(&otter.Options[Picture, []byte]{
 		MaximumWeight: uint64(max(l.CacheBytes/4, 1)),
@@ -64,61 +71,67 @@ func newStore(r *Renderer, l Limits) *store {
 	return s
 }
 
-// get is the image of p. A hit costs one lookup and no allocation.
-func (s *store) get(p Picture) (e *stored, hit bool, err error) {
+// find is the image of p, if it need not be drawn: hit says that it is as it was sent
+// before, which costs one lookup and no allocation, and nil that it is to be made.
+func (s *store) find(p Picture) (e *stored, hit bool) {
 	if e, ok := s.pictures.GetIfPresent(p); ok {
-		return e, true, nil
+		return e, true
 	}
 	s.missed.Add(1)
+	if mask, ok := s.masks.GetIfPresent(p.mask()); ok {
+		s.recoloured.Add(1)
+		e = s.recolour(mask, p)
+		s.pictures.Set(p, e)
+	}
+	return e, false
+}
+
+// draw makes the image of p, which find has not found. It waits for the crew.
+func (s *store) draw(p Picture) (*stored, error) {
 	// Whoever asked first may be gone when it is ready; others wait for it too.
-	e, err = s.pictures.Get(context.Background(), p, s.loadPicture)
-	return e, false, err
+	return s.pictures.Get(context.Background(), p, s.loadPicture)
 }
 
 func (s *store) makePicture(ctx context.Context, p Picture) (*stored, error) {
-	mask, ok := s.masks.GetIfPresent(p.mask())
-	if ok {
-		s.recoloured.Add(1)
-	} else {
-		var err error
-		if mask, err = s.masks.Get(ctx, p.mask(), s.loadMask); err != nil {
-			return nil, err
-		}
-	}
-	e := &stored{image: Recolour(make([]byte, 0, len(mask)), mask, p)}
-	e.tag = []string{string(p.appendTag(nil, s.renderer.Fonts.fingerprint))}
-	e.length = []string{strconv.Itoa(len(e.image))}
-	return e, nil
-}
-
-func (s *store) makeMask(_ context.Context, p Picture) ([]byte, error) {
-	if err := s.turn(); err != nil {
-		return nil, err
-	}
-	defer func() { <-s.turns }()
-	s.drawn.Add(1)
-	var room [4 << 10]byte
-	image, err := s.renderer.Append(room[:0], p)
+	mask, err := s.masks.Get(ctx, p.mask(), s.loadMask)
 	if err != nil {
 		return nil, err
 	}
-	return append(make([]byte, 0, len(image)), image...), nil
+	return s.recolour(mask, p), nil
 }
 
-// turn waits until fewer than the limit draw.
-func (s *store) turn() error {
-	select {
-	case s.turns <- struct{}{}:
-		return nil
-	default:
+func (s *store) recolour(mask []byte, p Picture) *stored {
+	var room [32]byte
+	return &stored{
+		image: Recolour(make([]byte, 0, len(mask)), mask, p),
+		tag:   string(p.appendTag(room[:0], s.renderer.Fonts.fingerprint)),
 	}
-	patience := time.NewTimer(s.wait)
-	defer patience.Stop()
-	select {
-	case s.turns <- struct{}{}:
-		return nil
-	case <-patience.C:
-		return ErrBusy
+}
+
+// makeMask has the crew draw. When it has not begun in time, it need not begin.
+func (s *store) makeMask(_ context.Context, p Picture) ([]byte, error) {
+	patience, cancel := context.WithTimeout(context.Background(), s.wait)
+	defer cancel()
+	mask, err := workers.Submit(patience, s.crew, func(context.Context) ([]byte, error) {
+		s.drawn.Add(1)
+		return s.renderer.mask(p, (&turnTaker{time.Now()}).pause)
+	}).Wait(context.Background())
+	if errors.Is(err, workers.ErrFull) || errors.Is(err, workers.ErrClosed) || errors.Is(err, context.DeadlineExceeded) {
+		err = ErrBusy
+	}
+	return mask, err
+}
+
+// turnTaker lets others have the processor, but not too often.
+type turnTaker struct{ last time.Time }
+
+// slice is for how long a picture is drawn, at the least, before others have a turn.
+const slice = 30 * time.Microsecond
+
+func (t *turnTaker) pause() {
+	if time.Since(t.last) >= slice {
+		runtime.Gosched()
+		t.last = time.Now()
 	}
 }
 

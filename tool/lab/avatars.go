@@ -95,9 +95,9 @@ func (b *bench) avatarOwn(laps map[string]lap, lines logCount) {
 		what, why, to string
 		own, other    lap
 	}{
-		{"hone's service with its log", why + "The claim is that it does more than the article's step with a log.", "the article's with a log", own, logged},
-		{"hone's service with its log, beside none", why + "The claim is that it does more than the article's step without one. It also sends a strong tag, security headers, and sets every limit, which that does not.", "the article's without a log", own, unlogged},
-		{"hone's service without its log", "What the log costs is the difference to the row above.", "the article's without a log", off, unlogged},
+		{"hone avatar with its log", why + "The claim is that it does more than the article's step with a log.", "the article's with a log", own, logged},
+		{"hone avatar with its log, beside none", why + "The claim is that it does more than the article's step without one. It also sends a strong tag, security headers, and sets every limit, which that does not.", "the article's without a log", own, unlogged},
+		{"hone avatar without its log", "What the log costs is the difference to the row above.", "the article's without a log", off, unlogged},
 	} {
 		more := c.own.rate.over(c.other.rate)
 		b.add(c.own.rate.row(c.what, "requests/s", c.why).to(more, c.to).as(better(more)))

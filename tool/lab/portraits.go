@@ -242,9 +242,8 @@ func ownAvatar(logged bool) (*stage, error) {
 		service.Log = &avatar.AccessLog{To: file}
 		forget = func() { service.Log.Close(); remove() }
 	}
-	s := onEngine(engine.Engine{}, service)
-	closeServer := s.stop
-	s.stop = func() { closeServer(); forget() }
+	server := &avatar.Server{Service: service}
+	s := &stage{serve: server.Serve, stop: func() { server.Close(); service.Close(); forget() }}
 	s.asked = func(string) (any, error) {
 		if service.Log == nil {
 			return nil, errors.New("there is no log")

@@ -25,7 +25,9 @@ func ownService(t *testing.T) *avatar.Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &avatar.Service{Fonts: fonts}
+	service := &avatar.Service{Fonts: fonts}
+	t.Cleanup(service.Close)
+	return service
 }
 
 func articleService(t *testing.T) *portraits {

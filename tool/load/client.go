@@ -18,6 +18,8 @@ import (
 type stepper interface {
 	// AppendStep is AppendRequest for the step that a session is at.
 	AppendStep(dst []byte, id uint64, s *traffic.Session) []byte
+	// Seen is the answer that was decoded last, valid until the next one is.
+	Seen() traffic.Answer
 }
 
 // client is a session on its connection.
@@ -68,7 +70,7 @@ func (r *run) prepareTraffic() {
 		}
 	}
 	if r.plan.Traffic.Thinks() {
-		r.thoughts = &thoughts{run: r}
+		r.thoughts = &thoughts{run: r, lag: NewHistogram()}
 	}
 }
 
@@ -131,8 +133,11 @@ func (c *conn) retire(of *client) {
 
 // ask shows the session its answer: it takes what it needs, or finds what is wrong.
 func (c *conn) ask(place int) (again bool, err error) {
-	a := &c.answer
-	return c.clients[place].Answer(&traffic.Answer{Status: int(a.Code), Head: a.Head, Body: a.Content, Length: max(a.Length, int64(len(a.Content)))}, c.run.base)
+	seen := traffic.Answer{Body: c.answer.Content, Length: int64(len(c.answer.Content))}
+	if caller, ok := c.caller.(stepper); ok {
+		seen = caller.Seen()
+	}
+	return c.clients[place].Answer(seen, c.run.base)
 }
 
 // follow goes on with a session whose request was answered at now.

@@ -184,13 +184,11 @@ func (c *conn) accept(now int64) error {
 	if (c.sizes != nil || c.clients != nil) && c.run.plan.Echo {
 		expect = c.content(place)
 	}
-	again := false
+	again, well := false, false
 	if c.clients != nil && a.Err == nil {
-		if again, a.Err = c.ask(place); a.Err != nil {
-			a.Wrong = true
-		}
+		again, a.Err = c.ask(place)
+		a.Wrong = a.Err != nil
 	}
-	well := false
 	switch {
 	case a.Wrong:
 		c.batch.complain(WrongContent, c.shard.window.has(s.intended), a.Err)
@@ -535,7 +533,7 @@ func (c *conn) cutAfter(d time.Duration, parted int) {
 func (c *conn) idle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.free) == len(c.slots) && c.waiting.count == 0 && c.later.count == 0
+	return len(c.free) == len(c.slots) && c.waiting.count == 0 && c.live == 0
 }
 
 // unanswered is since when an answer stays away, and why if that is known; not ok:

@@ -9,10 +9,10 @@ import (
 	"github.com/hone-go/hone/tool/load/traffic"
 )
 
-// WriteRequests writes what a plan's first sessions would send, and when, and sends
+// WriteRequests writes what the plan's first sessions would send, and when, and sends
 // nothing. Values that would be taken from answers stand as <name>; those of data are as
 // they are. A target's frame around a message is left out.
-func WriteRequests(w io.Writer, p Plan, sessions int) error {
+func (p Plan) WriteRequests(w io.Writer, sessions int) error {
 	p, err := p.complete()
 	if err != nil {
 		return err

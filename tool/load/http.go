@@ -291,14 +291,18 @@ func (r *httpRequest) append(dst []byte, s *traffic.Session, location []byte, ge
 	if !r.sized || get {
 		return append(dst, '\r', '\n')
 	}
-	const length, room = "Content-Length: ", "         0" // blanks before a value are allowed
-	dst = append(append(append(dst, length...), room...), "\r\n\r\n"...)
+	const length, end = "Content-Length: ", "\r\n\r\n"
+	var widest [20]byte
+	room := len(strconv.AppendInt(widest[:0], int64(r.body.Most()), 10))
+	dst = append(append(append(dst, length...), widest[:room]...), end...)
 	from := len(dst)
 	dst = r.body.Append(dst, s)
-	at := from - len("\r\n\r\n")
-	for n := len(dst) - from; n > 0; n /= 10 {
-		at--
-		dst[at] = byte('0' + n%10)
+	digits := strconv.AppendInt(widest[:0], int64(len(dst)-from), 10)
+	at := from - len(end) - room
+	copy(dst[at:], digits)
+	if spare := room - len(digits); spare > 0 { // the body moves to where it would be with fewer digits
+		copy(dst[from-len(end)-spare:], dst[from-len(end):])
+		dst = dst[:len(dst)-spare]
 	}
 	return dst
 }

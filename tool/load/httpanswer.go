@@ -85,6 +85,11 @@ func (c *httpCaller) AppendStep(dst []byte, id uint64, s *traffic.Session) []byt
 	return r.append(dst, s, location, get && len(location) > 0)
 }
 
+// Seen is the answer that was decoded last, as far as its request wants it.
+func (c *httpCaller) Seen() traffic.Answer {
+	return traffic.Answer{Status: c.head.status, Head: c.keptHead, Body: c.keptBody, Length: c.size}
+}
+
 // Repeats reports whether the request may be sent again: it is idempotent, and
 // nothing of its answer has come.
 func (c *httpCaller) Repeats(id uint64) bool {
@@ -495,7 +500,6 @@ func (c *httpCaller) readTrailer(in []byte) (int, error) {
 func (c *httpCaller) answer(a *Answer) {
 	asked := c.asked.pop()
 	a.ID, a.Code, a.Last = asked.id, uint16(c.head.status), c.head.last
-	a.Head, a.Content, a.Length = c.keptHead, c.keptBody, c.size
 	switch want := asked.request.length; {
 	case !asked.request.good[c.head.status]:
 		if status := httpStatus(c.head.status); c.failed != status {

@@ -97,9 +97,7 @@ type replier interface {
 // Answer is what a server sent.
 type Answer struct {
 	ID      uint64 // the id of its request; 0 for what nobody asked for and for a part, which are passed over
-	Content []byte // may alias what was decoded, as Head; both are valid until the next call of Decode
-	Head    []byte // what precedes Content, where a protocol has such and a step of Plan.Traffic wants it
-	Length  int64  // of the content where Content is not all of it; else 0
+	Content []byte // may alias what was decoded; valid until the next call of Decode
 	Err     error  // not nil when the server says that the request failed
 	// Wrong says that the server is content and the target is not: Err is of the
 	// answer itself, and counted as WrongContent.

@@ -67,6 +67,7 @@ func serveUntilInputEnds() error {
 	}
 	s := &framed.Server{
 		Engine: engine.Buffered(16 << 10),
+		Limits: engine.Limits{FrameSize: 1 << 20},
 		Handler: framed.HandlerFunc(func(_ framed.Call, dst, req []byte) ([]byte, error) {
 			return append(dst, req...), nil
 		}),

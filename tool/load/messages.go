@@ -285,6 +285,9 @@ func (m Messages) fits(p Plan) error {
 	if !p.Sizes.None() {
 		least, _ = p.Sizes.Bounds()
 	}
+	if p.Traffic != nil {
+		least, most = p.Traffic.Contents()
+	}
 	if most > m.Framing.most() {
 		return badTarget(fmt.Sprintf("content of %d bytes in a message of %v", most, m.Framing), fmt.Sprintf("send %d bytes at most", m.Framing.most()))
 	}
@@ -344,7 +347,7 @@ type numberedCaller struct {
 	Messages
 	ids  []uint64      // by number; 0: none
 	free queue[uint64] // numbers without an id
-	own  []byte        // what the content has in the number's place
+	owns [][8]byte     // what the request's content has in the number's place, by number
 	lost int           // numbers that are forgotten
 }
 
@@ -363,18 +366,16 @@ func (c *numberedCaller) Forget(id uint64) bool {
 }
 
 func (c *numberedCaller) AppendRequest(dst []byte, id uint64, content []byte) []byte {
-	if c.own == nil {
-		c.own = append(c.own, content[c.Match.Offset:c.Match.end()]...)
-	}
 	const least = 16
 	if c.free.count < least/2 && len(c.ids) < 1<<min(8*c.Match.Len, 17) {
 		for range max(least, len(c.ids)) {
 			c.free.push(uint64(len(c.ids)))
-			c.ids = append(c.ids, 0)
+			c.ids, c.owns = append(c.ids, 0), append(c.owns, [8]byte{})
 		}
 	}
 	number := c.free.pop()
 	c.ids[number] = id
+	copy(c.owns[number][:c.Match.Len], content[c.Match.Offset:])
 	from := len(dst) + c.Framing.width
 	dst = c.Framing.append(dst, content)
 	c.Match.put(dst[from:], number)
@@ -403,7 +404,7 @@ func (c *numberedCaller) Decode(a *Answer, in []byte) (used int, err error) {
 		c.lost--
 	} else {
 		a.ID, a.Content = c.ids[number], content
-		copy(content[c.Match.Offset:], c.own)
+		copy(content[c.Match.Offset:], c.owns[number][:c.Match.Len])
 	}
 	c.ids[number] = 0
 	c.free.push(number)

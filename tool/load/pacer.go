@@ -163,10 +163,7 @@ func (a *alarm) until(moment int64) (now int64, err error) {
 }
 
 func (a *alarm) sleep(now, ring int64) (int64, error) {
-	if err := a.timer.Set(time.Duration(ring - now)); err != nil {
-		return now, err
-	}
-	if err := a.timer.Wait(); err != nil {
+	if err := a.timer.WaitFor(time.Duration(ring - now)); err != nil {
 		return now, err
 	}
 	return a.now(), nil

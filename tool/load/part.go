@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/hone-go/hone/tool/load/offer"
 )
 
 // Part is one of the parts of a plan, each run by a process of its own. Together they send
@@ -170,12 +172,34 @@ func (p Plan) Merge(agents []Agent, intervals []Interval) (*Result, error) {
 		a.figures()
 	}
 	m.shareCPUs(agents)
-	m.interrupted = m.interrupted && !m.broken
+	if m.interrupted && !m.broken {
+		m.missed = p.missed(m.tally, m.course)
+	}
+	m.interrupted = m.interrupted && !m.broken && m.missed == ""
 	r := m.result()
 	r.Agents = agents
 	r.InvalidReasons = append(faults(agents), said(m.ended, m.behind, m.faulty, m.churnFaulty, m.scarce)...)
 	r.Valid = len(r.InvalidReasons) == 0
 	return r, nil
+}
+
+// Missed is the first goal of AbortOn that is missed for certain when so much was counted;
+// empty: none is.
+func (p Plan) Missed(m *Measured) string {
+	if p, err := p.complete(); err == nil && m.tally != nil {
+		return p.missed(m.tally, p.course())
+	}
+	return ""
+}
+
+func (p Plan) missed(t *tally, course *offer.Course) string {
+	none := newTally(p.paced())
+	for _, g := range p.AbortOn {
+		if g.missed(t, none, p.most(course)) {
+			return g.String()
+		}
+	}
+	return ""
 }
 
 // broken reports whether an agent has not come to its end as it should.
@@ -300,4 +324,11 @@ func (a *Agent) faults() []string {
 		reasons = append(reasons, fmt.Sprintf("agent %s: %s", a.Name, reason))
 	}
 	return reasons
+}
+
+// Measures is when the measured time begins and ends, since the load began. The error is
+// that of a plan that cannot be.
+func (p Plan) Measures() (from, till time.Duration, err error) {
+	p, err = p.complete()
+	return p.Warmup, p.Warmup + p.For, err
 }

@@ -350,3 +350,33 @@ func BenchmarkPartMoments(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkMeasuredJSON is what an agent pays in each second to tell what it has counted,
+// and a coordinator for each of its agents.
+func BenchmarkMeasuredJSON(b *testing.B) {
+	m := &Measured{measurement: measurement{tally: newTally(true)}}
+	for n := range int64(50_000) {
+		wait := int64(gap(1, n) * 1e6)
+		record(m.latency, wait+20_000, 1)
+		record(m.service, wait, 1)
+	}
+	text := must[[]byte](b)(json.Marshal(m))
+	b.Run("agent", func(b *testing.B) {
+		b.ReportMetric(float64(len(text)), "bytes")
+		for b.Loop() {
+			if _, err := json.Marshal(m); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("coordinator", func(b *testing.B) {
+		sum := new(Measured)
+		for b.Loop() {
+			other := new(Measured)
+			if err := json.Unmarshal(text, other); err != nil {
+				b.Fatal(err)
+			}
+			sum.Add(other)
+		}
+	})
+}

@@ -299,7 +299,7 @@ func (r *run) lastAnswer() (last int64) {
 
 // drained reports whether everything was sent and answered.
 func (r *run) drained() bool {
-	if r.pacing.Load() > 0 || r.churn != nil && r.churn.busy() || r.thoughts != nil && r.thoughts.busy() {
+	if r.pacing.Load() > 0 || r.churn != nil && r.churn.busy() {
 		return false
 	}
 	for _, c := range r.conns {

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"github.com/hone-go/hone/internal/sys"
 )
 
@@ -12,11 +14,10 @@ import (
 type thoughts struct {
 	run   *run
 	timer *sys.Timer
-	going chan struct{} // closed when the goroutine has ended
+	lag   *hdrhistogram.Histogram // how late they went on, which is the generator's own doing
 
 	mu     sync.Mutex
 	all    []thought // a heap: none is before the one at half its place
-	awake  int       // taken out of all, and not handed over yet
 	closed bool
 }
 
@@ -96,10 +97,8 @@ func (t *thoughts) wake() {
 			if !ok {
 				break
 			}
+			record(t.lag, now-next.moment, 1)
 			next.conn.wake(next.client, now)
-			t.mu.Lock()
-			t.awake--
-			t.mu.Unlock()
 		}
 	}
 }
@@ -113,15 +112,7 @@ func (t *thoughts) take() (next thought, now int64, ok bool) {
 		t.set()
 		return thought{}, now, false
 	}
-	t.awake++
 	return t.pop(), now, true
-}
-
-// busy reports whether somebody thinks.
-func (t *thoughts) busy() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.all) > 0 || t.awake > 0
 }
 
 // stop ends the goroutine.

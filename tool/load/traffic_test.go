@@ -6,10 +6,13 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -164,6 +167,10 @@ func TestFlowIsUnchangedByTheOthers(t *testing.T) {
 		if n := len(allOf(p, 1, 10*time.Second)); n < 1700 || n > 2300 {
 			t.Errorf("%v: %d sessions of a flow with a fifth of 10,000", arrivals, n)
 		}
+		// Scaled to the same rate, flows would be in step if they had the same seed.
+		if browse, buy := allOf(p, 0, time.Second)[1].moment*7, allOf(p, 2, time.Second)[1].moment; max(browse-buy, buy-browse) < 1000 {
+			t.Errorf("%v: flows are in step, at %d and %d", arrivals, browse, buy)
+		}
 	}
 }
 
@@ -191,6 +198,24 @@ func TestFlowHasTheSameRequests(t *testing.T) {
 	}
 }
 
+// So a step's figures are of the same requests, whatever else is asked at the same time.
+func TestStepsHaveTheSameNumbers(t *testing.T) {
+	addr, _ := startRole(t, "shop")
+	var numbers [][2]int64
+	for _, weight := range []float64{20, 60} {
+		plan := shopPlan(t, 4)
+		plan.Flows[1].Weight = weight
+		r := must[*Result](t)(Run(context.Background(), Plan{
+			Target: HTTP{URL: "http://" + addr}, Conns: 20, Rate: 300 * (80 + weight) / 100, Arrivals: Poisson, Seed: 4,
+			Traffic: compiled(t, plan), For: 700 * time.Millisecond, Warmup: 100 * time.Millisecond, MaxLag: time.Hour, AllowErrors: true,
+		}))
+		numbers = append(numbers, [2]int64{r.Steps[0].Requests, r.Steps[2].Requests})
+	}
+	if numbers[0] != numbers[1] || numbers[0][0] < 100 {
+		t.Errorf("browse and login have %v requests", numbers)
+	}
+}
+
 // An answer that fails a check ends its session, and counts for its step.
 func TestFailedStepEndsItsSession(t *testing.T) {
 	addr, _ := startRole(t, "shop")
@@ -212,7 +237,7 @@ func TestFailedStepEndsItsSession(t *testing.T) {
 	if calls["buy"] != 9 || failed != calls["login"]-9 || failed == 0 || r.Errors["wrong_content"] != failed {
 		t.Errorf("%d logins, %d failed, %d bought: %v", calls["login"], failed, calls["buy"], r.Errors)
 	}
-	if why := strings.Join(r.InvalidReasons, " "); !strings.Contains(why, "step login: the answer fails the check json user.name matches user [0-8]$") {
+	if why := strings.Join(r.InvalidReasons, " "); !strings.Contains(why, "step login: the answer fails check 1, json user.name matches") {
 		t.Errorf("the reason is %q", why)
 	}
 }
@@ -263,5 +288,297 @@ func TestRedirectsAreFollowed(t *testing.T) {
 	r = must[*Result](t)(Run(context.Background(), Plan{Target: target, Requests: 100, Traffic: compiled(t, plan)}))
 	if r.Errors["failed"] != 100 || r.Statuses["302"] != 100 {
 		t.Errorf("without: %v, %v", r.Errors, r.Statuses)
+	}
+}
+
+// shopAnswer is what the shop answers to the only request of a connection.
+func shopAnswer(c *conn, login int) []byte {
+	client := c.clients[0]
+	status, body := "200 OK", ""
+	switch client.Request().Name {
+	case "browse":
+		body = `{"product": {"price": 100}}`
+	case "search":
+		path := string(client.Request().Path.Append(nil, &client.Session))
+		word, _ := url.QueryUnescape(strings.TrimPrefix(path, "/search?q="))
+		body = fmt.Sprintf(`{"query": %q, "found": %d}`, word, map[string]int{"lamp": 2, "red chair": 1}[word])
+	case "login":
+		body = fmt.Sprintf(`{"token": "t", "user": {"name": "user %d"}}`, login)
+	case "buy":
+		status = "201 Created"
+	case "order":
+		body = fmt.Sprintf(`{"user": "user %d"}`, login)
+	}
+	return fmt.Appendf(nil, "HTTP/1.1 %s\r\nContent-Type: json\r\nLocation: /orders/5\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
+}
+
+// loneConn is a run's only connection, which sends to nobody.
+func loneConn(p Plan) (*run, *conn) {
+	r := newRun(p)
+	r.shards[0].window = window{0, int64(time.Hour)}
+	c := newConn(r, 0, swallow{})
+	c.begin(r.now())
+	return r, c
+}
+
+// shopAnswers are the answers to the first n requests of the shop's traffic, and how
+// often each step is among them.
+func shopAnswers(tb testing.TB, p Plan, n int) (answers [][]byte, done map[string]int) {
+	tb.Helper()
+	r, c := loneConn(p)
+	done = map[string]int{}
+	for range n {
+		done[c.clients[0].Request().Name]++
+		answer := shopAnswer(c, done["login"]-1)
+		answers = append(answers, answer)
+		if used, _, err := c.arrived(answer, r.now()); err != nil || used != len(answer) {
+			tb.Fatal(used, err)
+		}
+	}
+	return answers, done
+}
+
+// Sessions, their values, takes and checks are sent, answered and ended without an
+// allocation, and what has ended is used again.
+func TestSessionsAllocateNothing(t *testing.T) {
+	plan := shopPlan(t, 1)
+	plan.Cookies = false
+	plan.Flows[2].Steps[0].Think, plan.Flows[2].Steps[0].ThinkMost = 0, 0
+	p := must[Plan](t)(Plan{Target: HTTP{URL: "http://h"}, Traffic: compiled(t, plan), Seed: 1, For: time.Hour}.complete())
+	settle := func(r *run, c *conn, answer []byte) {
+		if used, _, err := c.arrived(answer, r.now()); err != nil || used != len(answer) {
+			t.Fatal(used, err)
+		}
+	}
+	answers, done := shopAnswers(t, p, 2600)
+	r, c := loneConn(p)
+	next := 0
+	for ; next < 500; next++ {
+		settle(r, c, answers[next])
+	}
+	if n := testing.AllocsPerRun(2000, func() {
+		settle(r, c, answers[next])
+		next++
+	}); n != 0 {
+		t.Errorf("%v allocations for a request", n)
+	}
+	if bad := r.shards[0].now.failures(); bad != 0 {
+		t.Errorf("%d of %v failed: %v", bad, done, r.shards[0].now.example)
+	}
+	if done["order"] == 0 || done["login"] != done["buy"] || len(c.retired)+c.live > 2 {
+		t.Errorf("%v, %d sessions are kept", done, len(c.retired)+c.live)
+	}
+}
+
+// While a client thinks its connection serves others, and it goes on when its time has
+// come; the time to think is in no response time.
+func TestThinkingHoldsNoConnection(t *testing.T) {
+	const think = 300 * time.Millisecond
+	script := compiled(t, traffic.Plan{Flows: []traffic.Flow{{Steps: []traffic.Step{
+		{Name: "first", Body: "a{{n}}", Takes: []traffic.Take{{Name: "it", From: "regex [0-9]+"}}, Think: think},
+		{Name: "second", Body: "b{{it}}", Checks: []string{"body == b{{n}}"}},
+	}}}})
+	r := must[*Result](t)(Run(context.Background(), Plan{
+		Target: echoServer(t, "tcp"), Depth: 1, Rate: 400, Requests: 300, Traffic: script, MaxLag: time.Hour, For: patience,
+	}))
+	if r.Errors["total"] != 0 || r.Steps[0].Requests != 300 || r.Steps[1].Requests != 300 {
+		t.Fatalf("%v, %+v", r.Errors, r.Steps)
+	}
+	// One connection that waited for each client would take 300 times as long as one thinks.
+	if r.Window > 10*time.Second || r.Window < think {
+		t.Errorf("it took %v", r.Window)
+	}
+	if median := time.Duration(*r.Steps[1].Latency.P50 * 1e3); median > think/2 {
+		t.Errorf("the second step takes %v", median)
+	}
+	// A closed loop's client who thinks is one of its clients.
+	r = must[*Result](t)(Run(context.Background(), Plan{
+		Target: echoServer(t, "tcp"), Conns: 2, Depth: 3, Requests: 18, Traffic: script, For: patience,
+	}))
+	if r.Requests != 36 || r.Window < 3*think {
+		t.Errorf("six clients have done 18 sessions in %v: %+v", r.Window, r.Errors)
+	}
+}
+
+// A server that closes a connection within a session ends no session that can go on.
+func TestSessionsOutliveTheirConnection(t *testing.T) {
+	served := 0
+	var lock sync.Mutex
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		lock.Lock()
+		defer lock.Unlock()
+		if served++; served%3 == 0 {
+			w.Header().Set("Connection", "close")
+		}
+		fmt.Fprintf(w, "at %s", r.URL.Path)
+	}))
+	defer s.Close()
+	script := compiled(t, traffic.Plan{Web: true, Flows: []traffic.Flow{{Steps: []traffic.Step{
+		{Name: "first", Path: "/{{n}}", Takes: []traffic.Take{{Name: "at", From: "regex at (.*)"}}, Think: 2 * time.Millisecond},
+		{Name: "second", Path: "{{at|raw}}/more", Checks: []string{"body == at /{{n}}/more"}},
+	}}}})
+	for _, rate := range []float64{0, 1000} {
+		served = 0
+		r := must[*Result](t)(Run(context.Background(), Plan{
+			Target: HTTP{URL: s.URL}, Conns: 4, Rate: rate, Requests: 300, Traffic: script, MaxLag: time.Hour, For: patience,
+		}))
+		if r.Errors["total"] != 0 || r.Steps[0].Requests != 300 || r.Steps[1].Requests != 300 || served != 600 || r.Reconnects < 100 {
+			t.Errorf("rate %v: %d served, %d reconnects, %v, %v", rate, served, r.Reconnects, r.Errors, r.InvalidReasons)
+		}
+	}
+}
+
+// A request with values in its body says how long it is in as many digits as that takes.
+func TestBodiesHaveTheirLength(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "d.jsonl")
+	var lines []byte
+	for _, n := range []int{0, 1, 9, 10, 99, 100, 12345} {
+		lines = fmt.Appendf(lines, "{\"v\": %q}\n", strings.Repeat("x", n))
+	}
+	if err := os.WriteFile(file, lines, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := Plan{Target: HTTP{URL: "http://h"}, Traffic: compiled(t, traffic.Plan{Web: true, Data: []traffic.Data{{Name: "d", File: file}}, Flows: []traffic.Flow{{Steps: []traffic.Step{{Body: "{{d.v}}"}}}}})}
+	p = must[Plan](t)(p.complete())
+	var s traffic.Session
+	for i, n := range []int{0, 1, 9, 10, 99, 100, 12345} {
+		s.Start(p.Traffic, 0, uint64(i))
+		got := string(p.Target.Caller().(stepper).AppendStep([]byte("before"), 1, &s))
+		want := fmt.Sprintf("beforePOST / HTTP/1.1\r\nHost: h\r\nUser-Agent: hone\r\nContent-Length: %d\r\n\r\n%s", n, strings.Repeat("x", n))
+		if got != want {
+			t.Errorf("%d bytes: %.200q", n, got)
+		}
+	}
+}
+
+// An answer that stays away ends its session, and the connection serves the next one.
+func TestHangingStepEndsItsSession(t *testing.T) {
+	hang := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hang" {
+			<-hang
+		}
+	}))
+	defer s.Close()
+	defer close(hang)
+	script := compiled(t, traffic.Plan{Web: true, Flows: []traffic.Flow{{Steps: []traffic.Step{
+		{Name: "well", Path: "/"}, {Name: "hangs", Path: "/hang", Method: "POST"}, {Name: "never", Path: "/"},
+	}}}})
+	for _, rate := range []float64{0, 1000} {
+		r := must[*Result](t)(Run(context.Background(), Plan{
+			Target: HTTP{URL: s.URL}, Conns: 4, Rate: rate, Requests: 20, Timeout: 200 * time.Millisecond,
+			Traffic: script, MaxLag: time.Hour, For: patience, AllowErrors: true,
+		}))
+		hangs := r.Steps[1]
+		if r.Steps[2].Requests != 0 || hangs.Errors["timeout"] != hangs.Requests || hangs.Requests == 0 || *hangs.Latency.Max < 190_000 {
+			t.Errorf("rate %v: %+v", rate, r.Steps)
+		}
+		if rate == 0 && (hangs.Requests != 20 || r.Steps[0].Errors["total"] != 0) {
+			t.Errorf("%d of 20 sessions have come to it: %v", hangs.Requests, r.Steps[0].Errors)
+		}
+	}
+}
+
+// A step sees the head of its own answer, also where a step that does not look at heads has
+// had the same bytes before.
+func TestStepsSeeTheirHeads(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Date"] = nil
+		w.Header().Set("X-For", "all")
+		if r.URL.Path == "/c" {
+			w.Header().Set("X-For", "one")
+		}
+		fmt.Fprint(w, "ok")
+	}))
+	defer s.Close()
+	script := compiled(t, traffic.Plan{Web: true, Flows: []traffic.Flow{{Steps: []traffic.Step{
+		{Path: "/c", Checks: []string{"header X-For == one"}},
+		{Path: "/a"},
+		{Path: "/b", Checks: []string{"header X-For == all", "body == ok"}},
+	}}}})
+	r := must[*Result](t)(Run(context.Background(), Plan{Target: HTTP{URL: s.URL}, Requests: 100, Traffic: script}))
+	if r.Errors["total"] != 0 || r.Requests != 300 {
+		t.Errorf("%v: %v", r.Errors, r.InvalidReasons)
+	}
+}
+
+// Later steps that get no answers in time are behind, as first steps are.
+func TestGateKnowsLaterSteps(t *testing.T) {
+	for followed, behind := range map[int64]bool{0: false, 10: false, 1000: true} {
+		m := measurement{
+			tally: newTally(true), lag: NewHistogram(), plan: Plan{Rate: 100, For: 10 * time.Second},
+			offered: 1000, followed: followed,
+		}
+		m.during = 1000
+		record(m.latency, 1000, 1000)
+		if why := m.behind(); (why != "") != behind {
+			t.Errorf("%d later steps: %q", followed, why)
+		}
+	}
+}
+
+// Messages of any framing and match are a session's, too, and echoes are held to each.
+func TestSessionsOfMessages(t *testing.T) {
+	for _, c := range []struct{ frame, match, first, second string }{
+		{"line", "order", "hello {{n}}", "bye {{it}}"}, {"len16be", "order", "hello {{n}}", "bye {{it}}"},
+		{"len32le", "id@2:4", "hello {{n}}", "goodbye {{it}}"}, {"len32be+incl", "id@0:8", "{{random:10000000..99999999}} {{n}}", "12345678{{it}}"},
+		{"fixed:5", "order", "hello", "12345"},
+	} {
+		plan := traffic.Plan{OneLine: c.frame == "line", Flows: []traffic.Flow{
+			{Name: "a", Weight: 2, Steps: []traffic.Step{{Name: "one", Body: c.first, Takes: []traffic.Take{{Name: "it", From: "regex [^ ]*$"}}}, {Name: "two", Body: c.second}}},
+			{Name: "b", Steps: []traffic.Step{{Name: "other", Body: "12345", Checks: []string{"length == 5", "body contains 2345"}}}},
+		}}
+		if c.frame != "fixed:5" {
+			plan.Flows[1].Steps[0].Body, plan.Flows[1].Steps[0].Checks = "123456789{{n}}", []string{"body == 123456789{{n}}", "body matches ^1234567"}
+		}
+		target := Messages{Address: serveWith(t, "tcp", echoes(framing(t, c.frame), nil)).Address, Framing: framing(t, c.frame), Match: match(t, c.match)}
+		for _, rate := range []float64{0, 2000} {
+			r := must[*Result](t)(Run(context.Background(), Plan{
+				Target: target, Conns: 2, Depth: 5, Rate: rate, Requests: 300, Traffic: compiled(t, plan), Echo: true, MaxLag: time.Hour, For: patience,
+			}))
+			if r.Errors["total"] != 0 || r.Steps[0].Requests != r.Steps[1].Requests || r.Steps[0].Requests+r.Steps[2].Requests != 300 || r.Steps[0].Requests < 150 {
+				t.Errorf("%s, %s, rate %v: %v, %v, %+v", c.frame, c.match, rate, r.Errors, r.InvalidReasons, r.Steps)
+			}
+		}
+	}
+	for name, c := range map[string]struct{ frame, match, body string }{
+		"other lengths": {"fixed:5", "order", "{{n}}"}, "too long": {"len16be", "order", strings.Repeat("x", 1<<16)}, "no room": {"len32be", "id@1:8", "{{n}}"},
+	} {
+		plan := traffic.Plan{Flows: []traffic.Flow{{Steps: []traffic.Step{{Body: c.body}}}}}
+		r, err := Run(context.Background(), Plan{
+			Target: Messages{Address: "127.0.0.1:1", Framing: framing(t, c.frame), Match: match(t, c.match)}, Traffic: compiled(t, plan),
+		})
+		if e := faultOf(t, err); r != nil || e.Kind != BadPlan || e.Try == "" {
+			t.Errorf("%s: %v, %v", name, r, err)
+		}
+	}
+}
+
+// A goal may be a step's, whatever dots are in its name.
+func TestGoalsOfSteps(t *testing.T) {
+	for text, want := range map[string]Goal{
+		"login.p99<20ms":          {Step: "login", Metric: "p99"},
+		"a.b.service.p99.9<=20ms": {Step: "a.b", Metric: "service.p999"},
+		"login.errors<1%":         {Step: "login", Metric: "errors"},
+		"service.p50<1ms":         {Metric: "service.p50"},
+	} {
+		g := must[Goal](t)(ParseGoal(text))
+		if g.Step != want.Step || g.Metric != want.Metric || g.String() != text {
+			t.Errorf("%q is read as %+v", text, g)
+		}
+	}
+	r := &Result{Valid: true, Requests: 10, Errors: map[string]int64{"total": 5}, Steps: []Step{
+		{Name: "login", Requests: 200, Errors: map[string]int64{"total": 1}, Latency: Quantiles{P99: new(15000.0)}, Service: Quantiles{P99: new(14000.0)}},
+	}}
+	goals := []Goal{}
+	for _, text := range []string{"login.p99<20ms", "login.service.p99<14ms", "login.errors<1%", "login.requests>=200", "errors<1%", "buy.p99<1s"} {
+		goals = append(goals, must[Goal](t)(ParseGoal(text)))
+	}
+	met := ""
+	for _, o := range Check(r, goals) {
+		met += fmt.Sprint(o.Met, " ")
+	}
+	if met != "true false true true false false " {
+		t.Errorf("met: %s", met)
 	}
 }

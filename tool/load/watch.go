@@ -314,6 +314,9 @@ func (r *run) measurement() measurement {
 		}
 		m.offered = m.lag.TotalCount()
 		m.followed = r.followed.Load()
+		if r.thoughts != nil {
+			m.lag.Merge(r.thoughts.lag)
+		}
 	}
 	for _, c := range r.conns {
 		if c != nil {

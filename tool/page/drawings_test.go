@@ -85,12 +85,49 @@ func TestFlameGraph(t *testing.T) {
 	for _, bad := range eval[[]string](b, contrastScript) {
 		t.Error(bad)
 	}
+	for _, dark := range []bool{false, true} {
+		b.size(1280, 900, dark)
+		if worst := eval[float64](b, leastFrameContrast); worst < 4.5 {
+			t.Errorf("a box's name has a contrast of %.2f to it (dark: %t)", worst, dark)
+		}
+	}
 	b.size(390, 844, true)
 	b.await(`Number(document.querySelector("[data-flame] > svg").getAttribute("width")) < 390`)
 	if wide := eval[int64](b, `document.documentElement.scrollWidth`); wide > 390 {
 		t.Errorf("the report is %d pixels wide on a phone", wide)
 	}
 	b.shot("report-flame-phone")
+	b.quiet("file://" + file)
+}
+
+// leastFrameContrast is the least contrast of a name to its box, in all colours that a box
+// may have.
+const leastFrameContrast = `(() => {
+	const parts = (text) => text.startsWith("color(") ? text.match(/-?[\d.]+/g).slice(0, 3).map(Number) : text.match(/[\d.]+/g).slice(0, 3).map((v) => v / 255);
+	const light = (c) => { c = c.map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)); return 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2]; };
+	const frame = document.querySelector("[data-flame] .frame"), was = frame.className.baseVal;
+	let least = 99;
+	for (const kind of ["", "more1", "more2", "more3", "less1", "less2", "less3"]) {
+		frame.className.baseVal = "frame " + kind;
+		const a = light(parts(getComputedStyle(frame.querySelector("text")).fill)), b = light(parts(getComputedStyle(frame.querySelector("rect")).fill));
+		least = Math.min(least, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05));
+	}
+	frame.className.baseVal = was;
+	return least;
+})()`
+
+// TestKneeIsReported: a report of a search has its trials.
+func TestKneeIsReported(t *testing.T) {
+	b := openTab(t)
+	run := runOf(t, "search", 200, 3)
+	met, micros := 40_000.0, 2100.0
+	k := page.Knee{Goals: "p99<5ms", Unit: "req/s", Drawn: "p99", Met: &met, Trials: []page.KneeTrial{{Load: met, Value: &micros, Full: true, Valid: true, Met: true}}}
+	run.Samples[2].Artefacts = append(run.Samples[2].Artefacts, k.Artefact())
+	file := filepath.Join(t.TempDir(), "report.html")
+	writeReport(t, file, run, nil, page.Judged{})
+	b.size(1280, 900, false)
+	b.do(chromedp.Navigate("file://" + file))
+	b.await(`document.querySelector("[data-knee-says]").textContent === "p99<5ms: met up to 40\u2009000 req/s" && document.querySelectorAll("[data-knee] .met").length === 1`)
 	b.quiet("file://" + file)
 }
 

@@ -29,7 +29,7 @@ func TestPicture(t *testing.T) {
 	b := openTab(t)
 	b.size(1280, 900, false)
 	b.do(chromedp.Navigate(address))
-	b.await(`[...document.querySelectorAll("[data-chart]")].some((f) => f.dataset.points > 20)`)
+	b.await(`Number(document.querySelector("[data-chart=rate], [data-chart=served], [data-chart=times]").dataset.points) >= ` + map[string]string{"live": "25", "report": "10"}[kind])
 	b.await(`[...document.querySelectorAll("[data-strip] dd:not(.delta)")].every((d) => d.textContent !== "–")`)
 	for _, look := range []struct {
 		name          string

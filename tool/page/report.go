@@ -111,6 +111,7 @@ func reportOf(run, against *record.Run, judged Judged) *recorded {
 	r.judge(run)
 	r.addChanges(judged)
 	r.addHot(run, against)
+	r.State.Knee = kneeOf(run)
 	return r
 }
 

@@ -123,6 +123,33 @@ func (p *Page) beginLane(lane Lane, now float64) {
 	}
 }
 
+// Agent is one of several that send a load together, over the last second.
+type Agent struct {
+	Name     string
+	Rate     float64  // answers a second
+	P50, P99 *float64 // microseconds; nil: not known
+	Doubtful bool     // its figures, and so all, are not to be believed
+}
+
+// Agents takes a second of them all, beside what Load takes of their sum.
+func (p *Page) Agents(all []Agent) {
+	p.ready()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state.Lanes = nil
+	for _, a := range all[:min(len(all), keptLanes)] {
+		line := laneLine{Group: "agents", Name: a.Name, Rate: number(a.Rate), P50: number(math.NaN()), P99: number(math.NaN()), CPU: number(math.NaN()), Done: true, Doubtful: a.Doubtful}
+		if a.P50 != nil {
+			line.P50 = number(*a.P50)
+		}
+		if a.P99 != nil {
+			line.P99 = number(*a.P99)
+		}
+		p.state.Lanes = append(p.state.Lanes, line)
+	}
+	p.tellLocked()
+}
+
 func (l Lane) text() string {
 	if l.Group == "" {
 		return l.Name

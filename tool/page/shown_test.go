@@ -98,6 +98,34 @@ const contrastScript = `(() => {
 	return [...bad];
 })()`
 
+// TestAgents shows those that send a load together, beside the figures of all.
+func TestAgents(t *testing.T) {
+	b := openTab(t)
+	p := &page.Page{Title: "hone load", Sources: []page.Source{page.ThisHost()}, Groups: []string{page.Client, page.Host}}
+	address := serve(t, p, &observe.Guard{})
+	for range 3 {
+		p.Load(second(0))
+		p.Agents([]page.Agent{{Name: "a on one", Rate: 500, P50: new(100.0), P99: new(900.0)}, {Name: "b on two", Rate: 250, Doubtful: true}})
+	}
+	b.size(1280, 900, false)
+	b.do(chromedp.Navigate(address))
+	b.await(`document.querySelectorAll("[data-race] tr[data-lane]").length === 2`)
+	got := eval[[]string](b, `[...document.querySelectorAll("[data-race] tr[data-lane]")].map((r) => [...r.cells].map((c) => c.textContent).join("|") + " " + r.className)`)
+	want := "a on one||500|100 µs|900 µs|– ,b on two (does not count)||250|–|–|– doubt"
+	if strings.Join(got, ",") != want {
+		t.Errorf("agents %q, want %q", strings.Join(got, ","), want)
+	}
+	if head := eval[string](b, `document.querySelector("[data-race] h2").textContent`); head != "Agents" {
+		t.Errorf("the heading is %q", head)
+	}
+	if !eval[bool](b, `document.querySelector("[data-strip]").checkVisibility()`) {
+		t.Error("the figures of all are not shown")
+	}
+	p.End(page.Verdict{Status: page.Invalid, Reasons: []string{"agent b is gone"}, Figures: map[string]float64{"rate": 750}})
+	b.await(`document.querySelector("[data-status]").textContent === "invalid"`)
+	b.quiet(address)
+}
+
 // TestRace shows lanes, one after the other.
 func TestRace(t *testing.T) {
 	b := openTab(t)

@@ -50,11 +50,14 @@ func EngineList() string {
 	return b.String()
 }
 
-// engineFlag takes an engine by its name. The zero value is the default engine.
-type engineFlag struct{ engine engine.Engine }
+// EngineFlag takes an engine by its name. The zero value is the default engine.
+type EngineFlag struct{ engine engine.Engine }
+
+// Engine is the engine that was named.
+func (f *EngineFlag) Engine() engine.Engine { return f.engine }
 
 // Set takes the name of an engine that this machine has.
-func (f *engineFlag) Set(text string) error {
+func (f *EngineFlag) Set(text string) error {
 	if names := engineNames(); text != "" && !slices.Contains(names, text) {
 		return fmt.Errorf("not one of %s; %s", strings.Join(names, ", "),
 			exit.DidYouMean(text, names, "leave it out for "+engine.Engine{}.Name()))
@@ -63,13 +66,13 @@ func (f *engineFlag) Set(text string) error {
 }
 
 // String returns the engine's name.
-func (f *engineFlag) String() string { return f.engine.Name() }
+func (f *EngineFlag) String() string { return f.engine.Name() }
 
 // Type is how help names the value.
-func (f *engineFlag) Type() string { return "NAME" }
+func (f *EngineFlag) Type() string { return "NAME" }
 
 // Add gives cmd the flag, with completion.
-func (f *engineFlag) Add(cmd *cobra.Command) {
+func (f *EngineFlag) Add(cmd *cobra.Command) {
 	var offers []cobra.Completion
 	for _, name := range engineNames() {
 		offers = append(offers, cobra.CompletionWithDesc(name, engineNote(name)))

@@ -10,7 +10,7 @@ import (
 // it is.
 func TestEngineFlag(t *testing.T) {
 	for _, e := range engines() {
-		var f engineFlag
+		var f EngineFlag
 		if err := f.Set(e.Name()); err != nil || f.engine != e {
 			t.Errorf("--engine %s is %v, %v", e.Name(), f.engine, err)
 		}
@@ -23,11 +23,11 @@ func TestEngineFlag(t *testing.T) {
 		for _, known := range engines() {
 			offered = offered || known == e
 		}
-		if err := new(engineFlag).Set(e.Name()); (err == nil) != offered {
+		if err := new(EngineFlag).Set(e.Name()); (err == nil) != offered {
 			t.Errorf("--engine %s, offered %v: %v", e.Name(), offered, err)
 		}
 	}
-	var usual engineFlag
+	var usual EngineFlag
 	if err := usual.Set(""); err != nil || usual.engine != (engine.Engine{}) || usual.String() != (engine.Engine{}).Name() {
 		t.Errorf("no name is %v, %v", &usual, err)
 	}

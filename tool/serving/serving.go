@@ -45,7 +45,7 @@ type Options struct {
 	Addr, Admin, TokenFile string
 	Cert, Key, ClientCA    string
 	Mode                   Mode
-	Engine                 engineFlag
+	Engine                 EngineFlag
 	Service, Dialect, Logs *spec.Choice
 	Limits                 limitFlag
 	Files                  string // folder

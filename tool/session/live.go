@@ -114,6 +114,13 @@ func (l *Live) Show(lane page.Lane, now load.Progress) {
 	}
 }
 
+// Agents takes a second of those that send a load together.
+func (l *Live) Agents(all []page.Agent) {
+	if l != nil {
+		l.page.Agents(all)
+	}
+}
+
 // Beside makes a load's progress go to the page, too.
 func (l *Live) Beside(lane page.Lane, show func(load.Progress)) func(load.Progress) {
 	if l == nil {

@@ -43,12 +43,13 @@ func withoutValue(what string, err error) error {
 type contentSizeFlag struct {
 	bytes Size
 	sizes offer.Sizes
+	files *files
 }
 
 // Set takes a size, or sizes.
 func (f *contentSizeFlag) Set(text string) error {
 	if strings.Contains(text, ":") {
-		return withoutValue("no sizes", f.sizes.UnmarshalText([]byte(text)))
+		return withoutValue("no sizes", f.sizes.Read(text, f.files.read))
 	}
 	f.sizes = offer.Sizes{}
 	return f.bytes.Set(text)

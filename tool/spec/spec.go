@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -65,13 +64,14 @@ func (f *Size) Type() string { return "SIZE" }
 type contentFlag struct {
 	text    string
 	content []byte
+	files   *files
 }
 
 // Set takes TEXT, hex:BYTES or @FILE.
 func (f *contentFlag) Set(text string) (err error) {
 	f.text = text
 	if name, ok := strings.CutPrefix(text, "@"); ok {
-		if f.content, err = os.ReadFile(name); err != nil {
+		if f.content, err = f.files.read(name); err != nil {
 			return fmt.Errorf("cannot be read: %w; name a file after @", err)
 		}
 		return nil
@@ -97,11 +97,15 @@ type Load struct {
 	targetFlags targetFlags
 	traffic     trafficFlags
 	arrivals    *Choice
+	files       *files
 }
 
 // Define adds the flags.
 func (f *Load) Define(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	if f.files == nil {
+		f.files = new(files)
+	}
 	flags.IntVarP(&f.Plan.Conns, "conns", "c", 1, "connections; 0 with --idle or --churn for no load beside them")
 	flags.IntVar(&f.Plan.Depth, "depth", 0, "most requests outstanding on a connection (1, with --rate 256, for HTTP 1)")
 	flags.Float64Var(&f.Plan.Rate, "rate", 0, "requests a second over all connections (as many as are answered)")
@@ -116,8 +120,8 @@ func (f *Load) Define(cmd *cobra.Command) {
 	flags.IntVar(&f.Plan.Idle, "idle", 0, "further connections that are opened first, used once, and kept silent")
 	flags.Float64Var(&f.Plan.Churn, "churn", 0, "further connections a second that are opened, used once, and closed")
 	flags.BoolVar(&f.Plan.ChurnUnused, "churn-unused", false, "close those of --churn without a request")
-	f.targetFlags.define(cmd)
-	f.traffic.define(cmd)
+	f.targetFlags.define(cmd, f.files)
+	f.traffic.define(cmd, f.files)
 	flags.BoolVar(&f.Plan.AllowErrors, "allow-errors", false, "keep a result valid in which requests failed")
 	flags.Uint64Var(&f.Plan.Seed, "seed", 0, "chooses content and Poisson arrivals, the same for the same seed")
 }

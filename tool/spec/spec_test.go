@@ -3,6 +3,7 @@ package spec
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -70,5 +71,55 @@ func TestParticularFlags(t *testing.T) {
 		if cmd.Flags().Lookup(o.flag) == nil || len(o.kinds) == 0 || o.instead == "" {
 			t.Errorf("%+v", o)
 		}
+	}
+}
+
+// Flows and data are the same scenario in both languages, and what is kept has neither
+// their texts nor their values.
+func TestFlowsMeanTheSame(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "users.csv")
+	if err := os.WriteFile(data, []byte("name\nsecret-name\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	for name, text := range map[string]string{
+		"shop.toml": "cmd = \"./server\"\ntarget = \"http://127.0.0.1:8080/\"\nrate = 10\n[data.users]\nfile = \"" + data + "\"\norder = \"random\"\n" +
+			"[[flow]]\nname = \"buy\"\nweight = 10\n[[flow.step]]\nname = \"login\"\npath = \"/secret-path\"\nbody = \"{{users.name}}\"\nstatus = [200, 201]\ncheck = \"status == 200\"\ntake.token = \"json token\"\nthink = \"1s..2s\"\n" +
+			"[[flow.step]]\npath = \"/{{token}}\"\nheader = [\"A: b\"]\n",
+		"shop.json": `{"cmd": "./server", "target": "http://127.0.0.1:8080/", "rate": 10, "data": {"users": {"file": "` + data + `", "order": "random"}},
+			"flow": [{"name": "buy", "weight": 10, "step": [
+				{"name": "login", "path": "/secret-path", "body": "{{users.name}}", "status": [200, 201], "check": ["status == 200"], "take": {"token": "json token"}, "think": "1s..2s"},
+				{"path": "/{{token}}", "header": "A: b"}]}]}`,
+	} {
+		s, cmd, err := read(t, name, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, _, err := s.Plan(cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, plan.Scenario.Text)
+		if steps := plan.Load.Traffic.Requests(); len(steps) != 2 || steps[0].Name != "login" || steps[1].Name != "buy-2" || len(steps[0].Statuses) != 2 {
+			t.Errorf("%s: %+v", name, steps)
+		}
+		for _, value := range plan.Load.Settings {
+			if strings.Contains(value, "secret") {
+				t.Errorf("%s: the settings have %q", name, value)
+			}
+		}
+	}
+	if kept[0] != kept[1] || !strings.Contains(kept[0], "flow=") || !strings.Contains(kept[0], "data=") || strings.Contains(kept[0], "secret") {
+		t.Errorf("they are kept as %q and %q", kept[0], kept[1])
+	}
+	if err := os.WriteFile(data, []byte("name\nother\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, cmd, err := read(t, "shop.toml", "cmd = \"x\"\ntarget = \"http://127.0.0.1:8080/{{users.name}}\"\n[data.users]\nfile = \""+data+"\"\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other := Kept(cmd, "", s.Target).Text; strings.Contains(kept[0], other[strings.Index(other, "data="):]) {
+		t.Errorf("other values are kept as the same: %q", other)
 	}
 }

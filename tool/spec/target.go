@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,6 +36,7 @@ type targetFlags struct {
 	size            contentSizeFlag
 	echo            bool
 	webFlags
+	files *files
 }
 
 const (
@@ -44,8 +44,9 @@ const (
 	usualLimit   = 16 << 20
 )
 
-func (f *targetFlags) define(cmd *cobra.Command) {
+func (f *targetFlags) define(cmd *cobra.Command, from *files) {
 	flags := cmd.Flags()
+	f.files, f.content.files, f.expect.files, f.body.files, f.size.files = from, from, from, from, from
 	f.size.bytes, f.limit = usualContent, usualLimit
 	flags.Var(&f.size, "size", "bytes of content in a request, or as in uniform:LOW..HIGH, normal:MEAN,DEVIATION, lognormal:MEDIAN,SIGMA, zipf:POWER,MOST, file:@FILE")
 	flags.Var(&f.content, "request", "the content itself, instead of --size: TEXT, hex:BYTES or @FILE")
@@ -165,7 +166,7 @@ func (f *targetFlags) web(command, url, kind string) (load.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	header, err := f.login(command, f.header.header)
+	header, err := f.login(command, f.header.header, f.files)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +190,7 @@ func (f *targetFlags) tls(command string) (*tls.Config, error) {
 		return nil, err
 	}
 	if f.cacert != "" {
-		certificates, err := os.ReadFile(f.cacert)
+		certificates, err := f.files.read(f.cacert)
 		if err != nil {
 			return nil, exit.Failedf("%s: --cacert: %w; name a PEM file", command, err)
 		}
@@ -202,7 +203,7 @@ func (f *targetFlags) tls(command string) (*tls.Config, error) {
 		return nil, exit.Usagef("%s: --cert and --key belong together; give both, or neither", command)
 	}
 	if f.cert != "" {
-		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		pair, err := f.files.pair(f.cert, f.key)
 		if err != nil {
 			return nil, exit.Failedf("%s: --cert %s --key %s: %w; give a certificate and its key, both PEM", command, f.cert, f.key, err)
 		}
@@ -286,6 +287,9 @@ func (f *headerFlag) Set(text string) error {
 	f.texts = append(f.texts, text)
 	return nil
 }
+
+// GetSlice returns the headers one by one.
+func (f *headerFlag) GetSlice() []string { return f.texts }
 
 // String returns the headers given.
 func (f *headerFlag) String() string { return strings.Join(f.texts, ", ") }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -31,8 +30,9 @@ type trafficFlags struct {
 	redirects int
 }
 
-func (f *trafficFlags) define(cmd *cobra.Command) {
+func (f *trafficFlags) define(cmd *cobra.Command, from *files) {
 	flags := cmd.Flags()
+	f.flows.files, f.data.files = from, from
 	flags.Var(&f.paths, "path", "a request for a path, 'WEIGHT /PATH'; repeat for a mix of them, in these weights")
 	flags.Var(&f.data, "data", "a file of values for requests, CSV or JSON lines: NAME=FILE, at whose end ,random or ,once may stand; {{NAME.COLUMN}} is a value; repeat for more")
 	flags.StringArrayVar(&f.checks, "check", nil, "what every answer must be, as in 'json user.name == ada', 'header Age < 60' or 'body contains ok'; repeat for more")
@@ -51,6 +51,7 @@ type tabled interface {
 
 // flowsFlag takes flows, from a file alone.
 type flowsFlag struct {
+	files *files
 	file  string
 	flows []traffic.Flow
 	text  string // all of it, for the hash that is kept
@@ -73,7 +74,7 @@ func (f *flowsFlag) setTable(value any, file string) error {
 		return errors.New("it must be tables; write each as [[flow]]")
 	}
 	for i, t := range tables {
-		flow, err := readFlow(t, filepath.Dir(file))
+		flow, err := f.readFlow(t, filepath.Dir(file))
 		if err != nil {
 			return fmt.Errorf("%s: %w", place("flow", t["name"], i), err)
 		}
@@ -145,7 +146,7 @@ func intoTexts(to *[]string) func(any) error {
 	}
 }
 
-func readFlow(table map[string]any, folder string) (flow traffic.Flow, err error) {
+func (f *flowsFlag) readFlow(table map[string]any, folder string) (flow traffic.Flow, err error) {
 	return flow, fields{
 		"name": intoText(&flow.Name),
 		"weight": func(v any) error {
@@ -161,7 +162,7 @@ func readFlow(table map[string]any, folder string) (flow traffic.Flow, err error
 				return errors.New("it must be tables; write each as [[flow.step]]")
 			}
 			for i, t := range tables {
-				step, err := readStep(t, folder)
+				step, err := f.readStep(t, folder)
 				if err != nil {
 					return fmt.Errorf("%s: %w", place("step", t["name"], i), err)
 				}
@@ -172,7 +173,7 @@ func readFlow(table map[string]any, folder string) (flow traffic.Flow, err error
 	}.read(table)
 }
 
-func readStep(table map[string]any, folder string) (step traffic.Step, err error) {
+func (f *flowsFlag) readStep(table map[string]any, folder string) (step traffic.Step, err error) {
 	carried := func(v any) error {
 		var text string
 		if err := intoText(&text)(v); err != nil {
@@ -181,7 +182,7 @@ func readStep(table map[string]any, folder string) (step traffic.Step, err error
 		if name, ok := strings.CutPrefix(text, "@"); ok {
 			text = "@" + beside(folder, name)
 		}
-		var content contentFlag
+		content := contentFlag{files: f.files}
 		err := content.Set(text)
 		step.Body = string(content.content)
 		return err
@@ -252,8 +253,9 @@ func beside(folder, name string) string {
 
 // dataFlag takes files of values.
 type dataFlag struct {
-	data []traffic.Data
-	text string // their hashes, which are kept: the values are not
+	files *files
+	data  []traffic.Data
+	text  string // their hashes, which are kept: the values are not
 }
 
 // Set takes NAME=FILE or NAME=FILE,ORDER.
@@ -272,7 +274,8 @@ func (f *dataFlag) Set(text string) error {
 }
 
 func (f *dataFlag) add(d traffic.Data) error {
-	file, err := os.Open(d.File)
+	d.Open = f.files.open
+	file, err := f.files.open(d.File)
 	if err != nil {
 		return fmt.Errorf("the file cannot be read: %w; name a file of CSV or JSON lines", err)
 	}
@@ -335,6 +338,9 @@ func (f *pathsFlag) Set(text string) error {
 	f.flows = append(f.flows, traffic.Flow{Name: strings.NewReplacer("{", "", "}", "", "|", "").Replace(name), Weight: weight, Steps: []traffic.Step{{Path: path}}})
 	return nil
 }
+
+// GetSlice returns them one by one.
+func (f *pathsFlag) GetSlice() []string { return f.texts }
 
 // String returns the requests given.
 func (f *pathsFlag) String() string { return strings.Join(f.texts, ", ") }

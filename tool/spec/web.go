@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,7 +36,7 @@ func (f *webFlags) define(cmd *cobra.Command) {
 
 // login adds an Authorization header to given, which stays as it is. Errors never say what
 // is in the files.
-func (f *webFlags) login(command string, given http.Header) (http.Header, error) {
+func (f *webFlags) login(command string, given http.Header, from *files) (http.Header, error) {
 	if f.basicFile == "" && f.bearerFile == "" {
 		return given, nil
 	}
@@ -48,7 +47,7 @@ func (f *webFlags) login(command string, given http.Header) (http.Header, error)
 	if f.basicFile != "" {
 		name, flag, example = f.basicFile, "basic-file", "user:password"
 	}
-	text, err := os.ReadFile(name)
+	text, err := from.read(name)
 	if err != nil {
 		return nil, exit.Failedf("%s: --%s: %w; name a file with %s in it", command, flag, err, example)
 	}
@@ -123,6 +122,9 @@ func (f *resolveFlag) Set(text string) error {
 	f.texts = append(f.texts, text)
 	return nil
 }
+
+// GetSlice returns them one by one.
+func (f *resolveFlag) GetSlice() []string { return f.texts }
 
 // String returns what was given.
 func (f *resolveFlag) String() string { return strings.Join(f.texts, ",") }

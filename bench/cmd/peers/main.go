@@ -5,6 +5,7 @@
 //	go run ./bench/cmd/peers http       the same for servers of HTTP/1.1
 //	go run ./bench/cmd/peers ws         the same for servers of WebSocket
 //	go run ./bench/cmd/peers faults     what each does when things go wrong
+//	go run ./bench/cmd/peers generators load generators against a server whose response times are known
 //	go run ./bench/cmd/peers tables     makes the tables in bench/README.md from bench/results
 //	go run ./bench/cmd/peers picture    draws docs/img/beside-others.svg from bench/results
 package main
@@ -60,7 +61,7 @@ func main() {
 const clientCommand = "client"
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	usage := &failure{exitUsage, errors.New("say what to do: race, http, ws, faults, tables or picture; race -h lists its flags")}
+	usage := &failure{exitUsage, errors.New("say what to do: race, http, ws, faults, generators, tables or picture; race -h lists its flags")}
 	if len(args) == 0 {
 		return usage
 	}
@@ -73,6 +74,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return wsContest().do(ctx, args[1:], stdout, stderr)
 	case "faults":
 		return runFaults(ctx, args[1:], stdout, stderr)
+	case "generators":
+		return runGenerators(ctx, args[1:], stdout, stderr)
+	case stallsCommand:
+		return serveStalls(args[1:], stdin, stdout)
 	case "tables":
 		return runTables(args[1:], stderr)
 	case "picture":

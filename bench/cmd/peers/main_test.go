@@ -172,7 +172,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func TestWrongUse(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"nonsense"}, {"race", "--only", "Z"}, {"race", "more"}, {"race", "--rounds", "0"}, {"race", "--servers", "nobody"},
-		{"http", "--only", "A"}, {"http", "--servers", "net"}, {"ws", "--only", "hello"}, {"ws", "--servers", "net"}, {"faults", "--only", "Z"}, {"faults", "--nonsense"}, {"tables", "--nonsense"},
+		{"http", "--only", "A"}, {"http", "--servers", "net"}, {"ws", "--only", "hello"}, {"ws", "--servers", "net"}, {"faults", "--only", "Z"}, {"faults", "--nonsense"}, {"generators", "more"}, {"generators", "--rounds", "0"}, {"stalls"}, {"stalls", "1s", "x"}, {"tables", "--nonsense"},
 	} {
 		if _, log, code := peers(t, t.Context(), args...); code != exitUsage {
 			t.Errorf("%q: exit code %d\n%s", args, code, log)

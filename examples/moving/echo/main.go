@@ -1,5 +1,5 @@
-// Echo is a web service that was written for echo, on package route: before.txt is
-// how it was, docs/moving.md has both beside each other.
+// Echo is a web service that was written for echo, ported to package route. before.txt is the
+// original; docs/moving.md shows both.
 package main
 
 import (
@@ -37,7 +37,7 @@ func show(c route.Ctx) error {
 
 func add(c route.Ctx, last *atomic.Int64, told chan<- string) error {
 	n := note{int(last.Add(1)), c.Param("user")}
-	kept := c.Params() // values, which may be kept; a Ctx may not
+	kept := c.Params() // values may be kept; a Ctx may not
 	go func() { told <- kept.Get("user") }()
 	return c.JSON(http.StatusCreated, n)
 }

@@ -44,10 +44,10 @@ func TestService(t *testing.T) {
 		case user := <-told:
 			heard[user] = true
 		case <-time.After(20 * time.Second):
-			t.Fatal("nobody was told of the notes")
+			t.Fatal("the work after the responses was not done")
 		}
 	}
 	if !heard["ann"] || !heard["bob"] {
-		t.Errorf("told of %v, want ann and bob", heard)
+		t.Errorf("it was done for %v, want ann and bob", heard)
 	}
 }

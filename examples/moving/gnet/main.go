@@ -1,5 +1,5 @@
-// Gnet is a server of length-prefixed messages that was written for gnet, on
-// hone's engines: before.txt is how it was, docs/moving.md has both beside each other.
+// Gnet is a server for length-prefixed messages that was written for gnet, ported to hone's
+// engines. before.txt is the original; docs/moving.md shows both.
 package main
 
 import (

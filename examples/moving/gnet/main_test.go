@@ -15,10 +15,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds everything that a test waits for.
+// patience limits everything that a test waits for.
 const patience = 20 * time.Second
 
-// message is text with its length before it.
+// message is text with its length in front.
 func message(text string) string {
 	return string(binary.BigEndian.AppendUint32(nil, uint32(len(text)))) + text
 }
@@ -54,7 +54,7 @@ func TestMessages(t *testing.T) {
 			nc := dial(t, e)
 			written := make(chan error, 1)
 			go func() {
-				for _, piece := range []string{asked[:2], asked[2:11], asked[11:]} { // however it is cut
+				for _, piece := range []string{asked[:2], asked[2:11], asked[11:]} { // split at arbitrary places
 					if _, err := io.WriteString(nc, piece); err != nil {
 						written <- err
 						return
@@ -79,7 +79,7 @@ func TestTooLong(t *testing.T) {
 			nc := dial(t, e)
 			io.WriteString(nc, message("a")+"\x00\x01\x00\x01")
 			if got, err := io.ReadAll(nc); string(got) != message("A") || err != nil {
-				t.Errorf("%q, %v; want what was asked before, and the end", got, err)
+				t.Errorf("%q, %v; want the earlier answers and EOF", got, err)
 			}
 		})
 	}

@@ -1,5 +1,5 @@
-// Nethttp is a web service that was written for net/http, on package http1: before.txt is
-// how it was, docs/http1.md has both beside each other. Three lines differ.
+// Nethttp is a web service that was written for net/http, ported to package http1. before.txt
+// is the original; docs/http1.md shows both. Three lines differ.
 package main
 
 import (

@@ -18,13 +18,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server is net/http's, or http1's around the same configuration.
+// server is net/http's server, or http1's with the same configuration.
 type server interface {
 	Serve(net.Listener) error
 	Shutdown(context.Context) error
 }
 
-// TestBoth asks the service on net/http and on http1.
+// TestBoth sends the same requests to the service on net/http and on http1.
 func TestBoth(t *testing.T) {
 	for name, build := range map[string]func() server{
 		"net/http": func() server { return &http.Server{Handler: newMux()} },
@@ -44,7 +44,7 @@ func TestBoth(t *testing.T) {
 				t.Error(err)
 			}
 			if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-				t.Errorf("Serve returns %v", err)
+				t.Errorf("Serve returned %v", err)
 			}
 		})
 	}
@@ -84,7 +84,7 @@ func asks(t *testing.T, url string) {
 	}
 }
 
-// TestThreeLines holds the page to what it says of the move.
+// TestThreeLines checks that the port changes three lines, as docs/http1.md says.
 func TestThreeLines(t *testing.T) {
 	lines := func(name string) map[string]int {
 		text, err := os.ReadFile(name)
@@ -105,6 +105,6 @@ func TestThreeLines(t *testing.T) {
 		added += max(0, n-before[line])
 	}
 	if added != 3 {
-		t.Errorf("%d lines are new or different, not 3", added)
+		t.Errorf("%d lines are new or changed, want 3", added)
 	}
 }

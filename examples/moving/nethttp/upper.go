@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// upper answers a body in upper case, however the client has sent it.
+// upper answers a body in upper case, whatever its transfer encoding.
 func upper(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Puddle is a client that was written for puddle, on package conns: before.txt is
-// how it was, docs/moving.md has both beside each other. It asks examples/upper.
+// Puddle is a client that was written for puddle, ported to package conns. before.txt is the
+// original; docs/moving.md shows both. It sends requests to examples/upper.
 package main
 
 import (

@@ -19,10 +19,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds everything that a test waits for.
+// patience limits everything that a test waits for.
 const patience = 20 * time.Second
 
-// shout answers lines in upper case, and hangs up at "hush".
+// shout answers lines in upper case, and closes the connection on "hush".
 func shout(t *testing.T) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -72,14 +72,14 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// A connection that failed its borrower is not lent again.
+// A connection that failed is not lent again.
 func TestBrokenConnection(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	pool := newPool(shout(t))
 	defer pool.Close(ctx)
 	if got, err := ask(ctx, pool, "hush"); !errors.Is(err, io.EOF) {
-		t.Errorf("%q, %v; want the end of the stream", got, err)
+		t.Errorf("%q, %v; want EOF", got, err)
 	}
 	for range 2 {
 		if got, err := ask(ctx, pool, "hello"); got != "HELLO\n" || err != nil {

@@ -28,6 +28,7 @@ type proving struct {
 	keep                                   string
 	level                                  gateway.Level
 	json                                   bool
+	within                                 time.Duration // the messages are spread over; 0: as fast as they are taken
 }
 
 // proof is what honed prove has found.
@@ -164,7 +165,15 @@ func (f *proving) submit(ctx context.Context, gw *victim, p *proof, stderr io.Wr
 // feed submits the messages of one client: every f.clients-th.
 func (f *proving) feed(ctx context.Context, c *gateway.Client, which int, done func(uint64, error)) error {
 	data := make([]byte, f.size)
+	began := time.Now()
 	for n := which; n < f.messages; n += f.clients {
+		if f.within > 0 && n/f.clients%64 == 0 {
+			due := time.Duration(float64(f.within) * float64(n) / float64(f.messages))
+			select {
+			case <-time.After(due - time.Since(began)):
+			case <-ctx.Done():
+			}
+		}
 		fill(data, uint64(n))
 		if _, err := c.SubmitAsync(ctx, data, done); err != nil {
 			ended, cancel := context.WithCancel(context.Background())

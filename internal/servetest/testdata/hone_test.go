@@ -19,7 +19,7 @@ import (
 	"hone/http1"
 )
 
-// honeServers has the http1.Server of each http.Server that a test has served.
+// honeServers maps each http.Server that a test has served to its http1.Server.
 type honeServers struct {
 	engine engine.Engine
 	mu     sync.Mutex
@@ -29,15 +29,15 @@ type honeServers struct {
 type honeServer struct {
 	*http1.Server
 	closing atomic.Bool
-	uses    atomic.Int32 // calls of Serve, and connections if they are counted
-	counted bool         // by ConnState; else somebody has to look
-	over    atomic.Bool  // it is being closed, or has been
+	uses    atomic.Int32 // calls of Serve, plus connections if counted is set
+	counted bool         // ConnState counts connections; otherwise release must check
+	over    atomic.Bool  // it is closed or being closed
 	last    atomic.Pointer[http1.Stats]
 }
 
-// release closes a server whose last listener and connection have ended. The tests do not,
-// since net/http keeps nothing then; http1 keeps goroutines, which a bubble of synctest, or
-// main_test.go, would find.
+// release closes a server whose last listener and connection have ended. The tests do not
+// close it, because net/http keeps nothing then. But http1 keeps goroutines, which a synctest
+// bubble or main_test.go would report.
 func (h *honeServer) release() {
 	if h.uses.Add(-1) > 0 {
 		return
@@ -50,8 +50,8 @@ func (h *honeServer) release() {
 	}()
 }
 
-// end closes the server once, and keeps what it has counted: a server of a bubble cannot be
-// asked from outside.
+// end closes the server once and stores its counters: a server in a synctest bubble cannot be
+// used from outside.
 func (h *honeServer) end() {
 	if !h.over.Swap(true) {
 		h.Close()
@@ -60,7 +60,7 @@ func (h *honeServer) end() {
 	}
 }
 
-// countConns has release know of connections, where somebody listens to ConnState anyway.
+// countConns counts connections for release, if the test has set ConnState anyway.
 func (h *honeServer) countConns(s *http.Server) {
 	told := s.ConnState
 	if told == nil {
@@ -78,10 +78,10 @@ func (h *honeServer) countConns(s *http.Server) {
 	}
 }
 
-// servedByHone is nil where net/http serves.
+// servedByHone is nil if net/http serves.
 var servedByHone = hookServers(os.Getenv("HONE_SERVETEST"))
 
-// honeOwn marks the context of a Shutdown that http1 asks of Server.Std.
+// honeOwn marks the context of a Shutdown that http1 itself calls on Server.Std.
 type honeOwn struct{}
 
 func hookServers(engineName string) *honeServers {
@@ -144,8 +144,8 @@ func (all *honeServers) get(s *http.Server) *honeServer {
 	return all.of[s]
 }
 
-// serving is what serves l in place of s, or nil if s has to: it is http1's own server, or
-// is no longer to serve.
+// serving returns the server that serves l instead of s. It is nil if s must serve: because s
+// is http1's own server, or is shut down.
 func (all *honeServers) serving(s *http.Server, l net.Listener) *honeServer {
 	if http.HoneHooks.Own(l) {
 		return nil
@@ -171,9 +171,9 @@ func (all *honeServers) serving(s *http.Server, l net.Listener) *honeServer {
 	return h
 }
 
-// honeRun runs the tests, and says what their servers have counted. It closes them, since
-// httptest's servers only close their listener: then main_test.go, which counts goroutines
-// next, finds whatever Close has left behind.
+// honeRun runs the tests and prints the counters of their servers. It closes the servers,
+// because httptest's servers close only their listener: main_test.go then counts goroutines,
+// and so reports any that Close has leaked.
 func honeRun(m *testing.M) (code int) {
 	code = m.Run()
 	if servedByHone == nil {
@@ -185,7 +185,7 @@ func honeRun(m *testing.M) (code int) {
 	var sum http1.Stats
 	for _, h := range servers {
 		h.end()
-		for range 100 { // another goroutine may be at it
+		for range 100 { // another goroutine may be closing it
 			if st := h.last.Load(); st != nil {
 				sum.Fast += st.Fast
 				sum.Loans += st.Loans

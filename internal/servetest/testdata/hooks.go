@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// HoneHooks stand in front of Server's methods of the same names. What they report is
-// whether they have done what was asked; otherwise net/http does it.
+// HoneHooks are called first by the methods of Server with the same names. A hook reports
+// whether it has handled the call; otherwise net/http does.
 var HoneHooks struct {
 	Serve                func(s *Server, l net.Listener) (error, bool)
 	ServeTLS             func(s *Server, l net.Listener, certFile, keyFile string) (error, bool)
@@ -16,12 +16,12 @@ var HoneHooks struct {
 	Own                  func(l net.Listener) bool
 }
 
-// HoneAsked is what has been asked of a server before it serves.
+// HoneAsked returns what was called on a server before it serves.
 func HoneAsked(s *Server) (shutdown, keepAlives bool) {
 	return s.inShutdown.Load(), !s.disableKeepAlives.Load()
 }
 
-// HoneServes is what a test wants Serve to call first, but for a listener that http1 has made.
+// HoneServes is the test hook that Serve must call first, except for a listener of http1's own.
 func HoneServes(l net.Listener) func(*Server, net.Listener) {
 	if own := HoneHooks.Own; own != nil && own(l) {
 		return nil

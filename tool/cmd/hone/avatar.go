@@ -10,8 +10,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,8 +39,18 @@ type avatarFlags struct {
 	fonts                       []string
 	cache                       spec.Size
 	sample                      int
+	engine                      serving.EngineFlag
+	nethttp                     bool
 	logs                        *spec.Choice
 	json                        bool
+}
+
+// engineName is what moves the bytes.
+func (f *avatarFlags) engineName() string {
+	if f.nethttp {
+		return "net/http"
+	}
+	return f.engine.String()
 }
 
 func newAvatar() *cobra.Command {
@@ -56,15 +68,25 @@ drain: what was asked is answered within 25 s. A second signal does not wait.
   /9.x/initials/svg     as DiceBear
   /                     a page to try them
 
+What is in the cache is answered on the event loops of --engine. New pictures are drawn
+beside them, on half of the processors. SIGHUP opens the file of --log
+again, for logrotate; without a file it ends the service like SIGTERM.
+
 Latin, Greek and Cyrillic letters are part of the program; Han characters come
-from a font that is installed, or from --font. Other names get a pattern.`,
+from a font that is installed. --font adds fonts for other scripts; docs/avatar.md
+names free ones for Korean, Hebrew, Arabic, Devanagari and Thai. A name that no
+font has letters for gets a pattern.`,
 		Example: `  hone avatar
   hone avatar --addr :8080 --log access.log --log-sample 100
+  hone avatar --font NotoSansHebrew-Regular.ttf --font NotoSansThai-Regular.ttf
   hone avatar --font NotoSansSC-Regular.otf --cache 256MiB
   hone avatar --cert server.pem --key server-key.pem
   hone avatar --json --addr 127.0.0.1:0 --admin 127.0.0.1:0`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.nethttp && cmd.Flags().Changed("engine") {
+				return exit.Usagef("avatar: --engine and --net-http exclude each other; give one of them")
+			}
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -72,7 +94,9 @@ from a font that is installed, or from --font. Other names get a pattern.`,
 	flags.SortFlags = false
 	flags.StringVar(&f.addr, "addr", usualAvatar, "serve on `HOST:PORT`; port 0 picks a free one")
 	flags.StringVar(&f.admin, "admin", usualAvatarAdmin, "metrics, profiles and health on `HOST:PORT`, unix:PATH, or off")
-	flags.StringArrayVar(&f.fonts, "font", nil, "look for glyphs in this `FILE` after the Go fonts; repeat for more")
+	f.engine.Add(cmd)
+	flags.BoolVar(&f.nethttp, "net-http", false, "serve with net/http instead of an engine, to compare")
+	flags.StringArrayVar(&f.fonts, "font", nil, "add the TrueType or OpenType font in this `FILE`, up to 64 MiB; repeat for up to 16")
 	flags.Var(&f.cache, "cache", "how much memory pictures may take")
 	flags.StringVar(&f.log, "log", "off", "append a line of JSON for each request to `FILE`, - for standard output, or off")
 	flags.IntVar(&f.sample, "log-sample", 1, "log one in `N` requests, and all errors and slow ones")
@@ -90,10 +114,9 @@ type gallery struct {
 	admin   *observe.Admin
 	log     *slog.Logger
 	ready   atomic.Bool
-	tls     *tls.Config // nil: plain
 	public  net.Listener
-	private net.Listener // nil: off
-	file    io.Closer    // of the access log; nil: none
+	private net.Listener    // nil: off
+	file    *avatar.LogFile // of the access log; nil: none
 	ended   chan error
 	sides   sync.WaitGroup
 }
@@ -109,7 +132,9 @@ func (f *avatarFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := f.open(ctx, g); err != nil {
 		return err
 	}
+	g.server.Service.Limits.UseMemory()
 	g.start()
+	defer g.reopenOnHangup()()
 	if err := f.announce(g, stdout); err != nil {
 		g.stop(false)
 		return err
@@ -145,9 +170,10 @@ func (f *avatarFlags) prepare(stdout, stderr io.Writer) (*gallery, error) {
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Failed, Err: err}
 	}
+	var secure *tls.Config
 	if f.cert != "" {
 		base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
-		if g.tls, err = (tlsfiles.Server{Cert: f.cert, Key: f.key, Base: base, Logger: g.log}).Config(); err != nil {
+		if secure, err = (tlsfiles.Server{Cert: f.cert, Key: f.key, Base: base, Logger: g.log}).Config(); err != nil {
 			return nil, exit.Failedf("avatar: --cert %s --key %s: %w; give a certificate and its key, both PEM", f.cert, f.key, err)
 		}
 	}
@@ -156,12 +182,15 @@ func (f *avatarFlags) prepare(stdout, stderr io.Writer) (*gallery, error) {
 	}
 	g.server = &avatar.Server{
 		Service: &avatar.Service{Fonts: fonts, Limits: avatar.Limits{CacheBytes: int64(f.cache)}, Log: g.access},
-		Errors:  connectionErrors{g.log},
+		Engine:  f.engine.Engine(), NetHTTP: f.nethttp, TLS: secure, Logger: g.log,
 	}
 	g.admin = &observe.Admin{
 		Stats: g.stats, Ready: g.ready.Load, Logger: g.log,
 		Info:   observe.Info{Service: "avatar", Dialect: "http", Version: buildVersion().Version},
 		Caches: map[string]func() observe.Cache{"pictures": g.pictures, "masks": g.masks},
+	}
+	if !f.nethttp {
+		g.admin.HTTP = g.server.Stats
 	}
 	return g, nil
 }
@@ -174,7 +203,7 @@ func (f *avatarFlags) openLog(g *gallery, stdout io.Writer) error {
 		g.access = &avatar.AccessLog{To: stdout, Sample: f.sample}
 		return nil
 	}
-	file, err := os.OpenFile(f.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	file, err := avatar.OpenLogFile(f.log)
 	if err != nil {
 		return exit.Failedf("avatar: --log: %w; name a file that can be written", err)
 	}
@@ -182,19 +211,10 @@ func (f *avatarFlags) openLog(g *gallery, stdout io.Writer) error {
 	return nil
 }
 
-// connectionErrors passes on what net/http says of connections.
-type connectionErrors struct{ log *slog.Logger }
-
-// Write takes one line.
-func (c connectionErrors) Write(line []byte) (int, error) {
-	c.log.Debug("connection", "error", string(line)) // clients' doing, mostly: not at the usual level
-	return len(line), nil
-}
-
 // stats is the service in the words of every hone server.
 func (g *gallery) stats() engine.Stats {
-	s, c := g.server.Service.Stats(), g.server.Stats()
-	st := engine.Stats{Engine: "net/http", Open: c.Open, Accepted: c.Accepted, Requests: s.Requests, Panics: s.Failed}
+	st := g.server.Stats().Stats
+	st.Panics = max(st.Panics, g.server.Service.Stats().Failed)
 	return st
 }
 
@@ -231,7 +251,7 @@ func (f *avatarFlags) open(ctx context.Context, g *gallery) error {
 func (g *gallery) start() {
 	g.ready.Store(true)
 	g.sides.Go(func() {
-		if err := g.server.Serve(g.public, g.tls); !errors.Is(err, http.ErrServerClosed) {
+		if err := g.server.Serve(g.public); !errors.Is(err, http.ErrServerClosed) {
 			g.ended <- err
 		}
 	})
@@ -245,9 +265,39 @@ func (g *gallery) start() {
 	})
 }
 
+// reopenOnHangup opens the access log again upon SIGHUP, until stop is called.
+func (g *gallery) reopenOnHangup() (stop func()) {
+	if g.file == nil {
+		return func() {}
+	}
+	hangups, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Reset(syscall.SIGHUP) // which ends all other commands
+	signal.Notify(hangups, syscall.SIGHUP)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-hangups:
+				if err := g.file.Reopen(); err != nil {
+					g.log.Error("the access log stays in its old file", "error", err)
+				} else {
+					g.log.Info("the access log is open again")
+				}
+			}
+		}
+	})
+	return func() {
+		signal.Stop(hangups)
+		close(done)
+		watching.Wait()
+	}
+}
+
 // announce says that the service is there, and what it lacks.
 func (f *avatarFlags) announce(g *gallery, stdout io.Writer) error {
-	line := serving.Ready{Addr: serving.AddressOf(g.public), Engine: "net/http", PID: os.Getpid()}
+	line := serving.Ready{Addr: serving.AddressOf(g.public), Engine: f.engineName(), PID: os.Getpid()}
 	admin := "off"
 	if g.private != nil {
 		admin = serving.AddressOf(g.private)
@@ -255,14 +305,14 @@ func (f *avatarFlags) announce(g *gallery, stdout io.Writer) error {
 	}
 	l := g.server.Service.Limits.OrDefaults()
 	g.log.Info("limits", "name-bytes", l.NameBytes, "name-graphemes", l.NameGraphemes, "size", l.Size,
-		"cache", figure.Size(int(l.CacheBytes)), "renders", l.Renders, "render-wait", l.RenderWait.String(),
+		"cache", figure.Size(int(l.CacheBytes)), "memory", figure.Size(int(l.Memory())), "renders", l.Renders, "waiting", l.Waiting, "render-wait", l.RenderWait.String(),
 		"connections", l.Connections, "streams", l.Streams, "header", figure.Size(l.HeaderBytes), "header-time", l.HeaderTime.String(),
 		"read-time", l.ReadTime.String(), "write-time", l.WriteTime.String(), "idle-time", l.IdleTime.String())
 	han := g.server.Service.Fonts.Han()
 	if han == "" {
 		g.log.Warn("no font with Han characters: names in them get a pattern; " + avatar.HanAdvice())
 	}
-	g.log.Info("serving", "addr", line.Addr, "tls", g.tls != nil, "han", han, "log", f.log, "admin", admin, "pid", line.PID)
+	g.log.Info("serving", "addr", line.Addr, "tls", f.cert != "", "engine", line.Engine, "han", han, "log", f.log, "admin", admin, "pid", line.PID)
 	if !f.json {
 		return nil
 	}
@@ -279,6 +329,7 @@ func (g *gallery) stop(drain bool) error {
 	}
 	err := g.server.Shutdown(patience)
 	g.server.Close() // what is left is cut off: nothing to be done about it
+	g.server.Service.Close()
 	last, cancel := context.WithTimeout(context.Background(), serving.AdminTime)
 	defer cancel()
 	if g.private != nil {

@@ -187,7 +187,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 		return kneeFailure(err)
 	}
 	report := s.Report(shown, view.IsTerminal(open.Result()))
-	end := session.End{JSON: report, Text: session.InText(report.Write), Runs: []*record.Run{f.made(cmd, target, s, began)}}
+	end := session.End{JSON: report, Text: session.InText(report.Write), Runs: []*record.Run{f.made(cmd, target, s, report, began)}}
 	if err != nil {
 		report.Fail(err)
 		end.Err = kneeFailure(err)
@@ -227,11 +227,14 @@ func kneeFailure(err error) error {
 	return loadFailure(err)
 }
 
-// made is the search as it is kept: a sample of each trial.
-func (f *kneeFlags) made(cmd *cobra.Command, target string, s *knee.Search, began time.Time) *record.Run {
+// made is the search as it is kept: a sample of each trial, the last with all of them.
+func (f *kneeFlags) made(cmd *cobra.Command, target string, s *knee.Search, report *knee.Report, began time.Time) *record.Run {
 	scenario := spec.Kept(cmd, "knee by "+s.Axis(), target)
 	scenario.Text += fmt.Sprintf("axis=%s\ngoal=%s\ntrial=%v\n", s.Axis(), f.goals.String(), f.load.Plan.For)
 	run := &record.Run{Name: f.save, Made: "knee", At: began, Scenario: scenario, Environment: trial.Environment(f.load.Plan.Target), Samples: s.Samples()}
+	if n := len(run.Samples); n > 0 {
+		run.Samples[n-1].Artefacts = append(run.Samples[n-1].Artefacts, kneeShown(report).Artefact())
+	}
 	noteVersion(run)
 	return run
 }

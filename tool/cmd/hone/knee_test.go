@@ -90,6 +90,13 @@ func TestKnee(t *testing.T) {
 			t.Errorf("sample %d is %+v, its trial %+v", i, sample, report.Trials[i])
 		}
 	}
+	var html, said strings.Builder
+	if code := run(t.Context(), []string{"report", "paced", "--store", store}, strings.NewReader(""), &html, &said); code != exit.OK {
+		t.Fatalf("exit code %d: %s", code, said.String())
+	}
+	if n := strings.Count(html.String(), `,"full":`); n != len(report.Trials) {
+		t.Errorf("the report has %d of %d trials", n, len(report.Trials))
+	}
 }
 
 // TestKneeOfConnections: each of them takes a place, and the tenth has none.

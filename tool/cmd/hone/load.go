@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,7 @@ type loadFlags struct {
 	stats        string
 	out          outputFlags
 	others       spec.Others
+	agents       agentsFlags
 	progress     bool
 	plain, abort bool
 	save         string
@@ -70,7 +72,10 @@ connection can be opened at its end.
 
 Requests of an open loop arrive as those of independent users do (poisson): requests
 a constant time apart fall into step with periodic stalls of the server, and see
-them too often or not at all. --arrivals constant is for exact numbers.`,
+them too often or not at all. --arrivals constant is for exact numbers.
+
+Where one process is not enough, --agents has several send the same requests at the
+same moments, on this machine or on those that wait with hone agent.`,
 		Example: `  hone load 127.0.0.1:7000 -c 100 -d 5s
   hone load 127.0.0.1:7000 -c 100 --depth 64
   hone load 127.0.0.1:7000 -c 50 --rate 20000 --expect 'p99<5ms'
@@ -88,6 +93,8 @@ them too often or not at all. --arrivals constant is for exact numbers.`,
   hone load --scenario shop.toml --expect 'login.p99<20ms'
   hone load 127.0.0.1:7000 -n 100000 -c 50
   hone load 127.0.0.1:7000 --rate 5000 -d 10m --expect 'p99<5ms' --abort-on-miss
+  hone load 127.0.0.1:7000 -c 300 --rate 300000 --agents 3
+  hone load 10.0.0.9:7000 -c 3000 --rate 900000 --agents nats://10.0.0.1:4222 --agents-token-file token
   hone load 127.0.0.1:7000 --json -o result.json`,
 		Args: f.oneTarget,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -124,6 +131,7 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 	flags.Int64VarP(&f.Plan.Requests, "count", "n", 0, "send so many requests in all, without a warm-up, then end; --for is the most it may take (1h)")
 	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT: adds what the server used")
 	f.others.Define(cmd, 1)
+	f.agents.define(cmd)
 	flags.BoolVar(&f.progress, "progress", false, "report every second, also where standard error is no terminal")
 	flags.BoolVar(&f.plain, "plain", false, spec.PlainUsage)
 	f.out.define(cmd)
@@ -142,6 +150,7 @@ func flagGroups() []struct{ heading, flags string } {
 		{"Requests of HTTP, and handshakes of WebSocket", "method header body status expect-length basic-file bearer-file resolve"},
 		{"Several requests, with values in them", "path flow data check cookies redirects print-requests"},
 		{"TLS, of https:// and wss://", "insecure cacert cert key tls-min tls-max tls-resume"},
+		{"Agents", "agents agents-count agents-wait agents-token-file nats-credentials nats-cacert nats-cert nats-key"},
 		{"Verdict", "expect abort-on-miss allow-errors answer-limit most-others"},
 		{"Output", "server-stats progress plain json output save store help"},
 		{"Live page", "ui ui-stay ui-token-file against pprof pprof-token-file"},
@@ -185,6 +194,9 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	if err := f.Complete(cmd, target); err != nil {
 		return err
 	}
+	if err := f.agents.check(cmd); err != nil {
+		return err
+	}
 	if f.abort {
 		if f.Plan.AbortOn = f.goals.List; len(f.Plan.AbortOn) == 0 {
 			return exit.Usagef("load: --abort-on-miss is about --expect; give a goal, as in --expect 'p99<5ms'")
@@ -194,7 +206,7 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
 	if f.draft > 0 {
-		return loadFailure(load.WriteRequests(cmd.OutOrStdout(), f.Plan, f.draft))
+		return loadFailure(f.Plan.WriteRequests(cmd.OutOrStdout(), f.draft))
 	}
 	stats, err := serverAt(f.stats)
 	if err != nil {
@@ -232,11 +244,14 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	defer watcher.End()
 	f.Plan.Progress = s.Live.Beside(page.Lane{}, watcher.Show)
 	began := time.Now().UTC()
-	result, err := load.Run(ctx, f.Plan)
+	result, err := f.send(cmd, target, s.Live)
 	watcher.End()
 	if result == nil {
 		s.Live.Finish(nil, err)
-		return loadFailure(err)
+		if errors.Is(err, context.Canceled) {
+			return &exit.Error{Code: exit.Interrupted, Err: errors.New("load: interrupted before the load began")}
+		}
+		return fleetFailure(err)
 	}
 	result.Version = buildVersion().Version
 	if stats != nil {

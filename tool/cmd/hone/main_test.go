@@ -79,6 +79,7 @@ func waitSideBySide() {
 //	stale, alive PATH       make a unix socket that nobody, or somebody, listens on
 //	mode OCTAL PATH         expect a unix socket with these permissions
 //	cert [NAME]             make cert.pem and key.pem, or NAME.pem and NAME-key.pem
+//	nats                    start a NATS server: $NATS
 //	renew NAME              put NAME's files in the place of cert.pem and key.pem
 func TestScripts(t *testing.T) { transcripts(t, "testdata/script") }
 
@@ -129,6 +130,7 @@ func transcripts(t *testing.T, dir string) {
 			"mode":          mode,
 			"cert":          cert,
 			"renew":         renew,
+			"nats":          startNATS,
 		},
 	})
 }

@@ -29,7 +29,7 @@ Exit codes: 0 ok, 1 failed or unreachable, 2 usage, 3 goal missed or regression,
 	root.CompletionOptions.DisableDefaultCmd = true // ours names the shells
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newDemo(), newServe(), newAvatar(), newLoad(), newBench(), newCompare(), newRun(), newBaseline(), newDoctor(), newKnee(), newLab(), newProfile(), newReport(), newVersion(), newCompletion(), newMan())
+	root.AddCommand(newDemo(), newServe(), newAvatar(), newLoad(), newAgent(), newBench(), newCompare(), newRun(), newBaseline(), newDoctor(), newKnee(), newLab(), newProfile(), newReport(), newVersion(), newCompletion(), newMan())
 	return root
 }
 

@@ -41,10 +41,14 @@ const (
 
 // UnmarshalText takes sizes as above, and reads the file; with MarshalText it makes
 // Sizes a flag, by flag.TextVar.
-func (s *Sizes) UnmarshalText(text []byte) error {
-	kind, rest, _ := strings.Cut(string(text), ":")
+func (s *Sizes) UnmarshalText(text []byte) error { return s.Read(string(text), os.ReadFile) }
+
+// Read takes sizes as above, and has the file read by readFile.
+func (s *Sizes) Read(text string, readFile func(name string) ([]byte, error)) error {
+	kind, rest, _ := strings.Cut(text, ":")
 	read, ok := map[string]func(string) (*drawing, error){
-		"uniform": uniform, "normal": normal, "lognormal": lognormal, "zipf": zipfian, "file": fromFile,
+		"uniform": uniform, "normal": normal, "lognormal": lognormal, "zipf": zipfian,
+		"file": func(text string) (*drawing, error) { return fromFile(text, readFile) },
 	}[kind]
 	err := errors.New("write them as uniform:LOW..HIGH, normal:MEAN,DEVIATION, lognormal:MEDIAN,SIGMA, zipf:POWER,MOST or file:@FILE")
 	var d *drawing
@@ -54,7 +58,7 @@ func (s *Sizes) UnmarshalText(text []byte) error {
 	if err != nil {
 		return fmt.Errorf("load: there are no sizes %q; %w", text, err)
 	}
-	*s = Sizes{string(text), d}
+	*s = Sizes{text, d}
 	return nil
 }
 
@@ -162,12 +166,12 @@ func lognormal(text string) (*drawing, error) {
 }
 
 // fromFile reads sizes from a file.
-func fromFile(text string) (*drawing, error) {
+func fromFile(text string, readFile func(name string) ([]byte, error)) (*drawing, error) {
 	name, ok := strings.CutPrefix(text, "@")
 	if !ok || name == "" {
 		return nil, errors.New("name the file as in file:@sizes.txt")
 	}
-	all, err := os.ReadFile(name)
+	all, err := readFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("the file cannot be read: %w", err)
 	}

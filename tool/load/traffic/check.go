@@ -53,13 +53,29 @@ type Answer struct {
 	Length int64  // of the whole body
 }
 
-// failure is a check or a take that an answer has failed. Its text is the scenario's own:
-// it has no values of data or answers in it.
+// failure is a check or a take that an answer has failed. Results have its text, which
+// therefore has no values in it.
 type failure struct{ step, what string }
 
 func (f *failure) Error() string { return "step " + f.step + ": " + f.what }
 
-// numeric are comparisons of numbers, others those of texts. == and != are both.
+// public is a check without what it compares with.
+func (k *check) public() string {
+	if k.what.name == "" {
+		return k.what.kind + " " + k.op
+	}
+	return k.what.kind + " " + k.what.name + " " + k.op
+}
+
+// public is what is taken, without an expression.
+func (t *take) public() string {
+	if t.what.kind == "regex" {
+		return t.what.kind
+	}
+	return t.text
+}
+
+// operators are how a check compares, the longer of two that begin alike first.
 func operators() []string {
 	return []string{"==", "!=", "<=", ">=", "<", ">", "contains", "matches", "exists"}
 }

@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"bytes"
+	"fmt"
 	"net/url"
 	"slices"
 	"time"
@@ -53,8 +54,8 @@ func (s *Session) Redirected() (location []byte, get bool) { return s.location, 
 
 // Answer takes from an answer what the step takes, and reports what is wrong with it.
 // again says that the answer was a redirect, and that the step has another request.
-func (s *Session) Answer(a *Answer, from *url.URL) (again bool, err error) {
-	r := s.Request()
+func (s *Session) Answer(seen Answer, from *url.URL) (again bool, err error) {
+	r, a := s.Request(), &seen
 	if s.script.cookies {
 		s.keepCookies(a.Head)
 	}
@@ -69,14 +70,14 @@ func (s *Session) Answer(a *Answer, from *url.URL) (again bool, err error) {
 	}
 	for i := range r.checks {
 		if k := &r.checks[i]; !k.holds(s, a) {
-			return false, &failure{r.Name, "the answer fails the check " + k.text}
+			return false, &failure{r.Name, fmt.Sprintf("the answer fails check %d, %s", i+1, k.public())}
 		}
 	}
 	for i := range r.takes {
 		t := &r.takes[i]
 		value, ok := t.what.find(s, a)
 		if !ok {
-			return false, &failure{r.Name, "the answer has nothing to take for " + t.name + " (" + t.text + ")"}
+			return false, &failure{r.Name, "the answer has nothing to take for " + t.name + " (" + t.public() + ")"}
 		}
 		if len(value) > mostValue {
 			return false, &failure{r.Name, "the answer's " + t.name + " has more than 8 KiB"}

@@ -23,6 +23,8 @@ type Data struct {
 	// or .json JSON lines: an object a line, with the same keys in all of them.
 	File  string
 	Order string // InOrder, Random or Once. Zero: InOrder
+	// Open opens it. Nil: as a file of this machine.
+	Open func(file string) (io.ReadCloser, error) `json:"-"`
 }
 
 // The orders in which sessions have the rows.
@@ -84,7 +86,11 @@ func readTable(d Data) (*table, error) {
 	if d.File == "" {
 		return nil, errors.New("it has no file; name one, as in file = \"users.csv\"")
 	}
-	file, err := os.Open(d.File)
+	open := d.Open
+	if open == nil {
+		open = func(name string) (io.ReadCloser, error) { return os.Open(name) }
+	}
+	file, err := open(d.File)
 	if err != nil {
 		return nil, fmt.Errorf("the file cannot be read: %w; name a file, which is sought beside the scenario", err)
 	}
@@ -128,7 +134,7 @@ func (t *table) add(value []byte) {
 	column := len(t.ends) % len(t.columns)
 	t.longest[column] = max(t.longest[column], len(value))
 	t.bytes = append(t.bytes, value...)
-	t.ends = append(t.ends, uint32(min(len(t.bytes), math.MaxUint32)))
+	t.ends = append(t.ends, uint32(min(uint64(len(t.bytes)), math.MaxUint32)))
 }
 
 func (t *table) added() error {
@@ -189,7 +195,7 @@ func (t *table) readLines(text []byte) error {
 		clear(values)
 		whole := eachField(line, func(key, value []byte) {
 			if i := slices.Index(t.columns, string(appendText(nil, key))); i >= 0 {
-				values[i] = appendText(nil, value)
+				values[i] = appendText([]byte{}, value) // an empty text is a value, too
 			}
 		})
 		if !whole {

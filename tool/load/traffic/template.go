@@ -56,6 +56,19 @@ const (
 // Most is the longest that the template can become.
 func (t *Template) Most() int { return t.most }
 
+// least is the shortest.
+func (t *Template) least() (n int) {
+	for _, p := range t.parts {
+		switch n += len(p.literal); p.kind {
+		case number:
+			n++
+		case random:
+			n += len(strconv.FormatUint(p.low, 10))
+		}
+	}
+	return n
+}
+
 // Literal is the whole template where it has no value.
 func (t *Template) Literal() (text []byte, ok bool) {
 	switch {
@@ -222,7 +235,7 @@ func (c *compiler) value(text string, usual escape) (p part, most int, err error
 	}
 	if p.from = slices.Index(c.flow.taken, name); p.from < 0 {
 		if c.script.table(name) >= 0 {
-			return p, 0, fmt.Errorf("name a column of these data, as in {{%s.%s}}", name, c.script.tables[c.script.table(name)].columns[0])
+			return p, 0, fmt.Errorf("data have no value of their own; name a column, as in {{%s.%s}}", name, c.script.tables[c.script.table(name)].columns[0])
 		}
 		return p, 0, fmt.Errorf("no earlier step of the flow takes %s; %s", name, known("it takes", c.flow.taken, "take it, as in take.token = \"json token\", or name data, as in {{users.name}}"))
 	}
@@ -271,7 +284,7 @@ func filterOf(name string, usual escape) (escape, error) {
 	return e, nil
 }
 
-var errBounds = errors.New("write a random number as in {{random:1..100}}, the smaller one first")
+var errBounds = errors.New("there are no such bounds; write a random number as in {{random:1..100}}, the smaller one first")
 
 func parseBounds(text string) (low, span uint64, err error) {
 	first, last, _ := strings.Cut(text, "..")

@@ -196,6 +196,17 @@ func (s *Script) Cookies() bool { return s.cookies }
 // Redirects reports whether redirects are followed.
 func (s *Script) Redirects() bool { return s.redirects > 0 }
 
+// Contents are the shortest and the longest that the body of a request can be.
+func (s *Script) Contents() (least, most int) {
+	for i, r := range s.requests {
+		if short := r.Body.least(); i == 0 || short < least {
+			least = short
+		}
+		most = max(most, r.Body.Most())
+	}
+	return least, most
+}
+
 // Most is the longest that a request can be, but for what the protocol adds.
 func (s *Script) Most() int {
 	most := 0

@@ -112,7 +112,7 @@ function unjudged(now, before, unit) {
 export function fillRace(section, store) {
   const lanes = store.state.lanes ?? [];
   section.hidden = lanes.length === 0;
-  section.querySelector("h2").textContent = (lanes.every((l) => l.group === "samples") ? "Samples" : "In turn") + ", whole run of each";
+  section.querySelector("h2").textContent = ({ samples: "Samples", agents: "Agents" }[lanes.length > 0 && lanes.every((l) => l.group === lanes[0].group) && lanes[0].group] ?? "In turn") + ", whole run of each";
   const table = element("table");
   const top = table.createTHead().insertRow();
   for (const name of ["", "", "answers/s", "p50", "p99", "CPU/request"]) {

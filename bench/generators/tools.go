@@ -1,0 +1,151 @@
+package generators
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Attack is what every generator is told.
+type Attack struct {
+	URL     string
+	Rate    int // requests a second, at constant distances
+	For     time.Duration
+	Workers int    // requests that may be on their way at the same time: twice what a stall holds
+	Dir     string // for files
+	File    string // for the result
+}
+
+// Tool is a load generator.
+type Tool struct {
+	Name, Version, Path string
+	// Command is the arguments for an attack.
+	Command func(Attack) ([]string, error)
+	// Figures are the percentiles that it has written, in microseconds, and why it doubts them
+	// itself, if it can.
+	Figures func(context.Context, Attack) (p50, p99, p999 *float64, doubt string, err error)
+}
+
+// Find finds the generators; hone is the path of hone's, with which also the others' results
+// are read. The others are those on PATH, or in folder bin.
+func Find(ctx context.Context, hone, bin string) ([]Tool, error) {
+	tools := []Tool{{Name: "hone", Path: hone, Command: honeCommand, Figures: honeFigures}}
+	for _, other := range []Tool{{Name: "vegeta", Command: vegetaCommand}, {Name: "k6", Command: k6Command}} {
+		path, err := exec.LookPath(other.Name)
+		if err != nil {
+			path, err = exec.LookPath(filepath.Join(bin, other.Name))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("there is no %s; make bench-generators installs it", other.Name)
+		}
+		other.Path, other.Version = path, versionOf(ctx, path)
+		other.Figures = func(ctx context.Context, a Attack) (p50, p99, p999 *float64, doubt string, err error) {
+			return imported(ctx, hone, other.Name, a)
+		}
+		tools = append(tools, other)
+	}
+	return tools, nil
+}
+
+// versionOf is the version of a program's main module.
+func versionOf(ctx context.Context, path string) string {
+	out, err := exec.CommandContext(ctx, "go", "version", "-m", path).Output()
+	if err != nil {
+		return ""
+	}
+	if m := regexp.MustCompile(`(?m)^\tmod\t\S+\t(v\S+)`).FindSubmatch(out); m != nil {
+		return string(m[1])
+	}
+	return ""
+}
+
+func honeCommand(a Attack) ([]string, error) {
+	return []string{
+		"load", a.URL, "-c", strconv.Itoa(a.Workers), "--rate", strconv.Itoa(a.Rate), "--arrivals", "constant", "-d", (a.For - time.Second).String(), "--warmup", "1s",
+		"--most-others", "100%", "--json", "-o", a.File,
+	}, nil
+}
+
+func honeFigures(_ context.Context, a Attack) (p50, p99, p999 *float64, doubt string, err error) {
+	text, err := os.ReadFile(a.File)
+	if err != nil {
+		return nil, nil, nil, "", err
+	}
+	var result struct {
+		Reasons []string            `json:"invalid_reasons"`
+		Latency map[string]*float64 `json:"latency_us"`
+	}
+	if err := json.Unmarshal(text, &result); err != nil {
+		return nil, nil, nil, "", err
+	}
+	return result.Latency["p50"], result.Latency["p99"], result.Latency["p999"], strings.Join(result.Reasons, "; "), nil
+}
+
+func vegetaCommand(a Attack) ([]string, error) {
+	targets := filepath.Join(a.Dir, "targets")
+	workers := strconv.Itoa(a.Workers)
+	err := os.WriteFile(targets, []byte("GET "+a.URL+"\n"), 0o600)
+	return []string{
+		"attack", "-targets", targets, "-rate", strconv.Itoa(a.Rate) + "/1s", "-duration", a.For.String(),
+		"-workers", workers, "-max-workers", workers, "-connections", workers, "-max-body", "0", "-output", a.File,
+	}, err
+}
+
+// k6Script asks for constant arrivals, and keeps no body, which is cheapest for k6.
+const k6Script = `import http from 'k6/http';
+export const options = {
+  discardResponseBodies: true,
+  scenarios: { constant: {
+    executor: 'constant-arrival-rate', rate: %d, timeUnit: '1s', duration: '%s', preAllocatedVUs: %d,
+  } },
+};
+export default function () { http.get('%s'); }
+`
+
+func k6Command(a Attack) ([]string, error) {
+	script := filepath.Join(a.Dir, "script.js")
+	err := os.WriteFile(script, fmt.Appendf(nil, k6Script, a.Rate, a.For, a.Workers, a.URL), 0o600)
+	return []string{
+		"run", "--quiet", "--no-usage-report", "--no-color", "--address", "", "--summary-trend-stats", "med,p(99),p(99.9),max", "--summary-export", a.File, script,
+	}, err
+}
+
+// imported reads another generator's result as hone does.
+func imported(ctx context.Context, hone, from string, a Attack) (p50, p99, p999 *float64, doubt string, err error) {
+	store := filepath.Join(a.Dir, "runs.db")
+	if said, err := exec.CommandContext(ctx, hone, "run", "import", "--from", from, a.File, "--store", store).CombinedOutput(); err != nil {
+		return nil, nil, nil, "", fmt.Errorf("importing the result: %w: %s", err, said)
+	}
+	text, err := exec.CommandContext(ctx, hone, "run", "show", "--json", "--store", store).Output()
+	if err != nil {
+		return nil, nil, nil, "", err
+	}
+	var run struct {
+		Samples []struct {
+			Reasons []string `json:"invalid_reasons"`
+			Metrics []struct {
+				Name  string   `json:"name"`
+				Value *float64 `json:"value"`
+			} `json:"metrics"`
+		} `json:"samples"`
+	}
+	if err := json.Unmarshal(text, &run); err != nil {
+		return nil, nil, nil, "", err
+	}
+	if len(run.Samples) != 1 {
+		return nil, nil, nil, "", errors.New("the imported run has not one sample")
+	}
+	figures := map[string]*float64{}
+	for _, m := range run.Samples[0].Metrics {
+		figures[m.Name] = m.Value
+	}
+	return figures["p50"], figures["p99"], figures["p999"], strings.Join(run.Samples[0].Reasons, "; "), nil
+}

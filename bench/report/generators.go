@@ -1,0 +1,233 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Where load generators are compared.
+const (
+	GeneratorsFile   = "generators.json"
+	GeneratorsSchema = "hone.bench.generators/1"
+)
+
+// Generators is a run of the comparison of load generators.
+type Generators struct {
+	Head
+	Rate      int         `json:"rate"` // requests a second
+	WindowMS  int64       `json:"window_ms"`
+	Rounds    int         `json:"rounds"`
+	Seed      uint64      `json:"seed"` // of the order
+	Tools     []Tool      `json:"tools"`
+	Schedules []Stalls    `json:"schedules"`
+	Samples   []Generated `json:"samples"`
+}
+
+// Tool is a load generator.
+type Tool struct {
+	Name    string `json:"name"`
+	Version string `json:"version"` // empty: hone's, which is the commit's
+}
+
+// Stalls is a server that answers nothing in the first part of every period.
+type Stalls struct {
+	PeriodMS int64 `json:"period_ms"`
+	StallMS  int64 `json:"stall_ms"`
+}
+
+// Period is from the beginning of a stall to that of the next.
+func (s Stalls) Period() time.Duration { return time.Duration(s.PeriodMS) * time.Millisecond }
+
+// Stall is how long one takes.
+func (s Stalls) Stall() time.Duration { return time.Duration(s.StallMS) * time.Millisecond }
+
+// Name is the schedule in words.
+func (s Stalls) Name() string { return fmt.Sprintf("%d ms in %d", s.StallMS, s.PeriodMS) }
+
+// Quantile is what the response time's quantile must be, in microseconds, when requests come
+// at a constant rate and are answered at once or at the end of the stall: those of a stall
+// wait between nothing and all of it, evenly spread, the others not.
+func (s Stalls) Quantile(q float64) float64 {
+	part := float64(s.StallMS) / float64(s.PeriodMS)
+	return 1000 * float64(s.StallMS) * max(0, (q-(1-part))/part)
+}
+
+// Generated is what one generator said in one round, with what it took.
+type Generated struct {
+	Generator string `json:"generator"`
+	Schedule  string `json:"schedule"`
+	Round     int    `json:"round"`
+	Error     string `json:"error"` // why there are no figures; empty: none
+	Doubt     string `json:"doubt"` // why the generator itself does not believe them
+	// In microseconds, as the generator says them.
+	P50  *float64 `json:"p50_us"`
+	P99  *float64 `json:"p99_us"`
+	P999 *float64 `json:"p999_us"`
+	// CPU is the generator's for a request, in microseconds, and Rate the requests a second
+	// that reached the server, both in the window.
+	CPU  *float64 `json:"cpu_us"`
+	Rate float64  `json:"rate"`
+}
+
+// String is the sample for those who watch.
+func (s Generated) String() string {
+	if s.Error != "" {
+		return s.Generator + ": " + s.Error
+	}
+	text := fmt.Sprintf("%s: %.0f/s", s.Generator, s.Rate)
+	for _, f := range []struct {
+		format string
+		value  *float64
+	}{{", %.1f µs of CPU", s.CPU}, {", p50 %.0f µs", s.P50}, {", p99 %.0f µs", s.P99}, {", p99.9 %.0f µs", s.P999}} {
+		if f.value != nil {
+			text += fmt.Sprintf(f.format, *f.value)
+		}
+	}
+	if s.Doubt != "" {
+		text += " (" + s.Doubt + ")"
+	}
+	return text
+}
+
+// leastRate is the part of the rate that must have reached the server.
+const leastRate = 0.98
+
+// Judge says whether the figures may be quoted: every sample has them, and had the load.
+func (g *Generators) Judge() {
+	for _, s := range g.Samples {
+		switch {
+		case s.Error != "":
+			g.doubt("%s, round %d: %s", s.Schedule, s.Round, s)
+		case s.Rate < leastRate*float64(g.Rate):
+			g.doubt("%s, round %d: %s sent %.0f of %d requests a second", s.Schedule, s.Round, s.Generator, s.Rate, g.Rate)
+		case s.Doubt != "":
+			g.doubt("%s, round %d: %s says: %s", s.Schedule, s.Round, s.Generator, s.Doubt)
+		}
+	}
+}
+
+func (g *Generators) doubt(format string, args ...any) {
+	g.Valid, g.InvalidReasons = false, append(g.InvalidReasons, fmt.Sprintf(format, args...))
+}
+
+// ReadGenerators reads stored Generators; nil when there are none.
+func ReadGenerators(path string) (*Generators, error) {
+	g := new(Generators)
+	return absent(g, read(path, GeneratorsSchema, &g.Head, g))
+}
+
+// Tables are the names that Generators.Table takes.
+func (g *Generators) Tables() []string { return []string{"truth", "cpu", "run"} }
+
+// Table makes one table.
+func (g *Generators) Table(name string) (string, error) {
+	switch name {
+	case "truth":
+		return g.truth(), nil
+	case "cpu":
+		return g.cpu(), nil
+	case "run":
+		return g.facts(), nil
+	}
+	return "", fmt.Errorf("there is no table %q; there are %s", name, strings.Join(g.Tables(), ", "))
+}
+
+// rounds are a figure of one generator under one schedule, by round.
+func (g *Generators) rounds(generator, schedule string, of func(Generated) *float64) map[int]float64 {
+	values := map[int]float64{}
+	for _, s := range g.Samples {
+		if v := of(s); s.Generator == generator && s.Schedule == schedule && v != nil {
+			values[s.Round] = *v
+		}
+	}
+	return values
+}
+
+func (g *Generators) median(generator, schedule string, of func(Generated) *float64) Spread {
+	var values []float64
+	for _, v := range g.rounds(generator, schedule, of) {
+		values = append(values, v)
+	}
+	return SpreadOf(values)
+}
+
+// truth has the percentiles in milliseconds, and how far they are from what was computed.
+func (g *Generators) truth() string {
+	head := []string{"stall", "figure", "computed"}
+	for _, tool := range g.Tools {
+		head = append(head, serverName(tool.Name, tool.Version))
+	}
+	rows := [][]string{head}
+	for _, schedule := range g.Schedules {
+		for _, q := range []struct {
+			name string
+			part float64
+			of   func(Generated) *float64
+		}{
+			{"p50", 0.5, func(s Generated) *float64 { return s.P50 }},
+			{"p99", 0.99, func(s Generated) *float64 { return s.P99 }},
+			{"p99.9", 0.999, func(s Generated) *float64 { return s.P999 }},
+		} {
+			want := schedule.Quantile(q.part)
+			row := []string{schedule.Name(), q.name, fmt.Sprintf("%.1f", want/1e3)}
+			for _, tool := range g.Tools {
+				got := g.median(tool.Name, schedule.Name(), q.of)
+				cell := "–"
+				if got.N > 0 {
+					cell = fmt.Sprintf("%.1f", got.Median/1e3)
+				}
+				if got.N > 0 && want > 0 {
+					cell += strings.Replace(fmt.Sprintf(" (%+.1f %%)", 100*(got.Median/want-1)), "-", "−", 1)
+				}
+				row = append(row, cell)
+			}
+			rows = append(rows, row)
+		}
+	}
+	return markdown(rows)
+}
+
+// cpu has the generators' CPU for a request, and the first one's as a ratio to the others'.
+func (g *Generators) cpu() string {
+	if len(g.Tools) == 0 {
+		return ""
+	}
+	first := g.Tools[0].Name
+	head := []string{"stall"}
+	for _, tool := range g.Tools {
+		head = append(head, serverName(tool.Name, tool.Version))
+	}
+	for _, tool := range g.Tools[1:] {
+		head = append(head, first+" / "+tool.Name)
+	}
+	of := func(s Generated) *float64 { return s.CPU }
+	rows := [][]string{head}
+	for _, schedule := range g.Schedules {
+		row := []string{schedule.Name()}
+		for _, tool := range g.Tools {
+			row = append(row, g.median(tool.Name, schedule.Name(), of).String())
+		}
+		ours := g.rounds(first, schedule.Name(), of)
+		for _, tool := range g.Tools[1:] {
+			row = append(row, Ratios(ours, g.rounds(tool.Name, schedule.Name(), of)).String())
+		}
+		rows = append(rows, row)
+	}
+	return markdown(rows)
+}
+
+// facts say how the run was made.
+func (g *Generators) facts() string {
+	var t strings.Builder
+	if !g.Valid {
+		reasons := g.InvalidReasons
+		if more := len(reasons) - 3; more > 0 {
+			reasons = append(reasons[:3:3], fmt.Sprintf("and %d more", more))
+		}
+		fmt.Fprintf(&t, "**INVALID**: %s.\n\n", strings.Join(reasons, "; "))
+	}
+	fmt.Fprintf(&t, "%v. %d requests a second, medians of %d rounds in random order (seed %d); CPU in a window of %.0f s, with the least and the greatest behind it.\n",
+		g.Machine, g.Rate, g.Rounds, g.Seed, float64(g.WindowMS)/1e3)
+	return t.String()
+}

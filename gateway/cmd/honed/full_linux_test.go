@@ -1,0 +1,297 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/gateway/internal/namespacetest"
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// TestProveDiskFull fills the disk of a gateway under load. At the reserve it acknowledges nothing
+// and goes on when there is space again. Where the disk says that it has space and has none, the
+// log fails, the gateway ends and says why, and goes on after a restart.
+func TestProveDiskFull(t *testing.T) {
+	if !namespacetest.Inside(t) {
+		return
+	}
+	t.Run("reserve", func(t *testing.T) {
+		dir := disk(t, "size=160m")
+		g := startGateway(t, filepath.Join(dir, "log"), freeAddr(t))
+		ballast := filepath.Join(dir, "ballast")
+		if err := os.WriteFile(ballast, make([]byte, 64<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		load := begin(t, g.addr)
+		g.says("no space for the log")
+		before := load.acked.Load()
+		if status := g.health(); status != http.StatusServiceUnavailable {
+			t.Errorf("health %d while the disk is full", status)
+		}
+		// A client that comes now is not answered: even its session would have to be stored.
+		brief, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		late := &gateway.Client{Addrs: []string{g.addr}, ID: "late"}
+		if seq, err := late.Submit(brief, []byte("x")); err == nil {
+			t.Errorf("record %d was acknowledged on a full disk", seq)
+		}
+		if after := load.acked.Load(); after > before+uint64(load.client.Window) {
+			t.Errorf("%d records were acknowledged on a full disk", after-before)
+		}
+		os.Remove(ballast)
+		g.says("there is space for the log again")
+		load.reach(before + 1000)
+		if g.health() != http.StatusOK {
+			t.Error("not healthy again")
+		}
+		late.Close(t.Context())
+		load.end()
+		g.kill()
+		load.stored(filepath.Join(dir, "log"))
+	})
+	t.Run("the log fails", func(t *testing.T) {
+		dir := disk(t, "size=600m,nr_inodes=150")
+		addr := freeAddr(t)
+		g := startGateway(t, filepath.Join(dir, "log"), addr)
+		ballast := filepath.Join(dir, "ballast")
+		if err := os.Mkdir(ballast, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for n := 0; ; n++ { // no file can be made any more, and the log needs one every 8 MiB
+			err := os.WriteFile(filepath.Join(ballast, fmt.Sprint(n)), nil, 0o600)
+			if errors.Is(err, syscall.ENOSPC) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		load := begin(t, addr)
+		if code := g.wait(); code != exitFailed {
+			t.Errorf("honed ended with %d", code)
+		}
+		before := load.acked.Load()
+		t.Logf("%s", g.lastLine())
+		for _, word := range []string{"no space left on device", "start honed again"} {
+			if !strings.Contains(g.lastLine(), word) {
+				t.Errorf("it does not say %q: %s", word, g.lastLine())
+			}
+		}
+		code, out, errs := honed(t, "verify", "--data", filepath.Join(dir, "log"))
+		if code != exitFailed || !strings.Contains(errs, "not writable") {
+			t.Errorf("opened on a full disk: %d %s%s", code, out, errs)
+		}
+		os.RemoveAll(ballast)
+		g = startGateway(t, filepath.Join(dir, "log"), addr)
+		load.reach(before + 1000)
+		load.end()
+		g.kill()
+		load.stored(filepath.Join(dir, "log"))
+	})
+}
+
+// disk mounts an empty file system.
+func disk(t *testing.T, options string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("none", dir, "tmpfs", 0, options); err != nil {
+		t.Skipf("cannot mount: %v", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	return dir
+}
+
+// ran is a honed process.
+type ran struct {
+	t           *testing.T
+	cmd         *exec.Cmd
+	stdin       io.Closer
+	addr, admin string
+	ended       chan struct{}
+
+	mu   sync.Mutex
+	said bytes.Buffer
+}
+
+// Write takes the process's standard error.
+func (g *ran) Write(b []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.said.Write(b)
+}
+
+func startGateway(t *testing.T, dir, listen string, more ...string) *ran {
+	t.Helper()
+	g := &ran{t: t, ended: make(chan struct{})}
+	args := []string{"serve", "--json", "--until-eof", "--admin", "127.0.0.1:0", "--data", dir, "--listen", listen}
+	g.cmd = exec.Command(os.Args[0], append(args, more...)...)
+	g.cmd.Stderr = g
+	stdin, err := g.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.stdin = stdin
+	out, err := g.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, _ := bufio.NewReader(out).ReadBytes('\n')
+	go func() { g.cmd.Wait(); close(g.ended) }()
+	t.Cleanup(g.kill)
+	var ready struct {
+		Listen []string
+		Admin  string
+	}
+	if err := json.Unmarshal(line, &ready); err != nil {
+		<-g.ended
+		t.Fatalf("honed did not start: %s", g.said.String())
+	}
+	g.addr, g.admin = ready.Listen[0], ready.Admin
+	return g
+}
+
+func (g *ran) kill() {
+	g.cmd.Process.Kill()
+	<-g.ended
+	g.stdin.Close()
+}
+
+// wait returns the exit code.
+func (g *ran) wait() int {
+	g.t.Helper()
+	select {
+	case <-g.ended:
+	case <-time.After(time.Minute):
+		g.t.Fatal("honed goes on")
+	}
+	return g.cmd.ProcessState.ExitCode()
+}
+
+// says waits until honed has written a text to standard error.
+func (g *ran) says(text string) {
+	g.t.Helper()
+	eventually(g.t, text, func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return strings.Contains(g.said.String(), text)
+	})
+}
+
+func (g *ran) lastLine() string {
+	lines := strings.Split(strings.TrimSpace(g.said.String()), "\n")
+	return lines[len(lines)-1]
+}
+
+func (g *ran) health() int {
+	g.t.Helper()
+	resp, err := http.Get("http://" + g.admin + "/healthz")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.After(time.Minute); !done(); {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("not after a minute: %s", what)
+		}
+	}
+}
+
+// load is a client that submits until it is told to end.
+type load struct {
+	t      *testing.T
+	client *gateway.Client
+	acked  atomic.Uint64
+	stop   context.CancelFunc
+	ended  chan struct{}
+}
+
+// loadSize is large, so that disks fill soon.
+const loadSize = 16 << 10
+
+func begin(t *testing.T, addr string) *load {
+	ctx, stop := context.WithCancel(context.Background())
+	l := &load{t: t, client: &gateway.Client{Addrs: []string{addr}, ID: "load", Window: 64}, stop: stop, ended: make(chan struct{})}
+	done := func(_ uint64, err error) {
+		if err == nil {
+			l.acked.Add(1)
+		}
+	}
+	go func() {
+		defer close(l.ended)
+		for n := uint64(0); ctx.Err() == nil; n++ {
+			data := make([]byte, loadSize)
+			if fill(data, n); ctx.Err() == nil {
+				l.client.SubmitAsync(ctx, data, done)
+			}
+		}
+	}()
+	t.Cleanup(func() { stop(); <-l.ended; l.client.Close(ctx) })
+	return l
+}
+
+// reach waits for acknowledgements.
+func (l *load) reach(n uint64) {
+	l.t.Helper()
+	eventually(l.t, fmt.Sprint(n, " acknowledged"), func() bool { return l.acked.Load() >= n })
+}
+
+// end waits until everything that was submitted is acknowledged.
+func (l *load) end() {
+	l.t.Helper()
+	l.stop()
+	<-l.ended
+	if err := l.client.Close(l.t.Context()); err != nil {
+		l.t.Error(err)
+	}
+}
+
+// stored checks that everything that was acknowledged is in the log, once and in order.
+func (l *load) stored(dir string) {
+	l.t.Helper()
+	log, err := journal.OpenEmbedded(l.t.Context(), dir, journal.EmbeddedOptions{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer log.Close()
+	n, want := uint64(0), make([]byte, loadSize)
+	checked, err := gateway.Check(l.t.Context(), log, func(r journal.Record) error {
+		if r.Client == "load" {
+			if fill(want, n); !bytes.Equal(r.Data, want) {
+				l.t.Errorf("record %d has other data", n)
+			}
+			n++
+		}
+		return nil
+	})
+	if err != nil || checked.LeftOut > 0 || n != l.acked.Load() {
+		l.t.Errorf("%+v, %v; %d records, %d acknowledged", checked, err, n, l.acked.Load())
+	}
+	l.t.Logf("%d records acknowledged, %d stored, each once", l.acked.Load(), n)
+}

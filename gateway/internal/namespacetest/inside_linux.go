@@ -1,0 +1,59 @@
+// Package namespacetest runs tests where they may mount file systems, without root.
+package namespacetest
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Variable marks a test that runs in a user and mount namespace of its own.
+const Variable = "HONED_PROVE_INSIDE"
+
+// Inside runs the test again in a user and mount namespace of its own, with args added to its
+// command line, and reports whether this is already there. The caller returns when it is not.
+func Inside(t *testing.T, args ...string) bool {
+	t.Helper()
+	if os.Getenv(Variable) != "" {
+		if err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+			t.Fatal(err)
+		}
+		return true
+	}
+	args = append([]string{"-test.run=^" + t.Name() + "$", "-test.v", "-test.timeout=30m"}, args...)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), Variable+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.CombinedOutput()
+	for line := range strings.Lines(string(out)) {
+		if strings.HasPrefix(line, "    ") {
+			t.Log(strings.TrimSpace(line))
+		}
+	}
+	var ended *exec.ExitError
+	switch {
+	case errors.As(err, &ended):
+		t.Fatalf("%v\n%s", err, out)
+	case err != nil:
+		Lacks(t, "user namespaces", err)
+	case strings.Contains(string(out), "--- SKIP"):
+		Lacks(t, "a file system of its own", errors.New("see above"))
+	}
+	return false
+}
+
+// Lacks skips a test for want of something, which is a failure in CI.
+func Lacks(t *testing.T, what string, err error) {
+	t.Helper()
+	if os.Getenv("HONE_TEST_ALL") != "" {
+		t.Fatalf("this proof needs %s: %v", what, err)
+	}
+	t.Skipf("NOT PROVEN HERE: this proof needs %s: %v", what, err)
+}

@@ -1,0 +1,209 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/tool/load"
+)
+
+// Agent runs parts of plans. It does nothing but load: what it is sent can make it neither
+// run a command nor read a file, if Prepare does not.
+type Agent struct {
+	// Name is what results call it. Zero: the machine's name.
+	Name string
+	// Version is the program's, which must be the coordinator's.
+	Version string
+	// Prepare makes the plan of what Fleet.Job is. Required.
+	Prepare func(job []byte) (load.Plan, error)
+	// Said is told what the agent does, in lines. Zero: nobody.
+	Said func(string)
+
+	clock func() time.Time // for tests; nil: steady
+}
+
+// silence is how long the other side may say nothing, with four pings in a second.
+const (
+	silence  = 2500 * time.Millisecond
+	pingEach = 250 * time.Millisecond
+)
+
+var errGone = fmt.Errorf("the coordinator has said nothing for %v", silence)
+
+// Pipe runs one part for the coordinator at the other end of two pipes, which it closes.
+func (a *Agent) Pipe(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
+	return a.serve(ctx, func(take func(message), ended func(error)) (*link, error) {
+		return newLink(&stream{in, out}, take, ended), nil
+	})
+}
+
+func (a *Agent) hello() *hello {
+	machine, err := os.Hostname()
+	if err != nil {
+		machine = "unknown"
+	}
+	name := a.Name
+	if name == "" {
+		name = machine
+	}
+	return &hello{name, machine, a.Version}
+}
+
+func (a *Agent) say(format string, args ...any) {
+	if a.Said != nil {
+		a.Said(fmt.Sprintf(format, args...))
+	}
+}
+
+// service is one link's work. Its methods are called by serve alone, but for told.
+type service struct {
+	agent  *Agent
+	link   *link
+	clock  func() time.Time
+	cancel context.CancelFunc // ends the run
+	start  chan time.Time
+	ended  chan done
+	busy   bool
+	leaves bool
+
+	mu   sync.Mutex
+	seen seen
+}
+
+// serve does what a coordinator asks until it has had the result, or is gone.
+func (a *Agent) serve(ctx context.Context, open func(take func(message), ended func(error)) (*link, error)) error {
+	messages, gone := make(chan message, mostQueued), make(chan error, 1)
+	serving, end := context.WithCancel(context.Background())
+	defer end()
+	take := func(m message) {
+		select {
+		case messages <- m:
+		case <-serving.Done():
+		}
+	}
+	l, err := open(take, func(err error) { gone <- err })
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	defer end() // before close, which waits for take
+	s := &service{agent: a, link: l, clock: a.clock, start: make(chan time.Time, 1), ended: make(chan done, 1)}
+	if s.clock == nil {
+		s.clock = steady()
+	}
+	running, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	defer s.quit()
+	l.send(message{Hello: a.hello()})
+	quiet := time.NewTimer(silence)
+	defer quiet.Stop()
+	interrupted := ctx.Done()
+	for {
+		select {
+		case m := <-messages:
+			quiet.Reset(silence)
+			if m.Stop && !s.busy {
+				return nil // it has the result, or does not need this agent
+			}
+			s.take(running, m)
+		case d := <-s.ended:
+			s.busy = false
+			d.Leaves = s.leaves
+			l.send(message{Done: &d})
+		case err := <-gone:
+			return fmt.Errorf("the coordinator is gone: %w", err)
+		case <-quiet.C:
+			if parts, ok := l.carrier.(interface{ heard() time.Time }); ok && time.Since(parts.heard()) < silence {
+				quiet.Reset(silence) // a long message is on its way
+				continue
+			}
+			return errGone
+		case <-interrupted:
+			interrupted = nil
+			s.leaves = true
+			if cancel(); !s.busy {
+				l.send(message{Done: &done{Leaves: true}})
+			}
+		}
+	}
+}
+
+// quit ends the run and waits for it.
+func (s *service) quit() {
+	s.cancel()
+	if s.busy {
+		<-s.ended
+	}
+}
+
+// take does what a message says.
+func (s *service) take(ctx context.Context, m message) {
+	switch {
+	case m.Ping > 0:
+		s.mu.Lock()
+		now := s.seen
+		s.mu.Unlock()
+		s.link.send(message{Pong: &pong{m.Ping, s.clock().UnixNano(), now}})
+	case m.Job != nil && !s.busy:
+		s.busy = true
+		go func() { s.ended <- s.run(ctx, m.Job) }()
+	case m.Start != 0:
+		select {
+		case s.start <- time.Now().Add(time.Unix(0, m.Start).Sub(s.clock())):
+		default: // it has been said before
+		}
+	case m.Stop:
+		s.cancel()
+	}
+}
+
+// run runs a part.
+func (s *service) run(ctx context.Context, j *job) done {
+	plan, err := s.agent.Prepare(j.Plan)
+	if err != nil {
+		return done{Failure: failureOf(err)}
+	}
+	plan.Progress = s.told
+	plan.Part = load.Part{
+		Index: j.Index, Of: j.Of, Start: s.start,
+		Ready:  func() { s.link.send(message{Ready: true}) },
+		Closed: func(m *load.Measured) { s.link.send(message{Interval: m}) },
+	}
+	s.agent.say("part %d of %d of a load of %v", j.Index+1, j.Of, plan.Target)
+	result, err := load.Run(ctx, plan)
+	d := done{}
+	if err != nil {
+		d.Failure = failureOf(err)
+	}
+	if result != nil {
+		d.Measured = result.Measured
+	}
+	return d
+}
+
+func (s *service) told(p load.Progress) {
+	s.mu.Lock()
+	s.seen = seen{p.Phase, p.Conns, p.Answered, p.Errors, p.CPUShare}
+	s.mu.Unlock()
+}
+
+func failureOf(err error) *failure {
+	if e := new(load.Error); errors.As(err, &e) {
+		f := &failure{e.Kind, e.Target, e.What, e.Try}
+		if f.What == "" && e.Err != nil {
+			f.What = e.Err.Error()
+		}
+		return f
+	}
+	return &failure{Kind: load.BadPlan, What: err.Error()}
+}
+
+// fault is the failure as this process's own, with the agent's name.
+func (f *failure) fault(agent string) *load.Error {
+	return &load.Error{Kind: f.Kind, Target: f.Target, What: "agent " + agent + ": " + f.What, Try: f.Try}
+}

@@ -1,0 +1,191 @@
+package fleet
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/tool/load"
+)
+
+// message is what coordinator and agent say to each other. One field is set.
+type message struct {
+	Hello    *hello         `json:",omitempty"` // the agent's first
+	Job      *job           `json:",omitempty"`
+	Ready    bool           `json:",omitempty"` // all connections are open
+	Ping     int64          `json:",omitempty"` // a number, from 1 up
+	Pong     *pong          `json:",omitempty"`
+	Start    int64          `json:",omitempty"` // when, in nanoseconds of the agent's clock
+	Interval *load.Measured `json:",omitempty"`
+	Done     *done          `json:",omitempty"` // the agent's last
+	Stop     bool           `json:",omitempty"` // end what runs, and say what was measured
+}
+
+// hello says who an agent is.
+type hello struct {
+	Name, Machine, Version string
+}
+
+// job is what an agent is to do.
+type job struct {
+	Index, Of int
+	Plan      []byte
+}
+
+// pong answers a ping.
+type pong struct {
+	Number int64
+	Clock  int64 // the agent's, in nanoseconds
+	Seen   seen
+}
+
+// seen is how an agent's run goes.
+type seen struct {
+	Phase    string
+	Conns    int
+	Answered int64
+	Errors   int64
+	CPUShare *float64
+}
+
+// done is how an agent's run has ended.
+type done struct {
+	Measured *load.Measured `json:",omitempty"` // nil: nothing was
+	Failure  *failure       `json:",omitempty"`
+	Leaves   bool           `json:",omitempty"` // the agent itself was interrupted
+}
+
+// failure is a load.Error without its cause.
+type failure struct {
+	Kind              load.Kind
+	Target, What, Try string
+}
+
+// carrier carries messages in their order, or fails. Send and Receive are each called from
+// one goroutine; Close ends both.
+type carrier interface {
+	Send(text []byte) error
+	Receive() ([]byte, error)
+	Close() error
+}
+
+const (
+	mostMessage = 64 << 20 // bytes
+	mostJob     = 47 << 20 // bytes, which take a third more on their way
+	mostQueued  = 256      // messages that wait to be sent
+)
+
+var (
+	errTooLong = fmt.Errorf("a message is longer than %d MiB; use smaller files", mostMessage>>20)
+	errFull    = errors.New("does not take what it is sent")
+)
+
+// link is a carrier whose send never waits.
+type link struct {
+	carrier carrier
+	out     chan []byte
+	over    chan struct{} // closed when it has ended
+	once    sync.Once
+	why     error // read it behind over
+	running sync.WaitGroup
+}
+
+// newLink has each message that comes given to take, one after the other, until there are
+// no more; then ended is called.
+func newLink(c carrier, take func(message), ended func(error)) *link {
+	l := &link{carrier: c, out: make(chan []byte, mostQueued), over: make(chan struct{})}
+	l.running.Go(l.write)
+	l.running.Go(func() {
+		l.end(l.read(take))
+		ended(l.why)
+	})
+	return l
+}
+
+func (l *link) write() {
+	for {
+		select {
+		case text := <-l.out:
+			if text == nil { // by finish
+				l.end(errClosed)
+				return
+			}
+			if err := l.carrier.Send(text); err != nil {
+				l.end(err)
+				return
+			}
+		case <-l.over:
+			return
+		}
+	}
+}
+
+func (l *link) read(take func(message)) error {
+	for {
+		text, err := l.carrier.Receive()
+		if err != nil {
+			return err
+		}
+		var m message
+		if err := json.Unmarshal(text, &m); err != nil {
+			return fmt.Errorf("sends something other than a message: %w", err)
+		}
+		take(m)
+	}
+}
+
+// send has a message sent. It does not wait: a link whose other end takes nothing ends.
+func (l *link) send(m message) {
+	text, err := json.Marshal(m)
+	switch {
+	case err != nil:
+		l.end(err)
+		return
+	case len(text) > mostMessage:
+		l.end(errTooLong)
+		return
+	}
+	select {
+	case l.out <- text:
+	case <-l.over:
+	default:
+		l.end(errFull)
+	}
+}
+
+// end ends the link, for the first reason that there is.
+func (l *link) end(why error) {
+	l.once.Do(func() {
+		l.why = why
+		close(l.over)
+		l.carrier.Close()
+	})
+}
+
+// finish ends the link once all is sent, or soon.
+func (l *link) finish() {
+	late := time.NewTimer(lastWords)
+	defer late.Stop()
+	select {
+	case l.out <- nil:
+		select {
+		case <-l.over:
+		case <-late.C:
+		}
+	default:
+	}
+	l.close()
+}
+
+// lastWords is how long what waits to be sent may take at the end.
+const lastWords = 300 * time.Millisecond
+
+// close ends the link and waits for what it runs.
+func (l *link) close() {
+	l.end(errClosed)
+	l.running.Wait()
+}
+
+var errClosed = errors.New("is closed")

@@ -1,0 +1,160 @@
+package spec
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hone-go/hone/tool/load"
+	"github.com/hone-go/hone/tool/load/traffic"
+)
+
+// files are what the flags of a load read. Every flag that names a file reads it here: so
+// what was read can be sent to other machines, and what was sent can name no file there.
+type files struct {
+	seen  map[string][]byte // what was read from this machine
+	large []string          // what was opened there, and is not kept in memory
+	sent  map[string][]byte // all that there is, when the load has come from elsewhere
+}
+
+// open opens a file that may be large.
+func (f *files) open(name string) (io.ReadCloser, error) {
+	if f.sent != nil {
+		text, err := f.read(name)
+		return io.NopCloser(bytes.NewReader(text)), err
+	}
+	file, err := os.Open(name)
+	if err == nil && !slices.Contains(f.large, name) {
+		f.large = append(f.large, name)
+	}
+	return file, err
+}
+
+// contents are all files that were read.
+func (f *files) contents() (map[string][]byte, error) {
+	for _, name := range f.large {
+		if _, err := f.read(name); err != nil {
+			return nil, err
+		}
+	}
+	return f.seen, nil
+}
+
+var errNotSent = errors.New("the file was not sent with the load")
+
+func (f *files) read(name string) ([]byte, error) {
+	if f.sent != nil {
+		text, ok := f.sent[name]
+		if !ok {
+			return nil, errNotSent
+		}
+		return text, nil
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	if f.seen == nil {
+		f.seen = make(map[string][]byte)
+	}
+	f.seen[name] = text
+	return text, nil
+}
+
+// pair reads a certificate and its key.
+func (f *files) pair(cert, key string) (tls.Certificate, error) {
+	certificate, err := f.read(cert)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	private, err := f.read(key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(certificate, private)
+}
+
+// sentLoad is a load on its way to other machines.
+type sentLoad struct {
+	Target   string
+	Requests int64
+	Flags    []sentFlag // those that were given
+	Flows    []traffic.Flow
+	Data     []traffic.Data
+	Files    map[string][]byte
+}
+
+type sentFlag struct {
+	Name   string
+	Values []string
+}
+
+// Carry is the load, with the content of its files, for FromCarried. Flags that were not
+// given have the same values everywhere.
+func (f *Load) Carry(cmd *cobra.Command, target string) ([]byte, error) {
+	contents, err := f.files.contents()
+	if err != nil {
+		return nil, err
+	}
+	sent := sentLoad{Target: target, Requests: f.Plan.Requests, Flows: f.traffic.flows.flows, Data: f.traffic.data.data, Files: contents}
+	plain := &cobra.Command{}
+	new(Load).Define(plain)
+	plain.Flags().VisitAll(func(known *pflag.Flag) {
+		flag := cmd.Flags().Lookup(known.Name)
+		if !flag.Changed || flag.Value == &f.traffic.flows || flag.Value == &f.traffic.data {
+			return // tables of a file are not texts
+		}
+		values := []string{flag.Value.String()}
+		if list, ok := flag.Value.(interface{ GetSlice() []string }); ok {
+			values = list.GetSlice()
+		}
+		sent.Flags = append(sent.Flags, sentFlag{flag.Name, values})
+	})
+	return json.Marshal(sent)
+}
+
+// FromCarried is the plan that Carry was called for. No file of this machine is read.
+func FromCarried(text []byte) (load.Plan, error) {
+	var sent sentLoad
+	if err := json.Unmarshal(text, &sent); err != nil {
+		return load.Plan{}, fmt.Errorf("no load: %w", err)
+	}
+	if sent.Files == nil {
+		sent.Files = map[string][]byte{}
+	}
+	f := &Load{files: &files{sent: sent.Files}}
+	cmd := &cobra.Command{Use: "load"}
+	cmd.SetOut(io.Discard)
+	f.Define(cmd)
+	for _, flag := range sent.Flags {
+		for _, value := range flag.Values {
+			if err := cmd.Flags().Set(flag.Name, value); err != nil {
+				return load.Plan{}, err
+			}
+		}
+	}
+	f.Plan.Requests = sent.Requests
+	f.traffic.flows.flows = sent.Flows
+	for _, d := range sent.Data {
+		if err := f.traffic.data.add(d); err != nil {
+			return load.Plan{}, err
+		}
+	}
+	err := f.Complete(cmd, sent.Target)
+	return f.Plan, err
+}
+
+// OverUnixSocket reports whether a plan's target is a socket of the machine that loads it.
+func OverUnixSocket(p load.Plan) bool {
+	return slices.ContainsFunc([]string{"unix:", "http://unix:", "https://unix:", "ws://unix:", "wss://unix:"},
+		func(prefix string) bool { return strings.HasPrefix(strings.ToLower(p.Target.String()), prefix) })
+}

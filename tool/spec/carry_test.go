@@ -1,0 +1,171 @@
+package spec
+
+import (
+	"errors"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hone-go/hone/tool/load"
+)
+
+// given is a load as the command line has it.
+func given(t *testing.T, target string, flags ...string) (*Load, *cobra.Command) {
+	t.Helper()
+	f := new(Load)
+	cmd := &cobra.Command{Use: "load"}
+	f.Define(cmd)
+	if err := cmd.ParseFlags(flags); err != nil {
+		t.Fatal(err)
+	}
+	f.Plan.Requests = 77 // which is a flag of hone load alone
+	if err := f.Complete(cmd, target); err != nil {
+		t.Fatal(err)
+	}
+	return f, cmd
+}
+
+// A load that was carried is the same one, with the content of its files, and without the
+// files.
+func TestCarriedLoadIsTheSame(t *testing.T) {
+	dir := t.TempDir()
+	body, sizes := filepath.Join(dir, "body"), filepath.Join(dir, "sizes")
+	users, login := filepath.Join(dir, "users.csv"), filepath.Join(dir, "login")
+	files := []string{body, sizes, users, login}
+	for name, text := range map[string]string{body: "the body", sizes: "10\n900\n", users: "name\nada\nbob\n", login: "ada:secret"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range [][]string{
+		{"127.0.0.1:1", "-c", "7", "--rate", "123.5", "--size", "file:@" + sizes, "--seed", "9", "--idle", "3", "--churn", "2"},
+		{"127.0.0.1:1", "--request", "@" + body, "--expect-content", "@" + body, "--schedule", "ramp:1..9", "--arrivals", "constant", "--warmup", "0"},
+		{"http://127.0.0.1:1/x?y=z", "--body", "@" + body, "-H", "A: b, c", "-H", "A: d", "-X", "PUT", "--status", "2xx,404", "--expect-length", "0"},
+		{"http://127.0.0.1:80", "--path", "3 /a?{{users.name}}", "--path", "1 /b", "--data", "users=" + users + ",once", "--check", "status == 200", "--cookies", "--redirects", "2", "--basic-file", login, "--resolve", "127.0.0.1:80:127.0.0.2"},
+		{"ws://127.0.0.1:1/", "--size", "0", "--echo=false", "-H", "Origin: here", "--source", "127.0.0.1-127.0.0.9"},
+		{"127.0.0.1:1", "--frame", "len32be+incl", "--match", "id@4:8:le", "--request", "hex:000102030405060708090a0b", "--deadline", "1s", "--ramp", "9"},
+	} {
+		f, cmd := given(t, c[0], c[1:]...)
+		text, err := f.Carry(cmd, c[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			if err := os.Rename(name, name+".away"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := FromCarried(text) // while the files are away
+		for _, name := range files {
+			err = errors.Join(err, os.Rename(name+".away", name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := f.Plan
+		if !want.Sizes.None() && want.Sizes.At(1, 2) != got.Sizes.At(1, 2) || want.Sizes.String() != got.Sizes.String() {
+			t.Errorf("%v: other sizes", c)
+		}
+		want.Sizes = got.Sizes // they hold functions
+		if want.Traffic != nil {
+			if w, g := preview(want), preview(got); w != g || w == "" {
+				t.Errorf("%v: sends\n%s, not\n%s", c, g, w)
+			}
+			want.Traffic = got.Traffic // it is compiled
+		}
+		if !reflect.DeepEqual(want, got) {
+			t.Errorf("%v:\n%+v\n%+v", c, got, want)
+		}
+	}
+}
+
+// A load from elsewhere reads no file of this machine, whatever it names.
+func TestCarriedLoadReadsNoFile(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, sent := range []string{
+		`{"Target":"127.0.0.1:1","Flags":[{"Name":"request","Values":["@SECRET"]}]}`,
+		`{"Target":"127.0.0.1:1","Flags":[{"Name":"expect-content","Values":["@SECRET"]}]}`,
+		`{"Target":"127.0.0.1:1","Flags":[{"Name":"size","Values":["file:@SECRET"]}]}`,
+		`{"Target":"http://127.0.0.1:1","Flags":[{"Name":"body","Values":["@SECRET"]}]}`,
+		`{"Target":"https://127.0.0.1:1","Flags":[{"Name":"cacert","Values":["SECRET"]}]}`,
+		`{"Target":"https://127.0.0.1:1","Flags":[{"Name":"cert","Values":["SECRET"]},{"Name":"key","Values":["SECRET"]}],"Files":{"x":""}}`,
+		`{"Target":"http://127.0.0.1:1","Data":[{"Name":"users","File":"SECRET"}]}`,
+		`{"Target":"http://127.0.0.1:1","Flags":[{"Name":"data","Values":["users=SECRET"]}]}`,
+		`{"Target":"http://127.0.0.1:1","Flags":[{"Name":"basic-file","Values":["SECRET"]}]}`,
+		`{"Target":"http://127.0.0.1:1","Flags":[{"Name":"basic-file","Values":["SECRET"]}]}`,
+		`{"Target":"http://127.0.0.1:1","Flags":[{"Name":"bearer-file","Values":["SECRET"]}]}`,
+		`{"Target":"http://127.0.0.1:1","Flags":[{"Name":"data","Values":["u=SECRET"]}]}`,
+		`{"Target":"http://127.0.0.1:1","Flags":[{"Name":"path","Values":["1 /{{u.1}}"]}],"Data":[{"Name":"u","File":"SECRET"}]}`,
+		`{"Target":"127.0.0.1:1","Flags":[{"Name":"nowhere","Values":["x"]}]}`,
+		`[]`,
+	} {
+		if plan, err := FromCarried([]byte(strings.ReplaceAll(sent, "SECRET", secret))); err == nil || strings.Contains(sent, "SECRET") && !errors.Is(err, errNotSent) {
+			t.Errorf("%s: %+v, %v", sent, plan, err)
+		}
+	}
+}
+
+// Flags read files through files alone: what another function reads would be missing on
+// other machines, or be theirs.
+func TestOnlyFilesReads(t *testing.T) {
+	names, err := filepath.Glob("*.go")
+	if err != nil || len(names) < 5 {
+		t.Fatal(names, err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") || name == "carry.go" || name == "scenario.go" {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range parsed.Imports {
+			if path.Path.Value == `"os"` || path.Path.Value == `"io/fs"` {
+				t.Errorf("%s imports %s; read what a flag names by files.read", name, path.Path.Value)
+			}
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "tls.LoadX509KeyPair") {
+			t.Errorf("%s reads a certificate; use files.pair", name)
+		}
+	}
+}
+
+// Sockets of the machine itself are known by any way to write them.
+func TestOverUnixSocket(t *testing.T) {
+	for target, want := range map[string]bool{
+		"127.0.0.1:1": false, "tcp://127.0.0.1:1": false, "unix:/run/x": true, "unix:///run/x": true, "unix://run/x": true,
+		"http://127.0.0.1/unix:": false, "http://unix:/run/x:/y": true, "https://unix:/run/x": true, "ws://unix:/run/x:/y?z": true, "wss://unix:/x": true,
+	} {
+		f, _ := given(t, target)
+		if got := OverUnixSocket(f.Plan); got != want {
+			t.Errorf("%s: %v", target, got)
+		}
+	}
+	f, _ := given(t, "unix:/x", "--frame", "line")
+	if _, messages := f.Plan.Target.(load.Messages); !messages || !OverUnixSocket(f.Plan) {
+		t.Error("messages over a unix socket")
+	}
+}
+
+// preview is what a plan's first sessions send.
+func preview(p load.Plan) string {
+	var out strings.Builder
+	if err := p.WriteRequests(&out, 20); err != nil {
+		return err.Error()
+	}
+	return out.String()
+}
