@@ -16,13 +16,13 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// Large replies do not keep the other connections of their loop waiting: while peers
-// take 32 MiB each as fast as they come, the loop looks at the others again before it
-// has sent more than a small part to each. Counting bytes instead of measuring a ping
-// makes the test independent of what else the machine does.
+// Large replies do not stall the other connections of their loop: while peers read 32 MiB
+// each as fast as they arrive, the loop polls again before it has sent more than a small
+// part to each. Counting bytes instead of measuring a ping makes the test independent of
+// the machine's load.
 func TestLargeRepliesDoNotHoldOthersUp(t *testing.T) {
-	// Twice what a connection is sent at a time, since a handler beside its loop may
-	// write once between two writes of the loop.
+	// Twice what a connection is sent at a time, because a handler off its loop may write
+	// once between two writes of the loop.
 	const readers, size, most = 6, 32 << 20, 512 << 10
 	loops := slices.DeleteFunc(over(overTCP), func(g ground) bool { return !g.isLoop() })
 	oneByOne(t, loops, func(t *testing.T, g ground) {
@@ -32,12 +32,12 @@ func TestLargeRepliesDoNotHoldOthersUp(t *testing.T) {
 		ln := &weighing{Listener: listen(t, overTCP)}
 		s := serveOn(t, g, ln, lines{serve: func(t *engine.Turn, line []byte) error {
 			if string(line) == "large" {
-				t.Out = append(large, t.Out...) // which copies nothing: the handler takes no time
+				t.Out = append(large, t.Out...) // copies nothing, so that the handler takes no time
 				return nil
 			}
 			return say(t, "answer")
 		}}, func(s *engine.Server) {
-			// A reader that gets no processor for a while is no reader to be closed here.
+			// A client that gets no CPU time for a while must not be closed here.
 			s.Limits = engine.Limits{StallTime: -1, HardCap: -1, TotalOutput: -1}
 		})
 		pinger := s.dial(t)
@@ -54,11 +54,11 @@ func TestLargeRepliesDoNotHoldOthersUp(t *testing.T) {
 		reading.Wait()
 		pinger.ask("ping", "answer")
 		if ln.sent.Load() < readers*size {
-			t.Fatalf("the listener saw %d bytes sent, want %d: the test shows nothing", ln.sent.Load(), readers*size)
+			t.Fatalf("the listener saw %d bytes sent, want %d: the test proves nothing", ln.sent.Load(), readers*size)
 		}
 		t.Logf("%d KiB at most", ln.longest.Load()>>10)
 		if n := ln.longest.Load(); n > readers*most {
-			t.Errorf("a loop sent %d KiB to %d peers before it looked at the others, want %d KiB at most", n>>10, readers, readers*most>>10)
+			t.Errorf("a loop sent %d KiB to %d peers before it polled again, want at most %d KiB", n>>10, readers, readers*most>>10)
 		}
 	})
 }
@@ -67,7 +67,7 @@ func TestLargeRepliesDoNotHoldOthersUp(t *testing.T) {
 type weighing struct {
 	net.Listener
 	sent    atomic.Int64
-	turn    atomic.Int64 // since a loop has last asked for events
+	turn    atomic.Int64 // since a loop last polled
 	longest atomic.Int64
 }
 
@@ -86,7 +86,7 @@ func (l *weighing) SystemCalls() sys.Fault {
 	}
 }
 
-// discard takes n bytes without copying them, faster than anybody can send.
+// discard reads n bytes without copying them, faster than any server can send.
 func discard(t *testing.T, c *client, n int) {
 	raw, err := c.Conn.(*net.TCPConn).SyscallConn()
 	nowhere := make([]byte, 4<<20)
@@ -104,13 +104,12 @@ func discard(t *testing.T, c *client, n int) {
 		n -= done
 	}
 	if err != nil {
-		t.Errorf("taking a large reply: %v", err)
+		t.Errorf("reading a large reply: %v", err)
 	}
 }
 
-// A handler that was left behind and computes lets others have the processor every 50 µs.
-// The loop looks for what has arrived each time, or nearly: it does not leave that to Go's
-// poller, which would look every 10 ms.
+// A CPU-bound handler off its loop yields the processor every 50 µs. The loop polls each
+// time, or nearly: it does not wait for Go's poller, which would poll every 10 ms.
 func TestLoopsLookBesideHandlersThatCompute(t *testing.T) {
 	const slices, slice = 200, 50 * time.Microsecond
 	oneByOne(t, []ground{{engine.Events(engine.Auto), overTCP}}, func(t *testing.T, g ground) {
@@ -133,12 +132,12 @@ func TestLoopsLookBesideHandlersThatCompute(t *testing.T) {
 		c := s.dial(t)
 		c.ask("compute", "answer")
 		if n := <-looks; n < slices/2 {
-			t.Errorf("the loop has looked %d times in %d pauses", n, slices)
+			t.Errorf("the loop polled %d times in %d pauses", n, slices)
 		}
 	})
 }
 
-// counting is a listener that counts how often its event loops look for events.
+// counting is a listener that counts how often its event loops poll.
 type counting struct {
 	net.Listener
 	looks atomic.Int64

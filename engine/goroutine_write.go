@@ -5,10 +5,10 @@ import (
 	"github.com/hone-go/hone/pool"
 )
 
-// Output of a goroutine engine takes one of two ways. The replies of a visit are
-// The owner writes replies directly from Turn.Out: the common case, without a copy. What
-// is posted meanwhile or by others is queued, and whoever writes next includes it;
-// otherwise a flusher sends it, see goroutine_flusher.go.
+// Output of a goroutine engine takes one of two ways. The owner writes the replies of a
+// visit directly from Turn.Out: the common case, without a copy. What is posted meanwhile
+// or by others is queued, and whoever writes next includes it; otherwise a flusher sends
+// it, see goroutine_flusher.go.
 
 // flushWaiting writes the output of a visit, and what was posted during it, and blocks
 // for as long as the sweeper allows. It reports false when the connection is dead.

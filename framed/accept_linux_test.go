@@ -24,15 +24,15 @@ type listening struct {
 	PID  int    `json:"pid"`
 }
 
-// listenReport is its answer to the line "report".
+// listenReport is the reply to the line "report".
 type listenReport struct {
-	CPU   time.Duration `json:"cpu_ns"` // of the process, so far
-	Files int           `json:"files"`  // open descriptors, as far as there is one left to count them
+	CPU   time.Duration `json:"cpu_ns"` // CPU time of the process so far
+	Files int           `json:"files"`  // open descriptors, if there is one left to count them
 	Stats engine.Stats  `json:"stats"`
 }
 
-// listen is the listen role: an echoing server without a cap on connections,
-// until standard input ends.
+// listen is the listen role: an echo server without a limit on connections, until
+// standard input ends.
 //
 //	HONE_TEST_ENGINE  the engine's name; none: do not serve, only wait
 //	HONE_TEST_FILES   the limit of descriptors
@@ -76,7 +76,7 @@ func (roles) listen() error {
 	return lines.Err()
 }
 
-// ownCPU is the processor time that this process has used.
+// ownCPU returns the CPU time of this process.
 func ownCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -100,9 +100,9 @@ func (c *child) report(t *testing.T) (r listenReport) {
 	return r
 }
 
-// Five hundred strangers come to a server that has 64 descriptors. It goes on
-// serving those it has, sends the others away, burns nothing while it is full,
-// and takes new ones as soon as there is room.
+// Five hundred clients connect to a server with 64 descriptors. It keeps serving the open
+// connections, refuses the others, uses little CPU while it is full, and accepts new ones
+// as soon as there is room.
 func TestServerAtItsDescriptorLimitLivesAndRecovers(t *testing.T) {
 	t.Cleanup(countLeaks(t))
 	t.Run("engines", func(t *testing.T) {
@@ -142,7 +142,7 @@ func besiege(t *testing.T, name string) {
 			greet()
 		}
 	}
-	eventually(t, "everybody is served or sent away", func() bool {
+	eventually(t, "every client is served or refused", func() bool {
 		now := server.report(t).Stats
 		return now.Accepted+now.Ended[engine.NoDescriptors] == 503
 	})
@@ -161,7 +161,7 @@ func besiege(t *testing.T, name string) {
 	}
 	now := server.report(t)
 	share := float64(now.CPU-full.CPU) / float64(time.Since(since))
-	t.Logf("full with %d connections, %d sent away; %.1f%% of a processor over %v", now.Stats.Open, now.Stats.Ended[engine.NoDescriptors], 100*share, time.Since(since))
+	t.Logf("full with %d connections, %d refused; %.1f%% of a processor over %v", now.Stats.Open, now.Stats.Ended[engine.NoDescriptors], 100*share, time.Since(since))
 	if share > 0.20 {
 		t.Errorf("a server without descriptors uses %.0f%% of a processor, want 20%% at most", 100*share)
 	}
@@ -181,7 +181,7 @@ func besiege(t *testing.T, name string) {
 	}
 }
 
-// dialUntilServed dials again when it is sent away.
+// dialUntilServed dials again while it is refused.
 func dialUntilServed(t *testing.T, addr string) *peer {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
@@ -196,7 +196,7 @@ func dialUntilServed(t *testing.T, addr string) *peer {
 		}
 		p.Close()
 	}
-	t.Fatalf("nobody served us for %v", patience)
+	t.Fatalf("not served within %v", patience)
 	return nil
 }
 
@@ -212,7 +212,7 @@ func TestConnectionsOverTheCapAreRefusedAndToldWhy(t *testing.T) {
 		}
 		for n := range uint64(5) {
 			p := dial(t, addr)
-			p.pour(bytesInFlight()) // and is told all the same
+			p.pour(bytesInFlight()) // must not destroy the refusal
 			p.wantRefusal(wire.Overloaded)
 			p.Close()
 			ended(t, s, engine.TooManyConns, n+1)
@@ -222,7 +222,7 @@ func TestConnectionsOverTheCapAreRefusedAndToldWhy(t *testing.T) {
 		}
 		in[0].Close()
 		in[1].Close()
-		eventually(t, "two have left", func() bool { return s.Stats().Open == 8 })
+		eventually(t, "two connections have ended", func() bool { return s.Stats().Open == 8 })
 		dial(t, addr).exchange(1, "in again")
 		dial(t, addr).exchange(1, "in again")
 		dial(t, addr).wantRefusal(wire.Overloaded)
@@ -232,11 +232,11 @@ func TestConnectionsOverTheCapAreRefusedAndToldWhy(t *testing.T) {
 	})
 }
 
-// bytesInFlight are requests of somebody who did not wait to be let in.
+// bytesInFlight returns pipelined requests of a client that is about to be refused.
 func bytesInFlight() []byte { return requests(2000) }
 
-// Refused connections are not free either: a crowd of them that stays is told
-// why up to a bound, and the rest are closed.
+// Refused connections use resources too: only a limited number gets a reason, and the
+// rest are closed.
 func TestCrowdOfRefusedConnectionsIsBounded(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{Conns: 1}}
@@ -250,13 +250,13 @@ func TestCrowdOfRefusedConnectionsIsBounded(t *testing.T) {
 		}
 		ended(t, s, engine.TooManyConns, crowd)
 		if more := openFiles() - files - crowd; more > 80 {
-			t.Errorf("%d descriptors are held for %d refused connections", more, crowd)
+			t.Errorf("%d descriptors are in use for %d refused connections", more, crowd)
 		}
 		in.exchange(2, "still in")
 	})
 }
 
-// faulty is a listener whose Accept fails as often as told, and is counted.
+// faulty is a listener whose Accept fails a given number of times, and counts its calls.
 type faulty struct {
 	net.Listener
 	fault error
@@ -271,7 +271,7 @@ func (l *faulty) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// passing is an error that says of itself that it passes.
+// passing is a temporary error.
 type passing struct{}
 
 func (passing) Error() string   { return "not now" }
@@ -307,7 +307,7 @@ func TestAcceptErrorsThatPassAreWaitedOut(t *testing.T) {
 	}
 }
 
-// The same on sockets, where another listener goes on meanwhile.
+// The same on sockets, while another listener keeps working.
 func TestAcceptErrorsOfOneListenerAreNotTheOthers(t *testing.T) {
 	const pauses = (5 + 10 + 20 + 40 + 80) * time.Millisecond
 	runPlain(t, func(t *testing.T, e engine.Engine) {
@@ -338,7 +338,7 @@ func TestAcceptErrorsOfOneListenerAreNotTheOthers(t *testing.T) {
 	})
 }
 
-// A pause must not keep a server from ending.
+// Close ends the pause after an accept error.
 func TestCloseEndsThePauseAfterAnAcceptError(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, e engine.Engine) {
 		bad := &faulty{Listener: newMemoryListener(), fault: passing{}, times: 1 << 30}
@@ -391,7 +391,7 @@ func TestServerServesTwoListeners(t *testing.T) {
 		if n := s.Stats().Open; n != 2 {
 			t.Errorf("%d connections open, want 2", n)
 		}
-		dial(t, one.RemoteAddr().String()).wantRefusal(wire.Overloaded) // the cap is the server's
+		dial(t, one.RemoteAddr().String()).wantRefusal(wire.Overloaded) // the limit is per server
 		dial(t, two.RemoteAddr().String()).wantRefusal(wire.Overloaded)
 	})
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/hone-go/hone/framed"
 )
 
-// TestNoAllocationsPerRequest counts what a whole process allocates over 20 000
-// requests of a client that allocates nothing itself.
+// TestNoAllocationsPerRequest counts the allocations of the whole process over 20 000
+// requests from a client that allocates nothing itself.
 func TestNoAllocationsPerRequest(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector makes sync.Pool drop what it is given, to find misuse; go test without -race runs this")
@@ -25,7 +25,7 @@ func TestNoAllocationsPerRequest(t *testing.T) {
 		depth    = 20
 		rounds   = 1000
 		pingPong = 2000
-		most     = 200 // of the runtime itself, over all of the rounds
+		most     = 200 // by the runtime itself, over all rounds
 	)
 	var took atomic.Int64
 	count := func(r framed.Request) { took.Add(int64(r.Took)) }
@@ -61,7 +61,7 @@ func TestNoAllocationsPerRequest(t *testing.T) {
 				c.Conn().SetValue(new(int))
 			}
 			n := c.Conn().Value().(*int)
-			if *n++; *n%200 == 0 { // outlasts a watchdog, and has what follows distrusted
+			if *n++; *n%200 == 0 { // outlasts the watchdog's tick, so that the next requests run off the loop
 				pause.Reset(3 * time.Millisecond)
 				<-pause.C
 			}
@@ -112,9 +112,8 @@ func TestNoAllocationsPerRequest(t *testing.T) {
 	})
 }
 
-// allocations lets out be answered by in so many times and counts what the
-// process allocates after a warm-up. The collector is off meanwhile: it empties
-// pools, and is not what is counted here.
+// allocations writes out times times, reads the replies in, and counts the allocations of
+// the process after a warm-up. Garbage collection is off, because it empties pools.
 func allocations(t *testing.T, nc net.Conn, out, in []byte, times int) uint64 {
 	t.Helper()
 	exchange := func(times int) {

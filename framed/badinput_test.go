@@ -24,7 +24,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// badInput is something that no client of the protocol sends, and its due.
+// badInput is something that no client of the protocol sends, and the expected refusal.
 type badInput struct {
 	name string
 	in   []byte
@@ -59,7 +59,7 @@ func badInputs(t *testing.T) []badInput {
 	random := replayable(t)
 	for i := range 4 {
 		garbage := randomBytes(random, 64)
-		garbage[0] |= 1 // a length of 16 MiB at least
+		garbage[0] |= 1 // a length of at least 16 MiB
 		add(engine.TooLarge, wire.TooLarge, fmt.Sprintf("garbage %d", i), garbage)
 	}
 	add(engine.TooLarge, wire.TooLarge, "HTTP", []byte("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"))
@@ -69,13 +69,13 @@ func badInputs(t *testing.T) []badInput {
 	return all
 }
 
-// frameOf is a whole frame with a body of n bytes.
+// frameOf returns a whole frame with a body of n bytes.
 func frameOf(command byte, n int) []byte {
 	return append(append(binary.BigEndian.AppendUint32(nil, uint32(wire.MinFrame+n)), command), make([]byte, n)...)
 }
 
-// replayable is a source of chance whose seed is printed, and taken from
-// HONE_SEED where that is set.
+// replayable returns a random source whose seed is logged, and taken from HONE_SEED if
+// set.
 func replayable(t *testing.T) *rand.Rand {
 	t.Helper()
 	return rand.New(rand.NewPCG(seed(t), 0))
@@ -89,7 +89,7 @@ func randomBytes(random *rand.Rand, n int) []byte {
 	return b
 }
 
-// clientHello is what a TLS client says first.
+// clientHello returns the first bytes that a TLS client sends.
 func clientHello(t *testing.T) []byte {
 	t.Helper()
 	client, server := net.Pipe()
@@ -101,13 +101,13 @@ func clientHello(t *testing.T) []byte {
 		hello <- b[:n]
 	}()
 	if err := tls.Client(client, &tls.Config{ServerName: "localhost"}).Handshake(); err == nil {
-		t.Fatal("nobody answered, and the handshake went well")
+		t.Fatal("the handshake succeeded without a server")
 	}
 	client.Close()
 	return <-hello
 }
 
-// tlsConfig is a server's, with a certificate that nobody vouches for.
+// tlsConfig returns a server's configuration with a self-signed certificate.
 func tlsConfig(t *testing.T) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
@@ -122,7 +122,7 @@ func tlsConfig(t *testing.T) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 }
 
-// serveTLS is serve behind TLS.
+// serveTLS is serve with TLS.
 func serveTLS(t *testing.T, s *framed.Server) string {
 	t.Helper()
 	ln, err := tls.Listen("tcp", "127.0.0.1:0", tlsConfig(t))
@@ -141,14 +141,14 @@ func dialTLS(t *testing.T, addr string) *peer {
 	return peerOf(t, nc)
 }
 
-// exchange has one request answered.
+// exchange sends a request and checks its reply.
 func (p *peer) exchange(id uint64, content string) {
 	p.t.Helper()
 	p.send(submit(id, content))
 	p.want(ack(id, content))
 }
 
-// pour sends b while the caller reads; the peer may stop taking it.
+// pour sends b while the caller reads; the peer may stop reading.
 func (p *peer) pour(b []byte) (poured chan struct{}) {
 	poured = make(chan struct{})
 	go func() {
@@ -162,9 +162,8 @@ func (p *peer) pour(b []byte) (poured chan struct{}) {
 	return poured
 }
 
-// Nothing of what a hostile client sends gets further than its own connection:
-// what it asked before is answered, it is told why, whatever it has in flight
-// behind that, and everybody else goes on.
+// Bad input affects only its own connection: earlier requests are answered, the client
+// gets a refusal whatever else it has in flight, and all other connections keep working.
 func TestBadInputIsRefusedWithItsCodeAndOnlyThere(t *testing.T) {
 	inputs := badInputs(t)
 	tail := bytes.Repeat([]byte("in flight"), 30_000)
@@ -175,7 +174,7 @@ func TestBadInputIsRefusedWithItsCodeAndOnlyThere(t *testing.T) {
 		counted := map[engine.Reason]uint64{}
 		for i, bad := range inputs {
 			for _, behind := range [][]byte{nil, tail} {
-				name := fmt.Sprintf("%s with %d bytes behind it", bad.name, len(behind))
+				name := fmt.Sprintf("%s followed by %d bytes", bad.name, len(behind))
 				p := dial(t, addr)
 				poured := p.pour(append(append(submit(1, "before"), bad.in...), behind...))
 				p.want(ack(1, "before"))
@@ -204,8 +203,8 @@ func wantCounted(t *testing.T, s *framed.Server, want map[engine.Reason]uint64) 
 	}
 }
 
-// The article's decoder made a slice of length -1 of this, and the process died
-// with every connection it had.
+// The article's decoder made a slice of length -1 from this input, which crashed the
+// process with all its connections.
 func TestFourBytesKilledTheArticlesServer(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
@@ -254,7 +253,7 @@ func TestBadInputIsRefusedOverTLSAndUnixSocketsToo(t *testing.T) {
 			})
 			t.Run("unix/"+bad.name, func(t *testing.T) {
 				if runtime.GOOS == "windows" {
-					t.Skip("needs unix sockets as other systems have them")
+					t.Skip("needs unix sockets")
 				}
 				ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 				if err != nil {
@@ -281,7 +280,7 @@ func TestBytesThatAreNoTLSEndThatConnectionOnly(t *testing.T) {
 		for _, in := range [][]byte{submit(1, "in the clear"), []byte("GET / HTTP/1.1\r\n\r\n"), make([]byte, 1000)} {
 			p := dial(t, addr)
 			p.send(in)
-			io.Copy(io.Discard, p) // an alert, or a reset: TLS decides
+			io.Copy(io.Discard, p) // an alert or a reset, as TLS decides
 			p.Close()
 		}
 		ended(t, s, engine.Malformed, 3)
@@ -289,8 +288,8 @@ func TestBytesThatAreNoTLSEndThatConnectionOnly(t *testing.T) {
 	})
 }
 
-// oracle is the protocol in memory: what an echoing server says to in, why it
-// ends the connection (0: it does not), and how many bytes it needs for that.
+// oracle is a model of the protocol: what an echo server replies to in, why it ends the
+// connection (0: it does not), and how many bytes it needs for that.
 func oracle(in []byte, limit uint32) (out []byte, why engine.Reason, used int) {
 	refuse := func(why engine.Reason, code wire.Result, used int) ([]byte, engine.Reason, int) {
 		return append(out, 0, 0, 0, 14, 0x81, 0, 0, 0, 0, 0, 0, 0, 0, byte(code)), why, used
@@ -325,7 +324,7 @@ func oracle(in []byte, limit uint32) (out []byte, why engine.Reason, used int) {
 	return out, 0, used
 }
 
-// randomStream is some good frames and then, usually, something else.
+// randomStream returns some valid frames and then, usually, bad input.
 func randomStream(random *rand.Rand, bad []badInput) (in []byte) {
 	for range random.IntN(8) {
 		switch random.IntN(4) {
@@ -338,7 +337,7 @@ func randomStream(random *rand.Rand, bad []badInput) (in []byte) {
 		}
 	}
 	switch random.IntN(4) {
-	case 0: // a frame of nonsense
+	case 0: // a frame of random bytes
 		n := random.IntN(30)
 		frame := frameOf(byte(random.UintN(256)), n)
 		copy(frame[5:], randomBytes(random, n))
@@ -354,8 +353,8 @@ func randomStream(random *rand.Rand, bad []badInput) (in []byte) {
 	return in
 }
 
-// What a server says depends on the bytes alone: not on the engine, and not on
-// how the network has cut them.
+// Replies depend only on the bytes sent: not on the engine, and not on how the network
+// splits them.
 func TestSameBytesGetTheSameAnswerHoweverTheyAreSplit(t *testing.T) {
 	random := replayable(t)
 	bad := badInputs(t)
@@ -375,7 +374,7 @@ func TestSameBytesGetTheSameAnswerHoweverTheyAreSplit(t *testing.T) {
 		{"at random", func(rest int) int { return min(rest, 1+random.IntN(1+random.IntN(2000))) }},
 	}
 	run(t, func(t *testing.T, e engine.Engine) {
-		// A stream that goes byte by byte on a busy machine takes longer than a frame may.
+		// On a busy machine, sending a stream byte by byte takes longer than FrameTime.
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{FrameTime: -1}}
 		addr := serve(t, s)
 		counted := map[engine.Reason]uint64{}
@@ -409,8 +408,8 @@ func TestSameBytesGetTheSameAnswerHoweverTheyAreSplit(t *testing.T) {
 	})
 }
 
-// sendSplit sends in in pieces, each after the server has read the one before
-// as far as it reads at all, which is to observed; then it half-closes.
+// sendSplit sends in in pieces, each after the server has read the previous one, up to
+// observed bytes; then it half-closes.
 func sendSplit(p *peer, s *framed.Server, in []byte, observed int, next func(rest int) int) {
 	before := s.Stats().BytesIn
 	for sent := 0; sent < len(in); {
@@ -419,7 +418,7 @@ func sendSplit(p *peer, s *framed.Server, in []byte, observed int, next func(res
 			n = len(in) - sent
 		}
 		if _, err := p.Write(in[sent : sent+n]); err != nil {
-			return // the reader sees what is wrong
+			return // the reader reports the error
 		}
 		sent += n
 		if sent < observed {
@@ -429,8 +428,8 @@ func sendSplit(p *peer, s *framed.Server, in []byte, observed int, next func(res
 	p.Conn.(*net.TCPConn).CloseWrite()
 }
 
-// awaitRead waits until the server has read n bytes since it began. It spins for a
-// moment, because what it waits for is microseconds away unless the machine is busy.
+// awaitRead waits until the server has read n bytes in total. It spins briefly, because
+// that takes microseconds unless the machine is busy.
 func awaitRead(s *framed.Server, n uint64) {
 	deadline := time.Now().Add(patience)
 	for spins := 0; s.Stats().BytesIn < n && time.Now().Before(deadline); spins++ {

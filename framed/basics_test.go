@@ -30,9 +30,8 @@ func TestConnIsAcknowledgedAndIsTheHeartbeat(t *testing.T) {
 	})
 }
 
-// What a handler wrote before its reply was sent is visible to who has read the
-// reply, and the race detector knows it, on engines with system calls of their
-// own too.
+// Writes by a handler before its reply happen before the client reads the reply, and the
+// race detector knows it, even on engines with their own system calls.
 func TestReplyIsARaceEdge(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		handled := 0

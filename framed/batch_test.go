@@ -14,8 +14,8 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// Replies of many connections, added in any order, reach their connections in the
-// order of their Add, and one batch serves again and again.
+// Replies of many connections, added in any order, arrive at their connections in the
+// order of Add, and a Batch can be reused.
 func TestBatchOfManyConnections(t *testing.T) {
 	const conns, each, rounds = 20, 32, 3
 	run(t, func(t *testing.T, e engine.Engine) {
@@ -65,7 +65,7 @@ func TestBatchOfManyConnections(t *testing.T) {
 				t.Errorf("the batch has %d replies, want %d", n, len(all))
 			}
 			if sent := batch.Send(); sent != len(all) || batch.Len() != 0 {
-				t.Errorf("%d of %d were sent, %d are left", sent, len(all), batch.Len())
+				t.Errorf("%d of %d were sent, %d left", sent, len(all), batch.Len())
 			}
 			for c, want := range wants {
 				peers[c].want(want)
@@ -77,11 +77,11 @@ func TestBatchOfManyConnections(t *testing.T) {
 	})
 }
 
-// A reply that was answered before, or is twice in a batch, leaves its neighbours
-// alone; those of a connection that has ended are not sent.
+// A reply that was answered before, or is twice in a batch, does not affect the others;
+// those of an ended connection are not sent.
 func TestBatchWithRepliesThatCannotBeSent(t *testing.T) {
 	const n = 6
-	for bits := range 1 << n { // which of them were answered before
+	for bits := range 1 << n { // each subset of replies answered before
 		t.Run(fmt.Sprintf("%06b", bits), func(t *testing.T) {
 			h, owed := postponing(n + 1)
 			s := &framed.Server{Engine: engine.All()[bits%len(engine.All())], Handler: h}
@@ -121,8 +121,8 @@ func TestBatchWithRepliesThatCannotBeSent(t *testing.T) {
 	}
 }
 
-// A batch may be larger than what is posted at a time, and than what a peer takes at
-// once.
+// A batch may be larger than what is posted at a time, and than what the socket accepts
+// at once.
 func TestBatchLargerThanAPeerTakes(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		const n = 64
@@ -147,14 +147,14 @@ func TestBatchLargerThanAPeerTakes(t *testing.T) {
 	})
 }
 
-// What a batch answers in a drain is answered before the drain's last word.
+// Replies sent by a batch during a drain precede the refusal.
 func TestBatchEndsADrain(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		h, owed := postponing(5)
 		s := &framed.Server{Engine: e, Handler: h}
 		p := dial(t, serve(t, s))
 		var out, want []byte
-		for id := range uint64(5) { // in one visit, for which more tickets are taken than it needs
+		for id := range uint64(5) { // in one visit, which takes more tickets than it needs
 			out = append(out, submit(id, "late")...)
 		}
 		p.send(out)
@@ -175,7 +175,7 @@ func TestBatchEndsADrain(t *testing.T) {
 	})
 }
 
-// Credentials may be answered in a batch, in every dialect.
+// Batch can answer credentials, in every dialect.
 func TestBatchAnswersConnectInTheDemoDialect(t *testing.T) {
 	owed := make(chan framed.Reply, 2)
 	h := framed.HandlerFunc(func(c framed.Call, dst, _ []byte) ([]byte, error) {
@@ -227,7 +227,7 @@ func TestBatchReportsToOnRequest(t *testing.T) {
 		}
 		select {
 		case r := <-reports:
-			t.Errorf("reported once more: %+v", r)
+			t.Errorf("unexpected report: %+v", r)
 		default:
 		}
 	})
@@ -235,7 +235,7 @@ func TestBatchReportsToOnRequest(t *testing.T) {
 
 func TestBatchAllocations(t *testing.T) {
 	if raceDetector {
-		t.Skip("sync.Pool drops some of its values under the race detector, on purpose")
+		t.Skip("sync.Pool drops some of its values under the race detector")
 	}
 	const n = 64
 	owed := make(chan framed.Reply, n)
@@ -265,10 +265,10 @@ func TestBatchAllocations(t *testing.T) {
 	}
 }
 
-// A batch does not carry a peer that reads nothing past Limits.HardCap.
+// Limits.HardCap applies to a batch for a peer that reads nothing.
 func TestBatchToAPeerThatDoesNotRead(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
-		const n = 500 // 30 MB, far more than the kernel takes
+		const n = 500 // 30 MB, far more than the kernel buffers
 		content := make([]byte, 60<<10)
 		h, owed := postponing(n)
 		s := &framed.Server{Engine: e, Handler: h}

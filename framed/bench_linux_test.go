@@ -31,10 +31,9 @@ type serveReady struct {
 	PID  int    `json:"pid"`
 }
 
-// serveMemory is its answer to the lines "rss", when it has been quiet for a while,
-// and "rss at once".
+// serveMemory is the reply to the lines "rss", after an idle period, and "rss at once".
 type serveMemory struct {
-	Anonymous int64 `json:"rss_anon"` // bytes that no file backs
+	Anonymous int64 `json:"rss_anon"` // bytes without a backing file
 }
 
 // serve is the serve role: a framed server that acknowledges every Submit with
@@ -104,12 +103,12 @@ func (roles) serve() error {
 	return err
 }
 
-// What requests may want of a server that is tried, by the first byte of their
+// Operations that requests ask of a server in the tried mode, by the first byte of their
 // content.
 const (
 	toBlock = 'B' // until the server is closed
 	toSleep = 'S' // for sleepTime
-	toFill  = 'F' // 8 KiB of reply
+	toFill  = 'F' // a reply of 8 KiB
 )
 
 const sleepTime = 50 * time.Millisecond
@@ -129,11 +128,11 @@ func tried(c framed.Call, dst, req []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// quiet is how long connections have been silent when their memory is read: past
-// the moment at which Parked ones rest.
+// quiet is how long connections are idle before their memory is read: longer than Parked
+// takes to rest.
 const quiet = 8 * time.Second
 
-// answerLines obeys the lines of in until it ends.
+// answerLines executes the commands in in until it ends.
 func answerLines(in io.Reader) error {
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
@@ -145,7 +144,7 @@ func answerLines(in io.Reader) error {
 			return fmt.Errorf("there is no command %q", lines.Text())
 		}
 		debug.FreeOSMemory()
-		debug.FreeOSMemory() // what finalizers released in the first
+		debug.FreeOSMemory() // what finalizers have released in the first
 		n, err := anonymousMemory()
 		if err == nil {
 			err = json.NewEncoder(os.Stdout).Encode(serveMemory{n})
@@ -157,7 +156,7 @@ func answerLines(in io.Reader) error {
 	return lines.Err()
 }
 
-// anonymousMemory is how much of this process's resident memory no file backs.
+// anonymousMemory returns how much of this process's resident memory has no backing file.
 func anonymousMemory() (int64, error) {
 	if all, err := os.ReadFile("/proc/self/smaps_rollup"); err == nil {
 		if _, rest, ok := bytes.Cut(all, []byte("\nAnonymous:")); ok {
@@ -178,10 +177,10 @@ func engineNamed(name string) (e engine.Engine, err error) {
 	return e, e.UnmarshalText([]byte(name))
 }
 
-// committer is a handler that promises every reply and settles the promises in
-// batches, as one that has to bring them to a disk would.
+// committer is a handler that promises every reply and settles the promises in batches,
+// as a handler that commits to disk would.
 type committer struct {
-	alarm   *os.File // rings when the batch is to be settled
+	alarm   *os.File // fires when the batch is due
 	raw     syscall.RawConn
 	stopped chan struct{}
 
@@ -191,8 +190,8 @@ type committer struct {
 }
 
 const (
-	commitAfter = 300 * time.Microsecond // from the first of a batch
-	commitCount = 256                    // or as soon as so many wait
+	commitAfter = 300 * time.Microsecond // after the first of a batch
+	commitCount = 256                    // or when so many wait
 )
 
 func newCommitter() (*committer, error) {
@@ -201,8 +200,8 @@ func newCommitter() (*committer, error) {
 	if errno != 0 {
 		return nil, os.NewSyscallError("timerfd_create", errno)
 	}
-	// A timer of the kernel, since the runtime rounds waits up to milliseconds
-	// when it has nothing else to do.
+	// A kernel timer, because the runtime rounds waits up to milliseconds when it is
+	// otherwise idle.
 	c := &committer{alarm: os.NewFile(fd, "commit alarm"), stopped: make(chan struct{})}
 	var err error
 	if c.raw, err = c.alarm.SyscallConn(); err != nil {
@@ -234,7 +233,7 @@ func (c *committer) Handle(call framed.Call, dst, _ []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// ring sets the alarm, in the place of whatever it was set to.
+// ring sets the alarm, replacing any earlier setting.
 func (c *committer) ring(after time.Duration) error {
 	var errno syscall.Errno
 	err := c.raw.Control(func(fd uintptr) {
@@ -257,7 +256,7 @@ func (c *committer) commit() {
 		c.waiting = c.spare[:0]
 		c.mu.Unlock()
 		for _, r := range batch {
-			r.Send(nil) // the connection may have gone, which is its own affair
+			r.Send(nil) // ignores a connection that has ended
 		}
 		clear(batch)
 		c.spare = batch
@@ -267,18 +266,18 @@ func (c *committer) commit() {
 	}
 }
 
-// scenario is one way of loading a server.
+// scenario is one way to load a server.
 type scenario struct {
 	name   string
 	plan   loadPlan
-	pinned bool     // the server on one CPU, the client on another
+	pinned bool     // server and client on one CPU each
 	late   string   // how the server acknowledges: HONE_TEST_LATE of serve; empty: inline
-	also   []string // engines beside those of engine.All
+	also   []string // engines in addition to engine.All
 }
 
-// scenarios are told apart by what they make dear: A waking up, A2 the same
-// without pinning, O sleeping and waking at a rate, B the code itself, C the
-// memory that a crowd is spread over; and A and B with late replies.
+// scenarios differ in what dominates their cost: A wake-ups, A2 the same without pinning,
+// O sleeping and waking at a fixed rate, B the code itself, C cache misses with many
+// connections; and A and B with late replies.
 func scenarios() []scenario {
 	return []scenario{
 		{name: "A", plan: loadPlan{Conns: 100, Depth: 1}, pinned: true, also: []string{offload}},
@@ -293,24 +292,24 @@ func scenarios() []scenario {
 
 // sample is one window of one engine.
 type sample struct {
-	cpu, client float64 // microseconds a request
-	rate        float64 // requests a second
+	cpu, client float64 // microseconds per request
+	rate        float64 // requests per second
 	busy        float64 // the client's share of one CPU
-	others      float64 // of one CPU, what neither side used
+	others      float64 // of one CPU, used by other processes
 	p50, p99    float64 // microseconds
 }
 
-// benchSettings come from the environment, for a closer or a quicker look.
+// benchSettings come from the environment, for longer or shorter runs.
 type benchSettings struct {
 	rounds int           // HONE_BENCH_ROUNDS, 5
 	window time.Duration // HONE_BENCH_WINDOW, 1.5s
-	seed   uint64        // HONE_BENCH_SEED, the time; it orders the runs
-	names  []string      // HONE_BENCH_ENGINES, with commas between; all
-	chosen bool          // names are no more and no less than what was asked for
+	seed   uint64        // HONE_BENCH_SEED, the time; determines the order of runs
+	names  []string      // HONE_BENCH_ENGINES, separated by commas; all
+	chosen bool          // names are exactly those requested
 	cpus   []int
 }
 
-// with are the engines to compare: some more, unless they were chosen.
+// with adds engines to compare, unless they were chosen.
 func (s benchSettings) with(more ...string) benchSettings {
 	if !s.chosen {
 		s.names = append(slices.Clip(s.names), more...)
@@ -357,17 +356,16 @@ func settings(b *testing.B) benchSettings {
 	return s
 }
 
-// BenchmarkEngines compares the engines by what a request costs the server's
-// process. Every sample is a fresh server and a fresh client, each a process of
-// its own; the rounds interleave the engines in a random order, so that what
-// disturbs the machine for a while disturbs all of them.
+// BenchmarkEngines compares the engines by the server's CPU time per request. Every
+// sample is a fresh server and a fresh client, each in its own process; the rounds
+// interleave the engines in random order, so that noise affects all of them.
 //
 //	go test -run '^$' -bench Engines -benchtime 1x ./framed
 //	go test -run '^$' -bench 'Engines/^A$' -benchtime 1x ./framed
 //
-// One figure by itself means little: compare the ratios, and mind their spread.
-// "busy" is the client's share of a CPU (in the open loop it spins); "others" is
-// what the rest of the machine used, which should be next to nothing.
+// Single figures mean little: compare the ratios, and consider their spread. "busy" is
+// the client's share of a CPU (in the open loop it spins); "others" is what other
+// processes used, which should be close to zero.
 func BenchmarkEngines(b *testing.B) {
 	set := settings(b)
 	order := rand.New(rand.NewPCG(set.seed, 0))
@@ -390,7 +388,7 @@ func BenchmarkEngines(b *testing.B) {
 				b.Run(name, func(b *testing.B) {
 					cpu := spreadOf(samples[name], func(s sample) float64 { return s.cpu })
 					rate := spreadOf(samples[name], func(s sample) float64 { return s.rate })
-					b.ReportMetric(0, "ns/op") // of no meaning here; 0 leaves it out
+					b.ReportMetric(0, "ns/op") // meaningless here; 0 omits it
 					b.ReportMetric(cpu.median, "cpu-µs/req")
 					b.ReportMetric(rate.median, "req/s")
 					if r := ratios[name]; r.n > 0 {
@@ -398,20 +396,19 @@ func BenchmarkEngines(b *testing.B) {
 					}
 				})
 			}
-			fmt.Print(table(set, sc, samples, ratios)) // b.Log of a benchmark with parts goes nowhere
+			fmt.Print(table(set, sc, samples, ratios)) // b.Log prints nothing in a benchmark with sub-benchmarks
 			if retaken > 0 {
-				fmt.Printf("%d samples taken again because the rest of the machine was busy; what cannot be helped is under \"others\"\n", retaken)
+				fmt.Printf("%d samples repeated because other processes were busy; the remaining noise is under \"others\"\n", retaken)
 			}
 		})
 	}
 }
 
-// A sample is taken again, twice at most, when the rest of the machine used more
-// than disturbedAt of one CPU meanwhile. The threshold knows nothing of the
-// result.
+// A sample is repeated, at most twice, when other processes used more than disturbedAt of
+// one CPU during it. The decision does not depend on the result.
 const disturbedAt = 0.6
 
-// measure takes one sample, and says how many it has thrown away for it.
+// measure takes one sample, and returns how many it has discarded for it.
 func measure(b *testing.B, set benchSettings, sc scenario, name string) (sample, int) {
 	b.Helper()
 	for retaken := 0; ; retaken++ {
@@ -426,7 +423,7 @@ func measure(b *testing.B, set benchSettings, sc scenario, name string) (sample,
 	}
 }
 
-// measureOnce is a new server, a new client, one window.
+// measureOnce runs a new server and a new client for one window.
 func measureOnce(b *testing.B, set benchSettings, sc scenario, name string) (s sample, fault string) {
 	b.Helper()
 	plan := sc.plan
@@ -451,7 +448,7 @@ func measureOnce(b *testing.B, set benchSettings, sc scenario, name string) (s s
 		p99:    r.P99,
 	}
 	if r.Wrong > 0 || r.Unanswered > 0 || r.Requests == 0 {
-		fault = fmt.Sprintf("%d acks, %d wrong, %d requests unanswered; the rest of the machine used %.0f%% of a CPU",
+		fault = fmt.Sprintf("%d acks, %d wrong, %d requests unanswered; other processes used %.0f%% of a CPU",
 			r.Requests, r.Wrong, r.Unanswered, 100*s.others)
 	}
 	return s, fault
@@ -465,14 +462,14 @@ func startServer(tb testing.TB, env ...string) (*child, serveReady) {
 	return server, ready
 }
 
-// loading is a plan under way.
+// loading is a plan in progress.
 type loading struct {
 	client *child
 	plan   loadPlan
 }
 
-// startLoad runs one plan in a process that does nothing else: no collections, no
-// signals to preempt it, one processor.
+// startLoad runs a plan in a dedicated process: no garbage collections, no preemption
+// signals, one processor.
 func startLoad(tb testing.TB, plan loadPlan) loading {
 	if plan.DrainMS == 0 {
 		plan.DrainMS = 1000
@@ -494,7 +491,7 @@ func (l loading) report(tb testing.TB) (r loadReport) {
 	return r
 }
 
-// spread is what several rounds showed of one figure.
+// spread summarises one figure over several rounds.
 type spread struct {
 	n                int
 	median, min, max float64
@@ -517,8 +514,8 @@ func spreadOf[T any](rounds []T, figure func(T) float64) spread {
 	return spread{len(all), median, all[0], all[len(all)-1]}
 }
 
-// ratioTo compares CPU round by round, so that a slow spell of the machine that
-// met both cancels out.
+// ratioTo compares CPU times round by round, so that noise that affected both cancels
+// out.
 func ratioTo(base, samples []sample) spread {
 	var ratios []float64
 	for i := range min(len(base), len(samples)) {
@@ -568,12 +565,12 @@ func table(set benchSettings, sc scenario, samples map[string][]sample, ratios m
 	return t.String()
 }
 
-// BenchmarkIdleMemory reports what an idle connection that has been served once
-// costs the server's process. The kernel's own share is not in it.
+// BenchmarkIdleMemory reports how much memory of the server's process an idle connection
+// costs that was used once. The kernel's memory is not included.
 //
 //	go test -run '^$' -bench IdleMemory -benchtime 1x ./framed
 func BenchmarkIdleMemory(b *testing.B) {
-	const first = 100 // before the first reading, so that what is there once is not counted
+	const first = 100 // before the first reading, to exclude one-time costs
 	idle := idleConns(b, first, 15_000, 10_000)
 	for _, e := range engine.All() {
 		b.Run(e.Name(), func(b *testing.B) {
@@ -594,8 +591,9 @@ func BenchmarkIdleMemory(b *testing.B) {
 	}
 }
 
-// idleConns returns the first number of connections that our descriptors allow
-// beside others, or as many as they do. The server's process has the same limit.
+// idleConns returns the first of the wanted numbers of connections that the descriptor
+// limit allows in addition to others, or as many as possible. The server's process has
+// the same limit.
 func idleConns(b *testing.B, others int, wanted ...int) int {
 	b.Helper()
 	const slack = 128
@@ -610,7 +608,7 @@ func idleConns(b *testing.B, others int, wanted ...int) int {
 	if err != nil {
 		b.Fatal(err)
 	}
-	can := int(min(limit.Cur, 1<<30)) - len(open) - others - slack // a large one also stands for no limit
+	can := int(min(limit.Cur, 1<<30)) - len(open) - others - slack // a large limit also means unlimited
 	for _, want := range wanted {
 		if can >= want {
 			return want
@@ -623,8 +621,8 @@ func idleConns(b *testing.B, others int, wanted ...int) int {
 	return can
 }
 
-// openServed opens n connections, has one request served on each, and returns
-// what closes them.
+// openServed opens n connections, exchanges one request on each, and returns a function
+// that closes them.
 func openServed(b *testing.B, addr string, n int) (closeAll func()) {
 	b.Helper()
 	conns := make([]int, 0, n)
@@ -660,8 +658,7 @@ func openServed(b *testing.B, addr string, n int) (closeAll func()) {
 	return closeAll
 }
 
-// The client that the benchmarks trust: it must count what is right, and see
-// what is wrong.
+// The tests of the benchmarks' client: it must count correctly and detect wrong replies.
 
 func TestLoadClient(t *testing.T) {
 	for _, e := range engine.All() {
@@ -671,7 +668,7 @@ func TestLoadClient(t *testing.T) {
 					server, ready := startServer(t, "HONE_TEST_ENGINE="+e.Name(), "HONE_TEST_LATE="+late)
 					defer server.end(t)
 					var r loadReport
-					for again := 0; r.Requests == 0 && again < 5; again++ { // a busy machine's 100 ms may have none
+					for again := 0; r.Requests == 0 && again < 5; again++ { // on a busy machine 100 ms may contain none
 						r = startLoad(t, loadPlan{Network: "tcp", Addr: ready.Addr, ServerPID: ready.PID,
 							Conns: 7, Depth: 3, Rate: rate, WarmMS: 10, WindowMS: 100, DrainMS: 20_000, Size: 16, CPU: -1, Check: true}).report(t)
 					}
@@ -703,15 +700,14 @@ func TestLoadClientSeesWrongAcks(t *testing.T) {
 	r := startLoad(t, loadPlan{Network: "tcp", Addr: ln.Addr().String(), Conns: 1, Depth: 8, WindowMS: 50, Size: 16, CPU: -1}).report(t)
 	ln.Close()
 	<-served
-	// Three requests are settled: one as it should be, one with a failure, one
-	// twice. An ack under a wrong id settles nothing, and what was sent in place of
-	// the three stays unanswered like the rest.
+	// Three requests are settled: one correctly, one with a failure, one twice. An ack
+	// with an unknown id settles nothing, and the rest stay unanswered.
 	if r.Requests != 3 || r.Wrong != 3 || r.Unanswered != 8 || r.ServerCPU != nil {
 		t.Errorf("%+v, want 3 requests, 3 wrong, 8 unanswered, no server CPU", r)
 	}
 }
 
-// liar serves one connection, in the way that TestLoadClientSeesWrongAcks says.
+// liar serves one connection as TestLoadClientSeesWrongAcks describes.
 func liar(ln net.Listener) {
 	conn, err := ln.Accept()
 	if err != nil {
@@ -751,7 +747,7 @@ func liar(ln net.Listener) {
 func TestLoadHistogram(t *testing.T) {
 	var h loadHistogram
 	if got := h.quantile(0.5); got != 0 {
-		t.Errorf("median of nothing is %v", got)
+		t.Errorf("the median of no values is %v", got)
 	}
 	for v := int64(1); v < 1<<40; v *= 3 {
 		h = loadHistogram{}

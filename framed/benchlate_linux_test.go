@@ -9,12 +9,11 @@ import (
 )
 
 // lateWays are ways to acknowledge: inline; late within the visit; late from another
-// goroutine that is handed one reply after the other; in batches from one that is handed
-// the replies that have gathered; and in batches that handlers add to themselves.
+// goroutine, one reply at a time; in batches from a goroutine that takes all queued
+// replies; and in batches to which handlers add directly.
 var lateWays = []string{"inline", "visit", "goroutine", "batch", "batch-in-place"}
 
-// lateHandler acknowledges in one of the lateWays. stop is called when the server has
-// closed.
+// lateHandler acknowledges in one of the lateWays. Call stop when the server has closed.
 func lateHandler(way string) (h framed.HandlerFunc, stop func()) {
 	nothing := func() {}
 	switch way {
@@ -27,7 +26,7 @@ func lateHandler(way string) (h framed.HandlerFunc, stop func()) {
 		go func() {
 			defer close(stopped)
 			for r := range owed {
-				r.Send(nil) // the connection may have gone, which is its own affair
+				r.Send(nil) // ignores a connection that has ended
 			}
 		}()
 		return func(c framed.Call, dst, _ []byte) ([]byte, error) {
@@ -90,9 +89,9 @@ func lateHandler(way string) (h framed.HandlerFunc, stop func()) {
 	return nil, nil
 }
 
-// BenchmarkLate compares the ways to send late replies with inline ones, by the CPU
-// time of the server's process, at 100 connections with 64 requests each in flight. The
-// ways take turns, as the engines do in BenchmarkEngines, and the same settings hold.
+// BenchmarkLate compares the ways to send late replies with inline ones, by the CPU time
+// of the server's process, with 100 connections and 64 requests in flight on each. The
+// ways are interleaved, as the engines are in BenchmarkEngines, with the same settings.
 //
 //	HONE_BENCH_ENGINES=events go test -run '^$' -bench Late -benchtime 1x ./framed
 func BenchmarkLate(b *testing.B) {
@@ -119,7 +118,7 @@ func BenchmarkLate(b *testing.B) {
 	}
 }
 
-// Every way must answer every request, or its figure would be of something else.
+// Every way must answer every request; otherwise its figure is meaningless.
 func TestLateWaysAnswerAll(t *testing.T) {
 	for _, way := range lateWays {
 		t.Run(way, func(t *testing.T) {

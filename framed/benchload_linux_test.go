@@ -18,37 +18,37 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// loadPlan is what the load role is asked to do, as JSON in HONE_TEST_PLAN.
+// loadPlan is the load role's input, as JSON in HONE_TEST_PLAN.
 type loadPlan struct {
 	Network   string `json:"network"` // tcp on a loopback address, or unix
 	Addr      string `json:"addr"`
 	Conns     int    `json:"conns"`
-	Depth     int    `json:"depth"` // requests in flight on one connection, at most
-	Rate      int    `json:"rate"`  // requests a second over all connections; 0: as soon as an ack is there
+	Depth     int    `json:"depth"` // maximum requests in flight on one connection
+	Rate      int    `json:"rate"`  // requests per second over all connections; 0: closed loop
 	WarmMS    int    `json:"warm_ms"`
 	WindowMS  int    `json:"window_ms"`
-	DrainMS   int    `json:"drain_ms"`   // how long the last acks may take; 0: a second
+	DrainMS   int    `json:"drain_ms"`   // how long to wait for the last acks; 0: a second
 	Size      int    `json:"size"`       // bytes of content in a request
-	First     string `json:"first"`      // the first of them, see tried; empty: one of no meaning
-	ServerPID int    `json:"server_pid"` // whose CPU clock to read; 0: nobody's
-	CPU       int    `json:"cpu"`        // pin to this one; -1: do not
+	First     string `json:"first"`      // first byte of the content, see tried; empty: no meaning
+	ServerPID int    `json:"server_pid"` // process whose CPU clock to read; 0: none
+	CPU       int    `json:"cpu"`        // CPU to pin to; -1: none
 	Check     bool   `json:"check"`      // end at the first wrong ack instead of counting it
 }
 
-// loadReport is the one line of JSON that the load role prints.
+// loadReport is the load role's output, one line of JSON.
 type loadReport struct {
 	Requests   int64  `json:"requests"` // acknowledged within the window
 	ElapsedNS  int64  `json:"elapsed_ns"`
 	ServerCPU  *int64 `json:"server_cpu_ns"` // null without a server_pid
 	ClientCPU  int64  `json:"client_cpu_ns"`
-	Wrong      int64  `json:"wrong"`      // acks for nothing that was asked, or with a result
-	Unanswered int64  `json:"unanswered"` // requests without an ack when the drain ends
-	Others     int64  `json:"others_ns"`  // CPU time of the machine that went to neither server nor client, to a tick or two
+	Wrong      int64  `json:"wrong"`      // acks with an unknown id, or with a failure
+	Unanswered int64  `json:"unanswered"` // requests without an ack at the end of the drain
+	Others     int64  `json:"others_ns"`  // CPU time of the machine that neither server nor client used, to a tick or two
 	Allocs     uint64 `json:"allocs"`     // the client's own, within the window
 
-	// Open loop: from the intended moment to the ack, for requests intended
-	// within the window. Closed loop: from the write to the ack, for the first of
-	// every batch of acks.
+	// Open loop: from the intended time to the ack, for requests intended within the
+	// window. Closed loop: from the write to the ack, for the first of every batch of
+	// acks.
 	P50 float64 `json:"p50_us"`
 	P99 float64 `json:"p99_us"`
 }
@@ -57,12 +57,12 @@ const (
 	loadDialLimit = 5 * time.Second // for one connect
 	loadFrame     = 1 << 20         // the longest ack
 	loadEvents    = 512
-	loadCatchUp   = 4096 // requests begun in one turn when behind the schedule, so that acks are read too
+	loadCatchUp   = 4096 // maximum requests started in one turn when behind the schedule, so that acks are read too
 )
 
-// load is the role's entry: a single thread around one epoll descriptor that
-// allocates nothing once it runs. It blocks in raw system calls, which is fine
-// because its process has nothing else to do.
+// load is the role's entry point: a single thread with one epoll descriptor that
+// allocates nothing while it runs. It blocks in raw system calls, which is fine in a
+// dedicated process.
 func (roles) load() error {
 	plan := loadPlan{Network: "tcp", Conns: 1, Depth: 1, Size: 16, WindowMS: 1000, CPU: -1}
 	if err := json.Unmarshal([]byte(os.Getenv("HONE_TEST_PLAN")), &plan); err != nil {
@@ -113,14 +113,14 @@ type loadClient struct {
 	epoll   int
 	conns   []loadConn
 	content []byte
-	in      []byte // one for all connections: what is left of a read goes to held
+	in      []byte // shared by all connections: the rest of a read goes to held
 	out     []byte // the same for writes and unsent
 	events  [loadEvents]syscall.EpollEvent
 
 	start      time.Time
-	from, till int64 // the window
+	from, till int64 // measurement window
 	measuring  bool
-	due        int64 // open loop: requests whose moment has come
+	due        int64 // open loop: number of requests whose time has come
 	answered   int64
 	inFlight   int64
 	wrong      int64
@@ -129,15 +129,15 @@ type loadClient struct {
 
 type loadConn struct {
 	fd         int
-	number     uint64 // its place among the connections, in the ids too
+	number     uint64 // index of the connection, also part of the ids
 	generation uint64
 	ids        []uint64 // by slot; 0: free
-	since      []int64  // by slot, where its latency begins
+	since      []int64  // by slot: start of its latency
 	free       []uint16 // slots
-	owed       int64    // requests to send as soon as a slot is free
+	owed       int64    // requests to send when a slot is free
 	sent       int64
-	held       []byte // the front of an ack whose rest has not come
-	unsent     []byte // what the socket did not take
+	held       []byte // the start of an incomplete ack
+	unsent     []byte // what the socket did not accept
 }
 
 func newLoad(plan loadPlan) (*loadClient, error) {
@@ -236,9 +236,8 @@ func loadDial(network, address string) (int, error) {
 	return fd, nil
 }
 
-// uninterrupted repeats a call that a signal has cut short; a socket with a
-// time-out is not resumed by the kernel. On Linux a repeated connect waits for
-// the first.
+// uninterrupted repeats a call after EINTR; the kernel does not resume calls on a socket
+// with a timeout. On Linux a repeated connect waits for the first.
 func uninterrupted(call func() (int, error)) (n int, err error) {
 	for range 1000 {
 		if n, err = call(); err != syscall.EINTR {
@@ -248,7 +247,7 @@ func uninterrupted(call func() (int, error)) (n int, err error) {
 	return n, err
 }
 
-// now costs about 40 ns, so it is read once a batch.
+// now costs about 40 ns, so it is called once per batch.
 func (l *loadClient) now() int64 { return int64(time.Since(l.start)) }
 
 func (l *loadClient) run() (loadReport, error) {
@@ -301,7 +300,7 @@ func (l *loadClient) run() (loadReport, error) {
 	return r, nil
 }
 
-// loadMoment is what the two edges of the window are compared by.
+// loadMoment is a snapshot at an edge of the window.
 type loadMoment struct{ at, answered, client, server, idle, cpus int64 }
 
 func (l *loadClient) moment() (m loadMoment, err error) {
@@ -319,9 +318,9 @@ func (l *loadClient) moment() (m loadMoment, err error) {
 	return m, err
 }
 
-// drain begins nothing new and waits for what is under way. In the open loop
-// the requests that fell into the window still count, those without an ack as if
-// it had come at the end of the drain: leaving them out would flatter.
+// drain starts no new requests and waits for those in flight. In the open loop the
+// requests of the window still count, those without an ack as if it had arrived at the
+// end of the drain: leaving them out would flatter the server (coordinated omission).
 func (l *loadClient) drain() error {
 	limit := l.till + int64(l.plan.DrainMS)*int64(time.Millisecond)
 	l.measuring = l.plan.Rate > 0
@@ -330,7 +329,7 @@ func (l *loadClient) drain() error {
 			c.owed = 0
 		}
 	}
-	for l.measuring && l.moments(l.due) < l.till { // those we were late with ourselves
+	for l.measuring && l.moments(l.due) < l.till { // requests that the client itself was late to send
 		if err := l.begin(l.till - 1); err != nil {
 			return err
 		}
@@ -352,8 +351,8 @@ func (l *loadClient) drain() error {
 	return err
 }
 
-// turnsUntil runs the loop up to a moment; draining, it begins nothing and
-// returns when nothing is left to wait for.
+// turnsUntil runs the loop until a given time; when draining, it starts nothing and
+// returns when nothing is in flight.
 func (l *loadClient) turnsUntil(limit int64, draining bool) error {
 	for now := l.now(); now < limit; now = l.now() {
 		wait := 100 * time.Millisecond
@@ -364,7 +363,7 @@ func (l *loadClient) turnsUntil(limit int64, draining bool) error {
 			if err := l.begin(now); err != nil {
 				return err
 			}
-			wait = 0 // spins: no timer is as exact
+			wait = 0 // spin: no timer is as precise
 		}
 		wait = min(wait, time.Duration(limit-now)+time.Millisecond)
 		n, errno := epollWait(l.epoll, l.events[:], int(wait/time.Millisecond))
@@ -380,8 +379,8 @@ func (l *loadClient) turnsUntil(limit int64, draining bool) error {
 	return nil
 }
 
-// begin sends what has come due. Request n belongs to connection n modulo
-// conns and is due n/rate seconds after the start, whatever the server does.
+// begin sends the requests that are due. Request n belongs to connection n modulo conns
+// and is due n/rate seconds after the start, whatever the server does.
 func (l *loadClient) begin(now int64) error {
 	for range loadCatchUp {
 		if l.moments(l.due) > now {
@@ -397,19 +396,19 @@ func (l *loadClient) begin(now int64) error {
 	return nil
 }
 
-// moments is the schedule: the intended moment of request n.
+// moments returns the intended time of request n.
 func (l *loadClient) moments(n int64) int64 {
 	rate := int64(l.plan.Rate)
 	return n/rate*1e9 + n%rate*1e9/rate
 }
 
-// intended is the moment of the request that c has to send next.
+// intended returns the intended time of the next request on c.
 func (l *loadClient) intended(c *loadConn) int64 {
 	return l.moments(c.sent*int64(len(l.conns)) + int64(c.number))
 }
 
-// serve does what a connection is ready for, with one read at most: what is left
-// shows again in the next turn.
+// serve handles a connection's events, with at most one read: unread data is reported
+// again in the next turn.
 func (l *loadClient) serve(c *loadConn, events uint32) error {
 	if events&syscall.EPOLLOUT != 0 {
 		if err := l.flush(c); err != nil {
@@ -436,7 +435,7 @@ func (l *loadClient) serve(c *loadConn, events uint32) error {
 	return l.send(c, now)
 }
 
-// acks settles the complete acks of in and keeps the rest.
+// acks settles the complete acks in in and keeps the rest.
 func (l *loadClient) acks(c *loadConn, in []byte, now int64) error {
 	record := l.measuring
 	for {
@@ -471,15 +470,15 @@ func (l *loadClient) acks(c *loadConn, in []byte, now int64) error {
 	}
 }
 
-// record takes the latency of a request that began at since. The open loop
-// counts what was intended within the window, whenever it came back.
+// record records the latency of a request that started at since. The open loop counts
+// requests intended within the window, whenever they complete.
 func (l *loadClient) record(since, now int64) {
 	if l.plan.Rate == 0 || since >= l.from && since < l.till {
 		l.latency.add(now - since)
 	}
 }
 
-// send writes what c owes, as far as it has free slots, at once.
+// send writes what c owes at once, as far as it has free slots.
 func (l *loadClient) send(c *loadConn, now int64) error {
 	out := l.out[:0]
 	for len(c.free) > 0 && c.owed > 0 {
@@ -514,7 +513,7 @@ func (l *loadClient) send(c *loadConn, now int64) error {
 	return l.arm(c, syscall.EPOLL_CTL_MOD)
 }
 
-// flush writes what an earlier send had to leave.
+// flush writes what an earlier send could not.
 func (l *loadClient) flush(c *loadConn) error {
 	n, errno := rawWrite(c.fd, c.unsent)
 	if errno != 0 && errno != syscall.EAGAIN && errno != syscall.EINTR {
@@ -526,7 +525,7 @@ func (l *loadClient) flush(c *loadConn) error {
 	return l.arm(c, syscall.EPOLL_CTL_MOD)
 }
 
-// arm asks for the events that c waits for.
+// arm registers the events that c waits for.
 func (l *loadClient) arm(c *loadConn, op int) error {
 	ev := syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(c.number)}
 	if len(c.unsent) > 0 {
@@ -535,8 +534,8 @@ func (l *loadClient) arm(c *loadConn, op int) error {
 	return os.NewSyscallError("epoll_ctl", syscall.EpollCtl(l.epoll, op, c.fd, &ev))
 }
 
-// loadHistogram counts durations in buckets that are 1.6 % wide: seven
-// significant bits and their exponent.
+// loadHistogram counts durations in buckets with a width of 1.6 %: seven significant bits
+// and their exponent.
 type loadHistogram struct {
 	counts [64 * 60]uint64
 	total  uint64
@@ -549,8 +548,8 @@ func (h *loadHistogram) add(ns int64) {
 	h.total++
 }
 
-// quantile returns the middle of the bucket that holds it, in nanoseconds, and
-// 0 when nothing was counted.
+// quantile returns the middle of the bucket with the quantile, in nanoseconds, and 0
+// without values.
 func (h *loadHistogram) quantile(q float64) float64 {
 	rank := uint64(math.Ceil(q * float64(h.total)))
 	var seen uint64
@@ -564,8 +563,8 @@ func (h *loadHistogram) quantile(q float64) float64 {
 	return 0
 }
 
-// The calls below hold the processor while they run. Only a process with
-// nothing else to do may block in them.
+// The calls below hold the processor while they run. Only a dedicated process may block
+// in them.
 
 func epollWait(epoll int, events []syscall.EpollEvent, ms int) (int, syscall.Errno) {
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), uintptr(ms), 0, 0)
@@ -591,8 +590,8 @@ func rawWrite(fd int, p []byte) (int, syscall.Errno) {
 	return int(n), 0
 }
 
-// processCPU is the CPU time that a process has used, in nanoseconds. The kernel
-// makes a clock's number out of the process's.
+// processCPU returns the CPU time of a process, in nanoseconds. The id of its CPU clock
+// is derived from its process id.
 func processCPU(pid int) (int64, error) {
 	const schedulerClock = 2
 	var ts syscall.Timespec
@@ -603,9 +602,9 @@ func processCPU(pid int) (int64, error) {
 	return ts.Nano(), nil
 }
 
-// idleCPU is the time that all CPUs together have been idle, in nanoseconds but
-// to a tick only, and how many CPUs there are. It is kept with a clock, whereas
-// the time in use is sampled by ticks, which short sleeps escape.
+// idleCPU returns the total idle time of all CPUs, in nanoseconds with the resolution of
+// a tick, and the number of CPUs. The kernel measures it with a clock, whereas it samples
+// the time in use by ticks, which miss short sleeps.
 func idleCPU() (ns, cpus int64, err error) {
 	const tick = 1e9 / 100 // USER_HZ, on every platform that Go runs on
 	all, err := os.ReadFile("/proc/stat")
@@ -621,9 +620,9 @@ func idleCPU() (ns, cpus int64, err error) {
 
 type cpuMask [1024 / 64]uint64
 
-// pinProcess binds every thread of this process to one CPU. New threads inherit
-// it from those that start them; one may do so while we go through the list,
-// hence the second pass.
+// pinProcess binds every thread of this process to one CPU. New threads inherit the
+// binding from the threads that start them; one may do so during the first pass, hence
+// the second.
 func pinProcess(cpu int) error {
 	var mask cpuMask
 	if cpu < 0 || cpu >= len(mask)*64 {
@@ -665,7 +664,7 @@ func allowedCPUs() ([]int, error) {
 	return cpus, nil
 }
 
-// raiseDescriptorLimit takes as many descriptors as the hard limit allows.
+// raiseDescriptorLimit raises the soft descriptor limit to the hard limit.
 func raiseDescriptorLimit() error {
 	var r syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil {

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// besideSleepers is what others notice of sleepers, in one window.
+// besideSleepers is the effect of sleepers on other connections, in one window.
 type besideSleepers struct {
 	p50, p99 float64 // microseconds, of the others
-	cpu      float64 // of the server, microseconds an answer of the others
+	cpu      float64 // of the server, in microseconds per reply to the others
 }
 
-// BenchmarkBesideSleepers measures what 40 connections that ask 2 000 times a second
-// notice of 4 whose handlers sleep 50 ms a request: their p99, from the intended
-// moments, on every engine and in every mode of Events, and its ratio to Parked's in
-// the same round.
+// BenchmarkBesideSleepers measures how 4 connections whose handlers sleep for 50 ms per
+// request affect 40 others with 2 000 requests per second: the others' p99, from the
+// intended times, on every engine and in every mode of Events, and its ratio to Parked's
+// in the same round.
 //
 //	go test -run '^$' -bench BesideSleepers -benchtime 1x ./framed
 //
-// The server has two processors' worth of goroutines or loops on one CPU, the client
-// spins on another; both are idle but for that.
+// The server has goroutines or loops for two processors on one CPU, and the client spins
+// on another; both CPUs are otherwise idle.
 func BenchmarkBesideSleepers(b *testing.B) {
 	set := settings(b).with(inline, offload)
 	order := rand.New(rand.NewPCG(set.seed, 0))
@@ -36,7 +36,7 @@ func BenchmarkBesideSleepers(b *testing.B) {
 	}
 	var table strings.Builder
 	const row = "%-14s  %10s %22s %22s %12s\n"
-	fmt.Fprintf(&table, "40 connections at 2 000 requests/s beside 4 whose handlers sleep %v; %d rounds of %v, seed %d; median (min–max)\n",
+	fmt.Fprintf(&table, "40 connections at 2 000 requests/s with 4 whose handlers sleep %v; %d rounds of %v, seed %d; median (min–max)\n",
 		sleepTime, set.rounds, set.window, set.seed)
 	fmt.Fprintf(&table, row, "engine", "p50 µs", "p99 µs", "× parked", "CPU µs/req")
 	for _, name := range set.names {
@@ -61,7 +61,7 @@ func BenchmarkBesideSleepers(b *testing.B) {
 	fmt.Print(table.String())
 }
 
-// sleepBeside is a new server and two new clients, one of which is measured.
+// sleepBeside runs a new server and two new clients, one of which is measured.
 func sleepBeside(b *testing.B, set benchSettings, name string) besideSleepers {
 	b.Helper()
 	const warm = 300

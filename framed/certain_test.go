@@ -17,8 +17,8 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// A drain promises that nothing was executed that was not answered. No other end
-// of a connection does.
+// A drain guarantees that what was not answered was not executed. No other end of a
+// connection does.
 func TestClientBelievesTheDrainsPromise(t *testing.T) {
 	refusal := func(r wire.Result) []byte { return packet(wire.ConnAck, 0, r, "") }
 	for name, test := range map[string]struct {
@@ -48,7 +48,7 @@ func TestClientBelievesTheDrainsPromise(t *testing.T) {
 				for range calls {
 					err := <-errs
 					if !errors.Is(err, framed.ErrClosed) || errors.Is(err, framed.ErrNotSent) != test.certain {
-						t.Errorf("a call returned %v; certain that it was not executed: want %t", err, test.certain)
+						t.Errorf("a call returned %v; want ErrNotSent: %t", err, test.certain)
 					}
 					if test.certain && !errors.Is(err, wire.ShuttingDown) {
 						t.Errorf("a call returned %v, which does not wrap the cause", err)
@@ -59,8 +59,8 @@ func TestClientBelievesTheDrainsPromise(t *testing.T) {
 	}
 }
 
-// An answer of ShuttingDown to one request is the handler's, and promises nothing
-// of the others.
+// ShuttingDown as the reply to one request comes from the handler, and implies nothing
+// about the others.
 func TestClientTakesAHandlersShuttingDownForNoPromise(t *testing.T) {
 	bubble(t, framed.ClientOptions{}, func(t *testing.T, s script) {
 		first := s.call(t.Context(), "first")
@@ -78,7 +78,7 @@ func TestClientTakesAHandlersShuttingDownForNoPromise(t *testing.T) {
 	})
 }
 
-// breaking is a connection that breaks when it has sent so many bytes.
+// breaking is a connection that breaks after a number of bytes sent.
 type breaking struct {
 	net.Conn
 	sends int
@@ -97,8 +97,8 @@ func (b *breaking) Write(p []byte) (int, error) {
 	return n, errors.New("broken")
 }
 
-// Of one write that fails, the requests that have left whole may have been
-// executed; the others, the one that was cut included, cannot have been.
+// When a write fails, the requests that were sent in full may have been executed; the
+// others, including the one that was cut, cannot have been.
 func TestClientKnowsWhatAFailedWriteHasSent(t *testing.T) {
 	const calls, size = 5, wire.HeaderSize + 9 + 100
 	for sent := range 2*size + 1 {
@@ -110,12 +110,12 @@ func TestClientKnowsWhatAFailedWriteHasSent(t *testing.T) {
 			defer c.Close()
 			s := script{p, c}
 			var all []<-chan callEnd
-			for i := range calls { // nobody reads: the writer holds the first alone
+			for i := range calls { // nobody reads: the writer holds only the first
 				all = append(all, s.call(t.Context(), fmt.Sprintf("%99d", i)+string(make([]byte, min(i, 1)))))
 				synctest.Wait()
 			}
 			got := make([]byte, first+sent)
-			for n := 0; n < len(got); { // now the others go out in one write
+			for n := 0; n < len(got); { // now one write sends the others
 				m, err := far.Read(got[n:])
 				if err != nil {
 					t.Fatal(err)
@@ -137,8 +137,7 @@ func TestClientKnowsWhatAFailedWriteHasSent(t *testing.T) {
 	}
 }
 
-// Servers that do nothing but drain fail a call in the end, and the error is still
-// certain.
+// When all servers only drain, a call fails in the end, still with ErrNotSent.
 func TestMuxGivesUpOnServersThatOnlyDrain(t *testing.T) {
 	m := &framed.Mux{}
 	var asked atomic.Int64
@@ -153,13 +152,13 @@ func TestMuxGivesUpOnServersThatOnlyDrain(t *testing.T) {
 			t.Errorf("Call returned %v", err)
 		}
 		if n := asked.Load(); n < 10 || n > 20 {
-			t.Errorf("it was sent %d times, want some twenty at most", n)
+			t.Errorf("it was sent %d times, want about twenty at most", n)
 		}
 	})
 }
 
-// restarting are servers that share their handler, of which one after the other is
-// drained and started again at its address.
+// restarting is a set of servers with the same handler that are drained and restarted at
+// their addresses, one after the other.
 type restarting struct {
 	t       *testing.T
 	engine  engine.Engine
@@ -191,9 +190,9 @@ func (r *restarting) drain(i int) {
 	<-r.served[i]
 }
 
-// Two servers are drained and restarted in turn, under callers that never stop. No
-// call fails, so none ends with its outcome unknown, and no request is executed twice.
-// With HONE_TEST_ALL=1 the drains and the callers are more.
+// Two servers are drained and restarted in turn, while callers never stop. No call fails,
+// so none ends with an unknown outcome, and no request is executed twice. HONE_TEST_ALL=1
+// runs more drains and callers.
 func TestMuxCallersDoNotNoticeDrains(t *testing.T) {
 	drains, callers, most := 5, 64, int64(1<<20)
 	if os.Getenv("HONE_TEST_ALL") == "1" {
@@ -270,7 +269,7 @@ func TestMuxCallersDoNotNoticeDrains(t *testing.T) {
 				}
 			})
 		}
-		for range callers / 2 { // and as many that do not wait
+		for range callers / 2 { // and as many asynchronous ones
 			var n int64
 			var request, got []byte
 			var done func([]byte, error)
@@ -293,7 +292,8 @@ func TestMuxCallersDoNotNoticeDrains(t *testing.T) {
 		for i := range drains {
 			before := answered.Load()
 			eventually(t, "calls are answered, and both connections accepted", func() bool {
-				// One that is not accepted when its listener closes is reset by the kernel.
+				// A connection that is not accepted when its listener closes is reset by
+				// the kernel.
 				return answered.Load() > before+int64(4*callers) && r.servers[0].Stats().Open+r.servers[1].Stats().Open == 2
 			})
 			r.drain(i % 2)

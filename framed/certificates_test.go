@@ -15,8 +15,8 @@ import (
 )
 
 // TestCertificatesAreRenewedUnderOpenConnections: a connection that is open when the
-// certificate changes goes on, a new one sees the new certificate, and who has none is
-// refused before and after that.
+// certificate changes keeps working, a new one gets the new certificate, and a client
+// without a certificate is refused before and after that.
 func TestCertificatesAreRenewedUnderOpenConnections(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		dir := t.TempDir()
@@ -42,7 +42,7 @@ func TestCertificatesAreRenewedUnderOpenConnections(t *testing.T) {
 		}
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
 		addr := serveOn(t, s, tls.NewListener(listenTCP(t), config))
-		// connect makes a handshake and returns what certificate it was shown.
+		// connect performs a handshake and returns the server's certificate.
 		connect := func(mine ...tls.Certificate) (*peer, string) {
 			nc, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true, Certificates: mine})
 			if err != nil {
@@ -56,7 +56,7 @@ func TestCertificatesAreRenewedUnderOpenConnections(t *testing.T) {
 			for _, stranger := range [][]tls.Certificate{nil, tlsConfig(t).Certificates} {
 				p, _ := connect(stranger...)
 				if _, err := p.tryPacket(); err == nil {
-					t.Error("a client without the right certificate is answered")
+					t.Error("a client without a valid certificate was served")
 				}
 				p.Close()
 				refused++
@@ -70,7 +70,7 @@ func TestCertificatesAreRenewedUnderOpenConnections(t *testing.T) {
 
 		open, shown := connect(me)
 		if shown != string(first) {
-			t.Error("the first certificate is not the file's")
+			t.Error("the first certificate is not the one in the file")
 		}
 		open.exchange(1, "before")
 		refuse()
@@ -94,7 +94,7 @@ func TestCertificatesAreRenewedUnderOpenConnections(t *testing.T) {
 	})
 }
 
-// putPEM replaces a file.
+// putPEM replaces a file atomically.
 func putPEM(t *testing.T, path, what string, der []byte) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", pem.EncodeToMemory(&pem.Block{Type: what, Bytes: der}), 0o600); err != nil {
@@ -105,8 +105,8 @@ func putPEM(t *testing.T, path, what string, der []byte) {
 	}
 }
 
-// TestSilentHandshakesMakeRoom: connections that never begin a handshake, or have made one
-// and nothing more, keep nobody out.
+// TestSilentHandshakesMakeRoom: connections that never start a handshake, or send nothing
+// after it, lock nobody out.
 func TestSilentHandshakesMakeRoom(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		const limit = 6

@@ -30,7 +30,7 @@ func ExampleMux() {
 	case err == nil:
 		fmt.Printf("%s\n", reply)
 	case errors.Is(err, framed.ErrNotSent):
-		fmt.Println("safe to call again:", err)
+		fmt.Println("safe to retry:", err)
 	default:
 		fmt.Println("it may have been executed:", err)
 	}
@@ -38,7 +38,7 @@ func ExampleMux() {
 	// hello
 }
 
-// A connection for one long call at a time: a slow one holds up nobody else.
+// A connection per long call: a slow call delays no others.
 func ExampleClient_pool() {
 	srv := &framed.Server{Handler: framed.HandlerFunc(echo)}
 	defer srv.Close()
@@ -53,7 +53,7 @@ func ExampleClient_pool() {
 			return framed.Dial(ctx, ln.Addr().String(), framed.ClientOptions{})
 		},
 		Alive:      func(c *framed.Client, _ time.Duration) error { return c.Err() },
-		AliveAfter: -1, // a Client knows at once, and asking it is cheap
+		AliveAfter: -1, // a Client knows at once, and checking it is cheap
 		Max:        8,
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -62,7 +62,7 @@ func ExampleClient_pool() {
 	var reply []byte
 	err = pool.Do(ctx, func(ctx context.Context, c *framed.Client) (err error) {
 		reply, err = c.Call(ctx, nil, []byte("take your time"))
-		return err // a call that was given up discards its connection
+		return err // a call that gave up discards its connection
 	})
 	fmt.Printf("%s, %v\n", reply, err)
 	// Output:

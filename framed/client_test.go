@@ -27,7 +27,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// newClient dials addr and closes the client with the test.
+// newClient dials addr and closes the client at the end of the test.
 func newClient(t testing.TB, addr string, o framed.ClientOptions) *framed.Client {
 	t.Helper()
 	c, err := framed.Dial(t.Context(), addr, o)
@@ -38,14 +38,14 @@ func newClient(t testing.TB, addr string, o framed.ClientOptions) *framed.Client
 	return c
 }
 
-// patient is a context that bounds what a test waits for.
+// patient returns a context that bounds what a test waits for.
 func patient(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// wantCall calls with content and wants it back.
+// wantCall calls with content and expects it back.
 func wantCall(t *testing.T, c *framed.Client, content string) {
 	t.Helper()
 	if got, err := c.Call(patient(t), nil, []byte(content)); err != nil || string(got) != content {
@@ -53,8 +53,7 @@ func wantCall(t *testing.T, c *framed.Client, content string) {
 	}
 }
 
-// wantEnded waits until the connection has ended, for a reason that errors.Is
-// finds.
+// wantEnded waits until the connection has ended, with a reason that errors.Is finds.
 func wantEnded(t *testing.T, c *framed.Client, why error) {
 	t.Helper()
 	select {
@@ -77,11 +76,11 @@ func wantClosed(t *testing.T, what string, err, why error) {
 	}
 	_, refused := why.(wire.Result)
 	if errors.As(err, new(wire.Result)) != refused {
-		t.Errorf("%s: %v; is it a refusal by the server: want %t", what, err, refused)
+		t.Errorf("%s: %v; want a refusal by the server: %t", what, err, refused)
 	}
 }
 
-// pend starts n calls and returns where their errors will be, in any order.
+// pend starts n calls and returns a channel for their errors, in any order.
 func pend(t *testing.T, c *framed.Client, n int, content string) <-chan error {
 	errs := make(chan error, n)
 	ctx := patient(t)
@@ -102,7 +101,7 @@ func wantAllClosed(t *testing.T, errs <-chan error, why error) {
 	}
 }
 
-// receive takes one value, within the test's patience.
+// receive returns one value, with the test's timeout.
 func receive[T any](t *testing.T, from <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -113,8 +112,7 @@ func receive[T any](t *testing.T, from <-chan T) (v T) {
 	return v
 }
 
-// later is a handler that gives its requests to the test, to be answered when
-// the test likes.
+// later is a handler that hands its requests to the test, which answers them.
 type later chan lateRequest
 
 type lateRequest struct {
@@ -220,9 +218,9 @@ func TestClientCancelledCall(t *testing.T) {
 	})
 }
 
-// Replies come about when the callers give up, so that every order of the two
-// happens. Each caller destroys its dst at once: with the race detector this
-// also shows that nobody else still writes to it.
+// Replies arrive at about the time when the callers give up, so that both orders occur.
+// Each caller overwrites its dst at once: with the race detector this also proves that
+// nobody else still writes to it.
 func TestClientCancelStorm(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		handler := make(later)
@@ -408,9 +406,9 @@ func TestClientPushes(t *testing.T) {
 		wantCall(t, c, "")
 		receive(t, complete)
 		if !slices.IsSorted(ids) || slices.Compact(ids)[0] != 0 || len(slices.Compact(ids)) != pushes {
-			t.Errorf("pushes were delivered in this order: %v", ids)
+			t.Errorf("pushes were delivered in the order %v", ids)
 		}
-		wantCall(t, newClient(t, addr, framed.ClientOptions{}), "") // and dropped where nobody listens
+		wantCall(t, newClient(t, addr, framed.ClientOptions{}), "") // dropped without OnDeliver
 	})
 }
 
@@ -441,7 +439,7 @@ func TestClientCloseWhileCallsArePending(t *testing.T) {
 	})
 }
 
-// Calls, cancellations and the end meet in every order.
+// Calls, cancellations and the end of the connection race.
 func TestClientCloseAmongCalls(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		addr := serve(t, &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)})
@@ -534,8 +532,8 @@ func TestClientDialFails(t *testing.T) {
 	}
 }
 
-// rogue accepts one connection, reads one request from it, writes what answer
-// returns, closes in an orderly way and drains the rest.
+// rogue is a server that accepts one connection, reads one request, writes answer, closes
+// gracefully and drains the rest.
 func rogue(t *testing.T, answer ...[]byte) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -562,7 +560,7 @@ func rogue(t *testing.T, answer ...[]byte) (addr string) {
 	return ln.Addr().String()
 }
 
-// packet is one frame from a rogue.
+// packet encodes one frame of a rogue.
 func packet(c wire.Command, id uint64, r wire.Result, content string) []byte {
 	return wire.Standard.Append(nil, wire.Packet{Command: c, ID: id, Result: r, Content: []byte(content)})
 }
@@ -616,7 +614,7 @@ func TestClientMemoryFollowsWhatCame(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	wantClosed(t, "the call", err, io.ErrUnexpectedEOF)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 2<<20 {
-		t.Errorf("%d bytes were allocated for 100 000 that came", n)
+		t.Errorf("%d bytes were allocated for 100 000 received", n)
 	}
 }
 
@@ -626,7 +624,7 @@ func TestClientFrameSize(t *testing.T) {
 	fits := strings.Repeat("x", limit-len(ack(1, "")))
 	c := newClient(t, rogue(t, packet(wire.SubmitAck, 1, wire.Failed, fits)), framed.ClientOptions{FrameSize: limit})
 	if got, err := c.Call(patient(t), nil, nil); err != wire.Failed || string(got) != fits {
-		t.Errorf("the longest explanation of a failure arrived as %q and %v", got, err)
+		t.Errorf("the largest content of a failure arrived as %q and %v", got, err)
 	}
 	c = newClient(t, rogue(t, ack(1, fits+"x")), framed.ClientOptions{FrameSize: limit})
 	_, err := c.Call(patient(t), nil, nil)
@@ -682,13 +680,13 @@ func TestClientServerNeverAnswers(t *testing.T) {
 		}
 		synctest.Wait()
 		if err := s.c.Err(); err != nil {
-			t.Errorf("answers that nobody waits for ended the connection: %v", err)
+			t.Errorf("unexpected replies ended the connection: %v", err)
 		}
 	})
 }
 
-// While more than 256 KiB wait to be written callers wait too, and a caller
-// that gives up then has sent nothing.
+// While more than 256 KiB are queued for writing callers wait too, and a caller that
+// gives up then has sent nothing.
 func TestClientServerDoesNotRead(t *testing.T) {
 	bubble(t, framed.ClientOptions{}, func(t *testing.T, s script) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -712,13 +710,13 @@ func TestClientServerDoesNotRead(t *testing.T) {
 			}
 		}
 		if unsent != 1 {
-			t.Errorf("%d calls say that they were not sent, want the one that waited for room", unsent)
+			t.Errorf("%d calls returned ErrNotSent, want only the one that waited for room", unsent)
 		}
 		errs := pend(t, s.c, 5, "")
 		synctest.Wait()
 		for id := range uint64(2) {
 			if p := s.packet(); p.ID != id+1 || len(p.Content) != 150<<10+int(id) {
-				t.Errorf("packet %d came with %d bytes; only the first two had room", p.ID, len(p.Content))
+				t.Errorf("packet %d has %d bytes; only the first two had room", p.ID, len(p.Content))
 			}
 		}
 		for range cap(errs) {
@@ -738,7 +736,7 @@ func TestClientCloseWhileCallersWaitForRoom(t *testing.T) {
 		s.c.Close()
 		wantAllClosed(t, errs, framed.ErrClosed)
 		if waited := time.Since(start); waited > 0 {
-			t.Errorf("they waited on for %v", waited)
+			t.Errorf("they waited for another %v", waited)
 		}
 	})
 }
@@ -804,7 +802,7 @@ func TestClientOnDeliverThatEndsItsGoroutine(t *testing.T) {
 	})
 }
 
-// However the stream is cut, replies arrive whole and at their callers.
+// However the stream is split, replies arrive complete and at their callers.
 func TestClientReadsAnySplit(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -853,8 +851,8 @@ func TestClientAllocations(t *testing.T) {
 	})
 }
 
-// BenchmarkClient is one connection and a server in the same process, on the
-// default engine.
+// BenchmarkClient has one connection and a server in the same process, on the default
+// engine.
 func BenchmarkClient(b *testing.B) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/hone-go/hone/framed"
 )
 
-// callEnd is how one call has ended.
+// callEnd is the result of one call.
 type callEnd struct {
 	reply string
 	err   error
 }
 
-// call calls in a goroutine and returns when all goroutines wait.
+// call calls in a goroutine and returns when all goroutines block.
 func (s script) call(ctx context.Context, content string) <-chan callEnd {
 	ended := make(chan callEnd, 1)
 	go func() {
@@ -28,7 +28,7 @@ func (s script) call(ctx context.Context, content string) <-chan callEnd {
 	return ended
 }
 
-// wantNext reads a request and wants it to be this one.
+// wantNext reads a request and checks its content.
 func (s script) wantNext(content string) (id uint64) {
 	s.t.Helper()
 	p := s.packet()
@@ -38,7 +38,7 @@ func (s script) wantNext(content string) (id uint64) {
 	return p.ID
 }
 
-// quietly fails when the server is sent anything within an hour.
+// quietly fails when the server gets anything within an hour.
 func (s script) quietly() {
 	s.t.Helper()
 	s.SetReadDeadline(time.Now().Add(time.Hour))
@@ -71,7 +71,8 @@ func TestClientWindowIsServedInOrder(t *testing.T) {
 	})
 }
 
-// The server still works on a request whose caller has given up.
+// A request whose caller has given up stays in flight, because the server still works on
+// it.
 func TestClientRequestGivenUpKeepsItsPlaceInTheWindow(t *testing.T) {
 	bubble(t, framed.ClientOptions{Window: 1}, func(t *testing.T, s script) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -79,7 +80,7 @@ func TestClientRequestGivenUpKeepsItsPlaceInTheWindow(t *testing.T) {
 		id := s.wantNext("first")
 		cancel()
 		if o := <-first; o.err != context.Canceled {
-			t.Errorf("the call that was given up returned %v", o.err)
+			t.Errorf("the abandoned call returned %v", o.err)
 		}
 		second := s.call(t.Context(), "second")
 		s.quietly()
@@ -92,7 +93,7 @@ func TestClientRequestGivenUpKeepsItsPlaceInTheWindow(t *testing.T) {
 }
 
 func TestClientCallGivenUpBeforeItsTurnIsNotSent(t *testing.T) {
-	for _, leaver := range []int{1, 2, 3} { // the first, one within, the last of those that wait
+	for _, leaver := range []int{1, 2, 3} { // the first, the middle and the last waiting call
 		bubble(t, framed.ClientOptions{Window: 1}, func(t *testing.T, s script) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -121,9 +122,9 @@ func TestClientCallGivenUpBeforeItsTurnIsNotSent(t *testing.T) {
 	}
 }
 
-// When a connection ends, what has left may have been executed; what had gathered
-// behind the writer, and what waited for room, was not. What is in the writer's hands
-// then may be either: the reader may learn of the end first.
+// When a connection ends, requests that were sent may have been executed; those queued
+// for the writer, and those waiting for room, were not. For what the writer is writing
+// either may be reported: the reader may detect the end first.
 func TestClientSaysWhatWasNotSent(t *testing.T) {
 	bubble(t, framed.ClientOptions{Window: 3}, func(t *testing.T, s script) {
 		var calls []<-chan callEnd
@@ -147,7 +148,7 @@ func TestClientSaysWhatWasNotSent(t *testing.T) {
 	})
 }
 
-// Calls leave the queue by every door at once, and every call ends.
+// Calls leave the queue in every possible way at once, and every call ends.
 func TestClientWindowUnderCancels(t *testing.T) {
 	bubble(t, framed.ClientOptions{Window: 3}, func(t *testing.T, s script) {
 		const calls = 500

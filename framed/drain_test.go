@@ -15,13 +15,13 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// outcome is what a Shutdown came to.
+// outcome is the result of a Shutdown.
 type outcome struct {
 	engine.Drained
 	err error
 }
 
-// shutdown begins one and returns where its outcome will be.
+// shutdown starts a Shutdown and returns a channel for its result.
 func shutdown(ctx context.Context, s *framed.Server) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
@@ -31,18 +31,18 @@ func shutdown(ctx context.Context, s *framed.Server) <-chan outcome {
 	return done
 }
 
-// drained is the outcome of a Shutdown in peace.
+// drained checks a Shutdown that forced nothing.
 func drained(t *testing.T, done <-chan outcome, clean int) {
 	t.Helper()
 	if got, want := heard(t, done, "Shutdown"), (outcome{Drained: engine.Drained{Clean: clean}}); got != want {
-		t.Errorf("Shutdown came to %+v, want %+v", got, want)
+		t.Errorf("Shutdown ended with %+v, want %+v", got, want)
 	}
 }
 
-// TestShutdownUnderLoadAnswersEveryRequestThatWasRead: 20 clients keep 16
-// requests in flight, inline and late, until they are told that the server
-// shuts down. What a handler saw was answered, every stream has an end, and
-// clients that go on asking do not hold the shutdown up.
+// TestShutdownUnderLoadAnswersEveryRequestThatWasRead: 20 clients keep 16 requests in
+// flight, inline and late, until they are refused because the server shuts down. Every
+// request that a handler saw was answered, every stream is closed properly, and clients
+// that keep sending do not delay the shutdown.
 func TestShutdownUnderLoadAnswersEveryRequestThatWasRead(t *testing.T) {
 	const clients, depth = 20, 16
 	run(t, func(t *testing.T, e engine.Engine) {
@@ -125,7 +125,7 @@ func TestShutdownUnderLoadAnswersEveryRequestThatWasRead(t *testing.T) {
 		finisher.Wait()
 		for id := range handled {
 			if !answered[id] {
-				t.Errorf("a handler saw request %x, and no answer came", id)
+				t.Errorf("a handler saw request %x, but it was not answered", id)
 			}
 		}
 		if len(answered) != len(handled) {
@@ -135,7 +135,7 @@ func TestShutdownUnderLoadAnswersEveryRequestThatWasRead(t *testing.T) {
 	})
 }
 
-// dialed is dial for other goroutines than the test's.
+// dialed is dial for goroutines other than the test's.
 func dialed(t *testing.T, addr string) (*peer, error) {
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -155,7 +155,7 @@ func TestIdleConnectionsAreToldThatTheServerShutsDown(t *testing.T) {
 			p.want(ack(1, "hello"))
 			idle = append(idle, p)
 		}
-		fresh := dial(t, addr) // it has never said anything
+		fresh := dial(t, addr) // it has never sent anything
 		eventually(t, "it is accepted", func() bool { return s.Stats().Open == 11 })
 		done := shutdown(context.Background(), s)
 		for _, p := range append(idle, fresh) {
@@ -166,8 +166,8 @@ func TestIdleConnectionsAreToldThatTheServerShutsDown(t *testing.T) {
 	})
 }
 
-// gate is a handler that blocks on requests named "block" until released, and
-// says so.
+// gate is a handler that blocks on requests named "block" until released, and signals
+// when it is entered.
 func gate() (h framed.HandlerFunc, entered chan framed.Conn, release chan struct{}) {
 	entered, release = make(chan framed.Conn, 64), make(chan struct{})
 	return func(c framed.Call, dst, req []byte) ([]byte, error) {
@@ -204,8 +204,8 @@ func TestRequestsThatTheKernelHoldsAtShutdownAreAnswered(t *testing.T) {
 	})
 }
 
-// TestSlowHandlersDoNotCutADrainShort: what was sent before the shutdown is
-// answered, however long the handlers in front of it take.
+// TestSlowHandlersDoNotCutADrainShort: requests sent before the shutdown are answered,
+// however long the handlers before them take.
 func TestSlowHandlersDoNotCutADrainShort(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		h, entered, release := gate()
@@ -220,7 +220,7 @@ func TestSlowHandlersDoNotCutADrainShort(t *testing.T) {
 		p.send(submit(1, "block"))
 		heard(t, entered, "a handler")
 		var out []byte
-		for id := range uint64(60) { // more than one read of any engine
+		for id := range uint64(60) { // more than one read on any engine
 			out = append(out, submit(10+id, fmt.Sprintf("asked in time %2000d", id))...)
 		}
 		p.send(out)
@@ -275,8 +275,8 @@ func TestShutdownAwaitsLateReplies(t *testing.T) {
 	})
 }
 
-// TestShutdownAwaitsLateRepliesForAsLongAsItsContext: StallTime is for peers
-// that do not read, not for handlers that are not done.
+// TestShutdownAwaitsLateRepliesForAsLongAsItsContext: StallTime is for peers that do not
+// read, not for slow handlers.
 func TestShutdownAwaitsLateRepliesForAsLongAsItsContext(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		h, owed := postponing(1)
@@ -288,7 +288,7 @@ func TestShutdownAwaitsLateRepliesForAsLongAsItsContext(t *testing.T) {
 		done := shutdown(context.Background(), s)
 		select {
 		case got := <-done:
-			t.Fatalf("Shutdown came to %+v before its context ended; a reply was owed", got)
+			t.Fatalf("Shutdown ended with %+v before its context ended, although a reply was owed", got)
 		case <-time.After(200 * time.Millisecond):
 		}
 		if err := r.Send([]byte("done")); err != nil {
@@ -301,7 +301,7 @@ func TestShutdownAwaitsLateRepliesForAsLongAsItsContext(t *testing.T) {
 	})
 }
 
-// TestShutdownWithInFlightReached goes on reading what was sent when replies
+// TestShutdownWithInFlightReached: a drain continues to read what was sent when replies
 // make room for it.
 func TestShutdownWithInFlightReached(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
@@ -350,9 +350,9 @@ func TestPartialFrameDoesNotHoldAShutdownUp(t *testing.T) {
 	})
 }
 
-// TestShutdownIsForcedWhenItsContextEnds: a blocked handler is stuck, a late
-// reply is owed, a peer that does not read is cut off, and an idle connection
-// is in peace.
+// TestShutdownIsForcedWhenItsContextEnds: a blocked handler is stuck, a connection with
+// an owed reply and a peer that does not read are forced closed, and an idle connection
+// is closed cleanly.
 func TestShutdownIsForcedWhenItsContextEnds(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		h, entered, release := gate()
@@ -393,14 +393,14 @@ func TestShutdownIsForcedWhenItsContextEnds(t *testing.T) {
 		giveUp()
 		got := heard(t, done, "Shutdown")
 		if want := (engine.Drained{Clean: 1, Forced: 2, Owed: 3, Stuck: 1}); !cameTo(got.Drained, want) || !errors.Is(got.err, context.Canceled) {
-			t.Errorf("Shutdown came to %+v and %v, want %+v and the context's error", got.Drained, got.err, want)
+			t.Errorf("Shutdown ended with %+v and %v, want %+v and the context's error", got.Drained, got.err, want)
 		}
 		if why := heard(t, closed, "OnClose"); why != engine.Forced {
 			t.Errorf("the owing connection closed for %v, want %v", why, engine.Forced)
 		}
 		for _, r := range late {
 			if err := r.Send(nil); err != framed.ErrClosed {
-				t.Errorf("Send after the end answers %v, want ErrClosed", err)
+				t.Errorf("Send after the end returned %v, want ErrClosed", err)
 			}
 		}
 		none(t, closed, "OnClose before the handler has returned")
@@ -408,17 +408,17 @@ func TestShutdownIsForcedWhenItsContextEnds(t *testing.T) {
 		if why := heard(t, closed, "OnClose"); why != engine.Forced {
 			t.Errorf("the stuck connection closed for %v, want %v", why, engine.Forced)
 		}
-		eventually(t, "the books are empty", func() bool { return s.Stats().Open == 0 })
+		eventually(t, "no connection is counted", func() bool { return s.Stats().Open == 0 })
 		again := heard(t, shutdown(context.Background(), s), "another Shutdown")
 		if again.Drained != got.Drained {
-			t.Errorf("asked again, Shutdown says %+v, want the same as before, %+v", again.Drained, got.Drained)
+			t.Errorf("a second Shutdown returned %+v, want the same as before, %+v", again.Drained, got.Drained)
 		}
 	})
 }
 
-// TestForcedCountsWhateverTheConnectionWasDoing: a connection that is cut off
-// while replies are owed did not end in peace, even if its peer had already
-// closed its half, or a handler had closed it.
+// TestForcedCountsWhateverTheConnectionWasDoing: a connection that is forced closed while
+// replies are owed was not closed cleanly, even if its peer had closed its side, or a
+// handler had closed it.
 func TestForcedCountsWhateverTheConnectionWasDoing(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		for _, doing := range []string{"half-closed", "closed by a handler"} {
@@ -443,10 +443,10 @@ func TestForcedCountsWhateverTheConnectionWasDoing(t *testing.T) {
 			giveUp()
 			got := heard(t, shutdown(ctx, s), "Shutdown")
 			if want := (engine.Drained{Forced: 1, Owed: 1}); !cameTo(got.Drained, want) {
-				t.Errorf("%s: Shutdown came to %+v, want %+v", doing, got.Drained, want)
+				t.Errorf("%s: Shutdown ended with %+v, want %+v", doing, got.Drained, want)
 			}
 			if why := heard(t, closed, "OnClose"); why == engine.PeerClosed {
-				t.Errorf("%s: closed for %v, which says that everything was answered", doing, why)
+				t.Errorf("%s: closed for %v although a reply was owed", doing, why)
 			}
 		}
 	})
@@ -463,17 +463,17 @@ func TestCloseEndsAShutdownsPatience(t *testing.T) {
 		done := shutdown(context.Background(), s)
 		drainBegins(t, s)
 		if err := s.Close(); err != nil {
-			t.Errorf("Close answers %v", err)
+			t.Errorf("Close returned %v", err)
 		}
 		got := heard(t, done, "Shutdown")
 		if want := (engine.Drained{Forced: 1, Owed: 1}); got.Drained != want || !errors.Is(got.err, framed.ErrServerClosed) {
-			t.Errorf("Shutdown came to %+v and %v, want %+v and ErrServerClosed", got.Drained, got.err, want)
+			t.Errorf("Shutdown ended with %+v and %v, want %+v and ErrServerClosed", got.Drained, got.err, want)
 		}
 		if err := r.Send(nil); err != framed.ErrClosed {
-			t.Errorf("Send after Close answers %v, want ErrClosed", err)
+			t.Errorf("Send after Close returned %v, want ErrClosed", err)
 		}
 		if err := s.Close(); err != nil {
-			t.Errorf("a second Close answers %v", err)
+			t.Errorf("a second Close returned %v", err)
 		}
 	})
 }
@@ -501,8 +501,8 @@ func TestCloseCutsOff(t *testing.T) {
 	})
 }
 
-// TestCloseAmidLeaveTakingLeavesNobodyBehind: connections take leave and are cut off
-// at the same moment, and whichever comes first, none outlives Close.
+// TestCloseAmidLeaveTakingLeavesNobodyBehind: connections end by themselves while the
+// server is closed, and in either order none outlives Close.
 func TestCloseAmidLeaveTakingLeavesNobodyBehind(t *testing.T) {
 	const rounds, conns = 40, 20
 	run(t, func(t *testing.T, e engine.Engine) {
@@ -515,7 +515,7 @@ func TestCloseAmidLeaveTakingLeavesNobodyBehind(t *testing.T) {
 				p.exchange(1, "hello")
 				peers = append(peers, p)
 			}
-			s.Close() // begins a drain, and cuts it off
+			s.Close() // starts a drain and interrupts it
 			if st := s.Stats(); st.Open > 0 {
 				t.Fatalf("round %d: %d connections are open after Close", round, st.Open)
 			}
@@ -526,7 +526,7 @@ func TestCloseAmidLeaveTakingLeavesNobodyBehind(t *testing.T) {
 	})
 }
 
-// TestSecondShutdownHasTheSameOutcome, and both wait.
+// TestSecondShutdownHasTheSameOutcome: both calls wait and return the same counts.
 func TestSecondShutdownHasTheSameOutcome(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		h, entered, release := gate()
@@ -548,8 +548,8 @@ func TestSecondShutdownHasTheSameOutcome(t *testing.T) {
 	})
 }
 
-// TestSecondShutdownHeedsItsOwnContext: whoever asks with less patience is not
-// made to wait for somebody else's.
+// TestSecondShutdownHeedsItsOwnContext: a caller with a shorter deadline does not wait
+// for the other's.
 func TestSecondShutdownHeedsItsOwnContext(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		h, owed := postponing(1)
@@ -565,10 +565,10 @@ func TestSecondShutdownHeedsItsOwnContext(t *testing.T) {
 		select {
 		case got := <-shutdown(ctx, s):
 			if !errors.Is(got.err, context.Canceled) {
-				t.Errorf("the second Shutdown answers %v, want its context's error", got.err)
+				t.Errorf("the second Shutdown returned %v, want its context's error", got.err)
 			}
 		case <-time.After(time.Second):
-			t.Error("the second Shutdown's context has ended, and it still waits")
+			t.Error("the second Shutdown still waits after its context has ended")
 		}
 		s.Close()
 		heard(t, one, "the first Shutdown")
@@ -585,23 +585,23 @@ func TestServeAfterShutdown(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := s.Serve(ln); err != framed.ErrServerClosed {
-				t.Errorf("Serve after Shutdown answers %v, want ErrServerClosed", err)
+				t.Errorf("Serve after Shutdown returned %v, want ErrServerClosed", err)
 			}
 			if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("the listener answers %v, want it closed", err)
+				t.Errorf("the listener returned %v, want it closed", err)
 			}
 		}
 		s = &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
 		s.Close()
 		s.Addr = "127.0.0.1:0"
 		if err := s.ListenAndServe(); err != framed.ErrServerClosed {
-			t.Errorf("ListenAndServe after Close answers %v, want ErrServerClosed", err)
+			t.Errorf("ListenAndServe after Close returned %v, want ErrServerClosed", err)
 		}
 	})
 }
 
-// TestZeroServerCanBeClosed: cleaning up after a set-up that went wrong needs no
-// condition. A server without a Handler is still misuse, where it would serve.
+// TestZeroServerCanBeClosed: cleaning up after a failed set-up needs no condition.
+// Serving without a Handler still panics.
 func TestZeroServerCanBeClosed(t *testing.T) {
 	for name, end := range map[string]func(*framed.Server) error{
 		"Close":    (*framed.Server).Close,
@@ -610,7 +610,7 @@ func TestZeroServerCanBeClosed(t *testing.T) {
 		s := new(framed.Server)
 		for range 2 {
 			if err := end(s); err != nil {
-				t.Errorf("%s of a zero Server answers %v", name, err)
+				t.Errorf("%s of a zero Server returned %v", name, err)
 			}
 		}
 		if got := s.Stats(); got.Open != 0 || got.Drained != (engine.Drained{}) {
@@ -655,8 +655,8 @@ func TestServerOfSeveralListenersDrainsThemAll(t *testing.T) {
 	})
 }
 
-// cameTo compares how a forced Shutdown went. It waits some 30 ms for connections to
-// end: on a busy machine more of them than those in user code may not have made it.
+// cameTo compares the counts of a forced Shutdown. It waits about 30 ms for connections
+// to end: on a busy machine more than those in user code may be stuck.
 func cameTo(got, want engine.Drained) bool {
 	if got.Stuck > want.Stuck {
 		got.Stuck = want.Stuck

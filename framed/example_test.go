@@ -47,7 +47,7 @@ func ExampleServer() {
 func ExampleCall_Later() {
 	srv := &framed.Server{
 		Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
-			name := string(req) // req is gone when the handler returns
+			name := string(req) // req is invalid when the handler has returned
 			reply := c.Later()
 			go reply.Send([]byte("slowly, " + name))
 			return dst, nil
@@ -76,7 +76,7 @@ func ExampleConn_Send() {
 	joined := make(chan framed.Conn, 1)
 	srv := &framed.Server{
 		Handler: framed.HandlerFunc(func(c framed.Call, dst, _ []byte) ([]byte, error) {
-			joined <- c.Conn() // which may be kept
+			joined <- c.Conn() // may be kept
 			return append(dst, "welcome"...), nil
 		}),
 	}
@@ -110,7 +110,7 @@ func ExampleConn_Send() {
 	// 7 it rains
 }
 
-// What other servers call middleware is a function from Handler to Handler.
+// Middleware is a function from Handler to Handler.
 func ExampleHandler_wrapped() {
 	authenticated := func(next framed.Handler) framed.Handler {
 		return framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {

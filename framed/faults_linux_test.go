@@ -16,9 +16,9 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// The system calls of Events are its own, so here they fail: one call of a
-// conversation after the other, in every mode. What faltering calls may not
-// change is tested with everything else, see falter.
+// Events makes its own system calls, so these tests make them fail: one call of a
+// conversation after the other, in every mode. All other tests also run with random
+// faults, see falter.
 
 // runEvents is run on Events alone, in every mode.
 func runEvents(t *testing.T, test func(t *testing.T, e engine.Engine)) {
@@ -30,14 +30,14 @@ func runEvents(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	}, test)
 }
 
-// saboteur is a Fault that strikes one call and lets all others pass.
+// saboteur is a Fault that makes one call fail and lets all others pass.
 type saboteur struct {
 	victim  sys.Call
 	err     error
-	partial bool // the call before does a single byte of what it was asked for
+	partial bool // the call before transfers only a single byte
 
-	left  atomic.Int64 // calls of the victim's kind up to the blow; 0: none is to come
-	calls atomic.Int64 // of all kinds but waiting
+	left  atomic.Int64 // matching calls until the failure; 0: none
+	calls atomic.Int64 // of all kinds except waits
 }
 
 func (s *saboteur) fault(c sys.Call, n int) (int, error) {
@@ -58,22 +58,22 @@ func (s *saboteur) fault(c sys.Call, n int) (int, error) {
 	return n, nil
 }
 
-// aim has the n-th call from now on struck. Whatever the server was at must be
-// done, or the blow hits somebody else.
+// aim makes the n-th call from now on fail. The server must be idle, or the fault hits
+// another connection.
 func (s *saboteur) aim(t *testing.T, n int) {
 	t.Helper()
 	s.rest(t)
 	s.left.Store(int64(n))
 }
 
-// hit reports whether the blow has fallen, and calls it off if it has not.
+// hit reports whether the call has failed, and disarms the fault if not.
 func (s *saboteur) hit() bool { return s.left.Swap(0) <= 0 }
 
 // rest waits until the server makes no more calls.
 func (s *saboteur) rest(t *testing.T) {
 	t.Helper()
 	last, quiet := int64(-1), 0
-	eventually(t, "the server is at rest", func() bool {
+	eventually(t, "the server is idle", func() bool {
 		now := s.calls.Load()
 		if quiet++; now != last {
 			last, quiet = now, 0
@@ -82,8 +82,7 @@ func (s *saboteur) rest(t *testing.T) {
 	})
 }
 
-// serveWith is serve where fault has a say in the system calls, on connections
-// that hold little in the kernel.
+// serveWith is serve with a fault on the system calls, and small socket buffers.
 func serveWith(t *testing.T, s *framed.Server, fault sys.Fault) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -93,8 +92,8 @@ func serveWith(t *testing.T, s *framed.Server, fault sys.Fault) string {
 	return serveOn(t, s, &faltering{narrow{ln}, fault})
 }
 
-// exposed is a server under sabotage, with neighbours that must not notice, and
-// books of who came and went.
+// exposed is a server with faults, with neighbours that must not be affected, and records
+// of its connections.
 type exposed struct {
 	*framed.Server
 	*saboteur
@@ -148,7 +147,7 @@ func expose(t *testing.T, e engine.Engine, s *saboteur) *exposed {
 	return x
 }
 
-const exposedReply = 512 << 10 // of "large": more than the kernel holds
+const exposedReply = 512 << 10 // of "large": more than the kernel buffers
 
 func (x *exposed) handle(c framed.Call, dst, req []byte) ([]byte, error) {
 	switch string(req) {
@@ -163,15 +162,14 @@ func (x *exposed) handle(c framed.Call, dst, req []byte) ([]byte, error) {
 	return append(dst, req...), nil
 }
 
-// converse does everything that a connection does, and reports whether it got
-// to its end: all answers, then a clean close. An end before that is not an error, but
-// a wrong byte is.
+// converse performs every operation of a connection, and reports whether it completed:
+// all replies, then a clean close. An early end is not an error, but a wrong byte is.
 func (x *exposed) converse(t *testing.T) (whole bool) {
 	t.Helper()
 	read, ended := x.Stats().BytesIn, x.ended()
 	p := dial(t, x.addr)
 	defer p.Close()
-	// say sends b and waits until it is read, or until there is nobody to read it.
+	// say sends b and waits until it is read, or until the connection has ended.
 	say := func(b []byte) {
 		p.Write(b)
 		read += uint64(len(b))
@@ -212,7 +210,7 @@ func (x *exposed) converse(t *testing.T) (whole bool) {
 	return err == nil
 }
 
-// ended is how many connections have ended, for whatever reason.
+// ended returns how many connections have ended, for any reason.
 func (x *exposed) ended() (n uint64) {
 	for _, ended := range x.Stats().Ended {
 		n += ended
@@ -220,11 +218,11 @@ func (x *exposed) ended() (n uint64) {
 	return n
 }
 
-// settle checks that the neighbours live, and that all others have left: n of
-// them, each told to OnClose once, and counted as why says.
+// settle checks that the neighbours are still served and that all others have ended: n of
+// them, each with one OnClose, and counted as in why.
 func (x *exposed) settle(t *testing.T, n int, why map[engine.Reason]uint64) {
 	t.Helper()
-	eventually(t, "only the neighbours are left, and nothing waits", func() bool {
+	eventually(t, "only the neighbours are left, and no output is queued", func() bool {
 		st := x.Stats()
 		return st.Open == len(x.neighbours) && st.Owed == 0 && st.Waiting == 0
 	})
@@ -235,7 +233,7 @@ func (x *exposed) settle(t *testing.T, n int, why map[engine.Reason]uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.opened != len(x.closed)+len(x.neighbours) || x.opened > n+len(x.neighbours) {
-		t.Errorf("of %d connections ConnContext heard of %d and OnClose of %d, want as many but for the %d that live",
+		t.Errorf("of %d connections ConnContext saw %d and OnClose %d, want all except the %d open ones",
 			n+len(x.neighbours), x.opened, len(x.closed), len(x.neighbours))
 	}
 	for c, times := range x.closed {
@@ -245,8 +243,8 @@ func (x *exposed) settle(t *testing.T, n int, why map[engine.Reason]uint64) {
 	}
 }
 
-// Without this, a server that no longer knows a faltering listener would pass
-// every test on one.
+// Ensures that Events uses the Fault; otherwise every test with faults would pass without
+// them.
 func TestEventsAsksTheFaultBeforeItsSystemCalls(t *testing.T) {
 	names := map[sys.Call]string{sys.CallRead: "read", sys.CallWrite: "write", sys.CallWait: "wait", sys.CallRegister: "register"}
 	runEvents(t, func(t *testing.T, e engine.Engine) {
@@ -258,13 +256,13 @@ func TestEventsAsksTheFaultBeforeItsSystemCalls(t *testing.T) {
 		})).exchange(1, "hello")
 		for call, name := range names {
 			if asked[call].Load() == 0 {
-				t.Errorf("no %s has asked", name)
+				t.Errorf("no %s has called the fault", name)
 			}
 		}
 	})
 }
 
-// What falter does is what a kernel may do, and all of it.
+// falter does everything that a kernel may do, and nothing else.
 func TestFalterDoesAllThatAKernelMayDo(t *testing.T) {
 	const calls = 10_000
 	one, same := falter(seed(t)), falter(seed(t))
@@ -279,7 +277,7 @@ func TestFalterDoesAllThatAKernelMayDo(t *testing.T) {
 		case err == syscall.EINTR && allow == 0:
 			interrupted++
 		case err != nil || allow < 0 || allow > n:
-			t.Fatalf("%d of %d and %v is no answer", allow, n, err)
+			t.Fatalf("%d of %d and %v is not a valid answer", allow, n, err)
 		case allow == 0:
 			refused++
 		case allow < n:
@@ -290,12 +288,12 @@ func TestFalterDoesAllThatAKernelMayDo(t *testing.T) {
 	}
 	t.Logf("%d interrupted, %d refused, %d cut short, %d whole", interrupted, refused, cut, whole)
 	if min(interrupted, refused, cut, whole) < calls/30 {
-		t.Error("one of them hardly happens")
+		t.Error("one of them is too rare")
 	}
 }
 
-// A connection may break at any call of its life. It ends for that, once, and
-// with nobody else; what it was owed is forgotten.
+// A connection may break at any call. It ends with that reason, once, and affects no
+// other; replies owed to it are dropped.
 func TestConnectionThatBreaksAtAnyCallEndsAlone(t *testing.T) {
 	for _, blow := range []struct {
 		name    string
@@ -313,12 +311,12 @@ func TestConnectionThatBreaksAtAnyCallEndsAlone(t *testing.T) {
 				for n := 1; ; n++ {
 					x.aim(t, n)
 					whole := x.converse(t)
-					if x.hit() { // the client may know nothing of it, if it was the last call
+					if x.hit() { // the client may not notice if it was the last call
 						x.settle(t, n, map[engine.Reason]uint64{engine.PeerReset: uint64(n)})
 						continue
 					}
 					if !whole {
-						t.Error("no call failed, and the conversation did not come to its end")
+						t.Error("no call failed, but the conversation did not complete")
 					}
 					x.settle(t, n, map[engine.Reason]uint64{engine.PeerReset: uint64(n - 1), engine.PeerClosed: 1})
 					if t.Logf("%d calls failed", n-1); n < 6 {
@@ -331,8 +329,8 @@ func TestConnectionThatBreaksAtAnyCallEndsAlone(t *testing.T) {
 	}
 }
 
-// A peer that is being sent away, and whose connection breaks meanwhile, has been
-// sent away for what it did or has broken: one of the two, once.
+// When the connection of a refused peer breaks during the refusal, it is counted either
+// as refused or as broken, once.
 func TestConnectionThatBreaksWhileItIsRefusedIsCountedOnce(t *testing.T) {
 	for name, call := range map[string]sys.Call{"read": sys.CallRead, "write": sys.CallWrite} {
 		t.Run(name, func(t *testing.T) {
@@ -349,7 +347,7 @@ func TestConnectionThatBreaksWhileItIsRefusedIsCountedOnce(t *testing.T) {
 					hit = x.hit()
 					ended := x.Stats().Ended
 					if refused, broken := ended[engine.Malformed], ended[engine.PeerReset]; refused+broken != uint64(n) || refused == 0 && !hit {
-						t.Errorf("of %d peers %d are counted as refused and %d as broken", n, refused, broken)
+						t.Errorf("of %d peers, %d are counted as refused and %d as broken", n, refused, broken)
 					}
 					x.settle(t, n, map[engine.Reason]uint64{engine.Malformed: ended[engine.Malformed], engine.PeerReset: ended[engine.PeerReset]})
 				}
@@ -358,7 +356,7 @@ func TestConnectionThatBreaksWhileItIsRefusedIsCountedOnce(t *testing.T) {
 	}
 }
 
-// A shutdown ends, with everybody counted, whichever call fails during it.
+// Whichever call fails during it, a shutdown ends with all connections counted.
 func TestShutdownWhileConnectionsBreakEndsWithAllCounted(t *testing.T) {
 	for name, call := range map[string]sys.Call{"read": sys.CallRead, "write": sys.CallWrite} {
 		t.Run(name, func(t *testing.T) {
@@ -397,7 +395,7 @@ func TestShutdownWhileConnectionsBreakEndsWithAllCounted(t *testing.T) {
 						total += ended
 					}
 					if want := (engine.Drained{Clean: 2}); got.Drained != want || got.err != nil || total != 2 || s.Stats().Open != 0 {
-						t.Errorf("Shutdown came to %+v and %v, want %+v; %d connections are counted and %d are open, want 2 and 0 (all: %v)",
+						t.Errorf("Shutdown ended with %+v and %v, want %+v; %d connections are counted and %d are open, want 2 and 0 (all: %v)",
 							got.Drained, got.err, want, total, s.Stats().Open, s.Stats().Ended)
 					}
 					leaving.Wait()
@@ -407,8 +405,8 @@ func TestShutdownWhileConnectionsBreakEndsWithAllCounted(t *testing.T) {
 	}
 }
 
-// The kernel may have no memory, or no right, to watch one more socket. Nobody
-// would ever hear of it again, so it is closed.
+// The kernel may lack the memory, or the permission, to watch another socket. Such a
+// connection would get no events, so it is closed.
 func TestConnectionThatCannotBeWatchedIsClosedAndCounted(t *testing.T) {
 	for name, err := range map[string]error{"no memory": syscall.ENOMEM, "too many": syscall.ENOSPC} {
 		t.Run(name, func(t *testing.T) {
@@ -422,22 +420,21 @@ func TestConnectionThatCannotBeWatchedIsClosedAndCounted(t *testing.T) {
 					}
 					p.Close()
 					if !x.hit() {
-						t.Fatal("a connection was taken in without being watched")
+						t.Fatal("a connection was accepted without being watched")
 					}
 					x.settle(t, n, map[engine.Reason]uint64{engine.NoDescriptors: uint64(n)})
 				}
 				x.rest(t)
 				if !x.converse(t) {
-					t.Error("the next one is not served")
+					t.Error("the next connection is not served")
 				}
 			})
 		})
 	}
 }
 
-// The same at any later moment at which the engine changes its mind about what it
-// waits for: the conversation goes on, or the connection is closed and counted, but
-// it is not left alone.
+// The same for every later change of the interest: the conversation continues, or the
+// connection is closed and counted, but it is never left without events.
 func TestConnectionThatCannotBeWatchedAnyLongerIsNotForgotten(t *testing.T) {
 	runEvents(t, func(t *testing.T, e engine.Engine) {
 		x := expose(t, e, &saboteur{victim: sys.CallRegister, err: syscall.ENOMEM})
@@ -446,7 +443,7 @@ func TestConnectionThatCannotBeWatchedAnyLongerIsNotForgotten(t *testing.T) {
 			x.aim(t, int(n))
 			whole := x.converse(t)
 			if hit = x.hit(); !hit && !whole {
-				t.Error("no call failed, and the conversation did not come to its end")
+				t.Error("no call failed, but the conversation did not complete")
 			}
 			eventually(t, "the connection has ended", func() bool { return x.ended() == n })
 			if now := x.Stats().Ended[engine.NoDescriptors]; !whole && now != cut+1 {
@@ -460,8 +457,8 @@ func TestConnectionThatCannotBeWatchedAnyLongerIsNotForgotten(t *testing.T) {
 	})
 }
 
-// Waits may fail, be interrupted or come back with nothing: then they are made
-// again, and nobody is lost over it.
+// Waits may fail, be interrupted or return nothing: then they are repeated, and no
+// connection is lost.
 func TestWaitsThatFailForAWhileLoseNobody(t *testing.T) {
 	for name, fail := range map[string]error{"interrupted": syscall.EINTR, "nothing": nil, "no memory": syscall.ENOMEM} {
 		t.Run(name, func(t *testing.T) {
@@ -501,7 +498,7 @@ func TestWaitsThatFailForAWhileLoseNobody(t *testing.T) {
 					}
 				}
 				if failed.Load() == 0 {
-					t.Error("no wait has failed; the test shows nothing")
+					t.Error("no wait has failed; the test proves nothing")
 				}
 				failing.Store(1 << 40)
 				begun := time.Now()

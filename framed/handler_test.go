@@ -19,8 +19,8 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// TestErrorBecomesTheResult, what was appended before it is cut, and the
-// connection lives on.
+// TestErrorBecomesTheResult: output appended before the error is dropped, and the
+// connection stays open.
 func TestErrorBecomesTheResult(t *testing.T) {
 	answers := []struct {
 		err  error
@@ -58,8 +58,8 @@ func TestErrorBecomesTheResult(t *testing.T) {
 	})
 }
 
-// TestAnySliceMayBeReturned: appended to dst or not, the reply is the content
-// of the slice, and the replies before it in the same batch are untouched.
+// TestAnySliceMayBeReturned: appended to dst or not, the returned slice is the reply's
+// content, and earlier replies of the same visit are not affected.
 func TestAnySliceMayBeReturned(t *testing.T) {
 	constant := []byte("a constant")
 	big := textOf(rand.New(rand.NewPCG(1, 1)), 70_000)
@@ -110,8 +110,8 @@ func TestAnySliceMayBeReturned(t *testing.T) {
 	})
 }
 
-// TestPanicEndsItsConnectionOnly: the request that did it is answered Internal,
-// those before it in the same batch as if nothing had happened.
+// TestPanicEndsItsConnectionOnly: the request that panicked is answered with Internal,
+// those before it in the same visit normally.
 func TestPanicEndsItsConnectionOnly(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		h := framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
@@ -163,7 +163,7 @@ func TestPanicEndsItsConnectionOnly(t *testing.T) {
 	})
 }
 
-// TestPanicWaitsForEarlierLateReplies: they were asked before it.
+// TestPanicWaitsForEarlierLateReplies: the requests before it are answered first.
 func TestPanicWaitsForEarlierLateReplies(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		h, owed := postponing(1)
@@ -224,8 +224,8 @@ func TestGoexitEndsItsConnectionOnly(t *testing.T) {
 	})
 }
 
-// TestHooksMayPanicOrExit: what ConnContext or OnClose do to their goroutine
-// leaves no connection on the books.
+// TestHooksMayPanicOrExit: when ConnContext or OnClose panic or end their goroutine, no
+// connection stays counted.
 func TestHooksMayPanicOrExit(t *testing.T) {
 	ways := map[string]func(){"panic": func() { panic("a hook's") }, "exit": runtime.Goexit}
 	run(t, func(t *testing.T, e engine.Engine) {
@@ -236,20 +236,19 @@ func TestHooksMayPanicOrExit(t *testing.T) {
 				ConnContext: func(context.Context, framed.Conn) context.Context { fail(); return nil },
 			}
 			talkBriefly(t, serve(t, s))
-			eventually(t, name+" in ConnContext: the books are empty", func() bool { return s.Stats().Open == 0 })
+			eventually(t, name+" in ConnContext: no connection is counted", func() bool { return s.Stats().Open == 0 })
 			s = &framed.Server{
 				Engine:  e,
 				Handler: framed.HandlerFunc(echo),
 				OnClose: func(framed.Conn, engine.Reason) { fail() },
 			}
 			talkBriefly(t, serve(t, s))
-			eventually(t, name+" in OnClose: the books are empty", func() bool { return s.Stats().Open == 0 })
+			eventually(t, name+" in OnClose: no connection is counted", func() bool { return s.Stats().Open == 0 })
 		}
 	})
 }
 
-// talkBriefly opens three connections, each until the server has answered or
-// closed it.
+// talkBriefly opens three connections, each until the server has answered or closed it.
 func talkBriefly(t *testing.T, addr string) {
 	t.Helper()
 	for range 3 {
@@ -260,8 +259,8 @@ func talkBriefly(t *testing.T, addr string) {
 	}
 }
 
-// TestCallKeptBeyondItsHandlerPanics with the package's name, instead of
-// reaching another request: in the same batch and in a later one.
+// TestCallKeptBeyondItsHandlerPanics: a stale Call panics with the package's name instead
+// of accessing another request, in the same visit and in a later one.
 func TestCallKeptBeyondItsHandlerPanics(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		var kept framed.Call
@@ -288,18 +287,18 @@ func TestCallKeptBeyondItsHandlerPanics(t *testing.T) {
 			p.want(ack(3, "use"))
 			for range 6 {
 				if v, ok := heard(t, said, "a misuse").(string); !ok || !strings.HasPrefix(v, "framed: ") {
-					t.Errorf("a kept Call says %q, want a panic that names the package", v)
+					t.Errorf("a stale Call panicked with %q, want a panic that names the package", v)
 				}
 			}
 		}
-		p.closeWrite() // nobody's reply was promised
+		p.closeWrite() // no reply was promised
 		p.wantEnd()
 	})
 }
 
 func TestBlockedHandlerDoesNotDelayOtherConnections(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
-		t.Parallel() // no engine is measured here
+		t.Parallel() // does not measure an engine
 		h, entered, release := gate()
 		addr := serve(t, &framed.Server{Engine: e, Handler: h})
 		const blocked = 20
@@ -325,10 +324,10 @@ func TestBlockedHandlerDoesNotDelayOtherConnections(t *testing.T) {
 
 func TestHandlersOfOneConnectionRunOneAtATimeAndInOrder(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
-		var next uint64 // guarded by nothing but the contract
+		var next uint64 // without a lock, to test the contract
 		p := dial(t, serve(t, &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
 			if next != c.ID() {
-				t.Errorf("request %d is served when it is the turn of %d", c.ID(), next)
+				t.Errorf("request %d is served, want %d", c.ID(), next)
 			}
 			next++
 			if c.ID()%2 == 0 {
@@ -347,8 +346,8 @@ func TestHandlersOfOneConnectionRunOneAtATimeAndInOrder(t *testing.T) {
 	})
 }
 
-// upgrading is a protocol of lines in which "upgrade" hands the socket over to
-// an echo of raw bytes.
+// upgrading is a line protocol in which "upgrade" hands the socket over to an echo of raw
+// bytes.
 func upgrading(taken chan<- string) lineProtocol {
 	return func(turn *engine.Turn, line string) bool {
 		if line != "upgrade" {
@@ -367,8 +366,8 @@ func upgrading(taken chan<- string) lineProtocol {
 	}
 }
 
-// TestTakeOverHandsTheSocketAndTheUnreadBytesOver after the replies before it,
-// late ones too.
+// TestTakeOverHandsTheSocketAndTheUnreadBytesOver: after the replies before it, including
+// late ones.
 func TestTakeOverHandsTheSocketAndTheUnreadBytesOver(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		for _, hidden := range []bool{false, true} {
@@ -421,11 +420,11 @@ func TestTakeOverHandsTheSocketAndTheUnreadBytesOver(t *testing.T) {
 	})
 }
 
-// TestTakenOverSocketHasNoDeadlines, however long the message took that led to
-// it: the engine's suspicions end with the engine's part.
+// TestTakenOverSocketHasNoDeadlines: however long the message before took, no timeout of
+// the engine applies after the hand-over.
 func TestTakenOverSocketHasNoDeadlines(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
-		const clients, idle = 40, 500 * time.Millisecond // a busy machine may take some of it before the client asks
+		const clients, idle = 40, 500 * time.Millisecond // a busy machine may use up some of it before the client sends a request
 		upgrade := upgrading(make(chan string, clients))
 		addr := serveLines(t, &engine.Server{
 			Engine: e,
@@ -456,8 +455,8 @@ func TestTakenOverSocketHasNoDeadlines(t *testing.T) {
 	})
 }
 
-// TestTakeOverOfABrokenConnectionIsForgotten: no other connection may inherit
-// it, nor the words that were to go before it.
+// TestTakeOverOfABrokenConnectionIsForgotten: no other connection may inherit the
+// hand-over, nor the output before it.
 func TestTakeOverOfABrokenConnectionIsForgotten(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		taken := make(chan string, 100)
@@ -501,8 +500,7 @@ func TestTakeOverOfABrokenConnectionIsForgotten(t *testing.T) {
 	})
 }
 
-// adapter hides the sockets of a listener: what it accepts is a net.Conn and
-// nothing more.
+// adapter wraps a listener's connections in a type that is only a net.Conn.
 type adapter struct{ net.Listener }
 
 func (a adapter) Accept() (net.Conn, error) {
@@ -513,8 +511,8 @@ func (a adapter) Accept() (net.Conn, error) {
 	return struct{ net.Conn }{nc}, nil
 }
 
-// flipping flips every bit on the wire, in connections that embed the socket:
-// whoever goes behind their back to the socket notices.
+// flipping inverts every bit on the wire, in connections that embed the socket, to detect
+// access that bypasses them.
 type flipping struct{ net.Listener }
 
 func (f flipping) Accept() (net.Conn, error) {
@@ -543,8 +541,8 @@ func (f flipped) Write(p []byte) (int, error) {
 	return f.TCPConn.Write(q)
 }
 
-// TestEveryListenerIsServedAlike: TCP, unix sockets, TLS, and adapters of which
-// the engine sees no more than a net.Conn.
+// TestEveryListenerIsServedAlike: TCP, unix sockets, TLS, and adapters that are only a
+// net.Conn to the engine.
 func TestEveryListenerIsServedAlike(t *testing.T) {
 	listeners := map[string]func(t *testing.T) (net.Listener, func() (net.Conn, error)){
 		"tcp": func(t *testing.T) (net.Listener, func() (net.Conn, error)) {
@@ -608,7 +606,7 @@ func TestEveryListenerIsServedAlike(t *testing.T) {
 	})
 }
 
-// talk has a conversation of everything that there is with a server on ln.
+// talk uses all features in a conversation with a server on ln.
 func talk(t *testing.T, e engine.Engine, ln net.Listener, dial func() *peer) {
 	h, owed := postponing(10)
 	h2, met := introducing()
@@ -671,7 +669,7 @@ func talk(t *testing.T, e engine.Engine, ln net.Listener, dial func() *peer) {
 	p.wantEnd()
 	p.Close()
 	heard(t, ends, "OnClose")
-	eventually(t, "the books are empty", func() bool { return s.Stats().Open == 0 })
+	eventually(t, "no connection is counted", func() bool { return s.Stats().Open == 0 })
 
 	p = dial()
 	p.send(submit(1, "late"))
@@ -685,7 +683,7 @@ func talk(t *testing.T, e engine.Engine, ln net.Listener, dial func() *peer) {
 	drained(t, done, 1)
 }
 
-// forGood gives a socket away: it does not come back.
+// forGood gives a socket away for good.
 func forGood(serve func(nc net.Conn, unread []byte)) func(nc net.Conn, unread []byte) ([]byte, bool) {
 	return func(nc net.Conn, unread []byte) ([]byte, bool) {
 		serve(nc, unread)

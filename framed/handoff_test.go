@@ -14,22 +14,22 @@ import (
 	"github.com/hone-go/hone/framed"
 )
 
-// A handler may take its time. An engine whose handlers run on a loop may then go
-// on without it, and none of what a handler is promised may suffer: these tests
-// have handlers that outlast any watchdog, and do everything after that.
+// Slow handlers. An engine that runs handlers on a loop may hand off the loop, without
+// breaking any promise to handlers: the handlers in these tests outlast the watchdog, and
+// then use every feature.
 
 // aWhile outlasts a watchdog's tick.
 const aWhile = 5 * time.Millisecond
 
-// working is what a connection's handlers share without a lock, because they
-// follow each other.
+// working is state that a connection's handlers share without a lock, because they run
+// one after the other.
 type working struct {
 	next uint64
 	busy bool
 }
 
-// TestHandlersOfUnevenSpeedKeepTheirOrder: some are at once, some nearly or surely
-// lose their loop, and each finds what the one before it has left.
+// TestHandlersOfUnevenSpeedKeepTheirOrder: some handlers are fast, some may or will lose
+// their loop, and each sees the state left by the previous one.
 func TestHandlersOfUnevenSpeedKeepTheirOrder(t *testing.T) {
 	const conns, each = 10, 40
 	start := seed(t)
@@ -43,7 +43,7 @@ func TestHandlersOfUnevenSpeedKeepTheirOrder(t *testing.T) {
 			Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
 				w := c.Conn().Value().(*working)
 				if w.busy || w.next != c.ID() {
-					t.Errorf("request %d is served when it is the turn of %d; another is being served: %v", c.ID(), w.next, w.busy)
+					t.Errorf("request %d is served, want %d; another is being served: %v", c.ID(), w.next, w.busy)
 				}
 				w.busy = true
 				w.next++
@@ -72,13 +72,13 @@ func TestHandlersOfUnevenSpeedKeepTheirOrder(t *testing.T) {
 			}
 			return p.converse(want, func(w io.Writer) error { return inPieces(w, out, rnd) })
 		})
-		// A late reply may be with its client before the visit that made it has ended.
+		// A late reply may reach its client before its visit has ended.
 		eventually(t, "all requests are counted", func() bool { return s.Stats().Requests == conns*each })
 	})
 }
 
-// TestSlowHandlerMayEndAsBadlyAsAFastOne: its connection ends and no other, and
-// what serves the others survives.
+// TestSlowHandlerMayEndAsBadlyAsAFastOne: when a slow handler panics or exits, only its
+// own connection ends, and the goroutines that serve others survive.
 func TestSlowHandlerMayEndAsBadlyAsAFastOne(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		closed := make(chan engine.Reason, 100)
@@ -126,8 +126,8 @@ func TestSlowHandlerMayEndAsBadlyAsAFastOne(t *testing.T) {
 	})
 }
 
-// TestPushAndCloseOfAConnectionWhoseHandlerTakesItsTime: the push goes out at once,
-// the reply and the end when the handler returns.
+// TestPushAndCloseOfAConnectionWhoseHandlerTakesItsTime: the push is sent at once, the
+// reply and the end of the stream when the handler returns.
 func TestPushAndCloseOfAConnectionWhoseHandlerTakesItsTime(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		release := make(chan struct{})
@@ -161,8 +161,8 @@ func TestPushAndCloseOfAConnectionWhoseHandlerTakesItsTime(t *testing.T) {
 	})
 }
 
-// TestLateRepliesOfSlowHandlers are promised and kept before, during and after
-// the handler's long time, and never twice.
+// TestLateRepliesOfSlowHandlers: replies are promised and sent before, during and after
+// the handler's long run, and never twice.
 func TestLateRepliesOfSlowHandlers(t *testing.T) {
 	const conns, each = 8, 24
 	run(t, func(t *testing.T, e engine.Engine) {
@@ -174,8 +174,8 @@ func TestLateRepliesOfSlowHandlers(t *testing.T) {
 				if err := r.Send([]byte(r.text)); err != nil {
 					t.Errorf("Send: %v", err)
 				}
-				if err := r.Send([]byte(r.text)); err != engine.ErrSettled && err != engine.ErrClosed { // the peer may be gone with its last answer
-					t.Errorf("a second Send answers %v, want ErrSettled", err)
+				if err := r.Send([]byte(r.text)); err != engine.ErrSettled && err != engine.ErrClosed { // the peer may have disconnected after its last reply
+					t.Errorf("a second Send returned %v, want ErrSettled", err)
 				}
 			}
 		}()
@@ -186,17 +186,17 @@ func TestLateRepliesOfSlowHandlers(t *testing.T) {
 				}
 			}
 			switch c.ID() % 4 {
-			case 0: // kept while the handler takes its time
+			case 0: // sent while the handler runs
 				owed <- postponed{c.Later(), c.ID(), string(req)}
 				slow()
 			case 1: // promised after that
 				slow()
 				owed <- postponed{c.Later(), c.ID(), string(req)}
-			case 2: // kept by the handler itself
+			case 2: // sent by the handler itself
 				r := c.Later()
 				slow()
 				return nil, r.Send(req)
-			default: // not promised at all
+			default: // no promise
 				slow()
 				return append(dst, req...), nil
 			}
@@ -232,11 +232,11 @@ func TestLateRepliesOfSlowHandlers(t *testing.T) {
 	})
 }
 
-// TestOthersGoOnWhileHooksBlock: what ConnContext or OnClose wait for is not other
-// connections' business, and the connection's own requests wait.
+// TestOthersGoOnWhileHooksBlock: when ConnContext or OnClose block, other connections are
+// served, and the connection's own requests wait.
 func TestOthersGoOnWhileHooksBlock(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
-		var blocks atomic.Bool // the next ConnContext and the next OnClose
+		var blocks atomic.Bool // for the next ConnContext and the next OnClose
 		entered, release := make(chan string, 2), make(chan struct{})
 		block := func(hook string) {
 			if blocks.CompareAndSwap(true, false) {

@@ -24,9 +24,8 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// run runs one behaviour on every engine, and on the variants that can make a
-// difference to it: a new engine joins engine.All and inherits every test.
-// Goroutines and descriptors are counted after each.
+// run runs a behaviour test on every engine and its relevant variants: a new engine in
+// engine.All inherits every test. It counts goroutines and descriptors after each.
 func run(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	t.Helper()
 	runOn(t, variantsOf(t.Name()), test)
@@ -47,9 +46,9 @@ func runOn(t *testing.T, all []variant, test func(t *testing.T, e engine.Engine)
 	}
 }
 
-// mostlyWaits reports whether a test spends seconds waiting for limits to
-// strike, or not to. Those run side by side when all others have ended, and what
-// they leave behind is counted once, by TestMain.
+// mostlyWaits reports whether a test spends seconds waiting for timeouts to expire, or
+// not to. Those run in parallel after all others, and TestMain checks them for leaks
+// once.
 func mostlyWaits(test string) bool {
 	test, _, _ = strings.Cut(test, "/")
 	switch test {
@@ -81,16 +80,16 @@ func mostlyWaits(test string) bool {
 	return false
 }
 
-// countLeaks counts goroutines and descriptors now and compares at the end.
-// Register it first, so that it runs after every other clean-up.
+// countLeaks counts goroutines and descriptors now and compares at the end. Register it
+// first, so that it runs after every other clean-up.
 func countLeaks(t *testing.T) func() {
 	before, files := goleak.IgnoreCurrent(), openFiles()
 	return func() {
 		if t.Failed() {
-			return // what the failure left behind is not news
+			return // leaks of a failed test are expected
 		}
 		if err := goleak.Find(before); err != nil {
-			t.Errorf("goroutines outlive the test: %v", err)
+			t.Errorf("goroutines have outlived the test: %v", err)
 		}
 		if runtime.GOOS == "linux" {
 			defer func() {
@@ -103,7 +102,7 @@ func countLeaks(t *testing.T) func() {
 	}
 }
 
-// descriptors says what each open one is.
+// descriptors describes each open descriptor.
 func descriptors() (all []string) {
 	const dir = "/proc/self/fd/"
 	names, _ := os.ReadDir(dir)
@@ -123,11 +122,11 @@ func openFiles() int {
 	return len(names)
 }
 
-// patience bounds everything that a test waits for.
+// patience is the timeout of everything that a test waits for.
 const patience = 30 * time.Second
 
-// eventually waits until something that no event announces (a counter, the
-// kernel's books) is true.
+// eventually polls for a condition without an event, such as a counter or the kernel's
+// state.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(patience)
@@ -171,7 +170,7 @@ func serveOn(t *testing.T, s *framed.Server, ln net.Listener) string {
 	return ln.Addr().String()
 }
 
-// peer is the client's side of a connection, by hand.
+// peer is a client's side of a connection, used by hand.
 type peer struct {
 	net.Conn
 	t *testing.T
@@ -189,12 +188,12 @@ func dial(t *testing.T, addr string) *peer {
 	return &peer{nc, t, bufio.NewReader(nc)}
 }
 
-// submit is a Submit packet as a frame.
+// submit encodes a Submit packet as a frame.
 func submit(id uint64, content string) []byte {
 	return wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: id, Content: []byte(content)})
 }
 
-// ack is the SubmitAck that answers it.
+// ack encodes its SubmitAck.
 func ack(id uint64, content string) []byte {
 	return wire.Standard.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: id, Content: []byte(content)})
 }
@@ -257,7 +256,7 @@ func (p *peer) wantRefusal(code wire.Result) {
 	p.wantEnd()
 }
 
-// closeWrite says that nothing more will be sent.
+// closeWrite closes the sending direction.
 func (p *peer) closeWrite() {
 	p.t.Helper()
 	if err := p.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
@@ -290,14 +289,14 @@ func dialOn(t *testing.T, network, addr string) *peer {
 	return peerOf(t, nc)
 }
 
-// peerOf is a peer on a connection that is there already.
+// peerOf returns a peer on an existing connection.
 func peerOf(t *testing.T, nc net.Conn) *peer {
 	t.Cleanup(func() { nc.Close() })
 	nc.SetDeadline(time.Now().Add(patience))
 	return &peer{nc, t, bufio.NewReader(nc)}
 }
 
-// heard is the next value of ch.
+// heard returns the next value of ch.
 func heard[T any](t *testing.T, ch <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -309,8 +308,8 @@ func heard[T any](t *testing.T, ch <-chan T, what string) T {
 	}
 }
 
-// none fails the test if ch has a value within the time in which it would
-// almost certainly have come.
+// none fails the test if ch has a value within the time in which it would almost
+// certainly have arrived.
 func none[T any](t *testing.T, ch <-chan T, what string) {
 	t.Helper()
 	select {
@@ -320,7 +319,7 @@ func none[T any](t *testing.T, ch <-chan T, what string) {
 	}
 }
 
-// inParallel calls f(0) to f(n-1) at once and reports their errors.
+// inParallel calls f(0) to f(n-1) concurrently and reports their errors.
 func inParallel(t *testing.T, n int, f func(i int) error) {
 	t.Helper()
 	errs := make(chan error, n)
@@ -343,8 +342,8 @@ func inParallel(t *testing.T, n int, f func(i int) error) {
 	}
 }
 
-// converse lets write send while it reads what comes back and compares it with
-// want. It may be called from any goroutine.
+// converse runs write while it reads replies and compares them with want. It may be
+// called from any goroutine.
 func (p *peer) converse(want []byte, write func(w io.Writer) error) error {
 	written := make(chan error, 1)
 	go func() { written <- write(p.Conn) }()
@@ -358,7 +357,7 @@ func (p *peer) converse(want []byte, write func(w io.Writer) error) error {
 	}
 	if err != nil {
 		err = fmt.Errorf("%d of %d bytes read: %w", n, len(want), err)
-		p.SetDeadline(time.Unix(1, 0)) // nobody reads what would still come
+		p.SetDeadline(time.Unix(1, 0)) // nobody reads further replies
 	}
 	return errors.Join(err, <-written)
 }
@@ -371,13 +370,13 @@ func whole(b []byte) func(io.Writer) error {
 	}
 }
 
-// frame is a packet as a frame.
+// frame encodes a packet as a frame.
 func frame(c wire.Command, id uint64, result wire.Result, content string) []byte {
 	return wire.Standard.Append(nil, wire.Packet{Command: c, ID: id, Result: result, Content: []byte(content)})
 }
 
-// seed is the seed of all that is random: HONE_SEED, or another one each time,
-// the same for all tests of a process. The output of a test that fails has it.
+// seed returns the seed of everything random: HONE_SEED, or a new one for each process.
+// The output of a failed test has it.
 func seed(t *testing.T) uint64 {
 	t.Helper()
 	n, err := givenSeed()
@@ -402,6 +401,6 @@ func drainBegins(t *testing.T, s interface{ Serve(net.Listener) error }) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln.Close() // a server that does not drain says so
+	ln.Close() // fails unless the server is draining
 	eventually(t, "the drain has begun", func() bool { return s.Serve(ln) == framed.ErrServerClosed })
 }

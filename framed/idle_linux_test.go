@@ -15,14 +15,13 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// A server whose clients are silent does nothing at all: what is counted are
-// the kernel's own books of how often its threads ran. The Go runtime may turn
-// over in its sleep (its monitor looks around once a minute); a process that
-// does not serve anybody shows how often.
+// A server with idle clients does not run at all, measured by the kernel's count of
+// context switches. The Go runtime may wake up now and then (its monitor runs once a
+// minute); an idle process without a server is the baseline.
 func TestServerWithIdleConnectionsDoesNotWake(t *testing.T) {
-	t.Parallel() // it watches other processes
+	t.Parallel() // it only watches other processes
 	const conns, most = 1000, 2
-	watched := 4 * time.Second // enough for what wakes each second
+	watched := 4 * time.Second // enough to detect periodic work of a second
 	switch {
 	case os.Getenv("HONE_TEST_ALL") != "":
 		watched = 10 * time.Second
@@ -83,8 +82,7 @@ func TestServerWithIdleConnectionsDoesNotWake(t *testing.T) {
 	}
 }
 
-// awaitRest waits until a process has not run for three seconds, or for ten that
-// it does.
+// awaitRest waits until a process has not run for three seconds, but at most ten.
 func awaitRest(pid int) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -99,7 +97,7 @@ func awaitRest(pid int) {
 	}
 }
 
-// contextSwitches is how often the threads of a process have stopped running.
+// contextSwitches returns how often the threads of a process were descheduled.
 func contextSwitches(pid int) (sum int) {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	for _, file := range threads {

@@ -26,8 +26,8 @@ type postponed struct {
 	text string
 }
 
-// postponing answers requests that begin with "late" when the test does so, and
-// the others at once.
+// postponing leaves requests that begin with "late" to the test, and answers the others
+// at once.
 func postponing(n int) (framed.HandlerFunc, chan postponed) {
 	owed := make(chan postponed, n)
 	return func(c framed.Call, dst, req []byte) ([]byte, error) {
@@ -55,13 +55,13 @@ func TestLateRepliesFinishOutOfOrder(t *testing.T) {
 		for i := range all {
 			all[n-1-i] = heard(t, owed, "a handler")
 		}
-		for _, r := range all { // last one first
+		for _, r := range all { // in reverse order
 			if err := r.Send([]byte("done " + r.text)); err != nil {
 				t.Fatal(err)
 			}
 			p.want(ack(r.id, "done "+r.text))
 		}
-		p.send(bytes.Replace(out, []byte("late"), []byte("LATE"), -1)) // the connection is as good as new
+		p.send(bytes.Replace(out, []byte("late"), []byte("LATE"), -1)) // the connection is still usable
 		for id := range uint64(n) {
 			p.want(ack(id, fmt.Sprint("LATE ", id)))
 		}
@@ -124,21 +124,21 @@ func TestLateReplyAfterTheEndAnswersErrClosed(t *testing.T) {
 		}
 		for range 2 {
 			if err := r1.Send([]byte("too late")); err != framed.ErrClosed {
-				t.Errorf("Send answers %v, want ErrClosed", err)
+				t.Errorf("Send returned %v, want ErrClosed", err)
 			}
 			if err := r2.Fail(wire.Failed); err != framed.ErrClosed {
-				t.Errorf("Fail answers %v, want ErrClosed", err)
+				t.Errorf("Fail returned %v, want ErrClosed", err)
 			}
 		}
 		if err := (framed.Reply{}).Send(nil); err != framed.ErrClosed {
-			t.Errorf("Send of the zero Reply answers %v, want ErrClosed", err)
+			t.Errorf("Send of the zero Reply returned %v, want ErrClosed", err)
 		}
 		eventually(t, "nothing is owed", func() bool { st := s.Stats(); return st.Owed == 0 && st.Open == 0 })
 	})
 }
 
-// TestStaleReplySettlesNobodyElses: not even when another connection has taken the
-// place of its own, and owes a reply of the same number.
+// TestStaleReplySettlesNobodyElses: not even when another connection has reused its slot,
+// and owes a reply with the same ticket.
 func TestStaleReplySettlesNobodyElses(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		h, owed := postponing(1)
@@ -152,7 +152,7 @@ func TestStaleReplySettlesNobodyElses(t *testing.T) {
 			r := heard(t, owed, "a handler")
 			for _, old := range stale {
 				if err := old.Send([]byte("from the grave")); err != framed.ErrClosed {
-					t.Fatalf("Send after the end answers %v, want ErrClosed", err)
+					t.Fatalf("Send after the end returned %v, want ErrClosed", err)
 				}
 			}
 			if now := s.Stats().Owed; now != 1 {
@@ -166,14 +166,14 @@ func TestStaleReplySettlesNobodyElses(t *testing.T) {
 			}
 			p.reset()
 			heard(t, closed, "OnClose")
-			eventually(t, "the books are empty", func() bool { return s.Stats().Open == 0 })
+			eventually(t, "no connection is counted", func() bool { return s.Stats().Open == 0 })
 			stale = append(stale, r)
 		}
 	})
 }
 
-// TestSecondSendIsSettledAndDisturbsNobody: not even when another request has
-// taken the settled one's place in the books.
+// TestSecondSendIsSettledAndDisturbsNobody: not even when another request has reused the
+// settled one's ticket slot.
 func TestSecondSendIsSettledAndDisturbsNobody(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		h, owed := postponing(1)
@@ -184,14 +184,14 @@ func TestSecondSendIsSettledAndDisturbsNobody(t *testing.T) {
 			r := heard(t, owed, "a handler")
 			for _, r := range old {
 				if err := r.Send([]byte("again")); err != engine.ErrSettled {
-					t.Fatalf("a second Send answers %v, want ErrSettled", err)
+					t.Fatalf("a second Send returned %v, want ErrSettled", err)
 				}
 				if err := r.Fail(wire.Failed); err != engine.ErrSettled {
-					t.Fatalf("Fail after Send answers %v, want ErrSettled", err)
+					t.Fatalf("Fail after Send returned %v, want ErrSettled", err)
 				}
 			}
 			if err := r.Send([]byte("once")); err != nil {
-				t.Fatalf("Send beside an older Reply's second one: %v", err)
+				t.Fatalf("Send of another Reply after an older one's second Send: %v", err)
 			}
 			p.want(ack(id, "once"))
 			old = append(old, r)
@@ -285,7 +285,7 @@ func TestErrorTakesThePromiseBack(t *testing.T) {
 		p.send(submit(1, "a"))
 		p.want(frame(wire.SubmitAck, 1, wire.Unauthorised, ""))
 		if err := heard(t, kept, "a handler").Send([]byte("late")); err != engine.ErrSettled {
-			t.Errorf("Send after the handler's error answers %v, want ErrSettled", err)
+			t.Errorf("Send after the handler's error returned %v, want ErrSettled", err)
 		}
 		if st := s.Stats(); st.Owed != 0 || st.Late != 0 {
 			t.Errorf("counted %d owed and %d late replies, want none", st.Owed, st.Late)
@@ -295,8 +295,8 @@ func TestErrorTakesThePromiseBack(t *testing.T) {
 	})
 }
 
-// TestErrorAfterTheLateReplyIsNoSecondAnswer: what was sent cannot be taken
-// back, so the error has nothing left to answer.
+// TestErrorAfterTheLateReplyIsNoSecondAnswer: a sent reply cannot be taken back, so the
+// error causes no second one.
 func TestErrorAfterTheLateReplyIsNoSecondAnswer(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		p := dial(t, serve(t, &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
@@ -327,10 +327,10 @@ func TestPanicTakesThePromiseBack(t *testing.T) {
 		}
 		p := dial(t, serve(t, s))
 		p.send(submit(1, "a"))
-		p.want(frame(wire.SubmitAck, 1, wire.Internal, "")) // and not held back for the promise
+		p.want(frame(wire.SubmitAck, 1, wire.Internal, "")) // not delayed by the promise
 		err := heard(t, kept, "a handler").Send([]byte("late"))
 		if err != engine.ErrSettled && err != framed.ErrClosed {
-			t.Errorf("Send after the handler's panic answers %v, want ErrSettled or ErrClosed", err)
+			t.Errorf("Send after the handler's panic returned %v, want ErrSettled or ErrClosed", err)
 		}
 		p.wantEnd()
 		p.Close()
@@ -340,8 +340,8 @@ func TestPanicTakesThePromiseBack(t *testing.T) {
 	})
 }
 
-// TestPanicAfterTheLateReplyIsNoSecondAnswer: the connection still ends, and
-// says why to nobody's request.
+// TestPanicAfterTheLateReplyIsNoSecondAnswer: the connection still ends, without a second
+// reply to the request.
 func TestPanicAfterTheLateReplyIsNoSecondAnswer(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
@@ -381,14 +381,14 @@ func TestLaterTwiceForOneRequestIsTheProgrammersMistake(t *testing.T) {
 		})}))
 		p.send(submit(1, ""))
 		if v, ok := heard(t, said, "a handler").(string); !ok || !strings.HasPrefix(v, "framed: ") {
-			t.Errorf("the second Later says %q, want a panic that names the package", v)
+			t.Errorf("the second Later panicked with %q, want a panic that names the package", v)
 		}
 		p.want(ack(1, "once"))
 	})
 }
 
-// TestInFlightStopsReadingAndResumes releases one reply at a time and counts
-// the handlers that run: never more than the cap ahead of the replies.
+// TestInFlightStopsReadingAndResumes sends one reply at a time and counts the handlers
+// that run: never more than InFlight ahead of the replies.
 func TestInFlightStopsReadingAndResumes(t *testing.T) {
 	const most, n = 4, 100
 	run(t, func(t *testing.T, e engine.Engine) {
@@ -473,8 +473,8 @@ func TestReplyKnowsItsConn(t *testing.T) {
 	})
 }
 
-// TestLateRepliesOfManyConnections has 64 × 200 of them, finished in no order
-// by goroutines that know nothing of each other.
+// TestLateRepliesOfManyConnections has 64 × 200 of them, sent in random order by
+// independent goroutines.
 func TestLateRepliesOfManyConnections(t *testing.T) {
 	const conns, each = 64, 200
 	run(t, func(t *testing.T, e engine.Engine) {
@@ -525,8 +525,8 @@ func TestLateRepliesOfManyConnections(t *testing.T) {
 	})
 }
 
-// finish sends the replies that come in handfuls, each in random order, until
-// owed is closed.
+// finish sends the owed replies in small groups, each in random order, until owed is
+// closed.
 func finish(owed <-chan postponed, rnd *rand.Rand, complain func(string, ...any)) {
 	for first := range owed {
 		batch := []postponed{first}
@@ -549,9 +549,8 @@ func finish(owed <-chan postponed, rnd *rand.Rand, complain func(string, ...any)
 	}
 }
 
-// lineProtocol is a protocol without ids: a message is a line, and replies keep the
-// order of requests when Limits.InFlight is 1. An answer of false ends the
-// visit, for the sake of Turn.TakeOver.
+// lineProtocol is a line protocol without ids: replies are in order when Limits.InFlight
+// is 1. Returning false ends the visit, as required by Turn.TakeOver.
 type lineProtocol func(t *engine.Turn, line string) bool
 
 func (answer lineProtocol) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
@@ -577,7 +576,7 @@ func (lineProtocol) Refuse(dst, _ []byte, why engine.Reason) []byte {
 	return fmt.Appendf(dst, "refused: %v\n", why)
 }
 
-// serveLines is serve for a protocol of lines.
+// serveLines is serve for a line protocol.
 func serveLines(t *testing.T, s *engine.Server) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -600,10 +599,10 @@ func serveLinesOn(t *testing.T, s *engine.Server, ln net.Listener) string {
 	return ln.Addr().String()
 }
 
-// TestWithoutIDsRepliesKeepTheirOrder mixes answers that are given at once, by
-// a goroutine, and late but before the handler returns, with pushes among them:
-// a push follows the reply of the message that made it. Now and then a handler
-// takes its time, before or after it has answered.
+// TestWithoutIDsRepliesKeepTheirOrder mixes replies that are sent at once, by a
+// goroutine, and late but before the handler returns, with pushes: a push follows the
+// reply to the message that caused it. Some handlers are slow before or after they have
+// answered.
 func TestWithoutIDsRepliesKeepTheirOrder(t *testing.T) {
 	const n = 3000
 	start := seed(t)
@@ -679,18 +678,18 @@ func TestWithoutIDsRepliesKeepTheirOrder(t *testing.T) {
 			case what == "push" && len(pushes) > 0 && got == pushes[0] && got < reply:
 				pushes = pushes[1:]
 			default:
-				t.Fatalf("%q after reply %d; the next push is that of %v", line, reply-1, pushes[:min(1, len(pushes))])
+				t.Fatalf("%q after reply %d; the next push belongs to %v", line, reply-1, pushes[:min(1, len(pushes))])
 			}
 		}
 	})
 }
 
-// TestReplyThatComesDuringAVisitStaysBeforeIt: the reply to an earlier message
-// comes when the next one has been seen but not yet served.
+// TestReplyThatComesDuringAVisitStaysBeforeIt: the reply to an earlier message is sent
+// when the next message has been seen but not yet served.
 func TestReplyThatComesDuringAVisitStaysBeforeIt(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		owed := make(chan engine.Reply, 1)
-		var once sync.Once // an engine may look at the second message again
+		var once sync.Once // an engine may present the second message again
 		seen, release := make(chan struct{}), make(chan struct{})
 		s := &engine.Server{Engine: e, Limits: engine.Limits{InFlight: 1}, Protocol: hesitant{
 			lineProtocol(func(turn *engine.Turn, line string) bool {
@@ -720,7 +719,7 @@ func TestReplyThatComesDuringAVisitStaysBeforeIt(t *testing.T) {
 	})
 }
 
-// hesitant is a protocol that is about to ask for room.
+// hesitant is a protocol that pauses before it calls Room.
 type hesitant struct {
 	engine.Protocol
 	before func(in []byte)
@@ -731,8 +730,8 @@ func (h hesitant) Advance(t *engine.Turn, in []byte) (used, need int, err error)
 	return h.Protocol.Advance(t, in)
 }
 
-// A visit may take more tickets than it promises replies. Those are given back however
-// it ends, or the connection would wait for replies that nobody owes.
+// A visit may take more tickets than it promises replies. The rest are returned however
+// it ends; otherwise the connection would wait for replies that are never sent.
 func TestPromisesThatWereNotMadeAreNotOwed(t *testing.T) {
 	for name, end := range map[string]func(){
 		"returns": func() {},

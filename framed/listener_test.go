@@ -12,14 +12,14 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// uncomparable is a listener that cannot be a map's key.
+// uncomparable is a listener that cannot be a map key.
 type uncomparable struct {
 	net.Listener
 	_ []func()
 }
 
-// TestListenAndServeWantsAPort: net picks any free port where none is named, which
-// nobody would find; port 0 asks for that.
+// TestListenAndServeWantsAPort: without a port, net picks a random one, which clients
+// could not know; port 0 requests that explicitly.
 func TestListenAndServeWantsAPort(t *testing.T) {
 	for addr, want := range map[string]string{
 		"":           `framed: Server.Addr "" has no port; set it to HOST:PORT, :PORT or unix:PATH`,
@@ -37,7 +37,7 @@ func TestListenAndServeWantsAPort(t *testing.T) {
 				t.Errorf("Addr %q: %v, want %s", addr, err, want)
 			}
 		case <-time.After(patience / 10):
-			t.Errorf("Addr %q: serves somewhere, want the error %s", addr, want)
+			t.Errorf("Addr %q: ListenAndServe succeeded, want the error %s", addr, want)
 		}
 		s.Close()
 	}
@@ -52,20 +52,20 @@ func listenTCP(t *testing.T) net.Listener {
 	return ln
 }
 
-// TestOneServerServesEveryListenerAtOnce: sockets and others have one server's
-// limits, pushes and shutdown, even where an engine serves them in different ways.
+// TestOneServerServesEveryListenerAtOnce: sockets and other connections share one
+// server's limits, pushes and shutdown, even where an engine serves them differently.
 func TestOneServerServesEveryListenerAtOnce(t *testing.T) {
 	run(t, servesEveryListenerAtOnce)
 }
 
-// TestZeroEngineIsTheDefault and does the same.
+// TestZeroEngineIsTheDefault: and behaves the same.
 func TestZeroEngineIsTheDefault(t *testing.T) {
 	runOn(t, []variant{{"zero", engine.Engine{}}}, servesEveryListenerAtOnce)
 	s := &framed.Server{Handler: framed.HandlerFunc(echo)}
 	defer s.Close()
 	all := engine.All()
 	if want, got := all[len(all)-1].Name(), s.Stats().Engine; got != want {
-		t.Errorf("the zero Engine is called %q, want %q", got, want)
+		t.Errorf("the zero Engine is %q, want %q", got, want)
 	}
 }
 
@@ -123,7 +123,7 @@ func servesEveryListenerAtOnce(t *testing.T, e engine.Engine) {
 		}
 	}
 	for i, enter := range doors {
-		if i != 2 { // TLS is closed without a word, in the middle of its handshake
+		if i != 2 { // TLS is closed without a refusal, in the middle of its handshake
 			p := enter()
 			p.wantRefusal(wire.Overloaded)
 			p.Close()
@@ -138,8 +138,7 @@ func servesEveryListenerAtOnce(t *testing.T, e engine.Engine) {
 	drained(t, done, 5)
 }
 
-// TestListenerThatCannotBeComparedIsServed: nothing says that a listener must be
-// a map's key.
+// TestListenerThatCannotBeComparedIsServed: a net.Listener need not be comparable.
 func TestListenerThatCannotBeComparedIsServed(t *testing.T) {
 	runPlain(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
@@ -163,13 +162,13 @@ func TestListenerThatCannotBeComparedIsServed(t *testing.T) {
 		}
 		select {
 		case v := <-panicked:
-			t.Fatalf("Serve panics: %v", v) // and holds its locks, so the server cannot be closed
+			t.Fatalf("Serve panics: %v", v) // it holds its locks, so the server cannot be closed
 		case err := <-served:
 			if err != framed.ErrServerClosed {
 				t.Errorf("Serve returned %v, want ErrServerClosed", err)
 			}
 		case <-time.After(patience):
-			t.Fatal("Serve does not return")
+			t.Fatal("Serve did not return")
 		}
 	})
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/hone-go/hone/framed"
 )
 
-// TestListenAndServeMakesSocketFilesPrivate: who may connect does not depend on the
-// umask that somebody else has chosen. The file is gone when the server is closed.
+// TestListenAndServeMakesSocketFilesPrivate: the permissions do not depend on the umask,
+// and closing the server removes the file.
 func TestListenAndServeMakesSocketFilesPrivate(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		for mode, want := range map[fs.FileMode]fs.FileMode{0: 0o600, 0o660: 0o660, 0o666: 0o666} {
@@ -43,13 +43,13 @@ func TestListenAndServeMakesSocketFilesPrivate(t *testing.T) {
 				t.Errorf("ListenAndServe returned %v", err)
 			}
 			if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("after Close the socket file answers %v, want it gone", err)
+				t.Errorf("after Close os.Stat of the socket file returned %v, want no file", err)
 			}
 		}
 	})
 }
 
-// TestListenAndServeSaysWhyNot: the error of the system is there to be compared with.
+// TestListenAndServeSaysWhyNot: the error wraps the system's.
 func TestListenAndServeSaysWhyNot(t *testing.T) {
 	ln := listenTCP(t)
 	defer ln.Close()
@@ -60,7 +60,7 @@ func TestListenAndServeSaysWhyNot(t *testing.T) {
 	}
 }
 
-// socketFolder is a folder with a name that is short enough for sockets in it.
+// socketFolder returns a directory whose name is short enough for sockets in it.
 func socketFolder(t *testing.T) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "hone")

@@ -17,8 +17,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain runs the tests, or plays the part that HONE_TEST_ROLE names: some
-// tests start this binary again, to have a process of their own on each side.
+// TestMain runs the tests, or the role that HONE_TEST_ROLE names: some tests start this
+// binary again, to run each side in its own process.
 func TestMain(m *testing.M) {
 	switch os.Getenv("HONE_TEST_ROLE") {
 	case "":
@@ -41,16 +41,15 @@ func TestMain(m *testing.M) {
 	play(func() error { return errors.ErrUnsupported })
 }
 
-// openPoller makes the runtime open its poller's descriptors, which are not a
-// test's to be counted.
+// openPoller makes the runtime open its poller's descriptors before a test counts them.
 func openPoller() {
 	if ln, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
 		ln.Close()
 	}
 }
 
-// waitSideBySide lets more tests wait at once (see mostlyWaits) than there are
-// processors, unless the command line says how many.
+// waitSideBySide lets more waiting tests run in parallel (see mostlyWaits) than there are
+// processors, unless -parallel is set.
 func waitSideBySide() {
 	flag.Parse()
 	said := false
@@ -60,11 +59,11 @@ func waitSideBySide() {
 	}
 }
 
-// roles has a method for every role that this operating system can play; those
-// that need Linux are in files that only Linux builds.
+// roles has a method for every role that this operating system supports; those that need
+// Linux are in files that only Linux builds.
 type roles struct{}
 
-// play ends the process with the role's outcome.
+// play runs a role and exits the process with its result.
 func play(role func() error) {
 	if err := role(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -73,25 +72,25 @@ func play(role func() error) {
 	os.Exit(0)
 }
 
-// child is this binary, started again in a role. Its answers are lines of JSON
-// on standard output; it ends when its standard input does.
+// child is this binary, started again in a role. It replies with lines of JSON on
+// standard output, and ends when its standard input ends.
 type child struct {
 	role   string
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stdout *os.File
 	lines  *bufio.Reader
-	stderr bytes.Buffer // not to be read before the process is waited for
+	stderr bytes.Buffer // do not read before the process has ended
 	ended  bool
 }
 
 const (
-	childStart = 20 * time.Second // for the first line
-	childEnd   = 15 * time.Second // from the end of its input to its own
+	childStart = 20 * time.Second // until the first line
+	childEnd   = 15 * time.Second // from the end of its input to its own end
 )
 
-// startChild starts a child with env added to our environment. It ends with the
-// test at the latest.
+// startChild starts a child with env added to our environment. It ends at the latest with
+// the test.
 func startChild(tb testing.TB, role string, env ...string) *child {
 	tb.Helper()
 	self, err := os.Executable()
@@ -104,7 +103,7 @@ func startChild(tb testing.TB, role string, env ...string) *child {
 	}
 	c := &child{role: role, cmd: exec.Command(self), stdout: out, lines: bufio.NewReader(out)}
 	c.cmd.Env = append(os.Environ(), "HONE_TEST_ROLE="+role,
-		"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0") // else the race detector ends a second late
+		"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0") // otherwise the race detector ends a second late
 	c.cmd.Env = append(c.cmd.Env, env...)
 	c.cmd.Stdout = childOut
 	c.cmd.Stderr = &c.stderr
@@ -137,18 +136,17 @@ func (c *child) answer(tb testing.TB, within time.Duration, v any) {
 	}
 }
 
-// ask sends the child a line and reads its answer into v.
+// ask sends the child a line and reads its reply into v.
 func (c *child) ask(tb testing.TB, line string, within time.Duration, v any) {
 	tb.Helper()
 	if _, err := io.WriteString(c.stdin, line+"\n"); err != nil {
 		c.end(tb)
-		tb.Fatalf("role %s does not listen to %q: %v\n%s", c.role, line, err, &c.stderr)
+		tb.Fatalf("role %s does not read %q: %v\n%s", c.role, line, err, &c.stderr)
 	}
 	c.answer(tb, within, v)
 }
 
-// end closes the child's input, waits for it, and kills it when it does not
-// take the hint.
+// end closes the child's input, waits for it, and kills it if it does not end.
 func (c *child) end(tb testing.TB) {
 	tb.Helper()
 	if c.ended {

@@ -15,16 +15,16 @@ import (
 	"github.com/hone-go/hone/framed"
 )
 
-// hostility is something that a crowd of connections does to a server's memory.
+// hostility is an attack by many connections on a server's memory.
 type hostility struct {
 	name    string
 	proxies bool // the server expects PROXY headers
-	info    bool // a figure to know, not one that is promised
+	info    bool // informational, without a limit
 	crowd   int  // zero: 250
 	do      func(p *memoryPeer)
 }
 
-// memoryPeer is a connection that costs its own side as little as possible.
+// memoryPeer is a connection with minimal memory on the client's side.
 type memoryPeer struct {
 	*net.TCPConn
 	t *testing.T
@@ -90,8 +90,8 @@ func hostilities() []hostility {
 	}
 }
 
-// What a hostile connection holds of our memory is little more than what an
-// idle one does. Both sides are in this process, and cost the same in both.
+// A hostile connection uses little more server memory than an idle one. Both sides are in
+// this process, and the client's side costs the same in both cases.
 func TestHostileConnectionCostsLittleMoreThanAnIdleOne(t *testing.T) {
 	const most = 8 << 10
 	runPlain(t, func(t *testing.T, e engine.Engine) {
@@ -110,7 +110,7 @@ func TestHostileConnectionCostsLittleMoreThanAnIdleOne(t *testing.T) {
 	})
 }
 
-// costPerConn is what one of many connections costs in heap and stacks.
+// costPerConn returns the heap and stack memory per connection.
 func costPerConn(t *testing.T, e engine.Engine, h hostility) int64 {
 	t.Helper()
 	crowd := h.crowd
@@ -135,7 +135,7 @@ func costPerConn(t *testing.T, e engine.Engine, h hostility) int64 {
 			}
 			return dst, nil
 		}),
-		// Nobody is closed while we count.
+		// No timeout expires during the measurement.
 		Limits: engine.Limits{FrameTime: -1, LingerTime: time.Hour, InFlight: 2000},
 	}
 	if h.proxies {
@@ -168,12 +168,12 @@ func costPerConn(t *testing.T, e engine.Engine, h hostility) int64 {
 		p.SetReadDeadline(time.Time{})
 		awaitRead(s, before+1)
 	}
-	open() // what the first one needs once is not counted
+	open() // excludes one-time costs
 	before := liveMemory()
 	for range crowd {
 		open()
 	}
-	eventually(t, "all of them are there", func() bool { return s.Stats().Open == crowd+1 })
+	eventually(t, "all connections are open", func() bool { return s.Stats().Open == crowd+1 })
 	after := liveMemory()
 	if now := s.Stats(); now.Open != crowd+1 {
 		t.Fatalf("%s: %d connections open, want %d; ended: %v", h.name, now.Open, crowd+1, now.Ended)
@@ -181,13 +181,14 @@ func costPerConn(t *testing.T, e engine.Engine, h hostility) int64 {
 	return (after - before) / int64(crowd)
 }
 
-// TestBlockedAndUnreadConnectionsCostAMegabyteAtMost: a client that floods while its
-// handler is blocked, and one that asks and never reads, are held by their own
-// kernels, not by our memory: the whole process is looked at. Others are served.
+// TestBlockedAndUnreadConnectionsCostAMegabyteAtMost: the kernel's buffers, not our
+// memory, hold the data of a client that floods while its handler is blocked, and of one
+// that sends requests and never reads: the test measures the whole process. Other clients
+// are served.
 func TestBlockedAndUnreadConnectionsCostAMegabyteAtMost(t *testing.T) {
 	const crowd, most = 8, 1 << 20
 	if raceDetector {
-		t.Skip("the race detector's own memory would be counted; go test without -race runs this")
+		t.Skip("the race detector uses memory itself; go test without -race runs this")
 	}
 	run(t, func(t *testing.T, e engine.Engine) {
 		server, ready := startServer(t, "HONE_TEST_ENGINE="+e.Name(), "HONE_TEST_TRIED=1")
@@ -219,7 +220,7 @@ func TestBlockedAndUnreadConnectionsCostAMegabyteAtMost(t *testing.T) {
 			server.ask(t, "rss at once", childStart, &after)
 			neighbour.exchange(2, "")
 			cost := (after.Anonymous - before.Anonymous) / crowd
-			t.Logf("%-14s %5d KiB  %s; its kernel and ours took %d KiB", e.Name(), cost>>10, hostile.name, slices.Max(poured)>>10)
+			t.Logf("%-14s %5d KiB  %s; the kernel's buffers accepted %d KiB", e.Name(), cost>>10, hostile.name, slices.Max(poured)>>10)
 			if cost > most {
 				t.Errorf("%s costs %d bytes, want %d at most", hostile.name, cost, most)
 			}
@@ -227,8 +228,8 @@ func TestBlockedAndUnreadConnectionsCostAMegabyteAtMost(t *testing.T) {
 	})
 }
 
-// pourUntilStuck writes b again and again until nobody takes any more of it, and
-// says how much it was.
+// pourUntilStuck writes b repeatedly until no more is accepted, and returns how much that
+// was.
 func pourUntilStuck(p *peer, b []byte) (n int64, err error) {
 	const stuck, tooMuch = 250 * time.Millisecond, 64 << 20
 	for n < tooMuch {
@@ -241,7 +242,7 @@ func pourUntilStuck(p *peer, b []byte) (n int64, err error) {
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
-		b = append(b[k:len(b):len(b)], b[:k]...) // on from where it stopped
+		b = append(b[k:len(b):len(b)], b[:k]...) // continue where it stopped
 	}
-	return n, fmt.Errorf("the server has taken %d MiB, and takes on", n>>20)
+	return n, fmt.Errorf("the server has accepted %d MiB and accepts more", n>>20)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// newMux closes m with the test.
+// newMux closes m at the end of the test.
 func newMux(t testing.TB, m *framed.Mux) *framed.Mux {
 	t.Helper()
 	t.Cleanup(func() { m.Close() })
@@ -27,7 +27,7 @@ func newMux(t testing.TB, m *framed.Mux) *framed.Mux {
 
 func TestMuxManyCallers(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
-		var seen sync.Map // connections that served a request
+		var seen sync.Map // connections that have served a request
 		addr := serve(t, &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
 			seen.Store(c.Conn(), true)
 			return append(dst, req...), nil
@@ -62,8 +62,8 @@ func TestMuxManyCallers(t *testing.T) {
 	})
 }
 
-// Replies come out of order and about when callers give up; a reply that reached
-// another caller would show in its content.
+// Replies arrive out of order and at about the time when callers give up; the content
+// would reveal a reply that reached another caller.
 func TestMuxNeverMixesReplies(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		from := seed(t)
@@ -115,14 +115,14 @@ func TestMuxNeverMixesReplies(t *testing.T) {
 		}
 		callers.Wait()
 		t.Logf("%d answered, %d cancelled", answered.Load(), cancelled.Load())
-		eventually(t, "late answers are dropped, and make room", func() bool { return m.Stats().InFlight == 0 })
+		eventually(t, "late replies are dropped, and free their place", func() bool { return m.Stats().InFlight == 0 })
 		close(stop)
 		answering.Wait()
 	})
 }
 
-// By default a connection never owes more than the server serves at once, which
-// would stop it reading: heartbeats too.
+// By default a connection never has more requests in flight than the server allows, which
+// would then stop reading, heartbeats included.
 func TestMuxWindowIsTheServersLimit(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		const calls, window = 1500, 1024
@@ -154,9 +154,9 @@ func (e executions) Handle(_ framed.Call, dst, req []byte) ([]byte, error) {
 	return append(dst, req...), nil
 }
 
-// The server is killed and comes back in mid-load, three times. No reply is
-// wrong, no request is executed twice, what failed as not sent was not executed,
-// and in the end calls succeed.
+// The server is killed and restarted under load, three times. No reply is wrong, no
+// request is executed twice, what failed with ErrNotSent was not executed, and in the end
+// calls succeed.
 func TestMuxServerIsKilledAndRestarted(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		const callers, most = 64, 1 << 20
@@ -231,7 +231,7 @@ func TestMuxServerIsKilledAndRestarted(t *testing.T) {
 	})
 }
 
-// A drain ends the connection; the Mux finds the next server.
+// A drain ends the connection; the Mux connects to the next server.
 func TestMuxOutlivesAShutdown(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		old := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
@@ -245,7 +245,7 @@ func TestMuxOutlivesAShutdown(t *testing.T) {
 		if err := old.Shutdown(patient(t)); err != nil {
 			t.Error(err)
 		}
-		eventually(t, "it has heard of the shutdown", func() bool { return m.Stats().Lost == 1 })
+		eventually(t, "the Mux has detected the shutdown", func() bool { return m.Stats().Lost == 1 })
 		wantEcho(t, m, "after")
 		if s := m.Stats(); !errors.Is(s.LastError, wire.ShuttingDown) {
 			t.Errorf("%+v", s)
@@ -362,7 +362,7 @@ func TestMuxMisuse(t *testing.T) {
 
 func TestMuxAllocations(t *testing.T) {
 	if raceDetector {
-		t.Skip("sync.Pool drops some of its values under the race detector, on purpose")
+		t.Skip("sync.Pool drops some of its values under the race detector")
 	}
 	addr := serve(t, &framed.Server{Handler: framed.HandlerFunc(echo)})
 	m := newMux(t, &framed.Mux{Addr: addr, Conns: 2, StallTime: time.Minute})

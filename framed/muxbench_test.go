@@ -18,14 +18,14 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// callFor lets callers call for a while and returns their calls per second.
+// callFor runs callers for a while and returns their calls per second.
 func callFor(b *testing.B, callers int, window time.Duration, call func(ctx context.Context, request, room []byte) error) float64 {
 	var calling sync.WaitGroup
 	counts := make([]int64, callers)
 	start := time.Now()
 	for i := range callers {
 		calling.Go(func() {
-			ctx, cancel := context.WithCancel(b.Context()) // one that can end, as calls have
+			ctx, cancel := context.WithCancel(b.Context()) // cancellable, as in real calls
 			defer cancel()
 			request, room := make([]byte, 100), make([]byte, 0, 100)
 			n := int64(0)
@@ -47,7 +47,7 @@ func callFor(b *testing.B, callers int, window time.Duration, call func(ctx cont
 	return float64(total) / time.Since(start).Seconds()
 }
 
-// pooled is connections that are used for one request at a time.
+// pooled is a pool of connections for one request at a time.
 type pooled chan *pooledConn
 
 type pooledConn struct {
@@ -89,7 +89,7 @@ func (p pooled) call(_ context.Context, request, room []byte) error {
 	return err
 }
 
-// BenchmarkMux is a Mux and its server in another process.
+// BenchmarkMux has a Mux and its server in another process.
 func BenchmarkMux(b *testing.B) {
 	_, ready := startServer(b)
 	for _, of := range []struct{ callers, conns int }{{1, 1}, {8, 1}, {64, 1}, {64, 2}, {2000, 1}, {2000, 2}, {2000, 4}} {
@@ -109,7 +109,7 @@ func BenchmarkMux(b *testing.B) {
 					calls++
 				}
 				calling.Go(func() {
-					ctx, cancel := context.WithCancel(ctx) // each caller's own
+					ctx, cancel := context.WithCancel(ctx) // one per caller
 					defer cancel()
 					request, room := make([]byte, 100), make([]byte, 0, 100)
 					for range calls {
@@ -125,9 +125,9 @@ func BenchmarkMux(b *testing.B) {
 	}
 }
 
-// BenchmarkMuxBesidePool compares one connection with 2 000 that 2 000 callers
-// use for one request at a time, on one server in another process. A round is
-// 200 ms of each in turn; -benchtime 10x makes ten. It reports medians.
+// BenchmarkMuxBesidePool compares one connection with 2 000 that 2 000 callers use for
+// one request at a time, on one server in another process. A round is 200 ms of each in
+// turn; -benchtime 10x makes ten. It reports medians.
 func BenchmarkMuxBesidePool(b *testing.B) {
 	const conns, window = 2000, 200 * time.Millisecond
 	if err := raiseDescriptorLimit(); err != nil {
@@ -163,7 +163,7 @@ func median(of []float64) float64 {
 	return of[len(of)/2]
 }
 
-// asker keeps one request under way with Mux.Go, as often as it is told to.
+// asker keeps one request in flight with Mux.Go, for a number of requests.
 type asker struct {
 	m              *framed.Mux
 	ctx            context.Context
@@ -171,7 +171,7 @@ type asker struct {
 	left           *atomic.Int64
 	asking         *sync.WaitGroup
 	fault          func(...any)
-	done           func(reply []byte, err error) // made once, so that a call allocates nothing
+	done           func(reply []byte, err error) // allocated once, so that a call allocates nothing
 }
 
 func (a *asker) start() {
@@ -197,7 +197,7 @@ func (a *asker) next() {
 	}
 }
 
-// BenchmarkMuxGo is BenchmarkMux without the goroutines of the callers.
+// BenchmarkMuxGo is BenchmarkMux without the callers' goroutines.
 func BenchmarkMuxGo(b *testing.B) {
 	_, ready := startServer(b)
 	for _, of := range []struct{ calls, conns int }{{1, 1}, {8, 1}, {64, 1}, {1000, 1}, {2000, 2}} {

@@ -54,7 +54,7 @@ func TestMuxGo(t *testing.T) {
 	})
 }
 
-// A call that is under way costs no goroutine, wherever it waits.
+// A call in flight needs no goroutine, wherever it waits.
 func TestMuxGoNeedsNoGoroutines(t *testing.T) {
 	const calls = 1000
 	m := &framed.Mux{Heartbeat: -1, Client: framed.ClientOptions{Window: calls / 2}}
@@ -70,7 +70,7 @@ func TestMuxGoNeedsNoGoroutines(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		ask() // the first dials
+		ask() // the first one dials
 		synctest.Wait()
 		before := runtime.NumGoroutine()
 		for range calls - 1 {
@@ -78,7 +78,7 @@ func TestMuxGoNeedsNoGoroutines(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := runtime.NumGoroutine() - before; n > 0 {
-			t.Errorf("%d calls under way have %d goroutines more than one", calls, n)
+			t.Errorf("%d calls in flight have %d more goroutines than one", calls, n)
 		}
 		if s := m.Stats(); s.InFlight != calls/2 || s.Waiting != calls/2 {
 			t.Errorf("%+v", s)
@@ -93,8 +93,8 @@ func TestMuxGoNeedsNoGoroutines(t *testing.T) {
 	})
 }
 
-// Without a connection a call waits: until its ctx ends, until there is one, or until
-// the server refuses the credentials.
+// Without a connection a call waits until its ctx ends, until there is one, or until the
+// server refuses the credentials.
 func TestMuxGoWaitsForAConnection(t *testing.T) {
 	down := errors.New("down")
 	for name, refuse := range map[string]bool{"accepted": false, "refused": true} {
@@ -162,11 +162,11 @@ func TestMuxGoWaitsForAConnection(t *testing.T) {
 	}
 }
 
-// What was certainly not executed is sent again, what may have been is not: as with
-// Call. And the end of ctx after that does not give an answer up.
+// As with Call, a request that was certainly not executed is sent again, and one that may
+// have been is not. If ctx ends after it was sent, the reply is still delivered.
 func TestMuxGoSendsAgainOnlyWhatWasNotExecuted(t *testing.T) {
 	m := &framed.Mux{}
-	var asked []string // on all connections together; one goroutine at a time
+	var asked []string // over all connections; one goroutine at a time
 	inMemory(t, m, func(dial int, p *peer) {
 		for {
 			got, err := p.tryPacket()
@@ -205,14 +205,14 @@ func TestMuxGoSendsAgainOnlyWhatWasNotExecuted(t *testing.T) {
 		}
 		m.Close()
 		if want := []string{"0 first", "1 first", "1 last"}; !slices.Equal(asked, want) {
-			t.Errorf("the servers were asked %q, want %q", asked, want)
+			t.Errorf("the servers got %q, want %q", asked, want)
 		}
 	})
 }
 
 func TestMuxGoAllocations(t *testing.T) {
 	if raceDetector {
-		t.Skip("sync.Pool drops some of its values under the race detector, on purpose")
+		t.Skip("sync.Pool drops some of its values under the race detector")
 	}
 	addr := serve(t, &framed.Server{Handler: framed.HandlerFunc(echo)})
 	m := newMux(t, &framed.Mux{Addr: addr, Conns: 2, StallTime: time.Minute})

@@ -18,8 +18,8 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// inMemory runs test in a bubble with a Mux whose dials are answered by what
-// serve makes of the server's side of a pipe; dial counts from 0.
+// inMemory runs test in a bubble with a Mux whose dials are served by serve on the other
+// end of a pipe; dial counts from 0.
 func inMemory(t *testing.T, m *framed.Mux, serve func(dial int, p *peer), test func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -57,7 +57,7 @@ func serveEcho(_ int, p *peer) {
 	}
 }
 
-// serveNothing reads what comes until the connection ends.
+// serveNothing reads until the connection ends.
 func serveNothing(_ int, p *peer) { io.Copy(io.Discard, p) }
 
 func wantEcho(t *testing.T, m *framed.Mux, content string) {
@@ -119,7 +119,7 @@ func TestMuxWaitsForAConnection(t *testing.T) {
 	})
 }
 
-// A server that accepts and closes is no reason to dial without pause.
+// A server that accepts and closes is dialled with backoff.
 func TestMuxPausesBeforeAServerThatCloses(t *testing.T) {
 	for name, test := range map[string]struct {
 		serve func(int, *peer)
@@ -149,7 +149,7 @@ func TestMuxDialTakesTooLong(t *testing.T) {
 	m := &framed.Mux{DialTime: time.Second, Credentials: func(context.Context) ([]byte, error) { return nil, nil }}
 	inMemory(t, m, func(dial int, p *peer) {
 		if dial == 0 {
-			serveNothing(dial, p) // and so the credentials are not answered
+			serveNothing(dial, p) // does not answer the credentials
 			return
 		}
 		serveEcho(dial, p)
@@ -162,7 +162,7 @@ func TestMuxDialTakesTooLong(t *testing.T) {
 	})
 }
 
-// What was not sent goes to another connection; what may have been, fails.
+// What was not sent goes to another connection; what may have been sent fails.
 func TestMuxSendsAgainOnlyWhatWasNotSent(t *testing.T) {
 	const calls = 5
 	m := &framed.Mux{}
@@ -193,7 +193,7 @@ func TestMuxSendsAgainOnlyWhatWasNotSent(t *testing.T) {
 		for i := range calls {
 			o := <-ends[i]
 			switch failed := errors.Is(o.err, framed.ErrClosed) && !errors.Is(o.err, framed.ErrNotSent); {
-			case i == 0 && failed, i == 1 && failed: // it has left; it was in the writer's hands
+			case i == 0 && failed, i == 1 && failed: // it was sent; the writer was writing it
 			case i == 0 || o.err != nil || o.reply != fmt.Sprint(i):
 				t.Errorf("call %d was answered with %q and %v", i, o.reply, o.err)
 			}
@@ -204,7 +204,7 @@ func TestMuxSendsAgainOnlyWhatWasNotSent(t *testing.T) {
 func TestMuxEndsAStalledConnection(t *testing.T) {
 	m := &framed.Mux{StallTime: 8 * time.Second, Heartbeat: -1}
 	inMemory(t, m, func(dial int, p *peer) {
-		for dial == 0 { // answers all but "never", whatever comes behind it
+		for dial == 0 { // answers all but "never"
 			got, err := p.tryPacket()
 			if err != nil {
 				return
@@ -216,7 +216,7 @@ func TestMuxEndsAStalledConnection(t *testing.T) {
 		serveEcho(dial, p)
 	}, func(t *testing.T) {
 		wantEcho(t, m, "first")
-		<-time.After(time.Hour) // quiet is no stall
+		<-time.After(time.Hour) // an idle connection does not stall
 		wantEcho(t, m, "second")
 		start := time.Now()
 		stalled := make(chan error, 1)
@@ -234,7 +234,7 @@ func TestMuxEndsAStalledConnection(t *testing.T) {
 			t.Errorf("the stalled call returned %v", err)
 		}
 		if took < 8*time.Second || took > 10*time.Second {
-			t.Errorf("it was given up after %v, want 8 to 10 s", took)
+			t.Errorf("it was closed after %v, want 8 to 10 s", took)
 		}
 		wantEcho(t, m, "on another connection")
 		if s := m.Stats(); s.Stalled != 1 || s.Lost != 1 || s.Dialled != 2 || !errors.Is(s.LastError, framed.ErrStalled) {
@@ -243,7 +243,7 @@ func TestMuxEndsAStalledConnection(t *testing.T) {
 	})
 }
 
-// A dead path shows although every caller gives up long before StallTime.
+// A dead path is detected although every caller gives up long before StallTime.
 func TestMuxStallIsSeenBehindShortDeadlines(t *testing.T) {
 	for name, dead := range map[string]func(int, *peer){
 		"the server does not answer": serveNothing,
@@ -264,7 +264,7 @@ func TestMuxStallIsSeenBehindShortDeadlines(t *testing.T) {
 					cancel()
 				}
 				if took := time.Since(start); took < 8*time.Second || took > 11*time.Second {
-					t.Errorf("it was given up after %v, want 8 to 10 s and a call", took)
+					t.Errorf("it was closed after %v, want 8 to 10 s and a call", took)
 				}
 				wantEcho(t, m, "x")
 				if s := m.Stats(); s.Stalled != 1 {
@@ -283,14 +283,14 @@ func TestMuxHeartbeat(t *testing.T) {
 		most      uint64 // heartbeats
 		lost      bool
 	}{
-		"by default":     {0, 0, 60, false},
-		"switched off":   {-1, 0, 0, true},
-		"not needed":     {0, 30 * time.Second, 0, false},
-		"now and then":   {0, 5 * time.Minute, 60, false},
-		"of one's own":   {10 * time.Second, 0, 360, false},
-		"not often":      {4 * time.Minute, 0, 0, true},
-		"at the limit":   {idleTime / 2, 0, 40, false},
-		"calls just off": {0, 61 * time.Second, 2, false},
+		"by default":      {0, 0, 60, false},
+		"switched off":    {-1, 0, 0, true},
+		"not needed":      {0, 30 * time.Second, 0, false},
+		"now and then":    {0, 5 * time.Minute, 60, false},
+		"custom interval": {10 * time.Second, 0, 360, false},
+		"not often":       {4 * time.Minute, 0, 0, true},
+		"at the limit":    {idleTime / 2, 0, 40, false},
+		"calls just off":  {0, 61 * time.Second, 2, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var beats atomic.Uint64
@@ -350,7 +350,7 @@ func TestMuxTakesTheLessLoaded(t *testing.T) {
 			synctest.Wait()
 		}
 		if s := m.Stats(); s.InFlight != 1 || s.Conns != 2 {
-			t.Errorf("%+v, want one call that waits on the connection that hangs", s)
+			t.Errorf("%+v, want one call that waits on the stuck connection", s)
 		}
 		cancel()
 		stuck.Wait()
@@ -410,14 +410,14 @@ func TestMuxCloseEndsEveryWait(t *testing.T) {
 	}
 }
 
-// What the server says when it refuses the credentials or accepts them reaches the
-// program, and before any call does.
+// The server's reply to the credentials, a refusal or not, reaches OnConnect before any
+// call uses the connection.
 func TestMuxTellsWhatTheServerAnswersToCredentials(t *testing.T) {
 	type told struct {
 		answer string
 		err    error
 	}
-	var heard []told // by the keeper, and by us when calls have been answered
+	var heard []told // written by the keeper, and read when calls have been answered
 	m := &framed.Mux{
 		Credentials: func(context.Context) ([]byte, error) { return []byte("secret"), nil },
 		OnConnect:   func(answer []byte, err error) { heard = append(heard, told{string(answer), err}) },
@@ -428,7 +428,7 @@ func TestMuxTellsWhatTheServerAnswersToCredentials(t *testing.T) {
 		case err != nil:
 		case dial == 0:
 			p.Write(packet(wire.ConnAck, credentials.ID, wire.Unauthorised, "try the other door"))
-		case dial == 1: // no answer to the credentials, but an outage
+		case dial == 1: // no reply to the credentials: an outage
 			p.Write(packet(wire.ConnAck, 0, wire.Overloaded, "later"))
 		default:
 			p.Write(packet(wire.ConnAck, credentials.ID, wire.OK, "last seen: 7"))
@@ -444,12 +444,12 @@ func TestMuxTellsWhatTheServerAnswersToCredentials(t *testing.T) {
 		wantEcho(t, m, "welcome")
 		want := []told{{"try the other door", wire.Unauthorised}, {"last seen: 7", nil}}
 		if !slices.Equal(heard, want) {
-			t.Errorf("OnConnect was told %v, want %v", heard, want)
+			t.Errorf("OnConnect got %v, want %v", heard, want)
 		}
 	})
 }
 
-// A Client's Connect returns that as well.
+// A Client's Connect returns the content too.
 func TestClientConnectReturnsTheContentOfARefusal(t *testing.T) {
 	bubble(t, framed.ClientOptions{}, func(t *testing.T, s script) {
 		go func() { s.send(packet(wire.ConnAck, s.packet().ID, wire.Unauthorised, "in a minute")) }()

@@ -2,5 +2,5 @@
 
 package framed_test
 
-// raceDetector says that this is a build with it.
+// raceDetector reports whether the race detector is enabled.
 const raceDetector = false

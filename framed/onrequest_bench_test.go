@@ -7,10 +7,9 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// BenchmarkOnRequest is what a request costs between the engine's read and its write,
-// of 64 that came at once: without the hook, with one that does nothing, and with both
-// for replies that are promised. It does not touch a socket, so instructions can be
-// counted (perf stat -e instructions:u).
+// BenchmarkOnRequest is the cost of a request between the engine's read and its write,
+// for 64 pipelined ones: without the hook, with an empty one, and both for late replies.
+// It uses no socket, so that instructions can be counted (perf stat -e instructions:u).
 func BenchmarkOnRequest(b *testing.B) {
 	const depth = 64
 	var in []byte
@@ -19,7 +18,7 @@ func BenchmarkOnRequest(b *testing.B) {
 	}
 	inline := func(_ Call, dst, req []byte) ([]byte, error) { return append(dst, req...), nil }
 	late := func(c Call, dst, _ []byte) ([]byte, error) {
-		c.Later().Send(nil) // which fails, outside of an engine: it is timed and reported all the same
+		c.Later().Send(nil) // fails outside of an engine, but is timed and reported
 		return dst, nil
 	}
 	for _, c := range []struct {

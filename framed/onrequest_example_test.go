@@ -14,7 +14,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// span has what OpenTelemetry wants to know of a request. Its SDK is told like this:
+// span has what OpenTelemetry needs for a request. Its SDK is called like this:
 //
 //	_, o := tracer.Start(ctx, s.name(), trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(s.Began))
 //	o.SetAttributes(semconv.ClientAddress(s.peer.Addr().String()))
@@ -24,7 +24,7 @@ import (
 //	o.End(trace.WithTimestamp(s.ended()))
 type span struct {
 	framed.Request
-	peer netip.AddrPort // asked while the connection is there
+	peer netip.AddrPort // read while the connection is open
 }
 
 func (s span) name() string     { return "framed " + s.Command.String() }
@@ -37,8 +37,8 @@ func (s span) failure() error {
 	return s.Err
 }
 
-// tracer takes spans to a goroutine that exports them. No request waits for that:
-// spans that do not fit are counted instead.
+// tracer passes spans to a goroutine that exports them. No request waits for that: spans
+// that do not fit are counted instead.
 type tracer struct {
 	spans   chan span
 	dropped atomic.Uint64
@@ -52,7 +52,7 @@ func (t *tracer) onRequest(r framed.Request) {
 	}
 }
 
-// Every request becomes a span, without a word about it in the handler.
+// Every request becomes a span, without code in the handler.
 func ExampleServer_onRequest() {
 	traced := &tracer{spans: make(chan span, 1024)}
 	srv := &framed.Server{

@@ -14,7 +14,7 @@ import (
 
 var errOutOfStock = errors.New("out of stock")
 
-// reported is what a test wants of a framed.Request.
+// reported is the part of a framed.Request that tests compare.
 type reported struct {
 	id      uint64
 	command wire.Command
@@ -23,13 +23,13 @@ type reported struct {
 	err     error
 }
 
-// of is r as a test compares it.
+// of extracts the comparable part of r.
 func of(r framed.Request) reported {
 	return reported{r.ID, r.Command, r.Late, r.Result, r.Err}
 }
 
 // TestOnRequestHearsOfEachAnswerOnce: however a handler answers, there is one report,
-// which says what the client was told. The client is told the same as without the hook.
+// with the result that the client got. The client gets the same as without the hook.
 func TestOnRequestHearsOfEachAnswerOnce(t *testing.T) {
 	unauthorised := fmt.Errorf("who are you: %w", wire.Unauthorised)
 	submitted := func(late bool, result wire.Result, err error) reported {
@@ -41,7 +41,7 @@ func TestOnRequestHearsOfEachAnswerOnce(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		handle framed.HandlerFunc
-		later  func(r framed.Reply) // what is done with the reply that the handler gives to owe
+		later  func(r framed.Reply) // what to do with the reply that the handler hands to owe
 		want   reported
 		told   wire.Packet
 		closes bool
@@ -93,7 +93,7 @@ func TestOnRequestHearsOfEachAnswerOnce(t *testing.T) {
 						c.later(heard(t, owed, "a promise"))
 					}
 					if told := p.packet(); told.ID != c.told.ID || told.Command != c.told.Command || told.Result != c.told.Result || string(told.Content) != string(c.told.Content) {
-						t.Errorf("hook %v: the client is told %+v, want %+v", hook, told, c.told)
+						t.Errorf("hook %v: the client got %+v, want %+v", hook, told, c.told)
 					}
 					if !c.want.late && c.later != nil { // after the handler's answer
 						c.later(heard(t, owed, "a promise"))
@@ -115,12 +115,12 @@ func TestOnRequestHearsOfEachAnswerOnce(t *testing.T) {
 					}
 					if !c.closes {
 						if more := heard(t, reports, "the next report"); of(more) != (reported{2, wire.Submit, false, wire.OK, nil}) {
-							t.Errorf("then reported %+v, want the request that came then", of(more))
+							t.Errorf("then reported %+v, want the next request", of(more))
 						}
 					}
 					s.Close()
 					if len(reports) > 0 {
-						t.Errorf("reported once more: %+v", of(<-reports))
+						t.Errorf("unexpected report: %+v", of(<-reports))
 					}
 				}
 			})
@@ -130,7 +130,7 @@ func TestOnRequestHearsOfEachAnswerOnce(t *testing.T) {
 
 type owedKey struct{}
 
-// promise answers later: the reply goes to who asked for it.
+// promise answers late: it hands the Reply to the test.
 func promise(err error) framed.HandlerFunc {
 	return func(c framed.Call, dst, _ []byte) ([]byte, error) {
 		r, owed := c.Later(), c.Context().Value(owedKey{}).(chan framed.Reply)
@@ -149,9 +149,8 @@ func sendAtOnce(then func() error) framed.HandlerFunc {
 	}
 }
 
-// TestOnRequestHearsOfConnectAndOfLostReplies: Connect's answers are requests too,
-// heartbeats that no handler answers are not, and who cannot be answered any more is
-// not forgotten.
+// TestOnRequestHearsOfConnectAndOfLostReplies: Connect's answers are reported, heartbeats
+// without a handler are not, and requests of a client that has disconnected are.
 func TestOnRequestHearsOfConnectAndOfLostReplies(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		h, owed := postponing(1)
@@ -162,12 +161,12 @@ func TestOnRequestHearsOfConnectAndOfLostReplies(t *testing.T) {
 		p.packet()
 		p.send(submit(2, "late"))
 		r := heard(t, owed, "a promise")
-		none(t, reports, "reported, and nothing is answered")
+		none(t, reports, "reported although nothing is answered")
 		p.Close()
 		r.Conn().Close()
 		s.Close()
 		if err := r.Send(nil); err != framed.ErrClosed {
-			t.Fatalf("Send to a client that has gone: %v", err)
+			t.Fatalf("Send to a client that has disconnected: %v", err)
 		}
 		if got, want := of(heard(t, reports, "a report")), (reported{2, wire.Submit, true, wire.OK, framed.ErrClosed}); got != want {
 			t.Errorf("reported %+v, want %+v", got, want)
@@ -184,8 +183,8 @@ func TestOnRequestHearsOfConnectAndOfLostReplies(t *testing.T) {
 	})
 }
 
-// TestOnRequestTimes: a handler's time is until it returns, a late reply's until it
-// is sent, on the clock that other programs go by.
+// TestOnRequestTimes: a handler's time ends when it returns, a late reply's when it is
+// sent, in wall-clock time.
 func TestOnRequestTimes(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, e engine.Engine) {
 		owed := make(chan framed.Reply, 1)
@@ -202,7 +201,7 @@ func TestOnRequestTimes(t *testing.T) {
 			}),
 		}
 		ln := serveInMemory(t, s)
-		passes(time.Hour) // what the server's clock counts from is not what is reported
+		passes(time.Hour) // the server's epoch must not show in the report
 		p := ln.dial(t)
 		for _, c := range []struct {
 			content string

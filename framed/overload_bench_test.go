@@ -14,9 +14,9 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// BenchmarkLateOverload offers a handler that answers 50 000 requests a second, late, as
-// much as it can take and then ten times that, from 100 connections, for two seconds
-// each: what it answers a second, what was refused, and what memory it takes.
+// BenchmarkLateOverload offers a handler that answers 50 000 requests per second, late,
+// its capacity and then ten times that, from 100 connections, for two seconds each: it
+// reports the replies per second, the refusals, and the memory.
 func BenchmarkLateOverload(b *testing.B) {
 	const capacity, crowd, lasts = 50_000, 100, 2 * time.Second
 	for _, e := range engine.All() {
@@ -71,7 +71,7 @@ func overload(b *testing.B, e engine.Engine, capacity, offered, crowd int, lasts
 			case r := <-late:
 				r.Send(nil)
 			default:
-				return true // what was not asked in time is lost
+				return true // requests that were not sent in time are lost
 			}
 		}
 		return true

@@ -10,7 +10,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// A client's certificate says who it is. Connect looks once and keeps the name, so
+// A client's certificate identifies it. Connect reads it once and stores the name, so
 // that requests do not pay for it.
 func ExampleConn_TLS() {
 	srv := &framed.Server{

@@ -16,7 +16,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// identity is all that a Conn says of its peer.
+// identity is everything that a Conn reports about its peer.
 type identity struct {
 	local       netip.AddrPort
 	certificate string // verified
@@ -34,12 +34,12 @@ func identify(c framed.Conn) identity {
 	return who
 }
 
-// nobody is what a Conn says that knows nothing.
+// nobody is what a Conn reports without a connection.
 var nobody = identity{pid: -1, uid: -1, gid: -1}
 
-// TestPeerIsKnownWhereverThereIsAConn: the address, the certificate and the process
-// are there when a connection begins, in handlers and beside them, on every engine and
-// kind of connection; and no longer when it has ended.
+// TestPeerIsKnownWhereverThereIsAConn: the address, the certificate and the process are
+// available when a connection begins, in handlers and outside of them, on every engine
+// and kind of connection; and no longer after it has ended.
 func TestPeerIsKnownWhereverThereIsAConn(t *testing.T) {
 	secure := tlsConfig(t)
 	me := secure.Clone()
@@ -112,10 +112,10 @@ func TestPeerIsKnownWhereverThereIsAConn(t *testing.T) {
 				}
 				conn := heard(t, met, "ConnContext")
 				if got := identify(conn); got != want {
-					t.Errorf("beside the handlers: %+v, want %+v", got, want)
+					t.Errorf("outside of handlers: %+v, want %+v", got, want)
 				}
 				if state := conn.TLS(); (state != nil) != c.tls {
-					t.Errorf("TLS is %v, want some: %v", state, c.tls)
+					t.Errorf("TLS is %v, want a state: %v", state, c.tls)
 				}
 				p.Close()
 				eventually(t, "the connection has ended", func() bool { return s.Stats().Open == 0 })
@@ -126,11 +126,11 @@ func TestPeerIsKnownWhereverThereIsAConn(t *testing.T) {
 		}
 	})
 	if got := identify(framed.Conn{}); got != nobody {
-		t.Errorf("the zero Conn says %+v", got)
+		t.Errorf("the zero Conn returned %+v", got)
 	}
 }
 
-// exchangeEmpty has one request answered with nothing.
+// exchangeEmpty sends a request and expects an empty reply.
 func (p *peer) exchangeEmpty(id uint64) {
 	p.t.Helper()
 	p.send(submit(id, "?"))
@@ -138,7 +138,7 @@ func (p *peer) exchangeEmpty(id uint64) {
 }
 
 // TestPeerIsAskedWhileItLeaves: connections end at any moment, and another may have
-// their descriptor then.
+// reused their descriptor.
 func TestPeerIsAskedWhileItLeaves(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		met := make(chan framed.Conn)

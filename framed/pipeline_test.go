@@ -16,8 +16,8 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// runSized is run with buffers of unusual sizes as well, in which every message
-// has to move, to be kept or to grow.
+// runSized is run with unusual buffer sizes as well, for which every message has to be
+// moved, kept or grown.
 func runSized(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	t.Helper()
 	run(t, test)
@@ -32,15 +32,15 @@ func runSized(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	}
 }
 
-// marked answers with the request's content and its length in front, so that
-// neither a lost nor a doubled byte goes unnoticed.
+// marked answers with the request's length and content, so that lost and duplicated bytes
+// are detected.
 func marked(_ framed.Call, dst, req []byte) ([]byte, error) {
 	dst = fmt.Appendf(dst, "%d:", len(req))
 	return append(dst, req...), nil
 }
 
-// stream is a conversation in the making: what the client sends, and what a
-// server with the handler marked must answer.
+// stream builds a conversation: what the client sends, and what a server with the handler
+// marked must answer.
 type stream struct {
 	dialect   wire.Dialect
 	out, want []byte
@@ -62,7 +62,7 @@ func (s *stream) add(request, reply wire.Packet) {
 	s.want = s.dialect.Append(s.want, reply)
 }
 
-// textOf is n bytes in which no two neighbourhoods look alike.
+// textOf returns n bytes in which no two parts are alike.
 func textOf(rnd *rand.Rand, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -93,8 +93,8 @@ func TestBytesThatComeOneByOneAreServed(t *testing.T) {
 	})
 }
 
-// TestEverySplitGivesTheSameReplies sends mixed packets of all sizes in random
-// pieces and compares the replies with those that package wire would write.
+// TestEverySplitGivesTheSameReplies sends mixed packets of all sizes in random pieces and
+// compares the replies with those that package wire would write.
 func TestEverySplitGivesTheSameReplies(t *testing.T) {
 	n := seed(t)
 	runSized(t, func(t *testing.T, e engine.Engine) {
@@ -140,8 +140,8 @@ func inPieces(w io.Writer, b []byte, rnd *rand.Rand) error {
 	return nil
 }
 
-// TestFramesAroundBufferSizes puts frames that just fit, just do not fit and
-// just fill a buffer at the front of one and behind another frame.
+// TestFramesAroundBufferSizes puts frames that just fit, just do not fit and just fill a
+// buffer before and after another frame.
 func TestFramesAroundBufferSizes(t *testing.T) {
 	const most = 65537
 	runSized(t, func(t *testing.T, e engine.Engine) {
@@ -156,7 +156,7 @@ func TestFramesAroundBufferSizes(t *testing.T) {
 				s.submit(2, textOf(rnd, size-13))
 				s.submit(3, nil)
 				if err := dial(t, addr).converse(s.want, whole(s.out)); err != nil {
-					t.Fatalf("a frame of %d bytes behind one of %d: %v", size, before, err)
+					t.Fatalf("a frame of %d bytes after one of %d: %v", size, before, err)
 				}
 			}
 		}
@@ -199,8 +199,8 @@ func TestTenThousandRequestsInOneWriteAreAnsweredInOrder(t *testing.T) {
 	})
 }
 
-// TestRepliesLargerThanTheHighWaterArriveWhole pipelines a request behind each
-// large reply, so that flow control has to stop and to go on.
+// TestRepliesLargerThanTheHighWaterArriveWhole pipelines a request after each large
+// reply, so that flow control has to pause and resume.
 func TestRepliesLargerThanTheHighWaterArriveWhole(t *testing.T) {
 	const size = 1 << 20
 	text := textOf(rand.New(rand.NewPCG(1, 2)), size)
@@ -243,13 +243,13 @@ func TestRepliesLargerThanTheHighWaterArriveWhole(t *testing.T) {
 			}
 			for id := range uint64(5) {
 				if !bytes.Equal(replies[2*id], text) {
-					t.Errorf("%s: reply %d has %d bytes and is not what was sent", name, 2*id, len(replies[2*id]))
+					t.Errorf("%s: reply %d has %d bytes and differs from what was sent", name, 2*id, len(replies[2*id]))
 				}
 				if string(replies[2*id+1]) != "small" {
 					t.Errorf("%s: reply %d is %.40q, want small", name, 2*id+1, replies[2*id+1])
 				}
 			}
-			eventually(t, "nothing waits", func() bool { st := s.Stats(); return st.Waiting == 0 && st.Owed == 0 })
+			eventually(t, "no output is queued", func() bool { st := s.Stats(); return st.Waiting == 0 && st.Owed == 0 })
 		}
 	})
 }
@@ -284,8 +284,8 @@ func TestManyConnectionsAtOnceEachGetTheirOwnReplies(t *testing.T) {
 	})
 }
 
-// TestCrowdComesAndGoes three times, leaving in no order: what the server keeps of
-// it grows, shrinks and is used again, and nobody gets what is another's.
+// TestCrowdComesAndGoes: many connections open and close three times, in random order:
+// the server's structures grow, shrink and are reused, and no client gets another's data.
 func TestCrowdComesAndGoes(t *testing.T) {
 	const crowd = 1200
 	start := seed(t)
@@ -314,13 +314,13 @@ func TestCrowdComesAndGoes(t *testing.T) {
 				p.Close()
 			}
 			crowded = crowded[:stay]
-			eventually(t, "those who left are off the books", func() bool { return s.Stats().Open == stay })
+			eventually(t, "closed connections are no longer counted", func() bool { return s.Stats().Open == stay })
 		}
 	})
 }
 
-// TestPingPongIsFlushedBeforeABufferIsFull: a client that waits for each reply
-// never hangs, however small the replies are.
+// TestPingPongIsFlushedBeforeABufferIsFull: a client that waits for each reply never
+// hangs, however small the replies are.
 func TestPingPongIsFlushedBeforeABufferIsFull(t *testing.T) {
 	runSized(t, func(t *testing.T, e engine.Engine) {
 		p := dial(t, serve(t, &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}))
@@ -360,8 +360,8 @@ func TestEverythingAskedBeforeAHalfCloseIsAnswered(t *testing.T) {
 	})
 }
 
-// TestDataAndEndInOneWakeUpAreBothSeen: the last request and the end of the
-// stream often arrive together, and neither may hide the other.
+// TestDataAndEndInOneWakeUpAreBothSeen: the last request and the end of the stream often
+// arrive together, and neither may hide the other.
 func TestDataAndEndInOneWakeUpAreBothSeen(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}
@@ -430,9 +430,9 @@ func TestUnfinishedFrameBeforeAHalfCloseIsLetGo(t *testing.T) {
 	})
 }
 
-// TestQuietConnectionServesOn: an engine may take a connection's memory back in
-// the middle of anything, once nothing has happened for eight periods. The
-// shortest limit sets the period, and LingerTime harms nobody here.
+// TestQuietConnectionServesOn: an engine may reclaim a connection's memory in the middle
+// of anything, after eight idle periods. The shortest limit sets the period, and
+// LingerTime does not matter here.
 func TestQuietConnectionServesOn(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		owed := make(chan framed.Reply, 1)

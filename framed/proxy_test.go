@@ -15,13 +15,13 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// proxyV2 is a header of version 2.
+// proxyV2 returns a header of version 2.
 func proxyV2(command, family byte, body []byte) []byte {
 	b := append([]byte("\r\n\r\n\x00\r\nQUIT\n"), command, family)
 	return append(binary.BigEndian.AppendUint16(b, uint16(len(body))), body...)
 }
 
-// proxyV2From is a header of version 2 that tells src.
+// proxyV2From returns a header of version 2 with the source src.
 func proxyV2From(src string) []byte {
 	from := netip.MustParseAddrPort(src)
 	family, to := byte(0x11), []byte{127, 0, 0, 1}
@@ -33,10 +33,10 @@ func proxyV2From(src string) []byte {
 	return proxyV2(0x21, family, append(body, 0, 80))
 }
 
-// loopback is everybody in these tests.
+// loopback trusts all clients of these tests.
 func loopback() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} }
 
-// tellsAddress answers with the address that it sees.
+// tellsAddress answers with the client's address.
 func tellsAddress(c framed.Call, dst, _ []byte) ([]byte, error) {
 	return c.Conn().RemoteAddr().AppendTo(dst), nil
 }
@@ -86,7 +86,7 @@ func TestTrustedProxyTellsTheAddressHoweverItsHeaderIsSplit(t *testing.T) {
 	})
 }
 
-// Whoever wants to know the address early or late gets the told one too.
+// Every place that reads the address gets the one in the header.
 func TestToldAddressIsTheAddressEverywhere(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		opened, closed := make(chan string, 1), make(chan string, 1)
@@ -103,13 +103,13 @@ func TestToldAddressIsTheAddressEverywhere(t *testing.T) {
 		p.Close()
 		for _, seen := range []<-chan string{opened, closed} {
 			if got := take(t, "an address", seen); got != "203.0.113.8:4712" {
-				t.Errorf("the address was %s, want the told one", got)
+				t.Errorf("the address was %s, want the one in the header", got)
 			}
 		}
 	})
 }
 
-// From anybody else the header is a message, and a bad one.
+// From untrusted clients the header is a message, and an invalid one.
 func TestForgedProxyHeaderIsJustBadBytes(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(tellsAddress),
@@ -130,8 +130,8 @@ func TestForgedProxyHeaderIsJustBadBytes(t *testing.T) {
 	})
 }
 
-// A trusted proxy that does not say who it speaks for is not served: every
-// limit and every log line would name the proxy.
+// A trusted proxy without a valid header is refused: otherwise every limit and every log
+// line would apply to the proxy.
 func TestBadHeaderFromATrustedProxyIsRefused(t *testing.T) {
 	whole := proxyV2From("203.0.113.8:4712")
 	bad := map[string][]byte{
@@ -157,7 +157,7 @@ func TestBadHeaderFromATrustedProxyIsRefused(t *testing.T) {
 		for name, header := range bad {
 			why, code := engine.BadProxyHeader, wire.Malformed
 			if name == "a second header" {
-				why, code = engine.TooLarge, wire.TooLarge // behind the first it is just bytes
+				why, code = engine.TooLarge, wire.TooLarge // after the first it is ordinary input
 			}
 			p := dial(t, addr)
 			poured := p.pour(append(append([]byte{}, header...), submit(1, "behind it")...))
@@ -177,7 +177,7 @@ func TestBadHeaderFromATrustedProxyIsRefused(t *testing.T) {
 	})
 }
 
-// However it is cut into pieces, a header has the time of one message.
+// However it is split, a header has the time of one message.
 func TestTrickledProxyHeaderIsTooSlow(t *testing.T) {
 	unknown := append([]byte("PROXY UNKNOWN "), bytes.Repeat([]byte("x"), 80)...)
 	for _, c := range []struct {
@@ -209,7 +209,7 @@ func TestTrickledProxyHeaderIsTooSlow(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), TrustedProxies: loopback(), Limits: engine.Limits{FrameTime: frameTime}}
 		addr := serve(t, s)
-		begun := time.Now() // the header's time begins with the connection
+		begun := time.Now() // the header's timer starts with the connection
 		p := dial(t, addr)
 		p.trickle(unknown, 2, 20*time.Millisecond)
 		p.wantRefusal(wire.TooSlow)
@@ -235,11 +235,11 @@ func TestConnsPerAddressCountsTheToldAddress(t *testing.T) {
 		third.wantRefusal(wire.Overloaded)
 		third.Close()
 		ended(t, s, engine.TooManyPerAddress, 1)
-		from("203.0.113.8", 4).want(ack(1, "203.0.113.8")) // somebody else behind the same proxy
+		from("203.0.113.8", 4).want(ack(1, "203.0.113.8")) // another client behind the same proxy
 		first.exchange(2, "still here")
 		first.Close()
 		ended(t, s, engine.PeerClosed, 1)
-		eventually(t, "its place is free", func() bool { return s.Stats().Open == 2 })
+		eventually(t, "it is no longer counted", func() bool { return s.Stats().Open == 2 })
 		from("203.0.113.7", 5).want(ack(1, "203.0.113.7"))
 		second.exchange(2, "still here")
 	})
@@ -269,7 +269,7 @@ func TestConnsPerAddressCountsTheSocketsAddress(t *testing.T) {
 		other := from("127.0.0.3")
 		other.exchange(1, "from elsewhere")
 		second.Close()
-		eventually(t, "its place is free", func() bool { return s.Stats().Open == 2 })
+		eventually(t, "it is no longer counted", func() bool { return s.Stats().Open == 2 })
 		from("127.0.0.2").exchange(1, "again")
 		first.exchange(2, "still here")
 		other.exchange(2, "still here")

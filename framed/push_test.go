@@ -16,11 +16,11 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// deliver is a push as a frame.
+// deliver encodes a push as a frame.
 func deliver(id uint64, content string) []byte { return frame(wire.Deliver, id, 0, content) }
 
-// introducing is a handler that hands out the connection of every request
-// "hello" and echoes the others.
+// introducing is a handler that hands the connection of every request "hello" to the test
+// and echoes the others.
 func introducing() (framed.HandlerFunc, chan framed.Conn) {
 	met := make(chan framed.Conn, 1)
 	return func(c framed.Call, dst, req []byte) ([]byte, error) {
@@ -31,7 +31,7 @@ func introducing() (framed.HandlerFunc, chan framed.Conn) {
 	}, met
 }
 
-// meet opens a connection and says which one it is on the server's side.
+// meet opens a connection and returns it with its Conn on the server's side.
 func meet(t *testing.T, addr string, met <-chan framed.Conn) (*peer, framed.Conn) {
 	t.Helper()
 	p := dial(t, addr)
@@ -129,8 +129,8 @@ func TestPushFromWithinAHandler(t *testing.T) {
 	})
 }
 
-// TestPushesOfOneGoroutineKeepTheirOrder while requests are answered on the
-// same connection.
+// TestPushesOfOneGoroutineKeepTheirOrder: while requests are answered on the same
+// connection.
 func TestPushesOfOneGoroutineKeepTheirOrder(t *testing.T) {
 	const pushers, each = 4, 300
 	run(t, func(t *testing.T, e engine.Engine) {
@@ -167,7 +167,7 @@ func TestPushesOfOneGoroutineKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// TestConnIsAMapKey: all that name one connection are equal, and those of two
+// TestConnIsAMapKey: Conns of one connection are equal, and those of different
 // connections are not, however many have come and gone.
 func TestConnIsAMapKey(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
@@ -227,14 +227,14 @@ func TestStaleConnAnswersErrClosedForGood(t *testing.T) {
 		where := stale.RemoteAddr()
 		p.Close()
 		if c := heard(t, closed, "OnClose"); c != stale {
-			t.Error("OnClose names another connection than the handler's")
+			t.Error("OnClose got another connection than the handler")
 		}
 		for range 100 {
 			var open []*peer
 			for range 10 {
 				q, c := meet(t, addr, met)
 				if c == stale {
-					t.Fatal("a new connection is equal to an old one")
+					t.Fatal("a new Conn is equal to an old one")
 				}
 				if v, from := c.Value(), c.RemoteAddr().String(); v != nil || from != q.LocalAddr().String() {
 					t.Fatalf("a new connection has the value %v and the address %s", v, from)
@@ -242,7 +242,7 @@ func TestStaleConnAnswersErrClosedForGood(t *testing.T) {
 				open = append(open, q)
 			}
 			if err := stale.Send(1, []byte("to nobody")); err != framed.ErrClosed {
-				t.Fatalf("Send to a stale Conn answers %v, want ErrClosed", err)
+				t.Fatalf("Send to a stale Conn returned %v, want ErrClosed", err)
 			}
 			stale.SetValue("nobody's")
 			stale.Close()
@@ -258,7 +258,7 @@ func TestStaleConnAnswersErrClosedForGood(t *testing.T) {
 		}
 		var zero framed.Conn
 		if err := zero.Send(1, nil); err != framed.ErrClosed {
-			t.Errorf("Send to the zero Conn answers %v, want ErrClosed", err)
+			t.Errorf("Send to the zero Conn returned %v, want ErrClosed", err)
 		}
 		zero.Close()
 		if zero.Value() != nil || zero.RemoteAddr() != (netip.AddrPort{}) {
@@ -269,8 +269,8 @@ func TestStaleConnAnswersErrClosedForGood(t *testing.T) {
 
 type contextKey struct{}
 
-// TestContextAndValueBelongToTheConnection: ConnContext is asked once for each,
-// before its first request.
+// TestContextAndValueBelongToTheConnection: ConnContext is called once for each, before
+// its first request.
 func TestContextAndValueBelongToTheConnection(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		var opened atomic.Int64
@@ -298,7 +298,7 @@ func TestContextAndValueBelongToTheConnection(t *testing.T) {
 			}
 			p.Close()
 			if n, ok := heard(t, kept, "OnClose").(*atomic.Int64); !ok || n.Load() != 3 {
-				t.Errorf("OnClose finds the value %v, want the handler's counter at 3", n)
+				t.Errorf("OnClose got the value %v, want the handler's counter at 3", n)
 			}
 		}
 	})
@@ -319,12 +319,12 @@ func TestValueSetInConnContextIsKept(t *testing.T) {
 		p := dial(t, serve(t, s))
 		p.send(submit(1, ""))
 		if got := string(p.packet().Content); got != "a session, a context" {
-			t.Errorf("the handler finds %q, want a session, a context", got)
+			t.Errorf("the handler got %q, want a session, a context", got)
 		}
 	})
 }
 
-// TestContextOutlivesTheRequest and the drain, but not the server.
+// TestContextOutlivesTheRequest: and the drain, but not the server.
 func TestContextOutlivesTheRequest(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		contexts := make(chan context.Context, 1)
@@ -342,7 +342,7 @@ func TestContextOutlivesTheRequest(t *testing.T) {
 		go func() { shut <- s.Shutdown(context.Background()) }()
 		drainBegins(t, s)
 		if ctx.Err() != nil {
-			t.Errorf("the context ended with the drain's beginning: %v", ctx.Err())
+			t.Errorf("the context ended when the drain started: %v", ctx.Err())
 		}
 		heard(t, replies, "a handler").Send(nil)
 		p.want(ack(1, ""))
@@ -355,7 +355,7 @@ func TestContextOutlivesTheRequest(t *testing.T) {
 	})
 }
 
-// TestOnCloseIsCalledOnceWithTheReason, after the last handler has returned.
+// TestOnCloseIsCalledOnceWithTheReason: after the last handler has returned.
 func TestOnCloseIsCalledOnceWithTheReason(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		type end struct {
@@ -391,7 +391,7 @@ func TestOnCloseIsCalledOnceWithTheReason(t *testing.T) {
 		wantEnd := func(why engine.Reason) {
 			t.Helper()
 			if got := heard(t, ends, "OnClose"); got.why != why || got.working {
-				t.Errorf("closed for %v, want %v; a handler was at work: %v", got.why, why, got.working)
+				t.Errorf("closed for %v, want %v; a handler was running: %v", got.why, why, got.working)
 			}
 		}
 		begin := func(request string) *peer {
@@ -437,7 +437,7 @@ func TestOnCloseIsCalledOnceWithTheReason(t *testing.T) {
 		p.Close()
 		wantEnd(engine.Malformed)
 
-		p = dial(t, addr) // says nothing at all
+		p = dial(t, addr) // sends nothing at all
 		p.Close()
 		wantEnd(engine.PeerClosed)
 
@@ -450,13 +450,13 @@ func TestOnCloseIsCalledOnceWithTheReason(t *testing.T) {
 		wantEnd(engine.ShuttingDown)
 		heard(t, shut, "Shutdown")
 		if len(ends) > 0 {
-			t.Errorf("OnClose was called once more: %v", (<-ends).why)
+			t.Errorf("OnClose was called again: %v", (<-ends).why)
 		}
 	})
 }
 
-// TestCloseFlushesWhatIsQueued: pushes and late replies given before Close
-// arrive, and then a clean end.
+// TestCloseFlushesWhatIsQueued: pushes and late replies sent before Close arrive,
+// followed by a clean end.
 func TestCloseFlushesWhatIsQueued(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		big := string(textOf(rand.New(rand.NewPCG(1, 1)), 200<<10))
@@ -469,7 +469,7 @@ func TestCloseFlushesWhatIsQueued(t *testing.T) {
 				c.Conn().Send(1, []byte("first"))
 				c.Conn().Send(2, []byte(big))
 				c.Conn().Close()
-				c.Conn().Close() // once is enough, twice does no harm
+				c.Conn().Close() // calling it twice is harmless
 				return append(dst, "last words"...), nil
 			})}
 			p, c := meet(t, serve(t, s), met)
@@ -497,14 +497,14 @@ func TestCloseFlushesWhatIsQueued(t *testing.T) {
 			p.Close()
 			ended(t, s, engine.ClosedHere, 1)
 			if err := c.Send(9, nil); err != framed.ErrClosed {
-				t.Errorf("Send after the end answers %v, want ErrClosed", err)
+				t.Errorf("Send after the end returned %v, want ErrClosed", err)
 			}
 		}
 	})
 }
 
-// TestCloseInAHandlerIsItsConnectionsLastRequest: nothing more is read, and
-// nothing that was read behind it is served, on whatever engine.
+// TestCloseInAHandlerIsItsConnectionsLastRequest: nothing more is read, and pipelined
+// requests after it are not served, on any engine.
 func TestCloseInAHandlerIsItsConnectionsLastRequest(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
@@ -530,8 +530,8 @@ func TestCloseInAHandlerIsItsConnectionsLastRequest(t *testing.T) {
 	})
 }
 
-// TestCloseWhileAHandlerIsBlocked takes effect when the handler returns, whose
-// reply still arrives.
+// TestCloseWhileAHandlerIsBlocked takes effect when the handler returns, and its reply
+// still arrives.
 func TestCloseWhileAHandlerIsBlocked(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		met, release := make(chan framed.Conn, 1), make(chan struct{})
@@ -556,7 +556,7 @@ func TestRemoteAddrIsThePeers(t *testing.T) {
 		for _, listen := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
 			ln, err := net.Listen("tcp", listen)
 			if err != nil {
-				t.Logf("no %s here: %v", listen, err)
+				t.Logf("%s is not supported here: %v", listen, err)
 				continue
 			}
 			h, met := introducing()
@@ -573,8 +573,8 @@ func TestRemoteAddrIsThePeers(t *testing.T) {
 	})
 }
 
-// TestReplyOfABrokenConnectionReachesNobodyElse: a handler still at work when
-// its connection breaks returns a reply that nobody may ever see.
+// TestReplyOfABrokenConnectionReachesNobodyElse: a handler that is still running when its
+// connection breaks returns a reply that no client may see.
 func TestReplyOfABrokenConnectionReachesNobodyElse(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		met, release := make(chan framed.Conn, 1), make(chan struct{})

@@ -17,21 +17,21 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// The random test plays stories, made from a seed, to a server on every engine.
-// What must come back of each is known before it is played (see story.tell), so
-// whatever the engine and the timing, the visible history is the same: replies
-// and pushes of one goroutine in order, late replies in any, then the end.
+// The random test plays stories, generated from a seed, to a server on every engine. The
+// expected result of each is known before it is played (see story.tell), so on any engine
+// and with any timing the visible history is the same: replies and pushes of one
+// goroutine in order, late replies in any order, then the end.
 
-// The first byte of a request says how it is answered.
+// The first byte of a request determines how it is answered.
 const (
 	atOnce   = 'o' // with its content
 	withCode = 'c' // with the code in its second byte
-	large    = 'g' // with as many bytes as its next four say
+	large    = 'g' // with the number of bytes in its next four
 	pushing  = 'p' // with its content, and a push of it
 	late     = 'l' // with its content, by another goroutine
 	lateCode = 'f' // with the code in its second byte, by another goroutine
 	soon     = 's' // with its content, late but within the handler
-	panics   = 'x' // not at all
+	panics   = 'x' // with a panic
 )
 
 // event is a packet as the client sees it.
@@ -53,12 +53,12 @@ func (e event) String() string {
 	return fmt.Sprintf("%v %x, %v, %d bytes", e.command, e.id, e.result, e.size)
 }
 
-// step is one thing that a client does.
+// step is one action of a client.
 type step struct {
 	do    deed
-	bytes []byte // to be written
-	seed  uint64 // of the cuts
-	wait  int    // packets that must have come
+	bytes []byte // to write
+	seed  uint64 // of the split
+	wait  int    // packets that must have arrived
 }
 
 type deed uint8
@@ -68,22 +68,22 @@ const (
 	writeSplit       // in pieces
 	pauseReads       // for a moment, or until resumeReads
 	resumeReads      //
-	awaitAll         // that was asked for
+	awaitAll         // every expected reply
 	halfClose        // and read to the end
 	hangUp           // when everything is answered
 	resetConn        // at once
-	beRefused        // read to the end, which the server makes
+	beRefused        // read to the end, which the server sends
 )
 
-// story is one client's life and what must come back.
+// story is the script of one client with the expected history.
 type story struct {
 	steps   []step
-	inOrder []event          // replies given by the connection's own goroutine
+	inOrder []event          // replies by the connection's own goroutine
 	pushes  []event          // likewise
 	anyTime map[uint64]event // late replies by id
 	packets int
-	reset   bool          // everything above may come, up to some point
-	why     engine.Reason // the connection ends
+	reset   bool          // everything above may arrive, up to some point
+	why     engine.Reason // why the connection ends
 }
 
 const (
@@ -91,7 +91,7 @@ const (
 	largeReply = 300 << 10
 )
 
-// newStory makes up n steps.
+// newStory generates n steps.
 func newStory(rnd *rand.Rand, n int) *story {
 	s := &story{anyTime: map[uint64]event{}, why: engine.PeerClosed}
 	id := uint64(1)
@@ -141,7 +141,7 @@ func (s *story) ask(rnd *rand.Rand, id *uint64, n int) (out []byte) {
 	for range n {
 		content := textOf(rnd, 5+rnd.IntN(1<<rnd.IntN(11)))
 		content[0] = kinds[rnd.IntN(len(kinds))]
-		content[1] = byte(1 + rnd.IntN(12)) // any code but OK
+		content[1] = byte(1 + rnd.IntN(12)) // any code except OK
 		request := wire.Packet{Command: wire.Submit, ID: *id, Content: content}
 		switch k := rnd.IntN(100); {
 		case k == 0:
@@ -157,7 +157,7 @@ func (s *story) ask(rnd *rand.Rand, id *uint64, n int) (out []byte) {
 	return out
 }
 
-// tell says what the answer to request must be.
+// tell records the expected answer to request.
 func (s *story) tell(request wire.Packet) {
 	reply := wire.Packet{Command: wire.SubmitAck, ID: request.ID, Content: request.Content}
 	s.packets++
@@ -190,13 +190,13 @@ func largeContent(dst []byte, request wire.Packet) []byte {
 	return dst
 }
 
-// promised is a late reply to be settled in whatever order.
+// promised is a late reply to be settled in any order.
 type promised struct {
 	reply   framed.Reply
 	content []byte
 }
 
-// storyHandler answers as story.tell says, with the help of whoever reads owed.
+// storyHandler answers as story.tell expects, with a goroutine that settles owed.
 func storyHandler(owed chan<- promised) framed.HandlerFunc {
 	return func(c framed.Call, dst, req []byte) ([]byte, error) {
 		switch req[0] {
@@ -214,14 +214,14 @@ func storyHandler(owed chan<- promised) framed.HandlerFunc {
 			owed <- promised{c.Later(), append([]byte(nil), req...)}
 			return nil, nil
 		case panics:
-			c.Later() // of no consequence
+			c.Later() // no effect
 			panic("the story says so")
 		}
 		return append(dst, req...), nil
 	}
 }
 
-// settle answers what is owed in handfuls, each in random order.
+// settle sends owed replies in small groups, each in random order.
 func settle(owed <-chan promised, rnd *rand.Rand) error {
 	for first := range owed {
 		batch := []promised{first}
@@ -251,8 +251,8 @@ func settle(owed <-chan promised, rnd *rand.Rand) error {
 	return nil
 }
 
-// play plays the story on p and returns an error when the history is not the
-// one that was told.
+// play plays the story on p and returns an error when the history differs from the
+// expected one.
 func (s *story) play(p *peer) error {
 	pauses := make(chan chan struct{}, len(s.steps))
 	read := make(chan error, 1)
@@ -266,7 +266,7 @@ func (s *story) play(p *peer) error {
 			mu.Unlock()
 			news.Signal()
 		})
-		p.SetDeadline(time.Unix(1, 0)) // nobody reads what would still come
+		p.SetDeadline(time.Unix(1, 0)) // nobody reads further replies
 		mu.Lock()
 		over = true
 		mu.Unlock()
@@ -314,7 +314,7 @@ func (s *story) play(p *peer) error {
 	return errors.Join(<-read, failed)
 }
 
-// read reads to the end and compares with what was told.
+// read reads to the end and compares with the expected history.
 func (s *story) read(p *peer, pauses <-chan chan struct{}, count func()) error {
 	inOrder, pushes := s.inOrder, s.pushes
 	answered := map[uint64]bool{}
@@ -334,7 +334,7 @@ func (s *story) read(p *peer, pauses <-chan chan struct{}, count func()) error {
 			case s.reset:
 				return nil
 			case missing > 0:
-				return fmt.Errorf("the end (%w), and %d packets are missing; the next in order: %v; the next push: %v",
+				return fmt.Errorf("the end (%w), but %d packets are missing; the next in order: %v; the next push: %v",
 					err, missing, inOrder[:min(1, len(inOrder))], pushes[:min(1, len(pushes))])
 			case err == io.EOF || errors.Is(err, net.ErrClosed):
 				return nil
@@ -405,7 +405,7 @@ func TestRandomStoriesHaveTheSameHistoryOnEveryEngine(t *testing.T) {
 			defer p.Close()
 			return stories[i].play(p)
 		})
-		eventually(t, "the books are empty", func() bool {
+		eventually(t, "no connection is counted", func() bool {
 			st := s.Stats()
 			return st.Open == 0 && st.Owed == 0 && st.Waiting == 0
 		})
@@ -421,7 +421,7 @@ func TestRandomStoriesHaveTheSameHistoryOnEveryEngine(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(ends) != clients {
-			t.Errorf("OnClose heard of %d connections, want %d", len(ends), clients)
+			t.Errorf("OnClose got %d connections, want %d", len(ends), clients)
 		}
 		for _, n := range ends {
 			if n != 1 {

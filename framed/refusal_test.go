@@ -9,9 +9,9 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// What a Refusal has to say reaches the client beside the code: returned or wrapped by a
-// handler, after Later too, given to Reply.Fail, and by Connect. The connection stays, and
-// what the handler had written so far does not go out.
+// The content of a Refusal reaches the client with the code: returned or wrapped by a
+// handler, also after Later, given to Reply.Fail, and by Connect. The connection stays
+// open, and what the handler had appended is not sent.
 func TestRefusalHasContent(t *testing.T) {
 	later := &framed.Refusal{Result: wire.Overloaded, Content: []byte("in 5 s")}
 	h := framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {
@@ -57,7 +57,7 @@ func TestRefusalHasContent(t *testing.T) {
 	})
 }
 
-// A client returns the code as its error, and what was said beside it.
+// A client returns the code as its error, and the content.
 func TestClientReturnsARefusal(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(_ framed.Call, dst, req []byte) ([]byte, error) {
@@ -75,7 +75,7 @@ func TestClientReturnsARefusal(t *testing.T) {
 	})
 }
 
-// The demo dialect has no place for content.
+// The demo dialect cannot carry content.
 func TestRefusalInTheDemoDialect(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Dialect: wire.Demo, Handler: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {

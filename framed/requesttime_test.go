@@ -10,8 +10,8 @@ import (
 	"github.com/hone-go/hone/framed"
 )
 
-// A request has Server.RequestTime, counted from when its context is asked for, and the
-// next one has it anew.
+// A request has Server.RequestTime, counted from the call of Context, and the next one
+// gets it again.
 func TestRequestTimeIsTheContextsDeadline(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		addr := serve(t, &framed.Server{Engine: e, RequestTime: 20 * time.Millisecond, Handler: framed.HandlerFunc(func(c framed.Call, dst, _ []byte) ([]byte, error) {

@@ -11,8 +11,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// promises hands out the promised replies of requests as they come; the test
-// answers them, or not.
+// promises hands the promised replies to the test, which may answer them.
 func promises() (framed.HandlerFunc, <-chan framed.Reply) {
 	made := make(chan framed.Reply, 1<<16)
 	return func(c framed.Call, dst, req []byte) ([]byte, error) {
@@ -21,7 +20,7 @@ func promises() (framed.HandlerFunc, <-chan framed.Reply) {
 	}, made
 }
 
-// take receives from c, within the test's patience.
+// take receives from c, with the test's timeout.
 func take[T any](t *testing.T, what string, c <-chan T) (v T) {
 	t.Helper()
 	deadline := time.NewTimer(patience)
@@ -43,8 +42,8 @@ func gone(t *testing.T, s *framed.Server, n int) {
 	})
 }
 
-// twoRequests are a stream, and wholeBefore says how many requests are whole
-// in its first n bytes.
+// twoRequests returns a stream, and wholeBefore, which returns how many requests are
+// complete in its first n bytes.
 func twoRequests() (stream []byte, wholeBefore func(n int) int) {
 	first, second := submit(1, "first"), submit(2, "the second")
 	return append(first[:len(first):len(first)], second...), func(n int) int {
@@ -58,8 +57,7 @@ func twoRequests() (stream []byte, wholeBefore func(n int) int) {
 	}
 }
 
-// A connection may break after any byte, before the server has looked at it and
-// after.
+// A connection may break after any byte, before or after the server has read it.
 func TestResetAtEveryByteEndsOneConnection(t *testing.T) {
 	stream, wholeBefore := twoRequests()
 	run(t, func(t *testing.T, e engine.Engine) {
@@ -161,7 +159,7 @@ func TestResetDuringALargeReply(t *testing.T) {
 			if _, err := io.CopyN(io.Discard, p, 100_000); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the reply waits for its reader", func() bool { return s.Stats().Waiting > 0 })
+			eventually(t, "the reply is queued", func() bool { return s.Stats().Waiting > 0 })
 			p.reset()
 			ended(t, s, engine.PeerReset, n+1)
 		}
@@ -189,7 +187,7 @@ func TestResetWhileAHandlerIsBlocked(t *testing.T) {
 			neighbour.exchange(id, "not blocked")
 		}
 		if n := s.Stats().Open; n != 2 {
-			t.Errorf("%d connections open while a handler of one that broke is blocked, want 2", n)
+			t.Errorf("%d connections open while the handler of a broken one is blocked, want 2", n)
 		}
 		close(release)
 		ended(t, s, engine.PeerReset, 1)
@@ -197,8 +195,8 @@ func TestResetWhileAHandlerIsBlocked(t *testing.T) {
 	})
 }
 
-// While the server does not read it cannot see a reset; the replies that it
-// then tries to send tell it.
+// While the server does not read it cannot detect a reset; the replies that it then tries
+// to send fail.
 func TestResetWhileReadingIsPaused(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		h, made := promises()
@@ -219,8 +217,8 @@ func TestResetWhileReadingIsPaused(t *testing.T) {
 	})
 }
 
-// Half-closing is polite, and a promise of patience: it does not turn what
-// happens afterwards into a peaceful end.
+// A half-close is graceful and implies waiting for replies: it does not make a later
+// failure count as a clean end.
 func TestWhatHappensAfterAHalfCloseIsCountedAsItIs(t *testing.T) {
 	content := filler(1 << 20)
 	limits := engine.Limits{StallTime: 200 * time.Millisecond, IdleTime: 200 * time.Millisecond}
@@ -238,7 +236,7 @@ func TestWhatHappensAfterAHalfCloseIsCountedAsItIs(t *testing.T) {
 			p := dial(t, serveNarrow(t, s))
 			p.send(submit(1, ""))
 			p.closeWrite()
-			eventually(t, "the reply waits for its reader", func() bool { return s.Stats().Waiting > 0 })
+			eventually(t, "the reply is queued", func() bool { return s.Stats().Waiting > 0 })
 			p.reset()
 			gone(t, s, 1)
 			wantCounted(t, s, map[engine.Reason]uint64{engine.PeerReset: 1})
@@ -246,8 +244,7 @@ func TestWhatHappensAfterAHalfCloseIsCountedAsItIs(t *testing.T) {
 	})
 }
 
-// A server that refuses somebody who resets instead of reading the refusal has
-// still refused.
+// A refused peer that resets instead of reading the refusal still counts as refused.
 func TestResetWhileRefusedIsCountedOnce(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}

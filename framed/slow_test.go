@@ -19,8 +19,8 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// narrow is a listener whose connections hold little in the kernel, so that a
-// peer that does not read is felt after some hundred KiB instead of some MiB.
+// narrow is a listener with small socket buffers, so that a peer that does not read has
+// an effect after some hundred KiB instead of some MiB.
 type narrow struct{ net.Listener }
 
 func (l narrow) Accept() (net.Conn, error) {
@@ -40,7 +40,7 @@ func serveNarrow(t *testing.T, s *framed.Server) string {
 	return serveOn(t, s, narrow{ln})
 }
 
-// filler is a reply's content whose bytes tell where they belong.
+// filler returns content whose bytes depend on their position.
 func filler(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -54,15 +54,14 @@ func replies(content []byte) framed.HandlerFunc {
 	return func(_ framed.Call, dst, _ []byte) ([]byte, error) { return append(dst, content...), nil }
 }
 
-// repliesLate does so from one goroutine of its own, which outlives the server
-// served after it.
+// repliesLate does so from its own goroutine, which ends after the server.
 func repliesLate(t *testing.T, content []byte) framed.HandlerFunc {
 	promised := make(chan framed.Reply, 1<<16)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for r := range promised {
-			r.Send(content) // its connection may have ended, which is what these tests are about
+			r.Send(content) // its connection may have ended, which these tests are about
 		}
 	}()
 	t.Cleanup(func() {
@@ -84,7 +83,7 @@ func eachWay(t *testing.T, content []byte, test func(t *testing.T, e engine.Engi
 	})
 }
 
-// requests is n of them, numbered from 0.
+// requests returns n of them, numbered from 0.
 func requests(n int) (b []byte) {
 	for id := range uint64(n) {
 		b = append(b, submit(id, "")...)
@@ -92,10 +91,10 @@ func requests(n int) (b []byte) {
 	return b
 }
 
-// liveMemory is what a collection finds in use, in heap and stacks. What is made
-// while it runs counts as live, so the lower of two counts.
+// liveMemory returns the heap and stack memory in use after a garbage collection. Memory
+// allocated during one counts as live, so it takes the lower of two results.
 func liveMemory() int64 {
-	runtime.GC() // pools' second chance is the next one
+	runtime.GC() // pools keep their victims until the second
 	m := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
 	least := int64(math.MaxInt64)
 	for range 2 {
@@ -107,8 +106,8 @@ func liveMemory() int64 {
 }
 
 func TestPeersThatNeverReadAreClosedAndCostLittle(t *testing.T) {
-	// Twice the hard cap when the queue has doubled last, and what it was moved from
-	// waits for the collector; a busy machine shows more of that.
+	// Twice the hard cap when the queue has just doubled, and its former buffer awaits
+	// garbage collection; on a busy machine more of that is visible.
 	const peers, most = 20, 3 << 19
 	eachWay(t, filler(8<<10), func(t *testing.T, e engine.Engine, h framed.Handler) {
 		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{StallTime: 300 * time.Millisecond}}
@@ -119,39 +118,39 @@ func TestPeersThatNeverReadAreClosedAndCostLittle(t *testing.T) {
 			dial(t, addr).pour(requests(2000))
 		}
 		var peak int64
-		eventually(t, "all of them are closed", func() bool {
+		eventually(t, "all connections are closed", func() bool {
 			peak = max(peak, liveMemory()-before)
 			begun := time.Now()
 			healthy.send(submit(1, ""))
 			if got := healthy.packet(); got.ID != 1 || len(got.Content) != 8<<10 {
-				t.Fatalf("the healthy one got %+v", got)
+				t.Fatalf("the healthy peer got %+v", got)
 			}
 			if took := time.Since(begun); took > patience/2 {
-				t.Fatalf("the healthy one waited %v", took)
+				t.Fatalf("the healthy peer waited %v", took)
 			}
 			ended := s.Stats().Ended
 			return ended[engine.WriteStall]+ended[engine.SlowReader] == peers
 		})
-		t.Logf("at most %d KiB a peer", peak/peers>>10)
+		t.Logf("at most %d KiB per peer", peak/peers>>10)
 		if peak/peers > most {
 			t.Errorf("a peer that does not read costs %d bytes, want %d at most", peak/peers, most)
 		}
 		if n := s.Stats().Ended[engine.SlowReader]; n > 0 && t.Name()[len(t.Name())-6:] == "inline" {
-			t.Errorf("%d of them counted as slow readers, but nothing was posted to them", n)
+			t.Errorf("%d connections count as slow readers, but nothing was posted to them", n)
 		}
-		eventually(t, "only the healthy one is left, and nothing waits", func() bool {
+		eventually(t, "only the healthy peer is left, and no output is queued", func() bool {
 			now := s.Stats()
 			return now.Open == 1 && now.Waiting == 0
 		})
 	})
 }
 
-// A reader that takes its time gets everything, as long as it takes something.
+// A slow reader gets everything, as long as it reads something.
 func TestSlowButSteadyReaderGetsEverything(t *testing.T) {
 	content := filler(8 << 10)
 	eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
-		// It takes longer than StallTime, which is so long that a busy machine does not make
-		// the reader pause for it.
+		// It takes longer than StallTime, which is long enough that a busy machine does
+		// not cause a stall.
 		const n = 130
 		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{StallTime: time.Second, HardCap: 4 << 20}}
 		p := dial(t, serveNarrow(t, s))
@@ -161,8 +160,8 @@ func TestSlowButSteadyReaderGetsEverything(t *testing.T) {
 	})
 }
 
-// The kernel may hold MiB of replies and ask for more only when a third of that
-// is gone. A peer that reads all the time must not pay for it.
+// The kernel may buffer MiB of replies and report writability only when a third of that
+// has been sent. A peer that reads all the time must not be closed for it.
 func TestSteadyReaderBehindLargeKernelBuffersIsNoStall(t *testing.T) {
 	content := filler(63 << 10)
 	eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
@@ -170,8 +169,8 @@ func TestSteadyReaderBehindLargeKernelBuffersIsNoStall(t *testing.T) {
 		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{StallTime: 300 * time.Millisecond, HardCap: 16 << 20}}
 		p := dial(t, serve(t, s))
 		p.pour(requests(n))
-		// 2 MiB/s: less than a third of the server's kernel buffer in 300 ms, more
-		// than the sixteenth by which the peer's kernel reopens its window.
+		// 2 MiB/s: less than a third of the server's kernel buffer in 300 ms, more than
+		// the sixteenth by which the peer's kernel reopens its window.
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		got := 0
@@ -190,8 +189,7 @@ func TestSteadyReaderBehindLargeKernelBuffersIsNoStall(t *testing.T) {
 	})
 }
 
-// readSteadily reads the replies 0 to n-1 in whatever order, a piece now and
-// then.
+// readSteadily reads the replies 0 to n-1 in any order, in small pieces with pauses.
 func readSteadily(t *testing.T, p *peer, n int, content []byte, piece int, every time.Duration) {
 	t.Helper()
 	tick := time.NewTicker(every)
@@ -216,7 +214,7 @@ func readSteadily(t *testing.T, p *peer, n int, content []byte, piece int, every
 			}
 			got, err := wire.Standard.Parse(payload)
 			if err != nil || seen[got.ID] || got.ID >= uint64(n) || !bytes.Equal(got.Content, content) {
-				t.Fatalf("reply %d is wrong (%v), or there a second time", got.ID, err)
+				t.Fatalf("reply %d is wrong (%v) or a duplicate", got.ID, err)
 			}
 			seen[got.ID] = true
 			in = in[wire.HeaderSize+len(payload):]
@@ -233,7 +231,7 @@ func (p *peer) exchangeFiller(id uint64, content []byte) {
 	}
 }
 
-// conns hands out the connections of requests as they come.
+// conns hands the connections of requests to the test.
 func conns() (framed.HandlerFunc, <-chan framed.Conn) {
 	known := make(chan framed.Conn, 1000)
 	return func(c framed.Call, dst, req []byte) ([]byte, error) {
@@ -258,10 +256,10 @@ func TestPushToPeerThatNeverReadsSaysSlowReader(t *testing.T) {
 			err = deaf.Send(i, news)
 			if i%16 == 0 {
 				if err := friend.Send(i, news); err != nil {
-					t.Fatalf("push to the healthy one: %v", err)
+					t.Fatalf("push to the healthy peer: %v", err)
 				}
 				if got := healthy.packet(); got.Command != wire.Deliver || got.ID != i || !bytes.Equal(got.Content, news) {
-					t.Fatalf("the healthy one got %v %d", got.Command, got.ID)
+					t.Fatalf("the healthy peer got %v %d", got.Command, got.ID)
 				}
 			}
 		}
@@ -273,11 +271,11 @@ func TestPushToPeerThatNeverReadsSaysSlowReader(t *testing.T) {
 		}
 		ended(t, s, engine.SlowReader, 1)
 		healthy.exchange(2, "still here")
-		eventually(t, "nothing waits any more", func() bool { return s.Stats().Waiting == 0 })
+		eventually(t, "no output is queued", func() bool { return s.Stats().Waiting == 0 })
 	})
 }
 
-// HardCap is about what waits behind a reply, not about the size of one.
+// HardCap limits what is queued after a reply, not the size of a reply.
 func TestOneReplyLargerThanHardCapPasses(t *testing.T) {
 	content := filler(2 << 20)
 	eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
@@ -301,8 +299,8 @@ func TestOneReplyLargerThanHardCapPasses(t *testing.T) {
 	})
 }
 
-// The same where something small has just been queued in front of it: a peer
-// that has read everything so far has done nothing wrong.
+// The same when something small has just been queued before it: a peer that has read
+// everything so far is not a slow reader.
 func TestLargeReplyBehindASmallOnePassesWhenThePeerReads(t *testing.T) {
 	large := filler(1 << 20)
 	run(t, func(t *testing.T, e engine.Engine) {
@@ -328,7 +326,7 @@ func TestLargeReplyBehindASmallOnePassesWhenThePeerReads(t *testing.T) {
 
 func TestAllOutputTogetherIsBoundedAndTheSlowestGo(t *testing.T) {
 	const peers, budget = 50, 1 << 20
-	content := filler(160 << 10) // more than the kernel takes at once
+	content := filler(160 << 10) // more than the kernel buffers
 	eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
 		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{TotalOutput: budget, HardCap: 64 << 20}}
 		addr := serveNarrow(t, s)
@@ -340,13 +338,13 @@ func TestAllOutputTogetherIsBoundedAndTheSlowestGo(t *testing.T) {
 			peak = max(peak, s.Stats().Waiting)
 		}
 		over := time.Now()
-		eventually(t, "the budget is kept, and somebody paid for it", func() bool {
+		eventually(t, "the budget holds, and a connection was closed for it", func() bool {
 			healthy.beat(2)
 			now := s.Stats()
 			peak = max(peak, now.Waiting)
 			return now.Ended[engine.OutputBudget] > 0 && now.Waiting <= budget
 		})
-		t.Logf("%d closed; at most %d KiB waited; within the budget after %v", s.Stats().Ended[engine.OutputBudget], peak>>10, time.Since(over))
+		t.Logf("%d closed; at most %d KiB queued; within the budget after %v", s.Stats().Ended[engine.OutputBudget], peak>>10, time.Since(over))
 		for why, n := range s.Stats().Ended {
 			if n > 0 && engine.Reason(why) != engine.OutputBudget {
 				t.Errorf("%d ended for %v", n, engine.Reason(why))
@@ -355,8 +353,8 @@ func TestAllOutputTogetherIsBoundedAndTheSlowestGo(t *testing.T) {
 	})
 }
 
-// The budget is the business of those who do not read. A reply that is on its
-// way to somebody who does is not to be mistaken for a debt.
+// The budget evicts peers that do not read. A reply in transit to a peer that reads must
+// not count against that peer.
 func TestPeersThatReadDoNotPayForTheBudget(t *testing.T) {
 	content, rounds := filler(160<<10), 1
 	if os.Getenv("HONE_TEST_ALL") != "" {
@@ -384,17 +382,17 @@ func TestPeersThatReadDoNotPayForTheBudget(t *testing.T) {
 		}
 		close(over)
 		for range cap(cutOff) {
-			// A peer that gets no processor does not read, and the server is right.
+			// A client that gets no CPU time does not read, and closing it is correct.
 			if err, away := <-cutOff, longest(); err != nil && away > 100*time.Millisecond {
-				t.Logf("a peer: %v; but this machine let its programs wait for %v", err, away)
+				t.Logf("a peer: %v; but the machine did not run its goroutines for %v", err, away)
 			} else if err != nil {
-				t.Errorf("a peer that read all the time: %v", err)
+				t.Errorf("a peer that never stopped reading: %v", err)
 			}
 		}
 	})
 }
 
-// pauses watches for how long at a time goroutines of this process are not run.
+// pauses measures for how long at a time goroutines of this process are not run.
 func pauses(t *testing.T) (longest func() time.Duration) {
 	var most atomic.Int64
 	var watching sync.WaitGroup
@@ -421,7 +419,7 @@ func pauses(t *testing.T) (longest func() time.Duration) {
 	return func() time.Duration { return time.Duration(most.Load()) }
 }
 
-// readUntil asks and reads, one request after the other.
+// readUntil sends requests and reads the replies, one at a time.
 func (p *peer) readUntil(over <-chan struct{}, content []byte) error {
 	for id := uint64(0); ; id++ {
 		select {
@@ -440,15 +438,15 @@ func (p *peer) readUntil(over <-chan struct{}, content []byte) error {
 	}
 }
 
-// beat has one heartbeat answered.
+// beat exchanges one heartbeat.
 func (p *peer) beat(id uint64) {
 	p.t.Helper()
 	p.send(wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: id}))
 	p.want(wire.Standard.Append(nil, wire.Packet{Command: wire.ConnAck, ID: id}))
 }
 
-// A client that asks and does not read is not asked for more by us: its
-// requests wait in its own kernel until it has read.
+// Requests of a client that does not read replies stay in its own kernel until it has
+// read (backpressure).
 func TestHighWaterStopsServingUntilThePeerReads(t *testing.T) {
 	const n = 1000
 	content := filler(8 << 10)
@@ -470,7 +468,7 @@ func TestHighWaterStopsServingUntilThePeerReads(t *testing.T) {
 		for range n {
 			got := p.packet()
 			if seen[got.ID] || !bytes.Equal(got.Content, content) {
-				t.Fatalf("reply %d is wrong or there a second time", got.ID)
+				t.Fatalf("reply %d is wrong or a duplicate", got.ID)
 			}
 			seen[got.ID] = true
 		}
@@ -482,11 +480,11 @@ func TestHighWaterStopsServingUntilThePeerReads(t *testing.T) {
 	})
 }
 
-// settled is a counter's value once it has not moved for a while.
+// settled returns a counter's value after it has not changed for a while.
 func settled(t *testing.T, counter *atomic.Int64) int64 {
 	t.Helper()
 	last, since := int64(-1), time.Now()
-	eventually(t, "a counter comes to rest", func() bool {
+	eventually(t, "a counter stops changing", func() bool {
 		if now := counter.Load(); now != last {
 			last, since = now, time.Now()
 		}
@@ -495,7 +493,7 @@ func settled(t *testing.T, counter *atomic.Int64) int64 {
 	return last
 }
 
-// A server that is closed does not wait for peers that do not read.
+// Closing a server does not wait for peers that do not read.
 func TestCloseDoesNotWaitForPeersThatDoNotRead(t *testing.T) {
 	eachWay(t, filler(8<<10), func(t *testing.T, e engine.Engine, h framed.Handler) {
 		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{HardCap: 1 << 20, InFlight: 8, StallTime: -1}}
@@ -503,7 +501,7 @@ func TestCloseDoesNotWaitForPeersThatDoNotRead(t *testing.T) {
 		for range 10 {
 			dial(t, addr).pour(requests(100))
 		}
-		eventually(t, "all are served, and output waits", func() bool {
+		eventually(t, "all are served, and output is queued", func() bool {
 			now := s.Stats()
 			return now.Open == 10 && now.Waiting > 10*1000
 		})
@@ -518,14 +516,14 @@ func TestCloseDoesNotWaitForPeersThatDoNotRead(t *testing.T) {
 	})
 }
 
-// Whose unfinished message there is no memory for is told that the server is overloaded.
+// A client for whose unfinished message there is no memory gets the refusal "overloaded".
 func TestPeerHearsThatThereIsNoRoomForItsMessage(t *testing.T) {
 	half := submit(1, string(filler(60<<10)))
 	half = half[:len(half)-1]
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{TotalInput: 64 << 10}}
 		addr := serve(t, s)
-		eventually(t, "somebody is refused", func() (refused bool) {
+		eventually(t, "a client is refused", func() (refused bool) {
 			var peers []*peer
 			for range 3 { // the first fills the budget, until it is evicted for that
 				p := dial(t, addr)

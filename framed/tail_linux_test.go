@@ -9,12 +9,12 @@ import (
 	"github.com/hone-go/hone/framed"
 )
 
-// What other connections notice of a handler that does not return soon. These tests
-// count answers and hand-offs and measure no time: how long an answer takes depends
-// on what else the machine does, but whether it comes while a handler runs does not.
+// The effect of slow handlers on other connections. These tests count replies and
+// hand-offs and measure no time: the latency of a reply depends on the machine's load,
+// but whether it is sent while a handler runs does not.
 
-// onEventLoops runs test on the modes of Events that promise that other connections
-// do not wait for a handler.
+// onEventLoops runs test on the modes of Events in which other connections do not wait
+// for a handler.
 func onEventLoops(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	for _, e := range []engine.Engine{engine.Events(engine.Auto), engine.Events(engine.Offload)} {
 		t.Run(e.Name(), func(t *testing.T) {
@@ -24,13 +24,13 @@ func onEventLoops(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	}
 }
 
-// TestManyFreshSleepersDelayNobody: five hundred connections ask at once, and the
-// engine does not know yet that their handlers block. After the first few it has to
-// expect that of the others too: a hand-off for each would cost everybody else on the
-// loop a tick of the watchdog each.
+// TestManyFreshSleepersDelayNobody: five hundred connections send requests at once, and
+// the engine does not know yet that their handlers block. After the first few it has to
+// assume that of the others too: a hand-off for each would cost all other connections of
+// the loop a tick of the watchdog each.
 func TestManyFreshSleepersDelayNobody(t *testing.T) {
 	// Three hand-offs raise a loop's alarm, so a handful is normal, and a stall of the
-	// machine may cost a few more. Without the alarm there is one for each sleeper.
+	// machine may cost a few more. Without the alarm there is one per sleeper.
 	const sleepers, others, each, most = 500, 20, 10, 50
 	onEventLoops(t, func(t *testing.T, e engine.Engine) {
 		entered, release := make(chan struct{}, sleepers), make(chan struct{})
@@ -53,7 +53,7 @@ func TestManyFreshSleepersDelayNobody(t *testing.T) {
 		for range sleepers {
 			asleep = append(asleep, dial(t, addr))
 		}
-		eventually(t, "all are there", func() bool { return s.Stats().Open == sleepers+others })
+		eventually(t, "all connections are open", func() bool { return s.Stats().Open == sleepers+others })
 		before := s.Stats().HandOffs
 		for _, p := range asleep {
 			p.send(submit(1, "sleep"))
@@ -79,10 +79,10 @@ func TestManyFreshSleepersDelayNobody(t *testing.T) {
 	})
 }
 
-// TestHandlersThatBurnDoNotHoldOthersUp: handlers that do not block but compute, more of
-// them than processors. They end when every other connection has its answers, so with a
-// loop that waits for a handler those answers never come. In the first round the loop is
-// taken away from the burners, in the others it knows them and serves them beside.
+// TestHandlersThatBurnDoNotHoldOthersUp: more CPU-bound handlers than processors. They
+// end when every other connection has its replies, so on a loop that waits for a handler
+// those replies never arrive. In the first round the loop is taken away from the
+// handlers, in the others it knows them and serves them off the loop.
 func TestHandlersThatBurnDoNotHoldOthersUp(t *testing.T) {
 	const burners, others, rounds, each = 4, 6, 2, 3
 	onEventLoops(t, func(t *testing.T, e engine.Engine) {

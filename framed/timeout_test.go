@@ -16,12 +16,12 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// Two kinds of tests are here. Those on fake time use the limits as they are by
-// default, on connections in memory, and are exact. Those on sockets use limits
-// scaled down, and see every engine's own way of waiting.
+// There are two kinds of tests here. Those in fake time use the default limits, on
+// in-memory connections, and are exact. Those on sockets use shorter limits, and cover
+// every engine's own way of waiting.
 
-// onFakeTime is run with a clock of its own: waiting costs nothing. The loops of
-// Events wait in the kernel, where such a clock has no say.
+// onFakeTime is run in a bubble of fake time. It excludes Events, whose loops wait in the
+// kernel.
 func onFakeTime(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	t.Helper()
 	runPlain(t, func(t *testing.T, e engine.Engine) {
@@ -32,8 +32,8 @@ func onFakeTime(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	})
 }
 
-// memoryConn is one end of a connection in memory that can be half-closed:
-// a pipe for each direction.
+// memoryConn is one end of an in-memory connection that can be half-closed: a pipe for
+// each direction.
 type memoryConn struct {
 	net.Conn          // writes to the peer
 	in       net.Conn // reads from it
@@ -51,7 +51,7 @@ func (c memoryConn) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:1"))
 }
 
-// memoryListener accepts connections in memory.
+// memoryListener accepts in-memory connections.
 type memoryListener struct {
 	arriving chan net.Conn
 	closed   chan struct{}
@@ -95,11 +95,11 @@ func serveInMemory(t *testing.T, s *framed.Server) *memoryListener {
 	return ln
 }
 
-// passes lets time pass.
+// passes advances time.
 func passes(d time.Duration) { <-time.After(d) }
 
-// within checks that something ended when limit was reached, not before and not
-// much later: the clock of an engine is coarse.
+// within checks that something ended when limit was reached, not before and not much
+// later: an engine's clock is coarse.
 func within(t *testing.T, begun time.Time, limit time.Duration) {
 	t.Helper()
 	const coarse = time.Second
@@ -108,8 +108,8 @@ func within(t *testing.T, begun time.Time, limit time.Duration) {
 	}
 }
 
-// trickle sends the pieces of b, one now and one after every interval, until
-// all are sent or the connection ends; while the caller reads.
+// trickle sends b in pieces, one now and one after every interval, until all are sent or
+// the connection ends, while the caller reads.
 func (p *peer) trickle(b []byte, piece int, every time.Duration) {
 	done := make(chan struct{})
 	p.t.Cleanup(func() {
@@ -130,14 +130,14 @@ func (p *peer) trickle(b []byte, piece int, every time.Duration) {
 }
 
 func TestFrameTimeIsAbsoluteByDefault(t *testing.T) {
-	const tick = time.Second / 1024 // a byte's at the slowest rate
+	const tick = time.Second / 1024 // per byte at the minimum rate
 	whole := append([]byte{0, 1, 0, 0}, make([]byte, 64<<10-4)...)
 	for _, c := range []struct {
 		name  string
 		sent  []byte
 		piece int
 		every time.Duration
-		limit time.Duration // 5 s and the size, as far as it is known, at 1 KiB/s
+		limit time.Duration // 5 s plus the size, as far as known, at 1 KiB/s
 	}{
 		{"a byte of the length and silence", []byte{0}, 1, 0, 5*time.Second + 4*tick},
 		{"a byte of the length now and then", []byte{0, 0, 0}, 1, 1600 * time.Millisecond, 5*time.Second + 4*tick},
@@ -178,8 +178,8 @@ func TestFrameAsSlowAsAllowedIsServed(t *testing.T) {
 	})
 }
 
-// A protocol that cannot tell how much a message still wants says so byte by
-// byte. It must not wait for ever.
+// A protocol that cannot know how much a message still needs asks byte by byte. FrameTime
+// still applies.
 func TestFrameTimeIsAbsoluteForLinesToo(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, e engine.Engine) {
 		s := &engine.Server{Engine: e, Protocol: lines{}}
@@ -201,7 +201,7 @@ func TestFrameTimeIsAbsoluteForLinesToo(t *testing.T) {
 	})
 }
 
-// lines is a protocol of lines, each answered with itself.
+// lines is a line protocol that echoes each line.
 type lines struct{}
 
 func (lines) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
@@ -238,7 +238,7 @@ func TestIdleTimeByDefault(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		live func(p *peer, made <-chan framed.Reply) // before it falls silent
+		live func(p *peer, made <-chan framed.Reply) // what it does before it becomes silent
 	}{
 		{"nothing was ever asked", func(p *peer, made <-chan framed.Reply) {}},
 		{"something was asked", func(p *peer, made <-chan framed.Reply) { p.exchange(1, "something") }},
@@ -298,7 +298,7 @@ func TestStallTimeByDefault(t *testing.T) {
 	})
 }
 
-// A peer may be slow: it has StallTime for every 32 KiB.
+// A slow peer has StallTime for every 32 KiB.
 func TestReaderAsSlowAsAllowedGetsEverything(t *testing.T) {
 	content := filler(1 << 20)
 	onFakeTime(t, func(t *testing.T, e engine.Engine) {
@@ -309,8 +309,7 @@ func TestReaderAsSlowAsAllowedGetsEverything(t *testing.T) {
 	})
 }
 
-// wantSlowly is want with a pause between the pieces, and without the bytes in
-// its message.
+// wantSlowly is want with a pause between pieces, and without the bytes in its message.
 func (p *peer) wantSlowly(want []byte, piece int, pause time.Duration) {
 	p.t.Helper()
 	for at := 0; at < len(want); at += piece {
@@ -319,7 +318,7 @@ func (p *peer) wantSlowly(want []byte, piece int, pause time.Duration) {
 		}
 		got := make([]byte, min(piece, len(want)-at))
 		if n, err := io.ReadFull(p.Conn, got); err != nil || !bytes.Equal(got, want[at:at+len(got)]) {
-			p.t.Fatalf("after %d of %d bytes: %d more, %v, and right: %v", at, len(want), n, err, bytes.HasPrefix(want[at:], got[:n]))
+			p.t.Fatalf("after %d of %d bytes: %d more, %v, correct: %v", at, len(want), n, err, bytes.HasPrefix(want[at:], got[:n]))
 		}
 	}
 }
@@ -347,7 +346,7 @@ func TestHalfClosedPeerIsNotOwedForEver(t *testing.T) {
 		begun := time.Now()
 		<-made
 		if _, err := p.tryPacket(); err == nil {
-			t.Error("an answer from nowhere")
+			t.Error("an unexpected reply")
 		}
 		within(t, begun, 3*time.Minute)
 		gone(t, s, 1)
@@ -394,7 +393,7 @@ func TestLimitsBelowZeroAreOff(t *testing.T) {
 		refused.wantRefusal(wire.Malformed)
 		blocked.send(submit(1, large))
 		pushed := <-made
-		for id := range uint64(10) { // 10 MiB wait
+		for id := range uint64(10) { // 10 MiB are queued
 			if err := pushed.Send(id, []byte(large)); err != nil {
 				t.Fatalf("push: %v", err)
 			}
@@ -418,17 +417,17 @@ func TestLimitsBelowZeroAreOff(t *testing.T) {
 	})
 }
 
-// On sockets, scaled down.
+// Tests on sockets, with shorter limits.
 
 const (
 	frameTime = 200 * time.Millisecond
 	idleTime  = 300 * time.Millisecond
-	// busy is how late a machine with other things to do may be: with it, an end is still
-	// earlier than by a default FrameTime or IdleTime.
+	// busy is how late a busy machine may be: even so, an end is earlier than with the
+	// default FrameTime or IdleTime.
 	busy = 4 * time.Second
 )
 
-// between checks the moment of an end on a clock that others share.
+// between checks the time of an end on a real clock.
 func between(t *testing.T, begun time.Time, least, most time.Duration) {
 	t.Helper()
 	if took := time.Since(begun); took < least || took > most+busy {
@@ -453,7 +452,7 @@ func TestTrickledFrameIsTooSlow(t *testing.T) {
 }
 
 func TestLargeFrameHasTheTimeOfItsSize(t *testing.T) {
-	const frameTime = time.Second // a busy machine may take some of it between the pieces
+	const frameTime = time.Second // a busy machine may use up some of it between the pieces
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{FrameTime: frameTime, FrameRate: 16 << 10}}
 		addr := serve(t, s)
@@ -481,7 +480,7 @@ func TestIdleConnectionIsClosedAndSaidWhy(t *testing.T) {
 		p.exchange(1, "something")
 		silent := time.Now()
 		p.wantRefusal(wire.Idle)
-		between(t, silent, idleTime-10*time.Millisecond, 2*idleTime) // the reply needed its time
+		between(t, silent, idleTime-10*time.Millisecond, 2*idleTime) // the reply took time
 		never.wantRefusal(wire.Idle)
 		p.Close()
 		never.Close()
@@ -489,9 +488,9 @@ func TestIdleConnectionIsClosedAndSaidWhy(t *testing.T) {
 	})
 }
 
-// Waiting for the server is not idleness.
+// A client that waits for the server is not idle.
 func TestPeerThatWaitsForAnAnswerIsNotIdle(t *testing.T) {
-	const idleTime = time.Second // a busy machine may take some of it between a pause and the request behind it
+	const idleTime = time.Second // a busy machine may use up some of it between a pause and the next request
 	run(t, func(t *testing.T, e engine.Engine) {
 		made, release := make(chan framed.Reply, 1), make(chan struct{})
 		s := &framed.Server{Engine: e, Limits: engine.Limits{IdleTime: idleTime}, Handler: framed.HandlerFunc(
@@ -523,13 +522,13 @@ func TestPeerThatWaitsForAnAnswerIsNotIdle(t *testing.T) {
 			t.Fatalf("the late reply: %v", err)
 		}
 		late.want(ack(1, "late"))
-		passes(idleTime / 3) // the sweeper looks at it in this time
+		passes(idleTime / 3) // the sweeper checks it in this time
 		late.exchange(2, "and goes on")
 		beating.exchange(99, "and goes on")
 	})
 }
 
-// The time in which the server does not read is not the client's.
+// While the server does not read, the client's frame timer stands still.
 func TestFrameClockStandsStillWhileTheServerDoesNotRead(t *testing.T) {
 	limits := engine.Limits{FrameTime: frameTime, FrameRate: 1 << 20, InFlight: 2}
 	run(t, func(t *testing.T, e engine.Engine) {
@@ -561,7 +560,7 @@ func TestFrameClockStandsStillWhileTheServerDoesNotRead(t *testing.T) {
 			s := &framed.Server{Engine: e, Handler: replies(content), Limits: limits}
 			p := dial(t, serveNarrow(t, s))
 			p.send(append(submit(1, ""), submit(2, "the second")[:9]...))
-			eventually(t, "output waits", func() bool { return s.Stats().Waiting > 0 })
+			eventually(t, "output is queued", func() bool { return s.Stats().Waiting > 0 })
 			passes(3 * frameTime)
 			for _, rest := range [][]byte{submit(2, "the second")[9:], nil} {
 				if got := p.packet(); got.Command != wire.SubmitAck || !bytes.Equal(got.Content, content) {
@@ -583,7 +582,7 @@ func TestHalfATLSHandshakeIsClosedInAFramesTime(t *testing.T) {
 			dial(t, addr).send(said)
 		}
 		dialTLS(t, addr).exchange(1, "not bothered")
-		eventually(t, "three handshakes are given up", func() bool { return s.Stats().Ended[engine.FrameTimeout] == 3 })
+		eventually(t, "three handshakes have timed out", func() bool { return s.Stats().Ended[engine.FrameTimeout] == 3 })
 		between(t, begun, frameTime, 2*frameTime)
 	})
 }
@@ -612,7 +611,7 @@ func TestHalfClosedPeerIsClosedAfterIdleTimeOnSockets(t *testing.T) {
 		p.closeWrite()
 		r := take(t, "the request reaches its handler", made)
 		if _, err := p.tryPacket(); err == nil {
-			t.Error("an answer from nowhere")
+			t.Error("an unexpected reply")
 		}
 		gone(t, s, 1)
 		between(t, begun, idleTime, 2*idleTime)
@@ -623,8 +622,8 @@ func TestHalfClosedPeerIsClosedAfterIdleTimeOnSockets(t *testing.T) {
 	})
 }
 
-// A client of which no Conn is accepted in time is told so and disconnected, whatever else
-// it asks. One that has proved who it is stays, and without Connect nobody has to.
+// A client without an accepted Conn in time is refused and disconnected, whatever else it
+// sends. One that has authenticated stays, and without Connect there is no limit.
 func TestConnectMustBeAcceptedInTime(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		late := make(chan framed.Reply, 1)
@@ -657,7 +656,7 @@ func TestConnectMustBeAcceptedInTime(t *testing.T) {
 		denied.want(frame(wire.ConnAck, 1, wire.Unauthorised, ""))
 		for _, p := range []*peer{stranger, mute, denied} {
 			p.wantRefusal(wire.Unauthorised)
-			p.Close() // it would be lingered for
+			p.Close() // otherwise it would linger
 		}
 		ended(t, s, engine.AuthTimeout, 3)
 		ann.exchange(2, "still here")
@@ -665,7 +664,7 @@ func TestConnectMustBeAcceptedInTime(t *testing.T) {
 	})
 }
 
-// Where nothing asks for credentials, AuthTime would close everybody: it is off.
+// Without Connect, AuthTime would close every connection: it is off.
 func TestAuthTimeWithoutConnectIsOff(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Limits: engine.Limits{AuthTime: time.Second}, Handler: framed.HandlerFunc(echo)}

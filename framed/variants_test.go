@@ -15,15 +15,15 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// variant is an engine, or one in a particular mode or on particular ground: a
-// name for the subtests, and what they are run on.
+// variant is an engine, in a mode or with a kind of listener: a name for the subtests,
+// and what they run on.
 type variant struct {
 	name   string
 	engine engine.Engine
 }
 
-// What Events is run as, beside what it is by itself. The engine of onFaults is
-// the plain one: its connections' system calls falter.
+// Variants of Events. The engine of onFaults is the plain one, with random faults in its
+// system calls.
 const (
 	onLoops  = "events"
 	inline   = "events-inline"
@@ -31,8 +31,8 @@ const (
 	onFaults = "events-faults"
 )
 
-// variantsOf are the engines that a test is run on: all of them, and those
-// variants of Events that can make a difference to it.
+// variantsOf returns the engines for a test: all of them, and the relevant variants of
+// Events.
 func variantsOf(test string) (all []variant) {
 	for _, e := range engine.All() {
 		all = append(all, variant{e.Name(), e})
@@ -58,10 +58,9 @@ func eventsOf(test string) (all []variant) {
 	return all
 }
 
-// handlersBlockOthers reports whether a test wants something of the server that
-// it cannot have while a handler blocks its loop, as Inline lets handlers do: the
-// test releases the handler only when it has seen others served, a push
-// delivered or a reset noticed.
+// handlersBlockOthers reports whether a test cannot pass while a handler blocks its loop,
+// as it may with Inline: the test releases the handler only after others were served, a
+// push was delivered or a reset was detected.
 func handlersBlockOthers(test string) bool {
 	switch test {
 	case "TestBlockedHandlerDoesNotDelayOtherConnections", // others are served meanwhile
@@ -69,18 +68,17 @@ func handlersBlockOthers(test string) bool {
 		"TestPeerThatWaitsForAnAnswerIsNotIdle",
 		"TestShutdownIsForcedWhenItsContextEnds",                // others are refused meanwhile
 		"TestPushReachesAConnectionWhoseHandlerIsBlocked",       // a push arrives meanwhile
-		"TestReplyOfABrokenConnectionReachesNobodyElse",         // a push finds the reset meanwhile
+		"TestReplyOfABrokenConnectionReachesNobodyElse",         // a push detects the reset meanwhile
 		"TestTakeOverOfABrokenConnectionIsForgotten",            // likewise
-		"TestTakenOverSocketHasNoDeadlines",                     // 40 handlers of 250 ms, one after the other
-		"TestOthersGoOnWhileHooksBlock",                         // the hooks are handlers too
+		"TestTakenOverSocketHasNoDeadlines",                     // 40 handlers of 250 ms in sequence
+		"TestOthersGoOnWhileHooksBlock",                         // the hooks count as handlers
 		"TestPushAndCloseOfAConnectionWhoseHandlerTakesItsTime": // its push arrives before its end
 		return true
 	}
 	return false
 }
 
-// limitsStrike reports whether a test waits for a limit of time to strike, or not
-// to, and looks at nothing else.
+// limitsStrike reports whether a test only waits for a timeout to expire, or not to.
 func limitsStrike(test string) bool {
 	switch test {
 	case "TestFrameClockStandsStillWhileTheServerDoesNotRead",
@@ -97,8 +95,8 @@ func limitsStrike(test string) bool {
 	return false
 }
 
-// countsMemory reports whether a test counts bytes or allocations, which faltering
-// calls would only blur.
+// countsMemory reports whether a test counts bytes or allocations, which faults would
+// distort.
 func countsMemory(test string) bool {
 	switch test {
 	case "TestAllOutputTogetherIsBoundedAndTheSlowestGo",
@@ -111,8 +109,8 @@ func countsMemory(test string) bool {
 	return false
 }
 
-// runPlain is run without variants: for accepting, for what an idle connection is,
-// and for connections that are not sockets, which Events serves in one way only.
+// runPlain is run without variants: for accepting, for idle connections, and for
+// connections other than sockets, which Events serves in only one way.
 func runPlain(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	t.Helper()
 	var all []variant
@@ -122,8 +120,8 @@ func runPlain(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	runOn(t, all, test)
 }
 
-// faltering is a listener whose connections Events serves by system calls that
-// fault has a say in. Events knows it by its method; its Accept is the plain one.
+// faltering is a listener for whose connections Events makes system calls through fault.
+// Events detects it by its method; its Accept is the plain one.
 type faltering struct {
 	net.Listener
 	fault sys.Fault
@@ -131,8 +129,7 @@ type faltering struct {
 
 func (l *faltering) SystemCalls() sys.Fault { return l.fault }
 
-// grounds is the listener that a test serves on: ln, and with calls that falter
-// where the variant wants them.
+// grounds returns the listener for a test: ln, with faults where the variant needs them.
 func grounds(t *testing.T, ln net.Listener) net.Listener {
 	if !slices.Contains(strings.Split(t.Name(), "/"), onFaults) {
 		return ln
@@ -142,17 +139,17 @@ func grounds(t *testing.T, ln net.Listener) net.Listener {
 	return &faltering{ln, falter(seed(t) ^ name.Sum64())}
 }
 
-// falter is a Fault that nobody may notice. Calls are interrupted, find nothing
-// though there is something, and do a part of what was asked: a byte, most of it,
-// one event. What happens to the n-th call is in the seed; which one is the n-th
-// is up to the scheduler.
+// falter is a Fault without visible effects. It interrupts calls, returns EAGAIN although
+// there is data, and does a part of what was requested: a byte, most of it, one event.
+// The seed determines what happens to the n-th call; the scheduler determines which call
+// is the n-th.
 func falter(seed uint64) sys.Fault {
 	var calls atomic.Uint64
 	return func(c sys.Call, n int) (int, error) {
 		chance := mixed(seed + calls.Add(1))
 		what, size := chance%32, chance>>8
 		switch {
-		case c == sys.CallRegister: // cannot be interrupted, and finds or does all
+		case c == sys.CallRegister: // cannot be interrupted or partial
 		case what < 2:
 			return 0, syscall.EINTR
 		case what < 4:

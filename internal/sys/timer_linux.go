@@ -16,17 +16,17 @@ import (
 // goroutine may call Wait or WaitFor, and one at a time Set, also during a Wait; Close may be
 // called from any.
 //
-// Its system calls bypass the Go scheduler, since the kernel answers both at once. The first
-// call that the scheduler knows of after the process was idle wakes the runtime's monitor
-// thread, which then polls every 20 µs until all is idle again. A load of 2,000 requests/s
-// had two context switches and two futex calls more per request, and took a quarter more CPU.
+// Its system calls bypass the Go scheduler, because neither blocks. The first system call that
+// the scheduler sees after the process was idle wakes the runtime's monitor thread, which then
+// polls every 20 µs until the process is idle again. That cost a load of 2,000 requests/s two
+// more context switches and two more futex calls per request, and a quarter more CPU.
 type Timer struct {
 	file  *os.File
 	raw   syscall.RawConn
 	spec  unix.ItimerSpec // WaitFor's
 	armed bool
 	err   error
-	wait  func(fd uintptr) bool // made once, so that Wait allocates nothing
+	wait  func(fd uintptr) bool // allocated once, so that Wait allocates nothing
 
 	set    unix.ItimerSpec // Set's
 	setErr error
@@ -35,7 +35,7 @@ type Timer struct {
 	rings [8]byte
 }
 
-// NewTimer opens a timer. It costs a descriptor until Close.
+// NewTimer opens a timer. It uses a descriptor until Close.
 func NewTimer() (*Timer, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
@@ -60,8 +60,8 @@ func settime(fd uintptr, spec *unix.ItimerSpec) error {
 	return nil
 }
 
-// ring arms the timer unless it is, and is called again when it has rung: it is armed only
-// once the poller is ready to hear it, so that nothing needs to be read before.
+// ring arms the timer if it is not armed, and is called again when it has fired. It arms the
+// timer only once the poller waits for it, so that no earlier expiration needs to be read.
 func (t *Timer) ring(fd uintptr) bool {
 	if t.armed {
 		_, t.err = Read(fd, t.rings[:])
@@ -72,8 +72,8 @@ func (t *Timer) ring(fd uintptr) bool {
 	return t.err != nil
 }
 
-// Set makes the timer ring once, after d, instead of whatever it was set to. A d that is
-// not positive rings at once.
+// Set makes the timer fire once, after d; it replaces an earlier Set. With d <= 0 it fires at
+// once.
 func (t *Timer) Set(d time.Duration) error {
 	t.set.Value = unix.NsecToTimespec(int64(max(d, 1)))
 	if t.raw.Control(t.arm) != nil {
@@ -82,15 +82,15 @@ func (t *Timer) Set(d time.Duration) error {
 	return t.setErr
 }
 
-// Wait returns when the timer has rung since it was last set, and with an error that is
+// Wait returns when the timer has fired since it was last set, and with an error that is
 // os.ErrClosed when Close ends the wait.
 func (t *Timer) Wait() error {
 	t.armed = true
 	return t.await()
 }
 
-// WaitFor returns after d, at once if d is not positive. It is Set and Wait with a system
-// call less, for a timer that nobody else sets.
+// WaitFor returns after d, at once if d <= 0. It is Set and Wait with one system call less,
+// for a timer that no other goroutine sets.
 func (t *Timer) WaitFor(d time.Duration) error {
 	t.spec.Value = unix.NsecToTimespec(int64(max(d, 1)))
 	t.armed = false

@@ -15,7 +15,7 @@ type Timer struct {
 	closed chan struct{}
 }
 
-// NewTimer makes a timer.
+// NewTimer returns a timer that is not set.
 func NewTimer() (*Timer, error) {
 	t := &Timer{timer: time.NewTimer(time.Hour), closed: make(chan struct{})}
 	t.timer.Stop()
@@ -34,7 +34,7 @@ func (t *Timer) WaitFor(d time.Duration) error {
 	return t.Wait()
 }
 
-// Wait returns when the timer has rung, or with os.ErrClosed after Close.
+// Wait returns when the timer has fired, or with os.ErrClosed after Close.
 func (t *Timer) Wait() error {
 	select {
 	case <-t.timer.C:
