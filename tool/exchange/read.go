@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -47,6 +48,21 @@ func Read(generator string, in io.Reader, allowErrors bool) (*Measured, error) {
 		return nil, fmt.Errorf("exchange: %w", err)
 	}
 	return r.measured(allowErrors), nil
+}
+
+// ReadFile is Read for a file; written is when it was last changed.
+func ReadFile(generator, name string, allowErrors bool) (m *Measured, written time.Time, err error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, written, errors.Unwrap(err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, written, err
+	}
+	m, err = Read(generator, file, allowErrors)
+	return m, info.ModTime().UTC(), err
 }
 
 // reading is what a reader has found.

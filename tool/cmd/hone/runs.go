@@ -380,7 +380,7 @@ func (f *importFlags) join(stderr io.Writer, names []string) (*record.Run, error
 	var all []*exchange.Measured
 	var at time.Time
 	for _, name := range names {
-		m, written, err := f.measured(name)
+		m, written, err := exchange.ReadFile(f.from.Value, name, f.allowErrors)
 		if err != nil {
 			return nil, exit.Failedf("run import: %s: %w", name, err)
 		}
@@ -400,20 +400,6 @@ func (f *importFlags) join(stderr io.Writer, names []string) (*record.Run, error
 		fmt.Fprintf(stderr, "hone: not in %s: %s\n", names[0], lack)
 	}
 	return run, nil
-}
-
-func (f *importFlags) measured(name string) (m *exchange.Measured, written time.Time, err error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, written, errors.Unwrap(err)
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, written, err
-	}
-	m, err = exchange.Read(f.from.Value, file, f.allowErrors)
-	return m, info.ModTime().UTC(), err
 }
 
 // importFile reads a tar or benchmarks, by its content.
