@@ -14,108 +14,107 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// Client submits records over one connection at a time, and sends what is not
-// acknowledged again when it has to connect anew: each record is stored once, in order.
-// Fill the fields, call Submit or SubmitAsync; do not change them afterwards. The zero
-// value of every field but Addrs and ID is a working default. Close ends it.
+// Client submits records over one connection at a time. When the connection is lost, it
+// reconnects and resends the records that were not acknowledged; each record is stored
+// once, in order. Fill the fields, call Submit or SubmitAsync, and do not change the fields
+// afterwards. The zero value of every field except Addrs and ID is a working default. Call
+// Close at the end.
 //
 //	c := &gateway.Client{Addrs: []string{"127.0.0.1:7100"}, ID: "meter-17"}
 //	seq, err := c.Submit(ctx, []byte("21.5 °C"))
 //
-// Cost of a record beside its bytes: no allocations with SubmitAsync and a done that is
-// made once (BenchmarkClient).
+// SubmitAsync does not allocate when all calls share one done (BenchmarkClient).
 type Client struct {
-	// Addrs are the gateway's servers, host:port or unix:PATH: tried in this order until
-	// one answers, and from there on after it fails. Required.
+	// Addrs are the gateway's servers, host:port or unix:PATH. The client tries them in
+	// this order until one answers, and continues from that one when it fails. Required.
 	Addrs []string
-	// Dial opens a connection to one of Addrs, TLS for example. Zero: a plain one.
+	// Dial opens a connection to one of Addrs, for example with TLS. Zero: no TLS.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// ID is the client's name: 1 to 64 printable ASCII characters without spaces. One
-	// client has one connection: a second one with this name ends it. Required.
+	// ID is the client's name: 1 to 64 printable ASCII characters without spaces. A client
+	// has one connection; a second one with this name closes the first. Required.
 	ID string
-	// Token proves the name where the server wants that.
+	// Token authenticates the client at servers that require tokens.
 	Token string
-	// Level is what an acknowledgement is to mean. Zero: the most durable that the server
-	// offers.
+	// Level is the durability that an acknowledgement promises. Zero: the highest that the
+	// server offers.
 	Level Level
-	// Epoch is the session to go on with: what Session has said before this program was
-	// started again. Zero: a new session, which ends older ones of this name.
+	// Epoch is the session to resume after a restart of the program: Session.Epoch of the
+	// run before. Zero: a new session, which ends older ones of this name.
 	Epoch uint64
-	// Next is the lowest sequence number of that session that was not acknowledged; the
-	// next record gets the one after the newest that is stored. Zero: 1.
+	// Next is the lowest sequence number of that session that was not acknowledged. The
+	// next record gets the number after the newest stored one. Zero: 1.
 	Next uint64
-	// Window is how many records may be unacknowledged; further calls wait. Zero: 1024,
-	// or what the server allows if that is less.
+	// Window is how many records may be in flight; further calls wait. Zero: 1024, or the
+	// server's limit if that is lower.
 	Window int
-	// DialTime bounds a connection's opening and handshake. Zero: 10 s.
+	// DialTime is the timeout for dialing and the handshake together. Zero: 10 s.
 	DialTime time.Duration
-	// StallTime is how long the server may be silent while it owes an answer, before the
-	// client connects anew. It must be longer than the server's AppendTime at its worst.
-	// Zero: 40 s.
+	// StallTime is the read timeout beyond two heartbeat intervals: after it the client
+	// reconnects. It must exceed the server's AppendTime. Zero: 40 s.
 	StallTime time.Duration
-	// Heartbeat is how long the connection may send nothing. Zero: a third of the
-	// server's idle time, 20 s at most.
+	// Heartbeat is how long the connection may be idle before the client sends a
+	// heartbeat. Zero: a third of the server's idle timeout, 20 s at most.
 	Heartbeat time.Duration
-	// Logger hears of lost connections. Zero: silence.
+	// Logger receives lost connections. Zero: no logging.
 	Logger *slog.Logger
 
 	once   sync.Once
-	ctx    context.Context // of dials; ends with the client
+	ctx    context.Context // for dials; canceled when the client ends
 	cancel context.CancelFunc
-	done   chan struct{} // the client's goroutine has ended
+	done   chan struct{} // closed when run returns
 	idle   time.Duration // between heartbeats
 
 	mu      sync.Mutex
-	changed sync.Cond // there is room, or all is acknowledged, or a session, or an end
+	changed sync.Cond // the window, the acknowledgements, the session or err changed
 	session Session
-	most    int    // bytes of one record
-	window  uint64 // of what may be unacknowledged
-	slots   []slot // of records, by their sequence number modulo len(slots)
-	base    uint64 // the lowest that is not acknowledged
-	next    uint64 // the next one to be given away
+	most    int    // maximum bytes of one record
+	window  uint64 // maximum records in flight
+	slots   []slot // records in flight, by sequence number modulo len(slots)
+	base    uint64 // lowest unacknowledged sequence number
+	next    uint64 // sequence number of the next record
 	conn    *clientConn
 	err     error // why the client ended
 	closing bool
 	stats   ClientStats
 }
 
-// Session is what a server has granted.
+// Session describes the session that the server granted.
 type Session struct {
 	Epoch  uint64        `json:"epoch"`
 	Level  Level         `json:"level"`
-	Last   uint64        `json:"last"`   // the newest record that was stored when the connection began
-	Expiry time.Duration `json:"expiry"` // how long the server remembers a session that is away
+	Last   uint64        `json:"last"`   // newest record stored when the connection began
+	Expiry time.Duration `json:"expiry"` // how long the server keeps a session without a connection
 }
 
-// ClientStats is what a Client has counted.
+// ClientStats are the counters of a Client.
 type ClientStats struct {
 	Submitted    uint64 `json:"submitted"`
 	Acknowledged uint64 `json:"acknowledged"`
 	Resent       uint64 `json:"resent"`
-	Connected    uint64 `json:"connected"` // times
-	Lost         uint64 `json:"lost"`      // at level received: acknowledged, and not there after a crash
-	LastError    error  `json:"-"`         // why the last connection ended or was not to be had
+	Connected    uint64 `json:"connected"` // connections opened
+	Lost         uint64 `json:"lost"`      // at level received: acknowledged, but lost in a crash
+	LastError    error  `json:"-"`         // why the last connection ended or failed
 }
 
-// slot is the place of one record until it is acknowledged.
+// slot holds one record until it is acknowledged.
 type slot struct {
 	seq   uint64
-	acked bool // and one before it is not: what is sent again has no gap
+	acked bool // kept while an earlier record is unacknowledged: resends must have no gap
 	frame []byte
 	done  func(seq uint64, err error)
 }
 
-// keptFrame is the largest frame whose buffer a slot keeps.
+// keptFrame is the largest frame buffer that a slot reuses.
 const keptFrame = 4 << 10
 
-// ErrClosed is why records fail after Close.
+// ErrClosed is the error of a call after Close.
 var ErrClosed = errors.New("gateway: the client is closed")
 
-// ErrTooLarge refuses a record over the server's limit.
+// ErrTooLarge is the error of a record that exceeds the server's limit.
 var ErrTooLarge = errors.New("gateway: the record is too large")
 
-// ErrUnknown is in the error of a record whose fate the client could not learn: it may be
-// stored or not. Only a new client with the session's Epoch finds out.
+// ErrUnknown is wrapped by the error of a record whose outcome is unknown: it may be stored
+// or not. To find out, resume the session with a new Client that has its Epoch.
 var ErrUnknown = errors.New("gateway: the record may be stored or not")
 
 func (c *Client) start() {
@@ -165,7 +164,8 @@ func (c *Client) Stats() ClientStats {
 	return c.stats
 }
 
-// wait waits until ready, mu held, and fails when ctx or the client ends first.
+// wait blocks until ready returns true, and fails when ctx or the client ends first; mu is
+// held.
 func (c *Client) wait(ctx context.Context, ready func() bool) error {
 	if c.err == nil && !ready() {
 		stop := context.AfterFunc(ctx, func() {
@@ -191,8 +191,8 @@ func (c *Client) wait(ctx context.Context, ready func() bool) error {
 	}
 }
 
-// Submit stores data and returns its sequence number once it is acknowledged. When ctx
-// ends first the record is submitted all the same, if it has a number.
+// Submit stores data and returns its sequence number after the acknowledgement. When ctx
+// ends first, a record that already has a number is still submitted.
 func (c *Client) Submit(ctx context.Context, data []byte) (seq uint64, err error) {
 	settled := make(chan error, 1)
 	seq, err = c.SubmitAsync(ctx, data, func(_ uint64, err error) { settled <- err })
@@ -207,10 +207,10 @@ func (c *Client) Submit(ctx context.Context, data []byte) (seq uint64, err error
 	}
 }
 
-// SubmitAsync gives data a sequence number and returns; done is called when it is
-// acknowledged, or with an error when the client ends first. ctx bounds the wait for a
-// place in the window. data is copied. done runs on the goroutine that reads the
-// connection: it must not block, must not wait for the client, and may be nil.
+// SubmitAsync queues data, which it copies, and returns its sequence number. It calls done
+// when the record is acknowledged, or with an error when the client ends first. ctx limits
+// the wait for room in the window. done runs on the goroutine that reads the connection: it
+// must not block or wait for the client. It may be nil.
 func (c *Client) SubmitAsync(ctx context.Context, data []byte, done func(seq uint64, err error)) (seq uint64, err error) {
 	c.start()
 	c.mu.Lock()
@@ -222,7 +222,7 @@ func (c *Client) SubmitAsync(ctx context.Context, data []byte, done func(seq uin
 	case c.closing:
 		return 0, ErrClosed
 	case len(data) > c.most:
-		return 0, fmt.Errorf("%w: %d bytes of at most %d", ErrTooLarge, len(data), c.most)
+		return 0, fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, len(data), c.most)
 	}
 	seq = c.next
 	c.next++
@@ -236,17 +236,17 @@ func (c *Client) SubmitAsync(ctx context.Context, data []byte, done func(seq uin
 	return seq, nil
 }
 
-// hasRoom reports whether one more record may be given a number.
+// hasRoom reports whether the window and the output buffer have room for a record.
 func (c *Client) hasRoom() bool {
-	return c.closing || c.window > 0 && c.next-c.base < c.window && (c.conn == nil || len(c.conn.out) < mostOut)
+	return c.closing || c.window > 0 && c.next-c.base < c.window && (c.conn == nil || len(c.conn.out) < maxOut)
 }
 
-// mostOut is how many bytes may wait to be written before calls wait.
-const mostOut = 1 << 20
+// maxOut is how many bytes may be buffered for the connection before calls wait.
+const maxOut = 1 << 20
 
 func (c *Client) slot(seq uint64) *slot { return &c.slots[seq%uint64(len(c.slots))] }
 
-// Flush waits until all that was submitted is acknowledged.
+// Flush waits until all submitted records are acknowledged.
 func (c *Client) Flush(ctx context.Context) error {
 	c.start()
 	c.mu.Lock()
@@ -255,8 +255,8 @@ func (c *Client) Flush(ctx context.Context) error {
 	return c.wait(ctx, func() bool { return c.base >= until })
 }
 
-// Close waits until all that was submitted is acknowledged, or ctx ends, and ends the
-// client. What is not acknowledged by then fails with ErrUnknown.
+// Close waits until all submitted records are acknowledged or ctx ends, and then ends the
+// client. Records that are still unacknowledged fail with ErrUnknown.
 func (c *Client) Close(ctx context.Context) error {
 	c.start()
 	c.mu.Lock()
@@ -272,7 +272,7 @@ func (c *Client) Close(ctx context.Context) error {
 	return err
 }
 
-// end makes the client fail from now on; the first reason stays.
+// end makes all further calls fail with why; the first error is kept.
 func (c *Client) end(why error) {
 	c.mu.Lock()
 	if c.err != nil {
@@ -299,10 +299,10 @@ func (c *Client) end(why error) {
 	}
 }
 
-// run connects, and connects anew, until the client ends.
+// run connects, and reconnects, until the client ends.
 func (c *Client) run() {
 	defer close(c.done)
-	pauses := pauser{shortest: 20 * time.Millisecond, longest: 2 * time.Second}
+	pause := backoff{shortest: 20 * time.Millisecond, longest: 2 * time.Second}
 	var moved moves
 	for at := 0; ; at++ {
 		welcomed, err := c.serve(c.Addrs[at%len(c.Addrs)])
@@ -314,43 +314,44 @@ func (c *Client) run() {
 			return
 		}
 		c.Logger.Info("connection ended", "addr", c.Addrs[at%len(c.Addrs)], "err", err)
-		if moved.now(err) {
-			err = fmt.Errorf("%w, by another program: it was taken %d times within a minute", ErrFenced, mostMoves)
+		if moved.record(err) {
+			err = fmt.Errorf("%w: another program uses this name; it took the session %d times within a minute", ErrFenced, maxMoves)
 		}
 		if isFinal(err) {
 			c.end(err)
 			return
 		}
 		if welcomed {
-			pauses.reset()
-			at-- // the same server first: it knows this client best
+			pause.reset()
+			at-- // try the same server first: it still has the session
 		}
 		if (at+1)%len(c.Addrs) == 0 || welcomed {
-			pauses.wait(c.ctx)
+			pause.wait(c.ctx)
 		}
 	}
 }
 
-// moves are the times at which another connection has taken the session: one that this
-// client has given up, or another program's. Those of another program do not end.
+// moves are the times at which another connection took the session. It may be an abandoned
+// connection of this client, or one of another program that uses the same name. Only
+// another program keeps taking it.
 type moves []time.Time
 
-const mostMoves = 10
+const maxMoves = 10
 
-// now notes why a connection has ended, and reports whether another program must be it.
-func (m *moves) now(err error) bool {
+// record notes why a connection ended, and reports whether another program must be the cause.
+func (m *moves) record(err error) bool {
 	if !errors.Is(err, ErrMoved) {
 		return false
 	}
 	*m = append(*m, time.Now())
-	if len(*m) <= mostMoves {
+	if len(*m) <= maxMoves {
 		return false
 	}
 	*m = (*m)[1:]
 	return time.Since((*m)[0]) < time.Minute
 }
 
-// isFinal reports whether connecting anew cannot help.
+// isFinal reports whether reconnecting cannot help.
 func isFinal(err error) bool {
 	for _, final := range []error{ErrUnauthorised, ErrFenced, ErrExpired, ErrLevel, ErrRegressed, ErrGap, ErrHandshake, ErrTooMany} {
 		if errors.Is(err, final) {
@@ -360,8 +361,7 @@ func isFinal(err error) bool {
 	return false
 }
 
-// serve has one connection from its opening to its end, and says whether the server
-// welcomed it.
+// serve runs one connection from dial to close, and reports whether the server welcomed it.
 func (c *Client) serve(addr string) (welcomed bool, err error) {
 	ctx, cancel := context.WithTimeout(c.ctx, cmp.Or(c.DialTime, 10*time.Second))
 	nc, err := c.Dial(ctx, addr)
@@ -383,15 +383,14 @@ func (c *Client) serve(addr string) (welcomed bool, err error) {
 	return true, conn.serve()
 }
 
-// adopt makes conn the connection that records go to, and gives it what is not
-// acknowledged again.
+// adopt makes conn the current connection, and queues all unacknowledged records on it.
 func (c *Client) adopt(conn *clientConn, w welcome) error {
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
 		return c.err
 	}
-	if c.session.Epoch == 0 { // the first
+	if c.session.Epoch == 0 { // the first connection
 		c.base = max(c.base, w.last+1)
 		c.next = c.base
 	}
@@ -421,7 +420,7 @@ func (c *Client) adopt(conn *clientConn, w welcome) error {
 	return nil
 }
 
-// settle takes an acknowledged record off its slot, mu held; its done is to be called.
+// settle marks a record as acknowledged and appends its done, which the caller calls; mu is held.
 func (c *Client) settle(seq uint64, settled []slot) []slot {
 	s := c.slot(seq)
 	if seq < c.base || seq >= c.next || s.acked {

@@ -19,19 +19,19 @@ type clientConn struct {
 	nc     net.Conn
 
 	// Client.mu guards the rest.
-	out    []byte // frames that wait for the writer
-	wake   sync.Cond
-	ended  bool
-	beaten bool // nothing was sent since the last heartbeat
-	beat   *time.Timer
+	out   []byte // frames queued for the writer
+	wake  sync.Cond
+	ended bool
+	quiet bool // nothing was sent since the timer last fired
+	beat  *time.Timer
 }
 
-// helloID is the id of Conn packets. Records have their own: the answer's command tells
-// them apart.
+// helloID is the id of Conn packets. A record may have the same one: the command of the
+// answer tells them apart.
 const helloID = 1
 
-// mostAnswer bounds a frame from the server.
-const mostAnswer = 64 << 10
+// maxAnswer is the size limit of a frame from the server.
+const maxAnswer = 64 << 10
 
 // handshake says hello and reads the welcome.
 func (c *clientConn) handshake(ctx context.Context) (w welcome, err error) {
@@ -50,12 +50,12 @@ func (c *clientConn) handshake(ctx context.Context) (w welcome, err error) {
 	case err != nil:
 		return w, err
 	case p.Command != wire.ConnAck || p.ID != helloID && p.Result == wire.OK:
-		return w, fmt.Errorf("%w: the server answered with a %v", ErrHandshake, p.Command)
+		return w, fmt.Errorf("%w: the server answered the hello with %v", ErrHandshake, p.Command)
 	case p.Result != wire.OK:
 		return w, refused(p.Result, p.Content)
 	}
 	if w, err = parseWelcome(p.Content); err == nil && h.epoch != 0 && w.epoch != h.epoch {
-		err = fmt.Errorf("%w: epoch %d was asked for and %d granted", ErrHandshake, h.epoch, w.epoch)
+		err = fmt.Errorf("%w: the client asked for epoch %d, the server granted %d", ErrHandshake, h.epoch, w.epoch)
 	}
 	if err == nil && !stop() {
 		err = context.Cause(ctx)
@@ -64,7 +64,7 @@ func (c *clientConn) handshake(ctx context.Context) (w welcome, err error) {
 	return w, err
 }
 
-// hello is what the client says now.
+// hello returns the hello for the next connection.
 func (c *Client) hello() hello {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,11 +78,11 @@ func (c *Client) hello() hello {
 	return h
 }
 
-// readOne reads one frame, and nothing behind it.
+// readOne reads one frame, and no byte after it.
 func (c *clientConn) readOne() (p wire.Packet, err error) {
 	var in []byte
 	for {
-		payload, need, err := wire.Frame(in, mostAnswer)
+		payload, need, err := wire.Frame(in, maxAnswer)
 		switch {
 		case err != nil:
 			return p, fmt.Errorf("%w: %w", ErrHandshake, err)
@@ -96,7 +96,7 @@ func (c *clientConn) readOne() (p wire.Packet, err error) {
 	}
 }
 
-// serve writes and reads until the connection ends, and says why it did.
+// serve writes and reads until the connection ends, and returns the reason.
 func (c *clientConn) serve() error {
 	var writer sync.WaitGroup
 	writer.Go(c.write)
@@ -116,28 +116,29 @@ func (c *clientConn) serve() error {
 	return err
 }
 
-// queue gives a frame to the writer; mu is held.
+// queue hands a frame to the writer; mu is held.
 func (c *clientConn) queue(frame []byte) {
 	c.out = append(c.out, frame...)
-	c.beaten = false
+	c.quiet = false
 	c.wake.Signal()
 }
 
-// heartbeat sends an empty Conn when nothing else was sent for a while, and comes again.
+// heartbeat sends an empty Conn if the connection was idle for an interval, and rearms the
+// timer.
 func (c *clientConn) heartbeat() {
 	c.client.mu.Lock()
 	defer c.client.mu.Unlock()
 	if c.ended {
 		return
 	}
-	if c.beaten {
+	if c.quiet {
 		c.queue(wire.Standard.Append(nil, wire.Packet{Command: wire.Conn, ID: helloID}))
 	}
-	c.beaten = true
+	c.quiet = true
 	c.beat.Reset(c.client.idle)
 }
 
-// write is the writer: all that has gathered goes out in one call.
+// write is the writer goroutine. It sends all queued frames with one write.
 func (c *clientConn) write() {
 	var frames []byte
 	mu := &c.client.mu
@@ -146,30 +147,30 @@ func (c *clientConn) write() {
 		for len(c.out) == 0 && !c.ended {
 			c.wake.Wait()
 			mu.Unlock()
-			runtime.Gosched() // more records are about to come: one write for all of them
+			runtime.Gosched() // let more records queue up, for one write
 			mu.Lock()
 		}
 		if c.ended {
 			mu.Unlock()
 			return
 		}
-		full := len(c.out) >= mostOut
+		full := len(c.out) >= maxOut
 		frames, c.out = c.out, frames[:0]
 		if full {
 			c.client.changed.Broadcast()
 		}
 		mu.Unlock()
 		if _, err := c.nc.Write(frames); err != nil {
-			c.nc.SetReadDeadline(time.Now().Add(time.Second)) // for the server's last word
+			c.nc.SetReadDeadline(time.Now().Add(time.Second)) // the server may still send its reason
 			return
 		}
-		if cap(frames) > 2*mostOut {
+		if cap(frames) > 2*maxOut {
 			frames = nil
 		}
 	}
 }
 
-// read is the reader: it settles what is acknowledged.
+// read is the reader: it settles acknowledged records.
 func (c *clientConn) read() error {
 	buffer, unread := make([]byte, 64<<10), 0
 	var settled []slot
@@ -197,8 +198,8 @@ func stallTime(d time.Duration) time.Duration {
 	return d
 }
 
-// receive serves the whole frames at the front of in. Frames from a gateway are small: one
-// that does not fit into the buffer is none of its.
+// receive handles the complete frames at the front of in. A gateway sends small frames only:
+// one that does not fit into the buffer is an error.
 func (c *clientConn) receive(in []byte, settled []slot) (used int, _ []slot, err error) {
 	c.client.mu.Lock()
 	defer c.client.mu.Unlock()
@@ -209,7 +210,7 @@ func (c *clientConn) receive(in []byte, settled []slot) (used int, _ []slot, err
 		}
 	}()
 	for {
-		payload, need, err := wire.Frame(in[used:], mostAnswer)
+		payload, need, err := wire.Frame(in[used:], maxAnswer)
 		if err != nil || need > 0 {
 			return used, settled, err
 		}
@@ -228,12 +229,12 @@ func (c *clientConn) receive(in []byte, settled []slot) (used int, _ []slot, err
 	}
 }
 
-// pauser is pauses that grow, cut at random so that clients do not come back together.
-type pauser struct{ shortest, longest, now time.Duration }
+// backoff is exponential backoff with jitter, so that clients do not reconnect all at once.
+type backoff struct{ shortest, longest, now time.Duration }
 
-func (p *pauser) reset() { p.now = 0 }
+func (p *backoff) reset() { p.now = 0 }
 
-func (p *pauser) wait(ctx context.Context) {
+func (p *backoff) wait(ctx context.Context) {
 	p.now = min(max(2*p.now, p.shortest), p.longest)
 	timer := time.NewTimer(p.now/2 + rand.N(p.now/2))
 	defer timer.Stop()

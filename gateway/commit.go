@@ -10,8 +10,8 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// commit is the committer, the one goroutine that writes to the log: it stores all that
-// has gathered while the envelope before was on its way, and then acknowledges it.
+// commit is the committer, the only goroutine that writes to the log. It stores everything
+// that was queued while the previous envelope was in flight, and then acknowledges it.
 func (s *Server) commit() {
 	defer close(s.done)
 	var acks framed.Batch
@@ -38,16 +38,16 @@ func (s *Server) commit() {
 	}
 }
 
-// fail is the crash-only rule: after an error of the log nobody knows what it holds, so
-// no further word leaves this process.
+// fail is the crash-only rule: after an error the content of the log is unknown, so the
+// server acknowledges nothing more.
 func (s *Server) fail(err error) {
-	err = fmt.Errorf("gateway: the log failed, and nothing is acknowledged any more: %w", err)
+	err = fmt.Errorf("gateway: the log failed; the server has stopped acknowledging: %w", err)
 	s.queue.end(err)
 	s.framed.Close()
 	s.sockets.Close()
 }
 
-// store appends a pack to the log and settles its promises.
+// store appends a pack to the log and sends its acknowledgements.
 func (s *Server) store(p *pack, acks *framed.Batch) error {
 	for i := range p.entries {
 		if e := &p.entries[i]; e.kind == early {
@@ -60,7 +60,7 @@ func (s *Server) store(p *pack, acks *framed.Batch) error {
 	}
 	for i := range p.entries {
 		e := &p.entries[i]
-		if e.session.dead { // another server has the client, and its connection here ends
+		if e.session.dead { // another server has taken the client; its connection here ends
 			if e.kind == durable {
 				e.reply.fail(acks, refusal(ErrMoved))
 			}
@@ -84,8 +84,8 @@ func (s *Server) storeRecords(p *pack) error {
 		return nil
 	}
 	whole := p.records.Bytes()
-	for range mostConflicts {
-		envelope, left, err := p.living(whole, n)
+	for range maxConflicts {
+		envelope, left, err := p.live(whole, n)
 		if err == nil && left > 0 {
 			err = s.append(envelope)
 		}
@@ -102,15 +102,15 @@ func (s *Server) storeRecords(p *pack) error {
 	return journal.ErrConflict
 }
 
-// mostConflicts is how often other servers may append first.
-const mostConflicts = 1000
+// maxConflicts bounds the retries when other servers append first.
+const maxConflicts = 1000
 
-// conflicts reports whether err only means that another server has appended first.
+// conflicts reports whether err means only that another server appended first.
 func (s *Server) conflicts(err error) bool { return s.Shared && errors.Is(err, journal.ErrConflict) }
 
-// living is the envelope without the records of clients that another server has now, and
-// how many are left of its n.
-func (p *pack) living(whole []byte, n int) ([]byte, int, error) {
+// live returns the envelope without the records of clients that another server has taken,
+// and how many of its n records are left.
+func (p *pack) live(whole []byte, n int) ([]byte, int, error) {
 	dead := false
 	for i := range p.entries {
 		dead = dead || p.entries[i].session.dead
@@ -122,8 +122,8 @@ func (p *pack) living(whole []byte, n int) ([]byte, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	var living journal.Encoder
-	living.Begin(e.Base)
+	var live journal.Encoder
+	live.Begin(e.Base)
 	at, rest := -1, 0
 	for r := range e.Records() {
 		for ; rest == 0; rest = p.entries[at].records {
@@ -131,23 +131,23 @@ func (p *pack) living(whole []byte, n int) ([]byte, int, error) {
 		}
 		rest--
 		if !p.entries[at].session.dead {
-			if err := living.Record(&r); err != nil {
+			if err := live.Record(&r); err != nil {
 				return nil, 0, err
 			}
 		}
 	}
-	left := living.Count()
-	return living.Bytes(), left, nil
+	left := live.Count()
+	return live.Bytes(), left, nil
 }
 
-// append stores one envelope. While the disk is full it waits for space: nothing is
-// acknowledged then, and the clients are not read.
+// append stores one envelope. While the disk is full it retries until there is space. Until
+// then the server acknowledges nothing and stops reading its clients.
 func (s *Server) append(envelope []byte) error {
 	for full := false; ; {
 		pos, err := s.appendOnce(envelope)
 		if errors.Is(err, journal.ErrNoSpace) {
 			if !full {
-				s.Logger.Error("no space for the log: nothing is acknowledged until there is", "err", err)
+				s.Logger.Error("no space for the log: records are not acknowledged until there is space", "err", err)
 			}
 			full = true
 			s.full.Store(true)
@@ -175,7 +175,7 @@ func (s *Server) appendOnce(envelope []byte) (uint64, error) {
 	return s.Log.Append(ctx, envelope)
 }
 
-// stored counts an envelope that the log has.
+// stored counts an envelope that is in the log.
 func (s *Server) stored(pos uint64, envelope []byte) {
 	s.count.envelopes.Add(1)
 	s.count.bytes.Add(uint64(len(envelope)))

@@ -7,14 +7,14 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// grant answers hellos. A new session is stored before its client hears of it, so that no
-// two clients are ever given the same epoch; where other servers append to the log, so is
-// that a session goes on here, which ends it there.
+// grant answers hellos. It stores a new session before it sends the welcome, so that no two
+// clients ever get the same epoch. Where other servers append to the log, it also stores a
+// claim for a resumed session, which ends that session on the other server.
 func (s *Server) grant(requests []request, acks *framed.Batch) error {
 	if len(requests) == 0 {
 		return nil
 	}
-	for range mostConflicts {
+	for range maxConflicts {
 		if s.Shared {
 			if err := s.follow(); err != nil {
 				return err
@@ -33,7 +33,7 @@ func (s *Server) grant(requests []request, acks *framed.Batch) error {
 	return journal.ErrConflict
 }
 
-// decide finds each request's session, or why it gets none, and what is to be stored first.
+// decide finds each request's session or refusal, and the claims to store before the answers.
 func (s *Server) decide(requests []request) (claims []journal.State, granted []*session, refusals []error) {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *Server) decide(requests []request) (claims []journal.State, granted []*
 	return claims, granted, refusals
 }
 
-// claim stores that this server has clients now.
+// claim stores that this server has taken the clients.
 func (s *Server) claim(claims []journal.State) error {
 	if len(claims) == 0 {
 		return nil
@@ -77,7 +77,7 @@ func (s *Server) claim(claims []journal.State) error {
 	return s.append(e.Bytes())
 }
 
-// settle gives the sessions to their connections and answers them.
+// settle attaches the sessions to their connections and answers the hellos.
 func (s *Server) settle(requests []request, granted []*session, refusals []error, acks *framed.Batch) {
 	var room [welcomeSize]byte
 	now := s.now().UnixMilli()
@@ -103,8 +103,8 @@ func (s *Server) settle(requests []request, granted []*session, refusals []error
 	}
 }
 
-// settle gives a session that is stored to a connection, unless that has ended meanwhile;
-// queue.mu is held.
+// settle attaches a stored session to a connection, unless the connection has ended in the
+// meantime; queue.mu is held.
 func (t *sessions) settle(r *request, known *session, now int64) error {
 	if before := t.byClient[known.client]; before != nil && before != known {
 		before.ended = true
@@ -114,14 +114,14 @@ func (t *sessions) settle(r *request, known *session, now int64) error {
 	if r.link.gone || r.client.Err() != nil {
 		return ErrMoved
 	}
-	if r.hello.next > known.accepted+1 { // at level received: what a crash has lost is lost
+	if r.hello.next > known.accepted+1 { // at level received: skip what a crash lost
 		known.accepted = r.hello.next - 1
 	}
 	r.link.take(known, now)
 	return nil
 }
 
-// welcome is what a client is told of its session.
+// welcome returns the welcome for a session.
 func (s *Server) welcome(level Level, known *session) welcome {
 	return welcome{
 		level:  level,
@@ -134,9 +134,9 @@ func (s *Server) welcome(level Level, known *session) welcome {
 	}
 }
 
-// follow reads what other servers have appended. A client that one of them has claimed is
-// theirs: its connection here is closed, and what waits of it here is not stored, for it
-// sends that again there.
+// follow reads what other servers have appended. When one of them has claimed a client, this
+// server closes its own connection of that client and drops the client's queued records: the
+// client resends them to the other server.
 func (s *Server) follow() error {
 	return s.Log.Read(s.ctx, s.next, func(pos uint64, envelope []byte) error {
 		e, err := journal.Decode(envelope)
@@ -159,7 +159,7 @@ func (s *Server) follow() error {
 	})
 }
 
-// learn notes what another server has stored of a client; queue.mu is held.
+// learn applies what another server has stored for a client; queue.mu is held.
 func (t *sessions) learn(client string, epoch, seq uint64, seen int64, claimed bool) {
 	known := t.byClient[client]
 	switch {
@@ -169,7 +169,7 @@ func (t *sessions) learn(client string, epoch, seq uint64, seen int64, claimed b
 		return
 	case known.link != nil || known.accepted > known.durable.Load():
 		if !claimed && epoch == known.epoch {
-			return // a checkpoint of what the other has read here
+			return // a checkpoint that repeats what this server stored
 		}
 		known.dead, known.ended = true, epoch > known.epoch
 		known.fence()

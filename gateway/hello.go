@@ -11,21 +11,21 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// Level is what an acknowledgement promises. A client asks for one by name when it
-// connects, and the server grants exactly that or refuses.
+// Level is the durability that an acknowledgement promises. A client asks for a level when
+// it connects, and the server grants exactly that level or refuses.
 type Level uint8
 
-// The levels. The numbers are on the wire.
+// The levels. Their values are part of the wire protocol.
 const (
-	Default  Level = 0 // the most durable that the server's log offers
-	Received Level = 1 // in the server's memory: survives a lost connection, nothing else
+	Default  Level = 0 // the highest level that the server's log offers
+	Received Level = 1 // in the server's memory: survives a lost connection only
 	Disk     Level = 2 // fsynced: survives kill -9, a kernel panic, a power cut
 	Quorum   Level = 3 // on a majority of machines: survives the loss of a minority
 )
 
 var levelNames = [...]string{"default", "received", "disk", "quorum"}
 
-// String is the level's name.
+// String returns the level's name.
 func (l Level) String() string {
 	if int(l) < len(levelNames) {
 		return levelNames[l]
@@ -33,7 +33,7 @@ func (l Level) String() string {
 	return fmt.Sprintf("level %d", uint8(l))
 }
 
-// MarshalText is String.
+// MarshalText returns String as bytes.
 func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
 // UnmarshalText sets l to the level of that name.
@@ -47,21 +47,21 @@ func (l *Level) UnmarshalText(text []byte) error {
 	return fmt.Errorf("gateway: there is no level %q; use %s", text, strings.Join(levelNames[1:], ", "))
 }
 
-// Why a server refuses a session or a record. Each is one result code on the wire
-// (docs/gateway.md), and ends the connection.
+// The reasons for which a server refuses a session or a record. Each has its result code on
+// the wire (docs/gateway.md) and ends the connection.
 var (
 	ErrUnauthorised = errors.New("gateway: the server does not accept this client's token or certificate")
 	ErrFenced       = errors.New("gateway: a newer session of this client has begun")
-	ErrExpired      = errors.New("gateway: the server does not know this session, or no longer")
+	ErrExpired      = errors.New("gateway: the server does not know this session, or has forgotten it")
 	ErrLevel        = errors.New("gateway: the server's log cannot promise this level")
 	ErrGap          = errors.New("gateway: a sequence number was left out")
 	ErrRegressed    = errors.New("gateway: the server's log lacks records that it acknowledged")
 	ErrMoved        = errors.New("gateway: another connection has this session now")
-	ErrTooMany      = errors.New("gateway: the server remembers as many clients as it may")
-	ErrHandshake    = errors.New("gateway: this is not a handshake of the gateway's protocol")
+	ErrTooMany      = errors.New("gateway: the server has reached its limit of remembered clients")
+	ErrHandshake    = errors.New("gateway: not a valid handshake of the gateway's protocol")
 )
 
-// The gateway's own results on the wire, beside those of package wire.
+// The gateway's own result codes, in addition to those of package wire.
 const (
 	resultFenced wire.Result = 64 + iota
 	resultExpired
@@ -87,7 +87,7 @@ var refusals = []struct {
 	{ErrTooMany, resultTooMany},
 }
 
-// refusal is err as the client is told: its code, and its words.
+// refusal returns what the server sends for err: its code and its text.
 func refusal(err error) *framed.Refusal {
 	for _, r := range refusals {
 		if errors.Is(err, r.err) {
@@ -97,8 +97,8 @@ func refusal(err error) *framed.Refusal {
 	return &framed.Refusal{Result: wire.Failed}
 }
 
-// refused is the error that a result other than OK stands for. A code that is none of the
-// gateway's is the result itself.
+// refused returns the error for a result other than OK. For a code that is not the
+// gateway's own, the result is the error.
 func refused(code wire.Result, words []byte) error {
 	for _, r := range refusals {
 		if r.code == code {
@@ -114,19 +114,19 @@ func refused(code wire.Result, words []byte) error {
 // magic begins a hello and a welcome; its last byte is the version.
 const magic = "hgw1"
 
-// Bounds of a handshake.
+// Sizes of a handshake.
 const (
-	mostClientID = 64
-	mostToken    = 512
-	helloSize    = 4 + 1 + 8 + 8 + 1 + 2 // without client and token
-	welcomeSize  = 4 + 1 + 8 + 8 + 4 + 4 + 4 + 4
+	maxClientID = 64
+	maxToken    = 512
+	helloSize   = 4 + 1 + 8 + 8 + 1 + 2 // without client and token
+	welcomeSize = 4 + 1 + 8 + 8 + 4 + 4 + 4 + 4
 )
 
-// hello is what a client says first.
+// hello is the first message of a client.
 type hello struct {
 	level  Level
 	epoch  uint64 // 0: a new session
-	next   uint64 // the lowest sequence number that it has not seen acknowledged
+	next   uint64 // lowest sequence number without an acknowledgement
 	client string
 	token  string
 }
@@ -142,7 +142,7 @@ func (h hello) append(dst []byte) []byte {
 	return append(dst, h.token...)
 }
 
-// parseHello accepts exactly what append makes of a hello that can be.
+// parseHello accepts exactly the bytes that append makes from a valid hello.
 func parseHello(in []byte) (h hello, err error) {
 	if len(in) < helloSize || string(in[:4]) != magic {
 		return h, fmt.Errorf("%w: it does not begin with %q", ErrHandshake, magic)
@@ -158,25 +158,25 @@ func parseHello(in []byte) (h hello, err error) {
 	if err := checkClientID(string(name)); err != nil {
 		return h, fmt.Errorf("%w: %w", ErrHandshake, err)
 	}
-	if t := int(binary.BigEndian.Uint16(in)); t > mostToken || t != len(in)-2 {
-		return h, fmt.Errorf("%w: the token's length is %d and %d bytes follow; at most %d may", ErrHandshake, t, len(in)-2, mostToken)
+	if t := int(binary.BigEndian.Uint16(in)); t > maxToken || t != len(in)-2 {
+		return h, fmt.Errorf("%w: the token's length is %d, %d bytes follow, and the limit is %d", ErrHandshake, t, len(in)-2, maxToken)
 	}
 	h.client, h.token = string(name), string(in[2:])
 	switch {
 	case h.level > Quorum:
 		return h, fmt.Errorf("%w: there is no level %d", ErrHandshake, h.level)
 	case h.next == 0:
-		return h, fmt.Errorf("%w: sequence numbers begin at 1", ErrHandshake)
+		return h, fmt.Errorf("%w: sequence numbers start at 1", ErrHandshake)
 	case h.epoch == 0 && h.next != 1:
-		return h, fmt.Errorf("%w: a new session begins with sequence number 1, not %d", ErrHandshake, h.next)
+		return h, fmt.Errorf("%w: a new session starts at sequence number 1, not %d", ErrHandshake, h.next)
 	}
 	return h, nil
 }
 
-// checkClientID says why id cannot be a client's name, or nil.
+// checkClientID returns why id is not valid as a client's name, or nil.
 func checkClientID(id string) error {
-	if len(id) == 0 || len(id) > mostClientID {
-		return fmt.Errorf("a client's name has 1 to %d bytes, not %d", mostClientID, len(id))
+	if len(id) == 0 || len(id) > maxClientID {
+		return fmt.Errorf("a client's name has 1 to %d bytes, not %d", maxClientID, len(id))
 	}
 	for i := range len(id) {
 		if id[i] <= ' ' || id[i] > '~' {
@@ -186,13 +186,13 @@ func checkClientID(id string) error {
 	return nil
 }
 
-// welcome is how a server answers a hello that it accepts.
+// welcome is the server's answer to a hello that it accepts.
 type welcome struct {
 	level  Level
 	epoch  uint64
 	last   uint64 // the highest durable sequence number of the epoch
-	window uint32 // how many records may be unacknowledged
-	most   uint32 // bytes of one record's data
+	window uint32 // maximum records in flight
+	most   uint32 // maximum bytes of one record's data
 	idle   time.Duration
 	expiry time.Duration
 }
@@ -208,14 +208,14 @@ func (w welcome) append(dst []byte) []byte {
 	return binary.BigEndian.AppendUint32(dst, wholeSeconds(w.expiry))
 }
 
-// wholeSeconds rounds down, so that who keeps to it is in time; 0 is no limit.
+// wholeSeconds rounds down, so that a client that obeys the value is never late; 0 is no limit.
 func wholeSeconds(d time.Duration) uint32 {
 	return uint32(min(max(d/time.Second, 0), 1<<32-1))
 }
 
 func parseWelcome(in []byte) (w welcome, err error) {
 	if len(in) != welcomeSize || string(in[:4]) != magic {
-		return w, fmt.Errorf("%w: the server's answer is no welcome", ErrHandshake)
+		return w, fmt.Errorf("%w: the server's answer is not a welcome", ErrHandshake)
 	}
 	w.level = Level(in[4])
 	w.epoch, w.last = binary.BigEndian.Uint64(in[5:]), binary.BigEndian.Uint64(in[13:])
@@ -223,7 +223,7 @@ func parseWelcome(in []byte) (w welcome, err error) {
 	w.idle = time.Duration(binary.BigEndian.Uint32(in[29:])) * time.Second
 	w.expiry = time.Duration(binary.BigEndian.Uint32(in[33:])) * time.Second
 	if w.level == Default || w.level > Quorum || w.epoch == 0 || w.window == 0 || w.most == 0 {
-		return w, fmt.Errorf("%w: the server's welcome has a zero where none can be", ErrHandshake)
+		return w, fmt.Errorf("%w: a field of the server's welcome is out of range", ErrHandshake)
 	}
 	return w, nil
 }

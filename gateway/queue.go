@@ -9,38 +9,38 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// queue is what waits for the log, as envelopes that grow while the one before them is on
-// its way. Its mutex is the gateway's one lock: it orders the records of all clients.
+// queue holds what waits for the log, in envelopes that grow while the previous one is in
+// flight. Its mutex is the gateway's only lock: it orders the records of all clients.
 type queue struct {
 	mu      sync.Mutex
-	filled  sync.Cond // there is something to commit, or the queue has ended
-	drained sync.Cond // there is room again, or the queue has ended
-	most    int       // bytes
+	filled  sync.Cond // there is a pack to commit, or the queue has ended
+	drained sync.Cond // there is room, or the queue has ended
+	most    int       // maximum bytes
 	waiting []*pack   // in order; only the last one grows
 	free    []*pack
-	bytes   int // of data that is not stored yet
+	bytes   int // that are not stored yet
 	records int
-	ended   bool   // no record is accepted any more
-	err     error  // why; nil: a shutdown
+	ended   bool   // the queue accepts no more records
+	err     error  // why it ended; nil: a shutdown
 	base    uint64 // where the newest complete checkpoint begins in the log
 	now     func() time.Time
 }
 
-// pack is an envelope on its way, and who is to be told of it.
+// pack is an envelope and the requests to answer when it is stored.
 type pack struct {
 	records  journal.Encoder
-	began    int64     // when its first record came, in unix milliseconds
+	began    int64     // arrival of its first record, in Unix milliseconds
 	entries  []entry   // in the order of the records
-	requests []request // to be granted when the records are stored
+	requests []request // hellos to answer when the records are stored
 	messages int       // accepted, duplicates included
 	bytes    int       // of the records' data
 }
 
-// entry is one thing to do when the pack is stored.
+// entry is one action to take when the pack is stored.
 type entry struct {
 	session *session
-	seq     uint64 // of its newest record, which is stored then
-	records int    // how many of the pack's it has: several in a row where nobody waits; 0: it is a duplicate
+	seq     uint64 // of its newest record
+	records int    // how many records it covers: a run of them where no reply is due; 0: a duplicate
 	reply   answer
 	kind    entryKind
 }
@@ -53,7 +53,7 @@ const (
 	durable                  // acknowledged when the pack is stored
 )
 
-// Bounds of one envelope.
+// Limits of one envelope, and of the free list.
 const (
 	packRecords = 4096
 	packBytes   = 960 << 10
@@ -65,13 +65,13 @@ func (q *queue) prepare(most int, now func() time.Time) {
 	q.filled.L, q.drained.L = &q.mu, &q.mu
 }
 
-// errAgain says that a record was stored before: it may be acknowledged now.
-var errAgain = errors.New("gateway: the record is stored already")
+// errDuplicate means that the record is stored already: it may be acknowledged now.
+var errDuplicate = errors.New("gateway: the record is stored already")
 
-// accept queues a record, unless it was queued or stored before. When its acknowledgement
-// comes later it returns the entry that is to have the reply, and mu stays locked: without
-// an entry and an error, the record may be acknowledged now. When too much waits for
-// the log it blocks, and with it the reading of this connection.
+// accept queues a record, unless it is queued or stored already. If the acknowledgement must
+// wait, accept returns the entry that needs the reply, with mu locked. If it returns neither
+// an entry nor an error, the record may be acknowledged now. When too much waits for the log,
+// accept blocks: backpressure, since the connection is not read meanwhile.
 func (q *queue) accept(l *link, seq uint64, data []byte) (_ *entry, err error) {
 	q.mu.Lock()
 	kind, records, err := q.admit(l, seq, data)
@@ -82,7 +82,7 @@ func (q *queue) accept(l *link, seq uint64, data []byte) (_ *entry, err error) {
 	p := q.waiting[len(q.waiting)-1]
 	p.messages++
 	if kind == silent {
-		p.quietly(l.session, seq)
+		p.addSilent(l.session, seq)
 		q.mu.Unlock()
 		return nil, nil
 	}
@@ -90,9 +90,9 @@ func (q *queue) accept(l *link, seq uint64, data []byte) (_ *entry, err error) {
 	return &p.entries[len(p.entries)-1], nil
 }
 
-// quietly notes a record that nobody waits for. At level received a client's records come in
+// addSilent notes a record that needs no reply. At level received a client's records come in
 // runs, and an entry for each would cost more than the record.
-func (p *pack) quietly(of *session, seq uint64) {
+func (p *pack) addSilent(of *session, seq uint64) {
 	if n := len(p.entries); n > 0 {
 		if last := &p.entries[n-1]; last.kind == silent && last.session == of {
 			last.seq = seq
@@ -103,12 +103,12 @@ func (p *pack) quietly(of *session, seq uint64) {
 	p.entries = append(p.entries, entry{session: of, seq: seq, records: 1})
 }
 
-// admit puts a record into the pack that grows, if it is new, and says how many records that
-// makes; mu is held.
+// admit adds a new record to the last pack, and returns how many records it added: 0 for a
+// duplicate. mu is held.
 func (q *queue) admit(l *link, seq uint64, data []byte) (kind entryKind, records int, err error) {
 	known := l.session
 	if known == nil {
-		return 0, 0, fmt.Errorf("%w: a record came before the welcome", ErrHandshake)
+		return 0, 0, fmt.Errorf("%w: the client sent a record before the welcome", ErrHandshake)
 	}
 	for q.bytes >= q.most && !q.ended && known.link == l {
 		q.drained.Wait()
@@ -123,7 +123,7 @@ func (q *queue) admit(l *link, seq uint64, data []byte) (kind entryKind, records
 	case seq > known.accepted+1 || seq == 0:
 		return 0, 0, fmt.Errorf("%w: %d came after %d", ErrGap, seq, known.accepted)
 	case seq <= known.durable.Load() || seq <= known.accepted && l.level == Received:
-		return 0, 0, errAgain
+		return 0, 0, errDuplicate
 	}
 	kind = durable
 	if l.level == Received {
@@ -134,7 +134,7 @@ func (q *queue) admit(l *link, seq uint64, data []byte) (kind entryKind, records
 	}
 	p := q.last(len(data))
 	if seq <= known.accepted {
-		return kind, 0, nil // a duplicate of one that is on its way
+		return kind, 0, nil // a duplicate of a queued record
 	}
 	record := journal.Record{Client: known.client, Epoch: known.epoch, Seq: seq, Time: p.began, Data: data}
 	if err := p.records.Record(&record); err != nil {
@@ -148,14 +148,15 @@ func (q *queue) admit(l *link, seq uint64, data []byte) (kind entryKind, records
 }
 
 // earlyRecords is how many records may wait before those at level received are
-// acknowledged only as the log takes them: else a fast client would fill the memory.
+// acknowledged only when the committer takes them. Without it a fast client would fill the
+// memory.
 const earlyRecords = 1 << 16
 
-// recordCost is what a record costs beside its data.
+// recordCost is the memory overhead of a record, in bytes.
 const recordCost = 100
 
-// greet queues a hello, and reports whether there is still somebody to answer it.
-func (q *queue) greet(r request) bool {
+// addHello queues a hello, and reports false when the queue has ended.
+func (q *queue) addHello(r request) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.ended {
@@ -166,7 +167,7 @@ func (q *queue) greet(r request) bool {
 	return true
 }
 
-// last is the pack that grows, with room for a record of size bytes.
+// last returns the last pack, or a new one if that lacks room for a record of size bytes.
 func (q *queue) last(size int) *pack {
 	if n := len(q.waiting); n > 0 {
 		p := q.waiting[n-1]
@@ -187,8 +188,8 @@ func (q *queue) last(size int) *pack {
 	return p
 }
 
-// take waits for the next pack. There is none once the queue has ended in peace and is
-// empty, or has failed.
+// take waits for the next pack. It returns nil after a failure, or after a shutdown when the
+// queue is empty.
 func (q *queue) take() *pack {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -203,7 +204,7 @@ func (q *queue) take() *pack {
 	return p
 }
 
-// release takes a stored pack back.
+// release returns a stored pack to the free list.
 func (q *queue) release(p *pack) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -218,8 +219,8 @@ func (q *queue) release(p *pack) {
 	}
 }
 
-// end accepts nothing more; with an error, nothing that waits is stored either. The first
-// error stays.
+// end makes the queue refuse new records. With an error, the waiting ones are not stored
+// either. The first error is kept.
 func (q *queue) end(why error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -231,7 +232,7 @@ func (q *queue) end(why error) {
 	q.drained.Broadcast()
 }
 
-// failure is why the queue ended; nil: it has not, or in peace.
+// failure returns the error that ended the queue; nil: it is running, or was shut down.
 func (q *queue) failure() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

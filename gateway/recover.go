@@ -9,7 +9,7 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// stateOf is a session as the log remembers it.
+// stateOf returns a session as a checkpoint stores it.
 func (s *Server) stateOf(known *session, seen int64) journal.State {
 	return journal.State{
 		Client: known.client,
@@ -19,8 +19,8 @@ func (s *Server) stateOf(known *session, seen int64) journal.State {
 	}
 }
 
-// seenIn is when the client of a state was last heard of. A negative expiry is a claim's:
-// the time at which a server has taken the client, with its sign turned.
+// seenIn returns when a server last saw the client of a state. A negative expiry marks a
+// claim: the negated time at which a server took the client.
 func (s *Server) seenIn(state journal.State) (seen int64, claim bool) {
 	if state.Expiry < 0 {
 		return -state.Expiry, true
@@ -28,17 +28,17 @@ func (s *Server) seenIn(state journal.State) (seen int64, claim bool) {
 	return state.Expiry - s.Expiry.Milliseconds(), false
 }
 
-// base is where the newest complete checkpoint begins.
+// base returns the position at which the newest complete checkpoint begins.
 func (s *Server) base() uint64 {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	return s.queue.base
 }
 
-// checkpoint writes all sessions to the log and forgets those that have expired. The
-// committer calls it, so that durable is what the log holds.
+// checkpoint writes all sessions to the log and forgets the expired ones. Only the committer
+// may call it: then session.durable matches the log.
 func (s *Server) checkpoint() error {
-	for range mostCheckpoints {
+	for range maxCheckpoints {
 		err := s.writeCheckpoint()
 		if s.conflicts(err) {
 			if err = s.follow(); err == nil {
@@ -47,12 +47,12 @@ func (s *Server) checkpoint() error {
 		}
 		return err
 	}
-	s.Logger.Warn("other servers write so much that no checkpoint was written; the next start reads more of the log")
+	s.Logger.Warn("no checkpoint written: other servers kept appending; the next start reads more of the log")
 	return nil
 }
 
-// mostCheckpoints is how often other servers may interrupt a checkpoint.
-const mostCheckpoints = 20
+// maxCheckpoints bounds the attempts when other servers interrupt a checkpoint.
+const maxCheckpoints = 20
 
 func (s *Server) writeCheckpoint() error {
 	states := s.statesNow()
@@ -88,7 +88,7 @@ func (s *Server) writeCheckpoint() error {
 // statesPerEnvelope keeps an envelope of states under 256 KiB.
 const statesPerEnvelope = 2000
 
-// statesNow are the sessions that have not expired; the others are forgotten.
+// statesNow returns the sessions that have not expired, and forgets the others.
 func (s *Server) statesNow() []journal.State {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
@@ -107,18 +107,18 @@ func (s *Server) statesNow() []journal.State {
 	return states
 }
 
-// memory is what a walk through the log finds out of its clients.
-type memory struct {
+// recovered is what a scan of the log finds out about its clients.
+type recovered struct {
 	sessions map[string]*session
-	newest   int64 // time in the log, unix milliseconds
+	newest   int64 // newest time in the log, in Unix milliseconds
 	base     uint64
 }
 
-// recover rebuilds the sessions from the log: from its newest complete checkpoint, whose
-// place every envelope knows.
+// recover rebuilds the sessions from the log. It starts at the newest complete checkpoint,
+// whose position every envelope has.
 func (s *Server) recover(ctx context.Context) error {
 	began := time.Now()
-	m := memory{sessions: map[string]*session{}}
+	m := recovered{sessions: map[string]*session{}}
 	first, next, err := s.Log.Bounds()
 	if err == nil && next > first {
 		var base uint64
@@ -128,7 +128,7 @@ func (s *Server) recover(ctx context.Context) error {
 		m.base = base
 	}
 	if err != nil {
-		return fmt.Errorf("gateway: the sessions cannot be read from the log: %w", err)
+		return fmt.Errorf("gateway: cannot recover the sessions from the log: %w", err)
 	}
 	s.remember(m)
 	s.next = max(s.next, next, 1)
@@ -137,7 +137,7 @@ func (s *Server) recover(ctx context.Context) error {
 	return nil
 }
 
-// newestCheckpoint reads the log's last envelope for where that begins; 0: there is none.
+// newestCheckpoint reads the checkpoint's position from the log's last envelope; 0: none.
 func (s *Server) newestCheckpoint(ctx context.Context, last uint64) (base uint64, err error) {
 	err = s.Log.Read(ctx, last, func(pos uint64, envelope []byte) error {
 		e, err := journal.Decode(envelope)
@@ -150,11 +150,11 @@ func (s *Server) newestCheckpoint(ctx context.Context, last uint64) (base uint64
 	return base, err
 }
 
-// walk reads the log from its newest complete checkpoint on, or from its beginning.
-func (s *Server) walk(ctx context.Context, m *memory, first, base uint64) error {
+// walk reads the log from its newest complete checkpoint, or from its beginning.
+func (s *Server) walk(ctx context.Context, m *recovered, first, base uint64) error {
 	if base < first && first > 1 {
-		return fmt.Errorf("it begins at envelope %d and lacks the checkpoint at %d, so a record that is sent again "+
-			"could be stored twice; restore its beginning", first, base)
+		return fmt.Errorf("it begins at envelope %d and lacks the checkpoint at %d, so a resent record could be "+
+			"stored twice; restore its beginning from a backup", first, base)
 	}
 	return s.Log.Read(ctx, max(base, first), func(pos uint64, envelope []byte) error {
 		e, err := journal.Decode(envelope)
@@ -173,9 +173,9 @@ func (s *Server) walk(ctx context.Context, m *memory, first, base uint64) error 
 	})
 }
 
-// note remembers that a client was at a sequence number of an epoch. A record that is
-// older than what a checkpoint says changes nothing.
-func (m *memory) note(client string, epoch, seq uint64, seen int64) {
+// note records that a client reached a sequence number of an epoch. A record older than the
+// checkpoint's state changes nothing.
+func (m *recovered) note(client string, epoch, seq uint64, seen int64) {
 	known := m.sessions[client]
 	if known == nil || epoch > known.epoch {
 		known = &session{client: client, epoch: epoch}
@@ -188,9 +188,9 @@ func (m *memory) note(client string, epoch, seq uint64, seen int64) {
 	m.newest = max(m.newest, seen)
 }
 
-// remember makes the sessions the server's. The time in which no server ran does not
-// count towards the expiry: no client could come then.
-func (s *Server) remember(m memory) {
+// remember installs the recovered sessions. Time without a running server does not count
+// towards the expiry, because no client could connect.
+func (s *Server) remember(m recovered) {
 	away := max(s.now().UnixMilli()-m.newest, 0)
 	for client, known := range m.sessions {
 		if known.seen+s.Expiry.Milliseconds() < m.newest {
@@ -205,20 +205,20 @@ func (s *Server) remember(m memory) {
 	s.sessions.byClient, s.queue.base = m.sessions, m.base
 }
 
-// ErrTwice is in the error of Check when a record is stored twice or out of order.
+// ErrTwice is wrapped by the error of Check when a record is stored twice or out of order.
 var ErrTwice = errors.New("gateway: a record is stored twice or out of order")
 
-// Checked is what Check has counted.
+// Checked is the result of Check.
 type Checked struct {
 	Envelopes uint64 `json:"envelopes"`
 	Records   uint64 `json:"records"`
 	Sessions  int    `json:"sessions"`
-	LeftOut   uint64 `json:"left_out"` // sequence numbers without a record, between two of one session
+	LeftOut   uint64 `json:"left_out"` // gaps: sequence numbers without a record, within a session
 }
 
-// Check reads a log and says whether each record is in it once and in its client's order.
-// each, if not nil, is called with every record. Numbers that are left out are counted
-// only: at level received a crash may leave some out.
+// Check reads a log and verifies that each record is stored once and in its client's order.
+// It calls each, if not nil, for every record. Gaps in the sequence numbers are counted and
+// are not an error: at level received a crash may lose records.
 func Check(ctx context.Context, log journal.Log, each func(journal.Record) error) (c Checked, err error) {
 	type numbering struct {
 		client string

@@ -1,16 +1,16 @@
 // Package gateway accepts messages and acknowledges each one only after it is as durable
-// as its client asked for, by name.
+// as its client asked for.
 //
 //	srv := &gateway.Server{Log: log}
 //	err := srv.Serve(ln) // until Shutdown, or until the log fails
 //
-// Clients speak frames (docs/protocol.md) with the handshake of docs/gateway.md; Client
-// is one in Go. A session numbers its records from 1 without gaps, so that a record that
-// is sent again after a lost connection, a crash or a restart is stored once.
+// Clients send frames (docs/protocol.md) and begin with the handshake of docs/gateway.md;
+// Client is the Go client. A session numbers its records from 1 without gaps, so that a
+// record that is resent after a lost connection, a crash or a restart is stored once.
 //
-// The server is crash-only: when its log fails, it closes every connection without
-// another acknowledgement, and Serve returns the log's error. Every start recovers the
-// sessions from the log.
+// The server is crash-only: when its log fails, it acknowledges nothing more and closes
+// every connection, and Serve returns the log's error. Every start recovers the sessions
+// from the log.
 package gateway
 
 import (
@@ -31,43 +31,43 @@ import (
 	"github.com/hone-go/hone/http1"
 )
 
-// Server is a gateway in front of a log. Fill the fields, call Serve; do not change them
-// afterwards. The zero value of every field but Log is a working default.
+// Server is a gateway that writes to a log. Fill the fields, call Serve, and do not change
+// the fields afterwards. The zero value of every field except Log is a working default.
 type Server struct {
-	// Log stores what is acknowledged. Required. The server does not close it.
+	// Log stores the records. Required. The server does not close it.
 	Log journal.Log
-	// Durable is what the log promises when Append returns: Disk or Quorum. Zero: Disk.
+	// Durable is the level that the log reaches when Append returns: Disk or Quorum. Zero: Disk.
 	Durable Level
-	// Shared says that other servers append to the same log, as they may to a
-	// journal.Cluster: a client can then go on with its session at any of them.
+	// Shared means that other servers append to the same log, which a journal.Cluster
+	// allows. A client can then resume its session on any of them.
 	Shared bool
 	// Tokens are the clients and their secrets. Zero: clients need none.
 	Tokens *Tokens
-	// Certificates demands that a client's TLS certificate names the client, as its
-	// common name or as a DNS name. Zero: nobody asks for one.
+	// Certificates requires a TLS client certificate that names the client, as common name
+	// or as DNS name. Zero: no certificate is required.
 	Certificates bool
-	// Expiry is how long the server remembers the session of a client that is away: one
-	// that comes back later is refused with ErrExpired. Zero: 7 days.
+	// Expiry is how long the server remembers the session of a disconnected client. A client
+	// that reconnects later is refused with ErrExpired. Zero: 7 days.
 	Expiry time.Duration
-	// Clients is how many clients the server remembers. Zero: 1 000 000, some 300 MB.
+	// Clients is how many clients the server remembers. Zero: 1 000 000, about 300 MB.
 	Clients int
-	// QueueBytes is how much may wait for the log. Beyond it, and beyond
-	// Limits.TotalInFlight records, connections are not read. Zero: 64 MiB.
+	// QueueBytes is how many bytes may wait for the log. Above it, and above
+	// Limits.TotalInFlight records, the server stops reading. Zero: 64 MiB.
 	QueueBytes int
-	// AppendTime is how long the log may take for one envelope before the server gives
-	// it up. Zero: 30 s.
+	// AppendTime is the timeout for appending one envelope; after it the log has failed.
+	// Zero: 30 s.
 	AppendTime time.Duration
-	// Checkpoint is how many envelopes may follow the last checkpoint of all sessions:
-	// a start reads about as many. Zero: 16 384.
+	// Checkpoint is the number of envelopes between two checkpoints of all sessions. A
+	// start reads about as many. Zero: 16 384.
 	Checkpoint int
-	// Engine moves the bytes. Zero: the default of this operating system.
+	// Engine does the I/O. Zero: the default of this operating system.
 	Engine engine.Engine
-	// Limits protect the server. Zero fields take their defaults; AuthTime is 5 s.
+	// Limits protect the server. Zero fields have their defaults; that of AuthTime is 5 s.
 	Limits engine.Limits
-	// Logger hears of recovery, refusals and the log's failure. Zero: silence.
+	// Logger receives recovery, refusals and failures of the log. Zero: no logging.
 	Logger *slog.Logger
-	// OnStored is called with every envelope that the log has stored, in order, before
-	// its records are acknowledged. It must not keep the bytes. Zero: nobody is told.
+	// OnStored is called for every stored envelope, in order, before its records are
+	// acknowledged. It must not keep the bytes. Zero: no call.
 	OnStored func(pos uint64, envelope []byte)
 
 	prepared sync.Once
@@ -76,23 +76,23 @@ type Server struct {
 	framed   framed.Server
 	sockets  http1.Server
 	limits   engine.Limits
-	most     int // bytes of one record's data
+	most     int // maximum bytes of one record's data
 	queue    queue
 	sessions sessions
 	count    counters
-	next     uint64          // the position that the log gives next, as far as the committer knows
-	ctx      context.Context // of appends; ends with Close
+	next     uint64          // the log's next position, as far as the committer has read
+	ctx      context.Context // for appends; canceled by Close
 	cancel   context.CancelFunc
-	done     chan struct{} // the committer has ended
+	done     chan struct{} // closed when the committer has ended
 	full     atomic.Bool   // the log has no space
-	retry    time.Duration // how long it is left alone then
+	retry    time.Duration // pause between appends to a full log
 	now      func() time.Time
 }
 
-// ErrServerClosed is what Serve returns after Shutdown or Close.
+// ErrServerClosed is returned by Serve after Shutdown or Close.
 var ErrServerClosed = framed.ErrServerClosed
 
-// ErrOpen refuses to serve other machines where anybody could write anything.
+// ErrOpen refuses an address that other machines can reach when clients need no credentials.
 var ErrOpen = errors.New("gateway: an address that other machines can reach needs tokens or client certificates")
 
 // start recovers the sessions and starts the committer, once.
@@ -112,11 +112,11 @@ func (s *Server) start(ctx context.Context) error {
 	return s.startErr
 }
 
-// Recover reads the sessions from the log. Serve does it where nobody else has; ctx bounds
-// this one.
+// Recover reads the sessions from the log, until ctx ends. Without a call of Recover, Serve
+// does it.
 func (s *Server) Recover(ctx context.Context) error { return s.start(ctx) }
 
-// prepare fills in what zero fields mean.
+// prepare sets the defaults of zero fields.
 func (s *Server) prepare() {
 	s.Durable = cmp.Or(s.Durable, Disk)
 	s.Expiry = cmp.Or(s.Expiry, 7*24*time.Hour)
@@ -148,17 +148,17 @@ func (s *Server) prepare() {
 	s.sockets = http1.Server{Handler: s.upgrader(), Engine: s.Engine, Limits: s.Limits, Logger: s.Logger}
 }
 
-// submitHead is what a Submit's frame has before the record's data.
+// submitHead is how many bytes of a Submit frame come before the record's data.
 const submitHead = 13
 
-// Serve accepts clients from ln until Shutdown or Close, and then returns
-// ErrServerClosed, or until the log fails, and then returns the log's error: what was not
-// acknowledged by then may or may not be stored. It recovers the sessions from the log
-// first. ln is closed in every case. Serve may be called for several listeners at once.
+// Serve recovers the sessions from the log and accepts clients from ln. It returns
+// ErrServerClosed after Shutdown or Close. If the log fails it returns the log's error, and
+// records that were not acknowledged may or may not be stored. Serve always closes ln. It
+// may be called for several listeners at once.
 func (s *Server) Serve(ln net.Listener) error { return s.serve(ln, s.framed.Serve) }
 
-// ServeWebSocket is Serve for clients that send each frame, without its length, as one
-// binary message of a WebSocket, on any path.
+// ServeWebSocket is like Serve, for WebSocket clients on any path: each frame, without its
+// length, is one binary message.
 func (s *Server) ServeWebSocket(ln net.Listener) error { return s.serve(ln, s.sockets.Serve) }
 
 func (s *Server) serve(ln net.Listener, accept func(net.Listener) error) error {
@@ -180,8 +180,8 @@ func (s *Server) serve(ln net.Listener, accept func(net.Listener) error) error {
 	return ErrServerClosed
 }
 
-// MayServe says why addr may not be served, or nil: addresses beyond this machine are
-// for clients that prove who they are.
+// MayServe returns an error if the server must not listen on addr: clients from other
+// machines must authenticate.
 func (s *Server) MayServe(addr net.Addr) error {
 	if s.Tokens != nil || s.Certificates || addr.Network() == "unix" {
 		return nil
@@ -192,10 +192,10 @@ func (s *Server) MayServe(addr net.Addr) error {
 	return nil
 }
 
-// Shutdown stops accepting, stores and acknowledges what was sent, writes a checkpoint
-// and closes every connection. When ctx ends first, the connections that are left are cut
-// off without acknowledgements. It returns ctx's error in that case, and the log's if it
-// failed.
+// Shutdown stops accepting, stores and acknowledges what clients have sent, writes a
+// checkpoint and closes every connection. When ctx ends first, Shutdown closes the remaining
+// connections without acknowledgements and returns ctx's error. It returns the log's error
+// if that failed.
 func (s *Server) Shutdown(ctx context.Context) error {
 	if err := s.start(context.Background()); err != nil {
 		return err
@@ -209,8 +209,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return cmp.Or(s.queue.failure(), err)
 }
 
-// Close cuts off every connection at once and returns when the server's goroutine has
-// ended. An envelope on its way to the log may or may not be stored.
+// Close closes every connection immediately and returns when the committer has ended. An
+// envelope in flight may or may not be stored.
 func (s *Server) Close() error {
 	if err := s.start(context.Background()); err != nil {
 		return err

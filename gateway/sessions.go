@@ -12,7 +12,7 @@ import (
 	"github.com/hone-go/hone/framed"
 )
 
-// session is one numbering of a client's records.
+// session is one epoch of a client: a numbering of its records.
 type session struct {
 	client  string
 	epoch   uint64
@@ -21,9 +21,9 @@ type session struct {
 	// queue.mu guards the rest.
 	accepted uint64 // the highest sequence number that is stored or queued
 	link     *link  // the connection that may write; nil: none
-	ended    bool   // the client has begun a newer session
-	dead     bool   // another server has the client now: what is queued here is not stored
-	seen     int64  // when the client was last heard of, in unix milliseconds
+	ended    bool   // the client has started a newer session
+	dead     bool   // another server has taken the client: drop what is queued here
+	seen     int64  // when the client was last connected, in Unix milliseconds
 }
 
 // link is one connection's hold on a session.
@@ -32,10 +32,10 @@ type link struct {
 	gone    bool     // the connection has ended; queue.mu guards it
 	conn    caller
 	level   Level
-	proof   proof // what the client was let in by
+	proof   proof // the token that authenticated the client
 }
 
-// sessions are what the server remembers of its clients; queue.mu guards them.
+// sessions is what the server remembers about its clients; queue.mu guards it.
 type sessions struct {
 	byClient map[string]*session
 }
@@ -46,11 +46,11 @@ type caller interface {
 	Close()
 }
 
-// connect answers a Conn packet: a hello at first, empty heartbeats later.
+// connect handles a Conn packet: first a hello, later empty heartbeats.
 func (s *Server) connect(c framed.Call, dst, content []byte) ([]byte, error) {
 	conn := c.Conn()
 	_, linked := conn.Value().(*link)
-	l, h, err := s.hear(conn, linked, content)
+	l, h, err := s.checkConn(conn, linked, content)
 	if err != nil {
 		return s.refuse(conn, dst, err)
 	}
@@ -60,15 +60,15 @@ func (s *Server) connect(c framed.Call, dst, content []byte) ([]byte, error) {
 	conn.SetValue(l)
 	r := request{client: c.Context(), came: time.Now(), link: l, hello: h}
 	r.reply.frames = c.Later()
-	if !s.queue.greet(r) {
-		conn.Close() // without a word: the server ends
+	if !s.queue.addHello(r) {
+		conn.Close() // without an answer: the server is ending
 	}
 	return dst, nil
 }
 
-// hear judges what came in a Conn packet as far as the connection alone allows. There is
-// no link for a heartbeat.
-func (s *Server) hear(conn caller, linked bool, content []byte) (l *link, h hello, err error) {
+// checkConn checks a Conn packet as far as that needs no session. It returns no link for a
+// heartbeat.
+func (s *Server) checkConn(conn caller, linked bool, content []byte) (l *link, h hello, err error) {
 	if linked {
 		if len(content) > 0 {
 			err = fmt.Errorf("%w: this connection has a session already", ErrHandshake)
@@ -86,28 +86,28 @@ func (s *Server) hear(conn caller, linked bool, content []byte) (l *link, h hell
 		l.level = s.Durable
 	}
 	if l.level != Received && l.level != s.Durable {
-		return nil, h, fmt.Errorf("%w: it offers received and %v, not %v", ErrLevel, s.Durable, h.level)
+		return nil, h, fmt.Errorf("%w: it offers received and %v; the client asked for %v", ErrLevel, s.Durable, h.level)
 	}
 	return l, h, nil
 }
 
-// refuse ends the connection with the words for err.
+// refuse sends err to the client and closes the connection.
 func (s *Server) refuse(conn caller, dst []byte, err error) ([]byte, error) {
 	s.count.refused.Add(1)
 	conn.Close()
 	return dst, refusal(err)
 }
 
-// authenticate says whether the connection may speak for the client.
+// authenticate checks the client's certificate and token.
 func (s *Server) authenticate(conn caller, h hello) (p proof, err error) {
 	if s.Certificates {
 		state := conn.TLS()
 		if state == nil || len(state.PeerCertificates) == 0 {
-			return p, fmt.Errorf("%w: it has no certificate", ErrUnauthorised)
+			return p, fmt.Errorf("%w: the connection has no client certificate", ErrUnauthorised)
 		}
 		leaf := state.PeerCertificates[0]
 		if leaf.Subject.CommonName != h.client && !slices.Contains(leaf.DNSNames, h.client) {
-			return p, fmt.Errorf("%w: its certificate does not name it", ErrUnauthorised)
+			return p, fmt.Errorf("%w: the certificate does not name the client", ErrUnauthorised)
 		}
 	}
 	if s.Tokens != nil {
@@ -119,45 +119,44 @@ func (s *Server) authenticate(conn caller, h hello) (p proof, err error) {
 	return p, nil
 }
 
-// request is a hello that waits for the committer.
+// request is a hello queued for the committer.
 type request struct {
-	client context.Context // ends when the client has given up
+	client context.Context // ends with the client's connection
 	came   time.Time
 	reply  answer
 	link   *link
 	hello  hello
 }
 
-// helloPatience is how old a hello may be. A client that has given it up may have a session
-// elsewhere by then, which an old hello must not take from it. It is shorter than
+// helloTimeout is how old a hello may be. A client that gave up waiting may have a session on
+// another connection by then, and the old hello must not take it away. It is shorter than
 // Client.DialTime.
-const helloPatience = 3 * time.Second
+const helloTimeout = 3 * time.Second
 
-// stale reports whether the client does not wait for an answer any more.
+// stale reports whether the client no longer waits for an answer.
 func (r *request) stale() bool {
-	return r.link.gone || r.client.Err() != nil || time.Since(r.came) > helloPatience
+	return r.link.gone || r.client.Err() != nil || time.Since(r.came) > helloTimeout
 }
 
-// mayResume says why h may not go on with the session, or nil.
-func (known *session) mayResume(h hello, level Level) error {
+// checkResume returns why h may not resume the session, or nil.
+func (known *session) checkResume(h hello, level Level) error {
 	switch {
 	case known == nil || h.epoch > known.epoch:
 		return ErrExpired
 	case h.epoch < known.epoch:
 		return ErrFenced
 	case h.next > known.accepted+1 && level != Received:
-		return fmt.Errorf("%w: it has records to %d, and %d were acknowledged", ErrRegressed, known.durable.Load(), h.next-1)
+		return fmt.Errorf("%w: it ends at record %d, and records up to %d were acknowledged", ErrRegressed, known.durable.Load(), h.next-1)
 	}
 	return nil
 }
 
-// granted is the session that a request gets: the one that is known, or a new one. Epochs
-// follow the clock, so that they grow even after the server has forgotten the client.
-// queue.mu is held.
+// granted returns the session for a request: the known one or a new one. Epochs follow the
+// clock, so that they grow even after the server has forgotten the client. queue.mu is held.
 func (t *sessions) granted(r *request, now int64, most int) (*session, error) {
 	known := t.byClient[r.hello.client]
 	if r.hello.epoch != 0 {
-		return known, known.mayResume(r.hello, r.link.level)
+		return known, known.checkResume(r.hello, r.link.level)
 	}
 	next := &session{client: r.hello.client, epoch: uint64(max(now, 1))}
 	if known == nil && len(t.byClient) >= most {
@@ -169,14 +168,14 @@ func (t *sessions) granted(r *request, now int64, most int) (*session, error) {
 	return next, nil
 }
 
-// take makes l the connection that may write to the session, and no other.
+// take makes l the only connection that may write to the session.
 func (l *link) take(known *session, now int64) {
 	known.fence()
 	known.link, known.seen = l, now
 	l.session = known
 }
 
-// fence ends the connection that may write now.
+// fence closes the connection that may write to the session.
 func (known *session) fence() {
 	if known.link != nil {
 		known.link.conn.Close()
@@ -184,7 +183,7 @@ func (known *session) fence() {
 	}
 }
 
-// closed notes that a client has left.
+// closed notes that a connection has ended.
 func (s *Server) closed(value any) {
 	l, ok := value.(*link)
 	if !ok {
@@ -198,12 +197,12 @@ func (s *Server) closed(value any) {
 	}
 }
 
-// submit accepts one record: its sequence number is the request's id.
+// submit accepts one record. The request's id is the sequence number.
 func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 	conn := c.Conn()
 	l, _ := conn.Value().(*link)
 	if l == nil {
-		return s.refuse(conn, dst, fmt.Errorf("%w: a record came before it", ErrHandshake))
+		return s.refuse(conn, dst, fmt.Errorf("%w: the client sent a record before the hello", ErrHandshake))
 	}
 	e, err := s.queue.accept(l, c.ID(), data)
 	if e != nil {
@@ -211,11 +210,11 @@ func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 		s.queue.mu.Unlock()
 	}
 	switch {
-	case err == ErrServerClosed: // no word: what is not acknowledged may be stored or not
+	case err == ErrServerClosed: // no answer: the record may be stored or not
 		c.Later()
 		conn.Close()
 		return dst, nil
-	case err == errAgain:
+	case err == errDuplicate:
 		s.count.duplicates.Add(1)
 	case err != nil:
 		return s.refuse(conn, dst, err)
@@ -223,7 +222,7 @@ func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// Revoke ends the sessions whose tokens are no longer valid, after Tokens.Reload.
+// Revoke closes the connections whose tokens are no longer valid. Call it after Tokens.Reload.
 func (s *Server) Revoke() (ended int) {
 	if s.Tokens == nil {
 		return 0
@@ -239,7 +238,7 @@ func (s *Server) Revoke() (ended int) {
 	return ended
 }
 
-// proof is the hash of the token that a client has shown.
+// proof is the hash of the token that a client sent.
 type proof [32]byte
 
 func (p proof) equals(other proof) bool { return subtle.ConstantTimeCompare(p[:], other[:]) == 1 }

@@ -9,13 +9,13 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// answer is a promised reply to a request of either kind of connection.
+// answer is a pending reply on either kind of connection.
 type answer struct {
 	frames framed.Reply
 	socket *socketReply // nil: frames
 }
 
-// send says that the request is done.
+// send answers the request with OK.
 func (a *answer) send(acks *framed.Batch, content []byte) {
 	if a.socket == nil {
 		acks.Add(a.frames, content)
@@ -27,7 +27,7 @@ func (a *answer) send(acks *framed.Batch, content []byte) {
 	a.socket.reply.Binary(payload(a.socket.ack, a.socket.id, wire.OK, content))
 }
 
-// fail refuses the request.
+// fail answers the request with a refusal.
 func (a *answer) fail(acks *framed.Batch, why *framed.Refusal) {
 	if a.socket == nil {
 		acks.Fail(a.frames, why)
@@ -36,7 +36,7 @@ func (a *answer) fail(acks *framed.Batch, why *framed.Refusal) {
 	a.socket.reply.Binary(payload(a.socket.ack, a.socket.id, why.Result, why.Content))
 }
 
-// socketReply is a promised reply on a WebSocket.
+// socketReply is a pending reply on a WebSocket.
 type socketReply struct {
 	reply websocket.Reply
 	ack   wire.Command
@@ -51,10 +51,10 @@ func payload(ack wire.Command, id uint64, result wire.Result, content []byte) []
 // socket is a client's WebSocket.
 type socket struct{ websocket.Conn }
 
-// Close ends the connection because of what the client has said.
+// Close closes the connection with the code for a client's mistake.
 func (s socket) Close() { s.Conn.Close(websocket.PolicyViolation, "") }
 
-// upgrader serves WebSockets.
+// upgrader returns the handler of WebSocket connections.
 func (s *Server) upgrader() *websocket.Upgrader {
 	return &websocket.Upgrader{
 		Message:     s.message,
@@ -66,7 +66,7 @@ func (s *Server) upgrader() *websocket.Upgrader {
 	}
 }
 
-// message serves one frame that came as a message.
+// message handles one binary message, which is a frame without its length.
 func (s *Server) message(c websocket.Call, dst, msg []byte) ([]byte, error) {
 	if c.Kind() != websocket.Binary {
 		return nil, websocket.UnsupportedData
@@ -81,7 +81,7 @@ func (s *Server) message(c websocket.Call, dst, msg []byte) ([]byte, error) {
 	switch p.Command {
 	case wire.Conn:
 		ack = wire.ConnAck
-		if l, h, err := s.hear(conn, linked, p.Content); err != nil {
+		if l, h, err := s.checkConn(conn, linked, p.Content); err != nil {
 			return s.refuseSocket(conn, ack, p.ID, err)
 		} else if l != nil {
 			s.greetSocket(c, l, h, p.ID)
@@ -99,7 +99,7 @@ func (s *Server) message(c websocket.Call, dst, msg []byte) ([]byte, error) {
 			return nil, nil
 		case err == ErrServerClosed:
 			return nil, websocket.GoingAway
-		case err == errAgain:
+		case err == errDuplicate:
 			s.count.duplicates.Add(1)
 		case err != nil:
 			return s.refuseSocket(conn, ack, p.ID, err)
@@ -110,17 +110,17 @@ func (s *Server) message(c websocket.Call, dst, msg []byte) ([]byte, error) {
 	return append(dst, payload(ack, p.ID, wire.OK, nil)...), nil
 }
 
-// greetSocket has the committer answer a hello.
+// greetSocket queues a hello for the committer.
 func (s *Server) greetSocket(c websocket.Call, l *link, h hello, id uint64) {
 	c.Conn().SetValue(l)
 	r := request{client: c.Context(), came: time.Now(), link: l, hello: h}
 	r.reply.socket = &socketReply{c.Later(), wire.ConnAck, id}
-	if !s.queue.greet(r) {
+	if !s.queue.addHello(r) {
 		l.conn.Close()
 	}
 }
 
-// refuseSocket ends a WebSocket with the words for err.
+// refuseSocket sends err to the client and closes the WebSocket.
 func (s *Server) refuseSocket(conn socket, ack wire.Command, id uint64, err error) ([]byte, error) {
 	s.count.refused.Add(1)
 	why := refusal(err)

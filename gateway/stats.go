@@ -6,35 +6,35 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// counters are a Server's own.
+// counters are the counters behind Stats.
 type counters struct {
 	records, duplicates, envelopes, bytes atomic.Uint64
 	refused                               atomic.Uint64
 	position                              atomic.Uint64
 }
 
-// Stats is what a Server has counted since its start, and what it holds now.
+// Stats are a Server's counters since its start, and its current state.
 type Stats struct {
 	Records    uint64 `json:"records"`    // stored
-	Duplicates uint64 `json:"duplicates"` // received again, acknowledged and not stored again
+	Duplicates uint64 `json:"duplicates"` // resent by a client, acknowledged, not stored again
 	Envelopes  uint64 `json:"envelopes"`  // stored, checkpoints included
 	Bytes      uint64 `json:"bytes"`      // of the envelopes
 	Refused    uint64 `json:"refused"`    // handshakes and records
 	Position   uint64 `json:"position"`   // of the newest envelope
 	Clients    int    `json:"clients"`    // remembered
-	Queued     int    `json:"queued"`     // records that wait for the log, now
+	Queued     int    `json:"queued"`     // records waiting for the log
 	QueuedSize int    `json:"queued_bytes"`
-	Full       bool   `json:"full"` // the log has no space: nothing is acknowledged
+	Full       bool   `json:"full"` // the log has no space; the server acknowledges nothing
 }
 
-// EngineStats reports what the engine has counted for both kinds of connection, for an admin
-// side.
+// EngineStats returns the engine's counters, summed over frame and WebSocket connections. It
+// is for an admin server.
 func (s *Server) EngineStats() engine.Stats {
 	s.prepared.Do(s.prepare)
 	return sum(s.framed.Stats(), s.sockets.Stats().Stats)
 }
 
-// sum is what two servers have counted together.
+// sum adds up the counters of two servers.
 func sum(a, b engine.Stats) engine.Stats {
 	a.Open += b.Open
 	a.Accepted += b.Accepted
@@ -62,7 +62,7 @@ func sum(a, b engine.Stats) engine.Stats {
 	a.Drained.Forced += b.Drained.Forced
 	a.Drained.Owed += b.Drained.Owed
 	a.Drained.Stuck += b.Drained.Stuck
-	// Both servers have limits of their own, so the budgets add up.
+	// Each server has its own limits, so the budgets add up.
 	a.Limits.Conns += b.Limits.Conns
 	a.Limits.TotalOutput += b.Limits.TotalOutput
 	a.Limits.TotalInput += b.Limits.TotalInput
@@ -71,7 +71,7 @@ func sum(a, b engine.Stats) engine.Stats {
 	for i, n := range b.Ended {
 		a.Ended[i] += n
 	}
-	for _, own := range b.Own { // the protocols name their own reasons
+	for _, own := range b.Own { // each protocol has its own reasons
 		for i := range a.Own {
 			if a.Own[i].Name == own.Name || a.Own[i].Name == "" {
 				a.Own[i].Name = own.Name
@@ -83,7 +83,7 @@ func sum(a, b engine.Stats) engine.Stats {
 	return a
 }
 
-// Stats reports the counters. It may be called at any time.
+// Stats returns the counters. It may be called at any time.
 func (s *Server) Stats() Stats {
 	s.prepared.Do(s.prepare)
 	st := Stats{

@@ -14,32 +14,32 @@ import (
 	"time"
 )
 
-// Tokens are the clients that may connect and their secrets, from a file with a line
-// "CLIENT TOKEN" or "CLIENT sha256:HEX" for each. Two lines for one client let it change
-// its token without a pause. A line that begins with # says nothing.
+// Tokens are the clients that may connect and their secrets. They come from a file with a
+// line "CLIENT TOKEN" or "CLIENT sha256:HEX" for each. Two lines for one client let it rotate
+// its token without downtime. A line that begins with # is a comment.
 //
-// A change of the file counts for connections that come a second later or after Reload;
-// see Server.Revoke for those that are open.
+// A change of the file applies to new connections within a second, or after Reload. For open
+// connections see Server.Revoke.
 type Tokens struct {
 	path string
 
 	mu      sync.Mutex
 	hashes  map[string][]proof
-	checked time.Time // when the file was last looked at
-	changed time.Time // the file's own time
+	checked time.Time // last check of the file
+	changed time.Time // modification time of the file
 	size    int64
-	failed  error // why the file that is there now is not used
+	failed  error // why the current file is not in use
 }
 
-// Bounds of a token and its file.
+// Limits of a token and its file.
 const (
-	leastToken   = 16
-	mostFile     = 64 << 20
-	tokensLookUp = time.Second
+	minToken         = 16
+	maxFile          = 64 << 20
+	tokensCheckEvery = time.Second
 )
 
-// ReadTokens reads a file of tokens. One that holds tokens in clear must not be readable
-// by other users.
+// ReadTokens reads a file of tokens. A file with plaintext tokens must not be readable by
+// other users.
 func ReadTokens(path string) (*Tokens, error) {
 	t := &Tokens{path: path}
 	if err := t.Reload(); err != nil {
@@ -48,14 +48,14 @@ func ReadTokens(path string) (*Tokens, error) {
 	return t, nil
 }
 
-// Reload reads the file again. When it cannot be used, what was read before stays.
+// Reload reads the file again. If that fails, the tokens read before stay in use.
 func (t *Tokens) Reload() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.read()
 }
 
-// Err says why the file as it is now is not used, and is nil when it is.
+// Err returns why the current file is not in use, or nil.
 func (t *Tokens) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,8 +80,8 @@ func (t *Tokens) read() error {
 }
 
 func tokensIn(path string, info fs.FileInfo) (map[string][]proof, error) {
-	if info.Size() > mostFile {
-		return nil, fmt.Errorf("%s has %d bytes; at most %d are read", path, info.Size(), mostFile)
+	if info.Size() > maxFile {
+		return nil, fmt.Errorf("%s has %d bytes; the limit is %d", path, info.Size(), maxFile)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -95,7 +95,7 @@ func tokensIn(path string, info fs.FileInfo) (map[string][]proof, error) {
 			continue
 		}
 		if len(fields) != 2 {
-			return nil, fmt.Errorf("%s:%d: not CLIENT TOKEN", path, n)
+			return nil, fmt.Errorf("%s:%d: the line is not CLIENT TOKEN", path, n)
 		}
 		if err := checkClientID(fields[0]); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
@@ -111,28 +111,28 @@ func tokensIn(path string, info fs.FileInfo) (map[string][]proof, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if clear && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s holds tokens in clear and other users can read it (mode %04o); chmod 600 it", path, info.Mode().Perm())
+		return nil, fmt.Errorf("%s holds plaintext tokens and other users can read it (mode %04o); run chmod 600", path, info.Mode().Perm())
 	}
 	return hashes, nil
 }
 
-// hashOf is the hash of a token as the file has it, in clear or hashed already.
+// hashOf returns the hash of a token in the file, which is plaintext or hashed already.
 func hashOf(field string) (p proof, hashed bool, err error) {
 	if text, ok := strings.CutPrefix(field, "sha256:"); ok {
 		raw, err := hex.DecodeString(text)
 		if err != nil || len(raw) != len(p) {
-			return p, true, fmt.Errorf("sha256: is followed by 64 hexadecimal digits")
+			return p, true, fmt.Errorf("sha256: must be followed by 64 hexadecimal digits")
 		}
 		return proof(raw), true, nil
 	}
-	if len(field) < leastToken || len(field) > mostToken {
-		return p, false, fmt.Errorf("a token has %d to %d characters, not %d", leastToken, mostToken, len(field))
+	if len(field) < minToken || len(field) > maxToken {
+		return p, false, fmt.Errorf("a token must have %d to %d characters, not %d", minToken, maxToken, len(field))
 	}
 	return sha256.Sum256([]byte(field)), false, nil
 }
 
-// check reports whether token is one of the client's, and its hash. It takes as long for
-// a client that is unknown.
+// check returns the token's hash and whether it is one of the client's. It hashes the token of
+// an unknown client too, so that its refusal is not faster.
 func (t *Tokens) check(client, token string) (proof, bool) {
 	shown := proof(sha256.Sum256([]byte(token)))
 	return shown, t.valid(client, shown)
@@ -141,7 +141,7 @@ func (t *Tokens) check(client, token string) (proof, bool) {
 // valid reports whether a hash is one of the client's tokens.
 func (t *Tokens) valid(client string, shown proof) bool {
 	t.mu.Lock()
-	t.look()
+	t.reloadIfChanged()
 	hashes := t.hashes[client]
 	t.mu.Unlock()
 	found := false
@@ -151,10 +151,10 @@ func (t *Tokens) valid(client string, shown proof) bool {
 	return found
 }
 
-// look reads the file again when it has changed, at most once a second; mu is held.
-func (t *Tokens) look() {
+// reloadIfChanged reads the file again if it has changed, at most once a second; mu is held.
+func (t *Tokens) reloadIfChanged() {
 	now := time.Now()
-	if now.Sub(t.checked) < tokensLookUp {
+	if now.Sub(t.checked) < tokensCheckEvery {
 		return
 	}
 	t.checked = now

@@ -250,7 +250,7 @@ func TestContextEndsWithThePeer(t *testing.T) {
 }
 
 // A context derived from a request's context is cancelled without a goroutine of its own.
-func TestDerivedContextsTakeNoGoroutine(t *testing.T) {
+func TestDerivedContextsNeedNoGoroutine(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		before := runtime.NumGoroutine()
 		for range 100 {

@@ -73,7 +73,7 @@ func TestHeadVerdict(t *testing.T) {
 		{"target: bytes over 127", "GET /\xff?\x80" + end, fast},
 		{"target: two slashes", "GET //a//b" + end, fast},
 		{"target: an empty query", "GET /?" + end, fast},
-		{"target: an empty query behind escapes", "GET /*%2f?" + end, fast},
+		{"target: an empty query after escapes", "GET /*%2f?" + end, fast},
 		{"target: several question marks", "GET /??a?" + end, fast},
 		{"target: absolute", "GET http://a/" + end, leave},
 		{"target: OPTIONS *", "OPTIONS *" + end, leave},
@@ -90,7 +90,7 @@ func TestHeadVerdict(t *testing.T) {
 		{"version: 2.0", "GET / HTTP/2.0\r\nHost: a\r\n\r\n", leave},
 		{"version: 1.10", "GET / HTTP/1.10\r\nHost: a\r\n\r\n", leave},
 		{"version: lower case", "GET / http/1.1\r\nHost: a\r\n\r\n", leave},
-		{"version: a space behind it", "GET / HTTP/1.1 \r\nHost: a\r\n\r\n", leave},
+		{"version: a space after it", "GET / HTTP/1.1 \r\nHost: a\r\n\r\n", leave},
 
 		{"Host: none", "GET / HTTP/1.1\r\nAccept: a\r\n\r\n", leave},
 		{"Host: no field at all", "GET / HTTP/1.1\r\n\r\n", leave},
@@ -160,7 +160,7 @@ func TestHeadVerdict(t *testing.T) {
 		{"Connection: close and more", with("Connection: close x"), leave},
 		{"Connection: an ASCII look-alike", with("Connection: keep\ralive"), leave},
 		{"Pragma", with("Pragma: no-cache"), fast},
-		{"Pragma: beside Cache-Control", with("Pragma: no-cache\r\ncache-control: max-age=0"), fast},
+		{"Pragma: with Cache-Control", with("Pragma: no-cache\r\ncache-control: max-age=0"), fast},
 		{"Pragma: only the first counts", with("Pragma: a\r\nPragma: no-cache"), fast},
 
 		{"many fields", "GET / HTTP/1.1\r\nHost: a\r\n" + many(maxFields-1) + "\r\n", fast},
@@ -228,8 +228,8 @@ func TestHeadFields(t *testing.T) {
 	}
 }
 
-// TestHeadIsUsedAgain parses several heads with the same head value.
-func TestHeadIsUsedAgain(t *testing.T) {
+// TestHeadReuse parses several heads with the same head value.
+func TestHeadReuse(t *testing.T) {
 	ins := []string{
 		browserHead, bareHead, "GET / HTTP/1.1\r\nA: b\r\n\r\n", curlHead,
 		"POST /%41*?? HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nConnection: close\r\nPragma: no-cache\r\nA: 1\r\nA: 2\r\n\r\n",

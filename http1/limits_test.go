@@ -223,7 +223,7 @@ func TestLimitsAreOneSet(t *testing.T) {
 }
 
 // net/http's log goes to Std.ErrorLog, else to Logger.
-func TestLoggerHearsOfLoans(t *testing.T) {
+func TestNetHTTPLog(t *testing.T) {
 	var text strings.Builder
 	s := serve(t, &Server{Logger: slog.New(slog.NewTextHandler(&text, nil)), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

@@ -193,8 +193,8 @@ func (le *lender) follow(nc net.Conn, state http.ConnState) {
 		}
 		l.mu.Unlock()
 	}
-	if l.told != nil && state != http.StateNew && !(state == http.StateClosed && l.isBack()) {
-		l.told(state)
+	if l.onState != nil && state != http.StateNew && !(state == http.StateClosed && l.isBack()) {
+		l.onState(state)
 	}
 }
 
@@ -213,15 +213,15 @@ const (
 
 // loan is a connection as net/http sees it.
 type loan struct {
-	nc     net.Conn
-	lender *lender
-	ctx    context.Context      // the connection's; nil: the lender's
-	told   func(http.ConnState) // reports states to the user's hook; nil: no hook
-	remote net.Addr             // the peer's address, if a proxy has sent it
-	tail   [3]byte              // the last bytes that net/http was given
-	full   int                  // how much net/http reads when its buffer is empty
-	tls    *tls.ConnectionState // for HTTP/2, whose server does not see the TLS connection
-	ended  chan struct{}
+	nc      net.Conn
+	lender  *lender
+	ctx     context.Context      // the connection's; nil: the lender's
+	onState func(http.ConnState) // reports states to the user's hook; nil: no hook
+	remote  net.Addr             // the peer's address, if a proxy has sent it
+	tail    [3]byte              // the last bytes that net/http was given
+	full    int                  // how much net/http reads when its buffer is empty
+	tls     *tls.ConnectionState // for HTTP/2, whose server does not see the TLS connection
+	ended   chan struct{}
 
 	mu       sync.Mutex
 	phase    loanPhase

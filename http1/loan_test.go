@@ -190,7 +190,7 @@ func some(w http.ResponseWriter, r *http.Request) {
 }
 
 // Whatever a client sends, and however it is split, the answers are those of net/http.
-func TestAnswersAreThoseOfNetHTTP(t *testing.T) {
+func TestConversationsMatchNetHTTP(t *testing.T) {
 	oracle := plain(t, &http.Server{Handler: http.HandlerFunc(some)})
 	wants := make([]string, len(conversations))
 	for i, c := range conversations {
@@ -263,7 +263,7 @@ func await(t *testing.T, what string, so func() bool) {
 }
 
 // If net/http asks for more in a different way, its connections stay lent and lose nothing.
-func TestLoanStaysWhenNetHTTPAsksOtherwise(t *testing.T) {
+func TestLoanStaysIfNetHTTPDiffers(t *testing.T) {
 	if !comesBack() {
 		t.Fatal("this net/http does not ask for more as loans expect; see loan.go")
 	}

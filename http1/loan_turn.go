@@ -100,11 +100,11 @@ func (s *Server) loanOf(c engine.Conn, nc net.Conn, unread []byte) *loan {
 	l := newLoan(nc, unread)
 	l.ctx = s.contextOf(c)
 	if s.hooks.state != nil {
-		l.told = func(state http.ConnState) { s.tellOf(c, state) }
+		l.onState = func(state http.ConnState) { s.tellOf(c, state) }
 	}
 	if len(s.TrustedProxies) > 0 {
-		if told := c.RemoteAddr(); told.IsValid() {
-			l.remote = net.TCPAddrFromAddrPort(told)
+		if reported := c.RemoteAddr(); reported.IsValid() {
+			l.remote = net.TCPAddrFromAddrPort(reported)
 		}
 	}
 	return l

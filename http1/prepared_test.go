@@ -79,7 +79,7 @@ func TestPreparedAnswers(t *testing.T) {
 	})
 }
 
-// hears is what a client makes of the answers to a request that is sent twice.
+// hears is what a client receives for a request that it sends twice.
 func hears(t *testing.T, addr, request string) string {
 	t.Helper()
 	nc := dial(t, addr)
@@ -102,7 +102,7 @@ func hears(t *testing.T, addr, request string) string {
 	return heard.String()
 }
 
-// TestPreparedAnswersNeedNoHeader counts allocations beside the answer of a single write.
+// TestPreparedAnswersNeedNoHeader compares the allocations with those of a single Write.
 func TestPreparedAnswersNeedNoHeader(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates")
@@ -124,8 +124,8 @@ func TestPreparedAnswersNeedNoHeader(t *testing.T) {
 	}
 }
 
-// TestLeave has more handlers wait than there are loops, for a request that comes behind
-// them: on an engine that takes no loop away by itself, too.
+// TestLeave lets more handlers wait than there are event loops, and then sends another request;
+// also on an engine that does not detect slow handlers by itself.
 func TestLeave(t *testing.T) {
 	release := make(chan struct{})
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -138,7 +138,7 @@ func TestLeave(t *testing.T) {
 		<-release
 		io.WriteString(w, "released")
 	})
-	Leave(nil) // what is nobody's costs nothing
+	Leave(nil) // a foreign ResponseWriter is ignored
 	for _, e := range engines() {
 		t.Run(e.Name(), func(t *testing.T) {
 			release = make(chan struct{})
@@ -161,7 +161,7 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// BenchmarkPrepared is an answer with seven fields, prepared and not.
+// BenchmarkPrepared is a response with seven fields, prepared and not.
 func BenchmarkPrepared(b *testing.B) {
 	h := http.Header{
 		"Content-Type": {"image/png"}, "Cache-Control": {"public, max-age=86400"}, "X-Content-Type-Options": {"nosniff"},

@@ -17,11 +17,11 @@ import (
 
 // protocol serves HTTP/1.1 on an engine.
 type protocol struct {
-	server  *Server
-	refuses bool // Std.Protocols excludes HTTP/1: net/http handles every connection
-	fast    atomic.Uint64
-	visits  sync.Pool // of *visit
-	copies  sync.Pool // of buffers for ReadFrom
+	server   *Server
+	http1Off bool // Std.Protocols excludes HTTP/1: net/http handles every connection
+	fast     atomic.Uint64
+	visits   sync.Pool // of *visit
+	copies   sync.Pool // of buffers for ReadFrom
 }
 
 // block is the memory of one request: everything that a handler may keep, in one allocation
@@ -64,7 +64,7 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 			return 0, 0, err
 		}
 	}
-	if p.refuses {
+	if p.http1Off {
 		return 0, 0, p.server.leave(t, in)
 	}
 	v, _ := p.visits.Get().(*visit)

@@ -718,7 +718,7 @@ func (c *contender) exchange(t *testing.T, request string) string {
 	return dateField.ReplaceAllString(string(got), "Date: X\r\n")
 }
 
-func TestAnswersAreNetHTTPs(t *testing.T) { compareAnswers(t, startContenders(t)) }
+func TestResponsesMatchNetHTTP(t *testing.T) { compareAnswers(t, startContenders(t)) }
 
 func TestAnswersWithoutKeepAlives(t *testing.T) {
 	all := startContenders(t)

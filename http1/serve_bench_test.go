@@ -31,7 +31,7 @@ func serverOf(h http.Handler) *protocol {
 	return &s.protocol
 }
 
-func TestAllocationsOfABareGet(t *testing.T) {
+func TestBareGetAllocations(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates")
 	}

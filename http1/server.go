@@ -46,18 +46,18 @@ type Server struct {
 	// Logger logs panics and refused connections. Zero: no log.
 	Logger *slog.Logger
 
-	once     sync.Once
-	engine   engine.Server
-	protocol protocol
-	std      http.Server // Std with all settings; it serves nothing
-	lender   lender      // serves what the fast path does not
-	http2    *lender     // serves HTTP/2 over TLS; nil: HTTP/2 is off
-	hooks    hooks
-	context  context.Context              // of connections without hooks
-	secure   atomic.Bool                  // some connections may use TLS
-	unix     atomic.Pointer[net.UnixAddr] // the unix socket that was listened on last
-	mute     atomic.Bool                  // SetKeepAlivesEnabled(false)
-	draining atomic.Bool
+	once          sync.Once
+	engine        engine.Server
+	protocol      protocol
+	std           http.Server // Std with all settings; it serves nothing
+	lender        lender      // serves what the fast path does not
+	http2         *lender     // serves HTTP/2 over TLS; nil: HTTP/2 is off
+	hooks         hooks
+	context       context.Context              // of connections without hooks
+	secure        atomic.Bool                  // some connections may use TLS
+	unix          atomic.Pointer[net.UnixAddr] // the unix socket that was listened on last
+	keepAlivesOff atomic.Bool                  // SetKeepAlivesEnabled(false)
+	draining      atomic.Bool
 
 	mu      sync.Mutex
 	lending bool
@@ -88,7 +88,7 @@ func (s *Server) init() *engine.Server {
 			std.ErrorLog = s.errorLog()
 		}
 		s.protocol.server = s
-		s.protocol.refuses = !protocols(std).HTTP1()
+		s.protocol.http1Off = !protocols(std).HTTP1()
 		s.engine.Protocol = &s.protocol
 		s.engine.Engine = s.Engine
 		s.engine.TrustedProxies = s.TrustedProxies
@@ -201,7 +201,7 @@ func (s *Server) stopLending() {
 // they do. Switching it off closes idle connections at once.
 func (s *Server) SetKeepAlivesEnabled(on bool) {
 	s.init()
-	s.mute.Store(!on)
+	s.keepAlivesOff.Store(!on)
 	if !s.draining.Load() {
 		for _, le := range []*lender{&s.lender, s.http2} {
 			if le != nil {
@@ -215,7 +215,7 @@ func (s *Server) SetKeepAlivesEnabled(on bool) {
 }
 
 // lastAnswer reports whether connections close after the response in progress.
-func (s *Server) lastAnswer() bool { return s.draining.Load() || s.mute.Load() }
+func (s *Server) lastAnswer() bool { return s.draining.Load() || s.keepAlivesOff.Load() }
 
 // Shutdown stops accepting, answers the requests that have arrived, and closes the
 // connections. If ctx ends first, Shutdown closes the remaining connections and returns ctx's

@@ -67,7 +67,7 @@ func TestShutdownDrainsBothHalves(t *testing.T) {
 			t.Errorf("Shutdown took %v: %v", time.Since(began), err)
 		}
 		if st := s.Stats(); st.Drained.Forced != 0 || st.Open != 0 {
-			t.Errorf("%d cut off, %d open", st.Drained.Forced, st.Open)
+			t.Errorf("%d closed by force, %d open", st.Drained.Forced, st.Open)
 		}
 	})
 }

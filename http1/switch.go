@@ -7,18 +7,18 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// errSwitched says that the connection no longer speaks HTTP.
+// errSwitched reports that the connection no longer speaks HTTP.
 var errSwitched = errors.New("http1: switched")
 
-// Switch has the connection of w's request speak another protocol when the handler has
-// returned, as engine.Turn.Become does: it stays on its engine, with all limits. The
-// handler, which may have written nothing before, writes what the client is to hear to
-// Turn.Out, status line and all, and may set Turn.State; w is as after Hijack. The Turn is
-// valid until the handler returns.
+// Switch makes the connection of w's request speak another protocol after the handler has
+// returned, as engine.Turn.Become does: the connection stays on its engine, with all limits. The
+// handler must not have written anything before. It appends its whole response, including the
+// status line, to Turn.Out, and may set Turn.State; w is as after Hijack. The Turn is valid until
+// the handler returns.
 //
-// Where w is not the fast path's, or a wrapper of it with an Unwrap method, Switch returns
-// errors.ErrUnsupported: on net/http, and when the connection is lent to it. Hijack serves
-// then. The fast path takes requests whose Upgrade field is "websocket".
+// If w is neither the fast path's ResponseWriter nor a wrapper of it with an Unwrap method, Switch
+// returns errors.ErrUnsupported: on net/http, and while the connection is lent to it. Use Hijack
+// then. The fast path serves requests whose Upgrade field is "websocket".
 func Switch(w http.ResponseWriter, to engine.Protocol) (*engine.Turn, error) {
 	if of := fastPath(w); of != nil {
 		return of.switchTo(to)
@@ -26,7 +26,7 @@ func Switch(w http.ResponseWriter, to engine.Protocol) (*engine.Turn, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// fastPath is the fast path's ResponseWriter that w is or wraps; nil: none.
+// fastPath returns the fast path's ResponseWriter that w is or wraps, or nil.
 func fastPath(w http.ResponseWriter) *response {
 	for {
 		switch of := w.(type) {
@@ -40,10 +40,10 @@ func fastPath(w http.ResponseWriter) *response {
 	}
 }
 
-// Leave says that the handler of w's request is about to wait, or to compute for long: its
-// event loop goes on without it at once. A handler that takes long is found out anyway, but
-// its loop then stands still for a millisecond or two. Leave costs some microseconds, and
-// nothing where w is not the fast path's, or a wrapper of it with an Unwrap method.
+// Leave says that the handler of w's request is about to wait or to compute for long: its event
+// loop goes on at once without it. The engine also detects slow handlers by itself, but until then
+// the loop is blocked for a millisecond or two. Leave costs a few microseconds, and does nothing if w
+// is neither the fast path's ResponseWriter nor a wrapper of it with an Unwrap method.
 func Leave(w http.ResponseWriter) {
 	if of := fastPath(w); of != nil {
 		of.begin().turn.Leave()
@@ -69,7 +69,7 @@ func (w *response) switchTo(to engine.Protocol) (*engine.Turn, error) {
 	}
 	w.server.tell(a.turn, http.StateHijacked)
 	if w.server.hooks.any() {
-		w.conn.SetValue(nil) // it is the other protocol's to use
+		w.conn.SetValue(nil) // it belongs to the other protocol now
 	}
 	a.hijacked, a.switched = true, true
 	return a.turn, nil

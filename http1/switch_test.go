@@ -15,7 +15,7 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// shouting answers every byte in capitals, and counts them in Turn.State.
+// shouting answers every byte in upper case, and counts the bytes in Turn.State.
 type shouting struct{ ended chan uint64 }
 
 func (p *shouting) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
@@ -37,7 +37,7 @@ func (p *shouting) Refuse(dst, _ []byte, why engine.Reason) []byte {
 
 func (p *shouting) Ended(_ engine.Conn, state uint64, _ engine.Reason) { p.ended <- state }
 
-// wrapped is what middleware makes of a ResponseWriter.
+// wrapped is a middleware's ResponseWriter.
 type wrapped struct{ http.ResponseWriter }
 
 func (w wrapped) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -105,7 +105,7 @@ func TestSwitch(t *testing.T) {
 	})
 }
 
-// A connection that has switched and is silent is the other protocol's, with the limits.
+// A connection that has switched and is idle belongs to the other protocol, with its limits.
 func TestSwitchedConnectionsAreIdle(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		p := &shouting{ended: make(chan uint64, 1)}

@@ -41,7 +41,8 @@ func (s *Server) ListenAndServeTLS(certFile, keyFile string) error {
 
 // ServeTLS serves HTTP/1.1 and HTTP/2 over TLS, as net/http does. The certificate comes from
 // the two files, or from Std.TLSConfig if both names are empty. Std.Protocols selects the
-// protocols. An empty Std.TLSNextProto switches HTTP/2 off; its functions are not called.
+// protocols. An empty Std.TLSNextProto switches HTTP/2 off. Functions in
+// Std.TLSNextProto are never called.
 func (s *Server) ServeTLS(ln net.Listener, certFile, keyFile string) error {
 	s.init()
 	config := &tls.Config{}

@@ -144,7 +144,7 @@ func TestHTTP2FlushAndShutdown(t *testing.T) {
 			t.Error(err)
 		}
 		if st := s.Stats(); st.Drained.Forced != 0 {
-			t.Errorf("%d connections were cut off", st.Drained.Forced)
+			t.Errorf("%d connections were closed by force", st.Drained.Forced)
 		}
 	})
 }

@@ -64,7 +64,7 @@ func TestAllowedHostWithToken(t *testing.T) {
 	}
 }
 
-func TestHostsByHand(t *testing.T) {
+func TestRawHosts(t *testing.T) {
 	s := start(t, &observe.Admin{Stats: nothing})
 	for raw, want := range map[string]string{
 		"GET /stats HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n":                                     " 200 ",
@@ -291,7 +291,7 @@ func TestListenRefusesOtherMachines(t *testing.T) {
 	}
 }
 
-func TestListenRefusesNonsense(t *testing.T) {
+func TestListenInvalidAddress(t *testing.T) {
 	countLeaks(t)
 	for _, addr := range []string{"", "8081", "localhost", "127.0.0.1:99999", "127.0.0.1:x:y", "off", "unix:", "unix:@hone", "tcp://127.0.0.1:0"} {
 		ln, err := (&observe.Admin{Stats: nothing, Token: secret}).Listen(addr)

@@ -253,8 +253,8 @@ func (d *decided) add(second int64, why workers.Reason) {
 	d.log = append(d.log, workers.Decision{At: time.Unix(second, 0), Reason: why})
 }
 
-// TestMovesAreCountedOnce scrapes a log that grows and drops its oldest entries.
-func TestMovesAreCountedOnce(t *testing.T) {
+// TestLimitMovesCountedOnce scrapes a log that grows and drops its oldest entries.
+func TestLimitMovesCountedOnce(t *testing.T) {
 	d := &decided{}
 	s := start(t, &observe.Admin{Stats: nothing, Workers: map[string]observe.WorkerPool{"p": d}})
 	want := func(backlog, noGain float64) {

@@ -179,7 +179,7 @@ func TestEveryCounter(t *testing.T) {
 	}
 }
 
-func TestStatsAreReadOnceAScrape(t *testing.T) {
+func TestStatsReadOncePerScrape(t *testing.T) {
 	reads := 0
 	s := start(t, &observe.Admin{Stats: func() engine.Stats { reads++; return engine.Stats{} }})
 	if reads != 0 {

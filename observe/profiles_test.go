@@ -57,7 +57,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-func TestProfilesRefuseNonsense(t *testing.T) {
+func TestInvalidProfileRequests(t *testing.T) {
 	s := start(t, &observe.Admin{Stats: nothing})
 	for path, says := range map[string]string{
 		"profile?seconds=61":          "at most 60",
@@ -152,7 +152,7 @@ func TestCaptureOutlastsWriteTime(t *testing.T) {
 	}
 }
 
-func TestShutdownOutOfPatience(t *testing.T) {
+func TestShutdownDeadline(t *testing.T) {
 	countLeaks(t)
 	block, entered := make(chan struct{}), make(chan struct{})
 	a := &observe.Admin{Stats: nothing, Ready: func() bool {
@@ -177,7 +177,7 @@ func TestShutdownOutOfPatience(t *testing.T) {
 	if err := a.Shutdown(ctx); err == nil {
 		t.Error("Shutdown returned nil with a response in progress and no time left")
 	}
-	if err := receive(t, "the client is cut off", asked); err == nil {
+	if err := receive(t, "the connection closes", asked); err == nil {
 		t.Error("the connection was not closed")
 	}
 	close(block)

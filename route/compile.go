@@ -33,12 +33,12 @@ func (t *trie) compile(choose chooser, methods func([]*entry) uint64) *node {
 	if empty && n.wild == nil && n.closing == nil && len(edges) == 0 {
 		return nil
 	}
-	n.lay(edges)
+	n.buildTable(edges)
 	return n
 }
 
-// lay puts the edges into a hash table, without collisions if possible.
-func (n *node) lay(edges []edge) {
+// buildTable puts the edges into a hash table, without collisions if possible.
+func (n *node) buildTable(edges []edge) {
 	if len(edges) == 0 {
 		return
 	}
@@ -47,7 +47,7 @@ func (n *node) lay(edges []edge) {
 		hashes[i] = hash(e.word, e.text, e.size)
 	}
 	var size int
-	n.multiplier, n.shift, size = spread(hashes)
+	n.multiplier, n.shift, size = chooseHash(hashes)
 	n.edges = make([]edge, size)
 	for i, e := range edges {
 		place := &n.edges[hashes[i]*n.multiplier>>n.shift]
@@ -59,9 +59,9 @@ func (n *node) lay(edges []edge) {
 	}
 }
 
-// spread finds a multiplier and a shift that map the hashes to different slots of a table of
+// chooseHash finds a multiplier and a shift that map the hashes to different slots of a table of
 // that size, or otherwise with few collisions.
-func spread(hashes []uint64) (multiplier uint64, shift uint8, size int) {
+func chooseHash(hashes []uint64) (multiplier uint64, shift uint8, size int) {
 	const tries = 64
 	best := len(hashes) + 1
 	least := bits.Len(uint(max(len(hashes)-1, 1)))
@@ -174,7 +174,7 @@ func newExact(entries []*entry, choose chooser) exact {
 	}
 	var x exact
 	var size int
-	x.multiplier, x.shift, size = spread(digests)
+	x.multiplier, x.shift, size = chooseHash(digests)
 	x.places = make([]place, size)
 	for i, p := range paths {
 		x.sizes |= 1 << (len(p.path) & 63)

@@ -50,7 +50,7 @@ func TestConflictPaths(t *testing.T) {
 }
 
 // Lookups give the same results in tables with and without collisions.
-func TestTablesWithEqualPlaces(t *testing.T) {
+func TestTableCollisions(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 9, 100, 1000} {
 		root := new(trie)
 		var all []*entry

@@ -114,7 +114,7 @@ func (c *contest) add(s spec, n int) error {
 	return nil
 }
 
-// askStd asks ServeMux, whose PathValue may panic after a CONNECT.
+// askStd sends a request to ServeMux, whose PathValue may panic after a CONNECT.
 func (c *contest) askStd(r *http.Request) (theirs answer) {
 	own := r.Clone(r.Context())
 	defer func() {
@@ -128,7 +128,7 @@ func (c *contest) askStd(r *http.Request) (theirs answer) {
 	return ask(c.std, own, &c.values)
 }
 
-// try compares what all do with a request.
+// try compares what all of them do with a request.
 func (c *contest) try(r *http.Request) error {
 	connect := r.Method == http.MethodConnect
 	mine := ask(c.mux, r.Clone(r.Context()), &c.values)
@@ -137,10 +137,10 @@ func (c *contest) try(r *http.Request) error {
 		return fmt.Errorf("%s %q %#v (%s) among %q:\n     got %+v\n%s %+v", r.Method, r.Host, r.URL, r.RequestURI, c.oracle, mine, who, theirs)
 	}
 	p := r.URL.EscapedPath()
-	odd := connect && !strings.HasPrefix(p, "/") // which no server makes of a request
+	odd := connect && !strings.HasPrefix(p, "/") // no server produces such a request
 	if c.std != nil && !odd {
 		theirs := c.askStd(r)
-		if connect && strings.Contains(p, "//") { // for such segments ServeMux has no value, or another's, or a panic
+		if connect && strings.Contains(p, "//") { // for these segments ServeMux returns no value, another wildcard's, or panics
 			theirs.values = mine.values
 			c.empty++
 		}
@@ -161,8 +161,8 @@ func (c *contest) try(r *http.Request) error {
 	return nil
 }
 
-// play compares one generated set of patterns on some requests. An overlapping one
-// has no ServeMux beside it.
+// play compares one generated set of patterns on some requests. With overlap there is no ServeMux
+// to compare with.
 func play(d dice, overlap bool, requests int, codes map[int]int) (empty int, err error) {
 	c := &contest{mux: &route.Mux{Overlap: overlap}, codes: codes}
 	if !overlap {
@@ -199,9 +199,9 @@ func TestSameAsServeMux(t *testing.T) {
 		}
 		empty += n
 	}
-	t.Logf("answers: %v, %d of them to a CONNECT with an empty segment, beside ServeMux", codes, empty)
+	t.Logf("answers: %v; %d CONNECTs with an empty segment were compared with ServeMux", codes, empty)
 	if empty < *howMany/100 {
-		t.Errorf("only %d CONNECTs have an empty segment; the generator misses them", empty)
+		t.Errorf("only %d CONNECTs have an empty segment; fix the generator", empty)
 	}
 	for _, code := range []int{200, 307, 400, 404, 405} {
 		if codes[code] < *howMany/100 {

@@ -76,7 +76,7 @@ func (e *entry) read(r *http.Request) Params {
 	p := paramsOf(e, r)
 	if !e.matches(p.path, p.escaped) {
 		panic(fmt.Sprintf("route: the middleware of %q (registered at %s) passed on a request for %q, which does not match the pattern; "+
-			"use Handle for handlers behind a middleware that changes paths", e.text, e.site, r.URL.Path))
+			"use Handle for handlers whose middleware changes paths", e.text, e.site, r.URL.Path))
 	}
 	return p
 }

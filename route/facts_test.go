@@ -148,9 +148,9 @@ func TestRefuseEncodedSlashes(t *testing.T) {
 	}
 }
 
-// ServeMux takes an empty segment in a pattern for a wildcard, and has no value for one in
-// a CONNECT's path: it gives the next wildcard's, or panics. Here an empty segment is an
-// empty segment. This shows both, since docs/route.md says so.
+// In ServeMux an empty segment in a pattern is a wildcard. For an empty segment in a CONNECT's path
+// it returns the next wildcard's value, or panics. Here an empty segment matches an empty segment.
+// docs/route.md describes both.
 func TestEmptySegments(t *testing.T) {
 	for _, c := range []struct{ pattern, request, here, there string }{
 		{"/a//b", "GET /a/1/b", "404", "/a//b"},
@@ -188,7 +188,7 @@ func TestEmptySegments(t *testing.T) {
 	}
 }
 
-// said is what a mux answers, in short.
+// said summarises a mux's response.
 func said(mux http.Handler, request string) string {
 	method, path, _ := strings.Cut(request, " ")
 	r, err := http.NewRequest(method, "http://h.example"+path, nil)
@@ -208,8 +208,7 @@ func said(mux http.Handler, request string) string {
 	return w.Body.String()
 }
 
-// What cannot be registered is refused with what is wrong, where it stands, and
-// what to do.
+// Registering an invalid pattern panics with the error, its place, and what to do.
 func TestRefusedPatterns(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"": "no path", "GET": "no path", "GET x": "no path", "G{T /": "is not a method", "/{x}y": "mixes text", "/y{x}": "mixes text",

@@ -96,8 +96,8 @@ func newSpec(d dice) spec {
 	return s
 }
 
-// newPath generates an escaped path. Of a CONNECT it often has empty segments, since
-// nobody cleans it.
+// newPath generates an escaped path. For a CONNECT it often has empty segments, because a CONNECT's
+// path is not cleaned.
 func newPath(d dice, connect bool) string {
 	var b strings.Builder
 	for range d(7) {

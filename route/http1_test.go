@@ -17,10 +17,9 @@ import (
 	"github.com/hone-go/hone/route"
 )
 
-// TestContextsOnEngines serves routes by http1, which uses its memory again as the Mux does:
-// goroutines that handlers leave behind keep the Ctx, the values, the request and the
-// ResponseWriter, and use them while other requests are served on the same connections. Of
-// another request they see nothing.
+// TestContextsOnEngines serves routes on http1, which also reuses memory. Goroutines that outlive
+// their handlers keep the Ctx, the values, the request and the ResponseWriter, and use them while
+// other requests are served on the same connections. They must see nothing of another request.
 func TestContextsOnEngines(t *testing.T) {
 	const clients, requests = 8, 200
 	for _, e := range engine.All() {
@@ -32,7 +31,7 @@ func TestContextsOnEngines(t *testing.T) {
 			mux.HandleCtx("GET /{customer}/{rest...}", func(c route.Ctx) error {
 				mine := c.Param("customer")
 				if got := c.Get("customer"); got != nil {
-					t.Errorf("%s found what %v stored", mine, got)
+					t.Errorf("%s read a value that %v stored", mine, got)
 				}
 				c.Set("customer", mine)
 				r, values := c.Request(), c.Params()
@@ -50,7 +49,7 @@ func TestContextsOnEngines(t *testing.T) {
 						}
 					}
 					if refused(func() { c.Text(http.StatusOK, "late") }) == nil {
-						t.Errorf("the Ctx of %s answers after its handler", mine)
+						t.Errorf("the Ctx of %s can answer after its handler", mine)
 					}
 					if path := "/" + mine + "/a/b"; r.URL.Path != path || r.Header.Get("X-Customer") != mine || values.At(0) != mine || values.At(1) != "a/b" {
 						t.Errorf("the request of %s has become %s of %s, with %s", mine, r.URL.Path, r.Header.Get("X-Customer"), values.At(0))
@@ -77,11 +76,11 @@ func TestContextsOnEngines(t *testing.T) {
 			late.Wait()
 			for _, w := range kept {
 				if refused(func() { io.WriteString(w, "late") }) == nil {
-					t.Fatal("a ResponseWriter writes after its handler")
+					t.Fatal("a ResponseWriter can be used after its handler")
 				}
 			}
 			if fast := s.Stats().Fast; fast != clients*requests {
-				t.Errorf("the fast path has served %d requests of %d", fast, clients*requests)
+				t.Errorf("the fast path served %d requests of %d", fast, clients*requests)
 			}
 			s.Close()
 			if err := <-served; !errors.Is(err, http.ErrServerClosed) {
@@ -91,7 +90,7 @@ func TestContextsOnEngines(t *testing.T) {
 	}
 }
 
-// asksAs sends requests of as many customers, in pairs, and wants the answers to be theirs.
+// asksAs sends requests of that many customers, in pairs, and checks that each gets its own answer.
 func asksAs(addr string, client, requests int) error {
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {

@@ -105,8 +105,8 @@ func hash(word uint64, text string, size int) uint64 {
 	return word
 }
 
-// along returns the node after a literal.
-func (n *node) along(word uint64, segment string) *node {
+// child returns the node after a literal.
+func (n *node) child(word uint64, segment string) *node {
 	if n.edges == nil {
 		return nil
 	}
@@ -168,7 +168,7 @@ func (n *node) walk(path string, i int, slash bool) *entry {
 		}
 		if n.wild != nil {
 			if to != nil {
-				if e := to.goOn(path, i+size, slash); e != nil {
+				if e := to.walkOn(path, i+size, slash); e != nil {
 					return e
 				}
 			}
@@ -195,8 +195,8 @@ func (n *node) walk(path string, i int, slash bool) *entry {
 	return remainder
 }
 
-// goOn continues walk after a segment.
-func (n *node) goOn(path string, i int, slash bool) *entry {
+// walkOn continues walk after a segment.
+func (n *node) walkOn(path string, i int, slash bool) *entry {
 	if i == len(path) {
 		return n.ending(slash)
 	}
@@ -263,7 +263,7 @@ func (n *node) gather(path string, i int) uint64 {
 	for i < len(path) {
 		methods |= n.restMethods
 		word, size := segmentAt(path, i)
-		to := n.along(word, path[i:i+size])
+		to := n.child(word, path[i:i+size])
 		i += size
 		switch {
 		case to == nil:
@@ -296,7 +296,7 @@ func (n *node) ways(segment string) [2]*node {
 	if segment == end {
 		return [2]*node{n.closing}
 	}
-	return [2]*node{n.along(firstWord(segment), segment), n.wild}
+	return [2]*node{n.child(firstWord(segment), segment), n.wild}
 }
 
 // first cuts the first segment off a path. A slash at the end counts as a segment.

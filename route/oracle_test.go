@@ -21,7 +21,7 @@ type answer struct {
 	location string
 }
 
-// answer is what the rules say.
+// answer applies the rules.
 func (o oracle) answer(r *http.Request) answer {
 	if r.RequestURI == "*" {
 		return answer{code: http.StatusBadRequest}
@@ -53,7 +53,7 @@ func (o oracle) answer(r *http.Request) answer {
 	return o.found(best, host, clean)
 }
 
-// found is the answer of a pattern to a clean path, or what there is without one.
+// found is the answer for a clean path, by the best pattern or without one.
 func (o oracle) found(best *spec, host, path string) answer {
 	if best != nil {
 		_, values := best.match(path)
@@ -65,8 +65,8 @@ func (o oracle) found(best *spec, host, path string) answer {
 	return answer{code: http.StatusNotFound}
 }
 
-// connected is the answer to a CONNECT: its path is as it was sent, and its host with the
-// port. Whether a slash is missing, and what else there is, is asked of the URL's host.
+// connected is the answer to a CONNECT: its path is not cleaned, and its host keeps the port. The
+// URL's host decides about a missing slash and about other methods.
 func (o oracle) connected(r *http.Request) answer {
 	path := r.URL.EscapedPath()
 	best := o.best(r.URL.Host, r.Method, path)
@@ -79,7 +79,7 @@ func (o oracle) connected(r *http.Request) answer {
 	return o.found(o.best(r.Host, r.Method, path), r.URL.Host, path)
 }
 
-// sent is the Location that net/http makes of a URL.
+// sent is the Location that net/http sends for a URL.
 func sent(r *http.Request, to string) string {
 	w := sink{header: make(http.Header)}
 	http.Redirect(&w, r, to, http.StatusTemporaryRedirect)

@@ -163,7 +163,7 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// unescape undoes percent-encoding. What cannot be decoded stays as it is.
+// unescape decodes percent-encoding. It returns invalid encodings unchanged.
 func unescape(s string) string {
 	if !strings.Contains(s, "%") {
 		return s
@@ -174,8 +174,8 @@ func unescape(s string) string {
 	return s
 }
 
-// clean is the path without empty segments, "." and "..". It allocates only when
-// there is something to clean.
+// clean returns the path without empty segments, "." and "..". It allocates only if it changes
+// something.
 func clean(p string) string {
 	if p == "" {
 		return "/"

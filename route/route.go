@@ -9,8 +9,8 @@
 //	api.HandleParams("GET /files/{path...}", file)
 //
 // Patterns, precedence, conflicts, redirects, 405 and escaped paths work as in ServeMux.
-// docs/route.md lists the differences. They are opt-in, except for empty segments, as in //a,
-// of a pattern or of a CONNECT's path, and a limit of 62 different methods. Lookup never
+// docs/route.md lists the differences. They are opt-in, except for empty segments, as in //a, in a
+// pattern or in a CONNECT's path, and a limit of 62 different methods. Lookup never
 // allocates, unless the path is escaped or unclean, or is redirected.
 //
 // Use ServeMux unless you have a reason: it takes 0.1 to 0.4 µs of a request that takes 19 µs

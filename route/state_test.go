@@ -18,7 +18,7 @@ func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) { return h.con
 
 // States are reused when a handler returns, with or without an error, but not after a panic or a
 // hijack.
-func TestStatesThatGoBack(t *testing.T) {
+func TestStateReuse(t *testing.T) {
 	mine, theirs := net.Pipe()
 	defer mine.Close()
 	defer theirs.Close()

@@ -12,7 +12,7 @@ import (
 //
 // It sends in batches with a pause of a millisecond in between, so that the output does not
 // accumulate in memory and other connections are answered meanwhile: each event loop gets
-// time to send 32 messages. Without the pauses, an answer waited for the whole broadcast.
+// time to send 32 messages. Without the pauses, an answer would wait for the whole broadcast.
 func Broadcast(ctx context.Context, conns iter.Seq[Conn], p Prepared) (sent int) {
 	var pause *time.Timer
 	n, slice := 0, 32*runtime.GOMAXPROCS(0)

@@ -38,11 +38,11 @@ type Client struct {
 	goroutines sync.WaitGroup // goroutines that finish a write or answer pings
 	over       chan struct{}  // closed when the connection has ended and nothing more arrives
 
-	mu    sync.Mutex
-	pongs []byte // frames that wait for the writing token
-	said  bool   // our Close frame has been sent, or cannot be sent any more
-	pings uint64
-	waits map[uint64]chan struct{} // each is closed by the pong to that ping
+	mu        sync.Mutex
+	pongs     []byte // frames that wait for the writing token
+	closeSent bool   // our Close frame has been sent, or cannot be sent any more
+	pings     uint64
+	waits     map[uint64]chan struct{} // each is closed by the pong to that ping
 }
 
 const (
@@ -245,7 +245,7 @@ func (c *Client) appendMessage(dst []byte, kind Kind, msg []byte) []byte {
 // breakDown records why nothing more can be read, and closes the socket.
 func (c *Client) breakDown(err error) {
 	c.mu.Lock()
-	c.said = true
+	c.closeSent = true
 	c.mu.Unlock()
 	c.broken = err
 	c.nc.Close()
@@ -285,7 +285,7 @@ func (c *Client) Write(ctx context.Context, kind Kind, msg []byte) error {
 // send writes c.out and releases the writing token.
 func (c *Client) send(ctx context.Context) error {
 	c.mu.Lock()
-	if c.said {
+	if c.closeSent {
 		c.mu.Unlock()
 		c.unlock()
 		return ErrClosed
@@ -326,7 +326,7 @@ func (c *Client) unlock() {
 	}
 	for {
 		c.mu.Lock()
-		if len(c.pongs) == 0 || c.said {
+		if len(c.pongs) == 0 || c.closeSent {
 			release(c.writing)
 			c.mu.Unlock()
 			return
@@ -343,7 +343,7 @@ func (c *Client) unlock() {
 func (c *Client) pong(payload []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.said {
+	if c.closeSent {
 		return
 	}
 	if len(c.pongs) > mostPongs {
@@ -412,7 +412,7 @@ func (c *Client) Close(code Code, text string) error {
 	defer cancel()
 	err := c.close(ctx, code, text)
 	c.mu.Lock()
-	c.said = true // no goroutine starts after this
+	c.closeSent = true // no goroutine starts after this
 	c.mu.Unlock()
 	c.nc.Close()
 	c.goroutines.Wait()
@@ -444,10 +444,10 @@ func (c *Client) close(ctx context.Context, code Code, text string) error {
 // sayClose sends our Close frame if none has been sent, and releases the writing token.
 func (c *Client) sayClose(code Code, text string) {
 	c.mu.Lock()
-	said := c.said
-	c.said = true
+	sent := c.closeSent
+	c.closeSent = true
 	c.mu.Unlock()
-	if !said {
+	if !sent {
 		c.out = appendMasked(c.out[:0], byte(opClose)|finBit, appendClosePayload(nil, code, text))
 		c.nc.SetWriteDeadline(time.Now().Add(endTime))
 		c.nc.Write(c.out) // Read reports a failure

@@ -280,7 +280,7 @@ func TestClientAnswersPings(t *testing.T) {
 }
 
 // Read returns the end of the connection, every time.
-func TestClientHearsTheEnd(t *testing.T) {
+func TestClientReadReportsTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		sent []byte
@@ -361,7 +361,7 @@ func TestClientClose(t *testing.T) {
 }
 
 // A response other than a WebSocket is refused, with the reason.
-func TestDialIsRefused(t *testing.T) {
+func TestDialRefused(t *testing.T) {
 	switching := "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: nonsense\r\n\r\n"
 	for _, c := range []struct {
 		answer string
@@ -428,7 +428,7 @@ func TestDialOptions(t *testing.T) {
 }
 
 // A Client starts no goroutine, and allocates nothing for contexts that cannot end.
-func TestClientIsCheap(t *testing.T) {
+func TestClientCost(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates; go test without -race runs this")
 	}

@@ -118,7 +118,7 @@ func TestCloseByAnError(t *testing.T) {
 
 // Protocol violations and exceeded limits end the connection with the code of RFC 6455, after
 // the answers to earlier messages.
-func TestCloseOfThoseWhoBreakTheProtocol(t *testing.T) {
+func TestCloseOnProtocolError(t *testing.T) {
 	unmasked := served(opText, "hello")
 	for _, c := range []struct {
 		name string
@@ -239,7 +239,7 @@ func TestPanic(t *testing.T) {
 }
 
 // A handler that closes its connection still answers; later messages are not served.
-func TestCloseWithin(t *testing.T) {
+func TestCloseInHandler(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		u := &Upgrader{Message: func(c Call, dst, msg []byte) ([]byte, error) {
 			return append(dst, msg...), c.Conn().Close(NormalClosure, "done")

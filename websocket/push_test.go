@@ -91,7 +91,7 @@ func (p *peer) message() (opcode, []byte) {
 
 // A push made while the handshake is being answered never overtakes the response. The test makes
 // this many upgrades on each engine; with HONE_TEST_ALL=1, 100,000 in all.
-func TestPushesNeverPassTheAnswer(t *testing.T) {
+func TestPushesNeverOvertakeTheResponse(t *testing.T) {
 	upgrades := 200
 	if os.Getenv("HONE_TEST_ALL") != "" {
 		upgrades = 100_000 / (len(engine.All()) + 1)
@@ -328,7 +328,7 @@ func TestAnswers(t *testing.T) {
 func (k Kind) text() string { return map[Kind]string{Text: "text", Binary: "binary"}[k] }
 
 // Using a Call after Message has returned panics, instead of answering another message.
-func TestCallIsOver(t *testing.T) {
+func TestStaleCall(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {
 		kept := make(chan Call, 2)
 		p, _ := upgraded(t, at.serve(&Upgrader{Message: func(c Call, dst, msg []byte) ([]byte, error) {

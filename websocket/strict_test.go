@@ -37,7 +37,7 @@ func TestFaults(t *testing.T) {
 		{"RSV1 on a continuation", deflate, stream(0x41, "a", 0xc0, "b"), faultCompressed, 0},
 		{"RSV1 on a message", deflate, stream(0xc1, "a", 0xc2, "b"), 0, 2},
 		{"opcode 3", c, stream(0x83, "a"), faultOpcode, 0},
-		{"opcode 7 behind a message", c, stream(0x81, "a", 0x87, "a"), faultOpcode, 1},
+		{"opcode 7 after a message", c, stream(0x81, "a", 0x87, "a"), faultOpcode, 1},
 		{"opcode 11", c, stream(0x8b, ""), faultOpcode, 0},
 		{"opcode 15", c, stream(0x8f, ""), faultOpcode, 0},
 		{"no mask", c, appendFrame(nil, 0x81, []byte("a")), faultUnmasked, 0},
@@ -48,7 +48,7 @@ func TestFaults(t *testing.T) {
 		{"a fragmented ping", c, stream(0x09, "a", 0x80, "b"), faultControlFragment, 0},
 		{"a fragmented close", c, stream(0x08, ""), faultControlFragment, 0},
 		{"a continuation of nothing", c, stream(0x80, "a"), faultContinuation, 0},
-		{"a continuation behind a message", c, stream(0x81, "a", 0x00, "b"), faultContinuation, 1},
+		{"a continuation after a message", c, stream(0x81, "a", 0x00, "b"), faultContinuation, 1},
 		{"a text within a text", c, stream(0x01, "a", 0x81, "b"), faultInterleaved, 0},
 		{"a binary within a text", c, stream(0x01, "a", 0x89, "", 0x02, "b"), faultInterleaved, 1},
 		{"16 bits for a short length", c, []byte{0x82, 0xfe, 0, 125, 0, 0, 0, 0}, faultLength, 0},
@@ -63,9 +63,9 @@ func TestFaults(t *testing.T) {
 		{"a compressed message over the limit", deflate, stream(0xc2, ascii), 0, 1},
 		{"one that could not be of a message within it", deflate, stream(0xc2, strings.Repeat("x", 1190)), faultTooBig, 0},
 		{"half a close code", c, stream(0x88, "\x03"), faultCloseLength, 0},
-		{"a close code for nobody", c, stream(0x88, "\x03\xee"), faultCloseCode, 0},
+		{"a close code that must not be sent", c, stream(0x88, "\x03\xee"), faultCloseCode, 0},
 		{"a close reason that is not UTF-8", c, stream(0x88, "\x03\xe8\xff"), faultCloseText, 0},
-		{"anything behind a close", c, stream(0x88, "", 0xff, "a"), 0, 1},
+		{"anything after a close", c, stream(0x88, "", 0xff, "a"), 0, 1},
 		{"a close within a message", c, stream(0x01, "a", 0x88, "\x03\xe8", 0x80, "\xff"), 0, 1},
 		{"a text that is not UTF-8", c, stream(0x81, "a\xff"), faultText, 0},
 		{"the same as binary", c, stream(0x82, "a\xff"), 0, 1},
@@ -128,9 +128,9 @@ func TestFailsFast(t *testing.T) {
 	}
 }
 
-// TestSoon checks that a reader that reads no byte too many needs few reads for a long text, and
+// TestFewReadsForLongText checks that a reader that reads no byte too many needs few reads for a long text, and
 // that the end of every text is validated byte by byte.
-func TestSoon(t *testing.T) {
+func TestFewReadsForLongText(t *testing.T) {
 	frame := stream(0x81, strings.Repeat("x", 60_000))
 	var state uint64
 	reads := 0

@@ -78,7 +78,7 @@ func visit(ctx context.Context, t *testing.T, client *http.Client, base, user st
 		{"GET", "/users/" + user + "/notes/1", user, "", 200, fmt.Sprintf(`{"id":1,"user":%q,"text":"I am %s"}`, user, user)},
 		{"GET", "/users/" + user + "/notes/2", user, "", 404, "no such note\n"},
 		{"GET", "/users/" + user + "/notes/one", user, "", 404, "no such note\n"},
-		{"GET", "/users/" + user + "/notes/1", "mallory", "", 403, "these notes are somebody else's\n"},
+		{"GET", "/users/" + user + "/notes/1", "mallory", "", 403, "these notes belong to another user\n"},
 		{"GET", "/users/" + user + "/notes/1", "", "", 401, "send your user name in the Authorization header\n"},
 		{"PUT", "/users/" + user + "/notes", user, "", 405, "Method Not Allowed\n"},
 	} {

@@ -49,7 +49,7 @@ func signedIn(next http.Handler) http.Handler {
 func mine(c route.Ctx) (string, error) {
 	user := c.Param("user")
 	if c.Request().Header.Get("Authorization") != user {
-		return "", &route.StatusError{Code: http.StatusForbidden, Text: "these notes are somebody else's"}
+		return "", &route.StatusError{Code: http.StatusForbidden, Text: "these notes belong to another user"}
 	}
 	return user, nil
 }

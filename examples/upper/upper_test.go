@@ -48,7 +48,7 @@ func TestLines(t *testing.T) {
 		{"longest", "1234567\n", "1234567\n", nil},
 		{"too long", "a\n12345678\n", "A\n" + tooLarge, engine.TooLarge},
 		{"too long already", "a\n12345678", "A\n" + tooLarge, engine.TooLarge},
-		{"nothing behind it", "12345678\na\n", tooLarge, engine.TooLarge},
+		{"nothing after it", "12345678\na\n", tooLarge, engine.TooLarge},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			out, err := feed(t, Protocol{MaxLine: 8}, []byte(test.in))

@@ -17,18 +17,18 @@ import (
 	"testing"
 )
 
-// apiFolder has what each public package of the library and package observe export, as
-// text: a change that its users notice cannot be made without being seen.
+// apiFolder holds the exported API of each public library package and of package observe, as
+// text: every API change appears in a diff.
 const apiFolder = "internal/lint/testdata/api"
 
-// TestExportedAPI holds the exported names of these packages, with their signatures,
-// fields and constants, to what has been agreed on.
+// TestExportedAPI compares the exported names of these packages, with their signatures, fields and
+// constants, with the stored API.
 func TestExportedAPI(t *testing.T) {
 	tree := readTree(t, filepath.Join("..", ".."))
 	want := make(map[string]bool)
 	for _, p := range tree.packages() {
-		_, library := libraryWing[p.dir]
-		_, observe := observeWing[p.dir]
+		_, library := libraryImports[p.dir]
+		_, observe := observeImports[p.dir]
 		if (library || observe) && !within(p.dir, "internal") && len(p.files) > 0 {
 			name := path.Join(apiFolder, strings.ReplaceAll(p.dir, "/", "-")+".txt")
 			want[name] = true
@@ -44,14 +44,14 @@ func TestExportedAPI(t *testing.T) {
 				os.Remove(filepath.Join("..", "..", name))
 				continue
 			}
-			t.Errorf("%s is of a package that is no more; %s", name, remake)
+			t.Errorf("%s belongs to a package that no longer exists; %s", name, remake)
 		}
 	}
 }
 
-// api is what a package's users see, one declaration behind the other: constants
-// with their values, variables, functions, and types each with its methods. Those
-// of all platforms are in it, once.
+// api is what a package's users see, one declaration after the other: constants with their values,
+// variables, functions, and types each with their methods. Declarations of all platforms are
+// included, each once.
 func (p *pkg) api() string {
 	seen := make(map[string]declared)
 	resolved, _ := p.resolve()
@@ -80,7 +80,7 @@ func (p *pkg) api() string {
 	return out.String()
 }
 
-// The kinds of declarations, in the order in which they are told.
+// The kinds of declarations, in the order in which they are listed.
 const (
 	ofConst = iota
 	ofVar
@@ -92,11 +92,11 @@ const (
 type declared struct {
 	kind int
 	of   string // the type
-	rank int    // the type's own declaration is 0, its methods are 1; a constant's value
+	rank int    // 0 for the type's own declaration, 1 for its methods; for a constant its value
 	text string
 }
 
-// declares lists what a declaration exports.
+// declares lists the exported names of a declaration.
 func (p *pkg) declares(d ast.Decl, resolved *types.Package) []declared {
 	if f, ok := d.(*ast.FuncDecl); ok {
 		receiver := ""
@@ -131,8 +131,8 @@ func (p *pkg) declares(d ast.Decl, resolved *types.Package) []declared {
 	return all
 }
 
-// value is a constant with its value, or a variable with its type or else what
-// it begins with.
+// value describes a constant with its value, or a variable with its type, or else with the start of
+// its initial value.
 func (p *pkg) value(kind token.Token, s *ast.ValueSpec, i int, resolved *types.Package) declared {
 	name := s.Names[i].Name
 	if c, ok := resolved.Scope().Lookup(name).(*types.Const); ok && kind == token.CONST {
@@ -154,8 +154,8 @@ func (p *pkg) value(kind token.Token, s *ast.ValueSpec, i int, resolved *types.P
 	return declared{ofVar, "", 0, text}
 }
 
-// typeText is a type as its users see it: of a struct or an interface a line for
-// each field or method that they can reach, and a word if there are others.
+// typeText describes a type as its users see it: for a struct or an interface, a line for each
+// exported field or method, and a note if there are others.
 func (p *pkg) typeText(s *ast.TypeSpec) string {
 	head, list := "", (*ast.FieldList)(nil)
 	switch t := s.Type.(type) {
@@ -195,7 +195,7 @@ func (p *pkg) typeText(s *ast.TypeSpec) string {
 	return p.print(&ast.TypeSpec{Name: s.Name, TypeParams: s.TypeParams, Type: ast.NewIdent("")}) + " " + head
 }
 
-// print is a piece of code, in gofmt's form.
+// print formats a piece of code as gofmt does.
 func (p *pkg) print(node any) string {
 	var out bytes.Buffer
 	config := printer.Config{Mode: printer.UseSpaces | printer.TabIndent, Tabwidth: 8}
@@ -205,7 +205,7 @@ func (p *pkg) print(node any) string {
 	return out.String()
 }
 
-// TestAPIText tries what the text says.
+// TestAPIText checks the text of some declarations.
 func TestAPIText(t *testing.T) {
 	tree := parseTree(unpack(`
 -- pool/pool.go --

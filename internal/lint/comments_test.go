@@ -3,7 +3,7 @@ package lint
 var commentRules = []rule{
 	{"doc-comments", eachPackage(checkDocComments), []example{
 		{
-			name: "nothing said",
+			name: "no doc comments",
 			files: `
 -- pool/pool.go --
 // Package pool lends memory.
@@ -38,7 +38,7 @@ type (
 			},
 		},
 		{
-			name: "each contract said once",
+			name: "every name documented once",
 			files: `
 -- pool/pool.go --
 // Package pool lends memory.
@@ -113,8 +113,8 @@ package pool_test`,
 	}},
 }
 
-// checkDocComments finds exported names that nobody explained. Where platforms
-// declare the same name, one explanation will do.
+// checkDocComments finds exported names without a doc comment. If several platforms declare the same
+// name, one comment is enough.
 func checkDocComments(p *pkg) []finding {
 	explained := make(map[string]bool)
 	for _, x := range p.exported() {
@@ -135,7 +135,7 @@ func checkDocComments(p *pkg) []finding {
 	return found
 }
 
-// checkPackageComment wants exactly one comment on the package clause.
+// checkPackageComment requires exactly one package comment.
 func checkPackageComment(p *pkg) []finding {
 	var found []finding
 	comments := 0

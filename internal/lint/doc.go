@@ -1,12 +1,11 @@
-// Package lint holds hone's house rules as ordinary Go tests: which package may
-// import which, and what a reader may rely on in every file.
+// Package lint holds hone's house rules as ordinary Go tests: which package may import which, and
+// the standards that every file must meet.
 //
 // Run it alone with
 //
 //	go test ./internal/lint
 //
-// A rule is a small function over the parsed tree ([go/ast], no build needed, so
-// the files of every platform are read). Beside each stand examples that it must
-// refuse and examples that it must accept, so that no rule is there only in name.
-// The rules themselves are in CONTRIBUTING.md in words.
+// A rule is a small function over the parsed tree ([go/ast], without a build, so that the files of
+// every platform are checked). Each rule has examples that it must refuse and examples that it must
+// accept, so that no rule can be without effect. CONTRIBUTING.md describes the rules in prose.
 package lint

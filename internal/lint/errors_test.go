@@ -9,7 +9,7 @@ import (
 var errorRules = []rule{
 	{"error-text", eachFile(checkErrorText), []example{
 		{
-			name: "decisions by wording",
+			name: "decisions based on an error's text",
 			files: `
 -- framed/server.go --
 package framed
@@ -32,12 +32,12 @@ func closed(err error) bool {
 			},
 		},
 		{
-			name:  "a test that means the error, not its wording",
+			name:  "a test for the error, not its text",
 			files: "-- framed/server_test.go --\npackage framed\n\nvar _ = err.Error() == \"closed\"",
 			want:  []string{"framed/server_test.go:3: compares an error's text; use errors.Is or errors.As, or put"},
 		},
 		{
-			name: "decisions by identity, text for people",
+			name: "decisions based on the error's identity",
 			files: `
 -- framed/server.go --
 package framed
@@ -68,8 +68,8 @@ func serve() {
 	_ = web.DefaultServeMux
 }`,
 			want: []string{
-				"tool/avatar/avatar.go:6: http.HandleFunc uses the process's one mux; ",
-				"tool/avatar/avatar.go:7: http.DefaultServeMux uses the process's one mux; ",
+				"tool/avatar/avatar.go:6: http.HandleFunc uses http.DefaultServeMux; ",
+				"tool/avatar/avatar.go:7: http.DefaultServeMux uses http.DefaultServeMux; ",
 			},
 		},
 		{
@@ -83,7 +83,7 @@ import "net/http"
 var _ = http.DefaultServeMux`,
 		},
 		{
-			name: "a mux of one's own",
+			name: "a separate mux",
 			files: `
 -- tool/avatar/avatar.go --
 package avatar
@@ -98,7 +98,7 @@ func serve() {
 	}},
 }
 
-// checkErrorText finds decisions that hang on an error's wording.
+// checkErrorText finds decisions that depend on an error's text.
 func checkErrorText(f *file) []finding {
 	var found []finding
 	compared := func(exprs ...ast.Expr) {
@@ -126,8 +126,7 @@ func checkErrorText(f *file) []finding {
 	return found
 }
 
-// insteadOfText says what to do. A test may look at the wording that it tests,
-// under a name that says so.
+// insteadOfText says what to do. A test may check error texts in a function whose name says so.
 func (f *file) insteadOfText() string {
 	if f.isTest() {
 		return "use errors.Is or errors.As, or put the text in a variable when the wording itself is tested"
@@ -135,7 +134,7 @@ func (f *file) insteadOfText() string {
 	return "use errors.Is or errors.As"
 }
 
-// searches reports whether a function of package strings or regexp finds text.
+// searches reports whether a function of package strings or regexp searches text.
 func searches(name string) bool {
 	switch name {
 	case "Contains", "ContainsAny", "ContainsFunc", "ContainsRune", "Count", "Cut", "CutPrefix", "CutSuffix",
@@ -155,7 +154,7 @@ func isErrorText(e ast.Expr) bool {
 	return ok && sel.Sel.Name == "Error"
 }
 
-// hasErrorText reports whether x.Error() is anywhere in the arguments.
+// hasErrorText reports whether x.Error() occurs anywhere in the arguments.
 func hasErrorText(args []ast.Expr) bool {
 	has := false
 	for _, arg := range args {
@@ -168,8 +167,8 @@ func hasErrorText(args []ast.Expr) bool {
 	return has
 }
 
-// checkDefaultMux finds handlers that every package of the process shares. A stand-in for
-// http.Server has to serve them.
+// checkDefaultMux finds handlers on the mux that all packages of the process share. Code that
+// replaces http.Server must serve that mux.
 func checkDefaultMux(f *file) []finding {
 	if path.Dir(f.path) == "http1" {
 		return nil
@@ -182,7 +181,7 @@ func checkDefaultMux(f *file) []finding {
 		}
 		from, name := f.qualified(e)
 		if from == "net/http" && (name == "DefaultServeMux" || name == "Handle" || name == "HandleFunc") {
-			found = append(found, f.finding(e.Pos(), "http.%s uses the process's one mux; make one with http.NewServeMux", name))
+			found = append(found, f.finding(e.Pos(), "http.%s uses http.DefaultServeMux; create a mux with http.NewServeMux", name))
 		}
 		return true
 	})

@@ -9,26 +9,25 @@ import (
 	"testing"
 )
 
-// wing is the part of the import table that a page's section is about.
-func wing(which string) (map[string][]string, error) {
+// importTable returns the part of the import table that a section shows.
+func importTable(which string) (map[string][]string, error) {
 	switch which {
 	case "library":
-		return libraryWing, nil
+		return libraryImports, nil
 	case "observe":
-		return observeWing, nil
+		return observeImports, nil
 	case "tool":
-		return toolWing, nil
+		return toolImports, nil
 	case "gateway":
-		return gatewayWing, nil
+		return gatewayImports, nil
 	}
-	return nil, fmt.Errorf("there is no wing %q; use library, observe, tool or gateway", which)
+	return nil, fmt.Errorf("there is no import table %q; use library, observe, tool or gateway", which)
 }
 
-// rooms is a table of a wing's packages, each with the first sentence of its own
-// documentation. A package that the table of imports plans and that has no file
-// yet is left out.
-func (t *tree) rooms(which string) (string, error) {
-	table, err := wing(which)
+// packageTable lists a module's packages, each with the first sentence of its documentation. It leaves out
+// packages of the import table that have no files yet.
+func (t *tree) packageTable(which string) (string, error) {
+	table, err := importTable(which)
 	if err != nil {
 		return "", err
 	}
@@ -54,11 +53,11 @@ func lastPart(dir string) string {
 	return dir[strings.LastIndexByte(dir, '/')+1:]
 }
 
-// graph is who imports whom in a wing, for every platform at once, tests left
-// out, as Mermaid draws it. What the tools take from the library is in it. The
-// command may import everything, so its arrows say nothing and are left out.
+// graph draws the imports between a module's packages in Mermaid, for all platforms together,
+// without tests. It includes what the tools import from the library, and leaves out the command,
+// which may import everything.
 func (t *tree) graph(which string) (string, error) {
-	table, err := wing(which)
+	table, err := importTable(which)
 	if err != nil {
 		return "", err
 	}
@@ -77,7 +76,7 @@ func (t *tree) graph(which string) (string, error) {
 	return "```mermaid\ngraph TD\n" + strings.Join(slices.Sorted(maps.Keys(arrows)), "") + "```\n", nil
 }
 
-// node is a package in Mermaid's words: a name without slashes, and the path.
+// node is a package in Mermaid's syntax: a name without slashes, and the path.
 func node(dir string) string {
 	return strings.ReplaceAll(dir, "/", "_") + "[" + dir + "]"
 }
@@ -118,7 +117,7 @@ import "github.com/hone-go/hone/tool/load"
 	for section, want := range map[string]string{
 		"graph library": "```mermaid\ngraph TD\n  framed[framed] --> engine[engine]\n  framed[framed] --> wire[wire]\n```\n",
 		"graph tool":    "```mermaid\ngraph TD\n  tool_load[tool/load] --> wire[wire]\n```\n",
-		"rooms library": "| package | what it is |\n|---|---|\n" +
+		"packages library": "| package | what it is |\n|---|---|\n" +
 			"| [`framed`](../framed) | is a server. |\n| [`wire`](../wire) | turns bytes into frames. |\n",
 	} {
 		got, err := tree.made(section)
@@ -126,7 +125,7 @@ import "github.com/hone-go/hone/tool/load"
 			t.Errorf("%s: %s, %v; want\n%s", section, got, err, want)
 		}
 	}
-	for _, section := range []string{"graph", "rooms cellar"} {
+	for _, section := range []string{"graph", "packages cellar"} {
 		if _, err := tree.made(section); err == nil {
 			t.Errorf("%q is a section", section)
 		}

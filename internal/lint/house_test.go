@@ -8,32 +8,32 @@ import (
 	"testing"
 )
 
-// A rule looks at the whole tree and says what it finds wrong.
+// A rule checks the whole tree and reports what it finds wrong.
 type rule struct {
 	name     string
 	check    func(*tree) []finding
 	examples []example
 }
 
-// An example is a small tree and what the rule must say of it.
+// An example is a small tree and the findings that the rule must report.
 type example struct {
 	name  string
 	files string   // "-- path --" lines, each followed by that file's text
-	want  []string // how each finding begins, in order; none: the tree is good
+	want  []string // how each finding begins, in order; none: the tree is accepted
 }
 
-// A finding is one broken rule at one place.
+// A finding is one violation of a rule at one place.
 type finding struct {
 	path string
 	line int
-	text string // what is wrong; what to do
+	text string // what is wrong; and what to do
 }
 
 func (f finding) String() string {
 	return fmt.Sprintf("%s:%d: %s", f.path, f.line, f.text)
 }
 
-// house is every rule.
+// house is the list of all rules.
 var house = slices.Concat(
 	importRules,
 	stateRules,
@@ -45,7 +45,7 @@ var house = slices.Concat(
 	textRules,
 )
 
-// TestHouse holds the repository to the rules.
+// TestHouse checks the repository against all rules.
 func TestHouse(t *testing.T) {
 	tree := readTree(t, filepath.Join("..", ".."))
 	for _, f := range tree.broken {
@@ -60,7 +60,7 @@ func TestHouse(t *testing.T) {
 	}
 }
 
-// TestRules proves that each rule is able to fail and able to pass.
+// TestRules checks that each rule can fail and can pass.
 func TestRules(t *testing.T) {
 	for _, r := range house {
 		t.Run(r.name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// try compares what the rule says of an example with what it must say.
+// try compares the rule's findings for an example with the expected ones.
 func (r rule) try(t *testing.T, e example) {
 	t.Helper()
 	tree := parseTree(unpack(e.files))

@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// What a room may import when it may import more than can be listed.
+// Entries for packages that may import more than a list can hold.
 const (
-	anyLibrary = "the library" // every public package of the root module
-	anyRoom    = "every room"  // every package of all wings
+	anyLibrary = "the library"   // every public package of the root module
+	anyPackage = "every package" // every package of all modules
 )
 
-// libraryWing is the root module: each package and what it may import of ours.
-// A new package gets its line here and in the table of docs/design.md.
-var libraryWing = map[string][]string{
+// libraryImports is the root module: each package, and which of our packages it may import. Add a line
+// here and in the table of docs/design.md for a new package.
+var libraryImports = map[string][]string{
 	"wire":               {},
 	"engine":             {"pool", "workers", "internal/sys"},
 	"http1":              {"engine", "pool", "internal/sys"},
@@ -31,13 +31,13 @@ var libraryWing = map[string][]string{
 	"internal/servetest": {},
 }
 
-// observeWing is the module in observe/, read like libraryWing.
-var observeWing = map[string][]string{
+// observeImports is the module in observe/, in the same form.
+var observeImports = map[string][]string{
 	"observe": {"framed", "websocket", "http1", "engine", "pool", "workers", "conns", "internal/sys"},
 }
 
-// toolWing is the module in tool/, read like libraryWing.
-var toolWing = map[string][]string{
+// toolImports is the module in tool/, in the same form.
+var toolImports = map[string][]string{
 	"tool/child":        {},
 	"tool/load":         {"wire", "tool/figure", "tool/record", "tool/load/offer", "tool/load/source", "tool/load/traffic", "internal/sys"},
 	"tool/load/fleet":   {"tool/child", "tool/load"},
@@ -63,19 +63,19 @@ var toolWing = map[string][]string{
 	"tool/admin":        {"tool/exit", "tool/load", "observe"},
 	"tool/avatar":       {"route", "pool", "workers", "engine", "http1"},
 	"tool/lab":          {anyLibrary, "tool/child", "tool/figure", "tool/load", "tool/machine", "tool/probe", "tool/avatar"},
-	"tool/cmd/hone":     {anyRoom},
+	"tool/cmd/hone":     {anyPackage},
 }
 
-// gatewayWing is the module in gateway/, read like libraryWing.
-var gatewayWing = map[string][]string{
+// gatewayImports is the module in gateway/, in the same form.
+var gatewayImports = map[string][]string{
 	"gateway":                        {anyLibrary, "gateway/journal"},
-	"gateway/journal":                {"gateway/internal/namespacetest"}, // its tests alone
-	"gateway/cmd/honed":              {anyRoom},
+	"gateway/journal":                {"gateway/internal/namespacetest"}, // only for its tests
+	"gateway/cmd/honed":              {anyPackage},
 	"gateway/internal/namespacetest": {},
 }
 
-// onlyHome names what one package alone may import, tests included. A path ends
-// in a slash where everything below it is meant as well.
+// onlyHome lists import paths that only one package may import, tests included. A path with a final
+// slash includes everything below it.
 var onlyHome = []struct{ path, home, instead string }{
 	{"golang.org/x/sys/", "internal/sys", "ask internal/sys for it, or syscall"},
 	{"net/http/pprof", "observe", "mount what observe offers; importing this registers handlers for the whole process"},
@@ -86,24 +86,24 @@ var onlyHome = []struct{ path, home, instead string }{
 	{"charm.land/", "tool/view", "return values and let tool/view draw them"},
 }
 
-// outsideCode and outsideTests are the modules beyond the standard library that
-// the root module may import.
+// outsideCode and outsideTests are the modules outside the standard library that the root module may
+// import.
 var (
 	outsideCode  = []string{"golang.org/x/sys"}
 	outsideTests = []string{"golang.org/x/sys", "go.uber.org/goleak", "pgregory.net/rapid"}
 )
 
 var importRules = []rule{
-	{"rooms", checkRooms, []example{
+	{"packages", checkKnownPackages, []example{
 		{
-			name:  "a package without a line",
+			name:  "a package missing in the table",
 			files: "-- cache/cache.go --\npackage cache",
-			want:  []string{"cache/cache.go:1: package cache is not in the import table; add it to libraryWing in internal/lint/imports_test.go"},
+			want:  []string{"cache/cache.go:1: package cache is not in the import table; add it to libraryImports in internal/lint/imports_test.go"},
 		},
 		{
-			name:  "a tool without a line",
+			name:  "a tool missing in the table",
 			files: "-- tool/guess/guess.go --\npackage guess",
-			want:  []string{"tool/guess/guess.go:1: package tool/guess is not in the import table; add it to toolWing in internal/lint/imports_test.go"},
+			want:  []string{"tool/guess/guess.go:1: package tool/guess is not in the import table; add it to toolImports in internal/lint/imports_test.go"},
 		},
 		{
 			name:  "code at the root",
@@ -111,7 +111,7 @@ var importRules = []rule{
 			want:  []string{"hone.go:1: there is no root package; "},
 		},
 		{
-			name: "rooms of the table, and the folders beside them",
+			name: "packages in the table, and folders that need no entry",
 			files: `
 -- wire/wire.go --
 package wire
@@ -127,22 +127,22 @@ package bench`,
 	}},
 	{"direction", checkDirection, []example{
 		{
-			name:  "engine knows a protocol",
+			name:  "engine imports a protocol",
 			files: "-- engine/direct.go --\npackage engine\n\nimport \"github.com/hone-go/hone/wire\"",
 			want:  []string{"engine/direct.go:3: engine must not import wire; it may import pool, workers, internal/sys"},
 		},
 		{
-			name:  "the generator shares the server's code",
+			name:  "the load generator shares the server's code",
 			files: "-- tool/load/load.go --\npackage load\n\nimport \"github.com/hone-go/hone/framed\"",
 			want:  []string{"tool/load/load.go:3: tool/load must not import framed; it may import wire, tool/figure, tool/record, tool/load/offer, tool/load/source, tool/load/traffic, internal/sys"},
 		},
 		{
-			name:  "the admin side drags the tool in",
+			name:  "the admin side imports the tool",
 			files: "-- observe/observe.go --\npackage observe\n\nimport \"github.com/hone-go/hone/tool/probe\"",
 			want:  []string{"observe/observe.go:3: observe must not import tool/probe; it may import framed, websocket, http1, engine, pool, workers, conns, internal/sys"},
 		},
 		{
-			name:  "a test that looks upwards",
+			name:  "a test that imports a higher layer",
 			files: "-- wire/wire_test.go --\npackage wire_test\n\nimport \"github.com/hone-go/hone/tool/load\"",
 			want:  []string{"wire/wire_test.go:3: wire must not import tool/load, not even in a test; "},
 		},
@@ -152,12 +152,12 @@ package bench`,
 			want:  []string{"examples/upper/upper.go:3: examples/upper must not import internal/sys; it may import the library"},
 		},
 		{
-			name:  "an example of the library's module that needs another",
+			name:  "an example in the library's module that needs another module",
 			files: "-- examples/upper/upper.go --\npackage upper\n\nimport \"github.com/hone-go/hone/observe\"",
 			want:  []string{"examples/upper/upper.go:3: examples/upper must not import observe; it may import the library"},
 		},
 		{
-			name:  "a library that stands on an example",
+			name:  "a library that imports an example",
 			files: "-- framed/framed.go --\npackage framed\n\nimport \"github.com/hone-go/hone/examples/upper\"",
 			want:  []string{"framed/framed.go:3: framed must not import examples/upper; "},
 		},
@@ -262,7 +262,7 @@ import "github.com/HdrHistogram/hdrhistogram-go"`,
 			want:  []string{"engine/stats_test.go:3: only observe imports github.com/prometheus/client_golang/prometheus; offer Stats()"},
 		},
 		{
-			name: "at home",
+			name: "imported by the right packages",
 			files: `
 -- internal/sys/epoll_linux.go --
 package sys
@@ -284,8 +284,8 @@ import "net/http/pprof"`,
 	}},
 }
 
-// checkRooms finds packages that the table does not know.
-func checkRooms(t *tree) []finding {
+// checkKnownPackages finds packages that are missing in the import table.
+func checkKnownPackages(t *tree) []finding {
 	var found []finding
 	seen := make(map[string]bool)
 	for _, f := range t.files {
@@ -294,18 +294,18 @@ func checkRooms(t *tree) []finding {
 			continue
 		}
 		seen[dir] = true
-		wing, name := libraryWing, "libraryWing"
+		table, name := libraryImports, "libraryImports"
 		switch {
 		case within(dir, "observe"):
-			wing, name = observeWing, "observeWing"
+			table, name = observeImports, "observeImports"
 		case within(dir, "gateway"):
-			wing, name = gatewayWing, "gatewayWing"
+			table, name = gatewayImports, "gatewayImports"
 		case within(dir, "tool"):
-			wing, name = toolWing, "toolWing"
+			table, name = toolImports, "toolImports"
 		}
 		if dir == "." {
 			found = append(found, f.finding(f.ast.Package, "there is no root package; give the code a folder whose name says what it does"))
-		} else if _, known := wing[dir]; !known {
+		} else if _, known := table[dir]; !known {
 			found = append(found, f.finding(f.ast.Package,
 				"package %s is not in the import table; add it to %s in internal/lint/imports_test.go and to docs/design.md", dir, name))
 		}
@@ -313,7 +313,7 @@ func checkRooms(t *tree) []finding {
 	return found
 }
 
-// checkDirection finds imports among our own packages that the table does not allow.
+// checkDirection finds imports between our own packages that the table does not allow.
 func checkDirection(t *tree) []finding {
 	var found []finding
 	for _, f := range t.files {
@@ -324,7 +324,7 @@ func checkDirection(t *tree) []finding {
 			case !ours || to == from || within(from, "bench"):
 			case f.isTest() && isLibrary(from) && !isLibrary(to):
 				found = append(found, f.finding(spec.Pos(),
-					"%s must not import %s, not even in a test; move the test to where both are in reach", from, to))
+					"%s must not import %s, not even in a test; move the test to a package that may import both", from, to))
 			case f.isTest():
 			case !allowed(from, to):
 				may := mayImport(from)
@@ -338,7 +338,7 @@ func checkDirection(t *tree) []finding {
 	return found
 }
 
-// mayImport is a folder's line in the table.
+// mayImport returns a folder's entry in the table.
 func mayImport(dir string) []string {
 	switch {
 	case within(dir, "examples/embed"): // a module of its own
@@ -346,34 +346,34 @@ func mayImport(dir string) []string {
 	case within(dir, "examples"):
 		return []string{anyLibrary}
 	case within(dir, "observe"):
-		return observeWing[dir]
+		return observeImports[dir]
 	case within(dir, "gateway"):
-		return gatewayWing[dir]
+		return gatewayImports[dir]
 	case within(dir, "tool"):
-		return toolWing[dir]
+		return toolImports[dir]
 	}
-	return libraryWing[dir]
+	return libraryImports[dir]
 }
 
 // allowed reports whether the code in from may import the package to.
 func allowed(from, to string) bool {
-	_, library := libraryWing[to]
-	_, observe := observeWing[to]
-	_, tool := toolWing[to]
-	_, gateway := gatewayWing[to]
+	_, library := libraryImports[to]
+	_, observe := observeImports[to]
+	_, tool := toolImports[to]
+	_, gateway := gatewayImports[to]
 	may := mayImport(from)
 	switch {
 	case slices.Contains(may, to):
 		return true
-	case slices.Contains(may, anyRoom):
+	case slices.Contains(may, anyPackage):
 		return library || observe || tool && !within(from, "gateway") || gateway && within(from, "gateway")
 	case slices.Contains(may, anyLibrary) && library && !within(to, "internal"):
 		return true
 	}
-	return within(from, "examples") && within(to, from) // an example's own parts
+	return within(from, "examples") && within(to, from) // packages of the example itself
 }
 
-// checkOutside finds the root module's imports from other modules.
+// checkOutside finds imports of other modules in the root module.
 func checkOutside(t *tree) []finding {
 	var found []finding
 	for _, f := range t.files {
@@ -397,7 +397,7 @@ func checkOutside(t *tree) []finding {
 	return found
 }
 
-// checkOneHome finds imports that belong to one package alone.
+// checkOneHome finds imports that are reserved for one package.
 func checkOneHome(t *tree) []finding {
 	var found []finding
 	for _, f := range t.files {
@@ -405,7 +405,7 @@ func checkOneHome(t *tree) []finding {
 			p := importPath(spec)
 			for _, only := range onlyHome {
 				covered := p == only.path || strings.HasSuffix(only.path, "/") && strings.HasPrefix(p, only.path)
-				if covered && f.dir() != only.home && f.dir() != "bench/apps" { // which runs what others wrote
+				if covered && f.dir() != only.home && f.dir() != "bench/apps" { // bench/apps runs other people's servers
 					found = append(found, f.finding(spec.Pos(), "only %s imports %s; %s", only.home, p, only.instead))
 				}
 			}
@@ -424,28 +424,28 @@ func isLibrary(dir string) bool {
 	return !within(dir, "observe") && !within(dir, "gateway") && !within(dir, "tool") && !within(dir, "tools") && !within(dir, "bench")
 }
 
-// TestImportTable holds the table itself to what it is meant to say.
+// TestImportTable checks the table itself for consistency.
 func TestImportTable(t *testing.T) {
-	known := []string{anyLibrary, anyRoom}
-	known = slices.AppendSeq(known, maps.Keys(libraryWing))
-	known = slices.AppendSeq(known, maps.Keys(observeWing))
-	known = slices.AppendSeq(known, maps.Keys(toolWing))
-	known = slices.AppendSeq(known, maps.Keys(gatewayWing))
-	for _, wing := range []map[string][]string{libraryWing, observeWing, toolWing, gatewayWing} {
-		for from, may := range wing {
+	known := []string{anyLibrary, anyPackage}
+	known = slices.AppendSeq(known, maps.Keys(libraryImports))
+	known = slices.AppendSeq(known, maps.Keys(observeImports))
+	known = slices.AppendSeq(known, maps.Keys(toolImports))
+	known = slices.AppendSeq(known, maps.Keys(gatewayImports))
+	for _, table := range []map[string][]string{libraryImports, observeImports, toolImports, gatewayImports} {
+		for from, may := range table {
 			for _, to := range may {
 				if !slices.Contains(known, to) {
-					t.Errorf("%s may import %s, which has no line of its own", from, to)
+					t.Errorf("%s may import %s, which is missing in the table", from, to)
 				}
 				up := isLibrary(from) && !isLibrary(to) || within(from, "observe") && !isLibrary(to)
 				across := within(from, "tool") && within(to, "gateway") || within(from, "gateway") && within(to, "tool")
 				if up || across {
-					t.Errorf("%s may import %s: arrows between modules go from tool to observe to the library, and from gateway to those two", from, to)
+					t.Errorf("%s may import %s: allowed imports between modules: tool to observe to library, and gateway to those two", from, to)
 				}
 			}
 		}
 	}
 	if allowed("tool/load", "framed") {
-		t.Error("tool/load may import framed: generator and server share bytes, not code")
+		t.Error("tool/load may import framed: load generator and server must not share code")
 	}
 }

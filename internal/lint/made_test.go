@@ -13,10 +13,10 @@ import (
 	"testing"
 )
 
-// update writes what is made from the code instead of comparing it.
-var update = flag.Bool("update", false, "write what is made from the code into the repository")
+// update writes generated content instead of comparing it.
+var update = flag.Bool("update", false, "write generated content into the repository")
 
-// remake is what to run when something made from the code differs from it.
+// remake says how to regenerate content that is out of date.
 const remake = "run go test ./internal/lint -update, and look at what has changed"
 
 // wantFile compares a file of the repository with what it should be, or writes it.
@@ -37,11 +37,11 @@ func wantFile(t *testing.T, name, want string) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s is not what the code says: %s; %s", name, firstDifference(string(got), want), remake)
+		t.Errorf("%s does not match the code: %s; %s", name, firstDifference(string(got), want), remake)
 	}
 }
 
-// firstDifference shows the first line that two texts do not share.
+// firstDifference shows the first line in which two texts differ.
 func firstDifference(got, want string) string {
 	is, should := strings.Split(got, "\n"), strings.Split(want, "\n")
 	for i := range max(len(is), len(should)) {
@@ -58,18 +58,18 @@ func firstDifference(got, want string) string {
 	return "no line differs"
 }
 
-// A made section of a page stands between two comments:
+// A generated section of a page stands between two comments:
 //
 //	<!-- made: WHAT -->
 //	<!-- made end -->
 //
-// WHAT is "rooms" or "graph" and a wing, or "file" and a path.
+// WHAT is "packages" or "graph" and a module, or "file" and a path.
 const (
 	madeBegin = `<!-- made: ([^>]+) -->`
 	madeEnd   = "<!-- made end -->"
 )
 
-// remade is a page with its made sections as they should be.
+// remade is a page with its generated sections up to date.
 func (t *tree) remade(page string) (string, error) {
 	begin := regexp.MustCompile(`^` + madeBegin + `\n$`)
 	var out strings.Builder
@@ -95,17 +95,17 @@ func (t *tree) remade(page string) (string, error) {
 		}
 	}
 	if inside {
-		return "", fmt.Errorf("a made section has no end; write %s", madeEnd)
+		return "", fmt.Errorf("a generated section has no end; write %s", madeEnd)
 	}
 	return out.String(), nil
 }
 
-// made is what belongs into a section.
+// made generates the content of a section.
 func (t *tree) made(what string) (string, error) {
 	kind, which, _ := strings.Cut(what, " ")
 	switch kind {
-	case "rooms":
-		return t.rooms(which)
+	case "packages":
+		return t.packageTable(which)
 	case "graph":
 		return t.graph(which)
 	case "file":
@@ -115,14 +115,14 @@ func (t *tree) made(what string) (string, error) {
 		}
 		language := strings.TrimPrefix(filepath.Ext(which), ".")
 		if language == "txt" {
-			language = "go" // code of others, which must not be built here
+			language = "go" // other people's code, which must not be built here
 		}
 		return "```" + language + "\n" + string(text) + "```\n", nil
 	}
-	return "", fmt.Errorf("there is no section %q; use rooms, graph or file", kind)
+	return "", fmt.Errorf("there is no section %q; use packages, graph or file", kind)
 }
 
-// TestMadeSections holds the pages to the code they show.
+// TestMadeSections compares the pages' generated sections with the code.
 func TestMadeSections(t *testing.T) {
 	tree := readTree(t, filepath.Join("..", ".."))
 	pages := 0
@@ -139,11 +139,11 @@ func TestMadeSections(t *testing.T) {
 		wantFile(t, name, want)
 	}
 	if pages == 0 {
-		t.Error("no page has a made section; docs/architecture.md should")
+		t.Error("no page has a generated section; docs/architecture.md should")
 	}
 }
 
-// TestRemade tries sections, and what is wrong with them.
+// TestRemade checks the generation of sections, and its errors.
 func TestRemade(t *testing.T) {
 	tree := parseTree(unpack("-- a/b.txt --\npackage b\n"))
 	for _, test := range []struct{ name, page, want, err string }{
@@ -161,12 +161,12 @@ func TestRemade(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q, %q", test.name, got, err, test.want, test.err)
 		}
 		if again, _ := tree.remade(got); err == nil && again != got {
-			t.Errorf("%s: made again it is %q", test.name, again)
+			t.Errorf("%s: generated again it is %q", test.name, again)
 		}
 	}
 }
 
-// TestFirstDifference says where two texts part.
+// TestFirstDifference compares pairs of texts.
 func TestFirstDifference(t *testing.T) {
 	for want, texts := range map[string][]string{
 		`line 2 is "b" and should be "c"`:     {"a\nb", "a\nc"},

@@ -10,11 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// mostExported is how many package-level names a package may export. The values of an
-// enumeration are learnt with its type, and count as that one name.
+// mostExported is how many package-level names a package may export. The values of an enumeration
+// count together with their type as one name.
 const mostExported = 40
 
-// emptyNames say nothing of what is inside.
+// emptyNames say nothing about a package's contents.
 var emptyNames = []string{"util", "utils", "common", "helpers", "types", "misc", "base", "lib"}
 
 // stdNames are the standard library's top-level packages.
@@ -29,14 +29,14 @@ var stdNames = []string{
 var nameRules = []rule{
 	{"package-names", eachPackage(checkPackageName), []example{
 		{
-			name:  "says nothing",
+			name:  "a meaningless name",
 			files: "-- internal/util/util.go --\npackage util",
-			want:  []string{"internal/util/util.go:1: package name util says nothing; "},
+			want:  []string{"internal/util/util.go:1: package name util is meaningless; "},
 		},
 		{
-			name:  "says nothing, as a folder",
+			name:  "a meaningless name, as a folder",
 			files: "-- examples/common/main.go --\npackage main",
-			want:  []string{"examples/common/main.go:1: package name common says nothing; "},
+			want:  []string{"examples/common/main.go:1: package name common is meaningless; "},
 		},
 		{
 			name:  "shadows the standard library",
@@ -44,17 +44,17 @@ var nameRules = []rule{
 			want:  []string{"errors/errors.go:1: package name errors is the standard library's; "},
 		},
 		{
-			name:  "explains itself",
+			name:  "a descriptive name",
 			files: "-- pool/pool.go --\npackage pool\n-- tool/cmd/hone/main.go --\npackage main",
 		},
 		{
-			name:  "a command, which nobody imports",
+			name:  "a command, which cannot be imported",
 			files: "-- examples/embed/main.go --\npackage main",
 		},
 	}},
 	{"stutter", eachPackage(checkStutter), []example{
 		{
-			name: "the package said it already",
+			name: "repeats the package's name",
 			files: `
 -- pool/pool.go --
 package pool
@@ -96,13 +96,13 @@ type engineState int`,
 			files: "-- pool/pool.go --\npackage pool\n\ntype Kind int\n\nconst (\n\tFirst Kind = iota\n" + manyNames(mostExported) + ")",
 		},
 		{
-			name:  "just enough, not counting what users do not see",
+			name:  "exactly at the limit, unexported names not counted",
 			files: "-- pool/pool.go --\npackage pool\n\nfunc small() {}\n\nconst (\n" + manyNames(mostExported) + ")",
 		},
 	}},
 }
 
-// manyNames declares n exported constants, one a line.
+// manyNames declares n exported constants, one per line.
 func manyNames(n int) string {
 	var lines strings.Builder
 	for i := range n {
@@ -111,7 +111,7 @@ func manyNames(n int) string {
 	return lines.String()
 }
 
-// checkPackageName finds names that say nothing or that the standard library has.
+// checkPackageName finds meaningless package names and those of the standard library.
 func checkPackageName(p *pkg) []finding {
 	if len(p.files) == 0 {
 		return nil
@@ -123,9 +123,9 @@ func checkPackageName(p *pkg) []finding {
 	f := p.files[0]
 	switch {
 	case slices.Contains(emptyNames, name):
-		return []finding{f.finding(f.ast.Package, "package name %s says nothing; name it after what it gives its user", name)}
+		return []finding{f.finding(f.ast.Package, "package name %s is meaningless; name it after what it provides", name)}
 	case p.name != "main" && slices.Contains(stdNames, name):
-		return []finding{f.finding(f.ast.Package, "package name %s is the standard library's; take one that nobody has to rename", name)}
+		return []finding{f.finding(f.ast.Package, "package name %s is the standard library's; choose a different one", name)}
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func checkStutter(p *pkg) []finding {
 	return found
 }
 
-// checkExportedCount finds packages with too many doors.
+// checkExportedCount finds packages that export too many names.
 func checkExportedCount(p *pkg) []finding {
 	names := make(map[string]bool)
 	values := enumerated(p)
@@ -159,10 +159,10 @@ func checkExportedCount(p *pkg) []finding {
 	}
 	f := p.files[0]
 	return []finding{f.finding(f.ast.Package,
-		"package %s exports %d names (at most %d); hide some, or split it in two that each make sense", p.name, len(names), mostExported)}
+		"package %s exports %d names (at most %d); unexport some, or split the package", p.name, len(names), mostExported)}
 }
 
-// enumerated are the constants of blocks that begin with one of an exported type.
+// enumerated lists the constants of blocks that begin with one of an exported type.
 func enumerated(p *pkg) map[string]bool {
 	names := make(map[string]bool)
 	for _, f := range p.files {
@@ -188,7 +188,7 @@ func enumerated(p *pkg) map[string]bool {
 	return names
 }
 
-// exported is one name that a package's user sees.
+// exported is one name that users of the package see.
 type exported struct {
 	file       *file
 	id         *ast.Ident
@@ -220,8 +220,8 @@ func (p *pkg) exported() []exported {
 	return all
 }
 
-// specExported lists what one line of a declaration exports. A comment on the
-// whole group counts for each of its constants and variables.
+// specExported lists the exported names of one line of a declaration. A comment on the whole group
+// counts for each of its constants and variables.
 func specExported(f *file, d *ast.GenDecl, s ast.Spec) []exported {
 	var all []exported
 	switch s := s.(type) {
@@ -239,7 +239,7 @@ func specExported(f *file, d *ast.GenDecl, s ast.Spec) []exported {
 	return all
 }
 
-// receiverName is T for the receivers (t T), (t *T) and (t *T[K]).
+// receiverName returns T for the receivers (t T), (t *T) and (t *T[K]).
 func receiverName(d *ast.FuncDecl) string {
 	if len(d.Recv.List) == 0 {
 		return ""
@@ -263,7 +263,7 @@ func receiverName(d *ast.FuncDecl) string {
 	}
 }
 
-// isText reports whether a comment says something to a reader, not only to a tool.
+// isText reports whether a comment has text for readers, not only directives.
 func isText(doc *ast.CommentGroup) bool {
 	return doc != nil && strings.TrimSpace(doc.Text()) != ""
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Sizes are smells. Over mostLines nobody reads a file; the others are what
-// nine of ten files and functions that are not tests keep to.
+// Large sizes are smells. mostLines is the maximum for every file. Nine of ten non-test files and
+// functions must keep to the others.
 const (
 	mostLines    = 900
 	usualLines   = 450
@@ -22,7 +22,7 @@ const (
 var sizeRules = []rule{
 	{"longest-file", eachFile(checkLongestFile), []example{
 		{
-			name:  "a file that nobody reads, and a test",
+			name:  "a file over the limit, and a test",
 			files: fileOf("pool/pool.go", mostLines+1) + fileOf("pool/pool_test.go", mostLines+1),
 			want: []string{
 				"pool/pool.go:1: the file has 901 lines (at most 900); ",
@@ -30,7 +30,7 @@ var sizeRules = []rule{
 			},
 		},
 		{
-			name:  "just short enough",
+			name:  "exactly at the limit",
 			files: fileOf("pool/pool.go", mostLines),
 		},
 	}},
@@ -72,12 +72,12 @@ func blankLines(n int) string {
 	return strings.Repeat("\n", n)
 }
 
-// fileOf makes a file of package pool that has so many lines.
+// fileOf makes a file of package pool with that many lines.
 func fileOf(path string, lines int) string {
 	return "-- " + path + " --\npackage pool" + blankLines(lines)
 }
 
-// manyFiles makes n short ones.
+// manyFiles makes n short files.
 func manyFiles(n int) string {
 	var all strings.Builder
 	for i := range n {
@@ -86,7 +86,7 @@ func manyFiles(n int) string {
 	return all.String()
 }
 
-// checkLongestFile finds files that are too long, whatever the others are.
+// checkLongestFile finds files over the limit.
 func checkLongestFile(f *file) []finding {
 	if n := f.length(); n > mostLines {
 		return []finding{f.finding(f.ast.Package, "the file has %d lines (at most %d); split it by theme", n, mostLines)}
@@ -99,7 +99,7 @@ func (f *file) length() int {
 	return bytes.Count(bytes.TrimSuffix(f.src, []byte("\n")), []byte("\n")) + 1
 }
 
-// A sized thing is a file or a function and its number of lines.
+// A sized thing is a file or function and its number of lines.
 type sized struct {
 	file  *file
 	node  ast.Node
@@ -107,7 +107,7 @@ type sized struct {
 	lines int
 }
 
-// checkUsualFile reports the longest files once more than one in ten is too long.
+// checkUsualFile reports the longest files if more than one in ten is too long.
 func checkUsualFile(t *tree) []finding {
 	var all []sized
 	for _, f := range t.files {
@@ -134,7 +134,7 @@ func checkUsualFunction(t *tree) []finding {
 	return tooLong(all, "functions", usualFunc)
 }
 
-// tooLong lists the worst when the usual size is above the limit.
+// tooLong lists the longest ones if the 90th percentile is above the limit.
 func tooLong(all []sized, what string, limit int) []finding {
 	if len(all) == 0 {
 		return nil

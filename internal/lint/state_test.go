@@ -13,7 +13,7 @@ var stateRules = []rule{
 		{
 			name:  "work before main",
 			files: "-- pool/pool.go --\npackage pool\n\nfunc init() { warm() }",
-			want:  []string{"pool/pool.go:3: init() runs before anybody asked; "},
+			want:  []string{"pool/pool.go:3: init() runs before main; "},
 		},
 		{
 			name:  "a method and another name",
@@ -46,7 +46,7 @@ var (
 			},
 		},
 		{
-			name: "tables that somebody writes",
+			name: "tables that are written to",
 			files: `
 -- pool/pool.go --
 package pool
@@ -142,7 +142,7 @@ func checkInit(f *file) []finding {
 	var found []finding
 	for _, d := range f.ast.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-			found = append(found, f.finding(fn.Pos(), "init() runs before anybody asked; do it where the value is made"))
+			found = append(found, f.finding(fn.Pos(), "init() runs before main; do the work in a constructor"))
 		}
 	}
 	return found
@@ -167,10 +167,10 @@ func checkGlobals(p *pkg) []finding {
 					case name.Name == "_":
 					case !isEmbedded(decl, spec) && (i >= len(spec.Values) || !isFixed(info, spec.Values[i])):
 						found = append(found, f.finding(name.Pos(),
-							"package-level var %s is mutable state; keep it in a struct that its user makes", name.Name))
+							"package-level var %s is mutable state; keep it in a struct that the caller creates", name.Name))
 					case changed:
 						found = append(found, f.finding(name.Pos(),
-							"package-level var %s is changed at %s:%d; keep it in a struct that its user makes", name.Name, where.Filename, where.Line))
+							"package-level var %s is changed at %s:%d; keep it in a struct that the caller creates", name.Name, where.Filename, where.Line))
 					}
 				}
 			}
@@ -179,7 +179,7 @@ func checkGlobals(p *pkg) []finding {
 	return found
 }
 
-// isEmbedded reports whether the go command fills the variable in.
+// isEmbedded reports whether the variable has a go:embed directive.
 func isEmbedded(decl *ast.GenDecl, spec *ast.ValueSpec) bool {
 	for _, doc := range []*ast.CommentGroup{decl.Doc, spec.Doc} {
 		if doc == nil {
@@ -194,8 +194,8 @@ func isEmbedded(decl *ast.GenDecl, spec *ast.ValueSpec) bool {
 	return false
 }
 
-// isFixed reports whether a variable with this first value can be a constant in
-// all but name: an error, a table, or an expression that calls nothing.
+// isFixed reports whether a variable with this initial value is effectively constant: an error, a
+// table, or an expression without calls.
 func isFixed(info *types.Info, e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.BasicLit, *ast.Ident, *ast.SelectorExpr:
@@ -218,8 +218,8 @@ func isFixed(info *types.Info, e ast.Expr) bool {
 	return false
 }
 
-// holdsState reports whether a literal contains what is made to change: a lock,
-// an atomic, a pool, a channel, fresh memory.
+// holdsState reports whether a literal contains something mutable: a lock, an atomic, a pool, a
+// channel, newly allocated memory.
 func holdsState(lit *ast.CompositeLit) bool {
 	holds := false
 	ast.Inspect(lit, func(n ast.Node) bool {
@@ -238,8 +238,8 @@ func holdsState(lit *ast.CompositeLit) bool {
 	return holds
 }
 
-// changedVars maps each package-level variable that some code of the package
-// assigns, writes into or takes the address of to the first place where it does.
+// changedVars maps each package-level variable that code of the package assigns, writes into or
+// takes the address of, to the first place where it does.
 func changedVars(p *pkg, resolved *types.Package, info *types.Info) map[string]token.Position {
 	changes := make(map[string]token.Position)
 	for _, f := range slices.Concat(p.files, p.tests) {
@@ -266,11 +266,11 @@ func changedVars(p *pkg, resolved *types.Package, info *types.Info) map[string]t
 	return changes
 }
 
-// written lists the expressions that a node changes or lets others change.
+// written lists the expressions that a node modifies or passes on by address.
 func written(info *types.Info, n ast.Node) []ast.Expr {
 	switch n := n.(type) {
 	case *ast.AssignStmt:
-		return n.Lhs // what := declares is no package's variable
+		return n.Lhs // := declares local variables
 	case *ast.IncDecStmt:
 		return []ast.Expr{n.X}
 	case *ast.RangeStmt:
@@ -301,7 +301,7 @@ func byAddress(s *types.Selection) bool {
 	return want && !have
 }
 
-// root is the variable that an expression begins with: v in v.f[i].g.
+// root returns the variable at the start of an expression: v in v.f[i].g.
 func root(e ast.Expr) *ast.Ident {
 	for {
 		switch x := e.(type) {

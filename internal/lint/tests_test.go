@@ -8,12 +8,12 @@ import (
 var testRules = []rule{
 	{"sleeps", eachFile(checkSleeps), []example{
 		{
-			name:  "a test that hopes",
+			name:  "a test that sleeps",
 			files: "-- pool/pool_test.go --\npackage pool\n\nimport \"time\"\n\nfunc TestGet() { time.Sleep(time.Millisecond) }",
 			want:  []string{"pool/pool_test.go:5: time.Sleep in a test; "},
 		},
 		{
-			name: "a test that waits, and code that paces",
+			name: "a test that waits for an event, and code that paces",
 			files: `
 -- pool/pool_test.go --
 package pool
@@ -36,12 +36,12 @@ func pace() { time.Sleep(time.Millisecond) }`,
 	}},
 	{"norace", eachFile(checkNorace), []example{
 		{
-			name:  "code that the race detector does not see",
+			name:  "code hidden from the race detector",
 			files: "-- engine/parked.go --\npackage engine\n\n//go:norace\nfunc read() {}",
-			want:  []string{"engine/parked.go:3: //go:norace hides shipping code from its test; "},
+			want:  []string{"engine/parked.go:3: //go:norace excludes code from race tests; "},
 		},
 		{
-			name:  "another directive, a word about it",
+			name:  "another directive, and a mention of it",
 			files: "-- engine/parked.go --\npackage engine\n\n// There is no //go:norace here.\n//\n//go:noinline\nfunc read() {}",
 		},
 	}},
@@ -71,7 +71,7 @@ func TestB(t *testing.T) {
 			},
 		},
 		{
-			name: "skips that say why, and another Skip",
+			name: "skips with a reason, and an unrelated Skip",
 			files: `
 -- engine/engine_test.go --
 package engine
@@ -88,7 +88,7 @@ func TestB(t *testing.T) {
 	}},
 }
 
-// checkSleeps finds tests that wait for time to pass.
+// checkSleeps finds tests that sleep.
 func checkSleeps(f *file) []finding {
 	if !f.isTest() {
 		return nil
@@ -105,20 +105,20 @@ func checkSleeps(f *file) []finding {
 	return found
 }
 
-// checkNorace finds code that is not race-tested.
+// checkNorace finds code that is excluded from race tests.
 func checkNorace(f *file) []finding {
 	var found []finding
 	for _, group := range f.ast.Comments {
 		for _, c := range group.List {
 			if strings.HasPrefix(c.Text, "//go:norace") {
-				found = append(found, f.finding(c.Pos(), "//go:norace hides shipping code from its test; make the code free of races"))
+				found = append(found, f.finding(c.Pos(), "//go:norace excludes code from race tests; make the code free of races"))
 			}
 		}
 	}
 	return found
 }
 
-// checkSkips finds tests that are skipped and do not say why.
+// checkSkips finds skipped tests without a reason.
 func checkSkips(f *file) []finding {
 	testers := testerNames(f)
 	var found []finding
@@ -147,7 +147,7 @@ func checkSkips(f *file) []finding {
 	return found
 }
 
-// testerNames collects the file's parameters of type *testing.T, B and F and testing.TB.
+// testerNames collects the parameters of type *testing.T, B and F and testing.TB.
 func testerNames(f *file) map[string]bool {
 	names := make(map[string]bool)
 	ast.Inspect(f.ast, func(n ast.Node) bool {
@@ -169,7 +169,7 @@ func testerNames(f *file) map[string]bool {
 	return names
 }
 
-// saysSomething reports whether a skip's arguments are more than an empty string.
+// saysSomething reports whether a skip has a reason that is not empty.
 func saysSomething(args []ast.Expr) bool {
 	if len(args) == 0 {
 		return false

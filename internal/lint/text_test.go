@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// notInText is what no file may say. The parts are joined here so that this file
-// does not say it either.
+// notInText is what no file may contain. The patterns are concatenated so that this file does not
+// contain them either.
 var notInText = []struct{ what, instead, pattern string }{
 	{
 		what:    "a package registry's host",
@@ -26,8 +26,8 @@ var notInText = []struct{ what, instead, pattern string }{
 	},
 }
 
-// notInWords are phrases that read as if they were translated, and what to write. They are
-// joined here as those above.
+// notInWords are phrases that read as if translated, and what to write instead. They are
+// concatenated for the same reason.
 var notInWords = []struct{ instead, pattern string }{
 	{`say what the page is for, in one sentence`, `(?i)\bfor ` + `(?:somebody (?:who|that)|whoever)\b`},
 	{`write "the result", or what happened`, `(?i)\b(?:what ` + `came of|came ` + `of it)\b`},
@@ -62,7 +62,7 @@ var textRules = []rule{
 	}},
 	{"doc-links", checkDocLinks, []example{
 		{
-			name: "links to nowhere",
+			name: "broken links",
 			files: `
 -- README.md --
 See [the design](docs/plan.md#rooms) and ![a picture](docs/race.svg "the race").
@@ -81,7 +81,7 @@ Back to [start](README.md).`,
 			},
 		},
 		{
-			name: "links that lead somewhere",
+			name: "working links",
 			files: strings.ReplaceAll(`
 -- README.md --
 See [the codes](docs/protocol.md#codes), [below](#test), [Go](https://go.dev/doc), [me](/README.md)
@@ -106,7 +106,7 @@ package main
 	}},
 	{"doc-tests", checkDocTests, []example{
 		{
-			name: "tests that nobody has",
+			name: "tests that do not exist",
 			files: strings.ReplaceAll(`
 -- docs/limits.md --
 It is so ('TestLimit', 'BenchmarkOf/Size' in [pool](../pool)), and so ('TestGone').
@@ -124,7 +124,7 @@ func TestLimit() {}
 			},
 		},
 		{
-			name: "tests that are there, and words that are none",
+			name: "tests that exist, and words that are not tests",
 			files: strings.ReplaceAll(`
 -- docs/limits.md --
 'TestLimit', 'BenchmarkOf/Size', 'TestMain', a Testing, 'go test -bench Of/ ./pool', TestGone
@@ -158,7 +158,7 @@ func BenchmarkOf() {}
 	}},
 }
 
-// What is looked for in a line of Markdown.
+// Patterns for a line of Markdown.
 const (
 	codeSpan    = "`[^`]*`"
 	inlineLink  = `\]\(\s*<?([^)\s>]+)`
@@ -169,7 +169,7 @@ const (
 	goRun       = "\\bgo run (?:-\\S+ )*(\\./[^\\s`'\"),;]+)"
 )
 
-// checkDocLinks finds links and commands in the manual that lead nowhere.
+// checkDocLinks finds broken links and commands in Markdown files.
 func checkDocLinks(t *tree) []finding {
 	spans, inline := regexp.MustCompile(codeSpan), regexp.MustCompile(inlineLink)
 	defined, run := regexp.MustCompile(definedLink), regexp.MustCompile(goRun)
@@ -203,8 +203,8 @@ func checkDocLinks(t *tree) []finding {
 	return found
 }
 
-// checkDocTests finds tests, benchmarks and folders of tests that the manual
-// names and nobody has.
+// checkDocTests finds tests, benchmarks and test folders that Markdown files name but that do not
+// exist.
 func checkDocTests(t *tree) []finding {
 	known := make(map[string]bool)
 	for _, f := range t.files {
@@ -243,8 +243,8 @@ func checkDocTests(t *tree) []finding {
 	return found
 }
 
-// linkTarget is the path in the tree that a link on a page means, or "" when it
-// leads out of it or to the page itself.
+// linkTarget returns the path in the tree that a link on a page points to, or "" if it points outside
+// the tree or to the page itself.
 func linkTarget(page, link string) string {
 	u, err := url.Parse(link)
 	if err != nil {
@@ -259,7 +259,7 @@ func linkTarget(page, link string) string {
 	return path.Join(path.Dir(page), u.Path)
 }
 
-// checkHygiene finds what makes sense on one machine only.
+// checkHygiene finds text that is specific to one machine.
 func checkHygiene(t *tree) []finding {
 	var found []finding
 	for _, no := range notInText {
@@ -277,7 +277,7 @@ func checkHygiene(t *tree) []finding {
 	return found
 }
 
-// checkWords finds phrases that docs, messages and comments are not to have.
+// checkWords finds phrases that docs, messages and comments must not contain.
 func checkWords(t *tree) []finding {
 	fine := regexp.MustCompile(`(?i) no (?:longer|more|less|fewer|later|earlier|different|one)\b`)
 	patterns := make([]*regexp.Regexp, len(notInWords))
@@ -290,7 +290,7 @@ func checkWords(t *tree) []finding {
 	var found []finding
 	for _, p := range slices.Sorted(maps.Keys(t.texts)) {
 		if !any.Match(t.texts[p]) {
-			continue // a scan for all at once
+			continue // one scan for all patterns, to be fast
 		}
 		number := 0
 		for line := range strings.Lines(string(t.texts[p])) {

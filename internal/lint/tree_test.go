@@ -22,14 +22,13 @@ import (
 	"unicode/utf8"
 )
 
-// module is the root module's path, and so the beginning of every import inside.
+// module is the root module's path, and the prefix of every internal import.
 const module = "github.com/hone-go/hone"
 
-// tree is the repository as the rules see it. Paths are relative to its root and
-// written with slashes.
+// tree is the repository as the rules see it. Paths are relative to its root, with slashes.
 type tree struct {
 	fset   *token.FileSet
-	files  []*file           // Go files that belong to a package, by path
+	files  []*file           // Go files that belong to a package, sorted by path
 	texts  map[string][]byte // every text file
 	paths  map[string]bool   // every file and folder
 	broken []finding         // Go files that do not parse
@@ -47,11 +46,11 @@ type file struct {
 type pkg struct {
 	dir   string
 	name  string
-	files []*file // what is built
+	files []*file // those that are built
 	tests []*file // its _test.go files, without those of package name_test
 }
 
-// readTree parses the repository at root, leaving out what git ignores.
+// readTree parses the repository at root, without the files that git ignores.
 func readTree(t *testing.T, root string) *tree {
 	t.Helper()
 	ignored := ignoredPaths(root)
@@ -87,8 +86,8 @@ func readTree(t *testing.T, root string) *tree {
 	return parseTree(files)
 }
 
-// ignoredPaths asks git what it ignores; a folder ends in a slash. Without git,
-// as in an unpacked archive, nothing is ignored and nothing needs to be.
+// ignoredPaths asks git for ignored paths; folders end with a slash. Without git, as in an unpacked
+// archive, nothing is ignored.
 func ignoredPaths(root string) map[string]bool {
 	ignored := make(map[string]bool)
 	git := exec.Command("git", "-C", root, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
@@ -102,7 +101,7 @@ func ignoredPaths(root string) map[string]bool {
 	return ignored
 }
 
-// parseTree builds a tree from path → content.
+// parseTree makes a tree from a map of paths to contents.
 func parseTree(files map[string][]byte) *tree {
 	t := &tree{
 		fset:  token.NewFileSet(),
@@ -134,7 +133,7 @@ func inPackage(p string) bool {
 	return strings.HasSuffix(p, ".go")
 }
 
-// parse adds a Go file, or says why it is none.
+// parse adds a Go file, or records its syntax error.
 func (t *tree) parse(p string, src []byte) {
 	parsed, err := parser.ParseFile(t.fset, p, src, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
@@ -149,7 +148,7 @@ func (t *tree) parse(p string, src []byte) {
 	t.files = append(t.files, &file{path: p, src: src, ast: parsed, fset: t.fset})
 }
 
-// packages groups the files, by folder.
+// packages groups the files by folder.
 func (t *tree) packages() []*pkg {
 	byDir := make(map[string]*pkg)
 	for _, f := range t.files {
@@ -175,9 +174,9 @@ func (t *tree) packages() []*pkg {
 	return all
 }
 
-// resolve says what each identifier of the package stands for. What is imported
-// stays unknown, and a name that two platforms declare is the first one's: enough
-// to tell a package's variable from a local one without building anything.
+// resolve determines what each identifier of the package refers to. Imported names stay unresolved,
+// and a name that two platforms declare refers to the first one: enough to tell a package's variable
+// from a local one without a build.
 func (p *pkg) resolve() (*types.Package, *types.Info) {
 	info := &types.Info{
 		Types:      make(map[ast.Expr]types.TypeAndValue),
@@ -203,7 +202,7 @@ func (f *file) isTest() bool {
 	return strings.HasSuffix(f.path, "_test.go")
 }
 
-// finding reports something at a place of the file.
+// finding makes a finding for a position in the file.
 func (f *file) finding(at token.Pos, format string, args ...any) finding {
 	return finding{f.path, f.fset.Position(at).Line, fmt.Sprintf(format, args...)}
 }
@@ -213,7 +212,7 @@ func (f *file) lines(from, to token.Pos) int {
 	return f.fset.Position(to).Line - f.fset.Position(from).Line + 1
 }
 
-// imported gives the path under which the file knows name, or "".
+// imported returns the import path for which name stands in the file, or "".
 func (f *file) imported(name string) string {
 	for _, spec := range f.ast.Imports {
 		p := importPath(spec)
@@ -244,13 +243,13 @@ func (f *file) qualified(e ast.Expr) (path, name string) {
 	return "", ""
 }
 
-// importPath is the path that an import names.
+// importPath returns the path of an import.
 func importPath(spec *ast.ImportSpec) string {
-	p, _ := strconv.Unquote(spec.Path.Value) // the parser has checked it
+	p, _ := strconv.Unquote(spec.Path.Value) // cannot fail: the parser has checked it
 	return p
 }
 
-// eachFile makes a rule of what is said of one file.
+// eachFile makes a rule from a check of one file.
 func eachFile(check func(*file) []finding) func(*tree) []finding {
 	return func(t *tree) []finding {
 		var found []finding
@@ -261,7 +260,7 @@ func eachFile(check func(*file) []finding) func(*tree) []finding {
 	}
 }
 
-// eachPackage makes a rule of what is said of one package.
+// eachPackage makes a rule from a check of one package.
 func eachPackage(check func(*pkg) []finding) func(*tree) []finding {
 	return func(t *tree) []finding {
 		var found []finding

@@ -18,13 +18,13 @@ import (
 	"github.com/hone-go/hone/observe"
 )
 
-// Rates makes figures of a second from two snapshots of a server's.
+// Rates computes per-second figures from two snapshots of a server.
 type Rates struct {
 	before *observe.Snapshot
 	at     time.Time
 }
 
-// Since is what happened since the snapshot before.
+// Since returns the change since the previous snapshot.
 func (f *Rates) Since(s *observe.Snapshot) map[string]float64 {
 	now := time.Now()
 	values := map[string]float64{
@@ -59,8 +59,8 @@ func (f *Rates) Since(s *observe.Snapshot) map[string]float64 {
 	return values
 }
 
-// Figures asks a hone server's admin side every second: /stats for what it
-// serves, and /metrics for its Go runtime.
+// Figures polls a hone server's admin side every second: /stats for what it serves, and
+// /metrics for its Go runtime.
 type Figures struct {
 	mu     sync.Mutex
 	stats  *Server
@@ -68,7 +68,7 @@ type Figures struct {
 	earned runtimeFigures
 }
 
-// Of says whose; nil is nobody's. The server stays the caller's.
+// Of sets the server to poll; nil: none. The caller keeps ownership of it.
 func (f *Figures) Of(s *Server) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,7 +80,7 @@ func (f *Figures) Of(s *Server) {
 	}
 }
 
-// let lets go of the server.
+// let stops using the server.
 func (f *Figures) let() {
 	if f.stats != nil {
 		f.stats.Close()
@@ -88,10 +88,10 @@ func (f *Figures) let() {
 	f.stats, f.seen, f.earned = nil, Rates{}, runtimeFigures{}
 }
 
-// Close lets go of the server.
+// Close stops using the server.
 func (f *Figures) Close() { f.Of(nil) }
 
-// Read is a page.Source. What does not answer has no figures.
+// Read implements page.Source. It returns no figures if the server does not answer.
 func (f *Figures) Read(ctx context.Context) map[string]float64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,10 +109,10 @@ func (f *Figures) Read(ctx context.Context) map[string]float64 {
 	return values
 }
 
-// runtimeFigures are those of a Go runtime that /metrics has.
+// runtimeFigures are a Go runtime's figures from /metrics.
 type runtimeFigures struct {
 	cycles        float64
-	pauses, waits map[float64]float64 // by the bucket's end
+	pauses, waits map[float64]float64 // by the bucket's upper bound
 	known         bool
 }
 
@@ -132,8 +132,8 @@ func (f *runtimeFigures) read(ctx context.Context, client *http.Client, address 
 	return f.since(io.LimitReader(response.Body, statsSize))
 }
 
-// since reads the metrics, and says what happened since it read others. What is not the
-// text format of Prometheus has no figures.
+// since reads the metrics and returns the change since the previous reading. Anything
+// other than the Prometheus text format yields no figures.
 func (f *runtimeFigures) since(metrics io.Reader) map[string]float64 {
 	values := map[string]float64{}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -161,7 +161,7 @@ func (f *runtimeFigures) since(metrics io.Reader) map[string]float64 {
 	return values
 }
 
-// bucketsOf are the cumulative buckets of a histogram, by their ends; none of nil.
+// bucketsOf returns a histogram's cumulative buckets by upper bound; none for nil.
 func bucketsOf(family *dto.MetricFamily) map[float64]float64 {
 	buckets := map[float64]float64{}
 	for _, m := range family.GetMetric() {
@@ -172,8 +172,8 @@ func bucketsOf(family *dto.MetricFamily) map[float64]float64 {
 	return buckets
 }
 
-// quantileBetween is of what came between two readings of cumulative buckets; 0
-// if nothing did.
+// quantileBetween returns a quantile of the observations between two readings of
+// cumulative buckets; 0 if there are none.
 func quantileBetween(before, now map[float64]float64, part float64) float64 {
 	total := now[math.Inf(1)] - before[math.Inf(1)]
 	last := 0.0
@@ -189,6 +189,6 @@ func quantileBetween(before, now map[float64]float64, part float64) float64 {
 }
 
 const (
-	statsTime = time.Second // for one answer
+	statsTime = time.Second // for one response
 	statsSize = 1 << 20
 )

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// scraped is what a Go server says, as it may be written: with labels of the one who
-// collects, timestamps, other spacing, and metrics that are of no interest.
+// scraped is a Go server's metrics in variations that the format allows: a scraper's
+// labels, timestamps, other spacing, and unrelated metrics.
 func scraped(live, cycles, pauses, waits string) string {
 	return `# HELP go_gc_heap_live_bytes Heap memory.
 # TYPE go_gc_heap_live_bytes gauge
@@ -39,7 +39,7 @@ func TestRuntimeFigures(t *testing.T) {
 	}{
 		{scraped("4e6", "7", "3", "100"), map[string]float64{"g.heap": 4e6, "g.goal": 8e6}},
 		{scraped("5e6", "9", "4", "150"), map[string]float64{"g.heap": 5e6, "g.goal": 8e6, "g.gc": 2, "g.pause": 200, "g.sched": 1000}},
-		{"go_gc_heap_live_bytes 6e6\n<html>", map[string]float64{}}, // no metrics: no figures, and the last reading stays
+		{"go_gc_heap_live_bytes 6e6\n<html>", map[string]float64{}}, // not metrics: no figures, and the last reading stays
 		{scraped("6e6", "10", "4", "150"), map[string]float64{"g.heap": 6e6, "g.goal": 8e6, "g.gc": 1, "g.pause": 0, "g.sched": 0}},
 	} {
 		if got := f.since(strings.NewReader(c.text)); !maps.Equal(got, c.want) {

@@ -1,5 +1,5 @@
-// Package admin reads the admin side of a hone server: what it has served, and what that has
-// cost it.
+// Package admin reads the admin side of a hone server: what it has served, and at what
+// cost.
 package admin
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/hone-go/hone/tool/load"
 )
 
-// Server reads a server's admin side at the edges of a run's window.
+// Server reads a server's admin side at the start and end of a run's window.
 type Server struct {
 	url           string
 	client        http.Client
@@ -26,7 +26,7 @@ type Server struct {
 	before, after *observe.Snapshot // nil: could not be read
 }
 
-// Open takes a URL, HOST:PORT or unix:PATH.
+// Open accepts a URL, HOST:PORT or unix:PATH.
 func Open(where string) (*Server, error) {
 	s := &Server{url: where}
 	s.client = http.Client{Transport: &s.transport, Timeout: statsTime}
@@ -40,7 +40,7 @@ func Open(where string) (*Server, error) {
 	}
 	u, err := url.Parse(s.url)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, exit.Usagef("load: --server-stats %q is no address; write it as in http://127.0.0.1:7070", where)
+		return nil, exit.Usagef("load: --server-stats %q is not an address; write it as in http://127.0.0.1:7070", where)
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/stats"
@@ -49,8 +49,8 @@ func Open(where string) (*Server, error) {
 	return s, nil
 }
 
-// Base is where a hone server has its profiles and metrics; "": nowhere that a URL says.
-// Other paths than /stats have none beside them.
+// Base returns the URL under which a hone server has its profiles and metrics; "" if no
+// URL can reach them, or if the path is not /stats.
 func (s *Server) Base() string {
 	if s.transport.DialContext != nil {
 		return ""
@@ -58,16 +58,16 @@ func (s *Server) Base() string {
 	return strings.TrimSuffix(s.url, "/stats")
 }
 
-// Close lets go of the connection.
+// Close closes idle connections.
 func (s *Server) Close() { s.transport.CloseIdleConnections() }
 
-// Reachable finds out before a run whether there is something to read.
+// Reachable checks before a run that the admin side can be read.
 func (s *Server) Reachable(ctx context.Context) error {
 	_, err := s.Read(ctx)
 	return err
 }
 
-// Read reads the snapshot.
+// Read reads a snapshot.
 func (s *Server) Read(ctx context.Context) (*observe.Snapshot, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
 	if err != nil {
@@ -85,19 +85,19 @@ func (s *Server) Read(ctx context.Context) (*observe.Snapshot, error) {
 	snapshot := new(observe.Snapshot)
 	err = json.NewDecoder(io.LimitReader(resp.Body, statsSize)).Decode(snapshot)
 	if resp.StatusCode != http.StatusOK || err != nil || !strings.HasPrefix(snapshot.Schema, "hone.stats/") {
-		return nil, fmt.Errorf("%s is not a hone server's /stats; use the address that hone serve has as --admin", s.url)
+		return nil, fmt.Errorf("%s is not a hone server's /stats; use the --admin address of hone serve", s.url)
 	}
 	return snapshot, nil
 }
 
-// WindowOpens is a load.Plan's. What cannot be read then is missing in the result.
+// WindowOpens is for load.Plan. If the read fails, the result lacks these figures.
 func (s *Server) WindowOpens() { s.before, _ = s.Read(context.Background()) }
 
-// WindowCloses is a load.Plan's, like WindowOpens.
+// WindowCloses is for load.Plan, like WindowOpens.
 func (s *Server) WindowCloses() { s.after, _ = s.Read(context.Background()) }
 
-// Used is what the server used between the two; nil when they are not there, or
-// not of the same process.
+// Used returns what the server used between the two snapshots; nil if one is missing or
+// they are of different processes.
 func (s *Server) Used() *load.Server {
 	a, b := s.before, s.after
 	if a == nil || b == nil || a.PID != b.PID || b.UptimeSeconds < a.UptimeSeconds {
@@ -110,21 +110,21 @@ func (s *Server) Used() *load.Server {
 	return used
 }
 
-// WatchIdle reads the server's memory before and after the idle connections are
-// opened. What it returns puts the difference into the result.
+// WatchIdle reads the server's memory before and after the idle connections are opened.
+// The returned function adds the difference to the result.
 func (s *Server) WatchIdle(p *load.Plan) (fill func(*load.Result)) {
 	var before, after *int64
 	resident := func() *int64 {
 		snapshot, err := s.Read(context.Background())
 		if err != nil {
-			return nil // missing in the result
+			return nil // the result lacks it
 		}
 		return snapshot.RSSBytes
 	}
 	p.IdleOpens, p.IdleOpened = func() { before = resident() }, func() { after = resident() }
 	return func(r *load.Result) {
 		if r.Idle == nil || r.Idle.Conns == 0 || before == nil || after == nil || *after <= *before {
-			return // too little to be seen
+			return // too little to measure
 		}
 		r.Idle.ServerBytes = new(float64(*after-*before) / float64(r.Idle.Conns))
 	}

@@ -1,9 +1,9 @@
-// Package child runs other programs and never leaves one behind.
+// Package child runs other programs and never leaves one running.
 //
-// A child leads a group of its own, so that what it starts ends with it and what
-// they use is counted together. It ends when Stop says so; when its context ends;
-// and, with all its group, when this process dies, however that is: on Unix a shell
-// waits for that beside it. Elsewhere the child has to read its standard input.
+// A child leads its own process group, so that everything it starts ends with it and
+// their resource use is added up. It ends by Stop, with its context and, with its whole
+// group, when this process dies for any reason: on Unix a guard shell waits for that. On
+// other systems the child has to watch its standard input.
 package child
 
 import (
@@ -18,10 +18,10 @@ import (
 	"time"
 )
 
-// Child is a running program. Answer and Ask may be called from one goroutine at
-// a time, everything else from any.
+// Child is a running program. Answer and Ask may be called from one goroutine at a time,
+// everything else from any.
 type Child struct {
-	// PID is also the number of its group.
+	// PID is also the id of its process group.
 	PID int
 
 	signal bool
@@ -30,27 +30,27 @@ type Child struct {
 	stdin  io.WriteCloser
 	lines  chan []byte
 	ended  chan struct{} // closed when the process has been waited for
-	how    error         // how it ended: read it behind ended
+	how    error         // exit status: read it after ended is closed
 	said   lastWords
 	once   sync.Once
 }
 
 // Options are how a child is run. The zero value works.
 type Options struct {
-	// Signal has the group asked to end as a service manager would (SIGTERM),
-	// beside the end of its standard input. Windows has no such signal.
+	// Signal sends the group SIGTERM, in addition to closing its standard input. Windows
+	// has no such signal.
 	Signal bool
-	// Grace is how long it may take to end before it is killed. Zero: 3 s.
+	// Grace is how long the child may take to end before it is killed. Zero: 3 s.
 	Grace time.Duration
-	// Start starts the command in a way of its own. Zero: cmd.Start.
+	// Start starts the command in another way. Zero: cmd.Start.
 	Start func(*exec.Cmd) error
-	// Said is told every line that the child writes, on either stream, from two
-	// goroutines. It must return soon and keep nothing of it. Zero: nobody.
+	// Said receives every line that the child writes to either stream, from two
+	// goroutines. It must return soon and not retain the line. Zero: none.
 	Said func(line []byte)
 }
 
-// Start starts a command made by exec.CommandContext, whose streams must be
-// unset. What the child writes is read to its end, wanted or not.
+// Start starts a command made by exec.CommandContext, whose streams must be unset. It
+// reads the child's output to its end in any case, so that the child never blocks on it.
 func Start(cmd *exec.Cmd, o Options) (*Child, error) {
 	c := &Child{cmd: cmd, signal: o.Signal, grace: o.Grace, lines: make(chan []byte, 1), ended: make(chan struct{})}
 	if c.grace == 0 {
@@ -62,7 +62,7 @@ func Start(cmd *exec.Cmd, o Options) (*Child, error) {
 	}
 	cmd.Stdout = &lineWriter{each: func(line []byte) { c.heard(line, o.Said); c.answer(line) }}
 	cmd.Stderr = &lineWriter{each: func(line []byte) { c.heard(line, o.Said) }}
-	cmd.WaitDelay = c.grace // for those that it started and that hold its streams
+	cmd.WaitDelay = c.grace // for its children that hold its streams
 	lead(cmd)
 	if o.Start == nil {
 		o.Start = (*exec.Cmd).Start
@@ -76,7 +76,7 @@ func Start(cmd *exec.Cmd, o Options) (*Child, error) {
 	guard.watch(c.PID)
 	go func() {
 		c.how = cmd.Wait()
-		killGroup(cmd.Process) // whom it left
+		killGroup(cmd.Process) // in case it left children running
 		awaitGone(c.PID)
 		guard.dismiss()
 		close(c.lines)
@@ -92,27 +92,27 @@ func (c *Child) heard(line []byte, said func([]byte)) {
 	}
 }
 
-// answer keeps a line for who waits for one.
+// answer stores a line for Answer.
 func (c *Child) answer(line []byte) {
 	select {
 	case c.lines <- bytes.Clone(line):
-	default: // nobody has asked for so many
+	default: // nobody waits: drop it
 	}
 }
 
-// Answer waits for a line of JSON on the child's standard output. A line that
-// was written before is an answer, too, but only one of them is kept.
+// Answer waits for a line of JSON on the child's standard output. At most one line
+// written earlier is kept.
 func (c *Child) Answer(ctx context.Context, limit time.Duration, answer any) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case line, ok := <-c.lines:
 		if !ok {
-			return fmt.Errorf("process %d has ended; it said: %s", c.PID, c.Said())
+			return fmt.Errorf("process %d has ended; its output: %s", c.PID, c.Said())
 		}
 		return json.Unmarshal(line, answer)
 	case <-timer.C:
-		return fmt.Errorf("process %d has not answered within %v; it said: %s", c.PID, limit, c.Said())
+		return fmt.Errorf("process %d did not answer within %v; its output: %s", c.PID, limit, c.Said())
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -121,7 +121,7 @@ func (c *Child) Answer(ctx context.Context, limit time.Duration, answer any) err
 // Ask writes a line to the child's standard input and waits for the answer.
 func (c *Child) Ask(ctx context.Context, line string, limit time.Duration, answer any) error {
 	if _, err := io.WriteString(c.stdin, line+"\n"); err != nil {
-		return fmt.Errorf("process %d takes no orders (%w); it said: %s", c.PID, err, c.Said())
+		return fmt.Errorf("process %d accepts no orders (%w); its output: %s", c.PID, err, c.Said())
 	}
 	return c.Answer(ctx, limit, answer)
 }
@@ -129,13 +129,13 @@ func (c *Child) Ask(ctx context.Context, line string, limit time.Duration, answe
 // Ended is closed once the process has ended.
 func (c *Child) Ended() <-chan struct{} { return c.ended }
 
-// How says how the process ended: nil is exit code 0. Before, it waits.
+// How returns how the process ended: nil for exit code 0. It waits for the end.
 func (c *Child) How() error {
 	<-c.ended
 	return c.how
 }
 
-// Stop ends the process and its group, by force if they take too long, and waits.
+// Stop ends the process and its group, kills them after Grace, and waits.
 func (c *Child) Stop() {
 	c.once.Do(func() {
 		c.stdin.Close()
@@ -149,11 +149,11 @@ func (c *Child) Stop() {
 	<-c.ended
 }
 
-// goneTime is how long killed processes may take to go.
+// goneTime bounds how long killed processes may take to disappear.
 const goneTime = 2 * time.Second
 
-// awaitGone waits until nobody is left in a group who was killed: what they held,
-// such as a port, is free then.
+// awaitGone waits until a killed group has disappeared: only then are its resources, such
+// as a port, free.
 func awaitGone(group int) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -162,11 +162,10 @@ func awaitGone(group int) {
 	}
 }
 
-// Said is the end of what the process has written, in one line.
+// Said returns the end of what the process has written, in one line.
 func (c *Child) Said() string { return c.said.String() }
 
-// lineWriter cuts what is written into lines. One without end is cut where it
-// gets too long.
+// lineWriter splits what is written into lines, and splits overlong lines.
 type lineWriter struct {
 	each func(line []byte)
 	rest []byte
@@ -174,7 +173,7 @@ type lineWriter struct {
 
 const longestLine = 64 << 10
 
-// Write hands the whole lines on.
+// Write passes complete lines on.
 func (w *lineWriter) Write(p []byte) (int, error) {
 	w.rest = append(w.rest, p...)
 	for {
@@ -193,7 +192,7 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lastWords keeps the end of what a child says.
+// lastWords keeps the end of a child's output.
 type lastWords struct {
 	mu   sync.Mutex
 	text []byte
@@ -210,7 +209,7 @@ func (w *lastWords) add(line []byte) {
 	}
 }
 
-// String returns it in one line.
+// String returns it as one line.
 func (w *lastWords) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -41,13 +41,13 @@ func answer[T any](t *testing.T, c *Child) (got T) {
 	return got
 }
 
-// gone waits until there is no such process any more, or only its name.
+// gone waits until the process has ended or is a zombie.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	for begun := time.Now(); syscall.Kill(pid, 0) == nil; {
 		if stat, err := os.ReadFile("/proc/self/stat"); err == nil && len(stat) > 0 {
 			if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); errors.Is(err, fs.ErrNotExist) || strings.Contains(string(stat), ") Z ") {
-				return // ended; whoever started it has not asked how
+				return // a zombie that its parent has not reaped
 			}
 		}
 		if time.Since(begun) > patience {
@@ -56,8 +56,7 @@ func gone(t *testing.T, pid int) {
 	}
 }
 
-// What a child starts ends with it, whether it is stopped, its context ends, or
-// it ends by itself.
+// What a child starts ends with it, whether it is stopped, its context ends, or it exits.
 func TestNobodyIsLeft(t *testing.T) {
 	const leave = `sleep 1000 & echo $!; `
 	t.Run("stopped", func(t *testing.T) {
@@ -113,8 +112,7 @@ func TestStubbornIsKilled(t *testing.T) {
 	}
 }
 
-// A child never waits for somebody to read what it writes, and what is kept of it
-// is the end, and little.
+// A child never blocks on its output, and only a bounded tail of it is kept.
 func TestChattersAreBounded(t *testing.T) {
 	var lines atomic.Int64
 	c := start(t, `head -c 3000000 /dev/zero | tr '\0' x; echo; yes | head -n 100000; yes | head -n 100 >&2`,
@@ -137,7 +135,7 @@ func TestSilenceAndNoProgram(t *testing.T) {
 	}
 	var none int
 	err := c.Answer(t.Context(), time.Millisecond, &none)
-	if said := fmt.Sprint(err); !strings.HasSuffix(said, "it said: why") {
+	if said := fmt.Sprint(err); !strings.HasSuffix(said, "its output: why") {
 		t.Error(said)
 	}
 	if _, err := Start(exec.CommandContext(t.Context(), "/nowhere/at/all"), Options{}); !errors.Is(err, fs.ErrNotExist) {

@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// Folder makes a temporary folder, which the caller removes. Before that it removes those
-// of the same kind that processes have left which were killed.
+// Folder creates a temporary folder, which the caller removes. First it removes folders
+// of the same kind that killed processes left behind.
 func Folder(kind string) (string, error) {
-	// A number means a process only within its container, and several may share a folder
-	// for temporary files.
+	// A process id is unique only within its container, and containers may share a
+	// temporary folder.
 	kind = fmt.Sprintf("%s-%s-", kind, processNamespace())
-	left, _ := filepath.Glob(filepath.Join(os.TempDir(), kind+"*")) // the pattern is a good one
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), kind+"*")) // cannot fail: the pattern is valid
 	for _, folder := range left {
 		pid, _, found := strings.Cut(strings.TrimPrefix(filepath.Base(folder), kind), "-")
 		if n, err := strconv.Atoi(pid); found && err == nil && n != os.Getpid() && isGone(n) {
-			os.RemoveAll(folder) // what cannot be removed is another user's
+			os.RemoveAll(folder) // those that cannot be removed belong to another user
 		}
 	}
 	return os.MkdirTemp("", fmt.Sprintf("%s%d-", kind, os.Getpid()))
 }
 
-// processNamespace tells apart the processes of containers.
+// processNamespace identifies the PID namespace.
 func processNamespace() string {
 	name, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {

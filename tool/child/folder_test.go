@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The folder of a process that was killed is removed with the next one that is made; those
-// of living processes and of other kinds stay.
+// Creating a folder removes that of a killed process; those of living processes and of
+// other kinds stay.
 func TestFolder(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	ended := exec.Command(os.Args[0], "-test.run", "^$")

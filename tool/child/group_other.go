@@ -13,7 +13,7 @@ func askGroup(*os.Process) {}
 
 func killGroup(p *os.Process) { p.Kill() }
 
-// guard does nothing where there are no groups to kill.
+// guard does nothing on systems without process groups.
 type guard struct{}
 
 func newGuard() *guard { return nil }
@@ -22,5 +22,5 @@ func (*guard) watch(int) {}
 
 func (*guard) dismiss() {}
 
-// isGone cannot tell.
+// isGone cannot tell on this system.
 func isGone(int) bool { return false }

@@ -2,6 +2,6 @@ package child
 
 import "syscall"
 
-// endWithUs has the kernel kill the child when this process is killed, too. What
-// the child has started is the guard's to kill.
+// endWithUs has the kernel kill the child when this process dies. The guard kills what
+// the child has started.
 func endWithUs(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

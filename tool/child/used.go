@@ -2,12 +2,12 @@ package child
 
 import "time"
 
-// Use is what a group of processes uses.
+// Use is the resource use of a process group.
 type Use struct {
 	CPU      time.Duration
 	Resident int64 // bytes
-	// Busiest is the process that has used most: of a shell that runs a server,
-	// the server.
+	// Busiest is the process with the most CPU time: if a shell runs a server, the
+	// server.
 	Busiest int
 	PIDs    []int // all of them
 

@@ -10,9 +10,8 @@ import (
 	"unsafe"
 )
 
-// Used is what the processes of the child's group that live now have used of the
-// processors so far, to the nanosecond, and what they hold of the memory. It
-// looks at every process of the machine: some milliseconds where there are
+// Used returns the CPU time, to the nanosecond, and the memory of the child's living
+// group members. It scans every process of the machine: some milliseconds if there are
 // thousands.
 func (c *Child) Used() (Use, error) {
 	pids, err := members(c.PID)
@@ -23,7 +22,7 @@ func (c *Child) Used() (Use, error) {
 	for _, pid := range pids {
 		cpu, err := processCPU(pid)
 		if err != nil {
-			continue // it has ended since
+			continue // it has ended in the meantime
 		}
 		resident, err := residentOf(pid)
 		if err != nil {
@@ -37,12 +36,12 @@ func (c *Child) Used() (Use, error) {
 		sum.PIDs = append(sum.PIDs, pid)
 	}
 	if sum.Busiest == 0 {
-		return Use{}, fmt.Errorf("process %d has ended; it said: %s", c.PID, c.Said())
+		return Use{}, fmt.Errorf("process %d has ended; its output: %s", c.PID, c.Said())
 	}
 	return sum, nil
 }
 
-// members are the processes of a group.
+// members returns the processes of a group.
 func members(group int) (pids []int, err error) {
 	names, err := os.ReadDir("/proc")
 	if err != nil {
@@ -61,15 +60,14 @@ func members(group int) (pids []int, err error) {
 	return pids, nil
 }
 
-// anybodyIn reports whether a group has a process that has not ended.
+// anybodyIn reports whether a group has a process that is not a zombie.
 func anybodyIn(group int) bool {
 	left, err := members(group)
 	return err == nil && len(left) > 0
 }
 
-// groupIn is the fifth field of a stat line, or 0 for who has ended and is only
-// remembered. The second field is a name in parentheses, which may have
-// parentheses and blanks in it.
+// groupIn returns the fifth field of a stat line, or 0 for a zombie. The second field is
+// a name in parentheses, which may contain parentheses and blanks.
 func groupIn(stat []byte) int {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 3 || fields[0][0] == 'Z' {
@@ -79,8 +77,8 @@ func groupIn(stat []byte) int {
 	return group
 }
 
-// processCPU reads a process's own clock: the kernel makes its number out of the
-// process's.
+// processCPU reads a process's CPU clock, whose id the kernel derives from the process
+// id.
 func processCPU(pid int) (time.Duration, error) {
 	const schedulerClock = 2
 	var ts syscall.Timespec
@@ -91,7 +89,7 @@ func processCPU(pid int) (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// residentOf is the second number of statm, in bytes.
+// residentOf returns the second number of statm, in bytes.
 func residentOf(pid int) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
@@ -105,5 +103,5 @@ func residentOf(pid int) (int64, error) {
 	return pages * int64(os.Getpagesize()), err
 }
 
-// Program is the file that the busiest process of the group runs.
+// Program returns the path of the busiest process's executable.
 func (u Use) Program() string { return fmt.Sprintf("/proc/%d/exe", u.Busiest) }

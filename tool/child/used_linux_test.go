@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What a shell starts is counted with it, and known as the one who works.
+// What a shell starts is counted with it and is found as the busiest.
 func TestUsedCountsTheGroup(t *testing.T) {
 	c := start(t, `sh -c 'while :; do :; done' & echo $!; wait`, Options{Signal: true})
 	worker := answer[int](t, c)

@@ -8,5 +8,5 @@ func (c *Child) Used() (Use, error) { return Use{}, errors.ErrUnsupported }
 
 func (u Use) Program() string { return "" }
 
-// anybodyIn cannot see who has ended and is only remembered, so it says no.
+// anybodyIn cannot tell zombies on this system, so it reports none.
 func anybodyIn(int) bool { return false }

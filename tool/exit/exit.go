@@ -1,4 +1,4 @@
-// Package exit says how a command ends: its exit code, and the line that says what to try next.
+// Package exit defines exit codes, and errors whose line ends with what to try next.
 package exit
 
 import (
@@ -11,17 +11,17 @@ const (
 	Failed      = 1 // failed, or unreachable
 	Usage       = 2
 	Missed      = 3 // a goal was missed
-	Invalid     = 4 // the run says nothing
+	Invalid     = 4 // the run is not valid
 	Interrupted = 130
 )
 
-// Error is the end of a command that is not exit code 0.
+// Error ends a command with a nonzero exit code.
 type Error struct {
 	Code int
-	Err  error // nil when everything has been said
+	Err  error // nil when everything has been printed
 }
 
-// Error returns what is still to be said.
+// Error returns what is left to print.
 func (f *Error) Error() string {
 	if f.Err == nil {
 		return fmt.Sprintf("exit code %d", f.Code)
@@ -32,17 +32,17 @@ func (f *Error) Error() string {
 // Unwrap returns the cause.
 func (f *Error) Unwrap() error { return f.Err }
 
-// Usagef is the failure of a command line that cannot be.
+// Usagef reports an invalid command line.
 func Usagef(format string, args ...any) error {
 	return &Error{Code: Usage, Err: fmt.Errorf(format, args...)}
 }
 
-// Failedf is the failure of a command that could not do its work.
+// Failedf reports a command that could not do its work.
 func Failedf(format string, args ...any) error {
 	return &Error{Code: Failed, Err: fmt.Errorf(format, args...)}
 }
 
-// FailedIf is err, when there is one, with the exit code of failures.
+// FailedIf wraps err, if not nil, with the exit code of failures.
 func FailedIf(err error) error {
 	if err == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The nearest word is offered where it is near, and something else where none is.
+// The nearest word is suggested if it is near, and the alternative otherwise.
 func TestDidYouMean(t *testing.T) {
 	known := []string{"load", "lab", "bench", "baseline"}
 	for text, want := range map[string]string{
@@ -19,7 +19,7 @@ func TestDidYouMean(t *testing.T) {
 	}
 }
 
-// An error keeps its cause and its code, however it is wrapped.
+// An error keeps its cause and its code however it is wrapped.
 func TestError(t *testing.T) {
 	err := fmt.Errorf("outer: %w", Failedf("load: %w", io.ErrUnexpectedEOF))
 	end := new(Error)

@@ -2,8 +2,7 @@ package exit
 
 import "fmt"
 
-// DidYouMean asks for the nearest of what there is, or says otherwise where
-// nothing is near.
+// DidYouMean suggests the nearest known word, or returns otherwise if none is near.
 func DidYouMean(text string, known []string, otherwise string) string {
 	if near := nearest(text, known); near != "" {
 		return fmt.Sprintf("did you mean %s?", near)
@@ -11,9 +10,9 @@ func DidYouMean(text string, known []string, otherwise string) string {
 	return otherwise
 }
 
-// nearest is the known word that the fewest typing errors turn into text: at
-// most one in three letters, and one in any case. Of several, one that begins
-// as text does. Empty: there is none.
+// nearest returns the known word at the smallest edit distance from text: at most one
+// edit per three letters, and at least one. Among equals it prefers a word with the
+// prefix text. Empty: there is none.
 func nearest(text string, known []string) string {
 	best, least := "", max(1, len(text)/3)+1
 	for _, k := range known {
@@ -25,8 +24,8 @@ func nearest(text string, known []string) string {
 	return best
 }
 
-// distance counts the letters to insert, to delete, to replace, and the
-// neighbours to swap, that turn a into b.
+// distance returns the edit distance of a and b: insertions, deletions, substitutions and
+// swaps of neighbours.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

@@ -1,4 +1,4 @@
-// Package figure writes numbers for people: three digits that matter, with their unit.
+// Package figure formats numbers for people: three significant digits, with their unit.
 package figure
 
 import (
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Counted counts things whose plural takes an s.
+// Counted formats a count of things whose plural ends in s.
 func Counted(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -19,7 +19,7 @@ func Counted(n int, thing string) string {
 	return fmt.Sprintf("%d %s", n, thing)
 }
 
-// sizeUnits are the units of sizes, the largest first.
+// sizeUnits lists the units of sizes, the largest first.
 func sizeUnits() []struct {
 	name  string
 	bytes int
@@ -30,7 +30,7 @@ func sizeUnits() []struct {
 	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
 }
 
-// ParseSize reads a whole number of bytes, KiB, MiB or GiB.
+// ParseSize parses a whole number of bytes, KiB, MiB or GiB.
 func ParseSize(text string) (int, error) {
 	number, factor := text, 1
 	for _, unit := range sizeUnits() {
@@ -41,12 +41,12 @@ func ParseSize(text string) (int, error) {
 	}
 	n, err := strconv.ParseUint(number, 10, 31)
 	if err != nil || n > uint64(math.MaxInt32/factor) {
-		return 0, fmt.Errorf("%q is no size; write it as in 512, 64KiB or 1MiB", text)
+		return 0, fmt.Errorf("%q is not a size; write it as in 512, 64KiB or 1MiB", text)
 	}
 	return int(n) * factor, nil
 }
 
-// Size writes n in the largest unit that leaves it whole.
+// Size formats n in the largest unit that divides it.
 func Size(n int) string {
 	for _, unit := range sizeUnits() {
 		if n >= unit.bytes && n%unit.bytes == 0 {
@@ -56,8 +56,7 @@ func Size(n int) string {
 	return strconv.Itoa(n) + "B"
 }
 
-// Rate writes a number a second with the digits that it has, two at most behind
-// the point.
+// Rate formats a number per second with at most two decimals.
 func Rate(rate float64) string {
 	if rate >= 100 || rate == math.Trunc(rate) {
 		return Grouped(rate)
@@ -65,7 +64,7 @@ func Rate(rate float64) string {
 	return strconv.FormatFloat(rate, 'g', 2, 64)
 }
 
-// WriteValidity says first what the figures are worth.
+// WriteValidity writes the line that begins a result: VALID, or INVALID with the reasons.
 func WriteValidity(w io.Writer, valid bool, reasons []string) {
 	if valid {
 		fmt.Fprintln(w, "VALID: the figures are the server's, not the generator's")
@@ -80,7 +79,7 @@ func WriteValidity(w io.Writer, valid bool, reasons []string) {
 	}
 }
 
-// OrNone writes a figure, or that there is none.
+// OrNone formats a figure, or a dash for a missing one.
 func OrNone(v *float64, format func(float64) string) string {
 	if v == nil {
 		return "–"
@@ -88,7 +87,7 @@ func OrNone(v *float64, format func(float64) string) string {
 	return format(*v)
 }
 
-// Micros writes microseconds with three digits that matter.
+// Micros formats microseconds with three significant digits.
 func Micros(us float64) string {
 	unit := "µs"
 	switch {
@@ -100,7 +99,7 @@ func Micros(us float64) string {
 	return strconv.FormatFloat(us, 'f', decimals(us), 64) + " " + unit
 }
 
-// decimals is how many digits behind the point make three.
+// decimals returns how many decimals make three significant digits.
 func decimals(v float64) int {
 	switch {
 	case v < 10:
@@ -111,7 +110,7 @@ func decimals(v float64) int {
 	return 0
 }
 
-// Grouped writes a whole number with commas between the thousands.
+// Grouped formats a whole number with commas between the thousands.
 func Grouped(v float64) string {
 	digits := strconv.FormatFloat(v, 'f', 0, 64)
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -120,7 +119,7 @@ func Grouped(v float64) string {
 	return digits
 }
 
-// Digits writes a number with three digits that matter.
+// Digits formats a number with three significant digits.
 func Digits(v float64) string {
 	if math.Abs(v) < 0.01 {
 		return strconv.FormatFloat(v, 'g', 2, 64)
@@ -128,7 +127,7 @@ func Digits(v float64) string {
 	return strconv.FormatFloat(v, 'f', decimals(math.Abs(v)), 64)
 }
 
-// Times writes a ratio with three digits that matter.
+// Times formats a ratio with three significant digits.
 func Times(ratio float64) string {
 	if ratio >= 100 {
 		return Grouped(ratio) + " ×"
@@ -136,7 +135,7 @@ func Times(ratio float64) string {
 	return strconv.FormatFloat(ratio, 'f', decimals(ratio), 64) + " ×"
 }
 
-// Median is the middle one of values, or between the two in the middle; NaN: there are none.
+// Median returns the median; NaN if there are no values.
 func Median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
@@ -146,7 +145,7 @@ func Median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// Number is a figure with four digits at least.
+// Number formats a figure with at least four digits.
 func Number(v float64) string {
 	if math.Abs(v) >= 1000 {
 		return Grouped(v)
@@ -154,7 +153,7 @@ func Number(v float64) string {
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
-// Lasting writes a time for people, in whole seconds.
+// Lasting formats a duration in whole seconds.
 func Lasting(d time.Duration) string {
 	seconds := int64(max(d, 0).Round(time.Second) / time.Second)
 	two := func(v int64) string {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Three digits matter, and the unit is the largest that leaves some before the point.
+// Figures have three significant digits and the largest unit with some before the point.
 func TestFigures(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{Micros(0.1234), "0.12 µs"}, {Micros(999), "999 µs"}, {Micros(1000), "1.00 ms"}, {Micros(71_000), "71.0 ms"}, {Micros(2.5e6), "2.50 s"},
@@ -23,7 +23,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// What Size writes ParseSize reads, and what would not fit is refused.
+// ParseSize reads what Size writes, and refuses what would overflow.
 func TestSizes(t *testing.T) {
 	for _, n := range []int{0, 1, 512, 64 << 10, 3 << 20, 1 << 30} {
 		if got, err := ParseSize(Size(n)); err != nil || got != n {
@@ -37,7 +37,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// The first line says what the figures are worth.
+// The first line gives the validity.
 func TestWriteValidity(t *testing.T) {
 	var b strings.Builder
 	WriteValidity(&b, false, []string{"one", "two"})

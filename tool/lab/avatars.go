@@ -8,7 +8,7 @@ import (
 	"github.com/hone-go/hone/tool/load"
 )
 
-// avatarSteps are the article's, first to last.
+// avatarSteps lists the article's steps, first to last.
 var avatarSteps = [...]string{drawEach: "article-draw", keepImages: "article-images", keepEncoded: "article-encoded", keepUnlogged: "article-unlogged"}
 
 // avatars is the fifth article.
@@ -36,7 +36,7 @@ func avatars(ctx context.Context, b *bench) error {
 	return b.avatarProfiles(ctx, all)
 }
 
-// avatarProfiles are the article's, and one more: of the step behind its last profile.
+// avatarProfiles takes the article's profiles, and one of the step after its last.
 func (b *bench) avatarProfiles(ctx context.Context, all []*process) error {
 	var views [2]profileOf
 	for i, p := range []*process{all[keepImages], all[keepUnlogged]} {
@@ -51,14 +51,14 @@ func (b *bench) avatarProfiles(ctx context.Context, all []*process) error {
 	}
 	images, last := views[0].cpu, views[1].cpu
 	encoding := cumShare(images, "image/png.(*Encoder).Encode")
-	b.add(one(encoding).row("image cache: encoding PNG, of its CPU", "%", "The article's second profile shows that encoding is what is left. Most of all: "+top(images, 3)+".").as(first(encoding > 50, encoding > 20)))
+	b.add(one(encoding).row("image cache: encoding PNG, of its CPU", "%", "The article's second profile shows that encoding is what remains. Top functions: "+top(images, 3)+".").as(first(encoding > 50, encoding > 20)))
 	own := cumShare(last, "github.com/hone-go/hone/tool/lab.(*portraits).ServeHTTP")
-	b.add(one(own).row("no log: the service's own handler, of its CPU", "%", "The article's profiles end before this step. Here the handler is the smaller part, and the rest is net/http, the scheduler and the kernel: the next thing to change is the server. Most of all: "+top(last, 3)+".").
+	b.add(one(own).row("no log: the service's own handler, of its CPU", "%", "The article's profiles end before this step. Here the handler is the smaller part, and the rest is net/http, the scheduler and the kernel: the next thing to change is the server. Top functions: "+top(last, 3)+".").
 		as(first(own < 50, false)))
 	return nil
 }
 
-// avatarMoved sets the article's last step on http1 beside the same on net/http.
+// avatarMoved compares the article's last step on http1 with the same on net/http.
 func (b *bench) avatarMoved(laps map[string]lap) {
 	std, moved := laps[avatarSteps[keepUnlogged]], laps[movedStage]
 	const why = "One change: the article's last step, handler and cache, served by http1. The claim is that the server is where the next gain is."
@@ -67,41 +67,41 @@ func (b *bench) avatarMoved(laps map[string]lap) {
 		moved.cpu.row("the same on http1, CPU", perRequest, why).to(saved, "less than on net/http").as(better(saved)))
 }
 
-// avatarSteps are the article's rates, and the gains between them.
+// avatarSteps reports the article's rates and the gains between them.
 func (b *bench) avatarSteps(laps map[string]lap) {
-	const elsewhere = "The article's machine is not known, nor how much of a picture its load asked for: look at the gains below."
+	const elsewhere = "The article names neither its machine nor the size of the pictures that its load requested: compare the gains below."
 	rates := [...]float64{897.54, 1204.01, 22_889.01, 42_849.74}
 	for i, what := range [...]string{"drawn for each request", "images cached, encoded for each request", "encoded bytes cached", "the same without a log"} {
 		b.add(laps[avatarSteps[i]].rate.row(what, "requests/s", elsewhere).beside(rates[i]))
 	}
 	for i, step := range [...]struct{ what, why string }{
-		{"caching images", "Parsing the font and drawing are spared, encoding stays. The article's first version also failed requests and panicked under load (one font face for all), which no rate shows."},
-		{"caching what is sent", "The article's insight, and its largest step: image/png allocates and compresses for each request."},
-		{"leaving out the log", "Here the log is two lines a request, one write call and one mutex each, to a file. The article's framework logs to its standard output, in colour; where that goes is not said, and a terminal or a pipe costs more than a file."},
+		{"caching images", "The cache saves parsing the font and drawing; encoding stays. The article's first version also failed requests and panicked under load (one font face for all), which a rate does not show."},
+		{"caching the encoded bytes", "The article's insight, and its largest step: image/png allocates and compresses for each request."},
+		{"leaving out the log", "Here the log is two lines per request to a file, with one write call and one mutex each. The article's framework logs to standard output, in colour; the article does not say where that goes, and a terminal or a pipe costs more than a file."},
 	} {
 		gain := laps[avatarSteps[i+1]].rate.over(laps[avatarSteps[i]].rate)
 		article := rates[i+1] / rates[i]
 		b.add(gain.row("the gain of "+step.what, "× requests/s", step.why).beside(article).as(gained(article, gain)))
 	}
-	b.add(spread{}.row("another program, the article's yardstick", "requests/s", "A footnote: a colleague's service did 12,008 requests/s where the article's first version did 897. It was not published.").beside(12_007.53))
+	b.add(spread{}.row("another program, the article's reference", "requests/s", "A footnote: a colleague's service did 12,008 requests/s where the article's first version did 897. It was not published, so it is not measured here.").beside(12_007.53))
 }
 
-// avatarOwn sets hone's service beside the article's last two steps.
+// avatarOwn compares hone's service with the article's last two steps.
 func (b *bench) avatarOwn(laps map[string]lap, lines logCount) {
 	own, off := laps["hone-avatar"], laps["hone-avatar-off"]
 	logged, unlogged := laps[avatarSteps[keepEncoded]], laps[avatarSteps[keepUnlogged]]
-	why := fmt.Sprintf("Ours on http1, with a line of JSON for each request: %s written, %s dropped for want of room. ", thousands(int(lines.Written)), thousands(int(lines.Dropped)))
+	why := fmt.Sprintf("Ours on http1, with one line of JSON per request: %s written, %s dropped because the buffer was full. ", thousands(int(lines.Written)), thousands(int(lines.Dropped)))
 	for _, c := range []struct {
 		what, why, to string
 		own, other    lap
 	}{
-		{"hone avatar with its log", why + "The claim is that it does more than the article's step with a log.", "the article's with a log", own, logged},
-		{"hone avatar with its log, beside none", why + "The claim is that it does more than the article's step without one. It also sends a strong tag, security headers, and sets every limit, which that does not.", "the article's without a log", own, unlogged},
-		{"hone avatar without its log", "What the log costs is the difference to the row above.", "the article's without a log", off, unlogged},
+		{"hone avatar with its log", why + "The claim: more requests/s than the article's step with a log.", "the article's with a log", own, logged},
+		{"hone avatar with its log, against none", why + "The claim: more requests/s than the article's step without one. It also sends a strong ETag and security headers and enforces every limit, which that step does not.", "the article's without a log", own, unlogged},
+		{"hone avatar without its log", "The difference from the row above is the cost of the log.", "the article's without a log", off, unlogged},
 	} {
 		more := c.own.rate.over(c.other.rate)
 		b.add(c.own.rate.row(c.what, "requests/s", c.why).to(more, c.to).as(better(more)))
 		saved := c.other.cpu.over(c.own.cpu)
-		b.add(c.own.cpu.row(c.what+", CPU", perRequest, "The server's own; the ratio is how many times less.").to(saved, "less than "+c.to).as(better(saved)))
+		b.add(c.own.cpu.row(c.what+", CPU", perRequest, "Of the server alone; the ratio is how many times less.").to(saved, "less than "+c.to).as(better(saved)))
 	}
 }

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// borrowed is the article's pool of connections, in redigo's old manner: a stack
-// of idle ones under a mutex, a count of open ones, and MaxIdle. Its faults that
-// have no part in the measurement (a nil connection beside an error, a second Put
-// that jams it, no context anywhere) are left out.
+// borrowed is the article's connection pool, in the manner of early redigo: a stack of
+// idle connections under a mutex, a count of open ones, and MaxIdle. Faults that do not
+// affect the measurement (a nil connection returned with an error, a second Put that
+// deadlocks it, no context anywhere) are left out.
 type borrowed struct {
 	dial            func() (net.Conn, error)
 	mostIdle, most  int
 	idleTime        time.Duration
 	mu              sync.Mutex
-	idle            []idleConn // the last one is the freshest
+	idle            []idleConn // the last one was used most recently
 	active          int
 	dials, failures int
 }
@@ -28,8 +28,8 @@ type idleConn struct {
 
 var errExhausted = errors.New("lab: the article's pool has no connection left")
 
-// get takes an idle connection, or dials. Who finds idle ones that are too old
-// closes them, while the others wait.
+// get takes an idle connection or dials. A caller that finds expired idle connections
+// closes them while the others wait.
 func (p *borrowed) get() (net.Conn, error) {
 	p.mu.Lock()
 	for len(p.idle) > 0 && time.Since(p.idle[0].since) > p.idleTime {
@@ -60,8 +60,8 @@ func (p *borrowed) get() (net.Conn, error) {
 	return conn, err
 }
 
-// put gives a connection back. MaxIdle closes the oldest that is idle, which may
-// be wanted in a moment.
+// put returns a connection. Beyond MaxIdle it closes the oldest idle one, which may be
+// needed a moment later.
 func (p *borrowed) put(conn net.Conn, broken bool) {
 	p.mu.Lock()
 	if !broken {

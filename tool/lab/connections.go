@@ -18,8 +18,8 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// connectionStages are the server that all clients of the lab ask: it answers in
-// capitals, over the engine of this system.
+// connectionStages returns the server that all clients of the lab call: it answers in
+// capitals, on this system's default engine.
 func connectionStages() map[string]func() (*stage, error) {
 	return map[string]func() (*stage, error){"upper": ownServer(engine.Engine{}, upper)}
 }
@@ -27,14 +27,14 @@ func connectionStages() map[string]func() (*stage, error) {
 // callTime bounds a request, and a dial.
 const callTime = 20 * time.Second
 
-// courier makes requests of "test", and wants "TEST".
+// courier sends requests of "test" and expects "TEST".
 type courier struct {
 	request func(ctx context.Context) error
 	dials   func() int64
 	close   func() error
 }
 
-// couriers are the clients that are set beside each other.
+// couriers returns the clients to compare.
 func couriers(addr string, most, mostIdle int) map[string]func() *courier {
 	return map[string]func() *courier{
 		"article": func() *courier { return articleCourier(addr, most, mostIdle) },
@@ -91,7 +91,7 @@ func muxCourier(addr string) *courier {
 	}
 }
 
-// ask makes one request on a connection that nobody else has.
+// ask makes one request on a connection that only the caller uses.
 func ask(conn net.Conn) error {
 	var room [64]byte
 	if _, err := conn.Write(wire.Standard.Append(room[:0], wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("test")})); err != nil {
@@ -108,9 +108,9 @@ func ask(conn net.Conn) error {
 	return nil
 }
 
-// deliver has workers make n requests, handed out by one goroutine as in the
-// article. It counts until the last answer; the article stops its clock when the
-// last request has been taken.
+// deliver has workers make n requests, handed out by one goroutine as in the article. It
+// counts until the last answer; the article stops its clock when a worker takes the last
+// request.
 func deliver(ctx context.Context, c *courier, workers, n int) (rate float64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -145,10 +145,10 @@ func deliver(ctx context.Context, c *courier, workers, n int) (rate float64, err
 	return float64(n) / time.Since(began).Seconds(), nil
 }
 
-// delivery is what a courier's rounds gave.
+// delivery holds the results of a courier's rounds.
 type delivery struct{ rate, dials spread }
 
-// connections is the fourth article's first half.
+// connections is the first half of the fourth article.
 func connections(ctx context.Context, b *bench) error {
 	p, err := b.start(ctx, "upper")
 	if err != nil {
@@ -171,7 +171,7 @@ func connections(ctx context.Context, b *bench) error {
 			name := names[(i+round)%len(names)]
 			b.say("%s, round %d of %d", name, round+1, rounds)
 			c := couriers(p.addr, most, quickly(b, 10, 100))[name]()
-			runtime.GC() // nobody pays for another's garbage
+			runtime.GC() // so that no client pays for another's garbage
 			rate, err := deliver(ctx, c, most, requests)
 			dials := c.dials()
 			if err = errors.Join(err, c.close()); err != nil {
@@ -186,11 +186,11 @@ func connections(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// roundTime is what a client may take for its requests.
+// roundTime is how long a client's requests of one round may take.
 const roundTime = 7 * time.Second
 
-// affordable is how many requests there is time for, of as many as the article
-// has: all of them, but on a slow machine.
+// affordable returns how many of the article's requests there is time for: all of them,
+// except on a slow machine.
 func (b *bench) affordable(ctx context.Context, addr string, most, wanted int) (int, error) {
 	c := couriers(addr, most, most)["roomy"]()
 	trial := min(wanted, 20*most)
@@ -199,7 +199,7 @@ func (b *bench) affordable(ctx context.Context, addr string, most, wanted int) (
 		return 0, err
 	}
 	n := min(wanted, max(trial, int(rate*roundTime.Seconds())))
-	b.say("%s requests a round", thousands(n))
+	b.say("%s requests per round", thousands(n))
 	return n, nil
 }
 
@@ -208,27 +208,27 @@ const articleSeconds = 3.731506996 // for 500,000 requests
 func (b *bench) connectionRows(all map[string]delivery, most, requests int) {
 	told := one(500_000 / articleSeconds)
 	b.add(told.row("the article's own figures, 500,000 requests in 3.7315 s", "requests/s",
-		"Division: its headline and its last paragraph say more than 150,000. Its clock also stops when the last request was taken by a worker, not when it was answered, so that up to 2,000 are missing.").
+		"Division: its headline and its last paragraph say more than 150,000. Its clock also stops when a worker takes the last request, not when the answer arrives, so up to 2,000 are missing.").
 		beside(150_000).as(first(told.median() >= 150_000, false)))
 	article, roomy, own, mux := all["article"], all["roomy"], all["conns"], all["mux"]
-	b.add(article.rate.row("the article's pool, MaxIdle 100", "requests/s", fmt.Sprintf("%s requests. ", thousands(requests))+"Another machine, a framed protocol in place of none, and hone's server in place of the article's epoll loop, which reads whatever has come as one message. "+
-		"Client and server share two processors.").beside(told.median()))
-	b.add(article.dials.row("dials of the article's pool, MaxIdle 100", "dials", fmt.Sprintf("The article says that connections are used again. With %s borrowers and MaxIdle 100 (%s requests), whatever comes back while 100 are idle is closed, and dialled again "+
-		"a moment later. The claim is that it dials no more than once for each of %[1]s.", thousands(most), thousands(requests))).to(article.dials.times(1/float64(most)), "one for each borrower").as(first(article.dials.median() <= float64(most), false)))
+	b.add(article.rate.row("the article's pool, MaxIdle 100", "requests/s", fmt.Sprintf("%s requests. ", thousands(requests))+"Another machine, a framed protocol instead of none, and hone's server instead of the article's epoll loop, which takes whatever has arrived for one message. "+
+		"Client and server share two CPUs.").beside(told.median()))
+	b.add(article.dials.row("dials of the article's pool, MaxIdle 100", "dials", fmt.Sprintf("The article says that connections are reused. With %s borrowers and MaxIdle 100 (%s requests), a connection that is returned while 100 are idle is closed, and dialled again "+
+		"a moment later. The claim: no more than one dial for each of %[1]s borrowers.", thousands(most), thousands(requests))).to(article.dials.times(1/float64(most)), "one for each borrower").as(first(article.dials.median() <= float64(most), false)))
 	b.add(roomy.dials.row("dials of the article's pool, MaxIdle as large as MaxActive", "dials", "The setting that the article's code needs.").
 		to(roomy.dials.times(1/float64(most)), "one for each borrower").as(first(roomy.dials.median() <= float64(most), false)))
 	for _, c := range []struct {
 		what, why string
 		of        delivery
 	}{
-		{"the article's pool, MaxIdle as large as MaxActive", "The claim is that the churn costs requests.", roomy},
-		{"conns.Pool", fmt.Sprintf("Ours: no MaxIdle to get wrong, borrowers wait in order and give up with their context. It dialled %s times.", thousands(int(own.dials.median()))), own},
-		{"framed.Mux, one connection", "Ours: requests have ids, so that all callers share one connection, and one write carries the requests of many. Where the protocol has ids, no pool is the better pool. " +
-			"A handler that waits holds up what is behind it on the connection, unless it replies late.", mux},
+		{"the article's pool, MaxIdle as large as MaxActive", "The claim: connection churn costs throughput.", roomy},
+		{"conns.Pool", fmt.Sprintf("Ours: no MaxIdle to get wrong; borrowers wait in FIFO order and give up when their context ends. It dialled %s times.", thousands(int(own.dials.median()))), own},
+		{"framed.Mux, one connection", "Ours: requests have ids, so all callers share one connection, and one write carries the requests of many. Where the protocol has ids, no pool is needed. " +
+			"A handler that blocks delays the requests after it on the connection (head-of-line blocking), unless it replies late.", mux},
 	} {
 		more := c.of.rate.over(article.rate)
 		b.add(c.of.rate.row(c.what, "requests/s", c.why).to(more, "the article's pool").as(better(more)))
 	}
 	pool := own.rate.over(roomy.rate)
-	b.add(pool.row("conns.Pool beside the article's pool, both without churn", "× requests/s", "Is ours cheaper when the other has room? Most of a request is the kernel's, and both only hand a connection over.").as(better(pool)))
+	b.add(pool.row("conns.Pool against the article's pool, both without churn", "× requests/s", "Is ours cheaper when the other has room? The kernel takes most of a request's time, and both pools only hand over a connection.").as(better(pool)))
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestCouriersDeliver: every client makes every request, and those with a pool
-// no more dials than borrowers, but for the article's with MaxIdle.
+// TestCouriersDeliver checks that every client makes every request, and that pools dial
+// no more than once per borrower, except the article's pool with MaxIdle.
 func TestCouriersDeliver(t *testing.T) {
 	s := startStage(t, "upper")
 	for name, start := range couriers(s.addr, 20, 2) {
@@ -35,7 +35,8 @@ func TestCouriersDeliver(t *testing.T) {
 	}
 }
 
-// TestDeliverEndsWithTheFirstError, whoever has not been served yet.
+// TestDeliverEndsWithTheFirstError checks that deliver returns at the first error, even
+// with workers still waiting.
 func TestDeliverEndsWithTheFirstError(t *testing.T) {
 	broken := errors.New("broken")
 	var asked atomic.Int64
@@ -50,8 +51,8 @@ func TestDeliverEndsWithTheFirstError(t *testing.T) {
 	}
 }
 
-// TestMaxIdleCloses what comes back while enough are idle, and MaxActive refuses:
-// by hand, so that chance has no part in it.
+// TestMaxIdleCloses checks that a connection returned while enough are idle closes one,
+// and that MaxActive refuses. It steps by hand, so that chance plays no part.
 func TestMaxIdleCloses(t *testing.T) {
 	p := &borrowed{most: 3, mostIdle: 1, idleTime: patience, dial: func() (net.Conn, error) {
 		a, b := net.Pipe()

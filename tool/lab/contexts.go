@@ -13,8 +13,8 @@ import (
 	"github.com/hone-go/hone/tool/load"
 )
 
-// rawCtx is a request as a framework hands it to handlers: a pointer to what the
-// next request gets, too.
+// rawCtx is a request as some frameworks pass it to handlers: a pointer to memory that
+// the next request reuses.
 type rawCtx struct {
 	w        http.ResponseWriter
 	r        *http.Request
@@ -34,8 +34,9 @@ func (c *rawCtx) reset(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// contextMux has one pattern, served with a context from a pool, a new one, or route's
-// own. handle gets the means to ask whose request it is, while it runs and after.
+// contextMux has one pattern, served with a pooled context, a new one, or route's own.
+// handle gets a function that returns whose request the context holds, to call while the
+// handler runs and after.
 type contextMux struct {
 	mux    route.Mux
 	pooled sync.Pool
@@ -72,22 +73,22 @@ func newContextMux(way string, handle func(customer func() string)) *contextMux 
 	return m
 }
 
-// nowhere is the writer of an answer that nobody reads.
+// nowhere is a response writer that discards everything.
 type nowhere struct{ header http.Header }
 
 func (w nowhere) Header() http.Header         { return w.header }
 func (w nowhere) WriteHeader(int)             {}
 func (w nowhere) Write(b []byte) (int, error) { return len(b), nil }
 
-// kept is what became of contexts that handlers kept.
+// kept counts what happened to contexts that handlers retained.
 type kept struct {
-	Leaked  int `json:"leaked"`  // had another request's data
-	Refused int `json:"refused"` // panicked, and said why
-	Own     int `json:"own"`     // still had their own
+	Leaked  int `json:"leaked"`  // read another request's data
+	Refused int `json:"refused"` // panicked with an explanation
+	Own     int `json:"own"`     // still read their own data
 }
 
-// keep has n handlers keep their context, as one does whose goroutine goes on,
-// and read it during the next request.
+// keep has n handlers retain their context, as a goroutine that outlives its request
+// does, and read it during the next request.
 func keep(way string, n int) (kept, error) {
 	var result kept
 	var customer func() string
@@ -149,11 +150,11 @@ func contextsStage() (*stage, error) {
 
 func contextWays() []string { return []string{"new", "pooled", "route"} }
 
-// servedPath is what clients ask for.
+// servedPath is the path that clients request.
 const servedPath = "/customers/42"
 
-// servedStages are a request over loopback, one change after the other: the context, who
-// guards it, and the server.
+// servedStages serve a request over loopback, each with one more change: the context, its
+// use-after-free check, and the server.
 var servedStages = [...]string{"contexts-new", "contexts-pooled", "contexts-route", "contexts-http1"}
 
 func contextStages() map[string]func() (*stage, error) {
@@ -179,11 +180,11 @@ func contexts(ctx context.Context, b *bench) error {
 	}
 	defer p.Stop()
 	for _, c := range []struct{ way, what, why string }{
-		{"pooled", "kept contexts with another request's data, of a raw pool", "The price that the article does not name. A handler starts a goroutine that keeps the context; the request ends; the next one gets the same memory. " +
-			"No panic, no error: the goroutine reads another customer's data. gin #1118, echo #1395 and chi #993 are this. The claim is that none does."},
-		{"route", "kept contexts with another request's data, of route.Ctx", "Ours. A Ctx knows which lending it is. The claim is that none does, and that all say so: %s of %s panicked, with the pattern and where it was registered."},
+		{"pooled", "retained contexts with another request's data, raw pool", "The cost that the article does not name. A handler starts a goroutine that retains the context; the request ends; the next one gets the same memory (use after free). " +
+			"No panic, no error: the goroutine reads another customer's data. gin #1118, echo #1395 and chi #993 report this. The claim: none does."},
+		{"route", "retained contexts with another request's data, route.Ctx", "Ours. A Ctx carries a generation. The claim: none does, and every late use panics: %s of %s did, with the pattern and where it was registered."},
 	} {
-		b.say("%s contexts that are kept", c.way)
+		b.say("%s retained contexts", c.way)
 		var found kept
 		if err := p.order(ctx, c.way, 0, &found); err != nil {
 			return err
@@ -198,15 +199,16 @@ func contexts(ctx context.Context, b *bench) error {
 		return err
 	}
 	gain := all["new"].over(all["pooled"])
-	b.add(gain.row("the gain of pooled contexts", "× as fast", fmt.Sprintf("The whole of a request behind the same router, without a network: %s ns with a new context, %s with a pooled one. "+
-		"Below is what a request over loopback takes, of which this is about a hundredth.", number(all["new"].median()), number(all["pooled"].median()))).as(better(gain)))
+	b.add(gain.row("the gain of pooled contexts", "× as fast", fmt.Sprintf("A whole request behind the same router, without a network: %s ns with a new context, %s with a pooled one. "+
+		"The rows below are requests over loopback, of which this is about a hundredth.", number(all["new"].median()), number(all["pooled"].median()))).as(better(gain)))
 	safe := all["pooled"].over(all["route"])
-	b.add(all["route"].row("route.Ctx, which can be kept by mistake", "ns", "Ours: the claim is that it is no dearer than the raw pool. It counts lendings, with an atomic operation or two.").
+	b.add(all["route"].row("route.Ctx, which detects use after free", "ns", "Ours. The claim: it costs no more than the raw pool. It counts generations, with an atomic operation or two.").
 		to(safe, "less than the raw pool").as(better(safe)))
 	return b.servedContexts(ctx)
 }
 
-// servedContexts asks the same router over loopback, where the context is a small part.
+// servedContexts measures the same router over loopback, where the context is a small
+// part of the cost.
 func (b *bench) servedContexts(ctx context.Context) error {
 	all, end, err := b.startAll(ctx, servedStages[:])
 	if err != nil {
@@ -222,10 +224,10 @@ func (b *bench) servedContexts(ctx context.Context) error {
 		return err
 	}
 	for i, step := range []struct{ what, why string }{
-		{"a new context on net/http", "A whole request over loopback, behind the same router: what the steps below are set beside."},
-		{"a pooled context on net/http", "One change: the context comes from a sync.Pool. It saves about a hundredth of the request, so the rounds differ by more."},
-		{"route.Ctx on net/http", "One change: a context that refuses to be read late, in the place of the raw pool's."},
-		{"route.Ctx on http1", "One change: the server. The claim is that it saves what no pool of contexts can, because a request's cost is reading, scheduling and writing."},
+		{"a new context on net/http", "A whole request over loopback, behind the same router: the baseline of the steps below."},
+		{"a pooled context on net/http", "One change: the context comes from a sync.Pool. It saves about 1 % of the request, less than rounds differ by."},
+		{"route.Ctx on net/http", "One change: a context that panics when it is read after its request, instead of the raw pool's."},
+		{"route.Ctx on http1", "One change: the server. The claim: it saves what no pool of contexts can, because a request's cost is reading, scheduling and writing."},
 	} {
 		own := laps[servedStages[i]].cpu
 		row := own.row(step.what+", CPU", perRequest, step.why).as(NoClaim)

@@ -2,7 +2,8 @@ package lab
 
 import "testing"
 
-// TestRawContextsLeak: the fault of a raw pool, and that route has none.
+// TestRawContextsLeak checks that a raw pool leaks data between requests, and that route
+// does not.
 func TestRawContextsLeak(t *testing.T) {
 	raw, err := keep("pooled", 200)
 	if err != nil || raw.Leaked == 0 || raw.Refused != 0 { // with -race, a sync.Pool drops one in four

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// epollServer is the article's: one loop that waits for all connections, and
-// package net's connections in a map, read one after the other where something
-// has come. It speaks the first server's protocol.
+// epollServer is the article's epoll server: one loop waits for all connections and reads
+// those that are ready, one after the other, from a map of package net's connections. It
+// speaks the first article's protocol.
 type epollServer struct {
 	rung
 	ready int // the epoll descriptor
@@ -63,7 +63,7 @@ func (s *epollServer) serve(ln net.Listener) error {
 	}
 }
 
-// admit gives a connection to the loop.
+// admit registers a connection with the loop.
 func (s *epollServer) admit(conn net.Conn) error {
 	raw, err := conn.(*net.TCPConn).SyscallConn()
 	if err != nil {
@@ -83,8 +83,8 @@ func (s *epollServer) admit(conn net.Conn) error {
 	return errors.Join(err, watched)
 }
 
-// loop serves a request of each connection that has one, until it is woken. A
-// client that sends half of one stops all others, in the article as here.
+// loop serves one request of each ready connection until it is woken. A client that sends
+// half a request blocks all others, in the article as here.
 func (s *epollServer) loop() {
 	events := make([]syscall.EpollEvent, 100)
 	for {
@@ -103,7 +103,7 @@ func (s *epollServer) loop() {
 				s.mu.Lock()
 				delete(s.conns, e.Fd)
 				s.mu.Unlock()
-				conn.Close() // which takes it out of epoll
+				conn.Close() // Close also removes it from epoll
 			}
 		}
 	}
@@ -122,7 +122,7 @@ func (s *epollServer) stop() {
 	}
 }
 
-// descriptors is how many files this process, and its children, may have open.
+// descriptors returns how many files this process and its children may have open.
 func descriptors() (int, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -6,5 +6,5 @@ import "errors"
 
 func epollStage() (*stage, error) { return nil, errors.ErrUnsupported }
 
-// descriptors is not known here.
+// descriptors cannot tell on this system.
 func descriptors() (int, error) { return 0, errors.ErrUnsupported }

@@ -19,7 +19,7 @@ const patience = 60 * time.Second
 // stageArgument makes the test binary a stage.
 const stageArgument = "lab-stage"
 
-// TestMain makes the test binary a stage, too, and counts goroutines.
+// TestMain lets the test binary act as a stage, and counts goroutines.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == stageArgument {
 		if err := Serve(context.Background(), os.Args[2], os.Stdin, os.Stdout); err != nil {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// quickPlan runs this very program's stages.
+// quickPlan runs the stages of this binary.
 func quickPlan(t *testing.T, names ...string) Plan {
 	t.Helper()
 	exe, err := os.Executable()
@@ -48,7 +48,7 @@ type staged struct {
 	lines  *bufio.Scanner
 }
 
-// startStage runs a stage until the test ends, and then until it has left nothing.
+// startStage runs a stage until the test ends, and checks that it left nothing behind.
 func startStage(t *testing.T, name string) *staged {
 	t.Helper()
 	in, orders := io.Pipe()
@@ -77,7 +77,7 @@ func startStage(t *testing.T, name string) *staged {
 	return s
 }
 
-// order sends an order and decodes its answer.
+// order sends an order and decodes the answer.
 func (s *staged) order(t *testing.T, order string, answer any) {
 	t.Helper()
 	if _, err := io.WriteString(s.orders, order+"\n"); err != nil {

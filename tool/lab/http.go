@@ -15,8 +15,8 @@ import (
 	"github.com/hone-go/hone/websocket"
 )
 
-// What the servers of HTTP answer, and where. The bench module's servers answer the
-// same: one of them may take part, see Plan.Fasthttp.
+// What the HTTP servers answer, and at which paths. The bench module's servers, one of
+// which may take part (see Plan.Fasthttp), answer the same.
 const (
 	helloPath = "/hello"
 	hello     = "Hello, World!"
@@ -31,16 +31,16 @@ const (
 	pipelinedBy = 16
 )
 
-// http1Name is the name of the stage that is http1 on an engine.
+// http1Name returns the name of the stage that runs http1 on an engine.
 func http1Name(e engine.Engine) string { return "http1-" + e.Name() }
 
-// usual is the engine that http1 has by itself on this system.
+// usual returns the engine that http1 uses by default on this system.
 func usual() engine.Engine {
 	all := engine.All()
 	return all[len(all)-1]
 }
 
-// greet is the handler that all servers of net/http's kind have.
+// greet is the handler that all servers with net/http's interface use.
 func greet(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != helloPath {
 		http.NotFound(w, r)
@@ -55,7 +55,7 @@ func onStd(handler http.Handler) *stage {
 	return &stage{serve: server.Serve, stop: func() { server.Close() }}
 }
 
-// onEngine serves the same handler with http1, with all of its limits but the number of
+// onEngine serves the same handler with http1 and all of its limits except the number of
 // connections.
 func onEngine(e engine.Engine, handler http.Handler) *stage {
 	server := &http1.Server{Handler: handler, Engine: e, Limits: engine.Limits{Conns: -1}}
@@ -69,8 +69,8 @@ func echoes() *websocket.Upgrader {
 	}
 }
 
-// socketsOnStd is websocket on net/http: connections are hijacked, and each has a
-// goroutine.
+// socketsOnStd is websocket on net/http: connections are hijacked, with one goroutine
+// each.
 func socketsOnStd() *stage {
 	sockets := echoes()
 	s := onStd(sockets)
@@ -78,7 +78,7 @@ func socketsOnStd() *stage {
 	s.stop = func() {
 		closeServer()
 		ctx, cancel := context.WithCancel(context.Background())
-		cancel() // so it waits for nobody
+		cancel() // do not wait for connections
 		sockets.Shutdown(ctx)
 	}
 	return s
@@ -96,7 +96,7 @@ func httpStages() map[string]func() (*stage, error) {
 	return all
 }
 
-// web is the lab that is not an article's: the same service on net/http, fasthttp and http1.
+// web is the lab without an article: the same service on net/http, fasthttp and http1.
 func web(ctx context.Context, b *bench) error {
 	names := []string{stdStage, http1Name(engine.Parked(0))}
 	if own := http1Name(usual()); own != names[1] {
@@ -126,7 +126,7 @@ func web(ctx context.Context, b *bench) error {
 	return b.webProfiles(ctx, all[0], all[len(names)-1])
 }
 
-// webRounds are fewer where servers differ by a multiple.
+// webRounds returns the number of rounds: fewer where servers differ by a multiple.
 func webRounds(depth int) int {
 	if depth > 1 {
 		return fewestRounds
@@ -148,22 +148,22 @@ func (b *bench) startPeer(ctx context.Context, name, program string) (*process, 
 	return &process{name: name, addr: first.Addr, Child: c}, nil
 }
 
-// webPlan is the load on a server of HTTP.
+// webPlan returns the load on an HTTP server.
 func (b *bench) webPlan(p *process, path string, depth int) load.Plan {
 	return load.Plan{Target: load.HTTP{URL: "http://" + p.addr + path}, Conns: quickly(b, 20, 100), Depth: depth,
 		For: quickly(b, 100*time.Millisecond, time.Second), Warmup: quickly(b, 20*time.Millisecond, 300*time.Millisecond)}
 }
 
-// webRows set every server beside net/http, and http1 beside fasthttp.
+// webRows compares every server with net/http, and http1 with fasthttp.
 func (b *bench) webRows(load string, names []string, laps map[string]lap) {
 	std, fast := laps[stdStage], laps[fastStage]
-	b.add(std.rate.row("net/http, "+load, "requests/s", "What the others are set beside: the same handler or the same answer, 13 bytes. Server and load share the processors.").as(NoClaim),
-		std.cpu.row("net/http, CPU, "+load, perRequest, "A goroutine for each connection, which reads, parses, calls the handler and writes: a read and a write for each request, and more where the scheduler looks for work.").as(NoClaim))
+	b.add(std.rate.row("net/http, "+load, "requests/s", "The baseline of the other rows: the same handler or the same answer, 13 bytes. Server and load share the CPUs.").as(NoClaim),
+		std.cpu.row("net/http, CPU, "+load, perRequest, "One goroutine per connection reads, parses, calls the handler and writes: one read and one write per request, plus the scheduler's search for work.").as(NoClaim))
 	b.fastRows(load, std, fast)
 	for _, name := range names[1:] {
-		what, why := "http1 on goroutines", "One change: http1 parses, and net/http's handlers stay. A goroutine for each connection, as before, but without buffers while it waits."
+		what, why := "http1 on goroutines", "One change: http1 parses, and net/http's handlers stay. One goroutine per connection, as before, but without buffers while it is idle."
 		if name == http1Name(usual()) {
-			what, why = "http1 on event loops", "One change more: a loop for each processor reads what has come, serves it and writes once, so that goroutines are neither woken nor scheduled. With all limits on."
+			what, why = "http1 on event loops", "One more change: one loop per CPU reads what has arrived, serves it and writes once, so no goroutine is woken or scheduled. With all limits on."
 		}
 		own := laps[name]
 		more := own.rate.over(std.rate)
@@ -174,30 +174,30 @@ func (b *bench) webRows(load string, names []string, laps map[string]lap) {
 			continue
 		}
 		beside := fast.cpu.over(own.cpu)
-		b.add(own.cpu.row(what+" beside fasthttp, CPU, "+load, perRequest, "Ours: the claim is that net/http's handlers, with a fresh request that may be kept, cost no more than fasthttp's, which are given the same request again.").
+		b.add(own.cpu.row(what+" against fasthttp, CPU, "+load, perRequest, "Ours. The claim: net/http's handlers, with a fresh request that they may retain, cost no more than fasthttp's, whose request is reused.").
 			to(beside, "less than fasthttp").as(better(beside)))
 	}
 }
 
-// fastRows are fasthttp's, or say how to have them.
+// fastRows compares fasthttp, or explains how to include it.
 func (b *bench) fastRows(load string, std, fast lap) {
 	if !fast.rate.known() {
-		b.add(spread{}.row("fasthttp, "+load, "requests/s", "It is not part of hone. In a clone, make lab builds it from the bench module and passes it by --fasthttp."))
+		b.add(spread{}.row("fasthttp, "+load, "requests/s", "Not measured: it is not part of hone. In a clone, make lab builds it from the bench module and passes it with --fasthttp."))
 		return
 	}
-	const why = "Handlers of its own kind, and requests and answers that are used again for the next: nothing is allocated, and a handler must keep nothing. Still a goroutine for each connection."
+	const why = "Its own handler interface, with requests and responses that are reused: nothing is allocated, and a handler must not retain anything. Still one goroutine per connection."
 	more, saved := fast.rate.over(std.rate), std.cpu.over(fast.cpu)
 	b.add(fast.rate.row("fasthttp, "+load, "requests/s", why).to(more, "net/http").as(better(more)),
 		fast.cpu.row("fasthttp, CPU, "+load, perRequest, why).to(saved, "less than net/http").as(better(saved)))
 }
 
-// webProfiles say what to read in the profiles of the first server and the last, where
-// requests are pipelined and a read or a write can serve many.
+// webProfiles explains the profiles of the first server and the last under pipelined
+// requests, where one read or write can serve many.
 func (b *bench) webProfiles(ctx context.Context, std, own *process) error {
 	var views [2]profileOf
 	for i, p := range []*process{std, own} {
 		plan := b.webPlan(p, helloPath, pipelinedBy)
-		plan.For = time.Minute // it is ended when the profile is there
+		plan.For = time.Minute // cancelled once the profile is taken
 		var err error
 		views[i], err = b.profile(ctx, p, quickly(b, 150*time.Millisecond, 2*time.Second), "", func(ctx context.Context) error {
 			_, err := load.Run(ctx, plan)
@@ -209,11 +209,11 @@ func (b *bench) webProfiles(ctx context.Context, std, own *process) error {
 	}
 	before, after := views[0].cpu, views[1].cpu
 	kernel, left := one(flatShare(before, inSystemCalls...)), one(flatShare(after, inSystemCalls...))
-	b.add(kernel.row("net/http: system calls, of its CPU", "%", "What to read first: flat time in system calls. net/http writes each answer by itself, so pipelining spares it reads alone. Most of all: "+top(before, 3)+".").as(NoClaim))
-	b.add(left.row("http1: system calls, of its CPU", "%", "One write carries the answers to all requests that have arrived. The claim is that the kernel's part is smaller than net/http's. Most of all: "+top(after, 3)+".").
+	b.add(kernel.row("net/http: system calls, of its CPU", "%", "Read first: flat time in system calls. net/http writes each response separately, so pipelining saves it only reads. Top functions: "+top(before, 3)+".").as(NoClaim))
+	b.add(left.row("http1: system calls, of its CPU", "%", "One write carries the responses to all requests that have arrived. The claim: the kernel's share is smaller than net/http's. Top functions: "+top(after, 3)+".").
 		to(kernel.over(left), "less than net/http").as(larger(kernel.over(left))))
 	memory := one(cumShare(after, inAllocation...))
-	b.add(memory.row("http1: allocation and collection, of its CPU", "%", "What to read next: cum of runtime.mallocgc and of the collector. The claim is that this is more than system calls now. It is the price of a fresh request for each handler, which fasthttp does not pay. Most bytes: "+top(views[1].allocs, 3)+".").
+	b.add(memory.row("http1: allocation and collection, of its CPU", "%", "Read next: cum of runtime.mallocgc and of the garbage collector. The claim: this is now more than system calls. It is the cost of a fresh request per handler call, which fasthttp does not pay. Most bytes: "+top(views[1].allocs, 3)+".").
 		to(memory.over(left), "its system calls").as(larger(memory.over(left))))
 	return nil
 }

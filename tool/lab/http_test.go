@@ -17,7 +17,7 @@ import (
 	"github.com/hone-go/hone/websocket"
 )
 
-// webStages are those that answer hello.
+// webStages returns the stages that answer hello.
 func webStages() []string {
 	names := []string{stdStage}
 	for _, e := range engine.All() {
@@ -26,8 +26,8 @@ func webStages() []string {
 	return names
 }
 
-// TestWebServersSayTheSame: what is compared answers the same, one request at a time and
-// pipelined.
+// TestWebServersSayTheSame checks that the compared servers send the same answer, with
+// one request at a time and pipelined.
 func TestWebServersSayTheSame(t *testing.T) {
 	for _, name := range webStages() {
 		s := startStage(t, name)
@@ -64,7 +64,7 @@ func client(t *testing.T) *http.Client {
 	return &http.Client{Timeout: patience, Transport: transport}
 }
 
-// TestSocketsEcho: WebSocket on both servers.
+// TestSocketsEcho checks WebSocket on both servers.
 func TestSocketsEcho(t *testing.T) {
 	for _, name := range []string{wsStdStage, wsHTTP1} {
 		s := startStage(t, name)
@@ -84,7 +84,8 @@ func TestSocketsEcho(t *testing.T) {
 	}
 }
 
-// TestContextsAreServed: the contexts lab's servers route, and answer without a body.
+// TestContextsAreServed checks that the contexts lab's servers route, and answer without
+// a body.
 func TestContextsAreServed(t *testing.T) {
 	for _, name := range servedStages {
 		s := startStage(t, name)
@@ -99,8 +100,8 @@ func TestContextsAreServed(t *testing.T) {
 	}
 }
 
-// TestPeerTakesPart: a program that says where it listens is set beside the others, and
-// http1 beside it.
+// TestPeerTakesPart checks that a program which prints its address is compared with the
+// others, and http1 with it.
 func TestPeerTakesPart(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -130,8 +131,8 @@ func TestPeerTakesPart(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsHavePorts: connections come from several addresses, because one has
-// 28,000 ports.
+// TestIdleConnectionsHavePorts checks that connections come from several addresses,
+// because one address has 28,000 ports.
 func TestIdleConnectionsHavePorts(t *testing.T) {
 	for _, name := range append(waitingHTTP(), "article-epoll") {
 		plan, err := idlePlan(&process{name: name, addr: "127.0.0.1:1"})

@@ -12,26 +12,26 @@ import (
 )
 
 const (
-	idleWarm = 100             // connections before memory is measured, so that code and tables are there
-	idleRest = 6 * time.Second // after which a parked connection has given back what it can
+	idleWarm = 100             // connections before the first memory reading, so that code and tables are loaded
+	idleRest = 6 * time.Second // by then a parked connection has released what it can
 )
 
-// waitingHTTP are servers of HTTP and WebSocket whose connections wait: net/http, and the
-// same on http1.
+// waitingHTTP returns the HTTP and WebSocket servers whose idle connections are measured:
+// net/http, and the same on http1.
 func waitingHTTP() []string {
 	return []string{stdStage, http1Name(usual()), wsStdStage, wsHTTP1}
 }
 
-// idle is the fourth article's other half: memory of connections that wait.
+// idle is the second half of the fourth article: memory per idle connection.
 func idle(ctx context.Context, b *bench) error {
 	limit, err := descriptors()
 	if err != nil {
-		b.add(spread{}.row("bytes for a connection that waits", "bytes", fmt.Sprintf("This system does not tell: %v.", err)))
+		b.add(spread{}.row("bytes per idle connection", "bytes", fmt.Sprintf("Not available on this system: %v.", err)))
 		return nil
 	}
 	n := min(quickly(b, 300, 50_000), limit-500)
 	if runtime.GOOS != "linux" || n < 2*idleWarm {
-		b.add(spread{}.row("bytes for a connection that waits", "bytes", fmt.Sprintf("It takes Linux and more descriptors than %d (ulimit -n).", limit)))
+		b.add(spread{}.row("bytes per idle connection", "bytes", fmt.Sprintf("Needs Linux and more than %d descriptors (ulimit -n).", limit)))
 		return nil
 	}
 	names := []string{"article-direct", "article-buffered", "article-epoll"}
@@ -50,7 +50,7 @@ func idle(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// idleBytes is what a connection costs a server that has answered it once.
+// idleBytes measures the memory of a server per connection that it has answered once.
 func (b *bench) idleBytes(ctx context.Context, name string, n int) (float64, error) {
 	p, err := b.start(ctx, name)
 	if err != nil {
@@ -83,8 +83,8 @@ func (b *bench) idleBytes(ctx context.Context, name string, n int) (float64, err
 	return float64(resident[1]-resident[0]) / float64(n-idleWarm), nil
 }
 
-// idlePlan is the one request of each connection. The addresses that they come from have
-// ports for 50,000.
+// idlePlan sends one request on each connection. Its client addresses have ports for
+// 50,000.
 func idlePlan(p *process) (plan load.Plan, err error) {
 	plan = load.Plan{Timeout: callTime}
 	if err := plan.Sources.UnmarshalText([]byte("127.0.0.1-127.0.0.4")); err != nil {
@@ -102,38 +102,38 @@ func idlePlan(p *process) (plan load.Plan, err error) {
 	return plan, err
 }
 
-// idleRows say what a connection costs, and what a million would.
+// idleRows reports the cost of a connection, and of a million.
 func (b *bench) idleRows(names []string, each map[string]float64, n int) {
 	const gib = 1e6 / (1 << 30)
 	whole, epoll := one(each["article-buffered"]), one(each["article-epoll"])
-	drawn := fmt.Sprintf("The line drawn from %s connections to a million. The process's memory; the kernel adds some 5 KB a connection, whatever the server is.", thousands(n))
+	drawn := fmt.Sprintf("Extrapolated from %s connections to a million. Memory of the process; the kernel adds about 5 KB per connection, whatever the server.", thousands(n))
 	million := whole.times(gib)
-	b.add(million.row("a million connections, a goroutine and 4 KiB buffers each", "GiB", "The article says tens of GB (20 here) for a goroutine and a buffer each. "+drawn).
+	b.add(million.row("a million connections, a goroutine and 4 KiB buffers each", "GiB", "The article says tens of GB (20 is used here) for a goroutine and a buffer each. "+drawn).
 		beside(20).as(first(million.median() >= enough*20, million.median() >= 5)))
 	for _, name := range names {
 		here := one(each[name])
-		why := fmt.Sprintf("%s connections that have had one answer. 50,000 take %.0f MiB, a million %.1f GiB. ", thousands(n), each[name]*50_000/(1<<20), each[name]*gib)
+		why := fmt.Sprintf("%s connections, each answered once. 50,000 take %.0f MiB, a million %.1f GiB. ", thousands(n), each[name]*50_000/(1<<20), each[name]*gib)
 		switch name {
 		case "article-direct", "article-buffered":
-			b.add(here.row(name+", a waiting connection", "bytes", why+"A goroutine's stack, package net's connection, and the buffers. The article prints a screenshot for 50,000, whose figures cannot be read.").to(here.over(epoll), "the article's epoll"))
+			b.add(here.row(name+", an idle connection", "bytes", why+"A goroutine's stack, package net's connection, and the buffers. The article prints a screenshot for 50,000, whose figures cannot be read.").to(here.over(epoll), "the article's epoll"))
 		case "article-epoll":
 			less := whole.over(here)
-			b.add(here.row(name+", a waiting connection", "bytes", why+"The claim is that it takes less than a goroutine with buffers. What is left are package net's connection, which is registered with Go's own epoll as well, and a map's entry.").
+			b.add(here.row(name+", an idle connection", "bytes", why+"The claim: less than a goroutine with buffers. What remains is package net's connection, which is also registered with Go's own epoll, and a map entry.").
 				to(less, "less than a goroutine with buffers").as(larger(less)))
 		case stdStage, wsStdStage:
-			what := map[string]string{stdStage: "net/http, a keep-alive connection that waits", wsStdStage: "websocket on net/http, a connection that waits"}[name]
-			b.add(here.row(what, "bytes", why+"A goroutine for each, with the stack and the buffers of package net/http.").to(here.over(epoll), "the article's epoll").as(NoClaim))
+			what := map[string]string{stdStage: "net/http, an idle keep-alive connection", wsStdStage: "websocket on net/http, an idle connection"}[name]
+			b.add(here.row(what, "bytes", why+"One goroutine each, with the stack and the buffers of package net/http.").to(here.over(epoll), "the article's epoll").as(NoClaim))
 		case http1Name(usual()), wsHTTP1:
-			what, beside := "http1, a keep-alive connection that waits", one(each[stdStage])
+			what, beside := "http1, an idle keep-alive connection", one(each[stdStage])
 			if name == wsHTTP1 {
-				what, beside = "websocket on http1, a connection that waits", one(each[wsStdStage])
+				what, beside = "websocket on http1, an idle connection", one(each[wsStdStage])
 			}
 			less := beside.over(here)
-			b.add(here.row(what, "bytes", why+"One change: the server. No goroutine and no buffer while nothing comes: an entry in the event loop's table, and for WebSocket the connection's state.").
+			b.add(here.row(what, "bytes", why+"One change: the server. No goroutine and no buffer while idle: an entry in the event loop's table, and for WebSocket the connection's state.").
 				to(less, "less than on net/http").as(larger(less)))
 		default:
 			less := epoll.over(here)
-			b.add(here.row(name+", a waiting connection", "bytes", why+"Ours: the claim is that it takes less than the article's epoll server.").to(less, "less than the article's epoll").as(larger(less)))
+			b.add(here.row(name+", an idle connection", "bytes", why+"Ours. The claim: less than the article's epoll server.").to(less, "less than the article's epoll").as(larger(less)))
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// TestEveryLab runs each of them quickly: figures are not looked at, but that
-// they are there.
+// TestEveryLab runs each lab quickly and checks that figures are present, not their
+// values.
 func TestEveryLab(t *testing.T) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
@@ -96,8 +96,8 @@ func TestUnknownNames(t *testing.T) {
 	}
 }
 
-// TestRunEndsWithItsContext: wherever it is, it ends with its context's cause,
-// and goleak sees that nobody is left who waits for a child.
+// TestRunEndsWithItsContext checks that Run ends with its context's cause at any moment,
+// and goleak that no goroutine still waits for a child.
 func TestRunEndsWithItsContext(t *testing.T) {
 	for _, name := range []string{"ladder", "conns", "workers"} {
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -10,10 +10,10 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// rungNames are the article's steps, first to last.
+// rungNames lists the article's steps, first to last.
 var rungNames = [3]string{"article-direct", "article-buffered", "article-pooled"}
 
-// ladder is the first article: three servers of its own, and ours, under two loads.
+// ladder is the first article: its three servers and ours, under two loads.
 func ladder(ctx context.Context, b *bench) error {
 	names := rungNames[:]
 	for _, e := range engine.All() {
@@ -41,7 +41,7 @@ func ladder(ctx context.Context, b *bench) error {
 	return b.ladderProfiles(ctx, all)
 }
 
-// framesPlan is the load on a framed server.
+// framesPlan returns the load on a framed server.
 func (b *bench) framesPlan(p *process, depth int) (load.Plan, error) {
 	target, err := load.ParseTarget("tcp://"+p.addr, wire.Standard)
 	return load.Plan{Target: target, Conns: quickly(b, 20, 100), Depth: depth, Expect: []byte{},
@@ -49,11 +49,11 @@ func (b *bench) framesPlan(p *process, depth int) (load.Plan, error) {
 }
 
 const (
-	notThisMachine = "The article's machine is not known, and here server and load share the processors: look at the gains below."
+	notThisMachine = "The article does not name its machine, and here server and load share the CPUs: compare the gains below."
 	perRequest     = "µs of CPU"
 )
 
-// ladderRates sets requests a second beside the article's.
+// ladderRates shows requests per second next to the article's.
 func (b *bench) ladderRates(laps map[string]lap) {
 	for i, r := range []struct {
 		what    string
@@ -63,38 +63,38 @@ func (b *bench) ladderRates(laps map[string]lap) {
 	}
 }
 
-// ladderGains judges one step after the other.
+// ladderGains judges each step against the one before.
 func (b *bench) ladderGains(load string, laps map[string]lap) {
 	for i, step := range []struct {
 		what    string
 		article float64
 		why     string
 	}{
-		{"buffers after direct I/O", 270.0 / 185, "Direct I/O makes four system calls a request (the length, the rest, and two writes). " +
-			"With buffers, as many requests as have arrived share one read and one write: the more are under way, the more is gained, and with one at a time " +
-			"it is two calls instead of four. The article's own version flushes only when 4 KiB are full and so hangs with one request at a time; ours, here, flushes when no whole request is left."},
-		{"sync.Pool after buffers", 292.0 / 270, "The pool spares one allocation of a request's seven or eight, 40 bytes; the others stay (frame, id, two joins, ack, and those of " +
-			"encoding/binary). A step of 8 % is of the size by which runs on a shared machine differ."},
+		{"buffers after direct I/O", 270.0 / 185, "Direct I/O makes four system calls per request (two reads, for the length and the rest, and two writes). " +
+			"With buffers, all requests that have arrived share one read and one write: the more are in flight, the larger the gain, and with one at a time " +
+			"it is two calls instead of four. The article's version flushes only when 4 KiB are full and so hangs with one request at a time; the version here flushes when no whole request is left."},
+		{"sync.Pool after buffers", 292.0 / 270, "The pool saves one of a request's seven or eight allocations, 40 bytes; the others stay (frame, id, two joins, ack, and those of " +
+			"encoding/binary). Runs on a shared machine differ by about as much as this step's 8 %."},
 	} {
 		before, after := laps[rungNames[i]], laps[rungNames[i+1]]
 		gain := after.rate.over(before.rate)
 		b.add(gain.row(step.what+", "+load, "× requests/s", step.why).beside(step.article).as(gained(step.article, gain)))
 		saved := before.cpu.over(after.cpu)
-		b.add(after.cpu.row(step.what+", CPU, "+load, perRequest, "The server's own, user and system; the ratio is how many times less than the step before. "+
-			"It does not depend on what the load generator takes of the processors.").to(saved, "less than the step before").as(better(saved)))
+		b.add(after.cpu.row(step.what+", CPU, "+load, perRequest, "User and system time of the server alone; the ratio is how many times less than the step before. "+
+			"It does not depend on how much CPU the load generator uses.").to(saved, "less than the step before").as(better(saved)))
 	}
 }
 
-// ladderOwn sets hone's engines beside the last step of the article.
+// ladderOwn compares hone's engines with the article's last step.
 func (b *bench) ladderOwn(load string, own []string, laps map[string]lap) {
 	last := laps[rungNames[2]]
 	for _, name := range own {
 		more := laps[name].rate.over(last.rate)
-		b.add(laps[name].rate.row(name+", "+load, "requests/s", "Ours: the claim is that it does more than the article's last step, in each round. "+
-			"With 64 under way the generator, which checks every answer, uses most of the processors and hides much of the difference.").to(more, "the article's last step").as(better(more)))
+		b.add(laps[name].rate.row(name+", "+load, "requests/s", "Ours. The claim: more requests/s than the article's last step, in each round. "+
+			"With 64 in flight the generator, which checks every answer, uses most of the CPUs and hides much of the difference.").to(more, "the article's last step").as(better(more)))
 		saved := last.cpu.over(laps[name].cpu)
-		b.add(laps[name].cpu.row(name+", CPU, "+load, perRequest, "The server's own; the ratio is how many times less than the article's last step. "+
-			"No allocation for a request, and limits, time-outs and back-pressure switched on, which the article's servers do not have.").to(saved, "less than the article's last step").as(better(saved)))
+		b.add(laps[name].cpu.row(name+", CPU, "+load, perRequest, "Of the server alone; the ratio is how many times less than the article's last step. "+
+			"No allocation per request, with limits, timeouts and backpressure on, which the article's servers do not have.").to(saved, "less than the article's last step").as(better(saved)))
 	}
 }
 
@@ -106,7 +106,7 @@ func (b *bench) ladderProfiles(ctx context.Context, all []*process) error {
 		if err != nil {
 			return err
 		}
-		plan.For = time.Minute // it is ended when the profile is there
+		plan.For = time.Minute // cancelled once the profile is taken
 		views[i], err = b.profile(ctx, all[i], quickly(b, 150*time.Millisecond, 3*time.Second), "", func(ctx context.Context) error {
 			_, err := load.Run(ctx, plan)
 			return err
@@ -117,17 +117,17 @@ func (b *bench) ladderProfiles(ctx context.Context, all []*process) error {
 	}
 	direct, buffered, pooled := views[0], views[1], views[2]
 	calls := flatShare(direct.cpu, inSystemCalls...)
-	b.add(one(calls).row("direct I/O: system calls, of its CPU", "%", "The article's flame graph shows Syscall as the largest box, from reads and writes. Here, most of all: "+top(direct.cpu, 3)+".").
+	b.add(one(calls).row("direct I/O: system calls, of its CPU", "%", "The article's flame graph shows Syscall as the largest box, from reads and writes. Top functions here: "+top(direct.cpu, 3)+".").
 		as(first(calls > 50, calls > cumShare(direct.cpu, inAllocation...))))
 	left := flatShare(buffered.cpu, inSystemCalls...)
 	memory := cumShare(buffered.cpu, inAllocation...)
-	b.add(one(memory).row("buffers: allocation and collection, of its CPU", "%", fmt.Sprintf("What the article looks at next. System calls are %.0f %% now. Most of all: %s.", left, top(buffered.cpu, 3))).
+	b.add(one(memory).row("buffers: allocation and collection, of its CPU", "%", fmt.Sprintf("What the article looks at next. System calls are %.0f %% now. Top functions: %s.", left, top(buffered.cpu, 3))).
 		as(first(memory > left, memory > 10)))
 	decoding := cumShare(buffered.allocs, "github.com/hone-go/hone/tool/lab.(*rung).decodePacket")
 	b.add(one(decoding).row("buffers: decoding a packet, of all bytes allocated", "%", "The article's packet.Decode, which is where it puts the pool. Most bytes: "+top(buffered.allocs, 4)+".").
 		beside(35.72).as(first(decoding >= enough*35.72, decoding > 5)))
 	after := cumShare(pooled.allocs, "github.com/hone-go/hone/tool/lab.(*rung).decodePacket")
-	b.add(one(after).row("sync.Pool: decoding a packet, of all bytes allocated", "%", "What is left of it with the pool: the id, which is a string. Most bytes: "+top(pooled.allocs, 4)+".").
+	b.add(one(after).row("sync.Pool: decoding a packet, of all bytes allocated", "%", "What remains with the pool: the id, which is a string. Most bytes: "+top(pooled.allocs, 4)+".").
 		to(one(after).over(one(decoding)), "without the pool").as(first(after < decoding/2, after < decoding)))
 	return nil
 }
@@ -135,7 +135,7 @@ func (b *bench) ladderProfiles(ctx context.Context, all []*process) error {
 // one is a figure of one round.
 func one(v float64) spread { return spread{[]float64{v}} }
 
-// first is the verdict of a claim that holds, holds less, or neither.
+// first returns Holds, HoldsLess or, if neither is true, Contradicted.
 func first(holds, less bool) Verdict {
 	switch {
 	case holds:

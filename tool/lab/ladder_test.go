@@ -14,8 +14,8 @@ import (
 
 func everyEngine() []engine.Engine { return engine.All() }
 
-// TestServersSayTheSame: all that are set beside each other answer the same
-// requests with the same bytes, one at a time and many at once, in pieces too.
+// TestServersSayTheSame checks that all compared servers answer the same requests with
+// the same bytes, one at a time, pipelined, and in pieces.
 func TestServersSayTheSame(t *testing.T) {
 	for name := range idleStages() {
 		t.Run(name, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestServersSayTheSame(t *testing.T) {
 					swap(t, conn, one, ack)
 				}
 			}
-			swap(t, conn, requests, want) // many at once, which arrive in pieces
+			swap(t, conn, requests, want) // pipelined, and split into pieces
 		})
 	}
 }
@@ -65,7 +65,7 @@ func swap(t *testing.T, conn net.Conn, request, want []byte) {
 	}
 }
 
-// TestRungsRefuseBadFrames: a length that cannot be ends the connection and
+// TestRungsRefuseBadFrames checks that an impossible length ends that connection and
 // nothing else.
 func TestRungsRefuseBadFrames(t *testing.T) {
 	for _, name := range rungNames {

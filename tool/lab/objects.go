@@ -12,15 +12,15 @@ import (
 	"github.com/hone-go/hone/pool"
 )
 
-// objectSizes are what the crossover is looked for among.
+// objectSizes are the sizes among which to find the crossover.
 var objectSizes = [...]int{8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10}
 
-// Who lends.
+// The ways to get an object.
 var objectWays = [...]string{"make", "sync.Pool", "pool.Objects", "pool.Buffers"}
 
 func objectCase(way string, size int) string { return way + "/" + strconv.Itoa(size) }
 
-// objectsStage times the second and third articles' objects.
+// objectsStage times the objects of the second and third articles.
 func objectsStage() (*stage, error) {
 	s := &stage{timed: map[string]timed{
 		"buffer/new": {bufferNew()}, "buffer/pool": {bufferPooled()},
@@ -35,7 +35,7 @@ func objectsStage() (*stage, error) {
 	return s, nil
 }
 
-// shelf is where an object is put so that it cannot live on the stack.
+// shelf holds an object so that it escapes to the heap.
 type shelf struct {
 	held  []byte
 	small *small
@@ -147,14 +147,14 @@ func buffersPooled(size int) func(int) {
 	}
 }
 
-// survival is how many collections an idle object of a sync.Pool outlives.
+// survival counts the collections that an idle object of a sync.Pool survives.
 type survival struct {
 	Collections int `json:"collections"`
 }
 
 func survivals(string) (any, error) {
 	longest := 0
-	for range 20 { // an object that another processor has is not found, and with -race one in four is dropped
+	for range 20 { // an object cached by another CPU is not found, and -race drops one in four
 		for n := 1; n <= 3; n++ {
 			var idle sync.Pool
 			idle.Put(new(shelf))
@@ -169,7 +169,7 @@ func survivals(string) (any, error) {
 	return survival{Collections: longest}, nil
 }
 
-// objects is the second article's first half, and the third's benchmark.
+// objects is the first half of the second article, and the third's benchmark.
 func objects(ctx context.Context, b *bench) error {
 	p, err := b.start(ctx, "objects")
 	if err != nil {
@@ -192,28 +192,28 @@ func objects(ctx context.Context, b *bench) error {
 		return err
 	}
 	b.add(one(float64(idle.Collections)).row("collections that an idle object survives", "collections",
-		"The third article reads Go 1.12, whose sync.Pool was a slice under a mutex that each collection emptied. Since Go 1.13 it is a lock-free queue for each processor, "+
-			"and what is idle is kept aside for one more collection.").beside(0).as(first(idle.Collections == 0, false)))
+		"The third article reads Go 1.12, whose sync.Pool was a slice under a mutex that each collection emptied. Since Go 1.13 it is a lock-free queue per P, "+
+			"and idle objects move to a victim cache for one more collection.").beside(0).as(first(idle.Collections == 0, false)))
 	for _, size := range objectSizes {
 		b.crossover(size, all)
 	}
 	return nil
 }
 
-// objectClaims are the figures that the articles print.
+// objectClaims reports the figures that the articles print.
 func (b *bench) objectClaims(all map[string]spread) {
-	const elsewhere = "The article's machine is another one: look at the gain below."
+	const elsewhere = "The article used another machine: compare the gain below."
 	made, lent := all["buffer/new"], all["buffer/pool"]
 	b.add(made.row("bytes.Buffer, 1,000 bytes written, new", "ns", elsewhere).beside(232.2),
 		lent.row("bytes.Buffer, 1,000 bytes written, from a sync.Pool", "ns", elsewhere).beside(32.81))
 	gain := made.over(lent)
-	b.add(gain.row("the pool's gain for 1,000 bytes", "× as fast", "Most of the difference is memory: 1 KiB is found, cleared and collected each time. "+
-		"The pool's buffer is there, and warm in the cache. A buffer that one goroutine owns would cost less still.").beside(232.2 / 32.81).as(gained(232.2/32.81, gain)))
+	b.add(gain.row("the pool's gain for 1,000 bytes", "× as fast", "Most of the difference is memory: 1 KiB is allocated, cleared and collected each time. "+
+		"The pool's buffer exists already and is warm in the cache. A buffer that one goroutine owns would cost still less.").beside(232.2 / 32.81).as(gained(232.2/32.81, gain)))
 	article := 175_742.0 / 253_269
 	for _, way := range objectWays[1:3] {
 		small := all["struct/new"].over(all["struct/"+way])
-		b.add(small.row("the gain of "+way+" for a struct of 8 bytes", "× as fast", "The third article's own benchmark says that the pool loses, and the text then concludes that it must pay. "+
-			"An object of 8 bytes without pointers is made in about the time of a loan, and 8 bytes are hardly work for the collector. Ours is no exception.").beside(article).as(gained(article, small)))
+		b.add(small.row("the gain of "+way+" for a struct of 8 bytes", "× as fast", "The third article's own benchmark shows that the pool loses, and the text then concludes that it must win. "+
+			"Allocating 8 bytes without pointers takes about as long as Get and Put, and 8 bytes are hardly work for the garbage collector. Ours is no exception.").beside(article).as(gained(article, small)))
 	}
 }
 
@@ -223,8 +223,8 @@ func (b *bench) crossover(size int, all map[string]spread) {
 	for _, way := range objectWays[1:] {
 		lent := all[objectCase(way, size)]
 		gain := made.over(lent)
-		what := fmt.Sprintf("%s beside make, %s", way, bytesOf(size))
-		b.add(lent.row(what, "ns", fmt.Sprintf("Does a pool pay? make takes %s ns here. pool.Buffers costs more than a bare sync.Pool because every loan is counted, "+
-			"so that a use after the release panics; pool.Objects is a sync.Pool with types.", number(made.median()))).to(gain, "less than make").as(better(gain)))
+		what := fmt.Sprintf("%s against make, %s", way, bytesOf(size))
+		b.add(lent.row(what, "ns", fmt.Sprintf("Is a pool worth it? make takes %s ns here. pool.Buffers costs more than a bare sync.Pool because it counts every loan, "+
+			"so that a use after release panics; pool.Objects is a typed sync.Pool.", number(made.median()))).to(gain, "less than make").as(better(gain)))
 	}
 }

@@ -25,23 +25,23 @@ import (
 	"github.com/hone-go/hone/tool/avatar"
 )
 
-// step is how far the article's service has come.
+// step is one of the stages in the article's optimisation of its service.
 type step uint8
 
 const (
-	drawEach     step = iota // everything anew for each request
+	drawEach     step = iota // nothing is cached
 	keepImages               // images are cached, and encoded for each request
-	keepEncoded              // what is sent is cached
-	keepUnlogged             // and nobody writes a log
+	keepEncoded              // encoded bytes are cached
+	keepUnlogged             // the same without a log
 )
 
-// portraits is the article's service of pictures, at one of its steps, with the
-// faults of its published code: a cache whose key is the initials alone, sizes
-// without a bound, a panic for a blank name, and one font face for all. The face
-// is guarded here, or the service would not last for a measurement.
+// portraits is the article's avatar service at one of its steps, with the faults of its
+// published code: a cache keyed by the initials alone, sizes without a bound, a panic for
+// a blank name, and one font face for all. The face is locked here, or the service would
+// not survive a measurement.
 type portraits struct {
 	step step
-	log  *log.Logger // nil: none
+	log  *log.Logger // nil: no log
 
 	cache   recent
 	drawing sync.Mutex
@@ -58,7 +58,7 @@ func newPortraits(s step) (*portraits, error) {
 	return &portraits{step: s, face: face, cache: recent{at: make(map[string]*list.Element)}}, err
 }
 
-// newFace parses the font, and makes a face of it.
+// newFace parses the font and makes a face of it.
 func newFace(side int) (font.Face, error) {
 	parsed, err := opentype.Parse(goregular.TTF)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *portraits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// picture is a name's, encoded.
+// picture returns the encoded picture of a name.
 func (s *portraits) picture(name string, side int) ([]byte, error) {
 	initials := strings.ToUpper(string([]rune(strings.TrimSpace(name))[0])) // a blank name has none
 	if s.step == drawEach {
@@ -139,7 +139,7 @@ func encode(img *image.RGBA) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// recent is a cache of what was asked for last, by initials.
+// recent is an LRU cache keyed by initials.
 type recent struct {
 	mu    sync.Mutex
 	order list.List
@@ -175,7 +175,7 @@ func (c *recent) put(key string, value any) {
 	}
 }
 
-// logFile is a file for a log, which is gone when the stage ends.
+// logFile opens a temporary log file, removed when the stage ends.
 func logFile() (*os.File, func(), error) {
 	file, err := os.CreateTemp("", "hone-lab-*.log")
 	if err != nil {
@@ -205,7 +205,7 @@ func avatarStages() map[string]func() (*stage, error) {
 	return all
 }
 
-// portraitStage is a step of the article's, over net/http as it was.
+// portraitStage runs one of the article's steps on net/http, as published.
 func portraitStage(at step) (*stage, error) {
 	s, err := newPortraits(at)
 	if err != nil {
@@ -225,8 +225,7 @@ func portraitStage(at step) (*stage, error) {
 	return served, nil
 }
 
-// ownAvatar is hone's service on http1, with every line of its access log in a file,
-// or without one.
+// ownAvatar runs hone's service on http1, with or without an access log to a file.
 func ownAvatar(logged bool) (*stage, error) {
 	fonts, err := avatar.OpenFonts(avatar.FontOptions{Places: []string{}})
 	if err != nil {
@@ -254,8 +253,8 @@ func ownAvatar(logged bool) (*stage, error) {
 	return s, nil
 }
 
-// logCount is what became of log lines.
+// logCount counts log lines.
 type logCount struct {
 	Written uint64 `json:"written"`
-	Dropped uint64 `json:"dropped"` // for want of room
+	Dropped uint64 `json:"dropped"` // because the buffer was full
 }

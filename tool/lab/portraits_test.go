@@ -16,8 +16,8 @@ import (
 	"github.com/hone-go/hone/tool/avatar"
 )
 
-// The faults of the article's published service: each with the rebuilt stage,
-// which has it, and with ours, which has not.
+// The faults of the article's published service: each is present in the rebuilt stage and
+// absent from ours.
 
 func ownService(t *testing.T) *avatar.Service {
 	t.Helper()
@@ -58,8 +58,7 @@ func pictureOf(t *testing.T, h http.Handler, path string) image.Image {
 	return picture
 }
 
-// TestCacheKeyOfInitials: Ann's colour, and size, are those of Adam, who asked
-// first.
+// TestCacheKeyOfInitials shows that Ann gets the colour and size of Adam, who came first.
 func TestCacheKeyOfInitials(t *testing.T) {
 	alone := fetched(t, articleService(t), "/avatar/Ann?size=64")
 	article := articleService(t)
@@ -75,7 +74,8 @@ func TestCacheKeyOfInitials(t *testing.T) {
 	}
 }
 
-// TestSizeWithoutBound: who asks for it, has the article's service allocate it.
+// TestSizeWithoutBound shows that any client can make the article's service allocate
+// without bound.
 func TestSizeWithoutBound(t *testing.T) {
 	const side = 2000
 	if got := pictureOf(t, articleService(t), "/avatar/a?size=2000").Bounds().Dx(); got != side {
@@ -86,11 +86,11 @@ func TestSizeWithoutBound(t *testing.T) {
 	}
 }
 
-// TestBlankName: it panics, and the client is left without an answer.
+// TestBlankName shows that a blank name panics, and the client gets no answer.
 func TestBlankName(t *testing.T) {
 	ask := func(h http.Handler) (int, error) {
 		server := httptest.NewUnstartedServer(h)
-		server.Config.ErrorLog = log.New(io.Discard, "", 0) // the panic is wanted
+		server.Config.ErrorLog = log.New(io.Discard, "", 0) // the panic is expected
 		server.Start()
 		defer server.Close()
 		defer server.Client().CloseIdleConnections()
@@ -109,10 +109,9 @@ func TestBlankName(t *testing.T) {
 	}
 }
 
-// TestSharedFace: a font face draws every letter into the same memory, so that of
-// two requests that share it one sends the other's letter, or half of each. Here
-// by hand, in the order in which two of them may come. In ours, what reading a
-// glyph needs is the reader's.
+// TestSharedFace shows that a font face draws every letter into the same memory: of two
+// requests that share it, one sends the other's letter or half of each. The test steps by
+// hand through one possible order. In ours, each reader of a glyph owns what it needs.
 func TestSharedFace(t *testing.T) {
 	s := articleService(t)
 	_, adams, _, _, ok := s.face.Glyph(fixed.Point26_6{}, 'A')
@@ -146,7 +145,7 @@ func TestSharedFace(t *testing.T) {
 	all.Wait()
 }
 
-// pixels copies what a mask shows.
+// pixels copies the pixels of a mask.
 func pixels(img image.Image) []byte {
 	var all []byte
 	for y := img.Bounds().Min.Y; y < img.Bounds().Max.Y; y++ {
@@ -158,13 +157,14 @@ func pixels(img image.Image) []byte {
 	return all
 }
 
-// TestStepsSendTheSame: what is compared sends the same picture, of the same name.
+// TestStepsSendTheSame checks that the compared steps send the same picture for the same
+// name.
 func TestStepsSendTheSame(t *testing.T) {
 	var want []byte
 	for _, name := range avatarSteps {
 		s := startStage(t, name)
 		client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
-		for range 2 { // made, and from the cache
+		for range 2 { // drawn, then from the cache
 			resp, err := client.Get("http://" + s.addr + "/avatar/a?size=128")
 			if err != nil {
 				t.Fatal(err)

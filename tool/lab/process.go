@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	startTime  = 20 * time.Second // for a stage to be ready
-	answerTime = 30 * time.Second // for an order, beside the time that it asks for
+	startTime  = 20 * time.Second // for a stage to become ready
+	answerTime = 30 * time.Second // for an order, in addition to the time that it asks for
 )
 
-// process is a stage in a process of its own.
+// process is a stage in a separate process.
 type process struct {
 	name string
 	addr string
 	*child.Child
 }
 
-// start starts a stage. Its process ends with stop, with ctx, and with this one.
+// start starts a stage. Its process ends with stop, with ctx, and with this process.
 func (b *bench) start(ctx context.Context, name string, env ...string) (*process, error) {
 	command := exec.CommandContext(ctx, b.plan.Stage[0], append(b.plan.Stage[1:len(b.plan.Stage):len(b.plan.Stage)], name)...)
 	command.Env = append(os.Environ(), env...)
@@ -42,7 +42,7 @@ func (b *bench) start(ctx context.Context, name string, env ...string) (*process
 	}
 	if err != nil {
 		p.Stop()
-		return nil, fmt.Errorf("%s in a process of its own: %w", name, err)
+		return nil, fmt.Errorf("%s: cannot start it in a separate process: %w", name, err)
 	}
 	p.addr = first.Addr
 	return p, nil
@@ -66,7 +66,7 @@ func (b *bench) startAll(ctx context.Context, names []string) (all []*process, e
 	return all, end, nil
 }
 
-// order has the stage obey, within answerTime beside the time that it takes.
+// order sends an order to the stage and waits answerTime longer than the order takes.
 func (p *process) order(ctx context.Context, order string, takes time.Duration, answer any) error {
 	var line json.RawMessage
 	if err := p.Ask(ctx, order, takes+answerTime, &line); err != nil {
@@ -82,7 +82,7 @@ func (p *process) order(ctx context.Context, order string, takes time.Duration, 
 	return json.Unmarshal(line, answer)
 }
 
-// timeAll times cases in turn, round by round, each round beginning with another.
+// timeAll times cases alternately, round by round, each round starting with another case.
 func (b *bench) timeAll(ctx context.Context, p *process, cases []string, rounds int, d time.Duration) (map[string]spread, error) {
 	all := make(map[string]spread, len(cases))
 	for round := range rounds {
@@ -99,15 +99,15 @@ func (b *bench) timeAll(ctx context.Context, p *process, cases []string, rounds 
 	return all, nil
 }
 
-// lap is what one load on one server gave: requests a second, and what the server
-// used of the processors for one in µs, which only Linux tells.
+// lap is the result of one load on one server: requests per second, and the server's CPU
+// time per request in µs, which only Linux reports.
 type lap struct{ rate, cpu spread }
 
-// mostLaps is how often a lap that says nothing is run again, for four times as
-// long: where others have the processors, a short one may see no answer at all.
+// mostLaps bounds how often an invalid lap is repeated, each time for four times as long:
+// where other programs use the CPUs, a short lap may see no answer at all.
 const mostLaps = 4
 
-// drive loads a server, and once more when the first figures are not valid.
+// drive loads a server, and again if the first figures are not valid.
 func (b *bench) drive(ctx context.Context, p *process, plan load.Plan) (rate, cpu *float64, err error) {
 	for try := 1; ; try++ {
 		var uses [2]child.Use
@@ -127,10 +127,10 @@ func (b *bench) drive(ctx context.Context, p *process, plan load.Plan) (rate, cp
 			continue
 		}
 		if none {
-			return nil, nil, fmt.Errorf("%s answered nothing in %v; let less run beside it", p.name, plan.For)
+			return nil, nil, fmt.Errorf("%s answered nothing in %v; stop other work on this machine", p.name, plan.For)
 		}
 		if !r.Valid && try == 1 && !b.plan.Quick {
-			b.say("%s once more: %s", p.name, r.InvalidReasons[0])
+			b.say("%s again: %s", p.name, r.InvalidReasons[0])
 			continue
 		}
 		for _, reason := range r.InvalidReasons {
@@ -143,7 +143,7 @@ func (b *bench) drive(ctx context.Context, p *process, plan load.Plan) (rate, cp
 	}
 }
 
-// driveAll loads servers in turn, round by round.
+// driveAll loads servers alternately, round by round.
 func (b *bench) driveAll(ctx context.Context, all []*process, rounds int, what string, plan func(*process) (load.Plan, error)) (map[string]lap, error) {
 	laps := make(map[string]lap, len(all))
 	for round := range rounds {
@@ -170,11 +170,11 @@ func (b *bench) driveAll(ctx context.Context, all []*process, rounds int, what s
 	return laps, nil
 }
 
-// profileOf is where a stage's processor time and memory went.
+// profileOf shows where a stage spent CPU time and memory.
 type profileOf struct{ cpu, allocs *probe.View }
 
-// profile takes profiles of a stage while loaded runs, or while it runs a case of
-// its own, and keeps them with the lab.
+// profile profiles a stage while loaded runs, or while it runs a case itself, and stores
+// the profiles with the lab.
 func (b *bench) profile(ctx context.Context, p *process, d time.Duration, own string, loaded func(context.Context) error) (profileOf, error) {
 	folder, err := child.Folder("hone-lab")
 	if err != nil {
@@ -211,7 +211,7 @@ func (b *bench) read(stage, folder string, kind probe.Kind) (*probe.View, error)
 	return probe.NewView(parsed, nil)
 }
 
-// nobody is the load of what loads itself.
+// nobody is the load of a stage that loads itself.
 func nobody(context.Context) error { return nil }
 
 // wait waits for d, or for the end of ctx.

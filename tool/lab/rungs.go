@@ -16,10 +16,10 @@ import (
 	"github.com/hone-go/hone/framed"
 )
 
-// rung is the article's server at one step of its ladder: a goroutine for each
-// connection, a codec that allocates at every turn, and counters.
+// rung is the article's server at one step of its ladder: one goroutine per connection, a
+// codec that allocates at every step, and counters.
 type rung struct {
-	buffered bool // 4 KiB on both sides of the connection
+	buffered bool // 4 KiB in each direction
 	pooled   bool // Submits come from a sync.Pool
 
 	conns     crowd
@@ -29,11 +29,11 @@ type rung struct {
 	sent      atomic.Uint64
 }
 
-// longestFrame spares this process the article's gigabyte for the four bytes
-// 40 00 00 00.
+// longestFrame bounds a frame; the article's server would allocate a gigabyte for the
+// four bytes 40 00 00 00.
 const longestFrame = 64 << 10
 
-// submit is a request, as the article's program holds it.
+// submit is a request in the form that the article's program uses.
 type submit struct {
 	id      string
 	content []byte
@@ -54,20 +54,20 @@ func (s *rung) handle(conn net.Conn) {
 	}
 	in, out := bufio.NewReader(conn), bufio.NewWriter(conn)
 	for s.exchange(in, out) == nil {
-		// The article flushes only when its 4 KiB are full, so that a client which
-		// waits for its answer waits for ever.
+		// The article flushes only when its 4 KiB are full, so a client that waits for
+		// its answer waits for ever.
 		if !wholeFrame(in) && out.Flush() != nil {
 			return
 		}
 	}
 }
 
-// wholeFrame reports whether the next request is here already.
+// wholeFrame reports whether the next request has arrived completely.
 func wholeFrame(in *bufio.Reader) bool {
 	if in.Buffered() < 4 {
 		return false
 	}
-	head, _ := in.Peek(4) // they are there
+	head, _ := in.Peek(4) // Peek cannot fail: they are buffered
 	return uint32(in.Buffered()) >= binary.BigEndian.Uint32(head)
 }
 
@@ -89,21 +89,20 @@ func (s *rung) exchange(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// readFrame takes two reads, and an allocation for each.
+// readFrame makes two reads, with an allocation each.
 func readFrame(in io.Reader) ([]byte, error) {
 	var total uint32
 	if err := binary.Read(in, binary.BigEndian, &total); err != nil {
 		return nil, err
 	}
 	if total < 5 || total > longestFrame {
-		return nil, errors.New("a frame of a length that cannot be")
+		return nil, errors.New("a frame of an impossible length")
 	}
 	payload := make([]byte, total-4)
 	_, err := io.ReadFull(in, payload)
 	return payload, err
 }
 
-// writeFrame takes two writes.
 func writeFrame(out io.Writer, payload []byte) error {
 	if err := binary.Write(out, binary.BigEndian, uint32(len(payload)+4)); err != nil {
 		return err
@@ -124,10 +123,10 @@ func (s *rung) reply(payload []byte) ([]byte, error) {
 	return ack.encode(), nil
 }
 
-// decodePacket is where the article's allocs profile leads.
+// decodePacket is what the article's allocs profile points to.
 func (s *rung) decodePacket(payload []byte) (*submit, error) {
 	if payload[0] != 0x02 || len(payload) < 9 {
-		return nil, fmt.Errorf("command %#x is not known here", payload[0])
+		return nil, fmt.Errorf("unknown command %#x", payload[0])
 	}
 	var request *submit
 	if s.pooled {
@@ -149,7 +148,7 @@ func (a *submitAck) encode() []byte {
 	return bytes.Join([][]byte{{0x82}, body}, nil)
 }
 
-// ownServer is hone's on one engine: the same bytes on the wire.
+// ownServer is hone's server on one engine, with the same wire format.
 func ownServer(e engine.Engine, handler framed.HandlerFunc) func() (*stage, error) {
 	return func() (*stage, error) {
 		server := &framed.Server{Handler: handler, Engine: e, Limits: engine.Limits{Conns: -1}}
@@ -163,7 +162,7 @@ func upper(_ framed.Call, dst, req []byte) ([]byte, error) {
 	return append(dst, bytes.ToUpper(req)...), nil
 }
 
-// ownName is the name of the stage that is hone's server on an engine.
+// ownName returns the name of the stage that runs hone's server on an engine.
 func ownName(e engine.Engine) string { return "hone-" + e.Name() }
 
 func ladderStages() map[string]func() (*stage, error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/hone-go/hone/tool/probe"
 )
 
-// flatShare is the part of a profile, in percent, that is spent in functions whose
-// names end as given, themselves.
+// flatShare returns the share of a profile, in percent, that functions with these name
+// endings spent themselves.
 func flatShare(v *probe.View, ends ...string) float64 {
 	sum := 0.0
 	for _, line := range v.Top(false) {
@@ -20,8 +20,8 @@ func flatShare(v *probe.View, ends ...string) float64 {
 	return percent(sum, v.Total)
 }
 
-// cumShare is the part in some functions and all that they call. None of them
-// should call another.
+// cumShare returns the share, in percent, of functions and all that they call. None of
+// them should call another.
 func cumShare(v *probe.View, functions ...string) float64 {
 	sum := 0.0
 	for _, line := range v.Top(true) {
@@ -39,7 +39,7 @@ func percent(part, of float64) float64 {
 	return 100 * part / of
 }
 
-// top names the functions that a profile has most of.
+// top names the largest functions of a profile.
 func top(v *probe.View, n int) string {
 	var names []string
 	for _, line := range v.Top(false) {
@@ -51,8 +51,8 @@ func top(v *probe.View, n int) string {
 	return strings.Join(names, ", ")
 }
 
-// shortName is a function's name without the path of its package. C++ has names that are
-// longer than a line.
+// shortName returns a function's name without its package path. C++ names can be longer
+// than a line.
 func shortName(function string) string {
 	const longest = 60
 	name := function[strings.LastIndexByte(function, '/')+1:]
@@ -62,7 +62,7 @@ func shortName(function string) string {
 	return name
 }
 
-// Where the processors' time goes, by the names of functions.
+// Categories of CPU time, by function names.
 var (
 	inSystemCalls = []string{"Syscall6", "RawSyscall6", "syscall.rawsyscalln", "syscall.syscalln"}
 	inAllocation  = []string{"runtime.mallocgc", "runtime.gcBgMarkWorker", "runtime.bgsweep", "runtime.bgscavenge"}

@@ -23,17 +23,17 @@ import (
 
 // stage is one of the lab's programs: a server, or code that can be timed.
 type stage struct {
-	serve func(net.Listener) error // nil: nothing is served. It returns once stop was called.
+	serve func(net.Listener) error // nil: no server. It returns once stop was called.
 	stop  func()                   // nil: there is nothing to stop
 	timed map[string]timed
-	// asked answers an order of this stage's own.
+	// asked answers the orders that only this stage has.
 	asked func(order string) (any, error)
 }
 
-// timed is code that can be timed: run does it n times.
+// timed is code that can be timed: run executes it n times.
 type timed struct{ run func(n int) }
 
-// stages makes each stage by its name.
+// stages returns the constructors of the stages by name.
 func stages() map[string]func() (*stage, error) {
 	all := map[string]func() (*stage, error){
 		"objects":  objectsStage,
@@ -49,13 +49,13 @@ func stages() map[string]func() (*stage, error) {
 	return all
 }
 
-// ready is a stage's first line; Addr is empty where nothing is served.
+// ready is a stage's first line of output; Addr is empty if it has no server.
 type ready struct {
 	Addr  string `json:"addr"`
 	Error string `json:"error"`
 }
 
-// timing is what an order to time is answered with: for doing it once.
+// timing answers an order to time: the cost of one execution.
 type timing struct {
 	Error  string  `json:"error"`
 	NS     float64 `json:"ns"`
@@ -63,18 +63,18 @@ type timing struct {
 	Bytes  float64 `json:"bytes"`
 }
 
-// done is the answer to orders without a result, and to those that were not obeyed.
+// done answers orders without a result, and orders that failed.
 type done struct {
 	Error string `json:"error"`
 }
 
-// Serve is the other side of Plan.Stage: it is the stage with a name until in
-// ends or ctx does. It listens on a free port of the loopback, says so on out,
-// and takes orders from in, a line each:
+// Serve is the other side of Plan.Stage: it runs the named stage until in ends or ctx
+// does. It listens on a free loopback port, prints that on out, and takes orders from in,
+// one per line:
 //
 //	time CASE DURATION             how long one call takes
-//	profile FOLDER DURATION [CASE] write cpu and allocs profiles of so long
-//	settle                         collect garbage, give back what is free
+//	profile FOLDER DURATION [CASE] write cpu and allocs profiles of that duration
+//	settle                         collect garbage and return free memory
 func Serve(ctx context.Context, name string, in io.Reader, out io.Writer) error {
 	make, ok := stages()[name]
 	if !ok {
@@ -96,7 +96,7 @@ func Serve(ctx context.Context, name string, in io.Reader, out io.Writer) error 
 		if err != nil {
 			return fmt.Errorf("lab: %s: %w", name, err)
 		}
-		serving.Go(func() { s.serve(ln) }) // how it ends is its stop's doing
+		serving.Go(func() { s.serve(ln) }) // stop ends it, so its error means nothing
 		first.Addr = ln.Addr().String()
 	}
 	if err := lines.Encode(first); err != nil {
@@ -105,8 +105,8 @@ func Serve(ctx context.Context, name string, in io.Reader, out io.Writer) error 
 	return s.obey(ctx, in, lines)
 }
 
-// obey answers orders until there are no more. A read that is under way when ctx
-// ends is left to the end of the process.
+// obey answers orders until in ends. A read that is in progress when ctx ends blocks
+// until the process exits.
 func (s *stage) obey(ctx context.Context, in io.Reader, out *json.Encoder) error {
 	orders := make(chan string)
 	go func() {
@@ -145,7 +145,7 @@ func (s *stage) answer(ctx context.Context, order string) (any, error) {
 		d, err := time.ParseDuration(words[2])
 		code, ok := s.timed[words[1]]
 		if err != nil || !ok {
-			return nil, fmt.Errorf("%q cannot be timed", order)
+			return nil, fmt.Errorf("no case %q to time", order)
 		}
 		return code.time(d), nil
 	case "profile":
@@ -159,16 +159,16 @@ func (s *stage) answer(ctx context.Context, order string) (any, error) {
 		return done{}, nil
 	}
 	if s.asked == nil {
-		return nil, fmt.Errorf("order %q is not known", order)
+		return nil, fmt.Errorf("unknown order %q", order)
 	}
 	return s.asked(order)
 }
 
-// pieces are what a time is measured in. The fastest counts: in the others,
-// somebody else had the processor.
+// pieces is how many parts a timing is split into. The fastest counts: in the others,
+// another process had the CPU.
 const pieces = 5
 
-// time finds how often it can be run in a fifth of d, and runs it so often.
+// time finds how many runs fit into a fifth of d, and times that many.
 func (t timed) time(d time.Duration) timing {
 	n := 1
 	for {
@@ -194,7 +194,7 @@ func (t timed) time(d time.Duration) timing {
 		Bytes: float64(after.TotalAlloc-before.TotalAlloc) / all}
 }
 
-// profile looks at the process for d, while others load it or a case runs.
+// profile profiles the process for d, while others load it or a case runs.
 func (s *stage) profile(ctx context.Context, folder string, d time.Duration, name string) error {
 	file, err := os.Create(filepath.Join(folder, "cpu"))
 	if err != nil {
@@ -222,11 +222,11 @@ func (s *stage) profile(ctx context.Context, folder string, d time.Duration, nam
 		return err
 	}
 	defer allocs.Close()
-	runtime.GC() // what the profile knows is as of the last collection
+	runtime.GC() // a heap profile is as of the last collection
 	return pprof.Lookup("allocs").WriteTo(allocs, 0)
 }
 
-// crowd is the connections of a server with a goroutine each.
+// crowd is the connections of a server with one goroutine each.
 type crowd struct {
 	mu     sync.Mutex
 	ln     net.Listener
@@ -235,7 +235,7 @@ type crowd struct {
 	at     sync.WaitGroup
 }
 
-// serve has each connection handled until stop.
+// serve handles each connection with handle until stop.
 func (c *crowd) serve(ln net.Listener, handle func(net.Conn)) error {
 	c.mu.Lock()
 	c.ln, c.open = ln, make(map[net.Conn]struct{})
@@ -288,7 +288,7 @@ func (c *crowd) stop() {
 	}
 }
 
-// bytesOf writes a size for people: 8 B, 4 KiB.
+// bytesOf formats a size: 8 B, 4 KiB.
 func bytesOf(n int) string {
 	if n >= 1024 {
 		return strconv.Itoa(n/1024) + " KiB"

@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-const columns = 100 // that a text takes at most
+const columns = 100 // width limit of a text
 
-// WriteText writes the report for people: each lab's claim, a line for each row,
-// and below them why, once for rows that share it.
+// WriteText writes the report as text: each lab's claim, a line for each row, and below
+// them the explanation, once for rows that share it.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	switch {
@@ -25,9 +25,9 @@ func (r *Report) WriteText(w io.Writer) error {
 			wrap(&b, indent, "         ", reason)
 		}
 	case r.Rough:
-		b.WriteString("VALID, and rough: --quick shows that it works, not how large things are\n")
+		b.WriteString("VALID, and rough: --quick shows that it works; do not quote its figures\n")
 	default:
-		b.WriteString("VALID: median of all rounds, with lowest and highest; what is compared took turns\n")
+		b.WriteString("VALID: median of all rounds (lowest to highest); compared servers alternated\n")
 	}
 	for _, l := range r.Labs {
 		l.write(&b)
@@ -49,7 +49,7 @@ func (l *Lab) write(b *strings.Builder) {
 	}
 }
 
-// figures are what was measured, and the article's.
+// figures formats the measured figure and the article's.
 func (r Row) figures() string {
 	text := "no figure"
 	if r.Measured != nil {
@@ -74,7 +74,7 @@ func (r Row) ratio() string {
 	return fmt.Sprintf("; %s × %s", number(*r.Ratio), r.RatioTo)
 }
 
-// number writes a figure with three digits that matter, and commas.
+// number formats a figure with three significant digits and commas.
 func number(v float64) string {
 	size := math.Abs(v)
 	switch {
@@ -88,7 +88,7 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'f', 3, 64)
 }
 
-// thousands writes a whole number with commas.
+// thousands formats a whole number with commas.
 func thousands(n int) string {
 	digits := strconv.Itoa(n)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
@@ -97,7 +97,7 @@ func thousands(n int) string {
 	return digits
 }
 
-// wrap writes a paragraph in lines of at most so many columns.
+// wrap writes a paragraph in lines of at most that many columns.
 func wrap(b *strings.Builder, begin, indent, text string) {
 	line := begin
 	bare := true

@@ -6,33 +6,32 @@ import (
 	"github.com/hone-go/hone/tool/figure"
 )
 
-// Verdict is what to think of a claim.
+// Verdict is the judgement of a claim.
 type Verdict string
 
 // The verdicts.
 const (
 	Holds        Verdict = "holds"
-	HoldsLess    Verdict = "holds less" // the effect is there, and clearly smaller
+	HoldsLess    Verdict = "holds less" // the effect is present, and clearly smaller
 	Contradicted Verdict = "contradicted"
-	Untold       Verdict = "cannot be told here"
-	NoClaim      Verdict = "no claim" // a figure that others are set beside
+	Untold       Verdict = "inconclusive"
+	NoClaim      Verdict = "no claim" // a baseline of other rows
 )
 
-// fewestRounds are how many it takes to say that one thing is better in all.
+// fewestRounds is how many rounds it takes to state that one thing is better in all.
 const fewestRounds = 3
 
-// enough is the part of a claimed effect from which on the claim holds.
+// enough is the share of a claimed effect at which the claim holds.
 const enough = 0.8
 
-// spread is what all rounds gave. The zero spread is no figure.
+// spread holds the results of all rounds. The zero spread is no figure.
 type spread struct{ rounds []float64 }
 
 func (s spread) known() bool { return len(s.rounds) > 0 }
 
 func (s spread) median() float64 { return figure.Median(s.rounds) }
 
-// over is s divided by t, round by round: what happened to the machine in a round
-// happened to both.
+// over is s divided by t, round by round: interference in a round affects both.
 func (s spread) over(t spread) (ratio spread) {
 	for i := range min(len(s.rounds), len(t.rounds)) {
 		if t.rounds[i] != 0 {
@@ -58,7 +57,7 @@ func (s spread) row(what, unit, why string) Row {
 	return r
 }
 
-// beside sets the article's figure beside what was measured.
+// beside adds the article's figure to the measured one.
 func (r Row) beside(article float64) Row {
 	r.Article = &article
 	if r.Measured != nil && article != 0 {
@@ -67,7 +66,7 @@ func (r Row) beside(article float64) Row {
 	return r
 }
 
-// to says how the measured figure compares with another one of this lab.
+// to compares the measured figure with another one of this lab.
 func (r Row) to(ratio spread, what string) Row {
 	if ratio.known() {
 		r.Ratio, r.RatioTo = new(ratio.median()), what
@@ -83,8 +82,8 @@ func (r Row) as(v Verdict) Row {
 	return r
 }
 
-// gained judges a gain, such as 1.4 times the requests, beside the article's. Of
-// one below 1 the claim is that something is lost.
+// gained judges a gain, such as 1.4 times the requests, against the article's. Below 1
+// the claim is a loss.
 func gained(article float64, here spread) Verdict {
 	if len(here.rounds) < fewestRounds {
 		return Untold
@@ -117,8 +116,8 @@ func better(ratio spread) Verdict {
 	return Untold
 }
 
-// larger judges the same of figures that do not differ from round to round, as
-// bytes do, and so were taken once.
+// larger judges the same for figures that do not vary between rounds, such as bytes, and
+// so are measured once.
 func larger(ratio spread) Verdict {
 	switch r := ratio.median(); {
 	case r > 1.02:

@@ -23,7 +23,7 @@ func TestGained(t *testing.T) {
 		{1.46, rounds(0.9, 1.6, 1.5), Untold},
 		{1.46, rounds(1.6, 1.7), Untold}, // too few
 		{7.38, rounds(), Untold},
-		{0.69, rounds(0.6, 0.7, 0.65), Holds}, // a loss that was claimed
+		{0.69, rounds(0.6, 0.7, 0.65), Holds}, // a claimed loss
 		{0.69, rounds(0.95, 0.9, 0.92), HoldsLess},
 		{0.69, rounds(1.5, 1.2, 1.1), Contradicted},
 		{0.69, rounds(1.5, 0.8, 0.9), Untold},
@@ -82,7 +82,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestText is a whole report, as people see it.
+// TestText checks the text of a whole report.
 func TestText(t *testing.T) {
 	r := &Report{Valid: true, Labs: []*Lab{{Name: "speed", Claim: "It is fast.", Rows: []Row{
 		rounds(250, 240, 260).row("with buffers", "requests/s", "Fewer system calls.").beside(200).as(Holds),
@@ -93,7 +93,7 @@ func TestText(t *testing.T) {
 	if err := r.WriteText(&got); err != nil {
 		t.Fatal(err)
 	}
-	want := `VALID: median of all rounds, with lowest and highest; what is compared took turns
+	want := `VALID: median of all rounds (lowest to highest); compared servers alternated
 
 SPEED  It is fast.
 
@@ -101,11 +101,11 @@ SPEED  It is fast.
     holds; 1.25 × the article
 
   without: 9 µs
-    cannot be told here; 2 × less than before
+    inconclusive; 2 × less than before
     Fewer system calls.
 
   elsewhere: no figure; article 12,008 requests/s
-    cannot be told here
+    inconclusive
     word word word word word word word word word word word word word word word word word word word
     word word word word word word word word word word word
 `

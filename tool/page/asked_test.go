@@ -23,7 +23,7 @@ import (
 
 func toText(v any) string { return fmt.Sprintf("%s", v) }
 
-// ask asks, and reads nothing.
+// ask sends a request and reads no body.
 func ask(t *testing.T, method, address string, head http.Header) *http.Response {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -42,7 +42,7 @@ func ask(t *testing.T, method, address string, head http.Header) *http.Response 
 	return response
 }
 
-// reader is one who reads the stream.
+// reader reads the event stream.
 type reader struct {
 	t     *testing.T
 	lines *bufio.Scanner
@@ -86,7 +86,7 @@ func (r *reader) next() (kind, id, data string) {
 	return "", "", ""
 }
 
-// until reads until an event of this kind has come so often.
+// until reads until that many events of this kind have arrived.
 func (r *reader) until(kind string, times int) (id, data string) {
 	r.t.Helper()
 	for times > 0 {
@@ -98,7 +98,7 @@ func (r *reader) until(kind string, times int) (id, data string) {
 	return id, data
 }
 
-// TestReplay reads late, and again after a pause.
+// TestReplay connects late, and again after a pause, and gets every event once.
 func TestReplay(t *testing.T) {
 	p := &page.Page{Title: "replay"}
 	address := serve(t, p, &observe.Guard{})
@@ -137,7 +137,7 @@ func TestReplay(t *testing.T) {
 	last.until("bye", 1)
 }
 
-// silent takes a place over a connection of its own, and reads no more than the status.
+// silent takes a place on a separate connection and reads only the status.
 func silent(t *testing.T, address string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.Trim(address, "htp:/"))
@@ -153,8 +153,8 @@ func silent(t *testing.T, address string) {
 	}
 }
 
-// TestReadersThatDoNotRead has every place held by a connection that is never read.
-// What they are sent disappears into socket buffers, so no write ever fails.
+// TestReadersThatDoNotRead fills every place with a connection that is never read. What
+// the server sends disappears into socket buffers, so no write ever fails.
 func TestReadersThatDoNotRead(t *testing.T) {
 	t.Parallel()
 	p := &page.Page{Title: "readers"}
@@ -183,7 +183,7 @@ func TestReadersThatDoNotRead(t *testing.T) {
 	if kind, _, _ := first.next(); kind != "hello" {
 		t.Errorf("a newcomer has %s first, want hello", kind)
 	}
-	for honest.lines.Scan() { // who came first has lost its place, to its own surprise
+	for honest.lines.Scan() { // the first reader has lost its place
 	}
 	if err := honest.lines.Err(); err != nil {
 		t.Errorf("its stream ends with %v, want a proper end", err)
@@ -194,7 +194,7 @@ func TestReadersThatDoNotRead(t *testing.T) {
 	}
 }
 
-// TestMayAsk tries what is not allowed.
+// TestMayAsk tries requests that are not allowed.
 func TestMayAsk(t *testing.T) {
 	target := profiled(t)
 	p := &page.Page{Title: "guarded", Profiles: &probe.Source{URL: target}, CaptureFor: 30 * time.Second}
@@ -232,8 +232,8 @@ func TestMayAsk(t *testing.T) {
 	}
 }
 
-// TestPassword opens the page to other machines: only with a token, which a browser
-// sends as a password.
+// TestPassword opens the page to other machines: only with a token, which a browser sends
+// as a password.
 func TestPassword(t *testing.T) {
 	var g observe.Guard
 	if ln, err := g.Listen("0.0.0.0:0"); !errors.Is(err, observe.ErrNoToken) {
@@ -266,7 +266,7 @@ func TestPassword(t *testing.T) {
 	}
 }
 
-// TestOnlyWatched asks nobody while nobody looks.
+// TestOnlyWatched checks that no Source is polled while nobody watches.
 func TestOnlyWatched(t *testing.T) {
 	asked := make(chan struct{}, 100)
 	p := &page.Page{Title: "watched", OnlyWatched: true, Sources: []page.Source{func(context.Context) map[string]float64 {
@@ -286,7 +286,8 @@ func TestOnlyWatched(t *testing.T) {
 	}
 }
 
-// TestReportBytes wants the same bytes for the same runs, and no address in them.
+// TestReportBytes checks that the same runs give the same bytes, without any address in
+// them.
 func TestReportBytes(t *testing.T) {
 	before, after := runOf(t, "before", 200, 2), runOf(t, "after", 150, 2)
 	var first, second bytes.Buffer
@@ -314,7 +315,7 @@ func TestReportBytes(t *testing.T) {
 	}
 }
 
-// TestSize keeps the page below 120 KB, all of it.
+// TestSize keeps the whole page below 120 KB.
 func TestSize(t *testing.T) {
 	total := int64(0)
 	err := fs.WalkDir(os.DirFS("web"), ".", func(_ string, d fs.DirEntry, err error) error {

@@ -12,7 +12,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// BenchmarkSecond is what telling a second of a load costs, while nobody reads.
+// BenchmarkSecond measures Load for one second of a load, without readers.
 func BenchmarkSecond(b *testing.B) {
 	h := hdrhistogram.New(1, time.Hour.Nanoseconds(), 3)
 	for i := range int64(50_000) {
@@ -28,8 +28,8 @@ func BenchmarkSecond(b *testing.B) {
 	}
 }
 
-// BenchmarkReader is what one reader of the stream costs for each second of a load,
-// its own end of the connection included.
+// BenchmarkReader measures one reader of the stream per second of a load, including its
+// end of the connection.
 func BenchmarkReader(b *testing.B) {
 	h := hdrhistogram.New(1, time.Hour.Nanoseconds(), 3)
 	for i := range int64(50_000) {

@@ -11,28 +11,28 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// captures are the CPU profiles that were captured. One is taken at a time, and the
-// last keptCaptures are kept.
+// captures holds the captured CPU profiles. One is taken at a time, and the last
+// keptCaptures are kept.
 type captures struct {
 	mu    sync.Mutex
 	taken int
 	pages map[int]*flames
-	// making is held while google/pprof is set up: it has its settings in globals.
+	// making is held while google/pprof is set up: its settings are globals.
 	making sync.Mutex
 }
 
-// flames are the pages of one capture.
+// flames holds the pages of one capture.
 type flames struct {
-	alone, against http.Handler // against: nil without a baseline's profile
+	alone, against http.Handler // against is nil unless the baseline has a profile
 }
 
-// captureState is what goes on, for the button.
+// captureState is the state of the capture button.
 type captureState struct {
 	Busy  bool   `json:"busy"`
 	Error string `json:"error,omitempty"`
 }
 
-// captured is one that is there.
+// captured is one finished capture.
 type captured struct {
 	Number int    `json:"number"`
 	From   number `json:"from"`
@@ -50,13 +50,13 @@ func (p *Page) canDiffer() bool {
 	return err == nil
 }
 
-// serveCapture starts a capture, if none is under way, and says so. Its end is an
-// event.
+// serveCapture starts a capture unless one is running, and responds at once. An event
+// announces its end.
 func (p *Page) serveCapture(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state.Capture != nil && p.state.Capture.Busy {
-		http.Error(w, "a capture is under way; wait for its end", http.StatusConflict)
+		http.Error(w, "a capture is running; wait for its end", http.StatusConflict)
 		return
 	}
 	if p.ctx.Err() != nil {
@@ -68,10 +68,10 @@ func (p *Page) serveCapture(w http.ResponseWriter, r *http.Request) {
 	p.busy.Go(p.capture)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusAccepted)
-	json.NewEncoder(w).Encode(map[string]float64{"seconds": p.CaptureFor.Seconds()}) // an error is a reader that has left
+	json.NewEncoder(w).Encode(map[string]float64{"seconds": p.CaptureFor.Seconds()}) // an error means that the client has left
 }
 
-// capture takes a profile and makes its pages.
+// capture takes a profile and builds its pages.
 func (p *Page) capture() {
 	source := *p.Profiles
 	source.For = p.CaptureFor
@@ -113,7 +113,7 @@ func (c *captures) keep(made *flames) captured {
 	return one
 }
 
-// flames makes the pages of a profile, and of its difference to the baseline's.
+// flames builds the pages of a profile, and of its difference from the baseline's.
 func (p *Page) flames(taken record.Artefact) (*flames, error) {
 	p.captures.making.Lock()
 	defer p.captures.making.Unlock()
@@ -141,12 +141,12 @@ func flamesOf(now, before *probe.Profile) (http.Handler, error) {
 	return view.Pages()
 }
 
-// sandbox takes their origin from google/pprof's pages: their scripts are in the
-// page itself, and can ask this server for nothing but another such page.
+// sandbox deprives google/pprof's pages of their origin: they contain inline scripts,
+// which then can request nothing from this server but another such page.
 const sandbox = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; " +
 	"img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// servePprof serves the pages of a capture that is kept.
+// servePprof serves the pages of a stored capture.
 func (p *Page) servePprof(w http.ResponseWriter, r *http.Request) {
 	number, err := strconv.Atoi(r.PathValue("number"))
 	p.captures.mu.Lock()
@@ -154,7 +154,7 @@ func (p *Page) servePprof(w http.ResponseWriter, r *http.Request) {
 	p.captures.mu.Unlock()
 	rest, diff := strings.CutPrefix(r.PathValue("rest"), "diff/")
 	if err != nil || made == nil || diff && made.against == nil {
-		http.Error(w, "this capture is not kept; the last "+strconv.Itoa(keptCaptures)+" are", http.StatusNotFound)
+		http.Error(w, "this capture is gone; only the last "+strconv.Itoa(keptCaptures)+" are kept", http.StatusNotFound)
 		return
 	}
 	pages := made.alone
@@ -163,17 +163,17 @@ func (p *Page) servePprof(w http.ResponseWriter, r *http.Request) {
 	}
 	asked := r.Clone(r.Context())
 	asked.URL.Path = "/" + rest
-	asked.Host = "localhost" // the guard has seen to that
+	asked.Host = "localhost" // the guard has checked the real one
 	pages.ServeHTTP(&sandboxed{w, false}, asked)
 }
 
-// sandboxed sets the policy of what is written.
+// sandboxed adds the policy to a response.
 type sandboxed struct {
 	http.ResponseWriter
 	set bool
 }
 
-// WriteHeader writes the head, with the policy.
+// WriteHeader adds the policy.
 func (s *sandboxed) WriteHeader(status int) {
 	if !s.set {
 		s.set = true
@@ -182,7 +182,7 @@ func (s *sandboxed) WriteHeader(status int) {
 	s.ResponseWriter.WriteHeader(status)
 }
 
-// Write writes a piece of the page.
+// Write adds the policy if WriteHeader was not called.
 func (s *sandboxed) Write(b []byte) (int, error) {
 	if !s.set {
 		s.WriteHeader(http.StatusOK)

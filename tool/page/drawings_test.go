@@ -15,8 +15,7 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// addStacks gives a run a CPU profile of these stacks, the innermost first, in
-// milliseconds.
+// addStacks gives a run a CPU profile of these stacks, innermost first, in milliseconds.
 func addStacks(t *testing.T, run *record.Run, stacks map[string]int64) {
 	t.Helper()
 	p := &profile.Profile{
@@ -46,8 +45,8 @@ func addStacks(t *testing.T, run *record.Run, stacks map[string]int64) {
 	run.Samples = append(run.Samples, sample)
 }
 
-// TestFlameGraph: the report of two runs draws both profiles as one tree, in their
-// proportions, says of each call what it took in both, and widens it when it is clicked.
+// TestFlameGraph checks that the report of two runs draws both profiles as one tree to
+// scale, shows each call's time in both, and zooms in on a click.
 func TestFlameGraph(t *testing.T) {
 	b := openTab(t)
 	before, after := runOf(t, "before", 200, 3), runOf(t, "after", 150, 3)
@@ -100,8 +99,8 @@ func TestFlameGraph(t *testing.T) {
 	b.quiet("file://" + file)
 }
 
-// leastFrameContrast is the least contrast of a name to its box, in all colours that a box
-// may have.
+// leastFrameContrast computes the lowest contrast of a name to its box over all colours
+// that a box may have.
 const leastFrameContrast = `(() => {
 	const parts = (text) => text.startsWith("color(") ? text.match(/-?[\d.]+/g).slice(0, 3).map(Number) : text.match(/[\d.]+/g).slice(0, 3).map((v) => v / 255);
 	const light = (c) => { c = c.map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)); return 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2]; };
@@ -116,7 +115,7 @@ const leastFrameContrast = `(() => {
 	return least;
 })()`
 
-// TestKneeIsReported: a report of a search has its trials.
+// TestKneeIsReported checks that a report of a search has its trials.
 func TestKneeIsReported(t *testing.T) {
 	b := openTab(t)
 	run := runOf(t, "search", 200, 3)
@@ -131,7 +130,8 @@ func TestKneeIsReported(t *testing.T) {
 	b.quiet("file://" + file)
 }
 
-// TestKneeIsShown: each trial of a search has a mark, and the page says what is known.
+// TestKneeIsShown checks that each trial of a search has a mark, and that the page states
+// the bracket.
 func TestKneeIsShown(t *testing.T) {
 	b := openTab(t)
 	p := &page.Page{Title: "hone knee 127.0.0.1:7000"}

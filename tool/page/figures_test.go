@@ -14,7 +14,8 @@ import (
 	"github.com/hone-go/hone/tool/page"
 )
 
-// TestFiguresSayOfWhat: each figure says whether it is of the whole run or of a second.
+// TestFiguresSayOfWhat checks that each figure is labelled as of the whole run or of one
+// second.
 func TestFiguresSayOfWhat(t *testing.T) {
 	b := openTab(t)
 	p := &page.Page{Title: "hone load 127.0.0.1:7000", Groups: allGroups, Sources: []page.Source{everything}}
@@ -47,8 +48,8 @@ func TestFiguresSayOfWhat(t *testing.T) {
 	b.quiet(address)
 }
 
-// TestChartsFreeze: when the load has ended, no source is asked, so that no chart moves,
-// until there is another load.
+// TestChartsFreeze checks that after the end of a load no Source is polled, so that no
+// chart moves, until another load starts.
 func TestChartsFreeze(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
@@ -59,7 +60,7 @@ func TestChartsFreeze(t *testing.T) {
 		defer p.Close()
 		asks := func() int64 {
 			before := asked.Load()
-			<-time.After(10 * time.Second) // of the bubble
+			<-time.After(10 * time.Second) // in the bubble's fake time
 			synctest.Wait()
 			return asked.Load() - before
 		}
@@ -78,7 +79,8 @@ func TestChartsFreeze(t *testing.T) {
 	})
 }
 
-// TestLabelsFit: an axis has room for the longest of its labels, in all charts alike.
+// TestLabelsFit checks that an axis has room for the longest of its labels, and that all
+// charts align.
 func TestLabelsFit(t *testing.T) {
 	b := openTab(t)
 	p := &page.Page{Title: "hone load 127.0.0.1:7000"}
@@ -102,7 +104,7 @@ func TestLabelsFit(t *testing.T) {
 	b.quiet(address)
 }
 
-// TestJumps: a phone has links to the parts of the page, which lead there.
+// TestJumps checks that a phone gets working links to the parts of the page.
 func TestJumps(t *testing.T) {
 	b := openTab(t)
 	p := &page.Page{Title: "hone load 127.0.0.1:7000", Groups: allGroups, Sources: []page.Source{everything}}

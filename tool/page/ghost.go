@@ -15,7 +15,7 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// ghost is an earlier run: its medians, second by second and as a whole.
+// ghost is an earlier run: its medians per second and over the whole run.
 type ghost struct {
 	Name    string            `json:"name"`
 	Figures map[string]number `json:"figures"`
@@ -23,7 +23,7 @@ type ghost struct {
 	Curve   *curves           `json:"curve,omitempty"`
 }
 
-// ghostOf is nil for nil.
+// ghostOf converts a run; nil for nil.
 func ghostOf(r *record.Run) *ghost {
 	if r == nil {
 		return nil
@@ -53,7 +53,7 @@ func ghostOf(r *record.Run) *ghost {
 	return g
 }
 
-// nameOf is what a run is called.
+// nameOf returns the name of a run.
 func nameOf(r *record.Run) string {
 	if r.Name == "" {
 		return r.ID
@@ -61,21 +61,21 @@ func nameOf(r *record.Run) string {
 	return r.Name + " (" + r.ID + ")"
 }
 
-// course is how a sample went.
+// course is a sample's time series.
 type course struct {
 	seconds          []stored
 	latency, service spread
 	lasts            time.Duration
 }
 
-// stored is an interval of it.
+// stored is one interval of a sample.
 type stored struct {
 	end              time.Duration
 	values           map[string]float64
-	latency, service *spread // service: nil if it is the same
+	latency, service *spread // service is nil if identical
 }
 
-// courseOf reads a sample's histograms and its rate. What cannot be read is absent.
+// courseOf reads a sample's histograms and rates. What cannot be read is absent.
 func courseOf(s *record.Sample) *course {
 	c := &course{}
 	at := map[time.Duration]*stored{}
@@ -114,7 +114,7 @@ func courseOf(s *record.Sample) *course {
 	return c
 }
 
-// addRates puts the series "rate" to the intervals, in their order.
+// addRates adds the series "rate" to the intervals, in order.
 func (c *course) addRates(s *record.Sample) {
 	for _, series := range s.Series {
 		if series.Name != "rate" {
@@ -148,7 +148,7 @@ func (c *course) curves() *curves {
 	return k
 }
 
-// medians are a run's figures, by the page's names.
+// medians returns a run's figures under the page's keys.
 func medians(r *record.Run) map[string]float64 {
 	var samples []map[string]float64
 	for i := range r.Samples {
@@ -163,7 +163,7 @@ func medians(r *record.Run) map[string]float64 {
 	return all
 }
 
-// keyOf is the page's name of a metric; empty: it has none.
+// keyOf returns the page's key of a metric; empty if it has none.
 func keyOf(metric string) string {
 	switch metric {
 	case "rate", "p50", "p99", "p999":
@@ -174,7 +174,7 @@ func keyOf(metric string) string {
 	return ""
 }
 
-// figuresOf are a sample's.
+// figuresOf returns a sample's figures.
 func figuresOf(s *record.Sample) map[string]float64 {
 	figures := map[string]float64{}
 	for _, m := range s.Metrics {
@@ -182,7 +182,7 @@ func figuresOf(s *record.Sample) map[string]float64 {
 			figures[key] = m.Value
 		}
 	}
-	for _, a := range s.Artefacts { // of an open loop, the rate is no metric
+	for _, a := range s.Artefacts { // in an open loop the rate is not a metric
 		var result struct {
 			Rate   *float64       `json:"rate"`
 			Errors map[string]int `json:"errors"`
@@ -200,7 +200,7 @@ func figuresOf(s *record.Sample) map[string]float64 {
 	return figures
 }
 
-// medianOf is the median of those that have the figure; NaN: none has.
+// medianOf returns the median over those that have the figure; NaN if none has.
 func medianOf(all []map[string]float64, key string) float64 {
 	var values []float64
 	for _, one := range all {

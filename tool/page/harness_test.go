@@ -28,13 +28,13 @@ import (
 	"github.com/hone-go/hone/tool/page"
 )
 
-// patience bounds every wait of a test; browserTime what a browser is waited for.
+// patience bounds every wait of a test; browserTime, that for a browser.
 const (
 	patience    = 60 * time.Second
 	browserTime = 60 * time.Second
 )
 
-// browser is the one that all tests share, once one of them needs it.
+// browser is shared by all tests and started by the first that needs it.
 type browser struct {
 	once    sync.Once
 	ctx     context.Context
@@ -60,7 +60,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// start starts it.
+// start starts the browser.
 func (b *browser) start(program string) {
 	b.once.Do(func() {
 		if b.home, b.err = os.MkdirTemp("", "hone-page-"); b.err != nil {
@@ -81,21 +81,21 @@ func (b *browser) close() {
 		cancel()
 	}
 	if b.home != "" {
-		os.RemoveAll(b.home) // what a browser still writes there is the system's to remove
+		os.RemoveAll(b.home) // a browser may still write there; the system cleans up
 	}
 }
 
-// tab is one page in the browser, and what it complained of.
+// tab is one page in the browser, with its console errors.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
 
 	mu         sync.Mutex
 	complaints []string
-	asked      []string // addresses
+	asked      []string // URLs requested
 }
 
-// openTab opens an empty one. Where there is no browser the test is skipped.
+// openTab opens an empty page. Without a browser it skips the test.
 func openTab(t *testing.T) *tab {
 	t.Helper()
 	program, err := exec.LookPath("chromium")
@@ -125,7 +125,7 @@ func openTab(t *testing.T) *tab {
 	return b
 }
 
-// hear notes what goes wrong, and what is loaded.
+// hear records errors and requests.
 func (b *tab) hear(e any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +145,7 @@ func (b *tab) hear(e any) {
 	}
 }
 
-// quiet fails the test if the page complained, or loaded what does not begin so.
+// quiet fails the test if the page logged an error, or requested a URL outside origin.
 func (b *tab) quiet(origin string) {
 	b.t.Helper()
 	b.mu.Lock()
@@ -167,7 +167,7 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// get runs an action that has a value.
+// get runs an action that returns a value.
 func get[T any](b *tab, action chromedp.Action[T]) T {
 	b.t.Helper()
 	v, err := chromedp.Run(b.ctx, action)
@@ -177,7 +177,7 @@ func get[T any](b *tab, action chromedp.Action[T]) T {
 	return v
 }
 
-// call runs a command of the browser's protocol.
+// call runs a command of the DevTools protocol.
 func call[P, R any](b *tab, command cdp.Command[P, R], params P) R {
 	b.t.Helper()
 	r, err := chromedp.Call(b.ctx, command, params)
@@ -197,7 +197,7 @@ func eval[T any](b *tab, expression string) T {
 	return v
 }
 
-// await waits until an expression is true. The page's policy lets nobody wait inside.
+// await polls until an expression is true. The page's policy forbids waiting inside it.
 func (b *tab) await(expression string) {
 	b.t.Helper()
 	look := time.NewTicker(30 * time.Millisecond)
@@ -209,7 +209,7 @@ func (b *tab) await(expression string) {
 	}
 }
 
-// size makes the page so large, dark or light.
+// size sets the size of the page, and a dark or light theme.
 func (b *tab) size(width, height int64, dark bool) {
 	b.t.Helper()
 	scheme := "light"
@@ -222,7 +222,7 @@ func (b *tab) size(width, height int64, dark bool) {
 	}})
 }
 
-// shot writes a picture, if somebody wants them.
+// shot takes a screenshot if the flag asks for them.
 func (b *tab) shot(name string) {
 	b.t.Helper()
 	folder := flag.Lookup("page.shots").Value.String()
@@ -235,14 +235,14 @@ func (b *tab) shot(name string) {
 	}
 }
 
-// settle waits until what was asked for is painted.
+// settle waits until pending changes are painted.
 func (b *tab) settle() {
 	b.t.Helper()
 	painted := "new Promise(done => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(() => done(true))), 600))"
 	get(b, chromedp.Evaluate[bool](painted, chromedp.EvalAwaitPromise))
 }
 
-// serve serves a page behind the guard, until the test ends.
+// serve serves a page behind the guard until the test ends.
 func serve(t *testing.T, p *page.Page, g *observe.Guard) string {
 	t.Helper()
 	g.Posts, g.Sandboxed = []string{"/capture"}, []string{"/pprof/"}
@@ -273,7 +273,7 @@ func serveOn(t *testing.T, ln net.Listener, p *page.Page, h http.Handler) string
 	return "http://" + ln.Addr().String() + "/"
 }
 
-// histogram has response times of about so many microseconds, with a tail.
+// histogram returns response times around micros, with a tail.
 func histogram(micros, n int64) *hdrhistogram.Histogram {
 	h := hdrhistogram.New(1, time.Hour.Nanoseconds(), 3)
 	for i := range n {
@@ -286,7 +286,7 @@ func histogram(micros, n int64) *hdrhistogram.Histogram {
 	return h
 }
 
-// second is one of a load that goes well.
+// second returns one second of a healthy load.
 func second(n int64) page.Second {
 	share := 0.31
 	return page.Second{

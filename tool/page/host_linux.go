@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ThisHost is the machine, from /proc/stat and /proc/net/snmp alone: asking takes
-// about 50 µs, however many processes there are. What others than the target and
-// the generator did is package machine's to say.
+// ThisHost reports on the machine from /proc/stat and /proc/net/snmp alone: reading takes
+// about 50 µs, however many processes there are. Package machine measures the use of CPU
+// by other programs.
 func ThisHost() Source {
 	var ticks []float64
 	retrans := math.NaN()
@@ -37,10 +37,10 @@ func ThisHost() Source {
 	}
 }
 
-// cpuTicks are the first line of /proc/stat: user, nice, system, idle, waiting for a
-// disk, interrupts, soft ones, steal.
+// cpuTicks returns the first line of /proc/stat: user, nice, system, idle, iowait, irq,
+// softirq, steal.
 func cpuTicks() []float64 {
-	text, _ := os.ReadFile("/proc/stat") // what cannot be read says nothing
+	text, _ := os.ReadFile("/proc/stat") // unreadable: no figures
 	line, _, _ := strings.Cut(string(text), "\n")
 	words := strings.Fields(line)
 	if len(words) < 9 || words[0] != "cpu" {
@@ -57,7 +57,7 @@ func cpuTicks() []float64 {
 	return ticks
 }
 
-// retransmitted is RetransSegs of TCP; NaN where it is not told.
+// retransmitted returns TCP's RetransSegs; NaN if it is not available.
 func retransmitted() float64 {
 	text, _ := os.ReadFile("/proc/net/snmp")
 	var names []string

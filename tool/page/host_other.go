@@ -4,7 +4,7 @@ package page
 
 import "context"
 
-// ThisHost knows nothing here.
+// ThisHost has no figures on this system.
 func ThisHost() Source {
 	return func(context.Context) map[string]float64 { return nil }
 }

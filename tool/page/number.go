@@ -5,11 +5,10 @@ import (
 	"strconv"
 )
 
-// number is a figure on its way to the page: five digits that matter, and null
-// where there is none.
+// number is a figure for the page: five significant digits, and null for NaN.
 type number float64
 
-// MarshalJSON writes it.
+// MarshalJSON rounds and encodes it.
 func (n number) MarshalJSON() ([]byte, error) {
 	v := float64(n)
 	switch {
@@ -18,11 +17,11 @@ func (n number) MarshalJSON() ([]byte, error) {
 	case v == math.Trunc(v) && math.Abs(v) < 1e15:
 		return strconv.AppendFloat(nil, v, 'f', 0, 64), nil
 	}
-	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 5, 64), 64) // it was written by us
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 5, 64), 64) // cannot fail: FormatFloat wrote it
 	return strconv.AppendFloat(nil, rounded, 'f', -1, 64), nil
 }
 
-// numbers leaves out everything but figures.
+// numbers drops values that are not finite.
 func numbers(of map[string]float64) map[string]number {
 	all := make(map[string]number, len(of))
 	for key, v := range of {

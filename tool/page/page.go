@@ -7,12 +7,12 @@
 //	p.Load(page.Second{…})        // once a second
 //	p.End(page.Verdict{Status: page.Valid})
 //
-// Figures come in by [Page.Load] and from Sources, which are asked once a second;
-// they go out as server-sent events. The last 15 minutes are kept, so who comes late
-// has seen everything. [Report] makes the page of stored runs.
+// Figures arrive through [Page.Load] and from Sources, which are polled once a second;
+// they leave as server-sent events. The page keeps the last 15 minutes, so a reader that
+// connects late gets them all. [Report] builds the page of stored runs.
 //
-// Handler protects nothing: it belongs behind observe.Guard, which knows who may ask.
-// Its own pages may load nothing but themselves.
+// Handler does no access control: mount it behind observe.Guard, which does. The page's
+// own documents may load nothing but themselves.
 package page
 
 import (
@@ -29,41 +29,41 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// The groups of charts, from the top of the page to its end.
+// The groups of charts, in the page's order.
 const (
-	Client  = "client"  // what the generator saw
-	Server  = "server"  // what the server says of itself
-	Runtime = "runtime" // its Go runtime
+	Client  = "client"  // measured by the load generator
+	Server  = "server"  // reported by the server
+	Runtime = "runtime" // the server's Go runtime
 	Host    = "host"    // the machine
 )
 
-// Source is asked once a second for figures, by the keys of the charts: see
-// Keys. It returns within a second, or when ctx ends.
+// Source is polled once a second for figures under the charts' keys: see Keys. It returns
+// within a second, or when ctx ends.
 type Source func(ctx context.Context) map[string]float64
 
-// Page is one live page. Fill in the fields before its first use; do not change
-// them afterwards. Methods may be called by several goroutines at once.
+// Page is one live page. Set the fields before its first use and do not change them
+// afterwards. Its methods are safe for concurrent use.
 type Page struct {
-	// Title says what is looked at.
+	// Title says what the page is about.
 	Title string
-	// About are lines for the page's foot.
+	// About is listed at the page's foot.
 	About []Fact
 	// Groups are the charts to show. Zero: Client and Host.
 	Groups []string
-	// Sources have figures beside those of Load. Zero: none.
+	// Sources add figures to those of Load. Zero: none.
 	Sources []Source
-	// OnlyWatched asks the Sources from the first reader on, until there has been
-	// none for 15 minutes: a server that nobody looks at does nothing for the page.
+	// OnlyWatched polls the Sources only from the first reader on until there has been
+	// none for 15 minutes, so that an unwatched server spends nothing on the page.
 	OnlyWatched bool
-	// Baseline is an earlier run, drawn beneath the charts. Zero: none.
+	// Baseline is an earlier run to draw under the charts. Zero: none.
 	Baseline *record.Run
-	// Profiles is where a CPU profile can be captured. Zero: nowhere, and there is
-	// no button.
+	// Profiles is where CPU profiles are captured. Zero: none, and the page has no
+	// button.
 	Profiles *probe.Source
-	// ShowRuntime shows this very process's Go runtime, through statsviz, below
-	// runtime/. There can be one such page in a process.
+	// ShowRuntime serves this process's Go runtime, through statsviz, below runtime/.
+	// Only one page per process may set it.
 	ShowRuntime bool
-	// CaptureFor is how long a capture lasts. Zero: 5 s; at most 30 s.
+	// CaptureFor is the length of a capture. Zero: 5 s; at most 30 s.
 	CaptureFor time.Duration
 
 	once     sync.Once
@@ -83,7 +83,7 @@ type Page struct {
 	lane  laneCount
 }
 
-// Fact is a line of the page's foot.
+// Fact is a line at the page's foot.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -97,8 +97,8 @@ const (
 	keptLanes    = 64
 	usualCapture = 5 * time.Second
 	mostCapture  = 30 * time.Second
-	writeTime    = 5 * time.Second // for a reader to take what there is
-	placeTime    = 2 * time.Second // for a reader to keep its place when others want one
+	writeTime    = 5 * time.Second // for a reader to accept the pending data
+	placeTime    = 2 * time.Second // before a newcomer may displace a reader
 	aliveTime    = 15 * time.Second
 )
 
@@ -128,7 +128,7 @@ func (p *Page) ready() {
 	})
 }
 
-// hello is the first event of every reader: what there is to see.
+// hello is the first event of every reader: which parts the page has.
 type hello struct {
 	Schema   string   `json:"schema"`
 	Title    string   `json:"title"`
@@ -139,7 +139,7 @@ type hello struct {
 	Diff     bool     `json:"diff,omitempty"`
 	Runtime  bool     `json:"runtime,omitempty"`
 	Ghost    *ghost   `json:"ghost,omitempty"`
-	Measured bool     `json:"measured,omitempty"` // the axis is of measured time alone
+	Measured bool     `json:"measured,omitempty"` // the time axis holds measured time only
 }
 
 const schema = "hone.page/1"
@@ -155,18 +155,18 @@ func (p *Page) hello() hello {
 	return h
 }
 
-// now is a moment as the page writes it: seconds since it began.
+// now returns the seconds since the page began.
 func (p *Page) now() float64 { return time.Since(p.began).Seconds() }
 
-// Handler serves the page. All its addresses are relative: mount it below any path
-// that ends in a slash, with http.StripPrefix. Only capture takes POST.
+// Handler serves the page. All its links are relative: mount it under any path that ends
+// in a slash, with http.StripPrefix. Only capture accepts POST.
 func (p *Page) Handler() http.Handler {
 	p.ready()
 	return p.handler
 }
 
-// Close ends captures, asks no Source any more and waits for both; readers are told
-// and let go once they have what there is, which http.Server.Shutdown waits for.
+// Close stops captures and polling and waits for both. Readers get the pending events and
+// a goodbye, which http.Server.Shutdown waits for.
 func (p *Page) Close() {
 	p.ready()
 	p.stop()
@@ -190,7 +190,7 @@ func (p *Page) routes() http.Handler {
 	return mux
 }
 
-// policy lets a page load what comes from its own address, and nothing else.
+// policy lets a page load only from its own origin.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -208,5 +208,5 @@ func serveFile(w http.ResponseWriter, r *http.Request, name string) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
-	w.Write(data) // an error is a reader that has left
+	w.Write(data) // an error means that the client has left
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/hone-go/hone/tool/page"
 )
 
-// TestMoves has charts grow while seconds come in.
+// TestMoves checks that charts grow as seconds arrive.
 func TestMoves(t *testing.T) {
 	b := openTab(t)
 	p := &page.Page{Title: "hone load 127.0.0.1:7000", Sources: []page.Source{page.ThisHost()}}

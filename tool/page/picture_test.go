@@ -14,9 +14,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestPicture takes the pictures of docs/img, written to -page.shots: of a live page that is
-// served at -page.url, once all of its figures are there, or of a report, of which that is
-// file:///PATH.
+// TestPicture takes the pictures of docs/img, written to -page.shots: of a live page
+// served at -page.url, once all of its figures are there, or of a report at file:///PATH.
 func TestPicture(t *testing.T) {
 	address := flag.Lookup("page.url").Value.String()
 	if address == "" {
@@ -47,7 +46,7 @@ func TestPicture(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var small bytes.Buffer // a browser compresses in haste, and has more shades than anybody sees
+		var small bytes.Buffer // the browser compresses fast and badly, with more shades than needed
 		if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&small, fewerShades(picture)); err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +56,7 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// fewerShades leaves 32 of each colour.
+// fewerShades reduces each colour to 32 shades.
 func fewerShades(of image.Image) image.Image {
 	less := image.NewRGBA(of.Bounds())
 	draw.Draw(less, less.Bounds(), of, of.Bounds().Min, draw.Src)

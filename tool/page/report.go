@@ -20,7 +20,7 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// recorded is all that a page is told, at once.
+// recorded is everything that a report's page receives at once.
 type recorded struct {
 	Hello  hello   `json:"hello"`
 	Points []point `json:"points"`
@@ -28,15 +28,15 @@ type recorded struct {
 	State  state   `json:"state"`
 }
 
-// Judged is what comparing the two runs of a report said.
+// Judged is the comparison of a report's two runs.
 type Judged struct {
 	Comparison *compare.Comparison // nil: there is only one run
 	Notes      []string
 }
 
-// changeLine is what comparing said of one figure.
+// changeLine is the comparison of one figure.
 type changeLine struct {
-	Key     string          `json:"key"` // the page's own name of it
+	Key     string          `json:"key"` // the page's key of it
 	Name    string          `json:"name"`
 	Unit    string          `json:"unit"`
 	Before  number          `json:"before"`
@@ -46,10 +46,10 @@ type changeLine struct {
 	Words   string          `json:"words"`
 }
 
-// hotLines are the functions in which most time went.
+// hotLines are the functions with the most CPU time.
 type hotLines struct {
 	Per     string    `json:"per"`
-	Samples *int64    `json:"samples"` // that the profile rests on
+	Samples *int64    `json:"samples"` // in the profile
 	Doubts  []string  `json:"doubts"`  // why its load was not valid
 	Lines   []hotLine `json:"lines"`
 	Flame   *flame    `json:"flame,omitempty"`
@@ -63,7 +63,7 @@ type flame struct {
 	Calls  []*flame `json:"c"`
 }
 
-// leastFlame is the part of a profile from which on a call is in the flame graph.
+// leastFlame is the smallest share of a profile that the flame graph shows.
 const leastFlame = 0.003
 
 func flameOf(f probe.Frame) *flame {
@@ -83,13 +83,13 @@ type hotLine struct {
 
 const (
 	mostHot = 20
-	between = time.Second // of empty axis, between samples
+	between = time.Second // gap on the axis between samples
 )
 
-// Report writes the page of run, drawn over against, which may be nil, as one file
-// that opens from a disk and loads nothing. The same runs make the same bytes.
+// Report writes the page of run, drawn over against, which may be nil, as one file that
+// opens from disk and loads nothing. The same runs give the same bytes.
 func Report(w io.Writer, run, against *record.Run, judged Judged) error {
-	data, err := json.Marshal(reportOf(run, against, judged)) // HTML's signs are escaped
+	data, err := json.Marshal(reportOf(run, against, judged)) // Marshal escapes HTML
 	if err != nil {
 		return fmt.Errorf("page: the run cannot be written as JSON: %w; look at it with hone run show", err)
 	}
@@ -122,10 +122,10 @@ func title(run, against *record.Run) string {
 	return nameOf(run) + " against " + nameOf(against)
 }
 
-// facts are what the figures depend on.
+// facts lists the settings that the figures depend on.
 func facts(run *record.Run) []Fact {
 	all := []Fact{
-		{"scenario", run.Scenario.Name}, {"what was asked", strings.ReplaceAll(strings.TrimSpace(run.Scenario.Text), "\n", ", ")},
+		{"scenario", run.Scenario.Name}, {"plan", strings.ReplaceAll(strings.TrimSpace(run.Scenario.Text), "\n", ", ")},
 		{"made by", "hone " + run.Made}, {"began", run.At.UTC().Format(time.RFC3339)},
 	}
 	for _, part := range []map[string]string{run.Environment.Strict, run.Environment.Soft} {
@@ -136,7 +136,7 @@ func facts(run *record.Run) []Fact {
 	return all
 }
 
-// addSamples puts the samples one behind the other.
+// addSamples puts the samples one after the other on the time axis.
 func (r *recorded) addSamples(run *record.Run) {
 	at := time.Duration(0)
 	for i := range run.Samples {
@@ -168,7 +168,7 @@ func (r *recorded) addSamples(run *record.Run) {
 	}
 }
 
-// judge says how it ended, with the figures of the samples that count.
+// judge sets the outcome and the figures of the samples that count.
 func (r *recorded) judge(run *record.Run) {
 	valid := 0
 	var all course
@@ -190,13 +190,13 @@ func (r *recorded) judge(run *record.Run) {
 		return
 	}
 	r.State.Status, r.State.Reasons = Invalid, append(r.State.Reasons, reasons...)
-	if len(run.Samples) > 0 { // they are shown, below the banner
+	if len(run.Samples) > 0 { // they are shown under the banner
 		r.State.Figures = numbers(figuresOf(&run.Samples[0]))
 	}
 }
 
-// addChanges puts in what comparing said. It is the only difference that a report
-// shows of a figure.
+// addChanges adds the comparison. It is the only difference that a report shows for a
+// figure.
 func (r *recorded) addChanges(judged Judged) {
 	r.State.Notes = append(r.State.Notes, judged.Notes...)
 	if judged.Comparison == nil {
@@ -217,7 +217,7 @@ func orNone(v *float64) number {
 	return number(*v)
 }
 
-// addHot lists functions, if the run has a CPU profile.
+// addHot lists functions if the run has a CPU profile.
 func (r *recorded) addHot(run, against *record.Run) {
 	now, err := probe.OfRun(run, probe.CPU)
 	if err != nil {
@@ -239,7 +239,7 @@ func (r *recorded) addHot(run, against *record.Run) {
 			break
 		}
 		if l.Flat == 0 && l.FlatGrowth() == 0 {
-			continue // it only calls others
+			continue // has no cost itself
 		}
 		hot.Lines = append(hot.Lines, hotLine{l.Function, number(l.Flat), number(l.Cum), orNone(l.FlatBefore)})
 	}
@@ -249,13 +249,13 @@ func (r *recorded) addHot(run, against *record.Run) {
 	r.State.Hot = hot
 }
 
-// modules are the scripts, each after those that it imports.
+// modules returns the scripts, each after its imports.
 func modules() []string {
 	return []string{"words.js", "store.js", "axis.js", "tables.js", "chart.js", "flame.js", "knee.js", "main.js"}
 }
 
-// oneFile puts styles, scripts and data into the page. Its policy names the very
-// bytes that may run.
+// oneFile inlines styles, scripts and data into the page. Its policy allows scripts and
+// styles by hash only.
 func oneFile(data []byte) ([]byte, error) {
 	html, err := web.ReadFile("web/index.html")
 	if err != nil {
@@ -282,14 +282,14 @@ func oneFile(data []byte) ([]byte, error) {
 	return []byte(inPlaceOf(text, "<!-- scripts -->", "<!-- /scripts -->", body)), nil
 }
 
-// inPlaceOf puts text in the place of what is between two signs.
+// inPlaceOf replaces the text between two markers.
 func inPlaceOf(in, begin, end, text string) string {
 	before, rest, _ := strings.Cut(in, begin)
 	_, after, _ := strings.Cut(rest, end)
 	return before + text + after
 }
 
-// hashed is a source of a policy: these bytes.
+// hashed returns the policy source that allows exactly these bytes.
 func hashed(text []byte) string {
 	sum := sha256.Sum256(text)
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])

@@ -13,7 +13,7 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// runOf is a stored run with samples of ten seconds, of an open loop.
+// runOf returns a stored run of an open loop with samples of ten seconds.
 func runOf(t testing.TB, name string, micros int64, samples int) *record.Run {
 	t.Helper()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -63,7 +63,7 @@ func sampleOf(t testing.TB, at time.Time, micros int64, order int) record.Sample
 	return s
 }
 
-// addProfile gives a run a CPU profile of this very process.
+// addProfile gives a run a CPU profile of this process.
 func addProfile(t testing.TB, run *record.Run) {
 	t.Helper()
 	var profile bytes.Buffer

@@ -10,9 +10,8 @@ import (
 	"github.com/arl/statsviz"
 )
 
-// runtimePage is statsviz, begun when somebody first asks for it: it collects
-// figures every second from then on. It neither closes its readers' connections nor
-// counts them, so that is done here.
+// runtimePage is statsviz, started at the first request: it then samples every second. It
+// neither closes nor counts its readers' connections, so runtimePage does.
 type runtimePage struct {
 	mu     sync.Mutex
 	server *statsviz.Server
@@ -22,7 +21,7 @@ type runtimePage struct {
 
 const mostRuntimeReaders = 8
 
-// runtimePolicy is what statsviz needs: it writes styles into its page.
+// runtimePolicy allows inline styles and scripts, which statsviz needs.
 const runtimePolicy = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; " +
 	"img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -33,7 +32,7 @@ func (p *Page) serveRuntime(w http.ResponseWriter, r *http.Request) {
 	case server == nil:
 		http.Error(w, "the page is closing", http.StatusServiceUnavailable)
 	case rest == "ws" && full:
-		http.Error(w, "too many readers are here already; close another tab", http.StatusServiceUnavailable)
+		http.Error(w, "too many readers are connected; close another tab", http.StatusServiceUnavailable)
 	case rest == "ws":
 		server.Ws()(&counted{w, &p.runtime}, r)
 	default:
@@ -46,7 +45,7 @@ func (p *Page) serveRuntime(w http.ResponseWriter, r *http.Request) {
 
 const runtimeRoot = "/runtime"
 
-// open begins it if need be; nil: it is over.
+// open starts it if necessary; nil after Close.
 func (p *runtimePage) open() (server *statsviz.Server, full bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +54,7 @@ func (p *runtimePage) open() (server *statsviz.Server, full bool) {
 	}
 	if p.server == nil {
 		server, err := statsviz.NewServer(statsviz.Root(runtimeRoot))
-		if err != nil { // of its options, which are ours
+		if err != nil { // its options are constants
 			panic("page: " + err.Error())
 		}
 		p.server, p.conns = server, map[*runtimeConn]bool{}
@@ -73,20 +72,20 @@ func (p *runtimePage) close() {
 	}
 	p.mu.Unlock()
 	if server != nil {
-		server.Close() // it has no error
+		server.Close() // never returns an error
 	}
 	for _, c := range conns {
 		c.Close()
 	}
 }
 
-// counted notes the connection that statsviz takes over.
+// counted records the connection that statsviz hijacks.
 type counted struct {
 	http.ResponseWriter
 	page *runtimePage
 }
 
-// Hijack gives the connection away, for writes that end.
+// Hijack hands over the connection with bounded writes.
 func (c *counted) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(c.ResponseWriter).Hijack()
 	if err != nil {
@@ -103,15 +102,15 @@ func (c *counted) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return own, buffered, nil
 }
 
-// runtimeConn closes itself when its reader takes nothing.
+// runtimeConn closes itself when its reader stalls.
 type runtimeConn struct {
 	net.Conn
 	page *runtimePage
 }
 
-// Write writes within writeTime, or closes.
+// Write writes within writeTime, or closes the connection.
 func (c *runtimeConn) Write(b []byte) (int, error) {
-	c.SetWriteDeadline(time.Now().Add(writeTime)) // an error is one of Write, too
+	c.SetWriteDeadline(time.Now().Add(writeTime)) // a failure also fails Write
 	n, err := c.Conn.Write(b)
 	if err != nil {
 		c.Close()
@@ -119,7 +118,7 @@ func (c *runtimeConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection, and forgets it.
+// Close closes the connection and stops counting it.
 func (c *runtimeConn) Close() error {
 	c.page.mu.Lock()
 	delete(c.page.conns, c)

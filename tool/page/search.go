@@ -6,28 +6,28 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// Knee is a search for the most load under which goals are met, until now.
+// Knee is the state of a search for the highest load at which goals are met.
 type Knee struct {
-	Goals  string      `json:"goals"` // as they were given
+	Goals  string      `json:"goals"` // as given
 	Unit   string      `json:"unit"`  // of the loads
-	Drawn  string      `json:"drawn"` // the time that Trials have
-	Goal   *float64    `json:"goal"`  // of that, in µs; nil: there is none
+	Drawn  string      `json:"drawn"` // the metric that Trials plot
+	Goal   *float64    `json:"goal"`  // for that metric, in µs; nil: none
 	Met    *float64    `json:"met"`   // the highest load that meets the goals; nil: not known
 	Missed *float64    `json:"missed"`
-	Trials []KneeTrial `json:"trials"` // in the order in which they were made
+	Trials []KneeTrial `json:"trials"` // in order of execution
 }
 
-// KneeTrial is one load that was tried.
+// KneeTrial is one tried load.
 type KneeTrial struct {
 	Load  float64  `json:"load"`
 	Value *float64 `json:"value"` // in µs; nil: not known
 	Full  bool     `json:"full"`
 	Valid bool     `json:"valid"`
 	Met   bool     `json:"met"`
-	Why   string   `json:"why"` // it missed, or is not valid
+	Why   string   `json:"why"` // reason for a miss or an invalid trial
 }
 
-// Search shows how the search for a knee goes. k takes the place of the one before.
+// Search shows the progress of the search for a knee. k replaces the previous state.
 func (p *Page) Search(k Knee) {
 	p.ready()
 	p.mu.Lock()
@@ -36,16 +36,16 @@ func (p *Page) Search(k Knee) {
 	p.tellLocked()
 }
 
-// kneeKind is the kind of the artefact that a search is kept in.
+// kneeKind is the kind of artefact that stores a search.
 const kneeKind = "knee"
 
-// Artefact is the search as it is kept with a sample of a run, where Report finds it.
+// Artefact returns the search as it is stored with a sample, where Report finds it.
 func (k Knee) Artefact() record.Artefact {
-	data, _ := json.Marshal(k) // without NaN, which no trial has, it always can be
+	data, _ := json.Marshal(k) // cannot fail: trials have no NaN
 	return record.Artefact{Kind: kneeKind, Name: "knee.json", Data: data}
 }
 
-// kneeOf is the search that a run was kept from; nil: it was made otherwise.
+// kneeOf returns the search of a run that hone knee stored; nil for other runs.
 func kneeOf(run *record.Run) *Knee {
 	for _, s := range run.Samples {
 		for _, a := range s.Artefacts {

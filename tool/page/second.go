@@ -7,37 +7,37 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Lane is who is loaded, where several are in turn: an engine of a race, a sample
-// of a bench. Group is the load that they have in common.
+// Lane names what is under load when several take turns: an engine of a race, a sample of
+// a bench. Group is the load that they share.
 type Lane struct{ Group, Name string }
 
-// Second is what the generator saw since it told last.
+// Second is what the generator measured since the previous one.
 type Second struct {
-	Lane     Lane     // zero: there is one alone
+	Lane     Lane     // zero: there is only one
 	Phase    string   // "connecting", "warming up", "measuring" or "draining"
-	Rate     float64  // answers a second
+	Rate     float64  // answers per second
 	Errors   int64    // since the lane began
 	Conns    int      // open now
-	CPUShare *float64 // of the CPU that the generator may have; nil: not known
-	// Latency and Service are in nanoseconds, of measured requests alone; they may
-	// be one histogram, or nil. They are read before Load returns.
+	CPUShare *float64 // of the CPU available to the generator; nil: not known
+	// Latency and Service are in nanoseconds, of measured requests only; they may be the
+	// same histogram, or nil. Load reads them before it returns.
 	Latency, Service *hdrhistogram.Histogram
 }
 
 const (
 	measuring = "measuring"
-	mostShare = 0.80 // of its CPU, as package load has it
+	mostShare = 0.80 // of its CPU, as in package load
 )
 
-// point is a moment of some figures, as it is drawn.
+// point is a moment of some figures for the charts.
 type point struct {
 	T       number            `json:"t"` // seconds
 	Values  map[string]number `json:"v"`
 	Latency []int64           `json:"h,omitempty"` // see spread.wide
-	Service []int64           `json:"s,omitempty"` // absent: the same
+	Service []int64           `json:"s,omitempty"` // absent: identical
 }
 
-// mark is something that happened at a moment.
+// mark is an event on the time axis.
 type mark struct {
 	T    number `json:"t"`
 	Kind string `json:"kind"` // "lane", "measuring", "phase", "capture" or "end"
@@ -45,22 +45,22 @@ type mark struct {
 	Href string `json:"href,omitempty"`
 }
 
-// laneCount is what was seen of the lane that runs.
+// laneCount accumulates the running lane.
 type laneCount struct {
 	began            bool
 	lane             Lane
 	phase            string
 	errors           int64
 	latency, service spread
-	same             bool // no service times of their own
+	same             bool // service times are identical
 	seconds          int  // measured
 	rate             float64
 	share            float64
 	shares           int
-	cpu, served      float64 // the server's, over the measured seconds
+	cpu, served      float64 // of the server, over the measured seconds
 }
 
-// Load takes a second of the generator's. It returns within a millisecond or some
+// Load adds a second of the generator's figures. It takes about a millisecond
 // (BenchmarkSecond).
 func (p *Page) Load(s Second) {
 	p.ready()
@@ -105,12 +105,12 @@ func (p *Page) Load(s Second) {
 	p.tellLocked()
 }
 
-// addTimes adds a spread's figures, under keys that begin so.
+// addTimes adds a spread's figures under keys with this prefix.
 func addTimes(values map[string]float64, prefix string, s *spread) {
 	values[prefix+"p50"], values[prefix+"p99"], values[prefix+"max"] = s.quantile(0.5), s.quantile(0.99), s.quantile(1)
 }
 
-// beginLane forgets the last one, but for its line.
+// beginLane starts a lane and keeps only the table row of the previous one.
 func (p *Page) beginLane(lane Lane, now float64) {
 	p.lane = laneCount{began: true, lane: lane}
 	if lane != (Lane{}) {
@@ -123,15 +123,15 @@ func (p *Page) beginLane(lane Lane, now float64) {
 	}
 }
 
-// Agent is one of several that send a load together, over the last second.
+// Agent is one of several agents that share a load, over the last second.
 type Agent struct {
 	Name     string
-	Rate     float64  // answers a second
+	Rate     float64  // answers per second
 	P50, P99 *float64 // microseconds; nil: not known
-	Doubtful bool     // its figures, and so all, are not to be believed
+	Doubtful bool     // its figures, and so the total, are not reliable
 }
 
-// Agents takes a second of them all, beside what Load takes of their sum.
+// Agents adds a second of all agents; Load receives their sum.
 func (p *Page) Agents(all []Agent) {
 	p.ready()
 	p.mu.Lock()
@@ -172,7 +172,7 @@ func (l *laneCount) measure(s Second, latency, service *spread, same bool) {
 	}
 }
 
-// figures are those of the lane until now.
+// figures returns the lane's figures so far.
 func (l *laneCount) figures() map[string]float64 {
 	return map[string]float64{
 		"rate": l.rate / float64(l.seconds), "p50": l.latency.quantile(0.5), "p99": l.latency.quantile(0.99),
@@ -180,14 +180,14 @@ func (l *laneCount) figures() map[string]float64 {
 	}
 }
 
-// judge brings the state up to date with what the lane has shown. A generator
-// without CPU to spare makes every figure its own, and that is said at once.
+// judge updates the state from the lane. A generator without spare CPU distorts every
+// figure, so the page reports it at once.
 func (p *Page) judge() {
 	l := &p.lane
 	p.state.Reasons = []string{}
 	if l.shares > 0 && l.share/float64(l.shares) >= mostShare {
 		p.state.Reasons = append(p.state.Reasons, fmt.Sprintf(
-			"the generator uses %.0f %% of the CPU it has (the limit is %.0f %%); give it more CPUs, or offer less",
+			"the generator uses %.0f %% of its CPUs (limit %.0f %%); give it more CPUs, or offer less load",
 			100*l.share/float64(l.shares), 100*mostShare))
 	}
 	if l.seconds == 0 {
@@ -207,7 +207,7 @@ func (p *Page) judge() {
 	}
 }
 
-// counted adds a source's second to the lane's: the server's CPU for a request.
+// counted adds a source's second to the lane: the server's CPU per request.
 func (l *laneCount) counted(values map[string]float64) {
 	cpu, known := values["s.cpu"]
 	rate, also := values["s.rate"]

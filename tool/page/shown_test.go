@@ -18,7 +18,7 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// everything are figures for every chart.
+// everything returns figures for every chart.
 func everything(context.Context) map[string]float64 {
 	values := map[string]float64{}
 	for key := range page.Keys() {
@@ -31,8 +31,8 @@ func everything(context.Context) map[string]float64 {
 
 var allGroups = []string{page.Client, page.Server, page.Runtime, page.Host}
 
-// TestLooks puts the page into all its states, in both themes and on a phone: it
-// never is wider than the screen, and its words can be read.
+// TestLooks puts the page into all its states, in both themes and on a phone, and checks
+// that it is never wider than the screen and that all text has enough contrast.
 func TestLooks(t *testing.T) {
 	b := openTab(t)
 	p := &page.Page{Title: "hone load 127.0.0.1:7000", Groups: allGroups, Sources: []page.Source{everything}, Baseline: runOf(t, "before", 200, 3),
@@ -76,7 +76,7 @@ func TestLooks(t *testing.T) {
 	b.quiet(address)
 }
 
-// contrastScript lists texts that differ too little from what lies behind them.
+// contrastScript lists texts with too little contrast to their background.
 const contrastScript = `(() => {
 	const parts = (text) => text.match(/[\d.]+/g).map(Number);
 	const light = ([r, g, b]) => { const c = [r, g, b].map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2]; };
@@ -115,7 +115,7 @@ func TestAgents(t *testing.T) {
 	if strings.Join(got, ",") != want {
 		t.Errorf("agents %q, want %q", strings.Join(got, ","), want)
 	}
-	if head := eval[string](b, `document.querySelector("[data-race] h2").textContent`); head != "Agents" {
+	if head := eval[string](b, `document.querySelector("[data-race] h2").textContent`); head != "Agents, whole run of each" {
 		t.Errorf("the heading is %q", head)
 	}
 	if !eval[bool](b, `document.querySelector("[data-strip]").checkVisibility()`) {
@@ -156,15 +156,15 @@ func TestRace(t *testing.T) {
 	b.quiet(address)
 }
 
-// TestReport opens a report from a disk: charts, ghost and verdicts are there, and
-// nothing is asked of anybody.
+// TestReport opens a report from disk and checks that charts, ghost and verdicts are
+// there, and that it loads nothing.
 func TestReport(t *testing.T) {
 	b := openTab(t)
 	before, after := runOf(t, "before", 200, 6), runOf(t, "after", 150, 6)
 	addProfile(t, after)
 	file := filepath.Join(t.TempDir(), "report.html")
 	for i := range after.Samples {
-		after.Samples[i].Metrics[1].Value *= 1 + 5*float64(i%2) // p99 is anybody's guess
+		after.Samples[i].Metrics[1].Value *= 1 + 5*float64(i%2) // p99 varies at random
 	}
 	judged := judgedOf(t, before, after)
 	writeReport(t, file, after, before, judged)
@@ -172,7 +172,7 @@ func TestReport(t *testing.T) {
 	b.do(chromedp.Navigate("file://" + file))
 	b.await(`document.querySelector("[data-status]").textContent === "valid" && Number(document.querySelector("[data-chart=times]").dataset.points) > 60`)
 	said := eval[string](b, `document.body.innerText`)
-	for _, want := range []string{"after (", "against before (", "p50\t", "better: −2", "earlier", "Where processor time went"} {
+	for _, want := range []string{"after (", "against before (", "p50\t", "better: −2", "earlier", "CPU time by function"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the report does not say %q:\n%s", want, said)
 		}
@@ -180,7 +180,7 @@ func TestReport(t *testing.T) {
 	if n := eval[int](b, `document.querySelectorAll("[data-race] tr[data-lane]").length`); n != 7 {
 		t.Errorf("%d samples, want 7", n)
 	}
-	// A figure has one difference on the page, and a colour only where it is certain.
+	// A figure has one difference on the page, coloured only if it is certain.
 	for i, key := range []string{"p50", "p99"} {
 		c := judged.Comparison.Changes[i]
 		tile := eval[[]string](b, `(() => { const e = document.querySelector("[data-figure=`+key+`] .delta"); return [e.textContent, e.className]; })()`)

@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-// Keys are the figures that sources may have, each with what it is. Those of the
-// generator are Page.Load's own.
+// Keys returns the figures that sources may report, with descriptions. Page.Load adds the
+// generator's.
 func Keys() map[string]string {
 	return map[string]string{
-		"s.rate": "requests a second", "s.cpureq": "CPU for a request, in microseconds", "s.cpu": "processors kept busy",
-		"s.conns": "connections", "s.rss": "resident memory, in bytes", "s.in": "bytes received a second",
-		"s.out": "bytes sent a second", "s.rejected": "rejections a second", "s.owed": "replies owed",
-		"s.outmem": "memory of output that waits, in bytes", "s.inmem": "memory of unserved input, in bytes",
-		"s.inline": "connections that wait for room for their output", "s.handoffs": "hand-offs a second",
-		"g.goroutines": "goroutines", "g.heap": "live heap, in bytes", "g.goal": "heap at the next collection, in bytes",
+		"s.rate": "requests per second", "s.cpureq": "CPU per request, in microseconds", "s.cpu": "CPUs in use",
+		"s.conns": "connections", "s.rss": "resident memory, in bytes", "s.in": "bytes received per second",
+		"s.out": "bytes sent per second", "s.rejected": "rejections per second", "s.owed": "replies owed",
+		"s.outmem": "memory of pending output, in bytes", "s.inmem": "memory of unserved input, in bytes",
+		"s.inline": "connections waiting for output memory", "s.handoffs": "hand-offs per second",
+		"g.goroutines": "goroutines", "g.heap": "live heap, in bytes", "g.goal": "heap goal of the next collection, in bytes",
 		"g.gc": "collections since the last second", "g.pause": "longest GC pause in microseconds",
 		"g.sched": "scheduler latency p99 in microseconds",
-		"h.busy":  "part of all processors in use", "h.softirq": "part of them in interrupts", "h.steal": "steal: part of them that the host gave to others",
+		"h.busy":  "share of all CPUs in use", "h.softirq": "share of CPU in soft interrupts", "h.steal": "steal: share of CPU that the host gave to other machines",
 		"h.retrans": "TCP segments retransmitted in the second",
 	}
 }
 
-// sampling asks the sources.
+// sampling polls the sources.
 type sampling struct {
 	mu   sync.Mutex
 	runs bool
 }
 
-// begin starts the goroutine that asks, if it does not run.
+// begin starts the polling goroutine unless it runs.
 func (s *sampling) begin(p *Page) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +43,7 @@ func (s *sampling) begin(p *Page) {
 	p.busy.Go(func() { p.sample(s) })
 }
 
-// sample asks every second until the page closes, or nobody looks for long.
+// sample polls every second until the page closes, or has had no reader for long.
 func (p *Page) sample(s *sampling) {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
@@ -70,14 +70,14 @@ func (p *Page) sample(s *sampling) {
 	}
 }
 
-// frozen reports whether the load has ended: what comes after it is no part of it.
+// frozen reports whether the load has ended: later figures do not belong to it.
 func (p *Page) frozen() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state.Status.final()
 }
 
-// sampled tells what the sources said, unless the load has ended meanwhile.
+// sampled publishes the sources' figures unless the load has ended meanwhile.
 func (p *Page) sampled(values map[string]float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +93,7 @@ func (p *Page) sampled(values map[string]float64) {
 	}
 }
 
-// ThisRuntime is the Go runtime of this process. Asking takes about 50 µs.
+// ThisRuntime reports on the Go runtime of this process. Reading takes about 50 µs.
 func ThisRuntime() Source {
 	names := []string{
 		"/sched/goroutines:goroutines", "/gc/heap/live:bytes", "/gc/heap/goal:bytes", "/gc/cycles/total:gc-cycles",
@@ -122,7 +122,8 @@ func ThisRuntime() Source {
 	}
 }
 
-// quantileSince is of what came to a histogram since before; 0 if nothing did.
+// quantileSince returns a quantile of the observations added to a histogram since before;
+// 0 if there are none.
 func quantileSince(before []uint64, h *metrics.Float64Histogram, part float64) float64 {
 	total := uint64(0)
 	for i, n := range h.Counts {

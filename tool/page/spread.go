@@ -7,8 +7,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// spread counts times by their size, 64 steps to a doubling: figures read from it
-// are within 1.1 %. It is small enough to have one for every lane.
+// spread is a histogram with 64 steps per doubling: its quantiles are within 1.1 %. It is
+// small enough to have one per lane.
 type spread struct {
 	counts [octaves * fineSteps]int64
 	total  int64
@@ -17,18 +17,18 @@ type spread struct {
 const (
 	octaves   = 42 // from 1 ns to more than an hour
 	fineSteps = 64
-	wideSteps = 8 // of the heat map, to a doubling
+	wideSteps = 8 // of the heat map, per doubling
 )
 
-// take adds a histogram of nanoseconds. It takes about as long as the histogram is
-// wide: see BenchmarkSecond.
+// take adds a histogram of nanoseconds. Its cost grows with the histogram's width: see
+// BenchmarkSecond.
 func (s *spread) take(h *hdrhistogram.Histogram) {
 	if h == nil || h.TotalCount() == 0 {
 		return
 	}
-	// The counts lie as HdrHistogram lays them out: half a row of equal steps, and
-	// after it the upper halves of rows whose steps are twice as wide each. Its own
-	// iterators take ten times as long.
+	// The counts have HdrHistogram's layout: half a row of equal steps, then upper halves
+	// of rows whose steps double in width. HdrHistogram's own iterators take ten times as
+	// long.
 	all := h.Export()
 	half := 1 << (bits.Len64(uint64(2*math.Pow10(int(all.SignificantFigures))-1)) - 1)
 	unit := uint(bits.Len64(uint64(max(1, all.LowestTrackableValue))) - 1)
@@ -56,11 +56,11 @@ func fineStep(nanos float64) int {
 	return min(max(0, int(math.Log2(max(1, nanos))*fineSteps)), octaves*fineSteps-1)
 }
 
-// micros is the middle of a fine step.
+// micros returns the middle of a fine step.
 func micros(step int) float64 { return math.Exp2((float64(step)+0.5)/fineSteps) / 1e3 }
 
-// quantile is the time that this part does not exceed, in microseconds; NaN where
-// there are too few for one.
+// quantile returns the time that this share does not exceed, in microseconds; NaN if
+// there are too few observations.
 func (s *spread) quantile(part float64) float64 {
 	if float64(s.total)*(1-part) < 1 && part < 1 || s.total == 0 {
 		return math.NaN()
@@ -78,8 +78,8 @@ func (s *spread) quantile(part float64) float64 {
 	return micros(last)
 }
 
-// wide is what the heat map draws: step, count, step, count…, of steps that are
-// not empty. Step n begins at 2^(n/8) ns.
+// wide returns the heat map's data: step, count, step, count…, without empty steps. Step
+// n begins at 2^(n/8) ns.
 func (s *spread) wide() []int64 {
 	var pairs []int64
 	const fold = fineSteps / wideSteps
@@ -95,7 +95,7 @@ func (s *spread) wide() []int64 {
 	return pairs
 }
 
-// curve is time by quantile, with equal steps between 0.9, 0.99, 0.999…: pairs of
+// curve returns times by quantile, with equal steps between 0.9, 0.99, 0.999…: pairs of
 // 1/(1-quantile) and microseconds.
 func (s *spread) curve() [][2]number {
 	var points [][2]number

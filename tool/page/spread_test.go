@@ -9,7 +9,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// TestSpread compares with HdrHistogram itself, over all that it can hold.
+// TestSpread compares spread with HdrHistogram over its whole range.
 func TestSpread(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, h := range []*hdrhistogram.Histogram{
@@ -25,7 +25,7 @@ func TestSpread(t *testing.T) {
 		}
 		for _, part := range []float64{0.2, 0.5, 0.9, 0.99, 0.999, 1} {
 			got, want := s.quantile(part), float64(h.ValueAtQuantile(100*part))/1e3
-			if want > 100 && math.Abs(got/want-1) > 0.02 { // below it, HdrHistogram's own steps are wide
+			if want > 100 && math.Abs(got/want-1) > 0.02 { // below that, HdrHistogram's own steps are wide
 				t.Errorf("quantile %v is %v µs, want %v", part, got, want)
 			}
 		}

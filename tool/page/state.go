@@ -5,39 +5,39 @@ import (
 	"slices"
 )
 
-// Status is how things stand.
+// Status is the state of a page.
 type Status string
 
-// The statuses. The first four are the page's own: Waiting and Running of a load, Serving
-// and Idle of a server whose page shows no load (no group Client).
+// The statuses. The page itself sets the first four: Waiting and Running for a load,
+// Serving and Idle for a server whose page shows no load (no group Client).
 const (
 	Waiting     Status = "waiting" // for the first figures
 	Running     Status = "running"
-	Serving     Status = "serving" // requests came within the last second
+	Serving     Status = "serving" // requests arrived within the last second
 	Idle        Status = "idle"    // none did
 	Valid       Status = "valid"
 	Invalid     Status = "invalid"
 	Failed      Status = "failed"
 	Interrupted Status = "interrupted"
-	Ended       Status = "ended" // nothing was to be judged
+	Ended       Status = "ended" // without a verdict
 )
 
-// final reports whether a load has ended so.
+// final reports whether a load has ended with this status.
 func (s Status) final() bool {
 	return slices.Contains([]Status{Valid, Invalid, Failed, Interrupted, Ended}, s)
 }
 
-// Verdict is how a load ended.
+// Verdict is the outcome of a load.
 type Verdict struct {
 	Status Status
-	// Reasons are why the figures are not to be believed: sentences.
+	// Reasons explain why the figures are not reliable: sentences.
 	Reasons []string
-	// Figures take the place of those that the page has counted: rate, p50, p99,
-	// p999 in microseconds, errors, cpu in microseconds a request. Absent: as counted.
+	// Figures replace those that the page has counted: rate, p50, p99, p999 in
+	// microseconds, errors, cpu in microseconds per request. Absent: as counted.
 	Figures map[string]float64
 }
 
-// state is what only the newest of counts.
+// state is the part of a page of which only the newest value matters.
 type state struct {
 	Status   Status            `json:"status"`
 	Phase    string            `json:"phase"`
@@ -59,7 +59,7 @@ type curves struct {
 	Service [][2]number `json:"service,omitempty"`
 }
 
-// laneLine is what is known of a lane.
+// laneLine is a lane's row in the table.
 type laneLine struct {
 	Group    string `json:"group"`
 	Name     string `json:"name"`
@@ -71,8 +71,8 @@ type laneLine struct {
 	Doubtful bool   `json:"doubtful,omitempty"`
 }
 
-// End says how the load ended. Sources are asked no more, until Load goes on: the charts
-// stay as they are.
+// End shows the outcome of the load. The Sources are not polled again until Load is
+// called: the charts stay as they are.
 func (p *Page) End(v Verdict) {
 	p.ready()
 	p.mu.Lock()
@@ -85,7 +85,7 @@ func (p *Page) End(v Verdict) {
 	maps.Copy(p.state.Figures, numbers(v.Figures))
 	if n := len(p.state.Lanes); n > 0 {
 		if len(v.Figures) == 0 {
-			p.state.Figures = map[string]number{} // the last lane's are not the race's
+			p.state.Figures = map[string]number{} // the last lane's figures are not those of the race
 		}
 		p.state.Lanes[n-1].Done = true
 	}
@@ -93,8 +93,8 @@ func (p *Page) End(v Verdict) {
 	p.tellLocked()
 }
 
-// serves makes the status that of a server, where no load is to be shown, and reports
-// whether it has changed.
+// serves sets the status of a server whose page shows no load, and reports whether it
+// changed.
 func (p *Page) serves(values map[string]float64) bool {
 	rate, known := values["s.rate"]
 	if !known || slices.Contains(p.Groups, Client) {
@@ -109,7 +109,7 @@ func (p *Page) serves(values map[string]float64) bool {
 	return changed
 }
 
-// tell tells the readers the state.
+// tell sends the state to the readers.
 func (p *Page) tell() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// TestStatusOfAServer gives pages a server's figures: one without the generator's charts
-// says whether the server serves, one with them waits for the load.
+// TestStatusOfAServer checks that a page without the generator's charts shows whether the
+// server serves, and one with them waits for the load.
 func TestStatusOfAServer(t *testing.T) {
 	for _, c := range []struct {
 		groups []string
 		values map[string]float64
 		want   Status
 	}{
-		{[]string{Server, Host}, map[string]float64{"s.conns": 3}, Waiting}, // the first look has no rates
+		{[]string{Server, Host}, map[string]float64{"s.conns": 3}, Waiting}, // the first poll has no rates
 		{[]string{Server, Host}, map[string]float64{"s.rate": 1500}, Serving},
 		{[]string{Server, Host}, map[string]float64{"s.rate": 0}, Idle},
 		{[]string{Client, Server}, map[string]float64{"s.rate": 1500}, Waiting},

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// stream is what was told, and who listens. Events are kept as they are written, so
-// that one more reader costs a copy.
+// stream holds the events and their readers. Events are stored encoded, so that another
+// reader costs one copy.
 type stream struct {
 	mu      sync.Mutex
-	run     string // of this process: ids of another one's events mean nothing here
+	run     string // of this process: event ids of another run mean nothing here
 	hello   []byte
-	latest  []byte // the state: only the newest counts
-	states  uint64 // how many there were
+	latest  []byte // the state: only the newest matters
+	states  uint64 // number of states so far
 	first   uint64 // the number of events[0]
 	events  []event
 	bytes   int
@@ -27,10 +27,10 @@ type stream struct {
 	since   time.Time // when the last reader left
 }
 
-// reader has one of the places.
+// reader holds one of the places.
 type reader struct {
 	wake chan struct{} // there is something to read
-	lost chan struct{} // closed when a newcomer has taken its place
+	lost chan struct{} // closed when a newcomer has displaced it
 	came time.Time
 }
 
@@ -39,12 +39,12 @@ type event struct {
 	text []byte
 }
 
-// encode is an event without its id.
+// encode encodes an event without its id.
 func encode(kind string, v any) []byte {
 	var b bytes.Buffer
 	b.WriteString("event: " + kind + "\ndata: ")
 	lines := json.NewEncoder(&b)
-	if err := lines.Encode(v); err != nil { // all that is told are plain values
+	if err := lines.Encode(v); err != nil { // cannot fail: plain values only
 		panic("page: " + err.Error())
 	}
 	b.WriteByte('\n')
@@ -55,7 +55,7 @@ func (s *stream) begin(run string, hello []byte) {
 	s.run, s.hello, s.first, s.readers, s.since = run, hello, 1, map[*reader]bool{}, time.Now()
 }
 
-// add keeps an event and wakes the readers.
+// add appends an event and wakes the readers.
 func (s *stream) add(text []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *stream) replace(text []byte) {
 	s.wake()
 }
 
-// wake wakes every reader; one that has not looked yet needs no second call.
+// wake wakes every reader; a reader that is already signalled needs no second signal.
 func (s *stream) wake() {
 	for r := range s.readers {
 		select {
@@ -102,11 +102,11 @@ func (s *stream) close() {
 	s.wake()
 }
 
-// join makes a reader; nil: there are too many. When all places are taken, the reader
+// join adds a reader; nil if there are too many. When all places are taken, the reader
 // that has had its place for longest loses it, but not within placeTime. A connection
-// that nobody reads cannot be told from one that somebody does: the kernel takes
-// megabytes for it, and no write blocks for hours. A browser that loses its place comes
-// back, and goes on after the last event that it has.
+// that nobody reads cannot be distinguished from a live one: the kernel buffers megabytes
+// for it, and no write blocks for hours. A browser that loses its place reconnects and
+// continues after the last event that it has.
 func (s *stream) join(now time.Time) *reader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +119,7 @@ func (s *stream) join(now time.Time) *reader {
 	return r
 }
 
-// makeRoom takes a place from a reader, and says whether it did.
+// makeRoom displaces a reader and reports whether it could.
 func (s *stream) makeRoom(now time.Time) bool {
 	var first *reader
 	for r := range s.readers {
@@ -142,18 +142,18 @@ func (s *stream) leave(r *reader) {
 	s.since = time.Now()
 }
 
-// watched reports whether somebody looks, or did lately.
+// watched reports whether there are readers, or were recently.
 func (s *stream) watched() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.readers) > 0 || time.Since(s.since) < keptFor
 }
 
-// position is how far a reader is: the numbers of the next event and of the state
-// that it has. The zero value is one who has seen nothing.
+// position is how far a reader is: the numbers of the next event and of the state that it
+// has. The zero value has seen nothing.
 type position struct{ next, state uint64 }
 
-// after is the position of who has seen the event with this id.
+// after returns the position after the event with this id.
 func (s *stream) after(id string) position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,8 +165,8 @@ func (s *stream) after(id string) position {
 	return position{next: number + 1}
 }
 
-// read appends what a reader at this place has not seen. Who has missed something
-// gets everything from its beginning.
+// read appends what a reader at this position has not seen. A reader that has missed
+// events gets everything from the start.
 func (s *stream) read(dst []byte, at position) ([]byte, position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,8 +188,8 @@ func (s *stream) read(dst []byte, at position) ([]byte, position, bool) {
 	return dst, at, s.closed
 }
 
-// serveEvents streams until the reader leaves, is too slow, loses its place, or the
-// page closes.
+// serveEvents streams until the reader leaves, is too slow, loses its place, or the page
+// closes.
 func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -202,7 +202,7 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if reader == nil {
 		h.Set("Content-Type", "text/plain; charset=utf-8")
 		h.Set("Retry-After", strconv.Itoa(int(placeTime/time.Second)))
-		http.Error(w, fmt.Sprintf("%d readers have come within %v; try again after that", mostReaders, placeTime), http.StatusServiceUnavailable)
+		http.Error(w, fmt.Sprintf("%d readers connected within %v; try again later", mostReaders, placeTime), http.StatusServiceUnavailable)
 		return
 	}
 	defer p.stream.leave(reader)
@@ -210,7 +210,7 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 		p.sampling.begin(p)
 	}
 	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Time{}) // the server's own would end the stream
+	control.SetReadDeadline(time.Time{}) // the server's deadline would end the stream
 	at := p.stream.after(r.Header.Get("Last-Event-ID"))
 	alive := time.NewTicker(aliveTime)
 	defer alive.Stop()
@@ -234,7 +234,7 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if cap(text) > 1<<20 {
-			text = nil // the replay was long, what follows is not
+			text = nil // do not keep the large buffer of the replay
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestPlaces fills the stream, and asks for one place more.
+// TestPlaces fills the stream, and asks for one more place.
 func TestPlaces(t *testing.T) {
 	now := time.Now()
 	var s stream
@@ -35,7 +35,7 @@ func TestPlaces(t *testing.T) {
 				t.Fatalf("after newcomer %d reader %d has lost its place: %v", i+1, j+1, lost)
 			}
 		}
-		s.leave(r) // late, as one who is blocked in a write
+		s.leave(r) // late, as a reader that is blocked in a write
 	}
 	if len(s.readers) != mostReaders {
 		t.Errorf("%d readers, want %d", len(s.readers), mostReaders)

@@ -18,7 +18,7 @@ import (
 	"github.com/hone-go/hone/tool/probe"
 )
 
-// TestCrosshair moves it with the pointer and with keys, on all charts of time at
+// TestCrosshair moves the crosshair with the pointer and with keys, on all time charts at
 // once, and reads a table.
 func TestCrosshair(t *testing.T) {
 	b := openTab(t)
@@ -55,8 +55,8 @@ func TestCrosshair(t *testing.T) {
 	b.quiet(address)
 }
 
-// TestSaturated has the generator run out of CPU: that is said above every number,
-// while it happens, and is gone when it has CPU again.
+// TestSaturated makes the generator run out of CPU: the page warns above every number
+// while it lasts, and no longer.
 func TestSaturated(t *testing.T) {
 	b := openTab(t)
 	p := &page.Page{Title: "saturated"}
@@ -78,8 +78,8 @@ func TestSaturated(t *testing.T) {
 	b.quiet(address)
 }
 
-// TestControls goes through the page with the tabulator: every control is reached,
-// can be seen to have the focus, and has a name.
+// TestControls tabs through the page: every control is reachable, shows the focus, and
+// has a name.
 func TestControls(t *testing.T) {
 	b := openTab(t)
 	target := profiled(t)
@@ -118,7 +118,7 @@ func TestControls(t *testing.T) {
 	b.quiet(address)
 }
 
-// profiled is a program that shows its profiles: this one.
+// profiled serves this process's profiles.
 func profiled(t *testing.T) string {
 	t.Helper()
 	admin := &observe.Admin{Stats: func() engine.Stats { return engine.Stats{Engine: "direct"} }}
@@ -127,8 +127,8 @@ func profiled(t *testing.T) string {
 	return server.URL
 }
 
-// TestCapture presses the button, and looks at the flame graphs, alone and against the
-// baseline's. They are on paths with a policy of their own.
+// TestCapture presses the button and opens the flame graphs, alone and against the
+// baseline's. They are served on paths with a separate policy.
 func TestCapture(t *testing.T) {
 	b := openTab(t)
 	before := runOf(t, "before", 200, 1)
@@ -178,7 +178,7 @@ func TestCapture(t *testing.T) {
 			t.Errorf("the flame graph at %s does not say %q", href, want)
 		}
 		f.shot("flames-" + want)
-		if i == 0 { // a link from one page of google/pprof's to another
+		if i == 0 { // follow a link from one of google/pprof's pages to another
 			if response, err = chromedp.RunResponse(f.ctx, chromedp.Evaluate[chromedp.Void](`location.href = "top"`)); err != nil || response.Status != 200 {
 				t.Errorf("the table of functions: %+v, %v", response, err)
 			}

@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	warmConns  = 100 // opened before memory is measured, so that code and tables are there
+	warmConns  = 100 // opened before the first memory reading, so that code and tables are loaded
 	settleTime = 10 * time.Second
 )
 
-// contest is what one engine goes through in a race.
+// contest is one engine's part in a race.
 type contest struct {
 	engine string
 	plan   Plan
 	say    func(what string)
-	doubts []string // why figures are not to be believed
+	doubts []string // why figures are not reliable
 
-	// retries is how many more laps the race may run again because the first
-	// was not valid. One in which requests failed is never run again.
+	// retries is how many more invalid laps the race may repeat. A lap with failed
+	// requests is never repeated.
 	retries *int
 }
 
-// alone is the engine's part in the race for speed.
+// alone runs the engine's part in the race for speed.
 func (c *contest) alone(ctx context.Context) (*Entry, error) {
 	entry := &Entry{Engine: c.engine}
 	server, err := startServer(ctx, c.plan.Serve, c.engine, "submit")
@@ -36,7 +36,7 @@ func (c *contest) alone(ctx context.Context) (*Entry, error) {
 		return nil, err
 	}
 	defer server.stop()
-	c.say(fmt.Sprintf("memory of %s connections just used", figure.Grouped(idleConns)))
+	c.say(fmt.Sprintf("memory of %s active connections", figure.Grouped(idleConns)))
 	if entry.IdleBytes, err = idleMemory(ctx, server); err != nil {
 		c.say(fmt.Sprintf("no figure for memory: %v", err))
 	}
@@ -57,8 +57,7 @@ func (c *contest) alone(ctx context.Context) (*Entry, error) {
 	return entry, nil
 }
 
-// drive loads the server for one lap, and for a second when the first was not
-// valid.
+// drive loads the server for one lap, and again if the first lap was not valid.
 func (c *contest) drive(ctx context.Context, server *ownServer, what string, plan load.Plan) (*load.Result, error) {
 	target, err := load.ParseTarget("tcp://"+server.addr, wire.Standard)
 	if err = errors.Join(err, ctx.Err()); err != nil {
@@ -77,7 +76,7 @@ func (c *contest) drive(ctx context.Context, server *ownServer, what string, pla
 	r, err := load.Run(ctx, plan)
 	if err == nil && !r.Valid && r.Errors["total"] == 0 && ctx.Err() == nil && *c.retries > 0 {
 		*c.retries--
-		c.say(what + ", once more: " + r.InvalidReasons[0])
+		c.say(what + ", again: " + r.InvalidReasons[0])
 		r, err = load.Run(ctx, plan)
 	}
 	if err != nil {
@@ -89,13 +88,13 @@ func (c *contest) drive(ctx context.Context, server *ownServer, what string, pla
 	return r, nil
 }
 
-// doubt notes why a figure is not to be believed.
+// doubt records why a figure is not reliable.
 func (c *contest) doubt(what, reason string) {
 	c.doubts = append(c.doubts, fmt.Sprintf("%s, %s: %s", c.engine, what, reason))
 }
 
-// idleMemory is what each of idleConns connections costs the server once it has
-// been used and waits for more; nil where the system does not tell.
+// idleMemory measures the server's memory per idle connection after use; nil if the
+// system does not report memory.
 func idleMemory(ctx context.Context, server *ownServer) (*float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -117,7 +116,7 @@ func idleMemory(ctx context.Context, server *ownServer) (*float64, error) {
 		resident[i] = now.RSSBytes
 	}
 	if resident[0] == nil || resident[1] == nil {
-		return nil, errors.New("this system does not tell how much memory a process has")
+		return nil, errors.New("this system does not report the memory of a process")
 	}
 	return new(float64(*resident[1]-*resident[0]) / idleConns), nil
 }

@@ -1,5 +1,5 @@
-// Package race measures every engine under the same loads, each in a process of its own: alone,
-// and beside slow handlers.
+// Package race measures every engine under the same loads, each in a separate process:
+// alone, and next to slow handlers.
 package race
 
 import (
@@ -18,22 +18,24 @@ const (
 	idleConns   = 1000
 )
 
-// Plan says how to race.
+// Plan configures a race.
 type Plan struct {
-	// Serve is the command that serves, without the flags that say what: hone serve.
+	// Serve is the command that starts a server, such as hone serve; flags are appended.
 	Serve []string
 	// Lap is how long each load is measured.
 	Lap time.Duration
-	// Say is told what is done in which leg of how many, counted from 1.
+	// Say receives the current leg, the number of legs, and what is being measured. Legs
+	// count from 1.
 	Say func(leg, legs int, engine, what string)
-	// Watch is told every second of every load. Nil: nobody is.
+	// Watch receives every load's progress once a second. Nil: none.
 	Watch func(what, engine string, now load.Progress)
-	// Serving is told whose admin side to look at, and nil when it ends. Nil: nobody is.
+	// Serving receives the admin side of the current server, and nil when it ends. Nil:
+	// none.
 	Serving func(*admin.Server)
 }
 
-// Run races every engine, each in a process of its own, one after the other: alone,
-// and then beside slow handlers.
+// Run races every engine, each in a separate process, one after the other: first alone,
+// then next to slow handlers.
 func Run(ctx context.Context, plan Plan) (*Report, error) {
 	race := &Report{Schema: "hone.demo/1", InvalidReasons: []string{}}
 	legs, retries := race.legs(), mostRetries
@@ -58,8 +60,8 @@ type leg struct {
 	run    func(context.Context, *contest) error
 }
 
-// legs are the first race and the second. Events without hand-off is there to
-// show what it is for.
+// legs returns the legs of both races. Events without hand-off takes part to show what
+// hand-off gains.
 func (r *Report) legs() []leg {
 	alone := func(ctx context.Context, c *contest) error {
 		entry, err := c.alone(ctx)

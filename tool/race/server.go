@@ -10,10 +10,10 @@ import (
 	"github.com/hone-go/hone/tool/child"
 )
 
-const startTime = 10 * time.Second // for a server to be ready
+const startTime = 10 * time.Second // for a server to become ready
 
-// ownServer is a hone serve in a process of its own. It ends with stop, with its
-// context, and when this process dies, because its standard input ends then.
+// ownServer is hone serve in a separate process. It ends with stop, with its context, and
+// when this process dies, because its standard input then ends.
 type ownServer struct {
 	addr  string
 	stats *admin.Server
@@ -21,7 +21,7 @@ type ownServer struct {
 	process *child.Child
 }
 
-// startServer starts hone serve, which command begins, and waits until it serves.
+// startServer runs command, which starts hone serve, and waits until it is ready.
 func startServer(ctx context.Context, command []string, engine, service string) (*ownServer, error) {
 	args := append(command[1:len(command):len(command)], "--json", "--until-eof", "--engine", engine, "--service", service,
 		"--addr", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--handler-times=false")
@@ -40,12 +40,12 @@ func startServer(ctx context.Context, command []string, engine, service string) 
 	}
 	if err != nil {
 		s.stop()
-		return nil, fmt.Errorf("the server in a process of its own: %w", err)
+		return nil, fmt.Errorf("cannot start the server process: %w", err)
 	}
 	return s, nil
 }
 
-// stop lets the server drain, kills it if it will not, and waits for it.
+// stop drains the server, kills it after a time limit, and waits for it.
 func (s *ownServer) stop() {
 	if s.stats != nil {
 		s.stats.Close()

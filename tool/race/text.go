@@ -10,7 +10,7 @@ import (
 	"github.com/hone-go/hone/tool/figure"
 )
 
-// Report is the result of a demo. A figure that cannot be had is null.
+// Report is the result of a demo. A figure that is not available is null.
 type Report struct {
 	Schema         string    `json:"schema"`
 	Valid          bool      `json:"valid"`
@@ -19,7 +19,7 @@ type Report struct {
 	Beside         []*Beside `json:"beside_slow_handlers"`
 }
 
-// Entry is one engine's part in the race for speed.
+// Entry is one engine's result in the race for speed.
 type Entry struct {
 	Engine    string   `json:"engine"`
 	PingPong  Lap      `json:"conns_100_depth_1"`
@@ -33,11 +33,11 @@ type Lap struct {
 	P50       *float64 `json:"p50_us"`
 	P99       *float64 `json:"p99_us"`
 	ServerCPU *float64 `json:"server_cpu_us_per_request"`
-	Ratio     *float64 `json:"ratio_to_direct"` // of the rates
+	Ratio     *float64 `json:"ratio_to_direct"` // of the request rates
 }
 
-// Beside is how long others waited beside slow handlers, from when their
-// requests were written.
+// Beside is the latency of other connections while slow handlers run, measured from the
+// write of a request.
 type Beside struct {
 	Engine   string   `json:"engine"`
 	Rate     *float64 `json:"rate"`
@@ -47,8 +47,8 @@ type Beside struct {
 	ToParked *float64 `json:"p99_ratio_to_parked"`
 }
 
-// compare fills in the ratios: of rates to the first engine, which is Direct,
-// and of times beside slow handlers to Parked.
+// compare fills in the ratios: request rates relative to the first engine, Direct, and
+// latencies next to slow handlers relative to Parked.
 func (r *Report) compare() {
 	for _, e := range r.Engines {
 		e.PingPong.Ratio = ratio(e.PingPong.Rate, r.Engines[0].PingPong.Rate)
@@ -60,7 +60,7 @@ func (r *Report) compare() {
 	}
 }
 
-// ratio is a to b, where there are both.
+// ratio returns a divided by b, if both exist.
 func ratio(a, b *float64) *float64 {
 	if a == nil || b == nil || *b == 0 {
 		return nil
@@ -68,8 +68,8 @@ func ratio(a, b *float64) *float64 {
 	return new(*a / *b)
 }
 
-// beside is how an engine did in the second race; without figures where it
-// was not in it.
+// beside returns an engine's result in the second race; without figures if it did not
+// take part.
 func (r *Report) beside(e engine.Engine) *Beside {
 	for _, b := range r.Beside {
 		if b.Engine == e.Name() {
@@ -79,7 +79,7 @@ func (r *Report) beside(e engine.Engine) *Beside {
 	return new(Beside)
 }
 
-// Text is both races for people.
+// Text formats both races.
 func (r *Report) Text() string {
 	var b strings.Builder
 	figure.WriteValidity(&b, r.Valid, r.InvalidReasons)
@@ -89,7 +89,7 @@ func (r *Report) Text() string {
 }
 
 func (r *Report) writeSpeed(w io.Writer) {
-	fmt.Fprint(w, "\nconnections × depth: 100 × 64 is 100 connections that each keep 64 requests outstanding.\n\n")
+	fmt.Fprint(w, "\nconnections × depth: 100 × 64 is 100 connections with 64 requests in flight each.\n\n")
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "load\tengine\trequests/s\tto Direct\tp50\tp99\tserver CPU/request")
 	for _, load := range []struct {
@@ -109,7 +109,7 @@ func (r *Report) writeSpeed(w io.Writer) {
 		}
 	}
 	bytes := func(n float64) string { return figure.Grouped(n) + " bytes" }
-	fmt.Fprintln(table, "\nengine\ta connection just used")
+	fmt.Fprintln(table, "\nengine\tmemory per active connection")
 	for _, e := range r.Engines {
 		fmt.Fprintf(table, "%s\t%s\n", e.Engine, figure.OrNone(e.IdleBytes, bytes))
 	}
@@ -117,8 +117,8 @@ func (r *Report) writeSpeed(w io.Writer) {
 }
 
 func (r *Report) writeBeside(w io.Writer) {
-	fmt.Fprintf(w, "\nbeside slow handlers: %d connections whose handler sleeps %d ms for every request, and %d\n"+
-		"others that ask %s requests a second together. How long the others wait:\n\n",
+	fmt.Fprintf(w, "\nslow handlers: %d connections whose handler sleeps %d ms per request, and %d others\n"+
+		"that send %s requests/s together. Latency of the others:\n\n",
 		slowConns, slowSleep.Milliseconds(), otherConns, figure.Grouped(otherRate))
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "engine\tp50\tp99\tp99.9")
@@ -128,7 +128,7 @@ func (r *Report) writeBeside(w io.Writer) {
 	table.Flush()
 	events, inline := r.beside(engine.Events(engine.Auto)), r.beside(engine.Events(engine.Inline))
 	if events.ToParked != nil && inline.ToParked != nil {
-		fmt.Fprintf(w, "\n%s: p99 %s = %s parked; %s, which waits for handlers: %s = %s parked\n",
+		fmt.Fprintf(w, "\n%s: p99 %s = %s parked; %s, which runs handlers on the loop: %s = %s parked\n",
 			events.Engine, figure.Micros(*events.P99), figure.Times(*events.ToParked),
 			inline.Engine, figure.Micros(*inline.P99), figure.Times(*inline.ToParked))
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// A figure that is missing has no ratio, and its place in the tables stays empty.
+// A missing figure has no ratio, and its cell in the tables is empty.
 func TestReportRatios(t *testing.T) {
 	of := func(v float64) *float64 { return &v }
 	inline, parked := engine.Events(engine.Inline).Name(), engine.Parked(0).Name()

@@ -12,7 +12,7 @@ import (
 	"github.com/hone-go/hone/tool/spec"
 )
 
-// engines are those that this machine has, with every mode of Events.
+// engines returns the engines that this machine supports, with every mode of Events.
 func engines() []engine.Engine {
 	all := engine.All()
 	if slices.Contains(all, engine.Events(engine.Auto)) {
@@ -29,19 +29,19 @@ func engineNames() []string {
 	return names
 }
 
-// engineNote is an engine in a few words; every one of engines has some.
+// engineNote describes an engine in a few words; every engine of engines has a note.
 func engineNote(name string) string {
 	return map[string]string{
-		"direct":         "a goroutine a connection; three system calls a request",
-		"buffered":       "a goroutine a connection, with a buffer; also for TLS",
-		"parked":         "a goroutine a connection, without a buffer while it waits",
-		"events":         "a loop a processor, which goes on without a slow handler",
-		"events-inline":  "a loop a processor, for handlers that never block",
-		"events-offload": "a loop a processor, for handlers that all block",
+		"direct":         "one goroutine per connection; three system calls per request",
+		"buffered":       "one goroutine per connection, with a buffer; also for TLS",
+		"parked":         "one goroutine per connection, without a buffer while idle",
+		"events":         "one loop per CPU, which continues without a slow handler",
+		"events-inline":  "one loop per CPU, for handlers that never block",
+		"events-offload": "one loop per CPU, for handlers that all block",
 	}[name]
 }
 
-// EngineList is a line for every engine, for help.
+// EngineList lists the engines for help, one per line.
 func EngineList() string {
 	var b strings.Builder
 	for _, name := range engineNames() {
@@ -50,13 +50,13 @@ func EngineList() string {
 	return b.String()
 }
 
-// EngineFlag takes an engine by its name. The zero value is the default engine.
+// EngineFlag is a flag that names an engine. The zero value is the default engine.
 type EngineFlag struct{ engine engine.Engine }
 
-// Engine is the engine that was named.
+// Engine returns the named engine.
 func (f *EngineFlag) Engine() engine.Engine { return f.engine }
 
-// Set takes the name of an engine that this machine has.
+// Set accepts the name of an engine that this machine supports.
 func (f *EngineFlag) Set(text string) error {
 	if names := engineNames(); text != "" && !slices.Contains(names, text) {
 		return fmt.Errorf("not one of %s; %s", strings.Join(names, ", "),
@@ -68,14 +68,14 @@ func (f *EngineFlag) Set(text string) error {
 // String returns the engine's name.
 func (f *EngineFlag) String() string { return f.engine.Name() }
 
-// Type is how help names the value.
+// Type is the placeholder of the value in help.
 func (f *EngineFlag) Type() string { return "NAME" }
 
-// Add gives cmd the flag, with completion.
+// Add adds the flag to cmd, with completion.
 func (f *EngineFlag) Add(cmd *cobra.Command) {
 	var offers []cobra.Completion
 	for _, name := range engineNames() {
 		offers = append(offers, cobra.CompletionWithDesc(name, engineNote(name)))
 	}
-	spec.AddOffering(cmd, f, "engine", "how bytes move", offers...)
+	spec.AddOffering(cmd, f, "engine", "I/O engine", offers...)
 }

@@ -6,8 +6,7 @@ import (
 	"github.com/hone-go/hone/engine"
 )
 
-// Every engine of this machine, and no other, can be named, and help says what
-// it is.
+// Only the engines of this machine can be named, and help describes each.
 func TestEngineFlag(t *testing.T) {
 	for _, e := range engines() {
 		var f EngineFlag

@@ -14,8 +14,8 @@ import (
 	"github.com/hone-go/hone/tool/figure"
 )
 
-// Limit is one field of engine.Limits by the name it has on the command line:
-// a time, or a number of something.
+// Limit is one field of engine.Limits under its command-line name: a duration or a
+// number.
 type Limit struct {
 	Name   string
 	time   *time.Duration
@@ -23,7 +23,7 @@ type Limit struct {
 	bytes  bool
 }
 
-// LimitsOf names the fields of l.
+// LimitsOf returns the fields of l by name.
 func LimitsOf(l *engine.Limits) []Limit {
 	return []Limit{
 		{Name: "frame-time", time: &l.FrameTime},
@@ -45,7 +45,7 @@ func LimitsOf(l *engine.Limits) []Limit {
 	}
 }
 
-// LimitNames are the names that --limit takes.
+// LimitNames returns the names that --limit accepts.
 func LimitNames() []string {
 	var names []string
 	for _, known := range LimitsOf(new(engine.Limits)) {
@@ -54,17 +54,17 @@ func LimitNames() []string {
 	return names
 }
 
-// limitFlag takes name=value, as often as it is given.
+// limitFlag accepts name=value any number of times.
 type limitFlag struct {
 	limits engine.Limits
 	given  []string
 }
 
-// Set takes one limit.
+// Set parses one limit.
 func (f *limitFlag) Set(text string) error {
 	name, value, ok := strings.Cut(text, "=")
 	if !ok {
-		return errors.New("lacks its value; write it as in idle-time=1m or conns=off")
+		return errors.New("needs a value; write it as in idle-time=1m or conns=off")
 	}
 	for _, known := range LimitsOf(&f.limits) {
 		if known.Name != name {
@@ -76,13 +76,13 @@ func (f *limitFlag) Set(text string) error {
 		f.given = append(f.given, text)
 		return nil
 	}
-	return fmt.Errorf("there is no limit %s; %s", name, exit.DidYouMean(name, LimitNames(), "there are "+strings.Join(LimitNames(), ", ")))
+	return fmt.Errorf("unknown limit %s; %s", name, exit.DidYouMean(name, LimitNames(), "use one of "+strings.Join(LimitNames(), ", ")))
 }
 
 // String returns the limits given.
 func (f *limitFlag) String() string { return strings.Join(f.given, ",") }
 
-// Type is how help names the value.
+// Type is the placeholder of the value in help.
 func (f *limitFlag) Type() string { return "name=value" }
 
 func (l Limit) set(value string) error {
@@ -94,26 +94,26 @@ func (l Limit) set(value string) error {
 	case l.time != nil:
 		d, err := time.ParseDuration(value)
 		if err != nil || d <= 0 {
-			return fmt.Errorf("%q is no time; write it with its unit, as in 500ms or 1m, or off", value)
+			return fmt.Errorf("%q is not a duration; write it with its unit, as in 500ms or 1m, or off", value)
 		}
 		*l.time = d
 	case l.bytes:
 		n, err := figure.ParseSize(value)
 		if err != nil || n == 0 {
-			return fmt.Errorf("%q is no size; write it as in 512, 64KiB or 1MiB, or off", value)
+			return fmt.Errorf("%q is not a size; write it as in 512, 64KiB or 1MiB, or off", value)
 		}
 		*l.number = n
 	default:
 		n, err := strconv.ParseInt(value, 10, 32)
 		if err != nil || n <= 0 {
-			return fmt.Errorf("%q is no number of them; write it in digits, as in 100, or off", value)
+			return fmt.Errorf("%q is not a number; write it in digits, as in 100, or off", value)
 		}
 		*l.number = int(n)
 	}
 	return nil
 }
 
-// effective is the limits in effect, for the log.
+// effective returns the limits in effect, for the log.
 func effective(l engine.Limits) []any {
 	l = l.OrDefaults()
 	var attrs []any
@@ -123,7 +123,7 @@ func effective(l engine.Limits) []any {
 	return attrs
 }
 
-// String is the limit as --limit takes it.
+// String formats the limit as --limit accepts it.
 func (l Limit) String() string {
 	switch {
 	case l.time != nil && *l.time == math.MaxInt64, l.number != nil && *l.number == math.MaxInt32:

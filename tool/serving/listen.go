@@ -21,10 +21,10 @@ import (
 	"github.com/hone-go/hone/tool/spec"
 )
 
-// firstInherited is the descriptor at which a supervisor's sockets begin.
+// firstInherited is the first descriptor that a supervisor passes.
 const firstInherited = 3
 
-// listen opens what --addr says: HOST:PORT, unix:PATH with these permissions, or
+// listen opens the address of --addr: HOST:PORT, unix:PATH with these permissions, or
 // fd:N.
 func listen(ctx context.Context, addr string, mode fs.FileMode) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
@@ -40,28 +40,27 @@ func listen(ctx context.Context, addr string, mode fs.FileMode) (net.Listener, e
 	return ln, cannotListen("--addr", addr, err)
 }
 
-// cannotListen says in one line why a flag's address cannot be listened on.
+// cannotListen explains in one line why hone cannot listen on a flag's address.
 func cannotListen(flag, addr string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.EADDRINUSE):
-		return exit.Failedf("serve: %s %s: the port is in use; stop what listens there, or pick another (port 0 picks a free one)", flag, addr)
+		return exit.Failedf("serve: %s %s: the port is in use; stop the process that listens there, or use another port (0 picks a free one)", flag, addr)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return exit.Failedf("serve: %s %s: this machine has no such address; use one of its own, or 127.0.0.1", flag, addr)
+		return exit.Failedf("serve: %s %s: this machine has no such address; use one of its addresses, or 127.0.0.1", flag, addr)
 	case errors.Is(err, fs.ErrPermission):
-		return exit.Failedf("serve: %s %s: not permitted; use a port from 1024 up, or have the socket passed in (fd:3)", flag, addr)
+		return exit.Failedf("serve: %s %s: not permitted; use a port from 1024 up, or pass the socket in (fd:3)", flag, addr)
 	}
 	return exit.Failedf("serve: %s %s: %w; check the address", flag, addr, err)
 }
 
-// listenUnix takes the place of a socket file that a dead server has left, and
-// of nothing else.
+// listenUnix replaces a stale socket file, and nothing else.
 func listenUnix(ctx context.Context, path string, mode fs.FileMode) (net.Listener, error) {
 	if path == "" {
-		return nil, exit.Usagef("serve: --addr unix: lacks its path; write it as in unix:/run/hone.sock")
+		return nil, exit.Usagef("serve: --addr unix: has no path; write it as in unix:/run/hone.sock")
 	}
-	if path[0] == '@' { // Linux has names that are not files
+	if path[0] == '@' { // Linux's abstract names are not files
 		return nil, exit.Usagef("serve: --addr unix:%s is not a file, so no permissions would protect it; use a path, as in unix:/run/hone.sock", path)
 	}
 	ln, err := sys.ListenUnix(path, mode)
@@ -75,16 +74,16 @@ func listenUnix(ctx context.Context, path string, mode fs.FileMode) (net.Listene
 	case err == nil:
 		return ln, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, exit.Failedf("serve: --addr unix:%s: there is no such folder; make it first", path)
+		return nil, exit.Failedf("serve: --addr unix:%s: no such folder; create it first", path)
 	}
 	return nil, exit.Failedf("serve: --addr unix:%s: %w; check the path and who may write there", path, err)
 }
 
-// removeStale removes a socket file that nobody listens on.
+// removeStale removes a socket file on which no process listens.
 func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if err == nil && info.Mode().Type() != fs.ModeSocket {
-		return exit.Failedf("serve: --addr unix:%s: that file is no socket; remove it yourself, or use another path", path)
+		return exit.Failedf("serve: --addr unix:%s: that file is not a socket; remove it yourself, or use another path", path)
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -92,7 +91,7 @@ func removeStale(ctx context.Context, path string) error {
 	if err == nil {
 		conn.Close()
 	}
-	if !errors.Is(err, syscall.ECONNREFUSED) { // also when it is too busy to answer
+	if !errors.Is(err, syscall.ECONNREFUSED) { // also when its backlog is full
 		return exit.Failedf("serve: --addr unix:%s: another server listens there; stop it, or use another path", path)
 	}
 	if err := os.Remove(path); err != nil {
@@ -101,14 +100,14 @@ func removeStale(ctx context.Context, path string) error {
 	return nil
 }
 
-// Mode takes the permissions of a socket file, in octal.
+// Mode is the permissions of a socket file, in octal.
 type Mode fs.FileMode
 
-// Set takes permissions as chmod does.
+// Set accepts permissions as chmod does.
 func (f *Mode) Set(text string) error {
 	mode, err := strconv.ParseUint(text, 8, 32)
 	if err != nil || mode > uint64(fs.ModePerm) {
-		return errors.New("no permissions; write them in octal, as in 0660")
+		return errors.New("not permissions; write them in octal, as in 0660")
 	}
 	*f = Mode(mode)
 	return nil
@@ -117,18 +116,18 @@ func (f *Mode) Set(text string) error {
 // String returns the permissions in octal.
 func (f *Mode) String() string { return fmt.Sprintf("%04o", uint32(*f)) }
 
-// Type is how help names the value.
+// Type is the placeholder of the value in help.
 func (f *Mode) Type() string { return "MODE" }
 
-// Add gives cmd the flag, with completion.
+// Add adds the flag to cmd, with completion.
 func (f *Mode) Add(cmd *cobra.Command) {
-	spec.AddOffering(cmd, f, "socket-mode", "who may connect to unix:PATH, in octal: 0660 for its group as well",
+	spec.AddOffering(cmd, f, "socket-mode", "permissions of the socket file of unix:PATH, in octal: 0660 also allows its group",
 		cobra.CompletionWithDesc("0600", "its owner"),
 		cobra.CompletionWithDesc("0660", "its owner and its group"),
 		cobra.CompletionWithDesc("0666", "everybody on this machine"))
 }
 
-// inherit listens on a socket that whoever started us has opened.
+// inherit listens on a socket passed by the parent process.
 func inherit(number string) (net.Listener, error) {
 	fd, err := strconv.Atoi(number)
 	if err != nil || fd < firstInherited {
@@ -140,18 +139,18 @@ func inherit(number string) (net.Listener, error) {
 	}
 	file := os.NewFile(uintptr(fd), "fd:"+number)
 	if file == nil {
-		return nil, exit.Failedf("serve: --addr fd:%d: no such descriptor; have a listening socket passed in", fd)
+		return nil, exit.Failedf("serve: --addr fd:%d: no such descriptor; pass in a listening socket", fd)
 	}
 	defer file.Close()
 	ln, err := net.FileListener(file)
 	if err != nil {
-		return nil, exit.Failedf("serve: --addr fd:%d: no listening socket: %w; have one passed in", fd, err)
+		return nil, exit.Failedf("serve: --addr fd:%d: not a listening socket: %w; pass one in", fd, err)
 	}
 	return ln, nil
 }
 
-// passedSockets reads systemd's socket activation: how many sockets there are,
-// and whether they are meant for this process.
+// passedSockets reads systemd's socket activation: the number of sockets, and whether
+// they are for this process.
 func passedSockets() (n int, ours bool) {
 	n, err := strconv.Atoi(os.Getenv("LISTEN_FDS"))
 	if err != nil || n < 1 {
@@ -160,7 +159,7 @@ func passedSockets() (n int, ours bool) {
 	return n, os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid())
 }
 
-// tlsConfig is what the certificate's files say; nil without one.
+// tlsConfig builds the configuration from the certificate's files; nil without one.
 func tlsConfig(files tlsfiles.Server) (*tls.Config, error) {
 	if files.Cert == "" {
 		return nil, nil
@@ -176,7 +175,7 @@ func tlsConfig(files tlsfiles.Server) (*tls.Config, error) {
 		files.Cert, files.Key, files.ClientCA, err)
 }
 
-// AddressOf is ln's address as --addr takes it.
+// AddressOf formats ln's address as --addr accepts it.
 func AddressOf(ln net.Listener) string {
 	if ln.Addr().Network() == "unix" {
 		return "unix:" + ln.Addr().String()

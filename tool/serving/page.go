@@ -10,7 +10,8 @@ import (
 	"github.com/hone-go/hone/tool/probe"
 )
 
-// serverPage is the server's half of the page. Nothing is asked while nobody looks.
+// serverPage is the server's part of the page. It reads nothing while no browser is
+// connected.
 func serverPage(side *observe.Admin) *page.Page {
 	var seen admin.Rates
 	return &page.Page{
@@ -26,7 +27,8 @@ func serverPage(side *observe.Admin) *page.Page {
 	}
 }
 
-// ownProfiles is where this process has its profiles; nil: nowhere that a URL says.
+// ownProfiles returns where this process serves its profiles; nil if no URL can reach
+// them.
 func ownProfiles(addr net.Addr, token string) *probe.Source {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {

@@ -11,10 +11,10 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// ServiceNames are what --service takes, the usual one first.
+// ServiceNames are the values of --service, the default first.
 func ServiceNames() []string { return []string{"submit", "upper", "faults", WebService, SocketService} }
 
-// service is the handler of one of ServiceNames that is asked in frames.
+// service returns the handler of a framed service of ServiceNames.
 func service(name string) framed.Handler {
 	switch name {
 	case "upper":
@@ -26,10 +26,10 @@ func service(name string) framed.Handler {
 	return framed.HandlerFunc(submit)
 }
 
-// submit accepts everything and has nothing to say about it.
+// submit accepts every request with an empty reply.
 func submit(_ framed.Call, dst, _ []byte) ([]byte, error) { return dst, nil }
 
-// upper answers the content in upper case. ASCII costs no allocation.
+// upper answers with the content in upper case. ASCII does not allocate.
 func upper(_ framed.Call, dst, req []byte) ([]byte, error) {
 	start := len(dst)
 	dst = append(dst, req...)
@@ -44,27 +44,28 @@ func upper(_ framed.Call, dst, req []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// The most that faults does.
+// Limits of the service faults.
 const (
 	longestFault = time.Minute
 	largestFault = 16 << 20
 	mostPushes   = 10_000
 )
 
-// faults is a service that does what the content says.
+// faults is a service that injects the faults named in a request.
 type faults struct {
-	filler func() []byte // largestFault bytes that are not to be changed
+	filler func() []byte // largestFault bytes, shared: do not modify
 }
 
-// answer answers nothing to nothing, and Malformed to what it cannot do or will not.
+// answer does what a request asks; empty content gets an empty reply, an unknown or too
+// large one Malformed.
 //
 //	sleep 50ms      block, then answer
 //	burn 50ms       use a CPU that long, then answer
 //	late 5ms        answer that much later, without blocking
-//	late 5ms 60000  the same, with so many bytes
-//	reply 60000     answer so many bytes
-//	push 3          push so many messages, then answer
-//	push 3 6000     the same, of so many bytes each
+//	late 5ms 60000  the same, with that many bytes
+//	reply 60000     answer with that many bytes
+//	push 3          push that many messages, then answer
+//	push 3 6000     the same, of that many bytes each
 //	panic           panic
 func (f faults) answer(c framed.Call, dst, req []byte) ([]byte, error) {
 	if len(req) == 0 {
@@ -80,7 +81,7 @@ func (f faults) answer(c framed.Call, dst, req []byte) ([]byte, error) {
 			return nil, wire.Malformed
 		}
 		reply := c.Later()
-		// Where the connection has ended meanwhile, nobody is left to tell.
+		// If the connection has ended meanwhile, Send fails and nobody waits for it.
 		time.AfterFunc(d, func() { reply.Send(f.filler()[:n]) })
 		return dst, nil
 	case "sleep", "burn":
@@ -106,7 +107,7 @@ func (f faults) answer(c framed.Call, dst, req []byte) ([]byte, error) {
 		return dst, push(c, n, f.filler()[:bytes])
 	case "panic":
 		if rest == "" {
-			panic("hone: a client asked the service faults for a panic")
+			panic("hone: a client asked the service faults to panic")
 		}
 	}
 	return nil, wire.Malformed
@@ -122,8 +123,8 @@ func faultNumber(text string, most int) (int, bool) {
 	return n, err == nil && n >= 0 && n <= most
 }
 
-// delay blocks for d, or uses a CPU that long. A server that is cut off does not
-// wait for it.
+// delay blocks for d, or uses a CPU that long. It ends early when the server closes the
+// connection.
 func delay(c framed.Call, how string, d time.Duration) {
 	if how == "burn" {
 		for end := time.Now().Add(d); time.Now().Before(end) && c.Context().Err() == nil; {
@@ -138,7 +139,7 @@ func delay(c framed.Call, how string, d time.Duration) {
 	}
 }
 
-// push sends n messages ahead of the answer, with this content or else numbered from 1.
+// push sends n messages before the answer, with this content or numbered from 1.
 func push(c framed.Call, n int, content []byte) error {
 	for i := range n {
 		message := content

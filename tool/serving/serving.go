@@ -1,5 +1,6 @@
-// Package serving is what hone serve runs: a framed server with one of a few services, or
-// one of HTTP or WebSocket, its listeners, its limits by name, its admin side and how it drains.
+// Package serving implements hone serve: a framed server with one of a few services, or
+// an HTTP or WebSocket server, with its listeners, limits by name, admin side and
+// graceful drain.
 package serving
 
 import (
@@ -34,13 +35,13 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// How long the end may take.
+// Time limits of the shutdown.
 const (
 	DrainTime = 25 * time.Second // for a drain
-	AdminTime = 2 * time.Second  // for the admin side's last answers
+	AdminTime = 2 * time.Second  // for the admin side's last responses
 )
 
-// Options are serve's, as they were given.
+// Options are the values of hone serve's flags.
 type Options struct {
 	Addr, Admin, TokenFile string
 	Cert, Key, ClientCA    string
@@ -58,7 +59,7 @@ type Options struct {
 // serving is a server with its admin side.
 type serving struct {
 	server  server
-	web     *http1.Server       // server, where that speaks HTTP; else nil
+	web     *http1.Server       // server, if it speaks HTTP; else nil
 	sockets *websocket.Upgrader // of SocketService; else nil
 	admin   *observe.Admin
 	live    *page.Page
@@ -66,7 +67,7 @@ type serving struct {
 	log     *slog.Logger
 	public  net.Listener
 	private net.Listener // nil: off
-	ended   chan error   // from both sides, when one of them ends
+	ended   chan error   // receives from either side when it ends
 	sides   sync.WaitGroup
 }
 
@@ -96,7 +97,7 @@ func (f *Options) Run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		go func() {
-			io.Copy(io.Discard, stdin) // an end is an end, whatever its cause
+			io.Copy(io.Discard, stdin) // any end of standard input counts, whatever its cause
 			cancel()
 		}()
 	}
@@ -114,10 +115,10 @@ func (f *Options) Run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	}
 }
 
-// prepare makes the two servers of the flags.
+// prepare builds the server and its admin side.
 func (f *Options) prepare(stderr io.Writer) (*serving, error) {
 	if (f.Cert == "") != (f.Key == "") {
-		return nil, exit.Usagef("serve: --cert and --key belong together; give both, or neither for plain TCP")
+		return nil, exit.Usagef("serve: --cert and --key go together; give both, or neither for plain TCP")
 	}
 	if f.ClientCA != "" && f.Cert == "" {
 		return nil, exit.Usagef("serve: --client-ca needs TLS; give --cert and --key as well")
@@ -161,7 +162,7 @@ func (f *Options) prepare(stderr io.Writer) (*serving, error) {
 	return s, nil
 }
 
-// prepareFrames makes the server of a service that is asked in frames.
+// prepareFrames builds the server of a framed service.
 func (f *Options) prepareFrames(s *serving, proxies []netip.Prefix) error {
 	var dialect wire.Dialect
 	if err := dialect.UnmarshalText([]byte(f.Dialect.Value)); err != nil {
@@ -178,14 +179,14 @@ func (f *Options) prepareFrames(s *serving, proxies []netip.Prefix) error {
 	return nil
 }
 
-// prepareWeb makes the server of the services http and ws.
+// prepareWeb builds the server of the services http and ws.
 func (f *Options) prepareWeb(s *serving, proxies []netip.Prefix) error {
 	if f.Given("dialect") {
-		return exit.Usagef("serve: --dialect is for services that are asked in hone's frames, and the service is %s; leave it out", f.Service.Value)
+		return exit.Usagef("serve: --dialect is for framed services, and the service is %s; leave it out", f.Service.Value)
 	}
 	if f.Files != "" {
 		if info, err := os.Stat(f.Files); err != nil || !info.IsDir() {
-			return exit.Failedf("serve: --files %s is not a folder that can be read; give one", f.Files)
+			return exit.Failedf("serve: --files %s is not a readable folder; give one", f.Files)
 		}
 	}
 	s.admin.Info.Dialect = "http/1.1"
@@ -215,13 +216,13 @@ func (s *serving) serve() error {
 	return s.server.Serve(s.public)
 }
 
-// trusted reads --trust-proxy.
+// trusted parses --trust-proxy.
 func (f *Options) trusted() ([]netip.Prefix, error) {
 	var prefixes []netip.Prefix
 	for _, text := range f.Proxies {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, exit.Usagef("serve: --trust-proxy %q is no address range; write it as in 10.0.0.0/8 or 192.0.2.1/32", text)
+			return nil, exit.Usagef("serve: --trust-proxy %q is not an address range; write it as in 10.0.0.0/8 or 192.0.2.1/32", text)
 		}
 		prefixes = append(prefixes, prefix)
 	}
@@ -237,20 +238,20 @@ func (f *Options) token() (string, error) {
 	return token, nil
 }
 
-// checkAdminHosts refuses what no Host header can be.
+// checkAdminHosts refuses values that no Host header can have.
 func (f *Options) checkAdminHosts() error {
 	if len(f.AdminHosts) > 0 && f.Admin == "off" {
-		return exit.Usagef("serve: --admin-host needs the admin side, which --admin off switches off")
+		return exit.Usagef("serve: --admin-host needs the admin side; remove --admin off")
 	}
 	for _, name := range f.AdminHosts {
 		if name == "" || strings.ContainsAny(name, "/*:, \t") {
-			return exit.Usagef("serve: --admin-host %q is no host name; give one name without port or wildcard, as in hone.internal, and repeat the flag for more", name)
+			return exit.Usagef("serve: --admin-host %q is not a host name; give one name without port or wildcard, as in hone.internal, and repeat the flag for more", name)
 		}
 	}
 	return nil
 }
 
-// open opens both listeners, or none.
+// open opens both listeners or, on an error, neither.
 func (f *Options) open(ctx context.Context, s *serving) error {
 	ln, err := listen(ctx, f.Addr, fs.FileMode(f.Mode))
 	if err != nil {
@@ -309,7 +310,7 @@ func (s *serving) start() {
 	})
 }
 
-// Ready is the one line of --json.
+// Ready is the output of --json.
 type Ready struct {
 	Addr   string  `json:"addr"`
 	Admin  *string `json:"admin"` // null: off
@@ -317,7 +318,7 @@ type Ready struct {
 	PID    int     `json:"pid"`
 }
 
-// announce says that the server is there, and what protects it.
+// announce logs that the server is ready, and its limits.
 func (f *Options) announce(s *serving, stdout io.Writer) error {
 	line := Ready{Addr: AddressOf(s.public), Engine: f.Engine.String(), PID: os.Getpid()}
 	admin := "off"
@@ -334,10 +335,10 @@ func (f *Options) announce(s *serving, stdout io.Writer) error {
 	return exit.FailedIf(json.NewEncoder(stdout).Encode(line))
 }
 
-// DrainPatience is how long a drain may take: until another signal comes, drainTime at
-// the most. Without a drain it is over.
+// DrainPatience returns a context that bounds a drain: until a second signal, at most
+// DrainTime. Without a drain it has ended already.
 func DrainPatience(drain bool) (context.Context, context.CancelFunc) {
-	// The first signal is being delivered or has been; what comes now is another.
+	// The first signal has been or is being delivered; a signal received now is another.
 	signalled, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	patience, cancel := context.WithTimeout(signalled, DrainTime)
 	if !drain {
@@ -349,7 +350,7 @@ func DrainPatience(drain bool) (context.Context, context.CancelFunc) {
 	}
 }
 
-// stop drains and says how that went, or just ends everything.
+// stop drains and reports how that went, or closes everything at once.
 func (s *serving) stop(drain bool) error {
 	s.ready.Store(false)
 	patience, done := DrainPatience(drain)
@@ -367,11 +368,11 @@ func (s *serving) stop(drain bool) error {
 	defer cancel()
 	if s.private != nil {
 		s.live.Close()
-		s.admin.Shutdown(last) // it cuts off what is left: nothing to be done about it
+		s.admin.Shutdown(last) // closes remaining connections; its error changes nothing
 	}
 	s.sides.Wait()
 	if err != nil {
-		return exit.Failedf("serve: %d connections were cut off (%w); give them longer than %v before a second signal, or see why they are slow",
+		return exit.Failedf("serve: the drain closed %d open connections (%w); wait longer than %v before a second signal, or find out why they are slow",
 			drained.Forced, err, DrainTime)
 	}
 	return nil

@@ -13,19 +13,20 @@ import (
 	"github.com/hone-go/hone/websocket"
 )
 
-// The services that speak HTTP instead of hone's frames: SocketService upgrades to WebSocket.
+// The services that speak HTTP instead of hone's frames: SocketService upgrades to
+// WebSocket.
 const (
 	WebService    = "http"
 	SocketService = "ws"
 )
 
-// webServer is an http1.Server as the other services' server is seen.
+// webServer adapts http1.Server to the interface server.
 type webServer struct{ *http1.Server }
 
-// Stats are those of its engine.
+// Stats returns the figures of its engine.
 func (s webServer) Stats() engine.Stats { return s.Server.Stats().Stats }
 
-// The most that the paths of the service http do.
+// Limits of the service http.
 const (
 	mostEchoed   = 1 << 20 // bytes
 	mostEvents   = 10_000
@@ -34,7 +35,7 @@ const (
 	usualPause   = 100 * time.Millisecond
 )
 
-// webHandler answers the paths of the service http. Without a folder there are no files.
+// webHandler serves the paths of the service http. Without a folder it serves no files.
 func webHandler(folder string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /hello", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "Hello, World!\n") })
@@ -46,8 +47,8 @@ func webHandler(folder string) http.Handler {
 	return mux
 }
 
-// socketHandler upgrades on /echo to connections that echo. A browser's page from anywhere
-// may connect: there is nothing to be had here.
+// socketHandler upgrades on /echo to connections that echo. Any origin may connect: the
+// service has nothing to protect.
 func (s *serving) socketHandler() http.Handler {
 	message := func(_ websocket.Call, dst, msg []byte) ([]byte, error) { return append(dst, msg...), nil }
 	if s.admin.Latency != nil {
@@ -62,7 +63,7 @@ func (s *serving) socketHandler() http.Handler {
 	return mux
 }
 
-// echo answers a request's body.
+// echo answers with the request's body.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostEchoed))
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
@@ -70,14 +71,14 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil {
-		http.Error(w, "the body does not arrive", http.StatusBadRequest)
+		http.Error(w, "the body did not arrive", http.StatusBadRequest)
 		return
 	}
-	w.Header().Set("Content-Type", "application/octet-stream") // no browser is to run what somebody sent
+	w.Header().Set("Content-Type", "application/octet-stream") // no browser should run uploaded content
 	w.Write(body)
 }
 
-// stream sends server-sent events, each of them at once: ?n=10&pause=100ms.
+// stream sends server-sent events and flushes each: ?n=10&pause=100ms.
 func stream(w http.ResponseWriter, r *http.Request) {
 	n, pause := usualEvents, usualPause
 	query := r.URL.Query()

@@ -21,20 +21,20 @@ import (
 	"github.com/hone-go/hone/tool/trial"
 )
 
-// UI says where a command's live page is, and who may see it.
+// UI sets the address of a command's live page and who may open it.
 type UI struct {
-	Addr      string // empty: nowhere
-	TokenFile string // empty: only this machine
-	Stay      bool   // when all is done, until Ctrl-C
+	Addr      string // empty: no page
+	TokenFile string // empty: this machine only
+	Stay      bool   // keep serving after the end, until Ctrl-C
 }
 
 const (
-	pageHeadTime = 5 * time.Second // for a request's head to come
-	pageEndTime  = time.Second     // for pages that are being written at the end
+	pageHeadTime = 5 * time.Second // to read a request's header
+	pageEndTime  = time.Second     // for responses in flight at the end
 )
 
-// Live is a page that is served while something is loaded. A nil one does
-// nothing: nobody asked for it.
+// Live is a page that is served during a load. A nil Live, for a command without --ui,
+// does nothing.
 type Live struct {
 	page   *page.Page
 	server *http.Server
@@ -44,8 +44,7 @@ type Live struct {
 	target *admin.Figures
 }
 
-// open serves p, with the figures of the machine, and of the target's once
-// Live.watch has said where they are.
+// open serves p with the machine's figures, and with the target's after Live.Watch.
 func (f UI) open(command string, stderr io.Writer, p *page.Page) (*Live, error) {
 	if f.Addr == "" {
 		return nil, nil
@@ -63,7 +62,7 @@ func (f UI) open(command string, stderr io.Writer, p *page.Page) (*Live, error) 
 	if errors.Is(err, observe.ErrNoToken) {
 		return nil, exit.Failedf("%s: --ui %s: %w (--ui-token-file)", command, f.Addr, observe.ErrNoToken)
 	} else if err != nil {
-		return nil, exit.Failedf("%s: --ui %s: %w; use another port, 0 picks a free one", command, f.Addr, err)
+		return nil, exit.Failedf("%s: --ui %s: %w; use another port (0 picks a free one)", command, f.Addr, err)
 	}
 	l := &Live{page: p, ended: make(chan error, 1), stay: f.Stay, stderr: stderr, target: new(admin.Figures)}
 	p.Sources = append(p.Sources, page.ThisHost(), l.target.Read)
@@ -80,7 +79,7 @@ func (f UI) open(command string, stderr io.Writer, p *page.Page) (*Live, error) 
 	return l, nil
 }
 
-// ReadToken reads a token; no file is no token.
+// ReadToken reads a token; without a file the token is empty.
 func ReadToken(file string) (string, error) {
 	if file == "" {
 		return "", nil
@@ -93,10 +92,10 @@ func ReadToken(file string) (string, error) {
 	return token, err
 }
 
-// NewToken says how to make a token.
+// NewToken explains how to create a token file.
 func NewToken(file string) string { return "make one with: openssl rand -hex 16 > " + file }
 
-// Watch says whose figures to show beside the load's; nil: nobody's.
+// Watch sets the server whose figures the page shows next to the load's; nil: none.
 func (l *Live) Watch(stats *admin.Server) {
 	if l == nil {
 		return
@@ -104,7 +103,7 @@ func (l *Live) Watch(stats *admin.Server) {
 	l.target.Of(stats)
 }
 
-// Show takes a second of a load's. In a race lane says whose.
+// Show adds one second of a load. In a race, lane names the engine.
 func (l *Live) Show(lane page.Lane, now load.Progress) {
 	if l != nil {
 		l.page.Load(page.Second{
@@ -114,14 +113,14 @@ func (l *Live) Show(lane page.Lane, now load.Progress) {
 	}
 }
 
-// Agents takes a second of those that send a load together.
+// Agents adds one second of the agents that share a load.
 func (l *Live) Agents(all []page.Agent) {
 	if l != nil {
 		l.page.Agents(all)
 	}
 }
 
-// Beside makes a load's progress go to the page, too.
+// Beside returns show extended to send the progress to the page, too.
 func (l *Live) Beside(lane page.Lane, show func(load.Progress)) func(load.Progress) {
 	if l == nil {
 		return show
@@ -134,14 +133,14 @@ func (l *Live) Beside(lane page.Lane, show func(load.Progress)) func(load.Progre
 	}
 }
 
-// Search shows how the search for a knee goes.
+// Search shows the progress of the search for a knee.
 func (l *Live) Search(k page.Knee) {
 	if l != nil {
 		l.page.Search(k)
 	}
 }
 
-// Finish says how one load ended.
+// Finish shows how one load ended.
 func (l *Live) Finish(r *load.Result, err error) {
 	switch {
 	case l == nil:
@@ -167,8 +166,8 @@ func (l *Live) Finish(r *load.Result, err error) {
 	}
 }
 
-// End says how several ended: why they are not to be believed, or why they could
-// not go on.
+// End shows how several loads ended: why figures are not reliable, or why the work
+// failed.
 func (l *Live) End(doubts []string, err error) {
 	if l == nil {
 		return
@@ -185,13 +184,13 @@ func (l *Live) End(doubts []string, err error) {
 	l.page.End(v)
 }
 
-// Close lets the page go, at once or when ctx ends. Readers have what there is.
+// Close stops serving the page, at once or when ctx ends. Open pages keep what they show.
 func (l *Live) Close(ctx context.Context) {
 	if l == nil {
 		return
 	}
 	if l.stay && ctx.Err() == nil {
-		fmt.Fprintln(l.stderr, "hone: the page stays; Ctrl-C ends it")
+		fmt.Fprintln(l.stderr, "hone: the live page stays open; stop with Ctrl-C")
 		<-ctx.Done()
 	}
 	l.page.Close()
@@ -204,7 +203,8 @@ func (l *Live) Close(ctx context.Context) {
 	l.target.Close()
 }
 
-// BesideTrial makes a trial's progress go to the page, too: a lane for a sample.
+// BesideTrial returns show extended to send a trial's progress to the page: one lane per
+// sample.
 func (l *Live) BesideTrial(show func(trial.Progress)) func(trial.Progress) {
 	if l == nil {
 		return show
@@ -217,7 +217,7 @@ func (l *Live) BesideTrial(show func(trial.Progress)) func(trial.Progress) {
 	}
 }
 
-// EndBench says how the samples ended: those that do not count have been taken again.
+// EndBench shows how the samples ended; samples that do not count have been retaken.
 func (l *Live) EndBench(runs []*record.Run, err error) {
 	var doubts []string
 	for _, run := range runs {

@@ -9,30 +9,31 @@ import (
 	"github.com/hone-go/hone/tool/exit"
 )
 
-// Output says where a result goes, and in which form.
+// Output sets the destination and form of a result.
 type Output struct {
 	JSON bool
 	File string // empty: standard output
 }
 
-// Said reports whether people read the result, whose first line says how it went.
+// Said reports whether the result is text on standard output, whose first line tells the
+// user how it went.
 func (o Output) Said() bool { return !o.JSON && o.File == "" }
 
-// File is where a result goes.
+// File is the destination of a result.
 type File struct {
 	io.Writer
 	file *os.File // nil: standard output
 }
 
-// Open finds out now whether the result can be written later. What is in the file stays
-// until there is something to take its place.
+// Open checks now that the result can be written later. An existing file keeps its
+// content until the result replaces it.
 func (o Output) Open(stdout io.Writer) (*File, error) {
 	if o.File == "" {
 		return &File{Writer: stdout}, nil
 	}
 	file, err := os.OpenFile(o.File, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
-		return nil, exit.Failedf("-o: %w; name a file that can be written", err)
+		return nil, exit.Failedf("-o: %w; use a writable file", err)
 	}
 	return &File{Writer: file, file: file}, nil
 }
@@ -43,7 +44,7 @@ func (f *File) begin() error {
 		return nil
 	}
 	if info, err := f.file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return err // a device has nothing to empty
+		return err // a device cannot be truncated
 	}
 	return f.file.Truncate(0)
 }
@@ -56,7 +57,7 @@ func (f *File) Close() error {
 	return f.file.Close()
 }
 
-// Stream opens the output, and writes a result into it.
+// Stream opens the output and writes a result to it.
 func (o Output) Stream(command string, stdout io.Writer, result func(io.Writer) error) error {
 	out, err := o.Open(stdout)
 	if err != nil {
@@ -72,7 +73,7 @@ func (o Output) Stream(command string, stdout io.Writer, result func(io.Writer) 
 	return nil
 }
 
-// Write writes v as JSON, or its text.
+// Write writes v as JSON, or as text.
 func (o Output) Write(command string, stdout io.Writer, v any, text func(io.Writer)) error {
 	return o.Stream(command, stdout, func(w io.Writer) error {
 		if o.JSON {
@@ -82,7 +83,7 @@ func (o Output) Write(command string, stdout io.Writer, v any, text func(io.Writ
 	})
 }
 
-// InText collects a text, and writes it at once.
+// InText buffers a text and writes it at once.
 func InText(text func(io.Writer)) func(io.Writer) error {
 	return func(w io.Writer) error {
 		var b bytes.Buffer
@@ -92,7 +93,7 @@ func InText(text func(io.Writer)) func(io.Writer) error {
 	}
 }
 
-// WriteJSON writes one object for people and programs.
+// WriteJSON writes one indented JSON object.
 func WriteJSON(w io.Writer, v any) error {
 	lines := json.NewEncoder(w)
 	lines.SetEscapeHTML(false)

@@ -1,6 +1,6 @@
-// Package session is one call of a command that measures: it opens what the result needs
-// before minutes are spent, and at the end prints the result, keeps the runs and says how
-// the command ends, in that order. So a store that fails never costs a result.
+// Package session runs a command that measures: it opens everything that the result needs
+// before minutes are spent, and at the end prints the result, stores the runs and returns
+// the exit code, in that order. So a failing store never costs a result.
 package session
 
 import (
@@ -15,34 +15,34 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// keepTime is how long storing may take. It goes on when the command is interrupted.
+// keepTime bounds how long storing may take. An interruption does not stop it.
 const keepTime = 30 * time.Second
 
-// Plan says what a command needs.
+// Plan describes what a command needs.
 type Plan struct {
-	Command        string // as errors begin
+	Command        string // with which errors begin
 	Stdout, Stderr io.Writer
 	Output         Output
-	// Keep opens the store for what End keeps.
+	// Keep opens the store in which End stores its runs.
 	Keep  bool
 	Store Store
-	// UI says where Page is served, if anywhere.
+	// UI sets where Page is served, if at all.
 	UI   UI
 	Page *page.Page
 }
 
-// Session is a command on its way.
+// Session is a running command.
 type Session struct {
-	// Store is nil if nothing is kept.
+	// Store is nil if nothing is to be stored.
 	Store *record.Store
-	// Live is nil, which does nothing, if no page was asked for.
+	// Live is nil, and does nothing, if no page was asked for.
 	Live *Live
 
 	plan Plan
 	out  *File
 }
 
-// Open opens all that plan says, or nothing.
+// Open opens everything in plan, or nothing.
 func Open(ctx context.Context, plan Plan) (s *Session, err error) {
 	s = &Session{plan: plan}
 	defer func() {
@@ -65,7 +65,7 @@ func Open(ctx context.Context, plan Plan) (s *Session, err error) {
 	return s, err
 }
 
-// Close lets everything go: the page when ctx ends, if it stays until then.
+// Close closes everything; a page that stays is closed when ctx ends.
 func (s *Session) Close(ctx context.Context) {
 	s.Live.Close(ctx)
 	s.release()
@@ -73,38 +73,39 @@ func (s *Session) Close(ctx context.Context) {
 
 func (s *Session) release() {
 	if s.Store != nil {
-		s.Store.Close() // what was added is on disk already
+		s.Store.Close() // added runs are on disk already
 	}
 	if s.out != nil {
-		s.out.Close() // after a write that failed has been reported
+		s.out.Close() // a failed write has been reported
 	}
 }
 
-// Result is where the result goes.
+// Result is the destination of the result.
 func (s *Session) Result() io.Writer { return s.out.Writer }
 
-// Said reports whether people read the result, whose first line says how it went.
+// Said reports whether the result is text on standard output, whose first line tells the
+// user how it went.
 func (s *Session) Said() bool { return s.plan.Output.Said() }
 
-// End is how the work ended.
+// End describes how the work ended.
 type End struct {
 	// JSON and Text are the result. Without Text there is none.
 	JSON any
 	Text func(io.Writer) error
-	// Runs are to be kept: each by itself, or both as a pair.
+	// Runs are to be stored: each separately, or both as a pair.
 	Runs []*record.Run
 	Pair bool
-	// Kept says so once the runs are kept. Nil: nothing is said.
+	// Kept reports that the runs were stored. Nil: nothing is reported.
 	Kept func() error
-	// Err says why the work could not go on. Nil: it came to its end.
+	// Err is why the work could not go on. Nil: it completed.
 	Err error
-	// Partly says that the runs are what was measured until the work was interrupted.
+	// Partly marks the runs as measured until an interruption.
 	Partly bool
-	// Verdict is how the command ends when nothing else went wrong. Nil: well.
+	// Verdict is the command's outcome if nothing else went wrong. Nil: success.
 	Verdict error
 }
 
-// Finish prints, keeps, and returns how the command ends.
+// Finish prints the result, stores the runs, and returns the command's outcome.
 func (s *Session) Finish(e End) error {
 	printed := s.print(e)
 	kept := s.keep(e)
@@ -115,13 +116,13 @@ func (s *Session) Finish(e End) error {
 		printed = exit.Failedf("%s: %w", s.plan.Command, printed)
 	}
 	all := []error{printed, kept, e.Err, e.Verdict}
-	if e.Err != nil { // why it broke off counts for more than what that has led to
+	if e.Err != nil { // the cause of the failure matters more than its consequences
 		all = []error{e.Err, printed, kept}
 	}
 	return s.first(all)
 }
 
-// first is the first error; of the others those are said that nothing has said yet.
+// first returns the first error, and prints the others unless they have been printed.
 func (s *Session) first(all []error) (first error) {
 	for _, err := range all {
 		end := new(exit.Error)
@@ -149,7 +150,7 @@ func (s *Session) print(e End) error {
 	return e.Text(s.out)
 }
 
-// keep stores the runs, also when the context has ended.
+// keep stores the runs even after the context has ended.
 func (s *Session) keep(e End) error {
 	if s.Store == nil || len(e.Runs) == 0 {
 		return nil
@@ -157,10 +158,10 @@ func (s *Session) keep(e End) error {
 	ctx, cancel := context.WithTimeout(context.Background(), keepTime)
 	defer cancel()
 	if err := s.add(ctx, e); err != nil {
-		return exit.Failedf("%s: the result is not kept: %w", s.plan.Command, err) // it ends with the next thing to try
+		return exit.Failedf("%s: the result was not stored: %w", s.plan.Command, err) // the cause ends with advice
 	}
 	if e.Partly {
-		fmt.Fprintf(s.plan.Stderr, "hone: %s: what was measured until now is kept as %s\n", s.plan.Command, e.Runs[0].ID)
+		fmt.Fprintf(s.plan.Stderr, "hone: %s: stored the measurements so far as %s\n", s.plan.Command, e.Runs[0].ID)
 	}
 	return nil
 }
@@ -177,7 +178,7 @@ func (s *Session) add(ctx context.Context, e End) error {
 	return nil
 }
 
-// Failure is how a command ends whose work could not go on.
+// Failure is the outcome of a command whose work could not go on.
 func Failure(command string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return &exit.Error{Code: exit.Interrupted, Err: fmt.Errorf("%s: interrupted", command)}

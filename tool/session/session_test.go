@@ -13,7 +13,7 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// opened is a session that keeps its runs in a store of its own.
+// opened returns a session that stores its runs in a new store.
 func opened(t *testing.T, output Output) (s *Session, stdout, stderr *strings.Builder) {
 	t.Helper()
 	stdout, stderr = new(strings.Builder), new(strings.Builder)
@@ -27,14 +27,14 @@ func opened(t *testing.T, output Output) (s *Session, stdout, stderr *strings.Bu
 	return s, stdout, stderr
 }
 
-// ended is work that has a result and a run.
+// ended returns work with a result and a run.
 func ended() End {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	run := &record.Run{Name: "half", Made: "load", At: at, Samples: []record.Sample{{Order: 1, At: at, Reasons: []string{"interrupted"}}}}
 	return End{JSON: map[string]int{"n": 1}, Text: func(w io.Writer) error { _, err := io.WriteString(w, "VALID\n"); return err }, Runs: []*record.Run{run}}
 }
 
-// A store that fails costs the run, and not the result.
+// A failing store loses the run but not the result.
 func TestFinishPrintsBeforeItKeeps(t *testing.T) {
 	s, stdout, _ := opened(t, Output{})
 	s.Store.Close()
@@ -46,7 +46,7 @@ func TestFinishPrintsBeforeItKeeps(t *testing.T) {
 	if !errors.As(err, &end) || end.Code != exit.Failed {
 		t.Fatalf("it ends with %v", err)
 	}
-	if said := err.Error(); !strings.HasPrefix(said, "load: the result is not kept: ") {
+	if said := err.Error(); !strings.HasPrefix(said, "load: the result was not stored: ") {
 		t.Errorf("it says %q", said)
 	}
 	if stdout.String() != "VALID\n" {
@@ -54,7 +54,7 @@ func TestFinishPrintsBeforeItKeeps(t *testing.T) {
 	}
 }
 
-// What was measured until an interruption is kept, and said to be.
+// What was measured before an interruption is stored, and the output says so.
 func TestFinishKeepsWhatThereIs(t *testing.T) {
 	s, stdout, stderr := opened(t, Output{JSON: true})
 	e := ended()
@@ -68,7 +68,7 @@ func TestFinishKeepsWhatThereIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "hone: load: what was measured until now is kept as " + kept.ID + "\n"; stderr.String() != want {
+	if want := "hone: load: stored the measurements so far as " + kept.ID + "\n"; stderr.String() != want {
 		t.Errorf("standard error has %q, want %q", stderr, want)
 	}
 	if stdout.String() != "{\n  \"n\": 1\n}\n" {
@@ -76,12 +76,12 @@ func TestFinishKeepsWhatThereIs(t *testing.T) {
 	}
 }
 
-// broken takes nothing.
+// broken fails every write.
 type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("full") }
 
-// A result that cannot be printed is kept all the same.
+// A result that cannot be printed is stored all the same.
 func TestFinishKeepsWhatCannotBePrinted(t *testing.T) {
 	s, _, _ := opened(t, Output{})
 	s.out.Writer = broken{}

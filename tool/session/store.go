@@ -12,7 +12,7 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// Store says which store of runs a command uses: that file, or the usual one.
+// Store selects the store of runs that a command uses: that file, or the default.
 type Store struct{ Path string }
 
 var errNoStore = errors.New("there is no store of runs yet")
@@ -29,7 +29,7 @@ func (f *Store) Locate() (string, error) {
 	return record.Find(here)
 }
 
-// Write opens the store to change it; it is made if it is not there.
+// Write opens the store for writing and creates it if needed.
 func (f *Store) Write(ctx context.Context, command string) (*record.Store, error) {
 	path, err := f.Locate()
 	if err != nil {
@@ -39,7 +39,7 @@ func (f *Store) Write(ctx context.Context, command string) (*record.Store, error
 	return s, StoreFailure(command, err)
 }
 
-// Read opens the store to look at it; nothing is made.
+// Read opens an existing store for reading.
 func (f *Store) Read(ctx context.Context, command string) (*record.Store, error) {
 	path, err := f.Locate()
 	if err != nil {
@@ -52,7 +52,7 @@ func (f *Store) Read(ctx context.Context, command string) (*record.Store, error)
 	return s, StoreFailure(command, err)
 }
 
-// StoreFailure is how a command ends that could not use the store.
+// StoreFailure is the outcome of a command that could not use the store.
 func StoreFailure(command string, err error) error {
 	if err == nil {
 		return nil
@@ -64,10 +64,10 @@ func StoreFailure(command string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return &exit.Error{Code: exit.Interrupted, Err: fmt.Errorf("%s: interrupted; the store is as it was", command)}
 	}
-	return exit.Failedf("%s: %w", command, err) // it ends with the next thing to try
+	return exit.Failedf("%s: %w", command, err) // the cause ends with advice
 }
 
-// Run reads the run that ref means.
+// Run reads the run that ref refers to.
 func (f *Store) Run(ctx context.Context, command, ref string) (*record.Run, error) {
 	s, err := f.Read(ctx, command)
 	if err != nil {
@@ -78,9 +78,9 @@ func (f *Store) Run(ctx context.Context, command, ref string) (*record.Run, erro
 	return run, StoreFailure(command, err)
 }
 
-// FileOrRun says what a name means to a command that takes both: a file that is no
-// folder, or else the run; it is nil for a file. A path is always a file's. What refers
-// to a run by its place (latest, latest~1, baseline:NAME) never is, whatever lies here.
+// FileOrRun resolves a name for a command that accepts both: a regular file of that name,
+// or else the run; the run is nil for a file. A path always means a file. latest,
+// latest~1 and baseline:NAME always mean runs, even if such a file exists.
 func (f *Store) FileOrRun(ctx context.Context, command, name string) (*record.Run, error) {
 	if name == "latest" || strings.HasPrefix(name, "latest~") || strings.HasPrefix(name, "baseline:") {
 		return f.Run(ctx, command, name)
@@ -90,12 +90,12 @@ func (f *Store) FileOrRun(ctx context.Context, command, name string) (*record.Ru
 	}
 	run, err := f.Run(ctx, command, name)
 	if errors.Is(err, record.ErrNotFound) || errors.Is(err, errNoStore) {
-		return nil, exit.Failedf("%s: %q is no file, and %s", command, name, strings.TrimPrefix(err.Error(), command+": "))
+		return nil, exit.Failedf("%s: %q is not a file, and %s", command, name, strings.TrimPrefix(err.Error(), command+": "))
 	}
 	return run, err
 }
 
-// Describe is what a run is called in a result.
+// Describe returns the name of a run for a result.
 func Describe(r *record.Run) string {
 	if r.Name == "" {
 		return r.ID

@@ -13,12 +13,12 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// environment is what the server's figures depend on, but for its program.
+// environment describes everything but the program that the server's figures depend on.
 func (s *subject) environment(target load.Target) record.Environment {
 	e := Environment(target)
 	variables := append(os.Environ(), s.Env...)
 	for name, to := range map[string]map[string]string{"GOMAXPROCS": e.Strict, "GOGC": e.Soft, "GOMEMLIMIT": e.Soft, "GODEBUG": e.Soft} {
-		for _, v := range variables { // the last one counts
+		for _, v := range variables { // the last one wins
 			if value, ok := strings.CutPrefix(v, name+"="); ok && value != "" {
 				to[name] = value
 			}
@@ -31,24 +31,24 @@ func (s *subject) environment(target load.Target) record.Environment {
 	return e
 }
 
-// digest says whether two commands are the same, and nothing else of them: runs are
-// passed on, and commands have passwords in them.
+// digest makes commands comparable without storing them: runs are shared, and commands
+// may contain passwords.
 func digest(command string) string {
 	return fmt.Sprintf("sha256 %.12x", sha256.Sum256([]byte(command)))
 }
 
-// Environment is what is known where nothing is of the server: the machine of the
-// load, and how the load reaches the target.
+// Environment describes what is known without access to the server: the load generator's
+// machine and the network path to the target.
 func Environment(target load.Target) record.Environment {
 	facts := machine.Read()
 	facts.Strict["topology"] = Topology(target)
 	return record.Environment{Strict: facts.Strict, Soft: facts.Soft}
 }
 
-// Topology is how the load reaches the server: "loopback", "unix" or "network".
+// Topology returns how the load reaches the server: "loopback", "unix" or "network".
 func Topology(target load.Target) string {
 	text := target.String()
-	switch t := target.(type) { // what is connected to, whatever the URL says
+	switch t := target.(type) { // by the address connected to, whatever the URL says
 	case load.HTTP:
 		text = cmp.Or(t.Address, text)
 	case load.WebSocket:

@@ -5,18 +5,19 @@ import (
 	"github.com/hone-go/hone/tool/machine"
 )
 
-// Others makes a load's result invalid when other programs used the processors in the
+// Others marks a load's result invalid when other programs used too much CPU during the
 // measured time.
 type Others struct {
-	// Most is the part of all processors that they may use. From 1 up nobody looks.
+	// Most is the share of all CPUs that other programs may use. From 1 up it is not
+	// checked.
 	Most float64
-	// Own are the processes of the server, if it is on this machine.
+	// Own are the processes of the server, if it runs on this machine.
 	Own []int
 
 	before, after machine.Usage
 }
 
-// Watch makes p tell when its measured time begins and ends.
+// Watch hooks into the start and end of p's measured time.
 func (o *Others) Watch(p *load.Plan) {
 	if o.Most >= 1 {
 		return
@@ -36,7 +37,7 @@ func (o *Others) Watch(p *load.Plan) {
 	}
 }
 
-// Judge adds to the result why the machine makes its figures unbelievable.
+// Judge adds to the result the reasons why the machine makes its figures unreliable.
 func (o *Others) Judge(r *load.Result) {
 	if o.Most >= 1 || r == nil {
 		return

@@ -8,11 +8,11 @@ import (
 	"github.com/hone-go/hone/tool/machine"
 )
 
-// What others used counts from the limit on, and nobody looks where they may use all.
+// Other programs' use counts from the limit on, and is not checked at a limit of 1.
 func TestDisturbed(t *testing.T) {
 	of := func(v float64) *float64 { return &v }
 	used := machine.Meanwhile{Others: of(0.4), Steal: of(0.01)}
-	if got := disturbed(used, 0.3); !slices.Equal(got, []string{"other programs used 40 % of the processors (the limit is 30 %); end them, or wait"}) {
+	if got := disturbed(used, 0.3); !slices.Equal(got, []string{"other programs used 40 % of the CPUs (limit 30 %); stop them, or wait"}) {
 		t.Errorf("40 %% of 30 %%: %q", got)
 	}
 	if got := disturbed(used, 0.5); got != nil {
@@ -23,7 +23,7 @@ func TestDisturbed(t *testing.T) {
 	}
 }
 
-// The moments of the plan's own window are still told.
+// The plan's own callbacks are still called.
 func TestOthersWatch(t *testing.T) {
 	told := ""
 	plan := load.Plan{WindowOpens: func() { told += "opens " }, WindowCloses: func() { told += "closes" }}

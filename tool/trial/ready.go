@@ -13,17 +13,17 @@ import (
 	"github.com/hone-go/hone/tool/load"
 )
 
-// Ready is the sign by which a server is known to serve, as ParseReady reads it.
+// Ready is the readiness check of a server, as ParseReady reads it.
 type Ready struct {
 	text string
 	url  string         // must answer with a 2xx
-	addr string         // must take connections
-	line *regexp.Regexp // must be said
+	addr string         // must accept connections
+	line *regexp.Regexp // must appear in the output
 }
 
-// ParseReady reads
+// ParseReady parses
 //
-//	tcp                the target takes connections
+//	tcp                the target accepts connections
 //	tcp:HOST:PORT      that address does
 //	http://HOST:PORT/PATH, or https    a GET is answered with 200 to 299
 //	line:EXPRESSION    a line of its output matches the regular expression
@@ -51,15 +51,15 @@ func ParseReady(text string) (Ready, error) {
 		}
 		return r, nil
 	}
-	return Ready{}, fmt.Errorf("%q is no sign; write tcp, tcp:HOST:PORT, http://…, or line:EXPRESSION", text)
+	return Ready{}, fmt.Errorf("%q is not a readiness check; write tcp, tcp:HOST:PORT, http://…, or line:EXPRESSION", text)
 }
 
-// String returns it as ParseReady reads it.
+// String returns the text that ParseReady reads.
 func (r Ready) String() string { return r.text }
 
 func (r Ready) listen() *hearing { return &hearing{ready: r, yes: make(chan struct{})} }
 
-// look looks once.
+// look checks once.
 func (r Ready) look(ctx context.Context, target load.Target) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -78,7 +78,7 @@ func (r Ready) look(ctx context.Context, target load.Target) error {
 	return dials(ctx, target)
 }
 
-// answers asks once, on a connection of its own.
+// answers sends one GET on a new connection.
 func answers(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

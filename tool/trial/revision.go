@@ -11,18 +11,18 @@ import (
 	"github.com/hone-go/hone/tool/child"
 )
 
-// Revision is a git revision beside the one in the working folder.
+// Revision is a checked-out git revision, separate from the working folder.
 type Revision struct {
-	Name   string // as it was asked for, with the first digits of its commit
+	Name   string // as given, with the first digits of its commit
 	Commit string
-	Dir    string // what the working folder is in the other one
+	Dir    string // the same subfolder as the working folder
 
 	clone string
 }
 
-// Checkout makes rev, as git names it, of the repository that dir is in. It is a
-// clone of its own that shares the repository's objects: the repository is only
-// read. Remove it when it is not needed any more.
+// Checkout checks out rev, as git names it, of the repository that contains dir. It makes
+// a clone that shares the repository's objects and only reads the repository. Call Remove
+// when it is no longer needed.
 func Checkout(ctx context.Context, dir, rev string) (*Revision, error) {
 	git := func(in string, args ...string) (string, error) {
 		cmd := exec.CommandContext(ctx, "git", args...)
@@ -51,7 +51,7 @@ func Checkout(ctx context.Context, dir, rev string) (*Revision, error) {
 	}
 	commit, err := git(dir, "rev-parse", "--verify", "--quiet", "--end-of-options", rev+"^{commit}")
 	if err != nil {
-		return nil, wrong(fmt.Errorf("there is no such commit"))
+		return nil, wrong(fmt.Errorf("no such commit"))
 	}
 	clone, err := child.Folder("hone-revision")
 	if err != nil {
@@ -76,5 +76,5 @@ func Checkout(ctx context.Context, dir, rev string) (*Revision, error) {
 	return r, nil
 }
 
-// Remove removes the files.
+// Remove deletes the files.
 func (r *Revision) Remove() error { return os.RemoveAll(r.clone) }

@@ -38,7 +38,7 @@ func (t *course) sample(ctx context.Context, s *subject) (*record.Sample, error)
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case hasDied(process, result, err):
-		return nil, s.died(process, "in the middle of a run")
+		return nil, s.died(process, "during a run")
 	case err != nil:
 		return nil, &Error{Unloadable, s.label + ", under load", "", err}
 	}
@@ -56,8 +56,8 @@ func (t *course) sample(ctx context.Context, s *subject) (*record.Sample, error)
 	return sample, nil
 }
 
-// whileItLives runs the load, which would wait for a server to come back, until the
-// process ends.
+// whileItLives runs the load until the process ends; the load itself would wait for a
+// server to come back.
 func whileItLives(ctx context.Context, process *child.Child, plan load.Plan) (*load.Result, error) {
 	ctx, stop := context.WithCancel(ctx)
 	watched := make(chan struct{})
@@ -75,12 +75,11 @@ func whileItLives(ctx context.Context, process *child.Child, plan load.Plan) (*l
 	return result, err
 }
 
-// deathTime is how long a process may take to be seen to have ended after its
-// connections have.
+// deathTime is how long after its connections a process may take to end.
 const deathTime = 2 * time.Second
 
-// hasDied reports whether the process has ended, and waits for that a little where
-// the load has lost connections.
+// hasDied reports whether the process has ended. If the load lost connections, it waits
+// deathTime for that.
 func hasDied(process *child.Child, result *load.Result, err error) bool {
 	wait := time.Duration(0)
 	end := new(load.Error)
@@ -102,8 +101,8 @@ func hasDied(process *child.Child, result *load.Result, err error) bool {
 	}
 }
 
-// identify reads, once for all samples, what the server's program says of itself,
-// and finds out whether it is another one since.
+// identify hashes the server's program for the first sample and reports an error if it
+// has changed since.
 func (s *subject) identify(program string, target load.Target) error {
 	if s.run.Environment.Strict == nil {
 		s.run.Environment = s.environment(target)
@@ -113,12 +112,12 @@ func (s *subject) identify(program string, target load.Target) error {
 	}
 	facts, err := machine.Program(program)
 	if err != nil {
-		return nil // it cannot be read: another user's, or no such system
+		return nil // unreadable: another user's process, or another operating system
 	}
 	hash := facts.Soft["sha256"]
 	if s.binary != "" && hash != s.binary {
-		return &Error{Changed, fmt.Sprintf("the program of %s is not the one that it was for the first sample", s.label),
-			"build it once, with --build, and start what was built", nil}
+		return &Error{Changed, fmt.Sprintf("the program of %s has changed since the first sample", s.label),
+			"build it once, with --build, and start the built program", nil}
 	}
 	s.binary = hash
 	maps.Copy(s.run.Environment.Strict, facts.Strict)
@@ -126,12 +125,12 @@ func (s *subject) identify(program string, target load.Target) error {
 	return nil
 }
 
-// window is what the machine and the server's processes did in the measured time.
-// Its methods are the load's to call.
+// window records what the machine and the server's processes did during the measured
+// time. The load calls its methods.
 type window struct {
 	process       *child.Child
 	first, last   child.Use
-	known         atomic.Bool // of the processes
+	known         atomic.Bool // whether the processes could be read
 	before, after machine.Usage
 	program       string
 }
@@ -158,8 +157,8 @@ const (
 	mostThrottled = 0.01
 )
 
-// reasons are why the machine makes the sample's figures unbelievable. Who lets
-// others have all of it does not ask.
+// reasons returns why the machine makes the sample's figures unreliable. With mostOthers
+// of 1 nothing is checked.
 func (w *window) reasons(mostOthers float64) (reasons []string) {
 	if mostOthers >= 1 {
 		return nil
@@ -167,16 +166,16 @@ func (w *window) reasons(mostOthers float64) (reasons []string) {
 	return disturbed(w.before.Between(w.after, w.last.PIDs...), mostOthers)
 }
 
-// disturbed says what others did to a measurement.
+// disturbed returns how others disturbed a measurement.
 func disturbed(m machine.Meanwhile, mostOthers float64) (reasons []string) {
 	for _, c := range []struct {
 		part *float64
 		most float64
 		text string
 	}{
-		{m.Others, mostOthers, "other programs used %s of the processors (the limit is %s); end them, or wait"},
-		{m.Steal, mostSteal, "the host ran other machines on %s of the processors' time (the limit is %s); wait, or take a machine of its own"},
-		{m.Throttled, mostThrottled, "the control group's quota stopped it for %s of the time (the limit is %s); raise the quota"},
+		{m.Others, mostOthers, "other programs used %s of the CPUs (limit %s); stop them, or wait"},
+		{m.Steal, mostSteal, "steal time was %s of the CPUs: the host ran other machines (limit %s); wait, or use a dedicated machine"},
+		{m.Throttled, mostThrottled, "the cgroup's CPU quota throttled it for %s of the time (limit %s); raise the quota"},
 	} {
 		if c.part != nil && *c.part > c.most {
 			reasons = append(reasons, fmt.Sprintf(c.text, percent(*c.part), percent(c.most)))
@@ -187,7 +186,7 @@ func disturbed(m machine.Meanwhile, mostOthers float64) (reasons []string) {
 
 func percent(part float64) string { return fmt.Sprintf("%.0f %%", 100*part) }
 
-// fill says in the result what the server's processes used.
+// fill adds to the result what the server's processes used.
 func (w *window) fill(r *load.Result) {
 	if w.known.Load() && r.Requests > 0 {
 		used := float64(w.last.CPU-w.first.CPU) / 1e3 / float64(r.Requests)
@@ -195,8 +194,8 @@ func (w *window) fill(r *load.Result) {
 	}
 }
 
-// SampleOf is a sample with the figures of a load, and what they were made of.
-// Their names are those under which hone load's results are compared, too.
+// SampleOf returns a sample with a load's figures and the data behind them. The names
+// match those under which results of hone load are compared.
 func SampleOf(r *load.Result, at time.Time) *record.Sample {
 	sample := &record.Sample{At: at, Valid: r.Valid, Reasons: r.InvalidReasons}
 	add := func(name, unit, better string, value *float64) {
@@ -204,7 +203,7 @@ func SampleOf(r *load.Result, at time.Time) *record.Sample {
 			sample.Metrics = append(sample.Metrics, record.Metric{Name: name, Unit: unit, Better: better, Value: *value})
 		}
 	}
-	if r.Offered == nil { // else it is the plan's
+	if r.Offered == nil { // otherwise the plan sets the rate
 		add("rate", "req/s", record.Higher, r.Rate)
 	}
 	if r.Server != nil {
@@ -226,14 +225,14 @@ func SampleOf(r *load.Result, at time.Time) *record.Sample {
 	return sample
 }
 
-// keep keeps what the figures were made of.
+// keep stores the data behind the figures.
 func keep(sample *record.Sample, r *load.Result) {
 	distributions := []struct {
 		name string
 		h    *hdrhistogram.Histogram
 	}{{"latency", r.Histograms.Latency}, {"service", r.Histograms.Service}, {"lag", r.Histograms.Lag}}
 	if r.Offered == nil {
-		distributions = distributions[:1] // the service time is the same
+		distributions = distributions[:1] // the service time is identical
 	}
 	for _, d := range distributions {
 		if d.h == nil {

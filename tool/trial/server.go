@@ -15,16 +15,16 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// subject is a server on its way through a trial.
+// subject is a server during a trial.
 type subject struct {
 	Server
-	label  string // what messages call it
+	label  string // its name in messages
 	out    string // its {out}
 	run    *record.Run
 	binary string // the SHA-256 of its program, once known
 }
 
-// shell makes a command of a line.
+// shell returns a command that runs line in a shell.
 func (s *subject) shell(ctx context.Context, line string) *exec.Cmd {
 	line = strings.ReplaceAll(line, "{out}", s.out)
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
@@ -52,7 +52,7 @@ func (s *subject) build(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return &Error{BuildFailed, fmt.Sprintf("building %s ended with %v; it said: %s", s.label, err, said(process)), "run it by hand", nil}
+		return &Error{BuildFailed, fmt.Sprintf("building %s ended with %v; its output: %s", s.label, err, said(process)), "run it by hand", nil}
 	}
 	return nil
 }
@@ -60,14 +60,14 @@ func (s *subject) build(ctx context.Context) error {
 const (
 	usualReady = 30 * time.Second
 	usualStop  = 10 * time.Second
-	firstLook  = 2 * time.Millisecond // at whether it is ready, and then less and less often
+	firstLook  = 2 * time.Millisecond // first poll of the readiness check, then with growing pauses
 	lastLook   = 100 * time.Millisecond
 )
 
 // start runs the server and waits until it is ready.
 func (s *subject) start(ctx context.Context, target load.Target) (*child.Child, error) {
 	if err := dials(ctx, target); err == nil {
-		return nil, &Error{Occupied, fmt.Sprintf("something answers at %v before %s was started", target, s.label), "end it, or use another port", nil}
+		return nil, &Error{Occupied, fmt.Sprintf("something answers at %v before %s was started", target, s.label), "stop it, or use another port", nil}
 	}
 	heard := s.Ready.listen()
 	within, grace := s.ReadyWithin, s.StopWithin
@@ -102,8 +102,8 @@ func (s *subject) await(ctx context.Context, process *child.Child, heard *hearin
 		case <-process.Ended():
 			return s.died(process, "before it was ready")
 		case <-limit.C:
-			return &Error{NotReady, fmt.Sprintf("%s was not ready within %v: %v; it said: %s", s.label, within, last, said(process)),
-				"give it more time, or another sign of being ready", nil}
+			return &Error{NotReady, fmt.Sprintf("%s was not ready within %v: %v; its output: %s", s.label, within, last, said(process)),
+				"give it more time, or another readiness check", nil}
 		case <-heard.yes:
 			return nil
 		case <-look.C:
@@ -116,16 +116,16 @@ func (s *subject) await(ctx context.Context, process *child.Child, heard *hearin
 	}
 }
 
-// died is the error about a server that has ended by itself.
+// died returns the error about a server that exited unexpectedly.
 func (s *subject) died(process *child.Child, when string) error {
 	how := "with exit code 0"
 	if err := process.How(); err != nil {
 		how = "with " + err.Error()
 	}
-	return &Error{Died, fmt.Sprintf("%s ended %s, %s; it said: %s", s.label, when, how, said(process)), "run it by hand", nil}
+	return &Error{Died, fmt.Sprintf("%s ended %s, %s; its output: %s", s.label, when, how, said(process)), "run it by hand", nil}
 }
 
-// dials reports whether the target takes a connection.
+// dials reports whether the target accepts a connection.
 func dials(ctx context.Context, target load.Target) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -136,10 +136,10 @@ func dials(ctx context.Context, target load.Target) error {
 	return c.Close()
 }
 
-// hearing waits for a line.
+// hearing waits for a line of output.
 type hearing struct {
 	ready Ready
-	yes   chan struct{} // closed when it has been said
+	yes   chan struct{} // closed when the line has appeared
 	once  sync.Once
 }
 
@@ -149,9 +149,9 @@ func (h *hearing) line(text []byte) {
 	}
 }
 
-var errNotSaid = errors.New("it has not said so")
+var errNotSaid = errors.New("the line has not appeared")
 
-// said is the end of what a process has said.
+// said returns the end of a process's output.
 func said(process *child.Child) string {
 	if words := process.Said(); words != "" {
 		return words

@@ -1,15 +1,15 @@
-// Package trial measures programs the way that verdicts need: a sample is one run
-// of a fresh server process under a load, and where two programs are compared they
-// take turns in pairs, half of them A first, so that what the machine does meanwhile
-// happens to both.
+// Package trial measures programs with an experimental design that supports verdicts: a
+// sample is one run of a fresh server process under a load. Two programs are measured
+// alternately, in pairs, half of them A first, so that drift and interference affect
+// both.
 //
 //	runs, err := trial.Run(ctx, trial.Plan{
 //		Servers: []trial.Server{{Command: "./server"}},
 //		Load:    load.Plan{Target: target, Conns: 100},
 //	})
 //
-// A sample that the machine or the generator has spoilt is kept, with the reason,
-// and another is taken in its place.
+// A sample that the machine or the generator has spoilt is stored with the reason, and
+// another is taken in its place.
 package trial
 
 import (
@@ -26,65 +26,64 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// Server is a program under test: how to make it, to start it, and to know that
-// it is ready. Commands are the shell's; in them and in Env, {out} is an empty
-// folder of this server's own.
+// Server is a program under test: how to build it, start it, and know that it is ready.
+// The shell runs the commands; in them and in Env, {out} is an empty folder, one per
+// server.
 type Server struct {
-	Name  string // for people; becomes the Run's
-	Dir   string // where the commands run; zero: here
-	Build string // run once, first; zero: nothing
-	// Command runs until it is asked to end (SIGTERM), for each sample anew.
-	// Required.
+	Name  string // for display; becomes the Run's
+	Dir   string // working folder of the commands; zero: the current one
+	Build string // run once, first; zero: no build
+	// Command runs until it is asked to end (SIGTERM), once per sample. Required.
 	Command string
-	Env     []string // as in "GOGC=200", beside this process's own
-	// Ready is what says that it serves. Zero: the target takes connections.
+	Env     []string // as in "GOGC=200", added to this process's environment
+	// Ready is the readiness check. Zero: the target accepts connections.
 	Ready Ready
-	// ReadyWithin is how long that may take. Zero: 30 s.
+	// ReadyWithin is how long the server may take to become ready. Zero: 30 s.
 	ReadyWithin time.Duration
-	// StopWithin is how long it may take to end. Zero: 10 s. Then it is killed.
+	// StopWithin is how long the server may take to end before it is killed. Zero: 10 s.
 	StopWithin time.Duration
 }
 
 // Plan is what to measure. Servers and Load.Target are required.
 type Plan struct {
 	Servers []Server // one, or two to compare: A and B
-	// Load is the load; its Progress, WindowOpens and WindowCloses are taken.
+	// Load is the load; Run sets its Progress, WindowOpens and WindowCloses.
 	Load load.Plan
-	// Scenario is kept with the runs.
+	// Scenario is stored with the runs.
 	Scenario record.Scenario
 	// Samples is how many valid ones to take of each server. Zero: 12.
 	Samples int
-	// Retakes is how many may be taken again because they were not valid. Zero:
-	// half of Samples, at least 1. Negative: none.
+	// Retakes is how many samples that were not valid may be retaken. Zero: half of
+	// Samples, at least 1. Negative: none.
 	Retakes int
-	// MostOthers is the part of all CPUs that other programs may use before a
-	// sample is not valid. Zero: 0.3. With 1, nothing is asked of the machine: not
-	// what the host gives to others, and not whether a quota stops the process.
+	// MostOthers is the share of all CPUs that other programs may use before a sample
+	// becomes invalid. Zero: 0.3. With 1, neither other programs nor steal time nor CPU
+	// quotas are checked.
 	MostOthers float64
 	// Seed chooses the pairs in which B is first: half of them.
 	Seed uint64
-	// Progress is told how far it is, once a second and whenever a sample begins,
-	// by one goroutine at a time. It must return soon. Zero: nobody.
+	// Progress receives the progress once a second and whenever a sample begins, from one
+	// goroutine at a time. It must return soon. Zero: none.
 	Progress func(Progress)
 }
 
-// Progress is how far a trial is.
+// Progress is the state of a trial.
 type Progress struct {
-	Doing   string // "building A", "sample 3 of 16: B", with what the load does
+	Doing   string // "building A", "sample 3 of 16: B", with the state of the load
 	Taken   int    // samples so far, of all servers
-	Samples int    // that it will be if no more have to be taken again
-	// Remaining is a guess from the samples so far; 0: there are none yet.
+	Samples int    // expected in total if no more have to be retaken
+	// Remaining is an estimate from the samples so far; 0: none yet.
 	Remaining time.Duration
-	Load      *load.Progress // nil while nothing is loaded
+	Load      *load.Progress // nil while no load runs
 }
 
-// Run takes the samples and returns a run of each server, in their order, their
-// samples in the order in which they were taken; of two servers, Sample.Pair is
-// the same for those that were taken in turn. Nothing is left running.
+// Run takes the samples and returns one run per server, in the servers' order, with
+// samples in the order in which they were taken; with two servers, samples of the same
+// pair have the same Sample.Pair. No process is left running.
 //
-// An *Error says why it could not go on. When ctx ends, the error is its own, and
-// the runs have what was taken until then, whole pairs only; runs without a
-// sample are not returned.
+// An *Error explains why a trial could not go on. When ctx ends, Run returns its error
+// and the runs with what was taken until then, whole pairs only; runs without a sample
+// are not returned.
 func Run(ctx context.Context, p Plan) ([]*record.Run, error) {
 	t, err := p.begin()
 	if err != nil {
@@ -112,12 +111,12 @@ func Run(ctx context.Context, p Plan) ([]*record.Run, error) {
 	return runs, ctx.Err()
 }
 
-// course is a trial on its way.
+// course is a running trial.
 type course struct {
 	plan    Plan
 	servers []*subject
 	random  *rand.Rand
-	folder  string // everybody's {out}
+	folder  string // parent of all {out} folders
 	taken   int
 	planned int
 	began   time.Time
@@ -167,9 +166,9 @@ func (p Plan) begin() (*course, error) {
 
 func (t *course) end() { os.RemoveAll(t.folder) }
 
-// take takes pairs, or samples of the only server, until there are enough valid
-// ones or too many are not. A pair that is taken again keeps its order: what comes
-// first measures differently, and only as many pairs of either order cancel that.
+// take takes pairs, or samples of the only server, until enough are valid or too many are
+// not. A retaken pair keeps its order: the first of a pair measures differently, and only
+// equal numbers of both orders cancel that.
 func (t *course) take(ctx context.Context) error {
 	t.began = time.Now().UTC()
 	reversed := halfOf(t.plan.Samples, t.random)
@@ -182,7 +181,7 @@ func (t *course) take(ctx context.Context) error {
 			valid++
 			continue
 		case again >= t.plan.Retakes:
-			return nil // who compares will say that there are too few
+			return nil // the comparison will report that there are too few
 		}
 		again++
 		t.planned += len(t.servers)
@@ -190,7 +189,7 @@ func (t *course) take(ctx context.Context) error {
 	return nil
 }
 
-// halfOf is true in half of n places, chosen at random.
+// halfOf returns n booleans of which half are true, chosen at random.
 func halfOf(n int, random *rand.Rand) []bool {
 	chosen := make([]bool, n)
 	for i, place := range random.Perm(n) {
@@ -199,7 +198,7 @@ func halfOf(n int, random *rand.Rand) []bool {
 	return chosen
 }
 
-// turn takes one sample of each server, the last one's first if reversed.
+// turn takes one sample of each server, in reverse order if reversed.
 func (t *course) turn(ctx context.Context, number int, reversed bool) (valid bool, err error) {
 	valid = true
 	taken := make([]record.Sample, len(t.servers))
@@ -222,14 +221,14 @@ func (t *course) turn(ctx context.Context, number int, reversed bool) (valid boo
 	}
 	for i, s := range t.servers {
 		if s.run.At.IsZero() {
-			s.run.At = t.began // of all, so that the newest is the last server's
+			s.run.At = t.began // of all samples, so that the last server's run is the newest
 		}
 		s.run.Samples = append(s.run.Samples, taken[i])
 	}
 	return valid, nil
 }
 
-// say adds what is known of the whole.
+// say adds the progress of the whole trial.
 func (t *course) say(p Progress) {
 	p.Taken, p.Samples = t.taken, t.planned
 	if t.taken > 0 {
@@ -239,23 +238,22 @@ func (t *course) say(p Progress) {
 	t.plan.Progress(p)
 }
 
-// Reason is what kind of thing an Error is about.
+// Reason classifies an Error.
 type Reason uint8
 
 // The reasons.
 const (
-	BuildFailed Reason = iota // Server.Build has failed
-	NotStarted                // Server.Command could not be run at all
+	BuildFailed Reason = iota // Server.Build failed
+	NotStarted                // Server.Command could not be run
 	Occupied                  // something answers at the target before the server was started
 	NotReady                  // the server was not ready in time
-	Died                      // the server has ended by itself
-	Changed                   // the program is not the same for all samples
+	Died                      // the server exited unexpectedly
+	Changed                   // the program changed between samples
 	Unloadable                // the load could not be applied
-	NoRevision                // the revision asked for could not be had
+	NoRevision                // the requested revision could not be checked out
 )
 
-// Error is why a trial could not go on. Its text is one line that ends with the
-// next thing to try.
+// Error explains why a trial could not go on. Its text is one line that ends with advice.
 type Error struct {
 	Reason Reason
 	What   string

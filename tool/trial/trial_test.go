@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// freeAddr is a port that nobody listens on, nor will as a client in the meantime.
+// freeAddr returns an address at which nothing listens, outside the ephemeral port range.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -58,7 +58,7 @@ func freeAddr(t *testing.T) string {
 	return ""
 }
 
-// planFor is a short load of the service, on a machine that may be busy.
+// planFor returns a short load of the service that tolerates a busy machine.
 func planFor(t *testing.T, flags string) Plan {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -117,7 +117,7 @@ func TestRunTakesSamplesOfFreshProcesses(t *testing.T) {
 	}
 }
 
-// A and B are taken in turn, each first equally often, and know their partners.
+// A and B alternate, each first equally often, and know their partners.
 func TestRunTakesPairsInBalancedOrder(t *testing.T) {
 	p := planFor(t, "-work 1")
 	slow := p.Servers[0]
@@ -132,7 +132,7 @@ func TestRunTakesPairsInBalancedOrder(t *testing.T) {
 	if len(runs) != 2 || runs[0].Name != "fast" || runs[1].Name != "slow" || len(runs[0].Samples) != len(runs[1].Samples) {
 		t.Fatalf("runs %+v", runs)
 	}
-	valid, first := 0, 0 // pairs, and those of which A was
+	valid, first := 0, 0 // pairs, and those with A first
 	for i, a := range runs[0].Samples {
 		b := runs[1].Samples[i]
 		if a.Pair != i+1 || b.Pair != i+1 || a.Order+b.Order != 4*i+3 {
@@ -186,18 +186,18 @@ func TestRunSaysWhyItCannotGoOn(t *testing.T) {
 		say    string
 	}{
 		{"build", func(p *Plan) { p.Servers[0].Build = "echo no such luck >&2; exit 4" }, BuildFailed, "no such luck; run it by hand"},
-		{"start", func(p *Plan) { p.Servers[0].Command = "exec /nowhere/at/all" }, Died, "before it was ready, with exit status 127; it said: "},
-		{"occupied", func(p *Plan) { p.Load.Target = load.HTTP{URL: "http://" + taken.Addr().String() + "/"} }, Occupied, "end it, or use another port"},
-		{"never ready", func(p *Plan) { p.Servers[0].Command += "-mute"; p.Servers[0].ReadyWithin = 300 * time.Millisecond }, NotReady, "it said: thinking; give it more time"},
+		{"start", func(p *Plan) { p.Servers[0].Command = "exec /nowhere/at/all" }, Died, "before it was ready, with exit status 127; its output: "},
+		{"occupied", func(p *Plan) { p.Load.Target = load.HTTP{URL: "http://" + taken.Addr().String() + "/"} }, Occupied, "stop it, or use another port"},
+		{"never ready", func(p *Plan) { p.Servers[0].Command += "-mute"; p.Servers[0].ReadyWithin = 300 * time.Millisecond }, NotReady, "its output: thinking; give it more time"},
 		{"never says so", func(p *Plan) {
 			p.Servers[0].Ready, _ = ParseReady("line:^listening$")
 			p.Servers[0].ReadyWithin = 300 * time.Millisecond
-		}, NotReady, "it has not said so"},
+		}, NotReady, "the line has not appeared"},
 		{"wrong page", func(p *Plan) {
 			p.Servers[0].Ready, _ = ParseReady("http://" + taken.Addr().String() + "/healthz")
 			p.Servers[0].ReadyWithin = 300 * time.Millisecond
 		}, NotReady, "was not ready within 300ms"},
-		{"dies", func(p *Plan) { p.Servers[0].Command += "-dies 5" }, Died, "in the middle of a run, with exit status 3; it said: "},
+		{"dies", func(p *Plan) { p.Servers[0].Command += "-dies 5" }, Died, "during a run, with exit status 3; its output: "},
 		{"revision", nil, NoRevision, "name a commit"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestRunRefusesPlans(t *testing.T) {
 	}
 }
 
-// A program that is another one for each sample has no figures.
+// A program that changes between samples gets no figures.
 func TestRunNoticesAnotherProgram(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("nothing tells which program it is")
@@ -239,11 +239,11 @@ func TestRunNoticesAnotherProgram(t *testing.T) {
 	}
 }
 
-// Samples that are not valid are taken again, so often and no more, and kept.
+// Invalid samples are retaken up to the limit, and stored.
 func TestRunTakesAgain(t *testing.T) {
 	p := planFor(t, "")
 	p.Samples, p.Retakes = 1, 2
-	p.Load.Target = load.HTTP{URL: p.Load.Target.String(), Statuses: []int{404}} // all fail
+	p.Load.Target = load.HTTP{URL: p.Load.Target.String(), Statuses: []int{404}} // makes all requests fail
 	runs, err := Run(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +258,7 @@ func TestRunTakesAgain(t *testing.T) {
 	}
 }
 
-// What was measured before an interruption is whole pairs, and returned.
+// A run interrupted midway returns its complete pairs.
 func TestRunInterrupted(t *testing.T) {
 	p := planFor(t, "")
 	p.Servers = append(p.Servers, p.Servers[0])

@@ -19,14 +19,14 @@ type benchPicture struct {
 	title    string
 	sides    []benchSide // one, or A and B
 	now      trial.Progress
-	told     time.Duration // when now was told
+	told     time.Duration // when now arrived
 	gauge    gauge
-	planned  int // samples, before any had to be taken again
-	sampling int // whose sample is being taken
+	planned  int // samples, without retakes
+	sampling int // the side whose sample is being taken
 }
 
-// benchSide is a server and the figures of its samples. They are those of what was
-// seen second by second; the result has the exact ones.
+// benchSide is a server and the figures of its samples, estimated from what arrived
+// second by second; the result has the exact ones.
 type benchSide struct {
 	name    string
 	samples []sampleFigures
@@ -34,7 +34,7 @@ type benchSide struct {
 
 type sampleFigures struct{ rate, p50, p99 *float64 }
 
-// lines draw it.
+// lines draws it.
 func (p *benchPicture) lines(at time.Duration, width int) []line {
 	lines := []line{{5, []span{{toneTitle, "hone bench "}, text(p.title)}}, p.progress(at, width)}
 	lines = append(lines, field(0, "now", text(p.doing())))
@@ -46,12 +46,12 @@ func (p *benchPicture) lines(at time.Duration, width int) []line {
 		lines = append(lines, p.side(i, width))
 	}
 	if n := p.now.Samples - p.planned; n > 0 && p.planned > 0 {
-		lines = append(lines, field(6, "retaken", span{toneWarn, figure.Counted(n, "sample")}, text(": what the machine or the generator spoils does not count")))
+		lines = append(lines, field(6, "retaken", span{toneWarn, figure.Counted(n, "sample")}, text(": samples that the machine or the generator spoils do not count")))
 	}
 	return append(append(lines, p.latest()...), howToEnd())
 }
 
-// progress is which sample it is, and how long the rest will take.
+// progress shows the current sample and the time left.
 func (p *benchPicture) progress(at time.Duration, width int) line {
 	if p.now.Samples == 0 {
 		return field(0, "sample", text(figure.Lasting(at)+" so far"))
@@ -68,7 +68,7 @@ func (p *benchPicture) progress(at time.Duration, width int) line {
 	return field(0, "sample", barAnd(float64(p.now.Taken)/float64(p.now.Samples), width, words, short)...)
 }
 
-// doing is what is being done, without the number that stands above it.
+// doing returns the current step without the number that the line above shows.
 func (p *benchPicture) doing() string {
 	if _, what, found := strings.Cut(p.now.Doing, ": "); found && strings.HasPrefix(p.now.Doing, "sample ") {
 		return what
@@ -76,7 +76,7 @@ func (p *benchPicture) doing() string {
 	return p.now.Doing
 }
 
-// side is what the samples of a server show until now.
+// side summarises the samples of a server so far.
 func (p *benchPicture) side(i, width int) line {
 	s := p.sides[i]
 	var rates history
@@ -99,13 +99,13 @@ func (p *benchPicture) side(i, width int) line {
 	return field(1, label, text(pad(words, 36)), span{toneCurve, sparkline(rates, min(remembered, width-labelColumns-36))})
 }
 
-// letter is the side's, as in A (main).
+// letter returns the side's label, as in A (main).
 func (s benchSide) letter() string {
 	letter, _, _ := strings.Cut(s.name, " ")
 	return letter
 }
 
-// middle is the median of figures.
+// middle formats the median of figures.
 func middle(values []float64, format func(float64) string) string {
 	if len(values) == 0 {
 		return "–"
@@ -115,7 +115,7 @@ func middle(values []float64, format func(float64) string) string {
 
 const latestShown = 6
 
-// latest are the last samples of each server, the older ones first to go.
+// latest shows the last samples of each server; the older ones are dropped first.
 func (p *benchPicture) latest() (lines []line) {
 	for back := latestShown; back >= 1; back-- {
 		for _, s := range p.sides {
@@ -135,21 +135,21 @@ func (p *benchPicture) latest() (lines []line) {
 	return lines
 }
 
-// Bench shows how a trial goes.
+// Bench shows the progress of a trial.
 type Bench struct {
-	lines  *Steps  // nil: not in lines
+	lines  *Steps  // nil: no lines
 	screen *screen // nil: no view
 	to     io.Writer
 
-	// What follows is the trial's; the picture is the screen's, too.
+	// The fields below belong to the trial's goroutine; the screen shares the picture.
 	picture  *benchPicture
-	number   int                     // of the sample that is being taken, from 1
+	number   int                     // of the current sample, from 1
 	times    *hdrhistogram.Histogram // of that sample
 	answered float64
 	seconds  float64
 }
 
-// NewBench shows what plan does, under that title.
+// NewBench shows the progress of plan, under that title.
 func NewBench(how How, title string, plan trial.Plan) *Bench {
 	b := &Bench{to: how.To}
 	switch how.watching() {
@@ -183,7 +183,7 @@ func (b *Bench) Show(now trial.Progress) {
 	}
 }
 
-// take takes what was told.
+// take adds one progress report.
 func (b *Bench) take(now trial.Progress) {
 	p := b.picture
 	profiling := strings.HasPrefix(now.Doing, "profiles: ")
@@ -199,7 +199,7 @@ func (b *Bench) take(now trial.Progress) {
 			b.answered += now.Load.Rate
 			b.seconds++
 		}
-		now.Load = nil // its histograms are lent
+		now.Load = nil // its histograms are only lent
 	}
 	if profiling {
 		now.Taken, now.Samples, now.Remaining = p.now.Samples, p.now.Samples, 0
@@ -207,7 +207,7 @@ func (b *Bench) take(now trial.Progress) {
 	p.now, p.told = now, b.screen.age()
 }
 
-// begin forgets the sample before.
+// begin starts a sample.
 func (b *Bench) begin(now trial.Progress) {
 	p := b.picture
 	if p.planned == 0 {
@@ -222,7 +222,7 @@ func (b *Bench) begin(now trial.Progress) {
 	}
 }
 
-// figures are those of the sample that has ended.
+// figures returns those of the sample that has ended.
 func (b *Bench) figures() sampleFigures {
 	times := load.QuantilesOf(b.times)
 	s := sampleFigures{p50: times.P50, p99: times.P99}
@@ -232,7 +232,7 @@ func (b *Bench) figures() sampleFigures {
 	return s
 }
 
-// End takes the view away and leaves a line. It may be called again.
+// End removes the view and leaves a line. It may be called again.
 func (b *Bench) End() {
 	if b.screen.close() {
 		fmt.Fprintf(b.to, "hone: bench: %s in %s\n", figure.Counted(b.picture.taken(), "sample"), figure.Lasting(b.screen.age()))

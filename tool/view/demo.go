@@ -14,7 +14,7 @@ type demoPicture struct {
 	engine, doing string
 }
 
-// lines draw it.
+// lines draws it.
 func (p *demoPicture) lines(at time.Duration, width int) []line {
 	done := 0.0
 	if p.legs > 0 {
@@ -24,15 +24,15 @@ func (p *demoPicture) lines(at time.Duration, width int) []line {
 	return []line{field(0, "hone demo", barAnd(done, width, short+": "+p.doing+", "+figure.Lasting(at), short)...)}
 }
 
-// Demo shows how a race goes: to a terminal that can draw a line that
-// changes, to others a line for every step.
+// Demo shows the progress of a race: on a terminal that can draw, one changing line;
+// elsewhere, a line for every step.
 type Demo struct {
 	to      io.Writer
 	screen  *screen // nil: no view
 	picture *demoPicture
 }
 
-// NewDemo shows a race on w: as a picture, or in lines.
+// NewDemo shows a race on w, as a picture or in lines.
 func NewDemo(w io.Writer) *Demo {
 	d := &Demo{to: w}
 	if (How{To: w, Lines: true}).watching() == asPicture {
@@ -42,7 +42,8 @@ func NewDemo(w io.Writer) *Demo {
 	return d
 }
 
-// Show says what is being done in which leg of how many, counted from 1.
+// Show shows the current leg, the number of legs, and what is being measured. Legs count
+// from 1.
 func (d *Demo) Show(leg, legs int, engine, what string) {
 	if d.screen == nil {
 		fmt.Fprintf(d.to, "%d/%d  %-13s  %s\n", leg, legs, engine, what)
@@ -51,5 +52,5 @@ func (d *Demo) Show(leg, legs int, engine, what string) {
 	d.screen.change(func() { *d.picture = demoPicture{leg, legs, engine, what} })
 }
 
-// End takes the view away. It may be called again.
+// End removes the view. It may be called again.
 func (d *Demo) End() { d.screen.close() }

@@ -10,14 +10,14 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// picture is something to watch. It is plain values: the same ones at the same
-// time make the same lines, of which no more than width columns are shown.
+// picture is something to draw. Its values determine it: the same values at the same time
+// give the same lines, of which at most width columns are shown.
 type picture interface {
 	lines(at time.Duration, width int) []line
 }
 
-// tone is what a piece of text is, so that a palette can say how that looks. It
-// never says more than the text does.
+// tone is the meaning of a piece of text, from which a palette chooses its look. It never
+// carries more than the text does.
 type tone uint8
 
 const (
@@ -30,11 +30,11 @@ const (
 	toneCurve
 )
 
-// palette is how tones look; nil is without any colour.
+// palette maps tones to styles; nil has no colour.
 type palette []lipgloss.Style
 
-// newPalette has the terminal's own colours, which its owner has chosen to be
-// readable on its background, but for yellow and blue, which seldom are.
+// newPalette uses the terminal's own colours, which its user has chosen to be readable,
+// except yellow and blue, which often are not.
 func newPalette(colour bool) palette {
 	if !colour {
 		return nil
@@ -58,14 +58,14 @@ type span struct {
 	text string
 }
 
-// line is a line of a picture. When there is no room for all, those of the highest
-// rank go first, all of one rank together.
+// line is a line of a picture. When there is no room for all, the lines with the highest
+// rank are dropped first, all of one rank together.
 type line struct {
 	rank  int
 	spans []span
 }
 
-// render draws the picture into no more than width columns and height lines.
+// render draws the picture into at most width columns and height lines.
 func render(p picture, at time.Duration, width, height int, colours palette) string {
 	var b strings.Builder
 	for i, l := range fit(p.lines(at, width), height) {
@@ -83,7 +83,7 @@ func render(p picture, at time.Duration, width, height int, colours palette) str
 	return b.String()
 }
 
-// fit leaves lines out until there are no more than height.
+// fit drops lines until at most height are left.
 func fit(lines []line, height int) []line {
 	for len(lines) > max(height, 1) {
 		worst := slices.MaxFunc(lines, func(a, b line) int { return a.rank - b.rank }).rank
@@ -92,8 +92,8 @@ func fit(lines []line, height int) []line {
 	return lines
 }
 
-// cut shortens spans to so many columns. What is cut off is replaced by a mark, for
-// half a figure is another figure. Control characters become question marks.
+// cut shortens spans to room columns. A mark replaces what is cut off, because half a
+// figure is another figure. Control characters become question marks.
 func cut(spans []span, width int) []span {
 	total := 0
 	kept := make([]span, 0, len(spans))
@@ -101,7 +101,7 @@ func cut(spans []span, width int) []span {
 		s.text = strings.Map(printable, s.text)
 		kept = append(kept, s)
 	}
-	for last := len(kept) - 1; last >= 0; last-- { // blanks in the end are nothing to show
+	for last := len(kept) - 1; last >= 0; last-- { // drop trailing blanks
 		if kept[last].text = strings.TrimRight(kept[last].text, " "); kept[last].text != "" {
 			break
 		}
@@ -132,8 +132,8 @@ func printable(r rune) rune {
 	return r
 }
 
-// columns is how wide text is on a terminal. What pictures are made of mostly, ASCII
-// and blocks, is counted without the help of Unicode's tables.
+// columns returns the width of text on a terminal. ASCII and block characters, the bulk
+// of a picture, are counted without Unicode's tables.
 func columns(text string) (n int) {
 	for _, r := range text {
 		if r >= 0x7f && (r < '─' || r > '▟') {
@@ -144,7 +144,7 @@ func columns(text string) (n int) {
 	return n
 }
 
-// firstColumns is as much of text as fits.
+// firstColumns returns the longest prefix of text that fits.
 func firstColumns(text string, room int) string {
 	taken, state := 0, -1
 	for rest := text; rest != ""; {
@@ -181,10 +181,10 @@ func text(s string) span { return span{toneText, s} }
 
 const remembered = 60 // figures in a history
 
-// history is the last figures of something; NaN where there was none.
+// history holds the last figures; NaN where there was none.
 type history []float64
 
-// add forgets the oldest figure when there are enough.
+// add appends a figure, and drops the oldest when full.
 func (h *history) add(v *float64) {
 	if len(*h) >= remembered {
 		*h = append((*h)[:0], (*h)[1:]...)
@@ -196,7 +196,7 @@ func (h *history) add(v *float64) {
 	*h = append(*h, *v)
 }
 
-// sparkline draws the last figures, a column each, from nothing to the highest.
+// sparkline draws the last figures, one column each, from zero to the highest.
 func sparkline(values []float64, width int) string {
 	const steps = "▁▂▃▄▅▆▇█"
 	marks := []rune(steps)
@@ -226,17 +226,17 @@ func orZero(v float64) float64 {
 	return v
 }
 
-// bar shows which part of something is done.
+// bar draws a progress bar.
 func bar(part float64, width int) []span {
 	width = max(width, 0)
 	done := min(max(int(part*float64(width)), 0), width)
 	return []span{{toneCurve, strings.Repeat("█", done)}, {toneLabel, strings.Repeat("░", width-done)}}
 }
 
-// barWords is how wide a terminal must be for a bar beside words.
+// barWords is the width from which a bar has words next to it.
 const barWords = 60
 
-// barAnd is a bar with words behind it; on a narrow terminal the short words alone.
+// barAnd draws a bar followed by words; on a narrow terminal only the short words.
 func barAnd(part float64, width int, words, short string) []span {
 	if width < barWords {
 		return []span{text(short)}
@@ -244,9 +244,9 @@ func barAnd(part float64, width int, words, short string) []span {
 	return append(bar(part, min(width-labelColumns-45, 40)), text("  "+words))
 }
 
-// howToEnd is the last line, and the first to go.
+// howToEnd is the last line, and the first to be dropped.
 func howToEnd() line {
-	return line{rankHint, []span{{toneLabel, "q or Ctrl-C ends it"}}}
+	return line{rankHint, []span{{toneLabel, "press q or Ctrl-C to stop"}}}
 }
 
 const rankHint = 1000

@@ -7,18 +7,18 @@ import (
 	"github.com/hone-go/hone/tool/load"
 )
 
-// saturatedShare is the part of its processors from which on a generator is
-// suspected to be what is measured.
+// saturatedShare is the share of its CPUs from which on a generator may be the
+// bottleneck.
 const saturatedShare = 0.8
 
-// gauge is what a load does, second by second.
+// gauge shows a load second by second.
 type gauge struct {
-	conns             int           // that were asked for
-	now               load.Progress // without its histograms, which are lent
+	conns             int           // that were requested
+	now               load.Progress // without its histograms, which are only lent
 	rates, p50s, p99s history
 }
 
-// take takes a second's figures.
+// take adds one second's figures.
 func (g *gauge) take(now load.Progress) {
 	now.Latency, now.Service = nil, nil
 	g.now = now
@@ -31,8 +31,7 @@ func (g *gauge) saturated() bool {
 	return g.now.CPUShare != nil && *g.now.CPUShare >= saturatedShare
 }
 
-// lines are the figures and how they were. The more that is asked for by rank, the
-// sooner they go.
+// lines draws the figures and their history. Lines with a higher rank are dropped sooner.
 func (g *gauge) lines(rank, width int) []line {
 	curve := func(h history) span {
 		return span{toneCurve, sparkline(h, min(remembered, width-labelColumns-valueColumns))}
@@ -50,7 +49,7 @@ func (g *gauge) lines(rank, width int) []line {
 	return append(lines, g.faults(rank+1), g.generator(rank+3))
 }
 
-// faults are the requests that failed, and the connections.
+// faults shows failed requests and lost connections.
 func (g *gauge) faults(rank int) line {
 	failed := text(pad("none", valueColumns))
 	if n := g.now.Errors; n > 0 {
@@ -63,7 +62,7 @@ func (g *gauge) faults(rank int) line {
 	return field(rank, "errors", failed, open)
 }
 
-// generator is how busy hone itself is. A warning stays longer than the figure.
+// generator shows hone's own CPU use. The warning is dropped later than the figure.
 func (g *gauge) generator(rank int) line {
 	if g.now.CPUShare == nil {
 		return field(rank, "generator", text("–"))

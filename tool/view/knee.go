@@ -17,26 +17,26 @@ import (
 type kneePicture struct {
 	title   string
 	goals   string
-	drawn   string // the figure of the curve
-	unit    string // what loads are counted in
+	drawn   string // the plotted metric
+	unit    string // of loads
 	wanted  float64
 	doing   string
-	trialAt time.Duration // when that began
+	trialAt time.Duration // when the trial began
 	gauge   gauge
 	steps   []kneeStep
 	found   knee.Knee
 }
 
-// kneeStep is a trial that was made.
+// kneeStep is a finished trial.
 type kneeStep struct {
 	load    float64
 	full    bool
 	mark    rune
-	why     string   // it missed, or is not valid
-	plotted *float64 // the figure of the curve, in microseconds
+	why     string   // reason for a miss or an invalid trial
+	plotted *float64 // the plotted metric, in microseconds
 }
 
-// lines draw it.
+// lines draws it.
 func (p *kneePicture) lines(at time.Duration, width int) []line {
 	lines := []line{
 		{5, []span{{toneTitle, "hone knee "}, text(p.title)}},
@@ -49,18 +49,18 @@ func (p *kneePicture) lines(at time.Duration, width int) []line {
 	return append(append(lines, p.curve(width)...), howToEnd())
 }
 
-// bracket is the range that is left of the search.
+// bracket is the remaining range of the search.
 func (p *kneePicture) bracket() span {
 	k, unit := p.found, " "+p.unit
 	switch {
 	case k.Met == 0 && k.Missed == 0 && k.Invalid == 0:
-		return text("nothing is known yet")
+		return text("nothing known yet")
 	case k.Missed == 0 && k.Invalid == 0:
-		return text("met at " + figure.Grouped(k.Met) + unit + ", no end found yet")
+		return text("met at " + figure.Grouped(k.Met) + unit + ", no upper limit found yet")
 	case k.Missed == 0:
-		return text("met at " + orNothing(k.Met) + unit + ", not to be offered at " + figure.Grouped(k.Invalid))
+		return text("met at " + orNothing(k.Met) + unit + ", generator could not offer " + figure.Grouped(k.Invalid))
 	case k.Met == 0:
-		return text("missed at " + figure.Grouped(k.Missed) + unit + ", met nowhere yet")
+		return text("missed at " + figure.Grouped(k.Missed) + unit + ", not met at any load yet")
 	}
 	return text(fmt.Sprintf("met at %s, missed at %s%s: %.1f %% apart, %.1f %% wanted", figure.Grouped(k.Met), figure.Grouped(k.Missed), unit, 100*(k.Missed/k.Met-1), 100*p.wanted))
 }
@@ -72,7 +72,7 @@ func orNothing(v float64) string {
 	return figure.Grouped(v)
 }
 
-// word says what a mark means, in a tone.
+// word returns a trial's outcome with its tone.
 func (s kneeStep) word() span {
 	switch s.mark {
 	case knee.MarkMet:
@@ -85,7 +85,7 @@ func (s kneeStep) word() span {
 
 const stepsShown = 8
 
-// latest are the last steps, the older ones first to go.
+// latest shows the last steps; the older ones are dropped first.
 func (p *kneePicture) latest() (lines []line) {
 	for i := max(0, len(p.steps)-stepsShown); i < len(p.steps); i++ {
 		s := p.steps[i]
@@ -103,7 +103,7 @@ func (p *kneePicture) latest() (lines []line) {
 	return lines
 }
 
-// shortUnit is a unit for columns.
+// shortUnit abbreviates a unit for columns.
 func shortUnit(unit string) string {
 	if unit == "connections" {
 		return "conns"
@@ -118,7 +118,7 @@ const (
 	rankCurve   = 30
 )
 
-// curve draws the figure against the load, both logarithmic.
+// curve plots the metric against the load, both logarithmic.
 func (p *kneePicture) curve(width int) []line {
 	steps := slices.DeleteFunc(slices.Clone(p.steps), func(s kneeStep) bool { return s.plotted == nil || *s.plotted <= 0 || s.load <= 0 })
 	wide := min(curveWidth, width-labelColumns-1)
@@ -157,7 +157,7 @@ func (p *kneePicture) curve(width int) []line {
 	return append(lines, line{rankCurve, []span{{toneLabel, fmt.Sprintf("%*s  %s", labelColumns-2, p.drawn, axis)}}})
 }
 
-// coloured are marks with their tones.
+// coloured adds tones to marks.
 func coloured(marks []rune) (spans []span) {
 	tones := map[rune]tone{knee.MarkMet: toneGood, knee.MarkMissed: toneBad, knee.MarkInvalid: toneWarn}
 	for _, m := range strings.TrimRight(string(marks), " ") {
@@ -170,15 +170,15 @@ func coloured(marks []rune) (spans []span) {
 	return spans
 }
 
-// Knee shows how a search goes.
+// Knee shows the progress of a search.
 type Knee struct {
-	lines   *Steps  // nil: not in lines
+	lines   *Steps  // nil: no lines
 	screen  *screen // nil: no view
 	to      io.Writer
-	picture *kneePicture // the search's and the screen's
+	picture *kneePicture // shared by the search and the screen
 }
 
-// NewKnee shows what s, whose goals are these, does to target.
+// NewKnee shows the progress of s, which has these goals, against target.
 func NewKnee(how How, target, goals string, s *knee.Search) *Knee {
 	k := &Knee{to: how.To}
 	switch how.watching() {
@@ -192,8 +192,7 @@ func NewKnee(how How, target, goals string, s *knee.Search) *Knee {
 	return k
 }
 
-// Show is what kneeSearch tells of the trial that is being made. It never waits for
-// the terminal of a view.
+// Show is the search's Progress. It never waits for the terminal of a view.
 func (k *Knee) Show(now knee.Progress) {
 	switch {
 	case k.lines != nil:
@@ -211,14 +210,14 @@ func (k *Knee) Show(now knee.Progress) {
 	}
 }
 
-// Made takes a trial that was made, and what all show.
+// Made adds a finished trial, and the state of the search.
 func (k *Knee) Made(t knee.Point, found knee.Knee) {
 	if k.screen == nil {
 		return
 	}
 	step := kneeStep{load: t.Load, full: t.Full, mark: t.Mark(), why: t.Why, plotted: t.Plotted}
 	if _, figure, missed := strings.Cut(step.why, " missed: "); missed {
-		step.why = figure // the goal stands above, and that it was missed in front
+		step.why = figure // the goal is shown above, and the miss in front
 	}
 	k.screen.change(func() {
 		k.picture.steps = append(k.picture.steps, step)
@@ -226,7 +225,7 @@ func (k *Knee) Made(t knee.Point, found knee.Knee) {
 	})
 }
 
-// End takes the view away and leaves a line. It may be called again.
+// End removes the view and leaves a line. It may be called again.
 func (k *Knee) End() {
 	if k.screen.close() {
 		fmt.Fprintf(k.to, "hone: knee: %s in %s\n", figure.Counted(len(k.picture.steps), "trial"), figure.Lasting(k.screen.age()))

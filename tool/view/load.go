@@ -17,13 +17,13 @@ type loadPicture struct {
 	warmup, length time.Duration
 	allowErrors    bool
 	gauge          gauge
-	outcomes       []load.Outcome // of the goals, were it to end now
+	outcomes       []load.Outcome // of the goals, if the run ended now
 
 	connected time.Duration // when all connections were open, to the second
 	measuring time.Duration // when the measured time began; 0: not yet
 }
 
-// warmupOf is the plan's own, where its zero is the usual one.
+// warmupOf returns the plan's warm-up, with the default for zero.
 func warmupOf(p load.Plan) time.Duration {
 	if p.Warmup == 0 {
 		return min(p.For/10, 5*time.Second)
@@ -31,7 +31,7 @@ func warmupOf(p load.Plan) time.Duration {
 	return max(p.Warmup, 0)
 }
 
-// take takes a second's figures.
+// take adds one second's figures.
 func (p *loadPicture) take(now load.Progress) {
 	before := p.gauge.now
 	p.gauge.take(now)
@@ -46,7 +46,7 @@ func (p *loadPicture) take(now load.Progress) {
 	}
 }
 
-// lines draw it.
+// lines draws it.
 func (p *loadPicture) lines(at time.Duration, width int) []line {
 	lines := []line{
 		{5, []span{{toneTitle, "hone load "}, text(p.target)}},
@@ -61,7 +61,7 @@ func (p *loadPicture) lines(at time.Duration, width int) []line {
 	return append(lines, howToEnd())
 }
 
-// progress is the phase, and how much of it there is left.
+// progress shows the phase and the time left.
 func (p *loadPicture) progress(at time.Duration, width int) line {
 	phase := p.gauge.now.Phase
 	done, words := 0.0, figure.Lasting(at)+" so far"
@@ -83,8 +83,7 @@ func (p *loadPicture) progress(at time.Duration, width int) line {
 	return field(0, phase, barAnd(done, width, words, short)...)
 }
 
-// soFar is what the figures would be worth if it ended now, as far as that can be
-// known.
+// soFar shows what the verdict would be now, as far as it is known.
 func (p *loadPicture) soFar() line {
 	switch n := p.gauge.now.Errors; {
 	case n > 0 && !p.allowErrors:
@@ -92,12 +91,12 @@ func (p *loadPicture) soFar() line {
 	case p.gauge.saturated():
 		return field(2, "so far", span{toneWarn, "in doubt: the generator has too little CPU"})
 	case p.measuring == 0:
-		return field(8, "so far", text("nothing is measured yet"))
+		return field(8, "so far", text("nothing measured yet"))
 	}
-	return field(8, "so far", span{toneGood, "VALID"}, text(", nothing speaks against it"))
+	return field(8, "so far", span{toneGood, "VALID"}, text(", no doubts"))
 }
 
-// outcomeLine is a goal.
+// outcomeLine shows a goal.
 func outcomeLine(rank int, o load.Outcome) line {
 	switch {
 	case o.Got == nil:
@@ -108,12 +107,12 @@ func outcomeLine(rank int, o load.Outcome) line {
 	return field(rank, "goal", span{toneBad, o.String()})
 }
 
-// Load shows how a run goes.
+// Load shows the progress of a run.
 type Load struct {
-	lines  io.Writer // nil: not in lines
+	lines  io.Writer // nil: no lines
 	screen *screen   // nil: no view
 
-	// What follows is the run's supervision's; the picture is the screen's, too.
+	// The fields below belong to the run's goroutine; the screen shares the picture.
 	picture          *loadPicture
 	goals            []load.Goal
 	latency, service *hdrhistogram.Histogram // of the measured time; nil: there are no goals
@@ -121,7 +120,8 @@ type Load struct {
 	seconds          float64
 }
 
-// NewLoad shows what plan, in a few words its shape, does to target.
+// NewLoad shows the progress of plan, whose shape is described in a few words, against
+// target.
 func NewLoad(how How, target, shape string, plan load.Plan, goals []load.Goal) *Load {
 	l := &Load{goals: goals}
 	switch how.watching() {
@@ -156,7 +156,7 @@ func (l *Load) Show(now load.Progress) {
 	}
 }
 
-// judge holds all that was measured against the goals.
+// judge checks all measurements so far against the goals.
 func (l *Load) judge(now load.Progress) []load.Outcome {
 	if l.latency == nil || now.Latency == nil || now.Latency.TotalCount() == 0 {
 		return nil
@@ -175,5 +175,5 @@ func (l *Load) judge(now load.Progress) []load.Outcome {
 	return load.Check(so, l.goals)
 }
 
-// End takes the view away. It may be called again.
+// End removes the view. It may be called again.
 func (l *Load) End() { l.screen.close() }

@@ -1,5 +1,5 @@
-// Package view draws what a command does on a terminal while it does it, or says it in lines
-// where no pictures can be drawn.
+// Package view shows the progress of a command: as a picture on a terminal that can draw,
+// and in lines elsewhere.
 package view
 
 import (
@@ -18,34 +18,33 @@ const (
 	framesPerSecond = 4
 	frameTime       = time.Second / framesPerSecond
 
-	// stuckTime is how long a terminal may take nothing before the command ends
-	// without having cleared it.
+	// stuckTime is how long a terminal may accept no output before the command ends
+	// without clearing it.
 	stuckTime = 2 * time.Second
 )
 
-// screen shows a picture below what is on a terminal already, draws it anew four
-// times a second, and takes it away in the end. It draws from what it was told
-// last, so that nobody who tells it something waits for the terminal.
+// screen shows a picture below the existing output of a terminal, redraws it four times a
+// second, and removes it at the end. It draws from the latest values, so that callers
+// that update them never wait for the terminal.
 //
-// The terminal is as it was whenever nothing is shown: after close, while the
-// command is stopped (Ctrl-Z) or in the background, and when a signal ends it.
+// The terminal is in its original state whenever no picture is shown: after close, while
+// the command is stopped (Ctrl-Z) or in the background, and when a signal ends it.
 type screen struct {
 	to      *os.File
 	colours palette
 	began   time.Time
 
 	mu      sync.Mutex
-	picture picture // and all that it is made from
-	tall    int     // lines on the terminal
+	picture picture // and the values that it is made of
+	tall    int     // height of the drawn picture, which may not shrink
 
-	resized chan struct{} // the terminal has another size
+	resized chan struct{} // the terminal's size has changed
 	closing chan struct{}
 	once    sync.Once
 	closed  chan struct{}
 }
 
-// openScreen shows p on w, a terminal. Close it, in a defer too, for the case of
-// panics.
+// openScreen shows p on w, a terminal. Close it in a defer, too, for the case of a panic.
 func openScreen(w io.Writer, p picture) *screen {
 	s := &screen{
 		to: w.(*os.File), colours: newPalette(wantsColour()), began: time.Now(), picture: p,
@@ -55,17 +54,17 @@ func openScreen(w io.Writer, p picture) *screen {
 	return s
 }
 
-// change changes the picture.
+// change updates the picture.
 func (s *screen) change(how func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	how()
 }
 
-// age is the time since it was opened.
+// age returns the time since it was opened.
 func (s *screen) age() time.Duration { return time.Since(s.began) }
 
-// close takes the picture away and reports whether there was one until now.
+// close removes the picture and reports whether it was still open.
 func (s *screen) close() (was bool) {
 	if s == nil {
 		return false
@@ -83,7 +82,7 @@ func (s *screen) close() (was bool) {
 	return was
 }
 
-// run is the screen's own goroutine: it alone shows and hides.
+// run is the screen's goroutine: only it shows and hides the picture.
 func (s *screen) run() {
 	defer close(s.closed)
 	jobs := watchJobs()
@@ -98,7 +97,7 @@ func (s *screen) run() {
 			return
 		case <-shown.ended():
 			shown.keys.giveBack()
-			return // what went wrong has been said; the command goes on without
+			return // the error has been reported; the command goes on without a view
 		case <-s.resized:
 			shown.hide()
 			shown = s.show()
@@ -115,7 +114,7 @@ func (s *screen) run() {
 	}
 }
 
-// showing is the time from when a picture is shown to when it is hidden.
+// showing is the period from showing a picture until it is hidden.
 type showing struct {
 	screen  *screen
 	program *tea.Program
@@ -134,12 +133,12 @@ func (s *screen) show() *showing {
 		tea.WithFPS(framesPerSecond), tea.WithEnvironment(drawnFor(os.Getenv("TERM"))))
 	go func() {
 		defer close(w.over)
-		w.program.Run() // its errors are about a terminal that has gone
+		w.program.Run() // it fails only when the terminal is gone
 	}()
 	return w
 }
 
-// draw draws the picture anew.
+// draw redraws the picture.
 func (w *showing) draw() {
 	if w != nil {
 		w.program.Send(redraw{})
@@ -154,7 +153,7 @@ func (w *showing) ended() <-chan struct{} {
 	return w.over
 }
 
-// hide takes the picture away and gives the keyboard back.
+// hide removes the picture and restores the keyboard.
 func (w *showing) hide() {
 	if w == nil {
 		return
@@ -162,38 +161,38 @@ func (w *showing) hide() {
 	w.keys.giveBack() // first: it does not wait for the terminal
 	w.program.Quit()
 	<-w.over
-	// bubbletea leaves the picture, with the cursor in its last line.
+	// bubbletea leaves the picture on screen, with the cursor in its last line.
 	up := ""
 	if tall := w.screen.tall; tall > 1 {
 		up = "\x1b[" + strconv.Itoa(tall-1) + "A"
 	}
-	io.WriteString(w.screen.to, "\r"+up+"\x1b[J") // a terminal that has gone is clear
+	io.WriteString(w.screen.to, "\r"+up+"\x1b[J") // a terminal that is gone needs no clearing
 }
 
-// drawnFor is the environment that decides which escape sequences are used. It
-// keeps to those that most terminals know, and leaves out all questions to the
-// terminal: an answer that comes late would be typed into the shell.
+// drawnFor returns the environment that decides which escape sequences are used: those
+// that most terminals know, without any query, because a late answer would be typed into
+// the shell.
 func drawnFor(name string) []string {
 	kind, _, _ := strings.Cut(name, "-")
 	if !slices.Contains([]string{"linux", "screen"}, kind) {
 		name = "xterm-256color"
 	}
-	return []string{"TERM=" + name, "SSH_TTY=none"} // far away, where no questions are asked
+	return []string{"TERM=" + name, "SSH_TTY=none"} // a remote terminal is not queried
 }
 
-// frame is a screen's picture as bubbletea wants it.
+// frame implements bubbletea's Model for a screen's picture.
 type frame struct {
 	screen        *screen
 	width, height int
 }
 
-// redraw is the message to look at the picture again.
+// redraw is the message to redraw the picture.
 type redraw struct{}
 
-// Init has nothing to begin with.
+// Init has nothing to start.
 func (f frame) Init() tea.Cmd { return nil }
 
-// Update takes the terminal's size. With another one the screen begins anew.
+// Update handles the terminal's size. After a change the screen starts anew.
 func (f frame) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	size, ok := msg.(tea.WindowSizeMsg)
 	switch {
@@ -210,7 +209,7 @@ func (f frame) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 }
 
 // View draws. The last line of the terminal stays free, so that nothing scrolls. A
-// picture never has fewer lines than before: bubbletea would lose its place.
+// picture never has fewer lines than before: bubbletea would lose its position.
 func (f frame) View() tea.View {
 	v := tea.View{DisableBracketedPasteMode: true}
 	if f.width < 1 {

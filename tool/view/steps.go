@@ -9,8 +9,8 @@ import (
 	"github.com/hone-go/hone/tool/trial"
 )
 
-// Steps shows how far a trial is: to a terminal a line that changes, to
-// others, when asked to, a line for each step.
+// Steps shows the progress of a trial: on a terminal one changing line; elsewhere, if
+// asked to, one line per step.
 type Steps struct {
 	w        io.Writer
 	terminal bool
@@ -18,7 +18,7 @@ type Steps struct {
 	last     string
 }
 
-// NewSteps shows a trial on w, if that is a terminal, or asked for.
+// NewSteps shows a trial on w if that is a terminal, or if asked is set.
 func NewSteps(w io.Writer, asked bool) *Steps {
 	return &Steps{w: w, terminal: IsTerminal(w) && !isDumb(), asked: asked || IsTerminal(w)}
 }
@@ -45,7 +45,7 @@ func (p *Steps) Show(now trial.Progress) {
 	}
 }
 
-// End takes the line away.
+// End removes the line.
 func (p *Steps) End() {
 	if p.terminal {
 		fmt.Fprint(p.w, "\r\x1b[K")

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// IsTerminal reports whether somebody looks at w.
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {
@@ -24,27 +24,27 @@ func isDumb() bool {
 // wantsColour reports whether a terminal may show colours.
 func wantsColour() bool { return os.Getenv("NO_COLOR") == "" && !isDumb() }
 
-// watching is how a command shows how far it is.
+// watching is a form of progress output.
 type watching uint8
 
 const (
 	notAtAll  watching = iota
 	inLines            // that stay
-	asPicture          // that changes, and goes in the end
+	asPicture          // that changes, and is removed at the end
 )
 
-// How says how a command shows what it does.
+// How sets the form of progress output.
 type How struct {
-	// To is where it is shown. A terminal gets a picture, or lines if it cannot draw.
+	// To is the destination. A terminal gets a picture, or lines if it cannot draw.
 	To io.Writer
-	// Lines asks for lines also where To is no terminal.
+	// Lines asks for lines even if To is not a terminal.
 	Lines bool
-	// Plain asks for lines also where To can draw.
+	// Plain asks for lines even if To can draw.
 	Plain bool
 }
 
-// watching is what To can show. A command in the background draws no pictures where
-// somebody works.
+// watching returns the form for To. A command in the background draws no pictures over
+// the user's work.
 func (h How) watching() watching {
 	w, asked, plain := h.To, h.Lines, h.Plain
 	draws := IsTerminal(w) && hasSize(w.(*os.File))

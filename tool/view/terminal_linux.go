@@ -12,43 +12,43 @@ import (
 	"unsafe"
 )
 
-// needsTERM: a terminal without a name draws nothing.
+// needsTERM: a terminal without TERM gets no picture.
 const needsTERM = true
 
-// control asks a terminal something, or tells it.
+// control reads or sets a property of a terminal.
 func control(fd uintptr, request uintptr, value unsafe.Pointer) bool {
 	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(value))
 	return errno == 0
 }
 
-// hasSize reports whether it is known how much fits on a terminal.
+// hasSize reports whether the terminal's size is known.
 func hasSize(terminal *os.File) bool {
 	var size struct{ rows, columns, x, y uint16 }
 	return control(terminal.Fd(), syscall.TIOCGWINSZ, unsafe.Pointer(&size)) && size.rows > 0 && size.columns > 0
 }
 
-// inForeground reports whether the terminal is this process's to write to. One
-// that is not its session's is.
+// inForeground reports whether this process may write to the terminal. It may if the
+// terminal is not its session's.
 func inForeground(terminal *os.File) bool {
 	var group int32
 	return !control(terminal.Fd(), syscall.TIOCGPGRP, unsafe.Pointer(&group)) || int(group) == syscall.Getpgrp()
 }
 
-// keyboard is a terminal whose keys are read one by one and not shown. Ctrl-C and
-// Ctrl-Z stay signals, so that they work whatever the command is doing.
+// keyboard is a terminal whose keys are read one by one without echo. Ctrl-C and Ctrl-Z
+// stay signals, so that they work whatever the command is doing.
 type keyboard struct {
 	terminal *os.File
 	before   syscall.Termios
 	read     chan struct{}
 }
 
-// takeKeyboard takes the keyboard if standard input is one; nil if not.
+// takeKeyboard takes the keyboard if standard input is a terminal; nil if not.
 func takeKeyboard() *keyboard {
 	k := &keyboard{read: make(chan struct{})}
 	if !control(os.Stdin.Fd(), syscall.TCGETS, unsafe.Pointer(&k.before)) {
 		return nil
 	}
-	var err error // a descriptor of its own can be closed while it is read
+	var err error // a separate descriptor can be closed during a read
 	if k.terminal, err = os.OpenFile("/dev/tty", os.O_RDWR, 0); err != nil {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (k *keyboard) set(t *syscall.Termios) bool {
 	return k.on(func(fd uintptr) bool { return control(fd, syscall.TCSETS, unsafe.Pointer(t)) })
 }
 
-// on does something with the terminal's descriptor, which stays non-blocking.
+// on runs do with the terminal's descriptor, which stays non-blocking.
 func (k *keyboard) on(do func(fd uintptr) bool) (ok bool) {
 	conn, err := k.terminal.SyscallConn()
 	if err != nil {
@@ -81,7 +81,7 @@ func (k *keyboard) on(do func(fd uintptr) bool) (ok bool) {
 	return conn.Control(func(fd uintptr) { ok = do(fd) }) == nil && ok
 }
 
-// watch reads keys until the terminal is closed. q is what Ctrl-C is.
+// watch reads keys until the terminal is closed. q acts as Ctrl-C.
 func (k *keyboard) watch() {
 	defer close(k.read)
 	var keys [16]byte
@@ -98,7 +98,7 @@ func (k *keyboard) watch() {
 	}
 }
 
-// giveBack makes the keyboard what it was.
+// giveBack restores the terminal's settings.
 func (k *keyboard) giveBack() {
 	if k == nil {
 		return
@@ -108,11 +108,10 @@ func (k *keyboard) giveBack() {
 	<-k.read
 }
 
-// jobs are the signals that stop the command or end it without its being asked.
+// jobs receives the signals that stop or end the command.
 type jobs struct{ signals chan os.Signal }
 
-// watchJobs catches them, but for those that whoever started the command has
-// switched off.
+// watchJobs catches them, except those that the parent process ignores.
 func watchJobs() *jobs {
 	j := &jobs{make(chan os.Signal, 4)}
 	for _, sig := range []os.Signal{syscall.SIGTSTP, syscall.SIGQUIT} {
@@ -125,24 +124,24 @@ func watchJobs() *jobs {
 
 func (j *jobs) stop() { signal.Stop(j.signals) }
 
-// stopTime is how long a stop may take to come into effect.
+// stopTime is how long a stop may take to take effect.
 const stopTime = 250 * time.Millisecond
 
-// obey does what the signal would have done, and returns when the command goes on.
+// obey does what the signal would have done, and returns when the command continues.
 func (j *jobs) obey(sig os.Signal) {
 	if sig != syscall.SIGTSTP {
 		signal.Reset(sig)
 		syscall.Kill(os.Getpid(), sig.(syscall.Signal))
-		time.Sleep(stuckTime) // it takes effect in a moment; show nothing until then
+		time.Sleep(stuckTime) // the stop takes effect shortly; show nothing until then
 		return
 	}
 	if !hasShell() {
-		return // nobody would ever let it go on
+		return // nobody would continue it
 	}
 	on := make(chan os.Signal, 1)
 	signal.Notify(on, syscall.SIGCONT)
 	defer signal.Stop(on)
-	syscall.Kill(os.Getpid(), syscall.SIGSTOP) // Go does not give SIGTSTP its usual effect back
+	syscall.Kill(os.Getpid(), syscall.SIGSTOP) // Go cannot restore SIGTSTP's default action
 	timer := time.NewTimer(stopTime)
 	defer timer.Stop()
 	select {
@@ -151,9 +150,9 @@ func (j *jobs) obey(sig os.Signal) {
 	}
 }
 
-// hasShell reports whether this process has an ancestor, in another process group
-// of the same session, who can see that it is stopped: what the kernel asks before
-// a terminal may stop a process.
+// hasShell reports whether this process has an ancestor, in another process group of the
+// same session, which can notice that it is stopped: the kernel's condition for job
+// control stops.
 func hasShell() bool {
 	_, group, session := family(os.Getpid())
 	for pid := os.Getppid(); pid > 0; {
@@ -166,13 +165,13 @@ func hasShell() bool {
 	return false
 }
 
-// family is a process's parent, process group and session; 0 when it has ended.
+// family returns a process's parent, process group and session; 0 when it has ended.
 func family(pid int) (parent, group, session int) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return 0, 0, 0
 	}
-	_, fields, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ") // behind its name
+	_, fields, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ") // after the name
 	var state string
 	if _, err := fmt.Sscan(fields, &state, &parent, &group, &session); err != nil {
 		return 0, 0, 0

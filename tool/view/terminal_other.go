@@ -4,23 +4,23 @@ package view
 
 import "os"
 
-// needsTERM: not every system names its terminals.
+// needsTERM: some systems do not set TERM.
 const needsTERM = false
 
-// hasSize reports whether it is known how much fits on a terminal.
+// hasSize assumes that the size is known.
 func hasSize(*os.File) bool { return true }
 
-// inForeground reports whether the terminal is this process's to write to.
+// inForeground assumes that this process may write to the terminal.
 func inForeground(*os.File) bool { return true }
 
-// keyboard is not read here; Ctrl-C is a signal all the same.
+// keyboard is not read on this system; Ctrl-C is a signal all the same.
 type keyboard struct{}
 
 func takeKeyboard() *keyboard { return nil }
 
 func (*keyboard) giveBack() {}
 
-// jobs are no signals here.
+// jobs handles no signals on this system.
 type jobs struct{ signals chan os.Signal }
 
 func watchJobs() *jobs { return new(jobs) }

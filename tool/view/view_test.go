@@ -15,7 +15,7 @@ import (
 	"github.com/hone-go/hone/tool/trial"
 )
 
-// wavy is a load that has gone on for so many seconds.
+// wavy returns a load that has run for that many seconds.
 func wavy(seconds int, share float64) gauge {
 	g := gauge{conns: 100}
 	for i := range seconds {
@@ -108,8 +108,8 @@ func TestView(t *testing.T) {
 	}
 }
 
-// TestViewFits holds every picture to every size: no line is wider, no picture
-// higher, and colours change nothing but colours.
+// TestViewFits checks every picture at every size: no line is too wide, no picture too
+// high, and colours change nothing but colours.
 func TestViewFits(t *testing.T) {
 	coloured := newPalette(true)
 	for name, p := range pictures() {
@@ -136,7 +136,7 @@ func TestViewFits(t *testing.T) {
 	}
 }
 
-// withoutColours takes sequences such as ESC [ 1 m away.
+// withoutColours removes sequences such as ESC [ 1 m.
 func withoutColours(text string) string {
 	var b strings.Builder
 	for text != "" {
@@ -150,8 +150,8 @@ func withoutColours(text string) string {
 	return b.String()
 }
 
-// TestCut counts wide characters as two columns, and lets nothing through that a
-// terminal would obey.
+// TestCut checks that wide characters count as two columns, and that no control sequence
+// passes.
 func TestCut(t *testing.T) {
 	for _, c := range []struct {
 		text  string
@@ -179,7 +179,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestSparkline draws from nothing to the highest, and leaves gaps.
+// TestSparkline checks that lines start at zero and leave gaps.
 func TestSparkline(t *testing.T) {
 	for _, c := range []struct {
 		values history
@@ -212,7 +212,7 @@ func TestLoadPictureTimes(t *testing.T) {
 	for _, c := range []struct {
 		elapsed float64
 		phase   string
-		want    string // in the line about the phase
+		want    string // of the line about the phase
 	}{
 		{1, load.Connecting, "1 s so far"},
 		{2, load.Connecting, "2 s so far"},
@@ -229,7 +229,7 @@ func TestLoadPictureTimes(t *testing.T) {
 	}
 }
 
-// TestBenchWatcherCountsSamples puts what a trial tells to the side that it is of.
+// TestBenchWatcherCountsSamples checks that figures go to the side of their sample.
 func TestBenchWatcherCountsSamples(t *testing.T) {
 	b := &Bench{times: load.NewHistogram(), screen: &screen{began: time.Now()}, picture: &benchPicture{sides: []benchSide{{name: "A (x: y)"}, {name: "B"}}}}
 	times := load.NewHistogram()
@@ -250,7 +250,7 @@ func TestBenchWatcherCountsSamples(t *testing.T) {
 	told("profiles: sample 1 of 1: the server, starting", 0, nil)
 	told("profiles: sample 1 of 1: the server, measuring", 0, &load.Progress{Phase: load.Measuring, Rate: 5})
 	a, bb := b.picture.sides[0].samples, b.picture.sides[1].samples
-	if len(a) != 2 || len(bb) != 1 { // nobody says that the last one has ended
+	if len(a) != 2 || len(bb) != 1 { // the end of the last sample is not reported
 		t.Fatalf("%d samples of A and %d of B, want 2 and 1", len(a), len(bb))
 	}
 	for i, s := range []sampleFigures{bb[0], a[0], a[1]} {
@@ -263,17 +263,17 @@ func TestBenchWatcherCountsSamples(t *testing.T) {
 	}
 }
 
-// TestBracket says what is known of a knee.
+// TestBracket checks the text about the remaining range.
 func TestBracket(t *testing.T) {
 	for _, c := range []struct {
 		found knee.Knee
 		want  string
 	}{
-		{knee.Knee{}, "nothing is known yet"},
-		{knee.Knee{Met: 1600}, "met at 1,600 req/s, no end found yet"},
-		{knee.Knee{Missed: 100}, "missed at 100 req/s, met nowhere yet"},
-		{knee.Knee{Met: 1600, Invalid: 3200}, "met at 1,600 req/s, not to be offered at 3,200"},
-		{knee.Knee{Invalid: 3200}, "met at nothing req/s, not to be offered at 3,200"},
+		{knee.Knee{}, "nothing known yet"},
+		{knee.Knee{Met: 1600}, "met at 1,600 req/s, no upper limit found yet"},
+		{knee.Knee{Missed: 100}, "missed at 100 req/s, not met at any load yet"},
+		{knee.Knee{Met: 1600, Invalid: 3200}, "met at 1,600 req/s, generator could not offer 3,200"},
+		{knee.Knee{Invalid: 3200}, "met at nothing req/s, generator could not offer 3,200"},
 		{knee.Knee{Met: 1000, Missed: 1100}, "met at 1,000, missed at 1,100 req/s: 10.0 % apart, 2.0 % wanted"},
 	} {
 		p := &kneePicture{unit: "req/s", wanted: 0.02, found: c.found}
@@ -283,8 +283,8 @@ func TestBracket(t *testing.T) {
 	}
 }
 
-// BenchmarkFrame is what a frame of a whole terminal costs, of which there are four
-// a second at most: 1 % of a CPU is 2.5 ms.
+// BenchmarkFrame measures a frame of a whole terminal, of which there are at most four a
+// second: 1 % of a CPU is 2.5 ms.
 func BenchmarkFrame(b *testing.B) {
 	for name, p := range pictures() {
 		b.Run(name, func(b *testing.B) {
@@ -297,7 +297,7 @@ func BenchmarkFrame(b *testing.B) {
 	}
 }
 
-// BenchmarkSecond is what a second's figures cost beside the frames.
+// BenchmarkSecond measures the figures of one second, without drawing.
 func BenchmarkSecond(b *testing.B) {
 	h := load.NewHistogram()
 	for i := range 50_000 {

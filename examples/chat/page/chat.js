@@ -1,22 +1,22 @@
 "use strict";
 
-// A room's messages are numbered from 1. This page says the number of the last message that
-// it has seen when it connects, and the server begins behind it; so what is missed while
-// there is no connection comes afterwards, and nothing comes twice. What is written here
-// waits until it comes back with a number, and is sent again on the next connection; the
-// server knows it by its id.
+// A room's messages are numbered from 1. When this page connects, it sends the number of the
+// last message that it has seen, and the server continues after it. So messages that were missed
+// during an outage arrive afterwards, and none arrives twice. A message that is written here waits
+// until it comes back with a number. If the connection breaks before that, the page sends it again
+// on the next one; the server recognises it by its id.
 
 const $ = id => document.getElementById(id);
 const door = $("door"), chat = $("chat"), log = $("log"), enter = $("enter"), write = $("write");
 
 let me = "", room = "";
-let socket = null;       // the connection that counts; others are done with
-let history = "";        // which history the numbers are of
+let socket = null;       // the current connection; events of older ones are ignored
+let history = "";        // the id of the history that the numbers belong to
 let seen = 0;            // the number of the last message shown
 let waiting = new Map(); // id → element of a message that the server has not numbered yet
-let tries = 0;           // connections that have failed since the last that worked
-let retry = 0;           // the timer of the next one
-let last = null;         // the message above: who and when
+let tries = 0;           // failed attempts since the last connection that worked
+let retry = 0;           // the timer for the next attempt
+let last = null;         // sender and time of the previous message
 
 const firstPause = 250, longestPause = 5000; // milliseconds
 const groupTime = 5 * 60 * 1000;
@@ -33,8 +33,8 @@ function connect() {
   s.onclose = () => { if (s === socket) lost(); };
 }
 
-// lost plans the next connection: soon, then after pauses that grow, each cut at random so
-// that not everybody comes at once.
+// lost schedules a reconnect: soon at first, then with exponential backoff and jitter, so that
+// clients do not all reconnect at the same time.
 function lost() {
   socket = null;
   const pause = Math.min(longestPause, firstPause * 2 ** tries++) * (0.5 + Math.random() / 2);
@@ -64,7 +64,7 @@ function take(event) {
   case "message":
     settle(event.id);
     if (event.number <= seen) break;
-    if (event.number > seen + 1) { // cannot be; but if it is, ask for what is between
+    if (event.number > seen + 1) { // should not happen; if it does, reconnect to get the missing messages
       socket.close();
       break;
     }
@@ -78,7 +78,7 @@ function take(event) {
   }
 }
 
-// settle removes a message that waited: it comes with its number, or not at all.
+// settle removes a waiting message: it has arrived with its number, or was refused.
 function settle(id) {
   waiting.get(id)?.remove();
   waiting.delete(id);
@@ -97,7 +97,7 @@ function show(message) {
   place(li, message.name === me);
 }
 
-// bubble is a message as an element.
+// bubble creates a message's element.
 function bubble(message, own) {
   const li = document.createElement("li");
   li.message = message;
@@ -125,8 +125,8 @@ function note(text) {
   place(li, false);
 }
 
-// place puts an element above the messages that wait. It stays in sight for those who read
-// the end; others are told.
+// place inserts an element above the waiting messages. If the reader is at the end, it scrolls
+// down; otherwise it shows the button "New messages".
 function place(li, follow) {
   const atEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 60;
   const [above] = waiting.values();
@@ -135,7 +135,7 @@ function place(li, follow) {
   else $("newer").hidden = false;
 }
 
-// hue is a colour of one's own for each name.
+// hue returns a colour for each name.
 function hue(name) {
   let sum = 0;
   for (const c of name) sum = (sum * 31 + c.codePointAt(0)) % 360;
@@ -211,7 +211,7 @@ write.elements.text.onkeydown = event => {
 };
 write.elements.text.oninput = grow;
 
-// grow makes the box as high as its text.
+// grow fits the box to the height of its text.
 function grow() {
   const box = write.elements.text;
   box.style.height = "auto";
@@ -223,16 +223,16 @@ log.onscroll = () => {
   if (log.scrollHeight - log.scrollTop - log.clientHeight < 60) $("newer").hidden = true;
 };
 
-// A machine that wakes up, or finds a network, does not wait for the timer.
+// After waking up or finding a network, reconnect at once instead of waiting for the timer.
 addEventListener("online", () => { if (retry) connect(); });
 
-// remember keeps who is where, for a reload of this tab.
+// remember stores name and room for a reload of this tab.
 function remember(what) {
   if (what) sessionStorage.setItem("chat", JSON.stringify(what));
   else sessionStorage.removeItem("chat");
 }
 
-// rooms offers the rooms that there are.
+// rooms lists the existing rooms as suggestions.
 async function rooms() {
   const answer = await fetch("rooms");
   const names = answer.ok ? await answer.json() : [];

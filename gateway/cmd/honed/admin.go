@@ -17,8 +17,8 @@ import (
 	"github.com/hone-go/hone/observe"
 )
 
-// adminSide is the admin listener of a gateway: what observe has, and the gateway's own
-// counters below /gateway/.
+// adminSide is the admin server of a gateway: the pages of package observe, and the
+// gateway's own counters under /gateway/.
 type adminSide struct {
 	addr     string // empty: off
 	draining atomic.Bool
@@ -76,7 +76,7 @@ func (a *adminSide) serve(ln net.Listener, inner *observe.Admin, guard *observe.
 	}()
 }
 
-// writeMetrics are the gateway's counters for Prometheus.
+// writeMetrics writes the gateway's counters for Prometheus.
 func writeMetrics(w http.ResponseWriter, st gateway.Stats) {
 	full := 0
 	if st.Full {
@@ -87,21 +87,21 @@ func writeMetrics(w http.ResponseWriter, st gateway.Stats) {
 		value            any
 	}{
 		{"honed_records_total", "counter", "Records stored.", st.Records},
-		{"honed_duplicates_total", "counter", "Records received again and not stored again.", st.Duplicates},
+		{"honed_duplicates_total", "counter", "Records that a client resent and that were stored already.", st.Duplicates},
 		{"honed_envelopes_total", "counter", "Envelopes stored, checkpoints included.", st.Envelopes},
 		{"honed_envelope_bytes_total", "counter", "Bytes of the envelopes stored.", st.Bytes},
 		{"honed_refused_total", "counter", "Handshakes and records refused.", st.Refused},
 		{"honed_log_position", "gauge", "Position of the newest envelope.", st.Position},
 		{"honed_clients", "gauge", "Clients remembered.", st.Clients},
-		{"honed_queued_records", "gauge", "Records that wait for the log.", st.Queued},
-		{"honed_queued_bytes", "gauge", "Bytes that wait for the log.", st.QueuedSize},
+		{"honed_queued_records", "gauge", "Records waiting for the log.", st.Queued},
+		{"honed_queued_bytes", "gauge", "Bytes waiting for the log.", st.QueuedSize},
 		{"honed_log_full", "gauge", "1 while the log has no space and nothing is acknowledged.", full},
 	} {
 		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %v\n", m.name, m.help, m.name, m.kind, m.name, m.value)
 	}
 }
 
-// stop ends the admin side.
+// stop shuts the admin server down.
 func (a *adminSide) stop() {
 	if a.server == nil {
 		return

@@ -23,9 +23,9 @@ import (
 
 var clusterMessages = flag.Int("cluster", 0, "messages of TestCluster; 0 skips it")
 
-// TestCluster has two gateways share a log in a cluster of three nats-servers, all of them
-// processes. Under load each of the five is killed with kill -9, and each is stopped for
-// some seconds. It takes 2 minutes: go test ./cmd/honed -run TestCluster -cluster 2000000.
+// TestCluster runs two gateways that share a log in a cluster of three nats-servers, all of them
+// processes. Under load it kills each of the five with kill -9, and stops each for some seconds.
+// It takes 2 minutes: go test ./cmd/honed -run TestCluster -cluster 2000000.
 func TestCluster(t *testing.T) {
 	if *clusterMessages == 0 {
 		t.Skip("takes minutes; run it with -cluster 2000000")
@@ -41,7 +41,7 @@ func TestCluster(t *testing.T) {
 		}}
 		gateways[i].begin(t)
 	}
-	f := &proving{messages: *clusterMessages, clients: 8, window: 1024, size: 128, level: gateway.Quorum, within: disturbTime * time.Duration(2+len(servers))}
+	f := &proveFlags{messages: *clusterMessages, clients: 8, window: 1024, size: 128, level: gateway.Quorum, within: disturbTime * time.Duration(2+len(servers))}
 	var acked, failed atomic.Uint64
 	var stalls stalls
 	done := func(_ uint64, err error) {
@@ -88,7 +88,7 @@ func TestCluster(t *testing.T) {
 		t.Errorf("%+v, %d failed", *p, failed.Load())
 	}
 	if disturbed < 2*(len(gateways)+len(servers)) {
-		t.Error("the load has ended before each was killed and stopped")
+		t.Error("the load ended before every process was killed and stopped")
 	}
 	if stalls.longest > 12*time.Second {
 		t.Errorf("nothing was acknowledged for %v", stalls.longest)
@@ -96,8 +96,8 @@ func TestCluster(t *testing.T) {
 }
 
 // TestProveUnsynced is TestCluster's control: one replica, whose server does not fsync. A power cut
-// leaves what the disk held some time before. Records that were acknowledged are lost, and the
-// gateway says so instead of going on.
+// reverts the disk to an earlier state. Acknowledged records are lost, and the gateway refuses to
+// continue.
 func TestProveUnsynced(t *testing.T) {
 	dir := t.TempDir()
 	store, addr := filepath.Join(dir, "store"), freeAddr(t)
@@ -143,7 +143,7 @@ func TestProveUnsynced(t *testing.T) {
 	defer log.Close()
 	checked, err := gateway.Check(t.Context(), log, nil)
 	if err != nil || checked.Records >= acked {
-		t.Errorf("%d acknowledged and %d stored: nothing is lost, so this shows nothing (%v)", acked, checked.Records, err)
+		t.Errorf("%d acknowledged and %d stored: nothing was lost, so this test proves nothing (%v)", acked, checked.Records, err)
 	}
 	t.Logf("%d acknowledged, %d of them lost", acked, acked-checked.Records)
 }
@@ -165,10 +165,10 @@ func (s *stalls) ack() {
 	s.last = now
 }
 
-// disturbTime is how long each daemon is disturbed, and a second more.
+// disturbTime is how long disturb takes for one daemon, plus a second.
 const disturbTime = 16 * time.Second
 
-// disturb kills and stops each daemon in turn, until all were or the load has ended.
+// disturb kills and stops each daemon in turn, and returns early when the load has ended.
 func disturb(ctx context.Context, t *testing.T, all []*daemon, fed <-chan struct{}) (n int) {
 	wait := func(d time.Duration) bool {
 		select {
@@ -185,7 +185,7 @@ func disturb(ctx context.Context, t *testing.T, all []*daemon, fed <-chan struct
 			return n
 		}
 		t.Log("kill -9", d.name)
-		d.signal(syscall.SIGKILL) // its keeper starts it again
+		d.signal(syscall.SIGKILL) // begin's goroutine restarts it
 		n++
 		if !wait(6 * time.Second) {
 			return n
@@ -199,7 +199,7 @@ func disturb(ctx context.Context, t *testing.T, all []*daemon, fed <-chan struct
 	return n
 }
 
-// daemon is a process that is started again whenever it ends.
+// daemon is a process that is restarted whenever it ends.
 type daemon struct {
 	name, binary string
 	args         []string
@@ -214,7 +214,7 @@ type daemon struct {
 // listen is the daemon's address.
 func (d *daemon) listen() string { return d.args[len(d.args)-1] }
 
-// begin starts the daemon; the test's end ends it.
+// begin starts the daemon, and stops it at the end of the test.
 func (d *daemon) begin(t *testing.T) {
 	t.Helper()
 	d.keeper.Go(func() {
@@ -271,7 +271,7 @@ func (d *daemon) end() {
 	d.keeper.Wait()
 }
 
-// freeAddr is an address that nobody listens on now.
+// freeAddr returns an address with a free port.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -282,7 +282,7 @@ func freeAddr(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// builtServer builds a nats-server of the version that is embedded.
+// builtServer builds nats-server in the embedded version.
 func builtServer(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "nats-server")
@@ -292,7 +292,7 @@ func builtServer(t *testing.T) string {
 	return binary
 }
 
-// natsServers starts a cluster of three.
+// natsServers starts a cluster of three nats-servers.
 func natsServers(t *testing.T) (all []*daemon, urls string) {
 	t.Helper()
 	dir, binary := t.TempDir(), builtServer(t)

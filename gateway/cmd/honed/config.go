@@ -12,7 +12,7 @@ import (
 // list is a flag that may be repeated.
 type list struct {
 	values []string
-	given  bool // what was there before is no default any more
+	given  bool // Set was called: the defaults are replaced
 }
 
 func (l *list) String() string { return strings.Join(l.values, " ") }
@@ -25,12 +25,12 @@ func (l *list) Set(value string) error {
 	return nil
 }
 
-// newFlags are the flags of a verb, with one for a configuration file.
+// newFlags returns the flag set of a verb, with the flag for a configuration file.
 func newFlags(verb string) (flags *flag.FlagSet, config *string) {
 	flags = flag.NewFlagSet(verb, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	flags.Usage = func() {} // a wrong flag is answered by a line, not by all of them
-	return flags, flags.String("config", "", "read flags from this TOML `FILE`; those of the command line win")
+	flags.Usage = func() {} // a wrong flag prints one line, not all flags
+	return flags, flags.String("config", "", "read flags from this TOML `FILE`; the command line takes precedence")
 }
 
 // parse reads the command line and then the configuration file.
@@ -44,7 +44,7 @@ func parse(flags *flag.FlagSet, config *string, args []string, stdout io.Writer)
 		return usageError{err}
 	}
 	if flags.NArg() > 0 {
-		return usageError{fmt.Errorf("%q is no flag", flags.Arg(0))}
+		return usageError{fmt.Errorf("unexpected argument %q", flags.Arg(0))}
 	}
 	if *config == "" {
 		return nil
@@ -52,7 +52,7 @@ func parse(flags *flag.FlagSet, config *string, args []string, stdout io.Writer)
 	return readConfig(flags, *config)
 }
 
-// readConfig sets the flags of the file that the command line has not set: the keys are the
+// readConfig sets the flags that the file has and the command line has not. The keys are the
 // flags' names.
 func readConfig(flags *flag.FlagSet, path string) error {
 	var keys map[string]any

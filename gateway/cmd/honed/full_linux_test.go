@@ -24,9 +24,9 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// TestProveDiskFull fills the disk of a gateway under load. At the reserve it acknowledges nothing
-// and goes on when there is space again. Where the disk says that it has space and has none, the
-// log fails, the gateway ends and says why, and goes on after a restart.
+// TestProveDiskFull fills the disk of a gateway under load. At the reserve the gateway stops
+// acknowledging, and continues when there is space again. When the disk reports free space and has
+// none, the log fails: the gateway exits with the reason, and continues after a restart.
 func TestProveDiskFull(t *testing.T) {
 	if !namespacetest.Inside(t) {
 		return
@@ -42,9 +42,9 @@ func TestProveDiskFull(t *testing.T) {
 		g.says("no space for the log")
 		before := load.acked.Load()
 		if status := g.health(); status != http.StatusServiceUnavailable {
-			t.Errorf("health %d while the disk is full", status)
+			t.Errorf("/healthz returns %d while the disk is full", status)
 		}
-		// A client that comes now is not answered: even its session would have to be stored.
+		// A new client gets no answer now, because its session would have to be stored.
 		brief, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		late := &gateway.Client{Addrs: []string{g.addr}, ID: "late"}
@@ -58,7 +58,7 @@ func TestProveDiskFull(t *testing.T) {
 		g.says("there is space for the log again")
 		load.reach(before + 1000)
 		if g.health() != http.StatusOK {
-			t.Error("not healthy again")
+			t.Error("/healthz still fails after space was freed")
 		}
 		late.Close(t.Context())
 		load.end()
@@ -73,7 +73,7 @@ func TestProveDiskFull(t *testing.T) {
 		if err := os.Mkdir(ballast, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		for n := 0; ; n++ { // no file can be made any more, and the log needs one every 8 MiB
+		for n := 0; ; n++ { // use up all inodes: the log needs a new file every 8 MiB
 			err := os.WriteFile(filepath.Join(ballast, fmt.Sprint(n)), nil, 0o600)
 			if errors.Is(err, syscall.ENOSPC) {
 				break
@@ -87,14 +87,14 @@ func TestProveDiskFull(t *testing.T) {
 		}
 		before := load.acked.Load()
 		t.Logf("%s", g.lastLine())
-		for _, word := range []string{"no space left on device", "start honed again"} {
+		for _, word := range []string{"no space left on device", "restart honed"} {
 			if !strings.Contains(g.lastLine(), word) {
-				t.Errorf("it does not say %q: %s", word, g.lastLine())
+				t.Errorf("the last line lacks %q: %s", word, g.lastLine())
 			}
 		}
 		code, out, errs := honed(t, "verify", "--data", filepath.Join(dir, "log"))
 		if code != exitFailed || !strings.Contains(errs, "not writable") {
-			t.Errorf("opened on a full disk: %d %s%s", code, out, errs)
+			t.Errorf("verify opened the log on a full disk: %d %s%s", code, out, errs)
 		}
 		os.RemoveAll(ballast)
 		g = startGateway(t, filepath.Join(dir, "log"), addr)
@@ -128,7 +128,7 @@ type ran struct {
 	said bytes.Buffer
 }
 
-// Write takes the process's standard error.
+// Write collects the process's standard error.
 func (g *ran) Write(b []byte) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -180,7 +180,7 @@ func (g *ran) wait() int {
 	select {
 	case <-g.ended:
 	case <-time.After(time.Minute):
-		g.t.Fatal("honed goes on")
+		g.t.Fatal("honed does not exit")
 	}
 	return g.cmd.ProcessState.ExitCode()
 }
@@ -218,12 +218,12 @@ func eventually(t *testing.T, what string, done func() bool) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			t.Fatalf("not after a minute: %s", what)
+			t.Fatalf("timed out after a minute: %s", what)
 		}
 	}
 }
 
-// load is a client that submits until it is told to end.
+// load is a client that submits until end is called.
 type load struct {
 	t      *testing.T
 	client *gateway.Client
@@ -232,7 +232,7 @@ type load struct {
 	ended  chan struct{}
 }
 
-// loadSize is large, so that disks fill soon.
+// loadSize is large, so that the disk fills quickly.
 const loadSize = 16 << 10
 
 func begin(t *testing.T, addr string) *load {
@@ -256,13 +256,13 @@ func begin(t *testing.T, addr string) *load {
 	return l
 }
 
-// reach waits for acknowledgements.
+// reach waits until a number of records is acknowledged.
 func (l *load) reach(n uint64) {
 	l.t.Helper()
 	eventually(l.t, fmt.Sprint(n, " acknowledged"), func() bool { return l.acked.Load() >= n })
 }
 
-// end waits until everything that was submitted is acknowledged.
+// end stops the load and waits until every submitted record is acknowledged.
 func (l *load) end() {
 	l.t.Helper()
 	l.stop()
@@ -272,7 +272,7 @@ func (l *load) end() {
 	}
 }
 
-// stored checks that everything that was acknowledged is in the log, once and in order.
+// stored checks that every acknowledged record is in the log, once and in order.
 func (l *load) stored(dir string) {
 	l.t.Helper()
 	log, err := journal.OpenEmbedded(l.t.Context(), dir, journal.EmbeddedOptions{})

@@ -1,5 +1,5 @@
-// Command honed is a message gateway that keeps what it has acknowledged. Run without
-// arguments it serves on this machine; see honed --help.
+// Command honed is a message gateway that never loses an acknowledged message. Without
+// arguments it serves clients on this machine; see honed --help.
 package main
 
 import (
@@ -21,17 +21,17 @@ const (
 	exitInterrupted = 130
 )
 
-const help = `honed is a message gateway that never loses what it acknowledged.
+const help = `honed is a message gateway that never loses an acknowledged message.
 
 Usage:
   honed [flags]            serve clients until SIGTERM or SIGINT, then drain
   honed verify  [flags]    check the whole log: damage, records stored twice or out of order
   honed inspect [flags]    print a line of JSON for each envelope of the log
   honed export  [flags]    print a line of JSON for each record of the log
-  honed prove   [flags]    submit a million messages to a honed of its own, kill it with
-                           kill -9 half-way, restart it, and verify every message
+  honed prove   [flags]    start a second honed, submit a million messages to it, kill it
+                           with kill -9 half-way, restart it, and verify every message
 
-honed VERB --help lists the flags of a verb. Each may also stand in a file for --config:
+honed VERB --help lists the flags of a verb. A file for --config may set any of them:
   listen = ["127.0.0.1:7100"]
   data = "/var/lib/honed"
 
@@ -45,10 +45,10 @@ func main() {
 	os.Exit(code)
 }
 
-// usageError is a command line that cannot be.
+// usageError is an error in the command line or the configuration file.
 type usageError struct{ error }
 
-// errInterrupted ends a verb that a signal has ended.
+// errInterrupted means that a signal ended the verb.
 var errInterrupted = errors.New("interrupted")
 
 // run is the whole program; ctx ends with the first signal.

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain plays honed where a test has started this binary again as one.
+// TestMain runs honed when a test has started this binary as a child process.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "serve" {
 		main()
@@ -34,7 +34,7 @@ func honed(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// TestProve kills a gateway with kill -9 under load, again and again.
+// TestProve kills a gateway repeatedly with kill -9 under load, and checks that nothing is lost.
 func TestProve(t *testing.T) {
 	for _, log := range []string{"", "file:"} {
 		t.Run("log "+log, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestProve(t *testing.T) {
 	}
 }
 
-// verbs reads the log that a proof has left.
+// verbs runs the reading verbs on the log that honed prove left.
 func verbs(t *testing.T, dir string) {
 	code, out, errs := honed(t, "verify", "--data", dir)
 	if code != exitOK || !strings.Contains(out, `"records":60000,"sessions":8,"left_out":0`) {
@@ -70,7 +70,7 @@ func verbs(t *testing.T, dir string) {
 	}
 }
 
-// TestProveFindsLosses is the control: level received must lose.
+// TestProveFindsLosses is the control: level received must lose records.
 func TestProveFindsLosses(t *testing.T) {
 	code, out, _ := honed(t, "prove", "--json", "--messages", "100000", "--kills", "4", "--level", "received", "--window", "1024")
 	var p proof
@@ -98,12 +98,12 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no such verb", []string{"fly"}, exitUsage, `there is no verb "fly"`},
 		{"no such flag", []string{"--fly"}, exitUsage, "flag provided but not defined"},
-		{"a word", []string{"verify", "it"}, exitUsage, `"it" is no flag`},
+		{"a word", []string{"verify", "it"}, exitUsage, `unexpected argument "it"`},
 		{"port in use", []string{"--data", dir + "/a", "--listen", ln.Addr().String()}, exitFailed, "choose another address with --listen"},
 		{"other machines", []string{"--data", dir + "/b", "--listen", "0.0.0.0:0"}, exitFailed, "give --tokens FILE or --client-ca FILE"},
-		{"key without certificate", []string{"--key", "x"}, exitUsage, "--cert and --key belong together"},
+		{"key without certificate", []string{"--key", "x"}, exitUsage, "--cert and --key must be given together"},
 		{"readable tokens", []string{"--tokens", open}, exitFailed, "chmod 600"},
-		{"no log", []string{"--data", dir + "/c", "--log", "http://x", "--listen", "127.0.0.1:0"}, exitUsage, "is no nats:// or tls:// URL"},
+		{"no log", []string{"--data", dir + "/c", "--log", "http://x", "--listen", "127.0.0.1:0"}, exitUsage, "is not a nats:// or tls:// URL"},
 		{"config", []string{"--config", config}, exitUsage, "address to listen on: address nowhere"},
 		{"config key", []string{"verify", "--config", config}, exitUsage, `there is no setting "listen"`},
 		{"no config", []string{"--config", config + ".none"}, exitUsage, "no such file"},
@@ -114,13 +114,13 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%d %s; want %d, … %s …", code, errs, c.code, c.says)
 			}
 			if code == exitUsage && (out != "" || strings.Count(errs, "\n") != 1) {
-				t.Errorf("wrong usage is answered by more than a line:\n%s%s", out, errs)
+				t.Errorf("wrong usage prints more than one line:\n%s%s", out, errs)
 			}
 		})
 	}
 }
 
-// TestLockedFolder has two processes want one log.
+// TestLockedFolder starts two processes on one log; the second must be refused.
 func TestLockedFolder(t *testing.T) {
 	gw := &victim{dir: filepath.Join(t.TempDir(), "log"), stderr: os.Stderr}
 	if err := gw.start(t.Context(), "127.0.0.1:0"); err != nil {
@@ -133,7 +133,7 @@ func TestLockedFolder(t *testing.T) {
 	}
 }
 
-// TestServeDrains has a gateway serve, be asked how it is, and end by its context.
+// TestServeDrains runs a gateway, queries its admin side, and ends it through its context.
 func TestServeDrains(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	said := make(chan []byte, 10)
@@ -165,7 +165,7 @@ func TestServeDrains(t *testing.T) {
 	}
 }
 
-// lines passes on what is written.
+// lines sends every write to the channel.
 type lines chan<- []byte
 
 func (l lines) Write(p []byte) (int, error) {

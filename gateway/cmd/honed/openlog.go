@@ -16,7 +16,7 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// logFlags say which log.
+// logFlags are the flags that select the log.
 type logFlags struct {
 	data, url   string
 	stream      string
@@ -29,27 +29,27 @@ type logFlags struct {
 
 func (f *logFlags) add(flags *flag.FlagSet) {
 	flags.StringVar(&f.data, "data", "honed-data", "`FOLDER` of the log")
-	flags.StringVar(&f.url, "log", "", "keep the log in a JetStream cluster, `nats://HOST:PORT,…`, or with file: in a plain file of --data; empty: embedded JetStream in --data")
+	flags.StringVar(&f.url, "log", "", "keep the log in a JetStream cluster, `nats://HOST:PORT,…`, or with file: in a plain file in --data; empty: embedded JetStream in --data")
 	flags.StringVar(&f.stream, "stream", "HONED", "name of the cluster's stream")
 	flags.IntVar(&f.replicas, "replicas", 3, "how many replicas the cluster's stream must have")
 	flags.StringVar(&f.credentials, "nats-credentials", "", "`FILE` of NATS credentials")
-	flags.BoolVar(&f.create, "create-stream", false, "make the cluster's stream if it does not exist")
-	flags.Int64Var(&f.reserve, "reserve", 64<<20, "`BYTES` of the disk that the log leaves free")
-	flags.Int64Var(&f.maxBytes, "max-log", 0, "`BYTES` at which the log is full; 0: only the disk bounds it")
+	flags.BoolVar(&f.create, "create-stream", false, "create the cluster's stream if it does not exist")
+	flags.Int64Var(&f.reserve, "reserve", 64<<20, "`BYTES` of disk space that the log leaves free")
+	flags.Int64Var(&f.maxBytes, "max-log", 0, "size limit of the log in `BYTES`; 0: only the disk limits it")
 }
 
-// isCluster reports whether other servers may append to the log too.
+// isCluster reports whether other servers may append to the log.
 func (f *logFlags) isCluster() bool {
 	return strings.HasPrefix(f.url, "nats://") || strings.HasPrefix(f.url, "tls://")
 }
 
-// open opens the log and says what its acknowledgements promise.
+// open opens the log and returns the level that its acknowledgements promise.
 func (f *logFlags) open(ctx context.Context, stderr io.Writer, logger *slog.Logger) (log journal.Log, level gateway.Level, err error) {
 	watch := &progress{out: stderr, what: "verified", unit: "envelopes"}
 	switch {
 	case f.isCluster():
 		if f.replicas < 3 && logger != nil {
-			logger.Warn("a stream with fewer than 3 replicas loses records with a machine", "replicas", f.replicas)
+			logger.Warn("a stream with fewer than 3 replicas loses records when one machine is lost", "replicas", f.replicas)
 		}
 		log, err = journal.OpenCluster(ctx, f.url, journal.ClusterOptions{
 			Stream: f.stream, Replicas: f.replicas, Create: f.create, Dir: f.data, Credentials: f.credentials, Progress: watch.set,
@@ -61,7 +61,7 @@ func (f *logFlags) open(ctx context.Context, stderr io.Writer, logger *slog.Logg
 		}
 		return log, gateway.Disk, err
 	case f.url != "":
-		return nil, 0, usageError{fmt.Errorf("--log %q is no nats:// or tls:// URL", f.url)}
+		return nil, 0, usageError{fmt.Errorf("--log %q is not a nats:// or tls:// URL", f.url)}
 	}
 	log, err = journal.OpenEmbedded(ctx, f.data, journal.EmbeddedOptions{
 		Reserve: f.reserve, MaxBytes: f.maxBytes, Progress: watch.set, Logger: logger,
@@ -69,28 +69,28 @@ func (f *logFlags) open(ctx context.Context, stderr io.Writer, logger *slog.Logg
 	return log, gateway.Disk, err
 }
 
-// explain adds what to do to an error that an operator can do something about.
+// explain adds the remedy to an error that an operator can fix.
 func explain(err error) string {
 	var refusal *journal.Refusal
 	switch {
-	case errors.As(err, &refusal): // says it itself
+	case errors.As(err, &refusal): // it has a remedy already
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Sprintf("%v; choose another address with --listen or --admin", err)
 	case errors.Is(err, syscall.EACCES) || errors.Is(err, os.ErrPermission):
-		return fmt.Sprintf("%v; run honed as the owner of that file, or choose another with --data", err)
+		return fmt.Sprintf("%v; run honed as the owner of that file, or choose another folder with --data", err)
 	case errors.Is(err, journal.ErrNoSpace) || errors.Is(err, syscall.ENOSPC):
-		return fmt.Sprintf("%v; free some space, or lower --reserve, and start honed again", err)
+		return fmt.Sprintf("%v; free some space or lower --reserve, and restart honed", err)
 	case errors.Is(err, gateway.ErrOpen):
 		return fmt.Sprintf("%v; give --tokens FILE or --client-ca FILE, or listen on 127.0.0.1", err)
 	case errors.Is(err, journal.ErrConflict):
-		return fmt.Sprintf("%v; another honed writes to this log. Start honed again: it reads what the other has written", err)
+		return fmt.Sprintf("%v: another honed writes to this log; restart honed, which then reads the other's records", err)
 	case errors.Is(err, journal.ErrBroken):
-		return fmt.Sprintf("%v; start honed again: it recovers everything that was acknowledged", err)
+		return fmt.Sprintf("%v; restart honed: it recovers every acknowledged record", err)
 	}
 	return err.Error()
 }
 
-// progress is a line that long work rewrites on standard error, from its second second on.
+// progress prints a line to standard error every second while long work runs.
 type progress struct {
 	out        io.Writer
 	what, unit string

@@ -21,17 +21,17 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// proving is the flags of honed prove.
-type proving struct {
+// proveFlags are the flags of honed prove.
+type proveFlags struct {
 	messages, clients, window, size, kills int
 	url                                    string
 	keep                                   string
 	level                                  gateway.Level
 	json                                   bool
-	within                                 time.Duration // the messages are spread over; 0: as fast as they are taken
+	within                                 time.Duration // time to spread the messages over; 0: as fast as possible
 }
 
-// proof is what honed prove has found.
+// proof is the result of honed prove.
 type proof struct {
 	Messages     uint64  `json:"messages"`
 	Acknowledged uint64  `json:"acknowledged"`
@@ -41,29 +41,29 @@ type proof struct {
 	Lost         uint64  `json:"lost"`
 	Twice        uint64  `json:"twice"`
 	OutOfOrder   uint64  `json:"out_of_order"`
-	Wrong        uint64  `json:"wrong"` // stored, and not what was submitted
+	Wrong        uint64  `json:"wrong"` // stored with other content than submitted
 	Seconds      float64 `json:"seconds"`
 	PerSecond    float64 `json:"acknowledged_per_second"`
 }
 
-// prove submits messages to a gateway of its own, kills it meanwhile, and verifies.
+// prove starts a gateway, submits messages to it, kills it meanwhile, and verifies the log.
 func prove(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	var f proving
+	var f proveFlags
 	flags, config := newFlags("honed prove")
 	flags.IntVar(&f.messages, "messages", 1_000_000, "how many messages to submit")
 	flags.IntVar(&f.clients, "clients", 4, "how many clients submit them")
-	flags.IntVar(&f.window, "window", 256, "messages that each client has unacknowledged")
-	flags.IntVar(&f.size, "size", 128, "`BYTES` of a message, 16 at least")
-	flags.IntVar(&f.kills, "kills", 1, "how often to kill the gateway with kill -9, evenly spread")
-	flags.StringVar(&f.keep, "keep", "", "use this `FOLDER` for the log, and leave it there")
-	flags.StringVar(&f.url, "log", "", "file: proves the plain file instead of embedded JetStream")
-	flags.TextVar(&f.level, "level", gateway.Disk, "what an acknowledgement promises: disk, or received, which must lose")
+	flags.IntVar(&f.window, "window", 256, "messages in flight per client")
+	flags.IntVar(&f.size, "size", 128, "size of a message in `BYTES`, at least 16")
+	flags.IntVar(&f.kills, "kills", 1, "how many times to kill the gateway with kill -9, evenly spread")
+	flags.StringVar(&f.keep, "keep", "", "use this `FOLDER` for the log, and keep it")
+	flags.StringVar(&f.url, "log", "", "file: tests the plain file instead of embedded JetStream")
+	flags.TextVar(&f.level, "level", gateway.Disk, "durability level: disk, or received, which must lose messages")
 	flags.BoolVar(&f.json, "json", false, "print the result as JSON")
 	if err := parse(flags, config, args, stdout); err != nil {
 		return err
 	}
 	if f.messages < 1 || f.clients < 1 || f.size < 16 || f.kills < 0 || f.url != "" && f.url != "file:" {
-		return usageError{errors.New("prove: at least 1 message of 16 bytes and 1 client; --log is file: or empty")}
+		return usageError{errors.New("prove needs at least 1 message of 16 bytes and 1 client; --log must be file: or empty")}
 	}
 	dir := f.keep
 	if dir == "" {
@@ -82,7 +82,7 @@ func prove(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // run submits, kills and verifies.
-func (f *proving) run(ctx context.Context, dir string, stderr io.Writer) (p *proof, err error) {
+func (f *proveFlags) run(ctx context.Context, dir string, stderr io.Writer) (p *proof, err error) {
 	gw := &victim{dir: dir, url: f.url, stderr: stderr}
 	if err := gw.start(ctx, "127.0.0.1:0"); err != nil {
 		return nil, err
@@ -105,12 +105,13 @@ func (f *proving) run(ctx context.Context, dir string, stderr io.Writer) (p *pro
 	return p, f.verify(ctx, log, p)
 }
 
-// submit has every client submit its share, and kills the gateway meanwhile.
-func (f *proving) submit(ctx context.Context, gw *victim, p *proof, stderr io.Writer) error {
+// submit runs all clients, each with its share of the messages, and kills the gateway
+// meanwhile.
+func (f *proveFlags) submit(ctx context.Context, gw *victim, p *proof, stderr io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var acked, failed atomic.Uint64
-	halts := make(chan struct{}, f.kills) // one for each kill that is due
+	halts := make(chan struct{}, f.kills) // one value for each kill that is due
 	every := uint64(f.messages / (f.kills + 1))
 	watch := &progress{out: stderr, what: "acknowledged", unit: "messages"}
 	var watching sync.Mutex
@@ -163,7 +164,7 @@ func (f *proving) submit(ctx context.Context, gw *victim, p *proof, stderr io.Wr
 }
 
 // feed submits the messages of one client: every f.clients-th.
-func (f *proving) feed(ctx context.Context, c *gateway.Client, which int, done func(uint64, error)) error {
+func (f *proveFlags) feed(ctx context.Context, c *gateway.Client, which int, done func(uint64, error)) error {
 	data := make([]byte, f.size)
 	began := time.Now()
 	for n := which; n < f.messages; n += f.clients {
@@ -197,7 +198,7 @@ func fill(data []byte, n uint64) {
 }
 
 // verify reads the log and counts what is lost, twice, out of order or wrong.
-func (f *proving) verify(ctx context.Context, log journal.Log, p *proof) error {
+func (f *proveFlags) verify(ctx context.Context, log journal.Log, p *proof) error {
 	seen := make([]bool, f.messages)
 	newest := map[string]uint64{}
 	want := make([]byte, f.size)
@@ -241,31 +242,31 @@ func (f *proving) verify(ctx context.Context, log journal.Log, p *proof) error {
 	return err
 }
 
-// print says what was found; anything but a clean result is an error.
+// print prints the result, and returns an error unless the result is clean.
 func (p *proof) print(asJSON bool, stdout io.Writer) error {
 	if asJSON {
 		if err := json.NewEncoder(stdout).Encode(p); err != nil {
 			return err
 		}
 	} else {
-		fmt.Fprintf(stdout, "%d messages submitted, %d acknowledged in %.1f s (%.0f/s), gateway killed %d times, %d sent again\n"+
+		fmt.Fprintf(stdout, "%d messages submitted, %d acknowledged in %.1f s (%.0f/s), gateway killed %d times, %d resent\n"+
 			"%d records in the log: %d lost, %d stored twice, %d out of order, %d wrong\n",
 			p.Messages, p.Acknowledged, p.Seconds, p.PerSecond, p.Kills, p.Resent,
 			p.Stored, p.Lost, p.Twice, p.OutOfOrder, p.Wrong)
 	}
 	if p.Lost+p.Twice+p.OutOfOrder+p.Wrong > 0 {
-		return errors.New("prove: the log is not what was acknowledged")
+		return errors.New("prove: the log does not match the acknowledgements")
 	}
 	return nil
 }
 
-// victim is a honed that is killed.
+// victim is the honed process that prove kills.
 type victim struct {
 	dir, url string
 	addr     string
 	stderr   io.Writer
 	cmd      *exec.Cmd
-	stdin    io.Closer // ends the child with its parent
+	stdin    io.Closer // its EOF ends the child if this process dies
 }
 
 // start starts honed and waits until it serves.
@@ -306,7 +307,7 @@ func (v *victim) start(ctx context.Context, listen string) error {
 	return nil
 }
 
-// kill is kill -9.
+// kill ends the gateway with SIGKILL.
 func (v *victim) kill() {
 	if v.cmd == nil {
 		return

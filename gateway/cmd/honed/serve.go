@@ -23,7 +23,7 @@ import (
 	"github.com/hone-go/hone/tlsfiles"
 )
 
-// serving is the flags of honed without a verb.
+// serving are the flags of honed without a verb.
 type serving struct {
 	log           logFlags
 	listen        list
@@ -49,24 +49,24 @@ func (f *serving) add(flags *flag.FlagSet) {
 	f.log.add(flags)
 	f.listen.values = []string{"127.0.0.1:7100"}
 	flags.Var(&f.listen, "listen", "serve clients on `HOST:PORT` or unix:PATH; repeat for more. Port 0 picks a free one")
-	flags.Var(&f.sockets, "websocket", "serve clients that speak WebSocket on `HOST:PORT` or unix:PATH; repeat for more")
-	flags.StringVar(&f.admin, "admin", "127.0.0.1:7171", "metrics, profiles and health on `HOST:PORT` or unix:PATH, or off")
-	flags.StringVar(&f.adminToken, "admin-token-file", "", "`FILE` with the token that opens the admin side to other machines")
-	flags.StringVar(&f.tokens, "tokens", "", "let in the clients of this `FILE` only: lines \"CLIENT TOKEN\" or \"CLIENT sha256:HEX\"")
-	flags.StringVar(&f.cert, "cert", "", "speak TLS with the certificate in this PEM `FILE`")
-	flags.StringVar(&f.key, "key", "", "the certificate's key, a PEM `FILE`")
-	flags.StringVar(&f.ca, "client-ca", "", "let in only clients whose certificate names them and is of an authority in this PEM `FILE`")
-	flags.TextVar(&f.engine, "engine", engine.Engine{}, "how bytes move: direct, buffered, parked, events; default: the fastest here")
-	flags.DurationVar(&f.expiry, "expiry", 7*24*time.Hour, "how long a session is remembered while its client is away")
-	flags.IntVar(&f.queueBytes, "queue-bytes", 64<<20, "`BYTES` that may wait for the log before clients are not read")
-	flags.IntVar(&f.totalInFlight, "queue-records", 1<<16, "records that may wait for the log before clients are not read")
-	flags.IntVar(&f.window, "window", 1024, "records that one connection may have unacknowledged")
-	flags.IntVar(&f.frameSize, "frame-size", 64<<10, "`BYTES` of the largest frame; a record has 13 less")
-	flags.IntVar(&f.conns, "connections", 0, "how many connections are open at once; 0: 50 000, or half of the descriptor limit")
-	flags.DurationVar(&f.drain, "drain", 25*time.Second, "how long a drain may take before the rest is cut off")
-	flags.StringVar(&f.logFormat, "log-format", "text", "how the log on standard error is written: text or json")
+	flags.Var(&f.sockets, "websocket", "serve WebSocket clients on `HOST:PORT` or unix:PATH; repeat for more")
+	flags.StringVar(&f.admin, "admin", "127.0.0.1:7171", "serve metrics, profiles and health on `HOST:PORT` or unix:PATH, or off")
+	flags.StringVar(&f.adminToken, "admin-token-file", "", "`FILE` with the token that other machines need for the admin side")
+	flags.StringVar(&f.tokens, "tokens", "", "accept only the clients in this `FILE`: lines \"CLIENT TOKEN\" or \"CLIENT sha256:HEX\"")
+	flags.StringVar(&f.cert, "cert", "", "serve TLS with the certificate in this PEM `FILE`")
+	flags.StringVar(&f.key, "key", "", "private key of the certificate, a PEM `FILE`")
+	flags.StringVar(&f.ca, "client-ca", "", "accept only clients whose certificate names them and is signed by a CA in this PEM `FILE`")
+	flags.TextVar(&f.engine, "engine", engine.Engine{}, "I/O engine: direct, buffered, parked, events; default: the fastest on this system")
+	flags.DurationVar(&f.expiry, "expiry", 7*24*time.Hour, "how long to remember the session of a disconnected client")
+	flags.IntVar(&f.queueBytes, "queue-bytes", 64<<20, "`BYTES` that may wait for the log before honed stops reading (backpressure)")
+	flags.IntVar(&f.totalInFlight, "queue-records", 1<<16, "records that may wait for the log before honed stops reading (backpressure)")
+	flags.IntVar(&f.window, "window", 1024, "records in flight per connection")
+	flags.IntVar(&f.frameSize, "frame-size", 64<<10, "largest frame in `BYTES`; a record may have 13 less")
+	flags.IntVar(&f.conns, "connections", 0, "maximum open connections; 0: 50 000, or half of the descriptor limit")
+	flags.DurationVar(&f.drain, "drain", 25*time.Second, "how long a drain may take before the remaining connections are closed")
+	flags.StringVar(&f.logFormat, "log-format", "text", "format of the log on standard error: text or json")
 	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: listen, admin, pid")
-	flags.BoolVar(&f.untilEOF, "until-eof", false, "drain also when standard input ends, for a server that must not outlive its parent")
+	flags.BoolVar(&f.untilEOF, "until-eof", false, "also drain when standard input ends, for a server that must not outlive its parent")
 }
 
 // serve runs a gateway until ctx ends or its log fails.
@@ -85,7 +85,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// All listeners are opened before the log: a port in use is found out at once.
+	// Open all listeners before the log, which may take long: a port in use fails at once.
 	listeners, err := listen(f.listen.values, srv, tlsConfig)
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return cmp.Or(err, log.Close())
 }
 
-// server is the gateway that the flags describe, but for its log.
+// server returns the gateway that the flags describe, without its log.
 func (f *serving) server(logger *slog.Logger) (*gateway.Server, *tls.Config, error) {
 	srv := &gateway.Server{
 		Certificates: f.ca != "",
@@ -146,13 +146,13 @@ func (f *serving) server(logger *slog.Logger) (*gateway.Server, *tls.Config, err
 		return srv, nil, nil
 	}
 	if f.cert == "" || f.key == "" {
-		return nil, nil, usageError{errors.New("--cert and --key belong together, and --client-ca needs both")}
+		return nil, nil, usageError{errors.New("--cert and --key must be given together, and --client-ca needs both")}
 	}
 	config, err := tlsfiles.Server{Cert: f.cert, Key: f.key, ClientCA: f.ca, Logger: logger}.Config()
 	return srv, config, err
 }
 
-// listen opens listeners, where srv may serve on them.
+// listen opens listeners on addresses that srv may serve.
 func listen(addrs []string, srv *gateway.Server, config *tls.Config) (all []net.Listener, err error) {
 	for _, addr := range addrs {
 		network := "tcp"
@@ -160,7 +160,7 @@ func listen(addrs []string, srv *gateway.Server, config *tls.Config) (all []net.
 			network, addr = "unix", path
 		} else if _, _, err := net.SplitHostPort(addr); err != nil {
 			closeAll(all)
-			return nil, usageError{fmt.Errorf("an address to listen on: %w", err)}
+			return nil, usageError{fmt.Errorf("the address to listen on: %w", err)}
 		}
 		ln, err := net.Listen(network, addr)
 		if err == nil {
@@ -186,7 +186,7 @@ func closeAll(all []net.Listener) {
 	}
 }
 
-// serveAll serves until ctx ends, and then drains, or until the log fails.
+// serveAll serves until ctx ends and then drains, or until the log fails.
 func (f *serving) serveAll(ctx context.Context, srv *gateway.Server, listeners, sockets []net.Listener, admin *adminSide, logger *slog.Logger) error {
 	ends := make(chan error, len(listeners)+len(sockets))
 	var serving sync.WaitGroup
@@ -207,16 +207,16 @@ func (f *serving) serveAll(ctx context.Context, srv *gateway.Server, listeners, 
 	logger.Info("draining", "within", f.drain)
 	limit, cancel := context.WithTimeout(context.Background(), f.drain)
 	defer cancel()
-	limit, stop := signal.NotifyContext(limit, os.Interrupt, syscall.SIGTERM) // a second signal does not wait
+	limit, stop := signal.NotifyContext(limit, os.Interrupt, syscall.SIGTERM) // a second signal ends the drain
 	defer stop()
 	if err := srv.Shutdown(limit); err != nil {
-		return fmt.Errorf("the drain was cut off; every acknowledged record is stored: %w", err)
+		return fmt.Errorf("the drain did not finish; every acknowledged record is stored: %w", err)
 	}
 	return nil
 }
 
-// reloadOnHangup reads the tokens again upon SIGHUP and ends the sessions of those that
-// are gone.
+// reloadOnHangup reloads the tokens on SIGHUP and closes the connections whose tokens are
+// gone.
 func (f *serving) reloadOnHangup(srv *gateway.Server, logger *slog.Logger) (stop func()) {
 	if srv.Tokens == nil {
 		return func() {}
@@ -228,7 +228,7 @@ func (f *serving) reloadOnHangup(srv *gateway.Server, logger *slog.Logger) (stop
 		for range hangups {
 			err := srv.Tokens.Reload()
 			if err != nil {
-				logger.Error("the tokens stay as they were", "err", err)
+				logger.Error("tokens not reloaded; the old ones stay in use", "err", err)
 				continue
 			}
 			logger.Info("tokens reloaded", "sessions_ended", srv.Revoke())
@@ -241,7 +241,7 @@ func (f *serving) reloadOnHangup(srv *gateway.Server, logger *slog.Logger) (stop
 	}
 }
 
-// announce says where the gateway is.
+// announce prints the addresses of the gateway.
 func (f *serving) announce(stdout io.Writer, listeners, sockets []net.Listener, admin *adminSide) {
 	addrs, socketAddrs := addresses(listeners), addresses(sockets)
 	if f.json {
@@ -279,7 +279,7 @@ func newLogger(format string, stderr io.Writer) (*slog.Logger, error) {
 	return nil, usageError{fmt.Errorf("--log-format is text or json, not %q", format)}
 }
 
-// untilEOF is ctx, which ends also with in.
+// untilEOF returns a context that ends with ctx or at the end of in.
 func untilEOF(ctx context.Context, in io.Reader) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() { // ends with the process

@@ -10,13 +10,13 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// reading opens the log of a verb that only reads it.
-func reading(ctx context.Context, verb string, args []string, stdout, stderr io.Writer, from *uint64) (journal.Log, error) {
+// openForReading parses the flags of a verb that only reads the log, and opens the log.
+func openForReading(ctx context.Context, verb string, args []string, stdout, stderr io.Writer, from *uint64) (journal.Log, error) {
 	var f logFlags
 	flags, config := newFlags("honed " + verb)
 	f.add(flags)
 	if from != nil {
-		flags.Uint64Var(from, "from", 0, "begin with the envelope at this `POSITION`")
+		flags.Uint64Var(from, "from", 0, "start with the envelope at this `POSITION`")
 	}
 	if err := parse(flags, config, args, stdout); err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func reading(ctx context.Context, verb string, args []string, stdout, stderr io.
 	return log, interrupted(ctx, err)
 }
 
-// interrupted is err, unless it is only because ctx has ended.
+// interrupted returns errInterrupted instead of an error that ctx caused.
 func interrupted(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return errInterrupted
@@ -39,7 +39,7 @@ func interrupted(ctx context.Context, err error) error {
 
 // verify checks envelopes and records.
 func verify(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	log, err := reading(ctx, "verify", args, stdout, stderr, nil)
+	log, err := openForReading(ctx, "verify", args, stdout, stderr, nil)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func verify(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	return json.NewEncoder(stdout).Encode(checked)
 }
 
-// inspect prints what each envelope is.
+// inspect prints the header of each envelope.
 func inspect(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return printed(ctx, "inspect", args, stdout, stderr, journal.Inspect)
 }
@@ -69,7 +69,7 @@ func printed(ctx context.Context, verb string, args []string, stdout, stderr io.
 	print func(context.Context, journal.Log, uint64, io.Writer) error,
 ) error {
 	var from uint64
-	log, err := reading(ctx, verb, args, stdout, stderr, &from)
+	log, err := openForReading(ctx, verb, args, stdout, stderr, &from)
 	if err != nil {
 		return err
 	}

@@ -2,11 +2,11 @@ package main
 
 import "runtime/debug"
 
-// release is the version of a build that has none of its own, such as one from a folder
-// without .git. deploy/Dockerfile has the linker set it: -X main.release=v1.2.3.
+// release is the version of a build without version information, such as one from a folder
+// without .git. deploy/Dockerfile sets it with the linker flag -X main.release=v1.2.3.
 var release = ""
 
-// version is what the metric hone_info says.
+// version returns the version for the metric hone_info.
 func version() string {
 	if release != "" {
 		return release

@@ -1,4 +1,4 @@
-// Package namespacetest runs tests where they may mount file systems, without root.
+// Package namespacetest runs tests in a namespace where they may mount file systems without root.
 package namespacetest
 
 import (
@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// Variable marks a test that runs in a user and mount namespace of its own.
+// Variable is set in a test process that runs in its own user and mount namespace.
 const Variable = "HONED_PROVE_INSIDE"
 
-// Inside runs the test again in a user and mount namespace of its own, with args added to its
-// command line, and reports whether this is already there. The caller returns when it is not.
+// Inside reruns the test in a new user and mount namespace, with args added to its command line,
+// and reports whether this process is already in that namespace. If not, the caller must return.
 func Inside(t *testing.T, args ...string) bool {
 	t.Helper()
 	if os.Getenv(Variable) != "" {
@@ -49,11 +49,11 @@ func Inside(t *testing.T, args ...string) bool {
 	return false
 }
 
-// Lacks skips a test for want of something, which is a failure in CI.
+// Lacks skips a test whose requirement is missing; in CI it fails the test.
 func Lacks(t *testing.T, what string, err error) {
 	t.Helper()
 	if os.Getenv("HONE_TEST_ALL") != "" {
-		t.Fatalf("this proof needs %s: %v", what, err)
+		t.Fatalf("this test needs %s: %v", what, err)
 	}
 	t.Skipf("NOT PROVEN HERE: this proof needs %s: %v", what, err)
 }

@@ -33,7 +33,7 @@ const (
 	usualAvatarAdmin = "127.0.0.1:8082"
 )
 
-// avatarFlags are avatar's, as they were given.
+// avatarFlags holds the parsed flags of hone avatar.
 type avatarFlags struct {
 	addr, admin, cert, key, log string
 	fonts                       []string
@@ -45,7 +45,7 @@ type avatarFlags struct {
 	json                        bool
 }
 
-// engineName is what moves the bytes.
+// engineName returns the name of the engine, or net/http.
 func (f *avatarFlags) engineName() string {
 	if f.nethttp {
 		return "net/http"
@@ -57,25 +57,25 @@ func newAvatar() *cobra.Command {
 	f := &avatarFlags{cache: 64 << 20}
 	cmd := &cobra.Command{
 		Use:   "avatar",
-		Short: "Serve pictures of names' initials over HTTP until a signal",
-		Long: `Serve pictures of names' initials over HTTP until SIGTERM or SIGINT, which
-drain: what was asked is answered within 25 s. A second signal does not wait.
+		Short: "Serve avatars with people's initials over HTTP until a signal",
+		Long: `Serve avatars with people's initials over HTTP until SIGTERM or SIGINT, which
+drain: requests in flight get 25 s to finish. A second signal ends it at once.
 
-  /v1/NAME.png, .svg    hone's own; size, shape, weight, background, color, letters, han
+  /v1/NAME.png, .svg    hone's own API; size, shape, weight, background, color, letters, han
   /NAME?size=           as initials-avatar
   /avatar/HASH?s=&d=    as Gravatar and Libravatar
   /api/?name=           as ui-avatars
   /9.x/initials/svg     as DiceBear
-  /                     a page to try them
+  /                     a page to try them on
 
-What is in the cache is answered on the event loops of --engine. New pictures are drawn
-beside them, on half of the processors. SIGHUP opens the file of --log
-again, for logrotate; without a file it ends the service like SIGTERM.
+Event loops answer from the cache. New pictures are drawn outside the loops, on
+half of the CPUs. SIGHUP reopens the file of --log, for logrotate; without a file
+it ends the service like SIGTERM.
 
-Latin, Greek and Cyrillic letters are part of the program; Han characters come
-from a font that is installed. --font adds fonts for other scripts; docs/avatar.md
-names free ones for Korean, Hebrew, Arabic, Devanagari and Thai. A name that no
-font has letters for gets a pattern.`,
+Latin, Greek and Cyrillic letters are built in; Han characters come from an
+installed font. --font adds fonts for other scripts; docs/avatar.md lists free
+ones for Korean, Hebrew, Arabic, Devanagari and Thai. A name in a script that no
+font covers gets a pattern.`,
 		Example: `  hone avatar
   hone avatar --addr :8080 --log access.log --log-sample 100
   hone avatar --font NotoSansHebrew-Regular.ttf --font NotoSansThai-Regular.ttf
@@ -85,7 +85,7 @@ font has letters for gets a pattern.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.nethttp && cmd.Flags().Changed("engine") {
-				return exit.Usagef("avatar: --engine and --net-http exclude each other; give one of them")
+				return exit.Usagef("avatar: --engine and --net-http exclude each other; use one of them")
 			}
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -97,12 +97,12 @@ font has letters for gets a pattern.`,
 	f.engine.Add(cmd)
 	flags.BoolVar(&f.nethttp, "net-http", false, "serve with net/http instead of an engine, to compare")
 	flags.StringArrayVar(&f.fonts, "font", nil, "add the TrueType or OpenType font in this `FILE`, up to 64 MiB; repeat for up to 16")
-	flags.Var(&f.cache, "cache", "how much memory pictures may take")
-	flags.StringVar(&f.log, "log", "off", "append a line of JSON for each request to `FILE`, - for standard output, or off")
-	flags.IntVar(&f.sample, "log-sample", 1, "log one in `N` requests, and all errors and slow ones")
+	flags.Var(&f.cache, "cache", "memory limit of the picture cache")
+	flags.StringVar(&f.log, "log", "off", "append one line of JSON per request to `FILE`, - for standard output, or off")
+	flags.IntVar(&f.sample, "log-sample", 1, "log one in `N` requests, and every error and slow request")
 	flags.StringVar(&f.cert, "cert", "", "speak TLS and HTTP/2 with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.key, "key", "", "the certificate's key, a PEM `FILE`")
-	f.logs = spec.AddChoice(cmd, "log-format", "text", "how the log on standard error is written", "text", "json")
+	f.logs = spec.AddChoice(cmd, "log-format", "text", "format of the log on standard error", "text", "json")
 	flags.BoolVar(&f.json, "json", false, "print one line of JSON when ready: addr, admin, engine, pid")
 	return cmd
 }
@@ -116,7 +116,7 @@ type gallery struct {
 	ready   atomic.Bool
 	public  net.Listener
 	private net.Listener    // nil: off
-	file    *avatar.LogFile // of the access log; nil: none
+	file    *avatar.LogFile // of the access log; nil: no log file
 	ended   chan error
 	sides   sync.WaitGroup
 }
@@ -148,10 +148,10 @@ func (f *avatarFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 }
 
-// prepare makes everything that needs no listener.
+// prepare sets up everything that needs no listener.
 func (f *avatarFlags) prepare(stdout, stderr io.Writer) (*gallery, error) {
 	if (f.cert == "") != (f.key == "") {
-		return nil, exit.Usagef("avatar: --cert and --key belong together; give both, or neither for plain HTTP")
+		return nil, exit.Usagef("avatar: --cert and --key go together; give both, or neither for plain HTTP")
 	}
 	if f.sample < 1 {
 		return nil, exit.Usagef("avatar: --log-sample %d: use 1 or more", f.sample)
@@ -160,7 +160,7 @@ func (f *avatarFlags) prepare(stdout, stderr io.Writer) (*gallery, error) {
 		return nil, exit.Usagef("avatar: --cache 0: use a size, as in 64MiB")
 	}
 	if f.log == "-" && f.json {
-		return nil, exit.Usagef("avatar: --log - and --json both want standard output; use --log FILE")
+		return nil, exit.Usagef("avatar: --log - and --json both write to standard output; use --log FILE")
 	}
 	g := &gallery{log: slog.New(slog.NewTextHandler(stderr, nil)), ended: make(chan error, 2)}
 	if f.logs.Value == "json" {
@@ -205,13 +205,13 @@ func (f *avatarFlags) openLog(g *gallery, stdout io.Writer) error {
 	}
 	file, err := avatar.OpenLogFile(f.log)
 	if err != nil {
-		return exit.Failedf("avatar: --log: %w; name a file that can be written", err)
+		return exit.Failedf("avatar: --log: %w; use a writable file", err)
 	}
 	g.file, g.access = file, &avatar.AccessLog{To: file, Sample: f.sample}
 	return nil
 }
 
-// stats is the service in the words of every hone server.
+// stats returns the service's figures in the form that every hone server reports.
 func (g *gallery) stats() engine.Stats {
 	st := g.server.Stats().Stats
 	st.Panics = max(st.Panics, g.server.Service.Stats().Failed)
@@ -225,14 +225,14 @@ func cacheOf(c avatar.CacheStats) observe.Cache {
 	return observe.Cache{Hits: c.Hits, Misses: c.Misses, Evicted: c.Evicted, Entries: c.Entries, Bytes: c.Bytes}
 }
 
-// open opens both listeners, or none.
+// open opens both listeners or, on an error, neither.
 func (f *avatarFlags) open(ctx context.Context, g *gallery) error {
 	if _, _, err := net.SplitHostPort(f.addr); err != nil {
-		return exit.Usagef("avatar: --addr %q is no HOST:PORT; write it as in %s", f.addr, usualAvatar)
+		return exit.Usagef("avatar: --addr %q is not HOST:PORT; write it as in %s", f.addr, usualAvatar)
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", f.addr)
 	if err != nil {
-		return exit.Failedf("avatar: --addr %s: %w; stop what listens there, or use another address (port 0 picks a free one)", f.addr, err)
+		return exit.Failedf("avatar: --addr %s: %w; stop the process that listens there, or use another address (port 0 picks a free one)", f.addr, err)
 	}
 	g.public = ln
 	if f.admin == "off" {
@@ -265,13 +265,13 @@ func (g *gallery) start() {
 	})
 }
 
-// reopenOnHangup opens the access log again upon SIGHUP, until stop is called.
+// reopenOnHangup reopens the access log at each SIGHUP until stop is called.
 func (g *gallery) reopenOnHangup() (stop func()) {
 	if g.file == nil {
 		return func() {}
 	}
 	hangups, done := make(chan os.Signal, 1), make(chan struct{})
-	signal.Reset(syscall.SIGHUP) // which ends all other commands
+	signal.Reset(syscall.SIGHUP) // SIGHUP ends all other commands
 	signal.Notify(hangups, syscall.SIGHUP)
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -281,9 +281,9 @@ func (g *gallery) reopenOnHangup() (stop func()) {
 				return
 			case <-hangups:
 				if err := g.file.Reopen(); err != nil {
-					g.log.Error("the access log stays in its old file", "error", err)
+					g.log.Error("cannot reopen the access log; it stays in its old file", "error", err)
 				} else {
-					g.log.Info("the access log is open again")
+					g.log.Info("reopened the access log")
 				}
 			}
 		}
@@ -295,7 +295,7 @@ func (g *gallery) reopenOnHangup() (stop func()) {
 	}
 }
 
-// announce says that the service is there, and what it lacks.
+// announce reports that the service is ready, and which fonts it lacks.
 func (f *avatarFlags) announce(g *gallery, stdout io.Writer) error {
 	line := serving.Ready{Addr: serving.AddressOf(g.public), Engine: f.engineName(), PID: os.Getpid()}
 	admin := "off"
@@ -310,7 +310,7 @@ func (f *avatarFlags) announce(g *gallery, stdout io.Writer) error {
 		"read-time", l.ReadTime.String(), "write-time", l.WriteTime.String(), "idle-time", l.IdleTime.String())
 	han := g.server.Service.Fonts.Han()
 	if han == "" {
-		g.log.Warn("no font with Han characters: names in them get a pattern; " + avatar.HanAdvice())
+		g.log.Warn("no font with Han characters: such names get a pattern; " + avatar.HanAdvice())
 	}
 	g.log.Info("serving", "addr", line.Addr, "tls", f.cert != "", "engine", line.Engine, "han", han, "log", f.log, "admin", admin, "pid", line.PID)
 	if !f.json {
@@ -319,7 +319,7 @@ func (f *avatarFlags) announce(g *gallery, stdout io.Writer) error {
 	return exit.FailedIf(json.NewEncoder(stdout).Encode(line))
 }
 
-// stop drains, or just ends everything.
+// stop drains the service, or closes it at once.
 func (g *gallery) stop(drain bool) error {
 	g.ready.Store(false)
 	patience, done := serving.DrainPatience(drain)
@@ -328,7 +328,7 @@ func (g *gallery) stop(drain bool) error {
 		g.log.Info("draining", "patience", serving.DrainTime.String(), "open", g.server.Stats().Open)
 	}
 	err := g.server.Shutdown(patience)
-	g.server.Close() // what is left is cut off: nothing to be done about it
+	g.server.Close() // closes the remaining connections; the caller could not act on the error
 	g.server.Service.Close()
 	last, cancel := context.WithTimeout(context.Background(), serving.AdminTime)
 	defer cancel()
@@ -344,7 +344,7 @@ func (g *gallery) stop(drain bool) error {
 	}
 	g.log.Info("drained", attrs...)
 	if err != nil {
-		return exit.Failedf("avatar: requests were cut off (%w); give them longer than %s before a second signal", err, serving.DrainTime.Round(time.Second))
+		return exit.Failedf("avatar: open requests were aborted (%w); send the second signal later than %s after the first", err, serving.DrainTime.Round(time.Second))
 	}
 	return nil
 }

@@ -16,8 +16,8 @@ import (
 func newBaseline() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "baseline",
-		Short: "Give a run a name that others are compared with",
-		Long: `Give a run a name that others are compared with: hone bench --against baseline:NAME, or
+		Short: "Name a run that others are compared with",
+		Long: `Name a run that others are compared with: hone bench --against baseline:NAME, or
 hone compare baseline:NAME latest.`,
 		Example: "  hone baseline set main latest\n  hone baseline list",
 		Args:    unknownCommand,
@@ -32,11 +32,11 @@ func newBaselineSet() *cobra.Command {
 	var dirty bool
 	cmd := &cobra.Command{
 		Use:     "set NAME [RUN]",
-		Short:   "Make a run (the newest) the baseline of that name",
+		Short:   "Make a run (default: the newest) the baseline of that name",
 		Example: "  hone baseline set main\n  hone baseline set v1.2 3f9c2a71b04e",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 2 {
-				return exit.Usagef("baseline set: give a name, and perhaps a run, as in: hone baseline set main latest")
+				return exit.Usagef("baseline set: give a name and optionally a run, as in: hone baseline set main latest")
 			}
 			ref, err := oneRef(args[1:], true, "")
 			if err != nil {
@@ -61,15 +61,16 @@ func newBaselineSet() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&dirty, "dirty", false, "also a run of code that was not committed")
+	cmd.Flags().BoolVar(&dirty, "dirty", false, "accept a run of uncommitted code")
 	store.define(cmd)
 	return cmd
 }
 
-// fitForBaseline refuses what nobody could measure again, or believe.
+// fitForBaseline refuses a run that cannot be measured again, or that has no valid
+// sample.
 func fitForBaseline(run *record.Run, dirty bool) error {
 	if run.Environment.Soft["modified"] == "true" && !dirty {
-		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("baseline set: %s is of code that was not committed, which nobody can build again; commit and measure once more, or add --dirty", run.ID)}
+		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("baseline set: %s measures uncommitted code, which nobody can build again; commit and measure again, or add --dirty", run.ID)}
 	}
 	for _, s := range run.Samples {
 		if s.Valid {
@@ -121,7 +122,7 @@ func newBaselineRemove() *cobra.Command {
 	var store storeFlag
 	cmd := &cobra.Command{
 		Use:     "rm NAME",
-		Short:   "Forget a baseline; its run stays",
+		Short:   "Remove a baseline; its run stays",
 		Example: "  hone baseline rm main",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {

@@ -17,8 +17,8 @@ import (
 	"github.com/hone-go/hone/tool/view"
 )
 
-// benchFlags are bench's, as they were given. Those that say what is measured are
-// also the keys of a scenario file.
+// benchFlags holds the parsed flags of hone bench. The flags that describe the
+// measurement are also the keys of a scenario file.
 type benchFlags struct {
 	spec.Subject
 	judge    judgeFlags
@@ -37,21 +37,21 @@ func newBench() *cobra.Command {
 	f := new(benchFlags)
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure a server several times, and keep what was found",
-		Long: `Measure a server several times, each time a fresh process, and keep what was found.
+		Short: "Measure a server several times and store the run",
+		Long: `Measure a server several times, each time in a fresh process, and store the run.
 
-With --revision REV it also builds that git revision, in a folder of its own, and
-measures both in turn, in pairs: the verdict is about the files as they are now (B)
-against that revision (A). With --against RUN the verdict is about this run against
-one that was kept (see hone run --help). That difference includes what changed on the
+With --revision REV it also builds that git revision in a separate folder and
+measures both alternately, in pairs: the verdict compares the working tree (B) with
+that revision (A). With --against RUN the verdict compares this run with a stored
+one (see hone run --help). That difference includes whatever changed on the
 machine in the meantime, so it needs a noise floor (hone doctor --noise).
 
---cmd and --build are the shell's; {out} in them is an empty folder of the revision's
-own. The server must listen where --target is, be ready when --ready says, and end
-when it is told to (SIGTERM).
+The shell runs --cmd and --build; {out} in them is an empty folder, one per
+revision. The server must listen at --target, be ready when --ready reports it,
+and exit on SIGTERM.
 
-All of it may be in a file (-f): the flags above --revision, and those of hone load,
-by their names, one in a line, as in
+A scenario file (-f) may hold the flags above --revision and those of hone load,
+one per line, as in
 
   target = "http://127.0.0.1:8080/"
   build = "go build -o {out}/server ."
@@ -59,11 +59,11 @@ by their names, one in a line, as in
   conns = 50
   for = "5s"
 
-Flags that are given, too, come before the file's.
+Flags on the command line override the file.
 
-Exit codes: 0 when nothing is worse, 1 when the server could not be built, started or
-loaded, or the runs could not be stored, 3 when a figure is worse, 4 when there are too few valid samples or the
-primary figure is unclear.`,
+Exit codes: 0 when no figure is worse, 1 when the server could not be built, started
+or loaded, or the runs could not be stored, 3 when a figure is worse, 4 when there
+are too few valid samples or the primary figure is unclear.`,
 		Example: `  hone bench --cmd ./server --target http://127.0.0.1:8080/ -c 50 -d 5s
   hone bench -f hello.toml --revision main
   hone bench -f hello.toml --save before && hone baseline set main
@@ -73,21 +73,21 @@ primary figure is unclear.`,
 	}
 	f.Subject.Define(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.revision, "revision", "", "the git `REVISION` to measure in turn with what is here")
+	flags.StringVar(&f.revision, "revision", "", "the git `REVISION` to measure alternately with the working tree")
 	flags.StringVar(&f.against, "against", "", "the earlier `RUN` to compare with, as in baseline:main; see hone run --help")
 	f.judge.define(cmd)
 	f.profiles.define(cmd)
-	flags.StringVar(&f.save, "save", "", "keep the run under this `NAME`; without one it has none")
-	flags.BoolVar(&f.discard, "discard", false, "do not keep the run")
+	flags.StringVar(&f.save, "save", "", "store the run under this `NAME` (default: no name)")
+	flags.BoolVar(&f.discard, "discard", false, "do not store the run")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
-	flags.BoolVar(&f.md, "md", false, "print markdown, for a pull request")
+	flags.BoolVar(&f.md, "md", false, "print Markdown, for a pull request")
 	flags.StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
 	f.ui.define(cmd)
 	f.store.define(cmd)
 	return cmd
 }
 
-// run measures, keeps and judges.
+// run measures, stores and judges.
 func (f *benchFlags) run(cmd *cobra.Command) error {
 	if f.json && f.md {
 		return exit.Usagef("bench: choose one of --json and --md")
@@ -116,7 +116,7 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	return f.measure(cmd, plan, server)
 }
 
-// measure takes the samples, judges, prints and keeps.
+// measure takes the samples, then judges, prints and stores them.
 func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.Server) error {
 	ctx := cmd.Context()
 	base, err := f.base(ctx, plan)
@@ -142,7 +142,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 		old := server
 		old.Name, old.Dir = revision.Name, revision.Dir
 		if server.Name == "" {
-			server.Name = "what is here"
+			server.Name = "the working tree"
 		}
 		plan.Servers = []trial.Server{old, server}
 	}
@@ -163,7 +163,7 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 		end.Err, end.Partly = session.Failure("bench", err), true
 		return s.Finish(end)
 	}
-	if s.Store == nil || record.Identify(runs...) != nil { // what cannot be stored says so later
+	if s.Store == nil || record.Identify(runs...) != nil { // a failure to store is reported later
 		identify(runs)
 	}
 	result := &benchResult{Schema: "hone.bench/1", InvalidReasons: []string{}, Runs: runs, wanted: plan.Samples}
@@ -184,7 +184,8 @@ func (f *benchFlags) measure(cmd *cobra.Command, plan trial.Plan, server trial.S
 	return s.Finish(end)
 }
 
-// base reads the earlier run, and refuses one of other settings. Nil: none was asked for.
+// base reads the earlier run and refuses one with other settings. It returns nil if no
+// run was given.
 func (f *benchFlags) base(ctx context.Context, plan trial.Plan) (*record.Run, error) {
 	if f.against == "" {
 		return nil, nil
@@ -200,7 +201,8 @@ func (f *benchFlags) base(ctx context.Context, plan trial.Plan) (*record.Run, er
 	return base, f.judge.judge.Alike("bench", compare.SettingsOf(base), now)
 }
 
-// compare judges the second run against the first, or the only one against the earlier one.
+// compare judges the second run against the first, or a single run against the earlier
+// one.
 func (f *benchFlags) compare(ctx context.Context, store *record.Store, result *benchResult, base *record.Run) (err error) {
 	first, second := base, result.Runs[0]
 	if base == nil {
@@ -214,7 +216,7 @@ func (f *benchFlags) compare(ctx context.Context, store *record.Store, result *b
 	}
 	result.Comparison, err = f.judge.stored(ctx, store, first, second)
 	if end := new(exit.Error); errors.As(err, &end) && end.Code == exit.Invalid && !result.Valid {
-		return nil // the reason has been given: there are no samples to compare
+		return nil // the reason has been reported: there are no samples to compare
 	}
 	if err != nil {
 		return err
@@ -223,7 +225,7 @@ func (f *benchFlags) compare(ctx context.Context, store *record.Store, result *b
 	return nil
 }
 
-// identify gives the runs of a pair, which no store has named, the names A and B.
+// identify names the runs of a pair A and B until the store gives them ids.
 func identify(runs []*record.Run) {
 	if len(runs) == 2 {
 		runs[0].ID, runs[1].ID = "a", "b"

@@ -17,7 +17,7 @@ import (
 	"github.com/hone-go/hone/tool/trial"
 )
 
-// profilingFlags say which profiles bench takes beside its timed samples.
+// profilingFlags selects the profiles that bench takes in addition to its timed samples.
 type profilingFlags struct {
 	kinds                 []string
 	url, tokenFile, token string
@@ -26,21 +26,21 @@ type profilingFlags struct {
 
 func (f *profilingFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.kinds, "profile", nil, "profiles to take in a run of their own: cpu, allocs, heap, mutex, block, goroutine, trace, metrics; see hone profile --help")
+	flags.StringSliceVar(&f.kinds, "profile", nil, "profiles to take in a separate sample: cpu, allocs, heap, mutex, block, goroutine, trace, metrics; see hone profile --help")
 	flags.StringVar(&f.url, "pprof", "", "the server's net/http/pprof, a `URL` or HOST:PORT, as in 127.0.0.1:6060")
-	flags.StringVar(&f.tokenFile, "pprof-token-file", "", "`FILE` with the bearer token that it wants")
-	flags.DurationVar(&f.lasts, "profile-for", 5*time.Second, "how long to look, in whole seconds")
+	flags.StringVar(&f.tokenFile, "pprof-token-file", "", "`FILE` with the bearer token that it requires")
+	flags.DurationVar(&f.lasts, "profile-for", 5*time.Second, "length of a profile, in whole seconds")
 }
 
 func (f *profilingFlags) wanted() bool { return len(f.kinds) > 0 }
 
-// check refuses what cannot be, before minutes have been spent.
+// check refuses flags that cannot work before minutes have been spent.
 func (f *profilingFlags) check(command string) error {
 	switch {
 	case f.wanted() && f.url == "":
-		return exit.Usagef("%s: --profile needs --pprof: say where the server shows its profiles, as in --pprof 127.0.0.1:6060", command)
+		return exit.Usagef("%s: --profile needs --pprof, the address of the server's profiles, as in --pprof 127.0.0.1:6060", command)
 	case !f.wanted() && f.url != "":
-		return exit.Usagef("%s: --pprof needs --profile: say which profiles, as in --profile cpu,allocs", command)
+		return exit.Usagef("%s: --pprof needs --profile, the list of profiles, as in --profile cpu,allocs", command)
 	case f.lasts < time.Second:
 		return exit.Usagef("%s: --profile-for %v: use 1s or more", command, f.lasts)
 	}
@@ -51,19 +51,18 @@ func (f *profilingFlags) check(command string) error {
 			names = append(names, string(k))
 		}
 		if !slices.Contains(names, kind) {
-			return exit.Usagef("%s: --profile %s: there is no such profile; %s", command, kind, exit.DidYouMean(kind, names, "use "+strings.Join(names, ", ")))
+			return exit.Usagef("%s: --profile %s: no such profile; %s", command, kind, exit.DidYouMean(kind, names, "use "+strings.Join(names, ", ")))
 		}
 	}
 	return nil
 }
 
-// spareLoad is how much longer than the profiles their load lasts: it is known to
-// be there within a second, and answers come late.
+// spareLoad is how much longer than the profiles their load lasts: the load is seen
+// within a second, and the last responses come late.
 const spareLoad = 2 * time.Second
 
-// take adds to each run a sample in which the profiles were taken: a fresh process
-// under the same load, whose figures do not count. What there was stays as it is
-// when that fails.
+// take adds to each run a sample in which the profiles were taken: a fresh process under
+// the same load, whose figures do not count. If that fails, the runs stay as they are.
 func (f *profilingFlags) take(ctx context.Context, plan trial.Plan, runs []*record.Run) error {
 	if !f.wanted() || len(runs) != len(plan.Servers) {
 		return nil
@@ -83,7 +82,7 @@ func (f *profilingFlags) take(ctx context.Context, plan trial.Plan, runs []*reco
 	return nil
 }
 
-// sample takes the profiles of one server while it is loaded.
+// sample profiles one server while it is under load.
 func (f *profilingFlags) sample(ctx context.Context, plan trial.Plan) (*record.Sample, error) {
 	var kinds []probe.Kind
 	for _, kind := range f.kinds {
@@ -121,7 +120,7 @@ func (f *profilingFlags) sample(ctx context.Context, plan trial.Plan) (*record.S
 	case err != nil:
 		return nil, err
 	case len(runs) == 0 || len(runs[0].Samples) == 0 || len(taken) == 0:
-		return nil, errors.New("the load had ended before profiles could be taken; give a longer --profile-for")
+		return nil, errors.New("the load ended before the profiles were taken; give a longer --profile-for")
 	}
 	sample := runs[0].Samples[0]
 	sample.Valid, sample.Reasons = false, append([]string{probe.Profiled}, sample.Reasons...)

@@ -11,13 +11,13 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// benchResult is bench's, also in JSON.
+// benchResult is the result of hone bench, also as JSON.
 type benchResult struct {
 	Schema         string          `json:"schema"`
 	Valid          bool            `json:"valid"`
 	InvalidReasons []string        `json:"invalid_reasons"`
 	Runs           []*record.Run   `json:"runs"`
-	Comparison     *compare.Report `json:"comparison"` // null: with nothing
+	Comparison     *compare.Report `json:"comparison"` // null: no comparison
 
 	wanted int // valid samples
 }
@@ -27,13 +27,13 @@ func (r *benchResult) failure(quiet bool) error {
 	case !r.Valid && quiet:
 		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("bench: %s", strings.Join(r.InvalidReasons, "; "))}
 	case !r.Valid:
-		return &exit.Error{Code: exit.Invalid} // it has been said
+		return &exit.Error{Code: exit.Invalid} // the verdict has been printed
 	case r.Comparison == nil:
 		return nil
 	}
 	err := r.Comparison.Failure("bench")
 	if end := new(exit.Error); errors.As(err, &end) && !quiet {
-		end.Err = nil // it has been said
+		end.Err = nil // the verdict has been printed
 	}
 	return err
 }

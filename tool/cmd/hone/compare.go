@@ -14,7 +14,7 @@ import (
 	"github.com/hone-go/hone/tool/session"
 )
 
-// compareFlags are compare's, as they were given.
+// compareFlags holds the parsed flags of hone compare.
 type compareFlags struct {
 	judge    judgeFlags
 	pairs    bool
@@ -27,10 +27,10 @@ func newCompare() *cobra.Command {
 	f := new(compareFlags)
 	cmd := &cobra.Command{
 		Use:   "compare A B",
-		Short: "Say whether B differs from A, and how sure that is",
-		Long: `Say whether B differs from A, and how sure that is. A and B are runs that were kept
-(see hone run --help), or files: results of hone load --json, one after the
-other, each of a fresh server; or what go test -bench -count printed.
+		Short: "Report whether B differs from A, with confidence intervals",
+		Long: `Report whether B differs from A, with confidence intervals. A and B are stored runs
+(see hone run --help) or files: results of hone load --json, one after the other,
+each from a fresh server; or the output of go test -bench -count.
 
 Each figure gets an interval that contains the true difference. The figure is better
 or worse if the interval excludes zero, the same if the interval lies within
@@ -38,11 +38,11 @@ or worse if the interval excludes zero, the same if the interval lies within
 it. All verdicts of a comparison together are wrong in at most 5 % of cases. The
 primary figure gets three times the share of that error that any other figure gets.
 
-Measure A and B in turn (--pairs for files), so that drift of the machine affects both:
-12 pairs detect a difference of 5 % where runs vary by 2 %, and 24 pairs show that two
-are the same. Runs that were not measured in turn get no verdict until
-hone doctor --noise has measured how much sessions vary on this machine. If you know
-that already, give it with --noise.
+Measure A and B alternately (--pairs for files), so that drift of the machine affects
+both: 12 pairs detect a difference of 5 % where runs vary by 2 %, and 24 pairs show
+that two are the same. Runs that were not measured alternately get no verdict until
+hone doctor --noise has measured how much sessions vary on this machine. If you
+already know that figure, pass it with --noise.
 
 Exit codes: 0 when B is not worse, 3 when a figure is worse, 4 when the primary figure
 is unclear or the two cannot be compared.`,
@@ -60,10 +60,10 @@ is unclear or the two cannot be compared.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.BoolVar(&f.pairs, "pairs", false, "of files: the first run of A and the first of B are a pair, and so on")
+	flags.BoolVar(&f.pairs, "pairs", false, "for files: pair the first run of A with the first of B, and so on")
 	f.judge.define(cmd)
 	flags.BoolVar(&f.json, "json", false, "print one JSON object")
-	flags.BoolVar(&f.md, "md", false, "print markdown, for a pull request")
+	flags.BoolVar(&f.md, "md", false, "print Markdown, for a pull request")
 	flags.StringVarP(&f.file, "output", "o", "", "write the result to `FILE` instead of standard output")
 	f.store.define(cmd)
 	cmd.ValidArgsFunction = f.store.completeRuns
@@ -101,13 +101,13 @@ func (f *compareFlags) run(cmd *cobra.Command, nameA, nameB string) error {
 	return f.report(cmd, result)
 }
 
-// side is what stands on one side of a comparison.
+// side is one side of a comparison.
 type side struct {
-	stored *record.Run   // nil: it is a file's
-	file   *compare.Runs // nil: it is stored
+	stored *record.Run   // nil: the side is a file
+	file   *compare.Runs // nil: the side is a stored run
 }
 
-// side is the file of that name, or else the run that is meant.
+// side returns the file of that name, or else the stored run.
 func (f *compareFlags) side(ctx context.Context, name string) (s side, err error) {
 	s.stored, err = f.store.FileOrRun(ctx, "compare", name)
 	if s.stored == nil && err == nil {
@@ -137,7 +137,7 @@ func readRuns(name string) (*compare.Runs, error) {
 	return runs, exit.FailedIf(err)
 }
 
-// report writes the result and makes the exit code.
+// report writes the result and returns the exit code.
 func (f *compareFlags) report(cmd *cobra.Command, c *compare.Report) error {
 	err := session.Output{File: f.file}.Stream("compare", cmd.OutOrStdout(), func(w io.Writer) error {
 		if f.json {

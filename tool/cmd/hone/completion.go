@@ -13,7 +13,7 @@ func newCompletion() *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish|powershell",
-		Short: "Print the completion script of a shell",
+		Short: "Print a shell completion script",
 		Example: `  source <(hone completion bash)                                 this shell only
   hone completion zsh > "${fpath[1]}/_hone"                      from the next zsh on
   hone completion fish > ~/.config/fish/completions/hone.fish    from the next fish on

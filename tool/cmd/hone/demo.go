@@ -18,7 +18,7 @@ import (
 
 const longestLap = time.Minute
 
-// demoFlags are demo's, as they were given.
+// demoFlags holds the parsed flags of hone demo.
 type demoFlags struct {
 	lap time.Duration
 	out outputFlags
@@ -30,13 +30,12 @@ func newDemo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Race every engine and print a table",
-		Long: `Race every engine, each in a process of its own on 127.0.0.1, one after the
-other. The first race is for speed: memory of a connection just used (a parked
-one gives more back after 5 s of silence), 100 connections with one request each
-outstanding, and 100 with 64 each. The second is beside slow handlers: four
-connections whose handler sleeps 50 ms for every request, and how long the
-requests of 40 others take meanwhile. It takes under a minute, and leaves
-nothing running.`,
+		Long: `Race every engine, each in a separate process on 127.0.0.1, one after the other.
+The first race measures memory per active connection (a parked connection
+returns more after 5 s idle), then throughput and latency with 100 connections, first
+with one request in flight each, then with 64. The second measures head-of-line
+blocking: the latency of 40 connections while the handlers of 4 others sleep 50 ms
+per request. It takes under a minute and leaves no process running.`,
 		Example: "  hone demo\n  hone demo --for 10s\n  hone demo --for 1s --json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -92,7 +91,7 @@ func (f *demoFlags) run(cmd *cobra.Command) error {
 	s.Live.End(report.InvalidReasons, nil)
 	end := session.End{JSON: report, Text: session.InText(func(w io.Writer) { io.WriteString(w, report.Text()) })}
 	if !report.Valid {
-		end.Verdict = &exit.Error{Code: exit.Invalid, Err: errors.New("demo: figures are doubtful; let nothing else run on this machine, and try again with --for 10s")}
+		end.Verdict = &exit.Error{Code: exit.Invalid, Err: errors.New("demo: figures are doubtful; stop other work on this machine and try again with --for 10s")}
 	}
 	return s.Finish(end)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/hone-go/hone/tool/view"
 )
 
-// doctorFlags are doctor's, as they were given.
+// doctorFlags holds the parsed flags of hone doctor.
 type doctorFlags struct {
 	quick, strict, script bool
 	out                   outputFlags
@@ -32,16 +32,16 @@ It checks the CPU, the clock, memory and the system's limits on connections, and
 watches other processes for a second. It changes nothing: each finding comes with the
 command that fixes it until the next boot.
 
-GOOD means that nothing was found, FAIR that figures may differ by what was
-found, BAD that they would be wrong. What cannot be seen here is unknown.
+GOOD: nothing was found. FAIR: the findings may change figures. BAD: figures would be
+wrong. Checks that cannot be made here are reported as unknown.
 
-With --noise it builds the same server twice, measures both builds in turn, which takes
-some minutes, and stores the figures as a session. Once there are four sessions of a
+With --noise it builds the same server twice, measures both builds alternately, which
+takes some minutes, and stores the figures as a session. Once there are four sessions of a
 scenario, hone bench and hone compare know how much builds of the same source differ
 on this machine, and widen every interval accordingly. Measure eight, on several
 days. hone run list shows them (by noise), hone run rm removes them.
 
-Exit codes: 0 when it could look, 4 with --strict when the machine is BAD, or when
+Exit codes: 0 when the checks ran, 4 with --strict when the machine is BAD, or when
 noise could not be measured.`,
 		Example: `  hone doctor
   hone doctor --strict && hone load 127.0.0.1:7000 -c 100
@@ -62,7 +62,7 @@ noise could not be measured.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.BoolVar(&f.quick, "quick", false, "do not watch what others do: what needs that is unknown")
+	flags.BoolVar(&f.quick, "quick", false, "do not watch other processes for a second: checks that need it are unknown")
 	flags.BoolVar(&f.strict, "strict", false, "exit code 4 when the machine is BAD")
 	flags.BoolVar(&f.script, "fix-script", false, "print only the commands that fix it, as a shell script")
 	f.noise.define(cmd)
@@ -70,7 +70,7 @@ noise could not be measured.`,
 	return cmd
 }
 
-// run looks, writes what it has found and makes the exit code.
+// run makes the checks, writes the findings and returns the exit code.
 func (f *doctorFlags) run(stdout, stderr io.Writer) error {
 	if f.out.JSON && f.script {
 		return exit.Usagef("doctor: choose one of --json and --fix-script")
@@ -93,24 +93,24 @@ func (f *doctorFlags) run(stdout, stderr io.Writer) error {
 	return f.verdict(d)
 }
 
-// verdict is the exit code.
+// verdict returns the exit code.
 func (f *doctorFlags) verdict(d *machine.Diagnosis) error {
 	switch {
 	case !f.strict || d.Valid:
 		return nil
-	case f.out.File == "" && !f.out.JSON && !f.script: // its first line has said so
+	case f.out.File == "" && !f.out.JSON && !f.script: // the report's first line has given the verdict
 		return &exit.Error{Code: exit.Invalid}
 	}
-	return &exit.Error{Code: exit.Invalid, Err: errors.New("doctor: no place to measure: " + strings.Join(d.InvalidReasons, "; "))}
+	return &exit.Error{Code: exit.Invalid, Err: errors.New("doctor: this machine is not fit for measuring: " + strings.Join(d.InvalidReasons, "; "))}
 }
 
-// look makes the checks, and says on a terminal why that takes its time.
+// look makes the checks and, on a terminal, says why they take a second.
 func (f *doctorFlags) look(stderr io.Writer) []machine.Check {
 	if f.quick {
 		return machine.QuickChecks()
 	}
 	if view.IsTerminal(stderr) {
-		fmt.Fprint(stderr, "watching for a second what others do")
+		fmt.Fprint(stderr, "watching other processes for a second")
 		defer fmt.Fprint(stderr, "\r\x1b[K")
 	}
 	return machine.Checks()

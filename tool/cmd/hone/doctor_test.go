@@ -32,8 +32,8 @@ func TestDoctorStrict(t *testing.T) {
 		"not asked":    {doctorFlags{}, ill, exit.OK, ""},
 		"fair":         {doctorFlags{strict: true}, healthy, exit.OK, ""},
 		"bad":          {doctorFlags{strict: true}, ill, exit.Invalid, ""},
-		"bad, in JSON": {doctorFlags{strict: true, out: outputFlags{session.Output{JSON: true}}}, ill, exit.Invalid, "doctor: no place to measure: power battery: it runs slower; plug it in"},
-		"bad, a file":  {doctorFlags{strict: true, out: outputFlags{session.Output{File: "out"}}}, ill, exit.Invalid, "doctor: no place to measure: power battery: it runs slower; plug it in"},
+		"bad, in JSON": {doctorFlags{strict: true, out: outputFlags{session.Output{JSON: true}}}, ill, exit.Invalid, "doctor: this machine is not fit for measuring: power battery: it runs slower; plug it in"},
+		"bad, a file":  {doctorFlags{strict: true, out: outputFlags{session.Output{File: "out"}}}, ill, exit.Invalid, "doctor: this machine is not fit for measuring: power battery: it runs slower; plug it in"},
 	} {
 		err, end := c.flags.verdict(c.d), &exit.Error{}
 		if err != nil && !errors.As(err, &end) {

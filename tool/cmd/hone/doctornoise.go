@@ -21,7 +21,7 @@ import (
 	"github.com/hone-go/hone/tool/view"
 )
 
-// noiseFlags are doctor's about noise.
+// noiseFlags holds doctor's flags about noise.
 type noiseFlags struct {
 	wanted   bool
 	scenario string
@@ -34,16 +34,16 @@ type noiseFlags struct {
 
 func (f *noiseFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&f.wanted, "noise", false, "measure how much two builds of the same source differ here, and keep it for verdicts")
-	flags.StringVarP(&f.scenario, "scenario", "f", "", "with --noise: the scenario `FILE` of hone bench to measure (a server of hone's)")
-	flags.IntVarP(&f.samples, "samples", "n", 16, "with --noise: pairs in a session")
+	flags.BoolVar(&f.wanted, "noise", false, "measure how much two builds of the same source differ here, and store it for verdicts")
+	flags.StringVarP(&f.scenario, "scenario", "f", "", "with --noise: the scenario `FILE` of hone bench to measure (default: hone serve)")
+	flags.IntVarP(&f.samples, "samples", "n", 16, "with --noise: pairs per session")
 	flags.IntVar(&f.sessions, "sessions", 1, "with --noise: sessions to measure now; each builds the program twice")
-	flags.BoolVar(&f.progress, "progress", false, "with --noise: report every second, also where standard error is no terminal")
+	flags.BoolVar(&f.progress, "progress", false, "with --noise: report every second even if standard error is not a terminal")
 	f.ui.define(cmd)
 	f.store.define(cmd)
 }
 
-// check refuses what only measuring can do.
+// check refuses flags that need --noise.
 func (f *noiseFlags) check() error {
 	if f.ui.Addr != "" && !f.wanted {
 		return exit.Usagef("doctor: --ui needs --noise: the checks take a second and have no live page; use hone doctor --noise --ui %s", f.ui.Addr)
@@ -55,9 +55,9 @@ func (f *noiseFlags) check() error {
 func (f *noiseFlags) run(cmd *cobra.Command, out *outputFlags) error {
 	ctx := cmd.Context()
 	subject := new(spec.Subject)
-	as := &cobra.Command{Use: "doctor"} // whose flags are the keys of a scenario file
+	as := &cobra.Command{Use: "doctor"} // its flags are the keys of a scenario file
 	subject.Define(as)
-	new(judgeFlags).define(as) // which say nothing about the load
+	new(judgeFlags).define(as) // they do not affect the load
 	new(profilingFlags).define(as)
 	if err := f.choose(as, subject); err != nil {
 		return err
@@ -103,8 +103,8 @@ func (f *noiseFlags) run(cmd *cobra.Command, out *outputFlags) error {
 	return s.Finish(end)
 }
 
-// sample measures the sessions, and keeps each at once. What they show is in the report
-// also when one could not be kept.
+// sample measures the sessions and stores each at once. The report includes a session
+// that could not be stored.
 func (f *noiseFlags) sample(ctx context.Context, plan trial.Plan, store *record.Store, report *compare.Noise) error {
 	show := plan.Progress
 	for i := range f.sessions {
@@ -132,12 +132,11 @@ func (f *noiseFlags) sample(ctx context.Context, plan trial.Plan, store *record.
 	return nil
 }
 
-// choose sets the flags of what is measured: a file's, or those of hone's own
-// server.
+// choose sets the flags of the measured server: those of a file, or those of hone serve.
 func (f *noiseFlags) choose(as *cobra.Command, subject *spec.Subject) error {
 	switch {
 	case f.samples < 5:
-		return exit.Usagef("doctor: --samples %d: use 5 or more; fewer say nothing about noise", f.samples)
+		return exit.Usagef("doctor: --samples %d: use 5 or more; fewer cannot measure noise", f.samples)
 	case f.sessions < 1:
 		return exit.Usagef("doctor: --sessions %d: use 1 or more", f.sessions)
 	case f.scenario != "":
@@ -163,8 +162,8 @@ func (f *noiseFlags) choose(as *cobra.Command, subject *spec.Subject) error {
 	return nil
 }
 
-// freeAddr is an address that nobody listens on. Its port is not among those that
-// systems give to clients: one of them could take it in the meantime.
+// freeAddr returns an address at which nothing listens. Its port lies outside the
+// ephemeral range, from which a client could take it in the meantime.
 func freeAddr() (addr string, err error) {
 	for range 100 {
 		addr = "127.0.0.1:" + strconv.Itoa(10_000+rand.IntN(20_000))

@@ -11,7 +11,7 @@ import (
 	"github.com/hone-go/hone/tool/spec"
 )
 
-// judgeFlags say how two runs are compared.
+// judgeFlags sets how two runs are compared.
 type judgeFlags struct {
 	tolerance, noise spec.Percent
 	judge            compare.Judge
@@ -20,14 +20,14 @@ type judgeFlags struct {
 func (f *judgeFlags) define(cmd *cobra.Command) {
 	f.tolerance = 0.03
 	flags := cmd.Flags()
-	flags.Var(&f.tolerance, "tolerance", "difference that does not matter: B is the same as A if the difference is certainly smaller")
-	flags.Var(&f.noise, "noise", "difference up to which builds of the same source vary on this machine, if you know it (what hone doctor --noise measured)")
-	flags.StringVar(&f.judge.Primary, "primary", "", "the primary figure: it decides between exit codes 0 and 4 (the first one)")
+	flags.Var(&f.tolerance, "tolerance", "difference that does not matter: B is the same as A if the whole interval lies within it")
+	flags.Var(&f.noise, "noise", "how much builds of the same source vary on this machine (default: as measured by hone doctor --noise)")
+	flags.StringVar(&f.judge.Primary, "primary", "", "the primary figure, which decides between exit codes 0 and 4 (default: the first)")
 	flags.StringSliceVar(&f.judge.Across, "across", nil, "settings that may differ, as in go,cpu")
-	flags.IntVar(&f.judge.Look, "look", 1, "which look at the same question this is: the second has twice the pairs of the first, the third four times")
+	flags.IntVar(&f.judge.Look, "look", 1, "number of this look at the same question: the second needs twice the pairs of the first, the third four times")
 }
 
-// as is how the flags want runs to be compared.
+// as returns the settings of the comparison.
 func (f *judgeFlags) as() compare.Judge {
 	f.judge.Tolerance, f.judge.Noise = float64(f.tolerance), float64(f.noise)
 	return f.judge

@@ -19,7 +19,7 @@ import (
 	"github.com/hone-go/hone/tool/view"
 )
 
-// kneeFlags are knee's, as they were given.
+// kneeFlags holds the parsed flags of hone knee.
 type kneeFlags struct {
 	load     spec.Load
 	goals    spec.Goals
@@ -48,26 +48,26 @@ func newKnee() *cobra.Command {
 	f := new(kneeFlags)
 	cmd := &cobra.Command{
 		Use:   "knee TARGET",
-		Short: "Find the most load under which a server keeps goals",
-		Long: `Find the most load under which a server keeps goals. TARGET is as for hone load.
+		Short: "Find the highest load at which a server meets goals",
+		Long: `Find the highest load at which a server meets goals. TARGET is as for hone load.
 
-The load doubles until a goal is missed. The range between the highest that met and
-the lowest that missed is then halved, with short trials, until it is narrow, and
-full trials confirm both of its ends. Several goals share their trials, and each has
-its own knee. A trial also misses when the server does not keep up with the rate
-(99 %), and when requests fail, unless a goal is about errors.
+The load doubles until a goal is missed. Short trials then bisect the range between
+the highest load that met the goals and the lowest that missed, until it is
+narrow, and full trials confirm both ends. Several goals share their trials, and
+each has its own knee. A trial also misses when the server does not keep up with the
+rate (99 %), and when requests fail, unless a goal is about errors.
 
-With --axis rate the load is requests a second (an open loop: give as many
+With --axis rate the load is requests per second (an open loop: give as many
 connections as clients would); with --axis conns it is connections, each of which
-keeps --depth requests outstanding, or shares a fixed --rate.
+keeps --depth requests in flight, or shares a fixed --rate.
 
-When the generator itself could not offer a load, that does not count as a miss: the search goes
-on below, and if the server is never at its end the result is INVALID, with the
-reason, and only a load that the knee is not below.
+A load that the generator itself could not offer does not count as a miss: the
+search continues below it. If the server never reaches its limit, the result is
+INVALID, with the reason and a lower bound of the knee.
 
 Exit codes: 0 when the knee was found, or is above --to; 1 when the server cannot be
-reached or the trials cannot be stored; 3 when goals are missed under the lowest load; 4 when the knee is not known;
-130 when interrupted, with what is known so far.`,
+reached or the trials cannot be stored; 3 when goals are missed at the lowest load;
+4 when the knee is not known; 130 when interrupted, with the result so far.`,
 		Example: `  hone knee 127.0.0.1:7000 -c 100 --expect 'p99<5ms'
   hone knee http://127.0.0.1:8080/users -c 200 --expect 'p99<20ms' --expect 'p50<2ms' --from 500
   hone knee 127.0.0.1:7000 --axis conns --expect 'p99<10ms' --to 20000
@@ -87,30 +87,30 @@ reached or the trials cannot be stored; 3 when goals are missed under the lowest
 func (f *kneeFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.Var(&f.goals, "expect", "a goal that must be met, as in hone load; repeat for more")
-	f.axis = spec.AddChoice(cmd, "axis", knee.AxisRate, "what grows", knee.AxisRate, knee.AxisConns)
-	flags.Float64Var(&f.from, "from", 0, "the lowest load (100 requests a second, 1 connection)")
-	flags.Float64Var(&f.to, "to", 0, "the highest load (as much as can be offered)")
+	flags.Var(&f.goals, "expect", "a goal to meet, as in hone load; repeat for more")
+	f.axis = spec.AddChoice(cmd, "axis", knee.AxisRate, "what the search increases", knee.AxisRate, knee.AxisConns)
+	flags.Float64Var(&f.from, "from", 0, "the lowest load (default: 100 requests/s, or 1 connection)")
+	flags.Float64Var(&f.to, "to", 0, "the highest load (default: as much as can be offered)")
 	f.width = 0.02
 	flags.Var(&f.width, "width", "how narrow the range must get")
 	flags.IntVar(&f.confirm, "confirm", 3, "full trials that must meet the goals")
-	flags.DurationVar(&f.cool, "cool", time.Second, "rest for the server after a trial that was too much")
+	flags.DurationVar(&f.cool, "cool", time.Second, "pause after a trial that missed, for the server to recover")
 	f.load.Define(cmd)
 	f.load.Plan.For = usualTrial
-	flags.Lookup("for").DefValue, flags.Lookup("for").Usage = usualTrial.String(), "length of a full trial; a short one takes a third; both are longer where requests are few"
+	flags.Lookup("for").DefValue, flags.Lookup("for").Usage = usualTrial.String(), "length of a full trial; a short one lasts a third; both are longer at low rates"
 	f.load.Plan.Conns = usualKneeConn
 	flags.Lookup("conns").DefValue = fmt.Sprint(usualKneeConn)
-	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT: tells --most-others which process it is")
+	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT, from which --most-others learns the server's process id")
 	f.others.Define(cmd, 1)
-	flags.StringVar(&f.save, "save", "", "keep the trials as a run under this `NAME`; see hone run --help")
-	flags.BoolVar(&f.progress, "progress", false, "report every trial, also where standard error is no terminal")
+	flags.StringVar(&f.save, "save", "", "store the trials as a run under this `NAME`; see hone run --help")
+	flags.BoolVar(&f.progress, "progress", false, "report every trial even if standard error is not a terminal")
 	flags.BoolVar(&f.plain, "plain", false, spec.PlainUsage)
 	f.out.define(cmd)
 	f.ui.define(cmd)
 	f.store.define(cmd)
 }
 
-// plan checks the flags and makes the search's plan.
+// plan checks the flags and builds the search's plan.
 func (f *kneeFlags) plan(cmd *cobra.Command, target string) (knee.Plan, error) {
 	changed := cmd.Flags().Changed
 	plan := knee.Plan{Goals: len(f.goals.List), From: f.from, To: f.to, Width: float64(f.width), Confirm: f.confirm, Whole: f.axis.Value == knee.AxisConns}
@@ -121,22 +121,22 @@ func (f *kneeFlags) plan(cmd *cobra.Command, target string) (knee.Plan, error) {
 	}
 	switch {
 	case len(f.goals.List) == 0:
-		return plan, exit.Usagef("knee: --expect is missing: say what must be met, as in --expect 'p99<5ms'")
+		return plan, exit.Usagef("knee: --expect is missing; give a goal, as in --expect 'p99<5ms'")
 	case changed("rate") && !plan.Whole:
-		return plan, exit.Usagef("knee: --rate is what is looked for; use --from and --to, or --axis conns")
+		return plan, exit.Usagef("knee: --rate is what knee searches for; use --from and --to, or --axis conns")
 	case changed("conns") && plan.Whole:
-		return plan, exit.Usagef("knee: --conns is what is looked for; use --from and --to, or --axis rate")
+		return plan, exit.Usagef("knee: --conns is what knee searches for; use --from and --to, or --axis rate")
 	case !(plan.From > 0) || plan.Whole && plan.From < 1:
 		return plan, exit.Usagef("knee: --from %g: use more than 0", f.from)
 	case plan.To != 0 && !(plan.To >= plan.From):
 		return plan, exit.Usagef("knee: --to %g is below --from %g; use a higher one, or leave it out", plan.To, plan.From)
 	case f.width == 0 || f.cool < 0 || f.confirm < 1:
-		return plan, exit.Usagef("knee: --width and --confirm must be more than 0, and --cool not less; leave them out for what is usual")
+		return plan, exit.Usagef("knee: --width and --confirm must be more than 0, and --cool 0 or more; leave them out for the defaults")
 	}
 	return plan, f.load.Complete(cmd, target)
 }
 
-// run searches, and says what was found.
+// run searches and prints the result.
 func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	plan, err := f.plan(cmd, target)
 	if err != nil {
@@ -199,7 +199,7 @@ func (f *kneeFlags) run(cmd *cobra.Command, target string) error {
 	return open.Finish(end)
 }
 
-// page is the live page of a search.
+// page returns the live page of a search.
 func (f *kneeFlags) page(target string) *page.Page {
 	return &page.Page{
 		Title: "hone knee " + target, Groups: []string{page.Client, page.Host},
@@ -207,7 +207,7 @@ func (f *kneeFlags) page(target string) *page.Page {
 	}
 }
 
-// kneeShown is what a search has found, as the page shows it.
+// kneeShown converts a report to the form that the page shows.
 func kneeShown(r *knee.Report) page.Knee {
 	k := page.Knee{Goals: r.Knee.Goal, Unit: r.Unit, Drawn: strings.Replace(r.Drawn(), "p999", "p99.9", 1), Met: r.Knee.Met, Missed: r.Knee.Missed, Trials: []page.KneeTrial{}}
 	if goal := r.GoalLine(); goal > 0 {
@@ -219,15 +219,16 @@ func kneeShown(r *knee.Report) page.Knee {
 	return k
 }
 
-// kneeFailure is the failure of a search that could not go on.
+// kneeFailure explains why a search could not go on.
 func kneeFailure(err error) error {
 	if errors.Is(err, context.Canceled) {
-		return &exit.Error{Code: exit.Interrupted, Err: errors.New("knee: interrupted before the first trial had ended")}
+		return &exit.Error{Code: exit.Interrupted, Err: errors.New("knee: interrupted before the first trial ended")}
 	}
 	return loadFailure(err)
 }
 
-// made is the search as it is kept: a sample of each trial, the last with all of them.
+// made returns the search as a run to store: one sample per trial, the last with all of
+// them.
 func (f *kneeFlags) made(cmd *cobra.Command, target string, s *knee.Search, report *knee.Report, began time.Time) *record.Run {
 	scenario := spec.Kept(cmd, "knee by "+s.Axis(), target)
 	scenario.Text += fmt.Sprintf("axis=%s\ngoal=%s\ntrial=%v\n", s.Axis(), f.goals.String(), f.load.Plan.For)

@@ -23,12 +23,12 @@ import (
 
 const allLabs = "all"
 
-// labFlags are lab's, as they were given.
+// labFlags holds the parsed flags of hone lab.
 type labFlags struct {
 	out   outputFlags
 	save  string
 	quick bool
-	fast  string // fasthttp's server
+	fast  string // path of the fasthttp server
 	store storeFlag
 	ui    uiFlags
 }
@@ -38,26 +38,26 @@ func newLab() *cobra.Command {
 	names := append(lab.Names(), allLabs)
 	cmd := &cobra.Command{
 		Use:   "lab NAME|all",
-		Short: "Measure again what five articles claim, beside hone",
-		Long: `Measure again what five articles claim, beside hone. Their servers and experiments
-are rebuilt; each runs in a process of its own, under the same load, in turn.
-For every claim: the article's figure, what was measured here, whether it holds,
-and why.
+		Short: "Reproduce the measurements of five articles, and measure hone under the same load",
+		Long: `Reproduce the measurements of five articles, and measure hone under the same load.
+Each rebuilt server or experiment runs in a separate process, alternating with the
+others. For every claim the report gives the article's figure, the figure measured
+here, whether the claim holds, and why.
 
   ladder     a framed TCP server: direct I/O, then buffers, then sync.Pool
-  objects    objects from a pool, beside new ones, from 8 bytes to 64 KiB
-  workers    goroutines from a pool, beside new ones
-  contexts   request contexts from a pool, and who still holds them
+  objects    pooled objects against new ones, from 8 bytes to 64 KiB
+  workers    pooled goroutines against new ones
+  contexts   pooled request contexts, and use after free
   conns      500,000 requests over a pool of 2,000 connections
-  idle       memory of connections that wait
-  avatar     a service of pictures: caching, no log, and the server
+  idle       memory per idle connection
+  avatar     an avatar service: caching, no access log, and the server
   http       the same service on net/http, fasthttp and http1
 
-All of them take eight to eleven minutes on two processors. Let nothing else run
-meanwhile.
+All of them take eight to eleven minutes on two CPUs. Stop other work on the
+machine meanwhile.
 
-fasthttp is no part of hone: in a clone, make lab builds its server from the bench
-module and passes it. Without it the lab http says so.`,
+fasthttp is not part of hone: in a clone, make lab builds its server from the bench
+module and passes it. Without it the http lab reports that it was left out.`,
 		Example: `  hone lab ladder
   hone lab all -o lab.txt
   hone lab all --save tuesday
@@ -68,9 +68,9 @@ module and passes it. Without it the lab http says so.`,
 			case len(args) == 0:
 				return exit.Usagef("lab: name a lab: %s", strings.Join(names, ", "))
 			case len(args) > 1:
-				return exit.Usagef("lab: one lab at a time, not also %q; or all of them: hone lab all", args[1])
+				return exit.Usagef("lab: give one lab, not also %q; to run all: hone lab all", args[1])
 			case !slices.Contains(names, args[0]):
-				return exit.Usagef("lab: there is no %q; %s", args[0], exit.DidYouMean(args[0], names, "use one of "+strings.Join(names, ", ")))
+				return exit.Usagef("lab: no lab %q; %s", args[0], exit.DidYouMean(args[0], names, "use one of "+strings.Join(names, ", ")))
 			}
 			return nil
 		},
@@ -78,9 +78,9 @@ module and passes it. Without it the lab http says so.`,
 		RunE:      func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
 	cmd.Flags().SortFlags = false
-	cmd.Flags().BoolVar(&f.quick, "quick", false, "a second or so for each lab: to see that it works; figures are rough")
-	cmd.Flags().StringVar(&f.save, "save", "", "keep a run of each lab, with its profiles, under this `NAME`, of all each with the lab's behind it; see hone run --help")
-	cmd.Flags().StringVar(&f.fast, "fasthttp", "", "the `PROGRAM` of bench/servers/fasthttp, for the lab http")
+	cmd.Flags().BoolVar(&f.quick, "quick", false, "spend a second or so on each lab, to see that it works; figures are rough")
+	cmd.Flags().StringVar(&f.save, "save", "", "store a run of each lab, with its profiles, under this `NAME`; with all, NAME followed by the lab's name; see hone run --help")
+	cmd.Flags().StringVar(&f.fast, "fasthttp", "", "the `PROGRAM` built from bench/servers/fasthttp, for the http lab")
 	f.out.define(cmd)
 	f.store.define(cmd)
 	f.ui.define(cmd)
@@ -88,11 +88,11 @@ module and passes it. Without it the lab http says so.`,
 	return cmd
 }
 
-// newLabStage is how a lab runs its servers in processes of their own.
+// newLabStage returns the hidden command that runs a lab's servers in separate processes.
 func newLabStage() *cobra.Command {
 	return &cobra.Command{
 		Use:    "stage NAME",
-		Short:  "Be one of the programs of a lab, until standard input ends",
+		Short:  "Run one program of a lab until standard input ends",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -128,7 +128,7 @@ func (f *labFlags) run(cmd *cobra.Command, name string) error {
 	end := session.End{}
 	switch {
 	case ctx.Err() != nil:
-		end.Err = &exit.Error{Code: exit.Interrupted, Err: errors.New("lab: interrupted; let it run to the end, or give it a second or so with --quick")}
+		end.Err = &exit.Error{Code: exit.Interrupted, Err: errors.New("lab: interrupted; let it run to the end, or use --quick, about a second per lab")}
 	case err != nil:
 		end.Err = exit.FailedIf(err)
 	}
@@ -139,7 +139,7 @@ func (f *labFlags) run(cmd *cobra.Command, name string) error {
 	s.Live.End(report.InvalidReasons, err)
 	end.JSON, end.Text, end.Runs, end.Partly = report, report.WriteText, f.made(report, name, began), err != nil
 	if !report.Valid {
-		end.Verdict = &exit.Error{Code: exit.Invalid} // its first line has said why
+		end.Verdict = &exit.Error{Code: exit.Invalid} // the report's first line has given the reason
 		if !s.Said() {
 			end.Verdict = &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("lab: %s", strings.Join(report.InvalidReasons, "; "))}
 		}
@@ -169,14 +169,14 @@ func (f *labFlags) plan(name string, live *session.Live, stderr io.Writer) (lab.
 	return plan, nil
 }
 
-// made are the labs as they are kept, a run each: a sample of all its medians, and its
-// profiles.
+// made returns the labs as runs to store, one per lab: one sample of all its medians, and
+// its profiles.
 func (f *labFlags) made(report *lab.Report, labs string, began time.Time) (runs []*record.Run) {
 	facts := machine.Read()
 	for _, l := range report.Labs {
 		sample := record.Sample{Order: 1, At: began, Valid: report.Valid, Reasons: report.InvalidReasons}
 		if f.quick {
-			sample.Valid, sample.Reasons = false, append(sample.Reasons[:len(sample.Reasons):len(sample.Reasons)], "rough: taken with --quick; leave it out")
+			sample.Valid, sample.Reasons = false, append(sample.Reasons[:len(sample.Reasons):len(sample.Reasons)], "rough: measured with --quick; leave it out")
 		}
 		for _, row := range l.Rows {
 			if row.Measured != nil {
@@ -197,7 +197,7 @@ func (f *labFlags) made(report *lab.Report, labs string, began time.Time) (runs 
 	return runs
 }
 
-// better says which values of a row's unit are good.
+// better returns which values of a row's unit are good.
 func better(unit string) string {
 	switch unit {
 	case "requests/s", "× requests/s", "× as fast", "collections":

@@ -1,9 +1,9 @@
-// Command hone serves, loads and races hone's servers. Run it without
-// arguments to see its commands.
+// Command hone serves, loads and compares hone's servers. Run it without arguments to see
+// its commands.
 //
-// It is wiring: flags become values of the packages that do the work, and what
-// those return becomes text or JSON. Standard output holds a command's result
-// and nothing else; progress and logs go to standard error.
+// It is wiring: flags become values of the packages that do the work, and their results
+// become text or JSON. Standard output holds only a command's result; progress and logs
+// go to standard error.
 package main
 
 import (
@@ -19,11 +19,10 @@ import (
 )
 
 func main() {
-	// The registration stays until the end: commands that have a use for a
-	// second signal listen for it themselves, and all others end by themselves
-	// soon after the first.
+	// The registration stays until the end: commands that act on a second signal listen
+	// for it themselves, and all others end soon after the first.
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // nohup means that it is
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
@@ -32,7 +31,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run is the whole program; ctx ends with the first signal.
+// run is the whole program; the first signal cancels ctx.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRoot()
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
@@ -45,7 +44,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	end := new(exit.Error)
 	if !errors.As(err, &end) {
-		end = &exit.Error{Code: exit.Usage, Err: err} // nothing of ours has run
+		end = &exit.Error{Code: exit.Usage, Err: err} // cobra refused the command line; no command has run
 	}
 	if end.Err != nil {
 		fmt.Fprintln(stderr, "hone:", end.Err)

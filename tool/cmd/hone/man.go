@@ -13,7 +13,7 @@ func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:     "man DIR",
 		Short:   "Write man pages into a folder",
-		Long:    "Write a man page for every command into a folder, which is made when it is not there.\nSOURCE_DATE_EPOCH sets their date.",
+		Long:    "Write a man page for every command into a folder, creating it if needed.\nSOURCE_DATE_EPOCH sets their date.",
 		Example: "  hone man ~/.local/share/man/man1",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -23,13 +23,13 @@ func newMan() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o777); err != nil {
-				return exit.Failedf("man: %w; name a folder that can be made", err)
+				return exit.Failedf("man: %w; name a folder that can be created", err)
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
 			header := &doc.GenManHeader{Section: "1", Source: "hone " + buildVersion().Version, Manual: "hone"}
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
-				return exit.Failedf("man: %w; name a folder that can be written", err)
+				return exit.Failedf("man: %w; name a writable folder", err)
 			}
 			return nil
 		},

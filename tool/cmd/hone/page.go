@@ -17,7 +17,7 @@ import (
 	"github.com/hone-go/hone/tool/trial"
 )
 
-// uiFlags say where the live page is, and who may see it.
+// uiFlags sets the address of the live page and who may open it.
 type uiFlags struct {
 	session.UI
 	against, pprof, bearerFile string
@@ -25,36 +25,36 @@ type uiFlags struct {
 
 func (f *uiFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.Addr, "ui", "", "show how it goes on a page at this `ADDR`, as in 127.0.0.1:8080; port 0 picks a free one")
-	flags.BoolVar(&f.Stay, "ui-stay", false, "keep the page when all is done, until Ctrl-C")
+	flags.StringVar(&f.Addr, "ui", "", "show progress on a live page at this `ADDR`, as in 127.0.0.1:8080; port 0 picks a free one")
+	flags.BoolVar(&f.Stay, "ui-stay", false, "keep serving the page after the end, until Ctrl-C")
 	flags.StringVar(&f.TokenFile, "ui-token-file", "", "`FILE` with the token that opens the page to other machines: a browser asks for it as a password")
 }
 
-// defineBeside adds those for a command that has no other words for what they say.
+// defineBeside adds the flags for a command that does not define them for other purposes.
 func (f *uiFlags) defineBeside(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.pprof, "pprof", "", "the server's net/http/pprof, a `URL` or HOST:PORT: the page captures profiles there (that of --server-stats)")
-	flags.StringVar(&f.bearerFile, "pprof-token-file", "", "`FILE` with the bearer token that it wants")
-	flags.StringVar(&f.against, "against", "", "the earlier `RUN` to draw beneath the page's charts; see hone run --help")
+	flags.StringVar(&f.pprof, "pprof", "", "the server's net/http/pprof, a `URL` or HOST:PORT, from which the page captures profiles (default: that of --server-stats)")
+	flags.StringVar(&f.bearerFile, "pprof-token-file", "", "`FILE` with the bearer token that it requires")
+	flags.StringVar(&f.against, "against", "", "the earlier `RUN` to draw under the page's charts; see hone run --help")
 }
 
-// check refuses what does nothing.
+// check refuses flags that would have no effect.
 func (f *uiFlags) check(command string) error {
 	switch {
 	case f.Addr != "":
 	case f.Stay:
-		return exit.Usagef("%s: --ui-stay needs --ui: say where, as in --ui 127.0.0.1:8080", command)
+		return exit.Usagef("%s: --ui-stay needs --ui, the page's address, as in --ui 127.0.0.1:8080", command)
 	case f.TokenFile != "":
-		return exit.Usagef("%s: --ui-token-file needs --ui: say where, as in --ui :8080", command)
+		return exit.Usagef("%s: --ui-token-file needs --ui, the page's address, as in --ui :8080", command)
 	case f.pprof != "" || f.bearerFile != "":
-		return exit.Usagef("%s: --pprof is for the page; give --ui, too, as in --ui 127.0.0.1:8080", command)
+		return exit.Usagef("%s: --pprof is for the live page; give --ui as well, as in --ui 127.0.0.1:8080", command)
 	case f.against != "":
-		return exit.Usagef("%s: --against needs --ui: say where, as in --ui 127.0.0.1:8080", command)
+		return exit.Usagef("%s: --against needs --ui, the page's address, as in --ui 127.0.0.1:8080", command)
 	}
 	return nil
 }
 
-// baseline reads the run to draw beneath; nil: none was asked for.
+// baseline reads the run to draw under the charts; nil: none was asked for.
 func (f *uiFlags) baseline(ctx context.Context, store *storeFlag, command string) (*record.Run, error) {
 	if f.against == "" {
 		return nil, nil
@@ -66,18 +66,18 @@ func (f *uiFlags) baseline(ctx context.Context, store *storeFlag, command string
 	return run, nil
 }
 
-// alike refuses to draw a run beneath a load of other settings.
+// alike refuses to draw a run under a load with other settings.
 func (f *loadFlags) alike(cmd *cobra.Command, target string, baseline *record.Run) error {
 	scenario := f.scenario(cmd, target)
 	now := compare.Settings{Machine: trial.Environment(f.Plan.Target).Strict, Load: f.Plan.Settings, Scenario: &scenario}
-	err := compare.Refusal(compare.SettingsOf(baseline), now, nil, func([]string) string { return "choose a run of the same settings" })
+	err := compare.Refusal(compare.SettingsOf(baseline), now, nil, func([]string) string { return "choose a run with the same settings" })
 	if err == nil {
 		return nil
 	}
 	return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("load: --against %s: %w", f.ui.against, err)}
 }
 
-// page is the live page of a load; nil: none was asked for.
+// page returns the live page of a load; nil: none was asked for.
 func (f *loadFlags) page(cmd *cobra.Command, target string, stats *admin.Server) (*page.Page, error) {
 	if err := f.ui.check("load"); err != nil || f.ui.Addr == "" {
 		return nil, err
@@ -105,7 +105,7 @@ func (f *loadFlags) page(cmd *cobra.Command, target string, stats *admin.Server)
 	return p, nil
 }
 
-// page is the live page of a bench.
+// page returns the live page of a bench.
 func (f *benchFlags) page(base *record.Run) *page.Page {
 	return &page.Page{
 		Title: "hone bench " + spec.Public(f.Target), Baseline: base, Profiles: profilesOf(f.profiles.url, f.profiles.token, nil), Groups: []string{page.Client, page.Host},
@@ -113,7 +113,8 @@ func (f *benchFlags) page(base *record.Run) *page.Page {
 	}
 }
 
-// profilesOf is where a page captures: what was said, or a hone server's admin side.
+// profilesOf returns where the page captures profiles: the given URL, or a hone server's
+// admin side.
 func profilesOf(url, token string, stats *admin.Server) *probe.Source {
 	switch {
 	case url != "":

@@ -387,7 +387,7 @@ func TestParseCommand(t *testing.T) {
 		"load 127.0.0.1:7000 --con 5":            "--con",
 		"load 127.0.0.1:7000 -d 5":               "-d",
 		"load 127.0.0.1:7000 --expect 'p98<5ms'": "p98",
-		"bench x":                                "takes no argument",
+		"bench x":                                "unexpected argument",
 	} {
 		if got := parseCommand(line); (got == "") != (wrong == "") || !strings.Contains(got, wrong) {
 			t.Errorf("%s: %q, want %q", line, got, wrong)

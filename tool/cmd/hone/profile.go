@@ -16,7 +16,7 @@ import (
 	"github.com/hone-go/hone/tool/spec"
 )
 
-// profileFlags are profile's, as they were given.
+// profileFlags holds the parsed flags of hone profile.
 type profileFlags struct {
 	against string
 	across  []string
@@ -33,29 +33,28 @@ func newProfile() *cobra.Command {
 	f := new(profileFlags)
 	cmd := &cobra.Command{
 		Use:   "profile [RUN]",
-		Short: "Show what a server did under load, and what it does more than before",
-		Long: `Show what a server did under load, and what it does more than before.
+		Short: "Show what a server spends CPU and memory on under load, and what changed",
+		Long: `Show what a server spends CPU and memory on under load, and what changed.
 
-RUN is one that hone bench --profile kept (latest, if none is given), or a file that
-net/http/pprof or go test -cpuprofile wrote. Values are for a million requests where
-the load is known, so a server that answers more does not look as if it worked more;
-else they are for a second. CPU-seconds per million requests are also microseconds
-per request.
+RUN is one that hone bench --profile stored (default: latest), or a file that
+net/http/pprof or go test -cpuprofile wrote. Values are per million requests where
+the load is known, so that a faster server does not look busier; otherwise they are
+per second. CPU-seconds per million requests are also microseconds per request.
 
-flat is what a function does itself, cum what it does with all that it calls. With
---against the functions that changed most come first, up or down. Two runs of different
-settings are refused, as hone compare refuses them; --across says which may differ. A
-file does not say its settings.
+flat is a function's own cost, cum includes the functions that it calls. With
+--against the functions that changed most come first, up or down. Two runs with
+different settings are refused, as by hone compare; --across lists settings that may
+differ. The settings of a file are unknown.
 
 --web serves the flame graph and other pages of google/pprof on this machine until
-Ctrl-C; with --against more is red and less is green.
+Ctrl-C; with --against, growth is red and savings are green.
 
-A CPU profile says how many samples it rests on, and what one of them stands for:
-values are multiples of that, so rows of a few samples say little. A profile that was
-taken under a load that was not valid says INVALID and why, and is shown all the same.
+A CPU profile prints its number of samples and the value of one: all values are
+multiples of it, so rows of a few samples mean little. A profile taken under an
+invalid load is marked INVALID, with the reason, and is still shown.
 
-Exit codes: 0 when there is something to show, 1 when there is no such run or
-profile, 4 when the profile is empty or the settings of the two runs differ.`,
+Exit codes: 0 when the profile was shown, 1 when there is no such run or profile,
+4 when the profile is empty or the settings of the two runs differ.`,
 		Example: `  hone profile
   hone profile --against baseline:main
   hone profile after --against before --kind allocs --top 40
@@ -81,9 +80,9 @@ profile, 4 when the profile is empty or the settings of the two runs differ.`,
 			kinds = append(kinds, string(kind))
 		}
 	}
-	f.kind = spec.AddChoice(cmd, "kind", "", "what to look at (the first that there is)", kinds...)
-	flags.IntVar(&f.top, "top", 20, "functions to show; 0 shows all")
-	flags.BoolVar(&f.cum, "cum", false, "sort by cum, not by flat")
+	f.kind = spec.AddChoice(cmd, "kind", "", "kind of profile to show (default: the first that the run has)", kinds...)
+	flags.IntVar(&f.top, "top", 20, "number of functions to show; 0 shows all")
+	flags.BoolVar(&f.cum, "cum", false, "sort by cum instead of flat")
 	flags.StringVar(&f.list, "list", "", "show the source lines of functions whose names match `REGEXP`, instead")
 	flags.StringVar(&f.web, "web", "", "serve the flame graph on this loopback `ADDR`, as in 127.0.0.1:8080, instead")
 	f.out.define(cmd)
@@ -91,7 +90,7 @@ profile, 4 when the profile is empty or the settings of the two runs differ.`,
 	return cmd
 }
 
-// profiled is where profiles come from: a run, or a file.
+// profiled is a source of profiles: a run or a file.
 type profiled struct {
 	name string
 	run  *record.Run
@@ -107,7 +106,7 @@ func (f *profileFlags) run(cmd *cobra.Command, ref string) error {
 	case f.top < 0:
 		return exit.Usagef("profile: --top %d: use 0 or more", f.top)
 	case f.web != "" && (f.list != "" || f.out.JSON || f.out.File != ""):
-		return exit.Usagef("profile: --web takes the place of --list, --json and -o; choose one")
+		return exit.Usagef("profile: --web excludes --list, --json and -o; choose one")
 	}
 	view, names, err := f.view(cmd, ref)
 	if err != nil {
@@ -120,7 +119,7 @@ func (f *profileFlags) run(cmd *cobra.Command, ref string) error {
 	if f.list != "" {
 		report.Lines = view.List(functions)
 		if len(report.Lines) == 0 {
-			return exit.Failedf("profile: no function's name matches %q; hone profile --top 0 shows all", f.list)
+			return exit.Failedf("profile: no function name matches %q; hone profile --top 0 shows all", f.list)
 		}
 		return f.out.write(cmd, report, report.WriteList)
 	}
@@ -167,7 +166,7 @@ func (f *profileFlags) view(cmd *cobra.Command, ref string) (*probe.View, []stri
 }
 
 // alike refuses two runs of different settings: their difference would show the settings,
-// not the program. Nobody knows the settings of a file.
+// not the program. The settings of a file are unknown.
 func (f *profileFlags) alike(sides []*profiled) error {
 	if len(sides) < 2 || sides[0].run == nil || sides[1].run == nil {
 		return nil
@@ -176,15 +175,15 @@ func (f *profileFlags) alike(sides []*profiled) error {
 	return judge.Alike("profile", compare.SettingsOf(sides[1].run), compare.SettingsOf(sides[0].run))
 }
 
-// whyEmpty is what to do about a profile without a value.
+// whyEmpty returns advice about a profile without samples.
 func whyEmpty(kind probe.Kind) string {
 	switch kind {
 	case probe.Mutex:
-		return "the program has to ask for it: runtime.SetMutexProfileFraction(10)"
+		return "the program must enable it: runtime.SetMutexProfileFraction(10)"
 	case probe.Block:
-		return "the program has to ask for it: runtime.SetBlockProfileRate(10_000)"
+		return "the program must enable it: runtime.SetBlockProfileRate(10_000)"
 	}
-	return "load the server while it is taken, or take it for longer"
+	return "load the server while the profile is taken, or profile for longer"
 }
 
 // find reads a file, or a run.
@@ -203,7 +202,7 @@ func (f *profileFlags) find(cmd *cobra.Command, ref string) (*profiled, error) {
 	return &profiled{name: session.Describe(run), run: run}, nil
 }
 
-// common is the kind that was asked for, or the first that all sides have.
+// common returns the requested kind, or the first that all sides have.
 func (f *profileFlags) common(sides []*profiled) (probe.Kind, error) {
 	if f.kind.Value != "" {
 		return probe.Kind(f.kind.Value), nil

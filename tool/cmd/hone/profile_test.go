@@ -101,10 +101,10 @@ func profilingOf(t *testing.T, args ...string) *profilingFlags {
 func TestProfilingFlags(t *testing.T) {
 	for want, args := range map[string][]string{
 		"": {"--profile", "cpu,trace", "--pprof", "127.0.0.1:1"},
-		"bench: --profile needs --pprof: say where the server shows its profiles, as in --pprof 127.0.0.1:6060": {"--profile", "cpu"},
-		"bench: --pprof needs --profile: say which profiles, as in --profile cpu,allocs":                        {"--pprof", "127.0.0.1:1"},
-		"bench: --profile cpus: there is no such profile; did you mean cpu?":                                    {"--profile", "cpus", "--pprof", "127.0.0.1:1"},
-		"bench: --profile-for 500ms: use 1s or more":                                                            {"--profile", "cpu", "--pprof", "127.0.0.1:1", "--profile-for", "500ms"},
+		"bench: --profile needs --pprof, the address of the server's profiles, as in --pprof 127.0.0.1:6060": {"--profile", "cpu"},
+		"bench: --pprof needs --profile, the list of profiles, as in --profile cpu,allocs":                   {"--pprof", "127.0.0.1:1"},
+		"bench: --profile cpus: no such profile; did you mean cpu?":                                          {"--profile", "cpus", "--pprof", "127.0.0.1:1"},
+		"bench: --profile-for 500ms: use 1s or more":                                                         {"--profile", "cpu", "--pprof", "127.0.0.1:1", "--profile-for", "500ms"},
 	} {
 		got := ""
 		if err := profilingOf(t, args...).check("bench"); err != nil {
@@ -126,7 +126,7 @@ func TestProfile(t *testing.T) {
 	out, _ := hone(t, exit.OK, "profile", "after", "--against", "before", "--store", store)
 	lines := strings.Split(out[max(0, strings.Index(out, "cpu of ")):], "\n") // behind what a busy machine makes INVALID
 	if !regexp.MustCompile(`^cpu of after \([0-9a-f]+\): [0-9.]+ CPU-seconds per million requests, from [0-9,]+ samples of [0-9.]+ s$`).MatchString(lines[0]) ||
-		!regexp.MustCompile(`^against before \([0-9a-f]+\): .* s, from [0-9,]+ samples of [0-9.]+ s, so \+`).MatchString(lines[1]) {
+		!regexp.MustCompile(`^against before \([0-9a-f]+\): (0|.* s, from [0-9,]+ samples of [0-9.]+ s), so \+`).MatchString(lines[1]) {
 		t.Errorf("it begins with\n%s", strings.Join(lines[:3], "\n"))
 	}
 	if !regexp.MustCompile(`^ *\+[0-9.]+ s +.* main\.planted$`).MatchString(lines[4]) {
@@ -140,7 +140,7 @@ func TestProfile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if first := report.Lines[0]; len(report.Lines) != 3 || first.Function != "main.planted" || *first.FlatBefore != 0 || first.Flat < 100 || report.Per != probe.PerMillion ||
-		*report.Samples < 1 || *report.SamplesBefore < 1 {
+		*report.Samples < 1 || report.SamplesBefore == nil { // the service before may do too little for a sample
 		t.Errorf("%s", out)
 	}
 
@@ -230,7 +230,7 @@ func profileFailures(t *testing.T, store string) {
 		t.Errorf("%s", err)
 	}
 	_, err = hone(t, exit.Failed, "profile", "nobody", "--store", store)
-	if !strings.Contains(err, `profile: "nobody" is no file, and `) || !strings.Contains(err, "hone run list") {
+	if !strings.Contains(err, `profile: "nobody" is not a file, and `) || !strings.Contains(err, "hone run list") {
 		t.Errorf("%s", err)
 	}
 	empty := &profile.Profile{SampleType: []*profile.ValueType{{Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "nanoseconds"}}}
@@ -243,7 +243,7 @@ func profileFailures(t *testing.T, store string) {
 		t.Fatal(err)
 	}
 	_, err = hone(t, exit.Invalid, "profile", name, "--kind", "mutex")
-	if !strings.Contains(err, "is empty; the program has to ask for it: runtime.SetMutexProfileFraction(10)") {
+	if !strings.Contains(err, "is empty; the program must enable it: runtime.SetMutexProfileFraction(10)") {
 		t.Errorf("%s", err)
 	}
 	s, openErr := record.OpenRead(t.Context(), store)

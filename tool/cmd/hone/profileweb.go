@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	pageHeadTime = 5 * time.Second // for a request's head to come
-	pageEndTime  = time.Second     // for pages that are being written at the end
+	pageHeadTime = 5 * time.Second // to read a request's header
+	pageEndTime  = time.Second     // for responses in flight at the end
 )
 
 // serve serves google/pprof's pages until the context ends.
@@ -36,9 +36,9 @@ func (f *profileFlags) serve(cmd *cobra.Command, view *probe.View, names []strin
 	go func() { ended <- server.Serve(ln) }()
 	fmt.Fprintf(cmd.OutOrStdout(), "http://%s/\n", ln.Addr())
 	if len(names) > 1 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "hone: %s of %s, red where it is more than in %s; Ctrl-C ends it\n", view.Kind, names[0], names[1])
+		fmt.Fprintf(cmd.ErrOrStderr(), "hone: %s of %s, red where it is more than in %s; stop with Ctrl-C\n", view.Kind, names[0], names[1])
 	} else {
-		fmt.Fprintf(cmd.ErrOrStderr(), "hone: %s of %s; Ctrl-C ends it\n", view.Kind, names[0])
+		fmt.Fprintf(cmd.ErrOrStderr(), "hone: %s of %s; stop with Ctrl-C\n", view.Kind, names[0])
 	}
 	select {
 	case err := <-ended:
@@ -54,7 +54,7 @@ func (f *profileFlags) serve(cmd *cobra.Command, view *probe.View, names []strin
 	return nil
 }
 
-// listenHere listens where only this machine reaches it.
+// listenHere listens on a loopback address only.
 func listenHere(ctx context.Context, addr string) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -64,7 +64,7 @@ func listenHere(ctx context.Context, addr string) (net.Listener, error) {
 		host = "127.0.0.1"
 	}
 	if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-		return nil, exit.Usagef("profile: --web %s: others could reach that, and profiles show a program's inside; use 127.0.0.1:%s, and ssh -L from elsewhere", addr, port)
+		return nil, exit.Usagef("profile: --web %s: other machines could read the program's profiles; use 127.0.0.1:%s, and ssh -L from elsewhere", addr, port)
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, port))
 	if err != nil {
@@ -72,7 +72,7 @@ func listenHere(ctx context.Context, addr string) (net.Listener, error) {
 		if errors.As(err, &outer) {
 			err = outer.Err
 		}
-		return nil, exit.Failedf("profile: --web %s: %w; use another port, 0 picks a free one", addr, err)
+		return nil, exit.Failedf("profile: --web %s: %w; use another port (0 picks a free one)", addr, err)
 	}
 	return ln, nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/hone-go/hone/tool/session"
 )
 
-// reportFlags are report's, as they were given.
+// reportFlags holds the parsed flags of hone report.
 type reportFlags struct {
 	against, file string
 	judge         judgeFlags
@@ -25,13 +25,13 @@ func newReport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report [RUN]",
 		Short: "Write a run as a self-contained HTML report",
-		Long: `Write a run as one file of HTML, to look at, keep or pass on: the charts of the live
-page, with the figures in them. It opens from a disk, asks nothing of any network and
-is the same to the byte for the same runs.
+		Long: `Write a run as one self-contained HTML file, to read, archive or share: the charts of
+the live page, with their figures. It opens from disk, loads nothing from a network
+and is identical, byte for byte, for the same runs.
 
-RUN is one that was kept (latest, if none is given; see hone run --help). With
---against an earlier run is drawn beneath, and the differences are judged as hone
-compare does, which refuses runs of different settings (exit code 4).`,
+RUN is a stored run (default: latest; see hone run --help). --against draws an
+earlier run under the charts and judges the differences as hone compare does, which
+refuses runs with different settings (exit code 4).`,
 		Example: `  hone report -o report.html
   hone report after --against before -o report.html
   hone report latest --against baseline:main -o report.html`,
@@ -79,7 +79,7 @@ func (f *reportFlags) run(cmd *cobra.Command, ref string) error {
 	})
 }
 
-// judged compares.
+// judged compares the run with the earlier one.
 func (f *reportFlags) judged(ctx context.Context, against, run *record.Run) (judged page.Judged, err error) {
 	store, err := f.store.Read(ctx, "report")
 	if err != nil {

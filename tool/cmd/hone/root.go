@@ -26,19 +26,19 @@ Exit codes: 0 ok, 1 failed or unreachable, 2 usage, 3 goal missed or regression,
 		Args:          unknownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.CompletionOptions.DisableDefaultCmd = true // ours names the shells
+	root.CompletionOptions.DisableDefaultCmd = true // ours lists the shells
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
 	root.AddCommand(newDemo(), newServe(), newAvatar(), newLoad(), newAgent(), newBench(), newCompare(), newRun(), newBaseline(), newDoctor(), newKnee(), newLab(), newProfile(), newReport(), newVersion(), newCompletion(), newMan())
 	return root
 }
 
-// unknownCommand refuses what stands where a command should.
+// unknownCommand refuses an argument where a command should be.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return exit.Usagef("there is no command %q; %s", args[0], exit.DidYouMean(args[0], commandNames(cmd), "see hone --help"))
+	return exit.Usagef("unknown command %q; %s", args[0], exit.DidYouMean(args[0], commandNames(cmd), "see hone --help"))
 }
 
 func commandNames(cmd *cobra.Command) []string {
@@ -56,17 +56,17 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return exit.Usagef("%s: takes no argument such as %q; see %s --help", cmd.Name(), args[0], cmd.CommandPath())
+	return exit.Usagef("%s: unexpected argument %q; see %s --help", cmd.Name(), args[0], cmd.CommandPath())
 }
 
-// renamed are flags of older versions, by their command, and what to use instead.
+// renamed returns what replaces a flag of an older version.
 func renamed(command, name string) string {
 	return map[string]string{
 		"knee goal": "--expect", "knee trial": "--for", "bench name": "--save", "bench baseline": "--against baseline:NAME", "load ui-against": "--against",
 	}[command+" "+name]
 }
 
-// flagError says in one line what is wrong with a flag, and what would be right.
+// flagError explains in one line what is wrong with a flag and how to fix it.
 func flagError(cmd *cobra.Command, err error) error {
 	var (
 		unknown *pflag.NotExistError
@@ -84,11 +84,11 @@ func flagError(cmd *cobra.Command, err error) error {
 			return exit.Usagef("%s: --%s is now %s; %s", cmd.Name(), name, now, help)
 		}
 		if unknown.GetSpecifiedShortnames() != "" {
-			return exit.Usagef("%s: there is no flag -%s; %s", cmd.Name(), name, help)
+			return exit.Usagef("%s: unknown flag -%s; %s", cmd.Name(), name, help)
 		}
-		return exit.Usagef("%s: there is no flag --%s; %s", cmd.Name(), name, exit.DidYouMean("--"+name, flagNames(cmd), help))
+		return exit.Usagef("%s: unknown flag --%s; %s", cmd.Name(), name, exit.DidYouMean("--"+name, flagNames(cmd), help))
 	case errors.As(err, &missing):
-		return exit.Usagef("%s: --%s lacks its value; %s", cmd.Name(), missing.GetFlag().Name, help)
+		return exit.Usagef("%s: --%s needs a value; %s", cmd.Name(), missing.GetFlag().Name, help)
 	case errors.As(err, &invalid) && invalid.GetFlag().Value.Type() == spec.GoalType:
 		return &exit.Error{Code: exit.Usage, Err: invalid.Unwrap()} // it names the goal
 	case errors.As(err, &invalid):
@@ -103,11 +103,11 @@ func flagNames(cmd *cobra.Command) []string {
 	return names
 }
 
-// newHelp is help that does not accept what is not there.
+// newHelp is cobra's help command, except that it refuses unknown commands.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:     "help [COMMAND]",
-		Short:   "Say how a command is used",
+		Short:   "Show the help of a command",
 		Example: "  hone help load",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)

@@ -26,15 +26,15 @@ import (
 func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Look at runs that were kept",
-		Long: `Look at runs that were kept by hone bench, and by hone load --save.
+		Short: "Manage stored runs",
+		Long: `Manage the runs that hone bench and hone load --save stored.
 
-A run is meant by its id, or its first digits; by its name; by latest, or latest~2;
-or by baseline:NAME.
+Refer to a run by its id or the id's first digits, by its name, by latest or
+latest~2, or by baseline:NAME.
 
-hone compare and hone profile take files, too. There a name is the file that has it,
-or else the run. latest, latest~2 and baseline:NAME are always runs; write ./latest for
-a file of that name.`,
+hone compare and hone profile also accept files: a name means the file of that
+name or, if there is none, the run. latest, latest~2 and baseline:NAME are always
+runs; write ./latest for a file of that name.`,
 		Example: `  hone run list
   hone run show latest
   hone run export 3f9c2a -o before.tar`,
@@ -45,7 +45,7 @@ a file of that name.`,
 	return cmd
 }
 
-// oneRef refuses all but one reference; none is latest where that is allowed.
+// oneRef returns the one run reference given. If orLatest is set, none means latest.
 func oneRef(args []string, orLatest bool, example string) (string, error) {
 	switch {
 	case len(args) == 1:
@@ -80,9 +80,9 @@ func newRunList() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&filter.Scenario, "scenario", "", "only those of the scenario with this name or hash")
-	flags.StringVar(&filter.Name, "name", "", "only those of this name")
-	flags.IntVar(&filter.Limit, "limit", 0, "the newest so many (all)")
+	flags.StringVar(&filter.Scenario, "scenario", "", "only runs of the scenario with this name or hash")
+	flags.StringVar(&filter.Name, "name", "", "only runs of this name")
+	flags.IntVar(&filter.Limit, "limit", 0, "number of runs, newest first (default: all)")
 	out.define(cmd)
 	store.define(cmd)
 	return cmd
@@ -107,7 +107,7 @@ func newRunShow() *cobra.Command {
 	var out outputFlags
 	cmd := &cobra.Command{
 		Use:     "show [RUN]",
-		Short:   "Show a run: its figures, and what they depend on",
+		Short:   "Show a run: its figures and settings",
 		Example: "  hone run show\n  hone run show baseline:main --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref, err := oneRef(args, true, "hone run show latest")
@@ -145,7 +145,7 @@ func writeRun(w io.Writer, r *record.Run) {
 	}
 	fmt.Fprintf(w, "%s %s, by %s, %s\n", r.ID, r.Name, by, r.At.Local().Format(time.DateTime))
 	if r.PairedWith != "" {
-		fmt.Fprintf(w, "taken in turn with %s\n", r.PairedWith)
+		fmt.Fprintf(w, "measured alternately with %s\n", r.PairedWith)
 	}
 	fmt.Fprintf(w, "scenario %s: %s\n%d of %d samples are valid\n\n", r.Scenario.Name, strings.ReplaceAll(strings.TrimSpace(r.Scenario.Text), "\n", ", "), valid, len(r.Samples))
 	writeFigures(w, r)
@@ -165,7 +165,7 @@ func writeRun(w io.Writer, r *record.Run) {
 	}
 }
 
-// writeFigures writes the median and the range of each figure's valid samples.
+// writeFigures writes the median and the range of each figure over the valid samples.
 func writeFigures(w io.Writer, r *record.Run) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "figure\tmedian\trange")
@@ -175,7 +175,7 @@ func writeFigures(w io.Writer, r *record.Run) {
 	table.Flush()
 }
 
-// spread is one metric of all valid samples, sorted.
+// spread is one metric over all valid samples, sorted.
 type spread struct {
 	record.Metric
 	values []float64
@@ -210,11 +210,11 @@ func newRunRemove() *cobra.Command {
 	var store storeFlag
 	cmd := &cobra.Command{
 		Use:     "rm RUN…",
-		Short:   "Remove runs, for good",
+		Short:   "Remove runs permanently",
 		Example: "  hone run rm 3f9c2a71b04e",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return exit.Usagef("run rm: name what to remove, as in: hone run rm 3f9c2a71b04e")
+				return exit.Usagef("run rm: name the runs to remove, as in: hone run rm 3f9c2a71b04e")
 			}
 			s, err := store.Write(cmd.Context(), "run rm")
 			if err != nil {
@@ -239,30 +239,30 @@ func newRunExport() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "export [RUN…]",
-		Short: "Write runs for other programs, or for another store",
-		Long: `Write runs for other programs, or for another store. A load is one of them once it
-is kept: hone load … --save NAME; hone run export NAME --format hdr.
+		Short: "Export runs to other programs or another store",
+		Long: `Export runs to other programs or another store. Store a load first:
+hone load … --save NAME; hone run export NAME --format hdr.
 
-  tar          all of one run; hone run import reads it
-  csv          a line for each figure of each sample
-  intervals    CSV with a line for each second of each sample
-  hdr          one run's histograms, a line for each second, for HdrHistogram's tools
+  tar          one whole run; hone run import reads it
+  csv          one line per figure and sample
+  intervals    CSV with one line per second of each sample
+  hdr          one run's histograms, one line per second, for HdrHistogram's tools
   openmetrics  figures and the distribution, for node_exporter's textfile collector
   benchmark    Go's benchmark format, for benchstat`,
 		Example: `  hone run export latest -o run.tar
   hone run export before after --format benchmark | benchstat -
   hone run export nightly --format openmetrics -o nightly.prom`,
 	}
-	format := spec.AddChoice(cmd, "format", "tar", "how it is written", "tar", "csv", "intervals", "hdr", "openmetrics", "benchmark")
+	format := spec.AddChoice(cmd, "format", "tar", "output format", "tar", "csv", "intervals", "hdr", "openmetrics", "benchmark")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			args = []string{"latest"}
 		}
 		if (format.Value == "tar" || format.Value == "hdr") && len(args) > 1 {
-			return exit.Usagef("run export: a file of --format %s has one run; export them one by one, or use another format", format.Value)
+			return exit.Usagef("run export: a file of --format %s holds one run; export them one by one, or use another format", format.Value)
 		}
 		if format.Value == "tar" && file == "" && view.IsTerminal(cmd.OutOrStdout()) {
-			return exit.Usagef("run export: a tar is nothing to read; give -o FILE, or send it to a program")
+			return exit.Usagef("run export: will not write a tar to a terminal; give -o FILE, or pipe it to a program")
 		}
 		s, err := store.Read(cmd.Context(), "run export")
 		if err != nil {
@@ -297,7 +297,7 @@ func exportRuns(cmd *cobra.Command, format, file string, runs []*record.Run) err
 	return session.Output{File: file}.Stream("run export", cmd.OutOrStdout(), write)
 }
 
-// importFlags are run import's, as they were given.
+// importFlags holds the parsed flags of hone run import.
 type importFlags struct {
 	store       storeFlag
 	from        *spec.Choice
@@ -309,27 +309,27 @@ func newRunImport() *cobra.Command {
 	f := &importFlags{}
 	cmd := &cobra.Command{
 		Use:   "import FILE…",
-		Short: "Take runs from other stores, go test -bench, or other load generators",
-		Long: `Take runs from other stores (what hone run export wrote), or from what go test -bench
--count printed. With --from, take what another load generator wrote: the files are samples
-of one run, to compare with another run of the same generator.
+		Short: "Import runs from other stores, go test -bench or other load generators",
+		Long: `Import runs from other stores (files of hone run export) or from the output of
+go test -bench -count. With --from, import the results of another load generator: the
+files are samples of one run, to compare with another run of the same generator.
 
-  wrk     its output, with --latency; wrk2's, too
+  wrk     its output, with --latency; also of wrk2
   k6      the summary in JSON: k6 run --summary-trend-stats 'med,p(99),p(99.9),max'
           --summary-export FILE
-  vegeta  its results, as vegeta attack wrote them; or vegeta report -type=json
+  vegeta  the results that vegeta attack wrote; or vegeta report -type=json
 
-Such files do not say on which machine they were measured, whether the generator kept up,
-and which runs were taken in turn. So hone compare refuses to compare them with loads by
-hone, and its verdicts need --noise.`,
+Such files do not record the machine, whether the generator kept up, or which runs
+alternated. So hone compare refuses to compare them with loads by hone, and its
+verdicts need --noise.`,
 		Example: `  hone run import run.tar
   go test -bench . -count 10 | tee new.txt; hone run import new.txt
   hone run import --from k6 old-1.json old-2.json old-3.json old-4.json old-5.json --save old`,
 		RunE: f.run,
 	}
-	f.from = spec.AddChoice(cmd, "from", "hone", "what wrote the files", append([]string{"hone"}, exchange.Generators()...)...)
-	cmd.Flags().StringVar(&f.save, "save", "", "of --from: keep the run under this `NAME`")
-	cmd.Flags().BoolVar(&f.allowErrors, "allow-errors", false, "of --from: keep samples valid in which requests failed")
+	f.from = spec.AddChoice(cmd, "from", "hone", "the load generator that wrote the files", append([]string{"hone"}, exchange.Generators()...)...)
+	cmd.Flags().StringVar(&f.save, "save", "", "with --from: store the run under this `NAME`")
+	cmd.Flags().BoolVar(&f.allowErrors, "allow-errors", false, "with --from: accept samples in which requests failed as valid")
 	f.store.define(cmd)
 	return cmd
 }
@@ -340,7 +340,7 @@ func (f *importFlags) run(cmd *cobra.Command, args []string) error {
 	case len(args) == 0:
 		return exit.Usagef("run import: name files, as in: hone run import run.tar")
 	case !foreign && (f.save != "" || f.allowErrors):
-		return exit.Usagef("run import: --save and --allow-errors are about --from; runs of hone have a name, and keep it")
+		return exit.Usagef("run import: --save and --allow-errors need --from; runs of hone keep their names")
 	}
 	s, err := f.store.Write(cmd.Context(), "run import")
 	if err != nil {
@@ -375,7 +375,7 @@ func (f *importFlags) run(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// join makes one run of another generator's files, and says what they do not hold.
+// join combines another generator's files into one run and reports what they lack.
 func (f *importFlags) join(stderr io.Writer, names []string) (*record.Run, error) {
 	var all []*exchange.Measured
 	var at time.Time
@@ -416,7 +416,7 @@ func (f *importFlags) measured(name string) (m *exchange.Measured, written time.
 	return m, info.ModTime().UTC(), err
 }
 
-// importFile reads a tar or benchmarks, whichever it is.
+// importFile reads a tar or benchmarks, by its content.
 func importFile(name string) ([]*record.Run, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -431,7 +431,7 @@ func importFile(name string) ([]*record.Run, error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	if bytes.IndexByte(start[:n], 0) >= 0 { // no text has one, every tar has
+	if bytes.IndexByte(start[:n], 0) >= 0 { // every tar has a zero byte, no text has
 		run, err := record.Import(file)
 		return []*record.Run{run}, err
 	}
@@ -447,7 +447,7 @@ func importFile(name string) ([]*record.Run, error) {
 		run.At = info.ModTime().UTC()
 	}
 	if len(runs) == 0 {
-		return nil, errors.New("there is no run in it; give what hone run export wrote, or go test -bench")
+		return nil, errors.New("the file holds no run; give one from hone run export or go test -bench")
 	}
 	return runs, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/hone-go/hone/tool/spec"
 )
 
-// Where hone serve is, if nobody says otherwise.
+// Defaults of hone serve's addresses.
 const (
 	usualAddr  = "127.0.0.1:7000"
 	usualAdmin = "127.0.0.1:7070"
@@ -20,31 +20,32 @@ func newServe() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve framed requests, HTTP or WebSocket, until a signal",
-		Long: `Serve framed requests, HTTP or WebSocket, until SIGTERM or SIGINT, which drain: what was
-sent is answered within 25 s, then the rest is cut off. A second signal does not wait.
+		Long: `Serve framed requests, HTTP or WebSocket, until SIGTERM or SIGINT, which drain:
+requests in flight get 25 s to finish, then connections close. A second signal ends it
+at once.
 
 Engines (parked and events serve TLS as buffered does):
 
 ` + serving.EngineList() + `
-Services: submit answers nothing, upper the content in upper case, faults what
-the content says: sleep 50ms, burn 50ms, late 5ms, late 5ms 60000 (with so many
-bytes), reply 60000, push 3, push 3 6000 (of so many bytes each), panic. http speaks
-HTTP/1.1 instead of frames, with TLS also HTTP/2: GET /hello, /echo (a body of at most
-1 MiB), /stream?n=10&pause=100ms (server-sent events) and, with --files, /files/. ws echoes
-messages of WebSocket of at most 1 MiB, at /echo.
+Services: submit answers with an empty reply, upper with the content in upper case.
+faults does what the content says: sleep 50ms, burn 50ms, late 5ms, late 5ms 60000
+(bytes), reply 60000, push 3, push 3 6000 (bytes each), panic. http speaks HTTP/1.1
+instead of frames, with TLS also HTTP/2: GET /hello, /echo (a body of at most 1 MiB),
+/stream?n=10&pause=100ms (server-sent events) and, with --files, /files/. ws echoes
+WebSocket messages of at most 1 MiB at /echo.
 
 Limits (` + strings.Join(serving.LimitNames(), ", ") + `)
-are all on; the log begins with those in effect. Sizes take KiB and MiB, times
-ms, s and m, and off switches a limit off.
+are all on; the log starts with the limits in effect. Sizes take KiB and MiB,
+durations ms, s and m; off disables a limit.
 
-A unix socket is open to its owner alone (mode 0600), whatever the umask is. With
---socket-mode 0660 its group may connect as well: a reverse proxy, for example.
-The admin side's socket is always 0600.
+Only its owner may connect to a unix socket (mode 0600), whatever the umask is.
+With --socket-mode 0660 its group may connect as well, such as a reverse proxy. The
+admin side's socket is always 0600.
 
-New certificates, keys and authorities in the files of --cert, --key and --client-ca
-are used within a second, without a restart.
+The server reloads the files of --cert, --key and --client-ca within a second of a
+change, without a restart.
 
-A socket of systemd's (LISTEN_FDS) is used when --addr is absent or fd:3.`,
+Without --addr, or with fd:3, it serves on a socket passed by systemd (LISTEN_FDS).`,
 		Example: `  hone serve
   hone serve --engine direct --addr :7000 --limit conns-per-address=100
   hone serve --service upper --addr unix:/run/hone.sock --admin off
@@ -65,23 +66,23 @@ A socket of systemd's (LISTEN_FDS) is used when --addr is absent or fd:3.`,
 	flags.StringVar(&f.Addr, "addr", usualAddr, "serve on `HOST:PORT`, unix:PATH or fd:N; port 0 picks a free one")
 	f.Mode.Add(cmd)
 	flags.StringVar(&f.Admin, "admin", usualAdmin, "metrics, profiles and health on `HOST:PORT`, unix:PATH, or off")
-	flags.StringVar(&f.TokenFile, "admin-token-file", "", "`FILE` with the token that opens the admin side to other machines")
-	flags.StringArrayVar(&f.AdminHosts, "admin-host", nil, "allow requests to the admin side under this `NAME`, as in hone.internal; repeat for more")
+	flags.StringVar(&f.TokenFile, "admin-token-file", "", "`FILE` with the token with which other machines may use the admin side")
+	flags.StringArrayVar(&f.AdminHosts, "admin-host", nil, "accept this host `NAME` in requests to the admin side, as in hone.internal; repeat for more")
 	f.Engine.Add(cmd)
-	f.Service = spec.AddChoice(cmd, "service", "submit", "what requests do", serving.ServiceNames()...)
-	f.Dialect = spec.AddChoice(cmd, "dialect", "standard", "what is spoken on the wire", "standard", "demo")
+	f.Service = spec.AddChoice(cmd, "service", "submit", "service that handles requests", serving.ServiceNames()...)
+	f.Dialect = spec.AddChoice(cmd, "dialect", "standard", "wire protocol", "standard", "demo")
 	flags.StringVar(&f.Files, "files", "", "with --service http, serve this `FOLDER` below /files/")
 	if err := cmd.MarkFlagDirname("files"); err != nil {
-		panic("hone: " + err.Error()) // the flag was added above
+		panic("hone: " + err.Error()) // unreachable: the flag was added above
 	}
 	flags.Var(&f.Limits, "limit", "set a limit; repeat for more")
-	flags.StringSliceVar(&f.Proxies, "trust-proxy", nil, "expect PROXY headers from these addresses, a `CIDR`; repeat for more")
+	flags.StringSliceVar(&f.Proxies, "trust-proxy", nil, "expect PROXY headers from the addresses in this `CIDR`; repeat for more")
 	flags.StringVar(&f.Cert, "cert", "", "speak TLS with the certificate in this PEM `FILE`")
 	flags.StringVar(&f.Key, "key", "", "the certificate's key, a PEM `FILE`")
-	flags.StringVar(&f.ClientCA, "client-ca", "", "serve only clients with a certificate of an authority in this PEM `FILE`")
-	f.Logs = spec.AddChoice(cmd, "log-format", "text", "how the log on standard error is written", "text", "json")
-	flags.BoolVar(&f.Timed, "handler-times", true, "time one request in 128, for the admin side: some 15 ns a request")
+	flags.StringVar(&f.ClientCA, "client-ca", "", "require client certificates signed by an authority in this PEM `FILE`")
+	f.Logs = spec.AddChoice(cmd, "log-format", "text", "format of the log on standard error", "text", "json")
+	flags.BoolVar(&f.Timed, "handler-times", true, "time one request in 128 for the admin side: about 15 ns per request")
 	flags.BoolVar(&f.JSON, "json", false, "print one line of JSON when ready: addr, admin, engine, pid")
-	flags.BoolVar(&f.UntilEOF, "until-eof", false, "drain also when standard input ends, for a server that must not outlive its parent")
+	flags.BoolVar(&f.UntilEOF, "until-eof", false, "drain when standard input ends, too: the server does not outlive its parent")
 	return cmd
 }

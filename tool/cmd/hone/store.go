@@ -9,14 +9,14 @@ import (
 	"github.com/hone-go/hone/tool/session"
 )
 
-// storeFlag says which store of runs a command uses.
+// storeFlag is the store of runs that a command uses.
 type storeFlag struct{ session.Store }
 
 func (f *storeFlag) define(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.Path, "store", "", "the `FILE` with the runs (.hone/runs.db in the nearest folder upwards that has .hone, else the user's)")
+	cmd.Flags().StringVar(&f.Path, "store", "", "the `FILE` with the runs (default: .hone/runs.db in the nearest parent folder with .hone, else the user's)")
 }
 
-// outputFlags are those of a command with a result.
+// outputFlags holds the flags of a command that writes a result.
 type outputFlags struct{ session.Output }
 
 func (f *outputFlags) define(cmd *cobra.Command) {
@@ -24,12 +24,12 @@ func (f *outputFlags) define(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.File, "output", "o", "", "write the result to `FILE` instead of standard output")
 }
 
-// write writes v as JSON, or text.
+// write writes v as JSON or as text.
 func (f *outputFlags) write(cmd *cobra.Command, v any, text func(io.Writer)) error {
 	return f.Write(cmd.Name(), cmd.OutOrStdout(), v, text)
 }
 
-// completeRuns offers the store's runs to the shell.
+// completeRuns offers the store's runs for shell completion.
 func (f *storeFlag) completeRuns(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	s, err := f.Read(cmd.Context(), cmd.Name())
 	if err != nil {

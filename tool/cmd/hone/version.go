@@ -13,15 +13,15 @@ import (
 	"github.com/hone-go/hone/tool/session"
 )
 
-// release is the version of a build that has none of its own, such as one from a folder
-// without .git. deploy/Dockerfile has the linker set it: -X main.release=v1.2.3.
+// release is the version of a build without version control data, such as one from a
+// folder without .git. deploy/Dockerfile has the linker set it: -X main.release=v1.2.3.
 var release = ""
 
-// versionReport is what a build knows of itself.
+// versionReport is the build information.
 type versionReport struct {
 	Version  string  `json:"version"`
-	Commit   *string `json:"commit"`   // null where the build does not know it
-	Modified *bool   `json:"modified"` // since that commit
+	Commit   *string `json:"commit"`   // null: unknown
+	Modified *bool   `json:"modified"` // whether files differ from that commit
 	Go       string  `json:"go"`
 	Platform string  `json:"platform"`
 }
@@ -30,7 +30,7 @@ func newVersion() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "version",
-		Short:   "Print what this is a build of",
+		Short:   "Print the version, commit and platform of this build",
 		Example: "  hone version\n  hone version --json",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,14 +53,14 @@ func newVersion() *cobra.Command {
 	return cmd
 }
 
-// noteVersion says in a run which hone has measured it, if it has measured anything.
+// noteVersion records in a run which hone measured it, if a version was given.
 func noteVersion(run *record.Run) {
 	if run.Environment.Soft != nil {
 		run.Environment.Soft["hone"] = buildVersion().Version
 	}
 }
 
-// buildVersion reads what the linker has left.
+// buildVersion reads the build information in the binary.
 func buildVersion() versionReport {
 	v := versionReport{Version: cmp.Or(release, "(devel)"), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	build, ok := debug.ReadBuildInfo()

@@ -261,7 +261,7 @@ func gently(addr string, more ...string) []string {
 }
 
 // labels are how lines of load's view begin.
-var labels = regexp.MustCompile(`^(hone load |load  |connecting |warming up |measuring  |rate  |p50  |p99  |errors  |generator  |so far  |goal  |q or Ctrl-C |$)`)
+var labels = regexp.MustCompile(`^(hone load |load  |connecting |warming up |measuring  |rate  |p50  |p99  |errors  |generator  |so far  |goal  |press q or Ctrl-C |$)`)
 
 // onlyView is for await: the whole view is there, and nothing else.
 func onlyView(shown, _ string) bool {

@@ -1,6 +1,6 @@
-// Scales: from figures to places on a canvas.
+// Scales: from values to canvas positions.
 
-// steps are nice values between low and high, about so many.
+// steps returns about count round values between low and high.
 export function steps(low, high, about) {
   const rough = (high - low) / Math.max(1, about);
   const ten = Math.pow(10, Math.floor(Math.log10(rough)));
@@ -10,7 +10,7 @@ export function steps(low, high, about) {
   return found;
 }
 
-// timeSteps are whole seconds, minutes or hours.
+// timeSteps returns round times in seconds, minutes or hours.
 export function timeSteps(low, high, about) {
   const rough = (high - low) / Math.max(1, about);
   const step = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200].find((s) => s >= rough) || 14400;
@@ -19,7 +19,7 @@ export function timeSteps(low, high, about) {
   return found;
 }
 
-// linear is the scale from 0 to a nice value over top; of bytes in KiB, MiB and so on.
+// linear scales from 0 to a round value above top; bytes in KiB, MiB and so on.
 export function linear(top, bytes) {
   top = top > 0 ? top : 1;
   const one = bytes ? Math.pow(1024, Math.max(0, Math.floor(Math.log(top * 1.08) / Math.log(1000)))) : 1;
@@ -28,7 +28,7 @@ export function linear(top, bytes) {
   return { ticks, part: (v) => v / high };
 }
 
-// logarithmic is the scale over what is positive.
+// logarithmic scales positive values.
 export function logarithmic(low, high) {
   if (!(low > 0) || !(high > 0)) { low = 1; high = 1000; }
   low = Math.log10(low) - 0.08;

@@ -52,7 +52,7 @@ export class Chart {
 
   place() { return this.store.cursor; }
 
-  // point moves the crosshair to where the pointer is.
+  // point moves the crosshair to the pointer.
   point(x) {
     const part = (x - this.view.left) / (this.width - this.view.left - margin.right);
     const [low, high] = this.domain();
@@ -68,7 +68,7 @@ export class Chart {
 
   series() { return this.what.series.filter((s) => !s.service || this.view.service); }
 
-  // visible is a key's part within the domain.
+  // visible returns a key's points within the domain.
   visible(key) {
     const c = this.store.columns.get(key);
     if (!c) return { t: [], v: [] };
@@ -77,7 +77,7 @@ export class Chart {
     return { t: c.t.slice(from, to), v: c.v.slice(from, to) };
   }
 
-  // ghosts are the earlier run's lines, moved to where this one began.
+  // ghosts are the earlier run's lines, shifted to the start of this one.
   ghosts(key) {
     const ghost = this.store.hello.ghost;
     if (!ghost) return [];
@@ -141,7 +141,7 @@ export class Chart {
     return this.what.log ? logarithmic(low, high) : linear(this.what.top ?? high, this.what.unit === "bytes");
   }
 
-  // drawGround draws what lies behind the lines: phases, grid, marks.
+  // drawGround draws the background: phases, grid, marks.
   drawGround() {
     const { pen } = this;
     const right = this.width - margin.right, bottom = this.height - margin.bottom;
@@ -164,7 +164,7 @@ export class Chart {
     this.drawBottom(bottom);
   }
 
-  // drawBottom draws the axis of time, with the marks that stand on it.
+  // drawBottom draws the time axis and its marks.
   drawBottom(bottom) {
     const { pen } = this;
     const [low, high] = this.domain();
@@ -200,8 +200,8 @@ export class Chart {
     for (const line of this.lines) this.drawLine(line.now, "--" + line.color, 1.8, [], 2.6 * spacing(line.now.t));
   }
 
-  // drawLine leaves a hole where nothing was told for longer than gap, between lanes,
-  // and where a logarithm has no place for nothing.
+  // drawLine leaves a gap where points are further apart than gap, between lanes, and at
+  // zeros on a logarithmic scale.
   drawLine(column, color, width, dash, gap) {
     const lanes = this.view.lanes();
     let piece = [];
@@ -271,10 +271,10 @@ export class Chart {
     this.words = words.join(", ");
   }
 
-  // span says what the legend's figures are of.
+  // span labels the time that the legend's figures cover.
   span(t) { return t === null ? "last second" : "the second at " + this.at(t); }
 
-  // describe says to those who do not see it, and to tests, what is shown.
+  // describe describes the chart to screen readers, and to tests.
   describe() {
     const [low, high] = this.domain();
     const t = this.place();
@@ -290,7 +290,7 @@ export class Chart {
 
   at(t) { return moment(t); }
 
-  // fillTable writes the newest rows, newest first.
+  // fillTable lists the newest rows, newest first.
   fillTable() {
     if (!this.details.open) return;
     const times = [...new Set(this.lines.flatMap((l) => l.now.t))].sort((a, b) => b - a).slice(0, mostRows);
@@ -304,10 +304,10 @@ export class Chart {
   }
 }
 
-// from is where step n of a heat map begins, in microseconds.
+// from returns the start of step n of a heat map, in microseconds.
 const from = (step) => Math.pow(2, step / 8) / 1000;
 
-// HeatMap shows how many requests took how long, second by second.
+// HeatMap shows the distribution of response times, second by second.
 export class HeatMap extends Chart {
   cells() {
     const [low, high] = this.domain();
@@ -362,11 +362,10 @@ export class HeatMap extends Chart {
   }
 }
 
-// percent writes the quantile that one request in so many exceeds.
+// percent formats the quantile that one request in rarity exceeds.
 const percent = (rarity) => (rarity <= 1 ? "0" : (100 - 100 / rarity).toFixed(Math.max(0, Math.ceil(Math.log10(rarity)) - 2))) + " %";
 
-// Curve shows time by percentile, with as much room for the last tenth as for the
-// first nine.
+// Curve shows time by percentile, with equal room for 0 to 90 %, 90 to 99 %, and so on.
 export class Curve extends Chart {
   keyStep() { return 1 / 16; }
 

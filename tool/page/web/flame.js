@@ -1,10 +1,10 @@
-// The flame graph: a profile as a tree of calls, each as wide as what it took.
+// The flame graph: a profile as a tree of calls, each as wide as its cost.
 import { element, svgOf } from "./tables.js";
 import { none, signed, written } from "./words.js";
 
-const row = 19, letter = 6.7; // pixels, of a font whose letters are alike
+const row = 19, letter = 6.7; // pixels, of a monospaced font
 
-// heat is how much more or less of the whole a call takes than earlier, in four steps.
+// heat is the change of a call's share against the earlier run, in four steps.
 function heat(frame, whole) {
   if (frame.b === null) return "";
   const part = (frame.v - frame.b) / whole;
@@ -12,7 +12,7 @@ function heat(frame, whole) {
   return step ? (part > 0 ? "more" : "less") + step : "";
 }
 
-// size is the width of a frame: what it takes, or took.
+// size is the width of a frame: its cost now or earlier, whichever is larger.
 const size = (frame) => Math.max(frame.v, frame.b ?? 0);
 
 const nameOf = (frame) => (frame.n ? frame.n.slice(frame.n.lastIndexOf("/") + 1) : "all");
@@ -29,7 +29,7 @@ export class Flame {
     this.draw();
   }
 
-  // say writes a call's figures.
+  // say shows a call's figures.
   say(frame) {
     const root = this.hot.flame;
     const parts = [nameOf(frame) + ": " + written(frame.v * 1e6, "us"), (100 * frame.v / Math.max(root.v, 1e-12)).toFixed(1) + " % of all"];
@@ -60,7 +60,7 @@ export class Flame {
     const top = this.path.length - 1;
     this.path.forEach((frame, depth) => { if (depth < top) (rows[depth] ??= []).push({ frame, x: 0, width: wide, callers: this.path.slice(0, depth) }); });
     lay(this.path[top], 0, wide, top, this.path.slice(0, top));
-    const svg = svgOf("svg", { width: wide, height: rows.length * row, role: "img", "aria-label": "Flame graph of processor time; the table above has the functions" });
+    const svg = svgOf("svg", { width: wide, height: rows.length * row, role: "img", "aria-label": "Flame graph of CPU time; the table above has the functions" });
     rows.forEach((all, depth) => all.forEach(({ frame, x, width, callers }) => {
       const cell = svgOf("svg", { x, y: depth * row, width: Math.max(1, width - 1), height: row - 1, class: "frame " + heat(frame, whole) });
       const title = svgOf("title");
@@ -81,11 +81,11 @@ export class Flame {
   }
 }
 
-// legendOf says what the graph shows.
+// legendOf explains the graph.
 export function legendOf(hot) {
-  const p = element("p", "muted", "Each box is a function, below its caller; its width is the CPU that it took with all that it called. Click a box to widen it, and the top one for all.");
+  const p = element("p", "muted", "Each box is a function, below its caller; its width is its CPU time including callees. Click a box to zoom in, and the top box to zoom out.");
   if (hot.flame.b !== null) {
-    p.append(" Against the earlier run: ", element("span", "key more3", "more"), " ", element("span", "key less3", "less"), "; a box is as wide as the larger of both.");
+    p.append(" Against the earlier run: ", element("span", "key more3", "more"), " ", element("span", "key less3", "less"), "; a box is as wide as the larger of the two.");
   }
   return p;
 }

@@ -1,4 +1,4 @@
-// The search for a knee: what the trials showed, load by load.
+// The search for a knee: the trials' results by load.
 import { logarithmic } from "./axis.js";
 import { element, svgOf, tableOf } from "./tables.js";
 import { short, written } from "./words.js";
@@ -62,7 +62,7 @@ export class Knee {
 const kindOf = (t) => (!t.valid ? "unclear" : t.met ? "met" : "missed");
 const wordOf = (t) => (!t.valid ? "not valid" : t.met ? "met" : "missed") + (t.why ? " (" + t.why + ")" : "");
 
-// kneeWords is what all trials show.
+// kneeWords summarises the trials.
 export function kneeWords(knee, running) {
   const load = (v) => written(v, "count") + " " + knee.unit;
   const parts = [];

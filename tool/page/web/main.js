@@ -1,4 +1,4 @@
-// The page put together.
+// Assembles the page.
 import { charts, groupNames, jumpNames } from "./words.js";
 import { Store, follow, take } from "./store.js";
 import { Flame, legendOf } from "./flame.js";
@@ -8,7 +8,7 @@ import { element, fillAbout, fillBanner, fillCaptured, fillChanges, fillEvents, 
 
 const find = (name) => document.querySelector("[data-" + name + "]");
 const changed = once();
-const paintEvery = 250; // milliseconds, at most so often
+const paintEvery = 250; // milliseconds between repaints, at least
 const leastLeft = 58; // pixels for the labels of an axis
 
 class View {
@@ -25,7 +25,7 @@ class View {
     store.watch(() => this.later());
   }
 
-  // later paints what came, not more often than it can be seen to change.
+  // later repaints at most every paintEvery.
   later() {
     if (!this.waiting) this.waiting = setTimeout(() => { this.waiting = 0; this.paint(); }, paintEvery);
   }
@@ -56,7 +56,7 @@ class View {
     for (const c of this.drawn) c.draw();
   }
 
-  // build makes the charts that the page has.
+  // build creates the page's charts.
   build() {
     const { hello } = this.store;
     this.store.fresh = false;
@@ -82,17 +82,17 @@ class View {
     });
   }
 
-  // widen makes room for labels, in all charts alike: their times stay below each other.
+  // widen makes room for labels, equally in all charts, so that their time axes align.
   widen(left) {
     if (left <= this.left) return;
     this.left = Math.ceil(left);
     this.redraw();
   }
 
-  // has reports whether a chart will have figures: of a report all are known.
+  // has reports whether a chart will have figures: a report knows all of them.
   has(what) { return !this.store.hello.measured || what.kind || what.series.some((s) => this.store.columns.has(s.key)); }
 
-  // domain is the time that all charts show.
+  // domain is the time range that all charts show.
   domain() {
     const range = Number(find("range").value);
     const first = this.store.first ?? 0, last = this.store.last ?? 30;
@@ -100,10 +100,10 @@ class View {
     return range && last - first > range ? [last - range, last] : [first, Math.max(last, first + 10)];
   }
 
-  // lanes are the moments at which another one is loaded.
+  // lanes are the moments at which another lane begins.
   lanes() { return this.lanesAt ??= this.store.marks.filter((m) => m.kind === "lane").map((m) => m.t); }
 
-  // unmeasured are the times that do not count.
+  // unmeasured are the times outside the measured window.
   unmeasured() {
     if (this.spans) return this.spans;
     const spans = [];
@@ -161,7 +161,7 @@ function trouble(text) {
   find("trouble").textContent = text;
 }
 
-// remembered is kept where the browser keeps things for this page, if it does.
+// remembered is stored in the browser's local storage, if that is available.
 function remembered(value) {
   try {
     if (value !== undefined) localStorage.setItem("hone-theme", value);
@@ -180,13 +180,13 @@ function setTheme(theme, view) {
 
 async function capture() {
   let said = "";
-  find("capture").disabled = true; // until the stream says how it stands
+  find("capture").disabled = true; // until the stream reports its state
   try {
     const answer = await fetch("capture", { method: "POST" });
     if (answer.ok) return;
     said = await answer.text();
   } catch {
-    said = "the program does not answer; it may have ended";
+    said = "the program does not answer; it may have exited";
   }
   view.showCapture();
   trouble(said);

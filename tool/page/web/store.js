@@ -1,4 +1,4 @@
-// What is known, from the stream or from the page itself.
+// The page's data, from the stream or from the report itself.
 
 const kept = 900; // seconds
 
@@ -39,7 +39,7 @@ export class Store {
     this.changed();
   }
 
-  // forget drops what is older, now and then.
+  // forget drops old points from time to time.
   forget(before) {
     if (before - this.first < 60) return;
     for (const c of this.columns.values()) {
@@ -55,7 +55,7 @@ export class Store {
 
   setState(s) { this.state = s; this.changed(); }
 
-  // at is the value of a key at a moment, or the newest.
+  // at returns the value of a key at a moment, or the newest.
   at(key, t) {
     const c = this.columns.get(key);
     if (!c || !c.t.length) return undefined;
@@ -66,11 +66,11 @@ export class Store {
 
   // starts are the moments at which measured time began.
   starts() {
-    const early = this.hello.measured ? 0 : 1; // the first second is told at its end
+    const early = this.hello.measured ? 0 : 1; // the first second is reported at its end
     return this.marks.filter((m) => m.kind === "measuring").map((m) => m.t - early);
   }
 
-  // ghostAt is the earlier run's value as long after its start.
+  // ghostAt returns the earlier run's value at the same time after its start.
   ghostAt(key, t) {
     const ghost = this.hello.ghost;
     if (!ghost) return undefined;
@@ -83,7 +83,7 @@ export class Store {
   }
 }
 
-// firstFrom is the index of the first time that is not before t.
+// firstFrom returns the index of the first time not before t.
 export function firstFrom(times, t) {
   let low = 0, high = times.length;
   while (low < high) {
@@ -98,7 +98,7 @@ export function nearest(times, t) {
   return i > 0 && (i === times.length || t - times[i - 1] <= times[i] - t) ? i - 1 : Math.min(i, times.length - 1);
 }
 
-// spacing is the usual time between points.
+// spacing returns the usual time between points.
 export function spacing(times) {
   const n = times.length;
   if (n < 2) return 1;
@@ -108,23 +108,23 @@ export function spacing(times) {
   return Math.max(0.5, gaps[gaps.length >> 1]);
 }
 
-// follow fills the store from the stream, until it says goodbye.
+// follow fills the store from the stream until its bye event.
 export function follow(store, say) {
   const source = new EventSource("events");
   const on = (kind, call) => source.addEventListener(kind, (e) => call(JSON.parse(e.data)));
   source.onopen = () => say("live");
   source.onerror = () => {
-    say("not connected; trying again");
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => follow(store, say), 3000); // refused: no place
+    say("disconnected; reconnecting");
+    if (source.readyState === EventSource.CLOSED) setTimeout(() => follow(store, say), 3000); // refused: too many readers
   };
   on("hello", (h) => store.reset(h));
   on("point", (p) => store.addPoint(p));
   on("mark", (m) => store.addMark(m));
   on("state", (s) => store.setState(s));
-  on("bye", () => { source.close(); say("the program has ended; this is what it said"); });
+  on("bye", () => { source.close(); say("the program has exited; these are its last figures"); });
 }
 
-// take fills it with a recorded page.
+// take fills the store with a recorded page.
 export function take(store, recorded) {
   store.reset(recorded.hello);
   for (const m of recorded.marks) store.addMark(m);

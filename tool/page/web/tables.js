@@ -1,4 +1,4 @@
-// What is written and not drawn.
+// Tables, the banner and other text.
 import { difference, loadFigures, moment, none, serverFigures, signed, written } from "./words.js";
 
 export function element(name, kind = "", text = "") {
@@ -24,8 +24,8 @@ export function tableOf(head, rows, kind = "") {
   return table;
 }
 
-// once calls make when what it depends on has changed: what has the focus, or is
-// being read aloud, stays.
+// once calls make only when its inputs have changed, so that an element that has the
+// focus, or is being read aloud, stays.
 export function once() {
   const known = new Map();
   return (name, depends, make) => {
@@ -38,8 +38,8 @@ export function once() {
 }
 
 const words = {
-  invalid: "INVALID. Do not believe these figures.", failed: "FAILED. The run did not come to its end.",
-  interrupted: "INTERRUPTED. The run did not come to its end.",
+  invalid: "INVALID. These figures are not reliable.", failed: "FAILED. The run did not complete.",
+  interrupted: "INTERRUPTED. The run did not complete.",
 };
 
 export function fillBanner(banner, store) {
@@ -50,10 +50,10 @@ export function fillBanner(banner, store) {
   if (!bad) return banner.replaceChildren();
   const list = element("ul");
   for (const reason of reasons) list.append(element("li", "", reason));
-  banner.replaceChildren(element("strong", "", words[status] || "INVALID so far. Do not believe these figures."), list);
+  banner.replaceChildren(element("strong", "", words[status] || "INVALID so far. These figures are not reliable."), list);
 }
 
-// spanOf says what part of a load the figures are of that are not of one second.
+// spanOf labels the part of a load that figures other than those of one second cover.
 export function spanOf(store) {
   const { hello, state } = store;
   if (hello.measured) return "median of the samples";
@@ -61,7 +61,7 @@ export function spanOf(store) {
   return ["waiting", "running"].includes(state.status) ? lane + " so far" : lane;
 }
 
-// fillJumps has a link to each part of the page that is there.
+// fillJumps links to each visible part of the page.
 export function fillJumps(nav) {
   const there = [...document.querySelectorAll("main section[id]:not([hidden]), main details[id]")];
   const key = there.map((e) => e.id).join();
@@ -88,14 +88,14 @@ export function fillStrip(strip, store) {
     return box;
   });
   strip.replaceChildren(...parts);
-  // A race that has ended has the figures in its lanes, and none of its own.
+  // After a race the lanes have figures, and the race itself has none.
   strip.parentElement.hidden = load && Boolean(store.state.lanes?.length) && loadFigures.every((f) => (store.state.figures[f.key] ?? null) === null);
 }
 
-// kinds are the colours of verdicts. A difference that is not certain has none.
+// kinds are the colours of verdicts. An uncertain difference has none.
 const kinds = { better: "good", worse: "bad" };
 
-// judged is the difference that the verdict is about.
+// judged is the difference with a verdict.
 function judged(store, figure) {
   const change = (store.state.changes ?? []).find((c) => c.key === figure.key);
   if (!change?.ratio) return element("dd", "delta");
@@ -107,8 +107,8 @@ function unjudged(now, before, unit) {
   return element("dd", "delta", gap ? gap + " of " + written(before, unit) : "");
 }
 
-// fillRace shows who is loaded in turn, with a bar for the figure in which they
-// differ: the rate, or how long the slowest wait where the rate is given.
+// fillRace lists what is under load in turn, with a bar for the figure in which they
+// differ: the rate, or p99 if the rate is fixed.
 export function fillRace(section, store) {
   const lanes = store.state.lanes ?? [];
   section.hidden = lanes.length === 0;
@@ -145,7 +145,7 @@ export function fillRace(section, store) {
   section.querySelector(".scroll").replaceChildren(table);
 }
 
-// svgOf makes a part of a drawing.
+// svgOf creates an SVG element.
 export function svgOf(name, attributes = {}) {
   const e = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, typeof value === "number" ? Number(value.toFixed(2)) : value);
@@ -175,10 +175,10 @@ export function fillHot(section, store) {
   const seconds = (v) => (v === null ? none : written(v * 1e6, "us"));
   const before = hot.lines.some((l) => l.before !== null);
   const gap = (l) => element("span", "", l.before === null ? none : (l.flat < l.before ? "−" : "+") + seconds(Math.abs(l.flat - l.before)));
-  const table = tableOf(["function", "itself", ...(before ? ["earlier", "difference"] : []), "with what it calls"],
+  const table = tableOf(["function", "self (flat)", ...(before ? ["earlier", "difference"] : []), "with callees (cum)"],
     hot.lines.map((l) => [l.function, seconds(l.flat), ...(before ? [seconds(l.before), gap(l)] : []), seconds(l.cum)]), "functions");
-  section.querySelector("h2").textContent = `Where processor time went, ${hot.per}, from ${hot.samples} samples`;
-  const doubts = hot.doubts.map((d) => element("p", "bad", "INVALID: the load under which it was taken: " + d));
+  section.querySelector("h2").textContent = `CPU time by function, ${hot.per}, from ${hot.samples} samples`;
+  const doubts = hot.doubts.map((d) => element("p", "bad", "INVALID: taken under a load that was not valid: " + d));
   section.querySelector(".scroll").replaceChildren(...doubts, table);
 }
 
@@ -202,12 +202,12 @@ export function fillCaptured(section, store) {
 
 export function fillEvents(details, store) {
   const rows = store.marks.slice(-300).map((m) => [moment(m.t), m.kind, m.text]);
-  details.querySelector(".scroll").replaceChildren(tableOf(["time", "what", ""], rows, "words"));
+  details.querySelector(".scroll").replaceChildren(tableOf(["time", "event", ""], rows, "words"));
 }
 
 export function fillAbout(details, store) {
   const rows = [["began", store.hello.began ?? ""], ...(store.hello.about ?? []).map((f) => [f.name, f.value])];
-  if (store.hello.ghost) rows.push(["drawn beneath", store.hello.ghost.name]);
+  if (store.hello.ghost) rows.push(["drawn underneath", store.hello.ghost.name]);
   for (const note of store.state.notes ?? []) rows.push(["note", note]);
   details.querySelector(".scroll").replaceChildren(tableOf(["", ""], rows, "words"));
 }

@@ -1,36 +1,36 @@
-// What there is to draw, and how figures are written.
+// The charts of the page, and the formats of figures.
 
 export const charts = [
-  { id: "rate", group: "client", title: "Answers a second", unit: "count", series: [{ key: "rate", name: "answers", color: "one" }] },
+  { id: "rate", group: "client", title: "Answers per second", unit: "count", series: [{ key: "rate", name: "answers", color: "one" }] },
   {
     id: "times", group: "client", title: "Response time", unit: "us", log: true,
     series: [{ key: "p50", name: "p50", color: "one" }, { key: "p99", name: "p99", color: "two" }, { key: "max", name: "max", color: "three" },
       { key: "sp99", name: "service p99", color: "four", service: true }],
   },
-  { id: "heat", group: "client", title: "Where response times lie", unit: "us", log: true, kind: "heat", series: [{ key: "p99", name: "p99", color: "two" }] },
+  { id: "heat", group: "client", title: "Response time heat map", unit: "us", log: true, kind: "heat", series: [{ key: "p99", name: "p99", color: "two" }] },
   {
     id: "curve", group: "client", title: "Response time by percentile", unit: "us", log: true, kind: "curve",
     series: [{ key: "latency", name: "response", color: "one" }, { key: "service", name: "service", color: "four", service: true }],
   },
   {
-    id: "share", group: "client", title: "The generator", unit: "share", top: 1, limit: 0.8,
+    id: "share", group: "client", title: "Generator CPU", unit: "share", top: 1, limit: 0.8,
     series: [{ key: "share", name: "of its CPU", color: "one" }],
   },
   {
     id: "errors", group: "client", title: "Errors and connections", unit: "count",
     series: [{ key: "errors", name: "errors", color: "two" }, { key: "conns", name: "connections", color: "one" }],
   },
-  { id: "served", group: "server", title: "Requests the server took, a second", unit: "count", series: [{ key: "s.rate", name: "requests", color: "one" }] },
-  { id: "cpureq", group: "server", title: "Server CPU for a request", unit: "us", series: [{ key: "s.cpureq", name: "CPU", color: "one" }], constant: "cpu" },
-  { id: "cpu", group: "server", title: "Server processors kept busy", unit: "plain", series: [{ key: "s.cpu", name: "processors", color: "one" }] },
+  { id: "served", group: "server", title: "Requests served per second", unit: "count", series: [{ key: "s.rate", name: "requests", color: "one" }] },
+  { id: "cpureq", group: "server", title: "Server CPU per request", unit: "us", series: [{ key: "s.cpureq", name: "CPU", color: "one" }], constant: "cpu" },
+  { id: "cpu", group: "server", title: "Server CPUs in use", unit: "plain", series: [{ key: "s.cpu", name: "CPUs", color: "one" }] },
   {
     id: "memory", group: "server", title: "Server memory", unit: "bytes",
-    series: [{ key: "s.rss", name: "resident", color: "one" }, { key: "s.outmem", name: "of output that waits", color: "two" }, { key: "s.inmem", name: "of unserved input", color: "three" }],
+    series: [{ key: "s.rss", name: "resident", color: "one" }, { key: "s.outmem", name: "pending output", color: "two" }, { key: "s.inmem", name: "unserved input", color: "three" }],
   },
-  { id: "bytes", group: "server", title: "Bytes a second", unit: "bytes", series: [{ key: "s.in", name: "received", color: "one" }, { key: "s.out", name: "sent", color: "two" }] },
+  { id: "bytes", group: "server", title: "Bytes per second", unit: "bytes", series: [{ key: "s.in", name: "received", color: "one" }, { key: "s.out", name: "sent", color: "two" }] },
   {
-    id: "open", group: "server", title: "Connections and what went wrong", unit: "count",
-    series: [{ key: "s.conns", name: "open", color: "one" }, { key: "s.rejected", name: "rejected/s", color: "two" }, { key: "s.handoffs", name: "hand-offs/s", color: "three" }, { key: "s.inline", name: "in line", color: "four" }],
+    id: "open", group: "server", title: "Connections, rejections and hand-offs", unit: "count",
+    series: [{ key: "s.conns", name: "open", color: "one" }, { key: "s.rejected", name: "rejected/s", color: "two" }, { key: "s.handoffs", name: "hand-offs/s", color: "three" }, { key: "s.inline", name: "waiting for memory", color: "four" }],
   },
   { id: "heap", group: "runtime", title: "Go heap", unit: "bytes", series: [{ key: "g.heap", name: "live", color: "one" }, { key: "g.goal", name: "goal", color: "two" }] },
   { id: "goroutines", group: "runtime", title: "Goroutines", unit: "count", series: [{ key: "g.goroutines", name: "goroutines", color: "one" }] },
@@ -42,10 +42,10 @@ export const charts = [
   { id: "retrans", group: "host", title: "TCP retransmits", unit: "count", series: [{ key: "h.retrans", name: "segments", color: "two" }] },
 ];
 
-export const groupNames = { client: "Seen by the generator", server: "Said by the server", runtime: "Go runtime", host: "Machine" };
+export const groupNames = { client: "Measured by the generator", server: "Reported by the server", runtime: "Go runtime", host: "Machine" };
 export const jumpNames = { client: "Generator", server: "Server", runtime: "Runtime", host: "Machine" };
 
-// The figures of the strip: those of the load, or of a server alone.
+// The figures of the strip: of a load, or of a server without a load.
 export const loadFigures = [
   { key: "rate", name: "answers/s", unit: "count" }, { key: "p50", name: "p50", unit: "us" },
   { key: "p99", name: "p99", unit: "us" }, { key: "p999", name: "p99.9", unit: "us" },
@@ -53,19 +53,19 @@ export const loadFigures = [
 ];
 export const serverFigures = [
   { key: "s.rate", name: "requests/s", unit: "count" }, { key: "s.cpureq", name: "CPU/request", unit: "us" },
-  { key: "s.cpu", name: "processors busy", unit: "plain" }, { key: "s.conns", name: "connections", unit: "count" },
+  { key: "s.cpu", name: "CPUs in use", unit: "plain" }, { key: "s.conns", name: "connections", unit: "count" },
   { key: "s.rss", name: "memory", unit: "bytes" }, { key: "g.goroutines", name: "goroutines", unit: "count" },
 ];
 
 export const none = "–";
 
-// digits writes a number with about three digits that matter.
+// digits formats a number with about three significant digits.
 function digits(v) {
   const size = Math.abs(v);
   return v.toFixed(size >= 100 || v === 0 ? 0 : size >= 10 ? 1 : size >= 0.095 ? 2 : 3);
 }
 
-// written is a figure for people.
+// written formats a figure with its unit.
 export function written(v, unit) {
   if (v === undefined || v === null || Number.isNaN(v)) return none;
   switch (unit) {
@@ -82,23 +82,23 @@ export function written(v, unit) {
   return Math.abs(v) >= 100 || Number.isInteger(v) ? Math.round(v).toString().replace(/\B(?=(\d{3})+$)/g, "\u2009") : digits(v);
 }
 
-// short is a figure without zeros that say nothing.
+// short removes trailing zeros.
 export const short = (text) => text.replace(/\.0+(?=\D|$)|(\.\d*[1-9])0+(?=\D|$)/, "$1");
 
-// moment is a time on the axis.
+// moment formats a time on the axis.
 export function moment(t) {
   const whole = Math.max(0, Math.round(t));
   const rest = String(whole % 60).padStart(2, "0");
   return whole >= 3600 ? Math.floor(whole / 3600) + ":" + String(Math.floor(whole / 60) % 60).padStart(2, "0") + ":" + rest : Math.floor(whole / 60) + ":" + rest;
 }
 
-// difference is now against before, in words. It says nothing about chance.
+// difference formats now relative to before, whether or not chance explains it.
 export function difference(now, before) {
   if (now === undefined || now === null || before === undefined || before === null || before === 0) return null;
   return signed(now / before - 1);
 }
 
-// signed is a part of the whole in percent.
+// signed formats a ratio as a percentage with its sign.
 export function signed(part) {
   const size = Math.abs(100 * part);
   return (part < 0 ? "−" : "+") + (size >= 10 ? size.toFixed(0) : size.toFixed(1)) + " %";
