@@ -61,7 +61,7 @@ func (s *Server) Serve(ln net.Listener) error {
 			// With one descriptor free, Accept blocks until the next connection instead
 			// of failing in a busy loop.
 		case sys.Exhausted(err) || temporary(err):
-			s.noise.say(s.Logger, slog.LevelWarn, NoDescriptors, "accept failed; trying again", "error", err)
+			s.noise.log(s.Logger, slog.LevelWarn, NoDescriptors, "accept failed; trying again", "error", err)
 			if !pause.wait(s.stop, func() bool { return s.draining.Load() }) {
 				return ErrServerClosed
 			}
@@ -279,7 +279,7 @@ func isSocket(nc net.Conn) bool {
 const maxRefusing = 64
 
 // explainRefusal sends a refused peer the reason, and lingers so that the peer can read
-// it. Shutdown does not wait for the linger: see hurryRefusals.
+// it. Shutdown does not wait for the linger: see endLingering.
 func (s *Server) explainRefusal(nc net.Conn, why Reason) {
 	if _, tls := nc.(interface{ NetConn() net.Conn }); tls {
 		return // a TLS handshake for a refusal would help a flood
@@ -298,8 +298,8 @@ func (s *Server) explainRefusal(nc net.Conn, why Reason) {
 	}
 }
 
-// hurryRefusals ends the linger of refused connections.
-func (s *Server) hurryRefusals() {
+// endLingering ends the linger of refused connections.
+func (s *Server) endLingering() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for nc := range s.refusing {
@@ -310,7 +310,7 @@ func (s *Server) hurryRefusals() {
 // refused counts and logs a refused connection.
 func (s *Server) refused(why Reason) {
 	s.ended[why].Add(1)
-	s.noise.say(s.Logger, slog.LevelWarn, why, "connection refused")
+	s.noise.log(s.Logger, slog.LevelWarn, why, "connection refused")
 }
 
 // trusts reports whether addr is a trusted proxy.

@@ -55,11 +55,11 @@ func (l *silentLine) pop() (c Conn, ok bool) {
 	return c, true
 }
 
-// came queues a new connection, and records it while connections count as displaced that
+// queueSilent queues a new connection, and records it while connections count as displaced that
 // are still open. A connection that is refused because such a place did not become free
 // is never queued: otherwise it could be displaced for another newcomer, and its one
 // place would count twice.
-func (s *Server) came(c Conn) {
+func (s *Server) queueSilent(c Conn) {
 	s.mu.Lock()
 	over := s.excess > 0
 	if over {
@@ -117,7 +117,7 @@ func (s *Server) askOldest() bool {
 		if !ok {
 			continue
 		}
-		found := !k.s.spoken && !k.s.dead && k.reason() == 0 && !k.asksUnread()
+		found := !k.s.spoken && !k.s.dead && k.reason() == 0 && !k.hasUnread()
 		if found {
 			k.s.displaced, k.s.suspect = true, Displaced
 			k.notify()
@@ -129,13 +129,13 @@ func (s *Server) askOldest() bool {
 	}
 }
 
-// hear records that a byte of a message has arrived. The caller is the owner.
-func (k *connRef) hear() {
+// markSpoken records that a byte of a message has arrived. The caller is the owner.
+func (k *connRef) markSpoken() {
 	if s := k.s; !s.spoken && !s.own.has(wantsProxy) {
 		s.mu.Lock()
 		s.spoken = true
 		s.mu.Unlock()
-		k.stay()
+		k.keepPlace()
 	}
 }
 
@@ -149,7 +149,7 @@ func (k *connRef) makeRoom(d *workspace) {
 		x.g.nudged = true // marks our own deadline; clearNudge resets it
 		x.g.nc.SetReadDeadline(time.Now().Add(drainRead))
 		s.mu.Unlock()
-		silent = !x.g.hears(d)
+		silent = !x.g.readsInput(d)
 	default:
 		silent = k.unread() == 0
 		s.mu.Unlock()
@@ -157,13 +157,13 @@ func (k *connRef) makeRoom(d *workspace) {
 	if silent {
 		k.fail(Displaced)
 	} else {
-		k.stay()
+		k.keepPlace()
 	}
 }
 
-// stay records that the connection stays, so that another one must be displaced instead.
+// keepPlace records that the connection stays, so that another one must be displaced instead.
 // The caller is the owner.
-func (k *connRef) stay() {
+func (k *connRef) keepPlace() {
 	s := k.s
 	s.mu.Lock()
 	displaced := s.displaced
@@ -199,15 +199,15 @@ func (s *Server) refuseNewcomer() {
 	s.excess++ // it has been admitted but not queued yet
 }
 
-// asksUnread reports whether there are unread bytes, as far as the kernel reports them.
+// hasUnread reports whether there are unread bytes, as far as the kernel reports them.
 // mu held.
-func (k *connRef) asksUnread() bool {
+func (k *connRef) hasUnread() bool {
 	x := k.x.Load()
 	return (x == nil || x.g == nil || x.g.raw != nil) && k.unread() > 0
 }
 
-// hears reads and serves what has arrived, and reports whether there was anything.
-func (g *goroutineConn) hears(d *workspace) bool {
+// readsInput reads and serves what has arrived, and reports whether there was anything.
+func (g *goroutineConn) readsInput(d *workspace) bool {
 	d.lendOut()
 	p := d.box.space(&g.ref.sh.srv.input)
 	n, err := g.nc.Read(p[:min(len(p), max(1, d.box.want))])

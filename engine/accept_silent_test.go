@@ -14,7 +14,7 @@ func TestSilentLineStaysShort(t *testing.T) {
 		case 0:
 			quiet = append(quiet, k.conn())
 		case 1:
-			k.hear()
+			k.markSpoken()
 		default:
 			k.free()
 		}
@@ -46,7 +46,7 @@ func TestRefusedNewcomerDoesNotMakeRoom(t *testing.T) {
 	s := bare(Limits{Conns: 3})
 	k := s.bareConn()
 	s.open, s.excess = 4, 1
-	if s.came(k.conn()); k.reason() != TooManyConns {
+	if s.queueSilent(k.conn()); k.reason() != TooManyConns {
 		t.Errorf("it ends for %v, want %v", k.reason(), TooManyConns)
 	}
 	if _, ok := s.silent.pop(); ok {
@@ -59,7 +59,7 @@ func TestNewcomerIsNotedWhileOthersMakeRoom(t *testing.T) {
 	s := bare(Limits{Conns: 3})
 	k := s.bareConn()
 	s.open, s.displacing, s.excess = 4, 1, 1 // the newcomer to refuse has left
-	if s.came(k.conn()); k.reason() != 0 {
+	if s.queueSilent(k.conn()); k.reason() != 0 {
 		t.Fatalf("it ends for %v, want nothing", k.reason())
 	}
 	if s.refuseNewcomer(); k.reason() != TooManyConns {

@@ -64,7 +64,7 @@ func (s *Server) joinLoop(socket sys.Socket, from netip.AddrPort, proxy, counted
 	if s.forced.Load() { // the loop may have ended
 		k.fail(Forced)
 		k.s.mu.Unlock()
-		d := &workspace{beside: true, ref: k}
+		d := &workspace{offLoop: true, ref: k}
 		d.ref.end(d)
 		return
 	}
@@ -72,7 +72,7 @@ func (s *Server) joinLoop(socket sys.Socket, from netip.AddrPort, proxy, counted
 		k.list()
 	}
 	k.release()
-	s.came(k.conn())
+	s.queueSilent(k.conn())
 }
 
 // leastLoaded returns the loop that has the fewest connections.

@@ -22,15 +22,15 @@ func (k *connRef) onReady(d *workspace, r *sys.Ready) {
 	}
 	switch {
 	case readable && k.readsOn():
-		if k.servedBeside() {
+		if k.servedOffLoop() {
 			k.handOff()
 			return
 		}
 		k.readOnce(d)
-		if !d.beside && k.x.Load() == nil && s.want == sys.In && k.reason() == 0 {
+		if !d.offLoop && k.x.Load() == nil && s.want == sys.In && k.reason() == 0 {
 			return // nothing is in flight: no change
 		}
-		if !d.beside && s.own.has(isLate) {
+		if !d.offLoop && s.own.has(isLate) {
 			k.sh.loop.yield.others()
 		}
 		k.drive(d, r.Out())
@@ -131,7 +131,7 @@ func (k *connRef) drive(d *workspace, writable bool) {
 				k.list()
 				k.release()
 				return
-			case !d.beside && k.servedBeside():
+			case !d.offLoop && k.servedOffLoop():
 				s.mu.Unlock()
 				k.handOff()
 				return
@@ -140,10 +140,10 @@ func (k *connRef) drive(d *workspace, writable bool) {
 			k.serveKept(d)
 			served = true
 		case stepHandOver:
-			if !d.beside {
+			if !d.offLoop {
 				k.sh.loop.yield.others()
 			}
-			k.lendBeside()
+			k.lendOffLoop()
 			return
 		case stepEnd:
 			s.dead = true // under this hold of mu: anything posted from now on would be lost
@@ -251,7 +251,7 @@ func (k *connRef) watchFor(away bool) {
 		want = sys.In | sys.Once
 	case away || phase == finishing || phase == closing:
 	case phase == serving && (s.own.has(drains) || x != nil && (x.in.ready() || x.blocked.Load())):
-	case phase == serving && k.servedBeside():
+	case phase == serving && k.servedOffLoop():
 		want = sys.In | sys.Once
 	default:
 		want = sys.In

@@ -451,8 +451,8 @@ func (st *stage) work(i int) {
 	st.tasks = append(st.tasks[:i], st.tasks[i+1:]...)
 	st.run(func() {
 		if k, ok := t.l.find(t.key); ok {
-			d := &workspace{in: make([]byte, 64), beside: true, ref: k}
-			d.ref.serveBeside(d)
+			d := &workspace{in: make([]byte, 64), offLoop: true, ref: k}
+			d.ref.serveOffLoop(d)
 		}
 		st.served()
 	})
@@ -603,8 +603,8 @@ func (st *stage) check() {
 	if t.Failed() {
 		return
 	}
-	if c := &s.helpers; c.besides != 0 || c.busy.Load() != 0 || len(c.line) != 0 {
-		t.Errorf("%d helpers serve off the loop, %d are in user code, and %d jobs wait in line", c.besides, c.busy.Load(), len(c.line))
+	if c := &s.helpers; c.offLoop != 0 || c.busy.Load() != 0 || len(c.line) != 0 {
+		t.Errorf("%d helpers serve off the loop, %d are in user code, and %d jobs wait in line", c.offLoop, c.busy.Load(), len(c.line))
 	}
 	for _, w := range st.ctxs {
 		if w.ctx.Err() == nil {

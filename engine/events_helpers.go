@@ -34,11 +34,11 @@ type helpers struct {
 	idle    []*helper
 	spare   int   // minimum of idle helpers since the last sweep: so many were not needed
 	line    []job // jobs that wait for a helper
-	besides int   // helpers that serve connections off the loops
+	offLoop int   // helpers that serve connections off the loops
 	unbound bool  // the shutdown's context has ended: no job waits in line
 	ended   bool
 
-	full  atomic.Bool  // besides has reached the limit; written under mu
+	full  atomic.Bool  // offLoop has reached the limit; written under mu
 	count atomic.Int32 // goroutines
 	busy  atomic.Int32 // in user code: they need a processor when it returns
 }
@@ -64,22 +64,22 @@ func (c *helpers) serve(j job) {
 		c.mu.Unlock()
 		return
 	}
-	c.beside(1)
+	c.countOffLoop(1)
 	h := c.pick()
 	c.mu.Unlock()
 	h.jobs <- j
 }
 
-// beside adds n to the helpers that serve connections off the loops. mu held.
-func (c *helpers) beside(n int) {
-	c.besides += n
-	c.full.Store(c.besides >= c.srv.limits.Helpers)
+// countOffLoop adds n to the helpers that serve connections off the loops. mu held.
+func (c *helpers) countOffLoop(n int) {
+	c.offLoop += n
+	c.full.Store(c.offLoop >= c.srv.limits.Helpers)
 }
 
 // takenAway counts a goroutine whose loop was taken away.
 func (c *helpers) takenAway() {
 	c.mu.Lock()
-	c.beside(1)
+	c.countOffLoop(1)
 	c.mu.Unlock()
 }
 
@@ -122,11 +122,11 @@ func (c *helpers) dismiss(all bool) {
 	if all {
 		n = len(c.idle)
 	}
-	c.sendHome(n)
+	c.stopIdle(n)
 }
 
-// sendHome ends n idle helpers. mu held.
-func (c *helpers) sendHome(n int) {
+// stopIdle ends n idle helpers. mu held.
+func (c *helpers) stopIdle(n int) {
 	for i, h := range c.idle[:n] {
 		close(h.jobs)
 		c.idle[i] = nil
@@ -144,7 +144,7 @@ func (c *helpers) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
-	c.sendHome(len(c.idle))
+	c.stopIdle(len(c.idle))
 }
 
 // served returns the next job in line for a helper that has completed its own, if there
@@ -153,7 +153,7 @@ func (c *helpers) served() (next job, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.line) == 0 {
-		c.beside(-1)
+		c.countOffLoop(-1)
 		c.line = nil // free the memory of a long line
 		return job{}, false
 	}
@@ -190,7 +190,7 @@ func (h *helper) work(c *helpers) {
 
 // do runs one job, and reports whether it ran, or ended up, off the loop. When user code
 // ends the goroutine in the middle of it (runtime.Goexit), another helper continues.
-func (h *helper) do(c *helpers, j job) (beside bool) {
+func (h *helper) do(c *helpers, j job) (offLoop bool) {
 	d, done := j.broken, false
 	defer func() {
 		if !done {
@@ -208,28 +208,28 @@ func (h *helper) do(c *helpers, j job) (beside bool) {
 		d = c.srv.workspaces.Get().(*workspace)
 	default:
 		d = &h.d
-		d.beside = true
+		d.offLoop = true
 		if d.in == nil {
 			d.in = make([]byte, helperRead)
 		}
 		if k, ok := j.l.find(j.key); ok {
 			d.ref = k
-			d.ref.serveBeside(d)
+			d.ref.serveOffLoop(d)
 		}
 		if cap(d.turn.Out) > keepOut {
 			d.turn.Out = nil // there may be thousands of helpers
 		}
 	}
-	if !d.beside {
+	if !d.offLoop {
 		j.l.run(d)
 	}
-	beside = j.key != 0 || d.beside
+	offLoop = j.key != 0 || d.offLoop
 	if done = true; j.key == 0 && j.broken == nil {
-		if d.beside = false; len(d.in) == loopRead { // a smaller buffer means that the visit has waited for input
+		if d.offLoop = false; len(d.in) == loopRead { // a smaller buffer means that the visit has waited for input
 			c.srv.workspaces.Put(d)
 		}
 	}
-	return beside
+	return offLoop
 }
 
 // resumeAfterExit continues after user code has ended the goroutine of a visit.
@@ -244,8 +244,8 @@ func (k *connRef) resumeAfterExit(d *workspace) {
 	k.drive(d, false)
 }
 
-// serveBeside serves a connection off its loop.
-func (k *connRef) serveBeside(d *workspace) {
+// serveOffLoop serves a connection off its loop.
+func (k *connRef) serveOffLoop(d *workspace) {
 	busy := &k.sh.srv.helpers.busy
 	busy.Add(1)
 	defer busy.Add(-1) // also after runtime.Goexit in user code

@@ -25,7 +25,7 @@ func TestHelpersGoHome(t *testing.T) {
 	for ; len(c.idle) > 2 && sweeps < 40; sweeps++ {
 		c.serve(job{l: l, key: 1}) // a request between any two sweeps
 		c.mu.Lock()
-		c.beside(-1)
+		c.countOffLoop(-1)
 		c.idle = append(c.idle, &helper{jobs: make(chan job, 1)})
 		c.mu.Unlock()
 		c.dismiss(false)
@@ -65,15 +65,15 @@ func TestHelpersAreBounded(t *testing.T) {
 			t.Error("served returned a job although none waits")
 		}
 	}
-	if c.besides != 0 {
-		t.Errorf("%d helpers still count as serving", c.besides)
+	if c.offLoop != 0 {
+		t.Errorf("%d helpers still count as serving", c.offLoop)
 	}
 	for key := range uint64(3) {
 		c.serve(job{l: l, key: key + 1})
 	}
 	c.unbind() // a shutdown's context has ended
-	if len(c.line) != 0 || c.besides != 3 {
-		t.Errorf("%d jobs wait in line and %d run, want 0 and 3", len(c.line), c.besides)
+	if len(c.line) != 0 || c.offLoop != 3 {
+		t.Errorf("%d jobs wait in line and %d run, want 0 and 3", len(c.line), c.offLoop)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestHelpersDoEveryJobOnce(t *testing.T) {
 	jobs.Wait()
 	s.helpers.end()
 	s.goroutines.Wait()
-	if c := &s.helpers; c.besides != 0 || len(c.line) != 0 || c.count.Load() != 0 {
-		t.Errorf("%d serving, %d waiting, %d goroutines", c.besides, len(c.line), c.count.Load())
+	if c := &s.helpers; c.offLoop != 0 || len(c.line) != 0 || c.count.Load() != 0 {
+		t.Errorf("%d serving, %d waiting, %d goroutines", c.offLoop, len(c.line), c.count.Load())
 	}
 }

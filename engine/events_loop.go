@@ -75,7 +75,7 @@ func (l *loop) round(d *workspace) bool {
 				if k, ok := l.find(key); ok {
 					d.ref = k
 					d.ref.onReady(d, r)
-					if d.beside {
+					if d.offLoop {
 						return false
 					}
 				}
@@ -85,7 +85,7 @@ func (l *loop) round(d *workspace) bool {
 			key := l.batch[l.turned]
 			l.turned++
 			l.onListed(d, key)
-			if d.beside {
+			if d.offLoop {
 				return false
 			}
 		}

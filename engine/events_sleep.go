@@ -11,28 +11,28 @@ package engine
 // and such handlers have to wait, thousands of times a second, until the scheduler's
 // monitor (sysmon) retakes one. Switching costs a descriptor, hence the window.
 type sleepPolicy struct {
-	parked              bool
-	waits, work, beside int
+	parked               bool
+	waits, work, offLoop int
 }
 
 const policyWindow = 256 // waits
 
 // slept records the work between two sleeps: connections listed by other goroutines and,
 // with several loops, events; and whether slow handlers were still running off the loop.
-func (r *sleepPolicy) slept(work int, beside bool) {
+func (r *sleepPolicy) slept(work int, offLoop bool) {
 	r.waits++
 	r.work += work
-	if beside {
-		r.beside++
+	if offLoop {
+		r.offLoop++
 	}
 	if r.waits < policyWindow {
 		return
 	}
 	switch {
-	case r.work >= 4*r.waits, 2*r.beside >= r.waits:
+	case r.work >= 4*r.waits, 2*r.offLoop >= r.waits:
 		r.parked = true
-	case r.work < 2*r.waits && 4*r.beside < r.waits:
+	case r.work < 2*r.waits && 4*r.offLoop < r.waits:
 		r.parked = false
 	}
-	r.waits, r.work, r.beside = 0, 0, 0
+	r.waits, r.work, r.offLoop = 0, 0, 0
 }

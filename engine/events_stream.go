@@ -6,7 +6,7 @@ import "github.com/hone-go/hone/internal/sys"
 
 // leaveLoop hands the loop to another goroutine and continues the visit on this one.
 func (k *connRef) leaveLoop(d *workspace) {
-	if d.g != nil || d.beside {
+	if d.g != nil || d.offLoop {
 		return
 	}
 	if _, away := k.standing(); !away {

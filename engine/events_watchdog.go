@@ -18,7 +18,7 @@ const visitSlots = 1<<slotBits - 1
 
 // enterUser begins a call of user code for the connection.
 func (k *connRef) enterUser(d *workspace) {
-	if d.beside {
+	if d.offLoop {
 		return
 	}
 	l := k.sh.loop
@@ -33,8 +33,8 @@ func (k *connRef) enterUser(d *workspace) {
 // exitUser ends the call, however it ended. When the loop was taken away meanwhile, the
 // goroutine must not touch the loop's fields.
 func (k *connRef) exitUser(d *workspace) {
-	if !d.beside && !k.sh.stopVisit(d.visit) {
-		d.beside = true
+	if !d.offLoop && !k.sh.stopVisit(d.visit) {
+		d.offLoop = true
 		k.sh.srv.helpers.busy.Add(-1)
 	}
 }
@@ -205,8 +205,8 @@ func (l *loop) calmDown() {
 	}
 }
 
-// servedBeside reports whether to serve the connection off its loop.
-func (k *connRef) servedBeside() bool {
+// servedOffLoop reports whether to serve the connection off its loop.
+func (k *connRef) servedOffLoop() bool {
 	switch k.sh.srv.how.hand {
 	case Offload:
 		return true

@@ -57,7 +57,7 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 		g.raw = rawConn(nc.(syscall.Conn))
 	}
 	if !g.borrows() {
-		g.own = &workspace{in: make([]byte, s.bufferSize()), g: g, ref: k, beside: true}
+		g.own = &workspace{in: make([]byte, s.bufferSize()), g: g, ref: k, offLoop: true}
 		g.own.box.lend(&s.input, g.own.in)
 	}
 	k.begin(from, sys.NoSocket, g, proxy, counted)
@@ -65,7 +65,7 @@ func (s *Server) startGoroutine(nc net.Conn, from netip.AddrPort, proxy, counted
 		k.abort(Forced)
 	}
 	k.s.mu.Unlock()
-	s.came(k.conn())
+	s.queueSilent(k.conn())
 	go g.live()
 }
 
@@ -99,7 +99,7 @@ func (g *goroutineConn) borrow() *workspace {
 		from = &sh.srv.smallSpaces
 	}
 	d := from.Get().(*workspace)
-	d.g, d.ref, d.beside = g, g.ref, true
+	d.g, d.ref, d.offLoop = g, g.ref, true
 	return d
 }
 
@@ -107,7 +107,7 @@ func (g *goroutineConn) borrow() *workspace {
 func (g *goroutineConn) giveBack(d *workspace) {
 	g.ref.pack(d)
 	g.fd = noDescriptor
-	d.g, d.beside = nil, false
+	d.g, d.offLoop = nil, false
 	sh, to, keep := g.ref.sh, &g.ref.sh.srv.workspaces, maxPooled
 	g.borrowing = false
 	sh.borrowed.Add(-1)

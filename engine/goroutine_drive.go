@@ -81,7 +81,7 @@ func (g *goroutineConn) leave() {
 		g.ref.sh.borrowed.Add(-1)
 	}
 	why := g.ref.reason()
-	g.ref.end(&workspace{beside: true, ref: g.ref, g: g})
+	g.ref.end(&workspace{offLoop: true, ref: g.ref, g: g})
 	switch own, memory := g.own, &g.ref.sh.srv.input; {
 	case own == nil:
 	case why == 0 || why == Panicked: // user code may still refer to them

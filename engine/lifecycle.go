@@ -83,7 +83,7 @@ func next(f facts) step {
 		return stepEnd
 	case f.phase == closing:
 		switch {
-		case !f.said && (f.words || !needsNoWords(f.why)):
+		case !f.said && (f.words || !needsNoRefusal(f.why)):
 			return stepRefuse
 		case f.why == Displaced:
 			return stepEnd // it has sent nothing that could destroy the refusal, and its place is needed
@@ -116,8 +116,8 @@ func next(f facts) step {
 // before it.
 func ends(why Reason) bool { return why != 0 && why != ShuttingDown }
 
-// needsNoWords reports whether the protocol has already sent the reason, or need not.
-func needsNoWords(why Reason) bool {
+// needsNoRefusal reports whether the protocol has already sent the reason, or need not.
+func needsNoRefusal(why Reason) bool {
 	switch why {
 	case TooLarge, Malformed, UnknownCommand, Panicked, ClosedHere:
 		return true

@@ -75,7 +75,7 @@ func (m modelled) broken(st step) string {
 		return "refuses after a promise"
 	case (st == stepRefuse || leaves) && !m.settled:
 		return "ends before all is settled"
-	case st == stepShut && m.told == 0 && !m.said && (m.words || !needsNoWords(m.why)):
+	case st == stepShut && m.told == 0 && !m.said && (m.words || !needsNoRefusal(m.why)):
 		return "ends without a refusal"
 	case m.promised && (st == stepShut || st == stepEnd && !m.dead):
 		return "ends with a promised hand-over"
@@ -156,7 +156,7 @@ func (m modelled) visits(read bool) (all []modelled) {
 						switch after(result{why: why, takeOver: takeOver, ending: ends(m.why), hungry: true}) {
 						case stopVisits:
 							m.stopped = true
-							m.said = m.said || needsNoWords(why)
+							m.said = m.said || needsNoRefusal(why)
 							m.fail(why)
 						case promise:
 							m.promised = true

@@ -80,9 +80,9 @@ func (g *goroutineConn) lend() bool {
 	return true
 }
 
-// lendBeside gives the socket of an event loop's connection to user code, on a new
+// lendOffLoop gives the socket of an event loop's connection to user code, on a new
 // goroutine. mu is held, and released.
-func (k *connRef) lendBeside() {
+func (k *connRef) lendOffLoop() {
 	s, srv := k.s, k.sh.srv
 	k.setAway(true)
 	if s.marks.has(isListed) { // the kernel would keep reporting the socket through its duplicate descriptor
@@ -96,7 +96,7 @@ func (k *connRef) lendBeside() {
 	if err != nil {
 		k.fail(NoDescriptors)
 	}
-	d := &workspace{beside: true, ref: *k} // k may soon refer to another connection
+	d := &workspace{offLoop: true, ref: *k} // k may soon refer to another connection
 	s.mu.Unlock()
 	srv.goroutines.Add(1)
 	go func() {

@@ -186,7 +186,7 @@ func (s *Server) each(do func(k connRef)) {
 // reportPanic counts and logs a panic of user code.
 func (s *Server) reportPanic(c Conn, v any, stack []byte) {
 	s.panics.Add(1)
-	s.noise.say(s.Logger, slog.LevelError, Panicked, "panic in a handler", "remote", c.RemoteAddr(), "panic", fmt.Sprint(v), "stack", string(stack))
+	s.noise.log(s.Logger, slog.LevelError, Panicked, "panic in a handler", "remote", c.RemoteAddr(), "panic", fmt.Sprint(v), "stack", string(stack))
 }
 
 // noise rate-limits the log for repeated faults: one line a second for each reason, with
@@ -197,7 +197,7 @@ type noise struct {
 	muted [reasons]int
 }
 
-func (n *noise) say(l *slog.Logger, level slog.Level, why Reason, text string, args ...any) {
+func (n *noise) log(l *slog.Logger, level slog.Level, why Reason, text string, args ...any) {
 	if l == nil {
 		return
 	}

@@ -92,7 +92,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 		l.end()
 	}
 	s.helpers.end()
-	s.hurryRefusals()
+	s.endLingering()
 	s.waitForGoroutines(ctx, until)
 	return err
 }

@@ -150,7 +150,7 @@ func (k *connRef) received(d *workspace, n int) (hungry bool) {
 	if k.s.own.has(drains) {
 		k.x.Load().left -= n
 	}
-	k.hear()
+	k.markSpoken()
 	if d.box.arrived(n) {
 		return k.serve(d)
 	}
@@ -178,7 +178,7 @@ func (k *connRef) serve(d *workspace) (hungry bool) {
 		if d.size > smallVisit || k.s.weight != smallWeight && d.size+d.turn.requests > 0 {
 			k.learn(d.size)
 		}
-		if !k.flush(d, needsNoWords(why)) {
+		if !k.flush(d, needsNoRefusal(why)) {
 			return false
 		}
 		wants := need > 0 || used == 0 && d.box.len() == 0
@@ -226,7 +226,7 @@ func (k *connRef) visit(d *workspace) (used, need int, why Reason) {
 		k.startVisit()
 	}
 	if d.box.len() > 0 {
-		k.hear() // after a PROXY header
+		k.markSpoken() // after a PROXY header
 	}
 	t.begin(d)
 	k.enterUser(d)

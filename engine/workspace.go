@@ -14,9 +14,9 @@ type workspace struct {
 	visit uint64         // the loop's number of the visit
 	out   pool.Buffer    // the buffer behind turn.Out, where a connection owns the workspace
 	size  int            // bytes of the last output in it
-	// beside is set when the goroutine runs no loop, or no longer: the watchdog has taken
+	// offLoop is set when the goroutine runs no loop, or no longer: the watchdog has taken
 	// it away.
-	beside bool
+	offLoop bool
 }
 
 // dropBuffers drops memory to which user code may still refer after a panic. Unsent

@@ -134,7 +134,7 @@ func (m *Mux) Close() error {
 	m.closed = true
 	if m.cancel != nil {
 		m.cancel()
-		m.lookAgain()
+		m.wakeWaiters()
 	}
 	m.mu.Unlock()
 	m.keepers.Wait()

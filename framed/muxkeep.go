@@ -163,8 +163,8 @@ func ticks(every time.Duration) (<-chan time.Time, func()) {
 	return t.C, t.Stop
 }
 
-// lookAgain wakes all calls that wait for a connection; mu is held.
-func (m *Mux) lookAgain() {
+// wakeWaiters wakes all calls that wait for a connection; mu is held.
+func (m *Mux) wakeWaiters() {
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
@@ -177,7 +177,7 @@ func (m *Mux) join(c *Client) {
 	m.refused = nil
 	m.open = append(m.open, c)
 	m.setLive(append(m.liveWithout(c), c))
-	m.lookAgain()
+	m.wakeWaiters()
 }
 
 // leave makes c unavailable to calls. Whoever detects first that it has ended calls
@@ -217,7 +217,7 @@ func (m *Mux) failed(err error) (refused bool) {
 	m.refused = nil
 	if refuses(err) {
 		m.refused = err
-		m.lookAgain()
+		m.wakeWaiters()
 	}
 	return m.refused != nil
 }

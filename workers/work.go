@@ -46,7 +46,7 @@ func (w *worker[T]) broken(value any) (again bool) {
 	w.job = none
 	pprof.SetGoroutineLabels(context.Background())
 	if value != nil {
-		c.told(job, value)
+		c.reportPanic(job, value)
 		return true
 	}
 	c.fail(job, ErrExited)
@@ -59,8 +59,8 @@ func (w *worker[T]) broken(value any) (again bool) {
 	return false
 }
 
-// told calls Options.Panic and then fails the task.
-func (c *crew[T]) told(job T, value any) {
+// reportPanic calls Options.Panic and then fails the task.
+func (c *crew[T]) reportPanic(job T, value any) {
 	c.mu.Lock()
 	c.count.panicked++
 	c.mu.Unlock()
@@ -96,7 +96,7 @@ func (c *crew[T]) inline(job T) {
 			c.fail(job, panicError{value}) // the caller may recover, and wait
 			panic(value)
 		default:
-			c.told(job, value)
+			c.reportPanic(job, value)
 		}
 	}()
 	c.do(&shift{crew: c}, job)
