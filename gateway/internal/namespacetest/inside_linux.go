@@ -49,7 +49,7 @@ func Inside(t *testing.T, args ...string) bool {
 	return false
 }
 
-// Lacks skips a test whose requirement is missing; in CI it fails the test.
+// Lacks skips a test whose requirement is missing. With HONE_TEST_ALL set, as in CI, it fails the test.
 func Lacks(t *testing.T, what string, err error) {
 	t.Helper()
 	if os.Getenv("HONE_TEST_ALL") != "" {
