@@ -131,7 +131,7 @@ func livePageIsClean(t *testing.T, secrets map[string]string, args []string) {
 	}()
 	url := ""
 	lines := bufio.NewScanner(said)
-	for lines.Scan() && !strings.Contains(lines.Text(), "the page stays") {
+	for lines.Scan() && !strings.Contains(lines.Text(), "the live page stays") {
 		if _, at, ok := strings.Cut(lines.Text(), "live page: "); ok {
 			url = at
 		}
