@@ -123,7 +123,7 @@ func hostPanels() []Panel {
 			"Connections dropped because the accept queue was full, per second. Any at all: raise net.core.somaxconn, or find what keeps the server from accepting.",
 			Query{rate("hone_host_tcp_listen_overflows_total"), legend(), elsewhere}).alerted(0, "HoneAcceptOverflows"),
 		lines("Network", "Bps",
-			"Bytes received and sent per second in the process's network namespace: the container's, or else the whole machine's.",
+			"Bytes received and sent per second in the process's network namespace. In a container it is the container's, else the whole machine's.",
 			Query{rate("process_network_receive_bytes_total"), legend() + " received", elsewhere},
 			Query{rate("process_network_transmit_bytes_total"), legend() + " sent", elsewhere}),
 	}
