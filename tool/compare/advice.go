@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	// usualPairs find 5 % where runs differ by 2 %; twice as many show that two are
-	// the same.
+	// usualPairs detect a difference of 5 % where runs vary by 2 %; twice as many show
+	// that two are the same.
 	usualPairs = 12
-	// looksAhead is how often the number of pairs is doubled before advice gives up.
+	// looksAhead is how often advise doubles the number of pairs before it gives up.
 	looksAhead = 3
-	// unlucky is how often the true spread is larger than the advice assumes.
+	// unlucky is how often the true spread exceeds the one that the advice assumes.
 	unlucky = 0.3
 )
 
-// advise says how to get a clear verdict.
+// advise returns how to get a clear verdict.
 func (j *judgement) advise() *Advice {
 	c := &j.c
 	switch c.LimitedBy {
@@ -24,19 +24,19 @@ func (j *judgement) advise() *Advice {
 	case ByMissing:
 		return &Advice{Reason: j.lacks()}
 	case ByNumber:
-		return &Advice{Pairs: usualPairs, Reason: fmt.Sprintf("%s; %d are the least that can show anything, %d are usual", j.number(), fewestPairs, usualPairs)}
+		return &Advice{Pairs: usualPairs, Reason: fmt.Sprintf("%s; at least %d are needed, %d are usual", j.number(), fewestPairs, usualPairs)}
 	case ByNoFloor:
-		return &Advice{Reason: "A and B were not measured in turn, and how much sessions differ on this machine is not known"}
+		return &Advice{Reason: "A and B were not measured alternately, and the difference between sessions on this machine is not known"}
 	}
 	deviation := (j.sampled.high - j.sampled.low) / 2 / tBound(j.level(), j.df) * math.Sqrt(j.df/chiSquaredBound(unlucky, j.df))
-	// room is how wide half an interval may be that settles it.
+	// room is the largest half-width of an interval that settles it.
 	room := max(j.tau/2, math.Abs(j.sampled.center)-deviation) - j.step
 	switch {
 	case j.step > 0 && room <= 0:
 		return &Advice{Reason: fmt.Sprintf("more %s will not settle it; values come in steps of %g %s, %s of the median", j.things(), c.Resolution, c.Unit, percent(math.Expm1(j.step)))}
 	case c.Floor != nil && j.floor > room:
 		if j.Pairs == nil {
-			return &Advice{Reason: fmt.Sprintf("more runs will not settle it; this machine's sessions differ by ±%s; measure in turn", percent(math.Expm1(j.floor)))}
+			return &Advice{Reason: fmt.Sprintf("more runs will not settle it; this machine's sessions differ by ±%s; measure alternately", percent(math.Expm1(j.floor)))}
 		}
 		return &Advice{Reason: fmt.Sprintf("more pairs will not settle it; this machine's rebuilds differ by ±%s; measure in several sessions", percent(math.Expm1(j.floor)))}
 	}
@@ -49,7 +49,7 @@ func (j *judgement) advise() *Advice {
 	return &Advice{Reason: fmt.Sprintf("it may take more than %d %s; make each run longer, or the machine quieter", j.planned()<<looksAhead, j.things())}
 }
 
-// things are what more of may settle it.
+// things names what to measure more of.
 func (j *judgement) things() string {
 	if j.Pairs != nil {
 		return "pairs"
@@ -57,7 +57,7 @@ func (j *judgement) things() string {
 	return "runs of each"
 }
 
-// number is how many runs the verdict rests on.
+// number describes how many runs the verdict rests on.
 func (j *judgement) number() string {
 	if j.Pairs != nil {
 		return fmt.Sprintf("%d pairs", j.c.Pairs)
@@ -65,7 +65,7 @@ func (j *judgement) number() string {
 	return fmt.Sprintf("%d and %d runs", len(j.c.A), len(j.c.B))
 }
 
-// lacks says whose values are missing.
+// lacks describes which side's values are missing.
 func (j *judgement) lacks() string {
 	if j.Pairs != nil {
 		return fmt.Sprintf("%d of %d pairs have it (A lacks %d, B %d)", j.c.Pairs, len(j.Pairs), j.c.MissingA, j.c.MissingB)

@@ -1,13 +1,14 @@
-// Package compare says whether B differs from A, by how much, and how sure that is.
+// Package compare reports whether B differs from A, by how much, and with what
+// confidence.
 //
-// One value is one run of a fresh process: what happens within a run repeats itself
-// and proves nothing. Best are pairs of runs, A and B right after each other, so that
-// what the machine does meanwhile happens to both.
+// One value is one run of a fresh process: samples within a run are correlated and count
+// as one. Pairs of runs, A and B right after each other, are best, because drift and
+// interference affect both.
 //
-// Each figure has one interval. The estimate, p and the verdict come from it, so they
-// cannot disagree. The intervals are simultaneous: in at most one comparison of twenty
-// is any verdict of any figure wrong, whether it is better, worse or same.
-// TestSimulated holds the package to that.
+// Each figure has one interval. The estimate, p and the verdict follow from it, so they
+// cannot disagree. The intervals are simultaneous: in at most one comparison of twenty is
+// any verdict of any figure wrong, whether it is better, worse or same. TestSimulated
+// enforces that.
 package compare
 
 import (
@@ -15,38 +16,38 @@ import (
 	"slices"
 )
 
-// alpha is how often a comparison may say anything that is wrong.
+// alpha is the probability that any verdict of a comparison is wrong.
 const alpha = 0.05
 
-// fewestPairs are needed to say anything.
+// fewestPairs are needed for a verdict.
 const fewestPairs = 5
 
-// Figure is a quantity that was measured of both sides, once in each run.
+// Figure is a quantity measured on both sides, once per run.
 type Figure struct {
 	Name   string
 	Unit   string
 	Better Direction
-	// Primary figures weigh three times as much as others: they get more of the
-	// error that is allowed.
+	// Primary figures weigh three times as much as others: they get a larger share of
+	// alpha.
 	Primary bool
-	// Pairs are of runs that were taken in turn. Nil: they were not, and A and B are
-	// their values.
+	// Pairs are of runs that were measured alternately. Nil: they were not, and A and B
+	// hold the values.
 	Pairs []Pair
 	A, B  []float64 // NaN: that run has no value
 	// Sessions are those of the same program against itself on this machine.
 	Sessions []Session
-	// Noise is the relative difference up to which the caller takes two builds of
-	// the same source for equal. 0: only Sessions say that.
+	// Noise is the relative difference up to which the caller considers two builds of the
+	// same source equal. 0: only Sessions determine that.
 	Noise float64
 }
 
-// Pair is what two runs measured that were taken right after each other.
+// Pair is the values of two runs measured right after each other.
 type Pair struct {
 	ID   int
 	A, B float64 // NaN: that run has no value
 }
 
-// Direction says which values of a figure are good. Zero: lower ones.
+// Direction states which values of a figure are good. Zero: lower ones.
 type Direction string
 
 // The directions.
@@ -55,17 +56,17 @@ const (
 	Higher Direction = "higher"
 )
 
-// Rules are how to judge. The zero value works.
+// Rules set how to judge. The zero value works.
 type Rules struct {
-	// Tolerance is the relative difference that does not matter: B is the same as A
-	// when the difference certainly is smaller. 0: 3 %; below: none.
+	// Tolerance is the relative difference that does not matter: B is the same as A if
+	// the difference is certainly smaller. 0: 3 %; negative: none.
 	Tolerance float64
-	// Look counts how often the same question was asked: first of n pairs, then of
-	// 2n, 4n and so on. 0: this is the first time.
+	// Look counts the looks at the same question: first at n pairs, then at 2n, 4n and so
+	// on. 0: the first.
 	Look int
 }
 
-// Comparison is what was found of all figures.
+// Comparison holds the result for all figures.
 type Comparison struct {
 	Family    Family   `json:"family"`
 	Tolerance float64  `json:"tolerance"`
@@ -73,26 +74,26 @@ type Comparison struct {
 	Changes   []Change `json:"changes"`
 }
 
-// Family is how the error that is allowed is divided among figures and looks.
+// Family is how alpha is divided among figures and looks.
 type Family struct {
 	Figures   int     `json:"figures"`
-	Alpha     float64 `json:"alpha"` // of all figures and all looks
+	Alpha     float64 `json:"alpha"` // for all figures and all looks
 	Look      int     `json:"look"`
-	Schedule  []int   `json:"schedule"` // pairs, or runs of each side, at each look
+	Schedule  []int   `json:"schedule"` // pairs, or runs per side, at each look
 	AlphaLook float64 `json:"alpha_look"`
 }
 
-// Scope says what the verdicts hold for.
+// Scope is where the verdicts apply.
 type Scope string
 
 // The scopes.
 const (
 	ThisSession Scope = "session" // these builds, in this session
-	ThisMachine Scope = "machine" // other builds of the same sources on this machine, too
+	ThisMachine Scope = "machine" // also other builds of the same sources on this machine
 )
 
-// Compare judges the figures. All that were meant to be measured have to be among
-// them, also those that turned out to have no values.
+// Compare judges the figures. Pass every figure that was meant to be measured, including
+// those without values.
 func (r Rules) Compare(figures []Figure) *Comparison {
 	r.Look = max(1, r.Look)
 	if r.Tolerance == 0 {
@@ -119,7 +120,7 @@ func (r Rules) Compare(figures []Figure) *Comparison {
 	return c
 }
 
-// alphaOf is the error that is allowed at a look. Those of all looks, however many,
+// alphaOf returns the share of alpha for a look. The shares of all looks, however many,
 // add up to alpha.
 func alphaOf(look int) float64 {
 	if look == 1 {
@@ -135,7 +136,7 @@ func weight(f *Figure) float64 {
 	return 1
 }
 
-// planned is how many pairs were taken, or runs of the smaller side.
+// planned returns the number of pairs, or of runs of the smaller side.
 func (f *Figure) planned() int {
 	if f.Pairs != nil {
 		return len(f.Pairs)
@@ -143,86 +144,86 @@ func (f *Figure) planned() int {
 	return min(len(f.A), len(f.B))
 }
 
-// Verdict is what was found of one figure.
+// Verdict is the judgement of one figure.
 type Verdict string
 
 // The verdicts.
 const (
 	Same    Verdict = "same"    // the difference is smaller than the tolerance
-	Better  Verdict = "better"  // B is
-	Worse   Verdict = "worse"   // B is
+	Better  Verdict = "better"  // B is better
+	Worse   Verdict = "worse"   // B is worse
 	Unclear Verdict = "unclear" // none of these is certain
 )
 
-// Limit is what makes an interval as wide as it is, or keeps the verdict unclear.
+// Limit is what determines the width of an interval, or keeps the verdict unclear.
 type Limit string
 
 // The limits.
 const (
-	BySpread     Limit = "spread"     // of the runs: more of them make it narrower
+	BySpread     Limit = "spread"     // between runs: more runs make it narrower
 	ByFloor      Limit = "floor"      // how much builds of the same source differ
-	ByResolution Limit = "resolution" // the steps of the values
-	ByMissing    Limit = "missing"    // too many values, or more on one side, which is seldom chance
+	ByResolution Limit = "resolution" // of the values: they come in steps
+	ByMissing    Limit = "missing"    // too many values, or more on one side, which is rarely chance
 	ByNumber     Limit = "number"     // too few runs
-	ByNoFloor    Limit = "no-floor"   // the runs are no pairs, and nobody knows how much sessions differ
-	ByValues     Limit = "values"     // they are not all positive: there is no ratio
+	ByNoFloor    Limit = "no-floor"   // the runs are not pairs, and the difference between sessions is unknown
+	ByValues     Limit = "values"     // not all are positive: there is no ratio
 )
 
-// Change is what was found of one figure. What cannot be had is nil.
+// Change is the result for one figure. What is not available is nil.
 type Change struct {
 	Name    string    `json:"name"`
 	Unit    string    `json:"unit"`
 	Better  Direction `json:"better"`
 	Primary bool      `json:"primary"`
-	// Pairs is how many have both values, PairIDs which. Of runs that are not paired
-	// there are none.
+	// Pairs is how many pairs have both values, PairIDs lists them. Unpaired runs have
+	// none.
 	Pairs    int   `json:"pairs"`
 	MissingA int   `json:"missing_a"`
 	MissingB int   `json:"missing_b"`
 	PairIDs  []int `json:"pair_ids"`
-	// A and B are the values that count, of pairs in the order of PairIDs.
+	// A and B are the values that count, for pairs in the order of PairIDs.
 	A       []float64 `json:"a"`
 	B       []float64 `json:"b"`
 	MedianA *float64  `json:"median_a"`
 	MedianB *float64  `json:"median_b"`
 	Method  Method    `json:"method,omitempty"`
-	// Ratio is B to A, and the true one is between Low and High but for Level of all
-	// cases.
+	// Ratio is B divided by A. The true ratio lies between Low and High except with
+	// probability Level.
 	Ratio *float64 `json:"ratio"`
 	Low   *float64 `json:"low"`
 	High  *float64 `json:"high"`
 	Level float64  `json:"level"`
-	// P is at most Level where the interval does not have 1 in it, and there only.
-	// PFamily is P on the scale on which 0.05 is the limit, for all figures.
+	// P is at most Level exactly if the interval excludes 1. PFamily is P scaled so that
+	// 0.05 is the limit for all figures together.
 	P         *float64 `json:"p"`
 	PFamily   *float64 `json:"p_family"`
 	Verdict   Verdict  `json:"verdict"`
 	LimitedBy Limit    `json:"limited_by"`
-	// Resolution is the step of the values where the runs of a side differ by less
-	// than that, so that it widened the interval. 0: it did not.
+	// Resolution is the step of the values if the runs of a side differ by less than
+	// that, so that it widened the interval. 0: it did not.
 	Resolution float64 `json:"resolution"`
 	Floor      *Floor  `json:"floor"`
 	Advice     *Advice `json:"advice"` // of an unclear verdict
 }
 
-// Advice is how to get a verdict that is clear.
+// Advice is how to get a clear verdict.
 type Advice struct {
-	Pairs  int    `json:"pairs"` // that would settle it, about; 0: more will not
+	Pairs  int    `json:"pairs"` // the approximate number that would settle it; 0: more will not
 	Reason string `json:"reason"`
 }
 
-// judgement is a figure on its way to a Change.
+// judgement is a figure whose Change is being computed.
 type judgement struct {
 	*Figure
 	rules Rules
-	share float64 // of the error that is allowed
-	tau   float64 // logarithm of the tolerance
+	share float64 // of alpha
+	tau   float64 // log of the tolerance
 	c     Change
 
-	sampled estimate // by the runs alone
+	sampled estimate // from the runs alone
 	df      float64  // of sampled, for the advice
-	step    float64  // logarithm of what the resolution hides
-	floor   float64  // half the width of the floor's interval
+	step    float64  // log of the step that rounding hides
+	floor   float64  // half-width of the noise floor's interval
 }
 
 func (j *judgement) level() float64 { return j.share * alphaOf(j.rules.Look) }
@@ -252,7 +253,7 @@ func (j *judgement) change() Change {
 	return j.c
 }
 
-// takeValues takes the values that count, and counts those that are missing.
+// takeValues collects the values that count, and counts the missing ones.
 func (j *judgement) takeValues() {
 	c := &j.c
 	for _, p := range j.Pairs {
@@ -283,8 +284,8 @@ func present(values []float64) []float64 {
 	return slices.DeleteFunc(slices.Clone(values), missing)
 }
 
-// unfit is why the values cannot give a verdict; empty: they can. Slow runs lose
-// values more often than others, so those that are left are no fair choice.
+// unfit returns why the values cannot give a verdict; empty if they can. Slow runs lose
+// values more often than others, so the remaining values are biased.
 func (j *judgement) unfit() Limit {
 	c := &j.c
 	used, all := c.Pairs, len(j.Pairs)
@@ -307,7 +308,7 @@ func (j *judgement) positive() bool {
 	return !slices.ContainsFunc(slices.Concat(j.c.A, j.c.B), func(v float64) bool { return v <= 0 })
 }
 
-// estimate fills in what limits it, and returns the whole.
+// estimate computes the complete interval, and fills in what limits it.
 func (j *judgement) estimate() estimate {
 	a, b := make([]float64, len(j.c.A)), make([]float64, len(j.c.B))
 	for i, v := range j.c.A {
@@ -335,7 +336,7 @@ func (j *judgement) estimate() estimate {
 		j.c.LimitedBy = ByNoFloor
 	}
 	if j.c.Resolution = hiddenStep(j.c.A, j.c.B); j.c.Resolution > 0 {
-		j.step = math.Log1p(j.c.Resolution/min(*j.c.MedianA, *j.c.MedianB)) * (1 + 1e-9) // so that a difference of just a step is within
+		j.step = math.Log1p(j.c.Resolution/min(*j.c.MedianA, *j.c.MedianB)) * (1 + 1e-9) // so that a difference of exactly one step is inside
 		e = e.widened(j.step)
 	}
 	return e
@@ -353,7 +354,7 @@ func (j *judgement) verdict(e estimate) Verdict {
 	return Worse
 }
 
-// widest is what makes most of the interval.
+// widest returns the largest contribution to the interval.
 func (j *judgement) widest() Limit {
 	sampled := (j.sampled.high - j.sampled.low) / 2
 	switch {

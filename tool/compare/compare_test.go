@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// inTurn are pairs in which B is factor times A, but for a spread that is the same
-// every time.
+// inTurn returns alternating pairs in which B is factor times A, with a fixed spread.
 func inTurn(n int, factor, spread float64) []Pair {
 	pairs := make([]Pair, n)
 	for i := range pairs {
@@ -28,7 +27,7 @@ func sidesOf(pairs []Pair) (a, b []float64) {
 	return a, b
 }
 
-// sessions differ by the given factors, and their pairs not at all.
+// sessions returns sessions that differ by the given factors, without spread within.
 func sessions(factors ...float64) (all []Session) {
 	for day, f := range factors {
 		all = append(all, Session{At: time.Date(2026, 1, day+1, 0, 0, 0, 0, time.UTC), Pairs: inTurn(16, f, 0)})
@@ -70,9 +69,9 @@ func TestVerdicts(t *testing.T) {
 		"the same values":           {Figure{Pairs: inTurn(12, 1, 0)}, Same, BySpread, "same within 3 %: 0.0 % (0.0 … 0.0)"},
 		"unclear":                   {Figure{Pairs: inTurn(12, 1.02, 0.04)}, Unclear, BySpread, "unclear: +1.9 % (−0.4 … +4.0); about 96 pairs in all would settle it"},
 		"hopeless":                  {Figure{Pairs: inTurn(12, 1, 0.5)}, Unclear, BySpread, "unclear: −1.4 % (−25.4 … +26.8); it may take more than 96 pairs; make each run longer, or the machine quieter"},
-		"four pairs":                {Figure{Pairs: inTurn(4, 2, 0.01)}, Unclear, ByNumber, "unclear: 4 pairs; 5 are the least that can show anything, 12 are usual"},
+		"four pairs":                {Figure{Pairs: inTurn(4, 2, 0.01)}, Unclear, ByNumber, "unclear: 4 pairs; at least 5 are needed, 12 are usual"},
 		"five pairs":                {Figure{Pairs: inTurn(5, 2, 0.01)}, Worse, BySpread, ""},
-		"nothing":                   {Figure{}, Unclear, ByNumber, "unclear: 0 and 0 runs; 5 are the least that can show anything, 12 are usual"},
+		"nothing":                   {Figure{}, Unclear, ByNumber, "unclear: 0 and 0 runs; at least 5 are needed, 12 are usual"},
 		"two missing":               {Figure{Pairs: lacking(2, 0)}, Same, BySpread, ""},
 		"three on one side":         {Figure{Pairs: lacking(3, 0)}, Unclear, ByMissing, "unclear: 9 of 12 pairs have it (A lacks 3, B 0)"},
 		"over a quarter":            {Figure{Pairs: lacking(2, 2)}, Unclear, ByMissing, "unclear: 8 of 12 pairs have it (A lacks 2, B 2)"},
@@ -85,7 +84,7 @@ func TestVerdicts(t *testing.T) {
 		"builds hardly differ":      {Figure{Pairs: inTurn(12, 1.05, 0.01), Sessions: sessions(0.999, 1.001, 0.999, 1.001)}, Worse, BySpread, ""},
 		"three sessions":            {Figure{Pairs: inTurn(12, 1.05, 0.01), Sessions: sessions(0.9, 1.1, 0.9)}, Worse, BySpread, ""},
 		"noise that was given":      {Figure{Pairs: inTurn(12, 1.05, 0.01), Noise: 0.1}, Unclear, ByFloor, ""},
-		"not in turn":               {Figure{A: a, B: b}, Unclear, ByNoFloor, "unclear: +30.0 % (+21.7 … +38.9); A and B were not measured in turn, and how much sessions differ on this machine is not known"},
+		"not in turn":               {Figure{A: a, B: b}, Unclear, ByNoFloor, "unclear: +30.0 % (+21.7 … +38.9); A and B were not measured alternately, and the difference between sessions on this machine is not known"},
 		"not in turn, four":         {Figure{A: a, B: b, Sessions: sessions(1, 1, 1, 1)}, Unclear, ByNoFloor, ""},
 		"not in turn, five":         {Figure{A: a, B: b, Sessions: sessions(1, 1, 1, 1, 1)}, Worse, BySpread, "worse: +30.0 % (+21.7 … +38.9), at least 21.7 %; p < 0.0001; 12 and 12 runs"},
 		"not in turn, given":        {Figure{A: a, B: b, Noise: 0.02}, Worse, BySpread, ""},
@@ -105,8 +104,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// A run of 20 % noise is not the same as one that is 8 % slower because 8 pairs do
-// not show it.
+// With 20 % noise, 8 pairs that do not show an 8 % slowdown are not evidence for "same".
 func TestSameNeedsEvidence(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	for range 1000 {
@@ -163,7 +161,8 @@ func equalFamilies(a, b Family) bool {
 	return a.Figures == b.Figures && a.Alpha == b.Alpha && a.Look == b.Look && slices.Equal(a.Schedule, b.Schedule) && math.Abs(a.AlphaLook-b.AlphaLook) < 1e-15
 }
 
-// Whatever the interval is made of, it holds exactly what p does not reject.
+// Whatever contributes to the interval, it contains exactly the values that p does not
+// reject.
 func TestIntervalIsTheTestInverted(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	draw := func(n int) []float64 {
@@ -206,7 +205,7 @@ func TestIntervalIsTheTestInverted(t *testing.T) {
 	}
 }
 
-// The method depends on the number of pairs and the level alone.
+// The method depends only on the number of pairs and the level.
 func TestMethodIsChosenBeforehand(t *testing.T) {
 	for _, c := range []struct {
 		n     int
@@ -219,8 +218,8 @@ func TestMethodIsChosenBeforehand(t *testing.T) {
 	}
 }
 
-// The critical values of the signed-rank test are those of printed tables, two-sided
-// 5 % and 1 %.
+// The critical values of the signed-rank test match printed tables, two-sided 5 % and 1
+// %.
 func TestSignedRankTable(t *testing.T) {
 	for n, want := range map[int][2]int{6: {0, -1}, 7: {2, -1}, 8: {3, 0}, 9: {5, 1}, 10: {8, 3}, 12: {13, 7}, 15: {25, 15}, 20: {52, 37}, 25: {89, 68}} {
 		below := signedRankTable(n)
@@ -254,8 +253,8 @@ func TestFloorOf(t *testing.T) {
 	if floor := floorOf(&f, signedRank); floor != nil {
 		t.Errorf("three sessions: %+v", floor)
 	}
-	// Where a run is slow now and then, the mean and the signed rank differ; the floor
-	// takes the one that the verdict takes.
+	// With occasional slow runs the mean and the signed rank differ; the floor uses the
+	// verdict's method.
 	for i := range f.Sessions {
 		f.Sessions[i].Pairs = inTurn(16, 1, 0)
 		f.Sessions[i].Pairs[0].B *= 5

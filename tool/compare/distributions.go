@@ -2,7 +2,7 @@ package compare
 
 import "math"
 
-// tBeyond is P(|T| > t) for Student's t with df degrees of freedom; t is not negative.
+// tBeyond returns P(|T| > t) for Student's t with df degrees of freedom and t ≥ 0.
 func tBeyond(t, df float64) float64 {
 	if math.IsInf(t, 1) {
 		return 0
@@ -10,10 +10,10 @@ func tBeyond(t, df float64) float64 {
 	return betaPart(df/(df+t*t), t*t/(df+t*t), df/2, 0.5)
 }
 
-// tBound is the t for which tBeyond is p.
+// tBound returns the t for which tBeyond is p.
 func tBound(p, df float64) float64 {
-	// Newton's method on the logarithm of the tail, which is nearly straight, from
-	// the first terms of Cornish and Fisher's series.
+	// Newton's method on the logarithm of the tail, which is nearly straight, starting
+	// from the first terms of the Cornish–Fisher series.
 	z := math.Sqrt2 * math.Erfcinv(p)
 	t := z + (z*z*z+z)/(4*df)
 	logScale := lgamma((df+1)/2) - lgamma(df/2) - math.Log(df*math.Pi)/2
@@ -30,10 +30,10 @@ func tBound(p, df float64) float64 {
 	return t
 }
 
-// chiSquaredBound is the x that chi² with df degrees of freedom stays below with
+// chiSquaredBound returns the x that chi² with df degrees of freedom stays below with
 // probability p.
 func chiSquaredBound(p, df float64) float64 {
-	// Newton's method, from Wilson and Hilferty's approximation.
+	// Newton's method, starting from Wilson and Hilferty's approximation.
 	w := 2 / (9 * df)
 	x := df * math.Pow(max(0.1, 1-w-math.Sqrt2*math.Erfcinv(2*p)*math.Sqrt(w)), 3)
 	for range 100 {
@@ -47,8 +47,8 @@ func chiSquaredBound(p, df float64) float64 {
 	return x
 }
 
-// betaPart is the regularized incomplete beta function of x; y is 1-x, given apart
-// because it cannot be had from an x close to 1.
+// betaPart returns the regularized incomplete beta function of x; y is 1-x, passed
+// separately because subtracting from an x close to 1 loses precision.
 func betaPart(x, y, a, b float64) float64 {
 	switch {
 	case x <= 0:
@@ -59,7 +59,7 @@ func betaPart(x, y, a, b float64) float64 {
 		return 1 - betaPart(y, x, b, a)
 	}
 	front := math.Exp(lgamma(a+b)-lgamma(a)-lgamma(b)+a*math.Log(x)+b*math.Log(y)) / a
-	// The continued fraction of the function, by Lentz's method.
+	// The function's continued fraction, by Lentz's method.
 	c, d := 1.0, 1/notZero(1-(a+b)*x/(a+1))
 	sum := d
 	for m := 1.0; m < 500; m++ {
@@ -85,7 +85,7 @@ func notZero(v float64) float64 {
 	return v
 }
 
-// gammaPart is the regularized lower incomplete gamma function, by its series.
+// gammaPart returns the regularized lower incomplete gamma function, by its series.
 func gammaPart(a, x float64) float64 {
 	if x <= 0 {
 		return 0

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The values are those of printed tables.
+// The values match printed tables.
 func TestStudentsT(t *testing.T) {
 	for _, c := range []struct{ p, df, want float64 }{
 		{0.1, 1, 6.314}, {0.05, 1, 12.706}, {0.01, 1, 63.657},
@@ -21,7 +21,8 @@ func TestStudentsT(t *testing.T) {
 			t.Errorf("tBeyond(%v, %v) = %v, want %v", got, c.df, back, c.p)
 		}
 	}
-	// With 1 degree of freedom it is Cauchy's distribution, with 2 it has a closed form.
+	// With 1 degree of freedom it is the Cauchy distribution; with 2 it has a closed
+	// form.
 	for _, x := range []float64{0, 1e-9, 0.3, 1, 7, 1e4} {
 		if got, want := tBeyond(x, 1), 1-2/math.Pi*math.Atan(x); math.Abs(got-want) > 1e-12 {
 			t.Errorf("tBeyond(%v, 1) = %v, want %v", x, got, want)

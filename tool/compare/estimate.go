@@ -6,32 +6,32 @@ import (
 	"sort"
 )
 
-// An estimate is what a test at some level says of a difference of logarithms. The
-// interval holds exactly those values that the test does not reject, so that the
-// two cannot disagree: low <= mu <= high where p(mu) > level, and nowhere else.
+// An estimate is the result of a test, at some level, of a difference of logarithms. The
+// interval contains exactly those values that the test does not reject, so the two cannot
+// disagree: low <= mu <= high where p(mu) > level, and nowhere else.
 type estimate struct {
 	center, low, high float64
-	p                 func(mu float64) float64 // of the test that the true difference is mu
+	p                 func(mu float64) float64 // of the hypothesis that the true difference is mu
 	method            Method
 }
 
-// Method is how an interval was made.
+// Method is the statistical method of an interval.
 type Method string
 
 // The methods.
 const (
-	signedRank Method = "signed-rank" // Hodges–Lehmann's estimate, with Wilcoxon's test
-	studentT   Method = "t"           // the mean, with Student's test
-	welch      Method = "welch"       // the means of runs that are not paired
+	signedRank Method = "signed-rank" // Hodges–Lehmann estimate, Wilcoxon test
+	studentT   Method = "t"           // mean, Student's test
+	welch      Method = "welch"       // means of unpaired runs
 )
 
-// ranked reports whether n pairs are enough for the signed-rank test at level. The
-// choice depends on nothing that was measured.
+// ranked reports whether n pairs are enough for the signed-rank test at level. The choice
+// does not depend on measured values.
 func ranked(n int, level float64) bool {
 	return math.Ldexp(2, -n) <= level/4
 }
 
-// ofPairs estimates from the pairs' differences, at least two.
+// ofPairs estimates from the differences of at least two pairs.
 func ofPairs(differences []float64, level float64) estimate {
 	if ranked(len(differences), level) {
 		return bySignedRank(differences, level)
@@ -41,7 +41,7 @@ func ofPairs(differences []float64, level float64) estimate {
 	return byStudent(mean, math.Sqrt(variance/n), n-1, level, studentT)
 }
 
-// center is the estimate alone.
+// center returns only the point estimate.
 func center(differences []float64, method Method) float64 {
 	if method == signedRank {
 		return middle(walsh(differences))
@@ -50,8 +50,7 @@ func center(differences []float64, method Method) float64 {
 	return mean
 }
 
-// ofRuns estimates from the logarithms of runs that are not paired, at least two on
-// each side.
+// ofRuns estimates from the logarithms of unpaired runs, at least two per side.
 func ofRuns(a, b []float64, level float64) estimate {
 	na, nb := float64(len(a)), float64(len(b))
 	meanA, varA := moments(a)
@@ -87,7 +86,8 @@ func bySignedRank(differences []float64, level float64) estimate {
 	}, signedRank}
 }
 
-// walsh are the averages of all two differences, and of each with itself, sorted.
+// walsh returns the averages of all pairs of differences, including each with itself,
+// sorted.
 func walsh(differences []float64) []float64 {
 	averages := make([]float64, 0, len(differences)*(len(differences)+1)/2)
 	for i, v := range differences {
@@ -99,8 +99,8 @@ func walsh(differences []float64) []float64 {
 	return averages
 }
 
-// signedRankTable is P(W <= w) for each w, where W is the sum of the positive ranks of
-// n differences whose signs are coins.
+// signedRankTable returns P(W <= w) for each w, where W is the sum of the positive ranks
+// of n differences with random signs.
 func signedRankTable(n int) []float64 {
 	below := make([]float64, n*(n+1)/2+1)
 	below[0] = 1
@@ -118,7 +118,7 @@ func signedRankTable(n int) []float64 {
 	return below
 }
 
-// hull holds what either of the two holds: what one of them does not reject.
+// hull is the smallest interval that contains both: it rejects what both reject.
 func (e estimate) hull(o estimate) estimate {
 	p := e.p
 	e.p = func(mu float64) float64 { return max(p(mu), o.p(mu)) }
@@ -126,7 +126,7 @@ func (e estimate) hull(o estimate) estimate {
 	return e
 }
 
-// widened also holds what is within by of what it held.
+// widened extends the interval by that much on both sides.
 func (e estimate) widened(by float64) estimate {
 	p, center := e.p, e.center
 	e.p = func(mu float64) float64 { return p(min(max(center, mu-by), mu+by)) }
@@ -134,10 +134,10 @@ func (e estimate) widened(by float64) estimate {
 	return e
 }
 
-// holds reports whether mu is in the interval.
+// holds reports whether the interval contains mu.
 func (e estimate) holds(mu float64) bool { return e.low <= mu && mu <= e.high }
 
-// moments are the mean and the variance.
+// moments returns the mean and the variance.
 func moments(values []float64) (mean, variance float64) {
 	for _, v := range values {
 		mean += v / float64(len(values))
@@ -148,7 +148,7 @@ func moments(values []float64) (mean, variance float64) {
 	return mean, variance
 }
 
-// median does not change values.
+// median does not modify values.
 func median(values []float64) float64 {
 	return middle(slices.Sorted(slices.Values(values)))
 }

@@ -8,38 +8,38 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// Session is one figure of a program that was measured against itself: pairs of runs
-// of two builds of the same source.
+// Session is one figure of a program measured against itself: pairs of runs of two builds
+// of the same source.
 type Session struct {
 	At    time.Time
 	Pairs []Pair
 }
 
-// Floor is how far two builds of the same source come out apart, which no number of
-// pairs can average away.
+// Floor is the difference between two builds of the same source, which no number of pairs
+// averages away.
 type Floor struct {
-	// RMS is the root of the mean square of what the sessions estimate, as a relative
-	// difference. Of runs that are not paired, it is between sessions.
+	// RMS is the root mean square of the sessions' estimates, as a relative difference.
+	// For unpaired runs it is between sessions.
 	RMS      float64   `json:"rms"`
 	Sessions int       `json:"sessions"`
-	Pairs    int       `json:"pairs"` // of the smallest session
+	Pairs    int       `json:"pairs"` // in the smallest session
 	Oldest   time.Time `json:"oldest"`
-	// Given is the bound that the caller has given in place of sessions. 0: none.
+	// Given is the bound that the caller gave instead of sessions. 0: none.
 	Given float64 `json:"given,omitempty"`
 
 	deviation, df float64 // of logarithms
 }
 
-// fewestEstimates is how many say something about how much they vary.
+// fewestEstimates is how many estimates are needed to estimate their variance.
 const fewestEstimates = 4
 
-// AddSessions gives each figure its sessions out of those in which a program was
+// AddSessions gives each figure its sessions from repeats, in which a program was
 // measured against itself.
 func AddSessions(figures []Figure, repeats [][2]*record.Run) {
 	for _, r := range repeats {
 		measured, err := Match(Stored(r[0], r[1]))
 		if err != nil {
-			continue // they are no pairs
+			continue // not pairs
 		}
 		for i := range figures {
 			f := &figures[i]
@@ -51,8 +51,8 @@ func AddSessions(figures []Figure, repeats [][2]*record.Run) {
 	}
 }
 
-// Floor is that of a verdict on the figure if it were the only one; nil: there are
-// too few sessions.
+// Floor returns the noise floor that a verdict on the figure alone would have; nil if
+// there are too few sessions.
 func (f *Figure) Floor() *Floor {
 	method := studentT
 	if ranked(len(f.Pairs), alphaOf(1)) {
@@ -61,7 +61,7 @@ func (f *Figure) Floor() *Floor {
 	return floorOf(f, method)
 }
 
-// floorOf is nil where there are too few sessions. Each is estimated by the method of
+// floorOf returns nil if there are too few sessions. It estimates each by the method of
 // the verdict that the floor serves.
 func floorOf(f *Figure, method Method) *Floor {
 	floor := &Floor{}
@@ -103,7 +103,8 @@ func floorOf(f *Figure, method Method) *Floor {
 	return floor
 }
 
-// around is what the floor does not reject, around a difference that was estimated.
+// around returns the interval that the floor does not reject around an estimated
+// difference.
 func (f *Floor) around(center, level float64) estimate {
 	if f.Given == 0 {
 		return byStudent(center, f.deviation, f.df, level, "")
@@ -119,12 +120,12 @@ func (f *Floor) around(center, level float64) estimate {
 	return e
 }
 
-// wholePairs are those that have both values.
+// wholePairs returns the pairs that have both values.
 func wholePairs(pairs []Pair) []Pair {
 	return slices.DeleteFunc(slices.Clone(pairs), func(p Pair) bool { return missing(p.A) || missing(p.B) })
 }
 
-// missing reports whether v is no figure.
+// missing reports whether v is not a number that counts.
 func missing(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
 
 // positive reports whether all values have a logarithm.

@@ -14,21 +14,22 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// Judge says how two runs are compared.
+// Judge sets how two runs are compared.
 type Judge struct {
-	// Tolerance is the difference that does not matter. Zero: every difference does.
+	// Tolerance is the difference that does not matter. Zero: every difference matters.
 	Tolerance float64
-	// Noise is the difference up to which builds of the same source vary, if it is known.
+	// Noise is how much builds of the same source vary, if that is known.
 	Noise float64
-	// Primary is the figure that decides whether the comparison is clear. Empty: the first.
+	// Primary is the figure that decides whether the comparison is clear. Empty: the
+	// first.
 	Primary string
-	// Across are settings that may differ.
+	// Across lists settings that may differ.
 	Across []string
-	// Look is which look at the same question this is, from 1.
+	// Look is the number of this look at the same question, from 1.
 	Look int
 }
 
-// Report is the result, also in JSON.
+// Report is the result, also as JSON.
 type Report struct {
 	Schema         string   `json:"schema"`
 	Valid          bool     `json:"valid"`
@@ -39,7 +40,7 @@ type Report struct {
 	Notes []string `json:"notes"`
 }
 
-// Compare compares what was measured.
+// Compare compares two sides.
 func (f Judge) Compare(a, b *Runs, paired bool, repeats [][2]*record.Run) (*Report, error) {
 	if f.Look < 1 {
 		return nil, exit.Usagef("compare: --look %d: use 1 for the first look, 2 for the second", f.Look)
@@ -52,7 +53,7 @@ func (f Judge) Compare(a, b *Runs, paired bool, repeats [][2]*record.Run) (*Repo
 	case err != nil:
 		return nil, &exit.Error{Code: exit.Invalid, Err: err}
 	case len(figures) == 0:
-		return nil, &exit.Error{Code: exit.Invalid, Err: errors.New("compare: the two have no figure in common; compare runs of the same kind, with valid samples")}
+		return nil, &exit.Error{Code: exit.Invalid, Err: errors.New("compare: A and B have no figure in common; compare runs of the same kind, with valid samples")}
 	}
 	if err := f.first(figures); err != nil {
 		return nil, err
@@ -68,10 +69,10 @@ func (f Judge) Compare(a, b *Runs, paired bool, repeats [][2]*record.Run) (*Repo
 	return c, nil
 }
 
-// Alike refuses two sides whose settings differ, in the name of the command.
+// Alike refuses two sides with different settings; command begins the error.
 func (f Judge) Alike(command string, a, b Settings) error {
 	err := Refusal(a, b, f.Across, func(keys []string) string {
-		return "if that is what you compare, add --across " + strings.Join(keys, ",")
+		return "if you mean to compare that, add --across " + strings.Join(keys, ",")
 	})
 	if err == nil {
 		return nil
@@ -81,7 +82,7 @@ func (f Judge) Alike(command string, a, b Settings) error {
 
 func (f Judge) tolerated() float64 {
 	if f.Tolerance == 0 {
-		return -1 // none, where the rules' zero is the usual one
+		return -1 // none, unlike the rules' zero, which is the default
 	}
 	return f.Tolerance
 }
@@ -97,7 +98,7 @@ func (f Judge) first(figures []Figure) error {
 		for _, g := range figures {
 			names = append(names, g.Name)
 		}
-		return exit.Usagef("compare: there is no figure %q; %s", f.Primary, exit.DidYouMean(f.Primary, names, "there are "+strings.Join(names, ", ")))
+		return exit.Usagef("compare: no figure %q; %s", f.Primary, exit.DidYouMean(f.Primary, names, "use one of "+strings.Join(names, ", ")))
 	}
 	figures[0], figures[at] = figures[at], figures[0]
 	figures[0].Primary = true
@@ -121,8 +122,8 @@ func (f Judge) Stored(ctx context.Context, store *record.Store, a, b *record.Run
 // floorAge is the age from which a note asks for another session.
 const floorAge = 30 * 24 * time.Hour
 
-// repeatsFor returns the sessions in which a program was measured against itself on
-// the run's machine and under its scenario.
+// repeatsFor returns the sessions in which a program was measured against itself on the
+// run's machine with its scenario.
 func repeatsFor(ctx context.Context, store *record.Store, r *record.Run) (repeats [][2]*record.Run, notes []string, err error) {
 	if store == nil {
 		return nil, nil, nil
@@ -136,7 +137,7 @@ func repeatsFor(ctx context.Context, store *record.Store, r *record.Run) (repeat
 	case n == 0:
 		old, err := store.HasOldFloors(ctx)
 		if old {
-			notes = append(notes, "noise floors of an older hone are not used, because each describes a single session; measure again with hone doctor --noise")
+			notes = append(notes, "noise floors of an older hone are ignored, because each describes a single session; measure again with hone doctor --noise")
 		}
 		return nil, notes, err
 	case n < fewestSessions:
@@ -149,15 +150,15 @@ func repeatsFor(ctx context.Context, store *record.Store, r *record.Run) (repeat
 	return repeats, notes, nil
 }
 
-// fewestSessions make a noise floor for pairs; for runs that were not taken in turn
-// it takes one more.
+// fewestSessions is how many sessions make a noise floor for pairs; unpaired runs need
+// one more.
 const fewestSessions = 4
 
 // ofTheMachine are the strict keys of machine.Read.
 var ofTheMachine = []string{"cpu", "cpus", "smt", "kernel", "goos", "goarch", "virtual", "cpu-limit", "memory"}
 
-// machineOf is the part of a run's environment that is the machine's, not the
-// program's: noise is the machine's.
+// machineOf returns the part of a run's environment that describes the machine rather
+// than the program: noise belongs to the machine.
 func machineOf(r *record.Run) record.Environment {
 	strict := maps.Clone(r.Environment.Strict)
 	maps.DeleteFunc(strict, func(key, _ string) bool { return !slices.Contains(ofTheMachine, key) })
@@ -169,7 +170,7 @@ func (c *Report) unclear() bool {
 	return c.Changes[0].Verdict == Unclear && c.count(Worse) == 0
 }
 
-// Failure is the exit code.
+// Failure returns the exit code.
 func (c *Report) Failure(command string) error {
 	switch {
 	case c.count(Worse) > 0:

@@ -12,8 +12,8 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// pairOf are two runs of 12 pairs on that machine, B against A as given but for a
-// spread of 1 %.
+// pairOf returns two runs of 12 pairs on that machine, with ratio B to A and a spread of
+// 1 %.
 func pairOf(made, cpu string, at time.Time, ratio float64) (a, b *record.Run) {
 	run := func(side int) *record.Run {
 		r := &record.Run{
@@ -34,8 +34,8 @@ func pairOf(made, cpu string, at time.Time, ratio float64) (a, b *record.Run) {
 	return run(0), run(1)
 }
 
-// Verdicts stand on the sessions of hone doctor --noise on the same machine, as soon
-// as there are enough of them.
+// Verdicts use the sessions of hone doctor --noise on the same machine once there are
+// enough.
 func TestVerdictsKnowTheFloor(t *testing.T) {
 	ctx := t.Context()
 	path := filepath.Join(t.TempDir(), "runs.db")
@@ -71,7 +71,7 @@ func TestVerdictsKnowTheFloor(t *testing.T) {
 		}
 	}
 	expect("nothing is known", judge(b), Worse, ThisSession, "valid in this session, for these builds")
-	expect("not in turn", judge(other), Unclear, ThisSession, "measure in turn")
+	expect("not in turn", judge(other), Unclear, ThisSession, "measure alternately")
 	old, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestVerdictsKnowTheFloor(t *testing.T) {
 	if _, err := old.Exec("INSERT INTO noise VALUES ('f', 's', 'p99', 'µs', 1, 0.5, 16, '2026')"); err != nil {
 		t.Fatal(err)
 	}
-	expect("an old floor", judge(b), Worse, ThisSession, "noise floors of an older hone are not used")
+	expect("an old floor", judge(b), Worse, ThisSession, "noise floors of an older hone are ignored")
 	for day := range 3 {
 		add(record.Repeat, "X", now.AddDate(0, 0, -40-day), 1.02)
 		add(record.Repeat, "Y", now.AddDate(0, 0, -day), 1)
@@ -92,7 +92,7 @@ func TestVerdictsKnowTheFloor(t *testing.T) {
 	if f := c.Changes[0].Floor; f.Sessions != 4 || f.Pairs != 12 || math.Abs(f.RMS-0.02) > 0.002 || !f.Oldest.Equal(now.AddDate(0, 0, -50)) {
 		t.Errorf("floor %+v", f)
 	}
-	expect("four sessions, not in turn", judge(other), Unclear, ThisSession, "measure in turn")
+	expect("four sessions, not in turn", judge(other), Unclear, ThisSession, "measure alternately")
 	add(record.Repeat, "X", now, 0.9)
 	c = judge(b)
 	expect("a build that is 10 % off", c, Unclear, ThisMachine, "")

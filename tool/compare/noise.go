@@ -11,16 +11,16 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// Noise is the result, also in JSON.
+// Noise is the result of hone doctor --noise, also as JSON.
 type Noise struct {
 	Schema         string        `json:"schema"`
 	Valid          bool          `json:"valid"`
 	InvalidReasons []string      `json:"invalid_reasons"`
 	Scenario       string        `json:"scenario"`
-	Sessions       int           `json:"sessions"` // that are known, with this one
+	Sessions       int           `json:"sessions"` // known so far, including this one
 	Pairs          int           `json:"pairs"`    // of this session
 	Floors         []NoiseFigure `json:"floors"`
-	Kept           string        `json:"kept"` // the store
+	Kept           string        `json:"kept"` // path of the store
 }
 
 // NoiseFigure is how much a figure differs between builds of the same source, as a
@@ -28,8 +28,8 @@ type Noise struct {
 type NoiseFigure struct {
 	Metric string   `json:"metric"`
 	Unit   string   `json:"unit"`
-	InTurn *float64 `json:"in_turn"` // root of the mean square; null: too few sessions
-	Apart  *float64 `json:"apart"`   // of runs that were not taken in turn
+	InTurn *float64 `json:"in_turn"` // root mean square; null: too few sessions
+	Apart  *float64 `json:"apart"`   // of runs that did not alternate
 }
 
 // Check counts the valid pairs of a session.
@@ -38,8 +38,8 @@ func (r *Noise) Check(runs []*record.Run, wanted int) {
 	r.Valid = len(r.InvalidReasons) == 0
 }
 
-// Measure computes the floors of all sessions that are stored, and of this one, which
-// need not be.
+// Measure computes the noise floors from all stored sessions and this one, which need not
+// be stored.
 func (r *Noise) Measure(ctx context.Context, store *record.Store, runs []*record.Run) error {
 	for _, run := range runs {
 		run.Made = record.Repeat
@@ -79,21 +79,21 @@ func (r *Noise) Measure(ctx context.Context, store *record.Store, runs []*record
 	return nil
 }
 
-// Write writes the floors for people.
+// Write writes the noise floors as text.
 func (r *Noise) Write(w io.Writer) {
 	figure.WriteValidity(w, r.Valid, r.InvalidReasons)
 	if r.Sessions > 0 {
 		fmt.Fprintf(w, "%s: %s so far, %d pairs in this one\n\n", r.Scenario, figure.Counted(r.Sessions, "session"), r.Pairs)
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "figure\tbuilds differ by (in turn)\tbetween sessions")
+		fmt.Fprintln(table, "figure\tbuilds differ by (alternating)\tbetween sessions")
 		percent := func(v float64) string { return fmt.Sprintf("±%.1f %%", 100*v) }
 		for _, f := range r.Floors {
 			fmt.Fprintf(table, "%s %s\t%s\t%s\n", f.Metric, f.Unit, figure.OrNone(f.InTurn, percent), figure.OrNone(f.Apart, percent))
 		}
 		table.Flush()
-		fmt.Fprintf(w, "\nkept in %s for verdicts about this machine and scenario\n", r.Kept)
+		fmt.Fprintf(w, "\nstored in %s for verdicts about this machine and scenario\n", r.Kept)
 	}
 	if r.Sessions <= fewestSessions {
-		fmt.Fprintf(w, "verdicts about pairs need %d sessions, those about runs that were not measured in turn one more; 8 are better, on several days\n", fewestSessions)
+		fmt.Fprintf(w, "verdicts about pairs need %d sessions, verdicts about runs that did not alternate one more; 8 are better, on several days\n", fewestSessions)
 	}
 }

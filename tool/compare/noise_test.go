@@ -9,8 +9,8 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// A session counts as soon as it is measured, so that a store that fails does not cost
-// its figures; and once only when it is stored.
+// A session counts as soon as it is measured, so that a failing store does not lose its
+// figures, and counts only once if it is stored.
 func TestNoiseOfASessionThatIsNotStored(t *testing.T) {
 	ctx := t.Context()
 	store, err := record.Open(ctx, filepath.Join(t.TempDir(), "runs.db"))
@@ -40,7 +40,7 @@ func TestNoiseOfASessionThatIsNotStored(t *testing.T) {
 	}
 }
 
-// Of two runs only pairs count whose samples are both valid.
+// Only pairs with two valid samples count.
 func TestShort(t *testing.T) {
 	a, b := pairOf("bench", "X", time.Now(), 1)
 	runs := []*record.Run{a, b}

@@ -19,7 +19,7 @@ func (c *Report) count(v Verdict) (n int) {
 	return n
 }
 
-// words is the verdict about a figure.
+// words returns the verdict on a figure.
 func (c *Report) words(figure int) string { return c.Changes[figure].Words(c.Tolerance) }
 
 // Summary is the verdict in one line.
@@ -31,7 +31,7 @@ func (c *Report) Summary() string {
 		len(c.Changes), c.count(Worse), c.count(Better), c.count(Same), c.count(Unclear))
 }
 
-// rows are the table's.
+// rows returns the rows of the table.
 func (c *Report) rows() [][]string {
 	rows := [][]string{{"figure", "A", "B", "B against A"}}
 	for i, change := range c.Changes {
@@ -40,7 +40,7 @@ func (c *Report) rows() [][]string {
 	return rows
 }
 
-// advice says what the verdicts hold for, and how to get those that are unclear.
+// advice explains the scope of the verdicts, and how to settle unclear ones.
 func (c *Report) advice(paired bool) (notes []string) {
 	things := "pairs"
 	if !paired {
@@ -48,7 +48,7 @@ func (c *Report) advice(paired bool) (notes []string) {
 	}
 	has := func(what func(Change) bool) bool { return slices.ContainsFunc(c.Changes, what) }
 	if has(func(change Change) bool { return change.LimitedBy == ByNoFloor }) {
-		notes = append(notes, "measure in turn (hone bench --revision, hone compare --pairs), or measure how much sessions differ: hone doctor --noise, on five days")
+		notes = append(notes, "measure alternately (hone bench --revision, hone compare --pairs), or measure how much sessions differ: hone doctor --noise, on five days")
 	} else if c.Scope == ThisSession {
 		notes = append(notes, "valid in this session, for these builds; hone doctor --noise measures how much other builds of the same source differ")
 	}
@@ -63,7 +63,7 @@ func (c *Report) advice(paired bool) (notes []string) {
 	return notes
 }
 
-// Text is the result for people.
+// Text formats the result as text.
 func (c *Report) Text() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, c.Summary())
@@ -71,7 +71,7 @@ func (c *Report) Text() string {
 	return b.String()
 }
 
-// WriteTable writes what is said of each figure, and the notes.
+// WriteTable writes the verdict on each figure, and the notes.
 func (c *Report) WriteTable(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range c.rows() {
@@ -83,7 +83,7 @@ func (c *Report) WriteTable(w io.Writer) {
 	}
 }
 
-// Markdown is the result for a pull request.
+// Markdown formats the result for a pull request.
 func (c *Report) Markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "**%s**\n\n", c.Summary())

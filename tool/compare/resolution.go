@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// hiddenStep is the step of values of which a side varies by less than that, so that
-// a difference may hide in what was rounded off; 0: there is none. The step is the
-// largest power of ten, at most 1, of which all values are multiples as they are
-// written in decimals, with 12 digits: what a change of units adds to the others was
-// not measured.
+// hiddenStep returns the step of the values if a side varies by less than that, so that
+// rounding may hide a difference; else 0. The step is the largest power of ten, at most
+// 1, of which all values are multiples in decimal notation, with 12 digits: further
+// digits come from unit conversion.
 func hiddenStep(a, b []float64) float64 {
 	_, varA := moments(a)
 	_, varB := moments(b)

@@ -15,37 +15,36 @@ import (
 	"golang.org/x/perf/benchunit"
 )
 
-// Runs is one side of a comparison: some runs of the same thing.
+// Runs is one side of a comparison: runs of the same thing.
 type Runs struct {
 	Series []Series
-	// PairIDs are the pairs that the runs belong to, in the order of the runs. Nil:
-	// the first run is in pair 1, the second in pair 2, and so on.
+	// PairIDs are the pairs to which the runs belong, in the order of the runs. Nil: the
+	// first run is in pair 1, the second in pair 2, and so on.
 	PairIDs  []int
 	Settings Settings
 }
 
-// Series is one figure of all runs.
+// Series is one figure over all runs.
 type Series struct {
 	Name   string
 	Unit   string
 	Better Direction
-	// Values has one for each run, in their order; NaN where a run has none, so that
-	// a missing value never moves the others to another run.
+	// Values has one value per run, in order; NaN where a run has none, so that a missing
+	// value never shifts the others to another run.
 	Values []float64
 }
 
 var (
-	// ErrInvalidRun is about a run whose figures cannot be trusted.
+	// ErrInvalidRun reports a run whose figures cannot be trusted.
 	ErrInvalidRun = errors.New("compare: a run is not valid")
-	// ErrMixed is about results of different settings on one side.
+	// ErrMixed reports results of different settings on one side.
 	ErrMixed = errors.New("compare: one side has results of different settings")
-	// ErrNoPairs is about two sides of which nobody can tell which runs belong
-	// together.
-	ErrNoPairs = errors.New("compare: the runs are no pairs")
+	// ErrNoPairs reports two sides whose runs cannot be matched.
+	ErrNoPairs = errors.New("compare: the runs are not pairs")
 )
 
-// ReadRuns reads the results of hone load --json, one after the other, or Go's
-// benchmark format.
+// ReadRuns reads results of hone load --json, one after the other, or Go's benchmark
+// format.
 func ReadRuns(name string, in io.Reader) (*Runs, error) {
 	text := bufio.NewReader(in)
 	runs := &Runs{Settings: Settings{Machine: map[string]string{}, Soft: map[string]string{}}}
@@ -59,7 +58,7 @@ func ReadRuns(name string, in io.Reader) (*Runs, error) {
 	case err != nil:
 		return nil, err
 	case len(runs.Series) == 0:
-		return nil, fmt.Errorf("compare: there is no run in %s; give results of hone load --json, or of go test -bench", name)
+		return nil, fmt.Errorf("compare: no run in %s; give results of hone load --json, or of go test -bench", name)
 	}
 	return runs, nil
 }
@@ -73,7 +72,7 @@ func isJSON(text *bufio.Reader) bool {
 	}
 }
 
-// series returns the series of that name and unit, a new one if there is none.
+// series returns the series of that name and unit, and creates it if needed.
 func (r *Runs) series(name, unit string, better Direction) *Series {
 	i := r.index(name, unit)
 	if i < 0 {
@@ -87,20 +86,20 @@ func (r *Runs) index(name, unit string) int {
 	return slices.IndexFunc(r.Series, func(s Series) bool { return s.Name == name && s.Unit == unit })
 }
 
-// set gives run number run, from 0, its value.
+// set sets the value of a run, counted from 0.
 func (s *Series) set(run int, value float64) {
 	s.pad(run + 1)
 	s.Values[run] = value
 }
 
-// pad adds missing values until there are runs of them.
+// pad adds missing values until there are as many as runs.
 func (s *Series) pad(runs int) {
 	for len(s.Values) < runs {
 		s.Values = append(s.Values, math.NaN())
 	}
 }
 
-// complete makes every series one of so many runs.
+// complete pads every series.
 func (r *Runs) complete(runs int) {
 	for i := range r.Series {
 		r.Series[i].pad(runs)
@@ -109,7 +108,7 @@ func (r *Runs) complete(runs int) {
 
 const loadSchema = "hone.load/"
 
-// loadRun is the part of hone load's result that can be compared.
+// loadRun is the comparable part of hone load's result.
 type loadRun struct {
 	Schema   string              `json:"schema"`
 	Valid    bool                `json:"valid"`
@@ -156,7 +155,7 @@ func (r *Runs) addLoad(run int, l *loadRun) {
 			r.series(name, unit, better).set(run, *value)
 		}
 	}
-	if l.Offered == nil { // else it is the plan's
+	if l.Offered == nil { // otherwise the plan sets the rate
 		add("rate", "req/s", Higher, l.Rate)
 	}
 	if l.Server != nil {
@@ -203,13 +202,13 @@ func (r *Runs) addBenchmark(b *benchfmt.Result, units benchfmt.UnitMetadataMap) 
 	}
 }
 
-// strict are the settings of a benchmark's file in which two machines differ.
+// strict lists the settings in a benchmark file that identify the machine.
 var strict = []string{"cpu", "goos", "goarch"}
 
-// Match joins the two sides, in the order of a, then of b. A figure that only one
-// side has counts, with no value on the other. With paired, runs of the same pair are
-// joined by its id; an error says that they are no pairs. Without a figure in common
-// there is nothing to compare: none are returned.
+// Match joins the figures of two sides, in the order of a, then of b. A figure that only
+// one side has counts, without values on the other. With paired, runs are matched by pair
+// id; an error reports that they are not pairs. Without a figure in common it returns
+// none.
 func Match(a, b *Runs, paired bool) ([]Figure, error) {
 	var figures []Figure
 	common := false
@@ -224,7 +223,7 @@ func Match(a, b *Runs, paired bool) ([]Figure, error) {
 		case !paired:
 			f.A, f.B = va, vb
 		case len(va) != len(vb):
-			return nil, fmt.Errorf("%w: %s %s has %d values on one side and %d on the other; give all runs of both, in the order in which they were made", ErrNoPairs, s.Name, s.Unit, len(va), len(vb))
+			return nil, fmt.Errorf("%w: %s %s has %d values on one side and %d on the other; give all runs of both, in the order of measurement", ErrNoPairs, s.Name, s.Unit, len(va), len(vb))
 		default:
 			f.Pairs = a.pairs(va, vb)
 		}
@@ -236,7 +235,7 @@ func Match(a, b *Runs, paired bool) ([]Figure, error) {
 	return figures, nil
 }
 
-// values are those of the same figure; all are missing if there is none.
+// values returns the values of the same figure; all are missing if there is none.
 func (r *Runs) values(of Series) []float64 {
 	if i := r.index(of.Name, of.Unit); i >= 0 {
 		return r.Series[i].Values

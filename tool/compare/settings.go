@@ -11,29 +11,29 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// Settings are what figures depend on beside the program that they are of. Where they
-// differ, the figures of two sides are those of different things.
+// Settings are what figures depend on besides the program. If they differ, the figures of
+// two sides are not comparable.
 type Settings struct {
 	// Machine is the strict part of the environment.
 	Machine map[string]string
-	// Load is how the server was loaded, whole; nil: nobody has said it.
+	// Load is how the server was loaded, completely; nil: unknown.
 	Load map[string]string
-	// Scenario is what a stored run has of Load: what was not left at its default, and
-	// what its command adds. Nil: it is no stored run.
+	// Scenario is what a stored run records of Load: settings other than the defaults,
+	// and what its command adds. Nil: not a stored run.
 	Scenario *record.Scenario
-	// Soft are other settings, worth a note where they differ.
+	// Soft are other settings, worth a note if they differ.
 	Soft map[string]string
-	// Untold says that this is a load of which nobody knows the settings.
+	// Untold marks a load whose settings are unknown.
 	Untold bool
 }
 
-// SettingsOf are a stored run's.
+// SettingsOf returns a stored run's settings.
 func SettingsOf(r *record.Run) Settings {
 	return Settings{Machine: r.Environment.Strict, Load: loadOf(r), Scenario: &r.Scenario, Soft: r.Environment.Soft}
 }
 
-// loadOf is how the first sample says that it was loaded. Runs of an older hone do not
-// say it, and those of go test were not loaded.
+// loadOf returns the load as the first sample records it. Runs of an older hone do not
+// record it, and those of go test have none.
 func loadOf(r *record.Run) map[string]string {
 	if len(r.Samples) == 0 {
 		return nil
@@ -54,14 +54,14 @@ const generatorKey = "generator"
 
 func (s Settings) generator() string { return orElse(s.Soft[generatorKey], "hone") }
 
-// scenarioKey is the setting that allows all of a scenario to differ.
+// scenarioKey is the setting that allows the whole scenario to differ.
 const scenarioKey = "scenario"
 
-// Difference is a setting in which two sides differ. A or B is empty where the side has
-// it at its default, which is not known.
+// Difference is a setting in which two sides differ. A or B is empty if that side uses
+// the default, whose value is not known.
 type Difference struct{ Key, A, B string }
 
-// String says it in words.
+// String describes the difference.
 func (d Difference) String() string {
 	value := func(text string) string {
 		if text == "" {
@@ -72,11 +72,11 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s differs: %s and %s", d.Key, value(d.A), value(d.B))
 }
 
-// Differences lists the settings in which a and b must not differ and do, except those of
-// across. What only one of them knows is no difference.
+// Differences lists the settings that must not differ between a and b, except those in
+// across, and do. A setting known on only one side does not count.
 func Differences(a, b Settings, across []string) (all []Difference) {
-	all = slices.DeleteFunc(differing(a.Machine, b.Machine), func(d Difference) bool { return d.A == "" || d.B == "" }) // nobody knows
-	if ga, gb := a.generator(), b.generator(); ga != gb {                                                               // each measures other times
+	all = slices.DeleteFunc(differing(a.Machine, b.Machine), func(d Difference) bool { return d.A == "" || d.B == "" }) // unknown on one side
+	if ga, gb := a.generator(), b.generator(); ga != gb {                                                               // each generator measures other times
 		all = append(all, Difference{generatorKey, ga, gb})
 	}
 	if !slices.Contains(across, scenarioKey) {
@@ -86,7 +86,7 @@ func Differences(a, b Settings, across []string) (all []Difference) {
 }
 
 // loadDifferences compares the scenarios of stored runs, in which a missing key is the
-// default, and else what both know.
+// default; otherwise, the settings that both know.
 func loadDifferences(a, b Settings) []Difference {
 	if a.Scenario == nil || b.Scenario == nil {
 		return differing(a.Load, b.Load)
@@ -103,13 +103,13 @@ func loadDifferences(a, b Settings) []Difference {
 			differ = append(differ, Difference{key, orElse(ka[key], a.Load[key]), orElse(kb[key], b.Load[key])})
 		}
 	}
-	if differ == nil { // it is only written in another way
+	if differ == nil { // it is only written differently
 		differ = []Difference{{scenarioKey, a.Scenario.Text, b.Scenario.Text}}
 	}
 	return differ
 }
 
-// keysOf are a scenario's lines of key=value; all others are one setting together.
+// keysOf returns a scenario's key=value lines; all other lines are one setting together.
 func keysOf(s *record.Scenario) map[string]string {
 	keys := map[string]string{}
 	for line := range strings.Lines(s.Text) {
@@ -140,8 +140,8 @@ func differing(a, b map[string]string) (all []Difference) {
 	return all
 }
 
-// Refusal says in one sentence why a and b must not be compared, and what to do about it.
-// Nil: nothing is known that says so.
+// Refusal explains in one sentence why a and b must not be compared, and what to do about
+// it. Nil: no known reason.
 func Refusal(a, b Settings, across []string, try func(keys []string) string) error {
 	differences := Differences(a, b, across)
 	if len(differences) == 0 {
@@ -154,13 +154,13 @@ func Refusal(a, b Settings, across []string, try func(keys []string) string) err
 	return errors.New(strings.Join(texts, ", ") + "; " + try(keys))
 }
 
-// Doubts are about settings in which figures may differ a little, and do.
+// Doubts lists differences in settings that may change figures a little.
 func Doubts(a, b Settings) []string {
 	var doubts []string
 	if ga, gb := a.generator(), b.generator(); ga != "hone" || gb != "hone" {
-		doubts = append(doubts, fmt.Sprintf("measured by %s and imported: nobody knows the machine, or whether the generator kept up, and no runs are pairs; compare only runs of one machine, one after the other", orElse(a.Soft[generatorKey], gb)))
+		doubts = append(doubts, fmt.Sprintf("measured by %s and imported: the machine, and whether the generator kept up, are unknown, and no runs are pairs; compare only runs of one machine, one after the other", orElse(a.Soft[generatorKey], gb)))
 	} else if a.Untold || b.Untold || (a.Scenario == nil) != (b.Scenario == nil) && (a.Load == nil) != (b.Load == nil) {
-		doubts = append(doubts, "one side was written by an older hone and does not say how the server was loaded; compare only what was loaded alike")
+		doubts = append(doubts, "one side was written by an older hone and does not record the load; compare only runs with the same load")
 	}
 	for _, key := range slices.Sorted(maps.Keys(a.Soft)) {
 		if va, vb := a.Soft[key], b.Soft[key]; va != "" && vb != "" && va != vb && !slices.Contains(notOfTheMachine, key) {
@@ -170,5 +170,5 @@ func Doubts(a, b Settings) []string {
 	return doubts
 }
 
-// notOfTheMachine are soft settings in which two programs are meant to differ.
+// notOfTheMachine lists soft settings that are expected to differ between two programs.
 var notOfTheMachine = []string{"revision", "sha256", "command", "build", generatorKey}

@@ -7,8 +7,8 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// Short says why there are fewer valid samples than were wanted: of two runs pairs, of
-// which both must be valid. Empty: there are enough.
+// Short explains why there are fewer valid samples than wanted; of two runs it counts
+// pairs, both of which must be valid. Empty: there are enough.
 func Short(runs []*record.Run, wanted int) (reasons []string) {
 	valid := make(map[int]int)
 	last := ""

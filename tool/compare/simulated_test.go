@@ -14,17 +14,17 @@ import (
 	"testing"
 )
 
-// familiesOf is how many comparisons are simulated of each kind. Of 2,000, in CI, at
-// most 6.6 % may be wrong where the truth is 5 %; of 500 at most 8.2 % (see most), which
-// finds what is badly broken in a quarter of the time, and says nothing of mutants. All
-// limits held of 10,000: at most 3.8 % were wrong where nothing differs, 4.6 % in three
-// looks. To decide more finely, run it by hand:
+// familiesOf returns how many comparisons to simulate of each kind. Of 2,000, in CI, at
+// most 6.6 % may be wrong if the truth is 5 %; of 500 at most 8.2 % (see most), which
+// detects gross errors in a quarter of the time but cannot judge mutants. All limits held
+// with 10,000: at most 3.8 % were wrong where nothing differs, 4.6 % in three looks. To
+// decide more finely, run it by hand:
 //
 //	HONE_TEST_FAMILIES=10000 go test ./tool/compare -run TestSimulated -v
 func familiesOf(t *testing.T) int {
 	text := os.Getenv("HONE_TEST_FAMILIES")
 	switch {
-	case text == "" && raceEnabled: // ten times as slow, so enough to find races
+	case text == "" && raceEnabled: // ten times as slow; enough to find races
 		return 200
 	case text == "" && os.Getenv("HONE_TEST_ALL") == "":
 		return 500
@@ -38,14 +38,14 @@ func familiesOf(t *testing.T) int {
 	return n
 }
 
-// TestSimulated draws comparisons of which the truth is known, and holds what
-// Compare says to what the documentation promises. Each mutant is a mistake that this
-// must find: it has to exceed the same limits.
+// TestSimulated simulates comparisons whose truth is known, and checks Compare against
+// what the documentation promises. Each mutant is a mistake that the test must detect: it
+// has to exceed the same limits.
 func TestSimulated(t *testing.T) {
 	families := familiesOf(t)
 	for seed, s := range simulations() {
 		if s.mutant && families < 2000 {
-			continue // chance may hide it among so few
+			continue // too few to detect it reliably
 		}
 		t.Run(s.name, func(t *testing.T) {
 			count := s.count(t, uint64(seed), families)
@@ -69,15 +69,15 @@ type simulation struct {
 	world  world
 	judge  judge
 	event  event
-	limit  float64 // the part of the families, at most
-	least  bool    // the limit is the least part
+	limit  float64 // largest share of the families
+	least  bool    // the limit is the smallest share
 	mutant bool    // the limit must be broken
 }
 
-// A judge says a verdict of each figure, at each of its looks.
+// A judge returns a verdict on each figure, at each of its looks.
 type judge func(t *testing.T, figures []Figure) []Verdict
 
-// An event looks at the true differences, as logarithms, and at the verdicts.
+// An event inspects the true differences, as logarithms, and the verdicts.
 type event func(truth []float64, verdicts []Verdict) bool
 
 func simulations() []simulation {
@@ -100,7 +100,7 @@ func simulations() []simulation {
 	}
 	for _, c := range []struct {
 		pairs                int
-		primary, other, same float64 // the least parts
+		primary, other, same float64 // smallest shares
 	}{{8, 0.90, 0.74, 0.05}, {12, 0.98, 0.95, 0.20}, {16, 0.99, 0.99, 0.50}, {24, 0.99, 0.99, 0.90}} {
 		name := fmt.Sprintf(", %d pairs, 2 %% noise", c.pairs)
 		five := func(moved int) world {
@@ -144,8 +144,8 @@ func simulations() []simulation {
 
 const tolerance = 0.03
 
-// count runs the families. They are the same in every run, whatever number of
-// goroutines there is.
+// count runs the families. They are identical in every run, whatever the number of
+// goroutines.
 func (s *simulation) count(t *testing.T, seed uint64, families int) int {
 	var next, happened atomic.Int64
 	var workers sync.WaitGroup
@@ -167,7 +167,7 @@ func (s *simulation) count(t *testing.T, seed uint64, families int) int {
 	return int(happened.Load())
 }
 
-// A noise draws the logarithm of what happens to one run alone.
+// A noise draws the logarithm of the noise of one run.
 type noise func(*rand.Rand) float64
 
 func normal(deviation float64) noise {
@@ -182,7 +182,7 @@ func farValues(deviation float64) noise {
 	}
 }
 
-// noises are of different shapes, and of 2 to 20 %.
+// noises have different shapes, and sizes of 2 to 20 %.
 func noises() []noise {
 	return []noise{
 		normal(0.02),
@@ -199,18 +199,18 @@ func noises() []noise {
 	}
 }
 
-// A world is what figures are drawn from.
+// A world generates figures.
 type world struct {
 	pairs    int
 	noises   []noise   // of each figure
-	truth    []float64 // logarithms of the true ratios; nil: nothing differs
-	missing  float64   // part of the values
+	truth    []float64 // logarithms of the true ratios; nil: no difference
+	missing  float64   // share of the values
 	primary  bool      // the first figure is
 	rebuild  float64   // deviation between builds of the same source
 	sessions int
-	apart    bool    // runs are not taken in turn
+	apart    bool    // runs do not alternate
 	level    float64 // of the values; 0: 100
-	unit     float64 // to which values are rounded; 0: they are not
+	unit     float64 // to which values are rounded; 0: not rounded
 }
 
 func (w *world) draw(r *rand.Rand) (figures []Figure, truth []float64) {
@@ -223,7 +223,7 @@ func (w *world) draw(r *rand.Rand) (figures []Figure, truth []float64) {
 		for range w.sessions {
 			f.Sessions = append(f.Sessions, Session{Pairs: w.session(r, noise, 0)})
 		}
-		if w.apart { // A's runs were taken on another day than B's
+		if w.apart { // A's runs are from another day than B's
 			other := w.session(r, noise, truth[i])
 			for j, p := range f.Pairs {
 				f.A, f.B = append(f.A, p.A), append(f.B, other[j].B)
@@ -266,7 +266,7 @@ func (w *world) session(r *rand.Rand, noise noise, truth float64) []Pair {
 	return pairs
 }
 
-// anyWrong is a verdict that is not true, of any figure.
+// anyWrong is a wrong verdict on any figure.
 func anyWrong(truth []float64, verdicts []Verdict) bool {
 	for i, v := range verdicts {
 		diff := truth[i%len(truth)]
@@ -281,7 +281,7 @@ func lastSame(_ []float64, verdicts []Verdict) bool { return verdicts[len(verdic
 
 func anySame(_ []float64, verdicts []Verdict) bool { return slices.Contains(verdicts, Same) }
 
-// found is that every figure that differs is known to.
+// found means that every real difference is detected.
 func found(truth []float64, verdicts []Verdict) bool {
 	for i, v := range verdicts {
 		if truth[i] > 0 && v != Worse || truth[i] < 0 && v != Better {
@@ -291,7 +291,7 @@ func found(truth []float64, verdicts []Verdict) bool {
 	return true
 }
 
-// proposed is Compare, held to its word that p and the interval agree.
+// proposed is Compare, with a check that p and the interval agree.
 func proposed(tolerance float64) judge {
 	return func(t *testing.T, figures []Figure) []Verdict {
 		return verdictsOf(t, Rules{Tolerance: tolerance}.Compare(figures))
@@ -311,7 +311,7 @@ func verdictsOf(t *testing.T, c *Comparison) (verdicts []Verdict) {
 	return verdicts
 }
 
-// looks looks three times; each look has its own level, or does not.
+// looks looks three times; with priced, each look has a separate level.
 func looks(priced bool) judge {
 	return func(t *testing.T, figures []Figure) (verdicts []Verdict) {
 		for look, n := range []int{8, 16, 32} {
@@ -354,7 +354,7 @@ func withoutSteps(t *testing.T, figures []Figure) []Verdict {
 	return proposed(tolerance)(t, exact)
 }
 
-// ninetyPercent calls the same whose 90 % interval is within the tolerance.
+// ninetyPercent returns same if the 90 % interval lies within the tolerance.
 func ninetyPercent(_ *testing.T, figures []Figure) (verdicts []Verdict) {
 	for _, f := range figures {
 		a, b := logs(f.Pairs)
@@ -371,8 +371,8 @@ func ninetyPercent(_ *testing.T, figures []Figure) (verdicts []Verdict) {
 	return verdicts
 }
 
-// signFlipsAndHolm has all of alpha for the first figure and, beside it, Holm's
-// procedure for the others.
+// signFlipsAndHolm spends all of alpha on the first figure and, in addition, applies
+// Holm's procedure to the others.
 func signFlipsAndHolm(_ *testing.T, figures []Figure) []Verdict {
 	verdicts := slices.Repeat([]Verdict{Unclear}, len(figures))
 	ps := make([]float64, len(figures))
@@ -404,7 +404,7 @@ func signFlipsAndHolm(_ *testing.T, figures []Figure) []Verdict {
 	return verdicts
 }
 
-// signFlip is how often the sum is as far from zero when each sign is a coin.
+// signFlip returns how often the sum is as far from zero under random signs.
 func signFlip(values []float64) float64 {
 	sum, size := 0.0, 0.0
 	for _, v := range values {
@@ -428,8 +428,8 @@ func signFlip(values []float64) float64 {
 	}
 }
 
-// most is how many of n events of probability p there are at most, but for one case
-// in a thousand.
+// most returns how many of n events of probability p occur at most, except in one case of
+// a thousand.
 func most(n int, p float64) int {
 	below := 0.0
 	for k := range n {

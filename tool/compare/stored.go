@@ -2,9 +2,8 @@ package compare
 
 import "github.com/hone-go/hone/tool/record"
 
-// Stored makes two sides for Match of two runs from the store; paired says whether
-// their samples were taken in turn. Only valid samples count, and of pairs only those
-// of which both are.
+// Stored converts two stored runs to two sides for Match; paired reports whether their
+// samples alternated. Only valid samples count, and only pairs with two of them.
 func Stored(a, b *record.Run) (ra, rb *Runs, paired bool) {
 	ra, rb = &Runs{Settings: SettingsOf(a)}, &Runs{Settings: SettingsOf(b)}
 	if a.PairedWith == "" || a.PairedWith != b.ID || b.PairedWith != a.ID {
@@ -40,7 +39,8 @@ func (r *Runs) addValid(run *record.Run) {
 	}
 }
 
-// addSample adds run number run, from 0; what it lacks is missing of this run alone.
+// addSample adds run number run, from 0; figures that it lacks are missing for this run
+// only.
 func (r *Runs) addSample(run int, s *record.Sample) {
 	for _, m := range s.Metrics {
 		r.series(m.Name, m.Unit, Direction(m.Better)).set(run, m.Value)

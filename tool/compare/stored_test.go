@@ -13,8 +13,8 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// runOf has a sample for each value; a negative one is not valid, and NaN is a figure
-// that the sample lacks.
+// runOf has one sample per value; a negative one is invalid, and NaN is a figure that the
+// sample lacks.
 func runOf(id, with string, values ...float64) *record.Run {
 	r := &record.Run{ID: id, PairedWith: with, Environment: record.Environment{Strict: map[string]string{"cpu": "X"}, Soft: map[string]string{"thp": "always", "revision": id}}}
 	for i, v := range values {
@@ -37,8 +37,8 @@ func figureOf(t *testing.T, a, b *record.Run) compare.Figure {
 	return figures[0]
 }
 
-// A run that lacks a figure must not move the others into another pair: B takes half
-// as long again as A in each pair, and the machine becomes slower from pair to pair.
+// A run that lacks a figure must not shift the others into another pair: B is 1.5 times A
+// in each pair, and the machine slows down from pair to pair.
 func TestMissingFiguresKeepPairsTogether(t *testing.T) {
 	var a, b []float64
 	for pair := range 9 {
@@ -55,7 +55,7 @@ func TestMissingFiguresKeepPairsTogether(t *testing.T) {
 
 func TestStored(t *testing.T) {
 	a, b := runOf("a", "b", 1, -2, 3, 4), runOf("b", "a", 11, 12, -13, 14)
-	slices.Reverse(b.Samples) // the order in which they are kept does not matter
+	slices.Reverse(b.Samples) // the stored order does not matter
 	if f := figureOf(t, a, b); !slices.Equal(f.Pairs, []compare.Pair{{ID: 1, A: 1, B: 11}, {ID: 4, A: 4, B: 14}}) {
 		t.Errorf("pairs: %+v", f)
 	}
@@ -70,7 +70,7 @@ func TestStored(t *testing.T) {
 	}
 }
 
-// A figure that one side never has counts, without a value.
+// A figure that one side never has counts, without values.
 func TestFigureOfOneSide(t *testing.T) {
 	a, b := runOf("a", "b", 1, 2), runOf("b", "a", 1, 2)
 	for i := range b.Samples {
@@ -150,7 +150,7 @@ func TestSettingsOfStored(t *testing.T) {
 	}
 }
 
-// Results of hone load say how they were loaded, and are refused where that differs.
+// Results of hone load record the load, and different loads are refused.
 func TestSettingsOfLoads(t *testing.T) {
 	of := func(conns, schedule string) string {
 		return `{"schema":"hone.load/1","valid":true,"version":"v1","settings":{"conns":"` + conns + `","schedule":"` + schedule + `"},"rate":5,"latency_us":{"p99":900}}` + "\n"
@@ -166,7 +166,7 @@ func TestSettingsOfLoads(t *testing.T) {
 	one, eight := read(of("1", "")+of("1", "")), read(of("8", "ramp:1..2")+of("8", "ramp:1..2"))
 	_, err := judge.Compare(one, eight, true, nil)
 	end, said := new(exit.Error), fmt.Sprint(err)
-	if !errors.As(err, &end) || end.Code != exit.Invalid || said != `compare: conns differs: "1" and "8", schedule differs: the default and "ramp:1..2"; if that is what you compare, add --across conns,schedule` {
+	if !errors.As(err, &end) || end.Code != exit.Invalid || said != `compare: conns differs: "1" and "8", schedule differs: the default and "ramp:1..2"; if you mean to compare that, add --across conns,schedule` {
 		t.Errorf("%v", err)
 	}
 	judge.Across = []string{"conns", "schedule"}
@@ -179,7 +179,7 @@ func TestSettingsOfLoads(t *testing.T) {
 	}
 	old := read(`{"schema":"hone.load/1","valid":true,"rate":5}`)
 	c, err := judge.Compare(one, old, false, nil)
-	if err != nil || !slices.ContainsFunc(c.Notes, func(n string) bool { return strings.Contains(n, "does not say how the server was loaded") }) {
+	if err != nil || !slices.ContainsFunc(c.Notes, func(n string) bool { return strings.Contains(n, "does not record the load") }) {
 		t.Errorf("an older hone's: %+v, %v", c, err)
 	}
 	stored := runOf("a", "", 1)

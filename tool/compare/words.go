@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Words is the verdict in one line, as in "better: −8.1 % (−11.2 … −4.9), at least
-// 4.9 %; p 0.0004; 12 pairs".
+// Words is the verdict in one line, as in "better: −8.1 % (−11.2 … −4.9), at least 4.9 %;
+// p 0.0004; 12 pairs".
 func (c *Change) Words(tolerance float64) string {
 	switch c.Verdict {
 	case Better, Worse:
@@ -27,7 +27,7 @@ func (c *Change) Words(tolerance float64) string {
 	return words + c.Advice.Reason
 }
 
-// difference is the estimate with its interval.
+// difference formats the estimate with its interval.
 func (c *Change) difference() string {
 	return fmt.Sprintf("%s %% (%s … %s)", signed(*c.Ratio-1), signed(*c.Low-1), signed(*c.High-1))
 }
@@ -39,7 +39,7 @@ func (c *Change) runs() string {
 	return fmt.Sprintf("%d pairs", c.Pairs)
 }
 
-// signed is a part of the whole in percent, with its sign and without the unit.
+// signed formats a ratio as a signed percentage, without the unit.
 func signed(part float64) string {
 	text := digits(part)
 	switch {
@@ -51,7 +51,7 @@ func signed(part float64) string {
 	return "+" + text
 }
 
-// percent is a part of the whole, without its sign.
+// percent formats a share without a sign.
 func percent(part float64) string {
 	text := digits(part)
 	if whole, rest := text[:len(text)-2], text[len(text)-2:]; rest == ".0" {

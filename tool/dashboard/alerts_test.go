@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// TestAlertmanager has amtool check the configuration, and asks it where each alert goes.
+// TestAlertmanager has amtool check the configuration, and checks where it routes each
+// alert.
 func TestAlertmanager(t *testing.T) {
 	t.Parallel()
 	amtool := needs(t, "amtool")
@@ -30,7 +31,7 @@ func TestAlertmanager(t *testing.T) {
 	}
 }
 
-// severities are those of all alerts.
+// severities maps all alerts to their severities.
 func severities(t *testing.T) map[string]string {
 	t.Helper()
 	var rules ruleFile
@@ -47,9 +48,9 @@ func severities(t *testing.T) map[string]string {
 }
 
 // TestEveryAlertIsReceived runs a Prometheus and an Alertmanager with the deploy folder's
-// configurations, which only wait less. The target has the metrics of rules_test.yml's server
-// on which everything is wrong, and then vanishes. A webhook of ours must hear of every
-// alert, under the path of its severity.
+// configurations, with shorter waits. The target serves the metrics of rules_test.yml's
+// faulty server, and then disappears. A webhook must receive every alert, under the path
+// of its severity.
 func TestEveryAlertIsReceived(t *testing.T) {
 	t.Parallel()
 	prometheus, alertmanager := needs(t, "prometheus"), needs(t, "prometheus-alertmanager")
@@ -78,18 +79,18 @@ func TestEveryAlertIsReceived(t *testing.T) {
 	target := strings.TrimPrefix(ill.URL, "http://")
 	newAPI(t, daemon(t, listening, prometheus, "--config.file="+configuration(t, target, target, manager, rules),
 		"--storage.tsdb.path="+t.TempDir(), "--web.listen-address=127.0.0.1:0"))
-	gone := []string{"HoneDown", "HoneAbsent"} // while the target answers, these cannot fire
+	gone := []string{"HoneDown", "HoneAbsent"} // these cannot fire while the target answers
 	want := severities(t)
 	hook.await(t, want, gone...)
 	ill.Close()
 	hook.await(t, want)
 }
 
-// webhook is told of alerts by Alertmanager.
+// webhook receives alerts from Alertmanager.
 type webhook struct {
 	url   string
 	mu    sync.Mutex
-	heard map[string]string // where each firing alert came in, by its name
+	heard map[string]string // the path of each firing alert, by its name
 	wrong []string
 }
 
@@ -102,7 +103,7 @@ func newWebhook(t *testing.T) *webhook {
 	return h
 }
 
-// ServeHTTP takes what Alertmanager posts.
+// ServeHTTP accepts what Alertmanager posts.
 func (h *webhook) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	var message struct {
 		Alerts []struct {
@@ -128,7 +129,7 @@ func (h *webhook) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// await waits until every alert but those left out has come in where it should.
+// await waits until every alert except those in but has arrived at its path.
 func (h *webhook) await(t *testing.T, want map[string]string, but ...string) {
 	t.Helper()
 	var missing []string
@@ -155,8 +156,8 @@ func (h *webhook) await(t *testing.T, want map[string]string, but ...string) {
 	t.Fatalf("after %v these were not heard, or were and should not: %q", 2*patience, missing)
 }
 
-// illServer answers a scrape as rules_test.yml's first server would. What takes a minute
-// there takes a second here: a rate over five minutes is one of seconds when it begins.
+// illServer answers a scrape as rules_test.yml's first server would, with a minute
+// shortened to a second: a rate over five minutes starts out as a rate over seconds.
 func illServer(t *testing.T) http.HandlerFunc {
 	t.Helper()
 	var tests struct {
@@ -189,7 +190,7 @@ func illServer(t *testing.T) http.HandlerFunc {
 	values := regexp.MustCompile(`^([0-9]+)(?:\+([0-9]+))?x[0-9]+$`)
 	for _, s := range first.Series {
 		if strings.HasPrefix(s.Series, "up{") {
-			continue // Prometheus makes it
+			continue // Prometheus adds it
 		}
 		m := values.FindStringSubmatch(s.Values)
 		if m == nil {

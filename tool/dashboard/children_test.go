@@ -14,13 +14,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience bounds everything that a test waits for.
+// patience bounds every wait of a test.
 const patience = 60 * time.Second
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// needs is the path of a program that make deps installs. Without it the test is
-// skipped, and fails where all tests are asked for.
+// needs returns the path of a program that make deps installs. Without the program it
+// skips the test, or fails it under HONE_TEST_ALL.
 func needs(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -30,7 +30,7 @@ func needs(t *testing.T, name string) string {
 	return path
 }
 
-// missing skips the test for want of name, or fails it where all tests are asked for.
+// missing skips the test because name is missing, or fails it under HONE_TEST_ALL.
 func missing(t *testing.T, name string) {
 	t.Helper()
 	if os.Getenv("HONE_TEST_ALL") == "1" {
@@ -39,11 +39,11 @@ func missing(t *testing.T, name string) {
 	t.Skipf("%s is not here: make deps installs it", name)
 }
 
-// listening is how Prometheus and node_exporter say where they serve.
+// listening matches the line in which Prometheus and node_exporter log their address.
 const listening = `msg="Listening on".* address=(\S+)`
 
-// daemon starts a program that serves until the test ends, and returns what the
-// group of pattern is in the first line of its standard error that matches.
+// daemon starts a program that serves until the test ends, and returns the group of
+// pattern in the first matching line of its standard error.
 func daemon(t *testing.T, pattern, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
@@ -56,7 +56,7 @@ func daemon(t *testing.T, pattern, name string, args ...string) string {
 		t.Fatal(err)
 	}
 	found, ended := make(chan string, 1), make(chan struct{})
-	var said []string // after ended
+	var said []string // read after ended
 	go func() {
 		defer close(ended)
 		says := regexp.MustCompile(pattern)
@@ -69,7 +69,7 @@ func daemon(t *testing.T, pattern, name string, args ...string) string {
 				}
 			}
 		}
-		cmd.Wait() // how it ended is what the lines say
+		cmd.Wait() // the lines say how it ended
 	}()
 	deadline := time.NewTimer(patience)
 	t.Cleanup(func() {
@@ -93,7 +93,7 @@ func daemon(t *testing.T, pattern, name string, args ...string) string {
 	panic("unreachable")
 }
 
-// run runs a program to its end, and fails the test with what it said.
+// run runs a program to its end; if it fails, so does the test, with its output.
 func run(t testing.TB, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -106,7 +106,7 @@ func run(t testing.TB, dir, name string, args ...string) string {
 	return string(out)
 }
 
-// deployed is a path in the deploy folder.
+// deployed returns a path in the deploy folder.
 func deployed(t *testing.T, parts ...string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(append([]string{root, "deploy"}, parts...)...))
@@ -116,7 +116,7 @@ func deployed(t *testing.T, parts ...string) string {
 	return path
 }
 
-// text is a file of the deploy folder.
+// text returns a file of the deploy folder.
 func text(t *testing.T, parts ...string) string {
 	t.Helper()
 	b, err := os.ReadFile(deployed(t, parts...))

@@ -1,12 +1,12 @@
-// Package dashboard is what an operator looks at, made from the metrics that
-// package observe lists: Grafana's dashboards, and the page of the manual that
-// describes every metric. Nothing in it is written twice, so nothing drifts.
+// Package dashboard generates Grafana's dashboards, and the page of the manual that
+// describes every metric, from the list of metrics in package observe. So they cannot
+// drift apart.
 //
 //	go test ./tool/dashboard -update
 //
-// writes what Files returns into the repository. Without -update the same test
-// compares, and others hold the queries to the list, ask a real Prometheus each
-// of them, and look at the rest of the deploy folder.
+// writes what Files returns into the repository. Without -update the same test compares.
+// Other tests check the queries against the list, run each on a real Prometheus, and
+// check the rest of the deploy folder.
 package dashboard
 
 import (
@@ -16,40 +16,41 @@ import (
 
 // Dashboard is one page of panels.
 type Dashboard struct {
-	UID   string // stable: links and observe.Metric.Panel name it
+	UID   string // stable: links and observe.Metric.Panel refer to it
 	Title string
 	Help  string
 	Rows  []Row
 }
 
-// Row is panels that belong together.
+// Row is a group of related panels.
 type Row struct {
 	Title  string
 	Panels []Panel
 }
 
-// Panel is one picture.
+// Panel is one chart or value.
 type Panel struct {
 	Title string
-	// Help says what is seen, and what to do when it looks bad.
+	// Help explains the panel, and what to do about bad values.
 	Help    string
 	Form    Form
-	Unit    string // Grafana's name of the values' unit
+	Unit    string // Grafana's name of the unit
 	Queries []Query
-	// Alerts of rules.yml that fire on what is shown: the panel links to what to do.
+	// Alerts of rules.yml that fire on this panel's values: the panel links to the
+	// runbook.
 	Alerts []string
-	// Threshold is a line at the value from which on the first of Alerts fires. Zero: none,
-	// because anything above zero is bad, or because a limit is drawn.
+	// Threshold draws a line at the value at which the first of Alerts fires. Zero: none,
+	// because any value above zero is bad, or because a limit is drawn.
 	Threshold float64
 }
 
-// alerted is the panel with the alerts that fire on it.
+// alerted returns the panel with the alerts that fire on it.
 func (p Panel) alerted(threshold float64, alerts ...string) Panel {
 	p.Threshold, p.Alerts = threshold, alerts
 	return p
 }
 
-// noValue is what the panel says when it has nothing to show.
+// noValue returns the text of a panel without data.
 func (p Panel) noValue() string {
 	for _, q := range p.Queries {
 		if q.Empty == "" || q.Empty == limitOff {
@@ -59,28 +60,28 @@ func (p Panel) noValue() string {
 	return p.Queries[0].Empty
 }
 
-// Form is how a panel draws.
+// Form is the visualization of a panel.
 type Form string
 
 // The forms.
 const (
 	Lines Form = "timeseries" // values over time
 	Value Form = "stat"       // the latest value
-	Name  Form = "name"       // the latest series' names, where the value says nothing
+	Name  Form = "name"       // names of the latest series, whose values carry no information
 )
 
 // Query is one expression of a panel.
 type Query struct {
 	Expr   string
 	Legend string
-	// Empty says when a healthy server has nothing to answer. Zero: it always has.
+	// Empty says when a healthy server has no value. Zero: it always has one.
 	Empty string
 }
 
-// All are the dashboards, the article's three figures first of all.
+// All returns the dashboards; the article's three figures come first.
 func All() []Dashboard { return []Dashboard{server(), pools(), process()} }
 
-// Files are what is generated, by their paths in the repository.
+// Files returns the generated files by their paths in the repository.
 func Files() map[string][]byte {
 	files := map[string][]byte{"docs/metrics.md": metricsPage()}
 	for _, d := range All() {
@@ -89,28 +90,28 @@ func Files() map[string][]byte {
 	return files
 }
 
-// chosen is the selector of what the reader has chosen at the top of the page.
+// chosen selects the job and instances that the reader has chosen at the top of the page.
 const chosen = `{job=~"$job",instance=~"$instance"}`
 
-// perInstance sums up by instance and by further labels.
+// perInstance sums by instance and further labels.
 func perInstance(expr string, by ...string) string {
 	return fmt.Sprintf("sum by (%s) (%s)", strings.Join(append([]string{"instance"}, by...), ", "), expr)
 }
 
-// gauge is a gauge's value now.
+// gauge returns the query of a gauge.
 func gauge(metric string, by ...string) string { return perInstance(metric+chosen, by...) }
 
-// rate is how fast a counter grows, a second.
+// rate returns the query of a counter's rate per second.
 func rate(counter string, by ...string) string {
 	return perInstance("rate("+counter+chosen+"[$__rate_interval])", by...)
 }
 
-// quantile is below what that part of a histogram's values lies.
+// quantile returns the query of a histogram's quantile.
 func quantile(part, histogram string) string {
 	return fmt.Sprintf("histogram_quantile(%s, %s)", part, rate(histogram+"_bucket", "le"))
 }
 
-// legend names a line by the values of labels, behind the instance.
+// legend names a line by the instance and the values of labels.
 func legend(labels ...string) string {
 	text := "{{instance}}"
 	for _, l := range labels {
@@ -119,7 +120,7 @@ func legend(labels ...string) string {
 	return text
 }
 
-// lines is a panel over time of one query for each line.
+// lines is a panel over time with one query per line.
 func lines(title, unit, help string, queries ...Query) Panel {
 	return Panel{Title: title, Help: help, Form: Lines, Unit: unit, Queries: queries}
 }

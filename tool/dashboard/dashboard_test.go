@@ -16,13 +16,13 @@ import (
 	"github.com/hone-go/hone/observe"
 )
 
-// root is the repository's, from here.
+// root is the repository's root.
 const root = "../.."
 
-// update writes instead of comparing.
+// update writes the files instead of comparing.
 var update = flag.Bool("update", false, "write the generated files into the repository")
 
-// TestFiles holds the repository to what is generated, in both directions.
+// TestFiles compares the repository with the generated files, in both directions.
 func TestFiles(t *testing.T) {
 	files := Files()
 	files["deploy/kubernetes/monitoring/prometheusrule.yaml"] = ruleObject(text(t, "prometheus", "rules.yml"))
@@ -51,7 +51,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// panels are all of them, by DASHBOARD/TITLE.
+// panels returns all panels by DASHBOARD/TITLE.
 func panels(t *testing.T) map[string]Panel {
 	t.Helper()
 	all := map[string]Panel{}
@@ -69,7 +69,7 @@ func panels(t *testing.T) map[string]Panel {
 	return all
 }
 
-// named finds the metrics of an expression: every selector has braces.
+// named finds the metrics in an expression: every selector has braces.
 func named(expr string) []string {
 	var names []string
 	for _, m := range regexp.MustCompile(`([a-zA-Z_:][a-zA-Z0-9_:]*)\{`).FindAllStringSubmatch(expr, -1) {
@@ -78,7 +78,7 @@ func named(expr string) []string {
 	return names
 }
 
-// listed are the metrics of observe under all names that a query may use.
+// listed returns observe's metrics under all names that a query may use.
 func listed() map[string]observe.Metric {
 	all := map[string]observe.Metric{}
 	for _, m := range observe.Metrics() {
@@ -93,8 +93,8 @@ func listed() map[string]observe.Metric {
 	return all
 }
 
-// TestNoDrift holds the dashboards to observe's list: a query names only what
-// there is, and each metric is shown where its entry says.
+// TestNoDrift checks the dashboards against observe's list: a query uses only existing
+// metrics, and each metric is shown where its entry says.
 func TestNoDrift(t *testing.T) {
 	metrics, shown := listed(), map[string][]string{}
 	for name, p := range panels(t) {
@@ -118,7 +118,7 @@ func TestNoDrift(t *testing.T) {
 	}
 }
 
-// TestPanelsAreUseful holds every panel to the rules of a good one.
+// TestPanelsAreUseful checks every panel against the rules of a good one.
 func TestPanelsAreUseful(t *testing.T) {
 	units := []string{"none", "short", "reqps", "ops", "Bps", "bytes", "s", "percentunit", "dateTimeAsIso"}
 	metrics := listed()
@@ -138,7 +138,7 @@ func TestPanelsAreUseful(t *testing.T) {
 	}
 }
 
-// checkQuery looks at one expression.
+// checkQuery checks one expression.
 func checkQuery(t *testing.T, panel string, q Query, metrics map[string]observe.Metric) {
 	t.Helper()
 	if strings.Count(q.Expr, "{") != strings.Count(q.Expr, `{job=~"$job",instance=~"$instance"`) {
@@ -170,14 +170,14 @@ func checkQuery(t *testing.T, panel string, q Query, metrics map[string]observe.
 	}
 }
 
-// TestThresholds holds the panels' lines to the alerts of rules.yml: each alert on a metric of
-// observe has a panel, whose line is where it fires.
+// TestThresholds checks the panels' lines against the alerts of rules.yml: each alert on
+// a metric of observe has a panel, whose line is where the alert fires.
 func TestThresholds(t *testing.T) {
 	var rules ruleFile
 	decode(t, &rules, "prometheus", "rules.yml")
 	exprs, shown := map[string]string{}, map[string]bool{
-		"HoneDown": true, "HoneAbsent": true, // nothing can be shown
-		"HonedLogFull": true, // a metric of honed's own
+		"HoneDown": true, "HoneAbsent": true, // there is nothing to show
+		"HonedLogFull": true, // one of honed's own metrics
 	}
 	for _, g := range rules.Groups {
 		for _, r := range g.Rules {
@@ -206,7 +206,7 @@ func TestThresholds(t *testing.T) {
 	}
 }
 
-// TestNoValue looks that every panel says why it may be empty.
+// TestNoValue checks that every panel says why it may be empty.
 func TestNoValue(t *testing.T) {
 	for name, p := range panels(t) {
 		field := p.encode(1, grafanaGrid{}).FieldConfig.Defaults
@@ -222,7 +222,7 @@ func TestNoValue(t *testing.T) {
 	}
 }
 
-// TestTheThreeFirst looks where a reader looks first.
+// TestTheThreeFirst checks which panels come first.
 func TestTheThreeFirst(t *testing.T) {
 	first := All()[0].Rows[0].Panels
 	var asked []string
@@ -234,7 +234,7 @@ func TestTheThreeFirst(t *testing.T) {
 	}
 }
 
-// TestEncoding looks at the JSON as Grafana would.
+// TestEncoding parses the JSON as Grafana would.
 func TestEncoding(t *testing.T) {
 	uids := map[string]bool{}
 	for _, d := range All() {
@@ -257,7 +257,7 @@ func TestEncoding(t *testing.T) {
 	}
 }
 
-// checkLayout looks for panels that overlap, leave the page or lack a source.
+// checkLayout finds panels that overlap, leave the page or lack a source.
 func checkLayout(t *testing.T, page string, panels []grafanaPanel) {
 	t.Helper()
 	taken, ids := map[[2]int]string{}, map[int]bool{}

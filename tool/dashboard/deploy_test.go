@@ -15,8 +15,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// decode reads a YAML file of the deploy folder into what the test knows of it;
-// a field that the test does not know is an error, as are two of one name.
+// decode reads a YAML file of the deploy folder into the fields that the test expects;
+// unknown fields and duplicates are errors.
 func decode(t *testing.T, into any, parts ...string) {
 	t.Helper()
 	from := yaml.NewDecoder(strings.NewReader(text(t, parts...)))
@@ -26,7 +26,7 @@ func decode(t *testing.T, into any, parts ...string) {
 	}
 }
 
-// TestYAML parses every YAML file there is.
+// TestYAML parses every YAML file in the folder.
 func TestYAML(t *testing.T) {
 	err := filepath.WalkDir(deployed(t), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".yaml") && !strings.HasSuffix(path, ".yml") {
@@ -48,7 +48,7 @@ func TestYAML(t *testing.T) {
 	}
 }
 
-// ruleFile is what rules.yml may hold.
+// ruleFile lists what rules.yml may contain.
 type ruleFile struct {
 	Groups []struct {
 		Name  string
@@ -60,8 +60,8 @@ type ruleFile struct {
 	}
 }
 
-// TestRules has promtool check the configuration and fire every alert, and holds
-// the rules to observe's list.
+// TestRules has promtool check the configuration and fire every alert, and checks the
+// rules against observe's list.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	promtool := needs(t, "promtool")
@@ -114,8 +114,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// runbookEntries are the headings of the manual's section about alerts, each with enough
-// below it to be of use.
+// runbookEntries returns the headings of the manual's section on alerts, each with enough
+// text to be of use.
 func runbookEntries(t *testing.T) map[string]bool {
 	t.Helper()
 	manual, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
@@ -141,7 +141,7 @@ func runbookEntries(t *testing.T) map[string]bool {
 	return entries
 }
 
-// service is what a service of compose.yaml may hold.
+// service lists what a service of compose.yaml may contain.
 type service struct {
 	Restart     string
 	ReadOnly    bool     `yaml:"read_only"`
@@ -168,7 +168,7 @@ type service struct {
 	DependsOn   []string `yaml:"depends_on"`
 }
 
-// composition is what compose.yaml may hold.
+// composition lists what compose.yaml may contain.
 type composition struct {
 	Name     string
 	Careful  service `yaml:"x-careful"`
@@ -177,11 +177,11 @@ type composition struct {
 	Volumes  map[string]struct{}
 }
 
-// pinned is an image with a version of its own.
+// pinned matches an image with a fixed version.
 var pinned = regexp.MustCompile(`^[a-z./-]+:v?[0-9]+\.[0-9]+\.[0-9]+$`)
 
-// TestCompose holds compose.yaml to what its first lines promise. The decoder
-// knows no network_mode, no pid and no privileged, so neither can be there.
+// TestCompose checks compose.yaml against the promises in its first lines. The decoder
+// rejects network_mode, pid and privileged.
 func TestCompose(t *testing.T) {
 	var c composition
 	decode(t, &c, "compose.yaml")
@@ -240,8 +240,8 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// wantMemory holds GOMEMLIMIT to a little less than where the process is killed: seven to nine
-// tenths, since the collector does not count everything.
+// wantMemory checks that GOMEMLIMIT is seven to nine tenths of the limit at which the
+// process is killed, since Go's memory limit does not cover all memory.
 func wantMemory(t *testing.T, where, goal, kill string) {
 	t.Helper()
 	bytes := func(text string) float64 {
@@ -260,7 +260,7 @@ func wantMemory(t *testing.T, where, goal, kill string) {
 	}
 }
 
-// TestGrafana holds the provisioning to the compose file and to the dashboards.
+// TestGrafana checks the provisioning against the compose file and the dashboards.
 func TestGrafana(t *testing.T) {
 	var sources struct {
 		APIVersion  int `yaml:"apiVersion"`
@@ -290,7 +290,7 @@ func TestGrafana(t *testing.T) {
 	}
 }
 
-// TestDockerfile looks at what the images promise.
+// TestDockerfile checks what the images promise.
 func TestDockerfile(t *testing.T) {
 	file := text(t, "Dockerfile")
 	for _, want := range []string{
@@ -317,8 +317,8 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// TestImageBuild copies what the images' build gets, and has go list find everything that
-// each command needs in it.
+// TestImageBuild copies the build context of the images, and has go list find every file
+// that the commands need in it.
 func TestImageBuild(t *testing.T) {
 	t.Parallel()
 	ignored := regexp.MustCompile(ignorePattern(t))
@@ -368,7 +368,7 @@ func TestImageBuild(t *testing.T) {
 	t.Logf("%d files go into the build", files)
 }
 
-// ignorePattern is Dockerfile.dockerignore as a regular expression for paths.
+// ignorePattern converts Dockerfile.dockerignore to a regular expression for paths.
 func ignorePattern(t *testing.T) string {
 	t.Helper()
 	var all []string
@@ -384,8 +384,8 @@ func ignorePattern(t *testing.T) string {
 	return `^(?:` + strings.Join(all, "|") + `)(?:/|$)`
 }
 
-// drain is how long hone serve takes to end at most, read from its source: the
-// drain, and the admin side's last answers.
+// drain returns how long hone serve may take to end, read from its source: the drain, and
+// the admin side's last responses.
 func drain(t *testing.T) time.Duration {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(root, "tool", "serving", "serving.go"))
@@ -407,7 +407,7 @@ func drain(t *testing.T) time.Duration {
 	return all
 }
 
-// TestSystemd has systemd check the units, and looks at what they promise.
+// TestSystemd has systemd check the units, and checks what they promise.
 func TestSystemd(t *testing.T) {
 	t.Parallel()
 	for name, wants := range map[string][]string{
@@ -422,7 +422,7 @@ func TestSystemd(t *testing.T) {
 	}
 	analyze := needs(t, "systemd-analyze")
 	dir := t.TempDir()
-	program, err := os.Executable() // verify wants the program to be there
+	program, err := os.Executable() // verify requires that the program exists
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -437,13 +437,13 @@ func TestSystemd(t *testing.T) {
 	}
 	said := run(t, dir, analyze, verify...)
 	for line := range strings.Lines(said) {
-		if strings.Contains(line, "hone.s") || strings.Contains(line, "honed.s") { // others' units may have faults of their own
+		if strings.Contains(line, "hone.s") || strings.Contains(line, "honed.s") { // other programs' units may have faults
 			t.Error(line)
 		}
 	}
 }
 
-// checkUnit looks at one service.
+// checkUnit checks one service.
 func checkUnit(t *testing.T, name, unit string, wants []string) {
 	t.Helper()
 	for _, want := range append(wants, "KillSignal=SIGTERM", "DynamicUser=yes", "NoNewPrivileges=yes", "ProtectSystem=strict") {
@@ -472,7 +472,7 @@ func checkUnit(t *testing.T, name, unit string, wants []string) {
 	wantMemory(t, name+".service", setting("Environment=GOMEMLIMIT", `\S+`), setting("MemoryMax", `\S+`))
 }
 
-// TestAddressesAgree compares the ports of all files.
+// TestAddressesAgree compares the ports in all files.
 func TestAddressesAgree(t *testing.T) {
 	for file, want := range map[string][]string{
 		"compose.yaml":               {"--addr=:7000", "127.0.0.1:7000:7000"},
@@ -496,7 +496,8 @@ func TestAddressesAgree(t *testing.T) {
 }
 
 // TestComposeConfig has the reference implementation of the Compose Specification load
-// compose.yaml, as docker compose config does. Without what deploy/up sets it must refuse.
+// compose.yaml, as docker compose config does. Without what deploy/up sets, loading must
+// fail.
 func TestComposeConfig(t *testing.T) {
 	t.Parallel()
 	const loader = "github.com/compose-spec/compose-go/v2/cmd" // in tools/go.mod

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// schemaVersion is that of Grafana 10, which all later ones read.
+// schemaVersion is Grafana 10's, which all later versions read.
 const schemaVersion = 39
 
 // The page is 24 columns wide.
@@ -17,7 +17,7 @@ const (
 	panelHeight = 8
 )
 
-// What follows is the part of Grafana's JSON that is used, under its names.
+// The used part of Grafana's JSON, under its names.
 
 type grafanaPage struct {
 	UID           string         `json:"uid"`
@@ -117,7 +117,7 @@ type grafanaOverride struct {
 	Properties []grafanaOption `json:"properties"`
 }
 
-// grafanaOption has one of the two names for its value's meaning.
+// grafanaOption has one of the two forms of a value.
 type grafanaOption struct {
 	ID      string `json:"id"`
 	Options string `json:"options,omitempty"`
@@ -131,7 +131,7 @@ type grafanaThresholds struct {
 
 type grafanaStep struct {
 	Color string   `json:"color"`
-	Value *float64 `json:"value"` // null: from the bottom on
+	Value *float64 `json:"value"` // null: from the bottom up
 }
 
 type grafanaField struct {
@@ -151,10 +151,10 @@ type grafanaTarget struct {
 	Range        bool          `json:"range"`
 }
 
-// prometheus is the data source that is chosen at the top of the page.
+// prometheus is the data source chosen at the top of the page.
 func prometheus() grafanaSource { return grafanaSource{"prometheus", "${datasource}"} }
 
-// encode is the dashboard as Grafana reads it: the same bytes every time.
+// encode returns the dashboard as Grafana reads it: the same bytes every time.
 func (d Dashboard) encode() []byte {
 	page := grafanaPage{
 		UID: d.UID, Title: d.Title, Description: d.Help, Tags: []string{"hone"},
@@ -183,12 +183,12 @@ func (d Dashboard) encode() []byte {
 	to.SetEscapeHTML(false)
 	to.SetIndent("", "  ")
 	if err := to.Encode(page); err != nil {
-		panic("dashboard: " + err.Error()) // the types above can all be written
+		panic("dashboard: " + err.Error()) // the types above can always be encoded
 	}
 	return out.Bytes()
 }
 
-// variables are what the reader chooses: where from, which job, which instances.
+// variables are the reader's choices: data source, job, instances.
 func variables() []grafanaVariable {
 	source := prometheus()
 	ask := func(label, query string) grafanaVariable {
@@ -204,10 +204,10 @@ func variables() []grafanaVariable {
 	}
 }
 
-// runbook is where an alert's entry is, with its name in lower case behind it.
+// runbook is the URL of the alerts' entries; the alert's name in lower case is appended.
 const runbook = "https://github.com/hone-go/hone/blob/main/docs/operations.md#"
 
-// limitLine draws limits dashed, red and without the space below them filled.
+// limitLine draws limits dashed, red and without a filled area.
 func limitLine() grafanaOverride {
 	return grafanaOverride{grafanaOption{ID: "byRegexp", Options: "/limit$/i"}, []grafanaOption{
 		{ID: "color", Value: map[string]any{"mode": "fixed", "fixedColor": "red"}},
@@ -216,7 +216,7 @@ func limitLine() grafanaOverride {
 	}}
 }
 
-// encode is the panel at its place.
+// encode returns the panel at its position.
 func (p Panel) encode(id int, at grafanaGrid) grafanaPanel {
 	source := prometheus()
 	panel := grafanaPanel{

@@ -14,12 +14,12 @@ type meta struct {
 	Labels, Annotations map[string]string
 }
 
-// labels choose objects.
+// labels select objects.
 type labels struct {
 	MatchLabels map[string]string `yaml:"matchLabels"`
 }
 
-// probe is one of a container's.
+// probe is a container's probe.
 type probe struct {
 	HTTPGet          struct{ Path, Port string } `yaml:"httpGet"`
 	PeriodSeconds    int                         `yaml:"periodSeconds"`
@@ -27,13 +27,13 @@ type probe struct {
 	FailureThreshold int                         `yaml:"failureThreshold"`
 }
 
-// port is one of a container's.
+// port is a container's port.
 type port struct {
 	Name          string
 	ContainerPort int `yaml:"containerPort"`
 }
 
-// container is what one may hold.
+// container lists what a container may have.
 type container struct {
 	Name, Image    string
 	Args           []string
@@ -58,7 +58,7 @@ type container struct {
 	} `yaml:"volumeMounts"`
 }
 
-// deployment is what deployment.yaml and statefulset.yaml may hold.
+// deployment lists what deployment.yaml and statefulset.yaml may contain.
 type deployment struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string
@@ -119,8 +119,8 @@ func readDeployment(t *testing.T, name string) (deployment, container) {
 	return d, d.Spec.Template.Spec.Containers[0]
 }
 
-// TestDeployment holds the deployments to what they promise. The decoder knows no
-// hostNetwork, no hostPort and no privileged, so none can be there.
+// TestDeployment checks what the deployments promise. The decoder rejects hostNetwork,
+// hostPort and privileged.
 func TestDeployment(t *testing.T) {
 	for name, admin := range deployments {
 		t.Run(name, func(t *testing.T) { checkDeployment(t, name, admin) })
@@ -260,7 +260,7 @@ func checkSelectors(t *testing.T, dir string, d deployment, c container, others 
 	}
 }
 
-// TestKustomizations compares what each folder lists with what there is.
+// TestKustomizations compares what each folder lists with its files.
 func TestKustomizations(t *testing.T) {
 	for _, dir := range []string{".", "honed", "monitoring"} {
 		checkKustomization(t, dir)
@@ -281,7 +281,7 @@ func checkKustomization(t *testing.T, dir string) {
 	}
 }
 
-// TestKustomize has kubectl put the manifests together.
+// TestKustomize has kubectl build the manifests.
 func TestKustomize(t *testing.T) {
 	kubectl := needs(t, "kubectl")
 	for dir, kinds := range map[string][]string{
@@ -298,7 +298,7 @@ func TestKustomize(t *testing.T) {
 	}
 }
 
-// ruleObject is rules.yml as the Prometheus Operator reads it.
+// ruleObject returns rules.yml as the Prometheus Operator reads it.
 func ruleObject(rules string) []byte {
 	var out strings.Builder
 	out.WriteString("# Made from deploy/prometheus/rules.yml: go test ./tool/dashboard -update\n" +
@@ -313,7 +313,7 @@ func ruleObject(rules string) []byte {
 	return []byte(out.String())
 }
 
-// TestMonitors compares the PodMonitors with the pods, and with the paths that honed has.
+// TestMonitors compares the PodMonitors with the pods, and with honed's paths.
 func TestMonitors(t *testing.T) {
 	for file, manifest := range map[string]string{"podmonitor.yaml": "deployment.yaml", "podmonitor-honed.yaml": "honed/statefulset.yaml"} {
 		var monitor struct {
@@ -361,7 +361,7 @@ func TestMonitors(t *testing.T) {
 	}
 }
 
-// TestReceiversAgree compares where alerts go on Kubernetes with where they go elsewhere.
+// TestReceiversAgree compares the alert routes on Kubernetes with those elsewhere.
 func TestReceiversAgree(t *testing.T) {
 	var plain struct {
 		Route     route
@@ -393,7 +393,7 @@ func TestReceiversAgree(t *testing.T) {
 	}
 }
 
-// route is one of Alertmanager's.
+// route is a route of Alertmanager.
 type route struct {
 	Receiver string
 	By       []string `yaml:"group_by"`
@@ -404,7 +404,7 @@ type route struct {
 	Routes   []route
 }
 
-// operatorRoute is the same in the Prometheus Operator's words.
+// operatorRoute is the same in the Prometheus Operator's format.
 type operatorRoute struct {
 	Receiver string
 	By       []string `yaml:"groupBy"`

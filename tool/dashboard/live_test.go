@@ -26,10 +26,10 @@ import (
 	"github.com/hone-go/hone/workers"
 )
 
-// TestPanelsHaveData runs a server with everything that observe can show, under
-// load, a node_exporter, and a Prometheus with the deploy folder's configuration
-// that scrapes both every second. Every query of every panel has to answer with
-// at least one number, and every rule has to be evaluated.
+// TestPanelsHaveData runs a server with every feature that observe can show, under load,
+// a node_exporter, and a Prometheus with the deploy folder's configuration that scrapes
+// both every second. Every query of every panel must return at least one number, and
+// every rule must be evaluated.
 func TestPanelsHaveData(t *testing.T) {
 	t.Parallel()
 	prometheus, nodeExporter := needs(t, "prometheus"), needs(t, "prometheus-node-exporter")
@@ -38,10 +38,10 @@ func TestPanelsHaveData(t *testing.T) {
 	}
 	admin := loadedServer(t)
 	node := daemon(t, listening, nodeExporter, "--web.listen-address=127.0.0.1:0", "--web.disable-exporter-metrics")
-	config := configuration(t, admin, node, node, text(t, "prometheus", "rules.yml")) // alerts go where nobody takes them
+	config := configuration(t, admin, node, node, text(t, "prometheus", "rules.yml")) // nothing receives the alerts
 	api := newAPI(t, daemon(t, listening, prometheus, "--config.file="+config, "--storage.tsdb.path="+t.TempDir(),
 		"--web.listen-address=127.0.0.1:0"))
-	pending := map[string]string{ // by expression: where it is asked
+	pending := map[string]string{ // by expression: the panel that uses it
 		`up{job="node"} == 1`:                                                    "node_exporter",
 		`node_cpu_seconds_total`:                                                 "node_exporter",
 		`up{job="hone"} == 1`:                                                    "the server",
@@ -65,7 +65,7 @@ func TestPanelsHaveData(t *testing.T) {
 		}
 	}
 	asked := len(pending)
-	deadline := time.Now().Add(2 * patience) // it takes 5 s where the machine is free
+	deadline := time.Now().Add(2 * patience) // takes 5 s on an idle machine
 	for len(pending) > 0 && time.Now().Before(deadline) {
 		for expr := range pending {
 			if api.hasData(t, expr) {
@@ -81,12 +81,13 @@ func TestPanelsHaveData(t *testing.T) {
 	api.checkRules(t)
 }
 
-// filled is an expression with Grafana's variables filled in.
+// filled fills in Grafana's variables.
 func filled(expr string) string {
 	return strings.NewReplacer("$__rate_interval", "30s", "$job", "hone", "$instance", ".+").Replace(expr)
 }
 
-// configuration is the deploy folder's, for these addresses and rules, and in a hurry.
+// configuration is the deploy folder's, with these addresses and rules, and short
+// intervals.
 func configuration(t *testing.T, admin, node, alertmanager, rules string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -182,8 +183,8 @@ func loopback(t *testing.T) net.Listener {
 	return ln
 }
 
-// pace is a pause between two rounds of the load, which is to be there and not
-// in the way.
+// pace is a pause between two rounds of the load, which should exist without using much
+// CPU.
 const pace = 20 * time.Millisecond
 
 // ask is a client of the server.
@@ -196,7 +197,7 @@ func ask(ctx context.Context, addr string) {
 	}
 }
 
-// use uses the pools, and has the heap collected.
+// use uses the pools, and collects garbage.
 func use(ctx context.Context, clients *conns.Pool[net.Conn], crew *workers.Pool, bodies *pool.Buffers) {
 	for ctx.Err() == nil {
 		lease, err := clients.Get(ctx)
@@ -214,13 +215,13 @@ func use(ctx context.Context, clients *conns.Pool[net.Conn], crew *workers.Pool,
 	}
 }
 
-// api is Prometheus's.
+// api is Prometheus's HTTP API.
 type api struct {
 	base string
 	http http.Client
 }
 
-// newAPI waits until Prometheus is ready, which is after it listens.
+// newAPI waits until Prometheus is ready, which is later than listening.
 func newAPI(t *testing.T, addr string) *api {
 	t.Helper()
 	transport := new(http.Transport)
@@ -240,7 +241,7 @@ func newAPI(t *testing.T, addr string) *api {
 	panic("unreachable")
 }
 
-// get reads the data of an answer.
+// get reads the data of a response.
 func (a *api) get(t *testing.T, path string, query url.Values, data any) {
 	t.Helper()
 	response, err := a.http.Get(a.base + path + "?" + query.Encode())
@@ -261,8 +262,8 @@ func (a *api) get(t *testing.T, path string, query url.Values, data any) {
 	}
 }
 
-// hasData reports whether an expression has a value that is a number. One that
-// cannot be parsed ends the test.
+// hasData reports whether an expression has a numeric value. An expression that cannot be
+// parsed ends the test.
 func (a *api) hasData(t *testing.T, expr string) bool {
 	t.Helper()
 	var data struct {
@@ -279,7 +280,7 @@ func (a *api) hasData(t *testing.T, expr string) bool {
 	return false
 }
 
-// checkRules waits until every rule has been evaluated, and looks that none failed.
+// checkRules waits until every rule has been evaluated, and checks that none failed.
 func (a *api) checkRules(t *testing.T) {
 	t.Helper()
 	var data struct {

@@ -5,6 +5,5 @@ import (
 	"syscall"
 )
 
-// dieWithUs has the system end a child when a timeout ends the tests before they
-// could.
+// dieWithUs has the kernel kill a child if a timeout ends the tests first.
 func dieWithUs(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

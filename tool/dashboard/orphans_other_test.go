@@ -4,5 +4,5 @@ package dashboard
 
 import "os/exec"
 
-// dieWithUs leaves that to whoever runs the tests.
+// dieWithUs does nothing on this system.
 func dieWithUs(*exec.Cmd) {}

@@ -8,28 +8,28 @@ import (
 	"github.com/hone-go/hone/observe"
 )
 
-// metricsPage is the page of the manual.
+// metricsPage returns the page of the manual.
 func metricsPage() []byte {
 	var page bytes.Buffer
 	page.WriteString(`# Metrics
 
-What ` + "`/metrics`" + ` on the admin side answers. This page is made from the list that the
+The metrics of ` + "`/metrics`" + ` on the admin side. This page is generated from the list that the
 server itself uses (` + "`go test ./tool/dashboard -update`" + `); a test fails when they differ.
 
-- Everything is read when it is asked for: a server that nobody scrapes pays nothing.
+- Metrics are read when they are scraped: without scrapes they cost nothing.
 - No label has a value that a client chose, and no metric has more than 200 series.
 - Prometheus adds ` + "`job`" + ` and ` + "`instance`" + `. The panel is that of a dashboard in
-  [deploy/grafana](../deploy/grafana), which also says what to do when it looks bad.
-- Metrics that need something are there when that field of ` + "`observe.Admin`" + ` is filled;
+  [deploy/grafana](../deploy/grafana), which also says what to do about bad values.
+- Metrics that need something exist if that field of ` + "`observe.Admin`" + ` is filled;
   those that need ` + "`Limits`" + ` while the server serves, unless that limit is off.
 `)
 	sections := []struct{ title, text, prefix string }{
-		{"The server", "The first three are where to begin.", "hone-server"},
-		{"Pools and caches", "One series for each pool, under the name that the program gave it.", "hone-pools"},
+		{"The server", "Start with the first three.", "hone-server"},
+		{"Pools and caches", "One series per pool, under the name that the program gave it.", "hone-pools"},
 		{"Process, Go runtime and host", "The figures of the host are read from /proc, those of TCP in the network namespace of the process.", "hone-process"},
 	}
 	for _, s := range sections {
-		fmt.Fprintf(&page, "\n## %s\n\n%s\n\n| metric | what it says | needs | panel |\n|---|---|---|---|\n", s.title, s.text)
+		fmt.Fprintf(&page, "\n## %s\n\n%s\n\n| metric | meaning | needs | panel |\n|---|---|---|---|\n", s.title, s.text)
 		for _, m := range observe.Metrics() {
 			where, panel, _ := strings.Cut(m.Panel, "/")
 			if where != s.prefix {
@@ -52,9 +52,9 @@ const cost = `
 ` + "`BenchmarkScrape`, `BenchmarkScrapeOfACrowd` and `BenchmarkLatency`" + ` in [observe](../observe)
 measure one scrape, one scrape over HTTP of a server with 15 000 connections, and what timing
 handlers adds to each request. ` + "`BenchmarkScrapeCost`" + ` in [tool/dashboard](../tool/dashboard)
-measures what a scrape a second adds beside 50 000 requests a second.
+measures what one scrape per second costs at 50 000 requests per second.
 
-Handlers are timed by samples, and only when the program asks for it:
+Handlers are timed by sampling, and only if the program enables it:
 
 ` + "```go" + `
 admin.Latency = new(observe.Latency)

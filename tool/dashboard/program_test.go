@@ -22,11 +22,11 @@ import (
 	"github.com/hone-go/hone/framed"
 )
 
-// release is the version of what build makes, given as deploy/Dockerfile does.
+// release is the version of what build makes, set as in deploy/Dockerfile.
 const release = "v1.2.3"
 
-// build makes hone or honed, for one test. What go run links it keeps, which go build does
-// not: linking takes seconds of CPU time.
+// build builds hone or honed for one test. It uses go run's cached link, because linking
+// takes seconds of CPU time and go build does not cache it.
 func build(t testing.TB, command string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), filepath.Base(command))
@@ -36,12 +36,12 @@ func build(t testing.TB, command string) string {
 
 // program is a hone serve that runs until the test ends.
 type program struct {
-	Addr, Admin string // as --json says them
+	Addr, Admin string // as printed by --json
 	cmd         *exec.Cmd
 	ended       chan struct{}
 }
 
-// start runs hone with args, to which --json is added.
+// start runs hone with args and --json.
 func start(t testing.TB, name string, args ...string) *program {
 	t.Helper()
 	p := &program{cmd: exec.Command(name, append(args, "--json")...), ended: make(chan struct{})}
@@ -77,12 +77,12 @@ func start(t testing.TB, name string, args ...string) *program {
 
 // stop ends the program, unless it has ended.
 func (p *program) stop() {
-	p.cmd.Process.Kill() // an error says that it has
+	p.cmd.Process.Kill() // an error means that it has ended
 	<-p.ended
 }
 
-// TestProbesMatchDrain runs hone with the arguments of the Kubernetes manifest,
-// on loopback, and asks as its probes would, before a drain and in it.
+// TestProbesMatchDrain runs hone with the arguments of the Kubernetes manifest, on
+// loopback, and sends its probes before and during a drain.
 func TestProbesMatchDrain(t *testing.T) {
 	t.Parallel()
 	_, c := readDeployment(t, "deployment.yaml")
@@ -125,7 +125,7 @@ func TestProbesMatchDrain(t *testing.T) {
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	defer cancel()
-	calls.Go(func() { client.Call(ctx, nil, []byte("late 1m")) }) // what keeps the drain going
+	calls.Go(func() { client.Call(ctx, nil, []byte("late 1m")) }) // keeps the drain waiting
 	await(t, "the server owes a reply", func() bool {
 		response, err := asked.Get("http://" + p.Admin + "/stats")
 		if err != nil {
@@ -145,7 +145,7 @@ func TestProbesMatchDrain(t *testing.T) {
 }
 
 // TestHonedMatchesManifest runs honed with the arguments of its Kubernetes manifest, on
-// loopback, and asks as the probes and the PodMonitor would.
+// loopback, and sends the requests of the probes and the PodMonitor.
 func TestHonedMatchesManifest(t *testing.T) {
 	t.Parallel()
 	_, c := readDeployment(t, "honed/statefulset.yaml")
@@ -164,7 +164,7 @@ func TestHonedMatchesManifest(t *testing.T) {
 	_, line, _ := strings.Cut(text(t, "systemd", "honed.service"), "\nExecStart=")
 	line, _, _ = strings.Cut(line, "\n")
 	line = strings.NewReplacer("127.0.0.1:7100", "127.0.0.1:0", "127.0.0.1:7171", "127.0.0.1:0", "%S", dir).Replace(line)
-	start(t, program, strings.Fields(line)[1:]...).stop() // the unit's arguments serve too
+	start(t, program, strings.Fields(line)[1:]...).stop() // the unit's arguments work too
 	p := start(t, program, args...)
 	asked := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	ask := func(path, token string) (int, string) {
@@ -200,7 +200,7 @@ func TestHonedMatchesManifest(t *testing.T) {
 	}
 }
 
-// await waits until something that no event announces is true.
+// await polls until a condition that no event announces is true.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !ok(); <-time.After(time.Millisecond) {
@@ -210,8 +210,8 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestSocketActivation has systemd's own activator pass a socket to hone, with
-// the arguments of hone.service.
+// TestSocketActivation has systemd's activator pass a socket to hone, with the arguments
+// of hone.service.
 func TestSocketActivation(t *testing.T) {
 	t.Parallel()
 	activate := needs(t, "systemd-socket-activate")
@@ -232,8 +232,8 @@ func TestSocketActivation(t *testing.T) {
 	}
 }
 
-// TestUp runs deploy/up twice in a copy of the folder, with a docker that only
-// notes how it was called. The first time there is no network.
+// TestUp runs deploy/up twice in a copy of the folder, with a fake docker that records
+// its calls. The first time there is no network.
 func TestUp(t *testing.T) {
 	bash := needs(t, "bash")
 	dir := t.TempDir()
@@ -285,7 +285,7 @@ func TestUp(t *testing.T) {
 	}
 }
 
-// secret reads one, and looks that only its owner can.
+// secret reads a secret, and checks that only its owner can.
 func secret(t *testing.T, path string) string {
 	t.Helper()
 	info, err := os.Stat(path)

@@ -15,8 +15,8 @@ import (
 	"github.com/hone-go/hone/observe"
 )
 
-// TestAdminBehindNginx has a real nginx serve the admin side as docs/operations.md says, to a
-// client that has the token and to one that has not, and without a token at all.
+// TestAdminBehindNginx has a real nginx serve the admin side as in docs/operations.md, to
+// a client with the token and to one without, and without a token at all.
 func TestAdminBehindNginx(t *testing.T) {
 	t.Parallel()
 	nginx := needs(t, "nginx")
@@ -60,7 +60,8 @@ func TestAdminBehindNginx(t *testing.T) {
 	}
 }
 
-// throughNginx starts an nginx with the manual's location in front of admin, on a socket file.
+// throughNginx starts an nginx with the manual's location in front of admin, on a socket
+// file.
 func throughNginx(t *testing.T, nginx, admin string) func(path, token string) (int, string) {
 	t.Helper()
 	manual, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))

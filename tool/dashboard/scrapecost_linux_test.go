@@ -15,26 +15,26 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// How BenchmarkScrapeCost measures.
+// Settings of BenchmarkScrapeCost.
 const (
 	costRate   = 50_000
 	costConns  = 100
 	costFor    = 4 * time.Second
 	costRounds = 8
-	costTries  = 4 // for one run that the generator calls valid
-	// costLag is more than would be allowed where response times are looked at:
-	// what is looked at here is the server's processor time.
+	costTries  = 4 // per run that the generator considers valid
+	// costLag is larger than for response times: this benchmark measures the server's CPU
+	// time.
 	costLag = 20 * time.Millisecond
 )
 
-// BenchmarkScrapeCost is what a scrape a second costs a hone serve that answers
-// 50 000 requests a second, as processor time of a request: two runs without
-// scrapes and one with, each a fresh process, in random order, eight times. The
-// ratio of the first two (A/A) says what this machine can tell apart.
+// BenchmarkScrapeCost measures the cost of one scrape per second for a hone serve that
+// answers 50 000 requests per second, as CPU time per request: two runs without scrapes
+// and one with, each a fresh process, in random order, eight times. The ratio of the
+// first two (A/A) shows what this machine can resolve.
 //
 //	go test -run '^$' -bench ScrapeCost -benchtime 1x ./tool/dashboard
 //
-// It takes two minutes, and wants an idle machine.
+// It takes two minutes, and needs an idle machine.
 func BenchmarkScrapeCost(b *testing.B) {
 	name := build(b, "./tool/cmd/hone")
 	for b.Loop() {
@@ -65,8 +65,8 @@ func BenchmarkScrapeCost(b *testing.B) {
 	}
 }
 
-// costOfRequests is one run: the server's processor time of a request, in
-// microseconds, scraped so often. Zero: never.
+// costOfRequests is one run: the server's CPU time per request, in microseconds, with a
+// scrape every so often. Zero: no scrapes.
 func costOfRequests(b *testing.B, name string, every time.Duration) float64 {
 	b.Helper()
 	for try := 1; ; try++ {
@@ -137,12 +137,12 @@ func scrapeEvery(ctx context.Context, address string, every time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			fetch(&asked, address) // an error is a server that has ended
+			fetch(&asked, address) // an error means that the server has ended
 		}
 	}
 }
 
-// fetch is the body of an answer.
+// fetch returns the body of a response.
 func fetch(client *http.Client, address string) ([]byte, error) {
 	response, err := client.Get(address)
 	if err != nil {

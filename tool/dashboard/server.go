@@ -3,7 +3,7 @@ package dashboard
 // limitOff is why a limit has no line.
 const limitOff = "the limit is off"
 
-// server is what clients notice.
+// server is the dashboard of the server.
 func server() Dashboard {
 	return Dashboard{
 		UID: "hone-server", Title: "hone: server", Help: "What the server does for its clients, and what it refuses.",
@@ -18,65 +18,65 @@ func server() Dashboard {
 	}
 }
 
-// load is the article's three figures.
+// loadPanels are the article's three figures.
 func loadPanels() []Panel {
 	return []Panel{
 		lines("Requests received", "reqps",
-			"Requests given to handlers, a second. A sudden fall with connections unchanged: look at handler time and at the processors.",
+			"Requests passed to handlers, per second. A sudden fall with connections unchanged: see handler time and processor time.",
 			Query{Expr: rate("hone_requests_received_total"), Legend: legend()}),
 		lines("Responses sent", "reqps",
-			"Requests answered, a second. Below the requests for long: replies are promised and not given; see replies owed.",
+			"Requests answered, per second. Below the requests for long: late replies are not sent; see replies owed.",
 			Query{Expr: rate("hone_responses_sent_total"), Legend: legend()}),
 		lines("Connections", "short",
-			"Connections open now. Flat at a round number: the limit for connections is reached; see rejected, too_many_conns.",
+			"Connections open now. Flat at a round number: the connection limit is reached; see rejected, too_many_conns.",
 			Query{Expr: gauge("hone_connections"), Legend: legend()},
 			Query{gauge("hone_connections_limit"), legend() + " limit", limitOff}).alerted(0, "HoneConnectionsNearLimit"),
 	}
 }
 
 func handlers() []Panel {
-	const sampled = "the server was not given an observe.Latency, or was asked nothing"
+	const sampled = "the server has no observe.Latency, or received no requests"
 	return []Panel{
 		lines("Handler time", "s",
-			"Time in handlers, of samples. A p99 far above the median: some requests wait for something; take a CPU profile and a trace at /debug/pprof/.",
+			"Handler latency, sampled. A p99 far above the median (tail latency): some requests wait for something; take a CPU profile and a trace at /debug/pprof/.",
 			Query{quantile("0.5", "hone_handler_duration_seconds"), legend() + " p50", sampled},
 			Query{quantile("0.9", "hone_handler_duration_seconds"), legend() + " p90", sampled},
 			Query{quantile("0.99", "hone_handler_duration_seconds"), legend() + " p99", sampled}).alerted(0.5, "HoneSlowHandlers"),
 		lines("Hand-offs", "ops",
-			"Loops that went on without a handler that took over a millisecond, a second. Many of them: the handlers block; try the parked engine, or events-offload.",
+			"Hand-offs per second: loops that continued without a handler that took over a millisecond. Many of them: the handlers block; try the parked engine, or events-offload.",
 			Query{Expr: rate("hone_hand_offs_total"), Legend: legend()}).alerted(100, "HoneHandOffs"),
 		lines("Helpers", "short",
-			"Goroutines beside the event loops, for handlers that take long; idle ones included. Near the limit helpers : so many handlers block that connections which are known for such handlers wait for one to return; find out what they wait for.",
+			"Goroutines outside the event loops that run slow handlers, including idle ones. Near the limit helpers: so many handlers block that connections known for slow handlers wait for one to return; find out what they wait for.",
 			Query{Expr: gauge("hone_helpers"), Legend: legend()},
 			Query{gauge("hone_helpers_limit"), legend() + " limit", limitOff}).alerted(0, "HoneHelpersNearLimit"),
 		lines("Panics", "ops",
-			"Panics in user code, a second. Any at all: the log has the stack; each has cost one client its connection.",
+			"Panics in user code, per second. Any at all: the log has the stack; each has cost one client its connection.",
 			Query{Expr: rate("hone_panics_total"), Legend: legend()}).alerted(0, "HonePanics"),
 		lines("Replies owed", "short",
-			"Replies promised for later and outstanding. A line that only rises: some path of the program forgets to send its reply.",
+			"Late replies not sent yet. A line that only rises: some code path does not send its reply.",
 			Query{Expr: gauge("hone_replies_owed"), Legend: legend()},
 			Query{gauge("hone_replies_owed_limit"), legend() + " limit", limitOff}).alerted(0, "HoneRepliesNearLimit", "HoneRepliesForgotten"),
 		lines("Late replies and pushes", "ops",
-			"Replies that were promised before, and messages that nobody asked for, a second. Pushes that stop: look at output waiting.",
+			"Late replies and pushed messages, per second. Pushes that stop: see output waiting.",
 			Query{Expr: rate("hone_late_responses_sent_total"), Legend: legend() + " late replies"},
 			Query{Expr: rate("hone_pushes_sent_total"), Legend: legend() + " pushes"}),
 		{
 			Title: "What runs", Form: Name, Unit: "none",
-			Help:    "Engine, service, dialect and version of each instance. Two versions for longer than a rollout takes: it is stuck.",
+			Help:    "Engine, service, dialect and version of each instance. Two versions for longer than a rollout takes: the rollout is stuck.",
 			Queries: []Query{{Expr: gauge("hone_info", "engine", "service", "dialect", "version"), Legend: legend("engine", "service", "dialect", "version")}},
 		},
 	}
 }
 
 func httpPanels() []Panel {
-	const other = "the server is none of HTTP (Admin.HTTP)"
+	const other = "the server does not serve HTTP (Admin.HTTP)"
 	return []Panel{
 		lines("HTTP requests", "ops",
-			"HTTP requests served on the fast path, and loans of connections to net/http, a second. Mostly loans: clients send what net/http alone serves, such as chunked uploads or HTTP/1.0; see docs/http1.md.",
+			"HTTP requests served on the fast path, and loans of connections to net/http, per second. Mostly loans: clients send what only net/http serves, such as chunked uploads or HTTP/1.0; see docs/http1.md.",
 			Query{rate("hone_http_fast_requests_total"), legend() + " fast", other},
 			Query{rate("hone_http_loans_total"), legend() + " loans", other}),
 		lines("Loans to net/http", "short",
-			"Connections that are lent to net/http now, each with its goroutines and buffers. As many as connections: hardly anything is served on the fast path; see docs/http1.md.",
+			"Connections lent to net/http now, each with its goroutines and buffers. As many as connections: hardly anything is served on the fast path; see docs/http1.md.",
 			Query{gauge("hone_http_open_loans"), legend(), other}),
 	}
 }
@@ -84,10 +84,10 @@ func httpPanels() []Panel {
 func refusals() []Panel {
 	return []Panel{
 		lines("Rejected", "ops",
-			"Connections refused or closed for a limit or a broken protocol, a second. The reason names the limit: raise that one with --limit, or find the client that runs into it.",
+			"Connections refused or closed because of a limit or a protocol error, per second. The reason names the limit: raise it with --limit, or find the client that exceeds it.",
 			Query{Expr: rate("hone_rejected_total", "reason"), Legend: legend("reason")}).alerted(1, "HoneRejects"),
 		lines("Connections accepted and ended", "ops",
-			"Connections begun, and ended without breaking a rule, a second. As many as requests: clients do not keep their connections; have them use one again.",
+			"Connections accepted, and ended normally, per second. As many as requests: connection churn; have clients reuse connections.",
 			Query{Expr: rate("hone_connections_accepted_total"), Legend: legend() + " accepted"},
 			Query{Expr: rate("hone_connections_ended_total", "reason"), Legend: legend("reason")}),
 	}
@@ -96,14 +96,14 @@ func refusals() []Panel {
 func bytesMoved() []Panel {
 	return []Panel{
 		lines("Bytes", "Bps",
-			"Bytes read from and written to sockets, a second. Flat at what the network carries: the network is the limit, not the server.",
+			"Bytes read from and written to sockets, per second. Flat at the network's bandwidth: the network is the bottleneck, not the server.",
 			Query{Expr: rate("hone_received_bytes_total"), Legend: legend() + " received"},
 			Query{Expr: rate("hone_sent_bytes_total"), Legend: legend() + " sent"}),
 		lines("Output waiting", "bytes",
-			"Output that peers have not taken yet. Rising with connections unchanged: peers do not read; see output memory, which is what the limit bounds.",
+			"Output that peers have not read yet. Rising with connections unchanged: peers do not read; see output memory, which the limit bounds.",
 			Query{Expr: gauge("hone_output_waiting_bytes"), Legend: legend()}),
 		lines("Output memory", "bytes",
-			"Memory of waiting output, with what running requests are expected to add. Near the limit total-output (128 MiB): large replies take turns from 11/16 of it on, and peers that do not read are about to be disconnected; see rejected, output_budget.",
+			"Memory of pending output, including what running requests are expected to add. Near the limit total-output (128 MiB): large replies take turns from 11/16 of it on, and peers that do not read are about to be disconnected; see rejected, output_budget.",
 			Query{Expr: gauge("hone_output_memory_bytes"), Legend: legend()},
 			Query{gauge("hone_output_memory_limit_bytes"), legend() + " limit", limitOff}).alerted(0, "HoneOutputNearLimit"),
 		lines("Connections in line", "short",
@@ -111,14 +111,14 @@ func bytesMoved() []Panel {
 			Query{Expr: gauge("hone_connections_in_line"), Legend: legend() + " for output"},
 			Query{Expr: gauge("hone_connections_paused"), Legend: legend() + " for replies"}),
 		lines("Input memory", "bytes",
-			"Memory of unfinished messages, and of requests sent ahead. Near three quarters of the limit total-input (128 MiB): connections that have held most for longest are about to be closed; see rejected, input_budget.",
+			"Memory of unfinished messages, and of pipelined requests. Near three quarters of the limit total-input (128 MiB): connections that have held most for longest are about to be closed; see rejected, input_budget.",
 			Query{Expr: gauge("hone_input_memory_bytes"), Legend: legend()},
 			Query{gauge("hone_input_memory_limit_bytes"), legend() + " limit", limitOff}).alerted(0, "HoneInputNearLimit"),
 		lines("Connection buffers", "bytes",
-			"Memory on loan to connections with something in flight. Growing while connections do not: messages got larger, or peers got slower.",
+			"Buffer memory of connections with something in flight. Growing while connections do not: messages got larger, or peers got slower.",
 			Query{Expr: gauge("hone_connection_buffer_bytes"), Legend: legend()}),
 		lines("Connection buffers lent", "short",
-			"Buffers on loan to connections with something in flight. As many as connections: all of them are in the middle of a message.",
+			"Buffers of connections with something in flight. As many as connections: all of them are in the middle of a message.",
 			Query{Expr: gauge("hone_connection_buffers"), Legend: legend()}),
 	}
 }
@@ -126,11 +126,11 @@ func bytesMoved() []Panel {
 func loops() []Panel {
 	return []Panel{
 		lines("Loop turns", "ops",
-			"Turns of the event loops that found something to do, and waits in which there was nothing, a second. No waits: the loops are never idle, so the processors are what limits the server.",
+			"Event loop turns with work, and waits without, per second. No waits: the loops are never idle, so CPU is the bottleneck.",
 			Query{Expr: rate("hone_loop_turns_total"), Legend: legend() + " turns"},
 			Query{Expr: rate("hone_loop_sleeps_total"), Legend: legend() + " waits"}),
 		lines("Loop batches", "short",
-			"Connections attended to in a turn. One: every request costs a wake-up of its own; many: the loops are behind, and cheap.",
+			"Connections served per loop turn. One: every request costs a separate wake-up; many: the loops are busy, and efficient.",
 			Query{Expr: rate("hone_loop_events_total") + " / " + rate("hone_loop_turns_total"), Legend: legend()}),
 	}
 }

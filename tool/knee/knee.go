@@ -1,8 +1,8 @@
-// Package knee decides which loads to try so that the highest one under which
-// goals are met is found soon, makes them, and judges what they show.
+// Package knee finds the highest load under which goals are met: it chooses which loads
+// to try, runs the trials and judges them.
 //
-// Plan measures nothing and keeps nothing: the trials that were made go in, and the next
-// one, or what they show, comes out. Search makes them with package load.
+// Plan measures and stores nothing: finished trials go in, and the next trial, or the
+// result, comes out. Search runs the trials with package load.
 //
 //	plan := knee.Plan{From: 100}
 //	var made []knee.Trial
@@ -15,14 +15,14 @@
 //	}
 //	found := plan.Find(made)
 //
-// The load doubles until a goal is missed, then the range between the highest load
-// that met it and the lowest that missed it is halved, geometrically, with short
-// trials. When it is narrow enough, full trials confirm its two ends. One short
-// trial is never believed: where full trials show the opposite, the search goes on.
+// The load doubles until a goal is missed. Short trials then bisect the range between the
+// highest load that met it and the lowest that missed it, geometrically. When the range
+// is narrow enough, full trials confirm both ends. A single short trial is never
+// decisive: where full trials contradict it, the search goes on.
 //
-// A trial whose generator could not offer the load says nothing of the target. It
-// bounds the search from above, and the search goes on below. If no miss is found
-// there, the knee is not known, only a load that it is not below.
+// A trial whose generator could not offer the load is no evidence about the target. It
+// bounds the search from above, and the search continues below it. If no miss is found
+// there, the result is not the knee but a lower bound of it.
 package knee
 
 import (
@@ -32,58 +32,57 @@ import (
 
 // Plan is what to search for. From is required.
 type Plan struct {
-	// Goals is how many goals every trial is held against. Zero: 1.
+	// Goals is how many goals every trial is checked against. Zero: 1.
 	Goals int
-	// From is the lowest load, and the first: above 0, and where loads are whole, 1
-	// or more.
+	// From is the lowest load, tried first: above 0, and with Whole 1 or more.
 	From float64
-	// To is the highest load. Zero: there is none.
+	// To is the highest load. Zero: no limit.
 	To float64
-	// Width is how narrow the range must get, as a part of its lower end. Zero: 0.02.
+	// Width is how narrow the range must get, relative to its lower end. Zero: 0.02.
 	Width float64
-	// Whole takes whole loads only, as connections are.
+	// Whole restricts loads to integers, for connections.
 	Whole bool
-	// Confirm is how many full trials must meet the goals before a load counts. One
-	// full trial that misses is enough for the contrary. Zero: 3.
+	// Confirm is how many full trials must meet the goals before a load counts. One full
+	// trial that misses is enough for a miss. Zero: 3.
 	Confirm int
-	// Most is how many trials to make at most. Zero: 100, which a target that is the
-	// same all the time never needs.
+	// Most is the maximum number of trials. Zero: 100, which a target with constant
+	// capacity never needs.
 	Most int
 }
 
-// Step is a trial to be made.
+// Step is a trial to run.
 type Step struct {
 	Load float64
-	// Full is a trial of the length that counts; others may be shorter.
+	// Full requests a trial of full length; others may be shorter.
 	Full bool
-	// Rest says that the trial before this one was too much for somebody: wait until
-	// the target can have recovered.
+	// Rest means that the previous trial was too much for the target or the generator:
+	// wait for the target to recover.
 	Rest bool
 }
 
 // Trial is a step and its result.
 type Trial struct {
 	Step
-	// Met says of each goal whether it was met. It is not looked at when Invalid.
+	// Met reports for each goal whether it was met. Ignored if Invalid.
 	Met []bool
-	// Invalid says that the trial says nothing of the target.
+	// Invalid marks a trial that is no evidence about the target.
 	Invalid bool
 }
 
-// State is what is known of a knee.
+// State is what is known about a knee.
 type State uint8
 
 const (
 	// Unfinished: there are not enough trials yet.
 	Unfinished State = iota
-	// Found: Met was confirmed, and Missed was missed in a full trial.
+	// Found: Met was confirmed, and a full trial missed at Missed.
 	Found
-	// Below: the goal was missed at Plan.From, in a full trial.
+	// Below: a full trial missed the goal at Plan.From.
 	Below
 	// Above: the goal was met at Plan.To.
 	Above
-	// Hidden: whether the goal is met above Met cannot be known, since Invalid could
-	// not be offered. Met is 0 if not even Plan.From could.
+	// Hidden: whether the goal is met above Met cannot be known, because Invalid could
+	// not be offered. Met is 0 if even Plan.From could not.
 	Hidden
 )
 
@@ -94,24 +93,24 @@ func (s State) String() string {
 	return names[min(int(s), len(names)-1)]
 }
 
-// Knee is what the trials show of one goal. A load that is not known is 0.
+// Knee is what the trials show about one goal. An unknown load is 0.
 type Knee struct {
 	State   State
 	Met     float64 // the highest load below Missed and Invalid that met the goal
 	Missed  float64 // the lowest that missed it
 	Invalid float64 // the lowest that could not be offered, if it is below Missed
-	// Again is the highest load above Missed under which a trial met the goal all the
-	// same: far above, the target is not the same all the time. 0: there is none.
+	// Again is the highest load above Missed at which a trial still met the goal: if it
+	// is far above, the target's capacity is not constant. 0: none.
 	Again float64
 }
 
 // Result is what the trials show.
 type Result struct {
-	All   Knee   // of all goals at the same time
-	Goals []Knee // of each
+	All   Knee   // all goals at once
+	Goals []Knee // each goal
 }
 
-// Find returns what the trials show until now.
+// Find returns what the trials have shown so far.
 func (p Plan) Find(made []Trial) Result {
 	p = p.complete()
 	r := Result{All: p.search(made, all).knee()}
@@ -121,9 +120,9 @@ func (p Plan) Find(made []Trial) Result {
 	return r
 }
 
-// Next returns the trial to make after those that were made. All goals together
-// come first, so that a search that is cut short has found what matters most; the
-// knee of each goal then needs few trials more, or none.
+// Next returns the trial to run after those in made. The search for all goals together
+// comes first, so that an interrupted search has the most important result; the knee of
+// each goal then needs few more trials, or none.
 func (p Plan) Next(made []Trial) (next Step, more bool) {
 	p = p.complete()
 	if len(made) >= p.Most {
@@ -131,7 +130,7 @@ func (p Plan) Next(made []Trial) (next Step, more bool) {
 	}
 	for goal := all; goal < p.Goals; goal++ {
 		if goal == 0 && p.Goals == 1 {
-			break // it is all there are
+			break // no more trials are allowed
 		}
 		if next, more = p.search(made, goal).next(); more {
 			next.Rest = tooMuch(made)
@@ -141,7 +140,7 @@ func (p Plan) Next(made []Trial) (next Step, more bool) {
 	return Step{}, false
 }
 
-// complete fills in what zero stands for. It panics on what cannot be.
+// complete fills in the defaults. It panics on invalid values.
 func (p Plan) complete() Plan {
 	if !(p.From > 0) || p.Whole && p.From < 1 || p.To != 0 && p.To < p.From {
 		panic("knee: the plan needs a From above 0 (1, where loads are whole), and a To above it")
@@ -166,7 +165,7 @@ func (p Plan) complete() Plan {
 	return p
 }
 
-// tooMuch reports whether the last trial was not simply met.
+// tooMuch reports whether the last trial missed or was invalid.
 func tooMuch(made []Trial) bool {
 	if len(made) == 0 {
 		return false

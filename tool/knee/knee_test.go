@@ -10,11 +10,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// server is a simulated one: what comes of a load for so many seconds, which began
-// at a moment of virtual time.
+// server is a simulated server: the result of a load for that many seconds, started at a
+// virtual time.
 type server func(at, load, seconds float64) Trial
 
-// The trials' lengths, as hone knee makes them, in seconds.
+// The trials' lengths in seconds, as in hone knee.
 const (
 	short  = 1
 	full   = 3
@@ -22,7 +22,7 @@ const (
 	rest   = 1
 )
 
-// drive searches in virtual time, and returns how much of it that took.
+// drive searches in virtual time, and returns how much of it passed.
 func drive(t interface{ Fatalf(string, ...any) }, p Plan, s server) (Result, []Trial, time.Duration) {
 	var made []Trial
 	now := 0.0
@@ -50,7 +50,7 @@ func drive(t interface{ Fatalf(string, ...any) }, p Plan, s server) (Result, []T
 	return p.Find(made), made, time.Duration(now * 1e9)
 }
 
-// wantKnee checks a knee that is known, and how long the search took.
+// wantKnee checks a known knee, and how long the search took.
 func wantKnee(t *testing.T, k Knee, state State, want, part float64, took time.Duration) {
 	t.Helper()
 	if k.State != state || math.Abs(k.Met/want-1) > part {
@@ -61,8 +61,8 @@ func wantKnee(t *testing.T, k Knee, state State, want, part float64, took time.D
 	}
 }
 
-// cliff answers capacity requests a second, and the rest waits: the last of a
-// trial waits longest. Goals are times in seconds that the 99th percentile keeps.
+// cliff answers capacity requests per second and queues the rest: the last request of a
+// trial waits longest. Goals are times in seconds for the 99th percentile.
 func cliff(capacity float64, goals ...float64) server {
 	return func(_, load, seconds float64) Trial {
 		p99 := 0.0002
@@ -102,8 +102,8 @@ func TestCliff(t *testing.T) {
 	}
 }
 
-// queue is c servers, each with exponential service times, in front of which
-// Poisson arrivals wait in one line. The 99th percentile is of what one trial sees.
+// queue is c servers with exponential service times and Poisson arrivals in one queue.
+// The 99th percentile is that of one trial.
 func queue(random *rand.Rand, servers int, mean float64, goal float64) server {
 	return func(_, load, seconds float64) Trial {
 		free := make([]float64, servers)
@@ -125,8 +125,8 @@ func queue(random *rand.Rand, servers int, mean float64, goal float64) server {
 	}
 }
 
-// sojourn99 is the load at which a queue of M/M/1 keeps a 99th percentile: the time
-// in it is exponential with the rate that is left.
+// sojourn99 returns the load at which an M/M/1 queue meets a 99th percentile: the time in
+// the system is exponential with the spare rate.
 func sojourn99(mean, goal float64) float64 { return 1/mean - math.Log(100)/goal }
 
 func TestQueueOfOneServer(t *testing.T) {
@@ -141,9 +141,8 @@ func TestQueueOfOneServer(t *testing.T) {
 	}
 }
 
-// slow is the part of the requests that an M/M/c of so many servers keeps for longer
-// than limit: Erlang's probability of waiting at all, and the sum of two exponential
-// times.
+// slow returns the share of requests that an M/M/c system holds for longer than limit:
+// Erlang's probability of waiting, and the sum of two exponential times.
 func slow(servers int, mean, load, limit float64) float64 {
 	a, c := load*mean, float64(servers)
 	term, sum := 1.0, 0.0
@@ -175,8 +174,8 @@ func TestQueueOfFour(t *testing.T) {
 	}
 }
 
-// TestNoise has a capacity that is another in every trial, and trials that are
-// missed for no reason. What is confirmed is never too much.
+// TestNoise has a capacity that varies between trials, and trials that miss for no
+// reason. The confirmed load is never too high.
 func TestNoise(t *testing.T) {
 	const capacity = 10_000
 	for seed := range uint64(200) {
@@ -194,8 +193,8 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// collapsing does half its work once it has been overloaded, until it has had a
-// rest of so many seconds.
+// collapsing runs at half speed after an overload until it has rested for that many
+// seconds.
 func collapsing(capacity, recovers float64) server {
 	ill, ended := false, 0.0
 	return func(at, load, seconds float64) Trial {
@@ -219,8 +218,8 @@ func TestCollapse(t *testing.T) {
 	r, _, took := drive(t, Plan{From: 100}, collapsing(8_000, 0.9))
 	wantKnee(t, r.All, Found, 8_000, 0.03, took)
 
-	// One that takes longer than the rest has the knee that it has left, and what it
-	// could do before is not forgotten.
+	// If it recovers more slowly than the rest, the search finds the reduced knee, and
+	// remembers the earlier results.
 	r, _, took = drive(t, Plan{From: 100}, collapsing(8_000, 2))
 	wantKnee(t, r.All, Found, 4_000, 0.03, took)
 	if r.All.Again < r.All.Missed {
@@ -250,7 +249,7 @@ func TestGoalThatIsAlwaysMet(t *testing.T) {
 	}
 }
 
-// limited is a generator that offers so much at most.
+// limited is a generator with a maximum rate.
 func limited(most float64, s server) server {
 	return func(at, load, seconds float64) Trial {
 		if load > most {
@@ -261,24 +260,24 @@ func limited(most float64, s server) server {
 }
 
 func TestGeneratorAtItsEnd(t *testing.T) {
-	// Before the target is: the knee stays unknown.
+	// The generator's limit is below the target's: the knee stays unknown.
 	r, _, took := drive(t, Plan{From: 100}, limited(3_000, cliff(8_000, 0.005)))
 	wantKnee(t, r.All, Hidden, 3_000, 0.03, took)
 	if r.All.Missed != 0 || r.All.Invalid <= 3_000 {
 		t.Errorf("%+v", r.All)
 	}
-	// Soon after: it is found all the same.
+	// Slightly above it: the knee is found all the same.
 	r, _, took = drive(t, Plan{From: 100}, limited(8_500, cliff(8_000, 0.005)))
 	wantKnee(t, r.All, Found, 8_000, 0.03, took)
-	// At once: nothing is known.
+	// Below the first load: nothing is known.
 	r, made, _ := drive(t, Plan{From: 100}, limited(10, cliff(8_000, 0.005)))
 	if r.All != (Knee{State: Hidden, Invalid: 100}) || len(made) != mostInvalid || !made[1].Rest || !made[2].Rest {
 		t.Errorf("%+v after %v", r.All, made)
 	}
 }
 
-// TestGeneratorThatTires: full trials are not valid above a load that short ones
-// still take.
+// TestGeneratorThatTires has full trials that are invalid above a load that short ones
+// still offer.
 func TestGeneratorThatTires(t *testing.T) {
 	r, made, _ := drive(t, Plan{From: 100}, func(at, load, seconds float64) Trial {
 		if isFull := seconds > 2; load > 3_000 && isFull || load > 9_000 {
@@ -292,7 +291,7 @@ func TestGeneratorThatTires(t *testing.T) {
 	}
 }
 
-// TestBadLuck has single trials that are wrong: not valid, or missed.
+// TestBadLuck has single trials that are wrong: invalid, or missed.
 func TestBadLuck(t *testing.T) {
 	_, usual, _ := drive(t, Plan{From: 100}, cliff(8_000, 0.005))
 	for number := range 25 {
@@ -305,7 +304,7 @@ func TestBadLuck(t *testing.T) {
 				return cliff(8_000, 0.005)(at, load, seconds)
 			})
 			if number < len(made) && made[number].Full && !unlucky.Invalid {
-				continue // one full trial is believed if it misses, and three are if they meet
+				continue // one full trial decides a miss, and three decide a hit
 			}
 			wantKnee(t, r.All, Found, 8_000, 0.03, took)
 			if unlucky.Invalid && len(made) > len(usual)+1 {
@@ -325,8 +324,8 @@ func TestSeveralGoals(t *testing.T) {
 		t.Errorf("a goal that is never met: %+v", r)
 	}
 	wantKnee(t, r.Goals[0], Found, 8_000, 0.03, 0)
-	// A full trial lasts 3.3 s, and makes its requests wait for 1 s under this load.
-	// No short trial ever does, so that they are all too good.
+	// A full trial lasts 3.3 s and delays requests by 1 s under this load. Short trials
+	// never do, so all of them are too optimistic.
 	wantKnee(t, r.Goals[1], Found, 8_000/(1-1/(0.99*3.3)), 0.03, 0)
 	if len(made) > 50 {
 		t.Errorf("it took %d trials: %v", len(made), made)
@@ -343,8 +342,8 @@ func TestSeveralGoals(t *testing.T) {
 	}
 }
 
-// TestWholeLoads finds the very connection, and knees that do not lie in the same
-// order as the goals.
+// TestWholeLoads finds the exact number of connections, and knees in another order than
+// the goals.
 func TestWholeLoads(t *testing.T) {
 	for most := 1; most < 70; most++ {
 		r, made, _ := drive(t, Plan{From: 1, Whole: true}, func(_, load, _ float64) Trial {
@@ -361,7 +360,7 @@ func TestWholeLoads(t *testing.T) {
 	}
 }
 
-// TestCutShort has what is known after every trial.
+// TestCutShort checks the partial result after every trial.
 func TestCutShort(t *testing.T) {
 	p := Plan{From: 100}
 	_, made, _ := drive(t, p, cliff(8_000, 0.005))
@@ -375,7 +374,7 @@ func TestCutShort(t *testing.T) {
 	}
 }
 
-// TestAnyThreshold: whatever the threshold, the range holds it, and is narrow.
+// TestAnyThreshold checks that the range contains any threshold, and is narrow.
 func TestAnyThreshold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Plan{

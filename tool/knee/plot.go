@@ -11,13 +11,13 @@ import (
 	"github.com/hone-go/hone/tool/load"
 )
 
-// The plot's size, with its labels at most 80 columns wide.
+// The plot's size; with its labels it is at most 80 columns wide.
 const (
 	plotWidth  = 66
 	plotHeight = 12
 )
 
-// Marks and colours of a trial.
+// Marks and colours of trials.
 const (
 	MarkMet     = '●'
 	MarkMissed  = '×'
@@ -35,7 +35,7 @@ type plot struct {
 	cells                  [plotHeight][plotWidth]rune
 }
 
-// writePlot draws the latency against the answers a second.
+// writePlot plots the latency against the throughput.
 func (r *Report) writePlot(w io.Writer) {
 	points := slices.DeleteFunc(r.curve(), func(t Point) bool {
 		return t.Rate == nil || t.Plotted == nil || *t.Rate <= 0 || *t.Plotted <= 0
@@ -47,7 +47,7 @@ func (r *Report) writePlot(w io.Writer) {
 	goal := r.GoalLine()
 	p.draw(points, goal)
 	name := strings.Replace(r.Drawn(), "p999", "p99.9", 1)
-	fmt.Fprintf(w, "\n%s against answers a second: %c met, %c missed", name, MarkMet, MarkMissed)
+	fmt.Fprintf(w, "\n%s against answers per second: %c met, %c missed", name, MarkMet, MarkMissed)
 	if slices.ContainsFunc(points, func(t Point) bool { return !t.Valid }) {
 		fmt.Fprintf(w, ", %c not valid", MarkInvalid)
 	}
@@ -58,7 +58,7 @@ func (r *Report) writePlot(w io.Writer) {
 	p.write(w, r.colour)
 }
 
-// GoalLine is the time of the goal that is drawn, in µs; 0: there is none.
+// GoalLine returns the time of the plotted goal, in µs; 0: none.
 func (r *Report) GoalLine() float64 {
 	i := slices.IndexFunc(r.goals, func(g load.Goal) bool { return g.Metric == r.Drawn() })
 	if i < 0 {
@@ -81,7 +81,7 @@ func newPlot(points []Point) *plot {
 	return p
 }
 
-// Place is where v is between from and to, in so many steps.
+// Place returns the position of v between from and to, in steps.
 func Place(v, from, to float64, steps int) int {
 	if to <= from {
 		return 0
@@ -89,7 +89,7 @@ func Place(v, from, to float64, steps int) int {
 	return int(math.Round(math.Log(v/from) / math.Log(to/from) * float64(steps-1)))
 }
 
-// draw puts the goal under the points, and those that missed under those that met.
+// draw draws the goal under the points, and misses under hits.
 func (p *plot) draw(points []Point, goal float64) {
 	if goal >= p.fromY && goal <= p.toY {
 		row := plotHeight - 1 - Place(goal, p.fromY, p.toY, plotHeight)
@@ -106,7 +106,7 @@ func (p *plot) draw(points []Point, goal float64) {
 	}
 }
 
-// Mark is how the point is drawn.
+// Mark returns the point's symbol.
 func (t Point) Mark() rune {
 	switch {
 	case !t.Valid:

@@ -15,7 +15,7 @@ import (
 	"github.com/hone-go/hone/tool/load"
 )
 
-// Report is knee's result, also in JSON.
+// Report is the result of hone knee, also as JSON.
 type Report struct {
 	Schema         string   `json:"schema"`
 	Valid          bool     `json:"valid"`
@@ -23,8 +23,8 @@ type Report struct {
 	Target         string   `json:"target"`
 	Axis           string   `json:"axis"`
 	Unit           string   `json:"unit"`
-	Knee           Range    `json:"knee"`  // of all goals together
-	Goals          []Range  `json:"goals"` // of each
+	Knee           Range    `json:"knee"`  // all goals together
+	Goals          []Range  `json:"goals"` // each goal
 	Trials         []Point  `json:"trials"`
 	Notes          []string `json:"notes"`
 
@@ -32,7 +32,7 @@ type Report struct {
 	colour bool
 }
 
-// Range is a knee in JSON; what is not known is null.
+// Range is a knee in JSON; unknown values are null.
 type Range struct {
 	Goal    string   `json:"goal"`
 	State   string   `json:"state"`
@@ -48,18 +48,18 @@ type Point struct {
 	Load    float64  `json:"load"`
 	Full    bool     `json:"full"`
 	Valid   bool     `json:"valid"`
-	Met     []bool   `json:"met"` // by goal; empty when not valid
-	Why     string   `json:"why"` // it missed or is not valid
+	Met     []bool   `json:"met"` // by goal; empty if not valid
+	Why     string   `json:"why"` // reason for a miss or an invalid trial
 	Rate    *float64 `json:"rate"`
 	P50     *float64 `json:"p50_us"`
 	P99     *float64 `json:"p99_us"`
 	P999    *float64 `json:"p999_us"`
 	Errors  int64    `json:"errors"`
 	Client  *float64 `json:"client_cpu_share"`
-	Plotted *float64 `json:"-"` // the figure that is drawn, in µs
+	Plotted *float64 `json:"-"` // the plotted metric, in µs
 }
 
-// Report is what is known until now.
+// Report returns what is known so far.
 func (s *Search) Report(target string, colour bool) *Report {
 	goals := s.Goals
 	r := &Report{Schema: "hone.knee/1", InvalidReasons: []string{}, Target: target, Axis: s.Axis(), Unit: s.Unit(),
@@ -77,13 +77,13 @@ func (s *Search) Report(target string, colour bool) *Report {
 	}
 	r.judge()
 	if k := found.All; k.Again > unsteadyPart*k.Missed && k.Missed > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("the server is not the same all the time: a trial at %s met the goals, one at %s did not; if it takes long to recover from too much, use a longer --cool",
+		r.Notes = append(r.Notes, fmt.Sprintf("the server's capacity is not constant: a trial at %s met the goals, one at %s did not; if it recovers slowly from overload, use a longer --cool",
 			r.amount(k.Again), r.amount(k.Missed)))
 	}
 	return r
 }
 
-// unsteadyPart is how far above a miss a trial that met is no matter of chance.
+// unsteadyPart is how far above a miss a trial that met the goals cannot be chance.
 const unsteadyPart = 1.1
 
 func rangeOf(goal string, k Knee) Range {
@@ -109,12 +109,12 @@ func (p measured) inJSON(drawn string) Point {
 	return t
 }
 
-// Drawn is the figure that trials are drawn with.
+// Drawn returns the metric that is plotted.
 func (r *Report) Drawn() string { return DrawnOf(r.goals) }
 
 func (s *Search) drawn() string { return DrawnOf(s.Goals) }
 
-// DrawnOf is the figure in the plot: that of the first goal for a time.
+// DrawnOf returns the metric to plot: that of the first goal for a time.
 func DrawnOf(goals []load.Goal) string {
 	for _, g := range goals {
 		if slices.Contains([]string{"p50", "p90", "p95", "p99", "p999", "max", "mean"}, g.Metric) {
@@ -124,13 +124,13 @@ func DrawnOf(goals []load.Goal) string {
 	return "p99"
 }
 
-// judge says what the search is worth.
+// judge sets whether the result is valid.
 func (r *Report) judge() {
 	switch r.Knee.knee.State {
 	case Hidden:
 		r.InvalidReasons = append(r.InvalidReasons, r.known()+r.amount(r.Knee.knee.Invalid)+" could not be offered: "+r.whyInvalid(r.Knee.knee.Invalid))
 	case Unfinished:
-		r.InvalidReasons = append(r.InvalidReasons, r.known()+fmt.Sprintf("the search is not finished after %s; let it run to the end, or narrow it with --from and --to", figure.Counted(len(r.Trials), "trial")))
+		r.InvalidReasons = append(r.InvalidReasons, r.known()+fmt.Sprintf("the search did not finish after %s; let it run to the end, or narrow it with --from and --to", figure.Counted(len(r.Trials), "trial")))
 	}
 	for _, g := range r.Goals {
 		if r.Knee.knee.State != Hidden && g.knee.State == Hidden {
@@ -140,16 +140,16 @@ func (r *Report) judge() {
 	r.Valid = len(r.InvalidReasons) == 0
 }
 
-// known is what is certain of a knee that is not.
+// known describes what is certain about an unknown knee.
 func (r *Report) known() string {
 	if r.Knee.Met == nil {
-		return "nothing is known of the knee: "
+		return "nothing is known about the knee: "
 	}
 	not := ""
 	if r.Knee.Missed != nil {
 		not = " and missed at " + r.amount(*r.Knee.Missed)
 	}
-	return fmt.Sprintf("all that is known is that %s is met at %s%s: ", r.Knee.Goal, r.amount(*r.Knee.Met), not)
+	return fmt.Sprintf("it is only known that %s is met at %s%s: ", r.Knee.Goal, r.amount(*r.Knee.Met), not)
 }
 
 func (r *Report) whyInvalid(load float64) string {
@@ -161,7 +161,7 @@ func (r *Report) whyInvalid(load float64) string {
 	return ""
 }
 
-// whyMissed is what a load was missed for, by the last trial that did.
+// whyMissed returns why the last trial that missed at this load did.
 func (r *Report) whyMissed(load float64) string {
 	for _, t := range slices.Backward(r.Trials) {
 		if t.Load == load && t.Valid && t.Why != "" {
@@ -177,7 +177,7 @@ func (r *Report) Fail(err error) {
 	r.InvalidReasons = append(r.InvalidReasons, err.Error())
 }
 
-// Failure is the exit code.
+// Failure returns the exit code.
 func (r *Report) Failure(interrupted, quiet bool) error {
 	end := &exit.Error{Code: exit.OK}
 	switch {
@@ -191,12 +191,12 @@ func (r *Report) Failure(interrupted, quiet bool) error {
 		return nil
 	}
 	if !quiet {
-		end.Err = nil // the first line has said so
+		end.Err = nil // the report's first line has given the reason
 	}
 	return end
 }
 
-// amount is a load with its unit.
+// amount formats a load with its unit.
 func (r *Report) amount(load float64) string {
 	if r.Axis == AxisConns {
 		return figure.Counted(int(load), "connection")
@@ -207,7 +207,7 @@ func (r *Report) amount(load float64) string {
 	return figure.Grouped(load) + "/s"
 }
 
-// head is the knee in one line.
+// head describes the knee in one line.
 func (r *Report) head() string {
 	k := r.Knee.knee
 	switch k.State {
@@ -216,12 +216,12 @@ func (r *Report) head() string {
 	case Above:
 		return fmt.Sprintf("%s is met up to %s, the highest load; raise --to", r.Knee.Goal, r.amount(k.Met))
 	case Below:
-		return fmt.Sprintf("%s is missed under %s already, the lowest load: %s; lower --from, or the goal", r.Knee.Goal, r.amount(k.Missed), r.whyMissed(k.Missed))
+		return fmt.Sprintf("%s is missed even at %s, the lowest load: %s; use a lower --from or a weaker goal", r.Knee.Goal, r.amount(k.Missed), r.whyMissed(k.Missed))
 	}
 	return strings.Join(r.InvalidReasons, "; ")
 }
 
-// Write writes the result for people.
+// Write writes the result as text.
 func (r *Report) Write(w io.Writer) {
 	verdict := "VALID: "
 	if !r.Valid {
@@ -245,8 +245,7 @@ func (r *Report) Write(w io.Writer) {
 	r.writePlot(w)
 }
 
-// writeCurve writes a line for each load, with its last trial, a full one if there
-// is one.
+// writeCurve writes a line per load, for its last trial, preferably a full one.
 func (r *Report) writeCurve(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "load\ttrials\tanswers/s\tp50\tp99\tp99.9\t  goals")
@@ -268,8 +267,8 @@ func (r *Report) writeCurve(w io.Writer) {
 	table.Flush()
 }
 
-// curve has one trial for each load, ascending: the last full one that missed, or
-// else the last full one, or else the last.
+// curve returns one trial per load, ascending: the last full one that missed, or else the
+// last full one, or else the last.
 func (r *Report) curve() []Point {
 	best := make(map[float64]Point)
 	rank := func(t Point) (n int) {

@@ -12,8 +12,8 @@ import (
 	"github.com/hone-go/hone/tool/load"
 )
 
-// A server that breaks off every request has given in, once it has met the goals; one that
-// never has is not to be measured.
+// A server that aborts every request has failed under load if it met the goals before; a
+// server that never met them cannot be measured.
 func TestKneeOfAServerThatBreaksOff(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	defer server.Close()
@@ -29,7 +29,7 @@ func TestKneeOfAServerThatBreaksOff(t *testing.T) {
 	}
 }
 
-// result makes the result of a run.
+// result builds a run's result.
 func result(offered, rate, p50, p99 float64) *load.Result {
 	r := &load.Result{Valid: true, Requests: int64(rate), Window: time.Second, Offered: &offered, Rate: &rate, Errors: map[string]int64{"total": 0}}
 	r.Latency.P50, r.Latency.P99 = &p50, &p99
@@ -45,7 +45,7 @@ func TestBehind(t *testing.T) {
 		{10_000, 10_000, 100, false},
 		{10_000, 9_950, 100, false},
 		{10_000, 9_850, 100, true},
-		{10_000, 9_850, 2_000_000, false}, // so many are under way at any time
+		{10_000, 9_850, 2_000_000, false}, // that many are in flight at any time
 		{10_000, 5_000, 2_000_000, true},
 		{10, 9, 100_000, false},
 	} {
@@ -90,7 +90,8 @@ func goalsOf(t *testing.T, texts ...string) (goals []load.Goal) {
 	return goals
 }
 
-// searched is a search whose trials have been made: a server of 8,000 a second.
+// searched returns a search whose trials are done: a server with a capacity of 8,000
+// req/s.
 func searched(t *testing.T, states ...string) *Search {
 	t.Helper()
 	s := &Search{Goals: goalsOf(t, "p99<5ms"), Plan: Plan{From: 1000, Confirm: 1}}
@@ -123,7 +124,7 @@ func TestKneeText(t *testing.T) {
 	for _, want := range []string{
 		"   1,000/s       1      1,000  100 µs   200 µs      –  met\n",
 		"   8,087/s       2      8,000  100 µs  87.2 ms      –  missed\n",
-		"p99 against answers a second: ● met, × missed, ┈ the goal\n",
+		"p99 against answers per second: ● met, × missed, ┈ the goal\n",
 		"│●                     ●                    ●                     ●\n",
 	} {
 		if !strings.Contains(text, want) {
@@ -145,7 +146,7 @@ func TestKneeText(t *testing.T) {
 	}
 }
 
-// TestKneeExitCodes has one for each end of a search.
+// TestKneeExitCodes has one case for each outcome of a search.
 func TestKneeExitCodes(t *testing.T) {
 	codeOf := func(s *Search, interrupted bool) string {
 		end := new(exit.Error)
@@ -160,10 +161,10 @@ func TestKneeExitCodes(t *testing.T) {
 	}
 	half := searched(t)
 	half.points = half.points[:4]
-	if got := codeOf(half, true); !strings.HasPrefix(got, "130 knee: interrupted; all that is known is that p99<5ms is met at 8,000/s: the search is not finished after 4 trials") {
+	if got := codeOf(half, true); !strings.HasPrefix(got, "130 knee: interrupted; it is only known that p99<5ms is met at 8,000/s: the search did not finish after 4 trials") {
 		t.Errorf("interrupted: %s", got)
 	}
-	if got := codeOf(searched(t, "the generator was busy"), false); !strings.HasPrefix(got, "4 knee: all that is known is that p99<5ms is met at 2,") || !strings.HasSuffix(got, "could not be offered: the generator was busy") {
+	if got := codeOf(searched(t, "the generator was busy"), false); !strings.HasPrefix(got, "4 knee: it is only known that p99<5ms is met at 2,") || !strings.HasSuffix(got, "could not be offered: the generator was busy") {
 		t.Errorf("hidden: %s", got)
 	}
 	below := searched(t)
@@ -172,7 +173,7 @@ func TestKneeExitCodes(t *testing.T) {
 		step, _ := below.Plan.Next(below.made())
 		below.points = append(below.points, measured{Trial: Trial{Step: step, Met: []bool{false}}, Why: "too slow"})
 	}
-	if got := codeOf(below, false); got != "3 knee: p99<5ms is missed under 9,000/s already, the lowest load: too slow; lower --from, or the goal" {
+	if got := codeOf(below, false); got != "3 knee: p99<5ms is missed even at 9,000/s, the lowest load: too slow; use a lower --from or a weaker goal" {
 		t.Errorf("below: %s", got)
 	}
 	whole.Plan.To = whole.points[3].Load

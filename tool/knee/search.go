@@ -7,14 +7,13 @@ import (
 	"strconv"
 )
 
-// all stands for all goals together, where others are numbers.
+// all stands for all goals together, where goals have numbers.
 const all = -1
 
-// mostInvalid is how many trials of one load that are not valid show that it
-// cannot be offered.
+// mostInvalid is how many invalid trials of one load show that it cannot be offered.
 const mostInvalid = 3
 
-// evidence is what the trials of one load show of one goal.
+// evidence is what the trials of one load show about one goal.
 type evidence struct {
 	load          float64
 	fullMet       int
@@ -23,10 +22,10 @@ type evidence struct {
 	short         bool // there was a valid short trial
 	shortMet      bool // the last of them met the goal
 	everMet       bool // some valid trial did
-	mostConfirmed int  // full trials that are enough
+	mostConfirmed int  // full trials needed
 }
 
-// verdict is what to think of a load, and whether it is certain.
+// verdict is the judgement of a load, and whether it is certain.
 type verdict uint8
 
 const (
@@ -75,19 +74,19 @@ func (e *evidence) verdict() (v verdict, certain bool) {
 	return blocked, false
 }
 
-// search is one goal's: the loads that were tried, ascending, and the range that
-// they leave.
+// search is the search for one goal: the loads tried, ascending, and the range that they
+// leave.
 type search struct {
 	plan      Plan
 	tried     []evidence
-	low, high *evidence // the highest load that met the goal below the lowest that did not; nil: none
-	// fooled is how many loads full trials have shown to be too much that short ones
-	// have met, or met more than. From mostFooled on, short trials are not believed.
+	low, high *evidence // the highest load that met the goal below the lowest that missed; nil: none
+	// fooled counts loads that short trials met and full trials refuted. From mostFooled
+	// on, short trials are not trusted.
 	fooled int
 }
 
-// mostFooled is more than chance: trials that are too short for a queue to grow are
-// all met, and to find that out load by load would take full trials without end.
+// mostFooled is more than chance: trials that are too short for a queue to grow meet
+// every goal, and refuting them load by load would take full trials without end.
 const mostFooled = 2
 
 func (p Plan) search(made []Trial, goal int) *search {
@@ -124,7 +123,7 @@ func fooled(tried []evidence) (n int) {
 	return n
 }
 
-// next is the trial that brings the search on.
+// next returns the trial that advances the search.
 func (s *search) next() (Step, bool) {
 	switch {
 	case len(s.tried) == 0:
@@ -134,7 +133,7 @@ func (s *search) next() (Step, bool) {
 	case s.high == nil:
 		return s.confirm(s.low)
 	case s.high.invalid == 1 && !s.high.short && s.high.fullMet+s.high.fullMissed == 0:
-		return Step{Load: s.high.load}, true // who was busy once may have had bad luck
+		return Step{Load: s.high.load}, true // a single miss may be chance
 	case s.fooled >= mostFooled && s.below() < s.high.load:
 		return Step{Load: s.below(), Full: true}, true
 	case s.low != nil && !s.narrow():
@@ -146,9 +145,9 @@ func (s *search) next() (Step, bool) {
 	return s.confirm(s.low)
 }
 
-// below is where to look for a full trial that meets the goal when short ones are
-// not believed: at a distance from the range's upper end that doubles every time,
-// and then in the middle. It is the upper end itself when there is nowhere to look.
+// below returns where to run a full trial that should meet the goal when short ones are
+// not trusted: below the range's upper end by a distance that doubles every time, and
+// then in the middle. It returns the upper end itself if no load is left to try.
 func (s *search) below() float64 {
 	low := s.plan.From
 	if s.low != nil {
@@ -163,16 +162,16 @@ func (s *search) below() float64 {
 	case s.low != nil:
 		return s.round(math.Sqrt(low*s.high.load), low)
 	}
-	return s.plan.From // perhaps the upper end
+	return s.plan.From // it may be the upper end
 }
 
-// confirm asks for a full trial of a load that is not certain.
+// confirm requests a full trial of a load that is not certain.
 func (s *search) confirm(e *evidence) (Step, bool) {
 	_, certain := e.verdict()
 	return Step{Load: e.load, Full: true}, !certain
 }
 
-// top is the highest load there may be.
+// top returns the highest allowed load.
 func (s *search) top() float64 {
 	if s.plan.To > 0 {
 		return s.plan.To
@@ -180,16 +179,16 @@ func (s *search) top() float64 {
 	return math.MaxFloat64 / 4
 }
 
-// narrow reports whether the range is small enough.
+// narrow reports whether the range is narrow enough.
 func (s *search) narrow() bool {
 	return s.high.load <= s.low.load*(1+s.plan.Width) || s.plan.Whole && s.high.load-s.low.load <= 1
 }
 
-// digits that a load has, where they are enough.
+// significant digits of a load, if they suffice
 const digits = 4
 
-// round makes a load one that people can read, if it stays within the range above
-// low: whole, or of a few digits.
+// round rounds a load to an integer, or to a few digits, if it stays within the range
+// above low.
 func (s *search) round(load, low float64) float64 {
 	top := s.top()
 	if s.high != nil {
@@ -206,7 +205,7 @@ func (s *search) round(load, low float64) float64 {
 	return load
 }
 
-// knee is what the search has found.
+// knee returns what the search has found.
 func (s *search) knee() Knee {
 	var k Knee
 	if s.low != nil {

@@ -17,31 +17,32 @@ import (
 	"github.com/hone-go/hone/tool/trial"
 )
 
-// Search is a search on its way.
+// Search runs the trials of a Plan.
 type Search struct {
 	Plan  Plan
 	Goals []load.Goal
-	// Load is what each trial is made of, but for what grows and how long it takes.
+	// Load is the plan of each trial, except the searched load and the duration.
 	Load load.Plan
-	// Length is how long a full trial takes; a short one takes a third. Both take longer
-	// where requests are few.
+	// Length is the duration of a full trial; a short one lasts a third. Both last longer
+	// at low rates.
 	Length time.Duration
 	// Cool is the target's rest after a trial that was too much.
 	Cool time.Duration
-	// Others makes trials invalid in which other programs were too busy. Nil: nobody looks.
+	// Others invalidates trials in which other programs used too much CPU. Nil: not
+	// checked.
 	Others *trial.Others
-	// Watch is told what is done, and every second of it. Nil: nobody is.
+	// Watch receives the progress every second. Nil: none.
 	Watch func(Progress)
-	// Made is told each trial that was made, and what all of them show. Nil: nobody is.
+	// Made receives each finished trial, and the state of the search. Nil: none.
 	Made func(Point, Knee)
 
 	points []measured
 }
 
-// Progress is what a search does at the moment.
+// Progress is the current state of a search.
 type Progress struct {
 	Doing string
-	Taken int            // trials that were made
+	Taken int            // finished trials
 	Load  *load.Progress // nil: a trial begins
 }
 
@@ -51,19 +52,18 @@ func (s *Search) show(doing string, l *load.Progress) {
 	}
 }
 
-// Any reports whether any trial was made.
+// Any reports whether any trial has finished.
 func (s *Search) Any() bool { return len(s.points) > 0 }
 
-// measured is a trial and what it showed.
+// measured is a trial and its result.
 type measured struct {
 	Trial
-	Why    string       // it missed, or is invalid; empty when all goals were met
-	result *load.Result // nil: the run broke off
+	Why    string       // reason for a miss or an invalid trial; empty if all goals were met
+	result *load.Result // nil: the run failed
 	at     time.Time
 }
 
-// Run makes trials until the knee is known, the context ends, or the server is
-// gone.
+// Run runs trials until the knee is known, the context ends, or the server is gone.
 func (s *Search) Run(ctx context.Context) error {
 	for {
 		step, more := s.Plan.Next(s.made())
@@ -80,7 +80,7 @@ func (s *Search) Run(ctx context.Context) error {
 			if len(s.points) == 0 {
 				return ctx.Err()
 			}
-			return nil // what was going on does not count
+			return nil // the interrupted trial does not count
 		case err != nil:
 			return err
 		}
@@ -99,7 +99,7 @@ func (s *Search) doing(step Step) string {
 	return fmt.Sprintf("trial %d: %s %s, %s", len(s.points)+1, figure.Grouped(step.Load), s.Unit(), length)
 }
 
-// made is the search's view of the trials.
+// made returns the trials in the form that Plan uses.
 func (s *Search) made() (made []Trial) {
 	for _, p := range s.points {
 		made = append(made, p.Trial)
@@ -107,7 +107,7 @@ func (s *Search) made() (made []Trial) {
 	return made
 }
 
-// rested waits, and reports whether the context lasted.
+// rested waits, and reports false if the context ended.
 func rested(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -121,12 +121,12 @@ func rested(ctx context.Context, d time.Duration) bool {
 
 const (
 	shortPart     = 3    // of a full trial
-	fewest        = 150  // requests in a trial, so that its 99th percentile is one
+	fewest        = 150  // requests in a trial, for a meaningful 99th percentile
 	fewestThinner = 1500 // the same for the 99.9th
-	mostLonger    = 20   // times that a trial is made longer to have so many
+	mostLonger    = 20   // factor by which a trial may be extended to get that many
 )
 
-// trial loads the target once; again, for longer, when there were too few requests.
+// trial runs one load; if there were too few requests, it runs again for longer.
 func (s *Search) trial(ctx context.Context, step Step) (measured, error) {
 	plan := s.Load
 	plan.For = s.Length
@@ -150,7 +150,7 @@ func (s *Search) trial(ctx context.Context, step Step) (measured, error) {
 	}
 }
 
-// fewest is how many requests the goals take.
+// fewest returns how many requests the goals need.
 func (s *Search) fewest() int {
 	for _, g := range s.Goals {
 		if strings.HasSuffix(g.Metric, "p999") {
@@ -160,9 +160,9 @@ func (s *Search) fewest() int {
 	return fewest
 }
 
-// once is one run and its judgement. Whether the target keeps up, and whether
-// requests fail, is judged here, not by the run: both are misses, not faults of the
-// generator, which is all that is left to make the run invalid.
+// once runs and judges one load. It, not the run, judges whether the target keeps up and
+// whether requests fail: both are misses. So only faults of the generator make the run
+// invalid.
 func (s *Search) once(ctx context.Context, plan load.Plan, step Step) (measured, error) {
 	allowed := plan.AllowErrors
 	plan.AllowErrors, plan.MaxStall, plan.MaxLag = true, plan.For, s.mostLag()
@@ -186,7 +186,7 @@ func (s *Search) once(ctx context.Context, plan load.Plan, step Step) (measured,
 		return s.brokenOff(p, &load.Error{
 			Kind: load.Closed, Target: plan.Target.String(),
 			What: fmt.Sprintf("the server closed the connections of %d of %d requests before their answers", broken, result.Requests),
-			Try:  "look into its log",
+			Try:  "check its log",
 		})
 	}
 	if !result.Valid {
@@ -211,8 +211,8 @@ func (s *Search) once(ctx context.Context, plan load.Plan, step Step) (measured,
 	return p, nil
 }
 
-// mostLag is how late the generator may be. That is part of every response time, so
-// it is a tenth of the strictest goal for one, or what is usual.
+// mostLag returns how late the generator may be. Lateness is part of every response time,
+// so it is a tenth of the strictest time goal, or the default.
 func (s *Search) mostLag() time.Duration {
 	most := time.Duration(0)
 	for _, g := range s.Goals {
@@ -228,8 +228,7 @@ func (s *Search) judgesErrors() bool {
 	return slices.ContainsFunc(s.Goals, func(g load.Goal) bool { return g.Metric == "errors" })
 }
 
-// brokenOff judges a run that ended early: the server gave in, if it has met the
-// goals before.
+// brokenOff judges a run that ended early: a miss if the server met the goals before.
 func (s *Search) brokenOff(p measured, err error) (measured, error) {
 	end := new(load.Error)
 	if !errors.As(err, &end) || end.Kind == load.BadPlan {
@@ -237,22 +236,22 @@ func (s *Search) brokenOff(p measured, err error) (measured, error) {
 	}
 	p.Why = err.Error()
 	if sys.Exhausted(err) || errors.Is(err, syscall.EADDRNOTAVAIL) {
-		p.Invalid = true // this machine gave in
+		p.Invalid = true // the generator's machine failed
 		return p, nil
 	}
 	before := s.Plan.Find(s.made()).All
 	if before.Met == 0 || p.Load <= before.Met {
-		return p, err // it is not there, or no longer
+		return p, err // the server is not there, or no longer
 	}
 	p.Met = make([]bool, len(s.Goals))
 	return p, nil
 }
 
-const leastKept = 0.99 // of a rate, by a target that keeps up
+const leastKept = 0.99 // share of a rate, by a target that keeps up
 
-// behind says by how much the target did not keep up with its rate. How many
-// requests are under way at an edge of the measured time is chance, hence three of
-// its standard deviations.
+// behind describes by how much the target fell behind the rate. The number of requests in
+// flight at an edge of the measured time is random, hence a margin of three standard
+// deviations.
 func behind(r *load.Result) string {
 	if r.Offered == nil || r.Rate == nil || *r.Offered == 0 {
 		return ""
@@ -270,7 +269,7 @@ func behind(r *load.Result) string {
 	return fmt.Sprintf("it answered %.1f %% of the requests in time", 100*answered/offered)
 }
 
-// failures says how many requests failed.
+// failures describes how many requests failed.
 func failures(r *load.Result) string {
 	total := r.Errors["total"]
 	if total == 0 {
@@ -285,7 +284,7 @@ const (
 	AxisConns = "conns"
 )
 
-// Axis is what grows.
+// Axis returns what the search increases.
 func (s *Search) Axis() string {
 	if s.Plan.Whole {
 		return AxisConns
@@ -293,7 +292,7 @@ func (s *Search) Axis() string {
 	return AxisRate
 }
 
-// Unit is what loads are counted in.
+// Unit returns the unit of loads.
 func (s *Search) Unit() string {
 	if s.Plan.Whole {
 		return "connections"
@@ -301,7 +300,7 @@ func (s *Search) Unit() string {
 	return "req/s"
 }
 
-// Samples are the trials as they are stored, a sample each.
+// Samples returns the trials as samples to store.
 func (s *Search) Samples() (samples []record.Sample) {
 	for i, p := range s.points {
 		sample := &record.Sample{At: p.at, Reasons: []string{p.Why}}

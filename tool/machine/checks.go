@@ -7,43 +7,43 @@ import (
 	"time"
 )
 
-// Check is what was found of one thing that can spoil a measurement.
+// Check is the result of one check for a source of noise.
 type Check struct {
 	Name  string `json:"name"`
 	State State  `json:"state"`
-	Found string `json:"found"` // empty: nothing is known
-	// Want ends in the value that Fix sets, where there is a Fix.
+	Found string `json:"found"` // empty: not known
+	// Want ends in the value that Fix sets, if there is a Fix.
 	Want string `json:"want"`
 	Why  string `json:"why"`
-	// Fix is the command to type, with sudo where it needs root and this process
-	// is not. It lasts until the next boot at most; only that for Go itself stays.
-	// Empty: nothing has to be done, or no command does it and Why says what does.
-	// It may name folders of this machine.
+	// Fix is the command to type, with sudo where it needs root and this process is not
+	// root. It lasts until the next boot; only settings of Go itself stay. Empty: nothing
+	// needs fixing, or no command does it and Why says what does. It may name folders of
+	// this machine.
 	Fix string `json:"fix"`
 }
 
-// State is how a Check came out.
+// State is the outcome of a Check.
 type State string
 
 // The states.
 const (
 	OK      State = "ok"
-	Warn    State = "warn"    // figures may differ by it
-	Bad     State = "bad"     // figures will be wrong by it
-	Unknown State = "unknown" // cannot be seen here
+	Warn    State = "warn"    // figures may differ because of it
+	Bad     State = "bad"     // figures will be wrong because of it
+	Unknown State = "unknown" // cannot be determined here
 )
 
-// sampleTime is how long Checks watches what others do.
+// sampleTime is how long Checks watches other processes.
 const sampleTime = time.Second
 
-// Checks looks at everything that is known to spoil measurements. For one second
-// of it, it watches what others do.
+// Checks checks every known source of noise. It takes a second, in which it watches other
+// processes.
 func Checks() []Check { return thisHost().checks(sampleTime) }
 
-// QuickChecks is Checks without that second: what needs it is Unknown.
+// QuickChecks is Checks without that second: checks that need it are Unknown.
 func QuickChecks() []Check { return thisHost().checks(0) }
 
-// checks makes all of them, in the order in which people should read them.
+// checks makes all checks, in the order of display.
 func (h *host) checks(sample time.Duration) []Check {
 	var first, later Usage
 	if sample > 0 {
@@ -66,7 +66,7 @@ func (h *host) checks(sample time.Duration) []Check {
 	return all
 }
 
-// finish makes a check say nothing that does not follow from its state.
+// finish clears what does not apply to a check's state.
 func (h *host) finish(c *Check) {
 	if c.State == OK || c.State == Unknown {
 		c.Fix = ""
@@ -76,7 +76,7 @@ func (h *host) finish(c *Check) {
 	}
 }
 
-// setSysctl is the command that sets one.
+// setSysctl returns the command that sets a sysctl.
 func setSysctl(name, value string) string {
 	if strings.Contains(value, " ") {
 		value = `"` + value + `"`
@@ -84,12 +84,12 @@ func setSysctl(name, value string) string {
 	return "sudo sysctl -w " + name + "=" + value
 }
 
-// setFiles is the command that writes to the files of a pattern.
+// setFiles returns the command that writes to all files matching a pattern.
 func setFiles(value, pattern string) string {
 	return "echo " + value + " | sudo tee /" + pattern
 }
 
-// setFile is the same for one file, whose name somebody else has chosen.
+// setFile does the same for one file whose name others have chosen.
 func setFile(value, name string) string {
 	quoted := "/" + name
 	if strings.Trim(quoted, plainLetters) != "" {
@@ -98,21 +98,21 @@ func setFile(value, name string) string {
 	return "echo " + value + " | sudo tee " + quoted
 }
 
-// plainLetters mean nothing to a shell.
+// plainLetters need no quoting in a shell.
 const plainLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-,:@%+="
 
 const (
-	manyConns       = 10_000        // what a measurement should be able to have
-	wantDescriptors = 2 * manyConns // a server of hone's takes half of what it may
-	leastFiles      = 1024          // below it, not even small measurements work
+	manyConns       = 10_000        // a measurement should be able to open
+	wantDescriptors = 2 * manyConns // a hone server uses half of the limit
+	leastFiles      = 1024          // with fewer, not even small measurements work
 )
 
 func (h *host) checkDescriptors() Check {
 	l := h.descriptors()
 	c := Check{
 		Name: "descriptors", State: OK, Found: l.String(), Want: "at least " + strconv.Itoa(wantDescriptors),
-		Why: "every connection is a descriptor, and a server takes half of what it may open: " +
-			"with fewer there are no " + strconv.Itoa(manyConns) + " connections",
+		Why: "every connection needs a descriptor, and a server uses half of its limit: " +
+			"with fewer it cannot open " + strconv.Itoa(manyConns) + " connections",
 	}
 	want := strconv.Itoa(wantDescriptors)
 	switch {
@@ -130,14 +130,14 @@ func (h *host) checkDescriptors() Check {
 	return c
 }
 
-// usualPorts is how many ports for connections outwards Linux has by itself.
+// usualPorts is the number of ephemeral ports that Linux has by default.
 const usualPorts = 28_232
 
 func (h *host) checkPorts() Check {
 	const name = "net.ipv4.ip_local_port_range"
 	c := Check{
 		Name: "ports", State: Unknown, Found: h.sysctl(name), Want: "at least " + strconv.Itoa(usualPorts),
-		Why: "a client has one port for each connection to the same address, and a closed connection keeps its port for a minute",
+		Why: "a client needs one port per connection to the same address, and a closed connection holds its port for a minute (TIME_WAIT)",
 	}
 	var from, to int
 	if n, _ := fmt.Sscan(c.Found, &from, &to); n != 2 || from > to {
@@ -152,7 +152,7 @@ func (h *host) checkPorts() Check {
 	return c
 }
 
-// atLeast judges a number by the least that it should be.
+// atLeast judges a number by a lower limit.
 func (c Check) atLeast(want int) Check {
 	n, err := strconv.Atoi(c.Found)
 	switch {
@@ -166,27 +166,27 @@ func (c Check) atLeast(want int) Check {
 	return c
 }
 
-const wantBacklog = 4096 // what Linux has by itself since 5.4
+const wantBacklog = 4096 // Linux's default since 5.4
 
 func (h *host) checkBacklog() Check {
 	const name = "net.core.somaxconn"
 	want := strconv.Itoa(wantBacklog)
 	return Check{
 		Name: "backlog", Found: h.sysctl(name), Want: "at least " + want,
-		Why: "connections that arrive together and find the queue full are dropped, and try again a second later",
+		Why: "connections that find the accept queue full are dropped, and retry a second later",
 		Fix: setSysctl(name, want),
 	}.atLeast(wantBacklog)
 }
 
-// checkHandshakes looks at connections that are half open: with cookies the
-// kernel does not drop them for want of room.
+// checkHandshakes checks the queue of half-open connections: with SYN cookies the kernel
+// does not drop them when it is full.
 func (h *host) checkHandshakes() Check {
 	const backlog, cookies = "net.ipv4.tcp_max_syn_backlog", "net.ipv4.tcp_syncookies"
 	found, mode := h.sysctl(backlog), h.sysctl(cookies)
 	want := strconv.Itoa(wantBacklog)
 	c := Check{
 		Name: "handshakes", Found: found, Want: "cookies, or at least " + want,
-		Why: "without cookies, a burst of new connections beyond this is dropped, and tries again a second later",
+		Why: "without SYN cookies, a burst of new connections beyond this is dropped, and retries a second later",
 		Fix: setSysctl(backlog, want),
 	}.atLeast(wantBacklog)
 	switch mode {
@@ -197,7 +197,7 @@ func (h *host) checkHandshakes() Check {
 	case "2":
 		c.Found, c.State = "cookies always", Warn
 		c.Want, c.Fix = "tcp_syncookies=1", setSysctl(cookies, "1")
-		c.Why = "with cookies for every connection, TCP does without some of its options"
+		c.Why = "with cookies for every connection, TCP loses some of its options"
 	default:
 		c.State = Unknown
 	}
@@ -206,13 +206,13 @@ func (h *host) checkHandshakes() Check {
 
 const wantTracked = 262_144
 
-// checkTracking looks at the firewall's table of connections, where there is one.
+// checkTracking checks the firewall's connection tracking table, if there is one.
 func (h *host) checkTracking() Check {
 	const name = "net.netfilter.nf_conntrack_max"
 	want := strconv.Itoa(wantTracked)
 	c := Check{
 		Name: "conntrack", Found: h.sysctl(name), Want: "at least " + want,
-		Why: "the firewall keeps every connection in a table, closed ones for two minutes; when it is full, packets are dropped",
+		Why: "the firewall tracks every connection in a table, closed ones for two minutes; when it is full, packets are dropped",
 		Fix: setSysctl(name, want),
 	}.atLeast(wantTracked)
 	if c.Found == "" && h.exists("proc/sys/net/core") {
@@ -225,7 +225,7 @@ func (h *host) checkProfiles() Check {
 	const name = "kernel.perf_event_paranoid"
 	c := Check{
 		Name: "perf", Found: h.sysctl(name), Want: "at most 1",
-		Why: "perf does not show where the kernel spends its time; Go's own profiles are not concerned",
+		Why: "perf cannot profile the kernel; Go's own profiles are not affected",
 		Fix: setSysctl(name, "1"),
 	}
 	n, err := strconv.Atoi(c.Found)
@@ -242,8 +242,8 @@ func (h *host) checkProfiles() Check {
 	return c
 }
 
-// Go 1.26 came in February 2026, and every half year brings the next; two of them
-// get corrections.
+// Go 1.26 came out in February 2026; a release follows every half year, and the last two
+// are supported.
 const (
 	knownGo      = 26
 	knownGoMonth = 2026*12 + 1
@@ -254,7 +254,7 @@ func (h *host) checkGo() Check {
 	want := fmt.Sprintf("go1.%d", newest-1)
 	c := Check{
 		Name: "go", State: Unknown, Found: h.release, Want: "at least " + want,
-		Why: "a release comes every half year and only the last two get corrections; this hone was built with " + h.release,
+		Why: "Go has a release every half year and supports only the last two; this hone was built with " + h.release,
 		Fix: "go env -w GOTOOLCHAIN=" + want + ".0+auto",
 	}
 	rest, found := strings.CutPrefix(h.release, "go1.")

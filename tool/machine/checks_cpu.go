@@ -12,7 +12,7 @@ func (h *host) checkCPUs() Check {
 	usable := h.usable()
 	c := Check{
 		Name: "cpus", State: OK, Found: usable.String(), Want: "at least 2",
-		Why: "generator and server share the only processor, so figures are of both; allow hone more of them, or load from another machine",
+		Why: "generator and server share the only CPU, so figures are of both; give hone more CPUs, or load from another machine",
 	}
 	switch usable.count {
 	case 0:
@@ -23,13 +23,13 @@ func (h *host) checkCPUs() Check {
 	return c
 }
 
-// checkLimit compares the quota with what it has to feed: threads that have used
-// it up stop until the period, mostly 100 ms, is over.
+// checkLimit compares the quota with the threads that it has to feed: once it is used up,
+// they are throttled until the end of the period, usually 100 ms.
 func (h *host) checkLimit() Check {
 	limit, usable := h.cpuLimit(), h.usable()
 	c := Check{
 		Name: "cpu-limit", State: Unknown, Found: limit.String(), Want: "none",
-		Why: "a control group that has used up its quota stops for the rest of each 100 ms",
+		Why: "a cgroup that has used up its CPU quota is throttled for the rest of each 100 ms",
 	}
 	if limit.cpus == 0 {
 		return c
@@ -38,10 +38,10 @@ func (h *host) checkLimit() Check {
 		c.State = Warn
 		if float64(h.procs) > math.Ceil(limit.cpus) {
 			c.State = Bad
-			c.Why += fmt.Sprintf(", and GOMAXPROCS=%d runs into that", h.procs)
+			c.Why += fmt.Sprintf(", and GOMAXPROCS=%d can exceed it", h.procs)
 		}
 		if h.inContainer() {
-			c.Why += "; start the container without a limit, or with whole processors of its own"
+			c.Why += "; start the container without a limit, or with dedicated CPUs"
 		} else {
 			c.Want = "none, " + path.Base(limit.path) + "=" + limit.none
 			c.Fix = setFile(limit.none, limit.path)
@@ -54,7 +54,7 @@ func (h *host) checkGovernor() Check {
 	const files = "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"
 	c := Check{
 		Name: "governor", State: OK, Found: h.each(files), Want: "performance",
-		Why: "the clock follows the load with a delay: a server that is not busy looks slower than it is",
+		Why: "CPU frequency follows the load with a delay: a lightly loaded server looks slower than it is",
 		Fix: setFiles("performance", files),
 	}
 	switch c.Found {
@@ -71,7 +71,7 @@ func (h *host) checkTurbo() Check {
 	turbo := h.turbo()
 	c := Check{
 		Name: "turbo", Found: turbo.state, State: OK, Want: "off",
-		Why: "the processor runs faster until it is warm, and when fewer cores are busy: the first of two runs wins",
+		Why: "the CPU runs faster until it is warm, and when fewer cores are busy: the first of two runs wins",
 	}
 	switch turbo.state {
 	case "":
@@ -88,7 +88,7 @@ func (h *host) checkSMT() Check {
 	const file = "sys/devices/system/cpu/smt/control"
 	c := Check{
 		Name: "smt", Found: h.smt(), State: OK, Want: "off",
-		Why: "two threads share a core, and one makes the other slower; or keep generator and server on cores of their own",
+		Why: "two threads share a core and slow each other down; or pin generator and server to separate cores",
 	}
 	switch c.Found {
 	case "":
@@ -109,13 +109,12 @@ func (h *host) checkSMT() Check {
 	return c
 }
 
-// checkClock looks at what time is made of. The good ones are read without a
-// system call.
+// checkClock checks the clock source. The fast ones are read without a system call.
 func (h *host) checkClock() Check {
 	const choices = "sys/devices/system/clocksource/clocksource0/available_clocksource"
 	c := Check{
 		Name: "clocksource", Found: h.text(clocksourcePath), Want: "tsc, kvm-clock or arch_sys_counter",
-		Why: "reading this clock is a slow call into the kernel or the hypervisor, and servers read it all the time",
+		Why: "reading this clock is a slow call into the kernel or the hypervisor, and servers read it constantly",
 	}
 	switch c.Found {
 	case "":
@@ -135,36 +134,36 @@ func (h *host) checkClock() Check {
 			return c
 		}
 	}
-	c.Why += "; the kernel has no better one here, see what it says of clocksource in its log"
+	c.Why += "; the kernel offers no better one here; look for clocksource in its log (dmesg)"
 	return c
 }
 
 func (h *host) checkVirtual() Check {
 	c := Check{
 		Name: "virtual", State: OK, Found: h.virtual(), Want: "none",
-		Why: "other machines of the same host come and go, so runs an hour apart may differ; run A and B in turn, and compare them with --pairs",
+		Why: "other machines on the same host come and go, so runs an hour apart may differ; alternate A and B, and compare them with --pairs",
 	}
 	switch c.Found {
 	case "":
 		c.State = Unknown
-	case "none", "container": // what a container limits has checks of its own
+	case "none", "container": // limits of a container have their own checks
 	default:
 		c.State = Warn
 	}
 	return c
 }
 
-// checkPower finds a machine that saves its battery.
+// checkPower detects a machine on battery.
 func (h *host) checkPower() Check {
 	c := Check{
 		Name: "power", State: Unknown, Want: "mains",
-		Why: "on its battery a machine runs slower, and slower still when that gets low; plug it in",
+		Why: "on battery a machine runs slower, and slower still when the charge is low; plug it in",
 	}
 	const folder = "sys/class/power_supply"
 	mains, battery := "", ""
 	for _, dir := range h.glob(folder + "/*") {
 		if h.text(dir+"/scope") == "Device" {
-			continue // a mouse's
+			continue // the battery of a peripheral, such as a mouse
 		}
 		switch h.text(dir + "/type") {
 		case "Mains", "USB":
@@ -184,7 +183,7 @@ func (h *host) checkPower() Check {
 	return c
 }
 
-// What others may use of all processors.
+// How much of all CPUs others may use.
 const (
 	quietOthers = 0.05
 	loudOthers  = 0.20
@@ -192,7 +191,7 @@ const (
 	loudSteal   = 0.05
 )
 
-// judge gives a part its state.
+// judge converts a share to a state.
 func judge(part *float64, quiet, loud float64) (found string, s State) {
 	switch {
 	case part == nil:
@@ -210,12 +209,12 @@ func judge(part *float64, quiet, loud float64) (found string, s State) {
 func (h *host) checkOthers(m Meanwhile, names []string) Check {
 	c := Check{
 		Name: "others", Want: "at most " + percent(quietOthers),
-		Why: "other programs take processor time while you measure; end them, or wait",
+		Why: "other programs use CPU time while you measure; stop them, or wait",
 	}
 	c.Found, c.State = judge(m.Others, quietOthers, loudOthers)
 	if c.State != OK && c.State != Unknown && len(names) > 0 {
 		c.Found += ": " + strings.Join(names, ", ")
-		c.Why += " (a name's part is of one processor)"
+		c.Why += " (per name: share of one CPU)"
 	}
 	return c
 }
@@ -223,13 +222,13 @@ func (h *host) checkOthers(m Meanwhile, names []string) Check {
 func (h *host) checkSteal(m Meanwhile) Check {
 	c := Check{
 		Name: "steal", Want: "at most " + percent(quietSteal),
-		Why: "the host runs other machines on this one's processors; measure at another time, or on a machine of your own",
+		Why: "steal time: the host runs other machines on this one's CPUs; measure at another time, or on a dedicated machine",
 	}
 	c.Found, c.State = judge(m.Steal, quietSteal, loudSteal)
 	return c
 }
 
-// Memory that should be free: the part, and whatever the part is.
+// Memory that should be free: a share of the total, or an absolute amount.
 const (
 	wantFree  = 0.1
 	leastFree = 256 << 20
@@ -238,7 +237,7 @@ const (
 func (h *host) checkMemory() Check {
 	c := Check{
 		Name: "memory", State: Unknown, Want: "at least " + percent(wantFree) + " available",
-		Why: "without room the kernel drops its cache, swaps or ends programs; end what holds memory (ps -e -o rss,comm --sort=-rss)",
+		Why: "when memory is short the kernel drops its cache, swaps or kills programs; stop programs that use much (ps -e -o rss,comm --sort=-rss)",
 	}
 	total, known := h.memory("MemTotal")
 	free, also := h.memory("MemAvailable")
@@ -261,7 +260,7 @@ func (h *host) checkMemory() Check {
 func (h *host) checkSwap() Check {
 	c := Check{
 		Name: "swap", State: Unknown, Want: "none used, or swap off",
-		Why: "what was swapped out comes back from the disk in the middle of a run",
+		Why: "swapped-out pages are read back from disk during a run",
 		Fix: "sudo swapoff -a",
 	}
 	total, known := h.memory("SwapTotal")
@@ -285,7 +284,7 @@ func (h *host) checkSwap() Check {
 func (h *host) checkHugePages() Check {
 	c := Check{
 		Name: "thp", State: OK, Found: h.hugePages(), Want: "never or madvise",
-		Why: "the kernel joins pages in its own time: memory figures jump by 2 MiB, and a run is slower while it does",
+		Why: "the kernel merges pages in the background: memory figures jump by 2 MiB, and a run is slower meanwhile",
 		Fix: setFiles("madvise", "sys/kernel/mm/transparent_hugepage/enabled"),
 	}
 	switch c.Found {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// cpuinfo is the first value of a key in /proc/cpuinfo.
+// cpuinfo returns the first value of a key in /proc/cpuinfo.
 func (h *host) cpuinfo(key string) string {
 	if all := h.cpuinfos(key); len(all) > 0 {
 		return all[0]
@@ -16,7 +16,7 @@ func (h *host) cpuinfo(key string) string {
 	return ""
 }
 
-// cpuinfos are the values of all processors, each once.
+// cpuinfos returns the distinct values of a key over all CPUs.
 func (h *host) cpuinfos(key string) (values []string) {
 	for line := range strings.Lines(h.text("proc/cpuinfo")) {
 		name, value, found := strings.Cut(line, ":")
@@ -28,8 +28,8 @@ func (h *host) cpuinfos(key string) (values []string) {
 	return values
 }
 
-// cpuModel is the processor's name, or what makes do for one: ARM's have numbers
-// for their designer and their design.
+// cpuModel returns the CPU's name, or a substitute: ARM CPUs have numbers for implementer
+// and part.
 func (h *host) cpuModel() string {
 	if names := h.cpuinfos("model name"); len(names) > 0 {
 		return strings.Join(names, " + ")
@@ -45,16 +45,15 @@ func (h *host) cpuModel() string {
 	return h.told.cpu
 }
 
-// cpuSet is which processors may be used. Without a list only their number is
-// known, and 0 of them say that not even that is.
+// cpuSet is the set of usable CPUs. Without a list only their number is known; 0 means
+// that not even the number is known.
 type cpuSet struct {
 	list  []int
 	count int
 }
 
-// usable are the processors that this process may use, of those that run. The
-// list counts only where it agrees with what the runtime was told: some containers
-// have files that were made up for them.
+// usable returns the online CPUs that this process may use. The list counts only if it
+// agrees with the Go runtime: some containers have fabricated files.
 func (h *host) usable() cpuSet {
 	list := parseCPUs(h.text("sys/devices/system/cpu/online"))
 	online := list
@@ -70,10 +69,10 @@ func (h *host) usable() cpuSet {
 	return cpuSet{list, len(list)}
 }
 
-// mostCPUs bounds what a list may say.
+// mostCPUs bounds the size of a list.
 const mostCPUs = 1 << 16
 
-// parseCPUs reads a list like 0-3,8. What is none gives nil.
+// parseCPUs parses a list like 0-3,8. It returns nil for anything else.
 func parseCPUs(text string) (list []int) {
 	for part := range strings.SplitSeq(strings.TrimSpace(text), ",") {
 		first, last, isRange := strings.Cut(part, "-")
@@ -92,7 +91,7 @@ func parseCPUs(text string) (list []int) {
 	return list
 }
 
-// String is the number, and which they are: 3 (0-1,4).
+// String formats the number and the list: 3 (0-1,4).
 func (s cpuSet) String() string {
 	if s.count == 0 {
 		return ""
@@ -116,7 +115,7 @@ func (s cpuSet) String() string {
 	return strconv.Itoa(s.count) + " (" + strings.Join(parts, ",") + ")"
 }
 
-// smt is whether two threads share a core: on or off.
+// smt reports whether two threads share a core: on or off.
 func (h *host) smt() string {
 	switch h.text("sys/devices/system/cpu/smt/active") {
 	case "1":
@@ -134,7 +133,7 @@ func (h *host) smt() string {
 	return "off"
 }
 
-// siblings lists which threads share a core, each core once.
+// siblings lists the threads that share a core, each core once.
 func (h *host) siblings() (cores []string) {
 	for _, file := range h.glob("sys/devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list") {
 		if s := h.text(file); s != "" && !slices.Contains(cores, s) {
@@ -144,11 +143,11 @@ func (h *host) siblings() (cores []string) {
 	return cores
 }
 
-// turboSwitch is what lets the processor run faster than it can for long.
+// turboSwitch is a setting that lets the CPU exceed its sustained frequency.
 type turboSwitch struct {
-	state string // on, off, or empty: not known
-	path  string // pattern of the files that switch it
-	off   string // what to write there
+	state string // on, off, or empty if not known
+	path  string // pattern of the files that set it
+	off   string // the value that disables it
 }
 
 func (h *host) turbo() turboSwitch {
@@ -170,15 +169,14 @@ func (h *host) turbo() turboSwitch {
 	return turboSwitch{}
 }
 
-// cpuQuota is how much processor time the control groups above this process
-// give it.
+// cpuQuota is the CPU quota of the cgroups above this process.
 type cpuQuota struct {
-	cpus float64 // +Inf: as much as there is; 0: not known
+	cpus float64 // +Inf: no limit; 0: not known
 	path string  // the file that sets it
-	none string  // what to write there for no limit
+	none string  // the value for no limit
 }
 
-// cpuLimit is the least quota from the process's own control group up.
+// cpuLimit returns the tightest quota, from the process's cgroup up.
 func (h *host) cpuLimit() cpuQuota {
 	if !h.exists("proc/self/status") {
 		return cpuQuota{}
@@ -192,8 +190,8 @@ func (h *host) cpuLimit() cpuQuota {
 	return least
 }
 
-// controlGroups lists the folders of the groups that may limit processor time, in
-// both versions of control groups.
+// controlGroups lists the folders of the cgroups that may limit CPU time, of both cgroup
+// versions.
 func (h *host) controlGroups() (dirs []string) {
 	for line := range strings.Lines(h.text("proc/self/cgroup")) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -208,7 +206,7 @@ func (h *host) controlGroups() (dirs []string) {
 			mounts = []string{"sys/fs/cgroup/cpu", "sys/fs/cgroup/cpu,cpuacct"}
 		}
 		for _, mount := range mounts {
-			// Within a container the path may be the host's, and only the root is there.
+			// In a container the path may be the host's, and only the root exists.
 			for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
 				if dir := path.Join(mount, group); h.exists(dir) && !slices.Contains(dirs, dir) {
 					dirs = append(dirs, dir)
@@ -222,11 +220,11 @@ func (h *host) controlGroups() (dirs []string) {
 	return dirs
 }
 
-// quota is the limit that one group sets.
+// quota returns the limit that one cgroup sets.
 func (h *host) quota(dir string) cpuQuota {
 	q := cpuQuota{path: dir + "/cpu.max", none: "max"}
 	words := strings.Fields(h.text(q.path))
-	if len(words) != 2 { // not version 2
+	if len(words) != 2 { // cgroup v1
 		q = cpuQuota{path: dir + "/cpu.cfs_quota_us", none: "-1"}
 		words = []string{h.text(q.path), h.text(dir + "/cpu.cfs_period_us")}
 	}
@@ -239,7 +237,7 @@ func (h *host) quota(dir string) cpuQuota {
 	return q
 }
 
-// String is the number of processors, or none.
+// String formats the number of CPUs, or none.
 func (q cpuQuota) String() string {
 	switch {
 	case q.cpus == 0:

@@ -38,7 +38,7 @@ func TestParseCPUs(t *testing.T) {
 	}
 }
 
-// TestUsable: who may run where, and what is believed when two say otherwise.
+// TestUsable checks which CPUs are usable, and which source wins if two disagree.
 func TestUsable(t *testing.T) {
 	for _, c := range []struct {
 		online, allowed string
@@ -95,8 +95,8 @@ func TestVirtual(t *testing.T) {
 	}
 }
 
-// TestLeastQuota: of all groups above a process the tightest counts, in a
-// container too, where the path is that of the host.
+// TestLeastQuota checks that the tightest of all cgroups above a process counts, in a
+// container, too, where the path is the host's.
 func TestLeastQuota(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
@@ -125,8 +125,8 @@ func TestLeastQuota(t *testing.T) {
 	}
 }
 
-// TestChosenNames: folders of control groups, and processes, have names that
-// somebody chose. No shell and no terminal obeys them.
+// TestChosenNames checks that names of cgroups and processes, which users choose, cannot
+// inject anything into a shell or a terminal.
 func TestChosenNames(t *testing.T) {
 	for group, want := range map[string]string{
 		"app-1.scope":          "echo max | sudo tee /sys/fs/cgroup/app-1.scope/cpu.max",
@@ -152,8 +152,8 @@ func TestChosenNames(t *testing.T) {
 	}
 }
 
-// TestDamage puts nonsense in the place of each file of each tree: whatever is said
-// then, nothing panics, no figure leaves its range, and what is fixed has a state.
+// TestDamage replaces each file of each tree by nonsense: nothing panics, no figure
+// leaves its range, and every check has a state.
 func TestDamage(t *testing.T) {
 	numbers := regexp.MustCompile(`\b\d+\b`)
 	trees(t, func(t *testing.T, a *txtar.Archive, _ string) {

@@ -8,7 +8,7 @@ import (
 	"github.com/hone-go/hone/tool/figure"
 )
 
-// Diagnosis is the result, also in JSON.
+// Diagnosis is the result of hone doctor, also as JSON.
 type Diagnosis struct {
 	Schema         string   `json:"schema"`
 	Valid          bool     `json:"valid"` // false: BAD
@@ -25,7 +25,7 @@ const (
 	badMachine  = "bad"
 )
 
-// Diagnose makes the verdict: the worst check's.
+// Diagnose returns the verdict, which is that of the worst check.
 func Diagnose(checks []Check, facts Facts) *Diagnosis {
 	d := &Diagnosis{Schema: "hone.doctor/1", InvalidReasons: []string{}, Verdict: goodMachine, Checks: checks, Machine: facts}
 	for _, c := range checks {
@@ -70,7 +70,7 @@ func (d *Diagnosis) summary() string {
 	return strings.ToUpper(d.Verdict) + ": " + strings.Join(found, ", ")
 }
 
-// wrong are the checks that something has to be done about, the worst first.
+// wrong returns the checks with problems, worst first.
 func (d *Diagnosis) wrong() (checks []Check) {
 	for _, state := range []State{Bad, Warn} {
 		for _, c := range d.Checks {
@@ -82,7 +82,7 @@ func (d *Diagnosis) wrong() (checks []Check) {
 	return checks
 }
 
-// Text is the diagnosis for people.
+// Text formats the diagnosis as text.
 func (d *Diagnosis) Text() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, d.summary())
@@ -105,14 +105,14 @@ func (d *Diagnosis) Text() string {
 	return b.String()
 }
 
-// scriptHead is what to know before running a script. Commands about limits are
-// about the shell that runs them.
+// scriptHead explains how to run a script. Commands about limits affect the shell that
+// runs them.
 const scriptHead = `#!/bin/sh
 # What hone doctor would change here. Nothing has been changed yet: read it first.
-# Run it with a dot, as in ". ./fix.sh": limits are those of the shell that sets them.
+# Source it, as in ". ./fix.sh": limits apply to the shell that sets them.
 `
 
-// Script is the commands that fix, each under its reason.
+// Script returns the commands that fix problems, each under its reason.
 func (d *Diagnosis) Script() string {
 	var b strings.Builder
 	for _, c := range d.wrong() {
@@ -121,7 +121,7 @@ func (d *Diagnosis) Script() string {
 		}
 	}
 	if b.Len() == 0 {
-		b.WriteString("\n# There is no command that would fix anything.\n")
+		b.WriteString("\n# No command would fix anything.\n")
 	}
 	return scriptHead + b.String()
 }

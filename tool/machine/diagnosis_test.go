@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// ward is a machine with one check of each state.
+// ward returns a machine with one check of each state.
 func ward(states ...State) *Diagnosis {
 	known := map[State]Check{
 		OK:      {Name: "cpus", State: OK, Found: "4 (0-3)", Want: "at least 2", Why: "one is too few"},
@@ -64,7 +64,8 @@ backlog: connections are dropped
 	}
 }
 
-// TestDoctorScript: only commands and comments, in words that a shell can read.
+// TestDoctorScript checks that the script has only commands and comments, quoted for a
+// shell.
 func TestDoctorScript(t *testing.T) {
 	const want = scriptHead + `
 # backlog is 128, wanted: at least 4096.

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// host is a machine as one process sees it: its files, and what needs none. The
-// zero values of all fields but root say that nothing is known.
+// host is a machine as one process sees it: its files, and data from other sources. The
+// zero values of all fields except root mean not known.
 type host struct {
-	root         fs.FS // the whole file system; where there is no Linux, nothing
+	root         fs.FS // the whole file system; empty on other systems
 	goos, goarch string
 	release      string // of Go
 	procs        int    // GOMAXPROCS
@@ -22,7 +22,7 @@ type host struct {
 	wait         func(time.Duration)
 }
 
-// told is what the system says where it has no files for it.
+// told is what system calls report where there are no files.
 type told struct {
 	cpu, kernel, smt, virtual string
 	cpus                      int
@@ -30,7 +30,7 @@ type told struct {
 	descriptors               descriptorLimit
 }
 
-// thisHost is where the program runs.
+// thisHost is the machine that runs this process.
 func thisHost() *host {
 	h := &host{
 		root: nothing{}, goos: runtime.GOOS, goarch: runtime.GOARCH, release: runtime.Version(),
@@ -48,13 +48,13 @@ func thisHost() *host {
 // nothing is a file system without files.
 type nothing struct{}
 
-// Open finds nothing.
+// Open fails.
 func (nothing) Open(name string) (fs.File, error) {
 	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 }
 
-// text is a file's content without the white space around it. Empty: there is
-// none, or it cannot be read.
+// text returns a file's content without surrounding white space. Empty: no such file, or
+// it cannot be read.
 func (h *host) text(path string) string {
 	content, err := fs.ReadFile(h.root, path)
 	if err != nil {
@@ -68,11 +68,11 @@ func (h *host) exists(path string) bool {
 	return err == nil
 }
 
-// glob lists the files of a pattern, in their order.
+// glob lists the files matching a pattern, sorted.
 func (h *host) glob(pattern string) []string {
 	paths, err := fs.Glob(h.root, pattern)
 	if err != nil {
-		panic("machine: " + err.Error()) // patterns are this package's own
+		panic("machine: " + err.Error()) // only constant patterns are used
 	}
 	return paths
 }

@@ -1,13 +1,13 @@
-// Package machine says what a measurement must know of the machine it is made on,
-// and the sources of noise in it.
+// Package machine describes the machine of a measurement, and finds sources of noise in
+// it.
 //
-// Facts are what figures depend on, to be kept beside them. Usage is a moment of
-// the machine's counters; two of them say what others did meanwhile. Checks are
-// what is known to spoil measurements, each with the command that removes it.
+// Facts are what figures depend on, to be stored with them. Usage is a snapshot of the
+// machine's counters; two of them show what other programs did in between. Checks are the
+// known sources of noise, each with the command that removes it.
 //
-// Linux tells everything through /proc and /sys; elsewhere little is known. What
-// cannot be known is left out, nil or Unknown, and never guessed. Nothing here
-// names the host, its users or their folders, but for Check.Fix.
+// Linux provides everything through /proc and /sys; on other systems little is known.
+// What is not known is left out, nil or Unknown, and never guessed. Nothing here names
+// the host, its users or their folders, except Check.Fix.
 package machine
 
 import (
@@ -16,21 +16,20 @@ import (
 	"strings"
 )
 
-// Facts are what figures depend on. A key whose value is not known is absent.
+// Facts are what figures depend on. A key without a known value is absent.
 type Facts struct {
-	// Strict facts are the same for figures that may be compared: under different
-	// values they are figures of different things.
+	// Strict facts must be equal for figures to be comparable.
 	Strict map[string]string `json:"strict"`
-	// Soft facts may differ a little, and are worth a word when they do.
+	// Soft facts may differ a little, which is worth a note.
 	Soft map[string]string `json:"soft"`
 }
 
-// Read reads the facts of this machine, as far as this process may use it.
-// It takes about 1.5 ms (BenchmarkRead).
+// Read reads the facts of this machine, as far as this process may. It takes about 1.5 ms
+// (BenchmarkRead).
 //
-// Strict keys are cpu, cpus, smt, kernel, goos, goarch, virtual, cpu-limit and
-// memory; soft ones governor, turbo, mitigations, thp, clocksource, microcode,
-// nofile, swap, and sysctls by their own names.
+// Strict keys are cpu, cpus, smt, kernel, goos, goarch, virtual, cpu-limit and memory;
+// soft ones governor, turbo, mitigations, thp, clocksource, microcode, nofile, swap, and
+// sysctls under their own names.
 func Read() Facts { return thisHost().facts() }
 
 func (h *host) facts() Facts {
@@ -67,7 +66,7 @@ func (h *host) softFacts() map[string]string {
 	return known(soft)
 }
 
-// sysctls are the kernel's settings that network services notice.
+// sysctls lists the kernel settings that affect network services.
 var sysctls = []string{
 	"net.core.somaxconn",
 	"net.core.rmem_max",
@@ -90,14 +89,14 @@ func known(facts map[string]string) map[string]string {
 	return facts
 }
 
-// sysctl reads a setting; what stands between its numbers becomes one space.
+// sysctl reads a setting, with single spaces between its numbers.
 func (h *host) sysctl(name string) string {
 	return strings.Join(strings.Fields(h.text("proc/sys/"+strings.ReplaceAll(name, ".", "/"))), " ")
 }
 
 const clocksourcePath = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 
-// kernel is its release.
+// kernel returns the kernel's release.
 func (h *host) kernel() string {
 	if release := h.text("proc/sys/kernel/osrelease"); release != "" {
 		return release
@@ -105,8 +104,8 @@ func (h *host) kernel() string {
 	return h.told.kernel
 }
 
-// mitigations names the processor's faults that cost something to work around,
-// and those that nobody works around.
+// mitigations lists the CPU's vulnerabilities with a costly mitigation, and those without
+// one.
 func (h *host) mitigations() string {
 	var mitigated, vulnerable []string
 	for _, path := range h.glob("sys/devices/system/cpu/vulnerabilities/*") {
@@ -128,7 +127,7 @@ func (h *host) mitigations() string {
 	return strings.Join(parts, "; ")
 }
 
-// hugePages is the choice in brackets: always, madvise or never.
+// hugePages returns the choice in brackets: always, madvise or never.
 func (h *host) hugePages() string {
 	_, rest, _ := strings.Cut(h.text("sys/kernel/mm/transparent_hugepage/enabled"), "[")
 	chosen, _, found := strings.Cut(rest, "]")
@@ -138,7 +137,7 @@ func (h *host) hugePages() string {
 	return chosen
 }
 
-// memory is a line of /proc/meminfo, in bytes.
+// memory returns a line of /proc/meminfo, in bytes.
 func (h *host) memory(name string) (bytes uint64, found bool) {
 	for line := range strings.Lines(h.text("proc/meminfo")) {
 		key, value, _ := strings.Cut(line, ":")
@@ -161,7 +160,7 @@ func (h *host) memorySize() string {
 	return roughSize(total)
 }
 
-// swapSize is all swap there is, used or not.
+// swapSize returns the size of all swap, used or not.
 func (h *host) swapSize() string {
 	total, found := h.memory("SwapTotal")
 	switch {
@@ -173,8 +172,8 @@ func (h *host) swapSize() string {
 	return roughSize(total)
 }
 
-// roughSize rounds to whole GiB, and below one to quarters: kernels of the same
-// machine keep different amounts for themselves.
+// roughSize rounds to whole GiB, and below one to quarters: kernels on the same machine
+// reserve different amounts.
 func roughSize(bytes uint64) string {
 	const quarter = 1 << 28
 	quarters := (bytes + quarter/2) / quarter
@@ -184,18 +183,18 @@ func roughSize(bytes uint64) string {
 	return strconv.FormatUint((quarters+2)/4, 10) + " GiB"
 }
 
-// descriptorLimit is RLIMIT_NOFILE. The zero value is not known.
+// descriptorLimit is RLIMIT_NOFILE. The zero value means not known.
 type descriptorLimit struct {
 	soft, hard uint64
 	known      bool
 }
 
-// unlimited is a limit that is none; systems write it in different ways, all of
-// them far above what a kernel allows.
+// unlimited is the smallest limit that means none: systems write it differently, always
+// far above what a kernel allows.
 const unlimited = 1 << 40
 
-// descriptors is the limit of this process, which Go has already raised as far
-// as it may.
+// descriptors returns the limit of this process, which Go has already raised to its
+// maximum.
 func (h *host) descriptors() descriptorLimit {
 	for line := range strings.Lines(h.text("proc/self/limits")) {
 		rest, found := strings.CutPrefix(line, "Max open files")
@@ -223,7 +222,7 @@ func formatLimit(n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// String is soft/hard.
+// String formats it as soft/hard.
 func (l descriptorLimit) String() string {
 	if !l.known {
 		return ""
@@ -231,7 +230,7 @@ func (l descriptorLimit) String() string {
 	return formatLimit(l.soft) + "/" + formatLimit(l.hard)
 }
 
-// each is what the files of a pattern say, every value once.
+// each returns the distinct values in the files matching a pattern.
 func (h *host) each(pattern string) string {
 	var values []string
 	for _, path := range h.glob(pattern) {

@@ -20,7 +20,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// roleVariable makes the test binary play a part instead of testing.
+// roleVariable makes the test binary act as another program.
 const roleVariable = "HONE_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// What a tree's archive has beside the files of /proc and /sys: the words of the
-// process that looks, what the files say a second later, and what is to be said.
+// Sections of a tree's archive besides the files of /proc and /sys: properties of the
+// process, changes of the files a second later, and the expected output.
 const (
 	emptyFolder = "sys/class/power_supply"
 
@@ -44,7 +44,7 @@ const (
 	quietFile  = "want/meanwhile"
 )
 
-// hostOf makes a host of a recorded tree. Its second passes at once.
+// hostOf makes a host from a recorded tree. Its second passes at once.
 func hostOf(t *testing.T, a *txtar.Archive) *host {
 	t.Helper()
 	first, later := fstest.MapFS{}, fstest.MapFS{}
@@ -116,8 +116,8 @@ func trees(t *testing.T, try func(t *testing.T, a *txtar.Archive, path string)) 
 	}
 }
 
-// TestTrees says of recorded machines what is to be said of them. Run it with
-// -update after a change, and read what has changed.
+// TestTrees checks the output for recorded machines. Run it with -update after a change,
+// and review the difference.
 func TestTrees(t *testing.T) {
 	trees(t, func(t *testing.T, a *txtar.Archive, path string) {
 		got := map[string]string{}
@@ -198,7 +198,7 @@ func meanwhileText(m Meanwhile) string {
 	return b.String()
 }
 
-// TestNothingKnown: where nothing can be read, nothing is said.
+// TestNothingKnown checks that nothing is reported where nothing can be read.
 func TestNothingKnown(t *testing.T) {
 	h := &host{root: nothing{}, wait: func(time.Duration) {}}
 	if f := h.facts(); len(f.Strict)+len(f.Soft) > 0 {
@@ -214,9 +214,8 @@ func TestNothingKnown(t *testing.T) {
 	}
 }
 
-// TestCommands holds every command that any tree asks for to its form: it begins
-// with a tool that systems have, takes root where files of the system change, and
-// sets the value that is wanted.
+// TestCommands checks the form of every command in any tree: it begins with a common
+// tool, uses root for system files, and sets the wanted value.
 func TestCommands(t *testing.T) {
 	begins := regexp.MustCompile(`^(sudo (sysctl -w|prlimit|swapoff) |(sysctl -w|prlimit|swapoff) |echo \S+ \| (sudo )?tee /sys/|ulimit -n \d|go env -w )`)
 	value := regexp.MustCompile(`[\w.-]+$`)
@@ -255,7 +254,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestThisMachine reads the real one.
+// TestThisMachine reads the real machine.
 func TestThisMachine(t *testing.T) {
 	f := Read()
 	must := []string{"goos", "goarch", "cpus"}
@@ -288,7 +287,7 @@ func TestThisMachine(t *testing.T) {
 	t.Logf("\n%s%s", factsText(f), checksText(quick))
 }
 
-// TestClosesFiles counts descriptors around everything that opens some.
+// TestClosesFiles counts descriptors around everything that opens files.
 func TestClosesFiles(t *testing.T) {
 	const table = "/proc/self/fd"
 	self, err := os.Executable()
@@ -296,7 +295,7 @@ func TestClosesFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := 0
-	for round := range 2 { // the first one may open what Go's runtime keeps
+	for round := range 2 { // the first round may open descriptors that the Go runtime keeps
 		Read()
 		Measure()
 		QuickChecks()

@@ -11,28 +11,27 @@ import (
 	"strings"
 )
 
-// Program reads what the binary at path says of itself. Of one that is not Go's
+// Program reads the build information of the binary at path. For one not built with Go
 // only the soft key sha256 is known.
 //
-// Strict keys are go, compiler, goos, goarch, the architecture's level under its
-// own name (GOAMD64 and its like), GOEXPERIMENT, race, cgo, pgo, tags, gcflags and
-// asmflags; soft ones sha256, revision, modified and godebug. Settings at their
-// defaults that the linker does not write down are absent. It reads the whole
-// file.
+// Strict keys are go, compiler, goos, goarch, the architecture level under its own name
+// (such as GOAMD64), GOEXPERIMENT, race, cgo, pgo, tags, gcflags and asmflags; soft ones
+// sha256, revision, modified and godebug. Defaults that the linker does not record are
+// absent. It reads the whole file.
 func Program(path string) (Facts, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return Facts{}, fmt.Errorf("machine: %w; name the program's file", err)
+		return Facts{}, fmt.Errorf("machine: %w; give the path of the program", err)
 	}
 	defer file.Close()
 	sum := sha256.New()
 	if _, err := io.Copy(sum, file); err != nil {
-		return Facts{}, fmt.Errorf("machine: %w; name the program's file", err)
+		return Facts{}, fmt.Errorf("machine: %w; give the path of the program", err)
 	}
 	f := Facts{Strict: map[string]string{}, Soft: map[string]string{"sha256": hex.EncodeToString(sum.Sum(nil))}}
 	build, err := buildinfo.Read(file)
 	if err != nil {
-		return f, nil // the file could be read, so it is not Go's
+		return f, nil // readable, so not a Go binary
 	}
 	f.Strict["go"] = build.GoVersion
 	for _, s := range build.Settings {
@@ -41,8 +40,7 @@ func Program(path string) (Facts, error) {
 	return f, nil
 }
 
-// setting takes one of a build's settings in. Values with folders in them are
-// about somebody's machine.
+// setting adds one build setting. Values that contain folders are withheld.
 func (f *Facts) setting(s debug.BuildSetting) {
 	inFolder := strings.ContainsAny(s.Value, `/\`)
 	switch s.Key {

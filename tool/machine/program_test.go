@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// TestProgram reads the test itself.
+// TestProgram reads the test binary.
 func TestProgram(t *testing.T) {
 	path, err := os.Executable()
 	if err != nil {
@@ -57,8 +57,8 @@ func TestProgramOfNobody(t *testing.T) {
 	}
 }
 
-// TestSettings: which settings of a build are kept, under which names, and that
-// none names a folder.
+// TestSettings checks which build settings are kept, under which names, and that none
+// reveals a folder.
 func TestSettings(t *testing.T) {
 	f := Facts{Strict: map[string]string{}, Soft: map[string]string{}}
 	for _, s := range []debug.BuildSetting{

@@ -4,6 +4,6 @@ package machine
 
 import "os"
 
-// ask finds the processor's name where Windows leaves it. Linux has files for
+// ask reads the CPU's name from the environment on Windows. Linux has files for
 // everything.
 func ask() told { return told{cpu: os.Getenv("PROCESSOR_IDENTIFIER")} }

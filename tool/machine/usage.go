@@ -11,8 +11,8 @@ import (
 	"unicode"
 )
 
-// Usage is a moment of the machine's counters. The zero value says nothing, and
-// nor does what lies between it and another.
+// Usage is a snapshot of the machine's counters. The difference from a zero value is not
+// known.
 type Usage struct {
 	cpu       cpuTicks
 	cpus      int
@@ -24,53 +24,52 @@ type Usage struct {
 	has       struct{ throttled, swapped bool }
 }
 
-// cpuTicks is what all processors together have spent, in ticks of tickLength.
+// cpuTicks is the time of all CPUs together, in ticks of tickLength.
 type cpuTicks struct{ busy, idle, interrupts, steal float64 }
 
-// tickLength is how the kernel counts towards programs, everywhere that Go runs.
+// tickLength is the kernel's unit of CPU time for user space on every platform of Go.
 const tickLength = time.Second / 100
 
 func (t cpuTicks) all() float64 { return t.busy + t.idle + t.interrupts + t.steal }
 
-// process is what one has used, its children that have ended included.
+// process is the CPU time of one process, including reaped children.
 type process struct {
 	name   string
 	parent int
-	since  string  // when it began, in the kernel's ticks: numbers are used again
+	since  string  // start time in ticks: process ids are reused
 	own    float64 // ticks
-	ended  float64 // ticks of children that were waited for
+	ended  float64 // ticks of reaped children
 }
 
-// Meanwhile is what happened between two moments. Parts are of all processors'
-// time together: with two of them, one that is kept busy is 0.5. What cannot be
-// had is nil.
+// Meanwhile is what happened between two snapshots. Shares are of the time of all CPUs
+// together: of two, one busy CPU is 0.5. What is not available is nil.
 type Meanwhile struct {
-	// Others is the part that other processes used, and the kernel for its own.
+	// Others is the share that other processes used, and the kernel for itself.
 	Others *float64 `json:"others"`
-	// Interrupts is the part spent in interrupts and the network's share of the
-	// kernel, for whomever that was.
+	// Interrupts is the share spent in interrupts and in the kernel's network stack, on
+	// behalf of any process.
 	Interrupts *float64 `json:"interrupts"`
-	// Steal is the part in which other machines of the same host ran instead.
+	// Steal is the share in which the host ran other machines instead.
 	Steal *float64 `json:"steal"`
-	// Throttled is the part for which this process's control groups were stopped
-	// because they had used up their quota.
+	// Throttled is the share of time in which this process's cgroups were throttled by
+	// their quota.
 	Throttled *float64 `json:"throttled"`
-	// SwappedPages went to and came from the disk.
+	// SwappedPages were swapped in or out.
 	SwappedPages *float64 `json:"swapped_pages"`
-	// CPUPressure and MemoryPressure are the parts of the time, not of all
-	// processors', in which some thread waited for a processor or for memory.
+	// CPUPressure and MemoryPressure are the shares of the time, not of all CPUs', in
+	// which some thread waited for a CPU or for memory.
 	CPUPressure    *float64 `json:"cpu_pressure"`
 	MemoryPressure *float64 `json:"memory_pressure"`
 }
 
-// Measure reads the counters. It takes about 30 µs for each process that there is
+// Measure reads the counters. It takes about 30 µs per process on the machine
 // (BenchmarkMeasure).
 func Measure() Usage { return thisHost().measure() }
 
-// Between says what happened from u to later. This process, and those in own, are
-// not others, nor are children of theirs that ended and were waited for. When one
-// of own has ended and its parent is not among them, Others is nil. Ticks are of
-// 10 ms, so that a second tells parts to a hundredth.
+// Between returns what happened from u to later. This process, those in own, and their
+// reaped children do not count as others. If one of own has ended and its parent is not
+// in own, Others is nil. Ticks are 10 ms, so over a second shares are exact to a
+// hundredth.
 func (u Usage) Between(later Usage, own ...int) (m Meanwhile) {
 	ticks := later.cpu.all() - u.cpu.all()
 	if u.cpus > 0 && later.cpus > 0 && ticks > 0 {
@@ -95,8 +94,8 @@ func (u Usage) Between(later Usage, own ...int) (m Meanwhile) {
 	return m
 }
 
-// ours is the ticks that this process and its like have used until later. What
-// one of them that has ended used is known only to a parent that waited for it.
+// ours returns the ticks that this process and own have used until later. The use of one
+// that has ended is known only from a parent that reaped it.
 func (u Usage) ours(later Usage, own []int) (ticks float64, known bool) {
 	if u.processes == nil || later.processes == nil {
 		return 0, false
@@ -106,7 +105,7 @@ func (u Usage) ours(later Usage, own []int) (ticks float64, known bool) {
 		before, now := u.processes[pid], later.processes[pid]
 		switch {
 		case before.since == now.since:
-		case now.since != "": // another process under an old number
+		case now.since != "": // another process with a reused id
 			before = process{}
 		case !slices.Contains(own, before.parent):
 			return 0, false
@@ -125,9 +124,9 @@ func (u Usage) pressed(later Usage, what string, elapsed time.Duration) *float64
 	return new(min(max(0, float64(to-from)/float64(elapsed)), 1))
 }
 
-// busiest names the n processes that used most between two moments, this one not
-// counted, each with its part of one processor. Those that ended meanwhile count
-// for the parent that waited for them.
+// busiest lists the n processes, except this one, that used most CPU between two
+// snapshots, each with its share of one CPU. Processes that ended meanwhile count for the
+// parent that reaped them.
 func (u Usage) busiest(later Usage, n int) (names []string) {
 	if later.cpus == 0 {
 		return nil
@@ -145,7 +144,7 @@ func (u Usage) busiest(later Usage, n int) (names []string) {
 	return names
 }
 
-// used is the ticks of all processes of a name but this one.
+// used returns the ticks of all processes, by name, except this one.
 func (u Usage) used(later Usage) map[string]float64 {
 	used := map[int]float64{}
 	for pid, now := range later.processes {
@@ -155,7 +154,7 @@ func (u Usage) used(later Usage) map[string]float64 {
 		}
 	}
 	for pid, before := range u.processes {
-		if later.processes[pid].since != before.since { // its parent has got all of it
+		if later.processes[pid].since != before.since { // its parent has inherited all of it
 			used[before.parent] -= before.own + before.ended
 		}
 	}
@@ -198,16 +197,15 @@ func (h *host) measure() Usage {
 	return u
 }
 
-// parseStat reads the line "cpu" of /proc/stat: user, nice, system, idle, waiting
-// for a disk, interrupts, soft ones, steal; guests are in user and nice. Below it
-// is a line for each processor.
+// parseStat parses the line "cpu" of /proc/stat: user, nice, system, idle, iowait, irq,
+// softirq, steal; guest time is included in user and nice. One line per CPU follows.
 func parseStat(text string) (t cpuTicks, cpus int) {
 	first, rest, _ := strings.Cut(text, "\n")
 	words := strings.Fields(first)
 	if len(words) < 8 || words[0] != "cpu" {
 		return cpuTicks{}, 0
 	}
-	var n [8]float64 // what an old kernel does not count stays 0
+	var n [8]float64 // an old kernel lacks the last ones, which stay 0
 	for i := range min(len(n), len(words)-1) {
 		v, ok := parseCount(words[1+i])
 		if !ok {
@@ -223,13 +221,13 @@ func parseStat(text string) (t cpuTicks, cpus int) {
 	return cpuTicks{busy: n[0] + n[1] + n[2], idle: n[3] + n[4], interrupts: n[5] + n[6], steal: n[7]}, cpus
 }
 
-// parseCount reads a number that cannot be negative.
+// parseCount parses a non-negative number.
 func parseCount(word string) (float64, bool) {
 	n, err := strconv.ParseUint(word, 10, 64)
 	return float64(n), err == nil
 }
 
-// keyed reads lines of a word and a number.
+// keyed parses lines of a word and a number.
 func keyed(text string) map[string]float64 {
 	values := map[string]float64{}
 	for line := range strings.Lines(text) {
@@ -242,7 +240,7 @@ func keyed(text string) map[string]float64 {
 	return values
 }
 
-// parseThrottled reads a control group's cpu.stat, of either version.
+// parseThrottled parses a cgroup's cpu.stat, of either version.
 func parseThrottled(text string) (stopped time.Duration, found bool) {
 	values := keyed(text)
 	if micros, found := values["throttled_usec"]; found {
@@ -252,7 +250,7 @@ func parseThrottled(text string) (stopped time.Duration, found bool) {
 	return time.Duration(nanos), found
 }
 
-// parsePressure is the total of the line "some".
+// parsePressure returns the total of the line "some".
 func parsePressure(text string) (total time.Duration, found bool) {
 	for line := range strings.Lines(text) {
 		if _, micros, cut := strings.Cut(line, "total="); cut && strings.HasPrefix(line, "some ") {
@@ -263,7 +261,7 @@ func parsePressure(text string) (total time.Duration, found bool) {
 	return 0, false
 }
 
-// processes reads all that this process may see; nil: it cannot see itself.
+// processes reads all visible processes; nil if this one is not among them.
 func (h *host) processes() map[int]process {
 	entries, err := fs.ReadDir(h.root, "proc")
 	if err != nil {
@@ -285,14 +283,15 @@ func (h *host) processes() map[int]process {
 	return all
 }
 
-// parseProcess reads /proc/PID/stat. The name is in parentheses and may have
-// anything in it, parentheses too: it is the program's choice.
+// parseProcess parses /proc/PID/stat. The name is in parentheses and may contain
+// anything, even parentheses: the program chooses it.
 func parseProcess(text string) (p process, ok bool) {
 	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if open < 0 || end < open {
 		return process{}, false
 	}
-	// Behind the name the third field of proc(5) is the first: utime, the 14th, is the 12th.
+	// After the name the first word is the third field of proc(5), so utime, the 14th
+	// field, is the 12th word.
 	words := strings.Fields(text[end+1:])
 	if len(words) < 20 {
 		return process{}, false
@@ -308,7 +307,7 @@ func parseProcess(text string) (p process, ok bool) {
 	return process{name, parent, words[19], ticks[0] + ticks[1], ticks[2] + ticks[3]}, err == nil
 }
 
-// printable leaves nothing in a name that a terminal would obey.
+// printable replaces control characters, which a terminal would obey.
 func printable(r rune) rune {
 	if unicode.IsPrint(r) && r != unicode.ReplacementChar {
 		return r

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// between makes two moments of one processor's counters, a second apart.
+// between returns two snapshots of one CPU's counters, a second apart.
 func between(busy float64, before, now map[int]process) (u, later Usage) {
 	u = Usage{cpus: 1, self: 1, processes: before, cpu: cpuTicks{busy: 1000, idle: 1000}}
 	later = Usage{cpus: 1, self: 1, processes: now, cpu: cpuTicks{busy: 1000 + busy, idle: 1100 - busy}}
 	return u, later
 }
 
-// TestOthers: what counts as others' when processes come, end, and come again.
+// TestOthers checks what counts as others' use when processes start, end, and reuse ids.
 func TestOthers(t *testing.T) {
 	self := process{name: "self", since: "5", own: 10}
 	busySelf := process{name: "self", since: "5", own: 30}
@@ -27,7 +27,7 @@ func TestOthers(t *testing.T) {
 		busy        float64
 		before, now map[int]process
 		own         []int
-		want        float64 // NaN: cannot be had
+		want        float64 // NaN: not available
 	}{
 		"nobody is known":      {50, nil, nil, nil, math.NaN()},
 		"all is others'":       {50, map[int]process{1: self}, map[int]process{1: self}, nil, 0.5},
@@ -67,8 +67,8 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// TestBusiest: whose name is told. A compiler lives for less than a second, but
-// who started it is there before and after.
+// TestBusiest checks the names reported. A compiler may live for less than a second, but
+// its parent exists before and after.
 func TestBusiest(t *testing.T) {
 	u, later := between(50, map[int]process{
 		1: {name: "self", since: "1"},
@@ -97,7 +97,8 @@ func TestBusiest(t *testing.T) {
 	}
 }
 
-// TestNoTime: between a moment and itself, or an earlier one, there is nothing.
+// TestNoTime checks that there is no difference from a snapshot to itself, or to an
+// earlier one.
 func TestNoTime(t *testing.T) {
 	u, later := between(50, map[int]process{1: {}}, map[int]process{1: {}})
 	for name, m := range map[string]Meanwhile{"itself": u.Between(u), "an earlier one": later.Between(Usage{}), "backwards": Usage{}.Between(u)} {
@@ -120,10 +121,10 @@ func TestParseProcess(t *testing.T) {
 	}
 }
 
-// burned is how much processor time the child of TestOwnProcess uses.
+// burned is how much CPU time the child of TestOwnProcess uses.
 const burned = 300 * time.Millisecond
 
-// burn is that child: it uses its time, says so, and ends with its input.
+// burn is that child: it uses CPU time, reports it, and ends with its standard input.
 func burn() {
 	h := thisHost()
 	for u := h.measure(); h.measure().processes[h.pid].own-u.processes[h.pid].own < float64(burned/tickLength); {
@@ -132,8 +133,8 @@ func burn() {
 	io.Copy(io.Discard, os.Stdin)
 }
 
-// TestOwnProcess measures beside a real child: its time is its parent's when it is
-// named, while it lives and when it has been waited for.
+// TestOwnProcess measures with a real child: if it is listed in own, its time does not
+// count as others', while it runs and after it is reaped.
 func TestOwnProcess(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("processes are counted on Linux only")

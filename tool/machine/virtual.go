@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// virtual says what is between the system and the hardware: none, or a
-// hypervisor's name, container, or both with a comma between.
+// virtual returns what is between the system and the hardware: none, a hypervisor's name,
+// container, or both with a comma between.
 func (h *host) virtual() string {
 	var layers []string
 	switch below := h.hypervisor(); below {
@@ -25,8 +25,7 @@ func (h *host) virtual() string {
 	return strings.Join(layers, ", ")
 }
 
-// makers are how hypervisors, and clouds that use them, call the machines that
-// they make.
+// makers maps the product names of hypervisors, and of clouds that use them.
 var makers = []struct{ name, hypervisor string }{
 	{"vmware", "vmware"},
 	{"innotek", "virtualbox"},
@@ -45,14 +44,15 @@ var makers = []struct{ name, hypervisor string }{
 	{"alibaba", "kvm"},
 }
 
-// hypervisor is its name, hypervisor when it has none, none, or empty: not known.
+// hypervisor returns its name, "hypervisor" if it has none, "none", or empty if not
+// known.
 func (h *host) hypervisor() string {
 	if h.text("proc/cpuinfo") == "" {
 		return ""
 	}
 	flags := h.cpuinfo("flags")
 	guest := slices.Contains(strings.Fields(flags), "hypervisor")
-	if flags != "" && !guest { // x86 always tells
+	if flags != "" && !guest { // x86 always sets the flag in a guest
 		return "none"
 	}
 	if strings.Contains(strings.ToLower(h.kernel()), "microsoft") {
@@ -78,7 +78,7 @@ func (h *host) hypervisor() string {
 
 const makerPath = "sys/class/dmi/id/sys_vendor"
 
-// makersHypervisor goes by what the machine's maker and product are called.
+// makersHypervisor goes by the machine's vendor and product name.
 func (h *host) makersHypervisor() string {
 	machine := strings.ToLower(h.text(makerPath) + " " + h.text("sys/class/dmi/id/product_name"))
 	if strings.Contains(machine, "metal") {
@@ -92,8 +92,8 @@ func (h *host) makersHypervisor() string {
 	return ""
 }
 
-// inContainer looks for what the usual ones leave behind. A disk made from a
-// container's files has that, too, but there the kernel's own processes are seen.
+// inContainer looks for traces of common container runtimes. A disk image made from a
+// container has them, too, but there kernel threads are visible.
 func (h *host) inContainer() bool {
 	traces := h.exists(".dockerenv") || h.exists("run/.containerenv") || h.text("run/systemd/container") != ""
 	if traces && h.text("proc/2/comm") != "kthreadd" {

@@ -78,7 +78,7 @@ func TestFlameGraph(t *testing.T) {
 		t.Errorf("%d frames after a click on all", got+1)
 	}
 	// The table of functions has a difference.
-	if got := eval[string](b, `[...document.querySelectorAll("[data-hot] tr")].map((r) => [...r.cells].map((c) => c.textContent).join(" ")).join("\n")`); !strings.Contains(got, "function itself earlier difference") || !strings.Contains(got, "main.slow 0 µs 15.0 s −15.0 s") || !strings.Contains(got, "main.fast 20.0 s 0 µs +20.0 s") || !strings.Contains(got, "net/http.read 15.0 s 15.0 s +0 µs") {
+	if got := eval[string](b, `[...document.querySelectorAll("[data-hot] tr")].map((r) => [...r.cells].map((c) => c.textContent).join(" ")).join("\n")`); !strings.Contains(got, "function self (flat) earlier difference") || !strings.Contains(got, "main.slow 0 µs 15.0 s −15.0 s") || !strings.Contains(got, "main.fast 20.0 s 0 µs +20.0 s") || !strings.Contains(got, "net/http.read 15.0 s 15.0 s +0 µs") {
 		t.Errorf("the functions are\n%s", got)
 	}
 	for _, bad := range eval[[]string](b, contrastScript) {

@@ -16,13 +16,13 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// fetcher takes one source's profiles.
+// fetcher fetches one source's profiles.
 type fetcher struct {
 	source Source
 	page   *url.URL
 }
 
-// take returns a profile as it is kept.
+// take returns a profile in the form in which it is stored.
 func (f *fetcher) take(ctx context.Context, kind Kind) ([]byte, error) {
 	switch kind {
 	case Allocs, Mutex, Block:
@@ -48,7 +48,7 @@ func (f *fetcher) take(ctx context.Context, kind Kind) ([]byte, error) {
 	return data, err
 }
 
-// added is what a profile has more at the end than at the beginning.
+// added returns the difference of a profile between the end and the beginning.
 func (f *fetcher) added(ctx context.Context, kind Kind) ([]byte, error) {
 	var both [2]*profile.Profile
 	var moments [2]time.Time
@@ -70,7 +70,7 @@ func (f *fetcher) added(ctx context.Context, kind Kind) ([]byte, error) {
 	both[0].Scale(-1)
 	sum, err := profile.Merge(both[:])
 	if err != nil {
-		return nil, &Error{Garbage, fmt.Sprintf("the %s profiles from %s cannot be subtracted", kind, f.page), "look whether the program was replaced meanwhile", err}
+		return nil, &Error{Garbage, fmt.Sprintf("the %s profiles from %s cannot be subtracted", kind, f.page), "check whether the program was restarted meanwhile", err}
 	}
 	if kind == Allocs {
 		sum.DefaultSampleType = kind.valueType()
@@ -98,12 +98,12 @@ func (f *fetcher) read(kind Kind, data []byte) (*profile.Profile, error) {
 		_, err = kind.index(p)
 	}
 	if err != nil {
-		return nil, &Error{Garbage, fmt.Sprintf("what %s answers is no %s profile", f.page, kind), "use the address of net/http/pprof, or of hone serve's --admin", err}
+		return nil, &Error{Garbage, fmt.Sprintf("the answer of %s is not a %s profile", f.page, kind), "use the address of net/http/pprof, or the --admin address of hone serve", err}
 	}
 	return p, nil
 }
 
-// fetch fetches a page that takes so long.
+// fetch fetches a page that takes that long.
 func (f *fetcher) fetch(ctx context.Context, kind Kind, lasts time.Duration) ([]byte, error) {
 	query, err := kind.query(lasts)
 	if err != nil {
@@ -112,8 +112,8 @@ func (f *fetcher) fetch(ctx context.Context, kind Kind, lasts time.Duration) ([]
 	return get(ctx, f.source, f.page.String()+query, lasts)
 }
 
-// get is one request on a connection of its own. It follows no redirection: a token
-// is for this address alone.
+// get makes one request on a new connection. It follows no redirect: the token is for
+// this address only.
 func get(ctx context.Context, s Source, address string, lasts time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, lasts+s.Patience)
 	defer cancel()
@@ -139,7 +139,7 @@ func get(ctx context.Context, s Source, address string, lasts time.Duration) ([]
 	case err != nil:
 		return nil, unreachable(ctx, address, err)
 	case int64(len(data)) > s.MostBytes:
-		return nil, &Error{TooLong, fmt.Sprintf("%s answers more than %d bytes", address, s.MostBytes), "look for a shorter time", nil}
+		return nil, &Error{TooLong, fmt.Sprintf("%s answers more than %d bytes", address, s.MostBytes), "profile for a shorter time", nil}
 	}
 	return data, nil
 }
@@ -151,20 +151,20 @@ func unreachable(ctx context.Context, address string, err error) error {
 	return &Error{Unreachable, address, "check the address, and that the program serves its profiles there", err}
 }
 
-// refusal explains a status.
+// refusal explains a status code.
 func refusal(address string, code int, status string, body []byte) error {
-	e := &Error{Reason: Refused, What: fmt.Sprintf("%s answers %s", address, status), Try: "try again when nobody else takes profiles"}
+	e := &Error{Reason: Refused, What: fmt.Sprintf("%s answers %s", address, status), Try: "try again when no other profile is being taken"}
 	switch code {
 	case http.StatusNotFound:
 		e.Reason, e.Try = NoProfiles, `there are no profiles: correct the address, or import _ "net/http/pprof" and serve http.DefaultServeMux on 127.0.0.1`
 		return e
 	case http.StatusUnauthorized, http.StatusForbidden:
-		e.Reason, e.Try = Unwelcome, "give the token that it wants (--pprof-token-file)"
+		e.Reason, e.Try = Unwelcome, "give its token (--pprof-token-file)"
 	case http.StatusBadRequest:
-		e.Try = "look for a shorter time, or raise the WriteTimeout of its server"
+		e.Try = "profile for a shorter time, or raise the WriteTimeout of its server"
 	case http.StatusInternalServerError, http.StatusConflict:
 	default:
-		e.Reason, e.Try = NoProfiles, "give the address at which the profiles are themselves"
+		e.Reason, e.Try = NoProfiles, "give the address to which it redirects"
 	}
 	if words := firstWords(body); words != "" {
 		e.What += " (" + words + ")"
@@ -174,7 +174,7 @@ func refusal(address string, code int, status string, body []byte) error {
 
 const mostWords = 200
 
-// firstWords is a body's first line, without what a terminal would obey.
+// firstWords returns a body's first line, without control characters.
 func firstWords(body []byte) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(body[:min(len(body), mostWords)])), "\n")
 	return strings.Map(func(r rune) rune {
@@ -185,8 +185,8 @@ func firstWords(body []byte) string {
 	}, line)
 }
 
-// Scrape fetches a page of metrics, whose address is as Source.URL's; without a path
-// it is /metrics.
+// Scrape fetches a page of metrics, whose address has the form of Source.URL; the default
+// path is /metrics.
 func (s Source) Scrape(ctx context.Context) (record.Artefact, error) {
 	u, err := s.page()
 	if err != nil {

@@ -7,18 +7,18 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Frame is a function where it was called, of a flame graph: what it took together with
-// all that it called from there.
+// Frame is a call in a flame graph, with the cost of the function including its callees
+// there.
 type Frame struct {
 	Function string
 	Value    float64
-	Before   *float64 // nil: there is no earlier profile
+	Before   *float64 // nil: no earlier profile
 	Calls    []Frame  // by name
 }
 
-// Flame is the profile, and the earlier one, as a tree from the first caller to the
-// functions that ran. Calls of less than part of the larger profile's total are left out,
-// with all that they call. The root has no name and is the whole.
+// Flame returns the profile, and the earlier one, as a tree from the first caller to the
+// leaves. Calls below part of the larger profile's total are left out, with their
+// callees. The root has no name and is the whole.
 func (v *View) Flame(part float64) Frame {
 	root := new(callNode)
 	v.grow(root, v.now, func(n *callNode) *float64 { return &n.now })
@@ -30,13 +30,13 @@ func (v *View) Flame(part float64) Frame {
 	return root.frame("", part*total, v.before != nil)
 }
 
-// callNode is a Frame that grows.
+// callNode is a Frame under construction.
 type callNode struct {
 	now, before float64
 	calls       map[string]*callNode
 }
 
-// grow adds a profile's samples, each to all that called it.
+// grow adds a profile's samples to all their callers.
 func (v *View) grow(root *callNode, p *profile.Profile, column func(*callNode) *float64) {
 	for _, s := range p.Sample {
 		value := v.value(p, s)

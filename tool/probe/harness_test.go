@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// running is the service.
+// running is the running service.
 type running struct{ addr string }
 
 // start runs the service until the test ends.
@@ -83,8 +83,8 @@ func start(t *testing.T, args ...string) running {
 	return running{strings.TrimSpace(line)}
 }
 
-// underLoad calls do while a few clients ask the service, each up to 200 times a second,
-// and returns the answers a second.
+// underLoad calls do while a few clients send requests to the service, each up to 200 per
+// second, and returns the answers per second.
 func (r running) underLoad(t *testing.T, do func()) float64 {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -128,7 +128,7 @@ func (r running) underLoad(t *testing.T, do func()) float64 {
 	return rate
 }
 
-// sample is one of a run.
+// sample returns a run's sample.
 func sample(rate float64, artefacts ...record.Artefact) record.Sample {
 	if rate > 0 {
 		artefacts = append(artefacts, record.Artefact{Kind: "load", Name: "result.json", Data: fmt.Appendf(nil, `{"rate":%g}`, rate)})
@@ -136,7 +136,7 @@ func sample(rate float64, artefacts ...record.Artefact) record.Sample {
 	return record.Sample{Reasons: []string{"profiled"}, Artefacts: artefacts}
 }
 
-// made makes a profile of a kind: of stacks such as "leaf<caller<main" with values.
+// made builds a profile of a kind from stacks such as "leaf<caller<main" with values.
 func made(t *testing.T, kind Kind, lasted time.Duration, stacks map[string]int64) record.Artefact {
 	t.Helper()
 	p := &profile.Profile{

@@ -14,16 +14,16 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Pages are google/pprof's: flame graph, top, source and peek, of two profiles with
-// the difference in red and green. They answer only who asks for this machine by a
-// name that no other's DNS can give it (localhost, 127.0.0.1, [::1]), and only GET.
-// What runs other programs or writes to the user's settings is not there.
+// Pages returns google/pprof's pages: flame graph, top, source and peek; with two
+// profiles, the difference in red and green. They answer only GET requests for this
+// machine under a name that DNS cannot rebind (localhost, 127.0.0.1, [::1]). Pages that
+// run other programs or write the user's settings are left out.
 //
-// How the pages look is one setting for the whole process, so there can be one set
-// of them at a time.
+// google/pprof's settings are global to the process, so there can be only one set of
+// pages at a time.
 func (v *View) Pages() (http.Handler, error) {
 	var handlers map[string]http.Handler
-	flags := &driverFlags{set: map[string]string{"http": "localhost:1", "sample_index": v.Kind.valueType()}} // nobody listens on 1
+	flags := &driverFlags{set: map[string]string{"http": "localhost:1", "sample_index": v.Kind.valueType()}} // nothing listens on port 1
 	if v.before != nil {
 		flags.set["diff_base"] = "before"
 	}
@@ -43,7 +43,7 @@ func (v *View) Pages() (http.Handler, error) {
 			mux.Handle("GET "+path, page)
 		}
 	}
-	for _, path := range []string{"/{$}", "/graph"} { // a graph takes another program
+	for _, path := range []string{"/{$}", "/graph"} { // a graph needs another program
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "flamegraph?"+r.URL.RawQuery)
 			w.WriteHeader(http.StatusFound)
@@ -52,7 +52,7 @@ func (v *View) Pages() (http.Handler, error) {
 	return guarded(mux), nil
 }
 
-// guarded lets through what a browser on this machine asks for itself.
+// guarded admits only requests that a browser on this machine makes.
 func guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -82,11 +82,11 @@ func ofThisMachine(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// scaledSource has the view's profiles.
+// scaledSource serves the view's profiles to google/pprof.
 type scaledSource struct{ *View }
 
-// Fetch returns one of them. It must not say where it comes from, or google/pprof
-// writes it to a file in the user's home.
+// Fetch returns one of them. It reports no source, because google/pprof would save such a
+// profile in the user's home.
 func (s scaledSource) Fetch(source string, _, _ time.Duration) (*profile.Profile, string, error) {
 	p := s.now
 	if source == "before" {
@@ -97,7 +97,7 @@ func (s scaledSource) Fetch(source string, _, _ time.Duration) (*profile.Profile
 	return p, "", nil
 }
 
-// driverFlags are a command line that is never typed.
+// driverFlags is a command line without a user.
 type driverFlags struct{ set map[string]string }
 
 // Bool returns the flag's value.
@@ -126,10 +126,10 @@ func (f *driverFlags) StringList(name, _, _ string) *[]*string {
 	return &list
 }
 
-// ExtraUsage is for those who type.
+// ExtraUsage is not used.
 func (f *driverFlags) ExtraUsage() string { return "" }
 
-// AddExtraUsage is for those who type.
+// AddExtraUsage is not used.
 func (f *driverFlags) AddExtraUsage(string) {}
 
 // Parse returns the source.
@@ -137,35 +137,35 @@ func (f *driverFlags) Parse(func()) []string { return []string{"now"} }
 
 var errNotHere = errors.New("probe: not here")
 
-// noSymbols leaves profiles as they are: Go's have their names.
+// noSymbols leaves profiles as they are: Go's are symbolized already.
 type noSymbols struct{}
 
 // Symbolize does nothing.
 func (noSymbols) Symbolize(string, driver.MappingSources, *profile.Profile) error { return nil }
 
-// noObjects runs no nm, no objdump and no addr2line.
+// noObjects prevents running nm, objdump and addr2line.
 type noObjects struct{}
 
-// Open opens nothing.
+// Open fails.
 func (noObjects) Open(string, uint64, uint64, uint64, string) (driver.ObjFile, error) {
 	return nil, errNotHere
 }
 
-// Disasm disassembles nothing.
+// Disasm fails.
 func (noObjects) Disasm(string, uint64, uint64, bool) ([]driver.Inst, error) { return nil, errNotHere }
 
-// noFiles writes none.
+// noFiles prevents writing files.
 type noFiles struct{}
 
-// Open opens nothing.
+// Open fails.
 func (noFiles) Open(name string) (io.WriteCloser, error) {
 	return nil, fmt.Errorf("%w: %s", errNotHere, name)
 }
 
-// silentUI asks and says nothing: what is wrong is on the page.
+// silentUI is never interactive: errors appear on the page.
 type silentUI struct{}
 
-// ReadLine reads nothing.
+// ReadLine returns EOF.
 func (silentUI) ReadLine(string) (string, error) { return "", io.EOF }
 
 // Print prints nothing.
@@ -174,11 +174,11 @@ func (silentUI) Print(...any) {}
 // PrintErr prints nothing.
 func (silentUI) PrintErr(...any) {}
 
-// IsTerminal reports that it is none.
+// IsTerminal reports false.
 func (silentUI) IsTerminal() bool { return false }
 
-// WantBrowser reports that none is to be opened.
+// WantBrowser reports false.
 func (silentUI) WantBrowser() bool { return false }
 
-// SetAutoComplete completes nothing.
+// SetAutoComplete does nothing.
 func (silentUI) SetAutoComplete(func(string) string) {}

@@ -15,7 +15,7 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// page asks for one under a host's name.
+// page requests a page under a host name.
 func page(t *testing.T, pages http.Handler, method, path, host string) (status int, body string, header http.Header) {
 	t.Helper()
 	r := httptest.NewRequest(method, path, nil)
@@ -53,7 +53,7 @@ func TestPages(t *testing.T) {
 				t.Errorf("%s of %d runs has what is gone: %v", path, len(runs), len(runs) != 2)
 			}
 			for _, url := range regexp.MustCompile(`(?:src|href)="(?:https?:)?//[^"]*`).FindAllString(body, -1) {
-				if !strings.Contains(url, "github.com/google/pprof/") { // a link to its manual
+				if !strings.Contains(url, "github.com/google/pprof/") { // a link to its documentation
 					t.Errorf("%s loads %s", path, url)
 				}
 			}

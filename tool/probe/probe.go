@@ -1,14 +1,11 @@
-// Package probe asks programs what they do under load, and makes it comparable.
+// Package probe takes profiles of programs under load, and makes them comparable.
 //
-// [Source.Take] fetches profiles from the pages of net/http/pprof, or any that answer like
-// them, over the same seconds of one load. They are [record.Artefact]s, for a
-// sample that is kept apart from those that are timed: a program that is looked at
-// is a little slower.
-//
-// [OfRun] puts together what a run has of one kind, [Parse] reads a file, and a
-// [View] shows one, or two beside each other: as CPU-seconds, bytes or waiting for a
-// million requests, so that a program that answers more in the same time does not
-// look as if it worked more.
+// [Source.Take] fetches profiles from net/http/pprof, or from pages that answer like it,
+// over the same seconds of one load. They become [record.Artefact]s of a sample that is
+// not timed: profiling slows a program down a little. [OfRun] combines a run's profiles
+// of one kind, [Parse] reads a file, and a [View] shows one, or two side by side: as
+// CPU-seconds, bytes or waiting time per million requests, so that a program that serves
+// more in the same time does not look as if it cost more.
 package probe
 
 import (
@@ -25,45 +22,46 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// Kind is what a program can be asked for, and the Kind of an artefact.
+// Kind is a kind of profile, and the Kind of an artefact.
 type Kind string
 
 // The kinds.
 const (
-	CPU       Kind = "cpu"       // where processors' time went
-	Allocs    Kind = "allocs"    // what was allocated
-	Heap      Kind = "heap"      // what is in use, at the end
-	Mutex     Kind = "mutex"     // who kept others waiting for locks
-	Block     Kind = "block"     // who waited, for locks and channels
-	Goroutine Kind = "goroutine" // what goroutines there are, at the end
-	Trace     Kind = "trace"     // what happened, moment by moment; for go tool trace
-	Metrics   Kind = "metrics"   // what /metrics says
+	CPU       Kind = "cpu"       // CPU time
+	Allocs    Kind = "allocs"    // allocations
+	Heap      Kind = "heap"      // live heap at the end
+	Mutex     Kind = "mutex"     // time for which lock holders made others wait
+	Block     Kind = "block"     // time spent waiting for locks and channels
+	Goroutine Kind = "goroutine" // stacks of goroutines at the end
+	Trace     Kind = "trace"     // execution trace, for go tool trace
+	Metrics   Kind = "metrics"   // the text of /metrics
 )
 
-// Profiles are the kinds of net/http/pprof; Take takes them, and Metrics.
+// Profiles lists the kinds of net/http/pprof; Take takes them, and Metrics.
 func Profiles() []Kind { return []Kind{CPU, Allocs, Heap, Mutex, Block, Goroutine, Trace} }
 
-// Source is where a program shows its profiles.
+// Source is where a program serves its profiles.
 type Source struct {
-	// URL is the address: HOST:PORT, or a URL. Without a path: /debug/pprof. Required.
+	// URL is the address: HOST:PORT, or a URL. The default path is /debug/pprof.
+	// Required.
 	URL string
 	// Token is sent as a bearer token. Zero: none.
 	Token string
-	// For is how long to look, in whole seconds, rounded up. Zero: 5 s.
+	// For is the length of a profile, in whole seconds, rounded up. Zero: 5 s.
 	For time.Duration
-	// MostBytes is the longest answer that is accepted. Zero: 64 MiB.
+	// MostBytes is the longest response accepted. Zero: 64 MiB.
 	MostBytes int64
-	// Patience is how much longer than it should an answer may take. Zero: 20 s.
+	// Patience is how much later than expected a response may arrive. Zero: 20 s.
 	Patience time.Duration
 }
 
-// Take takes the profiles, which lasts as long as Lasts says, and returns them in
-// the order of kinds. Those that count from the program's start (allocs, mutex,
-// block) are what was added meanwhile: they are fetched twice and subtracted, which
-// works with any server. Heap and allocs make it collect its garbage. A mutex or block profile is empty unless the program has
-// asked the runtime for it.
+// Take takes the profiles, which lasts as long as Lasts returns, and returns them in the
+// order of kinds. Kinds that count from the program's start (allocs, mutex, block) are
+// fetched twice and subtracted, which works with any server. Heap and allocs trigger a
+// garbage collection in the server. A mutex or block profile is empty unless the program
+// has enabled it in the runtime.
 //
-// An *Error says why one could not be had; then there is none.
+// An *Error explains why a profile could not be taken; then none is returned.
 func (s Source) Take(ctx context.Context, kinds ...Kind) ([]record.Artefact, error) {
 	page, err := s.page()
 	if err != nil {
@@ -73,14 +71,14 @@ func (s Source) Take(ctx context.Context, kinds ...Kind) ([]record.Artefact, err
 	taken := make([]record.Artefact, len(kinds))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	for _, together := range []bool{true, false} { // a trace slows down what is looked at
+	for _, together := range []bool{true, false} { // a trace slows the program down, so it comes last
 		var all sync.WaitGroup
 		for i, kind := range kinds {
 			if together == (kind != Trace) {
 				all.Go(func() {
 					data, err := f.take(ctx, kind)
 					if err != nil {
-						cancel(err) // the others need not go on
+						cancel(err) // the others are not needed any more
 					}
 					taken[i] = record.Artefact{Kind: string(kind), Name: kind.file(), Data: data}
 				})
@@ -94,7 +92,7 @@ func (s Source) Take(ctx context.Context, kinds ...Kind) ([]record.Artefact, err
 	return taken, nil
 }
 
-// Lasts is how long Take takes, but for answers that are late.
+// Lasts returns how long Take takes, apart from late responses.
 func (s Source) Lasts(kinds ...Kind) time.Duration {
 	s = s.complete()
 	var profiles, trace time.Duration
@@ -112,10 +110,10 @@ const (
 	usualFor      = 5 * time.Second
 	usualMost     = 64 << 20
 	usualPatience = 20 * time.Second
-	traceTime     = time.Second // a busy program writes megabytes of it
+	traceTime     = time.Second // a busy program writes megabytes per second
 )
 
-// complete fills in what zero stands for.
+// complete fills in the defaults.
 func (s Source) complete() Source {
 	if s.For <= 0 {
 		s.For = usualFor
@@ -130,7 +128,7 @@ func (s Source) complete() Source {
 	return s
 }
 
-// page is the URL of net/http/pprof's pages, with a slash at its end.
+// page returns the base URL of net/http/pprof's pages, with a trailing slash.
 func (s Source) page() (*url.URL, error) {
 	text := s.URL
 	if !strings.Contains(text, "://") {
@@ -138,7 +136,7 @@ func (s Source) page() (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, &Error{BadSource, fmt.Sprintf("%q is no address of profiles", s.URL), "write it as in http://127.0.0.1:6060", err}
+		return nil, &Error{BadSource, fmt.Sprintf("%q is not an address of profiles", s.URL), "write it as in http://127.0.0.1:6060", err}
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/debug/pprof"
@@ -148,7 +146,7 @@ func (s Source) page() (*url.URL, error) {
 	return u, nil
 }
 
-// file is what an artefact of the kind is called.
+// file returns the name of an artefact of the kind.
 func (k Kind) file() string {
 	switch k {
 	case Trace:
@@ -159,7 +157,7 @@ func (k Kind) file() string {
 	return string(k) + ".pb.gz"
 }
 
-// query is the page of a kind, for so long.
+// query returns the path of a kind, for that duration.
 func (k Kind) query(lasts time.Duration) (string, error) {
 	seconds := strconv.Itoa(int(math.Ceil(lasts.Seconds())))
 	switch k {
@@ -168,12 +166,12 @@ func (k Kind) query(lasts time.Duration) (string, error) {
 	case Trace:
 		return "trace?seconds=" + seconds, nil
 	case Heap, Allocs:
-		// The page of allocs has the same values, but as of some earlier collection.
+		// The page of allocs has the same values, but as of an earlier collection.
 		return "heap?gc=1", nil
 	case Mutex, Block, Goroutine:
 		return string(k), nil
 	}
-	return "", &Error{BadSource, fmt.Sprintf("there is no profile %q", k), "use one of " + kindNames(append(Profiles(), Metrics)), nil}
+	return "", &Error{BadSource, fmt.Sprintf("no profile %q", k), "use one of " + kindNames(append(Profiles(), Metrics)), nil}
 }
 
 func kindNames(kinds []Kind) string {
@@ -184,24 +182,24 @@ func kindNames(kinds []Kind) string {
 	return strings.Join(names, ", ")
 }
 
-// Reason is what kind of thing an Error is about.
+// Reason classifies an Error.
 type Reason uint8
 
 // The reasons.
 const (
-	BadSource   Reason = iota // the address, or a kind, cannot be
-	Unreachable               // nobody answers there, or not in time
+	BadSource   Reason = iota // the address or a kind is invalid
+	Unreachable               // no response, or not in time
 	NoProfiles                // the server has no such page
-	Unwelcome                 // it wants a token, or another one
-	Refused                   // it says that it cannot, in its own words
-	TooLong                   // the answer is longer than Source.MostBytes
-	Garbage                   // the answer is no profile
+	Unwelcome                 // the token is missing or wrong
+	Refused                   // the server reports an error
+	TooLong                   // the response is longer than Source.MostBytes
+	Garbage                   // the response is not a profile
 	Missing                   // the run has no profile of this kind
-	Unlike                    // two profiles are of different things
+	Unlike                    // two profiles are not comparable
 )
 
-// Error is why profiles could not be had or shown. Its text is one line that ends
-// with the next thing to try.
+// Error explains why profiles could not be taken or shown. Its text is one line that ends
+// with advice.
 type Error struct {
 	Reason Reason
 	What   string
@@ -216,7 +214,7 @@ func (e *Error) Error() string {
 		cause := e.Err
 		var outer *url.Error
 		if errors.As(cause, &outer) {
-			cause = outer.Err // the address is in What
+			cause = outer.Err // What contains the address already
 		}
 		text += ": " + cause.Error()
 	}

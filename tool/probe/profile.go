@@ -11,25 +11,25 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// Profile is all that there is of one kind, of one program.
+// Profile combines all profiles of one kind of one program.
 type Profile struct {
 	Kind  Kind
 	parts []part
 }
 
-// part is one profile, and the load under which it was taken.
+// part is one profile, with the load under which it was taken.
 type part struct {
 	profile *profile.Profile
-	rate    float64  // answers a second; 0: not known
+	rate    float64  // answers per second; 0: not known
 	doubts  []string // why the load was not valid
 }
 
-// Profiled is why the figures of a sample do not count in which profiles were taken.
-// The sample's other reasons are why its load was not valid.
+// Profiled is why the figures of a profiled sample do not count. The sample's other
+// reasons are why its load was not valid.
 const Profiled = "profiled: a server that is looked at is slower"
 
-// OfRun reads a run's profiles of one kind, from all its samples. An *Error with
-// Missing says that it has none, and what it has.
+// OfRun reads a run's profiles of one kind, from all its samples. An *Error with Missing
+// reports that it has none, and what it has.
 func OfRun(r *record.Run, kind Kind) (*Profile, error) {
 	all := &Profile{Kind: kind}
 	for _, s := range r.Samples {
@@ -61,8 +61,8 @@ func OfRun(r *record.Run, kind Kind) (*Profile, error) {
 	return nil, &Error{Missing, fmt.Sprintf("run %s has no %s profile (%s)", r.ID, kind, has), "take one: hone bench --profile " + string(kind) + " --pprof URL", nil}
 }
 
-// KindsOf lists the profiles that a run has, in the order of Profiles, without
-// traces, which are none.
+// KindsOf lists the profiles that a run has, in the order of Profiles. Traces are not
+// profiles.
 func KindsOf(r *record.Run) (kinds []Kind) {
 	for _, kind := range Profiles() {
 		if kind != Trace && slices.ContainsFunc(r.Samples, func(s record.Sample) bool {
@@ -74,7 +74,7 @@ func KindsOf(r *record.Run) (kinds []Kind) {
 	return kinds
 }
 
-// rateOf is the answers a second of a sample's load; 0 when they are not known.
+// rateOf returns the answers per second of a sample's load; 0 if not known.
 func rateOf(s record.Sample) float64 {
 	for _, a := range s.Artefacts {
 		var result struct {
@@ -87,22 +87,22 @@ func rateOf(s record.Sample) float64 {
 	return 0
 }
 
-// Parse reads a profile as go tool pprof does. The zero kind is what it looks like.
+// Parse reads a profile as go tool pprof does. The zero kind means detect it.
 func Parse(data []byte, kind Kind) (*Profile, error) {
 	p, err := profile.ParseData(data)
 	if err != nil {
-		return nil, &Error{Garbage, "this is no profile", "give what net/http/pprof or go test -cpuprofile wrote", err}
+		return nil, &Error{Garbage, "this is not a profile", "give a file that net/http/pprof or go test -cpuprofile wrote", err}
 	}
 	if kind == "" {
 		kind = looksLike(p)
 	}
 	if _, err := kind.index(p); err != nil {
-		return nil, &Error{Unlike, fmt.Sprintf("this is no %s profile", kind), "give another --kind", err}
+		return nil, &Error{Unlike, fmt.Sprintf("this is not a %s profile", kind), "give another --kind", err}
 	}
 	return &Profile{kind, []part{{profile: p}}}, nil
 }
 
-// valueType is what is looked at in profiles of a kind.
+// valueType returns the sample type to show for a kind.
 func (k Kind) valueType() string {
 	switch k {
 	case CPU:
@@ -117,7 +117,7 @@ func (k Kind) valueType() string {
 	return string(k)
 }
 
-// index is where that is.
+// index returns the position of that type.
 func (k Kind) index(p *profile.Profile) (int, error) {
 	var has []string
 	for i, t := range p.SampleType {
@@ -141,13 +141,13 @@ func looksLike(p *profile.Profile) Kind {
 	return Heap
 }
 
-// isLevel reports whether the kind is of one moment, and no sum over time.
+// isLevel reports whether the kind is a snapshot rather than a sum over time.
 func (k Kind) isLevel() bool { return k == Heap || k == Goroutine }
 
-// Per is what a View's values are for.
+// Per is the unit to which a View's values are scaled.
 type Per string
 
-// samples is how many times the program was looked at; nil where the kind does not say.
+// samples returns the number of samples of a CPU profile; nil for other kinds.
 func (p *Profile) samples() *int64 {
 	if p.Kind != CPU {
 		return nil // the counts of the others are estimates
@@ -165,7 +165,7 @@ func (p *Profile) samples() *int64 {
 	return &n
 }
 
-// doubts are why the loads were not valid, each once.
+// doubts returns why the loads were not valid, each reason once.
 func (p *Profile) doubts() []string {
 	doubts := []string{}
 	for _, each := range p.parts {
@@ -178,15 +178,15 @@ func (p *Profile) doubts() []string {
 	return doubts
 }
 
-// What values may be for.
+// The units to which values may be scaled.
 const (
 	PerMillion Per = "per million requests"
-	PerSecond  Per = "per second"      // there is no load to know of how many requests
-	Average    Per = "on average"      // of those moments that were looked at
-	AsTaken    Per = "as it was taken" // it does not say for how long
+	PerSecond  Per = "per second"      // the number of requests is not known
+	Average    Per = "on average"      // of the snapshots
+	AsTaken    Per = "as it was taken" // the duration is not known
 )
 
-// per is the best that the values can be scaled to.
+// per returns the best unit to which the values can be scaled.
 func (p *Profile) per() Per {
 	if p.Kind.isLevel() {
 		return Average
@@ -203,8 +203,8 @@ func (p *Profile) per() Per {
 	return best
 }
 
-// scaled is all parts in one: their mean, for what per says. It has whole numbers,
-// so that what is a few is kept times fine.
+// scaled merges all parts into their mean per unit. Values are integers, so fine scales
+// them up to keep small ones.
 func (p *Profile) scaled(per Per, fine float64) (*profile.Profile, error) {
 	var all []*profile.Profile
 	for _, each := range p.parts {
@@ -223,7 +223,7 @@ func (p *Profile) scaled(per Per, fine float64) (*profile.Profile, error) {
 	}
 	merged, err := profile.Merge(all)
 	if err != nil {
-		return nil, &Error{Unlike, "the profiles of the samples are not alike", "give them one by one, as files", err}
+		return nil, &Error{Unlike, "the profiles of the samples cannot be merged", "pass them one by one, as files", err}
 	}
 	return merged, nil
 }

@@ -13,26 +13,26 @@ import (
 	"github.com/hone-go/hone/tool/figure"
 )
 
-// Report is profile's result, also in JSON.
+// Report is the result of hone profile, also as JSON.
 type Report struct {
 	Schema         string   `json:"schema"`
 	Valid          bool     `json:"valid"`
 	InvalidReasons []string `json:"invalid_reasons"`
 	Of             string   `json:"of"`
-	Against        *string  `json:"against"` // null: nothing
+	Against        *string  `json:"against"` // null: none
 	Kind           Kind     `json:"kind"`
 	Unit           string   `json:"unit"`
 	Per            Per      `json:"per"`
 	Total          float64  `json:"total"`
 	TotalBefore    *float64 `json:"total_before"`
-	Samples        *int64   `json:"samples"` // null: the kind does not say
+	Samples        *int64   `json:"samples"` // null: not known for this kind
 	SamplesBefore  *int64   `json:"samples_before"`
 	Lines          []Line   `json:"lines"`
 
 	left int // functions that are not shown
 }
 
-// NewReport is what a view shows, of a profile of that name, or of one against another.
+// NewReport reports on a view of a profile of that name, or of one against another.
 func NewReport(v *View, names []string) *Report {
 	r := &Report{Schema: "hone.profile/1", Valid: true, InvalidReasons: []string{}, Of: names[0],
 		Kind: v.Kind, Unit: v.Unit, Per: v.Per, Total: v.Total, TotalBefore: v.Before, Samples: v.Samples, SamplesBefore: v.SamplesBefore}
@@ -44,7 +44,7 @@ func NewReport(v *View, names []string) *Report {
 	return r
 }
 
-// Top lists the functions, the most of them first; n is how many, 0 all.
+// Top lists the n largest functions; 0 means all.
 func (r *Report) Top(v *View, cum bool, n int) {
 	r.Lines = v.Top(cum)
 	if r.left = len(r.Lines) - n; n > 0 && r.left > 0 {
@@ -52,18 +52,18 @@ func (r *Report) Top(v *View, cum bool, n int) {
 	}
 }
 
-// doubt notes that a load was not valid.
+// doubt records that a load was not valid.
 func (r *Report) doubt(name string, doubts []string) {
 	for _, doubt := range doubts {
 		r.Valid, r.InvalidReasons = false, append(r.InvalidReasons, "the load of "+name+" was not valid: "+doubt)
 	}
 }
 
-// all is the total, with what it is of.
+// all formats the total with its unit.
 func (r *Report) all() string {
 	what := map[Kind]string{
 		CPU: "CPU-seconds", Allocs: "allocated", Heap: "in use",
-		Mutex: "seconds for which others were kept waiting,", Block: "seconds of waiting", Goroutine: "goroutines",
+		Mutex: "seconds that others waited,", Block: "seconds of waiting", Goroutine: "goroutines",
 	}[r.Kind]
 	total := r.amount(r.Total)
 	if r.Unit == "s" {
@@ -72,7 +72,7 @@ func (r *Report) all() string {
 	return total + " " + what + " " + string(r.Per)
 }
 
-// writeHead says what is shown.
+// writeHead describes what is shown.
 func (r *Report) writeHead(w io.Writer) {
 	if !r.Valid {
 		figure.WriteValidity(w, r.Valid, r.InvalidReasons)
@@ -84,8 +84,8 @@ func (r *Report) writeHead(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// from says on how many samples a total rests, and what each stands for: the step of
-// every value.
+// from formats the number of samples and the value of one, of which all values are
+// multiples.
 func (r *Report) from(samples *int64, total float64) string {
 	if samples == nil || *samples == 0 {
 		return ""
@@ -93,7 +93,7 @@ func (r *Report) from(samples *int64, total float64) string {
 	return fmt.Sprintf(", from %s samples of %s", figure.Grouped(float64(*samples)), r.amount(total/float64(*samples)))
 }
 
-// WriteTop writes the functions.
+// WriteTop writes the table of functions.
 func (r *Report) WriteTop(w io.Writer) {
 	r.writeHead(w)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -116,10 +116,10 @@ func (r *Report) WriteTop(w io.Writer) {
 	}
 }
 
-// around is how many lines are shown before and behind those with values.
+// around is how many lines of context surround those with values.
 const around = 2
 
-// WriteList writes the source lines, with their text where the file is here.
+// WriteList writes the source lines, with their text if the file is available.
 func (r *Report) WriteList(w io.Writer) {
 	r.writeHead(w)
 	for lines := r.Lines; len(lines) > 0; {
@@ -164,8 +164,8 @@ func (r *Report) lineValues(l Line) string {
 	return fmt.Sprintf("%s\t%s\t", r.amount(l.Flat), r.amount(l.Cum))
 }
 
-// sourceLines are a file's lines from first to last, as it is now; none when it is
-// not on this machine.
+// sourceLines returns a file's current lines from first to last; none if it is not on
+// this machine.
 func sourceLines(name string, first, last int) map[int]string {
 	lines := make(map[int]string)
 	file, err := os.Open(name)
@@ -182,7 +182,7 @@ func sourceLines(name string, first, last int) map[int]string {
 	return lines
 }
 
-// amount writes a value with three digits that matter and its unit.
+// amount formats a value with three significant digits and its unit.
 func (r *Report) amount(v float64) string {
 	if v == 0 {
 		return "0"
@@ -200,7 +200,7 @@ func (r *Report) amount(v float64) string {
 	return figure.Digits(v) + " " + r.Unit
 }
 
-// change writes a difference with its sign.
+// change formats a difference with its sign.
 func (r *Report) change(v float64) string {
 	if v > 0 {
 		return "+" + r.amount(v)

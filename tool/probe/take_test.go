@@ -77,7 +77,7 @@ func TestLasts(t *testing.T) {
 	}
 }
 
-// TestScrape reads the rest of what a program says of itself.
+// TestScrape reads a program's metrics.
 func TestScrape(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Write([]byte("path " + r.URL.Path + "\n"))
@@ -99,12 +99,11 @@ func reasonOf(err error) Reason {
 	return end.Reason
 }
 
-// TestRefusals has an error for everything that is not a profile, with the next
-// thing to try.
+// TestRefusals checks that everything other than a profile gives an error with advice.
 func TestRefusals(t *testing.T) {
 	answer := func(status int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Location", "http://192.0.2.1/") // which nobody may follow
+			w.Header().Set("Location", "http://192.0.2.1/") // must not be followed
 			w.WriteHeader(status)
 			w.Write([]byte(body))
 		}
@@ -115,13 +114,13 @@ func TestRefusals(t *testing.T) {
 		say     string
 	}{
 		"no pprof":    {http.NotFound, NoProfiles, `import _ "net/http/pprof"`},
-		"no token":    {answer(401, "who are you?"), Unwelcome, "(who are you?); give the token that it wants (--pprof-token-file)"},
+		"no token":    {answer(401, "who are you?"), Unwelcome, "(who are you?); give its token (--pprof-token-file)"},
 		"other token": {answer(403, ""), Unwelcome, "--pprof-token-file"},
 		"busy":        {answer(500, "Could not enable CPU profiling: cpu profiling already in use\nmore"), Refused, "already in use); try again"},
 		"busy hone":   {answer(409, "somebody\x1b[31m"), Refused, "(somebody[31m)"},
 		"too long":    {answer(400, "profile duration exceeds server's WriteTimeout"), Refused, "raise the WriteTimeout"},
 		"elsewhere":   {answer(302, ""), NoProfiles, "302"},
-		"a page":      {answer(200, "<html>"), Garbage, "is no cpu profile"},
+		"a page":      {answer(200, "<html>"), Garbage, "is not a cpu profile"},
 		"endless": {func(w http.ResponseWriter, _ *http.Request) {
 			for range 100 {
 				w.Write(make([]byte, 1<<10))
@@ -129,7 +128,7 @@ func TestRefusals(t *testing.T) {
 		}, TooLong, "more than 65536 bytes"},
 		"other kind": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Write(made(t, Block, time.Second, map[string]int64{"a": 1}).Data)
-		}, Garbage, "is no cpu profile: it has samples, delay, not cpu"},
+		}, Garbage, "is not a cpu profile: it has samples, delay, not cpu"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(c.handler)
@@ -188,7 +187,7 @@ func TestBadSources(t *testing.T) {
 	}
 }
 
-// TestTokenAndPath: the token goes to the address given, below its path.
+// TestTokenAndPath checks that the token is sent to the given address, below its path.
 func TestTokenAndPath(t *testing.T) {
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,26 +10,25 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// View is a profile, or how it differs from an earlier one, in one scale.
+// View is a profile, or its difference from an earlier one, on one scale.
 type View struct {
 	Kind Kind
 	Per  Per
-	Unit string // "s", "B" or ""; of goroutines there are so many
-	// Total is the sum of all, Before that of the earlier one; nil: there is none.
+	Unit string // "s", "B" or "", for a count of goroutines
+	// Total is the sum of all values, Before that of the earlier profile; nil: none.
 	Total  float64
 	Before *float64
-	// Samples is how many times the program was looked at, of a CPU profile; else nil.
-	// Every value is a multiple of what one of them stands for.
+	// Samples is the number of samples of a CPU profile; else nil. Every value is a
+	// multiple of the value of one sample.
 	Samples, SamplesBefore *int64
-	// Doubts are why the load was not valid under which it was taken.
+	// Doubts are why the load under which it was taken was not valid.
 	Doubts, DoubtsBefore []string
 
 	fine        float64
-	now, before *profile.Profile // before: nil without an earlier one
+	now, before *profile.Profile // before: nil without an earlier profile
 }
 
-// NewView scales now, and before, which may be nil, to the best that both can be
-// scaled to.
+// NewView scales now, and before, which may be nil, to the best unit that suits both.
 func NewView(now, before *Profile) (*View, error) {
 	v := &View{Kind: now.Kind, Per: now.per(), Unit: now.Kind.unit(), Samples: now.samples(), Doubts: now.doubts(), fine: 1}
 	if before != nil {
@@ -75,9 +74,9 @@ func (k Kind) unit() string {
 	return "s"
 }
 
-// value is one sample's, in the view's unit.
+// value returns a sample's value, in the view's unit.
 func (v *View) value(p *profile.Profile, s *profile.Sample) float64 {
-	i, _ := v.Kind.index(p) // it was there when it was read
+	i, _ := v.Kind.index(p) // cannot fail: checked when the profile was read
 	one := float64(s.Value[i]) / v.fine
 	if v.Unit == "s" {
 		one /= 1e9
@@ -92,23 +91,23 @@ func (v *View) sum(p *profile.Profile) (total float64) {
 	return total
 }
 
-// Line is a function's, or a source line's. Flat is what it does itself, Cum with
-// all that it calls.
+// Line is a function's line, or a source line's. Flat is its own cost, Cum includes
+// callees.
 type Line struct {
 	Function string `json:"function"`
 	File     string `json:"file"`
-	Number   int    `json:"line,omitempty"` // 0: of the whole function
+	Number   int    `json:"line,omitempty"` // 0: the whole function
 
 	Flat       float64  `json:"flat"`
 	Cum        float64  `json:"cum"`
-	FlatBefore *float64 `json:"flat_before,omitempty"` // of the earlier one; nil: there is none
+	FlatBefore *float64 `json:"flat_before,omitempty"` // of the earlier profile; nil: none
 	CumBefore  *float64 `json:"cum_before,omitempty"`
 }
 
-// FlatGrowth is by how much Flat is more than before; Flat where nothing was before.
+// FlatGrowth returns the increase of Flat; all of Flat if there was none before.
 func (l Line) FlatGrowth() float64 { return growth(l.Flat, l.FlatBefore) }
 
-// CumGrowth is the same of Cum.
+// CumGrowth does the same for Cum.
 func (l Line) CumGrowth() float64 { return growth(l.Cum, l.CumBefore) }
 
 func growth(now float64, before *float64) float64 {
@@ -118,8 +117,8 @@ func growth(now float64, before *float64) float64 {
 	return now - *before
 }
 
-// Top lists the functions, what matters most first: the largest, and of two profiles
-// what has changed most, up or down; by Cum, or by Flat.
+// Top lists the functions, largest first; with two profiles, those that changed most
+// first, up or down; by Cum, or by Flat.
 func (v *View) Top(byCum bool) []Line {
 	lines := v.lines(func(line profile.Line) (place, bool) {
 		return place{function: line.Function.Name}, true
@@ -138,8 +137,8 @@ func (v *View) Top(byCum bool) []Line {
 	return lines
 }
 
-// List lists the source lines of the functions whose names match, those of one
-// function together, in their order.
+// List lists the source lines of the functions whose names match, grouped by function, in
+// order.
 func (v *View) List(functions *regexp.Regexp) []Line {
 	lines := v.lines(func(line profile.Line) (place, bool) {
 		return place{line.Function.Name, int(line.Line)}, functions.MatchString(line.Function.Name)
@@ -150,13 +149,13 @@ func (v *View) List(functions *regexp.Regexp) []Line {
 	return lines
 }
 
-// place is what values are added up for.
+// place is a key by which values are summed.
 type place struct {
 	function string
 	number   int
 }
 
-// lines adds up both profiles for the places that of gives to their frames.
+// lines sums both profiles by the places that of returns for their frames.
 func (v *View) lines(of func(profile.Line) (place, bool)) []Line {
 	found := make(map[place]*Line)
 	v.add(found, v.now, of, func(l *Line) (flat, cum *float64) { return &l.Flat, &l.Cum })
@@ -176,7 +175,7 @@ func (v *View) add(found map[place]*Line, p *profile.Profile, of func(profile.Li
 		if value == 0 {
 			continue
 		}
-		seen := make(map[place]bool) // a function that calls itself counts once
+		seen := make(map[place]bool) // a recursive function counts once
 		for depth, frame := range frames(s) {
 			at, wanted := of(frame)
 			if !wanted {
@@ -202,7 +201,8 @@ func (v *View) add(found map[place]*Line, p *profile.Profile, of func(profile.Li
 	}
 }
 
-// frames are a sample's, the innermost first. One without a name has its address.
+// frames returns a sample's frames, innermost first. A frame without a name has its
+// address.
 func frames(s *profile.Sample) []profile.Line {
 	var all []profile.Line
 	for _, location := range s.Location {

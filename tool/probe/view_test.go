@@ -11,9 +11,9 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// TestPlantedHotSpot: of two real programs under load, the function that one has
-// more to do in is first. Where others have the processors, a profile has few samples,
-// and the next one takes longer.
+// TestPlantedHotSpot profiles two real programs under load, and checks that the function
+// that became slower is listed first. On a busy machine a profile has few samples, and
+// the next attempt takes longer.
 func TestPlantedHotSpot(t *testing.T) {
 	var wrong string
 	for _, lasts := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second} {
@@ -25,7 +25,7 @@ func TestPlantedHotSpot(t *testing.T) {
 	t.Error(wrong)
 }
 
-// plantedIsFirst compares the programs by profiles that last so long.
+// plantedIsFirst compares the programs by profiles of that length.
 func plantedIsFirst(t *testing.T, lasts time.Duration) (wrong string) {
 	t.Helper()
 	var both []*Profile
@@ -52,7 +52,7 @@ func plantedIsFirst(t *testing.T, lasts time.Duration) (wrong string) {
 		return "no function has a sample"
 	}
 	if first := top[0]; v.Per != PerMillion || first.Function != "main.planted" || first.FlatGrowth() < 100 {
-		return fmt.Sprintf("%s: %+v", v.Per, first) // 400,000 rounds take 300 µs at the very least
+		return fmt.Sprintf("%s: %+v", v.Per, first) // 400,000 rounds take at least 300 µs
 	}
 	if lines := v.List(regexp.MustCompile(`^main\.planted$`)); len(lines) == 0 || !strings.HasSuffix(lines[0].File, "main.go") || lines[0].Number == 0 {
 		return fmt.Sprintf("its lines are %+v", lines)
@@ -90,7 +90,8 @@ func find(t *testing.T, lines []Line, function string) Line {
 	return Line{}
 }
 
-// TestScale: a second of work in ten under 1,000/s is 100 CPU-seconds a million.
+// TestScale checks that one second of work in ten at 1,000/s is 100 CPU-seconds per
+// million.
 func TestScale(t *testing.T) {
 	one := made(t, CPU, 10*time.Second, map[string]int64{"hot<main": 1e9, "main": 1e8})
 	v := viewOf(t, CPU, []record.Sample{sample(1000, one)})
@@ -99,14 +100,14 @@ func TestScale(t *testing.T) {
 		t.Errorf("%s: %+v %+v of %g", v.Per, hot, main, v.Total)
 	}
 
-	// Samples count the same, however long they were, and whatever their load was.
+	// Samples have equal weight, whatever their length and load.
 	other := made(t, CPU, time.Second, map[string]int64{"hot<main": 4e8})
 	v = viewOf(t, CPU, []record.Sample{sample(1000, one), sample(2000, other)})
 	if hot := find(t, v.Top(false), "hot"); !near(hot.Flat, 150) {
 		t.Errorf("the mean of 100 and 200 is %g", hot.Flat)
 	}
 
-	// The same work for each request is no growth, though twice as much is done.
+	// Twice the work for twice the requests is not growth.
 	twice := made(t, CPU, 10*time.Second, map[string]int64{"hot<main": 2e9, "main": 2e8})
 	v = viewOf(t, CPU, []record.Sample{sample(2000, twice)}, []record.Sample{sample(1000, one)})
 	for _, l := range v.Top(false) {
@@ -115,7 +116,8 @@ func TestScale(t *testing.T) {
 		}
 	}
 
-	// Without a load on one side, seconds are what is left, and without those, nothing.
+	// Without a load on one side the scale is seconds, and without a duration there is
+	// none.
 	v = viewOf(t, CPU, []record.Sample{sample(0, twice)}, []record.Sample{sample(1000, one)})
 	if hot := find(t, v.Top(false), "hot"); v.Per != PerSecond || !near(hot.Flat, 0.2) || !near(*hot.FlatBefore, 0.1) {
 		t.Errorf("%s: %+v", v.Per, hot)
@@ -126,7 +128,7 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// TestLevels: what is in use is not a matter of requests.
+// TestLevels checks that snapshots are not scaled by requests.
 func TestLevels(t *testing.T) {
 	goroutines := []record.Sample{
 		sample(1000, made(t, Goroutine, 0, map[string]int64{"a": 1})),
@@ -208,7 +210,7 @@ func TestProfilesThatAreNotThere(t *testing.T) {
 	}
 }
 
-// A view says how many samples a CPU profile rests on, and why the load was not valid.
+// A view reports the samples of a CPU profile, and why the load was not valid.
 func TestViewSaysWhatItRestsOn(t *testing.T) {
 	now, before := made(t, CPU, time.Second, map[string]int64{"a<main": 9e8, "b<main": 1e8}), made(t, CPU, time.Second, map[string]int64{"a<main": 9e8})
 	good, bad := sample(1e6, now), sample(1e6, before)
@@ -222,8 +224,8 @@ func TestViewSaysWhatItRestsOn(t *testing.T) {
 	}
 }
 
-// TestFlame: both profiles in one tree, from the first caller on, scaled alike; what is
-// small is left out with all that it calls.
+// TestFlame merges both profiles into one tree, from the first caller on, on the same
+// scale; small calls are left out with their callees.
 func TestFlame(t *testing.T) {
 	of := func(rate float64, stacks map[string]int64) []record.Sample {
 		return []record.Sample{sample(rate, made(t, CPU, time.Second, stacks))}

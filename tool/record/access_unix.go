@@ -4,8 +4,8 @@ package record
 
 import "syscall"
 
-// mayWrite asks without opening the file: closing it again would take SQLite's
-// locks away from this whole process.
+// mayWrite checks without opening the file: closing it again would drop SQLite's locks
+// for this whole process.
 func mayWrite(path string) bool {
 	const write = 2
 	return syscall.Access(path, write) == nil

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Add stores a run, whole or not at all, and fills in its ID. A run that is there
-// already stays as it is.
+// Add stores a run, completely or not at all, and sets its ID. A run that is already
+// stored stays as it is.
 func (s *Store) Add(ctx context.Context, r *Run) error {
 	c, err := seal(r)
 	if err != nil {
@@ -24,7 +24,7 @@ func (s *Store) Add(ctx context.Context, r *Run) error {
 	return nil
 }
 
-// Identify fills in the ID that Add gives a run; of two runs what AddPair gives them.
+// Identify sets the ID that Add gives a run, or those that AddPair gives two runs.
 func Identify(runs ...*Run) error {
 	for _, r := range runs {
 		c, err := seal(r)
@@ -39,8 +39,8 @@ func Identify(runs ...*Run) error {
 	return nil
 }
 
-// AddPair stores both runs or neither, each as PairedWith the other. What is there
-// already learns its partner, but never gets another one.
+// AddPair stores both runs or neither, each with PairedWith set to the other. A run that
+// is already stored gets its partner set, but never changed.
 func (s *Store) AddPair(ctx context.Context, a, b *Run) error {
 	first, err := seal(a)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Store) AddPair(ctx context.Context, a, b *Run) error {
 		return s.explain(ctx, err)
 	}
 	if first.ID == second.ID {
-		return fmt.Errorf("record: run %s is no pair with itself; a pair has samples in turn, with an Order each", first.ID)
+		return fmt.Errorf("record: run %s cannot be paired with itself; pass two runs whose samples alternate, each with an Order", first.ID)
 	}
 	first.PairedWith, second.PairedWith = second.ID, first.ID
 	if err := s.change(ctx, func(t *transaction) error {
@@ -72,24 +72,24 @@ func (s *Store) AddPair(ctx context.Context, a, b *Run) error {
 	return nil
 }
 
-// join makes partner the one of id, if that has no other.
+// join makes partner the partner of id, unless it has another one.
 func (t *transaction) join(id, partner string) error {
 	var has string
 	if err := t.row(&has, "SELECT paired_with FROM run WHERE id = ?", id); err != nil || has == partner {
 		return err
 	}
 	if has != "" {
-		return fmt.Errorf("run %s was taken in turn with %s, not with %s", id, has, partner)
+		return fmt.Errorf("run %s was measured alternately with %s, not with %s", id, has, partner)
 	}
 	return t.exec("UPDATE run SET paired_with = ? WHERE id = ?", partner, id)
 }
 
-// add stores a run that is not there yet.
+// add stores a run that is not stored yet.
 func (t *transaction) add(c *sealed) error {
 	var seq int64
 	err := t.row(&seq, "SELECT seq FROM run WHERE id = ?", c.ID)
 	if !errors.Is(err, sql.ErrNoRows) {
-		return err // nil: it is there
+		return err // nil: already stored
 	}
 	blobs, err := t.addBlobs(c.blobs)
 	if err != nil {
@@ -111,7 +111,7 @@ func (t *transaction) add(c *sealed) error {
 	return nil
 }
 
-// addBlobs stores what is not there yet, and returns where each is.
+// addBlobs stores new blobs, and returns the ids of all.
 func (t *transaction) addBlobs(blobs map[string][]byte) (ids map[string]int64, err error) {
 	ids = make(map[string]int64, len(blobs))
 	for hash, data := range blobs {
@@ -159,7 +159,7 @@ func (t *transaction) addSample(seq int64, i int, s *Sample, d *sampleDocument, 
 	return nil
 }
 
-// jsonText is for lists and maps of texts and figures, which have no errors.
+// jsonText encodes lists and maps of strings and figures, which cannot fail.
 func jsonText(v any) string {
 	text, _ := json.Marshal(v)
 	return string(text)

@@ -18,8 +18,8 @@ const (
 	mostArchive  = 1 << 30
 )
 
-// Export writes a run as a tar: run.json, then each blob as blobs/<its SHA-256>. It
-// is the same to the byte for the same run.
+// Export writes a run as a tar: run.json, then each blob as blobs/<its SHA-256>. The same
+// run gives the same bytes.
 func Export(w io.Writer, r *Run) error {
 	c, err := seal(r)
 	if err != nil {
@@ -55,9 +55,9 @@ func put(out *tar.Writer, name string, data []byte) error {
 	return err
 }
 
-// Import reads what Export wrote, and refuses with ErrDamaged whatever Export would
-// not have written: another hash, another ID, a file that is too many. It reads a
-// GiB at most, and memory grows with what has come.
+// Import reads what Export wrote, and refuses anything else with ErrDamaged: a different
+// hash, a different ID, an extra file. It reads at most a GiB, and allocates memory only
+// as data arrives.
 func Import(r io.Reader) (*Run, error) {
 	return importWithin(r, mostArchive)
 }
@@ -85,12 +85,12 @@ func importWithin(r io.Reader, most int64) (*Run, error) {
 		}
 	}
 	if _, err := in.tar.Next(); err != io.EOF {
-		return nil, fmt.Errorf("%w: there is more in it than %s names; export the run again", ErrDamaged, documentName)
+		return nil, fmt.Errorf("%w: it has files that %s does not name; export the run again", ErrDamaged, documentName)
 	}
 	return d.verified(text, blobs)
 }
 
-// verified is the run, if Export would have described it in the very same words.
+// verified returns the run if Export would have encoded it identically.
 func (d *document) verified(text []byte, blobs map[string][]byte) (*Run, error) {
 	c, err := seal(d.run(blobs))
 	if err != nil {
@@ -101,15 +101,15 @@ func (d *document) verified(text []byte, blobs map[string][]byte) (*Run, error) 
 		return nil, fmt.Errorf("record: %w", err)
 	}
 	if c.ID != d.ID {
-		return nil, fmt.Errorf("%w: the ID of run %q is that of other content; export the run again", ErrDamaged, d.ID)
+		return nil, fmt.Errorf("%w: the ID of run %q does not match its content; export the run again", ErrDamaged, d.ID)
 	}
 	if !bytes.Equal(again, text) {
-		return nil, fmt.Errorf("%w: %s of run %s was written by other hands; export the run again", ErrDamaged, documentName, d.ID)
+		return nil, fmt.Errorf("%w: %s of run %s was not written by hone; export the run again", ErrDamaged, documentName, d.ID)
 	}
 	return c.Run, nil
 }
 
-// hashes are of all blobs, in the order of the export.
+// hashes returns those of all blobs, in the order of the export.
 func (d *document) hashes() []string {
 	all := map[string]bool{}
 	for _, s := range d.Samples {
@@ -126,25 +126,25 @@ func (d *document) hashes() []string {
 // archive reads a tar whose files are known in advance.
 type archive struct {
 	tar  *tar.Reader
-	room int64 // bytes that may still come
+	room int64 // bytes that may still be read
 }
 
-// next reads the next file, which has to have this name.
+// next reads the next file, which must have this name.
 func (a *archive) next(name string, most int64) ([]byte, error) {
 	head, err := a.tar.Next()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s is missing: %w; export the run again", ErrDamaged, name, err)
 	}
 	if head.Name != name || head.Typeflag != tar.TypeReg || head.Format != tar.FormatUSTAR {
-		return nil, fmt.Errorf("%w: %q is where %s belongs; this is no export of a run", ErrDamaged, shorten(head.Name), name)
+		return nil, fmt.Errorf("%w: %q is where %s belongs; this is not an export of a run", ErrDamaged, shorten(head.Name), name)
 	}
 	if head.Size > min(most, a.room) {
-		return nil, fmt.Errorf("%w: it is too large; a run takes %d MiB at most", ErrDamaged, mostArchive>>20)
+		return nil, fmt.Errorf("%w: it is too large; a run has at most %d MiB", ErrDamaged, mostArchive>>20)
 	}
 	a.room -= head.Size
 	data, err := io.ReadAll(a.tar)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s breaks off: %w; export the run again", ErrDamaged, name, err)
+		return nil, fmt.Errorf("%w: %s is truncated: %w; export the run again", ErrDamaged, name, err)
 	}
 	return data, nil
 }

@@ -55,7 +55,7 @@ type entry struct {
 	data []byte
 }
 
-// entries takes an export apart.
+// entries splits an export into its files.
 func entries(t testing.TB, text []byte) (all []entry) {
 	t.Helper()
 	in := tar.NewReader(bytes.NewReader(text))
@@ -157,7 +157,7 @@ func TestImportRefuses(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	for cut := range len(good) - 1024 { // what is left out at the end is empty
+	for cut := range len(good) - 1024 { // the rest is empty padding
 		if cut%61 == 0 {
 			if _, err := Import(bytes.NewReader(good[:cut])); !errors.Is(err, ErrDamaged) {
 				t.Errorf("the first %d bytes: %v", cut, err)
@@ -166,7 +166,7 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
-// Whatever size is claimed, memory grows with what has come.
+// Whatever size is claimed, memory grows only with the data that arrives.
 func TestImportIsBounded(t *testing.T) {
 	head := func(size int64) []byte {
 		var b bytes.Buffer
@@ -223,7 +223,7 @@ func FuzzImport(f *testing.F) {
 	})
 }
 
-// failing is a disk that takes so many bytes.
+// failing is a writer that fails after that many bytes.
 type failing struct{ room int }
 
 func (f *failing) Write(data []byte) (int, error) {

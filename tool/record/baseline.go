@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Baseline is a run under a name, for others to be compared with.
+// Baseline is a named run with which others are compared.
 type Baseline struct {
 	Name string    `json:"name"`
 	ID   string    `json:"id"`
-	At   time.Time `json:"at"` // when it was set
+	At   time.Time `json:"at"` // when the baseline was set
 }
 
-// SetBaseline makes the run that ref means the baseline of that name, in place of
-// any other.
+// SetBaseline makes the run that ref refers to the baseline of that name, replacing any
+// other.
 func (s *Store) SetBaseline(ctx context.Context, name, ref string) error {
 	if name == "" {
 		return fmt.Errorf("record: a baseline needs a name, as in main or v1.2")
@@ -29,7 +29,7 @@ func (s *Store) SetBaseline(ctx context.Context, name, ref string) error {
 	})
 }
 
-// RemoveBaseline forgets the name; the run stays.
+// RemoveBaseline removes the name; the run stays.
 func (s *Store) RemoveBaseline(ctx context.Context, name string) error {
 	return s.change(ctx, func(t *transaction) error {
 		var seq int64
@@ -38,7 +38,7 @@ func (s *Store) RemoveBaseline(ctx context.Context, name string) error {
 	})
 }
 
-// Baselines returns all of them, by name.
+// Baselines returns all baselines, sorted by name.
 func (s *Store) Baselines(ctx context.Context) ([]Baseline, error) {
 	var all []Baseline
 	err := s.look(ctx, func(t *transaction) (err error) {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// usualRun is what a comparison of six pairs leaves of one side: histograms and
-// series of each second of half a minute, and a profile.
+// usualRun is one side of a typical comparison of six pairs: histograms and series for
+// each second of half a minute, and a profile.
 func usualRun(random *rand.Rand, name string) *Run {
 	r := &Run{
 		Name: name, Made: "bench", At: moment().Add(time.Duration(random.Uint32())),
@@ -39,7 +39,7 @@ func usualRun(random *rand.Rand, name string) *Run {
 	return r
 }
 
-// BenchmarkAdd is one run with 540 KiB of blobs, synced.
+// BenchmarkAdd stores and syncs one run with 540 KiB of blobs.
 func BenchmarkAdd(b *testing.B) {
 	s := opened(b, filepath.Join(b.TempDir(), fileName))
 	random := rand.New(rand.NewPCG(1, 2))
@@ -59,8 +59,8 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// BenchmarkOpenList is what every command pays first, with so many runs. They are
-// without blobs, which List does not see, to be there sooner.
+// BenchmarkOpenList measures the startup cost of every command, by number of runs. The
+// runs have no blobs, which List does not read.
 func BenchmarkOpenList(b *testing.B) {
 	for _, count := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("runs=%d", count), func(b *testing.B) {

@@ -14,24 +14,24 @@ import (
 	"golang.org/x/perf/benchunit"
 )
 
-// The settings of a benchmark file that are not only the environment's.
+// Settings of a benchmark file besides the environment.
 const (
 	validSetting = "valid"
 	runSetting   = "run"
-	mostSetting  = 4 << 10 // bytes: readers of the format have limits for a line
+	mostSetting  = 4 << 10 // bytes: readers of the format limit a line
 )
 
-// strictSettings make figures of go test those of different things.
+// strictSettings must be equal for figures of go test to be comparable.
 var strictSettings = []string{"goos", "goarch", "cpu", "pkg"}
 
-// WriteBenchmarks writes runs in Go's benchmark format, a line for each sample with
-// a figure, named after the scenario. A metric is a unit there, and so has its name in
-// it: "p99-µs". Settings are the environment, then the scenario's name, hash and
-// text; of several runs also run and name, to choose columns by. What is not valid
-// has the setting valid: false.
+// WriteBenchmarks writes runs in Go's benchmark format: one line per sample with figures,
+// named after the scenario. The format identifies a metric by its unit, so the unit
+// contains the metric's name: "p99-µs". Settings are the environment, then the scenario's
+// name, hash and text; with several runs also run and name, to choose columns by. Invalid
+// samples have the setting valid: false.
 //
-// benchstat puts what differs in a setting into different tables; -ignore names
-// those that do not matter.
+// benchstat puts lines with different settings into different tables; its flag -ignore
+// lists settings that do not matter.
 func WriteBenchmarks(w io.Writer, runs ...*Run) error {
 	b := &benchmarkWriter{out: w, results: benchfmt.NewWriter(w), several: len(runs) > 1}
 	b.units(runs)
@@ -57,14 +57,15 @@ func (b *benchmarkWriter) write(record benchfmt.Record) {
 	}
 }
 
-// note is a line that readers of the format skip.
+// note writes a line that readers of the format skip.
 func (b *benchmarkWriter) note(format string, args ...any) {
 	if b.err == nil {
 		_, b.err = fmt.Fprintf(b.out, "# "+format+"\n", args...)
 	}
 }
 
-// units says once of each unit what is better. A reader minds a second word.
+// units declares once per unit which values are better. A reader rejects a second
+// declaration.
 func (b *benchmarkWriter) units(runs []*Run) {
 	said := map[string]bool{}
 	for _, r := range runs {
@@ -126,7 +127,7 @@ func (b *benchmarkWriter) settings(r *Run) (all []benchfmt.Config) {
 	return all
 }
 
-// benchmarkValues are the figures that there are, each under a unit of its own.
+// benchmarkValues returns the existing figures, each under a distinct unit.
 func benchmarkValues(metrics []Metric) (values []benchfmt.Value) {
 	for _, m := range metrics {
 		if math.IsNaN(m.Value) || math.IsInf(m.Value, 0) {
@@ -142,7 +143,7 @@ func benchmarkValues(metrics []Metric) (values []benchfmt.Value) {
 	return values
 }
 
-// benchmarkUnit is the metric in one word.
+// benchmarkUnit returns the metric as one word.
 func benchmarkUnit(m Metric) string {
 	name, unit := word(m.Name, '-'), word(m.Unit, '-')
 	switch {
@@ -156,7 +157,7 @@ func benchmarkUnit(m Metric) string {
 	return name + "-" + unit
 }
 
-// word is a text without blanks and what does not print.
+// word replaces blanks and unprintable characters.
 func word(text string, instead rune) string {
 	return strings.Map(func(c rune) rune {
 		if unicode.IsSpace(c) || !unicode.IsPrint(c) {
@@ -166,7 +167,7 @@ func word(text string, instead rune) string {
 	}, oneLine(text))
 }
 
-// oneLine has single blanks only, and no more than a reader's line takes.
+// oneLine collapses blanks and truncates to the length that readers accept.
 func oneLine(text string) string {
 	text = strings.Join(strings.Fields(cleanText(text)), " ")
 	if len(text) > mostSetting {
@@ -175,8 +176,8 @@ func oneLine(text string) string {
 	return text
 }
 
-// settingKey is a key as the format wants it, lower case, no blank, no colon, and not
-// the one that says whether a sample is valid.
+// settingKey converts a key to the format: lower case, no blank, no colon, and not the
+// key that marks validity.
 func settingKey(key string) string {
 	key = strings.Map(func(c rune) rune {
 		if c = unicode.ToLower(c); c == ':' || unicode.IsUpper(c) {
@@ -190,10 +191,10 @@ func settingKey(key string) string {
 	return key
 }
 
-// ReadBenchmarks reads what go test -bench prints: a run of each benchmark, a sample
-// of each line, in the units of the format: sec, B. The settings goos, goarch, cpu
-// and pkg are strict, others soft; lines of the same name with other settings are
-// another run. Nothing says when it was made: At is zero, for the caller to set.
+// ReadBenchmarks reads the output of go test -bench: one run per benchmark, one sample
+// per line, in the format's units: sec, B. The settings goos, goarch, cpu and pkg are
+// strict, others soft; lines of the same name with other settings form another run. The
+// format has no time: At is zero, for the caller to set.
 func ReadBenchmarks(name string, in io.Reader) ([]*Run, error) {
 	reader := benchfmt.NewReader(in, name)
 	b := &benchmarkReader{byKey: map[string]*Run{}}
@@ -202,14 +203,14 @@ func ReadBenchmarks(name string, in io.Reader) ([]*Run, error) {
 		case *benchfmt.Result:
 			b.add(found)
 		case *benchfmt.SyntaxError:
-			return nil, fmt.Errorf("record: %w; give what go test -bench prints", found)
+			return nil, fmt.Errorf("record: %w; give the output of go test -bench", found)
 		}
 	}
 	if err := reader.Err(); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
 	if len(b.runs) == 0 {
-		return nil, fmt.Errorf("record: there is no benchmark in %s; give what go test -bench prints", name)
+		return nil, fmt.Errorf("record: no benchmark in %s; give the output of go test -bench", name)
 	}
 	for _, r := range b.runs {
 		for _, s := range r.Samples {
@@ -262,7 +263,7 @@ func (b *benchmarkReader) add(line *benchfmt.Result) {
 	r.Samples = append(r.Samples, s)
 }
 
-// better follows the file, then Go's own units, then what a rate looks like.
+// better uses the file's declarations, then Go's own units, then the form of a rate.
 func better(units benchfmt.UnitMetadataMap, unit string) string {
 	switch says := units.GetBetter(unit); {
 	case says > 0, says == 0 && (strings.HasSuffix(unit, "/s") || strings.HasSuffix(unit, "/sec")):

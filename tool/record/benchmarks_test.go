@@ -59,7 +59,7 @@ Benchmarkecho_100_×_16 1 292001 rate-req/s 1.1 p99-µs
 	}
 }
 
-// Whatever a run is called, readers of the format find its figures, bit by bit.
+// Whatever a run is called, readers of the format recover its figures exactly.
 func TestBenchmarksAreRead(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := runs().Draw(rt, "run")
@@ -163,7 +163,7 @@ func TestReadBenchmarks(t *testing.T) {
 	checkWhole(t, s)
 }
 
-// What was written is read again, with what is not valid and what is better.
+// Written benchmarks are read back with validity and direction.
 func TestBenchmarksComeBack(t *testing.T) {
 	var b bytes.Buffer
 	if err := WriteBenchmarks(&b, sampleRun("x")); err != nil {

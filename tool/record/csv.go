@@ -8,12 +8,12 @@ import (
 	"strconv"
 )
 
-// WriteCSV writes a line for every figure of every sample, valid or not, under a
-// line of names: run, name, scenario, sample (from 1), pair (0: none), valid, metric,
-// unit, value (empty: no figure).
+// WriteCSV writes one line per figure and sample, valid or not, after a header line: run,
+// name, scenario, sample (from 1), pair (0: none), valid, metric, unit, value (empty: no
+// figure).
 func WriteCSV(w io.Writer, runs ...*Run) error {
 	out := csv.NewWriter(w)
-	_ = out.Write([]string{"run", "name", "scenario", "sample", "pair", "valid", "metric", "unit", "value"}) // Error has it
+	_ = out.Write([]string{"run", "name", "scenario", "sample", "pair", "valid", "metric", "unit", "value"}) // checked by Error below
 	for _, r := range runs {
 		for i, s := range r.Samples {
 			for _, m := range s.Metrics {
@@ -31,7 +31,7 @@ func WriteCSV(w io.Writer, runs ...*Run) error {
 	return nil
 }
 
-// number is a value in text that reads back as the same one, empty for none.
+// number formats a value so that it parses back exactly; empty for none.
 func number(v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return ""

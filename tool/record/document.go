@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// documentSchema names the form of run.json. IDs are made of it: a field that joins
-// must be left out where it is empty, or every run of old has another ID.
+// documentSchema names the format of run.json. IDs are derived from it: a new field must
+// be omitted when empty, or the IDs of all existing runs change.
 const documentSchema = "hone.run/1"
 
-// document is a run as its export describes it, with hashes for blobs.
+// document is the content of run.json, with hashes for blobs.
 type document struct {
 	Schema      string           `json:"schema"`
 	ID          string           `json:"id,omitempty"`
@@ -58,14 +58,14 @@ type artefactDocument struct {
 	blobDocument
 }
 
-// sealed is a run in its only form, with its ID, and all its blobs by hash.
+// sealed is a run in canonical form, with its ID, and all its blobs by hash.
 type sealed struct {
 	*Run
 	doc   document
 	blobs map[string][]byte
 }
 
-// seal copies a run, without its blobs' bytes, into the form that comes back.
+// seal copies a run, without its blobs' bytes, into canonical form.
 func seal(r *Run) (*sealed, error) {
 	return sealWithin(r, mostBlobs)
 }
@@ -120,7 +120,7 @@ func (s *sealed) keep(data []byte) blobDocument {
 	return blobDocument{hash, len(data)}
 }
 
-// encode always gives the same bytes for the same run.
+// encode gives the same bytes for the same run.
 func (d *document) encode() ([]byte, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -130,7 +130,7 @@ func (d *document) encode() ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// run makes the run of which this is the document.
+// run returns the run that the document describes.
 func (d *document) run(blobs map[string][]byte) *Run {
 	r := &Run{
 		ID: d.ID, Name: d.Name, Made: d.Made, At: d.At, Scenario: d.Scenario, Environment: d.Environment,
@@ -149,8 +149,8 @@ func (d *document) run(blobs map[string][]byte) *Run {
 	return r
 }
 
-// clean copies a run but for its blobs' bytes: times in UTC, no list or map nil,
-// nothing but UTF-8, nothing infinite.
+// clean copies a run except its blobs' bytes: times in UTC, no list or map nil, valid
+// UTF-8, nothing infinite.
 func clean(r *Run) (*Run, error) {
 	c := *r
 	var err error
@@ -209,7 +209,7 @@ func cleanText(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// cleanValue has one NaN, and no negative zero: SQLite stores none.
+// cleanValue has a single NaN and no negative zero: SQLite cannot store others.
 func cleanValue(v float64) float64 {
 	if math.IsInf(v, 0) || math.IsNaN(v) {
 		return math.NaN()
@@ -232,7 +232,7 @@ func notNil(data []byte) []byte {
 	return data
 }
 
-// unmarshalStrictly refuses fields that are not known, and a second value.
+// unmarshalStrictly refuses unknown fields, and a second value.
 func unmarshalStrictly(text []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -240,7 +240,7 @@ func unmarshalStrictly(text []byte, v any) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is more than one value")
+		return errors.New("it has more than one value")
 	}
 	return nil
 }

@@ -10,38 +10,38 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// What callers branch on.
+// Errors on which callers branch.
 var (
-	// ErrNotFound is about a reference that leads to no run, and a baseline that is
-	// not there.
-	ErrNotFound = errors.New("record: there is no such run")
-	// ErrAmbiguous is about a reference that leads to more than one run.
-	ErrAmbiguous = errors.New("record: more than one run is meant")
-	// ErrBusy says that another program kept the store for all of the five seconds.
+	// ErrNotFound reports a reference to no run, or a missing baseline.
+	ErrNotFound = errors.New("record: no such run")
+	// ErrAmbiguous reports a reference that matches more than one run.
+	ErrAmbiguous = errors.New("record: more than one run matches")
+	// ErrBusy reports that another program held the store for the whole five seconds.
 	ErrBusy = errors.New("record: another program is writing to the store")
-	// ErrFull says that there was no room. Nothing has changed.
-	ErrFull = errors.New("record: there is no room for the store to grow")
-	// ErrReadOnly says that the store may only be read.
-	ErrReadOnly = errors.New("record: the store may only be read")
-	// ErrForeign is about a file that is not a store of runs.
-	ErrForeign = errors.New("record: this is no store of runs")
-	// ErrDamaged is about a store or an export that is not as it was written.
+	// ErrFull reports a full disk. Nothing has changed.
+	ErrFull = errors.New("record: no room for the store to grow")
+	// ErrReadOnly reports that the store is not writable.
+	ErrReadOnly = errors.New("record: the store is read-only")
+	// ErrForeign reports a file that is not a store of runs.
+	ErrForeign = errors.New("record: not a store of runs")
+	// ErrDamaged reports a store or an export that differs from what was written.
 	ErrDamaged = errors.New("record: not as it was written")
 )
 
-// NewerError is about a store that a newer program has written. It was left alone.
+// NewerError reports a store written by a newer program. It was not touched.
 type NewerError struct {
 	Path   string
 	Has    int // the store's version
-	Latest int // the latest one that this program knows
+	Latest int // the latest that this program knows
 }
 
-// Error says which program it takes.
+// Error names the version needed.
 func (e *NewerError) Error() string {
 	return fmt.Sprintf("record: %s has version %d and this program knows %d; use a newer hone", e.Path, e.Has, e.Latest)
 }
 
-// BaselineError is about a run that cannot be removed. Nothing was.
+// BaselineError reports a run that cannot be removed because it is a baseline. Nothing
+// was removed.
 type BaselineError struct {
 	ID    string
 	Names []string // of its baselines
@@ -52,7 +52,7 @@ func (e *BaselineError) Error() string {
 	return fmt.Sprintf("record: run %s is the baseline %s; remove or move the baseline first", e.ID, strings.Join(e.Names, ", "))
 }
 
-// explain makes an error of the store what its user can do something about.
+// explain adds advice to an error of the store.
 func (s *Store) explain(ctx context.Context, err error) error {
 	var coded *sqlite.Error
 	switch {
@@ -81,14 +81,14 @@ func (s *Store) explainCode(err *sqlite.Error) error {
 	case sqlite3.SQLITE_CORRUPT:
 		return fmt.Errorf("%w: %s: %w; take it from a backup, or export what can still be read", ErrDamaged, s.path, err)
 	case sqlite3.SQLITE_CANTOPEN:
-		return fmt.Errorf("record: %s cannot be opened: %w; see that it is a file, and that it and its folder may be written", s.path, err)
+		return fmt.Errorf("record: cannot open %s: %w; check that it is a file, and that it and its folder are writable", s.path, err)
 	case sqlite3.SQLITE_IOERR:
-		return fmt.Errorf("record: %s: %w; see whether its disk is full or failing", s.path, err)
+		return fmt.Errorf("record: %s: %w; check whether its disk is full or failing", s.path, err)
 	}
 	return fmt.Errorf("record: %s: %w", s.path, err)
 }
 
-// ours reports whether an error has its words already.
+// ours reports whether an error already has advice.
 func ours(err error) bool {
 	for _, known := range []error{ErrNotFound, ErrAmbiguous, ErrBusy, ErrFull, ErrReadOnly, ErrForeign, ErrDamaged} {
 		if errors.Is(err, known) {

@@ -10,9 +10,9 @@ import (
 
 const fileName = "runs.db"
 
-// Find returns where the store is of who works in dir: in the nearest folder .hone
-// upwards, else in the user's data folder ($XDG_DATA_HOME or ~/.local/share,
-// ~/Library/Application Support, %LocalAppData%). Nothing is made.
+// Find returns the path of the store for somebody who works in dir: in the nearest folder
+// .hone from there upwards, else in the user's data folder ($XDG_DATA_HOME or
+// ~/.local/share, ~/Library/Application Support, %LocalAppData%). It creates nothing.
 func Find(dir string) (path string, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
@@ -31,12 +31,12 @@ func Find(dir string) (path string, err error) {
 	}
 	data, err := dataFolder(runtime.GOOS, os.Getenv)
 	if err != nil {
-		return "", fmt.Errorf("record: there is no place for runs: %w; make a folder .hone where you work", err)
+		return "", fmt.Errorf("record: no place for runs: %w; create a folder .hone where you work", err)
 	}
 	return filepath.Join(data, "hone", fileName), nil
 }
 
-// dataFolder is where programs keep what their user made.
+// dataFolder returns the platform's folder for user data.
 func dataFolder(goos string, getenv func(string) string) (string, error) {
 	variable, below := "HOME", []string{".local", "share"}
 	switch goos {
@@ -45,7 +45,7 @@ func dataFolder(goos string, getenv func(string) string) (string, error) {
 	case "darwin", "ios":
 		below = []string{"Library", "Application Support"}
 	default:
-		if data := getenv("XDG_DATA_HOME"); filepath.IsAbs(data) { // as XDG wants, others do not count
+		if data := getenv("XDG_DATA_HOME"); filepath.IsAbs(data) { // XDG: ignore relative paths
 			return data, nil
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Get returns the run that ref means, with its blobs, and makes sure that it is as
-// it was given. See the package's documentation for what ref may be.
+// Get returns the run that ref refers to, with its blobs, and verifies its content. See
+// the package documentation for the forms of ref.
 func (s *Store) Get(ctx context.Context, ref string) (*Run, error) {
 	var r *Run
 	err := s.look(ctx, func(t *transaction) error {
@@ -31,15 +31,15 @@ func (s *Store) Get(ctx context.Context, ref string) (*Run, error) {
 	return r, nil
 }
 
-// verify makes sure that a run's content is what its ID was made of.
+// verify checks a run's content against its ID.
 func (s *Store) verify(r *Run) error {
 	if again, err := seal(r); err != nil || again.ID != r.ID {
-		return fmt.Errorf("%w: run %s in %s; somebody has changed the file", ErrDamaged, r.ID, s.path)
+		return fmt.Errorf("%w: run %s in %s; another program has changed the file", ErrDamaged, r.ID, s.path)
 	}
 	return nil
 }
 
-// find returns the place of the run that ref means.
+// find returns the row of the run that ref refers to.
 func (t *transaction) find(ref string) (seq int64, err error) {
 	if back, ok := fromLatest(ref); ok {
 		err = t.row(&seq, "SELECT seq FROM run WHERE made <> ? ORDER BY at DESC, seq DESC LIMIT 1 OFFSET ?", Repeat, back)
@@ -56,7 +56,7 @@ func (t *transaction) find(ref string) (seq int64, err error) {
 	return t.findNamed(ref)
 }
 
-// fromLatest reads latest and latest~N.
+// fromLatest parses latest and latest~N.
 func fromLatest(ref string) (back int, ok bool) {
 	number, ok := strings.CutPrefix(ref, "latest")
 	if !ok || number == "" {
@@ -67,7 +67,7 @@ func fromLatest(ref string) (back int, ok bool) {
 	return back, ok && err == nil && back >= 0
 }
 
-// findNamed looks for a run of this name, or with an ID that begins so.
+// findNamed looks for a run with this name, or with an ID of this prefix.
 func (t *transaction) findNamed(ref string) (seq int64, err error) {
 	named, err := t.texts("SELECT id FROM run WHERE name = ? AND name <> '' ORDER BY at DESC, seq DESC LIMIT 1", ref)
 	if err != nil {
@@ -100,7 +100,7 @@ func isHex(text string) bool {
 
 func found(err error, ref string) error {
 	if errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("%w: %q; hone run list shows what there is", ErrNotFound, ref)
+		return fmt.Errorf("%w: %q; hone run list shows the stored runs", ErrNotFound, ref)
 	}
 	return err
 }
@@ -143,8 +143,8 @@ func (t *transaction) samples(seq int64) ([]Sample, error) {
 	return all, err
 }
 
-// each calls scan for the rows of a table of parts; what that returns puts a part
-// into its sample.
+// each calls scan for the rows of a table of parts; the function that it returns adds a
+// part to its sample.
 func (t *transaction) each(samples []Sample, scan func(rows *sql.Rows, sample *int) (put func(*Sample), err error), query string, seq int64) error {
 	return t.rows(func(rows *sql.Rows) error {
 		sample := 0
@@ -153,7 +153,7 @@ func (t *transaction) each(samples []Sample, scan func(rows *sql.Rows, sample *i
 			return err
 		}
 		if sample < 0 || sample >= len(samples) {
-			return fmt.Errorf("%w: there are figures of no sample; somebody has changed the file", ErrDamaged)
+			return fmt.Errorf("%w: figures without a sample; another program has changed the file", ErrDamaged)
 		}
 		put(&samples[sample])
 		return nil

@@ -23,12 +23,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// patience bounds everything that a test waits for.
+// patience bounds every wait of a test.
 const patience = 60 * time.Second
 
 var update = flag.Bool("update", false, "write testdata/v1.db and testdata/v1.tar again")
 
-// TestMain runs the tests, or plays another program that uses the same store.
+// TestMain runs the tests, or acts as another program that uses the same store.
 func TestMain(m *testing.M) {
 	role := os.Getenv("HONE_TEST_ROLE")
 	if role == "" {
@@ -52,7 +52,7 @@ func roles() map[string]func(context.Context, string) error {
 	return all
 }
 
-// addMany adds runs that nobody else adds, and prints the ID of each once it is
+// addMany adds runs that no other process adds, and prints the ID of each once it is
 // stored.
 func addMany(ctx context.Context, path string) error {
 	count, err := strconv.Atoi(os.Getenv("HONE_TEST_COUNT"))
@@ -77,8 +77,8 @@ func addMany(ctx context.Context, path string) error {
 	return s.Close()
 }
 
-// another is this program in a role, with the store at path. It is killed when the
-// test's patience is at its end.
+// another starts this program in a role, with the store at path. It is killed when the
+// test's patience ends.
 func another(t *testing.T, role, path string, env ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -89,14 +89,14 @@ func another(t *testing.T, role, path string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// countLeaks compares goroutines and descriptors at the end of the test with now.
-// Call it first, so that it looks after every other clean-up.
+// countLeaks compares goroutines and descriptors at the end of the test with now. Call it
+// first, so that it checks after all other clean-ups.
 func countLeaks(t *testing.T) {
 	t.Helper()
 	goroutines, files := goleak.IgnoreCurrent(), openFiles()
 	t.Cleanup(func() {
 		if t.Failed() {
-			return // what the failure left behind is not news
+			return // a failed test may leave them behind
 		}
 		if err := goleak.Find(goroutines); err != nil {
 			t.Errorf("goroutines outlive the test: %v", err)
@@ -158,7 +158,7 @@ func get(t testing.TB, s *Store, ref string) *Run {
 	return r
 }
 
-// checkWhole proves that the store is consistent and that every run in it is whole.
+// checkWhole checks that the store is consistent and every run in it complete.
 func checkWhole(t testing.TB, s *Store) (ids []string) {
 	t.Helper()
 	for query, want := range map[string]string{
@@ -194,7 +194,7 @@ func noise(random *rand.Rand, size int) []byte {
 // moment is when all runs of these tests began.
 func moment() time.Time { return time.Date(2026, 11, 21, 22, 56, 3, 123456789, time.UTC) }
 
-// sampleRun has everything that a run can have.
+// sampleRun returns a run that uses every feature.
 func sampleRun(name string) *Run {
 	r := &Run{
 		Name: name, Made: "bench", At: moment(),
@@ -214,8 +214,8 @@ func sampleRun(name string) *Run {
 	return r
 }
 
-// same reports whether two values are equal but for this: nil is empty, NaN is NaN,
-// and times are equal when they are the same moment, written in UTC in b.
+// same reports whether two values are equal, with these exceptions: nil equals empty, NaN
+// equals NaN, and times are equal if they are the same moment and UTC in b.
 func same(a, b reflect.Value) bool {
 	if at, ok := a.Interface().(time.Time); ok {
 		bt := b.Interface().(time.Time)
@@ -257,14 +257,14 @@ func same(a, b reflect.Value) bool {
 	return a.Interface() == b.Interface()
 }
 
-// checkSame compares what was given with what came back.
+// checkSame compares a run with its stored copy.
 func checkSame(t interface{ Errorf(string, ...any) }, given, back *Run) {
 	if !same(reflect.ValueOf(given), reflect.ValueOf(back)) {
 		t.Errorf("given\n%+v\ncame back as\n%+v", given, back)
 	}
 }
 
-// runs draws any run.
+// runs generates arbitrary runs.
 func runs() *rapid.Generator[*Run] {
 	text := rapid.String()
 	texts := rapid.MapOf(text, text)
@@ -328,7 +328,7 @@ func files(t testing.TB, dir string) (names []string) {
 	return names
 }
 
-// need skips a test for which this user lacks a right, which no package installs.
+// need skips a test for which this user lacks a permission, which no package can install.
 func need(t *testing.T, what string) {
 	t.Helper()
 	t.Skip(what + "; this is " + runtime.GOOS)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What has no figure says so in JSON, and says so still when it is read again.
+// A missing figure is null in JSON and stays missing when read back.
 func TestNoFigureInJSON(t *testing.T) {
 	s := Series{"rate", "req/s", time.Second, 2 * time.Second, []float64{1, math.NaN(), math.Inf(-1)}}
 	text, err := json.Marshal(s)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Summary is a run without what it measured.
+// Summary is a run without its measurements.
 type Summary struct {
 	ID           string    `json:"id"`
 	Name         string    `json:"name"`
@@ -18,14 +18,14 @@ type Summary struct {
 	PairedWith   string    `json:"paired_with,omitempty"`
 	Samples      int       `json:"samples"`
 	Valid        int       `json:"valid_samples"`
-	Baselines    []string  `json:"baselines"` // of which it is the run
+	Baselines    []string  `json:"baselines"` // names under which it is a baseline
 }
 
-// Filter says which runs are asked for. Zero: all.
+// Filter selects runs. Zero: all.
 type Filter struct {
 	Scenario string // the name or the hash
 	Name     string
-	Limit    int // how many at most; 0: all
+	Limit    int // maximum number; 0: all
 }
 
 // List returns the runs that pass the filter, newest first.

@@ -30,7 +30,7 @@ func execute(t *testing.T, path, query string) {
 	}
 }
 
-// Files of others are refused, and not touched.
+// Other programs' files are refused and not touched.
 func TestForeignFiles(t *testing.T) {
 	countLeaks(t)
 	dir := t.TempDir()
@@ -66,7 +66,7 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// An empty file is what a full disk or a killed process may leave of a new store.
+// A full disk or a killed process may leave an empty file instead of a new store.
 func TestEmptyFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
@@ -102,8 +102,8 @@ func golden() *Run {
 	return r
 }
 
-// The files of testdata were written once by version 1 and never again: stores and
-// exports of old are read by all that come.
+// Version 1 wrote the files in testdata; they never change: every later version must read
+// them.
 func TestVersion1(t *testing.T) {
 	const db, archive = "testdata/v1.db", "testdata/v1.tar"
 	if *update {
@@ -147,7 +147,7 @@ func copied(t *testing.T, path string) string {
 	return to
 }
 
-// Each migration happens whole or not at all, and what is there stays.
+// Each migration is applied completely or not at all, and existing data stays.
 func TestMigrations(t *testing.T) {
 	o := openingOf(copied(t, "testdata/v1.db"))
 	two := "ALTER TABLE noise ADD COLUMN by TEXT NOT NULL DEFAULT ''; CREATE TABLE two (x) STRICT"
@@ -188,7 +188,7 @@ func TestMigrations(t *testing.T) {
 	checkWhole(t, s)
 }
 
-// Two programs make and fill one store at the same time, and a third one reads it.
+// Two programs create and fill one store concurrently, and a third reads it.
 func TestManyPrograms(t *testing.T) {
 	countLeaks(t)
 	path := newPath(t)
@@ -225,7 +225,7 @@ func TestManyPrograms(t *testing.T) {
 	}
 }
 
-// Who cannot wait any longer is told so, and can read all the same.
+// A writer that gives up waiting gets ErrBusy, and can still read.
 func TestBusy(t *testing.T) {
 	path := newPath(t)
 	s := opened(t, path)
@@ -263,8 +263,8 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// A process that is killed while it adds runs leaves whole runs, and all that it
-// said it had stored.
+// A process killed while adding runs leaves only complete runs, including all that it
+// reported as stored.
 func TestKilled(t *testing.T) {
 	countLeaks(t)
 	path := newPath(t)
@@ -312,8 +312,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// What does not fit changes nothing. The end of the disk is played by the highest
-// number of pages here, and is real in TestFullDisk.
+// What does not fit changes nothing. A page limit simulates the full disk here;
+// TestFullDisk uses a real one.
 func TestFull(t *testing.T) {
 	path := newPath(t)
 	o := openingOf(path)

@@ -1,51 +1,48 @@
-// Package record keeps what a run was: every measurement with all that is needed
-// to believe it and to repeat it.
+// Package record stores runs: every measurement with everything needed to trust and
+// repeat it.
 //
-// A [Run] is one program on one machine under one [Scenario], measured one or
-// more times; each time, by a fresh process, is a [Sample]. A sample holds its
-// figures, and what they were made of: histograms, series, profiles, logs. What
-// figures depend on beside the program is the [Environment]: where its strict part
-// differs, they are figures of different things.
+// A [Run] is one program on one machine under one [Scenario], measured one or more times;
+// each time, by a fresh process, is a [Sample]. A sample holds its figures and the data
+// behind them: histograms, series, profiles, logs. The [Environment] is what figures
+// depend on besides the program: runs are comparable only if its strict parts are equal.
 //
 // # The store
 //
-// A [Store] is one SQLite file, the nearest .hone/runs.db upwards or that of the
-// user ([Find]). A run is in it whole or not at all, whatever happens meanwhile: a
-// full disk, a second program, a process that is killed. One program writes at a
-// time, others wait for it up to five seconds. Each run is synced to disk: it took
-// minutes to make, and syncing takes milliseconds. The file must be on a disk of
-// this machine: SQLite's log is shared memory, which network file systems lack.
+// A [Store] is one SQLite file, the nearest .hone/runs.db upwards or that of the user
+// ([Find]). It contains a run completely or not at all, whatever happens: a full disk, a
+// second program, a killed process. One program writes at a time; others wait up to five
+// seconds. Each run is synced to disk: it took minutes to measure, and a sync takes
+// milliseconds. The file must be on a local disk: SQLite's write-ahead log needs shared
+// memory, which network file systems lack.
 //
-// A run is never changed. Its ID is made of its content, so adding it again changes
-// nothing, and [Store.Get] finds out when somebody else has changed the file.
-// Blobs are stored once, however many runs have them, as they are: histograms and
-// profiles are compressed already.
+// A run never changes. Its ID is derived from its content, so adding it again changes
+// nothing, and [Store.Get] detects changes by other programs. Blobs are deduplicated and
+// stored as they are: histograms and profiles are compressed already.
 //
-// What is meant by a reference, "ref", is the first of these that there is:
+// A reference, "ref", means the first of these that exists:
 //
 //	latest          the newest run
-//	latest~2        the one that is two older
-//	baseline:NAME   the run that is the baseline of this name
+//	latest~2        the run two before it
+//	baseline:NAME   the baseline of this name
 //	3f9c2a71b04e    the run with this ID
 //	before          the newest run of this name, or the only one whose ID
-//	                begins so, of at least 4 digits; if both exist, neither
+//	                starts with it, at least 4 digits; if both exist, neither
 //
-// Newest is what began last; of those that began in the same moment, what was added
-// last. Latest leaves out runs of a program against itself ([Repeat]).
+// The newest run is the one that began last; among equals, the one added last. Latest
+// leaves out runs of a program against itself ([Repeat]).
 //
-// # What comes back
+// # Canonical form
 //
-// A run comes back from the store, and from an export, as it was given, but for
-// this: times are in UTC; lists and maps are never nil; text that is not UTF-8 has
-// U+FFFD where it is not; a value that is not finite is NaN: no figure, null in JSON
-// and in SQL.
+// The store and exports return a run as it was given, with these exceptions: times are in
+// UTC; lists and maps are never nil; invalid UTF-8 becomes U+FFFD; values that are not
+// finite become NaN: no figure, null in JSON and in SQL.
 //
 // # For other programs
 //
-// The file is for everybody's SQL: the view figure has every figure in a line, with
-// the tables run, sample, metric, series, histogram, artefact and blob behind it.
-// [Export] writes one run as a tar, [WriteBenchmarks] what benchstat reads,
-// [WriteCSV] what spreadsheets read.
+// Any program may query the file with SQL: the view figure has one row per figure, over
+// the tables run, sample, metric, series, histogram, artefact and blob. [Export] writes
+// one run as a tar, [WriteBenchmarks] the format of benchstat, [WriteCSV] a format for
+// spreadsheets.
 package record
 
 import (
@@ -60,60 +57,59 @@ import (
 // times.
 type Run struct {
 	// ID is 12 hex digits of the SHA-256 of its export's run.json without ID and
-	// PairedWith; that has the hashes of all blobs in it. Add fills it in.
+	// PairedWith; that contains the hashes of all blobs. Add sets it.
 	ID string `json:"id"`
-	// Name is what its user calls it. It may be empty, and need not be unique.
+	// Name is the user's name for it. It may be empty, and need not be unique.
 	Name string `json:"name"`
-	// Made is by what: "bench", "load", "demo", Repeat, …
+	// Made names the command that made it: "bench", "load", "demo", Repeat, …
 	Made string `json:"made"`
 	// At is when the first sample began.
 	At          time.Time   `json:"at"`
 	Scenario    Scenario    `json:"scenario"`
 	Environment Environment `json:"environment"`
-	// PairedWith is the ID of the run whose samples were taken in turn with these;
-	// Sample.Pair joins them. That run may be gone. AddPair fills it in. It is no
-	// part of what ID is made of, since each of two would be part of the other.
+	// PairedWith is the ID of the run whose samples alternated with these; Sample.Pair
+	// joins them. That run may have been removed. AddPair sets it. It is not part of what
+	// ID is derived from, since each of two runs would contain the other.
 	PairedWith string   `json:"paired_with,omitempty"`
 	Samples    []Sample `json:"samples"`
 }
 
-// Scenario is what was asked of whom.
+// Scenario is the load and its target.
 type Scenario struct {
 	Name string `json:"name"`
-	// Text is everything that would make figures incomparable, always written in
-	// the same way.
+	// Text is everything that would make figures incomparable, in canonical form.
 	Text string `json:"text"`
 }
 
-// Hash is 16 hex digits of the SHA-256 of Text: the same for what may be compared.
+// Hash returns 16 hex digits of the SHA-256 of Text: equal for comparable scenarios.
 func (s Scenario) Hash() string {
 	return digest([]byte(s.Text))[:16]
 }
 
-// Environment is what figures depend on beside the program and the scenario.
+// Environment is what figures depend on besides the program and the scenario.
 type Environment struct {
-	// Strict must be equal, or figures are of different things.
+	// Strict must be equal for figures to be comparable.
 	Strict map[string]string `json:"strict"`
 	// Soft may differ, with a warning.
 	Soft map[string]string `json:"soft"`
 }
 
-// Fingerprint is 16 hex digits of the SHA-256 of Strict: the same for machines
-// whose figures may be compared.
+// Fingerprint returns 16 hex digits of the SHA-256 of Strict: equal for machines whose
+// figures are comparable.
 func (e Environment) Fingerprint() string {
-	strict, _ := json.Marshal(cleanMap(e.Strict)) // texts have no errors
+	strict, _ := json.Marshal(cleanMap(e.Strict)) // cannot fail: strings
 	return digest(strict)[:16]
 }
 
-// Sample is what one fresh process measured, or was measured of.
+// Sample is the measurement by, or of, one fresh process.
 type Sample struct {
-	// Pair joins it with the sample of the other run that was taken right before or
-	// after it, from 1. 0: it is in no pair.
+	// Pair joins it with the other run's sample taken right before or after it, from 1.
+	// 0: none.
 	Pair int `json:"pair"`
 	// Order is its position among all samples of the session, from 1.
 	Order int       `json:"order"`
 	At    time.Time `json:"at"`
-	// Valid is whether its figures can be believed; if not, Reasons say why.
+	// Valid reports whether its figures can be trusted; if not, Reasons say why.
 	Valid      bool        `json:"valid"`
 	Reasons    []string    `json:"invalid_reasons"`
 	Metrics    []Metric    `json:"metrics"`
@@ -128,8 +124,8 @@ const (
 	Higher = "higher"
 )
 
-// Metric is one figure of a sample. NaN is no figure; in JSON its name, unit, better
-// and value, which a type that embeds it gets, too.
+// Metric is one figure of a sample. NaN means no figure. Its JSON has name, unit, better
+// and value, also in a type that embeds it.
 type Metric struct {
 	Name   string
 	Unit   string
@@ -137,34 +133,34 @@ type Metric struct {
 	Value  float64
 }
 
-// Histogram is a distribution, as HdrHistogram writes it (V2, compressed).
+// Histogram is a distribution in HdrHistogram's encoding (V2, compressed).
 type Histogram struct {
 	Name string
-	// Start and End are since the sample began; both 0: of the whole sample.
+	// Start and End are relative to the start of the sample; both 0: the whole sample.
 	Start, End time.Duration
 	Data       []byte
 }
 
-// Series is how a figure went: a value each Step from Start on, since the sample
-// began. NaN is no figure.
+// Series is a figure over time: one value per Step from Start on, relative to the start
+// of the sample. NaN means no figure.
 type Series struct {
 	Name, Unit  string
 	Start, Step time.Duration
 	Values      []float64
 }
 
-// Artefact is what else there is of a sample. Kind is for programs ("cpu", "allocs",
-// "log", "metrics", …), Name for people.
+// Artefact is other data of a sample. Kind is for programs ("cpu", "allocs", "log",
+// "metrics", …), Name for people.
 type Artefact struct {
 	Kind string
 	Name string
 	Data []byte
 }
 
-// figure is a value in JSON, null where there is none.
+// figure is a value in JSON, null for NaN.
 type figure float64
 
-// MarshalJSON writes the value, or null.
+// MarshalJSON encodes the value, or null.
 func (f figure) MarshalJSON() ([]byte, error) {
 	if v := float64(f); math.IsNaN(v) || math.IsInf(v, 0) {
 		return []byte("null"), nil
@@ -172,7 +168,7 @@ func (f figure) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(f))
 }
 
-// UnmarshalJSON reads the value; null is NaN.
+// UnmarshalJSON decodes the value; null is NaN.
 func (f *figure) UnmarshalJSON(text []byte) error {
 	*f = figure(math.NaN())
 	if string(text) == "null" {
@@ -188,12 +184,12 @@ type metricJSON struct {
 	Value  figure `json:"value"`
 }
 
-// MarshalJSON writes name, unit, better and value.
+// MarshalJSON encodes name, unit, better and value.
 func (m Metric) MarshalJSON() ([]byte, error) {
 	return json.Marshal(metricJSON{m.Name, m.Unit, m.Better, figure(m.Value)})
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON decodes what MarshalJSON encodes.
 func (m *Metric) UnmarshalJSON(text []byte) error {
 	read := metricJSON{Value: figure(math.NaN())}
 	err := unmarshalStrictly(text, &read)
@@ -209,12 +205,12 @@ type seriesJSON struct {
 	Values []figure      `json:"values"`
 }
 
-// MarshalJSON writes name, unit, start_ns, step_ns and values.
+// MarshalJSON encodes name, unit, start_ns, step_ns and values.
 func (s Series) MarshalJSON() ([]byte, error) {
 	return json.Marshal(seriesJSON{s.Name, s.Unit, s.Start, s.Step, figures(s.Values)})
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON decodes what MarshalJSON encodes.
 func (s *Series) UnmarshalJSON(text []byte) error {
 	var read seriesJSON
 	err := unmarshalStrictly(text, &read)
@@ -222,7 +218,7 @@ func (s *Series) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// figures and values change the type of all, and nil to an empty list.
+// figures and values convert slices; nil becomes an empty list.
 func figures(all []float64) []figure {
 	out := make([]figure, len(all))
 	for i, v := range all {
@@ -239,7 +235,7 @@ func values(all []figure) []float64 {
 	return out
 }
 
-// digest is the SHA-256 in hex.
+// digest returns the SHA-256 in hex.
 func digest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])

@@ -5,10 +5,10 @@ import (
 	"database/sql"
 )
 
-// Remove removes the runs that the references mean, all or none, and every blob
-// that no other run has. A run that is a baseline stays: a *BaselineError. The run
-// that one was taken in turn with stays, and still says so. The file shrinks by
-// freed bytes, when the store is closed at the latest.
+// Remove removes the runs that the references refer to, all or none, and every blob that
+// no other run uses. It refuses to remove a baseline: a *BaselineError. The partner of a
+// removed run stays, and keeps its PairedWith. The file shrinks by freed bytes when the
+// store is closed, at the latest.
 func (s *Store) Remove(ctx context.Context, refs ...string) (freed int64, err error) {
 	err = s.change(ctx, func(t *transaction) error {
 		before, err := t.size()
@@ -23,7 +23,7 @@ func (s *Store) Remove(ctx context.Context, refs ...string) (freed int64, err er
 			}
 			seqs = append(seqs, seq)
 		}
-		for _, seq := range seqs { // all are found first: what latest means must not change
+		for _, seq := range seqs { // look up all first: removing changes what latest means
 			if err := t.remove(seq); err != nil {
 				return err
 			}
@@ -75,7 +75,7 @@ func (t *transaction) remove(seq int64) error {
 	return nil
 }
 
-// size is the file's, in bytes.
+// size returns the size of the file, in bytes.
 func (t *transaction) size() (bytes int64, err error) {
 	var pages, size int64
 	if err = t.row(&pages, "PRAGMA page_count"); err == nil {

@@ -6,14 +6,14 @@ import (
 )
 
 // Repeat is Run.Made of both runs in which a program was measured against itself, to
-// learn how much runs differ that should not. Latest never means one of them.
+// learn how much identical programs differ. Latest never means one of them.
 const Repeat = "noise"
 
-// mostRepeats is how many sessions are read: more say little more.
+// mostRepeats bounds how many sessions are read: more add little.
 const mostRepeats = 32
 
-// Repeats returns the sessions in which a program was measured against itself under
-// this scenario, newest first: A and B of each, whose samples were taken in turn.
+// Repeats returns the sessions in which a program was measured against itself with this
+// scenario, newest first: A and B of each, whose samples alternated.
 func (s *Store) Repeats(ctx context.Context, scenarioHash string) ([][2]*Run, error) {
 	var all [][2]*Run
 	err := s.look(ctx, func(t *transaction) error {
@@ -54,8 +54,8 @@ func (s *Store) Repeats(ctx context.Context, scenarioHash string) ([][2]*Run, er
 	return all, nil
 }
 
-// HasOldFloors reports whether the store has what older programs kept in place of
-// Repeats: one number for a figure, of one session, which no verdict can be built on.
+// HasOldFloors reports whether the store has the noise floors of older programs: one
+// number per figure, from a single session, which no verdict can use.
 func (s *Store) HasOldFloors(ctx context.Context) (bool, error) {
 	var count int
 	err := s.look(ctx, func(t *transaction) error { return t.row(&count, "SELECT count(*) FROM noise") })

@@ -16,7 +16,8 @@ func platformRoles() map[string]func(context.Context, string) error {
 	return map[string]func(context.Context, string) error{"full": fillDisk, "readonly": readOnly}
 }
 
-// inOwnMounts runs a role that may mount what it wants, and that nobody else sees.
+// inOwnMounts runs a role in a mount namespace, in which it may mount anything unseen by
+// others.
 func inOwnMounts(t *testing.T, role string) {
 	t.Helper()
 	cmd := another(t, role, t.TempDir())
@@ -90,7 +91,7 @@ func fillDisk(ctx context.Context, dir string) error {
 	return nil
 }
 
-// holds is an error unless the store has so many runs, all whole.
+// holds returns an error unless the store has that many runs, all complete.
 func holds(ctx context.Context, s *Store, count int) error {
 	all, err := s.List(ctx, Filter{})
 	if err != nil || len(all) != count {
@@ -110,8 +111,8 @@ func holds(ctx context.Context, s *Store, count int) error {
 
 func TestReadOnlyDisk(t *testing.T) { inOwnMounts(t, "readonly") }
 
-// readOnly reads stores on a disk that cannot be written: one that was closed, one
-// that a program has open, and what a copy of that without its shared memory is.
+// readOnly reads stores on a read-only disk: one that was closed, one that a program has
+// open, and a copy of that without its shared memory.
 func readOnly(ctx context.Context, dir string) error {
 	if err := mount(dir, 0, ""); err != nil {
 		return err
@@ -140,7 +141,7 @@ func readOnly(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	// Whoever has a file open for writing keeps the disk from changing: bind it.
+	// A file open for writing prevents a read-only remount: bind-mount instead.
 	if err := syscall.Mount(dir, dir, "", syscall.MS_BIND, ""); err != nil {
 		return err
 	}
@@ -165,7 +166,7 @@ func readOnly(ctx context.Context, dir string) error {
 			return fmt.Errorf("opening %s for writing: %v", path, err)
 		}
 	}
-	// Without its log's index it cannot be read, and without its log it is another store.
+	// Without the log's index it cannot be read, and without the log it is another store.
 	if _, err := OpenRead(ctx, torn); err == nil || errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading what is torn: %v", err)
 	}

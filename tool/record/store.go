@@ -17,26 +17,26 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// applicationID is in the head of every store: "hone".
+// applicationID is in the header of every store: "hone".
 const applicationID = 0x686f6e65
 
 const (
 	idDigits  = 12
 	refDigits = 4       // of an ID, at least
-	mostBlobs = 1 << 29 // bytes, of one run: SQLite holds one of up to a billion
+	mostBlobs = 1 << 29 // bytes, of one run: SQLite allows up to a billion per blob
 	timeText  = "2006-01-02T15:04:05.000000000Z"
 )
 
 //go:embed schema1.sql
 var schema1 string
 
-// migrations lead from no version to 1, from 1 to 2 and so on. One that was
-// published is never changed.
+// migrations lead from version 0 to 1, from 1 to 2 and so on. A published migration never
+// changes.
 var migrations = []string{schema1}
 
-// Store keeps runs in one file. Its methods may be called from many goroutines, and
-// from many programs; one writes at a time. Cancelling stops what is under way but
-// not the waiting for another program, of five seconds at most.
+// Store stores runs in one file. It is safe for concurrent use by goroutines and by
+// programs; one writes at a time. Cancelling stops an operation, but not the wait for
+// another program, of at most five seconds.
 type Store struct {
 	db   *sql.DB
 	path string
@@ -45,18 +45,18 @@ type Store struct {
 // opening is how to open a store.
 type opening struct {
 	path       string
-	patience   time.Duration // with other programs that write
+	patience   time.Duration // wait for other writers
 	migrations []string
-	pragmas    []string // more of them
+	pragmas    []string // additional ones
 }
 
 func openingOf(path string) opening {
 	return opening{path: path, patience: 5 * time.Second, migrations: migrations}
 }
 
-// Open opens the store at path for reading and writing. It makes the file, and its
-// folder, if they are not there, and brings an older store up to date. Of a newer
-// one it returns a *NewerError.
+// Open opens the store at path for reading and writing. It creates the file and its
+// folder if needed, and upgrades an older store. For a newer one it returns a
+// *NewerError.
 func Open(ctx context.Context, path string) (*Store, error) {
 	return openingOf(path).open(ctx)
 }
@@ -64,9 +64,9 @@ func Open(ctx context.Context, path string) (*Store, error) {
 func (o opening) open(ctx context.Context) (*Store, error) {
 	s := &Store{path: o.path}
 	if err := os.MkdirAll(filepath.Dir(o.path), 0o755); err != nil {
-		return nil, fmt.Errorf("record: %w; name a folder that you may write to", err)
+		return nil, fmt.Errorf("record: %w; give a writable folder", err)
 	}
-	if _, err := os.Stat(o.path); err == nil && !o.mayWrite() { // SQLite would open it, to read
+	if _, err := os.Stat(o.path); err == nil && !o.mayWrite() { // SQLite would open it read-only
 		return nil, fmt.Errorf("%w: %s; make the file and its folder writable", ErrReadOnly, o.path)
 	}
 	err := o.connect(ctx, s, "mode=rwc")
@@ -79,9 +79,8 @@ func (o opening) open(ctx context.Context) (*Store, error) {
 	return s, nil
 }
 
-// OpenRead opens the store at path for reading. It makes nothing and changes
-// nothing, and works where nothing may be written. No store there: an error that
-// is fs.ErrNotExist.
+// OpenRead opens the store at path for reading. It creates and changes nothing, and works
+// without write permission. If there is no store, the error is fs.ErrNotExist.
 func OpenRead(ctx context.Context, path string) (*Store, error) {
 	return openingOf(path).openRead(ctx)
 }
@@ -90,7 +89,7 @@ func (o opening) openRead(ctx context.Context) (*Store, error) {
 	s := &Store{path: o.path}
 	if _, err := os.Stat(o.path); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("record: no run was saved yet: %w; save one first", err)
+			return nil, fmt.Errorf("record: no run was stored yet: %w; store one first", err)
 		}
 		return nil, fmt.Errorf("record: %w", err)
 	}
@@ -104,10 +103,10 @@ func (o opening) openRead(ctx context.Context) (*Store, error) {
 	return s, nil
 }
 
-// readMode is how to read without leaving anything behind. Even a reader of a log
-// needs shared memory beside the file; who may write makes it and takes it away
-// again. Who may not uses what there is, and if there is no log, needs none: nobody
-// is writing.
+// readMode returns how to read without leaving files behind. Even a reader of a
+// write-ahead log needs a shared memory file; with write permission it is created and
+// removed again. Without it, an existing one is used; and if there is no log, none is
+// needed, because nobody writes.
 func (o opening) readMode() string {
 	if o.mayWrite() {
 		return "mode=rw&_query_only=1"
@@ -118,19 +117,19 @@ func (o opening) readMode() string {
 	return "mode=ro&immutable=1"
 }
 
-// mayWrite is about the file, and about the log beside it.
+// mayWrite checks the file, and its log.
 func (o opening) mayWrite() bool {
 	return mayWrite(o.path) && mayWrite(filepath.Dir(o.path))
 }
 
-// connect opens the one connection, and looks whether it leads to a database.
+// connect opens the one connection, and checks that it leads to a database.
 func (o opening) connect(ctx context.Context, s *Store, mode string) error {
 	full, err := filepath.Abs(o.path)
 	if err != nil {
 		return err
 	}
 	address := url.URL{Scheme: "file", Path: filepath.ToSlash(full)}
-	if address.Path[0] != '/' { // a drive
+	if address.Path[0] != '/' { // a Windows drive
 		address.Path = "/" + address.Path
 	}
 	settings := url.Values{
@@ -153,7 +152,7 @@ func (o opening) connect(ctx context.Context, s *Store, mode string) error {
 
 func (s *Store) giveUp(ctx context.Context, err error) error {
 	if s.db != nil {
-		_ = s.db.Close() // err says more
+		_ = s.db.Close() // err is more informative
 	}
 	return s.explain(ctx, err)
 }
@@ -163,7 +162,7 @@ func (s *Store) Close() error {
 	return s.explain(context.Background(), s.db.Close())
 }
 
-// contents is what a file says of itself.
+// contents is what a file's header says.
 type contents struct {
 	application, version, tables int
 }
@@ -185,7 +184,7 @@ func (o opening) judge(c contents) error {
 	case c == contents{}: // empty
 		return nil
 	case c.application != applicationID:
-		return fmt.Errorf("%w: %s; it belongs to another program: name another file", ErrForeign, o.path)
+		return fmt.Errorf("%w: %s; it belongs to another program: give another file", ErrForeign, o.path)
 	case c.version > len(o.migrations):
 		return &NewerError{o.path, c.version, len(o.migrations)}
 	}
@@ -206,14 +205,14 @@ func (o opening) current(ctx context.Context, s *Store) error {
 	case err != nil:
 		return err
 	case c.version == 0:
-		return fmt.Errorf("%w: %s; it is empty: name another file, or save a run to it", ErrForeign, o.path)
+		return fmt.Errorf("%w: %s; it is empty: give another file, or store a run in it", ErrForeign, o.path)
 	case c.version < len(o.migrations):
-		return fmt.Errorf("it has version %d and is read as %d: write to it once, so that it is brought up to date", c.version, len(o.migrations))
+		return fmt.Errorf("it has version %d and this program reads %d: write to it once to upgrade it", c.version, len(o.migrations))
 	}
 	return nil
 }
 
-// upgrade brings the store to the latest version, each step whole or not at all.
+// upgrade migrates the store to the latest version, each step completely or not at all.
 func (o opening) upgrade(ctx context.Context, s *Store) error {
 	var c contents
 	if err := s.look(ctx, func(t *transaction) (err error) {
@@ -233,10 +232,10 @@ func (o opening) upgrade(ctx context.Context, s *Store) error {
 	for c.version < len(o.migrations) {
 		if err := s.change(ctx, func(t *transaction) (err error) {
 			if c, err = readContents(t); err != nil || c.version >= len(o.migrations) {
-				return err // another program was faster
+				return err // another program has migrated it
 			}
 			if err := t.exec(o.migrations[c.version]); err != nil {
-				return fmt.Errorf("bringing it to version %d: %w", c.version+1, err)
+				return fmt.Errorf("upgrading it to version %d: %w", c.version+1, err)
 			}
 			c.version++
 			return t.exec(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, c.version))
@@ -247,8 +246,8 @@ func (o opening) upgrade(ctx context.Context, s *Store) error {
 	return nil
 }
 
-// begin prepares an empty file: what is removed can be given back to the disk, and
-// readers never wait. SQLite does not wait by itself for others that do the same.
+// begin prepares an empty file, so that freed space returns to the disk and readers never
+// wait. SQLite itself does not wait for others that do the same.
 func (o opening) begin(ctx context.Context, s *Store) error {
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
@@ -266,7 +265,7 @@ func (o opening) begin(ctx context.Context, s *Store) error {
 	}
 }
 
-// transaction sees one state of the store, and changes it whole or not at all.
+// transaction sees one state of the store, and changes it completely or not at all.
 type transaction struct {
 	ctx      context.Context
 	tx       *sql.Tx
@@ -278,7 +277,7 @@ func (s *Store) change(ctx context.Context, do func(*transaction) error) error {
 	return s.explain(ctx, s.transact(ctx, &sql.TxOptions{}, do))
 }
 
-// look runs do on a state that does not change.
+// look runs do on a consistent snapshot.
 func (s *Store) look(ctx context.Context, do func(*transaction) error) error {
 	return s.explain(ctx, s.transact(ctx, &sql.TxOptions{ReadOnly: true}, do))
 }
@@ -288,7 +287,7 @@ func (s *Store) transact(ctx context.Context, options *sql.TxOptions, do func(*t
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() // after Commit, nothing
+	defer tx.Rollback() // no effect after Commit
 	if err := do(&transaction{ctx: ctx, tx: tx, prepared: map[string]*sql.Stmt{}}); err != nil {
 		return err
 	}
@@ -300,7 +299,7 @@ func (t *transaction) exec(query string, args ...any) error {
 	return err
 }
 
-// insert is exec for what is said many times.
+// insert is exec with a prepared statement.
 func (t *transaction) insert(query string, args ...any) error {
 	stmt := t.prepared[query]
 	if stmt == nil {
@@ -314,7 +313,7 @@ func (t *transaction) insert(query string, args ...any) error {
 	return err
 }
 
-// row scans the first column of the first row; none is sql.ErrNoRows.
+// row scans the first column of the first row; no row is sql.ErrNoRows.
 func (t *transaction) row(into any, query string, args ...any) error {
 	return t.tx.QueryRowContext(t.ctx, query, args...).Scan(into)
 }
@@ -334,7 +333,7 @@ func (t *transaction) rows(scan func(*sql.Rows) error, query string, args ...any
 	return rows.Err()
 }
 
-// texts is the first column of every row.
+// texts returns the first column of every row.
 func (t *transaction) texts(query string, args ...any) (all []string, err error) {
 	err = t.rows(func(r *sql.Rows) error {
 		var text string

@@ -53,7 +53,7 @@ func TestAnyRunComesBack(t *testing.T) {
 	checkWhole(t, s)
 }
 
-// An ID is made of the whole content, and of nothing else.
+// An ID depends on the whole content, and on nothing else.
 func TestIDs(t *testing.T) {
 	id := func(change func(*Run)) string {
 		r := sampleRun("x")
@@ -147,7 +147,7 @@ func TestReferences(t *testing.T) {
 	}
 	old, young, beef := at("main", 1), at("main", 2), at("", 0)
 	add(t, s, young, old, beef)
-	named := at(young.ID[:5], -1) // is called what another one's ID begins with
+	named := at(young.ID[:5], -1) // its name is a prefix of another run's ID
 	add(t, s, named)
 	if err := s.SetBaseline(t.Context(), "v1:α", "latest~1"); err != nil {
 		t.Fatal(err)
@@ -288,8 +288,7 @@ func TestBaselines(t *testing.T) {
 	}
 }
 
-// Sessions of a program against itself are found by their scenario, and latest is not
-// one of them.
+// Sessions of a program against itself are found by scenario, and latest skips them.
 func TestRepeats(t *testing.T) {
 	s := opened(t, newPath(t))
 	kept := sampleRun("kept")
@@ -335,7 +334,7 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// What older programs kept of noise is known of, and not used.
+// Noise floors of older programs are detected and ignored.
 func TestHasOldFloors(t *testing.T) {
 	s := opened(t, newPath(t))
 	if has, err := s.HasOldFloors(t.Context()); has || err != nil {
@@ -349,12 +348,12 @@ func TestHasOldFloors(t *testing.T) {
 	}
 }
 
-// Whoever changes the file by hand is found out.
+// Changes to the file by other programs are detected.
 func TestChangedByOthers(t *testing.T) {
 	for _, change := range []string{
 		"UPDATE metric SET value = value + 1 WHERE number = 0 AND sample = 0",
 		"UPDATE blob SET data = x'00' WHERE sha256 = (SELECT min(sha256) FROM blob)",
-		"DELETE FROM sample WHERE number = 0", // its figures go with it
+		"DELETE FROM sample WHERE number = 0", // its figures are deleted with it
 		"DELETE FROM series",
 		"PRAGMA foreign_keys = 0; UPDATE metric SET sample = sample + 7; PRAGMA foreign_keys = 1",
 	} {
@@ -370,7 +369,7 @@ func TestChangedByOthers(t *testing.T) {
 	}
 }
 
-// People find every figure in one place.
+// Every figure can be queried in one view.
 func TestFiguresAreForEverybodysSQL(t *testing.T) {
 	s := opened(t, newPath(t))
 	add(t, s, sampleRun("x"))
@@ -389,7 +388,7 @@ func TestFiguresAreForEverybodysSQL(t *testing.T) {
 
 func TestTooLarge(t *testing.T) {
 	r := sampleRun("x")
-	r.Samples[0].Artefacts = append(r.Samples[0].Artefacts, Artefact{"log", "again", []byte("a profile")}) // is stored once
+	r.Samples[0].Artefacts = append(r.Samples[0].Artefacts, Artefact{"log", "again", []byte("a profile")}) // stored once
 	size := len("all") + len("\x00\x01\x02") + len("a profile")
 	if _, err := sealWithin(r, size); err != nil {
 		t.Errorf("just small enough: %v", err)
@@ -407,7 +406,7 @@ func TestFind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(top, "a", "b", ".hone"), nil, 0o644); err != nil { // is no folder
+	if err := os.WriteFile(filepath.Join(top, "a", "b", ".hone"), nil, 0o644); err != nil { // not a folder
 		t.Fatal(err)
 	}
 	before := files(t, top)

@@ -209,7 +209,7 @@ func TestProfileAgainstOtherSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, said := hone(t, exit.Invalid, "profile", "after", "--against", "before", "--store", store)
-	want := `profile: cpu differs: "X" and "Y", conns differs: "8" and "64"; if that is what you compare, add --across cpu,conns`
+	want := `profile: cpu differs: "X" and "Y", conns differs: "8" and "64"; if you mean to compare that, add --across cpu,conns`
 	if !strings.Contains(said, want) || out != "" {
 		t.Errorf("%s%s", out, said)
 	}
