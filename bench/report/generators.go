@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Where load generators are compared.
+// The schedules of the comparison of load generators.
 const (
 	GeneratorsFile   = "generators.json"
 	GeneratorsSchema = "hone.bench.generators/1"
@@ -18,7 +18,7 @@ type Generators struct {
 	Rate      int         `json:"rate"` // requests a second
 	WindowMS  int64       `json:"window_ms"`
 	Rounds    int         `json:"rounds"`
-	Seed      uint64      `json:"seed"` // of the order
+	Seed      uint64      `json:"seed"` // of the random order
 	Tools     []Tool      `json:"tools"`
 	Schedules []Stalls    `json:"schedules"`
 	Samples   []Generated `json:"samples"`
@@ -27,50 +27,50 @@ type Generators struct {
 // Tool is a load generator.
 type Tool struct {
 	Name    string `json:"name"`
-	Version string `json:"version"` // empty: hone's, which is the commit's
+	Version string `json:"version"` // empty: hone, whose version is the commit
 }
 
-// Stalls is a server that answers nothing in the first part of every period.
+// Stalls is the schedule of a server that does not answer in the first part of every period.
 type Stalls struct {
 	PeriodMS int64 `json:"period_ms"`
 	StallMS  int64 `json:"stall_ms"`
 }
 
-// Period is from the beginning of a stall to that of the next.
+// Period is the time from the start of a stall to the start of the next.
 func (s Stalls) Period() time.Duration { return time.Duration(s.PeriodMS) * time.Millisecond }
 
-// Stall is how long one takes.
+// Stall is how long a stall lasts.
 func (s Stalls) Stall() time.Duration { return time.Duration(s.StallMS) * time.Millisecond }
 
-// Name is the schedule in words.
+// Name returns a description of the schedule.
 func (s Stalls) Name() string { return fmt.Sprintf("%d ms in %d", s.StallMS, s.PeriodMS) }
 
-// Quantile is what the response time's quantile must be, in microseconds, when requests come
-// at a constant rate and are answered at once or at the end of the stall: those of a stall
-// wait between nothing and all of it, evenly spread, the others not.
+// Quantile returns the expected quantile of the response time, in microseconds, if requests
+// arrive at a constant rate and are answered immediately or at the end of the stall: those in a
+// stall wait for between zero and the whole stall, evenly distributed, and the others do not wait.
 func (s Stalls) Quantile(q float64) float64 {
 	part := float64(s.StallMS) / float64(s.PeriodMS)
 	return 1000 * float64(s.StallMS) * max(0, (q-(1-part))/part)
 }
 
-// Generated is what one generator said in one round, with what it took.
+// Generated is what one generator reported in one round, and its cost.
 type Generated struct {
 	Generator string `json:"generator"`
 	Schedule  string `json:"schedule"`
 	Round     int    `json:"round"`
-	Error     string `json:"error"` // why there are no figures; empty: none
-	Doubt     string `json:"doubt"` // why the generator itself does not believe them
-	// In microseconds, as the generator says them.
+	Error     string `json:"error"` // why there are no results; empty: no error
+	Doubt     string `json:"doubt"` // why the generator itself marked them as doubtful
+	// In microseconds, as reported by the generator.
 	P50  *float64 `json:"p50_us"`
 	P99  *float64 `json:"p99_us"`
 	P999 *float64 `json:"p999_us"`
-	// CPU is the generator's for a request, in microseconds, and Rate the requests a second
-	// that reached the server, both in the window.
+	// CPU is the generator's CPU time per request, in microseconds, and Rate the requests a
+	// second that reached the server, both in the window.
 	CPU  *float64 `json:"cpu_us"`
 	Rate float64  `json:"rate"`
 }
 
-// String is the sample for those who watch.
+// String formats the sample for progress output.
 func (s Generated) String() string {
 	if s.Error != "" {
 		return s.Generator + ": " + s.Error
@@ -90,10 +90,10 @@ func (s Generated) String() string {
 	return text
 }
 
-// leastRate is the part of the rate that must have reached the server.
+// leastRate is the fraction of the rate that must have reached the server.
 const leastRate = 0.98
 
-// Judge says whether the figures may be quoted: every sample has them, and had the load.
+// Judge decides whether the run is valid: every sample has results, and had the full load.
 func (g *Generators) Judge() {
 	for _, s := range g.Samples {
 		switch {
@@ -111,16 +111,16 @@ func (g *Generators) doubt(format string, args ...any) {
 	g.Valid, g.InvalidReasons = false, append(g.InvalidReasons, fmt.Sprintf(format, args...))
 }
 
-// ReadGenerators reads stored Generators; nil when there are none.
+// ReadGenerators reads stored Generators; it returns nil if there are none.
 func ReadGenerators(path string) (*Generators, error) {
 	g := new(Generators)
 	return absent(g, read(path, GeneratorsSchema, &g.Head, g))
 }
 
-// Tables are the names that Generators.Table takes.
+// Tables are the table names that Generators.Table accepts.
 func (g *Generators) Tables() []string { return []string{"truth", "cpu", "run"} }
 
-// Table makes one table.
+// Table returns one table.
 func (g *Generators) Table(name string) (string, error) {
 	switch name {
 	case "truth":
@@ -133,7 +133,7 @@ func (g *Generators) Table(name string) (string, error) {
 	return "", fmt.Errorf("there is no table %q; there are %s", name, strings.Join(g.Tables(), ", "))
 }
 
-// rounds are a figure of one generator under one schedule, by round.
+// rounds returns a metric of one generator under one schedule, by round.
 func (g *Generators) rounds(generator, schedule string, of func(Generated) *float64) map[int]float64 {
 	values := map[int]float64{}
 	for _, s := range g.Samples {
@@ -152,7 +152,7 @@ func (g *Generators) median(generator, schedule string, of func(Generated) *floa
 	return SpreadOf(values)
 }
 
-// truth has the percentiles in milliseconds, and how far they are from what was computed.
+// truth returns the percentiles in milliseconds, with their error against the computed ones.
 func (g *Generators) truth() string {
 	head := []string{"stall", "figure", "computed"}
 	for _, tool := range g.Tools {
@@ -188,7 +188,7 @@ func (g *Generators) truth() string {
 	return markdown(rows)
 }
 
-// cpu has the generators' CPU for a request, and the first one's as a ratio to the others'.
+// cpu returns the generators' CPU per request, and the first one's ratio to the others.
 func (g *Generators) cpu() string {
 	if len(g.Tools) == 0 {
 		return ""
@@ -217,7 +217,7 @@ func (g *Generators) cpu() string {
 	return markdown(rows)
 }
 
-// facts say how the run was made.
+// facts describes how the run was made.
 func (g *Generators) facts() string {
 	var t strings.Builder
 	if !g.Valid {
@@ -227,7 +227,7 @@ func (g *Generators) facts() string {
 		}
 		fmt.Fprintf(&t, "**INVALID**: %s.\n\n", strings.Join(reasons, "; "))
 	}
-	fmt.Fprintf(&t, "%v. %d requests a second, medians of %d rounds in random order (seed %d); CPU in a window of %.0f s, with the least and the greatest behind it.\n",
+	fmt.Fprintf(&t, "%v. %d requests a second, medians of %d rounds in random order (seed %d); CPU in a window of %.0f s, with minimum and maximum in parentheses.\n",
 		g.Machine, g.Rate, g.Rounds, g.Seed, float64(g.WindowMS)/1e3)
 	return t.String()
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The scenarios that compare CPU, and what the others are called that the tables name.
+// The scenarios that compare CPU, and the names of the other scenarios in the tables.
 func httpCPU() []string {
 	return []string{"hello", "hello-256", "2KiB", "pipelined", "browser", "TLS", "picture", rateScenario}
 }
@@ -16,12 +16,12 @@ const (
 	wrkScenario   = "wrk"
 )
 
-// Tables are the names that HTTP.Table takes.
+// Tables are the table names that HTTP.Table accepts.
 func (p *HTTP) Tables() []string {
 	return []string{"cpu", "nethttp", "fasthttp", "rates", "other", "run"}
 }
 
-// Table makes one table.
+// Table returns one table.
 func (p *HTTP) Table(name string) (string, error) {
 	switch name {
 	case "cpu":
@@ -44,7 +44,7 @@ func (p *HTTP) Table(name string) (string, error) {
 	return "", fmt.Errorf("there is no table %q; there are %s", name, strings.Join(p.Tables(), ", "))
 }
 
-// httpFigure is what a scenario measures.
+// httpFigure returns the metric that a scenario measures.
 func httpFigure(scenario string) figure {
 	switch scenario {
 	case callsScenario:
@@ -55,7 +55,7 @@ func httpFigure(scenario string) figure {
 	return func(s Sample) *float64 { return s.PerConn }
 }
 
-// against has the CPU of every server as a ratio to another's.
+// against returns the CPU of every server as a ratio to another's.
 func (p *HTTP) against(base string) string {
 	return p.matrix(append(httpCPU(), wrkScenario), func(scenario, server string) string { return p.ratio(scenario, server, base) })
 }

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// Machine is where and of what a run was made. What the system does not tell is
-// empty.
+// Machine describes the machine and the commit of a run. Unknown fields are empty.
 type Machine struct {
 	CPU    string `json:"cpu"`
 	CPUs   int    `json:"cpus"`
@@ -19,12 +18,12 @@ type Machine struct {
 	System string `json:"system"` // as in linux/amd64
 	Go     string `json:"go"`
 	Commit string `json:"commit"`
-	// Changed says that the tree held more than the commit.
+	// Changed means that the tree had uncommitted changes.
 	Changed bool   `json:"changed"`
 	Date    string `json:"date"`
 }
 
-// ThisMachine reads the facts; dir is a folder of the repository.
+// ThisMachine describes this machine; dir is a folder in the repository.
 func ThisMachine(ctx context.Context, dir string, cpus int) Machine {
 	m := Machine{
 		CPUs: cpus, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH,
@@ -45,7 +44,7 @@ func ThisMachine(ctx context.Context, dir string, cpus int) Machine {
 	return m
 }
 
-// cpuModel is the first processor's name in /proc/cpuinfo.
+// cpuModel returns the name of the first CPU in /proc/cpuinfo.
 func cpuModel(text string) string {
 	for line := range strings.Lines(text) {
 		name, value, found := strings.Cut(line, ":")
@@ -56,7 +55,7 @@ func cpuModel(text string) string {
 	return ""
 }
 
-// String is the line under a table.
+// String returns the line under a table.
 func (m Machine) String() string {
 	commit := m.Commit
 	if m.Changed {

@@ -6,18 +6,17 @@ import (
 	"strings"
 )
 
-// The lines between which a table stands: the beginning names the file below
-// bench/results and the table.
+// The markers around a table: the first names the file in bench/results and the table.
 const (
 	beginning = "<!-- bench: "
 	ending    = "<!-- bench end -->"
 )
 
-// nothing is what stands there when nothing is stored.
+// nothing replaces a table without stored results.
 const nothing = "*No run is stored: `make bench-peers`, `make bench-http`, `make bench-ws`, `make bench-faults` and `make bench-generators` store them.*\n"
 
-// Fill returns the page with every table between its markers made anew from what
-// is stored in the folder results.
+// Fill returns the page with every table regenerated from the stored results in the folder
+// results.
 func Fill(page, results string) (string, error) {
 	peers, err := ReadPeers(filepath.Join(results, PeersFile))
 	if err != nil {
@@ -59,7 +58,7 @@ func Fill(page, results string) (string, error) {
 	return fill(page, table)
 }
 
-// fill puts what table makes between the markers.
+// fill replaces the text between the markers with the output of table.
 func fill(page string, table func(file, name string) (string, error)) (string, error) {
 	var out strings.Builder
 	inside := ""

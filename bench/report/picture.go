@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// subject is a comparison of which the picture shows two figures.
+// subject is a comparison of which the picture shows two metrics.
 type subject struct {
 	title string
 	run   *Peers
 	cpu   string // the scenario that compares CPU
-	about string // what that scenario is
+	about string // description of that scenario
 	base  string // the server whose CPU is 1
 }
 
-// Picture draws CPU per request and memory per idle connection of hone beside its peers, as
-// SVG, from what is stored in the folder results.
+// Picture draws CPU per request and memory per idle connection of hone and its peers, as SVG,
+// from the stored results in the folder results.
 func Picture(results string) (string, error) {
 	peers, err := ReadPeers(filepath.Join(results, PeersFile))
 	if err != nil {
@@ -41,7 +41,7 @@ func Picture(results string) (string, error) {
 	}), nil
 }
 
-// The picture's measures, in pixels.
+// The picture's dimensions, in pixels.
 const (
 	panelWidth  = 320
 	panelMargin = 20
@@ -51,7 +51,7 @@ const (
 	barHeight   = 14
 )
 
-// bar is one server's figure.
+// bar is one server's value.
 type bar struct {
 	name  string
 	value float64
@@ -59,7 +59,7 @@ type bar struct {
 	ours  bool
 }
 
-// bars are the figures of the servers that compete: of hone only Events, its default.
+// bars returns the values of the servers; of hone's engines only Events, the default.
 func (s subject) bars(value func(server string) (v float64, text string)) (all []bar) {
 	for _, e := range s.run.Servers {
 		if e.ParsesNothing || e.Extra || e.Ours() && e.Engine != "events" {
@@ -99,7 +99,7 @@ func (s subject) idleBars() []bar {
 	})
 }
 
-// draw sets two rows of panels, a column for each subject.
+// draw draws two rows of panels, with a column for each subject.
 func draw(subjects []subject) string {
 	var body strings.Builder
 	top := 0
@@ -148,7 +148,7 @@ rect.hone { fill: #3fb98a }
 `, width, height, width, height, width, height, body.String())
 }
 
-// panel sets one comparison, its longest bar as wide as there is room.
+// panel draws one comparison, with its longest bar as wide as the space allows.
 func panel(out *strings.Builder, left, top int, title, about string, bars []bar) {
 	fmt.Fprintf(out, `<text x="%d" y="%d"><tspan class="title">%s</tspan>`, left, top+12, title)
 	if about != "" {

@@ -1,5 +1,5 @@
-// Package report is what the comparisons leave behind: runs as JSON, and the
-// Markdown tables that are made from them.
+// Package report stores benchmark runs as JSON and generates Markdown tables from
+// them.
 package report
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/hone-go/hone/bench/fleet"
 )
 
-// The files below bench/results, and the schemas of what is in them.
+// The files in bench/results, and their schemas.
 const (
 	PeersFile    = "peers.json"
 	HTTPFile     = "http.json"
@@ -27,10 +27,10 @@ const (
 	FaultsSchema = "hone.bench.faults/1"
 )
 
-// Head is what every stored run begins with.
+// Head has the fields that all stored runs start with.
 type Head struct {
 	Schema string `json:"schema"`
-	// Valid says that the figures may be quoted.
+	// Valid means that the results may be quoted.
 	Valid          bool          `json:"valid"`
 	InvalidReasons []string      `json:"invalid_reasons"`
 	Machine        Machine       `json:"machine"`
@@ -45,14 +45,14 @@ type Peers struct {
 	Samples   []Sample   `json:"samples"`
 }
 
-// Settings say how a run was made.
+// Settings are the parameters of a run.
 type Settings struct {
 	Rounds   int    `json:"rounds"`
 	WindowMS int64  `json:"window_ms"`
 	WarmupMS int64  `json:"warmup_ms"`
 	Seed     uint64 `json:"seed"` // of the order
 	Retaken  int    `json:"retaken"`
-	Client   string `json:"client"` // the package that loaded the servers; empty: tool/load
+	Client   string `json:"client"` // the package of the load generator; empty: tool/load
 }
 
 // Scenario is one way of using a server.
@@ -66,37 +66,37 @@ type Sample struct {
 	Scenario string `json:"scenario"`
 	Server   string `json:"server"`
 	Round    int    `json:"round"`
-	Error    string `json:"error"` // why there are no figures; empty: none
-	// PerConn is how much of the server's memory an idle connection takes, and
-	// Resident is all of it, in bytes; where that was measured.
+	Error    string `json:"error"` // why there are no results; empty: no error
+	// PerConn is the server's memory per idle connection, and Resident its total memory, in
+	// bytes, if measured.
 	PerConn  *float64 `json:"per_conn_bytes"`
 	Resident *int64   `json:"resident_bytes"`
-	// Calls are the server's system calls for a request; where they were counted.
+	// Calls are the server's system calls per request, if counted.
 	Calls *float64 `json:"calls,omitempty"`
-	// Instructions of the server's for a message, where they were counted.
+	// Instructions of the server per message, if counted.
 	UserInstructions   *float64 `json:"user_instructions,omitempty"`
 	KernelInstructions *float64 `json:"kernel_instructions,omitempty"`
 	Push               *Push    `json:"push,omitempty"` // where the server pushes
 	drive.Figure
 }
 
-// Push is what pushing to a crowd has shown.
+// Push is the result of a broadcast to many connections.
 type Push struct {
-	CPU  *float64 `json:"cpu_us"`        // of the server's process, for each that a push goes to
-	User *float64 `json:"user_us"`       // the part of it outside the kernel
-	Peak int64    `json:"peak_resident"` // the most memory that the server had, in bytes
-	// Alone and During are the 99th percentile of others' response times without pushes and
-	// beside them, in microseconds.
+	CPU  *float64 `json:"cpu_us"`        // of the server's process, per recipient
+	User *float64 `json:"user_us"`       // user time only
+	Peak int64    `json:"peak_resident"` // peak memory of the server, in bytes
+	// Alone and During are the p99 of other connections' response times without and during
+	// pushes, in microseconds.
 	Alone  *float64 `json:"alone_p99_us"`
 	During *float64 `json:"during_p99_us"`
-	Times  int      `json:"times"` // pushes beside the others, or to who is deaf
-	// Closed connections, of those that do not read, after so many seconds.
+	Times  int      `json:"times"` // pushes during the other requests, or to slow consumers
+	// Closed connections, of those that do not read, and the seconds until then.
 	Closed      int      `json:"closed,omitempty"`
 	ClosedAfter *float64 `json:"closed_after_s,omitempty"`
-	Grown       int64    `json:"grown_bytes,omitempty"` // what Peak is above the memory before
+	Grown       int64    `json:"grown_bytes,omitempty"` // Peak minus the memory before
 }
 
-// String is the figures that there are.
+// String formats the available results.
 func (p *Push) String() string {
 	text := fmt.Sprintf(" peak %.1f MiB, %d pushes", float64(p.Peak)/(1<<20), p.Times)
 	for _, f := range []struct {
@@ -122,18 +122,18 @@ type Faults struct {
 	Findings []Finding  `json:"findings"`
 }
 
-// Finding is what one probe found out about one server.
+// Finding is the result of one probe of one server.
 type Finding struct {
 	Probe    string   `json:"probe"`
 	Server   string   `json:"server"`
 	Survived bool     `json:"survived"`
 	Words    string   `json:"words"`
-	Grown    *int64   `json:"grown_bytes"` // the most that its memory grew by while it lasted
-	CPU      *float64 `json:"cpu_share"`   // of one CPU, while it lasted
+	Grown    *int64   `json:"grown_bytes"` // maximum growth of the server's memory meanwhile
+	CPU      *float64 `json:"cpu_share"`   // fraction of one CPU meanwhile
 }
 
-// Encode is a run as JSON, one sample or finding a line, so that two can be
-// compared by eye and by diff.
+// Encode encodes a run as JSON, with one sample or finding per line, so that diff can compare
+// two runs.
 func Encode(run any) ([]byte, error) {
 	var fields map[string]json.RawMessage
 	whole, err := json.Marshal(run)
@@ -175,7 +175,7 @@ func mapKeys[V any](m map[string]V) func(yield func(string) bool) {
 	}
 }
 
-// read fills run with a stored one of that schema.
+// read reads a stored run of that schema into run.
 func read(path, schema string, head *Head, run any) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -190,31 +190,31 @@ func read(path, schema string, head *Head, run any) error {
 	return nil
 }
 
-// ReadPeers reads a stored Peers; nil when there is none.
+// ReadPeers reads a stored Peers; it returns nil if there is none.
 func ReadPeers(path string) (*Peers, error) {
 	p := new(Peers)
 	return absent(p, read(path, PeersSchema, &p.Head, p))
 }
 
-// HTTP is a run of the comparison of servers of HTTP.
+// HTTP is a run of the comparison of HTTP servers.
 type HTTP struct{ Peers }
 
-// ReadHTTP reads a stored HTTP; nil when there is none.
+// ReadHTTP reads a stored HTTP; it returns nil if there is none.
 func ReadHTTP(path string) (*HTTP, error) {
 	p := new(HTTP)
 	return absent(p, read(path, HTTPSchema, &p.Head, p))
 }
 
-// WS is a run of the comparison of servers of WebSocket.
+// WS is a run of the comparison of WebSocket servers.
 type WS struct{ Peers }
 
-// ReadWS reads a stored WS; nil when there is none.
+// ReadWS reads a stored WS; it returns nil if there is none.
 func ReadWS(path string) (*WS, error) {
 	p := new(WS)
 	return absent(p, read(path, WSSchema, &p.Head, p))
 }
 
-// ReadFaults reads stored Faults; nil when there are none.
+// ReadFaults reads stored Faults; it returns nil if there are none.
 func ReadFaults(path string) (*Faults, error) {
 	f := new(Faults)
 	return absent(f, read(path, FaultsSchema, &f.Head, f))

@@ -108,8 +108,8 @@ func TestTables(t *testing.T) {
 		"run": `
 **INVALID**: a test.
 
-Abacus, 2 CPUs, Linux 6.1, go1.26 linux/amd64, commit abc with changes, 2026-01-02. Medians of 2 rounds of 1.0 s with the least and the greatest behind them, in random order (seed 7); 3 samples taken again because the rest of the machine was busy.
-In half of the samples, what went to neither server nor client was at most 25 % of a CPU.
+Abacus, 2 CPUs, Linux 6.1, go1.26 linux/amd64, commit abc with changes, 2026-01-02. Medians of 2 rounds of 1.0 s, with minimum and maximum in parentheses, in random order (seed 7); 3 samples were repeated because the rest of the machine was busy.
+In half of the samples, other processes used at most 25 % of a CPU.
 `,
 	} {
 		got, err := p.Table(name)

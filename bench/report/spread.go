@@ -6,14 +6,14 @@ import (
 	"strconv"
 )
 
-// Spread is what several rounds have shown of one figure.
+// Spread is the distribution of one metric over several rounds.
 type Spread struct {
-	N                int // rounds; 0: nothing is known
+	N                int // rounds; 0: no data
 	Median, Min, Max float64
 }
 
-// SpreadOf orders the values. The median of an even number of them is the middle
-// of the two in the middle.
+// SpreadOf returns the spread of values. The median of an even number of them is the mean of
+// the two middle ones.
 func SpreadOf(values []float64) Spread {
 	if len(values) == 0 {
 		return Spread{}
@@ -27,8 +27,8 @@ func SpreadOf(values []float64) Spread {
 	return Spread{len(sorted), median, sorted[0], sorted[len(sorted)-1]}
 }
 
-// Ratios compares round by round, so that a slow spell of the machine that met
-// both sides of a round cancels out. A round that one side lacks is left out.
+// Ratios returns ratios paired by round, so that noise that hits both sides of a round
+// cancels out. It skips rounds that one side lacks.
 func Ratios(of, to map[int]float64) Spread {
 	var ratios []float64
 	for round, v := range of {
@@ -39,8 +39,8 @@ func Ratios(of, to map[int]float64) Spread {
 	return SpreadOf(ratios)
 }
 
-// String is the median with its range behind it, with three digits; a dash when
-// nothing is known.
+// String formats the median and, in parentheses, the range, with three significant digits; a
+// dash if there is no data.
 func (s Spread) String() string {
 	switch {
 	case s.N == 0:
@@ -51,8 +51,8 @@ func (s Spread) String() string {
 	return fmt.Sprintf("%s (%s–%s)", digits(s.Median), digits(s.Min), digits(s.Max))
 }
 
-// digits writes a figure with three digits that count, and no more behind the
-// point than that takes.
+// digits formats a value with three significant digits, and no more decimals than that
+// needs.
 func digits(v float64) string {
 	places := 0
 	for limit := 100.0; places < 4 && v < limit && v != 0; limit /= 10 {

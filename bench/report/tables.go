@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// A figure of a sample; nil where it has none.
+// figure extracts a metric from a sample; it returns nil if the sample lacks it.
 type figure func(Sample) *float64
 
-// Tables are the names that Peers.Table takes.
+// Tables are the table names that Peers.Table accepts.
 func (p *Peers) Tables() []string {
 	return []string{"cpu", "ratios", "gnet", "rates", "tails", "memory", "slow", "run"}
 }
@@ -53,7 +53,7 @@ func scaled(v *float64, by float64) *float64 {
 	return &s
 }
 
-// memoryScenarios are those that measure nothing but memory, and E. An idle
+// memoryScenarios returns the scenarios that only measure memory, and E. An idle
 // scenario has a sample for each of its levels.
 func (p *Peers) memoryScenarios() []string {
 	var names []string
@@ -68,8 +68,8 @@ func (p *Peers) memoryScenarios() []string {
 	return names
 }
 
-// matrix has a row for each server and a column for each scenario, without those
-// that have nothing in them.
+// matrix returns a table with a row for each server and a column for each scenario,
+// without empty ones.
 func (p *Peers) matrix(scenarios []string, cell func(scenario, server string) string) string {
 	scenarios = slices.DeleteFunc(slices.Clone(scenarios), func(name string) bool {
 		return !slices.ContainsFunc(p.Samples, func(s Sample) bool { return s.Scenario == name })
@@ -96,7 +96,7 @@ func serverName(name, version string) string {
 	return name + " " + version
 }
 
-// rounds are the values of a figure, by round.
+// rounds returns the values of a metric, by round.
 func (p *Peers) rounds(scenario, server string, of figure) map[int]float64 {
 	values := make(map[int]float64)
 	for _, s := range p.Samples {
@@ -118,7 +118,7 @@ func (p *Peers) spread(scenario, server string, of figure) Spread {
 	return SpreadOf(values)
 }
 
-// cell is a figure's spread, and how many rounds failed if any did.
+// cell formats a metric's spread, and the number of failed rounds if there are any.
 func (p *Peers) cell(scenario, server string, of figure) string {
 	failed := 0
 	for _, s := range p.Samples {
@@ -135,8 +135,8 @@ func (p *Peers) cell(scenario, server string, of figure) string {
 
 func cpuOf(s Sample) *float64 { return s.CPU }
 
-// bestPeer is the server that is not ours, and not the given one, whose median is
-// least; empty when there is none.
+// bestPeer returns the server with the lowest median, except hone and the given one;
+// empty if there is none.
 func (p *Peers) bestPeer(scenario, but string) string {
 	best, least := "", 0.0
 	for _, e := range p.Servers {
@@ -151,12 +151,12 @@ func (p *Peers) bestPeer(scenario, but string) string {
 	return best
 }
 
-// ratio compares CPU for a request with another server's.
+// ratio compares CPU per request with another server's.
 func (p *Peers) ratio(scenario, server, to string) string {
 	return Ratios(p.rounds(scenario, server, cpuOf), p.rounds(scenario, to, cpuOf)).String()
 }
 
-// tails are the response times of one scenario.
+// tails returns the response times of one scenario.
 func (p *Peers) tails(scenario string) string {
 	rows := [][]string{{"server", "p50 µs", "p99 µs", "p99.9 µs", "CPU µs/request"}}
 	for _, e := range p.Servers {
@@ -178,30 +178,30 @@ func (p *Peers) tails(scenario string) string {
 	return markdown(rows)
 }
 
-// facts are how the run was made.
+// facts describes how the run was made.
 func (p *Peers) facts() string {
 	var t strings.Builder
 	if !p.Valid {
 		fmt.Fprintf(&t, "**INVALID**: %s.\n\n", strings.Join(p.InvalidReasons, "; "))
 	}
-	fmt.Fprintf(&t, "%v. Medians of %d rounds of %.1f s with the least and the greatest behind them, in random order (seed %d); %d samples taken again because the rest of the machine was busy.\n",
+	fmt.Fprintf(&t, "%v. Medians of %d rounds of %.1f s, with minimum and maximum in parentheses, in random order (seed %d); %d samples were repeated because the rest of the machine was busy.\n",
 		p.Machine, p.Settings.Rounds, float64(p.Settings.WindowMS)/1e3, p.Settings.Seed, p.Settings.Retaken)
 	if busy := p.busiest(); busy > 0 {
-		fmt.Fprintf(&t, "In half of the samples, what went to neither server nor client was at most %.0f %% of a CPU.\n", 100*busy)
+		fmt.Fprintf(&t, "In half of the samples, other processes used at most %.0f %% of a CPU.\n", 100*busy)
 	}
 	if p.Settings.Client != "" {
 		fmt.Fprintf(&t, "The client was %s.%s\n", p.Settings.Client, p.limits())
 	}
 	for _, s := range p.Scenarios {
 		if n, all := p.doubted(s.Name); n > 0 {
-			fmt.Fprintf(&t, "In %s, the client doubts its own response times in %d of %d samples.\n", s.Name, n, all)
+			fmt.Fprintf(&t, "In %s, the client marked its own response times as doubtful in %d of %d samples.\n", s.Name, n, all)
 		}
 	}
 	return t.String()
 }
 
-// limits are how busy server and client were in each scenario: the one that used
-// all of its CPU was the limit.
+// limits reports the CPU use of server and client in each scenario: the one that used
+// all of its CPU was the bottleneck.
 func (p *Peers) limits() string {
 	var parts []string
 	for _, sc := range p.Scenarios {
@@ -225,8 +225,8 @@ func (p *Peers) limits() string {
 	return " Percent of a CPU that the server and the client used, medians of all samples: " + strings.Join(parts, ", ") + "."
 }
 
-// doubted counts the samples with a rate whose response times the client does not
-// vouch for. Without a rate, a client that is as busy as it can be is the point.
+// doubted counts the open-loop samples whose response times the client marked as doubtful.
+// In a closed loop a saturated client is expected.
 func (p *Peers) doubted(scenario string) (n, all int) {
 	if scenario != "O" && scenario != "S" && scenario != rateScenario {
 		return 0, 0
@@ -240,7 +240,7 @@ func (p *Peers) doubted(scenario string) (n, all int) {
 	return n, all
 }
 
-// busiest is the median of what others used.
+// busiest returns the median CPU use of other processes.
 func (p *Peers) busiest() float64 {
 	var others []float64
 	for _, s := range p.Samples {
@@ -251,7 +251,7 @@ func (p *Peers) busiest() float64 {
 	return SpreadOf(others).Median
 }
 
-// Tables are the names that Faults.Table takes.
+// Tables are the table names that Faults.Table accepts.
 func (f *Faults) Tables() []string { return []string{"verdicts", "findings", "run"} }
 
 // Table makes one table.
@@ -267,7 +267,7 @@ func (f *Faults) Table(name string) (string, error) {
 	return "", fmt.Errorf("there is no table %q; there are %s", name, strings.Join(f.Tables(), ", "))
 }
 
-// verdicts has a row for each server and a column for each probe.
+// verdicts returns a table with a row for each server and a column for each probe.
 func (f *Faults) verdicts() string {
 	head := []string{"server"}
 	for _, p := range f.Probes {
@@ -290,7 +290,7 @@ func (f *Faults) verdicts() string {
 	return markdown(rows)
 }
 
-// findings says what every probe does and how each server fared.
+// findings describes each probe and its result for every server.
 func (f *Faults) findings() string {
 	var t strings.Builder
 	for i, p := range f.Probes {
@@ -318,8 +318,8 @@ func (f *Faults) findings() string {
 	return t.String()
 }
 
-// markdown sets rows as a table; the first is its head. With nothing below it
-// there is no table.
+// markdown formats rows as a table; the first row is the header. Without further rows it
+// returns nothing.
 func markdown(rows [][]string) string {
 	if len(rows) == 1 {
 		return ""

@@ -13,12 +13,12 @@ const (
 	deafScenario = "deaf"
 )
 
-// Tables are the names that WS.Table takes.
+// Tables are the table names that WS.Table accepts.
 func (p *WS) Tables() []string {
 	return []string{"cpu", "gorilla", "best", "rates", "other", "push", "deaf", "run"}
 }
 
-// Table makes one table.
+// Table returns one table.
 func (p *WS) Table(name string) (string, error) {
 	switch name {
 	case "cpu":
@@ -59,7 +59,7 @@ func (p *WS) Table(name string) (string, error) {
 	return "", fmt.Errorf("there is no table %q; there are %s", name, strings.Join(p.Tables(), ", "))
 }
 
-// ofPush is a figure of samples that have pushes.
+// ofPush returns a metric of samples that have pushes.
 func ofPush(of func(*Push) *float64) figure {
 	return func(s Sample) *float64 {
 		if s.Push == nil {
@@ -74,13 +74,13 @@ func mebibytes(n int64) *float64 {
 	return &v
 }
 
-// column is a figure of a scenario, with its heading.
+// column is a metric of a scenario, with its heading.
 type column struct {
 	heading, scenario string
 	of                figure
 }
 
-// columns is a table with a row for each server that has any of the figures.
+// columns returns a table with a row for each server that has any of the metrics.
 func (p *Peers) columns(columns []column) string {
 	rows := [][]string{{"server"}}
 	for _, c := range columns {

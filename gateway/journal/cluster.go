@@ -14,27 +14,27 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// ClusterOptions are the settings of a log in a JetStream cluster. The zero value works once
+// ClusterOptions are the settings of a log in a JetStream cluster. The zero value works if
 // the stream exists.
 type ClusterOptions struct {
 	// Stream is the name of the stream. Empty means HONED.
 	Stream string
-	// Replicas is how many the stream must have at least. 0 means 3.
+	// Replicas is the minimum number of replicas of the stream. 0 means 3.
 	Replicas int
-	// Create makes the stream if it does not exist. Without it, and once Dir has a mark, a
-	// missing stream is refused.
+	// Create creates the stream if it does not exist. Without Create, or if Dir has a mark,
+	// a missing stream is refused.
 	Create bool
-	// Dir is a local folder for a high-water mark, which notices that the stream has lost
-	// its end or is gone. Empty means that nothing notices.
+	// Dir is a local folder for a high-water mark, which detects that the stream has lost
+	// its end or is gone. Empty means no detection.
 	Dir string
 	// Credentials is a file of NATS credentials. Empty means none.
 	Credentials string
-	// Progress is told how far the verification at boot has come. nil means nobody is.
+	// Progress is called with the progress of the verification at start. nil means no call.
 	Progress func(done, all uint64)
 }
 
-// What a publish to a cluster may take before it is tried again. A node that hangs is found
-// after pingEvery * pingsOut; an election takes 4 to 9 s.
+// Timeouts and retries of requests to a cluster. A hanging node is detected after
+// pingEvery * pingsOut; an election takes 4 to 9 s.
 const (
 	defaultStream  = "HONED"
 	attemptTime    = 2 * time.Second
@@ -48,21 +48,21 @@ const (
 // Cluster is a Log in one stream of an external JetStream cluster. An envelope is acknowledged
 // when a majority of the replicas has it; the servers must run with sync_interval: always.
 //
-// Several processes may append to one stream. Each knows what it has read, and an Append
-// that another process has forestalled returns ErrConflict: Read to the end, and append again.
+// Several processes may append to one stream. When another process has appended something that
+// the caller has not read, Append returns ErrConflict: Read to the end, and append again.
 type Cluster struct {
 	o      ClusterOptions
 	lock   *os.File
 	mark   *mark
 	stream *stream
 	turn   turn
-	writer string // of this process, in writerHeader
-	count  uint64 // of Appends; under turn.mu
-	next   uint64 // position after what the caller knows; under turn.mu
+	writer string // id of this process, for writerHeader
+	count  uint64 // Appends so far; under turn.mu
+	next   uint64 // position after the last one that the caller has read; under turn.mu
 }
 
-// OpenCluster connects to the servers, which are NATS URLs with commas between them, checks
-// the stream and verifies it. ctx limits that, and nothing later.
+// OpenCluster connects to the servers, comma-separated NATS URLs, checks the configuration of
+// the stream and verifies its content. ctx applies to OpenCluster only.
 func OpenCluster(ctx context.Context, servers string, o ClusterOptions) (*Cluster, error) {
 	if o.Stream == "" {
 		o.Stream = defaultStream
@@ -87,7 +87,7 @@ func OpenCluster(ctx context.Context, servers string, o ClusterOptions) (*Cluste
 }
 
 func (l *Cluster) open(ctx context.Context, servers string) error {
-	// ReconnectBufSize: a publish without a connection fails now, and is not sent later.
+	// ReconnectBufSize -1: a publish without a connection fails immediately and is not buffered.
 	options := []nats.Option{
 		nats.Name("honed"), nats.Timeout(connectTime), nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectEvery), nats.ReconnectBufSize(-1),
@@ -118,7 +118,7 @@ func (l *Cluster) open(ctx context.Context, servers string) error {
 	_, l.next = bounds(info.State)
 	if marked && l.next-1 < l.mark.written {
 		return &Refusal{
-			What:   fmt.Sprintf("the stream %s ends at position %d and has reached %d before", l.o.Stream, l.next-1, l.mark.written),
+			What:   fmt.Sprintf("the stream %s ends at position %d but has reached %d before", l.o.Stream, l.next-1, l.mark.written),
 			Repair: "restore the stream from a backup; acknowledged messages are missing",
 		}
 	}
@@ -135,7 +135,7 @@ func (l *Cluster) open(ctx context.Context, servers string) error {
 
 func (l *Cluster) markPath() string { return filepath.Join(l.o.Dir, l.o.Stream+"."+markName) }
 
-// openMark opens the local mark, if there is a folder for it and it has one.
+// openMark opens the local mark, if Dir is set and has one.
 func (l *Cluster) openMark() (found bool, err error) {
 	if l.o.Dir == "" {
 		return false, nil
@@ -153,7 +153,7 @@ func (l *Cluster) openMark() (found bool, err error) {
 	return true, err
 }
 
-// find waits until the cluster answers for the stream, and makes it if it may.
+// find waits until the cluster answers for the stream, and creates it if that is allowed.
 func (l *Cluster) find(ctx context.Context, marked bool) (*jetstream.StreamInfo, error) {
 	for {
 		info, err := l.state(ctx)
@@ -165,11 +165,11 @@ func (l *Cluster) find(ctx context.Context, marked bool) (*jetstream.StreamInfo,
 		case missing && (marked || !l.o.Create):
 			return nil, &Refusal{
 				What:   fmt.Sprintf("the cluster has no stream %s", l.o.Stream),
-				Repair: "check the URL and the account; restore the stream from a backup, or have a new one made on purpose",
+				Repair: "check the URL and the account; restore the stream from a backup, or create a new one explicitly",
 				Err:    err,
 			}
 		case missing:
-			attempt, cancel := context.WithTimeout(ctx, requestPatience)
+			attempt, cancel := context.WithTimeout(ctx, requestTimeout)
 			_, err = l.stream.js.CreateStream(attempt, l.stream.config(l.o.Replicas))
 			cancel()
 		}
@@ -179,7 +179,7 @@ func (l *Cluster) find(ctx context.Context, marked bool) (*jetstream.StreamInfo,
 	}
 }
 
-// state asks the leader of the stream, once.
+// state asks the leader of the stream once, without a retry.
 func (l *Cluster) state(ctx context.Context) (*jetstream.StreamInfo, error) {
 	attempt, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
@@ -192,14 +192,14 @@ func (l *Cluster) state(ctx context.Context) (*jetstream.StreamInfo, error) {
 
 var errLeaderless = errors.New("the stream has no leader")
 
-// leaderless reports whether an answer does not come from the leader of the stream. While
-// there is none, JetStream answers that the stream is empty.
+// leaderless reports whether the stream had no leader. Without one, JetStream answers that the
+// stream is empty.
 func leaderless(info *jetstream.StreamInfo) bool {
 	return info.Cluster != nil && info.Cluster.Name != "" && info.Cluster.Leader == ""
 }
 
-// lastingState asks until there is an answer or ctx ends.
-func (l *Cluster) lastingState(ctx context.Context) (*jetstream.StreamInfo, error) {
+// awaitState asks for the state until it gets an answer or ctx ends.
+func (l *Cluster) awaitState(ctx context.Context) (*jetstream.StreamInfo, error) {
 	for {
 		info, err := l.state(ctx)
 		if err == nil || errors.Is(err, nats.ErrConnectionClosed) {
@@ -211,8 +211,8 @@ func (l *Cluster) lastingState(ctx context.Context) (*jetstream.StreamInfo, erro
 	}
 }
 
-// Append publishes one envelope and waits until a majority has it. It tries the same position
-// again through elections and reconnections until ctx ends, which then breaks the Log.
+// Append publishes one envelope and waits until a majority has it. Through elections and
+// reconnects it retries the same position until ctx ends; that breaks the Log.
 func (l *Cluster) Append(ctx context.Context, envelope []byte) (uint64, error) {
 	if err := l.turn.enter(ctx, envelope); err != nil {
 		return 0, err
@@ -225,8 +225,8 @@ func (l *Cluster) Append(ctx context.Context, envelope []byte) (uint64, error) {
 	return l.place(ctx, envelope, l.writer+"-"+strconv.FormatUint(l.count, 10), false)
 }
 
-// place publishes an envelope until its outcome is known. uncertain says that an attempt before
-// may have stored it.
+// place publishes an envelope until its outcome is known. uncertain means that an earlier
+// attempt may have stored it.
 func (l *Cluster) place(ctx context.Context, envelope []byte, writer string, uncertain bool) (uint64, error) {
 	for pos := l.next; ; uncertain = true {
 		attempt, cancel := context.WithTimeout(ctx, attemptTime)
@@ -235,7 +235,7 @@ func (l *Cluster) place(ctx context.Context, envelope []byte, writer string, unc
 		switch {
 		case err == nil:
 			return l.stored(pos), nil
-		case isOutOfStep(err):
+		case isWrongPosition(err):
 			ours, resolved := l.holds(ctx, pos, writer, uncertain)
 			switch {
 			case resolved != nil:
@@ -259,16 +259,16 @@ func (l *Cluster) stored(pos uint64) uint64 {
 	return pos
 }
 
-// holds reports whether position pos has writer's envelope, after JetStream has refused pos to
-// it. Unless an earlier attempt is uncertain, somebody else's is there.
+// holds reports whether position pos has writer's envelope, after JetStream has refused to store
+// it there. Unless an earlier attempt is uncertain, another writer's envelope is there.
 func (l *Cluster) holds(ctx context.Context, pos uint64, writer string, uncertain bool) (ours bool, err error) {
-	info, err := l.lastingState(ctx)
+	info, err := l.awaitState(ctx)
 	if err != nil {
 		return false, err
 	}
 	_, next := bounds(info.State)
 	if next < pos {
-		return false, fmt.Errorf("the stream ends at position %d and has reached %d before", next-1, pos-1)
+		return false, fmt.Errorf("the stream ends at position %d but has reached %d before", next-1, pos-1)
 	}
 	if !uncertain {
 		return false, nil
@@ -280,20 +280,20 @@ func (l *Cluster) holds(ctx context.Context, pos uint64, writer string, uncertai
 		case at == pos:
 			ours = true
 			return nil
-		case ours: // an election has stored it twice: Read yields it once
+		case ours: // stored twice because of an election; Read yields it once
 			return nil
 		}
-		// An old leader had accepted it. What is between is unknown to the caller.
-		return fmt.Errorf("stored at position %d behind another writer, instead of %d", at, pos)
+		// An old leader had accepted it. The caller has not read the positions between.
+		return fmt.Errorf("stored at position %d after another writer's envelope, instead of %d", at, pos)
 	})
 	return ours, err
 }
 
-// Read calls each for every envelope from position from. Whatever it yields up to the end counts
-// as known to the caller: the next Append follows it.
+// Read calls each for every envelope from position from. The next Append expects to follow the
+// last envelope that Read yielded.
 //
-// An envelope that JetStream has stored a second time, after an election, is yielded once: an
-// empty envelope of records takes the place of the second.
+// JetStream may store an envelope twice after an election. Read yields it once, and yields an
+// empty envelope of records in place of the duplicate.
 func (l *Cluster) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
 	known, err := l.read(ctx, from, each)
 	if err != nil {
@@ -305,9 +305,9 @@ func (l *Cluster) Read(ctx context.Context, from uint64, each func(pos uint64, e
 	return nil
 }
 
-// read returns the position after the last envelope that it yields.
+// read is Read without the effect on Append. It returns the position after the last envelope.
 func (l *Cluster) read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) (uint64, error) {
-	info, err := l.lastingState(ctx)
+	info, err := l.awaitState(ctx)
 	if errors.Is(err, nats.ErrConnectionClosed) {
 		return 0, ErrClosed
 	}
@@ -330,7 +330,7 @@ func (l *Cluster) read(ctx context.Context, from uint64, each func(pos uint64, e
 	})
 }
 
-// emptied is an envelope without entries that keeps the base of another.
+// emptied returns an envelope without entries that has the base of another.
 func emptied(envelope []byte) []byte {
 	var e Encoder
 	base := uint64(0)
@@ -341,11 +341,11 @@ func emptied(envelope []byte) []byte {
 	return e.Bytes()
 }
 
-// Bounds asks the leader of the stream.
+// Bounds asks the leader of the stream for the bounds.
 func (l *Cluster) Bounds() (first, next uint64, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), requestPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
-	info, err := l.lastingState(ctx)
+	info, err := l.awaitState(ctx)
 	if errors.Is(err, nats.ErrConnectionClosed) {
 		return 0, 0, ErrClosed
 	}
@@ -356,15 +356,15 @@ func (l *Cluster) Bounds() (first, next uint64, err error) {
 	return first, next, nil
 }
 
-// Verify reads every envelope and checks it. What it reads does not count as known to the caller.
+// Verify reads and checks every envelope. It does not affect which position Append expects.
 func (l *Cluster) Verify(ctx context.Context, progress func(done, all uint64)) error {
-	return verify(ctx, unknowing{l}, progress)
+	return verify(ctx, verifyReader{l}, progress)
 }
 
-// unknowing is a Cluster whose Read tells the caller nothing.
-type unknowing struct{ *Cluster }
+// verifyReader is a Cluster whose Read does not affect Append.
+type verifyReader struct{ *Cluster }
 
-func (u unknowing) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
+func (u verifyReader) Read(ctx context.Context, from uint64, each func(pos uint64, envelope []byte) error) error {
 	_, err := u.read(ctx, from, each)
 	return err
 }

@@ -99,14 +99,14 @@ func TestDirectInactive(t *testing.T) {
 // TestDirectGivesUp: a JetStream that does not answer holds nobody up for ever.
 func TestDirectGivesUp(t *testing.T) {
 	silent := func() *direct {
-		return &direct{jobs: make(chan job, 1), results: make(chan error, 1), patient: time.NewTimer(0)}
+		return &direct{jobs: make(chan job, 1), results: make(chan error, 1), timer: time.NewTimer(0)}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := silent().append(ctx, nil, 1, time.Hour); !errors.Is(err, context.Canceled) {
 		t.Errorf("the context ends: %v", err)
 	}
-	if err := silent().append(t.Context(), nil, 1, time.Millisecond); !errors.Is(err, errNoAnswer) {
+	if err := silent().append(t.Context(), nil, 1, time.Millisecond); !errors.Is(err, errTimeout) {
 		t.Errorf("the patience ends: %v", err)
 	}
 }

@@ -5,10 +5,10 @@ import (
 	"syscall"
 )
 
-// lockFile takes the lock of a file, which the kernel releases when the process ends.
+// lockFile locks a file. The kernel releases the lock when the process ends.
 func lockFile(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
 
-// freeSpace returns how many bytes a folder's disk has left for users other than root.
+// freeSpace returns how many bytes are free for unprivileged users on a folder's disk.
 func freeSpace(dir string) (uint64, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
@@ -17,7 +17,7 @@ func freeSpace(dir string) (uint64, error) {
 	return s.Bavail * uint64(s.Bsize), nil
 }
 
-// dataSync makes a file's content and length durable, without its times.
+// dataSync makes a file's content and length durable, but not its times.
 func dataSync(f *os.File) error {
 	for {
 		err := syscall.Fdatasync(int(f.Fd()))

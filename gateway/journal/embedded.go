@@ -18,47 +18,47 @@ import (
 
 // EmbeddedOptions are the settings of an embedded log. The zero value works.
 type EmbeddedOptions struct {
-	// Reserve is how many bytes Append leaves free on the disk; it returns ErrNoSpace
-	// instead of using them. 0 means 64 MiB.
+	// Reserve is how many bytes Append leaves free on the disk. It returns ErrNoSpace
+	// rather than use them. 0 means 64 MiB.
 	Reserve int64
-	// MaxBytes is the size at which the log is full. 0 means that only Reserve limits it.
+	// MaxBytes is the size limit of the log. 0 means that only Reserve limits it.
 	MaxBytes int64
-	// Progress is told how far the verification at boot has come. nil means nobody is.
+	// Progress is called with the progress of the verification at start. nil means no call.
 	Progress func(done, all uint64)
-	// Patience is how long an Append waits for JetStream before the log is broken. 0 means 30 s.
+	// Patience is the timeout of an Append; after it the log is broken. 0 means 30 s.
 	Patience time.Duration
-	// Logger gets JetStream's warnings and errors. nil is silent.
+	// Logger receives JetStream's warnings and errors. nil means no logging.
 	Logger *slog.Logger
 
 	off guards
 }
 
-// guards are switched off by tests, to show that each is needed.
+// guards are safety checks that tests switch off, to show that each is needed.
 type guards struct {
 	ready, mark, expect, verify, lock, reserve, fsync, resync, folders bool
 	direct                                                             bool // no guard: append through a client
 }
 
-// What an embedded log's folder contains.
+// The files in an embedded log's folder.
 const (
 	lockName  = "lock"
-	readyName = "READY" // the store was made, closed, opened again and found
-	beginName = "BEGIN" // the store is being made: nothing in it was acknowledged
+	readyName = "READY" // the store was created, closed, and found again by recovery
+	beginName = "BEGIN" // the store is being created: it has no acknowledged records
 	markName  = "mark"
-	storeName = "store" // JetStream's own
+	storeName = "store" // JetStream's folder
 	readyText = "honed log 1\n"
 
-	streamName      = "LOG"
-	startPatience   = 5 * time.Minute // recovery of a large store
-	startStep       = 100 * time.Millisecond
-	requestPatience = 30 * time.Second // of an Append as well
-	defaultReserve  = 64 << 20
+	streamName     = "LOG"
+	startTimeout   = 5 * time.Minute // recovery of a large store
+	startStep      = 100 * time.Millisecond
+	requestTimeout = 30 * time.Second // of an Append as well
+	defaultReserve = 64 << 20
 )
 
-// Embedded is the Log of one machine: a JetStream server in this process that opens no port
-// and fsyncs each envelope before it is acknowledged.
+// Embedded is a Log on one machine: a JetStream server in this process that opens no port and
+// fsyncs each envelope before Append returns.
 //
-// A folder that is not as the last run left it is refused: see Refusal.
+// It refuses a folder that is not as the last run left it: see Refusal.
 type Embedded struct {
 	dir    string
 	o      EmbeddedOptions
@@ -69,20 +69,20 @@ type Embedded struct {
 	direct *direct // nil: publish to stream
 	turn   turn
 	next   uint64 // position of the next envelope; under turn.mu
-	size   int64  // of the log, roughly; under turn.mu
+	size   int64  // approximate size of the log; under turn.mu
 	block  uint64 // number of JetStream's newest file
-	after  string // path of the file that it begins next
+	after  string // path of JetStream's next file
 	faults faults
 }
 
-// OpenEmbedded opens the log in the folder dir, or makes one when dir is empty or does not exist.
-// It reads and verifies the whole log. ctx limits that, and nothing later.
+// OpenEmbedded opens the log in the folder dir, or creates one if dir is empty or does not exist.
+// It reads and verifies the whole log. ctx applies to OpenEmbedded only.
 func OpenEmbedded(ctx context.Context, dir string, o EmbeddedOptions) (*Embedded, error) {
 	if o.Reserve == 0 {
 		o.Reserve = defaultReserve
 	}
 	if o.Patience == 0 {
-		o.Patience = requestPatience
+		o.Patience = requestTimeout
 	}
 	l := &Embedded{dir: dir, o: o}
 	err := os.MkdirAll(dir, 0o700)
@@ -107,16 +107,16 @@ func OpenEmbedded(ctx context.Context, dir string, o EmbeddedOptions) (*Embedded
 	return l, nil
 }
 
-// path is a file of the folder.
+// path returns the path of a file in the folder.
 func (l *Embedded) path(name string) string { return filepath.Join(l.dir, name) }
 
-// prepare makes the store if there has never been one. A store that exists is never made
-// again: JetStream would accept messages for it and drop them at the next start.
+// prepare creates the store if there has never been one. It never creates the stream in an
+// existing store: JetStream would accept messages for it and drop them at the next start.
 func (l *Embedded) prepare(ctx context.Context) error {
 	ready, err := os.ReadFile(l.path(readyName))
 	switch {
 	case l.o.off.ready && err == nil:
-		return l.start(ctx, true) // as one would do without the guard
+		return l.start(ctx, true) // the behaviour without the guard
 	case err == nil && string(ready) == readyText:
 		os.Remove(l.path(beginName))
 		return l.start(ctx, false)
@@ -128,20 +128,20 @@ func (l *Embedded) prepare(ctx context.Context) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	if err := l.mayBegin(); err != nil {
+	if err := l.checkEmpty(); err != nil {
 		return err
 	}
 	if err := writeSynced(l.path(beginName), nil); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(l.path(storeName)); err != nil { // of a start that was interrupted
+	if err := os.RemoveAll(l.path(storeName)); err != nil { // left by an interrupted start
 		return err
 	}
 	if err := l.start(ctx, true); err != nil {
 		return err
 	}
 	l.stopServer()
-	if err := l.start(ctx, false); err != nil { // the store must come back by recovery
+	if err := l.start(ctx, false); err != nil { // recovery must find the store
 		return err
 	}
 	if err := syncTree(l.path(storeName)); err != nil {
@@ -156,19 +156,19 @@ func (l *Embedded) prepare(ctx context.Context) error {
 	if err := os.Remove(l.path(beginName)); err != nil {
 		return err
 	}
-	parent := filepath.Dir(filepath.Clean(l.dir)) // which may hold dir since a moment ago
+	parent := filepath.Dir(filepath.Clean(l.dir)) // dir may be a new entry there
 	return errors.Join(syncDir(l.dir), syncDir(parent))
 }
 
-// mayBegin refuses to make a store beside the remains of another.
-func (l *Embedded) mayBegin() error {
+// checkEmpty refuses to create a store next to the remains of another.
+func (l *Embedded) checkEmpty() error {
 	if _, err := os.Stat(l.path(beginName)); err == nil {
 		return nil
 	}
 	for _, name := range []string{storeName, markName} {
 		if _, err := os.Lstat(l.path(name)); !errors.Is(err, fs.ErrNotExist) {
 			return &Refusal{
-				What:   fmt.Sprintf("%s has a log and no file %s", l.dir, readyName),
+				What:   fmt.Sprintf("%s has a log but no file %s", l.dir, readyName),
 				Repair: "restore the folder from a backup, or use an empty folder",
 				Err:    err,
 			}
@@ -177,7 +177,7 @@ func (l *Embedded) mayBegin() error {
 	return nil
 }
 
-// start starts JetStream and finds the stream, or makes it.
+// start starts JetStream and finds or creates the stream.
 func (l *Embedded) start(ctx context.Context, create bool) error {
 	s, err := server.NewServer(&server.Options{
 		ServerName: "honed", DontListen: true, NoSigs: true, NoSystemAccount: true,
@@ -197,8 +197,8 @@ func (l *Embedded) start(ctx context.Context, create bool) error {
 			return l.faults.fatal()
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case time.Since(began) > startPatience:
-			return errors.New("JetStream does not start")
+		case time.Since(began) > startTimeout:
+			return fmt.Errorf("JetStream did not start within %v", startTimeout)
 		}
 	}
 	if !s.JetStreamEnabled() {
@@ -212,7 +212,7 @@ func (l *Embedded) start(ctx context.Context, create bool) error {
 		nc.Close()
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestPatience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if create {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -230,16 +230,16 @@ func (l *Embedded) start(ctx context.Context, create bool) error {
 	var api jetstream.JetStreamError
 	if errors.As(err, &api) && api.APIError() != nil && api.APIError().ErrorCode == codeStreamNotFound {
 		return &Refusal{
-			What: fmt.Sprintf("JetStream does not find the log in %s, which was there before", l.path(storeName)),
+			What: fmt.Sprintf("JetStream does not find the existing log in %s", l.path(storeName)),
 			Repair: "restore the folder from a backup; the messages are probably still in the *.blk files, " +
-				"and meta.inf or meta.sum beside them is missing or damaged",
+				"and meta.inf or meta.sum next to them is missing or damaged",
 			Err: err,
 		}
 	}
 	return err
 }
 
-// recover compares what JetStream found with the mark, and verifies it.
+// recover compares the stream that JetStream found with the mark, and verifies it.
 func (l *Embedded) recover(ctx context.Context) error {
 	info, err := l.stream.state(ctx)
 	if err != nil {
@@ -255,7 +255,7 @@ func (l *Embedded) recover(ctx context.Context) error {
 	l.next, l.size = next, int64(info.State.Bytes)
 	if reached := l.mark.written; next-1 < reached && !l.o.off.mark {
 		return &Refusal{
-			What:   fmt.Sprintf("the log in %s ends at position %d and has reached %d before", l.dir, next-1, reached),
+			What:   fmt.Sprintf("the log in %s ends at position %d but has reached %d before", l.dir, next-1, reached),
 			Repair: "restore the folder from a backup; acknowledged messages are missing",
 		}
 	}
@@ -270,8 +270,8 @@ func (l *Embedded) recover(ctx context.Context) error {
 			return err
 		}
 	}
-	// A process that was killed has written what it had no time to sync. Whoever finds such
-	// a record in the log acknowledges it, so it must be durable from here on.
+	// A killed process may have written an envelope without syncing it. After this start its
+	// records count as stored and are acknowledged, so make them durable now.
 	if !l.o.off.resync {
 		if err := syncTree(l.path(storeName)); err != nil {
 			return err
@@ -281,7 +281,7 @@ func (l *Embedded) recover(ctx context.Context) error {
 	if err := l.findBlock(); err != nil {
 		return err
 	}
-	l.faults.forgive()
+	l.faults.clearFirst()
 	if !l.o.off.direct && !l.o.off.expect {
 		if l.direct, err = openDirect(l.server, streamName); err != nil {
 			return err
@@ -290,7 +290,7 @@ func (l *Embedded) recover(ctx context.Context) error {
 	return l.mark.save()
 }
 
-// findBlock finds the newest file of the store.
+// findBlock finds the store's newest file.
 func (l *Embedded) findBlock() error {
 	files, err := os.ReadDir(l.path(blockFolder))
 	if err != nil {
@@ -306,7 +306,7 @@ func (l *Embedded) findBlock() error {
 	return nil
 }
 
-// nextBlock names the file that JetStream begins after l.block.
+// nextBlock sets l.after to the file that JetStream creates after l.block.
 func (l *Embedded) nextBlock() {
 	l.after = l.path(filepath.Join(blockFolder, fmt.Sprintf("%d.blk", l.block+1)))
 }
@@ -340,7 +340,8 @@ func (l *Embedded) Append(ctx context.Context, envelope []byte) (uint64, error) 
 	return pos, nil
 }
 
-// publish gives up when ctx ends, when JetStream takes too long, and when JetStream logs an error.
+// publish stores an envelope. It fails when ctx ends, after a timeout, and when JetStream logs an
+// error.
 func (l *Embedded) publish(ctx context.Context, envelope []byte, pos uint64) error {
 	if l.direct != nil {
 		err := l.faults.any()
@@ -367,15 +368,15 @@ func (l *Embedded) publish(ctx context.Context, envelope []byte, pos uint64) err
 	return err
 }
 
-// faults is what JetStream logs as errors: the only sign of a disk that fails.
+// faults collects the errors that JetStream logs: the only sign of a failing disk.
 type faults struct {
 	mu     sync.Mutex
 	first  error
 	worst  error                   // JetStream cannot go on
-	cancel context.CancelCauseFunc // of what is under way
+	cancel context.CancelCauseFunc // cancels the running request
 }
 
-// any is the first fault.
+// any returns the first fault.
 func (f *faults) any() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -388,14 +389,15 @@ func (f *faults) fatal() error {
 	return f.worst
 }
 
-// forgive forgets what JetStream said while it recovered: what it found has been verified since.
-func (f *faults) forgive() {
+// clearFirst drops the errors that JetStream logged during its recovery: the log has been verified
+// since.
+func (f *faults) clearFirst() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.first = f.worst
 }
 
-// watch has cancel called at the first fault, and returns one that was there before.
+// watch registers cancel to be called at the first fault, and returns an earlier fault.
 func (f *faults) watch(cancel context.CancelCauseFunc) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -418,10 +420,10 @@ func (f *faults) report(text string, fatal bool) {
 	}
 }
 
-// room refuses an envelope that would use the reserve of the disk.
+// room refuses an envelope that would exceed MaxBytes or use the disk's reserve.
 func (l *Embedded) room(size int64) error {
 	if l.o.MaxBytes > 0 && l.size+size > l.o.MaxBytes {
-		return fmt.Errorf("%w: it has %d bytes, of at most %d", ErrNoSpace, l.size, l.o.MaxBytes)
+		return fmt.Errorf("%w: it has %d bytes, limit %d", ErrNoSpace, l.size, l.o.MaxBytes)
 	}
 	if l.o.off.reserve {
 		return nil
@@ -431,13 +433,13 @@ func (l *Embedded) room(size int64) error {
 		return l.turn.breaks(err)
 	}
 	if free < uint64(l.o.Reserve+size) {
-		return fmt.Errorf("%w: the disk of %s has %d bytes free, and %d are the reserve", ErrNoSpace, l.dir, free, l.o.Reserve)
+		return fmt.Errorf("%w: the disk of %s has %d bytes free; the reserve is %d", ErrNoSpace, l.dir, free, l.o.Reserve)
 	}
 	return nil
 }
 
-// syncNewBlock makes the name of a file durable that JetStream has begun: it syncs the file
-// alone, and POSIX promises nothing about the name of such a file.
+// syncNewBlock makes the name of a new file durable. JetStream syncs only the file itself, and
+// POSIX does not promise that this makes its name durable.
 func (l *Embedded) syncNewBlock() error {
 	begun := false
 	for ; ; begun = true {
@@ -469,10 +471,10 @@ func (l *Embedded) Bounds() (first, next uint64, err error) {
 	if l.turn.closed {
 		return 0, 0, ErrClosed
 	}
-	return 1, l.next, nil // nothing is ever removed
+	return 1, l.next, nil // the log never deletes anything
 }
 
-// Verify reads every envelope and checks it. JetStream checks its own checksums meanwhile.
+// Verify reads and checks every envelope. JetStream checks its own checksums as well.
 func (l *Embedded) Verify(ctx context.Context, progress func(done, all uint64)) error {
 	return verify(ctx, l, progress)
 }
@@ -488,7 +490,7 @@ func (l *Embedded) Close() error {
 	return err
 }
 
-// release gives back what the log holds, as far as it was opened.
+// release releases the resources of a log, which may be partly opened.
 func (l *Embedded) release() {
 	if l.direct != nil {
 		l.direct.close()
@@ -502,7 +504,7 @@ func (l *Embedded) release() {
 	}
 }
 
-// stopServer ends JetStream and waits for it.
+// stopServer shuts JetStream down and waits for it.
 func (l *Embedded) stopServer() {
 	if l.stream != nil {
 		l.stream.nc.Close()
@@ -514,11 +516,11 @@ func (l *Embedded) stopServer() {
 	}
 }
 
-// syncTree makes a folder with everything in it durable.
+// syncTree makes a folder and everything in it durable.
 func syncTree(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // JetStream renames and removes files of its own
+		case errors.Is(err, fs.ErrNotExist): // JetStream may rename or remove files meanwhile
 			return nil
 		case err != nil:
 			return err
@@ -532,8 +534,8 @@ func syncTree(dir string) error {
 	})
 }
 
-// serverLog passes on what the operator should see of JetStream's words. An error is a fault of
-// the log.
+// serverLog forwards JetStream's warnings and errors to the operator. An error is a fault of the
+// log.
 type serverLog struct {
 	log    *slog.Logger // nil: silent
 	faults *faults

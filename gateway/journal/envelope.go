@@ -10,30 +10,30 @@ import (
 
 // Sizes of the format, which docs/envelope.md describes byte by byte.
 const (
-	// MaxEnvelope is the size of the largest envelope. With JetStream's headers it fits
-	// into the largest payload that a NATS server accepts by default, 1 MiB.
+	// MaxEnvelope is the size limit of an envelope. With JetStream's headers it fits into
+	// the largest payload that a NATS server accepts by default, 1 MiB.
 	MaxEnvelope = 1<<20 - 4096
-	// MaxClient is the length of the longest client id, in bytes.
+	// MaxClient is the maximum length of a client id, in bytes.
 	MaxClient = 255
 
 	magic       = "HNEV"
 	version     = 1
 	headerSize  = 24
 	trailerSize = 4
-	recordSize  = 1 + 8 + 8 + 8 + 4 // and the client and the data
-	stateSize   = 1 + 8 + 8 + 8     // and the client
+	recordSize  = 1 + 8 + 8 + 8 + 4 // without client and data
+	stateSize   = 1 + 8 + 8 + 8     // without client
 )
 
-// Kind is what the entries of an envelope are.
+// Kind is the type of an envelope's entries.
 type Kind uint8
 
 // The kinds of envelopes.
 const (
 	Records    Kind = 1 // messages of clients
-	Checkpoint Kind = 2 // a part of the state of all clients
+	Checkpoint Kind = 2 // part of the state of all clients
 )
 
-// String returns the kind's name in JSON.
+// String returns the kind's name as in JSON.
 func (k Kind) String() string {
 	switch k {
 	case Records:
@@ -44,7 +44,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Part is where a checkpoint envelope is within its checkpoint, which may need many.
+// Part is the place of an envelope in its checkpoint, which may have many envelopes.
 type Part uint8
 
 // The parts. A checkpoint of one envelope is First | Last.
@@ -62,12 +62,12 @@ type Record struct {
 	Data   []byte
 }
 
-// State is what a checkpoint says about one client.
+// State is one client's entry in a checkpoint.
 type State struct {
 	Client string // 1 to MaxClient bytes of UTF-8
 	Epoch  uint64
 	Last   uint64 // sequence number of the newest record in the log
-	Expiry int64  // Unix time in milliseconds at which the client may be forgotten
+	Expiry int64  // Unix time in milliseconds after which the client may be forgotten
 }
 
 // Encoder builds envelopes in one buffer, without allocating once the buffer has grown.
@@ -78,8 +78,8 @@ type Encoder struct {
 	count uint32
 }
 
-// Begin starts an envelope of records and forgets the one before. base is the position of the
-// First part of the newest complete checkpoint, or 0: whoever recovers reads from there.
+// Begin starts an envelope of records and discards the previous one. base is the position of the
+// First part of the newest complete checkpoint, or 0: recovery reads from there.
 func (e *Encoder) Begin(base uint64) { e.begin(Records, 0, base) }
 
 // BeginCheckpoint starts an envelope of client states. base is as in Begin.
@@ -99,8 +99,8 @@ func (e *Encoder) Count() int { return int(e.count) }
 // Size returns the size of the envelope in bytes.
 func (e *Encoder) Size() int { return len(e.buf) + trailerSize }
 
-// Record adds a message. It returns ErrTooLarge when the envelope is full, and ErrMalformed
-// when the client id cannot be stored; the envelope is then as before.
+// Record adds a message. It returns ErrTooLarge if the envelope is full, and ErrMalformed if the
+// client id is invalid; an error leaves the envelope unchanged.
 func (e *Encoder) Record(r *Record) error {
 	if err := e.admit(Records, r.Client, recordSize+len(r.Data)); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (e *Encoder) Record(r *Record) error {
 	return nil
 }
 
-// State adds the state of a client, with the errors of Record.
+// State adds the state of a client. It returns the same errors as Record.
 func (e *Encoder) State(s *State) error {
 	if err := e.admit(Checkpoint, s.Client, stateSize); err != nil {
 		return err
@@ -120,20 +120,20 @@ func (e *Encoder) State(s *State) error {
 	return nil
 }
 
-// admit checks an entry of size bytes beside its client id.
+// admit checks an entry that has size bytes without its client id.
 func (e *Encoder) admit(kind Kind, client string, size int) error {
 	switch {
 	case e.kind != kind:
 		panic("journal: Encoder: an entry of the wrong kind, or without Begin")
 	case !validClient(client):
-		return fmt.Errorf("%w: a client id of %d bytes; it has 1 to %d bytes of UTF-8", ErrMalformed, len(client), MaxClient)
+		return fmt.Errorf("%w: a client id must be 1 to %d bytes of UTF-8; this one has %d bytes", ErrMalformed, MaxClient, len(client))
 	case e.Size()+len(client)+size > MaxEnvelope:
 		return ErrTooLarge
 	}
 	return nil
 }
 
-// entry adds what records and states begin with.
+// entry adds the fields that records and states have in common.
 func (e *Encoder) entry(client string, epoch, seq uint64, ms int64) {
 	e.count++
 	e.buf = append(e.buf, byte(len(client)))
@@ -143,7 +143,7 @@ func (e *Encoder) entry(client string, epoch, seq uint64, ms int64) {
 	e.buf = binary.BigEndian.AppendUint64(e.buf, uint64(ms))
 }
 
-// Bytes completes the envelope and returns it. It is valid until the next Begin.
+// Bytes completes the envelope and returns it. The bytes are valid until the next Begin.
 func (e *Encoder) Bytes() []byte {
 	if e.kind == 0 {
 		panic("journal: Encoder: Bytes without Begin")
@@ -162,16 +162,16 @@ func validClient(client string) bool {
 	return len(client) >= 1 && len(client) <= MaxClient && utf8.ValidString(client)
 }
 
-// Envelope is a decoded envelope. It refers to the bytes that it was decoded from.
+// Envelope is a decoded envelope. It refers to the bytes from which it was decoded.
 type Envelope struct {
 	Kind  Kind
-	Part  Part // of a checkpoint
+	Part  Part // 0 unless Kind is Checkpoint
 	Base  uint64
 	Count int
 	body  []byte
 }
 
-// header checks an envelope's first bytes and its length, and nothing else.
+// header checks only an envelope's header and length.
 func header(b []byte) (Envelope, error) {
 	malformed := func(format string, args ...any) (Envelope, error) {
 		return Envelope{}, fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
@@ -194,15 +194,15 @@ func header(b []byte) (Envelope, error) {
 	case e.Part&^(First|Last) != 0 || e.Part != 0 && e.Kind != Checkpoint || b[7] != 0:
 		return malformed("flags %#x and reserved byte %#x", b[6], b[7])
 	case len(b) > MaxEnvelope:
-		return malformed("%d bytes of at most %d", len(b), MaxEnvelope)
+		return malformed("%d bytes, limit %d", len(b), MaxEnvelope)
 	case int64(length) != int64(len(e.body)):
-		return malformed("the header says %d bytes of entries, there are %d", length, len(e.body))
+		return malformed("the header claims %d bytes of entries, there are %d", length, len(e.body))
 	}
 	return e, nil
 }
 
-// Decode checks an envelope completely: header, checksum and every entry. Nothing that it
-// returns without an error can fail later.
+// Decode checks an envelope completely: header, checksum and every entry. The methods of the
+// envelope that it returns cannot fail.
 func Decode(b []byte) (Envelope, error) {
 	e, err := header(b)
 	if err != nil {
@@ -210,7 +210,7 @@ func Decode(b []byte) (Envelope, error) {
 	}
 	end := len(b) - trailerSize
 	if got, want := checksum(b[:end]), binary.BigEndian.Uint32(b[end:]); got != want {
-		return Envelope{}, fmt.Errorf("%w: checksum %08x, its bytes have %08x", ErrMalformed, want, got)
+		return Envelope{}, fmt.Errorf("%w: checksum %08x, computed %08x", ErrMalformed, want, got)
 	}
 	rest := e.body
 	for i := range e.Count {
@@ -226,7 +226,7 @@ func Decode(b []byte) (Envelope, error) {
 	return e, nil
 }
 
-// entrySize returns the size of the entry that b begins with, or -1.
+// entrySize returns the size of the entry at the front of b, or -1.
 func (e Envelope) entrySize(b []byte) int {
 	if len(b) == 0 {
 		return -1
@@ -284,8 +284,8 @@ func (e Envelope) States() iter.Seq[State] {
 	}
 }
 
-// entry reads what records and states begin with, and returns the rest. Runs of one client
-// share one string.
+// entry reads the fields that records and states have in common, and returns the rest. Adjacent
+// entries of one client share its string, which saves allocations.
 func (r *Record) entry(b []byte) []byte {
 	n := 1 + int(b[0])
 	if client := b[1:n]; r.Client != string(client) {

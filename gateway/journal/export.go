@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// recordLine, stateLine and envelopeLine are the lines that docs/envelope.md shows.
+// recordLine, stateLine and envelopeLine are the lines documented in docs/envelope.md.
 type recordLine struct {
 	Pos    uint64    `json:"pos"`
 	Client string    `json:"client"`
@@ -40,12 +40,12 @@ type envelopeLine struct {
 func Export(ctx context.Context, log Log, from uint64, w io.Writer) error {
 	return lines(ctx, log, from, w, func(out *json.Encoder, pos uint64, _ []byte, e Envelope) error {
 		for r := range e.Records() {
-			if err := out.Encode(recordLine{pos, r.Client, r.Epoch, r.Seq, moment(r.Time), r.Data}); err != nil {
+			if err := out.Encode(recordLine{pos, r.Client, r.Epoch, r.Seq, jsonTime(r.Time), r.Data}); err != nil {
 				return err
 			}
 		}
 		for s := range e.States() {
-			if err := out.Encode(stateLine{pos, s.Client, s.Epoch, s.Last, moment(s.Expiry)}); err != nil {
+			if err := out.Encode(stateLine{pos, s.Client, s.Epoch, s.Last, jsonTime(s.Expiry)}); err != nil {
 				return err
 			}
 		}
@@ -53,7 +53,7 @@ func Export(ctx context.Context, log Log, from uint64, w io.Writer) error {
 	})
 }
 
-// Inspect writes what each envelope from position from is as JSON lines.
+// Inspect writes the header of each envelope from position from as JSON lines.
 func Inspect(ctx context.Context, log Log, from uint64, w io.Writer) error {
 	return lines(ctx, log, from, w, func(out *json.Encoder, pos uint64, b []byte, e Envelope) error {
 		return out.Encode(envelopeLine{pos, e.Kind.String(), e.Part, e.Count, len(b), e.Base})
@@ -78,8 +78,8 @@ func lines(ctx context.Context, log Log, from uint64, w io.Writer,
 	return err
 }
 
-// moment is a Unix time in milliseconds in JSON's range of years.
-func moment(ms int64) time.Time {
+// jsonTime converts Unix milliseconds and clamps them to the years that JSON allows.
+func jsonTime(ms int64) time.Time {
 	const last = 253402300799999 // the end of the year 9999
 	return time.UnixMilli(min(max(ms, 0), last)).UTC()
 }

@@ -12,9 +12,9 @@ import (
 	"sync"
 )
 
-// File is a Log in one plain file: envelopes one after the other, each appended and then
-// fdatasynced. It is the baseline that the benchmarks compare with and the oracle of the
-// tests: it has no replicas, no retention and no high-water mark.
+// File is a Log in one plain file: it appends each envelope and calls fdatasync. It is the
+// baseline of the benchmarks and the oracle of the tests, and has no replicas, no retention and
+// no high-water mark.
 type File struct {
 	turn turn
 	f    *os.File
@@ -22,11 +22,11 @@ type File struct {
 	sync func(*os.File) error
 
 	mu     sync.Mutex
-	starts []int64 // where each envelope begins, and where the next one will
+	starts []int64 // offset of each envelope, and of the next one
 }
 
-// OpenFile opens or creates the log in the file path, and locks it. It reads the whole file. An
-// incomplete envelope at the end, which nobody has acknowledged, is cut off.
+// OpenFile opens or creates the log in the file path, and locks it. It reads the whole file, and
+// truncates an incomplete envelope at the end, which cannot have been acknowledged.
 func OpenFile(path string) (*File, error) { return openFile(path, dataSync) }
 
 // openFile lets a test leave out the fsync.
@@ -49,7 +49,7 @@ func openFile(path string, sync func(*os.File) error) (*File, error) {
 	return log, nil
 }
 
-// recover finds the envelopes, and cuts off an incomplete last one.
+// recover finds the envelopes and truncates an incomplete last one.
 func (l *File) recover(path string) error {
 	info, err := l.f.Stat()
 	if err != nil {
@@ -63,9 +63,9 @@ func (l *File) recover(path string) error {
 		if _, err := l.f.ReadAt(buf, at); err != nil {
 			return err
 		}
-		length, err := firstEnvelope(buf)
+		length, err := envelopeLength(buf)
 		if err != nil {
-			if err := l.judgeTail(at, size, err); err != nil {
+			if err := l.checkTail(at, size, err); err != nil {
 				return err
 			}
 			break
@@ -78,16 +78,16 @@ func (l *File) recover(path string) error {
 			return err
 		}
 	}
-	// What was found may be in the page cache alone: a process that was killed has written
-	// it and not synced it. Whoever reads it now may acknowledge it.
+	// A killed process may have left envelopes in the page cache without an fsync. Readers may
+	// acknowledge them from now on, so make them durable.
 	if err := l.sync(l.f); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(path))
 }
 
-// firstEnvelope returns the length of the envelope that b begins with.
-func firstEnvelope(b []byte) (int, error) {
+// envelopeLength returns the length of the envelope at the front of b.
+func envelopeLength(b []byte) (int, error) {
 	if len(b) < headerSize+trailerSize {
 		return 0, io.ErrUnexpectedEOF
 	}
@@ -99,9 +99,9 @@ func firstEnvelope(b []byte) (int, error) {
 	return int(length), err
 }
 
-// judgeTail decides whether what is at offset at is an envelope whose writing was interrupted:
-// there is one at most, and nothing follows it.
-func (l *File) judgeTail(at, size int64, cause error) error {
+// checkTail accepts the rest of the file from offset at as one interrupted write. It returns a
+// Refusal if an envelope follows, because then the file is damaged.
+func (l *File) checkTail(at, size int64, cause error) error {
 	damaged := &Refusal{
 		What:   fmt.Sprintf("%s is damaged at byte %d, and envelopes follow", l.f.Name(), at),
 		Repair: "restore the file from a backup",
@@ -120,7 +120,7 @@ func (l *File) judgeTail(at, size int64, cause error) error {
 			return nil
 		}
 		i += next
-		if _, err := firstEnvelope(rest[i:]); err == nil {
+		if _, err := envelopeLength(rest[i:]); err == nil {
 			return damaged
 		}
 	}
@@ -133,7 +133,7 @@ func (l *File) Append(ctx context.Context, envelope []byte) (uint64, error) {
 		return 0, err
 	}
 	defer l.turn.mu.Unlock()
-	next := len(l.starts) // only Append and Close write it, under turn.mu
+	next := len(l.starts) // without l.mu: only Append writes it, under turn.mu
 	at := l.starts[next-1]
 	_, err := l.f.WriteAt(envelope, at)
 	if err == nil {

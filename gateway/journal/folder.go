@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// takeLock locks the file path, which holds the process id of its owner. Two processes on
-// one store destroy it.
+// takeLock locks the file path and writes this process's id into it. Two processes on one store
+// would destroy it.
 func takeLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -24,7 +24,7 @@ func takeLock(path string) (*os.File, error) {
 			Err:    err,
 		}
 	}
-	// The process id only informs: the lock holds without it.
+	// The process id is for the error message only; the lock works without it.
 	if f.Truncate(0) == nil {
 		f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
@@ -44,7 +44,7 @@ func syncDir(dir string) error {
 	return err
 }
 
-// writeSynced creates a file with a content, durably.
+// writeSynced durably creates a file with a content.
 func writeSynced(path string, content []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

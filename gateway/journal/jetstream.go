@@ -12,22 +12,22 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// What both JetStream logs call things.
+// Names that both JetStream logs use.
 const (
 	subject = "honed.log"
-	// writerHeader holds who appended an envelope and with which of its attempts, so that a
-	// publish whose outcome is unknown can be recognised in the stream.
+	// writerHeader identifies the writer and its Append call, so that a publish with an unknown
+	// outcome can be recognised in the stream.
 	writerHeader = "Honed-Writer"
 )
 
-// The error codes of JetStream that decide something here.
+// Error codes of JetStream that are handled here.
 const (
 	codeStreamNotFound    = 10059
 	codeWrongLastSequence = 10071
 	codeWrongLastConstant = 10164
 )
 
-// stream is one JetStream stream, which holds one envelope a message.
+// stream is one JetStream stream, which holds one envelope per message.
 type stream struct {
 	nc   *nats.Conn
 	js   jetstream.JetStream
@@ -42,7 +42,7 @@ func newStream(nc *nats.Conn, name string) (*stream, error) {
 	return &stream{nc: nc, js: js, name: name}, nil
 }
 
-// config is how a stream of ours is made: it never discards anything by itself.
+// config returns the configuration of a new stream: JetStream never deletes from it by itself.
 func (s *stream) config(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:        s.name,
@@ -70,12 +70,12 @@ func (s *stream) state(ctx context.Context) (*jetstream.StreamInfo, error) {
 	return found.CachedInfo(), nil
 }
 
-// bounds are those of Log.
+// bounds returns the bounds as Log.Bounds does.
 func bounds(state jetstream.StreamState) (first, next uint64) {
 	return max(state.FirstSeq, 1), state.LastSeq + 1
 }
 
-// checkConfig refuses a stream that loses envelopes by design.
+// checkConfig refuses a stream whose configuration may lose envelopes.
 func checkConfig(c jetstream.StreamConfig, replicas int) error {
 	wrong := ""
 	switch {
@@ -109,16 +109,16 @@ type ack struct {
 	Sequence uint64 `json:"seq"`
 }
 
-// rejected is an error that JetStream itself replied.
-type rejected struct {
+// apiError is an error reply of JetStream.
+type apiError struct {
 	code int
 	text string
 }
 
-func (r *rejected) Error() string { return fmt.Sprintf("JetStream refuses: %s (%d)", r.text, r.code) }
+func (r *apiError) Error() string { return fmt.Sprintf("JetStream refused: %s (%d)", r.text, r.code) }
 
-// publish sends one envelope that may only get the position want, and returns nil once
-// JetStream says that it has. An empty writer leaves that header out.
+// publish sends one envelope for position want, and returns nil when JetStream has confirmed that
+// position. An empty writer omits the header.
 func (s *stream) publish(ctx context.Context, envelope []byte, want uint64, expect bool, writer string) error {
 	m := &nats.Msg{Subject: subject + "." + s.name, Data: envelope, Header: nats.Header{}}
 	if expect {
@@ -137,31 +137,31 @@ func (s *stream) publish(ctx context.Context, envelope []byte, want uint64, expe
 	}
 	switch {
 	case a.Error != nil:
-		return &rejected{a.Error.ErrCode, a.Error.Description}
+		return &apiError{a.Error.ErrCode, a.Error.Description}
 	case a.Stream != s.name || a.Sequence != want:
 		return fmt.Errorf("stored as %d in %q, expected %d in %q", a.Sequence, a.Stream, want, s.name)
 	}
 	return nil
 }
 
-// isOutOfStep reports whether JetStream refused because another message has the position.
-func isOutOfStep(err error) bool {
-	var r *rejected
+// isWrongPosition reports whether JetStream refused because another message has the position.
+func isWrongPosition(err error) bool {
+	var r *apiError
 	return errors.As(err, &r) && (r.code == codeWrongLastSequence || r.code == codeWrongLastConstant)
 }
 
-// Reading asks for batches of this size.
+// Limits of reads, which request batches.
 const (
 	batchMessages = 512
 	batchBytes    = 8 << 20
-	batchPatience = 5 * time.Second // for the next message of a batch
+	batchTimeout  = 5 * time.Second // for the next message of a batch
 	retryPause    = 50 * time.Millisecond
-	mostTries     = 600 // without an envelope: half a minute of refusals,
-	mostSilence   = 12  // or a minute without answers
+	maxTries      = 600 // attempts without progress: half a minute of refusals,
+	maxTimeouts   = 12  // or a minute of timeouts
 )
 
-// read calls each for the messages from position from up to, but not including, next. A
-// replica that has not caught up is asked again.
+// read calls each for the messages from position from up to, but not including, next. It retries
+// when a replica has not caught up.
 func (s *stream) read(ctx context.Context, from, next uint64, each func(pos uint64, m *nats.Msg) error) error {
 	for tries := 0; from < next; {
 		at, err := s.readBatch(ctx, from, next, each)
@@ -171,18 +171,18 @@ func (s *stream) read(ctx context.Context, from, next uint64, each func(pos uint
 		from = at
 		var missing *missingError
 		if errors.As(err, &missing) && !missing.replied {
-			tries += mostTries / mostSilence
+			tries += maxTries / maxTimeouts
 		}
 		switch {
-		case missing != nil && missing.replied && (tries >= mostTries || s.nc.Opts.InProcessServer != nil):
+		case missing != nil && missing.replied && (tries >= maxTries || s.nc.Opts.InProcessServer != nil):
 			return &Refusal{
 				What:   fmt.Sprintf("the envelope at position %d cannot be read", at),
 				Repair: "restore the log from a backup or a replica",
 				Err:    err,
 			}
-		case missing != nil && tries < mostTries:
-			// A replica has not caught up, a connection has broken off in between, or the
-			// machine is too busy to answer in time.
+		case missing != nil && tries < maxTries:
+			// A replica has not caught up, the connection broke, or the machine is too busy
+			// to answer in time.
 			if err := pause(ctx, retryPause); err != nil {
 				return errors.Join(missing, err)
 			}
@@ -195,20 +195,20 @@ func (s *stream) read(ctx context.Context, from, next uint64, each func(pos uint
 	return nil
 }
 
-// missingError is the end of a batch without a message.
+// missingError means that a batch ended without the expected message.
 type missingError struct {
 	status  string
-	replied bool // the replica that was asked lacks the message, or all messages
+	replied bool // the replica answered that it lacks the message
 }
 
-func (e *missingError) Error() string { return "JetStream does not yield the message: " + e.status }
+func (e *missingError) Error() string { return "JetStream did not return the message: " + e.status }
 
-// readBatch reads what one request yields and returns the position after it.
+// readBatch reads the answer to one request and returns the position after it.
 //
-// An answer is many messages, and some of them can be lost: when the connection breaks, its
-// subscription goes on at another server, and so does an answer that is still being sent.
-// Each message names the one before it in the answer, which tells a loss on the way from a
-// replica that lacks messages.
+// An answer has many messages, and some can be lost: when the connection breaks, the client
+// subscribes again at another server, and the replica continues to send the answer. Each message
+// names its predecessor in the answer, which distinguishes a message lost in transit from one that
+// the replica lacks.
 func (s *stream) readBatch(ctx context.Context, from, next uint64, each func(pos uint64, m *nats.Msg) error) (uint64, error) {
 	inbox := s.nc.NewInbox()
 	sub, err := s.nc.SubscribeSync(inbox)
@@ -226,7 +226,7 @@ func (s *stream) readBatch(ctx context.Context, from, next uint64, each func(pos
 		return from, err
 	}
 	for at := from; ; at++ {
-		patience, cancel := context.WithTimeout(ctx, batchPatience)
+		patience, cancel := context.WithTimeout(ctx, batchTimeout)
 		m, err := sub.NextMsgWithContext(patience)
 		cancel()
 		switch {
@@ -253,13 +253,13 @@ func (s *stream) readBatch(ctx context.Context, from, next uint64, each func(pos
 	}
 }
 
-// lostBefore reports whether messages of an answer, from position at on, were lost before m.
+// lostBefore reports whether messages of an answer from position at were lost before m.
 func lostBefore(m *nats.Msg, at uint64) bool {
 	before, err := strconv.ParseUint(m.Header.Get(jetstream.LastSequenceHeader), 10, 64)
 	return err == nil && before >= at
 }
 
-// pause waits unless ctx ends.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	markSlots = 4096 // distance of the two slots: a torn write destroys one at most
+	markSlots = 4096 // distance of the two slots: a torn write destroys at most one
 	markSize  = 20   // generation, position, checksum
 	markEvery = time.Second
 )
 
-// mark is the high-water mark: a file that says how far the log once reached. It lags by a
-// second at most and never leads, so a log that ends before it has lost envelopes.
+// mark is the high-water mark: a file with a position that the log has reached. It is at most a
+// second behind and never ahead, so a log that ends before it has lost envelopes.
 type mark struct {
 	f          *os.File
 	generation uint64
@@ -28,7 +28,7 @@ type mark struct {
 	done   sync.WaitGroup
 }
 
-// createMark writes a mark of position 0.
+// createMark writes a mark with position 0.
 func createMark(path string) error {
 	b := make([]byte, 2*markSlots)
 	copy(b, markSlot(1, 0))
@@ -41,7 +41,7 @@ func markSlot(generation, pos uint64) []byte {
 	return binary.BigEndian.AppendUint32(b, checksum(b))
 }
 
-// openMark reads a mark. Its file is not created: one that is missing is damage.
+// openMark reads a mark. A missing file is damage, so openMark does not create it.
 func openMark(path string) (*mark, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err == nil {
@@ -69,7 +69,7 @@ func openMark(path string) (*mark, error) {
 	}
 }
 
-// run keeps the file up to date until halt.
+// run writes the position to the file every second until halt.
 func (m *mark) run() {
 	m.done.Go(func() {
 		tick := time.NewTicker(markEvery)
@@ -88,7 +88,7 @@ func (m *mark) run() {
 	})
 }
 
-// save writes the position into the older slot, if it has changed.
+// save writes the position to the older slot, if it has changed.
 func (m *mark) save() error {
 	pos := m.pos.Load()
 	if pos == m.written {
@@ -102,7 +102,7 @@ func (m *mark) save() error {
 	return dataSync(m.f)
 }
 
-// err is why the file is no longer kept up to date.
+// err returns the error that ended run.
 func (m *mark) err() error {
 	if err := m.failed.Load(); err != nil {
 		return fmt.Errorf("high-water mark: %w", *err)
@@ -110,7 +110,7 @@ func (m *mark) err() error {
 	return nil
 }
 
-// halt ends run and writes the position a last time.
+// halt ends run and writes the position one last time.
 func (m *mark) halt() error {
 	close(m.stop)
 	m.done.Wait()

@@ -5,13 +5,13 @@ import (
 	"context"
 )
 
-// Memory is a Log that keeps nothing: for tests. The zero value is empty.
+// Memory is a Log in memory, for tests. The zero value is empty.
 type Memory struct {
 	turn      turn
 	envelopes [][]byte
 }
 
-// Append stores a copy.
+// Append stores a copy of envelope.
 func (m *Memory) Append(ctx context.Context, envelope []byte) (uint64, error) {
 	if err := m.turn.enter(ctx, envelope); err != nil {
 		return 0, err
@@ -49,7 +49,7 @@ func (m *Memory) Verify(ctx context.Context, progress func(done, all uint64)) er
 	return verify(ctx, m, progress)
 }
 
-// Close refuses further envelopes; those that are there can still be read.
+// Close makes Append fail. The stored envelopes can still be read.
 func (m *Memory) Close() error {
 	m.turn.shut()
 	return nil

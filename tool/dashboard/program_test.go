@@ -256,7 +256,7 @@ func TestUp(t *testing.T) {
 	var secrets [2][2]string
 	for i := range secrets {
 		out := run(t, dir, bash, script)
-		if offline := strings.Contains(out, "1860 could not be fetched; import it"); !strings.Contains(out, "http://127.0.0.1:3000") || offline != (i == 0) {
+		if offline := strings.Contains(out, "could not download dashboard 1860; import it"); !strings.Contains(out, "http://127.0.0.1:3000") || offline != (i == 0) {
 			t.Errorf("run %d of deploy/up says\n%s", i, out)
 		}
 		if err := os.WriteFile(noted+".online", nil, 0o600); err != nil {
