@@ -278,7 +278,7 @@ func TestChurnThatFails(t *testing.T) {
 			if got := r.Churn; got.Conns != 120 || n != 120 || got.Errors["total"] != 120 || r.Errors["total"] != 0 {
 				t.Errorf("churn %+v", got)
 			}
-			if r.Valid || len(r.InvalidReasons) != 1 || !strings.Contains(r.InvalidReasons[0], "120 of 120 connections that came and went failed") {
+			if r.Valid || len(r.InvalidReasons) != 1 || !strings.Contains(r.InvalidReasons[0], "120 of 120 churn connections failed") {
 				t.Errorf("valid %v: %q", r.Valid, r.InvalidReasons)
 			}
 			p.AllowErrors = true
@@ -302,8 +302,8 @@ func TestGateOfChurn(t *testing.T) {
 	own.churned.example = &Error{Kind: Unreachable, What: "x", Try: "y"}
 	own.churned.own = dialError(&wrappedCall{"connect", syscall.EADDRNOTAVAIL}, 5, time.Second)
 	for says, m := range map[string]*measurement{
-		"the generator itself began one connection in a hundred 3": late, "only 20 connections came and went": few,
-		"7 of 1000 connections that came and went failed (7 unreachable; the first of them: out of local ports after 5 connections); spread": own,
+		"the generator itself began one connection in a hundred 3": late, "only 20 churn connections were measured": few,
+		"7 of 1000 churn connections failed (7 unreachable; the first: out of local ports after 5 connections); spread": own,
 	} {
 		r := m.result()
 		if r.Valid || !slices.ContainsFunc(r.InvalidReasons, func(s string) bool { return strings.Contains(s, says) }) {

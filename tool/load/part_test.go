@@ -250,7 +250,7 @@ func TestMergeNamesWhoIsToBlame(t *testing.T) {
 		want   string // empty: valid
 	}{
 		"good":    {func([]Agent) {}, ""},
-		"missing": {func(all []Agent) { all[1].Measured = nil }, "agent b has not said what it measured; "},
+		"missing": {func(all []Agent) { all[1].Measured = nil }, "agent b has not reported its counts; "},
 		"faulty":  {func(all []Agent) { all[2].Fault = "is gone; look for it" }, "agent c is gone; look for it"},
 		"failed":  {func(all []Agent) { all[0].Measured.failure = &Error{Kind: Closed, What: "it ends", Try: "look"} }, "agent a: load: it ends; look"},
 		"late": {func(all []Agent) { record(all[1].Measured.lag, int64(time.Second), 100) },

@@ -54,7 +54,7 @@ func TestGate(t *testing.T) {
 		{"CPU at its limit", func(m *measurement) { m.cpu = 1599 * time.Millisecond }, ""},
 		{"CPU unknown", func(m *measurement) { m.cpu, m.cpuKnown = time.Hour, false }, ""},
 		{"errors", func(m *measurement) { m.errors[Failed], m.errors[Timeout], m.example = 3, 2, wire.Overloaded },
-			`5 of 1000 requests went wrong (2 timeout, 3 failed; the first failure was "wire: overloaded")`},
+			`5 of 1000 requests failed (2 timeout, 3 failed; the first failure was "wire: overloaded")`},
 		{"allowed errors", func(m *measurement) { m.errors[Failed], m.plan.AllowErrors = 3, true }, ""},
 		{"few requests", func(m *measurement) { m.latency = spiked(1000, 99); m.offered, m.during = 99, 99 }, "only 99 requests were measured"},
 		{"interrupted", func(m *measurement) { m.interrupted, m.span, m.during = true, 300*time.Millisecond, 100 }, "interrupted after 300ms of 1s"},
