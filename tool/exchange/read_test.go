@@ -200,7 +200,7 @@ func TestJoin(t *testing.T) {
 	}
 	for _, other := range []*exchange.Measured{read("wrk", strings.Replace(wrkSays, "400 conn", "40 conn", 1)), read("wrk", wrk2Says), read("k6", k6Exports)} {
 		r, err := exchange.Join("x", at, []*exchange.Measured{read("wrk", wrkSays), other})
-		if said := fmt.Sprint(err); !strings.Contains(said, "file 2 is of another load") {
+		if said := fmt.Sprint(err); !strings.Contains(said, "file 2 has another load") {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}

@@ -44,7 +44,7 @@ func ParseTarget(text string, d wire.Dialect) (Frames, error) {
 		return f, nil
 	}
 	if scheme, _, ok := strings.Cut(text, "://"); ok {
-		return Frames{}, fmt.Errorf("load: target %q: there is no scheme %q; use tcp://HOST:PORT or unix://PATH", text, scheme)
+		return Frames{}, fmt.Errorf("load: target %q: unknown scheme %q; use tcp://HOST:PORT or unix://PATH", text, scheme)
 	}
 	return Frames{}, fmt.Errorf("load: target %q lacks its scheme; write it as tcp://%s or unix://%[1]s", text, text)
 }

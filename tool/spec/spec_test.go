@@ -45,10 +45,10 @@ func TestFilesMeanTheSame(t *testing.T) {
 // What a file cannot say is refused with its name and its key.
 func TestFilesRefused(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"a.json", `{"conn": 5}`, `: there is no key "conn"; did you mean conns?`},
+		{"a.json", `{"conn": 5}`, `: unknown key "conn"; did you mean conns?`},
 		{"a.json", `[5]`, ": json: cannot unmarshal array into Go value of type map[string]interface {}; write one JSON object"},
-		{"a.json", `{"conns": {}}`, ": conns: it must be a text, a number, true or false, or a list of such"},
-		{"a.toml", "conns = 5\nagainst = \"main\"", `: there is no key "against"; see hone bench --help`},
+		{"a.json", `{"conns": {}}`, ": conns: it must be a string, a number, true or false, or a list of these"},
+		{"a.toml", "conns = 5\nagainst = \"main\"", `: unknown key "against"; see hone bench --help`},
 		{"a.toml", "conns = =", ", line 1: expected value but found '=' instead; see https://toml.io"},
 	} {
 		_, _, err := read(t, c.name, c.text)

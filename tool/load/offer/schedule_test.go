@@ -84,7 +84,7 @@ func TestScheduleAsText(t *testing.T) {
 		"stages:5":                     "duration",
 		"stages:0/1s,0..0/1s":          "more than 0",
 		"stages:1..2/1s,x/1s":          "stage 2 is \"x/1s\": write rates in digits",
-		"stages:1..2/1s,..3":           "stage 2 is \"..3\": write how long",
+		"stages:1..2/1s,..3":           "stage 2 is \"..3\": write the duration",
 		"stages:" + manyStages(10_001): "10000 stages at most",
 		"step:" + strings.Repeat("1,", 20_000) + "1/1s": "10000 steps at most",
 	} {
