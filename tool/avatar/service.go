@@ -184,7 +184,7 @@ func (s *Service) answer(v *visit, r *http.Request, p Picture, negotiated bool) 
 	}
 	e, hit := s.store.find(p)
 	if e == nil {
-		http1.Leave(v) // lets other requests of this goroutine proceed while it is drawn
+		http1.Leave(v) // frees the event loop while the picture is drawn
 		var err error
 		if e, err = s.store.draw(p); err != nil {
 			if errors.Is(err, workers.ErrPanicked) {

@@ -169,7 +169,7 @@ func TestReadRefuses(t *testing.T) {
 		"wrk of nothing":       {"wrk", "", "give its whole output"},
 		"wrk of a half":        {"wrk", wrkSays[:300], "give its whole output"},
 		"k6 of text":           {"k6", "checks: 100%", "--summary-export"},
-		"k6 of nothing":        {"k6", "{}", "of a test of HTTP"},
+		"k6 of nothing":        {"k6", "{}", "for an HTTP test"},
 		"vegeta of nothing":    {"vegeta", "", "it is empty"},
 		"vegeta of text":       {"vegeta", "Requests [total, rate]", "vegeta encode --to json"},
 		"vegeta of other JSON": {"vegeta", `{"a": 1}`, "has no time"},
