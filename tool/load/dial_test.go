@@ -44,7 +44,7 @@ func (c *callers) count(address string) {
 	c.counts[host]++
 }
 
-// Every kind of connection, of every kind of target, comes from the next address.
+// Every kind of connection, to every kind of target, uses the next source address.
 func TestSources(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has all of 127.0.0.0/8")
@@ -84,7 +84,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// countingWeb counts a connection with its first request.
+// countingWeb counts each connection at its first request.
 func countingWeb(t *testing.T, over string, seen *callers) HTTP {
 	var known sync.Map
 	return webServer(t, over, func(w http.ResponseWriter, req *http.Request) {
@@ -109,7 +109,7 @@ func TestSourceOfAnotherMachine(t *testing.T) {
 	}
 }
 
-// Ports that have run out are another matter than an address that is not there.
+// Running out of ports is reported differently from an address that does not exist.
 func TestNoAddress(t *testing.T) {
 	taken := &net.OpError{Op: "dial", Err: &wrappedCall{"connect", syscall.EADDRNOTAVAIL}}
 	e := dialError(taken, 28_232, time.Second)
@@ -133,7 +133,7 @@ func TestPreflight(t *testing.T) {
 		name string
 		plan Plan
 		have resources
-		says string // empty: it goes
+		says string // empty: the plan fits
 	}{
 		{"few", Plan{Target: here, Conns: 10}, have, ""},
 		{"as many as go", Plan{Target: here, Conns: 19_936}, have, ""},
@@ -167,7 +167,7 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// The refusal comes before the first connection.
+// The plan is refused before the first connection.
 func TestRunRefusesWhatDoesNotFit(t *testing.T) {
 	limit := machineResources(true).descriptors
 	if limit == 0 || limit > 1<<30 {

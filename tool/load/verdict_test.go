@@ -12,8 +12,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// sound is a measurement that nothing is to be said against: 1,000 requests in a
-// second, answered within a millisecond.
+// sound returns a valid measurement: 1,000 requests in a second, answered within a millisecond.
 func sound() *measurement {
 	m := &measurement{
 		tally: newTally(true), plan: must1(Plan{Target: Frames{}, Rate: 1000, For: time.Second}.complete()),
@@ -40,7 +39,7 @@ func TestGate(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		spoil func(*measurement)
-		says  string // in the only reason; empty: there is none
+		says  string // of the only reason; empty: valid
 	}{
 		{"sound", func(*measurement) {}, ""},
 		{"closed loop", func(m *measurement) { m.lag, m.offered, m.during = nil, 0, 10 }, ""},
@@ -83,7 +82,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// spiked is a thousand values of 10 µs and n of ns; just n when there are few.
+// spiked returns a thousand values of 10 µs and n of ns; just n if there are few.
 func spiked(ns int64, n int64) *hdrhistogram.Histogram {
 	h := NewHistogram()
 	record(h, ns, n)
@@ -96,7 +95,7 @@ func spiked(ns int64, n int64) *hdrhistogram.Histogram {
 func TestQuantilesNeedEnoughRequests(t *testing.T) {
 	for _, c := range []struct {
 		n    int64
-		want string // the quantiles that there are
+		want string // the quantiles that are not nil
 	}{
 		{0, ""}, {1, "max"}, {2, "p50 max"}, {10, "p50 p90 max"}, {99, "p50 p90 max"}, {100, "p50 p90 p99 max"}, {1000, "p50 p90 p99 p999 max"},
 	} {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// read fills a subject from a file of that name.
+// read fills a subject from a file with that name.
 func read(t *testing.T, name, text string) (*Subject, *cobra.Command, error) {
 	t.Helper()
 	s, cmd := new(Subject), &cobra.Command{Use: "bench"}
@@ -42,7 +42,7 @@ func TestFilesMeanTheSame(t *testing.T) {
 	}
 }
 
-// What a file cannot say is refused with its name and its key.
+// Errors of files name the file and the key.
 func TestFilesRefused(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"a.json", `{"conn": 5}`, `: unknown key "conn"; did you mean conns?`},
@@ -63,7 +63,7 @@ func TestFilesRefused(t *testing.T) {
 	}
 }
 
-// Every flag that not all targets have is one, and says what to do instead.
+// Every flag listed in particular exists, and its error says what to use instead.
 func TestParticularFlags(t *testing.T) {
 	cmd := &cobra.Command{}
 	new(Load).Define(cmd)
@@ -74,7 +74,7 @@ func TestParticularFlags(t *testing.T) {
 	}
 }
 
-// Flows and data are the same scenario in both languages, and what is kept has neither
+// Flows and data are the same scenario in TOML and JSON, and the saved scenario contains neither
 // their texts nor their values.
 func TestFlowsMeanTheSame(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "users.csv")
