@@ -13,24 +13,23 @@ import (
 )
 
 // An AccessLog logs each request through slog's JSON handler: 0.9 µs and no allocation
-// (BenchmarkAccessLog). Lines gather in memory and are written together, by a goroutine of
-// its own; when there is no room for a line it is dropped and counted, so no request ever
-// waits for the log. Fill the fields, then use it; Close it when the last request has
-// ended.
+// (BenchmarkAccessLog). Lines are buffered in memory, and a goroutine writes them in batches. If
+// the buffer is full, the line is dropped and counted, so no request ever waits for the log. Fill
+// in the fields, then use it; Close it when the last request has ended.
 //
-// A line has time (when the request's head had been read), level (WARN from status 500
-// up), msg, method, uri, proto, status, bytes (of the body), ns (how long it took), remote
-// and cache: hit, made, 304, or nothing for anything other than a picture. "of":N stands in a line
-// that stands for N requests, "cut":true beside a uri that was longer than 160 bytes.
+// A line has time (when the request's head had been read), level (WARN from status 500 up), msg,
+// method, uri, proto, status, bytes (of the body), ns (the duration), remote and cache: hit, made,
+// 304, or nothing for anything other than a picture. "of":N marks a line that stands for N
+// requests, "cut":true a uri that was longer than 160 bytes.
 type AccessLog struct {
 	To io.Writer // required; it is used by one goroutine at a time
 
-	// Sample keeps one in so many ordinary requests. Errors (a status from 400
-	// up) and what took Slow or longer are always kept. 0 and 1: all.
+	// Sample logs one in this many ordinary requests. Errors (status 400 and up) and requests that
+	// took Slow or longer are always logged. 0 and 1: all.
 	Sample int
-	// Slow is from when on a request is not ordinary. 0: 100 ms.
+	// Slow is the duration from which a request is always logged. 0: 100 ms.
 	Slow time.Duration
-	// Bytes is how much may wait to be written. 0: 1 MiB.
+	// Bytes is the buffer's size. 0: 1 MiB.
 	Bytes int
 
 	once    sync.Once
@@ -43,35 +42,35 @@ type AccessLog struct {
 	failed  atomic.Uint64
 }
 
-// LogStats are what an AccessLog has counted.
+// LogStats are the counters of an AccessLog.
 type LogStats struct {
 	Written uint64 // lines
-	Skipped uint64 // ordinary requests that were not chosen
-	Dropped uint64 // lines for which there was no room
+	Skipped uint64 // ordinary requests that were not sampled
+	Dropped uint64 // lines dropped because the buffer was full
 	Failed  uint64 // lines that could not be written
 }
 
 const (
-	// gather is how long lines wait for others, so that one write has many.
+	// gather is how long lines wait for others, so that one write has many lines.
 	gather = 100 * time.Millisecond
-	// enough is at how much the writer does not wait any longer.
+	// enough is the amount of buffered text that is written at once.
 	enough = 64 << 10
 
 	uriMost   = 160
-	otherMost = 64 // of method and remote
+	otherMost = 64 // longest method and remote
 )
 
-// batch is lines that wait to be written. It is what the handler writes to.
+// batch is the buffer of lines to be written. The slog handler writes to it.
 type batch struct {
 	mu      sync.Mutex
 	text    []byte
 	lines   uint64
 	dropped uint64
-	wake    chan struct{} // something is there
-	hurry   chan struct{} // there is much
+	wake    chan struct{} // the buffer is not empty
+	hurry   chan struct{} // the buffer has reached enough
 }
 
-// Write takes a line, or drops it.
+// Write buffers a line, or drops it.
 func (b *batch) Write(line []byte) (int, error) {
 	b.mu.Lock()
 	n := len(b.text)
@@ -93,7 +92,7 @@ func (b *batch) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// signal leaves a word in a channel that has room for one.
+// signal sends without blocking on a channel of capacity 1.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -101,7 +100,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// take takes what waits, and leaves empty memory for it.
+// take returns the buffer and replaces it with an empty one.
 func (b *batch) take(empty []byte) (text []byte, lines uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,12 +152,12 @@ func (l *AccessLog) add(r *http.Request, at time.Time, took time.Duration, v *vi
 		attrs = append(attrs, slog.Bool("cut", true))
 	}
 	record := slog.NewRecord(at, level, "request", 0)
-	record.AddAttrs(slog.Attr{Value: slog.GroupValue(attrs...)}) // without a name, its attributes stand for themselves
+	record.AddAttrs(slog.Attr{Value: slog.GroupValue(attrs...)}) // a group without a name inlines its attributes
 	l.handler.Handle(context.Background(), record)               // batch never fails
 }
 
-// plain is the beginning of a client's text. What is not ASCII becomes %XX, so that no
-// line of the log can speak to a terminal; the JSON handler escapes the rest.
+// plain returns the beginning of a client's text. Bytes that are not ASCII become %XX, so that the
+// log cannot contain terminal escapes; the JSON handler escapes the rest.
 func plain(text string, most int) string {
 	text = text[:min(len(text), most)]
 	for i := range len(text) {
@@ -182,7 +181,7 @@ func escaped(text string) string {
 	return b.String()
 }
 
-// run writes until the log is closed. While nothing happens, neither does this.
+// run writes until the log is closed. It does not run while nothing is logged.
 func (l *AccessLog) run() {
 	defer close(l.ended)
 	spare := make([]byte, 0, l.Bytes)
@@ -205,7 +204,7 @@ func (l *AccessLog) run() {
 	}
 }
 
-// flush writes what waits, and returns its memory.
+// flush writes the buffer, and returns its memory.
 func (l *AccessLog) flush(empty []byte) []byte {
 	text, lines := l.waiting.take(empty)
 	if lines == 0 {
@@ -219,7 +218,7 @@ func (l *AccessLog) flush(empty []byte) []byte {
 	return text
 }
 
-// Close writes what is left. Requests that end afterwards are not logged.
+// Close writes what is left. Later requests are not logged.
 func (l *AccessLog) Close() {
 	l.start()
 	select {
@@ -230,7 +229,7 @@ func (l *AccessLog) Close() {
 	<-l.ended
 }
 
-// Stats reads the counters.
+// Stats returns the counters.
 func (l *AccessLog) Stats() LogStats {
 	l.waiting.mu.Lock()
 	defer l.waiting.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 // Color is an opaque colour.
 type Color struct{ R, G, B uint8 }
 
-// colours are backgrounds: pleasant ones that differ from each other at a glance.
-// TestPalette finds them and says by which rules.
+// colours are the backgrounds: pleasant colours that are easy to tell apart. TestPalette generates
+// them and documents the rules.
 var colours = [...]uint32{
 	0xf0a5b9, 0x911441, 0xe66973, 0xaf464b, 0x911e14, 0xffa08c, 0xd7643c, 0xa54100, 0xfa913c,
 	0xdcaf73, 0xcd8c14, 0xe1b919, 0x50730a, 0x82af3c, 0x00641e, 0x2d9641, 0x69d29b, 0x006e55,
@@ -17,14 +17,14 @@ var colours = [...]uint32{
 	0x5f64a0, 0xafb4ff, 0x9687cd, 0x8750af, 0xb969c8, 0xeb9bf5, 0x7d2378, 0x8c5073, 0xb97396,
 }
 
-// colourOf is the background that belongs to the hash of a name: all of the name, so that
-// those who share their initials do not share a colour as well.
+// colourOf returns the background for the hash of a name. It depends on the whole name, so that
+// people with the same initials usually have different colours.
 func colourOf(hash uint64) Color { return rgb(colours[hash>>32%uint64(len(colours))]) }
 
 func rgb(c uint32) Color { return Color{uint8(c >> 16), uint8(c >> 8), uint8(c)} }
 
-// Ink is black or white, whichever has the higher contrast to c by WCAG. That
-// contrast is at least 4.58:1 for every colour.
+// Ink returns black or white, whichever has the higher WCAG contrast with c. That contrast is at
+// least 4.58:1 for every colour.
 func (c Color) Ink() Color {
 	if c.luminance() > equalContrast {
 		return Color{}
@@ -32,19 +32,18 @@ func (c Color) Ink() Color {
 	return Color{255, 255, 255}
 }
 
-// equalContrast is the luminance that black and white have the same contrast to:
-// (l+0.05)/0.05 = 1.05/(l+0.05), so l is the root of 0.0525, less 0.05.
+// equalContrast is the luminance with which black and white have the same contrast: (l+0.05)/0.05
+// = 1.05/(l+0.05), so l is the root of 0.0525, less 0.05.
 const equalContrast = 1_791_287_848
 
-// luminance is the relative luminance that WCAG defines, 10,000 times fullLight at
-// most.
+// luminance returns the relative luminance as WCAG defines it, 10,000 times fullLight at most.
 func (c Color) luminance() uint64 {
 	return 2126*uint64(lightOf[c.R]) + 7152*uint64(lightOf[c.G]) + 722*uint64(lightOf[c.B])
 }
 
 const fullLight = 1_000_000
 
-// mix is c with part/of of other in it.
+// mix returns c with part/of of other mixed in.
 func (c Color) mix(other Color, part, of int) Color {
 	between := func(a, b uint8) uint8 {
 		return uint8((int(a)*(of-part) + int(b)*part + of/2) / of)
@@ -52,8 +51,8 @@ func (c Color) mix(other Color, part, of int) Color {
 	return Color{between(c.R, other.R), between(c.G, other.G), between(c.B, other.B)}
 }
 
-// parseColor reads rgb or rrggbb, with or without #. An opacity behind it, as in
-// rgba and rrggbbaa, is left out.
+// parseColor parses rgb or rrggbb, with or without #. It ignores an opacity, as in rgba and
+// rrggbbaa.
 func parseColor(text string) (Color, bool) {
 	text = strings.TrimPrefix(text, "#")
 	var digits [6]byte
@@ -89,8 +88,8 @@ func (c Color) appendHex(dst []byte) []byte {
 	return hex.AppendEncode(dst, []byte{c.R, c.G, c.B})
 }
 
-// lightOf is the light of a component of an sRGB colour, of fullLight: a table, as
-// no machine rounds it otherwise.
+// lightOf is the linear light of an sRGB component, as a fraction of fullLight. It is a table so
+// that rounding does not depend on the machine.
 var lightOf = [256]uint32{
 	0, 304, 607, 911, 1214, 1518, 1821, 2125, 2428, 2732, 3035, 3347, 3677, 4025, 4391, 4777,
 	5182, 5605, 6049, 6512, 6995, 7499, 8023, 8568, 9134, 9721, 10330, 10960, 11612, 12286, 12983, 13702,

@@ -8,11 +8,10 @@ import (
 	"github.com/hone-go/hone/route"
 )
 
-// The forms of other services, as they are documented: what they clamp is
-// clamped, what they ignore is ignored. docs/avatar.md says where an answer is
-// not theirs.
+// The URL formats of other services, as documented: values that they clamp are clamped, and values
+// that they ignore are ignored. docs/avatar.md lists the differences.
 
-// seedWish reads /NAME?size=, the form of initials-avatar: the letters as they
+// seedWish parses /NAME?size=, the format of initials-avatar: letters in the case in which they
 // were written, 120 pixels, and 400 for a size that is not a number.
 func (s *Service) seedWish(r *http.Request, path route.Params) (wish, error) {
 	w := wish{name: s.mended(path.At(0)), picture: Picture{Size: 120}, rules: Rules{KeepCase: true, Preferred: true}}
@@ -30,9 +29,9 @@ func (s *Service) seedWish(r *http.Request, path route.Params) (wish, error) {
 	return w, err
 }
 
-// gravatarWish reads /avatar/HASH?s=&d=, the form of Gravatar and Libravatar, and
-// /avatar/NAME, which is the article's. Nobody has uploaded a picture here, so
-// what is asked for when there is none is always the answer.
+// gravatarWish parses /avatar/HASH?s=&d=, the format of Gravatar and Libravatar, and /avatar/NAME,
+// which is the article's. There are no uploaded pictures, so the answer is always the default that
+// was asked for.
 func (s *Service) gravatarWish(r *http.Request, path route.Params) (wish, error) {
 	hash := path.At(0)
 	for _, ext := range [...]string{".png", ".jpg", ".jpeg"} {
@@ -72,10 +71,10 @@ func (s *Service) gravatarWish(r *http.Request, path route.Params) (wish, error)
 	return w, nil
 }
 
-// The places of the parameters of ui-avatars in a path.
+// The positions of ui-avatars' parameters in a path.
 var uiPlaces = [...]string{"name", "size", "background", "color", "length", "font-size", "rounded", "uppercase", "bold", "format"}
 
-// uiWish reads /api/?name=… and /api/NAME/SIZE/…, the forms of ui-avatars.
+// uiWish parses /api/?name=… and /api/NAME/SIZE/…, the formats of ui-avatars.
 func (s *Service) uiWish(r *http.Request, path route.Params) (wish, error) {
 	w := wish{
 		name: "John Doe", picture: Picture{Size: 64, Background: rgb(0xf0e9e9), Ink: rgb(0x8b5d5d)},
@@ -141,8 +140,8 @@ func (s *Service) uiParam(w *wish, key, value string) {
 
 func isYes(value string) bool { return value == "true" || value == "1" || value == "yes" }
 
-// dicebearWish reads /9.x/initials/svg?seed=…, and options in the path, which are
-// the query's, with commas between them.
+// dicebearWish parses /9.x/initials/svg?seed=…, and options in the path, which are the query's,
+// separated with commas.
 func (s *Service) dicebearWish(r *http.Request, path route.Params) (wish, error) {
 	w := wish{picture: Picture{Size: usual}, rules: Rules{Fill: true}}
 	switch path.At(0) {

@@ -26,39 +26,38 @@ import (
 	"github.com/hone-go/hone/pool"
 )
 
-// Fonts stay in memory, so their number and size have limits.
+// Limits of the fonts, which stay in memory.
 const (
 	mostFonts = 16       // files
 	mostFont  = 64 << 20 // bytes of one
 )
 
-// hanSamples are traditional and simplified characters: a font that has all of
-// them has Han characters for Chinese names. Korean and Japanese fonts have some.
+// hanSamples are traditional and simplified characters: a font that has all of them is suitable
+// for Chinese names. Korean and Japanese fonts have only some.
 const hanSamples = "陳陈晓"
 
-// FontOptions say where glyphs are looked for.
+// FontOptions choose the fonts to load.
 type FontOptions struct {
-	// Files are TrueType or OpenType files, or collections of them, that are asked
-	// in this order after the Go fonts: 16 at most, each up to 64 MiB. Zero: none.
+	// Files are TrueType or OpenType files, or collections, that are searched in this order after
+	// the Go fonts: 16 at most, each up to 64 MiB. Zero: none.
 	Files []string
-	// Places are where a font with Han characters may be; the first that there is
-	// and that can be read is asked last, unless a file of Files has them for
-	// Chinese names. Zero: the usual places of this system; one that does not exist:
-	// no such font.
+	// Places are paths of fonts with Han characters. The first that exists and can be read is
+	// searched last, unless one of Files has the characters for Chinese names. Zero: the usual
+	// places of this system; one path that does not exist: no such font.
 	Places []string
 }
 
-// Fonts are fonts to draw with. They may be used by several goroutines at a time.
+// Fonts are loaded fonts. They are safe for concurrent use.
 type Fonts struct {
 	weights     [Bold + 1]*sfnt.Font // the Go fonts
 	others      []*addedFont
 	han         string // the file that has Han characters; "": none
-	fingerprint uint64 // of all of them
+	fingerprint uint64 // hash of all fonts
 	buffers     pool.Objects[sfnt.Buffer]
 }
 
-// OpenFonts reads fonts. The Go fonts are part of the program: Latin, Greek and
-// Cyrillic are always there, and look the same everywhere.
+// OpenFonts loads fonts. The Go fonts are part of the program: Latin, Greek and Cyrillic are
+// always available, and look the same everywhere.
 func OpenFonts(o FontOptions) (*Fonts, error) {
 	f := new(Fonts)
 	sum := sha256.New()
@@ -99,18 +98,18 @@ func OpenFonts(o FontOptions) (*Fonts, error) {
 			break
 		}
 		if _, err := os.Stat(file); err == nil {
-			add(file) // one that cannot be read is as good as none, which the caller hears of
+			add(file) // a font that cannot be read counts as missing; Han tells the caller
 		}
 	}
 	f.fingerprint = binary.BigEndian.Uint64(sum.Sum(nil))
 	return f, nil
 }
 
-// Han is the file that Han characters come from, or "": names in Han characters
-// get an identicon then. HanAdvice says what to do about it.
+// Han returns the file with the Han characters, or "": then names in Han characters get an
+// identicon. HanAdvice says what to do about it.
 func (f *Fonts) Han() string { return f.han }
 
-// HanAdvice says how this system gets a font with Han characters.
+// HanAdvice returns how to install a font with Han characters on this system.
 func HanAdvice() string {
 	switch runtime.GOOS {
 	case "linux":
@@ -121,7 +120,7 @@ func HanAdvice() string {
 	return "name a font with --font FILE"
 }
 
-// usualPlaces are where systems keep fonts with Han characters, small ones first.
+// usualPlaces returns where systems keep fonts with Han characters, small ones first.
 func usualPlaces() []string {
 	switch runtime.GOOS {
 	case "windows":
@@ -151,8 +150,8 @@ func usualPlaces() []string {
 	}
 }
 
-// readFont reads a font file; of a collection, the first font with Han
-// characters, or else the first.
+// readFont reads a font file; of a collection, the first font with Han characters, or else the
+// first.
 func readFont(file string) ([]byte, *sfnt.Font, error) {
 	data, err := readBounded(file)
 	if err != nil {
@@ -185,7 +184,7 @@ func readFont(file string) ([]byte, *sfnt.Font, error) {
 func readBounded(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		err = errors.Unwrap(err) // without the path, which is named below
+		err = errors.Unwrap(err) // without the path, which the message names
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("avatar: font %s: there is no such file (%w); check the path", file, err)
 		}
@@ -211,10 +210,9 @@ func hasGlyphs(f *sfnt.Font, characters string) bool {
 	return true
 }
 
-// Fit is the letters with those that no font has replaced by themselves without
-// their marks, as Ế by E. It reports whether there is now a glyph for each of
-// them. Letters of ASCII are always there; for others it asks the fonts, 50 to
-// 100 ns each.
+// Fit replaces letters that no font has with their base letters, as Ế with E. It reports whether
+// every letter now has a glyph. ASCII letters always have one; for others it searches the fonts,
+// 50 to 100 ns each.
 func (f *Fonts) Fit(l Letters) (Letters, bool) {
 	for _, r := range l[:l.len()] {
 		if !isASCIILetter(r) {
@@ -240,8 +238,8 @@ func (f *Fonts) fit(l Letters) (Letters, bool) {
 	return l, true
 }
 
-// withoutMarks is the letter of one that is a letter and marks. A syllable of
-// Hangul is taken apart as well by NFD, but not into that.
+// withoutMarks returns the base letter of a letter with marks. NFD also decomposes Hangul
+// syllables, which are left alone.
 func withoutMarks(r rune) rune {
 	parts := norm.NFD.String(string(r))
 	bare, size := utf8.DecodeRuneInString(parts)
@@ -257,8 +255,8 @@ func isASCIILetter(r rune) bool {
 
 const letterBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
-// find is the first font that has a letter, and the glyph's number in it. Some fonts
-// have numbers for letters that they have no outlines of: those do not count.
+// find returns the first font that has a letter, and the glyph's index in it. Glyphs without
+// outlines do not count.
 func (f *Fonts) find(b *sfnt.Buffer, r rune, w Weight) (*sfnt.Font, sfnt.GlyphIndex, bool) {
 	if index, err := f.weights[w].GlyphIndex(b, r); err == nil && index != 0 {
 		return f.weights[w], index, true
@@ -271,10 +269,10 @@ func (f *Fonts) find(b *sfnt.Buffer, r rune, w Weight) (*sfnt.Font, sfnt.GlyphIn
 	return nil, 0, false
 }
 
-// addedFont is a font beside the Go fonts.
+// addedFont is a font other than the Go fonts.
 type addedFont struct {
 	*sfnt.Font
-	known []atomic.Uint32 // two bits for each glyph: 0 if nobody has looked for its outline
+	known []atomic.Uint32 // two bits for each glyph; 0: not checked yet
 }
 
 const (
@@ -282,8 +280,8 @@ const (
 	isDrawn = 2
 )
 
-// draws reports whether a glyph has an outline. It loads the outline once, 1 µs for
-// a Han character, and then remembers.
+// draws reports whether a glyph has an outline. It loads the outline once, 1 µs for a Han
+// character, and caches the answer.
 func (f *addedFont) draws(b *sfnt.Buffer, index sfnt.GlyphIndex) bool {
 	if int(index) >= f.NumGlyphs() {
 		return false
@@ -300,10 +298,10 @@ func (f *addedFont) draws(b *sfnt.Buffer, index sfnt.GlyphIndex) bool {
 	return known == isDrawn
 }
 
-// em is a font's em in its own units, at which outlines are exact integers.
+// em returns a font's em in its own units, at which outlines are exact integers.
 func em(f *sfnt.Font) fixed.Int26_6 { return fixed.Int26_6(f.UnitsPerEm()) }
 
-// capitals is how high a font's capitals are, in its units.
+// capitals returns the height of a font's capitals, in its units.
 func capitals(b *sfnt.Buffer, f *sfnt.Font) int64 {
 	m, err := f.Metrics(b, em(f), font.HintingNone)
 	if err != nil || m.CapHeight <= 0 {

@@ -9,30 +9,29 @@ import (
 	"golang.org/x/text/unicode/bidi"
 )
 
-// Rules say which letters stand for a name. The zero Rules are hone's own: the
-// first letter of the first and of the last word, in capitals; of a Han name
-// the family name.
+// Rules decide which letters represent a name. The zero Rules are hone's own: the first letters of
+// the first and last words, in capitals; the family name of a Han name.
 type Rules struct {
-	// Most is how many letters there are at most. 0: 2; more than 4 counts as 4.
+	// Most is the largest number of letters. 0: 2; more than 4 counts as 4.
 	Most int
 	// KeepCase leaves letters as they are. false: capitals.
 	KeepCase bool
-	// Fill takes the next letters of the last word when there are fewer words
-	// than letters, as ui-avatars and DiceBear do. false: Florian is F.
+	// Fill adds the next letters of the last word if there are fewer words than letters, as
+	// ui-avatars and DiceBear do. false: Florian is F.
 	Fill bool
-	// Given takes the last two characters of a Han name, as is usual where
-	// colleagues call each other by given names. false: the family name.
+	// Given selects the last two characters of a Han name, as is usual where colleagues use given
+	// names. false: the family name.
 	Given bool
-	// Preferred takes the letters in parentheses behind a name for its initials if
-	// there are at most Most, as initials-avatar does: John Doe (jo) is JO. false:
-	// what stands in brackets is a note, and John Doe (HR) is JD.
+	// Preferred uses letters in parentheses after a name as its initials if there are at most
+	// Most, as initials-avatar does: John Doe (jo) is JO. false: text in brackets is a note, and
+	// John Doe (HR) is JD.
 	Preferred bool
 }
 
-// Letters are what is drawn, from left to right; zeros end them.
+// Letters are the letters to draw, from left to right; zeros end them.
 type Letters [4]rune
 
-// String is the letters as text.
+// String returns the letters as text.
 func (l Letters) String() string { return string(l[:l.len()]) }
 
 func (l Letters) len() int {
@@ -44,13 +43,12 @@ func (l Letters) len() int {
 	return len(l)
 }
 
-// Of is a name's letters; a name without letters, digits or symbols has none.
-// The name should be clean: see [Limits]. It allocates nothing.
+// Of returns a name's letters; a name without letters, digits or symbols has none. The name should
+// be clean: see [Limits]. Of does not allocate.
 //
-// What stands in brackets of any kind is a note and does not count, unless there
-// is nothing else. Nor does an address beside a name; an address alone counts by
-// its part before the @. Letters of a script that is written from right to left
-// are returned in the order in which they are drawn, from left to right.
+// Text in brackets of any kind is a note and does not count, unless there is nothing else. Neither
+// does an address next to a name; of an address alone, the part before the @ counts. Letters of a
+// right-to-left script are returned in the order in which they are drawn, from left to right.
 func (r Rules) Of(name string) Letters {
 	r.Most = min(max(r.Most, 0), len(Letters{}))
 	if r.Most == 0 {
@@ -72,23 +70,22 @@ func (r Rules) Of(name string) Letters {
 	}
 	for i, letter := range l {
 		if letter != 0 && !r.KeepCase {
-			l[i] = unicode.ToTitle(letter) // of Georgian letters, too, fonts have the usual ones
+			l[i] = unicode.ToTitle(letter) // fonts have the usual form of Georgian letters, too
 		}
 	}
 	return visual(l)
 }
 
-// words are as many of a name's words as can matter.
+// words holds as many of a name's words as can matter.
 type words struct {
 	first   [len(Letters{}) - 1]string
 	last    string
-	count   int    // all of them
-	address string // one that does not count as a word
-	symbol  rune   // the first, outside words; 0: none
+	count   int    // number of all words
+	address string // an address, which does not count as a word
+	symbol  rune   // the first symbol outside words; 0: none
 }
 
-// wordsOf finds the words of a name that stand outside brackets, or all if there
-// is nothing outside.
+// wordsOf finds the words of a name outside brackets, or all words if there is nothing outside.
 func wordsOf(name string) words {
 	var w words
 	for rest := name; rest != ""; {
@@ -102,7 +99,7 @@ func wordsOf(name string) words {
 	return w
 }
 
-// read adds the words of text that have a letter or digit.
+// read adds the words of text that contain a letter or digit.
 func (w *words) read(text string) {
 	for text != "" {
 		var word string
@@ -126,7 +123,7 @@ func (w *words) add(word string) {
 	w.count++
 }
 
-// ofWords takes one letter of each word, the last one's at the end.
+// ofWords returns one letter of each word, ending with the last word's.
 func (r Rules) ofWords(w words) Letters {
 	var l Letters
 	for i := range min(r.Most-1, w.count-1) {
@@ -143,7 +140,7 @@ func (r Rules) ofWords(w words) Letters {
 	return l
 }
 
-// fill puts letters of a word behind the n that are there.
+// fill adds letters of a word after the first n.
 func (r Rules) fill(word string, n int, l Letters) Letters {
 	for ; n < r.Most; n++ {
 		letter, rest := next(word)
@@ -155,7 +152,7 @@ func (r Rules) fill(word string, n int, l Letters) Letters {
 	return l
 }
 
-// ofAddress takes the part before the @ for the name, and dots for spaces.
+// ofAddress uses the part before the @ as the name, and dots as spaces.
 func (r Rules) ofAddress(address string) Letters {
 	local, _, _ := strings.Cut(strings.TrimLeft(address, "<"), "@")
 	if r.Fill {
@@ -179,8 +176,8 @@ func (r Rules) ofAddress(address string) Letters {
 	return r.ofWords(w)
 }
 
-// ofHan takes the family name, of two characters if it is known as such, or the
-// last two characters.
+// ofHan returns the family name, of two characters if it is a known one, or the last two
+// characters.
 func (r Rules) ofHan(word string) Letters {
 	var l Letters
 	runes, n := [2]rune{}, 0
@@ -203,8 +200,8 @@ func (r Rules) ofHan(word string) Letters {
 	return l
 }
 
-// preferred is what stands in parentheses behind a name if that is one word of at
-// most r.Most letters, or "".
+// preferred returns the text in parentheses after a name if it is one word of at most r.Most
+// letters, or "".
 func (r Rules) preferred(name string) string {
 	inner, ok := strings.CutSuffix(name, ")")
 	open := strings.LastIndexByte(inner, '(')
@@ -226,8 +223,8 @@ func (r Rules) preferred(name string) string {
 	return inner
 }
 
-// outside cuts the first part of a name off that stands outside brackets. A
-// bracket that nothing closes goes on to the end, as in a name that was cut.
+// outside cuts off the first part of a name that is outside brackets. An unclosed bracket extends
+// to the end, as in a truncated name.
 func outside(name string) (part, rest string) {
 	depth, from := 0, 0
 	for i, r := range name {
@@ -269,16 +266,15 @@ func isAddress(word string) bool {
 	return at > 0 && at < len(word)-1
 }
 
-// first is a word's first letter or digit, or 0.
+// first returns a word's first letter or digit, or 0.
 func first(word string) rune {
 	letter, _ := next(word)
 	return letter
 }
 
-// next is the first letter or digit of text, and what follows it. Of a letter
-// with marks that have not been composed with it, the marks are left out, and so
-// are vowels of Thai and Lao that are written before their consonant: เอกชัย
-// begins with อ to its readers.
+// next returns the first letter or digit of text, and the rest. It leaves out combining marks, and
+// vowels of Thai and Lao that are written before their consonant: for its readers, เอกชัย begins
+// with อ.
 func next(text string) (letter rune, rest string) {
 	for text != "" {
 		cluster, behind := firstCluster(text)
@@ -295,7 +291,7 @@ func isVowelBefore(r rune) bool {
 	return r >= 'เ' && r <= 'ไ' || r >= 'ເ' && r <= 'ໄ'
 }
 
-// symbolOf is the first symbol of text, or 0.
+// symbolOf returns the first symbol of text, or 0.
 func symbolOf(text string) rune {
 	for text != "" {
 		cluster, behind := firstCluster(text)
@@ -307,7 +303,7 @@ func symbolOf(text string) rune {
 	return 0
 }
 
-// firstCluster cuts off what a reader sees as one character.
+// firstCluster cuts off the first grapheme cluster.
 func firstCluster(text string) (cluster, rest string) {
 	if text[0] < utf8.RuneSelf && (len(text) == 1 || text[1] < utf8.RuneSelf) && text[0] != '\r' {
 		return text[:1], text[1:]
@@ -316,7 +312,7 @@ func firstCluster(text string) (cluster, rest string) {
 	return cluster, rest
 }
 
-// visual turns letters round that are written from right to left.
+// visual reverses letters of a right-to-left script.
 func visual(l Letters) Letters {
 	if l[0] < utf8.RuneSelf {
 		return l
@@ -331,7 +327,7 @@ func visual(l Letters) Letters {
 	return l
 }
 
-// familyNames are those of two characters, in simplified and traditional form.
+// familyNames are the family names of two characters, in simplified and traditional form.
 var familyNames = map[[2]rune]bool{
 	{'欧', '阳'}: true, {'歐', '陽'}: true, {'司', '马'}: true, {'司', '馬'}: true, {'上', '官'}: true,
 	{'诸', '葛'}: true, {'諸', '葛'}: true, {'夏', '侯'}: true, {'东', '方'}: true, {'東', '方'}: true,

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// Limits bound what a stranger can make the service do. Zero fields mean the
-// value in their comment; each has a counter in [Stats].
+// Limits bound what clients can make the service do. Zero fields mean the default in their
+// comment; each limit has a counter in [Stats].
 type Limits struct {
 	NameBytes     int // of a name; 0: 256
-	NameGraphemes int // of a name, as a reader counts letters; 0: 64
+	NameGraphemes int // of a name, in grapheme clusters; 0: 64
 	Size          int // the largest picture, in pixels; 0: 512, which is also the most
 
-	CacheBytes int64         // of pictures kept, all that belongs to them counted; 0: 64 MiB
+	CacheBytes int64         // of cached pictures, including their overhead; 0: 64 MiB
 	Renders    int           // pictures drawn at the same time; 0: half of the processors, at least one
-	Waiting    int           // pictures that wait to be drawn, others are 503; 0: 256
-	RenderWait time.Duration // until a picture begins to be drawn, then 503; 0: 1 s
+	Waiting    int           // pictures waiting to be drawn; others get 503; 0: 256
+	RenderWait time.Duration // until a picture begins to be drawn; then 503; 0: 1 s
 
-	Connections int           // open at the same time, others are closed at once; 0: 10 000
-	Streams     int           // of one HTTP/2 connection; 0: 100
+	Connections int           // open at the same time; others are closed at once; 0: 10 000
+	Streams     int           // per HTTP/2 connection; 0: 100
 	HeaderBytes int           // of a request's head, to which net/http adds 4 KiB; 0: 8 KiB
 	HeaderTime  time.Duration // for a request's head; 0: 5 s
 	ReadTime    time.Duration // for a whole request; 0: 10 s
@@ -28,18 +28,18 @@ type Limits struct {
 	IdleTime    time.Duration // between two requests; 0: 60 s
 }
 
-// Memory is what a process that serves with these limits may take: twice CacheBytes, and
-// 64 MiB.
+// Memory returns the memory that a process with these limits may use: twice CacheBytes, and 64
+// MiB.
 func (l Limits) Memory() int64 { return 2*l.OrDefaults().CacheBytes + 64<<20 }
 
-// UseMemory has Go's collector use what Memory allows, for all of this process: it runs
-// when that is nearly full, or when there is five times of what is in use. Each of its runs
-// takes a part of the processors for a while, which requests have to wait for. Nothing is
-// changed where GOGC or GOMEMLIMIT is set.
+// UseMemory configures Go's garbage collector, for the whole process, to use the memory that
+// Memory allows: it runs when that is nearly full, or when the heap has grown to five times the
+// live data. Fewer GC cycles mean fewer times at which requests wait for a processor. UseMemory
+// changes nothing if GOGC or GOMEMLIMIT is set.
 func (l Limits) UseMemory() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetGCPercent(400)
-		debug.SetMemoryLimit(l.Memory() - 32<<20) // the program itself, and what the kernel counts beside
+		debug.SetMemoryLimit(l.Memory() - 32<<20) // leaves room for the program itself and for kernel memory
 	}
 }
 
@@ -49,7 +49,7 @@ const (
 	usual    = 128 // pixels
 )
 
-// OrDefaults is l with every zero filled in.
+// OrDefaults returns l with the defaults filled in.
 func (l Limits) OrDefaults() Limits {
 	fill(&l.NameBytes, 256)
 	fill(&l.NameGraphemes, 64)

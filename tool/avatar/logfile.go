@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// LogFile is a file that lines are appended to, and that can be opened again under its
-// name when another program has renamed it, as logrotate does. OpenLogFile makes one.
+// LogFile is a file for appending lines. It can be reopened under its name after another program,
+// such as logrotate, has renamed it. OpenLogFile makes one.
 type LogFile struct {
 	path string
 	mu   sync.Mutex
 	file *os.File
 }
 
-// OpenLogFile opens a file to append to, and creates it if there is none.
+// OpenLogFile opens a file for appending, and creates it if necessary.
 func OpenLogFile(path string) (*LogFile, error) {
 	file, err := openLog(path)
 	return &LogFile{path: path, file: file}, err
@@ -23,8 +23,8 @@ func openLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 }
 
-// Reopen goes on in the file that has the name now. When it cannot be opened, the old one
-// is kept.
+// Reopen switches to the file that has the name now. If that cannot be opened, it keeps the old
+// one.
 func (f *LogFile) Reopen() error {
 	file, err := openLog(f.path)
 	if err != nil {
@@ -37,7 +37,7 @@ func (f *LogFile) Reopen() error {
 	return old.Close()
 }
 
-// Write appends.
+// Write appends b.
 func (f *LogFile) Write(b []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,17 +10,16 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// What can be wrong about a name.
+// Errors of names.
 var (
 	ErrNameTooLong = errors.New("avatar: the name is too long; shorten it")
 	ErrNameInvalid = errors.New("avatar: the name is not text; send UTF-8 without control characters")
 	ErrNameBlank   = errors.New("avatar: the name has no letter, digit or symbol; send one that has")
 )
 
-// Clean is a name in the one form that all that look the same have: NFC,
-// words one space apart, without marks that only direct how text is laid out.
-// Names that are too long, no text, or without anything to see are refused. It
-// costs 10 ns and no allocation for a name of plain ASCII.
+// Clean normalizes a name, so that names that look the same are equal: NFC, single spaces between
+// words, no marks that only control text direction. It refuses names that are too long, are not
+// text, or have nothing visible. It costs 10 ns and no allocation for a name of plain ASCII.
 func (l Limits) Clean(name string) (string, error) {
 	l = l.OrDefaults()
 	switch {
@@ -41,14 +40,14 @@ func (l Limits) Clean(name string) (string, error) {
 	return name, nil
 }
 
-// Mend is Clean for services that never refused a name: what is too long is
-// cut, what is not text is left out. The result may be blank.
+// Mend is Clean for services that never refuse a name: it cuts what is too long and removes what
+// is not text. The result may be blank.
 func (l Limits) Mend(name string) string {
 	clean, _ := l.OrDefaults().mend(name)
 	return clean
 }
 
-// mend also reports whether something was cut; l has its defaults.
+// mend also reports whether something was cut; l has its defaults filled in.
 func (l Limits) mend(name string) (clean string, cut bool) {
 	if len(name) > l.NameBytes {
 		name, cut = cutBytes(name, l.NameBytes), true
@@ -60,8 +59,8 @@ func (l Limits) mend(name string) (clean string, cut bool) {
 	return clean, cut || len(clean) < len(name)
 }
 
-// isPlain reports whether nothing is to be done: printable ASCII, and no space
-// at the ends or beside another.
+// isPlain reports whether a name is already clean: printable ASCII, without leading, trailing or
+// double spaces.
 func isPlain(name string) bool {
 	space := true
 	for i := range len(name) {
@@ -74,7 +73,7 @@ func isPlain(name string) bool {
 	return !space || name == ""
 }
 
-// tidy takes out what cannot be seen, makes spaces one, and composes.
+// tidy removes invisible characters, collapses spaces, and composes.
 func tidy(name string) string {
 	var b strings.Builder
 	space := true
@@ -94,8 +93,8 @@ func tidy(name string) string {
 	return norm.NFC.String(strings.TrimSuffix(b.String(), " "))
 }
 
-// isDirection reports marks, overrides and isolates of the bidirectional
-// algorithm, and characters of no width. The joiner stays: emoji need it.
+// isDirection reports marks, overrides and isolates of the bidirectional algorithm, and zero-width
+// characters. The joiner stays: emoji need it.
 func isDirection(r rune) bool {
 	switch {
 	case r == '\u200d':
@@ -106,12 +105,12 @@ func isDirection(r rune) bool {
 	return r == '\u061c' || r == '\ufeff' || r == '\u00ad'
 }
 
-// isSeen reports what a picture can be made of.
+// isSeen reports whether a picture can show the character.
 func isSeen(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsSymbol(r)
 }
 
-// cut is name within the number of graphemes.
+// cut shortens name to the limit of graphemes.
 func (l Limits) cut(name string) string {
 	if len(name) <= l.NameGraphemes {
 		return name
@@ -123,7 +122,7 @@ func (l Limits) cut(name string) string {
 	return strings.TrimSuffix(name[:len(name)-len(rest)], " ")
 }
 
-// cutBytes is text's first n bytes, less the part of a character.
+// cutBytes returns at most the first n bytes of text, without a partial character.
 func cutBytes(text string, n int) string {
 	if len(text) <= n {
 		return text
@@ -134,8 +133,8 @@ func cutBytes(text string, n int) string {
 	return text[:n]
 }
 
-// hashOf is the same on every machine and in every version: colours and
-// identicons hang on it. It is FNV-1a, mixed so that every bit counts.
+// hashOf must not change between machines and versions, because colours and identicons depend on
+// it. It is FNV-1a with a finalizer, so that every bit counts.
 func hashOf(name string) uint64 {
 	h := uint64(0xcbf29ce484222325)
 	for i := range len(name) {

@@ -9,11 +9,10 @@ import (
 	"golang.org/x/image/math/fixed"
 )
 
-// A point is a place in a picture, in the units of a layout.
+// A point is a position in a picture, in the units of a layout.
 type point struct{ x, y int64 }
 
-// A sink takes outlines. Everything that reaches it is integers, so that all
-// machines draw the same.
+// A sink receives outlines. All coordinates are integers, so that all machines draw the same.
 type sink interface {
 	move(to point)
 	line(to point)
@@ -21,23 +20,23 @@ type sink interface {
 	cube(via, by, to point)
 }
 
-// A layout says where letters stand in a square whose side is a number of
-// units: in the middle, on one line, small enough for a circle around them.
+// A layout places letters in a square whose side is a number of units: centred, on one line, small
+// enough for a circle around them.
 type layout struct {
 	fonts *Fonts
 	buf   *sfnt.Buffer
 	side  int64 // of the square
-	grain int64 // how many units are one of the sink's
+	grain int64 // how many units are one unit of the sink
 }
 
-// widest is how much of the side letters take at most, in percent.
+// widest is the largest part of the side that letters may fill, in percent.
 const widest = 74
 
-// apart is how far Arabic letters stand from each other, in shares of an em:
-// initials are not joined, and without a gap they would look as if they were.
+// apart is the gap between Arabic letters, in shares of an em: initials are not joined, and
+// without a gap they would look as if they were.
 const apart = share / 6
 
-// share is an em where widths in ems are added up.
+// share is the number of shares in an em, the unit of widths.
 const share = 1 << 20
 
 // letters sends the outlines of p's letters to s.
@@ -89,8 +88,8 @@ type typeset struct {
 	em          int64
 	advance     int64
 	gap         int64 // before it, in shares of an em
-	middle      int64 // from the base line up to what stands in the middle
-	byInk       bool  // the middle is that of what is drawn, from bottom to top
+	middle      int64 // from the base line up to the letter's middle
+	byInk       bool  // the middle is that of the ink, from bottom to top
 	bottom, top int64 // from the base line up, if byInk
 }
 
@@ -110,7 +109,7 @@ func (l layout) typeset(r rune, w Weight) (typeset, error) {
 		t.middle = t.em * 38 / 100 // the middle of the square that they fill
 	case unicode.In(r, unicode.Latin, unicode.Greek, unicode.Cyrillic, unicode.Armenian) || !unicode.IsLetter(r):
 		t.middle = capitals(l.buf, f) / 2
-	default: // a script without capitals: some of its letters reach far up or down
+	default: // a script without capitals, some of whose letters reach far up or down
 		bounds, _, err := f.GlyphBounds(l.buf, index, em(f), font.HintingNone)
 		if err != nil {
 			return t, fmt.Errorf("avatar: the glyph of %q: %w; use another font", r, err)
@@ -120,8 +119,7 @@ func (l layout) typeset(r rune, w Weight) (typeset, error) {
 	return t, nil
 }
 
-// extent is how far letters reach down and up from their base line, in shares of
-// an em.
+// extent is how far letters reach below and above their base line, in shares of an em.
 type extent struct {
 	bottom, top int64
 	some        bool
@@ -137,7 +135,7 @@ func (e *extent) add(t typeset) {
 
 func (e extent) middle() int64 { return (e.bottom + e.top) / 2 }
 
-// glyph sends one outline, its origin at a point and its em of a size.
+// glyph sends one outline, with its origin at a point and its em scaled to size.
 func (l layout) glyph(t typeset, at point, size int64, s sink) error {
 	segments, err := t.font.LoadGlyph(l.buf, t.index, fixed.Int26_6(t.em), nil)
 	if err != nil {
@@ -164,7 +162,7 @@ func (l layout) glyph(t typeset, at point, size int64, s sink) error {
 
 func scaled(v, size, em int64) int64 { return nearest(v*size, em) }
 
-// nearest is v/of, rounded to the nearest.
+// nearest returns v/of, rounded to the nearest integer.
 func nearest(v, of int64) int64 {
 	if v < 0 {
 		return -((-v + of/2) / of)

@@ -9,8 +9,7 @@ import (
 	"github.com/hone-go/hone/route"
 )
 
-// ownWish reads hone's own form, /v1/NAME.png?size=…, which refuses what it
-// cannot do.
+// ownWish parses hone's own format, /v1/NAME.png?size=…, and refuses invalid values.
 func (s *Service) ownWish(r *http.Request, path route.Params) (wish, error) {
 	w := wish{picture: Picture{Size: usual}}
 	name := path.At(0)
@@ -81,7 +80,7 @@ func (s *Service) ownParam(w *wish, key, value string) error {
 	return nil
 }
 
-// word is the place of a value among words.
+// word returns the index of a value in words.
 func word[E ~uint8](value string, zero E, words ...string) (E, bool) {
 	for i, w := range words {
 		if w == value {
@@ -91,8 +90,8 @@ func word[E ~uint8](value string, zero E, words ...string) (E, bool) {
 	return zero, false
 }
 
-// prefersSVG reports whether an Accept header names SVG. The wildcards that
-// every client sends do not: PNG is what all of them can show.
+// prefersSVG reports whether an Accept header names SVG. The wildcards that every client sends do
+// not count: every client can show PNG.
 func prefersSVG(accept []string) bool {
 	for _, line := range accept {
 		for line != "" {

@@ -12,7 +12,7 @@ import (
 //go:embed page.html
 var pageText string
 
-// page shows what there is, and a form to try it that needs no script.
+// page serves an overview, with a form for trying it that needs no script.
 func (s *Service) page(w http.ResponseWriter, r *http.Request) {
 	parsed, err := template.New("page").Parse(pageText)
 	if err != nil {

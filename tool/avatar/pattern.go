@@ -1,18 +1,18 @@
 package avatar
 
-// A pattern stands for a name whose letters no font has. It is four by four tiles
-// in the middle of the picture: a quarter of two by two tiles, and that quarter
-// again, mirrored or turned, three times. So all of it is symmetrical.
+// A pattern (identicon) represents a name whose letters no font has. It is four by four tiles in
+// the middle of the picture: a quarter of two by two tiles, repeated three times, mirrored or
+// rotated. So the whole is symmetrical.
 const (
 	patternSide   = 1024 // of the picture, in the units of tiles
 	tileSide      = 160
 	patternMargin = (patternSide - 4*tileSide) / 2
-	arcHandle     = 88 // of a quarter circle that goes across a tile, from its ends
+	arcHandle     = 88 // control point of a quarter circle across a tile, measured from its ends
 
 	softPercent = 40 // the share of ink in the lighter of two tones; a whole step of every palette
 )
 
-// A tile is a form, and how often it is turned by 90 degrees.
+// A tile is a form, and how often it is rotated by 90 degrees.
 type tile struct{ form, turns uint8 }
 
 // The forms of tiles.
@@ -27,8 +27,8 @@ const (
 	hollowTile   // a square without the quarter disc around its bottom right
 )
 
-// tiles are what four bits choose from: in the picture's corner, beside it in both
-// directions, and at the centre.
+// tiles are the tiles that four bits choose from: for the corner of the picture, next to it in
+// both directions, and at the centre.
 var tiles = [3][16]tile{
 	{
 		{emptyTile, 0}, {emptyTile, 0}, {emptyTile, 0}, {discTile, 0}, {diamondTile, 0}, {triangleTile, 0}, {triangleTile, 2},
@@ -42,16 +42,15 @@ var tiles = [3][16]tile{
 	},
 }
 
-// seedBits are as many bits as a pattern shows: four for each of four tiles, one
-// each for the tone of three of them, and one for how the quarter is repeated.
-// The tile at the centre is never empty and always in full ink.
+// seedBits is how many bits a pattern shows: four for each of four tiles, one each for the tone of
+// three of them, and one for how the quarter is repeated. The tile at the centre is never empty
+// and always in full ink.
 const seedBits = 20
 
-// seedOf is what a pattern shows of a hash.
+// seedOf returns the bits of a hash that a pattern shows.
 func seedOf(hash uint64) uint64 { return hash & (1<<seedBits - 1) }
 
-// pattern sends the tiles of one tone to s, for a picture whose side is so many
-// of s's units.
+// pattern sends the tiles of one tone to s, for a picture whose side has that many of s's units.
 func pattern(seed uint64, soft bool, side int64, s sink) {
 	tones, turned := seed>>16&7, seed>>19 == 1
 	for i := range 4 {
@@ -62,7 +61,7 @@ func pattern(seed uint64, soft bool, side int64, s sink) {
 		for quarter := range 4 {
 			mirrored := !turned && quarter%2 == 1
 			place := func(x, y int64) point {
-				if mirrored { // forms stay the same, and all outlines go round in one direction
+				if mirrored { // forms stay the same, and all outlines keep their winding direction
 					x, y = y, x
 				}
 				for range chosen.turns { // within the tile
@@ -87,8 +86,7 @@ func pattern(seed uint64, soft bool, side int64, s sink) {
 	}
 }
 
-// draw sends the outline of a tile whose top left is 0, 0 and whose side is
-// tileSide.
+// draw sends the outline of a tile whose top left is 0, 0 and whose side is tileSide.
 func (t tile) draw(s sink, place func(x, y int64) point) {
 	const full, half, handle, rest = tileSide, tileSide / 2, arcHandle, tileSide - arcHandle
 	polygon := func(corners ...[2]int64) {

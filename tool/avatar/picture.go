@@ -9,13 +9,13 @@ import (
 // Shape is the outline of a picture.
 type Shape uint8
 
-// The shapes. What is outside a round picture is transparent.
+// The shapes. The outside of a round picture is transparent.
 const (
 	Square Shape = iota
 	Round
 )
 
-// Weight is how thick letters are. Fonts beside the Go fonts have one weight.
+// Weight is the weight of letters. Fonts other than the Go fonts have one weight.
 type Weight uint8
 
 // The weights.
@@ -25,7 +25,7 @@ const (
 	Bold
 )
 
-// Format is how a picture is written.
+// Format is the file format of a picture.
 type Format uint8
 
 // The formats.
@@ -34,7 +34,7 @@ const (
 	SVG
 )
 
-// ContentType is the format's media type.
+// ContentType returns the format's media type.
 func (f Format) ContentType() string {
 	if f == SVG {
 		return "image/svg+xml"
@@ -48,13 +48,13 @@ type Motif uint8
 // The motifs.
 const (
 	Initials  Motif = iota // Letters
-	Identicon              // a pattern that belongs to Seed
-	Plain                  // the background
+	Identicon              // a pattern determined by Seed
+	Plain                  // only the background
 	Blank                  // nothing: transparent
 )
 
-// A Picture is everything that decides the bytes of an image, for a set of
-// fonts. Equal pictures are equal bytes, on every machine.
+// A Picture is everything that determines the bytes of an image, for a set of fonts. Equal
+// pictures have equal bytes on every machine.
 type Picture struct {
 	Letters    Letters
 	Seed       uint64 // of an identicon, 20 bits; else 0
@@ -68,18 +68,18 @@ type Picture struct {
 	Format     Format
 }
 
-// mask is p without its colours: pictures with the same mask differ in a few
-// bytes only, which recolour puts in.
+// mask returns p without its colours: pictures with the same mask differ in only a few bytes,
+// which recolour replaces.
 func (p Picture) mask() Picture {
 	p.Background, p.Ink = Color{}, Color{}
 	return p
 }
 
-// version is part of every ETag. Raise it when the same Picture gets other bytes.
+// version is part of every ETag. Increment it when the bytes of a Picture change.
 const version = 2
 
-// appendTag appends the strong ETag of p, in quotes, for fonts with this
-// fingerprint. It costs one SHA-256 and no allocation; nothing is drawn for it.
+// appendTag appends the strong ETag of p, in quotes, for fonts with this fingerprint. It costs one
+// SHA-256 and no allocation, and needs no drawing.
 func (p Picture) appendTag(dst []byte, fonts uint64) []byte {
 	var k [64]byte
 	b := append(k[:0], version)

@@ -9,33 +9,32 @@ import (
 	"golang.org/x/image/font/sfnt"
 )
 
-// A picture of two colours is shares of one in the other: 16 of them fit into
-// four bits, and the colours are the palette's alone. So the pixels of a PNG
-// belong to its mask, and other colours are 48 other bytes at a known place.
+// A picture of two colours consists of mixtures of them: 16 shades fit into four bits, and only
+// the palette contains colours. So the pixels of a PNG belong to its mask, and other colours are
+// 48 other bytes at a known offset.
 //
-// A square picture has shares 0 to 15. A round one has, beside transparency, four
-// steps of its edge, and 11 shares: its text does not reach the edge.
+// A square picture has shades 0 to 15. A round one has, in addition to transparency, four steps
+// for its edge, and 11 shades: its text does not reach the edge.
 const (
 	shades    = 16
 	edgeSteps = 5 // the first of them transparent, the next after them opaque
 
-	paletteAt  = 8 + 25               // behind the signature and IHDR
+	paletteAt  = 8 + 25               // after the signature and IHDR
 	paletteLen = 4 + 4 + 3*shades + 4 // length, type, colours, checksum
 )
 
 const pngSignature = "\x89PNG\r\n\x1a\n"
 
-// painter has what drawing needs, to be used again. One draws one picture at a
-// time.
+// painter holds the reusable buffers for drawing. One painter draws one picture at a time.
 type painter struct {
 	raster raster
 	glyphs sfnt.Buffer
-	rows   []byte // scan lines as PNG has them: a filter, then four bits a pixel
+	rows   []byte // scan lines in PNG's format: a filter byte, then four bits a pixel
 	path   pathSink
 	packed []byte
 	zip    *zlib.Writer
 	image  []byte
-	pause  func() // called between two parts of the work; nil: nobody waits
+	pause  func() // called between two parts of the work; may be nil
 }
 
 func (pt *painter) mayPause() {
@@ -44,13 +43,13 @@ func (pt *painter) mayPause() {
 	}
 }
 
-// Large pictures are made in parts of so many scan lines, and of so many bytes of them.
+// Large pictures are made in parts of this many scan lines, and of this many bytes of them.
 const (
 	pauseRows  = 128
 	pauseBytes = 32 << 10
 )
 
-// Write collects what the compressor puts out.
+// Write collects the compressor's output.
 func (pt *painter) Write(b []byte) (int, error) {
 	pt.packed = append(pt.packed, b...)
 	return len(b), nil
@@ -89,7 +88,7 @@ func appendChunk(dst []byte, name string, data []byte) []byte {
 	return binary.BigEndian.AppendUint32(dst, crc32.ChecksumIEEE(dst[from:]))
 }
 
-// appendPalette appends the chunk of p's colours.
+// appendPalette appends the palette chunk with p's colours.
 func appendPalette(dst []byte, p Picture) []byte {
 	var colors [3 * shades]byte
 	for i := range shades {
@@ -155,8 +154,8 @@ func (pt *painter) ground(stride int, shade uint8) {
 	}
 }
 
-// shade adds coverage to the ground, in shades: so much of it in percent. What is
-// added twice must not overlap.
+// shade adds coverage to the ground, in shades, scaled by percent. Areas that are added must not
+// overlap.
 func (pt *painter) shade(side, stride int, ground uint8, percent int) {
 	cover := pt.raster.coverage()
 	var shadeOf [256]uint8
@@ -189,7 +188,7 @@ func (pt *painter) set(stride, x, y int, shade uint8) {
 	}
 }
 
-// edge cuts the circle out: each pixel that is not all inside gets its step.
+// edge cuts out the circle: each pixel that is not completely inside gets its step.
 func (pt *painter) edge(side, stride int) {
 	for y := range (side + 1) / 2 {
 		line := discLine(side, y)
@@ -203,14 +202,14 @@ func (pt *painter) edge(side, stride int) {
 	}
 }
 
-// discParts are a pixel's parts along an axis, for the edge of a circle.
+// discParts is how many parts a pixel has along an axis, for the edge of a circle.
 const discParts = 8
 
-// arc is where a circle begins in each of the lines that a line of pixels
-// consists of: in parts from the left, where it ends the same from the right.
+// arc is where a circle begins in each of the sub-lines of a line of pixels: in parts from the
+// left; it ends symmetrically on the right.
 type arc struct {
 	from [discParts]int
-	end  int // from this pixel to its mirror image all are inside
+	end  int // from this pixel to its mirror image all pixels are inside
 }
 
 func discLine(side, y int) arc {
@@ -224,7 +223,7 @@ func discLine(side, y int) arc {
 	return a
 }
 
-// step is how much of a pixel of the left half is inside.
+// step returns how much of a pixel of the left half is inside.
 func (a arc) step(x int) uint8 {
 	inside := 0
 	for _, from := range a.from {
@@ -233,7 +232,7 @@ func (a arc) step(x int) uint8 {
 	return uint8((inside*edgeSteps + discParts*discParts/2) / (discParts * discParts))
 }
 
-// root is the largest integer whose square is at most v.
+// root returns the largest integer whose square is at most v.
 func root(v int) int {
 	if v <= 0 {
 		return 0

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/image/vector"
 )
 
-// subpixels are a pixel's parts along one axis, for outlines.
+// subpixels is how many parts a pixel has along an axis, for outlines.
 const subpixels = 64
 
-// raster collects outlines and turns them into coverage. Only lines whose ends
-// are exact reach the rasteriser, which calculates with integers then: the
-// curves are cut here, with integers too.
+// raster collects outlines and converts them to coverage. It passes only lines with exact ends to
+// the rasteriser, which then computes with integers; raster itself splits curves into lines, also
+// with integers.
 type raster struct {
 	vector vector.Rasterizer
 	cover  image.Alpha
@@ -30,7 +30,7 @@ func (z *raster) reset(side int) {
 	z.cover.Stride, z.cover.Rect = side, image.Rect(0, 0, side, side)
 }
 
-// coverage is how much of each pixel is covered, row by row.
+// coverage returns how much of each pixel is covered, row by row.
 func (z *raster) coverage() []uint8 {
 	z.close()
 	z.vector.Draw(&z.cover, z.cover.Rect, image.Opaque, image.Point{})
@@ -54,7 +54,7 @@ func (z *raster) line(to point) {
 	z.vector.LineTo(float32(to.x)/subpixels, float32(to.y)/subpixels)
 }
 
-// quad cuts a curve into n equal steps of its parameter.
+// quad splits a curve into n lines at equal steps of its parameter.
 func (z *raster) quad(via, to point) {
 	a := z.pen
 	n := steps(a, via, to)
@@ -81,8 +81,8 @@ func (z *raster) cube(via, by, to point) {
 	z.line(to)
 }
 
-// steps is how many lines stand for a curve, so that none is further than a
-// tenth of a pixel from it: the distance falls with the square of the number.
+// steps returns how many lines approximate a curve to within a tenth of a pixel: the distance
+// falls with the square of the number.
 func steps(a, b, c point) int64 {
 	bend := max(abs(a.x-2*b.x+c.x), abs(a.y-2*b.y+c.y)) // eight times the distance of one line
 	n := int64(1)

@@ -2,26 +2,24 @@ package avatar
 
 import "github.com/hone-go/hone/pool"
 
-// A Renderer draws pictures. It may be used by several goroutines at a time, and
-// allocates nothing once each of them has drawn its largest picture; it holds
-// some 1.5 MiB for each that draws at the same moment.
+// A Renderer draws pictures. It is safe for concurrent use, and allocates nothing once each
+// goroutine has drawn its largest picture; it keeps about 1.5 MiB for each concurrent drawing.
 type Renderer struct {
 	Fonts *Fonts // required
 
 	painters pool.Objects[painter]
 }
 
-// Append appends the image of p to dst. A picture of letters for which there are
-// no glyphs is an error: see [Fonts.Fit]. A size outside 16 to 512 is brought
-// inside.
+// Append appends the image of p to dst. It returns an error if a letter has no glyph: see
+// [Fonts.Fit]. Sizes outside of 16 to 512 are clamped.
 func (r *Renderer) Append(dst []byte, p Picture) ([]byte, error) {
 	pt := r.painters.Get()
 	defer r.painters.Put(pt)
 	return pt.draw(dst, r.Fonts, p)
 }
 
-// mask is the image of p in memory of its own. It calls pause every 100 µs or so: on a
-// processor that others wait for, no large picture is to be drawn in one go.
+// mask returns the image of p in new memory. It calls pause about every 100 µs, so that drawing a
+// large picture does not block other work on the processor.
 func (r *Renderer) mask(p Picture, pause func()) ([]byte, error) {
 	pt := r.painters.Get()
 	defer r.painters.Put(pt)
@@ -40,8 +38,8 @@ func (pt *painter) draw(dst []byte, f *Fonts, p Picture) ([]byte, error) {
 	return pt.appendPNG(dst, f, p)
 }
 
-// Recolour appends an image that Append has made of a picture that differs from p
-// in its colours only, in the colours of p.
+// Recolour appends an image in the colours of p. Append must have made the image, of a picture
+// that differs from p only in its colours.
 func Recolour(dst, image []byte, p Picture) []byte {
 	if p.Format == SVG {
 		return recolourSVG(dst, image, p)

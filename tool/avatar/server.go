@@ -15,20 +15,19 @@ import (
 	"github.com/hone-go/hone/http1"
 )
 
-// A Server serves a Service with every limit set: HTTP/1.1 on an engine by package http1,
-// and HTTP/2 over TLS. Fill the fields, then use it; do not change them afterwards.
+// A Server serves a Service with all limits set: HTTP/1.1 on an engine by package http1, and
+// HTTP/2 over TLS. Fill in the fields, then use it; do not change them afterwards.
 type Server struct {
 	Service *Service // required
 
-	// Engine moves the bytes. Zero: the default of this operating system, which is
+	// Engine is the network engine. Zero: the default of this operating system, which is
 	// engine.Events on Linux.
 	Engine engine.Engine
-	// NetHTTP serves by net/http instead, under the same limits: to compare the two.
+	// NetHTTP uses net/http instead, under the same limits: for comparing the two.
 	NetHTTP bool
-	// TLS is how to speak TLS, with a certificate. nil: plain HTTP/1.1.
+	// TLS is the TLS configuration, with a certificate. nil: plain HTTP/1.1.
 	TLS *tls.Config
-	// Logger hears of panics and, at the level of debugging, of faulty connections.
-	// nil: nobody does.
+	// Logger receives panics and, at the debug level, faulty connections. nil: no log.
 	Logger *slog.Logger
 
 	once sync.Once
@@ -51,7 +50,7 @@ func (s *Server) prepare() {
 			HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: l.Streams},
 			ErrorLog:       log.New(io.Discard, "", 0),
 		}
-		if s.Logger != nil { // clients' doing, mostly: not at the usual level
+		if s.Logger != nil { // mostly caused by clients, so not at the usual level
 			s.std.ErrorLog = slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug)
 		}
 		if s.NetHTTP {
@@ -67,7 +66,7 @@ func (s *Server) prepare() {
 	})
 }
 
-// Serve answers on ln until Shutdown or Close, and then returns http.ErrServerClosed.
+// Serve serves ln until Shutdown or Close, and then returns http.ErrServerClosed.
 func (s *Server) Serve(ln net.Listener) error {
 	s.prepare()
 	serve, serveTLS := s.std.Serve, s.std.ServeTLS
@@ -82,9 +81,8 @@ func (s *Server) Serve(ln net.Listener) error {
 	return serveTLS(ln, "", "")
 }
 
-// Shutdown stops listening and waits for the answers under way; connections
-// that are idle are closed. When ctx ends first, the rest is not waited for:
-// Close cuts it off.
+// Shutdown stops listening, closes idle connections, and waits for the answers in progress. When
+// ctx ends first, Shutdown returns without waiting for the rest; Close then closes it.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.prepare()
 	if s.fast != nil {
@@ -93,7 +91,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return s.std.Shutdown(ctx)
 }
 
-// Close cuts everything off.
+// Close closes all connections.
 func (s *Server) Close() error {
 	s.prepare()
 	if s.fast != nil {
@@ -102,7 +100,7 @@ func (s *Server) Close() error {
 	return s.std.Close()
 }
 
-// Stats reads the counters. With NetHTTP there are few of them.
+// Stats returns the counters. With NetHTTP there are only a few.
 func (s *Server) Stats() http1.Stats {
 	s.prepare()
 	if s.fast != nil {
@@ -115,14 +113,14 @@ func (s *Server) Stats() http1.Stats {
 	return st
 }
 
-// gate lets no more connections in than there may be.
+// gate limits the number of open connections.
 type gate struct {
 	net.Listener
 	server *Server
 }
 
-// Accept waits for a connection for which there is room. Others are closed, so
-// that their clients do not wait behind those who hold the rest.
+// Accept returns a connection within the limit. It closes others at once, so that their clients do
+// not wait in a queue.
 func (g *gate) Accept() (net.Conn, error) {
 	for {
 		conn, err := g.Listener.Accept()

@@ -18,10 +18,9 @@ import (
 	"github.com/hone-go/hone/workers"
 )
 
-// A Service answers requests for pictures: its own at /v1/NAME, and those that
-// were written for other services. Fill the fields, then use it; do not change
-// them afterwards. It is an http.Handler for any server; [Server] is one with
-// every limit.
+// A Service answers requests for pictures: in its own format at /v1/NAME, and in the formats of
+// other services. Fill in the fields, then use it; do not change them afterwards. It is an
+// http.Handler for any server; [Server] is one with all limits.
 type Service struct {
 	Fonts  *Fonts     // required
 	Limits Limits     // zero fields: their defaults
@@ -32,12 +31,12 @@ type Service struct {
 	mux      route.Mux
 	store    *store
 	counters counters
-	answers  [2][2]*http1.Prepared // by format, and whether it was negotiated
+	answers  [2][2]*http1.Prepared // by format, and by whether it was negotiated
 	visits   pool.Objects[visit]
-	epoch    time.Time // of the clock
+	epoch    time.Time // start of the clock
 }
 
-// prepare makes what the fields say.
+// prepare initializes the service from its fields.
 func (s *Service) prepare() {
 	s.once.Do(func() {
 		if s.Fonts == nil {
@@ -64,15 +63,15 @@ func (s *Service) prepare() {
 	})
 }
 
-// Close ends the goroutines that draw, when they have drawn what they are at. Requests for
-// what is not in the cache are answered with 503 then.
+// Close stops the drawing goroutines when they have finished their current pictures. Later
+// requests for pictures that are not in the cache get 503.
 func (s *Service) Close() {
 	s.prepare()
 	s.store.crew.Close(context.Background())
 }
 
-// visit is one request while it is answered. It is the ResponseWriter that
-// handlers get: what they send is counted on the way.
+// visit is one request being answered. It is the ResponseWriter that handlers get, and counts what
+// they send.
 type visit struct {
 	http.ResponseWriter
 	status int
@@ -86,16 +85,16 @@ type visit struct {
 type outcome uint8
 
 const (
-	nowhere     outcome = iota // it is no picture
-	fromCache                  // as it is
+	nowhere     outcome = iota // not a picture
+	fromCache                  // sent as cached
 	made                       // recoloured or drawn
 	notModified                // the client had it
 )
 
-// String is what the log says of it.
+// String returns the name in the log.
 func (o outcome) String() string { return [...]string{"", "hit", "made", "304"}[o] }
 
-// WriteHeader notes the status.
+// WriteHeader records the status.
 func (v *visit) WriteHeader(status int) {
 	if v.status == 0 {
 		v.status = status
@@ -103,7 +102,7 @@ func (v *visit) WriteHeader(status int) {
 	v.ResponseWriter.WriteHeader(status)
 }
 
-// Write counts.
+// Write counts the bytes.
 func (v *visit) Write(b []byte) (int, error) {
 	n, err := v.ResponseWriter.Write(b)
 	v.bytes += n
@@ -113,9 +112,9 @@ func (v *visit) Write(b []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (v *visit) Unwrap() http.ResponseWriter { return v.ResponseWriter }
 
-// ServeHTTP answers a request. It reads the clock twice, for the log and the
-// counters together, and allocates nothing beside what net/http does for an
-// answer with these headers when the picture is in the cache.
+// ServeHTTP answers a request. It reads the clock twice, for both the log and the counters. If the
+// picture is in the cache, it allocates nothing more than net/http does for an answer with these
+// headers.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.prepare()
 	from := time.Since(s.epoch)
@@ -126,8 +125,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v.ended = true
 }
 
-// leave counts and logs what was answered, also when the handler has panicked;
-// the panic goes on.
+// leave counts and logs the answer, also when the handler has panicked; the panic continues.
 func (s *Service) leave(v *visit, r *http.Request, from time.Duration) {
 	took := time.Since(s.epoch) - from
 	switch {
@@ -145,7 +143,7 @@ func (s *Service) leave(v *visit, r *http.Request, from time.Duration) {
 	}
 }
 
-// endpoint makes a handler of what reads one service's requests.
+// endpoint returns a handler for one service's format.
 func (s *Service) endpoint(read func(*http.Request, route.Params) (wish, error)) route.ParamsFunc {
 	return func(w http.ResponseWriter, r *http.Request, p route.Params) {
 		wish, err := read(r, p)
@@ -157,8 +155,7 @@ func (s *Service) endpoint(read func(*http.Request, route.Params) (wish, error))
 	}
 }
 
-// Header values that are the same every time. A header holds the slice itself:
-// nobody changes what is in it.
+// Constant header values. Headers share these slices, and nobody modifies them.
 var (
 	cacheControl = []string{"public, max-age=86400, stale-while-revalidate=604800"}
 	noSniff      = []string{"nosniff"}
@@ -169,7 +166,7 @@ var (
 	retrySoon    = []string{"1"}
 )
 
-// answer sends a picture, or 304, which needs neither a cache nor a drawing.
+// answer sends a picture, or 304, which needs neither the cache nor a drawing.
 func (s *Service) answer(v *visit, r *http.Request, p Picture, negotiated bool) {
 	if asked := r.Header["If-None-Match"]; len(asked) > 0 {
 		var room [32]byte
@@ -187,11 +184,11 @@ func (s *Service) answer(v *visit, r *http.Request, p Picture, negotiated bool) 
 	}
 	e, hit := s.store.find(p)
 	if e == nil {
-		http1.Leave(v) // others are answered while it is drawn
+		http1.Leave(v) // frees the event loop while the picture is drawn
 		var err error
 		if e, err = s.store.draw(p); err != nil {
 			if errors.Is(err, workers.ErrPanicked) {
-				panic(err) // for the server to report
+				panic(err) // the server reports it
 			}
 			s.fail(v, err)
 			return
@@ -212,8 +209,8 @@ func (s *Service) answer(v *visit, r *http.Request, p Picture, negotiated bool) 
 	s.answers[p.Format][way].Send(v.ResponseWriter, e.image, http1.Field{Key: "Etag", Value: e.tag})
 }
 
-// prepareAnswers lays out what pictures have in common: of each format, without and with
-// the word that the format was negotiated.
+// prepareAnswers encodes what the pictures of a format have in common, with and without content
+// negotiation.
 func (s *Service) prepareAnswers() {
 	for format := range s.answers {
 		for negotiated := range s.answers[format] {
@@ -235,7 +232,7 @@ func (s *Service) prepareAnswers() {
 	}
 }
 
-// matches reports whether one of the entity tags that a client has is tag.
+// matches reports whether one of the client's entity tags is tag.
 func matches(asked []string, tag []byte) bool {
 	for _, line := range asked {
 		for line != "" {
@@ -250,7 +247,7 @@ func matches(asked []string, tag []byte) bool {
 	return false
 }
 
-// sameTag is tag as a header value: the request's own where it is just that.
+// sameTag returns tag as a header value; it reuses the request's own value if that is equal.
 func sameTag(asked []string, tag []byte) []string {
 	if len(asked) == 1 && asked[0] == string(tag) {
 		return asked
@@ -258,7 +255,7 @@ func sameTag(asked []string, tag []byte) []string {
 	return []string{string(tag)}
 }
 
-// fail answers with a problem (RFC 9457).
+// fail answers with a problem document (RFC 9457).
 func (s *Service) fail(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
 	detail := "the picture cannot be drawn; try another name, or another font"
@@ -281,7 +278,7 @@ func writeProblem(w http.ResponseWriter, status int, detail string) {
 		Detail string `json:"detail"`
 	}{"about:blank", http.StatusText(status), status, strings.TrimPrefix(detail, "avatar: ")})
 	if err != nil {
-		panic("avatar: " + err.Error()) // three strings and a number
+		panic("avatar: " + err.Error()) // three strings and a number always marshal
 	}
 	h := w.Header()
 	h["Content-Type"] = typeProblem

@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// Stats are what a Service has counted since it began. Each of the Limits that
-// refuses has a counter here or in [ServerStats].
+// Stats are the counters of a Service since its start. Each limit that refuses requests has a
+// counter here or in [ServerStats].
 type Stats struct {
-	Requests    uint64 // answered, whatever the answer
-	NotModified uint64 // with 304
-	Refused     uint64 // with another 4xx
-	Busy        uint64 // with 503: no turn to draw within Limits.RenderWait
-	Failed      uint64 // with another 5xx, or a panic
-	NameTooLong uint64 // refused or cut for Limits.NameBytes or NameGraphemes
-	SizeClamped uint64 // refused or clamped for Limits.Size
+	Requests    uint64 // answered, with any status
+	NotModified uint64 // answered with 304
+	Refused     uint64 // answered with another 4xx
+	Busy        uint64 // answered with 503: not drawn within Limits.RenderWait
+	Failed      uint64 // answered with another 5xx, or a panic
+	NameTooLong uint64 // refused or cut because of Limits.NameBytes or NameGraphemes
+	SizeClamped uint64 // refused or clamped because of Limits.Size
 
 	Pictures CacheStats
-	Masks    CacheStats // pictures without their colours; a miss is a picture drawn
+	Masks    CacheStats // pictures without their colours; a miss is a drawing
 
-	// Took counts answers by the time from the end of the request's head: Took[i]
-	// those below 2^i µs, and not below half of that; the last one all the rest.
+	// Took counts answers by the time since the end of the request's head: Took[i] those below 2^i
+	// µs and not below half of that; the last one all others.
 	Took [tookBuckets]uint64
 }
 
-// CacheStats are what one cache has counted, and holds.
+// CacheStats are the counters and the content of one cache.
 type CacheStats struct {
 	Hits, Misses, Evicted uint64
 	Entries               int
@@ -34,7 +34,7 @@ type CacheStats struct {
 
 const tookBuckets = 24
 
-// counters are the Service's part of Stats while it runs.
+// counters are the live counters of Stats.
 type counters struct {
 	requests, notModified, refused, busy, failed atomic.Uint64
 	nameTooLong, sizeClamped                     atomic.Uint64
@@ -57,7 +57,7 @@ func (c *counters) answered(status int, took time.Duration) {
 	c.took[min(bits.Len64(uint64(took/time.Microsecond)), tookBuckets-1)].Add(1)
 }
 
-// Stats reads everything now.
+// Stats returns the current values.
 func (s *Service) Stats() Stats {
 	s.prepare()
 	c := &s.counters

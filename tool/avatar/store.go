@@ -13,8 +13,8 @@ import (
 	"github.com/hone-go/hone/workers"
 )
 
-// ErrBusy is the error when a picture could not be drawn within Limits.RenderWait, or
-// Limits.Waiting others wait for that already.
+// ErrBusy means that a picture could not be drawn within Limits.RenderWait, or that Limits.Waiting
+// others were already waiting.
 var ErrBusy = errors.New("avatar: too many pictures are being drawn; ask again in a moment")
 
 // stored is an image with its tag.
@@ -23,24 +23,23 @@ type stored struct {
 	tag   string
 }
 
-// What an entry takes beside its image: itself, its key, and what the cache
-// keeps for it.
+// Memory overhead of a cache entry: the entry itself, its key, and what the cache keeps for it.
 const (
 	pictureCost = 640
 	maskCost    = 384
 )
 
-// store has pictures as they are sent. What it does not have it recolours from
-// one with other colours, and only then draws; those who want the same at once
-// wait for one of them to do it.
+// store caches pictures as they are sent. A missing picture is recoloured from one with other
+// colours if possible, else drawn; concurrent requests for the same picture wait for one drawing
+// (single flight).
 type store struct {
 	renderer *Renderer
-	crew     *workers.Pool // draws
+	crew     *workers.Pool // worker pool for drawing
 	wait     time.Duration
 	pictures *otter.Cache[Picture, *stored]
 	masks    *otter.Cache[Picture, []byte]
 
-	// The same every time, so that a lookup makes no closure.
+	// Created once, so that a lookup allocates no closure.
 	loadPicture otter.Loader[Picture, *stored]
 	loadMask    otter.Loader[Picture, []byte]
 
@@ -51,9 +50,9 @@ func newStore(r *Renderer, l Limits) *store {
 	s := &store{renderer: r, wait: l.RenderWait}
 	s.crew = workers.New(workers.Options{
 		Limit: workers.Fixed(l.Renders), Queue: l.Waiting, Overflow: workers.Reject,
-		Panic: func(any, []byte) {}, // who waits for the picture is told
+		Panic: func(any, []byte) {}, // the requests that wait for the picture get the error
 	})
-	atOnce := func(f func()) { f() } // the cache has no goroutines of its own
+	atOnce := func(f func()) { f() } // the cache then starts no goroutines
 	s.masks = otter.Must(&otter.Options[Picture, []byte]{
 		MaximumWeight: uint64(max(l.CacheBytes/4, 1)),
 		Weigher:       func(_ Picture, image []byte) uint32 { return uint32(cap(image)) + maskCost },
@@ -71,8 +70,8 @@ func newStore(r *Renderer, l Limits) *store {
 	return s
 }
 
-// find is the image of p, if it need not be drawn: hit says that it is as it was sent
-// before, which costs one lookup and no allocation, and nil that it is to be made.
+// find returns the image of p if it need not be drawn. hit means that it is cached exactly as
+// sent, which costs one lookup and no allocation; nil means that it must be drawn.
 func (s *store) find(p Picture) (e *stored, hit bool) {
 	if e, ok := s.pictures.GetIfPresent(p); ok {
 		return e, true
@@ -86,9 +85,9 @@ func (s *store) find(p Picture) (e *stored, hit bool) {
 	return e, false
 }
 
-// draw makes the image of p, which find has not found. It waits for the crew.
+// draw makes the image of p, which find has not found. It waits for the worker pool.
 func (s *store) draw(p Picture) (*stored, error) {
-	// Whoever asked first may be gone when it is ready; others wait for it too.
+	// The first requester may be gone when it is ready; others wait for it, too.
 	return s.pictures.Get(context.Background(), p, s.loadPicture)
 }
 
@@ -108,7 +107,7 @@ func (s *store) recolour(mask []byte, p Picture) *stored {
 	}
 }
 
-// makeMask has the crew draw. When it has not begun in time, it need not begin.
+// makeMask draws on the worker pool. If drawing has not begun in time, it is cancelled.
 func (s *store) makeMask(_ context.Context, p Picture) ([]byte, error) {
 	patience, cancel := context.WithTimeout(context.Background(), s.wait)
 	defer cancel()
@@ -122,10 +121,10 @@ func (s *store) makeMask(_ context.Context, p Picture) ([]byte, error) {
 	return mask, err
 }
 
-// turnTaker lets others have the processor, but not too often.
+// turnTaker yields the processor, but not too often.
 type turnTaker struct{ last time.Time }
 
-// slice is for how long a picture is drawn, at the least, before others have a turn.
+// slice is the shortest time for which a picture is drawn before yielding.
 const slice = 30 * time.Microsecond
 
 func (t *turnTaker) pause() {
@@ -135,13 +134,13 @@ func (t *turnTaker) pause() {
 	}
 }
 
-// held is what a cache holds, and what made room.
+// held returns a cache's size and evictions.
 func held[V any](c *otter.Cache[Picture, V]) CacheStats {
 	return CacheStats{Evicted: c.Stats().Evictions, Entries: c.EstimatedSize(), Bytes: int64(c.WeightedSize())}
 }
 
-// counted are the counters of both caches. They are ours: the caches' own count
-// what is looked up twice, once before a load and once in it, as two misses.
+// counted returns the counters of both caches. The service counts itself, because the caches count
+// one miss twice: once before a load and once in it.
 func (s *store) counted() (pictures, masks CacheStats) {
 	pictures, masks = held(s.pictures), held(s.masks)
 	pictures.Hits, pictures.Misses = s.pictures.Stats().Hits, s.missed.Load()

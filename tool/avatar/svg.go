@@ -2,20 +2,20 @@ package avatar
 
 import "strconv"
 
-// svgSide is the side of an SVG's view box, and svgGrain how finely letters are
-// laid out within its units.
+// svgSide is the side of an SVG's view box, and svgGrain the subdivision of its units for laying
+// out letters.
 const (
 	svgSide  = 2048
 	svgGrain = 16
 )
 
-// pathSink writes outlines as an SVG path, in whole numbers relative to the last
-// point, which are the shortest.
+// pathSink writes outlines as an SVG path, in whole numbers relative to the last point, which is
+// the shortest form.
 type pathSink struct {
 	dst   []byte
 	pen   point
 	op    byte
-	drawn bool // there is an outline that nothing has ended
+	drawn bool // an outline is not closed yet
 }
 
 func (s *pathSink) move(to point) {
@@ -68,8 +68,7 @@ func (s *pathSink) begin(op byte) {
 	}
 }
 
-// to writes a point relative to the pen; the first after a letter needs no
-// space before it.
+// to writes a point relative to the pen; the first after an operation needs no space.
 func (s *pathSink) to(p point, first bool) {
 	if last := s.dst[len(s.dst)-1]; first && last == s.op {
 		s.dst = strconv.AppendInt(s.dst, p.x-s.pen.x, 10)
@@ -79,7 +78,7 @@ func (s *pathSink) to(p point, first bool) {
 	s.number(p.y - s.pen.y)
 }
 
-// number writes a number behind another: a minus parts them as well as a space.
+// number writes a number after another; a minus sign separates them like a space.
 func (s *pathSink) number(v int64) {
 	if v >= 0 {
 		s.dst = append(s.dst, ' ')
@@ -87,8 +86,8 @@ func (s *pathSink) number(v int64) {
 	s.dst = strconv.AppendInt(s.dst, v, 10)
 }
 
-// The colours of an SVG are the only style there is, at its beginning, where
-// recolourSVG finds them: rrggbb at these places behind svgOpen.
+// The colours of an SVG are its only style, at its beginning, where recolourSVG finds them: rrggbb
+// at these offsets after svgOpen.
 const (
 	svgOpen    = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 2048 2048" color="#`
 	svgInkAt   = len(svgOpen)
@@ -97,8 +96,8 @@ const (
 	svgColours = svgFillAt + 6
 )
 
-// appendSVG appends p as SVG, in the colours of p. Letters are outlines, so that
-// it looks the same where none of its fonts are.
+// appendSVG appends p as SVG, in the colours of p. Letters are outlines, so that it looks the same
+// on systems without its fonts.
 func (pt *painter) appendSVG(dst []byte, f *Fonts, p Picture) ([]byte, error) {
 	dst = appendSVGColours(dst, p)
 	dst = append(dst, `" width="`...)
@@ -113,7 +112,7 @@ func (pt *painter) appendSVG(dst []byte, f *Fonts, p Picture) ([]byte, error) {
 	default:
 		dst = append(dst, `<path d="M0 0h2048v2048H0z"/>`...)
 	}
-	s := &pt.path // in the painter, or it would be allocated each time
+	s := &pt.path // in the painter, so that it is not allocated each time
 	*s = pathSink{dst: dst}
 	switch p.Motif {
 	case Initials:
@@ -132,7 +131,7 @@ func (pt *painter) appendSVG(dst []byte, f *Fonts, p Picture) ([]byte, error) {
 		s.close()
 	}
 	dst = append(s.dst, `</svg>`...)
-	s.dst = nil // it is the caller's
+	s.dst = nil // it belongs to the caller
 	return dst, nil
 }
 

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// A wish is a request in the words of whichever service it was written for.
+// A wish is a parsed request, in the format of any of the services.
 type wish struct {
 	name       string
-	identity   string // what colours and identicons hang on; "": name
+	identity   string // what colours and identicons depend on; "": name
 	rules      Rules
 	picture    Picture
-	background bool // is in picture
-	ink        bool // is in picture
+	background bool // picture has the background
+	ink        bool // picture has the ink
 	negotiated bool // the format depends on Accept
 }
 
@@ -24,12 +24,12 @@ type refusal struct {
 	detail string // what happened, and what to try
 }
 
-// Error is what the client is told.
+// Error returns what the client is told.
 func (r *refusal) Error() string { return r.detail }
 
 func refuse(status int, detail string) error { return &refusal{status, detail} }
 
-// grant makes a wish the picture that it is.
+// grant converts a wish to a picture.
 func (s *Service) grant(w wish) Picture {
 	p := w.picture
 	if w.identity == "" {
@@ -57,8 +57,8 @@ func (s *Service) grant(w wish) Picture {
 	return p
 }
 
-// eachParam calls f for the parameters of a query, decoded; one that cannot be
-// decoded is left out. It allocates only what is escaped.
+// eachParam calls f for the decoded parameters of a query and skips those that cannot be decoded.
+// It allocates only for escaped ones.
 func eachParam(query string, f func(key, value string)) {
 	for query != "" {
 		var pair string
@@ -75,7 +75,7 @@ func eachParam(query string, f func(key, value string)) {
 	}
 }
 
-// clamped reads a size for a service that answers any number with a picture.
+// clamped parses a size for a service that answers any number with a picture.
 func (s *Service) clamped(text string, usual int) (size uint16, isNumber bool) {
 	n, isNumber := leadingNumber(text)
 	if !isNumber {
@@ -88,8 +88,7 @@ func (s *Service) clamped(text string, usual int) (size uint16, isNumber bool) {
 	return uint16(min(max(n, smallest), most)), isNumber
 }
 
-// leadingNumber reads a whole number; one that no int holds is the largest there
-// is, or the smallest.
+// leadingNumber parses a whole number, clamped to the range of int.
 func leadingNumber(text string) (int, bool) {
 	n, err := strconv.Atoi(text)
 	if err == nil {
@@ -105,7 +104,7 @@ func leadingNumber(text string) (int, bool) {
 	return math.MaxInt32, true
 }
 
-// mended is a name for a service that never refused one.
+// mended returns a valid name for a service that never refuses one.
 func (s *Service) mended(name string) string {
 	clean, cut := s.limits.mend(name)
 	if cut {
@@ -114,7 +113,7 @@ func (s *Service) mended(name string) string {
 	return clean
 }
 
-// percent brings a share of an em into what can be drawn.
+// percent clamps a share of an em to what can be drawn.
 func percent(share float64) uint8 {
 	if !(share >= 0.1) { // also for NaN
 		return 10

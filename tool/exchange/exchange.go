@@ -1,8 +1,8 @@
-// Package exchange writes stored runs for other programs, and reads the results of other
-// load generators as runs.
+// Package exchange exports stored runs to other programs' formats, and imports the results of
+// other load generators as runs.
 //
-// [WriteIntervals] is for spreadsheets, [WriteHistogramLog] for HdrHistogram's own tools,
-// [WriteOpenMetrics] for Prometheus. [Read] takes what wrk, k6 and vegeta write.
+// [WriteIntervals] is for spreadsheets, [WriteHistogramLog] for HdrHistogram's tools,
+// [WriteOpenMetrics] for Prometheus. [Read] reads what wrk, k6 and vegeta write.
 package exchange
 
 import (
@@ -22,16 +22,16 @@ const (
 	serviceName = "service"
 )
 
-// piece is a distribution of a sample: of an interval, or of all of it.
+// piece is the distribution of an interval, or of a whole sample.
 type piece struct {
-	start, end time.Duration // both 0: all of it
+	start, end time.Duration // both 0: the whole sample
 	times      *hdrhistogram.Histogram
 }
 
 func (p piece) whole() bool { return p.start == 0 && p.end == 0 }
 
-// piecesOf decodes the distributions of that name: the intervals in their order, or the
-// whole where the sample has no intervals.
+// piecesOf decodes the distributions with that name: the intervals in order, or the whole if the
+// sample has no intervals.
 func piecesOf(s *record.Sample, name string) ([]piece, error) {
 	var intervals, whole []piece
 	for _, h := range s.Histograms {
@@ -55,7 +55,7 @@ func piecesOf(s *record.Sample, name string) ([]piece, error) {
 	return intervals, nil
 }
 
-// seriesOf is the sample's series of that name; nil: it has none.
+// seriesOf returns the sample's series with that name; nil: none.
 func seriesOf(s *record.Sample, name string) *record.Series {
 	for i := range s.Series {
 		if s.Series[i].Name == name {
@@ -65,7 +65,7 @@ func seriesOf(s *record.Sample, name string) *record.Series {
 	return nil
 }
 
-// title is what a run is called for people: its name, or else its ID.
+// title returns a run's display name: its name, or else its ID.
 func title(r *record.Run) string {
 	if r.Name != "" {
 		return r.Name
@@ -73,5 +73,5 @@ func title(r *record.Run) string {
 	return r.ID
 }
 
-// oneLine is a text that ends no line.
+// oneLine joins a text's lines.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -8,14 +8,14 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// invalidTag begins the tag of histograms that say nothing of the server.
+// invalidTag begins the tag of histograms of invalid samples.
 const invalidTag = "INVALID-"
 
-// WriteHistogramLog writes a run's histograms as HdrHistogram's log format 1.3, in
-// nanoseconds, a line for each interval, V2 compressed. Response times have no tag, so that
-// tools read them unasked; service times of open loops have the tag service. Histograms of
-// samples that are not valid have a tag that begins with INVALID-. Samples follow one
-// another at the times at which they were taken. A run without histograms is an error.
+// WriteHistogramLog writes a run's histograms in HdrHistogram's log format 1.3, in nanoseconds, a
+// line for each interval, V2 compressed. Response times have no tag, so that tools read them by
+// default; service times of open loops have the tag service. Histograms of invalid samples have a
+// tag that begins with INVALID-. Samples are placed at the times at which they were taken. A run
+// without histograms is an error.
 func WriteHistogramLog(w io.Writer, r *record.Run) error {
 	out := &hdrLog{to: w, began: r.At}
 	out.printf("#[hone run %s, %s]\n#[Histogram log format version 1.3]\n", oneLine(r.ID), oneLine(title(r)))
@@ -35,7 +35,7 @@ func WriteHistogramLog(w io.Writer, r *record.Run) error {
 	return nil
 }
 
-// hdrLog is a log on its way.
+// hdrLog is the state of writing a log.
 type hdrLog struct {
 	to    io.Writer
 	began time.Time
@@ -60,7 +60,7 @@ func (l *hdrLog) sample(s *record.Sample) error {
 			if err != nil {
 				return err
 			}
-			const milli = 1e6 // the format's maximum is in milliseconds of nanoseconds
+			const milli = 1e6 // the format's maximum is in units of 10⁶ ns
 			l.lines++
 			l.printf("%s%.3f,%.3f,%.3f,%s\n", tagOf(name, s.Valid), (s.At.Sub(l.began) + p.start).Seconds(), (p.end - p.start).Seconds(), float64(p.times.Max())/milli, data)
 		}

@@ -11,21 +11,21 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// intervalColumns are WriteIntervals' first line.
+// intervalColumns is the first line that WriteIntervals writes.
 var intervalColumns = []string{
 	"run", "name", "scenario", "sample", "valid", "start_s", "end_s", "rate", "errors", "requests",
 	"mean_us", "p50_us", "p90_us", "p95_us", "p99_us", "p999_us", "max_us",
 	"service_p50_us", "service_p99_us", "service_max_us",
 }
 
-// WriteIntervals writes a line of CSV for every interval of every sample, valid or not,
-// under a line of names. Times are since the sample's measured time began. A request counts
-// where its answer came, or where it was given up. An interval too short for a percentile
-// has none, service times are those of open loops, and runs of an older hone have no errors:
-// such fields are empty. A run without intervals is an error.
+// WriteIntervals writes a line of CSV for every interval of every sample, valid or not, after a
+// line of column names. Times are relative to the beginning of the sample's measured time. A
+// request counts in the interval in which it was answered or given up. A field is empty if the
+// interval is too short for a percentile, for service times of closed loops, and for errors of
+// runs by an older hone. A run without intervals is an error.
 func WriteIntervals(w io.Writer, runs ...*record.Run) error {
 	out := csv.NewWriter(w)
-	_ = out.Write(intervalColumns) // Error has it
+	_ = out.Write(intervalColumns) // out.Error reports the error
 	for _, r := range runs {
 		lines := 0
 		for i := range r.Samples {
@@ -40,7 +40,7 @@ func WriteIntervals(w io.Writer, runs ...*record.Run) error {
 			}
 		}
 		if lines == 0 {
-			return fmt.Errorf("exchange: run %s has no intervals: they are kept of loads by hone, and of vegeta's results; use --format csv for its figures", title(r))
+			return fmt.Errorf("exchange: run %s has no intervals: only loads by hone and vegeta's results have them; use --format csv for its metrics", title(r))
 		}
 	}
 	out.Flush()
@@ -50,7 +50,7 @@ func WriteIntervals(w io.Writer, runs ...*record.Run) error {
 	return nil
 }
 
-// intervalRows are the lines of one sample, from start_s on.
+// intervalRows returns the lines of one sample, from the column start_s on.
 func intervalRows(s *record.Sample) (rows [][]string, err error) {
 	latency, err := piecesOf(s, latencyName)
 	if err != nil || len(latency) == 0 || latency[0].whole() {
@@ -76,7 +76,7 @@ func intervalRows(s *record.Sample) (rows [][]string, err error) {
 	return rows, nil
 }
 
-// at is value number i of a series, empty where there is none.
+// at returns value number i of a series, empty if there is none.
 func at(s *record.Series, i int) string {
 	if s == nil || i >= len(s.Values) || math.IsNaN(s.Values[i]) {
 		return ""
@@ -91,5 +91,5 @@ func micros(value *float64) string {
 	return decimal(*value)
 }
 
-// decimal is a value in text that reads back as the same one.
+// decimal formats a value so that it parses to the same value.
 func decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

@@ -11,11 +11,11 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// k6Metric is a metric of k6's summary: its values beside its name, as --summary-export has
-// them, or under "values", as handleSummary gets them.
+// k6Metric is a metric of k6's summary. Its values are either in the metric itself, as
+// --summary-export writes them, or under "values", as handleSummary receives them.
 type k6Metric struct{ values map[string]float64 }
 
-// UnmarshalJSON reads either form; anything but a number is passed over.
+// UnmarshalJSON reads either form and ignores anything but numbers.
 func (m *k6Metric) UnmarshalJSON(text []byte) error {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {
@@ -51,7 +51,7 @@ func readK6(in *bufio.Reader) (*reading, error) {
 	}
 	times, counts := summary.Metrics["http_req_duration"].values, summary.Metrics["http_reqs"].values
 	if times == nil || counts == nil {
-		return nil, errors.New("it has no http_req_duration and http_reqs; give what k6 run --summary-export FILE wrote of a test of HTTP")
+		return nil, errors.New("it has no http_req_duration and http_reqs; give what k6 run --summary-export FILE wrote for an HTTP test")
 	}
 	r := &reading{Measured: Measured{Generator: "k6"}, requests: int64(counts["count"])}
 	if most, ok := summary.Metrics["vus_max"].values["value"]; ok {

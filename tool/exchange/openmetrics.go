@@ -15,12 +15,12 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// WriteOpenMetrics writes runs as an OpenMetrics exposition, which readers of Prometheus'
-// older text format take as well, such as node_exporter's textfile collector. All are gauges
-// but the distribution of response times: a file says how a run was, and never goes on.
-// A figure is the median of the run's valid samples, in base units, and is left out where no
-// sample is valid. The label run is the run's name, or its ID where it has none; of several
-// runs with one label, the last counts.
+// WriteOpenMetrics writes runs as an OpenMetrics exposition, which parsers of Prometheus' older
+// text format also accept, for example node_exporter's textfile collector. All metrics are gauges
+// except the distribution of response times, because a file describes a finished run. A value is
+// the median of the run's valid samples, in base units, and is left out if no sample is valid. The
+// label run is the run's name, or its ID if it has none; of several runs with one label, the last
+// counts.
 func WriteOpenMetrics(w io.Writer, runs ...*record.Run) error {
 	m := &metrics{families: map[string]*family{}}
 	byLabel := map[string]*record.Run{}
@@ -45,16 +45,16 @@ func WriteOpenMetrics(w io.Writer, runs ...*record.Run) error {
 	return nil
 }
 
-// metrics are families by their names.
+// metrics are metric families by name.
 type metrics struct{ families map[string]*family }
 
-// family is a metric with the lines of all runs.
+// family is a metric family with the lines of all runs.
 type family struct {
 	kind, help string
 	lines      strings.Builder
 }
 
-// in is the family of that name; what it is called is said once.
+// in returns the family with that name, and writes its header once.
 func (m *metrics) in(name, kind, help string) *family {
 	f := m.families[name]
 	if f == nil {
@@ -73,7 +73,7 @@ func (m *metrics) run(label string, r *record.Run) error {
 	m.gauge("hone_run_info", "What the run was; always 1.", run+","+labelled("id", r.ID)+","+labelled("made", r.Made)+","+labelled("scenario", r.Scenario.Name), 1)
 	m.gauge("hone_run_start_time_seconds", "When the run began, since the epoch.", run, float64(r.At.UnixMilli())/1e3)
 	var valid, invalid float64
-	values := map[record.Metric][]float64{} // by figure, without its value
+	values := map[record.Metric][]float64{} // by metric, ignoring its value
 	var times *hdrhistogram.Histogram
 	for i := range r.Samples {
 		s := &r.Samples[i]
@@ -98,7 +98,7 @@ func (m *metrics) run(label string, r *record.Run) error {
 	taken := map[string]bool{}
 	for _, f := range slices.SortedFunc(maps.Keys(values), func(a, b record.Metric) int { return strings.Compare(a.Name+a.Unit, b.Name+b.Unit) }) {
 		name, parts := metricName(f)
-		if taken[name] { // two figures that differ only in what names cannot have
+		if taken[name] { // two metrics whose names differ only in invalid characters
 			continue
 		}
 		taken[name] = true
@@ -125,7 +125,7 @@ func addTimes(all **hdrhistogram.Histogram, s *record.Sample) error {
 	return nil
 }
 
-// distribution writes response times with a bound at 1, 2 and 5 of each power of ten, from
+// distribution writes response times with bucket bounds at 1, 2 and 5 of each power of ten, from
 // 10 µs to 50 s.
 func (m *metrics) distribution(run string, times *hdrhistogram.Histogram) {
 	if times == nil || times.TotalCount() == 0 {
@@ -150,10 +150,10 @@ func (m *metrics) distribution(run string, times *hdrhistogram.Histogram) {
 	fmt.Fprintf(lines, "%s_sum{%s} %s\n%s_count{%s} %d\n", name, run, decimal(times.Mean()*float64(count)/1e9), name, run, count)
 }
 
-// round takes off what multiplying by a power of ten has added.
+// round removes the rounding error of multiplying by a power of ten.
 func round(v float64) float64 { return math.Round(v*1e6) / 1e6 }
 
-// baseUnits are the units of figures in Prometheus' words, and how many make one of these.
+// baseUnits maps units to Prometheus' base units, with the number of units in a base unit.
 var baseUnits = []struct {
 	unit, suffix string
 	parts        float64
@@ -163,12 +163,13 @@ var baseUnits = []struct {
 	{"allocs/op", "_allocations_per_operation", 1}, {"", "", 1},
 }
 
-// metricName is a figure's name for Prometheus, and how many of its unit make one of the name's.
+// metricName returns a metric's name for Prometheus, and how many of its units are one unit of
+// that name.
 func metricName(f record.Metric) (name string, parts float64) {
 	name, parts = "hone_"+word(f.Name), 1
 	for _, u := range baseUnits {
 		if u.unit == f.Unit {
-			if f.Name == f.Unit { // a figure of go test has no other name
+			if f.Name == f.Unit { // a metric of go test has no other name
 				name = "hone_benchmark"
 			}
 			return name + u.suffix, u.parts
@@ -180,7 +181,7 @@ func metricName(f record.Metric) (name string, parts float64) {
 	return name + "_" + word(f.Unit), parts
 }
 
-// word is a text of lower case letters, digits and single underscores.
+// word reduces a text to lower case letters, digits and single underscores.
 func word(text string) string {
 	parts := strings.FieldsFunc(strings.ToLower(strings.ReplaceAll(text, "/", " per ")), func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < '0' || c > '9')
@@ -188,7 +189,7 @@ func word(text string) string {
 	return strings.Join(parts, "_")
 }
 
-// labelled is a label with its value.
+// labelled formats a label with its value.
 func labelled(name, value string) string {
 	return name + `="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(value, "\uFFFD")) + `"`
 }

@@ -13,35 +13,35 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// Generators are the programs whose results Read takes: wrk's output, with wrk2's; k6's
-// summary in JSON; vegeta's report in JSON, or its results, in its own encoding or in JSON.
+// Generators are the programs whose results Read accepts: the output of wrk and wrk2; k6's summary
+// in JSON; vegeta's report in JSON, or its results, in its own encoding or in JSON.
 func Generators() []string { return []string{"wrk", "k6", "vegeta"} }
 
-// Measured is what one file of another generator says.
+// Measured is the content of one file of another generator.
 type Measured struct {
 	Generator string
-	// Scenario is what the file says of the load, by the names of hone load's flags. It is
-	// never all.
+	// Scenario is what the file says about the load, by the names of hone load's flags. It is
+	// always incomplete.
 	Scenario string
-	// Sample has the time of the run in At, or zero where the file does not have it.
+	// Sample has the time of the run in At, or zero if the file does not contain it.
 	Sample record.Sample
-	// Lacks are sentences about what the file does not hold.
+	// Lacks are sentences about what the file does not contain.
 	Lacks []string
 }
 
-// mostText is the longest output or report that Read takes. Results may be longer.
+// mostText is the longest output or report that Read accepts. Results may be longer.
 const mostText = 16 << 20
 
-// leastRequests is how many make percentiles worth anything, as in a load of hone's.
+// leastRequests is how many requests make percentiles meaningful, as in hone's own loads.
 const leastRequests = 100
 
-// Read reads one result of a generator. A sample whose requests failed is not valid unless
-// allowErrors; nor is one with fewer than 100 requests, or whose generator says that it did
-// not send what it should have.
+// Read reads one result of a generator. A sample with failed requests is invalid unless
+// allowErrors is set; so is one with fewer than 100 requests, or one whose generator reports that
+// it did not send what it should have.
 func Read(generator string, in io.Reader, allowErrors bool) (*Measured, error) {
 	read, known := map[string]func(*bufio.Reader) (*reading, error){"wrk": readWrk, "k6": readK6, "vegeta": readVegeta}[generator]
 	if !known {
-		return nil, fmt.Errorf("exchange: there is no generator %q; use %s", generator, strings.Join(Generators(), ", "))
+		return nil, fmt.Errorf("exchange: unknown generator %q; use %s", generator, strings.Join(Generators(), ", "))
 	}
 	r, err := read(bufio.NewReader(in))
 	if err != nil {
@@ -65,14 +65,14 @@ func ReadFile(generator, name string, allowErrors bool) (m *Measured, written ti
 	return m, info.ModTime().UTC(), err
 }
 
-// reading is what a reader has found.
+// reading is what a reader has parsed.
 type reading struct {
 	Measured
 	requests, failed int64
-	doubts           []string // why the generator's own figures cannot be believed
+	doubts           []string // why the generator's own figures are not valid
 }
 
-// add adds a figure.
+// add adds a metric.
 func (r *reading) add(name, unit, better string, value float64) {
 	r.Sample.Metrics = append(r.Sample.Metrics, record.Metric{Name: name, Unit: unit, Better: better, Value: value})
 }
@@ -85,7 +85,7 @@ func (r *reading) addTime(name string, value time.Duration) {
 func (r *reading) measured(allowErrors bool) *Measured {
 	reasons := slices.Clone(r.doubts)
 	if r.failed > 0 && !allowErrors {
-		reasons = append(reasons, fmt.Sprintf("%d of %d requests failed; add --allow-errors to take it as it is", r.failed, r.requests))
+		reasons = append(reasons, fmt.Sprintf("%d of %d requests failed; add --allow-errors to accept them", r.failed, r.requests))
 	}
 	if r.requests < leastRequests {
 		reasons = append(reasons, fmt.Sprintf("%d requests are too few for percentiles; measure for longer", r.requests))
@@ -95,23 +95,23 @@ func (r *reading) measured(allowErrors bool) *Measured {
 	return &r.Measured
 }
 
-// Join makes one run of files of one generator and one load, a sample of each. Samples
+// Join makes one run from files of one generator and one load; each file is a sample. Samples
 // without a time get at.
 func Join(name string, at time.Time, all []*Measured) (*record.Run, error) {
 	if len(all) == 0 {
-		return nil, errors.New("exchange: there is no file to join")
+		return nil, errors.New("exchange: no file to join")
 	}
 	first := all[0]
 	run := &record.Run{
 		Name: name, Made: first.Generator, At: at,
 		Scenario: record.Scenario{Name: first.Generator, Text: first.Scenario},
-		// What measured it is no part of the machine, but figures of two generators are
-		// figures of different things: compare looks at this key.
+		// The generator is not part of the machine, but results of two generators measure
+		// different things: compare checks this key.
 		Environment: record.Environment{Soft: map[string]string{GeneratorKey: first.Generator}},
 	}
 	for i, m := range all {
 		if m.Generator != first.Generator || m.Scenario != first.Scenario {
-			return nil, fmt.Errorf("exchange: file %d is of another load than the first: %s, not %s; import them one by one", i+1, oneLine(m.Scenario), oneLine(first.Scenario))
+			return nil, fmt.Errorf("exchange: file %d has another load than the first: %s, not %s; import them one by one", i+1, oneLine(m.Scenario), oneLine(first.Scenario))
 		}
 		s := m.Sample
 		s.Order = i + 1
@@ -126,7 +126,7 @@ func Join(name string, at time.Time, all []*Measured) (*record.Run, error) {
 	return run, nil
 }
 
-// GeneratorKey is the soft setting that names what measured a run, where it was not hone.
+// GeneratorKey is the soft setting that names the generator of a run, if it was not hone.
 const GeneratorKey = "generator"
 
 // text reads all of a short file.

@@ -169,7 +169,7 @@ func TestReadRefuses(t *testing.T) {
 		"wrk of nothing":       {"wrk", "", "give its whole output"},
 		"wrk of a half":        {"wrk", wrkSays[:300], "give its whole output"},
 		"k6 of text":           {"k6", "checks: 100%", "--summary-export"},
-		"k6 of nothing":        {"k6", "{}", "of a test of HTTP"},
+		"k6 of nothing":        {"k6", "{}", "for an HTTP test"},
 		"vegeta of nothing":    {"vegeta", "", "it is empty"},
 		"vegeta of text":       {"vegeta", "Requests [total, rate]", "vegeta encode --to json"},
 		"vegeta of other JSON": {"vegeta", `{"a": 1}`, "has no time"},
@@ -200,7 +200,7 @@ func TestJoin(t *testing.T) {
 	}
 	for _, other := range []*exchange.Measured{read("wrk", strings.Replace(wrkSays, "400 conn", "40 conn", 1)), read("wrk", wrk2Says), read("k6", k6Exports)} {
 		r, err := exchange.Join("x", at, []*exchange.Measured{read("wrk", wrkSays), other})
-		if said := fmt.Sprint(err); !strings.Contains(said, "file 2 is of another load") {
+		if said := fmt.Sprint(err); !strings.Contains(said, "file 2 has another load") {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// vegetaReport is the part of vegeta report -type=json that is read. Times are nanoseconds.
+// vegetaReport is the part of vegeta report -type=json that hone reads. Times are in nanoseconds.
 type vegetaReport struct {
 	Latencies *struct {
 		P50 time.Duration `json:"50th"`
@@ -29,7 +29,7 @@ type vegetaReport struct {
 	Success  float64   `json:"success"`
 }
 
-// vegetaResult is the part of one of vegeta's results that is read.
+// vegetaResult is the part of one of vegeta's results that hone reads.
 type vegetaResult struct {
 	Code      uint16        `json:"code"`
 	Timestamp time.Time     `json:"timestamp"`
@@ -38,7 +38,7 @@ type vegetaResult struct {
 	URL       string        `json:"url"`
 }
 
-// readVegeta reads a report or results, whichever it is.
+// readVegeta reads a report or results, and detects which.
 func readVegeta(in *bufio.Reader) (*reading, error) {
 	first, err := in.Peek(1)
 	if err != nil {
@@ -75,11 +75,11 @@ func readVegetaReport(in io.Reader) (*reading, error) {
 // mostResults bounds the memory of an import: 16 bytes each.
 const mostResults = 20_000_000
 
-// finished is a request by when it ended, since the first began, and how long it took.
+// finished is a request: when it ended, since the first began, and how long it took.
 type finished struct{ end, took time.Duration }
 
-// vegetaResults reads results one by one, and makes of them what a load keeps: the whole
-// distribution, and one for each second.
+// vegetaResults reads results one by one, and computes what a load keeps: the whole distribution,
+// and one for each second.
 func vegetaResults(decode func(any) error) (*reading, error) {
 	r := &reading{Measured: Measured{Generator: "vegeta"}}
 	var all []finished
@@ -108,7 +108,7 @@ func vegetaResults(decode func(any) error) (*reading, error) {
 	}
 	r.requests = int64(len(all))
 	if len(all) == 0 {
-		return nil, errors.New("it has no result; give what vegeta attack wrote")
+		return nil, errors.New("it has no results; give what vegeta attack wrote")
 	}
 	r.Sample.At = epoch
 	r.Lacks = append(r.Lacks, "the rate that was asked for: compare only runs of one attack",
@@ -117,7 +117,7 @@ func vegetaResults(decode func(any) error) (*reading, error) {
 	return r, r.distribute(all)
 }
 
-// distribute makes histograms of requests that are sorted by their ends.
+// distribute computes histograms of requests that are sorted by their ends.
 func (r *reading) distribute(all []finished) error {
 	whole, interval := newTimes(), newTimes()
 	length := max(1, (all[len(all)-1].end+3600*time.Second-1)/(3600*time.Second)) * time.Second
@@ -150,7 +150,7 @@ func (r *reading) distribute(all []finished) error {
 	return r.keep(whole, 0, 0)
 }
 
-// newTimes is a histogram of the range of a load's.
+// newTimes returns a histogram with the range of a load's.
 func newTimes() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(time.Hour), 3) }
 
 func (r *reading) keep(times *hdrhistogram.Histogram, start, end time.Duration) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// The lines of wrk's output, and of wrk2's, that are read.
+// The lines that hone reads in wrk's and wrk2's output.
 const (
 	wrkTitle    = `(?m)^Running (\S+) test @ (\S+)$`
 	wrkConns    = `(?m)^ +(\d+) threads and (\d+) connections$`
@@ -25,7 +25,7 @@ const (
 	wrkRate     = `(?m)^Requests/sec: +(\d+(?:\.\d+)?)`
 )
 
-// readWrk reads what wrk prints. Without --latency it prints no percentile.
+// readWrk reads wrk's output, which has percentiles only with --latency.
 func readWrk(in *bufio.Reader) (*reading, error) {
 	data, err := text(in)
 	if err != nil {
@@ -43,7 +43,7 @@ func readWrk(in *bufio.Reader) (*reading, error) {
 		r.Generator = "wrk2"
 	}
 	r.Scenario = fmt.Sprintf("target=%s\nthreads=%s\nconns=%s\nfor=%s\n", withoutHost(string(said[2])), conns[1], conns[2], said[1])
-	if v, err := strconv.ParseFloat(string(rate[1]), 64); err == nil && !paced { // else it is the plan's
+	if v, err := strconv.ParseFloat(string(rate[1]), 64); err == nil && !paced { // with wrk2 it is the plan's rate
 		r.add("rate", "req/s", record.Higher, v)
 	}
 	quantiles := map[string]string{"50": "p50", "99": "p99", "99.9": "p999"}
@@ -55,7 +55,7 @@ func readWrk(in *bufio.Reader) (*reading, error) {
 		value, err := time.ParseDuration(string(q[2]) + string(q[3]))
 		if name := quantiles[part]; name != "" && err == nil {
 			r.addTime(name, value)
-			delete(quantiles, part) // wrk2 says them again
+			delete(quantiles, part) // wrk2 repeats them
 		}
 	}
 	if len(quantiles) == 3 {
@@ -75,7 +75,7 @@ func readWrk(in *bufio.Reader) (*reading, error) {
 	return r, nil
 }
 
-// first is the first match, with its groups; nil: there is none.
+// first returns the first match, with its groups; nil: none.
 func first(data []byte, pattern string) [][]byte {
 	return regexp.MustCompile(pattern).FindSubmatch(data)
 }
@@ -88,8 +88,8 @@ func number(digits []byte) int64 {
 	return n
 }
 
-// withoutHost is a URL as scenarios are kept: with its scheme and path, without where it is
-// and without its query, which may have keys in it.
+// withoutHost returns a URL as scenarios keep it: without its host, and without its query, which
+// may contain keys.
 func withoutHost(url string) string {
 	scheme, rest, found := strings.Cut(load.HTTP{URL: url}.String(), "://")
 	if !found {

@@ -59,7 +59,7 @@ func compareCost(b *testing.B, p Plan) {
 			lag = append(lag, *r.Lag.P50)
 		}
 	}
-	b.ReportMetric(0, "ns/op") // of no meaning here; 0 leaves it out
+	b.ReportMetric(0, "ns/op") // it has no meaning here; 0 leaves it out
 	b.ReportMetric(median(client), "client-µs/req")
 	b.ReportMetric(median(server), "server-µs/req")
 	b.ReportMetric(median(ratio), "×server")
@@ -71,12 +71,12 @@ func compareCost(b *testing.B, p Plan) {
 	}
 }
 
-// cpuOf is the CPU time that a process has used, to a tick.
+// cpuOf returns the CPU time that a process has used, to a tick.
 func cpuOf(tb testing.TB, pid int) time.Duration {
 	const tick = time.Second / 100 // USER_HZ, on every platform that Go runs on
 	all := must[[]byte](tb)(os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)))
-	// The fields behind the name, which is in parentheses: user and system time
-	// are the 14th and 15th of the line.
+	// After the name, which is in parentheses: user and system time are the 14th and 15th fields
+	// of the line.
 	_, rest, _ := strings.Cut(string(all), ") ")
 	fields := strings.Fields(rest)
 	return tick * time.Duration(must[int](tb)(strconv.Atoi(fields[11]))+must[int](tb)(strconv.Atoi(fields[12])))

@@ -15,7 +15,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// quiet is a plan whose verdict depends on nothing but what it tests.
+// quiet returns a plan whose verdict depends only on what it tests.
 func quiet(p Plan) Plan {
 	p.Warmup, p.MaxLag = -1, 5*time.Second
 	if p.Timeout == 0 {
@@ -41,8 +41,8 @@ func TestIdleAlone(t *testing.T) {
 	}
 }
 
-// Each idle connection is used once, before anything is measured and between the two
-// calls; the load goes on beside them.
+// Each idle connection is used once, before the measurement and between the two calls; the load
+// goes on meanwhile.
 func TestIdleBesideALoad(t *testing.T) {
 	var opened atomic.Int64
 	var asked [64]atomic.Int64
@@ -61,7 +61,7 @@ func TestIdleBesideALoad(t *testing.T) {
 			Target: target, Conns: 2, Idle: 10, Rate: rate, Echo: true, For: 300 * time.Millisecond,
 			IdleOpens: func() { before = opened.Load() }, IdleOpened: func() { after = opened.Load() },
 		}))
-		// The server may not have come to the load's own two before it has answered the others.
+		// The server may have accepted the load's own two connections late.
 		if before < 0 || before > 2 || after < before+10 || after > 12 {
 			t.Errorf("%d connections when they were to be opened, %d when they had been", before, after)
 		}
@@ -74,13 +74,13 @@ func TestIdleBesideALoad(t *testing.T) {
 				once++
 			}
 		}
-		if once < 10 { // one of the load's may have been, on a slow machine
+		if once < 10 { // on a slow machine one may belong to the load
 			t.Errorf("%d connections were used once, want 10", once)
 		}
 	}
 }
 
-// A server that closes some of them, and says something to others.
+// A server closes some of the idle connections, and sends unsolicited messages on others.
 func TestIdleConnectionsThatEnd(t *testing.T) {
 	sideBySide(t)
 	for name, layer := range map[string]func(Frames) Target{
@@ -123,7 +123,7 @@ func TestIdleConnectionsThatEnd(t *testing.T) {
 				t.Errorf("idle %+v", i)
 			}
 			for _, reason := range r.InvalidReasons {
-				if !strings.HasPrefix(reason, "the generator") { // a busy machine
+				if !strings.HasPrefix(reason, "the generator") { // reasons of a busy machine are allowed
 					t.Errorf("not valid: %s", reason)
 				}
 			}
@@ -172,8 +172,8 @@ func TestIdleConnectionsThatCannotBe(t *testing.T) {
 	}
 }
 
-// Idle connections that have no answer are counted where errors are allowed, and none at
-// all is no result.
+// Idle connections without an answer are counted where errors are allowed; if none has an answer,
+// the result is invalid.
 func TestIdleConnectionsThatMayFail(t *testing.T) {
 	var opened atomic.Int64
 	third := func(nc net.Conn) {
@@ -237,8 +237,8 @@ func TestChurnAlone(t *testing.T) {
 	}
 }
 
-// Connections keep their moments however long the server takes, and their times count
-// from then.
+// Churn connections follow their schedule however slow the server is, and their times count from
+// it.
 func TestChurnDoesNotWait(t *testing.T) {
 	const slow = 300 * time.Millisecond
 	target := serveWith(t, "tcp", answering(wire.Standard, func() { <-time.After(slow) }, echo))
@@ -263,7 +263,7 @@ func TestChurnThatFails(t *testing.T) {
 		{"says nothing", serveWith(t, "tcp", func(nc net.Conn) { io.Copy(io.Discard, nc) }), []Kind{Timeout, Unanswered}},
 		{"speaks HTTP", serveWith(t, "tcp", says("HTTP/1.1 400 Bad Request\r\n\r\n")), []Kind{Garbage}},
 	}
-	ln.Close() // not before, or one of the others may get its port
+	ln.Close() // not earlier, or another listener may get its port
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			p := quiet(Plan{Target: c.target, Churn: 400, For: 300 * time.Millisecond, Timeout: patience / 2})
@@ -278,11 +278,11 @@ func TestChurnThatFails(t *testing.T) {
 			if got := r.Churn; got.Conns != 120 || n != 120 || got.Errors["total"] != 120 || r.Errors["total"] != 0 {
 				t.Errorf("churn %+v", got)
 			}
-			if r.Valid || len(r.InvalidReasons) != 1 || !strings.Contains(r.InvalidReasons[0], "120 of 120 connections that came and went failed") {
+			if r.Valid || len(r.InvalidReasons) != 1 || !strings.Contains(r.InvalidReasons[0], "120 of 120 churn connections failed") {
 				t.Errorf("valid %v: %q", r.Valid, r.InvalidReasons)
 			}
 			p.AllowErrors = true
-			if r := measured(t, p); !r.Valid && r.Churn.Conns >= 100 { // fewer, on a busy machine, have no 99th percentile
+			if r := measured(t, p); !r.Valid && r.Churn.Conns >= 100 { // on a busy machine there may be fewer, without a 99th percentile
 				t.Errorf("not valid with errors allowed: %q", r.InvalidReasons)
 			}
 		})
@@ -302,8 +302,8 @@ func TestGateOfChurn(t *testing.T) {
 	own.churned.example = &Error{Kind: Unreachable, What: "x", Try: "y"}
 	own.churned.own = dialError(&wrappedCall{"connect", syscall.EADDRNOTAVAIL}, 5, time.Second)
 	for says, m := range map[string]*measurement{
-		"the generator itself began one connection in a hundred 3": late, "only 20 connections came and went": few,
-		"7 of 1000 connections that came and went failed (7 unreachable; the first of them: out of local ports after 5 connections); spread": own,
+		"the generator itself began one connection in a hundred 3": late, "only 20 churn connections were measured": few,
+		"7 of 1000 churn connections failed (7 unreachable; the first: out of local ports after 5 connections); spread": own,
 	} {
 		r := m.result()
 		if r.Valid || !slices.ContainsFunc(r.InvalidReasons, func(s string) bool { return strings.Contains(s, says) }) {
@@ -312,7 +312,7 @@ func TestGateOfChurn(t *testing.T) {
 	}
 }
 
-// What is cut off leaves nothing behind, and counts as nothing.
+// Interrupted connections leave nothing behind and are not counted.
 func TestInterruptedBesides(t *testing.T) {
 	sideBySide(t)
 	mute := serveWith(t, "tcp", func(nc net.Conn) { io.Copy(io.Discard, nc) })

@@ -9,8 +9,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// A number of requests is sent exactly, by closed and open loops, and then the run
-// ends.
+// Closed and open loops send exactly the number of requests of the plan, and then end.
 func TestRequestsInAll(t *testing.T) {
 	for _, p := range []Plan{
 		{Conns: 7, Requests: 5000}, {Conns: 3, Depth: 16, Requests: 1001}, {Conns: 7, Rate: 2000, Requests: 500},
@@ -42,7 +41,7 @@ func TestRequestsInAll(t *testing.T) {
 	}
 }
 
-// onlyBusy reports whether nothing but a busy machine makes the result invalid.
+// onlyBusy reports whether only a busy machine makes the result invalid.
 func onlyBusy(r *Result) bool {
 	for _, reason := range r.InvalidReasons {
 		if !strings.Contains(reason, "CPU") {
@@ -52,7 +51,7 @@ func onlyBusy(r *Result) bool {
 	return true
 }
 
-// A goal that is missed for certain ends the run, and is judged as missed.
+// A goal that is certain to be missed ends the run, and is judged as missed.
 func TestMissedGoalEndsTheRun(t *testing.T) {
 	sideBySide(t)
 	var served atomic.Int64
@@ -64,8 +63,8 @@ func TestMissedGoalEndsTheRun(t *testing.T) {
 	for _, text := range []string{"p50<1us", "max<5ms", "p90<=1ms"} {
 		goal := must[Goal](t)(ParseGoal(text))
 		var o outcome
-		// Where others have the processors, most answers may come when the run is over, and
-		// only then is the goal missed for certain.
+		// On a busy machine most answers may come at the end of the run, and only then is the goal
+		// certain to be missed.
 		for again := 0; again == 0 || again < 5 && o.result.Stopped == ""; again++ {
 			o = runPlan(t, t.Context(), Plan{
 				Target: target, Conns: 8, Rate: 400, Warmup: -1, For: 4 * time.Second, MaxLag: 10 * time.Second, AbortOn: []Goal{goal},
@@ -86,7 +85,7 @@ func TestMissedGoalEndsTheRun(t *testing.T) {
 	}
 }
 
-// When a goal is certainly missed, and when nobody can know.
+// When a goal is certain to be missed, and when it is not.
 func TestMissedForCertain(t *testing.T) {
 	counted, nothing := newTally(true), newTally(true)
 	record(counted.latency, int64(time.Millisecond), 990)
@@ -110,8 +109,8 @@ func TestMissedForCertain(t *testing.T) {
 	}
 }
 
-// A closed loop over a server that stalls warns that its percentiles hide it; an open
-// loop, whose figures show it, does not.
+// A closed loop warns if the server stalls, because its percentiles hide the stall; an open loop,
+// whose percentiles show it, does not.
 func TestStalledServerIsWarnedOf(t *testing.T) {
 	for _, rate := range []float64{0, 1000} {
 		var served atomic.Int64
@@ -122,7 +121,7 @@ func TestStalledServerIsWarnedOf(t *testing.T) {
 		}, echo))
 		var r *Result
 		warned := false
-		// A busy machine makes many stalls, among which the server's does not stand out.
+		// A busy machine causes many stalls, so the server's does not stand out.
 		for again := 0; again == 0 || again < 5 && warned != (rate == 0); again++ {
 			served.Store(0)
 			r = measured(t, Plan{Target: target, Requests: 4000, Rate: 4 * rate, MaxLag: time.Second})

@@ -8,7 +8,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// carried is a Measured on its way between machines.
+// carried is the JSON form of a Measured.
 type carried struct {
 	Start, End, Late time.Duration
 	Tally            carriedTally
@@ -35,7 +35,7 @@ type carried struct {
 }
 
 type carriedTally struct {
-	Latency, Service       carriedHistogram // no Service: a closed loop
+	Latency, Service       carriedHistogram // no Service in a closed loop
 	Errors                 [kinds]int64
 	Lost, Untimed, Unsent  int64
 	Answered, During, Good int64
@@ -66,17 +66,17 @@ type carriedChurn struct {
 	Example, Own     *carriedError
 }
 
-// carriedError is an Error without its cause, whose text it keeps.
+// carriedError is an Error without its cause; it keeps the cause's text.
 type carriedError struct {
 	Kind      Kind
 	Target    string
 	What, Try string
 }
 
-// carriedHistogram is what encoded returns.
+// carriedHistogram is a histogram as encoded returns it.
 type carriedHistogram string
 
-// MarshalJSON makes it cross machines.
+// MarshalJSON encodes m so that agents can send it to the coordinator.
 func (m *Measured) MarshalJSON() ([]byte, error) {
 	c := carried{
 		Start: m.start, End: m.end, Late: m.late, Tally: m.tally.carried(),
@@ -100,7 +100,7 @@ func (m *Measured) MarshalJSON() ([]byte, error) {
 	return json.Marshal(c)
 }
 
-// UnmarshalJSON takes what MarshalJSON returned.
+// UnmarshalJSON decodes what MarshalJSON returned.
 func (m *Measured) UnmarshalJSON(text []byte) (err error) {
 	var c carried
 	if err := json.Unmarshal(text, &c); err != nil {
@@ -175,12 +175,12 @@ func (c *carriedTally) tally(all *unpacking) *tally {
 }
 
 var (
-	errNoTimes   = errors.New("load: no response times in what an agent measured; run the same version of hone everywhere")
-	errCode      = errors.New("load: a status that cannot be in what an agent measured; run the same version of hone everywhere")
-	errHistogram = errors.New("load: another kind of histogram in what an agent measured; run the same version of hone everywhere")
+	errNoTimes   = errors.New("load: an agent's result has no response times; run the same version of hone everywhere")
+	errCode      = errors.New("load: an agent's result has an impossible status code; run the same version of hone everywhere")
+	errHistogram = errors.New("load: an agent's result has an incompatible histogram; run the same version of hone everywhere")
 )
 
-// carried is the error without its cause; nil for nil.
+// carried returns the error without its cause; nil for nil.
 func (e *Error) carried() *carriedError {
 	if e == nil {
 		return nil
@@ -206,10 +206,10 @@ func carriedOf(h *hdrhistogram.Histogram) carriedHistogram {
 	return carriedHistogram(encoded(h))
 }
 
-// unpacking collects what goes wrong.
+// unpacking collects the first decoding error.
 type unpacking struct{ err error }
 
-// histogram is one that can be merged with ours; nil where there is none.
+// histogram decodes a histogram that can be merged with ours; nil if c is empty.
 func (u *unpacking) histogram(c carriedHistogram) *hdrhistogram.Histogram {
 	if c == "" {
 		return nil

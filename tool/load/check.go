@@ -11,7 +11,7 @@ func wrong(field string, value any, try string) error {
 
 func finite(f float64) bool { return f >= 0 && !math.IsInf(f, 0) }
 
-// check finds the first field that cannot be.
+// check returns an error for the first invalid field.
 func (p Plan) check() error {
 	switch {
 	case p.Target == nil:
@@ -54,7 +54,7 @@ func (p Plan) check() error {
 	return p.checkTogether()
 }
 
-// checkTogether finds fields that cannot be with each other.
+// checkTogether returns an error for fields that contradict each other.
 func (p Plan) checkTogether() error {
 	_, isHTTP := p.Target.(HTTP)
 	alone := p.Conns == 0 && (p.Idle > 0 || p.Churn > 0)
@@ -85,7 +85,7 @@ func (p Plan) checkTogether() error {
 	return nil
 }
 
-// checkSources finds source addresses that cannot be with the target.
+// checkSources returns an error for source addresses that cannot reach the target.
 func (p Plan) checkSources() error {
 	if network, _ := whereIs(p.Target); network == "unix" && p.Sources.Len() > 0 {
 		return badTarget("source addresses for a unix socket", "leave them out: there only the path is an address")

@@ -13,24 +13,24 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// Churn is what became of the connections of Plan.Churn, those whose moments are in
-// the measured time. What failed is in the quantiles with the time until it did.
+// Churn describes the connections of Plan.Churn that were due in the measured time. Failed ones
+// are in the quantiles with the time until they failed.
 type Churn struct {
-	Offered *float64 `json:"offered"` // connections a second that the schedule held
-	Conns   int64    `json:"conns"`   // that were begun
-	// Errors are those that failed, by Kind.String, with their sum under "total".
+	Offered *float64 `json:"offered"` // connections a second that the schedule offered
+	Conns   int64    `json:"conns"`   // connections that were begun
+	// Errors counts the failures by Kind.String, with their sum under "total".
 	Errors map[string]int64 `json:"errors"`
-	// Dial is from the intended moment until the connection was open, with TLS until
-	// its handshake was over.
+	// Dial is the time from the intended moment until the connection was open, including the TLS
+	// handshake.
 	Dial Quantiles `json:"dial_us"`
-	// First is from the intended moment until the answer had come. Without figures when
-	// the connections are not used.
+	// First is the time from the intended moment until the answer. It has no figures when the
+	// connections send no request.
 	First Quantiles `json:"first_us"`
-	// Lag is how late the generator itself was with them, which is part of both.
+	// Lag is how late the generator opened them; it is part of Dial and First.
 	Lag Quantiles `json:"-"`
 }
 
-// churner opens connections at their moments and closes them.
+// churner opens connections on schedule, uses and closes them.
 type churner struct {
 	run      *run
 	schedule schedule
@@ -38,21 +38,21 @@ type churner struct {
 	going    atomic.Int64 // goroutines
 
 	mu    sync.Mutex
-	quits bool // nothing counts any more
+	quits bool // stop counting
 	churned
 }
 
-// churned is what was counted.
+// churned holds the counts.
 type churned struct {
 	dial, first, lag *hdrhistogram.Histogram
 	conns            int64
 	errors           [kinds]int64
 	example          *Error
-	own              *Error // the first failure that is this machine's
+	own              *Error // the first failure that this machine caused
 }
 
 func newChurner(r *run) *churner {
-	const apart = 1 << 63 // from the requests' own Poisson arrivals
+	const apart = 1 << 63 // a different seed from that of the requests' Poisson arrivals
 	return &churner{
 		run:      r,
 		schedule: schedule{arrivals: r.plan.Arrivals, rate: r.plan.Churn, seed: r.plan.Seed ^ apart},
@@ -60,7 +60,7 @@ func newChurner(r *run) *churner {
 	}
 }
 
-// begin starts it, when the run's window is known.
+// begin starts the churn once the run's window is known.
 func (c *churner) begin() error {
 	timer, err := newTimer()
 	if err != nil {
@@ -72,10 +72,10 @@ func (c *churner) begin() error {
 	return nil
 }
 
-// busy reports whether connections are still to come, or to go.
+// busy reports whether connections are still to be opened or closed.
 func (c *churner) busy() bool { return c.going.Load() > 0 }
 
-// pace begins a connection at each moment, and never waits for one.
+// pace starts a goroutine for each connection when it is due, and never waits for one.
 func (c *churner) pace() {
 	defer c.going.Add(-1)
 	part := c.run.plan.Part
@@ -117,7 +117,7 @@ func (c *churner) visit(n uint64, moment int64) {
 	c.count(moment, begun, opened, answered, wrong)
 }
 
-// dialError is why there is no connection, with a time-out as what it is.
+// dialError explains why a connection could not be opened; a time-out becomes Timeout.
 func (c *churner) dialError(err error) *Error {
 	c.mu.Lock()
 	opened := c.run.open.Load() + c.conns
@@ -148,7 +148,7 @@ func (c *churner) count(moment, begun, opened, answered int64, wrong *Error) {
 		return
 	}
 	if c.run.dialing.Err() != nil {
-		wrong.Kind = Unanswered // the run's time was over first
+		wrong.Kind = Unanswered // the run ended first
 	}
 	c.errors[wrong.Kind]++
 	if c.example == nil {
@@ -159,21 +159,21 @@ func (c *churner) count(moment, begun, opened, answered int64, wrong *Error) {
 	}
 }
 
-// quit has nothing counted from now on.
+// quit stops the counting.
 func (c *churner) quit() {
 	c.mu.Lock()
 	c.quits = true
 	c.mu.Unlock()
 }
 
-// stop ends the pace; the connections end with the dials' context.
+// stop ends the pace; connections end when the dial context is cancelled.
 func (c *churner) stop() {
 	if c.alarm.timer != nil {
 		c.alarm.timer.Close()
 	}
 }
 
-// churnOf makes the figures.
+// churnOf computes the published figures.
 func (m *measurement) churnOf() *Churn {
 	c := m.churned
 	if c == nil {

@@ -8,44 +8,44 @@ import (
 	"github.com/hone-go/hone/tool/load/traffic"
 )
 
-// A plan with Traffic sends what clients do: each arrival begins a session, whose steps
-// follow each other on the arrival's connection. A later step has its moment, too: that of
-// the answer before it, and the time to think. Of what is due on a connection, later steps
-// go first. A client that thinks occupies no place of the connection in an open loop; in a
-// closed loop, whose places are its clients, it does.
+// With Plan.Traffic, each arrival begins a session, whose steps follow each other on one
+// connection. A later step is due when the answer before it has come, plus the think time. When
+// several requests are due on a connection, later steps go first. In an open loop a thinking
+// client does not occupy a place of the connection; in a closed loop, whose places are its
+// clients, it does.
 
-// stepper is a Caller whose requests are made for a session's step.
+// stepper is a Caller that encodes the requests of session steps.
 type stepper interface {
-	// AppendStep is AppendRequest for the step that a session is at.
+	// AppendStep is AppendRequest for the session's current step.
 	AppendStep(dst []byte, id uint64, s *traffic.Session) []byte
-	// Seen is the answer that was decoded last, valid until the next one is.
+	// Seen returns the answer that was decoded last; it is valid until the next one is decoded.
 	Seen() traffic.Answer
 }
 
-// client is a session on its connection.
+// client is a session and its connection.
 type client struct {
 	traffic.Session
-	due int64 // the moment of its next request
+	due int64 // when its next request is due
 }
 
 func (c *client) step() int32 { return int32(c.Request().Index) }
 
-// sessions are a connection's clients.
+// sessions holds a connection's clients.
 type sessions struct {
-	live    int            // that have begun and not ended
-	later   queue[*client] // whose next request is due and has no place
-	retired []*client      // that have ended, to be used again
-	message []byte         // the content of the request at hand
+	live    int            // clients that have begun and not ended
+	later   queue[*client] // clients whose next request is due and has no place
+	retired []*client      // free list
+	message []byte         // content of the current request
 }
 
-// flowState is how far a flow of a closed loop is.
+// flowState is the progress of one flow in a closed loop.
 type flowState struct {
 	begun atomic.Int64 // sessions
 	first int32        // step
-	limit int64        // sessions that there are; 0: no limit
+	limit int64        // number of sessions; 0: unlimited
 }
 
-// prepareTraffic makes what sessions need.
+// prepareTraffic allocates what sessions need.
 func (r *run) prepareTraffic() {
 	if r.plan.Traffic == nil {
 		return
@@ -74,7 +74,7 @@ func (r *run) prepareTraffic() {
 	}
 }
 
-// firstStep is where a flow begins.
+// firstStep returns the index of a flow's first step.
 func (r *run) firstStep(flow int32) int32 {
 	if r.flows == nil {
 		return 0
@@ -82,7 +82,8 @@ func (r *run) firstStep(flow int32) int32 {
 	return r.flows[flow].first
 }
 
-// choose decides what session n of a closed loop is; not ok when there is no more data.
+// choose picks the flow and data of session n of a closed loop; ok is false when the data is used
+// up.
 func (r *run) choose(a arrival, n uint64) (arrival, bool) {
 	a.flow = int32(r.plan.Traffic.Choose(n))
 	f := &r.flows[a.flow]
@@ -94,7 +95,7 @@ func (r *run) choose(a arrival, n uint64) (arrival, bool) {
 	return a, !r.usedUp.Load()
 }
 
-// longest is the most bytes that a request of the plan can have.
+// longest returns the upper bound of a request's size in bytes.
 func (p Plan) longest() int {
 	request := len(p.Target.Caller().AppendRequest(nil, 1, p.Content))
 	if p.Traffic != nil {
@@ -103,8 +104,8 @@ func (p Plan) longest() int {
 	return request
 }
 
-// stepAt is the step of the request at a place; 0 without Traffic. c.mu is held, as for all
-// that follows.
+// stepAt returns the step of the request at a place; 0 without Traffic. c.mu is held, as in all
+// methods below.
 func (c *conn) stepAt(place int) int32 {
 	if c.clients == nil {
 		return 0
@@ -125,13 +126,13 @@ func (c *conn) admit(a arrival) *client {
 	return of
 }
 
-// retire ends a session.
+// retire puts an ended session on the free list.
 func (c *conn) retire(of *client) {
 	c.live--
 	c.retired = append(c.retired, of)
 }
 
-// ask shows the session its answer: it takes what it needs, or finds what is wrong.
+// ask passes the answer to the session, which takes its values and runs its checks.
 func (c *conn) ask(place int) (again bool, err error) {
 	seen := traffic.Answer{Body: c.answer.Content, Length: int64(len(c.answer.Content))}
 	if caller, ok := c.caller.(stepper); ok {
@@ -140,7 +141,7 @@ func (c *conn) ask(place int) (again bool, err error) {
 	return c.clients[place].Answer(seen, c.run.base)
 }
 
-// follow goes on with a session whose request was answered at now.
+// follow continues a session whose request was answered at now.
 func (c *conn) follow(of *client, now int64, again, well bool) {
 	of.due = now
 	if !again {
@@ -166,7 +167,7 @@ func (c *conn) follow(of *client, now int64, again, well bool) {
 	}
 }
 
-// goOn sends the later steps that are due, as far as there are places.
+// goOn sends the later steps that are due while there are free places.
 func (c *conn) goOn(now int64) {
 	for c.later.count > 0 && c.room() {
 		of := c.later.pop()
@@ -176,7 +177,7 @@ func (c *conn) goOn(now int64) {
 			continue
 		}
 		if !c.run.paced {
-			of.due = now // a closed loop has no moments
+			of.due = now // a closed loop has no schedule
 		}
 		place := c.occupy(of.due, now)
 		c.clients[place] = of
@@ -184,7 +185,7 @@ func (c *conn) goOn(now int64) {
 	}
 }
 
-// wake goes on with a client that has thought.
+// wake continues a session after its think time.
 func (c *conn) wake(of *client, now int64) {
 	c.mu.Lock()
 	c.later.push(of)
@@ -198,12 +199,12 @@ func (c *conn) wake(of *client, now int64) {
 	}
 }
 
-// stepTally is what was counted of a step.
+// stepTally holds the counts of one step.
 type stepTally struct {
 	latency, service *hdrhistogram.Histogram // service: nil in a closed loop
 	errors           [kinds]int64
 	untimed, unsent  int64
-	good             int64 // answers within the window that were as expected
+	good             int64 // answers within the window that passed
 }
 
 // record counts answers that came at now.
@@ -246,11 +247,11 @@ func (t *stepTally) add(other *stepTally) {
 	t.good += other.good
 }
 
-// Step is what was measured of one step of the plan's Traffic.
+// Step is the result of one step of the plan's Traffic.
 type Step struct {
 	Name string `json:"name"`
 	Flow string `json:"flow,omitempty"`
-	// Requests, Errors, Unsent, Rate and the times are as those of Result.
+	// Requests, Errors, Unsent, Rate and the times have the same meaning as in Result.
 	Requests int64            `json:"requests"`
 	Errors   map[string]int64 `json:"errors"`
 	Unsent   int64            `json:"unsent"`
@@ -261,7 +262,7 @@ type Step struct {
 	Histogram *hdrhistogram.Histogram `json:"-"`
 }
 
-// steps are those of all shards together.
+// steps returns the sum over all shards.
 func (r *run) steps() []stepTally {
 	if r.plan.Traffic == nil || len(r.shards) == 0 {
 		return nil
@@ -273,14 +274,14 @@ func (r *run) steps() []stepTally {
 	return all
 }
 
-// addSteps adds what other steps have counted, of the same Traffic.
+// addSteps adds the counts of other to all; both are of the same Traffic.
 func addSteps(all, other []stepTally) {
 	for i := range all {
 		all[i].add(&other[i])
 	}
 }
 
-// stepsOf makes the figures of the steps.
+// stepsOf computes the published figures of the steps.
 func (m *measurement) stepsOf() (steps []Step) {
 	if m.plan.Traffic == nil || m.steps == nil {
 		return nil

@@ -8,50 +8,49 @@ import (
 	"time"
 )
 
-// conn is one connection: its reader, its window of outstanding requests, and
-// what waits to be written. Who puts bytes into out while nobody writes becomes
-// the one who writes, and writes until out is empty; so the reader of a closed
-// loop writes the replacements of what it has read, in one write.
+// conn is one connection: its reader, its window of outstanding requests, and its output buffer.
+// The goroutine that appends to out while nobody writes becomes the writer, and writes until out
+// is empty; so in a closed loop the reader sends all replacements of one read in one write.
 type conn struct {
 	run    *run
 	shard  *shard
 	caller Caller
 	socket *socket
-	number uint64 // among all of the plan; in every id, so that an answer on the wrong connection shows
+	number uint64 // among all connections of the plan; part of every id, so that an answer on the wrong connection is detected
 
 	mu         sync.Mutex
-	slots      []slot         // outstanding requests, at the place in the low bits of their id; grows up to the plan's depth
-	sizes      []int32        // of their content, at the same places; nil: all are the plan's Content
-	clients    []*client      // whose requests they are, at the same places; nil: the plan has no Traffic
+	slots      []slot         // outstanding requests, indexed by the low bits of their id; grows up to the plan's depth
+	sizes      []int32        // content sizes, same index; nil: all requests carry the plan's Content
+	clients    []*client      // sessions of the requests, same index; nil: the plan has no Traffic
 	sessions                  // of the plan's Traffic
-	left       sizeSum        // what has left the schedule: sent or given up
-	free       []uint16       // places without a request
-	generation uint32         // in every id, so that a second answer shows
-	waiting    queue[arrival] // requests that are due and have no place
-	out        []byte         // encoded, not taken by the writer
+	left       sizeSum        // requests that were sent or given up
+	free       []uint16       // free list of slots
+	generation uint32         // part of every id, so that a duplicate answer is detected
+	waiting    queue[arrival] // due requests without a free slot
+	out        []byte         // encoded requests that the writer has not taken
 	spare      []byte         // the writer's second buffer
-	writing    bool           // somebody writes; stays true when writing has failed
+	writing    bool           // a goroutine is writing; stays true after a write error
 	writeErr   error
-	writerGone chan struct{} // closed when nobody writes any more; not nil while somebody waits for that
+	writerGone chan struct{} // closed when the writer is done; not nil while somebody waits for that
 	parted     int           // how often socket was replaced
-	begun      bool          // the load has; only then is the shard's window known
+	begun      bool          // the load has begun; only then is the shard's window known
 	answeredAt int64         // when the last answer came
-	parting                  // the end of socket
+	parting                  // how the current socket ends
 
-	look   int64   // the supervisor's: when a request may have timed out
-	batch  batch   // the reader's
-	answer Answer  // the reader's: what is being decoded
-	reader *reader // that reads socket; nil: a goroutine of its own does
-	held   []byte  // reader's: the front of an answer whose rest has not come
+	look   int64   // used by the supervisor: when a request may have timed out
+	batch  batch   // used by the reader
+	answer Answer  // used by the reader: the answer being decoded
+	reader *reader // the shared reader of this socket; nil: it has its own goroutine
+	held   []byte  // used by the shared reader: the first part of an incomplete answer
 }
 
-// slot is an outstanding request; id 0: none.
+// slot is an outstanding request; id 0: free.
 type slot struct {
 	id                uint64
 	intended, written int64
 }
 
-// newConn is the connection that is one of the run's own by number.
+// newConn returns the run's connection of that number.
 func newConn(r *run, number int, nc net.Conn) *conn {
 	return &conn{
 		run: r, shard: r.shards[number%len(r.shards)],
@@ -59,11 +58,11 @@ func newConn(r *run, number int, nc net.Conn) *conn {
 	}
 }
 
-// sizeSum is how large requests were.
+// sizeSum sums the sizes of requests.
 type sizeSum struct {
 	requests uint64
 	bytes    uint64
-	counted  uint64 // requests in bytes
+	counted  uint64 // number of requests in bytes
 	most     int
 }
 
@@ -80,15 +79,15 @@ func (s *sizeSum) take(other sizeSum) {
 	s.most = max(s.most, other.most)
 }
 
-// The sizes of a read buffer: it grows when a read fills it, and beyond the last
-// of them only for a longer answer.
+// The sizes of a read buffer: it grows when a read fills it; beyond the last size it grows only
+// for a longer answer.
 const (
 	leastRead = 512
 	firstRead = 4 << 10
 	usualRead = 64 << 10
 )
 
-// read is the connection's reader. It ends when the connection does.
+// read is the connection's reader goroutine. It returns when the connection ends.
 func (c *conn) read() {
 	defer c.run.goroutines.Done()
 	in, held := make([]byte, min(max(leastRead, headroom*c.run.plan.Depth), firstRead)), 0
@@ -122,8 +121,8 @@ func (c *conn) read() {
 	}
 }
 
-// arrived settles the answers in what was read at now, and sends what may be
-// sent in their place. It reports whether the socket is to be replaced.
+// arrived settles the answers in what was read at now, and sends further requests in the freed
+// slots. It reports whether the socket must be replaced.
 func (c *conn) arrived(in []byte, now int64) (used int, parting bool, err error) {
 	c.mu.Lock()
 	used, err = c.settle(in, now)
@@ -149,7 +148,7 @@ func (c *conn) arrived(in []byte, now int64) (used int, parting bool, err error)
 	return used, parting, err
 }
 
-// settle verifies the complete answers of in and frees their places.
+// settle verifies the complete answers of in and frees their slots.
 func (c *conn) settle(in []byte, now int64) (used int, err error) {
 	for used < len(in) && !c.ending {
 		c.answer = Answer{}
@@ -214,7 +213,7 @@ func (c *conn) accept(now int64) error {
 	return nil
 }
 
-// release frees a place, and returns the client who had it, if there are any.
+// release frees a slot, and returns its session, if any.
 func (c *conn) release(place int) (of *client) {
 	c.slots[place].id = 0
 	c.free = append(c.free, uint16(place))
@@ -224,7 +223,7 @@ func (c *conn) release(place int) (of *client) {
 	return of
 }
 
-// lose gives up the request at a place, which was sent, and the session that it is of.
+// lose gives up the request in a slot after it was sent, and ends its session.
 func (c *conn) lose(kind Kind, place int, now int64, why error) {
 	c.shard.lose(kind, c.stepAt(place), c.slots[place].intended, now, why)
 	if client := c.release(place); client != nil {
@@ -240,8 +239,8 @@ func wrongID(id uint64) *Error {
 	}
 }
 
-// refill sends in the places that answers have freed: in a closed loop whatever
-// fits, in an open one what is due and waits.
+// refill sends requests in the freed slots: in a closed loop as many as fit, in an open loop those
+// that are due and waiting.
 func (c *conn) refill(now int64) {
 	c.goOn(now)
 	if !c.run.paced {
@@ -260,8 +259,8 @@ func (c *conn) refill(now int64) {
 	}
 }
 
-// tooLate reports whether a request that was not sent for so long is given up,
-// and as what.
+// tooLate reports whether a request that has waited this long unsent is given up, and as which
+// Kind.
 func (c *conn) tooLate(waited int64) (Kind, bool) {
 	if c.overdue(waited) {
 		return Shed, true
@@ -274,13 +273,13 @@ func (c *conn) overdue(waited int64) bool {
 	return deadline > 0 && waited > deadline
 }
 
-// drop gives a request up that was not sent.
+// drop gives up a request that was not sent.
 func (c *conn) drop(kind Kind, a arrival, now int64) {
 	c.left.requests++
 	c.shard.drop(kind, c.run.firstStep(a.flow), a.moment, now)
 }
 
-// fill sends as many requests as there are free places.
+// fill sends as many requests as there are free slots.
 func (c *conn) fill(now int64) {
 	for c.room() && (c.clients == nil || c.live < c.run.plan.Depth) {
 		next, ok := c.run.another(now)
@@ -291,8 +290,8 @@ func (c *conn) fill(now int64) {
 	}
 }
 
-// room reports whether there is a free place, and makes some while there are
-// fewer than the plan's depth: memory grows with what is ever outstanding.
+// room reports whether there is a free slot. It adds slots up to the plan's depth, so memory grows
+// only with the largest number of requests in flight.
 func (c *conn) room() bool {
 	if c.ending {
 		return false
@@ -315,7 +314,7 @@ func (c *conn) room() bool {
 	return after > before
 }
 
-// send encodes a request into a free place.
+// send encodes a request into a free slot.
 func (c *conn) send(a arrival, now int64) {
 	place := c.occupy(a.moment, now)
 	if c.clients != nil {
@@ -328,7 +327,7 @@ func (c *conn) send(a arrival, now int64) {
 	c.encode(place)
 }
 
-// occupy takes a free place.
+// occupy takes a free slot.
 func (c *conn) occupy(intended, now int64) (at int) {
 	last := len(c.free) - 1
 	place := c.free[last]
@@ -341,7 +340,7 @@ func (c *conn) occupy(intended, now int64) (at int) {
 	return int(place)
 }
 
-// encode appends the request at a place to what is to be written.
+// encode appends the request in a slot to the output buffer.
 func (c *conn) encode(place int) {
 	id := c.slots[place].id
 	if c.clients != nil {
@@ -353,7 +352,7 @@ func (c *conn) encode(place int) {
 	c.out = c.caller.AppendRequest(c.out, id, c.content(place))
 }
 
-// content is what the request at a place carries.
+// content returns the content of the request in a slot.
 func (c *conn) content(place int) []byte {
 	if c.clients != nil {
 		client := c.clients[place]
@@ -366,7 +365,7 @@ func (c *conn) content(place int) []byte {
 	return c.run.plan.Content[:c.sizes[place]]
 }
 
-// measure decides how large the next request is, which goes to a place.
+// measure chooses the size of the next request in a slot.
 func (c *conn) measure(place int) {
 	n := c.left.requests*uint64(c.run.plan.Conns) + c.number
 	size := c.run.plan.Sizes.At(c.run.plan.Seed, n)
@@ -374,7 +373,7 @@ func (c *conn) measure(place int) {
 	c.left.add(size)
 }
 
-// begin starts the load on this connection: in a closed loop with requests.
+// begin starts the load on this connection; in a closed loop it sends the first requests.
 func (c *conn) begin(now int64) {
 	c.mu.Lock()
 	c.begun = true
@@ -388,9 +387,8 @@ func (c *conn) begin(now int64) {
 	}
 }
 
-// due takes the requests of an open loop that are due: every stride-th of them.
-// Those without a place wait, but no longer than the deadline and the time-out, which
-// also bounds how many wait.
+// due takes every stride-th of the due requests of an open loop. Requests without a free slot
+// wait, but no longer than the deadline and the time-out, which also bounds the queue.
 func (c *conn) due(all []arrival, stride int, now int64) {
 	c.mu.Lock()
 	for i := 0; i < len(all); i += stride {
@@ -415,8 +413,8 @@ func (c *conn) due(all []arrival, stride int, now int64) {
 	}
 }
 
-// claim makes the caller the one who writes, if there is something to write and
-// nobody does, and returns what to write. c.mu is held.
+// claim makes the caller the writer if there is output and nobody writes, and returns the output.
+// c.mu is held.
 func (c *conn) claim() []byte {
 	if c.writing || c.ending || len(c.out) == 0 {
 		return nil
@@ -431,8 +429,8 @@ func (c *conn) exchange() []byte {
 	return out
 }
 
-// next gives the written buffer back and returns what has come meanwhile; nil
-// when there is nothing and the caller does not write any more.
+// next returns the written buffer for reuse and takes the output that has come meanwhile; nil ends
+// the caller's turn as the writer.
 func (c *conn) next(written []byte) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -444,9 +442,9 @@ func (c *conn) next(written []byte) []byte {
 	return c.exchange()
 }
 
-// write writes out and what comes meanwhile, and never waits for the server:
-// what the kernel does not take goes to a goroutine that waits, so that answers
-// are read and other connections served all the same.
+// write writes out and all further output, and never blocks on the server: a goroutine waits for
+// what the kernel does not accept, so that answers are read and other connections served
+// meanwhile.
 func (c *conn) write(out []byte) {
 	for out != nil {
 		if !c.socket.writesWithoutWaiting() && !c.run.smallWindow {
@@ -466,8 +464,8 @@ func (c *conn) write(out []byte) {
 	}
 }
 
-// attempt writes without waiting. Without the means for that, it is only called
-// when all that can be outstanding fits into the smallest of socket buffers.
+// attempt writes without blocking. Where the system cannot do that, attempt is only called when
+// everything that can be outstanding fits into the smallest socket buffer.
 func (c *conn) attempt(out []byte) (int, error) {
 	if c.socket.writesWithoutWaiting() {
 		return c.socket.tryWrite(out)
@@ -475,7 +473,7 @@ func (c *conn) attempt(out []byte) (int, error) {
 	return c.socket.nc.Write(out)
 }
 
-// hand lets a goroutine of its own do the rest.
+// hand passes the rest to a goroutine, which may block.
 func (c *conn) hand(out []byte, done int) {
 	c.run.goroutines.Add(1)
 	go c.writeWaiting(out, done)
@@ -492,8 +490,8 @@ func (c *conn) writeWaiting(out []byte, done int) {
 	}
 }
 
-// lastWords is how long a connection that cannot be written to may still bring
-// answers, or the server's reason.
+// lastWords is how long hone still reads answers, or the server's reason, from a connection that
+// it cannot write to.
 const lastWords = 250 * time.Millisecond
 
 func (c *conn) cannotWrite(err error) {
@@ -508,11 +506,11 @@ func (c *conn) cannotWrite(err error) {
 		c.run.goroutines.Go(func() { c.cutAfter(lastWords, parted) })
 		return
 	}
-	// When even this fails the connection is closed, and the reader knows.
+	// If even this fails, the connection is closed and the reader returns.
 	_ = c.socket.nc.SetReadDeadline(time.Now().Add(lastWords))
 }
 
-// cutAfter ends the socket unless it has ended, or was replaced, by then.
+// cutAfter closes the socket after d unless it has ended or was replaced by then.
 func (c *conn) cutAfter(d time.Duration, parted int) {
 	late := time.NewTimer(d)
 	defer late.Stop()
@@ -536,8 +534,8 @@ func (c *conn) idle() bool {
 	return len(c.free) == len(c.slots) && c.waiting.count == 0 && c.live == 0
 }
 
-// unanswered is since when an answer stays away, and why if that is known; not ok:
-// none does.
+// unanswered returns since when an answer is missing, and the reason if known; ok is false if none
+// is missing.
 func (c *conn) unanswered() (since int64, why *Error, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -552,7 +550,7 @@ func (c *conn) unanswered() (since int64, why *Error, ok bool) {
 	return since, nil, ok
 }
 
-// abandon counts what has no answer at the end. The goroutines have ended.
+// abandon counts the requests that are unanswered at the end, when all goroutines have returned.
 func (c *conn) abandon(now int64) {
 	for i := range c.slots {
 		if s := &c.slots[i]; s.id != 0 {

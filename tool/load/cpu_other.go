@@ -4,5 +4,5 @@ package load
 
 import "time"
 
-// processCPU is not known here.
+// processCPU is not available on this system.
 func processCPU() (used time.Duration, known bool) { return 0, false }

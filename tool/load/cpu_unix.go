@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processCPU is the CPU time that this process has used.
+// processCPU returns the CPU time that this process has used.
 func processCPU() (used time.Duration, known bool) {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -11,10 +11,9 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// A day of load, simulated: answers that stay away or come too late, connections that
-// end, every interval and report. What it remembers at its end is what it did after an
-// hour, but for the intervals, which have a bound of their own; and every request has
-// been counted once.
+// A simulated day of load: answers that are missing or late, connections that end, every interval
+// and report. The run uses as much memory at its end as after an hour, except for the intervals,
+// which have their own bound; and every request has been counted once.
 func TestADayTakesNoMoreMemoryThanAnHour(t *testing.T) {
 	d := newDay(t)
 	d.until(time.Hour)
@@ -42,22 +41,22 @@ func TestADayTakesNoMoreMemoryThanAnHour(t *testing.T) {
 
 func heapInUse() int64 {
 	runtime.GC()
-	runtime.GC() // what finalizers have let go
+	runtime.GC() // collects what finalizers have released
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// day is a run of 24 hours whose time, network and server are the test's.
+// day is a run of 24 hours with simulated time, network and server.
 type day struct {
 	*run
 	t                         *testing.T
 	schedule                  schedule
-	sent, hung, broken, ended int64 // requests, and what became of them; connections that ended
+	sent, hung, broken, ended int64 // requests by outcome; connections that ended
 	late                      []lateAnswer
 }
 
-// lateAnswer comes after its request was given up.
+// lateAnswer is an answer that comes after its request was given up.
 type lateAnswer struct {
 	c      *conn
 	parted int
@@ -72,7 +71,7 @@ func newDay(t *testing.T) *day {
 	return &day{run: simulated(t, p), t: t, schedule: schedule{arrivals: Poisson, rate: p.Rate}}
 }
 
-// simulated is a run in its measured time, which began at 0, whose time is the test's.
+// simulated returns a run in its measured time, which began at 0, with simulated time.
 func simulated(t *testing.T, p Plan) *run {
 	r := newRun(p)
 	t.Cleanup(r.endDials)
@@ -89,8 +88,8 @@ func simulated(t *testing.T, p Plan) *run {
 	return r
 }
 
-// One answer that stays away ends no run, however seldom anything is asked; a server that
-// has fallen silent does, when a second request has had its time.
+// At a low rate one missing answer does not end the run; a silent server does, when a second
+// request has timed out.
 func TestSilenceAtALowRate(t *testing.T) {
 	for _, recovers := range []bool{true, false} {
 		r := simulated(t, must[Plan](t)(Plan{Target: nowhere{}, Rate: 0.05, Warmup: -1, For: time.Hour}.complete()))
@@ -119,7 +118,7 @@ func TestSilenceAtALowRate(t *testing.T) {
 	}
 }
 
-// until goes on until then.
+// until advances the simulation to then.
 func (d *day) until(then time.Duration) {
 	step := 30 * time.Second // between reports, which are most of the work
 	if raceEnabled {
@@ -139,7 +138,7 @@ func (d *day) until(then time.Duration) {
 	}
 }
 
-// request sends one, and answers it as its number says.
+// request sends a request and answers it as its number says.
 func (d *day) request(c *conn, at int64) {
 	d.sent++
 	d.start = time.Now().Add(-time.Duration(at))
@@ -150,7 +149,7 @@ func (d *day) request(c *conn, at int64) {
 	newest := c.outstanding()
 	id := c.slots[newest[len(newest)-1]].id
 	switch {
-	case d.sent%2000 == 0: // it stays away, or comes after all
+	case d.sent%2000 == 0: // the answer is missing, or comes late
 		d.hung++
 		d.late = append(d.late, lateAnswer{c, c.parted, id, at + 2*int64(d.plan.Timeout)})
 	case d.sent%1000 == 500:
@@ -178,7 +177,7 @@ func (d *day) answer(c *conn, id uint64, at int64) {
 	}
 }
 
-// answerLate brings every other answer that stayed away, where its connection is still the one.
+// answerLate delivers every other missing answer, if its connection still exists.
 func (d *day) answerLate(now int64) {
 	for len(d.late) > 0 && d.late[0].at < now {
 		l := d.late[0]
@@ -189,7 +188,7 @@ func (d *day) answerLate(now int64) {
 	}
 }
 
-// nowhere is a target, and the connections to it, that takes everything.
+// nowhere is a target, and its connections, that accept everything.
 type nowhere struct{ net.Conn }
 
 func (n nowhere) Dial(context.Context) (net.Conn, error) { return n, nil }

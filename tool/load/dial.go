@@ -13,17 +13,17 @@ import (
 	"github.com/hone-go/hone/tool/load/source"
 )
 
-// A run's source addresses go to its target in the context of Dial: so a Target stays
-// what anybody can write, and all of this package dial in the same way.
+// The context of Dial carries a run's source addresses to its target. So the Target interface
+// stays small, and every target of this package dials in the same way.
 type sourcesKey struct{}
 
-// sources gives each connection the next address.
+// sources gives each connection the next address (round robin).
 type sources struct {
 	addresses source.Addresses
 	next      atomic.Uint64
 }
 
-// fromSources is a context whose connections come from a's addresses.
+// fromSources returns a context whose connections come from a's addresses.
 func fromSources(ctx context.Context, a source.Addresses) context.Context {
 	if a.Len() == 0 {
 		return ctx
@@ -42,7 +42,7 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return d.DialContext(ctx, network, address)
 }
 
-// whereIs is where a target's connections lead, when it is one of this package.
+// whereIs returns the address of a target of this package.
 func whereIs(t Target) (network, address string) {
 	switch t := t.(type) {
 	case Frames:
@@ -62,7 +62,7 @@ func whereIs(t Target) (network, address string) {
 	return network, address
 }
 
-// handshakesOf are those of a target's connections; nil: it does not speak TLS.
+// handshakesOf returns the handshake counters of a target; nil: it does not use TLS.
 func handshakesOf(t Target) *handshakes {
 	switch t := t.(type) {
 	case *httpTarget:
@@ -73,15 +73,15 @@ func handshakesOf(t Target) *handshakes {
 	return nil
 }
 
-// dialError explains why a connection could not be opened, after so many.
+// dialError explains why a connection could not be opened after opened others.
 func (r *run) dialError(err error, opened int64) *Error {
 	if kind := new(Error); errors.As(err, &kind) {
-		return kind // the target has words of its own
+		return kind // the target's own explanation
 	}
 	return dialError(err, int(opened), r.plan.Timeout)
 }
 
-// noAddress explains that the kernel has no address to connect from.
+// noAddress explains that the kernel has no local address or port to connect from.
 func noAddress(err error, open int) (what, try string) {
 	op, call := new(net.OpError), new(os.SyscallError)
 	if errors.As(err, &op) && errors.As(err, &call) && call.Syscall == "bind" && !errors.Is(err, syscall.EADDRINUSE) {

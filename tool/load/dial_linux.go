@@ -4,12 +4,11 @@ import "syscall"
 
 const ipBindAddressNoPort = 24 // IP_BIND_ADDRESS_NO_PORT, of Linux 4.2
 
-// portWhenConnecting has the kernel choose a socket's port when it connects. When it
-// is bound to an address before, a port must otherwise be free of connections to
-// everywhere, and one of them is enough to use it up.
+// portWhenConnecting has the kernel choose a socket's port when it connects. By default bind
+// chooses the port, and then a port must be free of connections to any address.
 func portWhenConnecting(_, _ string, raw syscall.RawConn) error {
 	return raw.Control(func(fd uintptr) {
-		// An old kernel does without.
+		// Old kernels do not have the option; the dial works without it.
 		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_IP, ipBindAddressNoPort, 1)
 	})
 }

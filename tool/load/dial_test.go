@@ -44,7 +44,7 @@ func (c *callers) count(address string) {
 	c.counts[host]++
 }
 
-// Every kind of connection, of every kind of target, comes from the next address.
+// Every kind of connection, to every kind of target, uses the next source address.
 func TestSources(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has all of 127.0.0.0/8")
@@ -84,7 +84,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// countingWeb counts a connection with its first request.
+// countingWeb counts each connection at its first request.
 func countingWeb(t *testing.T, over string, seen *callers) HTTP {
 	var known sync.Map
 	return webServer(t, over, func(w http.ResponseWriter, req *http.Request) {
@@ -109,7 +109,7 @@ func TestSourceOfAnotherMachine(t *testing.T) {
 	}
 }
 
-// Ports that have run out are another matter than an address that is not there.
+// Running out of ports is reported differently from an address that does not exist.
 func TestNoAddress(t *testing.T) {
 	taken := &net.OpError{Op: "dial", Err: &wrappedCall{"connect", syscall.EADDRNOTAVAIL}}
 	e := dialError(taken, 28_232, time.Second)
@@ -133,19 +133,19 @@ func TestPreflight(t *testing.T) {
 		name string
 		plan Plan
 		have resources
-		says string // empty: it goes
+		says string // empty: the plan fits
 	}{
 		{"few", Plan{Target: here, Conns: 10}, have, ""},
 		{"as many as go", Plan{Target: here, Conns: 19_936}, have, ""},
-		{"one more", Plan{Target: here, Conns: 10_000, Idle: 9_937}, have, "19937 connections take 20001 descriptors, and the limit is 20000; raise it with ulimit -n 20001"},
+		{"one more", Plan{Target: here, Conns: 10_000, Idle: 9_937}, have, "19937 connections need 20001 descriptors, and the limit is 20000; raise it with ulimit -n 20001"},
 		{"descriptors not known", Plan{Target: here, Conns: 20_000}, resources{ports: 28_232}, ""},
-		{"ports", Plan{Target: here, Idle: 60_000}, resources{ports: 28_232}, "the connections take 60000 local ports, and there are 28232 for each of 1 source address; use --source 127.0.0.1-127.0.0.3, or widen net.ipv4.ip_local_port_range"},
+		{"ports", Plan{Target: here, Idle: 60_000}, resources{ports: 28_232}, "the connections need 60000 local ports, and there are 28232 for each of 1 source address; use --source 127.0.0.1-127.0.0.3, or widen net.ipv4.ip_local_port_range"},
 		{"ports of another machine", Plan{Target: away, Idle: 60_000}, resources{ports: 28_232}, "; use 3 source addresses (--source), or widen"},
 		{"sources enough", Plan{Target: here, Idle: 60_000, Sources: sourcesOf(t, "127.0.0.1-127.0.0.3")}, resources{ports: 28_232}, ""},
 		{"sources not enough", Plan{Target: here, Idle: 60_000, Sources: sourcesOf(t, "127.0.0.1-127.0.0.2")}, resources{ports: 28_232}, "for each of 2 source addresses; "},
 		{"many sources", Plan{Target: here, Idle: 60_000}, resources{ports: 100}, "--source 127.0.0.1-127.0.2.88"},
 		{"no ports", Plan{Target: Frames{Network: "unix", Address: "x"}, Idle: 60_000}, resources{ports: 100}, ""},
-		{"churn", Plan{Target: away, Churn: 1000, For: time.Hour}, have, "take 60000 local ports, and there are 28232 for each of 1 source address (a port is not free for 1m0s after its connection); "},
+		{"churn", Plan{Target: away, Churn: 1000, For: time.Hour}, have, "need 60000 local ports, and there are 28232 for each of 1 source address (a port is not free for 1m0s after its connection); "},
 		{"short churn", Plan{Target: away, Churn: 1000, For: 10 * time.Second, Warmup: time.Second}, have, ""},
 		{"churn at home", Plan{Target: here, Churn: 1000, For: time.Hour}, resources{descriptors: 20_000, ports: 28_232, held: time.Second}, ""},
 	} {
@@ -167,7 +167,7 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// The refusal comes before the first connection.
+// The plan is refused before the first connection.
 func TestRunRefusesWhatDoesNotFit(t *testing.T) {
 	limit := machineResources(true).descriptors
 	if limit == 0 || limit > 1<<30 {

@@ -9,9 +9,9 @@ import (
 	"github.com/hone-go/hone/tool/load/traffic"
 )
 
-// WriteRequests writes what the plan's first sessions would send, and when, and sends
-// nothing. Values that would be taken from answers stand as <name>; those of data are as
-// they are. A target's frame around a message is left out.
+// WriteRequests prints what the plan's first sessions would send, and when, and sends nothing.
+// Values that would be taken from answers appear as <name>, values of data as they are. The frame
+// that a target adds to a message is left out.
 func (p Plan) WriteRequests(w io.Writer, sessions int) error {
 	p, err := p.complete()
 	if err != nil {
@@ -42,7 +42,7 @@ func (p Plan) WriteRequests(w io.Writer, sessions int) error {
 	return d.err
 }
 
-// draft writes requests.
+// draft prints requests.
 type draft struct {
 	w    io.Writer
 	plan Plan
@@ -55,7 +55,7 @@ func (d *draft) printf(format string, args ...any) {
 	}
 }
 
-// print writes a request; one that is not text as Go writes it.
+// print prints a request; if it is not text, quoted as in Go.
 func (d *draft) print(request []byte) {
 	if utf8.Valid(request) {
 		d.printf("%s\n\n", request)

@@ -11,8 +11,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// serveFramed serves with hone's own server, which echoes, and ends with the
-// test.
+// serveFramed runs hone's own server, which echoes, until the test ends.
 func serveFramed(t *testing.T, s *framed.Server) Frames {
 	t.Helper()
 	s.Handler = framed.HandlerFunc(func(_ framed.Call, dst, req []byte) ([]byte, error) { return append(dst, req...), nil })
@@ -23,7 +22,7 @@ func serveFramed(t *testing.T, s *framed.Server) Frames {
 		s.Close()
 		<-served
 	})
-	// The first connection makes the server start what it keeps for all of them.
+	// The first connection makes the server start its shared goroutines.
 	nc := must[net.Conn](t)(net.Dial("tcp", ln.Addr().String()))
 	defer nc.Close()
 	must[int](t)(nc.Write(s.Dialect.Append(nil, wire.Packet{Command: wire.Submit, ID: 1})))
@@ -73,13 +72,13 @@ func TestRunOverTheServersLimit(t *testing.T) {
 	checkLine(t, e, "fewer connections")
 }
 
-// An answer longer than what a reader reads at a time comes in pieces.
+// An answer longer than the read buffer comes in pieces.
 func TestLongAnswers(t *testing.T) {
 	target := serveFramed(t, &framed.Server{Limits: engine.Limits{FrameSize: 1 << 20, HardCap: 1 << 20}})
 	for _, rate := range []float64{0, 50} {
 		p := Plan{Target: target, Conns: 3, Depth: 2, Rate: rate, MaxLag: time.Second, Size: 300 << 10, Echo: true, For: 200 * time.Millisecond}
 		r := measured(t, p)
-		if r.Requests < 5 { // a busy machine
+		if r.Requests < 5 { // on a busy machine
 			p.For *= 20
 			r = measured(t, p)
 		}

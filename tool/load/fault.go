@@ -11,31 +11,31 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// Kind is what can go wrong with a run or a request: a closed set, and the keys
-// of Result.Errors.
+// Kind classifies what can go wrong with a run or a request. The set is closed, and its names are
+// the keys of Result.Errors.
 type Kind uint8
 
-// Run returns the kinds up to Silent in an Error. A request can also fail as Closed,
-// and then the run goes on, as it does with those that follow.
+// Run returns the kinds up to Silent in an Error. A single request can also fail as Closed or as
+// one of the later kinds; then the run goes on.
 const (
-	BadPlan     Kind = iota // a field of the plan cannot be
+	BadPlan     Kind = iota // a field of the plan is invalid
 	Unreachable             // a connection could not be opened, or not again within Plan.Timeout
-	Refused                 // the server refused a connection in its own words
+	Refused                 // the server refused a connection, in its protocol
 	Closed                  // the connection ended before the answer
-	Garbage                 // the server's bytes are not the protocol
-	WrongID                 // an answer to what was not asked, or was answered before
-	Silent                  // no connection has had an answer for Plan.Timeout
+	Garbage                 // the server violated the protocol
+	WrongID                 // an unsolicited or duplicate answer
+	Silent                  // no connection has received an answer for Plan.Timeout
 
-	Timeout      // not answered within Plan.Timeout, or not sent within it for want of answers
+	Timeout      // not answered within Plan.Timeout, or not sent within it because no slot became free
 	Unanswered   // without an answer when the run ended
 	WrongContent // answered with other content than expected
 	Failed       // answered with a failure
-	Shed         // not sent, for it would have been later than Plan.Deadline
+	Shed         // not sent, because it was later than Plan.Deadline
 
 	kinds = int(iota)
 )
 
-// String returns the kind as it is written in JSON, as in "wrong_id".
+// String returns the kind as in JSON, for example "wrong_id".
 func (k Kind) String() string {
 	names := [kinds]string{
 		"bad_plan", "unreachable", "refused", "closed", "garbage", "wrong_id", "silent",
@@ -47,17 +47,16 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// Error is why a run ended early. Its text is one line that ends with the next
-// thing to try.
+// Error explains why a run ended early. Its text is one line that ends with what to try next.
 type Error struct {
 	Kind   Kind
 	Target string // Target.String; empty for a BadPlan
-	What   string // what happened; empty: Err's text
-	Try    string // the next thing to try
+	What   string // what happened; empty: use Err's text
+	Try    string // what to try next
 	Err    error  // the cause; may be nil
 }
 
-// Error returns the line.
+// Error returns the one-line text.
 func (e *Error) Error() string {
 	line := "load: "
 	if e.Target != "" {
@@ -80,7 +79,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// dialError explains why a connection could not be opened.
+// dialError explains why a connection could not be opened after open others.
 func dialError(err error, open int, limit time.Duration) *Error {
 	e := &Error{Kind: Unreachable, Err: err}
 	switch {
@@ -105,14 +104,14 @@ func dialError(err error, open int, limit time.Duration) *Error {
 	return e
 }
 
-// decodeError is err, as a Caller returned it, with what it lacks.
+// decodeError turns a Caller's error into an *Error with all fields set.
 func decodeError(err error) *Error {
 	if e := new(Error); errors.As(err, &e) {
 		return e
 	}
 	return &Error{
 		Kind: Garbage, Err: err,
-		What: fmt.Sprintf("the server sends something that is not an answer of this protocol: %v", err),
+		What: fmt.Sprintf("the server violates the protocol: %v", err),
 		Try:  "check that the address, the protocol and the dialect are the server's",
 	}
 }

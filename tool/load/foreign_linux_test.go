@@ -13,17 +13,17 @@ import (
 	"github.com/hone-go/hone/tool/child"
 )
 
-// Servers that others have written, in other languages, are what the generator is
-// for. These tests hold its counts against theirs. A server's folder and its port
-// are the test's own, and it ends with the test.
+// The generator is for servers that others have written, in other languages. These tests compare
+// its counts with theirs. Each test has its own folder and port for the server, which ends with
+// the test.
 
-// foreign is the path of a program of a Debian package. Without it the test is
-// skipped, and fails where all tests are asked for.
+// foreign returns the path of a program of a Debian package. If it is missing the test is skipped,
+// or fails if all tests are requested.
 func foreign(tb testing.TB, program, of string) string {
 	tb.Helper()
 	path, err := exec.LookPath(program)
 	if err != nil {
-		path, err = exec.LookPath("/usr/sbin/" + program) // where not everybody looks
+		path, err = exec.LookPath("/usr/sbin/" + program) // which may not be in PATH
 	}
 	switch {
 	case err == nil:
@@ -35,8 +35,8 @@ func foreign(tb testing.TB, program, of string) string {
 	panic("unreachable")
 }
 
-// startForeign starts a program that runs until the test ends, which says what it
-// has said if the test has failed.
+// startForeign starts a program that runs until the test ends. If the test has failed, its output
+// is logged.
 func startForeign(tb testing.TB, cmd *exec.Cmd) *child.Child {
 	tb.Helper()
 	c := must[*child.Child](tb)(child.Start(cmd, child.Options{Signal: true, Grace: patience}))
@@ -49,7 +49,7 @@ func startForeign(tb testing.TB, cmd *exec.Cmd) *child.Child {
 	return c
 }
 
-// shortFolder is a temporary folder whose sockets' paths are short enough.
+// shortFolder returns a temporary folder whose sockets' paths are short enough.
 func shortFolder(tb testing.TB) string {
 	tb.Helper()
 	dir := must[string](tb)(os.MkdirTemp("", "load"))
@@ -63,8 +63,7 @@ type nginx struct {
 	dir string
 }
 
-// startNginx starts nginx with what its server block has beside the port. Its
-// files are written by the test into www.
+// startNginx starts nginx; server is added to its server block, and files are written to www.
 func startNginx(tb testing.TB, server string, files map[string]string) *nginx {
 	tb.Helper()
 	program := foreign(tb, "nginx", "nginx")
@@ -87,14 +86,14 @@ http {
 	log_format counted '$connection $connection_requests $status $body_bytes_sent'; access_log access counted;
 	server { listen %s; root www; %s }
 }`, asRoot(), ln.Addr(), server))
-	// nginx takes a socket over from whoever starts it, as it does when it replaces
-	// itself: nobody else can have the port meanwhile.
+	// nginx inherits the socket, as it does when it replaces itself, so that nobody else can take
+	// the port meanwhile.
 	socket := must[*os.File](tb)(ln.File())
 	defer socket.Close()
 	cmd := exec.CommandContext(context.Background(), program, "-p", n.dir, "-c", "nginx.conf", "-e", "errors")
 	cmd.ExtraFiles, cmd.Env = []*os.File{socket}, append(os.Environ(), "NGINX=3;")
 	startForeign(tb, cmd)
-	tb.Cleanup(func() { // before it is ended, and the folder gone
+	tb.Cleanup(func() { // before it is stopped and the folder removed
 		if tb.Failed() {
 			tb.Logf("nginx wrote:\n%s", n.read(tb, "errors"))
 		}
@@ -102,7 +101,7 @@ http {
 	return n
 }
 
-// asRoot keeps nginx from giving up the rights that its folder needs.
+// asRoot keeps nginx from dropping the privileges that its folder needs.
 func asRoot() string {
 	if os.Getuid() == 0 {
 		return "user root;"
@@ -119,7 +118,7 @@ func (n *nginx) write(tb testing.TB, name, content string) {
 	}
 }
 
-// read is a file of its folder; empty when it has none yet.
+// read returns a file of its folder; empty if it does not exist yet.
 func (n *nginx) read(tb testing.TB, name string) string {
 	tb.Helper()
 	b, err := os.ReadFile(n.path(name))
@@ -129,8 +128,7 @@ func (n *nginx) read(tb testing.TB, name string) string {
 	return string(b)
 }
 
-// logged waits until nginx has logged so many requests, and returns a line for
-// each.
+// logged waits until nginx has logged that many requests, and returns a line for each.
 func (n *nginx) logged(tb testing.TB, requests int64) []string {
 	tb.Helper()
 	var log string

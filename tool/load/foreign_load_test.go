@@ -10,8 +10,7 @@ import (
 
 const pageLength = 600
 
-// loadAsAsked is the generator's part in BenchmarkWrkAgainstNginx, in a process of
-// its own.
+// loadAsAsked is the generator in BenchmarkWrkAgainstNginx, in a separate process.
 func loadAsAsked() error {
 	conns, err := strconv.Atoi(os.Getenv("HONE_TEST_CONNS"))
 	if err != nil {

@@ -24,8 +24,8 @@ func nginxFiles() map[string]string {
 	return map[string]string{"page": strings.Repeat("hone\n", 120), "long": strings.Repeat("hone ", 60_000), "empty": ""}
 }
 
-// nginx has logged as many requests as were counted, each with the status and the
-// length that it had here; and a connection for each that was opened.
+// nginx has logged as many requests as were counted, each with the status and the length counted
+// here, and as many connections as were opened.
 func TestForeignNginx(t *testing.T) {
 	for _, c := range []struct {
 		name, path string
@@ -83,8 +83,8 @@ func TestForeignNginx(t *testing.T) {
 	}
 }
 
-// A hundred requests a connection are what nginx allows here: the hundredth answer
-// says that it is the last, and none is lost or counted twice.
+// nginx allows a hundred requests per connection here: the hundredth answer announces the close,
+// and no request is lost or counted twice.
 func TestForeignNginxEndsConnections(t *testing.T) {
 	sideBySide(t)
 	for _, p := range []Plan{
@@ -108,7 +108,7 @@ func TestForeignNginxEndsConnections(t *testing.T) {
 				t.Errorf("connection %s had %d requests", id, requests)
 			}
 		}
-		// What is unanswered when the measured time ends may need a connection behind it.
+		// Requests in flight at the end of the measured time may need one more connection.
 		want, exact := int64(p.Conns)+r.Reconnects, p.Rate == 0 && p.Depth <= 1
 		if got := int64(len(perConn)); got < want || exact && got != want {
 			t.Errorf("nginx has had %d connections, the generator opened %d and again %d", got, p.Conns, r.Reconnects)
@@ -116,8 +116,8 @@ func TestForeignNginxEndsConnections(t *testing.T) {
 	}
 }
 
-// What a server behind nginx promises and does not keep, nginx can only break off:
-// the generator must not take it for an answer.
+// When a server behind nginx breaks its promise, nginx can only break off the answer: the
+// generator must not count that as an answer.
 func TestForeignNginxBreaksOff(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\nConnection: close\r\n"
 	for _, c := range []struct {

@@ -27,7 +27,7 @@ func startScribe(t *testing.T) *scribe {
 	return s
 }
 
-// counts are the requests it has had, its answers, and those out of their order.
+// counts returns the requests it has received, its answers, and those out of order.
 func (s *scribe) counts(t *testing.T) (had, given, passed int64) {
 	t.Helper()
 	var all [3]int64
@@ -37,7 +37,7 @@ func (s *scribe) counts(t *testing.T) (had, given, passed int64) {
 	return all[0], all[1], all[2]
 }
 
-// word is the content of a request that asks for something.
+// word returns the content of a request that asks for a certain behaviour.
 func word(text string) []byte { return append(make([]byte, 8), text...) }
 
 func TestForeignAnswersOutOfOrder(t *testing.T) {
@@ -61,7 +61,7 @@ func TestForeignAnswersOutOfOrder(t *testing.T) {
 	}
 }
 
-// A word that is answered wrongly, and as often as it is.
+// A wrong answer is counted as often as it comes.
 func TestForeignWrongContent(t *testing.T) {
 	s := startScribe(t)
 	for _, depth := range []int{1, 16} {
@@ -74,7 +74,7 @@ func TestForeignWrongContent(t *testing.T) {
 	}
 }
 
-// A server's fault ends the run as what it is, and the answers before it count.
+// A protocol violation ends the run with its Kind, and the answers before it count.
 func TestForeignFaults(t *testing.T) {
 	for _, c := range []struct {
 		word         string
@@ -100,7 +100,7 @@ func TestForeignFaults(t *testing.T) {
 			if e.Kind != c.kind || r.Requests != c.answers || r.Errors["total"] != 1 || r.Errors[c.kind.String()] != 1 {
 				t.Errorf("kind %v, %d answers, errors %v; want %v once, behind %d answers", e.Kind, r.Requests, r.Errors, c.kind, c.answers)
 			}
-			// What replaces the answered request is on its way when the second answer is read.
+			// The replacement of the answered request is in flight when the second answer is read.
 			if had, _, _ := s.counts(t); had != c.had && (c.word != "twice:50" || had != c.had+1) {
 				t.Errorf("the server has had %d requests, want %d", had, c.had)
 			}
@@ -108,8 +108,8 @@ func TestForeignFaults(t *testing.T) {
 	}
 }
 
-// A connection that ends, or falls silent, with its 50th request costs that request:
-// both sides count the same ones.
+// A connection that ends, or falls silent, at its 50th request costs that request: both sides
+// count the same.
 func TestForeignLosses(t *testing.T) {
 	sideBySide(t)
 	for _, c := range []struct {

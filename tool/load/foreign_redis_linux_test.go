@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// startRedis starts Redis on a socket in a folder of its own, with nothing kept.
+// startRedis starts Redis on a socket in a separate folder, without persistence.
 func startRedis(t *testing.T) Messages {
 	t.Helper()
 	dir := shortFolder(t)
@@ -29,7 +29,7 @@ func startRedis(t *testing.T) Messages {
 	return Messages{Network: "unix", Address: socket}
 }
 
-// redisCounts is what Redis has counted until it was asked, which is a command, too.
+// redisCounts are the counters of Redis up to the command that reads them, which counts, too.
 type redisCounts struct{ commands, failures int64 }
 
 func countsOfRedis(t *testing.T, at Messages) redisCounts {
@@ -43,7 +43,7 @@ func countsOfRedis(t *testing.T, at Messages) redisCounts {
 	return redisCounts{count("total_commands_processed"), count("total_error_replies")}
 }
 
-// askRedis is the answer to a command: one line, or text with its length before it.
+// askRedis returns the answer to a command: one line, or text preceded by its length.
 func askRedis(t *testing.T, at Messages, command string) string {
 	t.Helper()
 	nc := must[net.Conn](t)(net.Dial("unix", at.Address))
@@ -63,7 +63,7 @@ func askRedis(t *testing.T, at Messages, command string) string {
 	return string(text)
 }
 
-// Redis has had the commands that were counted, no more and no less.
+// Redis has received exactly the commands that were counted.
 func TestForeignRedis(t *testing.T) {
 	sideBySide(t)
 	redis := startRedis(t)

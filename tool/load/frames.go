@@ -10,15 +10,14 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// Frames is a target that speaks hone's frames (package wire): every request is
-// a Submit, and its answer the SubmitAck with its id, in whatever order they
-// come. Pushes are passed over. A ConnAck with id 0 is the server's refusal, which
-// ends the run unless it says that the connection was idle or that the server drains.
+// Frames is a target that speaks hone's frames (package wire): every request is a Submit, and its
+// answer the SubmitAck with the same id, in any order. Pushes are ignored. A ConnAck with id 0
+// means that the server refuses the connection. That ends the run, unless the reason is that the
+// connection was idle or that the server drains.
 type Frames struct {
 	Network string // "tcp" or "unix"; zero: tcp
 	Address string // host:port, or the socket's path
-	// Dialect must be the server's. In wire.Demo an answer has no content. Zero:
-	// wire.Standard.
+	// Dialect must be the server's. In wire.Demo answers have no content. Zero: wire.Standard.
 	Dialect wire.Dialect
 	// FrameSize is the largest answer accepted. Zero: 16 MiB. Memory grows with
 	// the bytes received, never with the length claimed.
@@ -27,7 +26,7 @@ type Frames struct {
 
 const mostFrame = 16 << 20
 
-// ParseTarget reads tcp://HOST:PORT, unix:///PATH, unix://PATH or unix:PATH.
+// ParseTarget parses tcp://HOST:PORT, unix:///PATH, unix://PATH or unix:PATH.
 func ParseTarget(text string, d wire.Dialect) (Frames, error) {
 	f := Frames{Dialect: d}
 	if address, ok := strings.CutPrefix(text, "tcp://"); ok {
@@ -45,12 +44,12 @@ func ParseTarget(text string, d wire.Dialect) (Frames, error) {
 		return f, nil
 	}
 	if scheme, _, ok := strings.Cut(text, "://"); ok {
-		return Frames{}, fmt.Errorf("load: target %q: there is no scheme %q; use tcp://HOST:PORT or unix://PATH", text, scheme)
+		return Frames{}, fmt.Errorf("load: target %q: unknown scheme %q; use tcp://HOST:PORT or unix://PATH", text, scheme)
 	}
 	return Frames{}, fmt.Errorf("load: target %q lacks its scheme; write it as tcp://%s or unix://%[1]s", text, text)
 }
 
-// Dial opens one connection. There is no greeting: the protocol needs none.
+// Dial opens one connection. The protocol has no greeting.
 func (f Frames) Dial(ctx context.Context) (net.Conn, error) {
 	network := f.Network
 	if network == "" {
@@ -59,7 +58,7 @@ func (f Frames) Dial(ctx context.Context) (net.Conn, error) {
 	return dial(ctx, network, f.Address)
 }
 
-// Caller makes one connection's codec.
+// Caller returns the codec for one connection.
 func (f Frames) Caller() Caller {
 	if f.FrameSize <= 0 {
 		f.FrameSize = mostFrame
@@ -67,7 +66,7 @@ func (f Frames) Caller() Caller {
 	return &frameCaller{dialect: f.Dialect, limit: f.FrameSize}
 }
 
-// fits refuses a plan that the dialect cannot answer.
+// fits refuses a plan that does not work in the dialect.
 func (f Frames) fits(p Plan) error {
 	if f.Dialect == wire.Demo && (p.Echo || len(p.Expect) > 0) {
 		return badTarget("content to expect", "expect nothing: answers of the dialect demo have no content")
@@ -75,7 +74,7 @@ func (f Frames) fits(p Plan) error {
 	return nil
 }
 
-// String returns the target as ParseTarget reads it.
+// String returns the target in the form that ParseTarget takes.
 func (f Frames) String() string {
 	if f.Network == "" {
 		return "tcp://" + f.Address
@@ -86,10 +85,10 @@ func (f Frames) String() string {
 type frameCaller struct {
 	dialect   wire.Dialect
 	limit     int
-	forgotten map[uint64]struct{} // ids whose answers nobody waits for
+	forgotten map[uint64]struct{} // ids of requests that were given up
 }
 
-// mostForgotten is how many answers a connection may leave out before it is replaced.
+// mostForgotten is how many requests may be given up on a connection before it is replaced.
 const mostForgotten = 4096
 
 // Forget gives up the answer to id.
@@ -160,7 +159,7 @@ func (c *frameCaller) other() wire.Dialect {
 	return wire.Demo
 }
 
-// refusal is the error for a server that refuses the whole connection.
+// refusal returns the error for a server that refuses the connection.
 func refusal(r wire.Result, d wire.Dialect) *Error {
 	e := &Error{
 		Kind: Refused, Err: r,

@@ -9,17 +9,17 @@ import (
 
 const (
 	leastAchieved = 0.99 // of what was offered
-	mostShare     = 0.80 // of the CPU that the generator may have
+	mostShare     = 0.80 // of the CPU available to the generator
 	leastRequests = 100  // for a 99th percentile
 )
 
-// reasons says why the figures are not the target's. Each reason is a sentence
-// that ends with the next thing to try. None: the result is valid.
+// reasons returns why the figures are not the target's. Each reason is a sentence that ends with
+// what to try next. An empty list means that the result is valid.
 func (m *measurement) reasons() []string {
 	return said(m.ended, m.behind, m.lagging, m.churnLagging, m.starved, m.faulty, m.churnFaulty, m.scarce)
 }
 
-// said is what the checks have found.
+// said collects the non-empty results of checks.
 func said(checks ...func() string) []string {
 	reasons := []string{}
 	for _, check := range checks {
@@ -30,7 +30,7 @@ func said(checks ...func() string) []string {
 	return reasons
 }
 
-// ended: the run did not come to its end.
+// ended fails when the run was stopped early.
 func (m *measurement) ended() string {
 	switch {
 	case m.failure != nil:
@@ -41,16 +41,16 @@ func (m *measurement) ended() string {
 	return ""
 }
 
-// behind: fewer answers came within the window than the schedule holds, but for
-// what was shed or lost, which waits no more. How many are under way at an edge of the window
-// is chance, hence the allowance of three of its standard deviations, which is nothing
-// in all but the shortest runs, and of the stall that the plan allows for. Where the
-// rate has grown, more are under way at the end than were at the beginning.
+// behind fails when fewer answers came within the window than the schedule offered, not counting
+// requests that were shed or lost. How many requests are in flight at the edges of the window is
+// random; hence the allowance of three standard deviations, which matters only in the shortest
+// runs, and of Plan.MaxStall. Where the rate has grown, more requests are in flight at the end
+// than at the beginning.
 func (m *measurement) behind() string {
 	if m.lag == nil || m.unfinished() || m.offered == 0 {
 		return ""
 	}
-	each := float64(m.offered+m.followed) / float64(m.offered) // requests of a session
+	each := float64(m.offered+m.followed) / float64(m.offered) // requests per session
 	asked := m.offered + m.followed - m.errors[Shed] - m.lost
 	median := time.Duration(m.latency.ValueAtQuantile(50))
 	first, last := m.dueWithin(0, median), m.dueWithin(m.plan.For, median)
@@ -62,8 +62,8 @@ func (m *measurement) behind() string {
 		m.during, asked, 100*float64(m.during)/float64(asked), 100*leastAchieved)
 }
 
-// dueWithin is how many requests are due in the time before a moment of the window,
-// as the schedule has them on average, the warm-up taken as long enough.
+// dueWithin returns how many requests the schedule has on average in the time before a moment of
+// the window, assuming a warm-up that is long enough.
 func (m *measurement) dueWithin(moment, before time.Duration) float64 {
 	share := 1 / float64(m.plan.Part.of())
 	if m.course == nil {
@@ -74,7 +74,7 @@ func (m *measurement) dueWithin(moment, before time.Duration) float64 {
 	return share * (m.course.Due(moment) - m.course.Due(moment-before+early) + m.course.Rate(0)*early.Seconds())
 }
 
-// lagging: the generator was late with its own requests.
+// lagging fails when the generator sent its requests late.
 func (m *measurement) lagging() string {
 	if m.lag == nil || m.lag.TotalCount() == 0 {
 		return ""
@@ -87,7 +87,7 @@ func (m *measurement) lagging() string {
 		late.Round(time.Microsecond), m.plan.MaxLag)
 }
 
-// starved: the generator had no CPU to spare.
+// starved fails when the generator had no spare CPU.
 func (m *measurement) starved() string {
 	if !m.cpuKnown || m.cpuShare() < mostShare {
 		return ""
@@ -96,7 +96,7 @@ func (m *measurement) starved() string {
 		100*m.cpuShare(), 100*mostShare)
 }
 
-// faulty: requests failed.
+// faulty fails when requests failed.
 func (m *measurement) faulty() string {
 	total := m.failures()
 	if total == 0 || m.plan.AllowErrors || m.failure != nil {
@@ -106,11 +106,11 @@ func (m *measurement) faulty() string {
 	if m.example != nil {
 		first = fmt.Sprintf("; the first failure was %q", m.example)
 	}
-	return fmt.Sprintf("%d of %d requests went wrong (%s%s); look into the target's log, or allow errors",
+	return fmt.Sprintf("%d of %d requests failed (%s%s); look into the target's log, or allow errors",
 		total, m.requests(), inWords(&m.errors), first)
 }
 
-// inWords lists errors as in 2 timeout, 3 failed.
+// inWords lists error counts, for example "2 timeout, 3 failed".
 func inWords(errors *[kinds]int64) string {
 	var parts []string
 	for k, n := range errors {
@@ -121,7 +121,7 @@ func inWords(errors *[kinds]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// churnLagging: the generator was late with the connections of its churn.
+// churnLagging fails when the generator opened the churn's connections late.
 func (m *measurement) churnLagging() string {
 	if m.churned == nil || m.churned.conns == 0 {
 		return ""
@@ -134,8 +134,8 @@ func (m *measurement) churnLagging() string {
 		late.Round(time.Microsecond), m.plan.MaxLag)
 }
 
-// churnFaulty: connections of the churn failed, which may be allowed unless this
-// machine did it.
+// churnFaulty fails when connections of the churn failed, unless that is allowed; failures caused
+// by this machine are never allowed.
 func (m *measurement) churnFaulty() string {
 	c := m.churned
 	if c == nil || c.example == nil || m.failure != nil {
@@ -154,17 +154,17 @@ func (m *measurement) churnFaulty() string {
 	if what == "" {
 		what = why.Kind.String()
 	}
-	return fmt.Sprintf("%d of %d connections that came and went failed (%s; the first of them: %s); %s", total, c.conns, inWords(&c.errors), what, why.Try)
+	return fmt.Sprintf("%d of %d churn connections failed (%s; the first: %s); %s", total, c.conns, inWords(&c.errors), what, why.Try)
 }
 
-// scarce: there is too little to say anything of the slow ones.
+// scarce fails when there is too little data for the high percentiles.
 func (m *measurement) scarce() string {
 	if i := m.idle; i != nil && i.Conns == 0 && !m.unfinished() {
 		return fmt.Sprintf("none of the %d idle connections had an answer; look into the target's log", i.Failed)
 	}
 	if m.unloaded() {
 		if c := m.churned; c != nil && c.conns < leastRequests && !m.unfinished() {
-			return fmt.Sprintf("only %d connections came and went, and a 99th percentile takes %d; measure for longer, or open more", c.conns, leastRequests)
+			return fmt.Sprintf("only %d churn connections were measured, and a 99th percentile needs %d; measure for longer, or open more", c.conns, leastRequests)
 		}
 		return ""
 	}
@@ -175,14 +175,14 @@ func (m *measurement) scarce() string {
 	case all > 0 && m.answersCounted() == 0:
 		return fmt.Sprintf("none of the %d requests was answered; check that this is the server, and look into its log", all)
 	case all < leastRequests:
-		return fmt.Sprintf("only %d requests were measured, and a 99th percentile takes %d; measure for longer, or offer more", all, leastRequests)
+		return fmt.Sprintf("only %d requests were measured, and a 99th percentile needs %d; measure for longer, or offer more", all, leastRequests)
 	case timed < leastRequests:
-		return fmt.Sprintf("only %d of the %d requests have a response time, and a 99th percentile takes %d; look into the target's log, or measure for longer", timed, all, leastRequests)
+		return fmt.Sprintf("only %d of the %d requests have a response time, and a 99th percentile needs %d; look into the target's log, or measure for longer", timed, all, leastRequests)
 	}
 	return ""
 }
 
-// answersCounted is how many of the window's requests were answered.
+// answersCounted returns how many of the window's requests were answered.
 func (m *measurement) answersCounted() int64 { return m.requests() - m.lost - m.unsent }
 
 func (m *measurement) unfinished() bool {
@@ -190,13 +190,13 @@ func (m *measurement) unfinished() bool {
 }
 
 const (
-	farAbove    = 10                     // times the highest percentile, from which the slowest answer is a stall
-	leastStall  = 100 * time.Millisecond // the shortest of those
+	farAbove    = 10                     // the slowest answer is a stall from this multiple of the highest percentile
+	leastStall  = 100 * time.Millisecond // and from this time
 	microsecond = float64(time.Microsecond)
 )
 
-// warnings are about what the figures of a closed loop do not show: while the server
-// stalls, each connection has one slow answer, however many users would have waited.
+// warnings explain what the figures of a closed loop hide: while the server stalls, each
+// connection has one slow answer, however many users would have waited.
 func (m *measurement) warnings(r *Result) []string {
 	highest := r.Latency.P999
 	for _, q := range []*float64{r.Latency.P99, r.Latency.P90, r.Latency.P50} {

@@ -11,13 +11,13 @@ import (
 	"github.com/hone-go/hone/tool/load/offer"
 )
 
-// Goal is what a result should be, as ParseGoal reads it.
+// Goal is a condition on a result, as ParseGoal reads it.
 type Goal struct {
-	Step   string  // of the plan's Traffic whose figure it is; zero: the whole run's
+	Step   string  // name of a step of the plan's Traffic; zero: the whole run
 	Metric string  // p50, p90, p95, p99, p999, max, mean, service.p50 and so on, rate, errors, shed, requests
 	Than   string  // <, <=, >, >= or ==
 	Value  float64 // microseconds for times, requests a second for rate, else a count
-	Part   bool    // Value is a part of the requests, 0.001 for 0.1%; errors and shed only
+	Part   bool    // Value is a fraction of the requests, 0.001 for 0.1%; errors and shed only
 	text   string
 }
 
@@ -25,9 +25,9 @@ type Goal struct {
 //
 //	p99<5ms    service.p999<=250us    rate>=10000    errors==0    errors<0.1%    shed<1%
 //
-// or login.p99<20ms, which is about one step of a plan's Traffic.
-// Times are response times, from the intended moment in an open loop, and take a
-// unit: ns, us, µs, ms, s or m. Blanks are allowed; p99.9 is p999.
+// or login.p99<20ms, for one step of a plan's Traffic. Times are response times, from the
+// intended moment in an open loop, and need a unit: ns, us, µs, ms, s or m. Blanks are allowed;
+// p99.9 is p999.
 func ParseGoal(text string) (Goal, error) {
 	bare := strings.Join(strings.Fields(text), "")
 	at := strings.IndexAny(bare, "<>=!")
@@ -60,7 +60,7 @@ func badGoal(text, why string) error {
 	return fmt.Errorf("load: goal %q: %s", text, why)
 }
 
-// counts are the figures other than times.
+// counts are the metrics other than times.
 func counts() []string { return []string{"rate", "errors", "shed", "requests"} }
 
 func metrics() []string {
@@ -75,7 +75,7 @@ func (g Goal) isTime() bool {
 	return !slices.Contains(counts(), g.Metric)
 }
 
-// value fills in what stands behind the comparison.
+// value parses the part after the comparison.
 func (g Goal) value(text string) (Goal, error) {
 	if g.isTime() {
 		d, err := time.ParseDuration(text)
@@ -104,7 +104,7 @@ func (g Goal) String() string {
 	return g.name() + g.Than + g.format(g.Value)
 }
 
-// name is the figure's, with that of its step.
+// name returns the metric's name, with that of its step.
 func (g Goal) name() string {
 	if g.Step == "" {
 		return g.Metric
@@ -112,7 +112,7 @@ func (g Goal) name() string {
 	return g.Step + "." + g.Metric
 }
 
-// HasSteps refuses a goal for a step that a plan does not have.
+// HasSteps returns an error for a goal on a step that the plan does not have.
 func (p Plan) HasSteps(goals []Goal) error {
 	var names []string
 	if p.Traffic != nil {
@@ -132,18 +132,18 @@ func (p Plan) HasSteps(goals []Goal) error {
 	return nil
 }
 
-// Outcome is what became of a goal.
+// Outcome is the judgement of one goal.
 type Outcome struct {
 	Goal Goal
 	Met  bool
-	// Got is the figure, in the goal's unit; nil when there is none, and then the
+	// Got is the measured value, in the goal's unit. It is nil when there is none, and then the
 	// goal is missed.
 	Got *float64
-	// Judged is false when the result is not valid: no goal is met then.
+	// Judged is false when the result is not valid: then no goal is met.
 	Judged bool
 }
 
-// String returns one line with both figures.
+// String returns one line with the goal and the measured value.
 func (o Outcome) String() string {
 	got := "without a figure"
 	if o.Got != nil {
@@ -158,8 +158,7 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("%v missed: %s", o.Goal, got)
 }
 
-// Check holds a result against goals, in their order. A result that is not valid
-// meets none.
+// Check judges goals, in their order. A result that is not valid meets none.
 func Check(r *Result, goals []Goal) []Outcome {
 	outcomes := make([]Outcome, len(goals))
 	for i, g := range goals {
@@ -169,7 +168,7 @@ func Check(r *Result, goals []Goal) []Outcome {
 	return outcomes
 }
 
-// figure is what the result has under the goal's name.
+// figure returns the result's value for the goal's metric.
 func (g Goal) figure(r *Result) *float64 {
 	if g.Step != "" {
 		at := slices.IndexFunc(r.Steps, func(s Step) bool { return s.Name == g.Step })
@@ -197,7 +196,7 @@ func (g Goal) figure(r *Result) *float64 {
 	return map[string]*float64{"p50": q.P50, "p90": q.P90, "p95": q.P95, "p99": q.P99, "p999": q.P999, "max": q.Max, "mean": q.Mean}[name]
 }
 
-// count is a number of errors, or their part of the requests.
+// count returns a number of errors, or their fraction of the requests.
 func (g Goal) count(r *Result, kind string) *float64 {
 	n := float64(r.Errors[kind])
 	switch {
@@ -209,12 +208,12 @@ func (g Goal) count(r *Result, kind string) *float64 {
 	return new(n / float64(r.Requests))
 }
 
-// missed reports whether the goal will be missed whatever comes, when so much was
-// counted of most requests at the end; 0 when nobody knows how many there will be.
-// That can be certain of upper bounds alone, and of a rate never.
+// missed reports whether the goal is certain to be missed, given the counts so far and the number
+// of requests at the end (most; 0: unknown). That can be certain for upper bounds only, and never
+// for a rate.
 func (g Goal) missed(total, recent *tally, most int64) bool {
 	if g.Than == ">" || g.Than == ">=" || g.Step != "" {
-		return false // those of steps are judged at the end
+		return false // goals on steps are judged at the end
 	}
 	switch g.Metric {
 	case "rate", "requests":
@@ -234,18 +233,18 @@ func (g Goal) missed(total, recent *tally, most int64) bool {
 	}
 	name := strings.TrimPrefix(g.Metric, "service.")
 	if g.Than == "==" || name == "mean" {
-		return false // a time may still become what it should be
+		return false // a lower bound may still be reached
 	}
 	above := total.above(g) + recent.above(g)
 	parts := map[string]float64{"p50": 0.5, "p90": 0.1, "p95": 0.05, "p99": 0.01, "p999": 0.001}
 	part, isQuantile := parts[name]
 	if !isQuantile {
-		return above > 0 // the largest
+		return above > 0 // max
 	}
 	return most > 0 && float64(above) > part*float64(most)
 }
 
-// above is how many times of the goal's kind are above its value.
+// above returns how many times of the goal's kind are above its value.
 func (t *tally) above(g Goal) (n int64) {
 	h := t.latency
 	if strings.HasPrefix(g.Metric, "service.") && t.service != nil {
@@ -259,7 +258,7 @@ func (t *tally) above(g Goal) (n int64) {
 	return n
 }
 
-// most is how many requests the measured time will have at most; 0: nobody knows.
+// most returns the upper bound of the number of requests in the measured time; 0: unknown.
 func (p Plan) most(course *offer.Course) int64 {
 	var n float64
 	switch {
@@ -279,7 +278,7 @@ func (p Plan) most(course *offer.Course) int64 {
 		return int64(n)
 	}
 	if p.Arrivals == Poisson {
-		n += 6 * math.Sqrt(n) // its standard deviations
+		n += 6 * math.Sqrt(n) // six standard deviations
 	}
 	return int64(n) + 1
 }
@@ -298,7 +297,7 @@ func (g Goal) holds(got float64) bool {
 	return got == g.Value
 }
 
-// format writes a figure in the goal's unit.
+// format writes a value in the goal's unit.
 func (g Goal) format(v float64) string {
 	switch {
 	case g.isTime():

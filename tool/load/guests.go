@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// Guests are connections that have had one answer each, and have been silent since: what
-// a server's memory for a connection is measured with. Nobody reads from them, so pings stay
-// unanswered. The zero value has none.
+// Guests are idle connections that have received one answer each, for measuring a server's memory
+// per connection. Nothing reads from them, so pings stay unanswered. The zero value has none.
 type Guests struct {
 	mu   sync.Mutex
 	open []net.Conn
 }
 
-// UpTo opens connections to the plan's target, and sends the plan's request on each, until
-// n of them have had their answer.
+// UpTo opens connections to the plan's target and sends the plan's request on each, until n of
+// them have received an answer.
 func (g *Guests) UpTo(ctx context.Context, p Plan, n int) error {
 	p, err := p.complete()
 	if err != nil {
@@ -53,7 +52,7 @@ func (g *Guests) enter(ctx context.Context, r *run) error {
 	return nil
 }
 
-// Leave closes them, by a reset: no port has to wait for a minute.
+// Leave resets all connections, which avoids TIME_WAIT.
 func (g *Guests) Leave() {
 	for _, nc := range g.open {
 		if tcp, ok := nc.(*net.TCPConn); ok {

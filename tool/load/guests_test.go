@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Guests stay as many as were asked for, and none is let in whose answer is another.
+// There are always as many guests as requested, all with the expected answer.
 func TestGuests(t *testing.T) {
 	p := Plan{Target: echoServer(t, "tcp"), Echo: true}
 	var g Guests
@@ -26,7 +26,7 @@ func TestGuests(t *testing.T) {
 	}
 }
 
-// Guests come from the plan's addresses, one after the other: one address has 28,000 ports.
+// Guests use the plan's source addresses in turn: one address has 28,000 ports.
 func TestGuestsHaveSources(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has all of 127.0.0.0/8; run it there")

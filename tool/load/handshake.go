@@ -8,8 +8,8 @@ import (
 	"net"
 )
 
-// handshakeError explains why TLS could not begin. What is none of its own
-// failures, such as a time-out, stays as it is.
+// handshakeError explains a failure of TLS itself. Other errors, such as a time-out, are returned
+// unchanged.
 func handshakeError(err error) error {
 	var (
 		unknown x509.UnknownAuthorityError
@@ -18,7 +18,7 @@ func handshakeError(err error) error {
 		record  tls.RecordHeaderError
 		refused *net.OpError
 	)
-	e := &Error{Kind: Unreachable, Err: err, What: fmt.Sprintf("no TLS with the server (%v)", err)}
+	e := &Error{Kind: Unreachable, Err: err, What: fmt.Sprintf("the TLS handshake failed (%v)", err)}
 	switch {
 	case errors.As(err, &unknown):
 		e.Try = "give the authority of its certificate, or do without its verification"

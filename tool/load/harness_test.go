@@ -18,7 +18,7 @@ import (
 // patience bounds every wait of these tests.
 const patience = 60 * time.Second
 
-// must ends the test when the call has failed.
+// must fails the test if the call has failed.
 func must[T any](tb testing.TB) func(T, error) T {
 	return func(v T, err error) T {
 		tb.Helper()
@@ -41,8 +41,8 @@ type outcome struct {
 	took   time.Duration
 }
 
-// mostlyWaits reports whether a test spends seconds waiting for time-outs to strike, and
-// not on what is exact in time. What those leave behind is counted once, by TestMain.
+// mostlyWaits reports whether a test spends seconds waiting for time-outs rather than measuring.
+// TestMain counts once what such tests leave behind.
 func mostlyWaits(test string) bool {
 	test, _, _ = strings.Cut(test, "/")
 	switch test {
@@ -74,7 +74,7 @@ func mostlyWaits(test string) bool {
 	return false
 }
 
-// sideBySide has such a test run beside others when all that count or measure have ended.
+// sideBySide runs such a test in parallel with others, after all tests that count or measure.
 func sideBySide(t *testing.T) {
 	t.Helper()
 	if !mostlyWaits(t.Name()) {
@@ -83,8 +83,7 @@ func sideBySide(t *testing.T) {
 	t.Parallel()
 }
 
-// runPlan runs the plan, and ends the test when Run hangs or leaves something
-// behind.
+// runPlan runs the plan, and fails the test if Run hangs or leaves something behind.
 func runPlan(tb testing.TB, ctx context.Context, p Plan) outcome {
 	tb.Helper()
 	goroutines, descriptors := runtime.NumGoroutine(), openDescriptors()
@@ -97,9 +96,9 @@ func runPlan(tb testing.TB, ctx context.Context, p Plan) outcome {
 	select {
 	case o := <-ended:
 		if mostlyWaits(tb.Name()) {
-			return o // others have goroutines and descriptors meanwhile
+			return o // parallel tests have goroutines and descriptors, too
 		}
-		// What a hand-made server still has open ends with its clients.
+		// A hand-written server's connections end with its clients.
 		eventually(tb, "goroutines are left", func() bool { return runtime.NumGoroutine() <= goroutines })
 		eventually(tb, "descriptors are left", func() bool { return openDescriptors() <= descriptors })
 		return o
@@ -110,7 +109,7 @@ func runPlan(tb testing.TB, ctx context.Context, p Plan) outcome {
 	}
 }
 
-// measured runs a plan that has nothing to fail of.
+// measured runs a plan that must not fail.
 func measured(tb testing.TB, p Plan) *Result {
 	tb.Helper()
 	o := runPlan(tb, context.Background(), p)
@@ -120,10 +119,9 @@ func measured(tb testing.TB, p Plan) *Result {
 	return o.result
 }
 
-// openDescriptors is how many there are; 0 where nobody can tell.
-// openDescriptors counts all but those of epoll, of which a server in this process
-// has more or fewer as its loops go to sleep. A poll of ours that is left shows all
-// the same, by its alarm.
+// openDescriptors returns the number of open descriptors; 0 if unknown. It does not count those of
+// epoll, because a server in this process has more or fewer as its loops go to sleep. A leaked
+// poller of ours still shows, by its alarm.
 func openDescriptors() (n int) {
 	const dir = "/proc/self/fd/"
 	all, _ := os.ReadDir(dir)
@@ -135,7 +133,7 @@ func openDescriptors() (n int) {
 	return n
 }
 
-// eventually waits for something that happens soon.
+// eventually waits until holds.
 func eventually(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
 	again := time.NewTicker(time.Millisecond)
@@ -148,8 +146,8 @@ func eventually(tb testing.TB, what string, holds func() bool) {
 	}
 }
 
-// serveWith listens on the network and gives every connection to serve, which
-// owns it. Everything ends with the test.
+// serveWith listens on the network and passes every connection to serve, which owns it. Everything
+// ends with the test.
 func serveWith(tb testing.TB, network string, serve func(net.Conn)) Frames {
 	tb.Helper()
 	address := "127.0.0.1:0"
@@ -179,8 +177,8 @@ func serveWith(tb testing.TB, network string, serve func(net.Conn)) Frames {
 	return Frames{Network: network, Address: ln.Addr().String()}
 }
 
-// answering makes a server of what is said to a request: answer appends it.
-// before, if there is one, is called with the requests read and unanswered.
+// answering makes a server that appends the answer to a request with answer. before, if not nil,
+// is called when requests have been read and not answered.
 func answering(d wire.Dialect, before func(), answer func(dst []byte, p wire.Packet) []byte) func(net.Conn) {
 	return func(nc net.Conn) {
 		in, out, held := make([]byte, 256<<10), []byte(nil), 0
@@ -218,7 +216,7 @@ func answering(d wire.Dialect, before func(), answer func(dst []byte, p wire.Pac
 	}
 }
 
-// ack is the answer that everything is well with.
+// ack returns the answer of a successful request.
 func ack(p wire.Packet) wire.Packet {
 	return wire.Packet{Command: wire.SubmitAck, ID: p.ID, Content: p.Content}
 }
@@ -226,12 +224,12 @@ func ack(p wire.Packet) wire.Packet {
 // echo answers with the request's content.
 func echo(dst []byte, p wire.Packet) []byte { return wire.Standard.Append(dst, ack(p)) }
 
-// echoServer is a server that does what it should.
+// echoServer is a correct server.
 func echoServer(tb testing.TB, network string) Frames {
 	return serveWith(tb, network, answering(wire.Standard, nil, echo))
 }
 
-// faultOf is err as Run promises it.
+// faultOf returns err as the *Error that Run promises.
 func faultOf(tb testing.TB, err error) *Error {
 	tb.Helper()
 	var e *Error

@@ -15,14 +15,14 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// hostile is a server that ends a run, and how.
+// hostile is a server that ends a run, and the expected error.
 type hostile struct {
 	name  string
 	serve func(net.Conn)
 	plan  Plan
 	kind  Kind
 	cause error  // found by errors.Is; nil: any
-	try   string // a word of what is to be tried
+	try   string // a word of Try
 }
 
 // after makes a server that answers n requests and then does something else.
@@ -50,7 +50,7 @@ func refuses(r wire.Result) func(net.Conn) {
 	}
 }
 
-// reset closes so that the client hears of it by a reset.
+// reset closes with a TCP reset.
 func reset(nc net.Conn) {
 	io.ReadFull(nc, make([]byte, 8))
 	nc.(*net.TCPConn).SetLinger(0)
@@ -113,7 +113,7 @@ func hostiles() []hostile {
 	}
 }
 
-// deaf keeps the connection open for a while and does not read from it.
+// deaf keeps the connection open for a while without reading from it.
 func deaf(net.Conn) { <-time.After(time.Second) }
 
 func TestRunEndsWithHostileServers(t *testing.T) {
@@ -141,7 +141,7 @@ func TestRunEndsWithHostileServers(t *testing.T) {
 					t.Errorf("cause %v, want %v", e.Err, h.cause)
 				}
 				checkLine(t, e, h.try)
-				// Far from a minute; the rest is for a busy machine.
+				// Far below a minute, with a margin for a busy machine.
 				if o.took > 2*timeout+5*time.Second {
 					t.Errorf("took %v", o.took)
 				}
@@ -153,7 +153,7 @@ func TestRunEndsWithHostileServers(t *testing.T) {
 	}
 }
 
-// checkLine checks an error's text: one line, whose end says what to try.
+// checkLine checks an error's text: one line that ends with what to try.
 func checkLine(t *testing.T, e *Error, try string) {
 	t.Helper()
 	line := e.Error()
@@ -186,7 +186,7 @@ func TestRunWithoutAServer(t *testing.T) {
 	}
 }
 
-// neverDials is a server that does not take up connections.
+// neverDials is a server that does not accept connections.
 type neverDials struct{ Frames }
 
 func (neverDials) Dial(ctx context.Context) (net.Conn, error) {
@@ -203,7 +203,7 @@ func TestRunGivesDialsUp(t *testing.T) {
 	checkLine(t, e, "address")
 }
 
-// What goes wrong with single requests is counted, and the run goes on.
+// Failures of single requests are counted, and the run goes on.
 func TestRunCountsFailedRequests(t *testing.T) {
 	sideBySide(t)
 	type answer = func(dst []byte, p wire.Packet) []byte
@@ -250,8 +250,8 @@ func TestRunCountsFailedRequests(t *testing.T) {
 	}
 }
 
-// A connection without places keeps the schedule: requests wait, are recorded
-// with what they waited, and are given up at the time-out.
+// A connection without free slots keeps the schedule: requests wait, are recorded with the time
+// that they waited, and are given up at the time-out.
 func TestRunKeepsTheScheduleWhenBehind(t *testing.T) {
 	const slow = 50 * time.Millisecond
 	target := serveWith(t, "tcp", answering(wire.Standard, func() { <-time.After(slow) }, echo))

@@ -14,91 +14,90 @@ import (
 	"github.com/hone-go/hone/tool/load/traffic"
 )
 
-// HTTP is a target that speaks HTTP/1.1 on connections that stay open. HTTP/2 is
-// not spoken: over TLS, http/1.1 is all that is offered.
+// HTTP is a target that speaks HTTP/1.1 on persistent connections. HTTP/2 is not supported: over
+// TLS, only http/1.1 is offered.
 //
-// An answer is good when its status is 2xx or 3xx, or one of Statuses; any other
-// is counted as Failed. Redirects are answers, and not followed. Bodies are
-// counted and not kept, so a plan can expect no content, the target but a Length: an
-// answer is verified as the right one by its order, and as whole by HTTP's own rules,
-// which are taken strictly. A Depth above 1 pipelines, which HTTP allows and many servers and most
-// proxies do not like: they answer one at a time, or not at all.
+// An answer is good when its status is 2xx or 3xx, or one of Statuses; any other counts as Failed.
+// A redirect is an answer and is not followed. Bodies are counted and not stored, so a plan cannot
+// expect content; the target can expect a Length. An answer is matched to its request by order,
+// and HTTP's own rules, applied strictly, show that it is complete. A Depth above 1 pipelines,
+// which HTTP allows but many servers and most proxies handle badly: they answer one at a time, or
+// not at all.
 //
-// A server may close a connection at any time, having said so (Connection:
-// close, HTTP/1.0, a body that ends with the connection) or not. It is opened again,
-// counted in Result.Reconnects, and its handshake is part of no service time; in
-// an open loop it is part of the response times of what came due meanwhile. A
-// request that the server closes without a byte of an answer is sent again where
-// clients may do so: once, when the method is idempotent. Any other fails as Closed. TLS sessions are
-// resumed where TLS has a ClientSessionCache.
+// A server may close a connection at any time, with an announcement (Connection: close, HTTP/1.0,
+// a body that ends with the connection) or without. Run opens it again and counts it in
+// Result.Reconnects. The handshake is part of no service time; in an open loop it is part of the
+// response times of what came due meanwhile. If the server closes without a byte of the answer,
+// Run retries the request once when its method is idempotent. Any other request fails as Closed.
+// TLS sessions are resumed if TLS has a ClientSessionCache.
 //
-// The request is the same every time, and made once, unless the plan has Traffic: its
-// steps then have requests of their own, and URL says where and what else there is. BenchmarkHTTPDecode: an answer
-// of 6 headers takes about 250 ns, 55 when its head is that of the answer before but
-// for the date; no allocations. BenchmarkWrkAgainstNginx: of its CPU time a request
-// takes about what it takes of wrk's.
+// The request is the same every time, and encoded once, unless the plan has Traffic: its steps
+// then have requests of their own, and URL gives the host and the defaults. BenchmarkHTTPDecode:
+// an answer of 6 headers takes about 250 ns, or 55 ns when its head differs from the previous
+// answer's only in the date; no allocations. BenchmarkWrkAgainstNginx: a request takes about as
+// much CPU time as in wrk.
 type HTTP struct {
 	// URL is http://HOST[:PORT][/PATH][?QUERY], the same with https, or over a unix
 	// socket http://unix:/SOCKET[:/PATH][?QUERY]. Required.
 	URL string
-	// Address is the HOST:PORT to connect to instead of the URL's, which still names the host
-	// in requests and certificates. Zero: the URL's.
+	// Address is the HOST:PORT to connect to instead of the URL's; requests and certificates still
+	// use the URL's host. Zero: the URL's.
 	Address string
-	// Method: zero is GET, or POST when there is a Body.
+	// Method is the request's method. Zero: GET, or POST if there is a Body.
 	Method string
-	// Header is sent as it is, beside Host (localhost for a unix socket),
-	// User-Agent: hone, and the length of the Body; the first two can be replaced.
+	// Header is sent as it is, in addition to Host (localhost for a unix socket), User-Agent:
+	// hone, and the length of the Body. It can replace the first two.
 	Header http.Header
 	// Body is sent with every request.
 	Body []byte
-	// Statuses are those of good answers. Zero: 200 to 399.
+	// Statuses are the status codes that count as success. Zero: 200 to 399.
 	Statuses []int
-	// Length is how many bytes the body of every good answer must have; another is
-	// counted as WrongContent. Zero: any will do. Negative: it must have none.
+	// Length is how many bytes the body of every good answer must have; any other length is
+	// counted as WrongContent. Zero: any length. Negative: no body.
 	Length int64
-	// AnswerLimit is the longest body accepted, the framing of its chunks included.
-	// Zero: 16 MiB. It takes no memory.
+	// AnswerLimit is the longest body accepted, including the framing of its chunks. Zero: 16 MiB.
+	// It needs no memory.
 	AnswerLimit int64
-	// TLS is for https. Its ServerName is the URL's host when it has none, and its
-	// NextProtos are not used. Zero: the system's authorities.
+	// TLS is for https. If its ServerName is empty, the URL's host is used; its NextProtos are
+	// ignored. Zero: the system's authorities.
 	TLS *tls.Config
 }
 
 const (
-	mostHead    = 64 << 10 // of an answer, with what precedes it
+	mostHead    = 64 << 10 // of an answer, including preceding 1xx answers
 	mostBody    = 16 << 20
 	leastStatus = 100
 )
 
-// httpTarget is an HTTP that has been found to make sense.
+// httpTarget is a validated HTTP.
 type httpTarget struct {
 	site
 	plain   httpRequest
 	steps   []httpRequest // of the plan's Traffic
-	base    *url.URL      // where their redirects lead from
+	base    *url.URL      // the URL that redirects are relative to
 	cookies bool
 	limit   int64
 }
 
-// httpRequest is a request that makes sense, and what its answers must be.
+// httpRequest is a validated request, with what its answers must satisfy.
 type httpRequest struct {
-	whole    []byte // where it is the same every time
+	whole    []byte // the encoded request, if it is always the same
 	bodiless bool   // answers to this method never have a body
-	repeats  bool   // it may be sent again, as its method says (RFC 9110, 9.2.2)
-	closes   bool   // it asks for the connection's end
+	repeats  bool   // the method is idempotent (RFC 9110, 9.2.2)
+	closes   bool   // it has Connection: close
 	good     [mostCodes]bool
-	length   int64 // of the body of a good answer; any: they differ
+	length   int64 // of the body of a good answer; any: not checked
 
-	// What a step's request is made of, and what of its answers the step wants.
+	// The parts of a step's request, and which parts of its answers the step needs.
 	method               string
-	path, behind, body   traffic.Template // behind is what follows the path, but for Content-Length and the empty line
+	path, behind, body   traffic.Template // behind follows the path, without Content-Length and the empty line
 	sized                bool             // it has a Content-Length
 	wantsHead, wantsBody bool
 }
 
 const anyLength = -1
 
-// Dial opens one connection, with its TLS handshake.
+// Dial opens one connection, including the TLS handshake.
 func (h HTTP) Dial(ctx context.Context) (net.Conn, error) {
 	t, err := h.target()
 	if err != nil {
@@ -107,8 +106,8 @@ func (h HTTP) Dial(ctx context.Context) (net.Conn, error) {
 	return t.Dial(ctx)
 }
 
-// Caller makes one connection's codec. It panics when the fields cannot be; Run
-// finds that first, and says so in its error.
+// Caller returns the codec for one connection. It panics when the fields are invalid; Run reports
+// that as an error before.
 func (h HTTP) Caller() Caller {
 	t, err := h.target()
 	if err != nil {
@@ -120,7 +119,7 @@ func (h HTTP) Caller() Caller {
 // String returns the URL.
 func (h HTTP) String() string { return public(h.URL) }
 
-// prepared makes the target that a plan drives.
+// prepared returns the target for a plan.
 func (h HTTP) prepared(p Plan) (Target, error) {
 	if p.Content != nil || p.Size != 0 {
 		return nil, badTarget("content of its own in a request of HTTP", "give it as the Body of the target")
@@ -135,7 +134,7 @@ func (h HTTP) prepared(p Plan) (Target, error) {
 	return t, err
 }
 
-// badTarget is the error for a target that cannot be, or not with the plan.
+// badTarget returns the error for a target that is invalid, or does not suit the plan.
 func badTarget(what, try string) *Error {
 	return &Error{Kind: BadPlan, What: "the plan cannot have " + what, Try: try}
 }
@@ -152,7 +151,7 @@ func (h HTTP) target() (*httpTarget, error) {
 	return t, t.compose(h, &t.plain)
 }
 
-// accept says which statuses are good.
+// accept sets the status codes that count as success.
 func (t *httpRequest) accept(statuses []int) error {
 	for _, status := range statuses {
 		if status < leastStatus || status >= mostCodes {
@@ -166,7 +165,7 @@ func (t *httpRequest) accept(statuses []int) error {
 	return nil
 }
 
-// compose makes a request.
+// compose encodes a request.
 func (t *httpTarget) compose(h HTTP, r *httpRequest) error {
 	r.length = anyLength
 	if h.Length != 0 {
@@ -202,8 +201,8 @@ func (t *httpTarget) compose(h HTTP, r *httpRequest) error {
 	return nil
 }
 
-// prepare makes the requests of steps. Their headers are composed as any other's, with
-// their values left out; then what is before and after the values becomes templates.
+// prepare makes the requests of steps. It composes their headers like any other's, with values
+// left out; the text around the values becomes templates.
 func (t *httpTarget) prepare(h HTTP, script *traffic.Script) error {
 	t.base, t.cookies = &url.URL{Scheme: "http", Host: t.host, Path: "/"}, script.Cookies()
 	if t.tls != nil {
@@ -215,7 +214,7 @@ func (t *httpTarget) prepare(h HTTP, script *traffic.Script) error {
 			return fmt.Errorf("step %s: %w", of.Name, err)
 		}
 		for status := 301; status <= 308 && script.Redirects(); status++ {
-			t.steps[i].good[status] = true // the session knows what to do
+			t.steps[i].good[status] = true // the session follows the redirect
 		}
 	}
 	return nil
@@ -262,7 +261,7 @@ func (t *httpTarget) prepareStep(h HTTP, of *traffic.Request, r *httpRequest) er
 	return nil
 }
 
-// settle makes the request whole where no value is in it.
+// settle encodes the request once if it contains no values.
 func (r *httpRequest) settle() {
 	for _, t := range []*traffic.Template{&r.path, &r.behind, &r.body} {
 		if _, ok := t.Literal(); !ok {
@@ -300,14 +299,14 @@ func (r *httpRequest) append(dst []byte, s *traffic.Session, location []byte, ge
 	digits := strconv.AppendInt(widest[:0], int64(len(dst)-from), 10)
 	at := from - len(end) - room
 	copy(dst[at:], digits)
-	if spare := room - len(digits); spare > 0 { // the body moves to where it would be with fewer digits
+	if spare := room - len(digits); spare > 0 { // the length has fewer digits than reserved: move the body
 		copy(dst[from-len(end)-spare:], dst[from-len(end):])
 		dst = dst[:len(dst)-spare]
 	}
 	return dst
 }
 
-// Caller makes one connection's codec.
+// Caller returns the codec for one connection.
 func (t *httpTarget) Caller() Caller {
 	return &httpCaller{target: t, headLeft: mostHead, bodyLeft: t.limit}
 }

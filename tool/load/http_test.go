@@ -44,7 +44,7 @@ func webServer(t *testing.T, over string, handler http.HandlerFunc) HTTP {
 	return HTTP{URL: s.URL + "/path?q=1"}
 }
 
-// handlers are some, each with another way to say where a body ends.
+// handlers end bodies in different ways.
 func handlers() map[string]http.HandlerFunc {
 	long := bytes.Repeat([]byte("long "), 100<<10)
 	return map[string]http.HandlerFunc{
@@ -82,7 +82,7 @@ func TestHTTPAgainstNetHTTP(t *testing.T) {
 	for name, handler := range handlers() {
 		for _, over := range []string{"tcp", "tls", "unix"} {
 			if over != "tcp" && name != "long" && name != "chunks" {
-				continue // these have all that the others have
+				continue // the others cover these
 			}
 			target := webServer(t, over, handler)
 			for loop, p := range plans {
@@ -95,9 +95,8 @@ func TestHTTPAgainstNetHTTP(t *testing.T) {
 	}
 }
 
-// checkAnswered wants every request answered and counted by one status. A run
-// without warm-up has as many as are sent at its beginning, however busy the
-// machine is.
+// checkAnswered expects every request to be answered and counted under one status. A run without
+// warm-up has at least the requests of its beginning, however busy the machine is.
 func checkAnswered(t *testing.T, r *Result, least int64) {
 	t.Helper()
 	if r.Errors["total"] != 0 || r.Requests < least {
@@ -114,7 +113,7 @@ func TestHTTPHead(t *testing.T) {
 	checkAnswered(t, measured(t, Plan{Target: target, Conns: 2, Warmup: -1, For: 50 * time.Millisecond}), 2)
 }
 
-// What a handler sees is what was asked for.
+// Handlers see the requested request.
 func TestHTTPRequest(t *testing.T) {
 	seen := make(chan string, 1)
 	target := webServer(t, "tcp", func(_ http.ResponseWriter, r *http.Request) {
@@ -139,7 +138,7 @@ func TestHTTPRequest(t *testing.T) {
 	} {
 		h := target
 		c.change(&h)
-		select { // the last plan's last requests
+		select { // the last requests of the last plan
 		case <-seen:
 		default:
 		}
@@ -256,7 +255,7 @@ func TestHTTPSRefusals(t *testing.T) {
 			checkLine(t, e, c.try)
 		})
 	}
-	// The other way round it is an answer, which is none.
+	// A plain request to a TLS server gets an invalid answer.
 	plain.URL = "http" + strings.TrimPrefix(target.URL, "https")
 	r := measured(t, Plan{Target: plain, Warmup: -1, For: 50 * time.Millisecond})
 	if r.Valid || r.Statuses["400"] == 0 || r.Errors["failed"] == 0 {
@@ -270,8 +269,8 @@ func TestHTTPSWithoutVerification(t *testing.T) {
 	checkAnswered(t, measured(t, Plan{Target: target, Conns: 2, Warmup: -1, For: 50 * time.Millisecond}), 2)
 }
 
-// Sessions are resumed where the plan asks for it: each connection after the first, over both
-// versions of TLS that do, and none otherwise.
+// Sessions are resumed if the plan asks for it, on each connection after the first, with both
+// versions of TLS; otherwise none is.
 func TestHTTPSResumesSessions(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		target := webServer(t, "tls", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") })
@@ -284,7 +283,7 @@ func TestHTTPSResumesSessions(t *testing.T) {
 			if r.Handshakes == nil || r.Resumed == nil {
 				t.Fatalf("%s: no handshakes", tls.VersionName(version))
 			}
-			// After its last answer the run may open one more connection, or not.
+			// After its last answer the run may open one more connection.
 			if made, resumed := *r.Handshakes, *r.Resumed; made < 20 || resumes && resumed != made-1 || !resumes && resumed != 0 {
 				t.Errorf("%s, resumes %v: %d of %d handshakes resumed a session", tls.VersionName(version), resumes, resumed, made)
 			}
@@ -295,8 +294,8 @@ func TestHTTPSResumesSessions(t *testing.T) {
 	}
 }
 
-// TLS may return the last bytes of an answer together with the end of the stream. They are an
-// answer all the same.
+// TLS may return the last bytes of an answer together with the end of the stream. The answer still
+// counts.
 func TestHTTPSAnswersThatEndConnections(t *testing.T) {
 	target := webServer(t, "tls", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") })
 	r := measured(t, Plan{Target: target, Requests: 60})
@@ -305,7 +304,7 @@ func TestHTTPSAnswersThatEndConnections(t *testing.T) {
 	}
 }
 
-// A version of TLS that the server does not speak is said, and so are those that both do.
+// A version of TLS that the server does not support is reported; one that both support works.
 func TestHTTPSVersions(t *testing.T) {
 	target := webServer(t, "tls", func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS.Version != tls.VersionTLS12 {
@@ -323,7 +322,7 @@ func TestHTTPSVersions(t *testing.T) {
 	checkLine(t, e, "--tls-min")
 }
 
-// A connection goes to the Address; the request and the certificate are for the URL's host.
+// Connections go to the Address; the request and the certificate use the URL's host.
 func TestHTTPAddress(t *testing.T) {
 	hosts := make(chan string, 64)
 	seen := func(w http.ResponseWriter, r *http.Request) {
@@ -337,7 +336,7 @@ func TestHTTPAddress(t *testing.T) {
 	at := "127.0.0.1:" + port
 	for _, target := range []HTTP{
 		{URL: "http://shop.invalid/x", Address: strings.TrimSuffix(strings.TrimPrefix(plain.URL, "http://"), "/path?q=1")},
-		{URL: "https://example.com:8443/x", Address: at, TLS: secured.TLS}, // the test server's certificate is for it
+		{URL: "https://example.com:8443/x", Address: at, TLS: secured.TLS}, // the test server's certificate is for example.com
 	} {
 		checkAnswered(t, measured(t, Plan{Target: target, Requests: 5}), 1)
 		want := strings.TrimSuffix(strings.SplitN(target.URL, "/", 4)[2], ":80")
@@ -359,7 +358,7 @@ func TestHTTPAddress(t *testing.T) {
 	}
 }
 
-// A server that wants a client's certificate gets it.
+// A client certificate is sent to a server that requires one.
 func TestHTTPSWithACertificate(t *testing.T) {
 	s := httptest.NewUnstartedServer(handlers()["length"])
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -377,12 +376,11 @@ func TestHTTPSWithACertificate(t *testing.T) {
 	}
 }
 
-// A handler's known delays are the figures that come out. They are never shorter;
-// that they are not longer can be seen when the generator says that nobody has
-// disturbed it.
+// A handler's known delays appear in the results. They are never shorter; the upper bound is
+// checked when the generator reports no disturbance.
 func TestHTTPTellsTheTruth(t *testing.T) {
 	const least, most = 100 * time.Millisecond, 500 * time.Millisecond
-	const golden = 0.6180339887498949 // its multiples, without their whole parts, are evenly spread
+	const golden = 0.6180339887498949 // its multiples, modulo 1, are evenly spread
 	var n atomic.Int64
 	target := webServer(t, "tcp", func(http.ResponseWriter, *http.Request) {
 		part := golden * float64(n.Add(1))
@@ -410,7 +408,7 @@ func TestHTTPTellsTheTruth(t *testing.T) {
 	}
 }
 
-// speaks makes a server that reads a request's head and then has its say.
+// speaks makes a server that reads a request's head and then calls say.
 func speaks(say func(nc net.Conn)) func(net.Conn) {
 	return func(nc net.Conn) {
 		if awaitHead(nc) == nil {
@@ -419,7 +417,7 @@ func speaks(say func(nc net.Conn)) func(net.Conn) {
 	}
 }
 
-// awaitHead reads to an empty line.
+// awaitHead reads up to an empty line.
 func awaitHead(nc net.Conn) error {
 	one, last := make([]byte, 1), ""
 	for !strings.HasSuffix(last, "\r\n\r\n") {
@@ -431,7 +429,7 @@ func awaitHead(nc net.Conn) error {
 	return nil
 }
 
-// text says it and stays, until the client leaves.
+// text sends s and keeps the connection open until the client closes it.
 func text(s string) func(net.Conn) {
 	return func(nc net.Conn) {
 		io.WriteString(nc, s)
@@ -439,7 +437,7 @@ func text(s string) func(net.Conn) {
 	}
 }
 
-// forever says the same again and again.
+// forever sends the same again and again.
 func forever(first, again string, pause time.Duration) func(net.Conn) {
 	return func(nc net.Conn) {
 		if _, err := io.WriteString(nc, first); err != nil {
@@ -456,7 +454,7 @@ func forever(first, again string, pause time.Duration) func(net.Conn) {
 	}
 }
 
-// timeoutFor is short where it is what ends the run.
+// timeoutFor is short for kinds that only a time-out can cause.
 func timeoutFor(k Kind) time.Duration {
 	if k == Silent || k == Closed {
 		return 400 * time.Millisecond
@@ -522,8 +520,8 @@ func TestHTTPEndsWithHostileServers(t *testing.T) {
 	}
 }
 
-// A request that a server answers with the connection's end is sent again where
-// clients may do so, once, and fails else.
+// A request that the server answers by closing the connection is retried once if it is idempotent,
+// and fails otherwise.
 func TestHTTPSendsAgainWhatMayBe(t *testing.T) {
 	address := serveWith(t, "tcp", speaks(func(nc net.Conn) {
 		io.WriteString(nc, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")

@@ -9,26 +9,25 @@ import (
 	"github.com/hone-go/hone/tool/load/traffic"
 )
 
-// httpCaller sends the target's request, and takes answers as their bytes come:
-// nothing has to be held but the beginning of a line. Where HTTP leaves it open
-// to be lenient it is not, for a doubt about where an answer ends is a doubt about
-// every answer behind it: no folded headers, no second length, no length beside
-// chunks, no transfer coding but chunked, none of it in HTTP/1.0, no bare line
-// feeds within chunks.
+// httpCaller sends the target's request, and parses answers incrementally: it buffers no more than
+// the beginning of a line. It is strict where HTTP allows to be lenient, because a doubt about
+// where an answer ends is a doubt about every later answer: no folded headers, no second length,
+// no length with chunks, no transfer coding other than chunked, no transfer coding in HTTP/1.0, no
+// bare line feeds within chunks.
 type httpCaller struct {
 	target *httpTarget
-	asked  queue[httpAsked] // unanswered requests, in their order
-	failed error            // the last failure, so that the next alike allocates nothing
+	asked  queue[httpAsked] // unanswered requests, in order
+	failed error            // the last failure, reused for an equal one so that it allocates nothing
 
 	state    httpState
-	headLeft int   // bytes that heads and trailers may still take
-	bodyLeft int64 // the same of the body
-	part     int64 // bytes still to come of the body, or of its chunk
-	size     int64 // bytes of the body that have come
+	headLeft int   // bytes that heads and trailers may still have
+	bodyLeft int64 // bytes that the body may still have
+	part     int64 // bytes of the body or chunk still to come
+	size     int64 // bytes of the body so far
 	head     httpHead
 	known    knownHead
 
-	keptHead, keptBody []byte // of the answer, where its request wants them
+	keptHead, keptBody []byte // of the answer, if its request needs them
 }
 
 // httpAsked is an unanswered request.
@@ -37,7 +36,7 @@ type httpAsked struct {
 	request *httpRequest
 }
 
-// httpHead is what an answer's head says that matters here.
+// httpHead holds the parts of an answer's head that matter here.
 type httpHead struct {
 	status    int
 	old       bool  // HTTP/1.0
@@ -51,7 +50,7 @@ type httpHead struct {
 
 type httpState uint8
 
-// What comes next.
+// The parser's states.
 const (
 	statusLine httpState = iota
 	headerLine
@@ -64,7 +63,7 @@ const (
 	allThere
 )
 
-// httpStatus is the failure that a status is.
+// httpStatus is the error for a status code that does not count as success.
 type httpStatus int
 
 func (s httpStatus) Error() string { return fmt.Sprintf("HTTP %d %s", int(s), http.StatusText(int(s))) }
@@ -74,7 +73,7 @@ func (c *httpCaller) AppendRequest(dst []byte, id uint64, _ []byte) []byte {
 	return append(dst, c.target.plain.whole...)
 }
 
-// AppendStep appends the request of the step that a session is at.
+// AppendStep appends the request of the session's current step.
 func (c *httpCaller) AppendStep(dst []byte, id uint64, s *traffic.Session) []byte {
 	r := &c.target.steps[s.Request().Index]
 	c.asked.push(httpAsked{id, r})
@@ -85,13 +84,13 @@ func (c *httpCaller) AppendStep(dst []byte, id uint64, s *traffic.Session) []byt
 	return r.append(dst, s, location, get && len(location) > 0)
 }
 
-// Seen is the answer that was decoded last, as far as its request wants it.
+// Seen returns the answer that was decoded last, as far as its request needs it.
 func (c *httpCaller) Seen() traffic.Answer {
 	return traffic.Answer{Status: c.head.status, Head: c.keptHead, Body: c.keptBody, Length: c.size}
 }
 
-// Repeats reports whether the request may be sent again: it is idempotent, and
-// nothing of its answer has come.
+// Repeats reports whether the request may be retried: it is idempotent, and no byte of its answer
+// has come.
 func (c *httpCaller) Repeats(id uint64) bool {
 	untouched := c.state == statusLine && c.headLeft == mostHead
 	for i := range c.asked.count {
@@ -132,14 +131,14 @@ func (c *httpCaller) Decode(a *Answer, in []byte) (used int, err error) {
 	return used, nil
 }
 
-// httpLength is the failure that a body is whose length is not the expected one.
+// httpLength is the error for a body of an unexpected length.
 type httpLength struct{ got, want int64 }
 
 func (l httpLength) Error() string {
 	return fmt.Sprintf("a body of %d bytes, not of %d", l.got, l.want)
 }
 
-// step takes one line, or what there is of a body; 0 when there is too little.
+// step parses one line, or a part of a body; it returns 0 when it needs more input.
 func (c *httpCaller) step(in []byte) (int, error) {
 	switch c.state {
 	case statusLine:
@@ -163,7 +162,7 @@ func (c *httpCaller) step(in []byte) (int, error) {
 		c.keepBody(in)
 		return len(in), c.takeBody(int64(len(in)))
 	}
-	n := min(int64(len(in)), c.part) // fixedBody or chunkBytes
+	n := min(int64(len(in)), c.part) // state fixedBody or chunkBytes
 	c.part -= n
 	c.size += n
 	c.keepBody(in[:n])
@@ -177,8 +176,8 @@ func (c *httpCaller) step(in []byte) (int, error) {
 	return int(n), nil
 }
 
-// keepHead keeps a line of the head where the request wants it. A head that is known is
-// not wanted.
+// keepHead keeps a line of the head if the request needs it. The fast path for known heads is not
+// used then.
 func (c *httpCaller) keepHead(in []byte, n int, err error) (int, error) {
 	if n > 0 && err == nil && c.asked.first().request.wantsHead {
 		c.keptHead = append(c.keptHead, in[:n]...)
@@ -186,7 +185,7 @@ func (c *httpCaller) keepHead(in []byte, n int, err error) (int, error) {
 	return n, err
 }
 
-// keepBody keeps a piece of the body where the request wants it.
+// keepBody keeps a piece of the body if the request needs it.
 func (c *httpCaller) keepBody(in []byte) {
 	if room := traffic.MostBody - len(c.keptBody); room > 0 && c.asked.first().request.wantsBody {
 		c.keptBody = append(c.keptBody, in[:min(len(in), room)]...)
@@ -208,17 +207,15 @@ func (c *httpCaller) tooLong() error {
 	}
 }
 
-// malformed is the error for an answer that HTTP/1.1 does not allow, or allows
-// and nobody should send.
+// malformed returns the error for an answer that HTTP/1.1 forbids, or that no server should send.
 func malformed(format string, args ...any) error {
 	return &Error{
-		Kind: Garbage, What: "the server's answer is not sound HTTP/1.1: " + fmt.Sprintf(format, args...),
+		Kind: Garbage, What: "the server's answer is not valid HTTP/1.1: " + fmt.Sprintf(format, args...),
 		Try: "check that the address and the protocol are the server's",
 	}
 }
 
-// unasked is the error for an answer to nothing, of a protocol that answers in
-// order.
+// unasked returns the error for an unsolicited answer, in a protocol that answers in order.
 func unasked(protocol string) error {
 	return &Error{
 		Kind: WrongID, What: "the server sends what nobody has asked for, where every request has been answered",
@@ -226,7 +223,7 @@ func unasked(protocol string) error {
 	}
 }
 
-// headLine cuts a line off, without its end; n is 0 when its end has not come.
+// headLine cuts off a line, without its end; n is 0 when the line is incomplete.
 func (c *httpCaller) headLine(in []byte) (line []byte, n int, err error) {
 	n = bytes.IndexByte(in, '\n') + 1
 	if c.headLeft < max(n, 1) || n == 0 && len(in) > c.headLeft {
@@ -243,7 +240,7 @@ func (c *httpCaller) headLine(in []byte) (line []byte, n int, err error) {
 	return line, n, nil
 }
 
-// readStatus reads a line such as HTTP/1.1 200 OK.
+// readStatus parses a line such as HTTP/1.1 200 OK.
 func (c *httpCaller) readStatus(in []byte) (int, error) {
 	const version = "HTTP/1."
 	if begin := in[:min(len(in), len(version))]; string(begin) != version[:len(begin)] {
@@ -272,7 +269,7 @@ func (c *httpCaller) readStatus(in []byte) (int, error) {
 	return n, nil
 }
 
-// notHTTP says what else it may be.
+// notHTTP returns an error that guesses which protocol the server speaks.
 func notHTTP(in []byte) error {
 	const alert, http2 = "\x15\x03", "\x00\x00"
 	e := &Error{
@@ -288,7 +285,7 @@ func notHTTP(in []byte) error {
 	return e
 }
 
-// readHeader reads one header, or the empty line behind the last one.
+// readHeader parses one header, or the empty line after the last one.
 func (c *httpCaller) readHeader(in []byte) (int, error) {
 	line, n, err := c.headLine(in)
 	if n == 0 || err != nil {
@@ -318,8 +315,7 @@ func (c *httpCaller) readHeader(in []byte) (int, error) {
 	return n, err
 }
 
-// field splits a header. What matters is that nobody can read a name in it that
-// is not there.
+// field splits a header. It is strict, so that no reader can find another name in it.
 func field(line []byte) (name, value []byte, err error) {
 	colon := bytes.IndexByte(line, ':')
 	if colon <= 0 || isBlank(line[0]) || isBlank(line[colon-1]) {
@@ -340,7 +336,7 @@ func trimmed(b []byte) []byte {
 	return b
 }
 
-// isNamed compares with a name in small letters, whatever the letters of b.
+// isNamed compares b, ignoring case, with a name in lower case.
 func isNamed(b []byte, name string) bool {
 	if len(b) != len(name) {
 		return false
@@ -371,7 +367,7 @@ func (h *httpHead) contentLength(value []byte) error {
 	if h.hasLength {
 		return malformed("it has two headers Content-Length")
 	}
-	const mostDigits = 18 // of what an int64 holds for certain
+	const mostDigits = 18 // always fits into an int64
 	h.hasLength = true
 	for _, digit := range value {
 		if digit < '0' || digit > '9' {
@@ -393,7 +389,7 @@ func (h *httpHead) transferEncoding(value []byte) error {
 	return nil
 }
 
-// beginBody follows the empty line behind the head.
+// beginBody runs after the empty line that ends the head.
 func (c *httpCaller) beginBody() error {
 	h := &c.head
 	switch {
@@ -404,7 +400,7 @@ func (c *httpCaller) beginBody() error {
 	case h.chunked && h.old:
 		return malformed("it is chunked, in HTTP/1.0")
 	case h.status < 200:
-		c.state = statusLine // the answer is still to come
+		c.state = statusLine // a 1xx: the final answer is still to come
 		return nil
 	}
 	h.last = h.closes || h.old && !h.stays || c.asked.first().request.closes
@@ -427,7 +423,7 @@ func (c *httpCaller) beginBody() error {
 // mostChunkLine is the longest first line of a chunk.
 const mostChunkLine = 4 << 10
 
-// readChunkSize reads a chunk's first line. What is claimed counts at once.
+// readChunkSize parses a chunk's first line. The claimed size counts against the limit at once.
 func (c *httpCaller) readChunkSize(in []byte) (int, error) {
 	n := bytes.IndexByte(in[:min(len(in), mostChunkLine)], '\n') + 1
 	if n == 0 && len(in) < mostChunkLine {
@@ -450,7 +446,7 @@ func (c *httpCaller) readChunkSize(in []byte) (int, error) {
 }
 
 func hexadecimal(digits []byte) (v int64, ok bool) {
-	const most = 15 // of what an int64 holds for certain
+	const most = 15 // hexadecimal digits that always fit into an int64
 	for _, d := range digits {
 		switch {
 		case '0' <= d && d <= '9':
@@ -479,7 +475,7 @@ func (c *httpCaller) readChunkEnd(in []byte) (int, error) {
 	return len(end), nil
 }
 
-// readTrailer passes what may follow the last chunk over.
+// readTrailer skips the trailer after the last chunk.
 func (c *httpCaller) readTrailer(in []byte) (int, error) {
 	line, n, err := c.headLine(in)
 	if n == 0 || err != nil {
@@ -496,7 +492,7 @@ func (c *httpCaller) readTrailer(in []byte) (int, error) {
 	return n, err
 }
 
-// answer fills a with the answer that is all there.
+// answer fills a with the complete answer.
 func (c *httpCaller) answer(a *Answer) {
 	asked := c.asked.pop()
 	a.ID, a.Code, a.Last = asked.id, uint16(c.head.status), c.head.last
@@ -515,7 +511,7 @@ func (c *httpCaller) answer(a *Answer) {
 	c.state, c.headLeft, c.bodyLeft = statusLine, mostHead, c.target.limit
 }
 
-// end is called when the server has ended the stream.
+// end runs when the server has ended the stream.
 func (c *httpCaller) end(a *Answer) error {
 	switch {
 	case c.state == bodyTillEnd:
@@ -523,7 +519,7 @@ func (c *httpCaller) end(a *Answer) error {
 	case c.state != statusLine:
 		return &Error{
 			Kind: Closed, Err: io.ErrUnexpectedEOF,
-			What: fmt.Sprintf("the server closed a connection in the middle of an answer, %d bytes into its body", c.size),
+			What: fmt.Sprintf("the server truncated an answer, %d bytes into its body", c.size),
 			Try:  "look into the server's log: it may have died, or its handler has failed",
 		}
 	}

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// decoded is what became of a stream.
+// decoded is the outcome of decoding a stream.
 type decoded struct {
 	answers []string // status, bytes of the body and whether it is the last, of each
 	err     error
-	held    int // the most bytes that had to be held
+	held    int // the most bytes that had to be buffered
 }
 
-// decodeHTTP decodes a stream as a connection does, in pieces of the sizes that
-// next returns, up to the first answer that is the last.
+// decodeHTTP decodes a stream as a connection does, in pieces of the sizes that next returns, up
+// to the first answer that is the last.
 func decodeHTTP(t *httpTarget, stream []byte, next func() int) (d decoded) {
 	c := t.Caller().(*httpCaller)
 	for id := range uint64(64) {
@@ -154,7 +154,7 @@ func TestHTTPDecode(t *testing.T) {
 	}
 }
 
-// A long body is taken as it comes: nothing of it is held.
+// A long body is not buffered.
 func TestHTTPDecodeHoldsNothing(t *testing.T) {
 	target := must[*httpTarget](t)(HTTP{URL: "http://h"}.target())
 	const size = 10 << 20
@@ -170,11 +170,11 @@ func TestHTTPDecodeHoldsNothing(t *testing.T) {
 	}
 }
 
-// usualAnswer is as net/http's server sends it.
+// usualAnswer is an answer of net/http's server.
 const usualAnswer = "HTTP/1.1 200 OK\r\nDate: Sat, 21 Nov 2026 23:00:00 GMT\r\nContent-Type: text/plain; charset=utf-8\r\n" +
 	"Content-Length: 13\r\nX-Request-Id: 0123456789abcdef\r\nVary: Accept-Encoding\r\nCache-Control: no-store\r\n\r\nHello, World!"
 
-// A request and its answer allocate nothing, failures included.
+// A request and its answer allocate nothing, even if it fails.
 func TestHTTPAllocatesNothing(t *testing.T) {
 	const depth = 16
 	for name, answer := range map[string]string{
@@ -215,10 +215,9 @@ func BenchmarkHTTPDecode(b *testing.B) {
 	}
 }
 
-// FuzzHTTPDecode holds the decoder against net/http: the same statuses and
-// lengths of bodies, however the stream is cut. What net/http takes may be
-// refused (the decoder is stricter), but not the other way round, save for bytes
-// in heads and chunks that no length depends on.
+// FuzzHTTPDecode compares the decoder with net/http: the same statuses and body lengths, however
+// the stream is split. The decoder may refuse what net/http accepts, because it is stricter, but
+// not the other way round, except for bytes in heads and chunks that no length depends on.
 func FuzzHTTPDecode(f *testing.F) {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	for _, seed := range []string{
@@ -279,7 +278,7 @@ func compareWithNetHTTP(t *testing.T, stream []byte, method string, d decoded) {
 	}
 }
 
-// readWithNetHTTP reads one answer as decoded.add writes it.
+// readWithNetHTTP reads one answer in the format of decoded.add.
 func readWithNetHTTP(in *bufio.Reader, method string) (text string, last bool, err error) {
 	for {
 		r, err := http.ReadResponse(in, &http.Request{Method: method})
@@ -296,17 +295,16 @@ func readWithNetHTTP(in *bufio.Reader, method string) (text string, last bool, e
 	}
 }
 
-// lenient reports whether there is something in the stream that only net/http
-// looks at: odd bytes in headers, extensions of chunks, a trailer that is
-// announced and may not be.
+// lenient reports whether the stream contains something that only net/http checks: odd bytes in
+// headers, chunk extensions, a trailer that is announced and not allowed.
 func lenient(stream []byte) bool {
 	odd := func(r rune) bool { return r < ' ' && r != '\r' && r != '\n' && r != '\t' || r >= 0x7f }
 	return bytes.ContainsFunc(stream, odd) || oddNames(stream) ||
 		bytes.Contains(bytes.ToLower(stream), []byte("trailer")) || bytes.Contains(bytes.ReplaceAll(stream, []byte("\r\n"), nil), []byte("\r"))
 }
 
-// oddNames reports whether a line has something before its colon that no name may
-// have, or something like the extension of a chunk.
+// oddNames reports whether a line has invalid bytes before its colon, or something like a chunk
+// extension.
 func oddNames(stream []byte) bool {
 	odd := func(r rune) bool {
 		return (r < '0' || r > '9') && (r|0x20 < 'a' || r|0x20 > 'z') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)

@@ -2,26 +2,24 @@ package load
 
 import "bytes"
 
-// knownHead is the last head of a connection and what it meant. The answers to one
-// request are all alike but for their Date, so most heads need no reading: one that
-// has the same bytes means the same. A date may have any bytes but a line's end, for
-// nothing of it is read in either way. FuzzHTTPKnownHead holds the two ways against
-// each other; BenchmarkHTTPDecode: a fifth of the time.
+// knownHead caches the last head of a connection and its meaning. The answers to one request are
+// all alike except for Date, so most heads need no parsing: the same bytes mean the same. A date
+// may have any bytes other than a line end, because neither path reads it. FuzzHTTPKnownHead
+// compares the two paths; BenchmarkHTTPDecode: a fifth of the time.
 type knownHead struct {
-	bytes  []byte // empty: nothing is known
+	bytes  []byte // empty: nothing is cached
 	head   httpHead
-	date   int // where the Date's value begins; 0: there is none of the usual form
-	misses int // heads in a row that were not as known
+	date   int // where the Date's value begins; 0: no Date of the usual form
+	misses int // consecutive heads that differed
 }
 
 const (
 	mostKnown  = 1 << 10 // bytes of a head worth keeping
-	mostMisses = 16      // a server whose every head is another has none that is
+	mostMisses = 16      // after this many misses the cache is turned off
 	dateLength = len("Sat, 21 Nov 2026 23:00:00 GMT")
 )
 
-// length is how many bytes of in are the known head; 0 when it is another, or not
-// all there.
+// length returns how many bytes of in are the known head; 0 when it differs or is incomplete.
 func (k *knownHead) length(in []byte) int {
 	n := len(k.bytes)
 	if n == 0 || len(in) < n {
@@ -38,11 +36,11 @@ func (k *knownHead) length(in []byte) int {
 	if !bytes.Equal(in[:k.date], k.bytes[:k.date]) || !bytes.Equal(in[behind:n], k.bytes[behind:]) || bytes.IndexByte(date, '\n') >= 0 {
 		return 0
 	}
-	copy(k.bytes[k.date:], date) // it stays for a second
+	copy(k.bytes[k.date:], date) // the date stays the same for a second
 	return n
 }
 
-// learn keeps a head that was read.
+// learn caches a head that was parsed.
 func (k *knownHead) learn(in []byte, head httpHead) {
 	if k.misses == mostMisses {
 		return
@@ -61,7 +59,7 @@ func (k *knownHead) learn(in []byte, head httpHead) {
 	}
 }
 
-// takeKnown takes the head that the connection's last answer had, if in begins with it.
+// takeKnown takes the connection's last head if in begins with it.
 func (c *httpCaller) takeKnown(in []byte) (int, error) {
 	n := c.known.length(in)
 	if n == 0 || c.headLeft < n {

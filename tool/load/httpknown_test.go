@@ -7,14 +7,13 @@ import (
 	"testing"
 )
 
-// decoder is one of two ways to read the same stream.
+// decoder is one of two decoders of the same stream.
 type decoder struct {
 	*httpCaller
 	in []byte
 }
 
-// newDecoder makes one that has asked for some answers; reads whether it is to read
-// every head.
+// newDecoder returns a decoder with some outstanding requests; reads disables the fast path.
 func newDecoder(t *httpTarget, reads bool) *decoder {
 	d := &decoder{httpCaller: t.Caller().(*httpCaller)}
 	for id := range uint64(64) {
@@ -26,7 +25,7 @@ func newDecoder(t *httpTarget, reads bool) *decoder {
 	return d
 }
 
-// seen is the result of a call, and what is in a decoder then but for what it knows.
+// seen is the result of a call, and the decoder's state without its cache.
 type seen struct {
 	used               int
 	answer             string
@@ -37,7 +36,7 @@ type seen struct {
 	head               httpHead
 }
 
-// decode takes what is there, once.
+// decode decodes once.
 func (d *decoder) decode() (s seen, goesOn bool) {
 	var a Answer
 	used, err := d.Decode(&a, d.in)
@@ -52,8 +51,8 @@ func (d *decoder) decode() (s seen, goesOn bool) {
 	return s, err == nil && used > 0 && !a.Last
 }
 
-// compareKnown has both ways read a stream in the same pieces, up to an error or the
-// last answer, and reports whether the last head was known.
+// compareKnown decodes a stream both ways in the same pieces, up to an error or the last answer,
+// and reports whether the last head was known.
 func compareKnown(t *testing.T, target *httpTarget, stream []byte, next func() int) bool {
 	t.Helper()
 	fast, slow := newDecoder(target, false), newDecoder(target, true)
@@ -102,8 +101,7 @@ func TestHTTPKnownHead(t *testing.T) {
 	}
 }
 
-// Hints that have come alone count towards the longest head, a known one behind them
-// as any other.
+// Interim (1xx) answers count towards the longest head, and so does a known head after them.
 func TestHTTPKnownHeadIsLimited(t *testing.T) {
 	target := must[*httpTarget](t)(HTTP{URL: "http://h"}.target())
 	for _, spare := range []int{-1, 0} {
@@ -121,7 +119,7 @@ func TestHTTPKnownHeadIsLimited(t *testing.T) {
 	}
 }
 
-// Where every head is another, keeping them is given up.
+// If every head differs, caching is turned off.
 func TestHTTPKnownHeadIsGivenUp(t *testing.T) {
 	target := must[*httpTarget](t)(HTTP{URL: "http://h"}.target())
 	var stream []byte
@@ -134,9 +132,9 @@ func TestHTTPKnownHeadIsGivenUp(t *testing.T) {
 	}
 }
 
-// FuzzHTTPKnownHead holds the decoder that knows heads against one that reads them
-// all: after every call the same bytes are used and everything is the same, however
-// the stream is cut. A stream is two answers in turns, with bytes of them changed.
+// FuzzHTTPKnownHead compares the decoder that caches heads with one that parses them all: after
+// every call both have used the same bytes and have the same state, however the stream is split. A
+// stream is two alternating answers, with some bytes changed.
 func FuzzHTTPKnownHead(f *testing.F) {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	second := strings.Replace(usualAnswer, "23:00:00", "23:00:01", 1)

@@ -12,49 +12,49 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// Idle is what became of the connections of Plan.Idle. Each has had one answer before
-// anything was measured: one that has none may be standing in the server's queue, which
-// costs the server nothing.
+// Idle describes the connections of Plan.Idle. Each has received one answer before the
+// measurement: a connection that has not may still be in the server's accept queue, which costs
+// the server nothing.
 type Idle struct {
-	Conns  int64 `json:"conns"`  // that were opened and used
-	Failed int64 `json:"failed"` // that were opened and had no answer, where Plan.AllowErrors allows that; they are not kept
-	Open   int64 `json:"open"`   // those of them that were at the end of the measured time
-	Closed int64 `json:"closed"` // those that the server has closed until then
-	// ClosedAfter is how long those of Closed were left alone.
+	Conns  int64 `json:"conns"`  // opened and used
+	Failed int64 `json:"failed"` // opened but without an answer, where Plan.AllowErrors allows that; they are not kept
+	Open   int64 `json:"open"`   // of Conns, those open at the end of the measured time
+	Closed int64 `json:"closed"` // of Conns, those that the server closed before that
+	// ClosedAfter is how long those of Closed were idle.
 	ClosedAfter Quantiles `json:"closed_after_us"`
-	// ServerBytes is the server's memory for one of them. It is for the caller to fill,
-	// who knows of IdleOpens and IdleOpened.
+	// ServerBytes is the server's memory per connection. The caller fills it in, by means of
+	// IdleOpens and IdleOpened.
 	ServerBytes *float64 `json:"server_bytes_each"`
 }
 
-// soak keeps connections. One goroutine watches all of them where there is a poll,
-// else each has one of its own.
+// soak keeps the idle connections. One goroutine watches all of them where the system has a
+// poller, else each has its own goroutine.
 type soak struct {
 	run  *run
-	poll *sys.Poll // nil: there is none
+	poll *sys.Poll // nil: the system has none
 
 	mu     sync.Mutex
 	kept   []kept
-	till   int64 // when the measured time ends; 0: nobody knows yet
+	till   int64 // when the measured time ends; 0: not known yet
 	used   int64
 	failed int64
 	closed int64
 	after  *hdrhistogram.Histogram
 }
 
-// kept is a connection without a word since then; nil: it has ended.
+// kept is an idle connection; nil: it has ended.
 type kept struct {
 	nc     net.Conn
 	since  int64
-	caller replier // nil: the protocol wants nothing from who is silent
-	held   []byte  // the front of what caller is still to decode
+	caller replier // nil: the protocol needs no replies on an idle connection
+	held   []byte  // the incomplete beginning of a message
 }
 
 func newSoak(r *run) *soak {
 	return &soak{run: r, kept: make([]kept, r.plan.Part.count(r.plan.Idle)), after: NewHistogram()}
 }
 
-// open opens the connections, and reports whether all could be.
+// open opens the connections, and reports whether all are open.
 func (s *soak) open() bool {
 	if poll, err := sys.NewPoll(nil); err == nil {
 		s.poll = poll
@@ -126,7 +126,7 @@ func (s *soak) keep(number int, nc net.Conn, caller Caller, rest []byte) {
 	}
 }
 
-// watched has the connection reported, if it can be.
+// watched adds the connection to the poller, if possible.
 func (s *soak) watched(number int, nc net.Conn) bool {
 	var direct syscall.Conn
 	switch nc := nc.(type) {
@@ -145,7 +145,7 @@ func (s *soak) watched(number int, nc net.Conn) bool {
 	return err == nil && added
 }
 
-// watch reads what nobody has asked for, until the run ends.
+// watch reads unsolicited messages until the run ends.
 func (s *soak) watch() {
 	var ready [64]sys.Ready
 	in := make([]byte, firstRead)
@@ -156,7 +156,7 @@ func (s *soak) watch() {
 				nc := s.kept[key].nc
 				s.mu.Unlock()
 				if nc != nil {
-					s.read(int(key), nc, in) // there is something, so it does not wait
+					s.read(int(key), nc, in) // there is input, so it does not block
 				}
 			}
 		}
@@ -170,7 +170,7 @@ func (s *soak) read(number int, nc net.Conn, in []byte) bool {
 		return true
 	}
 	if s.run.stopping.Load() {
-		return false // what ends now is our own doing
+		return false // the run itself closes connections now
 	}
 	now := s.run.now()
 	s.mu.Lock()
@@ -185,8 +185,8 @@ func (s *soak) read(number int, nc net.Conn, in []byte) bool {
 	return false
 }
 
-// reply sends what the protocol wants for what a connection has brought. Only who reads
-// the connection calls it. After what cannot be decoded nothing more is: nobody has asked.
+// reply sends the protocol's replies to what a connection has received. Only the connection's
+// reader calls it. After an undecodable message it sends nothing more.
 func (s *soak) reply(number int, in []byte) {
 	k := &s.kept[number]
 	if k.caller == nil {
@@ -208,14 +208,14 @@ func (s *soak) reply(number int, in []byte) {
 	reply(k.nc, k.caller)
 }
 
-// until says when the measured time ends.
+// until sets when the measured time ends.
 func (s *soak) until(till int64) {
 	s.mu.Lock()
 	s.till = till
 	s.mu.Unlock()
 }
 
-// stop closes what is open. Nothing is opened any more.
+// stop closes all connections. None is opened after that.
 func (s *soak) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +229,7 @@ func (s *soak) stop() {
 	}
 }
 
-// close lets go of the poll when nobody uses it any more.
+// close releases the poller when nobody uses it any more.
 func (s *soak) close() {
 	if s.poll != nil {
 		_ = s.poll.Close()
@@ -240,13 +240,13 @@ func (s *soak) result() *soaked {
 	return &soaked{Idle{Conns: s.used, Failed: s.failed, Open: s.used - s.closed, Closed: s.closed}, s.after}
 }
 
-// soaked is what was counted.
+// soaked holds the counts.
 type soaked struct {
 	Idle
 	after *hdrhistogram.Histogram
 }
 
-// idleOf makes the figures.
+// idleOf computes the published figures.
 func (m *measurement) idleOf() *Idle {
 	if m.idle == nil {
 		return nil

@@ -6,37 +6,35 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Interval is a piece of the measured time, for what is drawn or stored. A
-// request belongs to the one in which its answer came, or in which it was given
-// up; the last one also has those that were so after the measured time. So the
-// sum of all Latency is Histograms.Latency, and that of all Errors the total.
+// Interval is a slice of the measured time, for charts and storing. A request belongs to the
+// interval in which it was answered or given up; the last interval also has those that ended after
+// the measured time. So the sum of all Latency is Histograms.Latency, and that of all Errors the
+// total.
 type Interval struct {
-	Start, End time.Duration // since the measured time began; the next one starts at this one's End
-	Answered   int64         // answers that came in it, whatever they answer
+	Start, End time.Duration // since the measured time began; End is the next one's Start
+	Answered   int64         // answers in the interval, good or not
 	Errors     int64
 	Times      Quantiles // of Latency
-	// Latency and Service are what hdrhistogram.Decode reads, or another reader of
-	// HdrHistogram's V2 compressed encoding in base64. In a closed loop they are
-	// one slice.
+	// Latency and Service are in HdrHistogram's V2 compressed encoding, in base64, as
+	// hdrhistogram.Decode reads it. In a closed loop they are one slice.
 	Latency, Service []byte
 }
 
-// What a long run keeps is bounded: it has no more than mostIntervals, and their
-// length doubles with every so many bytes.
+// A long run keeps at most mostIntervals, and their length doubles after every doublingStore
+// bytes.
 const (
 	mostIntervals = 3600
 	doublingStore = 16 << 20
 )
 
-// intervalLength is a second, or more so that mostIntervals are enough.
+// intervalLength is a second, or more if there would be more than mostIntervals.
 func (p Plan) intervalLength() time.Duration {
 	seconds := (p.For + mostIntervals*time.Second - 1) / (mostIntervals * time.Second)
 	return max(seconds, 1) * time.Second
 }
 
-// newInterval is what t has counted between two moments of the measured time. It
-// costs a millisecond or some (BenchmarkInterval), for which nobody waits but the
-// supervisor.
+// newInterval returns what t has counted between two moments of the measured time. It costs about
+// a millisecond (BenchmarkInterval), which delays only the supervisor.
 func newInterval(t *tally, start, end int64) Interval {
 	i := Interval{
 		Start: time.Duration(start), End: time.Duration(end),
@@ -48,7 +46,7 @@ func newInterval(t *tally, start, end int64) Interval {
 	return i
 }
 
-// size is the memory of the histograms.
+// size returns the memory of the histograms.
 func (i Interval) size() int {
 	if len(i.Latency) > 0 && len(i.Service) > 0 && &i.Latency[0] == &i.Service[0] {
 		return len(i.Latency)
@@ -56,9 +54,9 @@ func (i Interval) size() int {
 	return len(i.Latency) + len(i.Service)
 }
 
-// encoded is a histogram as bytes.
+// encoded returns a histogram as bytes.
 func encoded(h *hdrhistogram.Histogram) []byte {
-	// The error is for other versions of the encoding than there are.
+	// Encode fails only for unknown versions of the encoding.
 	b, _ := h.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
 	return b
 }

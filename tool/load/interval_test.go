@@ -12,7 +12,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// sumOf decodes and adds what which picks.
+// sumOf decodes and adds the histograms that which selects.
 func sumOf(t *testing.T, intervals []Interval, which func(Interval) []byte) *hdrhistogram.Histogram {
 	t.Helper()
 	sum := NewHistogram()
@@ -29,7 +29,7 @@ func sumOf(t *testing.T, intervals []Interval, which func(Interval) []byte) *hdr
 func latencyOf(i Interval) []byte { return i.Latency }
 func serviceOf(i Interval) []byte { return i.Service }
 
-// The intervals are the run: without gaps, and their sums are its figures.
+// The intervals add up to the run: they have no gaps, and their sums are its figures.
 func TestIntervalsAreTheWhole(t *testing.T) {
 	sideBySide(t)
 	target := echoServer(t, "tcp")
@@ -74,7 +74,7 @@ func checkIntervals(t *testing.T, r *Result) {
 	}
 }
 
-// Requests that end badly, or after the measured time, are in the intervals too.
+// Failed requests, and those that end after the measured time, are in the intervals, too.
 func TestIntervalsOfABadRun(t *testing.T) {
 	sideBySide(t)
 	var n atomic.Int64
@@ -115,9 +115,8 @@ func TestIntervalLength(t *testing.T) {
 	}
 }
 
-// BenchmarkInterval says what an interval takes, of a steady server (30 µs to
-// 1 ms, most of them in between) and of one that answers after anything from a
-// microsecond to ten seconds.
+// BenchmarkInterval measures the cost of an interval, for a steady server (30 µs to 1 ms, most of
+// them in between) and for one that answers after anything from a microsecond to ten seconds.
 func BenchmarkInterval(b *testing.B) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct {

@@ -1,27 +1,28 @@
-// Package load drives a target on a schedule and measures it honestly.
+// Package load sends requests to a target on a schedule and measures its response times.
 //
 //	target, err := load.ParseTarget("tcp://127.0.0.1:7000", wire.Standard)
 //	...
 //	result, err := load.Run(ctx, load.Plan{Target: target, Conns: 100, Depth: 64, Rate: 50_000})
 //
-// A target of hone's frames is a Frames, as here; an HTTP is a web service, a WebSocket one
-// that answers messages, and a Messages whatever else exchanges messages over a stream.
+// A target is one of four kinds: Frames speaks hone's own protocol, as here; HTTP is a web
+// service; WebSocket is a server that answers messages; Messages is any other protocol that
+// exchanges messages over a stream.
 //
-// A plan without a rate is a closed loop: every connection keeps Depth requests
-// outstanding and sends the next when an answer comes, so a server that stops
-// for a while is hardly asked meanwhile, and the figures hardly show that it
-// stopped. A plan with a rate is an open loop: every request has its moment, and
-// its response time counts from that moment, whatever kept it from being sent.
+// A plan without a rate is a closed loop: every connection keeps Depth requests outstanding and
+// sends the next when an answer comes. So a stalled server receives hardly any requests, and the
+// figures hardly show the stall (coordinated omission). A plan with a rate is an open loop: every
+// request has a scheduled moment, and its response time counts from that moment, whatever
+// delayed its sending.
 //
-// Every request has three moments: intended, written and answered. The response
-// time is answered − intended, the service time answered − written. A request that
-// was waited for in vain, or never sent, is in the response times with the time that it
-// waited, and counted as an error under its Kind. One whose connection broke has
-// neither time. Every answer is verified. A Result says first whether it is valid, and
-// what to try when it is not: an invalid result is not a failed one.
+// Every request has three moments: intended, written and answered. The response time is
+// answered − intended, the service time answered − written. A request that timed out, or was
+// never sent, is in the response times with the time that it waited, and is counted as an error
+// under its Kind. A request whose connection broke has neither time. Every answer is verified. A
+// Result says first whether it is valid, and what to try when it is not: invalid does not mean
+// failed.
 //
-// The package shares the bytes of package wire with hone's server, and none of
-// the server's code: neither can flatter the other.
+// The package shares package wire with hone's server, and none of the server's code: a bug of one
+// cannot hide a bug of the other.
 package load
 
 import (
@@ -29,85 +30,77 @@ import (
 	"net"
 )
 
-// Target is what a plan drives: where it is and what is spoken there. Its
-// methods may be called at the same time. Frames, HTTP, WebSocket and
-// Messages are targets.
+// Target is the server to load: its address and its protocol. Its methods may be called
+// concurrently. Frames, HTTP, WebSocket and Messages are targets.
 type Target interface {
-	// Dial opens one connection, ready for requests. It must give up when ctx
-	// ends.
+	// Dial opens one connection, ready for requests. It must return when ctx ends.
 	Dial(ctx context.Context) (net.Conn, error)
-	// Caller makes the protocol's state for one connection.
+	// Caller returns the protocol's state for one connection.
 	Caller() Caller
-	// String is the target as its user wrote it, for messages.
+	// String returns the target as its user wrote it, for messages.
 	String() string
 }
 
-// Caller speaks the protocol on one connection. Its methods are never called at
-// the same time, and must not wait for anything.
+// Caller implements the protocol on one connection. Its methods are never called concurrently, and
+// must not block.
 //
-// Which request an answer belongs to is the Caller's to know: one whose protocol
-// carries ids repeats the answer's, one whose protocol answers in order keeps the
-// ids that it was given in a queue.
+// The Caller matches answers to requests: if the protocol carries ids, it returns the answer's; if
+// the protocol answers in order, it queues the ids that it was given.
 //
-// A Caller may also be a forgetter, a repeater or a replier, by having their methods.
+// A Caller may also implement forgetter, repeater or replier.
 type Caller interface {
-	// AppendRequest appends one whole request to dst and returns it. The id is
-	// never 0 and unique among the connection's unanswered requests.
+	// AppendRequest appends one whole request to dst and returns it. The id is never 0 and unique
+	// among the connection's unanswered requests.
 	AppendRequest(dst []byte, id uint64, content []byte) []byte
-	// Decode decodes the first answer of in into a, which is zero, and says how
-	// many bytes it took; 0 means that more must come first. A Caller that keeps
-	// the state of a half read answer may take its bytes as they come, with ID 0:
-	// then a long answer needs no long buffer. An error ends the run: an *Error
-	// says which kind it is, any other is Garbage.
+	// Decode decodes the first answer of in into a, which is zero, and returns how many bytes it
+	// used; 0 means that the answer is incomplete. A Caller that parses incrementally may use the
+	// bytes of an incomplete answer, with ID 0: then a long answer needs no long buffer. An error
+	// ends the run: an *Error has its Kind, any other is Garbage.
 	//
-	// in is empty once, when the server has ended the stream: an answer that this
-	// completes, if there is one, is put into a and is its Last. An *Error of the
-	// kind Closed says then that the stream ended within an answer; it does not end
-	// the run.
+	// in is empty once, when the server has ended the stream: if this completes an answer, Decode
+	// puts it into a and sets its Last. An *Error of the kind Closed then means that the stream
+	// ended within an answer; it does not end the run.
 	Decode(a *Answer, in []byte) (used int, err error)
 }
 
-// forgetter is a Caller whose connection can go on although one answer stays away,
-// because answers come in any order. Run replaces the connections of other Callers
-// when a request times out.
+// forgetter is a Caller whose connection can go on when one answer is missing, because answers
+// come in any order. Run replaces the connections of other Callers when a request times out.
 type forgetter interface {
-	// Forget gives up the answer to id, which Decode passes over when it comes after
-	// all. It reports false when the Caller cannot keep more such ids in mind.
+	// Forget gives up the answer to id; Decode skips it if it comes later. Forget returns false
+	// when the Caller cannot remember more such ids.
 	Forget(id uint64) bool
 }
 
-// repeater is a Caller with requests that may be sent again when their connection
-// has ended and nobody can know whether they were carried out. Without one they fail
-// as Closed.
+// repeater is a Caller with requests that may be retried when their connection has ended, although
+// the server may have carried them out. Other requests fail as Closed.
 type repeater interface {
-	// Repeats reports whether the unanswered request may: it changes nothing at the
-	// server, and Decode has taken nothing of its answer.
+	// Repeats reports whether the unanswered request may be retried: it is idempotent, and Decode
+	// has used nothing of its answer.
 	Repeats(id uint64) bool
 }
 
-// replier is a Caller whose protocol has clients reply to messages other than answers, such as pings.
+// replier is a Caller of a protocol in which clients reply to messages other than answers, such as
+// pings.
 type replier interface {
 	Caller
-	// AppendReplies appends what is to be sent for what Decode has seen, once.
+	// AppendReplies appends the replies to what Decode has seen, once.
 	AppendReplies(dst []byte) []byte
-	// Ignore has Decode pass over, from now on, what nobody has asked for.
+	// Ignore makes Decode skip unsolicited messages from now on.
 	Ignore()
 }
 
 // Answer is what a server sent.
 type Answer struct {
-	ID      uint64 // the id of its request; 0 for what nobody asked for and for a part, which are passed over
-	Content []byte // may alias what was decoded; valid until the next call of Decode
-	Err     error  // not nil when the server says that the request failed
-	// Wrong says that the server is content and the target is not: Err is of the
-	// answer itself, and counted as WrongContent.
+	ID      uint64 // the id of its request; 0 for an unsolicited message and for a part of an answer, which are skipped
+	Content []byte // may alias Decode's input; valid until the next call of Decode
+	Err     error  // not nil when the server reports that the request failed
+	// Wrong says that the server succeeded but the answer is not as expected: Err describes the
+	// difference, and the answer is counted as WrongContent.
 	Wrong bool
-	// Code is the protocol's number for the outcome, below 1,000, to be counted in
-	// Result.Statuses. 0: it has none.
+	// Code is the protocol's status code, below 1,000, to be counted in Result.Statuses. 0: none.
 	Code uint16
-	// Last says that the server has announced that it closes the connection after
-	// this answer. Run opens another in its place, and sends there again what is
-	// still unanswered. With ID 0 the announcement stands alone, and says nothing of
-	// what is unanswered; with Err the server drains.
+	// Last says that the server has announced that it closes the connection after this answer. Run
+	// then reconnects and resends what is still unanswered. With ID 0 the announcement stands
+	// alone, and says nothing about unanswered requests; with Err the server drains.
 	Last bool
 }

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	play := map[string]func() error{"serve": serveUntilInputEnds, "load": loadAsAsked, "shop": serveShop}[os.Getenv("HONE_TEST_ROLE")]
 	if play == nil {
 		waitSideBySide()
-		if ln, err := net.Listen("tcp", "127.0.0.1:0"); err == nil { // the runtime's poller is not to be counted
+		if ln, err := net.Listen("tcp", "127.0.0.1:0"); err == nil { // the runtime's poller must not be counted
 			ln.Close()
 		}
 		descriptors := openDescriptors()
@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// waitSideBySide lets more tests wait at once (see mostlyWaits) than there are
-// processors, unless the command line says how many.
+// waitSideBySide allows more parallel tests (see mostlyWaits) than there are processors, unless
+// the command line sets the number.
 func waitSideBySide() {
 	flag.Parse()
 	said := false
@@ -54,7 +54,7 @@ func waitSideBySide() {
 	}
 }
 
-// serveReady is the serving process's only line.
+// serveReady is the only line that the serving process prints.
 type serveReady struct {
 	Addr string `json:"addr"`
 }
@@ -83,8 +83,8 @@ func serveUntilInputEnds() error {
 	return err
 }
 
-// startServer starts the serving process, to be ended with the test, and returns
-// its address and its process.
+// startServer starts the serving process, which ends with the test, and returns its address and
+// process id.
 func startServer(tb testing.TB, env ...string) (string, int) {
 	tb.Helper()
 	return startRole(tb, "serve", env...)

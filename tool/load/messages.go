@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Messages is a target of any protocol that exchanges messages over a stream:
-// the plan's content is sent as one message again and again, and each must be
-// answered with one. What the messages say is the protocol's own affair.
+// Messages is a target of any protocol that exchanges messages over a stream: the plan's content
+// is sent as one message again and again, and each must be answered with one message. Messages
+// does not interpret them.
 type Messages struct {
 	Network string  // "tcp" or "unix"; zero: tcp
 	Address string  // host:port, or the socket's path
@@ -25,23 +25,23 @@ type Messages struct {
 	AnswerLimit int
 }
 
-// Framing is how a stream is cut into messages, requests and answers alike:
+// Framing is how a stream is split into messages, both requests and answers:
 //
-//	line                 a message ends with a line feed; a carriage return before it is no part of an answer
-//	len16be  len32be     its length comes first, in 2 or 4 bytes, the highest first
-//	len16le  len32le     the lowest first
-//	len32be+incl         the length counts itself; so for the others
+//	line                 a message ends with a line feed; a carriage return before it is not part of an answer
+//	len16be  len32be     the length comes first, in 2 or 4 bytes, big-endian
+//	len16le  len32le     the same, little-endian
+//	len32be+incl         the length includes itself; also for the others
 //	fixed:N              every message has N bytes
 //
 // The zero Framing is line.
 type Framing struct {
-	width  int  // of the length, in bytes; 0: there is none
-	little bool // its lowest byte comes first
-	whole  bool // it counts itself
-	fixed  int  // bytes of every message; 0: they differ
+	width  int  // of the length, in bytes; 0: no length
+	little bool // little-endian
+	whole  bool // the length includes itself
+	fixed  int  // bytes of every message; 0: variable
 }
 
-// lengths are the framings with a length, but for +incl.
+// lengths are the framings with a length, without +incl.
 func lengths() map[string]Framing {
 	return map[string]Framing{
 		"len16be": {width: 2}, "len16le": {width: 2, little: true},
@@ -51,8 +51,8 @@ func lengths() map[string]Framing {
 
 const countsItself = "+incl"
 
-// UnmarshalText takes one of the words above, exactly; with MarshalText it makes a
-// Framing a flag, by flag.TextVar.
+// UnmarshalText parses one of the words above, exactly; with MarshalText it makes a Framing usable
+// with flag.TextVar.
 func (f *Framing) UnmarshalText(text []byte) error {
 	name, whole := strings.CutSuffix(string(text), countsItself)
 	if known, ok := lengths()[name]; ok {
@@ -74,10 +74,10 @@ func (f *Framing) UnmarshalText(text []byte) error {
 	return fmt.Errorf("load: there is no framing %q; use line, len16be, len32be, len16le or len32le, one of these with +incl, or fixed:N", text)
 }
 
-// MarshalText returns what UnmarshalText takes.
+// MarshalText returns what UnmarshalText parses.
 func (f Framing) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
-// String returns the word for it.
+// String returns the framing as UnmarshalText parses it.
 func (f Framing) String() string {
 	if f.fixed > 0 {
 		return fmt.Sprintf("fixed:%d", f.fixed)
@@ -93,7 +93,7 @@ func (f Framing) String() string {
 	return "line"
 }
 
-// most is the longest content that a request can have.
+// most returns the longest content that a request can have.
 func (f Framing) most() int {
 	most := mostFrame
 	if f.width == 2 {
@@ -133,8 +133,8 @@ func (f Framing) append(dst, content []byte) []byte {
 
 func (f Framing) isLine() bool { return f.width == 0 && f.fixed == 0 }
 
-// cut returns the first message of in and how many bytes it took with its frame;
-// 0 when it is not all there.
+// cut returns the first message of in, and how many bytes it took with its frame; 0 when it is
+// incomplete.
 func (f Framing) cut(in []byte, limit int) (content []byte, used int, err error) {
 	from, till := 0, f.fixed
 	switch {
@@ -179,20 +179,19 @@ func tooLarge(limit int) error {
 	}
 }
 
-// length is what the first bytes of in say.
+// length returns the length field at the beginning of in.
 func (f Framing) length(in []byte) int { return int(Match{Len: f.width, Little: f.little}.get(in)) }
 
-// Match is how an answer is recognised as that of a request. The zero Match goes
-// by their order. Otherwise both carry a number at the same place of their
-// content, which the generator writes into the request; the answer's is replaced
-// with the bytes that the plan's content has there before it is compared with
-// what is expected.
+// Match says which request an answer belongs to. The zero Match matches by order. Otherwise both
+// carry a number at the same offset of their content, which the generator writes into the request.
+// Before the answer is compared with what is expected, its number is replaced with the bytes that
+// the plan's content has there.
 type Match struct {
-	Offset, Len int  // where the number is in the content, and its length, 1 to 8 bytes; Len 0: there is none
-	Little      bool // its lowest byte comes first
+	Offset, Len int  // position of the number in the content, and its length, 1 to 8 bytes; Len 0: by order
+	Little      bool // little-endian
 }
 
-// UnmarshalText takes order, or id@OFFSET:LEN, at whose end :be or :le may stand.
+// UnmarshalText parses order, or id@OFFSET:LEN with an optional :be or :le.
 func (m *Match) UnmarshalText(text []byte) error {
 	wrong := fmt.Errorf("load: there is no match %q; use order, or id@OFFSET:LEN as in id@4:8 or id@4:8:le", text)
 	place, ok := strings.CutPrefix(string(text), "id@")
@@ -221,10 +220,10 @@ func (m *Match) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText returns what UnmarshalText takes.
+// MarshalText returns what UnmarshalText parses.
 func (m Match) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// String returns order, or as in id@4:8:le.
+// String returns order, or for example id@4:8:le.
 func (m Match) String() string {
 	switch {
 	case m.Len == 0:
@@ -258,13 +257,12 @@ func (m Match) get(content []byte) (v uint64) {
 	return v
 }
 
-// Dial opens one connection. There is no greeting: a server that sends one sends
-// what nobody has asked for.
+// Dial opens one connection. It expects no greeting: a greeting is an unsolicited message.
 func (m Messages) Dial(ctx context.Context) (net.Conn, error) {
 	return Frames{Network: m.Network, Address: m.Address}.Dial(ctx)
 }
 
-// Caller makes one connection's codec.
+// Caller returns the codec for one connection.
 func (m Messages) Caller() Caller {
 	if m.AnswerLimit <= 0 {
 		m.AnswerLimit = mostFrame
@@ -275,10 +273,10 @@ func (m Messages) Caller() Caller {
 	return &numberedCaller{Messages: m}
 }
 
-// String returns the target as its user would write it.
+// String returns the target as a user would write it.
 func (m Messages) String() string { return Frames{Network: m.Network, Address: m.Address}.String() }
 
-// fits refuses a plan whose requests cannot be sent.
+// fits refuses a plan whose requests cannot be encoded.
 func (m Messages) fits(p Plan) error {
 	most, number := len(p.content()), m.Match
 	least := most
@@ -318,7 +316,7 @@ func fromTo(least, most int) string {
 	return fmt.Sprintf("%d to %d", least, most)
 }
 
-// orderedCaller knows the requests by their order.
+// orderedCaller matches answers by their order.
 type orderedCaller struct {
 	Messages
 	asked queue[uint64]
@@ -340,23 +338,22 @@ func (c *orderedCaller) Decode(a *Answer, in []byte) (used int, err error) {
 	return used, err
 }
 
-// numberedCaller knows them by their number, which is short where the plan's ids
-// are long. Numbers go round, so that one is not given out again at once and a
-// second answer shows.
+// numberedCaller matches answers by their number, which may be shorter than the plan's ids.
+// Numbers are reused in turn, as late as possible, so that a duplicate answer is detected.
 type numberedCaller struct {
 	Messages
-	ids  []uint64      // by number; 0: none
-	free queue[uint64] // numbers without an id
-	owns [][8]byte     // what the request's content has in the number's place, by number
-	lost int           // numbers that are forgotten
+	ids  []uint64      // by number; 0: free
+	free queue[uint64] // free numbers
+	owns [][8]byte     // by number: the bytes that the request's content has at the number's offset
+	lost int           // numbers of requests that were given up
 }
 
-// forgotten stands in the place of an id whose answer nobody waits for.
+// forgotten replaces the id of a request that was given up.
 const forgotten = ^uint64(0)
 
-// Forget gives up the answer to id, while enough numbers are left for any depth.
+// Forget gives up the answer to id, as long as enough numbers are free for any depth.
 func (c *numberedCaller) Forget(id uint64) bool {
-	const longEnough = 3 // bytes for more numbers than the largest depth
+	const longEnough = 3 // bytes, for more numbers than the largest depth
 	if c.Match.Len < longEnough || c.lost == mostForgotten {
 		return false
 	}

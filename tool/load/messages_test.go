@@ -17,7 +17,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// framing and match read what they are written as.
+// framing and match parse their text.
 func framing(tb testing.TB, text string) (f Framing) {
 	tb.Helper()
 	if err := f.UnmarshalText([]byte(text)); err != nil {
@@ -34,8 +34,7 @@ func match(tb testing.TB, text string) (m Match) {
 	return m
 }
 
-// echoes is a server that sends every message back, changed by change unless it is
-// nil.
+// echoes is a server that sends every message back, modified by change unless that is nil.
 func echoes(f Framing, change func([]byte)) func(net.Conn) {
 	return func(nc net.Conn) {
 		var in, out []byte
@@ -162,7 +161,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// What hone's own frames say can be said in these words too.
+// Messages with the right framing can talk to hone's own server.
 func TestMessagesToHone(t *testing.T) {
 	frames := serveFramed(t, &framed.Server{})
 	request := wire.Standard.Append(nil, wire.Packet{Command: wire.Submit, ID: 1, Content: []byte("hello")})[wire.HeaderSize:]
@@ -173,7 +172,7 @@ func TestMessagesToHone(t *testing.T) {
 	}
 }
 
-// redis is enough of a server of lines: PING of either form has one answer.
+// redis is a minimal line server: PING of either form has one answer.
 func redis(nc net.Conn) {
 	for lines := bufio.NewScanner(nc); lines.Scan(); {
 		if strings.TrimSpace(lines.Text()) == "PING" {
@@ -198,7 +197,7 @@ func TestMessagesInLines(t *testing.T) {
 	}
 }
 
-// asked waits for all of the first four requests.
+// asked waits for all of the first four requests, then calls then.
 func asked(then func(net.Conn)) func(net.Conn) {
 	return func(nc net.Conn) {
 		if _, err := io.ReadFull(nc, make([]byte, 4*usualSize)); err == nil {
@@ -269,7 +268,7 @@ func TestMessagesRefuseBadPlans(t *testing.T) {
 	}
 }
 
-// Numbers are unique among the outstanding, whatever their length.
+// Numbers are unique among the outstanding requests, whatever their length.
 func TestNumbersAreUnique(t *testing.T) {
 	for _, c := range []struct {
 		match string
@@ -323,7 +322,7 @@ func TestMessagesAllocateNothing(t *testing.T) {
 	}
 }
 
-// capture is a connection that keeps what it is given.
+// capture is a connection that stores what is written to it.
 type capture struct {
 	net.Conn
 	out *bytes.Buffer
@@ -331,7 +330,7 @@ type capture struct {
 
 func (c capture) Write(p []byte) (int, error) { return c.out.Write(p) }
 
-// FuzzMessages cuts what a server may send, in any pieces, into the same messages.
+// FuzzMessages splits a stream in any pieces into the same messages.
 func FuzzMessages(f *testing.F) {
 	for i, name := range []string{"line", "len16be", "len32le+incl", "fixed:3"} {
 		f.Add(framing(f, name).append(framing(f, name).append(nil, []byte("abc")), []byte("xyz")), uint8(i), uint8(2))

@@ -62,8 +62,8 @@ func TestRunFollowsASchedule(t *testing.T) {
 	}
 }
 
-// The Poisson arrivals of a rate that changes are as many in each second as its
-// integral, and vary as much.
+// Poisson arrivals of a changing rate have the rate's integral as their mean and variance in each
+// second.
 func TestPoissonScheduleFollowsTheRate(t *testing.T) {
 	const seconds = 200
 	course := scheduleOf(t, "ramp:100..900").Over(0, seconds*time.Second)
@@ -88,8 +88,8 @@ func TestPoissonScheduleFollowsTheRate(t *testing.T) {
 	}
 }
 
-// Behind is what the server is, not what a rate that changes makes of it: more
-// requests are under way when the rate is higher.
+// Only a slow server is behind, not a changing rate: more requests are in flight when the rate is
+// higher.
 func TestGateKnowsTheSchedule(t *testing.T) {
 	const latency = 100 * time.Millisecond
 	for _, c := range []struct {
@@ -133,7 +133,7 @@ func TestShedRequestsAreNotBehind(t *testing.T) {
 	}
 }
 
-// A request that is due for longer than the deadline is never sent, and is recorded.
+// A request that is later than the deadline is never sent, and is recorded.
 func TestDeadlineSheds(t *testing.T) {
 	const slow, deadline = 50 * time.Millisecond, 100 * time.Millisecond
 	var served atomic.Int64
@@ -157,8 +157,8 @@ func TestDeadlineSheds(t *testing.T) {
 	}
 }
 
-// Request n's size is a function of n and the seed, on whatever connection and however
-// it is paced; and what comes back is held against it.
+// Request n's size is a function of n and the seed, on any connection and with any pacing; answers
+// are checked against it.
 func TestRunOfManySizes(t *testing.T) {
 	const conns, seed = 3, 9
 	sizes := sizesOf(t, "lognormal:300,1")

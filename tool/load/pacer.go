@@ -8,27 +8,27 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// pacer sends the requests of an open loop at their moments, on every so many-th of the
-// run's connections. It never waits for a server.
+// pacer sends the requests of an open loop when they are due, on its share of the run's
+// connections. It never waits for a server.
 type pacer struct {
 	run      *run
 	offering *offering
-	conns    []*conn // its own, in their order
+	conns    []*conn // its share, in order
 
 	asked  int64     // how many of its own requests have been sent
-	next   arrival   // the one after
-	due    []arrival // what goes out now
+	next   arrival   // the next request
+	due    []arrival // requests that are due now
 	alarm  alarm
-	usedUp bool                    // there are no rows of data for more
+	usedUp bool                    // the data has no more rows
 	lag    *hdrhistogram.Histogram // sent − intended, of the window's requests
 }
 
 const (
-	busiestPacer = 50_000 // requests a second of one pacer, while processors last
+	busiestPacer = 50_000 // requests a second of one pacer, while there are processors for more pacers
 	mostDue      = 1024   // requests of one turn
 )
 
-// pacersFor is how many pacers share the work.
+// pacersFor returns how many pacers share the work.
 func pacersFor(p Plan, processors int) int {
 	peak, own := p.Rate, p.Part.count(p.Conns)
 	if course := p.course(); course != nil {
@@ -64,8 +64,8 @@ func newTimer() (*sys.Timer, error) {
 	return timer, nil
 }
 
-// arrival is the pacer's own m-th request, at the window's end when there is none.
-// Request n of the plan belongs to connection n modulo all connections.
+// arrival returns the pacer's own m-th request, or the window's end when there is none. Request n
+// of the plan belongs to connection n modulo all connections.
 func (p *pacer) arrival(m int64) arrival {
 	own := int64(len(p.conns))
 	n := m/own*int64(p.run.plan.Conns) + int64(p.conns[m%own].number)
@@ -80,7 +80,7 @@ func (p *pacer) arrival(m int64) arrival {
 	return a
 }
 
-// pace sends everything that is intended before the window's end, however late.
+// pace sends everything that is due before the window's end, however late.
 func (p *pacer) pace() {
 	defer p.run.goroutines.Done()
 	defer p.run.pacing.Add(-1)
@@ -103,7 +103,7 @@ func (p *pacer) pace() {
 	}
 }
 
-// collect gathers the moments that have come by now.
+// collect gathers the requests that are due by now.
 func (p *pacer) collect(now int64) {
 	p.due = p.due[:0]
 	for p.next.moment <= now && p.next.moment < p.run.window.till && len(p.due) < cap(p.due) {
@@ -113,8 +113,8 @@ func (p *pacer) collect(now int64) {
 	}
 }
 
-// late records how late the requests are that go to one connection now: the
-// generator's own fault, before any of the target's.
+// late records how late requests are when they are handed to a connection: this delay is the
+// generator's alone.
 func (p *pacer) late(first int, now int64) {
 	for i := first; i < len(p.due); i += len(p.conns) {
 		if moment := p.due[i].moment; p.run.window.has(moment) {
@@ -123,11 +123,10 @@ func (p *pacer) late(first int, now int64) {
 	}
 }
 
-// alarm waits for moments with the kernel's timer. A long wait ends early, by
-// what the timer is late at least as a rule, and the rest is spun while other
-// goroutines run. A short one does not: at intervals of 50 µs that would double
-// the wake-ups for 20 µs of lag, and cost the target more on a shared machine
-// (BenchmarkGenerator/open-20000).
+// alarm waits with the kernel's timer. It sets a long wait to end early, by the timer's usual
+// lateness, and spins for the rest while other goroutines run. It does not do so for short waits:
+// at intervals of 50 µs that would double the wake-ups to save 20 µs of lag, and cost the target
+// more on a shared machine (BenchmarkGenerator/open-20000).
 type alarm struct {
 	timer *sys.Timer
 	now   func() int64
@@ -139,11 +138,10 @@ const (
 	mostEarly  = 50 * time.Microsecond // the longest spin
 	earlyStep  = 250 * time.Nanosecond
 	longWait   = 200 * time.Microsecond
-	notWorthIt = 5 * time.Microsecond // a wait so short is spun
+	notWorthIt = 5 * time.Microsecond // shorter waits only spin
 )
 
-// until returns the time when the moment has come; an error means that the
-// timer was closed.
+// until waits for a moment and returns the time then; an error means that the timer was closed.
 func (a *alarm) until(moment int64) (now int64, err error) {
 	now = a.now()
 	switch wait := time.Duration(moment - now); {
@@ -169,8 +167,7 @@ func (a *alarm) sleep(now, ring int64) (int64, error) {
 	return a.now(), nil
 }
 
-// learn follows how late the timer rings: early goes to where one ring in ten is
-// less late than that.
+// learn adapts early to how late the timer fires: only one in ten is less late than early.
 func (a *alarm) learn(late int64) {
 	if late > a.early {
 		a.early = min(a.early+int64(earlyStep), int64(mostEarly))

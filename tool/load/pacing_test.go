@@ -48,8 +48,8 @@ func TestPoissonScheduleIsPure(t *testing.T) {
 	}
 }
 
-// An exponential distribution has the variance of its mean squared, and a
-// Poisson process as many arrivals in an interval as their variance.
+// Exponential gaps have the squared mean as their variance, and a Poisson process has equal mean
+// and variance in an interval.
 func TestPoissonScheduleIsPoisson(t *testing.T) {
 	const n, rate = 200_000, 1000.0
 	s := schedule{arrivals: Poisson, rate: rate, seed: 42}
@@ -123,8 +123,8 @@ func TestPacersFor(t *testing.T) {
 	}
 }
 
-// promisedLag is far above what it is on a machine of its own, 20 to 30 µs, and
-// far below the millisecond of a runtime's timer.
+// promisedLag is far above the lag on a quiet machine, 20 to 30 µs, and far below the millisecond
+// of a runtime timer.
 const promisedLag = 250 * time.Microsecond
 
 func TestAlarmPaces(t *testing.T) {
@@ -151,9 +151,9 @@ func TestAlarmPaces(t *testing.T) {
 	}
 }
 
-// keepsPace wants the promised median of the lag in one of ten measurements. Others who
-// take the processors away spoil some; a timer that is late by itself spoils all. When
-// others never leave the processors alone, nothing is promised.
+// keepsPace expects the promised median lag in one of ten measurements. Other programs on the
+// machine spoil some; a timer that is late spoils all. If other programs never leave the
+// processors alone, the test does not fail.
 func keepsPace(t *testing.T, lag func() (p50, p99 time.Duration)) {
 	t.Helper()
 	quiet := 0

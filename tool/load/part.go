@@ -13,36 +13,36 @@ import (
 	"github.com/hone-go/hone/tool/load/offer"
 )
 
-// Part is one of the parts of a plan, each run by a process of its own. Together they send
-// what one process would: connection c, of all that the plan has, belongs to part c modulo
-// Of, and keeps its requests with their numbers, moments and sizes. What comes beside the
-// load, and a number of requests in a closed loop, is split in the same way.
+// Part is one part of a plan, each run by a separate process. Together they send what one process
+// would: connection c, of all that the plan has, belongs to part c modulo Of, and its requests
+// keep their numbers, moments and sizes. Idle and churn connections, and the number of requests in
+// a closed loop, are split in the same way.
 type Part struct {
 	Index int
-	Of    int // zero: there is no other
-	// Ready is called once all connections are open. Nil: nobody.
+	Of    int // number of parts; zero: 1
+	// Ready is called once all connections are open. It may be nil.
 	Ready func()
-	// Start brings the moment at which all parts begin. Nil: each begins when it is ready.
+	// Start delivers the moment at which all parts begin. Nil: the part begins when it is ready.
 	Start <-chan time.Time
-	// Closed is called with what was counted in each Interval when it ends, to be merged
-	// with that of other parts. It is the receiver's until it returns. Nil: nobody.
+	// Closed is called with the counts of each Interval when it ends, to be merged with those of
+	// other parts. The argument is valid until Closed returns. It may be nil.
 	Closed func(*Measured)
 }
 
-// of is how many parts there are.
+// of returns the number of parts.
 func (p Part) of() int { return max(p.Of, 1) }
 
-// share is how many of so many numbers, from 0 up, are this part's.
+// share returns how many of the numbers below all belong to this part.
 func (p Part) share(all int64) int64 {
 	return (all - int64(p.Index) + int64(p.of()) - 1) / int64(p.of())
 }
 
 func (p Part) count(all int) int { return int(p.share(int64(all))) }
 
-// number is the one that the part's own i-th has in the whole.
+// number returns the plan's number of the part's i-th connection.
 func (p Part) number(i int) int { return p.Index + i*p.of() }
 
-// ready says that all connections are open, and returns where the moment to begin comes.
+// ready calls Ready, and returns the channel that delivers the start.
 func (p Part) ready() <-chan time.Time {
 	if p.Ready != nil {
 		p.Ready()
@@ -50,18 +50,18 @@ func (p Part) ready() <-chan time.Time {
 	return p.Start
 }
 
-// Measured is what figures are made of: that of an interval, of several, or of a whole
-// part. As JSON it crosses machines; its histograms lose nothing.
+// Measured is what results are computed from: the counts of one interval, of several, or of a
+// whole part. Its JSON form keeps its histograms exactly, so that agents can send it.
 type Measured struct {
 	measurement
-	start, end time.Duration // of an interval; what was added takes no part in them
-	late       time.Duration // how much after its moment the load began
+	start, end time.Duration // of an interval; Add does not change them
+	late       time.Duration // how late the load began
 }
 
-// Start is when the interval began, since the measured time did.
+// Start returns when the interval began, relative to the beginning of the measured time.
 func (m *Measured) Start() time.Duration { return m.start }
 
-// Times are the response times, and the service times, which in a closed loop are the same
+// Times returns the response times and the service times; in a closed loop they are the same
 // histogram.
 func (m *Measured) Times() (latency, service *hdrhistogram.Histogram) {
 	if m.service == nil {
@@ -70,13 +70,13 @@ func (m *Measured) Times() (latency, service *hdrhistogram.Histogram) {
 	return m.latency, m.service
 }
 
-// Late is how much after its moment the load began.
+// Late returns how late the load began.
 func (m *Measured) Late() time.Duration { return m.late }
 
-// Failure is why the part could not go on; nil: it could.
+// Failure returns why the part ended early; nil if it did not.
 func (m *Measured) Failure() *Error { return m.failure }
 
-// Add adds the counts of an interval to those of others.
+// Add adds the counts of another interval.
 func (m *Measured) Add(other *Measured) {
 	if m.tally == nil {
 		m.tally = newTally(other.service != nil)
@@ -85,17 +85,17 @@ func (m *Measured) Add(other *Measured) {
 	m.tally.add(other.tally)
 }
 
-// Interval is the piece of the measured time that was counted.
+// Interval returns the interval of the counts.
 func (m *Measured) Interval() Interval {
 	return newInterval(m.tally, int64(m.start), int64(m.end))
 }
 
-// Same reports whether both have counted the same, bucket by bucket.
+// Same reports whether both have the same counts, bucket by bucket.
 func (m *Measured) Same(other *Measured) bool {
 	return m.tally != nil && other.tally != nil && m.tally.same(other.tally)
 }
 
-// same reports whether both have counted the same, but for examples.
+// same reports whether both have the same counts; it ignores example errors.
 func (t *tally) same(other *tally) bool {
 	if t.latency.TotalCount() != other.latency.TotalCount() || !t.latency.Equals(other.latency) ||
 		(t.service == nil) != (other.service == nil) || t.service != nil && !t.service.Equals(other.service) {
@@ -117,20 +117,20 @@ func (t *tally) codeCount(code int) int64 {
 	return t.codes[code]
 }
 
-// Agent is who ran a part of a plan. The fields down to Measured are for Plan.Merge to
-// read, those below are its results.
+// Agent is one process that runs a part of a plan. The fields up to Measured are input for
+// Plan.Merge, those below are its results.
 type Agent struct {
 	Name string `json:"name"`
-	// Machine is where it ran: agents of one machine share its CPUs.
+	// Machine is where the agent ran: agents of one machine share its CPUs.
 	Machine string `json:"machine,omitempty"`
-	// Clock is how far its clock was ahead of the coordinator's, which the start was
-	// corrected by, and ClockError the most by which that can be wrong, in microseconds.
+	// Clock is how far the agent's clock was ahead of the coordinator's, in microseconds; the
+	// start was corrected by it. ClockError is the largest possible error of Clock.
 	Clock      *float64 `json:"clock_us,omitempty"`
 	ClockError *float64 `json:"clock_error_us,omitempty"`
-	// Fault is why its figures, and so all, are not to be believed. It ends with the next
-	// thing to try. Empty: nothing is known.
+	// Fault is why the agent's figures, and so all figures, are not valid. It ends with what to
+	// try next. Empty: no fault is known.
 	Fault string `json:"fault,omitempty"`
-	// Measured is what it has counted; nil: nothing is known of it.
+	// Measured holds the agent's counts; nil: they are missing.
 	Measured *Measured `json:"-"`
 
 	Conns    int       `json:"conns"`
@@ -139,13 +139,12 @@ type Agent struct {
 	Rate     *float64  `json:"rate"`
 	Latency  Quantiles `json:"latency_us"`
 	LagP99   *float64  `json:"lag_p99_us"` // nil in a closed loop
-	CPUShare *float64  `json:"cpu_share"`  // of what its GOMAXPROCS allows
+	CPUShare *float64  `json:"cpu_share"`  // of the CPUs that its GOMAXPROCS allows
 }
 
-// Merge is the result of a plan whose parts were run by agents, in the order of their
-// index. The figures are made of the sums of what they have counted, never of their
-// figures. An agent that is missing, or has a fault, makes it not valid; nothing is scaled
-// up for it.
+// Merge returns the result of a plan whose parts were run by agents, in the order of their index.
+// It sums their counts and computes all figures from the sums. An agent that is missing, or has a
+// fault, makes the result invalid; Merge does not scale figures up for it.
 func (p Plan) Merge(agents []Agent, intervals []Interval) (*Result, error) {
 	p, err := p.complete()
 	if err != nil {
@@ -183,8 +182,8 @@ func (p Plan) Merge(agents []Agent, intervals []Interval) (*Result, error) {
 	return r, nil
 }
 
-// Missed is the first goal of AbortOn that is missed for certain when so much was counted;
-// empty: none is.
+// Missed returns the first goal of AbortOn that is certain to be missed given the counts in m;
+// empty: none.
 func (p Plan) Missed(m *Measured) string {
 	if p, err := p.complete(); err == nil && m.tally != nil {
 		return p.missed(m.tally, p.course())
@@ -202,19 +201,19 @@ func (p Plan) missed(t *tally, course *offer.Course) string {
 	return ""
 }
 
-// broken reports whether an agent has not come to its end as it should.
+// broken reports whether an agent failed or is missing.
 func (a *Agent) broken() bool {
 	return a.Fault != "" || a.Measured == nil || a.Measured.failure != nil
 }
 
-// figures fills in the agent's own.
+// figures fills in the agent's own figures.
 func (a *Agent) figures() {
 	r := a.Measured.result()
 	a.Requests, a.Errors, a.Rate, a.Latency = r.Requests, r.Errors["total"], r.Rate, r.Latency
 	a.LagP99, a.CPUShare = r.Lag.P99, r.Client.CPUShare
 }
 
-// merge adds what a part has measured, but for its CPU time.
+// merge adds the counts of a part, except for its CPU time.
 func (m *measurement) merge(part *measurement) {
 	m.tally.add(part.tally)
 	m.interrupted = m.interrupted || part.interrupted
@@ -267,7 +266,7 @@ func (c *churned) merge(part *churned) {
 	c.example, c.own = cmp.Or(c.example, part.example), cmp.Or(c.own, part.own)
 }
 
-// shareCPUs adds the CPU time. Agents on one machine have its CPUs together.
+// shareCPUs adds the CPU time. Agents on one machine share its CPUs.
 func (m *measurement) shareCPUs(agents []Agent) {
 	m.cpuKnown = len(agents) > 0
 	processors := make(map[string]int)
@@ -285,7 +284,7 @@ func (m *measurement) shareCPUs(agents []Agent) {
 	}
 }
 
-// faults are the reasons that lie with single agents, or with one machine's.
+// faults returns the reasons that concern single agents, or one machine.
 func faults(agents []Agent) []string {
 	reasons := []string{}
 	machines := make(map[string][]Agent)
@@ -313,7 +312,7 @@ func (a *Agent) faults() []string {
 	case a.Fault != "":
 		reasons = append(reasons, fmt.Sprintf("agent %s %s", a.Name, a.Fault))
 	case a.Measured == nil:
-		reasons = append(reasons, fmt.Sprintf("agent %s has not said what it measured; look into its log", a.Name))
+		reasons = append(reasons, fmt.Sprintf("agent %s has not reported its counts; look into its log", a.Name))
 	case a.Measured.failure != nil:
 		reasons = append(reasons, fmt.Sprintf("agent %s: %v", a.Name, a.Measured.failure))
 	}
@@ -326,8 +325,8 @@ func (a *Agent) faults() []string {
 	return reasons
 }
 
-// Measures is when the measured time begins and ends, since the load began. The error is
-// that of a plan that cannot be.
+// Measures returns when the measured time begins and ends, relative to the load's beginning. It
+// returns an error if the plan is invalid.
 func (p Plan) Measures() (from, till time.Duration, err error) {
 	p, err = p.complete()
 	return p.Warmup, p.Warmup + p.For, err

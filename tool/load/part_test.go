@@ -18,8 +18,7 @@ import (
 // partsOf are the numbers of parts that the tests split into.
 var partsOf = []int{1, 2, 3, 7}
 
-// momentsOf are the moments of all requests of a part, by their number, as its pacers
-// have them.
+// momentsOf returns the moments of all requests of a part, by their number, from its pacers.
 func momentsOf(t *testing.T, p Plan) map[int64]time.Duration {
 	t.Helper()
 	p = must[Plan](t)(p.complete())
@@ -49,8 +48,7 @@ func momentsOf(t *testing.T, p Plan) map[int64]time.Duration {
 	return all
 }
 
-// Parts have the requests of the whole between them, at the same moments to the
-// nanosecond.
+// Parts together have the requests of the whole, at the same moments to the nanosecond.
 func TestPartsHaveTheMomentsOfTheWhole(t *testing.T) {
 	var ramp offer.Schedule
 	if err := ramp.UnmarshalText([]byte("ramp:1000..9000")); err != nil {
@@ -83,7 +81,7 @@ func TestPartsHaveTheMomentsOfTheWhole(t *testing.T) {
 	}
 }
 
-// recording notes what is sent: the size of each request by its number, and when.
+// recording records what is sent: the size of each request by its number, and when.
 type recording struct {
 	Frames
 	conns int
@@ -103,12 +101,12 @@ type recordingCaller struct {
 	to recording
 }
 
-// Caller notes what it appends.
+// Caller returns a codec that records what it appends.
 func (r recording) Caller() Caller { return recordingCaller{r.Frames.Caller(), r} }
 
-// AppendRequest notes the request.
+// AppendRequest records the request.
 func (c recordingCaller) AppendRequest(dst []byte, id uint64, content []byte) []byte {
-	if id >= 1<<32 { // the run looks how long one is, as number 1
+	if id >= 1<<32 { // the run measures a request's length with number 1
 		number := id >> 16 & 0xffff
 		c.to.mu.Lock()
 		n := c.to.count[number]*c.to.conns + int(number)
@@ -119,8 +117,8 @@ func (c recordingCaller) AppendRequest(dst []byte, id uint64, content []byte) []
 	return c.Caller.AppendRequest(dst, id, content)
 }
 
-// runParts runs all parts of a plan beside each other, from one moment on, with what each
-// has told at the end of its intervals.
+// runParts runs all parts of a plan concurrently from one start time, with the counts that each
+// reported for its intervals.
 func runParts(t *testing.T, p Plan, k int) (agents []Agent, told []*Measured, begun time.Time) {
 	t.Helper()
 	agents, told = make([]Agent, k), make([]*Measured, k)
@@ -152,7 +150,7 @@ func runParts(t *testing.T, p Plan, k int) (agents []Agent, told []*Measured, be
 	return agents, told, begun
 }
 
-// overTheWire is m as another machine has it.
+// overTheWire returns m after encoding and decoding.
 func overTheWire(t *testing.T, m *Measured) *Measured {
 	text, err := json.Marshal(m)
 	other := new(Measured)
@@ -165,8 +163,8 @@ func overTheWire(t *testing.T, m *Measured) *Measured {
 	return other
 }
 
-// Parts send what one process sends, no request early, and their sum is the result bucket
-// by bucket.
+// Parts send what one process sends, no request early, and their sum is the result bucket by
+// bucket.
 func TestPartsSendAndSumTheWhole(t *testing.T) {
 	target := echoServer(t, "tcp")
 	var sizes offer.Sizes
@@ -204,7 +202,7 @@ func TestPartsSendAndSumTheWhole(t *testing.T) {
 	}
 }
 
-// checkSum compares a merged result with the sums that it must be.
+// checkSum compares a merged result with the sums of its parts.
 func checkSum(t *testing.T, r *Result, agents []Agent, told []*Measured) {
 	t.Helper()
 	latency, service, lag := NewHistogram(), NewHistogram(), NewHistogram()
@@ -221,7 +219,7 @@ func checkSum(t *testing.T, r *Result, agents []Agent, told []*Measured) {
 	}
 }
 
-// A closed loop begins at its moment too, and its number of requests is split.
+// A closed loop begins at the start time, too, and its number of requests is split.
 func TestPartsOfAClosedLoop(t *testing.T) {
 	p := Plan{Target: echoServer(t, "tcp"), Conns: 5, Requests: 1001, Echo: true}
 	agents, _, _ := runParts(t, p, 3)
@@ -234,7 +232,7 @@ func TestPartsOfAClosedLoop(t *testing.T) {
 	}
 }
 
-// Nothing is valid in which an agent is missing, slow or faulty, and the reason names it.
+// A result is invalid if an agent is missing, slow or faulty, and the reason names it.
 func TestMergeNamesWhoIsToBlame(t *testing.T) {
 	good := func() *Measured {
 		m := &Measured{measurement: measurement{tally: newTally(true), span: time.Second, lag: NewHistogram(), offered: 1000, cpuKnown: true, cpu: time.Second / 2, cpuSpan: time.Second, procs: 2}}
@@ -250,7 +248,7 @@ func TestMergeNamesWhoIsToBlame(t *testing.T) {
 		want   string // empty: valid
 	}{
 		"good":    {func([]Agent) {}, ""},
-		"missing": {func(all []Agent) { all[1].Measured = nil }, "agent b has not said what it measured; "},
+		"missing": {func(all []Agent) { all[1].Measured = nil }, "agent b has not reported its counts; "},
 		"faulty":  {func(all []Agent) { all[2].Fault = "is gone; look for it" }, "agent c is gone; look for it"},
 		"failed":  {func(all []Agent) { all[0].Measured.failure = &Error{Kind: Closed, What: "it ends", Try: "look"} }, "agent a: load: it ends; look"},
 		"late": {func(all []Agent) { record(all[1].Measured.lag, int64(time.Second), 100) },
@@ -274,8 +272,7 @@ func TestMergeNamesWhoIsToBlame(t *testing.T) {
 	}
 }
 
-// What is counted crosses machines, whatever is added to it: a field that is not carried
-// must be named here.
+// All counts are sent between machines: a new field that is not sent must be named here.
 func TestEverythingCountedIsCarried(t *testing.T) {
 	carriedOrNot := map[string]string{
 		"measurement": "tally failure interrupted missed span lag offered cpu cpuSpan cpuKnown procs reconnects retries drains outage sizes idle churned steps followed",
@@ -285,7 +282,7 @@ func TestEverythingCountedIsCarried(t *testing.T) {
 		"sizeSum":     "requests bytes counted most",
 		"soaked":      "Idle after",
 	}
-	// The coordinator has the plan, and makes the intervals of those that are told.
+	// The coordinator has the plan, and merges the intervals that agents report.
 	known := map[string]string{"measurement": "plan course intervals broken"}
 	for _, v := range []any{measurement{}, tally{}, churned{}, sizeSum{}, soaked{}, stepTally{}} {
 		kind := reflect.TypeOf(v)
@@ -334,8 +331,8 @@ func TestEverythingCountedIsCarried(t *testing.T) {
 	}
 }
 
-// BenchmarkPartMoments is what one of seven agents pays for its moments at 500,000
-// requests a second: with Poisson arrivals it draws the others' gaps as well.
+// BenchmarkPartMoments measures what one of seven agents pays for its schedule at 500,000 requests
+// a second: with Poisson arrivals it also draws the others' gaps.
 func BenchmarkPartMoments(b *testing.B) {
 	for _, arrivals := range []Arrivals{Constant, Poisson} {
 		for _, k := range []int{1, 7} {
@@ -351,8 +348,8 @@ func BenchmarkPartMoments(b *testing.B) {
 	}
 }
 
-// BenchmarkMeasuredJSON is what an agent pays in each second to tell what it has counted,
-// and a coordinator for each of its agents.
+// BenchmarkMeasuredJSON measures what reporting costs an agent each second, and what each agent
+// costs the coordinator.
 func BenchmarkMeasuredJSON(b *testing.B) {
 	m := &Measured{measurement: measurement{tally: newTally(true)}}
 	for n := range int64(50_000) {

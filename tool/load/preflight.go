@@ -14,23 +14,23 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// resources is what connections take of this machine. A figure of 0 is not known.
+// resources are the limits of this machine for connections. A value of 0 is unknown.
 type resources struct {
 	descriptors uint64
-	ports       int           // for connections from one address to one other
-	held        time.Duration // how long a port is not free after its connection
+	ports       int           // for connections from one address to another
+	held        time.Duration // how long a port stays in use after its connection (TIME_WAIT)
 }
 
 const (
 	spareDescriptors = 64
 	manyConns        = 1000
-	briefly          = 10 // of a churn's connections one in ten is open, of those of a second
+	briefly          = 10 // a tenth of the churn connections of a second is assumed to be open at once
 	usualHeld        = time.Minute
 	reusedHeld       = time.Second
 )
 
-// preflight refuses, before a thousand connections or more are opened, what this
-// machine cannot have open at the same time.
+// preflight fails, before a thousand connections or more are opened, if this machine cannot have
+// them open at once.
 func (p Plan) preflight() error {
 	p.Conns, p.Idle, p.Churn = p.Part.count(p.Conns), p.Part.count(p.Idle), p.Churn/float64(p.Part.of())
 	if p.Conns+p.Idle < manyConns && p.Churn == 0 {
@@ -39,14 +39,14 @@ func (p Plan) preflight() error {
 	return p.fitsInto(machineResources(p.leadsHere()))
 }
 
-// fitsInto compares what the plan takes with what there is.
+// fitsInto compares what the plan needs with what is available.
 func (p Plan) fitsInto(have resources) error {
 	conns := p.Conns + p.Idle
 	need := uint64(conns) + uint64(math.Ceil(p.Churn/briefly)) + spareDescriptors
 	if have.descriptors > 0 && need > have.descriptors {
 		return &Error{
 			Kind: Unreachable, Err: syscall.EMFILE, Target: p.Target.String(),
-			What: fmt.Sprintf("%d connections take %d descriptors, and the limit is %d", conns, need, have.descriptors),
+			What: fmt.Sprintf("%d connections need %d descriptors, and the limit is %d", conns, need, have.descriptors),
 			Try:  fmt.Sprintf("raise it with ulimit -n %d, or use fewer connections", need),
 		}
 	}
@@ -61,13 +61,13 @@ func (p Plan) fitsInto(have resources) error {
 	}
 	return &Error{
 		Kind: Unreachable, Err: syscall.EADDRNOTAVAIL, Target: p.Target.String(),
-		What: fmt.Sprintf("the connections take %d local ports, and there are %d for each of %s%s",
+		What: fmt.Sprintf("the connections need %d local ports, and there are %d for each of %s%s",
 			ports, have.ports, plural(addresses, "source address"), p.whyPorts(have)),
 		Try: p.moreSources((ports+have.ports-1)/have.ports) + ", or widen net.ipv4.ip_local_port_range",
 	}
 }
 
-// whyPorts says what a churn has to do with it.
+// whyPorts explains how the churn uses up ports.
 func (p Plan) whyPorts(have resources) string {
 	if p.Churn == 0 {
 		return ""
@@ -82,7 +82,7 @@ func plural(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "es"
 }
 
-// moreSources says how so many addresses can be had.
+// moreSources suggests how to get n source addresses.
 func (p Plan) moreSources(n int) string {
 	if p.leadsHere() && n < 1<<16 {
 		return fmt.Sprintf("use --source 127.0.0.1-127.0.%d.%d", n>>8, n&0xff)
@@ -90,7 +90,7 @@ func (p Plan) moreSources(n int) string {
 	return fmt.Sprintf("use %d source addresses (--source)", n)
 }
 
-// leadsHere reports whether the target is on this machine's own network.
+// leadsHere reports whether the target is on this machine's loopback network.
 func (p Plan) leadsHere() bool {
 	_, address := whereIs(p.Target)
 	host, _, err := net.SplitHostPort(address)
@@ -101,7 +101,7 @@ func (p Plan) leadsHere() bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// machineResources asks the system.
+// machineResources reads the limits from the system.
 func machineResources(loopback bool) resources {
 	var have resources
 	if limit, known := sys.DescriptorLimit(); known {
@@ -118,8 +118,7 @@ func machineResources(loopback bool) resources {
 	return have
 }
 
-// settings are the numbers of one of the kernel's settings for IP; none where there
-// is no such.
+// settings reads the numbers of one of the kernel's IP settings; none if it does not exist.
 func settings(name string) (numbers []int) {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/" + name)
 	if err != nil {

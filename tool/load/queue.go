@@ -1,10 +1,10 @@
 package load
 
-// queue holds values in a ring, which grows to the most it has held and
-// allocates nothing after that.
+// queue is a FIFO in a ring buffer. It grows to the most values it has held and then allocates
+// nothing more.
 type queue[T any] struct {
 	ring  []T
-	head  int // the place of the first
+	head  int // index of the first
 	count int
 }
 
@@ -19,10 +19,10 @@ func (q *queue[T]) push(v T) {
 	q.count++
 }
 
-// first panics when there is none, and so does pop.
+// first returns the first value. It panics if the queue is empty, and so does pop.
 func (q *queue[T]) first() T { return q.ring[q.head] }
 
-// at is the i-th, from 0.
+// at returns the i-th value, from 0.
 func (q *queue[T]) at(i int) T { return q.ring[(q.head+i)&(len(q.ring)-1)] }
 
 func (q *queue[T]) pop() T {

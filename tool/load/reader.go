@@ -9,11 +9,10 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// reader reads for some of the sockets of a closed loop: one goroutine, one
-// buffer, and one read for each time that something has arrived. That is a tenth
-// cheaper than a goroutine for each connection, as open loops have it, where a
-// reader that has much to do would hold up the pacers; TLS has it too, and systems
-// without a poll.
+// reader reads from some of the sockets of a closed loop: one goroutine, one buffer, and one read
+// per event. That is a tenth cheaper than a goroutine for each connection. Open loops use a
+// goroutine for each connection, because a busy reader would delay the pacers; so do TLS and
+// systems without a poller.
 type reader struct {
 	run   *run
 	poll  *sys.Poll
@@ -22,7 +21,7 @@ type reader struct {
 	ready [64]sys.Ready
 }
 
-// startReaders starts one reader for each shard, none where there can be none.
+// startReaders starts one reader for each shard, or none if the system has no poller.
 func (r *run) startReaders() {
 	if !sys.Polls || r.paced {
 		return
@@ -30,7 +29,7 @@ func (r *run) startReaders() {
 	for range r.shards {
 		poll, err := sys.NewPoll(nil)
 		if err != nil {
-			break // too few descriptors, which the connections will say
+			break // too few descriptors: opening the connections reports that
 		}
 		r.readers = append(r.readers, &reader{
 			run: r, poll: poll, in: make([]byte, usualRead), conns: make([]atomic.Pointer[conn], r.plan.Conns),
@@ -41,7 +40,7 @@ func (r *run) startReaders() {
 	}
 }
 
-// take has c read from now on, and reports whether it can.
+// take makes the reader read from c, and reports whether it can.
 func (rd *reader) take(c *conn) bool {
 	if c.socket.raw == nil {
 		return false
@@ -53,9 +52,9 @@ func (rd *reader) take(c *conn) bool {
 	return c.reader != nil
 }
 
-// watch has c's socket reported.
+// watch adds c's socket to the poller.
 func (rd *reader) watch(c *conn) bool {
-	rd.conns[c.number].Store(c) // what was written to c before is seen by who is told of it
+	rd.conns[c.number].Store(c) // publishes earlier writes to c to the reader
 	added := false
 	err := c.socket.raw.Control(func(fd uintptr) { added = rd.poll.Add(sys.Socket(fd), sys.In, c.number) == nil })
 	return err == nil && added
@@ -67,9 +66,9 @@ func (rd *reader) read() {
 	for !rd.run.stopping.Load() {
 		n := 0
 		if !alone || !rd.run.begun.Load() {
-			n = rd.poll.Park(rd.ready[:]) // which yields when it has to wait
+			n = rd.poll.Park(rd.ready[:]) // yields if it has to wait
 		} else if n = rd.poll.Now(rd.ready[:]); n == 0 {
-			runtime.Gosched() // see package engine: without it the scheduler takes its processor away
+			runtime.Gosched() // see package engine: without it the scheduler retakes the processor
 			rd.poll.Unpark()
 			n = rd.poll.Block(rd.ready[:])
 		}
@@ -79,16 +78,16 @@ func (rd *reader) read() {
 			}
 		}
 		if n == len(rd.ready) {
-			runtime.Gosched() // whoever supervises has his moments
+			runtime.Gosched() // lets the supervisor run
 		}
 	}
 }
 
-// readFrom reads once.
+// readFrom reads once from c.
 func (rd *reader) readFrom(c *conn) {
 	held := len(c.held)
 	if 2*held > len(rd.in) {
-		rd.in = make([]byte, 2*len(rd.in)) // a long answer: memory grows with what has come
+		rd.in = make([]byte, 2*len(rd.in)) // a long answer; memory grows with the bytes received
 	}
 	copy(rd.in, c.held)
 	n, err := c.socket.tryRead(rd.in[held:])
@@ -117,14 +116,13 @@ func (rd *reader) readFrom(c *conn) {
 	c.held = append(c.held[:0], in[used:]...)
 }
 
-// leave reads no more from c.
+// leave removes c from the poller.
 func (rd *reader) leave(c *conn) {
-	// When it fails the socket is closed, and so out of the poll.
+	// If it fails, the socket is closed, and closing removed it from the poller.
 	_ = c.socket.raw.Control(func(fd uintptr) { _ = rd.poll.Remove(sys.Socket(fd)) })
 }
 
-// tryRead reads what has arrived, without waiting. The end of the stream is
-// io.EOF.
+// tryRead reads what has arrived, without blocking. The end of the stream is io.EOF.
 func (s *socket) tryRead(p []byte) (int, error) {
 	s.in = p
 	if err := s.raw.Control(s.readNow); err != nil {

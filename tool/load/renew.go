@@ -15,31 +15,30 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// A server may close a connection at any time: after an announcement, because the
-// connection was idle, because it drains, or because a handler has failed. The
-// connection is opened again, and what was outstanding is sent once more where that
-// is safe, else counted as failed. So is a connection on which an answer stays away.
-// Whoever reads the connection replaces it, or a goroutine of its own while a reader
-// reads others.
+// A server may close a connection at any time: after an announcement, because the connection was
+// idle, because the server drains, or because a handler has failed. The generator then reconnects;
+// outstanding requests are sent again where that is safe, else they are counted as failed. It also
+// replaces a connection on which an answer is missing. The goroutine that reads the connection
+// replaces it, or a separate goroutine if a shared reader reads it.
 
-// parting is how a conn's socket ends. It begins anew with the next socket, but for
-// trouble and failures, which last until there is an answer.
+// parting is how a conn's socket ends. It is reset for the next socket, except for trouble and
+// failures, which last until an answer comes.
 type parting struct {
-	ending    bool   // the socket is to be replaced; nothing is written until then
-	announced bool   // the server has said that it leaves unanswered what has no answer
+	ending    bool   // the socket is to be replaced; nothing is written to it any more
+	announced bool   // the server has announced that it will not answer the requests in flight
 	polite    bool   // the server is about to close the socket itself
 	partial   bool   // the beginning of an answer has come
-	timedOut  bool   // an answer stays away
+	timedOut  bool   // an answer is missing
 	served    bool   // an answer has come on this socket
 	opened    int64  // when it was opened
-	resent    uint64 // the last id that was sent on another socket before; later ids are greater
+	resent    uint64 // the last id that was resent on another socket before; later ids are greater
 
-	trouble  *Error // why there is no answer; nil: there is one
+	trouble  *Error // why answers are missing; nil: none is
 	since    int64  // when trouble began
-	failures int    // sockets and dials in a row that were of no use
+	failures int    // consecutive sockets and dials without an answer
 }
 
-// part begins the end of the socket. why is nil when nothing is wrong. c.mu is held.
+// part begins the end of the socket; why is nil if nothing is wrong. c.mu is held.
 func (c *conn) part(why *Error) {
 	c.ending = true
 	idled := len(c.slots) == len(c.free) && c.run.now()-c.opened >= int64(leastIdle)
@@ -54,7 +53,7 @@ func (c *conn) part(why *Error) {
 	}
 }
 
-// troubled notes why there are no answers. c.mu is held.
+// troubled records why answers are missing. c.mu is held.
 func (c *conn) troubled(why *Error) {
 	if c.trouble == nil {
 		c.since = c.run.now()
@@ -64,7 +63,7 @@ func (c *conn) troubled(why *Error) {
 	}
 }
 
-// dismiss is called when the server announces the end without an answer. c.mu is held.
+// dismiss runs when the server announces the close without an answer. c.mu is held.
 func (c *conn) dismiss() {
 	var why *Error
 	if c.answer.Err != nil {
@@ -77,7 +76,7 @@ func (c *conn) dismiss() {
 	c.part(why)
 }
 
-// stopWriting is the last act of the one who writes. c.mu is held.
+// stopWriting ends the writer's turn. c.mu is held.
 func (c *conn) stopWriting() {
 	c.writing = false
 	if c.writerGone != nil {
@@ -86,8 +85,8 @@ func (c *conn) stopWriting() {
 	}
 }
 
-// ended is called when nothing can be read any more, with partial when the beginning
-// of an answer is left, and reports whether the socket is to be replaced.
+// ended runs when reading ends; partial means that an incomplete answer is left. It reports
+// whether the socket must be replaced.
 func (c *conn) ended(err error, partial bool) bool {
 	if c.run.stopping.Load() {
 		return false
@@ -113,7 +112,7 @@ func (c *conn) ended(err error, partial bool) bool {
 	return wrong == nil
 }
 
-// farewell settles the answer that the end of the stream completes. c.mu is held.
+// farewell settles an answer that the end of the stream completes. c.mu is held.
 func (c *conn) farewell(err error) *Error {
 	if c.ending || !errors.Is(err, io.EOF) {
 		return nil
@@ -134,8 +133,8 @@ func (c *conn) farewell(err error) *Error {
 	return e
 }
 
-// closed is the error for a server that closed the connection; nil when it owed no
-// answer, which is its right. c.mu is held.
+// closed returns the error for a server that closed the connection; nil if no request was in
+// flight, when closing is fine. c.mu is held.
 func (c *conn) closed(err error) *Error {
 	if len(c.slots) == len(c.free) {
 		return nil
@@ -147,12 +146,12 @@ func (c *conn) closed(err error) *Error {
 	}
 }
 
-// longestFarewell is how long a server may take to close what it has announced to
-// close. Whoever closes first keeps the port for a minute, so it should be the server.
+// longestFarewell is how long a server may take to close after announcing it. The side that closes
+// first gets the TIME_WAIT, which should be the server.
 const longestFarewell = time.Second
 
-// renew puts another socket in the place of the one that has ended, and reports
-// whether it did: not when the run is over, or has no more use for it.
+// renew replaces the socket that has ended, and reports whether it did. It does not if the run is
+// over or has nothing left to send.
 func (c *conn) renew() bool {
 	c.mu.Lock()
 	c.settleRest(c.run.now())
@@ -168,7 +167,7 @@ func (c *conn) renew() bool {
 	c.run.connections.gone(c.run.now())
 	if polite && old.SetDeadline(time.Now().Add(longestFarewell)) == nil {
 		if len(words) > 0 {
-			_, _ = old.Write(words) // one that fails has ended, which is all that is wanted
+			_, _ = old.Write(words) // an error does not matter: the socket is closed next
 		}
 		rest := make([]byte, leastRead)
 		for err := error(nil); err == nil; {
@@ -200,26 +199,26 @@ func (c *conn) renew() bool {
 	return true
 }
 
-// wanted reports whether there is anything left to send.
+// wanted reports whether the connection still has anything to send.
 func (c *conn) wanted() bool {
-	pacing := c.run.pacing.Load() > 0 // a pacer that is late still brings requests behind the window's end
+	pacing := c.run.pacing.Load() > 0 // a late pacer still brings requests after the window's end
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.begun || pacing || len(c.free) < len(c.slots) || c.waiting.count > 0 || c.live > 0 || c.run.now() < c.shard.window.till
 }
 
-// The pause before a connection is opened again on which there was no answer, or
-// which could not be opened: it doubles each time. The first attempt after an answer
-// has none. Nor has one after a close of which nobody had asked anything for a while: the
-// server is well, and a request that comes due meanwhile would wait for the generator.
+// Backoff before a connection is opened again that had no answer or could not be opened: it
+// doubles each time. The first attempt after an answer has no pause. Neither has an attempt after
+// the close of an idle connection: the server is fine, and a request that comes due meanwhile
+// would have to wait.
 const (
 	firstPause = 10 * time.Millisecond
 	mostPause  = 250 * time.Millisecond
 	leastIdle  = 2 * firstPause
 )
 
-// redial opens the connection again, however often it takes: the supervisor ends the
-// run when nobody answers for too long. It returns nil when there is no more need.
+// redial opens the connection again and retries as often as necessary: the supervisor ends the run
+// if no answer comes for too long. It returns nil when the connection is no longer needed.
 func (c *conn) redial() net.Conn {
 	r := c.run
 	for {
@@ -246,7 +245,7 @@ func (c *conn) redial() net.Conn {
 		case r.dialing.Err() != nil:
 			return nil
 		case sys.Exhausted(err) || errors.Is(err, syscall.EADDRNOTAVAIL):
-			r.cannotDial(err) // this machine's own fault
+			r.cannotDial(err) // the cause is this machine
 			return nil
 		}
 		c.mu.Lock()
@@ -256,7 +255,7 @@ func (c *conn) redial() net.Conn {
 	}
 }
 
-// renewPolled is renew for a connection that a reader reads.
+// renewPolled is renew for a connection of a shared reader.
 func (c *conn) renewPolled() {
 	if !c.renew() {
 		return
@@ -268,8 +267,8 @@ func (c *conn) renewPolled() {
 	}
 }
 
-// outstanding are the places of the unanswered requests, in the order in which they
-// were sent. c.mu is held.
+// outstanding returns the slots of the requests in flight, in the order in which they were sent.
+// c.mu is held.
 func (c *conn) outstanding() (places []int) {
 	for i := range c.slots {
 		if c.slots[i].id != 0 {
@@ -280,8 +279,8 @@ func (c *conn) outstanding() (places []int) {
 	return places
 }
 
-// settleRest decides what becomes of the unanswered requests: those that may be are
-// sent again, the others have failed. c.mu is held.
+// settleRest decides about the requests in flight: those that may be retried are resent, the
+// others fail. c.mu is held.
 func (c *conn) settleRest(now int64) {
 	idempotent, _ := c.caller.(repeater)
 	kind, why := Closed, error(nil)
@@ -304,8 +303,8 @@ func (c *conn) settleRest(now int64) {
 	}
 }
 
-// resume sends on a new socket what is outstanding, in its order, and then as
-// after any answer. c.mu is held, nobody writes.
+// resume resends the outstanding requests on a new socket, in order, and then goes on as after any
+// answer. c.mu is held, nobody writes.
 func (c *conn) resume(now int64) {
 	c.parting = parting{opened: now, trouble: c.trouble, since: c.since, failures: c.failures}
 	c.writing, c.writeErr = false, nil
@@ -325,13 +324,13 @@ func (c *conn) resume(now int64) {
 	}
 	c.refill(now)
 	if len(c.slots) == len(c.free) {
-		c.trouble = nil // nobody has asked, so nothing says that there would be no answer
+		c.trouble = nil // nothing is in flight, so no answer is missing
 	}
 }
 
-// expire gives up the requests that were sent and have had no answer for the
-// time-out, and returns when to look again. Where the connection cannot go on without
-// the answer, or has not brought any since the request was sent, it is replaced.
+// expire gives up requests that have had no answer for the time-out, and returns when to look
+// again. It replaces the connection if that cannot go on without the answer, or has received none
+// since the request was sent.
 func (c *conn) expire(now int64) (next int64) {
 	c.mu.Lock()
 	timeout := c.shard.timeout
@@ -372,19 +371,19 @@ func (c *conn) expire(now int64) (next int64) {
 	return next
 }
 
-// currentSocket is the socket of this moment.
+// currentSocket returns the current socket.
 func (c *conn) currentSocket() *socket {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.socket
 }
 
-// outages knows when no connection was open.
+// outages tracks when no connection was open.
 type outages struct {
 	mu      sync.Mutex
 	all     int
 	down    int
-	since   int64 // when the last of them went down
+	since   int64 // when the last open connection ended
 	window  window
 	longest int64
 }
@@ -398,7 +397,7 @@ func (o *outages) gone(now int64) {
 	}
 }
 
-// back counts one that is open again.
+// back counts a connection that is open again.
 func (o *outages) back(now int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -406,21 +405,21 @@ func (o *outages) back(now int64) {
 	o.down--
 }
 
-// end counts the outage that may be going on as far as it lies in the window.
+// end counts an outage that is still going on, as far as it lies in the window.
 func (o *outages) end(now int64) {
 	if o.down == o.all && o.all > 0 {
 		o.longest = max(o.longest, min(now, o.window.till)-max(o.since, o.window.from))
 	}
 }
 
-// opens says when the measured time is.
+// opens sets the measured time.
 func (o *outages) opens(w window) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.window = w
 }
 
-// total is the longest outage until now.
+// total returns the longest outage so far.
 func (o *outages) total(now int64) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()

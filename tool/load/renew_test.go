@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// A connection whose end was announced is opened again, and nothing is lost.
+// After an announced close the connection is opened again, and no request is lost.
 func TestHTTPReconnects(t *testing.T) {
 	sideBySide(t)
-	// Of all runs together: one that a busy machine holds up past its window counts none.
+	// The sum over all runs: a run that a busy machine delays past its window counts none.
 	reconnects := int64(0)
 	for _, over := range []string{"tcp", "tls", "unix"} {
 		var n atomic.Int64
@@ -48,14 +48,14 @@ func TestHTTPReconnects(t *testing.T) {
 	}
 }
 
-// What a client asks for is an announcement too.
+// A client's Connection: close announces the end, too.
 func TestHTTPAsksForTheEnd(t *testing.T) {
 	target := webServer(t, "tcp", handlers()["length"])
 	target.Header = http.Header{"Connection": {"close"}}
 	checkEachAlone(t, measured(t, Plan{Target: target, Conns: 2, Warmup: -1, For: 50 * time.Millisecond}), 2)
 }
 
-// checkEachAlone wants a connection for every request of a closed loop.
+// checkEachAlone expects one connection for every request of a closed loop.
 func checkEachAlone(t *testing.T, r *Result, conns int64) {
 	t.Helper()
 	checkAnswered(t, r, conns)
@@ -100,8 +100,8 @@ func TestHTTPAnnouncements(t *testing.T) {
 	}
 }
 
-// An answer that comes before the request has been read, with the connection's
-// end: what waits to be written is given up with the connection.
+// An answer before the request was read, followed by a close: the unwritten output is discarded
+// with the connection.
 func TestHTTPAnswersBeforeTheBody(t *testing.T) {
 	target := webServer(t, "tcp", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Connection", "close")
@@ -119,7 +119,7 @@ func TestHTTPAnswersBeforeTheBody(t *testing.T) {
 	checkAnswered(t, o.result, 2)
 }
 
-// A server that is gone when the connection is opened again ends the run.
+// A server that is gone at the reconnect ends the run.
 func TestHTTPServerGone(t *testing.T) {
 	sideBySide(t)
 	for _, depth := range []int{1, 4} {
@@ -145,7 +145,7 @@ func TestHTTPServerGone(t *testing.T) {
 	}
 }
 
-// A run that ends while connections are being opened again leaves nothing.
+// A run that ends while reconnecting leaves nothing behind.
 func TestHTTPReconnectInterrupted(t *testing.T) {
 	address := serveWith(t, "tcp", speaks(func(nc net.Conn) {
 		io.WriteString(nc, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
@@ -160,15 +160,14 @@ func TestHTTPReconnectInterrupted(t *testing.T) {
 	}
 }
 
-// A pacer that is late brings requests behind the window's end, when the one
-// answer before them has taken its connection with it: it is opened again as long
-// as any may come.
+// A late pacer sends requests after the window's end. If the one answer before them closed the
+// connection, it is opened again as long as requests may come.
 func TestHTTPReconnectsForALatePacer(t *testing.T) {
 	target := webServer(t, "tcp", handlers()["length"])
 	p := must[Plan](t)(Plan{Target: target, Rate: 1}.complete())
 	r := newRun(p)
 	defer r.endDials()
-	c := newConn(r, 0, must[net.Conn](t)(p.Target.Dial(t.Context()))) // its window is over: it never began
+	c := newConn(r, 0, must[net.Conn](t)(p.Target.Dial(t.Context()))) // the window is over: it never began
 	c.begun = true
 	r.pacing.Store(1)
 	if c.socket.nc.Close(); !c.renew() {
@@ -180,13 +179,13 @@ func TestHTTPReconnectsForALatePacer(t *testing.T) {
 	}
 }
 
-// A server that closes idle connections again and again is as well as one that does not:
-// there is no pause before the next one. One that closes them at once is left alone.
+// Closing idle connections again and again is fine: hone reconnects without a pause. A server that
+// closes them at once gets a pause.
 func TestIdleClosesHaveNoPause(t *testing.T) {
 	const closes = 8
 	for lived, want := range map[time.Duration]int{
 		time.Second: 0,
-		-time.Hour:  closes, // less than nothing, however busy the machine is
+		-time.Hour:  closes, // negative, however busy the machine is
 	} {
 		r := newRun(must[Plan](t)(Plan{Target: nowhere{}, Rate: 1}.complete()))
 		defer r.endDials()

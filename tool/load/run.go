@@ -12,20 +12,19 @@ import (
 	"github.com/hone-go/hone/tool/load/offer"
 )
 
-// Run opens the plan's connections, loads the target until the plan's time is
-// over, waits for the last answers (no longer than Plan.Timeout), and reports.
+// Run opens the plan's connections, loads the target for the plan's time, waits for the last
+// answers (no longer than Plan.Timeout), and reports.
 //
-// An *Error says why the run could not go on: its Kind is for programs, its text
-// is one line for people. The Result beside it is nil when nothing was measured,
-// else what was measured until then, never valid. When ctx ends first, the Result
-// is what was measured until then, Interrupted and never valid, and the error is
-// nil. Nothing is left running when Run returns; it takes at most Plan.Timeout
-// longer than the plan's own times, and ends that soon after its context.
+// An *Error explains why the run could not go on: its Kind is for programs, its text is one line
+// for people. The Result returned with it is nil when nothing was measured, else it holds what was
+// measured until then and is never valid. When ctx ends first, the Result holds what was measured
+// until then, is Interrupted and never valid, and the error is nil. Nothing is left running when
+// Run returns. Run takes at most Plan.Timeout longer than the plan's own times, and after ctx ends
+// it returns within that time.
 //
-// Run's own cost: a few kilobytes a connection, 26 bytes for
-// every request that was ever outstanding at the same time, no allocations for a request
-// (TestSteadyStateAllocatesNothing), and the CPU time that BenchmarkGenerator
-// shows. It counts the CPU time of the whole process as the generator's.
+// Run's own cost: a few kilobytes per connection, 26 bytes per request of the largest number ever
+// in flight, no allocations per request (TestSteadyStateAllocatesNothing), and the CPU time that
+// BenchmarkGenerator shows. It counts the CPU time of the whole process as the generator's.
 func Run(ctx context.Context, p Plan) (*Result, error) {
 	p, err := p.complete()
 	if err != nil {
@@ -42,45 +41,45 @@ func Run(ctx context.Context, p Plan) (*Result, error) {
 	return r.result()
 }
 
-// run is one Run. The goroutine that called Run supervises: it alone opens and
-// closes the window, collects the shards and stops everything.
+// run is one Run. The goroutine that called Run supervises: it alone opens and closes the window,
+// collects the shards and stops everything.
 type run struct {
 	plan   Plan
 	start  time.Time
 	paced  bool          // an open loop
 	sized  bool          // requests are of many sizes
-	course *offer.Course // of a rate that changes; else nil
-	idle   *soak         // connections that are kept; nil: none
-	churn  *churner      // connections that come and go; nil: none
+	course *offer.Course // a changing rate; else nil
+	idle   *soak         // idle connections; nil: none
+	churn  *churner      // connection churn; nil: none
 
-	// smallWindow says that all a connection may have outstanding fits into the
-	// smallest of socket buffers, so that no write waits.
+	// smallWindow says that everything that may be outstanding on a connection fits into the
+	// smallest socket buffer, so that writes never block.
 	smallWindow bool
 
 	conns     []*conn // by number; complete when connected is closed
 	shards    []*shard
 	pacers    []*pacer
-	readers   []*reader // of closed loops, where there can be any
+	readers   []*reader // in closed loops, where the system has a poller
 	connected chan struct{}
-	dialled   chan struct{} // closed when no dial is under way any more
+	dialled   chan struct{} // closed when the last dial has returned
 	dialing   context.Context
 	endDials  context.CancelFunc
 	open      atomic.Int64 // connections so far, each counted once
-	reopened  atomic.Int64 // those that were opened again within the window
-	retried   atomic.Int64 // requests of the window that were sent again
+	reopened  atomic.Int64 // reconnects within the window
+	retried   atomic.Int64 // requests of the window that were resent
 	drains    atomic.Int64 // announcements within the window that the server shuts down
 
 	connections outages
 
-	begunRequests atomic.Int64 // of a closed loop with Plan.Requests or Plan.Traffic
+	begunRequests atomic.Int64 // in a closed loop with Plan.Requests or Plan.Traffic
 	flows         []flowState  // of a plan with Traffic
-	base          *url.URL     // where redirects lead from
-	thoughts      *thoughts    // sessions of it whose clients think; nil: it has none
-	followed      atomic.Int64 // of the window's requests, those that follow another one in their session
-	usedUp        atomic.Bool  // there is no more data for sessions
+	base          *url.URL     // the URL that redirects are relative to
+	thoughts      *thoughts    // sessions in their think time; nil: no step has one
+	followed      atomic.Int64 // requests of the window that are later steps of their session
+	usedUp        atomic.Bool  // the data has no more rows
 
-	origin int64 // when the load begins, and request 0's moment in an open loop; 0: not known yet
-	late   int64 // how much later it began
+	origin int64 // when the load begins; in an open loop the moment of request 0; 0: not known yet
+	late   int64 // how late it began
 	window window
 
 	goroutines sync.WaitGroup // readers, writers, pacers
@@ -96,7 +95,7 @@ type run struct {
 
 const (
 	smallestBuffer = 16 << 10
-	headroom       = 64 // of a request, for what a layer below adds
+	headroom       = 64 // bytes per request for what lower layers add
 )
 
 func newRun(p Plan) *run {
@@ -127,15 +126,14 @@ func newRun(p Plan) *run {
 	return r
 }
 
-// now is the run's clock: nanoseconds since it began. It is dear
-// beside the rest (BenchmarkClock: 27 ns), so it is read once for what one read
-// brought or one write takes away.
+// now returns the run's clock: nanoseconds since it began. Reading it is expensive here
+// (BenchmarkClock: 27 ns), so it is read once per read and once per write.
 func (r *run) now() int64 { return int64(time.Since(r.start)) }
 
 // fail ends the run with its first failure.
 func (r *run) fail(e *Error) {
 	if r.stopping.Load() {
-		return // what fails now is our own doing
+		return // the run itself closes connections now
 	}
 	r.failOnce.Do(func() {
 		e.Target = r.plan.Target.String()
@@ -144,8 +142,8 @@ func (r *run) fail(e *Error) {
 	})
 }
 
-// connect opens the connections, so many at once and so many a second as the
-// plan's ramp says, and starts their readers, which notice a refusal at once.
+// connect opens the connections within the limits of the plan's ramp, and starts their readers,
+// which notice a refusal at once.
 func (r *run) connect() {
 	defer close(r.dialled)
 	if !r.rampUp(len(r.conns), r.dial) || r.idle != nil && !r.idle.open() {
@@ -201,7 +199,7 @@ func (r *run) cannotDial(err error) {
 	}
 }
 
-// inTurn waits for the moment in a ramp that began since then.
+// inTurn waits until the ramp, which began at since, allows a connection.
 func (r *run) inTurn(since time.Duration, number int) bool {
 	moment := since + time.Duration(float64(r.plan.Part.number(number))*1e9/r.plan.Ramp.PerSecond)
 	timer := time.NewTimer(moment - time.Duration(r.now()))
@@ -214,7 +212,7 @@ func (r *run) inTurn(since time.Duration, number int) bool {
 	}
 }
 
-// begin starts the load, whose request 0 is due at r.origin.
+// begin starts the load; request 0 is due at r.origin.
 func (r *run) begin() error {
 	r.late = max(0, r.now()-r.origin)
 	r.window.from = r.origin + int64(r.plan.Warmup)
@@ -259,8 +257,8 @@ func (r *run) begin() error {
 	return nil
 }
 
-// another is one request more of a closed loop, if it may send one. They are counted
-// where their number is given or decides what they are.
+// another returns the next request of a closed loop, if it may send one. It counts requests only
+// where their number is limited or determines their content.
 func (r *run) another(now int64) (a arrival, ok bool) {
 	a.moment = now
 	if r.plan.Requests == 0 && r.flows == nil {
@@ -276,8 +274,7 @@ func (r *run) another(now int64) (a arrival, ok bool) {
 	return a, true
 }
 
-// complete reports whether all of the plan's number of requests have been sent and
-// answered.
+// complete reports whether all requests of a limited number have been sent and answered.
 func (r *run) complete() bool {
 	switch {
 	case r.phase != Measuring:
@@ -289,7 +286,7 @@ func (r *run) complete() bool {
 	return r.drained()
 }
 
-// lastAnswer is the moment of the last answer; 0 before the first.
+// lastAnswer returns the time of the last answer; 0 before the first.
 func (r *run) lastAnswer() (last int64) {
 	for _, s := range r.shards {
 		last = max(last, s.lastAnswer())
@@ -310,11 +307,11 @@ func (r *run) drained() bool {
 	return true
 }
 
-// silence finds that no answer has come for the plan's time-out although one was
-// outstanding all the time. After the last request it is a matter of single
-// requests, unless there has never been an answer. Where there have been answers, and
-// connections that can be opened, the requests that are sent in place of the first to
-// time out have their time too, however long nobody had asked anything before.
+// silence returns an error when no answer has come for the plan's time-out although one was
+// outstanding all the time. After the last request only single requests can time out, unless there
+// has never been an answer. If there have been answers, and connections can be opened, the
+// requests sent in place of the first that timed out get their own time-out, too, however long the
+// connection was idle before.
 func (r *run) silence(now int64) *Error {
 	limit := now - int64(r.plan.Timeout)
 	if r.phase == Draining {
@@ -357,8 +354,8 @@ func (r *run) silence(now int64) *Error {
 	}
 }
 
-// deserted is why no connection could be opened again, when none of them could and
-// the load is over: what has been measured may be that of a server that is no more.
+// deserted returns why no connection could be opened again, when the load is over and none is
+// open: then the server may be gone, and part of the measurement with it.
 func (r *run) deserted() (why *Error) {
 	for _, c := range r.conns {
 		if _, why, _ = c.unanswered(); why == nil || why.Kind != Unreachable {
@@ -368,7 +365,7 @@ func (r *run) deserted() (why *Error) {
 	return why
 }
 
-// stop ends everything that runs and waits for it.
+// stop ends all goroutines and waits for them.
 func (r *run) stop() {
 	r.stopping.Store(true)
 	if r.churn != nil && (r.interrupted || r.cause != nil) {

@@ -11,7 +11,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// eachLoop calls the test for a closed and an open loop, over TCP and unix.
+// eachLoop runs the test for a closed and an open loop, over TCP and unix sockets.
 func eachLoop(t *testing.T, test func(t *testing.T, network string, p Plan)) {
 	for name, p := range map[string]Plan{
 		"closed":  {Conns: 3, Depth: 4, For: 200 * time.Millisecond, MaxLag: time.Second},
@@ -126,7 +126,7 @@ func TestRunSpeaksTheDemoDialect(t *testing.T) {
 	}
 }
 
-// A server that reads slowly and answers much leaves both directions full.
+// A server that reads slowly and sends long answers fills the buffers of both directions.
 func TestRunWithFullBuffers(t *testing.T) {
 	target := echoServer(t, "tcp")
 	for name, p := range map[string]Plan{
@@ -144,8 +144,7 @@ func TestRunWithFullBuffers(t *testing.T) {
 	}
 }
 
-// throughNothing is a target whose connections offer nothing but net.Conn, as
-// those of another layer do.
+// throughNothing is a target whose connections implement only net.Conn, like those of TLS.
 type throughNothing struct{ Frames }
 
 type plainConn struct{ net.Conn }
@@ -256,7 +255,7 @@ func TestInterruptedRunNeverPasses(t *testing.T) {
 	}
 }
 
-// What a run costs beside its requests is a few allocations a second.
+// A run costs only a few allocations a second in addition to its requests.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	for name, p := range map[string]Plan{
 		"closed": {Conns: 4, Depth: 32},
@@ -277,7 +276,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 }
 
-// What a read brings is settled, replaced and counted without an allocation.
+// Answers are settled, replaced and counted without allocation.
 func TestAnswersAllocateNothing(t *testing.T) {
 	const depth = 64
 	p := must[Plan](t)(Plan{Target: Frames{}, Depth: depth, Echo: true, For: time.Hour}.complete())
@@ -302,8 +301,8 @@ func TestAnswersAllocateNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkAnswer is what an answer and the next request cost beside the kernel:
-// the clock, decoding, verifying, counting, and encoding.
+// BenchmarkAnswer measures an answer and the next request without the kernel: the clock, decoding,
+// verifying, counting, and encoding.
 func BenchmarkAnswer(b *testing.B) {
 	p := must[Plan](b)(Plan{Target: Frames{}, Echo: true, For: time.Hour}.complete())
 	r := newRun(p)
@@ -320,7 +319,7 @@ func BenchmarkAnswer(b *testing.B) {
 	}
 }
 
-// swallow is a connection that takes everything.
+// swallow is a connection that discards its input.
 type swallow struct{ net.Conn }
 
 func (swallow) Write(p []byte) (int, error) { return len(p), nil }

@@ -7,26 +7,25 @@ import (
 	"github.com/hone-go/hone/tool/load/offer"
 )
 
-// schedule is the intended moments of an open loop's requests, as a pure
-// function of their number: at(n) is the same whatever was asked before, on any
-// machine. What it remembers only makes ascending numbers cheap. It belongs to
-// one goroutine.
+// schedule computes the intended moments of an open loop's requests. at(n) is a pure function of
+// n: the same on any machine, whatever was asked before. It caches the last number so that
+// ascending numbers are cheap. It belongs to one goroutine.
 type schedule struct {
 	arrivals Arrivals
 	rate     float64
 	seed     uint64
-	course   *offer.Course // of a rate that changes; nil: it is rate
-	part     part          // of all that is offered
+	course   *offer.Course // a changing rate; nil: constant
+	part     part          // the fraction of the rate
 
-	n   int64   // the number that sum is of
-	sum float64 // the moment of request n, in mean gaps
+	n   int64   // the number that sum belongs to
+	sum float64 // the moment of request n, in units of the mean gap
 }
 
-// part is what a schedule has of a rate: weight in the sum of all weights. The zero part
-// is all of it.
+// part is a fraction of a rate: weight divided by the sum of all weights. The zero part is all of
+// it.
 type part struct{ weight, sum, phase float64 }
 
-// of is the part of a rate.
+// of returns the part of a rate.
 func (p part) of(rate float64) float64 {
 	if p.sum == 0 {
 		return rate
@@ -34,7 +33,7 @@ func (p part) of(rate float64) float64 {
 	return rate * p.weight / p.sum
 }
 
-// whole is how many requests of all there are for n of the part.
+// whole returns how many requests of all streams correspond to n of the part.
 func (p part) whole(n float64) float64 {
 	if p.sum == 0 {
 		return n
@@ -42,14 +41,14 @@ func (p part) whole(n float64) float64 {
 	return n * p.sum / p.weight
 }
 
-// at is the intended moment of request n ≥ 0, since the schedule began.
+// at returns the intended moment of request n ≥ 0, since the schedule began.
 //
-// Constant: n/rate to the nanosecond. Poisson: the sum of the gaps up to n, paid
-// for every number that n is beyond the last one asked for, or for every number
-// from 0 when n is below it. BenchmarkSchedule: about 3 ns, 15 ns a number.
+// Constant: n/rate to the nanosecond. Poisson: the sum of the gaps up to n; the cost grows with
+// the distance from the last n asked for, or from 0 when n is below it. BenchmarkSchedule: about 3
+// ns, 15 ns a number.
 //
-// A rate that changes bends the time: the moments are those in which n, or so many
-// mean gaps, are the integral of the rate.
+// With a changing rate the moments are those at which the integral of the rate reaches n, or the
+// sum of the gaps.
 func (s *schedule) at(n int64) time.Duration {
 	if s.arrivals == Constant && s.course == nil {
 		return time.Duration(math.Round((float64(n) + s.part.phase) * 1e9 / s.part.of(s.rate)))
@@ -70,8 +69,8 @@ func (s *schedule) at(n int64) time.Duration {
 	return time.Duration(s.sum * 1e9 / s.part.of(s.rate))
 }
 
-// gap is the time from request n−1 to request n, exponentially distributed with
-// mean 1: minus the logarithm of a number in (0, 1].
+// gap returns the time from request n−1 to request n, exponentially distributed with mean 1: minus
+// the logarithm of a number in (0, 1].
 func gap(seed uint64, n int64) float64 {
 	return -math.Log(float64(offer.Scramble(seed, uint64(n))>>11+1) / (1 << 53))
 }
@@ -83,12 +82,12 @@ type arrival struct {
 	flow   int32
 }
 
-// offering is all that an open loop offers: one schedule, or that of every flow. Each flow
-// has a schedule of its own, which no other flow's weight changes as long as its own part of
-// the rate is the same. It belongs to one goroutine.
+// offering is all that an open loop sends: one schedule, or one for every flow. Flows have
+// schedules of their own, so that another flow's weight does not change them as long as their own
+// share of the rate stays the same. It belongs to one goroutine.
 type offering struct {
 	streams []stream
-	n       int64 // arrivals that were taken from the streams
+	n       int64 // arrivals taken from the streams
 	last    arrival
 }
 
@@ -97,10 +96,10 @@ type stream struct {
 	schedule
 	number int64
 	moment time.Duration
-	limit  int64 // arrivals that there are; 0: no limit
+	limit  int64 // number of arrivals; 0: unlimited
 }
 
-// newOffering lays out what a plan offers.
+// newOffering returns the offering of a plan.
 func newOffering(p Plan, course *offer.Course) *offering {
 	plain := schedule{arrivals: p.Arrivals, rate: p.Rate, seed: p.Seed, course: course}
 	o := &offering{}
@@ -126,9 +125,9 @@ func (o *offering) rewind() {
 	}
 }
 
-// at is arrival n ≥ 0 of all, with its moment since the schedule began, and whether there
-// is one: none comes after one for which a flow has no row of data. It is paid for
-// every number that n is beyond the last one asked for.
+// at returns arrival n ≥ 0 of all flows, with its moment since the schedule began. ok is false
+// after the first arrival whose flow has no more data. The cost grows with the distance from the
+// last n asked for.
 func (o *offering) at(n int64) (a arrival, ok bool) {
 	if len(o.streams) == 1 && o.streams[0].limit == 0 {
 		return arrival{int64(o.streams[0].at(n)), uint64(n), 0}, true

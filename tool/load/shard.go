@@ -6,38 +6,38 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Histograms cover a nanosecond to an hour.
+// longest is the largest value of the histograms, an hour.
 const longest = int64(3600e9)
 
-// NewHistogram is empty, for nanoseconds with three digits. It costs 270 KB.
+// NewHistogram returns an empty histogram for nanoseconds with three digits. It costs 270 KB.
 func NewHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, longest, 3) }
 
 // record counts n requests that took ns.
 func record(h *hdrhistogram.Histogram, ns, n int64) {
-	// The error is for values that the histogram does not cover; these are.
+	// RecordValues fails only for values outside of the histogram's range.
 	_ = h.RecordValues(min(max(ns, 1), longest), n)
 }
 
-// window is the measured time, in nanoseconds since Run began. A request belongs
-// to it by its intended moment, which in a closed loop is when it was written.
+// window is the measured time, in nanoseconds since Run began. A request belongs to it by its
+// intended moment, or in a closed loop by when it was written.
 type window struct{ from, till int64 }
 
 func (w window) has(moment int64) bool { return moment >= w.from && moment < w.till }
 
-// tally is what was counted, of a part of the time or of the connections.
+// tally holds counts of a time span or of some connections.
 type tally struct {
 	latency *hdrhistogram.Histogram // answered − intended, of the window's requests
-	service *hdrhistogram.Histogram // answered − written, of those of them that were; nil in a closed loop
+	service *hdrhistogram.Histogram // answered − written, of those that were written; nil in a closed loop
 	errors  [kinds]int64            // of the window's requests
 	lost    int64                   // of the window's requests, those that were sent and never answered
-	untimed int64                   // of those, the ones that have no time
-	unsent  int64                   // of the window's requests, those that were given up before they were sent
-	example error                   // what the server said in the first failure
-	codes   []int64                 // answers to the window's requests by Answer.Code; nil: none had one
+	untimed int64                   // of lost, those without a response time
+	unsent  int64                   // of the window's requests, those given up before they were sent
+	example error                   // the server's first failure
+	codes   []int64                 // answers to the window's requests by Answer.Code; nil: none had a code
 
 	answered int64 // answers, at any time
-	during   int64 // answers that came within the window, whatever they answer
-	good     int64 // those of them that were as expected
+	during   int64 // answers within the window, good or not
+	good     int64 // of during, the good ones
 }
 
 func newTally(open bool) *tally {
@@ -51,7 +51,7 @@ func newTally(open bool) *tally {
 // mostCodes is above every Answer.Code that is counted.
 const mostCodes = 1000
 
-// add adds what other has counted to t.
+// add adds the counts of other to t.
 func (t *tally) add(other *tally) {
 	if other.latency.TotalCount() != 0 {
 		t.latency.Merge(other.latency)
@@ -76,7 +76,7 @@ func (t *tally) add(other *tally) {
 	t.good += other.good
 }
 
-// take moves what other has counted into t.
+// take moves the counts of other into t.
 func (t *tally) take(other *tally) {
 	t.add(other)
 	other.reset()
@@ -103,7 +103,7 @@ func (t *tally) count(code int, n int64) {
 	t.codes[code] += n
 }
 
-// requests is how many of the window's have ended.
+// requests returns how many of the window's requests have ended.
 func (t *tally) requests() int64 { return t.latency.TotalCount() + t.untimed }
 
 func (t *tally) failures() (n int64) {
@@ -113,41 +113,40 @@ func (t *tally) failures() (n int64) {
 	return n
 }
 
-// shard counts for some of the connections, so that readers on different
-// processors seldom meet. Its lock is held for a few records at a time and taken
-// last of all locks.
+// shard counts for some of the connections, so that readers on different processors seldom contend
+// for its lock. The lock is held for a few records at a time and is the last in the lock order.
 type shard struct {
 	window  window
 	timeout int64
 
 	mu    sync.Mutex
-	now   *tally      // counts
-	spare *tally      // is counted together; the collector's while it is away
-	last  int64       // the moment of the last answer
-	steps []stepTally // of a plan with Traffic, for the whole run
+	now   *tally      // the current counts
+	spare *tally      // swapped with now by the collector
+	last  int64       // when the last answer came
+	steps []stepTally // per step of the plan's Traffic, for the whole run
 
-	_ [64]byte // the next shard's lock is on another line of the cache
+	_ [64]byte // avoids false sharing with the next shard
 }
 
-// batch is what one read brought: a few runs of answers to requests of the same
-// moments, since what was written together is usually answered together.
+// batch is what one read brought: a few runs of answers to requests of the same moment, since what
+// was written together is usually answered together.
 type batch struct {
 	runs    []answers
 	count   int64 // answers
-	bad     int64 // those that were not as expected
+	bad     int64 // answers that failed
 	errors  [kinds]int64
 	example error
 	codes   []codes
 	wrong   []stepFault
 }
 
-// stepFault is a failure of a step's request.
+// stepFault is a failed request of a step.
 type stepFault struct {
 	step int32
 	kind Kind
 }
 
-// codes is how many answers had a code.
+// codes counts the answers with one status code.
 type codes struct {
 	code  uint16
 	count int64
@@ -167,7 +166,7 @@ func (b *batch) add(intended, written int64, step int32) {
 	b.runs = append(b.runs, answers{intended, written, 1, 0, step})
 }
 
-// complain says that the answer added last was not as expected.
+// complain marks the answer added last as failed.
 func (b *batch) complain(k Kind, measured bool, err error) {
 	b.bad++
 	b.runs[len(b.runs)-1].bad++
@@ -180,7 +179,7 @@ func (b *batch) complain(k Kind, measured bool, err error) {
 	}
 }
 
-// code says that an answer to one of the window's requests had that code.
+// code counts the status code of an answer to one of the window's requests.
 func (b *batch) code(code uint16) {
 	for i := range b.codes {
 		if b.codes[i].code == code {
@@ -257,10 +256,10 @@ func (s *shard) drop(k Kind, step int32, intended, now int64) {
 	s.mu.Unlock()
 }
 
-// lose counts a request that was sent and will have no answer. One that was waited for
-// counts with the time that it waited, which is less than an answer would have taken:
-// without it, a server that hangs would look better than one that is slow. One whose
-// connection broke has no time: it would make the server look fast.
+// lose counts a request that was sent and will have no answer. A request that timed out counts
+// with the time that it waited, which is less than an answer would have taken: without it, a
+// server that hangs would look better than a slow one. A request whose connection broke has no
+// response time, because its short time would make the server look fast.
 func (s *shard) lose(k Kind, step int32, intended, now int64, why error) {
 	if !s.window.has(intended) {
 		return
@@ -282,8 +281,7 @@ func (s *shard) lose(k Kind, step int32, intended, now int64, why error) {
 	s.mu.Unlock()
 }
 
-// collect moves the shard's counts into t, holding its readers up for no longer
-// than an exchange of two pointers.
+// collect moves the shard's counts into t. It holds the lock only for swapping two pointers.
 func (s *shard) collect(t *tally) {
 	s.mu.Lock()
 	s.now, s.spare = s.spare, s.now
@@ -291,7 +289,7 @@ func (s *shard) collect(t *tally) {
 	t.take(s.spare)
 }
 
-// lastAnswer is the moment of the last answer; 0 before the first.
+// lastAnswer returns the time of the last answer; 0 before the first.
 func (s *shard) lastAnswer() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// shop is a web application with a database, in a process of its own: whoever logs in has a
+// shop is a web application with a database, in a separate process: a client who logs in gets a
 // token and a cookie, and needs both to buy. The database has a row for each request.
 type shop struct{ db *sql.DB }
 
@@ -55,7 +55,7 @@ func openShop() (*shop, error) {
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(1) // each would have a database of its own
+	db.SetMaxOpenConns(1) // each connection would have its own database
 	s := &shop{db: db}
 	if _, err := db.Exec(shopSchema); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func openShop() (*shop, error) {
 	return s, nil
 }
 
-// called notes a request in the database.
+// called records a request in the database.
 func (s *shop) called(name, user string) {
 	if _, err := s.db.Exec("insert into call values (?, ?)", name, user); err != nil {
 		panic(err)
@@ -151,7 +151,7 @@ func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	id, _ := result.LastInsertId() // which SQLite always has
+	id, _ := result.LastInsertId() // SQLite always has an id
 	w.Header().Set("Location", "/orders/"+strconv.FormatInt(id, 10))
 	w.WriteHeader(http.StatusCreated)
 }
@@ -167,7 +167,7 @@ func (s *shop) order(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"user": %q, "product": %d}`, user, product)
 }
 
-// counted is how often each was called, and by how many users.
+// counted returns how often each step was called, and by how many users.
 func (s *shop) counted(w http.ResponseWriter, _ *http.Request) {
 	rows, err := s.db.Query("select name, user, count(*) from call group by name, user")
 	if err != nil {

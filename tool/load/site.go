@@ -13,19 +13,19 @@ import (
 	"sync/atomic"
 )
 
-// site is where a URL leads: what the targets HTTP and WebSocket have in common.
+// site is the server of a URL: what the targets HTTP and WebSocket have in common.
 type site struct {
 	text, network, address string
-	host, uri              string      // for the first lines of a request
-	tls                    *tls.Config // nil: plain
-	handshakes             *handshakes // nil: plain
+	host, uri              string      // Host header and request target
+	tls                    *tls.Config // nil: no TLS
+	handshakes             *handshakes // nil: no TLS
 }
 
-// handshakes counts those of TLS, of all connections of a run.
+// handshakes counts the TLS handshakes of all connections of a run.
 type handshakes struct{ made, resumed atomic.Int64 }
 
-// locate finds where a URL leads whose scheme is one of two; elsewhere is an address to
-// connect to instead, if it is not empty.
+// locate parses a URL with one of two schemes; elsewhere is an address to connect to instead, if
+// it is not empty.
 func locate(text, elsewhere, plain, secured string, config *tls.Config) (site, error) {
 	s := site{text: public(text)}
 	scheme, rest, _ := strings.Cut(text, "://")
@@ -78,7 +78,7 @@ func locate(text, elsewhere, plain, secured string, config *tls.Config) (site, e
 	return s, nil
 }
 
-// secure has connections speak TLS.
+// secure configures TLS.
 func (s *site) secure(config *tls.Config, name string) {
 	s.tls, s.handshakes = config.Clone(), new(handshakes)
 	if s.tls == nil {
@@ -90,7 +90,7 @@ func (s *site) secure(config *tls.Config, name string) {
 	s.tls.NextProtos = []string{"http/1.1"}
 }
 
-// public is a URL without what may be secret: results and errors are passed on.
+// public returns a URL without its secrets, because results and errors are shared.
 func public(text string) string {
 	if at := strings.IndexAny(text, "?#"); at >= 0 {
 		text = text[:at+1] + "…"
@@ -110,7 +110,7 @@ func badURL(text, try string) *Error {
 	return &Error{Kind: BadPlan, What: fmt.Sprintf("the target %q cannot be reached by HTTP", public(text)), Try: try}
 }
 
-// header is what a request carries, and the host that it names.
+// header returns a request's headers, and its Host.
 func (s *site) header(given http.Header) (header http.Header, host string, err error) {
 	header = http.Header{}
 	for name, values := range given {
@@ -124,14 +124,14 @@ func (s *site) header(given http.Header) (header http.Header, host string, err e
 	if host = header.Get("Host"); host == "" {
 		host = s.host
 	}
-	header.Del("Host") // it is the first
+	header.Del("Host") // it is written first
 	if header.Values("User-Agent") == nil {
 		header.Set("User-Agent", "hone")
 	}
 	return header, host, nil
 }
 
-// head is a request up to its body.
+// head returns a request up to its body.
 func (s *site) head(method, host string, header http.Header) []byte {
 	b := fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\n", method, s.uri, host)
 	for _, name := range slices.Sorted(maps.Keys(header)) {
@@ -142,7 +142,7 @@ func (s *site) head(method, host string, header http.Header) []byte {
 	return append(b, "\r\n"...)
 }
 
-// checkHeader refuses what would make another request of it.
+// checkHeader refuses a header that would change the request's structure.
 func checkHeader(name string, values []string) error {
 	switch http.CanonicalHeaderKey(name) {
 	case "Content-Length", "Transfer-Encoding":
@@ -161,7 +161,7 @@ func checkHeader(name string, values []string) error {
 	return nil
 }
 
-// isToken reports whether text can be a method or the name of a header.
+// isToken reports whether text is valid as a method or header name.
 func isToken(text string) bool {
 	odd := func(r rune) bool {
 		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'

@@ -10,20 +10,20 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// socket is a connection as the generator uses it: one goroutine waits for bytes
-// in read, and at most one at a time writes. Where the system offers it, both go
-// to the descriptor directly, which spares the scheduler's part of a system call.
+// socket is a connection as the generator uses it: one goroutine blocks in read, and at most one
+// at a time writes. Where the system allows it, both use the descriptor directly, which avoids the
+// scheduler's cost of a system call.
 type socket struct {
 	nc  net.Conn
-	raw syscall.RawConn // nil: the connection's own calls only
+	raw syscall.RawConn // nil: only the connection's own methods
 
-	in      []byte // what readRaw fills
+	in      []byte // the buffer of readRaw
 	got     int
 	readErr error
-	readRaw func(fd uintptr) bool // made once, so that no call allocates
-	readNow func(fd uintptr)      // the same, for a reader
+	readRaw func(fd uintptr) bool // created once, so that no call allocates
+	readNow func(fd uintptr)      // the same, for a shared reader
 
-	out      []byte // what writeNow takes from
+	out      []byte // the data of writeNow
 	sent     int
 	writeErr error
 	writeNow func(fd uintptr)
@@ -41,11 +41,11 @@ func newSocket(nc net.Conn) *socket {
 	case *net.UnixConn:
 		direct = nc
 	default:
-		return s // bytes of another layer: TLS, a pipe
+		return s // not a plain socket: TLS, a pipe
 	}
 	raw, err := direct.SyscallConn()
 	if err != nil {
-		return s // closed already; the first read says so
+		return s // already closed; the first read reports that
 	}
 	s.raw = raw
 	s.readNow = func(fd uintptr) { s.got, s.readErr = sys.Read(fd, s.in) }
@@ -57,22 +57,22 @@ func newSocket(nc net.Conn) *socket {
 	return s
 }
 
-// cut ends the stream for its reader, a goroutine that waits or a poll.
+// cut ends the stream for its reader, whether a goroutine or a poller.
 func (s *socket) cut() {
-	// What fails here has ended already, which the reader finds.
+	// An error here means that the stream has ended already, which the reader notices.
 	if half, ok := s.nc.(interface{ CloseRead() error }); ok {
 		_ = half.CloseRead()
 	}
 	_ = s.nc.SetReadDeadline(time.Unix(1, 0))
 }
 
-// read waits for bytes and returns as many as there are. The end of the stream
-// is io.EOF.
+// read blocks until there are bytes and returns as many as there are. The end of the stream is
+// io.EOF.
 func (s *socket) read(p []byte) (int, error) {
 	if s.raw == nil {
 		n, err := s.nc.Read(p)
 		if n > 0 {
-			err = nil // TLS returns the last bytes with the end behind them, and the end again
+			err = nil // TLS returns the end together with the last bytes, and then again
 		}
 		return n, err
 	}
@@ -86,13 +86,13 @@ func (s *socket) read(p []byte) (int, error) {
 	return s.got, s.readErr
 }
 
-// writesWithoutWaiting says whether tryWrite does.
+// writesWithoutWaiting reports whether tryWrite never blocks.
 func (s *socket) writesWithoutWaiting() bool { return s.raw != nil }
 
-// tryWrite writes what the kernel takes at once. A short count is no error.
+// tryWrite writes what the kernel accepts at once. A short count is not an error.
 func (s *socket) tryWrite(p []byte) (int, error) {
 	s.out = p
-	// Control, not Write: nothing waits here, so Go's poller need not be readied.
+	// Control instead of Write: nothing blocks here, so Go's poller is not needed.
 	if err := s.raw.Control(s.writeNow); err != nil {
 		return 0, err
 	}

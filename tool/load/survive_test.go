@@ -19,8 +19,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// A net/http server that closes idle connections after a while is within its rights:
-// every request is answered, none is an error.
+// A net/http server may close idle connections: every request is answered, and none is an error.
 func TestIdleConnectionsMayBeClosed(t *testing.T) {
 	var served atomic.Int64
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -41,7 +40,7 @@ func TestIdleConnectionsMayBeClosed(t *testing.T) {
 	}
 }
 
-// framedServer is hone's own server, to be shut down and started again at one address.
+// framedServer is hone's own server, to be shut down and restarted at one address.
 func framedServer(t *testing.T, address string, limits engine.Limits, served *atomic.Int64) (string, *framed.Server) {
 	t.Helper()
 	ln := must[net.Listener](t)(net.Listen("tcp", address))
@@ -68,7 +67,7 @@ func TestFramedIdleConnectionsMayBeClosed(t *testing.T) {
 	r := must[*Result](t)(Run(context.Background(), Plan{
 		Target: Frames{Address: address}, Echo: true, Conns: 10, Rate: 20, Requests: 30, MaxLag: time.Second,
 	}))
-	// A request that crosses the server's notice on its way may not be repeated.
+	// A request that crosses the server's announcement must not be repeated.
 	crossed := r.Errors["closed"]
 	if crossed > 10 || r.Errors["total"] != crossed || r.Requests != 30 || served.Load() != 30-crossed {
 		t.Errorf("%d requests, %d served, errors %v, reasons %q", r.Requests, served.Load(), r.Errors, r.InvalidReasons)
@@ -78,7 +77,7 @@ func TestFramedIdleConnectionsMayBeClosed(t *testing.T) {
 	}
 }
 
-// A server that drains and comes back in mid-run is waited for.
+// A server that drains and comes back during the run is waited for.
 func TestDrainIsWaitedFor(t *testing.T) {
 	sideBySide(t)
 	const away = 300 * time.Millisecond
@@ -124,7 +123,7 @@ func within(micros float64, least, most time.Duration) bool {
 	return least <= d && d <= most
 }
 
-// hanging is a framed server that leaves out every n-th answer, and says how many.
+// hanging is a framed server that leaves out every n-th answer, and counts them.
 func hanging(t *testing.T, n int64, left *atomic.Int64) Frames {
 	var asked atomic.Int64
 	return serveWith(t, "tcp", answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
@@ -136,7 +135,7 @@ func hanging(t *testing.T, n int64, left *atomic.Int64) Frames {
 	}))
 }
 
-// An answer that stays away costs one request, whatever the depth.
+// A missing answer costs one request, whatever the depth.
 func TestOneHangingAnswer(t *testing.T) {
 	sideBySide(t)
 	for _, p := range []Plan{{Conns: 4}, {Conns: 2, Depth: 16}, {Conns: 10, Rate: 1000}, {Conns: 10, Depth: 1, Rate: 1000}} {
@@ -144,7 +143,7 @@ func TestOneHangingAnswer(t *testing.T) {
 		p.Target, p.Echo, p.Requests, p.Timeout, p.MaxLag = hanging(t, 400, &left), true, 1000, time.Second, 10*time.Second
 		r := measured(t, p)
 		t.Log(r.Requests, r.Errors, r.Unsent, r.Reconnects, *r.Latency.Max)
-		// A busy machine makes answers late that were given.
+		// On a busy machine answers may be late.
 		if late := r.Errors["timeout"] - left.Load() - r.Unsent; late < 0 || late > 100 || r.Errors["total"] != r.Errors["timeout"] {
 			t.Errorf("%d answers left out, %d requests unsent, errors %v", left.Load(), r.Unsent, r.Errors)
 		}
@@ -154,7 +153,7 @@ func TestOneHangingAnswer(t *testing.T) {
 	}
 }
 
-// An answer that comes after it was given up is passed over.
+// An answer that comes after its request was given up is ignored.
 func TestLateAnswerIsPassedOver(t *testing.T) {
 	for _, target := range []Caller{Frames{}.Caller(), Messages{Framing: framing(t, "len32be"), Match: match(t, "id@0:4")}.Caller()} {
 		request := target.AppendRequest(nil, 7, make([]byte, 8))
@@ -175,7 +174,7 @@ func TestLateAnswerIsPassedOver(t *testing.T) {
 	}
 }
 
-// Aborted answers are failures of single requests: the run comes to its end.
+// Aborted answers are failures of single requests: the run goes on to its end.
 func TestAbortedAnswers(t *testing.T) {
 	sideBySide(t)
 	for name, abort := range map[string]func(w http.ResponseWriter){
@@ -217,8 +216,7 @@ func TestAbortedAnswers(t *testing.T) {
 	}
 }
 
-// mortal is a framed echo server that ends when it has read n times, and may come
-// back at once, at its address.
+// mortal is a framed echo server that exits after n reads, and may restart at once at its address.
 func mortal(t *testing.T, n int64, comesBack bool) Frames {
 	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	address := ln.Addr().String()
@@ -254,7 +252,7 @@ func mortal(t *testing.T, n int64, comesBack bool) Frames {
 	return Frames{Address: address}
 }
 
-// serveOn serves until the function that it returns is called, which ends everything.
+// serveOn serves until the returned function is called, which stops everything.
 func serveOn(ln net.Listener, serve func(net.Conn)) func() {
 	var mu sync.Mutex
 	var open []net.Conn
@@ -285,8 +283,8 @@ func serveOn(ln net.Listener, serve func(net.Conn)) func() {
 	}
 }
 
-// A server that is gone when the load ends is reported as such, whatever is allowed;
-// one that has come back is not.
+// A server that is gone at the end of the load is reported, even if errors are allowed; one that
+// has come back is not.
 func TestServerThatIsGoneAtTheEnd(t *testing.T) {
 	for _, comesBack := range []bool{false, true} {
 		for _, rate := range []float64{0, 500} {
@@ -294,7 +292,7 @@ func TestServerThatIsGoneAtTheEnd(t *testing.T) {
 				t.Parallel()
 				length := time.Second
 				if comesBack {
-					length *= 3 // enough to come back
+					length *= 3 // long enough to come back
 				}
 				r, err := Run(context.Background(), Plan{
 					Target: mortal(t, 50, comesBack), Conns: 3, Rate: rate, Warmup: -1, For: length, Timeout: 2 * time.Second,
@@ -313,8 +311,8 @@ func TestServerThatIsGoneAtTheEnd(t *testing.T) {
 	}
 }
 
-// A result without answers is not valid, although every failure is allowed: neither
-// one without any time, nor one of times for which was waited in vain.
+// A result without answers is invalid even if all errors are allowed, whether it has no times at
+// all or only those of time-outs.
 func TestNothingIsValidWithoutAnswers(t *testing.T) {
 	closing := serveWith(t, "tcp", func(nc net.Conn) { io.ReadFull(nc, make([]byte, 8)) })
 	r := measured(t, Plan{Target: closing, Conns: 100, Rate: 1000, Requests: 200, AllowErrors: true, MaxLag: time.Second})

@@ -13,14 +13,14 @@ import (
 	"github.com/hone-go/hone/tool/figure"
 )
 
-// goalReport is a goal in JSON.
+// goalReport is the JSON form of a goal.
 type goalReport struct {
 	Goal string   `json:"goal"`
 	Met  bool     `json:"met"`
 	Got  *float64 `json:"got"`
 }
 
-// intervalReport is an interval in JSON.
+// intervalReport is the JSON form of an interval.
 type intervalReport struct {
 	Start    float64  `json:"start_s"`
 	End      float64  `json:"end_s"`
@@ -31,15 +31,14 @@ type intervalReport struct {
 	Max      *float64 `json:"max_us"`
 }
 
-// histogramsReport are distributions in nanoseconds, as HdrHistogram writes them (V2,
-// compressed, base64).
+// histogramsReport holds distributions in nanoseconds, in HdrHistogram's encoding (V2, compressed,
+// base64).
 type histogramsReport struct {
 	Latency string `json:"latency"`
-	Service string `json:"service,omitempty"` // of an open loop
+	Service string `json:"service,omitempty"` // open loops only
 }
 
-// Document is the result for programs: with its goals, and with what the figures were
-// made of.
+// Document returns the result for programs, with its goals, intervals and histograms.
 func Document(r *Result, outcomes []Outcome) any {
 	report := struct {
 		*Result
@@ -63,7 +62,7 @@ func Document(r *Result, outcomes []Outcome) any {
 	return report
 }
 
-// WriteText writes a result for people; title says what was loaded, and how.
+// WriteText prints a result for people; title says what was loaded, and how.
 func WriteText(w io.Writer, title string, p Plan, r *Result, outcomes []Outcome) {
 	figure.WriteValidity(w, r.Valid, r.InvalidReasons)
 	for _, warning := range r.Warnings {
@@ -112,7 +111,7 @@ func WriteText(w io.Writer, title string, p Plan, r *Result, outcomes []Outcome)
 	writeAgents(w, r.Agents)
 }
 
-// writeAgents says what each agent has done.
+// writeAgents prints a line for each agent.
 func writeAgents(w io.Writer, agents []Agent) {
 	if len(agents) == 0 {
 		return
@@ -134,7 +133,7 @@ func writeAgents(w io.Writer, agents []Agent) {
 	table.Flush()
 }
 
-// writeRequests says what was asked and answered.
+// writeRequests prints the counts of requests and errors.
 func writeRequests(table io.Writer, r *Result) {
 	fmt.Fprintf(table, "requests\t%s in %v, %s errors", figure.Grouped(float64(r.Requests)), r.Window.Round(time.Millisecond), figure.Grouped(float64(r.Errors["total"])))
 	if shed := r.Errors[Shed.String()]; shed > 0 {
@@ -154,14 +153,14 @@ func writeRequests(table io.Writer, r *Result) {
 	}
 	fmt.Fprintf(table, "answers\t%s\n", rate)
 	if r.Stopped != "" {
-		fmt.Fprintf(table, "stopped\tbefore its time: %s can no longer be met\n", r.Stopped)
+		fmt.Fprintf(table, "stopped\tearly: %s can no longer be met\n", r.Stopped)
 	}
 	if r.SizeMean != nil && r.SizeMost != nil {
 		fmt.Fprintf(table, "content\t%s bytes on average, %s at most\n", figure.Grouped(*r.SizeMean), figure.Grouped(float64(*r.SizeMost)))
 	}
 }
 
-// writeSteps says how each kind of request fared.
+// writeSteps prints a line for each step.
 func writeSteps(table io.Writer, r *Result) {
 	if len(r.Steps) < 2 {
 		return
@@ -172,7 +171,7 @@ func writeSteps(table io.Writer, r *Result) {
 	}
 }
 
-// writeConnections says what became of the connections and of what had no answer.
+// writeConnections prints what happened to connections and unanswered requests.
 func writeConnections(table io.Writer, r *Result) {
 	if r.Reconnects > 0 {
 		fmt.Fprintf(table, "reconnects\t%s, %s requests retried\n", figure.Grouped(float64(r.Reconnects)), figure.Grouped(float64(r.Retries)))
@@ -181,7 +180,7 @@ func writeConnections(table io.Writer, r *Result) {
 		fmt.Fprintf(table, "TLS\t%s handshakes of all connections, %s resumed\n", figure.Grouped(float64(*r.Handshakes)), figure.Grouped(float64(*r.Resumed)))
 	}
 	if r.Drains > 0 {
-		fmt.Fprintf(table, "drains\t%s connections told that the server shuts down\n", figure.Grouped(float64(r.Drains)))
+		fmt.Fprintf(table, "drains\t%s connections closed by the server's shutdown\n", figure.Grouped(float64(r.Drains)))
 	}
 	if r.Outage != nil {
 		fmt.Fprintf(table, "outage\t%s without any connection at the longest\n", figure.Micros(*r.Outage))
@@ -203,7 +202,7 @@ func writeConnections(table io.Writer, r *Result) {
 	}
 }
 
-// writeBeside says what became of the connections beside the load.
+// writeBeside prints the idle connections and the churn.
 func writeBeside(table io.Writer, r *Result) {
 	if i := r.Idle; i != nil {
 		fmt.Fprintf(table, "idle\t%s of %s connections open at the end, %s closed by the server\n",
@@ -215,7 +214,7 @@ func writeBeside(table io.Writer, r *Result) {
 			fmt.Fprintf(table, "closed after\t%s\n", quantilesText(i.ClosedAfter))
 		}
 		if i.ServerBytes != nil {
-			fmt.Fprintf(table, "memory\t%s KiB of the server's for an idle connection\n", strconv.FormatFloat(*i.ServerBytes/1024, 'f', 1, 64))
+			fmt.Fprintf(table, "memory\t%s KiB of server memory per idle connection\n", strconv.FormatFloat(*i.ServerBytes/1024, 'f', 1, 64))
 		}
 	}
 	if c := r.Churn; c != nil {
@@ -227,7 +226,7 @@ func writeBeside(table io.Writer, r *Result) {
 	}
 }
 
-// statusesText writes as in 200 × 1,234, 404 × 5.
+// statusesText formats counts, for example 200 × 1,234, 404 × 5.
 func statusesText(counts map[string]int64) string {
 	var parts []string
 	for _, status := range slices.Sorted(maps.Keys(counts)) {

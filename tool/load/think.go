@@ -9,26 +9,26 @@ import (
 	"github.com/hone-go/hone/internal/sys"
 )
 
-// thoughts are the sessions whose clients think, in the order in which they go on. One
-// goroutine waits for the first of them.
+// thoughts holds the sessions in their think time, as a heap by when they continue. One goroutine
+// waits for the first of them.
 type thoughts struct {
 	run   *run
 	timer *sys.Timer
-	lag   *hdrhistogram.Histogram // how late they went on, which is the generator's own doing
+	lag   *hdrhistogram.Histogram // how late they continued, which is the generator's own delay
 
 	mu     sync.Mutex
-	all    []thought // a heap: none is before the one at half its place
+	all    []thought // a binary heap by moment
 	closed bool
 }
 
-// thought is a session that goes on at a moment.
+// thought is a session that continues at a moment.
 type thought struct {
 	moment int64
 	conn   *conn
 	client *client
 }
 
-// mostThinking bounds the memory of sessions.
+// mostThinking bounds the memory of thinking sessions.
 const mostThinking = 1 << 20
 
 // begin starts the goroutine.
@@ -40,8 +40,8 @@ func (t *thoughts) begin() (err error) {
 	return nil
 }
 
-// push adds a thought, and reports whether there was room. The caller may hold the lock of
-// its connection.
+// push adds a thought, and reports whether there was room. The caller may hold the lock of its
+// connection.
 func (t *thoughts) push(next thought) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -60,7 +60,7 @@ func (t *thoughts) push(next thought) bool {
 	return true
 }
 
-// pop takes the first one out. t.mu is held.
+// pop removes the first thought. t.mu is held.
 func (t *thoughts) pop() thought {
 	first, last := t.all[0], len(t.all)-1
 	t.all[0], t.all[last] = t.all[last], thought{}
@@ -80,16 +80,16 @@ func (t *thoughts) pop() thought {
 	}
 }
 
-// set has the timer ring for the first thought. t.mu is held.
+// set sets the timer for the first thought. t.mu is held.
 func (t *thoughts) set() {
 	if t.closed || len(t.all) == 0 {
 		return
 	}
-	// One that fails is closed, and so is the run.
+	// If it fails, the timer is closed because the run is over.
 	_ = t.timer.Set(time.Duration(t.all[0].moment - t.run.now()))
 }
 
-// wake hands sessions back to their connections when their clients have thought.
+// wake returns sessions to their connections after their think time.
 func (t *thoughts) wake() {
 	for t.timer.Wait() == nil {
 		for {
@@ -103,7 +103,7 @@ func (t *thoughts) wake() {
 	}
 }
 
-// take takes the first thought whose moment has come; else the timer rings for it.
+// take removes the first thought if it is due; else it sets the timer.
 func (t *thoughts) take() (next thought, now int64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

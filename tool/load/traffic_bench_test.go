@@ -64,14 +64,14 @@ func BenchmarkShop(b *testing.B) {
 		}
 		mixed, apart, ratio = append(mixed, m), append(apart, sum), append(ratio, m/sum)
 	}
-	b.ReportMetric(0, "ns/op") // of no meaning here; 0 leaves it out
+	b.ReportMetric(0, "ns/op") // it has no meaning here; 0 leaves it out
 	b.ReportMetric(median(mixed), "traffic-µs/req")
 	b.ReportMetric(median(apart), "plain-µs/req")
 	b.ReportMetric(median(ratio), "×plain")
 }
 
-// BenchmarkStep is what a request of the shop's traffic and its answer cost beside the
-// kernel, and what a plain one with the same answer does.
+// BenchmarkStep measures a request of the shop's traffic and its answer without the kernel, and a
+// plain request with the same answer.
 func BenchmarkStep(b *testing.B) {
 	plan := shopPlan(b, 1)
 	plan.Cookies = false
@@ -96,7 +96,7 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// greatTraffic is a plan of 200 stages, with a million rows of data and templates of 64 KiB.
+// greatTraffic returns a plan of 200 stages, with a million rows of data and templates of 64 KiB.
 func greatTraffic(tb testing.TB) (stages string, script *traffic.Script) {
 	tb.Helper()
 	var rows bytes.Buffer

@@ -66,7 +66,7 @@ func compiled(tb testing.TB, p traffic.Plan) *traffic.Script {
 	return must[*traffic.Script](tb)(traffic.Compile(p))
 }
 
-// shopCalls is how often the application was called, by what and by whom.
+// shopCalls returns how often the application was called, by step and by user.
 func shopCalls(tb testing.TB, addr string) (calls, users map[string]int64) {
 	tb.Helper()
 	answer := must[*http.Response](tb)(http.Get("http://" + addr + "/calls"))
@@ -84,8 +84,8 @@ func shopCalls(tb testing.TB, addr string) (calls, users map[string]int64) {
 	return calls, users
 }
 
-// What every step says it has sent is what the application's database has counted, in an
-// open loop and in a closed one.
+// The counts of every step equal those in the application's database, in an open and in a closed
+// loop.
 func TestShopCountsAreTheApplications(t *testing.T) {
 	for _, p := range []Plan{
 		{Conns: 20, Rate: 400, Requests: 600, Arrivals: Poisson},
@@ -118,7 +118,7 @@ func TestShopCountsAreTheApplications(t *testing.T) {
 		if calls["login"] != calls["buy"] || calls["buy"] != calls["order"] {
 			t.Errorf("not every session came to its end: %v", calls)
 		}
-		for n := range calls["login"] { // row n is session n's
+		for n := range calls["login"] { // row n belongs to session n
 			if who := fmt.Sprintf("login user %d", n); users[who] != 1 {
 				t.Errorf("%q %d times", who, users[who])
 			}
@@ -129,7 +129,7 @@ func TestShopCountsAreTheApplications(t *testing.T) {
 	}
 }
 
-// allOf is what an open loop offers of a flow: the moments, and the numbers that choose
+// allOf returns the arrivals of a flow in an open loop: the moments, and the numbers that select
 // its data.
 func allOf(p Plan, flow int32, till time.Duration) (all []arrival) {
 	o := newOffering(p, p.course())
@@ -144,8 +144,8 @@ func allOf(p Plan, flow int32, till time.Duration) (all []arrival) {
 	}
 }
 
-// A flow has the same sessions at the same moments with the same data whatever becomes of
-// the others, as long as its own part of the rate is the same.
+// A flow has the same sessions at the same moments with the same data whatever the other flows
+// are, as long as its share of the rate stays the same.
 func TestFlowIsUnchangedByTheOthers(t *testing.T) {
 	for _, arrivals := range []Arrivals{Constant, Poisson} {
 		before, after := shopPlan(t, 3), shopPlan(t, 3)
@@ -167,14 +167,14 @@ func TestFlowIsUnchangedByTheOthers(t *testing.T) {
 		if n := len(allOf(p, 1, 10*time.Second)); n < 1700 || n > 2300 {
 			t.Errorf("%v: %d sessions of a flow with a fifth of 10,000", arrivals, n)
 		}
-		// Scaled to the same rate, flows would be in step if they had the same seed.
+		// With the same seed, flows scaled to the same rate would be in step.
 		if browse, buy := allOf(p, 0, time.Second)[1].moment*7, allOf(p, 2, time.Second)[1].moment; max(browse-buy, buy-browse) < 1000 {
 			t.Errorf("%v: flows are in step, at %d and %d", arrivals, browse, buy)
 		}
 	}
 }
 
-// Sessions are the same requests byte for byte, whatever another flow's weight is.
+// Sessions send the same requests byte for byte, whatever another flow's weight is.
 func TestFlowHasTheSameRequests(t *testing.T) {
 	texts := map[string]bool{}
 	for _, weight := range []float64{20, 300} {
@@ -198,7 +198,7 @@ func TestFlowHasTheSameRequests(t *testing.T) {
 	}
 }
 
-// So a step's figures are of the same requests, whatever else is asked at the same time.
+// A step's figures are about the same requests, whatever the other flows are.
 func TestStepsHaveTheSameNumbers(t *testing.T) {
 	addr, _ := startRole(t, "shop")
 	var numbers [][2]int64
@@ -242,7 +242,7 @@ func TestFailedStepEndsItsSession(t *testing.T) {
 	}
 }
 
-// Rows that are used once are each used once, and the load ends with them.
+// Rows of order once are each used once, and the load ends with them.
 func TestDataAreUsedUp(t *testing.T) {
 	for _, rate := range []float64{0, 2000} {
 		addr, _ := startRole(t, "shop")
@@ -291,7 +291,7 @@ func TestRedirectsAreFollowed(t *testing.T) {
 	}
 }
 
-// shopAnswer is what the shop answers to the only request of a connection.
+// shopAnswer returns the shop's answer to the only outstanding request of a connection.
 func shopAnswer(c *conn, login int) []byte {
 	client := c.clients[0]
 	status, body := "200 OK", ""
@@ -312,7 +312,7 @@ func shopAnswer(c *conn, login int) []byte {
 	return fmt.Appendf(nil, "HTTP/1.1 %s\r\nContent-Type: json\r\nLocation: /orders/5\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
 }
 
-// loneConn is a run's only connection, which sends to nobody.
+// loneConn returns a run's only connection, which discards its output.
 func loneConn(p Plan) (*run, *conn) {
 	r := newRun(p)
 	r.shards[0].window = window{0, int64(time.Hour)}
@@ -321,8 +321,8 @@ func loneConn(p Plan) (*run, *conn) {
 	return r, c
 }
 
-// shopAnswers are the answers to the first n requests of the shop's traffic, and how
-// often each step is among them.
+// shopAnswers returns the answers to the first n requests of the shop's traffic, and how often
+// each step is among them.
 func shopAnswers(tb testing.TB, p Plan, n int) (answers [][]byte, done map[string]int) {
 	tb.Helper()
 	r, c := loneConn(p)
@@ -338,8 +338,7 @@ func shopAnswers(tb testing.TB, p Plan, n int) (answers [][]byte, done map[strin
 	return answers, done
 }
 
-// Sessions, their values, takes and checks are sent, answered and ended without an
-// allocation, and what has ended is used again.
+// Sessions, their values, takes and checks run without allocation, and ended sessions are reused.
 func TestSessionsAllocateNothing(t *testing.T) {
 	plan := shopPlan(t, 1)
 	plan.Cookies = false
@@ -370,8 +369,8 @@ func TestSessionsAllocateNothing(t *testing.T) {
 	}
 }
 
-// While a client thinks its connection serves others, and it goes on when its time has
-// come; the time to think is in no response time.
+// During a client's think time its connection serves others, and the session continues on time;
+// think time is in no response time.
 func TestThinkingHoldsNoConnection(t *testing.T) {
 	const think = 300 * time.Millisecond
 	script := compiled(t, traffic.Plan{Flows: []traffic.Flow{{Steps: []traffic.Step{
@@ -384,14 +383,14 @@ func TestThinkingHoldsNoConnection(t *testing.T) {
 	if r.Errors["total"] != 0 || r.Steps[0].Requests != 300 || r.Steps[1].Requests != 300 {
 		t.Fatalf("%v, %+v", r.Errors, r.Steps)
 	}
-	// One connection that waited for each client would take 300 times as long as one thinks.
+	// A connection that blocked during think times would take 300 times as long as one think time.
 	if r.Window > 10*time.Second || r.Window < think {
 		t.Errorf("it took %v", r.Window)
 	}
 	if median := time.Duration(*r.Steps[1].Latency.P50 * 1e3); median > think/2 {
 		t.Errorf("the second step takes %v", median)
 	}
-	// A closed loop's client who thinks is one of its clients.
+	// In a closed loop a thinking client keeps its place.
 	r = must[*Result](t)(Run(context.Background(), Plan{
 		Target: echoServer(t, "tcp"), Conns: 2, Depth: 3, Requests: 18, Traffic: script, For: patience,
 	}))
@@ -400,7 +399,7 @@ func TestThinkingHoldsNoConnection(t *testing.T) {
 	}
 }
 
-// A server that closes a connection within a session ends no session that can go on.
+// A closed connection does not end a session that can go on.
 func TestSessionsOutliveTheirConnection(t *testing.T) {
 	served := 0
 	var lock sync.Mutex
@@ -428,7 +427,7 @@ func TestSessionsOutliveTheirConnection(t *testing.T) {
 	}
 }
 
-// A request with values in its body says how long it is in as many digits as that takes.
+// Content-Length of a body with values has exactly the digits that it needs.
 func TestBodiesHaveTheirLength(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "d.jsonl")
 	var lines []byte
@@ -451,7 +450,7 @@ func TestBodiesHaveTheirLength(t *testing.T) {
 	}
 }
 
-// An answer that stays away ends its session, and the connection serves the next one.
+// A missing answer ends its session, and the connection serves the next one.
 func TestHangingStepEndsItsSession(t *testing.T) {
 	hang := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -479,8 +478,8 @@ func TestHangingStepEndsItsSession(t *testing.T) {
 	}
 }
 
-// A step sees the head of its own answer, also where a step that does not look at heads has
-// had the same bytes before.
+// A step sees the head of its own answer, even if a step that ignores heads had the same bytes
+// before.
 func TestStepsSeeTheirHeads(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Date"] = nil
@@ -502,7 +501,7 @@ func TestStepsSeeTheirHeads(t *testing.T) {
 	}
 }
 
-// Later steps that get no answers in time are behind, as first steps are.
+// Later steps without timely answers count as behind, like first steps.
 func TestGateKnowsLaterSteps(t *testing.T) {
 	for followed, behind := range map[int64]bool{0: false, 10: false, 1000: true} {
 		m := measurement{
@@ -517,7 +516,7 @@ func TestGateKnowsLaterSteps(t *testing.T) {
 	}
 }
 
-// Messages of any framing and match are a session's, too, and echoes are held to each.
+// Sessions of messages work with any framing and match, and echoes are checked for each.
 func TestSessionsOfMessages(t *testing.T) {
 	for _, c := range []struct{ frame, match, first, second string }{
 		{"line", "order", "hello {{n}}", "bye {{it}}"}, {"len16be", "order", "hello {{n}}", "bye {{it}}"},
@@ -554,7 +553,7 @@ func TestSessionsOfMessages(t *testing.T) {
 	}
 }
 
-// A goal may be a step's, whatever dots are in its name.
+// Goals can name steps whose names contain dots.
 func TestGoalsOfSteps(t *testing.T) {
 	for text, want := range map[string]Goal{
 		"login.p99<20ms":          {Step: "login", Metric: "p99"},

@@ -13,11 +13,11 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// stalls is a server's known schedule: it answers at once, but for the first
-// Stall of every Period it does nothing at all.
+// stalls is a server with a known schedule: it answers at once, except during the first Stall of
+// every Period.
 type stalls struct{ Period, Stall time.Duration }
 
-// serve waits for the end of the stall before every answer that falls into one.
+// serve holds answers that fall into a stall until its end.
 func (s stalls) serve(epoch time.Time) func(net.Conn) {
 	return answering(wire.Standard, func() {
 		phase := time.Since(epoch) % s.Period
@@ -25,7 +25,7 @@ func (s stalls) serve(epoch time.Time) func(net.Conn) {
 			return
 		}
 		end := time.Now().Add(s.Stall - phase)
-		// A timer of the runtime may be late by a millisecond, hence the rest.
+		// A runtime timer may be late by a millisecond, so it spins for the rest.
 		if early := time.Until(end) - 2*time.Millisecond; early > 0 {
 			<-time.After(early)
 		}
@@ -35,16 +35,15 @@ func (s stalls) serve(epoch time.Time) func(net.Conn) {
 	}, echo)
 }
 
-// quantile is what the response time's quantile must be when requests arrive at
-// a constant rate and are answered at once or at the end of the stall: those of
-// a stall wait between nothing and all of it, evenly spread, the others not.
+// quantile computes the true quantile of the response time for constant arrivals: requests during
+// a stall wait between nothing and all of it, uniformly, the others not at all.
 func (s stalls) quantile(q float64) time.Duration {
 	part := float64(s.Stall) / float64(s.Period)
 	return time.Duration(float64(s.Stall) * max(0, (q-(1-part))/part))
 }
 
-// The truth: against a server with a known schedule of stalls the open loop's
-// quantiles are those that can be computed, and the closed loop's are not.
+// The truth: against a server with known stalls the open loop reports the computed quantiles, and
+// the closed loop does not.
 func TestOpenLoopTellsTheTruth(t *testing.T) {
 	for _, s := range []stalls{
 		{time.Second, 600 * time.Millisecond},
@@ -55,8 +54,7 @@ func TestOpenLoopTellsTheTruth(t *testing.T) {
 			if s.Stall > 50*time.Millisecond && os.Getenv("HONE_TEST_ALL") == "" {
 				t.Skip("takes eight seconds; HONE_TEST_ALL=1 runs it")
 			}
-			// A machine that keeps the server from answering makes other stalls than
-			// those of the schedule, but not three times over.
+			// A busy machine adds stalls to those of the schedule, but not three times in a row.
 			for range 3 {
 				wrong := s.compare(t)
 				if len(wrong) == 0 {
@@ -71,7 +69,7 @@ func TestOpenLoopTellsTheTruth(t *testing.T) {
 	}
 }
 
-// compare measures in both ways and says what is not as it was computed.
+// compare measures in both ways and returns what differs from the computed figures.
 func (s stalls) compare(t *testing.T) (wrong []string) {
 	open := undisturbed(t, s, Plan{Conns: 4, Rate: 2000, MaxLag: s.Stall / 50})
 	if !open.Valid {
@@ -98,11 +96,11 @@ func (s stalls) compare(t *testing.T) (wrong []string) {
 	return wrong
 }
 
-// tolerated is how far a figure may be from what was computed.
+// tolerated is the largest relative difference from the computed figure.
 const tolerated = 0.05
 
 func (s stalls) judge(name string, want time.Duration, open, closed *float64) (wrong []string) {
-	// Where nothing is computed there is nothing to take a part of but the stall.
+	// If the computed figure is 0, the difference is relative to the stall.
 	scale := want
 	if want == 0 {
 		scale = s.Stall
@@ -126,15 +124,15 @@ func microseconds(figure *float64) time.Duration {
 	return time.Duration(*figure * 1e3)
 }
 
-// plan measures whole periods, so that where they begin does not matter.
+// plan measures whole periods, so that their phase does not matter.
 func (s stalls) plan(t *testing.T, p Plan) Plan {
 	p.Target = serveWith(t, "tcp", s.serve(time.Now()))
 	p.Echo, p.Warmup, p.For = true, s.Period/2, max(2*time.Second, 2*s.Period)
 	return p
 }
 
-// undisturbed measures until the generator says that nothing has disturbed it,
-// six times at most. The condition knows nothing of the figures.
+// undisturbed measures until the generator reports no disturbance, six times at most. The
+// condition does not look at the figures.
 func undisturbed(t *testing.T, s stalls, p Plan) *Result {
 	t.Helper()
 	for again := 0; ; again++ {
@@ -146,12 +144,12 @@ func undisturbed(t *testing.T, s stalls, p Plan) *Result {
 	}
 }
 
-// Requests a constant time apart fall into step with stalls that recur: what they see
-// depends on when the load began. Poisson arrivals see each moment equally often.
+// Requests at constant intervals fall into step with periodic stalls: what they see depends on
+// when the load began. Poisson arrivals see each moment equally often.
 func TestPoissonArrivalsDoNotFallIntoStep(t *testing.T) {
 	const requests, rate = 200_000, 500
 	s := stalls{Period: 20 * time.Millisecond, Stall: 3 * time.Millisecond}
-	truth := s.Stall.Seconds() * s.Stall.Seconds() / 2 / s.Period.Seconds() // the mean wait at a moment chosen at random
+	truth := s.Stall.Seconds() * s.Stall.Seconds() / 2 / s.Period.Seconds() // the mean wait at a random moment
 	for arrivals, want := range map[Arrivals][2]float64{Constant: {0.7, 1.7}, Poisson: {0.97, 1.03}} {
 		least, most := math.Inf(1), 0.0
 		for began := time.Duration(0); began < s.Period; began += s.Period / 8 {

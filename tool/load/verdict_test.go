@@ -12,8 +12,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// sound is a measurement that nothing is to be said against: 1,000 requests in a
-// second, answered within a millisecond.
+// sound returns a valid measurement: 1,000 requests in a second, answered within a millisecond.
 func sound() *measurement {
 	m := &measurement{
 		tally: newTally(true), plan: must1(Plan{Target: Frames{}, Rate: 1000, For: time.Second}.complete()),
@@ -40,7 +39,7 @@ func TestGate(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		spoil func(*measurement)
-		says  string // in the only reason; empty: there is none
+		says  string // of the only reason; empty: valid
 	}{
 		{"sound", func(*measurement) {}, ""},
 		{"closed loop", func(m *measurement) { m.lag, m.offered, m.during = nil, 0, 10 }, ""},
@@ -54,7 +53,7 @@ func TestGate(t *testing.T) {
 		{"CPU at its limit", func(m *measurement) { m.cpu = 1599 * time.Millisecond }, ""},
 		{"CPU unknown", func(m *measurement) { m.cpu, m.cpuKnown = time.Hour, false }, ""},
 		{"errors", func(m *measurement) { m.errors[Failed], m.errors[Timeout], m.example = 3, 2, wire.Overloaded },
-			`5 of 1000 requests went wrong (2 timeout, 3 failed; the first failure was "wire: overloaded")`},
+			`5 of 1000 requests failed (2 timeout, 3 failed; the first failure was "wire: overloaded")`},
 		{"allowed errors", func(m *measurement) { m.errors[Failed], m.plan.AllowErrors = 3, true }, ""},
 		{"few requests", func(m *measurement) { m.latency = spiked(1000, 99); m.offered, m.during = 99, 99 }, "only 99 requests were measured"},
 		{"interrupted", func(m *measurement) { m.interrupted, m.span, m.during = true, 300*time.Millisecond, 100 }, "interrupted after 300ms of 1s"},
@@ -83,7 +82,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// spiked is a thousand values of 10 µs and n of ns; just n when there are few.
+// spiked returns a thousand values of 10 µs and n of ns; just n if there are few.
 func spiked(ns int64, n int64) *hdrhistogram.Histogram {
 	h := NewHistogram()
 	record(h, ns, n)
@@ -96,7 +95,7 @@ func spiked(ns int64, n int64) *hdrhistogram.Histogram {
 func TestQuantilesNeedEnoughRequests(t *testing.T) {
 	for _, c := range []struct {
 		n    int64
-		want string // the quantiles that there are
+		want string // the quantiles that are not nil
 	}{
 		{0, ""}, {1, "max"}, {2, "p50 max"}, {10, "p50 p90 max"}, {99, "p50 p90 max"}, {100, "p50 p90 p99 max"}, {1000, "p50 p90 p99 p999 max"},
 	} {

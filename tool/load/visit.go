@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// use sends one request on a connection that has had none, and waits for its
-// answer, no longer than ctx lasts. The rest is what has come behind it.
+// use sends the first request on a connection and waits for its answer until ctx ends. It returns
+// the bytes that came after the answer.
 func (r *run) use(ctx context.Context, nc net.Conn, caller Caller, content []byte) (rest []byte, wrong *Error) {
 	long := time.Unix(1, 0)
-	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(long) }) // one that fails is closed already
+	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(long) }) // fails only if nc is closed
 	defer stop()
 	v := visit{run: r, nc: nc, caller: caller, content: content}
 	request := v.caller.AppendRequest(nil, visitID, content)
-	if len(request) > smallestBuffer { // the answer may have to be read for the request to be
+	if len(request) > smallestBuffer { // the server may stop reading until its answer is read
 		written := make(chan struct{})
 		go func() {
 			defer close(written)
-			_, _ = nc.Write(request) // the answer, or its absence, tells whether it arrived
+			_, _ = nc.Write(request) // whether it arrived shows in the answer
 		}()
 		defer func() {
 			nc.SetWriteDeadline(long)
@@ -68,14 +68,14 @@ func (v *visit) await() (rest []byte, wrong *Error) {
 	}
 }
 
-// reply sends what is owed. A write that fails is the reader's to find.
+// reply sends the protocol's replies. If the write fails, the reader notices.
 func reply(nc net.Conn, caller replier) {
 	if words := caller.AppendReplies(nil); len(words) > 0 {
 		_, _ = nc.Write(words)
 	}
 }
 
-// settle decodes what has come, and reports whether the answer is among it.
+// settle decodes what has come, and reports whether the answer was among it.
 func (v *visit) settle(in []byte) (used int, done bool, wrong *Error) {
 	for used < len(in) {
 		var a Answer
@@ -111,7 +111,7 @@ func (v *visit) verify(a *Answer) *Error {
 	return nil
 }
 
-// ended explains why nothing more can be read, unless that completes the answer.
+// ended explains why the stream ended before the answer, unless its end completes the answer.
 func (v *visit) ended(err error) *Error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -134,7 +134,7 @@ func (v *visit) ended(err error) *Error {
 	}
 }
 
-// sizedContent is what the n-th visit carries.
+// sizedContent returns the content of the n-th visit.
 func (r *run) sizedContent(n uint64) []byte {
 	if !r.sized {
 		return r.plan.Content

@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// supervision is what the goroutine that called Run keeps to itself.
+// supervision is the state of the supervising goroutine alone.
 type supervision struct {
 	phase    string
-	total    *tally // of the whole run, but for what recent has
+	total    *tally // the whole run, without recent
 	recent   *tally // since the last interval was closed
 	interval *tally // since the last progress
-	fresh    *tally // a shard's, on its way to both
+	fresh    *tally // a shard's counts, on their way to the others
 	reported int64  // when the last progress was
 	cut      int64  // when the last interval was closed
 	stored   []Interval
-	storing  int // bytes in stored
+	storing  int // size of stored in bytes
 
-	lately cpuReading // at the last progress
+	lately cpuReading // at the last report
 
 	unheard int64 // when the first request was sent that has timed out since the last answer; 0: none has
 
 	interrupted bool
-	cause       *Error // the failure that ended the load; what fails later is of no interest
+	cause       *Error // the failure that ended the load; later failures are ignored
 	end         int64  // when the load ended
 	missed      string // the goal of Plan.AbortOn that ended the load
 	opened      cpuReading
 	closed      cpuReading
 }
 
-// cpuReading is what the process had used at a moment.
+// cpuReading is the CPU time of the process at a moment.
 type cpuReading struct {
 	at    int64
 	used  time.Duration
@@ -87,7 +87,7 @@ func (r *run) watch(ctx context.Context) {
 	}
 }
 
-// over reports whether there is nothing left to watch.
+// over reports whether the run has ended.
 func (r *run) over(ctx context.Context, now int64) bool {
 	if ctx.Err() != nil {
 		r.interrupted = true
@@ -114,7 +114,7 @@ func (r *run) over(ctx context.Context, now int64) bool {
 	return true
 }
 
-// advance goes from phase to phase and reports once a second.
+// advance moves from phase to phase and reports once a second.
 func (r *run) advance(now int64) {
 	if r.phase == WarmingUp && now >= r.window.from {
 		r.phase = Measuring
@@ -140,7 +140,7 @@ func (r *run) advance(now int64) {
 	}
 }
 
-// expire gives up the requests whose answers stay away.
+// expire gives up the requests that have timed out.
 func (r *run) expire(now int64) {
 	for _, c := range r.conns {
 		if now >= c.look {
@@ -149,13 +149,13 @@ func (r *run) expire(now int64) {
 	}
 }
 
-// nextCut is when the interval ends that is open.
+// nextCut returns when the open interval ends.
 func (r *run) nextCut() int64 {
 	length := int64(r.plan.intervalLength()) << (r.storing / doublingStore)
 	return r.window.from + ((r.cut-r.window.from)/length+1)*length
 }
 
-// closeInterval ends an interval with what was gathered, and begins the next.
+// closeInterval ends an interval with the gathered counts, and begins the next.
 func (r *run) closeInterval(now int64) {
 	closed := newInterval(r.recent, r.cut-r.window.from, now-r.window.from)
 	r.stored = append(r.stored, closed)
@@ -167,7 +167,7 @@ func (r *run) closeInterval(now int64) {
 	r.total.take(r.recent)
 }
 
-// gather collects what was counted since it was gathered last.
+// gather collects the counts since the last call.
 func (r *run) gather() {
 	for _, s := range r.shards {
 		s.collect(r.fresh)
@@ -176,7 +176,7 @@ func (r *run) gather() {
 	r.recent.take(r.fresh)
 }
 
-// closeWindow reads the clocks at the window's end, once, if it was opened.
+// closeWindow reads the clocks at the window's end, once, if the window was opened.
 func (r *run) closeWindow(now int64) {
 	if !r.opened.taken || r.closed.taken {
 		return
@@ -192,12 +192,12 @@ func (r *run) readCPU(now int64) cpuReading {
 	return cpuReading{now, used, known, true}
 }
 
-// step is how often silence is looked for.
+// step returns how often to check for silence.
 func (r *run) step() time.Duration {
 	return max(time.Millisecond, min(r.plan.Timeout/8, 100*time.Millisecond))
 }
 
-// wait is the time to the next moment at which something is to be done.
+// wait returns the time until the next thing to do.
 func (r *run) wait(now int64) time.Duration {
 	wait := min(r.step(), time.Duration(r.reported+int64(time.Second)-now))
 	switch r.phase {
@@ -209,7 +209,7 @@ func (r *run) wait(now int64) time.Duration {
 		wait = min(wait, time.Duration(r.window.from-now))
 	case Measuring:
 		if r.plan.Requests > 0 {
-			wait = min(wait, 5*time.Millisecond) // the end may come at any time
+			wait = min(wait, 5*time.Millisecond) // the drain may end at any time
 		}
 		wait = min(wait, time.Duration(r.window.till-now), time.Duration(r.nextCut()-now))
 	case Draining:
@@ -218,7 +218,7 @@ func (r *run) wait(now int64) time.Duration {
 	return max(wait, time.Microsecond)
 }
 
-// report tells what was counted since the last report.
+// report calls Progress with the counts since the last report.
 func (r *run) report(now int64) {
 	r.gather()
 	r.judge()
@@ -242,7 +242,7 @@ func (r *run) report(now int64) {
 	r.reported = now
 }
 
-// judge finds a goal of AbortOn that is missed for certain.
+// judge checks whether a goal of AbortOn is certain to be missed.
 func (r *run) judge() {
 	if r.phase != Measuring {
 		return
@@ -255,7 +255,7 @@ func (r *run) judge() {
 	}
 }
 
-// shareSince is the part of the processors that was used since it was asked last.
+// shareSince returns the CPU share since the last call.
 func (r *run) shareSince(now int64) *float64 {
 	before := r.lately
 	r.lately = r.readCPU(now)
@@ -265,7 +265,7 @@ func (r *run) shareSince(now int64) *float64 {
 	return new((r.lately.used - before.used).Seconds() / time.Duration(now-before.at).Seconds() / float64(runtime.GOMAXPROCS(0)))
 }
 
-// result is the run's report. Everything has ended.
+// result returns the run's result. All goroutines have ended.
 func (r *run) result() (*Result, error) {
 	if r.cause == nil && !r.interrupted && r.missed == "" {
 		for _, c := range r.conns {
@@ -273,7 +273,7 @@ func (r *run) result() (*Result, error) {
 		}
 	}
 	r.gather()
-	if r.cause != nil && r.cause.Kind != Closed { // those are their requests'
+	if r.cause != nil && r.cause.Kind != Closed { // Closed errors are counted with their requests
 		r.recent.errors[r.cause.Kind]++
 	}
 	if r.opened.taken {
@@ -292,7 +292,7 @@ func (r *run) result() (*Result, error) {
 	return result, r.cause
 }
 
-// measurement gathers the figures that the verdict is made from.
+// measurement gathers what the verdict and the figures are computed from.
 func (r *run) measurement() measurement {
 	m := measurement{
 		tally: r.total, plan: r.plan, failure: r.cause, interrupted: r.interrupted, missed: r.missed,

@@ -17,27 +17,26 @@ import (
 	"unicode/utf8"
 )
 
-// WebSocket is a target of messages over WebSocket (RFC 6455). The plan's content is
-// sent as one message again and again, and each must be answered with one message, in
-// order: an echo, where the plan has Echo. Content that is UTF-8 goes out as text, other
-// content as binary.
+// WebSocket is a target of messages over WebSocket (RFC 6455). The plan's content is sent as one
+// message again and again, and each must be answered with one message, in order; with the plan's
+// Echo it must be the same. Content that is UTF-8 is sent as text, other content as binary.
 //
-// Pings are answered, those to the connections of Plan.Idle too. A Close frame is answered,
-// and the connection opened again, as for the other targets: what was unanswered fails as
-// Closed. A close for a fault of ours (1002, 1003, 1007, 1009, 1010) ends the run, as does an
-// answer that nobody has asked for. No extension is offered, so nothing is compressed.
-// Connections that the run ends itself end without a Close frame.
+// Pings are answered, also on the connections of Plan.Idle. A Close frame is answered, and the
+// connection opened again, as for the other targets: what was unanswered fails as Closed. A close
+// code that reports a fault of the client (1002, 1003, 1007, 1009, 1010) ends the run, as does an
+// unsolicited message. No extensions are offered, so nothing is compressed. The run closes its own
+// connections without a Close frame.
 //
-// BenchmarkWebSocketCaller: a message of 64 bytes takes 30 to 100 ns, there and back; no
+// BenchmarkWebSocketCaller: a message of 64 bytes takes 30 to 100 ns, sending and receiving; no
 // allocations.
 type WebSocket struct {
 	// URL is ws://HOST[:PORT][/PATH][?QUERY], the same with wss, or over a unix socket
 	// ws://unix:/SOCKET[:/PATH]. Required.
 	URL string
-	// Address is as HTTP.Address.
+	// Address has the meaning of HTTP.Address.
 	Address string
-	// Header is sent with the handshake, beside Host, User-Agent: hone and what the
-	// handshake needs; the first two can be replaced.
+	// Header is sent with the handshake, in addition to Host, User-Agent: hone and what the
+	// handshake needs; it can replace the first two.
 	Header http.Header
 	// AnswerLimit is the longest message accepted. Zero: 16 MiB. Memory grows with the
 	// bytes received, never with the length claimed.
@@ -46,15 +45,15 @@ type WebSocket struct {
 	TLS *tls.Config
 }
 
-// wsTarget is a WebSocket that has been found to make sense.
+// wsTarget is a validated WebSocket.
 type wsTarget struct {
 	site
-	before, behind []byte // the handshake, up to its key and after it
+	before, behind []byte // the handshake request, before and after its key
 	limit          int
 	text           bool // requests are text
 }
 
-// Dial opens one connection, with its handshakes.
+// Dial opens one connection, including the handshakes.
 func (w WebSocket) Dial(ctx context.Context) (net.Conn, error) {
 	t, err := w.target()
 	if err != nil {
@@ -63,8 +62,8 @@ func (w WebSocket) Dial(ctx context.Context) (net.Conn, error) {
 	return t.Dial(ctx)
 }
 
-// Caller makes one connection's codec, whose requests are binary unless Run calls it. It
-// panics when the fields cannot be; Run finds that first, and says so in its error.
+// Caller returns the codec for one connection; its requests are binary unless Run calls it. It
+// panics when the fields are invalid; Run reports that as an error before.
 func (w WebSocket) Caller() Caller {
 	t, err := w.target()
 	if err != nil {
@@ -76,7 +75,7 @@ func (w WebSocket) Caller() Caller {
 // String returns the URL.
 func (w WebSocket) String() string { return public(w.URL) }
 
-// prepared makes the target that a plan drives.
+// prepared returns the target for a plan.
 func (w WebSocket) prepared(p Plan) (Target, error) {
 	content := p.content()
 	if len(content) > mostFrame {
@@ -128,7 +127,7 @@ func (t *wsTarget) Dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) }) // one that fails is closed already
+	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) }) // fails only if nc is closed
 	err = t.upgrade(nc)
 	stop()
 	if ctx.Err() != nil {
@@ -141,21 +140,21 @@ func (t *wsTarget) Dial(ctx context.Context) (net.Conn, error) {
 	return nc, nil
 }
 
-// Caller makes one connection's codec.
+// Caller returns the codec for one connection.
 func (t *wsTarget) Caller() Caller {
 	c := &wsCaller{limit: t.limit, opcode: binaryFrame}
 	if t.text {
 		c.opcode = textFrame
 	}
 	var seed [8]byte
-	rand.Read(seed[:]) // which never fails
+	rand.Read(seed[:]) // never fails
 	for _, b := range seed {
 		c.random = c.random<<8 | uint64(b)
 	}
 	return c
 }
 
-// upgrade asks for the protocol, and reads the answer.
+// upgrade performs the WebSocket handshake.
 func (t *wsTarget) upgrade(nc net.Conn) error {
 	var nonce [16]byte
 	rand.Read(nonce[:])
@@ -187,7 +186,7 @@ func (t *wsTarget) upgrade(nc net.Conn) error {
 	return nil
 }
 
-// accepted reports why a server's answer is not that of an upgrade; nil when it is.
+// accepted returns why a server's answer does not accept the upgrade; nil when it does.
 func accepted(head []byte, key string) error {
 	const asked = "GET"
 	answer, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(head)), &http.Request{Method: asked})

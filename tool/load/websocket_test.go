@@ -19,14 +19,14 @@ import (
 	"time"
 )
 
-// wsSide is the server's side of a connection, written by the rules of RFC 6455 alone.
+// wsSide is the server's side of a connection, written from RFC 6455 alone.
 type wsSide struct {
 	nc  net.Conn
 	in  *bufio.Reader
 	key string
 }
 
-// wsServer upgrades every connection, and has serve do the rest.
+// wsServer upgrades every connection, and then calls serve.
 func wsServer(tb testing.TB, serve func(*wsSide)) WebSocket {
 	tb.Helper()
 	frames := serveWith(tb, "tcp", func(nc net.Conn) {
@@ -92,7 +92,7 @@ func (s *wsSide) read() (first byte, payload []byte, err error) {
 	return head[0], payload, err
 }
 
-// wsFrameOf is a frame as servers send it.
+// wsFrameOf returns a frame as servers send it.
 func wsFrameOf(first byte, payload []byte) []byte {
 	b := []byte{first}
 	switch n := len(payload); {
@@ -106,7 +106,7 @@ func wsFrameOf(first byte, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// echoWS answers every message as answer says, until a read fails.
+// echoWS answers every message with answer, until a read fails.
 func echoWS(answer func(s *wsSide, first byte, payload []byte) []byte) func(*wsSide) {
 	return func(s *wsSide) {
 		for {
@@ -178,7 +178,7 @@ func TestWebSocketWrongAnswers(t *testing.T) {
 	}
 }
 
-// Pings are answered with what they carry, on connections of the load and on idle ones.
+// Pings are answered with their payload, on connections of the load and on idle ones.
 func TestWebSocketAnswersPings(t *testing.T) {
 	const conns, idle = 2, 5
 	var ponged atomic.Int64
@@ -195,7 +195,7 @@ func TestWebSocketAnswersPings(t *testing.T) {
 				return
 			default:
 				s.nc.Write(wsFrameOf(kind, payload))
-				if first { // behind its answer, pushes to who is silent would be answers to nobody
+				if first { // after its answer; earlier pushes would count as answers
 					s.nc.Write(wsFrameOf(0x89, []byte("are you there?")))
 				}
 				first = false
@@ -208,7 +208,7 @@ func TestWebSocketAnswersPings(t *testing.T) {
 	}
 }
 
-// Who is silent passes pushes over, in whatever pieces they come, and answers the ping behind.
+// Idle connections skip pushes, in whatever pieces they come, and answer the ping after them.
 func TestWebSocketIgnores(t *testing.T) {
 	c := WebSocket{URL: "ws://127.0.0.1"}.Caller().(*wsCaller)
 	c.Ignore()
@@ -240,7 +240,7 @@ func TestWebSocketIgnores(t *testing.T) {
 	}
 }
 
-// A server that closes in its own right is asked again, and hears a Close frame.
+// When a server closes normally, the run reconnects, and the server receives a Close frame.
 func TestWebSocketReconnects(t *testing.T) {
 	var closes, heard atomic.Int64
 	target := wsServer(t, func(s *wsSide) {
@@ -270,7 +270,7 @@ func TestWebSocketReconnects(t *testing.T) {
 	if r.Reconnects == 0 || r.Requests == 0 || r.Errors["total"] != r.Errors[Closed.String()] || heard.Load() == 0 || heard.Load() < closes.Load()-2 {
 		t.Errorf("%d reconnects, %d requests, errors %v; %d closes, %d answered", r.Reconnects, r.Requests, r.Errors, closes.Load(), heard.Load())
 	}
-	// A request that crosses the Close frame has no answer; none other is lost.
+	// A request that crosses the Close frame has no answer; no other request is lost.
 	if lost := r.Errors[Closed.String()]; lost > closes.Load() {
 		t.Errorf("%d requests are lost in %d closes", lost, closes.Load())
 	}

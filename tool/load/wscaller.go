@@ -6,27 +6,27 @@ import (
 	"io"
 )
 
-// wsCaller is a codec of its own, beside package websocket's: a fault of the server's must
-// not be the generator's too, which verifies it. It knows the requests by their order. It masks what it sends with keys that
-// nobody can foresee, as a client must.
+// wsCaller is a codec separate from package websocket's, so that a bug of the server is not also
+// in the generator that verifies it. It matches answers by their order. It masks what it sends
+// with unpredictable keys, as a client must.
 type wsCaller struct {
 	limit   int
 	opcode  byte   // of requests
-	random  uint64 // the state of the keys' generator
+	random  uint64 // the state of the mask generator
 	asked   queue[uint64]
-	open    bool   // a message has begun whose last fragment has not come
-	parts   []byte // its fragments
+	open    bool   // a fragmented message has begun and not ended
+	parts   []byte // its fragments so far
 	replies []byte // control frames to send
-	ignores bool   // what nobody has asked for is passed over
-	skip    uint64 // bytes of it that are still to come
+	ignores bool   // unsolicited messages are skipped
+	skip    uint64 // bytes of a skipped message still to come
 }
 
-// The parts of a frame's first two bytes.
+// The bits of a frame's first two bytes, and its opcodes.
 const (
 	finalBit  = 0x80
 	reserved  = 0x70
 	maskBit   = 0x80
-	shortest  = 125 // length that needs no more bytes, and the longest control frame
+	shortest  = 125 // the longest payload without an extended length, and of a control frame
 	length16  = 126
 	length64  = 127
 	continued = 0x0
@@ -62,7 +62,7 @@ func (c *wsCaller) appendFrame(dst []byte, opcode byte, payload []byte) []byte {
 	return dst
 }
 
-// key is SplitMix64's next number, of which 32 bits are used.
+// key returns SplitMix64's next number, of which 32 bits are used.
 func (c *wsCaller) key() uint32 {
 	c.random += 0x9e3779b97f4a7c15
 	z := c.random
@@ -71,7 +71,7 @@ func (c *wsCaller) key() uint32 {
 	return uint32(z >> 32)
 }
 
-// mask masks b with a key of four bytes, its first the lowest.
+// mask masks b with a key of four bytes, lowest byte first.
 func mask(b []byte, key uint64) {
 	key |= key << 32
 	for ; len(b) >= 8; b = b[8:] {
@@ -82,14 +82,14 @@ func mask(b []byte, key uint64) {
 	}
 }
 
-// AppendReplies appends the control frames that are owed.
+// AppendReplies appends the pending control frames.
 func (c *wsCaller) AppendReplies(dst []byte) []byte {
 	dst = append(dst, c.replies...)
 	c.replies = c.replies[:0]
 	return dst
 }
 
-// Ignore has what nobody asks for passed over from now on.
+// Ignore skips unsolicited messages from now on.
 func (c *wsCaller) Ignore() { c.ignores = true }
 
 // wsFrame is the head of a frame.
@@ -97,7 +97,7 @@ type wsFrame struct {
 	opcode byte
 	final  bool
 	size   uint64 // of the payload
-	head   int    // its own size; 0: it has not all come
+	head   int    // size of the head; 0: it is incomplete
 }
 
 func (c *wsCaller) Decode(a *Answer, in []byte) (used int, err error) {
@@ -141,7 +141,7 @@ func (c *wsCaller) Decode(a *Answer, in []byte) (used int, err error) {
 	return used, nil
 }
 
-// frameOf reads the head of a frame, which may come in pieces.
+// frameOf parses the head of a frame, which may be incomplete.
 func frameOf(in []byte) (f wsFrame, err error) {
 	if len(in) < 2 {
 		return f, nil
@@ -180,7 +180,7 @@ func frameOf(in []byte) (f wsFrame, err error) {
 	return f, nil
 }
 
-// expects reports why a frame of a message cannot come now; nil when it can.
+// expects returns why a frame of a message is not allowed now; nil when it is.
 func (c *wsCaller) expects(f wsFrame) error {
 	switch {
 	case c.open != (f.opcode == continued):
@@ -193,18 +193,18 @@ func (c *wsCaller) expects(f wsFrame) error {
 	return nil
 }
 
-// badFrame is the error for what RFC 6455 does not allow.
+// badFrame returns the error for a violation of RFC 6455.
 func badFrame(format string, args ...any) error {
 	return &Error{
-		Kind: Garbage, What: "the server does not speak WebSocket as RFC 6455 has it: " + fmt.Sprintf(format, args...),
+		Kind: Garbage, What: "the server violates RFC 6455 (WebSocket): " + fmt.Sprintf(format, args...),
 		Try: "look for a proxy in between, or for a fault of the server's",
 	}
 }
 
-// mostReplies is what a server may have us owe it at a time.
+// mostReplies limits the replies that a server can make us queue.
 const mostReplies = 64 << 10
 
-// control takes a control frame.
+// control handles a control frame.
 func (c *wsCaller) control(a *Answer, opcode byte, payload []byte) error {
 	switch opcode {
 	case pingFrame:
@@ -217,7 +217,7 @@ func (c *wsCaller) control(a *Answer, opcode byte, payload []byte) error {
 	return nil
 }
 
-// The codes that a close may have (RFC 6455, 7.4), as far as they matter here.
+// The close codes that matter here (RFC 6455, 7.4).
 const (
 	goingAway       = 1001
 	protocolError   = 1002
@@ -234,7 +234,7 @@ const (
 	lastFree        = 4999
 )
 
-// closes answers a Close frame. With it the server has announced the end.
+// closes answers a Close frame, which announces the end of the connection.
 func (c *wsCaller) closes(a *Answer, payload []byte) error {
 	a.Last = true
 	if len(payload) == 0 {
@@ -253,7 +253,7 @@ func (c *wsCaller) closes(a *Answer, payload []byte) error {
 	switch code {
 	case goingAway, serviceRestart, tryAgainLater:
 		why.Try = "start the server again"
-		a.Err = why // it drains
+		a.Err = why // the server drains
 	case protocolError, unsupportedData, invalidPayload, messageTooBig, missingOption:
 		why.Try = "send what the server takes, or raise its limits"
 		return why
@@ -261,7 +261,7 @@ func (c *wsCaller) closes(a *Answer, payload []byte) error {
 	return nil
 }
 
-// end is called when the server has ended the stream.
+// end runs when the server has ended the stream.
 func (c *wsCaller) end() error {
 	if !c.open && c.skip == 0 {
 		return nil

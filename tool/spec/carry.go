@@ -18,12 +18,12 @@ import (
 	"github.com/hone-go/hone/tool/load/traffic"
 )
 
-// files are what the flags of a load read. Every flag that names a file reads it here: so
-// what was read can be sent to other machines, and what was sent can name no file there.
+// files reads the files that flags name. All flags read files through it: so the coordinator can
+// send their content to agents, and a load that was sent cannot read an agent's files.
 type files struct {
-	seen  map[string][]byte // what was read from this machine
-	large []string          // what was opened there, and is not kept in memory
-	sent  map[string][]byte // all that there is, when the load has come from elsewhere
+	seen  map[string][]byte // files read from this machine
+	large []string          // files that were opened and are not kept in memory
+	sent  map[string][]byte // all available files, when the load was received
 }
 
 // open opens a file that may be large.
@@ -39,7 +39,7 @@ func (f *files) open(name string) (io.ReadCloser, error) {
 	return file, err
 }
 
-// contents are all files that were read.
+// contents returns all files that were read or opened.
 func (f *files) contents() (map[string][]byte, error) {
 	for _, name := range f.large {
 		if _, err := f.read(name); err != nil {
@@ -83,11 +83,11 @@ func (f *files) pair(cert, key string) (tls.Certificate, error) {
 	return tls.X509KeyPair(certificate, private)
 }
 
-// sentLoad is a load on its way to other machines.
+// sentLoad is a load in the form that is sent to agents.
 type sentLoad struct {
 	Target   string
 	Requests int64
-	Flags    []sentFlag // those that were given
+	Flags    []sentFlag // flags that were set
 	Flows    []traffic.Flow
 	Data     []traffic.Data
 	Files    map[string][]byte
@@ -98,8 +98,8 @@ type sentFlag struct {
 	Values []string
 }
 
-// Carry is the load, with the content of its files, for FromCarried. Flags that were not
-// given have the same values everywhere.
+// Carry encodes the load, with the content of its files, for FromCarried. It omits flags that were
+// not set: their defaults are the same everywhere.
 func (f *Load) Carry(cmd *cobra.Command, target string) ([]byte, error) {
 	contents, err := f.files.contents()
 	if err != nil {
@@ -111,7 +111,7 @@ func (f *Load) Carry(cmd *cobra.Command, target string) ([]byte, error) {
 	plain.Flags().VisitAll(func(known *pflag.Flag) {
 		flag := cmd.Flags().Lookup(known.Name)
 		if !flag.Changed || flag.Value == &f.traffic.flows || flag.Value == &f.traffic.data {
-			return // tables of a file are not texts
+			return // tables of a file have no text form
 		}
 		values := []string{flag.Value.String()}
 		if list, ok := flag.Value.(interface{ GetSlice() []string }); ok {
@@ -122,11 +122,11 @@ func (f *Load) Carry(cmd *cobra.Command, target string) ([]byte, error) {
 	return json.Marshal(sent)
 }
 
-// FromCarried is the plan that Carry was called for. No file of this machine is read.
+// FromCarried decodes the plan that Carry encoded. It reads no file of this machine.
 func FromCarried(text []byte) (load.Plan, error) {
 	var sent sentLoad
 	if err := json.Unmarshal(text, &sent); err != nil {
-		return load.Plan{}, fmt.Errorf("no load: %w", err)
+		return load.Plan{}, fmt.Errorf("not a load: %w", err)
 	}
 	if sent.Files == nil {
 		sent.Files = map[string][]byte{}
@@ -153,7 +153,7 @@ func FromCarried(text []byte) (load.Plan, error) {
 	return f.Plan, err
 }
 
-// OverUnixSocket reports whether a plan's target is a socket of the machine that loads it.
+// OverUnixSocket reports whether a plan's target is a unix socket of the machine that loads it.
 func OverUnixSocket(p load.Plan) bool {
 	return slices.ContainsFunc([]string{"unix:", "http://unix:", "https://unix:", "ws://unix:", "wss://unix:"},
 		func(prefix string) bool { return strings.HasPrefix(strings.ToLower(p.Target.String()), prefix) })

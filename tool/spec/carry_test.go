@@ -15,7 +15,7 @@ import (
 	"github.com/hone-go/hone/tool/load"
 )
 
-// given is a load as the command line has it.
+// given returns a load as the command line sets it.
 func given(t *testing.T, target string, flags ...string) (*Load, *cobra.Command) {
 	t.Helper()
 	f := new(Load)
@@ -24,15 +24,14 @@ func given(t *testing.T, target string, flags ...string) (*Load, *cobra.Command)
 	if err := cmd.ParseFlags(flags); err != nil {
 		t.Fatal(err)
 	}
-	f.Plan.Requests = 77 // which is a flag of hone load alone
+	f.Plan.Requests = 77 // a flag of hone load alone
 	if err := f.Complete(cmd, target); err != nil {
 		t.Fatal(err)
 	}
 	return f, cmd
 }
 
-// A load that was carried is the same one, with the content of its files, and without the
-// files.
+// A carried load is the same load, with the content of its files, even if the files are gone.
 func TestCarriedLoadIsTheSame(t *testing.T) {
 	dir := t.TempDir()
 	body, sizes := filepath.Join(dir, "body"), filepath.Join(dir, "sizes")
@@ -61,7 +60,7 @@ func TestCarriedLoadIsTheSame(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := FromCarried(text) // while the files are away
+		got, err := FromCarried(text) // the files are gone now
 		for _, name := range files {
 			err = errors.Join(err, os.Rename(name+".away", name))
 		}
@@ -72,7 +71,7 @@ func TestCarriedLoadIsTheSame(t *testing.T) {
 		if !want.Sizes.None() && want.Sizes.At(1, 2) != got.Sizes.At(1, 2) || want.Sizes.String() != got.Sizes.String() {
 			t.Errorf("%v: other sizes", c)
 		}
-		want.Sizes = got.Sizes // they hold functions
+		want.Sizes = got.Sizes // they contain functions
 		if want.Traffic != nil {
 			if w, g := preview(want), preview(got); w != g || w == "" {
 				t.Errorf("%v: sends\n%s, not\n%s", c, g, w)
@@ -85,7 +84,7 @@ func TestCarriedLoadIsTheSame(t *testing.T) {
 	}
 }
 
-// A load from elsewhere reads no file of this machine, whatever it names.
+// A received load reads no file of this machine, whatever it names.
 func TestCarriedLoadReadsNoFile(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("1"), 0o600); err != nil {
@@ -114,8 +113,8 @@ func TestCarriedLoadReadsNoFile(t *testing.T) {
 	}
 }
 
-// Flags read files through files alone: what another function reads would be missing on
-// other machines, or be theirs.
+// Flags read files only through files: what another function reads would be missing on other
+// machines, or would be read there.
 func TestOnlyFilesReads(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	if err != nil || len(names) < 5 {
@@ -144,7 +143,7 @@ func TestOnlyFilesReads(t *testing.T) {
 	}
 }
 
-// Sockets of the machine itself are known by any way to write them.
+// Unix sockets are recognised in every notation.
 func TestOverUnixSocket(t *testing.T) {
 	for target, want := range map[string]bool{
 		"127.0.0.1:1": false, "tcp://127.0.0.1:1": false, "unix:/run/x": true, "unix:///run/x": true, "unix://run/x": true,
@@ -161,7 +160,7 @@ func TestOverUnixSocket(t *testing.T) {
 	}
 }
 
-// preview is what a plan's first sessions send.
+// preview returns what a plan's first sessions send.
 func preview(p load.Plan) string {
 	var out strings.Builder
 	if err := p.WriteRequests(&out, 20); err != nil {

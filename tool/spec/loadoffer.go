@@ -9,29 +9,30 @@ import (
 	"github.com/hone-go/hone/tool/load/source"
 )
 
-// scheduleFlag takes a rate that changes.
+// scheduleFlag is a rate that changes over time.
 type scheduleFlag struct{ *offer.Schedule }
 
-// Set takes a schedule.
+// Set parses a schedule.
 func (f scheduleFlag) Set(text string) error {
-	return withoutValue("no schedule", f.UnmarshalText([]byte(text)))
+	return withoutValue("not a schedule", f.UnmarshalText([]byte(text)))
 }
 
-// Type is how help names the value.
+// Type returns the value's name in help texts.
 func (f scheduleFlag) Type() string { return "SCHEDULE" }
 
-// sourceFlag takes addresses to connect from.
+// sourceFlag is a list of source addresses.
 type sourceFlag struct{ *source.Addresses }
 
-// Set takes the addresses.
+// Set parses the addresses.
 func (f sourceFlag) Set(text string) error {
-	return withoutValue("no source addresses", f.UnmarshalText([]byte(text)))
+	return withoutValue("not source addresses", f.UnmarshalText([]byte(text)))
 }
 
-// Type is how help names the value.
+// Type returns the value's name in help texts.
 func (f sourceFlag) Type() string { return "ADDRESSES" }
 
-// withoutValue leaves out of an error the value, which the flag's own says.
+// withoutValue replaces the beginning of an error with what, because the flag's own error already
+// has the value.
 func withoutValue(what string, err error) error {
 	if err == nil {
 		return nil
@@ -39,23 +40,23 @@ func withoutValue(what string, err error) error {
 	return fmt.Errorf("%s; %w", what, errors.Unwrap(err))
 }
 
-// contentSizeFlag takes a number of bytes, or how they are spread.
+// contentSizeFlag is a content size, or a distribution of sizes.
 type contentSizeFlag struct {
 	bytes Size
 	sizes offer.Sizes
 	files *files
 }
 
-// Set takes a size, or sizes.
+// Set parses a size or a distribution.
 func (f *contentSizeFlag) Set(text string) error {
 	if strings.Contains(text, ":") {
-		return withoutValue("no sizes", f.sizes.Read(text, f.files.read))
+		return withoutValue("not sizes", f.sizes.Read(text, f.files.read))
 	}
 	f.sizes = offer.Sizes{}
 	return f.bytes.Set(text)
 }
 
-// String returns the size or sizes.
+// String returns the size or the distribution.
 func (f *contentSizeFlag) String() string {
 	if !f.sizes.None() {
 		return f.sizes.String()
@@ -63,5 +64,5 @@ func (f *contentSizeFlag) String() string {
 	return f.bytes.String()
 }
 
-// Type is how help names the value.
+// Type returns the value's name in help texts.
 func (f *contentSizeFlag) Type() string { return "SIZE" }

@@ -9,24 +9,24 @@ import (
 	"github.com/hone-go/hone/tool/trial"
 )
 
-// Others says how much other programs may disturb a measurement.
+// Others limits the CPU use of other programs during a measurement.
 type Others struct{ Most Percent }
 
 // Define adds the flag.
 func (o *Others) Define(cmd *cobra.Command, usual Percent) {
 	o.Most = usual
-	cmd.Flags().Var(&o.Most, "most-others", "part of all processors that other programs may use before a figure is not valid; 100% also does not mind a quota, or the host's other machines")
+	cmd.Flags().Var(&o.Most, "most-others", "CPU share of all processors that other programs may use before a result is INVALID; 100% also accepts CPU quotas and steal")
 }
 
-// Watch is what looks at others while target is loaded. A server on this machine is no
-// other: its admin side says which process it is.
+// Watch returns the watcher of other programs while target is loaded. A server on this machine
+// does not count as another program: its admin side reports its process.
 func (o *Others) Watch(cmd *cobra.Command, target load.Target, server *admin.Server) (*trial.Others, error) {
 	watch := &trial.Others{Most: float64(o.Most)}
 	if watch.Most >= 1 {
 		return watch, nil
 	}
 	if server == nil && trial.Topology(target) != "network" {
-		return nil, exit.Usagef("%s: --most-others needs --server-stats where the server is on this machine: it is no other program; give its admin side, or leave --most-others out", cmd.Name())
+		return nil, exit.Usagef("%s: --most-others needs --server-stats when the server is on this machine, to tell it from other programs; give the server's admin side, or leave --most-others out", cmd.Name())
 	}
 	if server != nil {
 		seen, err := server.Read(cmd.Context())

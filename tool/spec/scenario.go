@@ -22,10 +22,10 @@ import (
 	"github.com/hone-go/hone/tool/record"
 )
 
-// notInFiles are flags about one call of the command, not about what is measured.
+// notInFiles are flags about one call of the command rather than about the measurement.
 var notInFiles = []string{"help", "scenario", "revision", "against", "save", "discard", "print-requests", "json", "md", "output", "store", "progress", "plain", "look", "ui", "ui-stay", "ui-token-file"}
 
-// ReadFile sets the flags that a file has, and that were not given.
+// ReadFile sets the flags in a file that the command line does not set.
 func ReadFile(cmd *cobra.Command, name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -41,7 +41,7 @@ func ReadFile(cmd *cobra.Command, name string) error {
 		}
 		flag := cmd.Flags().Lookup(key)
 		if flag == nil || slices.Contains(notInFiles, key) {
-			return exit.Usagef("%s: %s: there is no key %q; %s", cmd.Name(), name, key, exit.DidYouMean(key, fileKeys(cmd), "see hone "+cmd.Name()+" --help"))
+			return exit.Usagef("%s: %s: unknown key %q; %s", cmd.Name(), name, key, exit.DidYouMean(key, fileKeys(cmd), "see hone "+cmd.Name()+" --help"))
 		}
 		if flag.Changed {
 			continue
@@ -70,12 +70,12 @@ func ReadFile(cmd *cobra.Command, name string) error {
 	return nil
 }
 
-// keysOf are a file's keys, in the order in which they are to be set, and their values:
-// JSON where its name says so, else TOML.
+// keysOf returns a file's keys, in the order in which to set them, and their values. The file is
+// JSON if its name ends in .json, else TOML.
 func keysOf(name string, text []byte) (order []string, values map[string]any, err error) {
 	if filepath.Ext(name) == ".json" {
 		numbers := json.NewDecoder(bytes.NewReader(text))
-		numbers.UseNumber() // as they were written
+		numbers.UseNumber() // keeps them as written
 		if err := numbers.Decode(&values); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w; write one JSON object", name, err)
 		}
@@ -95,7 +95,7 @@ func keysOf(name string, text []byte) (order []string, values map[string]any, er
 	return order, values, nil
 }
 
-// isTable reports whether a key's value is a table, or several.
+// isTable reports whether a key's value is a table or a list of tables.
 func isTable(value any) bool {
 	_, one := value.(map[string]any)
 	_, several := tablesOf(value)
@@ -111,7 +111,7 @@ func fileKeys(cmd *cobra.Command) (keys []string) {
 	return keys
 }
 
-// asTexts is a key's value as flags take it: a list is a flag given several times.
+// asTexts converts a key's value to flag values: a list sets the flag several times.
 func asTexts(value any) ([]string, error) {
 	switch v := value.(type) {
 	case string:
@@ -129,21 +129,20 @@ func asTexts(value any) ([]string, error) {
 		}
 		return all, nil
 	}
-	return nil, errors.New("it must be a text, a number, true or false, or a list of such")
+	return nil, errors.New("it must be a string, a number, true or false, or a list of these")
 }
 
-// mayBeSecret are flags of which only a hash is kept: a store is handed around.
+// mayBeSecret are flags of which only a hash is saved, because stores are shared.
 var mayBeSecret = []string{"header", "body", "request", "expect-content", "cert", "key", "flow", "data", "path", "check", "basic-file", "bearer-file"}
 
-// Kept is the scenario as it is kept: the flags that say what load there is, with
-// their values, by name. The server's own are not among them: they may be what is
-// compared.
+// Kept returns the scenario as it is saved: the flags that describe the load, with their values,
+// sorted by name. The flags of the server are not included: they may be what is compared.
 func Kept(cmd *cobra.Command, name, target string) record.Scenario {
 	var text strings.Builder
 	fmt.Fprintf(&text, "target=%s\n", withoutAddress(target))
 	eachSetting(cmd, func(name, value, usual string) {
 		if name == "arrivals" {
-			usual = load.Constant.String() // which runs were stored without, when it was the default
+			usual = load.Constant.String() // the former default, without which runs were stored
 		}
 		if value != usual && value != "" && value != "[]" {
 			fmt.Fprintf(&text, "%s=%s\n", name, value)
@@ -152,22 +151,21 @@ func Kept(cmd *cobra.Command, name, target string) record.Scenario {
 	return record.Scenario{Name: name, Text: text.String()}
 }
 
-// settings are all flags that say what load there is, with their values, under the names
-// of Kept.
+// settings returns all flags that describe the load, with their values, under the names of Kept.
 func settings(cmd *cobra.Command, target string) map[string]string {
 	all := map[string]string{"target": withoutAddress(target)}
 	eachSetting(cmd, func(name, value, _ string) { all[name] = value })
 	return all
 }
 
-// eachSetting calls with each flag that says what load there is, sorted by their names.
+// eachSetting calls with for each flag that describes the load, sorted by name.
 func eachSetting(cmd *cobra.Command, with func(name, value, usual string)) {
 	plain := &cobra.Command{}
 	new(Load).Define(plain)
 	plain.Flags().VisitAll(func(flag *pflag.Flag) {
 		value := cmd.Flags().Lookup(flag.Name).Value.String()
 		if flag.Name == "arrivals" && !hasArrivals(cmd) || flag.Name == "resolve" {
-			return // it says nothing, or only where the target is
+			return // it does not affect the load, or only says where the target is
 		}
 		if value != flag.DefValue && slices.Contains(mayBeSecret, flag.Name) {
 			value = hashed(value)
@@ -178,8 +176,8 @@ func eachSetting(cmd *cobra.Command, with func(name, value, usual string)) {
 
 func hashed(secret string) string { return fmt.Sprintf("%.12x", sha256.Sum256([]byte(secret))) }
 
-// Public is a target as results and pages show it: they are passed on, and the query of a
-// URL has keys in it.
+// Public returns a target as results and pages show it: without a URL's query, which may contain
+// keys, because results are shared.
 func Public(target string) string {
 	if scheme, _, found := strings.Cut(target, "://"); found && kindOf(scheme) != "" {
 		return load.HTTP{URL: target}.String()
@@ -187,19 +185,19 @@ func Public(target string) string {
 	return target
 }
 
-// hasArrivals reports whether the load, or something beside it, has a rate.
+// hasArrivals reports whether the load or the churn has a rate.
 func hasArrivals(cmd *cobra.Command) bool {
 	for _, name := range []string{"rate", "schedule", "churn"} {
 		if flag := cmd.Flags().Lookup(name); flag.Value.String() != flag.DefValue {
 			return true
 		}
 	}
-	axis := cmd.Flags().Lookup("axis") // knee's
+	axis := cmd.Flags().Lookup("axis") // a flag of knee
 	return axis != nil && axis.Value.String() == "rate"
 }
 
-// withoutAddress is a target's text without where it is: the same server on
-// another port is asked for the same.
+// withoutAddress returns a target without its address: a load on another port is the same
+// scenario.
 func withoutAddress(target string) string {
 	kind, _, found := strings.Cut(target, ":")
 	if !found || !strings.Contains(target, "://") {

@@ -1,5 +1,5 @@
-// Package spec is what a load is, with its target and the server behind it: one definition,
-// which flags, TOML and JSON fill in, and which runs are kept with.
+// Package spec defines the flags and scenario files of a load, its target and the server under
+// test. Flags, TOML and JSON fill in the same definition, and saved runs contain it.
 package spec
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/hone-go/hone/tool/load"
 )
 
-// GoalType is how help names a goal.
+// GoalType is the type name of a goal in help texts.
 const GoalType = "GOAL"
 
-// Goals takes goals.
+// Goals is a list of goals.
 type Goals struct{ List []load.Goal }
 
-// Set takes one goal.
+// Set parses one goal.
 func (f *Goals) Set(text string) error {
 	g, err := load.ParseGoal(text)
 	if err != nil {
@@ -41,33 +41,33 @@ func (f *Goals) String() string {
 	return strings.Join(texts, ",")
 }
 
-// Type is how help names the value.
+// Type returns the value's name in help texts.
 func (f *Goals) Type() string { return GoalType }
 
-// Size takes a number of bytes.
+// Size is a number of bytes.
 type Size int
 
-// Set takes the size.
+// Set parses the size.
 func (f *Size) Set(text string) error {
 	n, err := figure.ParseSize(text)
 	*f = Size(n)
 	return err
 }
 
-// String returns the size.
+// String formats the size.
 func (f *Size) String() string { return figure.Size(int(*f)) }
 
-// Type is how help names the value.
+// Type returns the value's name in help texts.
 func (f *Size) Type() string { return "SIZE" }
 
-// contentFlag takes the content of a request.
+// contentFlag is the content of a request.
 type contentFlag struct {
 	text    string
 	content []byte
 	files   *files
 }
 
-// Set takes TEXT, hex:BYTES or @FILE.
+// Set parses TEXT, hex:BYTES or @FILE.
 func (f *contentFlag) Set(text string) (err error) {
 	f.text = text
 	if name, ok := strings.CutPrefix(text, "@"); ok {
@@ -88,10 +88,10 @@ func (f *contentFlag) Set(text string) (err error) {
 // String returns the flag as given.
 func (f *contentFlag) String() string { return f.text }
 
-// Type is how help names the value.
+// Type returns the value's name in help texts.
 func (f *contentFlag) Type() string { return "CONTENT" }
 
-// Load is a load and what is spoken with its target, as flags and files give them.
+// Load is a load and its target, as flags and files describe them.
 type Load struct {
 	Plan        load.Plan
 	targetFlags targetFlags
@@ -106,30 +106,30 @@ func (f *Load) Define(cmd *cobra.Command) {
 	if f.files == nil {
 		f.files = new(files)
 	}
-	flags.IntVarP(&f.Plan.Conns, "conns", "c", 1, "connections; 0 with --idle or --churn for no load beside them")
-	flags.IntVar(&f.Plan.Depth, "depth", 0, "most requests outstanding on a connection (1, with --rate 256, for HTTP 1)")
-	flags.Float64Var(&f.Plan.Rate, "rate", 0, "requests a second over all connections (as many as are answered)")
+	flags.IntVarP(&f.Plan.Conns, "conns", "c", 1, "connections; 0 for --idle or --churn without a load")
+	flags.IntVar(&f.Plan.Depth, "depth", 0, "most requests in flight on a connection (1; with --rate 256; for HTTP 1)")
+	flags.Float64Var(&f.Plan.Rate, "rate", 0, "requests a second over all connections (closed loop)")
 	flags.Var(scheduleFlag{&f.Plan.Schedule}, "schedule", "a rate that changes: ramp:FROM..TO, step:FROM..TO:STEP/DURATION, step:RATE,RATE/DURATION, sine:LOW..HIGH/PERIOD or stages:FROM..TO/DURATION,RATE/DURATION,..TO/DURATION")
 	f.arrivals = AddChoice(cmd, "arrivals", load.Poisson.String(), "how --rate, --schedule and --churn are spread over time", load.Constant.String(), load.Poisson.String())
 	flags.DurationVarP(&f.Plan.For, "for", "d", 10*time.Second, "how long to measure")
-	flags.DurationVar(&f.Plan.Warmup, "warmup", 0, "how long to load before that (a tenth of --for, at most 5s)")
-	flags.Float64Var(&f.Plan.Ramp.PerSecond, "ramp", 0, "connections to open in a second (no limit)")
-	flags.DurationVar(&f.Plan.Timeout, "timeout", 5*time.Second, "give up a request, or an attempt to connect, after so long")
-	flags.DurationVar(&f.Plan.Deadline, "deadline", 0, "do not send what is later than this after its moment, and count it as shed (send it)")
-	flags.Var(sourceFlag{&f.Plan.Sources}, "source", "connect from these: 127.0.0.1-127.0.0.20, 10.0.0.0/28, or several with commas (as the system chooses)")
-	flags.IntVar(&f.Plan.Idle, "idle", 0, "further connections that are opened first, used once, and kept silent")
-	flags.Float64Var(&f.Plan.Churn, "churn", 0, "further connections a second that are opened, used once, and closed")
-	flags.BoolVar(&f.Plan.ChurnUnused, "churn-unused", false, "close those of --churn without a request")
+	flags.DurationVar(&f.Plan.Warmup, "warmup", 0, "how long to load before measuring (a tenth of --for, at most 5s)")
+	flags.Float64Var(&f.Plan.Ramp.PerSecond, "ramp", 0, "most connections to open a second (no limit)")
+	flags.DurationVar(&f.Plan.Timeout, "timeout", 5*time.Second, "time limit for an answer, and for connecting")
+	flags.DurationVar(&f.Plan.Deadline, "deadline", 0, "shed requests that are later than this: do not send them (send them)")
+	flags.Var(sourceFlag{&f.Plan.Sources}, "source", "source addresses: 127.0.0.1-127.0.0.20, 10.0.0.0/28, or several with commas (the system's choice)")
+	flags.IntVar(&f.Plan.Idle, "idle", 0, "idle connections that are opened first, used once, and kept")
+	flags.Float64Var(&f.Plan.Churn, "churn", 0, "connection churn: connections a second that are opened, used once, and closed")
+	flags.BoolVar(&f.Plan.ChurnUnused, "churn-unused", false, "close the connections of --churn without a request")
 	f.targetFlags.define(cmd, f.files)
 	f.traffic.define(cmd, f.files)
-	flags.BoolVar(&f.Plan.AllowErrors, "allow-errors", false, "keep a result valid in which requests failed")
-	flags.Uint64Var(&f.Plan.Seed, "seed", 0, "chooses content and Poisson arrivals, the same for the same seed")
+	flags.BoolVar(&f.Plan.AllowErrors, "allow-errors", false, "keep a result VALID if requests failed")
+	flags.Uint64Var(&f.Plan.Seed, "seed", 0, "random seed of content and Poisson arrivals")
 }
 
-// Complete finishes the plan, for a command that has the plan's flags.
+// Complete finishes the plan of a command that has these flags.
 func (f *Load) Complete(cmd *cobra.Command, target string) (err error) {
 	if cmd.Flags().Changed("warmup") && f.Plan.Warmup == 0 {
-		f.Plan.Warmup = -1 // none, where the plan's zero is the usual one
+		f.Plan.Warmup = -1 // none; the plan's zero means the default
 	}
 	if err := f.Plan.Arrivals.UnmarshalText([]byte(f.arrivals.Value)); err != nil {
 		return exit.Usagef("%s: --arrivals: %w", cmd.Name(), err)
@@ -151,17 +151,17 @@ func (f *Load) Complete(cmd *cobra.Command, target string) (err error) {
 	return f.check(cmd.Name())
 }
 
-// check refuses, by the flag's name, what the plan has its own zero for.
+// check refuses zero values that the plan would replace with a default.
 func (f *Load) check(command string) error {
 	beside := f.Plan.Idle > 0 || f.Plan.Churn > 0
 	switch {
 	case f.Plan.Requests < 0:
 		return exit.Usagef("%s: --count %d: use 1 or more", command, f.Plan.Requests)
-	case f.Plan.Requests > 0 && f.Plan.For == 0: // as long as it takes
+	case f.Plan.Requests > 0 && f.Plan.For == 0: // no time limit
 	case f.Plan.Conns < 0, f.Plan.Conns == 0 && !beside:
 		return exit.Usagef("%s: --conns %d: use 1 or more", command, f.Plan.Conns)
 	case f.Plan.ChurnUnused && f.Plan.Churn == 0:
-		return exit.Usagef("%s: --churn-unused is about --churn; give that, as in --churn 100", command)
+		return exit.Usagef("%s: --churn-unused needs --churn; give it, as in --churn 100", command)
 	case f.Plan.For <= 0:
 		return exit.Usagef("%s: --for %v: use a positive duration, as in 10s", command, f.Plan.For)
 	case f.Plan.Timeout <= 0:
@@ -170,16 +170,16 @@ func (f *Load) check(command string) error {
 	return nil
 }
 
-// completeOffer finishes what the flags say of when and what is offered.
+// completeOffer sets the rate, the schedule and the arrivals.
 func (f *Load) completeOffer(cmd *cobra.Command) error {
 	if f.Plan.Schedule.None() {
 		return nil
 	}
 	if f.Plan.Rate > 0 {
-		return exit.Usagef("%s: --rate and --schedule cannot both be; give one of them", cmd.Name())
+		return exit.Usagef("%s: --rate and --schedule exclude each other; give one of them", cmd.Name())
 	}
 	if cmd.Name() == "knee" {
-		return exit.Usagef("knee: --schedule changes what is looked for; leave it out, or use hone load")
+		return exit.Usagef("knee: --schedule does not apply, because knee searches for the rate; leave it out, or use hone load")
 	}
 	if length := f.Plan.Schedule.Length(); length > 0 && !cmd.Flags().Changed("for") {
 		f.Plan.For = length
@@ -187,7 +187,7 @@ func (f *Load) completeOffer(cmd *cobra.Command) error {
 	return nil
 }
 
-// Shape is the plan in a few words.
+// Shape describes the plan in a few words.
 func (f *Load) Shape() string {
 	p := &f.Plan
 	shape := fmt.Sprintf("connections × depth %d × %d, closed loop", p.Conns, max(p.Depth, 1))

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// read fills a subject from a file of that name.
+// read fills a subject from a file with that name.
 func read(t *testing.T, name, text string) (*Subject, *cobra.Command, error) {
 	t.Helper()
 	s, cmd := new(Subject), &cobra.Command{Use: "bench"}
@@ -42,13 +42,13 @@ func TestFilesMeanTheSame(t *testing.T) {
 	}
 }
 
-// What a file cannot say is refused with its name and its key.
+// Errors of files name the file and the key.
 func TestFilesRefused(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"a.json", `{"conn": 5}`, `: there is no key "conn"; did you mean conns?`},
+		{"a.json", `{"conn": 5}`, `: unknown key "conn"; did you mean conns?`},
 		{"a.json", `[5]`, ": json: cannot unmarshal array into Go value of type map[string]interface {}; write one JSON object"},
-		{"a.json", `{"conns": {}}`, ": conns: it must be a text, a number, true or false, or a list of such"},
-		{"a.toml", "conns = 5\nagainst = \"main\"", `: there is no key "against"; see hone bench --help`},
+		{"a.json", `{"conns": {}}`, ": conns: it must be a string, a number, true or false, or a list of these"},
+		{"a.toml", "conns = 5\nagainst = \"main\"", `: unknown key "against"; see hone bench --help`},
 		{"a.toml", "conns = =", ", line 1: expected value but found '=' instead; see https://toml.io"},
 	} {
 		_, _, err := read(t, c.name, c.text)
@@ -63,7 +63,7 @@ func TestFilesRefused(t *testing.T) {
 	}
 }
 
-// Every flag that not all targets have is one, and says what to do instead.
+// Every flag listed in particular exists, and its error says what to use instead.
 func TestParticularFlags(t *testing.T) {
 	cmd := &cobra.Command{}
 	new(Load).Define(cmd)
@@ -74,7 +74,7 @@ func TestParticularFlags(t *testing.T) {
 	}
 }
 
-// Flows and data are the same scenario in both languages, and what is kept has neither
+// Flows and data are the same scenario in TOML and JSON, and the saved scenario contains neither
 // their texts nor their values.
 func TestFlowsMeanTheSame(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "users.csv")

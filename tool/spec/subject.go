@@ -11,9 +11,9 @@ import (
 	"github.com/hone-go/hone/tool/trial"
 )
 
-// Subject say what is measured, and how.
+// Subject describes what is measured, and how.
 type Subject struct {
-	Scenario    string // a file
+	Scenario    string // a file name
 	Target      string
 	cmd, build  string
 	env         []string
@@ -31,34 +31,34 @@ type Subject struct {
 func (f *Subject) Define(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVarP(&f.Scenario, "scenario", "f", "", "the `FILE` with flags of what is measured, in TOML")
-	flags.StringVar(&f.cmd, "cmd", "", "the shell's `COMMAND` that serves")
+	flags.StringVarP(&f.Scenario, "scenario", "f", "", "read these flags from `FILE` (TOML or JSON)")
+	flags.StringVar(&f.cmd, "cmd", "", "shell `COMMAND` that runs the server")
 	flags.StringVar(&f.Target, "target", "", "what to load, as in hone load `TARGET`")
-	flags.StringVar(&f.build, "build", "", "the shell's `COMMAND` that makes it, once")
-	flags.StringArrayVar(&f.env, "env", nil, "a setting of its environment, as in GOGC=200; repeat for more")
-	flags.Var(&f.ready, "ready", "how it is known to serve: tcp, tcp:HOST:PORT, http://…, or line:EXPRESSION (the target takes connections)")
-	flags.DurationVar(&f.readyWithin, "ready-within", 30*time.Second, "how long that may take")
-	flags.DurationVar(&f.stopWithin, "stop-within", 10*time.Second, "how long it may take to end")
-	flags.IntVarP(&f.samples, "samples", "n", 12, "valid samples to take, or pairs; 24 show that two are the same")
+	flags.StringVar(&f.build, "build", "", "shell `COMMAND` that builds the server, run once")
+	flags.StringArrayVar(&f.env, "env", nil, "environment variable of the server, as in GOGC=200; repeat for more")
+	flags.Var(&f.ready, "ready", "how to tell that the server is ready: tcp, tcp:HOST:PORT, http://…, or line:EXPRESSION (the target accepts connections)")
+	flags.DurationVar(&f.readyWithin, "ready-within", 30*time.Second, "time limit for the server to be ready")
+	flags.DurationVar(&f.stopWithin, "stop-within", 10*time.Second, "time limit for the server to stop")
+	flags.IntVarP(&f.samples, "samples", "n", 12, "valid samples, or pairs of samples, to take; 24 can show that two revisions are the same")
 	f.others.Define(cmd, 0.3)
-	flags.BoolVar(&f.Progress, "progress", false, "report every second, also where standard error is no terminal")
+	flags.BoolVar(&f.Progress, "progress", false, "report every second, even if standard error is not a terminal")
 	flags.BoolVar(&f.Plain, "plain", false, PlainUsage)
 	f.Load.Define(cmd)
 }
 
-// readyFlag takes a sign of being ready.
+// readyFlag is a sign that the server is ready.
 type readyFlag struct{ trial.Ready }
 
-// Set reads it.
+// Set parses the sign.
 func (f *readyFlag) Set(text string) (err error) {
 	f.Ready, err = trial.ParseReady(text)
 	return err
 }
 
-// Type is how help names the value.
+// Type returns the value's name in help texts.
 func (f *readyFlag) Type() string { return "SIGN" }
 
-// Plan makes the trial's, but for who is measured.
+// Plan returns the trial's plan and the server, but not which revision is measured.
 func (f *Subject) Plan(cmd *cobra.Command) (trial.Plan, trial.Server, error) {
 	var plan trial.Plan
 	var server trial.Server
@@ -73,7 +73,7 @@ func (f *Subject) Plan(cmd *cobra.Command) (trial.Plan, trial.Server, error) {
 	case f.Target == "":
 		return plan, server, exit.Usagef("%s: --target is missing: say what to load, as in --target http://127.0.0.1:8080/", cmd.Name())
 	case f.samples < 1:
-		return plan, server, exit.Usagef("%s: --samples %d: use 1 or more; 12 pairs show a difference of 5 %% where runs differ by 2 %%", cmd.Name(), f.samples)
+		return plan, server, exit.Usagef("%s: --samples %d: use 1 or more; 12 pairs show a difference of 5 %% if runs differ by 2 %%", cmd.Name(), f.samples)
 	case f.readyWithin <= 0 || f.stopWithin <= 0:
 		return plan, server, exit.Usagef("%s: use positive durations, as in 30s", cmd.Name())
 	}
@@ -85,7 +85,7 @@ func (f *Subject) Plan(cmd *cobra.Command) (trial.Plan, trial.Server, error) {
 	return plan, server, nil
 }
 
-// Name is the scenario's, for people: the file's, or the load's shape.
+// Name returns the scenario's display name: the file's name, or the load's shape.
 func (f *Subject) Name() string {
 	if f.Scenario != "" {
 		base := filepath.Base(f.Scenario)
@@ -94,10 +94,10 @@ func (f *Subject) Name() string {
 	return f.Load.Shape()
 }
 
-// PlainUsage is the help of --plain.
+// PlainUsage is the help text of --plain.
 const PlainUsage = "on a terminal, report in lines that stay instead of a view that changes"
 
-// A flag that is no longer taken, and what is said of it.
+// A removed flag, and its error message.
 const (
 	PprofToken   = "pprof-token"
 	TokenInClear = PprofToken + " is no longer taken, because others can read arguments and scenarios; write the token to a file, and give that: " + PprofToken + "-file"

@@ -18,7 +18,7 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
-// targetFlags say what is spoken with the target.
+// targetFlags choose the protocol and its requests.
 type targetFlags struct {
 	dialect         *Choice
 	frame           frameFlag
@@ -48,24 +48,24 @@ func (f *targetFlags) define(cmd *cobra.Command, from *files) {
 	flags := cmd.Flags()
 	f.files, f.content.files, f.expect.files, f.body.files, f.size.files = from, from, from, from, from
 	f.size.bytes, f.limit = usualContent, usualLimit
-	flags.Var(&f.size, "size", "bytes of content in a request, or as in uniform:LOW..HIGH, normal:MEAN,DEVIATION, lognormal:MEDIAN,SIGMA, zipf:POWER,MOST, file:@FILE")
+	flags.Var(&f.size, "size", "content size in bytes, or a distribution: uniform:LOW..HIGH, normal:MEAN,DEVIATION, lognormal:MEDIAN,SIGMA, zipf:POWER,MOST, file:@FILE")
 	flags.Var(&f.content, "request", "the content itself, instead of --size: TEXT, hex:BYTES or @FILE")
-	flags.Var(&f.expect, "expect-content", "the content that every answer must have, in the same words")
-	flags.BoolVar(&f.echo, "echo", true, "have every answer of WebSocket be its request's content, unless --expect-content says what else; --echo=false takes any answer")
-	f.dialect = AddChoice(cmd, "dialect", "standard", "what is spoken in hone's frames", "standard", "demo")
-	flags.Var(&f.frame, "frame", "how messages are cut: hone, line, len16be, len32be, len16le, len32le (with +incl the length counts itself), fixed:N")
-	flags.Var(&f.match, "match", "how answers are recognised: order, or a number in both at id@OFFSET:LEN[:be|le] of the content")
+	flags.Var(&f.expect, "expect-content", "the content that every answer must have: TEXT, hex:BYTES or @FILE")
+	flags.BoolVar(&f.echo, "echo", true, "require WebSocket answers to echo their requests, unless --expect-content is given; --echo=false accepts any answer")
+	f.dialect = AddChoice(cmd, "dialect", "standard", "dialect of hone's frames", "standard", "demo")
+	flags.Var(&f.frame, "frame", "framing of messages: hone, line, len16be, len32be, len16le, len32le (with +incl the length includes itself), fixed:N")
+	flags.Var(&f.match, "match", "how answers are matched to requests: order, or a number in both at id@OFFSET:LEN[:be|le] of the content")
 	flags.StringVarP(&f.method, "method", "X", "", "the `METHOD` (GET, with --body POST)")
 	flags.VarP(&f.header, "header", "H", "a header, 'Name: value'; repeat for more")
-	flags.Var(&f.body, "body", "what every request carries: TEXT, hex:BYTES or @FILE")
+	flags.Var(&f.body, "body", "request body: TEXT, hex:BYTES or @FILE")
 	flags.Var(&f.statuses, "status", "status codes that count as success, as in 200,404 or 2xx (2xx,3xx)")
-	flags.Var(&f.length, "expect-length", "bytes that the body of every good answer must have (any number)")
+	flags.Var(&f.length, "expect-length", "body length of every successful answer, in bytes (any)")
 	flags.BoolVar(&f.insecure, "insecure", false, "do not verify the server's certificate")
-	flags.StringVar(&f.cacert, "cacert", "", "trust the authorities in this PEM `FILE`, not the system's")
-	flags.StringVar(&f.cert, "cert", "", "our certificate, a PEM `FILE`, for servers that want one")
-	flags.StringVar(&f.key, "key", "", "its key, a PEM `FILE`")
+	flags.StringVar(&f.cacert, "cacert", "", "trust the certificate authorities in this PEM `FILE` instead of the system's")
+	flags.StringVar(&f.cert, "cert", "", "client certificate, a PEM `FILE`")
+	flags.StringVar(&f.key, "key", "", "key of the client certificate, a PEM `FILE`")
 	f.webFlags.define(cmd)
-	flags.Var(&f.limit, "answer-limit", "the longest answer that is accepted")
+	flags.Var(&f.limit, "answer-limit", "the longest answer to accept")
 }
 
 // The kinds of target.
@@ -78,12 +78,12 @@ const (
 	kindWSS      = "WebSocket over TLS"
 )
 
-// kindOf is the kind of target that a scheme has; empty: one that is spoken to in messages.
+// kindOf returns the kind of target of a scheme; empty for messages.
 func kindOf(scheme string) string {
 	return map[string]string{"http": kindHTTP, "https": kindHTTPS, "ws": kindWS, "wss": kindWSS}[scheme]
 }
 
-// onlyFor is a flag, the kinds of target that have it, and what to do with others.
+// onlyFor is a flag, the kinds of target that have it, and what to use for others.
 type onlyFor struct {
 	flag    string
 	kinds   []string
@@ -111,7 +111,7 @@ func particular() []onlyFor {
 	}
 }
 
-// target is what text means, and the flags that cmd was given.
+// target parses text, with the flags that cmd was given.
 func (f *targetFlags) target(cmd *cobra.Command, text string) (load.Target, error) {
 	scheme, _, _ := strings.Cut(text, "://")
 	kind := kindOf(scheme)
@@ -134,7 +134,7 @@ func (f *targetFlags) target(cmd *cobra.Command, text string) (load.Target, erro
 	if scheme == text && !strings.HasPrefix(text, "unix:") {
 		text = "tcp://" + text
 	} else if scheme != "tcp" && scheme != "unix" && scheme != text {
-		return nil, exit.Usagef("%s: target %q: there is no scheme %q; use tcp://HOST:PORT, unix:PATH, http://, https://, ws:// or wss://", cmd.Name(), text, scheme)
+		return nil, exit.Usagef("%s: target %q: unknown scheme %q; use tcp://HOST:PORT, unix:PATH, http://, https://, ws:// or wss://", cmd.Name(), text, scheme)
 	}
 	frames, err := load.ParseTarget(text, dialect)
 	if err != nil {
@@ -150,17 +150,17 @@ func (f *targetFlags) target(cmd *cobra.Command, text string) (load.Target, erro
 	return frames, nil
 }
 
-// suits refuses flags that the target has no use for.
+// suits refuses flags that do not apply to the target.
 func suits(kind string, cmd *cobra.Command) error {
 	for _, o := range particular() {
 		if !slices.Contains(o.kinds, kind) && cmd.Flags().Changed(o.flag) {
-			return exit.Usagef("%s: --%s is not for a target of %s; %s", cmd.Name(), o.flag, kind, o.instead)
+			return exit.Usagef("%s: --%s does not apply to a target of %s; %s", cmd.Name(), o.flag, kind, o.instead)
 		}
 	}
 	return nil
 }
 
-// web is a target of HTTP or WebSocket.
+// web returns a target of HTTP or WebSocket.
 func (f *targetFlags) web(command, url, kind string) (load.Target, error) {
 	config, err := f.tls(command)
 	if err != nil {
@@ -183,7 +183,7 @@ func (f *targetFlags) web(command, url, kind string) (load.Target, error) {
 	}, nil
 }
 
-// tls is how TLS is spoken.
+// tls returns the TLS configuration.
 func (f *targetFlags) tls(command string) (*tls.Config, error) {
 	config := &tls.Config{InsecureSkipVerify: f.insecure}
 	if err := f.versions(command, config); err != nil {
@@ -212,10 +212,10 @@ func (f *targetFlags) tls(command string) (*tls.Config, error) {
 	return config, nil
 }
 
-// fill gives the plan what its requests carry and its answers must.
+// fill sets the content of the plan's requests and the expected content of answers.
 func (f *targetFlags) fill(p *load.Plan) {
 	if _, ok := p.Target.(load.HTTP); ok {
-		return // the request is the target's
+		return // the target has the request
 	}
 	p.Expect = f.expect.content
 	if _, ok := p.Target.(load.WebSocket); ok {
@@ -228,17 +228,17 @@ func (f *targetFlags) fill(p *load.Plan) {
 	}
 }
 
-// frameFlag takes how messages are cut.
+// frameFlag is the framing of messages.
 type frameFlag struct {
-	other   bool // not as hone does
+	other   bool // not hone's own frames
 	framing load.Framing
 }
 
-// Set takes hone or a framing.
+// Set parses hone or a framing.
 func (f *frameFlag) Set(text string) error {
 	f.other = text != "hone"
 	if f.other && f.framing.UnmarshalText([]byte(text)) != nil {
-		return errors.New("no framing; use hone, line, len16be, len32be, len16le or len32le, one of these with +incl, or fixed:N as in fixed:64")
+		return errors.New("not a framing; use hone, line, len16be, len32be, len16le or len32le, one of these with +incl, or fixed:N as in fixed:64")
 	}
 	return nil
 }
@@ -251,34 +251,34 @@ func (f *frameFlag) String() string {
 	return f.framing.String()
 }
 
-// Type is how help names the value.
+// Type returns the value's name in help texts.
 func (f *frameFlag) Type() string { return "KIND" }
 
-// matchFlag takes how answers are recognised.
+// matchFlag is how answers are matched to requests.
 type matchFlag struct{ load.Match }
 
-// Set takes order or id@OFFSET:LEN.
+// Set parses order or id@OFFSET:LEN.
 func (f *matchFlag) Set(text string) error {
 	if f.UnmarshalText([]byte(text)) != nil {
-		return errors.New("no match; use order, or id@OFFSET:LEN as in id@4:8 or id@4:8:le")
+		return errors.New("not a match; use order, or id@OFFSET:LEN as in id@4:8 or id@4:8:le")
 	}
 	return nil
 }
 
-// Type is how help names the value.
+// Type returns the value's name in help texts.
 func (f *matchFlag) Type() string { return "HOW" }
 
-// headerFlag takes headers.
+// headerFlag is a list of headers.
 type headerFlag struct {
 	header http.Header
 	texts  []string
 }
 
-// Set takes one header.
+// Set parses one header.
 func (f *headerFlag) Set(text string) error {
 	name, value, ok := strings.Cut(text, ":")
 	if !ok || name == "" {
-		return errors.New("no header; write it as in 'Accept: text/html'")
+		return errors.New("not a header; write it as in 'Accept: text/html'")
 	}
 	if f.header == nil {
 		f.header = http.Header{}
@@ -294,20 +294,20 @@ func (f *headerFlag) GetSlice() []string { return f.texts }
 // String returns the headers given.
 func (f *headerFlag) String() string { return strings.Join(f.texts, ", ") }
 
-// Type is how help names the value.
+// Type returns the value's name in help texts.
 func (f *headerFlag) Type() string { return "HEADER" }
 
-// lengthFlag takes the length of a body, as load.HTTP has it: 0 is any.
+// lengthFlag is the length of a body, as in load.HTTP: 0 is any.
 type lengthFlag struct {
 	text   string
 	length int64
 }
 
-// Set takes the length.
+// Set parses the length.
 func (f *lengthFlag) Set(text string) error {
 	n, err := figure.ParseSize(text)
 	if f.text, f.length = text, int64(n); n == 0 {
-		f.length = -1 // none
+		f.length = -1 // no body
 	}
 	return err
 }
@@ -315,16 +315,16 @@ func (f *lengthFlag) Set(text string) error {
 // String returns the length as it was given.
 func (f *lengthFlag) String() string { return f.text }
 
-// Type is how help names the value.
+// Type returns the value's name in help texts.
 func (f *lengthFlag) Type() string { return "SIZE" }
 
-// statusFlag takes statuses and classes of them.
+// statusFlag is a list of status codes and classes of them.
 type statusFlag struct {
 	text     string
 	statuses []int
 }
 
-// Set takes a list such as 200,404 or 2xx,404.
+// Set parses a list such as 200,404 or 2xx,404.
 func (f *statusFlag) Set(text string) error {
 	for word := range strings.SplitSeq(text, ",") {
 		digits, class := strings.CutSuffix(word, "xx")
@@ -334,7 +334,7 @@ func (f *statusFlag) Set(text string) error {
 			first, number = 100*first, 100
 		}
 		if err != nil || first < 100 || first > 999 {
-			return fmt.Errorf("%q is no status; write it as in 200,404 or 2xx", word)
+			return fmt.Errorf("%q is not a status code; write it as in 200,404 or 2xx", word)
 		}
 		for status := first; status < first+number; status++ {
 			f.statuses = append(f.statuses, status)
@@ -347,5 +347,5 @@ func (f *statusFlag) Set(text string) error {
 // String returns the list.
 func (f *statusFlag) String() string { return f.text }
 
-// Type is how help names the value.
+// Type returns the value's name in help texts.
 func (f *statusFlag) Type() string { return "LIST" }

@@ -20,7 +20,7 @@ import (
 	"github.com/hone-go/hone/tool/load/traffic"
 )
 
-// trafficFlags say what clients do beyond one request that is always the same.
+// trafficFlags describe traffic of more than one request.
 type trafficFlags struct {
 	flows     flowsFlag
 	data      dataFlag
@@ -33,39 +33,39 @@ type trafficFlags struct {
 func (f *trafficFlags) define(cmd *cobra.Command, from *files) {
 	flags := cmd.Flags()
 	f.flows.files, f.data.files = from, from
-	flags.Var(&f.paths, "path", "a request for a path, 'WEIGHT /PATH'; repeat for a mix of them, in these weights")
-	flags.Var(&f.data, "data", "a file of values for requests, CSV or JSON lines: NAME=FILE, at whose end ,random or ,once may stand; {{NAME.COLUMN}} is a value; repeat for more")
-	flags.StringArrayVar(&f.checks, "check", nil, "what every answer must be, as in 'json user.name == ada', 'header Age < 60' or 'body contains ok'; repeat for more")
-	flags.BoolVar(&f.cookies, "cookies", false, "keep the cookies of a session, and send them")
-	flags.IntVar(&f.redirects, "redirects", 0, "follow so many redirects, one after the other, on the same server (none: a redirect is an answer)")
+	flags.Var(&f.paths, "path", "a request for a path, 'WEIGHT /PATH'; repeat for a weighted mix")
+	flags.Var(&f.data, "data", "a file of values for requests, CSV or JSON lines: NAME=FILE, NAME=FILE,random or NAME=FILE,once; {{NAME.COLUMN}} inserts a value; repeat for more")
+	flags.StringArrayVar(&f.checks, "check", nil, "a check of every answer, as in 'json user.name == ada', 'header Age < 60' or 'body contains ok'; repeat for more")
+	flags.BoolVar(&f.cookies, "cookies", false, "give every session a cookie jar")
+	flags.IntVar(&f.redirects, "redirects", 0, "follow up to this many redirects in a row, on the same server (none: a redirect is an answer)")
 	flags.Var(&f.flows, "flow", "sessions of several requests, as a scenario file has them")
 	flags.Lookup("flow").Hidden = true
 }
 
-// tabled is a flag that a scenario file gives a table for.
+// tabled is a flag that a scenario file sets with a table.
 type tabled interface {
-	// setTable takes the value of a key of the file; files that it names are sought
-	// in its folder.
+	// setTable parses the value of a key; files that it names are relative to the scenario's
+	// folder.
 	setTable(value any, file string) error
 }
 
-// flowsFlag takes flows, from a file alone.
+// flowsFlag holds flows, which only files can set.
 type flowsFlag struct {
 	files *files
 	file  string
 	flows []traffic.Flow
-	text  string // all of it, for the hash that is kept
+	text  string // the whole table, for the hash that is saved
 }
 
-// Set refuses flows that are not tables.
+// Set refuses flows on the command line.
 func (f *flowsFlag) Set(string) error {
-	return errors.New("no flow; write flows in a file, as in [[flow]] with a [[flow.step]], and name it after --scenario")
+	return errors.New("flows need a file; write them there, as in [[flow]] with a [[flow.step]], and name it after --scenario")
 }
 
 // String returns all flows.
 func (f *flowsFlag) String() string { return f.text }
 
-// Type is how help names the value.
+// Type returns the value's name in help texts.
 func (f *flowsFlag) Type() string { return "FLOW" }
 
 func (f *flowsFlag) setTable(value any, file string) error {
@@ -84,7 +84,7 @@ func (f *flowsFlag) setTable(value any, file string) error {
 	return nil
 }
 
-// tablesOf are a list's tables, as TOML and JSON have them.
+// tablesOf returns a list's tables, as TOML and JSON decode them.
 func tablesOf(value any) (tables []map[string]any, ok bool) {
 	switch v := value.(type) {
 	case []map[string]any:
@@ -102,7 +102,7 @@ func tablesOf(value any) (tables []map[string]any, ok bool) {
 	return nil, false
 }
 
-// place is what an error calls a table: by its name, else by its number.
+// place names a table in an error: by its name, else by its number.
 func place(what string, name any, i int) string {
 	if text, ok := name.(string); ok && text != "" {
 		return what + " " + text
@@ -110,16 +110,16 @@ func place(what string, name any, i int) string {
 	return fmt.Sprintf("%s %d", what, i+1)
 }
 
-// fields are the keys of a table, with what takes each.
+// fields maps the keys of a table to their parsers.
 type fields map[string]func(any) error
 
-// read gives every key of a table to what takes it.
+// read parses every key of a table.
 func (f fields) read(table map[string]any) error {
 	for _, key := range slices.Sorted(maps.Keys(table)) {
 		take, ok := f[key]
 		if !ok {
 			keys := slices.Sorted(maps.Keys(f))
-			return fmt.Errorf("there is no key %q; %s", key, exit.DidYouMean(key, keys, "use one of "+strings.Join(keys, ", ")))
+			return fmt.Errorf("unknown key %q; %s", key, exit.DidYouMean(key, keys, "use one of "+strings.Join(keys, ", ")))
 		}
 		if err := take(table[key]); err != nil {
 			return fmt.Errorf("%s: %w", key, err)
@@ -132,7 +132,7 @@ func intoText(to *string) func(any) error {
 	return func(v any) error {
 		texts, err := asTexts(v)
 		if err != nil || len(texts) != 1 {
-			return errors.New("it must be one text")
+			return errors.New("it must be a string")
 		}
 		*to = texts[0]
 		return nil
@@ -196,7 +196,7 @@ func (f *flowsFlag) readStep(table map[string]any, folder string) (step traffic.
 			for _, text := range texts {
 				name, value, ok := strings.Cut(text, ":")
 				if !ok || name == "" {
-					return fmt.Errorf("%q is no header; write it as in \"Accept: text/html\"", text)
+					return fmt.Errorf("%q is not a header; write it as in \"Accept: text/html\"", text)
 				}
 				step.Header = append(step.Header, traffic.Field{Name: name, Value: strings.TrimSpace(value)})
 			}
@@ -236,14 +236,14 @@ func (f *flowsFlag) readStep(table map[string]any, folder string) (step traffic.
 				step.ThinkMost, err = time.ParseDuration(most)
 			}
 			if err != nil {
-				return fmt.Errorf("%q is no time; write it as in 500ms or 1s..3s", text)
+				return fmt.Errorf("%q is not a duration; write it as in 500ms or 1s..3s", text)
 			}
 			return nil
 		},
 	}.read(table)
 }
 
-// beside is a file's path, from the folder of the scenario that names it.
+// beside returns a file's path, relative to the folder of the scenario that names it.
 func beside(folder, name string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -251,18 +251,18 @@ func beside(folder, name string) string {
 	return filepath.Join(folder, name)
 }
 
-// dataFlag takes files of values.
+// dataFlag is a list of files of values.
 type dataFlag struct {
 	files *files
 	data  []traffic.Data
-	text  string // their hashes, which are kept: the values are not
+	text  string // hashes of the files, which are saved instead of the values
 }
 
-// Set takes NAME=FILE or NAME=FILE,ORDER.
+// Set parses NAME=FILE or NAME=FILE,ORDER.
 func (f *dataFlag) Set(text string) error {
 	name, file, ok := strings.Cut(text, "=")
 	if !ok || name == "" || file == "" {
-		return errors.New("no data; write them as in users=users.csv or users=users.csv,random")
+		return errors.New("not data; write them as in users=users.csv or users=users.csv,random")
 	}
 	d := traffic.Data{Name: name, File: file}
 	for _, order := range []string{traffic.InOrder, traffic.Random, traffic.Once} {
@@ -317,21 +317,21 @@ func (f *dataFlag) setTable(value any, file string) error {
 // String returns the names and hashes.
 func (f *dataFlag) String() string { return f.text }
 
-// Type is how help names the value.
+// Type returns the value's name in help texts.
 func (f *dataFlag) Type() string { return "NAME=FILE" }
 
-// pathsFlag takes requests of the same kind for several paths.
+// pathsFlag is a list of similar requests for several paths.
 type pathsFlag struct {
 	texts []string
 	flows []traffic.Flow
 }
 
-// Set takes WEIGHT /PATH.
+// Set parses WEIGHT /PATH.
 func (f *pathsFlag) Set(text string) error {
 	first, path, ok := strings.Cut(strings.TrimSpace(text), " ")
 	weight, err := strconv.ParseFloat(strings.TrimSuffix(first, "%"), 64)
 	if path = strings.TrimSpace(path); !ok || err != nil || !(weight > 0) || !strings.HasPrefix(path, "/") {
-		return errors.New("no request; write it as in '70 /products'")
+		return errors.New("not a request; write it as in '70 /products'")
 	}
 	name, _, _ := strings.Cut(path, "?")
 	f.texts = append(f.texts, text)
@@ -345,15 +345,15 @@ func (f *pathsFlag) GetSlice() []string { return f.texts }
 // String returns the requests given.
 func (f *pathsFlag) String() string { return strings.Join(f.texts, ", ") }
 
-// Type is how help names the value.
+// Type returns the value's name in help texts.
 func (f *pathsFlag) Type() string { return "REQUEST" }
 
-// asked reports whether there is more than one request that is always the same.
+// asked reports whether the load is more than one constant request.
 func (f *trafficFlags) asked() bool {
 	return len(f.flows.flows) > 0 || len(f.paths.flows) > 0 || len(f.data.data) > 0 || len(f.checks) > 0 || f.cookies || f.redirects > 0
 }
 
-// completeTraffic makes what clients do, where that is more than one request.
+// completeTraffic compiles the traffic, if the load is more than one constant request.
 func (f *Load) completeTraffic(cmd *cobra.Command) error {
 	t, given := &f.traffic, cmd.Flags().Changed
 	switch {
@@ -362,11 +362,11 @@ func (f *Load) completeTraffic(cmd *cobra.Command) error {
 	case t.redirects < 0 || t.redirects > 20:
 		return exit.Usagef("%s: --redirects %d is out of range; use 0 to 20", cmd.Name(), t.redirects)
 	case len(t.flows.flows) > 0 && len(t.paths.flows) > 0:
-		return exit.Usagef("%s: --path and the flows of a file cannot both be; write the path as a flow", cmd.Name())
+		return exit.Usagef("%s: --path and the flows of a file exclude each other; write the path as a flow", cmd.Name())
 	case len(t.flows.flows) > 0 && (given("method") || given("body") || given("request")):
-		return exit.Usagef("%s: --method, --body and --request are about one request; give them to the steps of the flows", cmd.Name())
+		return exit.Usagef("%s: --method, --body and --request do not apply to flows; set them in the steps of the flows", cmd.Name())
 	case given("size"):
-		return exit.Usagef("%s: --size is about one request; write what requests carry, as in --request or a step's request", cmd.Name())
+		return exit.Usagef("%s: --size does not apply to traffic; write the content, as in --request or a step's request", cmd.Name())
 	}
 	script, err := traffic.Compile(f.trafficPlan(cmd))
 	if err != nil {
@@ -380,7 +380,7 @@ func (f *Load) completeTraffic(cmd *cobra.Command) error {
 	return nil
 }
 
-// trafficPlan is what the flags and the file say.
+// trafficPlan returns the plan of the flags and the file.
 func (f *Load) trafficPlan(cmd *cobra.Command) traffic.Plan {
 	t := &f.traffic
 	target, isWeb := f.Plan.Target.(load.HTTP)
@@ -401,7 +401,7 @@ func (f *Load) trafficPlan(cmd *cobra.Command) traffic.Plan {
 	default:
 		p.Flows = []traffic.Flow{{Steps: []traffic.Step{one}}}
 	}
-	// Flows are read once and completed for each run: what a file has stays as it is.
+	// Each run completes a copy of the flows, so that those of the file stay unchanged.
 	p.Flows = slices.Clone(p.Flows)
 	for i := range p.Flows {
 		flow := &p.Flows[i]
@@ -414,7 +414,7 @@ func (f *Load) trafficPlan(cmd *cobra.Command) traffic.Plan {
 	return p
 }
 
-// completeStep gives a step what the flags say for all.
+// completeStep adds the flags for all steps to a step.
 func (f *Load) completeStep(step *traffic.Step, one traffic.Step, header http.Header, alike bool) {
 	if alike {
 		step.Method, step.Body = one.Method, one.Body
@@ -431,7 +431,7 @@ func (f *Load) completeStep(step *traffic.Step, one traffic.Step, header http.He
 	}
 }
 
-// splitTarget makes the path of a URL with values in it the path of its steps.
+// splitTarget moves the path of a URL with values in it to the steps.
 func (f *Load) splitTarget(p *traffic.Plan, target load.HTTP, isWeb bool) {
 	scheme, rest, _ := strings.Cut(target.URL, "://")
 	host, path, found := strings.Cut(rest, "/")

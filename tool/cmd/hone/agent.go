@@ -20,7 +20,7 @@ import (
 	"github.com/hone-go/hone/tool/spec"
 )
 
-// natsFlags say how a NATS server is used.
+// natsFlags configure the connection to a NATS server.
 type natsFlags struct {
 	tokenFile                string
 	tokenName                string
@@ -31,17 +31,17 @@ type natsFlags struct {
 func (f *natsFlags) define(cmd *cobra.Command, token string) {
 	f.tokenName = token
 	flags := cmd.Flags()
-	flags.StringVar(&f.tokenFile, token, "", "`FILE` with the secret that hone load and its agents share: what they say over NATS is encrypted with it")
+	flags.StringVar(&f.tokenFile, token, "", "`FILE` with the secret that hone load and its agents share; it encrypts their messages over NATS")
 	flags.StringVar(&f.credentials, "nats-credentials", "", "`FILE` of NATS credentials")
-	flags.StringVar(&f.authority, "nats-cacert", "", "trust the authorities in this PEM `FILE` for NATS, not the system's")
-	flags.StringVar(&f.cert, "nats-cert", "", "our certificate for NATS, a PEM `FILE`")
-	flags.StringVar(&f.private, "nats-key", "", "its key, a PEM `FILE`")
+	flags.StringVar(&f.authority, "nats-cacert", "", "trust the certificate authorities in this PEM `FILE` for NATS instead of the system's")
+	flags.StringVar(&f.cert, "nats-cert", "", "client certificate for NATS, a PEM `FILE`")
+	flags.StringVar(&f.private, "nats-key", "", "key of --nats-cert, a PEM `FILE`")
 }
 
-// server is the NATS server at a URL.
+// server returns the NATS server at a URL.
 func (f *natsFlags) server(command, url string) (*fleet.NATS, error) {
 	if f.tokenFile == "" {
-		return nil, exit.Usagef("%s: --%s is missing: over NATS only those may steer agents who have its token; %s", command, f.tokenName, session.NewToken("FILE"))
+		return nil, exit.Usagef("%s: --%s is missing: NATS agents accept only loads with their token; %s", command, f.tokenName, session.NewToken("FILE"))
 	}
 	if (f.cert == "") != (f.private == "") {
 		return nil, exit.Usagef("%s: --nats-cert and --nats-key belong together; give both, or neither", command)
@@ -53,7 +53,7 @@ func (f *natsFlags) server(command, url string) (*fleet.NATS, error) {
 	return &fleet.NATS{URL: url, Token: token, Credentials: f.credentials, CA: f.authority, Cert: f.cert, Key: f.private}, nil
 }
 
-// agentsFlags say who sends a load.
+// agentsFlags choose the agents that send a load.
 type agentsFlags struct {
 	agents string
 	count  int
@@ -63,29 +63,29 @@ type agentsFlags struct {
 
 func (f *agentsFlags) define(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.agents, "agents", "", "have the load sent by so many processes of this machine, or by those that wait with hone agent: `N` or nats://HOST:PORT")
-	flags.IntVar(&f.count, "agents-count", 0, "how many to wait for at a NATS server (all that come within --agents-wait)")
-	flags.DurationVar(&f.wait, "agents-wait", 10*time.Second, "how long to wait for them")
+	flags.StringVar(&f.agents, "agents", "", "send the load from `N` processes on this machine, or from hone agents at a NATS server: N or nats://HOST:PORT")
+	flags.IntVar(&f.count, "agents-count", 0, "number of agents to wait for at a NATS server (all that connect within --agents-wait)")
+	flags.DurationVar(&f.wait, "agents-wait", 10*time.Second, "how long to wait for agents")
 	f.natsFlags.define(cmd, "agents-token-file")
-	complete := cobra.FixedCompletions([]cobra.Completion{"2\tprocesses of this machine", "nats://127.0.0.1:4222\tmachines that wait with hone agent"}, cobra.ShellCompDirectiveNoFileComp)
+	complete := cobra.FixedCompletions([]cobra.Completion{"2\tprocesses on this machine", "nats://127.0.0.1:4222\tmachines that run hone agent"}, cobra.ShellCompDirectiveNoFileComp)
 	if err := cmd.RegisterFlagCompletionFunc("agents", complete); err != nil {
 		panic("hone: " + err.Error()) // the flag was added above
 	}
 }
 
-// check refuses flags that do nothing, or cannot be with agents.
+// check refuses flags that have no effect, or do not work with agents.
 func (f *agentsFlags) check(cmd *cobra.Command) error {
 	if f.agents == "" {
 		for _, name := range []string{"agents-count", "agents-wait", "agents-token-file", "nats-credentials", "nats-cacert", "nats-cert", "nats-key"} {
 			if cmd.Flags().Changed(name) {
-				return exit.Usagef("load: --%s is about --agents; give that, as in --agents nats://127.0.0.1:4222", name)
+				return exit.Usagef("load: --%s needs --agents; give it, as in --agents nats://127.0.0.1:4222", name)
 			}
 		}
 		return nil
 	}
 	switch {
 	case cmd.Flags().Changed("most-others"):
-		return exit.Usagef("load: --most-others looks at this machine alone; leave it out with --agents")
+		return exit.Usagef("load: --most-others covers only this machine; leave it out with --agents")
 	case f.count < 0:
 		return exit.Usagef("load: --agents-count %d: use 1 or more", f.count)
 	case f.wait <= 0:
@@ -94,7 +94,7 @@ func (f *agentsFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// source is where the agents are.
+// source returns where the agents come from.
 func (f *agentsFlags) source() (fleet.Source, error) {
 	if strings.Contains(f.agents, "://") {
 		n, err := f.server("load", f.agents)
@@ -106,7 +106,7 @@ func (f *agentsFlags) source() (fleet.Source, error) {
 	}
 	count, err := strconv.Atoi(f.agents)
 	if err != nil || count < 1 || count > fleet.MostLocal {
-		return nil, exit.Usagef("load: --agents %q: use 1 to %d processes of this machine, or a NATS server, as in nats://10.0.0.1:4222", f.agents, fleet.MostLocal)
+		return nil, exit.Usagef("load: --agents %q: use 1 to %d processes on this machine, or a NATS server, as in nats://10.0.0.1:4222", f.agents, fleet.MostLocal)
 	}
 	exe, err := os.Executable()
 	if err != nil {
@@ -117,7 +117,7 @@ func (f *agentsFlags) source() (fleet.Source, error) {
 	}}, nil
 }
 
-// send runs the load here, or by agents.
+// send runs the load in this process, or on agents.
 func (f *loadFlags) send(cmd *cobra.Command, target string, live *session.Live) (*load.Result, error) {
 	if f.agents.agents == "" {
 		return load.Run(cmd.Context(), f.Plan)
@@ -146,7 +146,7 @@ func onPage(all []fleet.Now) []page.Agent {
 	return agents
 }
 
-// buildText is what agents and their coordinator must have in common.
+// buildText identifies the build, which must be the same for agents and coordinator.
 func buildText() string {
 	v := buildVersion()
 	if v.Commit != nil {
@@ -155,7 +155,7 @@ func buildText() string {
 	return v.Version
 }
 
-// agentFlags are agent's.
+// agentFlags are the flags of agent.
 type agentFlags struct {
 	natsFlags
 	name       string
@@ -166,16 +166,16 @@ func newAgent() *cobra.Command {
 	f := &agentFlags{}
 	cmd := &cobra.Command{
 		Use:   "agent NATS-URL",
-		Short: "Send a part of the load of hone load --agents on another machine",
-		Long: `Send a part of the load of hone load --agents on another machine.
+		Short: "Send a part of a load, for hone load --agents on another machine",
+		Long: `Send a part of a load, for hone load --agents on another machine.
 
-An agent waits at a NATS server, which is yours, for a hone load with the same
-token, sends its part, and waits for the next. Whoever has the token can have it
-load any address that it can reach, and nothing else: it runs no commands, and
-reads no files of its machine. What a load needs of files, such as bodies and
-certificates with their keys, comes with it, encrypted with the token.
+An agent waits at your NATS server for a hone load with the same token, sends its
+part of the load, and waits for the next. Anyone who has the token can make it load
+any address that it can reach, and nothing else: it runs no commands, and reads no
+files of its machine. The files that a load needs, such as bodies and certificates
+with their keys, are sent to it, encrypted with the token.
 
-Give an agent CPUs of its own, and the same build of hone as the coordinator's.
+Give an agent its own CPUs, and run the same build of hone as the coordinator.
 See docs/fleet.md.`,
 		Example: `  openssl rand -hex 16 > token                        once, for all machines
   hone agent nats://10.0.0.1:4222 --token-file token
@@ -183,7 +183,7 @@ See docs/fleet.md.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1:
-				return exit.Usagef("agent: one NATS server, not also %q; separate those of a cluster with commas", args[1])
+				return exit.Usagef("agent: unexpected argument %q: give one NATS server, or those of a cluster separated with commas", args[1])
 			case len(args) == 0 && !f.pipe:
 				return exit.Usagef("agent: name the NATS server, as in: hone agent nats://10.0.0.1:4222 --token-file token")
 			}
@@ -194,8 +194,8 @@ See docs/fleet.md.`,
 	cmd.Flags().SortFlags = false
 	f.define(cmd, "token-file")
 	flags := cmd.Flags()
-	flags.StringVar(&f.name, "name", "", "what results call it (the machine's name)")
-	flags.BoolVar(&f.once, "once", false, "end after one load")
+	flags.StringVar(&f.name, "name", "", "name of the agent in results (the machine's name)")
+	flags.BoolVar(&f.once, "once", false, "exit after one load")
 	flags.BoolVar(&f.pipe, "pipe", false, "serve hone load --agents N, which starts it")
 	if err := flags.MarkHidden("pipe"); err != nil {
 		panic("hone: " + err.Error()) // the flag was added above
@@ -203,7 +203,7 @@ See docs/fleet.md.`,
 	return cmd
 }
 
-// run sends what it is asked to.
+// run waits for loads and sends its part of them.
 func (f *agentFlags) run(cmd *cobra.Command, args []string) error {
 	agent := &fleet.Agent{Name: f.name, Version: buildText(), Prepare: spec.FromCarried}
 	if f.pipe {
@@ -217,7 +217,7 @@ func (f *agentFlags) run(cmd *cobra.Command, args []string) error {
 	agent.Prepare = func(text []byte) (load.Plan, error) {
 		plan, err := spec.FromCarried(text)
 		if err == nil && spec.OverUnixSocket(plan) {
-			err = errors.New("a unix socket is the agent's own, and not for others to use; load it with hone load on that machine")
+			err = errors.New("agents do not connect to unix sockets for others; run hone load on that machine")
 		}
 		return plan, err
 	}
@@ -228,7 +228,7 @@ func (f *agentFlags) run(cmd *cobra.Command, args []string) error {
 	return fleetFailure(err)
 }
 
-// fleetFailure is a failure of the agents, or of who steers them.
+// fleetFailure sets the exit code of a failure of the agents or the coordinator.
 func fleetFailure(err error) error {
 	if end := new(exit.Error); errors.As(err, &end) {
 		return err

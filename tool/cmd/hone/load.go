@@ -22,7 +22,7 @@ import (
 	"github.com/hone-go/hone/tool/view"
 )
 
-// loadFlags are load's, as they were given.
+// loadFlags are the flags of load.
 type loadFlags struct {
 	spec.Load
 	goals        spec.Goals
@@ -33,7 +33,7 @@ type loadFlags struct {
 	progress     bool
 	plain, abort bool
 	save         string
-	file, target string // a scenario, and the target that it names
+	file, target string // a scenario, and its target
 	draft        int
 	ui           uiFlags
 	store        storeFlag
@@ -43,39 +43,38 @@ func newLoad() *cobra.Command {
 	f := &loadFlags{}
 	cmd := &cobra.Command{
 		Use:   "load TARGET",
-		Short: "Drive a server and measure it honestly",
-		Long: `Drive a server and measure it honestly. Every answer is verified. TARGET is
+		Short: "Load test a server",
+		Long: `Load test a server. hone verifies every answer. TARGET is
 
-  HOST:PORT, tcp://HOST:PORT or unix:PATH     a server of hone's, or with --frame of
-                                              any protocol that exchanges messages
-  http://HOST:PORT/PATH or https://…          a web service, in HTTP/1.1; HTTP/2 is
-                                              not spoken
-  ws://HOST:PORT/PATH or wss://…              messages over WebSocket, which the server
-                                              echoes, or answers with one message each
+  HOST:PORT, tcp://HOST:PORT or unix:PATH     a server that speaks hone's frames, or with
+                                              --frame any protocol that exchanges messages
+  http://HOST:PORT/PATH or https://…          a web service (HTTP/1.1; no HTTP/2)
+  ws://HOST:PORT/PATH or wss://…              a WebSocket server that echoes each message,
+                                              or answers it with one message
   http://unix:/SOCKET:/PATH                   the same over a unix socket; also ws://
 
-Without --rate every connection keeps --depth requests outstanding (a closed
-loop): that finds the most a server can do. With --rate every request has its
-moment, and its time counts from then (an open loop): that finds how long people
-wait. A result is VALID when its figures are the server's, not the generator's;
-figures of INVALID ones are not to be believed.
+Without --rate every connection keeps --depth requests in flight (a closed loop):
+this measures the server's maximum throughput. With --rate every request is
+scheduled, and its response time counts from its scheduled moment (an open loop):
+this measures how long users wait. A result is VALID when its figures are the
+server's, not the generator's; do not use the figures of an INVALID result.
 
-A goal is a figure, a comparison and a value: p99<5ms, service.p50<=200us,
+A goal is a metric, a comparison and a value: p99<5ms, service.p50<=200us,
 rate>=10000, errors==0, errors<0.1%, shed<1%.
 
-A server may close a connection at any time: load opens it again and counts it. A
-request without an answer within --timeout, or whose connection ended before its
-answer, is an error, and the run goes on; with errors its result is INVALID unless
---allow-errors says otherwise. The run fails (exit code 1) when nobody answers for
---timeout, for twice that where connections can still be opened, and when no
-connection can be opened at its end.
+When the server closes a connection, hone reconnects and counts it. A request that
+is not answered within --timeout, or whose connection ends before its answer, is an
+error, and the run goes on; errors make the result INVALID unless you give
+--allow-errors. The run fails (exit code 1) when no answer comes for --timeout (for
+twice as long if connections can still be opened), and when no connection can be
+opened at its end.
 
-Requests of an open loop arrive as those of independent users do (poisson): requests
-a constant time apart fall into step with periodic stalls of the server, and see
+Requests of an open loop arrive like those of independent users (poisson). Requests
+at constant intervals fall into step with periodic stalls of the server, and see
 them too often or not at all. --arrivals constant is for exact numbers.
 
-Where one process is not enough, --agents has several send the same requests at the
-same moments, on this machine or on those that wait with hone agent.`,
+When one process is not enough, --agents splits the same load among several, on this
+machine or on machines that run hone agent.`,
 		Example: `  hone load 127.0.0.1:7000 -c 100 -d 5s
   hone load 127.0.0.1:7000 -c 100 --depth 64
   hone load 127.0.0.1:7000 -c 50 --rate 20000 --expect 'p99<5ms'
@@ -122,20 +121,20 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 	cmd.Flags().SortFlags = false
 	f.Define(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&f.file, "scenario", "f", "", "the `FILE` with these flags, and with flows of several requests, in TOML or JSON")
+	flags.StringVarP(&f.file, "scenario", "f", "", "read these flags, and flows of several requests, from `FILE` (TOML or JSON)")
 	flags.StringVar(&f.target, "target", "", "the TARGET, in a scenario")
 	flags.Lookup("target").Hidden = true
-	flags.IntVar(&f.draft, "print-requests", 0, "send nothing; print the first so many sessions, with their requests")
-	flags.Var(&f.goals, "expect", "a goal; repeat for more; exit code 3 when one is missed")
-	flags.BoolVar(&f.abort, "abort-on-miss", false, "end as soon as a goal of --expect is missed for certain")
-	flags.Int64VarP(&f.Plan.Requests, "count", "n", 0, "send so many requests in all, without a warm-up, then end; --for is the most it may take (1h)")
-	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT: adds what the server used")
+	flags.IntVar(&f.draft, "print-requests", 0, "send nothing; print the requests of this many sessions")
+	flags.Var(&f.goals, "expect", "a goal; repeat for more; exit code 3 if one is missed")
+	flags.BoolVar(&f.abort, "abort-on-miss", false, "end as soon as a goal of --expect is certain to be missed")
+	flags.Int64VarP(&f.Plan.Requests, "count", "n", 0, "send this many requests in all, without a warm-up, then end; --for is the time limit (1h)")
+	flags.StringVar(&f.stats, "server-stats", "", "the server's admin side, a `URL` or HOST:PORT: adds the server's CPU and memory use")
 	f.others.Define(cmd, 1)
 	f.agents.define(cmd)
-	flags.BoolVar(&f.progress, "progress", false, "report every second, also where standard error is no terminal")
+	flags.BoolVar(&f.progress, "progress", false, "report every second, even if standard error is not a terminal")
 	flags.BoolVar(&f.plain, "plain", false, spec.PlainUsage)
 	f.out.define(cmd)
-	flags.StringVar(&f.save, "save", "", "keep the run under this `NAME`; see hone run --help")
+	flags.StringVar(&f.save, "save", "", "save the run under this `NAME`; see hone run --help")
 	f.ui.define(cmd)
 	f.ui.defineBeside(cmd)
 	f.store.define(cmd)
@@ -145,11 +144,11 @@ func (f *loadFlags) define(cmd *cobra.Command) {
 func flagGroups() []struct{ heading, flags string } {
 	return []struct{ heading, flags string }{
 		{"Load", "scenario target conns depth rate schedule arrivals for count warmup ramp timeout deadline source seed"},
-		{"Connections beside the load", "idle churn churn-unused"},
-		{"Requests of hone's frames, of messages and of WebSocket", "size request expect-content echo dialect frame match"},
-		{"Requests of HTTP, and handshakes of WebSocket", "method header body status expect-length basic-file bearer-file resolve"},
-		{"Several requests, with values in them", "path flow data check cookies redirects print-requests"},
-		{"TLS, of https:// and wss://", "insecure cacert cert key tls-min tls-max tls-resume"},
+		{"Idle connections and churn", "idle churn churn-unused"},
+		{"Requests: frames, messages and WebSocket", "size request expect-content echo dialect frame match"},
+		{"Requests: HTTP, and WebSocket handshakes", "method header body status expect-length basic-file bearer-file resolve"},
+		{"Traffic of several requests", "path flow data check cookies redirects print-requests"},
+		{"TLS (https:// and wss://)", "insecure cacert cert key tls-min tls-max tls-resume"},
 		{"Agents", "agents agents-count agents-wait agents-token-file nats-credentials nats-cacert nats-cert nats-key"},
 		{"Verdict", "expect abort-on-miss allow-errors answer-limit most-others"},
 		{"Output", "server-stats progress plain json output save store help"},
@@ -157,7 +156,7 @@ func flagGroups() []struct{ heading, flags string } {
 	}
 }
 
-// groupedUsage is how to use a command with many flags.
+// groupedUsage prints the usage of a command with its flags in groups.
 func groupedUsage(cmd *cobra.Command) error {
 	out := cmd.OutOrStderr()
 	fmt.Fprintf(out, "Usage:\n  %s\n\nExamples:\n%s", cmd.UseLine(), cmd.Example)
@@ -185,7 +184,7 @@ func (f *loadFlags) oneTarget(_ *cobra.Command, args []string) error {
 	case 1:
 		return nil
 	}
-	return exit.Usagef("load: one target at a time, not also %q; flags begin with --, see hone load --help", args[1])
+	return exit.Usagef("load: unexpected argument %q: give one target; flags begin with --, see hone load --help", args[1])
 }
 
 // run loads the target and prints the result.
@@ -199,7 +198,7 @@ func (f *loadFlags) run(cmd *cobra.Command, target string) error {
 	}
 	if f.abort {
 		if f.Plan.AbortOn = f.goals.List; len(f.Plan.AbortOn) == 0 {
-			return exit.Usagef("load: --abort-on-miss is about --expect; give a goal, as in --expect 'p99<5ms'")
+			return exit.Usagef("load: --abort-on-miss needs a goal; give one, as in --expect 'p99<5ms'")
 		}
 	}
 	if err := f.Plan.HasSteps(f.goals.List); err != nil {
@@ -273,7 +272,7 @@ func (f *loadFlags) how(cmd *cobra.Command) view.How {
 	return view.How{To: cmd.ErrOrStderr(), Lines: f.progress, Plain: f.plain}
 }
 
-// serverAt is the admin side of --server-stats; nil: none was given.
+// serverAt returns the admin side of --server-stats; nil if the flag was not given.
 func serverAt(stats string) (*admin.Server, error) {
 	if stats == "" {
 		return nil, nil
@@ -281,7 +280,7 @@ func serverAt(stats string) (*admin.Server, error) {
 	return admin.Open(stats)
 }
 
-// made is the run as it is kept.
+// made returns the run to be saved.
 func (f *loadFlags) made(cmd *cobra.Command, target string, result *load.Result, began time.Time) *record.Run {
 	sample := trial.SampleOf(result, began)
 	sample.Order = 1
@@ -291,7 +290,7 @@ func (f *loadFlags) made(cmd *cobra.Command, target string, result *load.Result,
 	return run
 }
 
-// scenario is the load as it is kept.
+// scenario returns the load as it is saved.
 func (f *loadFlags) scenario(cmd *cobra.Command, target string) record.Scenario {
 	scenario := spec.Kept(cmd, f.Shape(), target)
 	if f.Plan.Requests > 0 {
@@ -300,7 +299,7 @@ func (f *loadFlags) scenario(cmd *cobra.Command, target string) record.Scenario 
 	return scenario
 }
 
-// loadFailure is the failure of a run that could not go on.
+// loadFailure sets the exit code of a run that could not go on.
 func loadFailure(err error) error {
 	if end := new(load.Error); errors.As(err, &end) && end.Kind == load.BadPlan {
 		return &exit.Error{Code: exit.Usage, Err: err}
@@ -308,22 +307,22 @@ func loadFailure(err error) error {
 	return exit.FailedIf(err)
 }
 
-// verdict is the exit code of a run that came to its end.
+// verdict returns the exit code of a run that ended normally.
 func (f *loadFlags) verdict(r *load.Result, outcomes []load.Outcome) error {
-	said := f.out.Said() // by the result's first line
+	said := f.out.Said() // the result's first line already says it
 	switch {
 	case r.Interrupted && said:
 		return &exit.Error{Code: exit.Interrupted}
 	case !r.Valid && said:
 		return &exit.Error{Code: exit.Invalid}
 	case r.Interrupted:
-		return &exit.Error{Code: exit.Interrupted, Err: errors.New("load: interrupted; a partial result meets no goal, so let it run to the end")}
+		return &exit.Error{Code: exit.Interrupted, Err: errors.New("load: interrupted; a partial result meets no goal: let the run finish")}
 	case !r.Valid:
 		return &exit.Error{Code: exit.Invalid, Err: fmt.Errorf("load: the run is not valid: %s", strings.Join(r.InvalidReasons, "; "))}
 	}
 	for _, o := range outcomes {
 		if !o.Met {
-			return &exit.Error{Code: exit.Missed, Err: fmt.Errorf("load: goal %v; see where its time goes with pprof on the server's --admin address", o)}
+			return &exit.Error{Code: exit.Missed, Err: fmt.Errorf("load: goal %v; profile the server with pprof on its --admin address", o)}
 		}
 	}
 	return nil

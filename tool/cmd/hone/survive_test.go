@@ -108,7 +108,7 @@ func TestLoadSurvivesWhatServersMayDo(t *testing.T) {
 		if allowed && r.Valid {
 			want = exit.OK
 		}
-		if code != want || allowed && !busyOnly(r.InvalidReasons) || !allowed && !strings.Contains(strings.Join(r.InvalidReasons, " "), "requests went wrong") {
+		if code != want || allowed && !busyOnly(r.InvalidReasons) || !allowed && !strings.Contains(strings.Join(r.InvalidReasons, " "), "requests failed") {
 			t.Errorf("exit code %d, reasons %q", code, r.InvalidReasons)
 		}
 	}

@@ -12,30 +12,30 @@ import (
 	"github.com/hone-go/hone/tool/load"
 )
 
-// Agent runs parts of plans. It does nothing but load: what it is sent can make it neither
-// run a command nor read a file, if Prepare does not.
+// Agent runs parts of plans. It does nothing but load: unless Prepare allows it, a coordinator
+// cannot make it run a command or read a file.
 type Agent struct {
-	// Name is what results call it. Zero: the machine's name.
+	// Name is the agent's name in results. Zero: the machine's name.
 	Name string
-	// Version is the program's, which must be the coordinator's.
+	// Version is the program's version, which must be the coordinator's.
 	Version string
-	// Prepare makes the plan of what Fleet.Job is. Required.
+	// Prepare makes the plan from Fleet.Job. Required.
 	Prepare func(job []byte) (load.Plan, error)
-	// Said is told what the agent does, in lines. Zero: nobody.
+	// Said receives lines about what the agent does. It may be nil.
 	Said func(string)
 
 	clock func() time.Time // for tests; nil: steady
 }
 
-// silence is how long the other side may say nothing, with four pings in a second.
+// silence is how long the other side may be silent; there are four pings a second.
 const (
 	silence  = 2500 * time.Millisecond
 	pingEach = 250 * time.Millisecond
 )
 
-var errGone = fmt.Errorf("the coordinator has said nothing for %v", silence)
+var errGone = fmt.Errorf("the coordinator has been silent for %v", silence)
 
-// Pipe runs one part for the coordinator at the other end of two pipes, which it closes.
+// Pipe runs one part for the coordinator at the other end of two pipes, and closes the pipes.
 func (a *Agent) Pipe(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	return a.serve(ctx, func(take func(message), ended func(error)) (*link, error) {
 		return newLink(&stream{in, out}, take, ended), nil
@@ -60,7 +60,7 @@ func (a *Agent) say(format string, args ...any) {
 	}
 }
 
-// service is one link's work. Its methods are called by serve alone, but for told.
+// service is the work on one link. Only serve calls its methods, except told.
 type service struct {
 	agent  *Agent
 	link   *link
@@ -75,7 +75,7 @@ type service struct {
 	seen seen
 }
 
-// serve does what a coordinator asks until it has had the result, or is gone.
+// serve handles a coordinator's messages until the coordinator has the result, or is gone.
 func (a *Agent) serve(ctx context.Context, open func(take func(message), ended func(error)) (*link, error)) error {
 	messages, gone := make(chan message, mostQueued), make(chan error, 1)
 	serving, end := context.WithCancel(context.Background())
@@ -91,7 +91,7 @@ func (a *Agent) serve(ctx context.Context, open func(take func(message), ended f
 		return err
 	}
 	defer l.close()
-	defer end() // before close, which waits for take
+	defer end() // runs before close, which waits for take
 	s := &service{agent: a, link: l, clock: a.clock, start: make(chan time.Time, 1), ended: make(chan done, 1)}
 	if s.clock == nil {
 		s.clock = steady()
@@ -108,7 +108,7 @@ func (a *Agent) serve(ctx context.Context, open func(take func(message), ended f
 		case m := <-messages:
 			quiet.Reset(silence)
 			if m.Stop && !s.busy {
-				return nil // it has the result, or does not need this agent
+				return nil // the coordinator has the result, or does not need this agent
 			}
 			s.take(running, m)
 		case d := <-s.ended:
@@ -119,7 +119,7 @@ func (a *Agent) serve(ctx context.Context, open func(take func(message), ended f
 			return fmt.Errorf("the coordinator is gone: %w", err)
 		case <-quiet.C:
 			if parts, ok := l.carrier.(interface{ heard() time.Time }); ok && time.Since(parts.heard()) < silence {
-				quiet.Reset(silence) // a long message is on its way
+				quiet.Reset(silence) // a long message is being sent
 				continue
 			}
 			return errGone
@@ -141,7 +141,7 @@ func (s *service) quit() {
 	}
 }
 
-// take does what a message says.
+// take handles a message.
 func (s *service) take(ctx context.Context, m message) {
 	switch {
 	case m.Ping > 0:
@@ -155,7 +155,7 @@ func (s *service) take(ctx context.Context, m message) {
 	case m.Start != 0:
 		select {
 		case s.start <- time.Now().Add(time.Unix(0, m.Start).Sub(s.clock())):
-		default: // it has been said before
+		default: // repeated
 		}
 	case m.Stop:
 		s.cancel()
@@ -203,7 +203,7 @@ func failureOf(err error) *failure {
 	return &failure{Kind: load.BadPlan, What: err.Error()}
 }
 
-// fault is the failure as this process's own, with the agent's name.
+// fault returns the failure as an error of this process, with the agent's name.
 func (f *failure) fault(agent string) *load.Error {
 	return &load.Error{Kind: f.Kind, Target: f.Target, What: "agent " + agent + ": " + f.What, Try: f.Try}
 }

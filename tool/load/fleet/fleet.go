@@ -1,11 +1,11 @@
-// Package fleet has one load sent by several processes, on this machine or on many.
+// Package fleet runs one load from several processes, on this machine or on many.
 //
-// A coordinator gives each agent one part of a plan (load.Part) and one moment to begin,
-// and merges what they count: the requests, their moments and their sizes are those that
-// one process would send, and the result is made of the sum of the histograms, bucket by
-// bucket. Response times never cross machines, so clocks matter for the start only. They
-// are compared before it, and watched: one that goes wrong makes the result not valid, as
-// does an agent that is late, slow, stopped or gone. Nothing is scaled up for it.
+// A coordinator gives each agent one part of a plan (load.Part) and one start time, and merges the
+// agents' counts: the requests, their moments and their sizes are those that one process would
+// send, and the result is computed from the sum of the histograms, bucket by bucket. Response
+// times never cross machines, so clocks matter only for the start. The coordinator measures clock
+// offsets before the start and watches them: a clock that drifts makes the result invalid, as does
+// an agent that is late, slow, stopped or gone. Figures are never scaled up for a missing agent.
 package fleet
 
 import (
@@ -19,41 +19,42 @@ import (
 	"github.com/hone-go/hone/tool/load"
 )
 
-// Fleet is a load with those who send it.
+// Fleet is a load and the agents that send it.
 type Fleet struct {
-	// Plan is the load as one process would run it. Its Progress, WindowOpens and
-	// WindowCloses are called here, those of idle connections never.
+	// Plan is the load as one process would run it. Run calls its Progress, WindowOpens and
+	// WindowCloses, but not those of idle connections.
 	Plan load.Plan
-	// Job is what the agents make the same plan of.
+	// Job is the plan in the form that Agent.Prepare takes.
 	Job []byte
-	// Version is the program's, which must be the agents'.
+	// Version is the program's version, which must be the agents'.
 	Version string
-	// From is where the agents are. Required.
+	// From is the source of agents. Required.
 	From Source
-	// Told is called once a second with how each agent does. Zero: nobody.
+	// Told is called once a second with the state of each agent. It may be nil.
 	Told func([]Now)
 }
 
-// Now is how an agent does.
+// Now is the state of an agent.
 type Now struct {
 	Name, Machine string
 	Phase         string // of load.Progress
 	Conns         int
-	Rate          float64 // answers a second since it was asked last
+	Rate          float64 // answers a second since the last report
 	Errors        int64
 	CPUShare      *float64
-	Clock         time.Duration // how far its clock is ahead
-	P50, P99      *float64      // of its last interval; nil: there was none
-	Fault         string        // why it is not to be believed; empty: nothing is known
+	Clock         time.Duration // clock offset: how far it is ahead
+	P50, P99      *float64      // of its last interval; nil: none
+	Fault         string        // why its figures are not valid; empty: no fault is known
 }
 
-// Source is where agents come from: Local or NATS.
+// Source provides agents: Local or NATS.
 type Source interface {
-	// open begins to have agents join, each once with its link, until close.
+	// open starts accepting agents, each of which joins once, until close.
 	open(c *coordinator) error
-	// want is how many there should be, within how long; 0: all that come in that time.
+	// want returns how many agents there should be, within how long; 0: all that come in that
+	// time.
 	want() (count int, within time.Duration)
-	// absent explains that only so many have come.
+	// absent returns the error for too few agents.
 	absent(come int) error
 	// lost explains why an agent's link has ended.
 	lost(m *member, why error) string
@@ -64,13 +65,13 @@ type Source interface {
 type member struct {
 	link   *link
 	hello  hello
-	number int // of a Source's own
+	number int // assigned by the Source
 
 	index  int
 	heard  time.Time
 	pings  int64
-	asked  map[int64]time.Time // when pings were sent whose answers are still to come
-	trips  int                 // pings that were answered, of those that compare the clocks
+	asked  map[int64]time.Time // when unanswered pings were sent
+	trips  int                 // answered pings, of those that compare the clocks
 	ready  bool
 	first  reading // before the start
 	latest reading
@@ -78,13 +79,13 @@ type member struct {
 	before int64 // answers at the last report
 	times  load.Quantiles
 
-	sum   load.Measured // of its intervals
-	told  bool          // it has had any
+	sum   load.Measured // sum of its intervals
+	told  bool          // it has sent at least one interval
 	done  *done
 	fault string
 }
 
-// event is what a link has brought.
+// event is something that happened on a link.
 type event struct {
 	from    *member
 	message message
@@ -92,7 +93,7 @@ type event struct {
 	ended   error
 }
 
-// The steps of a coordinator.
+// The coordinator's phases.
 const (
 	gathering = iota
 	connecting
@@ -101,18 +102,18 @@ const (
 	stopping
 )
 
-// coordinator is one Fleet.Run.
+// coordinator is the state of one Fleet.Run.
 type coordinator struct {
 	*Fleet
 	clock    func() time.Time
 	events   chan event
 	over     chan struct{}
-	members  []*member // before the run those that have joined, then by their index
-	left     []*member // those that are not needed, or were lost too early
+	members  []*member // before the run in the order of joining, then by their index
+	left     []*member // not needed, or lost too early
 	step     int
-	began    time.Time // Run
-	compared time.Time // the clocks
-	start    time.Time // the load's moment
+	began    time.Time // when Run began
+	compared time.Time // when the clocks were compared
+	start    time.Time // when the load starts
 	from     time.Duration
 	till     time.Duration
 	pinged   time.Time
@@ -126,9 +127,9 @@ type coordinator struct {
 	series series
 }
 
-// Run runs the load. The error and the Result are as of load.Run; the Result has a line
-// for each agent. When it returns, agents on this machine have ended, and others are free.
-// An agent that is lost is found within 3 s, and ends the run.
+// Run runs the load. The error and the Result are as those of load.Run; the Result has a line for
+// each agent. When Run returns, agents on this machine have ended, and others are free. Run
+// notices within 3 s that an agent is lost, which ends the run.
 func (f *Fleet) Run(ctx context.Context) (*load.Result, error) {
 	c := &coordinator{Fleet: f, clock: steady(), events: make(chan event, mostQueued), over: make(chan struct{}), began: time.Now()}
 	var err error
@@ -136,7 +137,7 @@ func (f *Fleet) Run(ctx context.Context) (*load.Result, error) {
 		return nil, err
 	}
 	if len(f.Job) > mostJob {
-		return nil, &load.Error{Kind: load.BadPlan, What: fmt.Sprintf("the load with its files takes %d MiB, and agents are sent %d MiB at most", len(f.Job)>>20, mostJob>>20), Try: "use smaller files"}
+		return nil, &load.Error{Kind: load.BadPlan, What: fmt.Sprintf("the load with its files has %d MiB, and the limit for agents is %d MiB", len(f.Job)>>20, mostJob>>20), Try: "use smaller files"}
 	}
 	count, within := f.From.want()
 	c.deadline = time.Now().Add(within)
@@ -160,7 +161,7 @@ func (f *Fleet) Run(ctx context.Context) (*load.Result, error) {
 		select {
 		case e := <-c.events:
 			c.take(e)
-			for range len(c.events) { // who has spoken is not to be taken for silent
+			for range len(c.events) { // drain the events first, so that no agent with pending messages counts as silent
 				c.pings(time.Now())
 				c.take(<-c.events)
 			}
@@ -180,7 +181,7 @@ func (f *Fleet) Run(ctx context.Context) (*load.Result, error) {
 	return c.result()
 }
 
-// join adds an agent, whose link comes from connect. It is called by Sources.
+// join adds an agent; connect makes its link. Sources call it.
 func (c *coordinator) join(number int, connect func(take func(message), ended func(error)) *link) {
 	m := &member{number: number, asked: make(map[int64]time.Time)}
 	tell := func(e event) {
@@ -193,7 +194,7 @@ func (c *coordinator) join(number int, connect func(take func(message), ended fu
 	tell(event{from: m, joined: true})
 }
 
-// take takes what a link has brought.
+// take handles an event of a link.
 func (c *coordinator) take(e event) {
 	m := e.from
 	switch {
@@ -230,7 +231,7 @@ func (c *coordinator) take(e event) {
 	}
 }
 
-// answered compares clocks.
+// answered handles a pong and compares the clocks.
 func (c *coordinator) answered(m *member, p *pong) {
 	asked, ok := m.asked[p.Number]
 	if !ok {
@@ -251,13 +252,13 @@ func (c *coordinator) answered(m *member, p *pong) {
 		m.latest = r
 		after := time.Since(c.compared)
 		if apart := r.wandered(m.first, after); apart > 0 && m.fault == "" {
-			c.lose(m, fmt.Sprintf("has a clock that has moved by %v within %v of the others', so that its rate or its start is another; look at its machine's clock",
+			c.lose(m, fmt.Sprintf("has a clock that drifted by %v within %v from the coordinator's, so its rate or its start is wrong; look at its machine's clock",
 				apart.Round(time.Millisecond), after.Round(100*time.Millisecond)))
 		}
 	}
 }
 
-// pings asks all how they do, when it is time.
+// pings sends pings to all agents when they are due.
 func (c *coordinator) pings(now time.Time) {
 	if now.Sub(c.pinged) < pingEach {
 		return
@@ -274,7 +275,7 @@ func (c *coordinator) ping(m *member) {
 	m.link.send(message{Ping: m.pings})
 }
 
-// ended takes an agent's last word.
+// ended handles an agent's final message.
 func (c *coordinator) ended(m *member, d *done) {
 	m.done = d
 	switch {
@@ -290,30 +291,30 @@ func (c *coordinator) ended(m *member, d *done) {
 	}
 }
 
-// doubt is why an agent that has come to its end is not to be believed.
+// doubt returns why the figures of an agent that has finished are not valid.
 func (c *coordinator) doubt(m *member) string {
 	measured := m.done.Measured
 	if measured == nil {
-		return "has not said what it measured; look into its log"
+		return "has not reported its counts; look into its log"
 	}
 	latency, _ := measured.Times()
 	if late := measured.Late(); late > mostError {
 		return fmt.Sprintf("began %v late; give it CPUs of its own", late.Round(time.Millisecond))
 	}
 	if (m.told || latency.TotalCount() > 0) && !m.sum.Same(measured) {
-		return "has told other figures from second to second than at its end; look into its log"
+		return "has reported seconds that do not add up to its total; look into its log"
 	}
 	return ""
 }
 
-// lose says why an agent is not to be believed, and ends the run.
+// lose records why an agent's figures are not valid, and ends the run.
 func (c *coordinator) lose(m *member, why string) {
 	if m.fault == "" {
 		m.fault = why
 	}
 	_, here := c.From.(*Local)
 	switch {
-	case c.step == gathering && !here: // others may come
+	case c.step == gathering && !here: // other agents may come
 		c.members = slices.DeleteFunc(c.members, func(o *member) bool { return o == m })
 		c.left = append(c.left, m)
 	case c.step < running && c.err == nil:
@@ -334,7 +335,7 @@ func (c *coordinator) stop() {
 	}
 }
 
-// finished reports whether all have said what they measured, or never will.
+// finished reports whether all agents have reported, or never will.
 func (c *coordinator) finished() bool {
 	if c.step < running {
 		return false
@@ -347,7 +348,7 @@ func (c *coordinator) finished() bool {
 	return true
 }
 
-// alive reports whether an agent with a fault may still say what it measured.
+// alive reports whether an agent with a fault may still report its counts.
 func (m *member) alive() bool {
 	select {
 	case <-m.link.over:
@@ -361,7 +362,7 @@ func (m *member) alive() bool {
 func (c *coordinator) advance(now time.Time, count int) {
 	for _, m := range slices.Clone(c.members) {
 		if m.done == nil && m.fault == "" && now.Sub(m.heard) > c.patience() {
-			c.lose(m, fmt.Sprintf("has not been heard for %v: it has stopped, or what is between has; look at its machine and the network", c.patience().Round(time.Second/10)))
+			c.lose(m, fmt.Sprintf("has been silent for %v: it, or the network, has stopped; look at its machine and the network", c.patience().Round(time.Second/10)))
 		}
 		if m.done == nil && c.step == stopping && now.After(c.deadline) && m.fault == "" {
 			m.fault = "has not ended when it was asked to; look into its log"
@@ -375,7 +376,7 @@ func (c *coordinator) advance(now time.Time, count int) {
 		if c.all(func(m *member) bool { return m.ready }) {
 			c.step = comparing
 			for _, m := range c.members {
-				clear(m.asked) // they may have waited for the connections
+				clear(m.asked) // they may have been delayed by the opening of connections
 				c.ping(m)
 			}
 		}
@@ -390,8 +391,8 @@ func (c *coordinator) advance(now time.Time, count int) {
 	}
 }
 
-// patience is how long an agent may be silent: longer while it has to receive the job,
-// for which a quarter of a megabyte a second is enough.
+// patience returns how long an agent may be silent: longer while it receives the job, for which it
+// assumes a quarter of a megabyte a second.
 func (c *coordinator) patience() time.Duration {
 	if c.step == connecting {
 		return silence + 4*time.Duration(len(c.Job))*time.Microsecond
@@ -403,7 +404,7 @@ func (c *coordinator) all(holds func(*member) bool) bool {
 	return !slices.ContainsFunc(c.members, func(m *member) bool { return !holds(m) })
 }
 
-// gather hands out the parts when enough agents have come.
+// gather assigns the parts when enough agents have joined.
 func (c *coordinator) gather(now time.Time, count int) {
 	come := slices.DeleteFunc(slices.Clone(c.members), func(m *member) bool { return m.hello.Name == "" })
 	if len(come) < count || count == 0 {
@@ -455,7 +456,7 @@ func (c *coordinator) gather(now time.Time, count int) {
 	}
 }
 
-// begin names the moment, in each agent's clock.
+// begin sends each agent the start time, in the agent's clock.
 func (c *coordinator) begin(now time.Time) {
 	lead := 500 * time.Millisecond
 	for _, m := range c.members {
@@ -466,7 +467,7 @@ func (c *coordinator) begin(now time.Time) {
 	limit := max(mostError, (c.till-c.from)/errorPercent)
 	for _, m := range c.members {
 		if m.first.error > limit {
-			c.lose(m, fmt.Sprintf("has a clock that can be compared to within %v only (the limit is %v); look at the network between", m.first.error.Round(time.Millisecond), limit))
+			c.lose(m, fmt.Sprintf("has a clock offset that is known only to within %v (the limit is %v); look at the network", m.first.error.Round(time.Millisecond), limit))
 			return
 		}
 	}
@@ -475,7 +476,7 @@ func (c *coordinator) begin(now time.Time) {
 	}
 }
 
-// edges calls who reads a server's clocks at the edges of the measured time.
+// edges calls the plan's functions at the beginning and end of the measured time.
 func (c *coordinator) edges(now time.Time) {
 	if c.step < running || c.Plan.WindowOpens == nil {
 		return
@@ -492,7 +493,7 @@ func (c *coordinator) edges(now time.Time) {
 	}
 }
 
-// result merges what the agents have measured.
+// result merges the agents' counts.
 func (c *coordinator) result() (*load.Result, error) {
 	c.edges(time.Now())
 	agents := make([]load.Agent, len(c.members))

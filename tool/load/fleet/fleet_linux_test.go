@@ -109,10 +109,10 @@ func TestFleetFindsWhatIsWrong(t *testing.T) {
 		hurt func(pid int) error
 		want string
 	}{
-		"stopped": {-1, func(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }, "agent 2 has not been heard for 2.5s"},
+		"stopped": {-1, func(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) }, "agent 2 has been silent for 2.5s"},
 		"killed":  {-1, func(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) }, "agent 2 has ended before the load has (signal: killed"},
 		"left":    {-1, func(pid int) error { return syscall.Kill(pid, syscall.SIGINT) }, "agent 2 was interrupted on its own machine"},
-		"clock":   {1, func(int) error { return nil }, "agent 2 has a clock that has moved by "},
+		"clock":   {1, func(int) error { return nil }, "agent 2 has a clock that drifted by "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -181,7 +181,7 @@ func TestFleetFails(t *testing.T) {
 		}
 	}
 	huge := testJob{Address: s.ln.Addr().String(), Conns: 2, Padding: strings.Repeat("x", mostJob)}
-	if _, err := fleetOf(t, huge, localAgents(1, -1)).Run(t.Context()); !strings.Contains(textOf(err), "the load with its files takes 47 MiB, and agents are sent 47 MiB at most; use smaller files") {
+	if _, err := fleetOf(t, huge, localAgents(1, -1)).Run(t.Context()); !strings.Contains(textOf(err), "the load with its files has 47 MiB, and the limit for agents is 47 MiB; use smaller files") {
 		t.Errorf("a huge job: %v", err)
 	}
 	f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 2}, localAgents(1, -1))

@@ -12,24 +12,24 @@ import (
 	"github.com/hone-go/hone/tool/child"
 )
 
-// Local are agents on this machine: processes that end with this one, however it ends.
+// Local starts agents on this machine, as processes that end when this one does, however it ends.
 type Local struct {
-	// Count is how many. Required.
+	// Count is the number of processes. Required.
 	Count int
-	// Command makes the command of one, which calls Agent.Pipe with the files of
+	// Command returns the command for one process, which calls Agent.Pipe with the files of
 	// PipeFiles. Required.
 	Command func(ctx context.Context) *exec.Cmd
 
 	children []*child.Child
 }
 
-// joinTime is how long a process may take until it speaks.
+// joinTime is how long a process may take to send its first message.
 const joinTime = 10 * time.Second
 
-// MostLocal is how many there may be: more gain nothing on any machine.
+// MostLocal is the largest Count: more processes gain nothing on any machine.
 const MostLocal = 64
 
-// PipeFiles are the pipes of a process that Local has started.
+// PipeFiles returns the pipes of a process that Local has started.
 func PipeFiles() (in, out *os.File) {
 	return os.NewFile(3, "coordinator"), os.NewFile(4, "coordinator")
 }
@@ -48,7 +48,7 @@ func (l *Local) open(c *coordinator) error {
 	return nil
 }
 
-// start starts one.
+// start starts one process.
 func (l *Local) start(c *coordinator, i int) error {
 	theirIn, ourOut, err := os.Pipe()
 	if err != nil {
@@ -109,7 +109,7 @@ func (l *Local) lost(m *member, why error) string {
 		}
 	case <-soon.C:
 	}
-	return fmt.Sprintf("has ended before the load has (%s); look for what ends it, as too little memory does", how)
+	return fmt.Sprintf("has ended before the load has (%s); find out why, for example too little memory", how)
 }
 
 func (l *Local) close() {

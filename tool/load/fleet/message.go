@@ -10,7 +10,7 @@ import (
 	"github.com/hone-go/hone/tool/load"
 )
 
-// message is what coordinator and agent say to each other. One field is set.
+// message is what the coordinator and an agent exchange. Exactly one field is set.
 type message struct {
 	Hello    *hello         `json:",omitempty"` // the agent's first
 	Job      *job           `json:",omitempty"`
@@ -20,15 +20,15 @@ type message struct {
 	Start    int64          `json:",omitempty"` // when, in nanoseconds of the agent's clock
 	Interval *load.Measured `json:",omitempty"`
 	Done     *done          `json:",omitempty"` // the agent's last
-	Stop     bool           `json:",omitempty"` // end what runs, and say what was measured
+	Stop     bool           `json:",omitempty"` // end the run, and report the counts
 }
 
-// hello says who an agent is.
+// hello introduces an agent.
 type hello struct {
 	Name, Machine, Version string
 }
 
-// job is what an agent is to do.
+// job is the work of an agent.
 type job struct {
 	Index, Of int
 	Plan      []byte
@@ -41,7 +41,7 @@ type pong struct {
 	Seen   seen
 }
 
-// seen is how an agent's run goes.
+// seen is the state of an agent's run.
 type seen struct {
 	Phase    string
 	Conns    int
@@ -50,9 +50,9 @@ type seen struct {
 	CPUShare *float64
 }
 
-// done is how an agent's run has ended.
+// done is the outcome of an agent's run.
 type done struct {
-	Measured *load.Measured `json:",omitempty"` // nil: nothing was
+	Measured *load.Measured `json:",omitempty"` // nil: nothing was measured
 	Failure  *failure       `json:",omitempty"`
 	Leaves   bool           `json:",omitempty"` // the agent itself was interrupted
 }
@@ -63,8 +63,8 @@ type failure struct {
 	Target, What, Try string
 }
 
-// carrier carries messages in their order, or fails. Send and Receive are each called from
-// one goroutine; Close ends both.
+// carrier carries messages in order, or fails. Send and Receive are each called from one
+// goroutine; Close ends both.
 type carrier interface {
 	Send(text []byte) error
 	Receive() ([]byte, error)
@@ -73,27 +73,27 @@ type carrier interface {
 
 const (
 	mostMessage = 64 << 20 // bytes
-	mostJob     = 47 << 20 // bytes, which take a third more on their way
-	mostQueued  = 256      // messages that wait to be sent
+	mostJob     = 47 << 20 // bytes; base64 adds a third
+	mostQueued  = 256      // messages waiting to be sent
 )
 
 var (
 	errTooLong = fmt.Errorf("a message is longer than %d MiB; use smaller files", mostMessage>>20)
-	errFull    = errors.New("does not take what it is sent")
+	errFull    = errors.New("does not read what it is sent")
 )
 
-// link is a carrier whose send never waits.
+// link is a carrier whose send never blocks.
 type link struct {
 	carrier carrier
 	out     chan []byte
 	over    chan struct{} // closed when it has ended
 	once    sync.Once
-	why     error // read it behind over
+	why     error // read it after over
 	running sync.WaitGroup
 }
 
-// newLink has each message that comes given to take, one after the other, until there are
-// no more; then ended is called.
+// newLink starts a link. It calls take for each message, one after the other, and ended after the
+// last.
 func newLink(c carrier, take func(message), ended func(error)) *link {
 	l := &link{carrier: c, out: make(chan []byte, mostQueued), over: make(chan struct{})}
 	l.running.Go(l.write)
@@ -108,7 +108,7 @@ func (l *link) write() {
 	for {
 		select {
 		case text := <-l.out:
-			if text == nil { // by finish
+			if text == nil { // sent by finish
 				l.end(errClosed)
 				return
 			}
@@ -130,13 +130,13 @@ func (l *link) read(take func(message)) error {
 		}
 		var m message
 		if err := json.Unmarshal(text, &m); err != nil {
-			return fmt.Errorf("sends something other than a message: %w", err)
+			return fmt.Errorf("sends an invalid message: %w", err)
 		}
 		take(m)
 	}
 }
 
-// send has a message sent. It does not wait: a link whose other end takes nothing ends.
+// send queues a message and never blocks: if the other end does not read, the link ends.
 func (l *link) send(m message) {
 	text, err := json.Marshal(m)
 	switch {
@@ -155,7 +155,7 @@ func (l *link) send(m message) {
 	}
 }
 
-// end ends the link, for the first reason that there is.
+// end ends the link; the first reason counts.
 func (l *link) end(why error) {
 	l.once.Do(func() {
 		l.why = why
@@ -164,7 +164,7 @@ func (l *link) end(why error) {
 	})
 }
 
-// finish ends the link once all is sent, or soon.
+// finish ends the link once everything is sent, or soon.
 func (l *link) finish() {
 	late := time.NewTimer(lastWords)
 	defer late.Stop()
@@ -179,10 +179,10 @@ func (l *link) finish() {
 	l.close()
 }
 
-// lastWords is how long what waits to be sent may take at the end.
+// lastWords is how long sending the queue may take at the end.
 const lastWords = 300 * time.Millisecond
 
-// close ends the link and waits for what it runs.
+// close ends the link and waits for its goroutines.
 func (l *link) close() {
 	l.end(errClosed)
 	l.running.Wait()

@@ -17,19 +17,19 @@ import (
 	"github.com/hone-go/hone/tool/load"
 )
 
-// NATS is where a coordinator and agents of other machines meet: a server of the user's.
-// What they say is sealed with the token, on subjects that are named after it and the run.
+// NATS is a server of the user's at which a coordinator and agents on other machines meet.
+// Messages are encrypted with the token, on subjects that are named after the token and the run.
 type NATS struct {
 	// URL is nats://HOST:PORT or tls://HOST:PORT, or several with commas. Required.
 	URL string
 	// Token is the secret that coordinator and agents share. Required.
 	Token string
-	// Credentials is a file of NATS credentials, CA one of authorities to trust, and Cert
-	// and Key those of the client's certificate. Zero: none.
+	// Credentials is a file of NATS credentials, CA a file of certificate authorities, and Cert
+	// and Key are files with the client's certificate and key. Zero: none.
 	Credentials, CA, Cert, Key string
-	// Count is how many agents a coordinator waits for. Zero: all that come within Wait.
+	// Count is how many agents a coordinator waits for. Zero: all that join within Wait.
 	Count int
-	// Wait is how long it waits for them. Zero: 10 s.
+	// Wait is how long a coordinator waits for agents. Zero: 10 s.
 	Wait time.Duration
 
 	server *server
@@ -41,27 +41,27 @@ const (
 	usualWait = 10 * time.Second
 	callEach  = 500 * time.Millisecond
 	mostCalls = 1024 // agents that may answer
-	chunkHead = 9    // a message's chunk: its number, and whether it is the last
-	leastRoom = 1024 // bytes that a server must allow in a message
+	chunkHead = 9    // header of a chunk: its number, and whether it is the last
+	leastRoom = 1024 // smallest max_payload of a server, in bytes
 	mostRoom  = 128 << 10
 )
 
-// call is what a coordinator says to agents that have nothing to do.
+// call is what a coordinator sends to idle agents.
 type call struct{ Run string }
 
 // server is a connection to NATS.
 type server struct {
 	conn *nats.Conn
 	seal *seal
-	room int // bytes of a message in one of NATS
+	room int // largest payload of a NATS message, in bytes
 
 	mu    sync.Mutex
 	inbox map[string]*letters // by their subject
 	lost  error
 }
 
-// connect opens the connection. One that is lost is not opened again: what was sent
-// meanwhile would be missing.
+// connect opens the connection. It does not reconnect, because messages sent meanwhile would be
+// missing.
 func (n *NATS) connect(name string) (*server, error) {
 	if err := n.check(); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (n *NATS) connect(name string) (*server, error) {
 	s := &server{seal: sealed, inbox: make(map[string]*letters)}
 	options := []nats.Option{
 		nats.Name(name), nats.Timeout(5 * time.Second), nats.NoReconnect(), nats.FlusherTimeout(time.Second),
-		nats.PingInterval(10 * time.Second), nats.MaxPingsOutstanding(2), // within a run there are pings of our own
+		nats.PingInterval(10 * time.Second), nats.MaxPingsOutstanding(2), // within a run fleet has its own pings
 		nats.ClosedHandler(func(c *nats.Conn) {
 			if why := c.LastError(); why != nil {
 				s.fail(fmt.Errorf("%w (%w)", errLost, why))
@@ -109,7 +109,7 @@ func (n *NATS) check() error {
 		u, err := url.Parse(strings.TrimSpace(one))
 		switch {
 		case err != nil || u.Host == "" || u.Scheme != "nats" && u.Scheme != "tls":
-			return &load.Error{Kind: load.BadPlan, What: fmt.Sprintf("%q is no URL of NATS", one), Try: "write it as in nats://10.0.0.1:4222"}
+			return &load.Error{Kind: load.BadPlan, What: fmt.Sprintf("%q is not a NATS URL", one), Try: "write it as in nats://10.0.0.1:4222"}
 		case u.User != nil:
 			return &load.Error{Kind: load.BadPlan, What: "the URL of NATS has a password in it, which others can read", Try: "use a file of credentials"}
 		}
@@ -117,7 +117,7 @@ func (n *NATS) check() error {
 	return nil
 }
 
-// fail ends all that is received.
+// fail ends all letters.
 func (s *server) fail(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *server) fail(why error) {
 	}
 }
 
-// close lets the connection go.
+// close closes the connection.
 func (s *server) close() { s.conn.Close() }
 
 // letters carries messages between one agent and its coordinator.
@@ -144,10 +144,10 @@ type letters struct {
 	latest   atomic.Int64 // when the last chunk came, in Unix nanoseconds
 	over     chan struct{}
 	once     sync.Once
-	why      error // read it behind over
+	why      error // read it after over
 }
 
-// letters makes one, which has the chunks that come on its own subject.
+// letters returns a carrier that receives on its own subject.
 func (s *server) letters(to, own string) *letters {
 	l := &letters{server: s, to: to, own: own, chunks: make(chan []byte, 4*mostQueued), over: make(chan struct{})}
 	s.mu.Lock()
@@ -159,8 +159,8 @@ func (s *server) letters(to, own string) *letters {
 	return l
 }
 
-// put takes a chunk, if it is sealed with the token. What is not read in time is a loss,
-// which ends the letters.
+// put queues a chunk if it is encrypted with the token. If the queue is full, a message is lost
+// and the letters end.
 func (l *letters) put(sealed []byte) {
 	chunk, err := l.server.seal.open(l.own, sealed)
 	if err != nil || len(chunk) < chunkHead {
@@ -171,11 +171,11 @@ func (l *letters) put(sealed []byte) {
 	case l.chunks <- chunk:
 	case <-l.over:
 	default:
-		l.end(errors.New("more has come than could be read"))
+		l.end(errors.New("messages came faster than they were read"))
 	}
 }
 
-// Send seals a message in chunks.
+// Send encrypts a message in chunks.
 func (l *letters) Send(text []byte) error {
 	for {
 		n := min(len(text), l.server.room)
@@ -195,11 +195,10 @@ func (l *letters) Send(text []byte) error {
 	}
 }
 
-// heard is when the last part of a message came.
+// heard returns when the last chunk came.
 func (l *letters) heard() time.Time { return time.Unix(0, l.latest.Load()) }
 
-// Receive puts the next message together. What was sent before is passed over; what is
-// missing ends the letters.
+// Receive assembles the next message. It skips replayed chunks; a missing chunk ends the letters.
 func (l *letters) Receive() ([]byte, error) {
 	for {
 		var chunk []byte
@@ -254,7 +253,7 @@ func (n *NATS) want() (int, time.Duration) {
 	return n.Count, n.Wait
 }
 
-// open calls for agents until close.
+// open publishes calls for agents until close.
 func (n *NATS) open(c *coordinator) (err error) {
 	if n.server, err = n.connect("hone load"); err != nil {
 		return err
@@ -284,9 +283,9 @@ func (n *NATS) open(c *coordinator) (err error) {
 	n.calls.Go(func() {
 		again := time.NewTicker(callEach)
 		defer again.Stop()
-		text, _ := json.Marshal(call{run}) // a string always can be
+		text, _ := json.Marshal(call{run}) // a string always marshals
 		for {
-			_ = s.conn.Publish(s.subject("call"), s.seal.close(s.subject("call"), text)) // a lost connection is said elsewhere
+			_ = s.conn.Publish(s.subject("call"), s.seal.close(s.subject("call"), text)) // a lost connection is reported elsewhere
 			select {
 			case <-again.C:
 			case <-calling.Done():
@@ -301,13 +300,13 @@ func (n *NATS) absent(come int) error {
 	count, within := n.want()
 	first, _, _ := strings.Cut(n.URL, ",")
 	return &load.Error{
-		Kind: load.Unreachable, What: fmt.Sprintf("%d of %d agents have come within %v", come, max(count, 1), within),
+		Kind: load.Unreachable, What: fmt.Sprintf("only %d of %d agents have joined within %v", come, max(count, 1), within),
 		Try: fmt.Sprintf("start one on each machine with: hone agent %s --token-file FILE, with the same token; --agents-wait waits for longer", first),
 	}
 }
 
 func (n *NATS) lost(_ *member, why error) string {
-	return fmt.Sprintf("is lost: %v; look at it, and at the NATS server's log", why)
+	return fmt.Sprintf("is lost: %v; look at its machine, and at the NATS server's log", why)
 }
 
 func (n *NATS) close() {
@@ -321,9 +320,8 @@ func (n *NATS) close() {
 	n.server.close()
 }
 
-// NATS waits for a coordinator's call, runs a part, and waits again, until ctx ends or
-// once says that one run is enough. A connection that is lost ends the run, and is opened
-// again.
+// NATS waits for a coordinator's call, runs a part, and waits again, until ctx ends, or after one
+// run if once is set. A lost connection ends the run, and NATS connects again.
 func (a *Agent) NATS(ctx context.Context, n *NATS, once bool) error {
 	s, err := n.connect("hone agent")
 	if err != nil {
@@ -343,13 +341,13 @@ func (a *Agent) NATS(ctx context.Context, n *NATS, once bool) error {
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-again.C:
-				s, _ = n.connect("hone agent") // the server may be back the next time
+				s, _ = n.connect("hone agent") // the server may be back at the next attempt
 			}
 		}
 	}
 }
 
-// wait serves on one connection. It reports whether that was all.
+// wait serves on one connection. It reports whether the agent is done.
 func (a *Agent) wait(ctx context.Context, where string, s *server, once bool) (ended bool, err error) {
 	calls := make(chan string, 1)
 	subject := s.subject("call")
@@ -381,7 +379,7 @@ func (a *Agent) wait(ctx context.Context, where string, s *server, once bool) (e
 			return false, fmt.Errorf("load: %s: %w", where, lost.why)
 		case run := <-calls:
 			if run == last {
-				continue // it was not needed there, or has done its part
+				continue // it was not needed, or has done its part
 			}
 			last = run
 			worked, err := a.join(ctx, s, run)
@@ -395,7 +393,7 @@ func (a *Agent) wait(ctx context.Context, where string, s *server, once bool) (e
 	}
 }
 
-// isID reports whether newID may have made it.
+// isID reports whether text has the form of newID.
 func isID(text string) bool {
 	return len(text) == 32 && strings.Trim(text, "0123456789abcdef") == ""
 }
@@ -409,7 +407,7 @@ func (a *Agent) join(ctx context.Context, s *server, run string) (worked bool, e
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = sub.Unsubscribe() }() // it ends with the connection otherwise
+	defer func() { _ = sub.Unsubscribe() }() // otherwise it ends with the connection
 	err = a.serve(ctx, func(take func(message), ended func(error)) (*link, error) {
 		noting := func(m message) {
 			worked = worked || m.Job != nil

@@ -182,14 +182,14 @@ func TestFleetOverNATS(t *testing.T) {
 	}{
 		"good":             {"", nil, ""},
 		"small messages":   {"max_payload: 2048", nil, ""},
-		"stopped":          {"", func(_, agent int, _, _ *proxy) { _ = syscall.Kill(agent, syscall.SIGSTOP) }, "agent b has not been heard for 2.5s"},
-		"killed":           {"", func(_, agent int, _, _ *proxy) { _ = syscall.Kill(agent, syscall.SIGKILL) }, "agent b has not been heard for 2.5s"},
-		"blocked":          {"", func(_, _ int, b, _ *proxy) { b.blocked.Store(true) }, "agent b has not been heard for 2.5s"},
-		"cut":              {"", func(_, _ int, b, _ *proxy) { b.cut() }, "agent b has not been heard for 2.5s"},
-		"blocked for us":   {"", func(_, _ int, _, own *proxy) { own.blocked.Store(true) }, "agent a has not been heard for 2.5s"},
+		"stopped":          {"", func(_, agent int, _, _ *proxy) { _ = syscall.Kill(agent, syscall.SIGSTOP) }, "agent b has been silent for 2.5s"},
+		"killed":           {"", func(_, agent int, _, _ *proxy) { _ = syscall.Kill(agent, syscall.SIGKILL) }, "agent b has been silent for 2.5s"},
+		"blocked":          {"", func(_, _ int, b, _ *proxy) { b.blocked.Store(true) }, "agent b has been silent for 2.5s"},
+		"cut":              {"", func(_, _ int, b, _ *proxy) { b.cut() }, "agent b has been silent for 2.5s"},
+		"blocked for us":   {"", func(_, _ int, _, own *proxy) { own.blocked.Store(true) }, "agent a has been silent for 2.5s"},
 		"cut off from us":  {"", func(_, _ int, _, own *proxy) { own.cut() }, "agent a is lost: the connection to NATS is lost"},
 		"server killed":    {"", func(server, _ int, _, _ *proxy) { _ = syscall.Kill(server, syscall.SIGKILL) }, "agent a is lost: the connection to NATS is lost"},
-		"server's stopped": {"", func(server, _ int, _, _ *proxy) { _ = syscall.Kill(server, syscall.SIGSTOP) }, "agent a has not been heard for 2.5s"},
+		"server's stopped": {"", func(server, _ int, _, _ *proxy) { _ = syscall.Kill(server, syscall.SIGSTOP) }, "agent a has been silent for 2.5s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -278,12 +278,12 @@ func refusedByNATS(t *testing.T, binary string) {
 		"raise its max_payload":                                     testNATS("nats://" + address),
 		"Authorization Violation; start":                            testNATS("nats://" + closed),
 		"start a NATS server there":                                 testNATS("nats://127.0.0.1:1"),
-		"is no URL of NATS; write":                                  testNATS("http://127.0.0.1:1"),
+		"is not a NATS URL; write":                                  testNATS("http://127.0.0.1:1"),
 		"which others can read; use a":                              testNATS("nats://a:b@127.0.0.1:1"),
 		"the token has 5 bytes; use 16":                             {URL: "nats://" + free, Token: "short"},
-		"0 of 1 agents have come within ":                           {URL: "nats://" + free, Token: testToken, Wait: time.Second / 5},
+		"only 0 of 1 agents have joined within ":                    {URL: "nats://" + free, Token: testToken, Wait: time.Second / 5},
 		"start one on each machine with: hone agent nats://" + free: {URL: "nats://" + free, Token: testToken, Wait: time.Second / 5},
-		"0 of 2 agents have come within 200ms; ":                    {URL: "nats://" + free, Token: testToken, Wait: time.Second / 5, Count: 2},
+		"only 0 of 2 agents have joined within 200ms; ":             {URL: "nats://" + free, Token: testToken, Wait: time.Second / 5, Count: 2},
 	} {
 		if _, err := fleetOf(t, j, n).Run(t.Context()); !strings.Contains(textOf(err), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -388,7 +388,7 @@ func orphansOverNATS(t *testing.T, binary string) {
 	for {
 		select {
 		case line := <-said:
-			if strings.HasPrefix(line, "a run has ended early: the coordinator has said nothing for 2.5s") {
+			if strings.HasPrefix(line, "a run has ended early: the coordinator has been silent for 2.5s") {
 				if took := time.Since(cut); took > slower*3*time.Second {
 					t.Errorf("it has taken %v", took)
 				}

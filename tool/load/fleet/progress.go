@@ -12,27 +12,27 @@ import (
 
 // series merges the agents' intervals second by second.
 type series struct {
-	open   []*merging // by their begin, at most mostOpen
+	open   []*merging // in order of time, at most mostOpen
 	closed []load.Interval
 	fresh  *load.Measured // what was closed since the last report
 	total  load.Measured  // all that was closed
 }
 
-// merging is a second of which agents have told.
+// merging is a second for which not all agents have reported.
 type merging struct {
 	load.Measured
 	agents int
 }
 
-// mostOpen is how many seconds the agents' intervals may be apart before they fall into
-// one.
+// mostOpen is how many seconds the agents' intervals may be apart before they are merged into one.
 const mostOpen = 8
 
 func (m *merging) second() int64 { return second(&m.Measured) }
 
 func second(m *load.Measured) int64 { return int64(math.Round(m.Start().Seconds())) }
 
-// add adds an agent's interval to that of the same second, and closes it with the last.
+// add adds an agent's interval to the same second, and closes the second when all agents have
+// reported.
 func (s *series) add(m *load.Measured, agents int) {
 	i := slices.IndexFunc(s.open, func(o *merging) bool { return o.second() >= second(m) })
 	switch {
@@ -49,7 +49,7 @@ func (s *series) add(m *load.Measured, agents int) {
 	}
 }
 
-// close closes the first.
+// close closes the first open second.
 func (s *series) close() {
 	m := &s.open[0].Measured
 	s.open = s.open[1:]
@@ -74,7 +74,7 @@ func (s *series) all() []load.Interval {
 	return s.closed
 }
 
-// report tells how all do, and each.
+// report calls Progress and Told.
 func (c *coordinator) report(now time.Time) {
 	passed := now.Sub(c.reported).Seconds()
 	first := c.reported.IsZero()
@@ -128,7 +128,7 @@ func (c *coordinator) report(now time.Time) {
 	}
 }
 
-// emptied takes what has come since the last report.
+// emptied returns what has come since the last report and resets it.
 func emptied(fresh **load.Measured) (latency, service *hdrhistogram.Histogram) {
 	m := *fresh
 	if *fresh = nil; m == nil {
@@ -138,7 +138,7 @@ func emptied(fresh **load.Measured) (latency, service *hdrhistogram.Histogram) {
 	return m.Times()
 }
 
-// phase is how far one is.
+// phase returns the order of a phase.
 func phase(name string) int {
 	return slices.Index([]string{load.Connecting, load.WarmingUp, load.Measuring, load.Draining}, name)
 }

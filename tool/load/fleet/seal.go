@@ -11,12 +11,12 @@ import (
 	"fmt"
 )
 
-// seal encrypts what goes over NATS with a key made of the token, so that who does not
-// have it can neither read a plan nor make an agent do anything. Each text is bound to its
-// subject, which no two runs have in common.
+// seal encrypts messages over NATS with a key derived from the token, so that others can neither
+// read a plan nor command an agent. Each message is bound to its subject, which is unique to the
+// run.
 type seal struct {
 	aead  cipher.AEAD
-	group string // names the agents of the token to those who have it
+	group string // identifies the agents of the token to its holders
 }
 
 const leastToken = 16 // bytes
@@ -57,9 +57,9 @@ func (s *seal) open(subject string, sealed []byte) ([]byte, error) {
 	return text, nil
 }
 
-// newID is a name that nobody can guess.
+// newID returns an unguessable name.
 func newID() string {
 	var id [16]byte
-	_, _ = rand.Read(id[:]) // it never fails
+	_, _ = rand.Read(id[:]) // never fails
 	return hex.EncodeToString(id[:])
 }

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// stream carries messages over a pipe in each direction, each behind its length.
+// stream carries messages over a pair of pipes, each message after its length.
 type stream struct {
 	in  io.ReadCloser
 	out io.WriteCloser
@@ -19,7 +19,7 @@ func (s *stream) Send(text []byte) error {
 	return err
 }
 
-// Receive reads one. Memory grows with what comes, not with the length claimed.
+// Receive reads one message. Memory grows with the bytes received, not with the length claimed.
 func (s *stream) Receive() ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(s.in, head[:]); err != nil {

@@ -6,37 +6,37 @@ import (
 	"time"
 )
 
-// Course is a schedule laid out over a run's time: the first rate for the warm-up,
-// then the schedule. It is never changed, and so free for all.
+// Course is a schedule laid out over a run's time: the first rate for the warm-up, then the
+// schedule. It is immutable, and so safe for concurrent use.
 //
-// The rate is piecewise linear, so that what has to be computed at run time is
-// additions, multiplications and square roots, which every machine rounds in the
-// same way; products are rounded before they are added, which the conversions say.
-// A sine has 512 pieces a period, off by no more than 0.002 % of its height.
+// The rate is piecewise linear, so that computing it at run time needs only additions,
+// multiplications and square roots, which every machine rounds in the same way; the conversions
+// force products to be rounded before they are added (no fused multiply-add). A sine has 512
+// pieces a period, with an error of no more than 0.002 % of its height.
 type Course struct {
 	pieces []piece
-	period float64 // seconds after which the pieces come again; 0: the last one lasts
+	period float64 // seconds after which the pieces repeat; 0: the last one goes on
 	each   float64 // requests in a period
 	warmup float64 // seconds
 	first  float64 // requests a second in the warm-up
 	peak   float64
 }
 
-// piece is a part of the time in which the rate is a straight line.
+// piece is a part of the time in which the rate is linear.
 type piece struct {
-	from, length float64 // in seconds; the last piece's length is infinite where there is no period
+	from, length float64 // in seconds; the last piece is infinitely long if there is no period
 	before       float64 // requests due before it
-	rate, slope  float64 // at its beginning, and by how much it grows in a second
+	rate, slope  float64 // at its beginning, and its growth per second
 }
 
 const (
 	sinePieces = 512
-	sineDigits = 1 << 40                          // a sine is rounded to these parts, the same on every machine
+	sineDigits = 1 << 40                          // a sine is rounded to this precision, to be the same on every machine
 	never      = time.Duration(math.MaxInt64 / 4) // leaves room for adding
 )
 
-// Over lays the schedule out: so much warm-up, and so much time to be measured,
-// which a ramp takes.
+// Over lays the schedule out over a warm-up and a measured time; a ramp takes all of the measured
+// time.
 func (s Schedule) Over(warmup, measured time.Duration) *Course {
 	c := &Course{warmup: warmup.Seconds()}
 	switch s.shape.kind {
@@ -71,7 +71,7 @@ func (s Schedule) Over(warmup, measured time.Duration) *Course {
 	return c
 }
 
-// wave is the sine's rate after i of its pieces.
+// wave returns the sine's rate after i of its pieces.
 func (s Schedule) wave(i int) float64 {
 	part := (1 - math.Cos(2*math.Pi*float64(i)/sinePieces)) / 2
 	part = math.Round(part*sineDigits) / sineDigits
@@ -92,25 +92,24 @@ func (c *Course) add(from, to, length float64) {
 	c.peak = max(c.peak, from, to)
 }
 
-// requests is how many are due in the first seconds of the piece.
+// requests returns how many requests are due in the first seconds of the piece.
 func (p piece) requests(seconds float64) float64 {
 	return float64(p.rate*seconds) + float64(float64(p.slope*seconds)*seconds)/2
 }
 
-// seconds is the inverse: when so many are due, since the piece began.
+// seconds is the inverse of requests: when that many are due, since the piece began.
 func (p piece) seconds(requests float64) float64 {
 	if requests <= 0 {
 		return 0
 	}
-	// The form of the quadratic formula that subtracts nothing that is nearly equal.
+	// This form of the quadratic formula avoids cancellation.
 	root := math.Sqrt(max(0, float64(p.rate*p.rate)+float64(2*p.slope*requests)))
 	return min(2*requests/(p.rate+root), p.length)
 }
 
-// Moment is when x requests have become due, since the warm-up began: of whole
-// numbers, the constant arrivals' moments. It never falls as x grows. Where no
-// more come it is in the far future. BenchmarkMoment: about
-// 50 ns.
+// Moment returns when x requests have become due, since the warm-up began: for whole numbers, the
+// moments of constant arrivals. It is monotonic in x. If no more requests come, it is in the far
+// future. BenchmarkMoment: about 50 ns.
 func (c *Course) Moment(x float64) time.Duration {
 	if warm := float64(c.first * c.warmup); x < warm {
 		return nanoseconds(x / c.first)
@@ -121,7 +120,7 @@ func (c *Course) Moment(x float64) time.Duration {
 	return nanoseconds(c.warmup + float64(rounds*c.period) + c.within(max(0, x-float64(rounds*c.each))))
 }
 
-// within is when x requests of the pieces have become due.
+// within returns when x requests of the pieces have become due.
 func (c *Course) within(x float64) float64 {
 	i := sort.Search(len(c.pieces), func(i int) bool { return c.pieces[i].before > x })
 	p := c.pieces[max(i-1, 0)]
@@ -135,8 +134,8 @@ func nanoseconds(seconds float64) time.Duration {
 	return never
 }
 
-// Due is how many requests have become due by t, since the warm-up began: the
-// integral of the rate, and the inverse of Moment.
+// Due returns how many requests have become due by t, since the warm-up began: the integral of the
+// rate, and the inverse of Moment.
 func (c *Course) Due(t time.Duration) float64 {
 	seconds := max(t.Seconds(), 0)
 	if seconds < c.warmup {
@@ -152,7 +151,7 @@ func (c *Course) Due(t time.Duration) float64 {
 	return due + float64(rounds*c.each) + p.before + p.requests(min(seconds-p.from, p.length))
 }
 
-// Rate is the requests a second at t, since the warm-up began.
+// Rate returns the requests a second at t, since the warm-up began.
 func (c *Course) Rate(t time.Duration) float64 {
 	seconds := max(t.Seconds(), 0)
 	if seconds < c.warmup {
@@ -166,11 +165,11 @@ func (c *Course) Rate(t time.Duration) float64 {
 	return p.rate + float64(p.slope*min(seconds-p.from, p.length))
 }
 
-// at is the piece of a moment after the warm-up.
+// at returns the piece of a moment after the warm-up.
 func (c *Course) at(seconds float64) piece {
 	i := sort.Search(len(c.pieces), func(i int) bool { return c.pieces[i].from > seconds })
 	return c.pieces[max(i-1, 0)]
 }
 
-// Peak is the highest rate.
+// Peak returns the highest rate.
 func (c *Course) Peak() float64 { return c.peak }

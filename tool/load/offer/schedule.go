@@ -1,6 +1,5 @@
-// Package offer says when each request of a load is due and how large it is, as
-// pure functions of the request's number: the same on any machine, whatever was
-// asked before. It knows no clock and no socket.
+// Package offer computes when each request of a load is due and how large it is, as pure functions
+// of the request's number: the same on any machine, in any order. It uses no clock and no socket.
 package offer
 
 import (
@@ -12,12 +11,12 @@ import (
 	"time"
 )
 
-// Schedule is a rate of requests that changes with the time, as in
+// Schedule is a rate of requests that changes over time, for example
 //
-//	ramp:1000..9000              evenly from the first rate to the last, over the whole of the measured time
+//	ramp:1000..9000              linearly from the first rate to the last, over all of the measured time
 //	step:1000..5000:1000/10s     1000 for 10 s, 2000 for 10 s, and so on; the last is 5000
 //	step:1000,4000,2000/10s      these, each for 10 s
-//	sine:1000..5000/1m           from the lower rate to the higher and back in a minute, again and again
+//	sine:1000..5000/1m           from the lower rate to the higher and back in a minute, repeated
 //	stages:0..1000/30s,1000/2m,5000/10s,..0/1m
 //	                             a ramp, a plateau, a spike, and a ramp from there to 0, one after the other
 //
@@ -28,12 +27,12 @@ type Schedule struct {
 	text  string // as UnmarshalText read it
 }
 
-// shape is what a schedule's text means. The steps of a list and the stages are in the
-// text alone, so that schedules can be compared.
+// shape is the meaning of a schedule's text. The steps of a list and the stages are in the text
+// alone, so that schedules can be compared.
 type shape struct {
 	kind     string        // "", "ramp", "step", "sine" or "stages"
 	from, to float64       // requests a second
-	step     float64       // what each step adds; 0 in a list of steps
+	step     float64       // increment of each step; 0 in a list of steps
 	each     time.Duration // of a step or of all stages, or a sine's period
 	steps    int
 }
@@ -47,8 +46,8 @@ const (
 
 var errRate = errors.New("write rates in digits, as in 1000 or 0.5, at most 1000000000")
 
-// UnmarshalText takes a schedule as above; with MarshalText it makes a Schedule a
-// flag, by flag.TextVar.
+// UnmarshalText parses a schedule as above; with MarshalText it makes a Schedule usable with
+// flag.TextVar.
 func (s *Schedule) UnmarshalText(text []byte) error {
 	read, err := parse(string(text))
 	if err != nil {
@@ -87,7 +86,7 @@ func parse(text string) (shape, error) {
 	return s, err
 }
 
-// parseRange reads FROM..TO.
+// parseRange parses FROM..TO.
 func parseRange(text string) (from, to float64, err error) {
 	first, last, ok := strings.Cut(text, "..")
 	if !ok {
@@ -104,18 +103,18 @@ func parseRate(text string) (float64, error) {
 	if err != nil || !(rate >= 0 && rate <= mostRate) {
 		return 0, errRate
 	}
-	return math.Abs(rate), nil // no negative zero
+	return math.Abs(rate), nil // avoids negative zero
 }
 
 func parseTime(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < leastTime {
-		return 0, errors.New("write how long behind a slash with its unit, as in /10s, 1ms at least")
+		return 0, errors.New("write the duration after a slash with its unit, as in /10s, 1ms at least")
 	}
 	return d, nil
 }
 
-// parseSteps reads FROM..TO:STEP/DURATION or RATE,RATE/DURATION.
+// parseSteps parses FROM..TO:STEP/DURATION or RATE,RATE/DURATION.
 func parseSteps(text string) (s shape, err error) {
 	text, each, _ := strings.Cut(text, "/")
 	if s.each, err = parseTime(each); err != nil {
@@ -152,7 +151,7 @@ func parseList(text string) (rates []float64, err error) {
 	return rates, nil
 }
 
-// parseEven reads FROM..TO:STEP.
+// parseEven parses FROM..TO:STEP.
 func (s shape) parseEven(text string) (shape, error) {
 	ends, step, ok := strings.Cut(text, ":")
 	if !ok {
@@ -178,14 +177,13 @@ func (s shape) parseEven(text string) (shape, error) {
 	return s, nil
 }
 
-// stage is a part of the time with a rate of its own, or with one that grows or falls.
+// stage is a part of the time with a constant or linear rate.
 type stage struct {
 	from, to float64
 	length   time.Duration
 }
 
-// parseStages reads FROM..TO/DURATION, RATE/DURATION and ..TO/DURATION, with commas
-// between them.
+// parseStages parses FROM..TO/DURATION, RATE/DURATION and ..TO/DURATION, with commas between them.
 func parseStages(text string) (stages []stage, err error) {
 	last := 0.0
 	for word := range strings.SplitSeq(text, ",") {
@@ -230,17 +228,17 @@ func parseShapeOfStages(text string) (s shape, err error) {
 	return s, nil
 }
 
-// MarshalText returns what UnmarshalText took.
+// MarshalText returns what UnmarshalText parses.
 func (s Schedule) MarshalText() ([]byte, error) { return []byte(s.text), nil }
 
-// String returns the schedule as it was written; nothing for none.
+// String returns the schedule as it was written; empty for none.
 func (s Schedule) String() string { return s.text }
 
-// None reports whether this is no schedule.
+// None reports whether the schedule is empty.
 func (s Schedule) None() bool { return s.shape.kind == "" }
 
-// Length is how long all of it takes: its steps, its stages, or one period. Zero: as long as
-// there is time.
+// Length returns how long the schedule takes: its steps, its stages, or one period. Zero: any
+// length.
 func (s Schedule) Length() time.Duration {
 	switch s.shape.kind {
 	case "step":
@@ -251,19 +249,19 @@ func (s Schedule) Length() time.Duration {
 	return 0
 }
 
-// stages are the stages.
+// stages returns the stages of the schedule.
 func (s Schedule) stages() []stage {
 	_, list, _ := strings.Cut(s.text, ":")
-	stages, _ := parseStages(list) // it has been read before
+	stages, _ := parseStages(list) // UnmarshalText has checked it
 	return stages
 }
 
-// rates are the rates of the steps.
+// rates returns the rates of the steps.
 func (s Schedule) rates() []float64 {
 	if s.shape.step == 0 {
 		_, list, _ := strings.Cut(s.text, ":")
 		list, _, _ = strings.Cut(list, "/")
-		rates, _ := parseList(list) // it has been read before
+		rates, _ := parseList(list) // UnmarshalText has checked it
 		return rates
 	}
 	rates := make([]float64, s.shape.steps)

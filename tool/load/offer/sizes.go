@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// Sizes is how many bytes of content requests have, as in
+// Sizes is the distribution of the requests' content sizes in bytes, for example
 //
-//	uniform:16..1024       every size from the first to the last, each as likely
+//	uniform:16..1024       any size from the first to the last, equally likely
 //	normal:512,128         with this mean and this standard deviation
 //	lognormal:300,1.2      with this median; the second is the standard deviation of the logarithm
-//	zipf:1.1,65536         n with a likelihood of 1/n to this power, from 1 to the largest
-//	file:@sizes.txt        those that stand in a file, one a line, each as likely
+//	zipf:1.1,65536         n with a probability proportional to 1/n to this power, from 1 to the largest
+//	file:@sizes.txt        those in a file, one per line, equally likely
 //
 // Normal and lognormal sizes are no further than four standard deviations from the
 // middle, where one in 16,000 would be, and none is below 0 or above 16 MiB. The zero
@@ -26,7 +26,7 @@ type Sizes struct {
 	draw *drawing
 }
 
-// drawing is what the text means. It is never changed.
+// drawing is the parsed form of the text. It is immutable.
 type drawing struct {
 	least, most int
 	size        func(seed, n uint64) float64
@@ -39,11 +39,11 @@ const (
 	mostPower  = 20
 )
 
-// UnmarshalText takes sizes as above, and reads the file; with MarshalText it makes
-// Sizes a flag, by flag.TextVar.
+// UnmarshalText parses sizes as above, and reads the file; with MarshalText it makes Sizes usable
+// with flag.TextVar.
 func (s *Sizes) UnmarshalText(text []byte) error { return s.Read(string(text), os.ReadFile) }
 
-// Read takes sizes as above, and has the file read by readFile.
+// Read parses sizes as above, and reads the file by readFile.
 func (s *Sizes) Read(text string, readFile func(name string) ([]byte, error)) error {
 	kind, rest, _ := strings.Cut(text, ":")
 	read, ok := map[string]func(string) (*drawing, error){
@@ -62,16 +62,16 @@ func (s *Sizes) Read(text string, readFile func(name string) ([]byte, error)) er
 	return nil
 }
 
-// MarshalText returns what UnmarshalText took.
+// MarshalText returns what UnmarshalText parses.
 func (s Sizes) MarshalText() ([]byte, error) { return []byte(s.text), nil }
 
-// String returns the sizes as they were written; nothing for none.
+// String returns the sizes as they were written; empty for none.
 func (s Sizes) String() string { return s.text }
 
-// None reports whether these are no sizes.
+// None reports whether the sizes are empty.
 func (s Sizes) None() bool { return s.draw == nil }
 
-// Bounds are the least and the most that At can return.
+// Bounds returns the least and the most that At can return.
 func (s Sizes) Bounds() (least, most int) {
 	if s.draw == nil {
 		return 0, 0
@@ -79,21 +79,20 @@ func (s Sizes) Bounds() (least, most int) {
 	return s.draw.least, s.draw.most
 }
 
-// At is the size of request n. It allocates nothing; BenchmarkSizes: 0.1 to
-// 0.7 µs.
+// At returns the size of request n. It allocates nothing; BenchmarkSizes: 0.1 to 0.7 µs.
 func (s Sizes) At(seed, n uint64) int {
 	d := s.draw
 	return min(max(int(math.Round(d.size(seed, n))), d.least), d.most)
 }
 
-// part is a number above 0 and below 1 that looks random: the k-th of request n.
+// part returns a pseudo-random number in (0, 1): the k-th of request n.
 func part(seed, n, k uint64) float64 {
-	const sizes = 0x5317e5 // keeps them apart from the arrivals of the same seed
+	const sizes = 0x5317e5 // separates them from the arrivals of the same seed
 	return (float64(Scramble(Scramble(seed^sizes, n), k)>>12) + 0.5) / (1 << 52)
 }
 
-// Scramble maps a seed and a number to 64 bits that look random: the n-th output
-// of the generator SplitMix64, whose state advances by a constant.
+// Scramble maps a seed and a number to 64 pseudo-random bits: the n-th output of the generator
+// SplitMix64, whose state advances by a constant.
 func Scramble(seed, n uint64) uint64 {
 	z := seed + (n+1)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -104,7 +103,7 @@ func Scramble(seed, n uint64) uint64 {
 func parseSize(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > mostSize {
-		return 0, fmt.Errorf("%q is no size: write it in digits, at most %d", text, mostSize)
+		return 0, fmt.Errorf("%q is not a size: write it in digits, at most %d", text, mostSize)
 	}
 	return n, nil
 }
@@ -128,7 +127,7 @@ func uniform(text string) (*drawing, error) {
 	}}, err
 }
 
-// parsePair reads two numbers with a comma between them.
+// parsePair parses two numbers with a comma between them.
 func parsePair(text, example string) (a, b float64, err error) {
 	first, second, _ := strings.Cut(text, ",")
 	a, err = strconv.ParseFloat(first, 64)
@@ -139,7 +138,7 @@ func parsePair(text, example string) (a, b float64, err error) {
 	return a, b, nil
 }
 
-// deviations is a number of standard deviations, normally distributed.
+// deviations returns a normally distributed number of standard deviations.
 func deviations(seed, n uint64) float64 {
 	return min(max(math.Sqrt2*math.Erfinv(2*part(seed, n, 0)-1), -mostSpread), mostSpread)
 }
@@ -191,7 +190,7 @@ func fromFile(text string, readFile func(name string) ([]byte, error)) (*drawing
 		}
 	}
 	if len(sizes) == 0 {
-		return nil, errors.New("the file has none: write one on each line")
+		return nil, errors.New("the file is empty: write one size on each line")
 	}
 	d := &drawing{least: sizes[0], most: sizes[0]}
 	for _, size := range sizes {

@@ -129,7 +129,7 @@ func TestSizesFromAFile(t *testing.T) {
 	if len(counts) != 3 || counts[100] < 9700 || counts[200] < 9700 || counts[4000] < 9700 {
 		t.Errorf("drew %v", counts)
 	}
-	for text, says := range map[string]string{"": "has none", "1\ntwo\n": "line 2", "99999999999\n": "line 1", "-1": "line 1"} {
+	for text, says := range map[string]string{"": "is empty", "1\ntwo\n": "line 2", "99999999999\n": "line 1", "-1": "line 1"} {
 		write(text)
 		refused(t, "file:@"+name, says)
 	}

@@ -5,14 +5,14 @@ import (
 	"math"
 )
 
-// zipf draws whole numbers from 1 to most with likelihoods of 1/n to a power, by
-// rejection and inversion (Hörmann and Derflinger, 1996): the area under the curve
-// x to −power is drawn from evenly and inverted, and what falls outside of the
-// number's own bar is drawn again. It needs no table, and draws 1.1 times or so.
+// zipf draws whole numbers from 1 to most with probabilities proportional to 1/n to a power, by
+// rejection-inversion (Hörmann and Derflinger, 1996): it draws uniformly from the area under the
+// curve x to −power, inverts it, and draws again if the point is outside of the number's own bar.
+// It needs no table, and about 1.1 draws per number.
 type zipf struct {
 	power       float64
 	most        float64
-	first, last float64 // area from 1 to the edges of what is drawn from
+	first, last float64 // area from 1 to the edges of the range
 }
 
 func zipfian(text string) (*drawing, error) {
@@ -30,18 +30,18 @@ func zipfian(text string) (*drawing, error) {
 	return &drawing{1, int(most), z.draw}, nil
 }
 
-// area is the area under the curve from 1 to x.
+// area returns the area under the curve from 1 to x.
 func (z zipf) area(x float64) float64 {
 	log := math.Log(x)
 	return log * overOne((1-z.power)*log)
 }
 
-// reach is the inverse: how far so much area goes.
+// reach is the inverse of area.
 func (z zipf) reach(area float64) float64 {
 	return math.Exp(area * logOverOne(max((1-z.power)*area, -1)))
 }
 
-// overOne is (eᵗ−1)/t, also where t is 0.
+// overOne returns (eᵗ−1)/t, also for t = 0.
 func overOne(t float64) float64 {
 	if math.Abs(t) < 1e-8 {
 		return 1 + t/2
@@ -49,7 +49,7 @@ func overOne(t float64) float64 {
 	return math.Expm1(t) / t
 }
 
-// logOverOne is log(1+t)/t, also where t is 0.
+// logOverOne returns log(1+t)/t, also for t = 0.
 func logOverOne(t float64) float64 {
 	if math.Abs(t) < 1e-8 {
 		return 1 - t/2
@@ -57,8 +57,7 @@ func logOverOne(t float64) float64 {
 	return math.Log1p(t) / t
 }
 
-// mostDraws bounds the work for numbers that are drawn again and again; a billion
-// requests do not reach it.
+// mostDraws bounds the number of draws; a billion requests do not reach it.
 const mostDraws = 64
 
 func (z zipf) draw(seed, n uint64) float64 {

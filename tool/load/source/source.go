@@ -1,4 +1,4 @@
-// Package source names the addresses that connections come from.
+// Package source parses the local addresses that connections come from.
 package source
 
 import (
@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// Addresses are local addresses, as in
+// Addresses are local addresses, for example
 //
 //	127.0.0.1-127.0.0.20          from one to another
-//	10.0.0.0/28                   the hosts of a network: without its own address and the one for all, in IPv4
+//	10.0.0.0/28                   the hosts of a network; in IPv4 without the network and broadcast addresses
 //	10.0.0.5,10.0.0.9-10.0.0.12   several of these
 //
-// The zero Addresses are none: the system chooses.
+// The zero Addresses is empty: the system chooses.
 type Addresses struct {
 	text  string
 	spans []span
 	count uint64
 }
 
-// span is count addresses that follow each other.
+// span is a range of count consecutive addresses.
 type span struct {
 	first netip.Addr
 	count uint64
@@ -32,7 +32,7 @@ const most = 1 << 24
 
 var errMany = fmt.Errorf("name %d at most", most)
 
-// UnmarshalText takes addresses as above; with MarshalText it makes them a flag, by
+// UnmarshalText parses addresses as above; with MarshalText it makes Addresses usable with
 // flag.TextVar.
 func (a *Addresses) UnmarshalText(text []byte) error {
 	read := Addresses{text: string(text)}
@@ -72,7 +72,7 @@ func parse(word string) (span, error) {
 	return span{from, count + 1}, nil
 }
 
-// parseNetwork reads the hosts of a network.
+// parseNetwork parses a network into the range of its hosts.
 func parseNetwork(word string) (span, error) {
 	p, err := netip.ParsePrefix(word)
 	if err != nil {
@@ -90,7 +90,7 @@ func parseNetwork(word string) (span, error) {
 	return s, nil
 }
 
-// distance is how far b is above a, of the same kind.
+// distance returns how far b is above a; both are of the same family.
 func distance(a, b netip.Addr) uint64 {
 	x, y := a.As16(), b.As16()
 	far := uint64(0)
@@ -98,22 +98,21 @@ func distance(a, b netip.Addr) uint64 {
 		if far > math.MaxUint64>>9 {
 			return math.MaxUint64
 		}
-		far = far<<8 + uint64(y[i]) - uint64(x[i]) // of digits below 0 the sum is right, too
+		far = far<<8 + uint64(y[i]) - uint64(x[i]) // digits below 0 wrap around and the sum is still right
 	}
 	return far
 }
 
-// MarshalText returns what UnmarshalText took.
+// MarshalText returns what UnmarshalText parses.
 func (a Addresses) MarshalText() ([]byte, error) { return []byte(a.text), nil }
 
-// String returns the addresses as they were written; nothing for none.
+// String returns the addresses as they were written; empty for none.
 func (a Addresses) String() string { return a.text }
 
-// Len is how many there are.
+// Len returns how many addresses there are.
 func (a Addresses) Len() int { return int(a.count) }
 
-// At is the address of connection n, one after the other and round again. It panics
-// when there are none.
+// At returns the address of connection n, round robin. It panics if there are none.
 func (a Addresses) At(n uint64) netip.Addr {
 	n %= a.count
 	for _, s := range a.spans {
@@ -125,7 +124,7 @@ func (a Addresses) At(n uint64) netip.Addr {
 	panic("source: no addresses")
 }
 
-// at is the n-th address of the span.
+// at returns the n-th address of the span.
 func (s span) at(n uint64) netip.Addr {
 	bytes := s.first.As16()
 	for i := len(bytes) - 1; i >= 0 && n > 0; i-- {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A check is what an answer must be, as in
+// A check is a condition on an answer, for example
 //
 //	status == 201               length <= 4096
 //	header Content-Type contains json
@@ -19,13 +19,13 @@ import (
 //	json user.name == {{users.name}}
 //	json items[0] exists
 //
-// What it compares with is a template, and may stand between quotes.
+// The value is a template, and may be quoted.
 type check struct {
 	text   string // as it was written, for messages: values are not in it
 	what   subject
 	op     string
 	want   Template
-	number float64 // of want, where the comparison is one of numbers
+	number float64 // want as a number, if the comparison is numeric
 	expr   *regexp.Regexp
 }
 
@@ -37,7 +37,7 @@ type subject struct {
 	expr *regexp.Regexp
 }
 
-// take is a value of an answer that the session keeps.
+// take is a value of an answer that the session keeps for later steps.
 type take struct {
 	text string
 	name string
@@ -45,21 +45,21 @@ type take struct {
 	what subject
 }
 
-// Answer is what a step was answered with. A message has a Body alone.
+// Answer is the answer to a step. A message has only a Body.
 type Answer struct {
 	Status int
-	Head   []byte // of HTTP: the status line and the headers, where the request wants them
-	Body   []byte // where the request wants it, MostBody of it at most
+	Head   []byte // of HTTP: the status line and the headers, if the request needs them
+	Body   []byte // if the request needs it, MostBody of it at most
 	Length int64  // of the whole body
 }
 
-// failure is a check or a take that an answer has failed. Results have its text, which
-// therefore has no values in it.
+// failure is the error of a check or a take. Its text appears in results, so it contains no
+// values.
 type failure struct{ step, what string }
 
 func (f *failure) Error() string { return "step " + f.step + ": " + f.what }
 
-// public is a check without what it compares with.
+// public returns a check without the value that it compares with.
 func (k *check) public() string {
 	if k.what.name == "" {
 		return k.what.kind + " " + k.op
@@ -67,7 +67,7 @@ func (k *check) public() string {
 	return k.what.kind + " " + k.what.name + " " + k.op
 }
 
-// public is what is taken, without an expression.
+// public returns what is taken, without an expression.
 func (t *take) public() string {
 	if t.what.kind == "regex" {
 		return t.what.kind
@@ -75,7 +75,7 @@ func (t *take) public() string {
 	return t.text
 }
 
-// operators are how a check compares, the longer of two that begin alike first.
+// operators are the comparison operators; of two with the same beginning the longer comes first.
 func operators() []string {
 	return []string{"==", "!=", "<=", ">=", "<", ">", "contains", "matches", "exists"}
 }
@@ -93,7 +93,7 @@ func (c *compiler) checks(p Plan, st Step) error {
 	return c.canHold()
 }
 
-// wants notes what a subject has to see of an answer.
+// wants records which parts of an answer a subject needs.
 func (c *compiler) wants(s subject) {
 	switch s.kind {
 	case "header", "cookie":
@@ -112,7 +112,7 @@ func (c *compiler) check(p Plan, text string) (k check, err error) {
 		k.what.name, rest, _ = strings.Cut(rest, " ")
 	}
 	if !slices.Contains([]string{"status", "length", "body", "header", "json"}, word) {
-		return k, fmt.Errorf("there is no %q in an answer; begin with status, length, body, header NAME or json FIELD", word)
+		return k, fmt.Errorf("an answer has no %q; begin with status, length, body, header NAME or json FIELD", word)
 	}
 	if !p.Web && (word == "status" || word == "header") {
 		return k, fmt.Errorf("a message has no %s; check its body or a json field", word)
@@ -129,7 +129,7 @@ func (c *compiler) check(p Plan, text string) (k check, err error) {
 			return k, c.compare(&k, unquoted(strings.TrimSpace(value)))
 		}
 	}
-	return k, fmt.Errorf("it compares nothing; use one of %s behind what is looked at", strings.Join(operators(), " "))
+	return k, fmt.Errorf("it has no comparison; add one of %s", strings.Join(operators(), " "))
 }
 
 func unquoted(text string) string {
@@ -139,7 +139,7 @@ func unquoted(text string) string {
 	return text
 }
 
-// compare reads what a check compares with.
+// compare parses the operator and the value of a check.
 func (c *compiler) compare(k *check, value string) (err error) {
 	if k.want, err = c.template("value", value, plain); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (c *compiler) compare(k *check, value string) (err error) {
 	switch {
 	case k.op == "exists":
 		if value != "" || k.what.kind != "header" && k.what.kind != "json" {
-			return errors.New("only headers and json fields exist or do not, without a value behind it; compare with ==")
+			return errors.New("exists is for headers and json fields, without a value; compare with ==")
 		}
 		return nil
 	case k.op == "matches":
@@ -163,18 +163,18 @@ func (c *compiler) compare(k *check, value string) (err error) {
 		return fmt.Errorf("a %s is a number; compare it with ==, !=, <, <=, > or >=", k.what.kind)
 	case isNumber || k.op[0] == '<' || k.op[0] == '>':
 		if k.number, err = strconv.ParseFloat(string(text), 64); err != nil || !isLiteral {
-			return fmt.Errorf("%q is no number; write it in digits", value)
+			return fmt.Errorf("%q is not a number; write it in digits", value)
 		}
 	}
 	return nil
 }
 
-// canHold refuses checks that no good answer can pass.
+// canHold refuses checks that no answer with a successful status can pass.
 func (c *compiler) canHold() error {
 	r := c.request
 	for status := 100; ; status++ {
 		if status == 1000 {
-			return fmt.Errorf("no status that counts as good (%s) can pass the checks of the status; have the step's status and its checks agree", statusesText(r.Statuses))
+			return fmt.Errorf("none of the status codes that count as success (%s) passes the status checks; make the step's status and its checks agree", statusesText(r.Statuses))
 		}
 		good := slices.Contains(r.Statuses, status) || len(r.Statuses) == 0 && status >= 200 && status < 400
 		for i := range r.checks {
@@ -202,7 +202,7 @@ func (c *compiler) canHold() error {
 	return nil
 }
 
-// contradiction reports two values that one thing should have.
+// contradiction returns an error if two checks require different values of the same thing.
 func contradiction(a, b *check) error {
 	x, isX := a.want.Literal()
 	y, isY := b.want.Literal()
@@ -222,7 +222,7 @@ func statusesText(statuses []int) string {
 	return strings.Trim(fmt.Sprint(statuses), "[]")
 }
 
-// compared reports whether a comparison with that outcome holds.
+// compared reports whether the operator holds for the outcome of a comparison.
 func compared(op string, outcome int) bool {
 	switch op {
 	case "==":
@@ -241,7 +241,7 @@ func compared(op string, outcome int) bool {
 	return true
 }
 
-// holds reports whether an answer passes.
+// holds reports whether an answer passes the check.
 func (k *check) holds(s *Session, a *Answer) bool {
 	switch k.what.kind {
 	case "status":
@@ -269,7 +269,7 @@ func (k *check) holds(s *Session, a *Answer) bool {
 	return ok && bytes.Equal(got, s.want)
 }
 
-// find is the part of an answer, valid until the session's next one.
+// find returns a part of an answer, valid until the session's next answer.
 func (w *subject) find(s *Session, a *Answer) (value []byte, ok bool) {
 	switch w.kind {
 	case "body":
@@ -303,13 +303,14 @@ func (w *subject) find(s *Session, a *Answer) (value []byte, ok bool) {
 	return nil, false
 }
 
-// headerOf is the value of the first header of that name.
+// headerOf returns the value of the first header with that name.
 func headerOf(head []byte, name string) ([]byte, bool) {
 	value, _, ok := nextHeader(head, name)
 	return value, ok
 }
 
-// nextHeader is the next header of that name, and what follows it.
+// nextHeader returns the value of the next header with that name, and the rest of the head after
+// it.
 func nextHeader(head []byte, name string) (value, rest []byte, ok bool) {
 	for len(head) > 0 {
 		var line []byte
@@ -321,7 +322,7 @@ func nextHeader(head []byte, name string) (value, rest []byte, ok bool) {
 	return nil, nil, false
 }
 
-// isNamed compares ASCII, whatever the case.
+// isNamed compares ASCII text, ignoring case.
 func isNamed(b []byte, name string) bool {
 	for i := range b {
 		x, y := b[i], name[i]
@@ -350,7 +351,7 @@ func (c *compiler) takes(p Plan, st Step) error {
 		case t.Name == "" || t.Name == "n" || strings.ContainsAny(t.Name, ".:"):
 			err = errors.New("a value cannot have that name; use letters, digits, - and _")
 		case slices.Contains(c.flow.taken, t.Name) && slices.ContainsFunc(c.request.takes, func(o take) bool { return o.name == t.Name }):
-			err = errors.New("it is taken twice; leave one of them out")
+			err = errors.New("it is taken twice; remove one of them")
 		case !p.Web && (what.kind == "header" || what.kind == "cookie"):
 			err = fmt.Errorf("a message has no %s; take a json field, a regex or the body", what.kind)
 		case c.request.Method == "HEAD" && what.kind != "header" && what.kind != "cookie":
@@ -386,7 +387,7 @@ func subjectOfTake(text string) (s subject, err error) {
 		}
 	case "body":
 	default:
-		err = fmt.Errorf("there is no %q in an answer; use header NAME, cookie NAME, json FIELD, regex EXPRESSION or body", text)
+		err = fmt.Errorf("an answer has no %q; use header NAME, cookie NAME, json FIELD, regex EXPRESSION or body", text)
 	}
 	return s, err
 }

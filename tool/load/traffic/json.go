@@ -8,17 +8,16 @@ import (
 	"strings"
 )
 
-// A field of JSON is found by walking over the bytes up to it, without allocation.
-// Nothing is verified beyond what is walked over: FuzzJSONField holds the walk against
-// package encoding/json for all that is JSON.
+// A JSON field is found by scanning the bytes up to it, without allocation. Only what is scanned
+// is verified: FuzzJSONField compares the scan with package encoding/json for all valid JSON.
 
-// pathStep is the key of an object, or the place in a list.
+// pathStep is the key of an object, or an index into a list.
 type pathStep struct {
 	key   string
 	place int // -1: a key
 }
 
-// parsePath reads user.orders[0].id, or user.orders.0.id.
+// parsePath parses user.orders[0].id, or user.orders.0.id.
 func parsePath(text string) (path []pathStep, err error) {
 	for word := range strings.SplitSeq(strings.ReplaceAll(strings.ReplaceAll(text, "[", "."), "]", ""), ".") {
 		if word == "" && len(path) == 0 {
@@ -36,7 +35,7 @@ func parsePath(text string) (path []pathStep, err error) {
 	return path, nil
 }
 
-// findField is the raw value at a path.
+// findField returns the raw value at a path.
 func findField(in []byte, path []pathStep) (value []byte, ok bool) {
 	w := walker{in: in}
 	for _, step := range path {
@@ -52,8 +51,7 @@ func findField(in []byte, path []pathStep) (value []byte, ok bool) {
 	return in[from:w.at], true
 }
 
-// eachField calls with the keys and values of an object, raw, and reports whether it
-// is one.
+// eachField calls with with the raw keys and values of an object, and reports whether in is one.
 func eachField(in []byte, with func(key, value []byte)) bool {
 	w := walker{in: in}
 	if !w.take('{') {
@@ -84,7 +82,7 @@ func eachField(in []byte, with func(key, value []byte)) bool {
 	}
 }
 
-// walker walks over JSON.
+// walker scans JSON.
 type walker struct {
 	in []byte
 	at int
@@ -103,7 +101,7 @@ func (w *walker) peek() byte {
 	return 0
 }
 
-// take takes a byte behind blanks, if it is that one.
+// take skips blanks, and then takes the byte if it is that one.
 func (w *walker) take(b byte) bool {
 	w.blanks()
 	if w.peek() != b {
@@ -113,7 +111,7 @@ func (w *walker) take(b byte) bool {
 	return true
 }
 
-// enter goes to the value of a key or place.
+// enter moves to the value of a key or index.
 func (w *walker) enter(step pathStep) bool {
 	w.blanks()
 	switch {
@@ -165,7 +163,7 @@ func (w *walker) enterPlace(place int) bool {
 	}
 }
 
-// skip passes a value over.
+// skip skips a value.
 func (w *walker) skip() bool {
 	depth := 0
 	for w.at < len(w.in) {
@@ -215,7 +213,7 @@ func (w *walker) skipText() bool {
 	return false
 }
 
-// isText compares a raw text with its quotes.
+// isText compares a raw string, including its quotes, with text.
 func isText(raw []byte, text string) bool {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw[1:len(raw)-1]) == text
@@ -223,7 +221,7 @@ func isText(raw []byte, text string) bool {
 	return string(appendText(nil, raw)) == text
 }
 
-// appendText appends a raw value: of a text what it means, of others what they are.
+// appendText appends a raw value: a string unquoted, any other value as it is.
 func appendText(dst, raw []byte) []byte {
 	if len(raw) < 2 || raw[0] != '"' {
 		return append(dst, raw...)

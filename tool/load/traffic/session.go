@@ -10,23 +10,23 @@ import (
 	"github.com/hone-go/hone/tool/load/offer"
 )
 
-// Session is a client on its way through a flow. The zero Session is to be started; one
-// that has ended can be started again, and keeps its memory.
+// Session is a client in the course of a flow. A zero Session must be started; one that has ended
+// can be started again, and reuses its memory.
 type Session struct {
 	script *Script
 	flow   *flow
 	number uint64
 	step   int
-	draft  bool // values that are taken stand as <name>
+	draft  bool // taken values appear as <name>
 
-	values  [][]byte // that were taken, by their places
+	values  [][]byte // values taken from answers, by index
 	cookies []cookie
 
-	hops     int    // redirects of this step
-	location []byte // where the next request goes instead of the step's Path; empty: nowhere else
-	get      bool   // that request is a GET without a body
+	hops     int    // redirects of this step so far
+	location []byte // where a redirect leads; empty: use the step's Path
+	get      bool   // the redirected request is a GET without a body
 
-	want, found []byte // of the check at hand
+	want, found []byte // buffers of the current check
 }
 
 type cookie struct{ name, value []byte }
@@ -45,15 +45,15 @@ func (s *Session) Start(script *Script, flow int, number uint64) {
 
 func (s *Session) seed() uint64 { return s.script.seed ^ s.flow.key }
 
-// Request is the step that the session is at.
+// Request returns the session's current step.
 func (s *Session) Request() *Request { return s.flow.steps[s.step] }
 
-// Redirected is where the next request goes after a redirect, and whether it is a GET
-// without a body; empty: to the step's own Path.
+// Redirected returns where a redirect leads, and whether that request is a GET without a body;
+// empty: the step's own Path.
 func (s *Session) Redirected() (location []byte, get bool) { return s.location, s.get }
 
-// Answer takes from an answer what the step takes, and reports what is wrong with it.
-// again says that the answer was a redirect, and that the step has another request.
+// Answer takes the step's values from an answer and runs its checks. again is true when the answer
+// was a redirect and the step has another request.
 func (s *Session) Answer(seen Answer, from *url.URL) (again bool, err error) {
 	r, a := s.Request(), &seen
 	if s.script.cookies {
@@ -87,7 +87,7 @@ func (s *Session) Answer(seen Answer, from *url.URL) (again bool, err error) {
 	return false, nil
 }
 
-// Next goes to the next step, after so long; more is false when the session is over.
+// Next moves to the next step, which is due after think; more is false when the session is over.
 func (s *Session) Next() (think time.Duration, more bool) {
 	r := s.Request()
 	s.location, s.hops = s.location[:0], 0
@@ -105,7 +105,7 @@ func isRedirect(status int) bool {
 	return status == 301 || status == 302 || status == 303 || status == 307 || status == 308
 }
 
-// follow notes where a redirect leads.
+// follow records where a redirect leads.
 func (s *Session) follow(a *Answer, from *url.URL) error {
 	r := s.Request()
 	if s.hops++; s.hops > s.script.redirects {
@@ -142,8 +142,8 @@ func (s *Session) follow(a *Answer, from *url.URL) error {
 	return nil
 }
 
-// keepCookies keeps the cookies of an answer. Domain, Path and Secure are not looked at:
-// a session speaks to one server.
+// keepCookies stores the cookies of an answer. Domain, Path and Secure are ignored: a session
+// talks to one server.
 func (s *Session) keepCookies(head []byte) {
 	for rest, ok := head, true; ok; {
 		var line []byte
@@ -167,14 +167,14 @@ func (s *Session) keepCookies(head []byte) {
 	}
 }
 
-// splitCookie is the name and the value of a cookie that is set.
+// splitCookie returns the name and the value in a Set-Cookie header.
 func splitCookie(line []byte) (name, value []byte) {
 	pair, _, _ := bytes.Cut(line, []byte(";"))
 	name, value, _ = bytes.Cut(pair, []byte("="))
 	return bytes.TrimSpace(name), bytes.TrimSpace(value)
 }
 
-// isGone reports whether a cookie is set for it to be deleted.
+// isGone reports whether a Set-Cookie header deletes its cookie.
 func isGone(line []byte) bool {
 	_, rest, _ := bytes.Cut(line, []byte(";"))
 	for len(rest) > 0 {
@@ -193,7 +193,7 @@ func isGone(line []byte) bool {
 	return false
 }
 
-// AppendCookies appends the header Cookie, or nothing.
+// AppendCookies appends the Cookie header, or nothing.
 func (s *Session) AppendCookies(dst []byte) []byte {
 	if len(s.cookies) == 0 {
 		return dst
@@ -208,5 +208,5 @@ func (s *Session) AppendCookies(dst []byte) []byte {
 	return append(dst, '\r', '\n')
 }
 
-// Draft has values that are taken stand as <name>, for requests that nobody sends.
+// Draft makes taken values appear as <name>, for requests that are only printed.
 func (s *Session) Draft() { s.draft = true }

@@ -16,32 +16,32 @@ import (
 	"github.com/hone-go/hone/tool/load/offer"
 )
 
-// Data is a file of values, of which each session has one row.
+// Data is a file of values. Each session has one row of it.
 type Data struct {
 	Name string
-	// File is CSV, whose first line names the columns, or where it ends in .jsonl, .ndjson
-	// or .json JSON lines: an object a line, with the same keys in all of them.
+	// File is CSV, whose first line names the columns; or, if its name ends in .jsonl, .ndjson or
+	// .json, JSON lines: an object per line, with the same keys in all of them.
 	File  string
 	Order string // InOrder, Random or Once. Zero: InOrder
-	// Open opens it. Nil: as a file of this machine.
+	// Open opens File. Nil: from this machine's disk.
 	Open func(file string) (io.ReadCloser, error) `json:"-"`
 }
 
-// The orders in which sessions have the rows.
+// Which row a session has.
 const (
 	InOrder = "in-order" // session n of a flow has row n; after the last row comes the first
-	Random  = "random"   // any, independently of the other sessions
-	Once    = "once"     // session n has row n, and the load ends when they are used up
+	Random  = "random"   // any row, independently of other sessions
+	Once    = "once"     // session n has row n, and the load ends when the rows are used up
 )
 
-// table is data that was read: all values one behind the other, and where each ends.
-// 10⁶ rows of three columns of 10 bytes take 42 MB.
+// table is the data in memory: all values in one buffer, and where each ends. 10⁶ rows of three
+// columns of 10 bytes need 42 MB.
 type table struct {
 	name    string
 	order   string
 	key     uint64
 	columns []string
-	longest []int // value of each column
+	longest []int // length of the longest value of each column
 	rows    int
 	bytes   []byte
 	ends    []uint32
@@ -53,7 +53,7 @@ const (
 	mostRows = 1 << 24
 )
 
-// value is that of a row and a column.
+// value returns the value at a row and a column.
 func (t *table) value(row, column int) []byte {
 	at, from := row*len(t.columns)+column, uint32(0)
 	if at > 0 {
@@ -62,7 +62,7 @@ func (t *table) value(row, column int) []byte {
 	return t.bytes[from:t.ends[at]]
 }
 
-// row is which row a session has.
+// row returns the session's row.
 func (s *Session) row(t *table) int {
 	n := s.number
 	if t.order == Random {
@@ -81,7 +81,7 @@ func readTable(d Data) (*table, error) {
 		return nil, fmt.Errorf("data cannot have the name %q; use letters, digits, - and _", d.Name)
 	}
 	if !slices.Contains([]string{InOrder, Random, Once}, d.Order) {
-		return nil, fmt.Errorf("order: there is no order %q; use %s, %s or %s", d.Order, InOrder, Random, Once)
+		return nil, fmt.Errorf("order: unknown order %q; use %s, %s or %s", d.Order, InOrder, Random, Once)
 	}
 	if d.File == "" {
 		return nil, errors.New("it has no file; name one, as in file = \"users.csv\"")
@@ -92,7 +92,7 @@ func readTable(d Data) (*table, error) {
 	}
 	file, err := open(d.File)
 	if err != nil {
-		return nil, fmt.Errorf("the file cannot be read: %w; name a file, which is sought beside the scenario", err)
+		return nil, fmt.Errorf("the file cannot be read: %w; name a file; relative names are looked up in the scenario's folder", err)
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, mostFile+1))
@@ -118,18 +118,18 @@ func readTable(d Data) (*table, error) {
 	return t, nil
 }
 
-// begin names the columns.
+// begin sets the columns.
 func (t *table) begin(columns []string) error {
 	for i, c := range columns {
 		if c == "" || slices.Contains(columns[:i], c) {
-			return fmt.Errorf("its columns are %q; name each in the first line, and none twice", columns)
+			return fmt.Errorf("its columns are %q; name each once in the first line", columns)
 		}
 	}
 	t.columns, t.longest = slices.Clone(columns), make([]int, len(columns))
 	return nil
 }
 
-// add adds a value behind the last.
+// add appends a value.
 func (t *table) add(value []byte) {
 	column := len(t.ends) % len(t.columns)
 	t.longest[column] = max(t.longest[column], len(value))
@@ -195,7 +195,7 @@ func (t *table) readLines(text []byte) error {
 		clear(values)
 		whole := eachField(line, func(key, value []byte) {
 			if i := slices.Index(t.columns, string(appendText(nil, key))); i >= 0 {
-				values[i] = appendText([]byte{}, value) // an empty text is a value, too
+				values[i] = appendText([]byte{}, value) // an empty string is a value, too
 			}
 		})
 		if !whole {

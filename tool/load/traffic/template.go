@@ -12,17 +12,17 @@ import (
 	"github.com/hone-go/hone/tool/load/offer"
 )
 
-// Template is bytes with values between them. The zero Template is empty.
+// Template is text with values in it. The zero Template is empty.
 type Template struct {
 	parts []part
 	most  int
 }
 
-// part is bytes as they are, or a value.
+// part is literal text, or a value.
 type part struct {
 	literal []byte
 	kind    kind
-	from    int    // the table, or the place of the taken value
+	from    int    // the table, or the index of the taken value
 	column  int    // of the table
 	low     uint64 // of a random number
 	span    uint64
@@ -41,22 +41,22 @@ const (
 	random
 )
 
-// escape is what becomes of a value's bytes.
+// escape is how a value is escaped.
 type escape uint8
 
 const (
 	plain    escape = iota // nothing
-	inPath                 // percent-encoded, but for letters, digits, - . _ and ~
-	inURI                  // percent-encoded where no byte of a URI could be
-	inHeader               // on one line: control characters are blanks
-	inJSON                 // as between the quotes of a text in JSON
+	inPath                 // percent-encoded, except letters, digits, - . _ and ~
+	inURI                  // percent-encoded where a URI does not allow the byte
+	inHeader               // kept on one line: control characters become blanks
+	inJSON                 // as between the quotes of a JSON string
 	inBase64
 )
 
-// Most is the longest that the template can become.
+// Most returns the longest length of the expanded template.
 func (t *Template) Most() int { return t.most }
 
-// least is the shortest.
+// least returns the shortest length.
 func (t *Template) least() (n int) {
 	for _, p := range t.parts {
 		switch n += len(p.literal); p.kind {
@@ -69,7 +69,7 @@ func (t *Template) least() (n int) {
 	return n
 }
 
-// Literal is the whole template where it has no value.
+// Literal returns the template's text if it contains no values.
 func (t *Template) Literal() (text []byte, ok bool) {
 	switch {
 	case len(t.parts) == 0:
@@ -80,7 +80,7 @@ func (t *Template) Literal() (text []byte, ok bool) {
 	return nil, false
 }
 
-// Literal is a template without values.
+// Literal returns a template without values.
 func Literal(text string) Template {
 	if text == "" {
 		return Template{}
@@ -88,7 +88,7 @@ func Literal(text string) Template {
 	return Template{[]part{{literal: []byte(text)}}, len(text)}
 }
 
-// Join is templates one behind the other.
+// Join concatenates templates.
 func Join(templates ...Template) (t Template) {
 	for _, each := range templates {
 		t.most += each.most
@@ -103,11 +103,11 @@ func Join(templates ...Template) (t Template) {
 	return t
 }
 
-// IsEmpty reports whether nothing was written.
+// IsEmpty reports whether the template is empty.
 func (t *Template) IsEmpty() bool { return len(t.parts) == 0 }
 
-// Append appends the template with the session's values. It allocates nothing where dst
-// has the room.
+// Append appends the template expanded with the session's values. It does not allocate if dst has
+// room.
 func (t *Template) Append(dst []byte, s *Session) []byte {
 	for i := range t.parts {
 		p := &t.parts[i]
@@ -160,7 +160,7 @@ func isUnreserved(b byte) bool {
 	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '-' || b == '.' || b == '_' || b == '~'
 }
 
-// growth is how many times its length a value can have.
+// growth returns by which factor escaping can lengthen a value.
 func (e escape) growth() int {
 	switch e {
 	case inPath, inURI:
@@ -173,7 +173,7 @@ func (e escape) growth() int {
 	return 1
 }
 
-// compiler makes what a step has.
+// compiler compiles a step.
 type compiler struct {
 	script  *Script
 	flow    *flow
@@ -181,7 +181,7 @@ type compiler struct {
 	randoms int
 }
 
-// template reads the text of a key.
+// template parses the text of a key.
 func (c *compiler) template(key, text string, usual escape) (t Template, err error) {
 	rest := text
 	for rest != "" {
@@ -208,7 +208,7 @@ func (c *compiler) template(key, text string, usual escape) (t Template, err err
 	return t, nil
 }
 
-// value reads what stands between the braces.
+// value parses the text between the braces.
 func (c *compiler) value(text string, usual escape) (p part, most int, err error) {
 	name, filter, filtered := strings.Cut(text, "|")
 	name = strings.TrimSpace(name)
@@ -218,7 +218,7 @@ func (c *compiler) value(text string, usual escape) (p part, most int, err error
 			return p, 0, err
 		}
 	}
-	const digits = 20 // of the largest number
+	const digits = 20 // of the largest uint64
 	if name == "n" {
 		p.kind = number
 		return p, digits, nil
@@ -243,7 +243,7 @@ func (c *compiler) value(text string, usual escape) (p part, most int, err error
 	return p, mostValue * p.escape.growth(), nil
 }
 
-// column makes the value of a table.
+// column returns the part for a column of a table.
 func (c *compiler) column(p part, table, column string) (part, int, error) {
 	if p.from = c.script.table(table); p.from < 0 {
 		var names []string
@@ -273,13 +273,13 @@ func known(what string, names []string, none string) string {
 func filterOf(name string, usual escape) (escape, error) {
 	e, ok := map[string]escape{"json": inJSON, "url": inPath, "base64": inBase64, "raw": plain}[name]
 	if !ok {
-		return 0, fmt.Errorf("there is no form %q; use raw, json, url or base64", name)
+		return 0, fmt.Errorf("unknown form %q; use raw, json, url or base64", name)
 	}
 	switch {
 	case e == plain && usual == inPath:
 		e = inURI
 	case e == plain:
-		e = usual // a header and a line stay one line
+		e = usual // headers and lines stay on one line
 	}
 	return e, nil
 }

@@ -1,13 +1,12 @@
-// Package traffic says what clients do: the requests that each sends one after the
-// other, the values in them, and what their answers must be. It knows no clock, no
-// socket and no protocol but the little of HTTP that checks and cookies need.
+// Package traffic describes what clients do: the requests that each sends in turn, the values in
+// them, and the checks of their answers. It uses no clock and no socket, and knows only the little
+// of HTTP that checks and cookies need.
 //
-// A [Plan] is as its user writes it, a [Script] what Compile makes of it. A [Session] is
-// one client on its way through a flow: it appends its requests to buffers, which
-// allocates nothing where no value grows, takes values from answers, and decides what
-// comes next. All that is random is a function of the seed, of the flow's name and of the
-// session's number in its flow, so it is the same on any machine, and no flow changes
-// when another one does.
+// A [Plan] is what the user writes, a [Script] its compiled form. A [Session] is one client in the
+// course of a flow: it appends its requests to buffers, without allocation unless a value grows,
+// takes values from answers, and decides what comes next. Everything random is a function of the
+// seed, the flow's name and the session's number in its flow, so it is the same on any machine,
+// and changing one flow does not change the others.
 package traffic
 
 import (
@@ -25,71 +24,70 @@ import (
 	"github.com/hone-go/hone/tool/load/offer"
 )
 
-// Plan is what clients do, as its user writes it.
+// Plan describes what clients do, as the user writes it.
 type Plan struct {
 	Flows []Flow // at least one
 	Data  []Data
-	// Web says that requests are those of HTTP. Else they are messages, of which a step
-	// has the Body alone.
+	// Web says that requests are HTTP requests. Otherwise they are messages, and a step has only a
+	// Body.
 	Web bool
-	// OneLine says that a message ends with a line feed, so that values must have none.
+	// OneLine says that a line feed ends a message, so that values must not contain one.
 	OneLine bool
-	// Cookies has each session keep the cookies that it is given, and send them.
+	// Cookies gives each session a cookie jar.
 	Cookies bool
-	// Redirects is how many redirects of one step are followed, on the same server.
-	// Zero: none, a redirect is an answer.
+	// Redirects is how many redirects of one step are followed, on the same server. Zero: none; a
+	// redirect is then an answer.
 	Redirects int
 	// Seed is the load's.
 	Seed uint64
 }
 
-// Flow is a session of one kind: its steps, one after the other. A step that fails ends
-// the session.
+// Flow is one kind of session: its steps, in order. A failed step ends the session.
 type Flow struct {
-	Name   string  // zero: the only flow of a plan
-	Weight float64 // its part of all sessions, relative to the other flows' weights. Zero: 1
+	Name   string  // zero: allowed if the plan has only one flow
+	Weight float64 // its share of all sessions, relative to the other weights. Zero: 1
 	Steps  []Step
 }
 
-// Step is one request of a flow. Path, the headers' values, Body and what checks compare
-// with are templates, in which {{users.name}} is a column of the data users, {{token}} what
-// an earlier step has taken, {{n}} the number of the session in its flow, from 0, and
-// {{random:1..100}} a random whole number.
+// Step is one request of a flow. Path, the headers' values, Body and the values in checks are
+// templates, in which {{users.name}} is a column of the data users, {{token}} a value taken by an
+// earlier step, {{n}} the number of the session in its flow, from 0, and {{random:1..100}} a
+// random whole number.
 //
-// Values are percent-encoded in a Path; a bar chooses something else, as in
-// {{next|raw}} for what is a path already, {{name|json}} within quotes of JSON,
-// {{name|url}} within a form, and {{login|base64}}.
+// Values in a Path are percent-encoded. A suffix chooses another form: {{next|raw}} for what is a
+// path already, {{name|json}} within quotes of JSON, {{name|url}} within a form, and
+// {{login|base64}}.
 type Step struct {
-	Name     string // in results and goals. Zero: the flow's name, with the step's number where it has several
-	Method   string // zero: GET, or POST where there is a Body
+	Name     string // in results and goals. Zero: the flow's name, with the step's number if it has several
+	Method   string // zero: GET, or POST if there is a Body
 	Path     string // zero: the target's own
 	Header   []Field
 	Body     string
-	Statuses []int // of good answers. Zero: the target's own
+	Statuses []int // that count as success. Zero: the target's own
 	Checks   []string
 	Takes    []Take
-	// Think is the time that the client waits after this step, from and to.
+	// Think and ThinkMost bound the think time, the pause after this step.
 	Think, ThinkMost time.Duration
 }
 
 // Field is a header, whose Value is a template.
 type Field struct{ Name, Value string }
 
-// Take has a name for a value of an answer:
+// Take names a value of an answer for later steps:
 //
 //	header Location      cookie sid      json user.id      regex id=(\d+)      body
 type Take struct{ Name, From string }
 
-// The longest of what is kept for a session, and the most there can be.
+// Limits of what a session keeps and of a plan's size.
 const (
-	mostValue   = 8 << 10 // bytes of a value that is taken
+	mostValue   = 8 << 10 // bytes of a taken value
 	mostCookies = 32
 	mostSteps   = 256 // of all flows together; each costs histograms
 	// MostBody is how much of an answer checks and takes see.
 	MostBody = 1 << 20
 )
 
-// Script is a plan that makes sense. It is never changed, and so free for all sessions.
+// Script is a compiled plan. It is immutable, and so safe for concurrent use.
 type Script struct {
 	requests  []*Request
 	flows     []*flow
@@ -102,7 +100,7 @@ type Script struct {
 	digest    string
 }
 
-// Request is a step that makes sense.
+// Request is a compiled step.
 type Request struct {
 	Flow, Name string
 	Index      int // among all of the script's
@@ -111,42 +109,42 @@ type Request struct {
 	Header     []FieldTemplate
 	Body       Template
 	Statuses   []int
-	// WantsHead and WantsBody say what of an answer the session has to see.
+	// WantsHead and WantsBody say which parts of an answer the session needs.
 	WantsHead, WantsBody bool
 
 	checks    []check
 	takes     []take
 	think     time.Duration
 	thinkSpan uint64
-	key       uint64 // keeps what is random here apart from all other steps
+	key       uint64 // separates its random numbers from those of other steps
 }
 
-// FieldTemplate is a header.
+// FieldTemplate is a compiled header.
 type FieldTemplate struct {
 	Name  string
 	Value Template
 }
 
-// flow is a Flow that makes sense.
+// flow is a compiled Flow.
 type flow struct {
 	name   string
 	weight float64
 	key    uint64
 	steps  []*Request
-	tables []int // that its templates use
+	tables []int // tables that its templates use
 	taken  []string
-	limit  int64 // sessions that there are rows for; 0: no limit
+	limit  int64 // sessions that the data has rows for; 0: unlimited
 }
 
-// Share is a flow's part of all sessions: its Weight in the Sum of all weights.
+// Share is a flow's share of all sessions: its Weight divided by Sum, the sum of all weights.
 type Share struct {
 	Weight, Sum float64
 	Steps       int
 	Key         uint64 // of the flow's name; 0 for none
-	Limit       int64  // sessions that its data have rows for; 0: no limit
+	Limit       int64  // sessions that its data has rows for; 0: unlimited
 }
 
-// Shares are the flows, in their order.
+// Shares returns the shares of the flows, in order.
 func (s *Script) Shares() []Share {
 	shares := make([]Share, len(s.flows))
 	for i, f := range s.flows {
@@ -155,12 +153,12 @@ func (s *Script) Shares() []Share {
 	return shares
 }
 
-// Requests are the steps of all flows, in their order.
+// Requests returns the steps of all flows, in order.
 func (s *Script) Requests() []*Request { return s.requests }
 
-// Choose is the flow of session n of a load without moments.
+// Choose returns the flow of session n in a closed loop.
 func (s *Script) Choose(n uint64) int {
-	const flows = 0xf70335 // keeps them apart from what else comes of the seed
+	const flows = 0xf70335 // separates it from other uses of the seed
 	part := float64(offer.Scramble(s.seed^flows, n)>>11) / (1 << 53) * s.sum
 	for i, f := range s.flows {
 		if part -= f.weight; part < 0 {
@@ -170,10 +168,10 @@ func (s *Script) Choose(n uint64) int {
 	return len(s.flows) - 1
 }
 
-// Digest is 12 hex digits that are the same for the same plan with the same data.
+// Digest returns 12 hex digits that depend only on the plan and its data.
 func (s *Script) Digest() string { return s.digest }
 
-// Longest is how many requests a session can have at most.
+// Longest returns the largest number of requests of a session.
 func (s *Script) Longest() int {
 	most := 0
 	for _, f := range s.flows {
@@ -182,21 +180,21 @@ func (s *Script) Longest() int {
 	return most * (1 + s.redirects)
 }
 
-// IsText reports whether no message has bytes of its own that are not UTF-8.
+// IsText reports whether the literal text of all messages is UTF-8.
 func (s *Script) IsText() bool { return !s.binary }
 
-// Thinks reports whether a client ever waits.
+// Thinks reports whether any step has a think time.
 func (s *Script) Thinks() bool {
 	return slices.ContainsFunc(s.requests, func(r *Request) bool { return r.think > 0 || r.thinkSpan > 1 })
 }
 
-// Cookies reports whether sessions keep their cookies.
+// Cookies reports whether sessions have a cookie jar.
 func (s *Script) Cookies() bool { return s.cookies }
 
 // Redirects reports whether redirects are followed.
 func (s *Script) Redirects() bool { return s.redirects > 0 }
 
-// Contents are the shortest and the longest that the body of a request can be.
+// Contents returns the least and the largest length of a request's body.
 func (s *Script) Contents() (least, most int) {
 	for i, r := range s.requests {
 		if short := r.Body.least(); i == 0 || short < least {
@@ -207,7 +205,7 @@ func (s *Script) Contents() (least, most int) {
 	return least, most
 }
 
-// Most is the longest that a request can be, but for what the protocol adds.
+// Most returns the largest length of a request, without what the protocol adds.
 func (s *Script) Most() int {
 	most := 0
 	for _, r := range s.requests {
@@ -223,7 +221,7 @@ func (s *Script) Most() int {
 	return most
 }
 
-// keyOf is a number for a name; 0 for none.
+// keyOf returns a number for a name; 0 for none.
 func keyOf(names ...string) uint64 {
 	if names[0] == "" && len(names) == 1 {
 		return 0
@@ -235,8 +233,7 @@ func keyOf(names ...string) uint64 {
 	return hash.Sum64()
 }
 
-// Compile reads the data and finds what makes no sense. Its errors say where that is and
-// what to do.
+// Compile reads the data and validates the plan. Its errors say where the fault is and what to do.
 func Compile(p Plan) (*Script, error) {
 	s := &Script{cookies: p.Cookies, redirects: p.Redirects, seed: p.Seed}
 	if len(p.Flows) == 0 {
@@ -278,12 +275,12 @@ func label(what, name string) string {
 	return what + " " + name
 }
 
-// table is the number of the data with a name; -1: there are none.
+// table returns the index of the data with a name; -1: none.
 func (s *Script) table(name string) int {
 	return slices.IndexFunc(s.tables, func(t *table) bool { return t.name == name })
 }
 
-// usedOnce refuses rows that two flows would each use once.
+// usedOnce returns an error if two flows would each use the same rows once.
 func (s *Script) usedOnce() error {
 	for i, t := range s.tables {
 		users := []string{}
@@ -299,7 +296,7 @@ func (s *Script) usedOnce() error {
 	return nil
 }
 
-// checkName refuses names that goals and results could not have.
+// checkName refuses names that goals and results cannot have.
 func checkName(what, name string) error {
 	odd := func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("<>=!,\"{}|", r) }
 	if strings.ContainsFunc(name, odd) || name == "service" {
@@ -308,7 +305,7 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// flow makes flow i of the plan.
+// flow compiles flow i of the plan.
 func (s *Script) flow(p Plan, i int) (*flow, error) {
 	f := p.Flows[i]
 	if f.Weight == 0 {
@@ -343,7 +340,7 @@ func (s *Script) flow(p Plan, i int) (*flow, error) {
 	return c, nil
 }
 
-// step makes the next step of a flow that has so many.
+// step compiles the next step of a flow; of is the number of its steps.
 func (s *Script) step(p Plan, f *flow, st Step, of int) error {
 	number := len(f.steps) + 1
 	r := &Request{Flow: f.name, Name: st.Name, Index: len(s.requests), Method: st.Method, Statuses: st.Statuses}
@@ -367,7 +364,7 @@ func (s *Script) step(p Plan, f *flow, st Step, of int) error {
 	return nil
 }
 
-// fill compiles what a step has.
+// fill compiles the parts of a step.
 func (s *Script) fill(p Plan, f *flow, r *Request, st Step) (err error) {
 	if !p.Web && (st.Method != "" || st.Path != "" || len(st.Header) > 0 || len(st.Statuses) > 0) {
 		return fmt.Errorf("a message has no method, path, header or status; use request for what it carries")
@@ -421,7 +418,7 @@ func (s *Script) fill(p Plan, f *flow, r *Request, st Step) (err error) {
 	return r.thinks(st)
 }
 
-// outside is a template's text without its values.
+// outside returns a template's text without its values.
 func outside(text string) string {
 	var words strings.Builder
 	for text != "" {
@@ -432,7 +429,7 @@ func outside(text string) string {
 	return words.String()
 }
 
-// thinks notes the time to think.
+// thinks sets the think time.
 func (r *Request) thinks(st Step) error {
 	if st.ThinkMost == 0 {
 		st.ThinkMost = st.Think

@@ -171,17 +171,17 @@ func TestPlansThatCannotBe(t *testing.T) {
 		"{{random:9..1}}: there are no such bounds; write a random number as in {{random:1..100}}": step(Step{Path: "/{{random:9..1}}"}),
 		`path: "/a b" has blanks, # or letters that are not ASCII; write them as %20`:              step(Step{Path: "/a b"}),
 		"header X: it has a control character; keep it on one line":                                step(Step{Header: []Field{{"X", "a\r\nb"}}}),
-		`check "status == 99": no status that counts as good`:                                      {},
-		"no status that counts as good (200 to 399) can pass the checks of the status":             step(Step{Checks: []string{"status == 404"}}),
+		`check "status == 99": none of the status codes that count as success`:                     {},
+		"none of the status codes that count as success (200 to 399) passes the status checks":     step(Step{Checks: []string{"status == 404"}}),
 		`check "body contains x" can never hold: answers to HEAD have no body; use GET`:            step(Step{Method: "HEAD", Checks: []string{"body contains x"}}),
 		`check "length < 0" can never hold: no length is below 0; compare`:                         step(Step{Checks: []string{"length < 0"}}),
 		`check "body != x" can never hold together with "body == x"; leave one of them out`:        step(Step{Checks: []string{"body == x", "body != x"}}),
-		`check "json a < b": "b" is no number; write it in digits`:                                 step(Step{Checks: []string{"json a < b"}}),
+		`check "json a < b": "b" is not a number; write it in digits`:                              step(Step{Checks: []string{"json a < b"}}),
 		`check "status contains 2": a status is a number; compare it with ==`:                      step(Step{Checks: []string{"status contains 2"}}),
-		`check "body": it compares nothing; use one of ==`:                                         step(Step{Checks: []string{"body"}}),
+		`check "body": it has no comparison; add one of ==`:                                        step(Step{Checks: []string{"body"}}),
 		`check "body matches (": error parsing regexp: missing closing ): ` + "`(`; see http":      step(Step{Checks: []string{"body matches ("}}),
 		`check "json a..b == 1": there is no field "a..b"; write it as in user.id`:                 step(Step{Checks: []string{"json a..b == 1"}}),
-		`take.v: there is no "xml" in an answer; use header NAME`:                                  step(Step{Takes: []Take{{"v", "xml"}}}),
+		`take.v: an answer has no "xml"; use header NAME`:                                          step(Step{Takes: []Take{{"v", "xml"}}}),
 		"take.n: a value cannot have that name; use letters":                                       step(Step{Takes: []Take{{"n", "body"}}}),
 		"take.v: answers to HEAD have no body; use GET":                                            step(Step{Method: "HEAD", Takes: []Take{{"v", "body"}}}),
 		"a message has no method, path, header or status; use request":                             with(func(p *Plan) { p.Web = false }),
@@ -195,17 +195,17 @@ func TestPlansThatCannotBe(t *testing.T) {
 		}),
 		"data u: there are two of that name; give one another name":                          with(func(p *Plan) { p.Data = append(p.Data, p.Data[0]) }),
 		`data cannot have the name "a.b"; use letters`:                                       with(func(p *Plan) { p.Data[0].Name = "a.b" }),
-		`order: there is no order "any"; use in-order, random or once`:                       with(func(p *Plan) { p.Data[0].Order = "any" }),
+		`order: unknown order "any"; use in-order, random or once`:                           with(func(p *Plan) { p.Data[0].Order = "any" }),
 		"data u: it has no file; name one":                                                   with(func(p *Plan) { p.Data[0].File = "" }),
 		"it is empty; name the columns in its first line":                                    data("u.csv", ""),
 		"has no rows; write one a line":                                                      data("u.csv", "a,b\n"),
-		`its columns are ["a" "a"]; name each in the first line, and none twice`:             data("u.csv", "a,a\n1,2\n"),
+		`its columns are ["a" "a"]; name each once in the first line`:                        data("u.csv", "a,a\n1,2\n"),
 		"line 3: wrong number of fields; write as many values as the first line has columns": data("u.csv", "a,b\n1,2\n3\n"),
 		"line 2 is no JSON object; write one a line":                                         data("u.jsonl", "{\"a\": 1}\n[1]\n"),
 		`line 2 has no "a", which the first line has; write the same keys in all lines`:      data("u.jsonl", "{\"a\": 1}\n{\"b\": 1}\n"),
 	} {
 		if strings.HasPrefix(says, "check \"status == 99\"") {
-			p, says = step(Step{Checks: []string{"status == 99"}}), "no status that counts as good"
+			p, says = step(Step{Checks: []string{"status == 99"}}), "none of the status codes that count as success"
 		}
 		_, err := Compile(p)
 		if err == nil {
