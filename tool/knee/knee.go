@@ -65,7 +65,7 @@ type Trial struct {
 	Step
 	// Met reports for each goal whether it was met. Ignored if Invalid.
 	Met []bool
-	// Invalid marks a trial that is no evidence about the target.
+	// Invalid marks a trial that says nothing about the target.
 	Invalid bool
 }
 

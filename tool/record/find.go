@@ -10,7 +10,7 @@ import (
 
 const fileName = "runs.db"
 
-// Find returns the path of the store for somebody who works in dir: in the nearest folder
+// Find returns the path of the store to be used from dir: in the nearest folder
 // .hone from there upwards, else in the user's data folder ($XDG_DATA_HOME or
 // ~/.local/share, ~/Library/Application Support, %LocalAppData%). It creates nothing.
 func Find(dir string) (path string, err error) {

@@ -268,7 +268,7 @@ func profileFailures(t *testing.T, store string) {
 			t.Errorf("%s", out)
 		}
 		_, err := hone(t, exit.Failed, "profile", name, "--kind", "heap", "--store", store)
-		if !strings.Contains(err, "this is no heap profile: it has samples, cpu, not inuse_space; give another --kind") {
+		if !strings.Contains(err, "this is not a heap profile: it has samples, cpu, not inuse_space; give another --kind") {
 			t.Errorf("%s", err)
 		}
 		return
