@@ -216,7 +216,7 @@ func TestRunCountsFailedRequests(t *testing.T) {
 			return echo(dst, p)
 		}
 	}
-	const timeout = 200 * time.Millisecond
+	const timeout = time.Second
 	for _, c := range []struct {
 		name  string
 		serve answer

@@ -253,7 +253,7 @@ func TestParseTarget(t *testing.T) {
 	}
 	for text, says := range map[string]string{
 		"127.0.0.1:7000":     "tcp://127.0.0.1:7000",
-		"http://127.0.0.1/":  `no scheme "http"`,
+		"http://127.0.0.1/":  `unknown scheme "http"`,
 		"tcp://127.0.0.1":    "lacks its host or port",
 		"tcp://:7000":        "lacks its host or port",
 		"unix://":            "lacks its path",

@@ -74,6 +74,9 @@ func (r *run) watch(ctx context.Context) {
 				r.fail(decodeError(err))
 			}
 		}
+		if r.phase == WarmingUp && now >= r.window.from {
+			r.openWindow(now) // also for a run that has just failed: its window counts the failure
+		}
 		if r.over(ctx, now) {
 			r.closeWindow(now)
 			r.end = now
@@ -116,14 +119,6 @@ func (r *run) over(ctx context.Context, now int64) bool {
 
 // advance moves from phase to phase and reports once a second.
 func (r *run) advance(now int64) {
-	if r.phase == WarmingUp && now >= r.window.from {
-		r.phase = Measuring
-		r.cut = r.window.from
-		r.opened = r.readCPU(now)
-		if r.plan.WindowOpens != nil {
-			r.plan.WindowOpens()
-		}
-	}
 	if r.phase == Measuring && now >= r.window.till {
 		r.closeWindow(now)
 		r.phase = Draining
@@ -174,6 +169,15 @@ func (r *run) gather() {
 	}
 	r.interval.add(r.fresh)
 	r.recent.take(r.fresh)
+}
+
+func (r *run) openWindow(now int64) {
+	r.phase = Measuring
+	r.cut = r.window.from
+	r.opened = r.readCPU(now)
+	if r.plan.WindowOpens != nil {
+		r.plan.WindowOpens()
+	}
 }
 
 // closeWindow reads the clocks at the window's end, once, if the window was opened.
