@@ -69,8 +69,8 @@ func TestWrongTokenFiles(t *testing.T) {
 		{0o644, "a a-token-in-clear-text", "chmod 600"},
 		{0o600, "a", ":1: the line is not CLIENT TOKEN"},
 		{0o600, "a b c", ":1: the line is not CLIENT TOKEN"},
-		{0o600, "a short", ":1: a token has 16 to 512 characters, not 5"},
-		{0o600, "a sha256:12", ":1: sha256: is followed by 64"},
+		{0o600, "a short", ":1: a token must have 16 to 512 characters, not 5"},
+		{0o600, "a sha256:12", ":1: sha256: must be followed by 64"},
 		{0o600, strings.Repeat("a", 65) + " a-token-in-clear-text", ":1: a client's name has 1 to 64 bytes"},
 	} {
 		path := tokensOf(t, c.mode, c.line)

@@ -204,7 +204,7 @@ func TestSharedDropsReceived(t *testing.T) {
 	q.must(wire.SubmitAck, 5, wire.OK)
 	a.gate.set(false, nil)
 	p.closed()
-	waitFor(t, "the rest", func() bool { return left.Stats().Queued == 0 })
+	waitFor(t, "the rest", func() bool { return left.Stats().Queued == 0 && taken.Stats().Queued == 0 })
 	if got := fmt.Sprint(records(t, &memory)); got != "map[moves:[stored] stays:[x y z]]" {
 		t.Error(got)
 	}
