@@ -20,11 +20,12 @@ type recordLine struct {
 }
 
 type stateLine struct {
-	Pos    uint64    `json:"pos"`
-	Client string    `json:"client"`
-	Epoch  uint64    `json:"epoch"`
-	Last   uint64    `json:"last"`
-	Expiry time.Time `json:"expiry"`
+	Pos     uint64    `json:"pos"`
+	Client  string    `json:"client"`
+	Epoch   uint64    `json:"epoch"`
+	Last    uint64    `json:"last"`
+	Expiry  time.Time `json:"expiry,omitzero"`
+	Claimed time.Time `json:"claimed,omitzero"`
 }
 
 type envelopeLine struct {
@@ -45,7 +46,13 @@ func Export(ctx context.Context, log Log, from uint64, w io.Writer) error {
 			}
 		}
 		for s := range e.States() {
-			if err := out.Encode(stateLine{pos, s.Client, s.Epoch, s.Last, jsonTime(s.Expiry)}); err != nil {
+			line := stateLine{Pos: pos, Client: s.Client, Epoch: s.Epoch, Last: s.Last}
+			if s.Expiry < 0 {
+				line.Claimed = jsonTime(-s.Expiry)
+			} else {
+				line.Expiry = jsonTime(s.Expiry)
+			}
+			if err := out.Encode(line); err != nil {
 				return err
 			}
 		}

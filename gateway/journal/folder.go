@@ -1,11 +1,13 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // takeLock locks the file path and writes this process's id into it. Two processes on one store
@@ -18,10 +20,12 @@ func takeLock(path string) (*os.File, error) {
 	if err := lockFile(f); err != nil {
 		owner, _ := os.ReadFile(path)
 		f.Close()
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, &Refusal{What: "cannot lock " + path, Repair: "use a folder on a file system that has locks", Err: err}
+		}
 		return nil, &Refusal{
 			What:   fmt.Sprintf("%s is in use by process %s", filepath.Dir(path), strings.TrimSpace(string(owner))),
 			Repair: "stop that process, or use another folder",
-			Err:    err,
 		}
 	}
 	// The process id is for the error message only; the lock works without it.

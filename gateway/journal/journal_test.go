@@ -209,8 +209,10 @@ func TestExport(t *testing.T) {
 	}
 	appended(t, log, e.Bytes(), 1)
 	e.BeginCheckpoint(First|Last, 0)
-	if err := e.State(&State{Client: "meter-4", Epoch: 1, Last: 12, Expiry: 1795986000000}); err != nil {
-		t.Fatal(err)
+	for _, expiry := range []int64{1795986000000, -1795381200125} {
+		if err := e.State(&State{Client: "meter-4", Epoch: 1, Last: 12, Expiry: expiry}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	appended(t, log, e.Bytes(), 2)
 	var got bytes.Buffer
@@ -219,6 +221,7 @@ func TestExport(t *testing.T) {
 	}
 	want := `{"pos":1,"client":"meter-4","epoch":1,"seq":12,"time":"2026-11-22T21:00:00.125Z","data":"aGVsbG8="}
 {"pos":2,"client":"meter-4","epoch":1,"last":12,"expiry":"2026-11-29T21:00:00Z"}
+{"pos":2,"client":"meter-4","epoch":1,"last":12,"claimed":"2026-11-22T21:00:00.125Z"}
 `
 	if got.String() != want {
 		t.Errorf("got\n%swant\n%s", got.String(), want)
@@ -228,7 +231,7 @@ func TestExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = `{"pos":1,"kind":"records","count":1,"bytes":69,"base":0}
-{"pos":2,"kind":"checkpoint","part":3,"count":1,"bytes":60,"base":0}
+{"pos":2,"kind":"checkpoint","part":3,"count":2,"bytes":92,"base":0}
 `
 	if got.String() != want {
 		t.Errorf("got\n%swant\n%s", got.String(), want)

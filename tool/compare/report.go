@@ -27,7 +27,7 @@ func (c *Report) Summary() string {
 	if c.unclear() {
 		return "UNCLEAR: " + c.Changes[0].Name + " is " + c.words(0)
 	}
-	return fmt.Sprintf("VALID: of %d figures %d are worse, %d better, %d the same, %d unclear",
+	return fmt.Sprintf("VALID: of %d figures, %d worse, %d better, %d the same, %d unclear",
 		len(c.Changes), c.count(Worse), c.count(Better), c.count(Same), c.count(Unclear))
 }
 

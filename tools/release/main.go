@@ -49,7 +49,9 @@ func main() {
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	proxy := flags.String("proxy", "", "write a module proxy into this folder instead")
-	if err := flags.Parse(args); err != nil {
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return nil // Parse has printed it
+	} else if err != nil {
 		return err
 	}
 	version := flags.Arg(0)

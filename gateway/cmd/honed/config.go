@@ -37,6 +37,7 @@ func newFlags(verb string) (flags *flag.FlagSet, config *string) {
 func parse(flags *flag.FlagSet, config *string, args []string, stdout io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		if err == flag.ErrHelp {
+			fmt.Fprintf(stdout, "Flags of %s:\n", flags.Name())
 			flags.SetOutput(stdout)
 			flags.PrintDefaults()
 			return err

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 )
 
@@ -30,6 +31,7 @@ Usage:
   honed export  [flags]    print a line of JSON for each record of the log
   honed prove   [flags]    start a second honed, submit a million messages to it, kill it
                            with kill -9 half-way, restart it, and verify every message
+  honed version            print the version
 
 honed VERB --help lists the flags of a verb. A file for --config may set any of them:
   listen = ["127.0.0.1:7100"]
@@ -71,14 +73,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	verb := ""
-	if len(args) > 0 && (args[0] == "" || args[0][0] != '-') {
+	switch {
+	case len(args) == 0:
+	case args[0] == "--version":
+		verb = "version"
+	case args[0] == "" || args[0][0] != '-':
 		verb, args = args[0], args[1:]
 	}
 	switch verb {
 	case "", "serve":
 		if len(args) > 0 && (args[0] == "--help" || args[0] == "-h" || args[0] == "-help") {
 			fmt.Fprint(stdout, help)
-			fmt.Fprintln(stdout, "\nFlags of honed:")
+			fmt.Fprintln(stdout)
 		}
 		return serve(ctx, args, stdout, stderr)
 	case "help":
@@ -92,6 +98,9 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		return export(ctx, args, stdout, stderr)
 	case "prove":
 		return prove(ctx, args, stdout, stderr)
+	case "version":
+		fmt.Fprintf(stdout, "honed %s, %s, %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		return nil
 	}
-	return usageError{fmt.Errorf("there is no verb %q; use verify, inspect, export or prove", verb)}
+	return usageError{fmt.Errorf("there is no verb %q; use verify, inspect, export, prove or version", verb)}
 }

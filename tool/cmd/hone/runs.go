@@ -165,11 +165,15 @@ func writeRun(w io.Writer, r *record.Run) {
 	}
 }
 
-// writeFigures writes the median and the range of each figure over the valid samples.
+// writeFigures writes the median and the range of each figure over the valid samples, if any.
 func writeFigures(w io.Writer, r *record.Run) {
+	figures := figuresOf(r)
+	if len(figures) == 0 {
+		return
+	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "figure\tmedian\trange")
-	for _, f := range figuresOf(r) {
+	for _, f := range figures {
 		fmt.Fprintf(table, "%s %s\t%s\t%s\n", f.Name, f.Unit, figure.Number(f.median()), figure.Number(f.values[0])+"–"+figure.Number(f.values[len(f.values)-1]))
 	}
 	table.Flush()
