@@ -21,7 +21,7 @@ func TestTimerLetsTheMonitorSleep(t *testing.T) {
 		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
 			t.Fatal(err)
 		}
-		return used.Nvcsw
+		return int64(used.Nvcsw)
 	}
 	const waits = 300
 	best := 1e9
