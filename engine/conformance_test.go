@@ -109,6 +109,14 @@ func oneByOne(t *testing.T, grounds []ground, test func(t *testing.T, g ground))
 	}
 }
 
+// sized returns full with HONE_TEST_ALL set, and otherwise usual.
+func sized(usual, full int) int {
+	if os.Getenv("HONE_TEST_ALL") != "" {
+		return full
+	}
+	return usual
+}
+
 // patience is the timeout of everything that a test waits for.
 const patience = 20 * time.Second
 

@@ -298,7 +298,6 @@ func TestCallKeptBeyondItsHandlerPanics(t *testing.T) {
 
 func TestBlockedHandlerDoesNotDelayOtherConnections(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
-		t.Parallel() // does not measure an engine
 		h, entered, release := gate()
 		addr := serve(t, &framed.Server{Engine: e, Handler: h})
 		const blocked = 20

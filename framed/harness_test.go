@@ -38,7 +38,9 @@ func runOn(t *testing.T, all []variant, test func(t *testing.T, e engine.Engine)
 	}
 	for _, v := range all {
 		t.Run(v.name, func(t *testing.T) {
-			if !mostlyWaits(t.Name()) {
+			if mostlyWaits(t.Name()) {
+				t.Parallel()
+			} else {
 				t.Cleanup(countLeaks(t))
 			}
 			test(t, v.engine)
@@ -47,8 +49,8 @@ func runOn(t *testing.T, all []variant, test func(t *testing.T, e engine.Engine)
 }
 
 // mostlyWaits reports whether a test spends seconds waiting for timeouts to expire, or
-// not to. Those run in parallel after all others, and TestMain checks them for leaks
-// once.
+// not to. Those run in parallel after all others, all their engines at once, and TestMain
+// checks them for leaks once.
 func mostlyWaits(test string) bool {
 	test, _, _ = strings.Cut(test, "/")
 	switch test {
@@ -120,6 +122,14 @@ func openFiles() int {
 		return 0
 	}
 	return len(names)
+}
+
+// sized returns full with HONE_TEST_ALL set, and otherwise usual.
+func sized(usual, full int) int {
+	if os.Getenv("HONE_TEST_ALL") != "" {
+		return full
+	}
+	return usual
 }
 
 // patience is the timeout of everything that a test waits for.

@@ -20,7 +20,8 @@ import (
 // minute); an idle process without a server is the baseline.
 func TestServerWithIdleConnectionsDoesNotWake(t *testing.T) {
 	t.Parallel() // it only watches other processes
-	const conns, most = 1000, 2
+	const most = 2
+	conns := sized(250, 1000)
 	watched := 4 * time.Second // enough to detect periodic work of a second
 	switch {
 	case os.Getenv("HONE_TEST_ALL") != "":

@@ -115,7 +115,7 @@ func costPerConn(t *testing.T, e engine.Engine, h hostility) int64 {
 	t.Helper()
 	crowd := h.crowd
 	if crowd == 0 {
-		crowd = 250
+		crowd = sized(100, 250)
 	}
 	large := strings.Repeat("y", 60<<10)
 	late := make(chan framed.Reply, 1000)

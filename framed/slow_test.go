@@ -78,8 +78,18 @@ func repliesLate(t *testing.T, content []byte) framed.HandlerFunc {
 func eachWay(t *testing.T, content []byte, test func(t *testing.T, e engine.Engine, h framed.Handler)) {
 	t.Helper()
 	run(t, func(t *testing.T, e engine.Engine) {
-		t.Run("inline", func(t *testing.T) { test(t, e, replies(content)) })
-		t.Run("late", func(t *testing.T) { test(t, e, repliesLate(t, content)) })
+		t.Run("inline", func(t *testing.T) {
+			if mostlyWaits(t.Name()) {
+				t.Parallel()
+			}
+			test(t, e, replies(content))
+		})
+		t.Run("late", func(t *testing.T) {
+			if mostlyWaits(t.Name()) {
+				t.Parallel()
+			}
+			test(t, e, repliesLate(t, content))
+		})
 	})
 }
 
