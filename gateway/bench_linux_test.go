@@ -30,8 +30,11 @@ func play(role string) error {
 		return err
 	}
 	fmt.Println(ln.Addr())
-	if kind == "late" {
+	switch kind {
+	case "late":
 		return playLate(ln)
+	case "plain":
+		return playPlain(ln)
 	}
 	var log journal.Log
 	switch kind {
@@ -66,8 +69,43 @@ func (forgetful) Bounds() (uint64, uint64, error)                               
 func (forgetful) Verify(context.Context, func(uint64, uint64)) error             { return nil }
 func (forgetful) Close() error                                                   { return nil }
 
-// playLate is the plain late handler that level received is compared with: a goroutine
-// answers all that waits, without sessions and without a log.
+// playPlain is the plain late handler that level received is compared with: a goroutine gets
+// a copy of each request and answers it, without sessions and without a log.
+func playPlain(ln net.Listener) error {
+	type request struct {
+		reply framed.Reply
+		data  []byte
+	}
+	waiting := make(chan request, 1<<16) // room for all that may be in flight: the handler never waits
+	srv := &framed.Server{
+		Connect: framed.HandlerFunc(welcomeAll),
+		Handler: framed.HandlerFunc(func(c framed.Call, dst, data []byte) ([]byte, error) {
+			waiting <- request{c.Later(), slices.Clone(data)}
+			return dst, nil
+		}),
+	}
+	go func() {
+		for r := range waiting {
+			r.reply.Send(nil)
+		}
+	}()
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		srv.Close()
+	}()
+	if err := srv.Serve(ln); err != engine.ErrServerClosed {
+		return err
+	}
+	return nil
+}
+
+// welcomeAll answers every hello.
+func welcomeAll(_ framed.Call, dst, _ []byte) ([]byte, error) {
+	return welcome{level: Disk, epoch: 1, window: 1024, most: 60000, idle: time.Minute}.append(dst), nil
+}
+
+// playLate is the fastest late handler: a goroutine answers all that waits with one write
+// per connection, without the requests' data, sessions and a log.
 func playLate(ln net.Listener) error {
 	var (
 		mu      sync.Mutex
@@ -76,9 +114,7 @@ func playLate(ln net.Listener) error {
 		ended   bool
 	)
 	srv := &framed.Server{
-		Connect: framed.HandlerFunc(func(_ framed.Call, dst, _ []byte) ([]byte, error) {
-			return welcome{level: Disk, epoch: 1, window: 1024, most: 60000, idle: time.Minute}.append(dst), nil
-		}),
+		Connect: framed.HandlerFunc(welcomeAll),
 		Handler: framed.HandlerFunc(func(c framed.Call, dst, _ []byte) ([]byte, error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -188,17 +224,24 @@ func (p *process) cpu(b *testing.B) (sum time.Duration) {
 
 // BenchmarkGateway measures acknowledged records a second, the server's CPU time for each
 // and the latency. A record has 128 bytes. file is a plain append and fdatasync behind the
-// same gateway; late a plain late handler without sessions and log; memory a log that
-// keeps nothing.
+// same gateway; memory a log that keeps nothing; plain and late handlers that answer late
+// without a gateway, one by one and in batches.
 func BenchmarkGateway(b *testing.B) {
 	for _, shape := range []struct{ conns, window int }{{4, 256}, {100, 16}, {100, 1024}} {
-		for _, kind := range []string{"late", "memory", "received", "file", "jetstream"} {
-			b.Run(fmt.Sprintf("%dx%d/%s", shape.conns, shape.window, kind), func(b *testing.B) {
-				level := Default
-				if kind == "received" {
-					level = Received
-				}
-				measure(b, kind, level, shape.conns, shape.window, 0)
+		for _, kind := range []struct {
+			name, log string
+			level     Level
+		}{
+			{"plain", "plain", Default},
+			{"late", "late", Default},
+			{"memory", "memory", Default},
+			{"received-memory", "memory", Received},
+			{"received", "jetstream", Received},
+			{"file", "file", Default},
+			{"jetstream", "jetstream", Default},
+		} {
+			b.Run(fmt.Sprintf("%dx%d/%s", shape.conns, shape.window, kind.name), func(b *testing.B) {
+				measure(b, kind.log, kind.level, shape.conns, shape.window, 0)
 			})
 		}
 	}
@@ -210,6 +253,7 @@ func BenchmarkOpenLoop(b *testing.B) {
 		for _, kind := range []string{"file", "jetstream"} {
 			b.Run(fmt.Sprintf("%d/%s", rate, kind), func(b *testing.B) { measure(b, kind, Default, 8, 1024, rate) })
 		}
+		b.Run(fmt.Sprintf("%d/received", rate), func(b *testing.B) { measure(b, "jetstream", Received, 8, 1024, rate) })
 	}
 }
 
