@@ -29,7 +29,11 @@ func (s *Server) commit() {
 			s.fail(err)
 			return
 		}
-		s.queue.release(p)
+		delayed := s.queue.release(p)
+		for i := range delayed {
+			delayed[i].send(&acks, nil)
+		}
+		acks.Send()
 	}
 	if s.queue.failure() == nil {
 		if err := s.checkpoint(); err != nil {
@@ -49,19 +53,13 @@ func (s *Server) fail(err error) {
 
 // store appends a pack to the log and sends its acknowledgements.
 func (s *Server) store(p *pack, acks *framed.Batch) error {
-	for i := range p.entries {
-		if e := &p.entries[i]; e.kind == early {
-			e.reply.send(acks, nil)
-		}
-	}
-	acks.Send()
 	if err := s.storeRecords(p); err != nil {
 		return err
 	}
 	for i := range p.entries {
 		e := &p.entries[i]
 		if e.session.dead { // another server has taken the client; its connection here ends
-			if e.kind == durable {
+			if e.durable {
 				e.reply.fail(acks, refusal(ErrMoved))
 			}
 			continue
@@ -69,7 +67,7 @@ func (s *Server) store(p *pack, acks *framed.Batch) error {
 		if e.records > 0 {
 			e.session.durable.Store(e.seq)
 		}
-		if e.kind == durable {
+		if e.durable {
 			e.reply.send(acks, nil)
 		}
 	}

@@ -18,7 +18,9 @@ type queue struct {
 	most    int       // maximum bytes
 	waiting []*pack   // in order; only the last one grows
 	free    []*pack
-	bytes   int // that are not stored yet
+	delayed []answer // to records at level received that came while too many waited, in order
+	sending []answer // those that release has returned
+	bytes   int      // that are not stored yet
 	records int
 	ended   bool   // the queue accepts no more records
 	err     error  // why it ended; nil: a shutdown
@@ -42,16 +44,8 @@ type entry struct {
 	seq     uint64 // of its newest record
 	records int    // how many records it covers: a run of them where no reply is due; 0: a duplicate
 	reply   answer
-	kind    entryKind
+	durable bool // reply is due when the pack is stored; at level received there is none
 }
-
-type entryKind uint8
-
-const (
-	silent  entryKind = iota // acknowledged already
-	early                    // acknowledged when the committer takes the pack
-	durable                  // acknowledged when the pack is stored
-)
 
 // Limits of one envelope, and of the free list.
 const (
@@ -69,32 +63,43 @@ func (q *queue) prepare(most int, now func() time.Time) {
 var errDuplicate = errors.New("gateway: the record is stored already")
 
 // accept queues a record, unless it is queued or stored already. If the acknowledgement must
-// wait, accept returns the entry that needs the reply, with mu locked. If it returns neither
-// an entry nor an error, the record may be acknowledged now. When too much waits for the log,
-// accept blocks: backpressure, since the connection is not read meanwhile.
-func (q *queue) accept(l *link, seq uint64, data []byte) (_ *entry, err error) {
+// wait, accept returns the answer to fill in, with mu locked. If it returns neither an answer
+// nor an error, the record may be acknowledged now. When too much waits for the log, accept
+// blocks: backpressure, since the connection is not read meanwhile.
+func (q *queue) accept(l *link, seq uint64, data []byte) (*answer, error) {
 	q.mu.Lock()
-	kind, records, err := q.admit(l, seq, data)
+	p, records, err := q.admit(l, seq, data)
 	if err != nil {
 		q.mu.Unlock()
 		return nil, err
 	}
-	p := q.waiting[len(q.waiting)-1]
 	p.messages++
-	if kind == silent {
+	if l.level == Received {
 		p.addSilent(l.session, seq)
-		q.mu.Unlock()
-		return nil, nil
+		if q.hasRoom() {
+			q.mu.Unlock()
+			return nil, nil
+		}
+		q.delayed = append(q.delayed, answer{})
+		return &q.delayed[len(q.delayed)-1], nil
 	}
-	p.entries = append(p.entries, entry{session: l.session, seq: seq, records: records, kind: kind})
-	return &p.entries[len(p.entries)-1], nil
+	p.entries = append(p.entries, entry{session: l.session, seq: seq, records: records, durable: true})
+	return &p.entries[len(p.entries)-1].reply, nil
 }
+
+// hasRoom reports whether records at level received may be acknowledged at once. Without this
+// bound a fast client would fill the memory.
+func (q *queue) hasRoom() bool { return q.records <= receivedRecords && q.bytes <= q.most/4 }
+
+// receivedRecords is how many records may wait before those at level received are
+// acknowledged only when fewer wait.
+const receivedRecords = 1 << 16
 
 // addSilent notes a record that needs no reply. At level received a client's records come in
 // runs, and an entry for each would cost more than the record.
 func (p *pack) addSilent(of *session, seq uint64) {
 	if n := len(p.entries); n > 0 {
-		if last := &p.entries[n-1]; last.kind == silent && last.session == of {
+		if last := &p.entries[n-1]; !last.durable && last.session == of {
 			last.seq = seq
 			last.records++
 			return
@@ -103,54 +108,42 @@ func (p *pack) addSilent(of *session, seq uint64) {
 	p.entries = append(p.entries, entry{session: of, seq: seq, records: 1})
 }
 
-// admit adds a new record to the last pack, and returns how many records it added: 0 for a
-// duplicate. mu is held.
-func (q *queue) admit(l *link, seq uint64, data []byte) (kind entryKind, records int, err error) {
+// admit adds a new record to the last pack, and returns the pack and how many records it added:
+// 0 for a duplicate. mu is held.
+func (q *queue) admit(l *link, seq uint64, data []byte) (p *pack, records int, err error) {
 	known := l.session
 	if known == nil {
-		return 0, 0, fmt.Errorf("%w: the client sent a record before the welcome", ErrHandshake)
+		return nil, 0, fmt.Errorf("%w: the client sent a record before the welcome", ErrHandshake)
 	}
 	for q.bytes >= q.most && !q.ended && known.link == l {
 		q.drained.Wait()
 	}
 	switch {
 	case q.ended:
-		return 0, 0, ErrServerClosed
+		return nil, 0, ErrServerClosed
 	case known.ended:
-		return 0, 0, ErrFenced
+		return nil, 0, ErrFenced
 	case known.link != l:
-		return 0, 0, ErrMoved
+		return nil, 0, ErrMoved
 	case seq > known.accepted+1 || seq == 0:
-		return 0, 0, fmt.Errorf("%w: %d came after %d", ErrGap, seq, known.accepted)
+		return nil, 0, fmt.Errorf("%w: %d came after %d", ErrGap, seq, known.accepted)
 	case seq <= known.durable.Load() || seq <= known.accepted && l.level == Received:
-		return 0, 0, errDuplicate
+		return nil, 0, errDuplicate
 	}
-	kind = durable
-	if l.level == Received {
-		kind = silent
-		if q.bytes > q.most/4 || q.records >= earlyRecords {
-			kind = early
-		}
-	}
-	p := q.last(len(data))
+	p = q.last(len(data))
 	if seq <= known.accepted {
-		return kind, 0, nil // a duplicate of a queued record
+		return p, 0, nil // a duplicate of a queued record
 	}
 	record := journal.Record{Client: known.client, Epoch: known.epoch, Seq: seq, Time: p.began, Data: data}
 	if err := p.records.Record(&record); err != nil {
-		return 0, 0, err
+		return nil, 0, err
 	}
 	known.accepted = seq
 	p.bytes += len(data) + recordCost
 	q.bytes += len(data) + recordCost
 	q.records++
-	return kind, 1, nil
+	return p, 1, nil
 }
-
-// earlyRecords is how many records may wait before those at level received are
-// acknowledged only when the committer takes them. Without it a fast client would fill the
-// memory.
-const earlyRecords = 1 << 16
 
 // recordCost is the memory overhead of a record, in bytes.
 const recordCost = 100
@@ -204,8 +197,9 @@ func (q *queue) take() *pack {
 	return p
 }
 
-// release returns a stored pack to the free list.
-func (q *queue) release(p *pack) {
+// release returns a stored pack to the free list. It returns the delayed answers if there is
+// room again; they are valid until the next release.
+func (q *queue) release(p *pack) []answer {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.bytes -= p.bytes
@@ -217,6 +211,12 @@ func (q *queue) release(p *pack) {
 		*p = pack{records: p.records, requests: p.requests[:0], entries: p.entries[:0]}
 		q.free = append(q.free, p)
 	}
+	clear(q.sending)
+	q.sending = q.sending[:0]
+	if q.hasRoom() {
+		q.sending, q.delayed = q.delayed, q.sending
+	}
+	return q.sending
 }
 
 // end makes the queue refuse new records. With an error, the waiting ones are not stored

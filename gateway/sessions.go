@@ -204,9 +204,9 @@ func (s *Server) submit(c framed.Call, dst, data []byte) ([]byte, error) {
 	if l == nil {
 		return s.refuse(conn, dst, fmt.Errorf("%w: the client sent a record before the hello", ErrHandshake))
 	}
-	e, err := s.queue.accept(l, c.ID(), data)
-	if e != nil {
-		e.reply.frames = c.Later()
+	later, err := s.queue.accept(l, c.ID(), data)
+	if later != nil {
+		later.frames = c.Later()
 		s.queue.mu.Unlock()
 	}
 	switch {

@@ -91,10 +91,10 @@ func (s *Server) message(c websocket.Call, dst, msg []byte) ([]byte, error) {
 		if !linked {
 			return s.refuseSocket(conn, ack, p.ID, ErrHandshake)
 		}
-		e, err := s.queue.accept(l, p.ID, p.Content)
+		later, err := s.queue.accept(l, p.ID, p.Content)
 		switch {
-		case e != nil:
-			e.reply.socket = &socketReply{c.Later(), ack, p.ID}
+		case later != nil:
+			later.socket = &socketReply{c.Later(), ack, p.ID}
 			s.queue.mu.Unlock()
 			return nil, nil
 		case err == ErrServerClosed:
