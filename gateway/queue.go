@@ -49,8 +49,7 @@ type entry struct {
 
 // Limits of one envelope, and of the free list.
 const (
-	packRecords = 4096
-	packBytes   = 960 << 10
+	packRecords = 8192
 	keptPacks   = 16
 )
 
@@ -145,7 +144,7 @@ func (q *queue) admit(l *link, seq uint64, data []byte) (p *pack, records int, e
 	return p, 1, nil
 }
 
-// recordCost is the memory overhead of a record, in bytes.
+// recordCost is the memory overhead of a record, in bytes. An envelope needs less.
 const recordCost = 100
 
 // addHello queues a hello, and reports false when the queue has ended.
@@ -164,7 +163,7 @@ func (q *queue) addHello(r request) bool {
 func (q *queue) last(size int) *pack {
 	if n := len(q.waiting); n > 0 {
 		p := q.waiting[n-1]
-		if p.messages+len(p.requests) < packRecords && (p.bytes == 0 || p.bytes+size+recordCost <= packBytes) {
+		if p.messages+len(p.requests) < packRecords && (p.bytes == 0 || p.records.Size()+size+recordCost <= journal.MaxEnvelope) {
 			return p
 		}
 	}
