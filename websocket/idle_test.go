@@ -32,10 +32,7 @@ func TestIdleMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skipf("event loops need Linux, this is %s", runtime.GOOS)
 	}
-	all := 1000
-	if os.Getenv("HONE_TEST_ALL") != "" {
-		all = 15_000
-	}
+	all := sized(1000, 15_000)
 	const most = 220
 	for _, c := range []struct {
 		name             string
@@ -47,7 +44,7 @@ func TestIdleMemory(t *testing.T) {
 			}
 			n := all
 			if c.secure {
-				n = min(n, 2000)
+				n = sized(200, 2000)
 			}
 			s := startIdle(t, c.secure)
 			s.open(t, 100, c.compress) // so that the server has allocated what the first ones need

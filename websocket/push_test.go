@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -92,10 +91,7 @@ func (p *peer) message() (opcode, []byte) {
 // A push made while the handshake is being answered never overtakes the response. The test makes
 // this many upgrades on each engine; with HONE_TEST_ALL=1, 100,000 in all.
 func TestPushesNeverOvertakeTheResponse(t *testing.T) {
-	upgrades := 200
-	if os.Getenv("HONE_TEST_ALL") != "" {
-		upgrades = 100_000 / (len(engine.All()) + 1)
-	}
+	upgrades := sized(200, 100_000/(len(engine.All())+1))
 	run(t, func(t *testing.T, at *place) {
 		conns := make(chan Conn)
 		var pushed atomic.Int64

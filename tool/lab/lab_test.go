@@ -27,6 +27,10 @@ func TestEveryLab(t *testing.T) {
 			}
 			checkRows(t, r.Labs[0])
 			checkText(t, r)
+			if p := r.Labs[0].Profiles; name == "workers" &&
+				(len(p) != 2 || p[0].Of != "tasks" || p[0].Kind != "cpu" || p[1].Kind != "allocs" || len(p[0].Data) == 0) {
+				t.Errorf("profiles %v", p)
+			}
 		})
 	}
 }
@@ -69,16 +73,6 @@ func checkText(t *testing.T, r *Report) {
 	}
 	if data, err := json.Marshal(r); err != nil || !json.Valid(data) {
 		t.Errorf("JSON: %v", err)
-	}
-}
-
-func TestProfilesAreKept(t *testing.T) {
-	r, err := Run(t.Context(), quickPlan(t, "workers"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p := r.Labs[0].Profiles; len(p) != 2 || p[0].Of != "tasks" || p[0].Kind != "cpu" || p[1].Kind != "allocs" || len(p[0].Data) == 0 {
-		t.Errorf("profiles %v", p)
 	}
 }
 

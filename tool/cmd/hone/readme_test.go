@@ -49,9 +49,9 @@ func TestReadmeCommands(t *testing.T) {
 		}
 		switch args[0] {
 		case "demo":
-			args = append(args, "--for", "200ms")
+			args = append(args, "--for", "50ms")
 		case "load":
-			args = append(args, "--for", "500ms")
+			args = append(args, "--for", "200ms")
 		}
 		out, err := exec.Command("hone", args...).CombinedOutput()
 		if end := new(exec.ExitError); err != nil && !(errors.As(err, &end) && (end.ExitCode() == exit.Invalid || end.ExitCode() == exit.Missed)) {
