@@ -113,7 +113,7 @@ bench-http: ## race other HTTP servers, within 20 minutes, and store the result
 
 bench-avatar: ## compare hone avatar with the article's service and with others, and flood it with new names
 	go run ./bench/avatar -all
-	go run ./bench/avatar -flood -lap 2s
+	go run ./bench/avatar -flood
 
 bench-ws: ## race other servers of WebSocket, within 20 minutes, and store the result
 	go run ./bench/cmd/peers ws -o bench/results/ws.json

@@ -57,7 +57,7 @@ func main() {
 	flag.IntVar(&s.rounds, "rounds", 15, "how often each server is measured")
 	flag.IntVar(&s.conns, "c", 100, "connections")
 	flag.DurationVar(&s.warm, "warm", 200*time.Millisecond, "before each lap")
-	flag.DurationVar(&s.lap, "lap", 700*time.Millisecond, "how long a lap is")
+	flag.DurationVar(&s.lap, "lap", 700*time.Millisecond, "how long a lap is; with -flood at most 500ms")
 	flooding := flag.Bool("flood", false, "measure healthy clients beside a flood of new names instead")
 	flag.StringVar(&s.server, "of", "hone", "the `server` that -flood floods")
 	asFlooder := flag.Bool("flooder", false, "be the flood, until standard input ends")

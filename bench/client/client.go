@@ -34,9 +34,12 @@ type Plan struct {
 	// and not measured. SlowContent is what these requests carry.
 	Slow        int
 	SlowContent []byte
-	Warmup      time.Duration // how long to ask before the window
-	Window      time.Duration // how long to measure
-	Loops       int           // 0: as many as GOMAXPROCS
+	// Stamps measures the server's part of response times with the kernel's timestamps of
+	// answers: at a rate, in the clear and with a Depth of 1.
+	Stamps bool
+	Warmup time.Duration // how long to ask before the window
+	Window time.Duration // how long to measure
+	Loops  int           // 0: as many as GOMAXPROCS
 	// Opened and Closed are called when the window opens and closes, to read a
 	// server's clocks. They hold up a loop and must return soon. nil: nobody.
 	Opened, Closed func()
@@ -54,6 +57,9 @@ type Result struct {
 	// a request was due, or without a rate from when it was sent; nil when there are
 	// too few. A request of the window that is missing counts with the time it waited.
 	P50, P99, P999 *float64
+	// ServerP50 and ServerP99 are the server's part of response times: what the client itself
+	// waits for a CPU is left out. nil without Stamps, or when there are too few.
+	ServerP50, ServerP99 *float64
 	// Late is how late the client sent 99 of 100 requests at most, in microseconds,
 	// which is part of the response times. nil without a rate.
 	Late *float64
@@ -86,6 +92,8 @@ func (p *Plan) check() error {
 		return errors.New("client: with HTTP there are no slow connections, and there must be a request")
 	case p.WS != nil && (p.HTTP != nil || p.Slow > 0 || len(p.Content) < idSize || len(p.Content) > longestWS):
 		return fmt.Errorf("client: with WebSocket there are no slow connections and no HTTP, and the content has %d to %d bytes", idSize, longestWS)
+	case p.Stamps && (p.Rate == 0 || p.Depth > 1 || p.WS != nil || p.HTTP != nil && p.HTTP.TLS != nil):
+		return errors.New("client: Stamps needs a rate, a depth of 1, and neither TLS nor WebSocket")
 	case p.Loops < 0:
 		return fmt.Errorf("client: %d loops: it must be 1 or more, or 0 for GOMAXPROCS", p.Loops)
 	}
@@ -166,7 +174,7 @@ func open(ctx context.Context, p *Plan) (loops []*loop, err error) {
 // sum makes the result of what the loops have counted.
 func sum(loops []*loop) *Result {
 	r := new(Result)
-	var latency, late histogram
+	var latency, late, served histogram
 	for _, l := range loops {
 		r.Rate += float64(l.closedAt.answered-l.openedAt.answered) / time.Duration(l.closedAt.now-l.openedAt.now).Seconds()
 		r.Answered += l.answered
@@ -175,9 +183,11 @@ func sum(loops []*loop) *Result {
 		r.Spun += time.Duration(l.spun)
 		latency.merge(&l.latency)
 		late.merge(&l.late)
+		served.merge(&l.served)
 	}
 	r.Requests = int64(latency.total)
 	r.P50, r.P99, r.P999 = latency.quantile(1, 2), latency.quantile(99, 100), latency.quantile(999, 1000)
+	r.ServerP50, r.ServerP99 = served.quantile(1, 2), served.quantile(99, 100)
 	r.Late = late.quantile(99, 100)
 	return r
 }

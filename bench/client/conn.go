@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/hone-go/hone/wire"
@@ -37,6 +38,11 @@ type conn struct {
 	oldest int
 	wires  *wires // with TLS, and tls above them
 	tls    *tls.Conn
+
+	// With stamps, in nanoseconds since the loop's start.
+	sentAt  int64 // the last request
+	arrived int64 // what was last read
+	before  int64 // the answer before
 }
 
 // slot is the place of a request that has no answer yet.
@@ -81,6 +87,8 @@ func (l *loop) add(fd, number int, slow bool) error {
 		c.wires, c.tls, err = l.handshake(fd)
 	case l.plan.WS != nil:
 		err = upgrade(fd, l.plan.WS.Path)
+	case l.plan.Stamps:
+		err = stamped(fd)
 	}
 	l.conns = append(l.conns, c)
 	return cmp.Or(err, l.arm(&c, syscall.EPOLL_CTL_ADD))
@@ -123,7 +131,7 @@ var errClosed = errors.New("the server closed it")
 func (l *loop) read(c *conn) error {
 	held := copy(l.in, c.held)
 	in := l.in[held:]
-	n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(c.fd), uintptr(unsafe.Pointer(&in[0])), uintptr(len(in)), syscall.MSG_DONTWAIT, 0, 0)
+	n, errno := l.receive(c, in)
 	switch {
 	case errno == syscall.EAGAIN:
 		return nil
@@ -131,12 +139,12 @@ func (l *loop) read(c *conn) error {
 		return os.NewSyscallError("recv", errno)
 	case n == 0:
 		return errClosed
-	case int(n) == len(in):
+	case n == len(in):
 		if err := l.arm(c, syscall.EPOLL_CTL_MOD); err != nil {
 			return err
 		}
 	}
-	rest, err := l.settle(c, l.in[:held+int(n)])
+	rest, err := l.settle(c, l.in[:held+n])
 	if len(rest)+held > 0 {
 		c.held = append(c.held[:0], rest...)
 	}
@@ -198,9 +206,13 @@ func (l *loop) answer(c *conn, id uint64, right bool) {
 		return
 	}
 	l.pending--
+	var served int64
+	if l.plan.Stamps {
+		served = c.served(c.slots[i].since)
+	}
 	if right {
 		l.answered++
-		l.record(c.slots[i].since, l.now)
+		l.record(c.slots[i].since, l.now, served)
 	}
 }
 
@@ -231,6 +243,9 @@ func (l *loop) send(c *conn) error {
 	c.owed -= int64(count)
 	if l.gap == 0 && !c.slow {
 		l.pending += int64(count)
+	}
+	if l.plan.Stamps {
+		c.sentAt = int64(time.Since(l.start))
 	}
 	if c.tls != nil {
 		_, err := c.tls.Write(out)

@@ -59,6 +59,7 @@ type loop struct {
 	spun     int64
 	latency  histogram
 	late     histogram
+	served   histogram // with stamps
 }
 
 // phase is where in the plan a loop is.
@@ -306,9 +307,12 @@ func (l *loop) begin() error {
 
 // record counts a response time. At a rate the requests count that were due within
 // the window, whenever they are answered; otherwise those that are answered then.
-func (l *loop) record(since, now int64) {
+func (l *loop) record(since, now, served int64) {
 	if l.gap == 0 && l.phase == measuring || l.gap > 0 && since >= l.from && since < l.till {
 		l.latency.add(now - since)
+		if l.plan.Stamps && served >= 0 {
+			l.served.add(served)
+		}
 	}
 }
 
@@ -322,11 +326,11 @@ func (l *loop) giveUp() {
 		c := &l.conns[i]
 		for _, s := range c.slots {
 			if s.id != free {
-				l.record(s.since, l.now)
+				l.record(s.since, l.now, l.now-s.since)
 			}
 		}
 		for ; c.owed > 0; c.owed-- {
-			l.record(l.intended(c), l.now)
+			l.record(l.intended(c), l.now, l.now-l.intended(c))
 			c.sent++
 		}
 	}

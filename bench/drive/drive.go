@@ -56,6 +56,8 @@ type Load struct {
 	// Sleepers are more connections, whose requests sleep in the handler, one after
 	// the other; they are not measured.
 	Sleepers int `json:"sleepers"`
+	// Stamps asks for the server's part of response times: see client.Plan.
+	Stamps bool `json:"stamps,omitempty"`
 }
 
 // Report is the answer to an order.
@@ -68,13 +70,15 @@ type Report struct {
 // Figure is what one load has shown. What cannot be had is nil.
 type Figure struct {
 	Requests  int64    `json:"requests"`
-	Answered  int64    `json:"answered,omitempty"` // at any time, the warm-up included
-	CPU       *float64 `json:"cpu_us"`             // of the server's process, user and system, for a request
-	Rate      *float64 `json:"rate"`               // requests answered in a second
-	P50       *float64 `json:"p50_us"`             // from the intended moment where there is a rate
-	P99       *float64 `json:"p99_us"`             //
-	P999      *float64 `json:"p999_us"`            //
-	ClientCPU *float64 `json:"client_cpu_us"`      // of the client, for a request, as Busy
+	Answered  int64    `json:"answered,omitempty"`      // at any time, the warm-up included
+	CPU       *float64 `json:"cpu_us"`                  // of the server's process, user and system, for a request
+	Rate      *float64 `json:"rate"`                    // requests answered in a second
+	P50       *float64 `json:"p50_us"`                  // from the intended moment where there is a rate
+	P99       *float64 `json:"p99_us"`                  //
+	P999      *float64 `json:"p999_us"`                 //
+	ServerP50 *float64 `json:"server_p50_us,omitempty"` // with Stamps, without the client's own waiting
+	ServerP99 *float64 `json:"server_p99_us,omitempty"`
+	ClientCPU *float64 `json:"client_cpu_us"` // of the client, for a request, as Busy
 	// Busy is the client's part of one CPU, without what it spent on looking for
 	// answers when there were none because a request was about to be due.
 	Busy       *float64 `json:"client_busy"`
@@ -213,6 +217,7 @@ func ReadAnswer(in io.Reader, id uint64, content []byte) error {
 func (l *Load) run(ctx context.Context, p client.Plan) (*Figure, error) {
 	edges := window{pid: l.PID}
 	p.Conns, p.Depth, p.Rate = l.Conns, l.Depth, l.Rate
+	p.Stamps = l.Stamps
 	p.Slow, p.SlowContent = l.Sleepers, []byte{service.Slow}
 	p.Warmup, p.Window, p.Opened, p.Closed = l.Warmup, l.Window, edges.opens, edges.closes
 	r, err := client.Run(ctx, p)

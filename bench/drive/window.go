@@ -39,7 +39,7 @@ func (w *window) read() (m moment) {
 
 // figure joins the clocks with what the client has measured.
 func (w *window) figure(r *client.Result) *Figure {
-	f := &Figure{Requests: r.Requests, Answered: r.Answered, Rate: &r.Rate, P50: r.P50, P99: r.P99, P999: r.P999, Doubts: []string{}}
+	f := &Figure{Requests: r.Requests, Answered: r.Answered, Rate: &r.Rate, P50: r.P50, P99: r.P99, P999: r.P999, ServerP50: r.ServerP50, ServerP99: r.ServerP99, Doubts: []string{}}
 	span := w.last.at.Sub(w.first.at)
 	if w.err == nil && span > 0 {
 		server, client, idle := w.last.server-w.first.server, w.last.client-w.first.client, w.last.idle-w.first.idle

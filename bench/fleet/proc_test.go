@@ -1,8 +1,11 @@
 package fleet
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -145,5 +148,27 @@ func TestChoose(t *testing.T) {
 	}
 	if _, err := Choose(All(), []string{"net", "nonsense"}); err == nil {
 		t.Error("a server of no name is chosen")
+	}
+}
+
+// TestPrefer reads the priority from /proc, unless the kernel refuses to give one.
+func TestPrefer(t *testing.T) {
+	c, err := Spawn(t.Context(), AnyCPU, nil, "cat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Stop()
+	if err := Prefer(c.PID, 3); errors.Is(err, syscall.EPERM) {
+		return
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, behind, _ := strings.Cut(string(text), ") ")
+	if fields := strings.Fields(behind); len(fields) < 39 || fields[37] != "3" || fields[38] != "1" {
+		t.Errorf("real-time priority and policy in %q, want 3 and 1", behind)
 	}
 }

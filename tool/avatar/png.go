@@ -125,6 +125,7 @@ func (pt *painter) paint(f *Fonts, p Picture) error {
 	switch p.Motif {
 	case Initials:
 		pt.raster.reset(side)
+		pt.mayPause()
 		l := layout{fonts: f, buf: &pt.glyphs, side: int64(side) * subpixels, grain: 1}
 		if err := l.letters(p, &pt.raster); err != nil {
 			return err
@@ -157,6 +158,7 @@ func (pt *painter) ground(stride int, shade uint8) {
 // shade adds coverage to the ground, in shades, scaled by percent. Areas that are added must not
 // overlap.
 func (pt *painter) shade(side, stride int, ground uint8, percent int) {
+	pt.mayPause()
 	cover := pt.raster.coverage()
 	var shadeOf [256]uint8
 	for c := range shadeOf {

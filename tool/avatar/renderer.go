@@ -18,7 +18,7 @@ func (r *Renderer) Append(dst []byte, p Picture) ([]byte, error) {
 	return pt.draw(dst, r.Fonts, p)
 }
 
-// mask returns the image of p in new memory. It calls pause about every 100 µs, so that drawing a
+// mask returns the image of p in new memory. It calls pause at most 80 µs apart, so that drawing a
 // large picture does not block other work on the processor.
 func (r *Renderer) mask(p Picture, pause func()) ([]byte, error) {
 	pt := r.painters.Get()

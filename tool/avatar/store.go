@@ -125,7 +125,7 @@ func (s *store) makeMask(_ context.Context, p Picture) ([]byte, error) {
 type turnTaker struct{ last time.Time }
 
 // slice is the shortest time for which a picture is drawn before yielding.
-const slice = 30 * time.Microsecond
+const slice = 10 * time.Microsecond
 
 func (t *turnTaker) pause() {
 	if time.Since(t.last) >= slice {
