@@ -55,7 +55,7 @@ func waitSideBySide() {
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
 	if !said {
-		flag.Set("test.parallel", "16")
+		flag.Set("test.parallel", "8")
 	}
 }
 
