@@ -24,7 +24,7 @@ func TestNoAllocationsPerRequest(t *testing.T) {
 	const depth = 20
 	rounds := sized(250, 1000)
 	pingPong := 2 * rounds
-	most := uint64(rounds / 5) // by the runtime itself, over all rounds
+	const most = 200 // by the runtime itself, over all rounds
 	var took atomic.Int64
 	count := func(r framed.Request) { took.Add(int64(r.Took)) }
 	pause := time.NewTimer(0)

@@ -53,7 +53,7 @@ func severities(t *testing.T) map[string]string {
 // of its severity.
 func TestEveryAlertIsReceived(t *testing.T) {
 	t.Parallel()
-	prometheus, alertmanager := needs(t, "prometheus"), needs(t, "prometheus-alertmanager")
+	prometheus, alertmanager := daemons(t, "prometheus", "prometheus-alertmanager")
 	hook := newWebhook(t)
 	ill := httptest.NewServer(illServer(t))
 	t.Cleanup(ill.Close)

@@ -39,6 +39,16 @@ func missing(t *testing.T, name string) {
 	t.Skipf("%s is not here: make deps installs it", name)
 }
 
+// daemons returns the paths of servers that a test starts, and skips it without HONE_TEST_ALL:
+// they take long.
+func daemons(t *testing.T, one, other string) (string, string) {
+	t.Helper()
+	if os.Getenv("HONE_TEST_ALL") == "" {
+		t.Skipf("waits for %s and %s to evaluate rules; HONE_TEST_ALL=1 runs it", one, other)
+	}
+	return needs(t, one), needs(t, other)
+}
+
 // listening matches the line in which Prometheus and node_exporter log their address.
 const listening = `msg="Listening on".* address=(\S+)`
 

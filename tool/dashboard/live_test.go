@@ -32,7 +32,7 @@ import (
 // every rule must be evaluated.
 func TestPanelsHaveData(t *testing.T) {
 	t.Parallel()
-	prometheus, nodeExporter := needs(t, "prometheus"), needs(t, "prometheus-node-exporter")
+	prometheus, nodeExporter := daemons(t, "prometheus", "prometheus-node-exporter")
 	if runtime.GOOS != "linux" {
 		t.Skip("the figures of the host are those of Linux")
 	}
