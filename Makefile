@@ -96,7 +96,8 @@ bench: ## run the engine benchmarks once each
 
 bench-peers: ## race other network libraries, within 20 minutes, and store the result
 	go run ./bench/cmd/peers race -o bench/results/peers.json
-	go run ./bench/cmd/peers tables bench/README.md README.md README.zh.md
+	go run ./bench/cmd/peers tables bench/README.md
+	go run ./bench/cmd/peers picture
 
 bench-routes: ## compare routers, and print the ratios
 	GOMAXPROCS=1 go run ./bench/routes/ratios
@@ -110,6 +111,7 @@ bench-streams: ## measure visits that wait: long streams, loans, pushes that wai
 bench-http: ## race other HTTP servers, within 20 minutes, and store the result
 	go run ./bench/cmd/peers http -o bench/results/http.json
 	go run ./bench/cmd/peers tables bench/README.md docs/http1.md
+	go run ./bench/cmd/peers picture
 
 bench-avatar: ## compare hone avatar with the article's service and with others, and flood it with new names
 	go run ./bench/avatar -all
@@ -118,10 +120,11 @@ bench-avatar: ## compare hone avatar with the article's service and with others,
 bench-ws: ## race other servers of WebSocket, within 20 minutes, and store the result
 	go run ./bench/cmd/peers ws -o bench/results/ws.json
 	go run ./bench/cmd/peers tables bench/README.md
+	go run ./bench/cmd/peers picture
 
 bench-faults: ## see what each does when things go wrong, and store it
 	go run ./bench/cmd/peers faults -o bench/results/faults.json
-	go run ./bench/cmd/peers tables bench/README.md README.md README.zh.md
+	go run ./bench/cmd/peers tables bench/README.md
 
 bench-generators: ## install vegeta and k6, compare load generators with a computed truth, within 10 minutes, and store the result
 	GOWORK=off go install github.com/tsenart/vegeta/v12@v12.13.0
