@@ -65,12 +65,7 @@ func (c *Contest) Run(ctx context.Context) *report.Generators {
 		}
 		random.Shuffle(len(turns), func(i, j int) { turns[i], turns[j] = turns[j], turns[i] })
 		for _, t := range turns {
-			s, err := c.sample(ctx, t.tool, t.schedule)
-			s.Generator, s.Schedule, s.Round = t.tool.Name, t.schedule.Name(), round
-			if err != nil {
-				s.Error = err.Error()
-			}
-			c.Say(fmt.Sprintf("round %d, %s: %s", round, s.Schedule, s))
+			s := c.repeated(ctx, t.tool, t.schedule, round)
 			g.Samples = append(g.Samples, s)
 			if ctx.Err() != nil {
 				break
@@ -79,6 +74,24 @@ func (c *Contest) Run(ctx context.Context) *report.Generators {
 	}
 	g.Judge()
 	return g
+}
+
+// mostRepeats is how often a sample that its own generator doubts is taken again.
+const mostRepeats = 2
+
+// repeated takes a sample, again while its generator doubts it.
+func (c *Contest) repeated(ctx context.Context, tool Tool, schedule report.Stalls, round int) report.Generated {
+	for repeats := 0; ; repeats++ {
+		s, err := c.sample(ctx, tool, schedule)
+		s.Generator, s.Schedule, s.Round, s.Repeats = tool.Name, schedule.Name(), round, repeats
+		if err != nil {
+			s.Error = err.Error()
+		}
+		c.Say(fmt.Sprintf("round %d, %s: %s", round, s.Schedule, s))
+		if s.Doubt == "" || repeats == mostRepeats || ctx.Err() != nil {
+			return s
+		}
+	}
 }
 
 // sample has one generator load a fresh server.

@@ -58,8 +58,9 @@ type Generated struct {
 	Generator string `json:"generator"`
 	Schedule  string `json:"schedule"`
 	Round     int    `json:"round"`
-	Error     string `json:"error"` // why there are no results; empty: no error
-	Doubt     string `json:"doubt"` // why the generator itself marked them as doubtful
+	Error     string `json:"error"`             // why there are no results; empty: no error
+	Doubt     string `json:"doubt"`             // why the generator itself marked them as doubtful
+	Repeats   int    `json:"repeats,omitempty"` // samples before this one that the generator marked
 	// In microseconds, as reported by the generator.
 	P50  *float64 `json:"p50_us"`
 	P99  *float64 `json:"p99_us"`
@@ -229,5 +230,14 @@ func (g *Generators) facts() string {
 	}
 	fmt.Fprintf(&t, "%v. %d requests a second, medians of %d rounds in random order (seed %d); CPU in a window of %.0f s, with minimum and maximum in parentheses.\n",
 		g.Machine, g.Rate, g.Rounds, g.Seed, float64(g.WindowMS)/1e3)
+	repeats := map[string]int{}
+	for _, s := range g.Samples {
+		repeats[s.Generator] += s.Repeats
+	}
+	for _, tool := range g.Tools {
+		if n := repeats[tool.Name]; n > 0 {
+			fmt.Fprintf(&t, "%d samples of %s were repeated because it marked them as invalid: it had sent requests late. The others do not report that.\n", n, tool.Name)
+		}
+	}
 	return t.String()
 }
