@@ -11,6 +11,10 @@ const (
 	leastAchieved = 0.99 // of what was offered
 	mostShare     = 0.80 // of the CPU available to the generator
 	leastRequests = 100  // for a 99th percentile
+
+	// leastSpan is the shortest load in which the generator's CPU means something: in a shorter
+	// one its start is most of it.
+	leastSpan = 100 * time.Millisecond
 )
 
 // reasons returns why the figures are not the target's. Each reason is a sentence that ends with
@@ -89,7 +93,7 @@ func (m *measurement) lagging() string {
 
 // starved fails when the generator had no spare CPU.
 func (m *measurement) starved() string {
-	if !m.cpuKnown || m.cpuShare() < mostShare {
+	if !m.cpuKnown || m.cpuSpan < leastSpan || m.cpuShare() < mostShare {
 		return ""
 	}
 	return fmt.Sprintf("the generator used %.0f %% of the CPU it has (the limit is %.0f %%); give it more CPUs, or offer less",
@@ -195,9 +199,13 @@ const (
 	microsecond = float64(time.Microsecond)
 )
 
-// warnings explain what the figures of a closed loop hide: while the server stalls, each
-// connection has one slow answer, however many users would have waited.
-func (m *measurement) warnings(r *Result) []string {
+// warnings explain what valid figures hide: that the load was too short for the generator's CPU to
+// be judged, and of a closed loop that while the server stalls, each connection has one slow
+// answer, however many users would have waited.
+func (m *measurement) warnings(r *Result) (warnings []string) {
+	if m.cpuKnown && m.cpuSpan < leastSpan {
+		warnings = append(warnings, fmt.Sprintf("the load took only %v, too short to tell whether the generator was the limit; send more requests", m.cpuSpan.Round(time.Millisecond)))
+	}
 	highest := r.Latency.P999
 	for _, q := range []*float64{r.Latency.P99, r.Latency.P90, r.Latency.P50} {
 		if highest == nil {
@@ -205,9 +213,9 @@ func (m *measurement) warnings(r *Result) []string {
 		}
 	}
 	if m.lag != nil || highest == nil || *r.Latency.Max < farAbove**highest || *r.Latency.Max*microsecond < float64(leastStall) {
-		return nil
+		return warnings
 	}
 	slowest := time.Duration(*r.Latency.Max * microsecond)
-	return []string{fmt.Sprintf("the slowest answer took %v, %.0f times the highest percentile: the server stalled, and a closed loop asks a stalled server less, so these percentiles are not what users would wait; offer a rate to measure that",
-		slowest.Round(time.Millisecond), *r.Latency.Max / *highest)}
+	return append(warnings, fmt.Sprintf("the slowest answer took %v, %.0f times the highest percentile: the server stalled, and a closed loop asks a stalled server less, so these percentiles are not what users would wait; offer a rate to measure that",
+		slowest.Round(time.Millisecond), *r.Latency.Max / *highest))
 }

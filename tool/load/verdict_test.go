@@ -51,6 +51,7 @@ func TestGate(t *testing.T) {
 		{"lag", func(m *measurement) { m.lag = spiked(3_000_000, 20) }, "the generator itself sent one request in a hundred 3"},
 		{"CPU", func(m *measurement) { m.cpu = 1700 * time.Millisecond }, "the generator used 85 % of the CPU it has"},
 		{"CPU at its limit", func(m *measurement) { m.cpu = 1599 * time.Millisecond }, ""},
+		{"CPU in a moment", func(m *measurement) { m.cpu, m.cpuSpan = 19*time.Millisecond, 10*time.Millisecond }, ""},
 		{"CPU unknown", func(m *measurement) { m.cpu, m.cpuKnown = time.Hour, false }, ""},
 		{"errors", func(m *measurement) { m.errors[Failed], m.errors[Timeout], m.example = 3, 2, wire.Overloaded },
 			`5 of 1000 requests failed (2 timeout, 3 failed; the first failure was "wire: overloaded")`},
