@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -91,14 +94,36 @@ func TestPublished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// build builds the program in a folder, as a module that gets those of ours that it imports.
+	build := func(folder, name string) {
+		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		get := []string{"get", root + "@" + version}
+		for _, other := range []string{"/observe", "/gateway"} {
+			if slices.ContainsFunc(files, func(file string) bool {
+				text, err := os.ReadFile(file)
+				return err == nil && strings.Contains(string(text), `"`+root+other+`"`)
+			}) {
+				get = append(get, root+other+"@"+version)
+			}
+		}
+		output(t, folder, outside, "go", "mod", "init", "example.com/program")
+		output(t, folder, outside, "go", get...)
+		output(t, folder, outside, "go", "build", "-o", filepath.Join(bin, name), ".")
+	}
 	for i, example := range append(examples, more...) {
 		program := t.TempDir()
 		if err := os.CopyFS(program, os.DirFS(filepath.Dir(example))); err != nil {
 			t.Fatal(err)
 		}
-		output(t, program, outside, "go", "mod", "init", "example.com/program")
-		output(t, program, outside, "go", "get", root+"@"+version)
-		output(t, program, outside, "go", "build", "-o", filepath.Join(bin, fmt.Sprintf("example%d", i+1)), ".")
+		for _, own := range []string{"go.mod", "go.sum"} { // of an example that is a module
+			if err := os.Remove(filepath.Join(program, own)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+		build(program, fmt.Sprintf("example%d", i+1))
 	}
 	page, err := os.ReadFile(filepath.Join(top, "docs", "start.md"))
 	if err != nil {
@@ -109,15 +134,7 @@ func TestPublished(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(folder, "main.go"), []byte(program), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		get := []string{"get", root + "@" + version}
-		for _, other := range []string{"/observe", "/gateway"} {
-			if strings.Contains(program, `"`+root+other+`"`) {
-				get = append(get, root+other+"@"+version)
-			}
-		}
-		output(t, folder, outside, "go", "mod", "init", "example.com/start")
-		output(t, folder, outside, "go", get...)
-		output(t, folder, outside, "go", "build", "-o", filepath.Join(bin, fmt.Sprintf("start%d", i+1)), ".")
+		build(folder, fmt.Sprintf("start%d", i+1))
 	}
 	if built, err := os.ReadDir(bin); err != nil || len(built) < 16 {
 		t.Errorf("%d programs built, %v", len(built), err)
