@@ -129,7 +129,7 @@ bench-faults: ## see what each does when things go wrong, and store it
 bench-generators: ## install vegeta and k6, compare load generators with a computed truth, within 10 minutes, and store the result
 	GOWORK=off go install github.com/tsenart/vegeta/v12@v12.13.0
 	GOWORK=off go install go.k6.io/k6@v1.8.1
-	go run ./bench/cmd/peers generators -bin "$$(go env GOPATH)/bin" -o bench/results/generators.json
+	go run ./bench/cmd/peers generators --rate 500 -bin "$$(go env GOPATH)/bin" -o bench/results/generators.json
 	go run ./bench/cmd/peers tables docs/load.md
 
 bench-gateway: ## measure the gateway: levels, logs, shapes of load and open loops
