@@ -28,19 +28,23 @@ func TestSilentProxyIsClosedAfterFrameTime(t *testing.T) {
 		healthy := s.dial(t)
 		healthy.send("PROXY TCP4 192.0.2.1 192.0.2.2 1000 2000\r\nhello\n")
 		healthy.want("answer\n")
-		for _, header := range []string{"", "PROXY TCP4 192.0.2.1 "} {
-			begun := time.Now()
-			c := s.dial(t)
-			c.send(header)
-			c.SetDeadline(time.Now().Add(patience / 2))
+		begun := time.Now()
+		headers := []string{"", "PROXY TCP4 192.0.2.1 "}
+		silent := make([]*client, len(headers))
+		for i, header := range headers {
+			silent[i] = s.dial(t)
+			silent[i].send(header)
+			silent[i].SetDeadline(time.Now().Add(patience / 2))
+		}
+		for i, c := range silent {
 			got, err := io.ReadAll(c.r)
 			// The clock is coarse, and lags on a busy machine.
 			if took := time.Since(begun) + tick; err != nil || took < frame*3/4 {
-				t.Errorf("after %q: closed after %v (%v), want a clean close after %v", header, took.Round(time.Millisecond), err, frame)
+				t.Errorf("after %q: closed after %v (%v), want a clean close after %v", headers[i], took.Round(time.Millisecond), err, frame)
 				continue
 			}
 			if want := refusal(engine.FrameTimeout); string(got) != want {
-				t.Errorf("after %q: read %q, want %q", header, got, want)
+				t.Errorf("after %q: read %q, want %q", headers[i], got, want)
 			}
 			c.Close()
 		}

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -234,7 +236,8 @@ var servers atomic.Uint64 // numbers servers, for their labels
 
 // serve serves p until the test ends. The server's hooks record connections and call
 // those that set has installed. At the end OnClose must have been called once for every
-// connection that OnOpen saw, for no other one, and no goroutine may be left.
+// connection that OnOpen saw, and for no other one; TestMain looks for goroutines that
+// are left.
 func serve(t *testing.T, g ground, p engine.Protocol, set ...func(s *engine.Server)) *server {
 	t.Helper()
 	return serveOn(t, g, listen(t, g.network), p, set...)
@@ -297,15 +300,64 @@ func (s *server) labelled(f func()) {
 
 // goroutines returns how many goroutines the server has now, including those started by
 // its handlers.
-func (s *server) goroutines() (n int) {
+func (s *server) goroutines() int { return labelledGoroutines()[s.label] }
+
+// labelledGoroutines counts the goroutines of each server that has some.
+func labelledGoroutines() map[string]int {
 	var text bytes.Buffer
 	pprof.Lookup("goroutine").WriteTo(&text, 1)
-	some := 0
+	all, some := map[string]int{}, 0
 	for line := range strings.Lines(text.String()) {
 		if count, _, ok := strings.Cut(line, " @ "); ok {
 			some, _ = strconv.Atoi(count)
-		} else if strings.HasPrefix(line, "# labels:") && strings.Contains(line, strconv.Quote(s.label)) {
-			n += some
+		} else if labels, ok := strings.CutPrefix(line, "# labels: "); ok {
+			var of struct {
+				Server string `json:"server"`
+			}
+			if json.Unmarshal([]byte(labels), &of) == nil && of.Server != "" {
+				all[of.Server] += some
+			}
+		}
+	}
+	return all
+}
+
+// TestMain runs the tests, more of them at once than there are processors unless -parallel
+// is set, because they wait. At the end no goroutine of a server, and no socket, may
+// be left: looking after each test would cost more than the tests.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
+	if !set {
+		flag.Set("test.parallel", "8")
+	}
+	if ln, err := net.Listen("tcp", "127.0.0.1:0"); err == nil { // opens the runtime's poller
+		ln.Close()
+	}
+	open := openSockets()
+	code := m.Run()
+	if code == 0 && !eventually(patience, func() bool { return len(labelledGoroutines()) == 0 }) {
+		for label, n := range labelledGoroutines() {
+			fmt.Fprintf(os.Stderr, "%d goroutines have outlived the server of %s\n", n, label)
+		}
+		code = 1
+	}
+	if code == 0 && !eventually(patience, func() bool { return openSockets() <= open }) {
+		fmt.Fprintf(os.Stderr, "%d sockets are open, and %d were at the beginning\n", openSockets(), open)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// openSockets returns how many sockets, epoll instances and the like this process has, or 0
+// where that cannot be read.
+func openSockets() (n int) {
+	all, _ := os.ReadDir("/proc/self/fd")
+	for _, fd := range all {
+		what, _ := os.Readlink("/proc/self/fd/" + fd.Name())
+		if strings.Contains(what, ":[") || strings.HasPrefix(what, "anon_inode:") {
+			n++ // everything else has a path: -cpuprofile's file, for example
 		}
 	}
 	return n
@@ -319,9 +371,6 @@ func (s *server) audit() {
 	imbalance := ""
 	if !eventually(patience, func() bool { imbalance = s.imbalance(); return imbalance == "" }) {
 		s.t.Error(imbalance)
-	}
-	if left := 0; !eventually(patience, func() bool { left = s.goroutines(); return left == 0 }) {
-		s.t.Errorf("%d goroutines have outlived their server", left)
 	}
 }
 
@@ -507,12 +556,14 @@ func (c *client) ask(line, answer string) {
 	c.want(answer + "\n")
 }
 
-// wantEnd reads this text and then the end of the stream: a FIN, not a reset.
+// wantEnd reads this text and then the end of the stream, a FIN and not a reset, and then
+// closes the connection as most peers do.
 func (c *client) wantEnd(text string) {
 	c.t.Helper()
 	if got, err := io.ReadAll(c.r); string(got) != text || err != nil {
 		c.t.Errorf("read %.120q (%v), want %.120q and the end of the stream", got, err, text)
 	}
+	c.Close()
 }
 
 // over waits for the end of the stream, FIN or reset, and reports whether it came.

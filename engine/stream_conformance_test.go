@@ -172,6 +172,7 @@ func TestMoreSaysWhyNothingComes(t *testing.T) {
 				s := serve(t, g, streams{lines: lines{serve: echoing}, failed: func(t *engine.Turn, err error) { failed <- err }}, func(s *engine.Server) {
 					s.Limits.FrameTime = 100 * time.Millisecond
 					s.Limits.FrameRate = 1 << 20
+					s.Limits.LingerTime = 100 * time.Millisecond // OnClose comes after it
 					if test.want != engine.FrameTimeout {
 						s.Limits.FrameTime = -1
 					}
@@ -629,10 +630,15 @@ func TestDrainWaitsForStreams(t *testing.T) {
 // When a Shutdown's context ends, waiting visits end.
 func TestForceEndsVisitsThatWait(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
-		failed := make(chan error, 2)
-		s := serve(t, g, streams{lines: lines{serve: echoing}, failed: func(_ *engine.Turn, err error) { failed <- err }})
+		failed, waits := make(chan error, 2), make(chan bool, 4)
+		s := serve(t, g, streams{
+			lines:  lines{serve: echoing},
+			failed: func(_ *engine.Turn, err error) { failed <- err },
+			waits:  func(*engine.Turn) { waits <- true },
+		})
 		s.dial(t).send("put 1000000\nabc")
 		s.dial(t).send("get 1000000000\n")
+		heard(t, waits, "the upload begins")
 		if !eventually(patience, func() bool { return s.Stats().Open == 2 && s.Stats().BytesOut > 100_000 }) {
 			t.Fatal("the streams did not start")
 		}
