@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -23,6 +22,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // The conformance tests of this package use exported names only. Each tests one contract
@@ -109,14 +109,6 @@ func oneByOne(t *testing.T, grounds []ground, test func(t *testing.T, g ground))
 	for _, g := range grounds {
 		t.Run(g.String(), func(t *testing.T) { test(t, g) })
 	}
-}
-
-// sized returns full with HONE_TEST_ALL set, and otherwise usual.
-func sized(usual, full int) int {
-	if os.Getenv("HONE_TEST_ALL") != "" {
-		return full
-	}
-	return usual
 }
 
 // patience is the timeout of everything that a test waits for.
@@ -322,16 +314,10 @@ func labelledGoroutines() map[string]int {
 	return all
 }
 
-// TestMain runs the tests, more of them at once than there are processors unless -parallel
-// is set, because they wait. At the end no goroutine of a server, and no socket, may
+// TestMain runs the tests. At the end no goroutine of a server, and no socket, may
 // be left: looking after each test would cost more than the tests.
 func TestMain(m *testing.M) {
-	flag.Parse()
-	set := false
-	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
-	if !set {
-		flag.Set("test.parallel", "8")
-	}
+	testrun.SideBySide(8)
 	if ln, err := net.Listen("tcp", "127.0.0.1:0"); err == nil { // opens the runtime's poller
 		ln.Close()
 	}

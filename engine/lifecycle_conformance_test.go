@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // Conn.Close ends the connection for any reason: queued output is flushed, the peer is
@@ -157,7 +158,7 @@ func TestReasonFromAdvanceStopsTheConnection(t *testing.T) {
 // Every push accepted by Push is sent before the end of the stream, and before a
 // hand-over, in order, however the connection ends; and nothing follows a refusal.
 func TestPushThatWasAcceptedIsDelivered(t *testing.T) {
-	rounds := sized(10, 40)
+	rounds := testrun.Sized(10, 40)
 	grounds := append(over(overTCP), ground{engine.Engine{}, overUnix}, ground{engine.Engine{}, overAdapter})
 	oneByOne(t, grounds, func(t *testing.T, g ground) {
 		for _, way := range []string{"close", "refuse", "error", "half-close", "take over", "drain"} {

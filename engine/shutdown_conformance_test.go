@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // A request that is served during a drain may take over the socket: its user gets it
@@ -464,7 +465,7 @@ func TestShutdownKeepsToItsContext(t *testing.T) {
 
 // A connection that is being accepted while the server is closed ends with it.
 func TestCloseWhileAConnectionIsAccepted(t *testing.T) {
-	rounds := sized(50, 200)
+	rounds := testrun.Sized(50, 200)
 	grounds := append(over(overTCP), ground{engine.Engine{}, overUnix}, ground{engine.Engine{}, overAdapter})
 	oneByOne(t, grounds, func(t *testing.T, g ground) {
 		for round := range rounds {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // echoLines answers every line with itself.
@@ -82,7 +83,7 @@ func TestSilentBehindAProxyMakesRoom(t *testing.T) {
 
 // Five hundred silent connections, or two thousand with HONE_TEST_ALL=1, lock nobody out.
 func TestSilentCrowdKeepsNobodyOut(t *testing.T) {
-	limit, newcomers := sized(500, 2000), uint64(sized(25, 100))
+	limit, newcomers := testrun.Sized(500, 2000), uint64(testrun.Sized(25, 100))
 	oneByOne(t, over(overTCP), func(t *testing.T, g ground) {
 		s := serve(t, g, echoLines(), func(s *engine.Server) { s.Limits.Conns = limit })
 		for range limit {

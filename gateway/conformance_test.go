@@ -8,13 +8,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // TestPython has a second client, written in another language, check the protocol.
 func TestPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		missing(t, "python3 is missing; make deps installs it")
+		testrun.Lacks(t, "python3 is missing; make deps installs it")
 	}
 	path := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(path, []byte("python a-token-for-python\nother another-token-there-is\n"), 0o600); err != nil {
@@ -47,13 +49,4 @@ func TestPython(t *testing.T) {
 			fmt.Fprint(t.Output(), string(out))
 		})
 	}
-}
-
-// missing skips what lacks something on this machine, and fails where nothing may.
-func missing(t testing.TB, what string) {
-	t.Helper()
-	if os.Getenv("HONE_TEST_ALL") != "" {
-		t.Fatal(what)
-	}
-	t.Skip(what)
 }

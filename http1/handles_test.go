@@ -7,13 +7,14 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // onEngines runs a test on every engine, with a server for h.
@@ -113,7 +114,7 @@ func TestHandlesAreClosedWhenTheHandlerReturns(t *testing.T) {
 // other requests, whose answers and bodies must not change.
 func TestKeptHandlesNeverTouchAnotherRequest(t *testing.T) {
 	attempts := int64(100_000)
-	if os.Getenv("HONE_TEST_ALL") == "1" {
+	if testrun.All() {
 		attempts = 1_000_000
 	}
 	attempts /= int64(len(engines()))

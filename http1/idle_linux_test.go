@@ -5,20 +5,20 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"runtime"
 	"testing"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // A connection that was lent once needs no more memory, when it is idle again, than before.
 func TestIdleAfterLoan(t *testing.T) {
-	if testing.Short() || raceDetector {
+	if testing.Short() || testrun.Race {
 		t.Skip("it measures memory: run it without -short and without -race")
 	}
 	conns := 500
-	if os.Getenv("HONE_TEST_ALL") != "" {
+	if testrun.All() {
 		conns = 2000
 	}
 	s := serve(t, &Server{Engine: engine.Events(engine.Auto), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -8,13 +8,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // run runs a test on every engine.
@@ -203,7 +203,7 @@ func TestConversationsMatchNetHTTP(t *testing.T) {
 				t.Errorf("%s: got\n%s\nnet/http answers\n%s", c.name, got, wants[i])
 			}
 			step := 5
-			if os.Getenv("HONE_TEST_ALL") != "" {
+			if testrun.All() {
 				step = 1
 			}
 			for at := 1; at < len(c.sent); at += step {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // TestPreparedAnswers compares prepared answers with net/http's.
@@ -104,7 +105,7 @@ func hears(t *testing.T, addr, request string) string {
 
 // TestPreparedAnswersNeedNoHeader compares the allocations with those of a single Write.
 func TestPreparedAnswersNeedNoHeader(t *testing.T) {
-	if raceDetector {
+	if testrun.Race {
 		t.Skip("the race detector allocates")
 	}
 	p := Prepare(200, http.Header{"Content-Type": {"image/png"}, "Cache-Control": {"no-cache"}})

@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 const (
@@ -32,7 +33,7 @@ func serverOf(h http.Handler) *protocol {
 }
 
 func TestBareGetAllocations(t *testing.T) {
-	if raceDetector {
+	if testrun.Race {
 		t.Skip("the race detector allocates")
 	}
 	onEngines(t, hello, func(t *testing.T, s *Server, addr string) {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // TestModuleStaysSmall limits go.mod to what the admin side needs, tests included: a program that
@@ -123,7 +125,7 @@ func outside(t *testing.T, source, require string) (modules []string, sums int) 
 		out, err := command.CombinedOutput()
 		switch {
 		case err == nil:
-		case args[0] == "mod" && os.Getenv("HONE_TEST_ALL") == "":
+		case args[0] == "mod" && !testrun.All():
 			t.Skipf("go mod tidy needs modules that are not in the cache, and a network to download them: %v\n%s", err, out)
 		default:
 			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)

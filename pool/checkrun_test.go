@@ -7,11 +7,13 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // TestCheckBuild runs all tests again with -tags poolcheck, which adds some.
 func TestCheckBuild(t *testing.T) {
-	if raceDetector {
+	if testrun.Race {
 		t.Skip("runs without the race detector; with it: go test -race -tags poolcheck ./pool")
 	}
 	goCommand, err := exec.LookPath("go")

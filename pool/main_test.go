@@ -8,6 +8,8 @@ import (
 	"weak"
 
 	"go.uber.org/goleak"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -15,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // needReuse skips the test in builds that do not reuse memory at once.
 func needReuse(t *testing.T) {
 	t.Helper()
-	if raceDetector {
+	if testrun.Race {
 		t.Skip("with the race detector a sync.Pool drops one Put in four on purpose")
 	}
 	if checking {

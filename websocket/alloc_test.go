@@ -3,10 +3,12 @@ package websocket
 import (
 	"bytes"
 	"testing"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 func TestNoAllocations(t *testing.T) {
-	if raceDetector {
+	if testrun.Race {
 		t.Skip("the race detector allocates; the other builds of make test check this")
 	}
 	c := &Compression{}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // connected dials a server that the test controls.
@@ -429,7 +430,7 @@ func TestDialOptions(t *testing.T) {
 
 // A Client starts no goroutine, and allocates nothing for contexts that cannot end.
 func TestClientCost(t *testing.T) {
-	if raceDetector {
+	if testrun.Race {
 		t.Skip("the race detector allocates; go test without -race runs this")
 	}
 	at := &place{t: t, engine: new(engine.Engine)}

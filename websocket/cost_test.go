@@ -9,16 +9,17 @@ import (
 	"testing"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // TestNoAllocationsPerMessage counts the allocations of the whole process for messages and
 // pushes, with a client that does not allocate.
 func TestNoAllocationsPerMessage(t *testing.T) {
-	if raceDetector {
+	if testrun.Race {
 		t.Skip("the race detector makes sync.Pool drop items at random; go test without -race runs this")
 	}
 	const depth = 20
-	rounds := sized(250, 1000)
+	rounds := testrun.Sized(250, 1000)
 	most := uint64(rounds * 4 / 5) // the runtime's own, on a busy machine; one per visit would be a fifth more
 	content := []byte("thirty-two bytes of some content")
 	prepared := Prepare(Text, content, nil)
@@ -80,7 +81,7 @@ func TestNoAllocationsPerMessage(t *testing.T) {
 
 // A push from another goroutine does not allocate either.
 func TestNoAllocationsPerPush(t *testing.T) {
-	if raceDetector {
+	if testrun.Race {
 		t.Skip("the race detector makes sync.Pool drop items at random; go test without -race runs this")
 	}
 	for _, e := range engine.All() {

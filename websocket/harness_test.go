@@ -22,14 +22,6 @@ import (
 // patience limits everything that a test waits for.
 const patience = 30 * time.Second
 
-// sized returns full with HONE_TEST_ALL set, and otherwise usual.
-func sized(usual, full int) int {
-	if os.Getenv("HONE_TEST_ALL") != "" {
-		return full
-	}
-	return usual
-}
-
 // TestMain counts goroutines after all tests. In the process that TestIdleMemory starts, it runs
 // the server instead.
 func TestMain(m *testing.M) {

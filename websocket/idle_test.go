@@ -20,19 +20,20 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/http1"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // An idle connection needs little of the server's memory, after it has received a fragmented
 // message and a ping, with and without compression. The memory over TLS is only logged: most of
 // it is crypto/tls's. The server runs in a process of its own.
 func TestIdleMemory(t *testing.T) {
-	if testing.Short() || raceDetector {
+	if testing.Short() || testrun.Race {
 		t.Skip("it measures memory: run it without -short and without -race")
 	}
 	if runtime.GOOS != "linux" {
 		t.Skipf("event loops need Linux, this is %s", runtime.GOOS)
 	}
-	all := sized(1000, 15_000)
+	all := testrun.Sized(1000, 15_000)
 	const most = 220
 	for _, c := range []struct {
 		name             string
@@ -44,7 +45,7 @@ func TestIdleMemory(t *testing.T) {
 			}
 			n := all
 			if c.secure {
-				n = sized(200, 2000)
+				n = testrun.Sized(200, 2000)
 			}
 			s := startIdle(t, c.secure)
 			s.open(t, 100, c.compress) // so that the server has allocated what the first ones need

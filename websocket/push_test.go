@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // Pushes from many goroutines arrive complete, in each sender's order, among the answers.
@@ -91,7 +92,7 @@ func (p *peer) message() (opcode, []byte) {
 // A push made while the handshake is being answered never overtakes the response. The test makes
 // this many upgrades on each engine; with HONE_TEST_ALL=1, 100,000 in all.
 func TestPushesNeverOvertakeTheResponse(t *testing.T) {
-	upgrades := sized(200, 100_000/(len(engine.All())+1))
+	upgrades := testrun.Sized(200, 100_000/(len(engine.All())+1))
 	run(t, func(t *testing.T, at *place) {
 		conns := make(chan Conn)
 		var pushed atomic.Int64

@@ -29,6 +29,7 @@ var libraryImports = map[string][]string{
 	"internal/sys":       {},
 	"internal/lint":      {},
 	"internal/servetest": {},
+	"internal/testrun":   {}, // only tests import it, in every package
 }
 
 // observeImports is the module in observe/, in the same form.
@@ -71,7 +72,7 @@ var gatewayImports = map[string][]string{
 	"gateway":                        {anyLibrary, "gateway/journal"},
 	"gateway/journal":                {"gateway/internal/namespacetest"}, // only for its tests
 	"gateway/cmd/honed":              {anyPackage},
-	"gateway/internal/namespacetest": {},
+	"gateway/internal/namespacetest": {"internal/testrun"},
 }
 
 // onlyHome lists import paths that only one package may import, tests included. A path with a final

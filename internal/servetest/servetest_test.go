@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 var (
@@ -35,7 +37,7 @@ var columns = []string{"", "events", "parked"}
 
 // TestServe runs each test of serve_test.go against net/http and against http1.
 func TestServe(t *testing.T) {
-	if os.Getenv("HONE_TEST_ALL") == "" && !*update && *only == "" {
+	if !testrun.All() && !*update && *only == "" {
 		t.Skip("it takes two minutes; HONE_TEST_ALL=1 or make suites runs it")
 	}
 	if runtime.GOOS != "linux" {

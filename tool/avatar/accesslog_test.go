@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // logLine is a line of the log as its reader sees it.
@@ -217,7 +219,7 @@ func TestAccessLogText(t *testing.T) {
 
 // TestAccessLogAllocatesNothing logs with every attribute.
 func TestAccessLogAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if testrun.Race {
 		t.Skip("the race detector makes pools drop what they hold")
 	}
 	log := &AccessLog{To: io.Discard, Sample: 1}

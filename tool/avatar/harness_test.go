@@ -3,11 +3,12 @@ package avatar
 import (
 	"flag"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // patience bounds everything that a test waits for.
@@ -41,7 +42,7 @@ func withHan(t *testing.T) *Fonts {
 		t.Fatal(err)
 	}
 	if f.Han() == "" {
-		if os.Getenv("HONE_TEST_ALL") != "" {
+		if testrun.All() {
 			t.Log("no font with Han characters: only the way without one is tested")
 			return nil
 		}

@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"golang.org/x/image/font/gofont/goregular"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // each calls f for pictures of every kind that the Go fonts can draw.
@@ -296,7 +298,7 @@ func TestPatterns(t *testing.T) {
 
 // TestAllPatterns counts the different ones among all that there are.
 func TestAllPatterns(t *testing.T) {
-	if os.Getenv("HONE_TEST_ALL") == "" || raceEnabled {
+	if !testrun.All() || testrun.Race {
 		t.Skip("draws a million pictures; HONE_TEST_ALL=1 without the race detector runs it")
 	}
 	fonts, seed := onlyGo(t), maphash.MakeSeed()
@@ -354,7 +356,7 @@ func TestSVGIsSafe(t *testing.T) {
 
 // TestNoAllocations is what Append, Recolour and the lookup promise.
 func TestNoAllocations(t *testing.T) {
-	if raceEnabled {
+	if testrun.Race {
 		t.Skip("the race detector makes pools drop what they hold")
 	}
 	s := newService(t, Limits{})

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // startServer serves on a port of this machine until the test ends.
@@ -253,7 +254,7 @@ func TestAbuse(t *testing.T) {
 		}
 	}
 	n := 100_000
-	if testing.Short() || raceEnabled {
+	if testing.Short() || testrun.Race {
 		n = 5_000
 	}
 	before := heap()

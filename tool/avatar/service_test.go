@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/http1"
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/workers"
 )
 
@@ -541,7 +542,7 @@ func (w *quietWriter) WriteHeader(int)             {}
 // with the log on. Where the server is not http1, the two fields that each picture has for
 // itself, its tag and its length, are allocated.
 func TestCachedRequestAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if testrun.Race {
 		t.Skip("the race detector makes pools drop what they hold")
 	}
 	s := newService(t, Limits{})
@@ -572,7 +573,7 @@ func TestCachedRequestAllocatesNothing(t *testing.T) {
 // TestCachedRequestCostsNoMoreThanHello compares the allocations of a cached picture, log
 // included, with the least that http1 can be asked for.
 func TestCachedRequestCostsNoMoreThanHello(t *testing.T) {
-	if raceEnabled {
+	if testrun.Race {
 		t.Skip("the race detector makes pools drop what they hold")
 	}
 	hello := &http1.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") })}

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // familiesOf returns how many comparisons to simulate of each kind. Of 2,000, in CI, at
@@ -24,9 +26,9 @@ import (
 func familiesOf(t *testing.T) int {
 	text := os.Getenv("HONE_TEST_FAMILIES")
 	switch {
-	case text == "" && raceEnabled: // ten times as slow; enough to find races
+	case text == "" && testrun.Race: // ten times as slow; enough to find races
 		return 200
-	case text == "" && os.Getenv("HONE_TEST_ALL") == "":
+	case text == "" && !testrun.All():
 		return 500
 	case text == "":
 		return 2000

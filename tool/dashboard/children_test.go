@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // patience bounds every wait of a test.
@@ -33,17 +35,14 @@ func needs(t *testing.T, name string) string {
 // missing skips the test because name is missing, or fails it under HONE_TEST_ALL.
 func missing(t *testing.T, name string) {
 	t.Helper()
-	if os.Getenv("HONE_TEST_ALL") == "1" {
-		t.Fatalf("%s is not here: make deps installs it", name)
-	}
-	t.Skipf("%s is not here: make deps installs it", name)
+	testrun.Lacks(t, name+" is not here: make deps installs it")
 }
 
 // daemons returns the paths of servers that a test starts, and skips it without HONE_TEST_ALL:
 // they take long.
 func daemons(t *testing.T, one, other string) (string, string) {
 	t.Helper()
-	if os.Getenv("HONE_TEST_ALL") == "" {
+	if !testrun.All() {
 		t.Skipf("waits for %s and %s to evaluate rules; HONE_TEST_ALL=1 runs it", one, other)
 	}
 	return needs(t, one), needs(t, other)

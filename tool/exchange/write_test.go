@@ -18,6 +18,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/tool/exchange"
 	"github.com/hone-go/hone/tool/record"
 )
@@ -202,10 +203,7 @@ func TestWriteOpenMetrics(t *testing.T) {
 	}
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
-		if os.Getenv("HONE_TEST_ALL") != "" {
-			t.Fatal("no promtool; make deps installs it")
-		}
-		t.Skip("no promtool; make deps installs it")
+		testrun.Lacks(t, "no promtool; make deps installs it")
 	}
 	check := exec.CommandContext(t.Context(), promtool, "check", "metrics")
 	check.Stdin = strings.NewReader(text)
@@ -255,7 +253,7 @@ func TestNothingToWrite(t *testing.T) {
 
 // benchstat itself reads what is exported for it.
 func TestBenchstatReadsExport(t *testing.T) {
-	if os.Getenv("HONE_TEST_ALL") == "" {
+	if !testrun.All() {
 		t.Skip("builds benchstat; HONE_TEST_ALL=1 runs it")
 	}
 	file := t.TempDir() + "/runs.txt"

@@ -4,12 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // TestEveryLab runs each lab quickly and checks that figures are present, not their
@@ -17,7 +18,7 @@ import (
 func TestEveryLab(t *testing.T) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
-			if name != "workers" && name != "http" && os.Getenv("HONE_TEST_ALL") == "" {
+			if name != "workers" && name != "http" && !testrun.All() {
 				t.Skip("takes a second or two, as each lab does; HONE_TEST_ALL=1 runs it")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 6*patience)

@@ -24,6 +24,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"go.uber.org/goleak"
 
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tool/page"
 )
@@ -98,7 +99,7 @@ type tab struct {
 // openTab opens an empty page. Without HONE_TEST_ALL it skips the test.
 func openTab(t *testing.T) *tab {
 	t.Helper()
-	if os.Getenv("HONE_TEST_ALL") == "" {
+	if !testrun.All() {
 		t.Skip("opens a browser, half a minute for all such tests; HONE_TEST_ALL=1 runs it")
 	}
 	program, err := exec.LookPath("chromium")

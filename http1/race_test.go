@@ -1,6 +1,0 @@
-//go:build race
-
-package http1
-
-// raceDetector reports whether the race detector is on.
-const raceDetector = true

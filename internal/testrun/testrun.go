@@ -1,0 +1,43 @@
+// Package testrun tells tests in what kind of run they are.
+package testrun
+
+import (
+	"flag"
+	"os"
+	"strconv"
+	"testing"
+)
+
+// All reports whether HONE_TEST_ALL is set, as in CI: slow tests run, sizes are full, and
+// a test that cannot run fails.
+func All() bool { return os.Getenv("HONE_TEST_ALL") != "" }
+
+// Sized returns full in a run of all tests, and otherwise usual.
+func Sized(usual, full int) int {
+	if All() {
+		return full
+	}
+	return usual
+}
+
+// SideBySide lets n parallel tests run at once, however few processors there are, because
+// they wait more than they compute. It has no effect with -parallel, nor with the race
+// detector, under which they compute more. Call it in TestMain.
+func SideBySide(n int) {
+	flag.Parse()
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
+	if !set && !Race {
+		flag.Set("test.parallel", strconv.Itoa(n))
+	}
+}
+
+// Lacks ends a test for want of something on this machine: it skips it, and in a run of
+// all tests fails it.
+func Lacks(t testing.TB, what string) {
+	t.Helper()
+	if All() {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}

@@ -1,6 +1,0 @@
-//go:build !race
-
-package route_test
-
-// raceDetector reports whether the race detector is on.
-const raceDetector = false

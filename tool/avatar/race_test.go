@@ -1,5 +1,0 @@
-//go:build race
-
-package avatar
-
-const raceEnabled = true
