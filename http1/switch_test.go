@@ -119,6 +119,7 @@ func TestSwitchedConnectionsAreIdle(t *testing.T) {
 		if rest, err := io.ReadAll(nc); err != nil || string(rest) != "BYE idle_timeout" {
 			t.Errorf("heard %q (%v)", rest, err)
 		}
+		nc.Close() // otherwise the server lingers
 		<-p.ended
 	})
 }

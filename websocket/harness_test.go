@@ -17,6 +17,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/http1"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // patience limits everything that a test waits for.
@@ -32,6 +33,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	testrun.SideBySide(8)
 	before := goleak.IgnoreCurrent()
 	code := m.Run()
 	if code == 0 {
