@@ -89,6 +89,16 @@ func (s *subject) start(ctx context.Context, target load.Target) (*child.Child, 
 }
 
 func (s *subject) await(ctx context.Context, process *child.Child, heard *hearing, target load.Target, within time.Duration) error {
+	// A check that hangs must not delay the end of the wait.
+	looks, stop := context.WithTimeout(ctx, within)
+	defer stop()
+	go func() {
+		select {
+		case <-process.Ended():
+			stop()
+		case <-looks.Done():
+		}
+	}()
 	limit := time.NewTimer(within)
 	defer limit.Stop()
 	pause := firstLook
@@ -107,7 +117,7 @@ func (s *subject) await(ctx context.Context, process *child.Child, heard *hearin
 		case <-heard.yes:
 			return nil
 		case <-look.C:
-			if last = s.Ready.look(ctx, target); last == nil {
+			if last = s.Ready.look(looks, target); last == nil {
 				return nil
 			}
 			look.Reset(pause)

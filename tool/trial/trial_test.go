@@ -67,7 +67,7 @@ func planFor(t *testing.T, flags string) Plan {
 	addr := freeAddr(t)
 	return Plan{
 		Servers: []Server{{Command: "exec " + service + " -addr " + addr + " " + flags}},
-		Load:    load.Plan{Target: load.HTTP{URL: "http://" + addr + "/"}, Conns: 2, For: 200 * time.Millisecond, Warmup: -1},
+		Load:    load.Plan{Target: load.HTTP{URL: "http://" + addr + "/"}, Conns: 1, For: 100 * time.Millisecond, Warmup: -1},
 		Samples: 2, MostOthers: 1, Scenario: record.Scenario{Name: "test", Text: "test"},
 	}
 }
@@ -178,7 +178,7 @@ func TestRunSaysWhyItCannotGoOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Close()
+	t.Cleanup(func() { taken.Close() })
 	for _, test := range []struct {
 		name   string
 		change func(*Plan)
@@ -201,6 +201,7 @@ func TestRunSaysWhyItCannotGoOn(t *testing.T) {
 		{"revision", nil, NoRevision, "name a commit"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			p := planFor(t, "")
 			var err error
 			if test.change == nil {
