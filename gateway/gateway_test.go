@@ -296,6 +296,7 @@ func TestRestart(t *testing.T) {
 	for _, every := range []int{1, 3, 1 << 14} {
 		for _, drain := range []bool{true, false} {
 			t.Run(fmt.Sprintf("checkpoint %d drain %v", every, drain), func(t *testing.T) {
+				t.Parallel()
 				log := newGate()
 				var epoch uint64
 				for run := range uint64(5) {

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hone-go/hone/gateway/journal"
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -24,6 +25,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	testrun.SideBySide(8)
 	goleak.VerifyTestMain(m)
 }
 

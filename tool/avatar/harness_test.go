@@ -20,7 +20,10 @@ var (
 	fontDirs = flag.String("fonts", "/usr/share/fonts", "look for the fonts of docs/avatar.md in these `DIRECTORIES`, with commas between them")
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// net/http rests for half a second before it closes a connection whose request it refused.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
 
 // onlyGo are the fonts that every machine has.
 func onlyGo(tb testing.TB) *Fonts {
