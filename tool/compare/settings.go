@@ -163,11 +163,24 @@ func Doubts(a, b Settings) []string {
 		doubts = append(doubts, "one side was written by an older hone and does not record the load; compare only runs with the same load")
 	}
 	for _, key := range slices.Sorted(maps.Keys(a.Soft)) {
-		if va, vb := a.Soft[key], b.Soft[key]; va != "" && vb != "" && va != vb && !slices.Contains(notOfTheMachine, key) {
+		va, vb := a.Soft[key], b.Soft[key]
+		switch {
+		case va == "" || vb == "" || va == vb || slices.Contains(notOfTheMachine, key):
+		case key == "modified": // whether uncommitted changes are in the program
+			doubts = append(doubts, fmt.Sprintf("only one of the programs was built with uncommitted changes (%s and %s)", withChanges(va), withChanges(vb)))
+		default:
 			doubts = append(doubts, fmt.Sprintf("%s differs: %q and %q", key, va, vb))
 		}
 	}
 	return doubts
+}
+
+// withChanges says what the setting "modified" says.
+func withChanges(modified string) string {
+	if modified == "true" {
+		return "with"
+	}
+	return "without"
 }
 
 // notOfTheMachine lists soft settings that are expected to differ between two programs.

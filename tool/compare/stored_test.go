@@ -144,8 +144,9 @@ func TestSettingsOfStored(t *testing.T) {
 	if d := differences("cpu"); !slices.Equal(d, []string{`scenario differs: "go test -bench X pkg: a" and "go test -bench X pkg: b"`}) {
 		t.Errorf("benchmarks: %q", d)
 	}
-	b.Environment.Soft = map[string]string{"thp": "never", "swap": "on"}
-	if d := compare.Doubts(compare.SettingsOf(a), compare.SettingsOf(b)); !slices.Equal(d, []string{`thp differs: "always" and "never"`}) {
+	a.Environment.Soft["modified"] = "true"
+	b.Environment.Soft = map[string]string{"thp": "never", "swap": "on", "modified": "false"}
+	if d := compare.Doubts(compare.SettingsOf(a), compare.SettingsOf(b)); !slices.Equal(d, []string{"only one of the programs was built with uncommitted changes (with and without)", `thp differs: "always" and "never"`}) {
 		t.Errorf("doubts %+v", d)
 	}
 }

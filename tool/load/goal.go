@@ -301,7 +301,15 @@ func (g Goal) holds(got float64) bool {
 func (g Goal) format(v float64) string {
 	switch {
 	case g.isTime():
-		return time.Duration(v * 1e3).String()
+		exact := time.Duration(v * 1e3)
+		unit := time.Duration(1)
+		for exact/unit >= 10_000 {
+			unit *= 10
+		}
+		if rounded := exact.Round(unit); rounded != time.Duration(g.Value*1e3) {
+			return rounded.String() // four digits, unless they would hide on which side of the goal it is
+		}
+		return exact.String()
 	case g.Part:
 		return strconv.FormatFloat(100*v, 'g', 4, 64) + "%"
 	case g.Metric == "rate":
