@@ -278,7 +278,7 @@ func TestShutdownAwaitsLateReplies(t *testing.T) {
 // TestShutdownAwaitsLateRepliesForAsLongAsItsContext: StallTime is for peers that do not
 // read, not for slow handlers.
 func TestShutdownAwaitsLateRepliesForAsLongAsItsContext(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		h, owed := postponing(1)
 		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{StallTime: 20 * time.Millisecond}}
 		addr := serve(t, s)
@@ -354,7 +354,7 @@ func TestPartialFrameDoesNotHoldAShutdownUp(t *testing.T) {
 // an owed reply and a peer that does not read are forced closed, and an idle connection
 // is closed cleanly.
 func TestShutdownIsForcedWhenItsContextEnds(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		h, entered, release := gate()
 		closed := make(chan engine.Reason, 4)
 		replies := make(chan framed.Reply, 3)

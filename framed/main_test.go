@@ -24,7 +24,8 @@ func TestMain(m *testing.M) {
 	case "":
 		openPoller()
 		waitSideBySide()
-		goleak.VerifyTestMain(m)
+		files := openFiles()
+		goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { os.Exit(max(code, leftOpen(files))) }))
 	case "serve":
 		if r, ok := any(roles{}).(interface{ serve() error }); ok {
 			play(r.serve)
@@ -48,7 +49,18 @@ func openPoller() {
 	}
 }
 
-// waitSideBySide lets more waiting tests run in parallel (see mostlyWaits) than there are
+// leftOpen returns the exit code 1 if more descriptors than before are open after all tests.
+func leftOpen(before int) (code int) {
+	for deadline := time.Now().Add(patience); openFiles() > before; <-time.After(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			fmt.Fprintf(os.Stderr, "the tests have left descriptors open: %d were before; now: %q\n", before, descriptors())
+			return 1
+		}
+	}
+	return 0
+}
+
+// waitSideBySide lets more tests and engines run in parallel (see manner) than there are
 // processors, unless -parallel is set.
 func waitSideBySide() {
 	flag.Parse()

@@ -94,7 +94,7 @@ func hostilities() []hostility {
 // this process, and the client's side costs the same in both cases.
 func TestHostileConnectionCostsLittleMoreThanAnIdleOne(t *testing.T) {
 	const most = 8 << 10
-	runPlain(t, func(t *testing.T, e engine.Engine) {
+	inTurn.runPlain(t, func(t *testing.T, e engine.Engine) {
 		idle := costPerConn(t, e, hostility{do: func(p *memoryPeer) {
 			p.send(submit(1, ""))
 			p.discard(len(ack(1, "")))
@@ -190,7 +190,7 @@ func TestBlockedAndUnreadConnectionsCostAMegabyteAtMost(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector uses memory itself; go test without -race runs this")
 	}
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		server, ready := startServer(t, "HONE_TEST_ENGINE="+e.Name(), "HONE_TEST_TRIED=1")
 		defer server.end(t)
 		neighbour := dial(t, ready.Addr)

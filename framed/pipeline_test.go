@@ -434,7 +434,7 @@ func TestUnfinishedFrameBeforeAHalfCloseIsLetGo(t *testing.T) {
 // of anything, after eight idle periods. The shortest limit sets the period, and
 // LingerTime does not matter here.
 func TestQuietConnectionServesOn(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		owed := make(chan framed.Reply, 1)
 		addr := serve(t, &framed.Server{
 			Engine: e,

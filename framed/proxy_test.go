@@ -206,7 +206,7 @@ func TestTrickledProxyHeaderIsTooSlow(t *testing.T) {
 			})
 		})
 	}
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), TrustedProxies: loopback(), Limits: engine.Limits{FrameTime: frameTime}}
 		addr := serve(t, s)
 		begun := time.Now() // the header's timer starts with the connection

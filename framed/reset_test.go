@@ -222,7 +222,7 @@ func TestResetWhileReadingIsPaused(t *testing.T) {
 func TestWhatHappensAfterAHalfCloseIsCountedAsItIs(t *testing.T) {
 	content := filler(1 << 20)
 	limits := engine.Limits{StallTime: 200 * time.Millisecond, IdleTime: 200 * time.Millisecond}
-	eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
+	waiting.eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
 		t.Run("it never reads", func(t *testing.T) {
 			s := &framed.Server{Engine: e, Handler: h, Limits: limits}
 			p := dial(t, serveNarrow(t, s))
