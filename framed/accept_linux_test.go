@@ -104,15 +104,7 @@ func (c *child) report(t *testing.T) (r listenReport) {
 // connections, refuses the others, uses little CPU while it is full, and accepts new ones
 // as soon as there is room.
 func TestServerAtItsDescriptorLimitLivesAndRecovers(t *testing.T) {
-	t.Cleanup(countLeaks(t))
-	t.Run("engines", func(t *testing.T) {
-		for _, e := range engine.All() {
-			t.Run(e.Name(), func(t *testing.T) {
-				t.Parallel()
-				besiege(t, e.Name())
-			})
-		}
-	})
+	waiting.runPlain(t, func(t *testing.T, e engine.Engine) { besiege(t, e.Name()) })
 }
 
 func besiege(t *testing.T, name string) {

@@ -504,7 +504,8 @@ func TestCloseCutsOff(t *testing.T) {
 // TestCloseAmidLeaveTakingLeavesNobodyBehind: connections end by themselves while the
 // server is closed, and in either order none outlives Close.
 func TestCloseAmidLeaveTakingLeavesNobodyBehind(t *testing.T) {
-	const rounds, conns = 40, 20
+	const conns = 20
+	rounds := sized(15, 40)
 	run(t, func(t *testing.T, e engine.Engine) {
 		for round := range rounds {
 			s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}

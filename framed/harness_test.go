@@ -123,9 +123,15 @@ const patience = 30 * time.Second
 // state.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
+	eventuallyEvery(t, time.Millisecond, what, ok)
+}
+
+// eventuallyEvery is eventually for a condition that costs more to check.
+func eventuallyEvery(t *testing.T, pause time.Duration, what string, ok func() bool) {
+	t.Helper()
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
-	tick := time.NewTicker(time.Millisecond)
+	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for !ok() {
 		select {

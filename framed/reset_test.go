@@ -150,7 +150,7 @@ func TestHalfCloseAtEveryByteAnswersWhatWasWhole(t *testing.T) {
 }
 
 func TestResetDuringALargeReply(t *testing.T) {
-	eachWay(t, filler(16<<20), func(t *testing.T, e engine.Engine, h framed.Handler) {
+	eachWay(t, filler(12<<20), func(t *testing.T, e engine.Engine, h framed.Handler) {
 		s := &framed.Server{Engine: e, Handler: h}
 		addr := serve(t, s)
 		for n := range uint64(3) {

@@ -129,7 +129,8 @@ func TestPeersThatNeverReadAreClosedAndCostLittle(t *testing.T) {
 			dial(t, addr).pour(requests(2000))
 		}
 		var peak int64
-		eventually(t, "all connections are closed", func() bool {
+		// A queue has its full size for StallTime, so ten looks at it are enough.
+		eventuallyEvery(t, 30*time.Millisecond, "all connections are closed", func() bool {
 			peak = max(peak, liveMemory()-before)
 			begun := time.Now()
 			healthy.send(submit(1, ""))
@@ -320,7 +321,7 @@ func TestLargeReplyBehindASmallOnePassesWhenThePeerReads(t *testing.T) {
 		p := dial(t, serve(t, s))
 		p.exchange(1, "")
 		c := <-known
-		for range 60 {
+		for range sized(15, 60) {
 			for _, content := range [][]byte{large[:10], large[:10], large} {
 				if err := c.Send(1, content); err != nil {
 					t.Fatalf("push of %d bytes to a peer that has read everything: %v", len(content), err)
@@ -349,7 +350,7 @@ func TestAllOutputTogetherIsBoundedAndTheSlowestGo(t *testing.T) {
 			peak = max(peak, s.Stats().Waiting)
 		}
 		over := time.Now()
-		eventually(t, "the budget holds, and a connection was closed for it", func() bool {
+		eventuallyEvery(t, 10*time.Millisecond, "the budget holds, and a connection was closed for it", func() bool {
 			healthy.beat(2)
 			now := s.Stats()
 			peak = max(peak, now.Waiting)
