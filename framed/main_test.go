@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	case "":
 		openPoller()
 		waitSideBySide()
-		files := openFiles()
+		files := openFiles() + profiles()
 		goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { os.Exit(max(code, leftOpen(files))) }))
 	case "serve":
 		if r, ok := any(roles{}).(interface{ serve() error }); ok {
@@ -47,6 +47,16 @@ func openPoller() {
 	if ln, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
 		ln.Close()
 	}
+}
+
+// profiles returns how many files package testing opens and leaves open, as its flags say.
+func profiles() (n int) {
+	for _, name := range []string{"test.cpuprofile", "test.trace"} {
+		if flag.Lookup(name).Value.String() != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // leftOpen returns the exit code 1 if more descriptors than before are open after all tests.

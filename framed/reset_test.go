@@ -153,7 +153,7 @@ func TestResetDuringALargeReply(t *testing.T) {
 	eachWay(t, filler(12<<20), func(t *testing.T, e engine.Engine, h framed.Handler) {
 		s := &framed.Server{Engine: e, Handler: h}
 		addr := serve(t, s)
-		for n := range uint64(3) {
+		for n := range uint64(2) {
 			p := dial(t, addr)
 			p.send(submit(1, ""))
 			if _, err := io.CopyN(io.Discard, p, 100_000); err != nil {
@@ -163,7 +163,7 @@ func TestResetDuringALargeReply(t *testing.T) {
 			p.reset()
 			ended(t, s, engine.PeerReset, n+1)
 		}
-		gone(t, s, 3)
+		gone(t, s, 2)
 	})
 }
 

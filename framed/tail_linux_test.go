@@ -86,7 +86,7 @@ func TestManyFreshSleepersDelayNobody(t *testing.T) {
 // those replies never arrive. In the first round the loop is taken away from the
 // handlers, in the others it knows them and serves them off the loop.
 func TestHandlersThatBurnDoNotHoldOthersUp(t *testing.T) {
-	const others, rounds, each = 4, 2, 2
+	const others, rounds = 4, 2
 	burners := runtime.GOMAXPROCS(0) + 1
 	onEventLoops(t, func(t *testing.T, e engine.Engine) {
 		var over atomic.Bool
@@ -116,12 +116,7 @@ func TestHandlersThatBurnDoNotHoldOthersUp(t *testing.T) {
 				heard(t, burning, "a burner's handler")
 			}
 			inParallel(t, others, func(i int) error {
-				for range each {
-					if err := cool[i].converse(ack(2, "quick"), whole(submit(2, "quick"))); err != nil {
-						return err
-					}
-				}
-				return nil
+				return cool[i].converse(ack(2, "quick"), whole(submit(2, "quick")))
 			})
 			over.Store(true)
 			for _, p := range hot {
