@@ -104,15 +104,7 @@ func (c *child) report(t *testing.T) (r listenReport) {
 // connections, refuses the others, uses little CPU while it is full, and accepts new ones
 // as soon as there is room.
 func TestServerAtItsDescriptorLimitLivesAndRecovers(t *testing.T) {
-	t.Cleanup(countLeaks(t))
-	t.Run("engines", func(t *testing.T) {
-		for _, e := range engine.All() {
-			t.Run(e.Name(), func(t *testing.T) {
-				t.Parallel()
-				besiege(t, e.Name())
-			})
-		}
-	})
+	waiting.runPlain(t, func(t *testing.T, e engine.Engine) { besiege(t, e.Name()) })
 }
 
 func besiege(t *testing.T, name string) {
@@ -238,7 +230,7 @@ func bytesInFlight() []byte { return requests(2000) }
 // Refused connections use resources too: only a limited number gets a reason, and the
 // rest are closed.
 func TestCrowdOfRefusedConnectionsIsBounded(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
+	inTurn.run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{Conns: 1}}
 		addr := serve(t, s)
 		in := dial(t, addr)
@@ -310,7 +302,7 @@ func TestAcceptErrorsThatPassAreWaitedOut(t *testing.T) {
 // The same on sockets, while another listener keeps working.
 func TestAcceptErrorsOfOneListenerAreNotTheOthers(t *testing.T) {
 	const pauses = (5 + 10 + 20 + 40 + 80) * time.Millisecond
-	runPlain(t, func(t *testing.T, e engine.Engine) {
+	waiting.runPlain(t, func(t *testing.T, e engine.Engine) {
 		for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
 			t.Run(errno.Error(), func(t *testing.T) {
 				fault := &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", errno)}

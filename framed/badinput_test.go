@@ -365,15 +365,16 @@ func TestSameBytesGetTheSameAnswerHoweverTheyAreSplit(t *testing.T) {
 	for i := range streams {
 		streams[i] = randomStream(random, bad)
 	}
-	splits := []struct {
-		name string
-		next func(rest int) int
-	}{
-		{"whole", func(rest int) int { return rest }},
-		{"byte by byte", func(int) int { return 1 }},
-		{"at random", func(rest int) int { return min(rest, 1+random.IntN(1+random.IntN(2000))) }},
-	}
 	run(t, func(t *testing.T, e engine.Engine) {
+		random := replayable(t) // not shared with the other engines
+		splits := []struct {
+			name string
+			next func(rest int) int
+		}{
+			{"whole", func(rest int) int { return rest }},
+			{"byte by byte", func(int) int { return 1 }},
+			{"at random", func(rest int) int { return min(rest, 1+random.IntN(1+random.IntN(2000))) }},
+		}
 		// On a busy machine, sending a stream byte by byte takes longer than FrameTime.
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{FrameTime: -1}}
 		addr := serve(t, s)

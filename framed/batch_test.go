@@ -268,7 +268,7 @@ func TestBatchAllocations(t *testing.T) {
 // Limits.HardCap applies to a batch for a peer that reads nothing.
 func TestBatchToAPeerThatDoesNotRead(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
-		const n = 500 // 30 MB, far more than the kernel buffers
+		const n = 300 // 18 MB, more than the kernel buffers
 		content := make([]byte, 60<<10)
 		h, owed := postponing(n)
 		s := &framed.Server{Engine: e, Handler: h}

@@ -124,7 +124,7 @@ func TestLateWaysAnswerAll(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			server, ready := startServer(t, "HONE_TEST_ENGINE=events", "HONE_TEST_LATE="+way)
 			defer server.end(t)
-			r := startLoad(t, loadPlan{Network: "tcp", Addr: ready.Addr, Conns: 7, Depth: 3, WindowMS: 100, Size: 16, CPU: -1, Check: true}).report(t)
+			r := startLoad(t, loadPlan{Network: "tcp", Addr: ready.Addr, Conns: 7, Depth: 3, WindowMS: 30, Size: 16, CPU: -1, Check: true}).report(t)
 			if r.Wrong != 0 || r.Unanswered != 0 {
 				t.Errorf("%+v", r)
 			}

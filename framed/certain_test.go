@@ -194,7 +194,7 @@ func (r *restarting) drain(i int) {
 // so none ends with an unknown outcome, and no request is executed twice. HONE_TEST_ALL=1
 // runs more drains and callers.
 func TestMuxCallersDoNotNoticeDrains(t *testing.T) {
-	drains, callers, most := 5, 64, int64(1<<20)
+	drains, callers, most := 3, 64, int64(1<<20)
 	if os.Getenv("HONE_TEST_ALL") == "1" {
 		drains, callers, most = 50, 256, 8<<20
 	}

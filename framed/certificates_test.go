@@ -18,7 +18,7 @@ import (
 // certificate changes keeps working, a new one gets the new certificate, and a client
 // without a certificate is refused before and after that.
 func TestCertificatesAreRenewedUnderOpenConnections(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		dir := t.TempDir()
 		files := tlsfiles.Server{
 			Cert: filepath.Join(dir, "cert"), Key: filepath.Join(dir, "key"), ClientCA: filepath.Join(dir, "ca"),

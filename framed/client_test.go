@@ -238,7 +238,7 @@ func TestClientCancelStorm(t *testing.T) {
 			}
 		})
 		var answered, cancelled atomic.Int64
-		for caller := range 512 {
+		for caller := range sized(256, 512) {
 			callers.Go(func() {
 				var dst []byte
 				for call := range 20 {
@@ -836,7 +836,7 @@ func TestClientReadsAnySplit(t *testing.T) {
 }
 
 func TestClientAllocations(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
+	inTurn.run(t, func(t *testing.T, e engine.Engine) {
 		c := newClient(t, serve(t, &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}), framed.ClientOptions{})
 		request, reply := make([]byte, 100), []byte(nil)
 		n := testing.AllocsPerRun(1000, func() {

@@ -278,7 +278,7 @@ func TestShutdownAwaitsLateReplies(t *testing.T) {
 // TestShutdownAwaitsLateRepliesForAsLongAsItsContext: StallTime is for peers that do not
 // read, not for slow handlers.
 func TestShutdownAwaitsLateRepliesForAsLongAsItsContext(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		h, owed := postponing(1)
 		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{StallTime: 20 * time.Millisecond}}
 		addr := serve(t, s)
@@ -354,7 +354,7 @@ func TestPartialFrameDoesNotHoldAShutdownUp(t *testing.T) {
 // an owed reply and a peer that does not read are forced closed, and an idle connection
 // is closed cleanly.
 func TestShutdownIsForcedWhenItsContextEnds(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		h, entered, release := gate()
 		closed := make(chan engine.Reason, 4)
 		replies := make(chan framed.Reply, 3)
@@ -504,7 +504,8 @@ func TestCloseCutsOff(t *testing.T) {
 // TestCloseAmidLeaveTakingLeavesNobodyBehind: connections end by themselves while the
 // server is closed, and in either order none outlives Close.
 func TestCloseAmidLeaveTakingLeavesNobodyBehind(t *testing.T) {
-	const rounds, conns = 40, 20
+	const conns = 20
+	rounds := sized(15, 40)
 	run(t, func(t *testing.T, e engine.Engine) {
 		for round := range rounds {
 			s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}

@@ -23,7 +23,7 @@ import (
 // runEvents is run on Events alone, in every mode.
 func runEvents(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	t.Helper()
-	runOn(t, []variant{
+	together.runOn(t, []variant{
 		{onLoops, engine.Events(engine.Auto)},
 		{inline, engine.Events(engine.Inline)},
 		{offload, engine.Events(engine.Offload)},

@@ -297,7 +297,7 @@ func TestCallKeptBeyondItsHandlerPanics(t *testing.T) {
 }
 
 func TestBlockedHandlerDoesNotDelayOtherConnections(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		h, entered, release := gate()
 		addr := serve(t, &framed.Server{Engine: e, Handler: h})
 		const blocked = 20
@@ -422,7 +422,7 @@ func TestTakeOverHandsTheSocketAndTheUnreadBytesOver(t *testing.T) {
 // TestTakenOverSocketHasNoDeadlines: however long the message before took, no timeout of
 // the engine applies after the hand-over.
 func TestTakenOverSocketHasNoDeadlines(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		const clients, idle = 40, 500 * time.Millisecond // a busy machine may use up some of it before the client sends a request
 		upgrade := upgrading(make(chan string, clients))
 		addr := serveLines(t, &engine.Server{

@@ -12,7 +12,6 @@ import (
 	"os"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,62 +23,47 @@ import (
 	"github.com/hone-go/hone/wire"
 )
 
+// manner is how the engines of a test share the machine.
+type manner int
+
+const (
+	together manner = iota // the engines run in parallel, no other test beside them
+	inTurn                 // one engine after the other, because the test measures this process
+	waiting                // in parallel with all waiting tests, because it waits for timeouts
+)
+
 // run runs a behaviour test on every engine and its relevant variants: a new engine in
-// engine.All inherits every test. It counts goroutines and descriptors after each.
+// engine.All inherits every test. It counts goroutines and descriptors after the test.
 func run(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	t.Helper()
-	runOn(t, variantsOf(t.Name()), test)
+	together.run(t, test)
 }
 
-func runOn(t *testing.T, all []variant, test func(t *testing.T, e engine.Engine)) {
+func (m manner) run(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	t.Helper()
-	if mostlyWaits(t.Name()) {
-		t.Parallel()
+	m.runOn(t, variantsOf(t.Name()), test)
+}
+
+func (m manner) runOn(t *testing.T, all []variant, test func(t *testing.T, e engine.Engine)) {
+	t.Helper()
+	if m == waiting {
+		t.Parallel() // TestMain counts what it leaves behind
+	} else {
+		t.Cleanup(countLeaks(t))
 	}
 	for _, v := range all {
 		t.Run(v.name, func(t *testing.T) {
-			if mostlyWaits(t.Name()) {
-				t.Parallel()
-			} else {
-				t.Cleanup(countLeaks(t))
-			}
+			m.share(t)
 			test(t, v.engine)
 		})
 	}
 }
 
-// mostlyWaits reports whether a test spends seconds waiting for timeouts to expire, or
-// not to. Those run in parallel after all others, all their engines at once, and TestMain
-// checks them for leaks once.
-func mostlyWaits(test string) bool {
-	test, _, _ = strings.Cut(test, "/")
-	switch test {
-	case "TestSteadyReaderBehindLargeKernelBuffersIsNoStall",
-		"TestSlowButSteadyReaderGetsEverything",
-		"TestBlockedHandlerDoesNotDelayOtherConnections",
-		"TestConnectMustBeAcceptedInTime",
-		"TestFrameClockStandsStillWhileTheServerDoesNotRead",
-		"TestPeerThatWaitsForAnAnswerIsNotIdle",
-		"TestLargeFrameHasTheTimeOfItsSize",
-		"TestQuietConnectionServesOn",
-		"TestIdleConnectionIsClosedAndSaidWhy",
-		"TestHalfClosedPeerIsClosedAfterIdleTimeOnSockets",
-		"TestWhatHappensAfterAHalfCloseIsCountedAsItIs",
-		"TestShutdownIsForcedWhenItsContextEnds",
-		"TestShutdownAwaitsLateRepliesForAsLongAsItsContext",
-		"TestTakenOverSocketHasNoDeadlines",
-		"TestTrickledFrameIsTooSlow",
-		"TestTrickledProxyHeaderIsTooSlow",
-		"TestRefusedPeerThatStaysIsClosedAfterLingerTime",
-		"TestHalfATLSHandshakeIsClosedInAFramesTime",
-		"TestAcceptErrorsOfOneListenerAreNotTheOthers",
-		"TestCertificatesAreRenewedUnderOpenConnections",
-		"TestPeersThatReadDoNotPayForTheBudget",
-		"TestAllOutputTogetherIsBoundedAndTheSlowestGo",
-		"TestBlockedAndUnreadConnectionsCostAMegabyteAtMost":
-		return true
+// share lets the others of a test run beside this subtest, unless they run in turn.
+func (m manner) share(t *testing.T) {
+	if m != inTurn {
+		t.Parallel()
 	}
-	return false
 }
 
 // countLeaks counts goroutines and descriptors now and compares at the end. Register it
@@ -139,9 +123,15 @@ const patience = 30 * time.Second
 // state.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
+	eventuallyEvery(t, time.Millisecond, what, ok)
+}
+
+// eventuallyEvery is eventually for a condition that costs more to check.
+func eventuallyEvery(t *testing.T, pause time.Duration, what string, ok func() bool) {
+	t.Helper()
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
-	tick := time.NewTicker(time.Millisecond)
+	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for !ok() {
 		select {

@@ -60,7 +60,7 @@ func TestOneServerServesEveryListenerAtOnce(t *testing.T) {
 
 // TestZeroEngineIsTheDefault: and behaves the same.
 func TestZeroEngineIsTheDefault(t *testing.T) {
-	runOn(t, []variant{{"zero", engine.Engine{}}}, servesEveryListenerAtOnce)
+	together.runOn(t, []variant{{"zero", engine.Engine{}}}, servesEveryListenerAtOnce)
 	s := &framed.Server{Handler: framed.HandlerFunc(echo)}
 	defer s.Close()
 	all := engine.All()

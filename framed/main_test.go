@@ -24,7 +24,8 @@ func TestMain(m *testing.M) {
 	case "":
 		openPoller()
 		waitSideBySide()
-		goleak.VerifyTestMain(m)
+		files := openFiles() + profiles()
+		goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { os.Exit(max(code, leftOpen(files))) }))
 	case "serve":
 		if r, ok := any(roles{}).(interface{ serve() error }); ok {
 			play(r.serve)
@@ -48,14 +49,35 @@ func openPoller() {
 	}
 }
 
-// waitSideBySide lets more waiting tests run in parallel (see mostlyWaits) than there are
+// profiles returns how many files package testing opens and leaves open, as its flags say.
+func profiles() (n int) {
+	for _, name := range []string{"test.cpuprofile", "test.trace"} {
+		if flag.Lookup(name).Value.String() != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// leftOpen returns the exit code 1 if more descriptors than before are open after all tests.
+func leftOpen(before int) (code int) {
+	for deadline := time.Now().Add(patience); openFiles() > before; <-time.After(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			fmt.Fprintf(os.Stderr, "the tests have left descriptors open: %d were before; now: %q\n", before, descriptors())
+			return 1
+		}
+	}
+	return 0
+}
+
+// waitSideBySide lets more tests and engines run in parallel (see manner) than there are
 // processors, unless -parallel is set.
 func waitSideBySide() {
 	flag.Parse()
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
 	if !said {
-		flag.Set("test.parallel", "8")
+		flag.Set("test.parallel", "16")
 	}
 }
 

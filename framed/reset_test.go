@@ -150,10 +150,10 @@ func TestHalfCloseAtEveryByteAnswersWhatWasWhole(t *testing.T) {
 }
 
 func TestResetDuringALargeReply(t *testing.T) {
-	eachWay(t, filler(16<<20), func(t *testing.T, e engine.Engine, h framed.Handler) {
+	eachWay(t, filler(12<<20), func(t *testing.T, e engine.Engine, h framed.Handler) {
 		s := &framed.Server{Engine: e, Handler: h}
 		addr := serve(t, s)
-		for n := range uint64(3) {
+		for n := range uint64(2) {
 			p := dial(t, addr)
 			p.send(submit(1, ""))
 			if _, err := io.CopyN(io.Discard, p, 100_000); err != nil {
@@ -163,7 +163,7 @@ func TestResetDuringALargeReply(t *testing.T) {
 			p.reset()
 			ended(t, s, engine.PeerReset, n+1)
 		}
-		gone(t, s, 3)
+		gone(t, s, 2)
 	})
 }
 
@@ -222,7 +222,7 @@ func TestResetWhileReadingIsPaused(t *testing.T) {
 func TestWhatHappensAfterAHalfCloseIsCountedAsItIs(t *testing.T) {
 	content := filler(1 << 20)
 	limits := engine.Limits{StallTime: 200 * time.Millisecond, IdleTime: 200 * time.Millisecond}
-	eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
+	waiting.eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
 		t.Run("it never reads", func(t *testing.T) {
 			s := &framed.Server{Engine: e, Handler: h, Limits: limits}
 			p := dial(t, serveNarrow(t, s))

@@ -77,17 +77,18 @@ func repliesLate(t *testing.T, content []byte) framed.HandlerFunc {
 // eachWay runs test on every engine with inline and with late replies.
 func eachWay(t *testing.T, content []byte, test func(t *testing.T, e engine.Engine, h framed.Handler)) {
 	t.Helper()
-	run(t, func(t *testing.T, e engine.Engine) {
+	together.eachWay(t, content, test)
+}
+
+func (m manner) eachWay(t *testing.T, content []byte, test func(t *testing.T, e engine.Engine, h framed.Handler)) {
+	t.Helper()
+	m.run(t, func(t *testing.T, e engine.Engine) {
 		t.Run("inline", func(t *testing.T) {
-			if mostlyWaits(t.Name()) {
-				t.Parallel()
-			}
+			m.share(t)
 			test(t, e, replies(content))
 		})
 		t.Run("late", func(t *testing.T) {
-			if mostlyWaits(t.Name()) {
-				t.Parallel()
-			}
+			m.share(t)
 			test(t, e, repliesLate(t, content))
 		})
 	})
@@ -119,7 +120,7 @@ func TestPeersThatNeverReadAreClosedAndCostLittle(t *testing.T) {
 	// Twice the hard cap when the queue has just doubled, and its former buffer awaits
 	// garbage collection; on a busy machine more of that is visible.
 	const peers, most = 20, 3 << 19
-	eachWay(t, filler(8<<10), func(t *testing.T, e engine.Engine, h framed.Handler) {
+	inTurn.eachWay(t, filler(8<<10), func(t *testing.T, e engine.Engine, h framed.Handler) {
 		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{StallTime: 300 * time.Millisecond}}
 		addr := serve(t, s)
 		healthy := dial(t, addr)
@@ -128,7 +129,8 @@ func TestPeersThatNeverReadAreClosedAndCostLittle(t *testing.T) {
 			dial(t, addr).pour(requests(2000))
 		}
 		var peak int64
-		eventually(t, "all connections are closed", func() bool {
+		// A queue has its full size for StallTime, so ten looks at it are enough.
+		eventuallyEvery(t, 30*time.Millisecond, "all connections are closed", func() bool {
 			peak = max(peak, liveMemory()-before)
 			begun := time.Now()
 			healthy.send(submit(1, ""))
@@ -158,7 +160,7 @@ func TestPeersThatNeverReadAreClosedAndCostLittle(t *testing.T) {
 // A slow reader gets everything, as long as it reads something.
 func TestSlowButSteadyReaderGetsEverything(t *testing.T) {
 	content := filler(8 << 10)
-	eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
+	waiting.eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
 		// It takes longer than StallTime, which is long enough that a busy machine does
 		// not cause a stall.
 		const n = 130
@@ -174,7 +176,7 @@ func TestSlowButSteadyReaderGetsEverything(t *testing.T) {
 // has been sent. A peer that reads all the time must not be closed for it.
 func TestSteadyReaderBehindLargeKernelBuffersIsNoStall(t *testing.T) {
 	content := filler(63 << 10)
-	eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
+	waiting.eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
 		const n = 120
 		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{StallTime: 300 * time.Millisecond, HardCap: 16 << 20}}
 		p := dial(t, serve(t, s))
@@ -319,7 +321,7 @@ func TestLargeReplyBehindASmallOnePassesWhenThePeerReads(t *testing.T) {
 		p := dial(t, serve(t, s))
 		p.exchange(1, "")
 		c := <-known
-		for range 60 {
+		for range sized(15, 60) {
 			for _, content := range [][]byte{large[:10], large[:10], large} {
 				if err := c.Send(1, content); err != nil {
 					t.Fatalf("push of %d bytes to a peer that has read everything: %v", len(content), err)
@@ -337,7 +339,7 @@ func TestLargeReplyBehindASmallOnePassesWhenThePeerReads(t *testing.T) {
 func TestAllOutputTogetherIsBoundedAndTheSlowestGo(t *testing.T) {
 	const peers, budget = 50, 1 << 20
 	content := filler(160 << 10) // more than the kernel buffers
-	eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
+	waiting.eachWay(t, content, func(t *testing.T, e engine.Engine, h framed.Handler) {
 		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{TotalOutput: budget, HardCap: 64 << 20}}
 		addr := serveNarrow(t, s)
 		healthy := dial(t, addr)
@@ -348,7 +350,7 @@ func TestAllOutputTogetherIsBoundedAndTheSlowestGo(t *testing.T) {
 			peak = max(peak, s.Stats().Waiting)
 		}
 		over := time.Now()
-		eventually(t, "the budget holds, and a connection was closed for it", func() bool {
+		eventuallyEvery(t, 10*time.Millisecond, "the budget holds, and a connection was closed for it", func() bool {
 			healthy.beat(2)
 			now := s.Stats()
 			peak = max(peak, now.Waiting)
@@ -370,7 +372,7 @@ func TestPeersThatReadDoNotPayForTheBudget(t *testing.T) {
 	if os.Getenv("HONE_TEST_ALL") != "" {
 		rounds = 3
 	}
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: replies(content), Limits: engine.Limits{TotalOutput: 1 << 20}}
 		addr := serveNarrow(t, s)
 		longest := pauses(t)

@@ -1,6 +1,7 @@
 package framed_test
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,14 +25,15 @@ func onEventLoops(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	}
 }
 
-// TestManyFreshSleepersDelayNobody: five hundred connections send requests at once, and
+// TestManyFreshSleepersDelayNobody: hundreds of connections send requests at once, and
 // the engine does not know yet that their handlers block. After the first few it has to
 // assume that of the others too: a hand-off for each would cost all other connections of
 // the loop a tick of the watchdog each.
 func TestManyFreshSleepersDelayNobody(t *testing.T) {
 	// Three hand-offs raise a loop's alarm, so a handful is normal, and a stall of the
 	// machine may cost a few more. Without the alarm there is one per sleeper.
-	const sleepers, others, each, most = 500, 20, 10, 50
+	const others, each, most = 20, 10, 50
+	sleepers := sized(200, 500)
 	onEventLoops(t, func(t *testing.T, e engine.Engine) {
 		entered, release := make(chan struct{}, sleepers), make(chan struct{})
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(_ framed.Call, dst, req []byte) ([]byte, error) {
@@ -84,7 +86,8 @@ func TestManyFreshSleepersDelayNobody(t *testing.T) {
 // those replies never arrive. In the first round the loop is taken away from the
 // handlers, in the others it knows them and serves them off the loop.
 func TestHandlersThatBurnDoNotHoldOthersUp(t *testing.T) {
-	const burners, others, rounds, each = 4, 6, 2, 3
+	const others, rounds = 4, 2
+	burners := runtime.GOMAXPROCS(0) + 1
 	onEventLoops(t, func(t *testing.T, e engine.Engine) {
 		var over atomic.Bool
 		burning := make(chan struct{}, burners)
@@ -113,12 +116,7 @@ func TestHandlersThatBurnDoNotHoldOthersUp(t *testing.T) {
 				heard(t, burning, "a burner's handler")
 			}
 			inParallel(t, others, func(i int) error {
-				for range each {
-					if err := cool[i].converse(ack(2, "quick"), whole(submit(2, "quick"))); err != nil {
-						return err
-					}
-				}
-				return nil
+				return cool[i].converse(ack(2, "quick"), whole(submit(2, "quick")))
 			})
 			over.Store(true)
 			for _, p := range hot {

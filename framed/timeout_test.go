@@ -436,7 +436,7 @@ func between(t *testing.T, begun time.Time, least, most time.Duration) {
 }
 
 func TestTrickledFrameIsTooSlow(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{FrameTime: frameTime, FrameRate: 1 << 20}}
 		addr := serve(t, s)
 		neighbour := dial(t, addr)
@@ -453,7 +453,7 @@ func TestTrickledFrameIsTooSlow(t *testing.T) {
 
 func TestLargeFrameHasTheTimeOfItsSize(t *testing.T) {
 	const frameTime = time.Second // a busy machine may use up some of it between the pieces
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{FrameTime: frameTime, FrameRate: 16 << 10}}
 		addr := serve(t, s)
 		content := string(filler(32 << 10)) // two seconds more
@@ -473,7 +473,7 @@ func TestLargeFrameHasTheTimeOfItsSize(t *testing.T) {
 }
 
 func TestIdleConnectionIsClosedAndSaidWhy(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{IdleTime: idleTime}}
 		addr := serve(t, s)
 		p, never := dial(t, addr), dial(t, addr)
@@ -491,7 +491,7 @@ func TestIdleConnectionIsClosedAndSaidWhy(t *testing.T) {
 // A client that waits for the server is not idle.
 func TestPeerThatWaitsForAnAnswerIsNotIdle(t *testing.T) {
 	const idleTime = time.Second // a busy machine may use up some of it between a pause and the next request
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		made, release := make(chan framed.Reply, 1), make(chan struct{})
 		s := &framed.Server{Engine: e, Limits: engine.Limits{IdleTime: idleTime}, Handler: framed.HandlerFunc(
 			func(c framed.Call, dst, req []byte) ([]byte, error) {
@@ -531,7 +531,7 @@ func TestPeerThatWaitsForAnAnswerIsNotIdle(t *testing.T) {
 // While the server does not read, the client's frame timer stands still.
 func TestFrameClockStandsStillWhileTheServerDoesNotRead(t *testing.T) {
 	limits := engine.Limits{FrameTime: frameTime, FrameRate: 1 << 20, InFlight: 2}
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		t.Run("replies outstanding", func(t *testing.T) {
 			h, made := promises()
 			s := &framed.Server{Engine: e, Handler: h, Limits: limits}
@@ -574,7 +574,7 @@ func TestFrameClockStandsStillWhileTheServerDoesNotRead(t *testing.T) {
 
 func TestHalfATLSHandshakeIsClosedInAFramesTime(t *testing.T) {
 	hello := clientHello(t)
-	runPlain(t, func(t *testing.T, e engine.Engine) {
+	waiting.runPlain(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{FrameTime: frameTime}}
 		addr := serveTLS(t, s)
 		begun := time.Now()
@@ -589,7 +589,7 @@ func TestHalfATLSHandshakeIsClosedInAFramesTime(t *testing.T) {
 
 func TestRefusedPeerThatStaysIsClosedAfterLingerTime(t *testing.T) {
 	const linger = 200 * time.Millisecond
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{LingerTime: linger}}
 		p := dial(t, serve(t, s))
 		begun := time.Now()
@@ -602,7 +602,7 @@ func TestRefusedPeerThatStaysIsClosedAfterLingerTime(t *testing.T) {
 }
 
 func TestHalfClosedPeerIsClosedAfterIdleTimeOnSockets(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		h, made := promises()
 		s := &framed.Server{Engine: e, Handler: h, Limits: engine.Limits{IdleTime: idleTime}}
 		p := dial(t, serve(t, s))
@@ -625,7 +625,7 @@ func TestHalfClosedPeerIsClosedAfterIdleTimeOnSockets(t *testing.T) {
 // A client without an accepted Conn in time is refused and disconnected, whatever else it
 // sends. One that has authenticated stays, and without Connect there is no limit.
 func TestConnectMustBeAcceptedInTime(t *testing.T) {
-	run(t, func(t *testing.T, e engine.Engine) {
+	waiting.run(t, func(t *testing.T, e engine.Engine) {
 		late := make(chan framed.Reply, 1)
 		s := &framed.Server{Engine: e, Limits: engine.Limits{AuthTime: 400 * time.Millisecond}, Handler: framed.HandlerFunc(echo),
 			Connect: framed.HandlerFunc(func(c framed.Call, dst, req []byte) ([]byte, error) {

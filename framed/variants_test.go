@@ -113,11 +113,16 @@ func countsMemory(test string) bool {
 // connections other than sockets, which Events serves in only one way.
 func runPlain(t *testing.T, test func(t *testing.T, e engine.Engine)) {
 	t.Helper()
+	together.runPlain(t, test)
+}
+
+func (m manner) runPlain(t *testing.T, test func(t *testing.T, e engine.Engine)) {
+	t.Helper()
 	var all []variant
 	for _, e := range engine.All() {
 		all = append(all, variant{e.Name(), e})
 	}
-	runOn(t, all, test)
+	m.runOn(t, all, test)
 }
 
 // faltering is a listener for whose connections Events makes system calls through fault.
