@@ -402,6 +402,43 @@ func TestIdleTimeBeginsAfterTheLastReply(t *testing.T) {
 	}
 }
 
+// A reply that was sent is owed until it is written: on a busy machine that may take long
+// enough for the sweeper to look.
+func TestSentReplyIsOwedUntilItIsWritten(t *testing.T) {
+	for _, e := range onGoroutines() {
+		t.Run(e.Name(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				replies := make(chan Reply, 10)
+				r := start(t, e, later(replies), Limits{})
+				c := r.dial(t)
+				c.send(message("please"))
+				reply := <-replies
+				pause(5 * time.Minute)
+				k, x, err := reply.conn.lockToPost(false)
+				if err != nil || !x.promises.settle(reply.ticket) {
+					t.Fatal("no reply is owed")
+				}
+				x.late++
+				k.s.mu.Unlock() // and Send goes no further for now
+				begun := time.Now()
+				other := r.dial(t) // makes the sweeper look
+				other.want("idle_timeout")
+				other.Close()
+				r.end(IdleTimeout, begun, 3*time.Minute)
+				pause(time.Minute)
+				r.alive()
+				k.s.mu.Lock()
+				k.post(x, [][]byte{[]byte("here\n")}, len("here\n"))
+				begun = time.Now()
+				c.want("here")
+				c.want("idle_timeout")
+				c.Close()
+				r.end(IdleTimeout, begun, 3*time.Minute)
+			})
+		})
+	}
+}
+
 // A handler that runs for longer than the idle timeout.
 func TestSlowHandlerIsNotIdleness(t *testing.T) {
 	slow := scripted(func(t *Turn, message string) error {

@@ -9,7 +9,7 @@ import (
 type moments struct {
 	seen, frame, size, stall, since tick
 	phase                           phase
-	owed                            bool   // late replies are outstanding
+	owed                            bool   // late replies are outstanding, or not yet written
 	trusted                         bool   // authenticated, or waits in line and cannot authenticate
 	restAfter                       uint64 // idle periods after which a rest frees memory; 0: it would not
 	draining                        bool   // the server is shutting down
@@ -23,7 +23,7 @@ func (k *connRef) moments() moments {
 	m := moments{asks: k.speaks().ping != nil, phase: k.phase(), since: s.since.Load(), seen: s.seen.Load(), trusted: s.trusted, draining: k.sh.srv.draining.Load()}
 	if x := k.x.Load(); x != nil {
 		m.frame, m.size, m.stall = x.frame.Load(), x.size.Load(), x.stall.Load()
-		m.owed = x.promises.open > 0 || x.starves()
+		m.owed = x.promises.open > 0 || x.late > 0 || x.starves()
 		m.trusted = m.trusted || x.starves()
 		switch {
 		case x.g == nil && x.rare == nil && m.frame == 0 && !m.owed && x.waiting == 0:
