@@ -43,14 +43,14 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// waitSideBySide allows more parallel tests (see mostlyWaits) than there are processors, unless
+// waitSideBySide allows more parallel tests (see sideBySide) than there are processors, unless
 // the command line sets the number.
 func waitSideBySide() {
 	flag.Parse()
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
 	if !said {
-		flag.Set("test.parallel", "6")
+		flag.Set("test.parallel", "8")
 	}
 }
 
