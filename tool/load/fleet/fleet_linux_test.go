@@ -80,7 +80,7 @@ func checkWhole(t *testing.T, r *load.Result) {
 // A closed loop is split as well, and a live view sees all of it.
 func TestFleetOfAClosedLoop(t *testing.T) {
 	t.Parallel()
-	s := serve(t, nil)
+	s := serve(t, func() { <-time.After(time.Millisecond) })
 	f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 6, For: 1500 * time.Millisecond}, localAgents(2, -1))
 	var most load.Progress
 	var seen int64
@@ -118,7 +118,7 @@ func TestFleetFindsWhatIsWrong(t *testing.T) {
 			t.Parallel()
 			s := serve(t, nil)
 			from := localAgents(3, c.slow)
-			f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 6, Rate: 600, For: 20 * time.Second, Warmup: -1, MaxLag: time.Minute}, from)
+			f := fleetOf(t, testJob{Address: s.ln.Addr().String(), Conns: 6, Rate: 300, For: 20 * time.Second, Warmup: -1, MaxLag: time.Minute}, from)
 			var hurt time.Time
 			f.Told = func(all []Now) {
 				if measured(all, 3) && hurt.IsZero() {
