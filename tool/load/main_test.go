@@ -49,7 +49,11 @@ func waitSideBySide() {
 	flag.Parse()
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
-	if !said {
+	switch {
+	case said:
+	case raceEnabled: // tests that wait then need processors, too
+		flag.Set("test.parallel", "3")
+	default:
 		flag.Set("test.parallel", "8")
 	}
 }

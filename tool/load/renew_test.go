@@ -112,7 +112,7 @@ func TestHTTPAnswersBeforeTheBody(t *testing.T) {
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
 	})
 	target.Body, target.Statuses = make([]byte, 8<<20), []int{http.StatusRequestEntityTooLarge}
-	o := runPlan(t, context.Background(), Plan{Target: target, Conns: 2, Warmup: -1, For: 100 * time.Millisecond})
+	o := runPlan(t, context.Background(), Plan{Target: target, Conns: 2, Requests: 6})
 	// The server's end may arrive as a reset, which takes the answer with it.
 	if o.err != nil {
 		if e := faultOf(t, o.err); e.Kind != Closed {

@@ -123,6 +123,9 @@ func TestDrainIsWaitedFor(t *testing.T) {
 			t.Fatal(err, o.err)
 		}
 		r := o.result
+		if r.Outage == nil {
+			t.Fatalf("no outage: %d requests, errors %v, %d drains, %d reconnects", r.Requests, r.Errors, r.Drains, r.Reconnects)
+		}
 		t.Log(r.Requests, r.Errors, r.Reconnects, r.Drains, *r.Outage, r.InvalidReasons)
 		if r.Drains != 8 || r.Reconnects < 8 || !within(*r.Outage, away, away+1500*time.Millisecond) {
 			t.Errorf("%d drains, %d reconnects, outage %v µs", r.Drains, r.Reconnects, *r.Outage)
@@ -240,7 +243,7 @@ func TestAbortedAnswers(t *testing.T) {
 				})
 				target.Method = http.MethodPost
 				r := measured(t, Plan{
-					Target: target, Conns: 4, Rate: 1000, Warmup: -1, For: 500 * time.Millisecond, MaxLag: time.Second, AllowErrors: allowed,
+					Target: target, Conns: 4, Rate: 1000, Warmup: -1, For: 500 * time.Millisecond, Timeout: patience / 2, MaxLag: time.Second, AllowErrors: allowed,
 				})
 				if r.Errors["closed"] != aborted.Load() || r.Errors["total"] != aborted.Load() || r.Requests != 500 || served.Load() != 500 {
 					t.Errorf("%s: %d requests, %d served, %d aborted, errors %v", name, r.Requests, served.Load(), aborted.Load(), r.Errors)

@@ -542,7 +542,7 @@ func TestSessionsOfMessages(t *testing.T) {
 		target := Messages{Address: serveWith(t, "tcp", echoes(framing(t, c.frame), nil)).Address, Framing: framing(t, c.frame), Match: match(t, c.match)}
 		for _, rate := range []float64{0, 2000} {
 			r := must[*Result](t)(Run(context.Background(), Plan{
-				Target: target, Conns: 2, Depth: 5, Rate: rate, Requests: 300, Traffic: compiled(t, plan), Echo: true, MaxLag: time.Hour, For: patience,
+				Target: target, Conns: 2, Depth: 5, Rate: rate, Requests: 300, Traffic: compiled(t, plan), Echo: true, MaxLag: time.Hour, For: patience, Timeout: patience / 2,
 			}))
 			if r.Errors["total"] != 0 || r.Steps[0].Requests != r.Steps[1].Requests || r.Steps[0].Requests+r.Steps[2].Requests != 300 || r.Steps[0].Requests < 150 {
 				t.Errorf("%s, %s, rate %v: %v, %v, %+v", c.frame, c.match, rate, r.Errors, r.InvalidReasons, r.Steps)
