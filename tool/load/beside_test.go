@@ -44,6 +44,7 @@ func TestIdleAlone(t *testing.T) {
 // Each idle connection is used once, before the measurement and between the two calls; the load
 // goes on meanwhile.
 func TestIdleBesideALoad(t *testing.T) {
+	sideBySide(t)
 	var opened atomic.Int64
 	var asked [64]atomic.Int64
 	target := serveWith(t, "tcp", func(nc net.Conn) {
@@ -87,6 +88,7 @@ func TestIdleConnectionsThatEnd(t *testing.T) {
 		"watched": func(f Frames) Target { return f }, "each by itself": func(f Frames) Target { return throughNothing{f} },
 	} {
 		t.Run(name, func(t *testing.T) {
+			sideBySide(t)
 			var opened, closed atomic.Int64
 			told := make(chan struct{})
 			target := serveWith(t, "tcp", func(nc net.Conn) {
@@ -216,6 +218,7 @@ func TestChurnAlone(t *testing.T) {
 					asked.Add(1)
 				})
 			}
+			sideBySide(t)
 			p.Churn, p.For = 240, 500*time.Millisecond
 			r := measured(t, quiet(p))
 			got := r.Churn
@@ -240,6 +243,7 @@ func TestChurnAlone(t *testing.T) {
 // Churn connections follow their schedule however slow the server is, and their times count from
 // it.
 func TestChurnDoesNotWait(t *testing.T) {
+	sideBySide(t)
 	const slow = 300 * time.Millisecond
 	target := serveWith(t, "tcp", answering(wire.Standard, func() { <-time.After(slow) }, echo))
 	r := measured(t, quiet(Plan{Target: target, Churn: 200, For: 500 * time.Millisecond, Timeout: patience / 2}))
@@ -250,22 +254,19 @@ func TestChurnDoesNotWait(t *testing.T) {
 
 func TestChurnThatFails(t *testing.T) {
 	sideBySide(t)
-	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
-	nobody := Frames{Address: ln.Addr().String()}
-	cases := []struct {
+	for _, c := range []struct {
 		name   string
 		target Target
 		kinds  []Kind
 	}{
-		{"nobody listens", nobody, []Kind{Unreachable}},
+		{"nobody listens", Frames{Address: "127.0.0.1:1"}, []Kind{Unreachable}},
 		{"never connects", neverDials{}, []Kind{Timeout, Unanswered}},
 		{"closes at once", serveWith(t, "tcp", func(net.Conn) {}), []Kind{Closed}},
 		{"says nothing", serveWith(t, "tcp", func(nc net.Conn) { io.Copy(io.Discard, nc) }), []Kind{Timeout, Unanswered}},
 		{"speaks HTTP", serveWith(t, "tcp", says("HTTP/1.1 400 Bad Request\r\n\r\n")), []Kind{Garbage}},
-	}
-	ln.Close() // not earlier, or another listener may get its port
-	for _, c := range cases {
+	} {
 		t.Run(c.name, func(t *testing.T) {
+			sideBySide(t)
 			p := quiet(Plan{Target: c.target, Churn: 400, For: 300 * time.Millisecond, Timeout: patience / 2})
 			if slices.Contains(c.kinds, Timeout) {
 				p.Timeout = 100 * time.Millisecond
@@ -325,6 +326,7 @@ func TestInterruptedBesides(t *testing.T) {
 		"dials":    {Target: neverDials{}, Churn: 300, Timeout: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
+			sideBySide(t)
 			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 			defer cancel()
 			p.For, p.Warmup = time.Minute, -1

@@ -67,7 +67,7 @@ type lateAnswer struct {
 
 func newDay(t *testing.T) *day {
 	p := must[Plan](t)(Plan{
-		Target: nowhere{}, Conns: 8, Rate: 20, Arrivals: Poisson, Warmup: -1, For: 24 * time.Hour, AllowErrors: true,
+		Target: nowhere{}, Conns: 8, Rate: 10, Arrivals: Poisson, Warmup: -1, For: 24 * time.Hour, AllowErrors: true,
 	}.complete())
 	return &day{run: simulated(t, p), t: t, schedule: schedule{arrivals: Poisson, rate: p.Rate}}
 }

@@ -46,6 +46,7 @@ func (c *callers) count(address string) {
 
 // Every kind of connection, to every kind of target, uses the next source address.
 func TestSources(t *testing.T) {
+	sideBySide(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has all of 127.0.0.0/8")
 	}
@@ -70,7 +71,7 @@ func TestSources(t *testing.T) {
 			seen := &callers{}
 			target := make(t, seen)
 			r := measured(t, Plan{
-				Target: target, Sources: sourcesOf(t, "127.0.0.2-127.0.0.3,127.0.0.9"), Conns: 6, Idle: 3, Churn: 30, Warmup: -1, For: 200 * time.Millisecond, MaxLag: time.Second,
+				Target: target, Sources: sourcesOf(t, "127.0.0.2-127.0.0.3,127.0.0.9"), Conns: 6, Rate: 300, Idle: 3, Churn: 30, Warmup: -1, For: 200 * time.Millisecond, MaxLag: time.Second,
 			})
 			if r.Errors["total"] != 0 || r.Churn.Errors["total"] != 0 || r.Churn.Conns != 6 || r.Idle.Open != 3 {
 				t.Fatalf("errors %v, churn %+v, idle %+v", r.Errors, r.Churn, r.Idle)

@@ -13,7 +13,7 @@ import (
 
 // nginxServer is a server block for every test.
 const nginxServer = `
-	client_max_body_size 1k; keepalive_requests 100;
+	client_max_body_size 1k; keepalive_requests 40;
 	location /post { return 200 "taken"; }
 	location /busy { return 503; }
 	location /moved { return 301 /page; }
@@ -27,6 +27,7 @@ func nginxFiles() map[string]string {
 // nginx has logged as many requests as were counted, each with the status and the length counted
 // here, and as many connections as were opened.
 func TestForeignNginx(t *testing.T) {
+	sideBySide(t)
 	for _, c := range []struct {
 		name, path string
 		change     func(*HTTP)
@@ -55,7 +56,7 @@ func TestForeignNginx(t *testing.T) {
 				c.change(&h)
 			}
 			const conns = 3
-			r := measured(t, Plan{Target: h, Conns: conns, Warmup: -1, For: 100 * time.Millisecond})
+			r := measured(t, Plan{Target: h, Conns: conns, Warmup: -1, For: 40 * time.Millisecond})
 			lines := n.logged(t, r.Requests)
 			opened := map[string]bool{}
 			for _, line := range lines {
@@ -83,14 +84,14 @@ func TestForeignNginx(t *testing.T) {
 	}
 }
 
-// nginx allows a hundred requests per connection here: the hundredth answer announces the close,
-// and no request is lost or counted twice.
+// nginx allows forty requests per connection here: the fortieth answer announces the close, and no
+// request is lost or counted twice.
 func TestForeignNginxEndsConnections(t *testing.T) {
 	sideBySide(t)
 	for _, p := range []Plan{
-		{Conns: 2, For: time.Second},
-		{Conns: 2, Depth: 8, For: 500 * time.Millisecond},
-		{Conns: 2, Rate: 1900, MaxLag: time.Second, For: time.Second},
+		{Conns: 2, For: 150 * time.Millisecond},
+		{Conns: 2, Depth: 8, For: 150 * time.Millisecond},
+		{Conns: 2, Rate: 1900, MaxLag: time.Second, For: time.Second / 4},
 	} {
 		n := startNginx(t, nginxServer, nginxFiles())
 		p.Target, p.Warmup = HTTP{URL: n.URL + "/page", Length: 600}, -1
@@ -104,7 +105,7 @@ func TestForeignNginxEndsConnections(t *testing.T) {
 			perConn[strings.Fields(line)[0]]++
 		}
 		for id, requests := range perConn {
-			if requests > 100 {
+			if requests > 40 {
 				t.Errorf("connection %s had %d requests", id, requests)
 			}
 		}
@@ -119,6 +120,7 @@ func TestForeignNginxEndsConnections(t *testing.T) {
 // When a server behind nginx breaks its promise, nginx can only break off the answer: the
 // generator must not count that as an answer.
 func TestForeignNginxBreaksOff(t *testing.T) {
+	sideBySide(t)
 	const ok = "HTTP/1.1 200 OK\r\nConnection: close\r\n"
 	for _, c := range []struct {
 		name, answer string

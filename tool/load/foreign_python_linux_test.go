@@ -41,6 +41,7 @@ func (s *scribe) counts(t *testing.T) (had, given, passed int64) {
 func word(text string) []byte { return append(make([]byte, 8), text...) }
 
 func TestForeignAnswersOutOfOrder(t *testing.T) {
+	sideBySide(t)
 	s := startScribe(t)
 	for _, p := range []Plan{
 		{Conns: 3},
@@ -48,7 +49,7 @@ func TestForeignAnswersOutOfOrder(t *testing.T) {
 		{Conns: 3, Rate: 600, MaxLag: time.Second},
 	} {
 		before, _, passed := s.counts(t)
-		p.Target, p.Content, p.Echo, p.Warmup, p.For = s.Messages, word("echo"), true, -1, 300*time.Millisecond
+		p.Target, p.Content, p.Echo, p.Warmup, p.For = s.Messages, word("echo"), true, -1, 100*time.Millisecond
 		r := measured(t, p)
 		had, _, out := s.counts(t)
 		t.Logf("%d requests, %d passed by others", r.Requests, out-passed)
@@ -63,10 +64,11 @@ func TestForeignAnswersOutOfOrder(t *testing.T) {
 
 // A wrong answer is counted as often as it comes.
 func TestForeignWrongContent(t *testing.T) {
+	sideBySide(t)
 	s := startScribe(t)
 	for _, depth := range []int{1, 16} {
 		before, _, _ := s.counts(t)
-		r := measured(t, Plan{Target: s.Messages, Conns: 2, Depth: depth, Content: word("other"), Echo: true, Warmup: -1, For: 200 * time.Millisecond})
+		r := measured(t, Plan{Target: s.Messages, Conns: 2, Depth: depth, Content: word("other"), Echo: true, Warmup: -1, For: 60 * time.Millisecond})
 		had, _, _ := s.counts(t)
 		if n := had - before; r.Requests != n || n == 0 || r.Errors["wrong_content"] != n || r.Errors["total"] != n {
 			t.Errorf("%d requests counted, errors %v; the server has had %d, and answered all wrongly", r.Requests, r.Errors, n)
@@ -76,6 +78,7 @@ func TestForeignWrongContent(t *testing.T) {
 
 // A protocol violation ends the run with its Kind, and the answers before it count.
 func TestForeignFaults(t *testing.T) {
+	sideBySide(t)
 	for _, c := range []struct {
 		word         string
 		kind         Kind
@@ -120,6 +123,7 @@ func TestForeignLosses(t *testing.T) {
 		{"stall:50", Timeout},
 	} {
 		t.Run(c.word, func(t *testing.T) {
+			sideBySide(t)
 			const requests, lost = 200, 4
 			s := startScribe(t)
 			r := measured(t, Plan{Target: s.Messages, Content: word(c.word), Echo: true, Requests: requests, Timeout: time.Second})

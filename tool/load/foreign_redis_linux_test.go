@@ -82,7 +82,7 @@ func TestForeignRedis(t *testing.T) {
 			{Conns: 4}, {Conns: 4, Depth: 16}, {Conns: 4, Depth: 16, Rate: 1000, MaxLag: time.Second},
 		} {
 			t.Run(c.name, func(t *testing.T) {
-				p.Target, p.Content, p.Expect, p.Warmup, p.For = redis, []byte(c.command), []byte(c.expect), -1, 200*time.Millisecond
+				p.Target, p.Content, p.Expect, p.Warmup, p.For = redis, []byte(c.command), []byte(c.expect), -1, 60*time.Millisecond
 				before := countsOfRedis(t, redis)
 				r := measured(t, p)
 				after := countsOfRedis(t, redis)

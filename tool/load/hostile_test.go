@@ -74,7 +74,7 @@ func hostiles() []hostile {
 		},
 		{
 			name: "answers too late", plan: deep, kind: Silent, try: "time-out",
-			serve: answering(wire.Standard, func() { <-time.After(700 * time.Millisecond) }, echo),
+			serve: answering(wire.Standard, func() { <-time.After(1200 * time.Millisecond) }, echo),
 		},
 		{name: "falls silent", serve: after(100, nothing), plan: deep, kind: Silent, try: "time-out"},
 		{
@@ -114,11 +114,11 @@ func hostiles() []hostile {
 }
 
 // deaf keeps the connection open for a while without reading from it.
-func deaf(net.Conn) { <-time.After(time.Second) }
+func deaf(net.Conn) { <-time.After(2 * time.Second) }
 
 func TestRunEndsWithHostileServers(t *testing.T) {
 	sideBySide(t)
-	const timeout = 400 * time.Millisecond
+	const timeout = 800 * time.Millisecond
 	for _, h := range hostiles() {
 		for _, rate := range []float64{0, 5000} {
 			name := h.name + "/closed"
@@ -126,6 +126,7 @@ func TestRunEndsWithHostileServers(t *testing.T) {
 				name = h.name + "/open"
 			}
 			t.Run(name, func(t *testing.T) {
+				sideBySide(t)
 				if rate > 0 && h.kind == Silent && os.Getenv("HONE_TEST_ALL") == "" {
 					t.Skip("waits for time-outs as the closed loop does; HONE_TEST_ALL=1 runs it")
 				}
@@ -232,6 +233,7 @@ func TestRunCountsFailedRequests(t *testing.T) {
 		{"unanswered", tenth(func(dst []byte, _ wire.Packet) []byte { return dst }), Timeout},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			sideBySide(t)
 			r := measured(t, Plan{
 				Target: serveWith(t, "tcp", answering(wire.Standard, nil, c.serve)), Echo: true,
 				Conns: 2, Rate: 1000, Depth: 2000, Warmup: -1, For: 500 * time.Millisecond, Timeout: timeout, MaxLag: time.Second,
@@ -253,6 +255,7 @@ func TestRunCountsFailedRequests(t *testing.T) {
 // A connection without free slots keeps the schedule: requests wait, are recorded with the time
 // that they waited, and are given up at the time-out.
 func TestRunKeepsTheScheduleWhenBehind(t *testing.T) {
+	sideBySide(t)
 	const slow = 50 * time.Millisecond
 	target := serveWith(t, "tcp", answering(wire.Standard, func() { <-time.After(slow) }, echo))
 	r := measured(t, Plan{

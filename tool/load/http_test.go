@@ -77,7 +77,7 @@ func TestHTTPAgainstNetHTTP(t *testing.T) {
 	plans := map[string]Plan{
 		"closed":    {Conns: 3},
 		"pipelined": {Conns: 2, Depth: 4},
-		"open":      {Conns: 3, Rate: 200, MaxLag: time.Second},
+		"open":      {Conns: 3, Rate: 2000, MaxLag: time.Second},
 	}
 	for name, handler := range handlers() {
 		for _, over := range []string{"tcp", "tls", "unix"} {
@@ -87,8 +87,8 @@ func TestHTTPAgainstNetHTTP(t *testing.T) {
 			target := webServer(t, over, handler)
 			for loop, p := range plans {
 				t.Run(name+"/"+over+"/"+loop, func(t *testing.T) {
-					p.Target, p.Warmup, p.For = target, -1, 30*time.Millisecond
-					checkAnswered(t, measured(t, p), 2)
+					p.Target, p.Requests = target, 20
+					checkAnswered(t, measured(t, p), 20)
 				})
 			}
 		}
@@ -226,6 +226,7 @@ func TestHTTPFindsItsServer(t *testing.T) {
 }
 
 func TestHTTPSRefusals(t *testing.T) {
+	sideBySide(t)
 	target := webServer(t, "tls", handlers()["length"])
 	plain := webServer(t, "tcp", handlers()["length"])
 	trusted := target.TLS
@@ -272,6 +273,7 @@ func TestHTTPSWithoutVerification(t *testing.T) {
 // Sessions are resumed if the plan asks for it, on each connection after the first, with both
 // versions of TLS; otherwise none is.
 func TestHTTPSResumesSessions(t *testing.T) {
+	sideBySide(t)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		target := webServer(t, "tls", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") })
 		target.TLS.MinVersion, target.TLS.MaxVersion = version, version
@@ -297,6 +299,7 @@ func TestHTTPSResumesSessions(t *testing.T) {
 // TLS may return the last bytes of an answer together with the end of the stream. The answer still
 // counts.
 func TestHTTPSAnswersThatEndConnections(t *testing.T) {
+	sideBySide(t)
 	target := webServer(t, "tls", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") })
 	r := measured(t, Plan{Target: target, Requests: 60})
 	if r.Requests != 60 || r.Errors["total"] != 0 || r.Retries != 0 || r.Statuses["200"] != 60 {
@@ -360,6 +363,7 @@ func TestHTTPAddress(t *testing.T) {
 
 // A client certificate is sent to a server that requires one.
 func TestHTTPSWithACertificate(t *testing.T) {
+	sideBySide(t)
 	s := httptest.NewUnstartedServer(handlers()["length"])
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
@@ -457,7 +461,7 @@ func forever(first, again string, pause time.Duration) func(net.Conn) {
 // timeoutFor is short for kinds that only a time-out can cause.
 func timeoutFor(k Kind) time.Duration {
 	if k == Silent || k == Closed {
-		return 400 * time.Millisecond
+		return 800 * time.Millisecond
 	}
 	return 10 * time.Second
 }
@@ -501,6 +505,7 @@ func TestHTTPEndsWithHostileServers(t *testing.T) {
 	} {
 		for _, rate := range []float64{0, 100} {
 			t.Run(fmt.Sprintf("%s/%v", h.name, rate), func(t *testing.T) {
+				sideBySide(t)
 				address := serveWith(t, "tcp", h.serve).Address
 				o := runPlan(t, context.Background(), Plan{
 					Target: HTTP{URL: "http://" + address, AnswerLimit: 1 << 20}, Conns: 2, Ramp: Ramp{PerSecond: 50},
@@ -523,6 +528,7 @@ func TestHTTPEndsWithHostileServers(t *testing.T) {
 // A request that the server answers by closing the connection is retried once if it is idempotent,
 // and fails otherwise.
 func TestHTTPSendsAgainWhatMayBe(t *testing.T) {
+	sideBySide(t)
 	address := serveWith(t, "tcp", speaks(func(nc net.Conn) {
 		io.WriteString(nc, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 		awaitHead(nc)

@@ -32,12 +32,13 @@ func serviceOf(i Interval) []byte { return i.Service }
 // The intervals add up to the run: they have no gaps, and their sums are its figures.
 func TestIntervalsAreTheWhole(t *testing.T) {
 	sideBySide(t)
-	target := echoServer(t, "tcp")
+	target := serveWith(t, "tcp", answering(wire.Standard, func() { <-time.After(time.Millisecond) }, echo))
 	for name, p := range map[string]Plan{
 		"closed": {Conns: 3, Depth: 4},
-		"open":   {Conns: 3, Rate: 3000, MaxLag: time.Second},
+		"open":   {Conns: 3, Rate: 1000, MaxLag: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
+			sideBySide(t)
 			p.Target, p.For, p.Warmup = target, 2300*time.Millisecond, 50*time.Millisecond
 			r := measured(t, p)
 			if n := len(r.Intervals); n < 1 || n > 3 {
@@ -95,7 +96,7 @@ func TestIntervalsOfABadRun(t *testing.T) {
 }
 
 func TestIntervalsOfAnInterruptedRun(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	o := runPlan(t, ctx, Plan{Target: echoServer(t, "tcp"), Warmup: -1, For: time.Minute})
 	if o.err != nil || len(o.result.Intervals) != 1 {

@@ -43,14 +43,18 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// waitSideBySide allows more parallel tests (see mostlyWaits) than there are processors, unless
+// waitSideBySide allows more parallel tests (see sideBySide) than there are processors, unless
 // the command line sets the number.
 func waitSideBySide() {
 	flag.Parse()
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
-	if !said {
-		flag.Set("test.parallel", "6")
+	switch {
+	case said:
+	case raceEnabled: // tests that wait then need processors, too
+		flag.Set("test.parallel", "3")
+	default:
+		flag.Set("test.parallel", "8")
 	}
 }
 

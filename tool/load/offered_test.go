@@ -44,6 +44,7 @@ func TestRunFollowsASchedule(t *testing.T) {
 	} {
 		for _, arrivals := range []Arrivals{Constant, Poisson} {
 			t.Run(text+"/"+arrivals.String(), func(t *testing.T) {
+				sideBySide(t)
 				r := measured(t, Plan{
 					Target: target, Conns: 3, Schedule: scheduleOf(t, text), Arrivals: arrivals, For: c.length, Echo: true, MaxLag: time.Second,
 				})
@@ -135,6 +136,7 @@ func TestShedRequestsAreNotBehind(t *testing.T) {
 
 // A request that is later than the deadline is never sent, and is recorded.
 func TestDeadlineSheds(t *testing.T) {
+	sideBySide(t)
 	const slow, deadline = 50 * time.Millisecond, 100 * time.Millisecond
 	var served atomic.Int64
 	target := serveWith(t, "tcp", answering(wire.Standard, func() { <-time.After(slow) }, func(dst []byte, p wire.Packet) []byte {
@@ -160,6 +162,7 @@ func TestDeadlineSheds(t *testing.T) {
 // Request n's size is a function of n and the seed, on any connection and with any pacing; answers
 // are checked against it.
 func TestRunOfManySizes(t *testing.T) {
+	sideBySide(t)
 	const conns, seed = 3, 9
 	sizes := sizesOf(t, "lognormal:300,1")
 	for name, p := range map[string]Plan{
@@ -175,7 +178,7 @@ func TestRunOfManySizes(t *testing.T) {
 				mu.Unlock()
 				return echo(dst, p)
 			}))
-			p.Target, p.Conns, p.Sizes, p.Seed, p.Echo, p.For, p.MaxLag, p.Timeout = target, conns, sizes, seed, true, 200*time.Millisecond, time.Second, patience/2
+			p.Target, p.Conns, p.Sizes, p.Seed, p.Echo, p.For, p.MaxLag, p.Timeout = target, conns, sizes, seed, true, 100*time.Millisecond, time.Second, patience/2
 			r := measured(t, p)
 			if r.Errors["total"] != 0 || r.Requests == 0 {
 				t.Fatalf("%d requests, errors %v", r.Requests, r.Errors)
@@ -197,6 +200,7 @@ func TestRunOfManySizes(t *testing.T) {
 }
 
 func TestRunOfManySizesVerifies(t *testing.T) {
+	sideBySide(t)
 	var n atomic.Int64
 	target := serveWith(t, "tcp", answering(wire.Standard, nil, func(dst []byte, p wire.Packet) []byte {
 		if n.Add(1)%10 == 0 {

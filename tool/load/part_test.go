@@ -166,12 +166,13 @@ func overTheWire(t *testing.T, m *Measured) *Measured {
 // Parts send what one process sends, no request early, and their sum is the result bucket by
 // bucket.
 func TestPartsSendAndSumTheWhole(t *testing.T) {
+	sideBySide(t)
 	target := echoServer(t, "tcp")
 	var sizes offer.Sizes
 	if err := sizes.UnmarshalText([]byte("uniform:1..900")); err != nil {
 		t.Fatal(err)
 	}
-	const conns, requests = 11, 1500
+	const conns, requests = 11, 700
 	p := Plan{Conns: conns, Rate: 5000, Requests: requests, Arrivals: Poisson, Seed: 3, Sizes: sizes, Echo: true, MaxLag: time.Minute}
 	want := make(map[int]int)
 	for n := range requests {

@@ -25,13 +25,16 @@ func TestHTTPReconnects(t *testing.T) {
 			io.WriteString(w, "hello")
 		})
 		for name, p := range map[string]Plan{
-			"closed":         {Conns: 3},
-			"pipelined":      {Conns: 2, Depth: 8},
+			"closed":         {Conns: 3, Requests: 60},
+			"pipelined":      {Conns: 2, Depth: 8, Requests: 60},
 			"open":           {Conns: 3, Rate: 500, MaxLag: time.Second},
 			"open pipelined": {Conns: 3, Depth: 8, Rate: 500, MaxLag: time.Second},
 		} {
 			t.Run(over+"/"+name, func(t *testing.T) {
-				p.Target, p.Warmup, p.For = target, -1, 100*time.Millisecond
+				p.Target, p.Warmup = target, -1
+				if p.Requests == 0 {
+					p.For = 100 * time.Millisecond
+				}
 				r := measured(t, p)
 				checkAnswered(t, r, 2)
 				if reconnects += r.Reconnects; r.Reconnects > r.Requests {
@@ -75,11 +78,11 @@ func TestHTTPAnnouncements(t *testing.T) {
 		"old till end":   "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\n",
 		"and more":       "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello and what nobody reads",
 	} {
-		for _, rate := range []float64{0, 300} {
+		for _, rate := range []float64{0, 500} {
 			t.Run(fmt.Sprintf("%s/%v", name, rate), func(t *testing.T) {
 				address := serveWith(t, "tcp", speaks(func(nc net.Conn) { io.WriteString(nc, answer) })).Address
 				r := measured(t, Plan{
-					Target: HTTP{URL: "http://" + address}, Conns: 2, Rate: rate, MaxLag: time.Second, Warmup: -1, For: 50 * time.Millisecond,
+					Target: HTTP{URL: "http://" + address}, Conns: 2, Rate: rate, MaxLag: time.Second, Warmup: -1, For: 30 * time.Millisecond,
 				})
 				if rate == 0 {
 					checkEachAlone(t, r, 2)
@@ -103,12 +106,13 @@ func TestHTTPAnnouncements(t *testing.T) {
 // An answer before the request was read, followed by a close: the unwritten output is discarded
 // with the connection.
 func TestHTTPAnswersBeforeTheBody(t *testing.T) {
+	sideBySide(t)
 	target := webServer(t, "tcp", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Connection", "close")
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
 	})
 	target.Body, target.Statuses = make([]byte, 8<<20), []int{http.StatusRequestEntityTooLarge}
-	o := runPlan(t, context.Background(), Plan{Target: target, Conns: 2, Warmup: -1, For: 300 * time.Millisecond})
+	o := runPlan(t, context.Background(), Plan{Target: target, Conns: 2, Requests: 6})
 	// The server's end may arrive as a reset, which takes the answer with it.
 	if o.err != nil {
 		if e := faultOf(t, o.err); e.Kind != Closed {
@@ -123,25 +127,28 @@ func TestHTTPAnswersBeforeTheBody(t *testing.T) {
 func TestHTTPServerGone(t *testing.T) {
 	sideBySide(t)
 	for _, depth := range []int{1, 4} {
-		ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
-		served := make(chan error, 1)
-		go func() {
-			nc, err := ln.Accept()
-			if err == nil {
-				ln.Close()
-				awaitHead(nc)
-				_, err = io.WriteString(nc, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-				nc.Close()
+		t.Run(fmt.Sprintf("depth %d", depth), func(t *testing.T) {
+			sideBySide(t)
+			ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+			served := make(chan error, 1)
+			go func() {
+				nc, err := ln.Accept()
+				if err == nil {
+					ln.Close()
+					awaitHead(nc)
+					_, err = io.WriteString(nc, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+					nc.Close()
+				}
+				served <- err
+			}()
+			o := runPlan(t, context.Background(), Plan{Target: HTTP{URL: "http://" + ln.Addr().String()}, Depth: depth, For: time.Minute, Timeout: time.Second})
+			if err := <-served; err != nil {
+				t.Fatal(err)
 			}
-			served <- err
-		}()
-		o := runPlan(t, context.Background(), Plan{Target: HTTP{URL: "http://" + ln.Addr().String()}, Depth: depth, For: time.Minute, Timeout: time.Second})
-		if err := <-served; err != nil {
-			t.Fatal(err)
-		}
-		if e := faultOf(t, o.err); e.Kind != Unreachable && e.Kind != Closed { // the end may arrive as a reset
-			t.Error(e)
-		}
+			if e := faultOf(t, o.err); e.Kind != Unreachable && e.Kind != Closed { // the end may arrive as a reset
+				t.Error(e)
+			}
+		})
 	}
 }
 
@@ -150,7 +157,7 @@ func TestHTTPReconnectInterrupted(t *testing.T) {
 	address := serveWith(t, "tcp", speaks(func(nc net.Conn) {
 		io.WriteString(nc, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
 	})).Address
-	for range 5 {
+	for range 2 {
 		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Millisecond)
 		o := runPlan(t, ctx, Plan{Target: HTTP{URL: "http://" + address}, Conns: 50, Warmup: -1, For: time.Minute})
 		cancel()

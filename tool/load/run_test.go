@@ -14,9 +14,9 @@ import (
 // eachLoop runs the test for a closed and an open loop, over TCP and unix sockets.
 func eachLoop(t *testing.T, test func(t *testing.T, network string, p Plan)) {
 	for name, p := range map[string]Plan{
-		"closed":  {Conns: 3, Depth: 4, For: 200 * time.Millisecond, MaxLag: time.Second},
-		"open":    {Conns: 3, Rate: 2000, For: 200 * time.Millisecond, MaxLag: time.Second},
-		"poisson": {Conns: 3, Rate: 2000, Arrivals: Poisson, For: 200 * time.Millisecond, MaxLag: time.Second},
+		"closed":  {Conns: 3, Depth: 4, For: 100 * time.Millisecond, MaxLag: time.Second},
+		"open":    {Conns: 3, Rate: 2000, For: 100 * time.Millisecond, MaxLag: time.Second},
+		"poisson": {Conns: 3, Rate: 2000, Arrivals: Poisson, For: 100 * time.Millisecond, MaxLag: time.Second},
 	} {
 		for _, network := range []string{"tcp", "unix"} {
 			t.Run(name+"/"+network, func(t *testing.T) { test(t, network, p) })
@@ -128,16 +128,16 @@ func TestRunSpeaksTheDemoDialect(t *testing.T) {
 
 // A server that reads slowly and sends long answers fills the buffers of both directions.
 func TestRunWithFullBuffers(t *testing.T) {
+	sideBySide(t)
 	target := echoServer(t, "tcp")
 	for name, p := range map[string]Plan{
 		"closed": {Target: target, Conns: 2, Depth: 64},
 		"open":   {Target: target, Conns: 2, Depth: 64, Rate: 2000, MaxLag: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// Without a warm-up the first requests are measured, however slow the machine.
-			p.Size, p.Echo, p.Warmup, p.For = 60<<10, true, -1, 300*time.Millisecond
+			p.Size, p.Echo, p.Requests = 60<<10, true, 400
 			r := measured(t, p)
-			if r.Errors["total"] != 0 || r.Requests == 0 {
+			if r.Errors["total"] != 0 || r.Requests != 400 {
 				t.Errorf("%d requests, errors %v", r.Requests, r.Errors)
 			}
 		})
@@ -163,7 +163,7 @@ func TestRunOnAnyConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p.Target, p.Echo = throughNothing{echoServer(t, "tcp")}, true
-			p.For, p.MaxLag = 150*time.Millisecond, time.Second
+			p.For, p.MaxLag = 60*time.Millisecond, time.Second
 			r := measured(t, p)
 			if r.Errors["total"] != 0 || r.Requests == 0 {
 				t.Errorf("%d requests, errors %v", r.Requests, r.Errors)
@@ -184,6 +184,7 @@ func TestRunPassesPushesOver(t *testing.T) {
 }
 
 func TestRunRamp(t *testing.T) {
+	sideBySide(t)
 	o := runPlan(t, context.Background(), Plan{
 		Target: echoServer(t, "tcp"), Conns: 11, Ramp: Ramp{PerSecond: 50, Dials: 2}, For: 100 * time.Millisecond,
 	})
@@ -196,6 +197,7 @@ func TestRunRamp(t *testing.T) {
 }
 
 func TestRunTellsItsProgress(t *testing.T) {
+	sideBySide(t)
 	var told []Progress
 	var counted, served int64
 	measured(t, Plan{
@@ -230,7 +232,7 @@ func TestInterruptedRunNeverPasses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p.Target = echoServer(t, "tcp")
-			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			defer cancel()
 			o := runPlan(t, ctx, p)
 			if o.err != nil || o.result == nil {
@@ -263,7 +265,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
-			p.Target, p.Echo, p.For, p.MaxLag = echoServer(t, "tcp"), true, 500*time.Millisecond, time.Second
+			p.Target, p.Echo, p.For, p.MaxLag = echoServer(t, "tcp"), true, 300*time.Millisecond, time.Second
 			p.WindowOpens = func() { runtime.ReadMemStats(&before) }
 			p.WindowCloses = func() { runtime.ReadMemStats(&after) }
 			r := measured(t, p)

@@ -87,6 +87,7 @@ func shopCalls(tb testing.TB, addr string) (calls, users map[string]int64) {
 // The counts of every step equal those in the application's database, in an open and in a closed
 // loop.
 func TestShopCountsAreTheApplications(t *testing.T) {
+	sideBySide(t)
 	for _, p := range []Plan{
 		{Conns: 20, Rate: 400, Requests: 600, Arrivals: Poisson},
 		{Conns: 4, Requests: 600},
@@ -200,6 +201,7 @@ func TestFlowHasTheSameRequests(t *testing.T) {
 
 // A step's figures are about the same requests, whatever the other flows are.
 func TestStepsHaveTheSameNumbers(t *testing.T) {
+	sideBySide(t)
 	addr, _ := startRole(t, "shop")
 	var numbers [][2]int64
 	for _, weight := range []float64{20, 60} {
@@ -218,6 +220,7 @@ func TestStepsHaveTheSameNumbers(t *testing.T) {
 
 // An answer that fails a check ends its session, and counts for its step.
 func TestFailedStepEndsItsSession(t *testing.T) {
+	sideBySide(t)
 	addr, _ := startRole(t, "shop")
 	plan := shopPlan(t, 1)
 	plan.Flows[2].Steps[0].Checks = []string{"json user.name matches user [0-8]$"}
@@ -244,6 +247,7 @@ func TestFailedStepEndsItsSession(t *testing.T) {
 
 // Rows of order once are each used once, and the load ends with them.
 func TestDataAreUsedUp(t *testing.T) {
+	sideBySide(t)
 	for _, rate := range []float64{0, 2000} {
 		addr, _ := startRole(t, "shop")
 		plan := shopPlan(t, 1)
@@ -274,6 +278,7 @@ func TestDataAreUsedUp(t *testing.T) {
 
 // Redirects are followed on request, and cookies kept.
 func TestRedirectsAreFollowed(t *testing.T) {
+	sideBySide(t)
 	addr, _ := startRole(t, "shop")
 	plan := traffic.Plan{Web: true, Redirects: 3, Cookies: true, Flows: []traffic.Flow{{Steps: []traffic.Step{
 		{Name: "old", Path: "/old", Statuses: []int{200}, Checks: []string{"json product.id == 1"}},
@@ -372,6 +377,7 @@ func TestSessionsAllocateNothing(t *testing.T) {
 // During a client's think time its connection serves others, and the session continues on time;
 // think time is in no response time.
 func TestThinkingHoldsNoConnection(t *testing.T) {
+	sideBySide(t)
 	const think = 300 * time.Millisecond
 	script := compiled(t, traffic.Plan{Flows: []traffic.Flow{{Steps: []traffic.Step{
 		{Name: "first", Body: "a{{n}}", Takes: []traffic.Take{{Name: "it", From: "regex [0-9]+"}}, Think: think},
@@ -401,6 +407,7 @@ func TestThinkingHoldsNoConnection(t *testing.T) {
 
 // A closed connection does not end a session that can go on.
 func TestSessionsOutliveTheirConnection(t *testing.T) {
+	sideBySide(t)
 	served := 0
 	var lock sync.Mutex
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -452,6 +459,7 @@ func TestBodiesHaveTheirLength(t *testing.T) {
 
 // A missing answer ends its session, and the connection serves the next one.
 func TestHangingStepEndsItsSession(t *testing.T) {
+	sideBySide(t)
 	hang := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/hang" {
@@ -518,6 +526,7 @@ func TestGateKnowsLaterSteps(t *testing.T) {
 
 // Sessions of messages work with any framing and match, and echoes are checked for each.
 func TestSessionsOfMessages(t *testing.T) {
+	sideBySide(t)
 	for _, c := range []struct{ frame, match, first, second string }{
 		{"line", "order", "hello {{n}}", "bye {{it}}"}, {"len16be", "order", "hello {{n}}", "bye {{it}}"},
 		{"len32le", "id@2:4", "hello {{n}}", "goodbye {{it}}"}, {"len32be+incl", "id@0:8", "{{random:10000000..99999999}} {{n}}", "12345678{{it}}"},
@@ -533,7 +542,7 @@ func TestSessionsOfMessages(t *testing.T) {
 		target := Messages{Address: serveWith(t, "tcp", echoes(framing(t, c.frame), nil)).Address, Framing: framing(t, c.frame), Match: match(t, c.match)}
 		for _, rate := range []float64{0, 2000} {
 			r := must[*Result](t)(Run(context.Background(), Plan{
-				Target: target, Conns: 2, Depth: 5, Rate: rate, Requests: 300, Traffic: compiled(t, plan), Echo: true, MaxLag: time.Hour, For: patience,
+				Target: target, Conns: 2, Depth: 5, Rate: rate, Requests: 300, Traffic: compiled(t, plan), Echo: true, MaxLag: time.Hour, For: patience, Timeout: patience / 2,
 			}))
 			if r.Errors["total"] != 0 || r.Steps[0].Requests != r.Steps[1].Requests || r.Steps[0].Requests+r.Steps[2].Requests != 300 || r.Steps[0].Requests < 150 {
 				t.Errorf("%s, %s, rate %v: %v, %v, %+v", c.frame, c.match, rate, r.Errors, r.InvalidReasons, r.Steps)

@@ -140,7 +140,7 @@ func TestWebSocketEchoes(t *testing.T) {
 	}{
 		"one at a time":  {Plan{Conns: 3}, whole},
 		"many in flight": {Plan{Conns: 2, Depth: 16}, whole},
-		"open loop":      {Plan{Conns: 2, Rate: 500, MaxLag: time.Second}, whole},
+		"open loop":      {Plan{Conns: 2, Rate: 2000, MaxLag: time.Second}, whole},
 		"nothing":        {Plan{Conns: 1, Content: []byte{}}, whole},
 		"16-bit length":  {Plan{Conns: 2, Depth: 3, Size: 126}, whole},
 		"64-bit length":  {Plan{Conns: 2, Size: 1 << 16}, whole},
@@ -150,7 +150,7 @@ func TestWebSocketEchoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := c.plan
-			p.Target, p.Echo, p.Warmup, p.For = wsServer(t, echoWS(c.answer)), true, -1, 100*time.Millisecond
+			p.Target, p.Echo, p.Warmup, p.For = wsServer(t, echoWS(c.answer)), true, -1, 30*time.Millisecond
 			binary := kinds[0].Load()
 			r := measured(t, p)
 			if r.Requests == 0 || r.Errors["total"] != 0 || r.Reconnects != 0 {
@@ -202,7 +202,7 @@ func TestWebSocketAnswersPings(t *testing.T) {
 			}
 		}
 	})
-	r := measured(t, Plan{Target: target, Conns: conns, Idle: idle, Echo: true, Warmup: -1, For: 200 * time.Millisecond})
+	r := measured(t, Plan{Target: target, Conns: conns, Idle: idle, Echo: true, Warmup: -1, For: 100 * time.Millisecond})
 	if r.Errors["total"] != 0 || r.Idle.Open != idle || ponged.Load() != conns+idle {
 		t.Errorf("errors %v, idle %+v, %d pongs", r.Errors, r.Idle, ponged.Load())
 	}
@@ -266,7 +266,7 @@ func TestWebSocketReconnects(t *testing.T) {
 			return
 		}
 	})
-	r := measured(t, Plan{Target: target, Conns: 2, Echo: true, AllowErrors: true, Warmup: -1, For: 200 * time.Millisecond})
+	r := measured(t, Plan{Target: target, Conns: 2, Echo: true, AllowErrors: true, Warmup: -1, For: 100 * time.Millisecond})
 	if r.Reconnects == 0 || r.Requests == 0 || r.Errors["total"] != r.Errors[Closed.String()] || heard.Load() == 0 || heard.Load() < closes.Load()-2 {
 		t.Errorf("%d reconnects, %d requests, errors %v; %d closes, %d answered", r.Reconnects, r.Requests, r.Errors, closes.Load(), heard.Load())
 	}

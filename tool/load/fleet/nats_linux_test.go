@@ -70,7 +70,8 @@ func buildNATS(t *testing.T) string {
 		t.Skip("builds a NATS server; HONE_TEST_ALL=1 runs it")
 	}
 	binary := filepath.Join(t.TempDir(), "nats-server")
-	cmd := exec.Command("go", "build", "-o", binary, "github.com/nats-io/nats-server/v2")
+	// Unlike go build, go run links only what has changed.
+	cmd := exec.Command("go", "run", "-exec", "cp", "github.com/nats-io/nats-server/v2", binary)
 	cmd.Dir = "../../../gateway"
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -193,6 +194,9 @@ func TestFleetOverNATS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if strings.HasSuffix(name, "stopped") && os.Getenv("HONE_TEST_ALL") == "" {
+				t.Skip("a stopped process is as silent as a blocked connection; HONE_TEST_ALL=1 runs it")
+			}
 			s := serve(t, nil)
 			address, server := natsServer(t, binary, c.settings)
 			between, own := newProxy(t, address), newProxy(t, address)
@@ -204,7 +208,7 @@ func TestFleetOverNATS(t *testing.T) {
 					natsAgent(t, one, address)
 				}
 			}
-			j := testJob{Address: s.ln.Addr().String(), Conns: 6, Rate: 900, Poisson: true, For: 20 * time.Second, Warmup: -1, MaxLag: time.Minute}
+			j := testJob{Address: s.ln.Addr().String(), Conns: 6, Rate: 150, Poisson: true, For: 20 * time.Second, Warmup: -1, MaxLag: time.Minute}
 			if c.want == "" {
 				j.For = 2 * time.Second
 			}
@@ -223,7 +227,7 @@ func TestFleetOverNATS(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.want == "" {
-				if !onlyBusy(r) || r.Requests < 1500 || len(r.Agents) != 3 || r.Agents[1].Name != "b" {
+				if !onlyBusy(r) || r.Requests < 250 || len(r.Agents) != 3 || r.Agents[1].Name != "b" {
 					t.Errorf("%q: %+v", r.InvalidReasons, r.Agents)
 				}
 				checkWhole(t, r)
