@@ -13,16 +13,17 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // TestNoAllocationsPerRequest counts the allocations of the whole process over 5000
 // requests, or 20 000 with HONE_TEST_ALL=1, from a client that allocates nothing itself.
 func TestNoAllocationsPerRequest(t *testing.T) {
-	if raceDetector {
+	if testrun.Race {
 		t.Skip("the race detector makes sync.Pool drop what it is given, to find misuse; go test without -race runs this")
 	}
 	const depth = 20
-	rounds := sized(250, 1000)
+	rounds := testrun.Sized(250, 1000)
 	pingPong := 2 * rounds
 	const most = 200 // by the runtime itself, over all rounds
 	var took atomic.Int64

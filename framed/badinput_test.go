@@ -13,7 +13,6 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"net"
-	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -359,7 +359,7 @@ func TestSameBytesGetTheSameAnswerHoweverTheyAreSplit(t *testing.T) {
 	random := replayable(t)
 	bad := badInputs(t)
 	streams := make([][]byte, 10)
-	if os.Getenv("HONE_TEST_ALL") != "" && !raceDetector {
+	if testrun.All() && !testrun.Race {
 		streams = make([][]byte, 40)
 	}
 	for i := range streams {

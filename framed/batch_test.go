@@ -11,6 +11,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -234,7 +235,7 @@ func TestBatchReportsToOnRequest(t *testing.T) {
 }
 
 func TestBatchAllocations(t *testing.T) {
-	if raceDetector {
+	if testrun.Race {
 		t.Skip("sync.Pool drops some of its values under the race detector")
 	}
 	const n = 64

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -195,7 +195,7 @@ func (r *restarting) drain(i int) {
 // runs more drains and callers.
 func TestMuxCallersDoNotNoticeDrains(t *testing.T) {
 	drains, callers, most := 3, 64, int64(1<<20)
-	if os.Getenv("HONE_TEST_ALL") == "1" {
+	if testrun.All() {
 		drains, callers, most = 50, 256, 8<<20
 	}
 	run(t, func(t *testing.T, e engine.Engine) {

@@ -238,7 +238,7 @@ func TestClientCancelStorm(t *testing.T) {
 			}
 		})
 		var answered, cancelled atomic.Int64
-		for caller := range sized(256, 512) {
+		for caller := range testrun.Sized(256, 512) {
 			callers.Go(func() {
 				var dst []byte
 				for call := range 20 {

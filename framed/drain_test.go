@@ -505,7 +505,7 @@ func TestCloseCutsOff(t *testing.T) {
 // server is closed, and in either order none outlives Close.
 func TestCloseAmidLeaveTakingLeavesNobodyBehind(t *testing.T) {
 	const conns = 20
-	rounds := sized(15, 40)
+	rounds := testrun.Sized(15, 40)
 	run(t, func(t *testing.T, e engine.Engine) {
 		for round := range rounds {
 			s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo)}

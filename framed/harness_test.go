@@ -20,6 +20,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -106,14 +107,6 @@ func openFiles() int {
 		return 0
 	}
 	return len(names)
-}
-
-// sized returns full with HONE_TEST_ALL set, and otherwise usual.
-func sized(usual, full int) int {
-	if os.Getenv("HONE_TEST_ALL") != "" {
-		return full
-	}
-	return usual
 }
 
 // patience is the timeout of everything that a test waits for.

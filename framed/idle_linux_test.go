@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // A server with idle clients does not run at all, measured by the kernel's count of
@@ -21,10 +22,10 @@ import (
 func TestServerWithIdleConnectionsDoesNotWake(t *testing.T) {
 	t.Parallel() // it only watches other processes
 	const most = 2
-	conns := sized(250, 1000)
+	conns := testrun.Sized(250, 1000)
 	watched := 4 * time.Second // enough to detect periodic work of a second
 	switch {
-	case os.Getenv("HONE_TEST_ALL") != "":
+	case testrun.All():
 		watched = 10 * time.Second
 	case testing.Short():
 		t.Skipf("watches idle servers for %v; run without -short", watched)

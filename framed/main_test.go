@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	switch os.Getenv("HONE_TEST_ROLE") {
 	case "":
 		openPoller()
-		waitSideBySide()
+		testrun.SideBySide(16)
 		files := openFiles() + profiles()
 		goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { os.Exit(max(code, leftOpen(files))) }))
 	case "serve":
@@ -68,17 +68,6 @@ func leftOpen(before int) (code int) {
 		}
 	}
 	return 0
-}
-
-// waitSideBySide lets more tests and engines run in parallel (see manner) than there are
-// processors, unless -parallel is set.
-func waitSideBySide() {
-	flag.Parse()
-	said := false
-	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
-	if !said {
-		flag.Set("test.parallel", "16")
-	}
 }
 
 // roles has a method for every role that this operating system supports; those that need

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // hostility is an attack by many connections on a server's memory.
@@ -101,7 +102,7 @@ func TestHostileConnectionCostsLittleMoreThanAnIdleOne(t *testing.T) {
 		}})
 		t.Logf("%-8s %6d B  idle", e.Name(), idle)
 		for _, h := range hostilities() {
-			if h.info && os.Getenv("HONE_TEST_ALL") == "" {
+			if h.info && !testrun.All() {
 				continue
 			}
 			more := costPerConn(t, e, h) - idle
@@ -118,7 +119,7 @@ func costPerConn(t *testing.T, e engine.Engine, h hostility) int64 {
 	t.Helper()
 	crowd := h.crowd
 	if crowd == 0 {
-		crowd = sized(100, 250)
+		crowd = testrun.Sized(100, 250)
 	}
 	large := strings.Repeat("y", 60<<10)
 	late := make(chan framed.Reply, 1000)
@@ -190,7 +191,7 @@ func costPerConn(t *testing.T, e engine.Engine, h hostility) int64 {
 // are served.
 func TestBlockedAndUnreadConnectionsCostAMegabyteAtMost(t *testing.T) {
 	const crowd, most = 8, 1 << 20
-	if raceDetector {
+	if testrun.Race {
 		t.Skip("the race detector uses memory itself; go test without -race runs this")
 	}
 	waiting.run(t, func(t *testing.T, e engine.Engine) {

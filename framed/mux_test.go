@@ -15,6 +15,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -361,7 +362,7 @@ func TestMuxMisuse(t *testing.T) {
 }
 
 func TestMuxAllocations(t *testing.T) {
-	if raceDetector {
+	if testrun.Race {
 		t.Skip("sync.Pool drops some of its values under the race detector")
 	}
 	addr := serve(t, &framed.Server{Handler: framed.HandlerFunc(echo)})

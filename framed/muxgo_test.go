@@ -15,6 +15,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -211,7 +212,7 @@ func TestMuxGoSendsAgainOnlyWhatWasNotExecuted(t *testing.T) {
 }
 
 func TestMuxGoAllocations(t *testing.T) {
-	if raceDetector {
+	if testrun.Race {
 		t.Skip("sync.Pool drops some of its values under the race detector")
 	}
 	addr := serve(t, &framed.Server{Handler: framed.HandlerFunc(echo)})

@@ -258,7 +258,7 @@ func TestManyConnectionsAtOnceEachGetTheirOwnReplies(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(marked)}
 		addr := serve(t, s)
-		crowd := sized(100, 200)
+		crowd := testrun.Sized(100, 200)
 		inParallel(t, crowd, func(i int) error {
 			nc, err := net.Dial("tcp", addr)
 			if err != nil {

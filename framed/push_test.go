@@ -229,7 +229,7 @@ func TestStaleConnAnswersErrClosedForGood(t *testing.T) {
 		if c := heard(t, closed, "OnClose"); c != stale {
 			t.Error("OnClose got another connection than the handler")
 		}
-		for range sized(30, 100) {
+		for range testrun.Sized(30, 100) {
 			var open []*peer
 			for range 10 {
 				q, c := meet(t, addr, met)

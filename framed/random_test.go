@@ -367,7 +367,7 @@ func (s *story) read(p *peer, pauses <-chan chan struct{}, count func()) error {
 // TestRandomStoriesHaveTheSameHistoryOnEveryEngine plays 30 at once.
 func TestRandomStoriesHaveTheSameHistoryOnEveryEngine(t *testing.T) {
 	const clients = 30
-	steps := sized(100, 200)
+	steps := testrun.Sized(100, 200)
 	start := seed(t)
 	stories := make([]*story, clients)
 	reasons := map[engine.Reason]uint64{}

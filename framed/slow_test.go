@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"net"
-	"os"
 	"runtime"
 	"runtime/metrics"
 	"sync"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -321,7 +321,7 @@ func TestLargeReplyBehindASmallOnePassesWhenThePeerReads(t *testing.T) {
 		p := dial(t, serve(t, s))
 		p.exchange(1, "")
 		c := <-known
-		for range sized(15, 60) {
+		for range testrun.Sized(15, 60) {
 			for _, content := range [][]byte{large[:10], large[:10], large} {
 				if err := c.Send(1, content); err != nil {
 					t.Fatalf("push of %d bytes to a peer that has read everything: %v", len(content), err)
@@ -369,7 +369,7 @@ func TestAllOutputTogetherIsBoundedAndTheSlowestGo(t *testing.T) {
 // not count against that peer.
 func TestPeersThatReadDoNotPayForTheBudget(t *testing.T) {
 	content, rounds := filler(160<<10), 1
-	if os.Getenv("HONE_TEST_ALL") != "" {
+	if testrun.All() {
 		rounds = 3
 	}
 	waiting.run(t, func(t *testing.T, e engine.Engine) {

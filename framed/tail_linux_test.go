@@ -33,7 +33,7 @@ func TestManyFreshSleepersDelayNobody(t *testing.T) {
 	// Three hand-offs raise a loop's alarm, so a handful is normal, and a stall of the
 	// machine may cost a few more. Without the alarm there is one per sleeper.
 	const others, each, most = 20, 10, 50
-	sleepers := sized(200, 500)
+	sleepers := testrun.Sized(200, 500)
 	onEventLoops(t, func(t *testing.T, e engine.Engine) {
 		entered, release := make(chan struct{}, sleepers), make(chan struct{})
 		s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(func(_ framed.Call, dst, req []byte) ([]byte, error) {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"io"
 	"net"
-	"os"
 	"runtime"
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/wire"
 )
 
@@ -122,7 +122,7 @@ func TestSilenceAtALowRate(t *testing.T) {
 // until advances the simulation to then.
 func (d *day) until(then time.Duration) {
 	step := 10 * time.Minute // between reports, which are most of the work
-	if os.Getenv("HONE_TEST_ALL") != "" && !raceEnabled {
+	if testrun.All() && !testrun.Race {
 		step = 30 * time.Second
 	}
 	for now := time.Duration(d.reported); now < then; {

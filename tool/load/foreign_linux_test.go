@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/tool/child"
 )
 
@@ -28,7 +29,7 @@ func foreign(tb testing.TB, program, of string) string {
 	switch {
 	case err == nil:
 		return path
-	case os.Getenv("HONE_TEST_ALL") == "1":
+	case testrun.All():
 		tb.Fatalf("there is no %s: install %s, or run make deps", program, of)
 	}
 	tb.Skipf("there is no %s: install %s, or run make deps", program, of)

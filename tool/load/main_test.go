@@ -16,6 +16,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // TestMain runs the tests, or plays the server for BenchmarkGenerator or the
@@ -24,7 +25,7 @@ import (
 func TestMain(m *testing.M) {
 	play := map[string]func() error{"serve": serveUntilInputEnds, "load": loadAsAsked, "shop": serveShop}[os.Getenv("HONE_TEST_ROLE")]
 	if play == nil {
-		waitSideBySide()
+		testrun.SideBySide(8)
 		if ln, err := net.Listen("tcp", "127.0.0.1:0"); err == nil { // the runtime's poller must not be counted
 			ln.Close()
 		}
@@ -40,21 +41,6 @@ func TestMain(m *testing.M) {
 	if err := play(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
-	}
-}
-
-// waitSideBySide allows more parallel tests (see sideBySide) than there are processors, unless
-// the command line sets the number.
-func waitSideBySide() {
-	flag.Parse()
-	said := false
-	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
-	switch {
-	case said:
-	case raceEnabled: // tests that wait then need processors, too
-		flag.Set("test.parallel", "3")
-	default:
-		flag.Set("test.parallel", "8")
 	}
 }
 

@@ -35,7 +35,7 @@ const version = "test"
 func TestMain(m *testing.M) {
 	role := os.Getenv("HONE_TEST_ROLE")
 	if role == "" {
-		waitSideBySide()
+		testrun.SideBySide(8)
 		goleak.VerifyTestMain(m)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -44,17 +44,6 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
-	}
-}
-
-// waitSideBySide lets more tests wait at once than there are processors, unless the
-// command line says how many.
-func waitSideBySide() {
-	flag.Parse()
-	said := false
-	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
-	if !said {
-		flag.Set("test.parallel", strconv.Itoa(8/slower))
 	}
 }
 

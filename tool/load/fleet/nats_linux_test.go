@@ -21,6 +21,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/tool/load"
 )
 
@@ -66,7 +67,7 @@ func natsServer(t *testing.T, binary, settings string) (address string, pid int)
 
 func buildNATS(t *testing.T) string {
 	t.Helper()
-	if os.Getenv("HONE_TEST_ALL") == "" && testing.Short() {
+	if !testrun.All() && testing.Short() {
 		t.Skip("builds a NATS server; HONE_TEST_ALL=1 runs it")
 	}
 	binary := filepath.Join(t.TempDir(), "nats-server")
@@ -194,7 +195,7 @@ func TestFleetOverNATS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if strings.HasSuffix(name, "stopped") && os.Getenv("HONE_TEST_ALL") == "" {
+			if strings.HasSuffix(name, "stopped") && !testrun.All() {
 				t.Skip("a stopped process is as silent as a blocked connection; HONE_TEST_ALL=1 runs it")
 			}
 			s := serve(t, nil)

@@ -1,6 +1,0 @@
-//go:build race
-
-package framed_test
-
-// raceDetector reports whether the race detector is enabled.
-const raceDetector = true
