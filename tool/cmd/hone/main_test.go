@@ -52,7 +52,7 @@ func waitSideBySide() {
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
 	if !said {
-		flag.Set("test.parallel", "5")
+		flag.Set("test.parallel", "8")
 	}
 }
 
@@ -81,9 +81,12 @@ func waitSideBySide() {
 //	cert [NAME]             make cert.pem and key.pem, or NAME.pem and NAME-key.pem
 //	nats                    start a NATS server: $NATS
 //	renew NAME              put NAME's files in the place of cert.pem and key.pem
-func TestScripts(t *testing.T) { transcripts(t, "testdata/script") }
+func TestScripts(t *testing.T) {
+	t.Parallel() // it waits more than it works
+	transcripts(t, "testdata/script")
+}
 
-// TestRace runs those that take the whole machine, when the others have ended.
+// TestRace runs those that take the whole machine, while the others wait.
 func TestRace(t *testing.T) { transcripts(t, "testdata/race") }
 
 // TestTiming runs those that compare figures of a real service: a machine that does
