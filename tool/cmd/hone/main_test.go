@@ -81,12 +81,9 @@ func waitSideBySide() {
 //	cert [NAME]             make cert.pem and key.pem, or NAME.pem and NAME-key.pem
 //	nats                    start a NATS server: $NATS
 //	renew NAME              put NAME's files in the place of cert.pem and key.pem
-func TestScripts(t *testing.T) {
-	t.Parallel() // it waits more than it works
-	transcripts(t, "testdata/script")
-}
+func TestScripts(t *testing.T) { transcripts(t, "testdata/script") }
 
-// TestRace runs those that take the whole machine, while the others wait.
+// TestRace runs those that take the whole machine, when the others have ended.
 func TestRace(t *testing.T) { transcripts(t, "testdata/race") }
 
 // TestTiming runs those that compare figures of a real service: a machine that does
