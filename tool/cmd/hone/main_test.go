@@ -52,7 +52,7 @@ func waitSideBySide() {
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
 	if !said {
-		flag.Set("test.parallel", "5")
+		flag.Set("test.parallel", "6")
 	}
 }
 

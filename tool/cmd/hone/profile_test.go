@@ -120,6 +120,7 @@ func TestProfilingFlags(t *testing.T) {
 }
 
 func TestProfile(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	store := profiledRuns(t)
 
 	// What was planted is the first line.

@@ -49,9 +49,9 @@ func TestReadmeCommands(t *testing.T) {
 		}
 		switch args[0] {
 		case "demo":
-			args = append(args, "--for", "50ms")
+			args = append(args, "--for", "10ms")
 		case "load":
-			args = append(args, "--for", "200ms")
+			args = append(args, "--for", "100ms")
 		}
 		out, err := exec.Command("hone", args...).CombinedOutput()
 		if end := new(exec.ExitError); err != nil && !(errors.As(err, &end) && (end.ExitCode() == exit.Invalid || end.ExitCode() == exit.Missed)) {
@@ -67,7 +67,8 @@ func TestReadmeCommands(t *testing.T) {
 	}
 }
 
-// TestReadmeCode builds the READMEs' first lines of Go, which are the same.
+// TestReadmeCode builds the READMEs' first lines of Go, which are the same. They are in no
+// package main, so that nothing is linked.
 func TestReadmeCode(t *testing.T) {
 	t.Parallel()
 	block := regexp.MustCompile("(?s)```go\n(.*?)```")
@@ -83,8 +84,8 @@ func TestReadmeCode(t *testing.T) {
 		}
 		code = string(m[1])
 	}
-	program := filepath.Join(t.TempDir(), "main.go")
-	err := os.WriteFile(program, []byte(`package main
+	program := filepath.Join(t.TempDir(), "readme.go")
+	err := os.WriteFile(program, []byte(`package readme
 
 import (
 	"io"
@@ -96,7 +97,7 @@ import (
 
 var mux = http.NewServeMux()
 
-func main() {
+func readme() {
 `+code+"}\n"), 0o600)
 	if err != nil {
 		t.Fatal(err)

@@ -77,10 +77,10 @@ func TestSecretsStay(t *testing.T) {
 			t.Errorf("%s prints its secret of %s:\n%s%s", what, found, stdout.String(), stderr.String())
 		}
 	}
-	load := append([]string{"load", web.URL + query, "-d", "100ms", "--store", store}, asked...)
+	load := append([]string{"load", web.URL + query, "-n", "200", "--store", store}, asked...)
 	check("load", append(load, "--save", "text"), exit.OK, exit.Invalid)
 	check("load --json", append(load, "--json", "-o", filepath.Join(dir, "load.json")), exit.OK, exit.Invalid)
-	check("load with a login", []string{"load", web.URL + query, "-d", "100ms", "--bearer-file", token, "--json", "--save", "login", "--store", store}, exit.OK, exit.Invalid)
+	check("load with a login", []string{"load", web.URL + query, "-n", "200", "--bearer-file", token, "--json", "--save", "login", "--store", store}, exit.OK, exit.Invalid)
 	check("load with a wrong login", []string{"load", web.URL, "--basic-file", token}, exit.Failed)
 	check("load of nobody", append([]string{"load", gone + query, "-d", "100ms"}, asked...), exit.Failed)
 	check("load of no URL", append([]string{"load", "http://me:" + secrets["query"] + "@127.0.0.1:1" + query, "-d", "100ms"}, asked...), exit.Usage)

@@ -23,12 +23,12 @@ import (
 	"github.com/hone-go/hone/tool/exit"
 )
 
-// loaded runs hone load against a web server and returns its exit code and what it
-// wrote.
+// loaded runs hone load with two connections against a web server, and returns its exit
+// code and what it wrote.
 func loaded(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	args = append([]string{"load", "-c", "2", "-d", "300ms", "--warmup", "0"}, args...)
+	args = append([]string{"load", "-c", "2", "--warmup", "0"}, args...)
 	code = run(context.Background(), args, strings.NewReader(""), &out, &err)
 	return code, out.String(), err.String()
 }
@@ -75,7 +75,7 @@ func TestLoadHTTPS(t *testing.T) {
 		"certificate": {[]string{"--cacert", cert, "--cert", cert, "--key", key}, "200"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr := loaded(t, append(c.args, url, "--json", "--allow-errors")...)
+			code, stdout, stderr := loaded(t, append(c.args, url, "-n", "200", "--json", "--allow-errors")...)
 			var r struct {
 				Requests int64            `json:"requests"`
 				Errors   map[string]int64 `json:"errors"`
@@ -84,7 +84,7 @@ func TestLoadHTTPS(t *testing.T) {
 			if err := json.Unmarshal([]byte(stdout), &r); err != nil {
 				t.Fatalf("%v: exit code %d, %s", err, code, stderr)
 			}
-			if r.Requests == 0 || r.Errors["total"] != 0 || r.Statuses[c.status] != r.Requests {
+			if r.Requests != 200 || r.Errors["total"] != 0 || r.Statuses[c.status] != r.Requests {
 				t.Errorf("%+v, want all of them %s", r, c.status)
 			}
 		})
@@ -121,7 +121,7 @@ func TestLoadLogsIn(t *testing.T) {
 	}
 	_, port, _ := strings.Cut(strings.TrimPrefix(url, "https://"), ":")
 	code, stdout, stderr := loaded(t, "https://example.com:"+port+"/", "--resolve", "example.com:"+port+":127.0.0.1",
-		"--cacert", cert, "--basic-file", file, "--tls-max", "1.2", "--tls-resume")
+		"--cacert", cert, "--basic-file", file, "--tls-max", "1.2", "--tls-resume", "-n", "200")
 	resumed := regexp.MustCompile(`(?m)^TLS +[\d,]+ handshakes of all connections, [1-9][\d,]* resumed$`).MatchString(stdout)
 	if code != exit.OK && code != exit.Invalid || !strings.Contains(stdout, "statuses    200 × ") || strings.Contains(stdout, "401 ×") || !resumed {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
@@ -144,7 +144,7 @@ func TestLoadSendsWhatItIsTold(t *testing.T) {
 	if err := os.WriteFile(file, []byte("from a file"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, stdout, stderr := loaded(t, s.URL+"/a?b", "-X", "PUT", "-H", "X-Id: 1", "-H", "X-Id:2", "-H", "Host: example.com", "--body", "@"+file)
+	_, stdout, stderr := loaded(t, s.URL+"/a?b", "-X", "PUT", "-H", "X-Id: 1", "-H", "X-Id:2", "-H", "Host: example.com", "--body", "@"+file, "-n", "200")
 	if got, want := <-seen, "PUT /a?b example.com 1+2 from a file"; got != want {
 		t.Errorf("the handler saw %q, want %q", got, want)
 	}

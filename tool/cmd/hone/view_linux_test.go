@@ -310,6 +310,8 @@ func (d *desk) paperIs(size [2]int) bool {
 // TestTerminalInterrupted ends a load in several ways; the terminal is as before
 // after each, and the result stands where it should.
 func TestTerminalInterrupted(t *testing.T) {
+	t.Parallel() // it waits more than it works
+
 	if signal.Ignored(syscall.SIGHUP) { // under nohup, and what this process starts would ignore it too
 		heard := make(chan os.Signal, 1)
 		signal.Notify(heard, syscall.SIGHUP)
@@ -376,6 +378,7 @@ func TestTerminalServerGone(t *testing.T) {
 
 // TestTerminalPlain: without colours, without a view, without a terminal.
 func TestTerminalPlain(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	anyColour := regexp.MustCompile("\x1b\\[[0-9;:]*m")
 	with := func(setting string) func(*exec.Cmd) {
 		return func(cmd *exec.Cmd) { cmd.Env = append(cmd.Env, setting) }
@@ -423,6 +426,7 @@ func plainly(t *testing.T, change func(*exec.Cmd), ok func(string, string) bool,
 
 // TestTerminalErrorRedirected: nothing is drawn where nobody looks.
 func TestTerminalErrorRedirected(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	addr, _ := echoServer(t)
 	d := sitDown(t, 80, 24)
 	read, write, err := os.Pipe()
