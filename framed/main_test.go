@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // TestMain runs the tests, or the role that HONE_TEST_ROLE names: some tests start this

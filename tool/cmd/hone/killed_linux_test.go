@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/tool/record"
 )
 
@@ -28,7 +29,7 @@ const killedMark = "HONE_TEST_KILLED"
 // Nothing half-written is taken for a run, the store opens again, no process lives on,
 // and the next run works.
 func TestKilled(t *testing.T) {
-	if os.Getenv("HONE_TEST_ALL") == "" {
+	if !testrun.All() {
 		t.Skip("takes some forty runs; HONE_TEST_ALL=1 runs it")
 	}
 	t.Parallel()

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 // patience bounds every wait of a test.
@@ -29,9 +31,11 @@ const quickExit = "atexit_sleep_ms=0"
 // TestMain makes the test binary hone, too, wherever it is run as hone.
 func TestMain(m *testing.M) {
 	flag.Bool("update", false, "rewrite what transcripts expect with what was seen")
-	waitSideBySide()
-	if asTest() && signal.Ignored(syscall.SIGHUP) { // by nohup, which the commands under test would inherit
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	if asTest() {
+		testrun.SideBySide(6)
+		if signal.Ignored(syscall.SIGHUP) { // by nohup, which the commands under test would inherit
+			signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+		}
 	}
 	testscript.Main(m, map[string]func(){"hone": main})
 }
@@ -39,21 +43,6 @@ func TestMain(m *testing.M) {
 // asTest reports whether this program is the tests, and not hone.
 func asTest() bool {
 	return flag.Lookup("test.parallel") != nil && slices.ContainsFunc(os.Args[1:], func(arg string) bool { return strings.HasPrefix(arg, "-test.") })
-}
-
-// waitSideBySide lets more parallel tests wait at once than there are processors,
-// unless the command line says how many. Where this program is hone, the command line
-// is not a test's.
-func waitSideBySide() {
-	if !asTest() {
-		return
-	}
-	flag.Parse()
-	said := false
-	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
-	if !said {
-		flag.Set("test.parallel", "6")
-	}
 }
 
 // TestScripts runs the transcripts. Beside testscript's own commands there are

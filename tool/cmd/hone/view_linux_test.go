@@ -17,6 +17,7 @@ import (
 	"unsafe"
 
 	"github.com/hone-go/hone/framed"
+	"github.com/hone-go/hone/internal/testrun"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/view"
@@ -47,7 +48,7 @@ func sitDown(t *testing.T, width, height int) *desk {
 	t.Helper()
 	master, slave, err := openTerminal()
 	if err != nil {
-		if os.Getenv("HONE_TEST_ALL") == "1" {
+		if testrun.All() {
 			t.Fatalf("no terminal can be opened: %v; mount devpts, or give this user /dev/ptmx", err)
 		}
 		t.Skipf("no terminal can be opened: %v; mount devpts, or give this user /dev/ptmx", err)
@@ -453,7 +454,7 @@ func TestTerminalErrorRedirected(t *testing.T) {
 func TestTerminalStopped(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	if _, err := exec.LookPath("bash"); err != nil {
-		if os.Getenv("HONE_TEST_ALL") == "1" {
+		if testrun.All() {
 			t.Fatal("there is no bash; install bash, or run make deps")
 		}
 		t.Skip("there is no bash; install bash, or run make deps")
