@@ -117,7 +117,8 @@ func TestLoadSurvivesWhatServersMayDo(t *testing.T) {
 // checkDifficult compares the counts of both sides. On a busy machine a request may be
 // given up unsent because its connection waits for an answer that stays away, or be
 // closed twice by a listener that drains before it has accepted the connection: the
-// server sees neither.
+// server sees neither. An answer may also come too late: it has a status, and its request
+// counts as timed out.
 func checkDifficult(t *testing.T, d *difficult, r *load.Result) {
 	t.Helper()
 	served, good, aborted, hung := d.served.Load(), d.good.Load(), d.aborted.Load(), d.hung.Load()
@@ -125,7 +126,8 @@ func checkDifficult(t *testing.T, d *difficult, r *load.Result) {
 	if r.Requests != 2200 || served != r.Requests-r.Unsent-refused || refused < 0 || r.Unsent+refused > 220 { // one in ten
 		t.Errorf("%d requests, %d unsent, %d refused; the server has had %d", r.Requests, r.Unsent, refused, served)
 	}
-	if r.Statuses["200"] != good || r.Errors["timeout"] != hung+r.Unsent || r.Errors["total"] != r.Errors["closed"]+r.Errors["timeout"] {
+	late := r.Errors["timeout"] - hung - r.Unsent
+	if r.Statuses["200"] != good || late < 0 || late > 220 || r.Errors["total"] != r.Errors["closed"]+r.Errors["timeout"] {
 		t.Errorf("statuses %v, errors %v, %d unsent; the server answered %d, left %d out, aborted %d", r.Statuses, r.Errors, r.Unsent, good, hung, aborted)
 	}
 	if aborted < 2 || hung < 1 || r.Reconnects < 1000 || r.Outage == nil || *r.Outage < 200_000 {
