@@ -215,6 +215,7 @@ func TestContextEndsWithTheHandler(t *testing.T) {
 }
 
 func TestContextEndsWithThePeer(t *testing.T) {
+	t.Parallel() // it waits
 	h := func(ended chan<- error) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			var gone <-chan bool

@@ -45,6 +45,7 @@ const (
 )
 
 func TestLimitsOfTime(t *testing.T) {
+	t.Parallel() // it waits
 	for i := range strikes {
 		c := &strikes[i]
 		t.Run(c.name, func(t *testing.T) {
@@ -82,6 +83,7 @@ func TestLimitsOfTime(t *testing.T) {
 
 // A client that does not read a large answer is disconnected, whichever half writes it.
 func TestStallTime(t *testing.T) {
+	t.Parallel() // it waits
 	file := bytes.Repeat([]byte("x"), 8<<20)
 	for _, request := range []string{getting("/"), chunked, getting("/file"), strings.Replace(chunked, "/up", "/file", 1)} {
 		t.Run(request[:9], func(t *testing.T) {
@@ -114,6 +116,7 @@ func TestStallTime(t *testing.T) {
 
 // A body that a handler waits for may take any time, as long as it keeps to Limits.FrameRate.
 func TestFrameRateOnLoan(t *testing.T) {
+	t.Parallel() // it waits
 	run(t, func(t *testing.T, e engine.Engine) {
 		s := serve(t, &Server{Engine: e, Limits: engine.Limits{FrameTime: 500 * time.Millisecond, FrameRate: 100}, Handler: http.HandlerFunc(echo)})
 		nc := s.dial(t)
@@ -131,6 +134,7 @@ func TestFrameRateOnLoan(t *testing.T) {
 
 // A read deadline that a handler sets or clears replaces our limit.
 func TestHandlersOwnReadDeadline(t *testing.T) {
+	t.Parallel() // it waits
 	run(t, func(t *testing.T, e engine.Engine) {
 		waits := make(chan struct{})
 		s := serve(t, &Server{Engine: e, Limits: engine.Limits{FrameTime: soon}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

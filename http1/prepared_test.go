@@ -128,6 +128,7 @@ func TestPreparedAnswersNeedNoHeader(t *testing.T) {
 // TestLeave lets more handlers wait than there are event loops, and then sends another request;
 // also on an engine that does not detect slow handlers by itself.
 func TestLeave(t *testing.T) {
+	t.Parallel() // it waits
 	release := make(chan struct{})
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/release" {

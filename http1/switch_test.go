@@ -107,6 +107,7 @@ func TestSwitch(t *testing.T) {
 
 // A connection that has switched and is idle belongs to the other protocol, with its limits.
 func TestSwitchedConnectionsAreIdle(t *testing.T) {
+	t.Parallel() // it waits
 	run(t, func(t *testing.T, e engine.Engine) {
 		p := &shouting{ended: make(chan uint64, 1)}
 		s := serve(t, &Server{Engine: e, Limits: engine.Limits{IdleTime: 100 * time.Millisecond}, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -127,6 +127,7 @@ func TestCompressedPushes(t *testing.T) {
 
 // A context that ends leaves the connection intact.
 func TestClientContexts(t *testing.T) {
+	t.Parallel() // it waits
 	for _, secure := range []bool{false, true} {
 		t.Run(map[bool]string{false: "plain", true: "TLS"}[secure], func(t *testing.T) {
 			std := httptest.NewUnstartedServer(nil)

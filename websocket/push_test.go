@@ -189,6 +189,7 @@ func TestSlowReader(t *testing.T) {
 // Backpressure: the server stops reading a flood of pings, or of messages with long answers, if
 // the client does not read. No visit produces much more output than HighWater.
 func TestFloods(t *testing.T) {
+	t.Parallel() // it waits
 	answer := make([]byte, 10<<10)
 	for name, sent := range map[string][]byte{"pings": frame(opPing, string(make([]byte, mostControl))), "messages": frame(opText, "?")} {
 		t.Run(name, func(t *testing.T) {

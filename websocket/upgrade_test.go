@@ -343,6 +343,7 @@ func TestNoHijacker(t *testing.T) {
 
 // Limits of the http1.Server apply to its WebSockets.
 func TestLimits(t *testing.T) {
+	t.Parallel() // it waits
 	for _, e := range engine.All() {
 		t.Run(e.Name(), func(t *testing.T) {
 			t.Parallel()
@@ -437,6 +438,7 @@ func TestUpgradeOnLoan(t *testing.T) {
 
 // A client that Open accepts counts as authenticated.
 func TestAuthTime(t *testing.T) {
+	t.Parallel() // it waits
 	run(t, func(t *testing.T, at *place) {
 		at.limits.AuthTime = 100 * time.Millisecond
 		u := &Upgrader{Message: echo}
@@ -454,6 +456,7 @@ func TestAuthTime(t *testing.T) {
 
 // With AuthLater, a client that is not trusted within AuthTime is disconnected.
 func TestAuthLater(t *testing.T) {
+	t.Parallel() // it waits
 	run(t, func(t *testing.T, at *place) {
 		at.limits.AuthTime = time.Second
 		u := &Upgrader{AuthLater: true, Message: func(c Call, dst, msg []byte) ([]byte, error) {
