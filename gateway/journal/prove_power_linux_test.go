@@ -135,6 +135,7 @@ func (p *proof) opens(d *disk) bool {
 // TestProvePowerControls: the same with one guard switched off has to lose, or the proof shows
 // nothing.
 func TestProvePowerControls(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	if !inNamespace(t) {
 		return
 	}
@@ -166,6 +167,7 @@ func TestProvePowerControls(t *testing.T) {
 // TestProveFirstStart cuts the power after each call to the disk of a first start, up to the
 // first acknowledgements. The next start makes the log, or finds what was acknowledged.
 func TestProveFirstStart(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	if !inNamespace(t) {
 		return
 	}
@@ -272,6 +274,7 @@ func TestProveFailedSync(t *testing.T) {
 // TestProveDiskFull: the log refuses before the disk is full, and goes on when space returns,
 // through a restart where the disk was full before the log knew.
 func TestProveDiskFull(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	if !inNamespace(t) {
 		return
 	}

@@ -15,6 +15,7 @@ import (
 )
 
 func TestTakeFromARealProgram(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	r := start(t, "-planted", "100000")
 	s := Source{URL: r.addr, For: time.Second}
 	var taken []record.Artefact

@@ -15,6 +15,7 @@ import (
 // that became slower is listed first. On a busy machine a profile has few samples, and
 // the next attempt takes longer.
 func TestPlantedHotSpot(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	var wrong string
 	for _, lasts := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second} {
 		if wrong = plantedIsFirst(t, lasts); wrong == "" {

@@ -99,6 +99,7 @@ func TestCluster(t *testing.T) {
 // reverts the disk to an earlier state. Acknowledged records are lost, and the gateway refuses to
 // continue.
 func TestProveUnsynced(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	dir := t.TempDir()
 	store, addr := filepath.Join(dir, "store"), freeAddr(t)
 	config := filepath.Join(dir, "nats.conf")

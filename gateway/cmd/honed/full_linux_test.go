@@ -28,6 +28,7 @@ import (
 // acknowledging, and continues when there is space again. When the disk reports free space and has
 // none, the log fails: the gateway exits with the reason, and continues after a restart.
 func TestProveDiskFull(t *testing.T) {
+	t.Parallel() // it waits more than it works
 	if !namespacetest.Inside(t) {
 		return
 	}

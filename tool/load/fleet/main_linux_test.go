@@ -35,7 +35,7 @@ const version = "test"
 func TestMain(m *testing.M) {
 	role := os.Getenv("HONE_TEST_ROLE")
 	if role == "" {
-		testrun.SideBySide(8)
+		testrun.SideBySide(12)
 		goleak.VerifyTestMain(m)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
