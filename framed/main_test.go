@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	switch os.Getenv("HONE_TEST_ROLE") {
 	case "":
 		openPoller()
-		testrun.SideBySide(16)
+		testrun.SideBySide(24)
 		files := openFiles() + profiles()
 		goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { os.Exit(max(code, leftOpen(files))) }))
 	case "serve":

@@ -59,7 +59,7 @@ func kneeJSON(t *testing.T, args ...string) (code int, report knee.Report) {
 func TestKnee(t *testing.T) {
 	t.Parallel() // it waits more than it works
 	store := t.TempDir() + "/runs.db"
-	code, report := kneeJSON(t, pacedServer(t, 5*time.Millisecond), "--expect", "p50<60ms", "--expect", "p50<80ms", "--from", "100", "--to", "1000",
+	code, report := kneeJSON(t, pacedServer(t, 5*time.Millisecond), "--expect", "p50<60ms", "--expect", "p50<80ms", "--from", "140", "--to", "400",
 		"--width", "30%", "--for", "900ms", "--cool", "50ms", "--confirm", "1", "--save", "paced", "--store", store)
 	if code != exit.OK && code != exit.Invalid && code != exit.Missed {
 		t.Errorf("exit code %d: %+v", code, report)

@@ -90,7 +90,7 @@ func TestLoadSurvivesWhatServersMayDo(t *testing.T) {
 			moved <- errors.Join(err, again)
 		})
 		var out, said strings.Builder
-		args := []string{"load", "http://" + address, "--json", "-c", "400", "--rate", "500", "-n", "2200", "--timeout", "2s"}
+		args := []string{"load", "http://" + address, "--json", "-c", "400", "--rate", "800", "-n", "2200", "--timeout", "2s"}
 		if allowed {
 			args = append(args, "--allow-errors")
 		}
