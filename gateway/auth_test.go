@@ -30,6 +30,9 @@ func tokensOf(t *testing.T, mode os.FileMode, lines ...string) (path string) {
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), mode); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chmod(path, mode); err != nil { // whatever the umask
+		t.Fatal(err)
+	}
 	return path
 }
 

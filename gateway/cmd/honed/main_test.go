@@ -90,6 +90,7 @@ func TestRefusals(t *testing.T) {
 	open := filepath.Join(dir, "tokens")
 	os.WriteFile(config, []byte("data = \"x\"\nlisten = [\"nowhere\"]\n"), 0o600)
 	os.WriteFile(open, []byte("a a-token-for-everybody-to-read\n"), 0o644)
+	os.Chmod(open, 0o644) // whatever the umask
 	for _, c := range []struct {
 		name string
 		args []string
