@@ -353,90 +353,78 @@ func later(replies chan Reply) scripted {
 	}
 }
 
-func TestReplyThatNeverComes(t *testing.T) {
+// owing runs a test in fake time on every engine, with a client to which a late reply is owed.
+func owing(t *testing.T, test func(r *running, c *client, reply Reply)) {
 	for _, e := range onGoroutines() {
 		t.Run(e.Name(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				replies := make(chan Reply, 10)
+				replies := make(chan Reply, 1)
 				r := start(t, e, later(replies), Limits{})
 				c := r.dial(t)
 				c.send(message("please"))
-				reply := <-replies
-				pause(time.Hour) // with a reply owed, it is not idle
-				r.alive()
-				begun := time.Now()
-				c.CloseWrite()
-				got := <-r.ended
-				r.endOf(got, got.why, begun, 3*time.Minute)
-				if got.why == PeerClosed {
-					t.Errorf("counted as %v although a reply was owed", got.why)
-				}
-				if err := reply.Send([]byte("too late\n")); err != ErrClosed {
-					t.Errorf("Send returned %v, want ErrClosed", err)
-				}
+				test(r, c, <-replies)
 			})
 		})
 	}
+}
+
+func TestReplyThatNeverComes(t *testing.T) {
+	owing(t, func(r *running, c *client, reply Reply) {
+		pause(time.Hour) // with a reply owed, it is not idle
+		r.alive()
+		begun := time.Now()
+		c.CloseWrite()
+		got := <-r.ended
+		r.endOf(got, got.why, begun, 3*time.Minute)
+		if got.why == PeerClosed {
+			r.t.Errorf("counted as %v although a reply was owed", got.why)
+		}
+		if err := reply.Send([]byte("too late\n")); err != ErrClosed {
+			r.t.Errorf("Send returned %v, want ErrClosed", err)
+		}
+	})
 }
 
 // The idle timeout starts when no reply is owed any more: a client that waited five
 // minutes for a reply is not closed at the moment when it arrives.
 func TestIdleTimeBeginsAfterTheLastReply(t *testing.T) {
-	for _, e := range onGoroutines() {
-		t.Run(e.Name(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				replies := make(chan Reply, 10)
-				r := start(t, e, later(replies), Limits{})
-				c := r.dial(t)
-				c.send(message("please"))
-				reply := <-replies
-				pause(5 * time.Minute)
-				reply.Send([]byte("here\n"))
-				begun := time.Now()
-				c.want("here")
-				c.want("idle_timeout")
-				c.Close()
-				r.end(IdleTimeout, begun, 3*time.Minute)
-			})
-		})
-	}
+	owing(t, func(r *running, c *client, reply Reply) {
+		pause(5 * time.Minute)
+		reply.Send([]byte("here\n"))
+		begun := time.Now()
+		c.want("here")
+		c.want("idle_timeout")
+		c.Close()
+		r.end(IdleTimeout, begun, 3*time.Minute)
+	})
 }
 
 // A reply that was sent is owed until it is written: on a busy machine that may take long
 // enough for the sweeper to look.
 func TestSentReplyIsOwedUntilItIsWritten(t *testing.T) {
-	for _, e := range onGoroutines() {
-		t.Run(e.Name(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				replies := make(chan Reply, 10)
-				r := start(t, e, later(replies), Limits{})
-				c := r.dial(t)
-				c.send(message("please"))
-				reply := <-replies
-				pause(5 * time.Minute)
-				k, x, err := reply.conn.lockToPost(false)
-				if err != nil || !x.promises.settle(reply.ticket) {
-					t.Fatal("no reply is owed")
-				}
-				x.late++
-				k.s.mu.Unlock() // and Send goes no further for now
-				begun := time.Now()
-				other := r.dial(t) // makes the sweeper look
-				other.want("idle_timeout")
-				other.Close()
-				r.end(IdleTimeout, begun, 3*time.Minute)
-				pause(time.Minute)
-				r.alive()
-				k.s.mu.Lock()
-				k.post(x, [][]byte{[]byte("here\n")}, len("here\n"))
-				begun = time.Now()
-				c.want("here")
-				c.want("idle_timeout")
-				c.Close()
-				r.end(IdleTimeout, begun, 3*time.Minute)
-			})
-		})
-	}
+	owing(t, func(r *running, c *client, reply Reply) {
+		pause(5 * time.Minute)
+		k, x, err := reply.conn.lockToPost(false)
+		if err != nil || !x.promises.settle(reply.ticket) {
+			r.t.Fatal("no reply is owed")
+		}
+		x.late++
+		k.s.mu.Unlock() // and Send goes no further for now
+		begun := time.Now()
+		other := r.dial(r.t) // makes the sweeper look
+		other.want("idle_timeout")
+		other.Close()
+		r.end(IdleTimeout, begun, 3*time.Minute)
+		pause(time.Minute)
+		r.alive()
+		k.s.mu.Lock()
+		k.post(x, [][]byte{[]byte("here\n")}, len("here\n"))
+		begun = time.Now()
+		c.want("here")
+		c.want("idle_timeout")
+		c.Close()
+		r.end(IdleTimeout, begun, 3*time.Minute)
+	})
 }
 
 // A handler that runs for longer than the idle timeout.
@@ -631,30 +619,21 @@ func TestDrain(t *testing.T) {
 
 // A late reply may be sent until the shutdown's context ends.
 func TestDrainWaitsForLateReplies(t *testing.T) {
-	for _, e := range onGoroutines() {
-		t.Run(e.Name(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				replies := make(chan Reply, 10)
-				r := start(t, e, later(replies), Limits{})
-				c := r.dial(t)
-				c.send(message("please"))
-				reply := <-replies
-				done := r.shutdown()
-				pause(20 * time.Second)
-				if err := reply.Send([]byte("here\n")); err != nil {
-					t.Errorf("Send 20 s into a shutdown of 25: %v", err)
-				} else {
-					c.want("here")
-					c.want("shutting_down")
-					c.wantEnd()
-				}
-				c.Close()
-				if got := <-done; got.err != nil || got.Drained != (Drained{Clean: 1}) || got.took < 20*time.Second {
-					t.Errorf("%+v, want 1 clean after 20 s", got)
-				}
-			})
-		})
-	}
+	owing(t, func(r *running, c *client, reply Reply) {
+		done := r.shutdown()
+		pause(20 * time.Second)
+		if err := reply.Send([]byte("here\n")); err != nil {
+			r.t.Errorf("Send 20 s into a shutdown of 25: %v", err)
+		} else {
+			c.want("here")
+			c.want("shutting_down")
+			c.wantEnd()
+		}
+		c.Close()
+		if got := <-done; got.err != nil || got.Drained != (Drained{Clean: 1}) || got.took < 20*time.Second {
+			r.t.Errorf("%+v, want 1 clean after 20 s", got)
+		}
+	})
 }
 
 func TestShutdownForces(t *testing.T) {
