@@ -167,20 +167,12 @@ func Doubts(a, b Settings) []string {
 		switch {
 		case va == "" || vb == "" || va == vb || slices.Contains(notOfTheMachine, key):
 		case key == "modified": // whether uncommitted changes are in the program
-			doubts = append(doubts, fmt.Sprintf("only one of the programs was built with uncommitted changes (%s and %s)", withChanges(va), withChanges(vb)))
+			doubts = append(doubts, "only one of the two programs was built with uncommitted changes")
 		default:
 			doubts = append(doubts, fmt.Sprintf("%s differs: %q and %q", key, va, vb))
 		}
 	}
 	return doubts
-}
-
-// withChanges says what the setting "modified" says.
-func withChanges(modified string) string {
-	if modified == "true" {
-		return "with"
-	}
-	return "without"
 }
 
 // notOfTheMachine lists soft settings that are expected to differ between two programs.

@@ -146,7 +146,7 @@ func TestSettingsOfStored(t *testing.T) {
 	}
 	a.Environment.Soft["modified"] = "true"
 	b.Environment.Soft = map[string]string{"thp": "never", "swap": "on", "modified": "false"}
-	if d := compare.Doubts(compare.SettingsOf(a), compare.SettingsOf(b)); !slices.Equal(d, []string{"only one of the programs was built with uncommitted changes (with and without)", `thp differs: "always" and "never"`}) {
+	if d := compare.Doubts(compare.SettingsOf(a), compare.SettingsOf(b)); !slices.Equal(d, []string{"only one of the two programs was built with uncommitted changes", `thp differs: "always" and "never"`}) {
 		t.Errorf("doubts %+v", d)
 	}
 }

@@ -89,14 +89,12 @@ func (s *subject) start(ctx context.Context, target load.Target) (*child.Child, 
 }
 
 func (s *subject) await(ctx context.Context, process *child.Child, heard *hearing, target load.Target, within time.Duration) error {
-	// A check that hangs must not delay the end of the wait.
-	looks, stop := context.WithTimeout(ctx, within)
-	defer stop()
-	go func() {
-		select {
-		case <-process.Ended():
-			stop()
-		case <-looks.Done():
+	// The check runs beside the wait, which it must not delay if it hangs.
+	looks, stop := context.WithCancel(ctx)
+	looked, looking := make(chan error, 1), false
+	defer func() {
+		if stop(); looking {
+			<-looked
 		}
 	}()
 	limit := time.NewTimer(within)
@@ -104,7 +102,7 @@ func (s *subject) await(ctx context.Context, process *child.Child, heard *hearin
 	pause := firstLook
 	look := time.NewTimer(0)
 	defer look.Stop()
-	var last error
+	last := errors.New("the check has had no answer")
 	for {
 		select {
 		case <-ctx.Done():
@@ -117,7 +115,10 @@ func (s *subject) await(ctx context.Context, process *child.Child, heard *hearin
 		case <-heard.yes:
 			return nil
 		case <-look.C:
-			if last = s.Ready.look(looks, target); last == nil {
+			looking = true
+			go func() { looked <- s.Ready.look(looks, target) }()
+		case last = <-looked:
+			if looking = false; last == nil {
 				return nil
 			}
 			look.Reset(pause)

@@ -196,7 +196,7 @@ func TestRunSaysWhyItCannotGoOn(t *testing.T) {
 		{"wrong page", func(p *Plan) {
 			p.Servers[0].Ready, _ = ParseReady("http://" + taken.Addr().String() + "/healthz")
 			p.Servers[0].ReadyWithin = 300 * time.Millisecond
-		}, NotReady, "was not ready within 300ms"},
+		}, NotReady, "was not ready within 300ms: the check has had no answer; "},
 		{"dies", func(p *Plan) { p.Servers[0].Command += "-dies 5" }, Died, "during a run, with exit status 3; its output: "},
 		{"revision", nil, NoRevision, "name a commit"},
 	} {
