@@ -5,10 +5,10 @@ ALL         := ./... ./observe/... ./gateway/... ./tool/... ./examples/embed
 FUZZTIME    ?= 10s
 PLATFORMS   := darwin/arm64 windows/amd64 linux/386 linux/arm64
 
-.PHONY: help deps demo test race timing suites autobahn fuzz lint vuln licences release-test bench bench-peers bench-routes bench-memory bench-streams bench-http bench-avatar bench-ws bench-faults bench-generators bench-gateway lab prove prove-gateway apps bench-apps cross
+.PHONY: help deps demo test race timing suites differential autobahn fuzz mutations lint vuln licences release-test bench bench-peers bench-routes bench-memory bench-streams bench-http bench-avatar bench-ws bench-faults bench-generators bench-gateway lab prove prove-gateway apps bench-apps cross bench-instructions
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
 
 deps: ## download modules and install what the tests need from Debian (as root)
 	@for dir in $$(go list -m -f '{{.Dir}}'); do \
@@ -56,6 +56,9 @@ suites: ## compare http1 with net/http by Go's own server tests, and by the requ
 	fetch desync aws/http-desync-guardian 7dd6f37171f0a8428d259f2631aee5e7b01a1d64; \
 	HONE_LLHTTP=$$dir/llhttp HONE_DESYNC=$$dir/desync go test -count=1 -v -run '^(TestLLHTTP|TestDesync)$$' ./http1
 
+differential: ## compare http1 with net/http on 200,000 streams of drawn requests, within 10 minutes
+	go test -count=1 -timeout 30m -v ./internal/httpdiff -streams 200000
+
 autobahn: ## test websocket with the Autobahn test suite, which needs Python 2.7 with pip, and store the result
 	go run ./bench/autobahn -agents '$(AGENTS)' $(if $(CASES),-cases '$(CASES)') -store bench/results/autobahn.json -o docs/autobahn.md
 
@@ -71,6 +74,9 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 		done; \
 		[ $$rc -eq 0 ] || exit 1; \
 	done
+
+mutations: ## change N statements (40) at random, and list the changes that no test notices
+	go run ./tools/mutate $(if $(SEED),-seed $(SEED)) -n $(or $(N),40) -also ./websocket ./engine ./framed ./http1 ./workers
 
 lint: ## gofmt, go vet, staticcheck and the house rules
 	@bad=$$(gofmt -l .); if [ -n "$$bad" ]; then echo "gofmt -w these files:"; echo "$$bad"; exit 1; fi
@@ -105,8 +111,11 @@ bench-routes: ## compare routers, and print the ratios
 bench-memory: ## attack every engine, and compare the memory that it takes with its limits
 	cd bench && go test -count=1 ./memory -timeout 40m -v -args -all
 
-bench-streams: ## measure visits that wait: long streams, loans, pushes that wait
-	cd bench && go test -count=1 ./streams -timeout 60m -v -args -all
+bench-streams: ## measure visits that wait: long streams, loans, pushes that wait, event feeds; compare with BASE, if given
+	cd bench && go test -count=1 ./streams -timeout 90m -v -args -all $(if $(BASE),-base '$(BASE)')
+
+bench-instructions: ## count the user instructions of a request, and compare REV (the working tree) with BASE (a4fc546); needs valgrind
+	go run ./bench/instructions $(if $(BASE),-base '$(BASE)') $(if $(REV),-rev '$(REV)')
 
 bench-http: ## race other HTTP servers, within 20 minutes, and store the result
 	go run ./bench/cmd/peers http -o bench/results/http.json

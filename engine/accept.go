@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -14,7 +15,9 @@ import (
 )
 
 // Serve accepts connections from ln until Shutdown or Close, and then returns
-// ErrServerClosed; it always closes ln. It keeps running when descriptors run out.
+// ErrServerClosed; it always closes ln. It keeps running when descriptors run out. But
+// when there are none for the server's first connection at the start, Serve returns an
+// error: the server would refuse everybody and look as if it ran.
 func (s *Server) Serve(ln net.Listener) error {
 	if s.Protocol == nil {
 		panic("engine: Server.Protocol is nil")
@@ -34,6 +37,11 @@ func (s *Server) Serve(ln net.Listener) error {
 		delete(s.listeners, closer)
 		s.mu.Unlock()
 	}()
+	if s.accepted.Load() == 0 && len(s.started()) == 0 {
+		if err := s.how.CheckDescriptors(0); err != nil {
+			return err
+		}
+	}
 	if err := s.prepare(ln); err != nil {
 		return err
 	}
@@ -61,13 +69,35 @@ func (s *Server) Serve(ln net.Listener) error {
 			// With one descriptor free, Accept blocks until the next connection instead
 			// of failing in a busy loop.
 		case sys.Exhausted(err) || temporary(err):
-			s.noise.log(s.Logger, slog.LevelWarn, NoDescriptors, "accept failed; trying again", "error", err)
+			s.faults.Write(s.Logger, slog.LevelWarn, "accept_failed", func() (string, []any) {
+				return "accept failed; trying again", []any{"error", err}
+			})
 			if !pause.wait(s.stop, func() bool { return s.draining.Load() }) {
 				return ErrServerClosed
 			}
 		default:
 			return err
 		}
+	}
+}
+
+// CheckDescriptors returns an error if the process cannot open the descriptors that a
+// server with this engine needs to serve one connection, and the given number of others.
+// Serve makes the same check, for no others. A program that reports that it is ready
+// before it calls Serve should call this first.
+func (e Engine) CheckDescriptors(others int) error {
+	need := others + 2 // sys.Spare and the connection
+	if e.orDefault().style == events {
+		need += 3*loopCount() + 1 // see sys.Poll; a connection has two until it has joined a loop
+	}
+	missing, err := sys.Missing(need)
+	switch limit, _ := sys.DescriptorLimit(); {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.ENFILE):
+		return fmt.Errorf("engine: %w; raise the limit of this machine (sysctl fs.file-max)", err)
+	default:
+		return fmt.Errorf("engine: %w: the limit is %d, and a server needs %d more; raise it (ulimit -n, LimitNOFILE)", err, limit, missing)
 	}
 }
 
@@ -201,6 +231,9 @@ func (s *Server) uncount(why Reason, addr netip.Addr, counted, displaced bool) {
 	if displaced {
 		s.displaced()
 	}
+	if s.open-s.displacing <= s.limits.Conns {
+		s.excess = 0
+	}
 	if counted {
 		host := hostOf(addr)
 		if s.addresses[host]--; s.addresses[host] == 0 {
@@ -310,7 +343,7 @@ func (s *Server) endLingering() {
 // refused counts and logs a refused connection.
 func (s *Server) refused(why Reason) {
 	s.ended[why].Add(1)
-	s.noise.log(s.Logger, slog.LevelWarn, why, "connection refused")
+	s.faults.Write(s.Logger, slog.LevelWarn, why.String(), func() (string, []any) { return "connection refused", nil })
 }
 
 // trusts reports whether addr is a trusted proxy.

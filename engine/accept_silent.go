@@ -129,9 +129,9 @@ func (s *Server) askOldest() bool {
 	}
 }
 
-// markSpoken records that a byte of a message has arrived. The caller is the owner.
+// markSpoken records that the first byte of a message has arrived. The caller is the owner.
 func (k *connRef) markSpoken() {
-	if s := k.s; !s.spoken && !s.own.has(wantsProxy) {
+	if s := k.s; !s.own.has(wantsProxy) {
 		s.mu.Lock()
 		s.spoken = true
 		s.mu.Unlock()
@@ -196,7 +196,9 @@ func (s *Server) refuseNewcomer() {
 			return
 		}
 	}
-	s.excess++ // it has been admitted but not queued yet
+	if s.open-(s.displacing-1) > s.limits.Conns { // otherwise others have left meanwhile
+		s.excess++ // it has been admitted but not queued yet
+	}
 }
 
 // hasUnread reports whether there are unread bytes, as far as the kernel reports them.

@@ -55,8 +55,8 @@ func (s *Server) protocolOf(p Protocol) (uint8, error) {
 	if n := known((*s.spoken.Load())[1:]); n >= 0 {
 		return uint8(n + 1), nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.learning.Lock() // not mu: Ping is user code
+	defer s.learning.Unlock()
 	all := *s.spoken.Load()
 	if n := known(all[1:]); n >= 0 {
 		return uint8(n + 1), nil

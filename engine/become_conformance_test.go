@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"context"
 	"testing"
 	"time"
 
@@ -167,5 +168,45 @@ func TestPing(t *testing.T) {
 		dead.wantEnd("are you there?\nUPPER " + refusal(engine.IdleTimeout))
 		lives.want("are you there?\n") // a second time: it is still served
 		lives.ask("still", "STILL")
+	})
+}
+
+// pinger asks the server when the engine asks it for its ping.
+type pinger struct {
+	*lines
+	ping func()
+}
+
+func (p *pinger) Ping() []byte { p.ping(); return []byte("ping\n") }
+
+// Ping is user code, which may use the server.
+func TestPingUsesTheServer(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		var s *server
+		asked := 0
+		echo := &lines{serve: func(t *engine.Turn, line []byte) error { return say(t, string(line)) }}
+		s = serve(t, g, becoming(&pinger{echo, func() { s.Stats(); asked++ }}))
+		for range 2 {
+			c := s.dial(t)
+			c.ask("become", "it has")
+			c.ask("hello", "hello")
+		}
+		if asked != 1 {
+			t.Errorf("Ping was called %d times, want once", asked)
+		}
+	})
+}
+
+// The final words of Conn.End reach the peer also when the visit has used its context.
+func TestFinalWordsAfterAContext(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			t.Context(context.Background())
+			return t.Conn().End(engine.ClosedHere, []byte("final words\n"))
+		}})
+		c := s.dial(t)
+		c.send("hello\n")
+		c.wantEnd("final words\n")
+		s.ended(t, engine.ClosedHere)
 	})
 }

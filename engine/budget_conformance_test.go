@@ -3,6 +3,7 @@ package engine_test
 import (
 	"errors"
 	"io"
+	"net"
 	"runtime"
 	"strings"
 	"sync"
@@ -220,7 +221,9 @@ func TestInputBudgetHolds(t *testing.T) {
 			io.WriteString(s.dial(t), strings.Repeat("L", size))
 			healthy.ask("ping", "small")
 		}
-		if !eventually(patience, func() bool { return s.Stats().InputMemory <= budget && s.Stats().Ended[engine.InputBudget] > 0 }) {
+		if !eventually(patience, func() bool {
+			return s.Stats().InputMemory <= budget*3/4 && s.Stats().Ended[engine.InputBudget] > 0 // although nobody sends any more
+		}) {
 			t.Errorf("%d bytes are held of %d; %+v", s.Stats().InputMemory, budget, s.Stats())
 		}
 		waiting.ask("ng", "small")
@@ -294,6 +297,61 @@ func TestInLineAndGone(t *testing.T) {
 				c.want(strings.Repeat("x", large) + "\n")
 				c.Close()
 			}
+		}
+	})
+}
+
+// Input that user code holds while it has the socket counts, is refused when the budget is
+// used up, and counts no more when the connection has ended.
+func TestHeldInputKeepsToTheBudget(t *testing.T) {
+	const total, most = 1 << 20, 8
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		refused, conns := make(chan int, most), make(chan engine.Conn, most)
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			c := t.Conn()
+			t.TakeOver(func(nc net.Conn, _ []byte) ([]byte, bool) {
+				held := 0
+				for c.HoldInput(64 << 10) {
+					held += 64 << 10
+				}
+				if !c.HoldInput(1<<10) && held == 0 {
+					held = -1 // a little is always allowed
+				}
+				refused <- held
+				conns <- c
+				nc.Read(make([]byte, 1)) // until the client or the engine closes it
+				return nil, false
+			})
+			return errHandedOver
+		}}, func(s *engine.Server) { s.Limits.TotalInput = total })
+		var all []*client
+		for i := range most {
+			c := s.dial(t)
+			all = append(all, c)
+			c.send("take\n")
+			held := heard(t, refused, "the budget is used up")
+			if i == 0 && (held < total/2 || held > total) || held < 0 {
+				t.Errorf("connection %d holds %d of %d bytes", i, held, total)
+			}
+			if n := s.Stats().InputMemory; n > total {
+				t.Errorf("%d bytes are held with a limit of %d", n, total)
+			}
+		}
+		first := <-conns
+		if first.HoldInput(-1 << 40); s.Stats().InputMemory < 0 {
+			t.Errorf("%d bytes are counted", s.Stats().InputMemory)
+		}
+		for _, c := range all {
+			c.Close()
+		}
+		if !eventually(patience, func() bool { return s.Stats().Open == 0 }) {
+			t.Fatalf("%d connections are open", s.Stats().Open)
+		}
+		if held := s.Stats().InputMemory; held != 0 {
+			t.Errorf("%d bytes are counted after all connections have ended", held)
+		}
+		if first.HoldInput(1) {
+			t.Error("an ended connection may hold input")
 		}
 	})
 }

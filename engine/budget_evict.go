@@ -83,7 +83,10 @@ func (s *Server) evictSenders(now tick) {
 		if age = now - since; age <= patience || age >= ahead {
 			return 0, 0
 		}
-		if held = int64(x.input.Load()); held <= smallInput {
+		if held = int64(x.input.Load()); x.rare != nil {
+			held += int64(x.rare.holds)
+		}
+		if held <= smallInput {
 			return 0, 0
 		}
 		return age, held

@@ -335,7 +335,7 @@ func (b *outputBudget) oldest(now tick) (age tick, size int64) {
 
 // memory returns the capacity of all buffers that hold the connection's output. mu held.
 func (x *inflight) memory() int64 {
-	return int64(x.lent) + capacity(x.front) + int64(cap(x.queue.content))
+	return int64(x.lent) + capacity(x.front) + x.queue.memory()
 }
 
 // keepCharged is how far a connection's memory may fall below the charged amount until

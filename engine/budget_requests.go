@@ -149,21 +149,24 @@ func (k *connRef) mayOweMore() bool {
 	return x == nil || x.promises.open == 0
 }
 
-// visitOwes updates the request budget after a visit of that many requests, and records
-// whether it left replies owed. mu held, by the owner.
-func (k *connRef) visitOwes(x *inflight, requests int) {
-	if requests == 0 {
+// visitOwes updates the request budget after a visit, and records whether it left replies
+// owed. mu held, by the owner.
+func (k *connRef) visitOwes(x *inflight, t *Turn) {
+	if t.requests > 0 {
+		k.s.own.set(hasAsked)
+		k.s.own.clear(isLate)
+	} else if t.refused {
 		return // a permit is kept until it is used
 	}
-	own := &k.s.own
-	own.set(hasAsked)
 	if x == nil {
-		own.clear(isLate)
 		return
 	}
-	own.clear(isLate)
-	if x.promises.open > 0 {
-		own.set(isLate)
+	if t.requests > 0 && x.promises.open > 0 {
+		k.s.own.set(isLate)
+	}
+	if x.place != nil && x.place.granted.Load() { // the budget had room again before the visit
+		x.place = nil
+		x.told++ // the line has counted it
 	}
 	x.permit = false
 	k.recountOwed(x)

@@ -135,7 +135,7 @@ func TestRequestsAnsweredAtOnceAreNotCounted(t *testing.T) {
 		if x := k.x.Load(); x != nil {
 			turn.giveBack(x) // as flush does
 		}
-		k.visitOwes(k.x.Load(), turn.requests)
+		k.visitOwes(k.x.Load(), &turn)
 		k.s.mu.Unlock()
 		turn.end(0)
 	}
@@ -152,5 +152,40 @@ func TestRequestsAnsweredAtOnceAreNotCounted(t *testing.T) {
 	k.s.mu.Unlock()
 	if owed := s.requests.owed.Load(); owed != 0 {
 		t.Errorf("%d are counted when the connection has ended", owed)
+	}
+}
+
+// A place in line counts until its connection has used it, also when the budget has room
+// again by then; and one that it does not use is free at the end of the visit.
+func TestAGrantedPlaceIsSettledByTheNextVisit(t *testing.T) {
+	for _, asks := range []bool{true, false} {
+		s := bare(Limits{TotalInFlight: 8})
+		b := &s.requests
+		d := &workspace{ref: *s.bareConn()}
+		k := &d.ref
+		var turn Turn
+		visit := func(asks bool) (room bool) {
+			turn.begin(d)
+			if room = asks && turn.Room(); room {
+				turn.Mark(0)
+			}
+			k.s.mu.Lock()
+			k.visitOwes(k.x.Load(), &turn)
+			k.s.mu.Unlock()
+			turn.end(0)
+			return room
+		}
+		k.s.own.set(isLate)
+		b.add(8)
+		if visit(true) || b.waiting.Load() != 1 {
+			t.Fatalf("%d connections wait at the limit, want 1", b.waiting.Load())
+		}
+		if b.add(-8); b.waiting.Load() != 0 || b.owed.Load() != 1 || b.full.Load() {
+			t.Fatalf("%d wait and %d is owed without replies, want 0 and the place that was granted", b.waiting.Load(), b.owed.Load())
+		}
+		visit(asks)
+		if b.owed.Load() != 0 || k.x.Load().place != nil {
+			t.Errorf("%d is owed after the visit, and the connection has a place: %v; asks is %v", b.owed.Load(), k.x.Load().place != nil, asks)
+		}
 	}
 }

@@ -3,11 +3,13 @@ package engine_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -247,6 +249,7 @@ func serveOn(t *testing.T, g ground, ln net.Listener, p engine.Protocol, set ...
 	for _, f := range set {
 		f(s.Server)
 	}
+	s.Logger = cmp.Or(s.Logger, slog.New(slog.DiscardHandler)) // panics are often intended
 	onOpen, onClose := s.OnOpen, s.OnClose
 	s.OnOpen = func(c engine.Conn) {
 		s.mu.Lock()

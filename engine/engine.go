@@ -45,8 +45,8 @@ type Protocol interface {
 	Advance(t *Turn, in []byte) (used, need int, err error)
 
 	// Refuse appends the protocol's error message for a fault that the engine detected: a
-	// panic in the message at the front of unserved, a limit, a shutdown. It may append
-	// nothing.
+	// panic in the message at the front of unserved, a limit, a shutdown, or a peer that
+	// has closed its side in the middle of a message (PeerClosed). It may append nothing.
 	Refuse(dst, unserved []byte, why Reason) []byte
 }
 

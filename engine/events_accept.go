@@ -20,7 +20,7 @@ func (s *Server) startLoops(fault sys.Fault) error {
 	if s.draining.Load() || len(s.started()) > 0 {
 		return nil
 	}
-	for i := range min(runtime.GOMAXPROCS(0), runtime.NumCPU()) {
+	for i := range loopCount() {
 		l, err := newLoop(s, i, fault)
 		if err != nil {
 			for _, l := range s.loops {
@@ -41,6 +41,10 @@ func (s *Server) startLoops(fault sys.Fault) error {
 	}
 	return nil
 }
+
+// loopCount returns how many loops a server has: more than processors would only compete
+// for them.
+func loopCount() int { return min(runtime.GOMAXPROCS(0), runtime.NumCPU()) }
 
 // started returns the loops, or nil before they run.
 func (s *Server) started() []*loop {

@@ -37,6 +37,10 @@ func (k *connRef) onReady(d *workspace, r *sys.Ready) {
 		return
 	case readable && k.phase() == lingering:
 		k.discardOnce(d)
+	case readable && s.own.has(drains):
+		if x := k.x.Load(); x.expectsRest() {
+			x.left = max(1, x.in.want) // and nothing beyond it
+		}
 	}
 	k.drive(d, true)
 }
@@ -116,12 +120,15 @@ func (k *connRef) drive(d *workspace, writable bool) {
 			x = k.x.Load()
 		}
 		switch st := next(k.facts(nil)); st {
-		case waitForUser, waitForPeer, waitForSettled, waitForRoom, waitForBytes:
+		case waitForUser, waitForPeer, waitForSettled, waitForReceipt, waitForRoom, waitForBytes:
 			if x != nil && (st == waitForRoom || st == waitForBytes) {
 				k.paceFrame(x, &x.in, st == waitForRoom)
 			}
-			if st == waitForRoom || st == waitForSettled {
+			switch st {
+			case waitForRoom, waitForSettled:
 				s.marks.set(isWaiting)
+			case waitForReceipt:
+				k.startStall(x)
 			}
 			k.release()
 			return
@@ -188,6 +195,7 @@ func (k *connRef) readOnce(d *workspace) {
 			x.left = min(x.left, k.s.socket.Unread())
 		} else {
 			x.left = 0
+			k.stopFrame()
 		}
 	case err == sys.ErrAgain:
 	case err == sys.ErrClosed:
@@ -250,7 +258,7 @@ func (k *connRef) watchFor(away bool) {
 	case away && x != nil && x.goal == arrived:
 		want = sys.In | sys.Once
 	case away || phase == finishing || phase == closing:
-	case phase == serving && (s.own.has(drains) || x != nil && (x.in.ready() || x.blocked.Load())):
+	case phase == serving && (s.own.has(drains) && !x.expectsRest() || x != nil && (x.in.ready() || x.blocked.Load())):
 	case phase == serving && k.servedOffLoop():
 		want = sys.In | sys.Once
 	default:

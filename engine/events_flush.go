@@ -19,7 +19,9 @@ func (k *connRef) flushNow(t *Turn, said bool) bool {
 	if said {
 		s.marks.set(isSaid)
 	}
-	k.visitOwes(k.x.Load(), t.requests)
+	if x := k.x.Load(); x != nil || !k.s.own.has(hasAsked) || k.s.own.has(isLate) {
+		k.visitOwes(x, t)
+	}
 	if !s.dead {
 		k.put(t)
 	}
@@ -28,7 +30,7 @@ func (k *connRef) flushNow(t *Turn, said bool) bool {
 		t.Out = nil // do not keep a large buffer after one large reply
 	}
 	if x := k.x.Load(); x != nil {
-		x.queue.visiting = false
+		x.waiting -= int64(x.queue.endVisit(&k.sh.srv.buffers, said))
 		first := x.trial
 		k.visitCharged(x)
 		if !s.dead {
@@ -49,7 +51,7 @@ func (k *connRef) put(t *Turn) {
 	switch {
 	case len(t.Out) == 0:
 	case x == nil || x.unwritten():
-		n, err := k.send(t.Out)
+		n, err := k.send(t.Out, maxSend)
 		switch {
 		case err == sys.ErrAgain:
 			x = k.attach()
@@ -57,14 +59,14 @@ func (k *connRef) put(t *Turn) {
 			x.blocked.Store(true)
 			x.waiting += int64(len(x.front.Bytes()) - x.sent)
 			k.recount(x)
-			k.notSent(x, n)
+			k.notSent(x, n == maxSend)
 		case err != nil:
 			k.fail(PeerReset)
 			k.s.dead = true
 		}
 	default:
 		x.waiting += int64(len(t.Out))
-		if x.queue.insert(k.sh.srv, t.Out) {
+		if x.queue.add(&k.sh.srv.buffers, [][]byte{t.Out}, len(t.Out)) {
 			k.recount(x)
 		}
 	}

@@ -26,12 +26,10 @@ func (k *connRef) flushAndAwait(t *Turn) {
 	if x == nil {
 		return
 	}
+	k.streams(t)
 	x.queue.letEarlierGo()
 	k.write(x, false)
-	ahead := x.queue.free
-	if !x.queue.visiting {
-		ahead = x.queue.len()
-	}
+	ahead := x.queue.chain.len()
 	if x.front.Lent() {
 		ahead += len(x.front.Bytes()) - x.sent
 	}

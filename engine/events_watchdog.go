@@ -171,7 +171,8 @@ const (
 // fast since it began.
 const (
 	alarms   = 3                      // number of visits taken away that raises an alarm
-	alarmGap = 100 * time.Millisecond // maximum gap between two of them
+	alarmGap = 100 * time.Millisecond // maximum gap between two of them, or, on a machine that
+	alarmFew = 16                     // delays the watchdog, the maximum number of visits between
 	calmTime = 500 * time.Millisecond // time without a slow visit after which the alarm ends
 )
 
@@ -179,7 +180,8 @@ const (
 type slowAlarm struct {
 	epoch  atomic.Uint32 // 0: no alarm; otherwise its number
 	last   atomic.Int64  // time of the last slow visit, in nanoseconds since the server began
-	alarms int           // consecutive; owned by whoever runs the loop
+	alarms int           // consecutive; this and what follows is owned by whoever runs the loop
+	visits uint64        // of the loop when it was last taken away
 	epochs uint8
 }
 
@@ -187,9 +189,10 @@ type slowAlarm struct {
 func (l *loop) alarm() {
 	now := int64(time.Since(l.srv.clock.start))
 	before := l.slow.last.Swap(now)
-	if now-before > int64(alarmGap) {
+	if now-before > int64(alarmGap) && l.visits-l.slow.visits > alarmFew {
 		l.slow.alarms = 0
 	}
+	l.slow.visits = l.visits
 	if l.slow.alarms++; l.slow.alarms >= alarms && l.slow.epoch.Load() == 0 {
 		if l.slow.epochs++; l.slow.epochs == 0 {
 			l.slow.epochs++

@@ -86,6 +86,72 @@ func (l *weighing) SystemCalls() sys.Fault {
 	}
 }
 
+// A request that arrives while a loop writes a broadcast is answered after a few of the
+// pushes, not after all. The unix socket delivers it before the next push is written.
+func TestBroadcastsDoNotHoldRequestsUp(t *testing.T) {
+	const crowd, few = 200, 20
+	push := []byte("to everybody\n")
+	loops := slices.DeleteFunc(over(overUnix), func(g ground) bool { return !g.isInline() }) // one goroutine pushes, then writes
+	oneByOne(t, loops, func(t *testing.T, g ground) {
+		procs := runtime.GOMAXPROCS(1) // one loop, for all connections
+		defer runtime.GOMAXPROCS(procs)
+		var pinger atomic.Pointer[client]
+		var sent, before atomic.Int32 // pushes written: all, and before the answer to the ping
+		ln := &observed{Listener: listen(t, overUnix), write: func(n int) {
+			switch {
+			case n == len("pong\n"):
+				before.Store(sent.Load())
+			case n == len(push) && sent.Add(1) == 1:
+				io.WriteString(pinger.Load(), "ping\n")
+			}
+		}}
+		var all []engine.Conn // the loop's
+		s := serveOn(t, g, ln, lines{serve: func(t *engine.Turn, line []byte) error {
+			switch string(line) {
+			case "subscribe":
+				all = append(all, t.Conn())
+				return say(t, "subscribed")
+			case "broadcast":
+				for _, c := range all {
+					c.Push(push)
+				}
+				return nil
+			}
+			return say(t, "pong")
+		}})
+		var clients []*client
+		for range crowd {
+			c := s.dial(t)
+			c.ask("subscribe", "subscribed")
+			clients = append(clients, c)
+		}
+		pinger.Store(s.dial(t))
+		s.dial(t).send("broadcast\n")
+		for _, c := range clients {
+			c.want(string(push))
+		}
+		pinger.Load().want("pong\n")
+		if n := before.Load(); n > few {
+			t.Errorf("the ping was answered after %d of %d pushes, want at most %d", n, sent.Load(), few)
+		}
+	})
+}
+
+// observed is a listener that reports the size of each write of its event loops.
+type observed struct {
+	net.Listener
+	write func(n int)
+}
+
+func (l *observed) SystemCalls() sys.Fault {
+	return func(c sys.Call, n int) (int, error) {
+		if c == sys.CallWrite {
+			l.write(n)
+		}
+		return n, nil
+	}
+}
+
 // discard reads n bytes without copying them, faster than any server can send.
 func discard(t *testing.T, c *client, n int) {
 	raw, err := c.Conn.(*net.TCPConn).SyscallConn()

@@ -32,10 +32,12 @@ type goroutineConn struct {
 	own   *workspace      // nil if the connection borrows one
 	used  atomic.Bool     // a Parked connection has been served since its last rest
 
-	resting   bool // the owner's: continue on a new goroutine
-	borrowing bool // the owner's: it has borrowed a workspace
+	over     bool       // the owner's: the last step is done
+	resting  bool       // the owner's: continue on a new goroutine
+	borrowed *workspace // the owner's: nil unless it has borrowed one
 
 	ended  bool       // under mu: in-flight data is dropped and no longer counted
+	resets bool       // under mu: it ends with a reset
 	nudged bool       // under mu: the read deadline is in the past, to wake the owner
 	now    *nowWriter // under mu; nil until a flusher has written
 }
@@ -94,12 +96,12 @@ const manyBorrowed = 16
 func (g *goroutineConn) borrow() *workspace {
 	sh := g.ref.sh
 	from := &sh.srv.workspaces
-	g.borrowing = true
 	if sh.borrowed.Add(1) > manyBorrowed {
 		from = &sh.srv.smallSpaces
 	}
 	d := from.Get().(*workspace)
 	d.g, d.ref, d.offLoop = g, g.ref, true
+	g.borrowed = d
 	return d
 }
 
@@ -109,7 +111,7 @@ func (g *goroutineConn) giveBack(d *workspace) {
 	g.fd = noDescriptor
 	d.g, d.offLoop = nil, false
 	sh, to, keep := g.ref.sh, &g.ref.sh.srv.workspaces, maxPooled
-	g.borrowing = false
+	g.borrowed = nil
 	sh.borrowed.Add(-1)
 	if len(d.in) < sh.srv.how.size {
 		to, keep = &sh.srv.smallSpaces, keepOut
@@ -158,11 +160,21 @@ func (g *goroutineConn) clearNudge() {
 // interrupt ends all reads and writes of the socket; hard also drops what the kernel has
 // not sent. mu held.
 func (g *goroutineConn) interrupt(hard bool) {
-	if s, ok := g.nc.(interface{ SetLinger(int) error }); ok && hard {
+	g.nudged, g.resets = true, g.resets || hard
+	if s, ok := innermost(g.nc).(interface{ SetLinger(int) error }); ok && hard {
 		s.SetLinger(0)
 	}
-	g.nudged = true
 	g.nc.SetDeadline(past())
+}
+
+// control calls do with the descriptor of the socket, also under layers such as TLS, and
+// reports whether there is one that the system gives access to.
+func (g *goroutineConn) control(do func(fd uintptr)) bool {
+	raw := g.raw
+	if nc := innermost(g.nc); raw == nil && isSocket(nc) {
+		raw = rawConn(nc.(syscall.Conn))
+	}
+	return raw != nil && raw.Control(do) == nil
 }
 
 // past is a deadline that has passed.

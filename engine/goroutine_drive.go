@@ -1,6 +1,9 @@
 package engine
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // A connection's life on a goroutine engine: its goroutine carries out the steps in
 // sequence, and blocks where there is something to wait for.
@@ -16,18 +19,23 @@ func (g *goroutineConn) live() {
 		case stepEnd:
 			s.dead = true // under this hold of mu: anything posted from now on would be lost
 			s.mu.Unlock()
+			g.over = true
 			return
 		case stepHandOver:
 			if !g.lend() {
+				g.over = true
 				return
 			}
-		case waitForRoom, waitForSettled:
-			if st == waitForRoom {
+		case waitForRoom, waitForSettled, waitForReceipt:
+			switch st {
+			case waitForRoom:
 				k.paceFrame(&g.inflight, &g.in, true)
+			case waitForReceipt:
+				k.startStall(&g.inflight)
 			}
 			if !g.writing && g.nextFront() {
 				g.writeFront() // by the owner, which is idle and holds no workspace
-				if !s.dead && !g.queue.held() {
+				if !s.dead && !g.queue.waits() {
 					k.list() // it was posted meanwhile, and the owner may read or serve next
 				}
 				s.mu.Unlock()
@@ -68,34 +76,42 @@ func (g *goroutineConn) live() {
 	}
 }
 
-// leave ends the connection, also after runtime.Goexit in user code, unless a Parked one
-// continues on a new goroutine: a stack that a visit has grown never shrinks below 4 KiB,
-// and a new one waits on 2.
+// leave ends the connection, unless it continues on a new goroutine: a Parked one, because
+// a stack that a visit has grown never shrinks below 4 KiB, and a new one waits on 2; and
+// any after runtime.Goexit in user code, to send what is owed.
 func (g *goroutineConn) leave() {
 	if g.resting {
 		g.resting = false
 		go g.live()
 		return
 	}
-	if g.borrowing { // after runtime.Goexit in user code, which may still refer to the workspace
-		g.ref.sh.borrowed.Add(-1)
+	if d := cmp.Or(g.own, g.borrowed); d != nil && !g.over && g.ref.phase() != takenOver {
+		go g.resumeAfterExit(d)
+		return
 	}
-	why := g.ref.reason()
+	if g.own != nil {
+		defer g.own.release(g.ref.reason()) // even if Ended or OnClose ends the goroutine
+	}
 	g.ref.end(&workspace{offLoop: true, ref: g.ref, g: g})
-	switch own, memory := g.own, &g.ref.sh.srv.input; {
-	case own == nil:
-	case why == 0 || why == Panicked: // user code may still refer to them
-		own.box.lose(memory)
-	default:
-		own.box.forget(memory)
-		if own.out.Lent() {
-			own.out.Release()
-		}
+}
+
+// resumeAfterExit continues after user code has ended the goroutine of a visit.
+func (g *goroutineConn) resumeAfterExit(d *workspace) {
+	k := &g.ref
+	k.fail(Panicked)
+	k.s.own.set(isStopped)
+	d.dropBuffers()
+	k.flush(d, true)
+	if g.borrowed != nil {
+		g.giveBack(d)
+	} else {
+		d.returnOut()
 	}
+	g.live()
 }
 
 // carryOutOn carries out a step that needs a workspace: own, or a borrowed one. mu is
-// held, and released. After runtime.Goexit in user code, the workspace is not reused.
+// held, and released. After runtime.Goexit in user code, resumeAfterExit does the rest.
 func (g *goroutineConn) carryOutOn(st step, own *workspace) {
 	k, d := &g.ref, own
 	if own == nil {

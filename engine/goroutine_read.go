@@ -11,7 +11,8 @@ import (
 // Buffered.
 func (g *goroutineConn) readBlocking(d *workspace) {
 	k := &g.ref
-	exact := k.sh.srv.how.style == direct
+	drains := k.s.own.has(drains) // it reads the rest of a message, and nothing beyond it
+	exact := drains || k.sh.srv.how.style == direct
 	for !k.holdsTooMuch(&d.box) {
 		p := d.box.space(&k.sh.srv.input)
 		if exact {
@@ -31,7 +32,7 @@ func (g *goroutineConn) readBlocking(d *workspace) {
 			g.readFailed(err)
 			return
 		}
-		if !hungry {
+		if !hungry || drains {
 			return
 		}
 	}
@@ -63,7 +64,11 @@ func (g *goroutineConn) readParked() {
 			k.unpack(d)
 			g.fd = int(fd)
 		}
-		if n, end = readSocket(fd, d.box.space(&k.sh.srv.input)); end == errParked {
+		p := d.box.space(&k.sh.srv.input)
+		if k.s.own.has(drains) {
+			p = p[:min(len(p), max(1, d.box.want))] // the rest of a message, and nothing beyond it
+		}
+		if n, end = readSocket(fd, p); end == errParked {
 			g.giveBack(d)
 			d = nil
 			return false
@@ -120,6 +125,7 @@ func (g *goroutineConn) readFailed(err error) {
 	case timedOut(err): // nudged; next finds out why
 	case errors.Is(err, io.EOF):
 		g.ref.fail(PeerClosed)
+		g.ref.stopFrame()
 	default:
 		g.ref.broke()
 	}

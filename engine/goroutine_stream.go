@@ -6,28 +6,27 @@ package engine
 // it. mu held, but not meanwhile.
 func (g *goroutineConn) flushAndWait(t *Turn) {
 	k, s := &g.ref, g.ref.s
-	gone := false
 	if len(t.Out) > 0 && !s.dead {
 		g.waiting += int64(len(t.Out))
-		if gone = g.unwritten(); gone {
+		if g.unwritten() {
 			g.writeWaiting(t.Out, cap(t.Out))
-		} else if g.queue.insert(k.sh.srv, t.Out) {
+		} else if g.queue.add(&k.sh.srv.buffers, [][]byte{t.Out}, len(t.Out)) {
 			k.recount(&g.inflight)
 		}
 	}
-	for g.queue.letEarlierGo(); !gone && !s.dead; {
+	g.queue.letEarlierGo()
+	for until := g.queue.end(); !s.dead; { // others may post without end
 		if g.writing {
 			k.await(&g.inflight, written)
 			continue
 		}
-		gone = !g.front.Lent() // otherwise the queue, with Out, comes after it
-		if !g.nextFront() {
+		if !g.front.Lent() && g.queue.isTaken(until) || !g.nextFront() {
 			break
 		}
 		g.writeFront()
 	}
-	if !s.dead && !g.writing && !g.queue.held() {
-		k.list() // others may post without end, so a flusher writes it
+	if !s.dead && !g.writing && !g.queue.waits() {
+		k.list() // a flusher writes it
 	}
 }
 
@@ -55,7 +54,7 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 	if err := k.endsVisit(t); err != nil {
 		return 0, err
 	}
-	if g.queue.letEarlierGo(); !g.writing && !g.queue.held() {
+	if g.queue.letEarlierGo(); !g.writing && !g.queue.waits() {
 		k.list() // the peer may wait for it
 	}
 	nudged := g.nudged

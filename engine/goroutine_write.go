@@ -20,7 +20,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 	if said {
 		s.marks.set(isSaid)
 	}
-	k.visitOwes(&g.inflight, t.requests)
+	k.visitOwes(&g.inflight, t)
 	out := t.Out
 	t.Out = t.Out[:0] // a borrowed workspace must not carry it to another connection
 	switch {
@@ -28,7 +28,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 		return false
 	case len(out) > 0 && !g.unwritten():
 		g.waiting += int64(len(out))
-		if g.queue.insert(k.sh.srv, out) {
+		if g.queue.add(&k.sh.srv.buffers, [][]byte{out}, len(out)) {
 			k.recount(&g.inflight)
 		}
 	case len(out) > 0:
@@ -54,7 +54,7 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 		g.waiting += int64(len(out))
 		g.writeWaiting(out, cap(out))
 	}
-	g.queue.visiting = false
+	g.waiting -= int64(g.queue.endVisit(&k.sh.srv.buffers, said))
 	k.visitCharged(&g.inflight)
 	for !s.dead && !g.writing && !g.blocked.Load() && g.nextFront() {
 		g.writeFront()
@@ -66,8 +66,8 @@ func (g *goroutineConn) flushWaiting(t *Turn, said bool) bool {
 // mu held.
 func (g *goroutineConn) nextFront() bool {
 	g.ref.countLate(&g.inflight)
-	if !g.front.Lent() && !g.queue.held() {
-		g.front, g.sent = g.queue.take(&g.ref.sh.srv.buffers), 0
+	if !g.front.Lent() && !g.queue.waits() {
+		g.front, g.sent = g.queue.take(), 0
 	}
 	return g.front.Lent()
 }

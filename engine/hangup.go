@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"syscall"
 
 	"github.com/hone-go/hone/internal/sys"
 )
@@ -32,53 +31,72 @@ func (t *Turn) Context(parent context.Context) context.Context {
 	return t.ref.watch(parent)
 }
 
-// watch returns the connection's context, created if there is none.
+// watch returns the connection's context, created if there is none. Making and ending one
+// runs code of its parent, which may be user code that asks for this connection: neither
+// happens with mu held.
 func (k *connRef) watch(parent context.Context) context.Context {
-	k.s.mu.Lock()
-	defer k.s.mu.Unlock()
-	r := k.attach().rarely()
-	if r.watched.ctx == nil {
-		r.watched.ctx, r.watched.end = context.WithCancel(parent)
-		if k.s.dead {
-			r.watched.end()
-		}
-	}
-	r.watched.visited = true
 	k.touch() // wakes the sweeper
-	return r.watched.ctx
+	k.s.mu.Lock()
+	if r := k.attach().rarely(); r.watched.ctx != nil {
+		r.watched.visited = true
+		k.s.mu.Unlock()
+		return r.watched.ctx
+	}
+	k.s.mu.Unlock()
+	ctx, end := context.WithCancel(parent)
+	k.s.mu.Lock()
+	k.attach().rarely().watched = watched{ctx, end, true} // only the owner gets here
+	dead := k.s.dead
+	k.s.mu.Unlock()
+	if dead {
+		end()
+	}
+	return ctx
 }
 
-// unwatch cancels the context when there is nothing left to do for the peer: at the end
-// of a visit, and when a late reply has been sent. mu held.
-func (k *connRef) unwatch(x *inflight) {
+// unwatch forgets the context when there is nothing left to do for the peer: at the end of
+// a visit, and when a late reply has been sent. It returns what ends the context, to be
+// called without mu, or nil. mu held.
+func (k *connRef) unwatch(x *inflight) (end context.CancelFunc) {
 	if r := x.rare; r != nil && r.watched.ctx != nil && !r.watched.visited && x.promises.open == 0 {
-		r.watched.end()
+		end = r.watched.end
 		r.watched = watched{}
 		x.forgetRare()
 	}
+	return end
 }
 
 // visitUnwatched is called at the end of a visit that has requested the context.
 func (k *connRef) visitUnwatched(t *Turn) {
+	var end context.CancelFunc
 	k.s.mu.Lock()
-	defer k.s.mu.Unlock()
 	if x := k.x.Load(); x != nil && x.rare != nil {
 		t.giveBack(x)
 		x.rare.watched.visited = false
-		k.unwatch(x)
+		end = k.unwatch(x)
+	}
+	k.s.mu.Unlock()
+	if end != nil {
+		end()
 	}
 }
 
-// endContext cancels the context at once. mu held.
-func (x *inflight) endContext() {
-	if x.rare != nil && x.rare.watched.ctx != nil {
-		x.rare.watched.end()
+// endContext cancels the context. mu held, so another goroutine does it.
+func (k *connRef) endContext(x *inflight) {
+	if x.rare == nil || x.rare.watched.ctx == nil || x.rare.watched.ctx.Err() != nil {
+		return
 	}
+	end, srv := x.rare.watched.end, k.sh.srv
+	srv.goroutines.Add(1)
+	go func() {
+		defer srv.goroutines.Done()
+		end()
+	}()
 }
 
 // forgetRare frees rare when there is nothing in it. mu held.
 func (x *inflight) forgetRare() {
-	if r := x.rare; r.value == nil && r.zone == "" && r.give == nil && r.given == nil && r.watched.ctx == nil {
+	if r := x.rare; r.value == nil && r.zone == "" && r.give == nil && r.given == nil && r.watched.ctx == nil && r.holds == 0 && r.words == nil {
 		x.rare = nil
 	}
 }
@@ -90,7 +108,7 @@ func (k *connRef) listen(x *inflight) (watching bool) {
 		return false
 	}
 	if k.hungUp(x) {
-		x.rare.watched.end()
+		k.endContext(x)
 	}
 	return true
 }
@@ -100,10 +118,6 @@ func (k *connRef) hungUp(x *inflight) (left bool) {
 	if x.g == nil {
 		return k.s.socket != sys.NoSocket && sys.HungUp(uintptr(k.s.socket))
 	}
-	if nc := innermost(x.g.nc); isSocket(nc) {
-		if raw := rawConn(nc.(syscall.Conn)); raw != nil {
-			raw.Control(func(fd uintptr) { left = sys.HungUp(fd) })
-		}
-	}
+	x.g.control(func(fd uintptr) { left = sys.HungUp(fd) })
 	return left
 }

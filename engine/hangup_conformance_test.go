@@ -119,6 +119,55 @@ func TestContextEndsWithTheAnswer(t *testing.T) {
 	})
 }
 
+// A context that a handler requests after its connection was closed has ended: nothing
+// else would end it while the handler waits for it.
+func TestContextOfAClosedConnection(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		block, ends := newGate(t), make(chan error, 1)
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			block.pass()
+			ends <- t.Context(context.Background()).Err()
+			return nil
+		}})
+		s.dial(t).send("block\n")
+		heard(t, block.entered, "a handler")
+		now, cancel := context.WithCancel(t.Context())
+		cancel()
+		heard(t, s.shutdown(now), "Shutdown returns")
+		block.open()
+		if err := heard(t, ends, "the context"); err != context.Canceled {
+			t.Errorf("the context's error is %v, want %v", err, context.Canceled)
+		}
+	})
+}
+
+// A late reply to an earlier request does not cancel the context of a running handler,
+// even if nothing else is owed.
+func TestContextOutlivesAnEarlierReply(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		owed := make(chan engine.Reply, 1)
+		contexts := make(chan context.Context, 1)
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			if string(line) == "later" {
+				owed <- t.Later()
+				return nil
+			}
+			ctx := t.Context(context.Background())
+			(<-owed).Send([]byte("late\n"))
+			contexts <- ctx
+			if ctx.Err() != nil {
+				return say(t, "cancelled")
+			}
+			return say(t, "done")
+		}})
+		c := s.dial(t)
+		for range 3 {
+			c.ask("later\nrun", "late\ndone")
+			heard(t, heard(t, contexts, "the context").Done(), "the end of the context")
+		}
+	})
+}
+
 // A loan keeps no context of the visit that lent the socket.
 func TestContextOfALoan(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
@@ -132,6 +181,67 @@ func TestContextOfALoan(t *testing.T) {
 		for range 3 {
 			c.send("lend\n")
 			heard(t, heard(t, contexts, "the context").Done(), "the end of the context")
+		}
+	})
+}
+
+// asking is a context whose methods use the connection and the server, as user code may.
+type asking struct {
+	context.Context
+	ask func()
+}
+
+func (c asking) Value(key any) any     { c.ask(); return c.Context.Value(key) }
+func (c asking) Done() <-chan struct{} { c.ask(); return c.Context.Done() }
+func (c asking) Err() error            { c.ask(); return c.Context.Err() }
+
+// Contexts run code of their parents when they begin and end: it may use the connection
+// and the server, whatever ends the context.
+func TestParentOfAContextUsesItsConnection(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		parent, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		var s *server
+		waiting := make(chan context.Context, 1)
+		s = serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			c := t.Conn()
+			ctx := t.Context(asking{parent, func() { c.Value(); c.RemoteAddr(); s.Stats() }})
+			switch string(line) {
+			case "later":
+				r := t.Later()
+				go r.Send([]byte("late\n"))
+				return nil
+			case "close":
+				c.Close(engine.ClosedHere)
+			case "overflow":
+				waiting <- ctx
+				for c.Push(make([]byte, 64<<10)) == nil {
+				}
+				<-ctx.Done()
+			case "stay":
+				r := t.Later()
+				waiting <- ctx
+				go func() { <-ctx.Done(); r.Send() }()
+				return nil
+			}
+			return say(t, "done")
+		}})
+		c := s.dial(t)
+		c.ask("hello", "done") // ends with the visit
+		c.ask("later", "late") // with the reply
+		c.send("close\n")
+		c.wantEnd("done\n")
+		c = s.dial(t)
+		c.send("stay\n")
+		ctx := heard(t, waiting, "the handler")
+		c.reset() // with the connection, or what the sweeper learns of it
+		heard(t, ctx.Done(), "the context ends with its connection")
+		c = s.dial(t)
+		c.send("overflow\n")
+		ctx = heard(t, waiting, "the handler")
+		heard(t, ctx.Done(), "the context ends when the connection is cut off")
+		if !eventually(patience, func() bool { return s.Stats().Open == 0 }) {
+			t.Errorf("%d connections are open", s.Stats().Open)
 		}
 	})
 }

@@ -19,37 +19,39 @@ type inflight struct {
 
 	frame   atomic.Uint32 // when the unfinished message began
 	size    atomic.Uint32 // its size, as far as known
+	within  atomic.Uint32 // ticks that it may take, see Turn.ExpectRest; 0: as many as its size allows
 	input   atomic.Uint32 // capacity of the buffer that holds unserved input
 	stall   atomic.Uint32 // when the peer was last seen to read some of the unsent output
 	written atomic.Uint32 // bytes that the kernel has accepted, modulo 2^32
 	blocked atomic.Bool   // replies of a visit are in front: stop reading; written under mu
 
 	// The connection's mutex guards everything below.
-	waiting  int64       // bytes of unsent output
-	taken    uint32      // of written, what the peer had acknowledged at the last check
-	measured bool        // taken is known since the stall began
-	charged  int64       // memory for output that the budget has counted
-	lent     int         // capacity of the buffer that a blocked writer holds
-	reserved int64       // of the budget, for the running visit
-	trial    bool        // the running visit is the connection's first
-	began    tick        // when it started
-	claim    *claim      // in line for the budget, or granted; written by the owner
-	front    pool.Buffer // output that is being written; the socket is full
-	sent     int         // bytes of front that are written
-	took     int         // bytes that the peer has read since it last stalled
-	wide     bool        // a fast reader: the kernel may accept more for it
-	cut      bool        // the last write ended for fairness, not because the socket was full
-	writing  bool        // a goroutine that may block is writing: all other output is queued
-	queue    outputQueue
-	promises tickets       // late replies owed
-	told     int32         // of these, what the request budget has counted, and the permit
-	permit   bool          // the request budget allows one request
-	place    *claim        // in line for the request budget, or granted; written by the owner
-	late     uint64        // late replies not yet in the counters
-	goal     goal          // what the owner waits for in the middle of a visit
-	target   uint32        // value of written to wait for
-	wakeUp   chan struct{} // ends the owner's wait; capacity 1; nil until first used
-	rare     *rare         // nil for most connections
+	waiting    int64       // bytes of unsent output
+	taken      uint32      // of written, what the peer had acknowledged at the last check
+	measured   bool        // taken is known since the stall began
+	charged    int64       // memory for output that the budget has counted
+	lent       int         // capacity of the buffer that a blocked writer holds
+	reserved   int64       // of the budget, for the running visit
+	trial      bool        // the running visit is the connection's first
+	began      tick        // when it started
+	claim      *claim      // in line for the budget, or granted; written by the owner
+	front      pool.Buffer // output that is being written; the socket is full
+	sent       int         // bytes of front that are written
+	took       int         // bytes that the peer has read since it last stalled
+	wide       bool        // a fast reader: the kernel may accept more for it
+	cut        bool        // the last write ended for fairness, not because the socket was full
+	writing    bool        // a goroutine that may block is writing: all other output is queued
+	queue      outputQueue
+	promises   tickets       // late replies owed
+	told       int32         // of these, what the request budget has counted, and the permit
+	permit     bool          // the request budget allows one request
+	place      *claim        // in line for the request budget, or granted; written by the owner
+	late       uint64        // late replies not yet in the counters
+	goal       goal          // what the owner waits for in the middle of a visit
+	target     uint32        // value of written to wait for
+	wakeUp     chan struct{} // ends the owner's wait; capacity 1; nil until first used
+	unfinished bool          // a reply was sent in part, see breakOff
+	rare       *rare         // nil for most connections
 }
 
 // rare is state that few connections need. The connection's mutex guards it.
@@ -60,6 +62,7 @@ type rare struct {
 	watched watched                                 // of Turn.Context
 	given   net.Conn                                // the socket while user code has it
 	words   []byte                                  // of Conn.End; nil: none
+	holds   int                                     // of Conn.HoldInput
 }
 
 // rarely returns x.rare, created if there is none. mu held.
@@ -98,7 +101,7 @@ func (k *connRef) attachUnlocked() *inflight {
 // that is ending keeps it, because it counts what is left to read.
 func (k *connRef) detach() {
 	x := k.x.Load()
-	if x == nil || x.g != nil || !x.quiet() || x.rare != nil || k.s.own.has(drains) || k.phase() != serving {
+	if x == nil || x.g != nil || !x.quiet() || x.rare != nil || x.unfinished || k.s.own.has(drains) || k.phase() != serving {
 		return
 	}
 	k.recountExactly(x)
@@ -222,10 +225,15 @@ func (k *connRef) startFrame(in *inputBuffer, need int) {
 }
 
 func (k *connRef) stopFrame() {
-	if x := k.x.Load(); x != nil && x.frame.Load() != 0 {
+	if x := k.x.Load(); x != nil && x.frame.Load()|x.within.Load() != 0 {
 		x.frame.Store(0)
+		x.within.Store(0)
 	}
 }
+
+// expectsRest reports whether the rest of a message is awaited that will be served even
+// in a drain, see Turn.ExpectRest.
+func (x *inflight) expectsRest() bool { return x.within.Load() != 0 }
 
 // paceFrame stops the timer of a message while we do not read, because that is not the
 // peer's fault, and restarts it when we do. mu held, by the owner.
@@ -250,11 +258,10 @@ func (k *connRef) countLate(x *inflight) {
 
 // dropOutput drops the unsent output. mu held.
 func (k *connRef) dropOutput(x *inflight) {
-	for _, b := range [...]pool.Buffer{x.front, x.queue.takeAll()} {
-		if b.Lent() {
-			b.Release()
-		}
+	if x.front.Lent() {
+		x.front.Release()
 	}
+	x.queue.dropAll()
 	x.front, x.waiting, x.lent = pool.Buffer{}, 0, 0
 	k.recountExactly(x)
 }
@@ -265,8 +272,12 @@ func (k *connRef) drop(x *inflight) {
 	k.sh.counts.late.Add(x.late)
 	x.late = 0
 	k.dropOutput(x)
-	x.endContext()
+	k.endContext(x)
 	x.in.forget(&k.sh.srv.input)
+	if x.rare != nil {
+		k.sh.srv.input.add(int64(-x.rare.holds))
+		x.rare.holds = 0
+	}
 	x.promises.abandon()
 	if x.permit = false; x.place != nil {
 		k.sh.srv.requests.cancel(x.place)

@@ -21,21 +21,24 @@ func (k *connRef) write(x *inflight, again bool) {
 		}
 		return
 	}
-	for !x.front.Lent() || again {
+	for left := maxSend; !x.front.Lent() || again; {
 		if !x.front.Lent() {
-			if x.queue.held() {
-				x.stall.Store(0)
+			if x.queue.waits() {
+				if !x.unfinished { // otherwise the peer still has to receive what was sent
+					x.stall.Store(0)
+				}
 				break
 			}
-			x.front, x.sent = x.queue.take(&k.sh.srv.buffers), 0
+			x.front, x.sent = x.queue.take(), 0
 		}
-		n, err := k.send(x.front.Bytes()[x.sent:])
+		n, err := k.send(x.front.Bytes()[x.sent:], left)
 		x.sent += n
 		x.waiting -= int64(n)
+		left -= n
 		if err == sys.ErrAgain {
-			k.notSent(x, n)
+			k.notSent(x, left == 0)
 			k.shrinkFront(x)
-			k.widen(x, n)
+			k.widen(x, maxSend-left)
 			break
 		}
 		if err != nil {
@@ -110,10 +113,8 @@ func (k *connRef) limitUnsent(x *inflight, n int) {
 		sys.LimitUnsent(uintptr(k.s.socket), n)
 		return
 	}
-	if tcp, ok := innermost(x.g.nc).(*net.TCPConn); ok {
-		if raw := rawConn(tcp); raw != nil {
-			raw.Control(func(fd uintptr) { sys.LimitUnsent(fd, n) })
-		}
+	if _, tcp := innermost(x.g.nc).(*net.TCPConn); tcp {
+		x.g.control(func(fd uintptr) { sys.LimitUnsent(fd, n) })
 	}
 }
 
@@ -122,10 +123,13 @@ func (k *connRef) limitUnsent(x *inflight, n int) {
 // MB took up to 200 ms.
 const maxSend = 256 << 10
 
-// send writes once without blocking. ErrAgain means that p was not sent in full: the
-// socket is full, or other connections are due. mu held.
-func (k *connRef) send(p []byte) (n int, err error) {
-	q := p[:min(len(p), maxSend)]
+// send writes once without blocking, at most that many bytes. ErrAgain means that p was not
+// sent in full: the socket is full, or other connections are due. mu held.
+func (k *connRef) send(p []byte, most int) (n int, err error) {
+	q := p[:min(len(p), most)]
+	if len(q) == 0 {
+		return 0, sys.ErrAgain
+	}
 	x := k.x.Load()
 	if x != nil && x.g != nil {
 		n, err = x.g.sendNow(q)
@@ -142,9 +146,10 @@ func (k *connRef) send(p []byte) (n int, err error) {
 	return n, err
 }
 
-// notSent records that output is unsent, after a write of n bytes. mu held.
-func (k *connRef) notSent(x *inflight, n int) {
-	if x.cut = n == maxSend; x.cut && x.stall.Load() != 0 {
+// notSent records that output is unsent, because the socket is full, or cut off for
+// fairness. mu held.
+func (k *connRef) notSent(x *inflight, cut bool) {
+	if x.cut = cut; cut && x.stall.Load() != 0 {
 		k.sh.srv.clock.stamp(&x.stall)
 	}
 	k.startStall(x)

@@ -20,21 +20,25 @@ const (
 
 // facts are what the next step depends on.
 type facts struct {
-	phase    phase
-	why      Reason // why the connection ends; 0 while it does not
-	dead     bool   // aborted or broken: nothing may be written any more
-	opened   bool   // everything before the first read is done, OnOpen included
-	promised bool   // user code will get the socket
-	stopped  bool   // Advance has ended the service: received input is dropped
-	said     bool   // the peer has been sent the reason
-	words    bool   // there is a final message, see Conn.End
-	settled  bool   // no reply is owed, and no output is unsent
-	suspect  bool   // the sweeper suspects that a limit was exceeded
-	draining bool   // the server is shutting down
-	drains   bool   // this connection is draining: input that had arrived by then is still served
-	paused   bool   // flow control: output must be sent before more input is served
-	ready    bool   // the protocol can continue with the buffered input
-	unread   bool   // a drain has bytes left to read
+	phase      phase
+	why        Reason // why the connection ends; 0 while it does not
+	dead       bool   // aborted or broken: nothing may be written any more
+	opened     bool   // everything before the first read is done, OnOpen included
+	promised   bool   // user code will get the socket
+	stopped    bool   // Advance has ended the service: received input is dropped
+	said       bool   // the peer has been sent the reason
+	words      bool   // there is a final message, see Conn.End
+	settled    bool   // no reply is owed, and no output is unsent
+	suspect    bool   // the sweeper suspects that a limit was exceeded
+	draining   bool   // the server is shutting down
+	drains     bool   // this connection is draining: input that had arrived by then is still served
+	paused     bool   // flow control: output must be sent before more input is served
+	ready      bool   // the protocol can continue with the buffered input
+	unread     bool   // a drain has bytes left to read
+	expects    bool   // a drain waits for the rest of a message, see Turn.ExpectRest
+	partial    bool   // a message has arrived in part
+	unfinished bool   // a reply was sent in part and will not be continued
+	received   bool   // of an unfinished reply: the peer's kernel has everything that was sent
 }
 
 // step is what a connection does next. The waits come first: they return the connection
@@ -45,6 +49,7 @@ const (
 	waitForUser    step = iota // user code has the socket
 	waitForPeer                // the peer is to close; what it sends is discarded
 	waitForSettled             // until all replies are sent
+	waitForReceipt             // until the peer's kernel has everything that was sent
 	waitForRoom                // until the peer reads output
 	waitForBytes
 	stepOpen       // call OnOpen
@@ -57,6 +62,7 @@ const (
 	stepRefuse     // send the peer the reason
 	stepHandOver   // give the socket to user code
 	stepShut       // shut down the sending direction and linger
+	stepReset      // cut the connection off
 	stepEnd        // close the socket and call OnClose
 )
 
@@ -79,10 +85,16 @@ func next(f facts) step {
 			return stepHandOver
 		case f.why == ShuttingDown:
 			return stepClose
+		case f.why == PeerClosed && f.partial && !f.stopped && !f.said:
+			return stepRefuse // it still reads, and has sent half a message
 		}
 		return stepEnd
 	case f.phase == closing:
 		switch {
+		case f.unfinished && f.received:
+			return stepReset
+		case f.unfinished: // a reset would destroy replies on their way
+			return waitForReceipt
 		case !f.said && (f.words || !needsNoRefusal(f.why)):
 			return stepRefuse
 		case f.why == Displaced:
@@ -100,13 +112,13 @@ func next(f facts) step {
 		return stepReconsider
 	case f.paused:
 		return waitForRoom
-	case f.drains && !f.ready && !f.unread:
+	case f.drains && !f.ready && !f.unread && !f.expects:
 		return stepFinish
 	case !f.drains && (f.draining || f.why == ShuttingDown):
 		return stepDrain
 	case f.ready:
 		return stepServe
-	case f.drains:
+	case f.unread:
 		return stepRead
 	}
 	return waitForBytes

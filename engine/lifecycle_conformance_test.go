@@ -516,3 +516,75 @@ func TestHooksAgreeWhenTheServerIsClosedAtAnyMoment(t *testing.T) {
 		}
 	})
 }
+
+// What a visit has held back does not follow its refusal, except for replies: those are
+// owed.
+func TestNoHeldPushFollowsARefusal(t *testing.T) {
+	const inFlight = "with one reply in flight"
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		for _, how := range []string{"with Hold", inFlight} {
+			owed := make(chan engine.Reply, 1)
+			s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+				if string(line) == "later" {
+					owed <- t.Later()
+					return nil
+				}
+				if how != inFlight {
+					t.Hold()
+				}
+				t.Conn().Push([]byte("push\n"))
+				select {
+				case r := <-owed:
+					r.Send([]byte("late\n"))
+				default:
+				}
+				t.Conn().Push([]byte("another push\n"))
+				panic("a test's")
+			}}, func(s *engine.Server) {
+				if how == inFlight {
+					s.Limits.InFlight = 1
+				}
+			})
+			c := s.dial(t)
+			c.send("panic\n")
+			c.wantEnd(refusal(engine.Panicked))
+			s.ended(t, engine.Panicked)
+			if how != inFlight {
+				c = s.dial(t)
+				c.send("later\npanic\n")
+				c.wantEnd(refusal(engine.Panicked) + "late\n")
+				s.ended(t, engine.Panicked)
+			}
+			if st := s.Stats(); st.Waiting != 0 || st.OutputMemory != 0 {
+				t.Errorf("%s: %d bytes wait, and %d are counted", how, st.Waiting, st.OutputMemory)
+			}
+		}
+	})
+}
+
+// A peer that closes its side in the middle of a message is told so, after the replies to
+// the messages before.
+func TestHalfAMessageIsAnswered(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			if string(line) == "later" {
+				r := t.Later()
+				go r.Send([]byte("late\n"))
+				return nil
+			}
+			return say(t, "whole")
+		}})
+		for _, x := range []struct{ sent, want string }{
+			{"one\n", "whole\n"},
+			{"ha", refusal(engine.PeerClosed)},
+			{"one\nha", "whole\n" + refusal(engine.PeerClosed)},
+			{"later\nha", "late\n" + refusal(engine.PeerClosed)},
+		} {
+			c := s.dial(t)
+			c.send(x.sent)
+			c.Conn.(interface{ CloseWrite() error }).CloseWrite()
+			c.wantEnd(x.want)
+			s.ended(t, engine.PeerClosed)
+		}
+	})
+}

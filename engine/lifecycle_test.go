@@ -61,7 +61,7 @@ func (m modelled) broken(st step) string {
 		return "serves without room"
 	case st == stepRead && !m.drains:
 		return "reads without need"
-	case st == waitForBytes && (m.why != 0 || m.draining):
+	case st == waitForBytes && (m.why != 0 || m.draining) && !(m.drains && m.expects && m.why == ShuttingDown):
 		return "waits for bytes with a reason to end"
 	case (st == waitForBytes || st == waitForRoom) && m.suspect:
 		return "waits with a pending suspicion"
@@ -69,6 +69,14 @@ func (m modelled) broken(st step) string {
 		return "waits for input that will not be served"
 	case st == stepFinish && m.why == ShuttingDown && !m.stopped && !m.promised && (m.ready || m.unread):
 		return "a drain drops received input"
+	case st == stepFinish && m.why == ShuttingDown && !m.stopped && !m.promised && m.expects:
+		return "a drain drops a message that it waits for"
+	case st == stepEnd && !m.dead && m.why == PeerClosed && m.partial && !m.stopped && !m.said:
+		return "says nothing to half a message"
+	case m.unfinished && (st == stepShut || st == stepEnd && !m.dead):
+		return "gives an unfinished reply an end"
+	case st == stepReset && !(m.unfinished && m.received && m.settled):
+		return "a reset destroys replies"
 	case st == stepRefuse && (m.told > 0 || m.said):
 		return "refuses twice"
 	case st == stepRefuse && (m.promised || m.gave):
@@ -105,12 +113,12 @@ func (m modelled) carriedOut(st step) (all []modelled) {
 		into(func(m *modelled) { m.opened, m.known = true, true; m.fail(TooManyConns) })
 	case stepReconsider:
 		into(func(m *modelled) { m.suspect = false })
-		into(func(m *modelled) { m.suspect = false; m.fail(IdleTimeout) })
+		into(func(m *modelled) { m.suspect, m.expects = false, false; m.fail(IdleTimeout) })
 		into(func(m *modelled) { m.suspect = false; m.fail(Displaced) })
 	case stepDrain:
 		into(func(m *modelled) { m.drains = true; m.fail(ShuttingDown); m.unread = m.input > 0 })
 	case stepRead:
-		into(func(m *modelled) { m.unread = false; m.fail(PeerClosed) })
+		into(func(m *modelled) { m.unread, m.expects = false, false; m.fail(PeerClosed) })
 		into(func(m *modelled) { m.fail(PeerReset); m.dead = true })
 		fallthrough
 	case stepServe:
@@ -124,6 +132,8 @@ func (m modelled) carriedOut(st step) (all []modelled) {
 		into(func(m *modelled) { m.said = true; m.told++; m.settled = false })
 	case stepShut:
 		enter(lingering)
+	case stepReset:
+		into(func(m *modelled) { m.dead = true })
 	case stepHandOver:
 		enter(takenOver)
 	case stepEnd:
@@ -141,9 +151,9 @@ func (m modelled) carriedOut(st step) (all []modelled) {
 func (m modelled) visits(read bool) (all []modelled) {
 	if read && m.input > 0 {
 		m.input--
-		m.unread = m.input > 0
+		m.unread = m.drains && m.input > 0
 	}
-	m.ready = false
+	m.ready, m.partial, m.expects = false, false, false
 	for _, settled := range []bool{true, false} {
 		out := m.with(func(m *modelled) { m.settled = m.settled && settled })
 		for _, why := range []Reason{0, Malformed, ShuttingDown, IdleTimeout, Panicked} {
@@ -166,6 +176,12 @@ func (m modelled) visits(read bool) (all []modelled) {
 			}
 		}
 		all = append(all, out.with(func(m *modelled) { m.ready, m.paused = true, !out.settled })) // no room for the rest
+		all = append(all, out.with(func(m *modelled) { m.partial = true }))                       // half a message
+		all = append(all, out.with(func(m *modelled) { m.partial, m.expects = true, true }))
+		all = append(all, out.with(func(m *modelled) { // a panic after a part of the reply was sent
+			m.stopped, m.said, m.unfinished = true, true, true
+			m.fail(Panicked)
+		}))
 	}
 	return all
 }
@@ -205,12 +221,17 @@ func (m modelled) resolved(st step) (all []modelled) {
 		into(func(m *modelled) { m.dead = true })
 	case waitForSettled:
 		into(func(m *modelled) { m.settled = true })
+	case waitForReceipt:
+		into(func(m *modelled) { m.received = true })
+		into(func(m *modelled) { m.dead = true }) // the peer reads nothing
 	case waitForRoom:
 		into(func(m *modelled) { m.paused = false })
 	case waitForBytes:
-		into(func(m *modelled) { m.fail(PeerClosed) })
+		into(func(m *modelled) { m.fail(PeerClosed); m.expects = false })
 		into(func(m *modelled) { m.fail(PeerReset); m.dead = true })
-		if m.input > 0 {
+		if m.drains {
+			into(func(m *modelled) { m.unread = true })
+		} else if m.input > 0 {
 			all = append(all, m.visits(true)...)
 		}
 	}
@@ -329,6 +350,10 @@ func TestLifecycleInvariantsKillMutants(t *testing.T) {
 		"forgets a promised hand-over":      when(is(stepHandOver), stepEnd),
 		"closes twice":                      when(func(f facts) bool { return f.phase == finishing && next(f) == stepEnd && f.stopped }, stepFinish),
 		"a drain never begins":              when(is(stepDrain), waitForRoom),
+		"a drain waits for no message":      func(f facts) step { f.expects = false; return next(f) },
+		"says nothing to half a message":    func(f facts) step { f.partial = false; return next(f) },
+		"closes after a part of a reply":    func(f facts) step { f.unfinished = false; return next(f) },
+		"resets before all was received":    func(f facts) step { f.received = true; return next(f) },
 		"forgets the final message":         func(f facts) step { f.words = false; return next(f) },
 	}
 	for _, name := range slices.Sorted(maps.Keys(mutants)) {
@@ -415,6 +440,13 @@ func TestNext(t *testing.T) {
 		{"drains, input", open(func(f *facts) { f.why, f.drains, f.ready = ShuttingDown, true, true }), stepServe},
 		{"drains, unread", open(func(f *facts) { f.why, f.drains, f.unread = ShuttingDown, true, true }), stepRead},
 		{"drains, nothing left", open(func(f *facts) { f.why, f.drains = ShuttingDown, true }), stepFinish},
+		{"drains, half a message", open(func(f *facts) { f.why, f.drains, f.partial = ShuttingDown, true, true }), stepFinish},
+		{"drains, half a message that it waits for", open(func(f *facts) { f.why, f.drains, f.partial, f.expects = ShuttingDown, true, true, true }), waitForBytes},
+		{"drains, more of that message", open(func(f *facts) { f.why, f.drains, f.expects, f.unread = ShuttingDown, true, true, true }), stepRead},
+		{"finished, half a message", open(func(f *facts) { f.phase, f.why, f.partial = finishing, PeerClosed, true }), stepRefuse},
+		{"finished, half a message that the protocol has refused", open(func(f *facts) { f.phase, f.why, f.partial, f.stopped = finishing, PeerClosed, true, true }), stepEnd},
+		{"unfinished reply", open(func(f *facts) { f.phase, f.why, f.said, f.unfinished = closing, Panicked, true, true }), waitForReceipt},
+		{"unfinished reply, received", open(func(f *facts) { f.phase, f.why, f.said, f.unfinished, f.received = closing, Panicked, true, true, true }), stepReset},
 		{"peer closed", open(func(f *facts) { f.why = PeerClosed }), stepFinish},
 		{"protocol error", open(func(f *facts) { f.why, f.stopped, f.said = Malformed, true, true }), stepClose},
 		{"protocol error in a drain", open(func(f *facts) { f.why, f.stopped, f.said, f.ready = ShuttingDown, true, true, true }), stepFinish},

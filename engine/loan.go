@@ -156,6 +156,10 @@ func (t *Turn) Socket() (net.Conn, error) {
 // giveAway ends Turn.Socket: for the engine the connection is dead.
 func (k *connRef) giveAway(t *Turn) (nc net.Conn, err error) {
 	s := k.s
+	var away givenAway
+	if g := t.d.g; g != nil {
+		away = givenAway{g.nc.LocalAddr(), g.nc.RemoteAddr()}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := k.x.Load()
@@ -168,7 +172,7 @@ func (k *connRef) giveAway(t *Turn) (nc net.Conn, err error) {
 	if x != nil && x.g != nil {
 		x.g.clearNudge()
 		nc = x.g.nc
-		x.g.nc, x.g.fd = givenAway{nc.LocalAddr(), nc.RemoteAddr()}, noDescriptor
+		x.g.nc, x.g.fd = away, noDescriptor
 		k.fail(ClosedHere)
 	} else {
 		if s.marks.has(isListed) {

@@ -5,88 +5,253 @@ import "github.com/hone-go/hone/pool"
 // outputQueue is the output posted to a connection that no writer has taken yet. The
 // connection's mutex guards it.
 type outputQueue struct {
-	buffer   pool.Buffer
-	content  []byte // of buffer, whose length is set when it is handed on; nil: empty
-	top      int    // how much of it was posted before the current visit
-	visiting bool   // in a visit whose output precedes what is posted during it
-	free     int    // during that visit: how much a writer may take already
+	chain          // what a writer takes next
+	behind   *held // what was posted during the current visit, if that holds it back
+	visiting bool  // in a visit whose output precedes what is posted during it
+	free     bool  // a writer may take the chain although the visit has not ended
 }
 
-func (q *outputQueue) len() int { return len(q.content) }
+// held is a chain behind a visit's output.
+type held struct {
+	chain
+	spans []int // lengths of what was posted, in order; negative: pushes
+}
+
+// len returns the number of bytes, those that are held included.
+func (q *outputQueue) len() int {
+	n := q.chain.len()
+	if q.behind != nil {
+		n += q.behind.len()
+	}
+	return n
+}
 
 // empty reports whether nothing is queued.
-func (q *outputQueue) empty() bool { return q.content == nil }
-
-// held reports whether there is nothing that a writer may take now.
-func (q *outputQueue) held() bool { return q.content == nil || q.visiting && q.free == 0 }
-
-// take hands the queue to a writer, or the part that it may take.
-func (q *outputQueue) take(buffers *pool.Buffers) pool.Buffer {
-	if !q.visiting || q.free >= q.len() {
-		return q.takeAll()
-	}
-	b := buffers.Get(q.free)
-	copy(b.Bytes(), q.content)
-	q.content = q.content[:copy(q.content, q.content[q.free:])]
-	q.top, q.free = q.top-q.free, 0
-	return b
+func (q *outputQueue) empty() bool {
+	return q.content == nil && (q.behind == nil || q.behind.content == nil)
 }
 
-func (q *outputQueue) takeAll() pool.Buffer {
-	b := q.buffer
-	if q.content != nil {
-		b.SetLen(len(q.content))
+// memory returns the capacity of the buffers.
+func (q *outputQueue) memory() int64 {
+	n := q.size
+	if q.behind != nil {
+		n += q.behind.size
 	}
-	q.buffer, q.content, q.top, q.free = pool.Buffer{}, nil, 0, 0
-	return b
+	return n
 }
+
+// waits reports whether there is nothing that a writer may take now.
+func (q *outputQueue) waits() bool { return q.content == nil || q.visiting && !q.free }
 
 // startVisit records what was posted before this visit.
-func (q *outputQueue) startVisit() { q.visiting, q.top, q.free = true, q.len(), 0 }
+func (q *outputQueue) startVisit() {
+	q.release()
+	q.visiting, q.free = true, false
+}
 
-// letEarlierGo lets a writer take what was posted before the visit.
-func (q *outputQueue) letEarlierGo() { q.free = q.top }
+// letEarlierGo lets a writer take what was posted before the visit, and the visit's output
+// so far.
+func (q *outputQueue) letEarlierGo() { q.free = true }
 
-// add appends parts, n bytes in total, and reports whether the buffer grew.
-func (q *outputQueue) add(s *Server, parts [][]byte, n int) (grown bool) {
-	if n > cap(q.content)-len(q.content) {
-		q.reserve(&s.buffers, n)
-		grown = true
+// post appends parts, n bytes in total, and reports whether that took more memory.
+func (q *outputQueue) post(buffers *pool.Buffers, parts [][]byte, n int, push bool) (grown bool) {
+	if !q.visiting {
+		return q.add(buffers, parts, n)
+	}
+	h := q.behind
+	if h == nil {
+		h = new(held)
+		q.behind = h
+	}
+	span := n
+	if push {
+		span = -n
+	}
+	if last := len(h.spans) - 1; last >= 0 && (h.spans[last] < 0) == push {
+		h.spans[last] += span
+	} else {
+		h.spans = append(h.spans, span)
+	}
+	return h.add(buffers, parts, n)
+}
+
+// release puts what was held at the end of the chain.
+func (q *outputQueue) release() {
+	if h := q.behind; h != nil {
+		h.spans = h.spans[:0]
+		if h.content != nil {
+			q.join(&h.chain)
+		}
+	}
+}
+
+// endVisit lets a writer take what was posted during the visit, less the pushes if the
+// visit's output has ended with the protocol's error message. It returns how many bytes it
+// has dropped.
+func (q *outputQueue) endVisit(buffers *pool.Buffers, said bool) (dropped int) {
+	if !q.visiting {
+		return 0
+	}
+	if said && q.behind != nil {
+		dropped = q.behind.dropPushes(buffers)
+	}
+	q.release()
+	q.visiting, q.free = false, false
+	return dropped
+}
+
+// dropHeld drops what was posted during the visit, and returns how many bytes that is.
+func (q *outputQueue) dropHeld() (dropped int) {
+	if h := q.behind; h != nil {
+		dropped = h.len()
+		h.drop()
+		h.spans = h.spans[:0]
+	}
+	return dropped
+}
+
+// dropAll drops everything.
+func (q *outputQueue) dropAll() {
+	q.drop()
+	q.dropHeld()
+}
+
+// dropPushes keeps the late replies only, and returns how many bytes it has dropped.
+func (h *held) dropPushes(buffers *pool.Buffers) (dropped int) {
+	all := h.chain
+	h.chain = chain{}
+	b, rest := pool.Buffer{}, []byte(nil)
+	for _, span := range h.spans {
+		for left := max(span, -span); left > 0; {
+			if len(rest) == 0 {
+				if b.Lent() {
+					b.Release()
+				}
+				b = all.take()
+				rest = b.Bytes()
+			}
+			n := min(left, len(rest))
+			if span < 0 {
+				dropped += n
+			} else {
+				h.add(buffers, [][]byte{rest[:n]}, n)
+			}
+			rest, left = rest[n:], left-n
+		}
+	}
+	if b.Lent() {
+		b.Release()
+	}
+	return dropped
+}
+
+// chain is bytes in pieces of memory. It grows by a piece: growing a buffer would copy what
+// is in it, and leave memory of every smaller size behind that nobody asks for again.
+type chain struct {
+	full    []pool.Buffer // pieces before the last, from next on
+	next    int
+	last    pool.Buffer
+	content []byte // of the last piece, whose length is set when it is handed on; nil: the chain is empty
+	before  int    // bytes in full
+	size    int64  // capacity of all pieces
+	taken   uint32 // bytes that were handed on, modulo 2^32
+}
+
+const (
+	leastPiece = 512      // a queue rarely holds just one short reply
+	mostPiece  = 16 << 10 // but for a larger post
+	keepPieces = 8        // for how many pieces an empty chain keeps the list
+)
+
+func (c *chain) len() int { return c.before + len(c.content) }
+
+// add appends parts, n bytes in total, and reports whether that took another piece.
+func (c *chain) add(buffers *pool.Buffers, parts [][]byte, n int) (grown bool) {
+	if grown = n > cap(c.content)-len(c.content); !grown {
+		for _, p := range parts {
+			c.content = append(c.content, p...)
+		}
+		return false
 	}
 	for _, p := range parts {
-		q.content = append(q.content, p...)
+		m := copy(c.content[len(c.content):cap(c.content)], p)
+		c.content = c.content[:len(c.content)+m]
+		if n -= len(p); m < len(p) {
+			c.extend(buffers, len(p)-m+n)
+			c.content = append(c.content, p[m:]...)
+		}
 	}
-	return grown
+	return true
 }
 
-// insert adds a visit's output: before what was posted during the visit if that is held,
-// else at the end. It reports whether the buffer grew.
-func (q *outputQueue) insert(s *Server, p []byte) (grown bool) {
-	end := q.len()
-	at := end
-	if q.visiting {
-		at = min(q.top, end)
-		q.top = at + len(p)
-	}
-	grown = q.add(s, [][]byte{p}, len(p))
-	copy(q.content[at+len(p):], q.content[at:end])
-	copy(q.content[at:], p)
-	return grown
+// extend begins another piece, for at least n bytes.
+func (c *chain) extend(buffers *pool.Buffers, n int) {
+	next := min(max(c.len(), leastPiece), mostPiece)
+	c.close()
+	c.last = buffers.Get(max(n, next))
+	c.content = c.last.Bytes()[:0]
+	c.size += int64(cap(c.content))
 }
 
-// reserve makes room for n more bytes.
-func (q *outputQueue) reserve(buffers *pool.Buffers, n int) {
-	if q.content == nil {
-		q.buffer = buffers.Get(max(n, smallQueue))
+// close makes the last piece one of the full ones.
+func (c *chain) close() {
+	if c.content != nil {
+		if c.next > len(c.full)/2 { // a queue that is never empty would grow its list for ever
+			kept := copy(c.full, c.full[c.next:])
+			clear(c.full[kept:])
+			c.full, c.next = c.full[:kept], 0
+		}
+		c.last.SetLen(len(c.content))
+		c.full = append(c.full, c.last)
+		c.before += len(c.content)
+		c.last, c.content = pool.Buffer{}, nil
+	}
+}
+
+// end marks the end of the chain, and isTaken reports whether everything before it was
+// handed on.
+func (c *chain) end() uint32                { return c.taken + uint32(c.len()) }
+func (c *chain) isTaken(before uint32) bool { return int32(c.taken-before) >= 0 }
+
+// take hands the first piece on.
+func (c *chain) take() (first pool.Buffer) {
+	if c.next < len(c.full) {
+		first, c.full[c.next] = c.full[c.next], pool.Buffer{}
+		if c.next++; c.next == len(c.full) {
+			if c.full, c.next = c.full[:0], 0; cap(c.full) > keepPieces {
+				c.full = nil
+			}
+		}
+		c.before -= len(first.Bytes())
 	} else {
-		q.buffer.SetLen(len(q.content))
-		q.buffer.Grow(max(n, min(len(q.content), maxPooled)))
+		c.last.SetLen(len(c.content))
+		first, c.last, c.content = c.last, pool.Buffer{}, nil
 	}
-	q.content = q.buffer.Bytes()[:len(q.content)]
+	c.size -= capacity(first)
+	c.taken += uint32(len(first.Bytes()))
+	return first
 }
 
-// smallQueue is the minimum capacity: a queue rarely holds just one short reply.
-const smallQueue = 512
+// join moves the pieces of another chain to the end of c.
+func (c *chain) join(other *chain) {
+	if other.before == 0 && c.content != nil && len(other.content) <= cap(c.content)-len(c.content) {
+		c.content = append(c.content, other.content...)
+		other.drop()
+		return
+	}
+	c.close()
+	c.full = append(c.full, other.full[other.next:]...)
+	c.before, c.size = c.before+other.before, c.size+other.size
+	c.last, c.content = other.last, other.content
+	*other = chain{}
+}
+
+// drop releases all pieces.
+func (c *chain) drop() {
+	for c.content != nil {
+		c.take().Release()
+	}
+}
 
 // capacity returns the memory of a buffer, 0 if there is none.
 func capacity(b pool.Buffer) int64 {

@@ -289,3 +289,70 @@ func TestMemoryHeldByAPanickedHandlerIsNotUsedAgain(t *testing.T) {
 		}
 	})
 }
+
+// The memory of a message whose handler ends its goroutine counts no longer when the
+// connection has ended.
+func TestExitReturnsTheInputBudget(t *testing.T) {
+	const size, times = 40 << 10, 5
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, lines{serve: func(*engine.Turn, []byte) error {
+			runtime.Goexit()
+			return nil
+		}})
+		for range times {
+			c := s.dial(t)
+			c.send(strings.Repeat("a", size/2))
+			if !eventually(patience, func() bool { return s.Stats().InputMemory > 0 }) {
+				t.Fatal("the first half did not arrive")
+			}
+			c.send(strings.Repeat("a", size/2) + "\n")
+			c.over()
+			c.Close()
+			s.ended(t, engine.Panicked)
+		}
+		idle := func() bool { st := s.Stats(); return st.InputMemory == 0 && st.Buffers == 0 }
+		if !eventually(patience, idle) {
+			t.Errorf("%d bytes of input are counted and %d buffers are in use without a connection", s.Stats().InputMemory, s.Stats().Buffers)
+		}
+	})
+}
+
+// ending calls ended at the end of its connections.
+type ending struct {
+	*lines
+	ended func()
+}
+
+func (p ending) Ended(engine.Conn, uint64, engine.Reason) { p.ended() }
+
+// OnClose is called also when Ended panics or ends its goroutine.
+func TestOnCloseAfterEndedMisbehaves(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		for _, bad := range misbehaviours {
+			echo := &lines{serve: func(t *engine.Turn, line []byte) error { return say(t, string(line)) }}
+			s := serve(t, g, ending{echo, bad.do})
+			for range 3 {
+				c := s.dial(t)
+				c.ask("hello", "hello")
+				c.Close()
+				s.ended(t, engine.PeerClosed)
+			}
+		}
+	})
+}
+
+// A handler that ends its goroutine loses its own reply, and none before it.
+func TestExitLeavesEarlierReplies(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			if string(line) == "exit" {
+				runtime.Goexit()
+			}
+			return say(t, "whole "+string(line))
+		}})
+		c := s.dial(t)
+		c.send("1\n2\nexit\n3\n")
+		c.wantEnd("whole 1\nwhole 2\n" + refusal(engine.Panicked))
+		s.ended(t, engine.Panicked)
+	})
+}

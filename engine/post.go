@@ -23,7 +23,7 @@ func (c Conn) post(ticket uint64, parts [][]byte) error {
 		k.s.mu.Unlock()
 		return ErrSettled
 	}
-	return k.post(x, parts, n)
+	return k.post(x, parts, n, ticket == noTicket)
 }
 
 // postAll queues late replies of the connection, as many as fit into one post, and
@@ -41,7 +41,7 @@ func (c Conn) postAll(replies []Reply, out []byte, ends []int, from int) (n int,
 	}
 	x.late += uint64(good)
 	if good == n {
-		return n, nil, k.post(x, [][]byte{out[from:ends[n-1]]}, ends[n-1]-from)
+		return n, nil, k.post(x, [][]byte{out[from:ends[n-1]]}, ends[n-1]-from, false)
 	}
 	var parts [][]byte
 	size := 0
@@ -59,7 +59,7 @@ func (c Conn) postAll(replies []Reply, out []byte, ends []int, from int) (n int,
 		size += ends[i] - from
 		from = ends[i]
 	}
-	return n, settled, k.post(x, parts, size)
+	return n, settled, k.post(x, parts, size, false)
 }
 
 // lockToPost locks the connection, if posting to it is allowed.
@@ -83,23 +83,26 @@ func (c Conn) lockToPost(push bool) (k connRef, x *inflight, err error) {
 }
 
 // post queues parts, n bytes in total, and triggers a write. mu is held, and released.
-func (k *connRef) post(x *inflight, parts [][]byte, n int) error {
-	err := k.enqueue(x, parts, n)
+func (k *connRef) post(x *inflight, parts [][]byte, n int, push bool) error {
+	endContext := k.unwatch(x)
+	err := k.enqueue(x, parts, n, push)
 	k.s.mu.Unlock()
+	if endContext != nil {
+		endContext()
+	}
 	return err
 }
 
 // enqueue is post with mu kept.
-func (k *connRef) enqueue(x *inflight, parts [][]byte, n int) error {
+func (k *connRef) enqueue(x *inflight, parts [][]byte, n int, push bool) error {
 	s, srv := k.s, k.sh.srv
-	k.unwatch(x)
 	if n > 0 {
 		x.waiting += int64(n)
-		if x.queue.add(srv, parts, n) {
+		if x.queue.post(&srv.buffers, parts, n, push) {
 			k.recount(x)
 		}
 	}
-	if !s.marks.has(isDirty) && !x.queue.held() && !x.writing && !x.front.Lent() && !k.inVisit() {
+	if !s.marks.has(isDirty) && !x.queue.waits() && !x.writing && !x.front.Lent() && !k.inVisit() {
 		k.list()
 	}
 	if srv.output.over() > 0 && k.burdens(x) {
@@ -225,7 +228,7 @@ func (k *connRef) abort(why Reason) {
 	}
 	s.dead = true
 	if x := k.x.Load(); x != nil {
-		x.endContext()
+		k.endContext(x)
 		if !x.writing {
 			k.dropOutput(x) // now: the owner may be busy, and memory scarce
 		}
@@ -233,7 +236,7 @@ func (k *connRef) abort(why Reason) {
 	hard := why != 0 // a peer that does not read must not keep our bytes in the kernel
 	switch x := k.x.Load(); {
 	case x != nil && x.rare != nil && x.rare.given != nil:
-		x.rare.given.SetDeadline(past())
+		x.rare.given.SetDeadline(past()) // and no reset: its user may still say goodbye
 	case x != nil && x.g != nil:
 		x.g.interrupt(hard)
 	case hard:
@@ -242,11 +245,21 @@ func (k *connRef) abort(why Reason) {
 	k.notify()
 }
 
-// reset is abort by the owner, without mu.
-func (k *connRef) reset(why Reason) {
-	k.s.mu.Lock()
-	k.abort(why)
-	k.s.mu.Unlock()
+// breakOff ends a connection that has been sent a part of a reply, after a panic. What
+// was sent still reaches the peer; then the connection is reset, because a graceful close
+// would look like the end of the reply; where the peer's receipts cannot be seen, it is
+// closed. The caller is the owner.
+func (k *connRef) breakOff() {
+	s := k.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k.fail(Panicked)
+	s.marks.set(isShut | isSaid) // nothing may follow the part
+	x := k.attach()
+	x.unfinished = x.g == nil || x.g.control(func(uintptr) {})
+	x.waiting -= int64(x.queue.dropHeld())
+	x.promises.abandon()
+	k.recountOwed(x)
 }
 
 // hardest is how much may be queued while a write is in progress that the socket has not

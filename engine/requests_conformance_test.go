@@ -57,7 +57,10 @@ func TestTotalInFlightPausesAndResumes(t *testing.T) {
 		o := &owing{}
 		s := serve(t, g, lines{serve: o.serve}, func(s *engine.Server) { s.Limits.TotalInFlight = limit })
 		prompt := s.dial(t)
-		prompt.ask("now", "now")
+		prompt.ask("later\nnow", "now")
+		o.answer(1)
+		prompt.want("late\n")
+		prompt.ask("now", "now") // from now on, its replies are no longer late
 		var all []*client
 		for range crowd {
 			all = append(all, s.dial(t))

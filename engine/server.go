@@ -1,17 +1,17 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	"github.com/hone-go/hone/internal/faultlog"
 	"github.com/hone-go/hone/pool"
 )
 
@@ -41,8 +41,10 @@ type Server struct {
 	// error is or wraps, as a tls.Config's VerifyConnection may return it, else
 	// Malformed.
 	HandshakeFailed func(err error) Reason
-	// Logger gets panics, accept errors and refused connections, at most once a second
-	// each. Zero: no logging.
+	// Logger gets panics of user code with their stack (at level Error), and accept errors
+	// and refused connections (Warn): one line a second for each reason, with the number of
+	// suppressed lines. Zero: panics go to slog.Default(), and nothing else is logged. For
+	// silence, use slog.DiscardHandler.
 	Logger *slog.Logger
 	// OnOpen is called when a connection begins, before its first message.
 	OnOpen func(Conn)
@@ -67,9 +69,11 @@ type Server struct {
 	forced   atomic.Bool   // connections are being forced closed
 	leaving  atomic.Bool   // a Shutdown is in progress
 	gone     chan struct{} // closed when it is done
+	result   error         // of it
 	hurried  sync.Once
 
-	spoken atomic.Pointer[[]*spoken] // Protocol, and what connections have switched to
+	spoken   atomic.Pointer[[]*spoken] // Protocol, and what connections have switched to
+	learning sync.Mutex                // held while a protocol is added
 
 	buffers     pool.Buffers
 	workspaces  sync.Pool // of *workspace, for loops and for connections that borrow
@@ -84,6 +88,7 @@ type Server struct {
 	watchdog  watchdog
 	handOffs  atomic.Uint64
 	waits     func(wakeUp <-chan struct{}) // for tests: called before an owner waits in the middle of a visit
+	judged    func()                       // for tests: called between the sweeper's verdicts and their execution
 	abandoned atomic.Bool                  // all connections were cut off: loops end even if user code still has connections
 
 	counts   [8]counters
@@ -94,7 +99,7 @@ type Server struct {
 	output   outputBudget
 	input    inputBudget
 	requests requestBudget
-	noise    noise
+	faults   faultlog.Log
 	silent   silentLine
 	sweeper  sweeper
 
@@ -183,36 +188,9 @@ func (s *Server) each(do func(k connRef)) {
 	}
 }
 
-// reportPanic counts and logs a panic of user code.
-func (s *Server) reportPanic(c Conn, v any, stack []byte) {
+// reportPanic counts and logs a panic of user code. The deferred function that has recovered
+// v calls it.
+func (s *Server) reportPanic(c Conn, v any) {
 	s.panics.Add(1)
-	s.noise.log(s.Logger, slog.LevelError, Panicked, "panic in a handler", "remote", c.RemoteAddr(), "panic", fmt.Sprint(v), "stack", string(stack))
-}
-
-// noise rate-limits the log for repeated faults: one line a second for each reason, with
-// the number of suppressed lines.
-type noise struct {
-	mu    sync.Mutex
-	last  [reasons]time.Time
-	muted [reasons]int
-}
-
-func (n *noise) log(l *slog.Logger, level slog.Level, why Reason, text string, args ...any) {
-	if l == nil {
-		return
-	}
-	n.mu.Lock()
-	now := time.Now()
-	if now.Sub(n.last[why]) < time.Second {
-		n.muted[why]++
-		n.mu.Unlock()
-		return
-	}
-	muted := n.muted[why]
-	n.last[why], n.muted[why] = now, 0
-	n.mu.Unlock()
-	if muted > 0 {
-		args = append(args, "suppressed", muted)
-	}
-	l.Log(context.Background(), level, text, append(args, "reason", why.String())...)
+	s.faults.Panic(cmp.Or(s.Logger, slog.Default()), c.RemoteAddr(), v)
 }

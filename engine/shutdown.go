@@ -23,11 +23,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.init()
 	if s.leaving.CompareAndSwap(false, true) {
 		defer close(s.gone)
-		return s.shutdown(ctx)
+		s.result = s.shutdown(ctx)
+		return s.result
 	}
 	select {
 	case <-s.gone:
-		return nil
+		return s.result
 	case <-ctx.Done():
 		return fmt.Errorf("engine: shutdown: %w", ctx.Err())
 	}
@@ -154,14 +155,15 @@ func (s *Server) abandon(cut bool) {
 }
 
 // waitForGoroutines waits for all goroutines of the server, unless some are stuck in user
-// code or the time is up.
+// code or the time is up, and then ends the log.
 func (s *Server) waitForGoroutines(ctx context.Context, until time.Time) {
-	if s.drained.Stuck > 0 {
-		return
-	}
+	stuck := s.drained.Stuck > 0
 	done := make(chan struct{})
 	go func() {
-		s.goroutines.Wait()
+		if !stuck {
+			s.goroutines.Wait()
+		}
+		s.faults.Close()
 		close(done)
 	}()
 	if until.IsZero() {

@@ -515,3 +515,90 @@ func TestPeersThatStayDoNotHoldAShutdownUp(t *testing.T) {
 		refused.wantEnd("")
 	})
 }
+
+// expecting is a protocol of messages with a head and a body of five bytes each. It
+// expects the body within a time when it has seen the head.
+type expecting struct{ within time.Duration }
+
+func (p expecting) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
+	for {
+		switch rest := len(in) - used; {
+		case rest < 5:
+			return used, 5 - rest, nil
+		case rest < 10:
+			t.ExpectRest(p.within)
+			return used, 10 - rest, nil
+		}
+		if !t.Room() {
+			return used, 0, nil
+		}
+		t.Mark(used)
+		t.Out = append(t.Out, in[used:used+10]...)
+		used += 10
+	}
+}
+
+func (expecting) Refuse(dst, _ []byte, why engine.Reason) []byte {
+	return append(dst, refusal(why)...)
+}
+
+// A drain waits for the rest of a message that the protocol expects, serves that message
+// and nothing sent after it, and does not wait for one that it does not expect.
+func TestDrainWaitsForTheRestOfAMessage(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, expecting{time.Minute})
+		half := func(text string) *client {
+			c := s.dial(t)
+			c.send("0123456789" + text)
+			c.want("0123456789")
+			return c
+		}
+		begun, whole, left, late := half("head1"), half("head2bo"), half("head3"), half("hea")
+		if !eventually(patience, func() bool { return s.Stats().BytesIn == 4*10+5+7+5+3 }) {
+			t.Fatalf("%d bytes have arrived", s.Stats().BytesIn)
+		}
+		done := s.drain(t)
+		late.wantEnd(refusal(engine.ShuttingDown))
+		left.Conn.(interface{ CloseWrite() error }).CloseWrite()
+		left.wantEnd(refusal(engine.ShuttingDown))
+		begun.send("bo")
+		whole.send("dy2")
+		whole.wantEnd("head2body2" + refusal(engine.ShuttingDown))
+		begun.send("dy1head4body4")
+		if got, _ := io.ReadAll(begun.r); !strings.HasPrefix(string(got), "head1body1") || strings.Contains(string(got), "head4") {
+			t.Errorf("read %q", got)
+		}
+		begun.Close()
+		inPeace(t, done, 4)
+	})
+}
+
+// An expected message has its own time, in a drain too.
+func TestAnExpectedMessageHasItsOwnTime(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		const frame = 50 * time.Millisecond
+		long := serve(t, g, expecting{time.Minute}, func(s *engine.Server) { s.Limits.FrameTime = frame })
+		short := serve(t, g, expecting{4 * frame}, func(s *engine.Server) { s.Limits.FrameTime = frame })
+		patient, slow := long.dial(t), short.dial(t)
+		patient.send("head1")
+		began := time.Now()
+		slow.send("head2")
+		slow.wantEnd(refusal(engine.FrameTimeout))
+		if took := time.Since(began); took < 4*frame-tick {
+			t.Errorf("the message had %v, want %v", took, 4*frame)
+		}
+		patient.send("body1")
+		patient.want("head1body1")
+		patient.send("hea")
+		patient.wantEnd(refusal(engine.FrameTimeout))
+		drained := serve(t, g, expecting{time.Second}, func(s *engine.Server) { s.Limits.FrameTime = frame })
+		slow = drained.dial(t)
+		slow.send("head3")
+		if !eventually(patience, func() bool { return drained.Stats().BytesIn == 5 }) {
+			t.Fatal("the head has not arrived")
+		}
+		done := drained.drain(t)
+		slow.wantEnd(refusal(engine.ShuttingDown))
+		inPeace(t, done, 1)
+	})
+}

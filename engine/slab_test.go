@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"fmt"
 	"net/netip"
+	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"unsafe"
@@ -101,6 +104,41 @@ func TestSlabDoesNotFlutter(t *testing.T) {
 	}
 	if l.chunks.Load() != chunks {
 		t.Error("a chunk is allocated and freed with one connection")
+	}
+}
+
+// A connection inherits nothing from the one that had its slot before: its trust, for
+// example.
+func TestSlotsAreCleared(t *testing.T) {
+	l := slabs()
+	begun := func() connRef {
+		k := taken(t, l)
+		k.begin(netip.AddrPort{}, sys.NoSocket, nil, false, false)
+		k.s.mu.Unlock()
+		return k
+	}
+	fresh, old := begun(), begun()
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(old.s)), unsafe.Sizeof(slot{}))
+	for i := unsafe.Offsetof(slot{}.state); i < unsafe.Sizeof(slot{}); i++ {
+		bytes[i] = 1 // true, and no small number
+	}
+	old.free()
+	next := begun()
+	if next.s != old.s {
+		t.Fatal("the slot was not used again")
+	}
+	want, got := reflect.ValueOf(fresh.s).Elem(), reflect.ValueOf(next.s).Elem()
+	for i := range want.NumField() {
+		name := want.Type().Field(i).Name
+		if slices.Contains([]string{
+			"mu", "tenant", // belong to the slot
+			"address", // not in use without hasFour
+		}, name) {
+			continue
+		}
+		if want, got := fmt.Sprint(want.Field(i)), fmt.Sprint(got.Field(i)); got != want {
+			t.Errorf("%s is %s in a slot that is used again, and %s in a fresh one", name, got, want)
+		}
 	}
 }
 

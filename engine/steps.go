@@ -54,7 +54,12 @@ func (k *connRef) facts(d *workspace) facts {
 		f.promised, f.words = x.promised(), x.rare != nil && x.rare.words != nil
 		f.settled = x.settled()
 		f.ready = x.in.ready() || d != nil && d.box.ready()
-		f.unread = x.left > 0
+		f.unread = f.drains && x.left > 0
+		f.expects = x.expectsRest()
+		f.partial = x.in.len() > 0 || d != nil && d.box.len() > 0
+		if f.unfinished = x.unfinished; f.unfinished {
+			f.received = f.settled && k.isReceived(x)
+		}
 		f.paused = x.blocked.Load() || x.starves() || f.ready && !k.resumes(x)
 	}
 	return f
@@ -83,7 +88,7 @@ func (k *connRef) carryOut(st step, d *workspace) {
 		k.attach().left = k.unread()
 	case stepFinish:
 		if x := k.x.Load(); x != nil && k.reason() == PeerClosed {
-			x.endContext() // where the kernel does not report disconnects, this is the only signal
+			k.endContext(x) // where the kernel does not report disconnects, this is the only signal
 		}
 		k.enter(finishing)
 	case stepClose:
@@ -105,6 +110,8 @@ func (k *connRef) carryOut(st step, d *workspace) {
 		}
 		k.enter(lingering)
 		return
+	case stepReset:
+		k.abort(k.reason())
 	}
 	s.mu.Unlock()
 }
@@ -117,8 +124,10 @@ func (k *connRef) reconsider() {
 		k.fail(ClosedHere)
 		return
 	}
-	if v, why, _ := k.sh.srv.rules.judge(k.moments(), k.sh.srv.clock.read()); v > rest {
+	// By the clock of the timestamps: a sweeper that was starved left it behind the time.
+	if v, why, _ := k.sh.srv.rules.judge(k.moments(), k.sh.srv.clock.now.Load()); v > rest {
 		k.fail(why)
+		k.stopFrame() // a drain no longer waits for the message
 	}
 }
 
@@ -148,9 +157,12 @@ func (k *connRef) received(d *workspace, n int) (hungry bool) {
 	k.touch()
 	k.sh.counts.bytesIn.Add(uint64(n))
 	if k.s.own.has(drains) {
-		k.x.Load().left -= n
+		x := k.x.Load()
+		x.left = max(0, x.left-n)
 	}
-	k.markSpoken()
+	if !k.s.spoken {
+		k.markSpoken()
+	}
 	if d.box.arrived(n) {
 		return k.serve(d)
 	}
@@ -196,6 +208,9 @@ func (k *connRef) serve(d *workspace) (hungry bool) {
 			k.startFrame(&d.box, need)
 			k.touch()
 			x := k.x.Load()
+			if d.turn.within > 0 && d.box.len() > 0 {
+				x.within.Store(ticks(d.turn.within))
+			}
 			return x == nil || !x.blocked.Load()
 		}
 		if !k.hasRoom() {
@@ -225,7 +240,7 @@ func (k *connRef) visit(d *workspace) (used, need int, why Reason) {
 	if srv.ordered {
 		k.startVisit()
 	}
-	if d.box.len() > 0 {
+	if !k.s.spoken && d.box.len() > 0 {
 		k.markSpoken() // after a PROXY header
 	}
 	t.begin(d)
@@ -310,31 +325,36 @@ func (k *connRef) end(d *workspace) {
 	k.setAway(true) // no owner from here on
 	s.marks.clear(isListed)
 	s.want = 0
-	x := k.x.Load()
+	x, resets := k.x.Load(), false
 	if x != nil {
 		k.drop(x)
 		if x.g != nil {
-			x.g.ended = true
+			x.g.ended, resets = true, x.g.resets
 		}
 	}
 	s.socket.Close()
 	s.socket = sys.NoSocket
 	addr := k.addr().Addr()
 	s.mu.Unlock()
-	if x != nil && x.g != nil {
-		x.g.nc.Close() // not under mu: TLS sends a close_notify
+	if x != nil && x.g != nil { // not under mu: TLS sends a close_notify
+		if resets {
+			innermost(x.g.nc).Close() // first: a close_notify could look like the end of a reply
+		}
+		x.g.nc.Close()
 	}
 	why := k.reason()
 	defer func() { // even if OnClose panics or ends the goroutine
 		srv.uncount(why, addr, s.counted, s.displaced)
 		k.free()
 	}()
+	defer func() { // even if Ended ends the goroutine
+		if s.own.has(isKnown) && srv.OnClose != nil {
+			s.own.clear(isKnown)
+			k.call(d, func() { srv.OnClose(k.conn(), why) })
+		}
+	}()
 	if told := k.speaks().ended; told != nil {
 		k.call(d, func() { told(k.conn(), s.state, why) })
-	}
-	if s.own.has(isKnown) && srv.OnClose != nil {
-		s.own.clear(isKnown)
-		k.call(d, func() { srv.OnClose(k.conn(), why) })
 	}
 }
 

@@ -42,12 +42,24 @@ func (k *connRef) flushMid(t *Turn) error {
 	} else {
 		k.flushAndAwait(t)
 	}
+	k.streams(t)
 	t.Out = t.Out[:0]
 	t.mark.out = 0
 	if s.dead {
 		return k.failed(t)
 	}
 	return nil
+}
+
+// streams ends the reservation of a visit whose output is sent or charged so far: it may
+// take for ever, and bounds its output by waiting for the peer. mu held.
+func (k *connRef) streams(t *Turn) {
+	if x := k.x.Load(); x != nil && (x.trial || x.reserved > 0) {
+		if x.trial {
+			k.learn(t.largest)
+		}
+		k.visitCharged(x)
+	}
 }
 
 // failed returns the reason that ends a visit in the middle. mu held.

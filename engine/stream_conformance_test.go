@@ -725,3 +725,95 @@ func TestDataThatComesWithTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// halfReplies is a protocol that sends a part of its reply, closes the connection and then
+// waits for input.
+type halfReplies struct{ lines }
+
+func (halfReplies) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
+	if len(in) == 0 || !t.Room() {
+		return 0, 1, nil
+	}
+	t.Mark(0)
+	t.Out = append(t.Out, "part"...)
+	if err := t.Flush(); err != nil {
+		return 0, 0, err
+	}
+	t.Conn().Close(engine.IdleTimeout)
+	_, err = t.More(len(in), 1)
+	return 0, 0, err
+}
+
+// A connection that ends in the middle of a reply is not refused: the peer would read the
+// refusal as the rest of the reply.
+func TestNoRefusalWithinAReply(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, halfReplies{})
+		c := s.dial(t)
+		c.send("ask")
+		if got, _ := io.ReadAll(c.r); string(got) != "part" {
+			t.Errorf("read %q, want only the part that was sent", got)
+		}
+		c.Close()
+		s.ended(t, engine.IdleTimeout)
+	})
+}
+
+// A panic in the middle of a reply destroys none of those before it: the connection is
+// reset when the peer has received them, however slowly it reads, and not before.
+func TestPanicInAStreamLeavesEarlierReplies(t *testing.T) {
+	const size, whole = 100 << 10, 5
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			t.Out = append(t.Out, strings.Repeat("x", size)...)
+			if string(line) == "panic" {
+				t.Hold()
+				t.Flush()
+				t.Conn().Push([]byte("a push after the part"))
+				panic("a test's")
+			}
+			return nil
+		}})
+		c := s.dial(t)
+		c.send(strings.Repeat("whole\n", whole) + "panic\nnever served\n")
+		if !eventually(patience, func() bool { return s.Stats().BytesOut > 0 }) {
+			t.Fatal("nothing was sent")
+		}
+		got := make([]byte, size)
+		read := 0
+		for piece := 16 << 10; ; { // slowly at first
+			if read < 4*piece {
+				<-time.After(100 * time.Millisecond)
+			}
+			n, err := c.r.Read(got[:piece])
+			if i := strings.Trim(string(got[:n]), "x"); i != "" {
+				t.Fatalf("read %q in the middle of a reply", i)
+			}
+			if read += n; err != nil {
+				if g.network == overTCP && errors.Is(err, io.EOF) {
+					t.Errorf("the connection ended with %v, want a reset", err)
+				}
+				break
+			}
+		}
+		if read < whole*size || read > (whole+1)*size {
+			t.Errorf("%d bytes arrived, want the %d of the whole replies and at most as many as one more has", read, whole*size)
+		}
+		s.ended(t, engine.Panicked)
+	})
+}
+
+// A peer that reads nothing does not keep an unfinished reply for ever.
+func TestUnfinishedReplyOfAPeerThatDoesNotRead(t *testing.T) {
+	onEach(t, over(overTCP), func(t *testing.T, g ground) {
+		s := serve(t, g, lines{serve: func(t *engine.Turn, line []byte) error {
+			t.Out = append(t.Out, make([]byte, 32<<10)...)
+			t.Flush()
+			panic("a test's")
+		}}, func(s *engine.Server) { s.Limits.StallTime = 100 * time.Millisecond })
+		c := s.dial(t)
+		c.Conn.(*net.TCPConn).SetReadBuffer(1)
+		c.send("panic\n")
+		s.ended(t, engine.Panicked)
+	})
+}

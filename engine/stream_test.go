@@ -2,6 +2,7 @@ package engine
 
 import (
 	"io"
+	"log/slog"
 	"net"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ func TestLongAnswerHoldsNoReadBuffer(t *testing.T) {
 	for _, e := range All() {
 		t.Run(e.Name(), func(t *testing.T) {
 			p := longAnswer{make(chan int, 1)}
-			srv := &Server{Protocol: p, Engine: e}
+			srv := &Server{Protocol: p, Engine: e, Logger: slog.New(slog.DiscardHandler)}
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)

@@ -7,9 +7,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -104,7 +106,7 @@ func virtually(t *testing.T, p Protocol, l Limits, test func(r *running)) {
 
 func start(t *testing.T, e Engine, p Protocol, l Limits) *running {
 	r := &running{
-		Server:         &Server{Protocol: p, Engine: e, Limits: l},
+		Server:         &Server{Protocol: p, Engine: e, Limits: l, Logger: slog.New(slog.DiscardHandler)},
 		memoryListener: listenMemory(),
 		t:              t,
 		ended:          make(chan ended, 1000),
@@ -418,13 +420,68 @@ func TestSentReplyIsOwedUntilItIsWritten(t *testing.T) {
 		pause(time.Minute)
 		r.alive()
 		k.s.mu.Lock()
-		k.post(x, [][]byte{[]byte("here\n")}, len("here\n"))
+		k.post(x, [][]byte{[]byte("here\n")}, len("here\n"), true)
 		begun = time.Now()
 		c.want("here")
 		c.want("idle_timeout")
 		c.Close()
 		r.end(IdleTimeout, begun, 3*time.Minute)
 	})
+}
+
+// pondering is a protocol that thinks for a minute before it serves the message "ponder".
+type pondering struct {
+	scripted
+	once sync.Once
+}
+
+func (p *pondering) Advance(t *Turn, in []byte) (used, need int, err error) {
+	if string(in) == string(message("ponder")) {
+		p.once.Do(func() { pause(time.Minute) })
+	}
+	return p.scripted.Advance(t, in)
+}
+
+// A connection that begins to wait for the request budget wakes the sweeper, because
+// nothing else may ever happen: while more than half of the budget is owed, only the
+// sweeper lets connections continue.
+func TestWaitForTheRequestBudgetWakesTheSweeper(t *testing.T) {
+	const limit = 4
+	for _, e := range onGoroutines() {
+		t.Run(e.Name(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				replies := make(chan Reply, limit)
+				r := start(t, e, &pondering{scripted: later(replies)}, Limits{TotalInFlight: limit, IdleTime: -1})
+				slow, other := r.dial(t), r.dial(t)
+				ask := func(c *client) Reply {
+					c.send(message("late"))
+					reply := <-replies
+					synctest.Wait() // until its visit has ended
+					return reply
+				}
+				answer := func(c *client, reply Reply) {
+					reply.Send([]byte("here\n"))
+					c.want("here")
+				}
+				answer(slow, ask(slow)) // a connection that is answered at once would not wait
+				slow.send(message("ponder"))
+				begun := time.Now()
+				for range limit - 1 {
+					ask(other) // never answered
+				}
+				answer(other, ask(other)) // frees one place, which the line gets only when half are free
+				select {
+				case reply := <-replies:
+					if waited := time.Since(begun) - time.Minute; waited <= 0 || waited > 3*r.period {
+						t.Errorf("waited for %v, want at most %v", waited, 3*r.period)
+					}
+					answer(slow, reply)
+				case <-time.After(time.Hour):
+					t.Error("still waiting after an hour")
+				}
+			})
+		})
+	}
 }
 
 // A handler that runs for longer than the idle timeout.
@@ -477,6 +534,27 @@ func TestTakenOverSocketHasNoTimers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The idle timeout starts again when a loan ends.
+func TestIdleTimeBeginsAfterALoan(t *testing.T) {
+	lend := scripted(func(t *Turn, message string) error {
+		if message != "lend" {
+			return echo(t, message)
+		}
+		return t.TakeOver(func(_ net.Conn, unread []byte) ([]byte, bool) {
+			pause(time.Hour)
+			return unread, true
+		})
+	})
+	virtually(t, lend, Limits{}, func(r *running) {
+		c := r.dial(r.t)
+		begun := time.Now()
+		c.send(message("lend"))
+		c.want("idle_timeout")
+		c.Close()
+		r.end(IdleTimeout, begun.Add(time.Hour), 3*time.Minute)
+	})
 }
 
 // The sweeper is the only part of a server with a timer, and every sweep updates the
@@ -679,8 +757,8 @@ func TestShutdownForces(t *testing.T) {
 				if n := len(r.ended); n != 4 {
 					t.Errorf("%d connections ended after the stuck handler returned, want 4", n)
 				}
-				if err := r.Server.Shutdown(context.Background()); err != nil {
-					t.Errorf("another Shutdown: %v", err)
+				if err := r.Server.Shutdown(context.Background()); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("another Shutdown: %v, want the error of the first", err)
 				}
 				if again := r.Server.Stats().Drained; again != got.Drained {
 					t.Errorf("the counts changed to %+v", again)

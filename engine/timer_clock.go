@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -13,6 +14,11 @@ import (
 // tick is a time in milliseconds of the server's clock; 0 means "not running". It wraps
 // after 49 days, so ticks are compared only by difference.
 type tick = uint32
+
+// ticks converts a duration; beyond the range of a tick it is no limit, see judge.
+func ticks(d time.Duration) tick {
+	return tick(min(max(1, d.Milliseconds()), math.MaxInt32+1))
+}
 
 // clock is a server's coarse clock. While anything happens the sweeper advances it every
 // period; when nothing has happened for a period it is parked, the sweeper sleeps until

@@ -8,9 +8,11 @@ import (
 // moments is what the limits are checked against.
 type moments struct {
 	seen, frame, size, stall, since tick
+	within                          tick // that the message may take; 0: as its size allows
 	phase                           phase
 	owed                            bool   // late replies are outstanding, or not yet written
 	trusted                         bool   // authenticated, or waits in line and cannot authenticate
+	unfinished                      bool   // waits for the peer's receipt, see breakOff
 	restAfter                       uint64 // idle periods after which a rest frees memory; 0: it would not
 	draining                        bool   // the server is shutting down
 	asks                            bool   // its protocol is a Pinger
@@ -22,7 +24,8 @@ func (k *connRef) moments() moments {
 	s := k.s
 	m := moments{asks: k.speaks().ping != nil, phase: k.phase(), since: s.since.Load(), seen: s.seen.Load(), trusted: s.trusted, draining: k.sh.srv.draining.Load()}
 	if x := k.x.Load(); x != nil {
-		m.frame, m.size, m.stall = x.frame.Load(), x.size.Load(), x.stall.Load()
+		m.frame, m.size, m.within, m.stall = x.frame.Load(), x.size.Load(), x.within.Load(), x.stall.Load()
+		m.unfinished = x.unfinished
 		m.owed = x.promises.open > 0 || x.late > 0 || x.starves()
 		m.trusted = m.trusted || x.starves()
 		switch {
@@ -57,6 +60,14 @@ func rulesOf(l Limits) rules {
 // hurried returns the period in a drain and while the output budget is exceeded, which is
 // long enough to tell which peers read.
 func (r *rules) hurried() tick { return max(1, r.period/8) }
+
+// message returns how long the message that has begun to arrive may take.
+func (r *rules) message(m moments) uint64 {
+	if m.within != 0 {
+		return uint64(m.within)
+	}
+	return r.frame + uint64(m.size)*1000/r.rate
+}
 
 // verdict is what the sweeper must do to a connection now.
 type verdict uint8
@@ -115,6 +126,7 @@ func (r *rules) judge(m moments, now tick) (v verdict, why Reason, next uint64) 
 			return abort, IdleTimeout, 0
 		}
 	case closing: // the stall timer handles a peer that reads
+		stalled = stalled || m.unfinished
 		if m.stall == 0 && due(m.since, r.stall) {
 			return abort, WriteStall, 0
 		}
@@ -123,13 +135,13 @@ func (r *rules) judge(m moments, now tick) (v verdict, why Reason, next uint64) 
 			return abort, 0, 0
 		}
 	case serving:
-		if m.frame != 0 && due(m.frame, r.frame+uint64(m.size)*1000/r.rate) {
+		if m.frame != 0 && due(m.frame, r.message(m)) {
 			return refuse, FrameTimeout, 0
 		}
 		if m.since != 0 && !m.trusted && due(m.since, r.auth) {
 			return refuse, AuthTimeout, 0
 		}
-		if m.stall == 0 && !m.owed && due(m.seen, r.idle) {
+		if m.stall == 0 && !m.owed && m.within == 0 && due(m.seen, r.idle) {
 			return refuse, IdleTimeout, 0
 		}
 		if half := r.idle / 2; m.asks && m.isIdle() && due(m.seen, half) && int64(int32(m.judged-m.seen)) < int64(half+uint64(r.period)) {

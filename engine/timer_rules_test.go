@@ -159,6 +159,10 @@ func TestJudgeSwitchedOff(t *testing.T) {
 	if v, why, next := one.judge(moments{seen: 1, frame: 1}, 2); v != live || next == never {
 		t.Errorf("idle off, frame running: %v %v, next in %d; want the frame's moment", v, why, next)
 	}
+	defaults := rulesOf(Limits{IdleTime: time.Second}.OrDefaults())
+	if v, why, _ := defaults.judge(moments{seen: 1, frame: 1, within: 10_000}, 9_000); v != live {
+		t.Errorf("an expected message, silent for longer than idle: %v %v; want live", v, why)
+	}
 }
 
 func TestRulesPeriod(t *testing.T) {

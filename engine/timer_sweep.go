@@ -106,6 +106,9 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 	if s.returnMemory(now) {
 		busy = true
 	}
+	if s.judged != nil {
+		s.judged()
+	}
 	for i := range w.condemned {
 		w.condemned[i].carryOut(now)
 		w.condemned[i] = sentence{}
@@ -132,14 +135,17 @@ func (c *sentence) carryOut(now tick) {
 	}
 	s := k.s
 	defer s.mu.Unlock()
-	if s.dead {
-		return
-	}
 	x := k.x.Load()
+	if s.dead || k.phase() == takenOver && !(c.why == InputBudget && x.rare.holds > smallInput) {
+		return // the connection has ended, or user code has got its socket meanwhile
+	}
 	switch c.v {
 	case measure:
 		if x != nil {
 			k.hasTaken(x, now)
+			if x.unfinished && x.settled() && k.isReceived(x) {
+				k.abort(k.reason())
+			}
 		}
 	case rest:
 		k.rest(x)
@@ -149,6 +155,9 @@ func (c *sentence) carryOut(now tick) {
 		s.suspect = c.why
 		k.notify()
 	case abort:
+		if c.why == IdleTimeout && !k.moments().owed {
+			return // the last reply was sent meanwhile
+		}
 		asks := (c.why == WriteStall || c.why == OutputBudget) && !c.sure && x != nil && x.stall.Load() != 0
 		if !asks || !k.hasTaken(x, now) {
 			k.abort(c.why)
@@ -163,7 +172,7 @@ func (k *connRef) ask() {
 	}
 	ping := k.speaks().ping
 	k.sh.counts.pushes.Add(1)
-	k.enqueue(k.attach(), [][]byte{ping}, len(ping))
+	k.enqueue(k.attach(), [][]byte{ping}, len(ping), true)
 }
 
 // rest makes an idle connection free what it does not need. mu held.
@@ -187,6 +196,18 @@ func (k *connRef) unsent(x *inflight) uint32 {
 		x.g.raw.Control(func(fd uintptr) { n = sys.Unsent(fd) })
 	}
 	return uint32(n)
+}
+
+// isReceived reports whether the peer's kernel has acknowledged everything that was sent.
+// mu held.
+func (k *connRef) isReceived(x *inflight) bool {
+	n := 0
+	if x.g == nil {
+		n = k.s.socket.Unsent()
+	} else {
+		x.g.control(func(fd uintptr) { n = sys.Unsent(fd) })
+	}
+	return n == 0
 }
 
 // hasTaken reports whether a peer that seems to have stalled has read something since the

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"net"
-	"runtime/debug"
 	"time"
 )
 
@@ -40,6 +39,7 @@ type Turn struct {
 	flushed bool          // since Mark: a part of the reply was sent
 	moved   bool          // since Mark: Advance's input is no longer the unserved input
 	owed    time.Duration // how long More has waited, less what the bytes that arrived have earned
+	within  time.Duration // of ExpectRest
 }
 
 // Room reports whether one more message may be served. Call it before every message: it
@@ -170,8 +170,9 @@ func (t *Turn) Leave() {
 // Flush writes and empties Out, and waits until the kernel has accepted it, for as long
 // as Limits.StallTime lets the peer read nothing. The error is the Reason for which the
 // connection ends; Advance must return it. What was written cannot be rolled back: if the
-// message panics now, the connection is reset. Use Flush to send a large reply with
-// little memory; replies promised by Later do not wait for it.
+// message panics now, the connection is reset when the peer has received everything. Use
+// Flush to send a large reply with little memory; replies promised by Later do not wait
+// for it.
 func (t *Turn) Flush() error {
 	if t.ref == nil {
 		return nil
@@ -194,6 +195,12 @@ func (t *Turn) More(used, need int) (in []byte, err error) {
 	return t.ref.more(t.d, used, need)
 }
 
+// ExpectRest declares that the message at the front of the unused input will be served
+// once the rest of it has arrived. Advance calls it before it returns need > 0. From its
+// first byte to its last the message may then take within, instead of Limits.FrameTime
+// plus its size at FrameRate, and a Shutdown waits for it.
+func (t *Turn) ExpectRest(within time.Duration) { t.within = max(within, time.Millisecond) }
+
 // begin prepares t for a visit of a connection.
 func (t *Turn) begin(d *workspace) {
 	k := &d.ref
@@ -202,7 +209,7 @@ func (t *Turn) begin(d *workspace) {
 	t.yields, t.largest, t.flushed, t.moved, t.owed = 0, 0, false, false, 0
 	t.granted, t.left, t.full = 0, srv.perVisit, srv.limits.HighWater
 	t.refused, t.requests, t.later, t.promised, t.takeOver = false, 0, 0, t.promised[:0], nil
-	t.spares, t.becomes = 0, k.s.speaks
+	t.spares, t.becomes, t.within = 0, k.s.speaks, 0
 	t.mark.out, t.mark.used = len(t.Out), 0
 	t.serial++
 }
@@ -244,16 +251,19 @@ func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
 			}
 			unanswered := t.Rollback()
 			t.takeOver = nil
-			s.reportPanic(t.Conn(), v, debug.Stack())
+			s.reportPanic(t.Conn(), v)
 			if unanswered {
 				t.Out = s.refuse(t.ref, t.Out, unserved[used:], Panicked)
 			} else if t.flushed {
-				t.ref.reset(Panicked) // a graceful close would look like the end of the reply
+				t.ref.breakOff()
 			}
 		}
 		t.end(fault)
 	}()
 	used, need, err := t.ref.speaks().Advance(t, in)
+	if used < 0 || used > t.d.box.len() {
+		panic("engine: Protocol.Advance used more than its input")
+	}
 	if err != nil {
 		why = asReason(err)
 	} else if used == 0 && need == 0 && !t.refused && t.takeOver == nil && t.yields == 0 && len(in) > 0 && t.becomes == t.ref.s.speaks {
@@ -282,7 +292,7 @@ func (s *Server) refuse(k *connRef, dst, unserved []byte, why Reason) []byte {
 func (s *Server) guard(c Conn, call func()) {
 	defer func() {
 		if v := recover(); v != nil {
-			s.reportPanic(c, v, debug.Stack())
+			s.reportPanic(c, v)
 		}
 	}()
 	call()

@@ -2,8 +2,11 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"reflect"
+	"slices"
 	"testing"
 )
 
@@ -97,6 +100,40 @@ func TestTurnKeepsState(t *testing.T) {
 			}
 			turn.State += uint64(10 + j)
 			turn.end(0)
+		}
+	}
+}
+
+// A visit inherits nothing from the one before it, which may have been another
+// connection's: a socket that was promised, for example.
+func TestTurnIsCleared(t *testing.T) {
+	d := &workspace{ref: *bare(Limits{}).bareConn()}
+	old := Turn{
+		Out: []byte{}, State: 1, ref: &d.ref, granted: 1, left: 1, full: 1, refused: true, requests: 1, promised: []uint64{1},
+		later: 1, spare: [mostSpare]uint64{1}, spares: 1, room: true, serial: 1, mark: struct{ out, used int }{1, 1},
+		takeOver: forGood(func(net.Conn, []byte) {}), becomes: 1, d: d, watched: true, yields: 1, largest: 1,
+		flushed: true, moved: true, owed: 1, within: 1,
+	}
+	for i := range reflect.TypeFor[Turn]().NumField() {
+		if reflect.ValueOf(old).Field(i).IsZero() {
+			t.Errorf("the test does not set %s", reflect.TypeFor[Turn]().Field(i).Name)
+		}
+	}
+	var fresh Turn
+	fresh.begin(d)
+	old.begin(d)
+	for i := range reflect.TypeFor[Turn]().NumField() {
+		name := reflect.TypeFor[Turn]().Field(i).Name
+		if slices.Contains([]string{
+			"Out",           // emptied when it is written
+			"spare", "room", // not in use without spares
+			"serial",  // continues
+			"watched", // ends with the visit
+		}, name) {
+			continue
+		}
+		if want, got := fmt.Sprint(reflect.ValueOf(fresh).Field(i)), fmt.Sprint(reflect.ValueOf(old).Field(i)); got != want {
+			t.Errorf("%s is %s in a Turn that is used again, and %s in a fresh one", name, got, want)
 		}
 	}
 }

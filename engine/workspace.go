@@ -26,6 +26,9 @@ func (d *workspace) dropBuffers() {
 	d.turn.Out = append([]byte(nil), d.turn.Out...)
 	memory := &d.ref.sh.srv.input
 	d.box.lose(memory)
+	if d.out.Lent() {
+		d.out.Drop()
+	}
 	d.in, d.out = make([]byte, len(d.in)), pool.Buffer{}
 	if d.g != nil && !d.g.borrows() {
 		d.box.lend(memory, d.in)
@@ -51,5 +54,21 @@ func (d *workspace) returnOut() {
 	if d.out.Lent() && cap(d.turn.Out) > keepOut {
 		d.out.Release() // not what append made of it, to which a protocol may still refer
 		d.out, d.turn.Out = pool.Buffer{}, nil
+	}
+}
+
+// release releases the buffers of a connection's own workspace when it has ended.
+func (d *workspace) release(why Reason) {
+	memory := &d.ref.sh.srv.input
+	if why == 0 || why == Panicked { // user code may still refer to them
+		d.box.lose(memory)
+		if d.out.Lent() {
+			d.out.Drop()
+		}
+		return
+	}
+	d.box.forget(memory)
+	if d.out.Lent() {
+		d.out.Release()
 	}
 }

@@ -1,6 +1,8 @@
 package framed
 
 import (
+	"slices"
+
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/wire"
 )
@@ -27,7 +29,7 @@ type batchGroup struct {
 	out      []byte
 	ends     []int      // end of each reply in out
 	outcomes []batchEnd // of each reply, if OnRequest is set
-	trust    bool       // one of the replies authenticates the client
+	proofs   []int      // replies that authenticate the client once they are sent
 }
 
 // batchEnd is what OnRequest gets about a reply.
@@ -59,8 +61,10 @@ func (b *Batch) add(r *Reply, result wire.Result, content []byte, why error) {
 	g.out = append(dialect.BeginAck(g.out, r.request(), r.id), content...)
 	g.out = dialect.EndAck(g.out, start, result)
 	g.ends = append(g.ends, len(g.out))
+	if r.request() == wire.Conn && result == wire.OK {
+		g.proofs = append(g.proofs, len(g.replies))
+	}
 	g.replies = append(g.replies, r.reply)
-	g.trust = g.trust || r.request() == wire.Conn && result == wire.OK
 	if r.observed() {
 		g.outcomes = append(g.outcomes, batchEnd{*r, result, why, nil})
 	}
@@ -102,25 +106,28 @@ func (b *Batch) Send() (sent int) {
 }
 
 func (g *batchGroup) send() (sent int) {
-	if len(g.outcomes) == 0 {
-		sent = g.conn.SendAll(g.replies, g.out, g.ends, nil)
-	} else {
-		sent = g.conn.SendAll(g.replies, g.out, g.ends, func(i int, err error) { g.outcomes[i].sent = err })
-		for i := range g.outcomes {
-			o := &g.outcomes[i]
-			o.reply.report(o.result, o.why, o.sent)
-		}
-		clear(g.outcomes)
-	}
-	if g.trust {
-		g.trust = false
+	sent = g.conn.SendAll(g.replies, g.out, g.ends, g.failed)
+	if len(g.proofs) > 0 {
 		g.conn.Trust()
 	}
+	for i := range g.outcomes {
+		o := &g.outcomes[i]
+		o.reply.report(o.result, o.why, o.sent)
+	}
+	clear(g.outcomes)
 	if cap(g.out) > keptOut {
 		g.out = nil
 	}
 	clear(g.replies)
 	g.conn = engine.Conn{}
-	g.replies, g.out, g.ends, g.outcomes = g.replies[:0], g.out[:0], g.ends[:0], g.outcomes[:0]
+	g.replies, g.out, g.ends, g.outcomes, g.proofs = g.replies[:0], g.out[:0], g.ends[:0], g.outcomes[:0], g.proofs[:0]
 	return sent
+}
+
+// failed records why a reply was not sent.
+func (g *batchGroup) failed(i int, err error) {
+	if len(g.outcomes) > 0 {
+		g.outcomes[i].sent = err
+	}
+	g.proofs = slices.DeleteFunc(g.proofs, func(proof int) bool { return proof == i })
 }

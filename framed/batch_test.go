@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
@@ -193,6 +194,58 @@ func TestBatchAnswersConnectInTheDemoDialect(t *testing.T) {
 	batch.Send()
 	p.want(wire.Demo.Append(nil, wire.Packet{Command: wire.ConnAck, ID: 7}))
 	p.want(wire.Demo.Append(nil, wire.Packet{Command: wire.SubmitAck, ID: 7, Result: wire.Failed}))
+}
+
+// A Batch authenticates the clients whose Conn it has accepted, and only those: not the
+// client that is next to have the group of one, and not one that was told otherwise before.
+func TestReusedBatchTrustsWhomItHasAccepted(t *testing.T) {
+	onFakeTime(t, func(t *testing.T, e engine.Engine) {
+		owed := make(chan framed.Reply, 1)
+		h := framed.HandlerFunc(func(c framed.Call, dst, _ []byte) ([]byte, error) {
+			owed <- c.Later()
+			return dst, nil
+		})
+		for _, observe := range []func(framed.Request){nil, func(framed.Request) {}} {
+			s := &framed.Server{Engine: e, Handler: h, Connect: h, OnRequest: observe, Limits: engine.Limits{AuthTime: time.Second}}
+			ln := serveInMemory(t, s)
+			var batch framed.Batch
+			asks := func(c wire.Command, answer func(framed.Reply)) *peer {
+				p := ln.dial(t)
+				p.send(frame(c, 1, 0, ""))
+				answer(heard(t, owed, "a handler"))
+				batch.Send()
+				return p
+			}
+			accept := func(r framed.Reply) { batch.Add(r, nil) }
+			trusted := []*peer{
+				asks(wire.Conn, accept),
+				asks(wire.Conn, func(r framed.Reply) { accept(r); accept(r) }),
+			}
+			others := []*peer{
+				asks(wire.Submit, accept),
+				asks(wire.Conn, func(r framed.Reply) { batch.Fail(r, wire.Unauthorised) }),
+				asks(wire.Conn, func(r framed.Reply) { batch.Fail(r, wire.Unauthorised); accept(r) }),
+				asks(wire.Conn, func(r framed.Reply) { r.Fail(wire.Unauthorised); accept(r) }),
+			}
+			for _, p := range trusted {
+				p.want(frame(wire.ConnAck, 1, wire.OK, ""))
+			}
+			others[0].want(ack(1, ""))
+			for _, p := range others[1:] {
+				p.want(frame(wire.ConnAck, 1, wire.Unauthorised, ""))
+			}
+			for _, p := range others {
+				p.wantRefusal(wire.Unauthorised)
+				p.Close() // otherwise it would linger
+			}
+			ended(t, s, engine.AuthTimeout, uint64(len(others)))
+			for _, p := range trusted {
+				p.send(submit(2, ""))
+				heard(t, owed, "a handler").Send([]byte("still here"))
+				p.want(ack(2, "still here"))
+			}
+		}
+	})
 }
 
 func TestBatchReportsToOnRequest(t *testing.T) {

@@ -3,10 +3,12 @@ package framed_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -151,6 +153,7 @@ func serve(t *testing.T, s *framed.Server) string {
 func serveOn(t *testing.T, s *framed.Server, ln net.Listener) string {
 	t.Helper()
 	served := make(chan error, 1)
+	s.Logger = cmp.Or(s.Logger, slog.New(slog.DiscardHandler)) // panics are often intended
 	ln = grounds(t, ln)
 	go func() { served <- s.Serve(ln) }()
 	t.Cleanup(func() {

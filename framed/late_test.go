@@ -2,9 +2,11 @@ package framed_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"runtime"
@@ -588,6 +590,7 @@ func serveLines(t *testing.T, s *engine.Server) string {
 
 func serveLinesOn(t *testing.T, s *engine.Server, ln net.Listener) string {
 	served := make(chan error, 1)
+	s.Logger = cmp.Or(s.Logger, slog.New(slog.DiscardHandler)) // panics are often intended
 	ln = grounds(t, ln)
 	go func() { served <- s.Serve(ln) }()
 	t.Cleanup(func() {

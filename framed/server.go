@@ -90,7 +90,10 @@ type Server struct {
 	// TrustedProxies are the addresses whose connections begin with a PROXY protocol
 	// header. Zero: none.
 	TrustedProxies []netip.Prefix
-	// Logger gets panics and refused connections. Zero: no logging.
+	// Logger gets panics of handlers with their stack (at level Error), and refused connections
+	// (Warn): one line a second for each reason, with the number of suppressed lines. Zero:
+	// panics go to slog.Default(), and nothing else is logged. For silence, use
+	// slog.DiscardHandler.
 	Logger *slog.Logger
 	// ConnContext derives the context of a connection's calls from the server's. Zero:
 	// the server's own, which is cancelled by Close, or when Shutdown's context ends.

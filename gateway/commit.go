@@ -145,7 +145,7 @@ func (s *Server) append(envelope []byte) error {
 		pos, err := s.appendOnce(envelope)
 		if errors.Is(err, journal.ErrNoSpace) {
 			if !full {
-				s.Logger.Error("no space for the log: records are not acknowledged until there is space", "err", err)
+				s.log.Error("no space for the log: records are not acknowledged until there is space", "err", err)
 			}
 			full = true
 			s.full.Store(true)
@@ -158,7 +158,7 @@ func (s *Server) append(envelope []byte) error {
 		}
 		if full {
 			s.full.Store(false)
-			s.Logger.Info("there is space for the log again", "err", err)
+			s.log.Info("there is space for the log again", "err", err)
 		}
 		if err == nil {
 			s.stored(pos, envelope)

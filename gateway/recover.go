@@ -47,7 +47,7 @@ func (s *Server) checkpoint() error {
 		}
 		return err
 	}
-	s.Logger.Warn("no checkpoint written: other servers kept appending; the next start reads more of the log")
+	s.log.Warn("no checkpoint written: other servers kept appending; the next start reads more of the log")
 	return nil
 }
 
@@ -133,7 +133,7 @@ func (s *Server) recover(ctx context.Context) error {
 	s.remember(m)
 	s.next = max(s.next, next, 1)
 	s.count.position.Store(s.next - 1)
-	s.Logger.Info("sessions recovered", "clients", len(m.sessions), "first", first, "next", next, "took", time.Since(began).Round(time.Millisecond))
+	s.log.Info("sessions recovered", "clients", len(m.sessions), "first", first, "next", next, "took", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 

@@ -64,7 +64,9 @@ type Server struct {
 	Engine engine.Engine
 	// Limits protect the server. Zero fields have their defaults; that of AuthTime is 5 s.
 	Limits engine.Limits
-	// Logger receives recovery, refusals and failures of the log. Zero: no logging.
+	// Logger gets recovery and the log's failures, and what framed.Server.Logger gets. Zero:
+	// panics go to slog.Default(), and nothing else is logged. For silence, use
+	// slog.DiscardHandler.
 	Logger *slog.Logger
 	// OnStored is called for every stored envelope, in order, before its records are
 	// acknowledged. It must not keep the bytes. Zero: no call.
@@ -73,6 +75,7 @@ type Server struct {
 	prepared sync.Once
 	once     sync.Once
 	startErr error
+	log      *slog.Logger // for everything but panics
 	framed   framed.Server
 	sockets  http1.Server
 	limits   engine.Limits
@@ -133,9 +136,7 @@ func (s *Server) prepare() {
 		s.now = time.Now
 	}
 	s.retry = cmp.Or(s.retry, time.Second)
-	if s.Logger == nil {
-		s.Logger = slog.New(slog.DiscardHandler)
-	}
+	s.log = cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
 	s.queue.prepare(s.QueueBytes, s.now)
 	s.framed = framed.Server{
 		Handler: framed.HandlerFunc(s.submit),

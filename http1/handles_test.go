@@ -1,12 +1,16 @@
 package http1
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -34,6 +38,9 @@ func start(t *testing.T, s *Server) string {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
+	if s.Logger == nil {
+		s.Logger = slog.New(slog.DiscardHandler) // faults are often intended
+	}
 	go func() { served <- s.Serve(ln) }()
 	t.Cleanup(func() {
 		s.Close()
@@ -193,6 +200,29 @@ func TestKeptHandlesNeverTouchAnotherRequest(t *testing.T) {
 	})
 }
 
+// The files of a form that is larger than the memory that a handler allows are removed when
+// the handler has returned.
+func TestFilesOfAFormAreRemoved(t *testing.T) {
+	name := func(w http.ResponseWriter, r *http.Request) {
+		r.ParseMultipartForm(1)
+		file, _, err := r.FormFile("file")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer file.Close()
+		io.WriteString(w, file.(*os.File).Name())
+	}
+	onEngines(t, http.HandlerFunc(name), func(t *testing.T, s *Server, addr string) {
+		nc := dial(t, addr)
+		say(t, nc, multipartPost())
+		answer := readAnswer(t, bufio.NewReader(nc))
+		if _, err := os.Stat(strings.TrimPrefix(answer, "200 ")); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v, want that the file does not exist", answer, err)
+		}
+	})
+}
+
 func TestContextEndsWithTheHandler(t *testing.T) {
 	contexts := make(chan *http.Request, 2)
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -335,6 +365,25 @@ func TestRequestByteByByte(t *testing.T) {
 	})
 }
 
+// An answer does not wait for the rest of the next request.
+func TestAnswerBeforeHalfAHead(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.URL.Path) })
+	onEngines(t, h, func(t *testing.T, s *Server, addr string) {
+		nc := dial(t, addr)
+		next := getting("/2")
+		io.WriteString(nc, getting("/1")+next[:10])
+		nc.SetReadDeadline(time.Now().Add(2 * time.Second)) // less than Limits.FrameTime
+		r := bufio.NewReader(nc)
+		if got := readAnswer(t, r); got != "200 /1" {
+			t.Fatal(got)
+		}
+		io.WriteString(nc, next[10:])
+		if got := readAnswer(t, r); got != "200 /2" {
+			t.Fatal(got)
+		}
+	})
+}
+
 // A large answer is sent at the peer's pace, from a Turn.Out of limited size.
 func TestLargeAnswerWaitsForThePeer(t *testing.T) {
 	const size = 64 << 20
@@ -386,4 +435,102 @@ func TestPanicAfterFlush(t *testing.T) {
 			t.Errorf("%d panics", st.Panics)
 		}
 	})
+}
+
+// A request that fails after a part of its answer was sent does not destroy the answers before it,
+// even if the client has not read them yet. Its own answer has no end.
+func TestAnswersBeforeAFailedOneArrive(t *testing.T) {
+	t.Parallel() // it waits
+	const size, before = 100 << 10, 5
+	failures := []struct {
+		name   string
+		fail   func(w http.ResponseWriter)
+		resets bool
+	}{
+		{"panic", func(http.ResponseWriter) { panic("no luck") }, true},
+		{"abort", func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, false},
+		{"deadline", func(w http.ResponseWriter) {
+			http.NewResponseController(w).SetWriteDeadline(time.Now().Add(-time.Second))
+			io.WriteString(w, "too late")
+		}, false},
+	}
+	for _, f := range failures {
+		t.Run(f.name, func(t *testing.T) {
+			for _, e := range engines() {
+				t.Run(e.Name(), func(t *testing.T) {
+					t.Parallel()
+					failing := make(chan struct{})
+					addr := start(t, &Server{Engine: e, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						if r.URL.Path != "/fail" {
+							w.Write(make([]byte, size))
+							return
+						}
+						io.WriteString(w, "part")
+						w.(http.Flusher).Flush()
+						close(failing)
+						f.fail(w)
+					})})
+					nc := dial(t, addr)
+					nc.(*net.TCPConn).SetReadBuffer(32 << 10)
+					io.WriteString(nc, strings.Repeat(getting("/"), before)+getting("/fail"))
+					r := bufio.NewReaderSize(&slowReader{Reader: nc, until: failing}, 8<<10)
+					for i := range before {
+						if got := readAnswer(t, r); len(got) != len("200 ")+size {
+							t.Fatalf("answer %d has %d bytes", i, len(got))
+						}
+					}
+					resp, err := http.ReadResponse(r, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					body, err := io.ReadAll(resp.Body)
+					if string(body) != "part" || err == nil || f.resets == errors.Is(err, io.ErrUnexpectedEOF) {
+						t.Errorf("the failed answer ends with %q, %v", body, err)
+					}
+				})
+			}
+		})
+	}
+}
+
+// A handler that ends its goroutine does not destroy the answers before its own.
+func TestAnswersBeforeGoexitArrive(t *testing.T) {
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, r.URL.Path)
+		if r.URL.Path == "/goexit" {
+			runtime.Goexit()
+		}
+	})
+	onEngines(t, h, func(t *testing.T, s *Server, addr string) {
+		nc := dial(t, addr)
+		io.WriteString(nc, getting("/1")+getting("/2")+getting("/goexit"))
+		r := bufio.NewReader(nc)
+		if got := readAnswer(t, r) + readAnswer(t, r); got != "200 /1200 /2" {
+			t.Error(got)
+		}
+		if rest, _ := io.ReadAll(r); len(rest) > 0 {
+			t.Errorf("then %q", rest)
+		}
+	})
+}
+
+// slowReader reads no faster than 8 KiB per millisecond until something happens, then pauses, and
+// then reads fast.
+type slowReader struct {
+	io.Reader
+	until <-chan struct{}
+}
+
+func (s *slowReader) Read(p []byte) (int, error) {
+	select {
+	case <-s.until:
+		<-time.After(50 * time.Millisecond) // in which a reset would arrive
+		s.until = nil
+	default:
+		if s.until != nil {
+			<-time.After(time.Millisecond)
+			p = p[:min(len(p), 8<<10)]
+		}
+	}
+	return s.Reader.Read(p)
 }

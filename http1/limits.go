@@ -1,9 +1,13 @@
 package http1
 
 import (
+	"bufio"
 	"cmp"
+	"io"
 	"math"
+	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/hone-go/hone/engine"
@@ -12,14 +16,14 @@ import (
 // The limits of net/http and of the engine are one set. A value set in either applies to both
 // halves. Where neither is set, the engine's defaults apply, and they are never off.
 //
-//	http.Server        engine.Limits   default   what it bounds
-//	ReadHeaderTimeout  FrameTime       5 s       a head, and an in-memory body beyond its size at FrameRate
-//	ReadTimeout        FrameTime,      off       the same, if ReadHeaderTimeout is not set; a request
-//	                   FrameRate                 as a whole
-//	–                  FrameRate       1 KiB/s   bodies, in memory or while a handler waits for them
-//	IdleTimeout        IdleTime        3 min     idle time between two requests
-//	WriteTimeout       StallTime       10 s      a peer that reads nothing; WriteTimeout counts for loans
-//	MaxHeaderBytes     FrameSize       1 MiB     a head
+//	http.Server        engine.Limits  default   what it bounds
+//	ReadHeaderTimeout  FrameTime      5 s       a head, from its first byte to its last
+//	ReadTimeout        –              off       a request as a whole, from its first byte to its last
+//	–                  FrameTime and  5 s and   a body without ReadTimeout: in memory, or while a handler
+//	                   FrameRate      1 KiB/s   waits for it; a ReadHeaderTimeout above 5 s raises the 5 s
+//	IdleTimeout        IdleTime       3 min     idle time between two requests
+//	WriteTimeout       StallTime      10 s      a peer that reads nothing; WriteTimeout counts for loans
+//	MaxHeaderBytes     FrameSize      1 MiB     a head
 //
 // A handler that means to wait longer for its client calls
 // http.ResponseController.SetReadDeadline, as it would because of ReadTimeout.
@@ -30,24 +34,29 @@ func (s *Server) initLimits(std *http.Server) {
 	l.FrameTime = cmp.Or(l.FrameTime, std.ReadHeaderTimeout, std.ReadTimeout)
 	l.IdleTime = cmp.Or(l.IdleTime, std.IdleTimeout, std.ReadTimeout)
 	l.StallTime = cmp.Or(l.StallTime, std.WriteTimeout)
-	if whole := std.ReadTimeout; whole > 0 && l.FrameRate == 0 {
-		l.FrameRate = rateWithin(whole - l.FrameTime)
-	}
 	std.MaxHeaderBytes = cmp.Or(std.MaxHeaderBytes, max(0, l.FrameSize))
 	s.engine.Limits = l
 	l = l.OrDefaults()
 	std.ReadHeaderTimeout = orOff(cmp.Or(std.ReadHeaderTimeout, std.ReadTimeout, l.FrameTime))
 	std.IdleTimeout = orOff(cmp.Or(std.IdleTimeout, std.ReadTimeout, l.IdleTime))
 	s.lender.limits = l
-	s.lender.timed = std.ReadTimeout > 0
+	s.lender.bodyTime = l.FrameTime
+	if s.Limits.FrameTime == 0 { // net/http's limit for heads is none for bodies
+		s.lender.bodyTime = max(l.FrameTime, engine.Limits{}.OrDefaults().FrameTime)
+	}
 }
 
-// rateWithin is the FrameRate at which the largest in-memory body arrives within rest.
-func rateWithin(rest time.Duration) int {
-	if rest <= 0 {
-		return -1 // FrameTime is the only limit
+// requestTime is how long a request with a body of that length in memory may take, from its first
+// byte to its last.
+func (s *Server) requestTime(length int) time.Duration {
+	if s.std.ReadTimeout > 0 {
+		return s.std.ReadTimeout
 	}
-	return int(min(math.MaxInt32, max(1<<10, float64(maxBody)/rest.Seconds())))
+	l := &s.lender
+	if l.bodyTime > endless {
+		return math.MaxInt64
+	}
+	return l.limits.FrameTime + l.bodyTime + time.Duration(length)*time.Second/time.Duration(l.limits.FrameRate)
 }
 
 // orOff converts d to net/http's convention: a limit that is off is negative.
@@ -58,12 +67,16 @@ func orOff(d time.Duration) time.Duration {
 	return d
 }
 
-// refusal appends the response to a connection that is refused for why. Where net/http closes
-// silently, it does too: a client could take an unsolicited response for the answer to its
-// next request.
-func refusal(dst []byte, why engine.Reason) []byte {
+// refusal appends the response to a connection that is refused for why, with the bytes of an
+// unanswered request. Where net/http closes silently, it does too: a client could take an
+// unsolicited response for the answer to its next request.
+func refusal(dst, unserved []byte, why engine.Reason) []byte {
 	text := ""
 	switch why {
+	case engine.PeerClosed:
+		return badRequest(dst, unserved, io.EOF)
+	case engine.FrameTimeout, engine.IdleTimeout:
+		return badRequest(dst, unserved, os.ErrDeadlineExceeded)
 	case engine.TooManyConns:
 		text = "too many connections"
 	case engine.TooManyPerAddress:
@@ -75,4 +88,33 @@ func refusal(dst []byte, why engine.Reason) []byte {
 	}
 	dst = append(dst, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n503 Service Unavailable: "...)
 	return append(dst, text...)
+}
+
+// badRequest appends what net/http answers to a head that ends with err instead of an empty line:
+// net/http reads it and judges. A complete head lacks its body: that is not answered.
+func badRequest(dst, head []byte, err error) []byte {
+	if len(head) == 0 {
+		return dst
+	}
+	_, err = http.ReadRequest(bufio.NewReader(&cutOff{head, err}))
+	timeout, ok := err.(net.Error)
+	if err == nil || err == io.EOF || ok && timeout.Timeout() {
+		return dst
+	}
+	return append(dst, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request"...)
+}
+
+// cutOff reads what a connection has received before it failed.
+type cutOff struct {
+	received []byte
+	err      error
+}
+
+func (c *cutOff) Read(p []byte) (n int, err error) {
+	if len(c.received) == 0 {
+		return 0, c.err
+	}
+	n = copy(p, c.received)
+	c.received = c.received[n:]
+	return n, nil
 }

@@ -5,43 +5,47 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"log/slog"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/hone-go/hone/engine"
 )
 
-// strikes are timeouts that a client hits, in both halves. The client then reads nothing, as
-// with net/http.
+// strikes are timeouts that a client hits, in both halves. What it then reads is as with net/http.
 var strikes = []struct {
 	name, sent string
 	limits     engine.Limits
 	std        *http.Server
-	stays      bool // stays on loan while idle
+	answer     string // how the response begins; empty: there is none
+	stays      bool   // stays on loan while idle
 	why        engine.Reason
 }{
-	{name: "slow head", sent: "GET / HTTP/1.1\r\nHo", limits: engine.Limits{FrameTime: soon}, why: engine.FrameTimeout},
+	{name: "slow head", sent: "GET / HTTP/1.1\r\nHo", limits: engine.Limits{FrameTime: soon}, answer: badRequestLine, why: engine.FrameTimeout},
+	{name: "slow head after a request", sent: getting("/quick") + "GET / HTTP/1.1\r\nHo", limits: engine.Limits{FrameTime: soon}, answer: "HTTP/1.1 200 OK", why: engine.FrameTimeout},
 	{name: "slow head on loan", sent: "GET / HTTP/1.0\r\nHost: a\n", limits: engine.Limits{FrameTime: soon}, why: engine.FrameTimeout},
 	{name: "slow body", sent: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nx", limits: engine.Limits{FrameTime: soon}, why: engine.FrameTimeout},
 	{name: "slow body on loan", sent: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nx", limits: engine.Limits{FrameTime: soon}, why: engine.FrameTimeout},
 	{name: "slow large body", sent: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nx", limits: engine.Limits{FrameTime: soon}, why: engine.FrameTimeout},
-	{name: "idle", sent: getting("/quick"), limits: engine.Limits{IdleTime: soon}, why: engine.IdleTimeout},
-	{name: "idle after a loan", sent: quickUpload, limits: engine.Limits{IdleTime: soon}, why: engine.IdleTimeout},
-	{name: "idle on loan", sent: quickUpload, limits: engine.Limits{IdleTime: soon}, stays: true, why: engine.IdleTimeout},
-	{name: "ReadHeaderTimeout", sent: "GET / HTTP/1.1\r\nHo", std: &http.Server{ReadHeaderTimeout: soon}, why: engine.FrameTimeout},
+	{name: "idle", sent: getting("/quick"), limits: engine.Limits{IdleTime: soon}, answer: okLine, why: engine.IdleTimeout},
+	{name: "idle after a loan", sent: quickUpload, limits: engine.Limits{IdleTime: soon}, answer: okLine, why: engine.IdleTimeout},
+	{name: "idle on loan", sent: quickUpload, limits: engine.Limits{IdleTime: soon}, stays: true, answer: okLine, why: engine.IdleTimeout},
+	{name: "ReadHeaderTimeout", sent: "GET / HTTP/1.1\r\nHo", std: &http.Server{ReadHeaderTimeout: soon}, answer: badRequestLine, why: engine.FrameTimeout},
 	{name: "ReadHeaderTimeout on loan", sent: "GET / HTTP/1.0\r\nHost: a\n", std: &http.Server{ReadHeaderTimeout: soon}, why: engine.FrameTimeout},
 	{name: "ReadTimeout", sent: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nx", std: &http.Server{ReadTimeout: soon}, why: engine.FrameTimeout},
 	{name: "ReadTimeout on loan", sent: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nx", std: &http.Server{ReadTimeout: soon}, why: engine.FrameTimeout},
-	{name: "IdleTimeout", sent: getting("/quick"), std: &http.Server{IdleTimeout: soon}, why: engine.IdleTimeout},
-	{name: "IdleTimeout on loan", sent: quickUpload, std: &http.Server{IdleTimeout: soon}, stays: true, why: engine.IdleTimeout},
+	{name: "IdleTimeout", sent: getting("/quick"), std: &http.Server{IdleTimeout: soon}, answer: okLine, why: engine.IdleTimeout},
+	{name: "IdleTimeout on loan", sent: quickUpload, std: &http.Server{IdleTimeout: soon}, stays: true, answer: okLine, why: engine.IdleTimeout},
 }
 
 const (
-	soon        = 60 * time.Millisecond
-	quickUpload = "POST /quick HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+	soon           = 60 * time.Millisecond
+	quickUpload    = "POST /quick HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+	okLine         = "HTTP/1.1 200 OK\r\n"
+	badRequestLine = "HTTP/1.1 400 Bad Request\r\n"
 )
 
 func TestLimitsOfTime(t *testing.T) {
@@ -68,7 +72,7 @@ func TestLimitsOfTime(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if quick := strings.Contains(c.sent, "/quick"); quick != strings.HasPrefix(string(all), "HTTP/1.1 200 OK\r\n") || !quick && len(all) > 0 {
+				if c.answer == "" && len(all) > 0 || !strings.HasPrefix(string(all), c.answer) {
 					t.Errorf("read %q", all)
 				}
 				nc.Close() // so that the server need not linger
@@ -79,6 +83,71 @@ func TestLimitsOfTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A head that is cut off anywhere, by the client's FIN or by a timeout, gets net/http's answer.
+func TestHalfHeadsMatchNetHTTP(t *testing.T) {
+	t.Parallel() // it waits
+	const head = "PUT /a%20b?c HTTP/1.1\r\nHost: a\r\nX-Y:  z w \r\nEmpty:\r\nContent-Length: 3\r\n\r"
+	half := []string{"G", "GET", "GET /", "get", "PRI", "CONNECT", "\x16", strings.Repeat("G", 31)}
+	for at := range len(head) + 1 {
+		half = append(half, head[:at])
+	}
+	before := []string{"", getting("/1"), strings.Replace(quickUpload, "/quick", "/2", 1), "POST /3 HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"}
+	var cut, late [][2]string // a request that is answered, and half a head
+	for _, first := range before {
+		for _, h := range append(half, "GET /"+strings.Repeat("x", 4091), "GET /"+strings.Repeat("x", 4092)) {
+			cut = append(cut, [2]string{first, h})
+		}
+	}
+	for _, first := range before[1:3] { // for the first request, net/http's time begins at the accept
+		for _, h := range half {
+			if len(h) >= peeked { // with less, net/http waits for IdleTimeout, and is silent too
+				late = append(late, [2]string{first, h})
+			}
+		}
+	}
+	// answers are what addr answers to each, all at once.
+	answers := func(t *testing.T, addr string, all [][2]string, closes bool) []string {
+		answers := make([]string, len(all))
+		var done sync.WaitGroup
+		for i, c := range all {
+			done.Go(func() {
+				nc, err := net.Dial("tcp", addr)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer nc.Close()
+				nc.SetDeadline(time.Now().Add(10 * time.Second))
+				io.WriteString(nc, c[0]+c[1])
+				if closes {
+					nc.(*net.TCPConn).CloseWrite()
+				}
+				answer, err := io.ReadAll(nc)
+				answers[i] = fmt.Sprintf("%q, %v", undated(string(answer)), err)
+			})
+		}
+		done.Wait()
+		return answers
+	}
+	compare := func(name string, all [][2]string, headTime time.Duration) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			std := &http.Server{Handler: http.HandlerFunc(some), ReadHeaderTimeout: headTime}
+			wants := answers(t, plain(t, std), all, headTime == 0)
+			run(t, func(t *testing.T, e engine.Engine) {
+				s := serve(t, &Server{Engine: e, Std: std})
+				for i, got := range answers(t, s.addr, all, headTime == 0) {
+					if got != wants[i] {
+						t.Errorf("after %.30q and %.80q: got\n%s\nnet/http answers\n%s", all[i][0], all[i][1], got, wants[i])
+					}
+				}
+			})
+		})
+	}
+	compare("FIN", cut, 0)
+	compare("timeout", late, 500*time.Millisecond)
 }
 
 // A client that does not read a large answer is disconnected, whichever half writes it.
@@ -112,6 +181,38 @@ func TestStallTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Neither the time for heads nor the time between requests applies to a body, whichever half
+// serves it and whether ReadTimeout is set or not.
+func TestBodiesHaveTheirOwnTime(t *testing.T) {
+	t.Parallel() // it waits
+	run(t, func(t *testing.T, e engine.Engine) {
+		for _, whole := range []time.Duration{0, 30 * time.Second} {
+			s := serve(t, &Server{Engine: e, Std: &http.Server{ReadHeaderTimeout: soon, ReadTimeout: whole, IdleTimeout: soon, Handler: http.HandlerFunc(echo)}})
+			var conns []net.Conn
+			for _, c := range halfBodies {
+				nc := s.dial(t)
+				say(t, nc, c.begins)
+				conns = append(conns, nc)
+			}
+			<-time.After(5 * soon)
+			for i, c := range halfBodies {
+				say(t, conns[i], c.rest)
+				if got := readAnswer(t, bufio.NewReader(conns[i])); got != c.want {
+					t.Errorf("%s, ReadTimeout %v: got %.60q", c.name, whole, got)
+				}
+			}
+		}
+	})
+}
+
+// halfBodies are requests that echo answers, in two parts.
+var halfBodies = []struct{ name, begins, rest, want string }{
+	{"in memory", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabcde", "fghij", `200 POST / "abcdefghij" <nil>`},
+	{"no byte yet", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n", "abc", `200 POST / "abc" <nil>`},
+	{"chunked", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\na", "bc\r\n0\r\n\r\n", `200 POST / "abc" <nil>`},
+	{"large", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\nx", strings.Repeat("x", 49_999), `200 POST / "` + strings.Repeat("x", 50_000) + `" <nil>`},
 }
 
 // A body that a handler waits for may take any time, as long as it keeps to Limits.FrameRate.
@@ -198,44 +299,34 @@ func TestTooManyConns(t *testing.T) {
 
 // A limit set for one half applies to both, and limits that are not set have defaults.
 func TestLimitsAreOneSet(t *testing.T) {
+	const s, off = time.Second, time.Duration(1<<63 - 1)
 	for _, c := range []struct {
 		name       string
 		set        *Server
-		frame      time.Duration
-		rate       int
+		head       time.Duration
+		body       time.Duration // on loan, beyond its size at FrameRate
+		request    time.Duration // with 2 KiB of body in memory
 		idle       time.Duration
 		stall      time.Duration
 		headers    time.Duration // net/http's ReadHeaderTimeout
 		theirsIdle time.Duration
 	}{
-		{"nothing", &Server{}, 5 * time.Second, 1 << 10, 3 * time.Minute, 10 * time.Second, 5 * time.Second, 3 * time.Minute},
-		{"Limits", &Server{Limits: engine.Limits{FrameTime: 1e9, IdleTime: 2e9, StallTime: 3e9, FrameRate: 7}}, 1e9, 7, 2e9, 3e9, 1e9, 2e9},
-		{"Std", &Server{Std: &http.Server{ReadHeaderTimeout: 1e9, IdleTimeout: 2e9, WriteTimeout: 3e9}}, 1e9, 1 << 10, 2e9, 3e9, 1e9, 2e9},
-		{"ReadTimeout", &Server{Std: &http.Server{ReadTimeout: 10e9}}, 10e9, 1<<31 - 1, 10e9, 10e9, 10e9, 10e9},
-		{"ReadTimeout and a shorter head", &Server{Std: &http.Server{ReadTimeout: 9e9, ReadHeaderTimeout: 1e9}}, 1e9, 6144, 9e9, 10e9, 1e9, 9e9},
-		{"both", &Server{Limits: engine.Limits{FrameTime: 1e9, IdleTime: 1e9}, Std: &http.Server{ReadHeaderTimeout: 2e9, IdleTimeout: 2e9}}, 1e9, 1 << 10, 1e9, 10e9, 2e9, 2e9},
-		{"off", &Server{Limits: engine.Limits{FrameTime: -1, IdleTime: -1}}, 1<<63 - 1, 1 << 10, 1<<63 - 1, 10e9, -1, -1},
+		{"nothing", &Server{}, 5 * s, 5 * s, 12 * s, 180 * s, 10 * s, 5 * s, 180 * s},
+		{"Limits", &Server{Limits: engine.Limits{FrameTime: s, IdleTime: 2 * s, StallTime: 3 * s, FrameRate: 512}}, s, s, 6 * s, 2 * s, 3 * s, s, 2 * s},
+		{"Std", &Server{Std: &http.Server{ReadHeaderTimeout: s, IdleTimeout: 2 * s, WriteTimeout: 3 * s}}, s, 5 * s, 8 * s, 2 * s, 3 * s, s, 2 * s},
+		{"a longer head", &Server{Std: &http.Server{ReadHeaderTimeout: 9 * s}}, 9 * s, 9 * s, 20 * s, 180 * s, 10 * s, 9 * s, 180 * s},
+		{"ReadTimeout", &Server{Std: &http.Server{ReadTimeout: 10 * s}}, 10 * s, 10 * s, 10 * s, 10 * s, 10 * s, 10 * s, 10 * s},
+		{"ReadTimeout and a shorter head", &Server{Std: &http.Server{ReadTimeout: 9 * s, ReadHeaderTimeout: s}}, s, 5 * s, 9 * s, 9 * s, 10 * s, s, 9 * s},
+		{"both", &Server{Limits: engine.Limits{FrameTime: s, IdleTime: s}, Std: &http.Server{ReadHeaderTimeout: 2 * s, IdleTimeout: 2 * s}}, s, s, 4 * s, s, 10 * s, 2 * s, 2 * s},
+		{"off", &Server{Limits: engine.Limits{FrameTime: -1, IdleTime: -1}}, off, off, off, off, 10 * s, -1, -1},
+		{"no limit for heads", &Server{Std: &http.Server{ReadHeaderTimeout: -1}}, off, off, off, 180 * s, 10 * s, -1, 180 * s},
 	} {
 		s := &Server{Std: c.set.Std, Limits: c.set.Limits}
 		s.init()
 		l, std := s.lender.limits, &s.lender.std
-		got := []any{l.FrameTime, l.FrameRate, l.IdleTime, l.StallTime, std.ReadHeaderTimeout, std.IdleTimeout}
-		if want := []any{c.frame, c.rate, c.idle, c.stall, c.headers, c.theirsIdle}; fmt.Sprint(got) != fmt.Sprint(want) {
+		got := []any{l.FrameTime, s.lender.bodyTime, s.requestTime(2 << 10), l.IdleTime, l.StallTime, std.ReadHeaderTimeout, std.IdleTimeout}
+		if want := []any{c.head, c.body, c.request, c.idle, c.stall, c.headers, c.theirsIdle}; fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: got %v, want %v", c.name, got, want)
 		}
-	}
-}
-
-// net/http's log goes to Std.ErrorLog, else to Logger.
-func TestNetHTTPLog(t *testing.T) {
-	var text strings.Builder
-	s := serve(t, &Server{Logger: slog.New(slog.NewTextHandler(&text, nil)), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body)
-		panic("broken")
-	})})
-	talk(t, s.addr, chunked)
-	s.Shutdown(t.Context())
-	if !strings.Contains(text.String(), "http: panic serving 127.0.0.1:") || !strings.Contains(text.String(), "broken") {
-		t.Errorf("the log says %q", text.String())
 	}
 }

@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -42,10 +43,10 @@ type lender struct {
 	std   http.Server
 	whole bool // connections are lent for good: HTTP/2
 	// returns reports that this net/http asks for more as described above.
-	returns bool
-	limits  engine.Limits // with defaults filled in
-	timed   bool          // net/http itself limits the time of bodies (ReadTimeout)
-	prior   bool          // it speaks HTTP/2 without TLS to clients that start with the preface
+	returns  bool
+	limits   engine.Limits // with defaults filled in
+	bodyTime time.Duration // how far a body may lag behind Limits.FrameRate
+	prior    bool          // it speaks HTTP/2 without TLS to clients that start with the preface
 
 	queue  chan net.Conn
 	closed chan struct{}
@@ -177,6 +178,7 @@ func (le *lender) follow(nc net.Conn, state http.ConnState) {
 		le.hijacked++
 		l.mu.Lock()
 		l.phase = hijacked
+		l.complete()
 		l.mu.Unlock()
 		le.mu.Unlock()
 	} else {
@@ -190,6 +192,7 @@ func (le *lender) follow(nc net.Conn, state http.ConnState) {
 			}
 		case state == http.StateIdle:
 			l.phase = answered
+			l.complete()
 		}
 		l.mu.Unlock()
 	}
@@ -214,6 +217,7 @@ const (
 // loan is a connection as net/http sees it.
 type loan struct {
 	nc      net.Conn
+	conn    engine.Conn
 	lender  *lender
 	ctx     context.Context      // the connection's; nil: the lender's
 	onState func(http.ConnState) // reports states to the user's hook; nil: no hook
@@ -227,8 +231,11 @@ type loan struct {
 	phase    loanPhase
 	preface  int    // how many bytes of the HTTP/2 preface have matched; -1: not HTTP/2
 	unread   []byte // read by the engine and not yet given to net/http
-	posted   bool   // the last request was a POST
-	mustPost bool   // the value of posted without which the connection must not come back
+	whole    int    // the memory of unread
+	head     headSize
+	counted  int  // in Limits.TotalInput
+	posted   bool // the last request was a POST
+	mustPost bool // the value of posted without which the connection must not come back
 	back     bool
 	over     bool
 	draining bool
@@ -279,35 +286,43 @@ func (l *loan) Read(p []byte) (n int, err error) {
 		l.mu.Unlock()
 		return 0, net.ErrClosed
 	}
+	if l.back { // net/http ends a line at the first EOF, and asks for the next one
+		l.mu.Unlock()
+		return 0, io.EOF
+	}
 	if l.full == 0 {
 		l.full = len(p)
 	}
 	if keeps := l.full - len(p); l.phase == asking && keeps >= 0 && keeps <= len(l.tail) && l.posted == l.mustPost && l.lender.returns {
 		l.unread = append(append([]byte(nil), l.tail[len(l.tail)-keeps:]...), l.unread...)
-		l.back = true
+		l.giveBack()
 		l.mu.Unlock()
 		return 0, io.EOF
 	}
 	if len(l.unread) > 0 {
 		n = copy(p, l.unread)
-		l.unread = l.unread[n:]
-		l.remember(p[:n])
+		if l.unread = l.unread[n:]; len(l.unread) == 0 {
+			l.unread = nil
+		}
+		err = l.given(p[:n])
 		l.mu.Unlock()
-		return n, nil
+		return n, err
 	}
 	phase := l.phase
-	bounded := phase == inBody && l.readBy.IsZero() && !l.lender.timed
+	bounded := phase == inBody && l.readBy.IsZero() // with ReadTimeout, net/http has set a deadline
 	var began time.Time
 	if bounded {
 		began = time.Now()
-		l.nc.SetReadDeadline(after(began, l.lender.limits.FrameTime-l.owed))
+		l.nc.SetReadDeadline(after(began, l.lender.bodyTime-l.owed))
 	}
 	l.mu.Unlock()
 	n, err = l.nc.Read(p)
 	l.lender.bytesIn.Add(uint64(n))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.remember(p[:n])
+	if full := l.given(p[:n]); full != nil {
+		return 0, full
+	}
 	if bounded {
 		paid := time.Duration(n) * time.Second / time.Duration(l.lender.limits.FrameRate)
 		l.owed = max(0, l.owed+time.Since(began)-paid)
@@ -336,6 +351,98 @@ func (l *loan) begins(p []byte) {
 		l.preface, l.phase = -1, given
 	default:
 		l.preface += n
+	}
+}
+
+// given accounts for bytes that net/http is about to get. Its error ends the connection. Callers
+// hold mu.
+func (l *loan) given(p []byte) error {
+	l.remember(p)
+	if l.phase != inHead && l.phase != asking {
+		l.count()
+		return nil
+	}
+	if l.head.add(p); !l.count() {
+		l.unread = nil
+		l.giveBack() // for the engine to refuse it; net/http closes
+		l.conn.Close(engine.InputBudget)
+		return io.EOF
+	}
+	return nil
+}
+
+// giveBack ends the loan with net/http's next call. Callers hold mu.
+func (l *loan) giveBack() {
+	l.back = true
+	if l.counted > 0 {
+		l.conn.HoldInput(-l.counted)
+		l.counted = 0
+	}
+}
+
+// count counts what is held of an unfinished request in Limits.TotalInput, and returns false if
+// there is no room. Ordinary requests hold less than is counted. Callers hold mu.
+func (l *loan) count() bool {
+	holds := l.head.held()
+	if l.unread != nil {
+		holds += l.whole
+	}
+	more := max(0, holds-uncounted) - l.counted
+	if more != 0 && !l.conn.HoldInput(more) {
+		return false
+	}
+	l.counted += more
+	return true
+}
+
+// complete declares that net/http has read the request, or that its handler takes care of the
+// rest: from here on the handler bounds what the request holds. Callers hold mu.
+func (l *loan) complete() {
+	l.head = headSize{}
+	l.count()
+}
+
+// uncounted is what a connection may hold beyond Limits.TotalInput, as on the engine.
+const uncounted = 4 << 10
+
+// headSize is how much of a head net/http has been given.
+type headSize struct {
+	bytes, lines int
+	line         int  // bytes of the last line
+	last         byte // the last of these
+	begun        bool // there was a line that is not empty: after a POST, empty ones may precede it
+	over         bool // the rest of what it is given is body
+}
+
+// What net/http holds of a head, beyond what any connection costs: the most that was measured
+// (TestHeldHeads). A line of 6 bytes, with another name each, costs it 20 times as much.
+const (
+	heldPerByte = 1.25
+	heldPerLine = 112
+)
+
+func (h *headSize) held() int { return int(heldPerByte*float64(h.bytes)) + heldPerLine*h.lines }
+
+// add counts p up to the empty line that ends the head.
+func (h *headSize) add(p []byte) {
+	for len(p) > 0 && !h.over {
+		at := bytes.IndexByte(p, '\n')
+		if at < 0 {
+			h.extend(p)
+			return
+		}
+		h.extend(p[:at])
+		empty := h.line == 0 || h.line == 1 && h.last == '\r'
+		h.begun, h.over = h.begun || !empty, h.begun && empty
+		h.bytes, h.lines, h.line = h.bytes+1, h.lines+1, 0
+		p = p[at+1:]
+	}
+}
+
+// extend counts a part of a line.
+func (h *headSize) extend(p []byte) {
+	if len(p) > 0 {
+		h.bytes, h.line, h.last = h.bytes+len(p), h.line+len(p), p[len(p)-1]
 	}
 }
 
@@ -373,7 +480,7 @@ func (l *loan) step() (limited bool, err error) {
 	case answered, asking: // not what the comment at the top describes
 		l.phase = inHead
 	}
-	if l.over {
+	if l.over || l.back { // net/http may call half a head malformed after giveBack
 		return false, net.ErrClosed
 	}
 	until := after(time.Now(), l.lender.limits.StallTime)
@@ -479,6 +586,7 @@ func (l *loan) SetReadDeadline(t time.Time) error {
 	switch l.phase {
 	case inBody:
 		l.phase = inAnswer
+		l.complete()
 	case answered:
 		l.phase = asking
 	case asking:
@@ -542,5 +650,5 @@ func loanOf(nc net.Conn) *loan {
 
 // newLoan makes a loan of nc, from which unread has already been read.
 func newLoan(nc net.Conn, unread []byte) *loan {
-	return &loan{nc: nc, unread: unread, ended: make(chan struct{})}
+	return &loan{nc: nc, unread: unread, whole: cap(unread), ended: make(chan struct{})}
 }

@@ -31,7 +31,7 @@ const chunkedProbe = "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\
 // comesBack reports whether this net/http asks for more between two requests as loans
 // expect. It costs about 200 µs, once per server.
 func comesBack() bool {
-	le := &lender{returns: true, limits: engine.Limits{}.OrDefaults()}
+	le := &lender{returns: true, limits: engine.Limits{}.OrDefaults(), bodyTime: engine.Limits{}.OrDefaults().FrameTime}
 	le.std.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Context().Value(loanKey{}).(*loan).handled(r)
 		io.Copy(io.Discard, r.Body)

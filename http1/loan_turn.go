@@ -98,6 +98,7 @@ func (s *Server) give(t *engine.Turn, to *lender, state *tls.ConnectionState) er
 // loanOf makes a loan of c.
 func (s *Server) loanOf(c engine.Conn, nc net.Conn, unread []byte) *loan {
 	l := newLoan(nc, unread)
+	l.conn = c
 	l.ctx = s.contextOf(c)
 	if s.hooks.state != nil {
 		l.onState = func(state http.ConnState) { s.tellOf(c, state) }
@@ -131,5 +132,6 @@ func (s *Server) serveLoan(w http.ResponseWriter, r *http.Request) {
 			r.TLS = l.tls
 		}
 	}
+	defer s.reportPanics(r.RemoteAddr)
 	s.protocol.handler(r).ServeHTTP(w, r)
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,17 +76,28 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 		switch v.head.parse(rest) {
 		case incomplete:
 			need = 1 // a request that net/http refuses may be complete with the next byte
-			if len(rest) > 0 && p.direct() {
-				if in, err = t.More(used, need); err == nil {
-					used, need = 0, 0
+			switch {
+			case len(rest) == 0:
+			case len(rest) < peeked && t.State&stateServed == 0:
+				p.become(t, (*opening)(p))
+			case p.direct() && used == 0: // otherwise the answers before it are sent first
+				if in, err = t.More(0, need); err == nil {
+					need = 0
 					continue
+				}
+				if err == engine.PeerClosed { // the engine refuses for all other reasons itself
+					t.Out = p.Refuse(t.Out, in, engine.PeerClosed)
 				}
 			}
 		case leave:
-			err = p.server.leave(t, rest)
+			if t.Room() {
+				err = p.server.leave(t, rest)
+			}
 		case fast:
 			size := v.head.size + v.head.length
 			if len(rest) < size {
+				t.ExpectRest(p.server.requestTime(v.head.length))
+				p.server.tell(t, http.StateActive)
 				need = size - len(rest)
 				break
 			}
@@ -123,8 +133,39 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 // read a head byte by byte; Turn.More reads everything that has arrived.
 func (p *protocol) direct() bool { return p.server.Engine == engine.Direct() }
 
-// Refuse tells a refused peer why.
-func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte { return refusal(dst, why) }
+// become switches the connection to another of our protocols, which shares its state.
+func (p *protocol) become(t *engine.Turn, other engine.Protocol) {
+	state := t.State
+	t.Become(other) // fails only outside an engine
+	t.State = state
+}
+
+// Refuse tells a refused peer why. net/http waits for 4 bytes before every request but the first,
+// and closes silently if they do not come.
+func (p *protocol) Refuse(dst, unserved []byte, why engine.Reason) []byte {
+	if len(unserved) < peeked {
+		unserved = nil
+	}
+	return refusal(dst, unserved, why)
+}
+
+// opening is the protocol of a connection that has sent fewer bytes than that of its first
+// request: net/http answers these.
+type opening protocol
+
+// Advance is protocol.Advance, until the connection need not be told from others any more.
+func (o *opening) Advance(t *engine.Turn, in []byte) (used, need int, err error) {
+	p := (*protocol)(o)
+	if len(in) >= peeked || t.State&stateServed != 0 {
+		p.become(t, p)
+		return 0, 0, nil
+	}
+	return p.Advance(t, in)
+}
+
+func (o *opening) Refuse(dst, unserved []byte, why engine.Reason) []byte {
+	return refusal(dst, unserved, why)
+}
 
 // serve answers the complete request at in[at:]. It returns the input as it is after the
 // handler, and the offset of its first unserved byte.
@@ -186,12 +227,8 @@ func (p *protocol) failed(t *engine.Turn, of *visit, b *block, v any) error {
 	}
 	p.fast.Add(of.served)
 	of.served = 0
-	if std := p.server.Std; v != nil && std != nil && std.ErrorLog != nil {
-		stack := make([]byte, 64<<10)
-		std.ErrorLog.Printf("http: panic serving %v: %v\n%s", addrText(t.Conn()), v, stack[:runtime.Stack(stack, false)])
-	}
 	if v != nil {
-		panic(v) // the engine counts it, logs it to Server.Logger and closes the connection
+		panic(v) // the engine counts it, logs it and closes the connection
 	}
 	return engine.Panicked // the value does not matter: the goroutine ends
 }

@@ -64,8 +64,7 @@ type answer struct {
 	given      io.ReadCloser // the request's Body as the handler received it
 	body       []byte        // the unread part
 	bodyClosed bool
-	asked      bool // overLimit has asked who reads the body
-	limited    bool // an http.MaxBytesReader does
+	limiter    limiter
 	in         []byte
 	used       int // in[used:] belongs to later requests
 	flushes    int
@@ -88,7 +87,7 @@ func (a *answer) reset() {
 	a.status, a.written, a.pending, a.err, a.flushes = 0, 0, 0, nil, 0
 	a.wroteHeader, a.wroteHead, a.wantsClose, a.closes, a.fullDuplex = false, false, false, false, false
 	a.switched = false
-	a.chunked, a.ended, a.hijacked, a.bodyClosed, a.asked, a.limited = false, false, false, false, false, false
+	a.chunked, a.ended, a.hijacked, a.bodyClosed, a.limiter = false, false, false, false, limiter{}
 	a.body, a.in, a.trailers, a.notify = nil, nil, nil, nil
 }
 
@@ -158,7 +157,7 @@ func (a *answer) writeHeader(code int) {
 		if n, err := strconv.ParseInt(length, 10, 64); err == nil && n >= 0 {
 			a.declared = n
 		} else {
-			logf(a.protocol.server, "http: invalid Content-Length of %q", length)
+			a.protocol.server.report(mistaken, func() string { return fmt.Sprintf("http: invalid Content-Length of %q", length) })
 			a.header.Del("Content-Length")
 		}
 	}
@@ -570,17 +569,16 @@ func (w *response) CloseNotify() <-chan bool {
 // logCall logs a call that has no effect, and its caller.
 func logCall(s *Server, what string) {
 	var pcs [16]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
-	for {
-		f, more := frames.Next()
-		own := strings.HasPrefix(f.Function, "net/http.") || strings.HasPrefix(f.Function, "github.com/hone-go/hone/http1.(*response)") ||
-			strings.HasPrefix(f.Function, "github.com/hone-go/hone/http1.logCall")
-		if !own || !more {
-			logf(s, "http: %s from %s (%s:%d)", what, f.Function, path.Base(f.File), f.Line)
-			return
+	callers := pcs[:runtime.Callers(2, pcs[:])]
+	s.report(mistaken, func() string {
+		frames := runtime.CallersFrames(callers)
+		for {
+			f, more := frames.Next()
+			own := strings.HasPrefix(f.Function, "net/http.") || strings.HasPrefix(f.Function, "github.com/hone-go/hone/http1.(*response)") ||
+				strings.HasPrefix(f.Function, "github.com/hone-go/hone/http1.logCall")
+			if !own || !more {
+				return fmt.Sprintf("http: %s from %s (%s:%d)", what, f.Function, path.Base(f.File), f.Line)
+			}
 		}
-	}
+	})
 }
-
-// logf logs to Std.ErrorLog, or to Logger if that is not set.
-func logf(s *Server, format string, args ...any) { s.std.ErrorLog.Printf(format, args...) }

@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -158,7 +159,9 @@ func (a *answer) writeHead(p []byte) {
 		without |= 1<<contentLength | 1<<transferEncoding
 	}
 	if hasLength && te != "" && te != "identity" {
-		logf(a.protocol.server, "http: WriteHeader called with both Transfer-Encoding of %q and a Content-Length of %d", te, a.declared)
+		a.protocol.server.report(mistaken, func() string {
+			return fmt.Sprintf("http: WriteHeader called with both Transfer-Encoding of %q and a Content-Length of %d", te, a.declared)
+		})
 		without |= 1 << contentLength
 		hasLength = false
 	}

@@ -14,8 +14,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -26,6 +24,7 @@ import (
 	"time"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/faultlog"
 )
 
 // Server serves HTTP. Fill in the fields, then call ListenAndServe or Serve; do not change
@@ -43,15 +42,23 @@ type Server struct {
 	// TrustedProxies are the addresses of proxies, whose connections start with a PROXY
 	// protocol header. Zero: none.
 	TrustedProxies []netip.Prefix
-	// Logger logs panics and refused connections. Zero: no log.
+	// Logger gets panics of handlers with their stack (at level Error), calls of handlers that
+	// have no effect, such as a second WriteHeader, and refused connections and faulty clients
+	// (Warn): one line a second for each reason, with the number of suppressed lines. What
+	// net/http logs as well goes to Std.ErrorLog instead, if that is set. Zero: panics and such
+	// calls go to slog.Default(), and nothing else is logged. For silence, use
+	// slog.DiscardHandler.
 	Logger *slog.Logger
 
 	once          sync.Once
 	engine        engine.Server
 	protocol      protocol
-	std           http.Server // Std with all settings; it serves nothing
-	lender        lender      // serves what the fast path does not
-	http2         *lender     // serves HTTP/2 over TLS; nil: HTTP/2 is off
+	std           http.Server  // Std with all settings; it serves nothing
+	logger        *slog.Logger // Logger and Std.ErrorLog; nil: neither is set
+	faults        faultlog.Log
+	lentPanics    atomic.Uint64
+	lender        lender  // serves what the fast path does not
+	http2         *lender // serves HTTP/2 over TLS; nil: HTTP/2 is off
 	hooks         hooks
 	context       context.Context              // of connections without hooks
 	secure        atomic.Bool                  // some connections may use TLS
@@ -84,15 +91,12 @@ func (s *Server) init() *engine.Server {
 		if s.Handler != nil {
 			std.Handler = s.Handler
 		}
-		if std.ErrorLog == nil {
-			std.ErrorLog = s.errorLog()
-		}
+		s.initLog(std.ErrorLog)
 		s.protocol.server = s
 		s.protocol.http1Off = !protocols(std).HTTP1()
 		s.engine.Protocol = &s.protocol
 		s.engine.Engine = s.Engine
 		s.engine.TrustedProxies = s.TrustedProxies
-		s.engine.Logger = s.Logger
 		s.engine.HandshakeFailed = s.badHandshake
 		if s.hooks.any() {
 			s.engine.OnOpen, s.engine.OnClose = s.opened, s.closed
@@ -104,14 +108,6 @@ func (s *Server) init() *engine.Server {
 		s.lender.init()
 	})
 	return &s.engine
-}
-
-// errorLog is where net/http logs if Std has no ErrorLog.
-func (s *Server) errorLog() *log.Logger {
-	if s.Logger == nil {
-		return log.New(io.Discard, "", 0)
-	}
-	return slog.NewLogLogger(s.Logger.Handler(), slog.LevelError)
 }
 
 // ListenAndServe listens on Std.Addr, or on port 80 as net/http does, and serves until
@@ -234,6 +230,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		defer cut()
 		err := e.Shutdown(patience)
 		s.stopLending()
+		s.faults.Close()
 		ended <- err
 	}()
 	s.lender.drain()
@@ -267,12 +264,14 @@ func (s *Server) Close() error {
 	e := s.init()
 	s.draining.Store(true)
 	s.stopLending()
+	defer s.faults.Close()
 	return e.Close()
 }
 
 // Stats returns the server's counters and the number of connections it holds.
 func (s *Server) Stats() Stats {
 	st := Stats{Stats: s.init().Stats(), Fast: s.protocol.fast.Load()}
+	st.Panics += s.lentPanics.Load()
 	for _, le := range []*lender{&s.lender, s.http2} {
 		if le == nil {
 			continue

@@ -72,6 +72,74 @@ func TestShutdownDrainsBothHalves(t *testing.T) {
 	})
 }
 
+// Shutdown answers a request whose head has arrived, however long its body takes, and drops half
+// a head: as net/http does.
+func TestShutdownWaitsForBodies(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		const halfHead = "GET / HTTP/1.1\r\nHo"
+		s := serve(t, &Server{Engine: e, Handler: http.HandlerFunc(echo)})
+		var conns []net.Conn
+		sent := 0
+		for _, c := range halfBodies {
+			nc := s.dial(t)
+			say(t, nc, c.begins)
+			conns = append(conns, nc)
+			sent += len(c.begins)
+		}
+		later, half := s.dial(t), s.dial(t)
+		r := bufio.NewReader(later)
+		say(t, later, getting("/1")+halfBodies[0].begins)
+		readAnswer(t, r)
+		say(t, half, halfHead)
+		sent += len(getting("/1")+halfBodies[0].begins) + len(halfHead)
+		await(t, "the first parts", func() bool { return s.Stats().BytesIn == uint64(sent) })
+		down := make(chan error, 1)
+		go func() { down <- s.Shutdown(t.Context()) }()
+		if e == engine.Direct() { // waits for the rest within a visit, for Limits.FrameTime
+			half.Close()
+		} else if all, err := io.ReadAll(half); err != nil || len(all) > 0 {
+			t.Errorf("half a head was answered with %q, %v", all, err)
+		}
+		await(t, "the drain", func() bool { return s.Stats().Open == len(conns)+1 })
+		for i, c := range halfBodies {
+			say(t, conns[i], c.rest)
+			resp, err := http.ReadResponse(bufio.NewReader(conns[i]), nil)
+			if err != nil {
+				t.Errorf("%s: %v", c.name, err)
+				continue
+			}
+			if body, err := io.ReadAll(resp.Body); err != nil || c.want != "200 "+string(body) || !resp.Close {
+				t.Errorf("%s: got %.60q, %v, close %v", c.name, body, err, resp.Close)
+			}
+			conns[i].Close()
+		}
+		say(t, later, halfBodies[0].rest)
+		if got := readAnswer(t, r); got != halfBodies[0].want {
+			t.Errorf("after a request: %q", got)
+		}
+		if err := <-down; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Shutdown waits for a body only for as long as the body may take.
+func TestShutdownDoesNotAwaitABodyForEver(t *testing.T) {
+	t.Parallel() // it waits
+	run(t, func(t *testing.T, e engine.Engine) {
+		s := serve(t, &Server{Engine: e, Limits: engine.Limits{FrameTime: soon}, Handler: http.HandlerFunc(echo)})
+		sent := 0
+		for _, c := range halfBodies {
+			say(t, s.dial(t), c.begins)
+			sent += len(c.begins)
+		}
+		await(t, "the bodies", func() bool { return s.Stats().BytesIn == uint64(sent) })
+		if err := s.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Shutdown returns when its context ends, even if handlers do not return.
 func TestShutdownKeepsToItsContext(t *testing.T) {
 	run(t, func(t *testing.T, e engine.Engine) {

@@ -124,7 +124,7 @@ func (s *Server) initHTTP2() {
 	if !protocols(&s.std).HTTP2() {
 		return
 	}
-	le := &lender{whole: true, limits: s.lender.limits}
+	le := &lender{whole: true, limits: s.lender.limits, bodyTime: s.lender.bodyTime}
 	copyServer(&le.std, &s.std)
 	le.std.Handler = http.HandlerFunc(s.serveLoan)
 	le.std.TLSConfig, le.std.TLSNextProto = nil, nil
@@ -156,7 +156,7 @@ func (s *Server) chosen(t *engine.Turn) (done bool, err error) {
 // badHandshake logs as net/http does, but without the address, which the engine does not
 // report. It answers a client that speaks HTTP instead of TLS in net/http's words.
 func (s *Server) badHandshake(err error) engine.Reason {
-	s.std.ErrorLog.Printf("http: TLS handshake error: %v", err)
+	s.report(handshake, func() string { return fmt.Sprintf("http: TLS handshake error: %v", err) })
 	record, ok := err.(tls.RecordHeaderError)
 	if ok && record.Conn != nil {
 		switch string(record.RecordHeader[:]) {

@@ -31,6 +31,9 @@ type Guard struct {
 	// Sandboxed are the path prefixes of sandboxed pages, which have no origin, so that links
 	// between them look cross-site. A request for one must not have side effects. Zero: none.
 	Sandboxed []string
+	// MaxConns is how many connections the server made by Server may have: see
+	// Admin.MaxConns.
+	MaxConns int
 
 	free  func(r *http.Request) bool // requests that need no token; nil: none
 	mu    sync.Mutex

@@ -60,7 +60,6 @@
 // counts the requests that are no longer owed a reply. If a handler promised its reply for
 // later and the connection ended first, that is one too many: an engine does not count the
 // promises that it could not keep.
-// one too many: an engine does not count the promises that it could not keep.
 package observe
 
 import (
@@ -108,6 +107,14 @@ type Admin struct {
 	// loopback addresses and the address bound. Under them, /healthz, /metrics and /stats are
 	// open, and everything else requires the Token. Zero: none.
 	Hosts []string
+	// MaxConns is how many connections Serve accepts at once, on all listeners together.
+	// At the limit, a connection that waits for a request is closed for each new one: the
+	// oldest that has never sent a request, else the one that has been idle longest; during
+	// its first second, one that has sent nothing goes after the idle ones. So silent
+	// connections lock out neither an operator nor the clients of the service. When every
+	// connection has a request in progress, a new one is closed. Zero: 256, or an eighth of
+	// the process's descriptors if that is less.
+	MaxConns int
 	// Info describes what the server does not know about itself. Zero: empty labels.
 	Info Info
 	// Latency times the server's handlers. Zero: handlers are not timed.
@@ -128,7 +135,7 @@ type Admin struct {
 	once     sync.Once
 	began    time.Time
 	handler  http.Handler
-	server   http.Server
+	server   *http.Server
 	closing  chan struct{} // closed by Shutdown, to end captures early
 	closed   sync.Once
 	captures captures
@@ -182,21 +189,12 @@ func (a *Admin) init() {
 	})
 }
 
-// initServer prepares the server of Serve: every wait in it has a timeout.
+// initServer prepares the server of Serve.
 func (a *Admin) initServer() {
-	complaints := log.New(io.Discard, "", 0)
+	a.server = a.gate().Server(a.handler)
+	a.server.ErrorLog = log.New(io.Discard, "", 0)
 	if a.Logger != nil {
-		complaints = slog.NewLogLogger(a.Logger.Handler(), slog.LevelWarn)
-	}
-	a.server = http.Server{
-		Handler:                      a.handler,
-		DisableGeneralOptionsHandler: true, // the guard answers OPTIONS * too
-		ReadHeaderTimeout:            readTime,
-		ReadTimeout:                  readTime,
-		WriteTimeout:                 writeTime,
-		IdleTimeout:                  idleTime,
-		MaxHeaderBytes:               headBytes,
-		ErrorLog:                     complaints,
+		a.server.ErrorLog = slog.NewLogLogger(a.Logger.Handler(), slog.LevelWarn)
 	}
 	a.server.RegisterOnShutdown(func() { a.closed.Do(func() { close(a.closing) }) })
 }
@@ -216,7 +214,7 @@ func (a *Admin) Listen(addr string) (net.Listener, error) { return a.gate().List
 // gate returns the Admin's guard.
 func (a *Admin) gate() *Guard {
 	a.gated.Do(func() {
-		a.guard.Token, a.guard.Hosts, a.guard.free = a.Token, a.Hosts, open
+		a.guard.Token, a.guard.Hosts, a.guard.MaxConns, a.guard.free = a.Token, a.Hosts, a.MaxConns, open
 		a.guard.Posts, a.guard.Sandboxed = []string{livePath + "capture"}, []string{livePath + "pprof/"}
 	})
 	return &a.guard

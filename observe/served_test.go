@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -103,7 +104,7 @@ func TestCountersAddUp(t *testing.T) {
 	for _, e := range engine.All() {
 		t.Run(e.Name(), func(t *testing.T) {
 			d := &does{}
-			srv := &framed.Server{Handler: d, Engine: e}
+			srv := &framed.Server{Handler: d, Engine: e, Logger: slog.New(slog.DiscardHandler)}
 			site := start(t, &observe.Admin{Stats: srv.Stats})
 			addr := serve(t, srv)
 			var bytes wires

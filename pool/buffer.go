@@ -148,6 +148,22 @@ func (b Buffer) Release() {
 	p.put(m)
 }
 
+// Drop ends the loan like Release, but leaves the memory to the garbage collector: for
+// memory to which somebody may still refer, as after a panic.
+func (b Buffer) Drop() {
+	m := b.m
+	if m == nil || !m.account.moves.CompareAndSwap(b.lending, b.lending+1) {
+		b.refuseRelease()
+	}
+	if checking {
+		b.trace.ended(m)
+	}
+	if m.b = nil; m.pinned { // its place among the warm memory gets other bytes
+		m.b = make([]byte, m.size)
+		m.from.put(m)
+	}
+}
+
 func (b Buffer) refuseRelease() {
 	panic("pool: Release of a released or zero Buffer" + b.trace.history())
 }

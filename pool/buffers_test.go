@@ -376,3 +376,34 @@ func TestBuffersInBubbles(t *testing.T) {
 		})
 	}
 }
+
+// Dropped memory is no longer counted, is not handed out again, and cannot be used.
+func TestDrop(t *testing.T) {
+	for _, warm := range []int{0, 1 << 20} {
+		p := &Buffers{Warm: warm}
+		p.Get(1000).Release() // is warm from now on
+		b := p.Get(1000)
+		kept := b.Bytes()
+		kept[0] = 'k'
+		b.Drop()
+		if st := p.Stats(); b.Lent() || st.Lent != 0 || st.LentBytes != 0 || st.Leaked != 0 {
+			t.Errorf("after Drop with Warm %d: lent is %v, %+v", warm, b.Lent(), st)
+		}
+		for range 100 {
+			if other := p.Get(1000); &other.Bytes()[0] == &kept[0] {
+				t.Fatal("dropped memory was handed out again")
+			}
+		}
+		if kept[0] != 'k' {
+			t.Error("dropped memory has changed")
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a second end of the loan does not panic")
+				}
+			}()
+			b.Release()
+		}()
+	}
+}

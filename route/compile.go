@@ -110,7 +110,7 @@ type place struct {
 	words
 	path string
 	to   *entry
-	next *place // a collision in the table, very rare
+	next *place // a collision in the table, as of 4 in 100 paths and 90 in 1000; the tree is slower
 }
 
 // words are eight bytes each from a path's beginning, middle and end. Together they cover a

@@ -5,8 +5,8 @@ import "math/bits"
 // A node is a position in a compiled tree: some segments of a path have been read. Nodes are
 // immutable once the tree is built.
 //
-// A literal is found by its first eight bytes, as one number, in a collision-free table; only
-// a longer one is compared as text. The same numbers find the next slash. A segment takes 3 to
+// A literal is found by its first eight bytes, as one number, in a table with few collisions;
+// only a longer one is compared as text. The same numbers find the next slash. A segment takes 3 to
 // 5 ns (BenchmarkLookup).
 type node struct {
 	edges       []edge // a hash table whose size is a power of two, or nil
@@ -26,7 +26,7 @@ type edge struct {
 	size int
 	text string
 	to   *node // nil: an empty slot
-	next *edge // a collision in the table, very rare
+	next *edge // a collision: literals with equal ends, and of others 4 in 100 or 90 in 1000
 }
 
 const (

@@ -190,6 +190,41 @@ func TestCloseByTheServer(t *testing.T) {
 	})
 }
 
+// The engine closes a connection with the code for its reason. A Close that comes after it
+// changes nothing, and Closed receives the code that was sent.
+func TestCloseByTheEngine(t *testing.T) {
+	run(t, func(t *testing.T, at *place) {
+		conns := make(chan Conn, 1)
+		u := &Upgrader{Message: echo}
+		u.Open = func(c Conn, _ *http.Request) error { conns <- c; return nil }
+		ends := tellsEnds(u)
+		addr := at.serve(u)
+		for _, c := range []struct {
+			why  engine.Reason
+			code Code
+			text string
+		}{
+			{engine.IdleTimeout, PolicyViolation, "idle for too long"},
+			{engine.FrameTimeout, PolicyViolation, "a message took too long"},
+			{engine.AuthTimeout, PolicyViolation, "not authenticated in time"},
+			{engine.InputBudget, TryAgainLater, ""},
+			{engine.ShuttingDown, GoingAway, "the server is shutting down"},
+		} {
+			p, _ := upgraded(t, addr)
+			conn := heard(t, conns, "the connection")
+			conn.conn.Close(c.why)
+			p.want(closing(c.code, c.text))
+			if err := conn.Close(4000, "too late"); err != ErrClosed {
+				t.Errorf("closed after %v: %v", c.why, err)
+			}
+			p.wantEnd()
+			if got := heard(t, ends, "the end"); got != (ended{c.code, c.why}) {
+				t.Errorf("Closed got %v, want %v", got, ended{c.code, c.why})
+			}
+		}
+	})
+}
+
 // Closed reports a connection that ended without a Close frame as such.
 func TestEndWithoutClose(t *testing.T) {
 	run(t, func(t *testing.T, at *place) {

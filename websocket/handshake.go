@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha1"
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -60,11 +61,13 @@ func readHandshake(r *http.Request, protocols []string, compress bool, origin fu
 	if no := requestRefusal(r); no.status != 0 {
 		return h, no
 	}
-	if origin == nil {
-		origin = sameHost
+	if origin == nil && !sameHost(r) {
+		return h, refusal{http.StatusForbidden, fmt.Sprintf("the page's origin, %s, is not the host of this request, %s; "+
+			"a proxy must pass the Host header on with its port, and Upgrader.Origins can allow other origins", quoted(r.Header["Origin"]...), quoted(r.Host))}
 	}
-	if !origin(r) {
-		return h, refusal{http.StatusForbidden, "WebSockets from this origin are not allowed"}
+	if origin != nil && !origin(r) {
+		return h, refusal{http.StatusForbidden, fmt.Sprintf("Upgrader.Origins does not allow the page's origin, %s, on the host %s",
+			quoted(r.Header["Origin"]...), quoted(r.Host))}
 	}
 	asked, ok := tokens(r.Header[protocolHeader])
 	if !ok {
@@ -209,6 +212,16 @@ func sameHost(r *http.Request) bool {
 		port = ":443"
 	}
 	return strings.EqualFold(strings.TrimSuffix(origin.Host, port), strings.TrimSuffix(r.Host, port))
+}
+
+// quoted quotes a client's values for people, not in full if they are long.
+func quoted(values ...string) string {
+	const most = 200
+	all := strings.Join(values, ", ")
+	if len(all) > most {
+		return fmt.Sprintf("%+q…", all[:most])
+	}
+	return fmt.Sprintf("%+q", all)
 }
 
 // hasToken reports whether a list header contains this lower-case token.

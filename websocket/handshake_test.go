@@ -134,6 +134,44 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
+// A refused origin is told with the host that it was compared with and the field that decides,
+// and a client cannot make the answer long or write terminal escapes into it.
+func TestRefusedOriginIsNamed(t *testing.T) {
+	no := func(*http.Request) bool { return false }
+	for _, c := range []struct {
+		name   string
+		origin func(*http.Request) bool
+		lines  []string
+		says   []string
+	}{
+		{"a proxy that drops the port", nil, []string{"Host: example.com", "Origin: http://example.com:8080"}, []string{`"http://example.com:8080"`, `"example.com"`, "Upgrader.Origins"}},
+		{"two origins", nil, []string{"Origin: http://a", "Origin: http://b"}, []string{`"http://a, http://b"`, `"example.com"`, "Upgrader.Origins"}},
+		{"one's own rule", no, []string{"Origin: http://example.org"}, []string{`"http://example.org"`, `"example.com"`, "Upgrader.Origins"}},
+		{"no origin", no, nil, []string{`""`, `"example.com"`, "Upgrader.Origins"}},
+		{"a long one", nil, []string{"Origin: http://" + strings.Repeat("a", 100_000)}, []string{`"http://aaa`, `"example.com"`, "Upgrader.Origins"}},
+		{"escapes", nil, []string{"Origin: http://é\x1b[31m"}, []string{`"http://\u00e9\x1b[31m"`, `"example.com"`, "Upgrader.Origins"}},
+	} {
+		r := request(t, get)
+		for _, line := range c.lines {
+			key, value, _ := strings.Cut(line, ": ")
+			if key == "Host" {
+				r.Host = value
+				continue
+			}
+			r.Header[key] = append(r.Header[key], value)
+		}
+		_, refused := readHandshake(r, nil, false, c.origin)
+		if refused.status != 403 || len(refused.text) > 600 {
+			t.Errorf("%s: status %d and %d bytes", c.name, refused.status, len(refused.text))
+		}
+		for _, want := range c.says {
+			if !strings.Contains(refused.text, want) {
+				t.Errorf("%s: %q does not contain %q", c.name, refused.text, want)
+			}
+		}
+	}
+}
+
 func TestSubprotocol(t *testing.T) {
 	for _, test := range []struct {
 		speaks []string

@@ -3,9 +3,11 @@ package websocket
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -80,6 +82,7 @@ func (at *place) serve(u *Upgrader) (addr string) {
 }
 
 func (at *place) serveOn(u *Upgrader, ln net.Listener) (addr string) {
+	u.Logger = cmp.Or(u.Logger, slog.New(slog.DiscardHandler)) // panics are often intended
 	var h http.Handler = u
 	if at.wrap != nil {
 		h = at.wrap(u)
@@ -94,7 +97,7 @@ func (at *place) serveOn(u *Upgrader, ln net.Listener) (addr string) {
 		at.end = func(ctx context.Context) error { return errors.Join(u.Shutdown(ctx), std.Shutdown(ctx)) }
 		shut = std.Close
 	} else {
-		srv := &http1.Server{Engine: *at.engine, Handler: h, Limits: at.limits}
+		srv := &http1.Server{Engine: *at.engine, Handler: h, Limits: at.limits, Logger: u.Logger}
 		go func() { served <- srv.Serve(ln) }()
 		at.stats = func() engine.Stats { return srv.Stats().Stats }
 		at.end, shut = srv.Shutdown, srv.Close

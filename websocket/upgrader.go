@@ -66,7 +66,8 @@ type Upgrader struct {
 	// Limits protect connections that come from a server other than http1.Server; an
 	// http1.Server applies its own. Zero fields take their defaults.
 	Limits engine.Limits
-	// Logger logs panics on such connections. Zero: no log.
+	// Logger gets what engine.Server.Logger gets, for such connections. Zero: panics go to
+	// slog.Default(), and nothing else is logged. For silence, use slog.DiscardHandler.
 	Logger *slog.Logger
 
 	once      sync.Once

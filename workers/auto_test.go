@@ -2,6 +2,7 @@ package workers
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -59,6 +60,21 @@ func TestAutoPoolGrowsAndRests(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestAutoOptions(t *testing.T) {
+	here := runtime.GOMAXPROCS(0)
+	for o, want := range map[AutoOptions]struct{ lowest, initial, highest int }{
+		{}:                            {1, 2 * here, 1024 * here},
+		{Min: -1, Max: -1, Start: -1}: {1, 2 * here, 1024 * here},
+		{Start: 1}:                    {1, 1, 1024 * here},
+		{Min: 5, Max: 3, Start: 1}:    {5, 5, 5},
+		{Min: 2, Max: 7, Start: 9}:    {2, 7, 7},
+	} {
+		if c := newPilot(o).climb; c.min != want.lowest || c.limit != want.initial || c.max != want.highest {
+			t.Errorf("%+v: a limit of %d, from %d to %d, want %+v", o, c.limit, c.min, c.max, want)
+		}
+	}
 }
 
 func TestDecisionsAreBounded(t *testing.T) {

@@ -26,6 +26,10 @@ func BenchmarkBurst(b *testing.B) {
 	}{
 		{"Go", func() { p.Go(context.Background(), done) }},
 		{"Go with a cancellable context", func() { p.Go(ctx, done) }},
+		{"Go with a context for each task", func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			p.Go(ctx, func() { cancel(); done() })
+		}},
 		{"Func", func() { f.Go(context.Background(), &all) }},
 		{"Func with a cancellable context", func() { f.Go(ctx, &all) }},
 	} {

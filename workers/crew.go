@@ -103,15 +103,16 @@ func newCrew[T any](o Options, do func(*shift, T), fail func(T, error)) *crew[T]
 // submit accepts a job.
 func (c *crew[T]) submit(ctx context.Context, job T) error {
 	done := ctx.Done()
-	if done != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
 	level := 0
 	if c.levels > 1 {
 		level = c.level(ctx)
 	}
 	inside := c.isInside(ctx)
 	c.mu.Lock()
+	if done != nil && hasEnded(done) { // under the lock, so that it has not ended before the job is queued
+		c.mu.Unlock()
+		return context.Cause(ctx)
+	}
 	if c.ended || !c.room() || inside && !c.served() {
 		return c.crowded(ctx, done, level, inside, job) // unlocks
 	}
@@ -288,17 +289,13 @@ func (w *worker[T]) take() bool {
 	} else {
 		c.staff()
 	}
-	if e.watch != nil {
-		select {
-		case <-e.watch.done: // its context has ended, but the callback has not run yet
-			c.count.cancelled++
-			c.count.removed++
-			c.mu.Unlock()
-			c.fail(e.job, context.Cause(e.watch.ctx))
-			c.mu.Lock()
-			return false
-		default:
-		}
+	if e.watch.hasEnded() {
+		c.count.cancelled++
+		c.count.removed++
+		c.mu.Unlock()
+		c.fail(e.job, context.Cause(e.watch.ctx))
+		c.mu.Lock()
+		return false
 	}
 	w.working, w.job = true, e.job
 	c.started++

@@ -31,9 +31,7 @@ func Submit[T any](ctx context.Context, p *Pool, f func(context.Context) (T, err
 func (f *Future[T]) Wait(ctx context.Context) (T, error) {
 	if f.pool.crew.isInside(ctx) {
 		// A task that is still queued may have no worker left except this one.
-		if job, ok := f.pool.crew.reclaim(func(t task) bool { return t == task(f) }); ok {
-			f.pool.crew.inline(job)
-		}
+		f.pool.crew.help(func(t task) bool { return t == task(f) })
 	}
 	select {
 	case <-f.done:
@@ -140,14 +138,10 @@ func (g *Group) help() bool {
 	if !g.pool.crew.isInside(g.ctx) {
 		return false
 	}
-	job, ok := g.pool.crew.reclaim(func(t task) bool {
+	return g.pool.crew.help(func(t task) bool {
 		m, mine := t.(*member)
 		return mine && m.group == g
 	})
-	if ok {
-		g.pool.crew.inline(job)
-	}
-	return ok
 }
 
 // member is a task of a group.

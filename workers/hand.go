@@ -37,6 +37,7 @@ func (h *hand[T]) next() (job T, ok bool) {
 func (c *crew[T]) fill(w *worker[T]) {
 	alone := c.visitor == w
 	c.visitor = w
+	// A hand that is filled while callers wait is recalled when they are admitted.
 	if !alone || c.queued < deep || c.levels > 1 || c.waiting.len > 0 || c.workers > c.limit {
 		return
 	}

@@ -27,7 +27,7 @@ func in(t *testing.T, o workers.Options, test func(t *testing.T, p *workers.Pool
 
 func closeAll(t testing.TB, p *workers.Pool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := p.Close(ctx); err != nil {
 		t.Error(err)

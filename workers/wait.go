@@ -1,15 +1,22 @@
 package workers
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // waiter is a caller that waits for room.
 type waiter[T any] struct {
 	entry      entry[T]
 	level      int
-	told       chan error // capacity 1; nil: the job has been queued
+	told       chan error // capacity 1; nil: the job has been queued; errEnded: its context has ended
 	prev, next *waiter[T]
 	inLine     bool
 }
+
+// errEnded stands for the cause of a context, which may be foreign code and is asked
+// without the lock.
+var errEnded = errors.New("workers: context ended")
 
 // line holds the callers that wait for room, in a list for each level.
 type line[T any] struct {
@@ -58,10 +65,17 @@ func (l *line[T]) pop() *waiter[T] {
 	return w
 }
 
-// admit queues the jobs of waiting callers while there is room; mu is held.
+// admit queues the jobs of waiting callers while there is room; mu is held. It is the only
+// way from the line to the queue, and refuses callers whose context has ended: nobody
+// would remove their jobs from the queue if the context's watch has done so already.
 func (c *crew[T]) admit() {
 	for c.waiting.len > 0 && c.room() {
 		w := c.waiting.pop()
+		if w.entry.watch.hasEnded() {
+			c.forgo(w)
+			w.told <- errEnded
+			continue
+		}
 		c.push(w.level, w.entry)
 		w.told <- nil
 	}
@@ -139,13 +153,16 @@ func (c *crew[T]) wait(ctx context.Context, done <-chan struct{}, level int, job
 	c.admit() // room may have appeared
 	c.mu.Unlock()
 	watch.begin(ctx)
-	var err error
+	err := errEnded
 	select {
 	case err = <-w.told:
 	case <-done:
-		if err = context.Cause(ctx); !c.withdraw(w) {
+		if !c.withdraw(w) {
 			err = <-w.told // queued or refused concurrently
 		}
+	}
+	if err == errEnded {
+		err = context.Cause(ctx)
 	}
 	w.entry = entry[T]{}
 	c.spare.Put(w)
@@ -160,22 +177,37 @@ func (c *crew[T]) withdraw(w *waiter[T]) bool {
 		return false
 	}
 	c.waiting.remove(w)
-	c.count.cancelled++
-	if w.entry.watch != nil {
-		w.entry.watch.tasks--
-	}
+	c.forgo(w)
 	return true
 }
 
-// reclaim removes a queued job on behalf of its owner, who must run or fail it.
-func (c *crew[T]) reclaim(match func(T) bool) (job T, ok bool) {
+// forgo counts a caller that has left the line because its context has ended; mu is held.
+func (c *crew[T]) forgo(w *waiter[T]) {
+	w.entry.watch.tasks--
+	c.count.cancelled++
+}
+
+// help runs a queued job on the caller's goroutine, unless the job's context has ended. It
+// reports whether one was queued.
+func (c *crew[T]) help(match func(T) bool) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	found := c.extract(1, func(e entry[T]) bool { return match(e.job) })
 	if len(found) == 0 {
-		return job, false
+		c.mu.Unlock()
+		return false
 	}
-	return found[0].job, true
+	e := found[0]
+	ended := e.watch.hasEnded()
+	if ended {
+		c.count.cancelled++
+	}
+	c.mu.Unlock()
+	if ended {
+		c.fail(e.job, context.Cause(e.watch.ctx))
+	} else {
+		c.inline(e.job)
+	}
+	return true
 }
 
 // extract removes entries from the queues; mu is held.

@@ -80,7 +80,10 @@ func (w *watch[T]) fire() {
 	c := w.crew
 	c.mu.Lock()
 	c.drop(w)
-	ended := c.extract(math.MaxInt, func(e entry[T]) bool { return e.watch == w })
+	var ended []entry[T]
+	if w.tasks > 0 { // else a long queue is not searched: most contexts end after their tasks
+		ended = c.extract(math.MaxInt, func(e entry[T]) bool { return e.watch == w })
+	}
 	c.count.cancelled += int64(len(ended))
 	c.mu.Unlock()
 	for _, e := range ended {
@@ -88,6 +91,19 @@ func (w *watch[T]) fire() {
 	}
 	c.mu.Lock()
 	c.exit()
+}
+
+// hasEnded reports whether the context has ended. The lock may come to others between that
+// and fire, so whoever moves or runs a task asks.
+func (w *watch[T]) hasEnded() bool { return w != nil && hasEnded(w.done) }
+
+func hasEnded(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
 }
 
 // drop forgets a watch; mu is held.

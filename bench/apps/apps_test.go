@@ -37,6 +37,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/http1"
+	"github.com/hone-go/hone/internal/testrun"
 )
 
 var (
@@ -403,14 +404,10 @@ func needs(t *testing.T, name string) string {
 	if err != nil {
 		path, err = exec.LookPath("/usr/sbin/" + name) // where not everybody looks
 	}
-	switch {
-	case err == nil:
-		return path
-	case os.Getenv("HONE_TEST_ALL") == "1":
-		t.Fatalf("%s is not here: make deps installs it", name)
+	if err != nil {
+		testrun.Lacks(t, name+" is not here: make deps installs it")
 	}
-	t.Skipf("%s is not here: make deps installs it", name)
-	panic("unreachable")
+	return path
 }
 
 // eventually waits until something holds.

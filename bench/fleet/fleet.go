@@ -7,6 +7,7 @@ import (
 	"debug/buildinfo"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -105,17 +106,14 @@ func Choose(all []Entry, names []string) ([]Entry, error) {
 // Build compiles the entries' programs into dir, and fills in their versions.
 // module is the folder of the module bench.
 func Build(ctx context.Context, module, dir string, entries []Entry) error {
-	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	var packages []string
 	for _, e := range entries {
-		if pkg := "./servers/" + e.Program; !slices.Contains(args, pkg) {
-			args = append(args, pkg)
+		if pkg := "./servers/" + e.Program; !slices.Contains(packages, pkg) {
+			packages = append(packages, pkg)
 		}
 	}
-	build := exec.CommandContext(ctx, "go", args...)
-	build.Dir = module
-	build.Env = append(build.Environ(), "GOWORK=off") // a workspace may choose other versions than go.mod
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+	if err := Compile(ctx, module, dir, "", packages...); err != nil {
+		return err
 	}
 	for i := range entries {
 		e := &entries[i]
@@ -133,6 +131,53 @@ func Build(ctx context.Context, module, dir string, entries []Entry) error {
 		}
 	}
 	return nil
+}
+
+// Module is the folder of the module bench, from wherever in the repository the program
+// is run.
+func Module(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/hone-go/hone/bench").Output()
+	if err != nil {
+		return "", fmt.Errorf("cannot find the module bench (%w); run this inside the repository", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// Compile compiles packages of the module bench into dir. hone is a folder with another
+// revision of the library, which the same programs then use; empty: the one beside bench.
+func Compile(ctx context.Context, module, dir, hone string, packages ...string) error {
+	run := func(args ...string) error {
+		cmd := exec.CommandContext(ctx, "go", args...)
+		cmd.Dir = module
+		cmd.Env = append(cmd.Environ(), "GOWORK=off") // a workspace may choose other versions than go.mod
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+		return nil
+	}
+	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	if hone != "" {
+		own, err := os.MkdirTemp("", "hone-bench-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(own)
+		file := filepath.Join(own, "go.mod")
+		for _, name := range []string{"go.mod", "go.sum"} {
+			text, err := os.ReadFile(filepath.Join(module, name))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(own, name), text, 0o600)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if err := run("mod", "edit", "-replace", "github.com/hone-go/hone="+hone, file); err != nil {
+			return err
+		}
+		args = append(args, "-modfile", file)
+	}
+	return run(append(args, packages...)...)
 }
 
 // How is the way in which a server is run.

@@ -4,9 +4,7 @@ package streams
 
 import (
 	"bufio"
-	"io"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,59 +19,12 @@ func TestHoldCPU(t *testing.T) {
 	path := program(t, "server")
 	for _, engine := range engines() {
 		t.Run(engine, func(t *testing.T) {
-			type side struct {
-				s     *server
-				conns []net.Conn
+			ask, want := []byte(strings.Repeat("ping\n", deep)), []byte(strings.Repeat("pong\n", deep))
+			newSide := func(hold string) *askers {
+				s := start(t, path, "-engine", engine, "-hold="+hold)
+				return newAskers(t, s.PID, s.addr, conns, ask, want, deep, func([]byte) {})
 			}
-			newSide := func(hold string) side {
-				d := side{s: start(t, path, "-engine", engine, "-hold="+hold)}
-				for range conns {
-					c, _ := dial(t, d.s.addr, 0)
-					d.conns = append(d.conns, c)
-				}
-				return d
-			}
-			// cost is the server's CPU time per request.
-			cost := func(d side) float64 {
-				began, requests := d.s.used(t), new(atomic.Int64)
-				until := time.Now().Add(window)
-				ask, want := []byte(strings.Repeat("ping\n", deep)), strings.Repeat("pong\n", deep)
-				var asking sync.WaitGroup
-				for _, c := range d.conns {
-					asking.Go(func() {
-						got := make([]byte, len(want))
-						c.SetDeadline(until.Add(20 * time.Second))
-						for time.Now().Before(until) {
-							if _, err := c.Write(ask); err != nil {
-								t.Error(err)
-								return
-							}
-							if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
-								t.Errorf("read %q, %v", got, err)
-								return
-							}
-							requests.Add(deep)
-						}
-					})
-				}
-				asking.Wait()
-				return float64((d.s.used(t) - began).Nanoseconds()) / float64(max(1, requests.Load()))
-			}
-			with, without := newSide("true"), newSide("false")
-			cost(with)
-			cost(without)
-			var ratios, costs []float64
-			for pair := range pairs {
-				var a, b float64
-				if pair%2 == 0 {
-					a, b = cost(with), cost(without)
-				} else {
-					b, a = cost(without), cost(with)
-				}
-				ratios, costs = append(ratios, a/b), append(costs, b)
-			}
-			slices.Sort(ratios)
-			slices.Sort(costs)
+			ratios, costs := compareCPU(t, newSide("true"), newSide("false"), pairs, window)
 			t.Logf("without Hold %.0f ns of CPU a request; the ratios of %d pairs are %.3f to %.3f", costs[pairs/2], pairs, ratios[0], ratios[pairs-1])
 			judge(t, "CPU with Hold to CPU without, the median", ratios[pairs/2], "%.3f", "<=", 1.1)
 		})

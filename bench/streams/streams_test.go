@@ -4,7 +4,10 @@
 // back) and compares the figures with what they are to be. Every server is a process of
 // its own, examples/streams or the one in server:
 //
-//	go test -count=1 ./streams -timeout 60m -v -args -all
+//	go test -count=1 ./streams -timeout 90m -v -args -all
+//
+// Beside it, it measures handlers of package http1 that flush, with the server in feed, and
+// with -base REVISION the same of another revision.
 //
 // A figure that misses its goal fails with -all only: a short run is too noisy for a
 // verdict. What must always hold (bytes, order) fails in any case.
@@ -28,6 +31,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/hone-go/hone/bench/fleet"
 	"github.com/hone-go/hone/bench/streams/probe"
 	"github.com/hone-go/hone/tool/child"
@@ -42,6 +47,43 @@ const (
 	mib   = 1 << 20
 	chunk = 16 << 10 // what examples/streams makes at a time
 )
+
+const (
+	spinning = "HONE_SPIN"      // set in a process that is to do nothing else
+	spinTime = 20 * time.Minute // how long it does at most
+)
+
+// TestMain spins where it is told to.
+func TestMain(m *testing.M) {
+	if os.Getenv(spinning) == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	fmt.Println(`"spinning"`)
+	for began := time.Now(); time.Since(began) < spinTime; {
+	}
+}
+
+// spin keeps that many processes busy until the test ends.
+func spin(t *testing.T, n int) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		cmd := exec.CommandContext(t.Context(), self)
+		cmd.Env = append(cmd.Environ(), spinning+"=1", "GOMAXPROCS=1")
+		c, err := child.Start(cmd, child.Options{Signal: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Stop)
+		if err := c.Answer(t.Context(), 20*time.Second, new(string)); err != nil {
+			t.Fatalf("a busy program: %v", err)
+		}
+	}
+}
 
 // size is small, or full with -all.
 func size[N any](small, full N) N {
@@ -164,11 +206,11 @@ func (s *server) resident(t *testing.T) int64 {
 	return m.Resident
 }
 
-// used is the process's user and system time.
-func (s *server) used(t *testing.T) time.Duration {
-	cpu, err := fleet.ProcessCPU(s.PID)
+// cpuOf is a process's user and system time.
+func cpuOf(t *testing.T, pid int) time.Duration {
+	cpu, err := fleet.ProcessCPU(pid)
 	if err != nil {
-		t.Errorf("the server's CPU: %v", err)
+		t.Errorf("the CPU of process %d: %v", pid, err)
 	}
 	return cpu
 }

@@ -91,7 +91,7 @@ func TestConversation(t *testing.T) {
 		}
 		io.WriteString(nc, "asked\nbefore\nthe end\nnot a li")
 		nc.CloseWrite()
-		wantAll(t, nc, "ASKED\nBEFORE\nTHE END\n")
+		wantAll(t, nc, "ASKED\nBEFORE\nTHE END\nerror: peer_closed\n")
 	})
 }
 

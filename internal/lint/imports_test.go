@@ -17,8 +17,8 @@ const (
 // here and in the table of docs/design.md for a new package.
 var libraryImports = map[string][]string{
 	"wire":               {},
-	"engine":             {"pool", "workers", "internal/sys"},
-	"http1":              {"engine", "pool", "internal/sys"},
+	"engine":             {"pool", "workers", "internal/faultlog", "internal/sys"},
+	"http1":              {"engine", "pool", "internal/faultlog", "internal/sys"},
 	"websocket":          {"engine", "http1", "pool"},
 	"framed":             {"wire", "engine", "pool", "conns", "internal/sys"},
 	"pool":               {},
@@ -26,6 +26,8 @@ var libraryImports = map[string][]string{
 	"conns":              {},
 	"route":              {},
 	"tlsfiles":           {},
+	"internal/faultlog":  {},
+	"internal/httpdiff":  {}, // its tests import engine and http1
 	"internal/sys":       {},
 	"internal/lint":      {},
 	"internal/servetest": {},
@@ -130,7 +132,7 @@ package bench`,
 		{
 			name:  "engine imports a protocol",
 			files: "-- engine/direct.go --\npackage engine\n\nimport \"github.com/hone-go/hone/wire\"",
-			want:  []string{"engine/direct.go:3: engine must not import wire; it may import pool, workers, internal/sys"},
+			want:  []string{"engine/direct.go:3: engine must not import wire; it may import pool, workers, internal/faultlog, internal/sys"},
 		},
 		{
 			name:  "the load generator shares the server's code",

@@ -2,7 +2,6 @@ package sys
 
 import (
 	"errors"
-	"os"
 	"sync"
 	"unsafe"
 
@@ -106,35 +105,74 @@ func Exhausted(err error) bool {
 		errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM)
 }
 
-// Spare is a descriptor held in reserve for when none are left: releasing it frees
-// exactly one for the connection that must be refused.
-type Spare struct {
-	mu sync.Mutex
-	f  *os.File
+// Missing returns how many of n more descriptors the process cannot open now, and why: it
+// opens them and closes them again. Only a lack of descriptors counts.
+func Missing(n int) (int, error) {
+	var taken []int
+	defer func() {
+		for _, fd := range taken {
+			unix.Close(fd)
+		}
+	}()
+	for len(taken) < n {
+		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+		switch {
+		case outOfDescriptors(err):
+			return n - len(taken), err
+		case err != nil:
+			return 0, nil
+		}
+		taken = append(taken, fd)
+	}
+	return 0, nil
 }
 
-// Hold opens the spare descriptor if necessary, and reports whether it is held now.
+func outOfDescriptors(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
+}
+
+// Spare is a descriptor held in reserve for when none are left: releasing it frees
+// exactly one for the connection that must be refused. It is an eventfd, because that
+// needs no file system: a jail may have no /dev.
+type Spare struct {
+	mu   sync.Mutex
+	held bool
+	fd   int
+	open func() (fd int, err error) // for tests; nil: an eventfd
+}
+
+// Hold opens the spare descriptor if necessary, and reports whether there was a
+// descriptor for it. A failure for any other reason counts as success, although nothing
+// is held: it must not refuse connections for which there is room.
 func (s *Spare) Hold() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.f == nil {
-		f, err := os.Open(os.DevNull)
-		if err != nil {
-			return false
-		}
-		s.f = f
+	if s.held {
+		return true
 	}
+	fd, err := s.openOne()
+	if err != nil {
+		return !outOfDescriptors(err)
+	}
+	s.fd, s.held = fd, true
 	return true
+}
+
+func (s *Spare) openOne() (int, error) {
+	if s.open != nil {
+		return s.open()
+	}
+	return unix.Eventfd(0, unix.EFD_CLOEXEC)
 }
 
 // Release closes the spare descriptor and reports whether it was held.
 func (s *Spare) Release() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.f == nil {
+	if !s.held {
 		return false
 	}
-	s.f.Close()
-	s.f = nil
+	unix.Close(s.fd)
+	s.held = false
 	return true
 }

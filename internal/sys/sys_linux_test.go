@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"syscall"
 	"testing"
 )
@@ -205,8 +206,29 @@ func TestSpare(t *testing.T) {
 	}
 }
 
-// TestSpareLeavesRoomForOne uses up all descriptors.
-func TestSpareLeavesRoomForOne(t *testing.T) {
+// Only a lack of descriptors counts as one. Without a spare, Release has nothing to free.
+func TestSpareWithoutItsDescriptor(t *testing.T) {
+	for err, want := range map[error]bool{
+		syscall.EMFILE: false,
+		syscall.ENFILE: false,
+		syscall.ENOMEM: true,
+		syscall.EPERM:  true, // a seccomp filter
+		syscall.ENOENT: true,
+		syscall.ENOSYS: true,
+	} {
+		s := Spare{open: func() (int, error) { return -1, err }}
+		if got := s.Hold(); got != want {
+			t.Errorf("%v: Hold returned %v, want %v", err, got, want)
+		}
+		if s.Release() {
+			t.Errorf("%v: Release returned true although nothing was held", err)
+		}
+	}
+}
+
+// withDescriptors limits the process to n more descriptors until the test ends.
+func withDescriptors(t *testing.T, n int) {
+	t.Helper()
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
@@ -215,12 +237,40 @@ func TestSpareLeavesRoomForOne(t *testing.T) {
 	if err != nil {
 		t.Skipf("needs /proc: %v", err)
 	}
+	used := map[string]bool{}
+	for _, fd := range open {
+		if _, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil { // the one that read the folder is closed
+			used[fd.Name()] = true
+		}
+	}
 	low := limit
-	low.Cur = uint64(len(open)) + 10
+	low.Cur = 0 // the limit is one of numbers: descriptors beyond it take no room
+	for free := 0; free < n; low.Cur++ {
+		if !used[strconv.FormatUint(low.Cur, 10)] {
+			free++
+		}
+	}
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &low); err != nil {
 		t.Fatal(err)
 	}
-	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
+	t.Cleanup(func() { syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit) })
+}
+
+func TestMissing(t *testing.T) {
+	withDescriptors(t, 5)
+	for n, want := range map[int]int{0: 0, 1: 0, 5: 0, 6: 1, 9: 4} {
+		for range 2 { // it gives them back
+			missing, err := Missing(n)
+			if missing != want || (want > 0) != errors.Is(err, syscall.EMFILE) {
+				t.Errorf("of %d descriptors %d are missing (%v), want %d of 5", n, missing, err, want)
+			}
+		}
+	}
+}
+
+// TestSpareLeavesRoomForOne uses up all descriptors.
+func TestSpareLeavesRoomForOne(t *testing.T) {
+	withDescriptors(t, 10)
 	var s Spare
 	if !s.Hold() {
 		t.Fatal("not held")
@@ -239,7 +289,8 @@ func TestSpareLeavesRoomForOne(t *testing.T) {
 		}
 		return err
 	}
-	for err = take(); err == nil; err = take() {
+	err := take()
+	for ; err == nil; err = take() {
 		if len(taken) > 100 {
 			t.Fatal("the descriptor limit has no effect")
 		}

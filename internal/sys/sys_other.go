@@ -25,6 +25,9 @@ func Unread(uintptr) int { return 0 }
 // DescriptorLimit is not supported here.
 func DescriptorLimit() (uint64, bool) { return 0, false }
 
+// Missing returns 0: there is no cheap way to find out.
+func Missing(int) (int, error) { return 0, nil }
+
 // Exhausted returns false here: a temporary accept error is retried.
 func Exhausted(error) bool { return false }
 

@@ -27,7 +27,8 @@ type Server struct {
 	NetHTTP bool
 	// TLS is the TLS configuration, with a certificate. nil: plain HTTP/1.1.
 	TLS *tls.Config
-	// Logger receives panics and, at the debug level, faulty connections. nil: no log.
+	// Logger gets what http1.Server.Logger gets; with NetHTTP, all of it at the debug level.
+	// nil: panics go to slog.Default(), with NetHTTP nowhere.
 	Logger *slog.Logger
 
 	once sync.Once
@@ -48,12 +49,12 @@ func (s *Server) prepare() {
 			ReadHeaderTimeout: l.HeaderTime, ReadTimeout: l.ReadTime, WriteTimeout: l.WriteTime, IdleTimeout: l.IdleTime,
 			MaxHeaderBytes: l.HeaderBytes,
 			HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: l.Streams},
-			ErrorLog:       log.New(io.Discard, "", 0),
-		}
-		if s.Logger != nil { // mostly caused by clients, so not at the usual level
-			s.std.ErrorLog = slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug)
 		}
 		if s.NetHTTP {
+			s.std.ErrorLog = log.New(io.Discard, "", 0)
+			if s.Logger != nil { // clients can cause any number of lines, so not at the usual level
+				s.std.ErrorLog = slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug)
+			}
 			s.most = int64(l.Connections)
 			s.std.ConnState = func(_ net.Conn, state http.ConnState) {
 				if state == http.StateClosed || state == http.StateHijacked {

@@ -45,6 +45,8 @@ func cannotListen(flag, addr string, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case sys.Exhausted(err):
+		return exit.Failedf("serve: %s %s: %w; raise the limit of descriptors (ulimit -n, LimitNOFILE)", flag, addr, err)
 	case errors.Is(err, syscall.EADDRINUSE):
 		return exit.Failedf("serve: %s %s: the port is in use; stop the process that listens there, or use another port (0 picks a free one)", flag, addr)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):

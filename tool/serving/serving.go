@@ -25,6 +25,7 @@ import (
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/http1"
+	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tlsfiles"
 	"github.com/hone-go/hone/tool/exit"
@@ -50,6 +51,7 @@ type Options struct {
 	Service, Dialect, Logs *spec.Choice
 	Limits                 limitFlag
 	Files                  string // folder
+	DotFiles, FileLinks    bool   // what of it to serve
 	Proxies, AdminHosts    []string
 	JSON, UntilEOF, Timed  bool
 	Version                string // of this build
@@ -63,6 +65,7 @@ type serving struct {
 	sockets *websocket.Upgrader // of SocketService; else nil
 	admin   *observe.Admin
 	live    *page.Page
+	files   *folder // nil: none
 	ready   atomic.Bool
 	log     *slog.Logger
 	public  net.Listener
@@ -80,6 +83,7 @@ type server interface {
 
 // Run serves until ctx ends, then drains.
 func (f *Options) Run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+	sys.OutliveReaders()
 	if passed, ours := passedSockets(); passed > 0 && ours && !f.Given("addr") {
 		f.Addr = "fd:3"
 	}
@@ -90,8 +94,15 @@ func (f *Options) Run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wr
 	if err != nil {
 		return err
 	}
+	if s.files != nil {
+		defer s.files.root.Close()
+	}
 	if err := f.open(ctx, s); err != nil {
 		return err
+	}
+	if err := f.Engine.engine.CheckDescriptors(AdminDescriptors); err != nil {
+		s.close()
+		return exit.Failedf("serve: %w", err)
 	}
 	if f.UntilEOF {
 		var cancel context.CancelFunc
@@ -136,6 +147,9 @@ func (f *Options) prepare(stderr io.Writer) (*serving, error) {
 	}
 	if f.Given("files") && f.Service.Value != WebService {
 		return nil, exit.Usagef("serve: --files is for --service http, and the service is %s; leave it out", f.Service.Value)
+	}
+	if (f.DotFiles || f.FileLinks) && f.Files == "" {
+		return nil, exit.Usagef("serve: --dot-files and --follow-symlinks are for --files; give the folder, or leave them out")
 	}
 	s := &serving{log: slog.New(slog.NewTextHandler(stderr, nil)), ended: make(chan error, 2)}
 	if f.Logs.Value == "json" {
@@ -185,9 +199,11 @@ func (f *Options) prepareWeb(s *serving, proxies []netip.Prefix) error {
 		return exit.Usagef("serve: --dialect is for framed services, and the service is %s; leave it out", f.Service.Value)
 	}
 	if f.Files != "" {
-		if info, err := os.Stat(f.Files); err != nil || !info.IsDir() {
+		root, err := os.OpenRoot(f.Files)
+		if err != nil {
 			return exit.Failedf("serve: --files %s is not a readable folder; give one", f.Files)
 		}
+		s.files = &folder{root: root, dots: f.DotFiles, links: f.FileLinks}
 	}
 	s.admin.Info.Dialect = "http/1.1"
 	var handler http.Handler
@@ -196,9 +212,9 @@ func (f *Options) prepareWeb(s *serving, proxies []netip.Prefix) error {
 		s.admin.Info.Dialect = "websocket"
 		handler = s.socketHandler()
 	case s.admin.Latency != nil:
-		handler = s.admin.Latency.WrapHTTP(webHandler(f.Files))
+		handler = s.admin.Latency.WrapHTTP(webHandler(s.files))
 	default:
-		handler = webHandler(f.Files)
+		handler = webHandler(s.files)
 	}
 	s.web = &http1.Server{
 		Handler: handler, Engine: f.Engine.engine, Limits: f.Limits.limits, TrustedProxies: proxies, Logger: s.log, Std: new(http.Server),
@@ -290,6 +306,17 @@ func (f *Options) open(ctx context.Context, s *serving) error {
 	}
 	ln.Close()
 	return err
+}
+
+// AdminDescriptors is how many descriptors the admin side needs to be reachable.
+const AdminDescriptors = 1
+
+// close closes the listeners of a server that does not start.
+func (s *serving) close() {
+	s.public.Close()
+	if s.private != nil {
+		s.private.Close()
+	}
 }
 
 // start serves on both listeners.

@@ -28,10 +28,8 @@ type UI struct {
 	Stay      bool   // keep serving after the end, until Ctrl-C
 }
 
-const (
-	pageHeadTime = 5 * time.Second // to read a request's header
-	pageEndTime  = time.Second     // for responses in flight at the end
-)
+// pageEndTime is for responses in flight at the end.
+const pageEndTime = time.Second
 
 // Live is a page that is served during a load. A nil Live, for a command without --ui,
 // does nothing.
@@ -66,10 +64,7 @@ func (f UI) open(command string, stderr io.Writer, p *page.Page) (*Live, error) 
 	}
 	l := &Live{page: p, ended: make(chan error, 1), stay: f.Stay, stderr: stderr, target: new(admin.Figures)}
 	p.Sources = append(p.Sources, page.ThisHost(), l.target.Read)
-	l.server = &http.Server{
-		Handler: guard.Handler(p.Handler()), ReadHeaderTimeout: pageHeadTime, ReadTimeout: 2 * pageHeadTime,
-		WriteTimeout: 4 * pageHeadTime, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-	}
+	l.server = guard.Server(guard.Handler(p.Handler()))
 	go func() { l.ended <- l.server.Serve(ln) }()
 	where := "http://" + ln.Addr().String() + "/"
 	if ln.Addr().Network() == "unix" {

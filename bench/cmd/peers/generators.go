@@ -46,7 +46,7 @@ func runGenerators(ctx context.Context, args []string, stdout, stderr io.Writer)
 	if s.quick {
 		c.Settle, c.Window, c.Rounds, c.Schedules = quickSettle, quickSettle, 1, c.Schedules[:1]
 	}
-	module, err := moduleDir(ctx)
+	module, err := fleet.Module(ctx)
 	if err != nil {
 		return err
 	}

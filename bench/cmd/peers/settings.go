@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -63,16 +62,6 @@ func list(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// moduleDir is the folder of the module bench, from wherever in the repository
-// the command is run.
-func moduleDir(ctx context.Context) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/hone-go/hone/bench").Output()
-	if err != nil {
-		return "", fmt.Errorf("cannot find the module bench (%w); run this inside the repository", err)
-	}
-	return strings.TrimSpace(string(out)), nil
-}
-
 // grounds are what a run needs, ready for it.
 type grounds struct {
 	module  string
@@ -92,7 +81,7 @@ func (s *settings) prepare(ctx context.Context, say func(string)) (*grounds, err
 	if g.cpus, err = fleet.CPUs(); err != nil {
 		return nil, err
 	}
-	if g.module, err = moduleDir(ctx); err != nil {
+	if g.module, err = fleet.Module(ctx); err != nil {
 		return nil, err
 	}
 	if g.dir, err = os.MkdirTemp("", "hone-bench-"); err != nil {

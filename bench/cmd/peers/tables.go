@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/hone-go/hone/bench/fleet"
 	"github.com/hone-go/hone/bench/report"
 )
 
@@ -18,7 +19,7 @@ func runTables(args []string, stderr io.Writer) error {
 	if err := f.Parse(args); err != nil {
 		return usageError(err)
 	}
-	module, err := moduleDir(context.Background())
+	module, err := fleet.Module(context.Background())
 	if err != nil {
 		return err
 	}
@@ -49,7 +50,7 @@ func runPicture(args []string, stderr io.Writer) error {
 	if err := f.Parse(args); err != nil {
 		return usageError(err)
 	}
-	module, err := moduleDir(context.Background())
+	module, err := fleet.Module(context.Background())
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func (a *adminSide) serve(ln net.Listener, inner *observe.Admin, guard *observe.
 		writeMetrics(w, srv.Stats())
 	})))
 	a.addr, a.done = ln.Addr().String(), make(chan struct{})
-	a.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	a.server = guard.Server(mux)
 	go func() {
 		defer close(a.done)
 		a.server.Serve(ln)

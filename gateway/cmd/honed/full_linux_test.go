@@ -110,11 +110,17 @@ func TestProveDiskFull(t *testing.T) {
 func disk(t *testing.T, options string) string {
 	t.Helper()
 	dir := t.TempDir()
+	mount(t, dir, options)
+	return dir
+}
+
+// mount hides dir behind an empty file system.
+func mount(t *testing.T, dir, options string) {
+	t.Helper()
 	if err := syscall.Mount("none", dir, "tmpfs", 0, options); err != nil {
 		t.Skipf("cannot mount: %v", err)
 	}
 	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
-	return dir
 }
 
 // ran is a honed process.
@@ -138,9 +144,17 @@ func (g *ran) Write(b []byte) (int, error) {
 
 func startGateway(t *testing.T, dir, listen string, more ...string) *ran {
 	t.Helper()
-	g := &ran{t: t, ended: make(chan struct{})}
-	args := []string{"serve", "--json", "--until-eof", "--admin", "127.0.0.1:0", "--data", dir, "--listen", listen}
-	g.cmd = exec.Command(os.Args[0], append(args, more...)...)
+	return startProcess(t, exec.Command(os.Args[0], append(gatewayArgs(dir, listen), more...)...))
+}
+
+func gatewayArgs(dir, listen string) []string {
+	return []string{"serve", "--json", "--until-eof", "--admin", "127.0.0.1:0", "--data", dir, "--listen", listen}
+}
+
+// startProcess starts a gateway with a command line of its own.
+func startProcess(t *testing.T, cmd *exec.Cmd) *ran {
+	t.Helper()
+	g := &ran{t: t, cmd: cmd, ended: make(chan struct{})}
 	g.cmd.Stderr = g
 	stdin, err := g.cmd.StdinPipe()
 	if err != nil {

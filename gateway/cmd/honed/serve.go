@@ -20,6 +20,7 @@ import (
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/gateway"
+	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/tlsfiles"
 )
 
@@ -77,6 +78,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := parse(flags, config, args, stdout); err != nil {
 		return err
 	}
+	sys.OutliveReaders()
 	logger, err := newLogger(f.logFormat, stderr)
 	if err != nil {
 		return err
@@ -96,6 +98,9 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer closeAll(sockets)
+	if err := f.engine.CheckDescriptors(logDescriptors); err != nil {
+		return err
+	}
 	log, level, err := f.log.open(ctx, stderr, logger)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -122,6 +127,9 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	err = f.serveAll(ctx, srv, listeners, sockets, admin, logger)
 	return cmp.Or(err, log.Close())
 }
+
+// logDescriptors is how many descriptors the log and the admin side need.
+const logDescriptors = 16
 
 // server returns the gateway that the flags describe, without its log.
 func (f *serving) server(logger *slog.Logger) (*gateway.Server, *tls.Config, error) {

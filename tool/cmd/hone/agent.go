@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/tool/exit"
 	"github.com/hone-go/hone/tool/load"
 	"github.com/hone-go/hone/tool/load/fleet"
@@ -221,6 +222,7 @@ func (f *agentFlags) run(cmd *cobra.Command, args []string) error {
 		}
 		return plan, err
 	}
+	sys.OutliveReaders()
 	agent.Said = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "hone: agent:", line) }
 	if err = agent.NATS(cmd.Context(), n, f.once); errors.Is(err, context.Canceled) {
 		return &exit.Error{Code: exit.Interrupted}

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hone-go/hone/engine"
+	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/observe"
 	"github.com/hone-go/hone/tlsfiles"
 	"github.com/hone-go/hone/tool/avatar"
@@ -122,6 +123,7 @@ type gallery struct {
 }
 
 func (f *avatarFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
+	sys.OutliveReaders()
 	g, err := f.prepare(stdout, stderr)
 	if err != nil {
 		return err
@@ -131,6 +133,10 @@ func (f *avatarFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	if err := f.open(ctx, g); err != nil {
 		return err
+	}
+	if err := f.engine.Engine().CheckDescriptors(serving.AdminDescriptors); err != nil {
+		g.close()
+		return exit.Failedf("avatar: %w", err)
 	}
 	g.server.Service.Limits.UseMemory()
 	g.start()
@@ -246,6 +252,14 @@ func (f *avatarFlags) open(ctx context.Context, g *gallery) error {
 		return exit.Failedf("avatar: --admin %s: %w; use another address, as in %s, or off", f.admin, err, usualAvatarAdmin)
 	}
 	return nil
+}
+
+// close closes the listeners of a service that does not start.
+func (g *gallery) close() {
+	g.public.Close()
+	if g.private != nil {
+		g.private.Close()
+	}
 }
 
 func (g *gallery) start() {

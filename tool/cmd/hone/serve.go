@@ -34,6 +34,10 @@ instead of frames, with TLS also HTTP/2: GET /hello, /echo (a body of at most 1 
 /stream?n=10&pause=100ms (server-sent events) and, with --files, /files/. ws echoes
 WebSocket messages of at most 1 MiB at /echo.
 
+--files serves the regular files of a folder, with listings, and nothing outside of
+it: no dot files without --dot-files, no symbolic links without --follow-symlinks,
+never a link that leaves the folder, and never a FIFO, a socket or a device.
+
 Limits (` + strings.Join(serving.LimitNames(), ", ") + `)
 are all on; the log starts with the limits in effect. Sizes take KiB and MiB,
 durations ms, s and m; off disables a limit.
@@ -75,6 +79,8 @@ Without --addr, or with fd:3, it serves on a socket passed by systemd (LISTEN_FD
 	if err := cmd.MarkFlagDirname("files"); err != nil {
 		panic("hone: " + err.Error()) // unreachable: the flag was added above
 	}
+	flags.BoolVar(&f.DotFiles, "dot-files", false, "with --files, also serve files and folders whose names begin with a dot")
+	flags.BoolVar(&f.FileLinks, "follow-symlinks", false, "with --files, follow symbolic links that stay in the folder")
 	flags.Var(&f.Limits, "limit", "set a limit; repeat for more")
 	flags.StringSliceVar(&f.Proxies, "trust-proxy", nil, "expect PROXY headers from the addresses in this `CIDR`; repeat for more")
 	flags.StringVar(&f.Cert, "cert", "", "speak TLS with the certificate in this PEM `FILE`")

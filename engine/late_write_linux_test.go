@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/internal/sys"
+)
+
+// A peer whose socket is full again, after it has read everything that was written before,
+// counts as one that has just read: it must not be closed for the output budget.
+func TestReaderIsNoBurdenWhenItsSocketFillsUpAgain(t *testing.T) {
+	s := bare(Limits{})
+	poll, err := sys.NewPoll(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer poll.Close()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fds[0])
+	defer syscall.Close(fds[1])
+	syscall.SetsockoptInt(fds[0], syscall.SOL_SOCKET, syscall.SO_SNDBUF, 1) // the kernel's minimum: about 4 KiB
+	sh := s.bareShard()
+	sh.poll = poll
+	k := taken(t, sh)
+	k.begin(netip.AddrPort{}, sys.Socket(fds[0]), nil, false, false)
+	x := k.attach()
+	k.s.mu.Unlock()
+	push := func() {
+		if err := k.conn().Push(make([]byte, 2*s.limits.HighWater)); err != nil {
+			t.Fatal(err)
+		}
+		k.s.mu.Lock()
+		k.write(x, false)
+		k.s.mu.Unlock()
+	}
+	push()
+	push()
+	if x.stall.Load() == 0 || x.queue.empty() {
+		t.Fatal("the socket accepted everything: the test proves nothing")
+	}
+	s.clock.start = s.clock.start.Add(-time.Minute)
+	s.clock.read()
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
+	if !k.burdens(x) {
+		t.Error("a peer that has read nothing for a minute is no burden")
+	}
+	for buf := make([]byte, 64<<10); !x.queue.empty(); k.write(x, true) { // until the second push is being written
+		if _, err := syscall.Read(fds[1], buf); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if k.burdens(x) {
+		t.Error("a peer that has read all of the first push counts as one that does not read")
+	}
+}

@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/internal/testrun"
+)
+
+// The flags of TestMetamorphic.
+var (
+	metaSeed    = flag.Uint64("seed", 0, "TestMetamorphic: first seed; 0: random")
+	metaSteps   = flag.Int("steps", 0, "TestMetamorphic: moves to draw; each is made on every engine")
+	metaWithout = flag.String("without", "", "TestMetamorphic: further moves, acts and rules to leave out, separated by commas")
+	metaBias    = flag.String("bias", "", "TestMetamorphic: kind=factor, separated by commas")
+)
+
+// leftOut are kinds of moves and acts that are not drawn, and rules that are not checked,
+// until the faults that they show are repaired.
+var leftOut = []string{}
+
+// lifetime is the timeout of everything that a life waits for.
+const lifetime = 20 * time.Second
+
+// movesPerLife is the length of a history.
+const movesPerLife = 160
+
+// TestMetamorphic runs random histories, the same on every engine, and compares what
+// their clients see with a model. A history that fails is shrunk, and printed as a test.
+func TestMetamorphic(t *testing.T) {
+	t.Parallel()
+	seed, steps := *metaSeed, *metaSteps
+	if seed == 0 {
+		seed = rand.Uint64N(1e9)
+	}
+	if steps == 0 {
+		steps = testrun.Sized(3_000, 20_000)
+	}
+	without, bias := choices(t)
+	begun := time.Now()
+	var lives atomic.Int64
+	var failed atomic.Bool
+	var workers sync.WaitGroup
+	for range 8 {
+		workers.Go(func() {
+			for {
+				i := lives.Add(1) - 1
+				if i*movesPerLife >= int64(steps) || failed.Load() {
+					return
+				}
+				h := (&maker{Rand: rand.New(rand.NewPCG(seed, uint64(i))), without: without, bias: bias}).history(movesPerLife)
+				for _, e := range allEngines() {
+					if failed.Load() {
+						return
+					}
+					if v := enact(h, e, lifetime, without); v != nil && failed.CompareAndSwap(false, true) {
+						t.Errorf("seed %d, history %d, %s: %s: %s\n%s", seed, i, e.Name(), v.rule, v.text, shrink(h, e, v, without))
+					}
+				}
+			}
+		})
+	}
+	workers.Wait()
+	took := time.Since(begun)
+	t.Logf("seed %d: %d moves on %d engines in %v", seed, steps, len(allEngines()), took.Round(time.Millisecond))
+}
+
+// allEngines returns every engine in every mode.
+func allEngines() []Engine { return append(All(), Events(Inline), Events(Offload)) }
+
+// choices returns the kinds and rules to leave out, and the factors of frequencies.
+func choices(t *testing.T) (without map[string]bool, bias map[string]int) {
+	without, bias = map[string]bool{}, map[string]int{}
+	for _, name := range append(leftOut, strings.Split(*metaWithout, ",")...) {
+		without[name] = true
+	}
+	for _, pair := range strings.Split(*metaBias, ",") {
+		if name, factor, ok := strings.Cut(pair, "="); ok {
+			n, err := strconv.Atoi(factor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bias[name] = n
+		}
+	}
+	return without, bias
+}
+
+// replay runs a history, several times if chance plays a role.
+func replay(t *testing.T, e Engine, h history) {
+	t.Helper()
+	for range 10 {
+		if v := enact(h, e, lifetime, nil); v != nil {
+			t.Fatalf("%s: %s", v.rule, v.text)
+		}
+	}
+}
+
+// Histories that have failed once.
+func TestMetamorphicFound(t *testing.T) {
+	t.Parallel()
+	limits := Limits{FrameTime: 6 * time.Second, FrameRate: 1 << 30, IdleTime: 20 * time.Second, StallTime: 6 * time.Second, LingerTime: 8 * time.Second}
+	ended := history{limits: limits, moves: []move{ // Ended ends its goroutine: buffers stayed in use
+		{do: "connect", on: 2, size: 1},
+		{do: "send", on: 2, asks: []request{{acts: []act{{do: "become", n: 3}}}}},
+	}}
+	silent := history{limits: limits, shared: true, moves: []move{ // a refusal was kept for a place that was free again
+		{do: "connect", size: 1},
+		{do: "connect", on: 1},
+		{do: "connect", on: 2, size: 1},
+		{do: "send", on: 2, asks: []request{{acts: []act{}}}},
+		{do: "connect", on: 3},
+		{do: "send", on: 3, asks: []request{{acts: []act{{do: "refuse"}}}}},
+		{do: "send", on: 1, asks: []request{{acts: []act{}}}},
+		{do: "send", asks: []request{{acts: []act{}}}},
+	}}
+	silent.limits.Conns = 2
+	for _, e := range allEngines() {
+		replay(t, e, ended)
+		replay(t, e, silent)
+	}
+}
+
+// program returns a history as a test.
+func program(h history, e Engine, rule string) string {
+	name := map[style]string{direct: "Direct()", buffered: "Buffered(0)", parked: "Parked(0)", events: fmt.Sprintf("Events(%s)", [...]string{"Auto", "Inline", "Offload"}[e.hand])}[e.style]
+	return fmt.Sprintf("func TestFound(t *testing.T) { // %s\n\treplay(t, %s, %v)\n}", rule, name, h)
+}

@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/hone-go/hone/internal/testrun"
+	"github.com/hone-go/hone/pool"
+)
+
+// modelQueue is what an outputQueue should hold, in plain slices.
+type modelQueue struct {
+	ready, held []string // one for each post; a held push begins with "P"
+	visiting    bool
+	free        bool
+}
+
+func (m *modelQueue) bytes() (ready, all string) {
+	var b bytes.Buffer
+	for _, s := range m.ready {
+		b.WriteString(s)
+	}
+	ready = b.String()
+	for _, s := range m.held {
+		b.WriteString(s)
+	}
+	return ready, b.String()
+}
+
+// A queue hands on what was posted, in order, around the output of visits, and accounts
+// for its memory.
+func TestOutputQueueLikeItsModel(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for round := range testrun.Sized(40, 400) {
+		var q outputQueue
+		var m modelQueue
+		var buffers pool.Buffers
+		n := 0
+		text := func(kind string) (string, [][]byte) {
+			n++
+			size := []int{1, 10, 700, 5000, 40_000}[rng.IntN(5)]
+			s := kind + fmt.Sprint(n) + string(bytes.Repeat([]byte{byte('a' + n%26)}, rng.IntN(size)))
+			cut := rng.IntN(len(s) + 1)
+			return s, [][]byte{[]byte(s[:cut]), nil, []byte(s[cut:])}
+		}
+		for range 60 {
+			switch what := rng.IntN(10); {
+			case what < 4:
+				push := rng.IntN(2) == 0
+				kind := "R"
+				if push {
+					kind = "P"
+				}
+				s, parts := text(kind)
+				before := q.memory()
+				if grown := q.post(&buffers, parts, len(s), push); grown != (q.memory() > before) {
+					t.Fatalf("seed %d: grown is %v, and the memory went from %d to %d", seed, grown, before, q.memory())
+				}
+				if m.visiting {
+					m.held = append(m.held, s)
+				} else {
+					m.ready = append(m.ready, s)
+				}
+			case what == 4:
+				q.startVisit()
+				m.ready, m.held = append(m.ready, m.held...), nil
+				m.visiting, m.free = true, false
+			case what == 5:
+				s, parts := text("V")
+				q.add(&buffers, parts, len(s))
+				m.ready = append(m.ready, s)
+			case what == 6 && m.visiting:
+				q.letEarlierGo()
+				m.free = true
+			case what == 7:
+				said, dropped := rng.IntN(2) == 0, 0
+				for _, s := range m.held {
+					if said && s[0] == 'P' {
+						dropped += len(s)
+					} else {
+						m.ready = append(m.ready, s)
+					}
+				}
+				m.held, m.visiting, m.free = nil, false, false
+				if got := q.endVisit(&buffers, said); got != dropped {
+					t.Fatalf("seed %d: the end of a visit dropped %d bytes, want %d", seed, got, dropped)
+				}
+			case what == 8:
+				waits := len(m.ready) == 0 || m.visiting && !m.free
+				if q.waits() != waits {
+					t.Fatalf("seed %d: waits is %v, want %v", seed, q.waits(), waits)
+				}
+				if waits {
+					break
+				}
+				b := q.take()
+				ready, _ := m.bytes()
+				if got := string(b.Bytes()); got == "" || len(got) > len(ready) || got != ready[:len(got)] {
+					t.Fatalf("seed %d: %d bytes are taken that are not the first of %d", seed, len(got), len(ready))
+				}
+				m.ready = []string{ready[len(b.Bytes()):]}
+				if m.ready[0] == "" {
+					m.ready = nil
+				}
+				b.Release()
+			case what == 9 && round%5 == 0:
+				dropped := 0
+				for _, s := range m.held {
+					dropped += len(s)
+				}
+				if m.held = nil; q.dropHeld() != dropped {
+					t.Fatalf("seed %d: not all that was held is dropped", seed)
+				}
+			}
+			ready, all := m.bytes()
+			if q.len() != len(all) || q.chain.len() != len(ready) || q.empty() != (all == "") {
+				t.Fatalf("seed %d: %d bytes, %d of them ready; want %d and %d", seed, q.len(), q.chain.len(), len(all), len(ready))
+			}
+			if lent := buffers.Stats().LentBytes; lent != q.memory() {
+				t.Fatalf("seed %d: the memory is %d, but %d bytes are in use", seed, q.memory(), lent)
+			}
+		}
+		q.dropAll()
+		if st := buffers.Stats(); st.Lent != 0 || q.memory() != 0 || !q.empty() {
+			t.Fatalf("seed %d: %d buffers and %d bytes are left", seed, st.Lent, q.memory())
+		}
+	}
+}
+
+// However much is queued, in whatever sizes, a queue takes little more memory than that.
+func TestOutputQueueWastesLittle(t *testing.T) {
+	for _, size := range []int{20, 1000, 9000, 16 << 10, 100_000} {
+		var q outputQueue
+		var buffers pool.Buffers
+		p := make([]byte, size)
+		for q.len() < 1<<20 {
+			q.post(&buffers, [][]byte{p}, size, true)
+		}
+		if waste := q.memory() - int64(q.len()); waste > int64(q.len())/8+mostPiece {
+			t.Errorf("posts of %d bytes: %d bytes take %d more", size, q.len(), waste)
+		}
+		q.dropAll()
+	}
+}
+
+// The list of a queue that is never empty stays as short as the queue.
+func TestOutputQueueThatIsNeverEmpty(t *testing.T) {
+	var q outputQueue
+	var buffers pool.Buffers
+	p := make([]byte, mostPiece)
+	for range 10 {
+		q.post(&buffers, [][]byte{p}, len(p), true)
+	}
+	for range 10_000 {
+		q.post(&buffers, [][]byte{p}, len(p), true)
+		q.take().Release()
+	}
+	if cap(q.full) > 100 {
+		t.Errorf("the list of 10 pieces has room for %d", cap(q.full))
+	}
+	q.dropAll()
+}
