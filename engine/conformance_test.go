@@ -3,7 +3,6 @@ package engine_test
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -249,7 +248,9 @@ func serveOn(t *testing.T, g ground, ln net.Listener, p engine.Protocol, set ...
 	for _, f := range set {
 		f(s.Server)
 	}
-	s.Logger = cmp.Or(s.Logger, slog.New(slog.DiscardHandler)) // panics are often intended
+	if s.Logger == nil { // several listeners may share a server, which then reads it already
+		s.Logger = slog.New(slog.DiscardHandler) // panics are often intended
+	}
 	onOpen, onClose := s.OnOpen, s.OnClose
 	s.OnOpen = func(c engine.Conn) {
 		s.mu.Lock()
