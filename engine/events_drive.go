@@ -226,17 +226,25 @@ func (k *connRef) unpack(d *workspace) {
 
 // pack keeps unserved input, and clears the workspace for the next connection.
 func (k *connRef) pack(d *workspace) {
+	if x := k.x.Load(); x != nil || d.box.start < d.box.end || d.box.kept.Lent() {
+		k.packInput(d, x)
+	}
+	d.box = inputBuffer{}
+}
+
+// packInput is pack where there may be input to keep.
+func (k *connRef) packInput(d *workspace, x *inflight) {
 	memory := &k.sh.srv.input
 	if d.box.len() > 0 && !k.holdsTooMuch(&d.box) {
 		d.box.giveBack(memory)
-		k.attachUnlocked().in = d.box
+		x = k.attachUnlocked()
+		x.in = d.box
 	} else if d.box.kept.Lent() {
 		d.box.forget(memory)
 	}
-	if x := k.x.Load(); x != nil {
+	if x != nil {
 		x.noteInput(&d.box)
 	}
-	d.box = inputBuffer{}
 }
 
 // release arms the connection for what it waits for, returns it to its loop if it was

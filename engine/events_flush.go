@@ -13,22 +13,31 @@ import (
 func (k *connRef) flushNow(t *Turn, said bool) bool {
 	s := k.s
 	s.mu.Lock()
-	if x := k.x.Load(); x != nil {
-		t.giveBack(x)
+	x := k.x.Load()
+	fits := len(t.Out) > 0 && len(t.Out) <= maxSend
+	if x == nil && fits && !said && !s.dead && s.own&(hasAsked|isLate) == hasAsked {
+		// Most visits: nothing is in flight, and the request budget knows the connection.
+		n, err := k.sh.poll.Write(s.socket, t.Out)
+		k.sh.counts.bytesOut.Add(uint64(n))
+		if err == nil {
+			t.emptyOut()
+			s.mu.Unlock()
+			return true
+		}
+		k.putRest(t, n, err)
+	} else {
+		if x != nil {
+			t.giveBack(x)
+		}
+		if said {
+			s.marks.set(isSaid)
+		}
+		k.visitOwes(k.x.Load(), t)
+		if !s.dead {
+			k.put(t)
+		}
 	}
-	if said {
-		s.marks.set(isSaid)
-	}
-	if x := k.x.Load(); x != nil || !k.s.own.has(hasAsked) || k.s.own.has(isLate) {
-		k.visitOwes(x, t)
-	}
-	if !s.dead {
-		k.put(t)
-	}
-	t.Out = t.Out[:0]
-	if cap(t.Out) > maxPooled {
-		t.Out = nil // do not keep a large buffer after one large reply
-	}
+	t.emptyOut()
 	if x := k.x.Load(); x != nil {
 		x.waiting -= int64(x.queue.endVisit(&k.sh.srv.buffers, said))
 		first := x.trial
@@ -45,24 +54,21 @@ func (k *connRef) flushNow(t *Turn, said bool) bool {
 	return !dead
 }
 
+// emptyOut empties Out, and keeps its memory unless one large reply has made it large.
+func (t *Turn) emptyOut() {
+	if t.Out = t.Out[:0]; cap(t.Out) > maxPooled {
+		t.Out = nil
+	}
+}
+
 // put writes the output of a visit, and queues what the socket does not accept. mu held.
 func (k *connRef) put(t *Turn) {
 	x := k.x.Load()
 	switch {
 	case len(t.Out) == 0:
 	case x == nil || x.unwritten():
-		n, err := k.send(t.Out, maxSend)
-		switch {
-		case err == sys.ErrAgain:
-			x = k.attach()
-			x.front, x.sent = k.keep(t, n)
-			x.blocked.Store(true)
-			x.waiting += int64(len(x.front.Bytes()) - x.sent)
-			k.recount(x)
-			k.notSent(x, n == maxSend)
-		case err != nil:
-			k.fail(PeerReset)
-			k.s.dead = true
+		if n, err := k.send(t.Out, maxSend); err != nil {
+			k.putRest(t, n, err)
 		}
 	default:
 		x.waiting += int64(len(t.Out))
@@ -70,6 +76,21 @@ func (k *connRef) put(t *Turn) {
 			k.recount(x)
 		}
 	}
+}
+
+// putRest queues the output of a visit after n bytes have been written, and then err. mu held.
+func (k *connRef) putRest(t *Turn, n int, err error) {
+	if err != sys.ErrAgain {
+		k.fail(PeerReset)
+		k.s.dead = true
+		return
+	}
+	x := k.attach()
+	x.front, x.sent = k.keep(t, n)
+	x.blocked.Store(true)
+	x.waiting += int64(len(x.front.Bytes()) - x.sent)
+	k.recount(x)
+	k.notSent(x, n == maxSend)
 }
 
 // keep returns a buffer with the unsent rest of t.Out, of which sent bytes have gone: a

@@ -185,9 +185,10 @@ func (k *connRef) resumes(x *inflight) bool {
 // hasRoom reports whether flow control lets the connection continue after a visit.
 func (k *connRef) hasRoom() bool {
 	x := k.x.Load()
-	if x == nil {
-		return true
-	}
+	return x == nil || k.isBelow(x)
+}
+
+func (k *connRef) isBelow(x *inflight) bool {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
 	return k.below(x)

@@ -71,18 +71,23 @@ func (k *clock) sweepNow() {
 	}
 }
 
-// stamp sets f to now: about 2 ns while the clock ticks. It checks parked before and
-// after the store: before, because a stale now would make an active connection look old;
-// after, because a sweeper that parked meanwhile may have missed the store (it sets
-// parked first and then checks once more).
+// stamp sets f to now: about 2 ns while the clock ticks.
 func (k *clock) stamp(f *atomic.Uint32) {
+	if k.parked.Load() || f.Load() != k.now.Load() {
+		k.stampAgain(f)
+	}
+}
+
+// stampAgain is stamp where f may not be now. It checks parked before and after the store:
+// before, because a stale now would make an active connection look old; after, because a
+// sweeper that parked meanwhile may have missed the store (it sets parked first and then
+// checks once more).
+func (k *clock) stampAgain(f *atomic.Uint32) {
 	for {
 		if k.parked.Load() {
 			k.wakeUp()
 		}
-		if now := k.now.Load(); f.Load() != now {
-			f.Store(now)
-		}
+		f.Store(k.now.Load())
 		if !k.parked.Load() {
 			return
 		}

@@ -261,7 +261,7 @@ func (s *Server) visit(t *Turn, in []byte) (used, need int, why Reason) {
 		t.end(fault)
 	}()
 	used, need, err := t.ref.speaks().Advance(t, in)
-	if used < 0 || used > t.d.box.len() {
+	if uint(used) > uint(t.d.box.len()) {
 		panic("engine: Protocol.Advance used more than its input")
 	}
 	if err != nil {

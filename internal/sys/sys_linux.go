@@ -3,6 +3,7 @@ package sys
 import (
 	"errors"
 	"sync"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -14,13 +15,13 @@ const Readiness = true
 // Read reads once from a non-blocking descriptor without telling the scheduler: the call
 // cannot block, and the runtime's bookkeeping for a system call would cost more than it
 // gains (and wakes the monitor that retakes processors). A TCP read of a short request
-// takes about 0.3 µs this way.
+// takes about 0.3 µs this way. RawSyscall6 saves two calls under RawSyscall.
 func Read(fd uintptr, p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
 	for {
-		n, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))
+		n, _, errno := syscall.RawSyscall6(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), 0, 0, 0)
 		switch {
 		case errno == unix.EINTR:
 		case errno == unix.EAGAIN:
@@ -47,7 +48,7 @@ func Write(fd uintptr, p []byte) (int, error) {
 	done := 0
 	for done < len(p) {
 		rest := p[done:]
-		n, _, errno := unix.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&rest[0])), uintptr(min(len(rest), maxWrite)))
+		n, _, errno := syscall.RawSyscall6(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&rest[0])), uintptr(min(len(rest), maxWrite)), 0, 0, 0)
 		switch {
 		case errno == unix.EINTR:
 		case errno == unix.EAGAIN:
