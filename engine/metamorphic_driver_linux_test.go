@@ -37,8 +37,8 @@ type life struct {
 	guests   [mostGuests + 1]atomic.Pointer[guest]
 	env      reasons64 // for which any connection without predictions may end
 
-	now           tick        // of the server's clock, which only moves advance
-	stops         atomic.Bool // the sweeper must wait before it carries out its verdicts
+	now           tick          // of the server's clock, which only moves advance
+	stops         atomic.Uint32 // the sweeper must wait before it carries out verdicts of this time or later; 0: never
 	judged, carry chan struct{}
 
 	down   chan error // result of Shutdown; nil before
@@ -374,9 +374,9 @@ func (h *handing) Close() error   { close(h.closed); return nil }
 func (h *handing) Addr() net.Addr { return &net.UnixAddr{Net: "unix"} }
 
 // sweeps is called by the sweeper before it carries out its verdicts.
-func (l *life) sweeps() {
+func (l *life) sweeps(now tick) {
 	l.events.Add(1)
-	if l.stops.Load() {
+	if from := l.stops.Load(); from != 0 && int32(now-from) >= 0 {
 		select {
 		case l.judged <- struct{}{}:
 			<-l.carry
@@ -386,22 +386,22 @@ func (l *life) sweeps() {
 	}
 }
 
-// verdicts stops the sweeper when it has judged, calls do, and lets the sweeper carry out
-// its verdicts. It returns when the sweeper has done that and judges again, or the server
-// has stopped.
-func (l *life) sweep(do func()) {
-	for _, do := range []func(){func() { do() }, func() {}} {
-		l.stops.Store(true)
+// sweep stops the sweeper when it has judged by the present time, calls the first function,
+// and lets it carry out its verdicts; then the same with the next function. What the last
+// one finds is still to be carried out when sweep returns.
+func (l *life) sweep(all ...func()) {
+	for _, do := range all {
+		l.stops.Store(l.now)
 		l.srv.clock.sweepNow()
 		select {
 		case <-l.judged:
-			l.stops.Store(false)
+			l.stops.Store(0)
 			do()
 			l.carry <- struct{}{}
 		case <-l.srv.stop:
 		case <-l.failed:
 		}
-		l.stops.Store(false)
+		l.stops.Store(0)
 	}
 }
 
@@ -427,17 +427,14 @@ func (l *life) pass(m move) {
 		}
 	}
 	l.env.add(IdleTimeout, FrameTimeout, WriteStall)
-	l.sweep(func() { l.jump(tick(m.n) * 1000) })
-	l.sweep(func() {
+	jump, look := func() { l.jump(tick(m.n) * 1000) }, func() {}
+	l.sweep(jump, func() {
 		for _, inner := range m.within {
 			l.do(inner)
 			l.calm()
 		}
-	})
-	l.untilEnded(func(f *forecast) { f.expire(l.srv.limits, l.srv.rules.period) }, func() {
-		l.sweep(func() { l.jump(tick(m.n) * 1000) })
-		l.sweep(func() {})
-	})
+	}, look)
+	l.untilEnded(func(f *forecast) { f.expire(l.srv.limits, l.srv.rules.period) }, func() { l.sweep(jump, look, look) })
 }
 
 // endIdle calls EndIdle.
@@ -556,7 +553,7 @@ func (l *life) finish() {
 		}
 	}
 	l.checkEnd()
-	l.stops.Store(false)
+	l.stops.Store(0)
 	for i := range l.guests {
 		if g := l.guests[i].Load(); g != nil {
 			close(g.permits)

@@ -146,6 +146,9 @@ func (m *maker) history(n int) history {
 		v := m.move(&connected)
 		if len(v.within) > 0 && m.oneIn(2) { // a promise that is settled late in the last moment
 			r := m.request()
+			if m.oneIn(2) { // user code has the socket when the verdict is carried out
+				r.tail, r.acts = 0, []act{{do: "lend", n: 1}}
+			}
 			r.acts = append([]act{{do: "later"}}, r.acts...)
 			h.moves = append(h.moves, move{do: "send", on: v.on, asks: []request{r}})
 			v.n, v.within = 25, append([]move{{do: "settle", on: v.on, size: m.size()}}, v.within...)
@@ -163,6 +166,10 @@ func (m *maker) sharedLimits(l *Limits) {
 		return least + m.IntN(bound)
 	}
 	l.InFlight = []int{0, 1, 2, 3, 5}[m.IntN(5)]
+	if m.oneIn(4) { // a small budget that nothing else relieves
+		l.TotalInFlight = 2 + m.IntN(4)
+		return
+	}
 	l.TotalInFlight = some(10, 1)
 	l.TotalOutput = some(1<<20, 32<<10)
 	l.TotalInput = some(1<<18, 32<<10)

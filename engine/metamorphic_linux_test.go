@@ -18,6 +18,7 @@ import (
 var (
 	metaSeed    = flag.Uint64("seed", 0, "TestMetamorphic: first seed; 0: random")
 	metaSteps   = flag.Int("steps", 0, "TestMetamorphic: moves to draw; each is made on every engine")
+	metaOnly    = flag.Int64("history", -1, "TestMetamorphic: number of the only history to run, ten times on each engine")
 	metaWithout = flag.String("without", "", "TestMetamorphic: further moves, acts and rules to leave out, separated by commas")
 	metaBias    = flag.String("bias", "", "TestMetamorphic: kind=factor, separated by commas")
 )
@@ -44,6 +45,16 @@ func TestMetamorphic(t *testing.T) {
 		steps = testrun.Sized(3_000, 20_000)
 	}
 	without, bias := choices(t)
+	draw := func(i int64) history {
+		return (&maker{Rand: rand.New(rand.NewPCG(seed, uint64(i))), without: without, bias: bias}).history(movesPerLife)
+	}
+	if h := draw(*metaOnly); *metaOnly >= 0 {
+		t.Log(h)
+		for _, e := range allEngines() {
+			replay(t, e, h)
+		}
+		return
+	}
 	begun := time.Now()
 	var lives atomic.Int64
 	var failed atomic.Bool
@@ -55,7 +66,7 @@ func TestMetamorphic(t *testing.T) {
 				if i*movesPerLife >= int64(steps) || failed.Load() {
 					return
 				}
-				h := (&maker{Rand: rand.New(rand.NewPCG(seed, uint64(i))), without: without, bias: bias}).history(movesPerLife)
+				h := draw(i)
 				for _, e := range allEngines() {
 					if failed.Load() {
 						return
@@ -98,7 +109,7 @@ func replay(t *testing.T, e Engine, h history) {
 	t.Helper()
 	for range 10 {
 		if v := enact(h, e, lifetime, nil); v != nil {
-			t.Fatalf("%s: %s", v.rule, v.text)
+			t.Fatalf("%s, after %d moves on %s: %s", v.rule, v.moves, e.Name(), v.text)
 		}
 	}
 }

@@ -88,7 +88,7 @@ type Server struct {
 	watchdog  watchdog
 	handOffs  atomic.Uint64
 	waits     func(wakeUp <-chan struct{}) // for tests: called before an owner waits in the middle of a visit
-	judged    func()                       // for tests: called between the sweeper's verdicts and their execution
+	judged    func(now tick)               // for tests: called between the sweeper's verdicts and their execution
 	abandoned atomic.Bool                  // all connections were cut off: loops end even if user code still has connections
 
 	counts   [8]counters

@@ -107,7 +107,7 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 		busy = true
 	}
 	if s.judged != nil {
-		s.judged()
+		s.judged(now)
 	}
 	for i := range w.condemned {
 		w.condemned[i].carryOut(now)

@@ -130,7 +130,7 @@ func TestSentenceAfterAHandOver(t *testing.T) {
 			}}
 			s := &Server{Protocol: p, Engine: e, Limits: Limits{IdleTime: 100 * time.Millisecond}}
 			condemned, carriedOut := false, sync.OnceFunc(func() { close(goOn) })
-			s.judged = func() {
+			s.judged = func(tick) {
 				if condemned {
 					carriedOut() // in the sweep before
 					return
