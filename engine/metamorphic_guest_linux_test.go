@@ -151,7 +151,10 @@ func (g *guest) sendRest() {
 	f := &g.model
 	switch drains := f.draining || f.mayDrain || g.l.down != nil; {
 	case len(g.back) == 0 || g.gone || g.eof:
-	case drains && f.now == nil:
+	case drains && f.blind && !g.runs():
+		g.cutShort = true
+		return // a handler may still begin
+	case drains && f.now == nil && !f.blind:
 		g.cutShort = true
 	default:
 		f.missing = 0
@@ -159,6 +162,13 @@ func (g *guest) sendRest() {
 		g.write(g.back)
 	}
 	g.back = nil
+}
+
+// runs reports whether a handler runs.
+func (g *guest) runs() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.running > 0
 }
 
 // write sends what the socket accepts, and keeps the rest.

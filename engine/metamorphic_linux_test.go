@@ -133,7 +133,13 @@ func TestMetamorphicFound(t *testing.T) {
 		{do: "send", asks: []request{{acts: []act{}}}},
 	}}
 	silent.limits.Conns = 2
+	empty := history{limits: limits, moves: []move{ // an empty late reply counted as owed until something was written
+		{do: "connect"},
+		{do: "send", asks: []request{{acts: []act{{do: "later"}}}}},
+		{do: "settle"},
+	}}
 	for _, e := range allEngines() {
+		replay(t, e, empty)
 		replay(t, e, ended)
 		replay(t, e, silent)
 	}

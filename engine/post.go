@@ -101,6 +101,8 @@ func (k *connRef) enqueue(x *inflight, parts [][]byte, n int, push bool) error {
 		if x.queue.post(&srv.buffers, parts, n, push) {
 			k.recount(x)
 		}
+	} else if x.queue.empty() {
+		k.countLate(x) // nothing will be written for it
 	}
 	if !s.marks.has(isDirty) && !x.queue.waits() && !x.writing && !x.front.Lent() && !k.inVisit() {
 		k.list()

@@ -1,6 +1,9 @@
 package engine
 
-import "time"
+import (
+	"runtime"
+	"time"
+)
 
 // Visits that wait: for the kernel to accept their output (Turn.Flush), or for more input
 // (Turn.More). On an event loop the visit leaves the loop before it waits, and the loop,
@@ -16,6 +19,11 @@ const (
 	arrived      // there is something to read
 )
 
+// yieldsPerBurst is how often a visit passes such a point before other goroutines run. Its
+// system calls do not yield: without this, each of many streams would hold a processor for
+// all of the scheduler's 10 ms, and newcomers would wait for the sum.
+const yieldsPerBurst = 16
+
 // yield records that a visit is at a point where it could wait, and leaves the loop from
 // the second time on: a stream that never has to wait would stall the other connections
 // of its loop.
@@ -23,6 +31,9 @@ func (t *Turn) yield() {
 	t.granted = 0 // flow control is checked again
 	if t.yields++; t.yields > 1 {
 		t.Leave()
+		if t.yields%yieldsPerBurst == 0 {
+			runtime.Gosched()
+		}
 	}
 }
 
