@@ -138,8 +138,14 @@ func TestMetamorphicFound(t *testing.T) {
 		{do: "send", asks: []request{{acts: []act{{do: "later"}}}}},
 		{do: "settle"},
 	}}
+	left := history{limits: limits, moves: []move{ // its server waited for a receipt that could not come any more
+		{do: "connect tcp", size: 1},
+		{do: "send", asks: []request{{acts: []act{{do: "part", n: 1}, {do: "flush"}, {do: "exit"}}}}},
+		{do: "leave"},
+	}}
 	for _, e := range allEngines() {
 		replay(t, e, empty)
+		replay(t, e, left)
 		replay(t, e, ended)
 		replay(t, e, silent)
 	}

@@ -198,16 +198,16 @@ func (k *connRef) unsent(x *inflight) uint32 {
 	return uint32(n)
 }
 
-// isReceived reports whether the peer's kernel has acknowledged everything that was sent.
-// mu held.
-func (k *connRef) isReceived(x *inflight) bool {
-	n := 0
+// isReceived reports whether the peer's kernel has acknowledged everything that was sent,
+// or never will. mu held.
+func (k *connRef) isReceived(x *inflight) (done bool) {
+	ask := func(fd uintptr) { done = sys.Unsent(fd) == 0 || sys.Broken(fd) }
 	if x.g == nil {
-		n = k.s.socket.Unsent()
-	} else {
-		x.g.control(func(fd uintptr) { n = sys.Unsent(fd) })
+		ask(uintptr(k.s.socket))
+	} else if !x.g.control(ask) {
+		return true
 	}
-	return n == 0
+	return done
 }
 
 // hasTaken reports whether a peer that seems to have stalled has read something since the

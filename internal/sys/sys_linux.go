@@ -74,8 +74,16 @@ func Unsent(fd uintptr) int {
 
 // HungUp reports whether the peer of a socket has closed its side or broken the
 // connection, whether or not there is unread data.
-func HungUp(fd uintptr) bool {
-	asked := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+func HungUp(fd uintptr) bool { return polls(fd, unix.POLLRDHUP) }
+
+// Broken reports whether a socket can neither send nor receive any more: what the peer has
+// not acknowledged by then, it never will.
+func Broken(fd uintptr) bool { return polls(fd, 0) }
+
+// polls reports whether one of the events is pending, or an error or the end of both
+// directions, which poll always reports.
+func polls(fd uintptr, events int16) bool {
+	asked := []unix.PollFd{{Fd: int32(fd), Events: events}}
 	n, err := unix.Poll(asked, 0)
 	return err == nil && n > 0
 }

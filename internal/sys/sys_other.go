@@ -19,6 +19,9 @@ func Unsent(uintptr) int { return 0 }
 // HungUp returns false here.
 func HungUp(uintptr) bool { return false }
 
+// Broken returns false here.
+func Broken(uintptr) bool { return false }
+
 // Unread returns 0 here.
 func Unread(uintptr) int { return 0 }
 
