@@ -141,6 +141,7 @@ func (f *forecast) endsHere() {
 	case f.drains:
 	case !f.exact && f.mayDrain:
 		f.blind = true
+		f.causes.add(ClosedHere)
 	default:
 		f.closes = true
 		f.fail(ClosedHere)
