@@ -143,7 +143,14 @@ func TestMetamorphicFound(t *testing.T) {
 		{do: "send", asks: []request{{acts: []act{{do: "part", n: 1}, {do: "flush"}, {do: "exit"}}}}},
 		{do: "leave"},
 	}}
+	become := request{acts: []act{{do: "become"}}}
+	slow := history{limits: limits, moves: []move{ // a handler that takes longer than IdleTime, in the last visit of a round
+		{do: "connect"},
+		{do: "send", asks: []request{become, {acts: []act{{do: "gate"}, {do: "become"}}}, become, become}},
+		{do: "pass", n: 25},
+	}}
 	for _, e := range allEngines() {
+		replay(t, e, slow)
 		replay(t, e, empty)
 		replay(t, e, left)
 		replay(t, e, ended)

@@ -220,6 +220,7 @@ func (k *connRef) serve(d *workspace) (hungry bool) {
 		if d.g != nil {
 			d.g.yield(d.turn.requests)
 		} else if n == rounds {
+			k.touch() // the last visit may have taken longer than IdleTime
 			return false
 		}
 	}
