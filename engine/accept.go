@@ -148,7 +148,7 @@ func (s *Server) accept(nc net.Conn) {
 	s.mu.Lock()
 	why := s.admit(from.Addr(), proxy, &counted)
 	s.mu.Unlock()
-	if why == TooManyConns && s.displace() {
+	if why == TooManyConns && s.displace(from.Addr()) {
 		s.mu.Lock()
 		why = s.admit(from.Addr(), proxy, &counted)
 		s.mu.Unlock()

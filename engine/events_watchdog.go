@@ -19,6 +19,9 @@ const visitSlots = 1<<slotBits - 1
 // enterUser begins a call of user code for the connection.
 func (k *connRef) enterUser(d *workspace) {
 	if d.offLoop {
+		if d.g != nil {
+			d.g.inUser.Store(true)
+		}
 		return
 	}
 	l := k.sh.loop
@@ -33,7 +36,9 @@ func (k *connRef) enterUser(d *workspace) {
 // exitUser ends the call, however it ended. When the loop was taken away meanwhile, the
 // goroutine must not touch the loop's fields.
 func (k *connRef) exitUser(d *workspace) {
-	if !d.offLoop && !k.sh.stopVisit(d.visit) {
+	if d.g != nil {
+		d.g.inUser.Store(false)
+	} else if !d.offLoop && !k.sh.stopVisit(d.visit) {
 		d.offLoop = true
 		k.sh.srv.helpers.busy.Add(-1)
 	}

@@ -32,6 +32,8 @@ type goroutineConn struct {
 	own   *workspace      // nil if the connection borrows one
 	used  atomic.Bool     // a Parked connection has been served since its last rest
 
+	inUser atomic.Bool // user code runs for it
+
 	over     bool       // the owner's: the last step is done
 	resting  bool       // the owner's: continue on a new goroutine
 	borrowed *workspace // the owner's: nil unless it has borrowed one

@@ -133,6 +133,9 @@ func (p *ender) Ended(c Conn, state uint64, why Reason) {
 	}
 }
 
+// GivesWay lets connections of one protocol make room for others.
+func (p *tongue) GivesWay() bool { return p.n == endsWell }
+
 func (p *tongue) Refuse(dst, unserved []byte, why Reason) []byte {
 	f := frame{kind: aRefusal, tongue: p.n, seq: uint16(why)}
 	if why == Panicked && len(unserved) >= requestHead {

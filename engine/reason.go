@@ -34,7 +34,7 @@ const (
 	ShuttingDown             // drained
 	Forced                   // the shutdown's context ended first
 	InputBudget              // total unserved input exceeded Limits.TotalInput
-	Displaced                // never sent a byte, and was displaced by a new connection at Limits.Conns
+	Displaced                // made room for a new connection at Limits.Conns: it had never sent a byte, or see Yielder
 	AuthTimeout              // did not authenticate within Limits.AuthTime
 	reasons
 )

@@ -101,6 +101,7 @@ type Server struct {
 	requests requestBudget
 	faults   faultlog.Log
 	silent   silentLine
+	idlers   idlers
 	sweeper  sweeper
 
 	mu         sync.Mutex

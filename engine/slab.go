@@ -37,7 +37,7 @@ type slot struct {
 	counted    bool         // counted for its address; guarded by Server.mu
 	spoken     bool         // written under mu by the owner: a byte of a message has arrived
 	trusted    bool         // under mu: authenticated
-	displaced  bool         // under mu: is being displaced, see accept_silent.go
+	displaced  bool         // under mu: is being displaced, see accept_room.go
 	port       uint16
 	address    [4]byte // if IPv4; IPv6 is in side.sixes
 	weight     uint8   // the owner's: typical output of its visits, see connRef.learn; 0: unknown

@@ -106,6 +106,7 @@ func (s *Server) judgeAll(last, now tick) (next uint64, busy bool) {
 	if s.returnMemory(now) {
 		busy = true
 	}
+	s.idlers.forget(now, s.rules.period)
 	if s.judged != nil {
 		s.judged(now)
 	}

@@ -387,3 +387,25 @@ func TestServerServesTwoListeners(t *testing.T) {
 		dial(t, two.RemoteAddr().String()).wantRefusal(wire.Overloaded)
 	})
 }
+
+// On a full server idle clients stay, unless GiveWay is set.
+func TestIdleClientsGiveWay(t *testing.T) {
+	run(t, func(t *testing.T, e engine.Engine) {
+		for _, gives := range []bool{false, true} {
+			s := &framed.Server{Engine: e, Handler: framed.HandlerFunc(echo), Limits: engine.Limits{Conns: 2}, GiveWay: gives}
+			addr := serve(t, s)
+			one, two := dial(t, addr), dial(t, addr)
+			one.exchange(1, "one")
+			two.exchange(2, "two")
+			three := dial(t, addr)
+			if !gives {
+				three.wantRefusal(wire.Overloaded)
+				one.exchange(3, "one")
+				two.exchange(4, "two")
+				continue
+			}
+			three.exchange(5, "three")
+			ended(t, s, engine.Displaced, 1)
+		}
+	})
+}

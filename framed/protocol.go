@@ -19,6 +19,8 @@ type protocol struct {
 	ctx     context.Context
 	within  time.Duration // Server.RequestTime
 
+	givesWay bool // Server.GiveWay
+
 	onRequest func(Request) // nil: not called
 	epoch     time.Time     // Turn.State counts nanoseconds from here, with onRequest
 }
@@ -30,6 +32,9 @@ func funcOf(h Handler) HandlerFunc {
 	}
 	return h.Handle
 }
+
+// GivesWay returns Server.GiveWay.
+func (p *protocol) GivesWay() bool { return p.givesWay }
 
 // Advance processes the whole frames at the front of in.
 func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error) {

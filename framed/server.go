@@ -90,6 +90,10 @@ type Server struct {
 	// TrustedProxies are the addresses whose connections begin with a PROXY protocol
 	// header. Zero: none.
 	TrustedProxies []netip.Prefix
+	// GiveWay closes connections without a request in flight when Limits.Conns is reached and
+	// another client connects: the longest idle first, first among those from its address.
+	// Zero: false, the new client is refused.
+	GiveWay bool
 	// Logger gets panics of handlers with their stack (at level Error), and refused connections
 	// (Warn): one line a second for each reason, with the number of suppressed lines. Zero:
 	// panics go to slog.Default(), and nothing else is logged. For silence, use
@@ -123,6 +127,7 @@ func (s *Server) init() *engine.Server {
 			limit:     s.Limits.OrDefaults().FrameSize,
 			within:    s.RequestTime,
 			onRequest: s.OnRequest,
+			givesWay:  s.GiveWay,
 			epoch:     time.Now(),
 		}
 		p.handle, p.connect = p.observed(funcOf(s.Handler)), p.observed(funcOf(s.Connect))

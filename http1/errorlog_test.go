@@ -197,7 +197,7 @@ func TestErrorLogComesFirst(t *testing.T) {
 			ask(secure.addr, getting("/"))
 		}
 		held := bare.dial(t)
-		say(t, held, getting("/"))
+		say(t, held, getting("/")+"GET / HT") // it does not make room
 		readAnswer(t, bufio.NewReader(held))
 		talk(t, bare.addr, getting("/"))
 		held.Close()

@@ -55,6 +55,10 @@ type visit struct {
 // keepsAlive reports whether connections stay open after a response.
 func (p *protocol) keepsAlive() bool { return !p.server.lastAnswer() }
 
+// GivesWay lets a connection between two requests make room for a new one: clients expect an
+// idle connection to be closed at any time.
+func (p *protocol) GivesWay() bool { return true }
+
 // Advance serves the requests at the front of in that the fast path can prove equal to
 // net/http. At the first one that it cannot, it lends the connection to net/http.
 func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error) {

@@ -190,6 +190,7 @@ var closures = [...]Code{
 	engine.Malformed:    ProtocolError,
 	engine.Panicked:     InternalError,
 	engine.InputBudget:  TryAgainLater,
+	engine.Displaced:    TryAgainLater,
 	engine.ShuttingDown: GoingAway,
 }
 
@@ -215,8 +216,12 @@ var closureTexts = map[engine.Reason]string{
 	engine.IdleTimeout:  "idle for too long",
 	engine.FrameTimeout: "a message took too long",
 	engine.AuthTimeout:  "not authenticated in time",
+	engine.Displaced:    "silent for longest on a full server",
 	engine.ShuttingDown: "the server is shutting down",
 }
+
+// GivesWay returns Upgrader.GiveWay.
+func (p *protocol) GivesWay() bool { return p.upgrader.GiveWay }
 
 // Ping is the ping for idle connections.
 func (p *protocol) Ping() []byte { return []byte{byte(opPing) | finBit, 0} }

@@ -63,6 +63,10 @@ type Upgrader struct {
 	// MessageSize is the longest message accepted, in bytes after decompression. Zero:
 	// 64 KiB.
 	MessageSize int
+	// GiveWay closes silent connections, with TryAgainLater, when Limits.Conns is reached and
+	// another client connects: the longest silent first, first among those from its address.
+	// Zero: false, the new client is refused.
+	GiveWay bool
 	// Limits protect connections that come from a server other than http1.Server; an
 	// http1.Server applies its own. Zero fields take their defaults.
 	Limits engine.Limits

@@ -84,7 +84,7 @@ func limitsTold() []told {
 		{"TotalOutput", "memory of the output that waits for all peers together; requests that may produce much wait in line for room, and peers that do not read are closed when nothing else helps", "none", engine.OutputBudget, "`TestOutputBudgetHolds`, `TestPushesKeepToTheOutputBudget`, `TestLargeRepliesTakeTurns`, `TestFirstVisitsThatBlockHoldUpNobody`, `TestAllOutputTogetherIsBoundedAndTheSlowestGo`"},
 		{"TotalInput", "memory of all input that is not served yet, unfinished messages mostly, beyond 4 KiB for each connection; those that hold most for longest are closed first", "5", engine.InputBudget, "`TestInputBudgetHolds`"},
 		{"Helpers", "connections served beside the event loops at once, because their handlers take long; more wait in line", "–", 0, "`TestHelpersAreBounded`"},
-		{"Conns", "open connections; silent ones make room for newcomers", "5", engine.TooManyConns, "`TestConnectionsOverTheCapAreRefusedAndToldWhy`, `TestSilentConnectionsMakeRoom`"},
+		{"Conns", "open connections; silent ones make room for newcomers, and idle ones where the protocol allows it", "5", engine.TooManyConns, "`TestConnectionsOverTheCapAreRefusedAndToldWhy`, `TestSilentConnectionsMakeRoom`"},
 		{"ConnsPerAddress", "the same from one address; IPv6 addresses count by their first 64 bits", "5", engine.TooManyPerAddress, "`TestConnsPerAddressCountsTheSocketsAddress`, `TestConnsPerAddressCountsNetworksOfIPv6`"},
 	}
 }

@@ -128,3 +128,101 @@ func TestSilentConnectionsThatAskKeepTheirPlaces(t *testing.T) {
 		}
 	})
 }
+
+// yielding is lines whose connections give way.
+type yielding struct{ lines }
+
+func (yielding) GivesWay() bool { return true }
+
+// At the limit, connections between two messages make room where the protocol allows it;
+// those with a request in progress, half a message or a reply owed stay.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		const idle, busy = 4, 3
+		begun, gate := make(chan struct{}, 1), make(chan struct{})
+		s := serve(t, g, yielding{lines{serve: func(t *engine.Turn, line []byte) error {
+			switch string(line) {
+			case "wait":
+				t.Leave()
+				begun <- struct{}{}
+				<-gate
+			case "later":
+				t.Later()
+				return nil
+			}
+			return say(t, string(line))
+		}}}, func(s *engine.Server) { s.Limits.Conns = idle + busy })
+		waits, half, owed := s.dial(t), s.dial(t), s.dial(t)
+		for _, c := range []*client{waits, half, owed} {
+			c.ask("one", "one")
+		}
+		waits.send("wait\n")
+		heard(t, begun, "the handler")
+		half.send("ha")
+		owed.send("later\n")
+		if !eventually(patience, func() bool { return s.Stats().Owed == 1 && s.Stats().BytesIn >= 3*4+5+2+6 }) {
+			t.Fatalf("the requests have not arrived: %+v", s.Stats())
+		}
+		for range idle {
+			s.dial(t).ask("one", "one")
+		}
+		var last *client
+		for i := range 3 * idle {
+			last = s.dial(t)
+			if i < 3*idle-idle {
+				last.ask("new", "new")
+				continue
+			}
+			last.send("ha") // from here on nobody gives way
+			if !eventually(patience, func() bool { return s.Stats().Ended[engine.Displaced] == uint64(i+1) }) {
+				t.Fatalf("newcomer %d: %d have made room", i, s.Stats().Ended[engine.Displaced])
+			}
+		}
+		if !eventually(patience, func() bool { return s.Stats().Open == idle+busy }) {
+			t.Fatalf("%d connections are open, want %d", s.Stats().Open, idle+busy)
+		}
+		last.send("lf\n")
+		last.want("half\n")
+		last.send("ha")
+		half.ask("lf", "half")
+		half.send("ha")
+		close(gate)
+		waits.want("wait\n")
+		if st := s.Stats(); st.Ended[engine.Displaced] != 3*idle || st.Ended[engine.TooManyConns] != 0 {
+			t.Errorf("%d have made room and %d were refused, want %d and none", st.Ended[engine.Displaced], st.Ended[engine.TooManyConns], 3*idle)
+		}
+	})
+}
+
+// Where the protocol does not allow it, idle connections stay.
+func TestIdleConnectionsStay(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		s := serve(t, g, echoLines(), func(s *engine.Server) { s.Limits.Conns = 2 })
+		one, two := s.dial(t), s.dial(t)
+		one.ask("one", "one")
+		two.ask("two", "two")
+		s.dial(t).wantEnd(refusal(engine.TooManyConns))
+		one.ask("one", "one")
+		two.ask("two", "two")
+	})
+}
+
+// A crowd of idle connections keeps nobody out, however many newcomers there are.
+func TestIdleCrowdKeepsNobodyOut(t *testing.T) {
+	limit, newcomers := testrun.Sized(300, 2000), uint64(testrun.Sized(400, 4000))
+	oneByOne(t, over(overTCP), func(t *testing.T, g ground) {
+		s := serve(t, g, yielding{echoLines()}, func(s *engine.Server) { s.Limits.Conns = limit })
+		for range limit {
+			s.dial(t).ask("one", "one")
+		}
+		for range newcomers {
+			s.dial(t).ask("new", "new")
+		}
+		if !eventually(patience, func() bool { return s.Stats().Open == limit }) {
+			t.Errorf("%d connections are open, want %d", s.Stats().Open, limit)
+		}
+		if st := s.Stats(); st.Ended[engine.Displaced] != newcomers || st.Ended[engine.TooManyConns] != 0 {
+			t.Errorf("%d have made room and %d were refused, want %d and none", st.Ended[engine.Displaced], st.Ended[engine.TooManyConns], newcomers)
+		}
+	})
+}

@@ -2,13 +2,17 @@ package engine
 
 import (
 	"math"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
 )
 
 // At Limits.Conns, a new connection displaces the one that has been open longest without
-// ever sending a byte. So clients that only connect cannot lock others out.
+// ever sending a byte, or else, where the protocol allows that (see Yielder), the one that
+// has been between two messages for longest, first among those from the newcomer's own
+// address. So neither clients that only connect nor those that keep connections for later
+// can lock others out.
 
 // silentLine is a FIFO queue of the connections that may not have sent anything yet.
 // Those that have, or have ended, are dropped when they are found.
@@ -77,9 +81,9 @@ func (s *Server) queueSilent(c Conn) {
 	s.silent.push(s.limits.Conns, c)
 }
 
-// displace tells the oldest silent connection to end, and reports whether there is one.
-// Its place counts as free at once, although its owner may take a moment.
-func (s *Server) displace() bool {
+// displace tells a connection to end in favour of one from an address, and reports whether
+// there is one. Its place counts as free at once, although its owner may take a moment.
+func (s *Server) displace(addr netip.Addr) bool {
 	s.mu.Lock()
 	many := s.displacing >= s.limits.Conns/8+64 // owners do not keep up
 	if !many {
@@ -89,7 +93,7 @@ func (s *Server) displace() bool {
 	if many {
 		return false
 	}
-	if !s.askOldest() {
+	if !s.askForRoom(addr) {
 		s.mu.Lock()
 		s.displaced()
 		s.mu.Unlock()
@@ -105,6 +109,9 @@ func (s *Server) displaced() {
 	}
 }
 
+// askForRoom makes a connection check whether it must go, and reports whether there is one.
+func (s *Server) askForRoom(addr netip.Addr) bool { return s.askOldest() || s.askIdlest(addr) }
+
 // askOldest makes the oldest silent connection check whether it must go, and reports
 // whether there is one.
 func (s *Server) askOldest() bool {
@@ -119,13 +126,135 @@ func (s *Server) askOldest() bool {
 		}
 		found := !k.s.spoken && !k.s.dead && k.reason() == 0 && !k.hasUnread()
 		if found {
-			k.s.displaced, k.s.suspect = true, Displaced
-			k.notify()
+			k.askToGo()
 		}
 		k.s.mu.Unlock()
 		if found {
 			return true
 		}
+	}
+}
+
+// askIdlest is askOldest for connections between two messages.
+func (s *Server) askIdlest(addr netip.Addr) bool {
+	for {
+		one, ok := s.idlers.pop(s, hostOf(addr))
+		if !ok {
+			return false
+		}
+		k, ok := one.c.lock()
+		if !ok {
+			continue
+		}
+		found := k.s.seen.Load() == one.seen && k.givesWay() && !k.hasUnread()
+		if found {
+			k.askToGo()
+		}
+		k.s.mu.Unlock()
+		if found {
+			return true
+		}
+	}
+}
+
+// askToGo makes a connection check whether it must go. mu held.
+func (k *connRef) askToGo() {
+	k.s.displaced, k.s.suspect = true, Displaced
+	k.notify()
+}
+
+// givesWay reports whether the connection is between two messages, and its protocol lets
+// it give way. mu held.
+func (k *connRef) givesWay() bool {
+	s := k.s
+	if !s.spoken || !s.opened || s.displaced || s.dead || k.reason() != 0 || !k.speaks().givesWay || !k.moments().isIdle() {
+		return false
+	}
+	x := k.x.Load()
+	if x != nil && (x.waiting > 0 || x.in.len() > 0) {
+		return false
+	}
+	if x != nil && x.g != nil {
+		return !x.g.inUser.Load()
+	}
+	_, away := k.standing()
+	return !away && !k.inVisit()
+}
+
+// idlers are the connections that a look at all of them found to give way. There is a
+// look only when a newcomer needs a place and no earlier finding is left, so that its cost
+// is shared by as many newcomers as it finds places.
+type idlers struct {
+	mu    sync.Mutex
+	found []idler
+	order []uint64             // idle times, above the inverted indices in found; ascending
+	first map[netip.Addr]int32 // index of the longest idle one from an address
+	next  time.Time            // the next look: unless many were found, looks take a tenth of the time
+	used  tick                 // the last time that somebody needed one
+}
+
+type idler struct {
+	c    Conn
+	host netip.Addr
+	seen tick
+	same int32 // index of the next one from the address; -1: there is none
+}
+
+// pop removes the one that has been idle for longest, first among those from a host. One of
+// those is found again in the order of all.
+func (l *idlers) pop(s *Server, host netip.Addr) (one idler, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.used = s.clock.now.Load()
+	if len(l.order) == 0 && !l.look(s) {
+		return idler{}, false
+	}
+	if i, known := l.first[host]; known && i >= 0 {
+		l.first[host] = l.found[i].same
+		return l.found[i], true
+	}
+	last := len(l.order) - 1
+	one, l.order = l.found[^uint32(l.order[last])], l.order[:last]
+	return one, true
+}
+
+// look looks for connections that give way, and reports whether there are any. mu held.
+func (l *idlers) look(s *Server) bool {
+	began := time.Now()
+	if began.Before(l.next) {
+		return false
+	}
+	l.found, l.order, l.first = l.found[:0], l.order[:0], make(map[netip.Addr]int32, len(l.first))
+	now := s.clock.read()
+	s.each(func(k connRef) {
+		if k.givesWay() {
+			seen := k.s.seen.Load()
+			l.order = append(l.order, uint64(now-seen)<<32|uint64(^uint32(len(l.found))))
+			l.found = append(l.found, idler{c: k.conn(), host: hostOf(k.addr().Addr()), seen: seen})
+		}
+	})
+	slices.Sort(l.order)
+	for _, key := range l.order {
+		i := int32(^uint32(key))
+		one := &l.found[i]
+		one.same = -1
+		if after, known := l.first[one.host]; known {
+			one.same = after
+		}
+		l.first[one.host] = i
+	}
+	if len(l.found) < s.limits.Conns/64 {
+		l.next = time.Now().Add(10 * time.Since(began))
+	}
+	return len(l.found) > 0
+}
+
+// forget frees the findings when nobody has needed one for some time.
+func (l *idlers) forget(now, period tick) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.first != nil && now-l.used > 4*period && now-l.used < ahead {
+		l.found, l.order, l.first = nil, nil, nil
 	}
 }
 
@@ -139,12 +268,14 @@ func (k *connRef) markSpoken() {
 	}
 }
 
-// makeRoom ends a connection that is to be displaced, unless it has sent something in the
-// meantime, unread bytes included. mu is held, and released. The caller is the owner.
+// makeRoom ends a connection that is to be displaced, unless it has sent something, or has
+// been given something to send, in the meantime, unread bytes included. mu is held, and released. The caller is the owner.
 func (k *connRef) makeRoom(d *workspace) {
 	s, silent := k.s, false
 	x := k.x.Load()
 	switch {
+	case s.spoken && !k.moments().isIdle():
+		s.mu.Unlock()
 	case x != nil && x.g != nil && x.g.raw == nil: // without a plain socket, only a read can tell
 		x.g.nudged = true // marks our own deadline; clearNudge resets it
 		x.g.nc.SetReadDeadline(time.Now().Add(drainRead))
@@ -166,10 +297,10 @@ func (k *connRef) makeRoom(d *workspace) {
 func (k *connRef) keepPlace() {
 	s := k.s
 	s.mu.Lock()
-	displaced := s.displaced
+	displaced, addr := s.displaced, k.addr().Addr()
 	s.displaced = false
 	s.mu.Unlock()
-	if displaced && !k.sh.srv.askOldest() {
+	if displaced && !k.sh.srv.askForRoom(addr) {
 		k.sh.srv.refuseNewcomer()
 	}
 }
