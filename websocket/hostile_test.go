@@ -2,6 +2,7 @@ package websocket
 
 import (
 	"bytes"
+	"encoding/binary"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -84,4 +85,26 @@ func closedAfter(t *testing.T, addr string, stream []byte) (Code, []byte) {
 		}
 		in = in[e.used:]
 	}
+}
+
+// An invalid frame is refused at once, however short it is.
+func TestShortInvalidFrames(t *testing.T) {
+	run(t, func(t *testing.T, at *place) {
+		at.limits = engine.Limits{FrameTime: time.Hour}
+		addr := at.serve(&Upgrader{Message: echo})
+		for _, sent := range []string{"\x81\x01x", "\x81\x00", "\x83\x80", "\xc1\x80", "\x09\x80", "\x80\x80"} {
+			for _, before := range []string{"", "hello"} {
+				p, _ := upgraded(t, addr)
+				if before != "" {
+					p.send(frame(opText, before))
+					p.want(served(opText, before))
+				}
+				p.send([]byte(sent))
+				head := make([]byte, 4)
+				if _, err := io.ReadFull(p.r, head); err != nil || head[0] != byte(opClose)|finBit || Code(binary.BigEndian.Uint16(head[2:])) != ProtocolError {
+					t.Errorf("%x after %q is answered with %x (%v), want a Close frame with %d", sent, before, head, err, ProtocolError)
+				}
+			}
+		}
+	})
 }

@@ -23,8 +23,9 @@ const (
 	stateRefused = 1 << 61 // Open has refused the connection
 )
 
-// shortestFrame is the length of a client's shortest frame: two bytes and a masking key.
-const shortestFrame = 6
+// frameStart is how many bytes of a frame show whether it is valid. A client's frame has at
+// least four more, but one that is not valid may have none.
+const frameStart = 2
 
 // Advance serves the frames at the front of in. It checks for output room before it decodes
 // pings and messages, because decoding unmasks them in place.
@@ -71,7 +72,7 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 	}
 	t.State = d.state()
 	if used == len(in) {
-		need = shortestFrame
+		need = frameStart
 	}
 	return used, need, nil
 }
@@ -154,7 +155,7 @@ func (p *protocol) end(t *engine.Turn, in []byte, code Code, text string, whose 
 	t.State = stateOver | whose | uint64(code)
 	var room [2 + mostControl]byte
 	t.Conn().End(reasonOf(code, whose), appendClose(room[:0], code, text))
-	return len(in), shortestFrame, nil
+	return len(in), frameStart, nil
 }
 
 // reasonOf is the engine's reason for a connection that ends with code.
