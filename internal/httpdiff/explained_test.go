@@ -134,6 +134,7 @@ var known = []stream{
 	{Requests: []request{get("/"), {Line: "GET / HT"}, closing}, Half: true, Pauses: []pause{{At: 35, For: beat / 2}}, ReadHeaderTimeout: beat, ReadTimeout: 4 * beat},
 	{Requests: []request{get("/write-300000"), get("/write-300000"), get("/abort-flush"), get("/")}, Half: true, Late: 50 * time.Millisecond},
 	{Requests: []request{get("/"), post("/echo", 50_000, fill(50_000))}, Half: true, Pauses: []pause{{At: 500, For: beat, Shutdown: true}}},
+	{Requests: []request{get("/write-300000"), get("/hijack"), get("/write-300000"), get("/304"), get("/999-body"), get("/copy-512"), get("/handler-enough"), get("/panic-long")}, Half: true, Cuts: []int{183, 184, 185, 186, 187, 188, 189, 190, 191, 192, 193, 194, 195, 196}, Pace: time.Millisecond},
 }
 
 func get(path string) request {

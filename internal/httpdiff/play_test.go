@@ -130,6 +130,7 @@ type client struct {
 	sv         *server
 	down       chan error  // the result of Shutdown
 	sent, over atomic.Bool // everything is sent; the connection has ended
+	broken     atomic.Bool // a write has failed: the kernel reports a reset once, to reads or to writes
 	mu         sync.Mutex
 	received   []byte
 }
@@ -176,6 +177,7 @@ func (c *client) send() {
 		stop = min(stop, len(all))
 		if at < stop {
 			if _, err := io.WriteString(c.nc, all[at:stop]); err != nil {
+				c.broken.Store(true)
 				return
 			}
 			at = stop
@@ -255,7 +257,7 @@ func (c *client) receive() (end string) {
 		}
 		switch {
 		case err == nil:
-		case err == io.EOF:
+		case err == io.EOF && !c.broken.Load():
 			return end + closed
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return end + reset
