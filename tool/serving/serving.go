@@ -52,6 +52,7 @@ type Options struct {
 	Limits                 limitFlag
 	Files                  string // folder
 	DotFiles, FileLinks    bool   // what of it to serve
+	Compression            bool   // of WebSocket messages
 	Proxies, AdminHosts    []string
 	JSON, UntilEOF, Timed  bool
 	Version                string // of this build
@@ -151,6 +152,9 @@ func (f *Options) prepare(stderr io.Writer) (*serving, error) {
 	if (f.DotFiles || f.FileLinks) && f.Files == "" {
 		return nil, exit.Usagef("serve: --dot-files and --follow-symlinks are for --files; give the folder, or leave them out")
 	}
+	if f.Compression && f.Service.Value != SocketService {
+		return nil, exit.Usagef("serve: --compression is for --service ws, and the service is %s; leave it out", f.Service.Value)
+	}
 	s := &serving{log: slog.New(slog.NewTextHandler(stderr, nil)), ended: make(chan error, 2)}
 	if f.Logs.Value == "json" {
 		s.log = slog.New(slog.NewJSONHandler(stderr, nil))
@@ -210,7 +214,7 @@ func (f *Options) prepareWeb(s *serving, proxies []netip.Prefix) error {
 	switch {
 	case f.Service.Value == SocketService:
 		s.admin.Info.Dialect = "websocket"
-		handler = s.socketHandler()
+		handler = s.socketHandler(f.Compression)
 	case s.admin.Latency != nil:
 		handler = s.admin.Latency.WrapHTTP(webHandler(s.files))
 	default:

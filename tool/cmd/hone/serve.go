@@ -81,6 +81,7 @@ Without --addr, or with fd:3, it serves on a socket passed by systemd (LISTEN_FD
 	}
 	flags.BoolVar(&f.DotFiles, "dot-files", false, "with --files, also serve files and folders whose names begin with a dot")
 	flags.BoolVar(&f.FileLinks, "follow-symlinks", false, "with --files, follow symbolic links that stay in the folder")
+	flags.BoolVar(&f.Compression, "compression", false, "with --service ws, compress messages of clients that offer it (permessage-deflate)")
 	flags.Var(&f.Limits, "limit", "set a limit; repeat for more")
 	flags.StringSliceVar(&f.Proxies, "trust-proxy", nil, "expect PROXY headers from the addresses in this `CIDR`; repeat for more")
 	flags.StringVar(&f.Cert, "cert", "", "speak TLS with the certificate in this PEM `FILE`")
