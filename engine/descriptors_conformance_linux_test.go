@@ -89,3 +89,27 @@ func isOpen(fd uint64) bool {
 	_, err := os.Readlink("/proc/self/fd/" + strconv.FormatUint(fd, 10))
 	return err == nil
 }
+
+// Where there is no descriptor with which a lent connection could return to its loop, it ends
+// for that reason.
+func TestNoDescriptorAfterALoan(t *testing.T) {
+	onEach(t, over(overTCP), func(t *testing.T, g ground) {
+		if g.engine != engine.Events(engine.Auto) || !alone(t) { // others need none; the limit is the process's
+			return
+		}
+		lift := func() {}
+		s := serve(t, g, lines{serve: func(turn *engine.Turn, _ []byte) error {
+			turn.TakeOver(func(_ net.Conn, unread []byte) ([]byte, bool) {
+				lift = limitDescriptors(t, 0)
+				return unread, true
+			})
+			return errHandedOver
+		}})
+		c := s.dial(t)
+		c.send("lend\n")
+		why := heard(t, s.ends, "the connection's end")
+		if lift(); why != engine.NoDescriptors {
+			t.Errorf("it ended for %v, want %v", why, engine.NoDescriptors)
+		}
+	})
+}
