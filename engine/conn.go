@@ -84,6 +84,21 @@ func (c Conn) RemoteAddr() netip.AddrPort {
 	return k.addr()
 }
 
+// Unsent returns how many bytes of output wait for the kernel to accept them, because the
+// peer reads more slowly than it is written to: 0 after the connection has ended. What the
+// kernel has accepted does not count, even if the peer has not received it.
+func (c Conn) Unsent() int {
+	k, ok := c.lock()
+	if !ok {
+		return 0
+	}
+	defer k.s.mu.Unlock()
+	if x := k.x.Load(); x != nil {
+		return int(x.waiting)
+	}
+	return 0
+}
+
 // Value returns what SetValue stored last, or nil. A connection that stores nothing uses
 // no memory for it.
 func (c Conn) Value() any {

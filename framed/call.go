@@ -160,6 +160,10 @@ func (c Conn) Send(id uint64, content []byte) error {
 // flushes the queued output.
 func (c Conn) Close() { c.c.Close(engine.ClosedHere) }
 
+// Unsent returns how many bytes of replies and pushes wait for the kernel to accept them,
+// because the client reads too slowly, see engine.Conn.Unsent.
+func (c Conn) Unsent() int { return c.c.Unsent() }
+
 // RemoteAddr returns the client's address, from the PROXY header when a trusted proxy
 // sent one. It returns the zero AddrPort for unix sockets and after the connection has
 // ended.

@@ -49,6 +49,10 @@ func (c Conn) Close(code Code, why string) error {
 // Trust reports that the client has authenticated, see Upgrader.AuthLater.
 func (c Conn) Trust() { c.conn.Trust() }
 
+// Unsent returns how many bytes wait for the kernel to accept them, because the client reads
+// too slowly: a program can skip messages for such a client before its output limit closes it.
+func (c Conn) Unsent() int { return c.conn.Unsent() }
+
 // RemoteAddr returns the client's address, as a trusted proxy reported it if there is one.
 // It is the zero AddrPort for unix sockets and after the connection has ended.
 func (c Conn) RemoteAddr() netip.AddrPort { return c.conn.RemoteAddr() }
