@@ -197,7 +197,7 @@ func (s *Server) count(addr netip.Addr, counted *bool) bool {
 	if !s.hasPlace(addr) {
 		return false
 	}
-	if addr.IsValid() && s.Limits.ConnsPerAddress > 0 {
+	if s.isCounted(addr) {
 		s.addresses[hostOf(addr)]++
 		*counted = true
 	}
@@ -206,7 +206,12 @@ func (s *Server) count(addr netip.Addr, counted *bool) bool {
 
 // hasPlace reports whether addr may have one more connection; mu is held.
 func (s *Server) hasPlace(addr netip.Addr) bool {
-	return !addr.IsValid() || s.Limits.ConnsPerAddress <= 0 || s.addresses[hostOf(addr)] < s.limits.ConnsPerAddress
+	return !s.isCounted(addr) || s.addresses[hostOf(addr)] < s.limits.ConnsPerAddress
+}
+
+// isCounted reports whether the limit of connections per address applies to addr.
+func (s *Server) isCounted(addr netip.Addr) bool {
+	return s.Limits.ConnsPerAddress > 0 && addr.IsValid() && !within(s.Uncounted, addr)
 }
 
 // hostOf returns the key for limits per address: the address itself, or the /64 prefix of
@@ -347,8 +352,11 @@ func (s *Server) refused(why Reason) {
 }
 
 // trusts reports whether addr is a trusted proxy.
-func (s *Server) trusts(addr netip.Addr) bool {
-	for _, p := range s.TrustedProxies {
+func (s *Server) trusts(addr netip.Addr) bool { return within(s.TrustedProxies, addr) }
+
+// within reports whether one of the prefixes contains addr.
+func within(all []netip.Prefix, addr netip.Addr) bool {
+	for _, p := range all {
 		if p.Contains(addr) {
 			return true
 		}

@@ -32,6 +32,9 @@ type Server struct {
 	// header, version 1 or 2; from all others such a header is ordinary input. Zero:
 	// none.
 	TrustedProxies []netip.Prefix
+	// Uncounted are addresses that Limits.ConnsPerAddress does not count, such as those of
+	// reverse proxies. Zero: none.
+	Uncounted []netip.Prefix
 	// OwnReasons are the names of the reasons for which Protocol ends connections in
 	// addition to the engine's, starting with the name of Own: lower case and
 	// underscores, 8 at most. Zero: none.

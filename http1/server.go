@@ -42,6 +42,8 @@ type Server struct {
 	// TrustedProxies are the addresses of proxies, whose connections start with a PROXY
 	// protocol header. Zero: none.
 	TrustedProxies []netip.Prefix
+	// Forwarded are reverse proxies that pass on the client's address in a header. Zero: none.
+	Forwarded Forwarded
 	// Logger gets panics of handlers with their stack (at level Error), calls of handlers that
 	// have no effect, such as a second WriteHeader, and refused connections and faulty clients
 	// (Warn): one line a second for each reason, with the number of suppressed lines. What
@@ -91,12 +93,15 @@ func (s *Server) init() *engine.Server {
 		if s.Handler != nil {
 			std.Handler = s.Handler
 		}
+		if s.Forwarded.Header != "" {
+			std.Handler = s.Forwarded.handler(cmp.Or[http.Handler](std.Handler, http.DefaultServeMux))
+		}
 		s.initLog(std.ErrorLog)
 		s.protocol.server = s
 		s.protocol.http1Off = !protocols(std).HTTP1()
 		s.engine.Protocol = &s.protocol
 		s.engine.Engine = s.Engine
-		s.engine.TrustedProxies = s.TrustedProxies
+		s.engine.TrustedProxies, s.engine.Uncounted = s.TrustedProxies, s.Forwarded.Proxies
 		s.engine.HandshakeFailed = s.badHandshake
 		if s.hooks.any() {
 			s.engine.OnOpen, s.engine.OnClose = s.opened, s.closed
