@@ -158,13 +158,12 @@ func behindProxy(t *testing.T, start startProxy, configuration string) {
 	t.Parallel()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.RemoteAddr) })
-	var sockets websocket.Upgrader
-	sockets = websocket.Upgrader{
+	sockets := &websocket.Upgrader{
 		Open:    func(c websocket.Conn, r *http.Request) error { return c.Text([]byte(r.RemoteAddr)) },
 		Message: func(_ websocket.Call, dst, msg []byte) ([]byte, error) { return append(dst, msg...), nil },
 		Origins: func(*http.Request) bool { return true },
 	}
-	mux.Handle("/ws", &sockets)
+	mux.Handle("/ws", sockets)
 	s := &http1.Server{Handler: mux, Limits: engine.Limits{ConnsPerAddress: 1}, Forwarded: http1.Forwarded{Header: "X-Forwarded-For", Proxies: proxyHosts}}
 	addr := start(t, configuration, serveBehind(t, s))
 	client := clientHost.String() + ":0"
