@@ -117,7 +117,7 @@ func TestFlood(t *testing.T) {
 		}
 		l.Close()
 		lines := log.lines(t)
-		if want := faults * int(pause) / int(time.Second); len(lines) != want && len(lines) != want+1 {
+		if want := int(faults * pause / time.Second); len(lines) != want && len(lines) != want+1 {
 			t.Errorf("%d lines, want about %d", len(lines), want)
 		}
 		if n := counted(lines, "panicked"); n != faults {
