@@ -67,7 +67,9 @@ func (g *goroutineConn) readMore(d *workspace) (n int, err error) {
 		g.readFailed(err)
 	}
 	k.s.mu.Lock()
-	err = k.endsVisit(t)
+	if ends := k.endsVisit(t); ends != nil || timedOut(err) { // a peer that sends nothing more ends it even in a drain
+		err = ends
+	}
 	k.endWait(&g.inflight, t, began)
 	if nudged {
 		g.nudge() // its cause is handled after the visit

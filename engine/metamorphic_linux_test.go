@@ -149,7 +149,14 @@ func TestMetamorphicFound(t *testing.T) {
 		{do: "send", asks: []request{become, {acts: []act{{do: "gate"}, {do: "become"}}}, become, become}},
 		{do: "pass", n: 25},
 	}}
+	gone := history{limits: limits, moves: []move{ // in a drain, a handler that waited for more of a client that had left went on for ever
+		{do: "connect"},
+		{do: "send", asks: []request{{body: 30, tail: 83, acts: []act{{do: "more"}}}}, back: 40},
+		{do: "leave"},
+		{do: "close", n: 2},
+	}}
 	for _, e := range allEngines() {
+		replay(t, e, gone)
 		replay(t, e, slow)
 		replay(t, e, empty)
 		replay(t, e, left)
