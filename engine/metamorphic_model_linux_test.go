@@ -150,7 +150,7 @@ func (f *forecast) endsHere() {
 
 // drain records that what was sent until now is the last to be served.
 func (f *forecast) drain() {
-	if f.exact && (f.shut && !f.over() || len(f.pending) > 0) { // which comes first is not defined
+	if f.exact && (f.shut && !f.over() || len(f.pending) > 0 || f.now != nil && f.lacks()) { // which comes first is not defined
 		f.loosen()
 	}
 	if f.exact {

@@ -116,19 +116,22 @@ func (k *connRef) carryOut(st step, d *workspace) {
 	s.mu.Unlock()
 }
 
-// reconsider checks the sweeper's suspicion, or EndIdle's. mu held.
-func (k *connRef) reconsider() {
+// reconsider checks the sweeper's suspicion, or EndIdle's, and reports whether it was right.
+// mu held.
+func (k *connRef) reconsider() (ends bool) {
 	asked := k.s.suspect == ClosedHere
 	k.s.suspect = 0
 	if asked && k.moments().isIdle() {
 		k.fail(ClosedHere)
-		return
+		return true
 	}
 	// By the clock of the timestamps: a sweeper that was starved left it behind the time.
 	if v, why, _ := k.sh.srv.rules.judge(k.moments(), k.sh.srv.clock.now.Load()); v > rest {
 		k.fail(why)
 		k.stopFrame() // a drain no longer waits for the message
+		return true
 	}
+	return false
 }
 
 const (

@@ -157,10 +157,11 @@ func (k *connRef) sendEarlier(t *Turn) (sent bool, err error) {
 
 // endsVisit returns why a visit cannot continue, or nil. mu held.
 func (k *connRef) endsVisit(t *Turn) error {
+	late := false // also in a drain, whose reason stays
 	if why := k.s.suspect; why != 0 && why != ClosedHere { // EndIdle waits for the visit's end
-		k.reconsider()
+		late = k.reconsider()
 	}
-	if k.s.dead || ends(k.reason()) {
+	if late || k.s.dead || ends(k.reason()) {
 		return k.failed(t)
 	}
 	return nil
