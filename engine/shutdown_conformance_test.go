@@ -603,22 +603,18 @@ func TestAnExpectedMessageHasItsOwnTime(t *testing.T) {
 	})
 }
 
-// A drain does not wait longer than FrameTime for a handler whose client does not send the
-// rest of a message.
+// A connection that drains does not wait longer than FrameTime for a handler whose client does
+// not send the rest of a message.
 func TestDrainEndsHandlersThatWaitForMore(t *testing.T) {
 	onEach(t, everywhere(), func(t *testing.T, g ground) {
-		begun := make(chan struct{}, 1)
 		s := serve(t, g, lines{serve: func(t *engine.Turn, _ []byte) error {
-			begun <- struct{}{}
+			t.Conn().Close(engine.ShuttingDown)
 			_, err := t.More(len("more\n"), 10)
 			return err
 		}}, func(s *engine.Server) { s.Limits.FrameTime = 50 * time.Millisecond })
 		s.dial(t).send("more\n")
-		heard(t, begun, "the handler")
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		if err := s.Shutdown(ctx); err != nil {
-			t.Errorf("Shutdown returned %v", err)
+		if why := heard(t, s.ends, "the connection's end"); why != engine.ShuttingDown {
+			t.Errorf("it ended for %v", why)
 		}
 	})
 }

@@ -157,9 +157,9 @@ func (k *connRef) sendEarlier(t *Turn) (sent bool, err error) {
 
 // endsVisit returns why a visit cannot continue, or nil. mu held.
 func (k *connRef) endsVisit(t *Turn) error {
-	late := false // also in a drain, whose reason stays
+	late := false
 	if why := k.s.suspect; why != 0 && why != ClosedHere { // EndIdle waits for the visit's end
-		late = k.reconsider()
+		late = k.reconsider() // a drain keeps its own reason
 	}
 	if late || k.s.dead || ends(k.reason()) {
 		return k.failed(t)
