@@ -9,31 +9,12 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/hone-go/hone/http1"
 	"github.com/hone-go/hone/websocket"
 )
-
-// entries is an access log that a test reads.
-type entries struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (e *entries) Write(p []byte) (int, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.text.Write(p)
-}
-
-func (e *entries) String() string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.text.String()
-}
 
 // readsFrom reports whether io.Copy to w takes the way of files.
 type readsFrom struct {
@@ -87,7 +68,7 @@ func accessLogKeepsTheWriter(t *testing.T, kind string) {
 	sockets := &websocket.Upgrader{Message: func(_ websocket.Call, dst, msg []byte) ([]byte, error) { return dst, nil }}
 	mux.Handle("/socket", sockets)
 
-	var log entries
+	var log http1.Logged
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

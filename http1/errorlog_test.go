@@ -34,6 +34,9 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
+// Logged is logged for the tests outside of the package.
+type Logged = logged
+
 // lines returns the lines of a JSON log.
 func (l *logged) lines(t *testing.T) (all []map[string]any) {
 	t.Helper()

@@ -94,6 +94,7 @@ func (s *Server) init() *engine.Server {
 			std.Handler = s.Handler
 		}
 		if s.Forwarded.Header != "" {
+			// net/http's own default, which a wrapped nil would lose.
 			std.Handler = s.Forwarded.handler(cmp.Or[http.Handler](std.Handler, http.DefaultServeMux))
 		}
 		s.initLog(std.ErrorLog)
