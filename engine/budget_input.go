@@ -77,6 +77,7 @@ func (k *connRef) holdsTooMuch(in *inputBuffer) bool {
 		return false
 	}
 	in.forget(m)
+	k.s.own.set(isStopped) // also in a drain, whose reason stays: what follows has lost its beginning
 	k.fail(InputBudget)
 	return true
 }

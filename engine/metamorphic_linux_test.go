@@ -155,7 +155,18 @@ func TestMetamorphicFound(t *testing.T) {
 		{do: "leave"},
 		{do: "close", n: 2},
 	}}
+	lost := history{limits: limits, shared: true, moves: []move{ // in a drain, what followed a message that was dropped for TotalInput was served
+		{do: "connect", on: 1, size: 4096},
+		{do: "send", on: 1, asks: []request{{acts: []act{{do: "later"}}}}},
+		{do: "connect", on: 3},
+		{do: "calm"},
+		{do: "send", on: 3, asks: []request{{body: 40960, acts: []act{}}}},
+		{do: "send", on: 3, asks: []request{{acts: []act{}}}},
+		{do: "shutdown"},
+	}}
+	lost.limits.TotalInFlight, lost.limits.TotalInput = 1, 36160
 	for _, e := range allEngines() {
+		replay(t, e, lost)
 		replay(t, e, gone)
 		replay(t, e, slow)
 		replay(t, e, empty)
