@@ -270,6 +270,7 @@ func (l *life) do(m move) {
 				g.catchUp()
 				g.model.loosen()
 				g.model.cut = g.model.cut || !g.eof
+				g.model.blind = true // the end and an answer may cross
 			})
 			l.env.add(Forced)
 			l.forced.Store(true)
