@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 )
@@ -62,11 +64,24 @@ func (g *guest) exists() (exists, ends bool) {
 	return ok, ends
 }
 
-// stuck records that something does not happen.
+// stuck records that something does not happen, with what the server's goroutines do.
 func (g *guest) stuck(what string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.l.fail("stuck", "client %d waits for %s: %s", g.id, what, g.describe())
+	stacks := make([]byte, 8<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	g.l.fail("stuck", "client %d waits for %s: %s\n%s", g.id, what, g.describe(), serverStacks(stacks))
+}
+
+// serverStacks returns the goroutines that are in the engine's code, and not in tests only.
+func serverStacks(all []byte) []byte {
+	var of [][]byte
+	for _, one := range bytes.Split(all, []byte("\n\n")) {
+		if bytes.Contains(one, []byte("engine.(*goroutineConn)")) || bytes.Contains(one, []byte("engine.(*flusher)")) || bytes.Contains(one, []byte("engine.(*connRef)")) {
+			of = append(of, one)
+		}
+	}
+	return bytes.Join(of, []byte("\n\n"))
 }
 
 // do makes a move of one client, or with its connection.
@@ -358,14 +373,17 @@ func (g *guest) rests() {
 	m := &g.model
 	rests := func() bool {
 		k, ok := g.conn.lock()
-		if !ok || m.why != 0 || m.vague || m.gate {
-			if ok {
-				k.s.mu.Unlock()
-			}
+		if !ok {
 			return true
 		}
 		defer k.s.mu.Unlock()
 		x := k.x.Load()
+		switch {
+		case m.why != 0 || m.vague:
+			return true
+		case m.gate: // a goroutine may be about to write a push
+			return x == nil || x.g == nil || x.stall.Load() == 0 && !x.writing && x.queue.waits()
+		}
 		read := x != nil && x.g != nil && x.g.raw == nil || k.unread() == 0
 		switch {
 		case x == nil:

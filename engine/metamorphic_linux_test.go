@@ -149,6 +149,11 @@ func TestMetamorphicFound(t *testing.T) {
 		{do: "send", asks: []request{become, {acts: []act{{do: "gate"}, {do: "become"}}}, become, become}},
 		{do: "pass", n: 25},
 	}}
+	large := history{limits: limits, moves: []move{ // the same, in a visit whose reply does not fit the socket
+		{do: "connect", on: 2, size: 1},
+		{do: "send", on: 2, asks: []request{{size: 67584, acts: []act{{do: "gate"}, {do: "become"}}}}},
+		{do: "pass", on: 1, n: 25},
+	}}
 	gone := history{limits: limits, moves: []move{ // in a drain, a handler that waited for more of a client that had left went on for ever
 		{do: "connect"},
 		{do: "send", asks: []request{{body: 30, tail: 83, acts: []act{{do: "more"}}}}, back: 40},
@@ -169,6 +174,7 @@ func TestMetamorphicFound(t *testing.T) {
 		replay(t, e, lost)
 		replay(t, e, gone)
 		replay(t, e, slow)
+		replay(t, e, large)
 		replay(t, e, empty)
 		replay(t, e, left)
 		replay(t, e, ended)

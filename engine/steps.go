@@ -218,6 +218,7 @@ func (k *connRef) serve(d *workspace) (hungry bool) {
 		}
 		if !k.hasRoom() {
 			k.stopFrame() // while we do not read a message, its timer must not run
+			k.touch()     // the visit may have taken longer than IdleTime
 			return false
 		}
 		if d.g != nil {
