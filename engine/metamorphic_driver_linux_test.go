@@ -27,6 +27,7 @@ type life struct {
 	inline   bool // a handler that waits at a gate must leave its loop first
 	tongues  [tongues]Protocol
 	ln       *handing
+	tcp      net.Listener // nil before the first use; making one for each connection took half of all CPU time
 	served   chan error // result of Serve
 	deadline time.Time
 	patience time.Duration
@@ -285,7 +286,7 @@ func (l *life) do(m move) {
 
 // connect opens a connection, and waits until the server has accepted or refused it.
 func (l *life) connect(m move) {
-	near, far, err := dial(m)
+	near, far, err := l.dial(m)
 	if err != nil {
 		l.fail("harness", "connecting: %v", err)
 		return
@@ -309,22 +310,23 @@ func (l *life) connect(m move) {
 	}
 }
 
-func dialTCP() (near, far net.Conn, err error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, nil, err
+func (l *life) dialTCP() (near, far net.Conn, err error) {
+	if l.tcp == nil {
+		if l.tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			l.tcp = nil
+			return nil, nil, err
+		}
 	}
-	defer ln.Close()
-	if near, err = net.Dial("tcp", ln.Addr().String()); err == nil {
-		far, err = ln.Accept()
+	if near, err = net.Dial("tcp", l.tcp.Addr().String()); err == nil {
+		far, err = l.tcp.Accept()
 	}
 	return near, far, err
 }
 
 // dial returns the two ends of a connection; the server's comes second.
-func dial(m move) (near, far net.Conn, err error) {
+func (l *life) dial(m move) (near, far net.Conn, err error) {
 	if m.do == "connect tcp" {
-		near, far, err = dialTCP()
+		near, far, err = l.dialTCP()
 	}
 	if near == nil && err == nil || errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL) { // many ports rest in TIME_WAIT
 		var fds [2]int
@@ -560,6 +562,9 @@ func (l *life) finish() {
 			close(g.permits)
 			g.nc.Close()
 		}
+	}
+	if l.tcp != nil {
+		l.tcp.Close()
 	}
 	l.srv.Close()
 	<-l.served
