@@ -163,10 +163,12 @@ func TestMuxServerIsKilledAndRestarted(t *testing.T) {
 		const callers, most = 64, 1 << 20
 		executed := make(executions, most)
 		start := func(addr string) (*framed.Server, string, func()) {
-			ln, err := net.Listen("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			var ln net.Listener
+			eventually(t, "the port is free", func() bool { // another program may have taken it meanwhile
+				var err error
+				ln, err = net.Listen("tcp", addr)
+				return err == nil
+			})
 			s := &framed.Server{Engine: e, Handler: executed}
 			served := make(chan error, 1)
 			go func() { served <- s.Serve(grounds(t, ln)) }()
