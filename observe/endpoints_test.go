@@ -1,8 +1,10 @@
 package observe_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -82,6 +84,31 @@ func TestHealthFollowsDrain(t *testing.T) {
 		t.Errorf("body %q", a.body)
 	}
 	s.want(200, "/metrics") // the last scrape of a draining server is useful
+}
+
+// A panic of a callback is logged even without a Logger.
+func TestPanicsAreLogged(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		var text bytes.Buffer
+		logger := slog.New(slog.NewTextHandler(&text, nil))
+		a := &observe.Admin{Stats: nothing, Ready: func() bool { panic("not ready for this") }}
+		if own {
+			a.Logger = logger
+		} else {
+			was := slog.Default()
+			defer slog.SetDefault(was)
+			slog.SetDefault(logger)
+		}
+		s := start(t, a)
+		if response, err := s.http.Get("http://" + s.addr + "/healthz"); err == nil {
+			response.Body.Close()
+			t.Errorf("status %d", response.StatusCode)
+		}
+		a.Shutdown(t.Context())
+		if got := text.String(); !strings.Contains(got, "not ready for this") || !strings.Contains(got, "endpoints_test.go") {
+			t.Errorf("own logger %v: logged %q", own, got)
+		}
+	}
 }
 
 func TestHealthWithoutReady(t *testing.T) {

@@ -63,6 +63,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,6 +80,7 @@ import (
 	"github.com/hone-go/hone/conns"
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/http1"
+	"github.com/hone-go/hone/internal/faultlog"
 	"github.com/hone-go/hone/internal/sys"
 	"github.com/hone-go/hone/pool"
 )
@@ -129,7 +131,8 @@ type Admin struct {
 	// Page is served below /live/, with that prefix removed from the path: the Handler of a
 	// page.Page. Only live/capture accepts POST. Zero: nothing.
 	Page http.Handler
-	// Logger logs connection errors. Zero: no log.
+	// Logger gets connection errors, and panics of the functions above. Zero: panics go to
+	// slog.Default(), and nothing else is logged.
 	Logger *slog.Logger
 
 	once     sync.Once
@@ -139,6 +142,7 @@ type Admin struct {
 	closing  chan struct{} // closed by Shutdown, to end captures early
 	closed   sync.Once
 	captures captures
+	faults   faultlog.Log
 	answered answered
 	moves    moves
 
@@ -191,12 +195,29 @@ func (a *Admin) init() {
 
 // initServer prepares the server of Serve.
 func (a *Admin) initServer() {
-	a.server = a.gate().Server(a.handler)
+	a.server = a.gate().Server(a.logPanics(a.handler))
 	a.server.ErrorLog = log.New(io.Discard, "", 0)
 	if a.Logger != nil {
 		a.server.ErrorLog = slog.NewLogLogger(a.Logger.Handler(), slog.LevelWarn)
 	}
 	a.server.RegisterOnShutdown(func() { a.closed.Do(func() { close(a.closing) }) })
+}
+
+// logPanics logs panics of h before they end its request.
+func (a *Admin) logPanics(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v != http.ErrAbortHandler {
+				a.faults.Panic(cmp.Or(a.Logger, slog.Default()), r.RemoteAddr, v)
+			}
+			panic(http.ErrAbortHandler)
+		}()
+		h.ServeHTTP(w, r)
+	})
 }
 
 // Handler returns a handler for everything, to mount on an existing server. What it allows
@@ -250,6 +271,7 @@ func (a *Admin) Serve(ln net.Listener) error {
 // ends first, it closes the remaining connections.
 func (a *Admin) Shutdown(ctx context.Context) error {
 	a.init()
+	defer a.faults.Close()
 	err := a.server.Shutdown(ctx)
 	if err != nil {
 		a.server.Close()

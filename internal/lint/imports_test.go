@@ -36,7 +36,7 @@ var libraryImports = map[string][]string{
 
 // observeImports is the module in observe/, in the same form.
 var observeImports = map[string][]string{
-	"observe": {"framed", "websocket", "http1", "engine", "pool", "workers", "conns", "internal/sys"},
+	"observe": {"framed", "websocket", "http1", "engine", "pool", "workers", "conns", "internal/faultlog", "internal/sys"},
 }
 
 // toolImports is the module in tool/, in the same form.
@@ -142,7 +142,7 @@ package bench`,
 		{
 			name:  "the admin side imports the tool",
 			files: "-- observe/observe.go --\npackage observe\n\nimport \"github.com/hone-go/hone/tool/probe\"",
-			want:  []string{"observe/observe.go:3: observe must not import tool/probe; it may import framed, websocket, http1, engine, pool, workers, conns, internal/sys"},
+			want:  []string{"observe/observe.go:3: observe must not import tool/probe; it may import framed, websocket, http1, engine, pool, workers, conns, internal/faultlog, internal/sys"},
 		},
 		{
 			name:  "a test that imports a higher layer",

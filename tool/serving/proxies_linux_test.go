@@ -3,6 +3,7 @@ package serving
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -31,12 +32,13 @@ const proxyPatience = 20 * time.Second
 func TestProxies(t *testing.T) {
 	t.Parallel()
 	nginx, haproxy := configurations(t, "nginx"), configurations(t, "haproxy")
-	if len(nginx) != 1 || len(haproxy) != 2 {
+	if len(nginx) != 2 || len(haproxy) != 2 {
 		t.Fatalf("docs/proxies.md has %d configurations of nginx and %d of HAProxy", len(nginx), len(haproxy))
 	}
 	t.Run("nginx", func(t *testing.T) { behindProxy(t, startNginx, nginx[0]) })
 	t.Run("HAProxy", func(t *testing.T) { behindProxy(t, startHAProxy, haproxy[0]) })
-	t.Run("HAProxy, TCP", func(t *testing.T) { framesBehindProxy(t, haproxy[1]) })
+	t.Run("nginx, TCP", func(t *testing.T) { framesBehindProxy(t, startNginxForTCP, nginx[1]) })
+	t.Run("HAProxy, TCP", func(t *testing.T) { framesBehindProxy(t, startHAProxy, haproxy[1]) })
 }
 
 // configurations returns the blocks of docs/proxies.md in a language.
@@ -92,14 +94,29 @@ func placed(t *testing.T, configuration, backend string) (text, addr string) {
 
 func startNginx(t *testing.T, configuration, backend string) (addr string) {
 	text, addr := placed(t, configuration, backend)
+	runNginx(t, "http { access_log off;\n"+
+		"client_body_temp_path a; proxy_temp_path b; fastcgi_temp_path c; uwsgi_temp_path d; scgi_temp_path e;\n"+text+"}")
+	return addr
+}
+
+// startNginxForTCP needs the module that Debian packages separately.
+func startNginxForTCP(t *testing.T, configuration, backend string) (addr string) {
+	const module = "/usr/lib/nginx/modules/ngx_stream_module.so"
+	if _, err := os.Stat(module); err != nil {
+		testrun.Lacks(t, "libnginx-mod-stream")
+	}
+	text, addr := placed(t, configuration, backend)
+	runNginx(t, text, "load_module "+module+";")
+	return addr
+}
+
+func runNginx(t *testing.T, configuration string, before ...string) {
 	root := ""
 	if os.Getuid() == 0 {
 		root = "user root;"
 	}
-	runProxy(t, "nginx", root+" daemon off; worker_processes 1; pid pid; error_log stderr; events { worker_connections 512; } http { access_log off;\n"+
-		"client_body_temp_path a; proxy_temp_path b; fastcgi_temp_path c; uwsgi_temp_path d; scgi_temp_path e;\n"+text+"}",
+	runProxy(t, "nginx", strings.Join(before, "")+root+" daemon off; worker_processes 1; pid pid; error_log stderr; events { worker_connections 512; }\n"+configuration,
 		func(dir, file string) []string { return []string{"-p", dir, "-c", file, "-e", "stderr"} })
-	return addr
 }
 
 func startHAProxy(t *testing.T, configuration, backend string) (addr string) {
@@ -221,12 +238,12 @@ func behindProxy(t *testing.T, start startProxy, configuration string) {
 	}
 }
 
-func framesBehindProxy(t *testing.T, configuration string) {
+func framesBehindProxy(t *testing.T, start startProxy, configuration string) {
 	t.Parallel()
 	s := &framed.Server{TrustedProxies: proxyHosts, Handler: framed.HandlerFunc(func(c framed.Call, dst, _ []byte) ([]byte, error) {
 		return append(dst, c.Conn().RemoteAddr().String()...), nil
 	})}
-	addr := startHAProxy(t, configuration, serveBehind(t, s))
+	addr := start(t, configuration, serveBehind(t, s))
 	ctx, cancel := context.WithTimeout(t.Context(), proxyPatience)
 	defer cancel()
 	for range 20 {
@@ -237,5 +254,15 @@ func framesBehindProxy(t *testing.T, configuration string) {
 			t.Errorf("seen from %q (%v), want %s", got, err, want)
 		}
 		c.Close()
+	}
+
+	// A client's own header is data behind the proxy's: no valid frame.
+	forged := throughProxy(t, addr)
+	fmt.Fprintf(forged, "PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n")
+	for n, err := 0, error(nil); err == nil; {
+		n, err = forged.Read(make([]byte, 512))
+		if errors.Is(err, os.ErrDeadlineExceeded) || n > 64 {
+			t.Errorf("a client's PROXY header was not refused: %d bytes, %v", n, err)
+		}
 	}
 }
