@@ -13,8 +13,9 @@ import (
 // room for it; until then its connection waits in line. The expectation depends on the
 // connection's previous visits, see connRef.learn.
 type outputBudget struct {
-	limit int64 // Limits.TotalOutput
-	kick  func()
+	limit  int64 // Limits.TotalOutput
+	spares *spares
+	kick   func()
 
 	held    atomic.Int64 // bytes: retained buffers, and reservations of running visits
 	peak    atomic.Int64 // approximate peak since memory was last returned
@@ -90,8 +91,8 @@ const (
 	smallVisit  = 1 << smallWeight // bytes
 )
 
-func (b *outputBudget) init(limit int, kick func()) {
-	b.limit, b.kick = int64(limit), kick
+func (b *outputBudget) init(limit int, spares *spares, kick func()) {
+	b.limit, b.spares, b.kick = int64(limit), spares, kick
 	if limit == math.MaxInt32 { // no limit
 		b.limit = math.MaxInt64 / 32
 	}
@@ -286,9 +287,20 @@ func (b *outputBudget) giveBack(trial bool, size int64) {
 	}
 }
 
+// whenShort returns where to keep memory while that is short, otherwise nil.
+func (b *outputBudget) whenShort() *spares {
+	if b.held.Load() <= b.limit/2 {
+		return nil
+	}
+	return b.spares
+}
+
 // add adds n to the bytes held; n may be negative.
 func (b *outputBudget) add(n int64) {
 	now := b.held.Add(n)
+	if n < 0 && now <= b.limit/2 && b.spares.count.Load() > 0 {
+		b.spares.release()
+	}
 	switch {
 	case n < 0 && b.waiting.Load() > 0:
 		b.grant()

@@ -20,17 +20,18 @@ func (s *Server) startLoops(fault sys.Fault) error {
 	if s.draining.Load() || len(s.started()) > 0 {
 		return nil
 	}
+	var loops []*loop
 	for i := range loopCount() {
 		l, err := newLoop(s, i, fault)
 		if err != nil {
-			for _, l := range s.loops {
+			for _, l := range loops {
 				l.poll.Close()
 			}
-			s.loops = nil
 			return fmt.Errorf("engine: %w", err)
 		}
-		s.loops = append(s.loops, l)
+		loops = append(loops, l)
 	}
+	s.loops = loops
 	close(s.running)
 	for _, l := range s.loops {
 		s.helpers.run(l)

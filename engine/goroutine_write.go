@@ -79,7 +79,7 @@ func (g *goroutineConn) writeFront() (alive bool) {
 	g.front = pool.Buffer{}
 	p := b.Bytes()
 	alive = g.writeWaiting(p[from:], cap(p))
-	b.Release()
+	g.ref.sh.srv.buffers.giveBack(b)
 	if alive {
 		g.blocked.Store(false)
 	}

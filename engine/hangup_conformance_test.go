@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/internal/sys"
@@ -243,5 +244,50 @@ func TestParentOfAContextUsesItsConnection(t *testing.T) {
 		if !eventually(patience, func() bool { return s.Stats().Open == 0 }) {
 			t.Errorf("%d connections are open", s.Stats().Open)
 		}
+	})
+}
+
+// stubborn is a parent whose contexts take long to end.
+type stubborn struct {
+	context.Context
+	ending, release chan struct{}
+}
+
+func (stubborn) Done() <-chan struct{} { return make(chan struct{}) }
+
+func (s stubborn) AfterFunc(func()) (stop func() bool) {
+	return func() bool {
+		close(s.ending)
+		<-s.release
+		return true
+	}
+}
+
+// Close waits for the goroutine that ends a connection's context.
+func TestCloseWaitsForTheEndOfContexts(t *testing.T) {
+	onEach(t, everywhere(), func(t *testing.T, g ground) {
+		parent := stubborn{context.Background(), make(chan struct{}), make(chan struct{})}
+		entered := make(chan struct{}, 1)
+		s := serve(t, g, lines{serve: func(t *engine.Turn, _ []byte) error {
+			t.Context(parent)
+			t.Later()
+			entered <- struct{}{}
+			return nil
+		}})
+		s.dial(t).send("stay\n")
+		heard(t, entered, "the handler")
+		closed := make(chan struct{})
+		go func() {
+			s.Close()
+			close(closed)
+		}()
+		heard(t, parent.ending, "the context ends")
+		select {
+		case <-closed:
+			t.Error("Close has returned")
+		case <-time.After(20 * time.Millisecond):
+		}
+		close(parent.release)
+		heard(t, closed, "Close")
 	})
 }

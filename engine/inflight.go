@@ -259,10 +259,11 @@ func (k *connRef) countLate(x *inflight) {
 
 // dropOutput drops the unsent output. mu held.
 func (k *connRef) dropOutput(x *inflight) {
+	spares := k.sh.srv.output.whenShort()
 	if x.front.Lent() {
-		x.front.Release()
+		spares.keep(x.front)
 	}
-	x.queue.dropAll()
+	x.queue.dropAll(spares)
 	x.front, x.waiting, x.lent = pool.Buffer{}, 0, 0
 	k.recountExactly(x)
 }

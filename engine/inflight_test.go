@@ -23,6 +23,10 @@ func TestRareStateIsFreed(t *testing.T) {
 			k.beginLoan(near)
 			k.endLoan()
 		},
+		"input": func(k *connRef) {
+			k.conn().HoldInput(10)
+			k.conn().HoldInput(-10)
+		},
 	} {
 		k := bare(Limits{}).bareConn()
 		use(k)

@@ -236,3 +236,19 @@ func TestFullBufferDoesNotGrowWhenMemoryIsShort(t *testing.T) {
 		t.Errorf("a connection with %d bytes continues to read, of %d with %d held; its reason to end is %v", smallInput, s.input.limit, s.input.held.Load(), k.reason())
 	}
 }
+
+// Memory that user code may still hold is given up, and no longer counted.
+func TestLostInputIsNotCounted(t *testing.T) {
+	var buffers pool.Buffers
+	var m inputBudget
+	m.init(1<<20, &buffers, func() {})
+	var b inputBuffer
+	b.put(&m, make([]byte, 5000))
+	if buffers.Stats().Lent != 1 || m.held.Load() == 0 {
+		t.Fatalf("%d buffers, %d bytes", buffers.Stats().Lent, m.held.Load())
+	}
+	b.lose(&m)
+	if st := buffers.Stats(); st.Lent != 0 || st.LentBytes != 0 || m.held.Load() != 0 {
+		t.Errorf("%d buffers of %d bytes are left, %d bytes count", st.Lent, st.LentBytes, m.held.Load())
+	}
+}

@@ -46,7 +46,7 @@ func (k *connRef) write(x *inflight, again bool) {
 			k.s.dead = true
 			break
 		}
-		x.front.Release()
+		k.sh.srv.buffers.giveBack(x.front)
 		x.front = pool.Buffer{}
 		x.blocked.Store(false)
 		if x.stall.Load() != 0 {
@@ -73,7 +73,7 @@ func (k *connRef) shrinkFront(x *inflight) {
 	if rest := all[x.sent:]; cap(all) > maxPooled/4 && len(rest) <= cap(all)/4 {
 		b := k.sh.srv.buffers.Get(len(rest))
 		copy(b.Bytes(), rest)
-		x.front.Release()
+		k.sh.srv.buffers.giveBack(x.front)
 		x.front, x.sent = b, 0
 	}
 }

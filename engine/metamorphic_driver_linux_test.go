@@ -28,7 +28,7 @@ type life struct {
 	tongues  [tongues]Protocol
 	ln       *handing
 	tcp      net.Listener // nil before the first use; making one for each connection took half of all CPU time
-	served   chan error // result of Serve
+	served   chan error   // result of Serve
 	deadline time.Time
 	patience time.Duration
 	moves    atomic.Int32   // made

@@ -1,6 +1,11 @@
 package engine
 
-import "github.com/hone-go/hone/pool"
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/hone-go/hone/pool"
+)
 
 // outputQueue is the output posted to a connection that no writer has taken yet. The
 // connection's mutex guards it.
@@ -54,9 +59,9 @@ func (q *outputQueue) startVisit() {
 func (q *outputQueue) letEarlierGo() { q.free = true }
 
 // post appends parts, n bytes in total, and reports whether that took more memory.
-func (q *outputQueue) post(buffers *pool.Buffers, parts [][]byte, n int, push bool) (grown bool) {
+func (q *outputQueue) post(memory *outputMemory, parts [][]byte, n int, push bool) (grown bool) {
 	if !q.visiting {
-		return q.add(buffers, parts, n)
+		return q.add(memory, parts, n)
 	}
 	h := q.behind
 	if h == nil {
@@ -72,7 +77,7 @@ func (q *outputQueue) post(buffers *pool.Buffers, parts [][]byte, n int, push bo
 	} else {
 		h.spans = append(h.spans, span)
 	}
-	return h.add(buffers, parts, n)
+	return h.add(memory, parts, n)
 }
 
 // release puts what was held at the end of the chain.
@@ -88,12 +93,12 @@ func (q *outputQueue) release() {
 // endVisit lets a writer take what was posted during the visit, less the pushes if the
 // visit's output has ended with the protocol's error message. It returns how many bytes it
 // has dropped.
-func (q *outputQueue) endVisit(buffers *pool.Buffers, said bool) (dropped int) {
+func (q *outputQueue) endVisit(memory *outputMemory, said bool) (dropped int) {
 	if !q.visiting {
 		return 0
 	}
 	if said && q.behind != nil {
-		dropped = q.behind.dropPushes(buffers)
+		dropped = q.behind.dropPushes(memory)
 	}
 	q.release()
 	q.visiting, q.free = false, false
@@ -104,20 +109,23 @@ func (q *outputQueue) endVisit(buffers *pool.Buffers, said bool) (dropped int) {
 func (q *outputQueue) dropHeld() (dropped int) {
 	if h := q.behind; h != nil {
 		dropped = h.len()
-		h.drop()
+		h.drop(nil)
 		h.spans = h.spans[:0]
 	}
 	return dropped
 }
 
-// dropAll drops everything.
-func (q *outputQueue) dropAll() {
-	q.drop()
+// dropAll drops everything; to is where the memory goes, nil: to the pool.
+func (q *outputQueue) dropAll(to *spares) {
+	q.drop(to)
+	if q.behind != nil {
+		q.behind.drop(to)
+	}
 	q.dropHeld()
 }
 
 // dropPushes keeps the late replies only, and returns how many bytes it has dropped.
-func (h *held) dropPushes(buffers *pool.Buffers) (dropped int) {
+func (h *held) dropPushes(memory *outputMemory) (dropped int) {
 	all := h.chain
 	h.chain = chain{}
 	b, rest := pool.Buffer{}, []byte(nil)
@@ -134,7 +142,7 @@ func (h *held) dropPushes(buffers *pool.Buffers) (dropped int) {
 			if span < 0 {
 				dropped += n
 			} else {
-				h.add(buffers, [][]byte{rest[:n]}, n)
+				h.add(memory, [][]byte{rest[:n]}, n)
 			}
 			rest, left = rest[n:], left-n
 		}
@@ -166,7 +174,7 @@ const (
 func (c *chain) len() int { return c.before + len(c.content) }
 
 // add appends parts, n bytes in total, and reports whether that took another piece.
-func (c *chain) add(buffers *pool.Buffers, parts [][]byte, n int) (grown bool) {
+func (c *chain) add(memory *outputMemory, parts [][]byte, n int) (grown bool) {
 	if grown = n > cap(c.content)-len(c.content); !grown {
 		for _, p := range parts {
 			c.content = append(c.content, p...)
@@ -174,21 +182,24 @@ func (c *chain) add(buffers *pool.Buffers, parts [][]byte, n int) (grown bool) {
 		return false
 	}
 	for _, p := range parts {
-		m := copy(c.content[len(c.content):cap(c.content)], p)
-		c.content = c.content[:len(c.content)+m]
-		if n -= len(p); m < len(p) {
-			c.extend(buffers, len(p)-m+n)
-			c.content = append(c.content, p[m:]...)
+		for n -= len(p); ; c.extend(memory, len(p)+n) {
+			m := copy(c.content[len(c.content):cap(c.content)], p)
+			c.content = c.content[:len(c.content)+m]
+			if p = p[m:]; len(p) == 0 {
+				break
+			}
 		}
 	}
 	return true
 }
 
-// extend begins another piece, for at least n bytes.
-func (c *chain) extend(buffers *pool.Buffers, n int) {
+// extend begins another piece, for n bytes or more, unless there is a spare one.
+func (c *chain) extend(memory *outputMemory, n int) {
 	next := min(max(c.len(), leastPiece), mostPiece)
 	c.close()
-	c.last = buffers.Get(max(n, next))
+	if c.last = memory.spares.take(); !c.last.Lent() {
+		c.last = memory.Get(max(n, next))
+	}
 	c.content = c.last.Bytes()[:0]
 	c.size += int64(cap(c.content))
 }
@@ -236,7 +247,7 @@ func (c *chain) take() (first pool.Buffer) {
 func (c *chain) join(other *chain) {
 	if other.before == 0 && c.content != nil && len(other.content) <= cap(c.content)-len(c.content) {
 		c.content = append(c.content, other.content...)
-		other.drop()
+		other.drop(nil)
 		return
 	}
 	c.close()
@@ -246,10 +257,73 @@ func (c *chain) join(other *chain) {
 	*other = chain{}
 }
 
-// drop releases all pieces.
-func (c *chain) drop() {
+// drop releases all pieces; to is where they go, nil: to the pool.
+func (c *chain) drop(to *spares) {
 	for c.content != nil {
-		c.take().Release()
+		to.keep(c.take())
+	}
+}
+
+// outputMemory is where output queues get their memory from.
+type outputMemory struct {
+	pool.Buffers
+	spares spares
+}
+
+// giveBack releases a buffer, or keeps it as a spare one if there are any.
+func (m *outputMemory) giveBack(b pool.Buffer) {
+	if m.spares.count.Load() > 0 {
+		m.spares.keep(b)
+	} else {
+		b.Release()
+	}
+}
+
+// spares are buffers of connections that were closed while output memory was short. The pool
+// would keep each for requests of its own size, which the longer queues of other connections do
+// not make: until two garbage collections have passed, all memory would count twice.
+type spares struct {
+	count atomic.Int32
+	mu    sync.Mutex
+	all   []pool.Buffer
+}
+
+// keep takes a buffer. A nil spares releases it.
+func (s *spares) keep(b pool.Buffer) {
+	if s == nil {
+		b.Release()
+		return
+	}
+	s.mu.Lock()
+	s.all = append(s.all, b)
+	s.count.Add(1)
+	s.mu.Unlock()
+}
+
+// take returns a buffer of any size, or none.
+func (s *spares) take() (b pool.Buffer) {
+	if s.count.Load() == 0 {
+		return b
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last := len(s.all) - 1; last >= 0 {
+		b, s.all[last] = s.all[last], pool.Buffer{}
+		s.all = s.all[:last]
+		s.count.Add(-1)
+	}
+	return b
+}
+
+// release releases all buffers.
+func (s *spares) release() {
+	s.mu.Lock()
+	all := s.all
+	s.all = nil
+	s.count.Store(0)
+	s.mu.Unlock()
+	for _, b := range all {
+		b.Release()
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/hone-go/hone/internal/testrun"
-	"github.com/hone-go/hone/pool"
 )
 
 // modelQueue is what an outputQueue should hold, in plain slices.
@@ -37,7 +36,7 @@ func TestOutputQueueLikeItsModel(t *testing.T) {
 	for round := range testrun.Sized(40, 400) {
 		var q outputQueue
 		var m modelQueue
-		var buffers pool.Buffers
+		var buffers outputMemory
 		n := 0
 		text := func(kind string) (string, [][]byte) {
 			n++
@@ -105,7 +104,13 @@ func TestOutputQueueLikeItsModel(t *testing.T) {
 				if m.ready[0] == "" {
 					m.ready = nil
 				}
-				b.Release()
+				if round%2 == 0 {
+					buffers.giveBack(b)
+				} else {
+					buffers.spares.keep(b)
+				}
+			case what == 9 && round%5 == 1:
+				buffers.spares.release()
 			case what == 9 && round%5 == 0:
 				dropped := 0
 				for _, s := range m.held {
@@ -119,11 +124,16 @@ func TestOutputQueueLikeItsModel(t *testing.T) {
 			if q.len() != len(all) || q.chain.len() != len(ready) || q.empty() != (all == "") {
 				t.Fatalf("seed %d: %d bytes, %d of them ready; want %d and %d", seed, q.len(), q.chain.len(), len(all), len(ready))
 			}
-			if lent := buffers.Stats().LentBytes; lent != q.memory() {
-				t.Fatalf("seed %d: the memory is %d, but %d bytes are in use", seed, q.memory(), lent)
+			spare := int64(0)
+			for _, b := range buffers.spares.all {
+				spare += capacity(b)
+			}
+			if lent := buffers.Stats().LentBytes; lent != q.memory()+spare || len(buffers.spares.all) != int(buffers.spares.count.Load()) {
+				t.Fatalf("seed %d: the memory is %d and %d, but %d bytes are in use", seed, q.memory(), spare, lent)
 			}
 		}
-		q.dropAll()
+		q.dropAll(&buffers.spares)
+		buffers.spares.release()
 		if st := buffers.Stats(); st.Lent != 0 || q.memory() != 0 || !q.empty() {
 			t.Fatalf("seed %d: %d buffers and %d bytes are left", seed, st.Lent, q.memory())
 		}
@@ -134,7 +144,7 @@ func TestOutputQueueLikeItsModel(t *testing.T) {
 func TestOutputQueueWastesLittle(t *testing.T) {
 	for _, size := range []int{20, 1000, 9000, 16 << 10, 100_000} {
 		var q outputQueue
-		var buffers pool.Buffers
+		var buffers outputMemory
 		p := make([]byte, size)
 		for q.len() < 1<<20 {
 			q.post(&buffers, [][]byte{p}, size, true)
@@ -142,14 +152,14 @@ func TestOutputQueueWastesLittle(t *testing.T) {
 		if waste := q.memory() - int64(q.len()); waste > int64(q.len())/8+mostPiece {
 			t.Errorf("posts of %d bytes: %d bytes take %d more", size, q.len(), waste)
 		}
-		q.dropAll()
+		q.dropAll(nil)
 	}
 }
 
 // The list of a queue that is never empty stays as short as the queue.
 func TestOutputQueueThatIsNeverEmpty(t *testing.T) {
 	var q outputQueue
-	var buffers pool.Buffers
+	var buffers outputMemory
 	p := make([]byte, mostPiece)
 	for range 10 {
 		q.post(&buffers, [][]byte{p}, len(p), true)
@@ -161,5 +171,5 @@ func TestOutputQueueThatIsNeverEmpty(t *testing.T) {
 	if cap(q.full) > 100 {
 		t.Errorf("the list of 10 pieces has room for %d", cap(q.full))
 	}
-	q.dropAll()
+	q.dropAll(nil)
 }

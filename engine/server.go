@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 
 	"github.com/hone-go/hone/internal/faultlog"
-	"github.com/hone-go/hone/pool"
 )
 
 // ErrServerClosed is returned by Serve after Shutdown or Close.
@@ -78,7 +77,7 @@ type Server struct {
 	spoken   atomic.Pointer[[]*spoken] // Protocol, and what connections have switched to
 	learning sync.Mutex                // held while a protocol is added
 
-	buffers     pool.Buffers
+	buffers     outputMemory
 	workspaces  sync.Pool // of *workspace, for loops and for connections that borrow
 	smallSpaces sync.Pool // the same, when many borrow at once
 	inflights   sync.Pool // of *inflight, for connections of loops
@@ -131,8 +130,8 @@ func (s *Server) init() {
 		s.ordered = s.limits.InFlight == 1
 		s.spoken.Store(&[]*spoken{newSpoken(s.Protocol)})
 		s.buffers.Max = maxShared
-		s.output.init(s.limits.TotalOutput, s.clock.sweepNow)
-		s.input.init(s.limits.TotalInput, &s.buffers, s.clock.sweepNow)
+		s.output.init(s.limits.TotalOutput, &s.buffers.spares, s.clock.sweepNow)
+		s.input.init(s.limits.TotalInput, &s.buffers.Buffers, s.clock.sweepNow)
 		s.requests.init(s.limits.TotalInFlight, s.clock.sweepNow)
 		s.running = make(chan struct{})
 		s.helpers.srv = s

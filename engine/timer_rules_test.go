@@ -289,8 +289,8 @@ func bare(l Limits) *Server {
 	s.rules = rulesOf(s.limits)
 	s.ordered = s.limits.InFlight == 1
 	s.clock.init()
-	s.output.init(s.limits.TotalOutput, s.clock.sweepNow)
-	s.input.init(s.limits.TotalInput, &s.buffers, s.clock.sweepNow)
+	s.output.init(s.limits.TotalOutput, &s.buffers.spares, s.clock.sweepNow)
+	s.input.init(s.limits.TotalInput, &s.buffers.Buffers, s.clock.sweepNow)
 	s.requests.init(s.limits.TotalInFlight, s.clock.sweepNow)
 	s.running = make(chan struct{})
 	s.spoken.Store(&[]*spoken{newSpoken(nil)})

@@ -25,9 +25,16 @@ import (
 // patience limits everything that a test waits for.
 const patience = 30 * time.Second
 
-// TestMain counts goroutines after all tests. In the process that TestIdleMemory starts, it runs
-// the server instead.
+// TestMain counts goroutines after all tests. In the processes that tests start, it runs a server
+// instead.
 func TestMain(m *testing.M) {
+	if order := os.Getenv("HONE_DEAF_SERVER"); order != "" {
+		if err := serveDeaf(order); err != nil {
+			os.Stderr.WriteString(err.Error() + "\n")
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if secure := os.Getenv("HONE_IDLE_SERVER"); secure != "" {
 		if err := serveIdle(secure == "true"); err != nil {
 			os.Stderr.WriteString(err.Error() + "\n")

@@ -315,6 +315,33 @@ func TestContextIsWatchedAgain(t *testing.T) {
 	})
 }
 
+// A task that has waited in line is watched once it is queued.
+func TestTaskThatHasWaitedInLineIsWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, release := stuck(t, Options{Queue: 1})
+		first, cancelFirst := context.WithCancel(t.Context())
+		p.Go(first, func() { t.Error("a task ran whose context had ended") })
+		ctx, cancel := context.WithCancel(t.Context())
+		queued := make(chan error, 1)
+		go func() { queued <- p.Go(ctx, func() { t.Error("a task ran whose context had ended") }) }()
+		synctest.Wait()
+		cancelFirst()
+		if err := <-queued; err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		synctest.Wait()
+		if st := p.Stats(); st.Queued != 0 || st.Cancelled != 2 {
+			t.Errorf("after the end of the context: %+v", st)
+		}
+		p.crew.audit(t)
+		release()
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A watch that is dropped before it registers with its context does not do so, and one
 // that is dropped meanwhile does not stay registered: Close would wait for either.
 func TestWatchIsDroppedWhileItRegisters(t *testing.T) {
