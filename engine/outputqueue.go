@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -163,6 +164,8 @@ type chain struct {
 	before  int    // bytes in full
 	size    int64  // capacity of all pieces
 	taken   uint32 // bytes that were handed on, modulo 2^32
+	offers  []int  // which pieces of full may be dropped, oldest first; len(full) is the last piece
+	offered int    // bytes in them
 }
 
 const (
@@ -193,6 +196,45 @@ func (c *chain) add(memory *outputMemory, parts [][]byte, n int) (grown bool) {
 	return true
 }
 
+// offer appends a piece of its own that may be dropped.
+func (c *chain) offer(memory *outputMemory, parts [][]byte, n int) {
+	c.close()
+	c.last = memory.Get(n)
+	c.content = c.last.Bytes()[:0:n] // nothing more fits
+	for _, p := range parts {
+		c.content = append(c.content, p...)
+	}
+	c.size += capacity(c.last)
+	c.offers = append(c.offers, len(c.full))
+	c.offered += n
+}
+
+// dropOffer drops the oldest piece that may be dropped, if there are others of its kind, and
+// returns how many bytes that is.
+func (c *chain) dropOffer(memory *outputMemory) (dropped int) {
+	if len(c.offers) < 2 {
+		return 0
+	}
+	at := c.offers[0]
+	c.passOffers(1, 1)
+	b := c.full[at]
+	c.full = slices.Delete(c.full, at, at+1)
+	dropped = len(b.Bytes())
+	c.before, c.size, c.offered = c.before-dropped, c.size-capacity(b), c.offered-dropped
+	memory.giveBack(b)
+	return dropped
+}
+
+// passOffers forgets the first n offers, and moves the others by that many pieces to the front.
+func (c *chain) passOffers(n, by int) {
+	if n > 0 {
+		c.offers = slices.Delete(c.offers, 0, n)
+	}
+	for i := range c.offers {
+		c.offers[i] -= by
+	}
+}
+
 // extend begins another piece, for n bytes or more, unless there is a spare one.
 func (c *chain) extend(memory *outputMemory, n int) {
 	next := min(max(c.len(), leastPiece), mostPiece)
@@ -210,6 +252,7 @@ func (c *chain) close() {
 		if c.next > len(c.full)/2 { // a queue that is never empty would grow its list for ever
 			kept := copy(c.full, c.full[c.next:])
 			clear(c.full[kept:])
+			c.passOffers(0, c.next)
 			c.full, c.next = c.full[:kept], 0
 		}
 		c.last.SetLen(len(c.content))
@@ -226,9 +269,14 @@ func (c *chain) isTaken(before uint32) bool { return int32(c.taken-before) >= 0 
 
 // take hands the first piece on.
 func (c *chain) take() (first pool.Buffer) {
+	offered := len(c.offers) > 0 && c.offers[0] == c.next
+	if offered {
+		c.passOffers(1, 0)
+	}
 	if c.next < len(c.full) {
 		first, c.full[c.next] = c.full[c.next], pool.Buffer{}
 		if c.next++; c.next == len(c.full) {
+			c.passOffers(0, c.next)
 			if c.full, c.next = c.full[:0], 0; cap(c.full) > keepPieces {
 				c.full = nil
 			}
@@ -240,6 +288,9 @@ func (c *chain) take() (first pool.Buffer) {
 	}
 	c.size -= capacity(first)
 	c.taken += uint32(len(first.Bytes()))
+	if offered {
+		c.offered -= len(first.Bytes())
+	}
 	return first
 }
 

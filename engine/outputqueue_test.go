@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/hone-go/hone/internal/testrun"
@@ -38,6 +39,7 @@ func TestOutputQueueLikeItsModel(t *testing.T) {
 		var m modelQueue
 		var buffers outputMemory
 		n := 0
+		var offers []string // in ready, or taken
 		text := func(kind string) (string, [][]byte) {
 			n++
 			size := []int{1, 10, 700, 5000, 40_000}[rng.IntN(5)]
@@ -62,6 +64,27 @@ func TestOutputQueueLikeItsModel(t *testing.T) {
 					m.held = append(m.held, s)
 				} else {
 					m.ready = append(m.ready, s)
+				}
+			case what == 9 && !m.visiting && round%5 >= 2:
+				s, parts := text("O")
+				q.offer(&buffers, parts, len(s))
+				m.ready = append(m.ready, s)
+				offers = append(offers, s)
+				if rng.IntN(2) == 0 {
+					break
+				}
+				for len(offers) > 0 && !slices.Contains(m.ready, offers[0]) { // taken, maybe in part
+					offers = offers[1:]
+				}
+				dropped := 0
+				if len(offers) > 1 {
+					dropped = len(offers[0])
+					at := slices.Index(m.ready, offers[0])
+					m.ready = slices.Delete(m.ready, at, at+1)
+					offers = offers[1:]
+				}
+				if got := q.dropOffer(&buffers); got != dropped {
+					t.Fatalf("seed %d: %d bytes are dropped, want %d", seed, got, dropped)
 				}
 			case what == 4:
 				q.startVisit()
@@ -100,9 +123,13 @@ func TestOutputQueueLikeItsModel(t *testing.T) {
 				if got := string(b.Bytes()); got == "" || len(got) > len(ready) || got != ready[:len(got)] {
 					t.Fatalf("seed %d: %d bytes are taken that are not the first of %d", seed, len(got), len(ready))
 				}
-				m.ready = []string{ready[len(b.Bytes()):]}
-				if m.ready[0] == "" {
-					m.ready = nil
+				for left := len(b.Bytes()); left > 0; {
+					if part := m.ready[0]; left < len(part) {
+						m.ready[0] = part[left:]
+						break
+					} else if left -= len(part); true {
+						m.ready = m.ready[1:]
+					}
 				}
 				if round%2 == 0 {
 					buffers.giveBack(b)

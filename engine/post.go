@@ -62,6 +62,36 @@ func (c Conn) postAll(replies []Reply, out []byte, ends []int, from int) (n int,
 	return n, settled, k.post(x, parts, size, false)
 }
 
+// offer queues a push that may be dropped.
+func (c Conn) offer(parts [][]byte) error {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	k, x, err := c.lockToPost(true)
+	if err != nil {
+		return err
+	}
+	k.sh.counts.pushes.Add(1)
+	if n == 0 || x.queue.visiting || x.goal != noGoal || x.unwritten() {
+		return k.post(x, parts, n, true)
+	}
+	defer k.s.mu.Unlock()
+	memory, limits := &k.sh.srv.buffers, &k.sh.srv.limits
+	x.waiting += int64(n)
+	x.queue.offer(memory, parts, n)
+	for x.queue.offered > limits.HighWater {
+		dropped := x.queue.dropOffer(memory)
+		if dropped == 0 {
+			break
+		}
+		x.waiting -= int64(dropped)
+		k.sh.counts.dropped.Add(1)
+	}
+	k.recount(x)
+	return k.enqueued(x)
+}
+
 // lockToPost locks the connection, if posting to it is allowed.
 func (c Conn) lockToPost(push bool) (k connRef, x *inflight, err error) {
 	k, ok := c.lock()
@@ -95,15 +125,20 @@ func (k *connRef) post(x *inflight, parts [][]byte, n int, push bool) error {
 
 // enqueue is post with mu kept.
 func (k *connRef) enqueue(x *inflight, parts [][]byte, n int, push bool) error {
-	s, srv := k.s, k.sh.srv
 	if n > 0 {
 		x.waiting += int64(n)
-		if x.queue.post(&srv.buffers, parts, n, push) {
+		if x.queue.post(&k.sh.srv.buffers, parts, n, push) {
 			k.recount(x)
 		}
 	} else if x.queue.empty() {
 		k.countLate(x) // nothing will be written for it
 	}
+	return k.enqueued(x)
+}
+
+// enqueued triggers a write of what has been queued. mu held.
+func (k *connRef) enqueued(x *inflight) error {
+	s, srv := k.s, k.sh.srv
 	if !s.marks.has(isDirty) && !x.queue.waits() && !x.writing && !x.front.Lent() && !k.inVisit() {
 		k.list()
 	}

@@ -12,6 +12,7 @@ type Stats struct {
 	Promised     uint64            // of these, deferred with Later
 	Late         uint64            // late replies sent
 	Pushes       uint64            // pushes queued
+	Dropped      uint64            // of these, dropped for slow peers, see Conn.Offer
 	BytesIn      uint64            // read from sockets
 	BytesOut     uint64            // written to sockets
 	Panics       uint64            // panics in user code
@@ -36,8 +37,8 @@ type Stats struct {
 // counters are one shard of a server's counters. Connections are spread over the shards,
 // of a cache line each, so that processors rarely contend for one.
 type counters struct {
-	requests, promised, late, pushes, bytesIn, bytesOut atomic.Uint64
-	_                                                   [16]byte
+	requests, promised, late, pushes, dropped, bytesIn, bytesOut atomic.Uint64
+	_                                                            [16]byte
 }
 
 // Stats returns the counters and gauges. It may be called at any time.
@@ -53,6 +54,7 @@ func (s *Server) Stats() Stats {
 		st.Promised += c.promised.Load()
 		st.Late += c.late.Load()
 		st.Pushes += c.pushes.Load()
+		st.Dropped += c.dropped.Load()
 		st.BytesIn += c.bytesIn.Load()
 		st.BytesOut += c.bytesOut.Load()
 	}

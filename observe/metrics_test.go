@@ -123,6 +123,7 @@ var plain = map[string]string{
 	"responses_sent":          "hone_responses_sent_total",
 	"late_responses_sent":     "hone_late_responses_sent_total",
 	"pushes_sent":             "hone_pushes_sent_total",
+	"pushes_dropped":          "hone_pushes_dropped_total",
 	"received_bytes":          "hone_received_bytes_total",
 	"sent_bytes":              "hone_sent_bytes_total",
 	"panics":                  "hone_panics_total",
@@ -148,13 +149,13 @@ func TestEveryCounter(t *testing.T) {
 				Engine: "events", Open: 1, Accepted: 2, Requests: 30, Late: 4, Pushes: 5,
 				BytesIn: 6, BytesOut: 7, Panics: 8, Owed: 9, Waiting: 10, HandOffs: 11,
 				Sleeps: 12, Turns: 13, Events: 14, Buffers: 15, Lent: 16, Helpers: 17,
-				OutputMemory: 18, InputMemory: 19, InLine: 20, Paused: 21,
+				OutputMemory: 18, InputMemory: 19, InLine: 20, Paused: 21, Dropped: 22,
 			}
 		},
 		Info: observe.Info{Service: "sub\"mit\n", Dialect: "\xff", Version: "v1.2.3"},
 	})
 	want := map[string]float64{
-		"connections": 1, "connections_accepted": 2, "requests_received": 30, "responses_sent": 21, "late_responses_sent": 4, "pushes_sent": 5,
+		"connections": 1, "connections_accepted": 2, "requests_received": 30, "responses_sent": 21, "late_responses_sent": 4, "pushes_sent": 5, "pushes_dropped": 22,
 		"received_bytes": 6, "sent_bytes": 7, "panics": 8, "output_waiting_bytes": 10, "replies_owed": 9, "hand_offs": 11,
 		"loop_sleeps": 12, "loop_turns": 13, "loop_events": 14, "connection_buffers": 15, "connection_buffer_bytes": 16, "helpers": 17,
 		"output_memory_bytes": 18, "input_memory_bytes": 19, "connections_in_line": 20, "connections_paused": 21,

@@ -254,6 +254,7 @@ func checkCounters(t *testing.T, s *site, on string, bytes *wires) {
 		"hone_responses_sent_total":       5*clients*rounds + broken,
 		"hone_late_responses_sent_total":  clients * rounds,
 		"hone_pushes_sent_total":          clients * rounds,
+		"hone_pushes_dropped_total":       0,
 		"hone_received_bytes_total":       float64(bytes.out.Load()),
 		"hone_sent_bytes_total":           float64(bytes.in.Load()),
 		"hone_panics_total":               broken,

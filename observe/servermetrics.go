@@ -65,6 +65,8 @@ func serverEntries() []entry {
 			func(r *reading) float64 { return float64(r.server.Late) }),
 		one(Counter, "hone_pushes_sent_total", "", "Late replies and pushes", "Messages sent without a request (server push).",
 			func(r *reading) float64 { return float64(r.server.Pushes) }),
+		one(Counter, "hone_pushes_dropped_total", "", "Late replies and pushes", "Pushes that were dropped because their client reads too slowly (Conn.Offer, websocket's Prepared.Droppable).",
+			func(r *reading) float64 { return float64(r.server.Dropped) }),
 		one(Counter, "hone_hand_offs_total", "", "Hand-offs", "Times that an event loop went on without a slow handler.",
 			func(r *reading) float64 { return float64(r.server.HandOffs) }),
 		one(Gauge, "hone_helpers", "", "Helpers", "Goroutines in addition to the event loops now, for slow handlers; idle ones included.",

@@ -33,6 +33,7 @@ type Snapshot struct {
 	ResponsesSent       uint64 `json:"responses_sent"`    // see the package
 	LateResponsesSent   uint64 `json:"late_responses_sent"`
 	PushesSent          uint64 `json:"pushes_sent"`
+	PushesDropped       uint64 `json:"pushes_dropped"`
 	ReceivedBytes       uint64 `json:"received_bytes"`
 	SentBytes           uint64 `json:"sent_bytes"`
 	Panics              uint64 `json:"panics"`
@@ -76,6 +77,7 @@ func (a *Admin) Snapshot() Snapshot {
 		ResponsesSent:       sent,
 		LateResponsesSent:   st.Late,
 		PushesSent:          st.Pushes,
+		PushesDropped:       st.Dropped,
 		ReceivedBytes:       st.BytesIn,
 		SentBytes:           st.BytesOut,
 		Panics:              st.Panics,

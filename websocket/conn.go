@@ -27,7 +27,22 @@ func (c Conn) Text(parts ...[]byte) error { return c.push(Text, parts) }
 func (c Conn) Binary(parts ...[]byte) error { return c.push(Binary, parts) }
 
 // Send sends a prepared message.
-func (c Conn) Send(p Prepared) error { return c.conn.Push(p.frame(c.protocol.sendWindow())) }
+func (c Conn) Send(p Prepared) error {
+	if p.offered {
+		return c.conn.Offer(p.frame(c.protocol.sendWindow()))
+	}
+	return c.conn.Push(p.frame(c.protocol.sendWindow()))
+}
+
+// Ping sends a ping. Upgrader.Pong gets the time until its answer arrives. Nothing is kept for a
+// ping: it carries its time, and a checksum by which made-up answers are ignored.
+func (c Conn) Ping() error {
+	if c.protocol == nil {
+		return ErrClosed
+	}
+	var b [2 + pingSize]byte
+	return c.conn.Push(appendFrame(b[:0], byte(opPing)|finBit, c.protocol.upgrader.pings.next()))
+}
 
 // Close sends a Close frame with code and why, after everything sent before, and ends the
 // connection. It does not wait. why is truncated to the 123 bytes that fit. A code that must

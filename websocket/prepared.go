@@ -5,6 +5,17 @@ package websocket
 type Prepared struct {
 	plain    []byte
 	deflated []byte // nil: compression gains nothing
+	offered  bool   // see Droppable
+}
+
+// Droppable returns p as a message that may be dropped for a client that reads too slowly, such
+// as a price that the next one replaces. Up to Limits.HighWater bytes of such messages wait for a
+// client, in their order among all that it is sent; above that the oldest are dropped
+// (engine.Stats.Dropped). The client is not disconnected for them as long as it reads: it is
+// when it takes nothing for Limits.StallTime. A Reply is never dropped.
+func (p Prepared) Droppable() Prepared {
+	p.offered = true
+	return p
 }
 
 // Prepare encodes a message for Conn.Send. It copies the bytes. If c is not nil, it also

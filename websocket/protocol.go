@@ -64,6 +64,8 @@ func (p *protocol) Advance(t *engine.Turn, in []byte) (used, need int, err error
 			}
 		case opPing:
 			t.Out = appendFrame(t.Out, byte(opPong)|finBit, e.payload)
+		case opPong:
+			p.pong(t, used, e.payload)
 		case opClose:
 			code, _, _ := parseClose(e.payload)
 			return p.end(t, in, code, "", statePeer)

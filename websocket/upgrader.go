@@ -15,9 +15,11 @@ package websocket
 
 import (
 	"context"
+	"hash/maphash"
 	"log/slog"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/hone-go/hone/engine"
 	"github.com/hone-go/hone/http1"
@@ -48,8 +50,11 @@ type Upgrader struct {
 	// is that of the first Close frame: the client's if why is engine.PeerClosed, otherwise
 	// ours. It is AbnormalClosure if there was none.
 	Closed func(c Conn, code Code, why engine.Reason)
+	// Pong gets the round-trip time of a Conn.Ping. It is called like Message. Zero: not called.
+	Pong func(c Conn, roundTrip time.Duration)
 	// Origins reports whether a page may connect. It is called for requests with an Origin
-	// header, which browsers send. Zero: pages from the request's own host.
+	// header, which browsers send. Zero: pages whose host and port are those of the request's
+	// Host header. A proxy must pass that header on with its port.
 	Origins func(r *http.Request) bool
 	// AuthLater says that clients authenticate with their messages: Limits.AuthTime runs
 	// until Conn.Trust. Zero: a client that Open accepts counts as authenticated.
@@ -79,6 +84,7 @@ type Upgrader struct {
 	hijacked  hijacked
 	scratches sync.Pool // of *scratch
 	attaching sync.Mutex
+	pings     pings
 }
 
 // defaultMessageSize is the default of Upgrader.MessageSize.
@@ -90,6 +96,7 @@ func (u *Upgrader) init() {
 		if u.Message == nil {
 			panic("websocket: Upgrader.Message is nil")
 		}
+		u.pings = pings{time.Now(), maphash.MakeSeed()}
 		for i := range u.protocols {
 			u.protocols[i] = protocol{upgrader: u, limit: orDefault(u.MessageSize, defaultMessageSize), window: uint8(i)}
 		}

@@ -57,9 +57,10 @@ func handlers() []Panel {
 			Query{Expr: gauge("hone_replies_owed"), Legend: legend()},
 			Query{gauge("hone_replies_owed_limit"), legend() + " limit", limitOff}).alerted(0, "HoneRepliesNearLimit", "HoneRepliesForgotten"),
 		lines("Late replies and pushes", "ops",
-			"Late replies and pushed messages, per second. Pushes that stop: see output waiting.",
+			"Late replies and pushed messages, per second. Pushes that stop: see output waiting. Dropped pushes: clients that read too slowly.",
 			Query{Expr: rate("hone_late_responses_sent_total"), Legend: legend() + " late replies"},
-			Query{Expr: rate("hone_pushes_sent_total"), Legend: legend() + " pushes"}),
+			Query{Expr: rate("hone_pushes_sent_total"), Legend: legend() + " pushes"},
+			Query{Expr: rate("hone_pushes_dropped_total"), Legend: legend() + " dropped pushes"}),
 		{
 			Title: "What runs", Form: Name, Unit: "none",
 			Help:    "Engine, service, dialect and version of each instance. Two versions for longer than a rollout takes: the rollout is stuck.",
