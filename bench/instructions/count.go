@@ -29,8 +29,9 @@ type shape struct {
 	library string // the package of hone that the program serves with
 	request []byte // of HTTP; nil: hone's frames
 	conns   int
-	depth   int // requests that a connection sends at a time
-	rounds  int // in which every connection asks
+	depth   int    // requests that a connection sends at a time
+	rounds  int    // in which every connection asks
+	path    string // of WebSockets; empty: no WebSockets
 }
 
 // shapes are as many requests as take valgrind some seconds.
@@ -38,13 +39,19 @@ func shapes() []shape {
 	hello := []byte("GET " + web.HelloPath + " HTTP/1.1\r\nHost: localhost:8080\r\n\r\n")
 	once := []byte("GET /once HTTP/1.1\r\nHost: localhost:8080\r\n\r\n")
 	return []shape{
-		{"framed 100×1", "servers/hone", "framed", nil, 100, 1, 1000},
-		{"framed 100×64", "servers/hone", "framed", nil, 100, 64, 60},
-		{"http1 hello 64×1", "servers/http1", "http1", hello, 64, 1, 1000},
-		{"http1 pipelined 64×16", "servers/http1", "http1", hello, 64, 16, 100},
-		{"http1 flush 64×16", "streams/feed", "http1", once, 64, 16, 50},
+		{"framed 100×1", "servers/hone", "framed", nil, 100, 1, 1000, ""},
+		{"framed 100×64", "servers/hone", "framed", nil, 100, 64, 60, ""},
+		{"http1 hello 64×1", "servers/http1", "http1", hello, 64, 1, 1000, ""},
+		{"http1 pipelined 64×16", "servers/http1", "http1", hello, 64, 16, 100, ""},
+		{"http1 flush 64×16", "streams/feed", "http1", once, 64, 16, 50, ""},
+		{"ws echo 64×1", "servers/ws", "websocket", nil, 64, 1, 1000, web.EchoPath},
+		{"ws echo 64×16", "servers/ws", "websocket", nil, 64, 16, 100, web.EchoPath},
+		{"ws broadcast to 30", "servers/ws", "websocket", nil, 30, 1, 1000, web.RoomPath},
 	}
 }
+
+// inRoom reports whether each connection gets what the first one sends.
+func (s shape) inRoom() bool { return s.path == web.RoomPath }
 
 func (s shape) buildsWith(hone string) bool {
 	_, err := os.Stat(filepath.Join(hone, s.library))
@@ -132,6 +139,11 @@ func (s shape) ask(ctx context.Context, addr string, rounds int) error {
 		if err := conn.SetDeadline(time.Now().Add(serveTime)); err != nil {
 			return err
 		}
+		if s.path != "" {
+			if err := upgrade(conn, s.path); err != nil {
+				return err
+			}
+		}
 		conns[i] = conn
 	}
 	requests, answers, err := s.exchange(conns[0])
@@ -141,7 +153,10 @@ func (s shape) ask(ctx context.Context, addr string, rounds int) error {
 	web.Undate(answers)
 	got := make([]byte, len(answers))
 	for range rounds {
-		for _, conn := range conns {
+		for i, conn := range conns {
+			if s.inRoom() && i > 0 {
+				break
+			}
 			if _, err := conn.Write(requests); err != nil {
 				return err
 			}
@@ -160,7 +175,13 @@ func (s shape) ask(ctx context.Context, addr string, rounds int) error {
 
 // exchange is what a connection sends in a round, and what it is to receive.
 func (s shape) exchange(conn net.Conn) (requests, answers []byte, err error) {
-	if s.request == nil {
+	switch {
+	case s.path != "":
+		content := web.Echoed()
+		head := []byte{0x82, 0x80 | byte(len(content)), 0, 0, 0, 0} // a mask of zeros
+		answer := append([]byte{0x82, byte(len(content))}, content...)
+		return bytes.Repeat(append(head, content...), s.depth), bytes.Repeat(answer, s.depth), nil
+	case s.request == nil:
 		content := []byte("sixteen letters.")
 		for id := range uint64(s.depth) {
 			requests = drive.Request(requests, id+1, content)
@@ -170,6 +191,26 @@ func (s shape) exchange(conn net.Conn) (requests, answers []byte, err error) {
 	}
 	_, answer, err := drive.AskHTTP(conn, s.request)
 	return bytes.Repeat(s.request, s.depth), bytes.Repeat(answer, s.depth), err
+}
+
+// upgrade makes a WebSocket of a connection.
+func upgrade(conn net.Conn, path string) error {
+	_, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", path)
+	if err != nil {
+		return err
+	}
+	var got []byte
+	for one := make([]byte, 1); !bytes.HasSuffix(got, []byte("\r\n\r\n")); {
+		if _, err := io.ReadFull(conn, one); err != nil {
+			return err
+		}
+		got = append(got, one...)
+	}
+	if !bytes.HasPrefix(got, []byte("HTTP/1.1 101 ")) {
+		return fmt.Errorf("the server refuses a WebSocket: %.40q", got)
+	}
+	return nil
 }
 
 // profile is how many instructions were spent in each function by itself.

@@ -8,6 +8,7 @@ import "strings"
 const (
 	EchoPath  = "/echo"
 	CrowdPath = "/crowd"
+	RoomPath  = "/room" // of hone's server only: each message goes to all of them
 )
 
 // Socket is the name of the question to servers of WebSocket: to echo Echoed.

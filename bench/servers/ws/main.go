@@ -32,7 +32,20 @@ func main() {
 		o.Pusher.Count, o.Pusher.Push = crowd.Len, func(message []byte) {
 			websocket.Broadcast(context.Background(), slices.Values(crowd.List()), websocket.Prepare(websocket.Binary, message, nil))
 		}
+		var room service.Crowd[websocket.Conn]
+		share := &websocket.Upgrader{
+			Open: func(c websocket.Conn, _ *http.Request) error {
+				room.Add(c)
+				return nil
+			},
+			Closed: func(c websocket.Conn, _ websocket.Code, _ engine.Reason) { room.Remove(c) },
+			Message: func(_ websocket.Call, _, message []byte) ([]byte, error) {
+				websocket.Broadcast(context.Background(), slices.Values(room.List()), websocket.Prepare(websocket.Binary, message, nil))
+				return nil, nil
+			},
+		}
 		mux := http.NewServeMux()
+		mux.Handle(web.RoomPath, share)
 		mux.Handle(web.EchoPath, echo)
 		mux.Handle(web.CrowdPath, listen)
 		s := &http1.Server{Handler: mux, Limits: engine.Limits{Conns: o.Conns}, Std: new(http.Server)}
