@@ -46,7 +46,11 @@ func (k *connRef) write(x *inflight, again bool) {
 			k.s.dead = true
 			break
 		}
-		k.sh.srv.buffers.giveBack(x.front)
+		if memory := &k.sh.srv.buffers; memory.spares.count.Load() == 0 {
+			x.front.Release()
+		} else {
+			memory.giveBack(x.front)
+		}
 		x.front = pool.Buffer{}
 		x.blocked.Store(false)
 		if x.stall.Load() != 0 {

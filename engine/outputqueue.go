@@ -59,11 +59,9 @@ func (q *outputQueue) startVisit() {
 // so far.
 func (q *outputQueue) letEarlierGo() { q.free = true }
 
-// post appends parts, n bytes in total, and reports whether that took more memory.
-func (q *outputQueue) post(memory *outputMemory, parts [][]byte, n int, push bool) (grown bool) {
-	if !q.visiting {
-		return q.add(memory, parts, n)
-	}
+// postHeld appends parts, n bytes in total, during a visit that holds them back, and reports
+// whether that took more memory.
+func (q *outputQueue) postHeld(memory *outputMemory, parts [][]byte, n int, push bool) (grown bool) {
 	h := q.behind
 	if h == nil {
 		h = new(held)
@@ -178,12 +176,25 @@ func (c *chain) len() int { return c.before + len(c.content) }
 
 // add appends parts, n bytes in total, and reports whether that took another piece.
 func (c *chain) add(memory *outputMemory, parts [][]byte, n int) (grown bool) {
-	if grown = n > cap(c.content)-len(c.content); !grown {
-		for _, p := range parts {
-			c.content = append(c.content, p...)
+	content := c.content
+	if grown = n > cap(content)-len(content); grown {
+		if content != nil || memory.spares.count.Load() > 0 {
+			c.addAcross(memory, parts, n)
+			return true
 		}
-		return false
+		c.last = memory.Get(max(n, leastPiece)) // most queues are written before more is added
+		content = c.last.Bytes()[:0]
+		c.size += int64(cap(content))
 	}
+	for _, p := range parts {
+		content = append(content, p...)
+	}
+	c.content = content
+	return grown
+}
+
+// addAcross adds parts that need another piece.
+func (c *chain) addAcross(memory *outputMemory, parts [][]byte, n int) {
 	for _, p := range parts {
 		for n -= len(p); ; c.extend(memory, len(p)+n) {
 			m := copy(c.content[len(c.content):cap(c.content)], p)
@@ -193,7 +204,6 @@ func (c *chain) add(memory *outputMemory, parts [][]byte, n int) (grown bool) {
 			}
 		}
 	}
-	return true
 }
 
 // offer appends a piece of its own that may be dropped.
@@ -269,6 +279,13 @@ func (c *chain) isTaken(before uint32) bool { return int32(c.taken-before) >= 0 
 
 // take hands the first piece on.
 func (c *chain) take() (first pool.Buffer) {
+	if len(c.full) == 0 && len(c.offers) == 0 { // most queues are one piece
+		first = c.last
+		first.SetLen(len(c.content))
+		c.taken += uint32(len(c.content))
+		c.last, c.content, c.size = pool.Buffer{}, nil, 0
+		return first
+	}
 	offered := len(c.offers) > 0 && c.offers[0] == c.next
 	if offered {
 		c.passOffers(1, 0)

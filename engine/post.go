@@ -89,7 +89,7 @@ func (c Conn) offer(parts [][]byte) error {
 		k.sh.counts.dropped.Add(1)
 	}
 	k.recount(x)
-	return k.enqueued(x)
+	return k.enqueue(x, nil, 0, true)
 }
 
 // lockToPost locks the connection, if posting to it is allowed.
@@ -125,20 +125,21 @@ func (k *connRef) post(x *inflight, parts [][]byte, n int, push bool) error {
 
 // enqueue is post with mu kept.
 func (k *connRef) enqueue(x *inflight, parts [][]byte, n int, push bool) error {
+	s, srv := k.s, k.sh.srv
 	if n > 0 {
 		x.waiting += int64(n)
-		if x.queue.post(&k.sh.srv.buffers, parts, n, push) {
+		grown, memory := false, &srv.buffers
+		if x.queue.visiting {
+			grown = x.queue.postHeld(memory, parts, n, push)
+		} else {
+			grown = x.queue.add(memory, parts, n)
+		}
+		if grown {
 			k.recount(x)
 		}
 	} else if x.queue.empty() {
 		k.countLate(x) // nothing will be written for it
 	}
-	return k.enqueued(x)
-}
-
-// enqueued triggers a write of what has been queued. mu held.
-func (k *connRef) enqueued(x *inflight) error {
-	s, srv := k.s, k.sh.srv
 	if !s.marks.has(isDirty) && !x.queue.waits() && !x.writing && !x.front.Lent() && !k.inVisit() {
 		k.list()
 	}
