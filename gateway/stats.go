@@ -42,6 +42,7 @@ func sum(a, b engine.Stats) engine.Stats {
 	a.Promised += b.Promised
 	a.Late += b.Late
 	a.Pushes += b.Pushes
+	a.Dropped += b.Dropped
 	a.BytesIn += b.BytesIn
 	a.BytesOut += b.BytesOut
 	a.Panics += b.Panics
