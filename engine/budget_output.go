@@ -93,6 +93,7 @@ const (
 
 func (b *outputBudget) init(limit int, spares *spares, kick func()) {
 	b.limit, b.spares, b.kick = int64(limit), spares, kick
+	spares.isShort = b.isShort
 	if limit == math.MaxInt32 { // no limit
 		b.limit = math.MaxInt64 / 32
 	}
@@ -287,12 +288,15 @@ func (b *outputBudget) giveBack(trial bool, size int64) {
 	}
 }
 
+// isShort reports whether more than half of the budget is held.
+func (b *outputBudget) isShort() bool { return b.held.Load() > b.limit/2 }
+
 // whenShort returns where to keep memory while that is short, otherwise nil.
 func (b *outputBudget) whenShort() *spares {
-	if b.held.Load() <= b.limit/2 {
-		return nil
+	if b.isShort() {
+		return b.spares
 	}
-	return b.spares
+	return nil
 }
 
 // add adds n to the bytes held; n may be negative.

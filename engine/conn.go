@@ -28,12 +28,6 @@ func (c Conn) Push(parts ...[]byte) error {
 	return c.post(noTicket, parts)
 }
 
-// Offer is Push for output that may be dropped, such as the state of something that changes:
-// while the peer reads too slowly, up to Limits.HighWater bytes of it wait in their place in
-// the queue, and above that the oldest are dropped, whole (Stats.Dropped). Offer itself
-// disconnects nobody, but Limits.StallTime and Limits.TotalOutput do.
-func (c Conn) Offer(parts ...[]byte) error { return c.offer(parts) }
-
 // SendAll sends several replies of this connection like Reply.Send, but locks the
 // connection only once. The reply to replies[i] begins where the previous one ends, and
 // ends at out[ends[i]]. It copies the bytes. It returns how many were sent; afterwards it

@@ -351,12 +351,14 @@ func (m *outputMemory) giveBack(b pool.Buffer) {
 // would keep each for requests of its own size, which the longer queues of other connections do
 // not make: until two garbage collections have passed, all memory would count twice.
 type spares struct {
-	count atomic.Int32
-	mu    sync.Mutex
-	all   []pool.Buffer
+	isShort func() bool // memory is; nil: always
+	count   atomic.Int32
+	mu      sync.Mutex
+	all     []pool.Buffer
 }
 
-// keep takes a buffer. A nil spares releases it.
+// keep takes a buffer, and releases all if memory is not short any more. A nil spares releases
+// the buffer.
 func (s *spares) keep(b pool.Buffer) {
 	if s == nil {
 		b.Release()
@@ -366,6 +368,9 @@ func (s *spares) keep(b pool.Buffer) {
 	s.all = append(s.all, b)
 	s.count.Add(1)
 	s.mu.Unlock()
+	if s.isShort != nil && !s.isShort() { // whoever noticed that may have come before
+		s.release()
+	}
 }
 
 // take returns a buffer of any size, or none.

@@ -207,3 +207,21 @@ func postTo(q *outputQueue, memory *outputMemory, parts [][]byte, n int, push bo
 	}
 	return q.add(memory, parts, n)
 }
+
+// A buffer that comes back when memory has just ceased to be short does not stay.
+func TestSparesEndWithTheShortage(t *testing.T) {
+	var memory outputMemory
+	short := true
+	memory.spares.isShort = func() bool { return short }
+	memory.spares.keep(memory.Get(100))
+	memory.giveBack(memory.Get(200))
+	if st := memory.Stats(); st.Lent != 2 {
+		t.Fatalf("%d buffers are spare, want 2", st.Lent)
+	}
+	late := memory.Get(300)
+	short = false
+	memory.giveBack(late)
+	if st := memory.Stats(); st.Lent != 0 || memory.spares.count.Load() != 0 {
+		t.Errorf("%d buffers are left", st.Lent)
+	}
+}

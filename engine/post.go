@@ -62,8 +62,12 @@ func (c Conn) postAll(replies []Reply, out []byte, ends []int, from int) (n int,
 	return n, settled, k.post(x, parts, size, false)
 }
 
-// offer queues a push that may be dropped.
-func (c Conn) offer(parts [][]byte) error {
+// Offer is Push for output that may be dropped, such as the state of something that changes:
+// while the peer reads too slowly, up to a quarter of Limits.HighWater of it waits in its place
+// in the queue, and above that the oldest pieces are dropped, whole (Stats.Dropped). So a slow
+// peer is still read. Offer itself disconnects nobody, but Limits.StallTime and
+// Limits.TotalOutput do.
+func (c Conn) Offer(parts ...[]byte) error {
 	n := 0
 	for _, p := range parts {
 		n += len(p)
@@ -80,7 +84,7 @@ func (c Conn) offer(parts [][]byte) error {
 	memory, limits := &k.sh.srv.buffers, &k.sh.srv.limits
 	x.waiting += int64(n)
 	x.queue.offer(memory, parts, n)
-	for x.queue.offered > limits.HighWater {
+	for x.queue.offered > min(limits.HighWater, limits.HardCap)/4 {
 		dropped := x.queue.dropOffer(memory)
 		if dropped == 0 {
 			break

@@ -34,6 +34,13 @@ func TestSlotSize(t *testing.T) {
 	}
 }
 
+// A shard's counters fill whole cache lines.
+func TestCountersSize(t *testing.T) {
+	if n := unsafe.Sizeof(counters{}); n%64 != 0 {
+		t.Errorf("%d bytes", n)
+	}
+}
+
 // A key identifies a connection, not its slot: no key is used twice, whatever is freed in
 // between, the slab's memory included.
 func TestKeysAreNotUsedAgain(t *testing.T) {

@@ -38,7 +38,7 @@ type Stats struct {
 // of a cache line each, so that processors rarely contend for one.
 type counters struct {
 	requests, promised, late, pushes, dropped, bytesIn, bytesOut atomic.Uint64
-	_                                                            [16]byte
+	_                                                            [8]byte
 }
 
 // Stats returns the counters and gauges. It may be called at any time.

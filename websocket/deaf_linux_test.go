@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -49,38 +48,11 @@ func TestDeafClients(t *testing.T) {
 // deafCrowd connects clients, of which the first do not read, and returns by how much the memory
 // of the server grows until it has closed those, and how many clients are left then.
 func deafCrowd(t *testing.T, e engine.Engine, clients, deaf, total int) (grown, left int) {
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), fmt.Sprintf("HONE_DEAF_SERVER=%s %d %d %d", e.Name(), clients, deaf, total))
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
 	var reading sync.WaitGroup
-	t.Cleanup(func() {
-		in.Close() // ends the process
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-		reading.Wait()
-	})
-	lines := bufio.NewScanner(out)
-	line := func() string {
-		if !lines.Scan() {
-			t.Fatalf("the server has ended: %v", lines.Err())
-		}
-		return lines.Text()
-	}
-	addr := line()
+	t.Cleanup(reading.Wait)
+	server := startServer(t, fmt.Sprintf("HONE_DEAF_SERVER=%s %d %d %d", e.Name(), clients, deaf, total))
 	for i := range clients {
-		nc, err := net.Dial("tcp", addr)
+		nc, err := net.Dial("tcp", server.addr)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +65,7 @@ func deafCrowd(t *testing.T, e engine.Engine, clients, deaf, total int) (grown, 
 			reading.Go(func() { io.Copy(io.Discard, p.r) })
 		}
 	}
-	if _, err := fmt.Sscan(line(), &grown, &left); err != nil {
+	if _, err := fmt.Sscan(server.line(t), &grown, &left); err != nil {
 		t.Fatal(err)
 	}
 	return grown, left

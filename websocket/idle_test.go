@@ -64,8 +64,8 @@ func TestIdleMemory(t *testing.T) {
 	}
 }
 
-// idleServer is a server process.
-type idleServer struct {
+// serverProcess is a server in a process of its own.
+type serverProcess struct {
 	addr   string
 	secure bool
 	in     io.Writer
@@ -73,9 +73,16 @@ type idleServer struct {
 }
 
 // startIdle starts the test binary as a server.
-func startIdle(t *testing.T, secure bool) *idleServer {
+func startIdle(t *testing.T, secure bool) *serverProcess {
+	s := startServer(t, fmt.Sprint("HONE_IDLE_SERVER=", secure))
+	s.secure = secure
+	return s
+}
+
+// startServer starts the test binary as the server that an environment variable asks for.
+func startServer(t *testing.T, order string) *serverProcess {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), fmt.Sprint("HONE_IDLE_SERVER=", secure))
+	cmd.Env = append(os.Environ(), order)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -94,12 +101,12 @@ func startIdle(t *testing.T, secure bool) *idleServer {
 			t.Error(err)
 		}
 	})
-	s := &idleServer{secure: secure, in: in, out: bufio.NewScanner(out)}
+	s := &serverProcess{in: in, out: bufio.NewScanner(out)}
 	s.addr = s.line(t)
 	return s
 }
 
-func (s *idleServer) line(t *testing.T) string {
+func (s *serverProcess) line(t *testing.T) string {
 	t.Helper()
 	if !s.out.Scan() {
 		t.Fatalf("the server has ended: %v", s.out.Err())
@@ -108,7 +115,7 @@ func (s *idleServer) line(t *testing.T) string {
 }
 
 // memory returns the memory in use once n connections are idle.
-func (s *idleServer) memory(t *testing.T, n int) (heap, resident int) {
+func (s *serverProcess) memory(t *testing.T, n int) (heap, resident int) {
 	t.Helper()
 	fmt.Fprintln(s.in, n)
 	if _, err := fmt.Sscan(s.line(t), &heap, &resident); err != nil {
@@ -118,7 +125,7 @@ func (s *idleServer) memory(t *testing.T, n int) (heap, resident int) {
 }
 
 // open opens n connections, each of which sends a fragmented message and a ping.
-func (s *idleServer) open(t *testing.T, n int, compress bool) {
+func (s *serverProcess) open(t *testing.T, n int, compress bool) {
 	text := strings.Repeat("a message in pieces ", 10)
 	first, lines, want := byte(opText), []string(nil), appendFrame(nil, byte(opText)|finBit, []byte(text))
 	payload := []byte(text)

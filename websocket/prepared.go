@@ -9,8 +9,8 @@ type Prepared struct {
 }
 
 // Droppable returns p as a message that may be dropped for a client that reads too slowly, such
-// as a price that the next one replaces. Up to Limits.HighWater bytes of such messages wait for a
-// client, in their order among all that it is sent; above that the oldest are dropped
+// as a price that the next one replaces. Up to a quarter of Limits.HighWater of such messages
+// waits for a client, in their order among all that it is sent; above that the oldest are dropped
 // (engine.Stats.Dropped). The client is not disconnected for them as long as it reads: it is
 // when it takes nothing for Limits.StallTime. A Reply is never dropped.
 func (p Prepared) Droppable() Prepared {
