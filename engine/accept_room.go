@@ -135,10 +135,11 @@ func (s *Server) askOldest() bool {
 	}
 }
 
-// askIdlest is askOldest for connections between two messages.
+// askIdlest is askOldest for connections between two messages. It looks at all of them once at
+// most: those that it finds may have unread bytes and wait for the loop that calls this.
 func (s *Server) askIdlest(addr netip.Addr) bool {
-	for {
-		one, ok := s.idlers.pop(s, hostOf(addr))
+	for looked := false; ; {
+		one, ok := s.idlers.pop(s, hostOf(addr), &looked)
 		if !ok {
 			return false
 		}
@@ -201,13 +202,17 @@ type idler struct {
 }
 
 // pop removes the one that has been idle for longest, first among those from a host. One of
-// those is found again in the order of all.
-func (l *idlers) pop(s *Server, host netip.Addr) (one idler, ok bool) {
+// those is found again in the order of all. If none is left, it looks for others, unless the
+// caller has looked before.
+func (l *idlers) pop(s *Server, host netip.Addr, looked *bool) (one idler, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.used = s.clock.now.Load()
-	if len(l.order) == 0 && !l.look(s) {
-		return idler{}, false
+	if len(l.order) == 0 {
+		if *looked || !l.look(s) {
+			return idler{}, false
+		}
+		*looked = true
 	}
 	if i, known := l.first[host]; known && i >= 0 {
 		l.first[host] = l.found[i].same
