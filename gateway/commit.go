@@ -120,7 +120,7 @@ func (p *pack) live(whole []byte, n int) ([]byte, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	var live journal.Encoder
+	live := journal.Encoder{Format: 1}
 	live.Begin(e.Base)
 	at, rest := -1, 0
 	for r := range e.Records() {

@@ -56,7 +56,7 @@ func (s *Server) decide(requests []request) (claims []journal.State, granted []*
 			continue
 		}
 		if s.Shared || r.hello.epoch == 0 {
-			claims = append(claims, journal.State{Client: r.hello.client, Epoch: granted[i].epoch, Last: granted[i].durable.Load(), Expiry: -now})
+			claims = append(claims, journal.State{Client: r.hello.client, Epoch: granted[i].epoch, Last: granted[i].durable.Load(), Claim: true, Expiry: now})
 		}
 	}
 	return claims, granted, refusals
@@ -67,7 +67,7 @@ func (s *Server) claim(claims []journal.State) error {
 	if len(claims) == 0 {
 		return nil
 	}
-	var e journal.Encoder
+	e := journal.Encoder{Format: 1}
 	e.BeginCheckpoint(0, s.base())
 	for i := range claims {
 		if err := e.State(&claims[i]); err != nil {

@@ -171,7 +171,7 @@ func (q *queue) last(size int) *pack {
 	if n := len(q.free); n > 0 {
 		p, q.free = q.free[n-1], q.free[:n-1]
 	} else {
-		p = new(pack)
+		p = &pack{records: journal.Encoder{Format: 1}}
 	}
 	p.began = q.now().UnixMilli()
 	p.records.Begin(q.base)

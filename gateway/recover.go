@@ -19,11 +19,11 @@ func (s *Server) stateOf(known *session, seen int64) journal.State {
 	}
 }
 
-// seenIn returns when a server last saw the client of a state. A negative expiry marks a
-// claim: the negated time at which a server took the client.
+// seenIn returns when a server last saw the client of a state. A claim
+// has the time at which a server took the client.
 func (s *Server) seenIn(state journal.State) (seen int64, claim bool) {
-	if state.Expiry < 0 {
-		return -state.Expiry, true
+	if state.Claim {
+		return state.Expiry, true
 	}
 	return state.Expiry - s.Expiry.Milliseconds(), false
 }
@@ -57,7 +57,7 @@ const maxCheckpoints = 20
 func (s *Server) writeCheckpoint() error {
 	states := s.statesNow()
 	begins, base := uint64(0), s.base()
-	var e journal.Encoder
+	e := journal.Encoder{Format: 1}
 	for part := journal.First; ; part = 0 {
 		n := min(len(states), statesPerEnvelope)
 		if n == len(states) {

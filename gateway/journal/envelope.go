@@ -17,25 +17,36 @@ const (
 	MaxClient = 255
 
 	magic       = "HNEV"
-	version     = 1
 	headerSize  = 24
 	trailerSize = 4
-	recordSize  = 1 + 8 + 8 + 8 + 4 // without client and data
-	stateSize   = 1 + 8 + 8 + 8     // without client
+	recordSize  = 1 + 8 + 8 + 8 + 4                    // in format 1, without client and data
+	stateSize   = 1 + 8 + 8 + 8                        // in format 1, without client
+	headSize    = 1 + 4                                // kind and length of an entry in format 2
+	mixedRecord = headSize + 1 + 8 + 8 + 8 + 1         // without client, attributes and data
+	mixedState  = headSize + 1 + 8 + 8 + 8 + 4 + 1 + 8 // without client
+	newest      = 2                                    // format that Encoder writes by default
+	maySkip     = 0x80                                 // bit of an entry's kind: readers that do not know it skip it
 )
 
-// Kind is the type of an envelope's entries.
+// Kind is the type of an envelope's entries, and in format 2 of one entry.
 type Kind uint8
 
-// The kinds of envelopes.
+// The kinds. Envelopes of format 1 are of kind Records or Checkpoint, those of format 2 Mixed.
 const (
+	Mixed      Kind = 0 // each entry has its own kind
 	Records    Kind = 1 // messages of clients
 	Checkpoint Kind = 2 // part of the state of all clients
+
+	forgettingKind Kind = 3
+	tombstoneKind  Kind = 4
+	clockKind      Kind = 5
 )
 
 // String returns the kind's name as in JSON.
 func (k Kind) String() string {
 	switch k {
+	case Mixed:
+		return "mixed"
 	case Records:
 		return "records"
 	case Checkpoint:
@@ -55,40 +66,90 @@ const (
 
 // Record is one message of one client.
 type Record struct {
-	Client string // 1 to MaxClient bytes of UTF-8
-	Epoch  uint64
-	Seq    uint64
-	Time   int64 // Unix time in milliseconds
-	Data   []byte
+	Client     string // 1 to MaxClient bytes of UTF-8
+	Epoch      uint64
+	Seq        uint64
+	Time       int64       // Unix time in milliseconds; in format 2 log time
+	Attributes []Attribute // at most 255; format 1 has none
+	Data       []byte
 }
 
-// State is one client's entry in a checkpoint.
+// Attribute is what a record says about its data.
+type Attribute struct {
+	Kind  uint8  `json:"kind"` // Topic, ContentType, Key, Property; readers ignore others
+	Value []byte `json:"value"`
+}
+
+// The kinds of attributes. The value of a Property is one byte with the length of its name, the
+// name, and its value.
+const (
+	Topic uint8 = 1 + iota
+	ContentType
+	Key
+	Property
+)
+
+// State is what the log contains for one client, up to the State's envelope.
 type State struct {
 	Client string // 1 to MaxClient bytes of UTF-8
 	Epoch  uint64
 	Last   uint64 // sequence number of the newest record in the log
-	Expiry int64  // Unix time in milliseconds after which the client may be forgotten
+	Claim  bool   // a server has taken the client; false: part of a checkpoint
+	Expiry int64  // format 1: Unix time in milliseconds after which the client may be forgotten; of a claim, when it was made
+
+	// Format 2 has these fields instead of Expiry.
+	Seen     int64  // log time at which the client was last connected; its age counts from Clock.Time of the same envelope
+	Summed   bool   // Sum is known
+	Sum      uint32 // running CRC-32C of the session's records, each its sequence number (8 bytes) and data
+	Instance uint64 // of the program that has the session; 0: unknown
+}
+
+// Forgetting says that the server has forgotten a client's session: what the log contains of
+// this epoch and of older ones counts no more.
+type Forgetting struct {
+	Client string
+	Epoch  uint64
+}
+
+// Clock is the log's clock when its envelope was encoded.
+type Clock struct {
+	Time    int64  // log time, in Unix milliseconds
+	Highest uint64 // highest epoch that any client ever got
+	Skipped int64  // milliseconds that log time moved, since the Clock before, beyond the running time of the server
 }
 
 // Encoder builds envelopes in one buffer, without allocating once the buffer has grown.
 // The zero value works.
 type Encoder struct {
+	// Format is the format of the envelopes, 1 or 2. Zero: 2. Format 1 stores records without
+	// attributes, and the states of format 1, and nothing else.
+	Format uint8
+
 	buf   []byte
 	kind  Kind
+	begun bool
 	count uint32
 }
 
-// Begin starts an envelope of records and discards the previous one. base is the position of the
-// First part of the newest complete checkpoint, or 0: recovery reads from there.
+// Begin starts an envelope of records and discards the previous one. In format 2, entries of
+// all kinds may be added. base is the position of the First part of the newest complete
+// checkpoint, or 0: recovery reads from there.
 func (e *Encoder) Begin(base uint64) { e.begin(Records, 0, base) }
 
-// BeginCheckpoint starts an envelope of client states. base is as in Begin.
+// BeginCheckpoint starts an envelope of client states, in format 2 of all kinds of entries.
+// base is as in Begin.
 func (e *Encoder) BeginCheckpoint(part Part, base uint64) { e.begin(Checkpoint, part, base) }
 
 func (e *Encoder) begin(kind Kind, part Part, base uint64) {
-	e.kind, e.count = kind, 0
+	if e.Format == 0 {
+		e.Format = newest
+	}
+	if e.Format == 2 {
+		kind = Mixed
+	}
+	e.kind, e.count, e.begun = kind, 0, true
 	e.buf = append(e.buf[:0], magic...)
-	e.buf = append(e.buf, version, byte(kind), byte(part), 0)
+	e.buf = append(e.buf, e.Format, byte(kind), byte(part), 0)
 	e.buf = append(e.buf, 0, 0, 0, 0, 0, 0, 0, 0) // count and body length: Bytes fills them
 	e.buf = binary.BigEndian.AppendUint64(e.buf, base)
 }
@@ -100,30 +161,102 @@ func (e *Encoder) Count() int { return int(e.count) }
 func (e *Encoder) Size() int { return len(e.buf) + trailerSize }
 
 // Record adds a message. It returns ErrTooLarge if the envelope is full, and ErrMalformed if the
-// client id is invalid; an error leaves the envelope unchanged.
+// client id or the attributes are invalid; an error leaves the envelope unchanged.
 func (e *Encoder) Record(r *Record) error {
-	if err := e.admit(Records, r.Client, recordSize+len(r.Data)); err != nil {
+	size, attributes := mixedRecord+len(r.Data), 0
+	if e.kind == Records {
+		size = recordSize + len(r.Data)
+	}
+	for i := range r.Attributes {
+		attributes += 3 + len(r.Attributes[i].Value)
+		if e.kind == Records || len(r.Attributes) > 255 || len(r.Attributes[i].Value) > 0xffff {
+			return fmt.Errorf("%w: %d attributes; format 2 stores up to 255, of up to 65535 bytes each", ErrMalformed, len(r.Attributes))
+		}
+	}
+	if err := e.admit(Records, r.Client, size+attributes); err != nil {
 		return err
 	}
+	e.head(Records, len(r.Client)+size+attributes)
 	e.entry(r.Client, r.Epoch, r.Seq, r.Time)
-	e.buf = binary.BigEndian.AppendUint32(e.buf, uint32(len(r.Data)))
+	if e.kind == Records {
+		e.buf = binary.BigEndian.AppendUint32(e.buf, uint32(len(r.Data)))
+	} else {
+		e.buf = append(e.buf, byte(len(r.Attributes)))
+		for _, a := range r.Attributes {
+			e.buf = binary.BigEndian.AppendUint16(append(e.buf, a.Kind), uint16(len(a.Value)))
+			e.buf = append(e.buf, a.Value...)
+		}
+	}
 	e.buf = append(e.buf, r.Data...)
 	return nil
 }
 
 // State adds the state of a client. It returns the same errors as Record.
 func (e *Encoder) State(s *State) error {
-	if err := e.admit(Checkpoint, s.Client, stateSize); err != nil {
+	size, at, flags := mixedState, s.Seen, byte(0)
+	if e.kind != Mixed {
+		if size, at = stateSize, s.Expiry; s.Claim {
+			at = -at
+		}
+	}
+	if err := e.admit(Checkpoint, s.Client, size); err != nil {
 		return err
 	}
-	e.entry(s.Client, s.Epoch, s.Last, s.Expiry)
+	e.head(Checkpoint, len(s.Client)+size)
+	e.entry(s.Client, s.Epoch, s.Last, at)
+	if e.kind != Mixed {
+		return nil
+	}
+	if s.Claim {
+		flags |= 1
+	}
+	sum := uint32(0)
+	if s.Summed {
+		flags, sum = flags|2, s.Sum
+	}
+	e.buf = append(binary.BigEndian.AppendUint32(e.buf, sum), flags)
+	e.buf = binary.BigEndian.AppendUint64(e.buf, s.Instance)
+	return nil
+}
+
+// Forgetting adds that a session was forgotten. It returns the same errors as Record, and panics
+// in format 1, as Tombstone and Clock do.
+func (e *Encoder) Forgetting(f *Forgetting) error {
+	size := headSize + 1 + 8
+	if err := e.admit(forgettingKind, f.Client, size); err != nil {
+		return err
+	}
+	e.head(forgettingKind, len(f.Client)+size)
+	e.buf = append(append(e.buf, byte(len(f.Client))), f.Client...)
+	e.buf = binary.BigEndian.AppendUint64(e.buf, f.Epoch)
+	return nil
+}
+
+// Tombstone adds that an operator has accepted the loss of the envelope at a position.
+func (e *Encoder) Tombstone(pos uint64) error { return e.words(tombstoneKind, pos) }
+
+// Clock adds the log's clock.
+func (e *Encoder) Clock(c Clock) error {
+	return e.words(clockKind, uint64(c.Time), c.Highest, uint64(c.Skipped))
+}
+
+// words adds an entry of a few integers.
+func (e *Encoder) words(kind Kind, words ...uint64) error {
+	size := headSize + 8*len(words)
+	if err := e.admit(kind, "-", size); err != nil {
+		return err
+	}
+	e.head(kind, size)
+	for _, w := range words {
+		e.buf = binary.BigEndian.AppendUint64(e.buf, w)
+	}
 	return nil
 }
 
 // admit checks an entry that has size bytes without its client id.
 func (e *Encoder) admit(kind Kind, client string, size int) error {
 	switch {
-	case e.kind != kind:
+	case !e.begun || e.kind != Mixed && e.kind != kind:
 		panic("journal: Encoder: an entry of the wrong kind, or without Begin")
 	case !validClient(client):
 		return fmt.Errorf("%w: a client id must be 1 to %d bytes of UTF-8; this one has %d bytes", ErrMalformed, MaxClient, len(client))
@@ -133,9 +266,16 @@ func (e *Encoder) admit(kind Kind, client string, size int) error {
 	return nil
 }
 
+// head counts an entry of size bytes, and begins it in format 2.
+func (e *Encoder) head(kind Kind, size int) {
+	e.count++
+	if e.kind == Mixed {
+		e.buf = binary.BigEndian.AppendUint32(append(e.buf, byte(kind)), uint32(size-headSize))
+	}
+}
+
 // entry adds the fields that records and states have in common.
 func (e *Encoder) entry(client string, epoch, seq uint64, ms int64) {
-	e.count++
 	e.buf = append(e.buf, byte(len(client)))
 	e.buf = append(e.buf, client...)
 	e.buf = binary.BigEndian.AppendUint64(e.buf, epoch)
@@ -145,13 +285,13 @@ func (e *Encoder) entry(client string, epoch, seq uint64, ms int64) {
 
 // Bytes completes the envelope and returns it. The bytes are valid until the next Begin.
 func (e *Encoder) Bytes() []byte {
-	if e.kind == 0 {
+	if !e.begun {
 		panic("journal: Encoder: Bytes without Begin")
 	}
 	binary.BigEndian.PutUint32(e.buf[8:], e.count)
 	binary.BigEndian.PutUint32(e.buf[12:], uint32(len(e.buf)-headerSize))
 	sum := checksum(e.buf)
-	e.kind = 0 // the envelope is complete: no further entries
+	e.begun = false // the envelope is complete: no further entries
 	e.buf = binary.BigEndian.AppendUint32(e.buf, sum)
 	return e.buf
 }
@@ -164,11 +304,12 @@ func validClient(client string) bool {
 
 // Envelope is a decoded envelope. It refers to the bytes from which it was decoded.
 type Envelope struct {
-	Kind  Kind
-	Part  Part // 0 unless Kind is Checkpoint
-	Base  uint64
-	Count int
-	body  []byte
+	Format uint8
+	Kind   Kind
+	Part   Part // 0 for records of format 1
+	Base   uint64
+	Count  int
+	body   []byte
 }
 
 // header checks only an envelope's header and length.
@@ -180,18 +321,18 @@ func header(b []byte) (Envelope, error) {
 		return malformed("%d bytes are too few", len(b))
 	}
 	e := Envelope{
-		Kind: Kind(b[5]), Part: Part(b[6]), Base: binary.BigEndian.Uint64(b[16:]),
+		Format: b[4], Kind: Kind(b[5]), Part: Part(b[6]), Base: binary.BigEndian.Uint64(b[16:]),
 		Count: int(binary.BigEndian.Uint32(b[8:])), body: b[headerSize : len(b)-trailerSize],
 	}
 	length := binary.BigEndian.Uint32(b[12:])
 	switch {
 	case string(b[:4]) != magic:
 		return malformed("it begins with %q", b[:4])
-	case b[4] != version:
-		return malformed("version %d; this program reads version %d", b[4], version)
-	case e.Kind != Records && e.Kind != Checkpoint:
+	case e.Format == 0 || e.Format > newest:
+		return malformed("version %d; this program reads versions 1 and %d", e.Format, newest)
+	case e.Format == 2 && e.Kind != Mixed || e.Format == 1 && e.Kind != Records && e.Kind != Checkpoint:
 		return malformed("%v", e.Kind)
-	case e.Part&^(First|Last) != 0 || e.Part != 0 && e.Kind != Checkpoint || b[7] != 0:
+	case e.Part&^(First|Last) != 0 || e.Part != 0 && e.Kind == Records || b[7] != 0:
 		return malformed("flags %#x and reserved byte %#x", b[6], b[7])
 	case len(b) > MaxEnvelope:
 		return malformed("%d bytes, limit %d", len(b), MaxEnvelope)
@@ -214,11 +355,13 @@ func Decode(b []byte) (Envelope, error) {
 	}
 	rest := e.body
 	for i := range e.Count {
-		size := e.entrySize(rest)
-		if size < 0 {
+		kind, body, after := e.cut(rest)
+		if body == nil {
 			return Envelope{}, fmt.Errorf("%w: entry %d of %d", ErrMalformed, i+1, e.Count)
 		}
-		rest = rest[size:]
+		if rest = after; kind > clockKind && kind&maySkip == 0 {
+			return Envelope{}, fmt.Errorf("%w: entry %d of %d has kind %d: written by a newer version of this program", ErrMalformed, i+1, e.Count, kind)
+		}
 	}
 	if len(rest) != 0 {
 		return Envelope{}, fmt.Errorf("%w: %d bytes after the last entry", ErrMalformed, len(rest))
@@ -226,20 +369,38 @@ func Decode(b []byte) (Envelope, error) {
 	return e, nil
 }
 
-// entrySize returns the size of the entry at the front of b, or -1.
-func (e Envelope) entrySize(b []byte) int {
-	if len(b) == 0 {
+// cut returns the kind and the body of the entry at the front of b, and the bytes after it; the
+// body is nil if the entry is malformed.
+func (e Envelope) cut(b []byte) (kind Kind, body, rest []byte) {
+	if e.Format == 1 {
+		size := entrySize(e.Kind, b)
+		if size < 0 {
+			return 0, nil, nil
+		}
+		return e.Kind, b[:size], b[size:]
+	}
+	if len(b) < headSize || int64(binary.BigEndian.Uint32(b[1:])) > int64(len(b)-headSize) {
+		return 0, nil, nil
+	}
+	end := headSize + int(binary.BigEndian.Uint32(b[1:]))
+	kind, body, rest = Kind(b[0]), b[headSize:end:end], b[end:]
+	if !wellFormed(kind, body) {
+		return 0, nil, nil
+	}
+	return kind, body, rest
+}
+
+// entrySize returns the size of the entry of format 1 at the front of b, or -1.
+func entrySize(kind Kind, b []byte) int {
+	n := clientSize(b)
+	size := stateSize + n
+	if kind == Records {
+		size = recordSize + n
+	}
+	if n == 0 || len(b) < size {
 		return -1
 	}
-	client := int(b[0])
-	size := stateSize + client
-	if e.Kind == Records {
-		size = recordSize + client
-	}
-	if client == 0 || len(b) < size || !utf8.Valid(b[1:1+client]) {
-		return -1
-	}
-	if e.Kind == Records {
+	if kind == Records {
 		data := binary.BigEndian.Uint32(b[size-4:])
 		if int64(data) > int64(len(b)-size) {
 			return -1
@@ -249,38 +410,128 @@ func (e Envelope) entrySize(b []byte) int {
 	return size
 }
 
-// Records yields the messages of an envelope of records. Data refers to the envelope's bytes.
-func (e Envelope) Records() iter.Seq[Record] {
-	return func(yield func(Record) bool) {
-		if e.Kind != Records {
-			return
+// clientSize returns the length of the valid client id at the front of b, or 0.
+func clientSize(b []byte) int {
+	if len(b) == 0 || len(b) < 1+int(b[0]) || !utf8.Valid(b[1:1+int(b[0])]) {
+		return 0
+	}
+	return int(b[0])
+}
+
+// wellFormed checks an entry's body in format 2. Any body is fine for a kind that is unknown.
+func wellFormed(kind Kind, b []byte) bool {
+	n := clientSize(b)
+	switch kind {
+	case 0:
+		return false
+	case Records:
+		return n > 0 && len(b) >= mixedRecord-headSize+n && attributesSize(b[mixedRecord-headSize+n-1:]) > 0
+	case Checkpoint:
+		if n == 0 || len(b) != mixedState-headSize+n {
+			return false
 		}
-		var r Record
-		for rest := e.body; len(rest) > 0; {
-			rest = r.entry(rest)
-			length := binary.BigEndian.Uint32(rest)
-			r.Data = rest[4 : 4+length : 4+length]
-			rest = rest[4+length:]
-			if !yield(r) {
-				return
-			}
+		flags := b[len(b)-9]
+		return flags&^3 == 0 && (flags&2 != 0 || binary.BigEndian.Uint32(b[len(b)-13:]) == 0)
+	case forgettingKind:
+		return n > 0 && len(b) == 1+n+8
+	case tombstoneKind:
+		return len(b) == 8
+	case clockKind:
+		return len(b) == 24
+	}
+	return true
+}
+
+// attributesSize returns the size of a record's attributes and their number, or -1.
+func attributesSize(b []byte) int {
+	at := 1
+	for range b[0] {
+		if len(b) < at+3 || len(b) < at+3+int(binary.BigEndian.Uint16(b[at+1:])) {
+			return -1
+		}
+		at += 3 + int(binary.BigEndian.Uint16(b[at+1:]))
+	}
+	return at
+}
+
+// entries yields the bodies of all entries of a kind.
+func (e Envelope) entries(wanted Kind, yield func(body []byte) bool) {
+	if e.Kind != Mixed && e.Kind != wanted {
+		return
+	}
+	for rest := e.body; len(rest) > 0; {
+		var kind Kind
+		var body []byte
+		if kind, body, rest = e.cut(rest); kind == wanted && !yield(body) {
+			return
 		}
 	}
 }
 
-// States yields the client states of a checkpoint envelope.
+// Records yields the messages of an envelope. Data and attributes refer to the envelope's bytes.
+func (e Envelope) Records() iter.Seq[Record] {
+	return func(yield func(Record) bool) {
+		var r Record
+		e.entries(Records, func(b []byte) bool {
+			b = r.entry(b)
+			if e.Format == 1 {
+				r.Data = b[4:len(b):len(b)]
+				return yield(r)
+			}
+			r.Attributes = nil
+			n := b[0]
+			for b = b[1:]; n > 0; n-- {
+				end := 3 + int(binary.BigEndian.Uint16(b[1:]))
+				r.Attributes = append(r.Attributes, Attribute{b[0], b[3:end:end]})
+				b = b[end:]
+			}
+			r.Data = b
+			return yield(r)
+		})
+	}
+}
+
+// States yields the client states of an envelope.
 func (e Envelope) States() iter.Seq[State] {
 	return func(yield func(State) bool) {
-		if e.Kind != Checkpoint {
-			return
-		}
 		var r Record
-		for rest := e.body; len(rest) > 0; {
-			rest = r.entry(rest)
-			if !yield(State{Client: r.Client, Epoch: r.Epoch, Last: r.Seq, Expiry: r.Time}) {
-				return
+		e.entries(Checkpoint, func(b []byte) bool {
+			b = r.entry(b)
+			s := State{Client: r.Client, Epoch: r.Epoch, Last: r.Seq}
+			if e.Format == 1 {
+				s.Expiry, s.Claim = max(r.Time, -r.Time), r.Time < 0
+				return yield(s)
 			}
-		}
+			s.Seen, s.Sum, s.Claim, s.Summed = r.Time, binary.BigEndian.Uint32(b), b[4]&1 != 0, b[4]&2 != 0
+			s.Instance = binary.BigEndian.Uint64(b[5:])
+			return yield(s)
+		})
+	}
+}
+
+// Forgettings yields the sessions that the server has forgotten.
+func (e Envelope) Forgettings() iter.Seq[Forgetting] {
+	return func(yield func(Forgetting) bool) {
+		e.entries(forgettingKind, func(b []byte) bool {
+			n := 1 + int(b[0])
+			return yield(Forgetting{string(b[1:n]), binary.BigEndian.Uint64(b[n:])})
+		})
+	}
+}
+
+// Tombstones yields the positions of envelopes whose loss an operator has accepted.
+func (e Envelope) Tombstones() iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		e.entries(tombstoneKind, func(b []byte) bool { return yield(binary.BigEndian.Uint64(b)) })
+	}
+}
+
+// Clocks yields the log's clock.
+func (e Envelope) Clocks() iter.Seq[Clock] {
+	return func(yield func(Clock) bool) {
+		e.entries(clockKind, func(b []byte) bool {
+			return yield(Clock{int64(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint64(b[8:]), int64(binary.BigEndian.Uint64(b[16:]))})
+		})
 	}
 }
 

@@ -11,8 +11,10 @@ import (
 )
 
 // sample is an envelope of n records of 128 bytes, from client, with sequences from seq.
-func sample(client string, seq uint64, n int) []byte {
-	var e Encoder
+func sample(client string, seq uint64, n int) []byte { return sampleOf(1, client, seq, n) }
+
+func sampleOf(format uint8, client string, seq uint64, n int) []byte {
+	e := Encoder{Format: format}
 	e.Begin(0)
 	for i := range n {
 		data := bytes.Repeat([]byte{byte(i)}, 128)
@@ -32,7 +34,7 @@ func reseal(b []byte) []byte {
 
 // TestEnvelopeBytes holds the encoder to docs/envelope.md.
 func TestEnvelopeBytes(t *testing.T) {
-	var e Encoder
+	e := Encoder{Format: 1}
 	e.Begin(9)
 	if err := e.Record(&Record{Client: "ab", Epoch: 1, Seq: 2, Time: 3, Data: []byte("xyz")}); err != nil {
 		t.Fatal(err)
@@ -54,12 +56,18 @@ func TestEnvelopeBytes(t *testing.T) {
 }
 
 func TestEnvelopeRoundTrip(t *testing.T) {
+	for format := range uint8(3) { // 0 is 2
+		roundTrip(t, format, []Kind{Mixed, Records, Mixed}[format], []Kind{Mixed, Checkpoint, Mixed}[format])
+	}
+}
+
+func roundTrip(t *testing.T, format uint8, ofRecords, ofStates Kind) {
 	want := []Record{
 		{Client: "a", Epoch: 1, Seq: 1, Time: -1, Data: []byte{}},
 		{Client: "a", Epoch: 1, Seq: 2, Time: 5, Data: []byte("hello")},
 		{Client: strings.Repeat("b", MaxClient), Epoch: 1 << 63, Seq: 1<<64 - 1, Time: 1 << 62, Data: make([]byte, 70_000)},
 	}
-	var e Encoder
+	e := Encoder{Format: format}
 	e.Begin(7)
 	for i := range want {
 		if err := e.Record(&want[i]); err != nil {
@@ -72,7 +80,7 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 		t.Errorf("Size says %d before Bytes returns %d", size, len(b))
 	}
 	got, err := Decode(b)
-	if err != nil || got.Kind != Records || got.Base != 7 || got.Count != len(want) {
+	if err != nil || got.Kind != ofRecords || got.Base != 7 || got.Count != len(want) {
 		t.Fatalf("got %v, %v, base %d, count %d", err, got.Kind, got.Base, got.Count)
 	}
 	same := func(a, b Record) bool {
@@ -81,7 +89,10 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 	if all := slices.Collect(got.Records()); !slices.EqualFunc(all, want, same) {
 		t.Errorf("got %d records that differ from the %d written", len(all), len(want))
 	}
-	states := []State{{"a", 1, 2, 3}, {"b", 4, 5, -6}}
+	states := []State{{Client: "a", Epoch: 1, Last: 2, Expiry: 3}, {Client: "b", Epoch: 4, Last: 5, Claim: true, Expiry: 6}}
+	if format != 1 {
+		states = []State{{Client: "a", Epoch: 1, Last: 2, Seen: 3}, {Client: "b", Epoch: 4, Last: 5, Claim: true, Seen: -6, Summed: true, Sum: 7, Instance: 8}}
+	}
 	e.BeginCheckpoint(Last, 3)
 	for i := range states {
 		if err := e.State(&states[i]); err != nil {
@@ -89,7 +100,7 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 		}
 	}
 	got, err = Decode(e.Bytes())
-	if err != nil || got.Kind != Checkpoint || got.Part != Last || got.Base != 3 {
+	if err != nil || got.Kind != ofStates || got.Part != Last || got.Base != 3 {
 		t.Fatalf("got %v, %v, part %d, base %d", err, got.Kind, got.Part, got.Base)
 	}
 	if all := slices.Collect(got.States()); !slices.Equal(all, states) {
@@ -99,7 +110,12 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 
 // TestEnvelopeFlips flips each bit of an envelope: each is noticed.
 func TestEnvelopeFlips(t *testing.T) {
-	good := sample("client", 1, 3)
+	for _, format := range []uint8{1, 2} {
+		flips(t, sampleOf(format, "client", 1, 3))
+	}
+}
+
+func flips(t *testing.T, good []byte) {
 	for i := range len(good) * 8 {
 		bad := bytes.Clone(good)
 		bad[i/8] ^= 1 << (i % 8)
@@ -120,7 +136,8 @@ func TestEnvelopeRefusals(t *testing.T) {
 		name   string
 		change func(b []byte) []byte
 	}{
-		{"another version", func(b []byte) []byte { b[4] = 2; return b }},
+		{"another version", func(b []byte) []byte { b[4] = 3; return b }},
+		{"the kind of version 2", func(b []byte) []byte { b[4] = 2; return b }},
 		{"an unknown kind", func(b []byte) []byte { b[5] = 3; return b }},
 		{"a part of records", func(b []byte) []byte { b[6] = 1; return b }},
 		{"the reserved byte", func(b []byte) []byte { b[7] = 1; return b }},
@@ -142,7 +159,7 @@ func TestEnvelopeRefusals(t *testing.T) {
 }
 
 func TestEncoderLimits(t *testing.T) {
-	var e Encoder
+	e := Encoder{Format: 1}
 	e.Begin(0)
 	for _, client := range []string{"", strings.Repeat("x", MaxClient+1), "\xff"} {
 		if err := e.Record(&Record{Client: client}); !errors.Is(err, ErrMalformed) {
@@ -185,10 +202,112 @@ func TestEncoderDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no input crashes, and what Decode accepts encodes to the same bytes.
+// everyKind is an envelope with an entry of each kind of format 2, and one that may be skipped.
+func everyKind(t testing.TB) []byte {
+	var e Encoder
+	e.BeginCheckpoint(First, 4)
+	err := errors.Join(
+		e.Clock(Clock{Time: 1, Highest: 2, Skipped: -3}),
+		e.Record(&Record{Client: "a", Epoch: 1, Seq: 2, Time: 3, Data: []byte("xyz"),
+			Attributes: []Attribute{{Topic, []byte("t")}, {Property, []byte("\x01nv")}, {99, nil}}}),
+		e.State(&State{Client: "a", Epoch: 1, Last: 2, Seen: 3, Claim: true, Summed: true, Sum: 4, Instance: 5}),
+		e.Forgetting(&Forgetting{"b", 6}),
+		e.Tombstone(7),
+		e.words(maySkip|9, 8),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Clone(e.Bytes())
+}
+
+// TestMixedBytes holds format 2 to docs/envelope.md.
+func TestMixedBytes(t *testing.T) {
+	got := hex.EncodeToString(everyKind(t))
+	want := "484e4556" + "02" + "00" + "01" + "00" + "00000006" + "000000a2" + "0000000000000004" +
+		"05" + "00000018" + "0000000000000001" + "0000000000000002" + "fffffffffffffffd" +
+		"01" + "0000002b" + "01" + "61" + "0000000000000001" + "0000000000000002" + "0000000000000003" +
+		"03" + "01" + "0001" + "74" + "04" + "0003" + "016e76" + "63" + "0000" + "78797a" +
+		"02" + "00000027" + "01" + "61" + "0000000000000001" + "0000000000000002" + "0000000000000003" + "00000004" + "03" + "0000000000000005" +
+		"03" + "0000000a" + "01" + "62" + "0000000000000006" +
+		"04" + "00000008" + "0000000000000007" +
+		"89" + "00000008" + "0000000000000008"
+	if len(got) != len(want)+8 || got[:len(want)] != want {
+		t.Errorf("got  %s\nwant %s and a checksum", got, want)
+	}
+	plain := func(format uint8) int { return len(sampleOf(format, "meter-17", 1, 1)) }
+	if plain(2) > plain(1)+2 {
+		t.Errorf("a record has %d bytes more than in format 1, want 2 at most", plain(2)-plain(1))
+	}
+}
+
+// TestMixedRefusals changes fields of format 2 and corrects the checksum. An unknown kind is
+// skipped only if its top bit says so.
+func TestMixedRefusals(t *testing.T) {
+	good := everyKind(t)
+	e, err := Decode(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, states := slices.Collect(e.Records()), slices.Collect(e.States())
+	if len(records) != 1 || string(records[0].Data) != "xyz" || len(records[0].Attributes) != 3 || string(records[0].Attributes[1].Value) != "\x01nv" {
+		t.Errorf("records %+v", records)
+	}
+	if len(states) != 1 || states[0] != (State{Client: "a", Epoch: 1, Last: 2, Seen: 3, Claim: true, Summed: true, Sum: 4, Instance: 5}) {
+		t.Errorf("states %+v", states)
+	}
+	if got := slices.Collect(e.Forgettings()); !slices.Equal(got, []Forgetting{{"b", 6}}) {
+		t.Errorf("forgettings %+v", got)
+	}
+	if got := slices.Collect(e.Tombstones()); !slices.Equal(got, []uint64{7}) {
+		t.Errorf("tombstones %v", got)
+	}
+	if got := slices.Collect(e.Clocks()); !slices.Equal(got, []Clock{{1, 2, -3}}) {
+		t.Errorf("clocks %v", got)
+	}
+	const clock, record = headerSize, headerSize + headSize + 24
+	const state = record + headSize + 0x2b
+	for _, c := range []struct {
+		name, says string
+		change     func(b []byte)
+	}{
+		{"an unknown kind", "written by a newer version", func(b []byte) { b[clock] = 6 }},
+		{"a kind of envelope", "records", func(b []byte) { b[5] = 1 }},
+		{"kind 0", "entry 1", func(b []byte) { b[clock] = 0 }},
+		{"a short clock", "entry", func(b []byte) { b[clock+4]-- }},
+		{"a long entry", "entry", func(b []byte) { b[record+1] = 1 }},
+		{"too many attributes", "entry 2", func(b []byte) { b[record+headSize+26] = 9 }},
+		{"a long attribute", "entry 2", func(b []byte) { b[record+headSize+28] = 1 }},
+		{"no client", "entry 2", func(b []byte) { b[record+headSize] = 0 }},
+		{"unknown flags", "entry 3", func(b []byte) { b[state+headSize+30] |= 4 }},
+		{"a sum that is unknown", "entry 3", func(b []byte) { b[state+headSize+30] &^= 2 }},
+	} {
+		bad := bytes.Clone(good)
+		c.change(bad)
+		if _, err := Decode(reseal(bad)); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: got %v", c.name, err)
+		}
+	}
+	many := Record{Client: "a", Attributes: make([]Attribute, 256)}
+	var out Encoder
+	out.Begin(0)
+	if err := out.Record(&many); !errors.Is(err, ErrMalformed) {
+		t.Errorf("256 attributes: %v", err)
+	}
+	out.Format = 1
+	out.Begin(0)
+	if err := out.Record(&Record{Client: "a", Attributes: make([]Attribute, 1)}); !errors.Is(err, ErrMalformed) {
+		t.Errorf("attributes in format 1: %v", err)
+	}
+}
+
+// FuzzDecode: no input crashes, and what Decode accepts encodes to the same bytes, unless it has
+// entries that this program skips.
 func FuzzDecode(f *testing.F) {
 	f.Add(sample("client", 1, 3), false)
-	var e Encoder
+	f.Add(sampleOf(2, "client", 1, 3), true)
+	f.Add(everyKind(f), true)
+	e := Encoder{Format: 1}
 	e.BeginCheckpoint(First, 4)
 	if err := e.State(&State{Client: "a", Epoch: 1, Last: 2, Expiry: 3}); err != nil {
 		f.Fatal(err)
@@ -205,22 +324,38 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		var again Encoder
-		if got.Kind == Records {
+		again := Encoder{Format: got.Format}
+		if again.BeginCheckpoint(got.Part, got.Base); got.Kind == Records {
 			again.Begin(got.Base)
-			for r := range got.Records() {
-				err = errors.Join(err, again.Record(&r))
-			}
-		} else {
-			again.BeginCheckpoint(got.Part, got.Base)
-			for s := range got.States() {
-				err = errors.Join(err, again.State(&s))
-			}
 		}
-		if err != nil || !bytes.Equal(again.Bytes(), b) {
+		for r := range got.Records() {
+			err = errors.Join(err, again.Record(&r))
+		}
+		for s := range got.States() {
+			err = errors.Join(err, again.State(&s))
+		}
+		for x := range got.Forgettings() {
+			err = errors.Join(err, again.Forgetting(&x))
+		}
+		for x := range got.Tombstones() {
+			err = errors.Join(err, again.Tombstone(x))
+		}
+		for x := range got.Clocks() {
+			err = errors.Join(err, again.Clock(x))
+		}
+		if count := again.Count(); err != nil || count > got.Count || count == got.Count && !sameBytes(again.Bytes(), b) {
 			t.Fatalf("accepted, and encodes differently (%v)", err)
 		}
 	})
+}
+
+// sameBytes reports whether two envelopes have the same bytes, in any order: the entries of one
+// kind come together when they are encoded again.
+func sameBytes(a, b []byte) bool {
+	a, b = bytes.Clone(a[:len(a)-trailerSize]), bytes.Clone(b[:len(b)-trailerSize])
+	slices.Sort(a)
+	slices.Sort(b)
+	return bytes.Equal(a, b)
 }
 
 func BenchmarkEncode(b *testing.B) {

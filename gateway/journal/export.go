@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// recordLine, stateLine and envelopeLine are the lines documented in docs/envelope.md.
+// recordLine, stateLine, otherLine and envelopeLine are the lines documented in docs/envelope.md.
 type recordLine struct {
 	Pos    uint64    `json:"pos"`
 	Client string    `json:"client"`
@@ -17,6 +17,8 @@ type recordLine struct {
 	Seq    uint64    `json:"seq"`
 	Time   time.Time `json:"time"`
 	Data   []byte    `json:"data"`
+
+	Attributes []Attribute `json:"attributes,omitempty"`
 }
 
 type stateLine struct {
@@ -26,6 +28,21 @@ type stateLine struct {
 	Last    uint64    `json:"last"`
 	Expiry  time.Time `json:"expiry,omitzero"`
 	Claimed time.Time `json:"claimed,omitzero"`
+	Seen    time.Time `json:"seen,omitzero"`
+
+	Sum      *uint32 `json:"sum,omitempty"`
+	Instance uint64  `json:"instance,omitempty"`
+}
+
+// otherLine is one of the entries that only format 2 has.
+type otherLine struct {
+	Pos       uint64    `json:"pos"`
+	Client    string    `json:"forgotten,omitempty"`
+	Epoch     uint64    `json:"epoch,omitempty"`
+	Tombstone uint64    `json:"tombstone,omitempty"`
+	Clock     time.Time `json:"clock,omitzero"`
+	Highest   uint64    `json:"highest_epoch,omitempty"`
+	Skipped   int64     `json:"skipped_ms,omitempty"`
 }
 
 type envelopeLine struct {
@@ -37,21 +54,42 @@ type envelopeLine struct {
 	Base  uint64 `json:"base"`
 }
 
-// Export writes every record and client state from position from as JSON lines.
+// Export writes every entry from position from as JSON lines.
 func Export(ctx context.Context, log Log, from uint64, w io.Writer) error {
 	return lines(ctx, log, from, w, func(out *json.Encoder, pos uint64, _ []byte, e Envelope) error {
 		for r := range e.Records() {
-			if err := out.Encode(recordLine{pos, r.Client, r.Epoch, r.Seq, jsonTime(r.Time), r.Data}); err != nil {
+			if err := out.Encode(recordLine{pos, r.Client, r.Epoch, r.Seq, jsonTime(r.Time), r.Data, r.Attributes}); err != nil {
 				return err
 			}
 		}
 		for s := range e.States() {
-			line := stateLine{Pos: pos, Client: s.Client, Epoch: s.Epoch, Last: s.Last}
-			if s.Expiry < 0 {
-				line.Claimed = jsonTime(-s.Expiry)
-			} else {
+			line := stateLine{Pos: pos, Client: s.Client, Epoch: s.Epoch, Last: s.Last, Instance: s.Instance}
+			switch {
+			case s.Claim:
+				line.Claimed = jsonTime(s.Expiry + s.Seen)
+			case e.Format == 1:
 				line.Expiry = jsonTime(s.Expiry)
+			default:
+				line.Seen = jsonTime(s.Seen)
 			}
+			if s.Summed {
+				line.Sum = &s.Sum
+			}
+			if err := out.Encode(line); err != nil {
+				return err
+			}
+		}
+		var others []otherLine
+		for f := range e.Forgettings() {
+			others = append(others, otherLine{Pos: pos, Client: f.Client, Epoch: f.Epoch})
+		}
+		for lost := range e.Tombstones() {
+			others = append(others, otherLine{Pos: pos, Tombstone: lost})
+		}
+		for c := range e.Clocks() {
+			others = append(others, otherLine{Pos: pos, Clock: jsonTime(c.Time), Highest: c.Highest, Skipped: c.Skipped})
+		}
+		for _, line := range others {
 			if err := out.Encode(line); err != nil {
 				return err
 			}

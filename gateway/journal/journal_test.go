@@ -202,19 +202,21 @@ func TestBrokenFile(t *testing.T) {
 
 func TestExport(t *testing.T) {
 	log := new(Memory)
-	var e Encoder
+	e := Encoder{Format: 1}
 	e.Begin(0)
 	if err := e.Record(&Record{Client: "meter-4", Epoch: 1, Seq: 12, Time: 1795381200125, Data: []byte("hello")}); err != nil {
 		t.Fatal(err)
 	}
 	appended(t, log, e.Bytes(), 1)
 	e.BeginCheckpoint(First|Last, 0)
-	for _, expiry := range []int64{1795986000000, -1795381200125} {
-		if err := e.State(&State{Client: "meter-4", Epoch: 1, Last: 12, Expiry: expiry}); err != nil {
+	for _, s := range []State{{Expiry: 1795986000000}, {Expiry: 1795381200125, Claim: true}} {
+		s.Client, s.Epoch, s.Last = "meter-4", 1, 12
+		if err := e.State(&s); err != nil {
 			t.Fatal(err)
 		}
 	}
 	appended(t, log, e.Bytes(), 2)
+	appended(t, log, everyKind(t), 3)
 	var got bytes.Buffer
 	if err := Export(t.Context(), log, 0, &got); err != nil {
 		t.Fatal(err)
@@ -222,6 +224,11 @@ func TestExport(t *testing.T) {
 	want := `{"pos":1,"client":"meter-4","epoch":1,"seq":12,"time":"2026-11-22T21:00:00.125Z","data":"aGVsbG8="}
 {"pos":2,"client":"meter-4","epoch":1,"last":12,"expiry":"2026-11-29T21:00:00Z"}
 {"pos":2,"client":"meter-4","epoch":1,"last":12,"claimed":"2026-11-22T21:00:00.125Z"}
+{"pos":3,"client":"a","epoch":1,"seq":2,"time":"1970-01-01T00:00:00.003Z","data":"eHl6","attributes":[{"kind":1,"value":"dA=="},{"kind":4,"value":"AW52"},{"kind":99,"value":""}]}
+{"pos":3,"client":"a","epoch":1,"last":2,"claimed":"1970-01-01T00:00:00.003Z","sum":4,"instance":5}
+{"pos":3,"forgotten":"b","epoch":6}
+{"pos":3,"tombstone":7}
+{"pos":3,"clock":"1970-01-01T00:00:00.001Z","highest_epoch":2,"skipped_ms":-3}
 `
 	if got.String() != want {
 		t.Errorf("got\n%swant\n%s", got.String(), want)
@@ -232,6 +239,7 @@ func TestExport(t *testing.T) {
 	}
 	want = `{"pos":1,"kind":"records","count":1,"bytes":69,"base":0}
 {"pos":2,"kind":"checkpoint","part":3,"count":2,"bytes":92,"base":0}
+{"pos":3,"kind":"mixed","part":1,"count":6,"bytes":190,"base":4}
 `
 	if got.String() != want {
 		t.Errorf("got\n%swant\n%s", got.String(), want)
