@@ -14,6 +14,7 @@ import (
 // that was queued while the previous envelope was in flight, and then acknowledges it.
 func (s *Server) commit() {
 	defer close(s.done)
+	defer s.ticking()()
 	var acks framed.Batch
 	for checkpointed := uint64(0); ; {
 		p := s.queue.take()
@@ -21,7 +22,7 @@ func (s *Server) commit() {
 			break
 		}
 		err := s.store(p, &acks)
-		if err == nil && s.count.envelopes.Load()-checkpointed >= uint64(s.Checkpoint) {
+		if err == nil && (s.count.envelopes.Load()-checkpointed >= uint64(s.Checkpoint) || p.tick && s.checkpointDue()) {
 			err = s.checkpoint()
 			checkpointed = s.count.envelopes.Load()
 		}
@@ -53,6 +54,9 @@ func (s *Server) fail(err error) {
 
 // store appends a pack to the log and sends its acknowledgements.
 func (s *Server) store(p *pack, acks *framed.Batch) error {
+	if err := s.storeClock(p); err != nil {
+		return err
+	}
 	if err := s.storeRecords(p); err != nil {
 		return err
 	}
@@ -66,6 +70,7 @@ func (s *Server) store(p *pack, acks *framed.Batch) error {
 		}
 		if e.records > 0 {
 			e.session.durable.Store(e.seq)
+			e.session.storedSum = e.sum
 		}
 		if e.durable {
 			e.reply.send(acks, nil)
@@ -120,7 +125,7 @@ func (p *pack) live(whole []byte, n int) ([]byte, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	live := journal.Encoder{Format: 1}
+	live := journal.Encoder{Format: e.Format}
 	live.Begin(e.Base)
 	at, rest := -1, 0
 	for r := range e.Records() {

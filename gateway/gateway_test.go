@@ -354,7 +354,7 @@ func TestClaimWithoutRecords(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	log := newGate()
 	clock := time.Now()
-	at := func() time.Time { return clock }
+	at := func() (wall, mono int64) { return clock.UnixMilli(), clock.UnixMilli() }
 	srv := &Server{Log: log, Expiry: time.Hour, now: at}
 	up := serve(t, srv)
 	p := up.peer(t)

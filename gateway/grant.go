@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"fmt"
-
 	"github.com/hone-go/hone/framed"
 	"github.com/hone-go/hone/gateway/journal"
 )
@@ -21,7 +19,10 @@ func (s *Server) grant(requests []request, acks *framed.Batch) error {
 			}
 		}
 		claims, sessions, refusals := s.decide(requests)
-		err := s.claim(claims)
+		var err error
+		if len(claims) > 0 {
+			err = s.appendStates(0, claims, nil)
+		}
 		if s.conflicts(err) {
 			continue
 		}
@@ -37,7 +38,7 @@ func (s *Server) grant(requests []request, acks *framed.Batch) error {
 func (s *Server) decide(requests []request) (claims []journal.State, granted []*session, refusals []error) {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	now := s.now().UnixMilli()
+	s.readClock()
 	newest := map[string]int{}
 	stale := make([]bool, len(requests))
 	for i := range requests {
@@ -52,36 +53,21 @@ func (s *Server) decide(requests []request) (claims []journal.State, granted []*
 			refusals[i] = ErrMoved
 			continue
 		}
-		if granted[i], refusals[i] = s.sessions.granted(r, now, s.Clients); refusals[i] != nil {
+		if granted[i], refusals[i] = s.sessions.granted(r, s.clock.time, s.Clients); refusals[i] != nil {
 			continue
 		}
 		if s.Shared || r.hello.epoch == 0 {
-			claims = append(claims, journal.State{Client: r.hello.client, Epoch: granted[i].epoch, Last: granted[i].durable.Load(), Claim: true, Expiry: now})
+			claims = append(claims, granted[i].state(0, true))
 		}
 	}
 	return claims, granted, refusals
 }
 
-// claim stores that this server has taken the clients.
-func (s *Server) claim(claims []journal.State) error {
-	if len(claims) == 0 {
-		return nil
-	}
-	e := journal.Encoder{Format: 1}
-	e.BeginCheckpoint(0, s.base())
-	for i := range claims {
-		if err := e.State(&claims[i]); err != nil {
-			return err
-		}
-	}
-	return s.append(e.Bytes())
-}
-
 // settle attaches the sessions to their connections and answers the hellos.
 func (s *Server) settle(requests []request, granted []*session, refusals []error, acks *framed.Batch) {
 	var room [welcomeSize]byte
-	now := s.now().UnixMilli()
 	s.queue.mu.Lock()
+	now := s.readClock()
 	for i := range requests {
 		r, known := &requests[i], granted[i]
 		if refusals[i] == nil {
@@ -137,52 +123,53 @@ func (s *Server) welcome(level Level, known *session) welcome {
 // follow reads what other servers have appended. When one of them has claimed a client, this
 // server closes its own connection of that client and drops the client's queued records: the
 // client resends them to the other server.
-func (s *Server) follow() error {
-	return s.Log.Read(s.ctx, s.next, func(pos uint64, envelope []byte) error {
-		e, err := journal.Decode(envelope)
-		if err != nil {
-			return fmt.Errorf("envelope %d: %w", pos, err)
-		}
-		s.queue.mu.Lock()
-		defer s.queue.mu.Unlock()
-		for r := range e.Records() {
-			s.sessions.learn(r.Client, r.Epoch, r.Seq, r.Time, true)
-		}
-		for state := range e.States() {
-			seen, claimed := s.seenIn(state)
-			s.sessions.learn(state.Client, state.Epoch, state.Last, seen, claimed)
-		}
-		s.queue.base = max(s.queue.base, e.Base)
-		s.next = pos + 1
-		s.count.position.Store(pos)
-		return nil
-	})
-}
+func (s *Server) follow() error { return s.Log.Read(s.ctx, s.next, s.apply) }
 
-// learn applies what another server has stored for a client; queue.mu is held.
-func (t *sessions) learn(client string, epoch, seq uint64, seen int64, claimed bool) {
+// learn returns the session to which an entry of the log applies; nil: the entry says nothing
+// new. queue.mu is held.
+func (t *sessions) learn(client string, epoch uint64, seen int64, claimed bool) *session {
+	t.highest = max(t.highest, epoch)
 	known := t.byClient[client]
 	switch {
 	case known == nil:
-		known = &session{client: client, epoch: epoch}
+		known = newSession(client, epoch, seen)
 	case epoch < known.epoch:
-		return
+		return nil
 	case known.link != nil || known.accepted > known.durable.Load():
 		if !claimed && epoch == known.epoch {
-			return // a checkpoint that repeats what this server stored
+			return nil // a checkpoint that repeats what this server stored
 		}
 		known.dead, known.ended = true, epoch > known.epoch
 		known.fence()
-		next := &session{client: client, epoch: epoch, seen: known.seen}
+		next := newSession(client, epoch, known.seen)
 		if epoch == known.epoch {
-			next.accepted = known.durable.Load()
+			next.summed, next.sum, next.instance = known.summed, known.storedSum, known.instance
+			next.reach(known.durable.Load())
 		}
 		known = next
 	case epoch > known.epoch:
-		known = &session{client: client, epoch: epoch, seen: known.seen}
+		known = newSession(client, epoch, known.seen)
 	}
-	known.accepted = max(known.accepted, seq)
-	known.durable.Store(max(known.durable.Load(), known.accepted))
 	known.seen = max(known.seen, seen)
 	t.byClient[client] = known
+	return known
+}
+
+// reach notes that the log has the session's records up to seq; queue.mu is held.
+func (known *session) reach(seq uint64) {
+	known.accepted = max(known.accepted, seq)
+	known.durable.Store(max(known.durable.Load(), known.accepted))
+	known.storedSum = known.sum
+}
+
+// restore applies a state of the log; queue.mu is held.
+func (known *session) restore(state *journal.State, format uint8) {
+	if state.Last > known.accepted || state.Last == known.accepted && state.Summed {
+		known.summed, known.sum = state.Summed, state.Sum
+	}
+	if format > 1 || state.Claim {
+		known.instance = state.Instance
+	}
+	known.away = format > 1 && !state.Claim && !state.Connected
+	known.reach(state.Last)
 }

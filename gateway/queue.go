@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/hone-go/hone/gateway/journal"
 )
@@ -22,19 +21,22 @@ type queue struct {
 	sending []answer // those that release has returned
 	bytes   int      // that are not stored yet
 	records int
-	ended   bool   // the queue accepts no more records
-	err     error  // why it ended; nil: a shutdown
-	base    uint64 // where the newest complete checkpoint begins in the log
-	now     func() time.Time
+	ended   bool         // the queue accepts no more records
+	err     error        // why it ended; nil: a shutdown
+	base    uint64       // where the newest complete checkpoint begins in the log
+	now     func() int64 // log time; mu is held
+	format  uint8        // of the envelopes
+	sums    sums
 }
 
 // pack is an envelope and the requests to answer when it is stored.
 type pack struct {
 	records  journal.Encoder
-	began    int64     // arrival of its first record, in Unix milliseconds
+	began    int64     // log time of the arrival of its first record
 	entries  []entry   // in the order of the records
 	requests []request // hellos to answer when the records are stored
 	messages int       // accepted, duplicates included
+	tick     bool      // the clock or a checkpoint may be due
 	bytes    int       // of the records' data
 }
 
@@ -42,6 +44,7 @@ type pack struct {
 type entry struct {
 	session *session
 	seq     uint64 // of its newest record
+	sum     uint32 // of its session up to seq
 	records int    // how many records it covers: a run of them where no reply is due; 0: a duplicate
 	reply   answer
 	durable bool // reply is due when the pack is stored; at level received there is none
@@ -53,8 +56,8 @@ const (
 	keptPacks   = 16
 )
 
-func (q *queue) prepare(most int, now func() time.Time) {
-	q.most, q.now = most, now
+func (q *queue) prepare(most int, format uint8, now func() int64) {
+	q.most, q.format, q.now = most, format, now
 	q.filled.L, q.drained.L = &q.mu, &q.mu
 }
 
@@ -82,7 +85,7 @@ func (q *queue) accept(l *link, seq uint64, data []byte) (*answer, error) {
 		q.delayed = append(q.delayed, answer{})
 		return &q.delayed[len(q.delayed)-1], nil
 	}
-	p.entries = append(p.entries, entry{session: l.session, seq: seq, records: records, durable: true})
+	p.entries = append(p.entries, entry{session: l.session, seq: seq, sum: l.session.sum, records: records, durable: true})
 	return &p.entries[len(p.entries)-1].reply, nil
 }
 
@@ -138,6 +141,9 @@ func (q *queue) admit(l *link, seq uint64, data []byte) (p *pack, records int, e
 		return nil, 0, err
 	}
 	known.accepted = seq
+	if known.summed = known.summed && l.level != Received; known.summed {
+		known.sum = q.sums.add(known.sum, seq, data)
+	}
 	p.bytes += len(data) + recordCost
 	q.bytes += len(data) + recordCost
 	q.records++
@@ -171,9 +177,9 @@ func (q *queue) last(size int) *pack {
 	if n := len(q.free); n > 0 {
 		p, q.free = q.free[n-1], q.free[:n-1]
 	} else {
-		p = &pack{records: journal.Encoder{Format: 1}}
+		p = &pack{records: journal.Encoder{Format: q.format}}
 	}
-	p.began = q.now().UnixMilli()
+	p.began = q.now()
 	p.records.Begin(q.base)
 	q.waiting = append(q.waiting, p)
 	q.filled.Signal()

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,30 +10,12 @@ import (
 	"github.com/hone-go/hone/gateway/journal"
 )
 
-// stateOf returns a session as a checkpoint stores it.
-func (s *Server) stateOf(known *session, seen int64) journal.State {
+// state returns a session as the log stores it. Seen is relative: appendStates adds the time.
+func (known *session) state(age int64, claim bool) journal.State {
 	return journal.State{
-		Client: known.client,
-		Epoch:  known.epoch,
-		Last:   known.durable.Load(),
-		Expiry: seen + s.Expiry.Milliseconds(),
+		Client: known.client, Epoch: known.epoch, Last: known.durable.Load(), Claim: claim,
+		Connected: known.link != nil, Seen: -age, Summed: known.summed, Sum: known.storedSum, Instance: known.instance,
 	}
-}
-
-// seenIn returns when a server last saw the client of a state. A claim
-// has the time at which a server took the client.
-func (s *Server) seenIn(state journal.State) (seen int64, claim bool) {
-	if state.Claim {
-		return state.Expiry, true
-	}
-	return state.Expiry - s.Expiry.Milliseconds(), false
-}
-
-// base returns the position at which the newest complete checkpoint begins.
-func (s *Server) base() uint64 {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	return s.queue.base
 }
 
 // checkpoint writes all sessions to the log and forgets the expired ones. Only the committer
@@ -55,85 +38,128 @@ func (s *Server) checkpoint() error {
 const maxCheckpoints = 20
 
 func (s *Server) writeCheckpoint() error {
-	states := s.statesNow()
-	begins, base := uint64(0), s.base()
-	e := journal.Encoder{Format: 1}
+	states, expired := s.statesNow()
+	begins := uint64(0)
 	for part := journal.First; ; part = 0 {
-		n := min(len(states), statesPerEnvelope)
-		if n == len(states) {
+		n, forgotten := min(len(states), statesPerEnvelope), min(len(expired), statesPerEnvelope)
+		if n == len(states) && forgotten == len(expired) {
 			part |= journal.Last
 		}
-		e.BeginCheckpoint(part, base)
-		for i := range states[:n] {
-			if err := e.State(&states[i]); err != nil {
-				return err
-			}
-		}
-		if err := s.append(e.Bytes()); err != nil {
+		if err := s.appendStates(part, states[:n], expired[:forgotten]); err != nil {
 			return err
 		}
 		if part&journal.First != 0 {
 			begins = s.count.position.Load()
 		}
-		if states = states[n:]; len(states) == 0 {
+		states, expired = states[n:], expired[forgotten:]
+		if part&journal.Last != 0 {
 			break
 		}
 	}
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	s.queue.base = begins
+	s.checkpointed = s.clock.running
 	return nil
 }
 
-// statesPerEnvelope keeps an envelope of states under 256 KiB.
+// statesPerEnvelope keeps an envelope of states and forgettings under 512 KiB.
 const statesPerEnvelope = 2000
 
-// statesNow returns the sessions that have not expired, and forgets the others.
-func (s *Server) statesNow() []journal.State {
+// appendStates stores states, with the clock in format 2, and forgets the expired sessions.
+func (s *Server) appendStates(part journal.Part, states []journal.State, expired []*session) error {
+	e := journal.Encoder{Format: s.Format}
+	s.queue.mu.Lock()
+	s.readClock()
+	clock := journal.Clock{Time: s.clock.time, Highest: s.sessions.highest, Skipped: s.clock.skipped}
+	e.BeginCheckpoint(part, s.queue.base)
+	s.queue.mu.Unlock()
+	var err error
+	if s.Format > 1 {
+		err = e.Clock(clock)
+	}
+	for _, state := range states {
+		state.Seen += clock.Time
+		if state.Expiry = state.Seen; !state.Claim {
+			state.Expiry += s.Expiry.Milliseconds()
+		}
+		err = cmp.Or(err, e.State(&state))
+	}
+	for _, known := range expired {
+		if s.Format > 1 {
+			err = cmp.Or(err, e.Forgetting(&journal.Forgetting{Client: known.client, Epoch: known.epoch}))
+		}
+	}
+	if err == nil {
+		err = s.append(e.Bytes())
+	}
+	if err != nil {
+		return err
+	}
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	now := s.now().UnixMilli()
-	states := make([]journal.State, 0, len(s.sessions.byClient))
-	for client, known := range s.sessions.byClient {
+	s.clock.skipped -= clock.Skipped
+	s.noted = s.clock.running
+	for _, known := range expired {
+		delete(s.sessions.byClient, known.client)
+	}
+	return nil
+}
+
+// statesNow returns the states of the sessions, and the sessions that have expired.
+func (s *Server) statesNow() (states []journal.State, expired []*session) {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	now := s.readClock()
+	expiry := s.Expiry.Milliseconds()
+	if s.Shared { // what another server wrote about its clients before it crashed may be so old
+		expiry += expiry / checkpointsPerExpiry
+	}
+	states = make([]journal.State, 0, len(s.sessions.byClient))
+	for _, known := range s.sessions.byClient {
 		if known.link != nil {
 			known.seen = now
 		}
-		if known.seen+s.Expiry.Milliseconds() < now && known.accepted == known.durable.Load() {
-			delete(s.sessions.byClient, client)
+		if now-known.seen > expiry && known.accepted == known.durable.Load() {
+			expired = append(expired, known)
 			continue
 		}
-		states = append(states, s.stateOf(known, known.seen))
+		states = append(states, known.state(now-known.seen, false))
 	}
-	return states
+	return states, expired
 }
 
-// recovered is what a scan of the log finds out about its clients.
-type recovered struct {
-	sessions map[string]*session
-	newest   int64 // newest time in the log, in Unix milliseconds
-	base     uint64
-}
-
-// recover rebuilds the sessions from the log. It starts at the newest complete checkpoint,
-// whose position every envelope has.
+// recover rebuilds the sessions and the clock from the log. It starts at the newest complete
+// checkpoint, whose position every envelope has. It forgets nobody: only the log does.
 func (s *Server) recover(ctx context.Context) error {
 	began := time.Now()
-	m := recovered{sessions: map[string]*session{}}
+	s.queue.mu.Lock()
+	s.sessions.byClient = map[string]*session{}
+	s.queue.mu.Unlock()
 	first, next, err := s.Log.Bounds()
 	if err == nil && next > first {
 		var base uint64
 		if base, err = s.newestCheckpoint(ctx, next-1); err == nil {
-			err = s.walk(ctx, &m, first, base)
+			err = s.walk(ctx, first, base)
 		}
-		m.base = base
 	}
 	if err != nil {
 		return fmt.Errorf("gateway: cannot recover the sessions from the log: %w", err)
 	}
-	s.remember(m)
 	s.next = max(s.next, next, 1)
 	s.count.position.Store(s.next - 1)
-	s.log.Info("sessions recovered", "clients", len(m.sessions), "first", first, "next", next, "took", time.Since(began).Round(time.Millisecond))
+	s.queue.mu.Lock()
+	s.sessions.exact = s.sessions.exact || next == first
+	now := s.readClock()
+	for _, known := range s.sessions.byClient {
+		if !known.away {
+			known.seen = now // it may have been connected until the end of the log
+		}
+	}
+	clients := len(s.sessions.byClient)
+	s.queue.mu.Unlock()
+	s.reportClock()
+	s.log.Info("sessions recovered", "clients", clients, "first", first, "next", next, "took", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
@@ -151,58 +177,60 @@ func (s *Server) newestCheckpoint(ctx context.Context, last uint64) (base uint64
 }
 
 // walk reads the log from its newest complete checkpoint, or from its beginning.
-func (s *Server) walk(ctx context.Context, m *recovered, first, base uint64) error {
+func (s *Server) walk(ctx context.Context, first, base uint64) error {
 	if base < first && first > 1 {
 		return fmt.Errorf("it begins at envelope %d and lacks the checkpoint at %d, so a resent record could be "+
 			"stored twice; restore its beginning from a backup", first, base)
 	}
-	return s.Log.Read(ctx, max(base, first), func(pos uint64, envelope []byte) error {
-		e, err := journal.Decode(envelope)
-		if err != nil {
-			return fmt.Errorf("envelope %d: %w", pos, err)
-		}
-		for r := range e.Records() {
-			m.note(r.Client, r.Epoch, r.Seq, r.Time)
-		}
-		for state := range e.States() {
-			seen, _ := s.seenIn(state)
-			m.note(state.Client, state.Epoch, state.Last, seen)
-		}
-		s.next = pos + 1
-		return nil
-	})
+	return s.Log.Read(ctx, max(base, first), s.apply)
 }
 
-// note records that a client reached a sequence number of an epoch. A record older than the
-// checkpoint's state changes nothing.
-func (m *recovered) note(client string, epoch, seq uint64, seen int64) {
-	known := m.sessions[client]
-	if known == nil || epoch > known.epoch {
-		known = &session{client: client, epoch: epoch}
-		m.sessions[client] = known
-	}
-	if epoch == known.epoch {
-		known.accepted = max(known.accepted, seq)
-	}
-	known.seen = max(known.seen, seen)
-	m.newest = max(m.newest, seen)
-}
-
-// remember installs the recovered sessions. Time without a running server does not count
-// towards the expiry, because no client could connect.
-func (s *Server) remember(m recovered) {
-	away := max(s.now().UnixMilli()-m.newest, 0)
-	for client, known := range m.sessions {
-		if known.seen+s.Expiry.Milliseconds() < m.newest {
-			delete(m.sessions, client)
-			continue
-		}
-		known.seen += away
-		known.durable.Store(known.accepted)
+// apply learns from an envelope in the log: one that recovery reads, or that another server
+// appended.
+func (s *Server) apply(pos uint64, envelope []byte) error {
+	e, err := journal.Decode(envelope)
+	if err != nil {
+		return fmt.Errorf("envelope %d: %w", pos, err)
 	}
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	s.sessions.byClient, s.queue.base = m.sessions, m.base
+	now := int64(0)
+	for c := range e.Clocks() {
+		now = c.Time
+		s.clock.learn(c.Time, c.Skipped)
+		s.sessions.highest, s.sessions.exact = max(s.sessions.highest, c.Highest), true
+	}
+	for r := range e.Records() {
+		if e.Format > 1 {
+			s.clock.learn(r.Time, 0)
+		}
+		if known := s.sessions.learn(r.Client, r.Epoch, s.clock.running, true); known != nil {
+			if known.summed = known.summed && r.Seq == known.accepted+1; known.summed {
+				known.sum = s.queue.sums.add(known.sum, r.Seq, r.Data)
+			}
+			known.away = false
+			known.reach(r.Seq)
+		}
+	}
+	for state := range e.States() {
+		seen := s.clock.running // in format 1 the times are of any wall clock: count as seen now
+		if e.Format > 1 {
+			seen -= max(now-state.Seen, 0)
+		}
+		if known := s.sessions.learn(state.Client, state.Epoch, seen, state.Claim); known != nil {
+			known.restore(&state, e.Format)
+		}
+	}
+	for f := range e.Forgettings() {
+		known := s.sessions.byClient[f.Client]
+		if known != nil && known.epoch <= f.Epoch && known.link == nil && known.accepted == known.durable.Load() {
+			delete(s.sessions.byClient, f.Client)
+		}
+	}
+	s.queue.base = max(s.queue.base, e.Base)
+	s.next = pos + 1
+	s.count.position.Store(pos)
+	return nil
 }
 
 // ErrTwice is wrapped by the error of Check when a record is stored twice or out of order.

@@ -49,6 +49,12 @@ type Server struct {
 	// Expiry is how long the server remembers the session of a disconnected client. A client
 	// that reconnects later is refused with ErrExpired. Zero: 7 days.
 	Expiry time.Duration
+	// ClockGap is the largest step forward of the wall clock that log time follows at once. A
+	// larger one is reported, and followed after 24 h or AcceptClock. Zero: 1 day.
+	ClockGap time.Duration
+	// Format is the format of new envelopes in the log, 1 or 2 (docs/envelope.md). Zero: 1
+	// if Shared, else 2.
+	Format uint8
 	// Clients is how many clients the server remembers. Zero: 1 000 000, about 300 MB.
 	Clients int
 	// QueueBytes is how many bytes may wait for the log. Above it, and above
@@ -86,10 +92,14 @@ type Server struct {
 	next     uint64          // the log's next position, as far as the committer has read
 	ctx      context.Context // for appends; canceled by Close
 	cancel   context.CancelFunc
-	done     chan struct{} // closed when the committer has ended
-	full     atomic.Bool   // the log has no space
-	retry    time.Duration // pause between appends to a full log
-	now      func() time.Time
+	done     chan struct{}             // closed when the committer has ended
+	full     atomic.Bool               // the log has no space
+	retry    time.Duration             // pause between appends to a full log
+	now      func() (wall, mono int64) // milliseconds
+	clock    clock                     // queue.mu guards it and checkpointed
+
+	checkpointed int64 // clock.running at the newest checkpoint
+	noted        int64 // clock.running at the newest Clock in the log
 }
 
 // ErrServerClosed is returned by Serve after Shutdown or Close.
@@ -132,12 +142,22 @@ func (s *Server) prepare() {
 	s.most = s.limits.FrameSize - submitHead
 	s.done = make(chan struct{})
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if s.Format == 0 {
+		if s.Format = 2; s.Shared {
+			s.Format = 1
+		}
+	}
+	s.clock.gap = cmp.Or(s.ClockGap, 24*time.Hour).Milliseconds()
 	if s.now == nil {
-		s.now = time.Now
+		began := time.Now()
+		s.now = func() (wall, mono int64) {
+			now := time.Now()
+			return now.UnixMilli(), now.Sub(began).Milliseconds()
+		}
 	}
 	s.retry = cmp.Or(s.retry, time.Second)
 	s.log = cmp.Or(s.Logger, slog.New(slog.DiscardHandler))
-	s.queue.prepare(s.QueueBytes, s.now)
+	s.queue.prepare(s.QueueBytes, s.Format, func() int64 { s.readClock(); return s.clock.time })
 	s.framed = framed.Server{
 		Handler: framed.HandlerFunc(s.submit),
 		Connect: framed.HandlerFunc(s.connect),

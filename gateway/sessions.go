@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/subtle"
 	"crypto/tls"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -23,7 +25,29 @@ type session struct {
 	link     *link  // the connection that may write; nil: none
 	ended    bool   // the client has started a newer session
 	dead     bool   // another server has taken the client: drop what is queued here
-	seen     int64  // when the client was last connected, in Unix milliseconds
+	seen     int64  // when the client was last connected, by clock.running
+	away     bool   // the log says that it was not connected; only recovery uses it
+	summed   bool   // sum is known: each record since the first one was numbered without a gap
+	sum      uint32 // running checksum of the records up to accepted
+	instance uint64 // of the program that has the session; 0: unknown
+
+	storedSum uint32 // like sum, up to durable; only the committer and recovery use it
+}
+
+// newSession returns a session without records.
+func newSession(client string, epoch uint64, seen int64) *session {
+	return &session{client: client, epoch: epoch, seen: seen, summed: true}
+}
+
+// sums computes the running checksum of a session: CRC-32C over the sequence number and the data
+// of each record. It protects against accidents, such as two programs with one name, and not
+// against attackers.
+type sums struct{ room [8]byte }
+
+func (s *sums) add(sum uint32, seq uint64, data []byte) uint32 {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	binary.BigEndian.PutUint64(s.room[:], seq)
+	return crc32.Update(crc32.Update(sum, table, s.room[:]), table, data)
 }
 
 // link is one connection's hold on a session.
@@ -38,6 +62,8 @@ type link struct {
 // sessions is what the server remembers about its clients; queue.mu guards it.
 type sessions struct {
 	byClient map[string]*session
+	highest  uint64 // epoch that any client ever got
+	exact    bool   // highest includes forgotten sessions, which logs of format 1 do not say
 }
 
 // caller is a client's connection, of either kind.
@@ -151,21 +177,18 @@ func (known *session) checkResume(h hello, level Level) error {
 	return nil
 }
 
-// granted returns the session for a request: the known one or a new one. Epochs follow the
-// clock, so that they grow even after the server has forgotten the client. queue.mu is held.
+// granted returns the session for a request: the known one or a new one. An epoch is greater
+// than all before, also than those of forgotten clients. queue.mu is held.
 func (t *sessions) granted(r *request, now int64, most int) (*session, error) {
 	known := t.byClient[r.hello.client]
 	if r.hello.epoch != 0 {
 		return known, known.checkResume(r.hello, r.link.level)
 	}
-	next := &session{client: r.hello.client, epoch: uint64(max(now, 1))}
 	if known == nil && len(t.byClient) >= most {
 		return nil, fmt.Errorf("%w: %d", ErrTooMany, most)
 	}
-	if known != nil {
-		next.epoch = max(next.epoch, known.epoch+1)
-	}
-	return next, nil
+	t.highest = max(uint64(now), t.highest+1)
+	return newSession(r.hello.client, t.highest, 0), nil
 }
 
 // take makes l the only connection that may write to the session.
@@ -193,7 +216,7 @@ func (s *Server) closed(value any) {
 	defer s.queue.mu.Unlock()
 	l.gone = true
 	if l.session != nil && l.session.link == l {
-		l.session.link, l.session.seen = nil, s.now().UnixMilli()
+		l.session.link, l.session.seen = nil, s.readClock()
 	}
 }
 

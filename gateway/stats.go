@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/hone-go/hone/engine"
 )
@@ -25,6 +26,19 @@ type Stats struct {
 	Queued     int    `json:"queued"`     // records waiting for the log
 	QueuedSize int    `json:"queued_bytes"`
 	Full       bool   `json:"full"` // the log has no space; the server acknowledges nothing
+
+	LogTime    time.Time     `json:"log_time,omitzero"`
+	ClockAhead time.Duration `json:"clock_ahead_ns"` // the wall clock minus log time
+	ClockSteps uint64        `json:"clock_steps"`    // of the wall clock that log time did not follow
+	ClockOff   bool          `json:"clock_off"`      // log time does not follow the wall clock now
+}
+
+// clockStats adds the clock; queue.mu is held.
+func (st *Stats) clockStats(c *clock) {
+	if c.started {
+		st.LogTime, st.ClockAhead = time.UnixMilli(c.time).UTC(), time.Duration(c.wall-c.time)*time.Millisecond
+	}
+	st.ClockSteps, st.ClockOff = c.steps, c.off != 0
 }
 
 // EngineStats returns the engine's counters, summed over frame and WebSocket connections. It
@@ -98,6 +112,10 @@ func (s *Server) Stats() Stats {
 	}
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
+	if s.clock.started {
+		s.readClock()
+	}
+	st.clockStats(&s.clock)
 	st.Clients, st.Queued, st.QueuedSize = len(s.sessions.byClient), s.queue.records, s.queue.bytes
 	return st
 }

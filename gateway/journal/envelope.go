@@ -98,10 +98,11 @@ type State struct {
 	Expiry int64  // format 1: Unix time in milliseconds after which the client may be forgotten; of a claim, when it was made
 
 	// Format 2 has these fields instead of Expiry.
-	Seen     int64  // log time at which the client was last connected; its age counts from Clock.Time of the same envelope
-	Summed   bool   // Sum is known
-	Sum      uint32 // running CRC-32C of the session's records, each its sequence number (8 bytes) and data
-	Instance uint64 // of the program that has the session; 0: unknown
+	Connected bool   // when the state was written
+	Seen      int64  // log time at which the client was last connected; its age counts from Clock.Time of the same envelope
+	Summed    bool   // Sum is known
+	Sum       uint32 // running CRC-32C of the session's records, each its sequence number (8 bytes) and data
+	Instance  uint64 // of the program that has the session; 0: unknown
 }
 
 // Forgetting says that the server has forgotten a client's session: what the log contains of
@@ -213,6 +214,9 @@ func (e *Encoder) State(s *State) error {
 	sum := uint32(0)
 	if s.Summed {
 		flags, sum = flags|2, s.Sum
+	}
+	if s.Connected {
+		flags |= 4
 	}
 	e.buf = append(binary.BigEndian.AppendUint32(e.buf, sum), flags)
 	e.buf = binary.BigEndian.AppendUint64(e.buf, s.Instance)
@@ -431,7 +435,7 @@ func wellFormed(kind Kind, b []byte) bool {
 			return false
 		}
 		flags := b[len(b)-9]
-		return flags&^3 == 0 && (flags&2 != 0 || binary.BigEndian.Uint32(b[len(b)-13:]) == 0)
+		return flags&^7 == 0 && (flags&2 != 0 || binary.BigEndian.Uint32(b[len(b)-13:]) == 0)
 	case forgettingKind:
 		return n > 0 && len(b) == 1+n+8
 	case tombstoneKind:
@@ -503,7 +507,7 @@ func (e Envelope) States() iter.Seq[State] {
 				return yield(s)
 			}
 			s.Seen, s.Sum, s.Claim, s.Summed = r.Time, binary.BigEndian.Uint32(b), b[4]&1 != 0, b[4]&2 != 0
-			s.Instance = binary.BigEndian.Uint64(b[5:])
+			s.Connected, s.Instance = b[4]&4 != 0, binary.BigEndian.Uint64(b[5:])
 			return yield(s)
 		})
 	}

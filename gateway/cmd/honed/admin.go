@@ -78,10 +78,7 @@ func (a *adminSide) serve(ln net.Listener, inner *observe.Admin, guard *observe.
 
 // writeMetrics writes the gateway's counters for Prometheus.
 func writeMetrics(w http.ResponseWriter, st gateway.Stats) {
-	full := 0
-	if st.Full {
-		full = 1
-	}
+	number := map[bool]int{true: 1}
 	for _, m := range []struct {
 		name, kind, help string
 		value            any
@@ -95,7 +92,10 @@ func writeMetrics(w http.ResponseWriter, st gateway.Stats) {
 		{"honed_clients", "gauge", "Clients remembered.", st.Clients},
 		{"honed_queued_records", "gauge", "Records waiting for the log.", st.Queued},
 		{"honed_queued_bytes", "gauge", "Bytes waiting for the log.", st.QueuedSize},
-		{"honed_log_full", "gauge", "1 while the log has no space and nothing is acknowledged.", full},
+		{"honed_log_full", "gauge", "1 while the log has no space and nothing is acknowledged.", number[st.Full]},
+		{"honed_clock_ahead_seconds", "gauge", "The wall clock minus log time.", st.ClockAhead.Seconds()},
+		{"honed_clock_steps_total", "counter", "Steps of the wall clock that log time did not follow.", st.ClockSteps},
+		{"honed_clock_off", "gauge", "1 while log time does not follow the wall clock.", number[st.ClockOff]},
 	} {
 		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %v\n", m.name, m.help, m.name, m.kind, m.name, m.value)
 	}

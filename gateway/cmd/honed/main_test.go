@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,7 +66,7 @@ func verbs(t *testing.T, dir string) {
 		t.Errorf("export: %d, %d records %s", code, n, errs)
 	}
 	code, out, errs = honed(t, "inspect", "--data", dir, "--from", "1")
-	if code != exitOK || !strings.Contains(out, `"kind":"checkpoint"`) || !strings.Contains(out, `"kind":"records"`) {
+	if code != exitOK || !strings.Contains(out, `"kind":"mixed"`) {
 		t.Errorf("inspect: %d %.300s%s", code, out, errs)
 	}
 }
@@ -103,6 +104,7 @@ func TestRefusals(t *testing.T) {
 		{"port in use", []string{"--data", dir + "/a", "--listen", ln.Addr().String()}, exitFailed, "choose another address with --listen"},
 		{"other machines", []string{"--data", dir + "/b", "--listen", "0.0.0.0:0"}, exitFailed, "give --tokens FILE or --client-ca FILE"},
 		{"key without certificate", []string{"--key", "x"}, exitUsage, "--cert and --key must be given together"},
+		{"no such format", []string{"--format", "3"}, exitUsage, "--format is 1 or 2, not 3"},
 		{"readable tokens", []string{"--tokens", open}, exitFailed, "chmod 600"},
 		{"no log", []string{"--data", dir + "/c", "--log", "http://x", "--listen", "127.0.0.1:0"}, exitUsage, "is not a nats:// or tls:// URL"},
 		{"config", []string{"--config", config}, exitUsage, "address to listen on: address nowhere"},
@@ -137,11 +139,11 @@ func TestLockedFolder(t *testing.T) {
 // TestServeDrains runs a gateway, queries its admin side, and ends it through its context.
 func TestServeDrains(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	said := make(chan []byte, 10)
+	said, dir := make(chan []byte, 10), filepath.Join(t.TempDir(), "log")
 	var errs bytes.Buffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"--json", "--data", filepath.Join(t.TempDir(), "log"), "--listen", "127.0.0.1:0", "--websocket", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, lines(said), &errs)
+		ended <- run(ctx, []string{"--json", "--data", dir, "--listen", "127.0.0.1:0", "--websocket", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, lines(said), &errs)
 	}()
 	var ready struct {
 		Listen, Websocket []string
@@ -160,9 +162,19 @@ func TestServeDrains(t *testing.T) {
 			t.Errorf("%s: %.200s", path, got)
 		}
 	}
+	for _, args := range [][]string{{"clock", "--data", dir}, {"clock", "accept", "--data", dir}} {
+		code, out, errs := honed(t, args...)
+		var now clockLine
+		if err := json.Unmarshal([]byte(out), &now); code != exitOK || err != nil || now.LogTime.IsZero() || now.Off || now.Accepted {
+			t.Errorf("%v: %d, %v, %s%s", args, code, err, out, errs)
+		}
+	}
 	cancel()
 	if code := <-ended; code != exitOK {
 		t.Errorf("%d %s", code, errs.String())
+	}
+	if left, err := os.ReadDir(filepath.Join(dir)); err != nil || slices.ContainsFunc(left, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "clock") }) {
+		t.Errorf("%v, %v", left, err)
 	}
 }
 

@@ -35,6 +35,8 @@ type serving struct {
 	cert, key, ca string
 	engine        engine.Engine
 	expiry        time.Duration
+	clockGap      time.Duration
+	format        uint
 	queueBytes    int
 	window        int
 	totalInFlight int
@@ -59,6 +61,8 @@ func (f *serving) add(flags *flag.FlagSet) {
 	flags.StringVar(&f.ca, "client-ca", "", "accept only clients whose certificate names them and is signed by a CA in this PEM `FILE`")
 	flags.TextVar(&f.engine, "engine", engine.Engine{}, "I/O engine: direct, buffered, parked, events; default: the fastest on this system")
 	flags.DurationVar(&f.expiry, "expiry", 7*24*time.Hour, "how long to remember the session of a disconnected client")
+	flags.DurationVar(&f.clockGap, "clock-gap", 24*time.Hour, "largest step forward of the wall clock that is followed at once")
+	flags.UintVar(&f.format, "format", 0, "format of new envelopes, 1 or 2; 0: 1 in a cluster, else 2. See docs/envelope.md before you change it")
 	flags.IntVar(&f.queueBytes, "queue-bytes", 64<<20, "`BYTES` that may wait for the log before honed stops reading (backpressure)")
 	flags.IntVar(&f.totalInFlight, "queue-records", 1<<16, "records that may wait for the log before honed stops reading (backpressure)")
 	flags.IntVar(&f.window, "window", 1024, "records in flight per connection")
@@ -123,6 +127,8 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	stop := f.reloadOnHangup(srv, logger)
 	defer stop()
+	stopClock := answerClock(srv, f.log.data, logger)
+	defer stopClock()
 	f.announce(stdout, listeners, sockets, admin)
 	err = f.serveAll(ctx, srv, listeners, sockets, admin, logger)
 	return cmp.Or(err, log.Close())
@@ -133,7 +139,11 @@ const logDescriptors = 16
 
 // server returns the gateway that the flags describe, without its log.
 func (f *serving) server(logger *slog.Logger) (*gateway.Server, *tls.Config, error) {
+	if f.format > 2 {
+		return nil, nil, usageError{fmt.Errorf("--format is 1 or 2, not %d", f.format)}
+	}
 	srv := &gateway.Server{
+		ClockGap: f.clockGap, Format: uint8(f.format),
 		Certificates: f.ca != "",
 		Expiry:       f.expiry,
 		QueueBytes:   f.queueBytes,

@@ -1,0 +1,111 @@
+package gateway
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hone-go/hone/gateway/journal"
+)
+
+// tickTime is how often a quiet server reads its clocks.
+const tickTime = time.Minute
+
+// readClock moves the log's clock and returns its running time; queue.mu is held.
+func (s *Server) readClock() (running int64) {
+	s.clock.read(s.now())
+	return s.clock.running
+}
+
+// reportClock logs what the clock has noticed.
+func (s *Server) reportClock() {
+	s.queue.mu.Lock()
+	s.readClock()
+	notices := s.clock.notices
+	s.clock.notices = nil
+	s.queue.mu.Unlock()
+	for _, n := range notices {
+		s.log.Warn(n.what, "log_time", time.UnixMilli(n.log).UTC(), "wall_clock", time.UnixMilli(n.wall).UTC())
+	}
+}
+
+// AcceptClock makes log time follow a wall clock that is more than ClockGap ahead. It reports
+// whether it was. Log time never goes back.
+func (s *Server) AcceptClock() bool {
+	s.prepared.Do(s.prepare)
+	s.queue.mu.Lock()
+	if !s.clock.started {
+		s.queue.mu.Unlock()
+		return false
+	}
+	s.readClock()
+	ahead := s.clock.off == 1
+	s.clock.accept = ahead
+	s.readClock()
+	s.queue.mu.Unlock()
+	s.reportClock()
+	return ahead
+}
+
+// checkpointsPerExpiry is how many checkpoints a quiet server stores while a session expires.
+const checkpointsPerExpiry = 4
+
+// ticking runs tick periodically until stop is called.
+func (s *Server) ticking() (stop func()) {
+	end, ticker := make(chan struct{}), time.NewTicker(tickTime)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			select {
+			case <-ticker.C:
+				s.tick()
+			case <-end:
+				return
+			}
+		}
+	})
+	return func() {
+		ticker.Stop()
+		close(end)
+		running.Wait()
+	}
+}
+
+// tick wakes the committer when a quiet server should store its clock or a checkpoint.
+func (s *Server) tick() {
+	s.reportClock()
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	if !s.queue.ended {
+		s.queue.last(0).tick = true
+	}
+}
+
+// checkpointDue reports whether the newest checkpoint is older than a quarter of the expiry. So
+// quiet servers forget sessions as well, and servers of one log know about each other's clients.
+func (s *Server) checkpointDue() bool {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	return s.readClock()-s.checkpointed >= s.Expiry.Milliseconds()/checkpointsPerExpiry
+}
+
+// storeClock stores the clock before a pack if log time was moved by more than running time, and
+// every hour. Recovery learns from it how long the servers have run.
+func (s *Server) storeClock(p *pack) error {
+	s.queue.mu.Lock()
+	s.readClock()
+	due := s.Format > 1 && (s.clock.skipped >= unloggedSkip && p.records.Count() > 0 || p.tick && s.clock.running-s.noted >= min(time.Hour, s.Expiry/8).Milliseconds())
+	s.queue.mu.Unlock()
+	for range maxConflicts {
+		if !due {
+			return nil
+		}
+		err := s.appendStates(0, nil, nil)
+		if !s.conflicts(err) {
+			return err
+		}
+		if err := s.follow(); err != nil {
+			return err
+		}
+	}
+	return journal.ErrConflict
+}
