@@ -104,5 +104,14 @@ func (t *Timer) await() error {
 	return t.err
 }
 
+// Watch has a Poll report under key that the timer has fired, until it is set again. Only the
+// goroutine that waits for the Poll may set it then, and nobody may wait for it.
+func (t *Timer) Watch(p *Poll, key uint64) (err error) {
+	if closed := t.raw.Control(func(fd uintptr) { err = p.Add(Socket(fd), In, key) }); closed != nil {
+		return os.ErrClosed
+	}
+	return err
+}
+
 // Close closes the descriptor and ends a Wait.
 func (t *Timer) Close() error { return t.file.Close() }

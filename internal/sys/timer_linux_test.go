@@ -10,6 +10,36 @@ import (
 	"time"
 )
 
+// A Poll reports a timer that it watches until the timer is set again.
+func TestPollWatchesATimer(t *testing.T) {
+	timer := newTimer(t)
+	poll, err := NewPoll(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer poll.Close()
+	if err := timer.Watch(poll, 7); err != nil {
+		t.Fatal(err)
+	}
+	ready := make([]Ready, 4)
+	for range 3 {
+		if err := timer.Set(time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if n := poll.Block(ready); n != 1 || ready[0].Key() != 7 {
+				t.Fatalf("%d events", n)
+			}
+		}
+		if err := timer.Set(time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if n := poll.Now(ready); n != 0 {
+			t.Fatalf("%d events of a timer that was set again", n)
+		}
+	}
+}
+
 // A wait that tells the scheduler of its calls wakes the runtime's monitor each time, which
 // then looks around until the process is idle again: three context switches a wait
 // instead of one. Other work on the machine adds involuntary switches, which do not

@@ -3,6 +3,7 @@
 package sys
 
 import (
+	"errors"
 	"os"
 	"sync"
 	"time"
@@ -43,6 +44,9 @@ func (t *Timer) Wait() error {
 		return os.ErrClosed
 	}
 }
+
+// Watch is for systems with a Poll.
+func (t *Timer) Watch(*Poll, uint64) error { return errors.ErrUnsupported }
 
 // Close ends a Wait.
 func (t *Timer) Close() error {

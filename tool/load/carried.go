@@ -18,6 +18,7 @@ type carried struct {
 	Missed      string           `json:",omitempty"`
 	Span        time.Duration    `json:",omitempty"`
 	Lag         carriedHistogram `json:",omitempty"`
+	Delay       carriedHistogram `json:",omitempty"`
 	Offered     int64            `json:",omitempty"`
 	Followed    int64            `json:",omitempty"`
 	Steps       []carriedStep    `json:",omitempty"`
@@ -80,7 +81,7 @@ type carriedHistogram string
 func (m *Measured) MarshalJSON() ([]byte, error) {
 	c := carried{
 		Start: m.start, End: m.end, Late: m.late, Tally: m.tally.carried(),
-		Failure: m.failure.carried(), Interrupted: m.interrupted, Missed: m.missed, Span: m.span, Lag: carriedOf(m.lag), Offered: m.offered, Followed: m.followed,
+		Failure: m.failure.carried(), Interrupted: m.interrupted, Missed: m.missed, Span: m.span, Lag: carriedOf(m.lag), Delay: carriedOf(m.delay), Offered: m.offered, Followed: m.followed,
 		CPU: m.cpu, CPUSpan: m.cpuSpan, CPUKnown: m.cpuKnown, Procs: m.procs,
 		Reconnects: m.reconnects, Retries: m.retries, Drains: m.drains, Outage: m.outage,
 		Sizes: carriedSizes{m.sizes.requests, m.sizes.bytes, m.sizes.counted, m.sizes.most},
@@ -109,7 +110,7 @@ func (m *Measured) UnmarshalJSON(text []byte) (err error) {
 	var all unpacking
 	*m = Measured{start: c.Start, end: c.End, late: c.Late, measurement: measurement{
 		tally: c.Tally.tally(&all), failure: c.Failure.fault(), interrupted: c.Interrupted, missed: c.Missed, span: c.Span,
-		lag: all.histogram(c.Lag), offered: c.Offered, followed: c.Followed, cpu: c.CPU, cpuSpan: c.CPUSpan, cpuKnown: c.CPUKnown, procs: c.Procs,
+		lag: all.histogram(c.Lag), delay: all.histogram(c.Delay), offered: c.Offered, followed: c.Followed, cpu: c.CPU, cpuSpan: c.CPUSpan, cpuKnown: c.CPUKnown, procs: c.Procs,
 		reconnects: c.Reconnects, retries: c.Retries, drains: c.Drains, outage: c.Outage,
 		sizes: sizeSum{c.Sizes.Requests, c.Sizes.Bytes, c.Sizes.Counted, c.Sizes.Most},
 	}}

@@ -20,7 +20,7 @@ const (
 // reasons returns why the figures are not the target's. Each reason is a sentence that ends with
 // what to try next. An empty list means that the result is valid.
 func (m *measurement) reasons() []string {
-	return said(m.ended, m.behind, m.lagging, m.churnLagging, m.starved, m.faulty, m.churnFaulty, m.scarce)
+	return said(m.ended, m.behind, m.lagging, m.stopped, m.churnLagging, m.starved, m.faulty, m.churnFaulty, m.scarce)
 }
 
 // said collects the non-empty results of checks.
@@ -216,6 +216,10 @@ func (m *measurement) warnings(r *Result) (warnings []string) {
 		return warnings
 	}
 	slowest := time.Duration(*r.Latency.Max * microsecond)
+	if m.delay != nil && time.Duration(m.delay.Max()) > slowest/4 {
+		return append(warnings, fmt.Sprintf("the slowest answer took %v, and the generator itself once did not run for %v: the server may not be to blame",
+			slowest.Round(time.Millisecond), time.Duration(m.delay.Max()).Round(time.Millisecond)))
+	}
 	return append(warnings, fmt.Sprintf("the slowest answer took %v, %.0f times the highest percentile: the server stalled, and a closed loop asks a stalled server less, so these percentiles are not what users would wait; offer a rate to measure that",
 		slowest.Round(time.Millisecond), *r.Latency.Max / *highest))
 }

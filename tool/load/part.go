@@ -233,6 +233,12 @@ func (m *measurement) merge(part *measurement) {
 	if part.lag != nil && m.lag != nil {
 		m.lag.Merge(part.lag)
 	}
+	if part.delay != nil {
+		if m.delay == nil {
+			m.delay = NewHistogram()
+		}
+		m.delay.Merge(part.delay)
+	}
 	if part.idle != nil {
 		if m.idle == nil {
 			m.idle = &soaked{after: NewHistogram()}
@@ -319,7 +325,7 @@ func (a *Agent) faults() []string {
 	if a.Measured == nil {
 		return reasons
 	}
-	for _, reason := range said(a.Measured.lagging, a.Measured.churnLagging) {
+	for _, reason := range said(a.Measured.lagging, a.Measured.stopped, a.Measured.churnLagging) {
 		reasons = append(reasons, fmt.Sprintf("agent %s: %s", a.Name, reason))
 	}
 	return reasons

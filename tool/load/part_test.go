@@ -254,6 +254,8 @@ func TestMergeNamesWhoIsToBlame(t *testing.T) {
 		"failed":  {func(all []Agent) { all[0].Measured.failure = &Error{Kind: Closed, What: "it ends", Try: "look"} }, "agent a: load: it ends; look"},
 		"late": {func(all []Agent) { record(all[1].Measured.lag, int64(time.Second), 100) },
 			"agent b: the generator itself sent one request in a hundred"},
+		"stopped": {func(all []Agent) { record(all[1].Measured.lag, int64(time.Second), 1) },
+			"agent b: the generator itself did not run for 1s"},
 		"busy": {func(all []Agent) {
 			for i := range all {
 				all[i].Machine = "same"
@@ -276,7 +278,7 @@ func TestMergeNamesWhoIsToBlame(t *testing.T) {
 // All counts are sent between machines: a new field that is not sent must be named here.
 func TestEverythingCountedIsCarried(t *testing.T) {
 	carriedOrNot := map[string]string{
-		"measurement": "tally failure interrupted missed span lag offered cpu cpuSpan cpuKnown procs reconnects retries drains outage sizes idle churned steps followed",
+		"measurement": "tally failure interrupted missed span lag delay offered cpu cpuSpan cpuKnown procs reconnects retries drains outage sizes idle churned steps followed",
 		"stepTally":   "latency service errors untimed unsent good",
 		"tally":       "latency service errors lost untimed unsent example codes answered during good",
 		"churned":     "dial first lag conns errors example own",
@@ -303,7 +305,7 @@ func TestEverythingCountedIsCarried(t *testing.T) {
 	full := &Measured{start: 1, end: 2, late: 3, measurement: measurement{
 		tally: &tally{latency: h, service: h, errors: [kinds]int64{1, 2, 3}, lost: 4, untimed: 5, unsent: 6,
 			example: &Error{What: "example"}, codes: make([]int64, mostCodes), answered: 7, during: 8, good: 9},
-		failure: &Error{Kind: Silent, Target: "there", What: "what", Try: "try"}, interrupted: true, missed: "p99", span: 10, lag: h, offered: 11, followed: 29,
+		failure: &Error{Kind: Silent, Target: "there", What: "what", Try: "try"}, interrupted: true, missed: "p99", span: 10, lag: h, delay: h, offered: 11, followed: 29,
 		steps: []stepTally{{h, h, [kinds]int64{30}, 31, 32, 33}},
 		cpu:   12, cpuSpan: 13, cpuKnown: true, procs: 14, reconnects: 15, retries: 16, drains: 17, outage: 18, sizes: sizeSum{19, 20, 21, 22},
 		idle:    &soaked{Idle{Conns: 23, Failed: 24, Open: 25, Closed: 26}, h},

@@ -19,6 +19,8 @@ type reader struct {
 	conns []atomic.Pointer[conn] // by number
 	in    []byte
 	ready [64]sys.Ready
+
+	heartbeat atomic.Pointer[heartbeat]
 }
 
 // startReaders starts one reader for each shard, or none if the system has no poller.
@@ -73,7 +75,11 @@ func (rd *reader) read() {
 			n = rd.poll.Block(rd.ready[:])
 		}
 		for i := range n {
-			if key := rd.ready[i].Key(); key != sys.WakeKey {
+			switch key := rd.ready[i].Key(); key {
+			case sys.WakeKey:
+			case beatKey:
+				rd.heartbeat.Load().rang()
+			default:
 				rd.readFrom(rd.conns[key].Load())
 			}
 		}

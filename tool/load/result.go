@@ -88,6 +88,10 @@ type Result struct {
 	Client struct {
 		CPUPerRequest *float64 `json:"cpu_us_per_request"` // microseconds per answer
 		CPUShare      *float64 `json:"cpu_share"`          // of the CPUs that GOMAXPROCS allows; 1 is all
+		// In a closed loop: how late, in microseconds, an answer that arrived at a random moment
+		// was read, as far as the generator is to blame. For open loops, Lag has it.
+		DelayP99 *float64 `json:"delay_p99_us,omitempty"`
+		DelayMax *float64 `json:"delay_max_us,omitempty"`
 	} `json:"client"`
 	// Server is for the caller to fill in: Run does not know the server's process.
 	Server *Server `json:"server"`
@@ -148,6 +152,7 @@ type measurement struct {
 	missed      string                  // the goal that ended the run early
 	span        time.Duration           // how much of the window has passed
 	lag         *hdrhistogram.Histogram // nil in a closed loop
+	delay       *hdrhistogram.Histogram // nil in an open loop
 	offered     int64                   // requests, or sessions, of the schedule within the window
 	followed    int64                   // requests within the window that are later steps of sessions
 	steps       []stepTally             // of the plan's Traffic
@@ -189,6 +194,10 @@ func (m *measurement) result() *Result {
 	r.Service = QuantilesOf(r.Histograms.Service)
 	if m.lag != nil {
 		r.Lag = QuantilesOf(m.lag)
+	}
+	if m.delay != nil {
+		delay := QuantilesOf(m.delay)
+		r.Client.DelayP99, r.Client.DelayMax = delay.P99, delay.Max
 	}
 	if m.sizes.counted > 0 {
 		r.SizeMean, r.SizeMost = new(float64(m.sizes.bytes)/float64(m.sizes.counted)), &m.sizes.most

@@ -74,6 +74,7 @@ type run struct {
 	begunRequests atomic.Int64 // in a closed loop with Plan.Requests or Plan.Traffic
 	flows         []flowState  // of a plan with Traffic
 	base          *url.URL     // the URL that redirects are relative to
+	heartbeats    []*heartbeat // of a closed loop
 	thoughts      *thoughts    // sessions in their think time; nil: no step has one
 	followed      atomic.Int64 // requests of the window that are later steps of their session
 	usedUp        atomic.Bool  // the data has no more rows
@@ -234,6 +235,9 @@ func (r *run) begin() error {
 			return err
 		}
 	}
+	if err := r.startHeartbeats(); err != nil {
+		return err
+	}
 	for _, c := range r.conns {
 		c.begin(r.now())
 	}
@@ -381,6 +385,9 @@ func (r *run) stop() {
 	}
 	if r.thoughts != nil {
 		r.thoughts.stop()
+	}
+	for _, h := range r.heartbeats {
+		h.timer.Close()
 	}
 	if r.idle != nil {
 		r.idle.stop()

@@ -28,6 +28,11 @@ func sound() *measurement {
 	return m
 }
 
+// closed makes a sound measurement that of a closed loop whose generator had these delays.
+func closed(m *measurement, delay *hdrhistogram.Histogram) {
+	m.lag, m.offered, m.delay = nil, 0, delay
+}
+
 func must1[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -49,6 +54,9 @@ func TestGate(t *testing.T) {
 		{"behind by more", func(m *measurement) { m.plan.MaxStall, m.during = 50*time.Millisecond, 900 }, "only 900 of the 1000"},
 		{"lag at its limit", func(m *measurement) { m.plan.MaxLag, m.lag = 11*time.Microsecond, spiked(3_000_000, 9) }, ""},
 		{"lag", func(m *measurement) { m.lag = spiked(3_000_000, 20) }, "the generator itself sent one request in a hundred 3"},
+		{"one stop", func(m *measurement) { m.plan.MaxLag, m.lag = time.Second/20, spiked(101_000_000, 1) }, "the generator itself did not run for 101ms (the limit is 100ms)"},
+		{"delays in a closed loop", func(m *measurement) { closed(m, spiked(99_000_000, 20)) }, ""},
+		{"one stop in a closed loop", func(m *measurement) { closed(m, spiked(1_500_000_000, 1)) }, "the generator itself did not run for 1.5"},
 		{"CPU", func(m *measurement) { m.cpu = 1700 * time.Millisecond }, "the generator used 85 % of the CPU it has"},
 		{"CPU at its limit", func(m *measurement) { m.cpu = 1599 * time.Millisecond }, ""},
 		{"CPU in a moment", func(m *measurement) { m.cpu, m.cpuSpan = 19*time.Millisecond, 10*time.Millisecond }, ""},

@@ -311,6 +311,12 @@ func (r *run) measurement() measurement {
 	if r.opened.known && r.closed.known && r.closed.at > r.opened.at {
 		m.cpuKnown, m.cpu, m.cpuSpan = true, r.closed.used-r.opened.used, time.Duration(r.closed.at-r.opened.at)
 	}
+	for _, h := range r.heartbeats {
+		if m.delay == nil {
+			m.delay = NewHistogram()
+		}
+		m.delay.Merge(h.delay)
+	}
 	if r.paced {
 		m.lag = NewHistogram()
 		for _, p := range r.pacers {

@@ -93,7 +93,7 @@ func clock(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	request, answer := filepath.Join(*folder, clockRequest), filepath.Join(*folder, clockAnswer)
 	os.Remove(answer)
-	if err := os.WriteFile(request, []byte(ask), 0o600); err != nil {
+	if err := os.WriteFile(request, []byte(ask), 0o644); err != nil {
 		return err
 	}
 	for deadline := time.Now().Add(clockWait); ; {

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hone-go/hone/internal/testrun"
+	"github.com/hone-go/hone/tool/exit"
+	"github.com/hone-go/hone/tool/load"
+)
+
+// A generator that was stopped in the measured time makes the result invalid, in a closed loop
+// too, and the server is not accused. Of a fleet, one agent is stopped.
+func TestStoppedGeneratorIsNotValid(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string][]string{"alone": {"-c", "10"}, "TLS": {"-c", "10", "--insecure"}, "rate": {"-c", "10", "--rate", "500"}, "fleet": {"-c", "9", "--agents", "3"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range testrun.Sized(1, 5) {
+				var asked atomic.Int64
+				begun := make(chan struct{}, 1)
+				web := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+					if asked.Add(1) == 200 { // no warm-up: the measured time has begun
+						begun <- struct{}{}
+					}
+				}))
+				if name == "TLS" {
+					web.StartTLS()
+				} else {
+					web.Start()
+				}
+				defer web.Close()
+				cmd := exec.Command("hone", append([]string{"load", web.URL, "-d", "2s", "--warmup", "0", "--json"}, flags...)...)
+				var out bytes.Buffer
+				cmd.Stdout = &out
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				select {
+				case <-begun:
+				case <-time.After(patience):
+					t.Error("no requests")
+				}
+				pid := cmd.Process.Pid
+				if name == "fleet" {
+					pid = childOf(t, pid)
+				}
+				if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+					t.Error(err)
+				}
+				<-time.After(400 * time.Millisecond)
+				if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+					t.Error(err)
+				}
+				_ = cmd.Wait() // the exit code says it
+				var r load.Result
+				if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+					t.Fatalf("%v: %s", err, out.Bytes())
+				}
+				said := strings.Join(append(r.InvalidReasons, r.Warnings...), "\n")
+				if code := cmd.ProcessState.ExitCode(); code != exit.Invalid || r.Valid || !strings.Contains(said, "the generator itself did not run for ") && name != "rate" || strings.Contains(said, "the server stalled") {
+					t.Errorf("exit code %s, valid %v: %s", strconv.Itoa(code), r.Valid, said)
+				}
+			}
+		})
+	}
+}
+
+// childOf returns a process that another one has started.
+func childOf(t *testing.T, pid int) (child int) {
+	t.Helper()
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is a good one
+	for _, name := range tasks {
+		text, _ := os.ReadFile(name) // the thread may have ended
+		for _, one := range strings.Fields(string(text)) {
+			child, _ = strconv.Atoi(one)
+		}
+	}
+	if child == 0 {
+		t.Fatalf("process %d has no children", pid)
+	}
+	return child
+}
